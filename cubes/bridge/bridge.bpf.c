@@ -2,30 +2,30 @@
 //go:build ignore
 
 /* A bridge with VLANs (IEEE 802.1Q-2022, 8.6): a frame is classified to a VLAN by its tag and its
- * port, its source is learned there, and it goes where its destination was learned, or to all
- * ports of the VLAN, with the tag that each port wants. Where all ports are in one VLAN, what is
- * about tags and ports is not in the program. */
+ * port, its source is learned there, and it is forwarded to the port where its destination was
+ * learned, or flooded to all ports of the VLAN, each with the tag that it requires. If all ports
+ * are in one VLAN, the program does not contain the code for tags and ports. */
 #include "bridge.h"
 
-/* How long an entry is used after its last frame; 0: for ever. */
+/* How long an entry is used after its last frame; 0: forever. */
 PCN_CONFIG(__u64, aging_ns) = 300000000000;
-/* How old `seen` gets before it is written again: no write to shared memory for each frame. */
+/* How old `seen` may be before it is updated, to avoid a write to shared memory for each frame. */
 PCN_CONFIG(__u64, refresh_ns) = 1000000000;
-/* 0: all ports are access ports of only_vlan, and open. */
+/* 0: all ports are access ports of only_vlan, and forward. */
 PCN_CONFIG(bool, vlan_aware) = true;
 PCN_CONFIG(__u16, only_vlan) = 1;
 
 PCN_MAP(ports, BPF_MAP_TYPE_ARRAY, __u32, struct bridge_port, BRIDGE_PORTS + 1);
-/* By address as pcn_mac() gives it, with the VLAN above. A plain hash: an LRU would let an attacker
- * who sends from many addresses push out live and configured ones. The control plane removes what
- * is aged. */
+/* Keyed by address as returned by pcn_mac(), with the VLAN in the upper bits. A plain hash, because
+ * with an LRU an attacker who sends from many addresses could evict active and configured ones. The
+ * control plane removes expired entries. */
 PCN_MAP(fdb, BPF_MAP_TYPE_HASH, __u64, struct pcn_fdb_entry, 16384);
 
 #include "spanning.h"
 
 enum bridge_counter {
-	BRIDGE_NOT_LEARNED, /* frames from addresses that found no room */
-	BRIDGE_MOVES,	    /* learned addresses that were seen at another port */
+	BRIDGE_NOT_LEARNED, /* frames from addresses that did not fit the table */
+	BRIDGE_MOVES,	    /* learned addresses that were seen on another port */
 	BRIDGE_COUNTERS,
 };
 PCN_COUNTERS(counters, bridge_counter, BRIDGE_COUNTERS);
@@ -35,7 +35,7 @@ PCN_INLINE __u64 fdb_key(__u64 address, __u16 vlan)
 	return address | (__u64)vlan << 48;
 }
 
-/* For what is new, moved, or to be refreshed. */
+/* For entries that are new, moved, or due for an update. */
 PCN_NOINLINE int learn_slowly(__u64 key, __u16 port, __u64 now)
 {
 	struct pcn_fdb_entry fresh = { .seen = now, .port = port };
@@ -45,7 +45,7 @@ PCN_NOINLINE int learn_slowly(__u64 key, __u16 port, __u64 now)
 		if (entry->fixed)
 			return 0;
 		if (entry->port != port) {
-			/* an aged one is new, wherever it was */
+			/* an expired entry is new, whatever its port was */
 			if (!pcn_fdb_aged(entry, now, aging_ns))
 				pcn_count(&counters, BRIDGE_MOVES);
 			entry->port = port;
@@ -55,7 +55,7 @@ PCN_NOINLINE int learn_slowly(__u64 key, __u16 port, __u64 now)
 	}
 	if (!bpf_map_update_elem(&fdb, &key, &fresh, BPF_NOEXIST))
 		return 0;
-	/* Full; or another CPU learned it at this moment, which is as good. */
+	/* Either the table is full, or another CPU just learned it, which is as good. */
 	if (!bpf_map_lookup_elem(&fdb, &key))
 		pcn_count(&counters, BRIDGE_NOT_LEARNED);
 	return 0;
@@ -69,7 +69,8 @@ PCN_INLINE void learn(__u64 key, __u16 port, __u64 now)
 		learn_slowly(key, port, now);
 }
 
-/* Why a port that does not forward in a VLAN does not take a frame. It may learn from it. */
+/* The reason why a port that does not forward in a VLAN drops a frame. The port may still learn
+ * from it. */
 PCN_NOINLINE int refuse(__u32 port, __u16 vlan, __u64 source)
 {
 	struct bridge_port *in = bpf_map_lookup_elem(&ports, &port);
@@ -81,14 +82,14 @@ PCN_NOINLINE int refuse(__u32 port, __u16 vlan, __u64 source)
 	return BRIDGE_STP_BLOCKED;
 }
 
-/* 01:80:c2:00:00:0x. The first of them, the bridge group address, is flooded by a bridge that has
- * no spanning tree, so that others around it have one. */
+/* 01:80:c2:00:00:0x. A bridge without a spanning tree floods the first of them, the bridge group
+ * address, so that bridges around it can run one. */
 PCN_INLINE int link_local(__u64 address)
 {
 	return (address & 0xf0ffffffffff) == 0x000000c28001 && address != 0x000000c28001;
 }
 
-/* Returns the VLAN of a frame, or minus the reason why it has none. */
+/* Returns the VLAN of a frame, or the negated drop reason. */
 PCN_INLINE int classify(const struct bridge_port *in, int tci)
 {
 	__u16 vlan = tci & PCN_VLAN_VID_MASK;
@@ -98,14 +99,14 @@ PCN_INLINE int classify(const struct bridge_port *in, int tci)
 	return in->trunk ? vlan : -BRIDGE_TAGGED;
 }
 
-/* The same where all ports are in one VLAN. */
+/* The same if all ports are in one VLAN. */
 PCN_INLINE int classify_simply(int tci)
 {
 	return tci > 0 && tci & PCN_VLAN_VID_MASK ? -BRIDGE_TAGGED : only_vlan;
 }
 
-/* Gives a frame with a priority tag, of VLAN 0, the tag of its VLAN, or none where there are no
- * others. */
+/* Replaces the priority tag (VLAN 0) of a frame by the tag of its VLAN, or removes it if there are
+ * no other VLANs. */
 PCN_INLINE int put_into(struct CTXTYPE *ctx, int *tci, __u16 vlan)
 {
 	int now = vlan_aware ? *tci | vlan : BRIDGE_NO_TAG;
@@ -123,7 +124,7 @@ PCN_INLINE int flood(struct CTXTYPE *ctx, struct pcn_md *md, __u16 vlan, int tci
 				 tci >= 0);
 }
 
-/* Sends a frame out of a port, with the tag that the port wants. */
+/* Sends a frame out of a port, with the tag that the port requires. */
 PCN_INLINE int send(struct CTXTYPE *ctx, struct pcn_md *md, __u32 port, __u16 vlan, int tci)
 {
 	if (vlan_aware) {

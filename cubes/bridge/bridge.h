@@ -1,40 +1,41 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* What the bridge's tables hold, and the tags of frames. */
+/* The entries of the bridge's tables, and the tags of frames. */
 #ifndef BRIDGE_H
 #define BRIDGE_H
 
 #include <pcn/cube.h>
 #include <pcn/fdb.h>
 
-/* As many as a cube can have: port indexes are below. The next is the bridge itself. */
+/* The maximum number of ports of a cube: port indexes are lower. This index is the bridge itself.
+ * */
 #define BRIDGE_PORTS 512
 #define BRIDGE_VLANS 4096
 
 enum bridge_reason {
 	BRIDGE_TRUNCATED = PCN_REASON_FIRST, /* shorter than an Ethernet header or its tag */
-	BRIDGE_GROUP_SOURCE,		     /* no station sends from a group address */
-	BRIDGE_LINK_LOCAL,		     /* for the neighbour only (802.1Q, 8.6.3) */
-	BRIDGE_TAGGED,			     /* a tagged frame at an access port */
-	BRIDGE_UNTAGGED,    /* a frame without a tag at a trunk without a native VLAN */
-	BRIDGE_NOT_ALLOWED, /* its VLAN is not allowed on the port where it came in */
-	BRIDGE_STP_BLOCKED, /* the spanning tree keeps the port where it came in closed */
-	BRIDGE_SAME_PORT,   /* the destination is where the frame came from */
-	BRIDGE_OUT_BLOCKED, /* the destination's port does not send frames of the VLAN */
+	BRIDGE_GROUP_SOURCE,		     /* the source is a group address */
+	BRIDGE_LINK_LOCAL,		     /* link-local, never forwarded (802.1Q, 8.6.3) */
+	BRIDGE_TAGGED,			     /* a tagged frame on an access port */
+	BRIDGE_UNTAGGED,    /* an untagged frame on a trunk without a native VLAN */
+	BRIDGE_NOT_ALLOWED, /* its VLAN is not allowed on the ingress port */
+	BRIDGE_STP_BLOCKED, /* the spanning tree blocks the ingress port */
+	BRIDGE_SAME_PORT,   /* the destination is on the ingress port */
+	BRIDGE_OUT_BLOCKED, /* the destination's port does not forward in the VLAN */
 	BRIDGE_TAG_FAILED,  /* no room for a tag */
-	BRIDGE_BPDU_FLOOD,  /* more BPDUs on a port than its trees send */
+	BRIDGE_BPDU_FLOOD,  /* more BPDUs on a port than its trees would send */
 };
 PCN_REASONS(bridge_reason);
 
-/* A port. A set of VLANs is a bit for each. Sets of ports are the framework's, by VLAN. */
+/* A port. A set of VLANs has a bit per VLAN. The sets of ports per VLAN are the framework's. */
 struct bridge_port {
-	__u64 mac;   /* as pcn_mac() gives it */
-	__u16 pvid;  /* VLAN of frames without a tag, both ways; 0: there is none */
+	__u64 mac;   /* as returned by pcn_mac() */
+	__u16 pvid;  /* VLAN of untagged frames, in both directions; 0: there is none */
 	__u8 trunk;  /* frames may have tags */
 	__u8 random; /* mac is not configured */
 	__u8 pad[4];
-	__u64 member[BRIDGE_VLANS / 64];  /* VLANs of the port */
-	__u64 learn[BRIDGE_VLANS / 64];	  /* those in which it learns */
-	__u64 forward[BRIDGE_VLANS / 64]; /* those in which it takes and sends frames */
+	__u64 member[BRIDGE_VLANS / 64];  /* VLANs that the port is a member of */
+	__u64 learn[BRIDGE_VLANS / 64];	  /* VLANs in which it learns */
+	__u64 forward[BRIDGE_VLANS / 64]; /* VLANs in which it forwards */
 };
 
 PCN_INLINE int bridge_in(const __u64 *set, __u16 vlan)
@@ -42,7 +43,8 @@ PCN_INLINE int bridge_in(const __u64 *set, __u16 vlan)
 	return set[vlan / 64 & (BRIDGE_VLANS / 64 - 1)] >> (vlan % 64) & 1;
 }
 
-/* The bytes of a header up to its type, as three numbers: addresses as pcn_mac() gives them. */
+/* The bytes of a header up to its EtherType, as three numbers: addresses as returned by pcn_mac().
+ * */
 struct bridge_addresses {
 	__u64 to, from;
 	__be16 proto;
@@ -66,8 +68,8 @@ PCN_INLINE struct bridge_addresses bridge_addresses(const struct ethhdr *eth)
 #define BRIDGE_NO_TAG -1
 #define BRIDGE_CUT_TAG -2
 
-/* Returns the outer tag if it is of 802.1Q. A service tag (802.1ad) and what is behind an outer
- * tag are payload. */
+/* Returns the outer tag if it is an 802.1Q tag. A service tag (802.1ad), and everything after an
+ * outer tag, is payload. */
 PCN_INLINE int bridge_tci(struct CTXTYPE *ctx, struct pcn_cursor *c, __be16 proto)
 {
 #ifdef PCN_TC
@@ -90,7 +92,7 @@ PCN_INLINE int bridge_tci(struct CTXTYPE *ctx, struct pcn_cursor *c, __be16 prot
 #endif
 }
 
-/* Takes the tag off (now is negative), puts one on (was is) or changes it. 0, or an error. */
+/* Pops the tag (now is negative), pushes one (was is) or replaces it. 0, or an error. */
 PCN_NOINLINE int bridge_retag(struct CTXTYPE *ctx, int was, int now)
 {
 	if (now < 0)

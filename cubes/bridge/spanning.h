@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* BPDUs: the fast path hands them to the control plane, which runs the spanning trees. */
+/* BPDUs: the fast path passes them to the control plane, which runs the spanning trees. */
 #ifndef BRIDGE_SPANNING_H
 #define BRIDGE_SPANNING_H
 
@@ -13,22 +13,22 @@ PCN_SLOWPATH_REASONS(bridge_slowpath);
 /* Spanning trees are on. */
 PCN_CONFIG(bool, stp_enabled) = false;
 
-/* After that time without a sign of life the control plane is taken for gone. It gives one each
- * second. Neighbours that speak RSTP wait for BPDUs for 6 seconds. */
+/* If the heartbeat is older than this, the control plane is considered gone. It sends one per
+ * second. Neighbours that speak RSTP wait 6 seconds for BPDUs. */
 #define BRIDGE_SILENCE 3000000000ull
 
-/* When the control plane gave its last sign, coarse monotonic ns; 0: it gave none. */
+/* Time of the control plane's last heartbeat, coarse monotonic ns; 0: none. */
 PCN_MAP(spanning, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1);
 
-/* A port's BPDUs of a second. CPUs that count at the same time may let a few more pass. */
+/* A port's BPDUs in the current second. CPUs that count at the same time may accept a few more. */
 struct bridge_bpdus {
 	__u64 since; /* coarse monotonic ns */
 	__u32 taken;
-	__u32 limit; /* from the control plane; 0: none are taken */
+	__u32 limit; /* set by the control plane; 0: none are accepted */
 };
 PCN_MAP(bpdus, BPF_MAP_TYPE_ARRAY, __u32, struct bridge_bpdus, BRIDGE_PORTS);
 
-/* The bridge group address, and the one of the trees of VLANs whose frames are tagged. */
+/* The bridge group address, and the address for the trees of VLANs whose frames are tagged. */
 PCN_INLINE int bridge_is_bpdu(__u64 to)
 {
 	return to == 0x000000c28001 || to == 0xcdcccc0c0001;
@@ -50,14 +50,14 @@ PCN_INLINE int bridge_too_many(__u32 port, __u64 now)
 	return 0;
 }
 
-/* What becomes of a BPDU; else it is dropped for the reason that is returned. */
+/* The verdict on a BPDU, or the drop reason. */
 #define BRIDGE_TO_TREE 0
 #define BRIDGE_TO_ALL -1
 
-/* A BPDU that came in on a port in a VLAN, in whatever state the port is there. While nobody
- * answers for this bridge, it is transparent to BPDUs where it forwards, as a bridge without
- * spanning tree: so that its neighbours find out about each other in place of it, and none of them
- * opens a loop through this one. */
+/* Processes a BPDU received on a port in a VLAN, whatever the port's state. While the control plane
+ * is away, the bridge is transparent to BPDUs where it forwards, like a bridge without spanning
+ * tree: its neighbours see each other's BPDUs, and none of them opens a loop through this bridge.
+ * */
 PCN_NOINLINE int bridge_bpdu(__u32 port, __u16 vlan)
 {
 	__u32 zero = 0;

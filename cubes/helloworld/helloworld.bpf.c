@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* The smallest standard cube, to be read first: one frozen constant, one map, an ingress and an
- * egress program. */
+/* The smallest standard cube. Read it first: one frozen constant, one map, an ingress and an egress
+ * program. */
 #include <pcn/cube.h>
 
-/* The enumeration of the model's leaf `action`, in its order. */
+/* The values of the model's leaf `action`, in order. */
 enum helloworld_action {
 	DROP,
 	SLOWPATH,
@@ -13,26 +13,26 @@ enum helloworld_action {
 };
 
 enum helloworld_reason {
-	HELLOWORLD_ACTION_DROP = PCN_REASON_FIRST, /* action says so */
-	HELLOWORLD_NO_OTHER_PORT,		   /* action is FORWARD and this is the only port */
+	HELLOWORLD_ACTION_DROP = PCN_REASON_FIRST, /* as action says */
+	HELLOWORLD_NO_OTHER_PORT, /* action is FORWARD and there is no other port */
 };
 PCN_REASONS(helloworld_reason);
 
 enum helloworld_slowpath_reason {
-	HELLOWORLD_SLOWPATH_ACTION = PCN_REASON_FIRST, /* action says so */
+	HELLOWORLD_SLOWPATH_ACTION = PCN_REASON_FIRST, /* as action says */
 };
 PCN_SLOWPATH_REASONS(helloworld_slowpath_reason);
 
 PCN_CONFIG(enum helloworld_action, action) = DROP;
 
-/* The cube's two ports: index + 1, 0 for none. */
+/* The cube's two ports: index + 1; 0: none. */
 PCN_MAP(ports, BPF_MAP_TYPE_ARRAY, __u32, __u32, 2);
 
 /* Returns the port that is not in_port, or -1. */
 PCN_INLINE int other_port(__u16 in_port)
 {
 	for (__u32 i = 0; i < 2; i++) {
-		__u32 key = i; /* so that the counter itself stays in a register */
+		__u32 key = i; /* keeps the counter itself in a register */
 		__u32 *port = bpf_map_lookup_elem(&ports, &key);
 		if (port && *port && *port - 1 != in_port)
 			return *port - 1;

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* External endpoints. One is claimed by adding the ingress entry that leads from it: the kernel lets
- * one CPU only add a key, so that no endpoint is given twice, and none is lost. */
+/* External endpoints. An endpoint is claimed by inserting its ingress entry: the kernel lets only
+ * one CPU insert a key, so no endpoint is allocated twice, and none is lost. */
 #ifndef NAT_ALLOCATE_H
 #define NAT_ALLOCATE_H
 
 #include "session.h"
 
-/* How many ports are tried before they count as used up. A range that is not larger is tried whole. */
+/* How many ports are tried before a range counts as exhausted. A range of this size or smaller is
+ * tried completely. */
 #define NAT_PROBES 64
-/* So many of them have the parity of the internal port (RFC 4787, REQ-4). */
+/* How many of these have the parity of the internal port (RFC 4787, REQ-4). */
 #define NAT_PARITY_PROBES 48
 
 #define NAT_ENOSPC (-28)
 
-/* The ports of a rule that may stand for an internal port: those below 1024 stay below, but out of
- * the way of the services of the host (RFC 4787, REQ-3), if the rule has not its own range. */
+/* The ports of a rule that may be used for an internal port. Ports below 1024 stay below 1024 but
+ * avoid the ports of the host's services (RFC 4787, REQ-3), unless the rule has its own range. */
 PCN_INLINE void nat_range(struct nat_open *o, const struct nat_source *rule)
 {
 	o->first = rule->port_first;
@@ -31,7 +32,7 @@ PCN_INLINE void nat_range(struct nat_open *o, const struct nat_source *rule)
 	}
 }
 
-/* True if a port is one that a rule forwards: replies to a mapping would go astray. */
+/* True if a rule forwards the port: replies to a mapping with it would be misdirected. */
 PCN_NOINLINE int nat_is_forwarded(const struct nat_key6 *out)
 {
 	struct nat_forward_key key = { .prefixlen = 160,
@@ -43,14 +44,14 @@ PCN_NOINLINE int nat_is_forwarded(const struct nat_key6 *out)
 	return f && (f->port || f->base);
 }
 
-/* True if a session of a mapping has the external endpoint already, towards the same remote. */
+/* True if a session of a mapping already has the external endpoint towards the same remote. */
 PCN_INLINE int nat_is_shared(const struct nat_open *o, const __u32 table)
 {
 	return nat_is_marked(o->out.local_port, NAT_MARK_MAPPING) &&
 	       (table & NAT_V6 ? nat_is_mapped6(&o->out) : nat_is_mapped4(&o->out));
 }
 
-/* Claims out.local_port. A mapping must not have a port that is forwarded. */
+/* Claims out.local_port. A mapping must not use a forwarded port. */
 PCN_INLINE long nat_try(struct nat_open *o, __u16 port, const __u32 table)
 {
 	long err = NAT_EEXIST;
@@ -67,8 +68,8 @@ PCN_INLINE long nat_try(struct nat_open *o, __u16 port, const __u32 table)
 	return err;
 }
 
-/* Claims the port that the probe i comes upon: by chance (RFC 6056), of the parity that UDP wants
- * first. A range of NAT_PROBES ports or less is gone through whole. */
+/* Claims the port of probe i: random (RFC 6056), and first with the parity that UDP requires. A
+ * range of NAT_PROBES ports or fewer is tried completely. */
 PCN_INLINE long nat_probe(struct nat_open *o, __u32 i, __u32 random, const __u32 table)
 {
 	__u32 want = bpf_ntohs(o->in.local_port), first = o->first;
@@ -87,7 +88,7 @@ PCN_INLINE long nat_probe(struct nat_open *o, __u32 i, __u32 random, const __u32
 	return nat_try(o, first + odd + (random + i * step) % (alike & 0xffff) * 2, table);
 }
 
-/* The first try is the internal port, if it is one of the range or belongs to the host itself. */
+/* The first try is the internal port, if it is in the range or belongs to the host itself. */
 PCN_INLINE long nat_try_own(struct nat_open *o, const __u32 table)
 {
 	__u16 want = bpf_ntohs(o->in.local_port);
@@ -115,8 +116,8 @@ PCN_GLOBAL int nat_probe6(__u32 i, __u32 random)
 	return i ? nat_probe(o, i - 1, random, NAT_V6) : nat_try_own(o, NAT_V6);
 }
 
-/* Claims a port of first .. last of the scratch for its in: its own, or another. Negative: NAT_ENOSPC, or
- * there was no room in the table. */
+/* Claims a port of first .. last of the scratch area for its in: the same port, or another.
+ * Negative: NAT_ENOSPC, or the table is full. */
 PCN_NOINLINE long nat_claim(__u32 table)
 {
 	__u32 random = bpf_get_prandom_u32();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Fragments: only the first has ports. It leaves a note of its translation for the others, which
- * must come after it (RFC 4787, REQ-14: those that come before are dropped). */
+/* Fragments: only the first one has ports. Its translation is stored for the others, which must
+ * arrive after it (RFC 4787, REQ-14: earlier ones are dropped). */
 #ifndef NAT_FRAGMENT_H
 #define NAT_FRAGMENT_H
 
 #include "open.h"
 
-/* How long a note holds: that long a host waits for the rest of a datagram (RFC 1122: 60 to 120 s,
- * Linux: 30 s). */
+/* How long a stored translation is valid: as long as a host waits for the rest of a datagram (RFC
+ * 1122: 60 to 120 s, Linux: 30 s). */
 #define NAT_FRAGMENT_NS 60000000000ULL
 
 PCN_INLINE void nat_fragment_of(struct nat_open *o, const struct nat_key6 *key, __u32 id,
@@ -20,7 +20,7 @@ PCN_INLINE void nat_fragment_of(struct nat_open *o, const struct nat_key6 *key, 
 	o->fragment_key.egress = !(table & NAT_IN);
 }
 
-/* Notes what became of a first fragment. */
+/* Stores the translation of a first fragment. */
 PCN_NOINLINE void nat_remember(const struct nat_key6 *key, const struct nat_session4 *s, __u32 id,
 			       __u32 table)
 {
@@ -36,7 +36,7 @@ PCN_NOINLINE void nat_remember(const struct nat_key6 *key, const struct nat_sess
 	bpf_map_update_elem(&fragments, &o->fragment_key, &o->fragment, BPF_ANY);
 }
 
-/* What was noted for a later fragment: NULL if nothing. */
+/* The stored translation for a later fragment: NULL if there is none. */
 PCN_NOINLINE struct nat_fragment *nat_recall(const struct nat_key6 *key, __u32 id, __u32 table)
 {
 	struct nat_open *o = nat_scratch();
@@ -51,7 +51,7 @@ PCN_NOINLINE struct nat_fragment *nat_recall(const struct nat_key6 *key, __u32 i
 	return f;
 }
 
-/* What becomes of a fragment of which nothing is known: a reason, if rules are for it. */
+/* The result for a fragment without a stored translation: a drop reason, if rules apply to it. */
 PCN_NOINLINE int nat_stray(const struct nat_key6 *key, __u32 table)
 {
 	if (table & NAT_IN) {

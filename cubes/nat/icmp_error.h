@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* ICMP errors (RFC 5508, 4): the packet that one is about went the other way, so its addresses and
- * ports are those of a session. They are changed back inside, with all checksums. Errors neither
- * make sessions nor keep them alive. */
+/* ICMP errors (RFC 5508, 4): the packet inside travelled in the other direction, so its addresses
+ * and ports are those of a session. They are translated back inside the error, with all checksums.
+ * Errors neither create sessions nor keep them alive. */
 #ifndef NAT_ICMP_ERROR_H
 #define NAT_ICMP_ERROR_H
 
 #include "rewrite.h"
 
-/* What is read of the packet inside. */
+/* The fields of the packet inside. */
 struct nat_inner {
 	void *l3;
 	void *l4;
 	void *end;
 	__u32 proto;
-	__u32 later; /* a fragment without L4 header */
+	__u32 later; /* a fragment without an L4 header */
 };
 
-/* The bytes that must be there: Ethernet, tags, two IPv4 headers with options, ICMP, TCP. */
+/* The number of bytes that must be readable: Ethernet, tags, two IPv4 headers with options, ICMP,
+ * TCP. */
 #define NAT_REACH_ERROR4 (14 + 8 + 60 + 8 + 60 + 20)
 #define NAT_REACH_ERROR6 (14 + 8 + 40 + PCN_IPV6_EXTENSIONS_MAX + 8 + 40 + 64 + 20)
 
-/* Moves behind the IP header of the packet inside, and reads it. -1: it is not whole. */
+/* Moves past the IP header of the packet inside, and reads it. -1 if it is incomplete. */
 PCN_INLINE int nat_read_inner(struct CTXTYPE *ctx, struct pcn_cursor *c, struct nat_inner *in,
 			      struct nat_key6 *key, const int egress, const int v6)
 {
@@ -39,7 +40,8 @@ PCN_INLINE int nat_read_inner(struct CTXTYPE *ctx, struct pcn_cursor *c, struct 
 		pcn_address_copy(key->remote,
 				 egress ? ip->saddr.in6_u.u6_addr32 : ip->daddr.in6_u.u6_addr32);
 	} else {
-		/* The length inside may be of a longer packet, the checksum is not looked at. */
+		/* The length inside may be that of a longer packet, and the checksum is not
+		 * verified. */
 		struct iphdr *ip = pcn_cursor_take(c, sizeof(*ip));
 
 		if (!ip || ip->version != 4 || ip->ihl < 5 || pcn_skip_ipv4_options(c, ip))
@@ -53,8 +55,8 @@ PCN_INLINE int nat_read_inner(struct CTXTYPE *ctx, struct pcn_cursor *c, struct 
 	return 0;
 }
 
-/* Reads the ports of the packet inside: as those that it would have had on its way here. -1: they
- * are not there. */
+/* Reads the ports of the packet inside, as they would be in a packet in the direction of the error.
+ * -1 if they are missing. */
 PCN_INLINE int nat_read_inner_ports(struct nat_inner *in, struct nat_key6 *key, const int egress,
 				    const int v6)
 {
@@ -83,7 +85,7 @@ PCN_INLINE int nat_read_inner_ports(struct nat_inner *in, struct nat_key6 *key, 
 	return 0;
 }
 
-/* Updates a checksum inside; returns what that adds to the one around it. */
+/* Updates a checksum inside; returns the difference for the enclosing checksum. */
 PCN_INLINE __u32 nat_inner_check(__sum16 *check, __u32 diff, int udp)
 {
 	__u16 was = *check;
@@ -96,7 +98,7 @@ PCN_INLINE __u32 nat_inner_check(__sum16 *check, __u32 diff, int udp)
 	return pcn_csum_diff2(was, *check);
 }
 
-/* Changes the L4 header inside; returns the difference to the checksum of the error. */
+/* Translates the L4 header inside; returns the difference for the checksum of the error. */
 PCN_INLINE __u32 nat_rewrite_inner(struct nat_inner *in, const struct nat_session4 *s,
 				   const int egress, const int v6)
 {
@@ -119,11 +121,11 @@ PCN_INLINE __u32 nat_rewrite_inner(struct nat_inner *in, const struct nat_sessio
 	if (in->proto != IPPROTO_TCP)
 		return s->port_delta + nat_inner_check(in->l4 + 6, diff, in->proto == IPPROTO_UDP);
 	if (in->l4 + 18 > in->end)
-		return s->port_delta; /* RFC 792 asks for 8 bytes only */
+		return s->port_delta; /* RFC 792 only requires 8 bytes */
 	return s->port_delta + nat_inner_check(in->l4 + 16, diff, 0);
 }
 
-/* Writes the outer address that is the session's, and the checksum of the error. */
+/* Writes the session's outer address, and the checksum of the error. */
 PCN_INLINE void nat_rewrite_outer(struct CTXTYPE *ctx, void *l3, struct pcn_icmp *icmp,
 				  const struct nat_session4 *s, __u32 covered, const int egress,
 				  const int v6)
@@ -146,9 +148,9 @@ PCN_INLINE void nat_rewrite_outer(struct CTXTYPE *ctx, void *l3, struct pcn_icmp
 	icmp->check = pcn_csum_add(icmp->check, covered);
 }
 
-/* What becomes of an error about no session. One that goes out must not tell an inside address: it is
- * dropped if it is about one, and if it comes from one, as of a router inside about packets for
- * addresses that are not translated, it gets the external address. */
+/* The result for an error that belongs to no session. An outgoing error must not reveal an internal
+ * address: it is dropped if the packet inside has one. If the error itself comes from one, for
+ * example from an internal router about untranslated packets, it gets the external address. */
 PCN_INLINE int nat_unrelated(struct CTXTYPE *ctx, struct pcn_md *md, void *l3,
 			     struct pcn_icmp *icmp, const struct nat_key6 *key, const int egress,
 			     const int v6)
@@ -180,7 +182,7 @@ PCN_INLINE int nat_unrelated(struct CTXTYPE *ctx, struct pcn_md *md, void *l3,
 	return pcn_pkt_pass(ctx, md);
 }
 
-/* Translates an ICMP error whose IP header is l3 bytes behind the beginning. Ends in a verdict. */
+/* Translates an ICMP error whose IP header starts at byte l3. Returns a verdict. */
 PCN_INLINE int nat_error(struct CTXTYPE *ctx, struct pcn_md *md, __u32 l3, const int egress,
 			 const int v6)
 {
@@ -217,7 +219,7 @@ PCN_INLINE int nat_error(struct CTXTYPE *ctx, struct pcn_md *md, __u32 l3, const
 	nat_write_address(in.l3, v6 ? ((struct nat_session6 *)s)->addr : &s->addr, s->addr_delta,
 			  !egress, v6);
 	if (v6)
-		covered += s->addr_delta; /* IPv4's own checksum makes up for it */
+		covered += s->addr_delta; /* IPv4's own checksum compensates for it */
 	nat_rewrite_outer(ctx, ip, icmp, s, covered, egress, v6);
 	pcn_count(&counters, NAT_ICMP_ERRORS);
 	return egress && hairpin && (s->flags & NAT_HAIRPIN) ? nat_turn(ctx, md)

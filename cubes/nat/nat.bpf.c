@@ -2,8 +2,9 @@
 //go:build ignore
 
 /* Network address and port translation. A packet of a session costs one lookup in the table of its
- * direction, or from outside two: of the mapping and of the session; all else is off that path: new sessions (open.h), external ports (allocate.h), ICMP
- * errors (icmp_error.h) and fragments (fragment.h). */
+ * direction, or two from outside: the mapping and the session. Everything else is separate: new
+ * sessions (open.h), external ports (allocate.h), ICMP errors (icmp_error.h) and fragments
+ * (fragment.h). */
 #include "icmp_error.h"
 #include "fragment.h"
 
@@ -19,22 +20,22 @@ PCN_INLINE struct nat_session4 *nat_lookup(const union nat_any_key *key, const i
 	return bpf_map_lookup_elem(&ingress4, &key->four);
 }
 
-/* What a packet belongs to. */
+/* The session and translation of a packet. */
 struct nat_found {
-	struct nat_session4 *by; /* says how it is translated, NULL: no session */
+	struct nat_session4 *by; /* the translation; NULL: no session */
 	struct nat_session4
-		*of; /* its session, which counts it; with mapped, of the egress table */
+		*of; /* the session, which counts it; with mapped, an entry of the egress table */
 	int mapped;
 };
 
-/* Looks for the session of a packet from outside by the mapping of its external endpoint. */
+/* Looks up the session of a packet from outside through the mapping of its external endpoint. */
 PCN_NOINLINE void nat_lookup_mapped(struct nat_found *f, const union nat_any_key *key, int v6)
 {
 	struct nat_open *o = nat_scratch();
 
 	if (!o)
 		return;
-	union nat_any_key *in = (void *)&o->probe; /* the stack is short */
+	union nat_any_key *in = (void *)&o->probe; /* stack space is limited */
 	if (v6) {
 		nat_bare(&in->six, &key->six);
 	} else {
@@ -62,7 +63,7 @@ PCN_NOINLINE void nat_lookup_mapped(struct nat_found *f, const union nat_any_key
 		f->by = NULL;
 }
 
-/* Looks for the session of a packet. */
+/* Looks up the session of a packet. */
 PCN_INLINE void nat_look(struct nat_found *f, const union nat_any_key *key, const int egress,
 			 const int v6)
 {
@@ -73,7 +74,7 @@ PCN_INLINE void nat_look(struct nat_found *f, const union nat_any_key *key, cons
 	if (f->by)
 		return;
 	f->by = f->of = nat_lookup(key, egress, v6);
-	/* From outside, of nobody (address and port 0): that is the key of a mapping. */
+	/* From outside with address and port 0: that is the key of a mapping. */
 	if (f->by && f->by->flags & (egress ? NAT_TENTATIVE : NAT_MAPPING))
 		f->by = NULL;
 }
@@ -92,7 +93,7 @@ PCN_INLINE void nat_generic(struct nat_key6 *to, const union nat_any_key *key, c
 	to->zero[0] = to->zero[1] = to->zero[2] = 0;
 }
 
-/* The connection goes on to another state: in the entries of both directions, where there are two. */
+/* The connection changes its state: in the entries of both directions, if there are two. */
 PCN_INLINE int nat_advance(const void *key, struct nat_session4 *s, __u32 bits, const __u32 table)
 {
 	struct nat_open *o = nat_scratch();
@@ -104,10 +105,10 @@ PCN_INLINE int nat_advance(const void *key, struct nat_session4 *s, __u32 bits, 
 	if (!o)
 		return 0;
 	if (closed && (bits == NAT_OUT_SYN || bits == NAT_IN_SYN))
-		clear = ~0U; /* the same endpoints begin anew */
+		clear = ~0U; /* a new connection between the same endpoints */
 	else if (!(bits & (NAT_OUT_RST | NAT_IN_RST)))
 		clear = table & NAT_IN ? NAT_IN_RST
-				       : NAT_OUT_RST; /* RFC 7857, 2.2: it was not true */
+				       : NAT_OUT_RST; /* RFC 7857, 2.2: the reset was not genuine */
 	if (!(s->flags & NAT_MAPPED)) {
 		nat_generic(&o->in, key, table);
 		nat_target(o->in.local, s, table);
@@ -136,7 +137,7 @@ PCN_GLOBAL int nat_advance6(const struct nat_key6 *key PCN_NONNULL,
 		  : nat_advance(key, (void *)s, bits, NAT_V6);
 }
 
-/* Fills the scratch for a packet that belongs to no session. */
+/* Fills the scratch area for a packet without a session. */
 PCN_INLINE int nat_new(const union nat_any_key *key, __u32 bits, __u32 kind, __u32 length,
 		       const __u32 table)
 {
@@ -179,7 +180,7 @@ PCN_GLOBAL int nat_new_in6(const struct nat_key6 *key PCN_NONNULL, __u32 bits, _
 	return nat_new((const void *)key, bits, kind, 0, NAT_V6 | NAT_IN);
 }
 
-/* Opens a session for a packet, or says what becomes of it. */
+/* Opens a session for a packet, or returns the drop reason. */
 PCN_INLINE int nat_miss(const struct pcn_md *md, const union nat_any_key *key,
 			const struct nat_view *v, const int egress, const int v6)
 {
@@ -194,7 +195,7 @@ PCN_INLINE int nat_miss(const struct pcn_md *md, const union nat_any_key *key,
 		      : nat_new_in4(&key->four, bits << 4, kind);
 }
 
-/* Counts a packet in the numbers of a direction. */
+/* Counts a packet for a direction. */
 PCN_INLINE void nat_add(const struct pcn_md *md, __u64 *packets, __u64 *bytes, __u64 *seen,
 			int refreshes)
 {
@@ -206,7 +207,7 @@ PCN_INLINE void nat_add(const struct pcn_md *md, __u64 *packets, __u64 *bytes, _
 		*seen = now;
 }
 
-/* Counts a packet of a session. */
+/* Counts a packet for a session. */
 PCN_INLINE void nat_account(const struct pcn_md *md, const union nat_any_key *key,
 			    struct nat_found *f, const struct nat_view *v, const int egress,
 			    const int v6)
@@ -232,7 +233,7 @@ PCN_INLINE void nat_account(const struct pcn_md *md, const union nat_any_key *ke
 		nat_advance4(&key->four, s, bits, !egress);
 }
 
-/* A later fragment: what the first one has noted. */
+/* A later fragment: uses the stored translation of the first one. */
 PCN_INLINE int nat_later(struct CTXTYPE *ctx, struct pcn_md *md, const struct nat_view *v,
 			 const union nat_any_key *key, const int egress, const int v6)
 {
@@ -260,15 +261,15 @@ PCN_INLINE int nat_later(struct CTXTYPE *ctx, struct pcn_md *md, const struct na
 	return egress && hairpin && f->turns ? nat_turn(ctx, md) : pcn_pkt_pass(ctx, md);
 }
 
-/* Finds what becomes of a packet that is whole, or opens a session for it: NAT_OPENED, NAT_UNTOUCHED,
- * or a reason. */
+/* Finds the translation of a packet that is not a fragment, or opens a session for it: NAT_OPENED,
+ * NAT_UNTOUCHED, or a drop reason. */
 PCN_INLINE int nat_decide(const struct pcn_md *md, const struct nat_view *v,
 			  const union nat_any_key *key, struct nat_session4 **by, const int egress,
 			  const int v6)
 {
 	struct nat_found f = {};
 
-	/* ICMP without an id is of no session: its key would be that of a query whose id is 0. */
+	/* ICMP without an id belongs to no session: its key would be that of a query with id 0. */
 	if (NAT_KIND_OF(v->what) != NAT_REST)
 		nat_look(&f, key, egress, v6);
 	if (!f.by) {
@@ -291,7 +292,7 @@ PCN_INLINE int nat_decide(const struct pcn_md *md, const struct nat_view *v,
 	return NAT_OPENED;
 }
 
-/* The rest of the way for a packet that was read. */
+/* The rest of the processing of a packet that was parsed. */
 PCN_INLINE int nat_translate(struct CTXTYPE *ctx, struct pcn_md *md, const struct nat_view *v,
 			     const union nat_any_key *key, const int egress, const int v6)
 {
@@ -344,7 +345,7 @@ PCN_INLINE int nat_ipv6(struct CTXTYPE *ctx, struct pcn_md *md, __u32 l3, const 
 	return nat_translate(ctx, md, &v, &key, egress, 1);
 }
 
-/* Ethernet and at most two tags, then IPv4 or IPv6. What is neither goes on. */
+/* Ethernet and at most two tags, then IPv4 or IPv6. Everything else passes. */
 PCN_INLINE int nat_packet(struct CTXTYPE *ctx, struct pcn_md *md, const int egress)
 {
 	struct pcn_cursor c;
@@ -367,7 +368,7 @@ PCN_INLINE int nat_packet(struct CTXTYPE *ctx, struct pcn_md *md, const int egre
 		proto = tag->proto;
 		l3 += sizeof(*tag);
 	}
-	l3 = pcn_opaque(l3, proto) & 0x3f; /* one way on, however many tags there were */
+	l3 = pcn_opaque(l3, proto) & 0x3f; /* one path from here, whatever the number of tags */
 	if (proto == bpf_htons(ETH_P_IP)) {
 		nat_reach_ip(ctx, l3, 0);
 		return nat_ipv4(ctx, md, l3, egress);

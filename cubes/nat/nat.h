@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* What the programs of the NAT and its control plane have in common: rules, sessions, counters.
- * Addresses outside the session tables have 16 bytes, IPv4 as ::ffff:a.b.c.d, so that rules of both
- * families are in one map. "Inside" is how packets look behind the NAT, "outside" how they look on
- * the wire; an endpoint is an address with a port, or with the id of ICMP queries. */
+/* Definitions shared by the NAT's programs and its control plane: rules, sessions, counters.
+ * Addresses outside of the session tables have 16 bytes, IPv4 as ::ffff:a.b.c.d, so that rules of
+ * both families are in one map. "Inside" means packets as seen behind the NAT, "outside" as seen on
+ * the wire. An endpoint is an address with a port, or with the id of ICMP queries. */
 #ifndef NAT_H
 #define NAT_H
 
 #include <pcn/cube.h>
 
-/* The rule that a session comes from. */
+/* The rule that created a session. */
 enum nat_origin {
 	NAT_SNAT,
 	NAT_MASQUERADE,
@@ -16,24 +16,24 @@ enum nat_origin {
 	NAT_PORT_FORWARDING,
 };
 
-/* Which external endpoint an internal one gets (RFC 4787, 4.1). */
+/* How an internal endpoint is assigned an external one (RFC 4787, 4.1). */
 enum nat_mapping {
 	NAT_MAP_ENDPOINT_INDEPENDENT,
 	NAT_MAP_ADDRESS_PORT_DEPENDENT,
 };
 
-/* Who may send to the external endpoint of a mapping (RFC 4787, 5). */
+/* Which remotes may send to the external endpoint of a mapping (RFC 4787, 5). */
 enum nat_filtering {
 	NAT_FILTER_ENDPOINT_INDEPENDENT,
 	NAT_FILTER_ADDRESS_DEPENDENT,
 	NAT_FILTER_ADDRESS_PORT_DEPENDENT,
 };
 
-/* What becomes of packets that a rule is for, but whose protocol has no ports known to us. */
+/* What happens to packets that match a rule but whose protocol has no ports that we support. */
 enum nat_other {
 	NAT_OTHER_DROP,
 	NAT_OTHER_PASS,
-	NAT_OTHER_TRANSLATE, /* their addresses: one session for each pair of hosts */
+	NAT_OTHER_TRANSLATE, /* translate addresses: one session for each pair of hosts */
 };
 
 /* The prefix of addresses whose new sessions a rule translates. */
@@ -42,7 +42,7 @@ struct nat_source_key {
 	pcn_address addr;
 };
 
-/* SNAT or masquerade: `count` addresses from `first` on, and the ports to choose from. */
+/* SNAT or masquerade: `count` addresses starting with `first`, and the ports to choose from. */
 struct nat_source {
 	__u32 rule;
 	__u32 count;
@@ -53,7 +53,7 @@ struct nat_source {
 	__u8 pad[3];
 };
 
-/* An external address (DNAT, 128 bits), port (160) or range of ports (between). */
+/* An external address (DNAT, 128 bits), port (160) or port range (between). */
 struct nat_forward_key {
 	__u32 prefixlen;
 	pcn_address addr;
@@ -62,8 +62,8 @@ struct nat_forward_key {
 	__be16 port;
 };
 
-/* Where new sessions for it lead: `base`, an external port, becomes `port`, others are as far
- * from it as they were from base. Both 0: ports stay. */
+/* The destination of its new sessions: the external port `base` becomes `port`, others keep their
+ * distance from it. Both 0: ports stay. */
 struct nat_forward {
 	__u32 rule;
 	pcn_address to;
@@ -74,12 +74,13 @@ struct nat_forward {
 };
 
 /* A session as seen on one side: in egress tables `local` is the internal endpoint, in ingress
- * tables the external one. remote and remote_port 0: not a session but a mapping. remote_port alone
- * 0, with flag NAT_MAPPING: says that `local` has sent to that address (address-dependent filtering). */
+ * tables the external one. If remote and remote_port are 0, this is a mapping. If only remote_port
+ * is 0, with flag NAT_MAPPING, it records that `local` has sent to that address (address-dependent
+ * filtering). */
 struct nat_key4 {
 	__be32 local;
 	__be32 remote;
-	__be16 local_port; /* or id of ICMP queries, whose remote_port is 0 */
+	__be16 local_port; /* or id of ICMP queries, which have a remote_port of 0 */
 	__be16 remote_port;
 	__u8 proto;
 	__u8 zero[3];
@@ -94,7 +95,8 @@ struct nat_key6 {
 	__u8 zero[3];
 };
 
-/* nat_session.state: the TCP flags seen in each direction; of others, only ACK: a packet was. */
+/* nat_session.state: the TCP flags seen in each direction; for other protocols only ACK, after the
+ * first packet. */
 #define NAT_OUT_SYN 0x01
 #define NAT_OUT_ACK 0x02
 #define NAT_OUT_FIN 0x04
@@ -108,29 +110,30 @@ struct nat_key6 {
 #define NAT_MAPPING 0x01  /* a mapping: the key's remote is 0 */
 #define NAT_INBOUND 0x02  /* the first packet came from outside */
 #define NAT_OVERLOAD 0x04 /* no mapping: the external endpoint is for this remote only */
-#define NAT_OWN 0x10	  /* of the host that has the external address */
-#define NAT_MAPPED 0x20	 /* of a mapping, by which packets from outside find it: no ingress entry */
-#define NAT_HAIRPIN 0x08 /* the remote is an external endpoint of another internal host */
-#define NAT_TENTATIVE 0x40 /* of a mapping; not decided yet whether it stays: nobody goes by it */
-#define NAT_WITHDRAWN 0x80 /* with NAT_TENTATIVE: it is about to go */
+#define NAT_OWN 0x10	  /* the session of the host that has the external address */
+#define NAT_MAPPED \
+	0x20 /* of a mapping, through which packets from outside find it: no ingress entry */
+#define NAT_HAIRPIN 0x08   /* the remote is an external endpoint of another internal host */
+#define NAT_TENTATIVE 0x40 /* of a mapping; not confirmed yet, so not used for packets */
+#define NAT_WITHDRAWN 0x80 /* with NAT_TENTATIVE: it will be removed */
 
-/* What an entry knows: of the direction of its table; of both, in egress tables, with NAT_MAPPED.
- * Each direction counts and stamps for itself. */
+/* The content of an entry: for the direction of its table or, in egress tables with NAT_MAPPED, for
+ * both. Each direction has its own counters and timestamp. */
 struct nat_session4 {
 	__u64 created; /* coarse monotonic ns */
-	__u64 seen;    /* the same, of about the last packet; of a mapping, of its newest session */
+	__u64 seen;    /* likewise, for the last packet; in a mapping, for its newest session */
 	__u64 packets;
 	__u64 bytes;
 	__u32 rule;
 	__u32 state;	  /* NAT_OUT_SYN ...: of both directions, in both entries */
-	__u16 addr_delta; /* what the new address adds to a checksum, ... */
-	__u16 port_delta; /* ... and what the new port adds */
-	__be16 port;	  /* what the key's local_port becomes; a word with flags and origin */
+	__u16 addr_delta; /* difference that the new address adds to a checksum, ... */
+	__u16 port_delta; /* ... and difference of the new port */
+	__be16 port;	  /* replaces the key's local_port; one word with flags and origin */
 	__u8 flags;
 	__u8 origin;
-	__be32 addr; /* what the key's local becomes */
+	__be32 addr; /* replaces the key's local */
 	__u32 zero;
-	__u64 in_seen; /* of the other direction, with NAT_MAPPED */
+	__u64 in_seen; /* counters of the other direction, with NAT_MAPPED */
 	__u64 in_packets;
 	__u64 in_bytes;
 };
@@ -159,7 +162,7 @@ _Static_assert(__builtin_offsetof(struct nat_session4, addr) ==
 _Static_assert(__builtin_offsetof(struct nat_session4, port) % 4 == 0,
 	       "port, flags and origin change at once");
 
-/* A datagram whose first fragment went by. */
+/* A datagram whose first fragment has passed. */
 struct nat_fragment_key {
 	pcn_address local;
 	pcn_address remote;
@@ -169,29 +172,29 @@ struct nat_fragment_key {
 	__u8 zero[2];
 };
 
-/* What becomes of its other fragments. */
+/* The translation of its other fragments. */
 struct nat_fragment {
 	__u64 seen;
-	pcn_address addr; /* what local becomes */
+	pcn_address addr; /* replaces local */
 	__u16 addr_delta;
-	__u16 turns; /* it goes to another internal host */
+	__u16 turns; /* the destination is another internal host */
 	__u32 zero;
 };
 
-/* A session that is being opened: too large for the stack. Addresses are of 16 bytes. */
+/* A session that is being opened: too large for the stack. Addresses have 16 bytes. */
 struct nat_open {
 	struct nat_key6 in;	   /* as seen inside: the key of egress tables */
 	struct nat_key6 out;	   /* as seen outside: the key of ingress tables */
 	struct nat_key6 other;	   /* of another session */
 	struct nat_key6 probe;	   /* of nat_is_mapped */
-	struct nat_session6 entry; /* for v4 tables only its beginning counts, with addr[0] */
+	struct nat_session6 entry; /* in IPv4 tables only the first part is used, with addr[0] */
 	struct nat_fragment_key fragment_key;
 	struct nat_fragment fragment;
 	pcn_address remote;
 	__be16 remote_port;
 	__u16 first, last; /* ports to choose from */
-	__u16 addr_delta;  /* of in.local becoming out.local */
-	__u32 fixed;	   /* the port must stay as it is */
+	__u16 addr_delta;  /* checksum difference of in.local becoming out.local */
+	__u32 fixed;	   /* the port must not change */
 	__u32 length;	   /* of the packet */
 	__u32 zero;
 };
@@ -201,10 +204,10 @@ enum nat_counter {
 	NAT_CREATED_UDP,
 	NAT_CREATED_ICMP,
 	NAT_CREATED_OTHER,
-	NAT_MAPPINGS,	 /* mappings made */
+	NAT_MAPPINGS,	 /* mappings created */
 	NAT_EXHAUSTED,	 /* no port of the pool was free */
-	NAT_TABLE_FULL,	 /* sessions for which the table had no room */
-	NAT_COLLISIONS,	 /* external endpoints that were taken when tried */
+	NAT_TABLE_FULL,	 /* sessions that did not fit the table */
+	NAT_COLLISIONS,	 /* external endpoints that were in use when tried */
 	NAT_HAIRPINNED,	 /* packets between two internal hosts */
 	NAT_FRAGMENTS,	 /* fragments without ports, translated */
 	NAT_ICMP_ERRORS, /* ICMP errors, translated */
@@ -220,17 +223,17 @@ enum nat_counter {
 PCN_CONFIG(enum nat_mapping, mapping) = NAT_MAP_ENDPOINT_INDEPENDENT;
 PCN_CONFIG(enum nat_filtering, filtering) = NAT_FILTER_ADDRESS_PORT_DEPENDENT;
 PCN_CONFIG(enum nat_other, other_protocols) = NAT_OTHER_TRANSLATE;
-/* When no port of the pool is free: share one, with another remote. */
+/* If no port of the pool is free, share one with another remote. */
 PCN_CONFIG(bool, overload) = false;
-/* Packets from outside keep UDP sessions alive, too. */
+/* Packets from outside also keep UDP sessions alive. */
 PCN_CONFIG(bool, inbound_refresh) = false;
-/* Packets to external endpoints of internal hosts turn back. */
+/* Packets to external endpoints of internal hosts are hairpinned. */
 PCN_CONFIG(bool, hairpin) = true;
-/* There are such rules. */
+/* There are rules of this kind. */
 PCN_CONFIG(bool, has_sources) = false;
 PCN_CONFIG(bool, has_forwards) = false;
 PCN_CONFIG(bool, has_masquerade) = false;
-/* How old `seen` gets before it is written again. */
+/* How old `seen` may be before it is updated. */
 PCN_CONFIG(__u64, refresh_ns) = 1000000000;
 
 PCN_MAP_FLAGS(sources, BPF_MAP_TYPE_LPM_TRIE, struct nat_source_key, struct nat_source,
@@ -238,16 +241,16 @@ PCN_MAP_FLAGS(sources, BPF_MAP_TYPE_LPM_TRIE, struct nat_source_key, struct nat_
 PCN_MAP_FLAGS(forwards, BPF_MAP_TYPE_LPM_TRIE, struct nat_forward_key, struct nat_forward,
 	      NAT_MAX_RULES, BPF_F_NO_PREALLOC);
 
-/* Sessions and mappings. No LRU, which would evict the idle and established for a flood of new
- * ones: the control plane removes what is aged. Allocated whole: entries one by one cost new sessions
- * twice the time. */
+/* Sessions and mappings. Not an LRU, which would evict idle established sessions under a flood of
+ * new ones: the control plane removes expired entries. Preallocated: allocating entries one by one
+ * makes new sessions twice as slow. */
 PCN_MAP(egress4, BPF_MAP_TYPE_HASH, struct nat_key4, struct nat_session4, NAT_ENTRIES4);
 PCN_MAP(ingress4, BPF_MAP_TYPE_HASH, struct nat_key4, struct nat_session4, NAT_ENTRIES4);
 PCN_MAP(egress6, BPF_MAP_TYPE_HASH, struct nat_key6, struct nat_session6, NAT_ENTRIES6);
 PCN_MAP(ingress6, BPF_MAP_TYPE_HASH, struct nat_key6, struct nat_session6, NAT_ENTRIES6);
 
-/* Which external ports have ever had a session with an entry of its own in the ingress table, and
- * which a mapping: two bits a port. Where one kind has never been, the other need not look for it. */
+/* Which external ports have ever had a session with its own entry in the ingress table, and which a
+ * mapping: two bits per port. If one kind has never existed, the other need not look for it. */
 PCN_MAP(marks, BPF_MAP_TYPE_ARRAY, __u32, __u64, NAT_MARKS);
 
 PCN_MAP(fragments, BPF_MAP_TYPE_LRU_HASH, struct nat_fragment_key, struct nat_fragment,

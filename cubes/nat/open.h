@@ -1,60 +1,60 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* New sessions: what a packet that belongs to none makes of the rules. */
+/* New sessions: applies the rules to a packet without a session. */
 #ifndef NAT_OPEN_H
 #define NAT_OPEN_H
 
 #include "allocate.h"
 
-/* Reasons why packets end here. */
+/* Drop reasons. */
 enum nat_reason {
-	/* the packet is too short for its headers, or they are not well formed */
+	/* the headers are truncated or malformed */
 	NAT_MALFORMED = PCN_REASON_FIRST,
-	/* no port of the rule's addresses is free */
+	/* no free port in the rule's addresses */
 	NAT_PORTS_EXHAUSTED,
-	/* there is no room for one more session */
+	/* the session table is full */
 	NAT_SESSION_TABLE_FULL,
-	/* the mapping has not sent to where the packet comes from */
+	/* the mapping has not sent to the source of the packet */
 	NAT_FILTERED,
 	/* its protocol has no ports, and the configuration says drop */
 	NAT_PROTOCOL,
-	/* another session has the external endpoint, and ports cannot be changed */
+	/* another session has the external endpoint, and the port must not change */
 	NAT_ENDPOINT_TAKEN,
-	/* a reset of a connection that is not known */
+	/* a reset for an unknown connection */
 	NAT_NO_SESSION,
-	/* a fragment whose datagram's first one has not gone by */
+	/* a fragment whose datagram's first one has not been seen */
 	NAT_FRAGMENT_WITHOUT_FIRST,
-	/* an ICMP error about a packet of no session */
+	/* an ICMP error about a packet without a session */
 	NAT_ICMP_UNRELATED,
 };
 PCN_REASONS(nat_reason);
 
-/* What becomes of a packet; or a reason to drop it. */
-#define NAT_UNTOUCHED 0 /* it goes on as it is */
+/* The result for a packet, or a drop reason. */
+#define NAT_UNTOUCHED 0 /* pass it unchanged */
 #define NAT_OPENED 1	/* there is a session now */
-#define NAT_MADE 2	/* the same; the scratch has its egress entry, which counts the packet */
+#define NAT_MADE 2 /* the same; the scratch area has its egress entry, which counts the packet */
 
-/* What a packet is. */
+/* The kind of a packet. */
 enum nat_kind {
 	NAT_PORTS, /* has ports that can be changed */
 	NAT_FIXED, /* has ports under a checksum that covers too much: SCTP */
 	NAT_QUERY, /* ICMP with an id */
 	NAT_OTHER, /* another protocol, without ports */
-	NAT_ERROR, /* ICMP about another packet */
-	NAT_LATER, /* a fragment without L4 header */
-	NAT_REST,  /* ICMP of other types */
-	NAT_LOCAL, /* neighbour discovery and the like, never translated */
+	NAT_ERROR, /* an ICMP error */
+	NAT_LATER, /* a fragment without an L4 header */
+	NAT_REST,  /* other ICMP types */
+	NAT_LOCAL, /* neighbour discovery etc., never translated */
 };
 
-/* With the bits of a packet that belongs to no session: it is offered, so it is hairpinned or left alone. */
+/* Flag for a packet without a session: it is offered, so it is hairpinned or left unchanged. */
 #define NAT_OFFERED 0x80000000
 
-/* Not 0: the packet is offered by its cube. */
+/* Not 0 if the packet is offered by its cube. */
 PCN_INLINE int nat_offered(const struct pcn_md *md, const int egress)
 {
 	return egress && pcn_offered(md);
 }
 
-/* What becomes of a packet that is not well formed. One that is offered is its cube's to judge. */
+/* The result for a malformed packet. If it is offered, its cube decides. */
 PCN_INLINE int nat_malformed(struct CTXTYPE *ctx, struct pcn_md *md, const int egress)
 {
 	return nat_offered(md, egress) ? pcn_pkt_pass(ctx, md)
@@ -66,7 +66,7 @@ PCN_INLINE int nat_is_ipv4(const pcn_address addr)
 	return !addr[0] && !addr[1] && addr[2] == bpf_htonl(0xffff);
 }
 
-/* Addresses that are of the link or of nobody: their packets are not for a NAT. */
+/* Link-local and invalid addresses: a NAT does not process their packets. */
 PCN_NOINLINE int nat_is_exempt(const pcn_address addr)
 {
 	__u32 high = bpf_ntohl(addr[0]), low = bpf_ntohl(addr[3]);
@@ -78,7 +78,8 @@ PCN_NOINLINE int nat_is_exempt(const pcn_address addr)
 	return !addr[0] && !addr[1] && !addr[2] && low <= 1;
 }
 
-/* The rule for new sessions of an internal address. One for all of IPv6 is none for IPv4. */
+/* The rule for new sessions of an internal address. A rule for all of IPv6 does not apply to IPv4.
+ * */
 PCN_INLINE struct nat_source *nat_source_of(const pcn_address local)
 {
 	struct nat_source_key key = { .prefixlen = 128 };
@@ -88,7 +89,7 @@ PCN_INLINE struct nat_source *nat_source_of(const pcn_address local)
 	return rule && nat_is_ipv4(rule->first) == nat_is_ipv4(local) ? rule : NULL;
 }
 
-/* How far an address is behind the first of a rule. */
+/* The offset of an address from the first one of a rule. */
 PCN_INLINE __u32 nat_distance(const struct nat_source *rule, const pcn_address addr)
 {
 	if (addr[0] != rule->first[0] || addr[1] != rule->first[1] || addr[2] != rule->first[2])
@@ -96,8 +97,8 @@ PCN_INLINE __u32 nat_distance(const struct nat_source *rule, const pcn_address a
 	return bpf_ntohl(addr[3]) - bpf_ntohl(rule->first[3]);
 }
 
-/* The rule that hides an internal address from a remote one, NULL if there is none: packets between them
- * leave with another address. */
+/* The rule that hides an internal address from a remote one, NULL if there is none: packets from it
+ * to the remote have another source address. */
 PCN_NOINLINE struct nat_source *nat_hides(const pcn_address local, const pcn_address remote)
 {
 	struct nat_source *rule = NAT_HAS_SOURCES ? nat_source_of(local) : NULL;
@@ -149,7 +150,7 @@ PCN_INLINE int nat_opened(const struct nat_open *o)
 	return NAT_MADE;
 }
 
-/* Adds the egress entry of a session, with its first packet if that goes out. */
+/* Inserts the egress entry of a session, and counts its first packet if that is outgoing. */
 PCN_INLINE long nat_put_session(struct nat_open *o, const __u32 table)
 {
 	o->entry.packets = o->length != 0;
@@ -160,9 +161,10 @@ PCN_INLINE long nat_put_session(struct nat_open *o, const __u32 table)
 	return err;
 }
 
-/* Decides whether a session of a mapping stays, if that is open: not where a session without a mapping has its
- * external endpoint. Any CPU that has a packet of it may, the first one does, and it is never taken back: who
- * wants the endpoint later sees the session, and gives way. Returns its flags. */
+/* Decides whether a tentative session of a mapping stays: not if a session without a mapping has
+ * its external endpoint. Any CPU that has a packet of it may decide, the first decision applies,
+ * and it is never revoked: a later claim for the endpoint sees the session and withdraws. Returns
+ * its flags. */
 PCN_INLINE __u8 nat_settle(struct nat_open *o, struct nat_session4 *s, const __u32 table)
 {
 	union {
@@ -184,8 +186,9 @@ PCN_INLINE __u8 nat_settle(struct nat_open *o, struct nat_session4 *s, const __u
 	return is.flags & NAT_TENTATIVE && !(is.flags & NAT_WITHDRAWN) ? next.flags : is.flags;
 }
 
-/* Adds the session of a mapping, which is in o. NAT_EEXIST: a session without a mapping has the external
- * endpoint. It looks for this one after it has claimed that, so one of both gives way. */
+/* Inserts the session of a mapping, which is in o. NAT_EEXIST: a session without a mapping has the
+ * external endpoint. That session checks for this one after its claim, so one of the two withdraws.
+ * */
 PCN_INLINE int nat_join(struct nat_open *o, const __u32 table)
 {
 	nat_specific(o);
@@ -196,7 +199,7 @@ PCN_INLINE int nat_join(struct nat_open *o, const __u32 table)
 		return err;
 	struct nat_session4 *s = nat_find(&o->in, table);
 	__u8 flags = s ? nat_settle(o, s, table) : NAT_WITHDRAWN;
-	if (err) { /* another CPU added it at the same time */
+	if (err) { /* another CPU inserted it at the same time */
 		int inbound = o->entry.flags & NAT_INBOUND;
 		return !(flags & NAT_WITHDRAWN) && (!inbound || flags & NAT_MAPPED) ? NAT_OPENED
 										    : err;
@@ -223,8 +226,8 @@ PCN_GLOBAL int nat_join6(void)
 	return o ? nat_join(o, NAT_V6) : NAT_ENOMEM;
 }
 
-/* Adds the egress entry of the session that o says. The ingress entry is there: `there` as
- * nat_ensure said, so that another's is not removed when it goes wrong. */
+/* Inserts the egress entry of the session in o. The ingress entry exists: `there` is the result of
+ * nat_ensure, so that another session's entry is not removed on failure. */
 PCN_INLINE int nat_complete(struct nat_open *o, long there, const __u32 table)
 {
 	long err = nat_put_session(o, table);
@@ -239,7 +242,7 @@ PCN_INLINE int nat_complete(struct nat_open *o, long there, const __u32 table)
 	return s && !(o->entry.flags & NAT_INBOUND) ? NAT_OPENED : nat_refuse(err);
 }
 
-/* A session whose external endpoint is for its remote only. */
+/* A session whose external endpoint is only for its remote. */
 PCN_NOINLINE int nat_open_alone(struct nat_open *o, __u32 table)
 {
 	long there = 0;
@@ -247,7 +250,7 @@ PCN_NOINLINE int nat_open_alone(struct nat_open *o, __u32 table)
 	nat_specific(o);
 	long err = nat_claim(table);
 	if (err == NAT_ENOSPC) {
-		/* It may be its own, left over from the moment when it aged. */
+		/* The entry may be its own, left over when it expired. */
 		o->out.local_port = o->in.local_port;
 		struct nat_session4 *s = nat_find(&o->out, table | NAT_IN);
 		if (s && nat_leads(o, s, table | NAT_IN)) {
@@ -260,7 +263,7 @@ PCN_NOINLINE int nat_open_alone(struct nat_open *o, __u32 table)
 	return err ? nat_refuse(err) : nat_complete(o, there, table);
 }
 
-/* The external endpoint of o->in in o->out: that of its mapping, or of a new one. */
+/* Sets o->out to the external endpoint of o->in: that of its mapping, or of a new one. */
 PCN_INLINE long nat_map(struct nat_open *o, __u32 table)
 {
 	nat_wildcard(o);
@@ -272,7 +275,7 @@ PCN_INLINE long nat_map(struct nat_open *o, __u32 table)
 			o->out.local_port = m->port;
 			nat_target(o->out.local, m, table);
 			o->addr_delta = m->addr_delta;
-			/* The rule for new endpoints may be another by now, with other addresses. */
+			/* The rule for new endpoints may have changed, with other addresses. */
 			o->entry.rule = m->rule;
 			o->entry.origin = m->origin;
 			return 0;
@@ -287,12 +290,12 @@ PCN_INLINE long nat_map(struct nat_open *o, __u32 table)
 		}
 		nat_remove(&o->out, table | NAT_IN);
 		if (err != NAT_EEXIST)
-			return err; /* else another CPU was faster: its mapping holds */
+			return err; /* else another CPU was faster: its mapping applies */
 	}
 	return NAT_EEXIST;
 }
 
-/* Remembers that o->in has sent to the remote address, whatever the port. */
+/* Records that o->in has sent to the remote address, whatever the port. */
 PCN_INLINE void nat_permit(struct nat_open *o, const __u32 table)
 {
 	nat_specific(o);
@@ -323,7 +326,7 @@ PCN_NOINLINE int nat_open_mapped(struct nat_open *o, __u32 table)
 	return err;
 }
 
-/* Whether the address that a packet goes to is external, but of another internal host. */
+/* Whether the destination of a packet is an external endpoint of another internal host. */
 PCN_NOINLINE int nat_is_hairpin(struct nat_open *o, __u32 table)
 {
 	struct nat_forward_key key = { .prefixlen = 160,
@@ -343,8 +346,7 @@ PCN_NOINLINE int nat_is_hairpin(struct nat_open *o, __u32 table)
 	return nat_find(&o->out, table | NAT_IN) != NULL;
 }
 
-/* A packet on its way out that belongs to no session. o->in, o->remote, o->entry.seen and .state
- * are set. */
+/* An outgoing packet without a session. o->in, o->remote, o->entry.seen and .state are set. */
 PCN_INLINE int nat_open_egress(struct nat_open *o, __u32 kind, __u32 table)
 {
 	struct nat_source *rule = NAT_HAS_SOURCES ? nat_source_of(o->in.local) : NULL;
@@ -388,7 +390,8 @@ PCN_INLINE int nat_open_egress(struct nat_open *o, __u32 kind, __u32 table)
 	return nat_open_mapped(o, table);
 }
 
-/* Whether a packet on its way in comes from an internal host, whose session it is on the other side. */
+/* Whether an incoming packet comes from an internal host, whose session it belongs to on the other
+ * side. */
 PCN_INLINE int nat_has_turned(struct nat_open *o, const __u32 table)
 {
 	pcn_address_copy(o->other.local, o->remote);
@@ -396,15 +399,15 @@ PCN_INLINE int nat_has_turned(struct nat_open *o, const __u32 table)
 	o->other.local_port = o->remote_port;
 	o->other.remote_port = o->out.local_port;
 	if (o->out.proto == IPPROTO_ICMP || o->out.proto == IPPROTO_ICMPV6) {
-		o->other.local_port = o->out.local_port; /* an id is on both sides */
+		o->other.local_port = o->out.local_port; /* an id applies to both sides */
 		o->other.remote_port = 0;
 	}
 	o->other.proto = o->out.proto;
 	return nat_translation(&o->other, table | NAT_IN) != NULL;
 }
 
-/* Opens the session of a packet on its way in, whose internal endpoint o->in is known now: one of its
- * mapping, or one of a rule. */
+/* Opens the session of an incoming packet, whose internal endpoint o->in is known now: a session of
+ * its mapping, or of a rule. */
 PCN_INLINE int nat_open_inbound(struct nat_open *o, int mapped, const __u32 table)
 {
 	if (o->in.proto == IPPROTO_TCP && (o->entry.state & NAT_IN_RST))
@@ -426,7 +429,7 @@ PCN_INLINE int nat_open_inbound(struct nat_open *o, int mapped, const __u32 tabl
 	return err < 0 ? nat_refuse(err) : nat_complete(o, err, table);
 }
 
-/* What a rule makes of a packet on its way in. */
+/* Applies a rule to an incoming packet. */
 PCN_INLINE int nat_open_forward(struct nat_open *o, __u32 kind, __u32 table)
 {
 	struct nat_forward_key key = { .prefixlen = 160,
@@ -456,8 +459,7 @@ PCN_INLINE int nat_open_forward(struct nat_open *o, __u32 kind, __u32 table)
 	return nat_open_inbound(o, 0, table);
 }
 
-/* A packet on its way in that belongs to no session. o->out, o->remote, o->entry.seen and .state
- * are set. */
+/* An incoming packet without a session. o->out, o->remote, o->entry.seen and .state are set. */
 PCN_INLINE int nat_open_ingress(struct nat_open *o, __u32 kind, __u32 table)
 {
 	if (has_forwards) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Packets: what is read of one, and how a session changes it. */
+/* Parses packets, and translates them for a session. */
 #ifndef NAT_REWRITE_H
 #define NAT_REWRITE_H
 
@@ -9,23 +9,23 @@
 #define NAT_EGRESS 1
 #define NAT_INGRESS 0
 
-/* What the NAT reads from a packet, apart from the key. */
+/* The fields that the NAT reads from a packet, except for the key. */
 struct nat_view {
-	__u32 l3; /* where its headers begin, in bytes from the beginning of the frame */
+	__u32 l3; /* start of its headers, in bytes from the start of the frame */
 	__u32 l4;
 	__be16 local_port, remote_port;
-	__be32 id;  /* of the datagram of which this is a fragment */
+	__be32 id;  /* id of the datagram of this fragment */
 	__u32 what; /* enum nat_kind, and of the following */
 };
 
-/* Where the checksum is behind l4; 0: there is none. */
+/* Offset of the checksum from l4; 0: there is none. */
 #define NAT_CHECK(offset) ((offset) << 8)
 #define NAT_CHECK_OF(what) ((what) >> 8 & 0x1f)
-/* A checksum of 0 says that there is none. */
+/* A checksum of 0 means that there is none. */
 #define NAT_CHECK_UDP 0x2000
-/* The first of the fragments of a datagram. */
+/* The first fragment of a datagram. */
 #define NAT_FIRST 0x4000
-/* NAT_OUT_SYN ... of this packet. */
+/* NAT_OUT_SYN ... for this packet. */
 #define NAT_BITS(bits) ((bits) << 16)
 #define NAT_BITS_OF(what) ((what) >> 16)
 #define NAT_KIND_OF(what) ((what)&0xff)
@@ -35,8 +35,8 @@ union nat_any_key {
 	struct nat_key6 six;
 };
 
-/* At TC, makes the first len bytes readable, or all of a shorter packet. Only what the kernel keeps
- * in fragments of the buffer is moved. */
+/* At TC, makes the first len bytes readable, or all of a shorter packet. Only data in fragments of
+ * the buffer is moved. */
 PCN_INLINE void nat_reach(struct CTXTYPE *ctx, __u32 len)
 {
 #ifdef PCN_TC
@@ -77,7 +77,7 @@ PCN_INLINE int nat_read_icmp(struct pcn_cursor *c, struct nat_view *v, const int
 	return 0;
 }
 
-/* Reads what is behind the IP header. -1: it is not whole. */
+/* Reads the header after the IP header. -1 if it is incomplete. */
 PCN_INLINE int nat_read_l4(struct pcn_cursor *c, struct nat_view *v, __u8 proto, const int egress,
 			   const int v6)
 {
@@ -116,7 +116,7 @@ PCN_INLINE int nat_read_l4(struct pcn_cursor *c, struct nat_view *v, __u8 proto,
 	return 0;
 }
 
-/* Reads what is behind the IP header of a fragment, or of a whole packet. -1: it is not whole. */
+/* Reads the header after the IP header of a fragment or a whole packet. -1 if it is incomplete. */
 PCN_INLINE int nat_read_part(struct pcn_cursor *c, struct nat_view *v, __u8 proto,
 			     enum pcn_fragment fragment, const int egress, const int v6)
 {
@@ -132,7 +132,7 @@ PCN_INLINE int nat_read_part(struct pcn_cursor *c, struct nat_view *v, __u8 prot
 	return 0;
 }
 
-/* How far a byte of the packet is behind the beginning of the frame. */
+/* The offset of a byte of the packet from the start of the frame. */
 PCN_INLINE __u32 nat_behind(struct CTXTYPE *ctx, const void *byte)
 {
 	long at = byte - pcn_data(ctx);
@@ -141,7 +141,7 @@ PCN_INLINE __u32 nat_behind(struct CTXTYPE *ctx, const void *byte)
 	return at;
 }
 
-/* Reads an IPv4 packet. -1: it is not well formed. */
+/* Reads an IPv4 packet. -1 if it is malformed. */
 PCN_INLINE int nat_read4(struct CTXTYPE *ctx, struct pcn_cursor *c, struct nat_view *v,
 			 struct nat_key4 *key, const int egress)
 {
@@ -162,8 +162,8 @@ PCN_INLINE int nat_read4(struct CTXTYPE *ctx, struct pcn_cursor *c, struct nat_v
 	return 0;
 }
 
-/* Takes note of the extension header that begins at bytes behind the beginning of the frame: its
- * length, 0 if there is another header, -1 if it is not whole. */
+/* Processes the extension header at byte `at` of the frame: returns its length, 0 if it is another
+ * header, -1 if it is incomplete. */
 PCN_GLOBAL int nat_extension(struct CTXTYPE *ctx, __u32 at,
 			     struct pcn_ipv6_payload *found PCN_NONNULL)
 {
@@ -176,8 +176,8 @@ PCN_GLOBAL int nat_extension(struct CTXTYPE *ctx, __u32 at,
 	return pcn_ipv6_note(found, e) & 0xfff;
 }
 
-/* Skips the extension headers of which the first begins at bytes behind the beginning of the frame:
- * as pcn_skip_ipv6_extensions, but each is a call, which makes the verifier's work short. */
+/* Skips the extension headers starting at byte `at` of the frame, like pcn_skip_ipv6_extensions,
+ * but with a call for each, which reduces the verifier's work. */
 PCN_GLOBAL int nat_extensions(struct CTXTYPE *ctx, __u32 at,
 			      struct pcn_ipv6_payload *found PCN_NONNULL)
 {
@@ -192,8 +192,8 @@ PCN_GLOBAL int nat_extensions(struct CTXTYPE *ctx, __u32 at,
 	return size ? -1 : length;
 }
 
-/* Moves behind the headers of an IPv6 packet, of which the fixed one was taken. -1: they are not
- * whole. */
+/* Moves past the headers of an IPv6 packet whose fixed header was taken. -1 if they are incomplete.
+ * */
 PCN_INLINE int nat_skip6(struct CTXTYPE *ctx, struct pcn_cursor *c, const struct ipv6hdr *ip,
 			 struct pcn_ipv6_payload *found)
 {
@@ -210,7 +210,7 @@ PCN_INLINE int nat_skip6(struct CTXTYPE *ctx, struct pcn_cursor *c, const struct
 	return length < 0 || c->pos > c->end ? -1 : 0;
 }
 
-/* Reads an IPv6 packet. -1: it is not well formed. */
+/* Reads an IPv6 packet. -1 if it is malformed. */
 PCN_INLINE int nat_read6(struct CTXTYPE *ctx, struct pcn_cursor *c, struct nat_view *v,
 			 struct nat_key6 *key, const int egress)
 {
@@ -236,8 +236,8 @@ PCN_INLINE int nat_read6(struct CTXTYPE *ctx, struct pcn_cursor *c, struct nat_v
 	return 0;
 }
 
-/* Reads an IP packet whose header is l3 bytes behind the beginning. -1: it is not well formed. Of a packet of any kind
- * there is one way on: what the verifier has found out about each is forgotten. */
+/* Reads an IP packet whose header starts at byte l3. -1 if it is malformed. The paths for all kinds
+ * of packet are merged: the verifier forgets what it knows about each. */
 PCN_INLINE int nat_read(struct CTXTYPE *ctx, __u32 l3, struct nat_view *v, union nat_any_key *key,
 			const int egress, const int v6)
 {
@@ -251,7 +251,7 @@ PCN_INLINE int nat_read(struct CTXTYPE *ctx, __u32 l3, struct nat_view *v, union
 	return 0;
 }
 
-/* The header that begins at bytes behind the beginning of the frame, NULL if it is not whole. */
+/* The header at byte `at` of the frame; NULL if it is incomplete. */
 PCN_INLINE void *nat_header(struct CTXTYPE *ctx, __u32 at, __u32 length)
 {
 	void *header = pcn_data(ctx) + (at & 0x3ff);
@@ -259,7 +259,7 @@ PCN_INLINE void *nat_header(struct CTXTYPE *ctx, __u32 at, __u32 length)
 	return header + length > pcn_data_end(ctx) ? NULL : header;
 }
 
-/* At TC, makes the headers of an IP packet readable, options and extension headers included. */
+/* At TC, makes the headers of an IP packet readable, including options and extension headers. */
 PCN_INLINE void nat_reach_ip(struct CTXTYPE *ctx, __u32 l3, const int v6)
 {
 	__u32 len = l3 + (v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr)) + 20;
@@ -273,7 +273,7 @@ PCN_INLINE void nat_reach_ip(struct CTXTYPE *ctx, __u32 l3, const int v6)
 #endif
 }
 
-/* Writes the new address. `delta` is what it adds to checksums. */
+/* Writes the new address. `delta` is its difference for checksums. */
 PCN_INLINE void nat_write_address(void *l3, const __be32 *addr, __u16 delta, const int egress,
 				  const int v6)
 {
@@ -291,8 +291,8 @@ PCN_INLINE void nat_write_address(void *l3, const __be32 *addr, __u16 delta, con
 	}
 }
 
-/* Sends a packet that is for an external endpoint of another internal host back in (RFC 4787, REQ-9):
- * as it is now, from outside, as if the next router had returned it. */
+/* Turns a packet for an external endpoint of another internal host back in (RFC 4787, REQ-9): in
+ * its current form, from outside, as if the next router had returned it. */
 PCN_INLINE int nat_turn(struct CTXTYPE *ctx, struct pcn_md *md)
 {
 	struct pcn_cursor c;
@@ -309,7 +309,7 @@ PCN_INLINE int nat_turn(struct CTXTYPE *ctx, struct pcn_md *md)
 	return pcn_pkt_turn(ctx, md);
 }
 
-/* Changes a packet as its session says. -1: it has become shorter. */
+/* Translates a packet for its session. -1 if it has become shorter. */
 PCN_INLINE int nat_rewrite(struct CTXTYPE *ctx, const struct nat_view *v,
 			   const struct nat_session4 *s, const int egress, const int v6)
 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* The tables of sessions, for the paths that few packets take: one form of key for both families. */
+/* The session tables, for rare code: one form of key for both families. */
 #ifndef NAT_SESSION_H
 #define NAT_SESSION_H
 
 #include "nat.h"
 
-/* Which table. Always a constant to the verifier. */
+/* The table. Always a constant to the verifier. */
 #define NAT_IN 0x1
 #define NAT_V6 0x2
 
@@ -15,8 +15,8 @@
 /* There are rules for new sessions from inside. */
 #define NAT_HAS_SOURCES (has_sources || has_masquerade)
 
-/* A global function looks it up again instead of taking it as an argument: the verifier of Linux 6.1
- * takes an argument's memory neither as a map's key nor as its value. */
+/* A global function looks it up again instead of taking it as an argument: the verifier of Linux
+ * 6.1 accepts an argument's memory neither as a map key nor as a value. */
 PCN_INLINE struct nat_open *nat_scratch(void)
 {
 	__u32 zero = 0;
@@ -36,7 +36,7 @@ PCN_INLINE void nat_narrow(struct nat_key4 *to, const struct nat_key6 *from)
 	to->zero[2] = 0;
 }
 
-/* What a session's local address becomes, in 16 bytes. */
+/* Writes the translated local address of a session, in 16 bytes. */
 PCN_INLINE void nat_target(pcn_address to, const struct nat_session4 *s, const __u32 table)
 {
 	if (table & NAT_V6)
@@ -45,7 +45,7 @@ PCN_INLINE void nat_target(pcn_address to, const struct nat_session4 *s, const _
 		pcn_address_set4(to, s->addr);
 }
 
-/* The entry of a key, NULL if there is none. Entries of both families begin alike. */
+/* The entry for a key, NULL if there is none. Entries of both families have the same beginning. */
 PCN_INLINE struct nat_session4 *nat_get(const struct nat_key6 *key, __u32 table)
 {
 	struct nat_key4 four;
@@ -58,7 +58,7 @@ PCN_INLINE struct nat_session4 *nat_get(const struct nat_key6 *key, __u32 table)
 			      : bpf_map_lookup_elem(&egress4, &four);
 }
 
-/* The same, where the stack of calls is not deep: the verifier allows 8. */
+/* The same, for shallow call chains: the verifier allows a depth of 8. */
 PCN_NOINLINE struct nat_session4 *nat_find(const struct nat_key6 *key, __u32 table)
 {
 	return nat_get(key, table);
@@ -87,7 +87,7 @@ PCN_INLINE __u64 *nat_mark_of(__be16 port)
 	return bpf_map_lookup_elem(&marks, &index);
 }
 
-/* Notes that an external port has, or will have, entries of a kind. */
+/* Records that an external port has, or will have, entries of a kind. */
 PCN_INLINE void nat_mark(__be16 port, __u64 kind)
 {
 	__u64 *word = nat_mark_of(port), bit = kind << (port & 31) * 2;
@@ -103,8 +103,8 @@ PCN_INLINE int nat_is_marked(__be16 port, __u64 kind)
 	return !word || *(volatile __u64 *)word >> (port & 31) * 2 & kind;
 }
 
-/* Adds the entry of one direction, which leads from in to out or back: 0, NAT_EEXIST if the key
- * has one already, another negative number if there is no room. */
+/* Inserts the entry of one direction, from in to out or back: 0, NAT_EEXIST if the key exists,
+ * another negative number if there is no room. */
 PCN_NOINLINE long nat_put(struct nat_open *o, __u32 table)
 {
 	const struct nat_key6 *key = table & NAT_IN ? &o->out : &o->in;
@@ -130,7 +130,7 @@ PCN_NOINLINE long nat_put(struct nat_open *o, __u32 table)
 			      : bpf_map_update_elem(&egress4, &four, e, BPF_NOEXIST);
 }
 
-/* Whether the entry of a direction leads where o says. */
+/* Whether the entry of a direction matches o. */
 PCN_NOINLINE int nat_leads(const struct nat_open *o, const struct nat_session4 *s, __u32 table)
 {
 	const struct nat_key6 *to = table & NAT_IN ? &o->in : &o->out;
@@ -149,7 +149,7 @@ PCN_INLINE void nat_bare(struct nat_key6 *to, const struct nat_key6 *from)
 	to->proto = from->proto;
 }
 
-/* True if a packet from outside is of a session with NAT_MAPPED. */
+/* True if a packet from outside belongs to a session with NAT_MAPPED. */
 PCN_INLINE int nat_is_mapped(const struct nat_key6 *out, const __u32 table)
 {
 	struct nat_open *o = nat_scratch();
@@ -179,7 +179,7 @@ PCN_GLOBAL int nat_is_mapped6(const struct nat_key6 *out PCN_NONNULL)
 	return nat_is_mapped(out, NAT_V6);
 }
 
-/* The entry by which a packet is translated, NULL if it is of no session. */
+/* The entry that translates a packet, NULL if it belongs to no session. */
 PCN_INLINE struct nat_session4 *nat_translation(const struct nat_key6 *key, const __u32 table)
 {
 	struct nat_open *o = nat_scratch();
@@ -193,10 +193,10 @@ PCN_INLINE struct nat_session4 *nat_translation(const struct nat_key6 *key, cons
 	return s && (table & NAT_IN) && (s->flags & NAT_MAPPING) ? NULL : s;
 }
 
-/* nat_ensure: the entry was there, by another CPU or from before. */
+/* Result of nat_ensure: the entry already existed, from another CPU or from before. */
 #define NAT_THERE 1
 
-/* Adds the entry of a direction unless it is there. NAT_EEXIST: the key has another one. */
+/* Inserts the entry of a direction unless it exists. NAT_EEXIST: the key has a different entry. */
 PCN_INLINE long nat_ensure(struct nat_open *o, const __u32 table)
 {
 	long err = nat_put(o, table);
@@ -207,7 +207,7 @@ PCN_INLINE long nat_ensure(struct nat_open *o, const __u32 table)
 	return s && nat_leads(o, s, table) ? NAT_THERE : NAT_EEXIST;
 }
 
-/* Makes the keys those of the mapping, or of the session. */
+/* Sets the keys to those of the mapping, or of the session. */
 PCN_INLINE void nat_wildcard(struct nat_open *o)
 {
 	__builtin_memset(o->in.remote, 0, sizeof(o->in.remote));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* Forwarding by rules: the first rule that matches a packet says what becomes of it. Rules are
- * data; which headers are read is a constant. */
+/* Forwarding by rules: the first rule that matches a packet decides. Rules are data; a constant
+ * says which headers are read. */
 #include <pcn/cube.h>
 #include <pcn/classify.h>
 
-/* The enumeration of the model's leaf `action`, in its order. */
+/* The values of the model's leaf `action`, in order. */
 enum pbforwarder_action {
 	DROP,
 	SLOWPATH,
@@ -15,27 +15,27 @@ enum pbforwarder_action {
 
 enum pbforwarder_reason {
 	PBFORWARDER_NO_RULE = PCN_REASON_FIRST, /* none of the rules matches */
-	PBFORWARDER_ACTION_DROP,		/* its rule says so */
+	PBFORWARDER_ACTION_DROP,		/* as its rule says */
 	PBFORWARDER_TRUNCATED,			/* shorter than an Ethernet header */
 };
 PCN_REASONS(pbforwarder_reason);
 
 enum pbforwarder_slowpath_reason {
-	PBFORWARDER_SLOWPATH_ACTION = PCN_REASON_FIRST, /* its rule says so */
+	PBFORWARDER_SLOWPATH_ACTION = PCN_REASON_FIRST, /* as its rule says */
 };
 PCN_SLOWPATH_REASONS(pbforwarder_slowpath_reason);
 
-/* In a rule's result: the place of its counters, the port that FORWARD sends to, and the action. */
+/* Fields of a rule's result: the index of its counters, the port for FORWARD, and the action. */
 #define ACTION_BITS 2
 #define PORT_BITS 10
 
 PCN_CLASSIFIER(rules);
 
-/* By place, which a rule keeps as long as it is there. As many as max-rules says. */
+/* By index, which a rule keeps as long as it exists. max-rules sets the number of entries. */
 PCN_MAP(counters, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_count, 16384);
 
-/* The rule's id plus 1 that has a place; 0: none. It is for the next daemon: the fast path does
- * not look here. */
+/* The id plus 1 of the rule with that index; 0: none. For the next daemon: the fast path does not
+ * read it. */
 PCN_MAP(places, BPF_MAP_TYPE_ARRAY, __u32, __u64, 16384);
 
 PCN_INGRESS
@@ -47,8 +47,8 @@ PCN_INGRESS
 		return pcn_pkt_drop(ctx, md, PBFORWARDER_TRUNCATED);
 	if (!pcn_classify_rules(&key, &match))
 		return pcn_pkt_drop(ctx, md, PBFORWARDER_NO_RULE);
-	/* The order has done its work. A number of its own would be too much for the stack of Linux
-	 * 6.1, which counts 32 bytes for each that a function begins. */
+	/* The variable `order` is free now. Another variable would exceed the stack of Linux 6.1,
+	 * which counts steps of 32 bytes per function. */
 	match.order = match.result >> (ACTION_BITS + PORT_BITS);
 	pcn_count_packet(&counters, &match.order, md->packet_len);
 

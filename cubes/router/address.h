@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Addresses: of stations, of the router itself, and such as nobody can have. */
+/* Addresses: of stations, of the router itself, and invalid ones. */
 #ifndef ROUTER_ADDRESS_H
 #define ROUTER_ADDRESS_H
 
@@ -11,7 +11,7 @@
 
 #define ROUTER_MAC_MASK 0xffffffffffffULL
 
-/* The destination of a frame, as pcn_mac gives it. */
+/* The destination of a frame, as returned by pcn_mac. */
 PCN_INLINE __u64 router_destination(const struct ethhdr *eth)
 {
 	return *(const __u64 *)eth & ROUTER_MAC_MASK;
@@ -24,7 +24,7 @@ PCN_INLINE void router_set_macs(struct ethhdr *eth, __u64 to, __u64 from)
 	*(__u32 *)((void *)eth + 8) = from >> 16;
 }
 
-/* Folds a sum of 32-bit words: 0xffff if the words end up with the right checksum. */
+/* Folds a sum of 32-bit words: 0xffff if the words have a correct checksum. */
 PCN_INLINE __u32 router_sum(__u64 sum)
 {
 	sum = (sum & 0xffffffff) + (sum >> 32);
@@ -33,13 +33,13 @@ PCN_INLINE __u32 router_sum(__u64 sum)
 	return (sum & 0xffff) + (sum >> 16);
 }
 
-/* Where an address is in the bits of struct router_own. */
+/* The position of an address in the bits of struct router_own. */
 PCN_INLINE __u32 router_own_bit(__u32 folded)
 {
 	return folded * 0x9e3779b1U >> 19;
 }
 
-/* Not 0: an address, its words xored, may be the router's. */
+/* Not 0 if an address, given as the xor of its words, may be the router's. */
 PCN_INLINE int router_maybe_own(__u32 folded)
 {
 	__u32 zero = 0, bit = router_own_bit(folded);
@@ -48,15 +48,15 @@ PCN_INLINE int router_maybe_own(__u32 folded)
 	return o && (o->bits[(bit >> 6) & (ROUTER_OWN_BITS / 64 - 1)] >> (bit & 63) & 1);
 }
 
-/* Sources that no packet can have (RFC 1812 5.3.7, RFC 6890), in host byte order: 0/8, 127/8,
- * 224/4 and 240/4. */
+/* Sources that are never valid (RFC 1812 5.3.7, RFC 6890), in host byte order: 0/8, 127/8, 224/4
+ * and 240/4. */
 PCN_INLINE int router_martian_source4(__u32 source)
 {
 	return source - 0x01000000 >= 0xdf000000 || source >> 24 == 127;
 }
 
-/* Destinations that a router does not take: the same but for multicast and broadcast, which were
- * looked at before. */
+/* Destinations that a router refuses: the same, without multicast and broadcast, which were checked
+ * before. */
 PCN_INLINE int router_martian_destination4(__u32 destination)
 {
 	return router_martian_source4(destination);
@@ -67,8 +67,8 @@ PCN_INLINE int router_link_local4(__u32 address)
 	return address >> 16 == 0xa9fe;
 }
 
-/* Not to be seen on a link: unspecified, loopback, and IPv4-mapped or -compatible (RFC 6890). One
- * comparison, for the verifier's sake: a product is 0 if a factor is. */
+/* Never valid on a link: unspecified, loopback, and IPv4-mapped or -compatible (RFC 6890). One
+ * comparison reduces the verifier's work: a product is 0 if a factor is. */
 PCN_INLINE int router_martian6(const struct in6_addr *a)
 {
 	const __be32 *w = a->in6_u.u6_addr32;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Answers to those who ask for the router's own addresses: ARP (RFC 826) and neighbour
- * solicitations (RFC 4861). What else there is of both goes to the control plane. */
+/* Answers requests for the router's own addresses: ARP (RFC 826) and neighbour solicitations (RFC
+ * 4861). Everything else of both protocols goes to the control plane. */
 #ifndef ROUTER_ANSWER_H
 #define ROUTER_ANSWER_H
 
@@ -26,8 +26,8 @@ struct router_nd {
 /* Router, solicited, override. */
 #define ROUTER_ND_FLAGS 0xe0000000
 
-/* Gives ARP or neighbour discovery to the control plane, and to the namespace of a shadow cube: its
- * kernel resolves for the packets of programs there. */
+/* Sends ARP or neighbour discovery to the control plane, and to the namespace of a shadow cube,
+ * whose kernel resolves neighbours for programs there. */
 PCN_INLINE int router_control(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u16 reason)
 {
 	if (!pcn_shadow)
@@ -79,7 +79,7 @@ PCN_GLOBAL int router_arp(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __
 		return router_control(ctx, md, ROUTER_ARP);
 	own_address = bpf_map_lookup_elem(&addresses, &key);
 	if (!own_address) {
-		/* An announcement, or a question to somebody else: who it is from may have moved. */
+		/* An announcement, or a request to another station: the sender may have moved. */
 		struct router_neighbour *n = bpf_map_lookup_elem(&neighbours, &from);
 
 		if (sender && n && n->state != ROUTER_PERMANENT && n->mac != sender_mac)
@@ -106,8 +106,8 @@ PCN_GLOBAL int router_arp(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __
 	return pcn_pkt_send(ctx, md, md->in_port);
 }
 
-/* The sum of the words that a checksum of ICMPv6 covers in a solicitation or advertisement: a right
- * one adds up to 0xffff. */
+/* The sum of the words that an ICMPv6 checksum covers in a solicitation or advertisement: 0xffff if
+ * it is correct. */
 PCN_INLINE __u16 router_nd_sum(const struct ipv6hdr *ip, const struct router_nd *nd)
 {
 	const __u32 *address = (const void *)&ip->saddr, *word = (const void *)nd;
@@ -118,7 +118,7 @@ PCN_INLINE __u16 router_nd_sum(const struct ipv6hdr *ip, const struct router_nd 
 	return router_sum(sum);
 }
 
-/* Makes an advertisement of a solicitation. */
+/* Turns a solicitation into an advertisement. */
 PCN_INLINE int router_advertise(struct CTXTYPE *ctx, struct pcn_md *md, __u64 mac)
 {
 	struct pcn_cursor c;
@@ -159,7 +159,7 @@ PCN_GLOBAL int router_nd(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u
 	struct pcn_icmp *icmp = c.pos;
 	int advertisement = (void *)(icmp + 1) <= c.end && icmp->type == ROUTER_ND_ADVERTISEMENT;
 	struct router_nd *nd = pcn_cursor_take(&c, sizeof(*nd));
-	/* Unusual forms, probes of others for their own addresses and advertisements. */
+	/* Unusual forms, duplicate address probes of other stations, and advertisements. */
 	if (!nd || !whole || nd->type != ROUTER_ND_SOLICITATION || nd->option != 1 ||
 	    nd->option_len != 1 || unspecified) {
 		if (advertisement)
@@ -178,7 +178,7 @@ PCN_GLOBAL int router_nd(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u
 		return pcn_pkt_drop(ctx, md, ROUTER_ARP_NOT_FOR_US);
 	int on_link = router_on_link6(&ip->saddr, md->in_port);
 
-	pcn_address_set6(key.address, &ip->saddr); /* who asks */
+	pcn_address_set6(key.address, &ip->saddr); /* the sender */
 	if (own_address->tentative || bpf_map_lookup_elem(&addresses, &key))
 		return router_punt(ctx, md, ROUTER_ND, ROUTER_CLASS_CONTROL, md->in_port, 0);
 	if (on_link)

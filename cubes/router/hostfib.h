@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /* Forwarding by the routes and neighbours of the host (bpf_fib_lookup), for ports whose peers are
- * netdevs of the host. What it does not say at once is the stack's to decide: the stack asks for
- * neighbours, answers, cuts packets and sends errors. So nothing here drops a packet that the stack
+ * netdevs of the host. If the lookup has no immediate answer, the stack decides: it resolves
+ * neighbours, answers, fragments and sends errors. So this code drops no packet that the stack
  * would forward. */
 #ifndef ROUTER_HOSTFIB_H
 #define ROUTER_HOSTFIB_H
@@ -10,19 +10,19 @@
 
 /* A netdev that is the peer of a port, by the port's index. */
 struct router_netdev {
-	__u64 mac; /* as pcn_mac gives it */
+	__u64 mac; /* as returned by pcn_mac */
 	__u32 index;
 	__u32 pad;
 };
 PCN_MAP(netdevs, BPF_MAP_TYPE_ARRAY, __u32, struct router_netdev, 512);
 
-/* Which port leads to a netdev, by its index. */
+/* The port of a netdev, by interface index. */
 PCN_MAP(netdev_ports, BPF_MAP_TYPE_HASH, __u32, __u32, 1024);
 
 #define ROUTER_AF_INET 2
 #define ROUTER_AF_INET6 10
 
-/* Reads an IPv4 packet into a question. 0: only the stack can forward it. */
+/* Prepares the lookup for an IPv4 packet. 0: only the stack can forward it. */
 PCN_INLINE int router_ask_host4(struct pcn_cursor *c, struct bpf_fib_lookup *q)
 {
 	struct iphdr *ip = pcn_cursor_take(c, sizeof(*ip));
@@ -49,7 +49,7 @@ PCN_INLINE int router_ask_host4(struct pcn_cursor *c, struct bpf_fib_lookup *q)
 	return 1;
 }
 
-/* The same of IPv6. */
+/* The same for IPv6. */
 PCN_INLINE int router_ask_host6(struct pcn_cursor *c, struct bpf_fib_lookup *q)
 {
 	struct ipv6hdr *ip = pcn_parse_ipv6(c);
@@ -78,8 +78,8 @@ PCN_INLINE int router_ask_host6(struct pcn_cursor *c, struct bpf_fib_lookup *q)
 	return 1;
 }
 
-/* Where the host sends a packet that came in by a netdev: the port, and the MAC addresses of the
- * frame. -1: the stack gets it. */
+/* How the host forwards a packet received on a netdev: the port, and the MAC addresses of the
+ * frame. -1: pass it to the stack. */
 PCN_INLINE int router_ask_host(struct CTXTYPE *ctx, const struct router_netdev *in, __u16 proto,
 			       struct pcn_cursor *c, __u64 *to, __u64 *from)
 {
@@ -100,7 +100,7 @@ PCN_INLINE int router_ask_host(struct CTXTYPE *ctx, const struct router_netdev *
 }
 
 /* A packet of a router that forwards by the host's routes: the port where it leaves, with its MAC
- * addresses; -1: the stack gets it; -2: the port's peer is no netdev. */
+ * addresses; -1: pass it to the stack; -2: the port's peer is not a netdev. */
 PCN_INLINE int router_host(struct CTXTYPE *ctx, struct pcn_md *md, __u64 *to, __u64 *from, int *v6)
 {
 	__u32 in = md->in_port;

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* From a next hop to the MAC address of the neighbour. Who is not known is the control plane's
- * to find; what is learned comes back by the maps. */
+/* From a next hop to the neighbour's MAC address. The control plane resolves unknown neighbours and
+ * writes them to the maps. */
 #ifndef ROUTER_NEIGHBOUR_H
 #define ROUTER_NEIGHBOUR_H
 
 #include "address.h"
 #include "punt.h"
 
-/* Packets that may wait for one neighbour. */
+/* How many packets may wait for one neighbour. */
 #define ROUTER_QUEUE_MAX 8
-/* How old `confirmed` gets before it is written again. */
+/* How old `confirmed` may be before it is updated. */
 #define ROUTER_REFRESH_NS 1000000000
 
-/* A stale neighbour is used: somebody has to ask whether it is still there, once. */
+/* A stale neighbour is used: request a probe, once. */
 PCN_GLOBAL int router_stale(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
 			    struct router_address_key *key PCN_NONNULL)
 {
 	struct router_address_key own =
-		*key; /* Linux 6.1 takes no argument's memory as a map's key */
+		*key; /* Linux 6.1 does not accept an argument's memory as a map key */
 	struct router_neighbour *n;
 
 	if (pcn_notify(ctx, md, ROUTER_NOTIFY_STALE, &own, sizeof(own)))
@@ -28,7 +28,7 @@ PCN_GLOBAL int router_stale(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
 	return 0;
 }
 
-/* The MAC address of a neighbour, 0: not known. */
+/* The MAC address of a neighbour, 0: unknown. */
 PCN_INLINE __u64 router_neighbour_mac(struct CTXTYPE *ctx, struct pcn_md *md,
 				      struct router_address_key *key)
 {
@@ -47,7 +47,7 @@ PCN_INLINE __u64 router_neighbour_mac(struct CTXTYPE *ctx, struct pcn_md *md,
 	return mac;
 }
 
-/* What becomes of a packet whose neighbour is not known. */
+/* The verdict for a packet whose neighbour is unknown. */
 PCN_GLOBAL int router_unresolved(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
 				 struct router_address_key *key PCN_NONNULL, __u32 hop)
 {
@@ -63,8 +63,8 @@ PCN_GLOBAL int router_unresolved(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONN
 	return router_punt(ctx, md, ROUTER_UNRESOLVED, ROUTER_CLASS_NEIGHBOUR, key->port, hop);
 }
 
-/* Somebody on a port's link says that the address of key is at a MAC address. What is known is
- * confirmed here; anything else is for the control plane to judge. */
+/* A station on a port's link announces the address in key with a MAC address. A matching entry is
+ * confirmed here; the control plane processes everything else. */
 PCN_INLINE void router_heard(struct CTXTYPE *ctx, struct pcn_md *md, struct router_address_key *key,
 			     __u64 mac, __u16 reason)
 {

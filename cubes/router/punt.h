@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* The ways to the control plane. What strangers can send there is limited by port and by what it
- * is about, so that a scan of one kind behind one port takes nothing from the rest. */
+/* Sending packets to the control plane. The rate for each port and class is limited, so that a scan
+ * of one kind on one port does not affect others. */
 #ifndef ROUTER_PUNT_H
 #define ROUTER_PUNT_H
 
 #include "router.h"
 
-/* What packets to the control plane are about; each has its share. */
+/* The classes of packets to the control plane; each has its own limit. */
 enum router_class {
-	ROUTER_CLASS_NEIGHBOUR = 0, /* packets whose neighbour is not known */
-	ROUTER_CLASS_ICMP,	    /* packets that may be answered by an error */
-	ROUTER_CLASS_LOCAL,	    /* packets for the router itself, and those to be cut */
-	ROUTER_CLASS_CONTROL,	    /* ARP and neighbour discovery */
+	ROUTER_CLASS_NEIGHBOUR = 0, /* packets with an unresolved neighbour */
+	ROUTER_CLASS_ICMP,	    /* packets that may be answered with an ICMP error */
+	ROUTER_CLASS_LOCAL,   /* packets for the router itself, and packets to be fragmented */
+	ROUTER_CLASS_CONTROL, /* ARP and neighbour discovery */
 	ROUTER_CLASSES,
 };
 
-/* When the share of a port and a class would be unused again, in coarse monotonic ns: the virtual
- * clock of a leaky bucket. Two CPUs that write at once may let a packet more go, which does no
- * harm. */
+/* When the limit of a port and a class will be unused again, in coarse monotonic ns: the virtual
+ * clock of a leaky bucket. Two CPUs that write at once may let one more packet through, which does
+ * no harm. */
 PCN_MAP(shares, BPF_MAP_TYPE_ARRAY, __u32, __u64, 2048); /* ports times classes */
 
-/* The time that a packet takes of its share, and how much may be used at once. */
+/* The time that a packet takes from its limit, and how much may be used at once. */
 PCN_INLINE __u64 router_cost(__u32 class)
 {
 	switch (class) {
@@ -37,7 +37,7 @@ PCN_INLINE __u64 router_cost(__u32 class)
 
 #define ROUTER_BURST 512
 
-/* True if the port has some of the share left; then a packet of it is used. */
+/* True if the limit of the port is not used up; then it is charged with one packet. */
 PCN_NOINLINE int router_admit(__u32 port, __u32 class)
 {
 	__u32 key = (port * ROUTER_CLASSES + class) & 2047;
@@ -55,7 +55,7 @@ PCN_NOINLINE int router_admit(__u32 port, __u32 class)
 	return 1;
 }
 
-/* The reason of what is over the limit. */
+/* The drop reason for packets over the limit. */
 PCN_INLINE __u16 router_limit(__u32 class)
 {
 	switch (class) {
@@ -70,8 +70,8 @@ PCN_INLINE __u16 router_limit(__u32 class)
 	}
 }
 
-/* Gives the packet to the control plane with two words. The third says that it is the packet
- * itself, and no copy. */
+/* Sends the packet to the control plane with two words. The third word says that it is the packet
+ * itself rather than a copy. */
 PCN_INLINE int router_punt(struct CTXTYPE *ctx, struct pcn_md *md, __u16 reason,
 			   enum router_class class, __u32 word0, __u32 word1)
 {

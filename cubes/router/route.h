@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* From a destination to a next hop. */
+/* Finds the next hop for a destination. */
 #ifndef ROUTER_ROUTE_H
 #define ROUTER_ROUTE_H
 
 #include "address.h"
 
-/* The index in next_hops of an IPv4 address's route, 0: none. */
+/* The index in next_hops of an IPv4 address's route; 0: none. */
 PCN_INLINE __u32 router_route4(__be32 address)
 {
 	__u32 a = bpf_ntohl(address), key = a >> 20, entry;
@@ -35,13 +35,13 @@ PCN_INLINE __u32 router_route4(__be32 address)
 	return c ? c->entry[0] : ROUTER_HOP_NONE;
 }
 
-/* The same, for where it is seldom. */
+/* The same, for rare code. */
 PCN_GLOBAL __u32 router_find4(__be32 address)
 {
 	return router_route4(address);
 }
 
-/* The index in next_hops of an IPv6 address's route, 0: none. */
+/* The index in next_hops of an IPv6 address's route; 0: none. */
 PCN_INLINE __u32 router_route6(const struct in6_addr *address)
 {
 	struct router_prefix6 key = { .length = 128 };
@@ -78,7 +78,7 @@ PCN_GLOBAL int router_leads_to(const struct router_next_hop *hop PCN_NONNULL, __
 	return 0;
 }
 
-/* True if the reverse path filter of a port takes a source with that route. */
+/* True if the reverse path filter of a port accepts a source with that route. */
 PCN_INLINE int router_accepts(__u8 filter, __u32 index, __u16 in_port)
 {
 	struct router_next_hop *back = bpf_map_lookup_elem(&next_hops, &index);
@@ -97,8 +97,8 @@ PCN_INLINE __u32 router_mix(__u32 hash, __u32 word)
 	return hash ^ hash >> 15;
 }
 
-/* The hash of a flow: addresses and protocol, ports too unless the packet is a fragment. Always
- * the same for a flow, never 0. */
+/* The hash of a flow: addresses and protocol, and ports unless the packet is a fragment. Always the
+ * same for a flow, never 0. */
 PCN_GLOBAL __u32 router_flow_hash(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
 {
 	struct pcn_ipv6_payload payload;
@@ -143,7 +143,7 @@ PCN_GLOBAL __u32 router_flow_hash(struct CTXTYPE *ctx, struct pcn_md *md PCN_NON
 	return md->flow_hash;
 }
 
-/* The member of a group that a packet's flow takes. Packet pointers are invalid then. */
+/* The member of a group for a packet's flow. Packet pointers become invalid. */
 PCN_INLINE __u32 router_member(struct CTXTYPE *ctx, struct pcn_md *md, __u32 group, __u32 members)
 {
 	__u32 at = (__u64)router_flow_hash(ctx, md) * members >> 32;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* An IP router (RFC 1812, RFC 8200). A packet for a known gateway costs one lookup of the longest
- * prefix; all else that it takes to send it, the gateway's MAC address included, is in the next hop.
- * Nothing of a packet is changed before it is certain that it is sent, so one that the control plane
- * gives back comes in anew. */
+/* An IP router (RFC 1812, RFC 8200). A packet for a resolved gateway costs one longest-prefix
+ * lookup; everything else needed to send it, including the gateway's MAC address, is in the next
+ * hop. A packet is not modified until it is certain that it is sent, so a packet that the control
+ * plane returns can re-enter unchanged. */
 #include "hostfib.h"
 #include "special.h"
 
-/* What is known of a packet that is to be forwarded, of either family. */
+/* What is known about a packet to be forwarded, in either family. */
 struct router_packet {
-	struct router_address_key key; /* destination; port, once it is known */
-	__u32 length;		       /* of the IP packet */
+	struct router_address_key key; /* destination; the port is set later */
+	__u32 length;		       /* length of the IP packet */
 	__u32 ttl;
 };
 
@@ -33,14 +33,14 @@ PCN_INLINE int router_send(struct CTXTYPE *ctx, struct pcn_md *md, const int v6,
 		ip->hop_limit--;
 		router_set_macs(eth, to, from);
 #ifdef PCN_TC
-		bpf_csum_update(ctx, 0xfeff); /* the sum of a whole packet that a device made */
+		bpf_csum_update(ctx, 0xfeff); /* the device computed the sum of the whole packet */
 #endif
 	} else {
 		struct iphdr *ip = pcn_cursor_take(&c, sizeof(*ip));
 
 		if (!ip)
 			return pcn_pkt_drop(ctx, md, ROUTER_TRUNCATED);
-		/* RFC 1624, equation 3, for a word that is smaller by one. */
+		/* RFC 1624, equation 3, for a word that is decremented. */
 		__u32 sum = (__u16)~ip->check + 0xfffeU;
 
 		ip->ttl--;
@@ -86,7 +86,7 @@ PCN_INLINE int router_forward(struct CTXTYPE *ctx, struct pcn_md *md, const int 
 	return router_send(ctx, md, v6, to, from, port);
 }
 
-/* An IPv4 packet behind its Ethernet header. */
+/* An IPv4 packet after its Ethernet header. */
 PCN_INLINE int router_ip4(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_cursor *c,
 			  const struct router_port *port, int group)
 {
@@ -149,7 +149,7 @@ PCN_INLINE int router_ip4(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_cur
 	return router_forward(ctx, md, 0, &p, hop);
 }
 
-/* An IPv6 packet behind its Ethernet header. */
+/* An IPv6 packet after its Ethernet header. */
 PCN_INLINE int router_ip6(struct CTXTYPE *ctx, struct pcn_md *md, const struct router_port *port,
 			  int group)
 {
@@ -191,7 +191,7 @@ PCN_INLINE int router_ip6(struct CTXTYPE *ctx, struct pcn_md *md, const struct r
 	if (router_martian6(&ip->daddr))
 		return pcn_pkt_drop(ctx, md, ROUTER_MARTIAN_DESTINATION);
 	pcn_address_set6(p.key.address, &ip->daddr);
-	if (router_link_local6(&ip->daddr)) { /* valid on its own link alone */
+	if (router_link_local6(&ip->daddr)) { /* only valid on its own link */
 		if (bpf_map_lookup_elem(&addresses, &p.key))
 			goto local;
 		return pcn_pkt_drop(ctx, md, ROUTER_LINK_LOCAL);
@@ -214,8 +214,9 @@ local:
 	return verdict == ROUTER_IS_ND ? router_nd(ctx, md, port->mac) : verdict;
 }
 
-/* A packet of a family that the port has no address of, for one station or a group. Programs in the
- * cube's namespace may be about to get one. Stations send IPv6 to groups on links without it, too. */
+/* A packet of a family of which the port has no address, for one station or a group. Programs in
+ * the cube's namespace may be about to configure one. Stations also send IPv6 to groups on links
+ * without it. */
 PCN_INLINE int router_no_address(struct CTXTYPE *ctx, struct pcn_md *md, int group)
 {
 	if (pcn_shadow)
@@ -223,7 +224,7 @@ PCN_INLINE int router_no_address(struct CTXTYPE *ctx, struct pcn_md *md, int gro
 	return pcn_pkt_drop(ctx, md, group ? ROUTER_MULTICAST : ROUTER_NO_ADDRESS);
 }
 
-/* Forwards by the routes of the host. */
+/* Forwards by the host's routes. */
 PCN_INLINE int router_by_host(struct CTXTYPE *ctx, struct pcn_md *md)
 {
 	__u64 to = 0, from = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* What is rare: options, packets for the router itself or for many, and such as are too long. */
+/* Rare cases: options, packets for the router itself, multicast and broadcast, and packets that are
+ * too long. */
 #ifndef ROUTER_SPECIAL_H
 #define ROUTER_SPECIAL_H
 
@@ -8,8 +9,8 @@
 #define ROUTER_OPTION_LOOSE_ROUTE 131
 #define ROUTER_OPTION_STRICT_ROUTE 137
 
-/* All ones if a is b, by arithmetic that the verifier does not make two ways of: forty times two ways
- * would be too many. */
+/* All ones if a is b, by arithmetic that the verifier does not split into two paths: forty times
+ * two paths would be too many. */
 PCN_INLINE __u64 router_same(__u64 a, __u64 b)
 {
 	__u64 one = ((a ^ b) - 1) >> 63;
@@ -18,8 +19,8 @@ PCN_INLINE __u64 router_same(__u64 a, __u64 b)
 	return -one;
 }
 
-/* Looks at the options of an IPv4 header that has `length` bytes of them, and whose other words add
- * up to `sum`: 0, or the reason to drop the packet. */
+/* Checks the options of an IPv4 header that has `length` bytes of them, and whose other words add
+ * up to `sum`: 0, or the drop reason. */
 PCN_GLOBAL int router_options(struct CTXTYPE *ctx, __u32 length, __u64 sum)
 {
 	__u64 skip = 0, over = 0, bad = 0, source_route = 0;
@@ -38,7 +39,7 @@ PCN_GLOBAL int router_options(struct CTXTYPE *ctx, __u32 length, __u64 sum)
 	if (router_sum(sum) != 0xffff)
 		return ROUTER_BAD_CHECKSUM;
 #pragma clang loop unroll(disable)
-	for (__u64 i = 0; i < 40; i++) { /* the same for each byte, so there is one way through */
+	for (__u64 i = 0; i < 40; i++) { /* the same for each byte, so there is only one path */
 		__u64 kind = option[i], size = option[i + 1];
 		__u64 behind = i - length;
 
@@ -58,7 +59,7 @@ PCN_GLOBAL int router_options(struct CTXTYPE *ctx, __u32 length, __u64 sum)
 }
 
 /* Offers a packet for an address of the router to the transparent cubes of the port that has the
- * address, once, and if it did not come in there. 0: it is the router's. */
+ * address, once, unless it came in there. 0: it is for the router. */
 PCN_INLINE int router_offer(struct CTXTYPE *ctx, struct pcn_md *md,
 			    const struct router_owner_key *destination)
 {
@@ -68,8 +69,8 @@ PCN_INLINE int router_offer(struct CTXTYPE *ctx, struct pcn_md *md,
 	return owner && *owner != md->in_port ? pcn_pkt_offer(ctx, md, *owner) : 0;
 }
 
-/* An IPv4 packet for the router, or for all or many on a link; 0 is one for the router that is not to be
- * offered. */
+/* An IPv4 packet for the router, or to a broadcast or multicast address on a link. With offer 0, a
+ * packet for the router is not offered. */
 PCN_GLOBAL int router_local4(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 destination)
 {
 	struct router_owner_key key;
@@ -99,12 +100,12 @@ PCN_GLOBAL int router_local4(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
 	return router_punt(ctx, md, ROUTER_LOCAL, ROUTER_CLASS_LOCAL, md->in_port, 0);
 }
 
-/* Instead of a verdict: the packet is for router_nd. The caller calls it, since Linux 6.1 has no
- * stack for one more function between the two. */
+/* Instead of a verdict: the packet is for router_nd. The caller calls it, because the stack of
+ * Linux 6.1 is too small for another function between the two. */
 #define ROUTER_IS_ND -1
 
-/* The verdict on an IPv6 packet for the router, or for many on a link, or ROUTER_IS_ND: neighbour
- * discovery has its own way, whatever the destination. */
+/* The verdict on an IPv6 packet for the router, or for a group on a link, or ROUTER_IS_ND:
+ * neighbour discovery is processed separately, whatever the destination. */
 PCN_GLOBAL int router_local6(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
 {
 	struct router_owner_key key, source;
@@ -143,8 +144,8 @@ PCN_GLOBAL int router_local6(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
 	return router_punt(ctx, md, ROUTER_LOCAL, ROUTER_CLASS_LOCAL, md->in_port, 0);
 }
 
-/* The verdict on an IPv6 packet whose source is an address of the router, a forgery, or ROUTER_IS_ND:
- * neighbour discovery tells of somebody else with the address. */
+/* The verdict on an IPv6 packet whose source is an address of the router, a forgery, or
+ * ROUTER_IS_ND: neighbour discovery reports another station with the address. */
 PCN_GLOBAL int router_own_source6(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, int multicast)
 {
 	struct pcn_cursor c;
@@ -160,7 +161,7 @@ PCN_GLOBAL int router_own_source6(struct CTXTYPE *ctx, struct pcn_md *md PCN_NON
 	return pcn_pkt_drop(ctx, md, ROUTER_SPOOFED);
 }
 
-/* The longest packet that becomes of a frame: of a superframe, a segment. */
+/* The length of the longest packet that a frame produces: for a superframe, of a segment. */
 PCN_INLINE __u32 router_segment(struct CTXTYPE *ctx, struct pcn_cursor *c, __u32 header,
 				__u8 protocol, __u32 length)
 {
@@ -182,8 +183,8 @@ PCN_INLINE __u32 router_segment(struct CTXTYPE *ctx, struct pcn_cursor *c, __u32
 #endif
 }
 
-/* A packet that is longer than the MTU of a port, by its length or that of the superframe: 0 if
- * its segments are not, else the verdict. */
+/* A packet that exceeds the MTU of a port by its length, or as a superframe: 0 if its segments fit,
+ * else the verdict. */
 PCN_GLOBAL int router_too_big(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 port,
 			      __u32 mtu)
 {
@@ -216,7 +217,7 @@ PCN_GLOBAL int router_too_big(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL
 	return router_punt(ctx, md, ROUTER_TOO_BIG, ROUTER_CLASS_ICMP, port, mtu);
 }
 
-/* What becomes of a packet whose route leads nowhere. */
+/* The verdict for a packet whose route leads nowhere. */
 PCN_GLOBAL int router_nowhere(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 kind)
 {
 	switch (kind) {

@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* A transparent learning bridge (IEEE 802.1D-2004, 7.7 and 7.8, without spanning tree): two
- * lookups in one hash table for each frame. Nothing but the Ethernet header is read and nothing
- * is written, so tagged frames, jumbo frames and fragments go through as they are. */
+/* A transparent learning bridge (IEEE 802.1D-2004, 7.7 and 7.8, without spanning tree): two lookups
+ * in one hash table per frame. It only reads the Ethernet header and writes nothing, so tagged
+ * frames, jumbo frames and fragments pass unchanged. */
 #include <pcn/cube.h>
 #include <pcn/fdb.h>
 
 enum simplebridge_reason {
 	SIMPLEBRIDGE_TRUNCATED = PCN_REASON_FIRST, /* shorter than an Ethernet header */
-	SIMPLEBRIDGE_GROUP_SOURCE,		   /* no station sends from a group address */
-	SIMPLEBRIDGE_SAME_PORT, /* the destination is where the frame came from */
+	SIMPLEBRIDGE_GROUP_SOURCE,		   /* the source is a group address */
+	SIMPLEBRIDGE_SAME_PORT,			   /* the destination is on the ingress port */
 };
 PCN_REASONS(simplebridge_reason);
 
-/* How long an entry is used after its last frame; 0: for ever. */
+/* How long an entry is used after its last frame; 0: forever. */
 PCN_CONFIG(__u64, aging_ns) = 300000000000;
-/* How old `seen` gets before it is written again: no write to shared memory for each frame. */
+/* How old `seen` may be before it is updated, to avoid a write to shared memory for each frame. */
 PCN_CONFIG(__u64, refresh_ns) = 1000000000;
 
-/* By address as pcn_mac() gives it. A plain hash: an LRU would let an attacker who sends from
- * many addresses push out live and configured ones. The control plane removes what is aged. */
+/* Keyed by address as returned by pcn_mac(). A plain hash, because with an LRU an attacker who
+ * sends from many addresses could evict active and configured ones. The control plane removes
+ * expired entries. */
 PCN_MAP(fdb, BPF_MAP_TYPE_HASH, __u64, struct pcn_fdb_entry, 4096);
 
 enum simplebridge_counter {
-	SIMPLEBRIDGE_NOT_LEARNED, /* frames from addresses that found no room */
+	SIMPLEBRIDGE_NOT_LEARNED, /* frames from addresses that did not fit the table */
 	SIMPLEBRIDGE_COUNTERS,
 };
 PCN_COUNTERS(not_learned, simplebridge_counter, SIMPLEBRIDGE_COUNTERS);
@@ -35,7 +36,7 @@ PCN_INLINE void add(__u64 address, __u16 port, __u64 now)
 
 	if (!bpf_map_update_elem(&fdb, &address, &entry, BPF_NOEXIST))
 		return;
-	/* Full; or another CPU learned it at this moment, which is as good. */
+	/* Either the table is full, or another CPU just learned it, which is as good. */
 	if (!bpf_map_lookup_elem(&fdb, &address))
 		pcn_count(&not_learned, SIMPLEBRIDGE_NOT_LEARNED);
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* Static forwarding by one array lookup. Entries are data: editing one never links anew. */
+/* Static forwarding by one array lookup. Entries are data: editing one never relinks. */
 #include <pcn/cube.h>
 
-/* The enumeration of the model's leaf `action`, in its order, behind "no entry". */
+/* The values of the model's leaf `action`, in order, after "no entry". */
 enum simpleforwarder_action {
 	NONE,
 	DROP,
@@ -20,17 +20,17 @@ struct simpleforwarder_entry {
 
 enum simpleforwarder_reason {
 	SIMPLEFORWARDER_NO_ACTION = PCN_REASON_FIRST, /* the port has no entry */
-	SIMPLEFORWARDER_ACTION_DROP,		      /* its entry says so */
-	SIMPLEFORWARDER_NO_OUTPORT,		      /* its entry says FORWARD, but not where to */
+	SIMPLEFORWARDER_ACTION_DROP,		      /* as its entry says */
+	SIMPLEFORWARDER_NO_OUTPORT, /* its entry is FORWARD without an output port */
 };
 PCN_REASONS(simpleforwarder_reason);
 
 enum simpleforwarder_slowpath_reason {
-	SIMPLEFORWARDER_SLOWPATH_ACTION = PCN_REASON_FIRST, /* the port's entry says so */
+	SIMPLEFORWARDER_SLOWPATH_ACTION = PCN_REASON_FIRST, /* as the port's entry says */
 };
 PCN_SLOWPATH_REASONS(simpleforwarder_slowpath_reason);
 
-/* By input port. As many entries as a cube can have ports. */
+/* By input port, with as many entries as a cube can have ports. */
 PCN_MAP(actions, BPF_MAP_TYPE_ARRAY, __u32, struct simpleforwarder_entry, 512);
 
 PCN_INGRESS

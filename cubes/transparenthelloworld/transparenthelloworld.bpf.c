@@ -4,14 +4,14 @@
 /* The smallest transparent cube: a frozen constant for each direction. */
 #include <pcn/cube.h>
 
-/* The model's type `action`, in its order. */
+/* The values of the model's type `action`, in order. */
 enum transparenthelloworld_action {
 	DROP,
 	PASS,
 	SLOWPATH,
 };
 
-/* Each is what the direction's leaf says. */
+/* Each one is set by the direction's leaf. */
 enum transparenthelloworld_reason {
 	TRANSPARENTHELLOWORLD_INGRESS_DROP = PCN_REASON_FIRST,
 	TRANSPARENTHELLOWORLD_EGRESS_DROP,

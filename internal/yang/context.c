@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Context and schema side of the glue: load a service, walk what was compiled. */
+/* Context and schema side of the C interface to libyang: loads a service and walks its compiled
+ * schema. */
 #include "libyang.h"
 #include <libyang/plugins_types.h>
 
@@ -17,7 +18,7 @@ static char *copy(const char *s)
 	return s ? strdup(s) : NULL;
 }
 
-/* Moves the first error of this thread into err: later ones follow from it. */
+/* Moves the first error of this thread into err: later ones are consequences. */
 void pcn_take_error(const struct ly_ctx *ctx, struct pcn_err *err)
 {
 	const struct ly_err_item *item = ly_err_first(ctx);
@@ -81,7 +82,7 @@ int pcn_load(const struct pcn_sources *imports, const char *text, struct ly_ctx 
 	ret = lys_parse_mem(*ctx, text, LYS_IN_YANG, &module);
 	if (!ret && (!module || !module->compiled || !module->parsed))
 		ret = LY_EINT;
-	/* the sources belong to the caller and go away */
+	/* the caller owns the sources and frees them */
 	ly_ctx_set_module_imp_clb(*ctx, NULL, NULL);
 	pcn_take_error(*ctx, err);
 	if (ret) {
@@ -133,7 +134,7 @@ const char *pcn_node_ext(const struct lysc_node *node, size_t index, const char 
 	return ext(node->exts, index, name, owner);
 }
 
-/* The XPath of a when or must of a node, NULL behind the last. */
+/* The XPath of a when or must of a node, NULL after the last. */
 const char *pcn_condition(const struct lysc_node *node, size_t index)
 {
 	struct lysc_when **whens = lysc_node_when(node);
@@ -329,7 +330,8 @@ static const struct lysc_ident *derived(const struct lysc_ident *ident, size_t *
 	return NULL;
 }
 
-/* libyang 2.1 takes an identity that is derived from one of several bases; RFC 7950, 9.10.2, wants all. */
+/* libyang 2.1 accepts an identity that is derived from one of several bases; RFC 7950, 9.10.2,
+ * requires all. */
 static int of_all(struct lysc_ident **bases, const struct lysc_ident *ident)
 {
 	LY_ARRAY_COUNT_TYPE i;

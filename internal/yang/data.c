@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Data side of the glue: make, find, link, validate and print data nodes. */
+/* Data side of the C interface to libyang: creates, finds, links, validates and prints data nodes.
+ * */
 #include "libyang.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The first error is already taken or there is none: fills in a text, so that a failed call is never silent. */
+/* If there is no error to take, fills in a text, so that a failed call is never silent. */
 static int result(const struct ly_ctx *ctx, int ret, struct pcn_err *err)
 {
 	if (ret || ly_err_first(ctx))
@@ -26,7 +27,8 @@ int pcn_new_list(struct lyd_node *parent, const struct lysc_node *schema, const 
 		k[i] = keys;
 		keys += strlen(keys) + 1;
 	}
-	/* libyang reads as many as the list has keys, the caller checked that it is nkeys */
+	/* libyang reads as many values as the list has keys; the caller checked that this is nkeys
+	 * */
 	return result(schema->module->ctx,
 		      lyd_new_list(parent, schema->module, schema->name, output, node, k[0], k[1],
 				   k[2], k[3], k[4], k[5], k[6], k[7]),
@@ -120,7 +122,7 @@ size_t pcn_position(const struct lyd_node *node)
 	return n;
 }
 
-/* Whether a node of a diff neither came nor went, only what is below it. */
+/* Whether a node of a diff was neither created nor deleted, only changed below. */
 int pcn_diff_keeps(const struct lyd_node *node)
 {
 	const struct lyd_meta *op = lyd_find_meta(node->meta, NULL, "yang:operation");
@@ -153,8 +155,8 @@ int pcn_insert(struct lyd_node **root, struct lyd_node *parent, struct lyd_node 
 }
 
 /*
- * libyang appends an entry behind the others of its list. To give it back its place, the entries that
- * followed it are taken out and appended again.
+ * libyang appends an entry after the others of its list. To restore its position, the entries that
+ * followed it are unlinked and appended again.
  */
 int pcn_insert_at(struct lyd_node **root, struct lyd_node *parent, struct lyd_node *node,
 		  size_t position, struct pcn_err *err)
@@ -179,8 +181,8 @@ int pcn_insert_at(struct lyd_node **root, struct lyd_node *parent, struct lyd_no
 }
 
 /*
- * libyang takes a container that is new and empty for one that has its defaults
- * already, so each is asked about as if it were not new.
+ * libyang mistakes a new empty container for one that already has its defaults, so each is
+ * evaluated as if it were not new.
  */
 static LY_ERR defaults(struct lyd_node *node)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Serialises data nodes for Go: one crossing per subtree instead of several per node. */
+/* Serialises data nodes for Go: one cgo call per subtree instead of several per node. */
 #include "libyang.h"
 
 #include <stdlib.h>
@@ -44,7 +44,7 @@ static void put_string(struct out *o, const char *s)
 		put(o, s, n);
 }
 
-/* The type that a value really has: the member of a union that took it. */
+/* The actual type of a value: the member of a union that accepted it. */
 static uint8_t base_of(const struct lyd_node *node)
 {
 	const struct lyd_value *value = &((const struct lyd_node_term *)node)->value;

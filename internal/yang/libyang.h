@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The few calls through which Go uses libyang. They exist because libyang keeps
- * its errors per thread (they must be fetched in the call that made them), uses
- * variadic functions and macros, and has unions that cgo cannot express.
+ * The calls through which Go uses libyang. They exist because libyang keeps its errors per thread
+ * (they must be fetched in the call that caused them), uses variadic functions and macros, and has
+ * unions that cgo cannot express.
  */
 #ifndef PCN_LIBYANG_H
 #define PCN_LIBYANG_H
@@ -13,7 +13,7 @@
 
 #define PCN_MAX_KEYS 8
 
-/* What libyang said about a failed call. Members are owned by the caller. */
+/* libyang's report of a failed call. Members are owned by the caller. */
 struct pcn_err {
 	char *msg;
 	char *path;
@@ -70,7 +70,7 @@ void pcn_type(const struct lysc_type *type, struct pcn_stype *out);
 void pcn_type_range(const struct lysc_type *type, size_t index, int64_t *min, int64_t *max);
 const char *pcn_type_pattern(const struct lysc_type *type, size_t index, int *inverted);
 const char *pcn_type_name(const struct lysc_type *type, size_t index);
-/* The description of the same, NULL when the model has none. */
+/* The description of the same, NULL if the model has none. */
 const char *pcn_type_name_text(const struct lysc_type *type, size_t index);
 const struct lysc_type *pcn_type_member(const struct lysc_type *type, size_t index);
 const char *pcn_identity(const struct lysc_type *type, size_t index, const char **module);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command newcube makes the folder of a new cube under cubes/, complete and passing its tests
-// and all house rules, and lists it in cubes/all. It is what `make new-cube` runs.
+// Command newcube creates the folder of a new cube under cubes/, complete and passing its tests and all house rules,
+// and lists it in cubes/all. `make new-cube` runs it.
 package main
 
 import (

@@ -2,8 +2,8 @@
 
 package main
 
-// From a name to files: everything is rendered before anything is written, so that a name which
-// will not do leaves the tree as it was.
+// Creates files from a name: everything is rendered before anything is written, so that an invalid name leaves the tree
+// unchanged.
 
 import (
 	"bytes"
@@ -27,13 +27,13 @@ import (
 //go:embed templates
 var templates embed.FS
 
-// placeholder stands for the cube's name in the names of templates.
+// placeholder is replaced by the cube's name in the file names of templates.
 const placeholder = "NAME"
 
 // listing is the file that imports every cube.
 const listing = "cubes/all/all.go"
 
-// nameLimit keeps lines that hold the name within the formatter's columns.
+// nameLimit keeps lines that contain the name within the formatter's columns.
 const nameLimit = 24
 
 var (
@@ -42,10 +42,10 @@ var (
 	goodName    = regexp.MustCompile(`^[a-z][a-z0-9]+$`)
 )
 
-// words are names that mean something else: on the command line, to the Go tools, or in the headers of the eBPF programs.
+// words are names with another meaning: on the command line, to the Go tools, or in the headers of the eBPF programs.
 var words = append(commands.Reserved(), "all", "main", "internal", "vendor", "testdata", "cube", "pcn")
 
-// checkName says why a service cannot have a name.
+// checkName returns why a service cannot have a name.
 func checkName(root, name string) error {
 	switch {
 	case name == "":
@@ -65,7 +65,7 @@ func checkName(root, name string) error {
 	return nil
 }
 
-// scaffold writes the cube's folder and lists it, and returns the paths of what it wrote.
+// scaffold writes the cube's folder and lists it, and returns the paths of the files it wrote.
 func scaffold(root, name string, transparent bool) ([]string, error) {
 	if err := checkName(root, name); err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func writeAll(dir string, files map[string][]byte) error {
 	return nil
 }
 
-// render makes the files of a cube from the templates of its kind, by name.
+// render creates the files of a cube from the templates of its kind, by name.
 func render(name string, transparent bool) (map[string][]byte, error) {
 	kind := "standard"
 	if transparent {
@@ -127,7 +127,7 @@ func render(name string, transparent bool) (map[string][]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading a template: %w", err)
 		}
-		// The usual braces are everywhere in what is rendered.
+		// The usual braces occur everywhere in the rendered files.
 		t, err := template.New(e.Name()).Delims("[[", "]]").Option("missingkey=error").Parse(string(source))
 		if err != nil {
 			return nil, fmt.Errorf("reading a template: %w", err)
@@ -148,7 +148,7 @@ func render(name string, transparent bool) (map[string][]byte, error) {
 	return files, nil
 }
 
-// enlist adds the import of a cube to the source of package all, in its alphabetical place.
+// enlist adds the import of a cube to the source of package all, in alphabetical order.
 func enlist(source []byte, name string) ([]byte, error) {
 	const prefix = "\t_ \"github.com/polycube/polycube/cubes/"
 	line := prefix + name + "\" // registers itself"

@@ -15,7 +15,7 @@ import (
 	"github.com/polycube/polycube/test/lint"
 )
 
-// repository makes a directory that holds the list of cubes and one cube.
+// repository creates a directory that contains the list of cubes and one cube.
 func repository(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -132,7 +132,7 @@ func TestScaffoldsKeepTheHouseRules(t *testing.T) {
 	}
 }
 
-// checkFormat runs the formatter of C by the repository's style.
+// checkFormat runs clang-format with the repository's style.
 func checkFormat(t *testing.T, file string) {
 	t.Helper()
 	if _, err := exec.LookPath("clang-format"); err != nil {

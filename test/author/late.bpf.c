@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* A program that the cube `twelve` is given at run time, from an object of its own: it uses a map
- * of the cube, and brings one. */
+/* A program that the cube `twelve` gets at run time, from its own object: it uses a map of the
+ * cube, and has one of its own. */
 #include "twelve.h"
 
 PCN_MAP(late_bytes, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1);

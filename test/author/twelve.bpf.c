@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* A cube of twelve programs, eight for what comes in and four for what goes out, each of which
- * leaves a letter in the packet. The second eight are put in their place at run time. */
+/* A cube of twelve programs, eight for ingress and four for egress, each of which leaves a letter
+ * in the packet. The second eight replace programs at run time. */
 #include "twelve.h"
 
 /* 0: forward; 1: to the slow path; 2: tell the control plane, then forward. */
@@ -58,7 +58,7 @@ PCN_PROGRAM(out3)
 	return pcn_pkt_pass(ctx, md);
 }
 
-/* The others: digits where there were letters. */
+/* The others: digits instead of letters. */
 STAGE(other0, '0', 1)
 STAGE(other1, '1', 2)
 STAGE(other2, '2', 3)
@@ -73,7 +73,7 @@ PCN_PROGRAM(other7)
 	return pcn_pkt_send(ctx, md, 1 - (md->in_port & 1));
 }
 
-/* A way of any length: the same program again and again, until the letters are many. */
+/* A path of any length: the same program again and again, until the maximum number of letters. */
 PCN_PROGRAM(again)
 {
 	mark(ctx, md, '*');

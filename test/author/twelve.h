@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* What the programs of the cube `twelve` share, those given at run time too. */
+/* Definitions shared by the programs of the cube `twelve`, including those added at run time. */
 #ifndef TWELVE_H
 #define TWELVE_H
 
 #include <pcn/cube.h>
 
-/* How often each program ran, by its letter. */
+/* The number of runs of each program, by its letter. */
 PCN_MAP(visits, BPF_MAP_TYPE_ARRAY, __u32, __u64, 256);
 
-/* Appends a letter to the payload, so that the way through the cube shows in the packet. The
- * first of the cube's own words counts them: it is kept from program to program. */
+/* Appends a letter to the payload, so that the packet records its path through the cube. The first
+ * of the cube's own words counts them: it is preserved between programs. */
 PCN_INLINE void mark(struct CTXTYPE *ctx, struct pcn_md *md, __u8 letter)
 {
 	struct pcn_cursor c;
@@ -17,11 +17,11 @@ PCN_INLINE void mark(struct CTXTYPE *ctx, struct pcn_md *md, __u8 letter)
 
 	pcn_cursor_open(&c, ctx, 64);
 	struct ethhdr *eth = pcn_parse_eth(&c);
-	__u8 *payload = eth ? pcn_cursor_take(&c, 32) : NULL; /* the first 16 are the sender's */
+	__u8 *payload = eth ? pcn_cursor_take(&c, 32) : NULL; /* the sender wrote the first 16 */
 	if (payload) {
 #pragma unroll
 		for (__u32 i = 0; i < 16;
-		     i++) /* each at a constant offset, as the verifier likes it */
+		     i++) /* each at a constant offset, which the verifier accepts */
 			if (i == at)
 				payload[16 + i] = letter;
 	}

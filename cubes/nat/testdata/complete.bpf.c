@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* Stands behind the NAT on a netdev: adds up packets of which a device knows the sum, and counts
- * those whose sum it is not. */
+/* Placed after the NAT on a netdev: checks packets whose checksum the device computed, and counts
+ * wrong ones. */
 #include <pcn/cube.h>
 
-/* Packets with a sum, and those that have another. */
+/* The number of packets with a checksum, and of those with a wrong one. */
 PCN_MAP(sums, BPF_MAP_TYPE_ARRAY, __u32, __u64, 2);
 
 static inline __attribute__((unused)) void count(__u32 which)

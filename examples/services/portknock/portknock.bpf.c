@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* The fast path of port knocking: who is in the map comes through, knocks go to user space, and
- * packets to other ports are not touched. IPv4 addresses are kept as ::ffff:a.b.c.d. */
+/* The fast path of port knocking: sources in the map may connect, knocks go to user space, and
+ * packets to other ports are not affected. IPv4 addresses are stored as ::ffff:a.b.c.d. */
 #include <linux/if_ether.h>
 #include <linux/in.h>
 #include <linux/ip.h>
@@ -10,9 +10,9 @@
 #include <pcn/cube.h>
 
 enum portknock_reason {
-	/* a segment to the port, whose source has not knocked */
+	/* a segment to the port from a source that has not knocked */
 	PORTKNOCK_CLOSED = PCN_REASON_FIRST,
-	/* its headers end too early, or are too many to be looked behind */
+	/* truncated headers, or too many of them to parse */
 	PORTKNOCK_UNREADABLE,
 };
 PCN_REASONS(portknock_reason);
@@ -30,7 +30,7 @@ struct address {
 	__u8 byte[16];
 };
 
-/* last is 0 until the first segment: whoever writes the entry need not know our clock. */
+/* last is 0 until the first segment: the writer of the entry need not know our clock. */
 struct client {
 	__u64 last;
 	__u64 packets;
@@ -60,12 +60,12 @@ struct tcp {
 
 struct extension {
 	__u8 next;
-	__u8 length; /* in 8 bytes, without the first 8 */
+	__u8 length; /* in units of 8 bytes, without the first 8 */
 	__be16 fragment;
 	__be32 id;
 };
 
-/* What there is to know of a packet. */
+/* The fields that are read from a packet. */
 struct flow {
 	struct address source;
 	__u8 protocol;
@@ -75,7 +75,7 @@ struct flow {
 
 enum found { OTHER, TRANSPORT, UNREADABLE };
 
-/* Moves the cursor over the header of IPv4; what is no first fragment has no ports. */
+/* Moves the cursor past the IPv4 header; only a first fragment has ports. */
 PCN_INLINE enum found read_v4(struct pcn_cursor *c, struct flow *f)
 {
 	struct iphdr *ip = pcn_cursor_take(c, sizeof(*ip));
@@ -155,7 +155,7 @@ PCN_INLINE enum found read_packet(struct CTXTYPE *ctx, struct flow *f)
 	struct pcn_cursor c;
 	__be16 type;
 
-	/* Headers that a sender drew out over more than 128 bytes are UNREADABLE at TC. */
+	/* At TC, headers of more than 128 bytes in total are UNREADABLE. */
 	pcn_cursor_open(&c, ctx, 128);
 	struct ethhdr *eth = pcn_parse_eth(&c);
 	if (!eth)
@@ -180,7 +180,7 @@ PCN_INLINE enum found read_packet(struct CTXTYPE *ctx, struct flow *f)
 	return found == TRANSPORT ? read_ports(&c, f) : found;
 }
 
-/* Whether the port is open to a source, which then used it. */
+/* Whether the port is open to a source, whose entry is then marked as used. */
 PCN_INLINE int is_open(const struct address *source)
 {
 	struct client *client = bpf_map_lookup_elem(&clients, source);

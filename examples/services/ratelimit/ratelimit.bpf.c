@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* A bucket of tokens for each sender. Two processors that see packets of one sender at a time may
- * each let one through for the same token; a lock would cost more than that is worth. */
+/* A token bucket per sender. Two CPUs that process packets of one sender at once may each let one
+ * through for the same token; a lock would cost more than that is worth. */
 #include <pcn/cube.h>
 
 enum ratelimit_reason {
-	/* the sender is above its rate */
+	/* the sender exceeds its rate */
 	RATELIMIT_OVER_RATE = PCN_REASON_FIRST,
 };
 PCN_REASONS(ratelimit_reason);
 
-/* The model's leaves: packets in a second, and packets. */
+/* The model's leaves: packets per second, and packets. */
 PCN_CONFIG(__u32, rate) = 1000;
 PCN_CONFIG(__u32, burst) = 100;
 
 #define SECOND 1000000000ull
-/* Messages about one sender are this far apart, in nanoseconds. */
+/* The minimum interval between messages about one sender, in nanoseconds. */
 #define QUIET (10 * SECOND)
-/* The kind of the message that a sender is above its rate; it holds its address. */
+/* The kind of the message that a sender exceeds its rate; it contains its address. */
 #define OVER 1
 
-/* credit is in packets times SECOND. */
+/* credit is in units of packets times SECOND. */
 struct sender {
 	__u64 last;
 	__u64 credit;
@@ -32,18 +32,18 @@ struct sender {
 
 PCN_MAP(senders, BPF_MAP_TYPE_LRU_HASH, __u64, struct sender, 4096);
 
-/* The time since then. Another processor may have written it after now was read. */
+/* The time since then. Another CPU may have written it after now was read. */
 PCN_INLINE __u64 since(__u64 now, __u64 then)
 {
 	return (__s64)(now - then) > 0 ? now - then : 0;
 }
 
-/* Takes a token from the sender's bucket; 0 if there is none. */
+/* Takes a token from the sender's bucket; 0 if it is empty. */
 PCN_INLINE int take(struct sender *s, __u64 now)
 {
 	__u64 most = burst * SECOND, passed = since(now, s->last);
 
-	/* More than this fills any bucket, and would not fit the product. */
+	/* More than this fills any bucket, and would overflow the product. */
 	if (passed > QUIET)
 		s->credit = most;
 	else

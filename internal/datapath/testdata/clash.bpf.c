@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* A standard cube for tests that declares maps in common otherwise than their owners: a public
- * one with the same sizes and other members. */
+/* A standard cube for tests that declares shared maps differently from their owners: a public one
+ * with the same sizes and other members. */
 #include <pcn/cube.h>
 
 struct halves {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* A standard cube for tests that shares a map by the name that others use, of another type. */
+/* A standard cube for tests that shares a map under a name that others use, with another type. */
 #include <pcn/cube.h>
 
 PCN_MAP_SHARED(meeting, visits, BPF_MAP_TYPE_HASH, __u32, __u64, 4);

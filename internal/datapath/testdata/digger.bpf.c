@@ -11,8 +11,8 @@ struct page {
 	__u64 count[64];
 };
 PCN_MAP(mine, BPF_MAP_TYPE_ARRAY, __u32, struct page, 1);
-/* Finds, through a frame pointer that was on the stack, what a caller keeps 16 bytes below its
- * own. Seen alone it is the cube's own map. */
+/* Finds, through a frame pointer that was on the stack, a value that a caller keeps 16 bytes below
+ * its own. When verified alone, it is the cube's own map. */
 PCN_INLINE void dig(void)
 {
 	__u32 key = 0;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* A standard cube for tests with a mistake in a global function, which old kernels verify even if nobody calls it. */
+/* A standard cube for tests with an error in a global function, which old kernels verify even if it
+ * is never called. */
 #include <pcn/cube.h>
 
 struct pair {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* A cube for tests that declares one of the framework's maps, to get at what others have there. */
+/* A cube for tests that declares one of the framework's maps, to access other cubes' data. */
 #include <pcn/cube.h>
 
 PCN_MAP(pcn_entries, BPF_MAP_TYPE_ARRAY, __u32, __u64, 65536);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* A program for tests that a cube is given at run time: it has a map of its own and one of the
+/* A program for tests that a cube is given at run time: it has its own map and uses one of the
  * cube's, calls the cube's own program, and has a constant. */
 #include <pcn/cube.h>
 

@@ -6,7 +6,7 @@
 
 PCN_MAP_EXTERN(sharer, notices, BPF_MAP_TYPE_HASH, __u32, __u64);
 PCN_MAP_SHARED(meeting, visits, BPF_MAP_TYPE_ARRAY, __u32, __u64, 4);
-/* A map of its own with the name that a private map of the other service has. */
+/* Its own map with the name of a private map of the other service. */
 PCN_MAP(own, BPF_MAP_TYPE_HASH, __u64, __u32, 8);
 
 PCN_INGRESS

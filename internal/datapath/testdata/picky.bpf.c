@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* A service that the kernel refuses in one case, which a test picks by the default of `which`. It
- * can be a standard or a transparent one. */
+/* A service that the kernel refuses in one case, which a test selects by the default of `which`. It
+ * can be standard or transparent. */
 #include <pcn/cube.h>
 
 enum picky_which {
@@ -18,10 +18,10 @@ enum picky_which {
 	ONLY_EGRESS,
 	ONLY_FURTHER, /* the program `later` */
 	ONLY_SHADOW,  /* with a namespace */
-	ONLY_INLINE,  /* too much to look at when it is there twice */
+	ONLY_INLINE,  /* too much to verify if it is there twice */
 };
 
-/* No switch: it is no enum in the object. */
+/* Not tried: it is not an enum in the object. */
 PCN_CONFIG(__u32, which) = NEVER;
 
 enum picky_flavour {
@@ -47,7 +47,7 @@ PCN_MAP_FLAGS(large, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1 << 20, BPF_F_MMAPABLE);
 PCN_MAP_OF_MAPS(sets, BPF_MAP_TYPE_ARRAY_OF_MAPS, __u32, 4, BPF_MAP_TYPE_ARRAY, __u32, __u64,
 		1 << 16, 0);
 
-/* Reads what may lie behind the frame. */
+/* Reads possibly beyond the end of the frame. */
 PCN_INLINE int wrong(struct CTXTYPE *ctx)
 {
 	return *(volatile __u8 *)(pcn_data(ctx) + 100);

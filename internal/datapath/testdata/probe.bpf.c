@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* A standard cube for tests: what it does with a packet is a constant. */
+/* A standard cube for tests: a constant says what it does with a packet. */
 #include <pcn/cube.h>
 
 enum probe_reason {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* A standard cube for tests with the mistakes that the verifier refuses, each in a function of its own and marked by its
- * name in a comment, so that a test can look up the line. The constant `mistake` chooses one; 0 is to forward. */
+/* A standard cube for tests with mistakes that the verifier refuses, each in its own function and
+ * marked by its name in a comment, so that a test can look up the line. The constant `mistake`
+ * selects one; 0: forward. */
 #include <pcn/cube.h>
 
 enum refused_mistake {
@@ -31,7 +32,7 @@ const volatile enum refused_mistake named __attribute__((used)) = NONE;
 
 PCN_MAP(table, BPF_MAP_TYPE_HASH, __u32, __u64, 16);
 
-/* What the compiler must not know. */
+/* A value that the compiler does not know. */
 PCN_INLINE __u64 unknown(struct pcn_md *md)
 {
 	return *(volatile __u32 *)&md->packet_len;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* A standard cube for tests of namespaces: what it does with a packet is a constant, and its
+/* A standard cube for tests of namespaces: a constant says what it does with a packet, and its
  * egress program writes a letter into the payload. */
 #include <pcn/cube.h>
 
@@ -9,7 +9,7 @@
  * 3 flood, 4 to the namespace by a port that does not exist, 5 to the namespace by port 1,
  * 6 to the namespace, without asking, 7 send to port 1, a constant */
 PCN_CONFIG(__u32, what) = 0;
-/* Whether the egress program gives packets to the namespace. */
+/* Whether the egress program sends packets to the namespace. */
 PCN_CONFIG(__u32, out) = 0;
 
 PCN_INGRESS

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* A flood to the set of a VLAN: that of the frame's tag, or `vid` for frames of ports that know no
- * tags, where a tag is the host's own business. */
+/* Floods to the set of a VLAN: the VLAN of the frame's tag, or `vid` for frames of ports that do
+ * not use tags, whose tags are payload. */
 #include <pcn/cube.h>
 
 enum sets_reason {
@@ -11,7 +11,7 @@ PCN_REASONS(sets_reason);
 
 PCN_CONFIG(__u32, vid) = 100;
 PCN_CONFIG(__u32, access) = 0; /* ports, by bit */
-PCN_CONFIG(__u32, bare) = 0;   /* nobody's frame is changed */
+PCN_CONFIG(__u32, bare) = 0;   /* no frame is changed */
 PCN_CONFIG(__u32, alone) = 0; /* no flood: to port 1, 1 with the tag, 2 without one, 3 with `vid` */
 
 PCN_INGRESS

@@ -8,7 +8,7 @@ PCN_EGRESS
 {
 	struct pcn_cursor c;
 
-	/* the words that carried the set are gone */
+	/* the words that identified the set are gone */
 	if (md->md[0] || md->md[1])
 		return pcn_pkt_drop(ctx, md, SETS_WORDS);
 	pcn_cursor_open(&c, ctx, 40);

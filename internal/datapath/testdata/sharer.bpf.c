@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* A standard cube for tests of maps in common, and of maps of maps. */
+/* A standard cube for tests of shared maps and maps of maps. */
 #include <pcn/cube.h>
 
 enum sharer_reason {
-	SHARER_TORN = PCN_REASON_FIRST, /* a set was seen in part */
+	SHARER_TORN = PCN_REASON_FIRST, /* a mixture of two sets was seen */
 	SHARER_NO_SET,
 };
 PCN_REASONS(sharer_reason);

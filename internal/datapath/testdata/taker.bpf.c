@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* A transparent cube for tests that takes offers: it turns them, passes them or asks its control plane, as
- * a constant says. What is not offered passes. */
+/* A transparent cube for tests that takes offers: it turns them, passes them or sends them to its
+ * control plane, as a constant says. Other packets pass. */
 #include <pcn/cube.h>
 
 /* 0 pass, 1 turn, 2 slow path */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Versions of a standard cube for tests of upgrades: a table of counters by port whose layout
- * changes from one to the next. The files tally*.bpf.c choose. */
+/* Versions of a standard cube for tests of upgrades: a table of counters per port whose layout
+ * changes between versions, selected by the files tally*.bpf.c. */
 #ifndef TALLY_H
 #define TALLY_H
 
@@ -19,7 +19,7 @@
 #ifndef TALLY_STEP
 #define TALLY_STEP 1
 #endif
-/* The mark with which a version forgets that there may be no counter, 0 for none. */
+/* The value with which a version omits the NULL check, 0: none. */
 #ifndef TALLY_FORGETS
 #define TALLY_FORGETS 0
 #endif
@@ -28,7 +28,7 @@ struct tally_counter TALLY_MEMBERS;
 
 PCN_MAP(seen, BPF_MAP_TYPE_HASH, __u32, struct tally_counter, TALLY_ENTRIES);
 
-/* What the constant was when the program was linked. */
+/* The value of the constant when the program was linked. */
 PCN_CONFIG(__u32, mark) = 0;
 PCN_MAP(marks, BPF_MAP_TYPE_ARRAY, __u32, __u32, 1);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* Room for more. */
+/* A larger table. */
 #define TALLY_ENTRIES 128
 #include "tally.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* The members of an entry have changed places: its size is the same. */
+/* The members of an entry are swapped: its size is the same. */
 #define TALLY_MEMBERS          \
 	{                      \
 		__u32 bytes;   \

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* A standard cube for tests with programs in both directions, which write their letters into the
- * payload, and say in the log and by copies what they saw. */
+/* A standard cube for tests with programs in both directions, which write letters into the payload,
+ * and report what they saw by log lines and copies. */
 #include <pcn/cube.h>
 
 enum twoway_reason {
@@ -15,7 +15,7 @@ PCN_REASONS(twoway_reason);
  * 4 copies up from both, 5 log lines from both, 6 the words from ingress to egress */
 PCN_CONFIG(__u32, what) = 0;
 
-/* Bytes 14 to 29 of the frame take the letters. */
+/* The letters are written to bytes 14 to 29 of the frame. */
 PCN_INLINE void mark(struct CTXTYPE *ctx, __u8 letter)
 {
 	struct pcn_cursor c;

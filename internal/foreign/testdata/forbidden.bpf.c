@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* What a foreign service may not bring, each in a program or a map of its own; the test takes them one by one. */
+/* Everything that an external service must not contain, each in its own program or map; the test
+ * uses them one by one. */
 #include <pcn/cube.h>
 
 struct word {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* A cube for tests: what the helpers for entries of maps (ages, addresses, counters) make of values
- * that the test puts into a map. */
+/* A cube for tests: applies the helpers for map entries (ages, addresses, counters) to values that
+ * the test writes to a map. */
 #include <pcn/cube.h>
 #include <pcn/fdb.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* A cube for tests: what the parsers of pcn/ip.h make of a packet, in a map. */
+/* A cube for tests: stores the results of the parsers of pcn/ip.h in a map. */
 #include <pcn/cube.h>
 
 enum headers_reason {
@@ -10,14 +10,14 @@ enum headers_reason {
 PCN_REASONS(headers_reason);
 
 struct headers_found {
-	__u32 kind;  /* 0: not well formed, else 1 ARP, 4, 6 */
-	__u32 check; /* the checksum is right */
+	__u32 kind;  /* 0: malformed; else 1 ARP, 4, 6 */
+	__u32 check; /* the checksum is correct */
 	__u32 protocol;
 	__u32 fragment;
 	__u32 id;
 	__u32 routing;
 	__u32 hop_by_hop;
-	__u32 offset;	   /* where the cursor is at last */
+	__u32 offset;	   /* final position of the cursor */
 	__u32 source;	   /* of the ports, or type and code of ICMP */
 	__u32 destination; /* of the ports, or the id of ICMP */
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* A cube for tests whose ports have addresses: what is for a port's MAC address or for all goes
- * to the cube's namespace, the rest to the other one of ports 0 and 1. */
+/* A cube for tests whose ports have addresses: packets for a port's MAC address or for a group go
+ * to the cube's namespace, the others to the other one of ports 0 and 1. */
 #include <pcn/cube.h>
 
 PCN_MAP(macs, BPF_MAP_TYPE_ARRAY, __u32, __u64, 512);

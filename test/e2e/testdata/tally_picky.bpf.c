@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* A version of the cube with a program that the kernel refuses when `strict` is true: it reads what may lie behind the
- * frame. No cube ever has the program or the value. */
+/* A version of the cube with a program that the kernel refuses if `strict` is true: it reads
+ * possibly beyond the end of the frame. No cube ever uses the program or the value. */
 #include "../../../internal/datapath/testdata/tally.bpf.c"
 
 PCN_CONFIG(bool, strict) = false;

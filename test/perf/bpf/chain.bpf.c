@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* What a chain of trivial cubes is measured against: the same work written by hand as one
- * program, and as one program per step with direct tail calls (constant index, which the JIT
- * turns into jumps). All do at the ends what our driver does: look the port up by the interface,
- * count the packet in, look the exit up, count it out, redirect. */
+/* The baselines for a chain of trivial cubes: the same work written by hand as one program, and as
+ * one program per step with direct tail calls (constant index, which the JIT turns into jumps). All
+ * do the same work at the ends as our driver: look up the port by interface, count the packet in,
+ * look up the exit, count it out, redirect. */
 #include <pcn/ctx.h>
 #include <pcn/map.h>
 #include "swap.h"
@@ -14,7 +14,7 @@
 
 struct chain_entry {
 	__u16 step;
-	__u16 port; /* 0: no port there */
+	__u16 port; /* 0: no port */
 };
 
 struct chain_count {
@@ -39,11 +39,11 @@ struct {
 	__type(value, __u32);
 } chain_steps SEC(".maps");
 
-/* Steps in the single program, or which step follows this one: frozen before the program is
- * loaded, so the index of the tail call is a constant. */
+/* The number of steps in the single program, or the next step: frozen before the program is loaded,
+ * so the index of the tail call is a constant. */
 const volatile __u32 chain_length = 1;
 const volatile __u32 chain_next = 1;
-/* Whether a step counts the packet on the way to the next, as our driver does at a crossing. */
+/* Whether a step counts the packet on the way to the next one, as our driver does at a crossing. */
 const volatile __u32 chain_counts = 0;
 
 #ifdef PCN_TC
@@ -58,7 +58,7 @@ const volatile __u32 chain_counts = 0;
 
 #define OUT 1 /* the port where the chain ends */
 
-/* The packet is in: 0, or -1 if it came from an interface that has no port. */
+/* Processes ingress: 0, or -1 if the packet came from an interface that has no port. */
 PCN_INLINE int enter(struct CTXTYPE *ctx)
 {
 	__u32 key = IFINDEX(ctx), zero = 0;
@@ -101,7 +101,7 @@ PCN_INLINE void cross(struct CTXTYPE *ctx)
 	page->port[chain_next].tx_bytes += LEN(ctx);
 }
 
-/* Keeps the compiler from merging two steps into none. */
+/* Prevents the compiler from merging two steps into none. */
 #define STEP(ctx)                                          \
 	do {                                               \
 		asm volatile("" : "+r"(ctx) : : "memory"); \
@@ -116,7 +116,7 @@ SEC(PCN_SECTION) int chain_empty(struct CTXTYPE *ctx)
 	return DROP;
 }
 
-/* The ends alone. */
+/* Only the ends. */
 SEC(PCN_SECTION) int chain_ends(struct CTXTYPE *ctx)
 {
 	if (enter(ctx))
@@ -126,7 +126,7 @@ SEC(PCN_SECTION) int chain_ends(struct CTXTYPE *ctx)
 
 SEC(PCN_SECTION) int chain_single(struct CTXTYPE *ctx)
 {
-	int length = chain_length; /* read once: what depends on it is decided by the verifier */
+	int length = chain_length; /* read once: the verifier decides branches that depend on it */
 
 	if (enter(ctx))
 		return DROP;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* The frames of the benchmarks: station i on the left talks to station i on the right. Which one
- * a frame belongs to is in its MAC addresses, 02:b0:SIDE:00:hi:lo, so the sink can tell that it
- * came out right. */
+/* The frames of the benchmarks: station i on the left talks to station i on the right. The MAC
+ * addresses identify the flow, 02:b0:SIDE:00:hi:lo, so the sink can tell that a frame arrived on
+ * the right side. */
 #ifndef PERF_FRAME_H
 #define PERF_FRAME_H
 
@@ -27,7 +27,7 @@ PCN_INLINE void address(__u16 *w, __u32 i, __u32 from)
 	w[5] = low;
 }
 
-/* True for a frame from a side to the other, between stations of the same number. */
+/* True for a frame from one side to the other, between stations with the same number. */
 PCN_INLINE int is_ours(const __u16 *w, __u32 from)
 {
 	__u32 to = LEFT + RIGHT - from;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* Generator and sink for what looks at any header: frames come from a table, one after the other, as they are there.
- * One that should not go through says so in its addresses, and the sink counts it as wrong. */
+/* Generator and sink for programs that match any header: frames come unchanged from a table, one
+ * after the other. A frame that should not be forwarded says so in its addresses, and the sink
+ * counts it as wrong. */
 #include "frame.h"
 #include <pcn/map.h>
 
@@ -12,8 +13,8 @@
 
 struct traffic_state {
 	__u64 packets;
-	__u64 wrong; /* at the sink: those that should not be there */
-	__u32 next;  /* place of the next frame */
+	__u64 wrong; /* at the sink: frames that should not arrive */
+	__u32 next;  /* index of the next frame */
 	__u32 pad;
 };
 
@@ -25,7 +26,7 @@ struct frame {
 
 PCN_MAP(received, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct traffic_state, 1);
 
-/* Counts frames that came from the left; with all, also those that should not be there. */
+/* Counts frames that came from the left; with all, including those that should not arrive. */
 PCN_INLINE int counted(struct xdp_md *ctx, int all)
 {
 	void *data = pcn_data(ctx), *end = pcn_data_end(ctx);
@@ -48,14 +49,14 @@ SEC("xdp") int sink(struct xdp_md *ctx)
 	return counted(ctx, 0);
 }
 
-/* Where everything is dropped, nothing is wrong. */
+/* If everything is dropped, nothing is wrong. */
 SEC("xdp") int discard(struct xdp_md *ctx)
 {
 	return counted(ctx, 1);
 }
 
 const volatile __u32 gen_ifindex = 0;
-__u32 gen_frames = 1; /* how many places of the table are in use */
+__u32 gen_frames = 1; /* number of entries of the table in use */
 
 PCN_MAP(sent, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct traffic_state, 1);
 PCN_MAP(frames, BPF_MAP_TYPE_ARRAY, __u32, struct frame, FRAMES);

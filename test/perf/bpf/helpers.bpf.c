@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* A cube that does one thing with each packet: what a helper costs is what it takes longer with
- * it than without. Which thing is a constant, so nothing of the others is in the program. */
+/* A cube that does one thing with each packet: the cost of a helper is the difference in time. A
+ * constant selects the case, so the program does not contain the others. */
 #include "helpers.h"
 
 PCN_CONFIG(__u32, which) = COST_nothing;

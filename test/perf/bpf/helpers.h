@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* One thing that a cube does with each packet, for each helper: helpers.bpf.c has all in one program,
- * to be timed, helpers_weigh.bpf.c each in a program of its own, to be verified. */
+/* One case for each helper: helpers.bpf.c contains all in one program, to be timed,
+ * helpers_weigh.bpf.c each in its own program, to be verified. */
 #ifndef HELPERS_H
 #define HELPERS_H
 
@@ -10,9 +10,9 @@
 #include <pcn/fdb.h>
 #include <pcn/ip.h>
 
-/* COST_name: the helper, TIMES times, then a drop. LAST_name: the packet ends by it. UP_name: the
- * helper, which makes a record for user space, then a drop; UPLAST_name: the packet ends by it,
- * with a record. Benchmarks find the cases by these names. */
+/* COST_name: the helper, TIMES times, then a drop. LAST_name: the helper ends the packet. UP_name:
+ * the helper, which creates a record for user space, then a drop; UPLAST_name: the helper ends the
+ * packet, with a record. Benchmarks find the cases by these names. */
 #define CASES(X)                         \
 	X(COST_nothing)                  \
 	X(COST_pcn_csum_fold)            \
@@ -175,7 +175,7 @@ PCN_INLINE void address(__u32 what)
 	}
 }
 
-/* Arithmetic with numbers of headers. */
+/* Arithmetic with header fields. */
 PCN_INLINE void judge(__u32 what)
 {
 	__u64 x = 7;
@@ -202,7 +202,7 @@ PCN_INLINE void judge(__u32 what)
 	}
 }
 
-/* What reads the packet; -1 if it is too short for that. */
+/* Helpers that read the packet; -1 if it is too short. */
 PCN_INLINE int read(struct CTXTYPE *ctx, __u32 what)
 {
 	struct pcn_cursor c;
@@ -222,14 +222,14 @@ PCN_INLINE int read(struct CTXTYPE *ctx, __u32 what)
 	return 0;
 }
 
-/* What opens the packet. */
+/* Helpers that open the packet. */
 PCN_INLINE void enter(struct CTXTYPE *ctx, __u32 what)
 {
 	struct pcn_cursor c;
 
 	EACH
 	{
-		HIDE(ctx); /* or its members' addresses are computed once, which the verifier refuses */
+		HIDE(ctx); /* otherwise its members' addresses are computed once, which the verifier refuses */
 		if (what == COST_pcn_get_vlan_id) {
 			KEEP(pcn_get_vlan_id(ctx));
 		} else if (what == COST_pcn_is_vlan_present) {
@@ -248,7 +248,7 @@ PCN_INLINE void enter(struct CTXTYPE *ctx, __u32 what)
 	}
 }
 
-/* What takes headers, each time from the same place. */
+/* Helpers that take headers, each time from the same position. */
 PCN_INLINE void take(struct CTXTYPE *ctx, __u32 what)
 {
 	struct pcn_ipv6_payload found;
@@ -279,7 +279,7 @@ PCN_INLINE void take(struct CTXTYPE *ctx, __u32 what)
 	}
 }
 
-/* What looks at a header of IPv4, or changes it. */
+/* Helpers that check or change an IPv4 header. */
 PCN_INLINE void inspect(struct CTXTYPE *ctx, __u32 what)
 {
 	struct pcn_cursor c;
@@ -311,7 +311,7 @@ PCN_INLINE void inspect(struct CTXTYPE *ctx, __u32 what)
 	}
 }
 
-/* What sums up, and what reads all that rules look at. */
+/* Helpers that compute checksums, and the one that reads all fields for rules. */
 PCN_INLINE void gather(struct CTXTYPE *ctx, struct pcn_md *md, __u32 what)
 {
 	struct pcn_classify_key key;
@@ -337,7 +337,7 @@ PCN_INLINE void gather(struct CTXTYPE *ctx, struct pcn_md *md, __u32 what)
 	}
 }
 
-/* What a packet meets in a case about entries of maps. */
+/* The program for a case about map entries. */
 PCN_INLINE void keep(const struct pcn_md *md, const __u32 what)
 {
 	switch (what) {
@@ -360,7 +360,7 @@ PCN_INLINE void keep(const struct pcn_md *md, const __u32 what)
 	}
 }
 
-/* What a packet meets in a case. */
+/* The program for a case. */
 PCN_INLINE int use(struct CTXTYPE *ctx, struct pcn_md *md, const __u32 what)
 {
 	__u32 words[4] = { 1, 2, 3, 4 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* Each helper once, in a program of its own, and what has to be done before some can be used: what a
- * helper costs the verifier is what it looks at more with it than without. */
+/* Each helper once, in its own program, and the preparation that some need: the cost of a helper
+ * for the verifier is the difference in processed instructions. */
 #define TIMES 1
 #include "helpers.h"
 
@@ -13,7 +13,7 @@
 	}
 CASES(PROGRAM)
 
-/* What is before the helpers of read(), take() and inspect(). */
+/* The preparation for the helpers of read(), take() and inspect(). */
 PCN_PROGRAM(before_read)
 {
 	read(ctx, COST_nothing);

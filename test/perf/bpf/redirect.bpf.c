@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* The vanilla eBPF forwarder, at its minimum: everything that comes in goes out of the one other
- * interface. */
+/* A minimal plain eBPF forwarder: everything that comes in leaves through the only other interface.
+ * */
 #include <pcn/ctx.h>
 #include <pcn/map.h>
 

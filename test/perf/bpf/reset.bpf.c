@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* Times a program on many flows. The kernel runs a program again on what the last run left; this
- * harness gives the frame the addresses of the next flow and tail-calls the program under test.
- * What it costs by itself, with a program that does nothing, is subtracted. */
+/* Times a program on many flows. The kernel repeats a program on the result of the last run; this
+ * harness writes the addresses of the next flow to the frame and tail-calls the program under test.
+ * Its own cost, measured with a program that does nothing, is subtracted. */
 #include "frame.h"
 #include <pcn/map.h>
 #include <pcn/packet.h>
@@ -28,7 +28,7 @@ SEC(PCN_SECTION) int reset(struct CTXTYPE *ctx)
 
 	if (!w)
 		return 0;
-	/* Prime, so that neighbours in time are no neighbours in a table. */
+	/* Prime, so that consecutive flows are not adjacent in a table. */
 	reset_next = i + 389 < reset_flows ? i + 389 : (i + 389) % reset_flows;
 	address(w, i, LEFT);
 	bpf_tail_call(ctx, &reset_program, 0);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* Generator and sink for what routes and translates: each frame is a UDP datagram of the next flow,
- * whole and with right checksums. Flow i is of source i % sources, of one of its ports, to one of the
- * targets; the whole header is written each time, since pages come round as they went out. */
+/* Generator and sink for routers and NATs: each frame is a UDP datagram of the next flow, complete
+ * and with correct checksums. Flow i has source i % sources, one of its ports, and one of the
+ * targets; the whole header is written each time, because pages are reused as they were left. */
 #include <linux/if_ether.h>
 #include <linux/in.h>
 #include <linux/ip.h>
@@ -12,19 +12,19 @@
 #include <pcn/map.h>
 
 #ifdef PCN_XDP
-/* Of flows, and what the sink looks at: it is in each datagram. */
+/* The flow counters, and the marker that the sink checks: it is in each datagram. */
 #define PORT 4097
 #define FIRST_PORT 1024
 #define TARGETS 65536
 
 struct traffic_state {
 	__u64 packets;
-	__u64 wrong; /* at the sink: ours, but not as they are to come out */
+	__u64 wrong; /* at the sink: ours, but not with the expected headers */
 	__u32 next;  /* flow of the next frame */
 	__u32 pad;
 };
 
-const volatile __u32 sink_source = 0; /* address that datagrams come from, 0: any */
+const volatile __u32 sink_source = 0; /* address that datagrams come from; 0: any */
 const volatile __u8 sink_ttl = 0;     /* 0: any */
 
 PCN_MAP(received, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct traffic_state, 1);
@@ -49,14 +49,15 @@ SEC("xdp") int sink(struct xdp_md *ctx)
 }
 
 const volatile __u32 gen_ifindex = 0;
-const volatile __u32 gen_sources = 1; /* how many addresses, from gen_first on (host order) */
+const volatile __u32 gen_sources =
+	1; /* number of addresses, starting with gen_first (host order) */
 const volatile __u32 gen_first = 0;
-const volatile __u32 gen_ports = 1; /* how many ports each source uses */
+const volatile __u32 gen_ports = 1; /* number of ports per source */
 const volatile __u32 gen_targets = 1;
-const volatile __u32 gen_ip_sum = 0; /* sum of the words of the IP header but for the addresses */
+const volatile __u32 gen_ip_sum = 0; /* sum of the words of the IP header without the addresses */
 const volatile __u32 gen_udp_sum =
-	0; /* the same of pseudo header, UDP header and payload, but for the source port */
-const volatile __u64 gen_macs[2] = {}; /* the first 12 bytes of a frame, and 4 that are not used */
+	0; /* the same for pseudo header, UDP header and payload, without the source port */
+const volatile __u64 gen_macs[2] = {}; /* the first 12 bytes of a frame, and 4 unused ones */
 
 PCN_MAP(sent, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct traffic_state, 1);
 PCN_MAP(targets, BPF_MAP_TYPE_ARRAY, __u32, __u32, TARGETS);

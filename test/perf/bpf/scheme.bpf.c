@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* How the first Polycube joined cubes, written anew from its paper ("A Framework for eBPF-Based
- * Network Functions in an Era of Microservices", section V): every cube is a program. What comes
- * before its code copies the packet's metadata out of a per-CPU map, what comes after looks the
- * next port up in the cube's own forward chain, copies the metadata back and jumps through the
- * program array of all cubes, the patch panel, with the index that was found. A program at each
- * netdev leads in and out. */
+/* How the first Polycube connected cubes, reimplemented from its paper ("A Framework for eBPF-Based
+ * Network Functions in an Era of Microservices", section V): every cube is a program. Code before
+ * the cube's own copies the packet's metadata from a per-CPU map; code after it looks up the next
+ * port in the cube's forward chain, copies the metadata back and tail-calls through the program
+ * array of all cubes, the patch panel, with the index that it found. A program at each netdev is
+ * the entry and the exit. */
 #include <pcn/ctx.h>
 #include <pcn/map.h>
 #include "swap.h"
@@ -31,7 +31,7 @@ struct scheme_next {
 };
 
 PCN_MAP(scheme_metadata, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct scheme_md, 1);
-/* One for each cube: which module and port is behind a port. */
+/* One per cube: the module and port connected to a port. */
 PCN_MAP(scheme_forward, BPF_MAP_TYPE_ARRAY, __u32, struct scheme_next, PORTS);
 #ifdef PCN_XDP
 PCN_MAP(scheme_devices, BPF_MAP_TYPE_DEVMAP, __u32, __u32, 1);
@@ -57,7 +57,7 @@ const volatile __u32 scheme_ifindex = 0;
 #define LEN(ctx) ((__u32)((ctx)->data_end - (ctx)->data))
 #endif
 
-/* At a netdev: its packets come in at one port of one cube. */
+/* At a netdev: its packets enter at one port of one cube. */
 SEC(PCN_SECTION) int scheme_input(struct CTXTYPE *ctx)
 {
 	__u32 zero = 0;
@@ -73,7 +73,7 @@ SEC(PCN_SECTION) int scheme_input(struct CTXTYPE *ctx)
 	return DROP;
 }
 
-/* A trivial cube within what is put around it. */
+/* A trivial cube with the code around it. */
 SEC(PCN_SECTION) int scheme_cube(struct CTXTYPE *ctx)
 {
 	__u32 zero = 0, port = OUT;
@@ -96,7 +96,7 @@ SEC(PCN_SECTION) int scheme_cube(struct CTXTYPE *ctx)
 	return DROP;
 }
 
-/* At a netdev: what leaves. */
+/* At a netdev: packets that leave. */
 SEC(PCN_SECTION) int scheme_output(struct CTXTYPE *ctx)
 {
 	(void)ctx;

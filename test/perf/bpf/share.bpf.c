@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* A cube that hands a share of the packets to the slow path and sends the others on. */
+/* A cube that sends a share of the packets to the slow path and forwards the others. */
 #include <pcn/cube.h>
 
 enum share_slowpath_reason {
@@ -9,7 +9,7 @@ enum share_slowpath_reason {
 };
 PCN_SLOWPATH_REASONS(share_slowpath_reason);
 
-/* Packets of a hundred that go up. */
+/* Percentage of packets for the slow path. */
 PCN_CONFIG(__u32, percent) = 0;
 
 PCN_MAP(turn, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, __u32, 1);

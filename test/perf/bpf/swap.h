@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* The work of one trivial cube, the same for ours and for the peers. */
+/* The work of one trivial cube, the same for ours and for the baselines. */
 #ifndef PERF_SWAP_H
 #define PERF_SWAP_H
 
 #include <pcn/packet.h>
 
-/* Checks the bounds and swaps the MAC addresses; -1 for a frame that is too short. In words of
- * 16 bits: a struct ethhdr is packed, and the compiler would go byte by byte. */
+/* Checks the bounds and swaps the MAC addresses; -1 for a frame that is too short. In 16-bit words:
+ * a struct ethhdr is packed, and the compiler would access single bytes. */
 PCN_INLINE int swap_macs(struct CTXTYPE *ctx)
 {
 	struct pcn_cursor c;

@@ -2,8 +2,8 @@
 //go:build ignore
 
 /* The two ends of a benchmark: the generator, run with live frames (BPF_F_TEST_XDP_LIVE_FRAMES),
- * and the sink, which counts and drops. The sink is there for both hooks: which one costs less
- * depends on where the frames were made. */
+ * and the sink, which counts and drops. The sink exists for both hooks: which one costs less
+ * depends on where the frames were created. */
 #include "frame.h"
 #include <pcn/map.h>
 
@@ -43,15 +43,15 @@ SEC(PCN_SECTION) int sink(struct CTXTYPE *ctx)
 }
 
 #ifdef PCN_XDP
-/* Where to send, from which side, and how many flows take turns. */
+/* Where to send, from which side, and the number of flows in rotation. */
 const volatile __u32 gen_ifindex = 0;
 const volatile __u32 gen_side = LEFT;
 const volatile __u32 gen_flows = 1;
 
 PCN_MAP(sent, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct traffic_state, 1);
 
-/* The rest of the frame is what the caller gave: pages come round again as the device under
- * test left them, and nothing that is measured changes more than the addresses. */
+/* The rest of the frame is as the caller gave it: pages are reused as the device under test left
+ * them, and nothing that is measured changes more than the addresses. */
 SEC("xdp") int generator(struct xdp_md *ctx)
 {
 	void *data = pcn_data(ctx), *end = pcn_data_end(ctx);

@@ -2,7 +2,7 @@
 //go:build ignore
 
 /* The smallest cube worth chaining: it checks the bounds, swaps the MAC addresses and sends the
- * packet to port 1. What a chain of it costs beyond that is the framework. */
+ * packet to port 1. The additional cost of a chain is the framework's. */
 #include <pcn/cube.h>
 #include "swap.h"
 
