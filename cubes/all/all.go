@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package all registers the services that ship with Polycube: a program that imports it has
-// them all.
+// Package all registers the services that ship with Polycube: a program that imports it has all of them.
 package all
 
 import (

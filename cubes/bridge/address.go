@@ -2,7 +2,7 @@
 
 package bridge
 
-// Addresses, and sets of VLANs, as the fast path keeps them.
+// Addresses and sets of VLANs, in the layout of the fast path.
 
 import (
 	"crypto/rand"
@@ -14,7 +14,7 @@ import (
 	"github.com/polycube/polycube/inet"
 )
 
-// randomAddress makes up an address of a single station, marked as not given by a manufacturer.
+// randomAddress returns a random locally administered unicast address.
 func randomAddress() inet.MAC {
 	mac := make(net.HardwareAddr, 6)
 	rand.Read(mac) // never fails
@@ -22,7 +22,7 @@ func randomAddress() inet.MAC {
 	return inet.MACOf(mac)
 }
 
-// Key is an address in a VLAN: the address, and the VLAN above it.
+// Key is an address in a VLAN: the address, and the VLAN in the upper bits.
 type Key uint64
 
 const vlanShift = 48
@@ -32,10 +32,10 @@ func keyOf(vlan uint16, a inet.MAC) Key { return Key(vlan)<<vlanShift | Key(a) }
 func (k Key) vlan() uint16      { return uint16(k >> vlanShift) }
 func (k Key) address() inet.MAC { return inet.MAC(k & (1<<vlanShift - 1)) }
 
-// String is how errors name it.
+// String is the form used in errors.
 func (k Key) String() string { return fmt.Sprintf("%d %s", k.vlan(), k.address()) }
 
-// compare orders keys as lists show them.
+// compare orders keys as lists are shown.
 func (k Key) compare(l Key) int {
 	if k.vlan() != l.vlan() {
 		return int(k.vlan()) - int(l.vlan())
@@ -43,7 +43,7 @@ func (k Key) compare(l Key) int {
 	return strings.Compare(k.address().String(), l.address().String())
 }
 
-// vlanSet has a bit for each VLAN.
+// vlanSet has a bit per VLAN.
 type vlanSet [64]uint64
 
 func (s *vlanSet) add(vlan uint16)      { s[vlan/64] |= 1 << (vlan % 64) }

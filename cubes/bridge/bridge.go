@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bridge is a bridge with VLANs. The fast path classifies, learns, forwards and floods by
-// itself; the control plane says which ports are in which VLANs, keeps configured addresses and
-// takes away what is aged.
+// Package bridge is a bridge with VLANs. The fast path classifies, learns, forwards and floods by itself; the control
+// plane decides which ports are in which VLANs, keeps configured addresses and removes expired ones.
 package bridge
 
 import (
@@ -20,7 +19,7 @@ import (
 //go:embed bridge.yang bridge.tc.o bridge.xdp.o
 var files embed.FS
 
-// maxPorts is how many ports a bridge can have.
+// maxPorts is the maximum number of ports of a bridge.
 const maxPorts = 256
 
 func init() {
@@ -34,7 +33,7 @@ func init() {
 type bridge struct {
 	env cube.Env
 
-	// config is the configuration in force, nil before there is one.
+	// config is the configuration in effect, nil before the first one.
 	config *Config
 	fdb    *fdb.Database[Key]
 	ports  *ports
@@ -49,7 +48,7 @@ func newBridge(env cube.Env) *bridge {
 	return b
 }
 
-// instance is what the framework calls.
+// instance returns the functions that the framework calls.
 func (b *bridge) instance() cube.Instance {
 	return cube.Instance{
 		Prepare: cube.Typed(b.prepare), State: b.State, DeleteState: b.DeleteState, Action: b.Action,
@@ -74,14 +73,14 @@ func (b *bridge) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan,
 	return plan, err
 }
 
-// belongs says whether stations can be behind the port of an entry: it is in the VLAN.
+// belongs reports whether stations can be behind the port of an entry: whether the port is in the VLAN.
 func (b *bridge) belongs(k Key, e fdb.Entry) bool {
 	is := b.ports.now[e.Port]
 	return is.Member.has(k.vlan())
 }
 
-// changedPorts are the indexes of the ports that only one of two configurations has: a frame may have
-// been learned from the last port that had a new one's index.
+// changedPorts returns the indexes of the ports that only one of two configurations has: a frame may have been learned
+// on the previous port with a new port's index.
 func changedPorts(env cube.Env, old, after *Config) map[uint16]bool {
 	fresh := map[uint16]bool{}
 	if old == nil {
@@ -102,7 +101,7 @@ func changedPorts(env cube.Env, old, after *Config) map[uint16]bool {
 	return fresh
 }
 
-// change brings a configuration into force, or leaves everything as it is. The function it returns undoes that.
+// change applies a configuration, or leaves everything unchanged. The returned function undoes it.
 func (b *bridge) change(c cube.ChangeOf[Config]) (func() error, error) {
 	e := &cube.Undo{}
 	was, guarded := b.config, b.ports.guarded
@@ -141,7 +140,7 @@ func (b *bridge) enforce(e *cube.Undo, c cube.ChangeOf[Config]) error {
 	return b.span.follow(c.New, c.Created())
 }
 
-// arrange makes the ports what a configuration says.
+// arrange applies a configuration to the ports.
 func (b *bridge) arrange(e *cube.Undo, after *Config, all bool) error {
 	want, err := b.ports.portsAre(b.env, after)
 	if err != nil {
@@ -152,7 +151,7 @@ func (b *bridge) arrange(e *cube.Undo, after *Config, all bool) error {
 	return b.ports.become(e, want, own, all)
 }
 
-// leave forgets what was learned from ports that are gone or new, or are no longer in a VLAN.
+// leave removes entries learned on ports that were deleted or are new, or that left a VLAN.
 func (b *bridge) leave(e *cube.Undo, before map[uint16]portEntry, fresh map[uint16]bool) error {
 	left := len(fresh) > 0
 	for index, was := range before {
@@ -167,21 +166,21 @@ func (b *bridge) leave(e *cube.Undo, before map[uint16]portEntry, fresh map[uint
 	return b.fdb.Forget(e, func(k Key, is fdb.Entry) bool { return fresh[is.Port] || !b.belongs(k, is) })
 }
 
-// report writes down what went wrong where nobody can be told.
+// report logs an error that cannot be returned to anybody.
 func (b *bridge) report(what string, err error) {
 	if err != nil {
 		b.env.Logger().Error(what, "error", err)
 	}
 }
 
-// PortChanged is told when a port gets or loses its peer.
+// PortChanged is called when a port gets or loses its peer.
 func (b *bridge) PortChanged(port string, up bool) {
 	if !up {
 		b.forgetPort(port)
 	}
 }
 
-// LinkChanged is told when a port's link begins and ceases to work.
+// LinkChanged is called when a port's link goes up or down.
 func (b *bridge) LinkChanged(port string, works bool) {
 	if !works {
 		b.forgetPort(port)
@@ -189,8 +188,8 @@ func (b *bridge) LinkChanged(port string, works bool) {
 	b.span.portChanged(port, works)
 }
 
-// forgetPort forgets the addresses behind a port that leads nowhere, so that frames for them are
-// flooded to where they may be now.
+// forgetPort removes the addresses behind a port without a peer, so that frames for them are flooded to where the
+// stations may be now.
 func (b *bridge) forgetPort(port string) {
 	index, ok := b.env.PortIndex(port)
 	if !ok {

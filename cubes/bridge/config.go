@@ -2,7 +2,7 @@
 
 package bridge
 
-// The model's tree in Go.
+// The configuration in Go.
 
 import (
 	"time"
@@ -12,7 +12,7 @@ import (
 	"github.com/polycube/polycube/inet"
 )
 
-// Config is what the model's tree decodes into.
+// Config is the decoded configuration.
 type Config struct {
 	Ports      []Port   `json:"ports"`
 	Fdb        Fdb      `json:"fdb"`
@@ -24,7 +24,7 @@ type Config struct {
 // Port is an entry of the list `ports`.
 type Port struct {
 	cube.Port
-	// MAC is 0 when it is to be random.
+	// MAC is 0 if the address is chosen at random.
 	MAC    inet.MAC  `json:"mac,omitempty"`
 	Mode   Mode      `json:"mode"`
 	Access Access    `json:"access"`
@@ -32,7 +32,7 @@ type Port struct {
 	STP    []PortSTP `json:"stp"`
 }
 
-// Mode is how many VLANs a port carries.
+// Mode says how many VLANs a port carries.
 type Mode uint32
 
 // The modes.
@@ -43,10 +43,10 @@ const (
 
 var modes = []string{ModeAccess: "access", ModeTrunk: "trunk"}
 
-// String is the form of the model.
+// String returns the model's name.
 func (m Mode) String() string { return modes[m] }
 
-// UnmarshalText reads the form of the model.
+// UnmarshalText parses the model's name.
 func (m *Mode) UnmarshalText(text []byte) (err error) {
 	*m, err = cube.Enum[Mode]("mode", text, modes...)
 	return err
@@ -65,29 +65,29 @@ type Trunk struct {
 	NativeVLAN        uint16    `json:"native-vlan"`
 }
 
-// Allowed is a VLAN that a trunk lets pass.
+// Allowed is a VLAN that is allowed on a trunk.
 type Allowed struct {
 	VLANID uint16 `json:"vlanid"`
 }
 
 // Fdb is the container `fdb`.
 type Fdb struct {
-	// AgingTime is in seconds; 0 keeps learned addresses for ever.
+	// AgingTime is in seconds; 0 keeps learned addresses forever.
 	AgingTime  uint32 `json:"aging-time"`
 	MaxEntries uint32 `json:"max-entries"`
 }
 
-// Entry is a configured address. There may be many, so they come one by one.
+// Entry is a configured address. There may be many, so they are passed one by one.
 type Entry struct {
 	VLAN uint16   `json:"vlan"`
 	MAC  inet.MAC `json:"mac"`
 	Port string   `json:"port"`
 }
 
-// key is what the fast path knows the entry by.
+// key is the entry's key in the fast path.
 func (e Entry) key() Key { return keyOf(e.VLAN, e.MAC) }
 
-// STP are the parameters of the spanning tree of a VLAN.
+// STP contains the parameters of the spanning tree of a VLAN.
 type STP struct {
 	VLAN          uint16  `json:"vlan"`
 	Priority      uint16  `json:"priority"`
@@ -97,10 +97,10 @@ type STP struct {
 	ForceVersion  Version `json:"force-version"`
 }
 
-// PortSTP are the parameters of a port in the spanning tree of a VLAN.
+// PortSTP contains the parameters of a port in the spanning tree of a VLAN.
 type PortSTP struct {
 	VLAN uint16 `json:"vlan"`
-	// PathCost is 0 when it is to follow the speed.
+	// PathCost is 0 if it follows the speed of the link.
 	PathCost       uint32       `json:"path-cost"`
 	PortPriority   uint8        `json:"port-priority"`
 	AdminEdge      bool         `json:"admin-edge"`
@@ -110,7 +110,7 @@ type PortSTP struct {
 	RestrictedTCN  bool         `json:"restricted-tcn"`
 }
 
-// port is the port of a name, nil when there is none.
+// port returns the port with a name, or nil.
 func (c *Config) port(name string) *Port {
 	for i := range c.Ports {
 		if c.Ports[i].Name == name {
@@ -120,10 +120,10 @@ func (c *Config) port(name string) *Port {
 	return nil
 }
 
-// defaultVLAN is the one that every port has at first.
+// defaultVLAN is the initial VLAN of every port.
 const defaultVLAN = 1
 
-// untaggedVLAN is the VLAN whose frames have no tag on the port; false for a trunk without a native VLAN.
+// untaggedVLAN returns the VLAN whose frames are untagged on the port; false for a trunk without a native VLAN.
 func (p *Port) untaggedVLAN() (uint16, bool) {
 	switch {
 	case p.Mode == ModeAccess:
@@ -134,7 +134,7 @@ func (p *Port) untaggedVLAN() (uint16, bool) {
 	return 0, false
 }
 
-// members is the set of VLANs that the port carries.
+// members returns the set of VLANs that the port carries.
 func (p *Port) members() (set vlanSet) {
 	if vlan, ok := p.untaggedVLAN(); ok {
 		set.add(vlan)
@@ -150,16 +150,16 @@ func (p *Port) members() (set vlanSet) {
 	return set
 }
 
-// vlans are the VLANs that the port carries, in ascending order.
+// vlans returns the VLANs that the port carries, in ascending order.
 func (p *Port) vlans() []uint16 {
 	set := p.members()
 	return set.list()
 }
 
-// aging is how long a learned address is used; 0 for ever.
+// aging is how long a learned address is used; 0: forever.
 func (f Fdb) aging() time.Duration { return time.Duration(f.AgingTime) * time.Second }
 
-// constants are the values of the program's constants.
+// constants returns the values of the program's constants.
 func (c *Config) constants() map[string]any {
 	only, aware := c.onlyVLAN()
 	return map[string]any{
@@ -168,8 +168,7 @@ func (c *Config) constants() map[string]any {
 	}
 }
 
-// onlyVLAN is the VLAN that all ports are in. aware is set when there are several, or ports that may
-// be closed.
+// onlyVLAN is the VLAN that all ports are in. aware is set if there are several VLANs, or ports that may be blocked.
 func (c *Config) onlyVLAN() (only uint16, aware bool) {
 	only = defaultVLAN
 	for i, p := range c.Ports {

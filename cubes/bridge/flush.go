@@ -16,14 +16,14 @@ import (
 	"github.com/polycube/polycube/fdb"
 )
 
-// flushInput says what is to go; what is not given, is any.
+// flushInput selects the entries to remove; a missing value matches all.
 type flushInput struct {
 	VLAN uint16 `json:"vlan"`
 	Port string `json:"port"`
 }
 
-// Action runs `fdb flush`: learned addresses go at once, configured entries by the edits of the
-// configuration that it asks for.
+// Action runs `fdb flush`: learned addresses are removed at once, configured entries by the edits of the configuration
+// that it returns.
 func (b *bridge) Action(_ context.Context, path []string, input json.RawMessage) (cube.ActionResult, error) {
 	if !slices.Equal(path, []string{"fdb", "flush"}) {
 		return cube.ActionResult{}, fmt.Errorf("action %s: %w", strings.Join(path, " "), cube.ErrNotFound)
@@ -47,7 +47,7 @@ func (b *bridge) Action(_ context.Context, path []string, input json.RawMessage)
 	return cube.ActionResult{Edits: b.flushStatic(meant, in == flushInput{})}, nil
 }
 
-// flushStatic are the edits that delete configured entries.
+// flushStatic returns the edits that delete configured entries.
 func (b *bridge) flushStatic(meant func(Key, uint16) bool, all bool) []cube.Edit {
 	if all {
 		meant = func(Key, uint16) bool { return true }

@@ -2,8 +2,8 @@
 
 package bridge
 
-// Which VLANs each port carries, and in which of them it is open. The fast path looks this up by
-// port; the sets of ports that frames are flooded to are the same, by VLAN.
+// Which VLANs each port carries, and in which of them it forwards. The fast path looks this up by port; the sets of
+// ports for floods contain the same information by VLAN.
 
 import (
 	"fmt"
@@ -22,15 +22,15 @@ type portEntry struct {
 	Trunk  uint8
 	Random uint8
 	_      [4]uint8
-	// Member are the VLANs of the port, Learn those in which it learns, and Forward those in which
-	// it takes and sends frames.
+	// Member contains the VLANs of the port, Learn those in which it learns, and Forward those in which it
+	// forwards.
 	Member, Learn, Forward vlanSet
 }
 
 // portState is the state of a port in the spanning tree of a VLAN.
 type portState uint8
 
-// The states, in the order of the model.
+// The states, in the model's order.
 const (
 	stateDisabled portState = iota
 	stateBlocking
@@ -45,18 +45,18 @@ type portVLAN struct{ port, vlan uint16 }
 // self is the index of the bridge's own address in the map `ports`.
 const self = 512
 
-// ports is the map `ports` with what it is made of.
+// ports is the map `ports` with the data that it is derived from.
 type ports struct {
 	table table.Table[uint32, portEntry]
-	// sets are what floods go to.
+	// sets are the sets of ports for floods.
 	sets cube.Floods
-	// now is what the map holds, by index.
+	// now is the content of the map, by index.
 	now map[uint16]portEntry
 	// mac is the bridge's own address.
 	mac portEntry
-	// guarded says that a port is closed in a VLAN until its spanning tree opens it.
+	// guarded says that a port is blocked in a VLAN until its spanning tree opens it.
 	guarded bool
-	// states are those that spanning trees gave, where guarded.
+	// states are the states set by spanning trees, where guarded.
 	states map[portVLAN]portState
 }
 
@@ -64,7 +64,7 @@ func newPorts(env cube.Env) *ports {
 	return &ports{table: table.New[uint32, portEntry](env, "ports"), sets: env.Floods(), now: map[uint16]portEntry{}, states: map[portVLAN]portState{}}
 }
 
-// adopt finds in the map what an earlier life of the cube left.
+// adopt reads what a previous run left in the map.
 func (p *ports) adopt() (err error) {
 	for index, e := range p.table.All(&err) {
 		switch {
@@ -81,7 +81,7 @@ func (p *ports) adopt() (err error) {
 	return err
 }
 
-// found are the states that the ports have in the map.
+// found are the states of the ports in the map.
 func (p *ports) found() map[portVLAN]portState {
 	states := map[portVLAN]portState{}
 	for index, e := range p.now {
@@ -99,7 +99,7 @@ func (p *ports) found() map[portVLAN]portState {
 	return states
 }
 
-// portsAre are the entries of all ports of a configuration, by index.
+// portsAre returns the entries of all ports of a configuration, by index.
 func (p *ports) portsAre(env cube.Env, c *Config) (map[uint16]portEntry, error) {
 	out := make(map[uint16]portEntry, len(c.Ports))
 	for i := range c.Ports {
@@ -120,7 +120,7 @@ func (p *ports) portsAre(env cube.Env, c *Config) (map[uint16]portEntry, error) 
 	return out, nil
 }
 
-// address is the configured address, or the random one from before, or a new one.
+// address returns the configured address, or the previous random one, or a new one.
 func address(configured inet.MAC, before portEntry) (a inet.MAC, random uint8) {
 	switch {
 	case configured != 0:
@@ -131,7 +131,7 @@ func address(configured inet.MAC, before portEntry) (a inet.MAC, random uint8) {
 	return randomAddress(), 1
 }
 
-// open sets where a port learns and forwards.
+// open sets the VLANs in which a port learns and forwards.
 func (p *ports) open(index uint16, e *portEntry) {
 	if !p.guarded {
 		e.Learn, e.Forward = e.Member, e.Member
@@ -149,7 +149,7 @@ func (p *ports) open(index uint16, e *portEntry) {
 	}
 }
 
-// members are the ports that send frames of a VLAN.
+// members returns the ports that are members of a VLAN and forward in it.
 func (p *ports) members(vlan uint16) []cube.FloodMember {
 	var out []cube.FloodMember
 	for index := range uint16(self) {
@@ -160,8 +160,8 @@ func (p *ports) members(vlan uint16) []cube.FloodMember {
 	return out
 }
 
-// become makes the map what a configuration wants, and the sets where they differ; all of them
-// says that the sets are not known.
+// become writes a configuration to the map, and the sets where they differ; with all, the content of the sets is
+// unknown and all are written.
 func (p *ports) become(e *cube.Undo, want map[uint16]portEntry, mac portEntry, all bool) error {
 	before, macBefore := maps.Clone(p.now), p.mac
 	touched := vlanSet{}
@@ -199,7 +199,7 @@ func (p *ports) become(e *cube.Undo, want map[uint16]portEntry, mac portEntry, a
 	return p.setFloods(&touched, all)
 }
 
-// setFloods brings the sets of VLANs in line with what the ports are.
+// setFloods updates the sets of VLANs from the state of the ports.
 func (p *ports) setFloods(vlans *vlanSet, all bool) error {
 	if all {
 		for _, e := range p.now {
@@ -221,12 +221,12 @@ func (p *ports) setFloods(vlans *vlanSet, all bool) error {
 	return p.sets.SetAll(sets)
 }
 
-// restore makes the map what it was.
+// restore restores the previous content of the map.
 func (p *ports) restore(was map[uint16]portEntry, mac portEntry) error {
 	return p.become(nil, maps.Clone(was), mac, false)
 }
 
-// setPortStates opens and closes ports in VLANs, as their spanning trees say: each port in one step.
+// setPortStates opens and blocks ports in VLANs as their spanning trees decide: each port in one step.
 func (b *bridge) setPortStates(states map[portVLAN]portState) error {
 	var vlans vlanSet
 	ports := map[uint16]bool{}
@@ -243,7 +243,7 @@ func (b *bridge) setPortStates(states map[portVLAN]portState) error {
 	return b.ports.setFloods(&vlans, false)
 }
 
-// removePortState forgets what a spanning tree said of a port that has left its VLAN.
+// removePortState removes the spanning tree state of a port that has left its VLAN.
 func (b *bridge) removePortState(port, vlan uint16) { delete(b.ports.states, portVLAN{port, vlan}) }
 
 // refresh writes the entry of a port whose states have changed.
@@ -265,14 +265,14 @@ func (b *bridge) refresh(port uint16) error {
 	return nil
 }
 
-// portStates passes on the states that the fast path goes by.
+// portStates passes on the states that the fast path uses.
 func (b *bridge) portStates(yield func(port, vlan uint16, s portState)) {
 	for at, s := range b.ports.states {
 		yield(at.port, at.vlan, s)
 	}
 }
 
-// portMAC is the address of a port, bridgeMAC that of the bridge. They are there as soon as there is a configuration.
+// portMAC returns the address of a port, bridgeMAC that of the bridge. They exist as soon as there is a configuration.
 func (b *bridge) portMAC(port uint16) net.HardwareAddr { return b.ports.now[port].MAC.Hardware() }
 
 func (b *bridge) bridgeMAC() net.HardwareAddr { return b.ports.mac.MAC.Hardware() }

@@ -2,8 +2,8 @@
 
 package bridge
 
-// The spanning trees of a bridge: one for each VLAN that a port is a member of, as long as stp-enabled. Package stp has the
-// protocol; here it gets its BPDUs, its seconds and its parameters, and what it decides comes into force.
+// The spanning trees of a bridge: one for each VLAN that a port is a member of, if stp-enabled. Package stp implements
+// the protocol; this file passes it BPDUs, ticks and parameters, and applies its decisions.
 
 import (
 	"fmt"
@@ -15,8 +15,8 @@ import (
 	"github.com/polycube/polycube/cubes/bridge/stp"
 )
 
-// maxMemberships bounds how often ports are members of VLANs while spanning trees run: each of them is a port of a tree,
-// with timers, and BPDUs to send.
+// maxMemberships limits the VLAN memberships of ports while spanning trees run: each of them is a port of a tree, with
+// timers, and BPDUs to send.
 const maxMemberships = 16384
 
 // bpdus is struct bridge_bpdus of the program; a test compares the two.
@@ -25,11 +25,11 @@ type bpdus struct {
 	Taken, Limit uint32
 }
 
-// spanning runs the trees. It is used by the handlers of its bridge alone.
+// spanning runs the trees. Only the handlers of its bridge use it.
 type spanning struct {
 	b     *bridge
 	trees map[uint16]*tree
-	// up are the ports whose links work, peers what ports are connected to, by name.
+	// up contains the ports whose links work, peers the peers of ports, by name.
 	up    map[string]bool
 	peers map[string]cube.Peer
 
@@ -37,11 +37,11 @@ type spanning struct {
 	limits table.Table[uint32, bpdus]
 	stop   func()
 
-	// changed are states that are not in force yet, and out BPDUs that wait for that.
+	// changed are states that are not applied yet, and out the BPDUs that wait for them.
 	changed map[portVLAN]portState
 	out     []*cube.PacketOut
 	flush   flusher
-	// discarded are frames to a tree's address that hold no BPDU for it.
+	// discarded counts frames to a tree's address that contain no BPDU for it.
 	discarded uint64
 }
 
@@ -51,7 +51,7 @@ type tree struct {
 	s     *spanning
 	vlan  uint16
 	ports map[uint16]stp.PortParameters
-	// untagged are the ports whose frames have no tag in the VLAN.
+	// untagged are the ports whose frames are untagged in the VLAN.
 	untagged map[uint16]bool
 }
 
@@ -62,7 +62,7 @@ func newSpanning(b *bridge) *spanning {
 	return s
 }
 
-// check refuses parameters with which a tree would not come to rest.
+// check refuses parameters with which a tree would not converge.
 func (s *spanning) check(after *Config) error {
 	for _, p := range after.STP {
 		if p.MaxMessageAge < 2*(p.HelloTime+1) {
@@ -84,8 +84,8 @@ func (s *spanning) check(after *Config) error {
 	return nil
 }
 
-// follow makes the trees those of a configuration, whose ports are in force. created says that the fast path may have
-// ports open from an earlier life of the cube.
+// follow updates the trees to a configuration whose ports are already applied. created says that ports may be open in
+// the fast path from a previous run of the cube.
 func (s *spanning) follow(is *Config, created bool) error {
 	gone := func(port string) bool { return is.port(port) == nil }
 	maps.DeleteFunc(s.up, func(port string, _ bool) bool { return gone(port) })
@@ -122,8 +122,8 @@ func (s *spanning) follow(is *Config, created bool) error {
 	return nil
 }
 
-// found are the ports that the fast path lets learn or forward when the daemon starts, by VLAN. A tree with such ports
-// resumes, so that a restart closes none of them and opens none of the others.
+// found returns the ports that learn or forward in the fast path when the daemon starts, by VLAN. A tree with such
+// ports resumes, so that a restart closes none of them and opens none of the others.
 func (s *spanning) found(created bool) map[uint16]map[uint16]stp.State {
 	found := map[uint16]map[uint16]stp.State{}
 	if !created {
@@ -141,7 +141,7 @@ func (s *spanning) found(created bool) map[uint16]map[uint16]stp.State {
 	return found
 }
 
-// beat starts and ends the seconds.
+// beat starts and stops the ticks.
 func (s *spanning) beat(enabled bool) {
 	switch {
 	case enabled && s.stop == nil:
@@ -161,7 +161,7 @@ func (s *spanning) second() {
 	s.settle()
 }
 
-// alive tells the fast path that BPDUs are answered.
+// alive writes the heartbeat that tells the fast path that BPDUs are processed.
 func (s *spanning) alive() {
 	now, err := cube.TimeCoarse()
 	if err == nil {
@@ -170,8 +170,8 @@ func (s *spanning) alive() {
 	s.b.report("telling the fast path that spanning trees run", err)
 }
 
-// allow tells the fast path how many BPDUs a port may bring in a second: those of its trees, and as many again. What comes
-// above that would keep the others waiting.
+// allow tells the fast path how many BPDUs per second a port may receive: those of its trees, and as many again. More
+// would delay the others.
 func (s *spanning) allow(is *Config) error {
 	for i := range is.Ports {
 		index, ok := s.b.env.PortIndex(is.Ports[i].Name)
@@ -193,7 +193,7 @@ func (s *spanning) allow(is *Config) error {
 	return nil
 }
 
-// portChanged is told when a port's link begins and ceases to work.
+// portChanged is called when a port's link goes up or down.
 func (s *spanning) portChanged(port string, up bool) {
 	s.up[port] = up
 	index, ok := s.b.env.PortIndex(port)
@@ -206,7 +206,7 @@ func (s *spanning) portChanged(port string, up bool) {
 	s.settle()
 }
 
-// packetIn takes a BPDU, the only packets that the fast path has no answer to.
+// packetIn processes a BPDU; the fast path sends no other packets.
 func (s *spanning) packetIn(p *cube.PacketIn) {
 	t := s.trees[uint16(p.Metadata[0])]
 	if t == nil {
@@ -225,17 +225,18 @@ func (s *spanning) packetIn(p *cube.PacketIn) {
 	}
 }
 
-// stopAll is for maps that go.
+// stopAll is called before the maps are removed.
 func (s *spanning) stopAll() {
 	s.beat(false)
 	s.trees, s.out = map[uint16]*tree{}, nil
 	clear(s.changed)
 }
 
-// close is called when the cube is deleted or the daemon stops: it says that nobody answers BPDUs from now on; the fast path keeps the ports as they are.
+// close is called when the cube is deleted or the daemon stops: it tells the fast path that BPDUs are no longer
+// processed; the fast path leaves the ports as they are.
 func (s *spanning) close() {
 	if s.stop != nil {
 		s.stop()
-		_ = s.sign.Set(0, 0) // the cube may be gone, with its maps
+		_ = s.sign.Set(0, 0) // the cube may be deleted, with its maps
 	}
 }

@@ -2,14 +2,14 @@
 
 package bridge
 
-// The words of the model for spanning trees.
+// The spanning tree types of the model.
 
 import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cubes/bridge/stp"
 )
 
-// Version is what a tree may speak at most.
+// Version is the highest protocol version that a tree may use.
 type Version uint32
 
 // The versions.
@@ -20,10 +20,10 @@ const (
 
 var versions = []string{VersionSTP: "stp", VersionRSTP: "rstp"}
 
-// String is the form of the model.
+// String returns the model's name.
 func (v Version) String() string { return versions[v] }
 
-// UnmarshalText reads the form of the model.
+// UnmarshalText parses the model's name.
 func (v *Version) UnmarshalText(text []byte) (err error) {
 	*v, err = cube.Enum[Version]("force-version", text, versions...)
 	return err
@@ -36,7 +36,7 @@ func (v Version) protocol() stp.Version {
 	return stp.RSTP
 }
 
-// PointToPoint is what is known of the link of a port.
+// PointToPoint says whether the link of a port is point-to-point.
 type PointToPoint uint32
 
 // The kinds.
@@ -48,10 +48,10 @@ const (
 
 var pointToPoints = []string{PointToPointAuto: "auto", PointToPointTrue: "force-true", PointToPointFalse: "force-false"}
 
-// String is the form of the model.
+// String returns the model's name.
 func (p PointToPoint) String() string { return pointToPoints[p] }
 
-// UnmarshalText reads the form of the model.
+// UnmarshalText parses the model's name.
 func (p *PointToPoint) UnmarshalText(text []byte) (err error) {
 	*p, err = cube.Enum[PointToPoint]("point-to-point", text, pointToPoints...)
 	return err

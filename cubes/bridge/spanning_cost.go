@@ -22,16 +22,16 @@ const (
 
 var costSources = []string{costConfigured: "configured", costOfSpeed: "speed", costByDefault: "default"}
 
-// String is the form of the model.
+// String returns the model's name.
 func (c costSource) String() string { return costSources[c] }
 
-// pathCost is the cost of a port with a configuration, and where it comes from.
+// pathCost returns the cost of a port with a configuration, and where it comes from.
 func (s *spanning) pathCost(port string, c PortSTP) (uint32, costSource) {
 	peer := s.peers[port]
 	switch {
 	case c.PathCost != 0:
 		return c.PathCost, costConfigured
-	case peer.Index == 0: // another cube's port, or a netdev that is not there
+	case peer.Index == 0: // another cube's port, or a missing netdev
 		return stp.CostWithoutSpeed, costByDefault
 	case peer.Speed == 0:
 		return stp.PathCost(0), costByDefault
@@ -39,7 +39,7 @@ func (s *spanning) pathCost(port string, c PortSTP) (uint32, costSource) {
 	return stp.PathCost(peer.Speed), costOfSpeed
 }
 
-// peerChanged takes the facts of a port's peer, which the trees of all its VLANs follow.
+// peerChanged records the properties of a port's peer, which affect the trees of all its VLANs.
 func (s *spanning) peerChanged(port string, peer cube.Peer) {
 	s.peers[port] = peer
 	index, ok := s.b.env.PortIndex(port)

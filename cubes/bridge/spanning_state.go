@@ -2,7 +2,7 @@
 
 package bridge
 
-// What is read of spanning trees. They are there without being configured, so what they go by is shown too.
+// The state of spanning trees. They also exist without configuration, so their effective parameters are shown too.
 
 import (
 	"maps"
@@ -53,12 +53,12 @@ type statePortSTP struct {
 	Discarded        uint64 `json:"bpdus-discarded"`
 }
 
-// asked says whether a path that goes on in a list of trees with the word at some place, if at all, is about a VLAN.
+// asked reports whether a path into a list of trees, with the VLAN at position `at` if it is given, includes a VLAN.
 func asked(path []string, at int, vlan uint16) bool {
 	return len(path) <= at || path[at] == strconv.Itoa(int(vlan))
 }
 
-// state are the trees that a path is about, in ascending order.
+// state returns the trees that a path includes, in ascending order.
 func (s *spanning) state(path []string) (out []stateSTP) {
 	for _, vlan := range slices.Sorted(maps.Keys(s.trees)) {
 		if !asked(path, 1, vlan) {
@@ -79,7 +79,7 @@ func (s *spanning) state(path []string) (out []stateSTP) {
 	return out
 }
 
-// portState are the trees that a port is in and a path is about, in ascending order.
+// portState returns the trees of a port that a path includes, in ascending order.
 func (s *spanning) portState(p *Port, index uint16, path []string) (out []statePortSTP) {
 	for _, vlan := range p.vlans() {
 		t := s.trees[vlan]

@@ -2,7 +2,7 @@
 
 package bridge
 
-// Which trees a configuration wants, and how a tree's decisions reach the fast path.
+// The trees that a configuration requires, and the application of their decisions to the fast path.
 
 import (
 	"context"
@@ -15,14 +15,14 @@ import (
 	"github.com/polycube/polycube/fdb"
 )
 
-// wish is what a tree is to be like.
+// wish is the required configuration of a tree.
 type wish struct {
 	cfg      stp.Parameters
 	ports    map[uint16]stp.PortParameters
 	untagged map[uint16]bool
 }
 
-// defaultSTP and defaultPortSTP are what the model says of trees without configuration.
+// defaultSTP and defaultPortSTP are the model's defaults for trees without configuration.
 func defaultSTP(vlan uint16) STP {
 	return STP{VLAN: vlan, Priority: 32768, ForwardDelay: 10, HelloTime: 2, MaxMessageAge: 20, ForceVersion: VersionRSTP}
 }
@@ -31,7 +31,7 @@ func defaultPortSTP(vlan uint16) PortSTP {
 	return PortSTP{VLAN: vlan, PortPriority: 128, AutoEdge: true}
 }
 
-// stpOf is the configuration of a VLAN's tree.
+// stpOf returns the configuration of a VLAN's tree.
 func (c *Config) stpOf(vlan uint16) STP {
 	for _, s := range c.STP {
 		if s.VLAN == vlan {
@@ -41,7 +41,7 @@ func (c *Config) stpOf(vlan uint16) STP {
 	return defaultSTP(vlan)
 }
 
-// stpOf is the configuration of the port in a VLAN's tree.
+// stpOf returns the configuration of the port in a VLAN's tree.
 func (p *Port) stpOf(vlan uint16) PortSTP {
 	for _, s := range p.STP {
 		if s.VLAN == vlan {
@@ -51,7 +51,7 @@ func (p *Port) stpOf(vlan uint16) PortSTP {
 	return defaultPortSTP(vlan)
 }
 
-// wanted are the trees of a configuration, by VLAN.
+// wanted returns the trees that a configuration requires, by VLAN.
 func (s *spanning) wanted(is *Config) (map[uint16]*wish, error) {
 	want := map[uint16]*wish{}
 	if !is.STPEnabled {
@@ -82,7 +82,7 @@ func (s STP) parameters(b *bridge) stp.Parameters {
 		HelloTime: uint16(s.HelloTime), MaxAge: uint16(s.MaxMessageAge), ForwardDelay: uint16(s.ForwardDelay)}
 }
 
-// parameters of a port in a VLAN: its number is its index and one, because there is no port 0.
+// parameters of a port in a VLAN: its number is its index plus one, because there is no port 0.
 func (s *spanning) parameters(p *Port, vlan, index uint16) stp.PortParameters {
 	c := p.stpOf(vlan)
 	cost, _ := s.pathCost(p.Name, c)
@@ -90,7 +90,7 @@ func (s *spanning) parameters(p *Port, vlan, index uint16) stp.PortParameters {
 		AutoEdge: c.AutoEdge, PointToPoint: c.PointToPoint.protocol(), RestrictedRole: c.RestrictedRole, RestrictedTCN: c.RestrictedTCN}
 }
 
-// become gives the tree its ports. had are the states of those that the fast path has open already.
+// become sets the ports of the tree. had are the states of those that are already open in the fast path.
 func (t *tree) become(w *wish, had map[uint16]stp.State) {
 	t.keep(w.ports)
 	t.untagged = w.untagged
@@ -111,7 +111,7 @@ func (t *tree) become(w *wish, had map[uint16]stp.State) {
 	}
 }
 
-// keep takes away the ports that are not in a set.
+// keep removes the ports that are not in a set.
 func (t *tree) keep(ports map[uint16]stp.PortParameters) {
 	for index := range t.ports {
 		if _, stays := ports[index]; stays {
@@ -140,8 +140,8 @@ func (t *tree) SetState(port int, s stp.State) {
 	}
 }
 
-// settle brings into force what the trees decided, of all trees at once: a trunk may have thousands. First ports close,
-// then others open, then BPDUs say so. What cannot be closed is tried again, and nothing is said meanwhile.
+// settle applies the decisions of all trees at once: a trunk may have thousands. First ports are blocked, then others
+// opened, then BPDUs are sent. If a port cannot be blocked, this is retried, and no BPDUs are sent in the meantime.
 func (s *spanning) settle() {
 	out := s.out
 	s.out = nil
@@ -171,16 +171,16 @@ func (s *spanning) settle() {
 // Flush implements stp.Sink.
 func (t *tree) Flush(port int) { t.s.flush.add(uint16(port), t.vlan) }
 
-// flusher forgets what was learned. A change of the topology asks for it port by port and VLAN by VLAN, and whoever forges
-// such changes time and again; the database, which may be large, is read once for all that comes together, and no more than
-// a tenth of the time.
+// flusher removes learned entries. A topology change requests this port by port and VLAN by VLAN, and an attacker can
+// forge such changes repeatedly. So the database, which may be large, is read once for all requests that arrive
+// together, and for at most a tenth of the time.
 type flusher struct {
 	s    *spanning
 	want map[portVLAN]bool
 	took time.Duration
 }
 
-// together is how long a flush waits for others.
+// together is how long a flush waits for further requests.
 const together = 5 * time.Millisecond
 
 func (f *flusher) add(port, vlan uint16) {

@@ -2,8 +2,7 @@
 
 package bridge
 
-// What is read and deleted that is not configuration: learned addresses, counters, and addresses
-// that were made up.
+// State that can be read and deleted: learned addresses, counters, and random addresses.
 
 import (
 	"context"
@@ -20,7 +19,7 @@ import (
 	"github.com/polycube/polycube/inet"
 )
 
-// state is shaped like the model's tree.
+// state has the structure of the model.
 type state struct {
 	STP   []stateSTP  `json:"stp,omitempty"`
 	Ports []statePort `json:"ports,omitempty"`
@@ -45,7 +44,7 @@ type stateFdb struct {
 	Entry      []shownAs `json:"entry,omitempty"`
 }
 
-// shownAs is an entry of the database as it reads.
+// shownAs is the form in which a database entry is shown.
 type shownAs struct {
 	VLAN uint16   `json:"vlan"`
 	MAC  inet.MAC `json:"mac"`
@@ -77,7 +76,7 @@ func (b *bridge) State(_ context.Context, path []string) (any, error) {
 	return s, err
 }
 
-// checkMode refuses to show what a port of the other mode would have.
+// checkMode refuses to show members that belong to the other port mode.
 func (b *bridge) checkMode(path []string) error {
 	if len(path) < 3 || path[2] != "access" && path[2] != "trunk" {
 		return nil
@@ -90,8 +89,7 @@ func (b *bridge) checkMode(path []string) error {
 	return nil
 }
 
-// statePorts are the addresses that were made up, and VLAN 1 where it is allowed without being
-// listed.
+// statePorts returns the random addresses, and VLAN 1 where it is allowed implicitly.
 func (b *bridge) statePorts(path []string) []statePort {
 	var out []statePort
 	for _, p := range b.config.Ports {
@@ -140,7 +138,7 @@ func (b *bridge) stateFdb(path []string) (*stateFdb, error) {
 	return s, err
 }
 
-// counters are those of the program.
+// counters are the counters of the program.
 var counters = counter.Of(files, "bridge_counter")
 
 func (b *bridge) counter(name string) (*uint64, error) {
@@ -148,7 +146,7 @@ func (b *bridge) counter(name string) (*uint64, error) {
 	return &sum, err
 }
 
-// entries are all entries, in the order of the list.
+// entries returns all entries, in the order of the list.
 func (b *bridge) entries() ([]shownAs, error) {
 	now, err := cube.TimeCoarse()
 	if err != nil {
@@ -171,7 +169,7 @@ func (b *bridge) entries() ([]shownAs, error) {
 	return out, nil
 }
 
-// parseKey reads the two keys of an entry.
+// parseKey parses the two keys of an entry.
 func parseKey(vlan, mac string) (Key, error) {
 	n, err := strconv.ParseUint(vlan, 10, 12)
 	if err != nil {
@@ -200,7 +198,7 @@ func (b *bridge) oneEntry(vlan, mac string) ([]shownAs, error) {
 	return []shownAs{b.showLearned(k, e, now)}, nil
 }
 
-// showStatic is how a configured entry reads, showLearned one that the fast path found.
+// showStatic returns a configured entry as shown, showLearned a learned one.
 func (b *bridge) showStatic(k Key, index uint16) shownAs {
 	port, _ := b.env.PortName(index)
 	return shownAs{VLAN: k.vlan(), MAC: k.address(), Port: port, Type: "static"}
@@ -212,7 +210,7 @@ func (b *bridge) showLearned(k Key, e fdb.Entry, now uint64) shownAs {
 	return shownAs{VLAN: k.vlan(), MAC: k.address(), Port: port, Type: "dynamic", Age: &age}
 }
 
-// DeleteState forgets a learned address.
+// DeleteState removes a learned address.
 func (b *bridge) DeleteState(_ context.Context, path []string) error {
 	if len(path) == 5 && path[0] == "ports" && path[3] == "allowed" && path[4] == "1" {
 		return fmt.Errorf("VLAN 1 is allowed on every trunk; set default-vlan=false ends that: %w", cube.ErrInvalid)

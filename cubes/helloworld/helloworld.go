@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package helloworld is the smallest standard cube, to be read first: it shows how a model,
-// an eBPF program and a control plane become a network function.
+// Package helloworld is the smallest standard cube. Read it first: it shows how a model, an eBPF program and a control
+// plane become a network function.
 package helloworld
 
 import (
@@ -30,7 +30,7 @@ func init() {
 	})
 }
 
-// Config is what the model's tree decodes into.
+// Config is the decoded configuration.
 type Config struct {
 	Ports  []cube.Port `json:"ports"`
 	Action Action      `json:"action"`
@@ -39,7 +39,7 @@ type Config struct {
 // Action is the leaf `action`; its values are those of enum helloworld_action.
 type Action uint32
 
-// UnmarshalText reads the model's name of an action.
+// UnmarshalText parses the model's name of an action.
 func (a *Action) UnmarshalText(text []byte) (err error) {
 	*a, err = cube.Enum[Action]("action", text, "DROP", "SLOWPATH", "FORWARD")
 	return err
@@ -54,7 +54,7 @@ func newHello(env cube.Env) *hello {
 	return &hello{env: env, ports: table.New[uint32, uint32](env, "ports")}
 }
 
-// instance is what the framework calls.
+// instance returns the functions that the framework calls.
 func (h *hello) instance() cube.Instance {
 	return cube.Instance{Prepare: cube.Typed(h.prepare), PacketIn: h.PacketIn}
 }
@@ -67,7 +67,7 @@ func (h *hello) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, 
 	}, err
 }
 
-// slots is what the map `ports` holds for a configuration.
+// slots returns the contents of the map `ports` for a configuration.
 func (h *hello) slots(c *Config) (map[uint32]uint32, error) {
 	if len(c.Ports) > maxPorts {
 		return nil, fmt.Errorf("%d ports, but a helloworld has at most %d ports: %w", len(c.Ports), maxPorts, cube.ErrFull)

@@ -2,7 +2,7 @@
 
 package nat
 
-// The model's actions: rules that are appended, and masquerade switched.
+// The model's actions: appending rules, and switching masquerade.
 
 import (
 	"context"
@@ -45,12 +45,12 @@ func switchMasquerade(on bool) cube.ActionResult {
 		Edits: []cube.Edit{{Path: []string{"rule", "masquerade"}, Value: map[string]bool{"enabled": on}}}}
 }
 
-// hasAddress tells whether there is something to masquerade with.
+// hasAddress reports whether masquerade has an address to use.
 func (n *nat) hasAddress() bool {
 	return addressOfParent(n.parent, true).IsValid() || addressOfParent(n.parent, false).IsValid()
 }
 
-// appendRule asks for an entry with a number behind all others.
+// appendRule returns the edit that adds an entry with a number after all others.
 func appendRule[E any](list string, entries map[uint32]E, input json.RawMessage) (cube.ActionResult, error) {
 	id := free(entries)
 	var value map[string]any

@@ -2,7 +2,7 @@
 
 package nat
 
-// The model's tree in Go, but for the rules, which come one by one.
+// The configuration in Go, except for the rules, which are passed one by one.
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// Config is what the model's tree decodes into.
+// Config is the decoded configuration.
 type Config struct {
 	Rule        Rule      `json:"rule"`
 	Behaviour   Behaviour `json:"behaviour"`
@@ -48,7 +48,7 @@ type Behaviour struct {
 // Mapping is enum nat_mapping.
 type Mapping uint32
 
-// UnmarshalText reads the model's name.
+// UnmarshalText parses the model's name.
 func (m *Mapping) UnmarshalText(text []byte) (err error) {
 	*m, err = cube.Enum[Mapping]("mapping", text, "endpoint-independent", "address-and-port-dependent")
 	return err
@@ -57,7 +57,7 @@ func (m *Mapping) UnmarshalText(text []byte) (err error) {
 // Filtering is enum nat_filtering.
 type Filtering uint32
 
-// UnmarshalText reads the model's name.
+// UnmarshalText parses the model's name.
 func (f *Filtering) UnmarshalText(text []byte) (err error) {
 	*f, err = cube.Enum[Filtering]("filtering", text, "endpoint-independent", "address-dependent", "address-and-port-dependent")
 	return err
@@ -66,7 +66,7 @@ func (f *Filtering) UnmarshalText(text []byte) (err error) {
 // OtherProtocols is enum nat_other.
 type OtherProtocols uint32
 
-// UnmarshalText reads the model's name.
+// UnmarshalText parses the model's name.
 func (o *OtherProtocols) UnmarshalText(text []byte) (err error) {
 	*o, err = cube.Enum[OtherProtocols]("other-protocols", text, "drop", "pass", "translate")
 	return err
@@ -81,12 +81,12 @@ type Timeout struct {
 	Other          uint32 `json:"other"`
 }
 
-// least is the shortest timeout.
+// least returns the shortest timeout.
 func (t Timeout) least() time.Duration {
 	return time.Duration(min(t.TCPEstablished, t.TCPTransitory, t.UDP, t.ICMP, t.Other)) * time.Second
 }
 
-// check refuses what the model cannot.
+// check refuses values that the model cannot exclude.
 func (c *Config) check() error {
 	m := c.Rule.Masquerade
 	if _, _, err := portRange(m.PortFirst, m.PortLast); err != nil {
@@ -95,7 +95,7 @@ func (c *Config) check() error {
 	return nil
 }
 
-// portRange are the ports to choose from as the fast path has them: 0 and 0 for the usual ones.
+// portRange returns the ports to choose from in the form of the fast path: 0 and 0 for the default.
 func portRange(first, last uint16) (uint16, uint16, error) {
 	if first == 0 && last == 0 {
 		return 0, 0, nil
@@ -112,7 +112,7 @@ func portRange(first, last uint16) (uint16, uint16, error) {
 	return first, last, nil
 }
 
-// constants are the values of the program's constants but for those that say which rules there are.
+// constants returns the values of the program's constants, except for those that say which rules exist.
 func (c *Config) constants() map[string]any {
 	b := c.Behaviour
 	return map[string]any{
@@ -122,8 +122,9 @@ func (c *Config) constants() map[string]any {
 	}
 }
 
-// mapSizes are those of the tables: a session may have a mapping of its own besides, and has one entry to be found from
-// outside: its mapping's or, without one, its own. They are allocated whole, so IPv6, which seldom needs a NAT, gets a quarter.
+// mapSizes returns the sizes of the tables: a session may have its own mapping, and has one entry for packets from
+// outside: its mapping's or, without one, its own. They are preallocated, so IPv6, which rarely needs a NAT, gets a
+// quarter.
 func (c *Config) mapSizes() map[string]uint32 {
 	n := c.MaxSessions
 	return map[string]uint32{"egress4": 2 * n, "ingress4": n, "egress6": n / 2, "ingress6": n / 4}

@@ -2,7 +2,7 @@
 
 package nat
 
-// Changes of the maps of rules, which can be taken back.
+// Changes of the rule maps, which can be undone.
 
 import (
 	"fmt"
@@ -12,13 +12,13 @@ import (
 	"github.com/polycube/polycube/inet"
 )
 
-// edit notes how to take back what was done.
+// edit records how to undo its changes.
 type edit struct {
 	n    *nat
 	undo cube.Undo
 }
 
-// rules brings changed rules into the set and the maps.
+// rules applies changed rules to the set and the maps.
 func (e *edit) rules(changes []change) error {
 	n := e.n
 	before := n.rules.forwardEntries(changes)
@@ -27,7 +27,7 @@ func (e *edit) rules(changes []change) error {
 	}
 	e.undo.Push(func() error { n.rules.takeBack(changes); return nil })
 	after := n.rules.forwardEntries(changes)
-	// What is added comes first, so that what an edit cuts into pieces is never without a rule.
+	// New entries are written first, so that a range that an edit splits always has a rule.
 	for k, v := range after {
 		if was, ok := before[k]; !ok || was != v {
 			if err := e.forward(k, &v, before); err != nil {
@@ -78,7 +78,7 @@ func (e *edit) sources(changes []change) error {
 	return nil
 }
 
-// source brings the entry of a network to what rules and masquerade say.
+// source updates the entry of a network from rules and masquerade.
 func (e *edit) source(net netip.Prefix) error {
 	n, k := e.n, sourceKeyOf(net)
 	was, had := n.installed[k]
@@ -109,7 +109,7 @@ func (n *nat) setSource(k sourceKey, v source, there bool) error {
 	return err
 }
 
-// source is what the entry of a network has to be: the rule for it, or masquerade for the network of all.
+// source returns the required entry of a network: its rule, or masquerade for the network of all addresses.
 func (n *nat) source(net netip.Prefix) (source, bool) {
 	if id, ok := n.rules.nets[net]; ok {
 		r := n.rules.snat[id]
@@ -129,8 +129,8 @@ func (n *nat) source(net netip.Prefix) (source, bool) {
 	return source{Count: 1, First: inet.AddressOf(a), PortFirst: first, PortLast: last, Origin: originMasquerade}, true
 }
 
-// adopt takes over what the maps of an earlier life of the cube hold, and deletes what is no rule any more. forwards are
-// the entries of the rules.
+// adopt takes over the maps of a previous run of the cube, and deletes entries without a rule. forwards are the entries
+// of the rules.
 func (n *nat) adopt(forwards map[forwardKey]forward) error {
 	var err error
 	var gone []forwardKey
@@ -151,7 +151,7 @@ func (n *nat) adopt(forwards map[forwardKey]forward) error {
 		switch {
 		case ok:
 		case v.Origin == originMasquerade && n.config.Rule.Masquerade.Enabled && n.parent == nil:
-			n.installed[k] = v // until it is known which address the parent has
+			n.installed[k] = v // until the parent's address is known
 		default:
 			stale = append(stale, k)
 		}

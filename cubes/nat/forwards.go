@@ -2,8 +2,8 @@
 
 package nat
 
-// The forwarded ports of an external address, and how they become prefixes of the map `forwards`: the fast path finds the
-// rule of a port in one lookup, so which of several rules wins is decided here.
+// The forwarded ports of an external address, and their prefixes in the map `forwards`: the fast path finds the rule
+// for a port in one lookup, so precedence between rules is resolved here.
 
 import (
 	"fmt"
@@ -14,17 +14,17 @@ import (
 	"github.com/polycube/polycube/inet"
 )
 
-// last is the last external port of a rule.
+// last returns the last external port of a rule.
 func (e *ForwardEntry) last() uint16 { return max(e.ExternalPort, e.ExternalPortLast) }
 
-// portRules are the rules of one external address: by Protocol, in the order of their ports, which do not overlap.
+// portRules are the rules of one external address: by Protocol, ordered by port, without overlaps.
 type portRules struct {
 	by [3][]*ForwardEntry
 }
 
 func (p *portRules) empty() bool { return len(p.by[0])+len(p.by[1])+len(p.by[2]) == 0 }
 
-// search finds the first rule that ends at a port or behind it.
+// search finds the first rule that ends at or after a port.
 func search(rules []*ForwardEntry, port uint16) int {
 	i, _ := slices.BinarySearchFunc(rules, port, func(e *ForwardEntry, port uint16) int { return int(e.last()) - int(port) })
 	return i
@@ -47,7 +47,7 @@ func (p *portRules) remove(e *ForwardEntry) {
 	}
 }
 
-// overlapping are the rules of a protocol with ports from first to last.
+// overlapping returns the rules of a protocol with ports from first to last.
 func (p *portRules) overlapping(proto Protocol, first, last uint16) []*ForwardEntry {
 	if p == nil {
 		return nil
@@ -61,11 +61,11 @@ func (p *portRules) overlapping(proto Protocol, first, last uint16) []*ForwardEn
 	return rules[from:to]
 }
 
-// numbers are those of the protocols.
+// numbers contains the protocol numbers.
 var numbers = [...]uint8{protoTCP: uint8(inet.TCP), protoUDP: uint8(inet.UDP)}
 
-// pieces puts the entries of the map for a rule into a set: for each of its protocols and each run of ports that no rule
-// for the protocol alone has.
+// pieces adds a rule's map entries to a set: for each of its protocols and each port range without a more specific rule
+// for that protocol.
 func (p *portRules) pieces(e *ForwardEntry, into map[forwardKey]forward) {
 	value := forward{Rule: e.ID, To: inet.AddressOf(e.InternalIP), Port: portOf(e.InternalPort), Base: portOf(e.ExternalPort), Origin: originForwarding}
 	for proto := protoTCP; proto < protoAll; proto++ {
@@ -83,7 +83,7 @@ func (p *portRules) pieces(e *ForwardEntry, into map[forwardKey]forward) {
 	}
 }
 
-// put adds the prefixes that make up the ports from first to last.
+// put adds the prefixes that cover the ports from first to last.
 func put(into map[forwardKey]forward, e *ForwardEntry, proto Protocol, first, last int, value forward) {
 	for first <= last {
 		free := min(bits.TrailingZeros16(uint16(first)), 16)
@@ -95,8 +95,8 @@ func put(into map[forwardKey]forward, e *ForwardEntry, proto Protocol, first, la
 	}
 }
 
-// forwardEntries are the entries of the map for rules, and for those whose entries depend on them: rules for all
-// protocols where one for a protocol alone is changed.
+// forwardEntries returns the map entries for rules, and for other rules whose entries depend on them: rules for all
+// protocols if one for a single protocol changes.
 func (s *ruleSet) forwardEntries(changes []change) map[forwardKey]forward {
 	out := map[forwardKey]forward{}
 	for _, c := range changes {

@@ -2,7 +2,7 @@
 
 package nat
 
-// Masquerade: the address of what the cube is attached to.
+// Masquerade: the address of the port or netdev that the cube is attached to.
 
 import (
 	"errors"
@@ -11,11 +11,11 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// everything are the networks of all addresses.
+// everything contains the networks of all addresses.
 var everything = [...]netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
 
-// addressOfParent is the first address of a family that others can answer to, the zero value when there is none or the
-// parent is not known.
+// addressOfParent returns the first globally usable address of a family; the zero value if there is none or the parent
+// is unknown.
 func addressOfParent(p *cube.Parent, v4 bool) netip.Addr {
 	if p == nil {
 		return netip.Addr{}
@@ -29,13 +29,13 @@ func addressOfParent(p *cube.Parent, v4 bool) netip.Addr {
 	return netip.Addr{}
 }
 
-// masqueradeAddress is the address in use; the zero value when there is none, or masquerade is off.
+// masqueradeAddress returns the address in use; the zero value if there is none, or masquerade is off.
 func (n *nat) masqueradeAddress(v4 bool) netip.Addr {
 	if !n.config.Rule.Masquerade.Enabled {
 		return netip.Addr{}
 	}
 	if n.parent == nil {
-		// A restarted daemon does not know the parent yet: what the fast path has stays.
+		// A restarted daemon does not know the parent yet: the fast path keeps its entry.
 		net := everything[0]
 		if !v4 {
 			net = everything[1]
@@ -48,7 +48,7 @@ func (n *nat) masqueradeAddress(v4 bool) netip.Addr {
 	return addressOfParent(n.parent, v4)
 }
 
-// masquerade brings the entries of masquerade to what configuration and parent say, or leaves both as they are.
+// masquerade updates the masquerade entries from configuration and parent, or leaves both unchanged.
 func (n *nat) masquerade() error {
 	e := &edit{n: n}
 	for _, net := range everything {
@@ -59,7 +59,7 @@ func (n *nat) masquerade() error {
 	return nil
 }
 
-// ParentChanged takes the addresses that masquerade uses.
+// ParentChanged updates the addresses that masquerade uses.
 func (n *nat) ParentChanged(p cube.Parent) {
 	n.parent = &p
 	was := [2]netip.Addr{}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nat translates addresses and ports of what passes a port or a netdev. The fast path makes and uses sessions by
-// itself; the control plane keeps the rules, and removes sessions that are aged or that no rule stands behind any more.
+// Package nat translates addresses and ports of packets on a port or a netdev. The fast path creates and uses sessions
+// by itself; the control plane keeps the rules, and removes sessions that have expired or whose rule is gone.
 package nat
 
 import (
@@ -28,15 +28,15 @@ func init() {
 type nat struct {
 	env cube.Env
 
-	// What follows is in force.
+	// The state in effect.
 	config Config
 	tables tables
 	rules  ruleSet
-	// parent is what masquerade takes addresses from, nil until the cube is told, after a restart too.
+	// parent is the source of masquerade addresses; nil until the cube is notified, also after a restart.
 	parent *cube.Parent
 	// flushed is when all sessions were deleted, in the fast path's time.
 	flushed uint64
-	// installed is what the map `sources` holds.
+	// installed is the content of the map `sources`.
 	installed map[sourceKey]source
 	sweep     sweeper
 }
@@ -47,7 +47,7 @@ func newNAT(env cube.Env) *nat {
 	return n
 }
 
-// instance is what the framework calls.
+// instance returns the functions that the framework calls.
 func (n *nat) instance() cube.Instance {
 	return cube.Instance{
 		Prepare: cube.Typed(n.prepare), State: n.State, Page: n.Page, DeleteState: n.DeleteState,
@@ -82,7 +82,7 @@ func (n *nat) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, er
 	return plan, err
 }
 
-// configure brings a configuration into force, apart from its rules. The function it returns undoes that.
+// configure applies a configuration, except for its rules. The returned function undoes it.
 func (n *nat) configure(is Config, created, resized bool) (func() error, error) {
 	was := n.config
 	if created {
@@ -110,5 +110,5 @@ func (n *nat) reconfigure(is Config, resized bool) error {
 	return nil
 }
 
-// Close ends the sweeps.
+// Close stops the sweeps.
 func (n *nat) Close() { n.sweep.stop() }

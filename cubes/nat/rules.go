@@ -2,7 +2,7 @@
 
 package nat
 
-// The rules. There may be ten thousand of each kind, so only what changes is looked at.
+// The rules. There may be ten thousand of each kind, so only changes are processed.
 
 import (
 	"errors"
@@ -43,20 +43,20 @@ type ForwardEntry struct {
 	InternalPort     uint16     `json:"internal-port"`
 }
 
-// External is the model's type: an address, alone or with the length of its prefix, as which it is shown.
+// External is the model's type: an address, alone or with a prefix length, which is how it is shown.
 type External struct {
 	netip.Prefix
-	// bare says that it was given alone.
+	// bare says that it was given without a prefix length.
 	bare bool
 }
 
-// UnmarshalText reads either form.
+// UnmarshalText parses either form.
 func (e *External) UnmarshalText(text []byte) (err error) {
 	e.Prefix, e.bare, err = inet.ParsePrefix("external address", string(text))
 	return err
 }
 
-// single refuses a pool where one address is wanted.
+// single refuses a pool where one address is required.
 func (e External) single() error {
 	if !e.IsSingleIP() {
 		return fmt.Errorf("external-ip %s: one address is wanted, not a network: %w", e, cube.ErrInvalid)
@@ -75,7 +75,7 @@ const (
 
 var protocolNames = []string{"tcp", "udp", "all"}
 
-// UnmarshalText reads the model's name.
+// UnmarshalText parses the model's name.
 func (p *Protocol) UnmarshalText(text []byte) error {
 	n, err := cube.Enum[uint32]("proto", text, protocolNames...)
 	*p = Protocol(n)
@@ -88,7 +88,7 @@ func (p Protocol) MarshalText() ([]byte, error) { return []byte(protocolNames[p]
 // rule is an entry of one of the lists.
 type rule interface {
 	number() uint32
-	// check refuses what the model cannot.
+	// check refuses values that the model cannot exclude.
 	check() error
 }
 
@@ -166,12 +166,12 @@ func unspecified(leaf string) error {
 	return fmt.Errorf("%s: the unspecified address is nobody's: %w", leaf, cube.ErrInvalid)
 }
 
-// ruleSet are the rules in force, with what must be unique.
+// ruleSet contains the rules in effect, with indexes for uniqueness.
 type ruleSet struct {
 	snat    map[uint32]*SnatEntry
 	dnat    map[uint32]*DnatEntry
 	forward map[uint32]*ForwardEntry
-	// nets and hosts find rules by what they translate, ports those of an address.
+	// nets and hosts find rules by the addresses that they translate, ports the rules of an address.
 	nets  map[netip.Prefix]uint32
 	hosts map[netip.Addr]uint32
 	ports map[netip.Addr]*portRules
@@ -182,7 +182,7 @@ func newRuleSet() ruleSet {
 		nets: map[netip.Prefix]uint32{}, hosts: map[netip.Addr]uint32{}, ports: map[netip.Addr]*portRules{}}
 }
 
-// change is a rule that came, went or changed.
+// change is a rule that was added, removed or changed.
 type change struct {
 	list     string
 	old, new rule
@@ -219,7 +219,7 @@ func decode(changes []cube.EntryChange) ([]change, error) {
 	return out, nil
 }
 
-// decodeOne keeps nil what is nil.
+// decodeOne returns nil for nil.
 func decodeOne[E any, P interface {
 	*E
 	rule
@@ -241,9 +241,9 @@ func decodeOne[E any, P interface {
 	return out, nil
 }
 
-// after checks changes, and returns the constants of the programs for the rules that there are then.
+// after checks changes, and returns the constants of the programs for the resulting rules.
 func (s *ruleSet) after(changes []change) (map[string]any, error) {
-	// Whether the changes are possible is found by making them.
+	// Making the changes shows whether they are possible.
 	if err := s.apply(changes); err != nil {
 		return nil, err
 	}
@@ -251,8 +251,8 @@ func (s *ruleSet) after(changes []change) (map[string]any, error) {
 	return map[string]any{"has_sources": len(s.snat) > 0, "has_forwards": len(s.dnat)+len(s.forward) > 0}, nil
 }
 
-// changeRules changes the maps, or leaves them as they are. created says that they may hold the rules of an earlier life
-// of the cube. The function it returns undoes a successful change.
+// changeRules changes the maps, or leaves them unchanged. created says that they may contain the rules of a previous
+// run of the cube. The returned function undoes a successful change.
 func (n *nat) changeRules(changes []change, created bool) (func() error, error) {
 	e := &edit{n: n}
 	err := e.rules(changes)
@@ -271,7 +271,7 @@ func (n *nat) changeRules(changes []change, created bool) (func() error, error) 
 	}, nil
 }
 
-// apply changes the set, or leaves it as it is.
+// apply changes the set, or leaves it unchanged.
 func (s *ruleSet) apply(changes []change) error {
 	for _, c := range changes {
 		if c.old != nil {
@@ -313,14 +313,14 @@ func (s *ruleSet) takeBack(changes []change) {
 	}
 }
 
-// mustAdd puts back what was there before.
+// mustAdd restores a previous rule.
 func (s *ruleSet) mustAdd(r rule) {
 	if err := s.add(r); err != nil {
 		panic(fmt.Sprintf("a rule that was there has no room: %v", err))
 	}
 }
 
-// add adds a rule unless there is one for the same.
+// add adds a rule unless one for the same packets exists.
 func (s *ruleSet) add(r rule) error {
 	switch r := r.(type) {
 	case *SnatEntry:
@@ -363,7 +363,7 @@ func (s *ruleSet) remove(r rule) {
 	}
 }
 
-// free is the number of an appended rule: behind all others, or the lowest where there is none behind.
+// free returns the number for an appended rule: after all others, or the lowest free one if there is none after them.
 func free[E any](entries map[uint32]E) uint32 {
 	next := uint64(0)
 	for id := range entries {

@@ -2,7 +2,7 @@
 
 package nat
 
-// The sessions as they are read: in pages, one by one, or all while they are few.
+// Reading sessions: in pages, one by one, or all if there are few.
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 	"github.com/polycube/polycube/inet"
 )
 
-// shownWhole is how many sessions are shown where the whole cube is read.
+// shownWhole is the maximum number of sessions shown when the whole cube is read.
 const shownWhole = 1000
 
 // entry is an entry of the list `natting-table`.
@@ -61,7 +61,7 @@ func stateOf(proto uint8, state uint32) string {
 	return stateOpening
 }
 
-// protocols are those that `natting-table` has by name.
+// protocols are the protocols that `natting-table` shows by name.
 var protocols = inet.Protocols.LowerCase(inet.TCP, inet.UDP, inet.ICMP, inet.ICMPv6, inet.SCTP)
 
 func protoName(proto uint8) string { return protocols.Name(inet.Protocol(proto)) }
@@ -74,7 +74,7 @@ func protoOf(name string) (uint8, error) {
 	return uint8(proto), nil
 }
 
-// show is how a session reads. in is what the other direction knows.
+// show returns a session as shown. in is the information of the other direction.
 func (n *nat) show(is session, in half, now uint64) entry {
 	timeout := n.config.Timeout.of(is.proto, is.State)
 	age := aging.Age(now, is.Seen)
@@ -95,7 +95,7 @@ func (n *nat) show(is session, in half, now uint64) entry {
 
 func seconds(d time.Duration) uint32 { return uint32(d / time.Second) }
 
-// Page reads the sessions. Those of IPv4 come first.
+// Page returns a page of sessions. IPv4 comes first.
 func (n *nat) Page(_ context.Context, path []string, q cube.PageQuery) (cube.Page, error) {
 	if !slices.Equal(path, []string{"natting-table"}) {
 		return cube.Page{}, fmt.Errorf("%s: %w", strings.Join(path, " "), cube.ErrNotFound)
@@ -108,7 +108,7 @@ func (n *nat) Page(_ context.Context, path []string, q cube.PageQuery) (cube.Pag
 		if page.Next != "" {
 			page.Next = "4." + page.Next
 		} else {
-			page.Next = "6." // what is there is found by the next page
+			page.Next = "6." // the next page contains the rest
 		}
 		return page, err
 	case "6":
@@ -170,7 +170,7 @@ func rawEntry[K comparable, V any](n *nat, f *family[K, V], k K, v V, now uint64
 	return raw, nil
 }
 
-// otherHalf is what is known of the other direction of a session of the egress table: all 0 where that is gone.
+// otherHalf returns the other direction of a session of the egress table: all 0 if that is gone.
 func otherHalf[K comparable, V any](f *family[K, V], k K, v V) (half, error) {
 	if is := f.session(k, v); is.Flags&flagMapped != 0 {
 		return is.in.half(), nil
@@ -185,7 +185,7 @@ type sessionKeys struct {
 	proto            uint8
 }
 
-// parseKeys reads the five keys. What cannot be a session is none.
+// parseKeys parses the five keys. Invalid ones match no session.
 func parseKeys(words []string) (k sessionKeys, err error) {
 	if len(words) != 5 {
 		return k, fmt.Errorf("natting-table %s: %w", strings.Join(words, " "), cube.ErrNotFound)
@@ -206,7 +206,7 @@ func parseKeys(words []string) (k sessionKeys, err error) {
 	return k, err
 }
 
-// one reads a session, nil when there is none.
+// one returns a session, or nil.
 func (n *nat) one(words []string) (json.RawMessage, error) {
 	k, err := parseKeys(words)
 	if err != nil {
@@ -265,10 +265,10 @@ func deleteOne[K comparable, V any](f *family[K, V], keys sessionKeys) error {
 	return dropSessions(f, []K{f.twin(k, v)}, []K{k})
 }
 
-// flushTime is how long a request may take to end all sessions; what is left then is for the next sweep.
+// flushTime limits the time of a request to end all sessions; the next sweep ends the rest.
 const flushTime = 5 * time.Second
 
-// flush ends all sessions and mappings that there are: what comes from outside is stopped first.
+// flush ends all sessions and mappings: packets from outside are stopped first.
 func (n *nat) flush() error {
 	now, err := cube.TimeCoarse()
 	if err != nil {
@@ -287,7 +287,7 @@ func (n *nat) flush() error {
 	return nil
 }
 
-// drain empties a table while there is time.
+// drain empties a table within the time limit.
 func drain[K comparable, V any](table table.Table[K, V], until time.Time) (err error) {
 	taken := 0
 	for range table.Drain(&err) {

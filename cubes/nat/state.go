@@ -2,7 +2,7 @@
 
 package nat
 
-// What is read that is not configuration, but for the sessions themselves.
+// State other than the sessions themselves.
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// state is shaped like the model's tree.
+// state has the structure of the model.
 type state struct {
 	Rule         *ruleState        `json:"rule,omitempty"`
 	NattingTable []json.RawMessage `json:"natting-table,omitempty"`
@@ -33,7 +33,7 @@ type entryStates struct {
 	Entry []entryState `json:"entry,omitempty"`
 }
 
-// entryState shows an external address with the length of its prefix where it was given without.
+// entryState shows an external address with its prefix length where it was given without.
 type entryState struct {
 	ID         uint32       `json:"id"`
 	ExternalIP netip.Prefix `json:"external-ip"`
@@ -84,7 +84,7 @@ func (n *nat) State(_ context.Context, path []string) (any, error) {
 	return s, err
 }
 
-// few are the sessions while there are few.
+// few returns the sessions if there are few.
 func (n *nat) few() (all []json.RawMessage, err error) {
 	q := cube.PageQuery{Limit: shownWhole + 1}
 	for {
@@ -94,7 +94,7 @@ func (n *nat) few() (all []json.RawMessage, err error) {
 		}
 		all = append(all, page.Entries...)
 		if len(all) > shownWhole {
-			return nil, nil // some came since they were counted
+			return nil, nil // sessions were added since they were counted
 		}
 		if q.After = page.Next; q.After == "" {
 			return all, nil
@@ -102,7 +102,7 @@ func (n *nat) few() (all []json.RawMessage, err error) {
 	}
 }
 
-// ruleState adds to the rules: the form of external addresses, and the addresses of masquerade.
+// ruleState adds state to the rules: the form of external addresses, and the addresses of masquerade.
 func (n *nat) ruleState(path []string) *ruleState {
 	var only *uint32
 	if len(path) > 3 && path[2] == "entry" {
@@ -128,7 +128,7 @@ func (n *nat) ruleState(path []string) *ruleState {
 	return s
 }
 
-// bare are the entries whose external address was given without a prefix.
+// bare returns the entries whose external address was given without a prefix length.
 func bare[E any](entries map[uint32]E, only *uint32, external func(E) External) *entryStates {
 	s := &entryStates{}
 	add := func(id uint32, e E) {
@@ -149,7 +149,7 @@ func bare[E any](entries map[uint32]E, only *uint32, external func(E) External) 
 	return s
 }
 
-// masqueradeAddresses are those in use.
+// masqueradeAddresses returns the addresses in use.
 func (n *nat) masqueradeAddresses() []netip.Addr {
 	var out []netip.Addr
 	for _, net := range everything {
@@ -160,10 +160,10 @@ func (n *nat) masqueradeAddresses() []netip.Addr {
 	return out
 }
 
-// counters are those of the program.
+// counters are the counters of the program.
 var counters = counter.Of(files, "nat_counter")
 
-// created are the counters of new sessions.
+// created returns the counters of new sessions.
 func (n *nat) created() (c [4]uint64, err error) {
 	for i, name := range []string{"created-tcp", "created-udp", "created-icmp", "created-other"} {
 		if c[i], err = n.tables.counters.Sum(name); err != nil {
@@ -173,7 +173,7 @@ func (n *nat) created() (c [4]uint64, err error) {
 	return c, nil
 }
 
-// sessionState is what the last sweep counted, with what was made since.
+// sessionState returns the counts of the last sweep plus the sessions created since.
 func (n *nat) sessionState() (*sessionState, error) {
 	s := &sessionState{}
 	for name, into := range map[string]*uint64{"exhausted": &s.Exhausted, "table-full": &s.TableFull, "collisions": &s.Collisions,
@@ -191,7 +191,7 @@ func (n *nat) sessionState() (*sessionState, error) {
 	if n.sweep.last != nil {
 		last = *n.sweep.last
 	} else {
-		last.created = created // nothing was counted yet
+		last.created = created // no sweep has finished yet
 	}
 	for i, into := range []*uint32{&s.TCP, &s.UDP, &s.ICMP, &s.Other} {
 		*into = last.sessions[i] + uint32(created[i]-last.created[i])

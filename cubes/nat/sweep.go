@@ -2,9 +2,8 @@
 
 package nat
 
-// Sessions end here: those that are aged, those that no rule stands behind any more, and the claims of external endpoints
-// that no session uses. A sweep goes through the tables in steps, between which the cube does other things; it counts what
-// stays.
+// Sessions end here: expired ones, those whose rule is gone, and claims of external endpoints without a session. A
+// sweep processes the tables in steps, between which the cube does other work; it counts the remaining sessions.
 
 import (
 	"errors"
@@ -18,47 +17,47 @@ import (
 	"github.com/polycube/polycube/inet"
 )
 
-// stepEntries is how many entries a step looks at: some milliseconds.
+// stepEntries is the number of entries per step: a few milliseconds.
 const stepEntries = 16384
 
-// strayEvery is how many sweeps there are, the first included, for one that looks for halves of sessions whose other half
-// is gone, and strayAge how old they have to be: one that is being made has its second half in microseconds.
+// strayEvery says that one in so many sweeps, including the first, looks for halves of sessions whose other half is
+// gone, and strayAge how old they must be: a new session gets its second half within microseconds.
 const (
 	strayEvery = 10
 	strayAge   = 10 * time.Second
 )
 
-// sweeper goes through the tables.
+// sweeper processes the tables.
 type sweeper struct {
 	nat   *nat
 	timer aging.Timer
 	// stopStep stops the timer of the next step.
 	stopStep func()
 
-	// running is a sweep between begin and finish. more is how many are to follow at once.
+	// running is a sweep between begin and finish. more is the number of sweeps that follow immediately.
 	running bool
 	more    int
 	swept   uint64
 	pass
-	// last is the sweep before, from which it is known what is in use.
+	// last is the previous sweep, which recorded which mappings are in use.
 	last *pass
 }
 
-// pass is what one sweep knows.
+// pass is the state of one sweep.
 type pass struct {
 	stage stage
 	after string
-	// began is when, in the fast path's time.
+	// began is its start, in the fast path's time.
 	began uint64
-	// used has bits for internal endpoints that have sessions, alone and with the address that they talk with.
+	// used has bits for internal endpoints with sessions, alone and with the remote address.
 	used []uint64
 	seed maphash.Seed
 	counts
-	// created is what the fast path had counted when the sweep began.
+	// created is the fast path's count when the sweep began.
 	created [4]uint64
 }
 
-// counts are numbers of sessions by protocol, as the counters are: TCP, UDP, ICMP, other.
+// counts are numbers of sessions by protocol, in the order of the counters: TCP, UDP, ICMP, other.
 type counts struct {
 	sessions [4]uint32
 	mappings uint32
@@ -74,10 +73,10 @@ const (
 	stageEnd
 )
 
-// every sets the time between two sweeps.
+// every sets the interval of sweeps.
 func (s *sweeper) every(period time.Duration) { s.timer.Every(s.nat.env, period, s.begin) }
 
-// stop ends sweeping.
+// stop stops sweeping.
 func (s *sweeper) stop() {
 	s.timer.Stop()
 	if s.stopStep != nil {
@@ -86,7 +85,7 @@ func (s *sweeper) stop() {
 	*s = sweeper{nat: s.nat}
 }
 
-// restart begins anew with other maps.
+// restart starts again with other maps.
 func (s *sweeper) restart() {
 	if s.stopStep != nil {
 		s.stopStep()
@@ -94,8 +93,8 @@ func (s *sweeper) restart() {
 	s.running, s.stopStep, s.last = false, nil, nil
 }
 
-// soon sweeps at once, twice: while the first sweep is on its way, the fast path may still make sessions with a mapping
-// that has to go.
+// soon sweeps at once, twice: during the first sweep, the fast path may still create sessions on a mapping that must be
+// removed.
 func (s *sweeper) soon() {
 	s.more = 2
 	s.again()
@@ -108,7 +107,7 @@ func (s *sweeper) again() {
 	}
 }
 
-// begin starts a sweep unless there is one.
+// begin starts a sweep unless one is running.
 func (s *sweeper) begin() {
 	n := s.nat
 	if s.running {
@@ -132,7 +131,7 @@ func (s *sweeper) begin() {
 	s.step()
 }
 
-// step goes through a part of a table, and says when the next one is due.
+// step processes a part of a table, and returns when the next step is due.
 func (s *sweeper) step() {
 	next, err := s.work()
 	if err != nil {
@@ -158,10 +157,10 @@ func (s *sweeper) step() {
 	}
 }
 
-// looksForStrays tells whether this sweep looks for halves of sessions.
+// looksForStrays reports whether this sweep looks for halves of sessions.
 func (s *sweeper) looksForStrays() bool { return s.swept%strayEvery == 0 }
 
-// work does what is due at the present place.
+// work processes the current part.
 func (s *sweeper) work() (next string, err error) {
 	now, err := cube.TimeCoarse()
 	if err != nil {
@@ -181,7 +180,7 @@ func (s *sweeper) work() (next string, err error) {
 	return "", nil
 }
 
-// sweepEgress ends what is over in a part of an egress table.
+// sweepEgress removes finished sessions in a part of an egress table.
 func sweepEgress[K comparable, V any](s *sweeper, f *family[K, V], now uint64) (string, error) {
 	entries, next, err := f.egress.Page(s.after, stepEntries, nil)
 	if err != nil {
@@ -193,7 +192,7 @@ func sweepEgress[K comparable, V any](s *sweeper, f *family[K, V], now uint64) (
 		stays := s.nat.fits(is)
 		switch {
 		case is.Flags&flagMapping != 0:
-			mapping := is.remote.addr.IsUnspecified() // others say to whom was sent
+			mapping := is.remote.addr.IsUnspecified() // other entries record destinations
 			if stays = stays || !mapping; stays && s.inUse(is) {
 				if mapping {
 					s.mappings++
@@ -219,7 +218,7 @@ func sweepEgress[K comparable, V any](s *sweeper, f *family[K, V], now uint64) (
 	return next, dropSessions(f, ingress, egress)
 }
 
-// dropSessions deletes sessions: what comes from outside is stopped first.
+// dropSessions deletes sessions: packets from outside are stopped first.
 func dropSessions[K comparable, V any](f *family[K, V], ingress, egress []K) error {
 	_, err := f.ingress.DeleteAll(ingress)
 	if err == nil {
@@ -228,8 +227,8 @@ func dropSessions[K comparable, V any](f *family[K, V], ingress, egress []K) err
 	return err
 }
 
-// dropMapping deletes the claim of an external endpoint. One that is to stay because a session was made on it meanwhile
-// is put back; with fits false it goes all the same.
+// dropMapping deletes the claim of an external endpoint. If a session was created on it in the meantime, it is
+// restored, unless fits is false.
 func dropMapping[K comparable, V any](f *family[K, V], k K, v V, fits bool) error {
 	was, ok, err := f.egress.LookupAndDelete(k)
 	if err != nil || !ok {
@@ -245,8 +244,8 @@ func dropMapping[K comparable, V any](f *family[K, V], k K, v V, fits bool) erro
 	return err
 }
 
-// lives tells whether a session had a packet within its timeout. One whose mapping went when a packet and a sweep met does
-// not live: packets from outside do not find it, and the next one from inside makes it anew.
+// lives reports whether a session had a packet within its timeout. A session whose mapping was removed when a packet
+// raced with a sweep is not alive: packets from outside do not find it, and the next one from inside creates a new one.
 func lives[K comparable, V any](s *sweeper, f *family[K, V], k K, v V, now uint64) (bool, error) {
 	is := f.session(k, v)
 	if is.Flags&flagMapped != 0 && s.looksForStrays() && aging.Age(now, is.Created) >= strayAge {
@@ -262,7 +261,8 @@ func lives[K comparable, V any](s *sweeper, f *family[K, V], k K, v V, now uint6
 	}, now)
 }
 
-// sweepIngress deletes halves of sessions and mappings whose other half is gone: a packet and a sweep that meet leave some.
+// sweepIngress deletes halves of sessions and mappings whose other half is gone: races between packets and sweeps leave
+// some.
 func sweepIngress[K comparable, V any](s *sweeper, f *family[K, V], now uint64) (string, error) {
 	entries, next, err := f.ingress.Page(s.after, stepEntries, nil)
 	if err != nil {
@@ -285,7 +285,7 @@ func sweepIngress[K comparable, V any](s *sweeper, f *family[K, V], now uint64) 
 	return next, err
 }
 
-// fresh tells whether a session had a packet within its timeout. twin is asked for the other direction's.
+// fresh reports whether a session had a packet within its timeout. twin returns the other direction's entry.
 func (s *sweeper) fresh(is session, twin func() (uint64, error), now uint64) (bool, error) {
 	timeout := s.nat.config.Timeout.of(is.proto, is.State)
 	if aging.Age(now, is.Seen) <= timeout {
@@ -295,7 +295,7 @@ func (s *sweeper) fresh(is session, twin func() (uint64, error), now uint64) (bo
 	return seen != 0 && aging.Age(now, seen) <= timeout, err
 }
 
-// of is the timeout of a session.
+// of returns the timeout of a session.
 func (t Timeout) of(proto uint8, state uint32) time.Duration {
 	seconds := t.Other
 	switch inet.Protocol(proto) {
@@ -312,7 +312,7 @@ func (t Timeout) of(proto uint8, state uint32) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// kindOf is the place of a protocol among the counters.
+// kindOf returns the index of a protocol among the counters.
 func kindOf(proto uint8) int {
 	switch inet.Protocol(proto) {
 	case inet.TCP:
@@ -333,8 +333,9 @@ func (c counts) active() (sum uint32) {
 	return sum
 }
 
-// bit is the place of an internal endpoint, with a remote address or the unspecified one, among those in use. Two may share one, so that a mapping stays for longer: with
-// another seed next time, hardly twice.
+// bit returns the position of an internal endpoint, with a remote address or the unspecified one, among those in use.
+// Two may share a position, so that a mapping stays longer; the next sweep uses another seed, so this rarely happens
+// twice.
 func (p *pass) bit(is session) (word int, mask uint64) {
 	h := maphash.Comparable(p.seed, struct {
 		addr, remote inet.Address
@@ -345,7 +346,7 @@ func (p *pass) bit(is session) (word int, mask uint64) {
 	return int(h / 64), 1 << (h % 64)
 }
 
-// use notes that an internal endpoint has a session.
+// use records that an internal endpoint has a session.
 func (s *sweeper) use(is session) {
 	word, mask := s.bit(is)
 	s.used[word] |= mask
@@ -361,7 +362,7 @@ func unspecifiedLike(a netip.Addr) netip.Addr {
 	return netip.IPv6Unspecified()
 }
 
-// inUse tells whether a mapping had sessions in the last sweep, or got one since that began.
+// inUse reports whether a mapping had sessions in the last sweep, or got one since that began.
 func (s *sweeper) inUse(is session) bool {
 	if s.last == nil || !aging.Later(s.last.began, is.Seen) {
 		return true
@@ -370,7 +371,7 @@ func (s *sweeper) inUse(is session) bool {
 	return s.last.used[word]&mask != 0
 }
 
-// fits tells whether there still is the rule of a session, or of a mapping, and translates as it does.
+// fits reports whether the rule of a session, or of a mapping, still exists and translates the same way.
 func (n *nat) fits(is session) bool {
 	if n.flushed != 0 && !aging.Later(is.Created, n.flushed) {
 		return false

@@ -2,7 +2,7 @@
 
 package nat
 
-// The maps of nat.h as the control plane uses them; a test compares the types with the C structs.
+// The maps of nat.h in Go; a test compares the types with the C structs.
 
 import (
 	"encoding/binary"
@@ -25,7 +25,7 @@ const (
 	originForwarding
 )
 
-// String is the model's name.
+// String returns the model's name.
 func (o origin) String() string {
 	if int(o) < len(originNames) {
 		return originNames[o]
@@ -55,7 +55,7 @@ func sourceKeyOf(p netip.Prefix) sourceKey {
 	return sourceKey{Bits: bitsOf(p), Addr: inet.AddressOf(p.Masked().Addr())}
 }
 
-// bitsOf is the length of a prefix among addresses of 16 bytes.
+// bitsOf returns the length of a prefix in 16-byte addresses.
 func bitsOf(p netip.Prefix) uint32 {
 	if p.Addr().Is4() {
 		return uint32(p.Bits()) + 96
@@ -115,7 +115,7 @@ type key6 struct {
 	_                     [3]uint8
 }
 
-// half is how struct nat_session4 and nat_session6 begin: what one direction of a session knows.
+// half is the common beginning of struct nat_session4 and nat_session6: one direction of a session.
 type half struct {
 	Created, Seen        uint64
 	Packets, Bytes       uint64
@@ -127,7 +127,7 @@ type half struct {
 	Origin               origin
 }
 
-// inbound is what an entry of egress tables with flagMapped knows of the other direction.
+// inbound is the other direction's part of an entry of egress tables with flagMapped.
 type inbound struct{ Seen, Packets, Bytes uint64 }
 
 func (in inbound) half() half { return half{Seen: in.Seen, Packets: in.Packets, Bytes: in.Bytes} }
@@ -147,7 +147,7 @@ type session6 struct {
 	In   inbound
 }
 
-// The bits of half.State: the flags of TCP that were seen, of other protocols only ACK.
+// The bits of half.State: the TCP flags seen; for other protocols only ACK.
 const (
 	outACK = 1 << 1
 	outFIN = 1 << 2
@@ -159,9 +159,9 @@ const (
 
 // The bits of half.Flags that matter here.
 const (
-	// flagMapping: no session but the claim of an external endpoint.
+	// flagMapping: not a session but the claim of an external endpoint.
 	flagMapping = 1 << 0
-	// flagMapped: a session that packets from outside find by its mapping; it has no entry in the ingress table.
+	// flagMapped: packets from outside find the session through its mapping; it has no entry in the ingress table.
 	flagMapped = 1 << 5
 )
 
@@ -171,7 +171,7 @@ type endpoint struct {
 	port uint16
 }
 
-// session is an entry of an egress table in the control plane's terms.
+// session is an entry of an egress table in the control plane's types.
 type session struct {
 	half
 	in                         inbound
@@ -179,16 +179,16 @@ type session struct {
 	internal, remote, external endpoint
 }
 
-// family is the tables of IPv4 or IPv6.
+// family contains the tables of IPv4 or IPv6.
 type family[K comparable, V any] struct {
 	egress, ingress table.Table[K, V]
-	// session decodes an entry of egress; twin is the key of the other direction, of entries of both tables, and bare
-	// that of the mapping of a local endpoint.
+	// session decodes an entry of egress; twin returns the key of the other direction, for entries of both tables,
+	// and bare the key of the mapping of a local endpoint.
 	session func(K, V) session
 	twin    func(K, V) K
 	bare    func(K) K
 	half    func(V) half
-	// key is the reverse of session.
+	// key is the inverse of session.
 	key func(internal, remote endpoint, proto uint8) K
 }
 

@@ -2,20 +2,21 @@
 
 package pbforwarder
 
-// The model's tree in Go.
+// The configuration in Go.
 
 import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/inet"
 )
 
-// Config is what the model's tree decodes into.
+// Config is the decoded configuration.
 type Config struct {
 	Ports    []cube.Port `json:"ports"`
 	MaxRules uint32      `json:"max-rules"`
 }
 
-// Rule is an entry of the list `rules`. What is nil or zero is not looked at. There may be many, so they come one by one.
+// Rule is an entry of the list `rules`. Fields that are nil or zero match anything. There may be many rules, so they
+// are passed one by one.
 type Rule struct {
 	ID      uint32         `json:"id"`
 	InPort  string         `json:"in_port,omitempty"`
@@ -41,7 +42,7 @@ const (
 	Forward
 )
 
-// UnmarshalText reads the model's name of an action.
+// UnmarshalText parses the model's name of an action.
 func (a *Action) UnmarshalText(text []byte) (err error) {
 	*a, err = cube.Enum[Action]("action", text, "DROP", "SLOWPATH", "FORWARD")
 	return err

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pbforwarder forwards packets by rules: policy-based forwarding. The rules are compiled by package classifier;
-// what is kept here is what each rule does, and its counters.
+// Package pbforwarder forwards packets by rules: policy-based forwarding. Package classifier compiles the rules; this
+// package keeps each rule's action and counters.
 package pbforwarder
 
 import (
@@ -31,7 +31,7 @@ type forwarder struct {
 	env    cube.Env
 	set    *classifier.Set
 	rules  map[uint32]*entry // by id
-	room   uint32            // rules that fit
+	room   uint32            // maximum number of rules
 	places *places
 }
 
@@ -39,7 +39,7 @@ func newForwarder(env cube.Env) *forwarder {
 	return &forwarder{env: env, set: classifier.New(env, "rules"), rules: map[uint32]*entry{}, places: newPlaces(env)}
 }
 
-// instance is what the framework calls.
+// instance returns the functions that the framework calls.
 func (f *forwarder) instance() cube.Instance {
 	return cube.Instance{Prepare: cube.Typed(f.prepare), State: f.State, PacketIn: f.PacketIn, Close: f.Close}
 }
@@ -60,7 +60,7 @@ func (f *forwarder) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Pl
 	return plan, nil
 }
 
-// Close gives up the memory of the rules.
+// Close frees the memory of the rules.
 func (f *forwarder) Close() {
 	if err := f.set.Close(); err != nil {
 		f.env.Logger().Error("closing the rules", "error", err)

@@ -2,8 +2,8 @@
 
 package pbforwarder
 
-// Places of counters. A rule has one as long as it is there, whatever rules come and go before it; a map tells the next
-// daemon which rule has which.
+// Indexes of counters. A rule keeps its index as long as it exists, whatever other rules are added and removed; a map
+// tells the next daemon which rule has which index.
 
 import (
 	"fmt"
@@ -16,11 +16,11 @@ import (
 
 type places struct {
 	counters table.PerCPU[uint32, inet.Count]
-	names    table.Table[uint32, uint64] // id plus 1 by place, 0: free
-	// unused are free, the next one last. left are those that an earlier daemon gave, by id.
+	names    table.Table[uint32, uint64] // id plus 1 by index; 0: free
+	// unused are free, the next one last. left are those assigned by a previous daemon, by id.
 	unused []uint32
 	left   map[uint32]uint32
-	// fresh are taken and not yet reset; writes is what names is to become.
+	// fresh are taken and not yet reset; writes are pending changes of names.
 	fresh  []uint32
 	writes map[uint32]uint64
 }
@@ -30,7 +30,7 @@ func newPlaces(env cube.Env) *places {
 		writes: map[uint32]uint64{}}
 }
 
-// load finds which of the places an earlier daemon gave to rules.
+// load reads the indexes that a previous daemon assigned to rules.
 func (p *places) load(size uint32) error {
 	p.left = map[uint32]uint32{}
 	used := make([]bool, size)
@@ -52,7 +52,7 @@ func (p *places) load(size uint32) error {
 	return nil
 }
 
-// take gives a rule a place: the one that it had, or a free one.
+// take assigns an index to a rule: its previous one, or a free one.
 func (p *places) take(id uint32) (uint32, error) {
 	if place, ok := p.left[id]; ok {
 		delete(p.left, id)
@@ -69,13 +69,13 @@ func (p *places) take(id uint32) (uint32, error) {
 	return place, nil
 }
 
-// free gives a place back. Its counters stay until another rule takes it.
+// free returns an index. Its counters stay until another rule takes it.
 func (p *places) free(place uint32) {
 	p.unused = append(p.unused, place)
 	p.writes[place] = 0
 }
 
-// claim takes back a place that was given back.
+// claim takes back an index that was freed.
 func (p *places) claim(place, id uint32) {
 	if i := slices.Index(p.unused, place); i >= 0 {
 		p.unused = slices.Delete(p.unused, i, i+1)
@@ -83,14 +83,14 @@ func (p *places) claim(place, id uint32) {
 	p.writes[place] = uint64(id) + 1
 }
 
-// reset sets the counters of places that were taken to zero, before their rules are in force.
+// reset sets the counters of newly assigned indexes to zero, before their rules are in effect.
 func (p *places) reset() error {
 	_, err := p.counters.SetAll(p.fresh, inet.Count{})
 	p.fresh = p.fresh[:0]
 	return err
 }
 
-// abandon gives up what rules had that are not there any more.
+// abandon frees the indexes of rules that no longer exist.
 func (p *places) abandon() {
 	for _, place := range p.left {
 		p.free(place)
@@ -98,7 +98,7 @@ func (p *places) abandon() {
 	p.left = nil
 }
 
-// flush writes down which rule has which place.
+// flush writes the assignment of indexes to the map.
 func (p *places) flush() error {
 	keys := make([]uint32, 0, len(p.writes))
 	ids := make([]uint64, 0, len(p.writes))

@@ -2,7 +2,7 @@
 
 package pbforwarder
 
-// Rules that come, go and change, and what the fast path gets for each.
+// Changes of rules, and their results for the fast path.
 
 import (
 	"errors"
@@ -12,17 +12,17 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// The parts of a result, as the program takes it apart.
+// The fields of a result, as the program decodes it.
 const (
 	actionBits = 2
 	portBits   = 10
 )
 
-// entry is a rule that is in force.
+// entry is a rule in effect.
 type entry struct {
 	match  classifier.Match
 	does   uint32 // action and port of the result
-	place  uint32 // of its counters
+	place  uint32 // index of its counters
 	result *classifier.Rule
 }
 
@@ -33,14 +33,14 @@ type change struct {
 	room    uint32
 	gone    []uint32
 	fresh   map[uint32]*entry
-	was     map[uint32]*entry // what has the ids of fresh and gone
-	taken   []uint32          // places that it takes
-	// set is the plan of the classifier, undone what takes its steps back.
+	was     map[uint32]*entry // what contains the ids of fresh and gone
+	taken   []uint32          // indexes that it takes
+	// set is the plan of the classifier, and undone undoes its steps.
 	set    cube.Plan
 	undone cube.Undo
 }
 
-// rulesChange checks changes of rules, of which there is room for so many.
+// rulesChange checks changes of rules, up to a maximum number of rules.
 func (f *forwarder) rulesChange(changes []cube.EntryChange, room uint32, created bool) (*change, error) {
 	rules, err := cube.DecodeEntries[Rule](changes)
 	if err != nil {
@@ -69,7 +69,7 @@ func (f *forwarder) rulesChange(changes []cube.EntryChange, room uint32, created
 	return c, err
 }
 
-// added is how many ids are new.
+// added returns the number of new ids.
 func (c *change) added() (n int) {
 	for id := range c.fresh {
 		if c.was[id] == nil {
@@ -102,7 +102,7 @@ func (f *forwarder) entry(r *Rule) (*entry, error) {
 	return e, nil
 }
 
-// match says what the rule looks at.
+// match returns the conditions of the rule.
 func (r *Rule) match(env cube.Env, m *classifier.Match) error {
 	if r.InPort != "" {
 		port, ok := env.PortIndex(r.InPort)
@@ -144,7 +144,7 @@ func (r *Rule) match(env cube.Env, m *classifier.Match) error {
 	return nil
 }
 
-// commit gives rules places for their counters, then brings them into force. A rule that was there keeps its place.
+// commit assigns indexes for counters to rules, then applies the rules. An existing rule keeps its index.
 func (c *change) commit() (undo func() error, err error) {
 	f := c.f
 	if c.created {
@@ -178,7 +178,7 @@ func (c *change) commit() (undo func() error, err error) {
 	return c.undo, nil
 }
 
-// assign gives each rule a place, and its result.
+// assign gives each rule an index, and its result.
 func (c *change) assign() (err error) {
 	for id, e := range c.fresh {
 		if was := c.was[id]; was != nil {
@@ -194,7 +194,7 @@ func (c *change) assign() (err error) {
 	return nil
 }
 
-// release gives the places back that the change took.
+// release frees the indexes that the change took.
 func (c *change) release() {
 	for _, place := range c.taken {
 		c.f.places.free(place)

@@ -2,7 +2,7 @@
 
 package pbforwarder
 
-// What is read that is not configuration: what each rule counted.
+// State: the counters of each rule.
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/polycube/polycube/inet"
 )
 
-// state is shaped like the model's tree.
+// state has the structure of the model.
 type state struct {
 	Rules []counted `json:"rules,omitempty"`
 }
@@ -24,7 +24,7 @@ type counted struct {
 	inet.Count
 }
 
-// State returns the counters of the rules that are asked for.
+// State returns the counters of the requested rules.
 func (f *forwarder) State(_ context.Context, path []string) (any, error) {
 	if len(path) > 0 && path[0] != "rules" {
 		return nil, nil
@@ -44,10 +44,10 @@ func (f *forwarder) State(_ context.Context, path []string) (any, error) {
 	return s, nil
 }
 
-// fewRules are read one by one: the map has room for many more.
+// fewRules is up to how many rules are read one by one: the map is much larger.
 const fewRules = 200
 
-// counts is what rules have counted, by place.
+// counts are the counters of rules, by index.
 func (f *forwarder) counts() (map[uint32]inet.Count, error) {
 	out := make(map[uint32]inet.Count, len(f.rules))
 	if len(f.rules) > fewRules {
@@ -67,7 +67,7 @@ func (f *forwarder) counts() (map[uint32]inet.Count, error) {
 	return out, nil
 }
 
-// one is the state of the rule with an id.
+// one returns the state of the rule with an id.
 func (f *forwarder) one(text string) (any, error) {
 	id, err := strconv.ParseUint(text, 10, 32)
 	if err != nil {

@@ -2,8 +2,8 @@
 
 package router
 
-// A port and the netdev that is its peer have the same addresses. The framework writes and follows IP addresses and a
-// configured MAC address; a port without one has the netdev's, so that no frame for it needs promiscuous mode.
+// A port and its netdev have the same addresses. The framework writes and follows IP addresses and a configured MAC
+// address; a port without one uses the netdev's, so that frames for it do not require promiscuous mode.
 
 import (
 	"crypto/rand"
@@ -43,12 +43,12 @@ func (r *router) Alignment(conf json.RawMessage) (map[string]cube.Alignment, err
 	return out, nil
 }
 
-// aligns says whether ports have to do with the addresses of their netdevs. Those of a router with a namespace are equal
-// to the interfaces there, and where the host decides, its addresses are for its stack.
+// aligns reports whether ports share addresses with their netdevs. Ports of a router with a namespace share the
+// addresses of the interfaces there, and with fib=host the addresses belong to the host's stack.
 func (c *Config) aligns() bool { return !c.Shadow && c.Fib != "host" }
 
-// macOf is the MAC address of a port without a configured one: its netdev's, or a locally administered one, the same for
-// the port's life.
+// macOf returns the MAC address of a port without a configured one: its netdev's, or a locally administered one, which
+// stays the same as long as the port exists.
 func (r *router) macOf(p Port, index uint16) inet.MAC {
 	peer := r.peers[p.Name]
 	if p.Align != AlignOff && peer.Netdev != "" && len(peer.MAC) == 6 && peer.MAC[0]&1 == 0 {
@@ -65,8 +65,8 @@ func (r *router) macOf(p Port, index uint16) inet.MAC {
 	return m
 }
 
-// followMAC gives ports without a MAC address of their own those of their netdevs. One that led to a netdev and does not
-// any more gets a new one: another port may have that netdev now.
+// followMAC gives ports without a configured MAC address those of their netdevs. A port that lost its netdev gets a new
+// one: another port may have that netdev now.
 func (r *router) followMAC(port string, was cube.Peer) error {
 	index, ok := r.env.PortIndex(port)
 	if !ok || r.conf == nil {

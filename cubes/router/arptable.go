@@ -23,7 +23,7 @@ type fixed struct {
 // neighbourChange is a prepared change of configured neighbours.
 type neighbourChange struct {
 	r *router
-	// gone and come are by the key of the model.
+	// gone and come are keyed as in the model.
 	gone, come map[string]fixed
 }
 
@@ -88,7 +88,7 @@ func (r *router) prepareNeighbours(l *layout, changes []cube.EntryChange) (*neig
 
 func (f fixed) key() addressKey { return addressKey{Address: inet.AddressOf(f.addr), Port: f.port} }
 
-// commit changes the neighbours, or leaves them as they are.
+// commit changes the neighbours, or leaves them unchanged.
 func (n *neighbourChange) commit() error {
 	if err := n.change(n.gone, n.come); err != nil {
 		return errors.Join(err, n.undo())
@@ -96,7 +96,7 @@ func (n *neighbourChange) commit() error {
 	return nil
 }
 
-// undo takes a change back.
+// undo undoes a change.
 func (n *neighbourChange) undo() error { return n.change(n.come, n.gone) }
 
 func (n *neighbourChange) change(gone, come map[string]fixed) error {
@@ -123,7 +123,7 @@ func (n *neighbourChange) change(gone, come map[string]fixed) error {
 	return nil
 }
 
-// setFixed makes a neighbour permanent, or forgets it.
+// setFixed makes a neighbour permanent, or removes it.
 func (r *router) setFixed(f fixed, is bool) error {
 	if is {
 		err := r.t.neighbours.Set(f.key(), neighbourEntry{Mac: f.mac, State: neighbourPermanent})

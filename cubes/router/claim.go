@@ -14,7 +14,7 @@ import (
 	"github.com/polycube/polycube/wire"
 )
 
-// portsChanged follows a change of ports, addresses and MAC addresses, which the maps have already.
+// portsChanged processes a change of ports, addresses and MAC addresses, which is already in the maps.
 func (s *slow) portsChanged(l *layout) {
 	now := clock()
 	was := s.ports
@@ -39,7 +39,7 @@ func (s *slow) portsChanged(l *layout) {
 	s.fresh = false
 }
 
-// claim claims an address. One that was in use before the daemon was started goes on being so.
+// claim claims an address. An address that was in use before the daemon started stays in use.
 func (s *slow) claim(k neigh.Key, mac wire.MAC, now time.Duration) {
 	before, had := s.claims.Has(k)
 	start := neigh.Announce
@@ -58,11 +58,11 @@ func (s *slow) claim(k neigh.Key, mac wire.MAC, now time.Duration) {
 	s.claims.Add(k, mac, start, s.up[k.Port], now)
 }
 
-// machine says whether a station is the machine that the router is on: another netdev of it is on the same link, and Linux
-// answers there for what a port's netdev has of the port. That is nobody else who has the address.
+// machine reports whether a station is the host that the router runs on: it may have another netdev on the same link,
+// where Linux answers for the port's address on its netdev. That is not a duplicate.
 func (s *slow) machine(mac wire.MAC) bool { return cube.OwnStation(s.env, mac[:]) }
 
-// portUp follows the link of a port.
+// portUp processes a change of a port's link.
 func (s *slow) portUp(index uint16, up bool) {
 	if s.table == nil || s.up[index] == up {
 		return
@@ -129,7 +129,7 @@ func (s *slow) Unique(k neigh.Key) {
 	s.env.Logger().Info("an address of the router is used by nobody else any more", "address", k.Addr, "port", s.ports[k.Port].name)
 }
 
-// duplicates are the addresses of a port that another station uses.
+// duplicates returns the addresses of a port that another station uses.
 func (s *slow) duplicates(index uint16) []netip.Addr {
 	if s.claims == nil {
 		return nil

@@ -2,7 +2,7 @@
 
 package router
 
-// The model's tree in Go.
+// The configuration in Go.
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// Config is what the model's tree decodes into, but for its large lists.
+// Config is the decoded configuration, except for its large lists.
 type Config struct {
 	Ports         []Port `json:"ports"`
 	Fib           string `json:"fib"`
@@ -25,7 +25,7 @@ type Config struct {
 // Port is a port with its addresses.
 type Port struct {
 	cube.Port
-	// IP is the primary address with the length of its link's prefix; the zero value is none.
+	// IP is the primary address with its prefix length; the zero value is none.
 	IP          netip.Prefix `json:"ip"`
 	Secondaryip []Secondary  `json:"secondaryip"`
 	Mac         string       `json:"mac,omitempty"`
@@ -57,13 +57,13 @@ const (
 	RPLoose
 )
 
-// UnmarshalText reads the model's word.
+// UnmarshalText parses the model's name.
 func (f *RPFilter) UnmarshalText(text []byte) (err error) {
 	*f, err = cube.Enum[RPFilter]("rp-filter", text, "off", "strict", "loose")
 	return err
 }
 
-// Align is how a port and the netdev that is its peer are kept equal.
+// Align is how a port and its netdev are aligned.
 type Align uint32
 
 // The ways of alignment. AlignBoth comes first: it is the default.
@@ -73,7 +73,7 @@ const (
 	AlignOff
 )
 
-// UnmarshalText reads the model's word.
+// UnmarshalText parses the model's name.
 func (a *Align) UnmarshalText(text []byte) (err error) {
 	*a, err = cube.Enum[Align]("align", text, "both", "port-follows-netdev", "off")
 	return err
@@ -94,7 +94,7 @@ type ArpEntry struct {
 	Interface string `json:"interface"`
 }
 
-// addresses are all addresses of a port, the primary one first.
+// addresses returns all addresses of a port, the primary one first.
 func (p Port) addresses() []netip.Prefix {
 	if !p.IP.IsValid() {
 		return nil
@@ -106,7 +106,7 @@ func (p Port) addresses() []netip.Prefix {
 	return all
 }
 
-// parseNeighbour reads an address of `arp-table`: an address, or a prefix that is as long.
+// parseNeighbour parses an address of `arp-table`: an address, or a host prefix.
 func parseNeighbour(text string) (netip.Addr, error) {
 	if host, bits, ok := strings.Cut(text, "/"); ok {
 		addr, err := netip.ParseAddr(host)

@@ -2,8 +2,7 @@
 
 package router
 
-// Where the trie of IPv4 routes is for packets: a root of fixed size, and pages of chunks that are made when they are
-// needed.
+// The storage of the IPv4 route trie for packets: a root of fixed size, and pages of chunks that are created on demand.
 
 import (
 	"fmt"
@@ -13,7 +12,7 @@ import (
 	"github.com/polycube/polycube/cube/table"
 )
 
-// fib4 is the maps `fib4` and `fib4_pages`.
+// fib4 contains the maps `fib4` and `fib4_pages`.
 type fib4 struct {
 	root  table.Table[uint32, chunkEntry]
 	pages table.MapOf[uint32, uint32, chunkEntry]
@@ -67,7 +66,7 @@ func (f fib4) writePage(page uint32, slots []uint32, values []chunkEntry) (err e
 	return err
 }
 
-// used finds what packets use of an earlier life of the cube: chunks, and next hops.
+// used returns the chunks and next hops that packets still use from a previous run of the cube.
 func (f fib4) used() (chunks, hops map[uint32]bool, err error) {
 	chunks, hops = map[uint32]bool{}, map[uint32]bool{}
 	var next []uint32

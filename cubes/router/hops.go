@@ -2,8 +2,8 @@
 
 package router
 
-// Next hops: routes that lead to the same place have one entry in common. An entry is written before a route leads to it
-// and left as it is until none does.
+// Next hops: routes with the same destination share one entry. An entry is written before a route refers to it and not
+// changed as long as one does.
 
 import (
 	"encoding/binary"
@@ -17,11 +17,11 @@ import (
 	"github.com/polycube/polycube/inet"
 )
 
-// target is where a route leads.
+// target is the destination of a route.
 type target struct {
 	kind uint16
 	port uint16 // unicast
-	// gateway is the zero Addr where the destination itself is on the link.
+	// gateway is the zero Addr if the destination itself is on the link.
 	gateway netip.Addr
 }
 
@@ -30,18 +30,18 @@ type hop struct {
 	target
 	refs  int
 	entry hopEntry
-	group []uint32 // of a multipath one: its members, in ascending order
-	// detour says that others stand in for members behind ports that are down.
+	group []uint32 // for multipath: its members, in ascending order
+	// detour says that other members replace those on ports that are down.
 	detour bool
 }
 
-// link is what next hops copy from the port.
+// link contains the values that next hops copy from the port.
 type link struct {
 	mac inet.MAC
 	mtu uint32
 }
 
-// hops keeps the maps `next_hops` and `groups`.
+// hops manages the maps `next_hops` and `groups`.
 type hops struct {
 	entries  table.Table[uint32, hopEntry]
 	groups   table.Table[uint32, groupEntry]
@@ -50,10 +50,10 @@ type hops struct {
 	byGroup  map[string]uint32
 	hopIDs   ids
 	groupIDs ids
-	// link tells of a port, and resolve the MAC address of a neighbour that is known.
+	// link returns a port's values, and resolve the MAC address of a known neighbour.
 	link    func(port uint16) link
 	resolve func(addr netip.Addr, port uint16) (inet.MAC, bool)
-	// wanted is told of gateways that come into use and go out of it.
+	// wanted is called when gateways become used or unused.
 	wanted func(addr netip.Addr, port uint16, want bool)
 }
 
@@ -69,8 +69,8 @@ func newHops(t tables) *hops {
 	}
 }
 
-// begin writes the next hops that every router has, and takes over what an earlier life of the cube left in the maps as far
-// as routes lead to it.
+// begin writes the next hops that every router has, and adopts entries of a previous run of the cube that routes refer
+// to.
 func (h *hops) begin(used map[uint32]int) error {
 	entries, err := h.entries.Map()
 	if err != nil {
@@ -100,7 +100,7 @@ func (h *hops) begin(used map[uint32]int) error {
 	return nil
 }
 
-// adopt takes over a next hop, and the members of its group.
+// adopt adopts a next hop, and the members of its group.
 func (h *hops) adopt(id uint32, refs int, ids, groups map[uint32]bool) error {
 	if is := h.hops[id]; is != nil {
 		is.refs += refs
@@ -141,7 +141,7 @@ func groupKey(members []uint32) string {
 	return string(b)
 }
 
-// acquire returns the index of the next hop that leads to all of the targets, for one more route.
+// acquire returns the index of the next hop for all of the targets, and adds a reference to it.
 func (h *hops) acquire(targets []target) (uint32, error) {
 	switch {
 	case len(targets) == 0:
@@ -167,7 +167,7 @@ func (h *hops) acquire(targets []target) (uint32, error) {
 	}
 	slices.Sort(members)
 	if id, ok := h.byGroup[groupKey(members)]; ok {
-		release() // the group holds them
+		release() // the group references them
 		h.hops[id].refs++
 		return id, nil
 	}
@@ -243,7 +243,7 @@ func (h *hops) makeGroup(members []uint32) (uint32, error) {
 	return id, nil
 }
 
-// release says that one route less leads to a next hop.
+// release removes a reference to a next hop.
 func (h *hops) release(id uint32) {
 	is := h.hops[id]
 	if is == nil {
@@ -268,8 +268,8 @@ func (h *hops) release(id uint32) {
 	}
 }
 
-// resolved writes the MAC address of a gateway, or that it is not known any more. It does nothing for a neighbour that
-// no route leads to.
+// resolved writes the MAC address of a gateway, or that it is unknown. It does nothing for a neighbour that no route
+// uses.
 func (h *hops) resolved(addr netip.Addr, port uint16, to inet.MAC, ok bool) error {
 	id, there := h.byTarget[target{kind: kindUnicast, port: port, gateway: addr.WithZone("")}]
 	if !there {
@@ -286,7 +286,7 @@ func (h *hops) resolved(addr netip.Addr, port uint16, to inet.MAC, ok bool) erro
 	return h.entries.Set(id, is.entry)
 }
 
-// linkChanged writes a port's MAC address and MTU to the next hops behind it.
+// linkChanged writes a port's MAC address and MTU to its next hops.
 func (h *hops) linkChanged(port uint16) error {
 	l := h.link(port)
 	for id, is := range h.hops {
@@ -301,8 +301,8 @@ func (h *hops) linkChanged(port uint16) error {
 	return nil
 }
 
-// avoid has groups send the flows of members behind ports that are down by their other members, until routes lead to other
-// groups: of many routes, the last one does a second later.
+// avoid makes groups send the flows of members on ports that are down through their other members, until routes refer
+// to other groups: with many routes, the last one takes a second.
 func (h *hops) avoid(down map[uint16]bool) error {
 	for _, is := range h.hops {
 		if is.kind != kindMultipath {
@@ -327,7 +327,7 @@ func (h *hops) avoid(down map[uint16]bool) error {
 	return nil
 }
 
-// address is the gateway of a next hop; false where destinations are on the link.
+// address returns the gateway of a next hop; false if destinations are on the link.
 func (h *hops) address(id uint32) (netip.Addr, bool) {
 	is := h.hops[id]
 	if is == nil || !is.gateway.IsValid() {

@@ -2,7 +2,7 @@
 
 package router
 
-// Forwarding by the host's routes: which netdevs of the host the ports lead to.
+// Forwarding by the host's routes: the host's netdevs that are peers of ports.
 
 import (
 	"github.com/polycube/polycube/cube"
@@ -17,7 +17,7 @@ type netdevEntry struct {
 	_     uint32
 }
 
-// PeerChanged takes the netdev that a port leads to.
+// PeerChanged records the netdev of a port.
 func (r *router) PeerChanged(port string, peer cube.Peer) {
 	was := r.peers[port]
 	r.peers[port] = peer
@@ -29,8 +29,8 @@ func (r *router) PeerChanged(port string, peer cube.Peer) {
 	}
 }
 
-// writePeers brings the maps in line with the peers of the ports that there are. A netdev that is gone leads to no port
-// before its number may be another's.
+// writePeers updates the maps from the peers of the existing ports. The entry of a removed netdev is deleted before its
+// index may be reused.
 func (r *router) writePeers() error {
 	is := map[uint32]uint32{}
 	entries := map[uint32]netdevEntry{}
@@ -68,7 +68,7 @@ func (r *router) writePeers() error {
 	return writeNetdevs(table.New[uint32, netdevEntry](r.env, "netdevs"), entries)
 }
 
-// writeNetdevs makes the entries of an array those that are wanted, the others zero.
+// writeNetdevs sets the wanted entries of an array, and the others to zero.
 func writeNetdevs(t table.Table[uint32, netdevEntry], want map[uint32]netdevEntry) error {
 	var stale []uint32
 	var err error

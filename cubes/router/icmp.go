@@ -2,9 +2,9 @@
 
 package router
 
-// What the router itself says by ICMP and ICMPv6: errors for packets that it cannot forward, and answers to echo
-// requests. Errors are limited by the source that they go to, besides the limit of the program by port (RFC 1812 4.3.2.8,
-// RFC 4443 2.4(f)).
+// ICMP and ICMPv6 messages of the router itself: errors for packets that it cannot forward, and echo replies. Errors
+// are limited by the source that they go to, in addition to the program's limit by port (RFC 1812 4.3.2.8, RFC 4443
+// 2.4(f)).
 
 import (
 	"net/netip"
@@ -15,14 +15,14 @@ import (
 	"github.com/polycube/polycube/wire"
 )
 
-// refuse answers a packet by an error, if it may be answered.
+// refuse answers a packet with an error, if that is allowed.
 func (s *slow) refuse(p *cube.PacketIn, k wire.Kind, mtu int) {
 	ip, err := wire.ParseIP(p.Data)
 	if err != nil {
 		s.counters.Malformed++
 		return
 	}
-	turned := p.Trip.Turned && s.ours(ip.Src) // a translation has given it that source
+	turned := p.Trip.Turned && s.ours(ip.Src) // a translation has set that source
 	if !ip.Answerable(k) || s.ours(ip.Src) && !turned || s.broadcast(ip.Dst) {
 		return
 	}
@@ -45,7 +45,8 @@ func (s *slow) refuse(p *cube.PacketIn, k wire.Kind, mtu int) {
 	}
 }
 
-// offer offers an error about a packet that a transparent cube of a port turned to that port, where its source is known.
+// offer offers an error about a packet that a transparent cube of a port turned to that port, where its source is
+// known.
 func (s *slow) offer(p *cube.PacketIn, _ *wire.Packet, frame func(to, from wire.MAC) []byte) bool {
 	port := s.ports[p.Port]
 	if port == nil {
@@ -58,9 +59,9 @@ func (s *slow) offer(p *cube.PacketIn, _ *wire.Packet, frame func(to, from wire.
 	return err == nil
 }
 
-// errorSource is the address that an error comes from: the one that the packet was sent to, if it is the router's; else
-// the primary one of the port where it came in, or any other of the router if that has none of the family. A link-local
-// source is answered from a link-local address.
+// errorSource returns the source address of an error: the destination of the packet, if it is the router's; otherwise
+// the primary address of the ingress port, or any other address of the router if that port has none of the family. A
+// link-local source is answered from a link-local address.
 func (s *slow) errorSource(index uint16, ip *wire.Packet) (netip.Addr, bool) {
 	if s.ours(ip.Dst) { // RFC 4443 2.2(a)
 		return ip.Dst, true
@@ -89,7 +90,7 @@ func (s *slow) ours(a netip.Addr) bool {
 	return false
 }
 
-// broadcast says whether an address is that of all hosts of one of the router's links.
+// broadcast reports whether an address is the broadcast address of one of the router's links.
 func (s *slow) broadcast(a netip.Addr) bool {
 	if !a.Is4() {
 		return false
@@ -104,8 +105,8 @@ func (s *slow) broadcast(a netip.Addr) bool {
 	return false
 }
 
-// back sends an answer to where a packet came from: by the route to its source. If that is the port where it came in, to
-// the station that sent it; elsewhere to the neighbour, which may have to be found.
+// back sends an answer to the sender of a packet: by the route to its source. If that uses the ingress port, it goes to
+// the station that sent the packet; otherwise to the neighbour, which may have to be resolved.
 func (s *slow) back(p *cube.PacketIn, ip *wire.Packet, frame func(to, from wire.MAC) []byte) bool {
 	index, gateway, ok := p.Port, netip.Addr{}, true
 	if !ip.V6() || !ip.Src.IsLinkLocalUnicast() {
@@ -128,7 +129,7 @@ func (s *slow) back(p *cube.PacketIn, ip *wire.Packet, frame func(to, from wire.
 	return s.table.Packet(k, neigh.Origin{Port: p.Port, Source: ip.Src}, h, len(h.data), clock())
 }
 
-// local takes a packet for an address of the router.
+// local processes a packet for an address of the router.
 func (s *slow) local(p *cube.PacketIn) {
 	ip, err := wire.ParseIP(p.Data)
 	if err != nil {
@@ -158,7 +159,7 @@ func (s *slow) local(p *cube.PacketIn) {
 // allRouters is the group of all routers of a link.
 var allRouters = netip.MustParseAddr("ff02::2")
 
-// echoOfMany answers an echo request to a group that the router is in, from an address of its own (RFC 4443 4.2).
+// echoOfMany answers an echo request to a group that the router is in, from one of its own addresses (RFC 4443 4.2).
 func (s *slow) echoOfMany(p *cube.PacketIn, ip *wire.Packet) {
 	port := s.ports[p.Port]
 	if port == nil || ip.Dst != wire.AllNodes && ip.Dst != allRouters || !ip.Echo() || ip.Fragment() {
@@ -174,10 +175,10 @@ func (s *slow) echoOfMany(p *cube.PacketIn, ip *wire.Packet) {
 	}
 }
 
-// noNextHeader is the protocol number of IPv6 that says that nothing follows.
+// noNextHeader is the IPv6 protocol number for "no next header".
 const noNextHeader = 59
 
-// unheard answers what nothing here listens to.
+// unheard answers packets without a listener.
 func (s *slow) unheard(p *cube.PacketIn, ip *wire.Packet) {
 	switch {
 	case ip.Offset > 0 || ip.Proto == wire.ProtoICMP || ip.Proto == wire.ProtoICMPv6 || ip.Proto == noNextHeader:
@@ -190,7 +191,7 @@ func (s *slow) unheard(p *cube.PacketIn, ip *wire.Packet) {
 	}
 }
 
-// echoes are the echo requests that come in fragments, so that what follows the first one is known to be of it.
+// echoes records fragmented echo requests, so that later fragments can be recognized.
 type echoes struct{ until map[echoKey]time.Duration }
 
 type echoKey struct {
@@ -198,7 +199,7 @@ type echoKey struct {
 	id       uint32
 }
 
-// Fragments that come later than this are of another packet; and how many packets are known at a time.
+// Later fragments after this time belong to another packet; and the maximum number of packets that are recorded.
 const (
 	echoTime = 5 * time.Second
 	echoMax  = 1024
@@ -224,17 +225,17 @@ func (e *echoes) continues(p *wire.Packet, now time.Duration) bool {
 	return (p.Proto == wire.ProtoICMP || p.Proto == wire.ProtoICMPv6) && e.until[echoKey{p.Src, p.Dst, p.ID}] > now
 }
 
-// limiter are token buckets by source. A source is an IPv4 address or a /64.
+// limiter contains token buckets by source. A source is an IPv4 address or a /64.
 type limiter struct{ full map[netip.Addr]time.Duration }
 
-// Errors to a source: one for each limitCost in the long run, limitBurst at once; how many sources are known at a time.
+// Errors to a source: one per limitCost on average, a burst of limitBurst; and the maximum number of sources.
 const (
 	limitCost    = 50 * time.Millisecond
 	limitBurst   = 40
 	limitSources = 4096
 )
 
-// admit says whether a source may be sent one more error. full is when its bucket will be full again.
+// admit reports whether a source may be sent one more error. full is when its bucket will be full again.
 func (l *limiter) admit(source netip.Addr, now time.Duration) bool {
 	if source.Is6() {
 		p, _ := source.Prefix(64)

@@ -2,8 +2,8 @@
 
 package router
 
-// Indexes of arrays that packets read without a lock. One that is given back may still be in the hands of a packet that
-// looked up its route a moment ago, so it rests before it is used for something else.
+// Indexes of arrays that packets read without a lock. A packet that looked up its route a moment ago may still hold an
+// index that was freed, so it is not reused for a while.
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// rest is how long an index that was given back is left alone: far more than a packet takes.
+// rest is how long a freed index is not reused: far longer than a packet takes.
 const rest = time.Second
 
 type freed struct {
@@ -20,11 +20,11 @@ type freed struct {
 	at time.Time
 }
 
-// ids hands out indexes below limit.
+// ids allocates indexes below limit.
 type ids struct {
 	what        string
 	next, limit uint32
-	free        []freed // in the order in which they came back
+	free        []freed // in the order in which they were freed
 	now         func() time.Time
 }
 
@@ -43,7 +43,7 @@ func (i *ids) take() (uint32, error) {
 
 func (i *ids) give(id uint32) { i.free = append(i.free, freed{id, i.now()}) }
 
-// claim takes those indexes for which used holds, which an earlier life of the cube gave out.
+// claim takes the indexes for which used holds, which a previous run of the cube allocated.
 func (i *ids) claim(used map[uint32]bool) {
 	first := i.next
 	for id := range used {

@@ -2,7 +2,7 @@
 
 package router
 
-// What a configuration of ports means: addresses, the networks they connect to, and which of them a next hop is in.
+// The meaning of a configuration of ports: addresses, their connected networks, and which of them contains a next hop.
 
 import (
 	"encoding/binary"
@@ -15,7 +15,7 @@ import (
 	"github.com/polycube/polycube/wire"
 )
 
-// minMTU6 is the least MTU of a link with IPv6 (RFC 8200).
+// minMTU6 is the minimum MTU of a link with IPv6 (RFC 8200).
 const minMTU6 = 1280
 
 // network is a connected network.
@@ -25,29 +25,29 @@ type network struct {
 	name   string
 }
 
-// portState is a port as it is in force.
+// portState is a port in effect.
 type portState struct {
 	name  string
 	index uint16
 	mac   inet.MAC
-	// addresses: the primary one first, the link-local one of IPv6 among them.
+	// addresses: the primary one first, including the IPv6 link-local one.
 	addresses []netip.Prefix
 	mtu       uint32
 	filter    RPFilter
-	// detect says that routes go with the carrier of the port's netdev.
+	// detect says that routes follow the carrier of the port's netdev.
 	detect bool
 }
 
-// layout is what the ports of a configuration add up to.
+// layout is the result of a configuration of ports.
 type layout struct {
 	ports    map[uint16]*portState
 	byName   map[string]*portState
 	networks []network
-	// own says on which port an address of the router is; link-local ones are left out.
+	// own maps the router's addresses, except for link-local ones, to their ports.
 	own map[netip.Addr]string
 }
 
-// newLayout checks the ports of a configuration. macOf is asked for the MAC address of ports that have none configured.
+// newLayout checks the ports of a configuration. macOf returns the MAC address of ports without a configured one.
 func newLayout(conf *Config, env cube.Env, macOf func(p Port, index uint16) inet.MAC) (*layout, error) {
 	l := &layout{ports: map[uint16]*portState{}, byName: map[string]*portState{}, own: map[netip.Addr]string{}}
 	for _, p := range conf.Ports {
@@ -81,7 +81,7 @@ func newLayout(conf *Config, env cube.Env, macOf func(p Port, index uint16) inet
 	return l, nil
 }
 
-// linkLocal gives a port with IPv6 a link-local address by RFC 4291, appendix A, if it has none.
+// linkLocal adds a link-local address (RFC 4291, appendix A) to a port with IPv6 if it has none.
 func (s *portState) linkLocal() {
 	six := false
 	for _, a := range s.addresses {
@@ -97,7 +97,7 @@ func (s *portState) linkLocal() {
 	s.addresses = append(s.addresses[:len(s.addresses):len(s.addresses)], netip.PrefixFrom(addr, 64))
 }
 
-// add takes an address of a port.
+// add adds an address to a port.
 func (l *layout) add(s *portState, p netip.Prefix) error {
 	a := p.Addr()
 	switch {
@@ -133,7 +133,7 @@ func (l *layout) add(s *portState, p netip.Prefix) error {
 	return nil
 }
 
-// broadcast is the broadcast address of an IPv4 network.
+// broadcast returns the broadcast address of an IPv4 network.
 func broadcast(p netip.Prefix) netip.Addr {
 	b := p.Addr().As4()
 	for bit := p.Bits(); bit < 32; bit++ {
@@ -142,7 +142,7 @@ func broadcast(p netip.Prefix) netip.Addr {
 	return netip.AddrFrom4(b)
 }
 
-// routes are the routes that the addresses make, but for link-local ones of IPv6, which are valid on their link alone.
+// routes returns the routes of the addresses, except for IPv6 link-local ones, which are only valid on their link.
 func (l *layout) routes() map[netip.Prefix]route {
 	out := map[netip.Prefix]route{}
 	for _, n := range l.networks {
@@ -158,7 +158,7 @@ func (l *layout) routes() map[netip.Prefix]route {
 	return out
 }
 
-// way finds the port that leads to a next hop: the one in whose network it is.
+// way finds the port of a next hop: the one whose network contains it.
 func (l *layout) way(nexthop netip.Addr, through string) (uint16, error) {
 	if zone := nexthop.Zone(); zone != "" {
 		if through != "" && through != zone {
@@ -225,7 +225,7 @@ func (l *layout) names(port string) string {
 	return strings.Join(out, ", ")
 }
 
-// entry is a port's entry in the map.
+// entry returns a port's entry in the map.
 func (s *portState) entry() portEntry {
 	e := portEntry{Mac: s.mac, Mtu: s.mtu, RpFilter: uint8(s.filter)}
 	for _, a := range s.addresses {

@@ -2,7 +2,7 @@
 
 package router
 
-// Routes follow their port: while it is DOWN or its netdev has no carrier, packets use none that leads through it.
+// Routes follow their port: while it is DOWN or its netdev has no carrier, packets do not use routes through it.
 
 import (
 	"fmt"
@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// carrierHold is how long a port must have had its carrier back before routes lead through it again.
+// carrierHold is how long the carrier must be back before routes use the port again.
 const carrierHold = 100 * time.Millisecond
 
-// portLink is what the router was told of a port.
+// portLink is the reported state of a port.
 type portLink struct {
 	up, works bool
-	// held is set while the carrier is gone, and for a moment after that, until release is called.
+	// held is set while the carrier is lost, and for a moment after that, until release is called.
 	held    bool
 	release func()
 }
 
-// why says why no route leads through a port, "" if routes do. One that the router was told nothing of is DOWN.
+// why returns why no route uses a port, "" if routes do. A port without a report is DOWN.
 func (l *portLink) why(p *portState) string {
 	switch {
 	case l == nil, !l.up:
@@ -52,15 +52,15 @@ func (r *router) linkOf(port string) *portLink {
 	return l
 }
 
-// PortChanged takes whether a port has a peer.
+// PortChanged records whether a port has a peer.
 func (r *router) PortChanged(port string, up bool) {
 	l := r.linkOf(port)
 	l.up = up
-	l.hold(false) // the carrier of the new peer was never lost
+	l.hold(false) // the carrier of the new peer was not lost
 	r.followLinks()
 }
 
-// LinkChanged takes whether the link of a port works.
+// LinkChanged records whether the link of a port works.
 func (r *router) LinkChanged(port string, works bool) {
 	if index, ok := r.env.PortIndex(port); ok {
 		r.slow.portUp(index, works)
@@ -79,7 +79,7 @@ func (r *router) LinkChanged(port string, works bool) {
 	r.followLinks()
 }
 
-// followLinks has routes follow what the router was told of its ports.
+// followLinks updates routes to the reported state of ports.
 func (r *router) followLinks() {
 	maps.DeleteFunc(r.links, func(port string, _ *portLink) bool { return r.now.byName[port] == nil })
 	down := r.downPorts(r.now)
@@ -91,7 +91,7 @@ func (r *router) followLinks() {
 	}
 }
 
-// downPorts are the ports of a layout that no route leads through.
+// downPorts returns the ports of a layout that no route uses.
 func (r *router) downPorts(l *layout) map[uint16]bool {
 	down := map[uint16]bool{}
 	for index, p := range l.ports {
@@ -102,7 +102,7 @@ func (r *router) downPorts(l *layout) map[uint16]bool {
 	return down
 }
 
-// whyUnused says why packets do not use a route to a destination, "" if they do.
+// whyUnused returns why packets do not use a route to a destination, "" if they do.
 func (r *router) whyUnused(d *destination, is route) string {
 	if p := r.now.ports[is.port]; is.kind == kindUnicast && p != nil && r.rib.down[is.port] {
 		return r.links[p.name].why(p)

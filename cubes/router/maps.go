@@ -2,7 +2,7 @@
 
 package router
 
-// The entries of the maps, laid out as the program's structs; a test compares the two.
+// The map entries, with the layout of the program's structs; a test compares the two.
 
 import (
 	"encoding/binary"
@@ -13,7 +13,7 @@ import (
 	"github.com/polycube/polycube/inet"
 )
 
-// addrOf is the address, the zero Addr where the program has none.
+// addrOf returns the address; the zero Addr for the program's "none".
 func addrOf(a inet.Address) netip.Addr {
 	if a == (inet.Address{}) {
 		return netip.Addr{}
@@ -21,7 +21,7 @@ func addrOf(a inet.Address) netip.Addr {
 	return a.Addr()
 }
 
-// ownBit is where an address is in ownBits, as router_own_bit finds it.
+// ownBit returns the position of an address in ownBits, as router_own_bit does.
 func ownBit(a inet.Address) uint32 {
 	var folded uint32
 	for i := 0; i < len(a); i += 4 {
@@ -79,7 +79,7 @@ const (
 	neighbourPermanent
 )
 
-// usable says whether packets are sent to the neighbour.
+// usable reports whether packets are sent to the neighbour.
 func (n neighbourEntry) usable() bool {
 	return n.State != 0 && n.State != neighbourIncomplete && n.State != neighbourFailed
 }

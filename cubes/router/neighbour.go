@@ -2,7 +2,7 @@
 
 package router
 
-// Neighbours: the table of package neigh with the maps, ports and packets of a cube around it.
+// Neighbours: connects the table of package neigh to the maps, ports and packets of a cube.
 
 import (
 	"cmp"
@@ -18,7 +18,7 @@ import (
 	"github.com/polycube/polycube/wire"
 )
 
-// keyOf is where the fast path has what is known of an address on a port's link.
+// keyOf returns the key of an address on a port's link in the fast path.
 func keyOf(a netip.Addr, port uint16) addressKey {
 	return addressKey{Address: inet.AddressOf(a), Port: port}
 }
@@ -47,7 +47,7 @@ func (s *slow) Confirmed(k neigh.Key) time.Duration {
 	return time.Duration(n.Confirmed)
 }
 
-// Ask implements neigh.Host. Without an address of its own on the link, the router cannot ask.
+// Ask implements neigh.Host. Without an address on the link, the router cannot send a request.
 func (s *slow) Ask(k neigh.Key, to wire.MAC) {
 	p, ok := s.ports[k.Port]
 	if s.committing || !ok {
@@ -73,7 +73,7 @@ func (s *slow) Ask(k neigh.Key, to wire.MAC) {
 	s.send(k.Port, wire.Solicit(k.Addr, to, mac, from).Frame())
 }
 
-// want is told of the gateways that routes lead over.
+// want is called with the gateways that routes use.
 func (s *slow) want(addr netip.Addr, port uint16, want bool) {
 	k := neigh.Key{Addr: addr, Port: port}
 	if want {
@@ -88,7 +88,7 @@ func (s *slow) want(addr netip.Addr, port uint16, want bool) {
 // station is the port's MAC address.
 func (p *portState) station() wire.MAC { return p.mac.Bytes() }
 
-// first returns the first address of a family that is not link-local, or, if linkLocal says so, that is.
+// first returns the first address of a family that is not link-local, or is, if linkLocal is set.
 func (p *portState) first(six, linkLocal bool) (netip.Addr, bool) {
 	for _, a := range p.addresses {
 		if a.Addr().Is6() == six && (six && a.Addr().IsLinkLocalUnicast()) == linkLocal {
@@ -98,7 +98,7 @@ func (p *portState) first(six, linkLocal bool) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// onLink says whether an address is in one of the port's networks.
+// onLink reports whether an address is in one of the port's networks.
 func (p *portState) onLink(a netip.Addr) bool {
 	if a.Is6() && a.IsLinkLocalUnicast() {
 		return true
@@ -106,7 +106,8 @@ func (p *portState) onLink(a netip.Addr) bool {
 	return slices.ContainsFunc(p.addresses, func(n netip.Prefix) bool { return n.Contains(a) })
 }
 
-// sourceFor is the port's address to ask a neighbour with: one in its network, or the first one of the family.
+// sourceFor returns the port's source address for requests to a neighbour: one in its network, or the first one of the
+// family.
 func (p *portState) sourceFor(a netip.Addr) (netip.Addr, bool) {
 	for _, n := range p.addresses {
 		if n.Addr().Is6() == a.Is6() && n.Contains(a) {
@@ -140,7 +141,7 @@ func (s *slow) Unreachable(h *held) {
 	}
 }
 
-// arp takes an ARP packet that the fast path has not dealt with.
+// arp processes an ARP packet that the fast path has not processed.
 func (s *slow) arp(p *cube.PacketIn) {
 	port, ok := s.ports[p.Port]
 	a, err := wire.ParseARP(p.Data)
@@ -176,7 +177,7 @@ func (s *slow) arp(p *cube.PacketIn) {
 	}
 }
 
-// nd takes a packet of neighbour discovery that the fast path has not dealt with.
+// nd processes a neighbour discovery packet that the fast path has not processed.
 func (s *slow) nd(p *cube.PacketIn) {
 	port, ok := s.ports[p.Port]
 	n, err := wire.ParseND(p.Data)
@@ -188,7 +189,7 @@ func (s *slow) nd(p *cube.PacketIn) {
 	target := neigh.Key{Addr: n.Target, Port: p.Port}
 	_, ours := s.claims.Has(target)
 	if n.FromMAC == port.station() {
-		return // it came back from a loop in the link
+		return // it came back through a loop in the link
 	}
 	if n.Advertisement {
 		if ours && !s.machine(n.Station()) {
@@ -215,7 +216,7 @@ func (s *slow) nd(p *cube.PacketIn) {
 	}
 }
 
-// judged is what an advertisement says. One without a link-layer address confirms what is known.
+// judged returns the meaning of an advertisement. One without a link-layer address confirms the current one.
 func (s *slow) judged(k neigh.Key, n wire.ND) neigh.Answer {
 	a := neigh.Answer{MAC: n.Link, Solicited: n.Solicited, Override: n.Override}
 	if a.MAC == (wire.MAC{}) {
@@ -235,7 +236,7 @@ type stateNeighbour struct {
 	Age       *uint32 `json:"age,omitempty"`
 }
 
-// stateNeighbours shows what is known of neighbours.
+// stateNeighbours shows the neighbour table.
 func (r *router) stateNeighbours(path []string) []stateNeighbour {
 	now := clock()
 	all := r.slow.table.All(now)
@@ -254,7 +255,7 @@ func (r *router) stateNeighbours(path []string) []stateNeighbour {
 			continue
 		}
 		s := stateNeighbour{Address: text, Interface: name, State: n.State.String()}
-		if n.MAC != (wire.MAC{}) { // else it was never heard of
+		if n.MAC != (wire.MAC{}) { // otherwise it was never seen
 			age := uint32(n.Age / time.Second)
 			s.Mac, s.Age = n.MAC.String(), &age
 		}
@@ -264,7 +265,7 @@ func (r *router) stateNeighbours(path []string) []stateNeighbour {
 	return out
 }
 
-// addressText is the key of a learned neighbour: link-local addresses are told apart by their ports.
+// addressText returns the key of a learned neighbour: link-local addresses are distinguished by their ports.
 func addressText(a netip.Addr, port string) string {
 	if a.Is6() && a.IsLinkLocalUnicast() {
 		return a.WithZone(port).String()

@@ -2,7 +2,7 @@
 
 package router
 
-// The routes of all origins, and which of them packets use. A change costs what it changes.
+// The routes of all origins, and which of them packets use. The cost of a change is proportional to the change.
 
 import (
 	"cmp"
@@ -16,7 +16,7 @@ import (
 	"github.com/polycube/polycube/cube/table"
 )
 
-// origin is where a route is from; a lower one is preferred.
+// origin is the source of a route; lower ones are preferred.
 type origin uint8
 
 const (
@@ -25,30 +25,30 @@ const (
 	learned
 )
 
-// String is the word for it in a sentence.
+// String returns the word used in messages.
 func (o origin) String() string { return [...]string{"connected", "static", "learned"}[o] }
 
-// route is a way to a prefix.
+// route is a route to a prefix.
 type route struct {
 	target
 	origin origin
 	cost   uint32
-	// hidden routes are not listed: those of single addresses.
+	// hidden routes are not listed: host routes of single addresses.
 	hidden   bool
 	protocol string // learned
 }
 
-// same says whether two routes are the same entry of the table, whatever they cost.
+// same reports whether two routes are the same entry of the table, whatever their metric.
 func (r route) same(s route) bool { return r.target == s.target && r.origin == s.origin }
 
-// ribChange is a route that comes or goes.
+// ribChange is a route that is added or removed.
 type ribChange struct {
 	prefix netip.Prefix
 	route
 	gone bool
 }
 
-// destination is what is known of a prefix.
+// destination contains the routes of a prefix.
 type destination struct {
 	routes    []route
 	installed bool
@@ -62,15 +62,15 @@ type rib struct {
 	fib4    fib4
 	hops    *hops
 	table   map[netip.Prefix]*destination
-	// listed are the prefixes with a route that is not configured.
+	// listed contains the prefixes with a route that is not configured.
 	listed map[netip.Prefix]bool
-	// earlier are the IPv6 routes of an earlier life of the cube that nobody has asked for yet; hops4 and chunks4 are what
-	// its IPv4 routes use, all of which are replaced at once.
+	// earlier contains the IPv6 routes of a previous run of the cube that nothing has requested yet; hops4 and
+	// chunks4 are used by its IPv4 routes, all of which are replaced at once.
 	earlier        map[netip.Prefix]uint32
 	hops4, chunks4 map[uint32]bool
-	// down are the ports that nothing goes through: packets do not use their routes.
+	// down contains the ports that cannot be used: packets do not use their routes.
 	down map[uint16]bool
-	// limit is how many prefixes of a family there may be, count how many there are.
+	// limit is the maximum number of prefixes of a family, count the current number.
 	limit int
 	count [2]int
 }
@@ -82,7 +82,7 @@ func newRib(h *hops, t tables) *rib {
 	return r
 }
 
-// adopt takes over what an earlier life of the cube left in the maps: it stays in use until sweep.
+// adopt takes over the maps of a previous run of the cube: its routes stay in use until sweep.
 func (r *rib) adopt() error {
 	used := map[uint32]int{}
 	var err error
@@ -104,7 +104,7 @@ func (r *rib) adopt() error {
 	return r.hops.begin(used)
 }
 
-// sweep takes away what is left of an earlier life of the cube.
+// sweep removes the remaining routes of a previous run of the cube.
 func (r *rib) sweep() error {
 	var gone []prefix6
 	for p := range r.earlier {
@@ -141,15 +141,15 @@ func family(p netip.Prefix) int {
 	return 1
 }
 
-// compare orders routes to one prefix: the least ones are used.
+// compare orders routes to one prefix: the lowest ones are used.
 func (r route) compare(s route) int {
 	return cmp.Or(cmp.Compare(r.origin, s.origin), cmp.Compare(r.cost, s.cost))
 }
 
-// isDown says whether a target is behind a port that nothing goes through.
+// isDown reports whether a target is behind a port that cannot be used.
 func (r *rib) isDown(t target) bool { return t.kind == kindUnicast && r.down[t.port] }
 
-// bestRoutes are the routes to a destination that are used.
+// bestRoutes returns the routes to a destination that are used.
 func (r *rib) bestRoutes(d *destination) (best []route) {
 	for _, is := range d.routes {
 		if r.isDown(is.target) || len(best) > 0 && best[0].compare(is) < 0 {
@@ -161,14 +161,14 @@ func (r *rib) bestRoutes(d *destination) (best []route) {
 		best = append(best, is)
 	}
 	for _, is := range best {
-		if is.kind != kindUnicast { // what leads nowhere does not share
+		if is.kind != kindUnicast { // routes without a target cannot share
 			return []route{is}
 		}
 	}
 	return best
 }
 
-// best are the targets of the routes that are used, in a fixed order.
+// best returns the targets of the routes that are used, in a fixed order.
 func (r *rib) best(d *destination) []target {
 	routes := r.bestRoutes(d)
 	out := make([]target, 0, len(routes))
@@ -181,12 +181,12 @@ func (r *rib) best(d *destination) []target {
 	return slices.Compact(out)
 }
 
-// uses says whether packets use a route to the destination.
+// uses reports whether packets use a route to the destination.
 func (r *rib) uses(d *destination, is route) bool {
 	return slices.ContainsFunc(r.bestRoutes(d), is.same)
 }
 
-// has says whether a route is there.
+// has reports whether a route exists.
 func (r *rib) has(p netip.Prefix, is route) bool {
 	d := r.table[p]
 	return d != nil && slices.ContainsFunc(d.routes, is.same)
@@ -208,12 +208,12 @@ func (r *rib) lookup(a netip.Addr) (t target, ok bool) {
 	return target{}, false
 }
 
-// apply changes routes, all or none. The function it returns takes that back.
+// apply changes routes, all or none. The returned function undoes it.
 func (r *rib) apply(changes []ribChange) (undo func() error, err error) {
 	return r.follow(r.down, changes)
 }
 
-// follow changes routes, and which ports nothing goes through, all or none. The function it returns takes that back.
+// follow changes routes, and which ports cannot be used, all or none. The returned function undoes it.
 func (r *rib) follow(down map[uint16]bool, changes []ribChange) (undo func() error, err error) {
 	touched, was := r.behind(down), r.down
 	if len(touched) > 0 {
@@ -258,7 +258,7 @@ func (r *rib) follow(down map[uint16]bool, changes []ribChange) (undo func() err
 	}, nil
 }
 
-// behind are the prefixes with a route through a port that went down or came up.
+// behind returns the prefixes with a route through a port that went down or came up.
 func (r *rib) behind(down map[uint16]bool) (out []netip.Prefix) {
 	if maps.Equal(r.down, down) {
 		return nil
@@ -273,7 +273,7 @@ func (r *rib) behind(down map[uint16]bool) (out []netip.Prefix) {
 	return out
 }
 
-// change changes the table alone, and returns what takes it back; false if it is as wanted.
+// change changes only the table, and returns its undo; false if there is nothing to change.
 func (r *rib) change(c ribChange) (back ribChange, changed bool) {
 	d := r.table[c.prefix]
 	if d == nil {
@@ -303,19 +303,19 @@ func (r *rib) change(c ribChange) (back ribChange, changed bool) {
 	return back, changed
 }
 
-// tidy forgets a prefix without routes.
+// tidy removes a prefix without routes.
 func (r *rib) tidy(p netip.Prefix) {
 	d := r.table[p]
 	if d == nil || len(d.routes) > 0 {
 		return
 	}
-	if d.installed { // taken over for a change that failed
+	if d.installed { // adopted for a change that failed
 		r.earlier[p] = d.hop
 	}
 	delete(r.table, p)
 }
 
-// index keeps the sets of prefixes that are shown besides the configured ones.
+// index maintains the sets of prefixes that are shown in addition to the configured ones.
 func (r *rib) index(p netip.Prefix, d *destination) {
 	mark := func(set map[netip.Prefix]bool, is bool) {
 		if is {
@@ -327,21 +327,21 @@ func (r *rib) index(p netip.Prefix, d *destination) {
 	mark(r.listed, slices.ContainsFunc(d.routes, func(o route) bool { return o.origin != static && !o.hidden }))
 }
 
-// step is how a prefix changes in the fast path: from was to is.
+// step is a change of a prefix in the fast path: from was to is.
 type step struct {
 	prefix  netip.Prefix
 	d       *destination
 	was, is installation
 }
 
-// installation is what the fast path has of a prefix.
+// installation is a prefix in the fast path.
 type installation struct {
 	installed bool
 	hop       uint32
 }
 
-// install brings the fast path in line with the table for some prefixes, or leaves it as it is. What new routes lead to
-// is there before them, and goes after them.
+// install updates the fast path to the table for some prefixes, or leaves it unchanged. Next hops of new routes are
+// written before them, and removed after them.
 func (r *rib) install(touched []netip.Prefix) error {
 	for f, n := range r.count {
 		if n > r.limit && slices.ContainsFunc(touched, func(p netip.Prefix) bool { return family(p) == f }) {
@@ -371,7 +371,7 @@ func (r *rib) install(touched []netip.Prefix) error {
 	return nil
 }
 
-// plan acquires the next hops that prefixes are to lead to.
+// plan acquires the next hops of prefixes.
 func (r *rib) plan(touched []netip.Prefix) ([]step, error) {
 	steps := make([]step, 0, len(touched))
 	for _, p := range touched {
@@ -391,7 +391,7 @@ func (r *rib) plan(touched []netip.Prefix) ([]step, error) {
 	return steps, nil
 }
 
-// abandon gives back what plan acquired.
+// abandon releases what plan acquired.
 func (r *rib) abandon(steps []step) {
 	for _, s := range steps {
 		r.hops.release(s.is.hop)
@@ -432,7 +432,7 @@ func (r *rib) write(steps []step) error {
 	return err
 }
 
-// parent is the next shorter prefix that is installed, and where it leads.
+// parent returns the next shorter installed prefix, and its next hop.
 func (r *rib) parent(p netip.Prefix) (netip.Prefix, uint32) {
 	for bits := p.Bits() - 1; bits > 0; bits-- {
 		shorter := netip.PrefixFrom(p.Addr(), bits).Masked()

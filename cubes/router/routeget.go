@@ -2,7 +2,7 @@
 
 package router
 
-// The action route-get: which route packets to an address use, and why not the others.
+// The action route-get: which routes packets to an address use, and why not the others.
 
 import (
 	"context"
@@ -85,7 +85,7 @@ func (r *router) routeGet(to netip.Addr) (*routeAnswer, error) {
 	return out, nil
 }
 
-// becomes says what becomes of packets that use routes, "" if there are none.
+// becomes describes what happens to packets that use routes, "" if there are none.
 func (r *router) becomes(to netip.Addr, best []route) string {
 	if len(best) == 0 {
 		return ""

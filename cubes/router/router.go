@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package router is an IP router. The fast path forwards by the longest prefix; the control plane
-// computes which routes it has, and resolves neighbours.
+// Package router is an IP router. The fast path forwards by the longest prefix; the control plane computes its routes,
+// and resolves neighbours.
 package router
 
 import (
@@ -21,7 +21,7 @@ import (
 //go:embed router.yang router.tc.o router.xdp.o
 var files embed.FS
 
-// maxPorts is how many ports a router has at most.
+// maxPorts is the maximum number of ports of a router.
 const maxPorts = 256
 
 func init() {
@@ -38,21 +38,21 @@ type router struct {
 	t    tables
 	rib  *rib
 	hops *hops
-	// now is the layout in force.
+	// now is the layout in effect.
 	now *layout
 	// statics are the configured routes.
 	statics statics
-	// fixed are the configured neighbours by the key of the model, fixedKeys those of the fast path.
+	// fixed are the configured neighbours by the key of the model, fixedKeys by the key of the fast path.
 	fixed     map[string]fixed
 	fixedKeys map[addressKey]bool
-	// macs are those that ports without a configured one have.
+	// macs are the addresses of ports without a configured one.
 	macs map[uint16]inet.MAC
-	// conf is the configuration in force, nil before there is one.
+	// conf is the configuration in effect, nil before the first one.
 	conf *Config
 	slow *slow
-	// peers are what ports are connected to, by their names.
+	// peers are the peers of ports, by port name.
 	peers map[string]cube.Peer
-	// links are what it was told of ports, by their names.
+	// links are the reported states of ports, by name.
 	links map[string]*portLink
 	// learned are the routes of the cube's namespace.
 	learned map[netip.Prefix]*learnedRoutes
@@ -79,7 +79,7 @@ func newRouter(env cube.Env) *router {
 	return r
 }
 
-// instance is what the framework calls.
+// instance returns the functions that the framework calls.
 func (r *router) instance() cube.Instance {
 	return cube.Instance{
 		Prepare: cube.Typed(r.prepare), Dependents: r.Dependents, State: r.State, DeleteState: r.DeleteState,
@@ -118,13 +118,13 @@ func (r *router) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan,
 // limits are the sizes of maps.
 type limits struct{ routes, neighbours uint32 }
 
-// constants are the values of the program's constants.
+// constants returns the values of the program's constants.
 func constants(c *Config) map[string]any {
 	filter := slices.ContainsFunc(c.Ports, func(p Port) bool { return p.RpFilter != RPOff })
 	return map[string]any{"host_fib": c.Fib == "host", "any_rp_filter": filter}
 }
 
-// configure brings a layout into force, or leaves everything as it was. The function it returns undoes that.
+// configure applies a layout, or leaves everything unchanged. The returned function undoes it.
 func (r *router) configure(c cube.ChangeOf[Config], next *layout, limits limits) (func() error, error) {
 	was, limit := r.conf, r.rib.limit
 	r.conf, r.rib.limit = c.New, int(limits.routes)
@@ -152,14 +152,14 @@ func (r *router) configure(c cube.ChangeOf[Config], next *layout, limits limits)
 	}, nil
 }
 
-// adopt begins with what the maps have, which is what an earlier life of the cube left there.
+// adopt starts with the contents of the maps, which a previous run of the cube left.
 func (r *router) adopt(next *layout) error {
 	for index, p := range next.ports {
 		e, _, err := r.t.ports.Get(uint32(index))
 		if err != nil {
 			return err
 		}
-		if e.Mac != 0 { // it was there, and is up until the router is told something else
+		if e.Mac != 0 { // it existed, and is up until the router is notified otherwise
 			r.links[p.name] = &portLink{up: true, works: true}
 		}
 		if e.Mac != 0 && p.mac == r.macs[index] { // not configured
@@ -170,7 +170,7 @@ func (r *router) adopt(next *layout) error {
 	return r.rib.adopt()
 }
 
-// adoptMAC gives a port the MAC address that it had.
+// adoptMAC gives a port its previous MAC address.
 func (s *portState) adoptMAC(m inet.MAC) {
 	had := len(s.addresses)
 	s.mac = m
@@ -180,7 +180,7 @@ func (s *portState) adoptMAC(m inet.MAC) {
 	s.linkLocal()
 }
 
-// arrange makes maps and routes follow a layout.
+// arrange updates maps and routes to a layout.
 func (r *router) arrange(next *layout) (func() error, error) {
 	before := r.now
 	r.now = next
@@ -208,7 +208,7 @@ func (r *router) arrange(next *layout) (func() error, error) {
 	}, nil
 }
 
-// connectedChanges are the routes that come and go with addresses.
+// connectedChanges returns the routes that are added and removed with addresses.
 func connectedChanges(before, after *layout) []ribChange {
 	var out []ribChange
 	was, is := before.routes(), after.routes()
@@ -233,7 +233,7 @@ func (r *router) writePorts(before, after *layout) error {
 		bit := ownBit(k.Address)
 		own.Bits[bit/64] |= 1 << (bit % 64)
 	}
-	// A source is taken for one of the router's as soon, and as long, as it may be.
+	// A source counts as the router's as long as it may be its own: set before the address, cleared after it.
 	wider := own
 	for k := range was {
 		bit := ownBit(k.Address)
@@ -299,7 +299,7 @@ func (r *router) writeOwners(before, after *layout) error {
 	return nil
 }
 
-// addressEntries are the entries of the map `addresses`.
+// addressEntries returns the entries of the map `addresses`.
 func addressEntries(l *layout) map[addressKey]addressEntry {
 	out := map[addressKey]addressEntry{}
 	for index, p := range l.ports {
@@ -310,7 +310,7 @@ func addressEntries(l *layout) map[addressKey]addressEntry {
 	return out
 }
 
-// lookup finds the way to an address by the routes in force.
+// lookup finds the path to an address by the routes in effect.
 func (r *router) lookup(dst netip.Addr) (port uint16, gateway netip.Addr, ok bool) {
 	t, ok := r.rib.lookup(dst)
 	return t.port, t.gateway, ok

@@ -2,7 +2,7 @@
 
 package router
 
-// Configured routes. There may be very many, so only what changes is looked at.
+// Configured routes. There may be very many, so only changes are processed.
 
 import (
 	"errors"
@@ -12,28 +12,28 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// routeKey is what tells a configured route from the others.
+// routeKey identifies a configured route.
 type routeKey struct {
 	network netip.Prefix
-	// nexthop is the zero Addr for a special route; kind tells them apart.
+	// nexthop is the zero Addr for a special route, which kind identifies.
 	nexthop netip.Addr
 	kind    uint16
 }
 
-// gatewayKey is a next hop as it is configured.
+// gatewayKey is a next hop as configured.
 type gatewayKey struct {
 	addr    netip.Addr
 	through string // the leaf `interface`
 }
 
-// gateway is where a next hop is, and the routes that lead to it.
+// gateway is the location of a next hop, and the routes that use it.
 type gateway struct {
 	port   uint16
 	routes map[netip.Prefix]staticRoute
 }
 
-// staticRoute is a configured route. There may be very many: words, its keys as they are configured, are nil where its
-// network and next hop say the same.
+// staticRoute is a configured route. There may be very many: words, its keys as configured, are nil if they equal those
+// derived from network and next hop.
 type staticRoute struct {
 	cost  uint32
 	words *routeWords
@@ -41,7 +41,7 @@ type staticRoute struct {
 
 type routeWords struct{ network, nexthop string }
 
-// names are the keys of a route as they are configured.
+// names returns the keys of a route as configured.
 func (s staticRoute) names(network netip.Prefix, nexthop string) routeWords {
 	if s.words != nil {
 		return *s.words
@@ -49,7 +49,7 @@ func (s staticRoute) names(network netip.Prefix, nexthop string) routeWords {
 	return routeWords{network.String(), nexthop}
 }
 
-// statics are the configured routes by their next hops: when a port changes, the next hops are asked, not the routes.
+// statics are the configured routes by next hop: when a port changes, only next hops are examined, not routes.
 type statics struct {
 	gateways map[gatewayKey]*gateway
 	special  map[routeKey]staticRoute
@@ -67,7 +67,7 @@ type parsed struct {
 	routeWords
 }
 
-// static is what is kept of it.
+// static returns the stored form.
 func (p parsed) static() staticRoute {
 	s := staticRoute{cost: p.cost}
 	var network, nexthop [64]byte
@@ -84,7 +84,7 @@ func (p parsed) static() staticRoute {
 
 func (p parsed) route(t target) route { return staticRoute{cost: p.cost}.route(t) }
 
-// specialWord is how the model names a kind of route.
+// specialWord returns the model's name for a kind of route.
 func specialWord(kind uint16) string {
 	for word, k := range specialKinds {
 		if k == kind {
@@ -138,7 +138,7 @@ const allNetworks = "default"
 
 var default4, default6 = netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 
-// parseNetwork reads destinations; nexthop tells the family of all of them.
+// parseNetwork parses a destination; for all destinations, nexthop determines the family.
 func parseNetwork(network, nexthop string) (netip.Prefix, error) {
 	if network != allNetworks {
 		p, err := netip.ParsePrefix(network)
@@ -150,7 +150,7 @@ func parseNetwork(network, nexthop string) (netip.Prefix, error) {
 	return default4, nil
 }
 
-// target is where a route leads in a layout.
+// target returns the target of a route in a layout.
 func (p parsed) target(l *layout) (target, error) {
 	if p.key.kind != kindUnicast {
 		return target{kind: p.key.kind}, nil
@@ -168,7 +168,7 @@ func unicast(addr netip.Addr, port uint16) target {
 
 func (s staticRoute) route(t target) route { return route{target: t, origin: static, cost: s.cost} }
 
-// put and remove keep the index.
+// put and remove maintain the index.
 func (s *statics) put(p parsed, port uint16) {
 	if p.key.kind != kindUnicast {
 		s.special[p.key] = p.static()
@@ -196,8 +196,9 @@ func (s *statics) remove(p parsed) {
 	}
 }
 
-// moved are the changes of routes whose next hops are behind another port in a layout, and the new ports. Those whose
-// next hop is in no network any more go; their entries are deleted from the configuration by Dependents.
+// moved returns the changes of routes whose next hops are behind another port in a layout, and the new ports. Routes
+// whose next hop is no longer in a connected network are removed; Dependents deletes their entries from the
+// configuration.
 func (s *statics) moved(l *layout) (out []ribChange, ports map[*gateway]uint16) {
 	ports = map[*gateway]uint16{}
 	for k, g := range s.gateways {
@@ -218,7 +219,7 @@ func (s *statics) moved(l *layout) (out []ribChange, ports map[*gateway]uint16) 
 	return out, ports
 }
 
-// move puts next hops behind other ports, and returns where they were.
+// move moves next hops to other ports, and returns where they were.
 func move(ports map[*gateway]uint16) map[*gateway]uint16 {
 	before := make(map[*gateway]uint16, len(ports))
 	for g, port := range ports {
@@ -234,13 +235,13 @@ type routeChange struct {
 	changes    []ribChange
 }
 
-// place is what two configured routes cannot have in common.
+// place is what must be unique among configured routes.
 type place struct {
 	network netip.Prefix
 	target
 }
 
-// prepareEntries checks the changes of routes and neighbours against a layout, and returns the step that carries them out.
+// prepareEntries checks the changes of routes and neighbours against a layout, and returns the step that applies them.
 func (r *router) prepareEntries(l *layout, c cube.ChangeOf[Config]) (cube.Step, error) {
 	var routes, neighbours []cube.EntryChange
 	for _, e := range c.Entries {
@@ -310,7 +311,7 @@ func (r *router) prepareRoutes(l *layout, changes []cube.EntryChange) (*routeCha
 	return c, nil
 }
 
-// target is where a configured route leads now.
+// target returns the current target of a configured route.
 func (s *statics) target(p parsed) (target, bool) {
 	if p.key.kind != kindUnicast {
 		return target{kind: p.key.kind}, true
@@ -322,8 +323,8 @@ func (s *statics) target(p parsed) (target, bool) {
 	return unicast(p.gateway.addr, g.port), true
 }
 
-// changeEntries changes routes and neighbours, or leaves them as they are. created says that the maps may hold routes of an
-// earlier life of the cube. The function it returns undoes a successful change.
+// changeEntries changes routes and neighbours, or leaves them unchanged. created says that the maps may contain routes
+// of a previous run of the cube. The returned function undoes a successful change.
 func (r *router) changeEntries(c *routeChange, n *neighbourChange, created bool) (func() error, error) {
 	undo, err := r.rib.apply(c.changes)
 	if err != nil {
@@ -344,7 +345,7 @@ func (r *router) changeEntries(c *routeChange, n *neighbourChange, created bool)
 	for i, p := range c.come {
 		r.statics.put(p, c.ports[i])
 	}
-	if created && !r.conf.Shadow { // the routes of a namespace are told later, until then they stay
+	if created && !r.conf.Shadow { // the namespace's routes are reported later; until then they stay
 		r.sweepRoutes()
 	}
 	return func() error {
@@ -358,7 +359,7 @@ func (r *router) changeEntries(c *routeChange, n *neighbourChange, created bool)
 	}, nil
 }
 
-// sweepRoutes removes the routes that an earlier life of the cube left and that are not there any more.
+// sweepRoutes removes the routes of a previous run of the cube that no longer exist.
 func (r *router) sweepRoutes() {
 	if err := r.rib.sweep(); err != nil {
 		r.env.Logger().Error("removing the routes of an earlier life", "error", err)

@@ -2,8 +2,8 @@
 
 package router
 
-// A router with a namespace: addresses are the same on both sides, and routes that programs add there, a routing daemon
-// for one, are forwarded by here.
+// A router with a namespace: addresses are the same on both sides, and the router forwards by routes that programs add
+// there, for example a routing daemon.
 
 import (
 	"encoding/json"
@@ -15,7 +15,7 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// Interfaces are those that ports have in the namespace.
+// Interfaces returns the interfaces of ports in the namespace.
 func (r *router) Interfaces(conf json.RawMessage) (map[string]cube.Interface, error) {
 	c := new(Config)
 	if err := json.Unmarshal(conf, c); err != nil {
@@ -39,7 +39,7 @@ func (r *router) Interfaces(conf json.RawMessage) (map[string]cube.Interface, er
 	return out, nil
 }
 
-// portFollows returns the edits by which a port gets the addresses of its interface in the namespace, or of its netdev.
+// portFollows returns the edits that give a port the addresses of its interface in the namespace, or of its netdev.
 func (r *router) portFollows(port string, was, is cube.Interface) ([]cube.Edit, error) {
 	var edits []cube.Edit
 	if is.MAC != nil && !slices.Equal(was.MAC, is.MAC) {
@@ -48,8 +48,8 @@ func (r *router) portFollows(port string, was, is cube.Interface) ([]cube.Edit, 
 	return append(edits, addressEdits(port, was.Addresses, is.Addresses)...), nil
 }
 
-// addressEdits make a port's addresses those of its interface. The primary one stays as long as it is there; then the
-// first that is left takes its place.
+// addressEdits returns the edits that give a port the addresses of its interface. The primary one stays as long as it
+// exists; then the first remaining one replaces it.
 func addressEdits(port string, was, is []netip.Prefix) []cube.Edit {
 	var edits []cube.Edit
 	stay := slices.DeleteFunc(slices.Clone(was), func(a netip.Prefix) bool { return !slices.Contains(is, a) })
@@ -85,7 +85,7 @@ type learnedRoutes struct {
 	table []route
 }
 
-// RoutesChanged takes the routes of the namespace.
+// RoutesChanged updates the routes of the namespace.
 func (r *router) RoutesChanged(changes []cube.RouteChange, complete bool) {
 	touched := map[netip.Prefix]bool{}
 	if complete {
@@ -114,11 +114,11 @@ func (r *router) RoutesChanged(changes []cube.RouteChange, complete bool) {
 	}
 }
 
-// learnAtOnce is how many prefixes are changed in one go.
+// learnAtOnce is the number of prefixes changed at once.
 const learnAtOnce = 8192
 
-// learn brings the table in line with what the namespace has for some prefixes. Where there is no room for all, those
-// that fit are learned.
+// learn updates the table to the routes of the namespace for some prefixes. If there is no room for all, those that fit
+// are learned.
 func (r *router) learn(touched map[netip.Prefix]bool) {
 	var list []netip.Prefix
 	var changes []ribChange
@@ -141,7 +141,7 @@ func (r *router) learn(touched map[netip.Prefix]bool) {
 	flush()
 }
 
-// learnEach learns prefixes one by one, those that go first.
+// learnEach learns prefixes one by one, removals first.
 func (r *router) learnEach(list []netip.Prefix) {
 	slices.SortFunc(list, func(a, b netip.Prefix) int { return len(r.learned[a].by) - len(r.learned[b].by) })
 	var last error
@@ -158,7 +158,7 @@ func (r *router) learnEach(list []netip.Prefix) {
 	}
 }
 
-// learnedChanges are the changes of the table for a prefix.
+// learnedChanges returns the changes of the table for a prefix.
 func (r *router) learnedChanges(p netip.Prefix) []ribChange {
 	l := r.learned[p]
 	is := r.bestLearned(l)
@@ -174,7 +174,7 @@ func (r *router) learnedChanges(p netip.Prefix) []ribChange {
 	return out
 }
 
-// settle takes note that the table has what the namespace has for a prefix.
+// settle records that the table matches the namespace for a prefix.
 func (r *router) settle(p netip.Prefix) {
 	l := r.learned[p]
 	if l.table = r.bestLearned(l); len(l.table) == 0 && len(l.by) == 0 {
@@ -182,7 +182,7 @@ func (r *router) settle(p netip.Prefix) {
 	}
 }
 
-// bestLearned are the routes with the lowest metric, one for each next hop.
+// bestLearned returns the routes with the lowest metric, one per next hop.
 func (r *router) bestLearned(l *learnedRoutes) []route {
 	best, found := cube.Route{}, false
 	for _, c := range l.by {
@@ -196,7 +196,7 @@ func (r *router) bestLearned(l *learnedRoutes) []route {
 	return r.routesOf(best)
 }
 
-// routesOf are a route of the namespace in the table, one for each next hop.
+// routesOf returns a route of the namespace as routes of the table, one per next hop.
 func (r *router) routesOf(c cube.Route) []route {
 	of := func(t target) route {
 		return route{target: t, origin: learned, cost: c.Metric, protocol: c.Protocol}

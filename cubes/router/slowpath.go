@@ -2,9 +2,9 @@
 
 package router
 
-// What the fast path cannot finish: packets whose neighbour is not known, packets that are to be answered by an error,
-// packets for the router itself, and those that have to be cut. All of them are bytes that anybody may have sent. How
-// many come is limited in the program (punt.h), by port and by what they are about; what is kept of them is limited here.
+// Packets that the fast path cannot finish: those with an unknown neighbour, those that must be answered with an error,
+// those for the router itself, and those that must be fragmented. Anybody may have sent them. Their rate is limited in
+// the program (punt.h), by port and kind; the state kept about them is limited here.
 
 import (
 	"encoding/binary"
@@ -16,7 +16,7 @@ import (
 	"github.com/polycube/polycube/wire"
 )
 
-// Reasons for which packets come, enum router_slowpath_reason of the program.
+// The reasons of packets, enum router_slowpath_reason of the program.
 const (
 	reasonUnresolved uint16 = 32 + iota
 	reasonHostFailed
@@ -41,8 +41,8 @@ type slow struct {
 	r   *router
 	// detect says whether new addresses are checked for duplicates.
 	detect bool
-	// committing is set while a change is on its way: packets of the router's own would not get far then. later are the
-	// questions of that time.
+	// committing is set while a change is being applied: the router's own packets would not reach their destination
+	// then. later are the requests of that time.
 	committing bool
 	later      []question
 
@@ -56,7 +56,7 @@ type slow struct {
 	echoes     echoes
 	counters   slowCounters
 	ids        uint16 // of IPv4 packets
-	// fresh says that no ports are known yet, restored that the maps are those of an earlier life of the router.
+	// fresh says that no ports are known yet, restored that the maps come from a previous run of the router.
 	fresh, restored bool
 	stop            func()
 }
@@ -78,15 +78,16 @@ type slowCounters struct {
 	Refused          uint64 `json:"packets-refused"`
 }
 
-// question is what a neighbour is to be asked.
+// question is a request to a neighbour.
 type question struct {
 	key neigh.Key
 	to  wire.MAC
 }
 
-// held is a packet that waits.
+// held is a queued packet.
 type held struct {
-	// out says that it is one of the router's own, which leaves by port; others appear at the port where they came in.
+	// out says that it is one of the router's own, which leaves by port; others re-enter at the port where they
+	// came in.
 	out     bool
 	port    uint16
 	key     neigh.Key
@@ -96,10 +97,10 @@ type held struct {
 	data    []byte
 }
 
-// tick is how often it is looked whether something is due.
+// tick is the interval of checks for due work.
 const tick = 100 * time.Millisecond
 
-// room is what strangers can make the router hold: a quarter of the entries is for those that are configured.
+// room is the number of entries that strangers can fill: a quarter is reserved for configured ones.
 func room(entries uint32) neigh.Limits {
 	return neigh.Limits{
 		Entries: int(entries) / 4 * 3, PortEntries: int(entries) / 2,
@@ -108,13 +109,13 @@ func room(entries uint32) neigh.Limits {
 	}
 }
 
-// newSlow makes the slow path, which does nothing until it has begun.
+// newSlow creates the slow path, which is inactive until begin.
 func newSlow(env cube.Env, r *router) *slow {
 	return &slow{env: env, r: r, neighbours: r.t.neighbours, addresses: r.t.addresses, up: map[uint16]bool{}}
 }
 
-// begin takes over what is configured; the first time, also what an earlier life of the router has left in the maps. The
-// function that it returns undoes that.
+// begin adopts the configuration and, the first time, the maps of a previous run of the router. The returned function
+// undoes it.
 func (s *slow) begin(conf *Config, entries uint32) (undo func(), err error) {
 	detect := s.detect
 	s.detect = conf.Arp.DuplicateDetection
@@ -147,7 +148,7 @@ func (s *slow) begin(conf *Config, entries uint32) (undo func(), err error) {
 	return func() { s.table, s.ports = nil, nil }, s.restore()
 }
 
-// count returns the counters, among them those of the table.
+// count returns the counters, including those of the table.
 func (s *slow) count() *slowCounters {
 	if s.table == nil {
 		return nil
@@ -158,7 +159,7 @@ func (s *slow) count() *slowCounters {
 	return &c
 }
 
-// restore reads the neighbours of an earlier life.
+// restore reads the neighbours of a previous run.
 func (s *slow) restore() error {
 	now := clock()
 	type found struct {
@@ -176,11 +177,11 @@ func (s *slow) restore() error {
 	return err
 }
 
-// clock is that of pcn_time_coarse.
+// clock returns the time of pcn_time_coarse.
 func clock() time.Duration {
 	now, err := cube.TimeCoarse()
 	if err != nil {
-		panic(err) // every kernel that we run on has it, and the first reading is before the router serves
+		panic(err) // every supported kernel has it, and the first reading happens before the router is in use
 	}
 	return time.Duration(now)
 }
@@ -200,7 +201,7 @@ func (s *slow) tick() {
 	}
 }
 
-// packetIn takes a packet from the fast path.
+// packetIn processes a packet from the fast path.
 func (s *slow) packetIn(p *cube.PacketIn) {
 	if s.table == nil {
 		return
@@ -233,7 +234,7 @@ func (s *slow) packetIn(p *cube.PacketIn) {
 	}
 }
 
-// notify takes a message from the fast path.
+// notify processes a message from the fast path.
 func (s *slow) notify(kind uint32, data []byte) {
 	var k addressKey
 	if kind != noticeStale || s.table == nil || len(data) != binary.Size(k) {
@@ -244,7 +245,7 @@ func (s *slow) notify(kind uint32, data []byte) {
 	s.table.Used(k.key(), clock())
 }
 
-// unresolved takes a packet whose neighbour the fast path does not know.
+// unresolved processes a packet whose neighbour the fast path does not know.
 func (s *slow) unresolved(p *cube.PacketIn) {
 	ip, err := wire.ParseIP(p.Data)
 	if err != nil {
@@ -256,7 +257,7 @@ func (s *slow) unresolved(p *cube.PacketIn) {
 		k.Addr = gateway
 	}
 	if _, ok := s.ports[k.Port]; !ok {
-		return // the port went while the packet was on its way
+		return // the port was deleted while the packet was in transit
 	}
 	s.table.Packet(k, neigh.Origin{Port: p.Port, Source: ip.Src}, hold(p), len(p.Data), clock())
 }
@@ -266,13 +267,13 @@ func hold(p *cube.PacketIn) *held {
 	return &held{port: p.Port, class: p.TrafficClass, trip: p.Trip, offload: p.Offload, data: append([]byte(nil), p.Data...)}
 }
 
-// packet is the reverse of hold.
+// packet is the inverse of hold.
 func (h *held) packet() *cube.PacketIn {
 	return &cube.PacketIn{Port: h.port, TrafficClass: h.class, Trip: h.trip, Offload: h.offload, Data: h.data, Length: len(h.data)}
 }
 
-// send sends a frame of the router's own out of a port, if there is anybody to get it: what nobody misses is no loss to
-// count.
+// send sends a frame of the router out of a port, if the port has a peer: a frame without a receiver is not counted as
+// lost.
 func (s *slow) send(port uint16, frame []byte) {
 	if !s.up[port] {
 		return
@@ -282,7 +283,7 @@ func (s *slow) send(port uint16, frame []byte) {
 	}
 }
 
-// again lets a packet go through the fast path once more.
+// again sends a packet through the fast path once more.
 func (s *slow) again(p *cube.PacketIn, frame []byte) {
 	err := s.env.Send(&cube.PacketOut{
 		Port: p.Port, Direction: cube.Ingress, TrafficClass: p.TrafficClass, Trip: p.Trip, Offload: p.Offload, Data: frame,
@@ -292,7 +293,7 @@ func (s *slow) again(p *cube.PacketIn, frame []byte) {
 	}
 }
 
-// fragment cuts a packet; the pieces go through the fast path.
+// fragment fragments a packet; the fragments go through the fast path.
 func (s *slow) fragment(p *cube.PacketIn, mtu int) {
 	ip, err := wire.ParseIP(p.Data)
 	if err != nil {

@@ -2,7 +2,7 @@
 
 package router
 
-// What is read that is not configuration.
+// The state of a router.
 
 import (
 	"cmp"
@@ -16,7 +16,7 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// state is shaped like the model's tree.
+// state has the structure of the model.
 type state struct {
 	Ports    []statePort      `json:"ports,omitempty"`
 	Route    []stateRoute     `json:"route,omitempty"`
@@ -40,8 +40,8 @@ type stateRoute struct {
 	Reason    string `json:"reason,omitempty"`
 }
 
-// State returns what is not configured: MAC addresses of ports, the routes of addresses and learned ones, and which
-// configured ones are not in use.
+// State returns the state: MAC addresses of ports, the routes of addresses and learned ones, and which configured ones
+// are not in use.
 func (r *router) State(_ context.Context, path []string) (any, error) {
 	var s state
 	if len(path) == 0 || path[0] == "ports" {
@@ -62,7 +62,7 @@ func (r *router) State(_ context.Context, path []string) (any, error) {
 	return s, nil
 }
 
-// stateRoutes shows the routes that are not configured, and of the configured ones what the configuration does not say.
+// stateRoutes returns the routes that are not configured, and the state of configured ones.
 func (r *router) stateRoutes(path []string) []stateRoute {
 	if len(path) > 1 {
 		var out []stateRoute
@@ -78,7 +78,7 @@ func (r *router) stateRoutes(path []string) []stateRoute {
 	return sorted(append(out, r.showStatics(netip.Prefix{})...))
 }
 
-// networksOf are the prefixes that a word of the model may mean.
+// networksOf returns the prefixes that a word of the model may denote.
 func networksOf(word string) []netip.Prefix {
 	if word == allNetworks {
 		return []netip.Prefix{default4, default6}
@@ -97,8 +97,8 @@ func sorted(routes []stateRoute) []stateRoute {
 	return routes
 }
 
-// showDynamic is how the routes to a prefix read that are not configured: those in the table, and those of the namespace
-// that have a higher metric. Each has a next hop of its own, as that is its key.
+// showDynamic returns the routes to a prefix that are not configured, as shown: those in the table, and those of the
+// namespace with a higher metric. Each has its own next hop, which is its key.
 func (r *router) showDynamic(p netip.Prefix) (out []stateRoute) {
 	d := r.rib.table[p]
 	if d == nil {
@@ -139,7 +139,7 @@ func (r *router) showDynamic(p netip.Prefix) (out []stateRoute) {
 	return out
 }
 
-// nexthop is how the next hop of a route reads.
+// nexthop returns the next hop of a route as shown.
 func (r route) nexthop() string {
 	switch {
 	case r.kind == kindBroadcast:
@@ -152,7 +152,7 @@ func (r route) nexthop() string {
 	return "local"
 }
 
-// show is how a route reads.
+// show returns a route as shown.
 func (r *router) show(p netip.Prefix, d *destination, is route) stateRoute {
 	s := stateRoute{Network: p.String(), Nexthop: is.nexthop(), Pathcost: is.cost, Protocol: is.protocol, Reason: r.whyUnused(d, is)}
 	s.Inactive = s.Reason != ""
@@ -165,11 +165,12 @@ func (r *router) show(p netip.Prefix, d *destination, is route) stateRoute {
 	return s
 }
 
-// maxShown is with how many configured routes a list says of each what it need not be told: that would take ten times as
-// long as to read the configuration.
+// maxShown is up to how many configured routes a list includes details of each route: they take ten times as long as
+// reading the configuration.
 const maxShown = 8192
 
-// showStatics is how the configured routes read, to one prefix or to all. Of very many, only those that are not used.
+// showStatics returns the configured routes as shown, to one prefix or to all. If there are very many, only those that
+// are not used.
 func (r *router) showStatics(only netip.Prefix) []stateRoute {
 	var out []stateRoute
 	count := len(r.statics.special)
@@ -209,7 +210,7 @@ func (r *router) showStatics(only netip.Prefix) []stateRoute {
 	return out
 }
 
-// DeleteState forgets a learned neighbour. Local and learned routes are not the user's to delete.
+// DeleteState removes a learned neighbour. Users cannot delete local and learned routes.
 func (r *router) DeleteState(_ context.Context, path []string) error {
 	if len(path) == 2 && path[0] == "arp-table" {
 		return r.forget(path[1])
@@ -230,8 +231,8 @@ func (r *router) listedAs(d *destination, nexthop string) bool {
 	})
 }
 
-// Dependents returns what goes with a change: routes go with the network that their next hop is in, and configured neighbours
-// with their port.
+// Dependents returns the consequences of a change: routes are deleted with the network of their next hop, and
+// configured neighbours with their port.
 func (r *router) Dependents(_ context.Context, _, after json.RawMessage) ([]cube.Edit, error) {
 	conf := new(Config)
 	if err := json.Unmarshal(after, conf); err != nil {
@@ -239,7 +240,7 @@ func (r *router) Dependents(_ context.Context, _, after json.RawMessage) ([]cube
 	}
 	l, err := newLayout(conf, r.env, r.macOf)
 	if err != nil {
-		return nil, nil //nolint:nilerr // Prepare says so
+		return nil, nil //nolint:nilerr // Prepare reports it
 	}
 	var edits []cube.Edit
 	for k, g := range r.statics.gateways {

@@ -2,10 +2,10 @@
 
 package router
 
-// The IPv4 routes as the fast path has them: a trie of 16 bits, then four and four, in arrays. A packet needs a load for
-// each level that there is, where the kernel's own trie of prefixes has a node for each bit or two. An entry says what
-// becomes of its addresses, so that there is nothing to remember on the way; what a short prefix gives to longer ones it
-// is written to, too. Packets see an entry before or after a change, and never a chunk that is not whole.
+// The IPv4 routes in the fast path: a trie of 16 bits, then four and four, in arrays. A packet needs one load per
+// existing level, where the kernel's LPM trie has a node for each bit or two. An entry contains the result for its
+// addresses, so a lookup never backtracks; the result of a short prefix is also written to the gaps between longer
+// ones. Packets see an entry before or after a change, and never an incomplete chunk.
 
 import (
 	"net/netip"
@@ -17,7 +17,7 @@ const (
 	rootChunks   = 4096
 	// follows marks an entry that is the number of a chunk: ROUTER_CHUNK_FOLLOWS.
 	follows uint32 = 1 << 31
-	// pageChunks is how many chunks a page has, maxPages how many pages there can be.
+	// pageChunks is the number of chunks per page, maxPages the maximum number of pages.
 	pageChunks = 4096
 	maxPages   = 1024
 )
@@ -25,15 +25,15 @@ const (
 // chunkEntry is struct router_chunk.
 type chunkEntry struct{ Entry [chunkEntries]uint32 }
 
-// chunk is one in memory. lengths are those of the prefixes that entries come from, plus 1; 0 is no prefix.
+// chunk is a chunk in memory. lengths are the lengths of the prefixes that entries come from, plus 1; 0: no prefix.
 type chunk struct {
 	chunkEntry
 	lengths [chunkEntries]uint8
 }
 
-// trieStore is where chunks are for packets.
+// trieStore is the storage of chunks for packets.
 type trieStore interface {
-	// writeRoot and writeChunks write chunks by their numbers; the root's last one has the default route.
+	// writeRoot and writeChunks write chunks by number; the root's last one has the default route.
 	writeRoot(numbers []uint32, chunks []chunkEntry) error
 	writeChunks(numbers []uint32, chunks []chunkEntry) error
 }
@@ -45,10 +45,10 @@ type trie struct {
 	chunks   []*chunk
 	ids      ids
 	fallback uint32
-	// fresh chunks are in use and not written yet, dirty ones are written otherwise; freed ones are not in use any more.
+	// fresh chunks are in use and not written yet, dirty ones have changed; freed ones are no longer in use.
 	fresh, dirty, dirtyRoot map[uint32]bool
 	freed                   []uint32
-	// held keeps it from being written, until all that an earlier life of the cube knew is known again.
+	// held prevents writing, until everything that a previous run of the cube knew is known again.
 	held bool
 }
 
@@ -59,7 +59,7 @@ func newTrie() *trie {
 	}
 }
 
-// spot is a place in the trie: an entry of a chunk, and how many bits lead there.
+// spot is a position in the trie: an entry of a chunk, and the number of bits that lead there.
 type spot struct {
 	c      *chunk
 	number uint32
@@ -77,7 +77,7 @@ func (t *trie) touch(s spot) {
 	}
 }
 
-// below is the chunk that an entry leads to, or nil.
+// below returns the chunk that an entry refers to, or nil.
 func (t *trie) below(s spot) (*chunk, uint32) {
 	e := s.c.Entry[s.at]
 	if e&follows == 0 {
@@ -86,7 +86,7 @@ func (t *trie) below(s spot) (*chunk, uint32) {
 	return t.chunks[e&^follows], e &^ follows
 }
 
-// grow puts a chunk under an entry, with what the entry says in all of its own.
+// grow inserts a chunk below an entry, with the entry's value in all of its own.
 func (t *trie) grow(s spot) error {
 	n, err := t.ids.take()
 	if err != nil {
@@ -106,8 +106,8 @@ func (t *trie) grow(s spot) error {
 	return nil
 }
 
-// covered calls fn with the entries that a prefix is at, and what is above them, the uppermost first. Missing chunks are
-// made if make says so.
+// covered calls fn with the entries of a prefix, and those above them, uppermost first. Missing chunks are created if
+// make is set.
 func (t *trie) covered(p netip.Prefix, make bool, fn func(s spot)) (way []spot, err error) {
 	b := p.Addr().As4()
 	a := uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
@@ -151,7 +151,7 @@ func (t *trie) leaves(s spot, fn func(s spot)) {
 	}
 }
 
-// set makes a prefix lead to a next hop.
+// set maps a prefix to a next hop.
 func (t *trie) set(p netip.Prefix, hop uint32) error {
 	if p.Bits() == 0 {
 		t.setFallback(hop)
@@ -176,8 +176,8 @@ func (t *trie) setFallback(hop uint32) {
 	t.dirtyRoot[rootChunks] = true
 }
 
-// unset takes a prefix away. Its addresses go where those of parent go, the next shorter prefix there is, if any but that
-// of all addresses.
+// unset removes a prefix. Its addresses get the result of parent, the next shorter prefix, if there is one other than
+// the default route.
 func (t *trie) unset(p netip.Prefix, parent netip.Prefix, hop uint32) {
 	if p.Bits() == 0 {
 		t.setFallback(0)
@@ -189,7 +189,7 @@ func (t *trie) unset(p netip.Prefix, parent netip.Prefix, hop uint32) {
 	} else {
 		hop = 0
 	}
-	way, _ := t.covered(p, false, func(s spot) { // nothing is made, so nothing fails
+	way, _ := t.covered(p, false, func(s spot) { // nothing is created, so nothing can fail
 		t.leaves(s, func(s spot) {
 			if s.c.lengths[s.at] == length {
 				s.c.Entry[s.at], s.c.lengths[s.at] = hop, shorter
@@ -204,7 +204,7 @@ func (t *trie) unset(p netip.Prefix, parent netip.Prefix, hop uint32) {
 	}
 }
 
-// prune takes the chunk below an entry away if no prefix is longer than the entry.
+// prune removes the chunk below an entry if no prefix is longer than the entry.
 func (t *trie) prune(s spot) bool {
 	c, n := t.below(s)
 	if c == nil {
@@ -226,7 +226,7 @@ func (t *trie) prune(s spot) bool {
 	return true
 }
 
-// flush writes what changed: first what no packet can see yet. If it fails, what is not written is written the next time.
+// flush writes changes: first entries that packets cannot reach yet. If it fails, the rest is written the next time.
 func (t *trie) flush() error {
 	if t.held {
 		return nil
@@ -272,7 +272,7 @@ func (t *trie) release() error {
 	return t.flush()
 }
 
-// lookup is what a packet finds, for tests and the slow path.
+// lookup returns the result that a packet gets, for tests and the slow path.
 func (t *trie) lookup(a netip.Addr) uint32 {
 	b := a.As4()
 	x := uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
@@ -286,7 +286,7 @@ func (t *trie) lookup(a netip.Addr) uint32 {
 	return e
 }
 
-// size is how many chunks are in use below the root.
+// size returns the number of chunks in use below the root.
 func (t *trie) size() (n int) {
 	for _, c := range t.chunks {
 		if c != nil {

@@ -2,7 +2,7 @@
 
 package simplebridge
 
-// The model's tree in Go.
+// The configuration in Go.
 
 import (
 	"time"
@@ -12,7 +12,7 @@ import (
 	"github.com/polycube/polycube/inet"
 )
 
-// Config is what the model's tree decodes into.
+// Config is the decoded configuration.
 type Config struct {
 	Ports []cube.Port `json:"ports"`
 	Fdb   Fdb         `json:"fdb"`
@@ -20,21 +20,21 @@ type Config struct {
 
 // Fdb is the container `fdb`.
 type Fdb struct {
-	// AgingTime is in seconds; 0 keeps learned addresses for ever.
+	// AgingTime is in seconds; 0 keeps learned addresses forever.
 	AgingTime  uint32 `json:"aging-time"`
 	MaxEntries uint32 `json:"max-entries"`
 }
 
-// Entry is a configured address. There may be many, so they come one by one.
+// Entry is a configured address. There may be many, so they are passed one by one.
 type Entry struct {
 	Address inet.MAC `json:"address"`
 	Port    string   `json:"port"`
 }
 
-// aging is how long a learned address is used; 0 for ever.
+// aging is how long a learned address is used; 0: forever.
 func (f Fdb) aging() time.Duration { return time.Duration(f.AgingTime) * time.Second }
 
-// constants are the values of the program's constants.
+// constants returns the values of the program's constants.
 func (f Fdb) constants() map[string]any {
 	return map[string]any{"aging_ns": uint64(f.aging()), "refresh_ns": uint64(aging.Refresh(f.aging()))}
 }

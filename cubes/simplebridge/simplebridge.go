@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package simplebridge is a learning bridge. The fast path learns, forwards and floods by
-// itself; the control plane keeps configured entries and takes away what is aged.
+// Package simplebridge is a learning bridge. The fast path learns, forwards and floods by itself; the control plane
+// keeps configured entries and removes expired ones.
 package simplebridge
 
 import (
@@ -37,7 +37,7 @@ func newBridge(env cube.Env) *bridge {
 	return b
 }
 
-// instance is what the framework calls.
+// instance returns the functions that the framework calls.
 func (b *bridge) instance() cube.Instance {
 	return cube.Instance{
 		Prepare: cube.Typed(b.prepare), State: b.State, DeleteState: b.DeleteState, Action: b.Action,
@@ -67,14 +67,14 @@ func (b *bridge) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan,
 	return plan, err
 }
 
-// belongs says whether the port of an entry is there.
+// belongs reports whether the port of an entry exists.
 func (b *bridge) belongs(_ inet.MAC, e fdb.Entry) bool {
 	_, ok := b.env.PortName(e.Port)
 	return ok
 }
 
-// changedPorts are the indexes of the ports that only one of two configurations has: a frame may
-// have been learned from the last port that had a new one's index.
+// changedPorts returns the indexes of the ports that only one of two configurations has: a frame may have been learned
+// on the previous port with a new port's index.
 func (b *bridge) changedPorts(old, after []cube.Port) map[uint16]bool {
 	count := map[string]int{}
 	for _, p := range old {
@@ -92,8 +92,8 @@ func (b *bridge) changedPorts(old, after []cube.Port) map[uint16]bool {
 	return dead
 }
 
-// PortChanged forgets the addresses behind a port that leads nowhere any more, so that frames
-// for them are flooded to where they may be now.
+// PortChanged removes the addresses behind a port that lost its peer, so that frames for them are flooded to where the
+// stations may be now.
 func (b *bridge) PortChanged(port string, up bool) {
 	index, ok := b.env.PortIndex(port)
 	if up || !ok {

@@ -2,7 +2,7 @@
 
 package simplebridge
 
-// What is read and deleted that is not configuration: learned addresses and the counter.
+// State that can be read and deleted: learned addresses and the counter.
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 	"github.com/polycube/polycube/inet"
 )
 
-// state is shaped like the model's tree.
+// state has the structure of the model.
 type state struct {
 	Fdb stateFdb `json:"fdb"`
 }
@@ -34,8 +34,8 @@ type learned struct {
 	Age     uint32   `json:"age"`
 }
 
-// State returns the learned addresses that are not aged, in ascending order, and the counter of
-// those that found no room. Configured entries are the framework's to show.
+// State returns the learned addresses that have not expired, in ascending order, and the counter of those that did not
+// fit. The framework shows configured entries.
 func (b *bridge) State(_ context.Context, path []string) (any, error) {
 	if len(path) > 0 && path[0] != "fdb" {
 		return nil, nil
@@ -56,7 +56,7 @@ func (b *bridge) State(_ context.Context, path []string) (any, error) {
 	return s, err
 }
 
-// counters are those of the program.
+// counters are the counters of the program.
 var counters = counter.Of(files, "simplebridge_counter")
 
 func (b *bridge) notLearned() (*uint64, error) {
@@ -73,7 +73,7 @@ func (b *bridge) learnedEntries() ([]learned, error) {
 	for a, e := range b.fdb.AllLearned(&err) {
 		out = append(out, b.show(a, e, now))
 	}
-	// The order of the text is that of the bytes.
+	// The order of the text equals that of the bytes.
 	slices.SortFunc(out, func(x, y learned) int { return strings.Compare(x.Address.String(), y.Address.String()) })
 	return out, err
 }
@@ -94,13 +94,13 @@ func (b *bridge) learnedEntry(text string) ([]learned, error) {
 	return []learned{b.show(a, e, now)}, nil
 }
 
-// show is how a learned entry reads.
+// show returns a learned entry as shown.
 func (b *bridge) show(a inet.MAC, e fdb.Entry, now uint64) learned {
 	port, _ := b.env.PortName(e.Port)
 	return learned{Address: a, Port: port, Age: uint32(e.Age(now) / time.Second)}
 }
 
-// DeleteState forgets a learned address.
+// DeleteState removes a learned address.
 func (b *bridge) DeleteState(_ context.Context, path []string) error {
 	if len(path) != 3 || path[0] != "fdb" || path[1] != "entry" {
 		return fmt.Errorf("deleting %s: only learned entries can be deleted: %w", strings.Join(path, " "), cube.ErrNotFound)
@@ -115,8 +115,8 @@ func (b *bridge) DeleteState(_ context.Context, path []string) error {
 	return b.fdb.ForgetKey(found[0].Address)
 }
 
-// Action runs `fdb flush`: learned addresses go at once, configured entries by the edit of the
-// configuration that it asks for.
+// Action runs `fdb flush`: learned addresses are removed at once, configured entries by the edit of the configuration
+// that it returns.
 func (b *bridge) Action(_ context.Context, path []string, _ json.RawMessage) (cube.ActionResult, error) {
 	if !slices.Equal(path, []string{"fdb", "flush"}) {
 		return cube.ActionResult{}, fmt.Errorf("action %s: %w", strings.Join(path, " "), cube.ErrNotFound)

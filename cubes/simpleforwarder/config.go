@@ -2,7 +2,7 @@
 
 package simpleforwarder
 
-// The model's tree in Go, and the element of the kernel's table.
+// The configuration in Go, and the entry of the kernel's table.
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// Config is what the model's tree decodes into.
+// Config is the decoded configuration.
 type Config struct {
 	Ports   []cube.Port `json:"ports"`
 	Actions []Entry     `json:"actions"`
@@ -26,17 +26,17 @@ type Entry struct {
 // Action is the leaf `action`; its values are those of enum simpleforwarder_action.
 type Action uint16
 
-// The actions. The zero value is that of a port without an entry.
+// The actions. The zero value is for a port without an entry.
 const (
 	None Action = iota
 	Drop
 	Slowpath
 	Forward
-	// forwardNowhere is FORWARD without an outport; the model has no word of its own for it.
+	// forwardNowhere is FORWARD without an outport; the model has no name for it.
 	forwardNowhere
 )
 
-// UnmarshalText reads the model's name of an action.
+// UnmarshalText parses the model's name of an action.
 func (a *Action) UnmarshalText(text []byte) error {
 	known := map[string]Action{"DROP": Drop, "SLOWPATH": Slowpath, "FORWARD": Forward}
 	value, ok := known[string(text)]

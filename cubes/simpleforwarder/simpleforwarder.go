@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package simpleforwarder forwards packets from port to port as a table says. The table is an
-// array in the kernel, so an edit of an entry is the update of one element.
+// Package simpleforwarder forwards packets from port to port according to a table. The table is an array in the kernel,
+// so an edit of an entry updates one element.
 package simpleforwarder
 
 import (
@@ -36,7 +36,7 @@ func newForwarder(env cube.Env) *forwarder {
 	return &forwarder{env: env, actions: table.New[uint32, entry](env, "actions")}
 }
 
-// instance is what the framework calls.
+// instance returns the functions that the framework calls.
 func (f *forwarder) instance() cube.Instance {
 	return cube.Instance{Prepare: cube.Typed(f.prepare), PacketIn: f.PacketIn}
 }
@@ -46,7 +46,7 @@ func (f *forwarder) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Pl
 	return cube.Plan{Before: []cube.Step{table.Replace(f.actions, entries)}}, err
 }
 
-// entries is what the map `actions` holds for a configuration, by input port.
+// entries returns the contents of the map `actions` for a configuration, by input port.
 func (f *forwarder) entries(c *Config) (map[uint32]entry, error) {
 	out := make(map[uint32]entry, len(c.Actions))
 	for _, a := range c.Actions {

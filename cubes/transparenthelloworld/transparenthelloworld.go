@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package transparenthelloworld is the smallest transparent cube: it passes, drops or sends
-// through the slow path what goes by, in each direction as a leaf says.
+// Package transparenthelloworld is the smallest transparent cube: it passes packets, drops them or sends them through
+// the slow path, as a leaf says for each direction.
 package transparenthelloworld
 
 import (
@@ -24,7 +24,7 @@ func init() {
 	})
 }
 
-// Config is what the model's tree decodes into.
+// Config is the decoded configuration.
 type Config struct {
 	IngressAction Action `json:"ingress-action"`
 	EgressAction  Action `json:"egress-action"`
@@ -33,7 +33,7 @@ type Config struct {
 // Action is the model's type `action`; its values are those of enum transparenthelloworld_action.
 type Action uint32
 
-// UnmarshalText reads the model's name of an action.
+// UnmarshalText parses the model's name of an action.
 func (a *Action) UnmarshalText(text []byte) (err error) {
 	*a, err = cube.Enum[Action]("action", text, "DROP", "PASS", "SLOWPATH")
 	return err
@@ -45,7 +45,7 @@ type hello struct {
 
 func newHello(env cube.Env) *hello { return &hello{env: env} }
 
-// instance is what the framework calls.
+// instance returns the functions that the framework calls.
 func (h *hello) instance() cube.Instance {
 	return cube.Instance{Prepare: cube.Typed(h.prepare), PacketIn: h.PacketIn, ParentChanged: h.ParentChanged}
 }
@@ -57,13 +57,13 @@ func (h *hello) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, 
 	}}, nil
 }
 
-// ParentChanged logs what the cube inherits from the port or netdev that it is on.
+// ParentChanged logs the properties of the port or netdev that the cube is attached to.
 func (h *hello) ParentChanged(p cube.Parent) {
 	h.env.Logger().Debug("parent", "name", p.Name, "peer", p.Peer, "netdev", p.Netdev, "mac", p.MAC.String(), "mtu", p.MTU,
 		"addresses", fmt.Sprint(p.Addresses))
 }
 
-// PacketIn sends a packet that action SLOWPATH sent up on its way, behind this cube.
+// PacketIn lets a packet that action SLOWPATH sent up continue after this cube.
 func (h *hello) PacketIn(p *cube.PacketIn) {
 	direction := [...]string{"ingress", "egress"}[p.Direction]
 	if p.Length > len(p.Data) {

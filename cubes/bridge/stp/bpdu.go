@@ -2,7 +2,7 @@
 
 package stp
 
-// The bytes of BPDUs (clause 9).
+// The encoding of BPDUs (clause 9).
 
 import (
 	"encoding/binary"
@@ -23,7 +23,7 @@ const (
 	lenRST    = 36
 )
 
-// Bits of the octet of flags.
+// Bits of the flags octet.
 const (
 	flagTC         = 0x01
 	flagProposal   = 0x02
@@ -50,7 +50,8 @@ type message struct {
 	Times  times
 }
 
-// role is the sender's. A configuration BPDU is a designated port's, and so is one of unknown role (9.2.9).
+// role is the sender's. A configuration BPDU comes from a designated port, and so does one with an unknown role
+// (9.2.9).
 func (m message) role() Role {
 	if m.Type != typeRST {
 		return DesignatedPort
@@ -79,7 +80,7 @@ func roleBits(r Role) uint8 {
 	return 0
 }
 
-// parse reads a BPDU, of which bytes from a hostile neighbour may follow or lack.
+// parse decodes a BPDU; a hostile neighbour may append or omit bytes.
 func parse(b []byte) (message, error) {
 	if len(b) < lenTCN || binary.BigEndian.Uint16(b) != 0 {
 		return message{}, ErrMalformed
@@ -104,7 +105,8 @@ func parse(b []byte) (message, error) {
 		Port:   PortID(binary.BigEndian.Uint16(b[25:])),
 	}
 	age, maxAge := binary.BigEndian.Uint16(b[27:]), binary.BigEndian.Uint16(b[29:])
-	// What is too old in an RST BPDU ages at once instead: its sender gave up what the port knows of it.
+	// In an RST BPDU, expired information ages out at once instead: its sender revoked what the port knows about
+	// it.
 	if m.Type == typeConfig && age >= maxAge {
 		return message{}, ErrTooOld
 	}
@@ -116,7 +118,7 @@ func parse(b []byte) (message, error) {
 // seconds rounds 256ths of a second.
 func seconds(v uint16) uint16 { return uint16((uint32(v) + 128) >> 8) }
 
-// bytes is the BPDU on the wire.
+// bytes returns the BPDU as sent.
 func (m message) bytes() []byte {
 	if m.Type == typeTCN {
 		return header(lenTCN, typeTCN, STP)

@@ -2,7 +2,7 @@
 
 package stp
 
-// An instance as its caller sees it.
+// An instance as seen by its caller.
 
 import (
 	"cmp"
@@ -22,21 +22,21 @@ type Bridge struct {
 	rootPort  *port
 	rootTimes times
 
-	listen      uint16 // seconds until an instance that resumes takes part
+	listen      uint16 // seconds until a resumed instance participates
 	changes     uint64
 	sinceChange uint64
 	stalled     uint64
 }
 
-// New makes an instance without ports.
+// New creates an instance without ports.
 func New(cfg Parameters, sink Sink) *Bridge {
 	b := &Bridge{cfg: cfg, sink: sink, by: map[int]*port{}}
 	b.updateRoles()
 	return b
 }
 
-// Resume makes the instance listen before it selects roles and speaks: states that ports resume stay until it knows what
-// its neighbours say. Call it before ports come up.
+// Resume makes the instance listen before it selects roles and sends: resumed states stay until it knows its
+// neighbours' information. Call it before ports come up.
 func (b *Bridge) Resume() { b.listen = b.cfg.HelloTime + 1 }
 
 // SetParameters changes the instance's parameters.
@@ -58,8 +58,8 @@ func (b *Bridge) SetParameters(cfg Parameters) {
 	b.run()
 }
 
-// AddPort adds a port, which is down. had is the state in which the fast path is: an instance that resumes leaves
-// Learning and Forwarding until it knows better, all else becomes Disabled.
+// AddPort adds a port, which is down. had is its state in the fast path: a resumed instance keeps Learning and
+// Forwarding until it has more information; any other state becomes Disabled.
 func (b *Bridge) AddPort(key int, cfg PortParameters, had State) {
 	b.RemovePort(key)
 	p := &port{b: b, key: key, cfg: cfg, shown: had, selected: true}
@@ -78,7 +78,7 @@ func (b *Bridge) AddPort(key int, cfg PortParameters, had State) {
 	b.run()
 }
 
-// RemovePort takes a port away. Nothing is said about its state any more.
+// RemovePort removes a port. The Sink is not notified of its state any more.
 func (b *Bridge) RemovePort(key int) {
 	if b.by[key] == nil {
 		return
@@ -108,7 +108,7 @@ func (b *Bridge) SetPort(key int, cfg PortParameters) {
 	b.run()
 }
 
-// SetPortUp says whether the port can send and receive.
+// SetPortUp sets whether the port can send and receive.
 func (b *Bridge) SetPortUp(key int, up bool) {
 	p := b.by[key]
 	if p == nil || p.portEnabled == up {
@@ -124,8 +124,8 @@ func (b *Bridge) SetPortUp(key int, up bool) {
 	b.run()
 }
 
-// resumeState takes the port for a designated one in the state that it had. Its neighbours say within a hello time what it
-// is; until then it knows nothing better than this bridge.
+// resumeState assumes that the port is a designated one in its previous state. Its neighbours send their information
+// within a hello time; until then the port only knows this bridge's own.
 func (p *port) resumeState() {
 	p.pim, p.info = pimCurrent, infoMine
 	p.portPriority, p.portTimes = p.designatedPriority, p.designatedTimes
@@ -150,7 +150,7 @@ func (b *Bridge) Migrate(key int) {
 	}
 }
 
-// Receive takes a BPDU, beginning with its protocol identifier. The error says why it was discarded.
+// Receive processes a BPDU, starting with its protocol identifier. The error says why it was discarded.
 func (b *Bridge) Receive(key int, bpdu []byte) error {
 	p := b.by[key]
 	if p == nil || !p.portEnabled {
@@ -181,7 +181,7 @@ func (b *Bridge) Receive(key int, bpdu []byte) error {
 	return nil
 }
 
-// Tick is to be called each second.
+// Tick must be called once per second.
 func (b *Bridge) Tick() {
 	b.sinceChange++
 	if b.listen > 0 {
@@ -193,11 +193,10 @@ func (b *Bridge) Tick() {
 	b.run()
 }
 
-// rounds bounds what an event can cause: each machine changes a few times for it, and a port at most tells all others.
+// rounds limits the work of an event: each machine changes state a few times, and a port notifies all others at most.
 const rounds = 100
 
-// run lets the machines go on until none has anything to do, and then transmits what is new: nobody is told what holds for
-// a moment only.
+// run executes the machines until none has anything to do, and then transmits changes: temporary states are never sent.
 func (b *Bridge) run() {
 	for i := 0; b.step(); i++ {
 		if i == rounds {
@@ -205,7 +204,7 @@ func (b *Bridge) run() {
 			break
 		}
 	}
-	for _, forwards := range [...]bool{false, true} { // one port stops before another one begins
+	for _, forwards := range [...]bool{false, true} { // ports are blocked before others are opened
 		for _, p := range b.ports {
 			if p.forwarding == forwards {
 				b.show(p)
@@ -233,7 +232,7 @@ func (b *Bridge) step() bool {
 	return changed
 }
 
-// show tells the fast path. A port that resumes and is not up yet stays as it was.
+// show updates the fast path. A resumed port that is not up yet keeps its state.
 func (b *Bridge) show(p *port) {
 	s := p.state()
 	if b.listen > 0 && p.resume >= Learning && !p.portEnabled {

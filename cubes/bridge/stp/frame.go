@@ -2,8 +2,9 @@
 
 package stp
 
-// BPDUs in Ethernet frames. Those of a port's untagged VLAN are IEEE 802.1D's, which every bridge understands. Those of
-// other VLANs are tagged, go to another address, which bridges without such instances forward, and say their VLAN.
+// BPDUs in Ethernet frames. BPDUs of a port's untagged VLAN are IEEE 802.1D's, which every bridge understands. Those of
+// other VLANs are tagged, use another destination address, which bridges without such instances forward, and contain
+// their VLAN.
 
 import (
 	"bytes"
@@ -30,18 +31,19 @@ const (
 	tpid      = 0x8100
 	// priorityTag is network control, the priority of BPDUs.
 	priorityTag = 7 << 13
-	// tlvAt is where the originating VLAN stands in a BPDU of SharedVLAN: type 0, length 2, VLAN.
+	// tlvAt is the offset of the originating VLAN in a BPDU of SharedVLAN: type 0, length 2, VLAN.
 	tlvAt  = 36
 	lenTLV = 6
 )
 
-// ErrFrame is of frames that hold no BPDU for this VLAN.
+// ErrFrame is returned for frames without a BPDU for this VLAN.
 var ErrFrame = errors.New("not a frame with a BPDU")
 
-// ErrVLAN is of a BPDU that left its sender in another VLAN than it arrived in.
+// ErrVLAN is returned for a BPDU that was sent in another VLAN than it arrived in.
 var ErrVLAN = errors.New("the BPDU is of another VLAN")
 
-// Frame puts a BPDU into a frame from a port's address: as IEEE 802.1D says when tagged is false, else tagged with the VLAN.
+// Frame encodes a BPDU in a frame from a port's address: as specified by IEEE 802.1D if tagged is false, else tagged
+// with the VLAN.
 func Frame(src net.HardwareAddr, vlan uint16, tagged bool, bpdu []byte) []byte {
 	f := make([]byte, 0, 128)
 	if !tagged {
@@ -61,7 +63,7 @@ func Frame(src net.HardwareAddr, vlan uint16, tagged bool, bpdu []byte) []byte {
 	return append(f, make([]byte, max(0, ethMin+tagBytes-len(f)))...)
 }
 
-// Unframe returns the BPDU of a frame that was classified to a VLAN, which it entered with a tag or without.
+// Unframe returns the BPDU of a frame that was classified to a VLAN, tagged or untagged.
 func Unframe(frame []byte, vlan uint16) ([]byte, error) {
 	if len(frame) < ethHeader {
 		return nil, ErrFrame

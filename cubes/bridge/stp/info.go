@@ -2,7 +2,7 @@
 
 package stp
 
-// The port information machine (17.27): what a port knows of the tree, and how a message changes it.
+// The port information machine (17.27): the information that a port has about the tree, and its updates from messages.
 
 type infoState uint8
 
@@ -12,7 +12,7 @@ const (
 	pimCurrent
 )
 
-// received is what a message is to what the port knows (17.21.8).
+// received is the relation of a message to the port's information (17.21.8).
 type received uint8
 
 const (
@@ -96,7 +96,8 @@ func (p *port) receiveInfo() bool {
 		p.updtRcvdInfoWhile()
 	case inferiorDesignated:
 		p.recordDispute(m)
-		// As in 802.1D-1998 (8.6.1), a bridge that is wrong is told at once rather than with the next hello.
+		// As in 802.1D-1998 (8.6.1), a bridge with wrong information is answered at once rather than with the
+		// next hello.
 		p.newInfo = true
 	case notDesignated:
 		p.recordAgreement(m)
@@ -142,7 +143,8 @@ func (p *port) recordAgreement(m message) {
 	}
 }
 
-// recordDispute is about a neighbour that hears us not, or late: it forwards what we forward.
+// recordDispute handles a neighbour that does not receive our BPDUs, or receives them late: it forwards where we
+// forward.
 func (p *port) recordDispute(m message) {
 	if m.Type == typeRST && m.has(flagLearning) {
 		p.disputed, p.agreed = true, false
@@ -156,7 +158,7 @@ func (p *port) setTcFlags(m message) {
 	p.rcvdTcn = p.rcvdTcn || m.Type == typeTCN
 	p.rcvdTc = p.rcvdTc || m.has(flagTC)
 	p.rcvdTcAck = p.rcvdTcAck || m.Type == typeConfig && m.has(flagTCAck)
-	// In STP the root tells of a change again and again, in RSTP each bridge does for a moment.
+	// In STP the root announces a change repeatedly, in RSTP each bridge does so briefly.
 	p.rcvdNews = p.rcvdNews || m.Type == typeTCN || m.Type == typeRST && m.has(flagTC)
 }
 
@@ -167,9 +169,10 @@ func (p *port) updtRcvdInfoWhile() {
 	}
 }
 
-// doubt ages what other ports know from a bridge that says something worse now: it said so on all its ports, and its BPDUs
-// for these may have to wait for a second. The standard believes them until then, and two bridges with several links
-// between them can tell each other of a root that is gone until its messages are too old.
+// doubt expires the information that other ports have from a bridge that now sends inferior information: it sent that
+// on all its ports, and its BPDUs for these may have to wait for a second. The standard trusts them until then, and two
+// bridges with several links between them can advertise a root that is gone to each other until its messages are too
+// old.
 func (b *Bridge) doubt(received *port, v vector) {
 	for _, p := range b.ports {
 		known := p.portPriority

@@ -35,7 +35,8 @@ type port struct {
 	msg                                       message
 	rcvdMsg, rcvdRSTP, rcvdSTP                bool
 	rcvdTc, rcvdTcn, rcvdTcAck, tcAck, tcProp bool
-	// rcvdNews and newsProp say that what was received, or is to be told on, may be another change than the last one.
+	// rcvdNews and newsProp say that the change that was received, or is to be propagated, may be a different one
+	// from the last.
 	rcvdNews, newsProp                           bool
 	role, selectedRole                           Role
 	selected, reselect, updtInfo                 bool
@@ -49,12 +50,12 @@ type port struct {
 	ppm migrationState
 	tcm topologyState
 
-	resume State // what the fast path had before this instance began
-	shown  State // what it has
+	resume State // the state in the fast path before this instance started
+	shown  State // the current state in the fast path
 	count  Counters
 }
 
-// Counters are of a port in an instance.
+// Counters counts BPDUs of a port in an instance.
 type Counters struct {
 	RxConfig, RxRST, RxTCN, TxConfig, TxRST, TxTCN uint64
 	// Discarded BPDUs were malformed, too old or the port's own.
@@ -67,8 +68,8 @@ func (p *port) helloTime() uint16      { return p.designatedTimes.HelloTime }
 func (p *port) maxAge() uint16         { return p.designatedTimes.MaxAge }
 func (p *port) fwdDelay() uint16       { return p.designatedTimes.ForwardDelay }
 
-// forwardDelay is the time in each of the states before forwarding when no handshake ends it (17.20.6): among bridges that
-// all speak RSTP whoever would object does so within a hello time.
+// forwardDelay is the time in each of the states before forwarding if no handshake ends it (17.20.6). Among bridges
+// that all speak RSTP, a bridge that disagrees answers within a hello time.
 func (p *port) forwardDelay() uint16 {
 	return p.fwdDelay()
 }
@@ -80,7 +81,7 @@ func (p *port) edgeDelay() uint16 {
 	return p.maxAge()
 }
 
-// tick is the machine of timers (17.22).
+// tick is the timer machine (17.22).
 func (p *port) tick() {
 	for _, t := range [...]*uint16{&p.helloWhen, &p.tcWhile, &p.fdWhile, &p.rcvdInfoWhile, &p.rrWhile, &p.rbWhile,
 		&p.mdelayWhile, &p.edgeDelayWhile, &p.txCount} {
@@ -98,7 +99,7 @@ const (
 	sensing
 )
 
-// migrate is the machine of 17.24: it finds out which version to speak.
+// migrate is the machine of 17.24: it determines the protocol version to send.
 func (p *port) migrate() bool {
 	rstp := p.b.cfg.Version == RSTP
 	switch p.ppm {
@@ -167,7 +168,7 @@ func (p *port) changeState() bool {
 	return was != [2]bool{p.learning, p.forwarding}
 }
 
-// state is how the port's state is shown: what waits for the forward delay in the way of 802.1D-1998 listens.
+// state returns the port's state as shown: a port that waits for the forward delay in the 802.1D-1998 way is listening.
 func (p *port) state() State {
 	switch {
 	case p.forwarding:
@@ -204,7 +205,8 @@ func (p *port) transmit() {
 		p.send(message{typeConfig, p.configFlags(), p.designatedPriority, p.designatedTimes})
 		p.tcAck = false
 	case !p.sendRSTP && p.role == RootPort:
-		// What is new may be no change of the topology: the neighbour is not to be told of one (8.6.6 of 802.1D-1998).
+		// The information may contain no topology change: the neighbour must not be notified of one (8.6.6 of
+		// 802.1D-1998).
 		if p.tcWhile == 0 {
 			p.newInfo = false
 			return

@@ -2,9 +2,9 @@
 
 package stp
 
-// The role selection machine (17.28): which port leads to the root, and what the others are then.
+// The role selection machine (17.28): selects the port that leads to the root, and the roles of the others.
 
-// selectRoles is ROLE_SELECTION; nothing is selected while a new instance listens for what its neighbours say.
+// selectRoles is ROLE_SELECTION; a resumed instance selects nothing while it listens to its neighbours.
 func (b *Bridge) selectRoles() bool {
 	wanted := false
 	for _, p := range b.ports {
@@ -36,7 +36,7 @@ func (b *Bridge) updateRoles() {
 	}
 }
 
-// findRoot is the root priority vector: the best of this bridge's own and those through its ports.
+// findRoot returns the root priority vector: the best of this bridge's own and those received on its ports.
 func (b *Bridge) findRoot() {
 	b.root, b.rootPort = vector{Root: b.cfg.ID, Bridge: b.cfg.ID}, nil
 	for _, p := range b.ports {
@@ -51,7 +51,7 @@ func (b *Bridge) findRoot() {
 	}
 }
 
-// selectRole is a port's role, and whether it is to tell its neighbours something new.
+// selectRole returns a port's role, and whether it must send new information to its neighbours.
 func (p *port) selectRole() (role Role, updtInfo bool) {
 	switch p.info {
 	case infoDisabled:

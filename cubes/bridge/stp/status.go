@@ -2,41 +2,42 @@
 
 package stp
 
-// What an instance tells about itself.
+// The status of an instance.
 
-// Status is of an instance.
+// Status is the status of an instance.
 type Status struct {
 	ID, Root BridgeID
-	// RootCost is that of the way to the root, RootPort the key of the port that leads there; IsRoot when there is none.
+	// RootCost is the cost of the path to the root, RootPort the key of the port that leads there; IsRoot if there
+	// is none.
 	RootCost uint32
 	RootPort int
 	IsRoot   bool
-	// Times in force, the root's: seconds.
+	// Times in effect, from the root, in seconds.
 	HelloTime, MaxAge, ForwardDelay uint16
-	// Changes of the topology seen, and the seconds since the last one.
+	// Number of topology changes, and the seconds since the last one.
 	Changes, SinceChange uint64
-	// Changing says that some port still tells of a change.
+	// Changing says that a port is still announcing a change.
 	Changing bool
-	// Stalled counts events whose work was cut off; it stays 0.
+	// Stalled counts events whose processing was cut off; it should stay 0.
 	Stalled uint64
 }
 
-// PortStatus is of a port in an instance.
+// PortStatus is the status of a port in an instance.
 type PortStatus struct {
 	ID    PortID
 	Role  Role
 	State State
-	// What the best bridge on the link says, or this one.
+	// The information of the best bridge on the link, or of this one.
 	Root     BridgeID
 	Cost     uint32
 	Bridge   BridgeID
 	Designee PortID
-	// OperEdge: no bridge was heard; OperPointToPoint: one neighbour at most; RSTP: the neighbour understands it.
+	// OperEdge: no other bridge was seen; OperPointToPoint: at most one neighbour; RSTP: the neighbour supports it.
 	OperEdge, OperPointToPoint, RSTP bool
 	Counters
 }
 
-// Status returns what there is to know about the instance.
+// Status returns the status of the instance.
 func (b *Bridge) Status() Status {
 	s := Status{ID: b.cfg.ID, Root: b.root.Root, RootCost: b.root.Cost, IsRoot: b.rootPort == nil,
 		HelloTime: b.rootTimes.HelloTime, MaxAge: b.rootTimes.MaxAge, ForwardDelay: b.rootTimes.ForwardDelay,
@@ -50,7 +51,7 @@ func (b *Bridge) Status() Status {
 	return s
 }
 
-// PortStatus returns what there is to know about a port, and false if there is no such.
+// PortStatus returns the status of a port, and false if it does not exist.
 func (b *Bridge) PortStatus(key int) (PortStatus, bool) {
 	p := b.by[key]
 	if p == nil {

@@ -2,7 +2,7 @@
 
 package stp
 
-// The topology change machine (17.31): who has to forget what it learned.
+// The topology change machine (17.31): which ports must flush learned addresses.
 
 type topologyState uint8
 
@@ -22,7 +22,7 @@ func (p *port) changeTopology() bool {
 			p.forgetTold()
 			return true
 		}
-		if told { // there is nothing to flush, and what is told now is no news later
+		if told { // there is nothing to flush, and what is announced now is not news later
 			p.forgetTold()
 			return true
 		}
@@ -87,9 +87,10 @@ func (p *port) spreadChange(active bool) bool {
 	return true
 }
 
-// newTcWhile is 17.21.7: RSTP tells everybody itself for a while, STP tells the root, who does. Where a neighbour speaks STP
-// each change has the whole time, as in 802.1D-1998 (8.6.14.3 starts the timer again): with what the last one left of it, the
-// neighbour may have less than the forward delay in which it forgets, and then keep what it learned for minutes.
+// newTcWhile is 17.21.7: in RSTP each bridge notifies all neighbours itself for a while, in STP it notifies the root,
+// which notifies the others. If a neighbour speaks STP, each change lasts the whole time, as in 802.1D-1998 (8.6.14.3
+// restarts the timer): with the rest of the previous change's time, the neighbour might have less than the forward
+// delay in which it forgets addresses, and then keep them for minutes.
 func (p *port) newTcWhile(news bool) {
 	switch {
 	case p.sendRSTP && p.tcWhile == 0:

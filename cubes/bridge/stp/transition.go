@@ -2,7 +2,7 @@
 
 package stp
 
-// The role transition machine (17.29): from a role to what the port does with frames, without a loop on the way.
+// The role transition machine (17.29): from a role to a forwarding state, without temporary loops.
 
 type transitionState uint8
 
@@ -66,7 +66,7 @@ func (p *port) whenDiscarding() bool {
 	return p.rest(p.forwardDelay())
 }
 
-// rest is what DISABLED_PORT and ALTERNATE_PORT do.
+// rest is the behaviour of DISABLED_PORT and ALTERNATE_PORT.
 func (p *port) rest(fdWhile uint16) bool {
 	p.fdWhile, p.synced, p.rrWhile, p.sync, p.reRoot = fdWhile, true, 0, false, false
 	return true
@@ -138,7 +138,7 @@ func (p *port) transitDesignated() bool {
 	return true
 }
 
-// reRooted says that no other port was the root port lately.
+// reRooted reports whether no other port was recently the root port.
 func (p *port) reRooted() bool {
 	for _, q := range p.b.ports {
 		if q != p && q.rrWhile != 0 {
@@ -154,7 +154,7 @@ func (b *Bridge) setSyncTree() {
 	}
 }
 
-// allSynced says that the whole bridge agrees to what its root port was proposed.
+// allSynced reports whether the whole bridge agrees with the proposal received on its root port.
 func (b *Bridge) allSynced() bool {
 	for _, p := range b.ports {
 		if !p.selected || p.role != p.selectedRole || p.updtInfo || !p.synced && p.role != RootPort {

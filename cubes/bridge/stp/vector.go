@@ -2,11 +2,11 @@
 
 package stp
 
-// Priority vectors (17.5, 17.6) and the times that travel with them.
+// Priority vectors (17.5, 17.6) and the times that accompany them.
 
 import "cmp"
 
-// vector is a spanning tree priority vector; the lower is the better.
+// vector is a spanning tree priority vector; lower is better.
 type vector struct {
 	Root   BridgeID
 	Cost   uint32
@@ -19,12 +19,14 @@ func (v vector) compare(w vector) int {
 		cmp.Compare(v.Bridge, w.Bridge), cmp.Compare(v.Port, w.Port))
 }
 
-// superior says whether a message replaces what is known: it is better, or its sender says something new (17.6).
+// superior reports whether a message replaces the current information: it is better, or it is new information from the
+// same sender (17.6).
 func (v vector) superior(w vector) bool {
 	return v.compare(w) < 0 || v.Bridge.address() == w.Bridge.address() && v.Port.number() == w.Port.number()
 }
 
-// through is the root path priority vector of a port with what it received. A cost that does not fit stays the largest.
+// through returns the root path priority vector of a port with the received vector. A cost that overflows is clamped to
+// the maximum.
 func (v vector) through(cost uint32) vector {
 	v.Cost += cost
 	if v.Cost < cost {
@@ -36,8 +38,8 @@ func (v vector) through(cost uint32) vector {
 // times are in seconds.
 type times struct{ MessageAge, MaxAge, HelloTime, ForwardDelay uint16 }
 
-// Limits of times in received BPDUs. A forged one shall not stop a bridge for minutes. The lower limit of the forward delay
-// is that of the Linux bridge.
+// Limits of times in received BPDUs. A forged one must not stop a bridge for minutes. The lower limit of the forward
+// delay is that of the Linux bridge.
 func (t times) clamped() times {
 	t.MaxAge = min(max(t.MaxAge, 6), 40)
 	t.HelloTime = min(max(t.HelloTime, 1), 10)
