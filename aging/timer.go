@@ -4,19 +4,19 @@ package aging
 
 import "time"
 
-// Clock calls a function again and again, in turn with the other calls of a cube, until stop is called. It is a part of
+// Clock calls a function periodically, in turn with the other calls of a cube, until stop is called. It is a part of
 // cube.Env.
 type Clock interface {
 	Every(period time.Duration, call func()) (stop func())
 }
 
-// Timer calls the sweep of a table. The zero value does not run.
+// Timer calls the sweep of a table periodically. The zero value is stopped.
 type Timer struct {
 	period time.Duration
 	stop   func()
 }
 
-// Every sets the period, and the sweep when the timer does not run yet. A period that stays keeps its beat.
+// Every sets the period, and the sweep if the timer is stopped. An unchanged period keeps its phase.
 func (t *Timer) Every(c Clock, period time.Duration, sweep func()) {
 	if t.stop != nil && period == t.period {
 		return

@@ -2,7 +2,7 @@
 
 package classifier
 
-// Trees as the fast path walks them: blocks of 64 bytes, laid out as struct pcn_classify_block.
+// Search trees in the form that the fast path reads: blocks of 64 bytes with the layout of struct pcn_classify_block.
 
 import (
 	"encoding/binary"
@@ -13,27 +13,27 @@ import (
 
 const (
 	blockSize = 64
-	// none is a place behind those of all rules.
+	// none is an order after those of all rules.
 	none = 1<<32 - 1
-	// long is the bit in the reference to a rule that has further blocks; a reference has so many bits.
+	// long is the bit in the reference to a rule that has further blocks; a reference has reference bits.
 	long          = 1 << 20
 	referenceBits = 21
-	// longBlocks is how many such a rule has.
+	// longBlocks is the number of blocks of such a rule.
 	longBlocks = 3
-	// isLeaf and the others are in place of a branch's word.
+	// isLeaf and the others are used instead of a branch's word.
 	isLeaf, isGroup, isSequence = words, words + 1, words + 2
-	// maxTelling is behind the words that a leaf can compare first.
+	// maxTelling is after the words that a leaf can compare first.
 	maxTelling = 8
-	// never is a value that no field is above.
+	// never is a value that is at least as large as any field.
 	never = 1<<63 - 1
 )
 
-// blocks is the memory of a set, and what of it is free.
+// blocks is the memory of a set, with its free space.
 type blocks struct {
 	mem   []byte
 	space *space
-	// used are runs that were given back, but that packets under way may still read; last those that the last change gave
-	// back, which its undo needs. They are so many blocks.
+	// used are freed runs that packets in flight may still read; last those that the last change freed, which its
+	// undo needs. usedBlocks is their number of blocks.
 	used, last           []run
 	usedCount, lastCount int
 }
@@ -43,25 +43,25 @@ func newBlocks(mem []byte) *blocks {
 	return &blocks{mem: mem, space: newSpace(len(mem) / blockSize)}
 }
 
-// count is how many blocks there are.
+// count is the total number of blocks.
 func (b *blocks) count() int { return len(b.mem) / blockSize }
 
-// left is how many blocks are free, or will be when no packet sees them any more.
+// left returns how many blocks are free, or will be when no packet reads them any more.
 func (b *blocks) left() int { return b.space.left + b.usedCount + b.lastCount }
 
-// retire gives up what the trees of before had alone: undo may want it until the next change.
+// retire frees the blocks that only the previous trees used: undo may need them until the next change.
 func (b *blocks) retire(runs []run) {
 	b.used, b.usedCount = append(b.used, b.last...), b.usedCount+b.lastCount
 	b.last, b.lastCount = runs, sum(runs)
 }
 
-// revive takes what the last change gave up as in use again, and gives up what that change had made.
+// revive marks the blocks that the last change freed as in use again, and frees those that it allocated.
 func (b *blocks) revive(made []run) {
 	b.last, b.lastCount = nil, 0
 	b.used, b.usedCount = append(b.used, made...), b.usedCount+sum(made)
 }
 
-// settle makes what was given back before the last change free: no packet reads it any more.
+// settle frees the blocks released before the last change: no packet reads them any more.
 func (b *blocks) settle() {
 	for _, r := range b.used {
 		b.space.give(r.at, r.count)
@@ -78,14 +78,14 @@ func sum(runs []run) (count int) {
 
 func (b *blocks) at(i uint32) []byte { return b.mem[int(i)*blockSize:][:blockSize] }
 
-// publish makes a forest the one that packets see. All its blocks are written before.
+// publish makes a forest visible to packets. All its blocks are written before.
 func (b *blocks) publish(forest uint32) {
 	atomic.StoreUint32((*uint32)(unsafe.Pointer(&b.mem[0])), forest)
 }
 
 var native = binary.NativeEndian
 
-// node writes what a node has beside its first block.
+// node writes a node except for its first block.
 func (b *blocks) node(n *node) {
 	for i, k := range n.kids {
 		b.header(n.at+uint32(i), k)
@@ -104,7 +104,7 @@ func (b *blocks) node(n *node) {
 	}
 }
 
-// list writes blocks that follow each other; after them, the search goes on at a block.
+// list writes consecutive blocks; after them, the search continues at a block.
 func (b *blocks) list(at uint32, rules []*rule, then uint32) {
 	for ; len(rules) > 0; at++ {
 		count, next := min(len(rules), blockRules), at+1
@@ -116,7 +116,7 @@ func (b *blocks) list(at uint32, rules []*rule, then uint32) {
 	}
 }
 
-// header writes the block of a node: a branch, or the first of a leaf.
+// header writes the first block of a node: a branch, or the first block of a leaf.
 func (b *blocks) header(at uint32, n *node) {
 	switch {
 	case n.sequence:
@@ -134,7 +134,7 @@ func (b *blocks) header(at uint32, n *node) {
 	}
 }
 
-// branch writes a branch to the blocks from first on.
+// branch writes a branch to consecutive blocks starting at first.
 func (b *blocks) branch(at, first uint32, f field, values []uint64, last bool) {
 	block := b.at(at)
 	native.PutUint32(block, first)
@@ -151,7 +151,7 @@ func (b *blocks) branch(at, first uint32, f field, values []uint64, last bool) {
 	}
 }
 
-// leaf writes a block of a leaf. What it has no rules for matches nothing.
+// leaf writes a block of a leaf. Unused entries match nothing.
 func (b *blocks) leaf(at uint32, rules []*rule, next uint32) {
 	block := b.at(at)
 	clear(block)
@@ -174,7 +174,7 @@ func (b *blocks) leaf(at uint32, rules []*rule, next uint32) {
 	native.PutUint64(block[8:], references)
 }
 
-// reference is how blocks of leaves name a rule.
+// reference returns the reference to a rule in leaf blocks.
 func (r *rule) reference() uint64 {
 	if r.isLong() {
 		return uint64(r.at) | long
@@ -182,8 +182,8 @@ func (r *rule) reference() uint64 {
 	return uint64(r.at)
 }
 
-// telling is the word of a rule by which it is passed by most often: the one with most bits that not all rules beside it
-// have alike.
+// telling returns the most selective word of a rule: the one with most bits that are not equal in all neighbouring
+// rules.
 func telling(r *rule, siblings []*rule) int {
 	best, most := wordLink, -1
 	for w := range maxTelling {
@@ -193,7 +193,7 @@ func telling(r *rule, siblings []*rule) int {
 		}
 		mask := r.mask[w]
 		if w == wordLink {
-			mask &^= 0xffff00ff // which most packets have alike
+			mask &^= 0xffff00ff // equal in most packets
 		}
 		score := bits.OnesCount64(mask)
 		if len(siblings) > 1 {
@@ -206,7 +206,7 @@ func telling(r *rule, siblings []*rule) int {
 	return best
 }
 
-// size is how many blocks a rule takes.
+// size returns the number of blocks of a rule.
 func (r *rule) size() int {
 	if r.isLong() {
 		return longBlocks
@@ -239,7 +239,7 @@ func (b *blocks) rule(r *rule) {
 	}
 }
 
-// forest writes the block that has trees: of one that is a leaf, that leaf.
+// forest writes the block that contains trees; for a single leaf, it writes that leaf.
 func (b *blocks) forest(at uint32, trees []tree) {
 	if len(trees) == 1 && trees[0].root.kids == nil {
 		b.header(at, trees[0].root)

@@ -2,31 +2,31 @@
 
 package classifier
 
-// What a search costs: by these the compiler picks between rules one by one, branches and groups. Nanoseconds, measured
-// with the data in the caches (docs/adr/0037); only how they compare matters.
+// Cost model of a search: the compiler uses it to choose between lists, branches and groups. In nanoseconds, measured
+// with warm caches (docs/adr/0037); only the ratios matter.
 
 const (
 	nsVisit    = 4.5  // a branch
-	nsRule     = 1.1  // a rule of a leaf that is passed by
-	nsTry      = 5.0  // a rule that is looked at as a whole
+	nsRule     = 1.1  // a rule of a leaf that is skipped
+	nsTry      = 5.0  // a rule that is compared completely
 	nsTree     = 3.0  // a tree
-	nsFastRule = 36   // rules of a leaf that cost no more than nsRule
-	nsLoopRule = 3.0  // a rule behind them
+	nsFastRule = 36   // rules of a leaf that cost only nsRule
+	nsLoopRule = 3.0  // a rule after them
 	nsGroup    = 25.0 // a group, without columns
 	nsColumn   = 3.0  // a column, without its branches
 	nsNext     = 15.0 // the next leaf of a sequence
-	nsHalf     = 0.75 // of a list, on the average of packets that match none and those that match any
-	nsColumns  = 50.0 // a tree that costs more is compared with columns
-	// groupTries are rules of a group that are tried before it is searched one by one.
+	nsHalf     = 0.75 // of a list, on average over packets that match and packets that do not
+	nsColumns  = 50.0 // a more expensive tree is compared with columns
+	// groupTries is the number of rules that a group tests before it is searched one by one.
 	groupTries = 16
 )
 
-// listCost is the cost of rules that are looked at one by one: all of them, as if none matched.
+// listCost returns the cost of rules that are tested one by one: all of them, as if none matched.
 func listCost(rules int) float64 {
 	return nsRule*float64(min(rules, nsFastRule)) + nsLoopRule*float64(max(0, rules-nsFastRule))
 }
 
-// cost is what a packet pays below a node, on the average over the rules there.
+// cost returns the cost of a packet below a node, on average over the rules there.
 func (n *node) cost() float64 {
 	if n.kids == nil {
 		if n.group == nil {
@@ -50,7 +50,7 @@ func (n *node) cost() float64 {
 	return nsVisit + sum/float64(weight)
 }
 
-// weight is how many rules the leaves below a node have together.
+// weight returns the total number of rules in the leaves below a node.
 func (n *node) weight() int {
 	if n.kids == nil {
 		return len(n.rules)

@@ -2,10 +2,10 @@
 
 package classifier
 
-// What a change is going to write: where each new rule and node will be is decided when it is prepared, so that one that
-// does not fit is known before anything happens.
+// The writes of a change: the place of each new rule and node is allocated when the change is prepared, so that lack of
+// space is known before anything happens.
 
-// draft is blocks that are taken and not written yet.
+// draft contains allocated blocks that are not written yet.
 type draft struct {
 	b      *blocks
 	taken  []run
@@ -17,7 +17,7 @@ type draft struct {
 	full   bool
 }
 
-// draft finds places for rules and trees that have none; nil if there is no room, and then nothing is taken.
+// draft allocates blocks for rules and trees that have none; nil if there is no room, and then nothing is allocated.
 func (b *blocks) draft(trees []tree, fresh []*rule) *draft {
 	d := &draft{b: b, all: trees}
 	for _, r := range fresh {
@@ -40,7 +40,7 @@ func (b *blocks) draft(trees []tree, fresh []*rule) *draft {
 	return d
 }
 
-// take is a run, or 0 if there is none or was none before.
+// take returns a run, or 0 if there is none or an earlier call failed.
 func (d *draft) take(count int) uint32 {
 	if d.full {
 		return 0
@@ -54,7 +54,7 @@ func (d *draft) take(count int) uint32 {
 	return at
 }
 
-// node finds places for what is below a node.
+// node allocates blocks for everything below a node.
 func (d *draft) node(n *node) {
 	if n.at != 0 || d.full {
 		return
@@ -82,7 +82,7 @@ func (d *draft) node(n *node) {
 	}
 }
 
-// cancel gives back what was taken, before anything of it was published.
+// cancel frees the blocks, before anything in them was published.
 func (d *draft) cancel() {
 	for _, r := range d.taken {
 		d.b.space.give(r.at, r.count)
@@ -113,7 +113,7 @@ func (d *draft) write() {
 	d.b.forest(d.forest, d.all)
 }
 
-// blocksOf is how many blocks trees and rules take that have none yet, with the forest.
+// blocksOf returns the number of blocks that trees and rules without blocks need, including the forest.
 func blocksOf(trees []tree, fresh []*rule) int {
 	sum := 1 + ruleBlocks(fresh)
 	for _, t := range trees {
@@ -124,7 +124,7 @@ func blocksOf(trees []tree, fresh []*rule) int {
 	return sum
 }
 
-// blocks is how many blocks a node and those below it take beside its first.
+// blocks returns the number of blocks of a node and its descendants, without its first block.
 func (n *node) blocks() int {
 	if n.at != 0 {
 		return 0
@@ -141,8 +141,8 @@ func (n *node) blocks() int {
 	return sum
 }
 
-// run is how many blocks a node has beside its first and the columns of a group. What is not a group's or a branch's need
-// not lie beside each other.
+// run returns the number of blocks of a node without its first block and the columns of a group. Only those of a group
+// or a branch must be consecutive.
 func (n *node) run() int {
 	switch {
 	case n.kids != nil:
@@ -153,7 +153,7 @@ func (n *node) run() int {
 	return max(0, lists(len(n.rules))-1)
 }
 
-// runs are the blocks of a node beside its first.
+// runs returns the blocks of a node without its first.
 func (n *node) runs(yield func(run)) {
 	if n.at == 0 {
 		return
@@ -176,10 +176,10 @@ func (n *node) runs(yield func(run)) {
 	}
 }
 
-// lists is how many blocks a leaf of rules takes that are looked at one by one.
+// lists returns the number of blocks of a leaf whose rules are tested one by one.
 func lists(rules int) int { return (rules + blockRules - 1) / blockRules }
 
-// ruleBlocks is how many blocks rules take, without what leads to them.
+// ruleBlocks returns the number of blocks of rules, without the nodes that lead to them.
 func ruleBlocks(rules []*rule) (sum int) {
 	for _, r := range rules {
 		sum += r.size()

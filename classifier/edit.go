@@ -2,28 +2,28 @@
 
 package classifier
 
-// Single rules that come and go in trees that are in use: new nodes on the way from the leaves that a rule is in to the
-// root, everything else as it was.
+// Adding and removing single rules in trees that are in use: the nodes from the affected leaves to the root are
+// replaced, everything else stays.
 
 import (
 	"slices"
 )
 
-// How many leaves an edit likes to touch; a rule that is in more of every tree gets one of its own.
+// How many leaves an edit should change; a rule that is in more leaves of every tree gets its own tree.
 const (
 	fewLeaves  = 16
 	manyLeaves = 512
-	// groupLeaves are those that take as long as a group.
+	// groupLeaves is the number of leaves that takes as long as a group.
 	groupLeaves = 32
 )
 
-// edit is a change of trees: nodes that are new, and blocks that are not used after it.
+// edit is a change of trees: nodes that are new, and blocks that become unused.
 type edit struct {
 	trees []tree
 	free  []run
 }
 
-// carry takes rules out and puts others in.
+// carry removes rules and adds others.
 func (e *edit) carry(gone, fresh []*rule) {
 	for _, r := range gone {
 		e.remove(r)
@@ -37,13 +37,13 @@ func (e *edit) carry(gone, fresh []*rule) {
 	slices.SortFunc(e.trees, byBest)
 }
 
-// run is a number of blocks that follow each other.
+// run is a number of consecutive blocks.
 type run struct {
 	at    uint32
 	count int
 }
 
-// leaves counts the leaves that a rule is in or would be in, up to a limit.
+// leaves counts the leaves that contain a rule, or would, up to a limit.
 func (n *node) leaves(r *rule, limit int) int {
 	switch {
 	case n.group != nil:
@@ -59,7 +59,7 @@ func (n *node) leaves(r *rule, limit int) int {
 	return count
 }
 
-// add puts a rule into the tree where it costs least.
+// add adds a rule to the tree where it costs least.
 func (e *edit) add(r *rule) {
 	best, least := -1, manyLeaves
 	for i := range e.trees {
@@ -85,7 +85,7 @@ func (e *edit) add(r *rule) {
 	t.rules++
 }
 
-// smallest is the tree with the fewest rules.
+// smallest returns the tree with the fewest rules.
 func (e *edit) smallest() int {
 	at := 0
 	for i := range e.trees {
@@ -96,7 +96,7 @@ func (e *edit) smallest() int {
 	return at
 }
 
-// release gives up the block of a tree's root.
+// release frees the block of a tree's root.
 func (e *edit) release(t *tree) {
 	if t.at != 0 {
 		e.free = append(e.free, run{t.at, 1})
@@ -104,7 +104,7 @@ func (e *edit) release(t *tree) {
 	}
 }
 
-// replaced gives up the blocks of a node that has a successor.
+// replaced frees the blocks of a node that was replaced.
 func (e *edit) replaced(n *node) {
 	n.runs(func(r run) { e.free = append(e.free, r) })
 }
@@ -141,7 +141,8 @@ func (e *edit) insert(n *node, r *rule, in *box, depth int) *node {
 	return out
 }
 
-// grow puts a rule into a leaf. A leaf that is all of a tree may be longer: it turns to branches later than a new set would.
+// grow adds a rule to a leaf. A leaf that is a whole tree may be longer: it is converted to branches later than in a
+// new set.
 func (e *edit) grow(n *node, r *rule, in *box, depth int) *node {
 	rules := with(n.rules, r)
 	switch {
@@ -154,7 +155,7 @@ func (e *edit) grow(n *node, r *rule, in *box, depth int) *node {
 	return b.node(rules, in, depth)
 }
 
-// with are rules and one more.
+// with returns rules and one more.
 func with(rules []*rule, r *rule) []*rule {
 	at, _ := slices.BinarySearchFunc(rules, r.order, byOrder)
 	return slices.Insert(slices.Clone(rules), at, r)
@@ -162,7 +163,7 @@ func with(rules []*rule, r *rule) []*rule {
 
 func byOrder(r *rule, order uint32) int { return int(int64(r.order) - int64(order)) }
 
-// remove takes a rule out of the tree that has it.
+// remove removes a rule from its tree.
 func (e *edit) remove(r *rule) {
 	for i := range e.trees {
 		t := &e.trees[i]
@@ -181,7 +182,7 @@ func (e *edit) remove(r *rule) {
 	}
 }
 
-// has says whether a rule is below a node: it is then in all leaves that it reaches.
+// has reports whether a rule is below a node: if so, it is in all leaves that it reaches.
 func (n *node) has(r *rule) bool {
 	for n.kids != nil {
 		first, _ := n.reach(r)
@@ -211,7 +212,7 @@ func (e *edit) without(n *node, r *rule) *node {
 	return out
 }
 
-// drop gives up all that is below a node.
+// drop frees everything below a node.
 func (e *edit) drop(n *node) {
 	e.replaced(n)
 	for _, k := range n.kids {

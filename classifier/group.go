@@ -2,9 +2,9 @@
 
 package classifier
 
-// Groups: rules that no branch divides well, as bit vectors (Lakshman and Stiliadis, 1998). A column is the ranges of one
-// field between the places where rules begin and end, each with a bit for every rule of the group that lies there. What
-// is left when the columns of a packet are put together is tried in its order, so columns need not tell all.
+// Groups: rules that branches do not divide well, as bit vectors (Lakshman and Stiliadis, 1998). A column divides one
+// field into ranges at the boundaries of rules, each with a bit for every rule of the group in that range. The rules
+// that remain after intersecting a packet's columns are tested in order, so columns need not be exact.
 
 import "slices"
 
@@ -16,20 +16,20 @@ const (
 	rowSize     = groupRules / 8
 )
 
-// group is how the rules of a leaf are searched.
+// group is the search structure for the rules of a leaf.
 type group struct {
 	columns []column
 	cost    float64
 }
 
-// column is the ranges of a field, as the last values of all but the last one.
+// column contains the ranges of a field, as the last values of all but the last one.
 type column struct {
 	field int
 	ends  []uint64
 	at    uint32 // its first block
 }
 
-// grouped is a leaf whose rules are a group, or a sequence of these.
+// grouped returns a leaf whose rules are a group, or a sequence of groups.
 func grouped(rules []*rule) *node {
 	if len(rules) <= groupRules {
 		return &node{rules: slices.Clone(rules), group: newGroup(rules)}
@@ -42,12 +42,12 @@ func grouped(rules []*rule) *node {
 	return n
 }
 
-// hasGroup says whether there is a group below a node.
+// hasGroup reports whether there is a group below a node.
 func (n *node) hasGroup() bool {
 	return n.group != nil || slices.ContainsFunc(n.kids, (*node).hasGroup)
 }
 
-// regroup makes the group of a leaf with fewer rules anew, if they are still enough.
+// regroup rebuilds the group of a leaf with fewer rules, if there are still enough.
 func (n *node) regroup() {
 	n.group = nil
 	if len(n.rules) >= groupLeast {
@@ -55,7 +55,7 @@ func (n *node) regroup() {
 	}
 }
 
-// newGroup takes the columns that tell most, as long as each is worth its cost.
+// newGroup chooses the most selective columns, as long as each is worth its cost.
 func newGroup(rules []*rule) *group {
 	g := &group{cost: nsGroup}
 	type choice struct {
@@ -94,7 +94,7 @@ func newGroup(rules []*rule) *group {
 	return g
 }
 
-// endsOf are the places where rules begin and end in a field: the last value of each range but the last.
+// endsOf returns the boundaries of rules in a field: the last value of each range but the last.
 func endsOf(rules []*rule, f int) []uint64 {
 	var ends []uint64
 	last := fields[f].cut(^uint64(0))
@@ -110,7 +110,7 @@ func endsOf(rules []*rule, f int) []uint64 {
 	return slices.Compact(ends)
 }
 
-// share is how many of the rules lie where one does, on the average.
+// share returns the average fraction of rules in the range of a rule.
 func (c *column) share(rules []*rule) float64 {
 	steps := make([]int, len(c.ends)+2)
 	for _, r := range rules {
@@ -127,14 +127,14 @@ func (c *column) share(rules []*rule) float64 {
 	return float64(squares) / float64(max(sum, 1)) / float64(len(rules))
 }
 
-// reach is the first and the last range that a rule lies in.
+// reach returns the first and the last range that contain a rule.
 func (c *column) reach(r *rule) (first, last int) {
 	first, _ = slices.BinarySearch(c.ends, r.box.lo[c.field])
 	last, _ = slices.BinarySearch(c.ends, r.box.hi[c.field])
 	return first, last
 }
 
-// levels are the numbers of branches, from the root on.
+// levels returns the numbers of branches per level, from the root.
 func (c *column) levels() []int {
 	var out []int
 	for count := len(c.ends) + 1; len(out) == 0 || out[0] > 1; {
@@ -144,7 +144,7 @@ func (c *column) levels() []int {
 	return out
 }
 
-// run is how many blocks a column takes.
+// run returns the number of blocks of a column.
 func (c *column) run() int {
 	count := len(c.ends)/2 + 1 // half a block of bits for each range
 	for _, n := range c.levels() {
@@ -155,7 +155,7 @@ func (c *column) run() int {
 
 func (c *column) cost() float64 { return nsColumn + nsVisit*float64(len(c.levels())) }
 
-// group writes what a group has beside its header.
+// group writes a group except for its header.
 func (b *blocks) group(n *node) {
 	b.list(n.at, n.rules, 0)
 	for i := range n.group.columns {
@@ -177,7 +177,7 @@ func (b *blocks) groupHeader(at uint32, n *node) {
 	}
 }
 
-// column writes the branches of a column, level by level, and the bits behind them.
+// column writes the branches of a column, level by level, and then the bits.
 func (b *blocks) column(at uint32, c *column, rules []*rule) {
 	levels := c.levels()
 	span := 1 // ranges that a way of a branch leads to
@@ -212,7 +212,7 @@ func (b *blocks) column(at uint32, c *column, rules []*rule) {
 	}
 }
 
-// bigEndian is 7 where the first byte of a number is the uppermost.
+// bigEndian is 7 if the first byte of a number is the most significant.
 var bigEndian = func() int {
 	if native.Uint16([]byte{1, 0}) == 1 {
 		return 0

@@ -2,15 +2,16 @@
 
 package classifier
 
-// What the fast path reads of a packet, read in Go: the oracle of tests, and an answer to "which rule is it".
+// Reads the fields of a packet in Go, as the fast path does: the oracle for tests, and used to find the matching rule
+// of a packet.
 
 import "encoding/binary"
 
-// Key is what rules look at, as pcn_classify_read makes it of a packet.
+// Key contains the fields that rules match, as pcn_classify_read reads them from a packet.
 type Key [words]uint64
 
-// KeyOf reads a frame that came in at a port; false if it has no Ethernet header. A VLAN tag is in its place in the
-// bytes. mark is the traffic class.
+// KeyOf reads a frame received on a port; false if it has no Ethernet header. A VLAN tag is in the packet data. mark is
+// the traffic class.
 func KeyOf(frame []byte, inPort uint16, mark uint32) (Key, bool) {
 	var k Key
 	if len(frame) < 14 {
@@ -81,7 +82,7 @@ func (k *Key) ipv6(b []byte) {
 	k.transport(protocol, rest, isFragment, isLater)
 }
 
-// isExtension says whether IPv6 has another header behind one of this type.
+// isExtension reports whether an IPv6 header of this type is followed by another one.
 func isExtension(protocol uint8) bool {
 	switch protocol {
 	case 0, 43, 44, 51, 60, 135, 139, 140:

@@ -2,8 +2,8 @@
 
 package classifier
 
-// The maps that PCN_CLASSIFIER declares. The arrays inside are mapped into our memory, so that to write a block is to
-// write memory; to turn a pointer is a store that a packet sees whole.
+// The maps that PCN_CLASSIFIER declares. The inner arrays are mapped into our memory, so that writing a block is a
+// memory write; a pointer is replaced by one store, which packets see atomically.
 
 import (
 	"errors"
@@ -22,10 +22,10 @@ type maps struct {
 
 func (m *maps) name() string { return m.prefix }
 
-// suffixes of the maps' names, by size.
+// suffixes are the suffixes of the maps' names, by size.
 var suffixes = [...]string{"_small", "_medium", "_large", "_huge"}
 
-// outer is the map of a size, and its name.
+// outer is the map of a size, with its name.
 func (m *maps) outer(size uint32) (*ebpf.Map, string, error) {
 	name := m.prefix + suffixes[size]
 	outer, err := m.env.Map(name)
@@ -48,7 +48,7 @@ func (m *maps) maker() (func(size uint32) (home, error), error) {
 	return func(size uint32) (home, error) { return kinds[size].make() }, nil
 }
 
-// kind is what is known of the maps of a size.
+// kind contains the properties of the maps of a size.
 type kind struct {
 	name  string
 	outer *ebpf.Map
@@ -67,7 +67,7 @@ func (k *kind) make() (home, error) {
 	return &mapped{name: k.name, outer: k.outer, inner: inner, mem: mem}, nil
 }
 
-// clear looks before it deletes: each deletion waits for packets under way.
+// clear checks before it deletes: each deletion waits for packets in flight.
 func (m *maps) clear(keep place) error {
 	for size := range suffixes {
 		outer, name, err := m.outer(uint32(size))
@@ -97,7 +97,7 @@ type mapped struct {
 
 func (h *mapped) memory() []byte { return h.mem }
 
-// put relies on the kernel, which waits until no program uses what a map of maps had before.
+// put relies on the kernel, which waits until no program uses the previous inner map.
 func (h *mapped) put(slot uint32) error {
 	if err := h.outer.Put(slot, h.inner); err != nil {
 		return fmt.Errorf("map %s: putting a set at %d: %w", h.name, slot, err)

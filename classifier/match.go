@@ -2,7 +2,7 @@
 
 package classifier
 
-// What a rule says about packets, in the words that the fast path compares.
+// The conditions of a rule, as the words that the fast path compares.
 
 import (
 	"fmt"
@@ -34,7 +34,7 @@ const (
 	kindFragment = 0x08
 )
 
-// enum pcn_classify_fields: what the fast path has to read.
+// enum pcn_classify_fields: the fields that the fast path must read.
 const (
 	readVLAN = 1 << iota
 	readMAC
@@ -47,21 +47,21 @@ const (
 // untagged is the VLAN of a packet without a tag.
 const untagged = 0xffff
 
-// Match is what a rule says about packets: all of it must be so. The zero value matches every packet. Matches that say
-// the same are equal.
+// Match contains the conditions of a rule: all of them must hold. The zero value matches every packet. Equal conditions
+// give equal values.
 type Match struct {
 	value, mask         [words]uint64
 	source, destination ports
-	flags               bool // TCP flags are looked at
+	flags               bool // the rule matches TCP flags
 }
 
-// ports is a range of ports; any when not set.
+// ports is a range of ports; not set: any.
 type ports struct {
 	first, last uint16
 	set         bool
 }
 
-// span is the range as the fast path has it: the first, and how many follow.
+// span returns the range in the fast path's form: the first port, and the number of ports after it.
 func (p ports) span() (first, more uint16) {
 	if !p.set {
 		return 0, 0xffff
@@ -74,21 +74,21 @@ func (m *Match) set(word int, value, mask uint64) {
 	m.mask[word] |= mask
 }
 
-// InPort asks for packets that entered at a port, by its index.
+// InPort matches packets that entered at a port, by its index.
 func (m *Match) InPort(index uint16) { m.set(wordLink, uint64(index)<<48, 0xffff<<48) }
 
-// VLAN asks for packets whose outer tag has an id.
+// VLAN matches packets by the id of their outer tag.
 func (m *Match) VLAN(id uint16) { m.set(wordLink, uint64(id)<<32, 0xffff<<32) }
 
-// Ethertype asks for packets with a type behind their VLAN tags.
+// Ethertype matches packets by the EtherType after their VLAN tags.
 func (m *Match) Ethertype(t uint16) { m.set(wordLink, uint64(t)<<16, 0xffff<<16) }
 
-// Protocol asks for IP packets of a protocol: the one behind the extension headers of IPv6.
+// Protocol matches IP packets by protocol: for IPv6, the one after the extension headers.
 func (m *Match) Protocol(p uint8) {
 	m.set(wordLink, uint64(p)<<8|kindProtocol, 0xff<<8|kindProtocol)
 }
 
-// Fragment asks for fragments of IP packets, or for packets that are none.
+// Fragment matches fragments of IP packets, or packets that are not fragments.
 func (m *Match) Fragment(is bool) {
 	m.set(wordLink, kindIP, kindIP)
 	var value uint64
@@ -98,10 +98,10 @@ func (m *Match) Fragment(is bool) {
 	m.set(wordLink, value, kindFragment)
 }
 
-// Source asks for IP packets from the addresses of a prefix.
+// Source matches IP packets by a prefix of their source address.
 func (m *Match) Source(p netip.Prefix) error { return m.address(wordSource, wordSourceLow, p) }
 
-// Destination asks for IP packets to the addresses of a prefix.
+// Destination matches IP packets by a prefix of their destination address.
 func (m *Match) Destination(p netip.Prefix) error {
 	return m.address(wordDestination, wordDestinationLow, p)
 }
@@ -131,10 +131,10 @@ func (m *Match) address(high, low int, p netip.Prefix) error {
 	return nil
 }
 
-// prefixMask is a mask of the uppermost bits.
+// prefixMask returns a mask of the uppermost bits.
 func prefixMask(bits int) uint64 { return ^(^uint64(0) >> bits) }
 
-// number reads bytes with the first uppermost.
+// number reads bytes in big-endian order.
 func number(b []byte) (n uint64) {
 	for _, x := range b {
 		n = n<<8 | uint64(x)
@@ -142,10 +142,10 @@ func number(b []byte) (n uint64) {
 	return n
 }
 
-// SourcePorts asks for packets with ports, from one of a range. A packet without ports never matches.
+// SourcePorts matches packets with a source port in a range. A packet without ports never matches.
 func (m *Match) SourcePorts(first, last uint16) error { return m.ports(&m.source, first, last) }
 
-// DestinationPorts asks for packets with ports, to one of a range. A packet without ports never matches.
+// DestinationPorts matches packets with a destination port in a range. A packet without ports never matches.
 func (m *Match) DestinationPorts(first, last uint16) error {
 	return m.ports(&m.destination, first, last)
 }
@@ -159,7 +159,7 @@ func (m *Match) ports(p *ports, first, last uint16) error {
 	return nil
 }
 
-// SourceMAC asks for packets from the MAC addresses that are like one in the bits of a mask.
+// SourceMAC matches packets by their source MAC address, in the bits of a mask.
 func (m *Match) SourceMAC(address, mask [6]byte) {
 	m.set(wordSourceMAC, number(address[:]), number(mask[:]))
 }
@@ -169,7 +169,7 @@ func (m *Match) DestinationMAC(address, mask [6]byte) {
 	m.set(wordDestinationMAC, number(address[:]), number(mask[:]))
 }
 
-// TCPFlags asks for TCP segments whose flags (the header's 14th byte) are like value in the bits of mask.
+// TCPFlags matches TCP segments by their flags (the header's 14th byte), in the bits of mask.
 func (m *Match) TCPFlags(value, mask uint8) {
 	m.Protocol(6)
 	m.set(wordLink, kindPorts, kindPorts)
@@ -177,21 +177,22 @@ func (m *Match) TCPFlags(value, mask uint8) {
 	m.flags = true
 }
 
-// DSCP asks for IP packets of a differentiated services code point (RFC 2474).
+// DSCP matches IP packets by their differentiated services code point (RFC 2474).
 func (m *Match) DSCP(d uint8) {
 	m.set(wordLink, kindIP, kindIP)
 	m.set(wordPorts, uint64(d)<<16, 0xff<<16)
 }
 
-// State asks for a state in the bits of a mask: what a cube that follows connections put into the key's byte for it.
+// State matches a connection state in the bits of a mask: the value that a cube with connection tracking wrote to the
+// key's byte for it.
 func (m *Match) State(value, mask uint8) {
 	m.set(wordPorts, uint64(value)<<8, uint64(mask)<<8)
 }
 
-// Mark asks for a traffic class (the skb mark, at TC) in the bits of a mask.
+// Mark matches the traffic class (the skb mark, at TC) in the bits of a mask.
 func (m *Match) Mark(value, mask uint32) { m.set(wordMark, uint64(value), uint64(mask)) }
 
-// Matches says whether a packet is what the match asks for. It is what the fast path must come to, rule by rule.
+// Matches reports whether a packet matches the conditions. The fast path must give the same result for each rule.
 func (m *Match) Matches(k *Key) bool {
 	for w := range k {
 		if k[w]&m.mask[w] != m.value[w] {
@@ -203,7 +204,7 @@ func (m *Match) Matches(k *Key) bool {
 		(!m.destination.set || m.destination.first <= destination && destination <= m.destination.last)
 }
 
-// reads is what the fast path must read of a packet.
+// reads returns the fields that the fast path must read.
 func (m *Match) reads() uint32 {
 	var f uint32
 	if m.mask[wordLink]>>32&0xffff != 0 {
@@ -224,7 +225,7 @@ func (m *Match) reads() uint32 {
 	return f
 }
 
-// isLong says whether the rule needs further blocks.
+// isLong reports whether the rule needs further blocks.
 func (m *Match) isLong() bool {
 	rest := m.mask[wordPorts]
 	for w := wordSourceLow; w < words; w++ {
@@ -233,10 +234,10 @@ func (m *Match) isLong() bool {
 	return rest != 0
 }
 
-// field is a part of a key by which trees branch: the word, shifted left, then right, so that it is below 2^63.
+// field is a part of a key that trees branch on: the word, shifted left, then right, so that it is below 2^63.
 type field struct{ word, left, right uint8 }
 
-// fields are those that a rule can limit.
+// fields are the fields that a rule can constrain.
 var fields = [...]field{
 	{wordSource, 0, 1}, {wordDestination, 0, 1},
 	{wordPorts, 16, 48}, {wordPorts, 0, 48}, // destination, source
@@ -247,7 +248,7 @@ var fields = [...]field{
 	{wordMark, 32, 32},
 }
 
-// cut is the field of a word.
+// cut extracts the field from a word.
 func (f field) cut(word uint64) uint64 { return word << f.left >> f.right }
 
 // box is a range for each field.
@@ -262,7 +263,7 @@ func everything() *box {
 	return &b
 }
 
-// box is the smallest that has all packets which match.
+// box returns the smallest box that contains all matching packets.
 func (m *Match) box() *box {
 	var b box
 	for i, f := range fields {

@@ -2,10 +2,10 @@
 
 package classifier
 
-// Edits make trees worse little by little, and to make those of ten thousand rules anew takes longer than an edit may. So
-// it is done beside the work, in memory of its own, with the rules of one moment. What changes meanwhile is noted and done
-// to the new trees, too: most of it beside the work, the rest by edits, a few changes each, so that it ends however fast they
-// come. The edit that finds nothing left puts the new memory in place.
+// Edits gradually make trees worse, and rebuilding the trees of ten thousand rules takes longer than an edit may. So a
+// set is rebuilt in the background, in separate memory, from a snapshot of the rules. Changes made meanwhile are
+// recorded and applied to the new trees, too: most of them in the background, the rest by edits, a few changes each, so
+// that the rebuild finishes at any rate of changes. The edit that applies the last one activates the new memory.
 
 import (
 	"errors"
@@ -14,40 +14,40 @@ import (
 	"time"
 )
 
-// making is a set that is being made.
+// making is a set that is being rebuilt.
 type making struct {
 	state
 	size, reads uint32
-	// copies are the rules of the new set by the rules of the set that they are for.
+	// copies are the rules of the new set by the rules of the set that they replace.
 	copies map[*rule]*rule
-	// log is what has changed and is not yet done to the new set.
+	// log contains the changes that are not yet applied to the new set.
 	log      []swap
-	rounds   int // that the log was followed beside the work
+	rounds   int // how often the log was applied in the background
 	patience time.Duration
 	err      error
 	stop     atomic.Bool
-	done     chan struct{} // closed when nothing is done beside the work any more
+	done     chan struct{} // closed when background work has finished
 }
 
-// swap is a rule that went or one that came.
+// swap is a rule that was removed or added.
 type swap struct{ gone, fresh *rule }
 
-// worn says whether edits were so many that the trees are worth making anew.
+// worn reports whether there were so many edits that the trees should be rebuilt.
 func (s *Set) worn() bool { return s.edits > len(s.rules)+1024 }
 
-// fewEdits are worth no new trees, even if memory is short.
+// fewEdits is the number of edits below which trees are not rebuilt, even if memory is short.
 const fewEdits = 200
 
-// short says whether memory is: a quarter of it is left, or it is in pieces that a group may find no place in.
+// short reports whether memory is short: a quarter of it is left, or it is so fragmented that a group may not fit.
 func (b *blocks) short() bool {
 	return b.left() < b.count()/4 || b.space.longest() < min(longRun, b.count()/16)
 }
 
-// longRun is a few times as long as the longest run that there is.
+// longRun is a few times as long as the longest run in use.
 const longRun = 1024
 
-// begin makes a set of the rules that there are now, if it is time to: after many edits, before memory is short, or so that
-// all is read that a rule can look at.
+// begin starts rebuilding a set of the current rules if it is time: after many edits, before memory is short, or to
+// read all fields that a rule can match.
 func (s *Set) begin() error {
 	if s.blocks == nil || s.making != nil || len(s.rules) < s.rebuildFrom {
 		return nil
@@ -71,7 +71,7 @@ func (s *Set) begin() error {
 	return nil
 }
 
-// inBackground does something beside the work.
+// inBackground does work in the background.
 func (m *making) inBackground(do func()) {
 	done := make(chan struct{})
 	m.done = done
@@ -81,7 +81,7 @@ func (m *making) inBackground(do func()) {
 	}()
 }
 
-// busy says whether something is being done beside the work.
+// busy reports whether background work is running.
 func (m *making) busy() bool {
 	select {
 	case <-m.done:
@@ -91,7 +91,7 @@ func (m *making) busy() bool {
 	}
 }
 
-// make makes the set of rules.
+// make builds the set of rules.
 func (m *making) make(memory func(size uint32) (home, error), rules []*rule) {
 	slices.SortFunc(rules, func(x, y *rule) int { return byOrder(x, y.order) })
 	m.copies = make(map[*rule]*rule, len(rules))
@@ -108,7 +108,7 @@ func (m *making) make(memory func(size uint32) (home, error), rules []*rule) {
 	m.state, m.err = settle(memory, size, trees, rules)
 }
 
-// note has changes done to the new set later.
+// note records changes to be applied to the new set later.
 func (m *making) note(gone, fresh []*rule) {
 	for _, r := range gone {
 		m.log = append(m.log, swap{gone: r})
@@ -119,16 +119,18 @@ func (m *making) note(gone, fresh []*rule) {
 }
 
 const (
-	// manySwaps are followed beside the work, so often at most: then edits do what is left.
+	// manySwaps is the number of changes up to which the log is applied in the background, and manyRounds how often
+	// at most: then edits apply the rest.
 	manySwaps = 256
 	maxRounds = 4
-	// fewSwaps are followed for each rule that a change is about, twice as many as it can add, and more as long as that
+	// fewSwaps are applied for each rule of a change: twice as many as the change can add, and more as long as that
 	// takes no longer than a making's patience.
 	fewSwaps = 4
 	patience = 2 * time.Millisecond
 )
 
-// ready is the new set if it is made, and what came between is done to it. It is asked for by a change of so many rules.
+// ready returns the new set if it is built and all changes are applied to it. It is called by a change of a number of
+// rules.
 func (s *Set) ready(changes int) *making {
 	m := s.making
 	switch {
@@ -159,13 +161,13 @@ func (s *Set) ready(changes int) *making {
 	return m
 }
 
-// follow does changes to the new set, which no packet sees yet.
+// follow applies changes to the new set, which no packet sees yet.
 func (m *making) follow(log []swap) error {
 	e := edit{trees: m.trees}
 	var fresh []*rule
 	for _, x := range log {
 		if m.stop.Load() {
-			return nil // nobody will see it
+			return nil // not needed any more
 		}
 		if r := m.copies[x.gone]; r != nil {
 			e.carry([]*rule{r}, nil)
@@ -192,10 +194,10 @@ func (m *making) follow(log []swap) error {
 	return nil
 }
 
-// errNoRoom is why a set is not made beside the work.
+// errNoRoom is returned if a set cannot be built in the background.
 var errNoRoom = errors.New("there is no room")
 
-// abandon has nobody wait for the new set.
+// abandon discards the new set.
 func (s *Set) abandon() {
 	if s.making == nil {
 		return
@@ -205,7 +207,7 @@ func (s *Set) abandon() {
 	s.making = nil
 }
 
-// sweep does away with new sets that nobody waits for; with those that are still being made when they are.
+// sweep closes discarded sets; those that are still being built are closed later.
 func (s *Set) sweep(wait bool) error {
 	var errs []error
 	s.left = slices.DeleteFunc(s.left, func(m *making) bool {

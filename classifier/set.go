@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package classifier compiles ordered rules over the fields of packets into what the fast path searches
-// (pcn/classify.h): the first rule that matches wins. Rules are data. A change of some rules adds blocks beside those in
-// use and then turns one pointer, so a packet sees the rules before the change or those after it.
+// Package classifier compiles ordered rules over packet fields into structures that the fast path searches
+// (pcn/classify.h): the first matching rule wins. Rules are data. A change of some rules adds blocks next to those in
+// use and then replaces one pointer, so a packet sees either the rules before the change or those after it.
 //
 //	s.rules = classifier.New(env, "rules")              // PCN_CLASSIFIER(rules) in C
 //	plan, err := s.rules.Prepare([]classifier.Change{{Order: 7, Rule: &classifier.Rule{Match: m, Result: 3}}})
@@ -17,23 +17,23 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// Rule is what is looked for, and what the program gets when it is found.
+// Rule contains the conditions of a rule, and the result that the program gets for it.
 type Rule struct {
 	Match
 	// Result is read when the rule is committed.
 	Result uint32
 }
 
-// Change is a rule that comes, changes or, without Rule, goes. Rules with a lower order come first.
+// Change is a rule that is added, changed or, without Rule, removed. Rules with a lower order come first.
 type Change struct {
 	Order uint32
 	Rule  *Rule
 }
 
-// MaxOrder is the highest order that a rule can have.
+// MaxOrder is the highest order of a rule.
 const MaxOrder = none - 1
 
-// rebuildShare: a change of more than one rule of so many makes all trees anew.
+// rebuildShare: a change of more than one rule in this many rebuilds all trees.
 const rebuildShare = 8
 
 // Set is an ordered set of rules of a cube. Its methods are called in turn, like those of the cube.
@@ -42,27 +42,27 @@ type Set struct {
 	state
 	// prepared is the change that may be committed next.
 	prepared *next
-	// stale says that old, and what is in other places, can be freed: no packet looks at it.
+	// stale says that old, and sets in other places, can be freed: no packet uses them.
 	stale bool
 	old   home
-	// making are trees that are being made beside the work, in a set of at least rebuildFrom rules; left are those that nobody
-	// waits for any more.
+	// making contains trees that are being rebuilt in the background, in a set of at least rebuildFrom rules; left
+	// are discarded ones.
 	making      *making
 	left        []*making
 	rebuildFrom int
 }
 
-// manyRules are so many that to make their trees takes longer than an edit should.
+// manyRules is the number of rules from which rebuilding takes longer than an edit should.
 const manyRules = 256
 
-// allRules are so many that all is read that a rule can look at: an edit then never links programs.
+// allRules is the number of rules from which all fields are read: an edit then never relinks programs.
 const allRules = 1000
 
-// state is what a change replaces.
+// state is the state that a change replaces.
 type state struct {
 	rules map[uint32]*rule
 	trees []tree
-	// forest is the block that packets begin with, blocks where it is: nil before the first commit.
+	// forest is the root block, blocks its memory: nil before the first commit.
 	forest uint32
 	blocks *blocks
 	home   home
@@ -71,24 +71,25 @@ type state struct {
 	edits int
 }
 
-// place is where a set is, and what its programs read: constants of the programs.
+// place is the location of a set, and the fields that its programs read: constants of the programs.
 type place struct{ size, slot, reads uint32 }
 
-// store makes memory for sets: the maps of a cube.
+// store allocates memory for sets: the maps of a cube.
 type store interface {
 	// name is that of PCN_CLASSIFIER.
 	name() string
-	// maker returns what makes memory of a size that no packet sees yet. That may be called beside the work.
+	// maker returns a function that allocates memory of a size, which no packet sees yet. It may be called in the
+	// background.
 	maker() (func(size uint32) (home, error), error)
-	// clear takes away what is in other places than one.
+	// clear removes the sets in all places but one.
 	clear(keep place) error
 }
 
-// home is where the blocks of a set are.
+// home is the memory of a set.
 type home interface {
 	memory() []byte
-	// put lets packets that look at a slot see the memory; when it returns, none sees what was there before, nor what
-	// was in the memory before.
+	// put makes the memory visible to packets that use a slot; when it returns, none reads the memory that was
+	// there before, nor the previous content of this memory.
 	put(slot uint32) error
 	close() error
 }
@@ -96,7 +97,7 @@ type home interface {
 // maxBlocks is the size of the largest map.
 const maxBlocks = 1 << 18
 
-// sizes are those of the maps, in blocks.
+// sizes are the sizes of the maps, in blocks.
 var sizes = [...]int{1 << 10, 1 << 13, 1 << 16, maxBlocks}
 
 // New returns the set that PCN_CLASSIFIER(name) declares. It touches no map before the steps of the first plan.
@@ -106,25 +107,25 @@ func newSet(s store) *Set {
 	return &Set{store: s, state: state{rules: map[uint32]*rule{}}, rebuildFrom: manyRules}
 }
 
-// Len is the number of rules.
+// Len returns the number of rules.
 func (s *Set) Len() int { return len(s.rules) }
 
-// next is a change that is prepared.
+// next is a prepared change.
 type next struct {
 	s       *Set
 	changes []Change
-	was     state // what undo goes back to
+	was     state // the state that undo restores
 	fresh   []*rule
 	gone    []*rule
 	trees   []tree
 	free    []run
 	place   place
-	draft   *draft  // what is new in the set that there is, or in making
-	making  *making // it has trees that were made beside the work
+	draft   *draft  // new blocks in the current set, or a rebuilt one
+	making  *making // its trees were built in the background
 }
 
-// Prepare checks changes and returns what carries them out; the constants of the plan are those of the program. No two
-// changes may be of the same order. What was prepared before cannot be committed any more.
+// Prepare checks changes and returns the step that applies them, and the constants of the program for the plan. No two
+// changes may have the same order. A previously prepared change cannot be committed any more.
 func (s *Set) Prepare(changes []Change) (cube.Plan, error) {
 	s.forget()
 	if err := s.begin(); err != nil {
@@ -148,7 +149,7 @@ func (s *Set) Prepare(changes []Change) (cube.Plan, error) {
 	}, nil
 }
 
-// forget gives up what was prepared and not committed.
+// forget discards a change that was prepared and not committed.
 func (s *Set) forget() {
 	if n := s.prepared; n != nil && n.draft != nil {
 		n.draft.cancel()
@@ -156,8 +157,8 @@ func (s *Set) forget() {
 	s.prepared = nil
 }
 
-// needsRebuild reports whether a change rebuilds all trees while its request waits: there are none yet, they are few, most
-// of them change, or packets have to be read otherwise.
+// needsRebuild reports whether a change rebuilds all trees while its request waits: there are none yet, they are few,
+// most of them change, or packets must be read differently.
 func (n *next) needsRebuild() bool {
 	s := n.s
 	reads := s.place.reads
@@ -191,7 +192,7 @@ func (n *next) check() error {
 	return nil
 }
 
-// edit changes the trees that there are; false if there is no room.
+// edit changes the current trees; false if there is no room.
 func (n *next) edit() bool {
 	s := n.s
 	e := edit{trees: slices.Clone(s.trees)}
@@ -207,8 +208,8 @@ func (n *next) edit() bool {
 	return n.draft != nil
 }
 
-// adopt does the change to trees that were made beside the work, which take the place of the others; false if there are
-// none that are ready.
+// adopt applies the change to trees that were built in the background, which replace the current ones; false if none
+// are ready.
 func (n *next) adopt() bool {
 	m := n.s.ready(len(n.changes))
 	if m == nil {
@@ -230,11 +231,11 @@ func (n *next) adopt() bool {
 	return true
 }
 
-// build makes all trees anew and finds room for them.
+// build rebuilds all trees and allocates memory for them.
 func (n *next) build() error {
 	all := n.after()
 	for i, r := range all {
-		// Blocks of a rule that stays are those of the old set as long as that is in use.
+		// Blocks of a rule that stays belong to the old set as long as that is in use.
 		all[i] = r.unwritten()
 	}
 	n.fresh, n.draft, n.making = all, nil, nil
@@ -247,7 +248,7 @@ func (n *next) build() error {
 	return nil
 }
 
-// move says where the set will be, and what its programs read.
+// move sets the place of the set, and the fields that its programs read.
 func (n *next) move(size, reads uint32) {
 	for _, r := range n.fresh {
 		reads |= r.reads()
@@ -261,7 +262,7 @@ func (n *next) move(size, reads uint32) {
 	}
 }
 
-// readsOf is what a program reads for rules.
+// readsOf returns the fields that a program reads for rules.
 func readsOf(rules []*rule) (reads uint32) {
 	if len(rules) > allRules {
 		return readAll
@@ -272,8 +273,8 @@ func readsOf(rules []*rule) (reads uint32) {
 	return reads
 }
 
-// compile makes trees of rules in their order, and says for which size of memory; false if there is no room, or stop says
-// that nobody waits. Half of the largest memory is for edits, if it can be.
+// compile builds trees of rules in order, and returns the size of memory for them; false if there is no room, or stop
+// reports that they are not needed any more. Half of the largest memory is reserved for edits, if possible.
 func compile(rules []*rule, stop *atomic.Bool) (trees []tree, size uint32, ok bool) {
 	for _, room := range [...]int{maxBlocks / 2, maxBlocks} {
 		if trees = forest(rules, room-ruleBlocks(rules), stop); trees != nil || len(rules) == 0 {
@@ -291,7 +292,8 @@ func compile(rules []*rule, stop *atomic.Bool) (trees []tree, size uint32, ok bo
 // byBest orders trees as they are searched.
 func byBest(x, y tree) int { return int(int64(x.order) - int64(y.order)) }
 
-// spare is what edits need until blocks are free again, so that none has to make all trees anew. One may make many groups.
+// spare is the space that edits need until blocks are free again, so that none has to rebuild all trees. One edit may
+// create many groups.
 func spare(need int, trees []tree) int {
 	for _, t := range trees {
 		if t.root.hasGroup() {
@@ -301,13 +303,13 @@ func spare(need int, trees []tree) int {
 	return need/2 + 64
 }
 
-// tooMany says that there is no room, and what can be done.
+// tooMany returns the error that there is no room, with the remedy.
 func (n *next) tooMany() error {
 	return fmt.Errorf("%d rules take more than the %d MB that there are for searching them, which have room for 75000 to 100000 "+
 		"of most kinds: join rules by prefixes and ranges, or divide them between cubes: %w", len(n.fresh), maxBlocks*blockSize>>20, cube.ErrFull)
 }
 
-// after are the rules of the set after the change, in their order.
+// after returns the rules of the set after the change, in order.
 func (n *next) after() []*rule {
 	rules := make([]*rule, 0, len(n.s.rules)+len(n.fresh))
 	changed := make(map[uint32]bool, len(n.changes))
@@ -344,7 +346,7 @@ func (n *next) commit() error {
 	return nil
 }
 
-// tidy does away with what the last change left for its undo, and with trees that nobody waits for.
+// tidy frees what the last change kept for its undo, and discarded trees.
 func (s *Set) tidy() error {
 	if err := s.sweep(false); err != nil || !s.stale {
 		return err
@@ -359,7 +361,7 @@ func (s *Set) tidy() error {
 	return s.store.clear(s.place)
 }
 
-// write writes what is new beside what is in use.
+// write writes new blocks next to those in use.
 func (n *next) write() {
 	s := n.s
 	n.draft.write()
@@ -375,7 +377,7 @@ func (n *next) write() {
 	s.blocks.publish(s.forest)
 }
 
-// take puts trees that were made beside the work in place.
+// take replaces the trees by those built in the background.
 func (n *next) take() error {
 	s, m := n.s, n.making
 	s.state = state{rules: m.rules, blocks: m.blocks, home: m.home, place: n.place}
@@ -383,7 +385,7 @@ func (n *next) take() error {
 	s.edits = 0
 	if err := m.home.put(n.place.slot); err != nil {
 		s.state = n.was
-		s.abandon() // its rules are no longer those of the set
+		s.abandon() // its rules do not belong to the set any more
 		s.prepared = nil
 		return err
 	}
@@ -391,7 +393,7 @@ func (n *next) take() error {
 	return nil
 }
 
-// replace puts a set of its own in place.
+// replace replaces the set by a new one.
 func (n *next) replace() error {
 	s := n.s
 	memory, err := s.store.maker()
@@ -411,7 +413,7 @@ func (n *next) replace() error {
 	return nil
 }
 
-// settle writes rules and trees to memory of their own.
+// settle writes rules and trees to separate memory.
 func settle(memory func(size uint32) (home, error), size uint32, trees []tree, rules []*rule) (state, error) {
 	home, err := memory(size)
 	if err != nil {
@@ -456,7 +458,7 @@ func (n *next) undo() error {
 	return nil
 }
 
-// putBack puts the set from before in place.
+// putBack restores the previous set.
 func (n *next) putBack() error {
 	s, fresh := n.s, n.s.home
 	if n.was.home != nil {
@@ -468,7 +470,7 @@ func (n *next) putBack() error {
 	return fresh.close()
 }
 
-// Close gives up the memory; packets go on seeing it.
+// Close frees the memory; packets can still read it.
 func (s *Set) Close() error {
 	s.forget()
 	s.abandon()

@@ -2,29 +2,29 @@
 
 package classifier
 
-// Which blocks of a set are free. Runs of any length come and go in any order for as long as a set lives, so what is given
-// back joins what is free beside it. Short runs, of rules that stay for long, lie in parts of their own, so that they do not
-// cut what is left for long ones into pieces. Runs are found by length as TLSF (Masmano et al., 2004) does: in a list for
-// each length, or for lengths that are alike within an eighth.
+// The free blocks of a set. Runs of any length are allocated and freed in any order for as long as a set exists, so a
+// freed run is merged with free neighbours. Short runs, of rules that stay for long, are in separate parts, so that
+// they do not fragment the space for long ones. Runs are found by length as in TLSF (Masmano et al., 2004): in a list
+// per length, or for lengths that are equal within an eighth.
 
 import "math/bits"
 
 const (
-	// exactRuns are lengths that have a list each; behind them, each doubling has as many as perDoubling.
+	// exactRuns is the number of lengths with their own list; above them, each doubling has perDoubling lists.
 	exactRuns   = 32
 	perDoubling = 8
 	exactBits   = 6 // of exactRuns
 	runLists    = exactRuns + perDoubling*14
-	// shortRun is the longest that is in the parts for short ones, which are of shortPart blocks at least.
+	// shortRun is the maximum length in the parts for short runs, which have at least shortPart blocks.
 	shortRun  = 8
 	shortPart = 64
-	// isShort is a bit in the length of a free run there.
+	// isShort is a bit in the length of a free run in such a part.
 	isShort = 1 << 31
 )
 
-// space is the free runs of a set.
+// space contains the free runs of a set.
 type space struct {
-	// length is that of a free run, at its first and its last block, and 0 at all other blocks.
+	// length is the length of a free run, at its first and its last block, and 0 at all other blocks.
 	length []uint32
 	// next and prev link the runs of a list, by their first blocks; 0 ends it.
 	next, prev  []uint32
@@ -32,7 +32,7 @@ type space struct {
 	left        int // blocks that are free
 }
 
-// runs are the free runs of a kind, by length.
+// runs contains the free runs of a kind, by length.
 type runs struct {
 	kind  uint32 // isShort or 0
 	first [runLists]uint32
@@ -40,7 +40,7 @@ type runs struct {
 	some [(runLists + 63) / 64]uint64
 }
 
-// newSpace is so many blocks, all of them free but the first.
+// newSpace returns a space of count blocks, all of them free except the first.
 func newSpace(count int) *space {
 	s := &space{length: make([]uint32, count+1), next: make([]uint32, count), prev: make([]uint32, count)}
 	s.short.kind = isShort
@@ -49,7 +49,7 @@ func newSpace(count int) *space {
 	return s
 }
 
-// listOf is the list of runs of a length.
+// listOf returns the list of runs of a length.
 func listOf(count int) int {
 	if count < exactRuns {
 		return count
@@ -58,7 +58,7 @@ func listOf(count int) int {
 	return exactRuns + (n-exactBits)*perDoubling + count>>(n-4) - perDoubling
 }
 
-// leastOf is the shortest length of a list.
+// leastOf returns the shortest length of a list.
 func leastOf(list int) int {
 	if list < exactRuns {
 		return list
@@ -67,7 +67,7 @@ func leastOf(list int) int {
 	return (perDoubling + list%perDoubling) << (list/perDoubling + exactBits - 4)
 }
 
-// take finds a run; 0 if there is none.
+// take allocates a run; 0 if there is none.
 func (s *space) take(count int) uint32 {
 	from := &s.long
 	if count <= shortRun {
@@ -77,7 +77,7 @@ func (s *space) take(count int) uint32 {
 				break
 			}
 			if at := s.cut(&s.long, part); at != 0 {
-				at, part = s.join(from, at, part) // another part may be beside it
+				at, part = s.join(from, at, part) // another part may be adjacent
 				s.link(from, at, part)
 			}
 		}
@@ -89,7 +89,7 @@ func (s *space) take(count int) uint32 {
 	return at
 }
 
-// cut takes a run out of those of a kind.
+// cut removes a run from those of a kind.
 func (s *space) cut(from *runs, count int) uint32 {
 	at := s.find(from, count)
 	if at == 0 {
@@ -102,7 +102,7 @@ func (s *space) cut(from *runs, count int) uint32 {
 	return at
 }
 
-// find is a free run of a length or, where there is none, of the next one above, as far as the lists tell.
+// find returns a free run of a length or, if there is none, of the next larger one, as far as the lists tell.
 func (s *space) find(in *runs, count int) uint32 {
 	list := listOf(count)
 	for at := in.first[list]; at != 0; at = s.next[at] {
@@ -123,7 +123,7 @@ func (s *space) find(in *runs, count int) uint32 {
 	return 0
 }
 
-// longest is about how long a run can be taken; it is never longer.
+// longest returns approximately the longest run that can be allocated; it never overestimates.
 func (s *space) longest() int {
 	for word := len(s.long.some) - 1; word >= 0; word-- {
 		if some := s.long.some[word]; some != 0 {
@@ -133,7 +133,7 @@ func (s *space) longest() int {
 	return 0
 }
 
-// give makes a run free that was taken. What is long in a part for short ones is for all again.
+// give frees a run. A long run in a part for short ones becomes available to all again.
 func (s *space) give(at uint32, count int) {
 	s.left += count
 	to := &s.long
@@ -148,7 +148,7 @@ func (s *space) give(at uint32, count int) {
 	s.link(to, at, count)
 }
 
-// join is a run and what is free beside it.
+// join merges a run with its free neighbours.
 func (s *space) join(in *runs, at uint32, count int) (uint32, int) {
 	if before := s.length[at-1]; before != 0 && before&isShort == in.kind {
 		at -= before &^ isShort
@@ -160,7 +160,7 @@ func (s *space) join(in *runs, at uint32, count int) (uint32, int) {
 	return at, count
 }
 
-// link puts a free run into its list.
+// link adds a free run to its list.
 func (s *space) link(in *runs, at uint32, count int) {
 	s.length[at], s.length[int(at)+count-1] = uint32(count)|in.kind, uint32(count)|in.kind
 	list := listOf(count)
@@ -173,7 +173,7 @@ func (s *space) link(in *runs, at uint32, count int) {
 	in.some[list/64] |= 1 << (list % 64)
 }
 
-// unlink takes a free run out of its list, and returns its length.
+// unlink removes a free run from its list, and returns its length.
 func (s *space) unlink(in *runs, at uint32) int {
 	count := s.length[at] &^ isShort
 	s.length[at], s.length[at+count-1] = 0, 0

@@ -2,10 +2,10 @@
 
 package classifier
 
-// Search trees over rules, which are boxes in the space of all fields. A branch divides a field's values into up to eight
-// ranges, as HyperCuts (Singh et al., 2003) and HyperSplit (Qi et al., 2009) do, at places where rules begin or end. Where a
-// field divides most rules of a node but many lie across it, these leave for the next tree, as in EffiCuts (Vamanan et
-// al., 2010) and CutSplit (Li et al., 2018): each tree then has rules that are alike in what they limit.
+// Search trees over rules, which are boxes in the space of all fields. A branch divides a field's values into up to
+// eight ranges, as HyperCuts (Singh et al., 2003) and HyperSplit (Qi et al., 2009) do, at boundaries of rules. If a
+// field divides most rules of a node but many span the division, these move to the next tree, as in EffiCuts (Vamanan
+// et al., 2010) and CutSplit (Li et al., 2018): each tree then has rules that constrain similar fields.
 
 import (
 	"math"
@@ -13,29 +13,29 @@ import (
 	"sync/atomic"
 )
 
-// What the fast path can follow: the limits of classify.h.
+// Limits of the fast path: those of classify.h.
 const (
 	maxBranches = 8
-	blockRules  = 3 // rules of a block of a leaf
+	blockRules  = 3 // rules in a leaf block
 	maxTrees    = 7
 	maxDepth    = 12
 )
 
-// What trees are built for.
+// Parameters of trees.
 const (
-	leafTarget    = 8 // rules with which a node is left as it is, and in a small set, where memory is no matter
+	leafTarget    = 8 // rules with which a node is not divided; in a small set, where memory does not matter
 	smallLeaf     = 4
-	leafMost      = 15 // with which an edit leaves one
+	leafMost      = 15 // the same for an edit
 	smallSet      = 128
-	straightMost  = 64 // rules of a set that may be a list; by edits it may become as long as straightLater
+	straightMost  = 64 // rules of a set that may be a list; edits may extend it to straightLater
 	straightLater = 80
-	groupFrom     = 40 // rules that may be a group; by edits it may have as few as groupLeast
+	groupFrom     = 40 // rules that may be a group; edits may reduce it to groupLeast
 	groupLeast    = 24
-	groupFill     = 192          // rules of a group where there are several: edits find room
+	groupFill     = 192          // rules of a group where there are several, which leaves room for edits
 	wideNode      = 32           // below this, rules across a branch stay
-	acrossMax     = 6            // rules that may lie across most ranges of a branch
-	sample        = 64           // rules that are looked at to choose a field
-	builtTrees    = maxTrees - 1 // the last is for rules that come later and would be everywhere in the others
+	acrossMax     = 6            // rules that may span most ranges of a branch
+	sample        = 64           // rules that are examined to choose a field
+	builtTrees    = maxTrees - 1 // the last one is for rules added later that would be everywhere in the others
 )
 
 // rule is a rule in a set.
@@ -47,25 +47,26 @@ type rule struct {
 	left  bool   // the tree that is being built, for the next one
 }
 
-// node is a branch or a leaf. Nodes do not change once a set has them: an edit makes new ones on the way to the root.
+// node is a branch or a leaf. Nodes are immutable once a set uses them: an edit creates new ones on the path to the
+// root.
 type node struct {
 	// A branch has kids, by ranges of a field that end with values.
 	field  int
 	values []uint64
 	kids   []*node
-	// A sequence has kids that are leaves, the rules of each before those of the next.
+	// A sequence has kids that are leaves, in the order of their rules.
 	sequence bool
-	// A leaf has rules in their order.
+	// A leaf has rules in order.
 	rules []*rule
-	// group has a large leaf whose rules are searched by columns.
+	// group is set for a large leaf whose rules are searched by columns.
 	group *group
-	// at is the first block of the kids, or of what a leaf has beside its first; 0 until there is a place for it. A long
-	// leaf that is no group goes on at more.
+	// at is the first block of the kids, or of a leaf except for its first block; 0 until it is allocated. A long
+	// leaf that is no group continues at more.
 	at   uint32
 	more []uint32
 }
 
-// kid is the index of the branch for a value.
+// kid returns the index of the branch for a value.
 func (n *node) kid(value uint64) int {
 	i := 0
 	for _, v := range n.values {
@@ -76,7 +77,7 @@ func (n *node) kid(value uint64) int {
 	return i
 }
 
-// reach is the first and the last kid that a rule is in, or belongs in.
+// reach returns the first and the last kid that contain a rule, or should.
 func (n *node) reach(r *rule) (first, last int) {
 	if n.sequence {
 		at, found := slices.BinarySearchFunc(n.kids, r.order, func(k *node, order uint32) int { return byOrder(k.rules[0], order) })
@@ -90,19 +91,18 @@ func (n *node) reach(r *rule) (first, last int) {
 
 // builder makes one tree.
 type builder struct {
-	spill   bool    // rules that lie across a branch may leave
-	spilled []*rule // those that left
-	room    int     // references to rules that may yet be made; below 0, leaves stay large
+	spill   bool    // rules that span a branch may move to the next tree
+	spilled []*rule // those that moved
+	room    int     // references to rules that may still be created; below 0, leaves stay large
 	ends    []uint64
 	groups  bool // leaves may be groups
 	stop    *atomic.Bool
-	target  int // rules with which a node is left as it is
-	// frugal branches only where that divides rules well: an edit must not make a tree much larger.
+	target  int // rules with which a node is not divided
+	// frugal branches only if that divides rules well: an edit must not make a tree much larger.
 	frugal bool
 }
 
-// forest makes trees of rules, which are in their order: of the forms that there is room for, the one that costs least;
-// nil if there is room for none, or when it is to stop.
+// forest builds trees of ordered rules: the cheapest of the forms that fit; nil if none fits, or when stopped.
 func forest(rules []*rule, room int, stop *atomic.Bool) []tree {
 	var best []tree
 	least := math.Inf(1)
@@ -125,32 +125,32 @@ func forest(rules []*rule, room int, stop *atomic.Bool) []tree {
 var forms = []struct {
 	make func(rules []*rule, stop *atomic.Bool) ([]tree, float64)
 	most int     // rules; 0: any number
-	from float64 // nanoseconds: where another form costs less, this one is not tried
+	from float64 // nanoseconds: if another form costs less, this one is not tried
 }{{list, straightMost, 0}, {branched, 0, 15}, {sparing, 0, 100}, {sequences, 0, 100}}
 
-// list looks at rules one after the other.
+// list tests rules one after the other.
 func list(rules []*rule, _ *atomic.Bool) ([]tree, float64) {
 	return single(&node{rules: slices.Clone(rules)}), nsHalf * listCost(len(rules))
 }
 
-// branched are trees, where they divide rules.
+// branched builds trees, if they divide the rules.
 func branched(rules []*rule, stop *atomic.Bool) ([]tree, float64) {
 	return trees(rules, builder{groups: true, stop: stop})
 }
 
-// sparing are trees that take little room.
+// sparing builds trees that take little room.
 func sparing(rules []*rule, stop *atomic.Bool) ([]tree, float64) {
 	return trees(rules, builder{groups: true, stop: stop, frugal: true})
 }
 
-// sequences are groups, one after the other.
+// sequences are groups, searched one after the other.
 func sequences(rules []*rule, _ *atomic.Bool) ([]tree, float64) {
 	b := builder{groups: true}
 	root := b.leaf(rules)
 	return single(root), root.cost()
 }
 
-// single is a tree that has all rules, if there are any.
+// single returns a tree of all rules, if there are any.
 func single(root *node) []tree {
 	count := root.weight()
 	if count == 0 {
@@ -159,7 +159,7 @@ func single(root *node) []tree {
 	return []tree{{root: root, rules: count, order: root.best()}}
 }
 
-// trees makes trees of rules as a builder does.
+// trees builds trees of rules as a builder does.
 func trees(rules []*rule, how builder) ([]tree, float64) {
 	var out []tree
 	cost := 0.0
@@ -185,7 +185,7 @@ func trees(rules []*rule, how builder) ([]tree, float64) {
 	return out, cost
 }
 
-// weed takes rules out that left at another node: a rule is in all leaves of a tree that it reaches, or in none.
+// weed removes rules that moved at another node: a rule is in all leaves of a tree that it reaches, or in none.
 func (n *node) weed() {
 	if n.sequence {
 		*n = *(&builder{groups: true}).leaf(n.all())
@@ -203,7 +203,7 @@ func (n *node) weed() {
 	}
 }
 
-// all are the rules of a sequence that have not left.
+// all returns the rules of a sequence that have not moved.
 func (n *node) all() (rules []*rule) {
 	for _, k := range n.kids {
 		for _, r := range k.rules {
@@ -219,11 +219,11 @@ func (n *node) all() (rules []*rule) {
 type tree struct {
 	root  *node
 	at    uint32 // the block of the root
-	order uint32 // no rule in it comes before
+	order uint32 // no rule in it precedes it
 	rules int
 }
 
-// best is the lowest order of the rules below a node.
+// best returns the lowest order of the rules below a node.
 func (n *node) best() uint32 {
 	if n.kids == nil {
 		if len(n.rules) == 0 {
@@ -238,10 +238,10 @@ func (n *node) best() uint32 {
 	return best
 }
 
-// node makes the tree of the rules in a box.
+// node builds the tree of the rules in a box.
 func (b *builder) node(rules []*rule, in *box, depth int) *node {
 	if b.stop != nil && b.stop.Load() {
-		return &node{rules: rules} // nobody will see it
+		return &node{rules: rules} // not needed any more
 	}
 	if len(rules) <= b.target || depth >= maxDepth || b.room < 0 {
 		return b.leaf(rules)
@@ -282,7 +282,7 @@ func (b *builder) node(rules []*rule, in *box, depth int) *node {
 	return n
 }
 
-// leaf is a leaf, one whose rules are a group, or a sequence of these.
+// leaf returns a leaf, a leaf whose rules are a group, or a sequence of these.
 func (b *builder) leaf(rules []*rule) *node {
 	b.room -= len(rules)
 	n := &node{rules: slices.Clone(rules)}
@@ -298,16 +298,16 @@ func (b *builder) leaf(rules []*rule) *node {
 	return grouped(rules)
 }
 
-// spills says whether rules of a node may leave: few of them are as well looked at one by one.
+// spills reports whether rules of a node may move: a few of them can as well be tested one by one.
 func (b *builder) spills(rules []*rule) bool { return b.spill && len(rules) > wideNode }
 
-// across says whether a rule lies in more than half of a branch's ranges.
+// across reports whether a rule spans more than half of a branch's ranges.
 func (n *node) across(r *rule) bool {
 	first, last := n.reach(r)
 	return last > first && 2*(last-first+1) > len(n.values)+1
 }
 
-// leave takes the rules that lie across a branch out, if they are many. It returns those that stay.
+// leave removes the rules that span a branch, if they are many, and returns the others.
 func (b *builder) leave(n *node, rules []*rule) []*rule {
 	count := 0
 	for _, r := range rules {
@@ -341,7 +341,7 @@ func (b *builder) choose(rules []*rule, in *box) *node {
 	return b.chooseOf(rules, in, b.spills(rules))
 }
 
-// thin takes a sample, evenly.
+// thin returns an evenly spaced sample.
 func thin(rules []*rule) []*rule {
 	out := make([]*rule, sample)
 	for i := range out {
@@ -352,7 +352,7 @@ func thin(rules []*rule) []*rule {
 
 func (b *builder) chooseOf(rules []*rule, in *box, spill bool) *node {
 	var best *node
-	least, grow := float64(len(rules))*0.9, 4 // less is not worth a branch
+	least, grow := float64(len(rules))*0.9, 4 // below this, a branch is not worth it
 	if b.frugal {
 		least, grow = float64(len(rules))*0.6, 2
 	}
@@ -369,8 +369,8 @@ func (b *builder) chooseOf(rules []*rule, in *box, spill bool) *node {
 	return best
 }
 
-// found is how many rules one finds beside it behind a branch, which may make them up to grow times as many. Where rules
-// across it leave, they cost a search among themselves, as if half of them were found.
+// found returns the expected number of rules after a branch, which may multiply them by up to grow. If rules that span
+// it move, they cost a separate search, as if half of them were found.
 func (n *node) found(rules []*rule, spill bool, grow int) float64 {
 	var steps, wide [maxBranches + 1]int
 	across := 0
@@ -404,7 +404,8 @@ func (n *node) found(rules []*rule, spill bool, grow int) float64 {
 	return cost
 }
 
-// divide finds up to seven values of a field, each the last of a range, so that about as many rules begin or end in each.
+// divide finds up to seven values of a field, each the last of a range, so that each range has about the same number of
+// rule boundaries.
 func (b *builder) divide(rules []*rule, in *box, f int) []uint64 {
 	lo, hi := in.lo[f], in.hi[f]
 	ends := b.ends[:0]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package counter reads the counters that a program declares by PCN_COUNTERS. They have the names of the program's enum,
-// in lower case, with dashes, and without that of the service: NAT_TABLE_FULL is table-full.
+// Package counter reads the counters that a program declares by PCN_COUNTERS. Their names are those of the program's
+// enum, in lower case, with dashes, and without the service's name: NAT_TABLE_FULL is table-full.
 package counter
 
 import (
@@ -17,13 +17,14 @@ import (
 	"github.com/polycube/polycube/cube/table"
 )
 
-// Names are the counters of a service by their names, read once from the type information of its program.
+// Names are the counters of a service by name, read once from the BTF of its program.
 type Names struct {
 	enum  string
 	index func() (map[string]uint32, error)
 }
 
-// Of are the names of an enum in the compiled programs (*.o) of a service's files. It must be called SERVICE_counter.
+// Of returns the names of an enum in the compiled programs (*.o) of a service's files. It must be called
+// SERVICE_counter.
 func Of(files fs.FS, enum string) *Names {
 	return &Names{enum, sync.OnceValues(func() (map[string]uint32, error) { return read(files, enum) })}
 }
@@ -57,18 +58,18 @@ func read(files fs.FS, enum string) (map[string]uint32, error) {
 	return index, nil
 }
 
-// Set are the counters of a cube. The zero value has none.
+// Set contains the counters of a cube. The zero value has none.
 type Set struct {
 	values table.PerCPU[uint32, uint64]
 	names  *Names
 }
 
-// In are the counters of a cube, in the map that PCN_COUNTERS declares. The map opens itself.
+// In returns the counters of a cube, in the map that PCN_COUNTERS declares. The map opens itself.
 func (n *Names) In(env cube.Env, mapName string) Set {
 	return Set{table.NewPerCPU[uint32, uint64](env, mapName), n}
 }
 
-// Sum is what all CPUs have counted.
+// Sum returns the sum over all CPUs.
 func (s Set) Sum(name string) (uint64, error) {
 	index, err := s.names.index()
 	if err != nil {

@@ -2,7 +2,7 @@
 
 package cube
 
-// The clocks of the programs, read by Go code: what a program writes into a map can be compared with them.
+// The clocks of the programs, read by Go code: values that a program writes to a map can be compared with them.
 
 import (
 	"bufio"
@@ -23,8 +23,8 @@ func Time() (uint64, error) { return kernelTime(unix.CLOCK_MONOTONIC) }
 // TimeCoarse returns the nanoseconds of pcn_time_coarse().
 func TimeCoarse() (uint64, error) { return kernelTime(unix.CLOCK_MONOTONIC_COARSE) }
 
-// kernelTime reads a monotonic clock as programs see it: they know no time namespaces, in which containers may
-// have other clocks.
+// kernelTime reads a monotonic clock as programs see it: they ignore time namespaces, in which containers may have
+// other clocks.
 func kernelTime(clock int32) (uint64, error) {
 	offset, err := clockOffset()
 	if err != nil {
@@ -37,8 +37,8 @@ func kernelTime(clock int32) (uint64, error) {
 	return uint64(ts.Nano() - offset.Nanoseconds()), nil
 }
 
-// clockOffset is how far the process's monotonic clock is ahead of the machine's. A process with threads stays in the time
-// namespace that it was started in.
+// clockOffset is the difference between the process's monotonic clock and the machine's. A multi-threaded process stays
+// in the time namespace in which it was started.
 var clockOffset = sync.OnceValues(func() (time.Duration, error) {
 	f, err := os.Open("/proc/self/timens_offsets")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -49,7 +49,7 @@ var clockOffset = sync.OnceValues(func() (time.Duration, error) {
 	if err != nil {
 		return 0, fmt.Errorf("reading the offset of the monotonic clock (mount /proc): %w", err)
 	}
-	defer func() { _ = f.Close() }() // nothing was written
+	defer func() { _ = f.Close() }() // no data was written
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		var seconds, nanoseconds int64
 		if line := lines.Text(); strings.HasPrefix(line, "monotonic ") {

@@ -2,20 +2,20 @@
 
 package cube
 
-// Lists that may get very large are marked `bulk` in the model. Their entries come one by one, so that the cost of a
-// change does not grow with the list.
+// Lists that may become very large are marked `bulk` in the model. Their entries are passed one by one, so that the
+// cost of a change does not grow with the list.
 
 import (
 	"encoding/json"
 	"fmt"
 )
 
-// EntryChange is an entry of a list marked `bulk` that came, went or changed.
+// EntryChange is an entry of a list marked `bulk` that was added, removed or changed.
 type EntryChange struct {
 	// List is the path of the list, without keys: ["fdb", "entry"].
 	List []string
-	// Old and New are the entry before and after, as JSON of the model with defaults; Old is nil for an entry that came,
-	// New for one that went.
+	// Old and New are the entry before and after, as JSON of the model with defaults; Old is nil for an added
+	// entry, New for a removed one.
 	Old, New json.RawMessage
 }
 

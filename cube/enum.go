@@ -4,8 +4,8 @@ package cube
 
 import "fmt"
 
-// Enum reads a value of a model's enum: the position of text among names. A program's C enum
-// counts the same way. what names the leaf in the error.
+// Enum parses a value of a model's enum: it returns the position of text among names. A program's C enum has the same
+// order. what names the leaf in the error.
 func Enum[E ~uint32](what string, text []byte, names ...string) (E, error) {
 	for value, name := range names {
 		if name == string(text) {

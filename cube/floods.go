@@ -2,8 +2,9 @@
 
 package cube
 
-// A cube's programs flood to all of its ports (pcn_pkt_flood), or to a set of them (pcn_pkt_flood_set): the members of a
-// VLAN, of a multicast group. The kernel makes the copies, each with or without the frame's VLAN tag as its port wants it.
+// A cube's programs flood to all of its ports (pcn_pkt_flood), or to a set of them (pcn_pkt_flood_set): the members of
+// a VLAN, or of a multicast group. The kernel makes the copies, each with or without the frame's VLAN tag as its port
+// requires.
 
 // MaxFloodSet is the largest index of a set.
 const MaxFloodSet = 1<<16 - 1
@@ -12,22 +13,23 @@ const MaxFloodSet = 1<<16 - 1
 type FloodMember struct {
 	// Port is its index; see Env.PortIndex.
 	Port uint16
-	// Tagged members get the frame with the tag that the program names, others without it.
+	// Tagged members get the frame with the tag that the program specifies, others without it.
 	Tagged bool
 }
 
-// Floods are the cube's sets of ports. They are data like the entries of maps: they belong to the cube, outlive relinks and
-// the daemon, and a packet sees a set as it was before a change or as it is after, never a part. A set may name ports that
-// do not exist or lead nowhere yet; they are left out until they do. The port where a packet came in is left out always.
+// Floods are the cube's sets of ports. They are data like map entries: they belong to the cube, survive relinks and
+// restarts of the daemon, and a packet sees either the old or the new version of a set, never a mixture. A set may
+// contain ports that do not exist or have no peer yet; they are skipped until they do. The ingress port is always
+// skipped.
 //
-// Methods may be called from the steps of the first plan on: from steps and their undo, handlers and timers, and from goroutines of
-// the cube's own; not from Prepare. An error is ErrInvalid for an index or a port out of range, ErrFull where the daemon
-// has no room for more sets; then nothing has changed.
+// Methods may be called from the steps of the first plan on: from steps and their undo, handlers and timers, and from
+// goroutines of the cube's own; not from Prepare. An error is ErrInvalid for an index or a port out of range, or
+// ErrFull if the daemon has no room for more sets; then nothing has changed.
 type Floods interface {
-	// Set replaces a set; one without members goes.
+	// Set replaces a set; without members, it is deleted.
 	Set(index uint32, members []FloodMember) error
-	// SetAll replaces several sets, each in one step, and leaves the others as they are.
+	// SetAll replaces several sets, each in one step, and leaves the others unchanged.
 	SetAll(sets map[uint32][]FloodMember) error
-	// Reset makes these sets the only ones that the cube has.
+	// Reset replaces all sets of the cube by these.
 	Reset(sets map[uint32][]FloodMember) error
 }

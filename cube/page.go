@@ -2,20 +2,20 @@
 
 package cube
 
-// State may be large: the sessions of a NAT are a million. A list that the model marks `paged` is read in pages, each of
-// which costs what it shows, and never as a whole.
+// State may be large: a NAT may have a million sessions. A list that the model marks `paged` is read in pages, whose
+// cost depends on their own size, and never as a whole.
 
 import (
 	"encoding/json"
 )
 
-// PageQuery says which part of a list is wanted.
+// PageQuery selects a part of a list.
 type PageQuery struct {
-	// After is the Next of the page before, "" for the first page.
+	// After is the Next of the previous page, "" for the first page.
 	After string
-	// Limit is how many entries there may be, at least 1.
+	// Limit is the maximum number of entries, at least 1.
 	Limit int
-	// Matches leaves entries out; nil takes all.
+	// Matches filters entries; nil accepts all.
 	Matches func(entry json.RawMessage) bool
 }
 
@@ -23,7 +23,7 @@ type PageQuery struct {
 type Page struct {
 	// Entries are objects of the model.
 	Entries []json.RawMessage
-	// Next is the After of the page behind this one, "" when there is none. It is text without spaces, that goes into
-	// addresses and command lines.
+	// Next is the After of the next page, "" if there is none. It is text without spaces, for use in URLs and
+	// command lines.
 	Next string
 }

@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// Parent is what a transparent cube is attached to, with the parameters that the cube inherits. The zero value is a cube
-// that is not attached. It must not be changed.
+// Parent is the port or netdev that a transparent cube is attached to, with the parameters that the cube inherits. The
+// zero value is for a cube that is not attached. It must not be modified.
 type Parent struct {
 	// Name is "cube:port" or the name of a netdev.
 	Name string
@@ -18,7 +18,7 @@ type Parent struct {
 	Cube, Port string
 	// Peer is the peer of a port: a netdev, "cube:port", or "" for none.
 	Peer string
-	// Netdev is the netdev itself or the one that is the port's peer, and Index its number, 0 while it does not exist.
+	// Netdev is the netdev itself or the port's peer, and Index its interface index, 0 while it does not exist.
 	Netdev string
 	Index  int
 	// MAC is the leaf `mac` of the port; if it has none, that of the netdev.
@@ -32,8 +32,8 @@ type Parent struct {
 	Leaves json.RawMessage
 }
 
-// Leaf decodes a member of the parent port's configuration into what value points to, and says whether there is one that
-// fits.
+// Leaf decodes a member of the parent port's configuration into the variable that value points to, and reports whether
+// there is one of that type.
 func (p Parent) Leaf(name string, value any) bool {
 	var object map[string]json.RawMessage
 	if p.Leaves == nil || json.Unmarshal(p.Leaves, &object) != nil {
@@ -43,7 +43,7 @@ func (p Parent) Leaf(name string, value any) bool {
 	return ok && json.Unmarshal(raw, value) == nil
 }
 
-// Equal says whether nothing changed from one Parent to another.
+// Equal reports whether two Parents are the same.
 func (p Parent) Equal(q Parent) bool {
 	return p.Name == q.Name && p.Peer == q.Peer && p.Netdev == q.Netdev && p.Index == q.Index && p.MTU == q.MTU &&
 		slices.Equal(p.MAC, q.MAC) && slices.Equal(p.Addresses, q.Addresses) && slices.Equal(p.Leaves, q.Leaves)

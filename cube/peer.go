@@ -8,22 +8,22 @@ import (
 	"slices"
 )
 
-// Peer is what a port is connected to. The zero value is a port that has no peer. It must not be changed.
+// Peer is the peer of a port. The zero value is for a port without a peer. It must not be modified.
 type Peer struct {
 	// Name is "cube:port" or the name of a netdev.
 	Name string
-	// Netdev is the name again if it is a netdev, and Index its number, 0 while it does not exist. The rest is that of the
-	// netdev.
+	// Netdev is the name again if it is a netdev, and Index its interface index, 0 while it does not exist. The
+	// other fields describe the netdev.
 	Netdev    string
 	Index     int
 	MAC       net.HardwareAddr
 	Addresses []netip.Prefix
 	MTU       int
-	// Speed is that of the link in Mbit/s, 0 while it is not known.
+	// Speed is the link speed in Mbit/s, 0 while it is unknown.
 	Speed uint32
 }
 
-// Equal says whether nothing changed from one Peer to another.
+// Equal reports whether two Peers are the same.
 func (p Peer) Equal(q Peer) bool {
 	return p.Name == q.Name && p.Netdev == q.Netdev && p.Index == q.Index && p.MTU == q.MTU && p.Speed == q.Speed &&
 		slices.Equal(p.MAC, q.MAC) && slices.Equal(p.Addresses, q.Addresses)

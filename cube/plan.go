@@ -23,51 +23,50 @@ type Change struct {
 	// Old and New are the whole configuration as JSON of the model, with defaults. Old is nil when the cube is created or
 	// restored. Both are nil if only Entries change.
 	Old, New json.RawMessage
-	// Entries are the changes of lists marked `bulk`, no two of the same entry; the entries of these lists are in neither Old
-	// nor New. When the cube is created or restored, they are all the entries there are.
+	// Entries are the changes of lists marked `bulk`, no two of the same entry; the entries of these lists are in
+	// neither Old nor New. When the cube is created or restored, they are all entries.
 	Entries []EntryChange
 }
 
-// Created reports whether the change creates or restores the cube: its maps may hold what an earlier life of the cube left.
+// Created reports whether the change creates or restores the cube: its maps may contain data of a previous run of the
+// cube.
 func (c Change) Created() bool { return c.Old == nil && c.New != nil }
 
 // Plan carries out a prepared change.
 type Plan struct {
 	// Before are carried out while packets still run the programs with the old constants.
 	Before []Step
-	// Constants are new values of the program's PCN_CONFIG variables, by C name; a value
-	// is a Go integer, bool or a struct laid out as the C type. Nil leaves them alone.
-	// A change of constants relinks the programs.
+	// Constants are new values of the program's PCN_CONFIG variables, by C name; a value is a Go integer, bool or a
+	// struct with the layout of the C type. Nil leaves them unchanged. A change of constants relinks the programs.
 	Constants map[string]any
-	// MapSizes overrides max_entries of the instance's own maps by name; 0 leaves one alone. If a map of that name
-	// has another size, a new one takes its place, with its entries as far as an array reaches; a change is refused if a
-	// hash has more. Steps use the new map. Packets write to the old one until they see the
-	// new programs: entries that they add to a hash follow, other changes of that moment are lost.
+	// MapSizes overrides max_entries of the instance's own maps by name; 0 leaves one unchanged. If a map of that
+	// name has another size, a new one replaces it, with its entries as far as an array reaches; a change is
+	// refused if a hash has more. Steps use the new map. Packets write to the old one until they see the new
+	// programs: entries that they add to a hash are carried over, other changes in that period are lost.
 	MapSizes map[string]uint32
-	// Programs changes which programs the cube consists of, in one swap with the rest of the change; nil takes a program
-	// away. A cube that has more than pcn_ingress and pcn_egress names the others in the plan of its creation.
+	// Programs changes which programs the cube consists of, in one swap with the rest of the change; nil removes a
+	// program. A cube that has more than pcn_ingress and pcn_egress names the others in the plan of its creation.
 	Programs map[ProgramSlot]*Program
-	// After are carried out once the change is durable and no packet runs the old programs. They free what is no
-	// longer used, and cannot refuse the change: an error is logged, and the next step is carried out. Not carried
-	// out at all if the daemon dies before.
+	// After are carried out once the change is durable and no packet runs the old programs. They free resources
+	// that are no longer used, and cannot refuse the change: an error is logged, and the next step is carried out.
+	// They do not run if the daemon dies before.
 	After []Step
 }
 
 // Step is a step of a plan: Put, Delete, Replace or Swap of package table, or an Effect.
 type Step interface {
-	// Do carries out the step, or changes nothing and returns an error. undo takes it back; nil means there is nothing to
-	// take back.
+	// Do carries out the step, or changes nothing and returns an error. undo reverses it; nil means that there is
+	// nothing to undo.
 	Do() (undo func() error, err error)
 }
 
-// Effect is a step of the cube's own. It must be possible to repeat it after its undo.
+// Effect is a step of the cube's own. It must be repeatable after its undo.
 type Effect func() (undo func() error, err error)
 
 // Do implements Step.
 func (e Effect) Do() (undo func() error, err error) { return e() }
 
-// Carry carries out steps in their order, up to the first that fails. What takes back those that were carried out is
-// pushed to u.
+// Carry carries out steps in order, up to the first that fails. The undo of those that were carried out is pushed to u.
 func Carry(steps []Step, u *Undo) error {
 	for _, s := range steps {
 		undo, err := s.Do()
@@ -90,7 +89,7 @@ type ChangeOf[C any] struct {
 // Created is that of Change.
 func (c ChangeOf[C]) Created() bool { return c.Old == nil && c.New != nil }
 
-// Typed makes Instance.Prepare of a function that takes decoded configurations. C is the struct that the cube's
+// Typed creates Instance.Prepare from a function that takes decoded configurations. C is the struct that the cube's
 // configuration decodes into; its JSON names are the model's.
 func Typed[C any](prepare func(ctx context.Context, c ChangeOf[C]) (Plan, error)) func(context.Context, Change) (Plan, error) {
 	return func(ctx context.Context, c Change) (Plan, error) {

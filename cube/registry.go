@@ -23,11 +23,11 @@ func Register(s Service) {
 	registry = append(registry, s)
 }
 
-// Services returns what was registered, in order of registration.
+// Services returns the registered services, in order of registration.
 func Services() []Service { return append([]Service(nil), registry...) }
 
-// Read returns the service with Model and Objects from Files, and without Files. A service without Files is returned as it is.
-// Files must have exactly one model, and at least one object named like it.
+// Read returns the service with Model and Objects from Files, and without Files. A service without Files is returned
+// unchanged. Files must have exactly one model, and at least one object with the same name.
 func (s Service) Read() (Service, error) {
 	if s.Files == nil {
 		return s, nil

@@ -2,10 +2,9 @@
 
 package fdb
 
-// The fast path does not use an aged entry, and state does not show it; a sweep makes its
-// place free. It also mends what a race between a frame and a change can leave behind: an
-// address learned from a port while the port was taken away, or a configured entry whose memory
-// a program still held as that of the learned one before.
+// The fast path does not use an expired entry, and state does not show it; a sweep frees it. It also repairs the result
+// of a race between a frame and a change: an address learned on a port while the port was removed, or a configured
+// entry that a program overwrote because it still held the previous learned one.
 
 import (
 	"time"
@@ -14,7 +13,7 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// SetAging sets the aging time, and by it how often to sweep.
+// SetAging sets the aging time, and from it the interval of sweeps.
 func (d *Database[K]) SetAging(limit time.Duration) {
 	d.aging = limit
 	d.timer.Every(d.env, aging.Period(limit), d.sweepNow)
@@ -26,7 +25,7 @@ func (d *Database[K]) sweepNow() {
 	}
 }
 
-// sweep removes what is aged or behind no port, and holds configured entries to what they are.
+// sweep removes entries that have expired or whose port is gone, and restores configured entries.
 func (d *Database[K]) sweep() error {
 	now, err := cube.TimeCoarse()
 	if err != nil {

@@ -14,22 +14,22 @@ import (
 	"github.com/polycube/polycube/cube/table"
 )
 
-// Key is what entries are found by; String is how errors name it.
+// Key is the key of entries; String is its form in errors.
 type Key interface {
 	comparable
 	fmt.Stringer
 }
 
-// Database is the map `fdb` of one cube, and what is configured of it. It is used as instances of
-// cubes are: one call at a time.
+// Database is the map `fdb` of one cube, and its configured entries. Like instances of cubes, it is used by one call at
+// a time.
 type Database[K Key] struct {
 	env cube.Env
-	// belongs says whether stations can be behind the port that an entry names.
+	// belongs reports whether stations can be behind the port of an entry.
 	belongs func(K, Entry) bool
 
 	table  table.Table[K, Entry]
 	static map[K]uint16 // configured entries: index of the port
-	room   int          // entries that fit
+	room   int          // maximum number of entries
 
 	aging time.Duration
 	timer aging.Timer
@@ -40,16 +40,16 @@ func New[K Key](env cube.Env, belongs func(K, Entry) bool) *Database[K] {
 	return &Database[K]{env: env, belongs: belongs, table: table.New[K, Entry](env, "fdb"), static: map[K]uint16{}}
 }
 
-// Room is how many entries fit.
+// Room returns the maximum number of entries.
 func (d *Database[K]) Room() uint32 { return uint32(d.room) }
 
-// Aging is the aging time in force; 0 keeps learned entries for ever.
+// Aging returns the aging time in effect; 0 keeps learned entries forever.
 func (d *Database[K]) Aging() time.Duration { return d.aging }
 
-// Configured are the configured entries: the index of the port by key, in no order.
+// Configured returns the configured entries: the index of the port by key, in no order.
 func (d *Database[K]) Configured() iter.Seq2[K, uint16] { return maps.All(d.static) }
 
-// ConfiguredPort is the port that an address is configured behind.
+// ConfiguredPort returns the port of a configured address.
 func (d *Database[K]) ConfiguredPort(k K) (index uint16, ok bool) {
 	index, ok = d.static[k]
 	return index, ok
@@ -82,13 +82,13 @@ func (d *Database[K]) AllLearned(err *error) iter.Seq2[K, Entry] {
 	}
 }
 
-// live says whether the fast path uses a learned entry.
+// live reports whether the fast path uses a learned entry.
 func (d *Database[K]) live(k K, e Entry, now uint64) bool {
 	_, configured := d.static[k]
 	return e.Fixed == 0 && !configured && !e.Aged(now, d.aging) && d.belongs(k, e)
 }
 
-// Forget deletes the learned entries for which pick holds. With e, what it deletes can be taken back.
+// Forget deletes the learned entries for which pick holds. With e, the deletion can be undone.
 func (d *Database[K]) Forget(e *cube.Undo, pick func(K, Entry) bool) error {
 	found := map[K]Entry{}
 	var keys []K
@@ -126,16 +126,15 @@ func (d *Database[K]) ForgetStep(pick func(K, Entry) bool) cube.Step {
 	})
 }
 
-// ForgetKey deletes an entry that may be gone.
+// ForgetKey deletes an entry, which may be missing.
 func (d *Database[K]) ForgetKey(k K) error {
 	_, err := d.table.Delete(k)
 	return err
 }
 
-// set writes an entry. In a full table it takes the place of the learned one that was silent for
-// longest.
+// set writes an entry. In a full table it replaces the learned one that was silent for longest.
 func (d *Database[K]) set(k K, e Entry) error {
-	for range 16 { // learning goes on and may take the place that was made
+	for range 16 { // learning continues and may take the freed entry
 		err := d.table.Set(k, e)
 		if !errors.Is(err, cube.ErrFull) {
 			return err

@@ -4,7 +4,7 @@ package fdb
 
 import "github.com/polycube/polycube/cube"
 
-// put writes an entry, remove takes one away; both can be taken back.
+// put writes an entry, remove removes one; both can be undone.
 func (d *Database[K]) put(e *cube.Undo, k K, to Entry) error {
 	if err := d.record(e, k); err != nil {
 		return err
@@ -19,7 +19,7 @@ func (d *Database[K]) remove(e *cube.Undo, k K) error {
 	return d.ForgetKey(k)
 }
 
-// record notes what a key has now.
+// record records the current entry of a key.
 func (d *Database[K]) record(e *cube.Undo, k K) error {
 	before, had, err := d.table.Get(k)
 	if err != nil {

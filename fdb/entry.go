@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fdb is the filtering database of a bridge: behind which port a station is. Programs learn
-// into the map `fdb` by themselves; this package keeps configured entries in it, takes away what is
-// aged, and makes every change of it one that can be taken back. Its keys are the cube's own: an
-// address, or an address in a VLAN.
+// Package fdb is the filtering database of a bridge: the port of each station. Programs learn into the map `fdb` by
+// themselves; this package keeps configured entries in it, removes expired ones, and makes every change reversible. Its
+// keys are defined by the cube: an address, or an address in a VLAN.
 package fdb
 
 import (
@@ -12,7 +11,7 @@ import (
 	"github.com/polycube/polycube/aging"
 )
 
-// Entry is what the map has of a key; struct pcn_fdb_entry of the programs.
+// Entry is the map's value; struct pcn_fdb_entry of the programs.
 type Entry struct {
 	Seen  uint64 // nanoseconds, on the clock of cube.TimeCoarse
 	Port  uint16 // index
@@ -23,7 +22,7 @@ type Entry struct {
 // Age is the time since the entry was seen.
 func (e Entry) Age(now uint64) time.Duration { return aging.Age(now, e.Seen) }
 
-// Aged says whether the fast path uses the entry no more; with a limit of 0 none ever is.
+// Aged reports whether the entry has expired; with a limit of 0 none ever does.
 func (e Entry) Aged(now uint64, limit time.Duration) bool {
 	return e.Fixed == 0 && aging.Aged(now, e.Seen, limit)
 }

@@ -2,7 +2,7 @@
 
 package fdb
 
-// Configured entries. There may be very many, so only what changes is looked at.
+// Configured entries. There may be very many, so only changes are processed.
 
 import (
 	"errors"
@@ -12,13 +12,14 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// Change is how the configuration of a database changes.
+// Change is a change of the configuration of a database.
 type Change struct {
-	// Created is for the first change of an instance: the table may hold entries of an earlier life of the cube.
+	// Created is set for the first change of an instance: the table may contain entries of a previous run of the
+	// cube.
 	Created bool
-	// Room is how many entries fit: the size of the map.
+	// Room is the maximum number of entries: the size of the map.
 	Room uint32
-	// Aging is the aging time; 0 keeps learned entries for ever.
+	// Aging is the aging time; 0 keeps learned entries forever.
 	Aging time.Duration
 	// Entries are the changes of the list of configured entries.
 	Entries []cube.EntryChange
@@ -31,7 +32,7 @@ type change[K Key] struct {
 	set  map[K]uint16
 }
 
-// Prepare checks a change and returns the step that carries it out; place reads key and port of an entry of the model's
+// Prepare checks a change and returns the step that applies it; place returns key and port of an entry of the model's
 // list.
 func Prepare[K Key, E any](d *Database[K], c Change, place func(*E) (K, string)) (cube.Step, error) {
 	entries, err := cube.DecodeEntries[E](c.Entries)
@@ -54,7 +55,7 @@ func Prepare[K Key, E any](d *Database[K], c Change, place func(*E) (K, string))
 		if !ok {
 			return nil, fmt.Errorf("fdb entry %s: port %s: %w", k, port, cube.ErrNotFound)
 		}
-		// Two keys of the list may be one address: aa and AA.
+		// Two keys of the list may be the same address: aa and AA.
 		_, there := d.static[k]
 		_, twice := is.set[k]
 		if twice || there && !is.gone[k] {
@@ -72,12 +73,12 @@ func Prepare[K Key, E any](d *Database[K], c Change, place func(*E) (K, string))
 	return cube.Effect(func() (func() error, error) { return d.carryOut(is) }), nil
 }
 
-// carryOut changes the table, or leaves it as it is. The function it returns undoes a successful change.
+// carryOut changes the table, or leaves it unchanged. The returned function undoes a successful change.
 func (d *Database[K]) carryOut(c change[K]) (func() error, error) {
 	e := &cube.Undo{}
 	room, aging := d.room, d.aging
 	before := map[K]uint16{}
-	for k := range c.gone { // what is set and not gone is new
+	for k := range c.gone { // entries in set and not in gone are new
 		before[k] = d.static[k]
 	}
 	back := func() error {

@@ -13,10 +13,10 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// MAC is a MAC address as programs keep it: the first byte in the lowest bits. The upper two bytes are 0.
+// MAC is a MAC address as in programs: the first byte in the lowest bits. The upper two bytes are 0.
 type MAC uint64
 
-// ParseMAC reads aa:bb:cc:dd:ee:ff.
+// ParseMAC parses aa:bb:cc:dd:ee:ff.
 func ParseMAC(text string) (MAC, error) {
 	mac, err := net.ParseMAC(text)
 	if err != nil || len(mac) != 6 {
@@ -25,14 +25,14 @@ func ParseMAC(text string) (MAC, error) {
 	return MACOf(mac), nil
 }
 
-// MACOf is the address in the first six bytes of b, in the order of the wire.
+// MACOf returns the address in the first six bytes of b, in wire order.
 func MACOf(b []byte) MAC {
 	var word [8]byte
 	copy(word[:6], b)
 	return MAC(binary.LittleEndian.Uint64(word[:]))
 }
 
-// Bytes are the six bytes of the address, in the order of the wire.
+// Bytes returns the six bytes of the address, in wire order.
 func (m MAC) Bytes() (b [6]byte) {
 	var word [8]byte
 	binary.LittleEndian.PutUint64(word[:], uint64(m))
@@ -40,16 +40,16 @@ func (m MAC) Bytes() (b [6]byte) {
 	return b
 }
 
-// Hardware is the address as package net has it.
+// Hardware returns the address as a type of package net.
 func (m MAC) Hardware() net.HardwareAddr {
 	b := m.Bytes()
 	return b[:]
 }
 
-// String is the form of the models, in lower case.
+// String returns the form of the models, in lower case.
 func (m MAC) String() string { return m.Hardware().String() }
 
-// UnmarshalText reads the form of the models.
+// UnmarshalText parses the form of the models.
 func (m *MAC) UnmarshalText(text []byte) (err error) {
 	*m, err = ParseMAC(string(text))
 	return err
@@ -61,7 +61,7 @@ func (m MAC) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 // MACMatch is an address and the bits of it that are compared: the type `mac-match`.
 type MACMatch struct{ Address, Mask [6]byte }
 
-// UnmarshalText reads aa:bb:cc:dd:ee:ff, alone or with a mask behind a slash.
+// UnmarshalText parses aa:bb:cc:dd:ee:ff, alone or with a mask after a slash.
 func (m *MACMatch) UnmarshalText(text []byte) error {
 	address, mask, ok := strings.Cut(string(text), "/")
 	if !ok {
@@ -76,7 +76,7 @@ func (m *MACMatch) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// String is the form of the models, with the mask.
+// String returns the form of the models, with the mask.
 func (m MACMatch) String() string {
 	return MACOf(m.Address[:]).String() + "/" + MACOf(m.Mask[:]).String()
 }

@@ -16,7 +16,7 @@ import (
 // Ports is a range of ports, both ends included: the type `port-match`.
 type Ports struct{ First, Last uint16 }
 
-// UnmarshalJSON reads a port, or the first and the last of a range.
+// UnmarshalJSON parses a port, or the first and the last of a range.
 func (p *Ports) UnmarshalJSON(data []byte) error {
 	first, last, ok := strings.Cut(string(bytes.Trim(data, `"`)), "-")
 	if !ok {
@@ -40,7 +40,7 @@ func (p *Ports) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// String is the form of the models: a port, or FIRST-LAST.
+// String returns the form of the models: a port, or FIRST-LAST.
 func (p Ports) String() string {
 	if p.First == p.Last {
 		return strconv.Itoa(int(p.First))
@@ -48,7 +48,7 @@ func (p Ports) String() string {
 	return fmt.Sprintf("%d-%d", p.First, p.Last)
 }
 
-// ParsePort reads a port in decimal.
+// ParsePort parses a decimal port.
 func ParsePort(text string) (port uint16, ok bool) {
 	number, err := strconv.ParseUint(text, 10, 16)
 	return uint16(number), err == nil

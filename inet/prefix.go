@@ -14,7 +14,7 @@ import (
 // Prefix is an address or a prefix, without host bits: the type `ip-match`.
 type Prefix struct{ netip.Prefix }
 
-// UnmarshalText reads an address, or a prefix.
+// UnmarshalText parses an address, or a prefix.
 func (p *Prefix) UnmarshalText(text []byte) error {
 	prefix, _, err := ParsePrefix("address", string(text))
 	if err == nil {
@@ -23,7 +23,7 @@ func (p *Prefix) UnmarshalText(text []byte) error {
 	return err
 }
 
-// ParsePrefix reads an address without a zone, or a prefix, whose host bits it clears. alone is true for an address
+// ParsePrefix parses an address without a zone, or a prefix, whose host bits it clears. alone is true for an address
 // without a length. what names the value in the error.
 func ParsePrefix(what, text string) (p netip.Prefix, alone bool, err error) {
 	if addr, err := netip.ParseAddr(text); err == nil && addr.Zone() == "" {

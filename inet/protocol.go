@@ -33,7 +33,7 @@ const (
 	UDPLite Protocol = 136
 )
 
-// ProtocolNames are protocols by name; the others are written as numbers.
+// ProtocolNames are protocols by name; others are written as numbers.
 type ProtocolNames map[string]Protocol
 
 // Protocols are all protocols with names, as the type `protocol-match` writes them.
@@ -42,7 +42,7 @@ var Protocols = ProtocolNames{
 	"ICMPV6": ICMPv6, "OSPF": OSPF, "VRRP": VRRP, "SCTP": SCTP, "UDPLITE": UDPLite,
 }
 
-// LowerCase are the names of some protocols in lower case.
+// LowerCase are the lower-case names of some protocols.
 func (n ProtocolNames) LowerCase(only ...Protocol) ProtocolNames {
 	out := make(ProtocolNames, len(only))
 	for _, p := range only {
@@ -51,7 +51,7 @@ func (n ProtocolNames) LowerCase(only ...Protocol) ProtocolNames {
 	return out
 }
 
-// Name is the name of a protocol, or its number.
+// Name returns the name of a protocol, or its number.
 func (n ProtocolNames) Name(p Protocol) string {
 	for name, known := range n {
 		if known == p {
@@ -61,7 +61,7 @@ func (n ProtocolNames) Name(p Protocol) string {
 	return strconv.Itoa(int(p))
 }
 
-// Parse reads a name, spelled as it is in n, or a decimal number.
+// Parse parses a name, spelled as in n, or a decimal number.
 func (n ProtocolNames) Parse(text string) (p Protocol, ok bool) {
 	if p, ok = n[text]; ok {
 		return p, true
@@ -70,10 +70,10 @@ func (n ProtocolNames) Parse(text string) (p Protocol, ok bool) {
 	return Protocol(number), err == nil
 }
 
-// String is the form of the models.
+// String returns the form of the models.
 func (p Protocol) String() string { return Protocols.Name(p) }
 
-// UnmarshalJSON reads a name or a number.
+// UnmarshalJSON parses a name or a number.
 func (p *Protocol) UnmarshalJSON(data []byte) error {
 	known, ok := Protocols.Parse(string(bytes.Trim(data, `"`)))
 	if !ok {

@@ -26,10 +26,10 @@ const (
 // flagNames are the names of the bits, the lowest first.
 var flagNames = []string{"FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR"}
 
-// TCPFlags are the flags that a rule compares: the type `tcp-flags-match`. A flag in Mask must be as it is in Value.
+// TCPFlags are the flags that a rule compares: the type `tcp-flags-match`. A flag in Mask must be as in Value.
 type TCPFlags struct{ Value, Mask uint8 }
 
-// UnmarshalText reads flags with commas between them; one behind a ! must be 0: SYN,!ACK.
+// UnmarshalText parses comma-separated flags; one after a ! must be 0: SYN,!ACK.
 func (f *TCPFlags) UnmarshalText(text []byte) error {
 	var is TCPFlags
 	for word := range strings.SplitSeq(string(text), ",") {
@@ -50,7 +50,7 @@ func (f *TCPFlags) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// flag is the bit of a flag, 0 if there is none of that name.
+// flag returns the bit of a flag, 0 if there is none of that name.
 func flag(name string) uint8 {
 	for i, known := range flagNames {
 		if known == name {
@@ -60,7 +60,7 @@ func flag(name string) uint8 {
 	return 0
 }
 
-// String is the form of the models, the lowest bit first.
+// String returns the form of the models, the lowest bit first.
 func (f TCPFlags) String() string {
 	var words []string
 	for i, name := range flagNames {

@@ -2,8 +2,8 @@
 
 package neigh
 
-// The cube's own addresses: whether somebody else has one already (RFC 4862 5.4, RFC 5227 2.1), telling everybody
-// about new ones (RFC 5227 2.3, RFC 4861 7.2.6), and defending those that are in use (RFC 5227 2.4).
+// The cube's own addresses: duplicate detection (RFC 4862 5.4, RFC 5227 2.1), announcements of new ones (RFC 5227 2.3,
+// RFC 4861 7.2.6), and defence of those in use (RFC 5227 2.4).
 
 import (
 	"slices"
@@ -12,14 +12,14 @@ import (
 	"github.com/polycube/polycube/wire"
 )
 
-// Announcer is what claims act on.
+// Announcer carries out the actions of claims.
 type Announcer interface {
-	// Probe asks whether anybody has an address, Announce tells everybody that this cube has it.
+	// Probe asks whether any station has an address, Announce announces that this cube has it.
 	Probe(k Key, mac wire.MAC)
 	Announce(k Key, mac wire.MAC)
-	// Usable says from now on whether the cube answers for an address.
+	// Usable sets whether the cube answers for an address.
 	Usable(k Key, usable bool)
-	// Duplicate tells that somebody else has an address, Unique that nobody has any more.
+	// Duplicate reports that another station has an address, Unique that none has it any more.
 	Duplicate(k Key, other wire.MAC)
 	Unique(k Key)
 }
@@ -31,11 +31,11 @@ const (
 	announcements    = 2
 	announceInterval = 2 * time.Second
 	defendInterval   = 10 * time.Second
-	// recheck is how often it is looked whether an address that somebody else had is free.
+	// recheck is the interval of checks whether a duplicate address has become free.
 	recheck = time.Minute
 )
 
-// Claims are the cube's own addresses.
+// Claims contains the cube's own addresses.
 type Claims struct {
 	host   Announcer
 	claims map[Key]*claim
@@ -44,32 +44,32 @@ type Claims struct {
 type claim struct {
 	mac                wire.MAC
 	at                 time.Duration
-	probing, announces int // left to be sent
+	probing, announces int // number still to be sent
 	duplicate          bool
 	waits              bool // the port is down
-	held               bool // an earlier life of the cube has announced it
+	held               bool // a previous run of the cube has announced it
 	defended           time.Duration
 	other              wire.MAC
 }
 
-// NewClaims makes an empty set.
+// NewClaims creates an empty set.
 func NewClaims(host Announcer) *Claims { return &Claims{host: host, claims: map[Key]*claim{}} }
 
-// Start is how a claim begins.
+// Start is the initial action of a claim.
 type Start uint8
 
 // The ways to begin.
 const (
-	// Check asks first: the address is new.
+	// Check probes first: the address is new.
 	Check Start = iota
-	// Announce tells everybody at once.
+	// Announce announces at once.
 	Announce
-	// Hold does nothing: an earlier life of the cube has done it.
+	// Hold does nothing: a previous run of the cube has done it.
 	Hold
 )
 
-// Add claims an address, or claims it anew: by another MAC address, it is checked again if that has not ended well yet. A
-// port that is not up waits for Up.
+// Add claims an address, or renews a claim: with another MAC address, it is checked again unless a check has already
+// succeeded. A port that is not up waits for Up.
 func (c *Claims) Add(k Key, mac wire.MAC, start Start, up bool, now time.Duration) {
 	if was := c.claims[k]; was != nil && (was.probing > 0 || was.duplicate) {
 		start = Check
@@ -95,10 +95,10 @@ func (c *Claims) Add(k Key, mac wire.MAC, start Start, up bool, now time.Duratio
 	}
 }
 
-// Remove gives an address up.
+// Remove drops a claim.
 func (c *Claims) Remove(k Key) { delete(c.claims, k) }
 
-// Has says whether an address is claimed, by which MAC address.
+// Has reports whether an address is claimed, and its MAC address.
 func (c *Claims) Has(k Key) (wire.MAC, bool) {
 	cl := c.claims[k]
 	if cl == nil {
@@ -107,7 +107,7 @@ func (c *Claims) Has(k Key) (wire.MAC, bool) {
 	return cl.mac, true
 }
 
-// Down takes note of a port that is down, which nobody has announced in the next moment.
+// Down records that a port is down, so its addresses are not announced.
 func (c *Claims) Down(port uint16) {
 	for k, cl := range c.claims {
 		if k.Port == port {
@@ -116,8 +116,8 @@ func (c *Claims) Down(port uint16) {
 	}
 }
 
-// Up announces the addresses of a port that has come up, or begins to check those that wait for it. What an earlier life
-// of the cube has announced is left out the first time, when the port is found up.
+// Up announces the addresses of a port that came up, or starts the checks that wait for it. Addresses that a previous
+// run of the cube announced are skipped the first time, when the port is found up.
 func (c *Claims) Up(port uint16, now time.Duration) {
 	for k, cl := range c.claims {
 		if k.Port != port || cl.probing > 0 && !cl.waits || cl.duplicate {
@@ -131,7 +131,7 @@ func (c *Claims) Up(port uint16, now time.Duration) {
 	}
 }
 
-// Next is when Tick has something to do; false when nothing is due.
+// Next returns when Tick is due; false if it is not.
 func (c *Claims) Next() (time.Duration, bool) {
 	at := never
 	for _, cl := range c.claims {
@@ -140,7 +140,7 @@ func (c *Claims) Next() (time.Duration, bool) {
 	return at, at != never
 }
 
-// Tick does what is due.
+// Tick does the work that is due.
 func (c *Claims) Tick(now time.Duration) {
 	for k, cl := range c.claims {
 		if cl.at > now {
@@ -151,7 +151,7 @@ func (c *Claims) Tick(now time.Duration) {
 			cl.probing--
 			c.host.Probe(k, cl.mac)
 			cl.at = now + probeInterval
-		case cl.duplicate: // nobody has said anything
+		case cl.duplicate: // no station has answered
 			cl.duplicate = false
 			c.host.Unique(k)
 			c.settle(k, cl, now)
@@ -161,7 +161,7 @@ func (c *Claims) Tick(now time.Duration) {
 	}
 }
 
-// settle announces an address that is the cube's.
+// settle announces an address that belongs to the cube.
 func (c *Claims) settle(k Key, cl *claim, now time.Duration) {
 	if cl.announces == announcements {
 		c.host.Usable(k, true)
@@ -175,8 +175,9 @@ func (c *Claims) settle(k Key, cl *claim, now time.Duration) {
 	cl.at = now + announceInterval
 }
 
-// Conflict takes note of somebody who claims the address, or is about to. While it is being checked it is not the
-// cube's any more, until nobody answers; later it is defended, but not in a war of announcements.
+// Conflict processes another station's claim, or attempt to claim, of the address. While the address is being checked
+// it does not belong to the cube any more, until no station answers; later it is defended, but without endless
+// announcements.
 func (c *Claims) Conflict(k Key, other wire.MAC, now time.Duration) {
 	cl := c.claims[k]
 	if cl == nil || other == cl.mac {
@@ -200,7 +201,7 @@ func (c *Claims) Conflict(k Key, other wire.MAC, now time.Duration) {
 	c.host.Announce(k, cl.mac)
 }
 
-// Probed takes note of somebody who asks whether the address is free. Who has it answers; while it is being checked,
+// Probed processes another station's probe for the address. The owner answers; while the address is being checked,
 // neither of the two can have it.
 func (c *Claims) Probed(k Key, other wire.MAC, now time.Duration) {
 	if cl := c.claims[k]; cl != nil && (cl.duplicate || cl.checking()) {
@@ -208,19 +209,19 @@ func (c *Claims) Probed(k Key, other wire.MAC, now time.Duration) {
 	}
 }
 
-// checking says whether it is not known yet if the address is unique.
+// checking reports whether it is still unknown if the address is unique.
 func (cl *claim) checking() bool {
 	return cl.probing > 0 || cl.announces == announcements && cl.at != never
 }
 
-// Usable says whether the cube may answer for an address: of IPv6, only when it is known to be unique (RFC 4862
-// 5.4); one of IPv4 is in use while it is checked.
+// Usable reports whether the cube may answer for an address: an IPv6 one only after it is known to be unique (RFC 4862
+// 5.4); an IPv4 one is in use while it is checked.
 func (c *Claims) Usable(k Key) bool {
 	cl := c.claims[k]
 	return cl != nil && !cl.duplicate && (k.Addr.Is4() || !cl.checking())
 }
 
-// Duplicates are the addresses of a port that somebody else has, or has claimed within the last interval of defence.
+// Duplicates returns the addresses of a port that another station has, or has claimed within the last defence interval.
 func (c *Claims) Duplicates(port uint16, now time.Duration) []Key {
 	var out []Key
 	for k, cl := range c.claims {

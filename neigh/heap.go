@@ -11,7 +11,7 @@ import (
 // never is later than anything.
 const never = time.Duration(math.MaxInt64)
 
-// heapOf orders entries by what is due next.
+// heapOf orders entries by the time of their next action.
 type heapOf[P any] []*entry[P]
 
 func (h heapOf[P]) Len() int           { return len(h) }
@@ -21,14 +21,14 @@ func (h heapOf[P]) Swap(i, j int) {
 	h[i].place, h[j].place = i, j
 }
 
-// Push and Pop are heap.Interface's.
+// Push and Pop implement heap.Interface.
 func (h *heapOf[P]) Push(x any) {
 	e := x.(*entry[P])
 	e.place = len(*h)
 	*h = append(*h, e)
 }
 
-// Pop takes the last element off.
+// Pop removes the last element.
 func (h *heapOf[P]) Pop() any {
 	last := len(*h) - 1
 	e := (*h)[last]
@@ -38,7 +38,7 @@ func (h *heapOf[P]) Pop() any {
 	return e
 }
 
-// schedule sets when something is due for an entry.
+// schedule sets when an entry is due.
 func (t *Table[P]) schedule(e *entry[P], at time.Duration) {
 	e.at = at
 	switch {
@@ -51,7 +51,7 @@ func (t *Table[P]) schedule(e *entry[P], at time.Duration) {
 	}
 }
 
-// Next is when Tick has something to do; false when nothing is due ever.
+// Next returns when Tick is due; false if it never is.
 func (t *Table[P]) Next() (time.Duration, bool) {
 	if len(t.due) == 0 {
 		return 0, false
@@ -59,7 +59,7 @@ func (t *Table[P]) Next() (time.Duration, bool) {
 	return t.due[0].at, true
 }
 
-// Tick does what is due.
+// Tick does the work that is due.
 func (t *Table[P]) Tick(now time.Duration) {
 	for len(t.due) > 0 && t.due[0].at <= now {
 		t.expire(t.due[0], now)

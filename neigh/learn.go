@@ -2,8 +2,8 @@
 
 package neigh
 
-// What neighbours tell, and what others decide: answers, requests from which an address can be learned, entries that
-// are configured, routes that lead over a neighbour.
+// Input from neighbours and from the cube: answers, requests from which an address can be learned, configured entries,
+// next hops of routes.
 
 import (
 	"slices"
@@ -12,16 +12,16 @@ import (
 	"github.com/polycube/polycube/wire"
 )
 
-// Answer is what a neighbour says of itself.
+// Answer is a neighbour's information about itself.
 type Answer struct {
 	MAC wire.MAC
-	// Solicited says that it was asked, so that packets reach it and come back.
+	// Solicited says that it answers a request, so that packets reach it and come back.
 	Solicited bool
-	// Override says that it takes the place of what was known (RFC 4861 7.2.5); true for ARP.
+	// Override says that it replaces the known address (RFC 4861 7.2.5); true for ARP.
 	Override bool
 }
 
-// Answered takes an answer. It makes no new entry: who was not asked about is of no interest.
+// Answered processes an answer. It creates no new entry: unsolicited neighbours are of no interest.
 func (t *Table[P]) Answered(k Key, a Answer, now time.Duration) {
 	e := t.entries[k]
 	if e == nil || e.state == Permanent || !a.MAC.Station() {
@@ -32,7 +32,7 @@ func (t *Table[P]) Answered(k Key, a Answer, now time.Duration) {
 		t.known(e, Reachable, a.MAC, now)
 	case !e.state.Usable():
 		t.known(e, Stale, a.MAC, now)
-	case !same && !a.Override && e.state == Reachable: // somebody else says so, too: time to ask
+	case !same && !a.Override && e.state == Reachable: // another station claims it, too: probe
 		t.enter(e, Stale, e.mac, now)
 		t.schedule(e, now+t.timing.Forget)
 	case !same && a.Override:
@@ -40,8 +40,8 @@ func (t *Table[P]) Answered(k Key, a Answer, now time.Duration) {
 	}
 }
 
-// Asked takes the addresses of a neighbour that asks for this cube (RFC 826, RFC 4861 7.2.3): it will be answered, so
-// that it is good to know it. Whether it can be reached is not known.
+// Asked learns the addresses of a neighbour that sends a request for this cube (RFC 826, RFC 4861 7.2.3): the cube will
+// answer it. Whether it is reachable is not known.
 func (t *Table[P]) Asked(k Key, mac wire.MAC, now time.Duration) {
 	if !mac.Station() {
 		return
@@ -60,19 +60,19 @@ func (t *Table[P]) Asked(k Key, mac wire.MAC, now time.Duration) {
 	}
 }
 
-// Used begins a probe of a neighbour that the fast path has used although it is stale.
+// Used starts a probe of a neighbour that the fast path has used although it is stale.
 func (t *Table[P]) Used(k Key, now time.Duration) {
 	if e := t.entries[k]; e != nil && e.state == Stale {
 		t.probe(e, now)
 	}
 }
 
-// Want sees to it that a neighbour over which a route leads is known at all times, until Unwant is called as often.
+// Want keeps a neighbour that a route uses resolved at all times, until Unwant is called as often.
 func (t *Table[P]) Want(k Key, now time.Duration) {
 	e := t.entries[k]
 	if e == nil {
 		if e = t.add(k); e == nil {
-			e = t.addAnyway(k) // routes are bounded by what was configured
+			e = t.addAnyway(k) // the configuration limits the routes
 		}
 	}
 	e.wanted++
@@ -85,7 +85,7 @@ func (t *Table[P]) Want(k Key, now time.Duration) {
 	}
 }
 
-// Unwant takes a Want back. What is known of the neighbour stays until it is aged.
+// Unwant reverses a Want. The neighbour's entry stays until it expires.
 func (t *Table[P]) Unwant(k Key) {
 	e := t.entries[k]
 	if e == nil || e.wanted == 0 {
@@ -96,7 +96,7 @@ func (t *Table[P]) Unwant(k Key) {
 	}
 }
 
-// SetStatic makes an entry that does not age and is not changed by what others say.
+// SetStatic creates an entry that does not expire and that neighbours cannot change.
 func (t *Table[P]) SetStatic(k Key, mac wire.MAC, now time.Duration) {
 	e := t.entries[k]
 	if e == nil {
@@ -106,14 +106,14 @@ func (t *Table[P]) SetStatic(k Key, mac wire.MAC, now time.Duration) {
 	t.known(e, Permanent, mac, now)
 }
 
-// DeleteStatic forgets a configured entry. A neighbour that is wanted is asked for.
+// DeleteStatic removes a configured entry. A wanted neighbour is then resolved.
 func (t *Table[P]) DeleteStatic(k Key, now time.Duration) {
 	if e := t.entries[k]; e != nil && e.state == Permanent {
 		t.drop(e, now)
 	}
 }
 
-// Forget removes an entry that was learned; false if there is none.
+// Forget removes a learned entry; false if there is none.
 func (t *Table[P]) Forget(k Key, now time.Duration) bool {
 	e := t.entries[k]
 	if e == nil || e.state == Permanent {
@@ -123,7 +123,7 @@ func (t *Table[P]) Forget(k Key, now time.Duration) bool {
 	return true
 }
 
-// Flush forgets what was learned behind a port: its link was gone, so that others may be there now.
+// Flush removes entries learned on a port: its link was down, so other stations may be there now.
 func (t *Table[P]) Flush(port uint16, now time.Duration) {
 	for _, k := range t.keys() {
 		if e := t.entries[k]; e != nil && k.Port == port && e.state != Permanent {
@@ -132,7 +132,7 @@ func (t *Table[P]) Flush(port uint16, now time.Duration) {
 	}
 }
 
-// Remove forgets all about a port that is gone, static entries and wishes too.
+// Remove removes everything about a deleted port, including static entries and wanted neighbours.
 func (t *Table[P]) Remove(port uint16) {
 	for _, k := range t.keys() {
 		if k.Port == port {
@@ -143,12 +143,12 @@ func (t *Table[P]) Remove(port uint16) {
 	delete(t.ports, port)
 }
 
-// Restore takes over an entry that an earlier life of the cube has left in the fast path.
+// Restore adopts an entry that a previous run of the cube left in the fast path.
 func (t *Table[P]) Restore(k Key, mac wire.MAC, s State, since, now time.Duration) {
 	if t.entries[k] != nil {
 		return
 	}
-	if s == Permanent || !s.Usable() || !mac.Station() { // what is configured comes again, the rest is asked for again
+	if s == Permanent || !s.Usable() || !mac.Station() { // configured entries are added again, others are resolved again
 		t.note(t.host.Delete(k))
 		return
 	}
@@ -158,7 +158,7 @@ func (t *Table[P]) Restore(k Key, mac wire.MAC, s State, since, now time.Duratio
 		return
 	}
 	e.since = min(since, now)
-	if s == Probe { // the notice may have been lost
+	if s == Probe { // the notification may have been lost
 		s = Stale
 	}
 	t.enter(e, s, mac, now)
@@ -178,7 +178,7 @@ func (t *Table[P]) keys() []Key {
 	return keys
 }
 
-// drop forgets what is known of a neighbour, and the packets that wait for it; who is wanted is asked for anew.
+// drop clears the entry of a neighbour, and the packets that wait for it; a wanted one is resolved again.
 func (t *Table[P]) drop(e *entry[P], now time.Duration) {
 	for _, w := range t.unqueue(e) {
 		t.Counters.Expired++
@@ -193,7 +193,7 @@ func (t *Table[P]) drop(e *entry[P], now time.Duration) {
 	t.ask(e, now)
 }
 
-// add makes an entry, if there is room, or if something stale can make room.
+// add creates an entry, if there is room, or if a stale entry can be evicted.
 func (t *Table[P]) add(k Key) *entry[P] {
 	p := t.port(k.Port)
 	switch {
@@ -216,7 +216,7 @@ func (t *Table[P]) addAnyway(k Key) *entry[P] {
 	return e
 }
 
-// count notes whether an entry is one of those that are bounded.
+// count records whether an entry counts towards the limits.
 func (t *Table[P]) count(e *entry[P], dynamic bool) {
 	if e.dynamic == dynamic {
 		return
@@ -230,7 +230,7 @@ func (t *Table[P]) count(e *entry[P], dynamic bool) {
 	t.port(e.key.Port).entries += n
 }
 
-// fullest is the port with the most entries: strangers there do not push out what is behind others.
+// fullest returns the port with the most entries: strangers there do not evict entries of other ports.
 func (t *Table[P]) fullest() *portTable {
 	var most *portTable
 	for _, p := range t.ports {
@@ -241,7 +241,7 @@ func (t *Table[P]) fullest() *portTable {
 	return most
 }
 
-// evict removes what has been stale for longest behind a port.
+// evict removes the entry of a port that has been stale for longest.
 func (t *Table[P]) evict(p *portTable) bool {
 	oldest := p.stale.Front()
 	if oldest == nil {
@@ -251,7 +251,7 @@ func (t *Table[P]) evict(p *portTable) bool {
 	return true
 }
 
-// remove forgets an entry. Nothing waits for it any more.
+// remove removes an entry. No packets wait for it any more.
 func (t *Table[P]) remove(e *entry[P]) {
 	t.absolve(e)
 	if e.stale != nil {

@@ -2,7 +2,7 @@
 
 package neigh
 
-// The table: keys, states, limits and the host that it acts on.
+// The table: keys, states, limits and the host that carries out its actions.
 
 import (
 	"container/list"
@@ -12,93 +12,93 @@ import (
 	"github.com/polycube/polycube/wire"
 )
 
-// Key is a neighbour: an address behind a port.
+// Key is a neighbour: an address on a port.
 type Key struct {
 	Addr netip.Addr
 	Port uint16
 }
 
-// State is how much is known of a neighbour. The numbers are those of the program.
+// State is the state of a neighbour. The numbers are those of the program.
 type State uint8
 
 // The states.
 const (
-	// Incomplete: it is being asked for the first time.
+	// Incomplete: being resolved for the first time.
 	Incomplete State = iota + 1
-	// Reachable: it answered a short while ago.
+	// Reachable: it answered recently.
 	Reachable
-	// Stale: the answer is old. It is used, and its use begins a probe.
+	// Stale: the answer is old. It is used, and its use starts a probe.
 	Stale
-	// Probe: it is in use and being asked again.
+	// Probe: in use and being probed.
 	Probe
-	// Failed: it did not answer. Only neighbours that are wanted stay so; they are asked again now and then.
+	// Failed: it did not answer. Only wanted neighbours stay in this state; requests are repeated occasionally.
 	Failed
-	// Permanent: it was configured.
+	// Permanent: configured.
 	Permanent
 )
 
-// String is the name in the model.
+// String returns the name in the model.
 func (s State) String() string {
 	return [...]string{"", "incomplete", "reachable", "stale", "probe", "failed", "permanent"}[s]
 }
 
-// Usable says whether packets can be sent there.
+// Usable reports whether packets can be sent there.
 func (s State) Usable() bool { return s == Reachable || s == Stale || s == Probe || s == Permanent }
 
-// Host is what a table acts on.
+// Host carries out the actions of a table.
 type Host[P any] interface {
 	// Set writes an entry of the fast path, Delete removes it.
 	Set(k Key, mac wire.MAC, s State, now time.Duration) error
 	Delete(k Key) error
-	// Confirmed is when the fast path last saw a sign of life, 0 if it does not know.
+	// Confirmed returns when the fast path last confirmed the neighbour, 0 if unknown.
 	Confirmed(k Key) time.Duration
 	// Ask sends a request: to one station, or to all for the zero MAC.
 	Ask(k Key, to wire.MAC)
-	// Release lets a packet go on, whose neighbour is known now.
+	// Release lets a packet continue, whose neighbour is resolved now.
 	Release(P)
-	// Unreachable ends a packet whose neighbour did not answer.
+	// Unreachable drops a packet whose neighbour did not answer.
 	Unreachable(P)
 }
 
-// Limits bound what a table holds.
+// Limits are the limits of a table.
 type Limits struct {
-	// Entries that were not configured: in total, and behind a port.
+	// Entries that are not configured: in total, and per port.
 	Entries, PortEntries int
-	// Incomplete neighbours: in total, for packets from a port, and for those from a source (an IPv4 address, a /64).
+	// Incomplete neighbours: in total, per ingress port, and per source (an IPv4 address, a /64).
 	Incomplete, PortIncomplete, SourceIncomplete int
-	// Queue is how many packets wait for a neighbour.
+	// Queue is the number of packets that may wait for a neighbour.
 	Queue int
-	// Bytes wait in total, and PortBytes from a port.
+	// Bytes limits the queued bytes in total, PortBytes those from a port.
 	Bytes, PortBytes int
 }
 
-// Timing is how long things take.
+// Timing contains the intervals of the protocol.
 type Timing struct {
-	// Aging is how long an answer is good, 0 for ever; Forget how long an entry is kept after that without use.
+	// Aging is how long an answer is valid, 0: forever; Forget how long an entry is kept after that without use.
 	Aging, Forget time.Duration
-	// Retry is between two questions, Tries how many there are.
+	// Retry is the interval between two requests, Tries their number.
 	Retry time.Duration
 	Tries int
-	// Backoff is the longest time between two questions for a neighbour that is wanted and silent.
+	// Backoff is the maximum interval between two requests for a wanted neighbour that does not answer.
 	Backoff time.Duration
 }
 
-// DefaultTiming is that of RFC 4861 10, with the aging of Linux.
+// DefaultTiming contains the values of RFC 4861 10, with the aging of Linux.
 var DefaultTiming = Timing{Aging: time.Minute, Forget: 10 * time.Minute, Retry: time.Second, Tries: 3, Backoff: 30 * time.Second}
 
-// Counters tell what became of requests and packets since the table was made.
+// Counters count requests and packets since the table was created.
 type Counters struct {
 	// Resolved and Unanswered are neighbours that answered, and that did not.
 	Resolved, Unanswered uint64
-	// Waited are packets that were queued; Released and Expired of them were sent and given up.
+	// Waited are packets that were queued; Released those of them that were sent, Expired those that were dropped.
 	Waited, Released, Expired uint64
-	// QueueFull are packets that found no room; Refused those for whose neighbour no more requests were allowed.
+	// QueueFull are packets that did not fit the queue; Refused those for which no more requests were allowed.
 	QueueFull, Refused uint64
 	// TableFull is how often a neighbour could not be learned.
 	TableFull uint64
 }
 
-// Table are the neighbours of a cube.
+// Table contains the neighbours of a cube.
 type Table[P any] struct {
 	host     Host[P]
 	limits   Limits
@@ -106,16 +106,16 @@ type Table[P any] struct {
 	entries  map[Key]*entry[P]
 	due      heapOf[P]
 	ports    map[uint16]*portTable
-	sources  map[netip.Addr]int // incomplete neighbours by who caused them
+	sources  map[netip.Addr]int // incomplete neighbours by the source that caused them
 	dynamic  int
 	pending  int // incomplete
 	bytes    int // waiting
 	Counters Counters
-	// Failed gets the errors of Host; they do not stop anything.
+	// Failed is called with errors of Host; they do not stop anything.
 	failed func(error)
 }
 
-// portTable is what belongs to a port: entries behind it, and what packets from it caused.
+// portTable contains the data of a port: its entries, and the load caused by packets from it.
 type portTable struct {
 	entries, pending, bytes int
 	stale                   *list.List // of *entry, the oldest first
@@ -126,31 +126,31 @@ type entry[P any] struct {
 	key   Key
 	mac   wire.MAC
 	state State
-	since time.Duration // of the last sign of life
-	// at is when something is due, place where it stands in the heap, -1 for not at all.
+	since time.Duration // of the last confirmation
+	// at is when the entry is due, place its position in the heap, -1 if it is not due.
 	at    time.Duration
 	place int
 	tries int
-	wait  time.Duration // between questions, for who is wanted and silent
-	// wanted counts the routes that lead over it.
+	wait  time.Duration // between requests, for a wanted neighbour that does not answer
+	// wanted counts the routes that use it.
 	wanted  int
 	dynamic bool
 	stale   *list.Element
 	queue   []waiting[P]
-	// origin and source are who caused the questions.
+	// origin and source are those of the packet that caused the requests.
 	origin uint16
 	source netip.Addr
 	blamed bool
 }
 
-// waiting is a packet in a queue.
+// waiting is a queued packet.
 type waiting[P any] struct {
 	packet P
 	size   int
 	origin uint16
 }
 
-// New makes an empty table. failed gets errors of the host.
+// New creates an empty table. failed is called with errors of the host.
 func New[P any](host Host[P], l Limits, t Timing, failed func(error)) *Table[P] {
 	return &Table[P]{
 		host: host, limits: l, timing: t, failed: failed,
@@ -158,13 +158,13 @@ func New[P any](host Host[P], l Limits, t Timing, failed func(error)) *Table[P] 
 	}
 }
 
-// Timing is how long things take.
+// Timing returns the intervals in effect.
 func (t *Table[P]) Timing() Timing { return t.timing }
 
-// Resize changes what the table may hold. What is too much stays until it is forgotten.
+// Resize changes the limits of the table. Entries beyond them stay until they expire.
 func (t *Table[P]) Resize(l Limits) { t.limits = l }
 
-// Retime changes how long answers are good.
+// Retime changes how long answers are valid.
 func (t *Table[P]) Retime(aging time.Duration, now time.Duration) {
 	t.timing.Aging = aging
 	for _, e := range t.entries {
@@ -174,7 +174,7 @@ func (t *Table[P]) Retime(aging time.Duration, now time.Duration) {
 	}
 }
 
-// aged is when an answer is not good any more.
+// aged returns when an answer expires.
 func (t *Table[P]) aged(e *entry[P], now time.Duration) time.Duration {
 	if t.timing.Aging == 0 {
 		return never
@@ -191,12 +191,12 @@ func (t *Table[P]) port(index uint16) *portTable {
 	return p
 }
 
-// Neighbour is an entry as it is read.
+// Neighbour is an entry as returned to callers.
 type Neighbour struct {
 	Key
 	MAC   wire.MAC
 	State State
-	// Age is the time since the last sign of life.
+	// Age is the time since the last confirmation.
 	Age time.Duration
 	// Waiting is the number of packets in its queue.
 	Waiting int
@@ -227,8 +227,8 @@ func (t *Table[P]) All(now time.Duration) []Neighbour {
 	return out
 }
 
-// Len is the number of entries, and Pending that of those that are asked for.
+// Len returns the number of entries, and Pending the number of those that are being resolved.
 func (t *Table[P]) Len() int { return len(t.entries) }
 
-// Pending is the number of neighbours that are asked for the first time.
+// Pending returns the number of neighbours that are being resolved for the first time.
 func (t *Table[P]) Pending() int { return t.pending }

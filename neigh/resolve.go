@@ -2,7 +2,7 @@
 
 package neigh
 
-// From the first packet for a neighbour to the answer, or to the end of patience.
+// From the first packet for a neighbour to the answer, or to the last unanswered request.
 
 import (
 	"net/netip"
@@ -11,13 +11,13 @@ import (
 	"github.com/polycube/polycube/wire"
 )
 
-// Origin is who sent a packet: the port where it came in, and its source address.
+// Origin is the sender of a packet: the port where it came in, and its source address.
 type Origin struct {
 	Port   uint16
 	Source netip.Addr
 }
 
-// group is what is counted as one source: hosts choose freely within their /64.
+// group returns the unit that counts as one source: hosts choose addresses freely within their /64.
 func (o Origin) group() netip.Addr {
 	if o.Source.Is6() {
 		p, _ := o.Source.Prefix(64)
@@ -26,12 +26,12 @@ func (o Origin) group() netip.Addr {
 	return o.Source
 }
 
-// Packet takes a packet for a neighbour that the fast path does not know. It is queued, released at once, or refused:
-// then false is returned, and it is counted.
+// Packet processes a packet for a neighbour that the fast path does not know. It is queued, released at once, or
+// refused and counted: then false is returned.
 func (t *Table[P]) Packet(k Key, from Origin, p P, size int, now time.Duration) bool {
 	e := t.entries[k]
 	if e != nil && e.state.Usable() {
-		t.host.Release(p) // it was answered while the packet was on its way here
+		t.host.Release(p) // the answer arrived while the packet was in transit
 		return true
 	}
 	if e == nil || e.state == Failed {
@@ -52,7 +52,7 @@ func (t *Table[P]) Packet(k Key, from Origin, p P, size int, now time.Duration) 
 	return true
 }
 
-// begin asks for a neighbour because of a packet, unless too many are being asked for; nil then.
+// begin starts resolving a neighbour for a packet; nil if too many are being resolved.
 func (t *Table[P]) begin(k Key, from Origin, now time.Duration) *entry[P] {
 	if t.pending >= t.limits.Incomplete || t.port(from.Port).pending >= t.limits.PortIncomplete ||
 		t.sources[from.group()] >= t.limits.SourceIncomplete {
@@ -69,7 +69,7 @@ func (t *Table[P]) begin(k Key, from Origin, now time.Duration) *entry[P] {
 	return e
 }
 
-// blame counts a question for who caused it.
+// blame counts a request for the source that caused it.
 func (t *Table[P]) blame(e *entry[P], from Origin) {
 	e.blamed, e.origin, e.source = true, from.Port, from.group()
 	t.pending++
@@ -89,7 +89,7 @@ func (t *Table[P]) absolve(e *entry[P]) {
 	}
 }
 
-// ask begins to ask all stations.
+// ask starts to send requests to all stations.
 func (t *Table[P]) ask(e *entry[P], now time.Duration) {
 	t.enter(e, Incomplete, wire.MAC{}, now)
 	e.tries = 1
@@ -97,7 +97,7 @@ func (t *Table[P]) ask(e *entry[P], now time.Duration) {
 	t.schedule(e, now+t.timing.Retry)
 }
 
-// enter brings an entry to a state, here and in the fast path.
+// enter changes the state of an entry, here and in the fast path.
 func (t *Table[P]) enter(e *entry[P], s State, mac wire.MAC, now time.Duration) {
 	if e.stale != nil {
 		t.port(e.key.Port).stale.Remove(e.stale)
@@ -119,7 +119,7 @@ func (t *Table[P]) note(err error) {
 	}
 }
 
-// expire does what is due for an entry.
+// expire does the work that is due for an entry.
 func (t *Table[P]) expire(e *entry[P], now time.Duration) {
 	switch e.state {
 	case Incomplete, Probe:
@@ -154,7 +154,7 @@ func (t *Table[P]) expire(e *entry[P], now time.Duration) {
 	}
 }
 
-// probe asks a station again that is in use.
+// probe sends another request to a station in use.
 func (t *Table[P]) probe(e *entry[P], now time.Duration) {
 	t.enter(e, Probe, e.mac, now)
 	e.tries = 1
@@ -162,7 +162,7 @@ func (t *Table[P]) probe(e *entry[P], now time.Duration) {
 	t.schedule(e, now+t.timing.Retry)
 }
 
-// giveUp ends the questions. Who is wanted is asked again later.
+// giveUp stops the requests. Wanted neighbours are tried again later.
 func (t *Table[P]) giveUp(e *entry[P], now time.Duration) {
 	t.Counters.Unanswered++
 	queue := t.unqueue(e)
@@ -179,14 +179,14 @@ func (t *Table[P]) giveUp(e *entry[P], now time.Duration) {
 	}
 }
 
-// askAgain asks once for who is wanted and silent.
+// askAgain sends one request for a wanted neighbour that does not answer.
 func (t *Table[P]) askAgain(e *entry[P], now time.Duration) {
 	t.host.Ask(e.key, wire.MAC{})
 	e.wait = min(2*e.wait, t.timing.Backoff)
 	t.schedule(e, now+e.wait)
 }
 
-// unqueue takes the packets that wait for a neighbour.
+// unqueue removes the packets that wait for a neighbour.
 func (t *Table[P]) unqueue(e *entry[P]) []waiting[P] {
 	queue := e.queue
 	e.queue = nil
@@ -197,7 +197,7 @@ func (t *Table[P]) unqueue(e *entry[P]) []waiting[P] {
 	return queue
 }
 
-// known brings an entry to a state in which packets can be sent there, and sends those that wait, in their order.
+// known changes an entry to a state in which packets can be sent there, and sends the queued ones, in order.
 func (t *Table[P]) known(e *entry[P], s State, mac wire.MAC, now time.Duration) {
 	if !e.state.Usable() {
 		t.Counters.Resolved++

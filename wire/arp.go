@@ -9,7 +9,7 @@ import (
 	"net/netip"
 )
 
-// Operations of ARP.
+// ARP operations.
 const (
 	ARPRequest = 1
 	ARPReply   = 2
@@ -17,7 +17,7 @@ const (
 
 const arpLen = 28
 
-// arpHead says that the addresses are those of Ethernet and IPv4.
+// arpHead is the header for Ethernet and IPv4 addresses.
 var arpHead = []byte{0, 1, 8, 0, 6, 4}
 
 // ARP is a packet of the address resolution protocol for IPv4 over Ethernet (RFC 826).
@@ -31,7 +31,7 @@ type ARP struct {
 	Target    netip.Addr
 }
 
-// ParseARP reads a frame. A sender's MAC address that no station can have makes it malformed.
+// ParseARP parses a frame. An invalid MAC address of the sender makes it malformed.
 func ParseARP(frame []byte) (ARP, error) {
 	if EtherType(frame) != EtherARP || len(frame) < ethLen+arpLen || !bytes.HasPrefix(frame[ethLen:], arpHead) {
 		return ARP{}, fmt.Errorf("ARP: %w", ErrMalformed)
@@ -48,7 +48,7 @@ func ParseARP(frame []byte) (ARP, error) {
 	return a, nil
 }
 
-// Frame writes the packet.
+// Frame encodes the packet.
 func (a ARP) Frame() []byte {
 	b := ethernet(a.To, a.SenderMAC, EtherARP)
 	b = append(b, arpHead...)
@@ -59,21 +59,21 @@ func (a ARP) Frame() []byte {
 	return append(b, a.Target.AsSlice()...)
 }
 
-// Probe says whether the packet asks if anybody has an address, without claiming one (RFC 5227 1.1).
+// Probe reports whether the packet asks if any station has an address, without claiming it (RFC 5227 1.1).
 func (a ARP) Probe() bool { return a.Op == ARPRequest && a.Sender.IsUnspecified() }
 
-// Announcement says whether the packet tells everybody of the sender's address.
+// Announcement reports whether the packet announces the sender's address.
 func (a ARP) Announcement() bool { return a.Sender == a.Target }
 
-// WhoHas asks for the owner of target: everybody, or the one station that was it.
+// WhoHas requests the owner of target: from all stations, or from its last known owner.
 func WhoHas(target netip.Addr, to MAC, sender netip.Addr, senderMAC MAC) ARP {
 	return ARP{To: to, Op: ARPRequest, SenderMAC: senderMAC, Sender: sender, Target: target}
 }
 
-// ProbeARP asks whether anybody has the address already.
+// ProbeARP asks whether any station has the address already.
 func ProbeARP(a netip.Addr, senderMAC MAC) ARP {
 	return WhoHas(a, Broadcast, netip.IPv4Unspecified(), senderMAC)
 }
 
-// AnnounceARP tells everybody who has the address (RFC 5227 2.3).
+// AnnounceARP announces the owner of the address (RFC 5227 2.3).
 func AnnounceARP(a netip.Addr, senderMAC MAC) ARP { return WhoHas(a, Broadcast, a, senderMAC) }

@@ -15,7 +15,7 @@ const (
 	echoReply6   = 129
 )
 
-// Echo says whether the packet, or the first fragment of it, is an echo request that is as it should be.
+// Echo reports whether the packet, or its first fragment, is a valid echo request.
 func (p *Packet) Echo() bool {
 	b := p.Payload
 	if p.Offset > 0 || len(b) < icmpLen || b[1] != 0 {
@@ -30,7 +30,7 @@ func (p *Packet) Echo() bool {
 	}
 }
 
-// SentTo is the echo request of IPv6 as if it had been sent to another address.
+// SentTo returns the IPv6 echo request as if it had been sent to another address.
 func (p *Packet) SentTo(a netip.Addr) Packet {
 	q := *p
 	q.Dst, q.Payload = a, append([]byte(nil), p.Payload...)
@@ -39,10 +39,10 @@ func (p *Packet) SentTo(a netip.Addr) Packet {
 	return q
 }
 
-// EchoReply answers what Echo says to be an echo request, or a later fragment of one, by a frame of the same size: addresses exchanged, the type
-// that of a reply, the checksum changed by what the type changed. So a request in fragments is answered in the same
-// fragments, and nobody has to put it together. Options of IPv4 and extension headers of IPv6 but a fragment header
-// are left out.
+// EchoReply answers a packet for which Echo is true, or a later fragment of one, with a frame of the same size:
+// addresses swapped, the type changed to a reply, the checksum updated for that. So a fragmented request is answered in
+// the same fragments, without reassembly. IPv4 options and IPv6 extension headers other than a fragment header are
+// dropped.
 func (p *Packet) EchoReply(to, from MAC) []byte {
 	if p.V6() {
 		return p.echoReply6(to, from)
@@ -66,7 +66,7 @@ func (p *Packet) echoReply6(to, from MAC) []byte {
 		body[0] = echoReply6
 	}
 	f := ethernet(to, from, EtherIPv6)
-	f = append(f, p.Data[0], p.Data[1]&0xf0, 0, 0) // the class stays, the flow is another one
+	f = append(f, p.Data[0], p.Data[1]&0xf0, 0, 0) // the class stays, the flow label does not
 	length, next := len(body), ProtoICMPv6
 	if p.Fragment() {
 		length, next = length+8, fragment6

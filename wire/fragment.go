@@ -7,11 +7,11 @@ import (
 	"fmt"
 )
 
-// minFragment is the MTU that each link of IPv4 has (RFC 791).
+// minFragment is the minimum MTU of an IPv4 link (RFC 791).
 const minFragment = 68
 
-// Fragments cuts an IPv4 packet into frames whose packets are no longer than mtu (RFC 791 3.2, RFC 1812 4.2.2.7). A
-// fragment that is cut again keeps its place.
+// Fragments fragments an IPv4 packet into frames whose packets are no longer than mtu (RFC 791 3.2, RFC 1812 4.2.2.7).
+// A fragment that is fragmented again keeps its offset.
 func (p *Packet) Fragments(mtu int) ([][]byte, error) {
 	if p.V6() || p.DontFragment || mtu < minFragment {
 		return nil, fmt.Errorf("a packet that cannot be cut to %d bytes: %w", mtu, ErrMalformed)
@@ -45,7 +45,7 @@ func (p *Packet) Fragments(mtu int) ([][]byte, error) {
 	return out, nil
 }
 
-// setFragment writes where a fragment belongs, and the checksum of the header.
+// setFragment writes the fragment offset and flags, and the checksum of the header.
 func setFragment(ip []byte, offset uint16, more bool) {
 	frag := offset / 8
 	if more {
@@ -56,14 +56,15 @@ func setFragment(ip []byte, offset uint16, more bool) {
 	binary.BigEndian.PutUint16(ip[10:], fold(sum(0, ip[:int(ip[0]&15)*4])))
 }
 
-// restHeader is the header of the fragments behind the first: of the options, those that are to be in each (RFC 791 3.1).
+// restHeader returns the header of the fragments after the first: it only contains options that must be copied (RFC 791
+// 3.1).
 func restHeader(header []byte) []byte {
 	out := append([]byte(nil), header[:ipv4Len]...)
 	for b := header[ipv4Len:]; len(b) > 0 && b[0] != 0; {
 		n := 1
 		if b[0] != 1 { // no operation
 			if len(b) < 2 || b[1] < 2 || int(b[1]) > len(b) {
-				break // what cannot be read is not repeated
+				break // unreadable options are not copied
 			}
 			n = int(b[1])
 		}

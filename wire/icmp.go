@@ -7,32 +7,32 @@ import (
 	"net/netip"
 )
 
-// Kind is what an ICMP error says.
+// Kind is the meaning of an ICMP error.
 type Kind uint8
 
 // The kinds of errors.
 const (
-	// TimeExceeded: the TTL or hop limit ended here.
+	// TimeExceeded: the TTL or hop limit expired here.
 	TimeExceeded Kind = iota
 	// NoRoute: there is no route to the destination.
 	NoRoute
-	// RouteUnreachable: there is a route that says so.
+	// RouteUnreachable: an unreachable route.
 	RouteUnreachable
 	// NoNeighbour: the host, or the next router, does not answer.
 	NoNeighbour
-	// Prohibited: policy forbids it.
+	// Prohibited: prohibited by policy.
 	Prohibited
 	// BeyondScope: a link-local source cannot be reached from there (IPv6).
 	BeyondScope
-	// NoProtocol: this router has nothing for such a protocol.
+	// NoProtocol: this router does not support the protocol.
 	NoProtocol
-	// NoPort: this router has nothing at this port.
+	// NoPort: this router has no listener on the port.
 	NoPort
-	// TooBig: the packet does not fit, and must not be cut.
+	// TooBig: the packet exceeds the MTU, and must not be fragmented.
 	TooBig
 )
 
-// numbers are type and code in ICMP and in ICMPv6, as Linux uses them for the same cases.
+// numbers are type and code in ICMP and in ICMPv6, as Linux uses them in the same cases.
 var numbers = [...]struct{ v4, v6 [2]byte }{
 	TimeExceeded:     {[2]byte{11, 0}, [2]byte{3, 0}},
 	NoRoute:          {[2]byte{3, 0}, [2]byte{1, 0}},
@@ -45,7 +45,7 @@ var numbers = [...]struct{ v4, v6 [2]byte }{
 	TooBig:           {[2]byte{3, 4}, [2]byte{2, 0}},
 }
 
-// How long an error may be, headers included: RFC 1812 4.3.2.3, RFC 4443 2.4(c).
+// The maximum length of an error, including headers: RFC 1812 4.3.2.3, RFC 4443 2.4(c).
 const (
 	maxError4 = 576
 	maxError6 = 1280
@@ -53,7 +53,7 @@ const (
 	hopLimit  = 64
 )
 
-// Answerable says whether a packet may be answered by an error at all: RFC 1812 4.3.2.7, RFC 4443 2.4(e).
+// Answerable reports whether a packet may be answered with an error at all: RFC 1812 4.3.2.7, RFC 4443 2.4(e).
 func (p *Packet) Answerable(k Kind) bool {
 	if p.V6() {
 		return p.answerable6(k)
@@ -63,10 +63,10 @@ func (p *Packet) Answerable(k Kind) bool {
 		p.Offset == 0 && (p.Proto != ProtoICMP || len(p.Payload) > 0 && query(p.Payload[0]))
 }
 
-// group4 says whether an address is no single host's: multicast, reserved, broadcast.
+// group4 reports whether an address is not that of a single host: multicast, reserved, broadcast.
 func group4(a netip.Addr) bool { return a.As4()[0] >= 224 }
 
-// query says whether a message of ICMP asks or answers, and so is no error.
+// query reports whether an ICMP message is a query or a reply, and so not an error.
 func query(t byte) bool {
 	return t == 0 || t >= 8 && t <= 10 || t >= 13 && t <= 18 || t == 42 || t == 43
 }
@@ -85,15 +85,15 @@ func (p *Packet) answerable6(k Kind) bool {
 // Error is an ICMP or ICMPv6 error.
 type Error struct {
 	Kind Kind
-	// MTU is what TooBig tells.
+	// MTU is the MTU in TooBig.
 	MTU int
-	// From is the address of this router that sends it; of the family of the packet.
+	// From is the router's address that sends it, of the family of the packet.
 	From netip.Addr
-	// ID is that of the IPv4 header.
+	// ID is the ID of the IPv4 header.
 	ID uint16
 }
 
-// Frame writes the error that answers a packet; to and from are the MAC addresses of the frame.
+// Frame encodes the error that answers a packet; to and from are the MAC addresses of the frame.
 func (e Error) Frame(p *Packet, to, from MAC) []byte {
 	n := numbers[e.Kind].v4
 	if p.V6() {
@@ -119,7 +119,8 @@ func (e Error) Frame(p *Packet, to, from MAC) []byte {
 	return frame4(to, from, header4{src: e.From, dst: p.Src, proto: ProtoICMP, tos: p.Data[1]&0x1e | 0xc0, id: e.ID}, b)
 }
 
-// nextHeaderAt is where the packet says which protocol it is: what ICMPv6 points to that does not know it.
+// nextHeaderAt returns the offset of the field with the packet's protocol, to which ICMPv6 points if it does not
+// support it.
 func (p *Packet) nextHeaderAt() int {
 	at, length := 6, ipv6Len
 	for length < p.header {
@@ -134,7 +135,7 @@ func (p *Packet) nextHeaderAt() int {
 	return at
 }
 
-// header4 is what differs among the IPv4 headers that are written here.
+// header4 contains the variable fields of the IPv4 headers encoded here.
 type header4 struct {
 	src, dst   netip.Addr
 	proto, tos byte

@@ -10,34 +10,34 @@ import (
 
 // Packet is an IP packet in a frame.
 type Packet struct {
-	// Frame is all of it, and Data from the IP header to the end of the packet, without padding.
+	// Frame is the whole frame, and Data the IP packet, without padding.
 	Frame, Data []byte
 	Src, Dst    netip.Addr
 	TTL         uint8
-	// Proto is the protocol of Payload, in IPv6 the one behind the extension headers that are known.
+	// Proto is the protocol of Payload; in IPv6 the one after the known extension headers.
 	Proto   uint8
 	Payload []byte
-	// Offset is where the payload belongs in a packet that was cut, in bytes; More that others follow; ID tells the
-	// fragments of one packet.
+	// Offset is the position of the payload in a fragmented packet, in bytes; More says that others follow; ID
+	// identifies the fragments of one packet.
 	Offset uint16
 	More   bool
 	ID     uint32
-	// DontFragment is the flag of IPv4.
+	// DontFragment is the IPv4 flag.
 	DontFragment bool
 	// header is the length of the IPv4 header, or of the IPv6 headers before the payload.
 	header int
 }
 
-// V6 says whether it is IPv6.
+// V6 reports whether it is IPv6.
 func (p *Packet) V6() bool { return p.Src.Is6() }
 
-// Fragment says whether it is a part of a packet.
+// Fragment reports whether it is a fragment.
 func (p *Packet) Fragment() bool { return p.Offset > 0 || p.More }
 
-// udpLen is the length of the header of UDP.
+// udpLen is the length of the UDP header.
 const udpLen = 8
 
-// BrokenUDP says whether a packet that is no fragment has no room for the UDP datagram that it begins (RFC 768).
+// BrokenUDP reports whether a packet that is no fragment is too short for its UDP datagram (RFC 768).
 func (p *Packet) BrokenUDP() bool {
 	if p.Proto != ProtoUDP || p.Fragment() {
 		return false
@@ -54,7 +54,7 @@ func (p *Packet) BrokenUDP() bool {
 	return length > room || length < udpLen && !jumbo
 }
 
-// ParseIP reads a frame.
+// ParseIP parses a frame.
 func ParseIP(frame []byte) (Packet, error) {
 	switch EtherType(frame) {
 	case EtherIPv4:
@@ -71,7 +71,7 @@ func parse4(frame []byte) (Packet, error) {
 		return Packet{}, fmt.Errorf("IPv4: %w", ErrMalformed)
 	}
 	header, total := int(b[0]&15)*4, int(binary.BigEndian.Uint16(b[2:]))
-	// The slow path may hand out less than there was.
+	// The slow path may return a truncated packet.
 	if header < ipv4Len || total < header || len(b) < header {
 		return Packet{}, fmt.Errorf("IPv4: %w", ErrMalformed)
 	}
@@ -86,7 +86,7 @@ func parse4(frame []byte) (Packet, error) {
 	}, nil
 }
 
-// Extension headers of IPv6 that may stand before the payload.
+// IPv6 extension headers that may precede the payload.
 const (
 	hopByHop    = 0
 	routing     = 43
@@ -94,7 +94,7 @@ const (
 	destination = 60
 )
 
-// maxHeaders is how many extension headers are walked through; a packet has each of them once, and one twice.
+// maxHeaders is the maximum number of extension headers; a packet has each of them once, and one twice.
 const maxHeaders = 8
 
 func parse6(frame []byte) (Packet, error) {
@@ -129,7 +129,7 @@ func parse6(frame []byte) (Packet, error) {
 		}
 		p.Proto = b[p.header]
 		p.header += length
-		if p.Offset > 0 { // what follows are bytes from the middle
+		if p.Offset > 0 { // the following bytes are from the middle
 			break
 		}
 	}

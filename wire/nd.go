@@ -8,7 +8,7 @@ import (
 	"net/netip"
 )
 
-// Types of ICMPv6 that neighbour discovery has (RFC 4861 4).
+// ICMPv6 types of neighbour discovery (RFC 4861 4).
 const (
 	RouterSolicitation     = 133
 	RouterAdvertisement    = 134
@@ -22,7 +22,7 @@ var AllNodes = netip.MustParseAddr("ff02::1")
 
 const (
 	ndLen          = 24  // type, code, checksum, flags, target
-	ndHops         = 255 // shows that no router was on the way
+	ndHops         = 255 // proves that no router was on the path
 	sourceLinkAddr = 1
 	targetLinkAddr = 2
 	flagRouter     = 1 << 31
@@ -32,19 +32,19 @@ const (
 
 // ND is a neighbour solicitation or advertisement (RFC 4861 4.3 and 4.4).
 type ND struct {
-	// ToMAC and FromMAC are those of the frame.
+	// ToMAC and FromMAC are the addresses of the frame.
 	ToMAC, FromMAC   MAC
 	From, To, Target netip.Addr
 	// Advertisement is false for a solicitation.
 	Advertisement bool
-	// Link is the link-layer address that an option tells: the sender's in a solicitation, the target's in an
-	// advertisement; zero when there is none.
+	// Link is the link-layer address option: the sender's in a solicitation, the target's in an advertisement; zero
+	// if there is none.
 	Link MAC
 	// Router, Solicited and Override are the flags of an advertisement.
 	Router, Solicited, Override bool
 }
 
-// ParseND reads a frame and checks it as RFC 4861 7.1.1 and 7.1.2 say.
+// ParseND parses a frame and checks it according to RFC 4861 7.1.1 and 7.1.2.
 func ParseND(frame []byte) (ND, error) {
 	p, err := ParseIP(frame)
 	if err != nil {
@@ -81,7 +81,7 @@ func ParseND(frame []byte) (ND, error) {
 	return n, nil
 }
 
-// options reads the link-layer address; false for options that do not fit.
+// options reads the link-layer address; false for invalid options.
 func (n *ND) options(b []byte) bool {
 	want := byte(sourceLinkAddr)
 	if n.Advertisement {
@@ -102,7 +102,7 @@ func (n *ND) options(b []byte) bool {
 	return true
 }
 
-// fault says what breaks the rules about addresses; "" when nothing does.
+// fault returns which rule about addresses is violated; "" if none is.
 func (n *ND) fault() string {
 	switch {
 	case n.Target.IsMulticast() || n.Target.IsUnspecified():
@@ -117,7 +117,7 @@ func (n *ND) fault() string {
 	return ""
 }
 
-// Station is who sent the packet, as far as it tells.
+// Station returns the sender of the packet, as far as it is known.
 func (n ND) Station() MAC {
 	if n.Link != (MAC{}) {
 		return n.Link
@@ -125,7 +125,7 @@ func (n ND) Station() MAC {
 	return n.FromMAC
 }
 
-// Frame writes the packet.
+// Frame encodes the packet.
 func (n ND) Frame() []byte {
 	b := make([]byte, ndLen, ndLen+8)
 	b[0] = NeighbourSolicitation
@@ -151,7 +151,7 @@ func (n ND) Frame() []byte {
 	return frame6(n.ToMAC, n.FromMAC, n.From, n.To, ndHops, b)
 }
 
-// frame6 writes a packet of ICMPv6 and its checksum.
+// frame6 encodes an ICMPv6 packet with its checksum.
 func frame6(toMAC, fromMAC MAC, from, to netip.Addr, hops uint8, icmp []byte) []byte {
 	binary.BigEndian.PutUint16(icmp[2:], 0)
 	binary.BigEndian.PutUint16(icmp[2:], fold(sum(pseudo(from, to, len(icmp), ProtoICMPv6), icmp)))
@@ -164,7 +164,8 @@ func frame6(toMAC, fromMAC MAC, from, to netip.Addr, hops uint8, icmp []byte) []
 	return append(f, icmp...)
 }
 
-// Solicit asks for the owner of target: all stations whose address ends like it, or the one that was it.
+// Solicit requests the owner of target: from all stations with the same solicited-node group, or from its last known
+// owner.
 func Solicit(target netip.Addr, station, fromMAC MAC, from netip.Addr) ND {
 	n := ND{ToMAC: station, FromMAC: fromMAC, From: from, To: target, Target: target, Link: fromMAC}
 	if station == (MAC{}) {
@@ -174,14 +175,14 @@ func Solicit(target netip.Addr, station, fromMAC MAC, from netip.Addr) ND {
 	return n
 }
 
-// ProbeND asks whether anybody has the address already (RFC 4862 5.4.2).
+// ProbeND asks whether any station has the address already (RFC 4862 5.4.2).
 func ProbeND(a netip.Addr, fromMAC MAC) ND {
 	n := Solicit(a, MAC{}, fromMAC, netip.IPv6Unspecified())
 	n.Link = MAC{}
 	return n
 }
 
-// Advertise answers a solicitation (RFC 4861 7.2.4): by this router, which has the target.
+// Advertise answers a solicitation (RFC 4861 7.2.4) for an address of this router.
 func (n ND) Advertise(mac MAC) ND {
 	a := ND{
 		ToMAC: n.FromMAC, FromMAC: mac, From: n.Target, To: n.From, Target: n.Target,
@@ -196,7 +197,7 @@ func (n ND) Advertise(mac MAC) ND {
 	return a
 }
 
-// AnnounceND tells everybody who has the address (RFC 4861 7.2.6).
+// AnnounceND announces the owner of the address (RFC 4861 7.2.6).
 func AnnounceND(a netip.Addr, mac MAC) ND {
 	return ND{
 		ToMAC: Multicast(AllNodes), FromMAC: mac, From: a, To: AllNodes, Target: a,

@@ -20,7 +20,7 @@ const (
 	ipv6Len = 40
 )
 
-// Ethertypes.
+// EtherTypes.
 const (
 	EtherIPv4 = 0x0800
 	EtherARP  = 0x0806
@@ -35,7 +35,7 @@ const (
 	ProtoICMPv6 = uint8(inet.ICMPv6)
 )
 
-// ErrMalformed is what a packet is that breaks the rules of its protocol.
+// ErrMalformed is returned for a packet that violates the rules of its protocol.
 var ErrMalformed = errors.New("malformed packet")
 
 // MAC is an Ethernet address.
@@ -44,13 +44,13 @@ type MAC [6]byte
 // Broadcast is the address of all stations.
 var Broadcast = MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
-// String is the form of the model, in lower case.
+// String returns the form of the model, in lower case.
 func (m MAC) String() string { return net.HardwareAddr(m[:]).String() }
 
-// Station says whether the address can be that of one station.
+// Station reports whether the address can be that of a single station.
 func (m MAC) Station() bool { return m != MAC{} && m[0]&1 == 0 }
 
-// Multicast is where frames to a group are sent (RFC 1112 6.4, RFC 2464 7).
+// Multicast returns the destination of frames to a group (RFC 1112 6.4, RFC 2464 7).
 func Multicast(group netip.Addr) MAC {
 	if group.Is4() {
 		a := group.As4()
@@ -60,18 +60,18 @@ func Multicast(group netip.Addr) MAC {
 	return MAC{0x33, 0x33, a[12], a[13], a[14], a[15]}
 }
 
-// LinkLocal is the link-local address that a station makes of its MAC address (RFC 4291, appendix A).
+// LinkLocal returns the link-local address derived from a MAC address (RFC 4291, appendix A).
 func LinkLocal(m MAC) netip.Addr {
 	return netip.AddrFrom16([16]byte{0: 0xfe, 1: 0x80, 8: m[0] ^ 2, 9: m[1], 10: m[2], 11: 0xff, 12: 0xfe, 13: m[3], 14: m[4], 15: m[5]})
 }
 
-// SolicitedNode is the group in which a station with the address listens for solicitations (RFC 4291 2.7.1).
+// SolicitedNode returns the group in which a station with the address receives solicitations (RFC 4291 2.7.1).
 func SolicitedNode(a netip.Addr) netip.Addr {
 	b := a.As16()
 	return netip.AddrFrom16([16]byte{0: 0xff, 1: 0x02, 11: 1, 12: 0xff, 13: b[13], 14: b[14], 15: b[15]})
 }
 
-// ethernet writes a header of Ethernet.
+// ethernet writes an Ethernet header.
 func ethernet(to, from MAC, etherType uint16) []byte {
 	b := make([]byte, ethLen, 128)
 	copy(b, to[:])
@@ -80,7 +80,7 @@ func ethernet(to, from MAC, etherType uint16) []byte {
 	return b
 }
 
-// EtherType is that of an untagged frame, 0 for one that is too short to have one.
+// EtherType returns the EtherType of an untagged frame, 0 for one that is too short.
 func EtherType(frame []byte) uint16 {
 	if len(frame) < ethLen {
 		return 0
@@ -88,7 +88,7 @@ func EtherType(frame []byte) uint16 {
 	return binary.BigEndian.Uint16(frame[12:])
 }
 
-// Source is who sent a frame.
+// Source returns the source address of a frame.
 func Source(frame []byte) (m MAC) {
 	if len(frame) >= ethLen {
 		copy(m[:], frame[6:])
@@ -96,7 +96,7 @@ func Source(frame []byte) (m MAC) {
 	return m
 }
 
-// Destination is whom a frame is for.
+// Destination returns the destination address of a frame.
 func Destination(frame []byte) (m MAC) {
 	if len(frame) >= ethLen {
 		copy(m[:], frame)
@@ -109,7 +109,7 @@ func sum(acc uint32, b []byte) uint32 {
 	for len(b) >= 2 {
 		acc += uint32(binary.BigEndian.Uint16(b))
 		b = b[2:]
-		if acc >= 1<<31 { // 64 KB of ones do not get here, more may
+		if acc >= 1<<31 { // 64 KB of ones do not reach this, more may
 			acc = acc&0xffff + acc>>16
 		}
 	}
@@ -119,7 +119,7 @@ func sum(acc uint32, b []byte) uint32 {
 	return acc
 }
 
-// fold ends a checksum.
+// fold finishes a checksum.
 func fold(acc uint32) uint16 {
 	for acc > 0xffff {
 		acc = acc&0xffff + acc>>16
@@ -127,13 +127,13 @@ func fold(acc uint32) uint16 {
 	return ^uint16(acc)
 }
 
-// pseudo is the sum of the pseudo header of IPv6 (RFC 8200 8.1).
+// pseudo returns the sum of the IPv6 pseudo header (RFC 8200 8.1).
 func pseudo(src, dst netip.Addr, length int, proto uint8) uint32 {
 	s, d := src.As16(), dst.As16()
 	return sum(sum(uint32(length)+uint32(proto), s[:]), d[:])
 }
 
-// replace is a checksum after a word of what it covers changed (RFC 1624, equation 3).
+// replace returns a checksum after a word of the data that it covers changed (RFC 1624, equation 3).
 func replace(check, old, now uint16) uint16 {
 	return fold(uint32(^check) + uint32(^old) + uint32(now))
 }

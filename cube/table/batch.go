@@ -2,7 +2,7 @@
 
 package table
 
-// Many entries in one system call, and what to do where the kernel has no such call.
+// Many entries in one system call, and the fallback for kernels without such a call.
 
 import (
 	"errors"
@@ -14,20 +14,20 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// batch is how many entries one system call moves; a hash bucket that holds more makes it grow.
+// batch is the number of entries per system call; a hash bucket that has more makes it grow.
 const batch = 1024
 
 // batchRead is BatchLookup or BatchLookupAndDelete.
 type batchRead func(cursor *ebpf.MapBatchCursor, keys, values any, opts *ebpf.BatchOptions) (int, error)
 
-// entries passes the entries of a map to yield. stride is the number of values of an entry: 1, or
-// one for each CPU; the slice is valid during the call only.
+// entries passes the entries of a map to yield. stride is the number of values of an entry: 1, or one per CPU; the
+// slice is valid during the call only.
 func entries[K comparable, V any](name string, m *ebpf.Map, stride int, read batchRead, yield func(K, []V) bool) error {
 	switch m.Type() {
 	case ebpf.Queue, ebpf.Stack, ebpf.BloomFilter, ebpf.RingBuf, ebpf.PerfEventArray:
 		return fmt.Errorf("map %s: a map of type %s has no entries to go through: %w", name, m.Type(), cube.ErrUnsupported)
 	case ebpf.LPMTrie:
-		// A batch begins anew when the key where the last one ended is gone.
+		// A batch restarts from the beginning if the key where the last one ended is gone.
 		return walk(name, m, yield)
 	default:
 	}
@@ -39,7 +39,7 @@ func entries[K comparable, V any](name string, m *ebpf.Map, stride int, read bat
 		last := errors.Is(err, ebpf.ErrKeyNotExist)
 		switch {
 		case errors.Is(err, unix.ENOSPC):
-			size *= 2 // one bucket holds more; the cursor is where it was
+			size *= 2 // one bucket has more; the cursor is unchanged
 			keys, values = make([]K, size), make([]V, size*stride)
 			continue
 		case errors.Is(err, ebpf.ErrNotSupported):
@@ -58,8 +58,8 @@ func entries[K comparable, V any](name string, m *ebpf.Map, stride int, read bat
 	}
 }
 
-// walk goes from key to key. Where a key is deleted meanwhile, the kernel begins anew, so keys
-// that were passed on are remembered.
+// walk iterates from key to key. If a key is deleted meanwhile, the kernel restarts from the beginning, so keys that
+// were passed on are remembered.
 func walk[K comparable, V any](name string, m *ebpf.Map, yield func(K, []V) bool) error {
 	seen := map[K]bool{}
 	var key K
@@ -89,7 +89,7 @@ func walk[K comparable, V any](name string, m *ebpf.Map, yield func(K, []V) bool
 	return nil
 }
 
-// drain takes the entries out, where the kernel can do that without losing what programs write.
+// drain removes the entries, if the kernel can do that without losing concurrent writes of programs.
 func drain[K comparable, V any](name string, m *ebpf.Map, stride int, yield func(K, []V) bool) error {
 	switch {
 	case isArray(m.Type()):
@@ -100,7 +100,7 @@ func drain[K comparable, V any](name string, m *ebpf.Map, stride int, yield func
 	return entries(name, m, stride, m.BatchLookupAndDelete, yield)
 }
 
-// setAll writes keys in one batch; one writes a single entry where the map has no batches.
+// setAll writes keys in one batch; one writes a single entry if the map has no batches.
 func setAll[K comparable](name string, m *ebpf.Map, keys []K, values any, one func(i int) error) (int, error) {
 	if len(keys) == 0 {
 		return 0, nil
@@ -120,7 +120,7 @@ func setAll[K comparable](name string, m *ebpf.Map, keys []K, values any, one fu
 	return len(keys), nil
 }
 
-// deleteAll removes keys; those that are not there are passed over.
+// deleteAll removes keys; missing ones are skipped.
 func deleteAll[K comparable](name string, m *ebpf.Map, keys []K) (int, error) {
 	gone := 0
 	for len(keys) > 0 {
@@ -135,7 +135,7 @@ func deleteAll[K comparable](name string, m *ebpf.Map, keys []K) (int, error) {
 		if n >= len(keys) {
 			return gone, fmt.Errorf("map %s: deleting entries: %w", name, err)
 		}
-		// The batch ends at a key that is missing, or has not begun.
+		// The batch ends at a missing key, or did not start.
 		ok, err := found(name, m, fmt.Sprintf("deleting %v", keys[n]), m.Delete(keys[n]))
 		if err != nil {
 			return gone, err

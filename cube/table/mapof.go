@@ -2,9 +2,8 @@
 
 package table
 
-// Maps of maps: a whole set of entries (rules, backends, a hash ring) that changes at once. The
-// new set is built beside the old one, and one update puts it in place; a packet sees the one or
-// the other, never a part.
+// Maps of maps: a whole set of entries (rules, backends, a hash ring) that changes at once. The new set is built
+// separately, and one update activates it; a packet sees either the old or the new one, never a mixture.
 
 import (
 	"errors"
@@ -16,23 +15,22 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// flagInnerMap is BPF_F_INNER_MAP: arrays inside may differ in their number of entries.
+// flagInnerMap is BPF_F_INNER_MAP: inner arrays may differ in their number of entries.
 const flagInnerMap = 1 << 12
 
-// MapOf is an array or hash of maps. K are its keys; IK and IV are the keys and values inside.
+// MapOf is an array or hash of maps. K are its keys; IK and IV are the keys and values of the inner maps.
 type MapOf[K, IK comparable, IV any] struct {
 	*view
 	inner func() (*ebpf.MapSpec, error)
 }
 
-// NewMapOf is one of the instance's maps of maps by its C name. It opens itself as the tables of New do.
+// NewMapOf returns one of the instance's maps of maps by its C name. It opens itself as the tables of New do.
 func NewMapOf[K, IK comparable, IV any](env cube.Env, name string) MapOf[K, IK, IV] {
 	inner := func() (*ebpf.MapSpec, error) { return env.Inner(name) }
 	return MapOf[K, IK, IV]{&view{name: name, find: func() (*ebpf.Map, error) { return env.Map(name) }, check: checkMapOf[K, IK, IV](name, inner)}, inner}
 }
 
-// MapOfOver is the typed view of a map of maps; inner is what the maps inside are like. name is
-// what errors call it.
+// MapOfOver returns the typed view of a map of maps; inner describes the inner maps. name is its name in errors.
 func MapOfOver[K, IK comparable, IV any](name string, m *ebpf.Map, inner *ebpf.MapSpec) (MapOf[K, IK, IV], error) {
 	spec := func() (*ebpf.MapSpec, error) { return inner.Copy(), nil }
 	v, err := viewOf(name, m, checkMapOf[K, IK, IV](name, spec))
@@ -59,8 +57,8 @@ func checkMapOf[K, IK comparable, IV any](name string, inner func() (*ebpf.MapSp
 	}
 }
 
-// Replace puts a new set of entries at key in place of the one that is there, in one step. When
-// it returns, no program reads the old set any more. On an error the old set stays as it is.
+// Replace replaces the set of entries at key by a new one, in one step. When it returns, no program reads the old set
+// any more. On an error the old set is unchanged.
 func (t MapOf[K, IK, IV]) Replace(key K, set iter.Seq2[IK, IV]) error {
 	var keys []IK
 	var values []IV
@@ -85,7 +83,7 @@ func (t MapOf[K, IK, IV]) Replace(key K, set iter.Seq2[IK, IV]) error {
 	if err != nil {
 		return fmt.Errorf("map %s: making the set for %v: %w", t.name, key, err)
 	}
-	defer func() { _ = m.Close() }() // the map of maps holds it
+	defer func() { _ = m.Close() }() // the map of maps holds a reference
 	fresh, err := Of[IK, IV](fmt.Sprintf("%s[%v]", t.name, key), m)
 	if err != nil {
 		return err
@@ -96,8 +94,7 @@ func (t MapOf[K, IK, IV]) Replace(key K, set iter.Seq2[IK, IV]) error {
 	return fault(t.name, outer, "replacing the set at", key, outer.Put(key, m))
 }
 
-// Get opens the set at key, and reports whether there is one. What is written to it is seen by
-// packets at once. The caller closes it.
+// Get opens the set at key, and reports whether there is one. Packets see writes to it at once. The caller closes it.
 func (t MapOf[K, IK, IV]) Get(key K) (set *Inner[IK, IV], ok bool, err error) {
 	outer, err := t.Map()
 	if err != nil {
@@ -119,7 +116,7 @@ func (t MapOf[K, IK, IV]) Get(key K) (set *Inner[IK, IV], ok bool, err error) {
 	return &Inner[IK, IV]{Table: inside, m: m}, true, nil
 }
 
-// Delete takes the set at key away, and reports whether there was one.
+// Delete removes the set at key, and reports whether there was one.
 func (t MapOf[K, IK, IV]) Delete(key K) (bool, error) {
 	m, err := t.Map()
 	if err != nil {
@@ -128,8 +125,7 @@ func (t MapOf[K, IK, IV]) Delete(key K) (bool, error) {
 	return found(t.name, m, fmt.Sprintf("deleting the set at %v", key), m.Delete(key))
 }
 
-// Keys goes through the keys that have a set. When the loop is over, failed is the error that
-// ended it, or nil.
+// Keys iterates over the keys that have a set. When the loop is over, failed is the error that ended it, or nil.
 func (t MapOf[K, IK, IV]) Keys(failed *error) iter.Seq[K] {
 	return func(yield func(K) bool) {
 		m, err := t.Map()

@@ -2,9 +2,9 @@
 
 package table
 
-// Pages of a hash. The kernel reads a hash bucket by bucket, and a place in it is the number of a bucket: entries stay in
-// theirs, whatever comes and goes around them. So a page ends where a bucket ends, and only where a bucket has more
-// entries than are wanted, within one: its entries are then taken in the order of their keys.
+// Pages of a hash. The kernel reads a hash bucket by bucket, and the position in it is a bucket number: entries stay in
+// their bucket, whatever is added and removed. So a page ends at a bucket boundary, and only if a bucket has more
+// entries than requested, within one: its entries are then taken in the order of their keys.
 
 import (
 	"bytes"
@@ -30,15 +30,16 @@ type PageEntry[K comparable, V any] struct {
 	Value V
 }
 
-// PageScan bounds how many entries a page looks at.
+// PageScan limits the number of entries that a page examines.
 const PageScan = 1 << 15
 
-// Page reads up to limit entries of a hash for which keep holds, from behind a cursor, "" for the beginning. It looks at
-// about PageScan entries at most, and so may come to fewer. next is the cursor behind them, "" at the end of the map.
+// Page reads up to limit entries of a hash for which keep holds, starting after a cursor, "" for the beginning. It
+// examines about PageScan entries at most, so it may return fewer. next is the cursor after them, "" at the end of the
+// map.
 //
-// Read page by page, an entry that is there from beginning to end comes exactly once, whatever is added and deleted
-// meanwhile, the entry before the cursor included. A cursor belongs to a size of the map: after that was changed, it is
-// cube.ErrStale. What is no cursor is cube.ErrInvalid.
+// When a hash is read page by page, an entry that exists from beginning to end is returned exactly once, whatever is
+// added and deleted meanwhile, including the entry before the cursor. A cursor belongs to a size of the map: after a
+// resize, it is cube.ErrStale. An invalid cursor is cube.ErrInvalid.
 func (t Table[K, V]) Page(after string, limit int, keep func(K, V) bool) (entries []PageEntry[K, V], next string, err error) {
 	m, err := t.Map()
 	if err != nil {
@@ -66,10 +67,10 @@ func (t Table[K, V]) Page(after string, limit int, keep func(K, V) bool) (entrie
 	return r.out, r.at.text(m.MaxEntries()), nil
 }
 
-// pageCursor is a place in a hash.
+// pageCursor is a position in a hash.
 type pageCursor struct {
 	bucket uint32
-	// last is the key behind which to go on in the bucket, nil at its beginning.
+	// last is the key after which to continue in the bucket, nil at its beginning.
 	last []byte
 }
 
@@ -120,9 +121,9 @@ type pageReader[K comparable, V any] struct {
 
 	out     []PageEntry[K, V]
 	scanned int
-	// most is how many entries to read at once, after more matched than there was room for; 0 is not known.
+	// most is how many entries to read at once, after more matched than there was room for; 0: unknown.
 	most int
-	// end is the end of the map; short that the next bucket has no room in the page.
+	// end is the end of the map; short says that the next bucket does not fit the page.
 	end, short bool
 }
 
@@ -135,7 +136,7 @@ func (r *pageReader[K, V]) step() error {
 	room := r.limit - len(r.out)
 	count := min(batch, room)
 	if r.keep != nil {
-		// As many as should fill the page, by what came to be kept of those before.
+		// As many as should fill the page, by the share of earlier ones that was kept.
 		count = min(batch, max(16, room*(r.scanned+1)/(len(r.out)+1)))
 	}
 	if r.most > 0 {
@@ -169,7 +170,7 @@ func (r *pageReader[K, V]) bucket() error {
 	for count := 1; count <= int(r.m.MaxEntries()); count++ {
 		got, next, last, err := r.read(r.at.bucket, count)
 		if errors.Is(err, unix.ENOSPC) {
-			continue // what is large enough for the first time is filled by one bucket
+			continue // if it is large enough the first time, one bucket fills it
 		}
 		if err != nil {
 			return err
@@ -185,7 +186,7 @@ func (r *pageReader[K, V]) bucket() error {
 	return fmt.Errorf("a bucket grows faster than it can be read: %w", cube.ErrInUse)
 }
 
-// checkBucket forgets the cursor's key when its bucket has become empty: what was read is then another one.
+// checkBucket clears the cursor's key if its bucket has become empty: the bucket that was read is then another one.
 func (r *pageReader[K, V]) checkBucket(got []PageEntry[K, V]) error {
 	if len(got) == 0 {
 		return nil
@@ -200,7 +201,7 @@ func (r *pageReader[K, V]) checkBucket(got []PageEntry[K, V]) error {
 	return nil
 }
 
-// within takes what is behind the cursor's key in a bucket.
+// within returns the entries after the cursor's key in a bucket.
 func (r *pageReader[K, V]) within(got []PageEntry[K, V], next uint32, last bool) error {
 	raw := make(map[K][]byte, len(got))
 	for _, e := range got {
@@ -228,10 +229,10 @@ func (r *pageReader[K, V]) within(got []PageEntry[K, V], next uint32, last bool)
 	return nil
 }
 
-// home finds the bucket of a key among those from the cursor's on and before end, all empty but the key's: reading passes
-// over empty ones, and the cursor of the rest of a bucket must name that bucket.
+// home finds the bucket of a key among those from the cursor's on and before end, all empty except the key's: reading
+// skips empty ones, and the cursor of the rest of a bucket must name that bucket.
 func (r *pageReader[K, V]) home(key K, entries int, end uint32) (uint32, error) {
-	low, high := r.at.bucket, end // it is in low or behind, and before high
+	low, high := r.at.bucket, end // it is in low or after, and before high
 	for low+1 < high {
 		middle := low + (high-low)/2
 		got, _, _, err := r.read(middle, entries)
@@ -265,7 +266,8 @@ func (r *pageReader[K, V]) take(matching []PageEntry[K, V], scanned int, next ui
 	r.at = pageCursor{bucket: next}
 }
 
-// pageAttr is the member batch of union bpf_attr. The library's own cursor cannot be made anew from what a client brings.
+// pageAttr is the member batch of union bpf_attr. The library's own cursor cannot be reconstructed from a client's
+// text.
 type pageAttr struct {
 	inBatch, outBatch, keys, values uint64
 	count, fd                       uint32
@@ -274,8 +276,8 @@ type pageAttr struct {
 
 const bpfMapLookupBatch = 24 // BPF_MAP_LOOKUP_BATCH of <linux/bpf.h>
 
-// read reads whole buckets from one on, of up to count entries; the error is ENOSPC when the first one has more. last says that there
-// are no more buckets.
+// read reads whole buckets starting with one, up to count entries; the error is ENOSPC if the first one has more. last
+// says that there are no more buckets.
 func (r *pageReader[K, V]) read(bucket uint32, count int) (got []PageEntry[K, V], next uint32, last bool, err error) {
 	m := r.m
 	keys, values := newColumn[K](count), newColumn[V](count)
@@ -310,7 +312,7 @@ func (r *pageReader[K, V]) read(bucket uint32, count int) (got []PageEntry[K, V]
 	return got, *out, errno == unix.ENOENT, nil
 }
 
-// column is room for keys or values as the kernel has them: a type without gaps is read as it is.
+// column is a buffer for keys or values in the kernel's layout: a type without padding is read directly.
 type column[T any] struct {
 	direct []T
 	raw    []byte

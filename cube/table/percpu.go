@@ -2,7 +2,7 @@
 
 package table
 
-// Maps in which each CPU has a value of its own, as counters have.
+// Maps with a separate value per CPU, such as counters.
 
 import (
 	"errors"
@@ -15,18 +15,18 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// PerCPU is a map whose values are V, one for each CPU that the machine can have.
+// PerCPU is a map whose values are V, one for each possible CPU.
 type PerCPU[K comparable, V any] struct{ *view }
 
-// cpus counts the CPUs that the machine can have.
+// cpus returns the number of possible CPUs.
 var cpus = sync.OnceValues(ebpf.PossibleCPU)
 
-// NewPerCPU is one of the instance's per-CPU maps by its C name. It opens itself as the tables of New do.
+// NewPerCPU returns one of the instance's per-CPU maps by its C name. It opens itself as the tables of New do.
 func NewPerCPU[K comparable, V any](env cube.Env, name string) PerCPU[K, V] {
 	return PerCPU[K, V]{&view{name: name, find: func() (*ebpf.Map, error) { return env.Map(name) }, check: checkPerCPU[K, V](name)}}
 }
 
-// PerCPUOf is the typed view of a per-CPU map. name is what errors call it.
+// PerCPUOf returns the typed view of a per-CPU map. name is its name in errors.
 func PerCPUOf[K comparable, V any](name string, m *ebpf.Map) (PerCPU[K, V], error) {
 	v, err := viewOf(name, m, checkPerCPU[K, V](name))
 	return PerCPU[K, V]{v}, err
@@ -77,8 +77,8 @@ func (t PerCPU[K, V]) Set(key K, values ...V) error {
 	return fault(t.name, m, "writing", key, m.Put(key, values))
 }
 
-// SetAll writes keys, many in one system call, and gives each CPU the same value. It returns how
-// many of them, from the first, are written.
+// SetAll writes keys, many in one system call, and gives each CPU the same value. It returns how many of them were
+// written, starting with the first.
 func (t PerCPU[K, V]) SetAll(keys []K, value V) (int, error) {
 	m, n, err := t.open()
 	if err != nil {
@@ -101,7 +101,7 @@ func (t PerCPU[K, V]) Delete(key K) (bool, error) {
 	return found(t.name, m, fmt.Sprintf("deleting %v", key), m.Delete(key))
 }
 
-// DeleteAll removes entries, many in one system call; it returns how many of them there were.
+// DeleteAll removes entries, many in one system call; it returns how many of them existed.
 func (t PerCPU[K, V]) DeleteAll(keys []K) (int, error) {
 	m, err := t.Map()
 	if err != nil {
@@ -110,7 +110,7 @@ func (t PerCPU[K, V]) DeleteAll(keys []K) (int, error) {
 	return deleteAll(t.name, m, keys)
 }
 
-// LookupAndDelete takes an entry out.
+// LookupAndDelete removes an entry and returns it.
 func (t PerCPU[K, V]) LookupAndDelete(key K) (values []V, ok bool, err error) {
 	m, n, err := t.open()
 	if err != nil {
@@ -121,7 +121,7 @@ func (t PerCPU[K, V]) LookupAndDelete(key K) (values []V, ok bool, err error) {
 	return values, ok, err
 }
 
-// All goes through the entries as Table.All does. The slice is valid until the next entry.
+// All iterates over the entries as Table.All does. The slice is valid until the next entry.
 func (t PerCPU[K, V]) All(failed *error) iter.Seq2[K, []V] {
 	return func(yield func(K, []V) bool) {
 		m, n, err := t.open()
@@ -132,7 +132,7 @@ func (t PerCPU[K, V]) All(failed *error) iter.Seq2[K, []V] {
 	}
 }
 
-// Drain takes the entries out as Table.Drain does. The slice is valid until the next entry.
+// Drain removes the entries as Table.Drain does. The slice is valid until the next entry.
 func (t PerCPU[K, V]) Drain(failed *error) iter.Seq2[K, []V] {
 	return func(yield func(K, []V) bool) {
 		m, n, err := t.open()
@@ -143,8 +143,7 @@ func (t PerCPU[K, V]) Drain(failed *error) iter.Seq2[K, []V] {
 	}
 }
 
-// Clear removes the entries that are there; those of an array become zero. What programs count
-// meanwhile may stay.
+// Clear removes the existing entries; those of an array become zero. Concurrent counts of programs may stay.
 func (t PerCPU[K, V]) Clear() error {
 	m, err := t.Map()
 	if err != nil {
@@ -166,12 +165,12 @@ func (t PerCPU[K, V]) Clear() error {
 	return err
 }
 
-// Number is what Sum can add up.
+// Number is a type that Sum can add up.
 type Number interface {
 	~int8 | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32 | ~uint64
 }
 
-// Sum adds up a key's values; a key without an entry has the sum 0.
+// Sum returns the sum of a key's values; 0 for a key without an entry.
 func Sum[K comparable, V Number](t PerCPU[K, V], key K) (sum V, err error) {
 	values, ok, err := t.Get(key)
 	if err != nil || !ok {
@@ -186,12 +185,12 @@ func Sum[K comparable, V Number](t PerCPU[K, V], key K) (sum V, err error) {
 // Queue is a map of type queue or stack: values without keys.
 type Queue[V any] struct{ *view }
 
-// NewQueue is one of the instance's queues or stacks by its C name. It opens itself as the tables of New do.
+// NewQueue returns one of the instance's queues or stacks by its C name. It opens itself as the tables of New do.
 func NewQueue[V any](env cube.Env, name string) Queue[V] {
 	return Queue[V]{&view{name: name, find: func() (*ebpf.Map, error) { return env.Map(name) }, check: checkQueue[V](name)}}
 }
 
-// QueueOf is the typed view of a queue or stack. name is what errors call it.
+// QueueOf returns the typed view of a queue or stack. name is its name in errors.
 func QueueOf[V any](name string, m *ebpf.Map) (Queue[V], error) {
 	v, err := viewOf(name, m, checkQueue[V](name))
 	return Queue[V]{v}, err

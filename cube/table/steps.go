@@ -2,7 +2,7 @@
 
 package table
 
-// Steps that change tables. Each reads what it is about to change, so that it can be undone.
+// Steps that change tables. Each reads the entries that it will change, so that it can be undone.
 
 import (
 	"errors"
@@ -35,7 +35,7 @@ func Delete[K comparable, V any](t Table[K, V], key K) cube.Step {
 	})
 }
 
-// remember returns what makes an entry as it is now.
+// remember returns a function that restores the current state of an entry.
 func (t Table[K, V]) remember(key K) (undo func() error, err error) {
 	was, had, err := t.Get(key)
 	if err != nil {
@@ -111,7 +111,7 @@ func (t Table[K, V]) reset(key K, value V, there bool) error {
 	return err
 }
 
-// Swap puts a new set of entries at key of a map of maps, in one step for packets.
+// Swap replaces the set of entries at key of a map of maps, in one step for packets.
 func Swap[K, IK comparable, IV any](t MapOf[K, IK, IV], key K, set iter.Seq2[IK, IV]) cube.Step {
 	return cube.Effect(func() (func() error, error) {
 		was, had, err := t.entriesOf(key)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package table has typed views of a cube's maps: single entries, batches, pages, values per CPU, maps of maps, and the steps
-// of a plan that change them. Errors wrap those of package cube.
+// Package table provides typed views of a cube's maps: single entries, batches, pages, per-CPU values, maps of maps,
+// and the steps of a plan that change them. Errors wrap those of package cube.
 package table
 
 import (
@@ -18,17 +18,17 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// Table is a map whose keys are K and whose values are V: fixed-size Go types laid out as the C
-// types. It is a view: the map belongs to the framework and is not closed by it. Programs, and
-// other goroutines, may change the map at the same time.
+// Table is a map whose keys are K and whose values are V: fixed-size Go types with the layout of the C types. It is a
+// view: the map belongs to the framework and is not closed by it. Programs, and other goroutines, may change the map at
+// the same time.
 type Table[K comparable, V any] struct{ *view }
 
-// view finds the map of a table. A cube's map may be replaced, by one of another size, at each change of configuration.
+// view finds the map of a table. Each change of configuration may replace a cube's map by one of another size.
 type view struct {
 	name  string
 	find  func() (*ebpf.Map, error)
 	check func(*ebpf.Map) error
-	seen  atomic.Pointer[ebpf.Map] // the last map that was found, which has been checked
+	seen  atomic.Pointer[ebpf.Map] // the last map found, which has been checked
 }
 
 // Map returns the map itself. A cube has none before the steps of its first plan.
@@ -44,20 +44,21 @@ func (v *view) Map() (*ebpf.Map, error) {
 	return m, nil
 }
 
-// viewOf is a view of a map that stays the same.
+// viewOf returns a view of a map that stays the same.
 func viewOf(name string, m *ebpf.Map, check func(*ebpf.Map) error) (*view, error) {
 	v := &view{name: name, find: func() (*ebpf.Map, error) { return m, nil }, check: check}
 	_, err := v.Map()
 	return v, err
 }
 
-// New is one of the instance's maps by its C name. It opens itself: the first steps of a plan, and what comes later,
-// use the map that the cube has at the time. If there is no such map, or the types do not fit, every use is an error.
+// New returns one of the instance's maps by its C name. It opens itself: the first steps of a plan, and later calls,
+// use the map that the cube has at the time. If there is no such map, or the types do not fit, every use returns an
+// error.
 func New[K comparable, V any](env cube.Env, name string) Table[K, V] {
 	return Table[K, V]{&view{name: name, find: func() (*ebpf.Map, error) { return env.Map(name) }, check: checkTable[K, V](name)}}
 }
 
-// Of is the typed view of a map. name is what errors call it.
+// Of returns the typed view of a map. name is its name in errors.
 func Of[K comparable, V any](name string, m *ebpf.Map) (Table[K, V], error) {
 	v, err := viewOf(name, m, checkTable[K, V](name))
 	return Table[K, V]{v}, err
@@ -86,8 +87,7 @@ func checkSizes[K comparable, V any](name string, m *ebpf.Map) error {
 	return nil
 }
 
-// sizeOf is the size of a type in a map, -1 for one that encodes itself, 0 for one without a
-// fixed size.
+// sizeOf returns the size of a type in a map, -1 for one that encodes itself, 0 for one without a fixed size.
 func sizeOf[T any]() int {
 	var zero T
 	if _, ok := any(zero).(encoding.BinaryMarshaler); ok {
@@ -124,8 +124,8 @@ func (t Table[K, V]) Set(key K, value V) error {
 	return fault(t.name, m, "writing", key, m.Put(key, value))
 }
 
-// Add writes an entry if there is none; it reports whether it did. Programs that write the same
-// key at the same time cannot come in between.
+// Add writes an entry if there is none; it reports whether it did. The check and the write are atomic with respect to
+// programs.
 func (t Table[K, V]) Add(key K, value V) (bool, error) {
 	m, err := t.Map()
 	if err != nil {
@@ -147,7 +147,7 @@ func (t Table[K, V]) Delete(key K) (bool, error) {
 	return found(t.name, m, fmt.Sprintf("deleting %v", key), m.Delete(key))
 }
 
-// LookupAndDelete takes an entry of a hash out, in one step that no program can come between.
+// LookupAndDelete removes an entry of a hash and returns it, atomically with respect to programs.
 func (t Table[K, V]) LookupAndDelete(key K) (value V, ok bool, err error) {
 	m, err := t.Map()
 	if err != nil {
@@ -158,9 +158,9 @@ func (t Table[K, V]) LookupAndDelete(key K) (value V, ok bool, err error) {
 	return value, ok, err
 }
 
-// All goes through the entries, reading many in one system call. An entry that is there from
-// beginning to end comes exactly once; one that comes or goes meanwhile may be left out. When the
-// loop is over, failed is the error that ended it, or nil.
+// All iterates over the entries, reading many in one system call. An entry that exists from beginning to end is
+// returned exactly once; one that is added or removed meanwhile may be skipped. When the loop is over, failed is the
+// error that ended it, or nil.
 //
 //	var err error
 //	for key, value := range table.All(&err) { ... }
@@ -175,9 +175,9 @@ func (t Table[K, V]) All(failed *error) iter.Seq2[K, V] {
 	}
 }
 
-// Drain takes the entries of a hash out, many in one system call: what a program writes between the
-// reading and the deleting of an entry is never lost. What was taken out is passed on, also when
-// the loop ends with an error; but who leaves the loop early loses up to a batch of them.
+// Drain removes the entries of a hash, many in one system call: what a program writes between the reading and the
+// deleting of an entry is never lost. Removed entries are passed on, also if the loop ends with an error; but leaving
+// the loop early loses up to a batch of them.
 func (t Table[K, V]) Drain(failed *error) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		m, err := t.Map()
@@ -188,8 +188,8 @@ func (t Table[K, V]) Drain(failed *error) iter.Seq2[K, V] {
 	}
 }
 
-// SetAll writes entries, many in one system call. It returns how many of them, from the first,
-// are written: with an error, all before the one at fault.
+// SetAll writes entries, many in one system call. It returns how many of them were written, starting with the first:
+// with an error, all before the one that failed.
 func (t Table[K, V]) SetAll(keys []K, values []V) (int, error) {
 	if len(keys) != len(values) {
 		return 0, fmt.Errorf("map %s: %d keys for %d values: %w", t.name, len(keys), len(values), cube.ErrInvalid)
@@ -201,7 +201,7 @@ func (t Table[K, V]) SetAll(keys []K, values []V) (int, error) {
 	return setAll(t.name, m, keys, values, func(i int) error { return m.Put(keys[i], values[i]) })
 }
 
-// DeleteAll removes entries, many in one system call; it returns how many of them there were.
+// DeleteAll removes entries, many in one system call; it returns how many of them existed.
 func (t Table[K, V]) DeleteAll(keys []K) (int, error) {
 	m, err := t.Map()
 	if err != nil {
@@ -210,8 +210,7 @@ func (t Table[K, V]) DeleteAll(keys []K) (int, error) {
 	return deleteAll(t.name, m, keys)
 }
 
-// Clear removes the entries that are there; those of an array become zero. What programs add
-// meanwhile may stay.
+// Clear removes the existing entries; those of an array become zero. Entries that programs add meanwhile may stay.
 func (t Table[K, V]) Clear() error {
 	m, err := t.Map()
 	if err != nil {
@@ -247,7 +246,7 @@ func found(name string, m *ebpf.Map, what string, err error) (bool, error) {
 	return false, fmt.Errorf("map %s: %s: %w", name, what, err)
 }
 
-// fault says what went wrong with a key, in the kinds of error of this package.
+// fault returns the error for a key, with the kinds of error of package cube.
 func fault(name string, m *ebpf.Map, what string, key any, err error) error {
 	switch {
 	case err == nil:

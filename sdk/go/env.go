@@ -2,7 +2,7 @@
 
 package sdk
 
-// What a cube has of the daemon, over its session.
+// The Env of a cube, on top of its session.
 
 import (
 	"context"
@@ -132,7 +132,7 @@ func (e *environment) Metrics(metrics []Metric) error {
 	return e.session.say(&pb.ToDaemon{Message: &pb.ToDaemon_Metrics{Metrics: m}})
 }
 
-// handler sends lines of slog to the daemon.
+// handler sends slog records to the daemon.
 type handler struct {
 	s     *session
 	cube  uint64
@@ -140,10 +140,10 @@ type handler struct {
 	group string
 }
 
-// Enabled implements slog.Handler: the daemon decides by the cube's level.
+// Enabled implements slog.Handler: the daemon filters by the cube's level.
 func (h handler) Enabled(context.Context, slog.Level) bool { return true }
 
-// Handle implements slog.Handler. A line for which there is no room is lost, as the daemon would have dropped it.
+// Handle implements slog.Handler. A line that does not fit the queue is lost, as the daemon would have dropped it.
 func (h handler) Handle(_ context.Context, r slog.Record) error {
 	line := &pb.Log{Cube: h.cube, Level: level(r.Level), Message: r.Message, Attributes: map[string]string{}}
 	for _, a := range h.attrs {

@@ -2,8 +2,8 @@
 
 package sdk
 
-// What an instance may do besides Prepare. The service tells the daemon which of these its instances implement before there
-// is one, so they are interfaces.
+// Optional methods of an instance. The service tells the daemon which of these its instances implement before there is
+// an instance, so they are interfaces.
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// Stater adds state to what is read, as State of cube.Instance does.
+// Stater returns state, as State of cube.Instance does.
 type Stater interface {
 	State(ctx context.Context, path []string) (any, error)
 }
@@ -38,7 +38,7 @@ type Notified interface {
 	Notify(kind uint32, data []byte)
 }
 
-// PortWatcher is called when a port got or lost its peer, after the change is in force.
+// PortWatcher is called when a port got or lost its peer, after the change has taken effect.
 type PortWatcher interface {
 	PortChanged(port string, up bool)
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sdk is for services of Polycube in Go that are processes of their own. What an author writes has the shape of
-// package cube: a service with model, objects and constructor; instances with Prepare and, if they need them, the
-// optional interfaces of interfaces.go. Maps are reached by way of the daemon: Table has the methods of package cube/table with a context.
+// Package sdk is for external services of Polycube in Go. It resembles package cube: a service with model, objects and
+// constructor; instances with Prepare and, if needed, the optional interfaces of interfaces.go. Maps are accessed
+// through the daemon: Table has the methods of package cube/table with a context.
 package sdk
 
 import (
@@ -15,29 +15,29 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// Service is a type of network function. T is the type of its instances, whose methods say what the daemon asks for.
+// Service is a type of network function. T is the type of its instances, whose methods determine the daemon's calls.
 type Service[T Instance] struct {
 	// Name is that of the model, which is the text of the YANG module.
 	Name, Model string
-	// Objects holds the compiled program files (ELF) by hook.
+	// Objects contains the compiled program files (ELF) by hook.
 	Objects map[cube.Hook][]byte
-	// MaxPorts bounds the ports of an instance; 0 is the daemon's limit.
+	// MaxPorts limits the ports of an instance; 0 is the daemon's limit.
 	MaxPorts int
-	// MinKernel is the oldest kernel, such as "6.1"; empty means what the model says.
+	// MinKernel is the oldest supported kernel, such as "6.1"; empty means the model's value.
 	MinKernel string
 	Deadlines Deadlines
-	// New makes an instance; it must not touch maps yet.
+	// New creates an instance; it must not access maps yet.
 	New func(Env) (T, error)
 }
 
-// Deadlines are how long calls may take; 0 is the daemon's default.
+// Deadlines are the time limits of calls; 0 is the daemon's default.
 type Deadlines struct{ Prepare, Commit, State, Action time.Duration }
 
 // Instance is the control plane of one cube. Its methods are called one at a time.
 type Instance interface {
-	// Prepare checks the step from configuration old to after and returns what carries it out; nothing may change before
-	// Commit. Both are the cube's whole configuration as JSON of its model; old is nil for a new cube. An error refuses the
-	// change with its sentence.
+	// Prepare checks the step from configuration old to after and returns the plan for it; nothing may change
+	// before Commit. Both are the cube's whole configuration as JSON of its model; old is nil for a new cube. An
+	// error refuses the change with its message.
 	Prepare(ctx context.Context, old, after json.RawMessage) (Plan, error)
 }
 
@@ -48,18 +48,18 @@ type Plan struct {
 	Constants map[string]any
 	// MapSizes overrides max_entries of maps, by C name.
 	MapSizes map[string]uint32
-	// Programs changes which programs the cube consists of; nil takes one away.
+	// Programs changes which programs the cube consists of; nil removes one.
 	Programs map[cube.ProgramSlot]*cube.Program
-	// Writes are made by the daemon, and taken back if the change comes to nothing. See Entries.
+	// Writes are made by the daemon, and undone if the change fails. See Entries.
 	Writes []Write
 	// Commit does the rest, and Undo reverses it. They may be nil.
 	Commit, Undo func(context.Context) error
 }
 
-// Write is entries of a map.
+// Write is a set of map entries to write.
 type Write struct {
 	Map string
-	// Replace deletes first what is in the map and not here.
+	// Replace first deletes all entries of the map that are not in it.
 	Replace bool
 	entries []entry
 	err     error
@@ -67,7 +67,7 @@ type Write struct {
 
 type entry struct{ key, value []byte }
 
-// Entries are to be written to a map; see Plan.Writes.
+// Entries returns entries to be written to a map; see Plan.Writes.
 func Entries[K comparable, V any](name string, replace bool, entries map[K]V) Write {
 	w := Write{Map: name, Replace: replace}
 	for k, v := range entries {
@@ -84,7 +84,7 @@ func Entries[K comparable, V any](name string, replace bool, entries map[K]V) Wr
 	return w
 }
 
-// Deleting are keys whose entries are to be deleted; see Plan.Writes.
+// Deleting returns keys whose entries are to be deleted; see Plan.Writes.
 func Deleting[K comparable](name string, keys ...K) Write {
 	w := Write{Map: name}
 	for _, k := range keys {
@@ -97,32 +97,33 @@ func Deleting[K comparable](name string, keys ...K) Write {
 	return w
 }
 
-// Env is what the daemon offers an instance.
+// Env is the interface from an instance to the daemon.
 type Env interface {
-	// Name is the cube's name, UUID stays the same for its life, and Type is where it runs.
+	// Name is the cube's name, UUID identifies the cube as long as it exists, and Type is its hook.
 	Name() string
 	UUID() string
 	Type() cube.Type
-	// TakenOver says that the cube was there before, so that its maps may have entries.
+	// TakenOver reports whether the cube existed before, so that its maps may have entries.
 	TakenOver() bool
 	// Logger writes to the cube's log.
 	Logger() *slog.Logger
-	// PortIndex returns the index that the fast path knows a port by, and PortName the reverse.
+	// PortIndex returns the index of a port in the fast path, and PortName the reverse.
 	PortIndex(name string) (uint16, bool)
 	PortName(index uint16) (string, bool)
-	// Send puts a packet into the fast path.
+	// Send sends a packet to the fast path.
 	Send(*cube.PacketOut) error
-	// Every calls fn each time that d has passed, in turn with the cube's methods, until the cube is closed or stop is called.
+	// Every calls fn after each interval d, in turn with the cube's methods, until the cube is closed or stop is
+	// called.
 	Every(d time.Duration, fn func(context.Context)) (stop func())
-	// Metrics replaces what /metrics shows of the cube.
+	// Metrics replaces the cube's own metrics on /metrics.
 	Metrics([]Metric) error
 
 	access() access
 }
 
-// Metric is a number that /metrics shows of a cube.
+// Metric is a metric of a cube on /metrics.
 type Metric struct {
-	// Name is of [a-z][a-z0-9_]*.
+	// Name matches [a-z][a-z0-9_]*.
 	Name, Help string
 	Counter    bool
 	Labels     map[string]string

@@ -2,7 +2,7 @@
 
 package sdk
 
-// Running a service: at the socket that the daemon which started it names, or, for remote daemons, at an address.
+// Running a service: on the socket named by the daemon that started it, or, for remote daemons, at an address.
 
 import (
 	"context"
@@ -23,12 +23,12 @@ import (
 	pb "github.com/polycube/polycube/api/polycube/service/v1"
 )
 
-// SocketEnv names the variable that says where to listen.
+// SocketEnv is the environment variable with the path of the socket.
 const SocketEnv = "POLYCUBE_SERVICE_SOCKET"
 
 const maxMessage = 32 << 20
 
-// Main runs a service until it is told to end, and exits.
+// Main runs a service until it is told to stop, and exits.
 func Main[T Instance](s Service[T]) {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	err := Serve(ctx, s, os.Args[1:], os.Stderr)
@@ -39,8 +39,8 @@ func Main[T Instance](s Service[T]) {
 	}
 }
 
-// Serve runs a service until the context ends. args are those of the command line: --listen HOST:PORT serves remote
-// daemons, with --cert, --key and --ca (PEM) for mutual TLS, which is a must off loopback.
+// Serve runs a service until the context ends. args are the command line's arguments: --listen HOST:PORT serves remote
+// daemons, with --cert, --key and --ca (PEM) for mutual TLS, which is required except on loopback.
 func Serve[T Instance](ctx context.Context, s Service[T], args []string, help io.Writer) error {
 	listener, creds, err := where(s.Name, args, help)
 	if err != nil {
@@ -84,7 +84,7 @@ func where(name string, args []string, help io.Writer) (net.Listener, credential
 	return l, creds, err
 }
 
-// mutual reads the files for mutual TLS, which may be left out on loopback.
+// mutual reads the files for mutual TLS, which are optional on loopback.
 func mutual(listen, cert, key, ca string) (credentials.TransportCredentials, error) {
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil {

@@ -2,7 +2,7 @@
 
 package sdk
 
-// The server side of the protocol: it holds the cubes of all sessions and calls their methods one at a time.
+// The server side of the protocol: it manages the cubes of all sessions and calls their methods one at a time.
 
 import (
 	"context"
@@ -23,10 +23,10 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// protocol is the highest version that is spoken here.
+// protocol is the highest supported protocol version.
 const protocol = 1
 
-// opened is a cube, with the plan that may be carried out or undone.
+// opened is a cube, with the plan that may be committed or undone.
 type opened struct {
 	instance Instance
 	env      *environment
@@ -48,7 +48,7 @@ func newServer[T Instance](s Service[T]) *server[T] {
 	return &server[T]{service: s, sessions: map[string]*session{}, cubes: map[uint64]*opened{}}
 }
 
-// has says whether instances have an optional interface.
+// has reports whether instances implement an optional interface.
 func has[I any, T Instance]() bool {
 	var none T
 	_, ok := any(none).(I)
@@ -109,7 +109,7 @@ func (s *server[T]) Session(stream pb.Service_SessionServer) error {
 		}
 		switch {
 		case m.GetPing() != nil:
-			_ = ses.say(&pb.ToDaemon{Message: &pb.ToDaemon_Pong{Pong: &pb.Pong{Number: m.GetPing().GetNumber()}}}) // busy is alive, too
+			_ = ses.say(&pb.ToDaemon{Message: &pb.ToDaemon_Pong{Pong: &pb.Pong{Number: m.GetPing().GetNumber()}}}) // a busy service is alive, too
 		case m.GetMap() != nil:
 			ses.hear(m.GetMap())
 		case m.GetPort() != nil, m.GetParent() != nil:
@@ -122,13 +122,13 @@ func (s *server[T]) Session(stream pb.Service_SessionServer) error {
 	}
 }
 
-// write sends what waits.
+// write sends queued messages.
 func (s *session) write(stream pb.Service_SessionServer) {
 	for {
 		select {
 		case m := <-s.out:
 			if stream.Send(m) != nil {
-				return // the other side of the stream ends, too
+				return // the other direction of the stream ends, too
 			}
 		case <-s.done:
 			return
@@ -159,11 +159,11 @@ func (c *opened) end() {
 	c.env.turn.Lock()
 	defer c.env.turn.Unlock()
 	if closer, ok := c.instance.(Closer); ok {
-		_ = guarded(func() error { closer.Close(); return nil }) // nobody is left to be told
+		_ = guarded(func() error { closer.Close(); return nil }) // the daemon is gone
 	}
 }
 
-// guarded makes a panic an error: the other cubes of the service go on.
+// guarded converts a panic to an error: the other cubes of the service continue.
 func guarded(fn func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -174,7 +174,7 @@ func guarded(fn func() error) (err error) {
 	return fn()
 }
 
-// in calls a method of a cube in its turn, and makes its error an answer.
+// in calls a method of a cube in its turn, and converts its error to a response.
 func (s *server[T]) in(number uint64, fn func(*opened) error) error {
 	s.mu.Lock()
 	c := s.cubes[number]
@@ -191,18 +191,18 @@ func (s *server[T]) in(number uint64, fn func(*opened) error) error {
 	return nil
 }
 
-// tell passes on what happened, in its order.
+// tell passes on events, in order.
 func (s *server[T]) tell(events <-chan *pb.ToService) {
 	for m := range events {
 		if p := m.GetPort(); p != nil {
-			_ = s.in(p.GetCube(), func(c *opened) error { // nobody waits for an answer
+			_ = s.in(p.GetCube(), func(c *opened) error { // nobody waits for a response
 				c.instance.(PortWatcher).PortChanged(p.GetPort(), p.GetUp())
 				return nil
 			})
 			continue
 		}
 		p := m.GetParent()
-		_ = s.in(p.GetCube(), func(c *opened) error { // nobody waits for an answer
+		_ = s.in(p.GetCube(), func(c *opened) error { // nobody waits for a response
 			c.instance.(ParentWatcher).ParentChanged(parentOf(p))
 			return nil
 		})
@@ -220,7 +220,7 @@ func parentOf(p *pb.ParentChanged) cube.Parent {
 	return out
 }
 
-// sessionOf finds the session that a stream of packets belongs to.
+// sessionOf finds the session of a stream of packets.
 func (s *server[T]) sessionOf(ctx context.Context) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -245,13 +245,13 @@ func (s *server[T]) Packets(stream pb.Service_PacketsServer) error {
 			return err
 		}
 		for _, p := range batch.GetPackets() {
-			_ = s.in(p.GetCube(), func(c *opened) error { // nobody waits for an answer
+			_ = s.in(p.GetCube(), func(c *opened) error { // nobody waits for a response
 				c.instance.(PacketHandler).PacketIn(packetOf(p))
 				return nil
 			})
 		}
 		for _, n := range batch.GetNotices() {
-			_ = s.in(n.GetCube(), func(c *opened) error { // nobody waits for an answer
+			_ = s.in(n.GetCube(), func(c *opened) error { // nobody waits for a response
 				c.instance.(Notified).Notify(n.GetKind(), n.GetData())
 				return nil
 			})
@@ -259,7 +259,7 @@ func (s *server[T]) Packets(stream pb.Service_PacketsServer) error {
 	}
 }
 
-// writePackets sends what waits, in batches.
+// writePackets sends queued packets, in batches.
 func (s *session) writePackets(stream pb.Service_PacketsServer) {
 	for {
 		batch := &pb.PacketsOut{}
@@ -275,7 +275,7 @@ func (s *session) writePackets(stream pb.Service_PacketsServer) {
 			batch.Packets = append(batch.Packets, <-s.packets)
 		}
 		if stream.Send(batch) != nil {
-			return // the other side of the stream ends, too
+			return // the other direction of the stream ends, too
 		}
 	}
 }
@@ -343,7 +343,7 @@ func nonEmpty(b []byte) []byte {
 	return b
 }
 
-// message is the plan as the protocol has it.
+// message returns the plan as a protocol message.
 func (p Plan) message() (*pb.Plan, error) {
 	out := &pb.Plan{MapSizes: p.MapSizes, Commit: p.Commit != nil, Constants: map[string][]byte{}}
 	for name, v := range p.Constants {

@@ -2,8 +2,8 @@
 
 package sdk
 
-// A session with a daemon: requests that are answered by number, and messages that nobody waits for. gRPC lets one
-// goroutine send at a time, so each stream has a channel before it.
+// A session with a daemon: requests with numbered responses, and messages without a response. gRPC allows only one
+// sending goroutine, so each stream has a channel.
 
 import (
 	"context"
@@ -18,10 +18,10 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// waiting is how many messages and packets may wait to be sent.
+// waiting is the number of messages and packets that may be queued.
 const waiting = 1024
 
-// ErrLost is what is answered once the daemon is gone: the cube is closed, and opened anew when it comes back.
+// ErrLost is returned once the daemon is gone: the cube is closed, and reopened when the daemon is back.
 var ErrLost = errors.New("the session with the daemon has ended")
 
 type session struct {
@@ -29,7 +29,7 @@ type session struct {
 	out     chan *pb.ToDaemon
 	packets chan *pb.PacketOut
 	done    chan struct{}
-	slots   chan struct{} // bounds the requests under way
+	slots   chan struct{} // limits concurrent requests
 
 	mu      sync.Mutex
 	number  uint64
@@ -41,7 +41,7 @@ func newSession(hello *pb.Hello) *session {
 		done: make(chan struct{}), slots: make(chan struct{}, max(1, hello.GetRequests())), replies: map[uint64]chan *pb.MapReply{}}
 }
 
-// say sends a message that nobody waits for.
+// say sends a message without a response.
 func (s *session) say(m *pb.ToDaemon) error {
 	select {
 	case s.out <- m:
@@ -53,7 +53,7 @@ func (s *session) say(m *pb.ToDaemon) error {
 	}
 }
 
-// ask sends a map request and waits for the answer.
+// ask sends a map request and waits for the response.
 func (s *session) ask(ctx context.Context, r *pb.MapRequest) (*pb.MapReply, error) {
 	select {
 	case s.slots <- struct{}{}:
@@ -91,7 +91,7 @@ func (s *session) ask(ctx context.Context, r *pb.MapRequest) (*pb.MapReply, erro
 	}
 }
 
-// hear gives an answer to who waits for it.
+// hear passes a response to its caller.
 func (s *session) hear(m *pb.MapReply) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +101,7 @@ func (s *session) hear(m *pb.MapReply) {
 	}
 }
 
-// kinds are the errors of package cube by the codes that stand for them.
+// kinds are the errors of package cube by their codes.
 var kinds = map[codes.Code]error{
 	codes.InvalidArgument: cube.ErrInvalid, codes.NotFound: cube.ErrNotFound, codes.AlreadyExists: cube.ErrExists,
 	codes.FailedPrecondition: cube.ErrInUse, codes.ResourceExhausted: cube.ErrFull, codes.Unimplemented: cube.ErrUnsupported,
@@ -117,7 +117,7 @@ func faultOf(f *pb.Fault) error {
 	return errors.New(f.GetMessage())
 }
 
-// codeOf is the code for an error of a handler; Unknown is a fault of the service.
+// codeOf returns the code for an error of a handler; Unknown is an internal error of the service.
 func codeOf(err error) codes.Code {
 	for code, kind := range kinds {
 		if errors.Is(err, kind) {
@@ -127,7 +127,7 @@ func codeOf(err error) codes.Code {
 	return codes.Unknown
 }
 
-// batches cuts entries to what a message may hold.
+// batches divides entries to fit into messages.
 func batches[E proto.Message](s *session, all []E, do func([]E) error) error {
 	size := max(1, int(s.hello.GetEntries()))
 	for len(all) > 0 {

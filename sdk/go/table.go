@@ -2,7 +2,7 @@
 
 package sdk
 
-// Maps are read and written by the daemon, which confines each request to the cube that makes it.
+// The daemon reads and writes maps, and confines each request to the cube that makes it.
 
 import (
 	"context"
@@ -15,20 +15,20 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// access is how a cube reaches its maps.
+// access gives a cube access to its maps.
 type access struct {
 	s    *session
 	cube uint64
 }
 
-// Table is a map of a cube with keys and values of Go types of fixed size. Where the C type has padding, the Go type has
+// Table is a map of a cube with keys and values of fixed-size Go types. Where the C type has padding, the Go type has
 // blank members. It can be used from the first Commit on.
 type Table[K comparable, V any] struct {
 	m    access
 	name string
 }
 
-// OpenTable is a map by its C name. That there is none is found by the first use.
+// OpenTable returns a map by its C name. If it does not exist, the first use fails.
 func OpenTable[K comparable, V any](env Env, name string) Table[K, V] {
 	return Table[K, V]{m: env.access(), name: name}
 }
@@ -59,7 +59,7 @@ func (t Table[K, V]) Get(ctx context.Context, key K) (V, error) {
 	return value, decode(reply.GetEntries()[0].GetValue(), &value)
 }
 
-// Set writes an entry, whether there is one or not.
+// Set writes an entry, whether or not it exists.
 func (t Table[K, V]) Set(ctx context.Context, key K, value V) error {
 	return t.write(ctx, pb.MapUpdate_MODE_ANY, map[K]V{key: value})
 }
@@ -93,7 +93,7 @@ func protoEntries(entries []entry) []*pb.Entry {
 	return out
 }
 
-// Delete deletes an entry, and says whether there was one.
+// Delete deletes an entry, and reports whether it existed.
 func (t Table[K, V]) Delete(ctx context.Context, key K) (bool, error) {
 	k, err := encode(key)
 	if err != nil {
@@ -112,7 +112,8 @@ func (t Table[K, V]) Clear(ctx context.Context) error {
 	return err
 }
 
-// All goes through the entries, page by page; those that come and go meanwhile are seen or not. An error ends it.
+// All iterates over the entries, page by page; entries that are added or removed meanwhile may be skipped. An error
+// ends it.
 func (t Table[K, V]) All(ctx context.Context, failed *error) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for page := (&pb.MapIterate{}); page != nil; {
@@ -140,7 +141,7 @@ func (t Table[K, V]) All(ctx context.Context, failed *error) iter.Seq2[K, V] {
 	}
 }
 
-// encode lays a value out as C does, with its padding written out.
+// encode encodes a value in the C layout, with its padding.
 func encode(v any) ([]byte, error) {
 	b, err := binary.Append(nil, binary.LittleEndian, v)
 	if err != nil {

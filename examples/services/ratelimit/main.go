@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command ratelimit is a service of Polycube in Go that runs as a process of its own: a daemon starts it, or it listens for
-// remote ones. It shows what the SDK is like; the work is done by ratelimit.bpf.c.
+// Command ratelimit is an external service of Polycube in Go: a daemon starts it, or it listens for remote ones. It is
+// an example of the SDK; ratelimit.bpf.c does the work.
 package main
 
 import (
@@ -35,7 +35,7 @@ func service() sdk.Service[*limiter] {
 	}
 }
 
-// config is what the model's tree decodes into.
+// config is the decoded configuration.
 type config struct {
 	Rate  uint32 `json:"rate"`
 	Burst uint32 `json:"burst"`
@@ -44,7 +44,7 @@ type config struct {
 // sender is an entry of the map, struct sender in C.
 type sender struct{ Last, Credit, Packets, Dropped, Told uint64 }
 
-// over is the kind of the message that a sender is above its rate.
+// over is the kind of the message that a sender exceeds its rate.
 const over = 1
 
 // limiter is a cube.
@@ -60,12 +60,12 @@ func newLimiter(env sdk.Env) *limiter {
 	return l
 }
 
-// prepare is two constants: the program is linked anew with them.
+// prepare sets two constants, with which the program is relinked.
 func (l *limiter) prepare(_ context.Context, _, after *config) (sdk.Plan, error) {
 	return sdk.Plan{Constants: map[string]any{"rate": after.Rate, "burst": after.Burst}}, nil
 }
 
-// State lists who sends.
+// State lists the senders.
 func (l *limiter) State(ctx context.Context, path []string) (any, error) {
 	if len(path) > 0 && path[0] != "senders" {
 		return nil, nil
@@ -83,7 +83,7 @@ func (l *limiter) State(ctx context.Context, path []string) (any, error) {
 	return map[string]any{"senders": map[string]any{"sender": entries}}, err
 }
 
-// Action forgets the senders, which is the only one that there is.
+// Action removes all senders; it is the only action.
 func (l *limiter) Action(ctx context.Context, path []string, _ json.RawMessage) (cube.ActionResult, error) {
 	if len(path) != 2 || path[1] != "forget" {
 		return cube.ActionResult{}, fmt.Errorf("action %v: %w", path, cube.ErrNotFound)
@@ -91,14 +91,14 @@ func (l *limiter) Action(ctx context.Context, path []string, _ json.RawMessage) 
 	return cube.ActionResult{}, l.senders.Clear(ctx)
 }
 
-// Notify hears of senders that are above their rate.
+// Notify is called for senders that exceed their rate.
 func (l *limiter) Notify(kind uint32, data []byte) {
 	if kind == over && len(data) >= 8 {
 		l.env.Logger().Warn("a sender is above its rate", "address", mac(binary.LittleEndian.Uint64(data)))
 	}
 }
 
-// mac is an address as programs keep it, first byte lowest.
+// mac is an address as in programs, first byte least significant.
 func mac(address uint64) string {
 	return net.HardwareAddr(binary.LittleEndian.AppendUint64(nil, address)[:6]).String()
 }
