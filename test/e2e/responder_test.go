@@ -17,7 +17,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	_ "github.com/polycube/polycube/cubes/all" // the services
 	polycubed "github.com/polycube/polycube/internal/daemon"
-	"github.com/polycube/polycube/test/author"
+	"github.com/polycube/polycube/test/cubeapi"
 	"github.com/polycube/polycube/test/pkt"
 )
 
@@ -40,7 +40,7 @@ func beDaemon() {
 		Objects: map[cube.Hook][]byte{cube.TC: responderTC, cube.XDP: responderXDP},
 		New:     func(env cube.Env) (cube.Instance, error) { return newResponder(env).instance(), nil },
 	})
-	cube.Register(author.Service())
+	cube.Register(cubeapi.Service())
 	registerTally(strings.TrimPrefix(os.Getenv(asDaemon), "daemon "))
 	os.Exit(polycubed.Main(os.Args[1:], os.Stdout, os.Stderr))
 }

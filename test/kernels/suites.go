@@ -40,7 +40,7 @@ func Short() []Job {
 		tests("cubes/nat", "TestSourceNAT"),
 		tests("test/hairpin", "TestHostsReachAForwardedPortOfTheRoutersAddress"),
 		tests("test/fates", "TestEveryFrameHasAFate"),
-		tests("test/author", "TestProgramsCallEachOtherByIndex"),
+		tests("test/cubeapi", "TestProgramsCallEachOtherByIndex"),
 	}
 }
 
@@ -58,7 +58,7 @@ func Long() [][]Job {
 			"internal/datapath/trial", "internal/slowpath", "internal/netdev", "internal/shadow", "internal/check")...)
 	daemon := func(names []string) Job { return Job{Package: "test/e2e", Tests: names, Within: 40 * time.Minute} }
 	cubes := tests("cubes/helloworld", "cubes/simpleforwarder", "cubes/transparenthelloworld", "cubes/simplebridge", "cubes/bridge",
-		"cubes/pbforwarder", "cubes/router", "cubes/nat", "test/hairpin", "test/fates", "test/bpftest", "test/netns", "test/need", "test/author")
+		"cubes/pbforwarder", "cubes/router", "cubes/nat", "test/hairpin", "test/fates", "test/bpftest", "test/netns", "test/need", "test/cubeapi")
 	return [][]Job{append(core, daemon(withADaemon)), append(cubes, daemon(withDevices))}
 }
 

@@ -2,7 +2,7 @@
 
 // Suspects under load, until they fail.
 
-package steady
+package rerun
 
 import (
 	"bytes"
@@ -88,7 +88,7 @@ func (l Load) repeat(dir string, s suspect, out io.Writer) (failed bool, err err
 	if strings.HasPrefix(s.Test, "TestTimed") {
 		l.Copies, l.Burners = 1, 0
 	}
-	tmp, err := os.MkdirTemp("", "steady")
+	tmp, err := os.MkdirTemp("", "rerun")
 	if err != nil {
 		return false, err
 	}

@@ -2,7 +2,7 @@
 
 // Suspects: what failed in a run, small enough to be run again alone, and the logs that are kept of them.
 
-package steady
+package rerun
 
 import (
 	"fmt"

@@ -2,7 +2,7 @@
 
 // One `go test`, recorded in two files: NAME.json has its events, NAME.run how it was called and how it ended.
 
-package steady
+package rerun
 
 import (
 	"encoding/json"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package steady runs `go test` and keeps what every test printed, runs failed tests again alone,
+// Package rerun runs `go test` and keeps what every test printed, runs failed tests again alone,
 // and repeats suspects under load. `make test` stays strict: one failed test fails it. A test that
 // fails among others and passes alone is flaky, which is a bug until proven otherwise; .ci/run
 // reports it by name, seed and log instead of losing the run.
-package steady
+package rerun
 
 import (
 	"os/exec"

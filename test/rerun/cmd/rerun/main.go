@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command steady is what `make test`, `make test-again` and `make flaky` run, from the top of the repository:
+// Command rerun is what `make test`, `make test-again` and `make flaky` run, from the top of the repository:
 //
-//	steady run NAME [FLAG...] -- PACKAGE...   go test, recorded as NAME in .cache/test
-//	steady again NAME...                      what failed in these runs, alone and twice
-//	steady flaky [FLAG...] [PACKAGE.TEST...]  tests under load until they fail
+//	rerun run NAME [FLAG...] -- PACKAGE...   go test, recorded as NAME in .cache/test
+//	rerun again NAME...                      what failed in these runs, alone and twice
+//	rerun flaky [FLAG...] [PACKAGE.TEST...]  tests under load until they fail
 package main
 
 import (
@@ -15,15 +15,15 @@ import (
 	"slices"
 	"time"
 
-	"github.com/polycube/polycube/test/steady"
+	"github.com/polycube/polycube/test/rerun"
 )
 
-const usage = "steady: usage: steady run NAME [FLAG...] -- PACKAGE... | again NAME... | flaky [FLAG...] [PACKAGE.TEST...]"
+const usage = "rerun: usage: rerun run NAME [FLAG...] -- PACKAGE... | again NAME... | flaky [FLAG...] [PACKAGE.TEST...]"
 
 func main() {
 	exit, err := do(os.Args[1:])
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "steady:", err)
+		fmt.Fprintln(os.Stderr, "rerun:", err)
 		exit = max(exit, 1)
 	}
 	os.Exit(exit)
@@ -37,19 +37,19 @@ func do(args []string) (int, error) {
 	switch verb, args := args[0], args[1:]; {
 	case verb == "run" && slices.Index(args, "--") > 0:
 		packages := slices.Index(args, "--")
-		return steady.Do(steady.Dir, args[0], steady.Run{Flags: args[1:packages], Packages: args[packages+1:]}, os.Stdout)
+		return rerun.Do(rerun.Dir, args[0], rerun.Run{Flags: args[1:packages], Packages: args[packages+1:]}, os.Stdout)
 	case verb == "again" && len(args) > 0:
-		return steady.Again(steady.Dir, args, os.Stdout)
+		return rerun.Again(rerun.Dir, args, os.Stdout)
 	case verb == "flaky":
-		flags := flag.NewFlagSet("steady flaky", flag.ExitOnError)
-		l := steady.Load{}
+		flags := flag.NewFlagSet("rerun flaky", flag.ExitOnError)
+		l := rerun.Load{}
 		flags.DurationVar(&l.For, "for", 10*time.Minute, "repeat each test for so long")
 		flags.IntVar(&l.Runs, "runs", 0, "and at most so often; 0 is any number")
 		flags.IntVar(&l.Copies, "copies", 2*runtime.NumCPU(), "copies of the test at once")
 		flags.IntVar(&l.Burners, "burners", runtime.NumCPU(), "threads that only take processor time")
 		flags.StringVar(&l.Race, "race", "", "packages under the race detector (regular expression)")
 		_ = flags.Parse(args) // it exits
-		return l.Until(steady.Dir, flags.Args(), os.Stdout)
+		return l.Until(rerun.Dir, flags.Args(), os.Stdout)
 	}
 	fmt.Fprintln(os.Stderr, usage)
 	return 2, nil

@@ -2,7 +2,7 @@
 
 // What failed runs again, alone and twice.
 
-package steady
+package rerun
 
 import (
 	"bytes"
@@ -40,7 +40,7 @@ func Again(dir string, names []string, out io.Writer) (int, error) {
 		if err != nil {
 			return 1, err
 		}
-		fmt.Fprintf(out, "\nsteady: %s failed (%s, %s); again, alone\n", s.Name(), seedText(s.Seeds), path)
+		fmt.Fprintf(out, "\nrerun: %s failed (%s, %s); again, alone\n", s.Name(), seedText(s.Seeds), path)
 		fmt.Fprint(out, indent(lastLines(s.log, shown)))
 		passed, err := s.passesAlone(out)
 		if err != nil {
@@ -49,7 +49,7 @@ func Again(dir string, names []string, out io.Writer) (int, error) {
 		if passed {
 			fmt.Fprintf(&report, "FLAKY %s, %s, %s\n", s.Name(), seedText(s.Seeds), path)
 		} else {
-			fmt.Fprintf(out, "steady: %s fails alone as well\n", s.Name())
+			fmt.Fprintf(out, "rerun: %s fails alone as well\n", s.Name())
 			exit = 1
 		}
 	}

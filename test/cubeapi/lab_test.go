@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package author
+package cubeapi
 
 import (
 	"github.com/polycube/polycube/cube"

@@ -2,7 +2,7 @@
 
 // What `go test -json` says, by package and test, and as the text that `go test` prints without -json.
 
-package steady
+package rerun
 
 import (
 	"bufio"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package author holds what the API promises to authors of cubes against a cube that uses all of it: programs within a
+// Package cubeapi holds what the API promises to authors of cubes against a cube that uses all of it: programs within a
 // cube that change at run time, messages from the fast path, timers, parameters of a parent. Everything is real but
 // REST: the topology, the data plane, the slow path.
-package author
+package cubeapi
 
 import (
 	"context"

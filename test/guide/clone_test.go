@@ -3,7 +3,7 @@
 // A fresh copy of the repository and a terminal in it. The terminal is in network, mount and
 // process namespaces of its own, where a daemon without any option finds an empty machine.
 
-package authors
+package guide
 
 import (
 	"fmt"
