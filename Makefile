@@ -15,14 +15,14 @@ STRIP   ?= llvm-strip
 PREFIX  ?= /usr/local
 MODULE  := github.com/polycube/polycube
 GIT     := git -c safe.directory='*'
-# The release, and the commit that is built: 0.1.0+1a2b3c4.
+# The release, and the commit that is being built: 0.1.0+1a2b3c4.
 VERSION ?= $(shell cat VERSION)$(shell $(GIT) describe --always --dirty --exclude '*' 2>/dev/null | sed 's/^/+/')
 
-# Where Go may be without being in PATH, under sudo for one.
+# Where Go may be installed without being in PATH, for example under sudo.
 export PATH := $(PATH):/usr/local/go/bin:/usr/lib/go/bin
 
-# Stamping from a checkout that another user owns makes go build fail; the
-# version comes from VERSION and git describe instead.
+# In a checkout that another user owns, VCS stamping makes go build fail; the version comes from VERSION and git
+# describe instead.
 export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
 LDFLAGS := -X $(MODULE)/internal/cli.Version=$(VERSION) -X $(MODULE)/internal/daemon.Version=$(VERSION)
 
@@ -42,7 +42,7 @@ BPF_FLAGS := -O2 -g -target bpf -mcpu=v3 -Wall -Wextra -Werror -I bpf/include \
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
-deps: ## install the missing packages (apt; needs root when something is missing)
+deps: ## install missing packages (apt; needs root if something is missing)
 	@scripts/deps.sh build
 
 deps-openapi: deps
@@ -51,16 +51,15 @@ deps-openapi: deps
 deps-lint: deps
 	@scripts/deps.sh lint
 
-# BTF keeps the source lines; DWARF would only make the binaries bigger. The
-# rename at the end is what makes two makes side by side safe.
+# BTF contains the source lines; DWARF would only make the binaries larger. The rename at the end makes parallel makes
+# safe.
 define compile
 	@echo "  BPF  $@"
 	@tmp=.cache/$(notdir $@).$$$$; trap 'rm -f "$$tmp"' EXIT; \
 	$(CLANG) $(BPF_FLAGS) -D$(1) -c $< -o $$tmp && $(STRIP) -g $$tmp && mv $$tmp $@
 endef
 
-# A header beside the program, or one folder up for programs in testdata, is a
-# dependency as much as the shared ones are.
+# Headers in the program's folder, or in its parent for programs in testdata, are dependencies like the shared ones.
 %.tc.o: %.bpf.c Makefile $(BPF_HDR) $$(wildcard $$(dir $$@)*.h $$(dir $$@)../*.h)
 	$(call compile,PCN_TC)
 
@@ -77,14 +76,14 @@ build: generate ## build bin/polycubed and bin/polycubectl
 	CGO_ENABLED=1 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/polycubed ./cmd/polycubed
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w $(LDFLAGS)" -o bin/polycubectl ./cmd/polycubectl
 
-python: deps generate ## the Python SDK and the services written in it, in .cache/python
+python: deps generate ## build the Python SDK and the services written in it, in .cache/python
 	@scripts/python.sh
 
 fmt: deps ## format Go and C sources in place
 	gofmt -s -w .
 	$(if $(BPF_DIRS),find $(BPF_DIRS) -name '*.[ch]' -print0 | xargs -0r clang-format -i)
 
-lint: deps-lint generate ## linters, formats, models, scripts and the house rules
+lint: deps-lint generate ## run linters; check formats, models, scripts and house rules
 	scripts/lint.sh
 	$(GO) test -count=1 ./test/lint/...
 
@@ -94,17 +93,17 @@ bpffs:
 include test/test.mk
 include test/kernels/kernels.mk
 
-soak: build python bpffs deps-openapi ## the long forms of the tests (POLYCUBE_SOAK=1)
+soak: build python bpffs deps-openapi ## run the long forms of the tests (POLYCUBE_SOAK=1)
 	POLYCUBE_SOAK=1 $(GO) test -timeout 6h $(TEST_FLAGS) ./...
 	$(GO) test -race -timeout 1h -count=1 ./internal/datapath/... # the data plane's Go code
 	@$(MAKE) test-young
 	@$(MAKE) test-fresh
 	@$(MAKE) test-kernels test-kernels-arm64 test-powercut
 
-demo: build bpffs ## two bridges, three hosts and a transparent cube, live
+demo: build bpffs ## run two bridges, three hosts and a transparent cube, live
 	scripts/demo.sh $(DEMO_FLAGS)
 
-bench: build bpffs ## measure, beside the kernel's own ways, in one run
+bench: build bpffs ## measure, compared with the kernel's own forwarding, in one run
 	$(GO) run ./test/perf/cmd/bench $(BENCH_FLAGS)
 
 docs: deps ## build docs/reference from the models
@@ -113,7 +112,7 @@ docs: deps ## build docs/reference from the models
 reference: ## write docs/reference from the models and the comments in the headers
 	@$(GO) run ./test/lint/cmd/reference
 
-proto: deps-lint ## make the Go code of the service protocol (api/)
+proto: deps-lint ## generate the Go code of the service protocol (api/)
 	@scripts/proto.sh
 
 new-cube: ## scaffold cubes/NAME (NAME=x; TRANSPARENT=1 for one without ports)
@@ -121,6 +120,6 @@ new-cube: ## scaffold cubes/NAME (NAME=x; TRANSPARENT=1 for one without ports)
 
 include deploy/install.mk
 
-clean: ## remove what was built (installed tools under .cache stay)
+clean: ## remove build results (installed tools under .cache stay)
 	rm -rf bin coverage.out
 	$(if $(BPF_DIRS),find $(BPF_DIRS) -name '*.tc.o' -delete -o -name '*.xdp.o' -delete)

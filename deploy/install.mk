@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installing, and taking away again: the Makefile includes this.
+# Installing and uninstalling: included by the Makefile.
 
 .PHONY: uninstall
 
-# What make install puts where: one line a file, for uninstall to take away again.
+# The destinations of make install: one line per file, which uninstall removes.
 UNIT_DIR := $(PREFIX)/lib/systemd/system
 INSTALLED = $(PREFIX)/sbin/polycubed $(PREFIX)/bin/polycubectl $(UNIT_DIR)/polycubed.service \
 	$(PREFIX)/lib/sysusers.d/polycube.conf $(PREFIX)/lib/tmpfiles.d/polycube.conf \
@@ -26,7 +26,7 @@ install: build ## install programs, unit, completion and man pages under PREFIX 
 	install -D -m 0644 deploy/polycubectl.1 $(DESTDIR)$(PREFIX)/share/man/man1/polycubectl.1
 	install -d -m 0755 $(DESTDIR)/etc/polycube
 
-# Configuration and state stay: they are the administrator's. So do directories, but for a staged tree's own.
+# Configuration and state stay: they belong to the administrator. Directories stay too, except those of a staged tree.
 uninstall: ## remove what make install put there
 	rm -f $(addprefix $(DESTDIR),$(INSTALLED))
 	@rmdir --ignore-fail-on-non-empty $(DESTDIR)/etc/polycube 2>/dev/null || true

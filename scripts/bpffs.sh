@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Mounts the BPF file system where pins live. Programs, maps and links that are
-# pinned there outlive the daemon.
+# Mounts the BPF file system for pins. Pinned programs, maps and links survive the daemon.
 set -euo pipefail
 dir=${1:-/sys/fs/bpf}
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The main job, live: three hosts behind two chained bridges with a transparent
-# cube on one port. Every step is verified, so that a demo which ends well has shown
-# what it says. Everything is made in namespaces, a daemon instance and directories
-# of its own, and is removed at the end: it runs beside whatever the machine does.
+# The main use case, live: three hosts behind two chained bridges with a transparent cube on one port. Every step is
+# verified, so a demo that ends successfully has shown what it says. Everything is created in separate namespaces, a
+# separate daemon instance and separate directories, and is removed at the end: it does not affect other use of the
+# machine.
 #
 #   scripts/demo.sh [--keep]
 #
@@ -18,12 +18,12 @@ keep=no
 pinger=
 streamed=0
 
-# learned CUBE prints the addresses that a bridge knows and where, without their age.
+# learned CUBE prints the addresses that a bridge has learned and their ports, without their age.
 learned() {
 	polycubectl "$1" show fdb -json </dev/null | jq -r '.entry[] | "\(.address) \(.port)"' | sort
 }
 
-# stream SECONDS begins a ping of 200 packets a second from host1 to host3.
+# stream SECONDS starts a ping of 200 packets per second from host1 to host3.
 stream() {
 	local seconds=$(($1 * longer))
 	streamed=$((seconds * 200))
@@ -33,7 +33,7 @@ stream() {
 	background+=("$pinger")
 }
 
-# stream_end waits for the stream; not one packet may be missing.
+# stream_end waits for the stream; no packet may be missing.
 stream_end() {
 	wait "$pinger" || die "the stream: $(tail -n 3 "$state/ping")"
 	pinger=
@@ -50,7 +50,7 @@ make_hosts() {
 }
 
 build_chain() {
-	say "Two bridges. host1 and host2 are on br1, host3 is on br2, and a wire joins the bridges."
+	say "Two bridges. host1 and host2 are on br1, host3 is on br2, and a wire connects the bridges."
 	ctl simplebridge add br1
 	ctl simplebridge add br2
 	ctl br1 ports add p1 peer=veth1
@@ -59,7 +59,7 @@ build_chain() {
 	ctl br1 ports add up
 	ctl br2 ports add up
 	ctl connect br1:up br2:up
-	say "A transparent cube on the port of host1: it sees what goes by."
+	say "A transparent cube on the port of host1: it sees all packets there."
 	ctl transparenthelloworld add th1
 	ctl attach th1 br1:p1
 }
@@ -69,9 +69,9 @@ show_forwarding() {
 	reach 1 10.0.0.2 host2
 	reach 1 10.0.0.3 host3
 	reach 3 10.0.0.2 host2
-	say "What it looks like: the topology, the addresses that were learned, what each port counted."
+	say "Status: the topology, the learned addresses, the counters of each port."
 	ctl topology
-	expect "the bridges are joined" 'up +.* br2:up'
+	expect "the bridges are connected" 'up +.* br2:up'
 	ctl topology show veth1
 	expect "packets from veth1 pass th1 first" '^ingress service chain: th1 ---> br1:p1'
 	ctl br1 show fdb
@@ -81,7 +81,7 @@ show_forwarding() {
 }
 
 show_drop() {
-	say "One packet dropped for a stated reason: th1 drops what enters the port."
+	say "One packet dropped with a reason: th1 drops packets that enter the port."
 	local before after
 	ctl th1 set ingress-action=DROP
 	before=$(fate th1 ingress-drop)
@@ -89,18 +89,18 @@ show_drop() {
 	after=$(fate th1 ingress-drop)
 	echo "packets that th1 dropped, reason ingress-drop: $before before, $after after one ping"
 	[ "$after" -gt "$before" ] || die "the drop was not counted"
-	ok "the packet was dropped, and the counter says why"
+	ok "the packet was dropped, and the counter gives the reason"
 	ctl th1 set ingress-action=PASS
 	reach 1 10.0.0.3 host3
 }
 
 show_live_changes() {
-	say "Live changes, while host1 sends 200 packets a second to host3."
+	say "Live changes, while host1 sends 200 packets per second to host3."
 	stream 4
 	ctl transparenthelloworld add th2
 	ctl attach th2 br2:p3
 	ctl topology show veth3
-	expect "th2 is in the packets' way" '^ingress service chain: th2 ---> br2:p3'
+	expect "th2 is on the packets' path" '^ingress service chain: th2 ---> br2:p3'
 	ctl br1 set loglevel=DEBUG
 	ctl br1 fdb set aging-time=600
 	ctl br2 ports add spare
@@ -112,7 +112,7 @@ show_live_changes() {
 }
 
 show_restart() {
-	say "kill -9 of the daemon, still under traffic, and a new one."
+	say "kill -9 of the daemon, still under traffic, and a restart."
 	local before after killed
 	before=$(learned br1)
 	stream 5
@@ -139,7 +139,7 @@ main() {
 	esac
 	lab_begin demo
 	make_hosts
-	say "The daemon, as an instance of its own: polycubed --instance $instance"
+	say "The daemon, as a separate instance: polycubed --instance $instance"
 	start_daemon
 	ctl version
 	build_chain
@@ -148,13 +148,13 @@ main() {
 	show_live_changes
 	show_restart
 	if [ $keep = yes ]; then lab_keep; fi
-	say "Taking everything away."
+	say "Cleaning up."
 	ctl del th1
 	ctl del br1
 	ctl del br2
 	ctl cubes show
 	expect "nothing is left" '^(\{\})?$'
-	say "The demo showed all of it, in $SECONDS s."
+	say "The demo succeeded, in $SECONDS s."
 }
 
 main "$@"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs what a target needs and does not find, so that `make` works on a fresh
-# machine. It asks the network only when something is missing.
+# Installs the missing packages that a target needs, so that `make` works on a fresh machine. It uses the network only
+# if something is missing.
 #
 #   scripts/deps.sh build   what building, testing and the demo need
 #   scripts/deps.sh openapi what the tests of the API's description need on top of that
@@ -10,11 +10,11 @@
 #   scripts/deps.sh lint    what `make lint` needs on top of that
 #   scripts/deps.sh soak    what `make soak` needs on top of that
 #
-# SKIP_DEPS=1 turns it off where packages come from elsewhere.
+# SKIP_DEPS=1 turns it off if packages come from elsewhere.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Versions are pinned: the same commit gives the same findings next year.
+# Versions are pinned, so that the same commit gives the same findings next year.
 GOLANGCI_VERSION=v2.15.0
 PYANG_VERSION=2.7.1
 
@@ -36,7 +36,7 @@ die() {
 }
 usage() { die "usage: scripts/deps.sh build|openapi|kernels|lint|soak (one of them)"; }
 
-# missing_packages prints those of its arguments that dpkg does not have installed.
+# missing_packages prints the arguments that are not installed packages.
 missing_packages() {
 	local -A have=()
 	local name state
@@ -61,12 +61,12 @@ install_packages() {
 	"${APT[@]}" install --no-install-recommends "${missing[@]}" </dev/null
 }
 
-# Go from 1.21 on fetches the version that go.mod names, if it is older than that itself.
+# Go 1.21 or newer downloads the version in go.mod if it is older itself.
 MIN_GO=21
-# Where Go is installed without a link in PATH; the Makefile looks there as well.
+# Where Go may be installed without a link in PATH; the Makefile checks there as well.
 PATH=$PATH:/usr/local/go/bin:/usr/lib/go/bin
 
-# have_go tells whether there is a Go that can build this, or fetch one that can.
+# have_go succeeds if there is a Go that can build this, or download one that can.
 have_go() {
 	local version
 	version=$(cd / && GOTOOLCHAIN=local go version 2>/dev/null) || return 1
@@ -100,7 +100,7 @@ add_backports() {
 
 GO_BY_HAND="install Go 1.$MIN_GO or newer (https://go.dev/doc/install) and put it in PATH"
 
-# need_go installs Go where there is none. It stays as it is where one is in PATH that is new enough.
+# need_go installs Go if none in PATH is new enough.
 need_go() {
 	have_go && return 0
 	local codename backports=()
@@ -120,7 +120,7 @@ need_go() {
 	have_go || die "$(command -v go || echo "no Go in PATH"): the Go that comes first in PATH is older than 1.$MIN_GO: $GO_BY_HAND"
 }
 
-# once FILE VERSION COMMAND runs COMMAND, which makes FILE, unless this version of it is there.
+# once FILE VERSION COMMAND runs COMMAND, which creates FILE, unless this version of it exists.
 once() {
 	local file=$1 version=$2
 	if [ -x "$file" ] && [ "$(cat "$file.version" 2>/dev/null)" = "$version" ]; then
@@ -142,7 +142,7 @@ install_pyang() {
 	.cache/pyang/bin/pip install -q --disable-pip-version-check "pyang==$PYANG_VERSION"
 }
 
-# The versions and hashes of everything are in the file.
+# The file contains the versions and hashes of everything.
 OPENAPI_REQUIREMENTS=test/e2e/testdata/openapi/requirements.txt
 
 install_openapi() {

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# What the demo and the examples have in common: a machine and its hosts, which are network namespaces, a daemon instance
-# and directories of its own, checks that print what they saw, and an end that removes all of it and nothing else. It is
+# Shared by the demo and the examples: a machine and its hosts, which are network namespaces, a separate daemon instance
+# and directories, checks that print their results, and a cleanup that removes all of this and nothing else. It is
 # sourced by a script that has set `set -euo pipefail` and the directory of the repository.
 #
-# lab_begin NAME makes the machine; the daemon runs in it, and hosts made by new_host are wired to it.
+# lab_begin NAME creates the machine; the daemon runs in it, and hosts created by new_host are connected to it.
 
 bold='' green='' red='' plain=''
 if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then
@@ -20,8 +20,8 @@ daemon=       # process
 hosts=()      # namespaces of the hosts
 background=() # processes to end
 
-# Where processors are emulated, everything takes many times longer: what must come is waited for so many seconds, and
-# streams of packets are made longer too, so that they last while something is changed.
+# With emulated CPUs, everything takes many times longer: waits have this limit in seconds, and streams of packets are
+# longer too, so that they outlast a change.
 patience=$(awk -v scale="${POLYCUBE_TIME_SCALE:-1}" 'BEGIN { printf "%d", 20 * scale }')
 export longer=1 # demo.sh reads it
 [ "$patience" -le 20 ] || longer=4
@@ -33,13 +33,13 @@ die() {
 	exit 1
 }
 
-# host N COMMAND... runs a command on a host; bpffs and all other mounts stay visible.
+# host N COMMAND... runs a command on a host; bpffs and all other mounts remain visible.
 host() { nsenter --net="/run/netns/$machine-host$1" -- "${@:2}"; }
 
 # inside NAMESPACE COMMAND... does the same in any namespace.
 inside() { nsenter --net="/run/netns/$1" -- "${@:2}"; }
 
-# ctl runs polycubectl and shows the command and what it prints; its output is in $output.
+# ctl runs polycubectl and shows the command and its output; the output is also in $output.
 ctl() {
 	printf '$ polycubectl %s\n' "$*"
 	output=$(polycubectl "$@" </dev/null) || die "polycubectl $* ended with $?: $output"
@@ -52,13 +52,13 @@ expect() {
 	ok "$1"
 }
 
-# fate CUBE NAME prints how many packets ended so in a cube.
+# fate CUBE NAME prints the number of packets with a fate in a cube.
 fate() {
 	polycubectl cubes show "$1" stats -json </dev/null |
 		jq -er --arg name "$2" '.fates[] | select(.name == $name) | .packets'
 }
 
-# sent CUBE PORT prints how many packets a port has sent.
+# sent CUBE PORT prints the number of packets that a port has sent.
 sent() {
 	polycubectl cubes show "$1" stats -json </dev/null |
 		jq -er --arg name "$2" '.ports[] | select(.name == $name) | .["tx-packets"]'
@@ -78,19 +78,20 @@ eventually() {
 	ok "$what"
 }
 
-# shows PATTERN WORDS... says whether polycubectl prints a line that matches.
+# shows PATTERN WORDS... succeeds if polycubectl prints a line that matches.
 shows() { polycubectl "${@:2}" </dev/null | grep -Eq -e "$1"; }
 
-# answered COUNT reads what ping prints, and prints how many of the first COUNT requests were answered. With -W, ping waits
-# for the last ones hardly longer than for the ones before, and a busy machine would lose them; with -w it sends more meanwhile.
+# answered COUNT reads the output of ping, and prints how many of the first COUNT requests were answered. With -W, ping
+# hardly waits longer for the last replies than for earlier ones, and a busy machine would lose them; with -w it sends
+# more requests meanwhile.
 answered() {
 	sed -n 's/^[0-9]* bytes from .* icmp_seq=\([0-9]*\) .*/\1/p' | awk -v count="$1" '$1 <= count && !seen[$1]++ { n++ } END { print n + 0 }'
 }
 
-# answers FROM ADDRESS COUNT INTERVAL sends so many echo requests, and prints how many were answered.
+# answers FROM ADDRESS COUNT INTERVAL sends echo requests, and prints how many were answered.
 answers() { host "$1" ping -n -c "$3" -i "$4" -w "$patience" "$2" | answered "$3" || true; }
 
-# reach FROM ADDRESS [WHAT] sends three echo requests, of which none may be lost.
+# reach FROM ADDRESS [WHAT] sends three echo requests, all of which must be answered.
 reach() {
 	local n
 	n=$(answers "$1" "$2" 3 0.05)
@@ -124,7 +125,7 @@ in_background() {
 	background+=($!)
 }
 
-# clean_up removes what this run made and nothing else; it may be called at any point.
+# clean_up removes everything that this run created and nothing else; it may be called at any point.
 clean_up() {
 	local status=$? pid name
 	trap - EXIT INT TERM HUP
@@ -154,13 +155,13 @@ clean_up() {
 	exit $status
 }
 
-# namespace NAME makes one without IPv6, whose own chatter would blur the counters.
+# namespace NAME creates a namespace without IPv6, whose own packets would disturb the counters.
 namespace() {
 	ip netns add "$1"
 	[ ! -d /proc/sys/net/ipv6 ] || inside "$1" tee /proc/sys/net/ipv6/conf/{all,default}/disable_ipv6 >/dev/null <<<1
 }
 
-# new_host N [ADDRESS/LENGTH [GATEWAY]] makes a host, a network namespace with a wire to the machine: vethN.
+# new_host N [ADDRESS/LENGTH [GATEWAY]] creates a host, a network namespace with a wire to the machine: vethN.
 new_host() {
 	local ns=$machine-host$1
 	namespace "$ns"
@@ -174,7 +175,7 @@ new_host() {
 	echo "host$1: ${2:-no address yet} behind veth$1"
 }
 
-# lab_begin NAME makes the machine and says where things are.
+# lab_begin NAME creates the machine and prints its directories.
 lab_begin() {
 	lab=$1
 	[ "$(id -u)" -eq 0 ] || die "it makes network namespaces: run it as root"
@@ -188,15 +189,15 @@ lab_begin() {
 	trap 'exit 130' INT
 	trap 'exit 143' TERM HUP
 	state=$(mktemp -d)
-	# The settings of whoever runs it are for another daemon.
+	# The user's own settings are for another daemon.
 	export PATH=$PWD/bin:$PATH HOME=$state POLYCUBECTL_INSTANCE=$instance
 	unset POLYCUBECTL_URL POLYCUBECTL_SOCKET
 	namespace "$machine"
 }
 
-# lab_keep waits until Ctrl-C, for who wants to look around.
+# lab_keep waits until Ctrl-C, so that the user can look around.
 lab_keep() {
-	say "It stays as it is until Ctrl-C. In another terminal:"
+	say "Everything keeps running until Ctrl-C. In another terminal:"
 	printf '  export POLYCUBECTL_INSTANCE=%s PATH=%s/bin:%sPATH\n' "$instance" "$PWD" '$'
 	printf '  polycubectl ?\n  nsenter --net=/run/netns/%s-host1 bash\n' "$machine"
 	wait "$daemon"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Everything that reads the sources without running them. All steps run, so that
-# one call shows all there is to mend.
+# All checks that read the sources without running them. All steps run, so that one call shows everything that must be
+# fixed.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 failed=()
@@ -16,7 +16,7 @@ step() {
 
 tracked() { git -c safe.directory='*' ls-files -z -- "$@"; }
 
-# Listed files that a change has deleted are still in the index until it is committed.
+# Files that a change has deleted are still in the index until it is committed.
 existing() {
 	local f
 	while IFS= read -r -d '' f; do
@@ -28,7 +28,7 @@ c_format() { tracked '*.c' '*.h' | existing | xargs -0r clang-format --dry-run -
 
 shell_check() { tracked '*.sh' .ci/run | existing | xargs -0r shellcheck; }
 
-# pyang_lint runs pyang without two rules that are about publishing a module as an RFC.
+# pyang_lint runs pyang without two rules about publishing a module as an RFC.
 pyang_lint() {
 	local found
 	found=$(.cache/pyang/bin/pyang -W none -p yang --lint "$1" 2>&1 |
@@ -49,7 +49,7 @@ models() {
 tidy() { go mod tidy -diff || { echo 'go.mod: run go mod tidy' >&2 && return 1; }; }
 
 step golangci-lint .cache/bin/golangci-lint run --allow-parallel-runners ./...
-step 'clang-format (make fmt mends it)' c_format
+step 'clang-format (fix: make fmt)' c_format
 step 'go.mod is tidy' tidy
 step shellcheck shell_check
 step 'service protocol (make proto)' scripts/proto.sh --check

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Makes the Go code of the service protocol. What it makes is committed, because programs
-# outside this repository import it (docs/adr/0025); --check compares instead of writing.
+# Generates the Go code of the service protocol. The result is committed, because programs outside this repository
+# import it (docs/adr/0025); --check compares instead of writing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,16 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Makes .cache/python: a virtual environment with the Python SDK, the services of
-# examples/services that are written in Python, and what they need, by pinned
-# versions. It asks the network only when those have changed.
+# Creates .cache/python: a virtual environment with the Python SDK, the services of examples/services that are written
+# in Python, and their dependencies, with pinned versions. It uses the network only if those have changed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 PINNED=(grpcio==1.85.1 grpcio-tools==1.85.1 protobuf==7.36.2 setuptools==80.9.0 wheel==0.45.1
 	mypy==2.4.1 types-protobuf==7.35.1.20260906)
 VENV=.cache/python
-# The system's: services do not see an interpreter in somebody's home.
+# The system's interpreter: services cannot access one in a home directory.
 PYTHON=${PYTHON:-/usr/bin/python3}
 
 stamp() { printf '%s\n' "$("$PYTHON" --version)" "${PINNED[@]}"; }
@@ -29,7 +28,7 @@ if [ "$(cat "$VENV/pinned" 2>/dev/null)" != "$(stamp)" ]; then
 	stamp >"$VENV/pinned"
 fi
 if [ ! -e "$VENV/built" ] || [ -n "$(sources | xargs -r -I{} find {} -newer "$VENV/built")" ]; then
-	# Built from a copy, as building writes beside what it builds.
+	# Built from a copy, because the build writes into the source directory.
 	tmp=$(mktemp -d .cache/python-src.XXXXXX)
 	trap 'rm -rf "$tmp"' EXIT
 	cp -R sdk/python "$tmp/sdk"

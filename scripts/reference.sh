@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Writes the reference of every service: its data tree, drawn from its model. The
-# result is built, not committed.
+# Writes the reference of every service: its data tree, drawn from its model. The result is generated, not committed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=${1:?usage: scripts/reference.sh FOLDER}

@@ -43,7 +43,7 @@ rerun:
 	@$(GO) build -o $(RERUN) ./test/rerun/cmd/rerun
 
 # A failure does not stop the others, so that all failures are known.
-test: ## every test, unit and root (root tests skip when not root)
+test: ## run every test, unit and root (root tests skip if not root)
 	@rm -f .cache/test/*.json .cache/test/*.run .cache/test/flaky.txt
 	@$(MAKE) -j4 build python bpffs deps-openapi rerun
 	@exit=0; $(MAKE) -k -j2 test-race test-others || exit=1; \
@@ -57,26 +57,26 @@ test-others: rerun
 	@pkgs=$$($(packages) | grep -vE '$(race_pkgs)'); echo "go test $(call go_test,3), the other packages"; \
 	$(RERUN) run others $(call go_test,3) $(untimed) -- $$pkgs
 
-test-timed: rerun ## the tests with a time limit (also a part of make test)
+test-timed: rerun ## run the tests with a time limit (also a part of make test)
 	@pkgs=$$(grep -rl --include='*_test.go' '^func $(TIMED_TESTS:^%=%)' . | xargs -n1 dirname | sort -u); \
 	echo "go test $(call go_test,1) -parallel 1 -run '$(TIMED_TESTS)'" $$pkgs; \
 	$(RERUN) run timed $(call go_test,1) -parallel 1 -run '$(TIMED_TESTS)' -- $$pkgs
 
-test-again: rerun ## reruns the tests that failed in the last make test, alone and twice; fails if one fails again
+test-again: rerun ## rerun the tests that failed in the last make test, alone and twice; fails if one fails again
 	@$(RERUN) again $(if $(RACE_PKGS),race) others $(if $(all_tests),timed)
 
-flaky: build python bpffs deps-openapi rerun ## TESTS=package.test, or the known flaky tests, under load until they fail
+flaky: build python bpffs deps-openapi rerun ## run TESTS=package.test, or the known flaky tests, under load until they fail
 	@$(RERUN) flaky -race '$(RACE_PKGS)' $(FLAKY_FLAGS) $(TESTS)
 
 # Packages that compare timestamps of programs with the time, in a time namespace whose clocks started 20 seconds ago.
 CLOCK_PKGS := ./cube ./cubes/bridge ./cubes/nat ./cubes/router ./cubes/simplebridge ./examples/... ./fdb ./internal/datapath ./internal/trace
 
-test-young: build python bpffs ## the tests that read the clock, with clocks that started 20 seconds ago
+test-young: build python bpffs ## run the tests that read the clock, with clocks that started 20 seconds ago
 	@offset=$$((20 - $$(cut -d. -f1 /proc/uptime))); \
 	unshare --time --fork --monotonic $$offset --boottime $$offset $(GO) test $(call go_test,3) $(untimed) $(CLOCK_PKGS)
 
 deps-soak: deps
 	@scripts/deps.sh soak
 
-test-fresh: deps-soak ## the README's commands in a bare Debian 12, from a clean clone
+test-fresh: deps-soak ## run the README's commands in a bare Debian 12, from a clean clone
 	test/fresh/run.sh

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# What dhclient calls when something happens to its lease: the interface gets the address, and the default route leads to
-# the router of the lease. Names are left alone, because the examples must not touch those of the machine.
+# dhclient calls this for events of its lease: it sets the interface's address and the default route to the lease's
+# router. DNS is left alone, because the examples must not change the host's.
 set -eu
 : "${interface:?is set by dhclient}" "${new_ip_address:=}" "${new_subnet_mask:=}"
 case "${reason:-}" in

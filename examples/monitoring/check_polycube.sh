@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A plug-in for monitoring systems such as Nagios and Icinga: one line, and the
-# exit status that they expect. Options are those of polycubectl: --instance NAME.
+# A plug-in for monitoring systems such as Nagios and Icinga: it prints one line, and exits with the status that they
+# expect. Options are passed to polycubectl: --instance NAME.
 
 polycubectl "$@" status --check
 case $? in

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# A bare Debian 12 (no Go, no make, no git) gets a clean clone of what is committed here,
-# and the commands of the README: what they need they install. It runs on this machine's kernel
-# and network, in a root directory and mount and process namespaces of its own, and leaves
-# nothing behind. It takes a quarter of an hour longer than the targets.
+# A bare Debian 12 (no Go, no make, no git) gets a clean clone of the committed files, and runs the commands of the
+# README, which install what they need. It uses this machine's kernel and network, its own root directory and mount and
+# PID namespaces, and leaves nothing behind. It takes a quarter of an hour longer than the targets.
 #
 #   test/fresh/run.sh [TARGET...]   make targets, demo and test if none is given
 set -euo pipefail
@@ -13,7 +12,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 RELEASE=bookworm
 
 if [ "${FRESH_STAGE:-}" = inside ]; then
-	# In the namespaces: the bare system becomes the root.
+	# In the namespaces: the bare system becomes the root directory.
 	root=$FRESH_ROOT
 	mount --make-rprivate /
 	mount --bind "$root" "$root"
@@ -26,7 +25,7 @@ if [ "${FRESH_STAGE:-}" = inside ]; then
 	pivot_root . mnt
 	umount -l /mnt
 	cd /polycube
-	# What a shell there knows, and how this machine reaches the network.
+	# The environment of a shell there, and this machine's network configuration.
 	known=(HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin)
 	for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY GOPROXY GOSUMDB GONOSUMDB GOPRIVATE PIP_INDEX_URL PIP_DEFAULT_TIMEOUT; do
 		[ -z "${!name:-}" ] || known+=("$name=${!name}")
@@ -43,7 +42,7 @@ mirror=${FRESH_MIRROR:-$(apt-get indextargets --format '$(LABEL) $(COMPONENT) $(
 FRESH_ROOT=$(mktemp -d)
 export FRESH_ROOT
 chmod 755 "$FRESH_ROOT" # it becomes /, which other users must be able to enter
-# The processes of a step are a group. Its mounts are in another namespace: what is there to remove is files.
+# The processes of a step are a process group. Its mounts are in another namespace, so only files must be removed.
 set -m
 running=
 clean() {
@@ -70,7 +69,7 @@ bare() {
 	return 1
 }
 
-# What somebody has set up of the machine before: name resolution, and whom it trusts.
+# Configuration that an administrator would have set up before: name resolution, and trusted certificates.
 clone() {
 	cp /etc/resolv.conf /etc/hosts "$FRESH_ROOT/etc/"
 	mkdir -p "$FRESH_ROOT/usr/local/share/ca-certificates"
@@ -93,7 +92,7 @@ nothing_there() {
 }
 
 step "Debian $RELEASE of $mirror" bare
-step "a clone of what is committed" clone
+step "a clone of the committed files" clone
 step "nothing is installed" nothing_there
 step "scripts/deps.sh build" there scripts/deps.sh build
 step "again, without a network" inside --net "$PWD/test/fresh/run.sh" scripts/deps.sh build
