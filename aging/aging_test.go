@@ -50,7 +50,7 @@ func TestPeriodsFollowTheLimit(t *testing.T) {
 	}
 }
 
-// clock notes the timers that were begun and ended.
+// clock records the timers that were started and stopped.
 type clock []string
 
 func (c *clock) Every(period time.Duration, call func()) func() {

@@ -33,7 +33,7 @@ type blocks struct {
 	mem   []byte
 	space *space
 	// used are freed runs that packets in flight may still read; last those that the last change freed, which its
-	// undo needs. usedBlocks is their number of blocks.
+	// undo needs. usedCount and lastCount are their numbers of blocks.
 	used, last           []run
 	usedCount, lastCount int
 }

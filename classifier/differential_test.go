@@ -59,7 +59,7 @@ func TestASetFindsWhatALinearSearchFinds(t *testing.T) {
 	}
 }
 
-// TestFigures prints how trees come out; run it with -v.
+// TestFigures prints properties of the trees; run it with -v.
 func TestFigures(t *testing.T) {
 	if flag.Lookup("test.v").Value.String() != "true" { // go test -json is always verbose
 		t.Skip("it only prints")

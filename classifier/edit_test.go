@@ -156,7 +156,7 @@ func TestTreesAreMadeBesideTheWork(t *testing.T) {
 	}
 }
 
-// TestNewTreesComeHoweverFastRulesChange has every change be about many rules, when no more is done beside the work.
+// TestNewTreesComeHoweverFastRulesChange makes every change affect many rules after background work has ended.
 func TestNewTreesComeHoweverFastRulesChange(t *testing.T) {
 	l := newLab(t)
 	l.set.rebuildFrom = 0
@@ -193,7 +193,8 @@ func TestNewTreesComeHoweverFastRulesChange(t *testing.T) {
 	}
 }
 
-// TestNewTreesReadWhatRulesReadThatCameMeanwhile has the one rule on MAC addresses go before trees are made, and another come.
+// TestNewTreesReadWhatRulesReadThatCameMeanwhile removes the only rule on MAC addresses before trees are rebuilt, and
+// adds another during the rebuild.
 func TestNewTreesReadWhatRulesReadThatCameMeanwhile(t *testing.T) {
 	l := newLab(t)
 	var mac Match

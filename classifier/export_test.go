@@ -2,7 +2,7 @@
 
 package classifier
 
-// What the tests outside of the package use: they make rules with test/rulesets, which imports this package.
+// Used by tests outside of the package: they create rules with test/rulesets, which imports this package.
 
 import (
 	"fmt"
@@ -25,7 +25,7 @@ func (l Lab) Edits(rng *rand.Rand, n int, fresh func() Match) []Change {
 	return l.edits(rng, n, fresh)
 }
 
-// ApplyAndUndo is a transaction that fails behind this cube.
+// ApplyAndUndo is a transaction that fails after this cube.
 func (l Lab) ApplyAndUndo(c []Change) {
 	l.t.Helper()
 	plan, err := l.prepare(c)
@@ -58,7 +58,7 @@ func (l Lab) Tight() {
 	}
 }
 
-// Describe says how trees are.
+// Describe returns properties of the trees.
 func (l Lab) Describe() string {
 	out := fmt.Sprintf("%6d blocks, %d trees:", l.set.blocks.count()-l.set.blocks.left(), len(l.set.trees))
 	for _, t := range l.set.trees {
@@ -104,12 +104,12 @@ func (l Lab) Work() (branches, rules, most float64) {
 	return branches, rules, most
 }
 
-// Edited is what one edit took.
+// Edited contains the costs of one edit.
 type Edited struct {
 	CPU    time.Duration // of this thread, in the compiler
 	Blocks int           // that were written
 	Anew   bool          // all was compiled while the request waited
-	Taken  bool          // trees that were made beside the work took the place of the others
+	Taken  bool          // trees rebuilt in the background replaced the others
 }
 
 // Edit carries one change out and measures it. It is for a goroutine that is locked to its thread.
@@ -140,17 +140,17 @@ func (l Lab) Edit(c Change) Edited {
 	return took
 }
 
-// WearOut has the trees look as if so many rules had been edited, so that new ones are made soon.
+// WearOut makes the trees look as if many rules had been edited, so that they are rebuilt soon.
 func (l Lab) WearOut(edits int) { l.set.edits += edits }
 
-// Await waits until nothing is being made beside the work.
+// Await waits until no background rebuild is running.
 func (l Lab) Await() {
 	if l.set.making != nil {
 		<-l.set.making.done
 	}
 }
 
-// Close gives up the memory.
+// Close frees the memory.
 func (l Lab) Close() {
 	l.t.Helper()
 	if err := l.set.Close(); err != nil {

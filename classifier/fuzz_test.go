@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// FuzzSet makes rules, edits and keys of bytes. Values are few, so that rules meet.
+// FuzzSet derives rules, edits and keys from bytes. There are few values, so that rules overlap.
 func FuzzSet(f *testing.F) {
 	f.Add([]byte("\x00\x01\x02\x03some rules, and packets for them"), uint64(1))
 	f.Add([]byte("\xff\xff\xff\xff\xff\xff\xff\xff"), uint64(2))
@@ -70,7 +70,7 @@ func fuzzed(data *[]byte, rng *rand.Rand) Match {
 	return m
 }
 
-// reading asks for what a packet has that a word is read of, as all matches do.
+// reading requires the headers from which a word is read, as all matches do.
 func (m *Match) reading(w int) {
 	switch w {
 	case wordSource, wordDestination, wordSourceLow, wordDestinationLow:

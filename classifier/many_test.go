@@ -2,8 +2,8 @@
 
 package classifier_test
 
-// Ten thousand rules, edited one by one for long: what an edit does has a limit, in every shape, also when memory has been
-// in use for long and when trees are made anew.
+// Ten thousand rules, edited one by one for long: the cost of an edit is limited for every shape, even after long use
+// of the memory and during rebuilds.
 
 import (
 	"math/rand/v2"
@@ -19,9 +19,9 @@ import (
 
 const (
 	manyRules = 10000
-	// longestEdit is what was promised for one edit among so many.
+	// longestEdit is the promised limit of one edit among that many rules.
 	longestEdit = 50 * time.Millisecond
-	// mostBlocks is an eighth of the largest memory: what an edit may write.
+	// mostBlocks is an eighth of the largest memory: the limit of an edit's writes.
 	mostBlocks = 1 << 18 / 8
 )
 
@@ -73,7 +73,7 @@ func (e *editor) fresh(order uint32) classifier.Change {
 	return classifier.Change{Order: order, Rule: &classifier.Rule{Match: m, Result: e.Uint32()}}
 }
 
-// next is a rule that comes, changes or goes.
+// next is a rule that is added, changed or removed.
 func (e *editor) next() classifier.Change {
 	at := e.IntN(len(e.orders))
 	order := e.orders[at]
@@ -103,7 +103,7 @@ func TestNoEditAmongManyRulesMakesAllAnew(t *testing.T) {
 			defer runtime.UnlockOSThread()
 			e := newEditor(t, shape, seed)
 			defer e.Close()
-			e.WearOut(max(0, manyRules/2-edits/3)) // new trees come in the middle
+			e.WearOut(max(0, manyRules/2-edits/3)) // rebuilt trees are activated in between
 			packets := rulesets.NewPackets(rulesets.Make(shape, 100, seed), 4, seed)
 			taken := 0
 			for i := range edits {
@@ -136,8 +136,8 @@ func TestNoEditAmongManyRulesMakesAllAnew(t *testing.T) {
 	}
 }
 
-// TestTimedEveryEditAmongManyRulesIsShort holds what the thread computes for each edit to what was promised. A machine that
-// takes a processor away for a while makes a run of edits look long: it is repeated, with the same rules.
+// TestTimedEveryEditAmongManyRulesIsShort compares the thread's computing time for each edit with the promised limit.
+// If the machine takes the CPU away for a while, a run of edits looks long: it is repeated with the same rules.
 func TestTimedEveryEditAmongManyRulesIsShort(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -119,8 +119,8 @@ func (m *making) note(gone, fresh []*rule) {
 }
 
 const (
-	// manySwaps is the number of changes up to which the log is applied in the background, and manyRounds how often
-	// at most: then edits apply the rest.
+	// As long as the log has at least manySwaps changes, it is applied in the background, maxRounds times at most: then
+	// edits apply the rest.
 	manySwaps = 256
 	maxRounds = 4
 	// fewSwaps are applied for each rule of a change: twice as many as the change can add, and more as long as that

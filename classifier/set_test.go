@@ -15,11 +15,11 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// heap is a store without a kernel. What packets see is at slots.
+// heap is a store without a kernel. slots is the state that packets see.
 type heap struct {
 	seen map[place]*page // by size and slot
 	open atomic.Int32
-	// hold, if there is one, keeps back what makes a set until it is closed.
+	// hold, if set, blocks the rebuild of a set until it is closed.
 	hold chan struct{}
 }
 
@@ -38,7 +38,7 @@ func (h *heap) maker() (func(size uint32) (home, error), error) {
 			<-hold
 		}
 		h.open.Add(1)
-		// Odd bytes, so that what is not written is found.
+		// Odd bytes, so that unwritten memory is detected.
 		mem := make([]byte, sizes[size]*blockSize)
 		for i := range mem {
 			mem[i] = 0xa5
@@ -69,14 +69,14 @@ func (p *page) close() error {
 	return nil
 }
 
-// lab is a set, the constants of its program, and what it should have.
+// lab is a set, the constants of its program, and its expected content.
 type lab struct {
 	t     testing.TB
 	heap  *heap
 	set   *Set
-	at    place // what the program looks at
+	at    place // the fields that the program reads
 	rules map[uint32]Rule
-	// after are the steps of the last change that free what it left behind.
+	// after are the steps of the last change that free unused memory.
 	after []cube.Step
 }
 
@@ -123,7 +123,7 @@ func (l *lab) swap(plan cube.Plan) {
 	}
 }
 
-// linear is the rule that a packet must find.
+// linear returns the rule that a packet must find.
 func (l *lab) linear(k *Key) (result, order uint32, ok bool) {
 	order = none
 	for o, r := range l.rules {
@@ -134,7 +134,7 @@ func (l *lab) linear(k *Key) (result, order uint32, ok bool) {
 	return result, order, order != none
 }
 
-// find is pcn_classify.
+// find does what pcn_classify does.
 func (l *lab) find(k *Key) (result, order uint32, ok bool) {
 	p := l.heap.seen[place{size: l.at.size, slot: l.at.slot}]
 	if p == nil {
@@ -164,7 +164,7 @@ func searchFrom(b *blocks, at uint32, key *Key) (result, order uint32, ok bool) 
 	return result, order, order != none
 }
 
-// limited is what a program reads that does not read all.
+// limited is a key as read by a program that does not read all fields.
 func limited(k *Key, reads uint32) *Key {
 	out := *k
 	if reads&readMAC == 0 {
@@ -196,7 +196,7 @@ func (b *blocks) search(at uint32, k *Key) (result, order uint32) {
 	}
 }
 
-// end is pcn_classify_end, and what follows.
+// end is pcn_classify_end, and everything that it calls.
 func (b *blocks) end(at uint32, k *Key) (result, order uint32) {
 	block := b.at(at)
 	switch block[4] {
@@ -302,7 +302,7 @@ func (l *lab) check(k *Key) {
 	}
 }
 
-// tight says whether what is used fits what the set says: each block is in one place, and none in no place.
+// tight reports whether the used space matches the set: each block is in exactly one place.
 func (l *lab) tight() error {
 	is := l.set.state
 	errs := []error{is.tight()}
@@ -358,7 +358,7 @@ func (s *state) tight() error {
 	return errors.Join(errs...)
 }
 
-// sound says whether lists, lengths and counts of free runs agree, and that no two of a kind lie beside each other.
+// sound reports whether lists, lengths and counts of free runs agree, and that no two free runs of a kind are adjacent.
 func (s *space) sound(each func(run)) error {
 	var errs []error
 	free := make([]uint32, len(s.length)) // the run that a block is of
@@ -396,7 +396,7 @@ func (s *space) sound(each func(run)) error {
 	return errors.Join(errs...)
 }
 
-// orders are those of the rules that there are, ascending.
+// orders returns the orders of the existing rules, ascending.
 func (l *lab) orders() []uint32 {
 	out := make([]uint32, 0, len(l.rules))
 	for o := range l.rules {
@@ -406,7 +406,7 @@ func (l *lab) orders() []uint32 {
 	return out
 }
 
-// edits makes n random changes of rules from a source.
+// edits makes n random changes of rules.
 func (l *lab) edits(rng *rand.Rand, n int, fresh func() Match) []Change {
 	var out []Change
 	orders := l.orders()

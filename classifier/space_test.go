@@ -84,7 +84,7 @@ func TestFreeRunsJoin(t *testing.T) {
 	}
 }
 
-// TestShortRunsLeaveRoomForLongOnes has what is in memory long turn over by single blocks that stay for long.
+// TestShortRunsLeaveRoomForLongOnes replaces long-lived memory block by block with single blocks that stay.
 func TestShortRunsLeaveRoomForLongOnes(t *testing.T) {
 	const blocks = 1 << 13
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -112,14 +112,14 @@ func TestShortRunsLeaveRoomForLongOnes(t *testing.T) {
 	}
 }
 
-// TestPartsForShortRunsJoin: a part that begins where another one has room ends in one run with that.
+// TestPartsForShortRunsJoin: a part that begins next to another one is merged with it.
 func TestPartsForShortRunsJoin(t *testing.T) {
 	s := newSpace(1 << 10)
 	for range shortPart {
 		s.take(1) // the first part
 	}
 	between := s.take(shortPart)
-	first := s.take(1) // begins a part behind it
+	first := s.take(1) // begins a part after it
 	for range shortPart - 1 {
 		s.take(1)
 	}

@@ -49,7 +49,7 @@ func programTime(t *testing.T, helper asm.BuiltinFunc) time.Duration {
 	return time.Duration(at)
 }
 
-// TestTheClocksOfPrograms are those that Go code reads.
+// TestTheClocksOfPrograms: Go code reads the same clocks.
 func TestTheClocksOfPrograms(t *testing.T) {
 	netns.NeedRoot(t)
 	for _, clock := range []struct {
@@ -72,7 +72,8 @@ func TestTheClocksOfPrograms(t *testing.T) {
 	}
 }
 
-// TestTheClocksOfProgramsInATimeNamespace are the machine's, too: an hour is not what a container's clock says.
+// TestTheClocksOfProgramsInATimeNamespace: they are the machine's, too, rather than a container's, whose clock differs
+// by an hour.
 func TestTheClocksOfProgramsInATimeNamespace(t *testing.T) {
 	netns.NeedRoot(t)
 	if _, err := os.Stat("/proc/self/ns/time"); err != nil {

@@ -53,7 +53,7 @@ func database(t *testing.T, room uint32) *Database[inet.MAC] {
 	return d
 }
 
-// is compares what the map holds.
+// is compares the contents of the map.
 func is(t *testing.T, d *Database[inet.MAC], what string, want map[inet.MAC]Entry) {
 	t.Helper()
 	got := map[inet.MAC]Entry{}
@@ -145,8 +145,8 @@ func TestASweepMendsTheTable(t *testing.T) {
 	for a, e := range map[inet.MAC]Entry{
 		1: {Seen: now, Port: 1, Fixed: 1}, // right; 3 is missing
 		2: {Seen: now, Port: 0},           // a frame was faster
-		4: {Seen: now, Port: 4, Fixed: 1}, // nobody configured it
-		5: {Seen: now, Port: 8},           // behind no port
+		4: {Seen: now, Port: 4, Fixed: 1}, // not configured
+		5: {Seen: now, Port: 8},           // its port is gone
 		6: {Seen: now - uint64(2*time.Minute), Port: 1},
 		7: {Seen: now, Port: 7},
 	} {

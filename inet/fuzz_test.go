@@ -2,7 +2,7 @@
 
 package inet
 
-// Each parser either refuses a text with ErrInvalid, or reads it as a value whose own text is read as the same value.
+// Each parser either refuses a text with ErrInvalid, or parses it to a value whose own text parses to the same value.
 
 import (
 	"encoding"
@@ -14,7 +14,7 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// fuzz tries a parser, from the texts of both tables on.
+// fuzz tests a parser, starting with the texts of both tables.
 func fuzz[T comparable](f *testing.F, parse func(text string, into *T) error) {
 	for _, tt := range texts {
 		f.Add(tt.text)
@@ -37,7 +37,7 @@ func fuzz[T comparable](f *testing.F, parse func(text string, into *T) error) {
 	})
 }
 
-// text is the parser of a type that reads texts, document that of one that reads JSON.
+// text is the parser of a type that parses texts, document that of one that parses JSON.
 func text[T any, P interface {
 	*T
 	encoding.TextUnmarshaler

@@ -46,7 +46,7 @@ func TestAddressesOfMapsAreThoseOfPackages(t *testing.T) {
 	}
 }
 
-// texts are values of the models, and what they are read as; no want is an error.
+// texts are values of the models, and their parsed form; no want is an error.
 var texts = []struct {
 	into encoding.TextUnmarshaler
 	text string
@@ -85,7 +85,7 @@ func TestTextsAreRead(t *testing.T) {
 	}
 }
 
-// check compares what a text is read as with what it means; nothing is an error.
+// check compares the parsed form of a text with the expected one; nothing is an error.
 func check(t *testing.T, text string, err error, want, got any) {
 	t.Helper()
 	if want == nil {
@@ -97,7 +97,7 @@ func check(t *testing.T, text string, err error, want, got any) {
 	}
 }
 
-// value is what was read, in a form that can be compared.
+// value is the parsed value, in a comparable form.
 func value(read any) any {
 	switch v := read.(type) {
 	case *MAC:
@@ -147,7 +147,7 @@ func TestDocumentsAreRead(t *testing.T) {
 	}
 }
 
-// What cannot be read leaves what was there.
+// Invalid input leaves the previous value.
 func TestAnErrorChangesNothing(t *testing.T) {
 	ports, protocol, prefix := Ports{1, 2}, TCP, Prefix{}
 	if err := json.Unmarshal([]byte(`"3-2"`), &ports); err == nil || ports != (Ports{1, 2}) {

@@ -13,7 +13,7 @@ import (
 	"github.com/polycube/polycube/wire"
 )
 
-// world is a host that writes down what it is asked to do.
+// world is a host that records its calls.
 type world struct {
 	log       []string
 	fast      map[Key]State
@@ -46,7 +46,7 @@ func (w *world) Ask(k Key, to wire.MAC) {
 func (w *world) Release(p string)     { w.say("release %s", p) }
 func (w *world) Unreachable(p string) { w.say("unreachable %s", p) }
 
-// take returns what was done since the last call.
+// take returns the calls since the last take.
 func (w *world) take() string {
 	s := strings.Join(w.log, "; ")
 	w.log = nil
@@ -372,7 +372,7 @@ func TestARestartFindsWhatWasLearned(t *testing.T) {
 	}
 }
 
-// judge notes what claims do.
+// judge records the calls of claims.
 type judge struct{ world }
 
 func (j *judge) Probe(k Key, _ wire.MAC)         { j.say("probe %s", k.Addr) }

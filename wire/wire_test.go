@@ -189,7 +189,7 @@ func TestUDPThatHasNoRoomIsBroken(t *testing.T) {
 			}
 		}
 		f := frame()
-		p, err := ParseIP(f[:len(f)-5]) // the slow path gives less than there was
+		p, err := ParseIP(f[:len(f)-5]) // the slow path returns less than there was
 		if err != nil || p.BrokenUDP() {
 			t.Errorf("IPv6 %v, cut by the slow path: %v", six, err)
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/polycube/polycube/cube/table"
 )
 
-// pages reads a table page by page, calling between after each, and counts how often each key comes.
+// pages reads a table page by page, calling between after each, and counts how often each key is returned.
 func pages(t *testing.T, table table.Table[uint32, pair], limit int, keep func(uint32, pair) bool, between func(got []uint32)) map[uint32]int {
 	t.Helper()
 	seen := map[uint32]int{}
@@ -57,7 +57,7 @@ func filled(t *testing.T, size, n uint32) table.Table[uint32, pair] {
 	return table
 }
 
-// TestPagesEndWhereverTheEntriesLie: a hash places them differently each time, all in one bucket behind empty ones, too.
+// TestPagesEndWhereverTheEntriesLie: a hash places them differently each time, even all in one bucket after empty ones.
 func TestPagesEndWhereverTheEntriesLie(t *testing.T) {
 	for range 200 {
 		table := filled(t, 4, 4)
@@ -74,7 +74,7 @@ func TestPagesEndWhereverTheEntriesLie(t *testing.T) {
 	}
 }
 
-// TestPagesAreTheTable: whatever the size of a page and the load of the buckets, each entry comes once.
+// TestPagesAreTheTable: whatever the page size and the load of the buckets, each entry is returned once.
 func TestPagesAreTheTable(t *testing.T) {
 	for _, tt := range []struct{ size, n uint32 }{{1, 0}, {1, 1}, {4, 4}, {1024, 1000}, {1024, 3}, {8192, 8192}} {
 		table := filled(t, tt.size, tt.n)
@@ -99,8 +99,8 @@ func TestPagesAreTheTable(t *testing.T) {
 	}
 }
 
-// TestPagesOfATableThatChanges: entries that stay come once, though the one before the cursor is deleted each time and
-// others come and go.
+// TestPagesOfATableThatChanges: entries that stay are returned once, although the one before the cursor is deleted each
+// time and others are added and removed.
 func TestPagesOfATableThatChanges(t *testing.T) {
 	const size, stay = 4096, 2000
 	for _, limit := range []int{1, 2, 5, 64} {
@@ -131,7 +131,7 @@ func TestPagesOfATableThatChanges(t *testing.T) {
 	}
 }
 
-// TestAPageThatNothingFitsEnds: a page looks at a bounded number of entries, also where none fits.
+// TestAPageThatNothingFitsEnds: a page examines a bounded number of entries, even if none matches.
 func TestAPageThatNothingFitsEnds(t *testing.T) {
 	full := tableOf[uint32, pair](t, ebpf.Hash, 4, 16, 3*table.PageScan)
 	keys, values := make([]uint32, 2*table.PageScan+100), make([]pair, 2*table.PageScan+100)
@@ -174,7 +174,7 @@ func TestCursorsThatAreNone(t *testing.T) {
 			t.Errorf("after %q: %v, want %v", text, err, want)
 		}
 	}
-	// Beyond the last bucket there is nothing.
+	// There is nothing after the last bucket.
 	if entries, next, err := table.Page(fmt.Sprint(size, "-zzzzz"), 3, nil); len(entries) != 0 || next != "" || err != nil {
 		t.Errorf("behind the end are %d entries, %q, %v", len(entries), next, err)
 	}

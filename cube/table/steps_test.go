@@ -133,8 +133,8 @@ func (e *envOf) Map(string) (*ebpf.Map, error) {
 	return e.m, nil
 }
 
-// TestATableIsTheMapThatThereIs: before the map exists every use is an error; a map that takes its place is used at once, and
-// one that does not fit is refused.
+// TestATableIsTheMapThatThereIs: before the map exists every use is an error; a map that replaces it is used at once,
+// and one with other types is refused.
 func TestATableIsTheMapThatThereIs(t *testing.T) {
 	env := &envOf{}
 	entries := table.New[uint32, uint64](env, "m")

@@ -51,7 +51,7 @@ func tableOf[K comparable, V any](t *testing.T, typ ebpf.MapType, key, value, en
 	return table
 }
 
-// all reads a table into a map, and fails when a key comes twice.
+// all reads a table into a map, and fails if a key is returned twice.
 func all[K comparable, V any](t *testing.T, table table.Table[K, V]) map[K]V {
 	t.Helper()
 	got := map[K]V{}
@@ -150,7 +150,7 @@ func TestAPrefixTableIsReadOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Deleting what was just read makes the kernel begin anew.
+	// Deleting a key just read makes the kernel restart from the beginning.
 	var err error
 	read := map[prefix]bool{}
 	for k := range table.All(&err) {
@@ -226,7 +226,7 @@ func second[T any](_ T, err error) error { return err }
 
 func drained[K comparable, V any](table table.Table[K, V]) (err error) {
 	for range table.Drain(&err) {
-		continue // what comes does not matter
+		continue // the content does not matter
 	}
 	return err
 }
@@ -355,7 +355,7 @@ func TestAQueue(t *testing.T) {
 	}
 }
 
-// Entries that stay are read once and those drained are passed on once, whoever writes meanwhile.
+// Entries that stay are read once and drained ones are passed on once, whatever is written concurrently.
 func TestATableIsReadWhileItChanges(t *testing.T) {
 	table := tableOf[uint32, pair](t, ebpf.Hash, 4, 16, 20000)
 	const stay = 3000

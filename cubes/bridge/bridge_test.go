@@ -29,13 +29,13 @@ func flood(sent string) bpftest.Outcome {
 func send(sent string) bpftest.Outcome { return bpftest.Outcome{Verdict: "send", Sent: sent} }
 func drop(why string) bpftest.Outcome  { return bpftest.Outcome{Verdict: "drop", Fate: "br " + why} }
 
-// step is a frame and what becomes of it.
+// step is a frame and its expected result.
 type step struct {
 	name  string
 	dev   string
 	frame []byte
 	want  bpftest.Outcome
-	// becomes is the frame as it is sent; nil when it is not changed.
+	// becomes is the frame as it is sent; nil if it is unchanged.
 	becomes []byte
 }
 
@@ -50,7 +50,7 @@ func walk(t *testing.T, l *bpftest.Lab, steps []step) {
 		if want == nil {
 			want = s.frame
 		}
-		// Where the tag of a frame was changed at TC, it is beside the bytes, where only the wire shows it.
+		// A tag changed at TC is in the skb, where only a test on the wire sees it.
 		beside := l.Type == cube.TypeTC && s.becomes != nil && bytes.Equal(sent, untag(want))
 		if got.Verdict == "send" && !bytes.Equal(sent, want) && !beside {
 			t.Errorf("%s: the frame leaves as\n     %x\nwant %x", s.name, sent, want)
@@ -58,7 +58,7 @@ func walk(t *testing.T, l *bpftest.Lab, steps []step) {
 	}
 }
 
-// untag takes the outer tag off a frame that has one.
+// untag removes the outer tag of a frame that has one.
 func untag(f []byte) []byte {
 	if proto := binary.BigEndian.Uint16(f[12:]); proto != 0x8100 && proto != 0x88a8 {
 		return f

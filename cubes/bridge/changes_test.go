@@ -20,7 +20,7 @@ import (
 	"github.com/polycube/polycube/test/repeat"
 )
 
-// fakeFloods remembers sets, and refuses what it is told to.
+// fakeFloods records sets, and refuses those that it is told to.
 type fakeFloods struct {
 	sets map[uint32][]cube.FloodMember
 	fail error
@@ -111,7 +111,7 @@ func TestChangesOfPortsAreTakenBack(t *testing.T) {
 	same("after a failure")
 }
 
-// ring is a random bridge: what its ports are, and how they became so.
+// ring is a random bridge: the state of its ports, and the changes that led to it.
 type ring struct {
 	l     *bpftest.Lab
 	rng   *rand.Rand
@@ -119,7 +119,7 @@ type ring struct {
 	did   []string
 }
 
-// try makes a request of both the bridge and the model of it.
+// try sends a request to both the bridge and its model.
 func (r *ring) try(t *testing.T, method, words, body string, change func()) {
 	t.Helper()
 	r.did = append(r.did, strings.Join([]string{method, words, body}, " "))
@@ -129,7 +129,7 @@ func (r *ring) try(t *testing.T, method, words, body string, change func()) {
 	change()
 }
 
-// change makes one at random.
+// change makes a random change.
 func (r *ring) change(t *testing.T) {
 	t.Helper()
 	i, vlan := 1+r.rng.IntN(4), []uint16{1, 2, 64, 4094}[r.rng.IntN(4)]
@@ -162,7 +162,7 @@ func (r *ring) change(t *testing.T) {
 	}
 }
 
-// check sends a broadcast into a port and compares where it goes with what the model of the bridge says.
+// check sends a broadcast into a port and compares the receiving ports with the model of the bridge.
 func (r *ring) check(t *testing.T) {
 	t.Helper()
 	numbers := slices.Sorted(maps.Keys(r.ports))
@@ -192,7 +192,7 @@ func (r *ring) check(t *testing.T) {
 	}
 }
 
-// Whatever happened to the ports, frames go by what they are.
+// Whatever happened to the ports, frames follow their current state.
 func TestRandomChangesOfPorts(t *testing.T) {
 	t.Parallel()
 	seed := repeat.Seed(t)

@@ -2,8 +2,8 @@
 
 package bridge
 
-// The same ports and the same frames, in a random order, for this bridge and another: what leaves each port must be the same.
-// The other is the kernel's bridge, without tags and with VLANs, or Open vSwitch.
+// The same ports and the same frames, in random order, for this bridge and another one: the output of each port must be
+// the same. The other one is the kernel's bridge, with and without VLANs, or Open vSwitch.
 
 import (
 	"encoding/binary"
@@ -46,7 +46,7 @@ const inStep = "02:ff:00:00:00:%02x"
 
 func isPace(frame []byte) bool { return frame[6] == 2 && frame[7] == 0xff }
 
-// await reads what left a port until the frame with that payload is there.
+// await reads the output of a port until the frame with that payload arrives.
 func (d *device) await(port int, payload []byte) error {
 	_, err := d.wires[port].Recv(func(f []byte) bool {
 		if !isPace(f) {
@@ -61,7 +61,7 @@ func (d *device) await(port int, payload []byte) error {
 	return nil
 }
 
-// drain reads what has left the ports.
+// drain reads the output of the ports.
 func (d *device) drain() {
 	for port := range d.wires {
 		for {
@@ -91,7 +91,7 @@ func newMatch(t *testing.T) *match {
 	return &match{t: t, rng: rand.New(rand.NewPCG(repeat.Seed(t), 0))}
 }
 
-// tagOf puts a frame into a VLAN as a port sends it; 0 is without a tag.
+// tagOf puts a frame into a VLAN as a port sends it; 0: untagged.
 func (m *match) tagOf(port int) (uint16, bool) {
 	p := &m.ports[port]
 	if native, ok := p.untaggedVLAN(); ok {
@@ -100,8 +100,8 @@ func (m *match) tagOf(port int) (uint16, bool) {
 	return p.vlans()[m.rng.IntN(len(p.vlans()))], true
 }
 
-// step sends a frame into a port of each device, and waits until it was dealt with: a frame from the same port that came after it
-// has left by the watcher.
+// step sends a frame into a port of each device, and waits until it was processed: until a later frame from the same
+// port has left by the watcher.
 func (m *match) step(port int, f []byte) {
 	m.sent = append(m.sent, fmt.Sprintf("%d: %x", port, f))
 	watcher := len(m.ports) - 1
@@ -110,7 +110,7 @@ func (m *match) step(port int, f []byte) {
 		vlan, _ = m.tagOf(0)
 		watcher, isTagged = 0, m.vlans != nil
 	}
-	for range 2 { // the second is behind all copies of the first
+	for range 2 { // the second is queued after all copies of the first
 		m.serial++
 		payload := binary.BigEndian.AppendUint32([]byte("pace"), m.serial)
 		b := pkt.Eth(fmt.Sprintf(inStep, port), pkt.Broadcast)
@@ -142,7 +142,7 @@ func (m *match) fatal(format string, args ...any) {
 	m.t.Fatalf(format+"\n%s\nsent, by port from 0 on\n%s", append(args, m.config(), strings.Join(m.sent, "\n"))...)
 }
 
-// compare holds all devices to the first.
+// compare compares all devices with the first.
 func (m *match) compare() {
 	for _, d := range m.devices {
 		d.drain()
@@ -212,7 +212,7 @@ func (m *match) ours() {
 	}
 }
 
-// others makes the hosts of another bridge.
+// others creates the hosts of another bridge.
 func (m *match) others(lab *netns.Lab) []*netns.Node {
 	var hosts []*netns.Node
 	for i := range m.ports {
@@ -262,7 +262,7 @@ func TestFramesGoWhereLinuxSendsThem(t *testing.T) {
 	m.compare()
 }
 
-// port makes up one.
+// port returns a random port configuration.
 func (m *match) port() Port {
 	vlan := func() uint16 { return m.vlans[m.rng.IntN(len(m.vlans))] }
 	if m.rng.IntN(2) == 0 {
@@ -277,7 +277,7 @@ func (m *match) port() Port {
 	return p
 }
 
-// trunks makes up ports, and the last one, which is a trunk of all VLANs.
+// trunks returns random ports, the last of which is a trunk of all VLANs.
 func (m *match) trunks() {
 	m.vlans = []uint16{1, 10, 63, 64, 4094}
 	for range 3 + m.rng.IntN(3) {

@@ -41,7 +41,7 @@ func key(t *testing.T, text string) Key {
 	return k
 }
 
-// look reads an entry, which must be there.
+// look reads an entry, which must exist.
 func look(t *testing.T, l *bpftest.Lab, text string) fdb.Entry {
 	t.Helper()
 	e, ok, err := fdbOf(l).Get(key(t, text))
@@ -110,7 +110,7 @@ func TestAnAgedEntryIsNotUsed(t *testing.T) {
 		}
 		for _, tt := range tests {
 			l.Set("PATCH", "br fdb aging-time", tt.aging)
-			l.Run("veth2", frame(two, one)) // anew: what is aged goes with the next sweep
+			l.Run("veth2", frame(two, one)) // the next sweep removes expired entries
 			backdate(t, l, two, tt.age)
 			if got := l.Run("veth1", frame(one, two)); got != tt.want {
 				t.Errorf("aging-time %s, %v old: got %+v, want %+v", tt.aging, tt.age, got, tt.want)
@@ -215,7 +215,7 @@ func TestLearnedEntriesCanBeDeleted(t *testing.T) {
 	walk(t, l, []step{{"a deleted entry is not used", "veth1", frame(one, two), flood("br:p2 br:p3"), nil}})
 }
 
-// TestDeletingAllEntries: DELETE of the list takes configured and learned entries alike.
+// TestDeletingAllEntries: DELETE of the list removes both configured and learned entries.
 func TestDeletingAllEntries(t *testing.T) {
 	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{})

@@ -26,7 +26,7 @@ type ovs struct {
 	t   testing.TB
 }
 
-// startOVS starts both, with the bridge br0. They end with the test, which is skipped where there is no Open vSwitch.
+// startOVS starts both, with the bridge br0. They end with the test, which is skipped without Open vSwitch.
 func startOVS(t testing.TB, ns *netns.Namespace) *ovs {
 	t.Helper()
 	for _, tool := range []string{"ovs-vswitchd", "ovsdb-server", "ovsdb-tool", "ovs-vsctl", "ovs-appctl"} {
@@ -92,8 +92,8 @@ func (o *ovs) vsctl(args ...string) string {
 	return o.run("ovs-vsctl", append([]string{"--timeout=20", "--retry", "--db=unix:" + o.file("db.sock")}, args...)...)
 }
 
-// keepNoFlows has the switch decide on each frame anew, so that none goes by what was learned later than the flow. It takes
-// half a second to follow.
+// keepNoFlows makes the switch decide on each frame separately, so that no cached flow is used. It takes half a second
+// to take effect.
 func (o *ovs) keepNoFlows() {
 	o.t.Helper()
 	o.vsctl("set", "Open_vSwitch", ".", "other_config:flow-limit=0")
@@ -105,7 +105,7 @@ func (o *ovs) keepNoFlows() {
 	})
 }
 
-// addPort makes a device a port, as one of ours is configured.
+// addPort makes a device a port, configured like one of ours.
 func (o *ovs) addPort(dev string, p *Port) {
 	o.t.Helper()
 	args := []string{"add-port", "br0", dev}

@@ -29,7 +29,7 @@ func TestPortsThatGoTakeTheirAddressesAlong(t *testing.T) {
 	l.Set("DELETE", "br ports p3", "")
 	wantShown(t, l, "1 "+one+" p1 dynamic")
 	if err := fdbOf(l).Set(key(t, three), fdb.Entry{Seen: look(t, l, one).Seen, Port: 2}); err != nil {
-		t.Fatal(err) // as a frame would that was on its way when the port went
+		t.Fatal(err) // like a frame that was in flight when the port was deleted
 	}
 	l.Set("POST", "br ports p4", `{"peer":"veth3"}`)
 	wantShown(t, l, "1 "+one+" p1 dynamic")
@@ -165,7 +165,7 @@ func TestARestartKeepsWhatIsKnown(t *testing.T) {
 	})
 }
 
-// Ports come and go while frames pass between two others: none of them is lost.
+// Ports are added and removed while frames pass between two others: none of them is lost.
 func TestPortsFlapUnderTraffic(t *testing.T) {
 	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Hosts: 4})
@@ -207,7 +207,7 @@ func TestManyPortsAndNotOneMore(t *testing.T) {
 	wantShown(t, l, "201 "+one+" p200 dynamic")
 }
 
-// A trunk between two bridges carries what access ports of both have in common.
+// A trunk between two bridges carries the VLANs that access ports of both have.
 func TestATrunkBetweenBridges(t *testing.T) {
 	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPDRV} {
 		t.Run(strings.ToLower(string(typ)), func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// setSpeed makes a TAP device say that its link has a speed in Mbit/s.
+// setSpeed sets the reported link speed of a TAP device in Mbit/s.
 func setSpeed(lab *netns.Lab, dev string, speed int) {
 	lab.Run("ethtool", "-s", dev, "speed", strconv.Itoa(speed), "duplex", "full", "autoneg", "off")
 }

@@ -2,7 +2,7 @@
 
 package bridge
 
-// Bridges of several makes in one namespace, joined by links that can be cut.
+// Bridges of several implementations in one namespace, connected by links that can be cut.
 
 import (
 	"encoding/binary"
@@ -19,7 +19,7 @@ import (
 	"github.com/polycube/polycube/test/pkt"
 )
 
-// patience is how long a test waits for what takes a part of that on a quiet machine.
+// patience is how long a test waits for events that take a fraction of it on a quiet machine.
 var patience = pace.Stretch(60 * time.Second)
 
 // mesh is a lab with bridges.
@@ -34,7 +34,7 @@ type mesh struct {
 
 // maker is a make of bridges.
 type maker interface {
-	// add takes a device as a port.
+	// add makes a device a port.
 	add(dev string)
 	// state is the state of a port in a VLAN, in the words of the model.
 	state(dev string, vlan int) string
@@ -67,7 +67,7 @@ func (m *mesh) link(a, b string) {
 	m.bridges[b].add(ends[1])
 }
 
-// remove takes a link away, both ends at once.
+// remove removes a link, both ends at once.
 func (m *mesh) remove(link string) {
 	m.t.Helper()
 	m.sh("ip", "link", "del", m.ends[link][0])
@@ -78,7 +78,7 @@ func (m *mesh) cut(link string) { m.sh("ip", "link", "set", m.ends[link][0], "do
 
 func (m *mesh) mend(link string) { m.sh("ip", "link", "set", m.ends[link][0], "up") }
 
-// states are those of both ends of links, as "a-b" to "forwarding blocking".
+// states returns the states of both ends of links, as "a-b" to "forwarding blocking".
 func (m *mesh) states(vlan int, links map[string]string) map[string]string {
 	out := map[string]string{}
 	for name := range links {
@@ -119,14 +119,14 @@ func formOf(states string) string {
 		return "<"
 	case "forwarding blocking":
 		return ">"
-	case "disabled disabled", "disabled blocking", "blocking disabled": // Open vSwitch says that what is down is discarding
+	case "disabled disabled", "disabled blocking", "blocking disabled": // Open vSwitch reports ports that are down as discarding
 		return "0"
 	}
 	return "?"
 }
 
-// once sends numbered broadcasts from the first host and sees that each arrives at the others one time, as soon as the
-// first one does.
+// once sends numbered broadcasts from the first host and checks that each arrives at the others exactly once, as soon
+// as the first one does.
 func (m *mesh) once() {
 	m.t.Helper()
 	const frames = 200
@@ -166,7 +166,7 @@ func (m *mesh) once() {
 	}
 }
 
-// probe sends until every host gets what is sent: their own ports open a moment after those between the bridges.
+// probe sends until every host receives: their own ports open shortly after those between the bridges.
 func (m *mesh) probe(numbered func(int) []byte, isOurs func([]byte) bool) (next int) {
 	m.t.Helper()
 	waits := map[*bpftest.Wire]bool{}
@@ -189,7 +189,7 @@ func (m *mesh) probe(numbered func(int) []byte, isOurs func([]byte) bool) (next 
 	return next
 }
 
-// fates says what became of frames in the cubes.
+// fates returns the fates of frames in the cubes.
 func (m *mesh) fates() string {
 	var out []string
 	for name, b := range m.bridges {
@@ -245,7 +245,7 @@ type linux struct {
 	name string
 }
 
-// shortest are the shortest times that there are, in hundredths of a second.
+// shortest are the shortest possible times, in hundredths of a second.
 var shortest = []string{"forward_delay", "400", "hello_time", "100", "max_age", "600"}
 
 func (m *mesh) linux(name, mac string, priority int, times []string) *linux {
@@ -272,8 +272,8 @@ func (b *linux) state(dev string, _ int) string {
 	return links[0].State
 }
 
-// root is that of a bridge that is the root, and empty for one that has a port to it: the root that iproute2 shows is the
-// bridge itself in either case.
+// root returns the root of a bridge that is the root itself, and "" for one with a root port: iproute2 shows the bridge
+// itself as root in either case.
 func (b *linux) root(int) string {
 	b.m.t.Helper()
 	var links []struct {
@@ -299,5 +299,5 @@ func (b *linux) root(int) string {
 	return id
 }
 
-// soak says that there is time for what takes minutes.
+// soak reports whether tests may take minutes.
 func soak() bool { return os.Getenv("POLYCUBE_SOAK") != "" }

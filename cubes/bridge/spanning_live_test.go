@@ -17,7 +17,7 @@ const (
 	macA, macB, macC, macD = "02:00:00:00:0a:01", "02:00:00:00:0b:01", "02:00:00:00:0c:01", "02:00:00:00:0d:01"
 )
 
-// withSTP is a cube with a spanning tree of VLAN 1. Times are the shortest that there are.
+// withSTP is a cube with a spanning tree of VLAN 1, with the shortest possible times.
 func withSTP(mac string, priority int, version, host string) string {
 	ports := ""
 	if host != "" {
@@ -48,7 +48,7 @@ func TestTimedARingOfCubesHealsAtOnce(t *testing.T) {
 			m.mend("a-b")
 			mended := m.becomes(1, root, map[string]string{"a-b": "-", "b-c": ">", "c-a": "-"})
 			m.once()
-			m.Restart(m.once) // what is open stays open, what is closed stays closed
+			m.Restart(m.once) // open ports stay open, blocked ones stay blocked
 			m.becomes(1, root, map[string]string{"a-b": "-", "b-c": ">", "c-a": "-"})
 			m.once()
 			t.Logf("%v, after a cut %v, after it was mended %v", took, cut, mended)
@@ -85,7 +85,8 @@ func TestRingsWithLinuxBridges(t *testing.T) {
 				m.link("b", "c")
 				m.link("c", "d")
 				m.link("d", "a")
-				// b is the root; d has two ways there that cost the same, and takes the one by c, whose address is lower.
+				// b is the root; d has two paths of equal cost to it, and uses the one through c, whose
+				// address is lower.
 				root := "1000.020000000a01"
 				whole := map[string]string{"a-b": "-", "b-c": "-", "c-d": "-", "d-a": "<"}
 				took := m.becomes(1, root, whole)
@@ -109,7 +110,7 @@ func TestRingsWithLinuxBridges(t *testing.T) {
 	}
 }
 
-// vlanSTP is a cube whose trees of VLANs 1, 10 and 20 have priorities of their own.
+// vlanSTP is a cube whose trees of VLANs 1, 10 and 20 have different priorities.
 func vlanSTP(mac string, priorities [3]int, host string) string {
 	var trees []string
 	for i, vlan := range []int{1, 10, 20} {
@@ -120,7 +121,7 @@ func vlanSTP(mac string, priorities [3]int, host string) string {
 		mac, strings.Join(trees, ","), host)
 }
 
-// Trunks between three of ours: each VLAN has a root and a closed port of its own, and one that is native here and tagged
+// Trunks between three of ours: each VLAN has its own root and blocked port, and a VLAN that is native here and tagged
 // there is one tree.
 func TestEachVLANHasATreeOfItsOwn(t *testing.T) {
 	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPDRV} {
@@ -145,7 +146,7 @@ func TestEachVLANHasATreeOfItsOwn(t *testing.T) {
 			m.becomes(1, "1000.020000000a01", map[string]string{"a-b": "0", "b-c": "-", "c-a": "-"})
 			m.becomes(20, "1000.020000000b01", map[string]string{"a-b": "0", "b-c": "-", "c-a": "-"})
 			m.once()
-			// A VLAN that is added gets its tree, and one that is taken away loses it.
+			// A VLAN that is added gets its tree, and one that is removed loses it.
 			m.Set("POST", "b ports btoc trunk allowed 30", `{}`)
 			m.Set("POST", "c ports ctob trunk allowed 30", `{}`)
 			m.Set("PATCH", "b stp 30", `{"priority":0}`)

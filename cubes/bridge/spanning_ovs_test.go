@@ -36,10 +36,10 @@ func (b rstpOVS) state(dev string, _ int) string {
 func (b rstpOVS) root(int) string {
 	b.t.Helper()
 	root := strings.Trim(b.vsctl("get", "bridge", "br0", "rstp_status:rstp_root_id"), `"`)
-	return strings.Replace(root, ".", "", 1) // 1.000.020000000a01: priority and system ID are apart
+	return strings.Replace(root, ".", "", 1) // 1.000.020000000a01: priority and system ID are separate
 }
 
-// A ring of two cubes and Open vSwitch, whoever is the root: RSTP, with its handshakes.
+// A ring of two cubes and Open vSwitch, with each as the root: RSTP, with its handshakes.
 func TestTimedARingWithOpenVSwitch(t *testing.T) {
 	for _, c := range []struct {
 		name       string
@@ -72,7 +72,7 @@ func TestTimedARingWithOpenVSwitch(t *testing.T) {
 			mended := m.becomes(1, c.root, c.whole)
 			m.once()
 			t.Logf("%v, after a cut %v, after it was mended %v", took, cut, mended)
-			if limit := 3 * time.Second; max(cut, mended) > limit || took > 2*limit { // Open vSwitch says hello every 2 s
+			if limit := 3 * time.Second; max(cut, mended) > limit || took > 2*limit { // Open vSwitch sends a hello every 2 s
 				t.Errorf("it took more than %v, without the handshakes of RSTP", limit)
 			}
 			for _, port := range []string{"a ports atoc", "b ports btoc"} {
@@ -84,9 +84,9 @@ func TestTimedARingWithOpenVSwitch(t *testing.T) {
 	}
 }
 
-// While the daemon is away, its bridges neither open nor close a port, and pass on BPDUs where they forward: the neighbour
-// that hears nothing of the root any more finds itself at the other end of them, and opens no loop. When the daemon is back,
-// all is as before.
+// While the daemon is away, its bridges neither open nor block a port, and flood BPDUs where they forward: the
+// neighbour that no longer receives BPDUs from the root receives its own ones from the other side, and opens no loop.
+// When the daemon is back, everything is as before.
 func TestNoLoopWhileTheDaemonIsAway(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t, bpftest.Options{Hosts: 2})

@@ -32,7 +32,8 @@ type square struct {
 	cut time.Time
 }
 
-// newSquare makes one. quick has the shortest times that there are, the others are those of the model and the kernel.
+// newSquare creates a square. quick uses the shortest possible times, otherwise those of the model and the kernel are
+// used.
 func newSquare(m *mesh, number int, quick bool) *square {
 	s := &square{m: m, number: number, stations: map[string]*netns.Raw{}, at: map[string][]time.Time{}, got: map[string]map[int]bool{}}
 	for i, letter := range []string{"a", "b", "c", "d"} {
@@ -69,7 +70,7 @@ func (s *square) link(link string) string {
 	return s.bridge(x) + "-" + s.bridge(y)
 }
 
-// forms are those of the links, by their letters.
+// forms returns the form of the links, by their letters.
 func (s *square) forms(forms map[string]string) map[string]string {
 	out := map[string]string{}
 	for link, form := range forms {
@@ -99,7 +100,8 @@ func (s *square) introduce() {
 	}
 }
 
-// ask sends a frame from each other station to that of c, which never sends any, and takes what has arrived there.
+// ask sends a frame from each other station to that of c, which never sends any, and collects the frames that arrived
+// there.
 func (s *square) ask() {
 	s.m.t.Helper()
 	for _, letter := range []string{"a", "b", "d"} {
@@ -113,7 +115,7 @@ func (s *square) ask() {
 	s.take(0)
 }
 
-// take takes what has arrived at the station of c.
+// take collects the frames that arrived at the station of c.
 func (s *square) take(wait time.Duration) {
 	const header = 14
 	at := header + len(mark)
@@ -127,7 +129,7 @@ func (s *square) take(wait time.Duration) {
 	}
 }
 
-// healed is how long after the cut the last frame from a station was sent that did not arrive.
+// healed returns how long after the cut the last lost frame from a station was sent.
 func (s *square) healed(letter string) (took time.Duration) {
 	for i, at := range s.at[letter] {
 		if !s.got[letter][i] {

@@ -31,7 +31,7 @@ func rst(t *testing.T, priority uint16) []byte {
 
 var neighbour = net.HardwareAddr{2, 0, 0, 0, 0, 0xbb}
 
-// heard is the next BPDU from the cube for which a condition holds.
+// heard returns the next BPDU from the cube that meets a condition.
 func heard(t *testing.T, w *bpftest.Wire, what string, is func(bpdu []byte) bool) {
 	t.Helper()
 	var last []byte
@@ -48,7 +48,7 @@ func heard(t *testing.T, w *bpftest.Wire, what string, is func(bpdu []byte) bool
 	}
 }
 
-// Each leaf of the trees changes what the cube says or does.
+// Each leaf of the trees changes the BPDUs or the state of the cube.
 func TestLeavesOfSpanningTrees(t *testing.T) {
 	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Follow: true})
@@ -107,7 +107,7 @@ func TestLeavesOfSpanningTrees(t *testing.T) {
 	l.Set("PATCH", "br ports p1 stp 1 restricted-role", `false`)
 }
 
-// What of a tree depends on its neighbours' doings takes a moment longer.
+// Tree state that depends on neighbours takes a moment longer.
 func TestLeavesOfPortsInSpanningTrees(t *testing.T) {
 	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Follow: true})
@@ -174,7 +174,7 @@ func TestFatesOfBPDUs(t *testing.T) {
 		{"of a VLAN that is not allowed", "veth3", stp.Frame(neighbour, 11, true, bpdu), "br not-allowed"},
 		{"anything else at a closed port", "veth1", frame(one, two), "br stp-blocked"},
 	} {
-		if got := l.Run(c.dev, c.frame); got.Fate != c.want { // the trees send meanwhile
+		if got := l.Run(c.dev, c.frame); got.Fate != c.want { // the trees send BPDUs meanwhile
 			t.Errorf("%s: got %+v, want %s", c.name, got, c.want)
 		}
 	}
@@ -266,7 +266,7 @@ func TestAChangeOfTheTopologyForgetsAddresses(t *testing.T) {
 	l.Run("veth1", frame(one, two))
 	l.Run("veth2", frame(two, one))
 	wantShown(t, l, "1 "+one+" p1 dynamic", "1 "+two+" p2 dynamic")
-	// Bridges appear where stations were, and one of them tells of a change.
+	// Bridges replace stations, and one of them announces a topology change.
 	hello := rst(t, 61440)
 	wires[0].Puts(stp.Frame(neighbour, 1, false, hello))
 	root := rst(t, 4096)

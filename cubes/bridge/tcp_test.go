@@ -78,8 +78,8 @@ func upload(from, to *netns.Node, bytes int64) error {
 	return nil
 }
 
-// Two bridges and a wire between them, with hosts that send whole TCP superframes: tags are put on and taken off them. IPv4 and
-// IPv6, in two VLANs that have the same addresses.
+// Two bridges connected by a wire, with hosts that send whole TCP superframes, to which tags are added and removed.
+// IPv4 and IPv6, in two VLANs with the same addresses.
 func TestTCPThroughATrunk(t *testing.T) {
 	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPDRV} {
 		t.Run(strings.ToLower(string(typ)), func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestTCPThroughATrunk(t *testing.T) {
 			l := bpftest.New(t, bpftest.Options{Type: typ, Hosts: 1})
 			var opts []netns.Option
 			if typ != cube.TypeTC {
-				opts = append(opts, netns.WithoutTxChecksum()) // XDP sees frames before their checksums are made
+				opts = append(opts, netns.WithoutTxChecksum()) // XDP sees frames before their checksums are computed
 			}
 			l.Lab.Run("ip", "link", "add", "trunk1", "type", "veth", "peer", "name", "trunk2")
 			hosts := map[string]*netns.Node{}
@@ -117,7 +117,7 @@ func TestTCPThroughATrunk(t *testing.T) {
 	}
 }
 
-// A daemon that is away takes nothing from those who talk.
+// Connections continue while the daemon is away.
 func TestTCPOverARestart(t *testing.T) {
 	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Hosts: 1})

@@ -12,7 +12,7 @@ import (
 	"github.com/polycube/polycube/test/pkt"
 )
 
-// kernelPort makes a device a port of br0, the kernel's bridge, as one of ours is configured.
+// kernelPort makes a device a port of br0, the kernel's bridge, configured like one of ours.
 func kernelPort(lab *netns.Lab, dev string, p *Port) {
 	lab.Run("ip", "link", "set", dev, "master", "br0")
 	untagged, ok := p.untaggedVLAN()

@@ -13,8 +13,7 @@ import (
 	"github.com/polycube/polycube/test/pkt"
 )
 
-// Two access ports of VLAN 10, a trunk whose frames without a tag are of VLAN 20, and one without
-// such.
+// Two access ports of VLAN 10, a trunk with native VLAN 20, and one without a native VLAN.
 const fourPorts = `{"ports":[
 	{"name":"a","peer":"veth1","access":{"vlanid":10}},
 	{"name":"b","peer":"veth2","access":{"vlanid":10}},

@@ -23,8 +23,8 @@ func hosts4(n int) (frames [][]byte) {
 	return frames
 }
 
-// claimed goes through the tables: each external endpoint of a table leads to one that leads back, but for what a sweep
-// is about to take away. It returns the number of entries.
+// claimed checks the tables: each external endpoint of a table refers to an entry that refers back, except for those
+// that a sweep is about to remove. It returns the number of entries.
 func (b *bench) claimed() (sessions, mappings int) {
 	b.t.Helper()
 	netns.Eventually(b.t, bpftest.Patience, func() (err error) {
@@ -99,7 +99,7 @@ func TestNoEndpointIsGivenTwice(t *testing.T) {
 					}
 					given[n%hosts], holder[p] = p, n%hosts
 				})
-				// 64 probes do not find the last free ports for sure; nearly all are found.
+				// 64 probes do not certainly find the last free ports; nearly all are found.
 				if len(given) > ports || len(given) < ports*9/10 {
 					t.Errorf("%d hosts have one of %d ports", len(given), ports)
 				}
@@ -156,7 +156,7 @@ func TestAFullTableRefusesNewSessionsOnly(t *testing.T) {
 		if sessions, _ := b.claimed(); sessions != room {
 			t.Errorf("%d sessions in a table for %d", sessions, room)
 		}
-		// Those that are there go on, in both directions; what has no room does not leak.
+		// Existing sessions continue, in both directions; refused ones leave nothing behind.
 		through := 0
 		l.Together("veth1", 1, frames, func(_ int, got []byte) {
 			if got != nil {

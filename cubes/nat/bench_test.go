@@ -15,8 +15,8 @@ import (
 	"github.com/polycube/polycube/test/pkt"
 )
 
-// The addresses change in the packet as it is run again, so a frame is timed that the NAT leaves
-// as it is: of the host that has the external address. It takes the path of every session.
+// The addresses change in the packet when it is run again, so the benchmark uses a frame that the NAT leaves unchanged:
+// from the host that has the external address. It takes the path of every session.
 func BenchmarkSession(b *testing.B) {
 	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPDRV} {
 		for _, name := range []string{"UDP", "UDP of IPv6", "without NAT"} {

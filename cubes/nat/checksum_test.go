@@ -2,7 +2,7 @@
 
 package nat
 
-// Checksums at their edges: 0 in UDP says that there is none, and 0 that is meant is sent as ffff.
+// Checksums at their limits: 0 in UDP means that there is none, and a computed 0 is sent as ffff.
 
 import (
 	"encoding/binary"
@@ -12,7 +12,7 @@ import (
 	"github.com/polycube/polycube/test/pkt"
 )
 
-// withCheck is a datagram whose checksum has a value: a word of the payload makes up for it.
+// withCheck returns a datagram with a given checksum: a word of the payload compensates for it.
 func withCheck(from, to string, check uint16) []byte {
 	d := udp(from, to, 4000, 53, make([]byte, 2))
 	binary.BigEndian.PutUint16(d[6:], check)
@@ -24,7 +24,7 @@ func withCheck(from, to string, check uint16) []byte {
 func TestChecksumsAtTheirEdges(t *testing.T) {
 	atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
 		b := newBench(t, l, snat)
-		// Those with which packets leave, whatever they come with.
+		// Checksums of outgoing packets, whatever they were.
 		for _, check := range []uint16{1, 2, 0x7fff, 0x8000, 0xfffe, 0xffff} {
 			d, d6 := withCheck(ours, other, check), withCheck(ours6, other6, check)
 			inside, inside6 := append([]byte{}, d...), append([]byte{}, d6...)
@@ -34,7 +34,7 @@ func TestChecksumsAtTheirEdges(t *testing.T) {
 				step{"UDP out", false, outFrame(plain4(host, other, nextUDP, inside)), outFrame(plain4(ours, other, nextUDP, d)), ""},
 				step{"UDP of IPv6 out", false, outFrame(ip6(host6, other6, nextUDP, inside6)), outFrame(ip6(ours6, other6, nextUDP, d6)), ""},
 			)
-			// And those with which they come.
+			// And of incoming packets.
 			came, gone := withCheck(host, other, check), append([]byte{}, withCheck(host, other, check)...)
 			fill(gone, ours, other)
 			b.steps(step{"UDP that comes so", false, outFrame(plain4(host, other, nextUDP, came)), outFrame(plain4(ours, other, nextUDP, gone)), ""})
@@ -45,7 +45,7 @@ func TestChecksumsAtTheirEdges(t *testing.T) {
 			return d
 		}
 		b.steps(step{"UDP without a checksum", false, outFrame(plain4(host, other, nextUDP, none(host))), outFrame(plain4(ours, other, nextUDP, none(ours))), ""})
-		// A wrong one stays as wrong as it is: who gets the packet must see it.
+		// A wrong checksum stays as wrong as it is: the receiver must detect it.
 		wrong := udp(host, other, 4000, 53, bytesOf(9))
 		wrong[7] ^= 1
 		got, err := b.pass(false, outFrame(plain4(host, other, nextUDP, wrong)))

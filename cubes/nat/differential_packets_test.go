@@ -2,7 +2,7 @@
 
 package nat
 
-// Packets as the two machines let them out: read, verified, and put together.
+// Packets as the two machines send them: read, verified, and reassembled.
 
 import (
 	"bytes"
@@ -46,7 +46,8 @@ func source4or6(packet []byte) (endpoint, error) {
 	return endpoint{addr, binary.BigEndian.Uint16(number)}, nil
 }
 
-// rename gives a packet that was seen outside its internal endpoint back, and takes out the checksums, which were right.
+// rename replaces the external endpoint of a packet seen outside by its internal one, and removes the checksums, which
+// were correct.
 func rename(c *conversation, packet []byte) []byte {
 	p := bytes.Clone(packet)
 	at, proto, _ := layout(p) // it was looked at before
@@ -95,7 +96,7 @@ func checkSums(packet []byte) error {
 	return nil
 }
 
-// asICMP makes a packet one of ICMP, with the checksum that it has to have.
+// asICMP converts a packet to ICMP, with the correct checksum.
 func asICMP(packet []byte, proto uint8) {
 	if packet[0]>>4 == 4 {
 		packet[9] = proto
@@ -108,7 +109,7 @@ func asICMP(packet []byte, proto uint8) {
 	binary.BigEndian.PutUint16(packet[42:], ^pkt.Sum(append(append(pseudo, 0, 0, 0, proto), packet[40:]...)))
 }
 
-// cut makes a packet two pieces, of which the first has so many bytes behind the header. IPv6 needs a number for them.
+// cut fragments a packet into two, the first with a given number of bytes after the header. IPv6 needs an ID for them.
 func cut(frame []byte, piece int, id uint32) [2][]byte {
 	if frame[14]>>4 == 6 {
 		return cut6(frame, piece, id)
@@ -132,8 +133,8 @@ func cut6(frame []byte, piece int, id uint32) [2][]byte {
 	}
 }
 
-// pieceOf says whether a frame is a fragment of a packet that was sent whole as another: one of IPv6 has its protocol,
-// since Linux gives them numbers of its own.
+// pieceOf reports whether a frame is a fragment of a packet that was sent whole in another: for IPv6 it compares the
+// protocol, because Linux assigns its own IDs.
 func pieceOf(frame, whole []byte) bool {
 	if len(frame) < 34 || !bytes.Equal(frame[12:14], whole[12:14]) {
 		return false
@@ -159,8 +160,8 @@ func parts(fragment []byte) (header []byte, offset int, data []byte, err error) 
 	return bytes.Clone(fragment[:20]), int(binary.BigEndian.Uint16(fragment[6:])&0x1fff) * 8, fragment[20:], nil
 }
 
-// passFragments sends a packet in two pieces, of which the first has so many bytes behind the header, and returns it
-// whole as it comes out.
+// passFragments sends a packet in two fragments, the first with a given number of bytes after the header, and returns
+// it reassembled as it comes out.
 func (m *machine) passFragments(from int, frame []byte, piece int, id uint32) ([]byte, error) {
 	for _, p := range cut(frame, piece, id) {
 		if err := m.wire[from].Send(p); err != nil {

@@ -2,8 +2,8 @@
 
 package nat
 
-// The same random packets go through a machine with our NAT and through one with that of Linux (nftables). What comes out
-// must be the same, but for the external ports, which each chooses for itself.
+// The same random packets go through a machine with our NAT and through one with Linux's (nftables). The output must be
+// the same, except for the external ports, which each chooses itself.
 
 import (
 	"bytes"
@@ -29,11 +29,11 @@ import (
 // machine is one of the two, with the wires of the hosts on its sides.
 type machine struct {
 	name string
-	// wire and to are those of a side: inside, outside.
+	// wire and to belong to a side: inside, outside.
 	wire [2]*netns.Raw
 	from [2]string
 	to   [2]string
-	// external is what flows look like outside, by number.
+	// external is the external form of flows, by number.
 	external map[int]endpoint
 }
 
@@ -42,14 +42,14 @@ const (
 	outside = 1
 )
 
-// strangers are addresses on both sides whose packets the hosts do not answer themselves.
+// strangers are addresses on both sides to whose packets the hosts do not reply themselves.
 func strangers(n int) [2][2]string {
 	return [2][2]string{{fmt.Sprintf("10.0.0.%d", 50+n), fmt.Sprintf("fd00::%d", 50+n)}, {fmt.Sprintf("203.0.113.%d", 50+n), fmt.Sprintf("2001:db8::%d", 50+n)}}
 }
 
 const strangerCount = 4
 
-// meet tells a machine where the strangers are.
+// meet adds routes to the strangers on a machine.
 func meet(lab *netns.Namespace, hosts []*netns.Node) {
 	for n := range strangerCount {
 		for side, addresses := range strangers(n) {
@@ -71,7 +71,7 @@ func newMachine(t *testing.T, name string, hosts []*netns.Node) *machine {
 // translation is a set of rules: for Linux, and for us.
 type translation struct {
 	name, nft, ours string
-	// internal endpoints look like one of these addresses outside.
+	// internal endpoints have one of these addresses outside.
 	external []netip.Prefix
 }
 
@@ -84,7 +84,7 @@ var translations = []translation{
 		external: []netip.Prefix{netip.MustParsePrefix("203.0.113.16/30"), netip.MustParsePrefix("2001:db8::10/126")}},
 }
 
-// linuxRouter makes a machine that routes as an edge does, without a NAT.
+// linuxRouter creates an edge router without a NAT.
 func linuxRouter(t *testing.T) (l *netns.Lab, hosts []*netns.Node) {
 	l = netns.NewLab(t, netns.WithIPv6())
 	for i := range 2 {
@@ -99,7 +99,7 @@ func linuxRouter(t *testing.T) (l *netns.Lab, hosts []*netns.Node) {
 	return l, hosts
 }
 
-// linuxNAT makes the machine of Linux, alike but for who translates.
+// linuxNAT creates the Linux machine, which only differs in the translation.
 func linuxNAT(t *testing.T, rules translation) *machine {
 	l, hosts := linuxRouter(t)
 	cmd := l.Command("nft", "-f", "-")
@@ -121,7 +121,7 @@ func linuxNAT(t *testing.T, rules translation) *machine {
 	return newMachine(t, "nftables", hosts)
 }
 
-// ourNAT makes ours.
+// ourNAT creates ours.
 func ourNAT(t *testing.T, typ cube.Type, rules translation) *machine {
 	e := newEdge(t, typ, `{"rule":{`+rules.ours+`,"port-forwarding":{"entry":[
 		{"id":0,"external-ip":"203.0.113.1","external-port":8080,"internal-ip":"10.0.0.50","internal-port":80},
@@ -133,8 +133,8 @@ func ourNAT(t *testing.T, typ cube.Type, rules translation) *machine {
 	return newMachine(t, "ours", e.Hosts)
 }
 
-// pass sends a frame into one side of a machine, in pieces if one is said to be of so many bytes, and returns the packet
-// that comes out of the other; its mark finds it.
+// pass sends a frame into one side of a machine, in fragments if a size is given, and returns the packet that comes out
+// of the other; its mark identifies it.
 func (m *machine) pass(from int, frame, mark []byte, piece int) ([]byte, error) {
 	if piece > 0 {
 		return m.passFragments(from, frame, piece, binary.BigEndian.Uint32(mark[len(mark)-4:]))
@@ -149,7 +149,7 @@ func (m *machine) pass(from int, frame, mark []byte, piece int) ([]byte, error) 
 	return got[14:], checkSums(got[14:])
 }
 
-// frame begins a packet from one side.
+// frame starts a packet from one side.
 func (m *machine) frame(side int) *pkt.Frame { return pkt.Eth(m.from[side], m.to[side]) }
 
 // conversation is a flow between strangers.
@@ -158,7 +158,7 @@ type conversation struct {
 	proto            uint8
 	internal, remote endpoint
 	forwarded        bool // it was begun from outside, at port 8080
-	fragments        bool // its packets come in two pieces
+	fragments        bool // its packets are sent in two fragments
 	steps            int
 	// last is the last packet of each machine as it was seen outside.
 	last [2][]byte
@@ -166,7 +166,7 @@ type conversation struct {
 
 func (c *conversation) v4() bool { return c.internal.addr.Is4() }
 
-// packet makes one from an endpoint to another.
+// packet creates a packet from an endpoint to another.
 func (c *conversation) packet(f *pkt.Frame, from, to endpoint, flags pkt.TCPFlags, reply bool, data []byte) []byte {
 	if c.v4() {
 		f = f.IPv4(from.addr.String(), to.addr.String(), pkt.IPv4Options{TTL: 60, ID: uint16(c.number)})
@@ -193,7 +193,7 @@ func (c *conversation) packet(f *pkt.Frame, from, to endpoint, flags pkt.TCPFlag
 
 func isPing(proto uint8) bool { return proto == unix.IPPROTO_ICMP || proto == unix.IPPROTO_ICMPV6 }
 
-// flags are those that TCP has at a step.
+// flags returns the TCP flags at a step.
 func (c *conversation) flags(out bool) pkt.TCPFlags {
 	first := out != c.forwarded
 	switch {
@@ -205,7 +205,7 @@ func (c *conversation) flags(out bool) pkt.TCPFlags {
 	return pkt.TCPFlags{ACK: true}
 }
 
-// out says whether the next packet goes out; the first three of a conversation are a handshake.
+// out reports whether the next packet is outgoing; the first three of a conversation are a handshake.
 func (c *conversation) out(random *rand.Rand) bool {
 	if c.steps < 3 {
 		return (c.steps%2 == 0) != c.forwarded
@@ -229,7 +229,7 @@ func (d *differ) mark() []byte {
 	return binary.BigEndian.AppendUint64([]byte("event--:"), d.events)
 }
 
-// begin makes a conversation.
+// begin starts a conversation.
 func (d *differ) begin() *conversation {
 	c := &conversation{number: len(d.all) + 1, proto: []uint8{unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_ICMP}[d.random.IntN(3)]}
 	family := d.random.IntN(2)
@@ -261,7 +261,7 @@ func (d *differ) step(c *conversation) error {
 	mark, out, size, piece := d.mark(), c.out(d.random), d.random.IntN(600), 0
 	flags := c.flags(out)
 	if c.fragments {
-		size += 64 // Linux makes one packet of two pieces of IPv6 if it is no larger than the first
+		size += 64 // Linux reassembles two IPv6 fragments to one packet if it is no larger than the first
 	}
 	data := append(bytes.Repeat([]byte{byte(d.events)}, size), mark...)
 	if c.fragments {
@@ -294,7 +294,7 @@ func (d *differ) step(c *conversation) error {
 	return alike(seen)
 }
 
-// learn takes note of how a conversation looks outside, which does not change.
+// learn records the external form of a conversation, which does not change.
 func (m *machine) learn(c *conversation, packet []byte) error {
 	is, err := source4or6(packet)
 	if err != nil {
@@ -307,7 +307,7 @@ func (m *machine) learn(c *conversation, packet []byte) error {
 	return nil
 }
 
-// alike compares what the two made of a packet.
+// alike compares the two results for a packet.
 func alike(seen [2][]byte) error {
 	if !bytes.Equal(seen[0], seen[1]) {
 		return fmt.Errorf("ours comes out as\n%s, that of nftables as\n%s", hex.Dump(seen[0]), hex.Dump(seen[1]))
@@ -339,8 +339,9 @@ func (d *differ) fail(c *conversation) error {
 	return alike(seen)
 }
 
-// TestLinuxAndWeTranslateAlike: random conversations of TCP, UDP, in pieces too, and ping, begun on either side, with ICMP
-// errors about them, come out of both machines alike, up to the external endpoints, and with right checksums.
+// TestLinuxAndWeTranslateAlike: random conversations of TCP, UDP, including fragments, and ping, started on either
+// side, and ICMP errors about them, come out of both machines alike, except for the external endpoints, with correct
+// checksums.
 func TestLinuxAndWeTranslateAlike(t *testing.T) {
 	t.Parallel()
 	netns.NeedRoot(t)

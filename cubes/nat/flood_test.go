@@ -13,8 +13,8 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// TestAFullTableEvictsNobody: while new sessions flood the table, which is full, an established connection goes on and the
-// refused are counted; once the flood is aged, there is room for others.
+// TestAFullTableEvictsNobody: while new sessions flood the full table, an established connection continues and refused
+// ones are counted; once the flood has expired, there is room for others.
 func TestAFullTableEvictsNobody(t *testing.T) {
 	t.Parallel()
 	eachType(t, func(t *testing.T, typ cube.Type) {
@@ -67,7 +67,8 @@ func TestAFullTableEvictsNobody(t *testing.T) {
 	})
 }
 
-// TestMaxSessionsChanges: connections go on when there is room for more or fewer, and what has no room for them is refused.
+// TestMaxSessionsChanges: connections continue if the size grows or shrinks, and a size that is too small for them is
+// refused.
 func TestMaxSessionsChanges(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, cube.TypeTC, `{"max-sessions":1024,"rule":{"snat":{"entry":[{"id":1,"internal-net":"10.0.0.0/24","external-ip":"203.0.113.1"}]}}}`)

@@ -2,8 +2,8 @@
 
 package nat
 
-// What changes between packets: rules, behaviours, sessions that end. After each change the tables of the NAT have to be
-// those of the oracle, entry by entry.
+// Changes between packets: rules, behaviours, sessions that end. After each change the tables of the NAT must equal the
+// oracle's, entry by entry.
 
 import (
 	"errors"
@@ -36,7 +36,7 @@ func forwardOf(id uint32, external string, last uint16, proto Protocol, internal
 	return director{id: id, origin: originForwarding, external: endpointOf(external), last: last, proto: proto, internal: endpointOf(internal)}
 }
 
-// The rules that come and go; those of one number take turns.
+// The rules to add and remove; those with the same number take turns.
 var (
 	snats = []translator{
 		snatOf(1, "10.0.0.0/24", "203.0.113.1/32"), snatOf(1, "10.0.0.0/24", "203.0.113.1/32"), snatOf(1, "10.0.0.0/24", "203.0.113.1/32", 4000, 4003),
@@ -55,7 +55,7 @@ var (
 	parents = [][]string{nil, {"203.0.113.5/24", "2001:db8::5/64"}, {"203.0.113.6/24"}, {"203.0.113.1/24", "2001:db8::1/64"}}
 )
 
-// reset makes the NAT one that has seen nothing.
+// reset creates a NAT that has seen no packets.
 func (r *rig) reset(b Behaviour) error {
 	r.o, r.seen, r.trail = newOracle(fuzzSessions), map[int]*passage{}, nil
 	r.o.behaviour = b
@@ -118,7 +118,7 @@ func (r *rig) change(o op) error {
 	return r.end(o)
 }
 
-// toggle adds a rule, takes it away sometimes, or replaces another one of its number.
+// toggle adds a rule, sometimes removes it, or replaces another one with its number.
 func toggle[R comparable](r *rig, o op, list string, have map[uint32]R, id uint32, rule R, body string) error {
 	words := fmt.Sprintf("n rule %s entry %d", list, id)
 	if was, ok := have[id]; ok && was == rule {
@@ -132,7 +132,7 @@ func toggle[R comparable](r *rig, o op, list string, have map[uint32]R, id uint3
 	return r.Try("PUT", words, body)
 }
 
-// told changes the addresses of the port that the NAT is on, which masquerade takes. It is done in the cube's turn.
+// told changes the addresses of the NAT's port, which masquerade uses. It is done in the cube's turn.
 func (r *rig) told(addresses []string) error {
 	p := cube.Parent{Name: "f:p2"}
 	r.o.ruled.parent = [2]netip.Addr{}
@@ -156,7 +156,7 @@ func (r *rig) inTurn(fn func()) error {
 	}
 }
 
-// flushed deletes all sessions. Until the coarse clock has gone on, what is made belongs to them.
+// flushed deletes all sessions. Sessions created before the coarse clock advances are deleted as well.
 func (r *rig) flushed() error {
 	if err := r.Try("DELETE", "n natting-table", ""); err != nil {
 		return err
@@ -207,7 +207,7 @@ func (r *rig) end(o op) error {
 	return silence(&r.tables.v6, f, func(s *session6) { s.Half.Seen, s.In.Seen = then, then })
 }
 
-// silence makes a session one that was not heard of for longer than any timeout.
+// silence makes a session look silent for longer than any timeout.
 func silence[K comparable, V any](t *family[K, V], f *flow, quiet func(*V)) error {
 	key := t.key(f.local, f.remote, f.proto)
 	v, ok, err := t.egress.Get(key)
@@ -228,7 +228,7 @@ func silence[K comparable, V any](t *family[K, V], f *flow, quiet func(*V)) erro
 
 // swept has the tables swept once more.
 func (r *rig) swept() error {
-	_ = r.Try("DELETE", "n natting-table 192.0.2.1 192.0.2.2 1 1 udp", "") // there is no such session, but they are looked at
+	_ = r.Try("DELETE", "n natting-table 192.0.2.1 192.0.2.2 1 1 udp", "") // there is no such session, but they are read
 	var before, now uint64
 	if err := r.inTurn(func() { before = r.nat.sweep.swept }); err != nil {
 		return err
@@ -244,12 +244,12 @@ func (r *rig) swept() error {
 	return nil
 }
 
-// sweepsToSettle is how many sweeps take everything away that has to go: one ends sessions, one more finds that nothing uses
-// their mapping, and it may have been made in the tick of the clock in which one began. Those that tidy up after packets and
-// sweeps that met come later.
+// sweepsToSettle is how many sweeps remove everything that must be removed: one ends sessions, one more finds that
+// their mapping is unused, and it may have been created in the clock tick in which one began. Sweeps that repair races
+// between packets and sweeps come later.
 const sweepsToSettle = 6
 
-// settle sweeps until the tables are those of the oracle.
+// settle sweeps until the tables equal the oracle's.
 func (r *rig) settle() error {
 	r.o.revise()
 	err := r.compare()
@@ -262,7 +262,7 @@ func (r *rig) settle() error {
 	return err
 }
 
-// compare holds tables and counters to the oracle.
+// compare compares tables and counters with the oracle.
 func (r *rig) compare() error {
 	for i, want := range r.o.counted {
 		got, err := r.tables.counters.Sum(counterNames[i])
@@ -276,7 +276,7 @@ func (r *rig) compare() error {
 	return errors.Join(compareFamily(&r.tables.v4, r.o.v4), compareFamily(&r.tables.v6, r.o.v6))
 }
 
-// shown is a session as a table has it.
+// shown is a session in the form of a table.
 type shown struct {
 	external endpoint
 	mapped   bool
@@ -291,7 +291,7 @@ func compareFamily[K comparable, V any](f *family[K, V], o *sessionTable) error 
 	var err error
 	for k, v := range f.ingress.All(&err) {
 		s := f.session(k, v)
-		back[pair{s.internal, s.remote, s.proto}] = s.external // of an ingress entry, the two are the other way round
+		back[pair{s.internal, s.remote, s.proto}] = s.external // in an ingress entry, the two are swapped
 	}
 	for k, v := range f.egress.All(&err) {
 		s := f.session(k, v)

@@ -2,7 +2,7 @@
 
 package nat
 
-// Operations that are drawn: packets of both directions, and what changes rules and sessions in between.
+// Random operations: packets of both directions, and changes of rules and sessions in between.
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 type op struct {
 	id   int
 	verb verb
-	ref  int // the operation whose packet it is about, -1: none
+	ref  int // the operation whose packet it refers to, -1: none
 	n    int
 	seed uint64
 }
@@ -56,7 +56,7 @@ var about = []verb{opAnswer, opAgain, opError, opHairpin, opIntrude, opPiece, op
 // packets are the verbs of operations that send one.
 var packets = []verb{opFresh, opAnswer, opAgain, opError, opHairpin, opIntrude, opPiece, opReply}
 
-// shares say how often an operation is drawn, in thousands.
+// shares are the frequencies of operations, in thousandths.
 var shares = []struct {
 	verb  verb
 	share int
@@ -112,7 +112,7 @@ func drawOps(seed uint64, length int) (ops []op) {
 	return ops
 }
 
-// passage is a packet that came out, which others may be about.
+// passage is a packet that came out, to which others may refer.
 type passage struct {
 	in, outside   bool // it came from outside, it left to the outside
 	translated    bool
@@ -120,7 +120,7 @@ type passage struct {
 	before, after *sight
 }
 
-// build makes the frame of an operation: false where it is about a packet that did not come out.
+// build creates the frame of an operation: false if it refers to a packet that did not come out.
 func (o op) build(seen map[int]*passage) (in bool, frame []byte, ok bool) {
 	r := noise{Rand: rand.New(rand.NewPCG(o.seed, 1))}
 	of := o.about(seen)
@@ -144,7 +144,7 @@ func (o op) build(seen map[int]*passage) (in bool, frame []byte, ok bool) {
 	return in, frame, true
 }
 
-// about is the packet that an operation is about: mostly one that was translated, the last before that of ref.
+// about returns the packet that an operation refers to: usually a translated one, the last before that of ref.
 func (o op) about(seen map[int]*passage) *passage {
 	if of := seen[o.ref]; of != nil && (of.translated || o.seed%8 == 0) {
 		return of
@@ -157,18 +157,18 @@ func (o op) about(seen map[int]*passage) *passage {
 	return nil
 }
 
-// fresh makes a packet that has to do with no other.
+// fresh creates an unrelated packet.
 func (r *noise) fresh() (in bool, packet []byte) {
 	r.v6 = r.chance(3)
 	in = r.chance(4)
 	from, to := r.ends(in)
-	if r.chance(20) { // about a packet that nobody has seen
+	if r.chance(20) { // about a packet that was never sent
 		return in, r.about(from.addr, to.addr, r.between(r.proto(), to, from, r.local()))
 	}
 	return in, r.between(r.proto(), from, to, r.local())
 }
 
-// related makes a packet that has to do with one that came out.
+// related creates a packet related to one that came out.
 func (r *noise) related(o op, of *passage) (in bool, packet []byte) {
 	r.v6 = of.before.v6
 	proto, sender, receiver, id := of.before.proto, of.after.from, of.after.to, of.after.from.port
@@ -184,7 +184,7 @@ func (r *noise) related(o op, of *passage) (in bool, packet []byte) {
 		return of.outside, r.between(proto, from, sender, id)
 	}
 	from := receiver.addr
-	if r.chance(3) { // a router on the way
+	if r.chance(3) { // a router on the path
 		from = r.insider()
 		if of.outside {
 			from = r.outsider()
@@ -193,7 +193,7 @@ func (r *noise) related(o op, of *passage) (in bool, packet []byte) {
 	return of.outside, r.about(from, sender.addr, of.got[of.after.l3:])
 }
 
-// flow is the packet's session, nil if there is none any more.
+// flow returns the packet's session, nil if it has ended.
 func (p *passage) flow(o *oracle) *flow {
 	local, remote := p.before.sides(p.in)
 	t, k := o.tableOf(local.addr), pair{local, remote, p.before.proto}

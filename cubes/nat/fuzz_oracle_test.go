@@ -2,9 +2,9 @@
 
 package nat
 
-// What the NAT has to do with a packet: rules, sessions and external endpoints as the README and the RFCs have them, in
-// plain maps and one packet at a time. Which of several free ports is taken is the NAT's choice; the oracle learns it from
-// the packet and says whether it was free.
+// The expected behaviour of the NAT: rules, sessions and external endpoints according to the README and the RFCs, in
+// plain maps and one packet at a time. The NAT chooses among several free ports; the oracle learns the choice from the
+// packet and reports whether the port was free.
 
 import (
 	"fmt"
@@ -29,27 +29,27 @@ type claim struct {
 	proto uint8
 }
 
-// permit says that an endpoint has sent to an address (address-dependent filtering).
+// permit records that an endpoint has sent to an address (address-dependent filtering).
 type permit struct {
 	claim
 	to netip.Addr
 }
 
-// count is what was seen of a session in one direction.
+// count is the packets and flags of a session in one direction.
 type count struct{ packets, bytes uint64 }
 
 // flow is a session.
 type flow struct {
-	pair     // as it is inside
+	pair     // the inside form
 	external endpoint
-	mapped   bool // packets from outside find it by its mapping
+	mapped   bool // packets from outside find it through its mapping
 	turns    bool
 	rule     uint32
 	origin   origin
 	out, in  count
 }
 
-// outside is the key of a session as it looks outside.
+// outside is the key of a session as seen outside.
 func (f *flow) outside() pair { return pair{f.external, f.remote, f.proto} }
 
 // mapping is an external endpoint that an internal one has for all that it talks with.
@@ -68,17 +68,17 @@ type datagram struct {
 	in            bool
 }
 
-// note is what became of that fragment.
+// note is the result of that fragment.
 type note struct {
 	to    netip.Addr
 	turns bool
 }
 
-// sessionTable is the sessions of one family, with the room that there is.
+// sessionTable contains the sessions of one family, with its capacity.
 type sessionTable struct {
-	egress, ingress int // entries that there is room for
+	egress, ingress int // maximum number of entries
 	flows           map[pair]*flow
-	alone           map[pair]*flow // those without a mapping, by how they look outside
+	alone           map[pair]*flow // those without a mapping, by their external form
 	mappings        map[claim]*mapping
 	claimed         map[claim]*mapping // by the external endpoint
 	permits         map[permit]bool
@@ -95,7 +95,7 @@ func (t *sessionTable) clear() {
 	t.mappings, t.claimed = map[claim]*mapping{}, map[claim]*mapping{}
 }
 
-// room says whether so many entries still fit.
+// room reports whether that many entries still fit.
 func (t *sessionTable) room(egress, ingress int) bool {
 	return len(t.flows)+len(t.mappings)+len(t.permits)+egress <= t.egress && len(t.claimed)+len(t.alone)+ingress <= t.ingress
 }
@@ -110,7 +110,8 @@ func (t *sessionTable) translation(k pair, sources bool) *flow {
 	return t.alone[k]
 }
 
-// permitted says whether a mapping has sent to an address. Queries of ICMP, which have no port, go by their session alone.
+// permitted reports whether a mapping has sent to an address. ICMP queries, which have no port, are matched by their
+// session only.
 func (t *sessionTable) permitted(m *mapping, from endpoint) bool {
 	toPort0 := t.flows[pair{m.internal.endpoint, endpoint{addr: from.addr}, m.internal.proto}] // there is no other permit of it
 	return from.port != 0 && (t.permits[permit{m.internal, from.addr}] || toPort0 != nil)
@@ -162,7 +163,7 @@ const (
 var counterNames = [...]string{"created-tcp", "created-udp", "created-icmp", "created-other", "mappings", "exhausted", "table-full",
 	"collisions", "hairpinned", "fragments", "icmp-errors"}
 
-// oracle knows what was configured and what went by.
+// oracle knows the configuration and the packets.
 type oracle struct {
 	behaviour Behaviour
 	ruled     rulebook
@@ -170,7 +171,7 @@ type oracle struct {
 	notes     map[datagram]note
 	// hosts are the addresses of pools that hosts got: a host has one for everything.
 	hosts map[netip.Prefix]map[netip.Addr]netip.Addr
-	// loose says that there is a mapping of which no session came: a sweep takes it away.
+	// loose says that there is a mapping without a session: a sweep removes it.
 	loose bool
 	// counted are the counters of the fast path, but for collisions.
 	counted [icmpErrors + 1]uint64
@@ -188,42 +189,43 @@ func (o *oracle) tableOf(a netip.Addr) *sessionTable {
 	return o.v6
 }
 
-// ruling is what has to become of a packet. One of drop, same, to, opens and sender is set.
+// ruling is the required result for a packet. One of drop, same, to, opens and sender is set.
 type ruling struct {
 	drop  string   // the reason
-	same  bool     // it goes on as it is
-	to    endpoint // what its local end becomes
+	same  bool     // it passes unchanged
+	to    endpoint // the translation of its local end
 	turns bool
 	flow  *flow    // its session, which counts it
-	opens *opening // the local end becomes one that is to be chosen
-	// sender is that of an ICMP error of no session, whose address alone becomes one that is to be chosen.
+	opens *opening // the local end gets an endpoint that is still to be chosen
+	// sender is for an ICMP error without a session, of which only the address is translated, to one that is still
+	// to be chosen.
 	sender *opening
 }
 
-// opening is a session from inside that there is to be.
+// opening is a session to be opened from inside.
 type opening struct {
 	pair
 	translator
 	own, fixed, alone, turns bool
-	refused                  string   // the reason if there is no port or no room
+	refused                  string   // the drop reason if there is no port or no room
 	perhaps                  []string // reasons that depend on which endpoint is chosen
 }
 
 var untouched = ruling{same: true}
 
-// isExempt says whether an address is of the link or of nobody.
+// isExempt reports whether an address is link-local or invalid.
 func isExempt(a netip.Addr) bool {
 	return a.IsUnspecified() || a.IsMulticast() || a.IsLinkLocalUnicast() && a.Is6() || a.IsLoopback() && a.Is6() ||
 		a == netip.AddrFrom4([4]byte{255, 255, 255, 255})
 }
 
-// hides is the rule that hides an inside address from a remote one, if there is one.
+// hides returns the rule that hides an inside address from a remote one, if there is one.
 func (o *oracle) hides(local, remote netip.Addr) (translator, bool) {
 	from, ok := o.ruled.source(local)
 	return from, ok && !isExempt(local) && !isExempt(remote) && !from.external.Contains(local)
 }
 
-// rule says what becomes of a packet.
+// rule returns the required result for a packet.
 func (o *oracle) rule(s *sight, in bool) ruling {
 	if !o.ruled.sources() && !o.ruled.destinations() {
 		return untouched
@@ -262,7 +264,7 @@ func (o *oracle) piece(s *sight, in bool) ruling {
 	return untouched
 }
 
-// failure is rule for an ICMP error: what it is about went the other way.
+// failure is rule for an ICMP error: the packet inside went in the other direction.
 func (o *oracle) failure(s *sight, in bool) ruling {
 	local, remote := s.inner.sides(!in)
 	if s.inner.look != broken {
@@ -282,7 +284,7 @@ func (o *oracle) failure(s *sight, in bool) ruling {
 	if _, hidden := o.hides(local.addr, remote.addr); hidden {
 		return ruling{drop: "icmp-unrelated"}
 	}
-	if from, hidden := o.hides(s.from.addr, s.to.addr); hidden { // a router inside, about what is not translated
+	if from, hidden := o.hides(s.from.addr, s.to.addr); hidden { // an internal router, about an untranslated packet
 		return ruling{sender: &opening{pair: pair{local: s.from}, translator: from}}
 	}
 	return untouched
@@ -296,7 +298,8 @@ func (o *oracle) outgoing(s *sight, k pair) ruling {
 	}
 	if m := t.mappings[claim{k.local, k.proto}]; m != nil && k.remote.port == 0 && s.look != otherICMP &&
 		(k.remote.addr.IsUnspecified() || t.permits[permit{m.internal, k.remote.addr}]) {
-		// To nobody, or to port 0 which is nobody's: the key is that of the mapping or permit itself. It tells nothing.
+		// With the unspecified address or port 0, the key is that of the mapping or permit itself. It gives no
+		// information.
 		return ruling{to: m.external}
 	}
 	from, ok := o.ruled.source(k.local.addr)
@@ -325,7 +328,7 @@ func (o *oracle) outgoing(s *sight, k pair) ruling {
 	return ruling{opens: p, turns: p.turns}
 }
 
-// isHairpin says whether a packet from inside goes to an external endpoint of another host inside.
+// isHairpin reports whether a packet from inside goes to an external endpoint of another internal host.
 func (o *oracle) isHairpin(s *sight, k pair) bool {
 	if _, ok := o.ruled.destination(k.remote, k.proto); ok {
 		return true
@@ -406,7 +409,7 @@ func (o *oracle) open(f *flow) {
 	o.counted[createdTCP+uint32(kindOf(f.proto))]++
 }
 
-// seen counts a packet that was ruled on, and notes what its other fragments need.
+// seen counts a packet that was ruled on, and records what its other fragments need.
 func (o *oracle) seen(s *sight, in bool, size int, f *flow, to endpoint, turns bool) {
 	if f == nil {
 		return

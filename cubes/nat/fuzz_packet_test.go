@@ -2,8 +2,8 @@
 
 package nat
 
-// Packets that are drawn: whole ones of every kind, answers to what went through, errors about it, fragments, cut ones, and
-// ones with changed bytes.
+// Random packets: complete ones of every kind, replies to forwarded ones, errors about them, fragments, truncated ones,
+// and ones with changed bytes.
 
 import (
 	"bytes"
@@ -30,7 +30,7 @@ func (r noise) chance(n int) bool { return r.IntN(n) == 0 }
 
 func among[T any](r noise, of ...T) T { return of[r.IntN(len(of))] }
 
-// insider is an address behind the NAT, or one that should not be there.
+// insider is an internal address, or one that should not be inside.
 func (r noise) insider() netip.Addr {
 	switch {
 	case r.v6 && r.chance(4):
@@ -56,7 +56,7 @@ func (r noise) outsider() netip.Addr {
 	return r.pick("198.51.100.1", "198.51.100.2")
 }
 
-// external is an address of the NAT, or one that is not.
+// external is an address of the NAT, or another one.
 func (r noise) external() netip.Addr {
 	if r.v6 {
 		return r.pick("2001:db8::1", "2001:db8::1", "2001:db8::2", "2001:db8::10", "2001:db8::3", "fd00::7")
@@ -64,7 +64,7 @@ func (r noise) external() netip.Addr {
 	return r.pick("203.0.113.1", "203.0.113.1", "203.0.113.2", "203.0.113.5", "203.0.113.17", "203.0.113.9", "10.0.0.7")
 }
 
-// port is often one that others have.
+// port often returns a port that others have, too.
 func (r noise) port() uint16 {
 	if r.chance(8) {
 		return uint16(1 + r.IntN(65535))
@@ -72,7 +72,7 @@ func (r noise) port() uint16 {
 	return among[uint16](r, 1, 53, 80, 999, 1023, 1024, 4000, 4001, 4002, 4003, 8080, 20000, 65535)
 }
 
-// local is a port of a host behind the NAT, or an id.
+// local is a port of an internal host, or an id.
 func (r noise) local() uint16 {
 	if r.chance(20) {
 		return 0
@@ -103,7 +103,7 @@ func (r noise) proto() uint8 {
 	return uint8(r.IntN(256))
 }
 
-// ends are those of a packet that begins something.
+// ends returns the endpoints of a packet that starts a conversation.
 func (r noise) ends(in bool) (from, to endpoint) {
 	if in {
 		return endpoint{r.outsider(), r.port()}, endpoint{r.external(), among(r, 80, 80, 53, 4000, 4001, r.port(), r.port())}
@@ -199,7 +199,7 @@ func (r noise) cutUp(packet []byte, piece int) []byte {
 	if _, ok := s.network(packet, false); !ok {
 		return packet
 	}
-	// What all pieces have in common is drawn before what is of one.
+	// Properties common to all fragments are chosen before those of a single one.
 	body, id := packet[s.l4:], r.Uint32()
 	third := max(8, len(body)/3) &^ 7
 	overlaps := r.chance(4)
@@ -221,7 +221,7 @@ func (r noise) cutUp(packet []byte, piece int) []byte {
 	return ip4(s.from.addr.String(), s.to.addr.String(), s.proto, uint16(id), more<<13|uint16(begin/8), nil, body)
 }
 
-// framed makes a frame of a packet, sometimes with tags.
+// framed creates a frame from a packet, sometimes with tags.
 func (r noise) framed(in bool, packet []byte) []byte {
 	frame := []byte(outFrame(packet))
 	if in {
@@ -236,7 +236,7 @@ func (r noise) framed(in bool, packet []byte) []byte {
 	return frame
 }
 
-// spoiled makes a frame that is not as it should be. Shorter frames than an Ethernet header are not sent.
+// spoiled creates a malformed frame. Frames shorter than an Ethernet header are not sent.
 func (r noise) spoiled(frame []byte) []byte {
 	frame = bytes.Clone(frame)
 	s := dissect(frame)
@@ -247,7 +247,7 @@ func (r noise) spoiled(frame []byte) []byte {
 		if s.check != 0 {
 			frame[s.check+1] ^= byte(1 + r.IntN(255))
 		}
-	case 2: // a field that says how to read the rest
+	case 2: // a field that determines how the rest is read
 		at := s.l3 + among(r, 0, 2, 3, 6, 7, 9)
 		if s.v6 {
 			at = s.l3 + among(r, 0, 4, 5, 6, 40, 41)

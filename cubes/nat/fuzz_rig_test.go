@@ -2,7 +2,7 @@
 
 package nat
 
-// A NAT and the oracle side by side: each packet goes through both, and so does each change.
+// A NAT and the oracle in parallel: both process each packet and each change.
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 	"github.com/polycube/polycube/test/modeltest"
 )
 
-// rig is a NAT between two ports, in the way of all packets.
+// rig is a NAT between two ports that processes all packets.
 type rig struct {
 	*bpftest.Lab
 	t      testing.TB
@@ -35,12 +35,12 @@ type rig struct {
 	doing  op
 }
 
-// trace is what became of an operation's packet.
+// trace is the result of an operation's packet.
 type trace struct {
 	op
 	in         bool
 	frame, got []byte
-	want       string // what had to become of it
+	want       string // the required result
 	fate       string
 }
 
@@ -52,7 +52,7 @@ func (e trace) String() string {
 // fuzzSessions is max-sessions: small, so that the tables of IPv6 are full sometimes.
 const fuzzSessions = 1024
 
-// newRig makes one at the hook of a type, of packets that are run or, with live, that are sent.
+// newRig creates a rig at the hook of a type, whose packets are run or, with live, sent.
 func newRig(t testing.TB, typ cube.Type, live bool) *rig {
 	r := &rig{t: t, name: strings.ToLower(string(typ)), ends: map[string]int{}}
 	ours := modeltest.Service(t, files)
@@ -78,7 +78,7 @@ func newRig(t testing.TB, typ cube.Type, live bool) *rig {
 	return r
 }
 
-// run does a sequence of operations from the beginning, and says what went wrong.
+// run executes a sequence of operations from the beginning, and returns what went wrong.
 func (r *rig) run(start Behaviour, ops []op) error {
 	if err := r.reset(start); err != nil {
 		return fmt.Errorf("%s: beginning: %w", r.name, err)
@@ -116,7 +116,7 @@ func (r *rig) do(o op) error {
 	return nil
 }
 
-// send gives a frame to the NAT and holds what becomes of it to what the oracle says.
+// send gives a frame to the NAT and compares the result with the oracle's.
 func (r *rig) send(in bool, frame []byte) error {
 	out, got, err := r.pass(in, frame)
 	if errors.Is(err, bpftest.ErrRefused) {
@@ -135,7 +135,7 @@ func (r *rig) send(in bool, frame []byte) error {
 	return nil
 }
 
-// verdict is what became of one packet, and what had to.
+// verdict is the result of one packet, and the required one.
 type verdict struct {
 	*rig
 	in    bool
@@ -144,13 +144,13 @@ type verdict struct {
 	out   bpftest.Outcome
 	got   []byte
 	want  string
-	// outside is set when the packet has to leave to the outside. expected is how it has to leave, apart from checksums
-	// if it is translated.
+	// outside is set if the packet must leave to the outside. expected is its required form, without checksums if
+	// it is translated.
 	outside, translated bool
 	expected            []byte
 }
 
-// end names what became of the packet.
+// end names the result of the packet.
 func (v *verdict) end() string {
 	kind := v.sight.look.String()
 	if v.out.Verdict == "drop" {
@@ -199,7 +199,7 @@ func (v *verdict) hold() error {
 	return nil
 }
 
-// apply is what one direction has to make of the packet.
+// apply is the required result of one direction for the packet.
 func (v *verdict) apply(s *sight, rule ruling, in bool) {
 	if rule.drop != "" || rule.same || rule.sender != nil {
 		return
@@ -223,7 +223,7 @@ func (v *verdict) resent(p *opening) error {
 	return nil
 }
 
-// turned lets the packet come back in.
+// turned sends the packet back in.
 func (v *verdict) turned() ruling {
 	v.o.counted[hairpinned]++
 	v.outside, v.expected = false, bytes.Clone(v.expected)
@@ -252,13 +252,14 @@ func (v *verdict) opened(p *opening) (*flow, error) {
 		at, _ = dissect(v.got).sides(false)
 	}
 	if dropped || p.turns && v.sight.look == query || p.perhaps != nil {
-		// On its way back in the packet was dropped, or changed again; or it does not tell whether there is a mapping.
+		// On the way back in, the packet was dropped, or changed again; or it is unknown whether there is a
+		// mapping.
 		var alone bool
 		var err error
 		if at, alone, err = v.entry(p.pair); err != nil {
 			return nil, err
 		}
-		if !p.alone && alone { // it was refused what its mapping got
+		if !p.alone && alone { // it was refused although its mapping was created
 			if err := v.left(p); err != nil {
 				return nil, err
 			}
@@ -272,7 +273,7 @@ func (v *verdict) opened(p *opening) (*flow, error) {
 	return f, err
 }
 
-// left takes note of the mapping that a session left which did not come of it.
+// left records the mapping that a refused session left.
 func (v *verdict) left(p *opening) error {
 	at, _, err := v.entry(pair{p.local, endpoint{addr: unspecifiedLike(p.local.addr)}, p.proto})
 	if err == nil {
@@ -282,7 +283,7 @@ func (v *verdict) left(p *opening) error {
 	return err
 }
 
-// entry is the external endpoint of a session as the table has it, and whether it has no mapping.
+// entry returns the external endpoint of a session from the table, and whether it has no mapping.
 func (r *rig) entry(k pair) (at endpoint, alone bool, err error) {
 	if k.local.addr.Is4() {
 		return entryOf(&r.tables.v4, k)
@@ -300,7 +301,7 @@ func entryOf[K comparable, V any](f *family[K, V], k pair) (at endpoint, alone b
 	return s.external, s.Flags&flagMapped == 0, nil
 }
 
-// remember keeps a packet that came out for others that are about it.
+// remember stores a packet that came out for others that refer to it.
 func (v *verdict) remember() {
 	after := dissect(v.got)
 	if slices.Contains([]look{ported, unchanging, query, portless}, after.look) && after.look == v.sight.look {

@@ -52,7 +52,7 @@ func (d director) body() string {
 		d.external.addr, d.external.port, d.last, protocolNames[d.proto], d.internal.addr, d.internal.port)
 }
 
-// takes says whether the rule is for packets to an endpoint.
+// takes reports whether the rule applies to packets to an endpoint.
 func (d director) takes(to endpoint, proto uint8) bool {
 	switch {
 	case d.external.addr != to.addr:
@@ -134,7 +134,7 @@ func (b *rulebook) host(a netip.Addr) (director, bool) {
 	return director{}, false
 }
 
-// stands says whether the rule of a session, or of a mapping, still translates it as it does.
+// stands reports whether the rule of a session, or of a mapping, still translates the same way.
 func (b *rulebook) stands(from origin, id uint32, internal, external endpoint, proto uint8) bool {
 	switch from {
 	case originSnat:
@@ -150,7 +150,7 @@ func (b *rulebook) stands(from origin, id uint32, internal, external endpoint, p
 	return ok && d.takes(external, proto) && d.leads(external) == internal
 }
 
-// revise ends what no rule stands behind any more, and what nothing uses.
+// revise ends sessions whose rule is gone, and mappings without a session.
 func (o *oracle) revise() {
 	o.loose = false
 	for _, t := range []*sessionTable{o.v4, o.v6} {
@@ -169,7 +169,7 @@ func (o *oracle) revise() {
 	}
 }
 
-// ports are those that a session may have.
+// ports returns the ports that a session may have.
 func (p *opening) ports() (first, last uint16) {
 	switch mine := p.local.port; {
 	case p.fixed:
@@ -184,13 +184,13 @@ func (p *opening) ports() (first, last uint16) {
 	return 1024, 65535
 }
 
-// keeps says whether a session may have the port that it has inside.
+// keeps reports whether a session may keep its internal port.
 func (p *opening) keeps() bool {
 	first, last := p.ports()
 	return p.own || first <= p.local.port && p.local.port <= last
 }
 
-// addresses are those that a session may get.
+// addresses returns the addresses that a session may get.
 func (o *oracle) addresses(p *opening) (all []netip.Addr) {
 	if p.own {
 		return []netip.Addr{p.local.addr}
@@ -204,7 +204,7 @@ func (o *oracle) addresses(p *opening) (all []netip.Addr) {
 	return all
 }
 
-// free says whether nobody has an external endpoint that a session would get.
+// free reports whether no other session has an external endpoint.
 func (o *oracle) free(p *opening, at endpoint) bool {
 	t := o.tableOf(at.addr)
 	m := t.claimed[claim{at, p.proto}]
@@ -216,7 +216,8 @@ func (o *oracle) free(p *opening, at endpoint) bool {
 	return t.alone[k] == nil && t.translation(k, true) == nil
 }
 
-// vacant says whether an address has a port for a session. Of more ports than are tried, one is found.
+// vacant reports whether an address has a port for a session. If there are more ports than probes, one is assumed to be
+// found.
 func (o *oracle) vacant(p *opening, a netip.Addr) bool {
 	first, last := p.ports()
 	if last-first >= tried || p.keeps() && o.free(p, endpoint{a, p.local.port}) {
@@ -230,10 +231,10 @@ func (o *oracle) vacant(p *opening, a netip.Addr) bool {
 	return false
 }
 
-// tried is how many ports the NAT tries.
+// tried is the number of ports that the NAT tries.
 const tried = 64
 
-// choices finds what may hinder a session.
+// choices determines what may prevent a session.
 func (o *oracle) choices(p *opening) {
 	t := o.tableOf(p.local.addr)
 	if m := t.mappings[claim{p.local, p.proto}]; m != nil && !p.alone {
@@ -288,7 +289,7 @@ func (o *oracle) choices(p *opening) {
 	}
 }
 
-// refuse says whether a session was to be refused, and whether it left a mapping.
+// refuse reports whether a session had to be refused, and whether it left a mapping.
 func (o *oracle) refuse(p *opening, why string) (left bool, err error) {
 	if why != p.refused && !slices.Contains(p.perhaps, why) || why == "" {
 		return false, fmt.Errorf("a new session is refused as %q, want %q, perhaps %q", why, p.refused, p.perhaps)
@@ -306,7 +307,7 @@ func (o *oracle) refuse(p *opening, why string) (left bool, err error) {
 	return left, nil
 }
 
-// claim takes note of a mapping, if there may be one of that endpoint.
+// claim records a mapping, if the endpoint may have one.
 func (o *oracle) claim(p *opening, at endpoint) (*mapping, error) {
 	if err := o.suits(p, at); err != nil {
 		return nil, err
@@ -319,7 +320,7 @@ func (o *oracle) claim(p *opening, at endpoint) (*mapping, error) {
 	return m, nil
 }
 
-// chosen takes note of the external endpoint that a session got, if it may have it.
+// chosen records the external endpoint of a session, if it is permitted.
 func (o *oracle) chosen(p *opening, at endpoint) (f *flow, err error) {
 	t := o.tableOf(p.local.addr)
 	m := t.mappings[claim{p.local, p.proto}]
@@ -349,7 +350,7 @@ func (o *oracle) chosen(p *opening, at endpoint) (f *flow, err error) {
 	return f, nil
 }
 
-// paired notes the address that a host got.
+// paired records the address of a host.
 func (o *oracle) paired(p *opening, a netip.Addr) {
 	if p.own {
 		return
@@ -360,7 +361,7 @@ func (o *oracle) paired(p *opening, a netip.Addr) {
 	o.hosts[p.external][p.local.addr] = a
 }
 
-// suits says why a session must not have an endpoint.
+// suits returns why a session must not have an endpoint.
 func (o *oracle) suits(p *opening, at endpoint) error {
 	first, last := p.ports()
 	mine := endpoint{at.addr, p.local.port}
@@ -379,7 +380,7 @@ func (o *oracle) suits(p *opening, at endpoint) error {
 	return nil
 }
 
-// equal compares two sets, and says how they differ.
+// equal compares two sets, and returns their differences.
 func equal[K comparable, V comparable](what string, is, want map[K]V) error {
 	for k, v := range want {
 		if got, ok := is[k]; !ok || got != v {

@@ -2,7 +2,7 @@
 
 package nat
 
-// What a NAT sees in a frame, read by rules that share no code with the fast path, and how a translation has to change it.
+// How a NAT parses a frame, by code that is independent of the fast path, and how a translation must change it.
 
 import (
 	"bytes"
@@ -16,18 +16,18 @@ import (
 	"github.com/polycube/polycube/test/pkt"
 )
 
-// look is what a frame is to a NAT.
+// look is the kind of a frame.
 type look int
 
 const (
-	foreign    look = iota // neither IPv4 nor IPv6, or behind more than two VLAN tags
+	foreign    look = iota // neither IPv4 nor IPv6, or after more than two VLAN tags
 	broken                 // headers that are not whole or not well formed
 	ported                 // with ports that can be changed
 	unchanging             // with ports under a checksum that covers too much: SCTP
 	query                  // ICMP with an id
 	portless               // another protocol
 	failure                // ICMP about another packet
-	laterPiece             // a fragment without the headers behind that of IP
+	laterPiece             // a fragment without the headers after the IP header
 	otherICMP
 	neighbourly // neighbour discovery and router discovery
 )
@@ -36,7 +36,7 @@ var lookNames = [...]string{"no IP", "broken", "ports", "SCTP", "query", "other 
 
 func (l look) String() string { return lookNames[l] }
 
-// sight is what is seen of a packet. Offsets are from the beginning of the frame.
+// sight contains the fields of a packet. Offsets are from the start of the frame.
 type sight struct {
 	look     look
 	v6       bool
@@ -46,12 +46,12 @@ type sight struct {
 	tcp      byte     // flags
 	first    bool     // of several fragments
 	id       uint32   // of the datagram of which it is one
-	check    int      // where the checksum of the transport header is, 0: there is none
+	check    int      // offset of the transport checksum, 0: there is none
 	// inner is the packet that an ICMP error is about, nil where its IP header is not whole or it has no ports or id.
 	inner *sight
 }
 
-// checksums are where they are behind the transport header.
+// checksums are the offsets of checksums from the transport header.
 var checksums = map[uint8]int{unix.IPPROTO_TCP: 16, unix.IPPROTO_UDP: 6, unix.IPPROTO_UDPLITE: 6, unix.IPPROTO_DCCP: 6}
 
 // dissect reads a frame.
@@ -80,14 +80,14 @@ func dissect(frame []byte) *sight {
 	return s
 }
 
-// What a packet has of a datagram.
+// The part of a datagram that a packet contains.
 const (
 	allOfIt = iota
 	firstPiece
 	lastPiece
 )
 
-// network reads the IP header at l3. That of a packet inside of an error may say any length.
+// network reads the IP header at l3. The one inside of an error may have any length.
 func (s *sight) network(frame []byte, inside bool) (piece int, ok bool) {
 	if s.v6 {
 		return s.network6(frame)
@@ -146,7 +146,7 @@ func (s *sight) network6(frame []byte) (piece int, ok bool) {
 	return piece, s.l4 <= len(frame)
 }
 
-// transport reads what is behind the IP header: false if it is not whole.
+// transport reads the header after the IP header: false if it is incomplete.
 func (s *sight) transport(frame []byte, piece int) bool {
 	if piece == lastPiece {
 		s.look = laterPiece
@@ -180,7 +180,7 @@ func (s *sight) isICMP() bool {
 	return s.proto == unix.IPPROTO_ICMP && !s.v6 || s.proto == unix.IPPROTO_ICMPV6 && s.v6
 }
 
-// hasID says whether a type of ICMP is a query or its answer.
+// hasID reports whether an ICMP type is a query or a reply.
 func (s *sight) hasID(kind byte) bool {
 	if s.v6 {
 		return kind == 128 || kind == 129
@@ -218,7 +218,8 @@ func (s *sight) icmp(frame []byte) bool {
 	return true
 }
 
-// about reads the beginning of a transport header inside of an error: false if what tells its session is not there.
+// about reads the beginning of a transport header inside of an error: false if the fields that identify its session are
+// missing.
 func (s *sight) about(frame []byte) bool {
 	h := frame[s.l4:]
 	switch {
@@ -245,8 +246,8 @@ func (s *sight) about(frame []byte) bool {
 	return true
 }
 
-// sides are the two ends of a packet: the one behind the NAT, or its external endpoint, and the other. A query has its id
-// on the first alone.
+// sides returns the two ends of a packet: the local one, or its external endpoint, and the remote. A query only has an
+// id on the first.
 func (s *sight) sides(in bool) (local, remote endpoint) {
 	local, remote = s.from, s.to
 	if in {
@@ -258,7 +259,7 @@ func (s *sight) sides(in bool) (local, remote endpoint) {
 	return local, remote
 }
 
-// translated is how a frame looks when the end on the local side became another one, but for checksums.
+// translated returns a frame with another endpoint on the local side, except for checksums.
 func (s *sight) translated(frame []byte, in bool, to endpoint) []byte {
 	out := bytes.Clone(frame)
 	s.write(out, in, to)
@@ -288,8 +289,8 @@ func (s *sight) write(frame []byte, in bool, to endpoint) {
 	}
 }
 
-// residue is what the words under a checksum add up to. It is 0 if the checksum is right, and whoever changes the words
-// and the checksum keeps it, right or wrong.
+// residue is the sum of the words under a checksum. It is 0 if the checksum is correct, and an update of words and
+// checksum preserves it, right or wrong.
 type residue struct {
 	name string
 	at   int // of the checksum
@@ -329,7 +330,7 @@ func (s *sight) pseudo(frame []byte) []byte {
 	return append(bytes.Clone(frame[s.l3+12:s.l3+20]), 0, s.proto)
 }
 
-// differ says how a frame differs from what it has to be; with checksums, which were those of the frame before.
+// differ returns how a frame differs from the required one; with checksums, relative to those of the original frame.
 func (s *sight) differ(before, want, got []byte) error {
 	if len(got) != len(want) {
 		return fmt.Errorf("it has %d bytes and had %d", len(got), len(want))

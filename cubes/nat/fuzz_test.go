@@ -2,8 +2,8 @@
 
 package nat
 
-// Random packets and changes at TC and at native XDP, held to an oracle: each packet has one fate, which is the one that it
-// has to have, and the tables are those of the sessions that there are. A sequence that fails is made as short as can be.
+// Random packets and changes at TC and at native XDP, compared with an oracle: each packet has exactly the required
+// fate, and the tables match the existing sessions. A sequence that fails is shortened as far as possible.
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ import (
 	"github.com/polycube/polycube/test/repeat"
 )
 
-// fuzzing is how much is done.
+// fuzzing is the amount of testing.
 type fuzzing struct {
 	sequences, length int
 	until             time.Time
@@ -87,14 +87,14 @@ func TestRandomPackets(t *testing.T) {
 	}
 }
 
-// shrink makes a sequence that failed short, and returns what happens in it.
+// shrink shortens a failing sequence, and returns its result.
 func (r *rig) shrink(start Behaviour, ops []op, until time.Time) string {
 	ops = ops[:slices.IndexFunc(ops, func(o op) bool { return o.id == r.doing.id })+1]
 	err := r.run(start, ops)
 	if err == nil {
 		return "it did not happen again"
 	}
-	ops = slices.DeleteFunc(ops, func(o op) bool { // it was about a packet that did not come out
+	ops = slices.DeleteFunc(ops, func(o op) bool { // it referred to a packet that did not come out
 		return slices.Contains(packets, o.verb) && !slices.ContainsFunc(r.trail, func(e trace) bool { return e.id == o.id })
 	})
 	short := repeat.Shrink(ops, until, func(some []op) bool { return r.run(start, some) != nil })
@@ -113,8 +113,8 @@ func (r *rig) shrink(start Behaviour, ops []op, until time.Time) string {
 	return strings.Join(lines, "\n") + "\nthey end with: " + err.Error()
 }
 
-// compareTrails holds what two did with the same frames against each other, where both had to do the same. It returns how
-// many these were.
+// compareTrails compares the results of two rigs for the same frames, where both had to give the same. It returns the
+// number of these frames.
 func compareTrails(a, b *rig) (alike int, err error) {
 	find := func(e trace) int {
 		return slices.IndexFunc(b.trail, func(f trace) bool { return f.id == e.id && bytes.Equal(f.frame, e.frame) && f.want == e.want })
@@ -132,7 +132,7 @@ func compareTrails(a, b *rig) (alike int, err error) {
 	return alike, nil
 }
 
-// packets is how many ended so.
+// packets is the number of packets with this fate.
 func (r *rig) packets(end string) (all int) {
 	for how, n := range r.ends {
 		if strings.HasPrefix(how, end) {
@@ -142,7 +142,7 @@ func (r *rig) packets(end string) (all int) {
 	return all
 }
 
-// summary says how packets ended.
+// summary returns the number of packets by fate.
 func (r *rig) summary() string {
 	var lines []string
 	for _, k := range slices.Sorted(maps.Keys(r.ends)) {

@@ -2,8 +2,8 @@
 
 package nat
 
-// Random frames at full speed from both sides at once, while rules change: what goes in comes out or is counted as dropped,
-// exactly.
+// Random frames at full speed from both sides at once, while rules change: every frame comes out or is counted as
+// dropped, exactly.
 
 import (
 	"errors"
@@ -21,7 +21,7 @@ import (
 	"github.com/polycube/polycube/test/repeat"
 )
 
-// wireTotals is what the cubes and the hosts have counted.
+// wireTotals contains the counts of cubes and hosts.
 type wireTotals struct{ received, sent, dropped, arrived uint64 }
 
 func TestEveryFrameOnTheWireIsSentOrCountedAsDropped(t *testing.T) {
@@ -38,7 +38,7 @@ func TestEveryFrameOnTheWireIsSentOrCountedAsDropped(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, typ, true)
 			err := r.reset(drawBehaviour(seed))
-			for _, n := range []int{0, 4} { // one of IPv4 and one of IPv6, so that there is something to do from the beginning
+			for _, n := range []int{0, 4} { // an IPv4 and an IPv6 rule, so that there is work from the beginning
 				err = errors.Join(err, r.change(op{verb: opSnat, n: n}))
 			}
 			if err != nil {
@@ -58,16 +58,18 @@ func TestEveryFrameOnTheWireIsSentOrCountedAsDropped(t *testing.T) {
 	}
 }
 
-// inBurst is how many frames each side sends at once: more than fit into the queue of a veth would be lost before the NAT.
+// inBurst is the number of frames that each side sends at once: more than fit into the queue of a veth would be lost
+// before the NAT.
 const inBurst = 100
 
-// burst sends frames from both sides, and waits until all are accounted for. With changes rules change meanwhile.
+// burst sends frames from both sides, and waits until all are accounted for. With changes, rules change meanwhile.
 func (r *rig) burst(random *rand.Rand, changes bool) {
 	r.t.Helper()
 	var frames [2][][]byte
 	for side := range frames {
 		for len(frames[side]) < inBurst {
-			// The kernel itself drops what ends within a VLAN tag, or behind it, before programs of TC.
+			// The kernel itself drops frames that end within or directly after a VLAN tag, before TC
+			// programs.
 			if in, frame, _ := (op{verb: opFresh, ref: -1, seed: random.Uint64()}).build(nil); in == (side == 1) && len(frame) >= 20 {
 				frames[side] = append(frames[side], frame)
 			}
@@ -104,7 +106,7 @@ func (r *rig) burst(random *rand.Rand, changes bool) {
 	})
 }
 
-// account adds up what the cubes have counted, and what has arrived at the hosts.
+// account sums the counts of the cubes, and the frames that arrived at the hosts.
 func (r *rig) account() wireTotals {
 	r.t.Helper()
 	now := wireTotals{arrived: r.totals.arrived}

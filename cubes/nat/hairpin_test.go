@@ -14,7 +14,7 @@ import (
 	"github.com/polycube/polycube/test/pkt"
 )
 
-// back4 makes a frame that left the cube inside and came back.
+// back4 creates a frame that left the cube inside and came back.
 func back4(from, to string, o ...pkt.IPv4Options) *pkt.Frame { return in4(from, to, o...) }
 
 const hairpinRules = `{"behaviour":{"filtering":"endpoint-independent"},"rule":{
@@ -47,7 +47,7 @@ func TestEchoToTheExternalAddressDoesNotTurn(t *testing.T) {
 	})
 }
 
-// turn gives a frame from inside, which must leave by a port.
+// turn sends a frame from inside, which must leave through a port.
 func (b *bench) turn(name string, send, want framer, port string) {
 	b.t.Helper()
 	out, got := b.RunBytes("veth1", send.Bytes())
@@ -58,8 +58,9 @@ func (b *bench) turn(name string, send, want framer, port string) {
 	}
 }
 
-// TestHairpinOnANetdev: the kernel routes, and what it sends to an external address comes back in by the same netdev, TCP
-// with superframes and UDP in both families. The addresses are not the machine's own, which it would answer itself.
+// TestHairpinOnANetdev: the kernel routes, and packets that it sends to an external address come back in through the
+// same netdev, TCP with superframes and UDP in both families. The addresses are not the machine's own, which it would
+// answer itself.
 func TestHairpinOnANetdev(t *testing.T) {
 	t.Parallel()
 	eachType(t, func(t *testing.T, typ cube.Type) {
@@ -94,7 +95,7 @@ func TestHairpinOnANetdev(t *testing.T) {
 	})
 }
 
-// hairpinned is how many packets went from one host inside to another.
+// hairpinned returns the number of packets between two internal hosts.
 func (e *edge) hairpinned() uint64 {
 	e.t.Helper()
 	n, err := strconv.ParseUint(e.Read("n sessions hairpinned"), 10, 64)

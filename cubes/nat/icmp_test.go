@@ -10,9 +10,9 @@ import (
 	"github.com/polycube/polycube/test/bpftest"
 )
 
-const hop, hop6 = "192.0.2.77", "2001:db8:77::1" // a router on the way
+const hop, hop6 = "192.0.2.77", "2001:db8:77::1" // a router on the path
 
-// errors4 are what is said about packets: kind, code and the word behind the checksum.
+// errors4 are ICMP errors: kind, code and the word after the checksum.
 var errors4 = map[string][3]uint32{
 	"host unreachable": {3, 1, 0}, "fragmentation needed": {3, 4, 1400}, "time exceeded": {11, 0, 0},
 	"parameter problem": {12, 0, 9 << 24}, "source quench": {4, 0, 0},
@@ -37,7 +37,7 @@ func TestErrorsAboutWhatWentOut(t *testing.T) {
 			t.Fatalf("the port is %d", port)
 		}
 		for name, e := range errors4 {
-			for _, n := range []int{28, 29, 40, 58} { // RFC 792 asks for 28 bytes
+			for _, n := range []int{28, 29, 40, 58} { // RFC 792 requires 28 bytes
 				about := func(to, from string, sport uint16) raw {
 					return inFrame(plain4(hop, to, nextICMP, icmp(byte(e[0]), byte(e[1]), e[2], sent(from, sport)[:n])))
 				}
@@ -95,8 +95,8 @@ func TestErrorsThatGoOut(t *testing.T) {
 	})
 }
 
-// Outside, nobody hears of inside addresses: an error that is about one goes out for a session only, and one that comes
-// from one, as of a router inside about packets for a network that is not translated, has the external address.
+// Internal addresses are not revealed outside: an error that contains one is only sent for a session, and an error sent
+// by one, for example by an internal router about packets for an untranslated network, gets the external address.
 func TestErrorsOfNoSessionDoNotTellInsideAddresses(t *testing.T) {
 	atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
 		b := newBench(t, l, snat)

@@ -28,7 +28,7 @@ type bench struct {
 	t testing.TB
 }
 
-// newBench makes the NAT n with a configuration: JSON, "" for none.
+// newBench creates the NAT n with a configuration: JSON, "" for none.
 func newBench(t testing.TB, l *bpftest.Lab, config string) *bench {
 	members := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(config), "{"), "}")
 	if members != "" {
@@ -40,10 +40,10 @@ func newBench(t testing.TB, l *bpftest.Lab, config string) *bench {
 	return &bench{Lab: l, t: t}
 }
 
-// framer makes a frame.
+// framer creates a frame.
 type framer interface{ Bytes() []byte }
 
-// step is a packet and what must become of it.
+// step is a packet and its required result.
 type step struct {
 	name string
 	in   bool // from outside
@@ -74,7 +74,7 @@ func (b *bench) steps(steps ...step) {
 	}
 }
 
-// pass returns what a frame became, or the reason why it was dropped.
+// pass returns the resulting frame, or the drop reason.
 func (b *bench) pass(in bool, frame []byte) ([]byte, error) {
 	b.t.Helper()
 	dev, to := "veth1", "f:p2"
@@ -119,7 +119,7 @@ func (b *bench) session4(table, local string, lport uint16, remote string, rport
 	return s
 }
 
-// atBothHooks is bpftest.Each without the mode of calls, for what does not depend on it.
+// atBothHooks is bpftest.Each without call mode, for tests that do not depend on it.
 func atBothHooks(t *testing.T, test func(t *testing.T, l *bpftest.Lab)) {
 	t.Parallel()
 	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPDRV} {

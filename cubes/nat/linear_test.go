@@ -2,8 +2,8 @@
 
 package nat
 
-// Frames of which the kernel keeps all but the Ethernet header in fragments of the buffer, as drivers that split headers
-// and data do: what is behind the first bytes has to be fetched before it can be read.
+// Frames of which the kernel stores everything except the Ethernet header in fragments of the buffer, as with
+// header-data split: data after the first bytes must be pulled before it can be read.
 
 import (
 	"encoding/binary"

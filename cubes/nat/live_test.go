@@ -21,8 +21,8 @@ import (
 	"github.com/polycube/polycube/test/pace"
 )
 
-// An edge is a machine that routes between a host inside and one outside, with a NAT on its outer netdev: what hosts
-// behind a Linux machine do with masquerade.
+// An edge is a machine that routes between an internal and an external host, with a NAT on its outer netdev: the usual
+// masquerading Linux gateway.
 type edge struct {
 	*bpftest.Lab
 	t               *testing.T
@@ -35,7 +35,7 @@ const (
 	edgeIP, edgeIP6       = "203.0.113.1", "2001:db8::1"
 )
 
-// newEdge makes one, with a NAT n of this configuration.
+// newEdge creates an edge, with a NAT n of this configuration.
 func newEdge(t *testing.T, typ cube.Type, config string) *edge {
 	t.Helper()
 	return newEdgeOn(t, false, typ, config)
@@ -64,7 +64,7 @@ func newEdgeOn(t *testing.T, old bool, typ cube.Type, config string) *edge {
 			host.Run("ip", "addr", "add", a, "dev", netns.Inner, "nodad")
 		}
 	}
-	// Outside nobody knows the way to the inside.
+	// Outside hosts have no route to the inside.
 	e.inside.Run("ip", "route", "add", "default", "via", "10.0.0.1")
 	e.inside.Run("ip", "-6", "route", "add", "default", "via", "fd00::1")
 	l.Create("nat", "n", config)
@@ -143,7 +143,7 @@ func (e *edge) dial(host *netns.Namespace, network, address string) net.Conn {
 	return c
 }
 
-// ask sends a line and returns as whom the other side sees the sender.
+// ask sends a line and returns the sender's address as seen by the other side.
 func ask(c net.Conn, within time.Duration) (string, error) {
 	if err := c.SetDeadline(time.Now().Add(within)); err != nil {
 		return "", err
@@ -168,7 +168,7 @@ func (e *edge) wantSeenAs(c net.Conn, want string) {
 	}
 }
 
-// masqueraded is the configuration that hosts behind a machine want.
+// masqueraded is the configuration for hosts behind a machine.
 const masqueraded = `{"rule":{"masquerade":{"enabled":true}}}`
 
 func eachType(t *testing.T, test func(t *testing.T, typ cube.Type)) {
@@ -177,8 +177,8 @@ func eachType(t *testing.T, test func(t *testing.T, typ cube.Type)) {
 	}
 }
 
-// TestAHostBehindAMasqueradedNetdev: TCP, UDP and ping go out as the machine's address and their answers come back, in
-// both families; ports that are forwarded lead in; the machine's own connections are as before.
+// TestAHostBehindAMasqueradedNetdev: TCP, UDP and ping leave with the machine's address and their replies come back, in
+// both families; forwarded ports lead inside; the machine's own connections are unchanged.
 func TestAHostBehindAMasqueradedNetdev(t *testing.T) {
 	t.Parallel()
 	eachType(t, func(t *testing.T, typ cube.Type) {
@@ -228,7 +228,7 @@ func (e *edge) wantRules(want map[string]bool) {
 	}
 }
 
-// TestUploadsArriveWhole: superframes and offloaded checksums go through both ways.
+// TestUploadsArriveWhole: superframes and offloaded checksums pass both ways.
 func TestUploadsArriveWhole(t *testing.T) {
 	t.Parallel()
 	eachType(t, func(t *testing.T, typ cube.Type) {
@@ -240,7 +240,7 @@ func TestUploadsArriveWhole(t *testing.T) {
 	})
 }
 
-// wantWhole has the host inside connect to an address, behind which another one listens, and send many bytes both ways.
+// wantWhole connects the internal host to an address where another one listens, and sends many bytes both ways.
 func (e *edge) wantWhole(host *netns.Node, listens, address string) {
 	e.t.Helper()
 	const size = 4 << 20
@@ -265,7 +265,7 @@ func (e *edge) wantWhole(host *netns.Node, listens, address string) {
 	}
 }
 
-// receiveAndReturn takes so many bytes, tells their sum, and sends as many of the same pattern.
+// receiveAndReturn receives a number of bytes, reports their sum, and sends as many of the same pattern.
 func receiveAndReturn(l net.Listener, size int64, sums chan<- string) {
 	c, err := l.Accept()
 	if err != nil {
@@ -280,7 +280,7 @@ func receiveAndReturn(l net.Listener, size int64, sums chan<- string) {
 		return
 	}
 	sums <- fmt.Sprintf("%x", sum.Sum(nil))
-	_, _ = io.Copy(c, io.LimitReader(pattern{}, size)) // who reads it tells
+	_, _ = io.Copy(c, io.LimitReader(pattern{}, size)) // the reader reports it
 }
 
 // pattern is bytes that do not repeat with the length of a segment.
@@ -315,14 +315,14 @@ func TestMasqueradeChangesItsAddress(t *testing.T) {
 		return nil
 	})
 	e.wantSeenAs(e.dial(e.inside.Namespace, "tcp4", outsideIP+":7000"), newIP)
-	e.wantSeenAs(other, edgeIP6) // the family whose address stayed
+	e.wantSeenAs(other, edgeIP6) // the family whose address is unchanged
 	if from, err := ask(old, time.Second); err == nil {
 		t.Errorf("a connection of the address that went is seen as %s", from)
 	}
 }
 
-// TestConnectionsOutliveTheDaemon: a connection goes on while the daemon is away, after it is back, and while other rules
-// change; it ends with its rule.
+// TestConnectionsOutliveTheDaemon: a connection continues while the daemon is away, after it is back, and while other
+// rules change; it ends with its rule.
 func TestConnectionsOutliveTheDaemon(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, cube.TypeTC, `{"rule":{"snat":{"entry":[{"id":1,"internal-net":"10.0.0.0/24","external-ip":"203.0.113.1"}]}}}`)

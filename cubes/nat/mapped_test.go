@@ -2,7 +2,7 @@
 
 package nat
 
-// Sessions that packets from outside find by the mapping, so that they have one entry.
+// Sessions that packets from outside find through the mapping, so that they have one entry.
 
 import (
 	"encoding/binary"
@@ -19,7 +19,8 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// TestSessionsOfMappingsAreSweptAndShown: both directions are read of the one entry, and one without its mapping goes.
+// TestSessionsOfMappingsAreSweptAndShown: both directions are read from the one entry, and one without its mapping is
+// removed.
 func TestSessionsOfMappingsAreSweptAndShown(t *testing.T) {
 	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Hosts: 1})
@@ -43,7 +44,7 @@ func TestSessionsOfMappingsAreSweptAndShown(t *testing.T) {
 		p.remote = strings.Replace(family.remote, "53", "55", 1)
 		p.internal, p.inAge = strings.Replace(family.internal, "5", "6", 1), 0 // has no mapping
 		plant(t, tables, p)
-		p.age = 0 // the same, but it may be on its way
+		p.age = 0 // the same, but it may be in flight
 		p.remote = strings.Replace(family.remote, "53", "56", 1)
 		plant(t, tables, p)
 	}
@@ -63,7 +64,7 @@ func TestSessionsOfMappingsAreSweptAndShown(t *testing.T) {
 			t.Errorf("%s is %s", words, text)
 		}
 	}
-	// One goes without its mapping, all with it.
+	// One is removed without its mapping, all with it.
 	l.Set("DELETE", "n natting-table 10.0.0.1 198.51.100.1 5 53 udp", "")
 	if got, err := l.TryRead("n natting-table 10.0.0.1 198.51.100.1 5 53 udp"); err == nil {
 		t.Errorf("what was deleted is %s", got)
@@ -72,8 +73,8 @@ func TestSessionsOfMappingsAreSweptAndShown(t *testing.T) {
 	wantSessions(t, tablesOf(t, l), 0, 0)
 }
 
-// TestASessionIsOfTheRuleOfItsMapping: a rule that is added for a host is for its new endpoints. An endpoint in use keeps its
-// external one, also in new sessions, which last as long as the rule that this comes from.
+// TestASessionIsOfTheRuleOfItsMapping: a rule added for a host applies to its new endpoints. An endpoint in use keeps
+// its external one, even for new sessions, which last as long as the original rule.
 func TestASessionIsOfTheRuleOfItsMapping(t *testing.T) {
 	atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
 		b := newBench(t, l, `{"rule":{"snat":{"entry":[{"id":1,"internal-net":"10.0.0.0/8","external-ip":"203.0.113.1"}]}}}`)
@@ -105,7 +106,7 @@ const (
 	flagWithdrawn = 1 << 7
 )
 
-// A packet meets a session that another CPU has added and not decided on: it decides, and nobody goes by it before.
+// A packet finds a tentative session that another CPU inserted: it decides, and no packet uses the session before.
 func TestSessionsThatAreNotDecided(t *testing.T) {
 	atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
 		b := newBench(t, l, `{"rule":{"snat":{"entry":[{"id":1,"internal-net":"0.0.0.0/0","external-ip":"203.0.113.1"},
@@ -156,7 +157,7 @@ func notDecided[K comparable, V any](b *bench, f *family[K, V], udp func(from, t
 
 	b.steps(leaves, enters)
 	wantFlags(flagMapped)
-	// Nobody else has the endpoint.
+	// No other session has the endpoint.
 	flags(flagTentative)
 	b.step(none)
 	wantFlags(flagMapped | flagTentative)
@@ -178,7 +179,7 @@ func notDecided[K comparable, V any](b *bench, f *family[K, V], udp func(from, t
 	leaves.want, leaves.why = nil, "endpoint-taken"
 	b.steps(leaves)
 	wantFlags(flagMapped | flagTentative | flagWithdrawn)
-	b.steps(leaves) // it is not decided anew
+	b.steps(leaves) // it is not decided again
 	wantFlags(flagMapped | flagTentative | flagWithdrawn)
 }
 

@@ -72,8 +72,8 @@ func wantSources(t *testing.T, l *bpftest.Lab, want map[string]string) {
 	}
 }
 
-// TestMasqueradeFollowsTheNetdev: what the fast path has is the address of the netdev, whatever becomes of it, and nothing
-// once it is switched off.
+// TestMasqueradeFollowsTheNetdev: the fast path uses the current address of the netdev, and none once masquerade is
+// switched off.
 func TestMasqueradeFollowsTheNetdev(t *testing.T) {
 	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Hosts: 2, Follow: true})
@@ -113,7 +113,7 @@ func TestMasqueradeFollowsTheNetdev(t *testing.T) {
 	l.Restart(nil)
 	wantMasquerade(t, l, `["198.51.100.1","2001:db8::1"]`)
 	wantSources(t, l, map[string]string{v4: "masquerade 198.51.100.1+1 2000-2999 rule 0", v6: "masquerade 2001:db8::1+1 2000-2999 rule 0"})
-	// One that changed meanwhile is found.
+	// A change in the meantime is detected.
 	l.Restart(func() { l.Lab.Run("ip", "addr", "del", "198.51.100.1/24", "dev", "veth1") })
 	wantMasquerade(t, l, `["2001:db8::1"]`)
 	if got := l.Action("n rule masquerade disable", ""); got != `{"result":true}` {
@@ -123,7 +123,8 @@ func TestMasqueradeFollowsTheNetdev(t *testing.T) {
 	if got := l.Read("n rule masquerade"); got != `{"enabled":false,"port-first":2000,"port-last":2999}` {
 		t.Errorf("disabled it is %s", got)
 	}
-	// Configured before there is an address, it begins when there is one; a rule for all networks goes before it.
+	// Configured before there is an address, it takes effect when there is one; a rule for all networks has
+	// precedence.
 	l.Set("PATCH", "n rule masquerade enabled", "true")
 	l.Set("POST", "n rule snat entry 7", `{"internal-net":"::/0","external-ip":"2001:db8::64"}`)
 	wantSources(t, l, map[string]string{v6: "snat 2001:db8::64+1 0-0 rule 7"})

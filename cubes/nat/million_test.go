@@ -18,7 +18,8 @@ import (
 	"github.com/polycube/polycube/test/pace"
 )
 
-// TestAMillionSessions: they are counted, read in pages and ended without the daemon growing by what they are.
+// TestAMillionSessions: they are counted, read in pages and ended without the daemon's memory growing with their
+// number.
 func TestAMillionSessions(t *testing.T) {
 	if os.Getenv("POLYCUBE_SOAK") == "" {
 		t.Skip("a million sessions take a while: set POLYCUBE_SOAK=1")
@@ -28,7 +29,7 @@ func TestAMillionSessions(t *testing.T) {
 	l.Create("nat", "n", `{"max-sessions":1000000,"rule":{"snat":{"entry":[{"id":1,"internal-net":"10.0.0.0/8","external-ip":"203.0.113.0/24"}]}}}`)
 	fillMillion(t, tablesOf(t, l), many)
 	began := time.Now()
-	l.Set("PATCH", "n timeout udp", "3600") // counts anew
+	l.Set("PATCH", "n timeout udp", "3600") // counts again
 	netns.Eventually(t, pace.Stretch(time.Minute), func() error {
 		if got := l.Read("n sessions active"); got != fmt.Sprint(many) {
 			return fmt.Errorf("%s sessions are counted", got)

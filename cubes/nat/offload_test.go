@@ -2,8 +2,8 @@
 
 package nat
 
-// What network devices do for the kernel must stay as it is: superframes are translated whole, a
-// checksum that is not there yet stays so, and one that a device has summed up is right behind.
+// Offloads must be preserved: superframes are translated whole, a checksum that is not computed yet stays so, and one
+// computed by a device stays correct.
 
 import (
 	"bytes"
@@ -94,7 +94,7 @@ func superframesAreTranslatedWhole(t *testing.T, old bool) {
 	}
 }
 
-// outward sums up what sessions counted on the way out.
+// outward returns the sum of the sessions' outgoing counts.
 func (e *edge) outward() (packets, size uint64) {
 	var k4 key4
 	var s4 session4
@@ -109,8 +109,8 @@ func (e *edge) outward() (packets, size uint64) {
 	return packets, size
 }
 
-// A tunnel's device knows the sum of what it takes out of a packet with a checksum outside
-// (CHECKSUM_COMPLETE): the kernel says on its console when a program made that wrong.
+// A tunnel device knows the sum of a packet that it decapsulates from a packet with a checksum (CHECKSUM_COMPLETE): the
+// kernel reports on its console if a program made that wrong.
 func TestSumsOfADeviceStayRight(t *testing.T) { onEachKernel(t, sumsOfADeviceStayRight) }
 
 func sumsOfADeviceStayRight(t *testing.T, old bool) {
@@ -143,8 +143,8 @@ func sumsOfADeviceStayRight(t *testing.T, old bool) {
 //go:embed testdata/complete.tc.o
 var complete []byte
 
-// watchSums stands behind the NAT on a netdev, and returns what counts packets of which the device
-// knows the sum, and those that have another.
+// watchSums is placed after the NAT on a netdev, and returns the counts of packets whose sum the device knows, and of
+// those with a different one.
 func (e *edge) watchSums(dev string) func() (known, wrong uint64) {
 	e.t.Helper()
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(complete))

@@ -22,7 +22,7 @@ const snat = `{"rule":{"snat":{"entry":[{"id":1,"internal-net":"10.0.0.0/24","ex
 
 var syn, synAck, ack = pkt.TCPFlags{SYN: true}, pkt.TCPFlags{SYN: true, ACK: true}, pkt.TCPFlags{ACK: true}
 
-// same is a packet that goes on as it is.
+// same is a packet that passes unchanged.
 func same(name string, in bool, f framer) step { return step{name, in, f, f, ""} }
 
 func TestSourceNAT(t *testing.T) {

@@ -2,7 +2,7 @@
 
 package nat
 
-// Protocols whose ports are not known, or cannot be changed.
+// Protocols whose ports are unknown, or cannot be changed.
 
 import (
 	"fmt"
@@ -41,7 +41,7 @@ func TestProtocolsWithoutPorts(t *testing.T) {
 	})
 }
 
-// ICMP without an id is of no session, not even of one whose id is 0.
+// ICMP without an id belongs to no session, not even to one with id 0.
 func TestICMPWithoutAnIDIsOfNoSession(t *testing.T) {
 	atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
 		b := newBench(t, l, `{"behaviour":{"other-protocols":"pass"},"rule":{"snat":{"entry":[{"id":1,"internal-net":"10.0.0.0/24","external-ip":"203.0.113.1"},

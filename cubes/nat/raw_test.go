@@ -12,7 +12,7 @@ import (
 	"github.com/polycube/polycube/test/pkt"
 )
 
-// raw is a frame as it is.
+// raw is a frame sent unchanged.
 type raw []byte
 
 func (r raw) Bytes() []byte { return r }
@@ -31,7 +31,7 @@ func frameOf(from, to byte, ip []byte) raw {
 	return pkt.Eth(fmt.Sprintf(station, from), fmt.Sprintf(station, to)).IP(ip).Bytes()
 }
 
-// ip4 makes an IPv4 packet; offset has the flags and the fragment offset.
+// ip4 creates an IPv4 packet; offset includes the flags and the fragment offset.
 func ip4(from, to string, proto byte, id, offset uint16, options, payload []byte) []byte {
 	return pkt.IPv4Header{From: from, To: to, Protocol: proto, TTL: 64, ID: id, Fragment: offset, Options: options}.Packet(payload)
 }
@@ -40,12 +40,12 @@ func plain4(from, to string, proto byte, payload []byte) []byte {
 	return ip4(from, to, proto, 0, 0, nil, payload)
 }
 
-// ip6 makes an IPv6 packet; next is the type of what the payload begins with.
+// ip6 creates an IPv6 packet; next is the type of the first header in the payload.
 func ip6(from, to string, next byte, payload []byte) []byte {
 	return pkt.IPv6Header{From: from, To: to, Next: next, HopLimit: 64}.Packet(payload)
 }
 
-// The tables of these tests are dense: short names for what is in the packets.
+// The tables of these tests are dense: short names for the contents of packets.
 var (
 	udp       = pkt.UDPDatagram
 	tcp4      = pkt.TCPSegment
@@ -63,7 +63,7 @@ func bytesOf(n int) []byte {
 	return out
 }
 
-// checked returns what is wrong with the checksums of a frame whose headers are plain.
+// checked returns what is wrong with the checksums of a frame with plain headers.
 func checked(frame []byte) error {
 	ip := frame[14:]
 	var from, to string

@@ -2,8 +2,8 @@
 
 package nat
 
-// What RFC 4787 (UDP), RFC 5382 (TCP), RFC 5508 (ICMP) and RFC 7857 (their update) want, by the
-// number of the requirement. The README has the list.
+// The requirements of RFC 4787 (UDP), RFC 5382 (TCP), RFC 5508 (ICMP) and RFC 7857 (their update), by number. The
+// README has the list.
 
 import (
 	"encoding/binary"

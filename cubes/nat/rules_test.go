@@ -20,7 +20,7 @@ import (
 	"github.com/polycube/polycube/test/repeat"
 )
 
-// forwardsOf are the entries of the map by what they match.
+// forwardsOf returns the entries of the map by their match.
 func forwardsOf(t *testing.T, l *bpftest.Lab) map[string]string {
 	t.Helper()
 	table, err := table.Of[forwardKey, forward]("forwards", l.Map("n", "forwards"))
@@ -38,7 +38,7 @@ func forwardsOf(t *testing.T, l *bpftest.Lab) map[string]string {
 	return out
 }
 
-// TestEachRuleIsInTheMaps: what each leaf of a rule says is in the map, and goes with the rule at any level.
+// TestEachRuleIsInTheMaps: the value of each leaf of a rule is in the map, and is removed with the rule at any level.
 func TestEachRuleIsInTheMaps(t *testing.T) {
 	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Hosts: 1})
@@ -93,7 +93,7 @@ func TestEachRuleIsInTheMaps(t *testing.T) {
 	}
 }
 
-// TestWhatARuleCannotBe: each refusal names what is wrong, and nothing is left of the rule.
+// TestWhatARuleCannotBe: each refusal names the error, and nothing is left of the rule.
 func TestWhatARuleCannotBe(t *testing.T) {
 	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Hosts: 1})
@@ -161,7 +161,7 @@ func TestAppendedRulesAreNumberedInTheirOrder(t *testing.T) {
 	}
 }
 
-// winner is the rule that a port of a protocol has, by what the model says.
+// winner returns the rule for a port of a protocol, according to the model.
 func winner(rules map[uint32]*ForwardEntry, proto Protocol, port uint16) (found *ForwardEntry) {
 	for _, r := range rules {
 		if r.ExternalPort <= port && port <= r.last() && (r.Proto == proto || r.Proto == protoAll && found == nil) {
@@ -171,8 +171,8 @@ func winner(rules map[uint32]*ForwardEntry, proto Protocol, port uint16) (found 
 	return found
 }
 
-// TestForwardedPortsAreThoseOfTheRules: after random changes, the longest prefix of each port leads where the rules say,
-// and what was changed alone is as if all had been made anew.
+// TestForwardedPortsAreThoseOfTheRules: after random changes, the longest prefix of each port leads where the rules
+// say, and incremental changes give the same result as a rebuild.
 func TestForwardedPortsAreThoseOfTheRules(t *testing.T) {
 	seed := repeat.Seed(t)
 	random := rand.New(rand.NewPCG(seed, 1))
@@ -235,7 +235,7 @@ func longest(have map[forwardKey]forward, proto Protocol, port uint16) (found fo
 	return found, ok
 }
 
-// TestTimedOneRuleAmongTenThousand: a change costs what it changes, not what there is.
+// TestTimedOneRuleAmongTenThousand: the cost of a change depends on the change, not on the number of rules.
 func TestTimedOneRuleAmongTenThousand(t *testing.T) {
 	l := bpftest.New(t, bpftest.Options{Hosts: 1})
 	var snat, forwards []map[string]any

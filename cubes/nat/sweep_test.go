@@ -18,7 +18,7 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// planted is a session as a test puts it into the tables.
+// planted is a session that a test writes into the tables.
 type planted struct {
 	proto                      uint8
 	internal, remote, external string
@@ -27,7 +27,7 @@ type planted struct {
 	origin                     origin
 	rule                       uint32
 	mapping                    bool
-	mapped                     bool // found from outside by its mapping
+	mapped                     bool // found from outside through its mapping
 }
 
 func point(t testing.TB, text string) endpoint {
@@ -108,7 +108,7 @@ func sizes(t testing.TB, tables *tables) (egress, ingress int) {
 	return egress, ingress
 }
 
-// wantSessions waits until the tables have so many entries on both sides.
+// wantSessions waits until the tables have a number of entries on both sides.
 func wantSessions(t testing.TB, tables *tables, egress, ingress int) {
 	t.Helper()
 	netns.Eventually(t, 4*bpftest.Patience, func() error {
@@ -190,7 +190,7 @@ func TestAgedSessionsGo(t *testing.T) {
 	}
 }
 
-// TestSessionsGoWithTheirRule: and with what it says, and no others.
+// TestSessionsGoWithTheirRule: and if its translation changes, but no others.
 func TestSessionsGoWithTheirRule(t *testing.T) {
 	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Hosts: 1, Follow: true})
@@ -246,7 +246,7 @@ func TestSessionsGoWithTheirRule(t *testing.T) {
 			return nil
 		})
 	}
-	// What went while no daemon ran is seen by the next one.
+	// The next daemon detects rules deleted while none ran.
 	l.Set("PATCH", "n rule snat", `{"entry":[{"id":1,"internal-net":"10.0.0.0/24","external-ip":"203.0.113.0/30"}]}`)
 	fill()
 	l.Restart(nil)
@@ -270,7 +270,7 @@ func TestUnusedMappingsGo(t *testing.T) {
 	p.internal, p.external, p.age = "10.0.0.1:6", "203.0.113.1:1025", time.Hour // has no sessions
 	plant(t, tables, p)
 	wantSessions(t, tables, 4, 4)
-	netns.Eventually(t, 4*bpftest.Patience, func() error { // the sweep that takes one is seen before it has counted
+	netns.Eventually(t, 4*bpftest.Patience, func() error { // the sweep that removes one is visible before it has counted
 		if got := l.Read("n sessions mappings"); got != "1" {
 			return fmt.Errorf("%s mappings are counted, want 1", got)
 		}
@@ -282,7 +282,7 @@ func TestUnusedMappingsGo(t *testing.T) {
 	wantSessions(t, tables, 0, 0)
 }
 
-// TestHalvesOfSessionsGo: an entry of ingress whose egress is gone is found, and its port is free again.
+// TestHalvesOfSessionsGo: an ingress entry whose egress entry is gone is found, and its port is free again.
 func TestHalvesOfSessionsGo(t *testing.T) {
 	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Hosts: 1})
@@ -300,7 +300,7 @@ func TestHalvesOfSessionsGo(t *testing.T) {
 	wantSessions(t, tablesOf(t, l), 1, 1)
 }
 
-// shownSession is what a test looks at of an entry.
+// shownSession contains the fields of an entry that tests check.
 type shownSession struct {
 	InternalSrc     string `json:"internal-src"`
 	Proto           string
@@ -317,7 +317,7 @@ func TestTheTableIsShown(t *testing.T) {
 		age: 100 * time.Second, inAge: 40 * time.Second})
 	plant(t, tables, planted{proto: unix.IPPROTO_ICMPV6, rule: 2, state: outACK, internal: "[fd00::1]:7", remote: "[2001:db8::5]:0", external: "[2001:db8::1]:9"})
 	plant(t, tables, planted{proto: unix.IPPROTO_UDP, rule: 1, internal: "10.0.0.2:5", remote: "198.51.100.1:53", external: "203.0.113.1:1026"})
-	l.Set("DELETE", "n natting-table 10.0.0.2 198.51.100.1 5 53 UDP", "") // and counts anew
+	l.Set("DELETE", "n natting-table 10.0.0.2 198.51.100.1 5 53 UDP", "") // and counts again
 	var one map[string]any
 	if err := json.Unmarshal([]byte(l.Read("n natting-table 10.0.0.1 198.51.100.1 5 53 tcp")), &one); err != nil {
 		t.Fatal(err)
@@ -385,7 +385,7 @@ func TestManySessionsAreReadInPages(t *testing.T) {
 			}
 		}
 	}
-	l.Set("PATCH", "n timeout udp", "301") // counts anew
+	l.Set("PATCH", "n timeout udp", "301") // counts again
 	netns.Eventually(t, 4*bpftest.Patience, func() error {
 		if got := l.Read("n sessions active"); got != fmt.Sprint(2*each) {
 			return fmt.Errorf("%s sessions are counted", got)

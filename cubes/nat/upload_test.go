@@ -2,7 +2,7 @@
 
 package nat
 
-// Uploads through SNAT, beside the same ones through a router that does not translate.
+// Uploads through SNAT, compared with the same ones through a router that does not translate.
 
 import (
 	"encoding/json"
@@ -48,8 +48,8 @@ func iperf(t *testing.T, inside, outside *netns.Node, address string) (rate floa
 	return rate
 }
 
-// TestTimedUploadThroughSNAT: an upload is not slowed down by what comes with cutting superframes or summing up their bytes:
-// either would leave less than a third.
+// TestTimedUploadThroughSNAT: an upload is not slowed down by segmenting superframes or computing checksums in
+// software: either would leave less than a third.
 func TestTimedUploadThroughSNAT(t *testing.T) {
 	netns.NeedRoot(t)
 	if _, err := exec.LookPath("iperf3"); err != nil {
@@ -62,7 +62,7 @@ func TestTimedUploadThroughSNAT(t *testing.T) {
 	plain[inside].Run("ip", "route", "add", "default", "via", "10.0.0.1")
 	plain[outside].Run("ip", "route", "add", "default", "via", edgeIP)
 	var with, without float64
-	for round := 0; round < 3 || round < 12 && with < without/2; round++ { // the best of each: what disturbs one run is not there in all
+	for round := 0; round < 3 || round < 12 && with < without/2; round++ { // the best of each: disturbances do not affect all runs
 		with = max(with, iperf(t, e.inside, e.outside, outsideIP))
 		without = max(without, iperf(t, plain[inside], plain[outside], outsideIP))
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/polycube/polycube/test/rulesets"
 )
 
-// BenchmarkRules is the time of a packet by shape and number of rules, the framework's part included: one that matches the
-// last rule, one that matches none, and sixteen that match rules anywhere, one after the other.
+// BenchmarkRules measures the time per packet by shape and number of rules, including the framework: one that matches
+// the last rule, one that matches none, and sixteen that match rules anywhere, one after the other.
 func BenchmarkRules(b *testing.B) {
 	for _, shape := range rulesets.Shapes {
 		b.Run(shape, func(b *testing.B) {
@@ -49,7 +49,7 @@ func rulesOf(b *testing.B, l *bpftest.Lab, shape string, n int) {
 	})
 }
 
-// outside is a packet like those of rules that none of them matches; nil if there is none among many.
+// outside returns a packet similar to those of rules that none of them matches; nil if there is none among many.
 func outside(rules []rulesets.Rule, packets *rulesets.Packets) []byte {
 	for range 1000 {
 		p := packets.Next()

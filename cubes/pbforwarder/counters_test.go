@@ -10,7 +10,7 @@ import (
 	"github.com/polycube/polycube/test/bpftest"
 )
 
-// counted is what rules counted, as "id:packets/bytes".
+// counted returns the counts of rules, as "id:packets/bytes".
 func read(t *testing.T, l *bpftest.Lab) (out []string) {
 	t.Helper()
 	var rules []counted

@@ -22,7 +22,7 @@ import (
 
 const labPorts = 3
 
-// text is a rule as the API takes it.
+// text returns a rule in the form of the API.
 func text(id int, r *rulesets.Rule, action string) string {
 	m := map[string]any{"id": id}
 	if r.Src.IsValid() {
@@ -92,7 +92,7 @@ func (o *oracle) see(p rulesets.Packet) {
 	o.counts[best]++
 }
 
-// compare holds the counters of the cube against the oracle's.
+// compare compares the counters of the cube with the oracle's.
 func (o *oracle) compare(t *testing.T, l *bpftest.Lab, when string) {
 	t.Helper()
 	var rules []counted
@@ -127,7 +127,8 @@ func TestACubeDecidesWhatALinearSearchDecides(t *testing.T) {
 	})
 }
 
-// differ tries rules of a shape, with ids from the first on. none is how many packets have found no rule so far.
+// differ tests rules of a shape, with ids starting at first. none is the number of packets without a matching rule so
+// far.
 func differ(t *testing.T, l *bpftest.Lab, shape string, n int, seed uint64, first int, none uint64) uint64 {
 	rules := generated(shape, n, seed)
 	o := &oracle{matches: map[int]classifier.Match{}, counts: map[int]uint64{-1: none}}

@@ -13,7 +13,8 @@ import (
 	"github.com/polycube/polycube/test/pkt"
 )
 
-// TestFramesOnTheWire sends frames as a driver sees them: with a tag that the kernel takes out of the bytes at TC.
+// TestFramesOnTheWire sends frames as a driver sees them: with a tag that the kernel moves from the packet data to the
+// skb at TC.
 func TestFramesOnTheWire(t *testing.T) {
 	const rules = `{"id":1,"vlan":10,"l4_proto":"UDP","dst_port":53,"action":"FORWARD","out_port":"p2"},
 		{"id":2,"vlan":20,"action":"FORWARD","out_port":"p3"},{"id":3,"vlan":30,"action":"DROP"},
@@ -49,7 +50,7 @@ func TestFramesOnTheWire(t *testing.T) {
 					wires[tt.to].Gets(tt.frame)
 					continue
 				}
-				wires[0].Puts(ping4) // comes later, and arrives
+				wires[0].Puts(ping4) // is sent later, and arrives
 				wires[1].Gets(ping4)
 				if wires[1].Got(tt.frame) || wires[2].Got(tt.frame) {
 					t.Errorf("%s: it went through", tt.name)
@@ -59,7 +60,7 @@ func TestFramesOnTheWire(t *testing.T) {
 	}
 }
 
-// TestHostsTalkAsTheRulesSay has two hosts with TCP, ICMP and ARP of their own.
+// TestHostsTalkAsTheRulesSay has two hosts with their own TCP, ICMP and ARP.
 func TestHostsTalkAsTheRulesSay(t *testing.T) {
 	const rules = `{"id":1,"l4_proto":"TCP","dst_port":5001,"out_port":"p2","action":"FORWARD"},
 		{"id":2,"l4_proto":"TCP","src_port":5001,"out_port":"p1","action":"FORWARD"},

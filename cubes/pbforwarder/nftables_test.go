@@ -3,7 +3,7 @@
 package pbforwarder
 
 // The same random rules and frames through the cube, at each hook, and through a machine where nftables forwards: each
-// frame has to come out of the same port, or of none.
+// frame must come out of the same port, or of none.
 
 import (
 	"bytes"
@@ -28,7 +28,7 @@ import (
 	"github.com/polycube/polycube/test/rulesets"
 )
 
-// ruling is a rule with what it does: to is the port that it sends to, from 0 on, -1 if it drops.
+// ruling is a rule with its action: to is the output port, starting at 0, -1 if it drops.
 type ruling struct {
 	rulesets.Rule
 	to int
@@ -38,7 +38,7 @@ type ruling struct {
 type judge struct {
 	name  string
 	wires []*netns.Raw
-	// rule puts rules in place of those before.
+	// rule replaces the rules.
 	rule func(rules []ruling)
 	// got are the ports where a frame came out, by its mark.
 	got map[uint64][]int
@@ -69,7 +69,7 @@ func ourJudge(t *testing.T, typ cube.Type) *judge {
 	})
 }
 
-// nftJudge is a machine like that of the cube, where nftables forwards what comes in.
+// nftJudge is a machine like that of the cube, where nftables forwards.
 func nftJudge(t *testing.T) *judge {
 	l := netns.NewLab(t)
 	var hosts []*netns.Node
@@ -101,10 +101,10 @@ func nftJudge(t *testing.T) *judge {
 	})
 }
 
-// nftFragments marks later fragments: at this hook nftables takes for ports what lies where they would be.
+// nftFragments marks later fragments: at this hook nftables reads ports from the bytes where they would be.
 const nftFragments = "ip frag-off & 0x1fff != 0 meta mark set 1\nfrag frag-off != 0 meta mark set 1\n"
 
-// nftText is a rule as nftables has it.
+// nftText returns a rule in nftables syntax.
 func nftText(r *ruling) string {
 	var says []string
 	say := func(format string, args ...any) { says = append(says, fmt.Sprintf(format, args...)) }
@@ -137,7 +137,7 @@ func nftText(r *ruling) string {
 		say("meta l4proto %d", *r.Protocol)
 	}
 	if r.SrcPort != nil || r.DstPort != nil {
-		say("meta mark 0 meta l4proto { tcp, udp, sctp, dccp, udplite }") // th is whatever lies there
+		say("meta mark 0 meta l4proto { tcp, udp, sctp, dccp, udplite }") // th reads the bytes, whatever they are
 	}
 	for name, p := range map[string]*rulesets.Ports{"sport": r.SrcPort, "dport": r.DstPort} {
 		if p != nil {
@@ -152,8 +152,8 @@ func nftText(r *ruling) string {
 	return strings.Join(says, " ")
 }
 
-// authenticated is whether there is an authentication header before other ones of IPv6: nftables takes it for the
-// protocol, we for an extension header.
+// authenticated reports whether an authentication header precedes other IPv6 headers: nftables treats it as the
+// protocol, we as an extension header.
 func authenticated(frame []byte) bool {
 	ip := frame[12:]
 	if binary.BigEndian.Uint16(ip) == 0x8100 {
@@ -162,7 +162,7 @@ func authenticated(frame []byte) bool {
 	return binary.BigEndian.Uint16(ip) == 0x86dd && ip[2+6] == 51
 }
 
-// collect takes what has arrived; frames must be as they were sent.
+// collect collects the frames that arrived; they must be unmodified.
 func (j *judge) collect(sent map[uint64][]byte) error {
 	for port, w := range j.wires {
 		for {
@@ -183,17 +183,17 @@ func (j *judge) collect(sent map[uint64][]byte) error {
 	return nil
 }
 
-// markOf is what tells frames apart: their last bytes.
+// markOf returns the mark of a frame: its last bytes.
 func markOf(frame []byte) uint64 { return binary.BigEndian.Uint64(frame[len(frame)-8:]) }
 
-// court are the machines, and what they were asked.
+// court contains the machines, and the frames sent to them.
 type court struct {
 	judges []*judge
 	sent   map[uint64][]byte
-	// want is the port where a frame has to come out, by a search through the rules in Go; frames of which there is
-	// none are to be dropped.
+	// want is the port where a frame must come out, by a linear search through the rules in Go; frames without one
+	// must be dropped.
 	want map[uint64]int
-	// rule is the one that decides; for those who look for a mistake.
+	// rule is the rule that decides, for debugging.
 	rule map[uint64]string
 }
 
@@ -220,7 +220,7 @@ func (c *court) try(t *testing.T, rules []ruling, p rulesets.Packet) {
 	}
 }
 
-// differences are the frames that did not come out as they have to, the first few of them.
+// differences lists the first few frames that did not come out as required.
 func (c *court) differences() error {
 	var errs []error
 	for _, j := range c.judges {
@@ -243,8 +243,8 @@ func (c *court) differences() error {
 // priority4 has a tag without a VLAN.
 var priority4 = pkt.Eth(one, two).PriorityVLAN(0, 5).IPv4("10.0.0.1", "10.0.1.2").UDP(1000, 53).Payload(30).Bytes()
 
-// gates are rules before all others, and frames that come out of each port by them: they show that what was sent before
-// them has been decided on.
+// gates are rules before all others, and frames that come out of each port because of them: they show that earlier
+// frames have been processed.
 func gates() (rules []ruling, packets []rulesets.Packet) {
 	for out := range labPorts {
 		mac := [6]byte{2, 0xff, 0, 0, 0, byte(out)}
@@ -274,7 +274,7 @@ func TestTheCubeForwardsAsNftablesDoes(t *testing.T) {
 	}
 }
 
-// hear tries frames with rules of each shape.
+// hear tests frames with rules of each shape.
 func (c *court) hear(t *testing.T, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 5))
 	for _, s := range []struct {

@@ -103,7 +103,7 @@ func TestWhatCannotBeConfigured(t *testing.T) {
 	}
 }
 
-// The lowest pathcost is used, whatever comes, goes or changes, and connected networks beat all.
+// The lowest pathcost is used, whatever is added, removed or changed, and connected networks take precedence.
 func TestTheBestRouteIsUsed(t *testing.T) {
 	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{})
@@ -146,7 +146,7 @@ func TestRoutesGoWithTheirNetwork(t *testing.T) {
 	l.Create("router", "r1", bare)
 	connected := []string{"10.0.1.0/24 local 0", "10.0.2.0/24 local 0"}
 	l.Set("POST", "r1 ports p1 secondaryip 10.0.11.1/24", "")
-	l.Set("POST", "r1 ports p1 secondaryip 10.0.1.77/24", "") // in the primary one's network: no route of its own
+	l.Set("POST", "r1 ports p1 secondaryip 10.0.1.77/24", "") // in the primary one's network: no separate route
 	for _, r := range []string{"10.5.0.0/16 10.0.1.2", "10.6.0.0/16 10.0.11.2", "10.7.0.0/16 10.0.2.2", "10.6.0.0/16 10.0.2.2", "10.8.0.0/16 unreachable"} {
 		l.Set("POST", "r1 route "+r, "{}")
 	}
@@ -191,7 +191,7 @@ func TestARestartKeepsForwarding(t *testing.T) {
 	})
 }
 
-// The limit holds for what is there and what comes, and nothing of a refused change is in force.
+// The limit applies to existing and new routes together, and a refused change has no effect.
 func TestMaxRoutes(t *testing.T) {
 	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{})
@@ -217,7 +217,7 @@ func TestMaxRoutes(t *testing.T) {
 	}
 }
 
-// TestRoutesSayWhereTheyLead: of a configured route, what the configuration leaves to the router.
+// TestRoutesSayWhereTheyLead: the state of a configured route includes what the configuration leaves to the router.
 func TestRoutesSayWhereTheyLead(t *testing.T) {
 	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{})
@@ -269,7 +269,7 @@ func TestANeighbourThatHasNotAnsweredHasNeitherAddressNorAge(t *testing.T) {
 	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{})
 	l.Create("router", "r1", bare)
-	l.Set("POST", "r1 route 10.5.0.0/16 10.0.2.9", `{}`) // a gateway is asked for
+	l.Set("POST", "r1 route 10.5.0.0/16 10.0.2.9", `{}`) // a gateway is resolved
 	netns.Eventually(t, patience, func() error {
 		text := l.Read("r1 arp-table")
 		if !strings.Contains(text, `"state":"incomplete"`) && !strings.Contains(text, `"state":"failed"`) {

@@ -2,7 +2,7 @@
 
 package router
 
-// What must not stop a router: scans, floods, links that flap, a daemon that is started anew.
+// Events that must not stop a router: scans, floods, flapping links, a restarted daemon.
 
 import (
 	"encoding/json"
@@ -20,7 +20,7 @@ import (
 	"github.com/polycube/polycube/wire"
 )
 
-// attack is how long a scan lasts.
+// attack is the duration of a scan.
 const attack = 1500 * time.Millisecond
 
 // scan sends frames as fast as it can until stop is closed; the function that it returns waits for the end.
@@ -86,7 +86,7 @@ func TestScansNeitherStarveNorFillTheRouter(t *testing.T) {
 			two, good := l.Hosts[1], l.Hosts[2]
 			two.Run("ip", "addr", "add", "10.2.0.2/16", "dev", "eth0")
 			two.Run("ip", "route", "add", "default", "via", "10.2.0.1")
-			for n := range 5 { // which the router does not know when the scan begins
+			for n := range 5 { // which the router does not know when the scan starts
 				two.Run("ip", "addr", "add", fmt.Sprintf("10.2.0.%d/16", 10+n), "dev", "eth0")
 			}
 			good.Run("ip", "addr", "add", "10.3.0.2/24", "dev", "eth0")

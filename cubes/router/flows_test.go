@@ -16,7 +16,7 @@ import (
 	"github.com/polycube/polycube/test/repeat"
 )
 
-// solicitation is a neighbour solicitation as RFC 4861 says.
+// solicitation is a neighbour solicitation according to RFC 4861.
 func solicitation(fromMAC, from, to, target string) []byte {
 	body := slices.Concat(netip.MustParseAddr(target).AsSlice(), []byte{1, 1}, macBytes(fromMAC))
 	return icmp6("33:33:ff:00:00:01", fromMAC, from, to, 135, 0, body)
@@ -56,7 +56,7 @@ func TestThoseWhoAskForTheRouterAreAnswered(t *testing.T) {
 	})
 }
 
-// What is longer than the link is cut or refused, by the length of the packet and not by that of the frame.
+// Packets longer than the link's MTU are fragmented or refused, by the length of the packet rather than of the frame.
 func TestTheMTUOfTheLinkHolds(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, l *bpftest.Lab) {
@@ -106,7 +106,7 @@ func TestTheReversePathFilter(t *testing.T) {
 	})
 }
 
-// spread runs flows and counts by destination MAC; which says where each went.
+// spread runs flows and counts by destination MAC; which records where each went.
 func spread(l *bpftest.Lab, frames [][]byte) (count map[string]int, which []string) {
 	count = map[string]int{}
 	for _, out := range l.RunAll("veth1", frames) {
@@ -144,7 +144,7 @@ func TestFlowsAreSpreadAndStay(t *testing.T) {
 			t.Errorf("IPv6 flows went %v", count)
 		}
 		var fragments [][]byte
-		for i := range 100 { // whatever looks like ports in them
+		for i := range 100 { // bytes that look like ports
 			fragments = append(fragments, pkt.Eth(host1, mac1).IPv4("10.0.1.2", "10.50.1.1", pkt.IPv4Options{ID: uint16(i), Offset: uint16(i % 3), MoreFragments: i%3 == 0}).UDP(uint16(i), 53).Payload(8).Bytes())
 		}
 		if count, _ := spread(l, fragments); len(count) != 1 || count[""] > 0 {
@@ -157,7 +157,7 @@ func TestFlowsAreSpreadAndStay(t *testing.T) {
 	})
 }
 
-// Routes change in all ways while packets go; each is sent to one of the next hops there were.
+// Routes change in all ways while packets flow; each is sent to one of the next hops at the time.
 func TestChangesUnderTrafficLoseNothing(t *testing.T) {
 	t.Parallel()
 	bpftest.Each(t, bpftest.Options{}, func(t *testing.T, l *bpftest.Lab) {

@@ -2,7 +2,7 @@
 
 package router
 
-// Routers in whose namespaces FRR runs: what OSPF and BGP find out is forwarded by in eBPF.
+// Routers with FRR in their namespaces: routes from OSPF and BGP are used by eBPF.
 
 import (
 	"fmt"
@@ -21,7 +21,7 @@ import (
 	"github.com/polycube/polycube/test/pace"
 )
 
-// frrDir is where distributions put the daemons of FRR.
+// frrDir is where distributions install the FRR daemons.
 const frrDir = "/usr/lib/frr"
 
 // frr are the daemons of FRR in a cube's namespace.
@@ -41,7 +41,7 @@ func needFRR(t *testing.T) {
 	}
 }
 
-// startFRR starts zebra and other daemons, whose configurations are given by their names.
+// startFRR starts zebra and other daemons, whose configurations are given by name.
 func startFRR(t *testing.T, l *bpftest.Lab, cube string, confs map[string]string) *frr {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "frr") // the test's own are closed to other users
@@ -56,7 +56,7 @@ func startFRR(t *testing.T, l *bpftest.Lab, cube string, confs map[string]string
 	f := &frr{t: t, l: l, cube: cube, dir: dir}
 	f.own(f.dir)
 	f.start("zebra", "hostname "+cube+"\n")
-	netns.Eventually(t, patience, func() error { // the others want it to be there
+	netns.Eventually(t, patience, func() error { // the others require it
 		_, err := os.Stat(filepath.Join(f.dir, "zserv.api"))
 		return err
 	})
@@ -68,7 +68,7 @@ func startFRR(t *testing.T, l *bpftest.Lab, cube string, confs map[string]string
 	return f
 }
 
-// own gives a file to the user that the daemons run as.
+// own makes a file belong to the user that the daemons run as.
 func (f *frr) own(name string) {
 	f.t.Helper()
 	u, err := user.Lookup("frr")
@@ -117,13 +117,13 @@ func (f *frr) start(daemon, conf string) {
 	})
 }
 
-// show asks a daemon.
+// show queries a daemon.
 func (f *frr) show(daemon, command string) string {
 	out, _ := exec.Command("vtysh", "--vty_socket", f.dir, "-d", daemon, "-c", command).CombinedOutput()
 	return string(out)
 }
 
-// eventually waits until a command's output has what is wanted.
+// eventually waits until a command's output contains the text.
 func (f *frr) eventually(daemon, command, want string, times int) {
 	f.t.Helper()
 	netns.Eventually(f.t, pace.Stretch(time.Minute), func() error {
@@ -144,7 +144,7 @@ func ospf(id int, links ...string) string {
 	return b.String()
 }
 
-// triangle makes three routers with namespaces, joined with each other, and hosts at the first two.
+// triangle creates three routers with namespaces, connected to each other, with hosts at the first two.
 func triangle(t *testing.T) *bpftest.Lab {
 	t.Helper()
 	l := bpftest.New(t, bpftest.Options{Hosts: 2, Mode: "call", Shadow: true, Follow: true})
@@ -184,7 +184,7 @@ func TestRoutersWithOSPFFindTheWayAndAnotherOne(t *testing.T) {
 	hasRoute(t, l, "r1", `"network":"10.2.0.0/24","nexthop":"10.12.0.2"`, true)
 	hasRoute(t, l, "r2", `"network":"10.1.0.0/24","nexthop":"10.12.0.1"`, true)
 
-	// The neighbours are found first: until then few packets wait for them, and the others are lost.
+	// Neighbours are resolved first: until then few packets are queued, and the others are lost.
 	if err := l.Hosts[0].Ping("10.2.0.2"); err != nil {
 		t.Error(err)
 	}
@@ -240,7 +240,7 @@ func within(t *testing.T, l *bpftest.Lab, cube string) (n uint64) {
 	return n
 }
 
-// bgp is the configuration of a router of an autonomous system of its own, with neighbours of others.
+// bgp is the configuration of a router in its own autonomous system, with neighbours in others.
 func bgp(as int, network string, neighbours ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "router bgp %d\n bgp router-id 192.0.2.%d\n no bgp ebgp-requires-policy\n timers bgp 1 3\n", as, as)
@@ -287,7 +287,7 @@ func TestRoutersWithBGPShareTheTrafficAmongEqualPaths(t *testing.T) {
 	}
 	l.Set("DELETE", "r1 ports a peer", "")
 	hasRoute(t, l, "r1", `"nexthop":"10.12.1.2"`, false)
-	netns.Eventually(t, pace.Stretch(time.Minute), func() error { // zebra may take the whole route away before it sets the one by the path that is left
+	netns.Eventually(t, pace.Stretch(time.Minute), func() error { // zebra may withdraw the whole route before it installs the one over the remaining path
 		return l.Hosts[0].Ping("10.2.0.2", netns.PingOptions{Count: 3, Timeout: time.Second})
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// hostRouter makes a host that routes between two others by its kernel, and a cube on its netdevs.
+// hostRouter creates a host that routes between two others by its kernel, with a cube on its netdevs.
 func hostRouter(t *testing.T, o bpftest.Options) *bpftest.Lab {
 	t.Helper()
 	o.Hosts, o.Follow, o.Host = 2, true, []netns.Option{netns.WithIPv6()}
@@ -40,7 +40,7 @@ func TestHostsRoutesDecide(t *testing.T) {
 			l.Hosts[1].Run("ip", "addr", "add", "192.0.2.1/32", "dev", "lo")
 			l.Lab.Run("ip", "route", "add", "192.0.2.0/24", "via", "10.0.2.2")
 			l.Lab.Run("ip", "route", "add", "prohibit", "198.51.100.0/24")
-			for _, there := range []string{"10.0.2.2", "2001:db8:2::2"} { // the kernel may need seconds to ask, and give up
+			for _, there := range []string{"10.0.2.2", "2001:db8:2::2"} { // the kernel may need seconds to resolve, and give up
 				netns.Eventually(t, patience, func() error {
 					if got := says(one, "ping", "-n", "-c", "1", "-W", "2", there); !strings.Contains(got, "1 received") {
 						return fmt.Errorf("%s", got)

@@ -29,7 +29,7 @@ const twoWays = `{"arp":{"duplicate-detection":false},"ports":[
  {"network":"10.9.0.0/16","nexthop":"10.0.2.2","pathcost":2},{"network":"10.9.0.0/16","nexthop":"10.0.3.2","pathcost":5},
  {"network":"10.7.0.0/16","nexthop":"10.0.2.2"},{"network":"10.7.0.0/16","nexthop":"blackhole","pathcost":9}]}`
 
-// ways are through which ports 64 flows to a host leave, by the station that their frames are for in the end.
+// ways returns the ports through which 64 flows to a host leave, by the station that finally receives their frames.
 func ways(l *bpftest.Lab, to string) string {
 	found := map[string]bool{}
 	ports := map[string]string{host2: "p2", host3: "p3", mac1: "none"}
@@ -163,7 +163,7 @@ func TestRoutesThroughPortsThatAreDownAreNotTheBest(t *testing.T) {
 	}
 }
 
-// The flows of a group's members behind a port that is down go by the others at once, however many routes have to follow.
+// The flows of a group's members on a port that is down use the other members at once, however many routes must follow.
 func TestGroupsAvoidPortsThatAreDown(t *testing.T) {
 	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Hosts: 1})
@@ -213,21 +213,22 @@ func TestGroupsAvoidPortsThatAreDown(t *testing.T) {
 	}
 }
 
-// What the router has to say to nobody, and what stations say to groups that it is in none of, is no loss to look into.
+// Packets of the router without a receiver, and packets to groups that it has not joined, do not count as unexpected
+// losses.
 func TestDropCountersCountLosses(t *testing.T) {
 	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Hosts: 1})
 	w := l.Wires()[0]
 	l.Create("router", "r1", `{"ports":[{"name":"p1","peer":"veth1","mac":"`+mac1+`","ip":"10.0.1.1/24"},{"name":"p2","ip":"10.0.2.1/24"}],
 		"route":[{"network":"10.8.0.0/16","nexthop":"10.0.1.2"},{"network":"10.9.0.0/16","nexthop":"10.0.2.2"}]}`)
-	for range 2 { // by the second time, a question out of the other port would have been asked, too
+	for range 2 { // by the second time, a request on the other port would have been sent, too
 		listen(t, w, "an ARP request for 10.0.1.2", asks("10.0.1.2"))
 	}
 	toAll := pkt.Eth(host1, "33:33:00:00:00:01").IPv6("fe80::2", "ff02::1").UDP(1, 2).Payload(20).Bytes()
 	toUs := pkt.Eth(host1, mac1).IPv6("2001:db8::2", "2001:db8::1").UDP(1, 2).Payload(20).Bytes()
 	for what, frame := range map[string][]byte{"multicast": toAll, "no-address": toUs} {
 		got := l.Run("veth1", frame)
-		got.Sent = "" // the router asks for 10.0.1.2 meanwhile
+		got.Sent = "" // the router resolves 10.0.1.2 meanwhile
 		if got != drop(what) {
 			t.Errorf("%s: %+v", what, got)
 		}

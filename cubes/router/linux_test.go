@@ -2,8 +2,9 @@
 
 package router
 
-// The same random packets through Linux and through ours: what comes out must be the same, errors and answers of the router
-// itself included, but for what a standard leaves open: the identification of IPv4 packets that a router makes.
+// The same random packets through Linux and through our router: the output must be the same, including errors and
+// replies of the router itself, except for details that standards leave open: the identification of IPv4 packets that a
+// router creates.
 
 import (
 	"bytes"
@@ -30,7 +31,7 @@ import (
 // ends are the far ends of a router's links.
 type ends [2]*netns.Raw
 
-// randomRoutes lie in each other, and beside the connected networks; "" is a blackhole.
+// randomRoutes are nested, and adjacent to the connected networks; "" is a blackhole.
 func randomRoutes(r *rand.Rand) map[netip.Prefix]string {
 	routes := map[netip.Prefix]string{}
 	for len(routes) < 60 {
@@ -63,7 +64,7 @@ func linuxRouter(t *testing.T, routes map[netip.Prefix]string) ends {
 	l.Run("sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1", "net.ipv6.conf.all.disable_ipv6=0",
 		"net.ipv6.conf.default.disable_ipv6=0", "net.ipv4.icmp_ratelimit=0", "net.ipv6.icmp.ratelimit=0",
 		"net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf.default.rp_filter=0", "net.ipv4.conf.all.send_redirects=0", "net.ipv4.conf.default.send_redirects=0")
-	// Of all of the machine before Linux 6.13, and then not to be seen here: then the limit is what differs.
+	// Before Linux 6.13 it applies to the whole machine and is invisible here: then the limit differs.
 	_ = l.Command("sysctl", "-qw", "net.ipv4.icmp_msgs_per_sec=1000000", "net.ipv4.icmp_msgs_burst=1000000").Run()
 	var e ends
 	for i := range e {
@@ -115,13 +116,13 @@ func ourRouter(t *testing.T, typ string, routes map[netip.Prefix]string) (ends, 
 	return e, l
 }
 
-// mark is in each packet, so that what comes out is known to be of it.
+// mark is in each packet, so that output can be assigned to it.
 func mark(n int) []byte { return fmt.Appendf(nil, "mark%06d", n) }
 
-// one of some things.
+// one returns one of several values.
 func pick[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
 
-// randomPacket is a frame from the left with a mark, to one of some addresses or to one that every router knows.
+// randomPacket returns a frame from the left with a mark, to one of several addresses or to a special one.
 func randomPacket(r *rand.Rand, n int, to []string) []byte {
 	six := r.IntN(3) == 0
 	size := pick(r, 0, 1, 30, 500, 600, 1300, 1340, 1352, 1372, 1380, 1400, 1430)
@@ -133,7 +134,7 @@ func randomPacket(r *rand.Rand, n int, to []string) []byte {
 		station = pkt.Broadcast
 	}
 	if six {
-		own := fmt.Sprintf("2001:db8:1%02x:%x::1", n%256, n/256) // each in a network of its own: errors are limited
+		own := fmt.Sprintf("2001:db8:1%02x:%x::1", n%256, n/256) // each in a different network: errors are limited
 		src := pick(r, own, own, own, "::1", "ff02::1")
 		dst := pick(r, "2001:db8:2::2", "2001:db8:200::9", "2001:db8:200::9", "2001:db8:1::1", "2001:db8:2::1", "2001:db8:40::1", "2001:db8:41::1", "2001:db8:42::1",
 			"2001:db8:9::1", "::1", "ff02::5", "ff0e::1")
@@ -149,8 +150,8 @@ func randomPacket(r *rand.Rand, n int, to []string) []byte {
 	return packet4(r, station, src, dst, proto, ttl, l4)
 }
 
-// randomTransport is a header and a body. Checksums are right, but for those of TCP and UDP at hosts, which routers do not
-// look at.
+// randomTransport returns a header and a body. Checksums are correct, except those of TCP and UDP to hosts, which
+// routers do not check.
 func randomTransport(r *rand.Rand, six bool, body []byte) (byte, []byte) {
 	switch r.IntN(6) {
 	case 0, 1:
@@ -200,10 +201,10 @@ func packet4(r *rand.Rand, station, src, dst string, proto, ttl byte, l4 []byte)
 		at, bit := 16+r.IntN(2), byte(1<<r.IntN(8))
 		frame[at] ^= bit
 		if n := int(binary.BigEndian.Uint16(frame[16:])); n >= 20+len(options) && 14+n < bytes.Index(frame, []byte("mark"))+len(mark(0)) {
-			frame[at] ^= bit // Linux cuts off what is behind, and with it the mark
+			frame[at] ^= bit // Linux cuts off the rest, including the mark
 		}
 		pkt.SumIPv4(frame[14:])
-	case 2: // padding, as far as the link takes it
+	case 2: // padding, up to the link's limit
 		frame = append(frame, make([]byte, min(r.IntN(20), 1514-len(frame)))...)
 	}
 	return frame
@@ -222,7 +223,8 @@ func packet6(station, src, dst string, proto, ttl byte, l4 []byte) []byte {
 	return pkt.Eth(host1, station).IP(ip.Packet(l4)).Bytes()
 }
 
-// ready waits until a router answers by addresses of its own: Linux may take a second to use those of IPv6. What else comes to the left is handed to seen.
+// ready waits until a router answers on its own addresses: Linux may take a second to use IPv6 ones. Other frames that
+// arrive on the left are passed to seen.
 func (e ends) ready(t *testing.T, seen func(f []byte), addresses ...string) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(0, 0))
@@ -248,7 +250,7 @@ func (e ends) ready(t *testing.T, seen func(f []byte), addresses ...string) {
 	}
 }
 
-// passed waits until a packet that is sent now comes out at the right. What else comes there is handed to seen.
+// passed waits until a packet sent now comes out on the right. Other frames there are passed to seen.
 func (e ends) passed(t *testing.T, seen func(f []byte)) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(0, 0))
@@ -266,7 +268,7 @@ func (e ends) passed(t *testing.T, seen func(f []byte)) {
 	})
 }
 
-// outputs runs packets through a router and returns what came out, by their marks: the side and the bytes of each frame.
+// outputs runs packets through a router and returns the output, by mark: the side and the bytes of each frame.
 func (e ends) outputs(t *testing.T, frames [][]byte) map[string][]string {
 	t.Helper()
 	e.ready(t, func([]byte) {}, "10.0.1.1", "10.0.2.1", "2001:db8:1::1", "2001:db8:2::1")
@@ -292,8 +294,8 @@ func (e ends) outputs(t *testing.T, frames [][]byte) map[string][]string {
 		if err := e[0].Send(f); err != nil {
 			t.Fatal(err)
 		}
-		// No more than a veth and the slow path hold, and a port may have answered at once: when a router answers by all
-		// of its addresses, it has done what came before.
+		// No more than a veth and the slow path can queue. A port may have answered at once: when a router
+		// answers on all of its addresses, it has processed everything before.
 		if i%64 == 63 || i == len(frames)-1 {
 			take(0)
 			e.ready(t, func(f []byte) { note(0, f) }, "10.0.1.1", "2001:db8:1::1")
@@ -307,13 +309,13 @@ func (e ends) outputs(t *testing.T, frames [][]byte) map[string][]string {
 	return out
 }
 
-// normal is a frame without what is the router's to choose.
+// normal returns a frame without the fields that the router may choose.
 func normal(f []byte) string {
 	f = slices.Clone(f)
 	if wire.EtherType(f) == wire.EtherIPv4 && len(f) >= 34 {
 		f = f[:min(len(f), 14+int(binary.BigEndian.Uint16(f[16:])))]
 		if src := string(f[26:30]); src == "\x0a\x00\x01\x01" || src == "\x0a\x00\x02\x01" {
-			clear(f[18:22]) // identification, and a flag that goes with it
+			clear(f[18:22]) // identification, and a related flag
 			clear(f[24:26])
 		}
 	}

@@ -118,7 +118,7 @@ func TestNeighboursAgeAreAskedAgainAndForgotten(t *testing.T) {
 			one, two := l.Hosts[0], l.Hosts[1]
 			one.Run("ping", "-n", "-c", "1", "-W", "10", tt.address)
 			becomes(t, l, tt.address, "stale")
-			netns.Eventually(t, patience, func() error { // a packet begins a probe, which is answered; for a second it is reachable
+			netns.Eventually(t, patience, func() error { // a packet starts a probe, which is answered; it is reachable for a second
 				if err := one.Ping(tt.address); err != nil {
 					return err
 				}
@@ -169,7 +169,7 @@ func TestDeletingAllNeighbours(t *testing.T) {
 	}
 	near := wire.LinkLocal(wire.MAC(hardware)).String()
 	learned := wire.LinkLocal(wire.MAC(l.Hosts[0].MAC)).String() + "%left"
-	learn := func() { // the host asks for the router's address, and so tells its own
+	learn := func() { // the host requests the router's address, and so announces its own
 		l.Hosts[0].Run("ip", "neigh", "flush", "dev", "eth0")
 		l.Hosts[0].Run("ping", "-n", "-c", "1", "-W", "10", "10.0.2.2")
 		l.Hosts[0].Run("ping", "-n", "-c", "1", "-W", "10", near+"%eth0")
@@ -207,7 +207,7 @@ func TestWhoAsksIsLearned(t *testing.T) {
 	}
 }
 
-// announces says whether a frame tells everybody of an address.
+// announces reports whether a frame announces an address.
 func announces(address string, mac wire.MAC) func([]byte) bool {
 	want := netip.MustParseAddr(address)
 	return func(f []byte) bool {
@@ -288,7 +288,7 @@ func TestAnUniqueAddressOfIPv6IsUsedAfterASecond(t *testing.T) {
 		n, err := wire.ParseND(f)
 		return err == nil && !n.Advertisement && n.From.IsUnspecified() && n.Target == netip.MustParseAddr("2001:db8:1::1")
 	})
-	netns.Eventually(t, patience, func() error { return l.Hosts[0].Ping("2001:db8:1::1") }) // the host gives up asking after seconds
+	netns.Eventually(t, patience, func() error { return l.Hosts[0].Ping("2001:db8:1::1") }) // the host stops resolving after seconds
 	if took := time.Since(began); took < time.Second {
 		t.Errorf("it answered after %v", took)
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// get is what route-get says of an address: the result, and a line for each route, with a star at those that are used.
+// get returns the output of route-get for an address: the result, and a line for each route, with a star at those that
+// are used.
 func get(t *testing.T, l *bpftest.Lab, address string) string {
 	t.Helper()
 	var a routeAnswer

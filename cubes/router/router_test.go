@@ -54,7 +54,7 @@ func each(t *testing.T, test func(t *testing.T, l *bpftest.Lab)) {
 	})
 }
 
-// routed is a frame behind the router: with other MAC addresses and a TTL that is one less.
+// routed returns a frame after the router: with other MAC addresses and a decremented TTL.
 func routed(frame []byte, from, to string) []byte {
 	return pkt.Hop(slices.Concat(macBytes(to), macBytes(from), frame[12:]))
 }
@@ -68,14 +68,14 @@ func macBytes(text string) []byte {
 	return b[:]
 }
 
-// wants runs a frame and compares what became of it, the bytes too when it is sent; without want they are unchanged.
+// wants runs a frame and compares the result, including the bytes if it is sent; without want they must be unchanged.
 func wants(t *testing.T, l *bpftest.Lab, name, dev string, frame []byte, want bpftest.Outcome, bytes []byte) {
 	t.Helper()
 	if bytes == nil {
 		bytes = frame
 	}
 	got, is := l.RunBytes(dev, frame)
-	// The router sends packets of its own meanwhile.
+	// The router sends its own packets meanwhile.
 	if want.Sent == "" && got.Verdict != "send" || strings.Contains(got.Sent, want.Sent) {
 		got.Sent = want.Sent
 	}
@@ -225,7 +225,7 @@ func TestChecksumsAreExact(t *testing.T) {
 			frame := slices.Clone(base)
 			frame[22] = byte(2 + i%254)
 			binary.BigEndian.PutUint16(frame[18:], uint16(i*2654435761>>7))
-			if i >= len(frames)/2 { // those whose sum is next to 0 and 0xffff
+			if i >= len(frames)/2 { // checksums next to 0 and 0xffff
 				pkt.SumIPv4(frame[14:])
 				id := uint32(binary.BigEndian.Uint16(frame[18:])) + uint32(binary.BigEndian.Uint16(frame[24:])) + uint32(i%5) + 0xfffd
 				binary.BigEndian.PutUint16(frame[18:], uint16(id+id>>16))

@@ -84,7 +84,7 @@ func TestTimedManyRoutes(t *testing.T) {
 	wantRoutes(t, l, "in the end", "10.0.1.0/24 local 0", "10.0.2.0/24 local 0")
 }
 
-// unique leaves out what comes twice.
+// unique removes duplicates.
 func unique(list string) string {
 	seen := map[string]bool{}
 	var out []string

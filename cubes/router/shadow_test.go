@@ -68,7 +68,8 @@ func TestWhatIsDoneInTheNamespaceIsForwardedBy(t *testing.T) {
 	}
 	two.Run("ip", "addr", "add", "192.0.2.1/32", "dev", "lo")
 
-	// A port without an address: broadcasts, and packets to an address that is to come, reach the namespace.
+	// A port without an address: broadcasts, and packets to an address that is not configured yet, reach the
+	// namespace.
 	server := l.Within("r", "timeout", fmt.Sprint(pace.Stretch(20*time.Second).Seconds()), "tcpdump", "-n", "-l", "-c", "2", "-i", "right", "udp port 68")
 	var heard, complaints strings.Builder
 	server.Stdout, server.Stderr = &heard, &complaints

@@ -14,10 +14,11 @@ import (
 	"github.com/polycube/polycube/test/pace"
 )
 
-// patience is how long a test waits for what takes seconds by the standards, on a machine that does other things as well.
+// patience is how long a test waits for events that take seconds according to the standards, on a machine with other
+// load.
 var patience = pace.Stretch(20 * time.Second)
 
-// types are the ways to run a cube.
+// types are the types of a cube.
 var types = []cube.Type{cube.TypeTC, cube.TypeXDPSKB, cube.TypeXDPDRV}
 
 // sides are the two links of the routers of these tests.
@@ -25,8 +26,8 @@ const sides = `"ports":[
 	{"name":"left","peer":"veth1","ip":"10.0.1.1/24","secondaryip":[{"ip":"2001:db8:1::1/64"}]},
 	{"name":"right","peer":"veth2","ip":"10.0.2.1/24","secondaryip":[{"ip":"2001:db8:2::1/64"}]%s}]`
 
-// twoSides makes a router between two hosts with addresses of both families. more goes to its configuration, right to
-// that of the second port.
+// twoSides creates a router between two hosts with addresses of both families. more is added to its configuration,
+// right to that of the second port.
 func twoSides(t *testing.T, typ cube.Type, more, right string) *bpftest.Lab {
 	t.Helper()
 	l := bpftest.New(t, bpftest.Options{Type: typ, Hosts: 2, Host: []netns.Option{netns.WithIPv6()}})
@@ -42,7 +43,7 @@ func twoSides(t *testing.T, typ cube.Type, more, right string) *bpftest.Lab {
 
 const noDetection = `,"arp":{"duplicate-detection":false}`
 
-// says runs a command that may fail and returns what it says.
+// says runs a command that may fail and returns its output.
 func says(h *netns.Node, name string, args ...string) string {
 	out, _ := h.Command(name, args...).CombinedOutput()
 	return string(out)

@@ -33,7 +33,7 @@ func (r reference) lookup(a netip.Addr) uint32 {
 	return hop
 }
 
-// memoryStore keeps what packets see, and refuses writes when told to.
+// memoryStore keeps the state that packets see, and refuses writes when told to.
 type memoryStore struct {
 	root, chunks map[uint32]chunkEntry
 	fail         bool
@@ -71,7 +71,7 @@ func (m *memoryStore) lookup(a netip.Addr) uint32 {
 	return e
 }
 
-// boundary are the addresses at the ends of a prefix and beside them.
+// boundary returns the addresses at the ends of a prefix and next to them.
 func boundary(p netip.Prefix) []netip.Addr {
 	last := p.Addr()
 	if p.Addr().Is4() {
@@ -87,7 +87,7 @@ func boundary(p netip.Prefix) []netip.Addr {
 	return out
 }
 
-// randomPrefix is one of few bits, so that prefixes lie in each other.
+// randomPrefix returns a prefix of few values, so that prefixes are nested.
 func randomPrefix(rnd *rand.Rand) netip.Prefix {
 	a := [4]byte{byte(10 + rnd.IntN(2)), byte(rnd.IntN(3)), byte(rnd.IntN(4) * 0x55), byte(rnd.IntN(256))}
 	return netip.PrefixFrom(netip.AddrFrom4(a), rnd.IntN(33)).Masked()
@@ -147,7 +147,7 @@ func TestTheTrieFindsTheLongestPrefix(t *testing.T) {
 	}
 }
 
-// What packets see while chunks are written one by one is the route before or after.
+// While chunks are written one by one, packets see the route before or the one after.
 func TestAChangeIsSeenBeforeOrAfter(t *testing.T) {
 	tr, store := newTrie(), &memoryStore{root: map[uint32]chunkEntry{}, chunks: map[uint32]chunkEntry{}}
 	watched := netip.MustParseAddr("10.1.2.3")
@@ -189,7 +189,7 @@ func TestAChangeIsSeenBeforeOrAfter(t *testing.T) {
 	}
 }
 
-// watcher looks after each chunk that is written.
+// watcher is called after each chunk is written.
 type watcher struct {
 	*memoryStore
 	look func()

@@ -36,7 +36,7 @@ func address(t *testing.T, text string) inet.MAC {
 	return a
 }
 
-// look reads an address's entry, which must be there.
+// look reads an address's entry, which must exist.
 func look(t *testing.T, l *bpftest.Lab, text string) fdb.Entry {
 	t.Helper()
 	e, ok, err := fdbOf(l).Get(address(t, text))
@@ -94,7 +94,7 @@ func TestAnAgedEntryIsNotUsed(t *testing.T) {
 		}
 		for _, tt := range tests {
 			l.Set("PATCH", "br fdb aging-time", tt.aging)
-			l.Run("veth2", frame(two, one)) // anew: what is aged goes with the next sweep
+			l.Run("veth2", frame(two, one)) // the next sweep removes expired entries
 			backdate(t, l, two, tt.age)
 			if got := l.Run("veth1", frame(one, two)); got != tt.want {
 				t.Errorf("aging-time %s, %v old: got %+v, want %+v", tt.aging, tt.age, got, tt.want)
@@ -194,7 +194,7 @@ func TestLearnedEntriesCanBeDeleted(t *testing.T) {
 	walk(t, l, []step{{"a deleted entry is not used", "veth1", frame(one, two), flood("br:p2 br:p3")}})
 }
 
-// TestDeletingAllEntries: DELETE of the list takes configured and learned entries alike.
+// TestDeletingAllEntries: DELETE of the list removes both configured and learned entries.
 func TestDeletingAllEntries(t *testing.T) {
 	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{})
@@ -339,7 +339,7 @@ func TestPortsThatGoTakeTheirAddressesAlong(t *testing.T) {
 	l.Set("DELETE", "br ports p3", "")
 	wantShown(t, l, map[string]string{one: "p1"})
 	if err := fdbOf(l).Set(address(t, three), fdb.Entry{Seen: look(t, l, one).Seen, Port: 2}); err != nil {
-		t.Fatal(err) // as a frame would that was on its way when the port went
+		t.Fatal(err) // like a frame that was in flight when the port was deleted
 	}
 	l.Set("POST", "br ports p4", `{"peer":"veth3"}`)
 	wantShown(t, l, map[string]string{one: "p1"})

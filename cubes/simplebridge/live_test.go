@@ -70,7 +70,7 @@ func TestFramesOfAllKindsArriveUnharmed(t *testing.T) {
 	}
 }
 
-// A chain of two bridges: what the first floods enters the second's programs.
+// A chain of two bridges: frames flooded by the first enter the second's programs.
 func TestBridgesInAChain(t *testing.T) {
 	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPDRV} {
 		t.Run(strings.ToLower(string(typ)), func(t *testing.T) {

@@ -25,7 +25,7 @@ func flood(sent string) bpftest.Outcome {
 func send(sent string) bpftest.Outcome { return bpftest.Outcome{Verdict: "send", Sent: sent} }
 func drop(why string) bpftest.Outcome  { return bpftest.Outcome{Verdict: "drop", Fate: "br " + why} }
 
-// step is a frame and what becomes of it.
+// step is a frame and its expected result.
 type step struct {
 	name  string
 	dev   string

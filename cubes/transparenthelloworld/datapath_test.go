@@ -18,8 +18,7 @@ func TestMain(m *testing.M) { os.Exit(netns.CheckLeaks(m)) }
 
 var frame = pkt.Eth("02:00:00:00:00:01", "02:00:00:00:00:02").IPv4("10.0.0.1", "10.0.0.2").UDP(1, 2).Payload(30).Bytes()
 
-// forwarder makes a cube with two ports, each of which leads to the other, and attaches th to
-// the first.
+// forwarder creates a cube with two ports, each of which forwards to the other, and attaches th to the first.
 func forwarder(l *bpftest.Lab) {
 	l.Create("simpleforwarder", "f", `{"ports":[{"name":"p1","peer":"veth1"},{"name":"p2","peer":"veth2"}],
 		"actions":[{"inport":"p1","action":"FORWARD","outport":"p2"},{"inport":"p2","action":"FORWARD","outport":"p1"}]}`)

@@ -27,9 +27,9 @@ func TestAnUnknownActionIsRefused(t *testing.T) {
 	}
 }
 
-// env takes what the cube sends.
+// env records what the cube sends.
 type env struct {
-	cube.Env // what this cube does not use is not there
+	cube.Env // features that this cube does not use are missing
 
 	level slog.Level
 	logs  bytes.Buffer

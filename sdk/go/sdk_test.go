@@ -33,7 +33,7 @@ import (
 
 var patience = pace.Stretch(10 * time.Second)
 
-// everything does all that a cube can, and writes down what it was asked.
+// everything implements all features of a cube, and records its calls.
 type everything struct {
 	Typed[conf]
 	env   Env
@@ -128,7 +128,7 @@ func (e *everything) ParentChanged(p cube.Parent) { e.step("parent %s %v", p.Nam
 
 func (e *everything) Close() { e.step("close") }
 
-// least has what every cube must have.
+// least has the required features of a cube only.
 type least struct{ Typed[conf] }
 
 // host is a daemon.
@@ -168,7 +168,7 @@ func dial[T Instance](t *testing.T, s Service[T]) pb.ServiceClient {
 	return pb.NewServiceClient(conn)
 }
 
-// connect begins a session and opens a cube.
+// connect starts a session and opens a cube.
 func connect(t *testing.T) *host {
 	t.Helper()
 	h := &host{t: t, entries: map[string][]byte{}}
@@ -216,7 +216,7 @@ func (h *host) listen() {
 	}
 }
 
-// reply is what a map in memory answers.
+// reply is the answer of a map in memory.
 func (h *host) reply(r *pb.MapRequest) *pb.MapReply {
 	out := &pb.MapReply{Id: r.GetId()}
 	switch {

@@ -42,7 +42,7 @@ type entriesAnswer struct {
 	From4, From6, Copy              inet.Address
 }
 
-// truth is what a comparison is in C.
+// truth is the value of a comparison in C.
 func truth(b bool) uint32 {
 	if b {
 		return 1
@@ -50,7 +50,7 @@ func truth(b bool) uint32 {
 	return 0
 }
 
-// answer is what package aging and the others make of what is asked.
+// answer returns the results of package aging and the others for a question.
 func (q entriesAsked) answer() entriesAnswer {
 	limit := time.Duration(q.Limit)
 	return entriesAnswer{
@@ -113,7 +113,7 @@ func TestHelpersForEntriesAreThoseOfThePackages(t *testing.T) {
 	})
 }
 
-// counted holds the counters of the cube to what they must be.
+// counted compares the counters of the cube with the expected ones.
 func counted(t *testing.T, l *bpftest.Lab, want []uint64, size inet.Count) {
 	t.Helper()
 	counters, err := table.PerCPUOf[uint32, uint64]("counters", l.Map("e", "counters"))

@@ -2,7 +2,7 @@
 
 package bpftest_test
 
-// The parsers of pcn/ip.h against ones in Go, on packets that are well formed and on such that are not.
+// The parsers of pcn/ip.h compared with Go ones, on valid and on malformed packets.
 
 import (
 	"context"
@@ -45,7 +45,7 @@ func bareCube(cube.Env) (cube.Instance, error) {
 	return cube.Instance{Prepare: func(context.Context, cube.Change) (cube.Plan, error) { return cube.Plan{}, nil }}, nil
 }
 
-// bare is a service whose control plane does nothing.
+// bare is a service with an empty control plane.
 func bare(name string, tc, xdp []byte) cube.Service {
 	return cube.Service{
 		Model: strings.ReplaceAll(bareModel, "NAME", name), Objects: map[cube.Hook][]byte{cube.TC: tc, cube.XDP: xdp},
@@ -58,7 +58,7 @@ type headers struct {
 	Kind, Check, Protocol, Fragment, ID, Routing, HopByHop, Offset, Source, Destination uint32
 }
 
-// reader is a cursor that has no bounds of its own.
+// reader is a cursor without its own bounds check.
 type reader struct {
 	frame []byte
 	at    int
@@ -187,13 +187,13 @@ func (r *reader) transport(h *headers) {
 
 // samples are packets of all kinds; the test changes them at random.
 func samples() [][]byte {
-	ip6 := func(payload ...byte) []byte { // what begins with the first extension header's protocol
+	ip6 := func(payload ...byte) []byte { // starts with the protocol of the first extension header
 		f := pkt.Eth(one, two).IPv6("2001:db8::1", "2001:db8::2").Data(slices.Concat(payload[1:], make([]byte, 24))).Bytes()
 		f[20] = payload[0]
 		return f
 	}
 	options := pkt.Eth(one, two).IPv4("10.0.0.1", "10.0.0.2").UDP(7, 9).Payload(40).Bytes()
-	options[14] = 0x49 // four words of what was UDP are options now
+	options[14] = 0x49 // four words of the UDP header are options now
 	return [][]byte{
 		pkt.Eth(one, pkt.Broadcast).ARPRequest(one, "10.0.0.1", "10.0.0.2").Bytes(),
 		pkt.Eth(one, two).IPv4("10.0.0.1", "10.0.0.2").UDP(1000, 53).Payload(20).Bytes(),
@@ -230,7 +230,7 @@ func TestParsersOfIPAreRight(t *testing.T) {
 						frame[14+rnd.IntN(min(60, len(frame)-14))] = byte([]int{rnd.IntN(256), rnd.IntN(8), 44, 60}[rnd.IntN(4)])
 					}
 					least := 15
-					if l.Type == cube.TypeTC { // a test run wants a whole header of IP
+					if l.Type == cube.TypeTC { // a test run requires a complete IP header
 						least = 14 + 40
 					}
 					frame = frame[:max(min(least, len(frame)), len(frame)-rnd.IntN(4)*rnd.IntN(30))]

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bpftest runs packets through cubes as the daemon links them: the real topology, data
-// plane and linker, in a network namespace and a bpffs of the test's own, without REST and
-// without waiting. A test wires cubes to the hosts of a lab, gives a frame to the program that
-// their netdev carries (BPF_PROG_TEST_RUN) and compares what became of it: verdict, bytes,
+// Package bpftest runs packets through cubes linked as in the daemon: the real topology, data plane and linker, in a
+// network namespace and a bpffs of the test's own, without REST and without waiting. A test connects cubes to the hosts
+// of a lab, runs the program of a netdev on a frame (BPF_PROG_TEST_RUN) and compares the result: verdict, bytes,
 // counters and fates.
 package bpftest
 
@@ -37,19 +36,19 @@ import (
 
 // Options of a Lab.
 type Options struct {
-	// Type is the type of the cubes that Create makes; TC when empty.
+	// Type is the type of the cubes that Create creates; TC if empty.
 	Type cube.Type
-	// Mode is how they are linked; inline when empty.
+	// Mode is how they are linked; inline if empty.
 	Mode datapath.Mode
-	// Hosts is how many hosts there are: veth1, veth2 ...; 3 when 0.
+	// Hosts is the number of hosts: veth1, veth2 ...; 3 if 0.
 	Hosts int
 	// Host are options of the hosts.
 	Host []netns.Option
-	// Follow tells the topology what happens to netdevs and their addresses, as the daemon does.
+	// Follow notifies the topology of events of netdevs and their addresses, as the daemon does.
 	Follow bool
 	// Services that can be made; those that are registered when nil.
 	Services []cube.Service
-	// Old takes away all features of the kernel that can be done without (internal/kernel).
+	// Old disables all optional features of the kernel (internal/kernel).
 	Old bool
 	// Shadow lets cubes have namespaces.
 	Shadow bool
@@ -75,11 +74,11 @@ type Lab struct {
 	plane   *plane
 	shadows *shadows
 	manager *topology.Manager
-	// undo ends what start began, last first.
+	// undo reverses what start started, last first.
 	undo []func() error
 }
 
-// New makes a lab. Everything is removed when the test ends. It skips the test when not root.
+// New creates a lab. Everything is removed when the test ends. It skips the test if not root.
 func New(t testing.TB, o Options) *Lab {
 	t.Helper()
 	if o.Type == "" {
@@ -107,13 +106,13 @@ func New(t testing.TB, o Options) *Lab {
 			}
 			return l.stop()
 		})
-		l.plane, l.manager, l.shadows = nil, nil, nil // package testing keeps what cleanups refer to until all tests have ended
+		l.plane, l.manager, l.shadows = nil, nil, nil // package testing keeps everything that cleanups refer to until all tests have ended
 	})
 	l.Must(l.start)
 	return l
 }
 
-// start is what a daemon does when it starts.
+// start does what a daemon does at its start.
 func (l *Lab) start() error {
 	logger := slog.New(slog.NewTextHandler(l.logs, &slog.HandlerOptions{Level: slog.LevelDebug - 4}))
 	var features *kernel.Features
@@ -159,7 +158,7 @@ func (l *Lab) start() error {
 	return nil
 }
 
-// follow tells the topology of the namespace's netdevs, and returns when it knows those that there are.
+// follow notifies the topology of the namespace's netdevs, and returns when it knows the existing ones.
 func (l *Lab) follow() (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended, synced := make(chan error, 1), make(chan struct{})
@@ -177,7 +176,7 @@ func (l *Lab) follow() (stop func() error) {
 	return func() error { cancel(); return <-ended }
 }
 
-// stop is what a daemon does when it stops: traffic goes on.
+// stop does what a daemon does when it stops: traffic continues.
 func (l *Lab) stop() error {
 	var errs []error
 	for _, end := range slices.Backward(l.undo) {
@@ -197,8 +196,7 @@ func (l *Lab) Restart(meanwhile func()) {
 	l.Must(l.start)
 }
 
-// Each runs a test at each hook and in each mode of linking: what a cube does must not depend
-// on either.
+// Each runs a test at each hook and in each mode of linking: the behaviour of a cube must not depend on either.
 func Each(t *testing.T, o Options, test func(t *testing.T, l *Lab)) {
 	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPDRV} {
 		for _, mode := range []datapath.Mode{datapath.ModeCall, datapath.ModeInline} {
@@ -212,7 +210,7 @@ func Each(t *testing.T, o Options, test func(t *testing.T, l *Lab)) {
 	}
 }
 
-// plane is the data plane as the topology wants it, with a memory for the cubes' numbers.
+// plane is the data plane with the topology's interface, which remembers the cubes' numbers.
 type plane struct {
 	*datapath.Plane
 	taps taps
@@ -259,7 +257,7 @@ func (p *plane) Prepare(ctx context.Context, g *datapath.Graph) (topology.Change
 // Logs returns the lines logged so far, by the topology, the data plane and the cubes.
 func (l *Lab) Logs() string { return l.logs.String() }
 
-// Create makes a cube of the lab's type. body is JSON, "" for defaults.
+// Create creates a cube of the lab's type. body is JSON, "" for defaults.
 func (l *Lab) Create(service, name, body string) {
 	l.t.Helper()
 	if err := l.TryCreate(service, name, body); err != nil {
@@ -267,7 +265,7 @@ func (l *Lab) Create(service, name, body string) {
 	}
 }
 
-// TryCreate is Create for what may be refused.
+// TryCreate is Create for requests that may be refused.
 func (l *Lab) TryCreate(service, name, body string) error {
 	body = strings.TrimSpace(body)
 	if inner := strings.TrimSpace(strings.TrimPrefix(body, "{")); body == "" || inner == "}" {
@@ -282,7 +280,7 @@ func (l *Lab) TryCreate(service, name, body string) error {
 	return err
 }
 
-// CreateAll makes cubes in one change, which is one program to verify: an array as /cubes takes it, without types.
+// CreateAll creates cubes in one change, so that one program is verified: an array as for /cubes, without types.
 func (l *Lab) CreateAll(cubes string) {
 	l.t.Helper()
 	var list []map[string]any
@@ -305,8 +303,8 @@ func (l *Lab) CreateAll(cubes string) {
 // Newest is the name of the cube that was made last.
 func (l *Lab) Newest() string { return l.newest }
 
-// Set changes configuration: a method of REST (POST, PUT, PATCH, DELETE) on the place that words
-// name, such as "br1 fdb aging-time".
+// Set changes the configuration: a REST method (POST, PUT, PATCH, DELETE) on the path in words, such as "br1 fdb
+// aging-time".
 func (l *Lab) Set(method, words, body string) {
 	l.t.Helper()
 	if err := l.Try(method, words, body); err != nil {
@@ -314,7 +312,7 @@ func (l *Lab) Set(method, words, body string) {
 	}
 }
 
-// Try is Set for what may be refused.
+// Try is Set for requests that may be refused.
 func (l *Lab) Try(method, words, body string) error {
 	op, ok := map[string]yang.Op{"POST": yang.Create, "PUT": yang.Replace, "PATCH": yang.Merge, "DELETE": yang.Delete}[method]
 	if !ok {
@@ -335,7 +333,7 @@ func (l *Lab) Connect(a, b string) {
 	}
 }
 
-// Attach puts a transparent cube on a port (CUBE:PORT) or a netdev, as the outermost there.
+// Attach attaches a transparent cube to a port (CUBE:PORT) or a netdev, as the outermost there.
 func (l *Lab) Attach(name, to string) {
 	l.t.Helper()
 	r := topology.AttachRequest{Cube: name, Port: to, Position: "last"}
@@ -344,7 +342,7 @@ func (l *Lab) Attach(name, to string) {
 	}
 }
 
-// Detach takes a transparent cube off the port or netdev where it is.
+// Detach detaches a transparent cube from its port or netdev.
 func (l *Lab) Detach(name, from string) {
 	l.t.Helper()
 	if err := l.Do(func() error { return l.manager.Detach(l.t.Context(), name, from) }); err != nil {
@@ -362,7 +360,7 @@ func (l *Lab) Read(words string) string {
 	return text
 }
 
-// TryRead is Read for what may not be there.
+// TryRead is Read for nodes that may be missing.
 func (l *Lab) TryRead(words string) (string, error) {
 	name, service, path, err := l.resolve(words)
 	if err != nil {
@@ -382,7 +380,7 @@ func (l *Lab) Action(words, input string) string {
 	return output
 }
 
-// TryAction is Action for what may be refused.
+// TryAction is Action for requests that may be refused.
 func (l *Lab) TryAction(words, input string) (output string, err error) {
 	name, service, path, err := l.resolve(words)
 	if err != nil {
@@ -420,13 +418,13 @@ func (l *Lab) Map(name, mapName string) *ebpf.Map {
 	return m
 }
 
-// Mode says how a cube's programs are linked, "call" or "inline".
+// Mode returns how a cube's programs are linked, "call" or "inline".
 func (l *Lab) Mode(name string) string { return l.plane.Status(l.plane.id(name)).Mode }
 
-// Verified is how many instructions the kernel's verifier looked at for the program that a cube is in.
+// Verified returns how many instructions the verifier processed for the program that contains a cube.
 func (l *Lab) Verified(name string) int { return l.plane.Status(l.plane.id(name)).Verified }
 
-// Linked is the number of the last program that was linked; it grows when a change links anew.
+// Linked returns the number of the last linked program; it grows when a change relinks.
 func (l *Lab) Linked() int {
 	l.t.Helper()
 	entries, err := os.ReadDir(filepath.Join(l.dir, "generations"))

@@ -2,9 +2,9 @@
 
 package bpftest
 
-// Frames on the wire: from one host's interface to another's, through the hooks as the kernel
-// calls them. It is the only way to see generic XDP, VLAN tags that the kernel moved into the
-// packet's metadata, frames in several buffers, and copies.
+// Frames on the wire: from one host's interface to another's, through the hooks as the kernel calls them. This is the
+// only way to test generic XDP, VLAN tags that the kernel moved into the packet's metadata, frames in several buffers,
+// and copies.
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ type Wire struct {
 	l    *Lab
 }
 
-// Patience is how long a test waits for what must come.
+// Patience is how long a test waits for an expected event.
 var Patience = pace.Stretch(15 * time.Second)
 
 // Wires opens the end of every host's link.
@@ -47,8 +47,8 @@ func (w *Wire) Gets(frame []byte) {
 	}
 }
 
-// Got says whether the frame is among those that have arrived. Ask when something that was sent
-// later has arrived.
+// Got reports whether the frame is among those that have arrived. Call it after a frame that was sent later has
+// arrived.
 func (w *Wire) Got(frame []byte) bool {
 	w.l.t.Helper()
 	_, err := w.Recv(func(got []byte) bool { return bytes.HasPrefix(got, frame) }, 0)
@@ -63,8 +63,8 @@ func (w *Wire) Puts(frame []byte) {
 	}
 }
 
-// TryWire sends a frame from a host, waits until it is counted, and returns what became of it as TryBytes does: the bytes
-// are those that came to a host, nil if the frame was dropped.
+// TryWire sends a frame from a host, waits until it is counted, and returns the result like TryBytes: the bytes are
+// those that reached a host, nil if the frame was dropped.
 func (l *Lab) TryWire(wires []*Wire, from int, frame []byte) (Outcome, []byte, error) {
 	l.t.Helper()
 	before := l.count()

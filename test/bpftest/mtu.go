@@ -10,8 +10,8 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// LongestMTU is an MTU for hosts of cubes of a type, as jumbo frames have it; where the kernel cannot redirect frames that
-// lie in several buffers, one whose frames fit a buffer.
+// LongestMTU returns an MTU for hosts of cubes of a type: one for jumbo frames or, if the kernel cannot redirect frames
+// in several buffers, one whose frames fit a buffer.
 func LongestMTU(t testing.TB, typ cube.Type) int {
 	t.Helper()
 	netns.NeedRoot(t)

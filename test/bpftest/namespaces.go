@@ -13,7 +13,7 @@ import (
 	"github.com/polycube/polycube/internal/shadow"
 )
 
-// shadows are the namespaces of a lab's cubes. What happens in them is looked at in the lab's namespace.
+// shadows are the namespaces of a lab's cubes. Events in them are processed in the lab's namespace.
 type shadows struct {
 	*shadow.Keeper
 	lab   *Lab
@@ -27,7 +27,7 @@ func (s *shadows) Start(changed func(uuid string)) {
 	})
 }
 
-// openShadows lets cubes have namespaces, whose names are in a directory of the test's own.
+// openShadows enables namespaces of cubes, whose names are in a directory of the test's own.
 func (l *Lab) openShadows(logger *slog.Logger) error {
 	if l.shadows == nil {
 		l.shadows = &shadows{lab: l, names: l.t.TempDir()}

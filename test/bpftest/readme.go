@@ -33,8 +33,8 @@ func init() {
 	}
 }
 
-// Readme executes the examples of a document, one after the other, in a lab with three hosts,
-// and compares what they print with what the document says.
+// Readme executes the examples of a document, one after the other, in a lab with three hosts, and compares their output
+// with the document.
 func Readme(t *testing.T, file string) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -96,7 +96,7 @@ func (l *Lab) serve() []string {
 		"POLYCUBECTL_SOCKET="+socket)
 }
 
-// inside is a topology whose changes are made in the lab's namespace, whichever goroutine asks.
+// inside is a topology whose changes are made in the lab's namespace, whichever goroutine calls it.
 type inside struct {
 	rest.Manager
 	lab *Lab

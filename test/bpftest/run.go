@@ -23,7 +23,7 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// Outcome is what became of a frame.
+// Outcome is the result of a frame.
 type Outcome struct {
 	// Verdict is "send", "flood", "drop" or "pass"; the same at both hooks.
 	Verdict string
@@ -33,9 +33,8 @@ type Outcome struct {
 	Fate string
 }
 
-// Run gives a frame to the program on a netdev as if it came in there, and returns what became
-// of it. The test fails if the frame's bytes changed, if its port did not count it, or if
-// verdict and counters contradict each other.
+// Run runs the program of a netdev on a frame as if it was received there, and returns the result. The test fails if
+// the frame's bytes changed, if its port did not count it, or if verdict and counters contradict each other.
 func (l *Lab) Run(dev string, frame []byte) Outcome {
 	l.t.Helper()
 	out, got := l.RunBytes(dev, frame)
@@ -45,7 +44,7 @@ func (l *Lab) Run(dev string, frame []byte) Outcome {
 	return out
 }
 
-// RunBytes is Run for programs that change frames; it returns what they made of this one.
+// RunBytes is Run for programs that change frames; it returns the resulting bytes.
 func (l *Lab) RunBytes(dev string, frame []byte) (Outcome, []byte) {
 	l.t.Helper()
 	out, got, err := l.TryBytes(dev, frame)
@@ -58,11 +57,11 @@ func (l *Lab) RunBytes(dev string, frame []byte) (Outcome, []byte) {
 	return out, got
 }
 
-// errContradiction is what a frame left behind that does not go together.
+// errContradiction is a contradiction between the results of a frame.
 var errContradiction = errors.New("verdict and counters contradict each other")
 
-// TryBytes is RunBytes for frames that the kernel may refuse to run (ErrRefused), and for tests that go on when
-// something is wrong.
+// TryBytes is RunBytes for frames that the kernel may refuse to run (ErrRefused), and for tests that continue after an
+// error.
 func (l *Lab) TryBytes(dev string, frame []byte) (Outcome, []byte, error) {
 	l.t.Helper()
 	before := l.count()
@@ -88,7 +87,7 @@ func (l *Lab) TryBytes(dev string, frame []byte) (Outcome, []byte, error) {
 // ErrRefused is a frame that the kernel does not take for a test run: one of IPv4 or IPv6 without its whole header.
 var ErrRefused = unix.EINVAL
 
-// since is what was counted from before to t, without a verdict.
+// since returns the counts between before and t, without a verdict.
 func (t totals) since(before totals) Outcome {
 	return Outcome{Sent: strings.Join(grown(before.tx, t.tx), " "), Fate: strings.Join(grown(before.fates, t.fates), ", ")}
 }
@@ -99,7 +98,7 @@ const (
 	xdpDrop, xdpPass, xdpRedirect      = 1, 2, 4
 )
 
-// judge names a hook's verdict, held against what was counted.
+// judge names a hook's verdict, compared with the counts.
 func (l *Lab) judge(raw uint32, o Outcome) (string, error) {
 	names := map[uint32]string{tcUnspec: "pass", tcOK: "pass", tcShot: "drop", tcRedirect: "send"}
 	if l.Type.Hook() == cube.XDP {
@@ -136,8 +135,8 @@ func (l *Lab) run(dev string, frame []byte) (verdict uint32, got []byte, err err
 	return verdict, got, err
 }
 
-// Together gives frames to the program on a netdev from several threads at once, and calls each with
-// what became of one: its bytes, nil if it was dropped. Nothing is held against counters.
+// Together runs the program of a netdev on frames from several threads at once, and calls each with the result of one:
+// its bytes, nil if it was dropped. It does not check counters.
 func (l *Lab) Together(dev string, threads int, frames [][]byte, each func(n int, got []byte)) {
 	l.t.Helper()
 	dropped := uint32(tcShot)
@@ -184,7 +183,7 @@ func (l *Lab) testRun(ifindex int, frame []byte) *ebpf.RunOptions {
 	}
 }
 
-// Context makes a frame of a size in a test run one that came in by a netdev of the namespace.
+// Context sets up a test run as if a frame of a given size was received by a netdev of the namespace.
 func Context(hook cube.Hook, ifindex, size int) any {
 	if hook == cube.XDP {
 		return xdpMD{DataEnd: uint32(size), IngressIfindex: uint32(ifindex)}
@@ -226,7 +225,7 @@ func (l *Lab) program(dev string) (*ebpf.Program, int, error) {
 	return prog, attrs.Index, err
 }
 
-// totals are all counters of the lab, by what they count.
+// totals are all counters of the lab, by name.
 type totals struct{ rx, tx, fates map[string]uint64 }
 
 func (l *Lab) count() totals {
@@ -277,7 +276,7 @@ func (l *Lab) ports(name string) []string {
 	return out
 }
 
-// grown lists what was counted, with how often when it was more than once.
+// grown lists the counters that grew, with the difference if it is more than one.
 func grown(before, after map[string]uint64) []string {
 	var out []string
 	for what, n := range after {
@@ -340,7 +339,7 @@ func (l *Lab) Time(b *testing.B, dev string, frame []byte) {
 	}
 }
 
-// Flood gives a frame to the program on a netdev many times, as fast as it goes.
+// Flood runs the program of a netdev on a frame many times, as fast as possible.
 func (l *Lab) Flood(dev string, frame []byte, times uint32) {
 	l.t.Helper()
 	err := l.Do(func() (err error) {
@@ -361,8 +360,8 @@ func (l *Lab) Flood(dev string, frame []byte, times uint32) {
 	}
 }
 
-// uninterrupted runs fn, on a locked thread, without the signal by which Go takes turns: it ends a test run of many packets
-// at any of them, which is then begun anew, and some are counted twice.
+// uninterrupted runs fn, on a locked thread, without Go's preemption signal: that interrupts a test run of many
+// packets, which is then restarted, and some packets are counted twice.
 func uninterrupted(fn func() error) (err error) {
 	var set, old unix.Sigset_t
 	set.Val[0] = 1 << (unix.SIGURG - 1)
@@ -373,11 +372,11 @@ func uninterrupted(fn func() error) (err error) {
 	return fn()
 }
 
-// Shed is how many packets and messages of a cube were not handled in user space.
+// Shed returns how many packets and messages of a cube were not handled in user space.
 func (l *Lab) Shed(name string) uint64 { return l.manager.ShedPackets(name) }
 
-// RunAll gives frames to the program on a netdev, one after the other, and returns what it made of each: nil for one that
-// was not sent. It does not look at counters, so it is much faster than RunBytes.
+// RunAll runs the program of a netdev on frames, one after the other, and returns the resulting bytes of each: nil for
+// one that was not sent. It does not check counters, so it is much faster than RunBytes.
 func (l *Lab) RunAll(dev string, frames [][]byte) [][]byte {
 	l.t.Helper()
 	out := make([][]byte, len(frames))

@@ -20,7 +20,7 @@ import (
 // taps take packets down, by hook.
 type taps map[cube.Hook]*slowpath.Tap
 
-// openHelpers makes the TAPs, and the loop for copies at XDP, in the namespace of the calling thread.
+// openHelpers creates the TAPs, and the loop for copies at XDP, in the namespace of the calling thread.
 func openHelpers(l *Lab) (taps, datapath.Loop, error) {
 	t := taps{}
 	for hook, name := range map[cube.Hook]string{cube.TC: "pcn_tc_cp", cube.XDP: "pcn_xdp_cp"} {
@@ -46,7 +46,7 @@ func (t taps) indexes() map[cube.Hook]int {
 	return out
 }
 
-// attach leads what is written to the TAPs, and what comes back by the loop, into the fast path.
+// attach connects frames written to the TAPs, and frames that come back through the loop, to the fast path.
 func (t taps) attach(p *datapath.Plane) error {
 	if err := p.AttachLoop(); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (t taps) attach(p *datapath.Plane) error {
 	return nil
 }
 
-// Send takes a packet of a cube's code down.
+// Send sends a packet of a cube's code to the fast path.
 func (p *plane) Send(id datapath.CubeID, transparent bool, out *cube.PacketOut) error {
 	kind, netdev, typ := slowpath.TargetOf(transparent, out), p.netdevOf(id), p.typ
 	if netdev > 0 && out.Direction == cube.Egress {
@@ -73,7 +73,7 @@ func (p *plane) send(typ cube.Type, to slowpath.Target, out *cube.PacketOut, net
 	return p.taps[typ.Hook()].Send(to, out, m)
 }
 
-// startUp reads what comes up until stop is called.
+// startUp reads the packets for user space until stop is called.
 func startUp(l *Lab) (stop func() error, err error) {
 	p := l.plane
 	ring, err := slowpath.OpenRing(p.FrameworkMap("pcn_ring"), p.FrameworkMap("pcn_control"), p.FrameworkMap("pcn_shares"))
@@ -89,7 +89,7 @@ func startUp(l *Lab) (stop func() error, err error) {
 	}, nil
 }
 
-// upward hands what comes up to the topology, as the daemon does.
+// upward passes packets for user space to the topology, as the daemon does.
 type upward struct{ *Lab }
 
 // Packet implements slowpath.Handler.
@@ -128,8 +128,8 @@ func (u upward) Flood(id uint16, p *cube.PacketIn, m slowpath.Meta) {
 	}
 }
 
-// netdevOf is the index of the netdev that a transparent cube is attached to, 0 for none. Behind
-// the cube is that netdev's stack or wire, and not those of the TAP where the packet comes down.
+// netdevOf returns the index of the netdev that a transparent cube is attached to, 0 for none. After the cube comes
+// that netdev's stack or wire, rather than those of the TAP where the packet is sent.
 func (p *plane) netdevOf(id datapath.CubeID) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

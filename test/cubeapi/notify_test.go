@@ -15,7 +15,7 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// notice is a message as it came.
+// notice is a message as received.
 type notice struct {
 	kind uint32
 	data string

@@ -49,16 +49,16 @@ func newBench(t testing.TB, o bpftest.Options) *bench {
 	return b
 }
 
-// frame is one that the cube writes its letters into; n is in it too.
+// frame is a frame into which the cube writes its letters; n is in it too.
 func frame(n uint32) []byte {
 	data := binary.BigEndian.AppendUint32(nil, n)
 	return pkt.Eth("02:00:00:00:00:01", "02:00:00:00:00:02").Data(append(data, make([]byte, 42)...)).Bytes()
 }
 
-// way is what the programs wrote into a frame.
+// way returns the letters that the programs wrote into a frame.
 func way(f []byte) string { return string(bytes.TrimRight(f[30:46], "\x00")) }
 
-// goes fails the test unless a frame goes that way, and is sent.
+// goes fails the test unless a frame takes that path, and is sent.
 func (b *bench) goes(step, want string) {
 	b.t.Helper()
 	out, got := b.RunBytes("veth1", frame(0))
@@ -221,7 +221,7 @@ func TestProgramsFollowTheConfiguration(t *testing.T) {
 		b.goes("changed at run time", "a1hABCD")
 		b.Set("PATCH", "tw what", `"FORWARD"`)
 		b.goes("a change elsewhere keeps it", "a1hABCD")
-		b.Restart(func() { // the programs go on without the daemon
+		b.Restart(func() { // the programs continue without the daemon
 			wires := b.Wires()
 			wires[0].Puts(frame(1))
 			got, err := wires[1].Recv(func(f []byte) bool { return len(f) >= 44 && f[12] == 0x88 && f[13] == 0xb5 }, bpftest.Patience)

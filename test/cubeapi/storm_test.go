@@ -14,8 +14,8 @@ import (
 	"github.com/polycube/polycube/test/bpftest"
 )
 
-// Requests, a timer, messages, packets and a goroutine of the cube's own change the same cube's programs at once. Nobody
-// waits for ever, nothing is refused, and in the end the programs are what was asked for last.
+// Requests, a timer, messages, packets and a goroutine of the cube's own change the same cube's programs at once. There
+// is no deadlock, nothing is refused, and in the end the programs are those requested last.
 func TestEverybodyChangesProgramsAtOnce(t *testing.T) {
 	storm := func(t *testing.T, b *bench) {
 		const rounds = 3
@@ -74,7 +74,7 @@ func TestEverybodyChangesProgramsAtOnce(t *testing.T) {
 			changes[2].Load(), changes[3].Load())
 	}
 	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPDRV} {
-		t.Run(string(typ), func(t *testing.T) { // with the inliner in the background, as a daemon has it
+		t.Run(string(typ), func(t *testing.T) { // with the background inliner, as in a daemon
 			t.Parallel()
 			storm(t, newBench(t, bpftest.Options{Type: typ, Mode: datapath.ModeAuto}))
 		})

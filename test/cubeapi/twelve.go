@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cubeapi holds what the API promises to authors of cubes against a cube that uses all of it: programs within a
-// cube that change at run time, messages from the fast path, timers, parameters of a parent. Everything is real but
-// REST: the topology, the data plane, the slow path.
+// Package cubeapi tests the promises of the API to cube authors with a cube that uses all of it: programs within a cube
+// that change at run time, messages from the fast path, timers, parameters of a parent. Everything except REST is real:
+// the topology, the data plane, the slow path.
 package cubeapi
 
 import (
@@ -36,7 +36,7 @@ type config struct {
 	Restless uint32 `json:"restless"`
 }
 
-// twelve is the instance. The functions are what a test makes its handlers do.
+// twelve is the instance. The functions are the handlers' actions, set by a test.
 type twelve struct {
 	env cube.Env
 
@@ -48,13 +48,13 @@ type twelve struct {
 	notified func(kind uint32, data []byte)
 }
 
-// ingress are the functions of the longest way in, in its order.
+// ingress are the functions of the longest ingress path, in order.
 var ingress = []string{"pcn_ingress", "stage1", "stage2", "stage3", "stage4", "stage5", "stage6", "leave"}
 
-// others are what takes their place at run time.
+// others are the functions that replace them at run time.
 var others = []string{"other0", "other1", "other2", "other3", "other4", "other5", "other6", "other7"}
 
-// egress are the functions of the way out.
+// egress are the functions of the egress path.
 var egress = []string{"pcn_egress", "out1", "out2", "out3"}
 
 func slots(d cube.Direction, functions ...string) map[cube.ProgramSlot]*cube.Program {
@@ -65,8 +65,7 @@ func slots(d cube.Direction, functions ...string) map[cube.ProgramSlot]*cube.Pro
 	return set
 }
 
-// prepare puts as many stages in a row as are wanted, with the last one behind them. A way of fewer programs takes the
-// rest away.
+// prepare chains the requested number of stages, followed by the last one. A path of fewer programs removes the others.
 func (c *twelve) prepare(_ context.Context, change cube.ChangeOf[config]) (cube.Plan, error) {
 	old, after := change.Old, change.New
 	what := map[string]uint32{"FORWARD": 0, "SLOWPATH": 1, "NOTIFY": 2}[after.What]
@@ -109,7 +108,7 @@ func (c *twelve) rest(milliseconds uint32) {
 	})
 }
 
-// PacketIn takes a packet of the slow path.
+// PacketIn receives a packet of the slow path.
 func (c *twelve) PacketIn(p *cube.PacketIn) {
 	c.mu.Lock()
 	do := c.packetIn
@@ -119,7 +118,7 @@ func (c *twelve) PacketIn(p *cube.PacketIn) {
 	}
 }
 
-// Notify takes a message of the programs.
+// Notify receives a message of the programs.
 func (c *twelve) Notify(kind uint32, data []byte) {
 	c.mu.Lock()
 	do := c.notified
@@ -138,7 +137,7 @@ func (c *twelve) set(do func()) {
 // Service is the cube of twelve programs, for a daemon.
 func Service() cube.Service { return service(func(*twelve) {}) }
 
-// service makes instances, and hands each to made.
+// service creates instances, and passes each to made.
 func service(made func(*twelve)) cube.Service {
 	return cube.Service{
 		Model:   twelveModel,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package deploy tests what make install puts on a machine: the files, and the unit under a systemd that boots in
-// namespaces of its own.
+// Package deploy tests the files that make install installs, and the unit under a systemd that boots in its own
+// namespaces.
 package deploy

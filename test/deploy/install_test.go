@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// tree lists what is below a directory: files with their modes, and directories.
+// tree lists the contents of a directory: files with their modes, and directories.
 func tree(t *testing.T, dir string) (files map[string]fs.FileMode, dirs []string) {
 	t.Helper()
 	files = map[string]fs.FileMode{}
@@ -34,8 +34,8 @@ func tree(t *testing.T, dir string) (files map[string]fs.FileMode, dirs []string
 	return files, dirs
 }
 
-// TestInstall: everything is in its place, for each prefix, nobody but its owner can change it, the unit starts the
-// program that was installed, and uninstall leaves nothing.
+// TestInstall: everything is in its place, for each prefix, only its owner can change it, the unit starts the installed
+// program, and uninstall leaves nothing.
 func TestInstall(t *testing.T) {
 	t.Parallel()
 	for _, prefix := range []string{"/usr", "/usr/local", "/opt/polycube"} {

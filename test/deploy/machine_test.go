@@ -26,7 +26,7 @@ import (
 // patience bounds every wait; it is reached only when something is broken.
 var patience = pace.Stretch(30 * time.Second)
 
-// soak tells whether the long form of a test was asked for.
+// soak reports whether the long form of a test was requested.
 var soak = os.Getenv("POLYCUBE_SOAK") != ""
 
 func TestMain(m *testing.M) { os.Exit(netns.CheckLeaks(m)) }
@@ -41,7 +41,7 @@ func root(t testing.TB) string {
 	return dir
 }
 
-// makeTarget runs one of the Makefile's targets with what is built already.
+// makeTarget runs one of the Makefile's targets without building.
 func makeTarget(t testing.TB, target string, vars ...string) {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join(root(t), "bin", "polycubed")); err != nil {
@@ -62,7 +62,7 @@ func need(t testing.TB, program string) {
 	}
 }
 
-// machine is one that systemd runs.
+// machine is a machine booted with systemd.
 type machine struct {
 	t   *testing.T
 	pid int // of its first process
@@ -70,7 +70,7 @@ type machine struct {
 
 var machines atomic.Int64
 
-// boot installs what is built and boots a machine with it.
+// boot installs the built files and boots a machine with them.
 func boot(t *testing.T) *machine {
 	t.Helper()
 	netns.NeedRoot(t)
@@ -90,7 +90,7 @@ func boot(t *testing.T) *machine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // all of it goes with its first process
+		_ = cmd.Process.Kill() // all of it ends with its first process
 		_ = cmd.Wait()         // it was killed
 		removeGroup(t, group)
 		if t.Failed() {
@@ -110,7 +110,7 @@ func boot(t *testing.T) *machine {
 	return m
 }
 
-// newGroup makes a control group for the machine's processes.
+// newGroup creates a control group for the machine's processes.
 func newGroup(t *testing.T) *os.File {
 	t.Helper()
 	for _, at := range []string{"/sys/fs/cgroup/unified", "/sys/fs/cgroup"} {
@@ -156,7 +156,7 @@ func removeGroup(t *testing.T, group *os.File) {
 	}
 }
 
-// find looks for the first process: the child of unshare.
+// find finds the first process: the child of unshare.
 func (m *machine) find(parent int) error {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", parent))
 	if err != nil {
@@ -166,7 +166,7 @@ func (m *machine) find(parent int) error {
 	return err
 }
 
-// try runs a command on the machine and returns all that it says.
+// try runs a command on the machine and returns its output.
 func (m *machine) try(words ...string) (string, error) {
 	cmd := exec.Command("nsenter", append([]string{"--all", "-t", strconv.Itoa(m.pid), "env", "-i",
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}, words...)...)
@@ -174,7 +174,7 @@ func (m *machine) try(words ...string) (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// run is try for what must work.
+// run is try for commands that must succeed.
 func (m *machine) run(words ...string) string {
 	m.t.Helper()
 	text, err := m.try(words...)
@@ -184,13 +184,13 @@ func (m *machine) run(words ...string) string {
 	return text
 }
 
-// log is what the daemon has said.
+// log returns the daemon's log.
 func (m *machine) log() string {
 	text, _ := m.try("cat", "/var/log/polycubed.out")
 	return text
 }
 
-// hosts makes two hosts, 10.0.0.1 and 10.0.0.2, on v1 and v2.
+// hosts creates two hosts, 10.0.0.1 and 10.0.0.2, on v1 and v2.
 func (m *machine) hosts() {
 	m.t.Helper()
 	for _, i := range []string{"1", "2"} {
@@ -213,7 +213,7 @@ func (m *machine) ping(when string) {
 	})
 }
 
-// eventually waits until look is content; it says what it saw last otherwise.
+// eventually waits until look succeeds; otherwise it reports the last failure.
 func eventually(t testing.TB, look func() (saw string, ok bool)) {
 	t.Helper()
 	netns.Eventually(t, patience, func() error {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// smoke is what a daemon under the unit must be able to do: cubes at both hooks, a namespace that the machine sees, the
-// slow path, a filter that tcpdump compiles, a reload, and traffic that goes on while it is stopped.
+// smoke tests what a daemon under the unit must be able to do: cubes at both hooks, a namespace visible on the machine,
+// the slow path, a filter compiled by tcpdump, a reload, and traffic that continues while it is stopped.
 func smoke(m *machine) {
 	m.t.Helper()
 	m.hosts()
@@ -48,7 +48,7 @@ func smoke(m *machine) {
 	}
 }
 
-// TestUnit: the daemon does all it should with no more rights than the unit gives it.
+// TestUnit: the daemon works completely with no more privileges than the unit grants.
 func TestUnit(t *testing.T) {
 	t.Parallel()
 	m := boot(t)
@@ -62,8 +62,8 @@ func (m *machine) dropIn(lines ...string) {
 	m.run("systemctl", "daemon-reload")
 }
 
-// TestUnitWithoutNamespaces: where no cube has a namespace, the daemon needs none of the rights that are nearly root's. It
-// says which is missing when a cube wants one, and the cube is not made.
+// TestUnitWithoutNamespaces: if no cube has a namespace, the daemon needs none of the privileges that are nearly
+// root's. It says which one is missing when a cube requires one, and the cube is not created.
 func TestUnitWithoutNamespaces(t *testing.T) {
 	t.Parallel()
 	m := boot(t)
@@ -84,8 +84,8 @@ func TestUnitWithoutNamespaces(t *testing.T) {
 	m.ping("after a restart without namespaces")
 }
 
-// TestEachRightIsNeeded: without any one of the unit's capabilities something does not work. CAP_BPF and CAP_PERFMON are in
-// CAP_SYS_ADMIN, and count where that is taken away; services in processes of their own need those that make users.
+// TestEachRightIsNeeded: without any one of the unit's capabilities something fails. CAP_SYS_ADMIN includes CAP_BPF and
+// CAP_PERFMON, so these count if that is removed; external services need those for running as other users.
 func TestEachRightIsNeeded(t *testing.T) {
 	if !soak {
 		t.Skip("long form: set POLYCUBE_SOAK=1")
@@ -111,7 +111,7 @@ func TestEachRightIsNeeded(t *testing.T) {
 	}
 }
 
-// TestUnitRestarts: a daemon that was killed is started again; one whose options are wrong is not.
+// TestUnitRestarts: a daemon that was killed is restarted; one with invalid options is not.
 func TestUnitRestarts(t *testing.T) {
 	t.Parallel()
 	m := boot(t)
@@ -158,8 +158,8 @@ func TestUnitIsSound(t *testing.T) {
 	}
 }
 
-// TestUnitStartsServices: the unit's rights are enough to start a service in a process of its own, with a user of its own,
-// without rights and in namespaces of its own. This one says who it is, and is no service otherwise.
+// TestUnitStartsServices: the unit's privileges are sufficient to start an external service as its own user, without
+// privileges and in its own namespaces. This one only reports its identity.
 func TestUnitStartsServices(t *testing.T) {
 	t.Parallel()
 	m := boot(t)

@@ -123,7 +123,7 @@ func TestAPortTakesTheAddressesOfItsNetdev(t *testing.T) {
 	a.lab.Run("ip", "link", "set", "veth1", "address", "02:00:00:00:0a:01")
 	a.port("p1", "02:00:00:00:0a:01", "198.18.2.1/24", "198.18.3.1/24", "2001:db8:1::1/64")
 
-	// What the netdev has of its own stays when the port goes, and what the port says instead comes beside it.
+	// The netdev's own addresses stay when the port is deleted, and the port's new ones are added to them.
 	a.Do("r1 ports p1 set ip=198.18.2.9/24")
 	a.netdev("veth1", "198.18.2.1/24", "198.18.2.9/24", "198.18.3.1/24", "2001:db8:1::1/64")
 	a.Do("disconnect r1:p1 veth1")
@@ -167,7 +167,7 @@ func TestANetdevTakesTheAddressesOfItsPort(t *testing.T) {
 		a.netdev("veth1", step.want...)
 		a.mac("veth1", step.mac)
 	}
-	// What is unset is taken from the netdev, and does not come back from there.
+	// An unset address is removed from the netdev, and does not return from there.
 	a.Do("r1 ports p1 del mac")
 	a.mac("veth1", own)
 	a.Do("r1 ports p1 secondaryip del 198.18.1.2/24")
@@ -182,13 +182,13 @@ func TestANetdevTakesTheAddressesOfItsPort(t *testing.T) {
 	a.Do("r1 ports p1 set mac=02:00:00:00:01:09")
 	a.netdev("veth1", "198.18.1.2/24", "198.18.1.9/24")
 	a.mac("veth1", "02:00:00:00:01:09")
-	// The netdev is followed, also in what the port has given it.
+	// Changes of the netdev are followed, also of addresses that the port gave it.
 	a.lab.Run("ip", "addr", "del", "198.18.1.2/24", "dev", "veth1")
 	a.port("p1", "", "198.18.1.9/24")
 	a.lab.Run("ip", "link", "set", "veth1", "address", "02:00:00:00:0a:01")
 	a.port("p1", "02:00:00:00:0a:01", "198.18.1.9/24")
 
-	// The operator's own address stays, although the kernel takes it for one that depends on the port's.
+	// The operator's own address stays, although the kernel treats it as secondary to the port's.
 	a.lab.Run("ip", "addr", "add", "198.18.1.77/24", "dev", "veth1")
 	a.port("p1", "", "198.18.1.9/24", "198.18.1.77/24")
 	a.Do("router del r1")
@@ -199,7 +199,7 @@ func TestANetdevTakesTheAddressesOfItsPort(t *testing.T) {
 	a.netdev("veth1", "198.18.1.77/24")
 }
 
-// TestADocumentWithoutAddressesIsAppliedTwice: what a port has taken is not in the document.
+// TestADocumentWithoutAddressesIsAppliedTwice: addresses that a port took are not in the document.
 func TestADocumentWithoutAddressesIsAppliedTwice(t *testing.T) {
 	t.Parallel()
 	a := newAligned(t)
@@ -265,13 +265,13 @@ func TestAnotherWayOfTheHostIsLeftAlone(t *testing.T) {
 	a.netdev("veth1")
 	a.Do("r1 ports p1 secondaryip add 198.18.4.1/24")
 	a.netdev("veth1", "198.18.4.1/24")
-	a.lab.Run("ip", "addr", "add", "198.18.4.77/24", "dev", "veth2") // it comes later
+	a.lab.Run("ip", "addr", "add", "198.18.4.77/24", "dev", "veth2") // it appears later
 	a.netdev("veth1")
 	a.port("p1", "", "198.18.1.1/24", "198.18.4.1/24")
 	a.lab.Run("ip", "addr", "flush", "dev", "veth2")
 }
 
-// TestNetdevsGetTheirLooksBack when nothing is to stay in the kernel, and get the addresses again from the next daemon.
+// TestNetdevsGetTheirLooksBack when nothing may stay in the kernel, and get the addresses again from the next daemon.
 func TestNetdevsGetTheirLooksBack(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]struct {
@@ -340,7 +340,7 @@ func TestTheMachineIsNoDuplicate(t *testing.T) {
 		}
 	}
 	says("the machine does not answer on its other link", otherLink, 2, other)
-	says("the router does not announce its address", link, 1, own) // after it has asked whether anybody has it
+	says("the router does not announce its address", link, 1, own) // after the address was checked for duplicates
 	duplicates := func(router string) []string {
 		t.Helper()
 		var p struct {

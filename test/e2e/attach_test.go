@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Transparent cubes in a row: their order is what was asked for, in what the API shows and in what packets meet.
+// Chained transparent cubes: their order is the requested one, in the API and for packets.
 
 package e2e
 
@@ -34,7 +34,7 @@ func TestTransparentCubesStandInTheOrderAskedFor(t *testing.T) {
 				t.Parallel()
 				d := start(t)
 				host := d.lab.Host("veth1", "10.0.0.1/24")
-				var towards *netns.Raw // what is sent there comes to the host
+				var towards *netns.Raw // frames sent there reach the host
 				if strings.Contains(c.port, ":") {
 					towards = netns.OpenRaw(t, d.lab.Host("veth2", "10.0.0.2/24"), netns.Inner)
 					d.Do("simplebridge add br1 type=" + kind)
@@ -90,7 +90,7 @@ func (m *machine) meetInOrder(direction, chain string, from *netns.Raw) {
 	for i, c := range cubes {
 		want := drops()
 		want[i]++
-		// What is dropped on its way out is reported to the sender.
+		// A drop on egress is reported to the sender.
 		if err := from.Send(frame); err != nil && !errors.Is(err, unix.ENOBUFS) {
 			m.t.Fatal(err)
 		}

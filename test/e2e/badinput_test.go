@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Whatever is sent: an error with the right status that says what is wrong, nothing changed, and a daemon that lives.
+// For any input: an error with the correct status and an explanation, nothing changed, and the daemon survives.
 
 package e2e
 
@@ -20,8 +20,8 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// withCubes is a machine on which most things that a request can clash with are there: br1 at TC with veth1 and veth2,
-// th1 on br1:p1, x1 at XDP_SKB, and veth3 and veth4 free, veth4 down.
+// withCubes is a machine with most things that a request can conflict with: br1 at TC with veth1 and veth2, th1 on
+// br1:p1, x1 at XDP_SKB, and veth3 and veth4 unused, veth4 down.
 func withCubes(t *testing.T) *daemon {
 	t.Helper()
 	d := start(t)
@@ -45,7 +45,7 @@ func withCubes(t *testing.T) *daemon {
 	return d
 }
 
-// deepJSON nests so many objects.
+// deepJSON nests n objects.
 func deepJSON(n int) string { return strings.Repeat(`{"a":`, n) + "1" + strings.Repeat("}", n) }
 
 var thousand = strings.Repeat("n", 1000)
@@ -211,7 +211,7 @@ func TestBadCommandsChangeNothing(t *testing.T) {
 	d.Alive()
 }
 
-// bomb is a YAML document of some lines that stands for a billion words.
+// bomb is a YAML document of a few lines that expands to a billion words.
 func bomb() string {
 	var b strings.Builder
 	b.WriteString("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n")
@@ -221,7 +221,7 @@ func bomb() string {
 	return b.String()
 }
 
-// TestBytesThatAreNoRequest writes what no HTTP client would.
+// TestBytesThatAreNoRequest sends bytes that no HTTP client would send.
 func TestBytesThatAreNoRequest(t *testing.T) {
 	t.Parallel()
 	d := withCubes(t)
@@ -318,7 +318,7 @@ func TestOfConflictingRequestsOneWins(t *testing.T) {
 				t.Errorf("round %d: %s: statuses %v, want %v: %q", round, c.name, statuses, want, texts)
 			}
 		}
-		// The graph says the same: one port has the netdev, one the cube.
+		// The graph agrees: one port has the netdev, one the cube.
 		all := d.Configuration()
 		if n := strings.Count(all, `"peer":"veth1"`); n != 1 {
 			t.Errorf("round %d: %d ports have veth1", round, n)
@@ -337,7 +337,7 @@ func TestOfConflictingRequestsOneWins(t *testing.T) {
 	d.Alive()
 }
 
-// TestManyClientsAtOnce changes, reads and deletes from many sides, and what is left works.
+// TestManyClientsAtOnce changes, reads and deletes from many clients, and the result works.
 func TestManyClientsAtOnce(t *testing.T) {
 	t.Parallel()
 	d := start(t)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Packets of a port are captured as they are, in both directions, in files that other tools read.
+// Packets of a port are captured unmodified, in both directions, in files that other tools read.
 
 package e2e
 
@@ -30,7 +30,7 @@ type captured struct {
 	comments string
 }
 
-// readCapture reads what there is of a file so far.
+// readCapture reads the current contents of a file.
 func readCapture(file string) ([]captured, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -56,7 +56,7 @@ func readCapture(file string) ([]captured, error) {
 	}
 }
 
-// probe is a frame of n bytes that nobody answers.
+// probe is a frame of n bytes without an answer.
 func probe(from []byte, n int) []byte {
 	return pkt.EthernetFrame([]byte{2, 0, 0, 0, 0, 9}, from, streamType, noise(n - 14)[:n-14])
 }
@@ -77,7 +77,7 @@ func TestCaptureKeepsPacketsAsTheyAre(t *testing.T) {
 		for _, n := range []int{60, 200, 1514} {
 			want = append(want, probe(hosts[0].MAC, n))
 		}
-		// one that comes back by the bridges' tables
+		// one that comes back according to the bridges' tables
 		reply := pkt.EthernetFrame(hosts[0].MAC, hosts[2].MAC, streamType, noise(100)[:100])
 		var got []captured
 		netns.Eventually(t, patience, func() (err error) {
@@ -110,7 +110,7 @@ func TestCaptureKeepsPacketsAsTheyAre(t *testing.T) {
 	})
 }
 
-// holds says what is missing of a capture at br1:p1.
+// holds returns what is missing in a capture at br1:p1.
 func holds(got []captured, sent [][]byte, reply []byte) error {
 	errs := []error{find(got, reply, false, "port br1:p1, fate sent")}
 	for _, frame := range sent {
@@ -119,7 +119,7 @@ func holds(got []captured, sent [][]byte, reply []byte) error {
 	return errors.Join(errs...)
 }
 
-// find says whether a frame is among those that were captured.
+// find reports whether a frame is among the captured ones.
 func find(got []captured, frame []byte, in bool, comments string) error {
 	for _, p := range got {
 		if bytes.Equal(p.data, frame) && p.in == in && p.length == len(frame) && p.comments == comments {

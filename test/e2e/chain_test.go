@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A chain of two bridges on each hook: what goes in at one end comes out at the other, byte for byte.
+// A chain of two bridges on each hook: frames that enter at one end come out at the other, byte for byte.
 
 package e2e
 
@@ -54,13 +54,13 @@ const (
 	v6 = "fd00::%d/64"
 )
 
-// reaches pings until the answer comes: the first frames after a program was attached may be lost in the device.
+// reaches pings until a reply arrives: the first frames after a program was attached may be lost in the device.
 func reaches(t testing.TB, from *netns.Node, ip string, opts ...netns.PingOptions) {
 	t.Helper()
 	from.Reaches(t, patience, ip, opts...)
 }
 
-// onEachHook runs a test with two bridges between three hosts, on each hook beside the others.
+// onEachHook runs a test with two bridges between three hosts, on each hook in parallel.
 func onEachHook(t *testing.T, test func(t *testing.T, kind string, d *daemon, hosts [3]*netns.Node)) {
 	t.Parallel()
 	for _, kind := range types {
@@ -126,7 +126,7 @@ func unhex(s string) []byte {
 	return b
 }
 
-// oddFrames are the frames that a bridge must not touch, behind their two addresses.
+// oddFrames are frames that a bridge must not modify, without their two addresses.
 func oddFrames(mtu int) map[string][]byte {
 	udp := func(n int) []byte { return append(unhex("1000 2000 0000 0000"), noise(n)...) }
 	frames := map[string][]byte{
@@ -225,7 +225,7 @@ func TestTCPArrivesIntact(t *testing.T) {
 	}
 }
 
-// transfer sends bytes over TCP and compares what arrives; it returns how long that took.
+// transfer sends bytes over TCP and compares those that arrive; it returns the time.
 func transfer(t testing.TB, from, to *netns.Node, size int) time.Duration {
 	t.Helper()
 	address := net.JoinHostPort(to.Addr.Addr().String(), "5001")
@@ -260,7 +260,7 @@ func transfer(t testing.TB, from, to *netns.Node, size int) time.Duration {
 	data := noise(size)
 	begin := time.Now()
 	var conn net.Conn
-	// The socket is made by the dialler on this thread, as the address needs no look-up.
+	// The dialler creates the socket on this thread, because the address needs no look-up.
 	err = from.Do(func() (err error) {
 		conn, err = (&net.Dialer{Timeout: patience}).Dial("tcp", address)
 		return err

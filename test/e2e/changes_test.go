@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Changes under traffic: what is not asked to stop does not lose a packet.
+// Changes under traffic: streams that are not affected do not lose a packet.
 
 package e2e
 
@@ -57,7 +57,7 @@ func TestChangesUnderTrafficLoseNothing(t *testing.T) {
 			s := startStream(t, hosts[0], hosts[2])
 			for round := range rounds {
 				for _, c := range changesPerRound {
-					if kind != "TC" { // what a port sends at XDP would not pass the cube on its netdev
+					if kind != "TC" { // packets that a port sends at XDP would bypass the cube on its netdev
 						c.body = strings.Replace(c.body, `"cube":"th2","port":"veth1"`, `"cube":"th2","port":"br2:p3"`, 1)
 					}
 					status, text, err := d.Request(c.method, c.path, c.body)
@@ -78,8 +78,8 @@ func TestChangesUnderTrafficLoseNothing(t *testing.T) {
 	}
 }
 
-// logDrops tells why cubes dropped packets, and at which netdevs some were lost, for a test that lost some: a veth whose
-// other end is not polled for long has room for 256 frames.
+// logDrops logs why cubes dropped packets, and at which netdevs some were lost, for a test that lost some: a veth whose
+// other end is not polled for long can queue 256 frames.
 func (m *machine) logDrops(cubes ...string) {
 	m.t.Helper()
 	var devices []struct {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The two ways in: the command line as a process, and REST over the daemon's socket.
+// The two interfaces: the command line as a process, and REST over the daemon's socket.
 
 package e2e
 
@@ -20,10 +20,10 @@ import (
 	"testing"
 )
 
-// base is where every path of the API begins.
+// base is the prefix of every path of the API.
 const base = "/polycube/v1"
 
-// result is how a command ended and what it said.
+// result is the exit status of a command and its output.
 type result struct {
 	command, stdout, stderr string
 	code                    int
@@ -49,7 +49,7 @@ func run(t testing.TB, cmd *exec.Cmd, stdin string) result {
 	return result{strings.Join(cmd.Args, " "), stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
 
-// environment is that of a user of this machine's daemon, with no settings of whoever runs the test.
+// environment is that of a user of this machine's daemon, without settings of the user who runs the test.
 func (m *machine) environment() []string {
 	var env []string
 	for _, e := range os.Environ() {
@@ -74,7 +74,7 @@ func (m *machine) CLIWith(stdin string, args ...string) result {
 	return run(m.t, cmd, stdin)
 }
 
-// Do runs polycubectl, which must succeed, and returns what it printed. The words of the line are separated by blanks.
+// Do runs polycubectl, which must succeed, and returns its output. The words of the line are separated by blanks.
 func (m *machine) Do(line string) string {
 	m.t.Helper()
 	r := m.CLI(strings.Fields(line)...)
@@ -148,7 +148,7 @@ func (m *machine) Configuration() string {
 // stats are a cube's counters.
 type stats struct {
 	Mode string `json:"mode"`
-	// Reason says why the mode is not inline.
+	// Reason is why the mode is not inline.
 	Reason       string `json:"mode-reason"`
 	Instructions int    `json:"instructions"`
 	Ports        []struct {
@@ -173,7 +173,7 @@ func (m *machine) Stats(cube string) stats {
 	return s
 }
 
-// Fate is how many packets ended in a cube in one way.
+// Fate returns the number of packets with a fate in a cube.
 func (s stats) Fate(t testing.TB, name string) uint64 {
 	t.Helper()
 	for _, f := range s.Fates {
@@ -185,7 +185,7 @@ func (s stats) Fate(t testing.TB, name string) uint64 {
 	return 0
 }
 
-// Rx is how many packets a port received.
+// Rx returns the number of packets that a port received.
 func (s stats) Rx(t testing.TB, port string) uint64 {
 	t.Helper()
 	for _, p := range s.Ports {

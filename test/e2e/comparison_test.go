@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the daemon shows and what the model has, as lines that can be compared.
+// The daemon's answers and the model, as lines that can be compared.
 
 package e2e
 
@@ -15,7 +15,7 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// flatten turns the answer of GET /cubes into sorted lines, without what was learned.
+// flatten converts the answer of GET /cubes to sorted lines, without learned state.
 func flatten(text string) ([]string, error) {
 	var all map[string][]shown
 	if err := json.Unmarshal([]byte(text), &all); err != nil {
@@ -59,8 +59,7 @@ func (s *site) wanted() []string {
 	return out
 }
 
-// forgotten waits until bridges know what they should after an operation by which they may forget: they are told a moment
-// later.
+// forgotten waits until bridges have removed the addresses that an operation removes: they are notified a moment later.
 func (s *site) forgotten(o model.Op) {
 	s.t.Helper()
 	switch o.Verb {
@@ -69,7 +68,8 @@ func (s *site) forgotten(o model.Op) {
 	}
 }
 
-// learnedAsModelled compares what bridges learned. It is not part of what is configured, and needs one request for each.
+// learnedAsModelled compares the learned addresses of bridges. They are not part of the configuration, and need one
+// request per bridge.
 func (s *site) learnedAsModelled() error {
 	s.t.Helper()
 	for _, name := range s.world.Names() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Accidents at a bad moment: the daemon is killed in the middle of changes, devices go away and come back.
+// Failures at a bad moment: the daemon is killed in the middle of changes, devices are deleted and recreated.
 
 package e2e
 
@@ -17,7 +17,7 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// TestKilledInTheMiddleOfChanges: what was acknowledged is there, traffic goes on, and the next daemon takes over.
+// TestKilledInTheMiddleOfChanges: acknowledged changes are there, traffic continues, and the next daemon takes over.
 func TestKilledInTheMiddleOfChanges(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"TC", "XDP_DRV"} {
@@ -104,7 +104,7 @@ func TestDevicesGoAndComeBack(t *testing.T) {
 		status("UP")
 		reaches(t, hosts[0], "10.0.0.4")
 
-		// Away while there is no daemon, and back after the next one started.
+		// Deleted while no daemon runs, and recreated after the next one started.
 		d.Kill9()
 		d.lab.Run("ip", "link", "del", "veth3")
 		d = d.Start()
@@ -118,7 +118,7 @@ func TestDevicesGoAndComeBack(t *testing.T) {
 	})
 }
 
-// TestTCPNeedsTheToken: over TCP everybody on the machine may read, and only who can read the token may change.
+// TestTCPNeedsTheToken: over TCP everybody on the machine may read, and only users who can read the token may change.
 func TestTCPNeedsTheToken(t *testing.T) {
 	t.Parallel()
 	d := newMachine(t).Start("--port", "9000")

@@ -24,12 +24,12 @@ import (
 type machine struct {
 	t   testing.TB
 	lab *netns.Lab
-	// dir holds run and state directory, pins is in a bpffs of the test's own.
+	// dir contains run and state directory, pins is in a bpffs of the test's own.
 	dir, pins string
 	instance  string
-	// own makes the daemon this test binary, with the services of the tests.
+	// own makes this test binary the daemon, with the services of the tests.
 	own bool
-	// env is what daemons have in their environment besides that of the test.
+	// env is the environment of daemons in addition to that of the test.
 	env []string
 	// version chooses among the versions of the test's services.
 	version string
@@ -48,7 +48,7 @@ type daemon struct {
 	tookToAnswer time.Duration
 }
 
-// newMachine makes a machine without a daemon; it skips when not root or not built.
+// newMachine creates a machine without a daemon; it skips if not root or not built.
 func newMachine(t testing.TB, opts ...netns.Option) *machine {
 	t.Helper()
 	netns.NeedRoot(t)
@@ -68,7 +68,7 @@ func onLab(t testing.TB, lab *netns.Lab, instance string) *machine {
 	return m
 }
 
-// start makes a machine and runs a daemon on it.
+// start creates a machine and runs a daemon on it.
 func start(t testing.TB, opts ...netns.Option) *daemon {
 	t.Helper()
 	return newMachine(t, opts...).Start()
@@ -76,7 +76,7 @@ func start(t testing.TB, opts ...netns.Option) *daemon {
 
 func (m *machine) socket() string { return filepath.Join(m.dir, "run", "polycubed.sock") }
 
-// options are those that keep a daemon to its machine.
+// options confine a daemon to its machine.
 func (m *machine) options() []string {
 	return []string{"--configfile", "/dev/null", "--instance", m.instance, "--run-dir", filepath.Join(m.dir, "run"),
 		"--state-dir", filepath.Join(m.dir, "state"), "--bpffs", m.pins}
@@ -135,7 +135,7 @@ func (m *machine) Launch(args ...string) *daemon {
 	return d
 }
 
-// measure runs a daemon as Start does and tells how long it took to answer. It polls without a pause.
+// measure runs a daemon like Start and returns how long it took to answer. It polls without a pause.
 func (m *machine) measure() *daemon {
 	m.t.Helper()
 	begin := time.Now()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Netdevs that are made of others as ports, most of which many kernels are built without: VLAN devices, bonds, bridges, members
-// of a VRF, and dummies.
+// Stacked netdevs as ports, most of which many kernels are built without: VLAN devices, bonds, bridges, members of a
+// VRF, and dummies.
 
 package e2e
 
@@ -16,15 +16,16 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// deviceKind is a kind of netdev that is made of others.
+// deviceKind is a kind of stacked netdev.
 type deviceKind struct {
 	name  string
 	needs []need.Feature
-	// lab makes dev<n> of under<n>, the lab's end of a host's link; host makes the host's end, end, of its eth0.
+	// lab creates dev<n> on under<n>, the lab's end of a host's link; host creates the host's end, end, on its
+	// eth0.
 	lab, host []string
 	// end is the host's interface that has the address.
 	end string
-	// refused is the error by type of cube; types that are not there are taken.
+	// refused is the error by type of cube; other types are accepted.
 	refused map[string]string
 }
 
@@ -48,7 +49,7 @@ var deviceKinds = []deviceKind{
 		lab: []string{"link add vrf# type vrf table 1#", "link set dev vrf# up", "link set dev under# down", "link set dev under# name dev#", "link set dev dev# master vrf#"}},
 }
 
-// behind makes dev<n> in the lab, and a host behind it that has an address and a gateway, if one is given.
+// behind creates dev<n> in the lab, and a host behind it with an address and a gateway, if one is given.
 func (k deviceKind) behind(d *daemon, n int, addr, gateway string) *netns.Node {
 	h := d.lab.Host(fmt.Sprint("under", n), "", netns.WithGRO())
 	numbered := func(lines []string) (out []string) {
@@ -65,7 +66,7 @@ func (k deviceKind) behind(d *daemon, n int, addr, gateway string) *netns.Node {
 	return h
 }
 
-// onEachDevice runs a test for each kind of device and type of cube; what a kind refuses is expected of connecting br1.
+// onEachDevice runs a test for each kind of device and type of cube; if a kind is refused, connecting br1 must fail.
 func onEachDevice(t *testing.T, test func(t *testing.T, d *daemon, k deviceKind, kind string)) {
 	t.Parallel()
 	for _, k := range deviceKinds {
@@ -120,8 +121,8 @@ func TestDevicesOfDevicesAsPortsOfARouter(t *testing.T) {
 	})
 }
 
-// TestNativeXDPCannotSendToADeviceOfDevices: cubes with generic XDP forward there, and a port says so when cubes with native
-// XDP come to lead to it, until they are gone.
+// TestNativeXDPCannotSendToADeviceOfDevices: cubes with generic XDP forward there, and a port says so while it is
+// connected to cubes with native XDP.
 func TestNativeXDPCannotSendToADeviceOfDevices(t *testing.T) {
 	t.Parallel()
 	d := start(t)
@@ -148,7 +149,7 @@ func TestNativeXDPCannotSendToADeviceOfDevices(t *testing.T) {
 	reason("")
 }
 
-// TestADummyAsAPort: what a cube sends there is sent, though nobody gets it.
+// TestADummyAsAPort: packets sent there count as sent, although nobody receives them.
 func TestADummyAsAPort(t *testing.T) {
 	t.Parallel()
 	need.Features(t, need.Dummy)

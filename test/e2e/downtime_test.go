@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The world does not wait for the daemon: devices change while none runs, and changes are under way when it is killed.
+// Changes while no daemon runs: devices change, and changes are in progress when it is killed.
 
 package e2e
 
@@ -20,16 +20,16 @@ import (
 	"github.com/polycube/polycube/test/pkt"
 )
 
-// awayChanges are what happens to veth1 and veth2, ports p1 and p2 of a forwarder that sends what enters at p1 to p3 and
-// drops what enters at p2.
+// awayChanges are events of veth1 and veth2, ports p1 and p2 of a forwarder that sends frames from p1 to p3 and drops
+// those from p2.
 var awayChanges = []struct {
 	name     string
 	change   []string // commands in the lab
-	remake   bool     // make veth1 again, with another host behind it
-	gone     bool     // there is no veth1 any more
+	remake   bool     // recreate veth1, with another host behind it
+	gone     bool     // veth1 is gone
 	p1, p2   string   // status after the next start
 	from     int      // the host that reaches p3 then, 0 for none
-	back     []string // commands that bring the old state back
+	back     []string // commands that restore the previous state
 	backFrom int
 }{
 	{name: "nothing", p1: "UP", p2: "UP", from: 1},
@@ -95,7 +95,7 @@ func TestDevicesChangeWhileNoDaemonRuns(t *testing.T) {
 	}
 }
 
-// forwarder makes f1 with ports p1 to p3 on veth1 to veth3.
+// forwarder creates f1 with ports p1 to p3 on veth1 to veth3.
 func (m *machine) forwarder(kind string) {
 	m.t.Helper()
 	m.Must(http.StatusCreated, "POST", "/simpleforwarder/f1", fmt.Sprintf(`{"type":%q,"ports":[{"name":"p1","peer":"veth1"},{"name":"p2","peer":"veth2"},
@@ -117,7 +117,8 @@ func (m *machine) ports(p1, p2 string) {
 	})
 }
 
-// onlyFrom sends frames from the first two hosts; those of the host with this number reach the third, the others nobody.
+// onlyFrom sends frames from the first two hosts; those of the host with this number reach the third, the others
+// nobody.
 func (m *machine) onlyFrom(hosts []*netns.Node, number int) {
 	m.t.Helper()
 	to := netns.OpenRaw(m.t, hosts[2], netns.Inner)
@@ -153,7 +154,7 @@ func (m *machine) onlyFrom(hosts []*netns.Node, number int) {
 	})
 }
 
-// TestKilledWithinAChange: whatever was answered is there after a kill, and what was not is there as a whole or not at all.
+// TestKilledWithinAChange: acknowledged changes are there after a kill, and others are there completely or not at all.
 func TestKilledWithinAChange(t *testing.T) {
 	t.Parallel()
 	kills := 4
@@ -184,8 +185,8 @@ func TestKilledWithinAChange(t *testing.T) {
 	}
 }
 
-// killedAmidst sends requests as fast as they are answered, kills the daemon at some moment, and looks at what the next
-// one has.
+// killedAmidst sends requests as fast as they are answered, kills the daemon at some moment, and checks the state of
+// the next one.
 func (s *site) killedAmidst(g *model.Generator, r *rand.Rand, kill int) {
 	s.t.Helper()
 	type answer struct {
@@ -193,7 +194,7 @@ func (s *site) killedAmidst(g *model.Generator, r *rand.Rand, kill int) {
 		refused error
 		world   *model.World
 	}
-	var last answer // the one that got no answer
+	var last answer // the unanswered one
 	answered, stopped := make(chan struct{}, 1000), make(chan struct{})
 	world := s.world.Clone()
 	go func() {
@@ -202,7 +203,7 @@ func (s *site) killedAmidst(g *model.Generator, r *rand.Rand, kill int) {
 			g.Building = r.IntN(3) > 0
 			o := g.Next(world)
 			if o.OnDaemon() || o.OnNetdev() || o.Verb == model.DelEntry {
-				continue // whether an address is still known that was learned, nobody waits for here
+				continue // whether a learned address is still known is not waited for here
 			}
 			next := world.Clone()
 			last = answer{o, next.Apply(o), next}
@@ -238,7 +239,7 @@ func (s *site) killedAmidst(g *model.Generator, r *rand.Rand, kill int) {
 	s.probeAnew()
 }
 
-// eitherOf makes the world of the two that the daemon has the site's.
+// eitherOf makes the world that the daemon has, of two possible ones, the site's.
 func (s *site) eitherOf(without, with *model.World, o model.Op) {
 	s.t.Helper()
 	status, text, err := s.Request(http.MethodGet, "/cubes", "")
@@ -260,7 +261,7 @@ func (s *site) eitherOf(without, with *model.World, o model.Op) {
 	}
 }
 
-// probeAnew sends frames when nothing is known of what bridges know.
+// probeAnew sends frames when the learned addresses of bridges are unknown.
 func (s *site) probeAnew() {
 	s.t.Helper()
 	for _, name := range s.world.Names() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// An operator asks who drops packets, and gets the cube, the reason, the rate and the time.
+// An operator asks which cube drops packets, and gets the cube, the reason, the rate and the time.
 
 package e2e
 

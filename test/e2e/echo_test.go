@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Transparent cubes come and go on a netdev while the host's own stack talks there: no datagram is lost, either way.
+// Transparent cubes are attached to and detached from a netdev while the host's own stack communicates there: no
+// datagram is lost, in either direction.
 
 package e2e
 
@@ -61,10 +62,10 @@ type echo struct {
 	back   uint32
 }
 
-// window is how many datagrams are on their way at once: few enough that no socket's buffer overflows.
+// window is the number of datagrams in flight: few enough that no socket's buffer overflows.
 const window = 64
 
-// startEcho begins the exchange.
+// startEcho starts the exchange.
 func startEcho(t testing.TB, from *netns.Node, to *netns.Namespace, address string) *echo {
 	t.Helper()
 	e := &echo{end: make(chan struct{}), result: make(chan error, 1)}
@@ -91,7 +92,7 @@ func (e *echo) serve() {
 	}
 }
 
-// talk keeps a window of datagrams on their way until the end, and waits for them all.
+// talk keeps a window of datagrams in flight until the end, and waits for them all.
 func (e *echo) talk() error {
 	seen := map[uint32]bool{}
 	var sent uint32
@@ -128,7 +129,7 @@ func (e *echo) talk() error {
 	}
 }
 
-// stop ends the exchange and returns how many datagrams came back.
+// stop stops the exchange and returns how many datagrams came back.
 func (e *echo) stop() (uint32, error) {
 	close(e.end)
 	err := <-e.result

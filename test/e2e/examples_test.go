@@ -11,7 +11,8 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// TestExamplesRun runs the scripts of examples/ as a user does. Each checks what it shows, and that it leaves nothing.
+// TestExamplesRun runs the scripts of examples/ as a user does. Each checks its results, and that it leaves nothing
+// behind.
 func TestExamplesRun(t *testing.T) {
 	t.Parallel()
 	netns.NeedRoot(t)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Scripts look at exit codes, of which each has one meaning.
+// Scripts check exit codes, each of which has one meaning.
 
 package e2e
 
@@ -27,7 +27,7 @@ func TestExitCodes(t *testing.T) {
 	for _, c := range []struct {
 		line           string
 		code           int
-		stdout, stderr string // parts of what is printed; "" is nothing at all
+		stdout, stderr string // parts of the output; "" means no output
 	}{
 		{"simplebridge add br1", 0, "", ""},
 		{"br1 ports add p1 peer=veth1", 0, "", ""},
@@ -130,7 +130,7 @@ func TestEachExitStatusIsReached(t *testing.T) {
 	}
 }
 
-// onTerminal runs polycubectl for a person who types.
+// onTerminal runs polycubectl on a terminal.
 func (m *machine) onTerminal(typed string, args ...string) result {
 	m.t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)

@@ -15,8 +15,8 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// everything has some of all that a configuration can hold: actions' effects, chains on ports and netdevs in an order
-// that is not that of names or creation, a shadow cube with span, XDP beside TC.
+// everything is a configuration with all features: actions' effects, chains on ports and netdevs in an order different
+// from that of names or creation, a shadow cube with span, XDP and TC.
 const everything = `
 - {name: th3, service-name: transparenthelloworld, ingress-action: DROP}
 - {name: th1, service-name: transparenthelloworld}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Netdevs are deleted, made again, taken down and up while the ports that lead to them change: no change is done by half,
-// none ends in an internal error, ports that nobody touches lose nothing, and nothing stays behind.
+// Netdevs are deleted, recreated, set down and up while their ports change: each change is complete, none ends in an
+// internal error, other ports lose nothing, and nothing is left behind.
 
 package e2e
 
@@ -63,7 +63,7 @@ func TestNetdevsThatFlapWithinChanges(t *testing.T) {
 	}
 }
 
-// flaps is a site whose devices flap.
+// flaps is a site with flapping devices.
 type flaps struct {
 	*site
 	g              *model.Generator
@@ -71,7 +71,7 @@ type flaps struct {
 	taken, refused int
 }
 
-// round makes changes while devices flap and frames pass between those that do not; then it looks at what has become of all.
+// round makes changes while devices flap and frames pass between the others; then it checks the result.
 func (f *flaps) round(number uint64, changes int) {
 	f.t.Helper()
 	node := func(name string) *netns.Node {
@@ -118,7 +118,7 @@ func (f *flaps) remove(name string) {
 	})
 }
 
-// flap deletes devices and makes them again, or takes them down and up, without a pause.
+// flap deletes and recreates devices, or sets them down and up, without a pause.
 func (f *flaps) flap(r *rand.Rand, stop chan struct{}) {
 	for {
 		select {
@@ -169,7 +169,7 @@ func (f *flaps) read(stop chan struct{}) {
 	}
 }
 
-// route makes and deletes a router, which gives its addresses to devices and takes theirs.
+// route creates and deletes a router, which gives its addresses to devices and takes theirs.
 func (f *flaps) route(r *rand.Rand, stop chan struct{}) {
 	dev := func() string { return flapping[r.IntN(len(flapping))] }
 	send := func(method, path, body string) {
@@ -217,7 +217,8 @@ func (f *flaps) draw() model.Op {
 	}
 }
 
-// change does an operation. The daemon takes what the model takes, unless it has not found a device, and says which.
+// change executes an operation. The daemon accepts it if the model does, unless it has not found a device, and says
+// which.
 func (f *flaps) change(o model.Op) {
 	f.t.Helper()
 	next := f.world.Clone()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Frames that were sent, and what must become of them.
+// Frames that were sent, and their expected fates.
 
 package e2e
 
@@ -14,25 +14,25 @@ import (
 	"github.com/polycube/polycube/test/e2e/model"
 )
 
-// expected is what must become of the frames of a round.
+// expected are the expected fates of the frames of a round.
 type expected struct {
 	*site
 	outcome *model.Outcome
-	// frames counts, by device, the copies that are still to come.
+	// frames counts, by device, the copies that are still outstanding.
 	frames map[string]map[string]int
 }
 
-// add notes what one walk adds to the outcome, and sends the frame.
+// add adds the result of one walk to the outcome, and sends the frame.
 func (x *expected) add(frame []byte, walk func(*model.World, *model.Outcome), send func()) {
 	if x.world.Down {
-		// Without a daemon, what needs user space is not sent.
+		// Without a daemon, frames that need user space are not sent.
 		o := model.NewOutcome()
 		if walk(x.world.Clone(), o); o.Detours > 0 {
 			return
 		}
 		for name := range o.Vague {
 			if x.world.Cubes[name].Type == "XDP_SKB" {
-				return // generic XDP ends a flood at the first device that is down, until a daemon takes it out
+				return // generic XDP stops a flood at the first device that is down, until a daemon removes it
 			}
 		}
 	}
@@ -81,7 +81,7 @@ func (x *expected) settle() {
 	}
 }
 
-// arrived takes frames from all hosts. One that nobody expects fails the trial at once, one that is missing is an error.
+// arrived collects frames from all hosts. An unexpected one fails the trial at once, a missing one is an error.
 func (x *expected) arrived() error {
 	missing := 0
 	for _, name := range x.world.Devices() {
@@ -116,7 +116,7 @@ func (x *expected) arrived() error {
 	return fmt.Errorf("%d frames did not arrive, one of them %s%s", missing, first, x.deltas())
 }
 
-// deltas says what was counted in this round, for a failure.
+// deltas lists the counts of this round, for a failure.
 func (x *expected) deltas() string {
 	if x.world.Down {
 		return ""

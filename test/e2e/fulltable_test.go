@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A session table that is full, in a control group that has little more memory than the table takes.
+// A full session table, in a control group with little more memory than the table takes.
 
 package e2e
 
@@ -16,7 +16,7 @@ import (
 	"github.com/polycube/polycube/test/pkt"
 )
 
-// numbers are those of the NAT's sessions.
+// numbers are the numbers of the NAT's sessions.
 type numbers struct {
 	Active, UDP json.Number
 	TableFull   json.Number `json:"table-full"`
@@ -28,13 +28,13 @@ func (n *tightNAT) numbers() (is numbers) {
 	return is
 }
 
-// ports are those of a flow of UDP from the host.
+// ports are the ports of a UDP flow from the host.
 type ports struct{ from, to int }
 
 // flowOf is the flow of a number; ports are used again with another remote port.
 func flowOf(number int) ports { return ports{1024 + number%60000, 9 + number/60000} }
 
-// session is the external port of the session of a flow, "" if there is none.
+// session returns the external port of the session of a flow, "" if there is none.
 func (n *tightNAT) session(f ports) string {
 	n.t.Helper()
 	status, text, err := n.Request(http.MethodGet, fmt.Sprintf("/nat/n/natting-table/10.0.0.2/203.0.113.2/%d/%d/udp/external-port", f.from, f.to), "")
@@ -63,7 +63,7 @@ func (n *tightNAT) flood(first, end int) {
 	}
 }
 
-// counted waits until there are so many sessions.
+// counted waits until there is a number of sessions.
 func (n *tightNAT) counted(want int) {
 	n.t.Helper()
 	netns.Eventually(n.t, patience, func() error {
@@ -74,8 +74,8 @@ func (n *tightNAT) counted(want int) {
 	})
 }
 
-// TestAFullTableInLittleMemory: a table is filled to its last entry where there is little more memory than it takes. Those
-// that are in it stay, others are refused and counted, and what ends makes room.
+// TestAFullTableInLittleMemory: a table is filled to its last entry with little more memory than it takes. Its sessions
+// stay, others are refused and counted, and ended sessions make room.
 func TestAFullTableInLittleMemory(t *testing.T) {
 	t.Parallel()
 	const room, early, all = 131072, 50000, 150000 // and the connection is in it
@@ -98,7 +98,7 @@ func TestAFullTableInLittleMemory(t *testing.T) {
 		t.Errorf("%s sessions were refused, want %d", is, 1+all-room)
 	}
 	n.alive()
-	// All come once more: those that have a session keep it, the others get none.
+	// All flows send again: those that have a session keep it, the others get none.
 	n.flood(0, all)
 	for f, external := range samples {
 		if got := n.session(f); got != external {

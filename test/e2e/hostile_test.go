@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Services that hang, crash, lie and flood, many at once on one daemon. Whatever they do, it answers, says what is wrong,
-// and the traffic of other cubes flows without a loss.
+// Services that hang, crash, lie and flood, many at once on one daemon. Whatever they do, it answers, reports the
+// problem, and the traffic of other cubes flows without a loss.
 
 package e2e
 
@@ -19,18 +19,18 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// deed is what a service does and what the daemon makes of it.
+// deed is the behaviour of a service and the daemon's reaction.
 type deed struct {
 	name string
-	// add is what the request that adds the service answers: "" is that it is taken. create is the same for a cube of it.
+	// add is the answer to the request that adds the service: "" is success. create is the same for a cube of it.
 	add, create string
-	// then is a request for the cube, with what it answers.
+	// then is a request for the cube, with its answer.
 	method, path, body string
 	status             int
 	says               string
-	// lost says that the service is lost by it, or degraded that the cube is.
+	// lost says that the service is lost as a result, degraded that the cube is.
 	lost, degraded bool
-	// adopted says that the service comes back and the cube with it, unharmed.
+	// adopted says that the service restarts and the cube with it, unharmed.
 	adopted bool
 }
 
@@ -110,7 +110,7 @@ module NAME {
 }
 `
 
-// installEvil puts this test binary, with what it is to bring, where services are started from.
+// installEvil installs this test binary, with its model and objects, where services are started from.
 func installEvil(t *testing.T) string {
 	t.Helper()
 	dir := installed(t)
@@ -139,7 +139,7 @@ func installEvil(t *testing.T) string {
 	return filepath.Join(dir, "service")
 }
 
-// answers fails unless a request ends with what is wanted; want "" is success.
+// answers fails unless a request has the expected answer; want "" is success.
 func (d *daemon) answers(t *testing.T, want, method, path, body string) (ok bool) {
 	t.Helper()
 	status, text, err := d.Request(method, path, body)
@@ -200,7 +200,7 @@ func (d *daemon) perform(t *testing.T, executable string, e deed, traffic *strea
 	d.answers(t, "", "DELETE", "/services/"+e.name, "")
 }
 
-// isDegraded says whether a cube, if it is there, is degraded.
+// isDegraded reports whether a cube, if it exists, is degraded.
 func (d *daemon) isDegraded(cube string) (bool, error) {
 	status, text, err := d.Request("GET", "/cubes/"+cube+"/stats", "")
 	if err != nil || status == http.StatusNotFound {
@@ -209,7 +209,7 @@ func (d *daemon) isDegraded(cube string) (bool, error) {
 	return strings.Contains(text, `"degraded":`) && !strings.Contains(text, `"degraded":""`), nil
 }
 
-// saidDegraded says whether the daemon's log tells that a cube was degraded.
+// saidDegraded reports whether the daemon logged that a cube was degraded.
 func (d *daemon) saidDegraded(cube string) bool {
 	for line := range strings.Lines(d.out.String()) {
 		if strings.Contains(line, cube) && strings.Contains(line, "degraded: its code is not called any more") {
@@ -230,7 +230,7 @@ func TestServicesThatMeanHarm(t *testing.T) {
 	d.Do("br1 ports add p2 peer=veth2")
 	traffic := startStream(t, h1, h2)
 	t.Run("deeds", func(t *testing.T) {
-		// Few at a time: what is tested is not how many processes the machine can start at once.
+		// A few at a time: the number of processes that the machine can start at once is not tested.
 		turn := make(chan struct{}, 6)
 		var done sync.WaitGroup
 		for _, e := range deeds {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What would happen to a packet is asked without sending it, and nothing shows that it was asked.
+// The path of a packet is computed without sending it, and without side effects.
 
 package e2e
 
@@ -17,7 +17,7 @@ import (
 func TestInjectTellsWhatWouldHappen(t *testing.T) {
 	onEachHook(t, func(t *testing.T, _ string, d *daemon, hosts [3]*netns.Node) {
 		reaches(t, hosts[0], "10.0.0.3")
-		// Five seconds after a packet a kernel asks whether its neighbour is still there.
+		// Five seconds after a packet, a kernel probes its neighbour.
 		for i, other := range map[int]*netns.Node{0: hosts[2], 2: hosts[0]} {
 			hosts[i].Run("ip", "neigh", "replace", other.Addr.Addr().String(), "lladdr", other.MAC.String(), "dev", netns.Inner, "nud", "permanent")
 		}
@@ -56,8 +56,8 @@ func TestInjectTellsWhatWouldHappen(t *testing.T) {
 	})
 }
 
-// TestInjectFillsInTheAddressOfTheRouter: a packet without an eth layer is sent to the router's port that it reaches, also
-// through transparent cubes. A packet with one, or at a bridge, is left as it is.
+// TestInjectFillsInTheAddressOfTheRouter: a packet without an eth layer is sent to the router's port that it reaches,
+// also through transparent cubes. A packet with one, or at a bridge, is unchanged.
 func TestInjectFillsInTheAddressOfTheRouter(t *testing.T) {
 	t.Parallel()
 	for _, kind := range types {

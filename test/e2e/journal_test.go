@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The journal of a real daemon, damaged: the next one has a configuration that once was, whole, and frames go by it, whatever
-// the pins of the last daemon say.
+// The journal of a real daemon, damaged: the next one has a configuration that existed once, complete, and frames
+// follow it, whatever the pins of the last daemon contain.
 
 package e2e
 
@@ -17,7 +17,7 @@ import (
 	"github.com/polycube/polycube/test/e2e/model"
 )
 
-// moment is what was true at some size of the journal.
+// moment is the state at some size of the journal.
 type moment struct {
 	size  int64
 	world *model.World
@@ -78,7 +78,7 @@ func TestADamagedJournalOfARealDaemon(t *testing.T) {
 	}
 }
 
-// putBack makes the store what it was, with another journal.
+// putBack restores the store, with another journal.
 func (s *site) putBack(kept, journal string, damaged []byte) {
 	s.t.Helper()
 	dir := filepath.Dir(journal)
@@ -99,7 +99,7 @@ func (s *site) putBack(kept, journal string, damaged []byte) {
 	}
 }
 
-// revived starts a daemon on a journal with a damage at a byte, which has what was true before it, and kills it.
+// revived starts a daemon on a journal with a damaged byte, which has the state before it, and kills it.
 func (s *site) revived(past []moment, at int64, what string) {
 	s.t.Helper()
 	want := past[0]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Cubes come and go a thousand times; what the daemon holds afterwards is what it held before.
+// Cubes are created and deleted a thousand times; afterwards the daemon uses the same resources as before.
 
 package e2e
 
@@ -13,8 +13,8 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// growthKB is how much resident memory may grow, where the garbage collector is thorough: as it comes, the heap breathes by
-// 8 MB. A model or a program that is not freed is more than 20 KB per cube.
+// growthKB is how much resident memory may grow with a thorough garbage collector: the heap varies by 8 MB otherwise. A
+// model or a program that is not freed takes more than 20 KB per cube.
 const growthKB = 6 << 10
 
 func TestCubesLeaveNothingBehind(t *testing.T) {
@@ -56,10 +56,10 @@ func TestCubesLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// perRound is how many cubes a round makes and deletes.
+// perRound is the number of cubes that a round creates and deletes.
 const perRound = 10
 
-// comeAndGo makes cubes of every service with ports, wires, netdevs and attachments, on one hook after the other, and
+// comeAndGo creates cubes of every service with ports, wires, netdevs and attachments, on one hook after the other, and
 // deletes them in changing order.
 func (m *machine) comeAndGo(round int) {
 	m.t.Helper()
@@ -85,11 +85,12 @@ func (m *machine) comeAndGo(round int) {
 	}
 }
 
-// calm is how long nothing changes when what is freed in the background is freed: the data plane keeps a group of netdevs for
-// 10 s after the last flood that led to it, and on a busy machine more than a moment passes between two of them.
+// calm is how long the inventory must be stable to include resources freed in the background: the data plane keeps a
+// group of netdevs for 10 s after the last flood that used it, and on a busy machine more than a moment passes between
+// two of them.
 const calm = 11 * time.Second
 
-// settled is the inventory once what is freed in the background is freed.
+// settled is the inventory after background work has freed resources.
 func (d *daemon) settled() inventory {
 	d.t.Helper()
 	last, since := d.Inventory(), time.Now()

@@ -26,8 +26,8 @@ import (
 	"github.com/polycube/polycube/test/output"
 )
 
-// listen runs polycubectl until it says that it listens, and returns how long that took. It does not poll, so the test
-// continues right after the line.
+// listen runs polycubectl until it reports that it listens, and returns how long that took. It does not poll, so the
+// test continues right after the line.
 func (m *machine) listen(args ...string) (*watcher, time.Duration) {
 	m.t.Helper()
 	from, to, err := os.Pipe()
@@ -62,7 +62,7 @@ func (m *machine) listen(args ...string) (*watcher, time.Duration) {
 	}()
 	go func() {
 		<-read
-		_ = w.cmd.Wait() // how it ended is asked of cmd
+		_ = w.cmd.Wait() // cmd returns how it ended
 		close(w.ended)
 	}()
 	if err != nil || !regexp.MustCompile(`^listening .*, Ctrl-C to stop\n$`).MatchString(line) {
@@ -136,7 +136,7 @@ func TestWhatComesAfterTheLineIsReported(t *testing.T) {
 	})
 }
 
-// TestTimedListeningIsSaidSoon holds the line to 300 ms from the start of the program.
+// TestTimedListeningIsSaidSoon limits the time to the line to 300 ms from the start of the program.
 func TestTimedListeningIsSaidSoon(t *testing.T) {
 	d := start(t)
 	threeHosts(d.machine, v4)
@@ -151,7 +151,7 @@ func TestTimedListeningIsSaidSoon(t *testing.T) {
 	}
 }
 
-// TestInterruptedWatchersSayWhatTheySaw, with either signal, in words beside the stream and not in it.
+// TestInterruptedWatchersSayWhatTheySaw, with either signal, on standard error rather than in the stream.
 func TestInterruptedWatchersSayWhatTheySaw(t *testing.T) {
 	t.Parallel()
 	d := start(t)
@@ -234,7 +234,7 @@ func TestAnInterruptedCaptureIsComplete(t *testing.T) {
 	})
 }
 
-// wholeCapture counts the packets of a file, which must end with a whole block that says how many there are.
+// wholeCapture counts the packets of a file, which must end with a complete block that contains their number.
 func wholeCapture(t *testing.T, name string) (packets int, counted uint64) {
 	t.Helper()
 	f, err := os.Open(name)
@@ -256,7 +256,7 @@ func wholeCapture(t *testing.T, name string) (packets int, counted uint64) {
 	return packets, counted
 }
 
-// TestAnInterruptBeforeItListens kills the program as it would any other: there is nothing to sum up.
+// TestAnInterruptBeforeItListens kills the program like any other: there is nothing to summarize.
 func TestAnInterruptBeforeItListens(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

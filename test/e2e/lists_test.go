@@ -39,7 +39,7 @@ const populated = `[{"name":"helloworld1","service-name":"helloworld","ports":[{
 // learns are the lists that get entries from packets.
 var learns = []string{"bridge fdb/entry", "nat natting-table", "router arp-table", "simplebridge fdb/entry"}
 
-// stays are the entries that nobody can delete: they follow from other configuration.
+// stays are the entries that cannot be deleted: they follow from other configuration.
 var stays = map[string][]string{
 	"bridge ports/port1/stp":           {"1"},
 	"bridge ports/port1/trunk/allowed": {"1"},
@@ -48,7 +48,7 @@ var stays = map[string][]string{
 	"router route":                     {"10.0.0.0/24 local", "10.0.1.0/24 local", "10.0.2.0/24 local"},
 }
 
-// crowded is a machine with the populated cubes. learn has them learn what they can.
+// crowded is a machine with the populated cubes. learn makes them learn what they can.
 func crowded(t *testing.T) (d *daemon, learn func()) {
 	t.Helper()
 	m := newMachine(t)
@@ -60,7 +60,7 @@ func crowded(t *testing.T) (d *daemon, learn func()) {
 	d.Must(http.StatusCreated, http.MethodPost, "/cubes", populated)
 	return d, func() {
 		netns.Eventually(t, patience, func() error {
-			// Nobody answers at the bridges: the question is enough.
+			// There is no answer to the bridges: the request is enough.
 			_, _ = bridge.Ping("10.1.0.9", netns.Brief), station.Ping("10.2.0.9", netns.Brief)
 			if err := inside.Ping("10.0.1.2", netns.Brief); err != nil {
 				return err
@@ -84,7 +84,7 @@ type emptier struct {
 	had map[string]bool
 }
 
-// list is where a list is: the words of the command line behind the cube.
+// list is the path of a list: the words of the command line after the cube.
 type list struct {
 	node  *yang.Node
 	words []string
@@ -98,12 +98,12 @@ func (e *emptier) url(words []string) string {
 	return out
 }
 
-// entries reads the keys of a list; false if what holds it is not there.
+// entries reads the keys of a list; false if its parent does not exist.
 func (e *emptier) entries(l list) (keys [][]string, ok bool) {
 	e.t.Helper()
 	status, body, err := e.Request(http.MethodGet, e.url(l.words), "")
 	if status == http.StatusNotFound {
-		return nil, false // a port of the bridge has what its mode has
+		return nil, false // a port of the bridge has the members of its mode
 	}
 	var all []map[string]any
 	if err != nil || status != http.StatusOK || json.Unmarshal([]byte(body), &all) != nil {
@@ -130,7 +130,7 @@ func turn(n *yang.Node) int {
 	return 1
 }
 
-// lists are those below a node, what is in entries before the entries.
+// lists returns the lists below a node, those in entries before the entries.
 func (e *emptier) lists(n *yang.Node, words []string) (all []list) {
 	e.t.Helper()
 	children := slices.Clone(n.Children())
@@ -156,7 +156,7 @@ func (e *emptier) lists(n *yang.Node, words []string) (all []list) {
 	return all
 }
 
-// empty deletes a list. What is left is what cannot be deleted by its key either.
+// empty deletes a list. Entries that remain cannot be deleted by key either.
 func (e *emptier) empty(l list) {
 	e.t.Helper()
 	name := e.cube + " " + strings.Join(l.words, " ")
@@ -245,7 +245,7 @@ func listsIn(n *yang.Node) (paths []string) {
 	return paths
 }
 
-// TestPortsThatEntriesReferToStay: all of them, also those that nothing refers to, and the answer says which entry it is.
+// TestPortsThatEntriesReferToStay: all of them, including those without a reference, and the answer names the entry.
 func TestPortsThatEntriesReferToStay(t *testing.T) {
 	t.Parallel()
 	d, _ := crowded(t)

@@ -16,11 +16,11 @@ import (
 // patience bounds every wait; it is reached only when something is broken.
 var patience = pace.Stretch(20 * time.Second)
 
-// soak tells whether the long form of a test was asked for.
+// soak reports whether the long form of a test was requested.
 var soak = os.Getenv("POLYCUBE_SOAK") != ""
 
-// TestMain lets more tests run side by side than there are processors: most of their time they
-// wait for the kernel's grace periods. The flag still overrides it.
+// TestMain runs more tests in parallel than there are CPUs: they mostly wait for the kernel's grace periods. The flag
+// still overrides it.
 func TestMain(m *testing.M) {
 	if os.Getenv(asService) != "" {
 		beService()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The services that mean harm: this test binary, started by a daemon as the executable of a service, which does what its
-// name says. Beside it are the model and the objects that it is to bring.
+// The malicious services: this test binary, started by a daemon as the executable of a service, which behaves as its
+// name says. Its model and objects are in the same directory.
 
 package e2e
 
@@ -50,7 +50,7 @@ func beEvil() {
 	os.Exit(1)
 }
 
-// do hangs, crashes or goes on: as the deed says for a place.
+// do hangs, crashes or continues, as the deed says for a place.
 func (e *evil) do(where string) {
 	switch e.deed {
 	case "hang-" + where:
@@ -61,7 +61,7 @@ func (e *evil) do(where string) {
 	}
 }
 
-// deadline of calls in milliseconds: short where the deed is to hang there. A machine that is busy must not break the others.
+// deadline of calls in milliseconds: short if the deed is to hang there. A busy machine must not break the others.
 func (e *evil) deadline(where ...string) uint32 {
 	if slices.Contains(where, strings.TrimPrefix(e.deed, "hang-")) {
 		return 400
@@ -69,7 +69,7 @@ func (e *evil) deadline(where ...string) uint32 {
 	return 10_000
 }
 
-// beside reads a file next to the executable.
+// beside reads a file in the executable's directory.
 func beside(name string) []byte {
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(os.Args[0]), name))
 	if err != nil {
@@ -79,7 +79,7 @@ func beside(name string) []byte {
 	return text
 }
 
-// Describe lies where that is the deed.
+// Describe lies if that is the deed.
 func (e *evil) Describe(context.Context, *pb.DescribeRequest) (*pb.Description, error) {
 	e.do("describe")
 	object := map[string]string{"lie-helper": "forbidden", "lie-verifier": "liar"}[e.deed]
@@ -139,7 +139,7 @@ func (e *evil) Session(stream pb.Service_SessionServer) error {
 	}
 }
 
-// flood sends what its deed says without end. A stream has one sender at a time, so it does not answer pings.
+// flood sends the deed's messages without end. A stream has one sender at a time, so it does not answer pings.
 func (e *evil) flood(cube uint64) {
 	long := strings.Repeat("x", 120)
 	for n := uint64(1); ; n++ {
@@ -178,7 +178,7 @@ func (e *evil) Packets(stream pb.Service_PacketsServer) error {
 	}
 }
 
-// floodPackets sends frames as fast as they are taken.
+// floodPackets sends frames as fast as they are accepted.
 func (e *evil) floodPackets(cube uint64) {
 	batch := &pb.PacketsOut{}
 	for range 64 {
@@ -188,7 +188,7 @@ func (e *evil) floodPackets(cube uint64) {
 	}
 }
 
-// eat uses up what there is.
+// eat uses up resources.
 func (e *evil) eat() {
 	for n := 0; e.deed == "eat-memory"; n++ {
 		e.eaten = append(e.eaten, bytes.Repeat([]byte{1}, 10<<20))
@@ -201,7 +201,7 @@ func (e *evil) eat() {
 	}
 }
 
-// Open makes a cube.
+// Open creates a cube.
 func (e *evil) Open(context.Context, *pb.OpenRequest) (*pb.OpenResponse, error) {
 	e.do("open")
 	return &pb.OpenResponse{}, nil
@@ -213,7 +213,7 @@ func (e *evil) Prepare(_ context.Context, r *pb.PrepareRequest) (*pb.Plan, error
 	plan := &pb.Plan{Commit: true}
 	switch e.deed {
 	case "lie-verifier":
-		plan.Constants = map[string][]byte{"what": {2, 0, 0, 0}} // writes behind the metadata
+		plan.Constants = map[string][]byte{"what": {2, 0, 0, 0}} // writes beyond the end of the metadata
 	case "lie-constant":
 		plan.Constants = map[string][]byte{"nonsense": {1}}
 	case "lie-constants":
@@ -239,16 +239,16 @@ func (e *evil) Prepare(_ context.Context, r *pb.PrepareRequest) (*pb.Plan, error
 	return plan, nil
 }
 
-// Commit does what its deed says.
+// Commit does what the deed says.
 func (e *evil) Commit(context.Context, *pb.PlanRequest) (*pb.PlanResponse, error) {
 	e.do("commit")
 	return &pb.PlanResponse{}, nil
 }
 
-// State says what does not fit where that is the deed.
+// State returns invalid data if that is the deed.
 func (e *evil) State(context.Context, *pb.StateRequest) (*pb.StateResponse, error) {
 	e.do("state")
-	if e.deed == "eat-memory" { // once its cube is there: before, it might not come to be
+	if e.deed == "eat-memory" { // once its cube exists: before that, it might not be created
 		go e.eat()
 	}
 	return &pb.StateResponse{State: []byte(map[string]string{
@@ -261,7 +261,7 @@ func (e *evil) State(context.Context, *pb.StateRequest) (*pb.StateResponse, erro
 	}[e.deed])}, nil
 }
 
-// Action does what its deed says.
+// Action does what the deed says.
 func (e *evil) Action(context.Context, *pb.ActionRequest) (*pb.ActionResponse, error) {
 	e.do("action")
 	if e.deed == "lie-output" {

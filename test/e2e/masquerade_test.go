@@ -15,7 +15,7 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// answerer tells each line's sender what its address is, over TCP, until the test ends.
+// answerer tells the sender of each line its address, over TCP, until the test ends.
 func answerer(t *testing.T, host *netns.Node, address string) {
 	t.Helper()
 	var l net.Listener
@@ -53,7 +53,7 @@ func answerer(t *testing.T, host *netns.Node, address string) {
 	}()
 }
 
-// asked is a connection, and seenAs the address and port that the other side sees it with.
+// asked is a connection, and seenAs the address and port that the other side sees.
 type asked struct {
 	t *testing.T
 	net.Conn
@@ -81,8 +81,8 @@ func (a *asked) seenAs() string {
 	return strings.TrimSpace(line)
 }
 
-// TestMasqueradeInOneCommand: hosts behind the machine reach others as it, over kills of the daemon; the command tells
-// what is wrong, what is there, and takes back what it did.
+// TestMasqueradeInOneCommand: hosts behind the machine reach others with its address, across kills of the daemon; the
+// command reports problems and the current state, and reverses its changes.
 func TestMasqueradeInOneCommand(t *testing.T) {
 	t.Parallel()
 	d := start(t)
@@ -138,7 +138,7 @@ func TestMasqueradeInOneCommand(t *testing.T) {
 		}
 		return err
 	})
-	// A rule that comes in between changes nothing for it.
+	// A rule added in between does not affect it.
 	want(0, "id: 0", "masquerade-wan0", "rule", "snat", "append", "internal-net=10.9.0.0/24", "external-ip=203.0.113.7")
 	d.Kill9()
 	d = d.machine.Start()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A daemon whose control group has little more memory than its session table takes: what does not fit is refused, and
-// nothing else happens.
+// A daemon whose control group has little more memory than its session table takes: a table that does not fit is
+// refused, without side effects.
 
 package e2e
 
@@ -24,7 +24,7 @@ type tightNAT struct {
 	t        *testing.T
 	group    *need.MemoryGroup
 	lan, wan *netns.Node
-	// atLimit is what the group took when its limit was set, in bytes.
+	// atLimit is the group's usage when its limit was set, in bytes.
 	atLimit uint64
 }
 
@@ -37,7 +37,7 @@ func newTightNAT(t *testing.T, sessions int, behaviour string) *tightNAT {
 	m.lab.Run("sysctl", "-qw", "net.ipv4.ip_forward=1")
 	n.lan.Run("ip", "route", "add", "default", "via", "10.0.0.1")
 	n.group.Add(n.Pid())
-	t.Cleanup(func() { // says why a request fails: the daemon was killed, or something else
+	t.Cleanup(func() { // reports why a request fails: the daemon was killed, or something else
 		t.Logf("at most %d bytes were taken, by the kernel %d, %d when the limit was set, and the kernel has killed %d processes",
 			n.group.Peak(), n.group.KernelPeak(), n.atLimit, n.group.Killed())
 	})
@@ -52,8 +52,8 @@ func newTightNAT(t *testing.T, sessions int, behaviour string) *tightNAT {
 	return n
 }
 
-// leave limits the group to so much more than what it takes, when that is all: the verifier gives memory back some time
-// after a program was loaded.
+// leave sets the group's limit that far above its usage, once that is stable: the verifier frees memory some time after
+// a program was loaded.
 func (n *tightNAT) leave(bytes uint64) {
 	n.t.Helper()
 	is, steady := n.group.Usage(), 0
@@ -71,7 +71,7 @@ func (n *tightNAT) leave(bytes uint64) {
 	n.group.Limit(is + bytes)
 }
 
-// shown is the cubes, and what must not change of the NAT.
+// shown is the cubes, and the NAT's state that must not change.
 func (n *tightNAT) shown() string {
 	n.t.Helper()
 	var cubes map[string][]struct{ Name string }
@@ -92,9 +92,9 @@ func (n *tightNAT) alive() {
 	}
 }
 
-// TestTablesBeyondMemoryAreRefused: while others read, so that the daemon takes memory at any moment, tables are asked for
-// that do not fit, at once or after a part of them. Each is refused and says why, and configuration, sessions and a
-// connection are as before; then a table that fits is made.
+// TestTablesBeyondMemoryAreRefused: while others read, so that the daemon allocates memory at any moment, tables are
+// requested that do not fit, at once or after a part of them. Each is refused with the reason, and configuration,
+// sessions and a connection are as before; then a table that fits is created.
 func TestTablesBeyondMemoryAreRefused(t *testing.T) {
 	t.Parallel()
 	n := newTightNAT(t, 16384, "")
@@ -114,7 +114,7 @@ func TestTablesBeyondMemoryAreRefused(t *testing.T) {
 				case <-stop:
 					return
 				default:
-					_, _, _ = n.Request(http.MethodGet, "/nat/n", "") // what it answers is looked at below
+					_, _, _ = n.Request(http.MethodGet, "/nat/n", "") // its answer is checked below
 				}
 			}
 		})
@@ -141,7 +141,7 @@ func TestTablesBeyondMemoryAreRefused(t *testing.T) {
 	if now := c.seenAs(); now != as {
 		t.Errorf("the other side saw %s and sees %s", as, now)
 	}
-	// The kernel gives the memory of what was refused back some time after.
+	// The kernel frees the memory of refused tables some time later.
 	netns.Eventually(t, patience, func() error {
 		status, text, err := n.Request(http.MethodPatch, "/nat/n/max-sessions", "32768")
 		if err == nil && status != http.StatusOK {

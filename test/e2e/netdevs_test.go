@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Netdevs change under a running bridge: what passes, what the port's status says and what is logged, as the table in the
-// guide to operating it promises.
+// Netdevs change under a running bridge: the traffic, the port's status and the log, as the table in the operator's
+// guide promises.
 
 package e2e
 
@@ -23,7 +23,7 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// port is what the API shows of one.
+// port is a port in the API.
 type port struct {
 	Status string
 	Reason string `json:"status-reason"`
@@ -36,7 +36,7 @@ func (m *machine) Port(bridge, name string) (p port) {
 	return p
 }
 
-// becomes waits until a port has a status and a reason that holds a text; "" waits for no reason.
+// becomes waits until a port has a status and a reason that contains a text; "" waits for no reason.
 func (m *machine) becomes(bridge, name, status, reason string) {
 	m.t.Helper()
 	netns.Eventually(m.t, patience, func() error {
@@ -59,7 +59,7 @@ func pair(t *testing.T, kind string) (d *daemon, a, z *netns.Node) {
 	return d, a, z
 }
 
-// happening is what can happen to the netdev of a port, and what undoes it.
+// happening is an event of a port's netdev, and its reverse.
 type happening struct {
 	name         string
 	happen, undo func(d *daemon, z *netns.Node)
@@ -127,7 +127,7 @@ func TestWhatHappensToNetdevs(t *testing.T) {
 				h.undo(d, z)
 				d.becomes("br1", "p2", "UP", "")
 				reaches(t, a, "10.0.0.2")
-				downFirst := h.name == "renamed" && !need.Linux(t, 6, 2) // the log tells of that, too
+				downFirst := h.name == "renamed" && !need.Linux(t, 6, 2) // the log also reports that
 				if got := strings.Count(d.out.String(), "a port is down"); h.lines > 0 && got != h.lines && !downFirst {
 					t.Errorf("%d lines say that the port is down, want %d:\n%s", got, h.lines, d.out)
 				}
@@ -137,8 +137,8 @@ func TestWhatHappensToNetdevs(t *testing.T) {
 	}
 }
 
-// TestMTUChangesAcrossTheLimitOfOneBuffer: frames of 8 KB pass while the MTU allows it, on each hook. Where a kernel cannot
-// redirect them, the port says so.
+// TestMTUChangesAcrossTheLimitOfOneBuffer: frames of 8 KB pass while the MTU allows it, on each hook. If a kernel
+// cannot redirect them, the port says so.
 func TestMTUChangesAcrossTheLimitOfOneBuffer(t *testing.T) {
 	t.Parallel()
 	for _, kind := range types {
@@ -176,9 +176,9 @@ func TestMTUChangesAcrossTheLimitOfOneBuffer(t *testing.T) {
 // peerKind is a kind of netdev as the peer of a port.
 type peerKind struct {
 	name string
-	// make makes dev0, with something at 10.0.0.2 behind it where it can be a peer.
+	// make creates dev0, with an address 10.0.0.2 behind it if it can be a peer.
 	make func(t *testing.T, d *daemon)
-	// refused is the error by type of cube; types that are not there are taken.
+	// refused is the error by type of cube; other types are accepted.
 	refused map[string]string
 	reason  string
 }
@@ -259,7 +259,7 @@ func TestKindsOfNetdevsAsPeers(t *testing.T) {
 	}
 }
 
-// mirror gives one device of the lab a copy of what leaves by another, as tc mirred does where a kernel has it.
+// mirror copies the frames that leave by one device of the lab to another, as tc mirred does if a kernel has it.
 func mirror(t *testing.T, lab *netns.Lab, from, to string) {
 	t.Helper()
 	lab.Must(func() error {
@@ -283,7 +283,8 @@ func mirror(t *testing.T, lab *netns.Lab, from, to string) {
 	})
 }
 
-// TestTransparentCubesOnDevicesThatCannotBePeers: on the loopback both ways, on an ifb what it is given, on egress.
+// TestTransparentCubesOnDevicesThatCannotBePeers: on the loopback in both directions, on an ifb for frames sent to it,
+// on egress.
 func TestTransparentCubesOnDevicesThatCannotBePeers(t *testing.T) {
 	t.Parallel()
 	d, a, _ := pair(t, "TC")
@@ -315,7 +316,7 @@ func TestTransparentCubesOnDevicesThatCannotBePeers(t *testing.T) {
 	})
 }
 
-// TestADeviceWithoutNativeXDPTakesTheName: it is left out, said once, and nobody else is the worse for it.
+// TestADeviceWithoutNativeXDPTakesTheName: it is skipped, logged once, and nothing else is affected.
 func TestADeviceWithoutNativeXDPTakesTheName(t *testing.T) {
 	t.Parallel()
 	d, a, _ := pair(t, "XDP_DRV")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Counts of what a daemon has in the kernel: all that can be reached from its descriptors, its pins and the devices of
-// its lab. Others use eBPF on the same machine, so totals would say nothing.
+// The kernel objects of a daemon: all that can be reached from its descriptors, its pins and the devices of its lab.
+// Other processes use eBPF on the same machine, so totals would be meaningless.
 
 package e2e
 
@@ -24,7 +24,7 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// inventory is what a daemon holds.
+// inventory is the objects of a daemon.
 type inventory struct {
 	Maps, Programs, Links, Pins, Files, Devices int
 	// KB of memory that is resident and no file's.
@@ -67,7 +67,7 @@ func (m *machine) attached() []ebpf.ProgramID {
 	return ids
 }
 
-// Inventory counts what a daemon holds now.
+// Inventory counts the current objects of a daemon.
 func (d *daemon) Inventory() inventory {
 	d.t.Helper()
 	w := walker{maps: map[uint32]bool{}, progs: map[uint32]bool{}, links: map[uint32]bool{}}
@@ -85,7 +85,7 @@ func (d *daemon) Inventory() inventory {
 	return inventory{len(w.maps), len(w.progs), len(w.links), w.pins, files, devices, residentKB(d.t, d.Pid())}
 }
 
-// descriptors follows those of a process and counts them, without sockets: clients come and go.
+// descriptors follows the descriptors of a process and counts them, without sockets: clients connect and disconnect.
 func (w *walker) descriptors(t testing.TB, pid int) int {
 	t.Helper()
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
@@ -124,7 +124,7 @@ func (w *walker) pinned(t testing.TB, dir string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // a pin that was just taken away
+			return nil // a pin that was just removed
 		}
 		if err != nil || !e.Type().IsRegular() {
 			return err
@@ -172,7 +172,7 @@ func (w *walker) object(o pin.Pinner) error {
 	return nil
 }
 
-// program notes a program with its maps. One that was just freed has none.
+// program records a program with its maps. One that was just freed has none.
 func (w *walker) program(id uint32) {
 	if id == 0 || w.progs[id] {
 		return
@@ -193,7 +193,7 @@ func (w *walker) program(id uint32) {
 	}
 }
 
-// mapOf notes a map with what it refers to.
+// mapOf records a map with its references.
 func (w *walker) mapOf(id uint32) {
 	if w.maps[id] {
 		return

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What an operator watches: figures that are those of the packets, events as things happen, health as an exit status.
+// What an operator monitors: metrics that match the packets, events as they occur, health as an exit status.
 
 package e2e
 
@@ -101,8 +101,8 @@ func TestMetricsAreThePackets(t *testing.T) {
 	}
 }
 
-// TestMetricsOfTheDaemon: what the bridge learned is in its map, what was linked and written to disk was counted, with
-// the slow path's packets.
+// TestMetricsOfTheDaemon: the learned addresses are in the bridge's map, and links, disk writes and packets of the slow
+// path are counted.
 func TestMetricsOfTheDaemon(t *testing.T) {
 	t.Parallel()
 	d := start(t)
@@ -174,8 +174,8 @@ func seen(text string) []string {
 	return out
 }
 
-// TestEventsAreTold: an operator who follows sees changes, ports and netdevs as they happen, and one who comes back after
-// a restart is told that something may be missing.
+// TestEventsAreTold: an operator who follows events sees changes, ports and netdevs as they happen, and one who
+// reconnects after a restart is told that events may be missing.
 func TestEventsAreTold(t *testing.T) {
 	t.Parallel()
 	d := start(t)
@@ -229,7 +229,7 @@ func TestEventsAreTold(t *testing.T) {
 	}
 }
 
-// TestStatusOnOneScreen: a person sees what there is.
+// TestStatusOnOneScreen: the status in readable form.
 func TestStatusOnOneScreen(t *testing.T) {
 	t.Parallel()
 	d := start(t)
@@ -252,8 +252,8 @@ func TestStatusOnOneScreen(t *testing.T) {
 	}
 }
 
-// TestFloodOfLines: a cube that logs a line for each packet writes some of them, says how many it left out, and goes on
-// when the flood is over; no line is cut, and packets are counted as ever.
+// TestFloodOfLines: a cube that logs a line for each packet writes some of them, reports how many it omitted, and
+// continues when the flood is over; no line is truncated, and packets are counted as usual.
 func TestFloodOfLines(t *testing.T) {
 	t.Parallel()
 	const flood = 3000

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The API against its own description: tools that know nothing of Polycube read the description, check it, and send what
-// it allows and what it does not.
+// The API compared with its own description: tools that know nothing about Polycube read the description, check it, and
+// send requests that it allows and that it does not.
 
 package e2e
 
@@ -21,10 +21,10 @@ import (
 	"testing"
 )
 
-// apiPort is that of daemons in namespaces of their own.
+// apiPort is the port of daemons in their own namespaces.
 const apiPort = "19000"
 
-// python is a program of the environment that scripts/deps.sh makes for these tests.
+// python is a program of the environment that scripts/deps.sh creates for these tests.
 func python(t *testing.T, name string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("..", "..", ".cache", "openapi", "bin", name))
@@ -62,7 +62,7 @@ func TestDescriptionIsValid(t *testing.T) {
 	}
 }
 
-// inhabitants are cubes of every service, so that requests find what they name.
+// inhabitants are cubes of every service, so that requests find existing objects.
 const inhabitants = `[{"name":"helloworld1","service-name":"helloworld","ports":[{"name":"port1","peer":"hello"}]},
 	{"name":"simplebridge1","service-name":"simplebridge","ports":[{"name":"port1","peer":"bridge"},{"name":"port2"}],
 		"fdb":{"entry":[{"address":"aa:bb:cc:dd:ee:ff","port":"port1"}]}},
@@ -81,7 +81,7 @@ const inhabitants = `[{"name":"helloworld1","service-name":"helloworld","ports":
 	{"name":"pbforwarder1","service-name":"pbforwarder","ports":[{"name":"port1","peer":"sorted"}],
 		"rules":[{"id":1,"in_port":"port1","src_ip":"10.0.0.0/8","action":"DROP"}]}]`
 
-// keys are those of the entries that the inhabitants have, by the service; ports are called port1.
+// keys are the keys of the inhabitants' entries, by service; ports are called port1.
 var keys = map[string]string{
 	"helloworld":            "",
 	"simplebridge":          `, "path.address" = "aa:bb:cc:dd:ee:ff"`,
@@ -93,11 +93,11 @@ var keys = map[string]string{
 	"pbforwarder":           `, "path.id" = 1`,
 }
 
-// checks are those of every run of schemathesis.
+// checks are the checks of every run of schemathesis.
 var checks = []string{"not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance",
 	"response_headers_conformance", "allow_header_conformance", "unsupported_method"}
 
-// settings of schemathesis: its hooks, what it checks, and what else a run needs.
+// settings of schemathesis: its hooks, its checks, and other parameters of a run.
 func settings(t *testing.T, d *daemon, hooks string, checks []string, more string) string {
 	t.Helper()
 	token, err := os.ReadFile(filepath.Join(d.dir, "run", "token"))
@@ -121,7 +121,7 @@ func settings(t *testing.T, d *daemon, hooks string, checks []string, more strin
 	return file
 }
 
-// pinned names what there is to find.
+// pinned sets names that exist.
 func pinned() string {
 	var b strings.Builder
 	for service, key := range keys {
@@ -135,7 +135,7 @@ func pinned() string {
 // endless are the paths of streams, which have no end and are left out.
 const endless = "^/(trace|capture|events)"
 
-// schemathesis runs on a daemon that has some cubes, finds nothing, and returns what it says of itself.
+// schemathesis runs on a daemon that has some cubes, finds nothing, and returns its report.
 func (d *daemon) schemathesis(t *testing.T, cubes, settings string, args ...string) string {
 	t.Helper()
 	if status, body, err := d.Request(http.MethodPost, "/cubes", cubes); err != nil || status != http.StatusCreated {
@@ -185,10 +185,10 @@ const grounds = `[{"name":"simplebridge1","service-name":"simplebridge","ports":
 	{"name":"router1","service-name":"router","ports":[{"name":"port1","ip":"10.0.1.1/24"}]},
 	{"name":"pbforwarder1","service-name":"pbforwarder","ports":[{"name":"port1"}]}]`
 
-// TestChainsOfRequests: schemathesis follows the links of the description, from what a request has created to reading,
-// changing, deleting it, and creating more in it, in any order. What was created is there, what was deleted is not, and
-// nothing else is wrong that it would find in single requests. Entries of the lists stp are there while a spanning tree is,
-// whatever is deleted.
+// TestChainsOfRequests: schemathesis follows the links of the description, from a created object to reading, changing,
+// deleting it, and creating more in it, in any order. Created objects exist, deleted ones do not, and no other check
+// fails that applies to single requests. Entries of the lists stp exist while a spanning tree does, whatever is
+// deleted.
 func TestChainsOfRequests(t *testing.T) {
 	t.Parallel()
 	args, steps, least := []string{"--max-examples", "12", "--mode", "positive"}, 24, 15
@@ -200,8 +200,8 @@ func TestChainsOfRequests(t *testing.T) {
 	followLinks(t, slices.Concat(checks, []string{"use_after_free", "ensure_resource_availability"}), chains, args, least)
 }
 
-// TestChainsByInferredLinks: the same with some thousand links that the tool finds by itself. Among these are some to what
-// need not be there when a request has created something (a leaf), and to what stays when it is deleted (a default).
+// TestChainsByInferredLinks: the same with some thousand links that the tool infers. Some of these lead to nodes that
+// need not exist after a creation (a leaf), or that stay after a deletion (a default).
 func TestChainsByInferredLinks(t *testing.T) {
 	if !soak {
 		t.Skip("the long form alone: POLYCUBE_SOAK=1")
@@ -211,7 +211,7 @@ func TestChainsByInferredLinks(t *testing.T) {
 	followLinks(t, checks, "[phases.stateful]\nmax-steps = 50\n", args, 300)
 }
 
-// followLinks has schemathesis follow links, at least so many of them.
+// followLinks makes schemathesis follow at least a number of links.
 func followLinks(t *testing.T, checks []string, chains string, args []string, least int) {
 	t.Helper()
 	python(t, "schemathesis")
@@ -227,7 +227,7 @@ func followLinks(t *testing.T, checks []string, chains string, args []string, le
 	}
 }
 
-// TestExamplesOfTheDescriptionAreTaken: what the description gives as the body that creates a cube or an entry does so.
+// TestExamplesOfTheDescriptionAreTaken: the description's example bodies create a cube or an entry.
 func TestExamplesOfTheDescriptionAreTaken(t *testing.T) {
 	t.Parallel()
 	d := start(t)

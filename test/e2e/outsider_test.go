@@ -30,10 +30,10 @@ import (
 	"github.com/polycube/polycube/test/outsider"
 )
 
-// asService is the variable that makes the test binary a service: a version of it, and where to listen.
+// asService is the variable that makes the test binary a service: its version, and where to listen.
 const asService = "POLYCUBE_E2E_SERVICE"
 
-// socketVariable is where the daemon tells a service that it started to listen.
+// socketVariable is where the daemon tells a service to listen.
 const socketVariable = "POLYCUBE_SERVICE_SOCKET"
 
 // Marks that a cube of tally does not survive.
@@ -63,7 +63,8 @@ func beService() {
 	os.Exit(1)
 }
 
-// tallyService is the service tally of upgrade_test.go, or one that is called hidden and sends packets by user space.
+// tallyService is the service tally of upgrade_test.go, or one that is called hidden and sends packets through user
+// space.
 func tallyService(version string) *outsider.Server {
 	s := &outsider.Server{Plan: planTally, Committed: func(c *outsider.Cube, _ uint64) error {
 		os.Exit(3)
@@ -114,7 +115,7 @@ func planTally(c *outsider.Cube, r *pb.PrepareRequest) (*pb.Plan, error) {
 		Constants: map[string][]byte{"mark": binary.LittleEndian.AppendUint32(nil, conf.Mark)}}, nil
 }
 
-// readTally adds up what the program counted.
+// readTally sums the program's counts.
 func readTally(c *outsider.Cube, width int) ([]byte, error) {
 	reply, err := c.Map(&pb.MapRequest{Map: "seen", Operation: &pb.MapRequest_Iterate{Iterate: &pb.MapIterate{}}})
 	if err != nil {
@@ -129,7 +130,7 @@ func readTally(c *outsider.Cube, width int) ([]byte, error) {
 	return fmt.Appendf(nil, `{"counted":"%d"}`, sum), nil
 }
 
-// hiddenService is transparenthelloworld by another name: what its programs send up goes on.
+// hiddenService is transparenthelloworld with another name: packets that its programs send to user space continue.
 func hiddenService() *outsider.Server {
 	read := func(name string) []byte {
 		data, err := os.ReadFile(filepath.Join("..", "..", "cubes", "transparenthelloworld", name))

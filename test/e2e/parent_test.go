@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a transparent cube inherits follows its parent, whoever changes that: a request, or ip(8).
+// The properties that a transparent cube inherits follow its parent, whether changed by a request or by ip(8).
 
 package e2e
 
@@ -59,7 +59,7 @@ func TestTransparentCubesFollowTheirParent(t *testing.T) {
 	}
 }
 
-// A port's own leaves are inherited before what its netdev has.
+// A port's own leaves take precedence over its netdev's properties.
 func TestTransparentCubesInheritLeavesOfAPort(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -77,7 +77,7 @@ func TestTransparentCubesInheritLeavesOfAPort(t *testing.T) {
 	} {
 		before := len(d.out.String())
 		d.Do(c.line)
-		// The answer comes when the cube has heard; what it said comes by a pipe.
+		// The answer is sent when the cube has been notified; its output comes through a pipe.
 		netns.Eventually(t, patience, func() error {
 			if said := d.out.String()[before:]; !strings.Contains(said, c.want) {
 				return fmt.Errorf("%s: the daemon says\n%s, want %s", c.line, said, c.want)

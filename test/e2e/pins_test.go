@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The machine takes nothing more: its BPF file system is read-only, or the daemon has no descriptor left. What needs some is
-// refused with what to do, what does not is done, packets are forwarded, and afterwards everything works again.
+// The system refuses resources: its BPF file system is read-only, or the daemon has no descriptor left. Requests that
+// need some are refused with the remedy, others succeed, packets are forwarded, and afterwards everything works again.
 
 package e2e
 
@@ -19,7 +19,8 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// remount makes the BPF file system of a machine read-only, or writable again. It has no size that could be used up.
+// remount makes the BPF file system of a machine read-only, or writable again. It has no size limit that could be
+// reached.
 func (m *machine) remount(flags uintptr) (at string) {
 	m.t.Helper()
 	at = filepath.Dir(m.pins)
@@ -86,7 +87,7 @@ func TestAReadOnlyBpffsRefusesChanges(t *testing.T) {
 			d.Must(http.StatusCreated, "POST", "/simplebridge/br4", spare)
 			netns.Eventually(t, patience, func() error {
 				now := d.Inventory()
-				fewer := now.Maps <= held.Maps // a cube made later shares what is saved of its programs with others
+				fewer := now.Maps <= held.Maps // a cube created later shares the saved objects of its programs with others
 				if now.Maps, now.RSS = held.Maps, held.RSS; now != held || !fewer {
 					return fmt.Errorf("the daemon holds %v; before the file system was read-only, it held %v", d.Inventory(), held)
 				}
@@ -124,7 +125,7 @@ func (d *daemon) troubled(where, remedy string) {
 	})
 }
 
-// TestADaemonDoesNotStartOnAReadOnlyBpffs: it says why, and packets are forwarded meanwhile.
+// TestADaemonDoesNotStartOnAReadOnlyBpffs: it reports why, and packets are forwarded meanwhile.
 func TestADaemonDoesNotStartOnAReadOnlyBpffs(t *testing.T) {
 	t.Parallel()
 	d := start(t)

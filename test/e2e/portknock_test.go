@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A service in Python as a whole: an executable that the daemon starts and confines, with its fast path in the kernel and
-// real TCP that comes in only after the right knocks.
+// A complete service in Python: an executable that the daemon starts and confines, with its fast path in the kernel and
+// real TCP that is accepted only after the right knocks.
 
 package e2e
 
@@ -40,7 +40,8 @@ func installed(t testing.TB) string {
 	return dir
 }
 
-// pythonService makes a virtual environment with what .cache/python has, and returns the program of a service in it.
+// pythonService creates a virtual environment with the contents of .cache/python, and returns the program of a service
+// in it.
 func pythonService(t testing.TB, script string) string {
 	t.Helper()
 	built, err := filepath.Abs("../../.cache/python")
@@ -74,7 +75,7 @@ func pythonService(t testing.TB, script string) string {
 	return path
 }
 
-// serviceState is how a service is that is not part of the daemon.
+// serviceState is the state of an external service.
 type serviceState struct {
 	Status   string
 	Restarts int
@@ -140,13 +141,13 @@ func (k *knocker) listen() {
 			if err != nil {
 				return
 			}
-			_, _ = conn.Write([]byte("hello")) // whoever went away again does not matter
+			_, _ = conn.Write([]byte("hello")) // clients that left again do not matter
 			_ = conn.Close()
 		}
 	}()
 }
 
-// comesIn tries the port once.
+// comesIn tries to connect once.
 func (k *knocker) comesIn(within time.Duration) error {
 	return k.host.Do(func() error {
 		conn, err := net.DialTimeout("tcp", shutPort, within)
@@ -182,7 +183,7 @@ func (k *knocker) knock(ports ...int) {
 	})
 }
 
-// clients are those that the cube says are in.
+// clients are the admitted clients according to the cube.
 func (k *knocker) clients() (in []string) {
 	k.t.Helper()
 	var state struct {
@@ -198,7 +199,7 @@ func (k *knocker) clients() (in []string) {
 	return in
 }
 
-// isIn waits until who knocked is in, and comes in.
+// isIn waits until the client that knocked is admitted, and connects.
 func (k *knocker) isIn(when string) {
 	k.t.Helper()
 	netns.Eventually(k.t, patience, func() error {
@@ -212,7 +213,7 @@ func (k *knocker) isIn(when string) {
 	}
 }
 
-// isOut tells whether segments to the port are dropped.
+// isOut reports whether segments to the port are dropped.
 func (k *knocker) isOut(when string) {
 	k.t.Helper()
 	before := k.Stats("k1").Fate(k.t, "closed")
@@ -268,7 +269,7 @@ func TestPortKnocking(t *testing.T) {
 	}
 }
 
-// survives kills the service: who is in stays in, who is not stays out, and it comes back with the list.
+// survives kills the service: admitted clients stay admitted, others do not, and it restarts with the list.
 func (k *knocker) survives() {
 	k.t.Helper()
 	before := k.serviceState("portknock")

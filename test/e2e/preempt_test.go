@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Between two programs of a packet, its metadata lies in a slot of the processor (ADR 16). Here one processor is given
-// packets from every context that there is, all of which turn or cross segments, while programs are swapped: no packet may
-// end with the metadata of another.
+// Between two programs, the metadata of a packet is in a per-CPU slot (ADR 16). Here one CPU gets packets from every
+// context, all of which turn or cross segments, while programs are swapped: no packet may end with the metadata of
+// another.
 
 package e2e
 
@@ -21,14 +21,14 @@ import (
 	"github.com/polycube/polycube/test/pkt"
 )
 
-// flow is numbered frames from one socket that must all come to another, and none elsewhere.
+// flow is numbered frames from one socket that must all reach another, and no other one.
 type flow struct {
 	name     string
 	id       byte
 	cpu      int // that the sender is bound to
 	from, to *netns.Raw
 	count    int
-	window   int // frames on their way at a time
+	window   int // frames in flight
 	got      atomic.Int64
 }
 
@@ -64,7 +64,7 @@ func (f *flow) send(received chan error) error {
 	return nil
 }
 
-// receive wants each frame once, in order where the way has no detour.
+// receive expects each frame once, in order if the path has no detour.
 func (f *flow) receive() error {
 	seen := make([]bool, f.count)
 	for range f.count {
@@ -98,7 +98,7 @@ func TestSlotsOfAProcessorHoldUnderPreemption(t *testing.T) {
 				hosts[name] = d.lab.Host(name, "", netns.WithGRO())
 			}
 			d.slotTopology(kind)
-			// What comes in from veth2 is handed to processor 0 by an interrupt, whoever runs there.
+			// Frames from veth2 are passed to CPU 0 by an interrupt, whatever runs there.
 			d.steer("veth2", 0)
 			at := func(name string) *netns.Raw { return netns.OpenRaw(t, hosts[name], netns.Inner) }
 			flows := []*flow{
@@ -131,8 +131,8 @@ func TestSlotsOfAProcessorHoldUnderPreemption(t *testing.T) {
 	}
 }
 
-// slotTopology is two forwarders each way, two cubes on the egress of veth3, and a detour through user space from veth4 to
-// veth5. With one cube in a segment, every crossing is by a slot.
+// slotTopology is two forwarders in each direction, two cubes on the egress of veth3, and a detour through user space
+// from veth4 to veth5. With one cube in a segment, every crossing uses a slot.
 func (m *machine) slotTopology(kind string) {
 	m.t.Helper()
 	both := `"actions":[{"inport":"p1","action":"FORWARD","outport":"p2"},{"inport":"p2","action":"FORWARD","outport":"p1"}]`
@@ -149,15 +149,15 @@ func (m *machine) slotTopology(kind string) {
 	}
 }
 
-// steer has what a device receives taken by a processor (receive packet steering). Its switch is in the sysfs of the
-// device's namespace.
+// steer makes a CPU process the frames that a device receives (receive packet steering). The setting is in the sysfs of
+// the device's namespace.
 func (m *machine) steer(dev string, cpu int) {
 	m.t.Helper()
 	m.lab.Run("unshare", "--mount", "sh", "-c", fmt.Sprintf(
 		"mount -t sysfs none /sys && for q in /sys/class/net/%s/queues/rx-*/rps_cpus; do echo %x > $q || exit; done", dev, 1<<cpu))
 }
 
-// reachesHost waits until a first frame goes each way.
+// reachesHost waits until a first frame passes in each direction.
 func reachesHost(t testing.TB, flows []*flow) {
 	t.Helper()
 	for _, f := range flows {

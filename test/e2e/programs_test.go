@@ -43,7 +43,7 @@ func TestProgramsAreExchangedWhileTheDaemonIsKilled(t *testing.T) {
 	}
 }
 
-// twoWays waits until frames have come by the programs and by their others, and fails when one came by a mixture.
+// twoWays waits until frames have passed the programs and their replacements, and fails if one passed a mixture.
 func (m *machine) twoWays(t *testing.T, to *netns.Node) {
 	t.Helper()
 	watch := netns.OpenRaw(t, to, netns.Inner)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Random operations on a real daemon, held to the reference model: after each one, what should pass does, byte for byte,
-// what should not is counted where and why, and nothing else happens. A sequence that fails is made as short as can be and
-// printed as commands. POLYCUBE_SEED=SEED/OPERATIONS repeats one.
+// Random operations on a real daemon, compared with the reference model: after each one, frames that should pass do,
+// byte for byte, others are counted with place and reason, and nothing else happens. A failing sequence is shortened as
+// far as possible and printed as commands. POLYCUBE_SEED=SEED/OPERATIONS repeats one.
 
 package e2e
 
@@ -18,7 +18,7 @@ import (
 	"github.com/polycube/polycube/test/e2e/model"
 )
 
-// mixes are the types of cubes that stand together.
+// mixes are combinations of types of cubes.
 var mixes = []struct {
 	name  string
 	types []string
@@ -59,7 +59,7 @@ func TestRandomOperations(t *testing.T) {
 	}
 }
 
-// seedFor is the seed of a test, and with it a length, if POLYCUBE_SEED gives them.
+// seedFor returns the seed of a test, and a length, if POLYCUBE_SEED gives them.
 func seedFor(t testing.TB) (seed uint64, length int) {
 	t.Helper()
 	given, ok := os.LookupEnv("POLYCUBE_SEED")
@@ -72,7 +72,7 @@ func seedFor(t testing.TB) (seed uint64, length int) {
 	return seed, length
 }
 
-// TestTheModelNoticesWhatIsWrong: what the daemon does behind the model's back does not go unseen.
+// TestTheModelNoticesWhatIsWrong: changes of the daemon behind the model's back are detected.
 func TestTheModelNoticesWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, method, path, body, says string }{
@@ -115,7 +115,7 @@ func TestTheModelNoticesWhatIsWrong(t *testing.T) {
 	}
 }
 
-// hosts is how many stand around the cubes.
+// hosts is the number of hosts around the cubes.
 const hosts = 6
 
 // newWorld is the model's world around the cubes.
@@ -128,7 +128,7 @@ func newWorld() *model.World {
 	return model.New(devices...)
 }
 
-// drawOps draws a sequence from a seed, and counts what arrives in it.
+// drawOps generates a sequence from a seed, and counts the frames that arrive in it.
 func drawOps(seed uint64, length int, types []string) ([]model.Op, int) {
 	g := &model.Generator{Rand: rand.New(rand.NewPCG(seed, 1)), Types: types, Standard: 7, Transparent: 5}
 	w := newWorld()

@@ -61,7 +61,7 @@ func TestRateLimit(t *testing.T) {
 				}
 				arrived++
 			}
-			// The host's own chatter takes of the burst, and each second one more may go.
+			// The host's own packets use a part of the burst, and each second one more packet may pass.
 			if arrived < 5 || arrived > 14 {
 				t.Errorf("%d of 50 frames arrived, want about 10", arrived)
 			}
@@ -107,7 +107,7 @@ func (d *daemon) tellsOfSender(t *testing.T, h *netns.Node) {
 	})
 }
 
-// TestTheReadmesOfServices executes their examples. Where a service is installed is the one thing that differs.
+// TestTheReadmesOfServices executes their examples. Only the installation path of a service differs.
 func TestTheReadmesOfServices(t *testing.T) {
 	t.Parallel()
 	for name, install := range map[string]func(testing.TB) string{

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the documents show is executed: the console blocks of every README, and the five minutes of the first one.
+// Examples in documents are executed: the console blocks of every README, and the five-minute tutorial of the first
+// one.
 
 package e2e
 
@@ -20,8 +21,8 @@ import (
 	"github.com/polycube/polycube/test/output"
 )
 
-// shell is a user's shell on the machine: in its namespace, with the programs in PATH and a /run/netns of its own, in
-// which the hosts are host1, host2, ... and which goes with the shell.
+// shell is a user's shell on the machine: in its namespace, with the programs in PATH and its own /run/netns, in which
+// the hosts are host1, host2, ... and which ends with the shell.
 func (m *machine) shell(script string, hosts ...*netns.Node) *exec.Cmd {
 	m.t.Helper()
 	var b strings.Builder
@@ -30,12 +31,12 @@ func (m *machine) shell(script string, hosts ...*netns.Node) *exec.Cmd {
 	for i, h := range hosts {
 		fmt.Fprintf(&b, "touch %[1]s/host%[2]d && mount --bind %[3]s %[1]s/host%[2]d\n", dir, i+1, h.Path())
 	}
-	// ip netns wants to share what it mounts there with others, which a private copy must not.
+	// ip netns shares its mounts there with other namespaces, which a private copy must not.
 	fmt.Fprintf(&b, "mount --rbind %s /run/netns\n", dir)
 	b.WriteString(script)
 	cmd := m.lab.Command("unshare", "--mount", "bash", "-c", b.String())
 	cmd.Env = append(m.environment(), "PATH="+filepath.Dir(program(m.t, "polycubectl"))+":"+os.Getenv("PATH"))
-	// The folder of the examples is where a clone has it; what a document writes is written elsewhere.
+	// The folder of the examples has the same path as in a clone; files written by a document go elsewhere.
 	cmd.Dir = filepath.Join(m.dir, "clone")
 	examples, err := filepath.Abs("../../examples")
 	if err == nil {
@@ -61,7 +62,8 @@ func TestExamplesOfDocumentsDoWhatTheyShow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What is for authors is in another machine: package authors has it. TestTheGuideToSecureIt starts a daemon of its own.
+	// Documents for authors are tested on another machine: package guide does. TestTheGuideToSecureIt starts its
+	// own daemon.
 	guides = slices.DeleteFunc(guides, func(path string) bool {
 		return filepath.Base(path) == "write-a-cube.md" || filepath.Base(path) == "secure.md"
 	})
@@ -88,7 +90,7 @@ func TestExamplesOfDocumentsDoWhatTheyShow(t *testing.T) {
 	}
 }
 
-// execute runs examples in a user's shell, behind a preparation, and compares what they print.
+// execute runs examples in a user's shell, after a preparation, and compares their output.
 func (d *daemon) execute(examples []readme.Example, before string, hosts ...*netns.Node) {
 	d.t.Helper()
 	for _, e := range examples {
@@ -109,7 +111,7 @@ func (d *daemon) execute(examples []readme.Example, before string, hosts ...*net
 
 var shBlock = regexp.MustCompile("(?s)```sh\n(.*?)```")
 
-// TestFirstFiveMinutes runs what the first README tells a newcomer to type, apart from building and starting.
+// TestFirstFiveMinutes runs the commands of the README's tutorial, except for building and starting.
 func TestFirstFiveMinutes(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../README.md")

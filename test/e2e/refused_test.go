@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the author of a service gets to see when the kernel refuses its program, and what nobody gets to see: a change.
+// The messages that the author of a service gets when the kernel refuses a program, and that nothing has changed.
 
 package e2e
 
@@ -26,7 +26,7 @@ const (
 	markForgets    = "77"
 )
 
-// refusedPrinted is what polycubectl prints, each line by its beginning.
+// refusedPrinted is polycubectl's output, the beginning of each line.
 var refusedPrinted = regexp.MustCompile(`(?s)^[^\n]*cube t1 \(tally\): the kernel's verifier refuses pcn_ingress at [^\n]*tally\.h:\d+: ` +
 	`R\d invalid mem access '(scalar|map_value_or_null)'\n` +
 	` +\d+ \| c->packets [^\n]*\n` +
@@ -62,7 +62,7 @@ func TestAServiceWhoseProgramIsRefusedIsToldWhere(t *testing.T) {
 				t.Errorf("the error is %s", answer)
 			}
 			d.Must(http.StatusUnprocessableEntity, "POST", "/tally/t2", `{"type":"`+kind+`","mark":`+markForgets+`}`)
-			d.Do("t1 set mark=8") // the next change finds nothing in its way
+			d.Do("t1 set mark=8") // the next change is not affected
 			d.Do("t1 set mark=7")
 
 			if now := d.Do("export"); now != before {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Sequences that random operations once found to fail.
+// Sequences with which random operations once failed.
 
 package e2e
 

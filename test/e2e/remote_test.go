@@ -82,7 +82,7 @@ func (m *machine) serve(t *testing.T, path, address string, pair pki.Pair, ca st
 	})
 }
 
-// greet begins HTTP/2 as gRPC does and waits for the service's answer to it; no TLS at all without a configuration.
+// greet starts HTTP/2 as gRPC does and waits for the service's answer; without TLS if there is no configuration.
 func (m *machine) greet(config *tls.Config) error {
 	return m.lab.Do(func() error {
 		raw, err := net.DialTimeout("tcp", "127.0.0.1:7000", patience)

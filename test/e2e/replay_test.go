@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A sequence of operations is done on a machine of its own, with frames between all hosts after each one.
+// Executes a sequence of operations on a separate machine, with frames between all hosts after each one.
 
 package e2e
 
@@ -24,17 +24,17 @@ type sequence struct {
 	args []string // options of the daemon
 	// hasty leaves out all frames but those after the last operation.
 	hasty bool
-	// done is how many operations were well.
+	// done is the number of successful operations.
 	done int
 }
 
-// try does the sequence as a trial.
+// try executes the sequence as a trial.
 func (q *sequence) try(t testing.TB) error {
 	_, err := try(t, q.run)
 	return err
 }
 
-// run does the sequence. What cannot be done without an operation that is missing is left out.
+// run executes the sequence. Operations that depend on a missing one are skipped.
 func (q *sequence) run(t testing.TB) {
 	s := newSite(t, q.args...)
 	var before inventory
@@ -65,7 +65,7 @@ func (q *sequence) run(t testing.TB) {
 	}
 }
 
-// shrink makes a sequence that failed short, and returns it as commands.
+// shrink shortens a failing sequence, and returns it as commands.
 func (q *sequence) shrink(t testing.TB, until time.Time) string {
 	cut := q.ops[:min(q.done+1, len(q.ops))]
 	for _, c := range []sequence{
@@ -103,7 +103,7 @@ func granted(ops []model.Op) []model.Op {
 	return slices.DeleteFunc(slices.Clone(ops), func(o model.Op) bool { return !w.Sensible(o) || w.Apply(o) != nil })
 }
 
-// clear takes everything away: nothing is left of it.
+// clear removes everything: nothing is left behind.
 func (s *site) clear(before inventory) {
 	s.t.Helper()
 	if s.world.Down {
@@ -138,13 +138,14 @@ func (s *site) clear(before inventory) {
 	s.nothingLeft()
 }
 
-// probe sends frames between all hosts, and holds what happens to the model.
+// probe sends frames between all hosts, and compares the result with the model.
 func (s *site) probe() {
 	s.t.Helper()
 	if s.away != nil && !s.world.Down {
 		s.quiet()
 	}
-	// Broadcasts first: what bridges learn from them does not depend on the order in which processors take the frames.
+	// Broadcasts first: the addresses that bridges learn from them do not depend on the order in which CPUs process
+	// the frames.
 	s.round(0, func(string, *plug) []string { return []string{model.Broadcast} })
 	s.round(1, func(from string, _ *plug) []string {
 		var to []string
@@ -162,7 +163,7 @@ func (s *site) probe() {
 	}
 }
 
-// round sends frames from each host to the addresses that it is given, and waits until each has ended as the model says.
+// round sends frames from each host to given addresses, and waits until each has ended as the model says.
 func (s *site) round(number byte, targets func(string, *plug) []string) {
 	s.t.Helper()
 	x := &expected{site: s, outcome: model.NewOutcome(), frames: map[string]map[string]int{}}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A service that ships with no daemon: the test binary is the daemon that has it.
+// A service that no daemon contains: the test binary is the daemon that does.
 
 package e2e
 
@@ -45,7 +45,7 @@ func beDaemon() {
 	os.Exit(polycubed.Main(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// responderConfig is what the model's tree decodes into.
+// responderConfig is the decoded configuration.
 type responderConfig struct {
 	Ports []struct {
 		cube.Port
@@ -96,7 +96,7 @@ func (r *responder) prepare(_ context.Context, c cube.ChangeOf[responderConfig])
 	})}}, nil
 }
 
-// greet gives the namespace a frame by every port.
+// greet sends the namespace a frame on every port.
 func (r *responder) greet(c *responderConfig) error {
 	frame := pkt.EthernetFrame([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, []byte{2, 0, 0, 0, 0, 1}, streamType, make([]byte, 50))
 	copy(frame[14:], c.Greeting)
@@ -132,7 +132,7 @@ func (c *responderConfig) interfaces() (map[string]cube.Interface, error) {
 	return looks, nil
 }
 
-// Interfaces are those that ports have in the namespace.
+// Interfaces returns the interfaces of ports in the namespace.
 func (r *responder) Interfaces(conf json.RawMessage) (map[string]cube.Interface, error) {
 	var c responderConfig
 	if err := json.Unmarshal(conf, &c); err != nil {

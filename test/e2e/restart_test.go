@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The daemon dies, is stopped, is started again: traffic does not notice, and nothing is forgotten.
+// The daemon is killed, stopped and restarted: traffic is not affected, and nothing is lost.
 
 package e2e
 
@@ -121,7 +121,7 @@ func TestDamagedTailOfTheJournalIsCut(t *testing.T) {
 	}
 }
 
-// TestLostTailOfTheJournal: what was never written whole is not there, and what was before is.
+// TestLostTailOfTheJournal: an incomplete record is not there, and everything before it is.
 func TestLostTailOfTheJournal(t *testing.T) {
 	t.Parallel()
 	d := start(t)
@@ -239,7 +239,7 @@ func TestNothingStaysAfter(t *testing.T) {
 	}
 }
 
-// withoutLearned takes the filtering databases out of a configuration.
+// withoutLearned removes the filtering databases from a configuration.
 func withoutLearned(t *testing.T, configuration string) string {
 	t.Helper()
 	var all map[string][]map[string]any
@@ -309,8 +309,8 @@ func TestInstancesSideBySide(t *testing.T) {
 	da.Do("br1 show")
 }
 
-// TestTheConfigurationOutlivesItsDirectory: somebody removes it under a running daemon. The status says so, the next change
-// writes the whole configuration again, and the next daemon restores it.
+// TestTheConfigurationOutlivesItsDirectory: somebody removes it under a running daemon. The status reports it, the next
+// change writes the whole configuration again, and the next daemon restores it.
 func TestTheConfigurationOutlivesItsDirectory(t *testing.T) {
 	t.Parallel()
 	d := start(t)

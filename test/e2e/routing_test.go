@@ -16,7 +16,7 @@ import (
 	"github.com/polycube/polycube/test/output"
 )
 
-// birdConfig is an OSPF router on one interface, which tells of a network behind it.
+// birdConfig is an OSPF router on one interface, which announces a network behind it.
 const birdConfig = `
 log stderr all;
 router id %s;
@@ -28,7 +28,7 @@ protocol ospf v2 { ipv4 { import all; export none; }; area 0 {
 }; }
 `
 
-// routes runs bird in the namespace that path stands for until the test ends.
+// routes runs bird in the namespace of path until the test ends.
 func routes(t *testing.T, path, id, port, network string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -72,5 +72,5 @@ func TestARoutingDaemonInACubeLearnsRoutes(t *testing.T) {
 		return nil
 	})
 	in.Must("sysctl -q -w net.ipv4.ip_forward=1")
-	reaches(t, two, "10.9.0.1") // by a route that only the protocol could tell
+	reaches(t, two, "10.9.0.1") // through a route that only the protocol could announce
 }

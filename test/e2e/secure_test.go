@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The guide that says how to secure the daemon, done word by word: certificates by openssl, a daemon with the
-// configuration file that is shown, and clients from both sides of the door.
+// The guide to securing the daemon, executed literally: certificates by openssl, a daemon with the configuration file
+// shown, and authorized and unauthorized clients.
 
 package e2e
 
@@ -58,7 +58,7 @@ func TestTheGuideToSecureIt(t *testing.T) {
 	d.Alive()
 }
 
-// fromAfar comes in from another host, by the name that the guide's certificate has.
+// fromAfar connects from another host, with the name in the guide's certificate.
 func (d *daemon) fromAfar(t *testing.T) {
 	t.Helper()
 	host := d.lab.Host("veth1", "10.0.0.1/24")

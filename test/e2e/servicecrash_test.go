@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A service of another process dies at each point of a change, by the name of the call that it is in: the change is done
-// whole or not at all, the answer says what happened, packets pass, and with the next process everything works again.
+// An external service dies at each point of a change, identified by the name of the current call: the change is applied
+// completely or not at all, the answer reports what happened, packets pass, and with the next process everything works
+// again.
 
 package e2e
 
@@ -28,8 +29,8 @@ import (
 	"github.com/polycube/polycube/test/outsider"
 )
 
-// Versions of the service tally that die in the call that a cube's colour names: "dies CALL NUMBER", where calls are counted
-// from that configuration on. In a process of mortal@CALL@NUMBER they are counted from its start.
+// Versions of the service tally that die in the call that a cube's colour names: "dies CALL NUMBER", where calls are
+// counted from that configuration on. In a process with mortal@CALL@NUMBER they are counted from its start.
 const (
 	mortal     = "mortal"
 	mortalWide = "mortal-wide"
@@ -38,13 +39,13 @@ const (
 // markFails is a mark that is prepared and cannot be committed.
 const markFails = 98
 
-// Keys in the map seen, which say by which mark the plan was carried out, and Commit.
+// Keys in the map seen, which record the mark with which the plan was carried out, and Commit.
 const (
 	byPlan   = 99
 	byCommit = 98
 )
 
-// fuse is what ends the process.
+// fuse ends the process.
 type fuse struct {
 	mu   sync.Mutex
 	call string
@@ -61,7 +62,7 @@ func (f *fuse) light(call, number string) {
 	f.call, f.left = call, n
 }
 
-// reach tells of a call that has begun.
+// reach reports a call that has begun.
 func (f *fuse) reach(call string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -74,7 +75,7 @@ func (f *fuse) reach(call string) {
 	}
 }
 
-// mortalService is tally with a fuse; version is mortal or mortalWide, with what lights the fuse at once.
+// mortalService is tally with a fuse; version is mortal or mortalWide, with the call that triggers the fuse at once.
 func mortalService(version string) *outsider.Server {
 	words := strings.Split(version, "@")
 	s, width := tallyService(tallyFirst), 4
@@ -114,7 +115,7 @@ func (m *mortals) heard(cube, what string) {
 	}
 }
 
-// entry says by which mark something was done.
+// entry records the mark with which something was done.
 func (m *mortals) entry(key, mark uint32) []*pb.Entry {
 	value := make([]byte, 2*m.width)
 	binary.LittleEndian.PutUint32(value, mark)
@@ -158,10 +159,10 @@ func (m *mortals) committed(c *outsider.Cube, _ uint64) error {
 // mortalPort is where the process listens.
 const mortalPort = 7001
 
-// deaths are changes in which the service dies. t1 and t2 are its cubes, br1 is none of it.
+// deaths are changes in which the service dies. t1 and t2 are its cubes, br1 is not.
 var deaths = []struct {
 	name, method, path, body string
-	// says is a part of the refusal; "" is that the change is done.
+	// says is a part of the refusal; "" means that the change succeeds.
 	says string
 }{
 	{"it prepares", "PATCH", "/tally/t1", `{"mark":20,"colour":"dies Prepare 1"}`, "tally was lost during Prepare"},
@@ -231,7 +232,7 @@ type mortalDaemon struct {
 	now *service
 }
 
-// documents are what would create the cubes.
+// documents are the bodies that would create the cubes.
 func (d *mortalDaemon) documents() string {
 	d.t.Helper()
 	return d.Must(http.StatusOK, "GET", "/config", "")
@@ -254,7 +255,7 @@ func eachMortalChain(t *testing.T, test func(*testing.T, *mortalDaemon, *stream)
 	}
 }
 
-// mortalChain puts two cubes of the service on a way through a bridge, and sends frames along it.
+// mortalChain puts two cubes of the service on a path through a bridge, and sends frames along it.
 func mortalChain(t *testing.T, kind string) (*mortalDaemon, *stream) {
 	t.Helper()
 	d := &mortalDaemon{daemon: start(t)}
@@ -273,8 +274,8 @@ func mortalChain(t *testing.T, kind string) (*mortalDaemon, *stream) {
 	return d, traffic
 }
 
-// again waits for the service to have died and starts its next process, which the daemon finds by itself or is told of. One
-// that died often it would try less and less often.
+// again waits until the service has died and starts its next process, which the daemon finds by itself or is notified
+// of. It would retry a process that died often at increasing intervals.
 func (d *mortalDaemon) again(s *service, when string, patient bool) *service {
 	d.t.Helper()
 	select {
@@ -294,7 +295,7 @@ func (d *mortalDaemon) again(s *service, when string, patient bool) *service {
 	return s
 }
 
-// asShown wants of each cube that its program, and what its service has written, are of the mark that it shows.
+// asShown checks that the program of each cube, and the service's writes, have the mark that it shows.
 func (d *daemon) asShown(when string) {
 	d.t.Helper()
 	for _, name := range []string{"t1", "t2"} {
@@ -304,7 +305,7 @@ func (d *daemon) asShown(when string) {
 		}
 		d.Get("/tally/"+name, &shown)
 		at := filepath.Join(d.pins, "cubes", shown.UUID)
-		netns.Eventually(d.t, patience, func() error { // a packet has to come by the program
+		netns.Eventually(d.t, patience, func() error { // a packet must pass the program
 			var errs []error
 			for what, key := range map[string]uint32{"marks": 0, "seen": byPlan, "seen ": byCommit} {
 				m, err := ebpf.LoadPinnedMap(filepath.Join(at, strings.TrimSpace(what)), nil)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Every service in one chain: what passes one passes all, on each hook, and each can stop it for a reason of its own.
+// Every service in one chain: packets that pass one pass all, on each hook, and each can drop them for its own reason.
 
 package e2e
 
@@ -48,7 +48,8 @@ func TestChainOfEveryService(t *testing.T) {
 				{"sf", "no-action", "sf actions del p1", "sf actions add p1 action=FORWARD outport=p2"},
 				{"th1", "ingress-drop", "th1 set ingress-action=DROP", "th1 set ingress-action=PASS"},
 				{"th3", "ingress-drop", "th3 set ingress-action=DROP", "th3 set ingress-action=PASS"},
-				// A bridge forgets what was behind the port, and a flood with no other port to go to ends as no-peer.
+				// A bridge forgets the stations behind the port, and a flood without another port ends
+				// as no-peer.
 				{"br1", "no-peer", "disconnect br1:up hw:p1", "connect br1:up hw:p1"},
 				{"hw", "no-peer", "disconnect hw:p2 sf:p1", "connect hw:p2 sf:p1"},
 			} {
@@ -73,7 +74,7 @@ func TestChainOfEveryService(t *testing.T) {
 	}
 }
 
-// TestLogLevelIsPerCube: lines for each packet come from the cube whose level asks for them, and stop with it.
+// TestLogLevelIsPerCube: lines for each packet come from the cube whose level enables them, and stop with it.
 func TestLogLevelIsPerCube(t *testing.T) {
 	t.Parallel()
 	for _, kind := range types {
@@ -107,7 +108,7 @@ func TestLogLevelIsPerCube(t *testing.T) {
 				t.Errorf("th2, whose level is INFO, says %d lines", n)
 			}
 			d.Do("th1 set loglevel=INFO")
-			netns.Eventually(t, patience, func() error { // packets of before the change may be on their way to the log
+			netns.Eventually(t, patience, func() error { // packets from before the change may still be logged
 				before := lines("th1")
 				reaches(t, h1, "10.0.0.3", netns.PingOptions{Count: 20})
 				if after := lines("th1"); after > before+2 {

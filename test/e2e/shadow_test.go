@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A cube as a namespace: ordinary programs run inside, and what they do is what the cube does.
+// A cube as a namespace: ordinary programs run inside, and their changes are the cube's.
 
 package e2e
 
@@ -71,7 +71,7 @@ func TestAddressesFollowBothWays(t *testing.T) {
 	d.has("r1", "p1", "02:00:00:00:01:09", "10.0.1.9/25")
 	in.reaches("10.0.1.2")
 
-	// What the cube refuses stays in the namespace, and the next change that it takes brings both together.
+	// Changes that the cube refuses stay in the namespace, and the next accepted change synchronizes both.
 	in.Must("ip addr add 10.9.9.9/32 dev p1")
 	d.said("a port has one address")
 	d.has("r1", "p1", "02:00:00:00:01:09", "10.0.1.9/25")
@@ -400,8 +400,8 @@ func TestShadowCubesLeaveNothingBehind(t *testing.T) {
 	})
 }
 
-// TestNothingIsLostWhileANamespaceChanges: a shadow bridge forwards while its span is switched, ports come and go, and
-// somebody breaks its namespace.
+// TestNothingIsLostWhileANamespaceChanges: a shadow bridge forwards while its span is switched, ports are added and
+// removed, and somebody breaks its namespace.
 func TestNothingIsLostWhileANamespaceChanges(t *testing.T) {
 	t.Parallel()
 	rounds := 5
@@ -433,7 +433,8 @@ func TestNothingIsLostWhileANamespaceChanges(t *testing.T) {
 	}
 }
 
-// TestANamespaceInTheWayBreaksOneCube: what stands in a cube's way when the daemon starts is no matter of the others.
+// TestANamespaceInTheWayBreaksOneCube: a conflict with one cube's namespace when the daemon starts does not affect the
+// others.
 func TestANamespaceInTheWayBreaksOneCube(t *testing.T) {
 	t.Parallel()
 	m := shadowMachine(t)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The namespaces of shadow cubes, as tests see them.
+// The namespaces of shadow cubes in tests.
 
 package e2e
 
@@ -21,8 +21,8 @@ import (
 
 var shadowMachines atomic.Int64
 
-// shadowMachine is a machine whose daemon has the services of the tests. Namespaces have names that the whole machine
-// sees, so that the instance has a name that no other test has.
+// shadowMachine is a machine whose daemon has the services of the tests. Namespace names are visible on the whole
+// machine, so the instance has a unique name.
 func shadowMachine(t *testing.T) *machine {
 	t.Helper()
 	m := newMachine(t)
@@ -98,7 +98,7 @@ func (in inside) link(name string) (info netdev.Info, err error) {
 	return info, err
 }
 
-// number tells one namespace from another of the same name.
+// number distinguishes namespaces with the same name.
 func (in inside) number() uint64 {
 	in.t.Helper()
 	var st unix.Stat_t
@@ -116,7 +116,7 @@ func (in inside) reaches(ip string) {
 	})
 }
 
-// responds makes a shadow cube with two ports that have addresses, and a host behind each.
+// responds creates a shadow cube with two ports that have addresses, and a host behind each.
 func (d *daemon) responds() (one, two *netns.Node, in inside) {
 	d.t.Helper()
 	one = d.lab.Host("veth1", "10.0.1.2/24", netns.WithGateway("10.0.1.1"))
@@ -172,7 +172,7 @@ func (d *daemon) said(words string) {
 	})
 }
 
-// lines is what a process says, to be read while it runs.
+// lines is the output of a process, to be read while it runs.
 type lines struct{ text atomic.Pointer[string] }
 
 func (l *lines) Write(b []byte) (int, error) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A machine that operations of the model are done on: hosts that come and go, a daemon that runs or does not.
+// A machine on which operations of the model are executed: hosts that are added and removed, a daemon that runs or does
+// not.
 
 package e2e
 
@@ -33,17 +34,17 @@ type site struct {
 	hosts map[string]*plug
 	// step is the number of the operation.
 	step uint32
-	// last are the counters after the last frames. What is counted from then on, whenever, is of the next ones.
+	// last are the counters after the last frames. Later counts belong to the next ones.
 	last map[string]stats
-	// away is what became of frames while there was no daemon, nil while there is one.
+	// away is the result of frames while there was no daemon, nil while there is one.
 	away *model.Outcome
-	// frames is how many have been sent.
+	// frames is the number of frames sent.
 	frames int
-	// patience bounds the wait for what must become so.
+	// patience limits the wait for an expected state.
 	patience time.Duration
 }
 
-// plug is a host whose device may be there or not.
+// plug is a host whose device may exist or not.
 type plug struct {
 	ns       *netns.Namespace
 	name     string
@@ -51,7 +52,7 @@ type plug struct {
 	raw, far *netns.Raw // at the host, and on the device's end in the lab
 }
 
-// newSite makes a machine with hosts and a running daemon.
+// newSite creates a machine with hosts and a running daemon.
 func newSite(t testing.TB, args ...string) *site {
 	t.Helper()
 	s := &site{t: t, machine: newMachine(t), args: args, world: newWorld(), hosts: map[string]*plug{},
@@ -68,7 +69,7 @@ func newSite(t testing.TB, args ...string) *site {
 	return s
 }
 
-// plugIn makes the device of a host.
+// plugIn creates the device of a host.
 func (s *site) plugIn(p *plug) {
 	s.t.Helper()
 	s.lab.Must(func() error {
@@ -113,7 +114,7 @@ func (s *site) carrier(p *plug) {
 	})
 }
 
-// do does an operation on the machine, which must end as the model says, and on the world.
+// do executes an operation on the machine, which must end as the model says, and on the world.
 func (s *site) do(o model.Op) {
 	s.t.Helper()
 	s.step++
@@ -126,7 +127,7 @@ func (s *site) do(o model.Op) {
 	}
 	method, path, body := o.Request(s.world.Service(o))
 	if s.world.Service(o) == "" {
-		path = strings.Replace(path, "//", "/simplebridge/", 1) // nobody's: any service will say so
+		path = strings.Replace(path, "//", "/simplebridge/", 1) // nobody's: any service will do
 	}
 	status, text, err := s.Request(method, path, body)
 	if err != nil {
@@ -141,7 +142,7 @@ func (s *site) do(o model.Op) {
 	}
 }
 
-// forget takes the counters of what is deleted out of those to compare with: another of that name begins at zero.
+// forget removes the counters of deleted cubes from those to compare with: another one with that name starts at zero.
 func (s *site) forget(o model.Op) {
 	switch o.Verb {
 	case model.DelCube:
@@ -162,7 +163,7 @@ func (s *site) forget(o model.Op) {
 	}
 }
 
-// outside does what no request can.
+// outside executes operations that are not requests.
 func (s *site) outside(o model.Op) {
 	s.t.Helper()
 	p := s.hosts[o.To]
@@ -194,7 +195,7 @@ func (s *site) outside(o model.Op) {
 	}
 }
 
-// shown is what the daemon shows of a cube, and of the ports in it.
+// shown is a cube and its ports as the daemon shows them.
 type shown struct {
 	Name   string `json:"name"`
 	Type   string `json:"type"`
@@ -216,7 +217,7 @@ type shown struct {
 	} `json:"fdb"`
 }
 
-// configured waits until the daemon shows the world as the model has it: devices are noticed a moment after they change.
+// configured waits until the daemon shows the world of the model: it notices changes of devices a moment later.
 func (s *site) configured() {
 	s.t.Helper()
 	if s.world.Down {
@@ -239,7 +240,7 @@ func (s *site) configured() {
 	})
 }
 
-// attachedAsModelled wants programs on the devices that are peers or have transparent cubes, and on no other.
+// attachedAsModelled expects programs on the devices that are peers or have transparent cubes, and on no other.
 func (s *site) attachedAsModelled() error {
 	for _, name := range s.world.Devices() {
 		n := s.world.Netdevs[name]
@@ -295,7 +296,7 @@ func (s *site) counters() map[string]stats {
 	return all
 }
 
-// quiet compares what was counted while there was no daemon with what was sent meanwhile.
+// quiet compares the counts while there was no daemon with the frames sent meanwhile.
 func (s *site) quiet() {
 	s.t.Helper()
 	x := &expected{site: s, outcome: s.away}
@@ -307,8 +308,8 @@ func (s *site) quiet() {
 	s.last = now
 }
 
-// send puts a frame on a wire. Where the way out ends at once, the kernel says so, and that is no error here; that a device
-// was down meanwhile, a socket says once.
+// send puts a frame on a wire. If the egress path drops it at once, the kernel returns an error, which is ignored here;
+// a socket also reports once that a device was down meanwhile.
 func (s *site) send(r *netns.Raw, frame []byte) {
 	s.t.Helper()
 	err := r.Send(frame)
@@ -321,7 +322,7 @@ func (s *site) send(r *netns.Raw, frame []byte) {
 	s.frames++
 }
 
-// collect takes what has arrived at a host.
+// collect collects the frames that arrived at a host.
 func (p *plug) collect(take func([]byte) error) error {
 	for {
 		f, err := p.raw.Recv(isStream, 0)
@@ -329,7 +330,7 @@ func (p *plug) collect(take func([]byte) error) error {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return nil
 		case errors.Is(err, unix.ENETDOWN):
-			continue // what the socket says once of a device that went down
+			continue // the socket's one error for a device that went down
 		case err != nil:
 			return err
 		}
@@ -339,5 +340,5 @@ func (p *plug) collect(take func([]byte) error) error {
 	}
 }
 
-// pause is how long the machine gets between two looks.
+// pause is the time between two checks.
 func pause() { <-time.After(200 * time.Microsecond) }

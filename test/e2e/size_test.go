@@ -15,10 +15,9 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// Topologies of any size: what does not fit one kernel program is cut into segments, and nobody
-// needs to know.
+// Topologies of any size: components that do not fit one kernel program are split into segments, transparently.
 
-// cubeOf is the request that makes a cube.
+// cubeOf is the request that creates a cube.
 type cubeOf struct {
 	Service string           `json:"service-name"`
 	Name    string           `json:"name"`
@@ -62,7 +61,7 @@ func (m *machine) create(cubes []*cubeOf) {
 	m.Must(http.StatusCreated, "POST", "/cubes", string(body))
 }
 
-// segments tells into how many programs the cubes connected to one are cut.
+// segments returns the number of programs of the component of a cube.
 func (m *machine) segments(cube string) int {
 	m.t.Helper()
 	var s struct{ Segments int }
@@ -70,7 +69,7 @@ func (m *machine) segments(cube string) int {
 	return s.Segments
 }
 
-// plug makes a host and the port that leads to it.
+// plug creates a host and the port that leads to it.
 func (m *machine) plug(c *cubeOf, n int) *netns.Node {
 	m.t.Helper()
 	name := fmt.Sprint("veth", n)
@@ -128,7 +127,7 @@ func TestARingOfAHundredForwarders(t *testing.T) {
 			}
 			d.create(cubes)
 			reaches(t, a, "10.0.0.2") // once around the ring and back to the start
-			// Without a way out, a packet goes round until its hops are used up.
+			// Without an exit, a packet circulates until its hops are used up.
 			for _, i := range []string{"0", "50"} {
 				next := map[string]string{"0": "to-c1", "50": "to-c51"}[i]
 				last := map[string]string{"0": "to-c99", "50": "to-c49"}[i]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Another machine opens as many connections as it can and says nothing. Each has its own share of a listener, so others
-// are served, frames pass, and when the silent ones are dropped nothing of them is left.
+// Another machine opens as many connections as it can and sends nothing. Each client has its own share of a listener,
+// so others are served, frames pass, and when the silent ones are closed nothing of them is left.
 
 package e2e
 
@@ -22,7 +22,7 @@ import (
 	"github.com/polycube/polycube/test/pki"
 )
 
-// perMachine is how many connections one client may have, as the guide to securing the daemon says.
+// perMachine is the number of connections of one client according to the guide to securing the daemon.
 const perMachine = 256
 
 func TestASilentMachineKeepsNobodyOut(t *testing.T) {
@@ -88,7 +88,7 @@ func TestASilentMachineKeepsNobodyOut(t *testing.T) {
 		if tooMany < 1 || silent < perMachine || tooMany+silent != float64(len(conns)) {
 			return fmt.Errorf("%v connections are counted as too many and %v as silent, of %d", tooMany, silent, len(conns))
 		}
-		if now := d.files(); now > files+more { // the programs that are inlined meanwhile take some
+		if now := d.files(); now > files+more { // the background inlining uses some
 			return fmt.Errorf("%d descriptors are open, %d before", now, files)
 		}
 		return nil

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Packets that go through user space come back as they were, also the large ones that a network card would cut up.
+// Packets through user space come back unmodified, including large ones that a network card would segment.
 
 package e2e
 
@@ -31,7 +31,7 @@ func TestSlowPathPutsPacketsBack(t *testing.T) {
 				in, out = out, in
 			}
 			frames := oddFrames(1500)
-			delete(frames, "the largest with a tag") // a VLAN tag is over the MTU of the way back
+			delete(frames, "the largest with a tag") // a VLAN tag exceeds the MTU on the way back
 			for name, rest := range frames {
 				frame := append(append([]byte{255, 255, 255, 255, 255, 255}, 2, 0, 0, 0, 0, 9), rest...)
 				if err := in.Send(frame); err != nil {
@@ -44,7 +44,8 @@ func TestSlowPathPutsPacketsBack(t *testing.T) {
 	})
 }
 
-// TestTimedLargeSegmentsSurviveTheSlowPath: TCP hands segments of 64 KB to the device, and they stay whole up and down.
+// TestTimedLargeSegmentsSurviveTheSlowPath: TCP passes segments of 64 KB to the device, and they stay whole in both
+// directions.
 func TestTimedLargeSegmentsSurviveTheSlowPath(t *testing.T) {
 	t.Parallel()
 	d := start(t)
@@ -73,7 +74,7 @@ func TestTimedLargeSegmentsSurviveTheSlowPath(t *testing.T) {
 	}
 }
 
-// TestSlowPathOfStandardCubesIsLogged: packets that a cube hands to user space and that end there are told in the log.
+// TestSlowPathOfStandardCubesIsLogged: packets that a cube sends to user space and that end there are logged.
 func TestSlowPathOfStandardCubesIsLogged(t *testing.T) {
 	t.Parallel()
 	for _, kind := range types {

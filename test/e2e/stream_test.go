@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Traffic that knows what was lost: numbered frames between two hosts, all through a change.
+// Traffic that detects losses: numbered frames between two hosts, throughout a change.
 
 package e2e
 
@@ -25,11 +25,10 @@ const (
 	perTick = 4
 )
 
-// tick makes that 4,000 frames in a second, and fewer on a slow machine: they must not fill the queues of netdevs by their
-// number alone.
+// tick gives 4,000 frames per second, and fewer on a slow machine: they must not fill the queues of netdevs.
 var tick = pace.Stretch(time.Millisecond)
 
-// stream is numbered frames on their way from one host to another.
+// stream is a stream of numbered frames from one host to another.
 type stream struct {
 	t        testing.TB
 	from, to *netns.Raw
@@ -45,10 +44,10 @@ type stream struct {
 	problems []error
 }
 
-// streams counts streams, so that two of them between the same hosts are told apart.
+// streams counts streams, to distinguish two of them between the same hosts.
 var streams atomic.Uint32
 
-// startStream sends frames between two hosts until Stop. Both addresses are made known to the bridges on the way first.
+// startStream sends frames between two hosts until Stop. The bridges on the path learn both addresses first.
 func startStream(t testing.TB, from, to *netns.Node) *stream {
 	t.Helper()
 	s := &stream{t: t, from: netns.OpenRaw(t, from, netns.Inner), to: netns.OpenRaw(t, to, netns.Inner), stop: make(chan struct{}), over: make(chan struct{})}
@@ -109,7 +108,7 @@ func (s *stream) send() {
 	}
 }
 
-// receive goes on until the test is over: on a busy machine what was sent last may take its time.
+// receive continues until the test is over: on a busy machine the last frames may take some time.
 func (s *stream) receive(id uint32) {
 	mine := func(f []byte) bool { return isStream(f) && binary.BigEndian.Uint32(f[14:]) == id }
 	for {
@@ -140,14 +139,14 @@ func (s *stream) count(number uint64) {
 	s.arrived++
 }
 
-// Arrived is how many frames have arrived so far.
+// Arrived is the number of frames that have arrived so far.
 func (s *stream) Arrived() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.arrived
 }
 
-// Flowing waits until so many more frames have arrived: what was done before is then in use.
+// Flowing waits until that many more frames have arrived: the previous change is then in use.
 func (s *stream) Flowing(more uint64) {
 	s.t.Helper()
 	goal := s.Arrived() + more
@@ -165,7 +164,7 @@ func (s *stream) Stop() uint64 {
 	s.end()
 	s.done.Wait()
 	sent := s.sent.Load()
-	// What was sent is on its way through queues of this machine only.
+	// The frames in flight are in queues of this machine only.
 	for deadline := time.Now().Add(patience); s.Arrived() < sent && time.Now().Before(deadline); {
 		<-time.After(10 * time.Millisecond)
 	}

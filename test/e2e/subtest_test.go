@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A test within a test, which may fail without the outer one failing, and cleans up when it ends: what a search for the
-// shortest sequence of operations that fails is made of.
+// A test within a test, which may fail without failing the outer one, and cleans up when it ends: used to search for
+// the shortest failing sequence of operations.
 
 package e2e
 
@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// trial is a testing.TB of its own.
+// trial is a separate testing.TB.
 type trial struct {
 	testing.TB
 	ctx context.Context
@@ -27,7 +27,7 @@ type trial struct {
 	cleanups []func()
 }
 
-// try runs fn as a trial, and returns what it logged and an error when it failed.
+// try runs fn as a trial, and returns its log and an error if it failed.
 func try(t testing.TB, fn func(t testing.TB)) (string, error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &trial{TB: t, ctx: ctx}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// An operator watches packets pass: live, hop by hop, chosen by a filter, and nothing of it stays behind.
+// An operator watches packets: live, hop by hop, selected by a filter, and nothing of it stays behind.
 
 package e2e
 
@@ -40,7 +40,7 @@ func (m *machine) watch(args ...string) *watcher {
 		m.t.Fatal(err)
 	}
 	go func() {
-		_ = w.cmd.Wait() // how it ended is asked of cmd
+		_ = w.cmd.Wait() // cmd returns how it ended
 		close(w.ended)
 	}()
 	m.t.Cleanup(func() {
@@ -50,7 +50,7 @@ func (m *machine) watch(args ...string) *watcher {
 	return w
 }
 
-// instructions tells whether a cube's programs are traced: they are longer then.
+// instructions reports whether a cube's programs are traced: they are longer then.
 func (m *machine) instructions(cube string) int {
 	m.t.Helper()
 	return m.Stats(cube).Instructions
@@ -70,7 +70,7 @@ func (m *machine) calm(cube string) int {
 	return n
 }
 
-// story is what a trace of a ping from veth1 to veth3 tells, in order.
+// story is the trace of a ping from veth1 to veth3, in order.
 var story = []string{
 	`^\d\d:\d\d:\d\d\.\d{6} [0-9a-f]{4} br1:p1 +in +(send up|flood) +10\.0\.0\.1 > 10\.0\.0\.3: ICMP echo request, id \d+, seq \d+, length 98$`,
 	` br2:up +in +(send p3|flood) +10\.0\.0\.1 > 10\.0\.0\.3: ICMP echo request`,
@@ -79,7 +79,7 @@ var story = []string{
 	` br1 +leave veth1 +10\.0\.0\.3 > 10\.0\.0\.1: ICMP echo reply`,
 }
 
-// tells says what is missing of a story.
+// tells returns what is missing in a story.
 func tells(text string, lines []string) error {
 	rest := strings.Split(text, "\n")
 	for _, want := range lines {
@@ -200,7 +200,7 @@ func TestTraceRefusesWhatMakesNoSense(t *testing.T) {
 	})
 }
 
-// TestASlowWatcherHindersNobody: its session is cut, and the daemon and the traffic go on.
+// TestASlowWatcherHindersNobody: its session is ended, and the daemon and the traffic continue.
 func TestASlowWatcherHindersNobody(t *testing.T) {
 	t.Parallel()
 	d := start(t)
@@ -272,7 +272,7 @@ func TestTimedStopWithAWatcher(t *testing.T) {
 	}
 }
 
-// TestTraceFollowsPacketsThroughSegments: a line that no single program holds is traced and tried as a whole.
+// TestTraceFollowsPacketsThroughSegments: a line that no single program holds is traced and injected as a whole.
 func TestTraceFollowsPacketsThroughSegments(t *testing.T) {
 	t.Parallel()
 	for _, kind := range sizeTypes {
@@ -306,7 +306,8 @@ func TestTraceFollowsPacketsThroughSegments(t *testing.T) {
 	}
 }
 
-// TestLookingAtPacketsLosesNone: sessions begin, end by themselves and are killed while a stream flows, beside changes.
+// TestLookingAtPacketsLosesNone: sessions start, end by themselves and are killed while a stream flows, together with
+// changes.
 func TestLookingAtPacketsLosesNone(t *testing.T) {
 	rounds := 4
 	if soak {

@@ -20,8 +20,8 @@ var (
 // tallyPicky is a version of tally with a program that the kernel refuses with one value of a constant.
 const tallyPicky = "picky"
 
-// TestServicesOnTrial: a program that the kernel would refuse one day is refused when the service is added or updated, with
-// what it takes; nothing is left of the service, and the previous version keeps running.
+// TestServicesOnTrial: a program that the kernel would refuse later is refused when the service is added or updated,
+// with the required constants; nothing is left of the service, and the previous version continues to run.
 func TestServicesOnTrial(t *testing.T) {
 	t.Parallel()
 	d := start(t)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A daemon is killed, and the next one has another version of a service: other code, another layout of its maps, another
-// model, or not the service at all. Traffic goes on all the time, and what was counted stays.
+// A daemon is killed, and the next one has another version of a service: different code, map layout or model, or
+// without the service. Traffic continues throughout, and counts are preserved.
 
 package e2e
 
@@ -106,7 +106,7 @@ func (c *tally) instance() cube.Instance {
 	return cube.Instance{Prepare: cube.Typed(prepare), State: c.State}
 }
 
-// State returns the sum of what was counted.
+// State returns the sum of the counts.
 func (c *tally) State(context.Context, []string) (any, error) {
 	var sum uint64
 	var err error
@@ -172,7 +172,7 @@ func TestUpgradesOfAServiceUnderTraffic(t *testing.T) {
 			d = d.upgraded(tallyBlunt)
 			heldTally(t, d, "map seen has another layout (ValueSize: 8 changed to 16)")
 			d.Do("br1 fdb set aging-time=77")
-			s.Flowing(400) // the segment was linked anew beside it
+			s.Flowing(400) // the segment was relinked with it
 
 			d = d.upgraded(tallyNone)
 			heldTally(t, d, "service tally is not loaded")
@@ -195,7 +195,7 @@ func TestUpgradesOfAServiceUnderTraffic(t *testing.T) {
 			}
 			s.Stop()
 
-			// Deleted while it is held, it goes for good.
+			// If it is deleted while it is held, it is removed completely.
 			d = d.upgraded(tallyNone)
 			reaches(t, hosts[0], "10.0.0.3")
 			d.Must(http.StatusOK, "DELETE", "/simplebridge/t1", "")

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A VLAN tag is usually not in the bytes of a frame but beside them, in the kernel's buffer, because that is what devices
-// with offloads and VLAN interfaces make. A packet socket cannot send such a frame; a small program on the host's device
-// can.
+// A VLAN tag is usually not in the data of a frame but in the skb, because devices with offloads and VLAN interfaces
+// put it there. A packet socket cannot send such a frame; a small program on the host's device can.
 
 package e2e
 
@@ -18,7 +17,7 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// pushTag makes a host's device put a tag beside every frame that it sends.
+// pushTag makes a host's device put a tag into the skb of every frame that it sends.
 func pushTag(t *testing.T, h *netns.Node, proto, tci uint16) {
 	t.Helper()
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{
@@ -50,7 +49,7 @@ func TestTagsBesideTheFrameArrive(t *testing.T) {
 			name  string
 			proto uint16
 			tci   uint16
-			rest  []byte // behind the tag
+			rest  []byte // after the tag
 		}{
 			{"802.1Q", unix.ETH_P_8021Q, 100, append(unhex("88b5"), noise(46)...)},
 			{"802.1ad", unix.ETH_P_8021AD, 7, append(unhex("88b5"), noise(46)...)},

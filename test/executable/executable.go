@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// Write writes a program that everybody may run. No process is started meanwhile: it would have a copy of the descriptor
-// for a moment, and the kernel runs nothing that somebody can write to (ETXTBSY).
+// Write writes a program that everybody may run. No process is started meanwhile: it would briefly have a copy of the
+// descriptor, and the kernel does not run a file that is open for writing (ETXTBSY).
 func Write(path string, program []byte) error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()

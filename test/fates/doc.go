@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fates gives the programs of every service that ships frames that nobody meant to send, and wants to be told
-// what became of each one: forwarded, or ended for a reason that the cube or the framework names. A service that ships
-// without a setup here fails the tests.
+// Package fates sends unexpected frames to the programs of every shipped service, and requires a fate for each one:
+// forwarded, or dropped for a reason that the cube or the framework names. A shipped service without a setup here fails
+// the tests.
 package fates

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/cube"
-	_ "github.com/polycube/polycube/cubes/all" // what ships
+	_ "github.com/polycube/polycube/cubes/all" // the shipped services
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/yang"
 	"github.com/polycube/polycube/test/bpftest"
@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(netns.CheckLeaks(m)) }
 
-// unexplained are fates that say that a program did not know what it did.
+// unexplained are fates that indicate that a program did not know what it did.
 var unexplained = []string{" unspecified", " bad-verdict", " bad-port", " no-program"}
 
 // variant is how the programs are linked.
@@ -82,7 +82,7 @@ func TestEveryFrameHasAFate(t *testing.T) {
 	}
 }
 
-// nameOf is what the model of a service calls it.
+// nameOf returns the name of a service in its model.
 func nameOf(t *testing.T, s cube.Service) string {
 	t.Helper()
 	schema, err := yang.Load(s.Model)
@@ -93,7 +93,7 @@ func nameOf(t *testing.T, s cube.Service) string {
 	return schema.Service().Name
 }
 
-// feed gives a lab frames at its first two netdevs.
+// feed sends a lab frames on its first two netdevs.
 func feed(t *testing.T, l *bpftest.Lab, rng *rand.Rand, frames int) {
 	t.Helper()
 	seen, good := map[string]int{}, meant()
@@ -102,7 +102,7 @@ func feed(t *testing.T, l *bpftest.Lab, rng *rand.Rand, frames int) {
 		if i >= len(good) {
 			frame = wrong(rng, frame)
 		} else {
-			frame = good[i] // each once as it is
+			frame = good[i] // each once unmodified
 		}
 		out, _ := l.RunBytes([]string{"veth1", "veth2"}[rng.IntN(2)], slices.Clone(frame))
 		for _, no := range unexplained {

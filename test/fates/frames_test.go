@@ -2,7 +2,7 @@
 
 package fates
 
-// Frames near those that a cube expects: each is one of those with a few things wrong in it, where parsers look.
+// Frames similar to those that a cube expects: each is one of those with a few errors at places that parsers read.
 
 import (
 	"encoding/binary"
@@ -19,7 +19,7 @@ var (
 	v6   = []string{"", "fd00:1::2", "fd00:2::2", "fd00:3::2"}
 )
 
-// cubeMACs are those of the ports of a cube that has addresses, by their number from 1.
+// cubeMACs are the MAC addresses of the ports of a cube with addresses, by number from 1.
 var cubeMACs = []string{"", "02:00:00:00:01:01", "02:00:00:00:01:02", "02:00:00:00:01:03"}
 
 // meant are frames that make sense, from host 1.
@@ -58,25 +58,25 @@ func icmp4Error(f *pkt.Frame) []byte {
 	return b
 }
 
-// icmp6 is an ICMPv6 message of a type, with what the type may have behind its header.
+// icmp6 is an ICMPv6 message of a type, with the data of that type after its header.
 func icmp6(f *pkt.Frame, kind byte) []byte {
 	about := pkt.Eth(macs[2], macs[1]).IPv6(v6[2], v6[1]).UDP(53, 1000).Payload(8).Bytes()[14:]
 	return f.IPv6(v6[1], v6[2]).Protocol(pkt.ProtoICMPv6).Data(append([]byte{kind, 0, 0, 0, 0, 0, 5, 0}, about...)).Bytes()
 }
 
-// extensions is a datagram behind extension headers: hop by hop, destination options, a first fragment.
+// extensions is a datagram after extension headers: hop by hop, destination options, a first fragment.
 func extensions(f *pkt.Frame) []byte {
 	return f.IPv6(v6[1], v6[2]).Protocol(pkt.NextHopByHop).Data([]byte{60, 0, 1, 4, 0, 0, 0, 0, 44, 0, 1, 4, 0, 0, 0, 0, 17, 0, 0, 1, 0, 0, 0, 9,
 		3, 232, 0, 53, 0, 16, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8}).Bytes()
 }
 
-// wrong is a frame with a few things wrong.
+// wrong returns a frame with a few errors.
 func wrong(rng *rand.Rand, frame []byte) []byte {
 	b := slices.Clone(frame)
 	for range 1 + rng.IntN(4) {
 		b = faults[rng.IntN(len(faults))](rng, b)
 	}
-	// The kernel's test run wants a byte behind the Ethernet header, and an IP header where the type says so.
+	// The kernel's test run requires a byte after the Ethernet header, and an IP header if the type says so.
 	least := 15
 	switch [2]byte(append(b, make([]byte, 14)...)[12:]) {
 	case [2]byte{0x08, 0x00}:
@@ -87,7 +87,7 @@ func wrong(rng *rand.Rand, frame []byte) []byte {
 	return append(b, make([]byte, max(0, least-len(b)))...)
 }
 
-// head is where parsers look, in bytes.
+// head is the number of bytes that parsers read.
 const head = 96
 
 var faults = []func(*rand.Rand, []byte) []byte{
@@ -125,7 +125,7 @@ var faults = []func(*rand.Rand, []byte) []byte{
 		}
 		return slices.Insert(b, 12, tag...)
 	},
-	func(rng *rand.Rand, b []byte) []byte { // a tag less, or what was none
+	func(rng *rand.Rand, b []byte) []byte { // remove a tag, or other bytes
 		if len(b) < 18 {
 			return b
 		}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A fresh copy of the repository and a terminal in it. The terminal is in network, mount and
-// process namespaces of its own, where a daemon without any option finds an empty machine.
+// A fresh copy of the repository and a terminal in it. The terminal has its own network, mount and process namespaces,
+// where a daemon without any option finds an empty machine.
 
 package guide
 
@@ -28,8 +28,8 @@ var patience = pace.Stretch(4 * time.Minute)
 
 const root = "../.."
 
-// clone copies what is tracked, as it is now, and what is new and not ignored. What is compiled of the programs that it has
-// comes along: they do not depend on where they are compiled.
+// clone copies the tracked files, as they are now, and new files that are not ignored. Compiled programs are copied,
+// too: they do not depend on where they are compiled.
 func clone(t *testing.T) string {
 	t.Helper()
 	netns.NeedRoot(t)
@@ -49,7 +49,7 @@ func clone(t *testing.T) string {
 	return dir
 }
 
-// takeObjects copies the objects that are as new as all that a program may be made of.
+// takeObjects copies the objects that are newer than all of their possible sources.
 func takeObjects(t *testing.T, dir string) {
 	t.Helper()
 	var newest time.Time
@@ -111,7 +111,7 @@ func copyFile(from, to string) error {
 	return os.WriteFile(to, data, info.Mode().Perm())
 }
 
-// tree reads the sources of a clone, without what was built.
+// tree reads the sources of a clone, without build results.
 func tree(t *testing.T, dir string) lint.Tree {
 	t.Helper()
 	out := lint.Tree{}
@@ -136,7 +136,7 @@ func tree(t *testing.T, dir string) lint.Tree {
 	return out
 }
 
-// terminal is a shell that stays: what one command sets, the next has.
+// terminal is a shell that stays open: settings of one command apply to the next.
 type terminal struct {
 	t     *testing.T
 	dir   string // for the scripts
@@ -146,8 +146,8 @@ type terminal struct {
 	steps int
 }
 
-// prepare gives the namespaces places of their own for what a daemon, and `ip netns`, keep.
-// Packages look at the rest of /var/lib.
+// prepare gives the namespaces separate directories for files of a daemon, and of `ip netns`. Packages use the rest of
+// /var/lib.
 const prepare = `set -e
 mkdir -p "$0/lib"
 mount --rbind /var/lib "$0/lib"
@@ -167,7 +167,7 @@ func open(t *testing.T, folder string) *terminal {
 	term := &terminal{t: t, dir: t.TempDir(), out: &output.Buffer{}, ended: make(chan struct{})}
 	cmd := lab.Command("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", prepare, t.TempDir())
 	cmd.Dir = folder
-	// Paths in what is compiled would keep the tools from using what others compiled before.
+	// Paths in build results would prevent the tools from reusing others' results.
 	cmd.Env = append(os.Environ(), "SKIP_DEPS=1", "GOFLAGS=-trimpath", "MAKEFLAGS=")
 	cmd.Stdout, cmd.Stderr = term.out, term.out
 	in, err := cmd.StdinPipe()
@@ -186,13 +186,13 @@ func open(t *testing.T, folder string) *terminal {
 		if said, err := os.ReadFile(filepath.Join(folder, "polycubed.log")); err == nil && t.Failed() {
 			t.Logf("the daemon said:\n%s", said)
 		}
-		_ = cmd.Process.Kill() // its namespace goes with it, and all that runs there
+		_ = cmd.Process.Kill() // its namespace ends with it, and all processes in it
 		<-term.ended
 	})
 	return term
 }
 
-// Run types a script and returns what it prints and how it ends.
+// Run types a script and returns its output and exit status.
 func (term *terminal) Run(script string) (printed string, exit int) {
 	term.t.Helper()
 	term.steps++
@@ -221,7 +221,7 @@ func (term *terminal) Run(script string) (printed string, exit int) {
 	return printed, exit
 }
 
-// Must types a script and returns what it prints. A command that fails closes the terminal, and so ends the test.
+// Must types a script and returns its output. A command that fails closes the terminal, and so ends the test.
 func (term *terminal) Must(script string) string {
 	term.t.Helper()
 	printed, _ := term.Run("trap 'echo \"this ended with $?: $BASH_COMMAND\"' ERR; set -e\n" + script + "\nset +e; trap - ERR")

@@ -13,7 +13,7 @@ import (
 	"github.com/polycube/polycube/test/lint/readme"
 )
 
-// step is a block of the guide that a reader is to carry out.
+// step is a block of the guide that a reader must execute.
 type step struct {
 	line int
 	kind string // "sh", "diff", "file" or "console"
@@ -22,8 +22,8 @@ type step struct {
 	show readme.Example // of a "console"
 }
 
-// steps reads the blocks of a document that are to be carried out, in their order: shell commands,
-// patches, whole files (whose fence says file=PATH), and commands with what they print.
+// steps reads the blocks of a document that must be executed, in order: shell commands, patches, whole files (whose
+// fence says file=PATH), and commands with their output.
 func steps(t *testing.T, text []byte) []step {
 	t.Helper()
 	examples, err := readme.Parse(bytes.NewReader(text))
@@ -61,7 +61,7 @@ func steps(t *testing.T, text []byte) []step {
 	return out
 }
 
-// TestGuideLeadsToAForwardedPacket does what docs/guide/write-a-cube.md says, as a reader would.
+// TestGuideLeadsToAForwardedPacket executes docs/guide/write-a-cube.md, as a reader would.
 func TestGuideLeadsToAForwardedPacket(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, "docs/guide/write-a-cube.md"))

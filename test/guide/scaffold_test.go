@@ -21,14 +21,13 @@ const hosts = `for i in 1 2; do
 done
 `
 
-// daemon starts one as it is installed.
+// daemon starts a daemon as installed.
 const daemon = `export PATH=$PWD/bin:$PATH
 polycubed >polycubed.log 2>&1 &
 until polycubectl cubes show >/dev/null 2>&1; do sleep 0.1; done
 `
 
-// TestNewCubesWorkAtOnce makes a cube of each kind and does with them what their authors would:
-// build, test, check, run.
+// TestNewCubesWorkAtOnce creates a cube of each kind and does what its author would do: build, test, lint, run.
 func TestNewCubesWorkAtOnce(t *testing.T) {
 	t.Parallel()
 	dir := clone(t)
@@ -55,7 +54,7 @@ polycubectl s set max-length=200`)
 	term.Must("ip netns exec host1 ping -c 1 -s 100 10.0.0.2")
 }
 
-// checkSources holds what was made to the house rules and the tools that `make lint` runs.
+// checkSources checks the created files with the house rules and the tools that `make lint` runs.
 func checkSources(t *testing.T, term *terminal, before, after lint.Tree) {
 	t.Helper()
 	keepRules(t, after, "cubes/patchpanel/", "cubes/sizeguard/", "cubes/all/")
@@ -87,7 +86,7 @@ for model in cubes/patchpanel/*.yang cubes/sizeguard/*.yang; do
 done`)
 }
 
-// keepRules holds the files below some folders to the house rules.
+// keepRules checks the files below some folders with the house rules.
 func keepRules(t *testing.T, files lint.Tree, folders ...string) {
 	t.Helper()
 	for _, rule := range lint.Rules() {

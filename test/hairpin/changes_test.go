@@ -2,7 +2,7 @@
 
 package hairpin
 
-// What becomes of packets for the router's address when the configuration changes, and where other cubes are on the port.
+// Packets for the router's address when the configuration changes, and with other cubes on the port.
 
 import (
 	"encoding/binary"
@@ -15,7 +15,7 @@ import (
 	"github.com/polycube/polycube/test/pkt"
 )
 
-// fromPort makes the frame of a new connection to the forwarded port, and what it becomes.
+// fromPort returns the frame of a new connection to the forwarded port, and its result.
 func fromPort(n uint16) (in, out []byte) {
 	return fromTo(clientMAC, lanMAC, client, wan).TCP(n, 8080, syn).Bytes(),
 		routed(fromTo(lanMAC, serverMAC, wan, server).TCP(n, 80, syn))
@@ -66,14 +66,15 @@ func TestTheAddressThatThePortHasCounts(t *testing.T) {
 		g.Restart(nil)
 		g.steps(step{"behind a restart", "veth1", to("192.0.2.2", 6001), "lan", routed(fromTo(lanMAC, serverMAC, wan, server).TCP(6001, 80, syn)), ""})
 		g.Set("DELETE", "gw ports wan secondaryip 192.0.2.2/24", "")
-		// It is an address of the provider's network now, so the packet is sent there, and hairpinned on the way.
+		// It is an address of the provider's network now, so the packet is sent there, and hairpinned on its
+		// path.
 		g.steps(step{name: "an address that the router has no more", in: "veth1", send: to("192.0.2.2", 6002), fate: "gw slowpath"})
 		rule("10.0.3.1")
 		g.steps(own("an address of a port without a nat", "veth1", to("10.0.3.1", 6003)))
 	})
 }
 
-// TestOtherCubesOnThePort: those between the router and the nat see what is offered, and those outside do not.
+// TestOtherCubesOnThePort: cubes between the router and the nat see offered packets, and those outside do not.
 func TestOtherCubesOnThePort(t *testing.T) {
 	inEach(t, bpftest.Options{}, func(t *testing.T, l *bpftest.Lab) {
 		l.Create("router", "gw", ports)
@@ -96,8 +97,8 @@ func TestOtherCubesOnThePort(t *testing.T) {
 	})
 }
 
-// TestOffersThatACubeSendsOn: the control plane of a cube between router and nat gets them, and sends them on; they stay what
-// they are.
+// TestOffersThatACubeSendsOn: the control plane of a cube between router and nat gets them, and sends them on; they
+// remain offered.
 func TestOffersThatACubeSendsOn(t *testing.T) {
 	onWires(t, func(g *gateway, wires []*bpftest.Wire) {
 		g.Detach("masq", "gw:wan")
@@ -108,7 +109,7 @@ func TestOffersThatACubeSendsOn(t *testing.T) {
 		in, out := fromPort(8000)
 		wires[0].Puts(in)
 		wires[0].Gets(out)
-		// One that nobody takes is the router's, which answers, and does not leave.
+		// A packet that no cube takes is delivered to the router, which answers, and does not leave.
 		ping := fromTo(clientMAC, lanMAC, client, wan).Echo(7, 7).Payload(30).Bytes()
 		wires[0].Puts(ping)
 		reply := pkt.ICMPMessage(0, 0, binary.BigEndian.Uint32(ping[38:]), ping[42:])

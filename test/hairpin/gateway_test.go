@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
-	_ "github.com/polycube/polycube/cubes/all" // what ships
+	_ "github.com/polycube/polycube/cubes/all" // the shipped services
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/need"
@@ -34,7 +34,7 @@ const (
 	isp, isp6                              = "192.0.2.254", "2001:db8::fe"
 )
 
-// ports are those of the router gw. An IPv6 address is used at once, and every neighbour is known.
+// ports are the ports of the router gw. An IPv6 address is used at once, and every neighbour is resolved.
 const ports = `{"arp":{"duplicate-detection":false},"ports":[
 	{"name":"lan","peer":"veth1","mac":"` + lanMAC + `","ip":"10.0.1.1/24","secondaryip":[{"ip":"fd00:1::1/64"}]},
 	{"name":"wan","peer":"veth2","mac":"` + wanMAC + `","ip":"` + wan + `/24","secondaryip":[{"ip":"` + wan6 + `/64"}],"rp-filter":"strict"},
@@ -93,7 +93,7 @@ func newGateway(t *testing.T, l *bpftest.Lab) *gateway {
 	return g
 }
 
-// step is a frame that comes in, and what must become of it.
+// step is a received frame, and its required result.
 type step struct {
 	name, in string
 	send     []byte
@@ -108,14 +108,14 @@ func (g *gateway) steps(steps ...step) {
 		out, got := g.run(s)
 		want := bpftest.Outcome{Verdict: "send", Sent: "gw:" + s.port}
 		if slices.Contains(strings.Fields(out.Sent), want.Sent) {
-			out.Sent = want.Sent // the router sends packets of its own meanwhile
+			out.Sent = want.Sent // the router sends its own packets meanwhile
 		}
 		if s.port == "" {
 			want = bpftest.Outcome{Verdict: "drop", Fate: s.fate}
 			out.Sent = ""
 			s.want = s.send
 			if s.want != nil && strings.HasPrefix(s.fate, "masq") {
-				got = s.want // what is left of a packet that is dropped does not matter
+				got = s.want // the rest of a dropped packet does not matter
 			}
 		}
 		if out != want {
@@ -127,8 +127,9 @@ func (g *gateway) steps(steps ...step) {
 	}
 }
 
-// run sends a step's frame. What the router announces meanwhile is dropped by the outermost cube of TestOtherCubesOnThePort, so
-// the frame is sent again until nothing is: were the frame shown to that cube, it would be dropped each time.
+// run sends a step's frame. The outermost cube of TestOtherCubesOnThePort drops the router's announcements meanwhile,
+// so the frame is sent again until there are none: if the frame itself reached that cube, it would be dropped each
+// time.
 func (g *gateway) run(s step) (out bpftest.Outcome, got []byte) {
 	g.t.Helper()
 	for until := time.Now().Add(bpftest.Patience); ; <-time.After(20 * time.Millisecond) {
@@ -139,12 +140,12 @@ func (g *gateway) run(s step) (out bpftest.Outcome, got []byte) {
 	}
 }
 
-// own is a packet that is the router's and reaches its control plane as it is.
+// own is a packet for the router that reaches its control plane unmodified.
 func own(name, in string, frame []byte) step {
 	return step{name: name, in: in, send: frame, fate: "gw slowpath"}
 }
 
-// fromTo makes frames of packets from one host to another, with the TTL that they have before and behind the router.
+// fromTo creates frames of packets from one host to another, with their TTL before and after the router.
 func fromTo(fromMAC, toMAC, from, to string) *pkt.Frame {
 	if netip.MustParseAddr(from).Is6() {
 		return pkt.Eth(fromMAC, toMAC).IPv6(from, to)
@@ -152,7 +153,7 @@ func fromTo(fromMAC, toMAC, from, to string) *pkt.Frame {
 	return pkt.Eth(fromMAC, toMAC).IPv4(from, to)
 }
 
-// routed is a frame behind the router.
+// routed is a frame after the router.
 func routed(f *pkt.Frame) []byte { return pkt.Hop(f.Bytes()) }
 
 // icmpError is a message of ICMP or ICMPv6 about the packet of a frame.

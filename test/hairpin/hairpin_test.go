@@ -13,7 +13,7 @@ import (
 	"github.com/polycube/polycube/test/pkt"
 )
 
-// masquerades tells whether the nat has taken over these addresses.
+// masquerades reports whether the nat has taken over these addresses.
 func (g *gateway) masquerades(want ...string) error {
 	var got []string
 	if err := json.Unmarshal([]byte(g.Read("masq rule masquerade external-ip")), &got); err != nil {
@@ -67,7 +67,7 @@ func TestHostsReachAForwardedPortOfTheRoutersAddress(t *testing.T) {
 	})
 }
 
-// TestOldKernelsHairpinToo: programs that do without what an old kernel lacks do what the others do.
+// TestOldKernelsHairpinToo: programs for kernels without newer features behave the same.
 func TestOldKernelsHairpinToo(t *testing.T) {
 	each(t, bpftest.Options{Old: true}, func(g *gateway) {
 		g.wantHairpin("a rule", 4000)
@@ -122,7 +122,7 @@ func TestErrorsAndFragmentsOfHairpinnedPackets(t *testing.T) {
 		}
 		first, later := pkt.IPv4Options{ID: 7, MoreFragments: true}, pkt.IPv4Options{ID: 7, Offset: 9}
 		whole := pkt.Eth(clientMAC, lanMAC).IPv4(client, wan, first).UDP(4000, 8080).Payload(64).Bytes()
-		// The checksum is that of the datagram: what a fragment has of it, changed by the difference.
+		// The checksum is that of the datagram; a fragment's part is changed by the difference.
 		translated := pkt.Eth(lanMAC, serverMAC).IPv4(wan, server, first).UDP(4000, 80).Payload(64).Bytes()
 		g.steps(
 			step{"the first fragment", "veth1", whole, "lan", pkt.Hop(translated), ""},

@@ -2,7 +2,8 @@
 
 package hairpin
 
-// Hosts in one LAN behind a gateway: ours, and Linux with the same rules in nftables. What a host finds must be the same.
+// Hosts in one LAN behind a gateway: ours, and Linux with the same rules in nftables. Hosts must see the same
+// behaviour.
 
 import (
 	"bufio"
@@ -29,7 +30,7 @@ import (
 type network struct {
 	t                       *testing.T
 	client, server, outside *netns.Node
-	// linux tells the machine that is compared with from ours.
+	// linux distinguishes the machine to compare with from ours.
 	linux bool
 	// within is a command on the gateway, nil where nothing can run there.
 	within func(name string, args ...string) *exec.Cmd
@@ -37,7 +38,7 @@ type network struct {
 
 const (
 	gateway4, gateway6 = "10.0.1.1", "fd00:1::1"
-	// opened is a port that is forwarded to the server, closed one that is forwarded to where nobody listens, and other one
+	// opened is a port forwarded to the server, closed one forwarded to a port without a listener, and other one
 	// that is not forwarded.
 	opened, closed, other, gateways = "8080", "8081", "9999", "22"
 )
@@ -205,7 +206,7 @@ func (n *network) serve(address string) {
 	})
 }
 
-// answer tells who asks, or, after the line "upload", the sum of what follows.
+// answer reports the sender or, after the line "upload", the sum of the following bytes.
 func answer(c net.Conn) {
 	r := bufio.NewReader(c)
 	line, err := r.ReadString('\n')

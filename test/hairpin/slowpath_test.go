@@ -2,8 +2,8 @@
 
 package hairpin
 
-// Hairpinned packets that the router's control plane deals with: their errors go back through the translation, and those
-// that wait or are cut go on where they were.
+// Hairpinned packets that the router's control plane processes: errors about them go back through the translation, and
+// queued or fragmented ones continue where they were.
 
 import (
 	"bytes"
@@ -30,7 +30,7 @@ func onWires(t *testing.T, test func(g *gateway, wires []*bpftest.Wire)) {
 	}
 }
 
-// wantError waits for an error about a frame that a host sent, and holds it to what the host must be told.
+// wantError waits for an error about a frame that a host sent, and compares it with the expected one.
 func (g *gateway) wantError(w *bpftest.Wire, what string, kind, code byte, word uint32, sent []byte) {
 	g.t.Helper()
 	six := binary.BigEndian.Uint16(sent[12:]) == 0x86dd

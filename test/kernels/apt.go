@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Packages come from where this machine gets its own: the same mirror, keys and proxy, the same release. They are
-// unpacked, not installed: no script of theirs runs, so that the root of another architecture is made the same way.
+// Packages come from the same source as this machine's own: the same mirror, keys and proxy, the same release. They are
+// unpacked, not installed: none of their scripts runs, so that the root of another architecture is created the same
+// way.
 
 package kernels
 
@@ -19,15 +20,15 @@ import (
 	"strings"
 )
 
-// keyring has the keys of Debian's archives; every Debian machine has it.
+// keyring contains the keys of Debian's archives; every Debian machine has it.
 const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-// apt is a package manager with a state of its own, in dir; this machine's is not touched.
+// apt is a package manager with its own state, in dir; this machine's is not touched.
 type apt struct {
 	dir, arch string
 }
 
-// newApt makes the state and fetches the lists of packages of this machine's release, its updates and its backports.
+// newApt creates the state and fetches the package lists of this machine's release, its updates and its backports.
 func newApt(ctx context.Context, dir, arch string) (*apt, error) {
 	a := &apt{dir, arch}
 	for _, d := range []string{"lists/partial", "archives/partial"} {
@@ -82,7 +83,7 @@ func sources(ctx context.Context) (string, error) {
 	return strings.Join(lines, "\n") + "\n", nil
 }
 
-// codename is the release of this machine, like bookworm: what is built here runs with its libraries.
+// codename is the release of this machine, like bookworm: programs built here run with its libraries.
 func codename() (string, error) {
 	f, err := os.Open("/etc/os-release")
 	if err != nil {
@@ -98,7 +99,7 @@ func codename() (string, error) {
 	return "", cmp.Or(lines.Err(), fmt.Errorf("/etc/os-release: VERSION_CODENAME is missing: a Debian machine is needed"))
 }
 
-// run runs a program of apt with the state of its own.
+// run runs a program of apt with the separate state.
 func (a *apt) run(ctx context.Context, program string, args ...string) (string, error) {
 	return a.runIn(ctx, "", program, args...)
 }
@@ -176,7 +177,7 @@ func unpack(ctx context.Context, deb, under string) error {
 	return nil
 }
 
-// output runs a command; an error has the end of what it said.
+// output runs a command; an error contains the end of its output.
 func output(cmd *exec.Cmd) (string, error) {
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Cache keeps what is made from packages: roots and kernels, for one architecture. What is in it does not change.
+// Cache stores roots and kernels created from packages, for one architecture. Its entries do not change.
 type Cache struct {
 	dir, arch string
 	progress  io.Writer
@@ -47,8 +47,7 @@ func (c *Cache) say(format string, args ...any) {
 	fmt.Fprintf(c.progress, "kernels: "+format+"\n", args...)
 }
 
-// packages is where packages come from. The lists are fetched when they are first asked for: a run whose cache is full
-// needs no network.
+// packages is the source of packages. The lists are fetched on first use: a run with a full cache needs no network.
 func (c *Cache) packages(ctx context.Context) (*apt, error) {
 	if c.apt == nil {
 		c.say("asking apt what there is for %s", c.arch)
@@ -61,7 +60,7 @@ func (c *Cache) packages(ctx context.Context) (*apt, error) {
 	return c.apt, nil
 }
 
-// once returns a file of an entry of the cache, which fill makes in an empty directory when it is not there.
+// once returns a file of an entry of the cache, which fill creates in an empty directory if it does not exist.
 func (c *Cache) once(name string, fill func(dir string) error, file string) (string, error) {
 	entry := filepath.Join(c.dir, name)
 	path := filepath.Join(entry, file)
@@ -73,7 +72,7 @@ func (c *Cache) once(name string, fill func(dir string) error, file string) (str
 	})
 }
 
-// replace makes a folder that is there whole or not at all.
+// replace creates a folder completely or not at all.
 func replace(entry, name string, fill func(dir string) error) error {
 	part := entry + ".part"
 	if err := os.RemoveAll(part); err != nil {
@@ -88,9 +87,9 @@ func replace(entry, name string, fill func(dir string) error) error {
 	return os.Rename(part, entry)
 }
 
-// makeDisk makes a file system of what is in a directory. It needs no loop device.
+// makeDisk creates a file system with the contents of a directory. It needs no loop device.
 func makeDisk(ctx context.Context, from, image, size string) error {
-	// Without a journal: the disk lives as long as its machine.
+	// Without a journal: the disk exists as long as its machine.
 	_, err := output(exec.CommandContext(ctx, "mkfs.ext4", "-q", "-O", "^has_journal", "-d", from, image, size))
 	return err
 }

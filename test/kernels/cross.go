@@ -13,14 +13,14 @@ import (
 	"strings"
 )
 
-// sysrootPackages are what the daemon and its tests are linked with.
+// sysrootPackages are the packages that the daemon and its tests are linked with.
 var sysrootPackages = strings.Fields("libc6-dev libyang2-dev linux-libc-dev libgcc-12-dev")
 
 // triplets are the architectures by the name that compilers have for them.
 var triplets = map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}
 
-// Environment is what go build needs to build for the cache's architecture: on a machine of another one, clang with the
-// headers and libraries of that one.
+// Environment returns the variables with which go build builds for the cache's architecture: on another one, clang with
+// the headers and libraries for it.
 func (c *Cache) Environment(ctx context.Context) ([]string, error) {
 	if c.arch == runtime.GOARCH {
 		return nil, nil

@@ -25,22 +25,23 @@ import (
 type PowerCuts struct {
 	Checkout, Scratch string
 	Kernel            Kernel
-	// Cuts is how often the power goes, for each way to mount the file system.
+	// Cuts is the number of power cuts, for each way to mount the file system.
 	Cuts int
-	// Seed repeats the choices of a run: after how many requests the power goes, and what of the disk's cache is lost. The
-	// machine is as fast as the host lets it be, so that two runs with one seed are alike, not the same.
+	// Seed repeats the random choices of a run: the number of requests before a power cut, and which blocks of the
+	// disk's cache are lost. The speed of the machine depends on the host, so two runs with one seed are similar,
+	// not identical.
 	Seed     uint64
 	Progress io.Writer
 }
 
-// journaling are the ways to mount ext4 that differ in what is written before what.
+// journaling are the ext4 mount options that differ in the order of writes.
 var journaling = []string{"data=ordered", "data=writeback", "data=journal"}
 
 // dataSize is the size of the disk with the store, in bytes.
 const dataSize = 64 << 20
 
-// CutPower boots a machine that commits to a store on ext4, without end, and cuts its power in the midst of it; then
-// boots it again on what is left of its disk. An error says what was acknowledged and is lost, or what is only half there.
+// CutPower boots a machine that commits to a store on ext4 continuously, and cuts its power at some point; then boots
+// it again with the remaining disk contents. An error says which acknowledged change is lost, or is incomplete.
 func (c *Cache) CutPower(ctx context.Context, o PowerCuts) (err error) {
 	if c.arch != "amd64" {
 		return errors.New("power cuts: only machines of amd64 have a second serial port")
@@ -77,7 +78,7 @@ func (c *Cache) CutPower(ctx context.Context, o PowerCuts) (err error) {
 	return nil
 }
 
-// cutting is such a run under way.
+// cutting is such a run in progress.
 type cutting struct {
 	PowerCuts
 	dir   string
@@ -87,7 +88,7 @@ type cutting struct {
 
 func (b *cutting) path(name string) string { return filepath.Join(b.dir, name) }
 
-// newDisk makes a disk with an empty file system.
+// newDisk creates a disk with an empty file system.
 func (b *cutting) newDisk(ctx context.Context) (*powercut.Disk, error) {
 	image := b.path("data.img")
 	if err := os.WriteFile(image, make([]byte, dataSize), 0o644); err != nil {
@@ -103,7 +104,7 @@ func (b *cutting) newDisk(ctx context.Context) (*powercut.Disk, error) {
 	return powercut.NewDisk(data)
 }
 
-// liar is the test of the test: what a disk loses that did not keep its word must be found missing.
+// liar is the test of the test: data lost by a disk that ignores flushes must be reported as missing.
 func (b *cutting) liar(ctx context.Context) error {
 	disk, err := b.newDisk(ctx)
 	if err != nil {
@@ -168,11 +169,11 @@ func (b *cutting) say(format string, args ...any) {
 const (
 	// untilOpened, instead of a number of requests, has a boot end when the store is open.
 	untilOpened = -1
-	// cutWithin is how long a boot may take to its power cut.
+	// cutWithin is the maximum time from boot to the power cut.
 	cutWithin = 5 * time.Minute
 )
 
-// lostError says that what a machine found is not what it had acknowledged.
+// lostError says that a machine's data differs from what it had acknowledged.
 type lostError struct{ error }
 
 // boot boots the machine and kills it when its disk has answered a number of writes and flushes.
@@ -199,7 +200,7 @@ func (b *cutting) boot(ctx context.Context, disk *powercut.Disk, options string,
 		_, err := emulate(ctx, b.dir, b.args(options))
 		ended <- err
 	}()
-	// The machine ends by itself only when something is wrong; its console says what.
+	// The machine ends by itself only on an error, which is on its console.
 	var endErr error
 	gone := false
 	select {
@@ -230,7 +231,7 @@ func (b *cutting) boot(ctx context.Context, disk *powercut.Disk, options string,
 	return b.verdict(err, gone, endErr)
 }
 
-// accepted serves the first connection. A listener that is closed before is no error: the emulator says why.
+// accepted serves the first connection. If the listener is closed before, that is no error: the emulator says why.
 func accepted(l net.Listener, serve func(net.Conn) error) error {
 	conn, err := l.Accept()
 	if err != nil {
@@ -240,7 +241,7 @@ func accepted(l net.Listener, serve func(net.Conn) error) error {
 	return serve(conn)
 }
 
-// judge hears what a machine says until it is gone, or has said what it found.
+// judge reads a machine's frames until it is off, or has reported its data.
 func (b *cutting) judge(conn net.Conn, l *powercut.Ledger, untilOpened bool) error {
 	lines := bufio.NewScanner(conn)
 	for lines.Scan() {
@@ -278,7 +279,7 @@ func (b *cutting) args(options string) []string {
 		"-append", commandLine("amd64")+" -- store "+options)
 }
 
-// verdict adds to what went wrong the end of the console, and finds what the kernel complained about.
+// verdict adds the end of the console to an error, and finds complaints of the kernel.
 func (b *cutting) verdict(err error, gone bool, endErr error) error {
 	data, readErr := os.ReadFile(b.path("console"))
 	text := strings.ReplaceAll(string(data), "\r", "")

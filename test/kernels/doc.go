@@ -3,7 +3,7 @@
 // Package kernels runs the project's tests on kernels that this machine does not run: each is booted in QEMU, without
 // KVM, with the release of Debian that this machine has, the checkout, and test binaries that were built here.
 //
-// What it is made of, in dependency order:
+// Its parts, in dependency order:
 //
 //	guest     the machine's first process, and the language it speaks with the host
 //	apt       packages of this machine's release, fetched and unpacked without being installed
@@ -13,5 +13,5 @@
 //	machine   one emulator, from its start to its end
 //	judge     which tests ran, and what became of them
 //
-// Emulated time is slow: pace.Stretch is what every deadline of a test goes through.
+// Emulated time is slow: every deadline of a test goes through pace.Stretch.
 package kernels

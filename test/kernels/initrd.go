@@ -19,7 +19,7 @@ func initrd(init string, modules []string) ([]byte, error) {
 	var a archive
 	a.add("dev", unix.S_IFDIR|0o755, nil)
 	a.add("disk", unix.S_IFDIR|0o755, nil)
-	// What the first process says before it has mounted anything goes here.
+	// Output of the first process before it has mounted anything goes here.
 	a.device("dev/console", 5, 1)
 	program, err := os.ReadFile(init)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/polycube/polycube/test/kernels/guest"
 )
 
-// Outcome is what became of a job, or of one test of a package.
+// Outcome is the result of a job, or of one test of a package.
 type Outcome struct {
 	// Job is the name of the job, Test that of the test with its parents; empty for the job itself.
 	Job, Test string
@@ -24,9 +24,9 @@ type Outcome struct {
 	Result string
 	// Seconds as the machine's clock counts them.
 	Seconds float64
-	// Output is what the test wrote; kept where it did not pass.
+	// Output is the test's output; kept if it did not pass.
 	Output string
-	// Facts are what the test found out: its attributes (testing.T.Attr).
+	// Facts are attributes that the test set (testing.T.Attr).
 	Facts map[string]string
 }
 
@@ -35,7 +35,7 @@ const (
 	passed, failed, skipped, running = "pass", "fail", "skip", "run"
 )
 
-// judge hears what one machine says and decides.
+// judge reads the frames of one machine and decides.
 type judge struct {
 	jobs []Job
 
@@ -48,7 +48,7 @@ type judge struct {
 	now   string
 
 	convert *converter
-	// failure hears of a test that failed, at once: a run takes long.
+	// failure is called with a failed test, at once: a run takes long.
 	failure func(o *Outcome)
 }
 
@@ -99,7 +99,7 @@ func (j *judge) startConverter(ctx context.Context, job string) (*converter, err
 	return c, nil
 }
 
-// take takes a frame.
+// take processes a frame.
 func (j *judge) take(ctx context.Context, f guest.Frame) error {
 	switch f.Kind {
 	case guest.Note:
@@ -204,8 +204,8 @@ func (j *judge) progress() string {
 	return fmt.Sprintf("%s; %d passed, %d failed, %d skipped", j.now, n[passed], n[failed], n[skipped])
 }
 
-// faults says what is wrong with a run that has ended: tests that failed or did not end, jobs that did not, and tests
-// that were wanted and did not pass.
+// faults lists the failures of a finished run: tests that failed or did not end, jobs that did not, and required tests
+// that did not pass.
 func (j *judge) faults() []string {
 	var out []string
 	for _, job := range j.jobs {

@@ -15,7 +15,7 @@ const said = "\x16=== RUN   TestA\n\x16=== ATTR  TestA verified 12\n\x16--- PASS
 	"\x16=== RUN   TestC\n    c_test.go:1: needs a lake\n\x16--- SKIP: TestC (0.00s)\n" +
 	"\x16=== RUN   TestD\n"
 
-// heard has a judge hear frames, and returns what it finds wrong.
+// heard passes frames to a judge, and returns the failures that it finds.
 func heard(t *testing.T, jobs []Job, frames ...guest.Frame) (*judge, string) {
 	t.Helper()
 	j := newJudge(jobs, func(*Outcome) {})

@@ -17,24 +17,24 @@ import (
 	"time"
 )
 
-// Kernel is one that apt offers.
+// Kernel is a kernel that apt offers.
 type Kernel struct {
-	// Release is its name as uname says it, Version that of the package.
+	// Release is its name in uname, Version that of the package.
 	Release, Version string
 }
 
-// Series is the part of the release that says what can be expected of it, like 6.12.
+// Series is the part of the release that determines its features, like 6.12.
 func (k Kernel) Series() string {
 	return series.FindString(k.Release)
 }
 
 var series = regexp.MustCompile(`^[0-9]+\.[0-9]+`)
 
-// listAge is how old the list of the kernels may be before apt is asked again.
+// listAge is how old the list of kernels may be before apt is queried again.
 const listAge = 14 * 24 * time.Hour
 
-// Kernels lists the kernels that apt offers, oldest first: those that the packages without a version in their name stand
-// for, in each of the release's suites. The list is kept, and used beyond its age when there is no network.
+// Kernels lists the kernels that apt offers, oldest first: the dependencies of the packages without a version in their
+// name, in each of the release's suites. The list is cached, and used beyond its age if there is no network.
 func (c *Cache) Kernels(ctx context.Context, refresh bool) ([]Kernel, error) {
 	file := filepath.Join(c.dir, "kernels-"+c.arch+".json")
 	var known []Kernel
@@ -63,7 +63,7 @@ func (c *Cache) Kernels(ctx context.Context, refresh bool) ([]Kernel, error) {
 	return found, os.WriteFile(file, data, 0o644)
 }
 
-// ask asks apt for the packages that stand for the newest kernel of a suite, and what they stand for.
+// ask queries apt for the packages that depend on the newest kernel of a suite, and for their dependencies.
 func (c *Cache) ask(ctx context.Context) ([]Kernel, error) {
 	a, err := c.packages(ctx)
 	if err != nil {
@@ -102,7 +102,7 @@ var (
 func compareVersions(a, b string) int {
 	numbers := func(v string) (out []int) {
 		for _, s := range number.FindAllString(v, -1) {
-			n, _ := strconv.Atoi(s) // digits: at worst too many, and all such are alike
+			n, _ := strconv.Atoi(s) // digits: if there are too many, all are equal
 			out = append(out, n)
 		}
 		return out
@@ -118,7 +118,7 @@ type kernelFiles struct {
 	early []string
 }
 
-// earlyModules are what a machine's disks need. The file system of the disks is a part of Debian's kernels.
+// earlyModules are the modules for a machine's disks. Debian's kernels contain the file system of the disks.
 var earlyModules = []string{"virtio_pci", "virtio_blk", "ext4"}
 
 // Files returns a kernel's files, which it fetches when they are not in the cache.
@@ -229,7 +229,7 @@ func unpackModule(ctx context.Context, from, to string) error {
 	return os.WriteFile(to, data, 0o644)
 }
 
-// backward returns what a module needs, the deepest first, and then the module.
+// backward returns the dependencies of a module, the deepest first, and then the module.
 func backward(needs []string, file string) []string {
 	order := slices.Clone(needs)
 	slices.Reverse(order)

@@ -94,7 +94,7 @@ func TestDependenciesComeBeforeAModule(t *testing.T) {
 	}
 }
 
-// TestTheCacheHasAnEntryWholeOrNotAtAll: what fails half way is made again, and what is there is not.
+// TestTheCacheHasAnEntryWholeOrNotAtAll: an incomplete entry is created again, and an existing one is not.
 func TestTheCacheHasAnEntryWholeOrNotAtAll(t *testing.T) {
 	c, err := OpenCache(t.TempDir(), "amd64", &bytes.Buffer{})
 	if err != nil {

@@ -22,15 +22,15 @@ import (
 	"github.com/polycube/polycube/test/kernels/guest"
 )
 
-// silence is how long a machine may say nothing before it is taken for hung: it sends a frame every few seconds, and what
-// loads a large program on a busy host does not let it for a while.
+// silence is how long a machine may be silent before it counts as hung: it sends a frame every few seconds, but loading
+// a large program on a busy host may delay that.
 const silence = 4 * time.Minute
 
-// machine is what one emulator is started with.
+// machine is the parameters of one emulator.
 type machine struct {
 	arch   string
 	kernel kernelFiles
-	// root, tree and modules are disks. What the machine writes to them is thrown away.
+	// root, tree and modules are disks. The machine's writes to them are discarded.
 	root, tree string
 	// init is the program that becomes the first process.
 	init string
@@ -71,7 +71,7 @@ func (m *machine) args() []string {
 		"-append", commandLine(m.arch))
 }
 
-// commandLine is the kernel's. Five is where warnings are shown: what the kernel complains about is found in the console's
+// commandLine is the kernel's. Warnings are shown at level five: complaints of the kernel are found in the console's
 // text.
 func commandLine(arch string) string {
 	return "console=" + consoles[arch] + " loglevel=5 panic=-1 random.trust_cpu=on net.ifnames=0"
@@ -79,8 +79,8 @@ func commandLine(arch string) string {
 
 func (m *machine) path(name string) string { return filepath.Join(m.dir, name) }
 
-// run boots the machine, gives its frames to take, and returns when it is off. The error says why a machine did not come
-// to the end of its plan, or what its kernel complained about.
+// run boots the machine, passes its frames to take, and returns when it is off. The error says why a machine did not
+// finish its plan, or what its kernel complained about.
 func (m *machine) run(ctx context.Context, take func(guest.Frame)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, m.within, fmt.Errorf("stopped after %v", m.within))
 	defer cancel()
@@ -106,13 +106,13 @@ func (m *machine) run(ctx context.Context, take func(guest.Frame)) error {
 	return m.verdict(ctx, done, readErr)
 }
 
-// emulate runs an emulator until it ends or ctx does, and returns the time of a processor that it took. It dies with the
-// thread that started it, so that nothing is left when this process is killed. Temporary files are in dir.
+// emulate runs an emulator until it ends or ctx does, and returns the CPU time that it took. It dies with the thread
+// that started it, so that nothing is left if this process is killed. Temporary files are in dir.
 func emulate(ctx context.Context, dir string, args []string) (used time.Duration, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Env = append(os.Environ(), "TMPDIR="+dir) // what is written to the disks
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir) // writes to the disks
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	_, err = output(cmd)
 	if cmd.ProcessState != nil {
@@ -123,14 +123,14 @@ func emulate(ctx context.Context, dir string, args []string) (used time.Duration
 
 var errSilent = fmt.Errorf("hung: it said nothing for %v", silence)
 
-// read reads frames until the machine is off. It tells whether the plan came to its end.
+// read reads frames until the machine is off. It reports whether the plan finished.
 func (m *machine) read(ctx context.Context, cancel context.CancelFunc, frames net.Listener, ended <-chan error, take func(guest.Frame)) (done bool, err error) {
 	lines := make(chan guest.Frame)
 	go func() {
 		defer close(lines)
 		conn, err := frames.Accept()
 		if err != nil {
-			return // the emulator did not start; it says why
+			return // the emulator did not start; its error says why
 		}
 		defer conn.Close()
 		decode(conn, lines)
@@ -173,10 +173,10 @@ func decode(conn net.Conn, to chan<- guest.Frame) {
 	}
 }
 
-// complaints are lines of a kernel that has lost its way.
+// complaints are lines of a kernel with an internal error.
 var complaints = regexp.MustCompile(`Kernel panic|Oops|Out of memory|\bBUG:|general protection fault|unable to handle|WARNING: CPU|INFO: task .* blocked|refcount_t:|rcu_.* stall|guest: `)
 
-// verdict says what is wrong with a machine that is off: nil when nothing is.
+// verdict returns the error of a machine that is off: nil if there is none.
 func (m *machine) verdict(ctx context.Context, done bool, err error) error {
 	console, readErr := os.ReadFile(m.path("console"))
 	if readErr != nil {

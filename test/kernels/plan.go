@@ -14,14 +14,13 @@ import (
 
 // Job is one command of a run: a package's tests, or a program of the checkout.
 type Job struct {
-	// Package is the folder of the package whose tests run, like cubes/nat; empty for a program.
+	// Package is the folder of the package to test, like cubes/nat; empty for a program.
 	Package string
-	// Tests are those that have to pass: a test that does not run is as bad as one that fails. Empty: all but those that
-	// hold the clock to a limit.
+	// Tests must pass: a test that does not run counts as a failure. Empty: all except those with a time limit.
 	Tests []string
 	// Skip are tests that do not run, with the reason.
 	Skip map[string]string
-	// Program is what runs when there is no package, in the root of the checkout. Its status decides.
+	// Program is run if there is no package, in the root of the checkout. Its status decides.
 	Program []string
 	// Name is that of a program's job; a package's is the package.
 	Name string
@@ -38,7 +37,7 @@ func (j Job) name() string {
 	return j.Package
 }
 
-// timed begins the names of the tests that hold the clock to a limit: not where time is emulated.
+// timed is the name prefix of tests with a time limit: not run where time is emulated.
 const timed = "TestTimed"
 
 // step is the job as the machine runs it.

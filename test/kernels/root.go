@@ -12,28 +12,28 @@ import (
 	"strings"
 )
 
-// rootPackages are in the root beside Debian's essential ones: what the product and its tests run, of those that
-// scripts/deps.sh installs.
+// rootPackages are in the root in addition to Debian's essential ones: programs that the product and its tests run, of
+// those that scripts/deps.sh installs.
 var rootPackages = strings.Fields(`kmod iproute2 ethtool iputils-ping procps tcpdump iperf3 jq nftables
 	libyang2 libyang2-tools libbpf1 bpftool util-linux socat curl openssl bird2 openvswitch-switch frr dnsmasq-base
 	isc-dhcp-client xz-utils`)
 
-// users are those that the packages' scripts would have made.
+// users are the users that the packages' scripts would have created.
 var users = []string{"frr:x:900:900::/nonexistent:/usr/sbin/nologin", "_lldpd:x:901:901::/nonexistent:/usr/sbin/nologin",
 	"tcpdump:x:903:903::/nonexistent:/usr/sbin/nologin"}
 
 var groups = []string{"frr:x:900:", "frrvty:x:902:frr", "_lldpd:x:901:", "tcpdump:x:903:"}
 
-// rootSize is the size of the disk. It is sparse: what is not used takes no place here.
+// rootSize is the size of the disk. It is sparse: unused space takes no space here.
 const rootSize = "3G"
 
-// Root returns the image of the root file system for an architecture, which it makes when it is not in the cache.
+// Root returns the image of the root file system for an architecture, which it creates if it is not in the cache.
 func (c *Cache) Root(ctx context.Context) (string, error) {
 	codename, err := codename()
 	if err != nil {
 		return "", err
 	}
-	const recipe = "2" // increase it when the way in which the root is made changes
+	const recipe = "2" // increase it when the creation of the root changes
 	key := sha256.Sum256([]byte(strings.Join(slices.Concat([]string{recipe, codename, c.arch, rootSize}, rootPackages, users, groups), "\n")))
 	return c.once(fmt.Sprintf("root-%s-%x", c.arch, key[:6]), func(dir string) error { return c.makeRoot(ctx, dir) }, "root.img")
 }
@@ -70,7 +70,7 @@ func (c *Cache) makeRoot(ctx context.Context, dir string) error {
 // merged are the directories that are links into /usr.
 var merged = []string{"bin", "sbin", "lib", "lib64"}
 
-// skeleton is what has to be there before the first package.
+// skeleton contains files that must exist before the first package.
 func skeleton(root string) error {
 	for _, name := range merged {
 		if err := os.MkdirAll(filepath.Join(root, "usr", name), 0o755); err != nil {
@@ -88,7 +88,7 @@ func skeleton(root string) error {
 	return nil
 }
 
-// finish does what the scripts of the packages would have done, as far as anything here needs it.
+// finish does what the scripts of the packages would have done, as far as it is needed here.
 func finish(root string) error {
 	for name, more := range map[string][]string{"passwd": users, "group": groups} {
 		master, err := os.ReadFile(filepath.Join(root, "usr/share/base-passwd", name+".master"))
@@ -104,7 +104,7 @@ func finish(root string) error {
 		"hosts": "127.0.0.1 localhost polycube\n::1 localhost\n", "hostname": "polycube\n",
 		"nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files\n", "resolv.conf": "",
 		"machine-id": strings.Repeat("0123456789abcdef", 2) + "\n",
-		// FRR's shell asks PAM, and Debian's own files include some that only a package's script makes.
+		// FRR's shell uses PAM, and Debian's own files include some that only a package's script creates.
 		"pam.d/frr": "auth sufficient pam_rootok.so\naccount sufficient pam_permit.so\n", "pam.d/other": "auth required pam_deny.so\naccount required pam_deny.so\n",
 	} {
 		if err := os.WriteFile(filepath.Join(root, "etc", name), []byte(text), 0o644); err != nil {

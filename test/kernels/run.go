@@ -18,8 +18,8 @@ import (
 	"github.com/polycube/polycube/test/kernels/guest"
 )
 
-// modules are loaded in every machine: a test in a network namespace of its own cannot have them loaded. Open vSwitch has none:
-// on Linux 6.1 its module reassembles fragments in every namespace, and the tests run it in user space.
+// modules are loaded in every machine: a test in its own network namespace cannot load them. Open vSwitch's is not
+// among them: on Linux 6.1 it reassembles fragments in every namespace, and the tests run it in user space.
 var modules = strings.Fields(`veth tun bridge br_netfilter 8021q bonding dummy vrf macvlan vxlan ifb
 	sch_ingress sch_netem sch_htb sch_fq_codel cls_bpf cls_matchall cls_u32 cls_flower act_bpf act_mirred act_gact act_police
 	nf_tables nft_chain_nat nft_ct nft_masq nft_nat nft_redir nft_log nf_flow_table nft_flow_offload nf_conntrack
@@ -27,38 +27,36 @@ var modules = strings.Fields(`veth tun bridge br_netfilter 8021q bonding dummy v
 
 // Options of a run.
 type Options struct {
-	// Checkout is the tree under test, with everything built; Scratch a folder for what a run needs and leaves behind no
-	// longer than it lasts.
+	// Checkout is the tree under test, with everything built; Scratch a folder for temporary files of a run.
 	Checkout, Scratch string
 	Kernels           []Kernel
-	// Jobs are what runs on each kernel, divided among machines that boot it.
+	// Jobs run on each kernel, divided among machines that boot it.
 	Jobs [][]Job
 	Env  []string
-	// Side is how many machines run side by side, those of one kernel first. Each keeps a processor busy.
+	// Side is the number of machines that run in parallel, those of one kernel first. Each keeps one CPU busy.
 	Side int
 	// Within is when a machine is stopped.
 	Within   time.Duration
 	Progress io.Writer
 }
 
-// Report is what became of a run on one kernel.
+// Report is the result of a run on one kernel.
 type Report struct {
 	Kernel   Kernel
 	Outcomes []*Outcome
 	// Faults are empty when all is well.
 	Faults []string
 	Notes  []string
-	// Wrote is what the programs wrote, by job.
+	// Wrote is the output of the programs, by job.
 	Wrote map[string]string
-	// Took is how long it took, Used the time of processors in that.
+	// Took is the duration, Used the CPU time in it.
 	Took, Used time.Duration
 }
 
-// heartbeat is how often a run says how far it is.
+// heartbeat is the interval in which a run reports its progress.
 const heartbeat = 20 * time.Second
 
-// Run boots kernels and runs the jobs in them. An error says that a run could not be made; what the runs found is in the
-// reports.
+// Run boots kernels and runs the jobs in them. An error says that a run was impossible; results are in the reports.
 func (c *Cache) Run(ctx context.Context, o Options) (reports []Report, err error) {
 	if _, err := exec.LookPath(emulators[c.arch][0]); err != nil {
 		return nil, fmt.Errorf("%w: scripts/deps.sh kernels installs it", err)
@@ -127,7 +125,7 @@ func (o Options) bootAll(ctx context.Context, machines [][]machine) []Report {
 	return reports
 }
 
-// joined is one report of what machines of the same kernel did.
+// joined merges the reports of machines with the same kernel.
 func joined(parts []Report) Report {
 	all := parts[0]
 	for _, r := range parts[1:] {
@@ -181,7 +179,7 @@ func (o Options) boot(ctx context.Context, k Kernel, jobs []Job, m *machine, sai
 	return r
 }
 
-// shared is where several machines' progress goes.
+// shared is the common output of several machines' progress.
 type shared struct {
 	mu sync.Mutex
 	to io.Writer
@@ -193,7 +191,7 @@ func (s *shared) line(format string, args ...any) {
 	fmt.Fprintf(s.to, "kernels: "+format+"\n", args...)
 }
 
-// every says something again and again, until the returned function is called.
+// every repeats a message until the returned function is called.
 func (s *shared) every(d time.Duration, what func() string) (stop func()) {
 	done := make(chan struct{})
 	go func() {

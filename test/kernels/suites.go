@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What runs in the machines.
+// The jobs of the machines.
 
 package kernels
 
 import "time"
 
-// check is what `polycubed check` says of the kernel.
+// check is the output of `polycubed check` on the kernel.
 var check = Job{Name: "check", Program: []string{"bin/polycubed", "check", "--json"}, Within: 5 * time.Minute}
 
 // demo has packets flow while cubes change, and while the daemon is killed and started again.
 var demo = Job{Name: "demo", Program: []string{"scripts/demo.sh"}, Within: 15 * time.Minute}
 
-// trials loads every program of every service, at both hooks, in every role and mode, with every pair of values of its
-// constants. What the verifier says goes into a file, which the job after it prints.
+// trials loads every program of every service, at both hooks, in every role and mode, with every pair of constant
+// values. The verifier's figures go into a file, which the next job prints.
 var (
 	trials    = Job{Package: "test/trials", Env: []string{"POLYCUBE_TRIAL_TABLE=" + trialsFile}, Within: 30 * time.Minute}
 	trialsSay = Job{Name: "trials", Program: []string{"cat", trialsFile}, Within: time.Minute}
@@ -21,8 +21,8 @@ var (
 
 const trialsFile = "/tmp/trials.json"
 
-// Short is part of every run of CI: what a packet meets, for each service at each hook, and the demo. Everything is named:
-// what does not run, or skips, fails.
+// Short is part of every CI run: the packet path of each service at each hook, and the demo. Tests are named: one that
+// does not run, or skips, fails.
 func Short() []Job {
 	tests := func(pkg string, names ...string) Job {
 		return Job{Package: pkg, Tests: names, Within: 10 * time.Minute}
@@ -44,8 +44,8 @@ func Short() []Job {
 	}
 }
 
-// Long is what `make test-kernels` runs: all tests of the data plane, and of those with a daemon the ones that need no clock.
-// It is divided between two machines: one alone does not come to its end in an hour.
+// Long is run by `make test-kernels`: all tests of the data plane, and those with a daemon that need no clock. It is
+// divided between two machines: a single one does not finish in an hour.
 func Long() [][]Job {
 	tests := func(pkgs ...string) (jobs []Job) {
 		for _, pkg := range pkgs {
@@ -62,15 +62,14 @@ func Long() [][]Job {
 	return [][]Job{append(core, daemon(withADaemon)), append(cubes, daemon(withDevices))}
 }
 
-// tooLong are tests that fill tables with what takes minutes where processors are emulated. What they show does not depend
-// on the kernel.
+// tooLong are tests that fill tables, which takes minutes on emulated CPUs. Their results do not depend on the kernel.
 var tooLong = map[string]map[string]string{
 	"cubes/nat":    {"TestAMillionSessions": "a million sessions"},
 	"cubes/bridge": {"TestThousandsOfTrees": "a tree for each VLAN", "TestTwentyThousandAddresses": "20,000 addresses", "TestManyPortsAndNotOneMore": "hundreds of ports"},
 }
 
-// withADaemon are tests of the whole: cubes and netdevs of all kinds, what happens to packets while things change, and a
-// restart and an upgrade under traffic.
+// withADaemon are tests of the whole: cubes and netdevs of all kinds, packets during changes, and a restart and an
+// upgrade under traffic.
 var withADaemon = []string{
 	"TestHostsReachEachOtherThroughTwoBridges", "TestFramesOfEveryKindArriveUnharmed", "TestTCPArrivesIntact",
 	"TestChainOfEveryService", "TestSlowPathPutsPacketsBack", "TestTransparentCubesStandInTheOrderAskedFor",
@@ -81,7 +80,7 @@ var withADaemon = []string{
 	"TestNothingStaysAfter",
 }
 
-// withDevices are those with netdevs of kinds that the machine of make test may lack.
+// withDevices are tests with kinds of netdevs that the machine of make test may lack.
 var withDevices = []string{
 	"TestDevicesOfDevicesAsPortsOfBridges", "TestDevicesOfDevicesAsPortsOfARouter", "TestADummyAsAPort", "TestTCPOverABadLine",
 	"TestNativeXDPCannotSendToADeviceOfDevices",

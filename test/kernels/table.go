@@ -21,7 +21,7 @@ func SaveReports(file string, reports []Report) error {
 	return os.WriteFile(file, append(data, '\n'), 0o644)
 }
 
-// LoadReports reads reports from files, of which a later one replaces what an earlier one says of a kernel.
+// LoadReports reads reports from files; for each kernel, later ones replace earlier ones.
 func LoadReports(files []string) ([]Report, error) {
 	var all []Report
 	for _, file := range files {
@@ -41,8 +41,8 @@ func LoadReports(files []string) ([]Report, error) {
 	return all, nil
 }
 
-// Tables writes what the reports say, in Markdown: of each kernel, what the machine's check says and which jobs passed; of
-// each service at each hook, what its frames met.
+// Tables writes the reports in Markdown: for each kernel, the results of polycubed check and the jobs that passed; for
+// each service at each hook, the results of its frames.
 func Tables(reports []Report) string {
 	var b strings.Builder
 	head := []string{""}
@@ -77,12 +77,12 @@ func Tables(reports []Report) string {
 	return b.String()
 }
 
-// checks is what the check says of a kernel, by what it looked at.
+// checks is the output of the check on a kernel, by subject.
 func (r Report) checks() map[string]string {
 	var doc struct {
 		Findings []struct{ What, Grade string }
 	}
-	// A machine that did not come so far has said nothing, and its cells are empty.
+	// A machine that did not get that far has reported nothing, and its cells are empty.
 	_ = json.Unmarshal([]byte(r.Wrote[check.Name]), &doc)
 	out := map[string]string{}
 	for _, f := range doc.Findings {
@@ -91,7 +91,7 @@ func (r Report) checks() map[string]string {
 	return out
 }
 
-// checked is what the check looked at and did not find the same everywhere.
+// checked lists the subjects of the check that differ between kernels.
 func checked(reports []Report) []string {
 	grades := map[string]map[string]bool{}
 	for _, r := range reports {
@@ -106,7 +106,7 @@ func checked(reports []Report) []string {
 	return slices.Sorted(maps.Keys(grades))
 }
 
-// fates begins the names of the tests that give each service frames at each hook.
+// fates is the name prefix of tests that send each service frames at each hook.
 const fates = "TestEveryFrameHasAFate/"
 
 // served are the services with their hooks.
@@ -122,7 +122,7 @@ func served(reports []Report) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// service is the cell of a service at a hook: how many instructions the verifier looked at, or what went wrong.
+// service is the cell of a service at a hook: the number of verified instructions, or the error.
 func (r Report) service(name string) string {
 	for _, o := range r.Outcomes {
 		if o.Test != fates+name {
@@ -137,7 +137,7 @@ func (r Report) service(name string) string {
 	return "not tried"
 }
 
-// trial is a line of a trial's table: a program with the constants at which the verifier looked at most.
+// trial is a line of a trial's table: a program with the constants that take the most verified instructions.
 type trial struct {
 	Service, Hook, Role, Mode, Refused string
 	Verified                           int
@@ -151,7 +151,7 @@ func (r Report) trials() map[string]string {
 	for {
 		var l trial
 		if err := lines.Decode(&l); err != nil {
-			return out // its end, or that of a machine that did not come so far
+			return out // its end, or that of a machine that did not get that far
 		}
 		name := strings.Join([]string{l.Service, l.Hook, l.Role, l.Mode}, " ")
 		most[name] = max(most[name], l.Verified)
@@ -221,7 +221,7 @@ const (
 	tablesEnd   = "<!-- end -->\n"
 )
 
-// WriteTables puts the tables into a document, in the place of those that are there.
+// WriteTables writes the tables into a document, replacing the existing ones.
 func WriteTables(file string, reports []Report) error {
 	data, err := os.ReadFile(file)
 	if err != nil {

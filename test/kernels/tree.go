@@ -16,13 +16,13 @@ import (
 	"github.com/polycube/polycube/test/kernels/guest"
 )
 
-// Built is what a run needs of the checkout: the machines' first process, and a tree with the checkout, the programs
-// and the test binaries.
+// Built is the part of the checkout that a run needs: the machines' first process, and a tree with the checkout, the
+// programs and the test binaries.
 type Built struct {
 	dir, init string
 }
 
-// build builds in dir for the cache's architecture. Programs are those of the checkout, but for those of another one.
+// build builds in dir for the cache's architecture. For the same architecture, the checkout's programs are used.
 func (c *Cache) build(ctx context.Context, checkout, dir string, jobs []Job) (*Built, error) {
 	b := &Built{dir: filepath.Join(dir, "tree"), init: filepath.Join(dir, "guest")}
 	cross, err := c.Environment(ctx)
@@ -45,7 +45,7 @@ func (c *Cache) build(ctx context.Context, checkout, dir string, jobs []Job) (*B
 		if err := os.MkdirAll(tests, 0o755); err != nil {
 			return nil, err
 		}
-		// Without the tables that only a debugger reads, linking takes half as long.
+		// Without debug information, linking takes half as long.
 		cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", tests + "/"}, pkgs...)...)
 		cmd.Dir, cmd.Env = checkout, append(append(os.Environ(), cross...), "CGO_ENABLED=1")
 		if _, err := output(cmd); err != nil {
@@ -73,7 +73,7 @@ func packagesOf(jobs []Job) []string {
 	return out
 }
 
-// disk makes the disk of one machine.
+// disk creates the disk of one machine.
 func (b *Built) disk(ctx context.Context, image string, p guest.Plan) error {
 	data, err := json.Marshal(p)
 	if err != nil {
@@ -96,7 +96,7 @@ func (b *Built) disk(ctx context.Context, image string, p guest.Plan) error {
 // left are parts of a checkout that no test reads.
 var left = map[string]bool{".git": true, ".cache": true}
 
-// copyTree copies the checkout as it is built: compiled objects, programs, and what is not committed yet.
+// copyTree copies the checkout including compiled objects, programs, and uncommitted files.
 func copyTree(from, to string) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

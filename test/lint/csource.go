@@ -2,10 +2,9 @@
 
 package lint
 
-// Finding the functions of a C file takes no compiler: comments, strings and
-// preprocessor lines are blanked, then braces are counted. Kernel style ends a
-// function with a brace in the first column, which mends the count where the two
-// branches of an #ifdef open the same brace twice.
+// Finding the functions of a C file needs no compiler: comments, strings and preprocessor lines are blanked, then
+// braces are counted. Kernel style ends a function with a brace in the first column, which corrects the count if the
+// two branches of an #ifdef open the same brace twice.
 
 import (
 	"regexp"
@@ -23,8 +22,8 @@ var (
 	cCall = regexp.MustCompile(`(\w+)\s*\(`)
 )
 
-// cFunctionName is the name in a head, past the macros that may stand before it;
-// empty when the text before a brace is no head of a function.
+// cFunctionName returns the name in a function head, after any macros; "" if the text before a brace is no function
+// head.
 func cFunctionName(head string) string {
 	if !cHead.MatchString(head) {
 		return ""
@@ -73,7 +72,7 @@ func cFunctions(src []byte) []cFunction {
 	return out
 }
 
-// blankC replaces what is not code by spaces and keeps every offset and newline.
+// blankC replaces everything that is not code by spaces and keeps every offset and newline.
 func blankC(src string) string {
 	out := []byte(src)
 	blank := func(from, to int) {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lint holds the house rules that no linter knows, as functions from a
-// tree of files to findings. The test of the package runs them on the repository;
-// each rule is also shown a tree that breaks it, so that a rule which can no
-// longer fail is noticed.
+// Package lint contains the house rules that no linter knows, as functions from a tree of files to findings. The test
+// of the package runs them on the repository; each rule is also run on a tree that breaks it, so that a rule which can
+// no longer fail is noticed.
 package lint
 
 import (
@@ -21,11 +20,11 @@ const Module = "github.com/polycube/polycube"
 type Finding struct {
 	Path   string // slash separated, from the top of the repository
 	Line   int    // 1 is the first; 0 when the finding is about the whole file
-	What   string // what is wrong there
-	Remedy string // what to do about it
+	What   string // the problem
+	Remedy string // the remedy
 }
 
-// String gives the finding in the form that editors jump to.
+// String returns the finding in the form that editors jump to.
 func (f Finding) String() string {
 	place := f.Path
 	if f.Line > 0 {
@@ -49,7 +48,7 @@ func (t Tree) Paths(keep func(name string) bool) []string {
 	return paths
 }
 
-// HasDir tells whether a folder holds a tracked file.
+// HasDir reports whether a folder contains a tracked file.
 func (t Tree) HasDir(dir string) bool {
 	for name := range t {
 		if strings.HasPrefix(name, dir+"/") {

@@ -2,7 +2,7 @@
 
 package lint
 
-// Exit statuses have names: two meanings of one number are found where the names are, and nowhere else.
+// Exit statuses have names: two meanings of one number are detected where the names are, and nowhere else.
 
 import (
 	"go/ast"
@@ -41,7 +41,7 @@ func Exits(t Tree) []Finding {
 	return out
 }
 
-// ends tells the files in which programs end.
+// ends reports the files in which programs exit.
 func ends(name string) bool {
 	for _, dir := range []string{"cmd/", "internal/cli/", "internal/daemon/"} {
 		if strings.HasPrefix(name, dir) && isGo(name) && !isGoTest(name) {
@@ -51,7 +51,7 @@ func ends(name string) bool {
 	return false
 }
 
-// numbersForOS are those that os.Exit gets.
+// numbersForOS are the arguments of os.Exit.
 func numbersForOS(n ast.Node) []*ast.BasicLit {
 	call, ok := n.(*ast.CallExpr)
 	if !ok || called(call.Fun) != "Exit" {
@@ -98,7 +98,7 @@ func returned(body *ast.BlockStmt) []*ast.BasicLit {
 	return out
 }
 
-// valuesAmong are the numbers behind the keys that a function wants.
+// valuesAmong are the numbers of the keys that a function expects.
 func valuesAmong(elements []ast.Expr, wanted func(key string) bool) []*ast.BasicLit {
 	var out []*ast.BasicLit
 	for _, e := range elements {

@@ -2,7 +2,7 @@
 
 package lint
 
-// What programs of cubes may call is in one place, with what it does and costs.
+// The functions for cube programs are documented in one place, with their effect and cost.
 
 import (
 	"bytes"
@@ -10,8 +10,8 @@ import (
 	"github.com/polycube/polycube/test/lint/reference"
 )
 
-// Helpers wants a comment above everything that the headers for programs offer, and the
-// reference to be what `make reference` makes of it.
+// Helpers requires a comment above every helper in the headers for programs, and a reference that equals the output of
+// `make reference`.
 func Helpers(t Tree) []Finding {
 	var out []Finding
 	headers := reference.Parse(t)

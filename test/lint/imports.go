@@ -2,8 +2,8 @@
 
 package lint
 
-// Imports point one way: cmd → internal → cube ← cubes. A cube that imports the
-// daemon, or another cube, could not be moved out of the tree.
+// Imports point one way: cmd → internal → cube ← cubes. A cube that imports the daemon, or another cube, could not be
+// moved out of the tree.
 
 import (
 	"fmt"
@@ -37,7 +37,7 @@ func ImportDirection(t Tree) []Finding {
 	return out
 }
 
-// importError says why a file may not import a package of the module; empty when it may.
+// importError returns why a file may not import a package of the module; empty if it may.
 func importError(file, target string) string {
 	from, to := layer(path.Dir(file)), layer(target)
 	switch {
@@ -65,7 +65,7 @@ func layer(dir string) string {
 	return first
 }
 
-// sameCube tells whether two packages belong to one cube; cubes/all belongs to each.
+// sameCube reports whether two packages belong to one cube; cubes/all belongs to each.
 func sameCube(dir, target string) bool {
 	name := func(p string) string { return strings.SplitN(p+"//", "/", 3)[1] }
 	return name(dir) == name(target) || name(dir) == "all"

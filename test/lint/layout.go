@@ -13,7 +13,7 @@ import (
 	"github.com/polycube/polycube/test/lint/readme"
 )
 
-// Generated reports tracked files that the build makes.
+// Generated reports tracked files that the build generates.
 func Generated(t Tree) []Finding {
 	var out []Finding
 	for _, name := range t.Paths(isGenerated) {
@@ -32,7 +32,7 @@ func isGenerated(name string) bool {
 		strings.HasSuffix(name, "_bpfel.go") || strings.HasSuffix(name, "_bpfeb.go")
 }
 
-// CubeFiles wants in every folder of a cube the files that readers look for.
+// CubeFiles requires the standard files in every folder of a cube.
 func CubeFiles(t Tree) []Finding {
 	var out []Finding
 	for cube := range cubeNames(t) {
@@ -51,7 +51,7 @@ func CubeFiles(t Tree) []Finding {
 	return out
 }
 
-// Examples wants in the README of every cube examples that a test can run.
+// Examples requires testable examples in the README of every cube.
 func Examples(t Tree) []Finding {
 	const remedy = "show commands and their output in a block marked console, as package test/lint/readme reads them"
 	var out []Finding

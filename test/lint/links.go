@@ -2,7 +2,7 @@
 
 package lint
 
-// Links between documents: a file that moves takes its readers along.
+// Links between documents: a file that moves must not break them.
 
 import (
 	"path"
@@ -17,8 +17,7 @@ var (
 	scheme     = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9+.-]*:`)
 )
 
-// Links reports links in Markdown whose file or heading is not in the tree. Links
-// to other sites are not followed.
+// Links reports links in Markdown whose file or heading is not in the tree. Links to other sites are not followed.
 func Links(t Tree) []Finding {
 	var out []Finding
 	for _, name := range t.Paths(isMarkdown) {
@@ -56,7 +55,7 @@ func linkError(t Tree, from, target string) string {
 	return ""
 }
 
-// headings gives the anchors of a document, made as the usual viewers make them.
+// headings returns the anchors of a document, generated as the usual viewers do.
 func headings(data []byte) map[string]bool {
 	anchors := map[string]bool{}
 	eachProseLine(data, func(_ int, line string) {

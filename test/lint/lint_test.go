@@ -2,7 +2,7 @@
 
 package lint
 
-// Each rule is shown a tree that breaks it and one that does not.
+// Each rule is run on a tree that breaks it and on one that does not.
 
 import (
 	"fmt"
@@ -204,7 +204,7 @@ var ruleTests = []struct {
 	{"quotations that their file does not have", Quotes, Tree{
 		"a/x.c": []byte("int a;\n\nint b;\nint c;\n"),
 		"doc.md": []byte("```c a/x.c\nint a;\n...\nint c;\n```\n" + // 1: true
-			"```c a/x.c\nint c;\n...\nint a;\n```\n" + // 6: the other way round
+			"```c a/x.c\nint c;\n...\nint a;\n```\n" + // 6: the reverse
 			"```c a/x.c\nint d;\n```\n" + // 11: not there
 			"```c a/gone.c\nint a;\n```\n" + // 14: no such file
 			"```c\nint d;\n```\n" + // no quotation

@@ -2,8 +2,8 @@
 
 package lint
 
-// State has one owner: a field that several packages write has a value that none of them can vouch for, and a mutex that
-// does not say what it guards guards what its last editor thought of.
+// State has one owner: if several packages write a field, none of them can guarantee its value, and it must be clear
+// which fields a mutex guards.
 
 import (
 	"fmt"
@@ -18,8 +18,8 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// sharedFields are types whose fields several packages write, with the reason. Most are values on their way from one package
-// to the next, which nobody else sees yet.
+// sharedFields are types whose fields several packages write, with the reason. Most are values passed from one package
+// to the next, which are not shared yet.
 var sharedFields = map[string]string{
 	"cube.PacketIn":                         "decoded in the daemon and in the SDK, which are two programs",
 	"internal/cli/output.Value":             "a value that is built for one answer",
@@ -36,7 +36,8 @@ var sharedFields = map[string]string{
 	"internal/topology/world.StoredEntries": "built where a cube is read from",
 }
 
-// FieldOwners reports the struct fields that more than one package writes by way of a pointer. dir is the top of the module.
+// FieldOwners reports the struct fields that more than one package writes through a pointer. dir is the top of the
+// module.
 func FieldOwners(dir string) ([]Finding, error) {
 	all, err := packages.Load(&packages.Config{Dir: dir, Mode: packages.NeedName | packages.NeedSyntax | packages.NeedTypes |
 		packages.NeedTypesInfo | packages.NeedImports | packages.NeedDeps | packages.NeedFiles}, "./...")
@@ -153,8 +154,8 @@ func sharedFindings(dir string, writers map[string]map[string]token.Position) []
 	return out
 }
 
-// MutexGroups wants a mutex to say what it guards: by a comment with the word, or by its place at the head of a group, with an
-// empty line or a comment of its own above and the fields that it guards below.
+// MutexGroups requires a mutex to declare what it guards: by a comment with the word, or by its place at the head of a
+// group, with an empty line or its own comment above and the guarded fields below.
 func MutexGroups(t Tree) []Finding {
 	var out []Finding
 	for _, name := range t.Paths(isShippedGo) {

@@ -2,8 +2,8 @@
 
 package lint
 
-// Packages and types stay small enough to be known by one person: a package has one subject, and each mutable field one
-// owner (docs of a package say which).
+// Packages and types stay small enough for one person to know: a package has one subject, and each mutable field one
+// owner (the package's documentation says which).
 
 import (
 	"fmt"
@@ -24,11 +24,11 @@ const (
 // largePackage is a package that is above a limit, and the limits that it keeps until it is split; 0 is the usual one.
 type largePackage struct {
 	lines, exported int
-	// since is when it was listed, why what stands in the way.
+	// since is when it was listed, why is what prevents a split.
 	since, why string
 }
 
-// largePackages are those that are not split yet. A limit here goes down with the package and never up.
+// largePackages are those that are not split yet. A limit here may only be lowered.
 var largePackages = map[string]largePackage{
 	"cube":              {exported: 69, since: "2026-11-24", why: "the contract is one package on purpose: a cube imports it alone"},
 	"internal/topology": {lines: 6200, since: "2026-11-24", why: "namespaces and following of netdevs are still in it"},
@@ -40,8 +40,8 @@ type largeType struct {
 	since, why string
 }
 
-// largeTypes are types with more methods than usual: cohesive ones, whose methods are about the same fields, and those
-// that are not split yet. A limit here goes down with the type and never up.
+// largeTypes are types with more methods than usual: cohesive ones, whose methods use the same fields, and those that
+// are not split yet. A limit here may only be lowered.
 var largeTypes = map[string]largeType{
 	"cubes/bridge/stp.port":         {44, "2026-11-24", "cohesive: the state machines of one port, over its variables as the standard names them"},
 	"cubes/router.router":           {47, "2026-11-24", "not split yet"},
@@ -54,7 +54,7 @@ var largeTypes = map[string]largeType{
 	"internal/yang.Tree":            {48, "2026-11-24", "cohesive: one data tree and its changes"},
 }
 
-// PackageSize holds packages to their limits in lines and in exported names.
+// PackageSize checks packages against their limits in lines and in exported names.
 func PackageSize(t Tree) []Finding {
 	type size struct{ lines, exported int }
 	sizes := map[string]*size{}
@@ -89,8 +89,8 @@ func PackageSize(t Tree) []Finding {
 	return out
 }
 
-// isShippedGo tells which files the limits are about: those of the daemon, the command line, the contract, the cubes and the
-// parts that cubes share.
+// isShippedGo reports which files the limits apply to: those of the daemon, the command line, the contract, the cubes
+// and the packages that cubes share.
 func isShippedGo(name string) bool {
 	first := layer(path.Dir(name))
 	return isGo(name) && !isGoTest(name) &&
@@ -127,7 +127,7 @@ func exportedNames(file *ast.File) int {
 	return n
 }
 
-// MethodCount wants a type with many methods to be listed, with the reason.
+// MethodCount requires a type with many methods to be listed, with the reason.
 func MethodCount(t Tree) []Finding {
 	methods := map[string]int{}
 	for _, name := range t.Paths(isShippedGo) {

@@ -2,7 +2,7 @@
 
 package lint
 
-// Tests pass on a machine that has other work: what they wait for may take long, and what is to be quick is measured when
+// Tests must pass on a machine with other load: expected events may take long, and time limits are measured when
 // nothing else runs.
 
 import (
@@ -16,14 +16,14 @@ import (
 	"time"
 )
 
-// MinPatience is how long a test waits at least for what must come.
+// MinPatience is the minimum time that a test waits for an expected event.
 const MinPatience = 10 * time.Second
 
-// timedTests begins the names of tests that run alone (Makefile).
+// timedTests is the name prefix of tests that run alone (Makefile).
 const timedTests = "TestTimed"
 
-// Patience reports waits in tests that are short or not stretched on slow machines, limits to the time that something took outside the tests that run alone,
-// and ping told to send several requests and to wait for the last: it does not (test/netns/ping.go).
+// Patience reports waits in tests that are short or not stretched on slow machines, time limits outside the tests that
+// run alone, and ping with several requests, which does not wait for the last reply (test/netns/ping.go).
 func Patience(t Tree) []Finding {
 	var out []Finding
 	for _, name := range t.Paths(waits) {
@@ -47,12 +47,12 @@ func Patience(t Tree) []Finding {
 	return append(out, lossyPings(t)...)
 }
 
-// waits tells whether a file has tests in it, or what tests wait with.
+// waits reports whether a file contains tests, or functions with which tests wait.
 func waits(name string) bool {
 	return isGoTest(name) || strings.HasPrefix(name, "test/bpftest/") || strings.HasPrefix(name, "test/netns/")
 }
 
-// impatient says what is wrong with a node of a test; empty when it is right.
+// impatient returns the problem of a node of a test; empty if there is none.
 func impatient(n ast.Node) (what, remedy string) {
 	switch n := n.(type) {
 	case *ast.CallExpr:
@@ -79,7 +79,7 @@ func impatient(n ast.Node) (what, remedy string) {
 	return "", ""
 }
 
-// wait says what is wrong with a time for which a test waits.
+// wait returns the problem of a time for which a test waits.
 func wait(x ast.Expr) (what, remedy string) {
 	call, stretched := x.(*ast.CallExpr)
 	if stretched = stretched && called(call.Fun) == "Stretch" && len(call.Args) == 1; stretched {
@@ -94,11 +94,11 @@ func wait(x ast.Expr) (what, remedy string) {
 	return "", ""
 }
 
-// deadlines are functions with a deadline, and which argument has it, from the end. Times below MinPatience are for what
-// is not to come.
+// deadlines are functions with a deadline, and its argument, counted from the end. Times below MinPatience are for
+// events that must not happen.
 var deadlines = map[string]int{"Recv": 1, "After": 1, "DialTimeout": 1, "WithTimeout": 1}
 
-// deadline says what is wrong with the deadline in a call.
+// deadline returns the problem of the deadline in a call.
 func deadline(call *ast.CallExpr) (what, remedy string) {
 	from := deadlines[called(call.Fun)]
 	if strings.HasPrefix(called(call.Fun), "Set") && strings.HasSuffix(called(call.Fun), "Deadline") && len(call.Args) == 1 {
@@ -116,7 +116,7 @@ func deadline(call *ast.CallExpr) (what, remedy string) {
 	return "", ""
 }
 
-// called is the last name of what is called.
+// called returns the last name of the called function.
 func called(fun ast.Expr) string {
 	switch fun := fun.(type) {
 	case *ast.Ident:
@@ -127,7 +127,7 @@ func called(fun ast.Expr) string {
 	return ""
 }
 
-// measured tells whether an expression is the time that something took.
+// measured reports whether an expression is a measured duration.
 func measured(x ast.Expr) bool {
 	if call, ok := x.(*ast.CallExpr); ok {
 		return called(call.Fun) == "Since"
@@ -135,7 +135,7 @@ func measured(x ast.Expr) bool {
 	return called(x) == "took"
 }
 
-// units are those that durations are written in.
+// units are the units of durations.
 var units = map[string]time.Duration{"Nanosecond": 1, "Microsecond": time.Microsecond, "Millisecond": time.Millisecond,
 	"Second": time.Second, "Minute": time.Minute, "Hour": time.Hour}
 

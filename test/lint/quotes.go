@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// Quotes reports fenced blocks of Markdown that name a file behind their language
-// ("```c cubes/helloworld/helloworld.bpf.c") and show what is not in it. A line
-// with only "..." stands for what is left out.
+// Quotes reports fenced blocks of Markdown that name a file after their language ("```c
+// cubes/helloworld/helloworld.bpf.c") and contain text that is not in it. A line with only "..." stands for omitted
+// lines.
 func Quotes(t Tree) []Finding {
 	var out []Finding
 	for _, name := range t.Paths(isMarkdown) {
@@ -52,7 +52,7 @@ func quotes(data []byte) []quote {
 			fenced, open = false, nil
 		case isFence:
 			fenced = true
-			// "file=" is how a guide tells its reader to make a file.
+			// "file=" tells a reader of a guide to create a file.
 			if words := strings.Fields(info); len(words) == 2 && !strings.HasPrefix(words[1], "file=") {
 				open = &quote{line: i + 1, file: words[1]}
 			}
@@ -63,7 +63,7 @@ func quotes(data []byte) []quote {
 	return out
 }
 
-// quotedFrom tells whether the parts between "..." are in the source, in their order.
+// quotedFrom reports whether the parts between "..." are in the source, in order.
 func quotedFrom(source []byte, text []string) bool {
 	for part := range strings.SplitSeq(strings.Join(text, "\n")+"\n", "...\n") {
 		_, after, found := bytes.Cut(source, []byte(part))

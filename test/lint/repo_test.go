@@ -18,8 +18,8 @@ import (
 
 const root = "../.."
 
-// repository reads the tracked files as they are in the working tree: a file that
-// a change deletes, or a folder that stands for a link, is left out.
+// repository reads the tracked files from the working tree: files deleted by a change, and symbolic links to folders,
+// are skipped.
 func repository(t *testing.T) Tree {
 	t.Helper()
 	cmd := exec.Command("git", "-c", "safe.directory=*", "ls-files", "-z")
@@ -53,7 +53,7 @@ func TestRepositoryKeepsTheHouseRules(t *testing.T) {
 	}
 }
 
-// TestTheChangelogHasTheRelease: what --version says is a release that the CHANGELOG describes, the newest.
+// TestTheChangelogHasTheRelease: the version in --version is the newest release that the CHANGELOG describes.
 func TestTheChangelogHasTheRelease(t *testing.T) {
 	tree := repository(t)
 	version := strings.TrimSpace(string(tree["VERSION"]))
@@ -86,7 +86,7 @@ func TestObjectsHoldNoPathOfThisMachine(t *testing.T) {
 	err = filepath.WalkDir(top, func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return nil // a build or test beside this one took it away
+			return nil // a concurrent build or test removed it
 		case err != nil:
 			return err
 		case entry.IsDir() && strings.HasPrefix(entry.Name(), "."):

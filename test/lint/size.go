@@ -23,7 +23,7 @@ const (
 	MaxHello      = 250
 )
 
-// FileLength holds source files, command mains and the Makefile to their limits.
+// FileLength checks source files, command mains and the Makefile against their limits.
 func FileLength(t Tree) []Finding {
 	var out []Finding
 	for _, name := range t.Paths(func(string) bool { return true }) {
@@ -50,13 +50,13 @@ func fileLimit(name string) int {
 	return 0
 }
 
-// isProtocol tells the Go code that scripts/proto.sh makes of the service protocol; it is
-// tracked for programs that import it (docs/adr/0025).
+// isProtocol reports the Go code of the service protocol, which scripts/proto.sh generates; it is tracked for programs
+// that import it (docs/adr/0025).
 func isProtocol(name string) bool {
 	return strings.HasPrefix(name, "api/") && strings.HasSuffix(name, ".pb.go")
 }
 
-// GoFunctionLength holds Go functions outside tests to their limit.
+// GoFunctionLength checks Go functions outside tests against their limit.
 func GoFunctionLength(t Tree) []Finding {
 	var out []Finding
 	for _, name := range t.Paths(func(n string) bool { return isGo(n) && !isGoTest(n) }) {
@@ -81,7 +81,7 @@ func GoFunctionLength(t Tree) []Finding {
 	return out
 }
 
-// CFunctionLength holds C functions to their limit.
+// CFunctionLength checks C functions against their limit.
 func CFunctionLength(t Tree) []Finding {
 	var out []Finding
 	for _, name := range t.Paths(isC) {
@@ -96,7 +96,7 @@ func CFunctionLength(t Tree) []Finding {
 	return out
 }
 
-// HelloBudget keeps what a newcomer reads first at model + C + Go in a few screens.
+// HelloBudget keeps the first example for newcomers, model + C + Go, within a few screens.
 func HelloBudget(t Tree) []Finding {
 	const dir = "cubes/helloworld"
 	total := 0
@@ -112,7 +112,7 @@ func HelloBudget(t Tree) []Finding {
 		Remedy: "move what every cube needs into the framework"}}
 }
 
-// parseGo gives a nil file and a finding when the source does not parse.
+// parseGo returns a nil file and a finding if the source does not parse.
 func parseGo(name string, src []byte, mode parser.Mode) (*token.FileSet, *ast.File, Finding) {
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, name, src, mode|parser.SkipObjectResolution)

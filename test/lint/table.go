@@ -2,8 +2,8 @@
 
 package lint
 
-// Which package of internal/ may import which other is a table that people read and change on purpose: an import that
-// nobody decided on is how a package comes to know everything.
+// Which package of internal/ may import which other is a table that people read and change deliberately: unplanned
+// imports give a package too many dependencies.
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ import (
 // tests are free.
 const ImportsTable = "test/lint/imports.txt"
 
-// AllowedImports holds the imports between the packages of internal/ to the table.
+// AllowedImports compares the imports between the packages of internal/ with the table.
 func AllowedImports(t Tree) []Finding {
 	raw, ok := t[ImportsTable]
 	if !ok {

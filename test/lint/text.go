@@ -19,13 +19,11 @@ import (
 const (
 	apache = "Apache-2.0"
 	kernel = "(GPL-2.0-only OR BSD-2-Clause)"
-	// The name of the tag is in two parts, so that licence scanners that read this
-	// file find its own licence only.
+	// The name of the tag is split in two, so that licence scanners that read this file only find its own licence.
 	spdx = "SPDX-License-" + "Identifier: "
 )
 
-// Licence wants the SPDX line first, or second after a #! line, with the licence
-// that the kind of file has.
+// Licence requires the SPDX line first, or second after a #! line, with the licence for the kind of file.
 func Licence(t Tree) []Finding {
 	var out []Finding
 	for _, name := range t.Paths(func(n string) bool { return licenceLine(n) != "" }) {
@@ -52,7 +50,7 @@ func licenceLine(name string) string {
 		}
 		return "// " + spdx + kernel
 	case ".yang":
-		// The modules of the IETF are kept as they were published.
+		// The modules of the IETF are kept as published.
 		if strings.HasPrefix(base, "ietf-") || strings.HasPrefix(base, "iana-") || strings.Contains(name, "/testdata/") {
 			return ""
 		}
@@ -113,8 +111,8 @@ func importName(file *ast.File, pkg string) string {
 
 var emptyWords = regexp.MustCompile(`(?i)\b(failed|unable) to\b`)
 
-// ErrorTexts reports strings in Go code that say that something went wrong, which
-// an error says by being one, in place of what was being done.
+// ErrorTexts reports strings in Go code that say that something failed, which an error implies, instead of what was
+// being done.
 func ErrorTexts(t Tree) []Finding {
 	var out []Finding
 	for _, name := range t.Paths(func(n string) bool { return isGo(n) && !isGoTest(n) && layer(n) != "test" }) {
@@ -160,8 +158,8 @@ func grep(t Tree, keep func(string) bool, pattern *regexp.Regexp, what, remedy s
 	return out
 }
 
-// Openings wants a comment, other than the licence, before what a Go file declares
-// and before the first code of a C file: a reader learns first why the file exists.
+// Openings requires a comment, other than the licence, before the declarations of a Go file and before the first code
+// of a C file: a reader learns first why the file exists.
 func Openings(t Tree) []Finding {
 	var out []Finding
 	for _, name := range t.Paths(func(n string) bool { return isGo(n) && !isGoTest(n) || isC(n) }) {

@@ -2,7 +2,7 @@
 
 package lint
 
-// Words that an engineer of the field would not search for, or would not say. Descriptions of models are the API: REST,
+// Words that an engineer of the field would not search for, or would not use. Descriptions of models are the API: REST,
 // the command line and OpenAPI show them.
 
 import (
@@ -64,7 +64,7 @@ func poor(name string, line int, what, word string) Finding {
 	return Finding{name, line, fmt.Sprintf("%s: nobody searches for %q", what, word), "use a word of the field: " + poorWords[word]}
 }
 
-// poorWord is the first poor word among those that a name is made of.
+// poorWord returns the first poor word in a name.
 func poorWord(name string) string {
 	i := slices.IndexFunc(wordsOf(name), func(w string) bool { return poorWords[w] != "" })
 	if i < 0 {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package modeltest holds the Go configuration of a cube to its YANG model: a
-// leaf that the model has and the code forgot, or the reverse, fails the test
-// of the cube rather than being silently without effect.
+// Package modeltest compares the Go configuration of a cube with its YANG model: a leaf that is in the model but not in
+// the code, or the reverse, fails the test of the cube rather than being silently ignored.
 package modeltest
 
 import (
@@ -21,8 +20,7 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// base names what the framework decodes itself: a configuration may have
-// fields for it but needs none.
+// base names the members that the framework decodes itself: a configuration may have fields for them but needs none.
 var base = []string{"type", "service-name", "loglevel", "shadow", "span", "ports/peer", "ports/tcubes"}
 
 // Load compiles the text of a service's model for the length of a test.
@@ -46,10 +44,9 @@ func Service(t testing.TB, files fs.FS) cube.Service {
 	return s
 }
 
-// Match fails the test unless every configuration node of the model has exactly
-// one field in config, a struct or a pointer to one, and every field has a
-// node. A field belongs to the node that its json tag names; its type must be
-// able to hold what the node holds:
+// Match fails the test unless every configuration node of the model has exactly one field in config, a struct or a
+// pointer to one, and every field has a node. A field belongs to the node in its json tag; its type must be able to
+// hold the node's values:
 //
 //	container     a struct, or a pointer to one
 //	list          a slice of structs
@@ -68,8 +65,8 @@ func Match(t testing.TB, schema *yang.Schema, config any) {
 	}
 }
 
-// MatchEntry is Match for the entries of a large list, which come apart from the
-// configuration; list is its path.
+// MatchEntry is Match for the entries of a large list, which are passed separately from the configuration; list is its
+// path.
 func MatchEntry(t testing.TB, schema *yang.Schema, list string, entry any) {
 	t.Helper()
 	node, _, err := schema.Resolve(strings.Split(list, "/"))
@@ -83,7 +80,7 @@ func MatchEntry(t testing.TB, schema *yang.Schema, list string, entry any) {
 	}
 }
 
-// mismatches lists what is wrong, a sentence each.
+// mismatches lists the problems, one sentence each.
 func mismatches(schema *yang.Schema, config any) []string {
 	typ := deref(reflect.TypeOf(config))
 	if typ == nil || typ.Kind() != reflect.Struct {
@@ -100,7 +97,7 @@ func (m *matcher) fault(format string, args ...any) {
 	m.faults = append(m.faults, fmt.Sprintf(format, args...))
 }
 
-// deref returns what a pointer type points to.
+// deref returns the type that a pointer type points to.
 func deref(t reflect.Type) reflect.Type {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -254,7 +251,7 @@ func textual(typ reflect.Type) bool {
 	return typ.Kind() == reflect.String || decodes[encoding.TextUnmarshaler](typ)
 }
 
-// holds reports whether a Go integer has room for a YANG one.
+// holds reports whether a Go integer can hold the values of a YANG one.
 func holds(typ reflect.Type, name string) bool {
 	unsigned := strings.HasPrefix(name, "u")
 	bits, err := strconv.Atoi(strings.TrimLeft(name, "uint"))

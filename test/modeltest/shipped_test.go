@@ -14,13 +14,13 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// Help is made of the models, and no better than they are: every node of what ships
-// says what it is, what its numbers count, and what a value looks like.
+// Help is generated from the models: every node of a shipped model has a description, units for numbers, and an example
+// value.
 
 // timed are names of leaves that hold a time, and mean nothing without its unit.
 var timed = regexp.MustCompile(`(^|-)(time|timeout|interval|age|delay|lifetime|ttl|period)($|-)`)
 
-// unclear lists what help cannot say of a node and those below it.
+// unclear lists what is missing for help on a node and those below it.
 func unclear(n *yang.Node) []string {
 	var faults []string
 	fault := func(format string, args ...any) {
@@ -58,7 +58,7 @@ func unclearLeaf(n *yang.Node) []string {
 		faults = append(faults, n.Path()+": no units: a time is in seconds or something else")
 	}
 	_, hasDefault := n.Default()
-	// The path has the name of the service; nobody types it.
+	// The path contains the name of the service; nobody types it.
 	free := n.Path() != "service-name" && t.Base == "string" && t.LeafrefPath == "" && !hasDefault
 	if free && n.Config() && n.Example() == "" {
 		faults = append(faults, n.Path()+": no polycube-base:cli-example, and no one can make one of its type")

@@ -31,11 +31,11 @@ type MemoryGroup struct {
 	unified bool
 }
 
-// made is how many groups were made.
+// made is the number of groups created.
 var made atomic.Int32
 
-// NewMemoryGroup makes a group, which is removed when the test ends: the processes in it must have ended then. It skips the
-// test where none can be made, or fails it where the environment says that the machine has MemoryLimits.
+// NewMemoryGroup creates a group, which is removed when the test ends: the processes in it must have ended then. It
+// skips the test if none can be created, or fails it if the environment says that the machine has MemoryLimits.
 func NewMemoryGroup(t testing.TB) *MemoryGroup {
 	t.Helper()
 	netns.NeedRoot(t)
@@ -53,8 +53,8 @@ func NewMemoryGroup(t testing.TB) *MemoryGroup {
 	return g
 }
 
-// make makes the group below that of the test in version 1; in version 2 below the root, since a group with processes can
-// have none below it.
+// make creates the group below that of the test in version 1; in version 2 below the root, because a group with
+// processes cannot have children.
 func (g *MemoryGroup) make(root string) error {
 	name := fmt.Sprintf("%s%d-%d", netns.Prefix, os.Getpid(), made.Add(1))
 	own, err := os.ReadFile("/proc/self/cgroup")
@@ -80,7 +80,7 @@ func (g *MemoryGroup) make(root string) error {
 	return os.Mkdir(g.dir, 0o755)
 }
 
-// file reads or, with text, writes the file that version 1 and 2 have for one thing.
+// file reads or, with text, writes the file for one setting in version 1 or 2.
 func (g *MemoryGroup) file(v1, v2, text string) string {
 	g.t.Helper()
 	name := v1
@@ -101,19 +101,20 @@ func (g *MemoryGroup) file(v1, v2, text string) string {
 	return string(got)
 }
 
-// Add puts a process into the group. What it takes from then on counts.
+// Add moves a process into the group. Its later allocations are counted.
 func (g *MemoryGroup) Add(pid int) {
 	g.t.Helper()
 	g.file("cgroup.procs", "cgroup.procs", strconv.Itoa(pid))
 }
 
-// Limit bounds what the group takes.
+// Limit limits the group's memory.
 func (g *MemoryGroup) Limit(bytes uint64) {
 	g.t.Helper()
 	g.file("memory.limit_in_bytes", "memory.max", strconv.FormatUint(bytes, 10))
 }
 
-// KernelPeak is the most that the kernel has taken for the group at a time, maps and the verifier among it; 0 if it is not counted apart.
+// KernelPeak is the maximum kernel memory of the group, including maps and the verifier; 0 if it is not counted
+// separately.
 func (g *MemoryGroup) KernelPeak() uint64 {
 	if g.unified {
 		return 0
@@ -121,10 +122,10 @@ func (g *MemoryGroup) KernelPeak() uint64 {
 	return g.number("memory.kmem.max_usage_in_bytes", "")
 }
 
-// Peak is the most that the group has taken at a time.
+// Peak is the maximum memory of the group.
 func (g *MemoryGroup) Peak() uint64 { return g.number("memory.max_usage_in_bytes", "memory.peak") }
 
-// Usage is what the group takes.
+// Usage is the current memory of the group.
 func (g *MemoryGroup) Usage() uint64 { return g.number("memory.usage_in_bytes", "memory.current") }
 
 func (g *MemoryGroup) number(v1, v2 string) uint64 {
@@ -137,7 +138,7 @@ func (g *MemoryGroup) number(v1, v2 string) uint64 {
 	return n
 }
 
-// Killed is how many processes the kernel has killed for lack of memory.
+// Killed is the number of processes that the kernel has killed for lack of memory.
 func (g *MemoryGroup) Killed() (n int) {
 	g.t.Helper()
 	for line := range strings.Lines(g.file("memory.oom_control", "memory.events", "")) {

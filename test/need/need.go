@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package need skips tests that need what some kernels are built without, and fails them where it has to be there: in the
-// machines of `make test-kernels`, whose kernels have all of it, no test may skip for the lack of a device type.
+// Package need skips tests that need optional features of the kernel, and fails them if the feature must be there: in
+// the machines of `make test-kernels`, whose kernels have all of them, no test may skip because a device type is
+// missing.
 package need
 
 import (
@@ -19,20 +20,20 @@ import (
 // Variable is the environment variable with the features that have to be there, separated by commas.
 const Variable = "POLYCUBE_MUST_HAVE"
 
-// Feature is what a kernel may be built without.
+// Feature is an optional feature of a kernel.
 type Feature string
 
 // The features.
 const (
 	VLAN       Feature = "vlan"        // VLAN devices
 	Bond       Feature = "bond"        // bonds of devices
-	Dummy      Feature = "dummy"       // devices that swallow what they send
+	Dummy      Feature = "dummy"       // devices that drop packets sent to them
 	VRF        Feature = "vrf"         // routing domains
 	Netem      Feature = "netem"       // loss and delay
 	BridgeVLAN Feature = "bridge-vlan" // VLAN filtering in the kernel's bridge
 )
 
-// probes are commands that succeed in a namespace of their own where the feature is there.
+// probes are commands that succeed in a separate namespace if the feature is there.
 var probes = map[Feature][]string{
 	VLAN:       {"ip link add veth1 type veth peer name veth2", "ip link add link veth1 name veth1.7 type vlan id 7"},
 	Bond:       {"ip link add one type bond mode active-backup"},
@@ -54,7 +55,8 @@ func List() string {
 	return strings.Join(names, ",")
 }
 
-// Features skips the test unless the kernel has all of them. It fails it where the environment says that it has.
+// Features skips the test unless the kernel has all of them. It fails it if the environment says that the kernel has
+// them.
 func Features(t testing.TB, features ...Feature) {
 	t.Helper()
 	for _, f := range features {
@@ -69,7 +71,7 @@ func Features(t testing.TB, features ...Feature) {
 	}
 }
 
-// probe asks the kernel for a feature, in a namespace that it leaves behind for the test's end.
+// probe checks a feature of the kernel, in a namespace that is removed at the test's end.
 func probe(t testing.TB, f Feature) error {
 	t.Helper()
 	commands, ok := probes[f]
@@ -94,7 +96,7 @@ func KernelThreads(t testing.TB) {
 	}
 }
 
-// Linux tells whether the kernel is of a version or newer.
+// Linux reports whether the kernel has a version or a newer one.
 func Linux(t testing.TB, major, minor int) bool {
 	t.Helper()
 	var name unix.Utsname

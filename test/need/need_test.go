@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(netns.CheckLeaks(m)) }
 
-// judged is a test whose end is looked at.
+// judged is a test whose end is checked.
 type judged struct {
 	testing.TB
 	said string
@@ -37,7 +37,7 @@ func judge(t *testing.T, features ...Feature) string {
 	return j.said
 }
 
-// TestWhatIsMissingSkipsOrFails: a feature that no kernel has stands for what one is built without.
+// TestWhatIsMissingSkipsOrFails: a feature that no kernel has replaces one that the kernel lacks.
 func TestWhatIsMissingSkipsOrFails(t *testing.T) {
 	netns.NeedRoot(t)
 	const never Feature = "hovercraft"
@@ -50,7 +50,7 @@ func TestWhatIsMissingSkipsOrFails(t *testing.T) {
 	}
 }
 
-// TestEachFeatureHasAProbe: the kernel either has it or says that it does not know it, and not that the probe is wrong.
+// TestEachFeatureHasAProbe: the kernel either has it or reports that it does not, rather than that the probe is wrong.
 func TestEachFeatureHasAProbe(t *testing.T) {
 	netns.NeedRoot(t)
 	for _, f := range All() {

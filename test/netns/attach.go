@@ -13,8 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AttachTC attaches a program of a test to a device in the namespace of the calling thread, until the test ends: as a tcx
-// link, before Linux 6.6 as the first filter of clsact. The program returns TC_ACT_UNSPEC for what the next one may have.
+// AttachTC attaches a program of a test to a device in the namespace of the calling thread, until the test ends: as a
+// tcx link, before Linux 6.6 as the first filter of clsact. The program returns TC_ACT_UNSPEC for packets that the next
+// one may process.
 func AttachTC(t testing.TB, ifindex int, prog *ebpf.Program, at ebpf.AttachType) error {
 	l, err := link.AttachTCX(link.TCXOptions{Interface: ifindex, Program: prog, Attach: at})
 	if err == nil {
@@ -40,7 +41,7 @@ func AttachTC(t testing.TB, ifindex int, prog *ebpf.Program, at ebpf.AttachType)
 	if err := netlink.FilterAdd(filter); err != nil {
 		return fmt.Errorf("add a filter: %w", err)
 	}
-	home, err := netlink.NewHandle() // the test's end may come in another namespace
+	home, err := netlink.NewHandle() // the cleanup may run in another namespace
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A thread that sends from one CPU keeps its frames in order: each CPU has a queue of its own behind a veth, and a thread
-// that moves to another one may overtake what it left behind.
+// A thread that sends from one CPU keeps its frames in order: behind a veth, each CPU has its own queue, and a thread
+// that moves to another CPU may overtake its earlier frames.
 
 package netns
 
@@ -28,7 +28,7 @@ func OnCPU(cpu int, fn func() error) error {
 	return errors.Join(fn(), unix.SchedSetaffinity(0, &was))
 }
 
-// CPUs are those that the calling thread may run on.
+// CPUs are the CPUs that the calling thread may run on.
 func CPUs() ([]int, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {

@@ -11,7 +11,7 @@ import (
 
 const (
 	pollInterval = 10 * time.Millisecond
-	// pollSlowly is the longest interval of Eventually: what takes long costs the tests beside it less by and by.
+	// pollSlowly is the maximum interval of Eventually: a long wait takes less and less CPU time from other tests.
 	pollSlowly = 100 * time.Millisecond
 )
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A lab is the machine, hosts are what is wired to it.
+// A lab is the machine, hosts are connected to it.
 
 package netns
 
@@ -26,7 +26,7 @@ const Inner = "eth0"
 // Lab is a namespace that plays the machine: the outer ends of its hosts and the daemon under test live in it.
 type Lab struct{ *Namespace }
 
-// NewLab makes a lab and removes it when the test ends.
+// NewLab creates a lab and removes it when the test ends.
 func NewLab(t testing.TB, opts ...Option) *Lab {
 	t.Helper()
 	return &Lab{New(t, opts...)}
@@ -43,8 +43,8 @@ type Node struct {
 	MAC  net.HardwareAddr
 }
 
-// Host makes a host wired to the lab by an interface that has the host's name; both ends send when it returns. addr is
-// like 10.0.0.1/24, or empty.
+// Host creates a host connected to the lab by an interface with the host's name; both ends send when it returns. addr
+// is like 10.0.0.1/24, or empty.
 func (l *Lab) Host(name, addr string, opts ...Option) *Node {
 	l.t.Helper()
 	n := newNode(l.t, name, addr, opts)
@@ -52,8 +52,8 @@ func (l *Lab) Host(name, addr string, opts ...Option) *Node {
 	return n
 }
 
-// Host makes a host whose outer end is in the namespace of the calling thread; call it inside Lab.Do. The machine's own
-// namespace is refused, because names there are not the test's alone.
+// Host creates a host whose outer end is in the namespace of the calling thread; call it inside Lab.Do. The machine's
+// own namespace is refused, because names there do not belong to the test alone.
 func Host(t testing.TB, name, addr string, opts ...Option) *Node {
 	t.Helper()
 	NeedRoot(t)
@@ -87,7 +87,7 @@ func newNode(t testing.TB, name, addr string, opts []Option) *Node {
 	return n
 }
 
-// wire makes the link between the namespace of the calling thread and the host's.
+// wire creates the link between the namespace of the calling thread and the host's.
 func (n *Node) wire(opts []Option) error {
 	var c config
 	for _, o := range opts {
@@ -116,8 +116,8 @@ func (n *Node) wire(opts []Option) error {
 	return nil
 }
 
-// operational waits until the device sends: the kernel gives it its queue a moment after the carrier, and until then
-// what is sent is lost.
+// operational waits until the device sends: the kernel activates its queue a moment after the carrier, and frames sent
+// before are lost.
 func operational(dev string) error {
 	for deadline := time.Now().Add(pace.Stretch(15 * time.Second)); ; {
 		l, err := netlink.LinkByName(dev)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a test binary must not leave behind. Other test binaries run at the same time, so only what is certainly this
-// process's own is judged: its descriptors, its children, the namespaces and bpffs mounts named after it, and the eBPF
-// objects that were pinned or attached in those.
+// What a test binary must not leave behind. Other test binaries run at the same time, so only objects that certainly
+// belong to this process are checked: its descriptors, its children, the namespaces and bpffs mounts named after it,
+// and the eBPF objects that were pinned or attached in those.
 
 package netns
 
@@ -29,16 +29,16 @@ import (
 	"github.com/polycube/polycube/test/pace"
 )
 
-// leakDeadline is how long what is on its way out may take: namespaces and eBPF objects are freed in the background.
+// leakDeadline is how long objects may take to disappear: namespaces and eBPF objects are freed in the background.
 var leakDeadline = pace.Stretch(15 * time.Second)
 
-// object is an eBPF object that was seen where only this process's tests put things.
+// object is an eBPF object seen in a place that only this process's tests use.
 type object struct {
 	kind string // "program", "map" or "link"
 	id   uint32
 }
 
-// seen holds where each object was.
+// seen records the place of each object.
 var (
 	seenMu sync.Mutex
 	seen   = map[object]string{}
@@ -53,7 +53,7 @@ func note(kind string, id uint32, where string) {
 	seen[object{kind, id}] = where
 }
 
-// track notes the programs attached to the devices of a namespace that is about to go.
+// track records the programs attached to the devices of a namespace that is about to be removed.
 func track(n *Namespace) {
 	err := n.Do(func() error {
 		links, err := netlink.LinkList()
@@ -114,7 +114,7 @@ func Bpffs(t testing.TB) string {
 // mountSource marks the mounts of this process.
 func mountSource() string { return Prefix + strconv.Itoa(os.Getpid()) }
 
-// trackPins notes what is pinned below dir, without the iterators that the kernel itself puts into every bpffs.
+// trackPins records the pins below dir, without the iterators that the kernel itself creates in every bpffs.
 func trackPins(dir string) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() || filepath.Dir(path) == dir && strings.HasSuffix(path, ".debug") {
@@ -156,7 +156,7 @@ func notePinned(o pin.Pinner, where string) error {
 	return nil
 }
 
-// CheckLeaks runs the tests and then tells on standard error what they left behind; use it as
+// CheckLeaks runs the tests and then reports on standard error what they left behind; use it as
 //
 //	func TestMain(m *testing.M) { os.Exit(netns.CheckLeaks(m)) }
 //
@@ -182,7 +182,7 @@ func CheckLeaks(m *testing.M) int {
 	return code
 }
 
-// leaks lists what is there and was not before, or belongs to no test that still runs.
+// leaks lists objects that did not exist before, and belong to no test that still runs.
 func leaks(before map[string]string) []string {
 	var left []string
 	for fd, target := range descriptors() {
@@ -214,9 +214,9 @@ func leaks(before map[string]string) []string {
 	return left
 }
 
-// exists looks the object's number up, which the kernel does not give twice before four billion others. It does not open
-// programs and maps: closing a program array that empties itself at that moment leaves it behind for ever (the kernel
-// takes a reference for each clearing and gives back one).
+// exists looks up the object's number, which the kernel does not reuse before four billion others. It does not open
+// programs and maps: closing a program array that clears itself at that moment leaks it (the kernel takes a reference
+// for each clearing and returns one).
 func (o object) exists() bool {
 	switch o.kind {
 	case "program":
@@ -230,8 +230,8 @@ func (o object) exists() bool {
 	return err == nil && l.Close() == nil
 }
 
-// descriptors maps the open descriptors of this process to what they are, without those of the Go runtime, which it
-// opens when it first needs them.
+// descriptors maps the open descriptors of this process to their descriptions, without those of the Go runtime, which
+// it opens on demand.
 func descriptors() map[string]string {
 	open := map[string]string{}
 	entries, _ := os.ReadDir("/proc/self/fd") // see mountinfo
@@ -247,9 +247,9 @@ func descriptors() map[string]string {
 	return open
 }
 
-// bpfIdentity is the number by which bpftool shows the object behind a descriptor.
+// bpfIdentity returns the id, as in bpftool, of the object behind a descriptor.
 func bpfIdentity(fd string) string {
-	info, _ := os.ReadFile(filepath.Join("/proc/self/fdinfo", fd)) // closed meanwhile: nothing to tell
+	info, _ := os.ReadFile(filepath.Join("/proc/self/fdinfo", fd)) // closed meanwhile: nothing to report
 	for line := range strings.Lines(string(info)) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		if key == "prog_id" || key == "map_id" || key == "link_id" {

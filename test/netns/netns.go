@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package netns gives tests and benchmarks network namespaces: hosts with one interface, and a lab that plays the machine
-// on which the daemon runs. Everything has a unique name and is removed when the test ends, so that tests run side by
-// side; what a test binary leaves behind is found by CheckLeaks.
+// Package netns provides network namespaces for tests and benchmarks: hosts with one interface, and a lab as the
+// machine on which the daemon runs. Everything has a unique name and is removed when the test ends, so that tests run
+// in parallel; CheckLeaks finds what a test binary leaves behind.
 package netns
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/polycube/polycube/test/pace"
 )
 
-// Prefix begins the name of every namespace made here; the process id follows it.
+// Prefix is the prefix of the name of every namespace created here, followed by the process id.
 const Prefix = "pcnt-"
 
 // sequence makes names unique within the process.
@@ -49,18 +49,18 @@ type config struct {
 	gateway                 netip.Addr
 }
 
-// Option changes what New, NewLab and Host make.
+// Option changes the namespaces that New, NewLab and Host create.
 type Option func(*config)
 
 // WithIPv6 leaves IPv6 on, without router solicitations and duplicate address detection. It is off by default because
 // the frames that the kernel sends of itself disturb counters.
 func WithIPv6() Option { return func(c *config) { c.ipv6 = true } }
 
-// WithGRO switches GRO on at a host's eth0, so that it receives what XDP programs redirect to its outer end.
+// WithGRO enables GRO on a host's eth0, so that it receives frames that XDP programs redirect to its outer end.
 func WithGRO() Option { return func(c *config) { c.gro = true } }
 
-// WithoutTxChecksum makes a host fill in its checksums itself. XDP programs redirect a frame without the offload state
-// that says they are missing.
+// WithoutTxChecksum makes a host compute its checksums itself. XDP programs redirect a frame without the offload state
+// that marks them as missing.
 func WithoutTxChecksum() Option { return func(c *config) { c.noTxChecksum = true } }
 
 // WithMTU sets the MTU of both ends of a host's link.
@@ -72,7 +72,7 @@ func WithGateway(addr string) Option {
 	return func(c *config) { c.gateway = gw }
 }
 
-// New makes a namespace and removes it when the test ends. It skips the test when not root.
+// New creates a namespace and removes it when the test ends. It skips the test if not root.
 func New(t testing.TB, opts ...Option) *Namespace {
 	t.Helper()
 	NeedRoot(t)
@@ -102,8 +102,8 @@ func NeedRoot(t testing.TB) {
 	}
 }
 
-// create makes the namespace and its name. The thread comes back: a goroutine that ends with its thread elsewhere may
-// be on the first thread of the process, which the runtime cannot end.
+// create creates the namespace and its name. The thread returns to its namespace: a goroutine that ends with its thread
+// elsewhere may be on the first thread of the process, which the runtime cannot end.
 func create(path string, c config) error {
 	return visit(func() error { return unshare(path, c) })
 }
@@ -163,7 +163,7 @@ func (n *Namespace) remove() {
 	}
 }
 
-// Path is the file that stands for the namespace.
+// Path is the file of the namespace.
 func (n *Namespace) Path() string { return filepath.Join(nsname.Dir, n.Name) }
 
 // Fd is a descriptor of the namespace, valid until the test ends.
@@ -191,7 +191,7 @@ func visit(fn func() error) error {
 	defer before.Close()
 	defer func() {
 		if err := unix.Setns(int(before.Fd()), unix.CLONE_NEWNET); err != nil {
-			// The caller would go on in the wrong namespace.
+			// The caller would continue in the wrong namespace.
 			panic(fmt.Sprintf("return to the namespace of the thread: %v", err))
 		}
 		runtime.UnlockOSThread()
@@ -199,7 +199,7 @@ func visit(fn func() error) error {
 	return fn()
 }
 
-// Must is Do for what cannot go wrong unless the test is broken.
+// Must is Do for functions that only fail if the test is broken.
 func (n *Namespace) Must(fn func() error) {
 	n.t.Helper()
 	if err := n.Do(fn); err != nil {
@@ -207,8 +207,8 @@ func (n *Namespace) Must(fn func() error) {
 	}
 }
 
-// Command is a command inside the namespace, killed when the test ends. Unlike `ip netns exec` it sees the mounts of the
-// caller, bpffs among them.
+// Command is a command inside the namespace, killed when the test ends. Unlike `ip netns exec` it sees the mounts of
+// the caller, including bpffs.
 func (n *Namespace) Command(name string, args ...string) *exec.Cmd {
 	return exec.CommandContext(n.t.Context(), "nsenter", append([]string{"--net=" + n.Path(), "--", name}, args...)...)
 }

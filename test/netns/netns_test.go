@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The helper is tested with itself: what it promises to other tests is looked at from outside, by ip and /proc.
+// The helper is tested with itself: ip and /proc check from outside what it promises to other tests.
 
 package netns
 
@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if os.Getenv("PCN_LEAK") != "" {
-		// What the child leaks on purpose does not go away by waiting.
+		// The child's deliberate leaks do not disappear by waiting.
 		leakDeadline = 100 * time.Millisecond
 	}
 	os.Exit(CheckLeaks(m))
@@ -202,7 +202,7 @@ func TestRecvFiltersAndGivesUp(t *testing.T) {
 	}
 }
 
-// leaky runs one leaking test of this binary in a child and returns what CheckLeaks said of it.
+// leaky runs one leaking test of this binary in a child and returns the output of CheckLeaks.
 func leaky(t *testing.T, what string) string {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestLeak$")
@@ -242,7 +242,7 @@ func TestLeak(t *testing.T) {
 		}
 		f.Close()
 	case "pin":
-		// The object outlives its pin because the parent of this child holds it open.
+		// The object outlives its pin because the parent of this child keeps it open.
 		m := newMap(t)
 		defer closeObject(t, m)
 		if err := m.Pin(filepath.Join(Bpffs(t), "m")); err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Echo requests of a host, none of which may be lost. The program ping waits for the last answers no longer than for the
-// ones before, whatever it is told: on a busy machine it would call those lost that are late.
+// Echo requests of a host, none of which may be lost. The program ping does not wait longer for the last replies than
+// for earlier ones, whatever its options: on a busy machine it would report late replies as lost.
 
 package netns
 
@@ -18,7 +18,7 @@ import (
 	"github.com/polycube/polycube/test/pace"
 )
 
-// PingOptions of Node.Ping; what is zero has the default.
+// PingOptions are the options of Node.Ping; zero values are the defaults.
 type PingOptions struct {
 	Count    int           // echo requests; 1
 	Size     int           // payload bytes; 56
@@ -40,8 +40,8 @@ func (n *Node) Ping(ip string, opts ...PingOptions) error {
 	return wait()
 }
 
-// Reaches sends echo requests, again and again until they are answered, for a time. That a neighbour is there in time for
-// the first ones cannot be relied on: a router gives up after three seconds, which is short on a busy machine.
+// Reaches repeats echo requests until they are answered, for a time. A neighbour may not be resolved in time for the
+// first ones: a router gives up after three seconds, which is short on a busy machine.
 func (n *Node) Reaches(t testing.TB, within time.Duration, ip string, opts ...PingOptions) {
 	t.Helper()
 	ping := Brief
@@ -52,8 +52,8 @@ func (n *Node) Reaches(t testing.TB, within time.Duration, ip string, opts ...Pi
 	Eventually(t, within, func() error { return n.Ping(ip, ping) })
 }
 
-// StartPing begins to send echo requests. The function that it returns waits for the end, and returns an error unless all
-// were answered.
+// StartPing starts to send echo requests. The returned function waits for the end, and returns an error unless all were
+// answered.
 func (n *Node) StartPing(ip string, opts ...PingOptions) (wait func() error, err error) {
 	var o PingOptions
 	if len(opts) > 1 {
@@ -94,11 +94,12 @@ func (o PingOptions) filled() PingOptions {
 	return o
 }
 
-// busyInterval is what may pass between two requests on a machine that has other work, whatever was asked for.
+// busyInterval is the minimum interval between two requests on a machine with other load.
 const busyInterval = 100 * time.Millisecond
 
-// arguments are those of the program. One request waits for its answer. Of more, a limit to the whole has the program go
-// on until so many are answered: what it sends beyond Count tells that some are late, or lost.
+// arguments returns the arguments of ping. A single request waits for its reply. With more, a limit of the total time
+// makes the program continue until that many are answered: requests beyond Count mean that some replies are late, or
+// lost.
 func (o PingOptions) arguments() []string {
 	limit, seconds := "-W", o.Timeout
 	if o.Count > 1 {
@@ -116,7 +117,7 @@ func (o PingOptions) arguments() []string {
 
 var answered = regexp.MustCompile(`(?m)^\d+ bytes from .* icmp_seq=(\d+) `)
 
-// lost is how many of the first Count requests have no answer.
+// lost returns how many of the first Count requests have no reply.
 func (o PingOptions) lost(out string) int {
 	seen := map[int]bool{}
 	for _, m := range answered.FindAllStringSubmatch(out, -1) {

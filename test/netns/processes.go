@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Who is in a namespace. Each test asks when its namespaces go, so it has to be cheap.
+// The processes in a namespace. Each test checks this when its namespaces are removed, so it must be cheap.
 
 package netns
 
@@ -14,8 +14,8 @@ import (
 	"sync"
 )
 
-// strangers are the processes that ran before the first test: none of them moves into a namespace that is made here. To
-// ask for the namespace of a process costs the kernel a hundred times more than to list its number.
+// strangers are the processes that ran before the first test: none of them moves into a namespace created here. Looking
+// up the namespace of a process costs the kernel a hundred times more than listing its number.
 var strangers = struct {
 	sync.Mutex
 	pids map[string]bool
@@ -64,7 +64,7 @@ func candidates() []string {
 	return found
 }
 
-// processes lists those in the namespace, without this one, whose first thread may just be visiting.
+// processes lists the processes in the namespace, without this one, whose first thread may be there temporarily.
 func (n *Namespace) processes() []string {
 	own, err := os.Stat(n.Path())
 	if err != nil {
@@ -83,10 +83,10 @@ func (n *Namespace) processes() []string {
 	return found
 }
 
-// Interruptible has SIGINT end the processes that tests start also where it is ignored, as a shell without job control has
-// it for what it runs in the background. CheckLeaks calls it.
+// Interruptible makes SIGINT end the processes that tests start even if it is ignored, as by a shell without job
+// control for background processes. CheckLeaks calls it.
 func Interruptible() {
 	if signal.Ignored(os.Interrupt) {
-		signal.Notify(make(chan os.Signal, 1), os.Interrupt) // what is caught here has its default in a child
+		signal.Notify(make(chan os.Signal, 1), os.Interrupt) // a signal that is caught here has its default action in a child
 	}
 }

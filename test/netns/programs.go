@@ -13,7 +13,7 @@ import (
 )
 
 // TCPrograms lists the programs at the TC ingress or egress (ebpf.AttachTCXIngress or ...Egress) of a device of this
-// namespace: those of tcx, and those of filters, which stand in for it on kernels before 6.6.
+// namespace: those of tcx, and those of filters, which replace it on kernels before 6.6.
 func TCPrograms(device netlink.Link, at ebpf.AttachType) ([]ebpf.ProgramID, error) {
 	a := device.Attrs()
 	var ids []ebpf.ProgramID

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Exact bytes on a wire. The kernel takes a VLAN tag out of a frame before a packet socket sees it, and says so beside
-// the frame; a test that compares bytes wants it back where it was.
+// Exact bytes on a wire. The kernel removes a VLAN tag from a frame before a packet socket sees it, and reports it as
+// auxiliary data; a test that compares bytes needs it in place.
 
 package netns
 
@@ -31,8 +31,8 @@ type Raw struct {
 	oob []byte
 }
 
-// OpenRaw opens a packet socket on dev inside in, closed when the test ends. It receives what arrives from that moment
-// on, not what the device sends.
+// OpenRaw opens a packet socket on dev inside in, closed when the test ends. It receives frames that arrive from then
+// on, not those that the device sends.
 func OpenRaw(t testing.TB, in Doer, dev string) *Raw {
 	t.Helper()
 	r := &Raw{dev: dev, buf: make([]byte, maxFrame), oob: make([]byte, 256)}
@@ -43,7 +43,7 @@ func OpenRaw(t testing.TB, in Doer, dev string) *Raw {
 		if err := unix.Close(r.fd); err != nil {
 			t.Errorf("close the packet socket on %s: %v", dev, err)
 		}
-		r.buf, r.oob = nil, nil // package testing keeps what cleanups refer to until all tests have ended
+		r.buf, r.oob = nil, nil // package testing keeps everything that cleanups refer to until all tests have ended
 	})
 	return r
 }
@@ -77,7 +77,7 @@ func (r *Raw) open() error {
 
 func htons(v uint16) uint16 { return v<<8 | v>>8 }
 
-// Send puts a frame, with its Ethernet header and any VLAN tags, on the wire.
+// Send sends a frame, with its Ethernet header and any VLAN tags.
 func (r *Raw) Send(frame []byte) error {
 	if _, err := unix.Write(r.fd, frame); err != nil {
 		return fmt.Errorf("send %d bytes on %s: %w", len(frame), r.dev, err)
@@ -86,7 +86,7 @@ func (r *Raw) Send(frame []byte) error {
 }
 
 // Recv returns the first frame that filter accepts, with its VLAN tag in place; a nil filter accepts every one. After
-// within the error is os.ErrDeadlineExceeded and says what came instead.
+// within the error is os.ErrDeadlineExceeded and lists the frames that came instead.
 func (r *Raw) Recv(filter func([]byte) bool, within time.Duration) ([]byte, error) {
 	deadline := time.Now().Add(within)
 	others, first := 0, ""
@@ -143,8 +143,8 @@ func (r *Raw) next() ([]byte, error) {
 	return frame, nil
 }
 
-// withTag puts back the tag that struct tpacket_auxdata tells of: status, len and snaplen of 4 bytes, then mac, net,
-// vlan_tci and vlan_tpid of 2.
+// withTag restores the tag in struct tpacket_auxdata: status, len and snaplen of 4 bytes, then mac, net, vlan_tci and
+// vlan_tpid of 2.
 func withTag(frame, aux []byte) []byte {
 	if len(aux) < 20 || len(frame) < 14 {
 		return frame

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package output keeps what a process or a logger writes, for a test that reads it meanwhile.
+// Package output collects the output of a process or a logger, for a test that reads it concurrently.
 package output
 
 import (
@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Buffer holds what was written so far. The zero value is empty; any goroutine may write and read.
+// Buffer contains the output so far. The zero value is empty; any goroutine may write and read.
 type Buffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -21,7 +21,7 @@ func (b *Buffer) Write(text []byte) (int, error) {
 	return b.text.Write(text)
 }
 
-// String returns what was written so far.
+// String returns the output so far.
 func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

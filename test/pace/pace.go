@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pace stretches the deadlines of tests on machines that are many times slower than the ones that the tests were
-// written on, like those of `make test-kernels`, whose processors are emulated.
+// Package pace stretches the deadlines of tests on machines that are many times slower than those that the tests were
+// written on, such as those of `make test-kernels`, whose CPUs are emulated.
 package pace
 
 import (
@@ -16,7 +16,7 @@ const Variable = "POLYCUBE_TIME_SCALE"
 
 var factor = mustParse(os.Getenv(Variable))
 
-// mustParse ends the process when the factor is wrong: the deadlines would be other ones than somebody thinks.
+// mustParse exits if the factor is invalid: the deadlines would not be those intended.
 func mustParse(text string) float64 {
 	f, err := parse(text)
 	if err != nil {
@@ -36,8 +36,8 @@ func parse(text string) (float64, error) {
 	return f, nil
 }
 
-// Stretch returns how long to wait here for what takes at most d elsewhere.
+// Stretch returns how long to wait here for something that takes at most d elsewhere.
 func Stretch(d time.Duration) time.Duration { return time.Duration(float64(d) * factor) }
 
-// Slow tells whether this machine is one on which deadlines are stretched.
+// Slow reports whether deadlines are stretched on this machine.
 func Slow() bool { return factor > 1 }

@@ -2,7 +2,7 @@
 
 package perf
 
-// The bridges' programs alone: what it costs to look up and to learn, without a network.
+// The bridges' programs alone: the cost of lookup and learning, without a network.
 
 import (
 	"context"
@@ -125,7 +125,7 @@ func (a *alone) check(frame []byte) error {
 	return nil
 }
 
-// newAlone makes a harness around a bridge in a namespace of its own; around nothing without a mode.
+// newAlone creates a harness around a bridge in its own namespace; around nothing without a mode.
 func newAlone(rig *lab.Rig, hook cube.Hook, mode datapath.Mode) (*alone, error) {
 	a := &alone{hook: hook, mode: mode}
 	if mode == "" {
@@ -146,7 +146,7 @@ func newAlone(rig *lab.Rig, hook cube.Hook, mode datapath.Mode) (*alone, error) 
 	if err := w.Teach(stations); err != nil {
 		return nil, err
 	}
-	// Test runs enter by the loopback. It could not be there before: what is flooded to it comes back.
+	// Test runs enter through the loopback. It could not be a port before: floods to it come back.
 	delete(p.Graph.Netdevs, lab.In)
 	if err := errors.Join(p.Netdev(b, 0, "lo"), p.Commit()); err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func newAlone(rig *lab.Rig, hook cube.Hook, mode datapath.Mode) (*alone, error) 
 	return a, a.load(rig)
 }
 
-// vlanAlone makes a harness around a bridge with VLANs, which a daemon makes.
+// vlanAlone creates a harness around a bridge with VLANs, which a daemon creates.
 func vlanAlone(rig *lab.Rig, root string, hook cube.Hook) (*alone, error) {
 	a := &alone{hook: hook, mode: datapath.ModeInline, vlan: true}
 	w, err := rig.NewWire(stations)
@@ -189,7 +189,7 @@ func vlanAlone(rig *lab.Rig, root string, hook cube.Hook) (*alone, error) {
 // flagFrags is BPF_F_XDP_HAS_FRAGS: programs that call each other must agree on it.
 const flagFrags = 1 << 5
 
-// load makes the harness and puts the program into its slot, or one that does nothing.
+// load creates the harness and puts the program into its slot, or one that does nothing.
 func (a *alone) load(rig *lab.Rig) error {
 	err := a.try(rig, 0)
 	if errors.Is(err, unix.EINVAL) && a.hook == cube.XDP {

@@ -21,7 +21,7 @@ const (
 	pageSize   = 100
 )
 
-// apiSizes are how many cubes, and how many entries of one list, are measured; the last is what is promised.
+// apiSizes are the numbers of cubes, and of entries of one list, that are measured; the promises apply to the last.
 func apiSizes(quick bool) (cubes, entries []int) {
 	if quick {
 		return []int{5, 20}, []int{100, 1000}
@@ -33,7 +33,7 @@ const apiText = "bin/polycubed as it is installed, persistence and the record of
 	"Unix socket. By the clock, from the request to the end of the answer: a change is then checked, in force in the kernel and on disk. " +
 	"The last line says how much the largest is above the smallest."
 
-// figures are what was measured at one size, by column.
+// figures are the measurements at one size, by column.
 type figures struct {
 	size   int
 	values []float64
@@ -115,7 +115,7 @@ func sizeTable(title, what string, columns []string, all []figures) *report.Tabl
 	return t
 }
 
-// eachSize measures every size with a daemon of its own.
+// eachSize measures every size with a separate daemon.
 func (r *Run) eachSize(ctx context.Context, what string, sizes []int, measure func(*apiRig, int) error) (out []figures, err error) {
 	for _, n := range sizes {
 		r.progress("api: %d %s", n, what)
@@ -166,10 +166,10 @@ func (a *apiRig) do(method, path, body string) time.Duration {
 	return took
 }
 
-// once notes the time of a request, in s.
+// once records the time of a request, in s.
 func (a *apiRig) once(method, path, body string) { a.note(a.do(method, path, body).Seconds()) }
 
-// again makes a request for each round and returns the times, in ms.
+// again sends a request per round and returns the times, in ms.
 func (a *apiRig) again(request func(i int) (method, path, body string)) (s report.Sample) {
 	for i := range a.rounds {
 		s = append(s, ms(a.do(request(i))))
@@ -177,7 +177,7 @@ func (a *apiRig) again(request func(i int) (method, path, body string)) (s repor
 	return s
 }
 
-// pages reads an array in pages, notes the time in s, and counts the entries.
+// pages reads an array in pages, records the time in s, and counts the entries.
 func (a *apiRig) pages(path string, want int) {
 	count, start := 0, time.Now()
 	for next := fmt.Sprintf("%s?limit=%d", path, pageSize); next != "" && a.err == nil; {
@@ -195,7 +195,7 @@ func (a *apiRig) pages(path string, want int) {
 	}
 }
 
-// nextPage is the path of the next page in a Link header, "" when there is none.
+// nextPage returns the path of the next page in a Link header, "" if there is none.
 func nextPage(header string) string {
 	for part := range strings.SplitSeq(header, ", ") {
 		if target, ok := strings.CutSuffix(part, `>; rel="next"`); ok {
@@ -205,7 +205,7 @@ func nextPage(header string) string {
 	return ""
 }
 
-// restart notes the time of a start with what is stored, in s, and the memory after it, in MB.
+// restart records the time of a start with the stored configuration, in s, and the memory after it, in MB.
 func (a *apiRig) restart() {
 	if a.err != nil {
 		return
@@ -261,8 +261,8 @@ func manyCubes(a *apiRig, n int) error {
 	return a.err
 }
 
-// settled waits until the daemon has nothing left to do in the background, such as inlining what it has just linked: until
-// it has hardly used a processor for some time in a row, since on a busy machine it may just have had none.
+// settled waits until the daemon has no background work left, such as inlining: until it has hardly used a CPU for some
+// time, because on a busy machine it may just not have been scheduled.
 func (a *apiRig) settled() {
 	const pause, quiet, inARow = 200 * time.Millisecond, 5 * time.Millisecond, 5
 	var before time.Duration

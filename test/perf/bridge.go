@@ -2,7 +2,7 @@
 
 package perf
 
-// The bridge from wire to wire, beside the kernel's bridge and the vanilla eBPF forwarders.
+// The bridge from wire to wire, compared with the kernel's bridge and plain eBPF forwarders.
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/polycube/polycube/test/perf/report"
 )
 
-// stations is how many addresses are learned on each side of a bridge.
+// stations is the number of addresses learned on each side of a bridge.
 const stations = 1000
 
 // bridge is the part "bridge".

@@ -2,8 +2,7 @@
 
 package perf
 
-// The cost of a crossing: chains of trivial cubes, linked by us in both modes, against the same
-// work by hand.
+// The cost of a crossing: chains of trivial cubes, linked by us in both modes, compared with hand-written code.
 
 import (
 	"context"
@@ -114,7 +113,7 @@ func (c *chains) measure(r *Run, rounds int) (chainTimes, error) {
 	return net, nil
 }
 
-// worse is the slower of the two ways through a chain of ours.
+// worse returns the slower of the two directions through a chain of ours.
 func (t chainTimes) worse(variant string, n int) float64 {
 	up, down := t[chainKey{variant, n}].Median(), t[chainKey{variant + string(downwards), n}].Median()
 	return max(up, down)
@@ -152,8 +151,8 @@ func ratio(a, b float64) string {
 	return fmt.Sprintf("%.2f", a/b)
 }
 
-// slope is what one more cube costs, the least-squares line through the medians, of lengths that
-// tail calls allow, so that all variants have the same.
+// slope returns the cost of one more cube, the least-squares line through the medians, for lengths that tail calls
+// allow, so that all variants have the same lengths.
 func (t chainTimes) slope(variant string, lengths []int) float64 {
 	var xs, ys []float64
 	for _, n := range lengths {

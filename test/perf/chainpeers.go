@@ -2,7 +2,7 @@
 
 package perf
 
-// The programs of the chain benchmark: ours out of the data plane, the peers written by hand.
+// The programs of the chain benchmark: ours from the data plane, the baselines written by hand.
 
 import (
 	"errors"
@@ -21,7 +21,7 @@ import (
 // loopback is the interface that a test run's packet is received on.
 const loopback = 1
 
-// chains holds the programs to compare, by variant and length.
+// chains contains the programs to compare, by variant and length.
 type chains struct {
 	rig      *lab.Rig
 	hook     cube.Hook
@@ -79,8 +79,8 @@ func (c *chains) keep(key chainKey, p *ebpf.Program) {
 	c.rig.Closing(p)
 }
 
-// ours links a chain of n trivial cubes and takes its program. Every plane has a namespace of
-// its own, because test runs enter all of them by the loopback.
+// ours links a chain of n trivial cubes and returns its program. Every plane has its own namespace, because test runs
+// enter all of them through the loopback.
 func (c *chains) ours(variant string, n int) error {
 	object, err := bpf.Object("trivial", c.hook)
 	if err != nil {
@@ -122,8 +122,8 @@ func (c *chains) ours(variant string, n int) error {
 	return nil
 }
 
-// direction is how a packet's way through a chain relates to the order in which its cubes were
-// made: the linker may lay one way out better than the other.
+// direction is the relation of a packet's direction through a chain to the order in which its cubes were created: the
+// linker may optimize one direction better than the other.
 type direction string
 
 const (
@@ -236,7 +236,7 @@ func (c *chains) tail(base *ebpf.Collection, n int, variant string) error {
 			c.keep(chainKey{variant, n}, p)
 			continue
 		}
-		err = errors.Join(steps.Put(uint32(i), p), p.Close()) // the array holds it
+		err = errors.Join(steps.Put(uint32(i), p), p.Close()) // the array holds a reference
 		if err != nil {
 			return fmt.Errorf("step %d of %d: %w", i, n, err)
 		}
@@ -244,7 +244,7 @@ func (c *chains) tail(base *ebpf.Collection, n int, variant string) error {
 	return nil
 }
 
-// step loads one program with constants of its own, on the tables of base.
+// step loads one program with its own constants, on the tables of base.
 func (c *chains) step(base *ebpf.Collection, name string, constants map[string]uint32, steps *ebpf.Map) (*ebpf.Program, error) {
 	spec, err := bpf.Spec("chain", c.hook)
 	if err != nil {

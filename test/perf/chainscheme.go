@@ -15,7 +15,7 @@ import (
 	"github.com/polycube/polycube/test/perf/bpf"
 )
 
-// tailCalls is how many tail calls the kernel lets a packet make.
+// tailCalls is the kernel's limit of tail calls per packet.
 const tailCalls = 33
 
 // schemeLongest is the longest chain of the scheme: a call leads to each cube, and one out.
@@ -57,7 +57,7 @@ func (c *chains) scheme(n int) error {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(shared["scheme_panel"].Put(uint32(module), p), p.Close()); err != nil { // the panel holds it
+		if err := errors.Join(shared["scheme_panel"].Put(uint32(module), p), p.Close()); err != nil { // the panel holds a reference
 			return fmt.Errorf("module %d of %d: %w", module, n, err)
 		}
 	}
@@ -69,7 +69,7 @@ func (c *chains) scheme(n int) error {
 	return nil
 }
 
-// schemeProgram loads one program; next is the module behind the port of a cube.
+// schemeProgram loads one program; next is the module connected to the port of a cube.
 func schemeProgram(hook cube.Hook, name string, shared map[string]*ebpf.Map, constants map[string]uint32, next uint16) (*ebpf.Program, error) {
 	spec, err := bpf.Spec("scheme", hook)
 	if err != nil {

@@ -2,7 +2,7 @@
 
 package perf
 
-// One crossing from cube to cube, by each way there is: what it costs, and how evenly.
+// One crossing from cube to cube, in each variant: its cost, and its variation.
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 	"github.com/polycube/polycube/test/perf/report"
 )
 
-// crossingVariants are the ways, in the order of the table.
+// crossingVariants are the variants, in the order of the table.
 var crossingVariants = []struct{ variant, name string }{
 	{chainSingle, "by hand, one program"},
 	{chainTail, "direct tail call"},
@@ -37,7 +37,7 @@ func crossingTable() *report.Table {
 	}
 }
 
-// jitterGroup is how many packets one sample is the mean of.
+// jitterGroup is the number of packets averaged in one sample.
 const jitterGroup = 8
 
 // crossings adds a hook's rows.

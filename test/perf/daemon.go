@@ -2,7 +2,7 @@
 
 package perf
 
-// The daemon: how soon a packet flows, how much memory it takes, how soon it is back.
+// The daemon: the time to the first packet, its memory, and the time of a restart.
 
 import (
 	"context"
@@ -100,8 +100,7 @@ func daemonOnWire(rig *lab.Rig, r *Run) (*lab.Wire, *lab.Daemon, error) {
 	return w, d, err
 }
 
-// addAndWait makes the bridge and returns the times, in ms, to the first packet and to the end of
-// the command.
+// addAndWait creates the bridge and returns the times, in ms, to the first packet and to the end of the command.
 func addAndWait(w *lab.Wire, d *lab.Daemon, typ cube.Type) (packet, returned float64, err error) {
 	before, err := w.Counts()
 	if err != nil {
@@ -187,7 +186,7 @@ func daemonMemory(ctx context.Context, r *Run) (t *report.Table, starts float64,
 
 func mb(bytes uint64) string { return fmt.Sprintf("%.1f", float64(bytes)/(1<<20)) }
 
-// restarts kills the daemon and starts it again while its bridge forwards what one core can send.
+// restarts kills the daemon and restarts it while its bridge forwards as much as one core can send.
 func restarts(ctx context.Context, r *Run) (*report.Table, []report.Check, error) {
 	t := &report.Table{
 		Title:   "kill -9 under full load, then start",

@@ -13,7 +13,7 @@ import (
 	"github.com/polycube/polycube/test/perf/report"
 )
 
-// Document is docs/performance.md: what was found, on what machine, by what command.
+// Document is docs/performance.md: the results, the machine, and the command.
 func (r *Run) Document(args []string) string {
 	var b strings.Builder
 	b.WriteString("# Performance\n\n" + documentHead + "\n")
@@ -51,7 +51,7 @@ const documentTail = `## What these figures do not say
 - Every run of ` + "`BPF_PROG_TEST_RUN`" + ` finds the same data in the caches: a lower bound of what a program costs.
 `
 
-// machine lists what the figures depend on, and nothing that names the machine.
+// machine lists the properties that figures depend on, and nothing that identifies the machine.
 func machine() *report.Table {
 	t := &report.Table{Columns: []string{"machine", ""}}
 	var u unix.Utsname
@@ -66,7 +66,7 @@ func machine() *report.Table {
 	return t
 }
 
-// kernelVersion is the release without what a builder added to it.
+// kernelVersion is the release without a builder's suffix.
 func kernelVersion(release string) string {
 	version, _, _ := strings.Cut(release, "-")
 	return version

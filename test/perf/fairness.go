@@ -2,7 +2,7 @@
 
 package perf
 
-// Whether a cube that floods the slow path takes it away from another one.
+// Whether a cube that floods the slow path starves another one.
 
 import (
 	"context"
@@ -30,16 +30,16 @@ const (
 type pair struct {
 	wire        *lab.Wire
 	plane       *lab.Plane
-	host        *netns.Node // behind the quiet cube
+	host        *netns.Node // after the quiet cube
 	loud, still datapath.CubeID
 }
 
-// ups are packets that came up and that were shed.
+// ups are packets that were received in user space and that were shed.
 type ups struct{ up, shed uint64 }
 
 func (u ups) percent() string { return fmt.Sprintf("%.1f", 100*float64(u.shed)/float64(u.up+u.shed)) }
 
-// fairness floods one cube, whose handler is too slow, beside one that gets a little.
+// fairness floods one cube, whose handler is too slow, together with one that gets few packets.
 func fairness(ctx context.Context, r *Run) (*report.Table, []report.Check, error) {
 	length := 3 * time.Second
 	if r.Quick {
@@ -101,8 +101,7 @@ func newPair(rig *lab.Rig) (*pair, error) {
 	return &pair{wire: w, plane: p, host: host, loud: loud.ID, still: still.ID}, err
 }
 
-// press sends to both cubes for a while and returns how many packets the quiet one was sent, and
-// what became of them.
+// press sends to both cubes for a while and returns how many packets the quiet one was sent, and their results.
 func (p *pair) press(ctx context.Context, length time.Duration) (sent int, m *mail, err error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	slowpath.SpareThreads() // as the daemon does
@@ -123,8 +122,8 @@ func (p *pair) press(ctx context.Context, length time.Duration) (sent int, m *ma
 	return sent, m, errors.Join(err, floodErr, loadErr)
 }
 
-// mail stands for the daemon's: a bounded queue and a handler of its own for each cube, so that
-// the reader of the ring waits for none.
+// mail replaces the daemon's: a bounded queue and a handler for each cube, so that the reader of the ring waits for
+// none.
 type mail struct {
 	loud         datapath.CubeID
 	flood, quiet chan [32]byte
@@ -133,8 +132,7 @@ type mail struct {
 	handlers     sync.WaitGroup
 }
 
-// The bound of a queue, and how many packets a handler takes before it looks whether its turn is
-// over.
+// The limit of a queue, and how many packets a handler processes before it checks whether its turn is over.
 const (
 	mailPackets = 4096
 	mailTurn    = 64

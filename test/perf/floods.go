@@ -2,7 +2,7 @@
 
 package perf
 
-// What a copy costs: a flood to all ports beside one to a set of the same ports, without tags and with them.
+// The cost of a copy: a flood to all ports compared with one to a set of the same ports, without and with tags.
 
 import (
 	"context"
@@ -32,7 +32,7 @@ var floodPorts = []int{1, 4, 16}
 
 var floodTypes = []cube.Type{cube.TypeXDPDRV, cube.TypeTC}
 
-// floodCase is what is measured at once.
+// floodCase is one measurement.
 type floodCase struct {
 	typ   cube.Type
 	ports int

@@ -2,7 +2,7 @@
 
 package perf
 
-// What forwards between the two netdevs of a wire: ours and the peers.
+// The forwarders between the two netdevs of a wire: ours and the baselines.
 
 import (
 	"errors"
@@ -61,7 +61,7 @@ func ours(typ cube.Type) func(*lab.Rig, *lab.Wire) error {
 	}
 }
 
-// vlanBridge forwards by a bridge that a daemon makes, as it is without any configuration.
+// vlanBridge forwards through a bridge that a daemon creates, without any configuration.
 func vlanBridge(root string, typ cube.Type) func(*lab.Rig, *lab.Wire) error {
 	return func(r *lab.Rig, w *lab.Wire) error {
 		_, err := newVLANBridge(r, root, w, typ, 1<<14)
@@ -71,7 +71,7 @@ func vlanBridge(root string, typ cube.Type) func(*lab.Rig, *lab.Wire) error {
 
 var vlanBody = `{"fdb":{"max-entries":%d},` + bridgeBody[1:]
 
-// newVLANBridge makes the bridge br1 in a daemon between the netdevs of a wire, with room for a number of addresses.
+// newVLANBridge creates the bridge br1 in a daemon between the netdevs of a wire, with room for a number of addresses.
 func newVLANBridge(r *lab.Rig, root string, w *lab.Wire, typ cube.Type, room int) (*lab.Daemon, error) {
 	d, err := startDaemon(r, root, w)
 	if err != nil {
@@ -123,7 +123,7 @@ func service(name string) (map[cube.Hook][]byte, error) {
 	return nil, fmt.Errorf("service %s: %w", name, cube.ErrNotFound)
 }
 
-// redirectXDP forwards both ways by devmap redirects.
+// redirectXDP forwards in both directions by devmap redirects.
 func redirectXDP(r *lab.Rig, w *lab.Wire) error {
 	return eachWay(w, func(in, out uint32) error {
 		spec, err := bpf.Spec("redirect", cube.XDP)
@@ -149,7 +149,7 @@ func redirectXDP(r *lab.Rig, w *lab.Wire) error {
 	})
 }
 
-// redirectTC forwards both ways by redirects to a constant interface.
+// redirectTC forwards in both directions by redirects to a constant interface.
 func redirectTC(r *lab.Rig, w *lab.Wire) error {
 	return eachWay(w, func(in, out uint32) error {
 		spec, err := bpf.Spec("redirect", cube.TC)
@@ -199,7 +199,7 @@ func kernelBridge(_ *lab.Rig, w *lab.Wire) error {
 		if err := netlink.LinkAdd(br); err != nil {
 			return fmt.Errorf("making the bridge: %w", err)
 		}
-		// Without the module there is no such file and nothing to switch off.
+		// Without the module there is no such file and nothing to disable.
 		for _, table := range []string{"iptables", "ip6tables", "arptables"} {
 			err := os.WriteFile("/proc/sys/net/bridge/bridge-nf-call-"+table, []byte("0"), 0)
 			if err != nil && !errors.Is(err, os.ErrNotExist) {

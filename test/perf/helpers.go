@@ -2,7 +2,7 @@
 
 package perf
 
-// What each helper for programs of cubes costs: a cube with it against the same cube without.
+// The cost of each helper for programs of cubes: a cube with it compared with the same cube without.
 
 import (
 	"context"
@@ -54,7 +54,7 @@ func helperCases(hook cube.Hook) ([]helperCase, error) {
 	return out, nil
 }
 
-// up tells whether each packet makes a record for user space.
+// up reports whether each packet creates a record for user space.
 func (c helperCase) up() bool { return strings.HasPrefix(c.kind, "UP") }
 
 // effort bounds the records of one run, so that the ring has room for all.
@@ -112,7 +112,7 @@ func helpers(ctx context.Context, r *Run) error {
 	return nil
 }
 
-// helperCost writes a cost; what is less than half a nanosecond cannot be told from nothing.
+// helperCost formats a cost; less than half a nanosecond cannot be distinguished from nothing.
 func helperCost(ns float64) string {
 	if ns < 0.5 {
 		return "under 0.5 ns"
@@ -120,7 +120,7 @@ func helperCost(ns float64) string {
 	return fmt.Sprintf("%.1f ns", ns)
 }
 
-// measureHelpers times all cases of a hook and gives out their net costs.
+// measureHelpers times all cases of a hook and returns their net costs.
 func measureHelpers(r *Run, rig *lab.Rig, hook cube.Hook, cases []helperCase, result func(helperCase, report.Sample)) error {
 	p, n, err := helperPlane(rig, hook, nil)
 	if err != nil {
@@ -160,8 +160,8 @@ func measureHelpers(r *Run, rig *lab.Rig, hook cube.Hook, cases []helperCase, re
 	return nil
 }
 
-// share is the cost of one of the repeated uses. What takes from a cursor opens it first, which is
-// not its own cost.
+// share returns the cost of one of the repeated uses. A helper that takes from a cursor opens it first, which is not
+// its own cost.
 func share(c helperCase, net, open report.Sample) report.Sample {
 	if c.name == "pcn_parse_eth" || c.name == "pcn_cursor_take" {
 		net = net.Less(open)
@@ -182,7 +182,7 @@ func cursorOpen(cases []helperCase) uint32 {
 	return 0
 }
 
-// frameFor is a frame that has what a helper takes: ARP, IPv6 with options for the destination, or IPv4.
+// frameFor returns a frame with the header that a helper takes: ARP, IPv6 with options for the destination, or IPv4.
 func frameFor(helper string) []byte {
 	f := lab.Template(lab.FrameSize)
 	switch helper {
@@ -190,7 +190,7 @@ func frameFor(helper string) []byte {
 		copy(f[12:], []byte{0x08, 0x06, 0, 1, 0x08, 0, 6, 4, 0, 1})
 	case "pcn_parse_ipv6":
 		copy(f[12:], []byte{0x86, 0xdd, 0x60})
-	case "pcn_skip_ipv6_extensions": // the cursor is behind Ethernet: there, eight bytes of padding and UDP next
+	case "pcn_skip_ipv6_extensions": // the cursor is after Ethernet: there are eight bytes of padding, then UDP
 		copy(f[14:], []byte{17, 0, 1, 4, 0, 0, 0, 0})
 	}
 	return f
@@ -214,7 +214,7 @@ func timeHelper(rig *lab.Rig, p *lab.Plane, n *datapath.Node, c helperCase, reco
 		best, err = lab.Best(prog, frameFor(c.name), effort)
 		return best, errors.Join(err, prog.Close())
 	}
-	// What the ring has no room for is cheap, and not what is asked: each run finds it empty.
+	// A packet that does not fit the ring is cheap, and not what is measured: each run starts with an empty ring.
 	for range effort.Runs {
 		before := records.n.Load()
 		ns, rerr := lab.Best(prog, lab.Template(lab.FrameSize), lab.Effort{Runs: 1, Repeat: effort.Repeat})
@@ -230,7 +230,7 @@ func timeHelper(rig *lab.Rig, p *lab.Plane, n *datapath.Node, c helperCase, reco
 	return best, errors.Join(err, prog.Close())
 }
 
-// arrivals counts the records that come up.
+// arrivals counts the records received.
 type arrivals struct{ n atomic.Uint64 }
 
 // Packet implements slowpath.Handler.

@@ -14,24 +14,24 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// unmeasured are helpers that cost nothing of their own, or need what the benchmark has not.
+// unmeasured are helpers without a cost of their own, or which need something that the benchmark lacks.
 var unmeasured = []string{
-	"pcn_pkt_drop",             // what others are held against
-	"pcn_pkt_namespace",        // wants a cube with a namespace; then it is the kernel's redirect
+	"pcn_pkt_drop",             // the reference for others
+	"pcn_pkt_namespace",        // requires a cube with a namespace; then it is the kernel's redirect
 	"pcn_data", "pcn_data_end", // one load each
 	"pcn_tag_proto", "pcn_tag_tci", "pcn_tag_vid", // a shift or a mask
 	"pcn_opaque", // two XORs
 	// They change how long the packet is, which a test run keeps for its next one.
 	"pcn_vlan_push", "pcn_vlan_pop", "pcn_vlan_set",
-	"pcn_pkt_flood_set",         // as many copies as ports: a part of its own
+	"pcn_pkt_flood_set",         // as many copies as ports: a separate part
 	"pcn_pkt_offer",             // a tail call, for a port with a cube that takes offers; see ADR 41
 	"pcn_offered", "pcn_turned", // one load each
-	"pcn_pkt_turn", // in the egress program of a transparent cube only, where it ends what nothing else ends so
-	// They are no functions, or other names of what is measured.
+	"pcn_pkt_turn", // only in the egress program of a transparent cube, where no other verdict ends a packet this way
+	// Not functions, or other names of measured ones.
 	"pcn_log_level", "pcn_shadow", "pcn_span", "pcn_offers", "pcn_pkt_redirect", "pcn_pkt_redirect_ns", "pcn_pkt_controller_with_metadata",
 }
 
-// TestEveryHelperIsMeasured holds bpf/helpers.bpf.c to the headers: whatever runs has a case.
+// TestEveryHelperIsMeasured compares bpf/helpers.bpf.c with the headers: every function has a case.
 func TestEveryHelperIsMeasured(t *testing.T) {
 	files := map[string][]byte{}
 	names, err := filepath.Glob("../../" + reference.Headers + "*.h")

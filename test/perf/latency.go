@@ -2,7 +2,7 @@
 
 package perf
 
-// How long a packet is on its way, alone and beside others.
+// The latency of a packet, alone and with other traffic.
 
 import (
 	"context"
@@ -15,8 +15,7 @@ import (
 	"github.com/polycube/polycube/test/perf/report"
 )
 
-// loadRate is the traffic beside the datagrams, in packets per second: well below what the slowest
-// forwarder can do.
+// loadRate is the background traffic in packets per second: well below the limit of the slowest forwarder.
 const loadRate = 100_000
 
 // latencies are the quantiles of one forwarder, by load, one value for each round, in µs.

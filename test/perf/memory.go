@@ -2,7 +2,7 @@
 
 package perf
 
-// What one more route, session and address take.
+// The memory of one more route, session and address.
 
 import (
 	"context"
@@ -56,7 +56,7 @@ func routesIn(rig *lab.Rig, r *Run, n int) (lab.Memory, error) {
 	return d.Memory()
 }
 
-// sessionsIn makes sessions of which ten share a mapping.
+// sessionsIn creates sessions of which ten share a mapping.
 func sessionsIn(rig *lab.Rig, r *Run, n int) (lab.Memory, error) {
 	flows := lab.Flows{Sources: 1000, Ports: 50, Targets: servers()}
 	w, err := rig.NewRoutedWire(flows)

@@ -2,7 +2,7 @@
 
 package perf
 
-// Translation of addresses between two networks, beside nftables.
+// Address translation between two networks, compared with nftables.
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"github.com/polycube/polycube/test/perf/report"
 )
 
-// Those who translate.
+// The translators.
 const (
 	nftables = "Linux forwarding, nftables masquerade"
 	natXDP   = "router + nat, XDP"
@@ -77,7 +77,8 @@ func ourNAT(typ cube.Type) func(*lab.Rig, *Run, *lab.Wire) error {
 	}
 }
 
-// newNAT makes the router r1 with the masquerade n1 in a daemon between the hosts, with room for a number of sessions.
+// newNAT creates the router r1 with the masquerade n1 in a daemon between the hosts, with room for a number of
+// sessions.
 func newNAT(rig *lab.Rig, r *Run, w *lab.Wire, typ cube.Type, room int) (*lab.Daemon, error) {
 	d, err := newRouter(rig, r, w, typ, 256, nil, servers()...)
 	if err != nil {

@@ -2,8 +2,8 @@
 
 package perf
 
-// What the ways around the features that old kernels lack cost a packet, measured on a kernel that has the features, side
-// by side with them.
+// The cost per packet of workarounds for features that old kernels lack, measured on a kernel that has the features, in
+// the same run.
 
 import (
 	"context"
@@ -25,7 +25,7 @@ const oldKernelText = "What it costs that a kernel lacks a feature: the same wor
 	"(median over the rounds with minimum and maximum). What 6.1 lacks otherwise, above all lookups in per-CPU arrays " +
 	"without a call (6.10), cannot be taken away here."
 
-// oldKernelChain is how many cubes a packet calls.
+// oldKernelChain is the number of cubes that a packet calls.
 const oldKernelChain = 16
 
 // oldKernel is the part "oldkernel".
@@ -63,7 +63,7 @@ func oldChains(ctx context.Context, r *Run, t *report.Table) error {
 	return nil
 }
 
-// chainsWithout times a chain of cubes on a kernel with all features, and on one that lacks some: nanoseconds for a cube.
+// chainsWithout times a chain of cubes on a kernel with all features, and on one that lacks some: nanoseconds per cube.
 func chainsWithout(ctx context.Context, r *Run, what string, mode datapath.Mode, lacking kernel.Features) (samples [2]report.Sample, err error) {
 	err = lab.With(ctx, func(rig *lab.Rig) error {
 		var progs [2]*ebpf.Program

@@ -2,7 +2,7 @@
 
 package perf
 
-// CPU use below the limit: what a forwarder takes when there is little to do.
+// CPU use below the limit: the cost of a forwarder at low rates.
 
 import (
 	"context"
@@ -14,11 +14,11 @@ import (
 	"github.com/polycube/polycube/test/perf/report"
 )
 
-// partialRates are in packets per second. They come from a socket, which cannot do many more.
+// partialRates are in packets per second. They come from a socket, which cannot send many more.
 var partialRates = []int{200_000, 400_000}
 
-// bridgePartial measures the CPU that each forwarder uses at rates that all can do. bridgeNS is
-// what a packet costs the Linux bridge at full rate.
+// bridgePartial measures the CPU time of each forwarder at rates that all can forward. bridgeNS is the cost of a packet
+// in the Linux bridge at full rate.
 func bridgePartial(ctx context.Context, r *Run, bridgeNS float64) (*report.Table, error) {
 	t := &report.Table{
 		Title:   "CPU use at partial load",
@@ -56,7 +56,7 @@ func bridgePartial(ctx context.Context, r *Run, bridgeNS float64) (*report.Table
 	return t, nil
 }
 
-// use sets the forwarder up and returns what a packet costs at a rate in packets per second, in ns.
+// use sets up the forwarder and returns the cost of a packet at a rate in packets per second, in ns.
 func (f forwarder) use(ctx context.Context, rate int, length time.Duration) (ns float64, err error) {
 	err = lab.With(ctx, func(rig *lab.Rig) error {
 		w, err := rig.NewWire(stations)

@@ -2,7 +2,7 @@
 
 package perf
 
-// Forwarding by rules, beside nftables and tc.
+// Forwarding by rules, compared with nftables and tc.
 
 import (
 	"context"
@@ -27,10 +27,10 @@ const rulesText = "TCP SYNs and UDP datagrams of 60 bytes go from a generator th
 	"where the skb has been paid for, it is about even with u32, as long as there are no ten thousand rules. Ours is set up through " +
 	"the daemon's API. In *net*, generator and first veth are subtracted; packets of no rule have no second veth and no sink."
 
-// ruleCounts are how many rules there are.
+// ruleCounts are the numbers of rules.
 var ruleCounts = []int{10, 100, 1000, 10_000}
 
-// ruleCase is what is measured at once.
+// ruleCase is one measurement.
 type ruleCase struct {
 	name  string
 	rules int
@@ -98,8 +98,8 @@ func (c *ruleCosts) measure(ctx context.Context, r *Run, by *ruleForwarder, rs *
 	})
 }
 
-// ruleBudget is about how long a run may take, in ns: long lists are measured with fewer packets than rulePackets, and
-// once if each of the frames comes but once.
+// ruleBudget is the approximate maximum duration of a run, in ns: long lists are measured with fewer packets than
+// rulePackets, and once if each of the frames is sent only once.
 const (
 	ruleBudget  = 5e7
 	rulePackets = 1 << 15
@@ -137,7 +137,7 @@ func rulesCost(w *lab.Wire, frames [][]byte, drop bool) (best lab.Cost, err erro
 	return best, nil
 }
 
-// net is what a packet costs without the harness.
+// net is the cost of a packet without the harness.
 func (c *ruleCosts) net(name string, n int, kind packetKind) report.Sample {
 	null := c.times[ruleCase{nothing, n, kind}].Median()
 	var out report.Sample
@@ -147,7 +147,7 @@ func (c *ruleCosts) net(name string, n int, kind packetKind) report.Sample {
 	return out
 }
 
-// least is what the peer costs that costs least.
+// least is the cost of the cheapest baseline.
 func (c *ruleCosts) least(peers []string, n int, kind packetKind) float64 {
 	least := math.Inf(1)
 	for _, by := range peers {

@@ -69,13 +69,13 @@ func TestBlocksOfPortsAreTheRange(t *testing.T) {
 	}
 }
 
-// What is compared does the same: each frame that a rule matches goes through, and no other.
+// All compared forwarders do the same: each frame that a rule matches passes, and no other.
 func TestAllPeersForwardWhatTheRulesSay(t *testing.T) {
 	netns.NeedRoot(t)
 	rs := newRuled(500)
 	for _, by := range ruleForwarders {
 		if by.name == nothing || by.name == rulesXDP || by.name == rulesTC {
-			continue // ours are held against nftables beside the cube
+			continue // ours are compared with nftables
 		}
 		t.Run(by.name, func(t *testing.T) {
 			err := lab.With(t.Context(), func(rig *lab.Rig) error { return forwards(t, rig, by, rs) })
@@ -98,7 +98,7 @@ func forwards(t *testing.T, rig *lab.Rig, by ruleForwarder, rs *ruled) error {
 		return err
 	}
 	var dropped uint64
-	for _, kind := range []packetKind{noRule, anyRule} { // what comes last has all others before it
+	for _, kind := range []packetKind{noRule, anyRule} { // the last rule is after all others
 		for group := range slices.Chunk(rs.frames[kind], 64) { // fewer than a veth has room for
 			if err := w.Frames(group); err != nil {
 				return err

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package perf measures the data plane and the daemon beside the kernel's own ways of doing the
-// same, in one run, and holds the results against what was promised.
+// Package perf measures the data plane and the daemon compared with the kernel's own forwarding, in one run, and
+// compares the results with the promises.
 package perf
 
 import (
@@ -20,18 +20,18 @@ import (
 
 // Config of a run.
 type Config struct {
-	// Rounds is how often each thing is measured, all things of a part in a new random order
-	// each time; 0 is the part's own default.
+	// Rounds is how often each thing is measured, all things of a part in a new random order each time; 0 is the
+	// part's own default.
 	Rounds int
-	// Quick measures less of everything: for a look, not for figures to keep.
+	// Quick measures less of everything: for a quick look, not for figures to keep.
 	Quick bool
-	// Root is the directory of the repository, where bin/ holds the daemon and the CLI.
+	// Root is the directory of the repository, where bin/ contains the daemon and the CLI.
 	Root string
 	// Progress gets a line for each step.
 	Progress io.Writer
 }
 
-// Run is a run of the benchmarks and what it found.
+// Run is a run of the benchmarks and its results.
 type Run struct {
 	Config
 	Sections []Section
@@ -40,7 +40,7 @@ type Run struct {
 	Costs, Weights reference.Costs
 }
 
-// Section is what one part found.
+// Section is the results of one part.
 type Section struct {
 	Title  string
 	Text   string
@@ -83,7 +83,7 @@ func PartNames() []string {
 	return names
 }
 
-// Do runs the named parts, all when there are none.
+// Do runs the named parts, all if there are none.
 func (r *Run) Do(ctx context.Context, names []string) error {
 	for _, name := range names {
 		if !slices.Contains(PartNames(), name) {
@@ -108,7 +108,7 @@ func (r *Run) progress(format string, args ...any) {
 	fmt.Fprintf(r.Progress, "# "+format+"\n", args...)
 }
 
-// rounds is how many rounds a part makes.
+// rounds is the number of rounds of a part.
 func (r *Run) rounds(full, quick int) int {
 	switch {
 	case r.Rounds > 0:
@@ -131,7 +131,7 @@ func (r *Run) add(s Section, checks ...report.Check) {
 	}
 }
 
-// shuffle puts the things to measure in a new order, so that none always comes behind the same other.
+// shuffle puts the things to measure in a new order, so that none always follows the same other one.
 func shuffle[T any](s []T) {
 	rand.Shuffle(len(s), func(i, j int) { s[i], s[j] = s[j], s[i] }) //nolint:gosec // an order, not a secret
 }

@@ -37,8 +37,8 @@ func TestAQuickRunOfTheChainReportsEveryLength(t *testing.T) {
 			t.Errorf("%s: %d rows, want %d", table.Title, len(table.Rows), len(chainLengthsQuick))
 		}
 	}
-	// one for each hook and length, one more against tail calls that count from four cubes on where there are
-	// tail calls, and the crossing
+	// one for each hook and length, one more against tail calls that count from four cubes on where there are tail
+	// calls, and the crossing
 	if want := 2 * (1 + 2 + 1 + 1); len(r.Checks) != want {
 		t.Errorf("%d checks, want %d", len(r.Checks), want)
 	}
@@ -135,7 +135,7 @@ func TestTheServiceOfABridgeIsFoundForBothHooks(t *testing.T) {
 	}
 }
 
-// Without the programs the part ends at once, and says what to do.
+// Without the programs the part ends at once, with the remedy.
 func TestTheDaemonPartNeedsItsPrograms(t *testing.T) {
 	netns.NeedRoot(t)
 	r := &Run{Config: Config{Quick: true, Root: filepath.Join(t.TempDir(), "nothing"), Progress: t.Output()}}

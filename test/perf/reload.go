@@ -49,7 +49,7 @@ var reloadCases = []reloadCase{
 	{cube.TypeTC, datapath.ModeInline, 200, false},
 }
 
-// reloadResult is what one case showed; times in ms.
+// reloadResult is the result of one case; times in ms.
 type reloadResult struct {
 	link, load, swap, whole report.Sample
 	packets, lost           uint64

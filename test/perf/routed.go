@@ -2,7 +2,7 @@
 
 package perf
 
-// What stands between two networks: the kernel's forwarding and translation, and ours, set up as a user does.
+// Forwarders between two networks: the kernel's forwarding and translation, and ours, set up as by a user.
 
 import (
 	"encoding/json"
@@ -18,13 +18,13 @@ import (
 	"github.com/polycube/polycube/test/perf/lab"
 )
 
-// between forwards what a routed wire carries.
+// between forwards the traffic of a routed wire.
 type between struct {
 	name  string
 	setup func(*lab.Rig, *Run, *lab.Wire) error
 }
 
-// routes are networks behind the right host: most as small as those of the Internet's table, some larger.
+// routes are networks behind the right host: most as small as those of the Internet's routing table, some larger.
 func routes(n int) []netip.Prefix {
 	out := make([]netip.Prefix, n)
 	for i := range out {
@@ -41,7 +41,8 @@ func routes(n int) []netip.Prefix {
 // rightHost is the gateway of routes.
 var rightHost = netip.MustParseAddr(lab.RightHost)
 
-// kernelAddresses gives the machine its addresses and lets it forward; addresses on the right host need not be resolved.
+// kernelAddresses gives the machine its addresses and enables forwarding; addresses on the right host need not be
+// resolved.
 func kernelAddresses(w *lab.Wire, on ...netip.Addr) error {
 	lines := []string{
 		"addr add " + lab.LeftAddr + "/16 dev " + lab.In, "addr add " + lab.RightAddr + "/16 dev " + lab.Out,
@@ -79,7 +80,7 @@ func kernelRoutes(networks []netip.Prefix) func(*lab.Rig, *Run, *lab.Wire) error
 	}
 }
 
-// routerPort is a port of a router, as its model has it.
+// routerPort is a port of a router in its model.
 type routerPort struct {
 	Name string `json:"name"`
 	Peer string `json:"peer"`
@@ -98,8 +99,8 @@ type routerRoute struct {
 	Nexthop string       `json:"nexthop"`
 }
 
-// newRouter makes the router r1 in a daemon between the hosts; its ports have the addresses of the netdevs, and the
-// addresses of the right network that are given belong to the right host. There is room for a number of routes.
+// newRouter creates the router r1 in a daemon between the hosts; its ports have the addresses of the netdevs, and the
+// given addresses of the right network belong to the right host. There is room for a number of routes.
 func newRouter(rig *lab.Rig, r *Run, w *lab.Wire, typ cube.Type, room int, networks []netip.Prefix, on ...netip.Addr) (*lab.Daemon, error) {
 	d, err := startDaemon(rig, r.Root, w)
 	if err != nil {
@@ -127,7 +128,7 @@ func newRouter(rig *lab.Rig, r *Run, w *lab.Wire, typ cube.Type, room int, netwo
 	return d, send(d, "POST", "/router/r1/route", list)
 }
 
-// send gives the daemon a value.
+// send sends a value to the daemon.
 func send(d *lab.Daemon, method, path string, value any) error {
 	body, err := json.Marshal(value)
 	if err != nil {
@@ -154,7 +155,7 @@ func (b between) cost(rig *lab.Rig, r *Run, flows lab.Flows, fresh bool) (c lab.
 		return c, err
 	}
 	if !fresh {
-		// The generator counts on each CPU by itself: on the one that is measured, each flow comes once.
+		// The generator counts per CPU: on the one that is measured, each flow occurs once.
 		if err := netns.OnCPU(0, func() error { return w.Send(flows.Count()) }); err != nil {
 			return c, err
 		}
@@ -172,7 +173,7 @@ func (b between) cost(rig *lab.Rig, r *Run, flows lab.Flows, fresh bool) (c lab.
 	return c, nil
 }
 
-// setKernel writes a number that belongs to the whole machine, and puts the old one back at the end.
+// setKernel writes a setting of the whole machine, and restores it at the end.
 func setKernel(rig *lab.Rig, path string, value int) error {
 	was, err := os.ReadFile(path)
 	if err != nil {

@@ -2,7 +2,7 @@
 
 package perf
 
-// The router from wire to wire, beside the kernel's forwarding.
+// The router from wire to wire, compared with the kernel's forwarding.
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/polycube/polycube/test/perf/report"
 )
 
-// Those who forward.
+// The forwarders.
 const (
 	linuxForwarding = "Linux forwarding"
 	routerXDP       = "router, XDP"
@@ -80,7 +80,7 @@ func someOf(networks []netip.Prefix, n int) []netip.Addr {
 
 func discard(rig *lab.Rig, _ *Run, w *lab.Wire) error { return rig.Discard(w) }
 
-// rounds measures everybody in turn; ttl is what the datagrams have when they went through.
+// rounds measures all in turn; ttl is the TTL of forwarded datagrams.
 func rounds(ctx context.Context, r *Run, what string, flows lab.Flows, ttl uint8, fresh bool, all []between) (
 	map[string]report.Sample, map[string]uint64, error,
 ) {
@@ -108,7 +108,7 @@ func rounds(ctx context.Context, r *Run, what string, flows lab.Flows, ttl uint8
 	return times, lost, nil
 }
 
-// throughputTable shows what rounds found, beside a peer.
+// throughputTable shows the results of rounds, compared with a baseline.
 func throughputTable(title, peer string, order []string, times map[string]report.Sample, lost map[string]uint64) *report.Table {
 	t := &report.Table{Title: title, Columns: []string{"", "ns of CPU per packet", "Mpps of one core", "net ns", "× " + peer + ", net", "lost"}}
 	null, other := times[nothing].Median(), times[peer].Median()
@@ -123,7 +123,7 @@ func throughputTable(title, peer string, order []string, times map[string]report
 	return t
 }
 
-// netRatio holds how much less one costs than a peer, without the harness, against what was promised.
+// netRatio compares the ratio of the costs, without the harness, with the promise.
 func netRatio(what string, times map[string]report.Sample, peer, ours string, promised float64) report.Check {
 	null := times[nothing].Median()
 	return report.AtLeast(what, "%.2f ×", (times[peer].Median()-null)/(times[ours].Median()-null), promised)

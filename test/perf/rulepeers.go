@@ -2,7 +2,7 @@
 
 package perf
 
-// Those who forward by rules: ours, nftables and tc.
+// Forwarders by rules: ours, nftables and tc.
 
 import (
 	"errors"
@@ -18,7 +18,7 @@ import (
 	"github.com/polycube/polycube/test/rulesets"
 )
 
-// Those who forward by rules.
+// The forwarders by rules.
 const (
 	rulesXDP = "pbforwarder, XDP"
 	rulesTC  = "pbforwarder, tcx"
@@ -44,7 +44,7 @@ var ruleForwarders = []ruleForwarder{
 	{tcU32, hashedRules},
 }
 
-// ourRule is a rule as the model of pbforwarder has it.
+// ourRule is a rule in the model of pbforwarder.
 type ourRule struct {
 	ID       int    `json:"id"`
 	Src      string `json:"src_ip,omitempty"`
@@ -55,7 +55,7 @@ type ourRule struct {
 	Out      string `json:"out_port"`
 }
 
-// ourRules makes the forwarder f1 in a daemon.
+// ourRules creates the forwarder f1 in a daemon.
 func ourRules(typ cube.Type) func(*lab.Rig, *Run, *lab.Wire, *ruled) error {
 	return func(rig *lab.Rig, r *Run, w *lab.Wire, rs *ruled) error {
 		d, err := startDaemon(rig, r.Root, w)
@@ -91,7 +91,7 @@ func portsOf(r *rulesets.Rule) string {
 	}
 }
 
-// netdevRules has nftables forward where packets come in, before the kernel looks at them.
+// netdevRules makes nftables forward on ingress, before the kernel's stack.
 func netdevRules(rules func(*ruled) (sets, chain string)) func(*lab.Rig, *Run, *lab.Wire, *ruled) error {
 	return func(_ *lab.Rig, _ *Run, w *lab.Wire, rs *ruled) error {
 		sets, chain := rules(rs)
@@ -135,7 +135,7 @@ func listOf(rs *ruled) (sets, chain string) {
 	return "", b.String()
 }
 
-// chainsOf has a chain for each /24 of destinations, and for each /16 of those that are larger, found by hash.
+// chainsOf has a chain for each /24 of destinations, and for each /16 of larger ones, found by hash.
 func chainsOf(rs *ruled) (sets, chain string) {
 	var b, in strings.Builder
 	for _, bits := range []int{24, 16} {
@@ -160,7 +160,7 @@ func chainsOf(rs *ruled) (sets, chain string) {
 	return b.String(), in.String()
 }
 
-// setOf has all rules in a set of concatenated intervals, which one rule looks into.
+// setOf has all rules in a set of concatenated intervals, which one rule looks up.
 func setOf(rs *ruled) (sets, chain string) {
 	var b strings.Builder
 	b.WriteString("set rules {\ntypeof ip saddr . ip daddr . meta l4proto . th dport; flags interval;\nelements = {\n")
@@ -178,8 +178,8 @@ func setOf(rs *ruled) (sets, chain string) {
 	return b.String(), fmt.Sprintf("ip saddr . ip daddr . meta l4proto . th dport @rules fwd to %q\n", lab.Out)
 }
 
-// hashedRules has the u32 classifier forward: a hash table by the second byte of destinations, and for each of its places
-// one by the third, but for rules that leave it open. It cannot drop; what it leaves over, nftables drops.
+// hashedRules makes the u32 classifier forward: a hash table by the second byte of destinations, and for each of its
+// buckets one by the third, except for rules that leave it open. It cannot drop; nftables drops the rest.
 func hashedRules(_ *lab.Rig, _ *Run, w *lab.Wire, rs *ruled) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "qdisc add dev %s clsact\n", lab.In)
@@ -225,7 +225,7 @@ func u32Match(r *rulesets.Rule, ports block) string {
 // block are the ports that are first under mask.
 type block struct{ first, mask uint16 }
 
-// blocks divides a range of ports into as few blocks as it takes; nil is all of them.
+// blocks divides a range of ports into the minimum number of blocks; nil is all of them.
 func blocks(r *rulesets.Ports) []block {
 	if r == nil {
 		return []block{{}}

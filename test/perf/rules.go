@@ -2,7 +2,7 @@
 
 package perf
 
-// Sets of rules that all who forward by rules can say, and frames for them.
+// Rule sets that all forwarders by rules can express, and frames for them.
 
 import (
 	"encoding/binary"
@@ -21,7 +21,7 @@ type ruled struct {
 	frames map[packetKind][][]byte
 }
 
-// packetKind says what the frames of a measurement have to do with the rules.
+// packetKind is the relation of the frames of a measurement to the rules.
 type packetKind string
 
 const (
@@ -32,8 +32,8 @@ const (
 
 var packetKinds = []packetKind{lastRule, anyRule, noRule}
 
-// newRuled makes n rules like those of access lists. No two of them overlap: entries of a set or of a hash table have no
-// order.
+// newRuled creates n rules like those of access lists. No two of them overlap: entries of a set or of a hash table have
+// no order.
 func newRuled(n int) *ruled {
 	rs := &ruled{frames: map[packetKind][][]byte{}}
 	for _, r := range rulesets.Make("acl", n+n/4+16, 1) {

@@ -2,7 +2,7 @@
 
 package perf
 
-// What a share of packets on the slow path does to a forwarder's throughput.
+// The effect of a share of packets on the slow path on a forwarder's throughput.
 
 import (
 	"context"
@@ -19,11 +19,11 @@ import (
 // shares of packets that take the slow path, in percent.
 var shares = []int{0, 1, 10, 50, 100}
 
-// shared is what came of one round.
+// shared is the result of one round.
 type shared struct{ sent, delivered, shed float64 } // Mpps, Mpps, percent
 
-// slowShares sends as fast as one CPU can, while the other one handles what comes up: each such
-// packet goes down again and out of the same port as the others.
+// slowShares sends as fast as one CPU can, while the other one handles packets in user space: each of them is sent down
+// again through the same port as the others.
 func slowShares(ctx context.Context, r *Run) (*report.Table, error) {
 	t := &report.Table{
 		Title:   "Throughput by share of packets on the slow path, up and down again",
@@ -73,7 +73,7 @@ func slowShare(ctx context.Context, typ cube.Type, percent int, length time.Dura
 	return s, err
 }
 
-// pressShare floods for a while and counts what arrives within that time.
+// pressShare floods for a while and counts the frames that arrive within that time.
 func pressShare(ctx context.Context, w *lab.Wire, p *lab.Plane, id datapath.CubeID, length time.Duration) (shared, error) {
 	var sendErr error
 	h := &counter{each: func(_ uint16, in *cube.PacketIn) {

@@ -17,7 +17,7 @@ import (
 	"github.com/polycube/polycube/test/perf/report"
 )
 
-// sizeCase is a line of bridges, the first of which has a number of netdevs beside its neighbour.
+// sizeCase is a line of bridges, the first of which has a number of netdevs in addition to its neighbour.
 type sizeCase struct{ cubes, ports int }
 
 var (
@@ -85,10 +85,10 @@ func (c sizeCase) run(ctx context.Context, typ cube.Type, rounds int) (*sizeTime
 	return got, err
 }
 
-// spare is the netdev that comes and goes.
+// spare is the netdev that is added and removed.
 const spare = "spare"
 
-// line makes the cubes and netdevs, and commits nothing.
+// line creates the cubes and netdevs, without a commit.
 func (c sizeCase) line(rig *lab.Rig, w *lab.Wire, typ cube.Type) (*lab.Plane, []*datapath.Node, error) {
 	objects, err := service("simplebridge")
 	if err != nil {
@@ -131,10 +131,10 @@ func lastPort(c sizeCase) int {
 	return 1
 }
 
-// settle waits for the inlining in the background, which takes CPU from what is timed; not for
-// ever, as a segment may stay in call mode.
+// settle waits for background inlining, which takes CPU time from measurements; with a time limit, because a segment
+// may stay in call mode.
 func settle(p *lab.Plane, cubes []*datapath.Node) {
-	_ = until(10*time.Second, func() bool { // what is timed is right either way
+	_ = until(10*time.Second, func() bool { // the measurement is valid either way
 		return !slices.ContainsFunc(cubes, func(n *datapath.Node) bool {
 			s := p.Status(n.ID)
 			return s.Mode != string(datapath.ModeInline) && s.Reason == ""

@@ -2,8 +2,7 @@
 
 package perf
 
-// The slow path: packets up to user space and down again, beside a noisy neighbour, and as large
-// as TCP makes them.
+// The slow path: packets up to user space and down again, with a noisy neighbour, and as large as TCP superframes.
 
 import (
 	"context"
@@ -69,13 +68,13 @@ func slowPath(ctx context.Context, r *Run) error {
 const slowText = "A cube sends every packet up to user space through the BPF ring buffer; user space sends packets down " +
 	"through the TAP of the hook. CPU time, as everywhere."
 
-// slowCost is what a number of packets cost each side, in ns each.
+// slowCost is the cost of a number of packets on each side, in ns each.
 type slowCost struct {
 	kernel, reader float64
 	shed           float64 // share of the packets, in percent
 }
 
-// mpps is what one core for each side does.
+// mpps is the rate of one core per side.
 func (c slowCost) mpps() float64 { return 1000 / max(c.kernel, c.reader) }
 
 // slowRow adds a row and returns the median rate in Mpps.

@@ -21,10 +21,10 @@ import (
 	"github.com/polycube/polycube/test/perf/report"
 )
 
-// superSize is what counts as a superframe: many segments of a frame's size.
+// superSize is the minimum size of a superframe: many segments of a frame's size.
 const superSize = 60_000
 
-// superframes sends a stream through the slow path and looks for frames of 64 KB on both ways.
+// superframes sends a stream through the slow path and looks for frames of 64 KB in both directions.
 func superframes(ctx context.Context, r *Run) (*report.Table, report.Check, error) {
 	size := 256 << 20
 	if r.Quick {
@@ -80,14 +80,14 @@ func superframes(ctx context.Context, r *Run) (*report.Table, report.Check, erro
 	return t, check, nil
 }
 
-// relay sends what comes up at one port down by the other, and notes the largest superframe.
+// relay sends packets received from one port down by the other, and records the largest superframe.
 func relay(p *lab.Plane, id datapath.CubeID, largest *atomic.Int64) func(uint16, *cube.PacketIn) {
 	return func(_ uint16, in *cube.PacketIn) {
 		if in.Offload.GSOSize > 0 && int64(len(in.Data)) > largest.Load() {
 			largest.Store(int64(len(in.Data)))
 		}
 		out := &cube.PacketOut{Port: 1 - in.Port, Direction: cube.Egress, TrafficClass: in.TrafficClass, Offload: in.Offload, Data: in.Data}
-		// What cannot be sent is lost, as on a wire; TCP finds out.
+		// Packets that cannot be sent are lost, as on a wire; TCP retransmits.
 		_ = p.Send(id, out)
 	}
 }

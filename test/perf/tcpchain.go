@@ -2,7 +2,7 @@
 
 package perf
 
-// TCP from a host behind a bridge, a router and a NAT, beside the same three of the kernel.
+// TCP from a host behind a bridge, a router and a NAT, compared with the kernel's.
 
 import (
 	"context"
@@ -86,7 +86,7 @@ func (b between) tcp(ctx context.Context, r *Run, w *lab.Wire, streams, requests
 	return nil
 }
 
-// oursInARow makes the chain of cubes.
+// oursInARow creates the chain of cubes.
 func oursInARow(rig *lab.Rig, r *Run, w *lab.Wire) error {
 	d, err := startDaemon(rig, r.Root, w)
 	if err != nil {
@@ -107,7 +107,7 @@ func oursInARow(rig *lab.Rig, r *Run, w *lab.Wire) error {
 	)
 }
 
-// kernelInARow makes the same of the kernel's parts.
+// kernelInARow creates the same from the kernel's parts.
 func kernelInARow(_ *lab.Rig, _ *Run, w *lab.Wire) error {
 	err := batch(w.Machine.Namespace, []string{
 		"link add br0 type bridge", "link set " + lab.In + " master br0", "link set br0 up",

@@ -2,8 +2,8 @@
 
 package perf
 
-// What each helper for programs of cubes costs the verifier, and takes of the stack. Nothing is timed and no packet is
-// seen: a cube with the helper is linked and verified beside the same cube without.
+// The cost of each helper for programs of cubes for the verifier, and its stack usage. Nothing is timed and no packet
+// is sent: a cube with the helper is linked and verified, and compared with the same cube without it.
 
 import (
 	"errors"
@@ -25,7 +25,7 @@ import (
 
 // HelperWeight is what one use of a helper adds to a program.
 type HelperWeight struct {
-	// Verified is the instructions that the verifier looks at, Stack the bytes of the function that uses it, with those of
+	// Verified is the number of verified instructions, Stack the bytes of the function that uses it, with those of
 	// the functions that the helper calls.
 	Verified int `json:"verified"`
 	Stack    int `json:"stack"`
@@ -68,7 +68,7 @@ func Weights(of map[string]map[string]HelperWeight) reference.Costs {
 
 const weightText = "%d instructions, %d bytes of stack at TC; %d instructions, %d bytes of stack at XDP"
 
-// WeightsOf reads what Weights has written; what it has not is left out.
+// WeightsOf reads the output of Weights; missing values are skipped.
 func WeightsOf(text reference.Costs) map[string]map[string]HelperWeight {
 	out := map[string]map[string]HelperWeight{}
 	for name, of := range text {
@@ -85,7 +85,7 @@ func (w HelperWeight) String() string {
 	return fmt.Sprintf("%d instructions, %d bytes of stack", w.Verified, w.Stack)
 }
 
-// scales are what programs are linked with to be weighed.
+// scales are the settings with which programs are linked to be weighed.
 type scales struct {
 	hook  cube.Hook
 	core  link.Core
@@ -114,7 +114,7 @@ func newScales(hook cube.Hook) (*scales, error) {
 	return s, nil
 }
 
-// make makes a map that is as small as can be: nothing is put into it.
+// make creates a map that is as small as possible: it stays empty.
 func (s *scales) make(spec *ebpf.MapSpec) (*ebpf.Map, error) {
 	spec = spec.Copy()
 	spec.Pinning, spec.Contents = ebpf.PinNone, nil
@@ -137,7 +137,7 @@ func (s *scales) close() error {
 	return errors.Join(errs...)
 }
 
-// before are the programs that do what has to be done before a helper can be used; its own part is what it adds.
+// before are the programs with the preparation for a helper; its own cost is the difference.
 var before = map[string]string{
 	"pcn_parse_eth": "weigh_COST_pcn_cursor_open", "pcn_cursor_take": "weigh_COST_pcn_cursor_open",
 	"pcn_mac": "before_read", "pcn_mac_is_group": "before_read",
@@ -147,7 +147,7 @@ var before = map[string]string{
 	"pcn_csum_ipv4": "before_inspect", "pcn_csum_l4": "before_inspect",
 }
 
-// weighAll weighs each case beside the same program without the helper.
+// weighAll weighs each case against the same program without the helper.
 func (s *scales) weighAll(cases []helperCase, result func(name string, w HelperWeight)) error {
 	c, err := s.cube()
 	if err != nil {
@@ -231,7 +231,7 @@ func (s *scales) weigh(c *link.Cube, program string) (HelperWeight, error) {
 	return HelperWeight(of), nil
 }
 
-// Drifted lists helpers whose weight is far from what was written down: twice as much or half, and not by a few.
+// Drifted lists helpers whose weight differs much from the recorded one: twice as much or half, and not by a few.
 func Drifted(now, was map[string]map[string]HelperWeight) []string {
 	far := func(a, b, few int) bool {
 		return math.Abs(float64(a-b)) > float64(few) && (a > 2*b || b > 2*a)

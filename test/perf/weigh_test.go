@@ -17,7 +17,7 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// weighedOn is the kernel whose verifier the reference is of; others count otherwise.
+// weighedOn is the kernel with whose verifier the reference was generated; others count differently.
 const weighedOn = "6.18."
 
 func TestTheReferenceHasTheWeightsOfTheHelpers(t *testing.T) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pki makes authorities and certificates for tests, good ones and bad ones.
+// Package pki creates authorities and certificates for tests, valid and invalid ones.
 package pki
 
 import (
@@ -76,7 +76,7 @@ func Valid(from, to time.Duration) Option {
 	return func(c *x509.Certificate) { c.NotBefore, c.NotAfter = time.Now().Add(from), time.Now().Add(to) }
 }
 
-// Usage sets what the certificate is for.
+// Usage sets the purpose of the certificate.
 func Usage(usage x509.ExtKeyUsage) Option {
 	return func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{usage} }
 }
@@ -148,7 +148,7 @@ func (p Pair) Revoke(t testing.TB, revoked ...Pair) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der})
 }
 
-// RevokeV1 returns a revocation list as openssl makes it where nothing is configured, in PEM: of version 1.
+// RevokeV1 returns a revocation list as openssl creates it without configuration, in PEM: of version 1.
 func (p Pair) RevokeV1(t testing.TB) []byte {
 	t.Helper()
 	dir := t.TempDir()
@@ -194,7 +194,7 @@ func (p Pair) Write(t testing.TB, dir, name string) (cert, key string) {
 	return Place(t, filepath.Join(dir, name+".pem"), p.PEM()), Place(t, filepath.Join(dir, name+"-key.pem"), p.KeyPEM(t))
 }
 
-// Place puts a private file in its place in one step, with the directories that it needs.
+// Place installs a private file atomically, with the directories that it needs.
 func Place(t testing.TB, path string, text []byte) string {
 	t.Helper()
 	err := os.MkdirAll(filepath.Dir(path), 0o755)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestPairs: what the package makes is what it says, so that a test that expects a refusal
-// is refused for its own reason.
+// TestPairs: certificates have the properties that they claim, so that a test that expects a refusal gets it for the
+// right reason.
 func TestPairs(t *testing.T) {
 	root := Authority(t, "root")
 	middle := root.Authority(t, "middle")

@@ -4,8 +4,8 @@
 //
 //	pkt.Eth("02:00:00:00:00:01", "02:00:00:00:00:02").VLAN(10).IPv4("10.0.0.1", "10.0.0.2").UDP(1000, 53).Payload(32).Bytes()
 //
-// Lengths, checksums and the types that link one layer to the next are filled in. What cannot
-// be built is a mistake of the test, so everything panics instead of returning errors.
+// Lengths, checksums and the types that link one layer to the next are filled in. A packet that cannot be built is an
+// error in the test, so everything panics instead of returning errors.
 package pkt
 
 import (
@@ -26,15 +26,15 @@ type Frame struct {
 	// header is written here, because gopacket would pad the frame to 60 bytes.
 	header [14]byte
 	layers []gopacket.SerializableLayer
-	// next sets the type of what follows in the layer before it.
+	// next sets the type of the following layer in the layer before it.
 	next func(layers.EthernetType)
-	// proto does the same behind an IP header.
+	// proto does the same after an IP header.
 	proto func(layers.IPProtocol)
 	// network is the header that a transport checksum covers.
 	network gopacket.NetworkLayer
 }
 
-// Eth begins a frame from one MAC address to another.
+// Eth starts a frame from one MAC address to another.
 func Eth(from, to string) *Frame {
 	f := &Frame{}
 	copy(f.header[:], mac(to))
@@ -51,8 +51,8 @@ func mac(text string) net.HardwareAddr {
 	return addr
 }
 
-// EtherType sets the type of a frame whose payload is not one of the layers below; without it
-// the type is 0x88b5, for local experiments.
+// EtherType sets the type of a frame whose payload is not one of the layers below; without it the type is 0x88b5, for
+// local experiments.
 func (f *Frame) EtherType(t uint16) *Frame {
 	f.next(layers.EthernetType(t))
 	return f
@@ -77,12 +77,12 @@ func (f *Frame) tag(t layers.EthernetType, id uint16, priority uint8) *Frame {
 	return f
 }
 
-// ARPRequest asks who has an address.
+// ARPRequest requests the owner of an address.
 func (f *Frame) ARPRequest(fromMAC, from, who string) *Frame {
 	return f.arp(layers.ARPRequest, fromMAC, from, "00:00:00:00:00:00", who)
 }
 
-// ARPReply tells a station that a MAC address has an address.
+// ARPReply tells a station the MAC address of an address.
 func (f *Frame) ARPReply(fromMAC, from, toMAC, to string) *Frame {
 	return f.arp(layers.ARPReply, fromMAC, from, toMAC, to)
 }
@@ -139,8 +139,8 @@ func (f *Frame) IPv6(from, to string) *Frame {
 	return f
 }
 
-// Protocol sets the protocol of a packet whose payload is not one of the layers below; without it the protocol is 253, for
-// experiments.
+// Protocol sets the protocol of a packet whose payload is not one of the layers below; without it the protocol is 253,
+// for experiments.
 func (f *Frame) Protocol(p uint8) *Frame {
 	if f.proto == nil {
 		panic("pkt: a protocol wants an IP header before it")
@@ -197,7 +197,7 @@ func (f *Frame) Payload(n int) *Frame {
 	return f.Data(data)
 }
 
-// Data adds bytes as they are.
+// Data appends bytes.
 func (f *Frame) Data(data []byte) *Frame {
 	f.layers = append(f.layers, gopacket.Payload(data))
 	return f

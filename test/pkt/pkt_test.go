@@ -10,7 +10,7 @@ import (
 
 const one, two = "02:00:00:00:00:01", "02:00:00:00:00:02"
 
-// The expected bytes were written by hand from the RFCs; the checksums were added up by hand.
+// The expected bytes were written by hand from the RFCs; the checksums were computed by hand.
 func TestFramesHaveTheBytesOfTheStandards(t *testing.T) {
 	const header = "020000000002" + "020000000001"
 	tests := []struct {

@@ -2,8 +2,8 @@
 
 package pkt
 
-// Headers and messages as bytes, for packets that a Frame does not describe: fragments, packets in ICMP errors, fields that
-// contradict each other. Lengths and checksums are right; a test that wants them wrong changes the bytes.
+// Headers and messages as bytes, for packets that a Frame cannot describe: fragments, packets in ICMP errors,
+// contradictory fields. Lengths and checksums are correct; a test that needs wrong ones changes the bytes.
 
 import (
 	"encoding/binary"
@@ -22,13 +22,13 @@ const (
 	NextFragment = 44
 )
 
-// EthernetFrame is a frame with a payload as it is, from one MAC address to another.
+// EthernetFrame is a frame with a given payload, from one MAC address to another.
 func EthernetFrame(to, from []byte, etherType uint16, payload []byte) []byte {
 	return slices.Concat(to, from, []byte{byte(etherType >> 8), byte(etherType)}, payload)
 }
 
-// Sum is the folded one's complement sum of 16-bit words (RFC 1071); each part is padded to whole words. Data with a right
-// checksum sums up to 0xffff. The complement is the checksum of data whose checksum field is 0.
+// Sum is the folded one's complement sum of 16-bit words (RFC 1071); each part is padded to whole words. Data with a
+// correct checksum has the sum 0xffff. The complement is the checksum of data whose checksum field is 0.
 func Sum(parts ...[]byte) uint16 {
 	var s uint64
 	for _, p := range parts {
@@ -103,7 +103,7 @@ func UDPDatagram(from, to string, sport, dport uint16, payload []byte) []byte {
 	b = slices.Concat(b, []byte{0, 0}, payload)
 	check := ^Sum(PseudoHeader(from, to, ProtoUDP, len(b)), b)
 	if check == 0 {
-		check = 0xffff // 0 says that there is none
+		check = 0xffff // 0 means that there is none
 	}
 	binary.BigEndian.PutUint16(b[6:], check)
 	return b
@@ -142,7 +142,7 @@ func (f *Frame) IP(packet []byte) *Frame {
 	return f.EtherType(0x0800).Data(packet)
 }
 
-// Hop is a frame behind a router: its TTL or hop limit is one less.
+// Hop returns a frame after a router: its TTL or hop limit is decremented.
 func Hop(frame []byte) []byte {
 	b := slices.Clone(frame)
 	if binary.BigEndian.Uint16(b[12:]) == 0x86dd {

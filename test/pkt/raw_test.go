@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The expected bytes were written by hand from the RFCs; the checksums were added up by hand.
+// The expected bytes were written by hand from the RFCs; the checksums were computed by hand.
 func TestHeadersAndMessagesHaveTheBytesOfTheStandards(t *testing.T) {
 	const v6 = "fe80000000000000" + "0000000000000001" + "fe80000000000000" + "0000000000000002"
 	header4 := IPv4Header{From: "10.0.0.1", To: "10.0.0.2", Protocol: ProtoUDP, TTL: 64}
@@ -48,7 +48,7 @@ func TestHeadersAndMessagesHaveTheBytesOfTheStandards(t *testing.T) {
 	}
 }
 
-// A Frame and the functions for bytes come to the same packet.
+// A Frame and the functions for bytes give the same packet.
 func TestFramesAndBytesAgree(t *testing.T) {
 	udp4 := IPv4Header{From: "10.0.0.1", To: "10.0.0.2", Protocol: ProtoUDP, TTL: 64}.Packet(UDPDatagram("10.0.0.1", "10.0.0.2", 1000, 53, []byte{0, 1, 2}))
 	udp6 := IPv6Header{From: "fd00::1", To: "fd00::2", Next: ProtoUDP, HopLimit: 64}.Packet(UDPDatagram("fd00::1", "fd00::2", 1000, 53, []byte{0, 1, 2}))

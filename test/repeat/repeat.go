@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package repeat is where random tests get their seed from, so that one that fails can be repeated.
+// Package repeat provides the seeds of random tests, so that a failing one can be repeated.
 package repeat
 
 import (
@@ -10,10 +10,11 @@ import (
 	"time"
 )
 
-// Variable is the environment variable with the seed of a run that is to be repeated.
+// Variable is the environment variable with the seed of a run to repeat.
 const Variable = "POLYCUBE_SEED"
 
-// Seed returns the seed of a test, another one each time unless Variable has it. A test that fails says how it is repeated.
+// Seed returns the seed of a test, a different one each time unless Variable sets it. A failing test prints how to
+// repeat it.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())

@@ -7,12 +7,12 @@ package repeat
 
 import "time"
 
-// Shrink leaves operations out as long as the rest still fails, until no half, quarter, ... or single one can go, or the
-// time is over.
+// Shrink removes operations as long as the rest still fails, until no half, quarter, ... or single one can be removed,
+// or the time is over.
 func Shrink[O any](ops []O, until time.Time, fails func([]O) bool) []O {
 	for size := len(ops) / 2; size > 0; {
 		shorter := false
-		// What was done last stays longest: from the end of the sequence it is the first to be needed.
+		// Later operations are removed last, because the failure is at the end of the sequence.
 		for at := 0; at+size <= len(ops); {
 			if !time.Now().Before(until) {
 				return ops

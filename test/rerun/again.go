@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What failed runs again, alone and twice.
+// Reruns failed tests, alone and twice.
 
 package rerun
 
@@ -16,18 +16,19 @@ import (
 const (
 	// Times is how often a suspect has to pass alone.
 	Times = 2
-	// MostSuspects is how many may fail in one run: more have a common reason, and are no coincidence.
+	// MostSuspects is the maximum number of failures in one run: more have a common cause, and are not a
+	// coincidence.
 	MostSuspects = 10
-	// shown is how many lines of a log are in the output.
+	// shown is the number of lines of a log in the output.
 	shown = 40
 )
 
 // Report is the file, below Dir, with the lines of the flaky tests of the last run.
 const Report = "flaky.txt"
 
-// Again runs what failed in the runs of these names again, each alone and twice, with the seeds that it printed. It returns
-// 0 when all of it passes, and leaves a line for each in Report and its log in Kept. What fails again, or cannot be run
-// again (a package that does not build, a run that did not end, too many failures), makes it 1.
+// Again reruns the failed tests of the named runs, each alone and twice, with the seeds that it printed. It returns 0
+// if all of them pass, and writes a line for each to Report and its log to Kept. It returns 1 if one fails again, or
+// cannot be rerun (a package that does not build, a run that did not end, too many failures).
 func Again(dir string, names []string, out io.Writer) (int, error) {
 	all, err := failures(dir, names)
 	if err != nil {
@@ -57,7 +58,8 @@ func Again(dir string, names []string, out io.Writer) (int, error) {
 	return exit, os.WriteFile(filepath.Join(dir, Report), []byte(report.String()), 0o644)
 }
 
-// failures collects the suspects of the runs, and refuses those that cannot be told from a broken build or machine.
+// failures collects the suspects of the runs, and refuses those that cannot be distinguished from a broken build or
+// machine.
 func failures(dir string, names []string) ([]suspect, error) {
 	module, err := module()
 	if err != nil {
@@ -119,7 +121,7 @@ func (s suspect) alone() Run {
 	return Run{Flags: flags, Packages: []string{"./" + s.Package}}
 }
 
-// passedIn tells whether the suspect really ran, and passed: a test that skips proves nothing.
+// passedIn reports whether the suspect really ran, and passed: a test that skips proves nothing.
 func (s suspect) passedIn(r *Record) bool {
 	if len(r.Packages) != 1 || r.Packages[0].Result != "pass" {
 		return false

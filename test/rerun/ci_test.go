@@ -13,7 +13,7 @@ import (
 	"github.com/polycube/polycube/test/executable"
 )
 
-// TestTheRunOfCI: what failed runs again, and decides; what was flaky is in the last lines.
+// TestTheRunOfCI: failed tests are rerun, which decides; flaky ones are in the last lines.
 func TestTheRunOfCI(t *testing.T) {
 	script, err := os.ReadFile("../../.ci/run")
 	if err != nil {

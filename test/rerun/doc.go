@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rerun runs `go test` and keeps what every test printed, runs failed tests again alone,
-// and repeats suspects under load. `make test` stays strict: one failed test fails it. A test that
-// fails among others and passes alone is flaky, which is a bug until proven otherwise; .ci/run
-// reports it by name, seed and log instead of losing the run.
+// Package rerun runs `go test` and records the output of every test, reruns failed tests alone, and repeats suspects
+// under load. `make test` stays strict: one failed test fails it. A test that fails in the full run and passes alone is
+// flaky, which is a bug until proven otherwise; .ci/run reports it by name, seed and log instead of failing the run.
 package rerun
 
 import (

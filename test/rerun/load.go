@@ -30,8 +30,8 @@ type Load struct {
 	Race    string        // a regular expression: packages named in TESTS that run under the race detector
 }
 
-// Until repeats suspects until one fails, which makes it 1, or the bounds are reached. Without names they are those of the
-// logs that were kept. A test that holds the clock to a limit is repeated without load: it is meant to run alone.
+// Until repeats suspects until one fails, which makes it return 1, or the limits are reached. Without names they are
+// those of the kept logs. A test with a time limit is repeated without load: it is meant to run alone.
 func (l Load) Until(dir string, names []string, out io.Writer) (int, error) {
 	all, err := l.chosen(dir, names)
 	if err != nil {
@@ -54,7 +54,7 @@ func (l Load) Until(dir string, names []string, out io.Writer) (int, error) {
 	return exit, nil
 }
 
-// chosen are the suspects of these names, or those of the logs that were kept.
+// chosen are the suspects with these names, or those of the kept logs.
 func (l Load) chosen(dir string, names []string) ([]suspect, error) {
 	if len(names) == 0 {
 		return kept(dir)
@@ -109,8 +109,9 @@ func (l Load) repeat(dir string, s suspect, out io.Writer) (failed bool, err err
 	return true, err
 }
 
-// race has copies run the suspect, each again and again, until one fails or a bound is reached. It returns the number of runs
-// and the log of the first that failed. Runs come to their end: a test that is killed leaves its namespaces behind.
+// race runs copies of the suspect in parallel, each repeatedly, until one fails or a limit is reached. It returns the
+// number of runs and the log of the first that failed. Runs are not killed: a test that is killed leaves its namespaces
+// behind.
 func (l Load) race(s suspect, binary string) (runs int, log string, err error) {
 	defer burn(l.Burners)()
 	deadline := time.Now().Add(l.For)
@@ -143,7 +144,7 @@ func (l Load) race(s suspect, binary string) (runs int, log string, err error) {
 	return runs, log, err
 }
 
-// once runs the suspect once and returns what it says when it fails.
+// once runs the suspect once and returns its output if it fails.
 func (s suspect) once(binary string) (log string, err error) {
 	args := append([]string{"tool", "test2json", "-p", s.Package, binary, "-test.v=test2json"}, binaryFlags(s.Flags)...)
 	if s.Test != "" {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What `go test -json` says, by package and test, and as the text that `go test` prints without -json.
+// The output of `go test -json`, by package and test, and as the text that `go test` prints without -json.
 
 package rerun
 
@@ -14,14 +14,14 @@ import (
 	"strings"
 )
 
-// Event is a line of `go test -json`, as `go doc test2json` has it.
+// Event is a line of `go test -json`, as documented by `go doc test2json`.
 type Event struct {
 	Action      string
 	Package     string
 	Test        string
 	Output      string
 	ImportPath  string // of a build, as "path" or "path [path.test]"
-	FailedBuild string // the ImportPath that kept a package from being tested
+	FailedBuild string // the ImportPath that prevented a package from being tested
 }
 
 // Test is a test, or a subtest.
@@ -38,11 +38,11 @@ type Package struct {
 	Path   string
 	Result string // as that of a test
 	Built  bool
-	Whole  bool // the tests came to their end: no panic, no timeout, no exit between them
+	Whole  bool // the tests finished: no panic, no timeout, no exit between them
 	Tests  []*Test
 
 	byName map[string]*Test
-	lines  []string // what belongs to no test
+	lines  []string // output that belongs to no test
 	all    []string // every line, for -v
 }
 
@@ -52,7 +52,7 @@ type Record struct {
 	Verbose  bool // Text is that of `go test -v`
 
 	byPath map[string]*Package
-	builds map[string][]string // what the compiler said, by import path
+	builds map[string][]string // the compiler's output, by import path
 }
 
 // Scan reads a run into an empty record. Lines that are no events go to other, and each package to ended when its last line is read.
@@ -78,7 +78,7 @@ func (r *Record) Scan(in io.Reader, other io.Writer, ended func(*Package)) error
 	}
 }
 
-// add takes an event and returns the package that it is about, nil when it is about none.
+// add adds an event and returns its package, nil if it has none.
 func (r *Record) add(e Event) *Package {
 	if e.Package == "" {
 		if e.Action == "build-output" {
@@ -152,7 +152,7 @@ func (t *Test) add(e Event) {
 	}
 }
 
-// isFrame tells the lines that say which test the next lines are of.
+// isFrame reports the lines that name the test of the next lines.
 func isFrame(line string) bool {
 	for _, frame := range []string{"=== RUN ", "=== PAUSE ", "=== CONT ", "=== NAME "} {
 		if strings.HasPrefix(line, frame) {
@@ -162,7 +162,7 @@ func isFrame(line string) bool {
 	return false
 }
 
-// Text is what `go test` prints of a package: of one that passed its closing line only.
+// Text returns the output of `go test` for a package: for one that passed, its closing line only.
 func (p *Package) Text() string {
 	if p.all != nil {
 		return strings.Join(p.all, "")
@@ -186,7 +186,7 @@ func (p *Package) Text() string {
 	return b.String()
 }
 
-// TestText is what a test and its subtests printed that failed or did not end.
+// TestText returns the output of a test and its subtests that failed or did not end.
 func (p *Package) TestText(name string) string {
 	var b strings.Builder
 	for _, t := range p.Tests {
@@ -207,7 +207,7 @@ func (p *Package) TestText(name string) string {
 	return b.String()
 }
 
-// aside is what a package that failed said outside its tests, beside the lines that each such package has.
+// aside returns the output of a failed package outside its tests, without the lines that each such package has.
 func (p *Package) aside() string {
 	var b strings.Builder
 	for _, line := range p.lines {

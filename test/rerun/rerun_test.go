@@ -18,8 +18,8 @@ import (
 	"github.com/polycube/polycube/test/output"
 )
 
-// fake makes a module of packages, each one test file with imports and code, and moves into it. Its tests
-// know once(NAME), which is true the first time that any of them asks for the name.
+// fake creates a module of packages, each one test file with imports and code, and changes to its directory. Its tests
+// know once(NAME), which is true for the first call with the name.
 func fake(t *testing.T, packages map[string]string) (dir string) {
 	t.Helper()
 	top := t.TempDir()
@@ -73,13 +73,13 @@ func again(dir string) (exit int, said string, err error) {
 
 const healthy = "func TestHealthy(t *testing.T) { ran(\"healthy\"); t.Log(\"nobody wants to know\") }\n"
 
-// TestWhatFailsAgainFailsTheRun, and what passes alone does not.
+// TestWhatFailsAgainFailsTheRun, and a test that passes alone does not.
 func TestWhatFailsAgainFailsTheRun(t *testing.T) {
 	for _, tt := range []struct {
 		name, code string
 		suspect    string
 		flaky      bool
-		log        string // what is kept says this
+		log        string // the kept log contains this
 	}{
 		{"a test fails once", healthy + `func TestX(t *testing.T) { if once("x") { t.Fatal("too late") } }`, "a/b.TestX", true, "too late"},
 		{"a test fails always", healthy + `func TestX(t *testing.T) { t.Fatal("wrong") }`, "a/b.TestX", false, "wrong"},
@@ -156,7 +156,7 @@ func TestSkipped(t *testing.T) { ran("skipped"); t.Fatal("not to be run at all")
 	}
 }
 
-// TestAnUnfinishedTestRunsWithItsSeed, beside its package: only the seed brings back what it met.
+// TestAnUnfinishedTestRunsWithItsSeed, in addition to its package: only the seed reproduces its run.
 func TestAnUnfinishedTestRunsWithItsSeed(t *testing.T) {
 	dir := fake(t, map[string]string{"a": `func TestX(t *testing.T) { ran("x"); t.Log("POLYCUBE_SEED=5"); if once("x") || os.Getenv("POLYCUBE_SEED") == "5" { panic("5 is bad") } }`})
 	do(t, dir)
@@ -168,7 +168,7 @@ func TestAnUnfinishedTestRunsWithItsSeed(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotRunAgain: what no second run can excuse.
+// TestWhatIsNotRunAgain: failures that no second run can excuse.
 func TestWhatIsNotRunAgain(t *testing.T) {
 	many := ""
 	for i := range MostSuspects + 1 {
@@ -227,7 +227,8 @@ func TestSkips(t *testing.T) { t.Skip("no reason") }`, "b": healthy, "c": "var b
 
 var changing = regexp.MustCompile(`\d+\.\d+s\b|0x[0-9a-f]+|goroutine \d+|\+0x[0-9a-f]+|testing\.go:\d+|\(0x.*\)|\{0x.*\}|, 0x.*|\[recovered.*`)
 
-// normal leaves out what differs from run to run: times, addresses and the goroutines of a panic; and the order of packages.
+// normal removes what differs from run to run: times, addresses and the goroutines of a panic; and the order of
+// packages.
 func normal(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
@@ -242,7 +243,7 @@ func normal(text string) string {
 	return strings.Join(lines, "")
 }
 
-// TestSuspectsUnderLoad: until one fails, which is kept; those of the kept logs when none is named.
+// TestSuspectsUnderLoad: until one fails, which is kept; those of the kept logs if none is named.
 func TestSuspectsUnderLoad(t *testing.T) {
 	dir := fake(t, map[string]string{"a": healthy + `
 func TestRare(t *testing.T) { ran("rare"); if once("1") || once("2") || once("3") { return }; t.Fatal("POLYCUBE_SEED=42 was unlucky") }
@@ -294,7 +295,7 @@ func TestRacy(t *testing.T) { n := 0; go func() { n++ }(); n++; <-time.After(10 
 	}
 }
 
-// TestFlagsOfATestBinary: those that `go test` takes for itself are not passed on.
+// TestFlagsOfATestBinary: flags that `go test` uses itself are not passed on.
 func TestFlagsOfATestBinary(t *testing.T) {
 	got := binaryFlags([]string{"-vet=off", "-timeout", "15m", "-count=1", "-p", "2", "-parallel", "4", "-skip", "^TestTimed", "-race"})
 	if want := []string{"-test.timeout=15m", "-test.parallel=4", "-test.skip=^TestTimed"}; !slices.Equal(got, want) {

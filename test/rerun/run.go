@@ -17,7 +17,7 @@ import (
 	"syscall"
 )
 
-// Run says how `go test` was called.
+// Run is a call of `go test`.
 type Run struct {
 	Flags    []string // before the packages
 	Packages []string
@@ -26,7 +26,8 @@ type Run struct {
 
 const running = -1
 
-// Do runs the tests, prints what `go test` prints without -json, and records the run under a name. It returns the exit code.
+// Do runs the tests, prints what `go test` prints without -json, and records the run under a name. It returns the exit
+// code.
 func Do(dir, name string, run Run, out io.Writer) (int, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return 0, err
@@ -44,7 +45,7 @@ func Do(dir, name string, run Run, out io.Writer) (int, error) {
 	return run.Exit, errors.Join(err, events.Close(), run.write(dir, name))
 }
 
-// execute runs `go test`, with variables on top of the environment, and returns what it said and its exit code.
+// execute runs `go test`, with additional environment variables, and returns its output and its exit code.
 func (run Run) execute(events, out io.Writer, variables ...string) (*Record, int, error) {
 	cmd := exec.Command("go", append(append([]string{"test", "-json"}, run.Flags...), run.Packages...)...)
 	cmd.Env = append(os.Environ(), variables...)
@@ -53,7 +54,7 @@ func (run Run) execute(events, out io.Writer, variables ...string) (*Record, int
 	if err != nil {
 		return nil, running, err
 	}
-	// A terminal interrupts `go test` as well; who ends this process alone means both.
+	// A terminal interrupts `go test` as well; a signal to this process alone is meant for both.
 	stops := make(chan os.Signal, 1)
 	signal.Notify(stops, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(stops)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Suspects: what failed in a run, small enough to be run again alone, and the logs that are kept of them.
+// Suspects: failed parts of a run, small enough to be rerun alone, and their kept logs.
 
 package rerun
 
@@ -17,12 +17,12 @@ import (
 type suspect struct {
 	Package string   // from the top of the module
 	Test    string   // empty for the package
-	Seeds   []string // those printed by what failed
+	Seeds   []string // those printed by failed tests
 	Flags   []string // of its `go test`
 	log     string
 }
 
-// Name is what it is called in reports, and in TESTS= of `make flaky`.
+// Name is the name in reports, and in TESTS= of `make flaky`.
 func (s suspect) Name() string {
 	if s.Test == "" {
 		return s.Package
@@ -51,9 +51,9 @@ func seedText(seeds []string) string {
 	return "POLYCUBE_SEED=" + strings.Join(seeds, ",")
 }
 
-// suspects lists what failed in a run. A package is a suspect as a whole when it failed without a failed test, when its tests did not come
-// to their end, so that some never ran, and when something was said outside its tests, such as what they left behind. Of a
-// package that did not end, those tests are suspects of their own whose seed is known.
+// suspects lists the failed parts of a run. A package is a suspect as a whole if it failed without a failed test, if
+// its tests did not finish, so that some never ran, and if there was output outside its tests, such as leak reports.
+// Unfinished tests of a package are separate suspects if their seed is known.
 func (r *Record) suspects(module string, run Run) (found []suspect, unbuilt []string) {
 	for _, p := range r.Packages {
 		if p.Result == "pass" || p.Result == "skip" {
@@ -86,7 +86,7 @@ func (r *Record) suspects(module string, run Run) (found []suspect, unbuilt []st
 	return found, unbuilt
 }
 
-// The head of a kept log: what `make flaky` reads.
+// The head of a kept log, which `make flaky` reads.
 const (
 	headPackage = "package: "
 	headTest    = "test: "
@@ -115,7 +115,7 @@ func (s suspect) keep(dir string) (string, error) {
 	return path, os.WriteFile(path, []byte(b.String()), 0o644)
 }
 
-// kept reads the suspects of the logs that were kept.
+// kept reads the suspects of the kept logs.
 func kept(dir string) ([]suspect, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, Kept, "*.log"))
 	if err != nil {

@@ -2,7 +2,7 @@
 
 package rulesets
 
-// Packets that lie in rules, on their edges, just beside them, and anywhere.
+// Packets that match rules, on their boundaries, just outside them, and anywhere.
 
 import (
 	"encoding/binary"
@@ -12,25 +12,25 @@ import (
 	"github.com/polycube/polycube/test/pkt"
 )
 
-// Packet is a frame and the index of the port where it comes in.
+// Packet is a frame and the index of its ingress port.
 type Packet struct {
 	InPort uint16
 	Frame  []byte
 }
 
-// Packets makes packets for rules. Port indexes are below ports.
+// Packets creates packets for rules. Port indexes are below ports.
 type Packets struct {
 	*rand.Rand
 	rules []Rule
 	ports int
 }
 
-// NewPackets makes a source of packets; what comes depends on the seed alone.
+// NewPackets creates a source of packets, which depend on the seed alone.
 func NewPackets(rules []Rule, ports int, seed uint64) *Packets {
 	return &Packets{rand.New(rand.NewPCG(seed, 7)), rules, ports} //nolint:gosec // it has to repeat
 }
 
-// headers are the fields that a packet is made of.
+// headers are the fields of a packet.
 type headers struct {
 	src, dst         netip.Addr
 	protocol         uint8
@@ -42,7 +42,8 @@ type headers struct {
 	options          bool
 }
 
-// Next is a packet of a rule that is picked at random, with some of its fields moved to the edge of another rule, or away.
+// Next returns a packet for a randomly chosen rule, with some of its fields moved to the boundary of another rule, or
+// away.
 func (p *Packets) Next() Packet {
 	h := p.random()
 	if len(p.rules) > 0 {
@@ -102,7 +103,7 @@ func (p *Packets) into(h *headers, r *Rule, share float64) {
 	if r.Dst.IsValid() && take() {
 		h.dst = p.address(r.Dst)
 	}
-	if h.src.Is4() != h.dst.Is4() { // the rule says one of them
+	if h.src.Is4() != h.dst.Is4() { // the rule specifies one of them
 		if r.Src.IsValid() {
 			h.dst = p.address(netip.PrefixFrom(h.src, 8).Masked())
 		} else {
@@ -166,7 +167,7 @@ func (p *Packets) spoil(h *headers) {
 	}
 }
 
-// build writes the headers as bytes. Checksums are left out: classifiers do not look at them.
+// build encodes the headers. Checksums are left out: classifiers do not check them.
 func (p *Packets) build(h *headers) Packet {
 	var tags []uint32
 	if h.vlan >= 0 {

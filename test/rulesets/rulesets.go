@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rulesets makes rule sets and packets for tests and measurements of classifiers. The shapes follow what the
-// authors of ClassBench (Taylor and Turner, 2005) found in the filters of providers: access lists with specific
-// destinations and ports (acl), firewalls with many wildcards and ranges of ports (fw), and chains between (ipc). What
-// comes out depends on the seed alone.
+// Package rulesets creates rule sets and packets for tests and measurements of classifiers. The shapes follow the
+// findings of the authors of ClassBench (Taylor and Turner, 2005) in the filters of providers: access lists with
+// specific destinations and ports (acl), firewalls with many wildcards and port ranges (fw), and chains between (ipc).
+// The result depends on the seed alone.
 package rulesets
 
 import (
@@ -17,7 +17,7 @@ import (
 // Ports is a range of ports.
 type Ports struct{ First, Last uint16 }
 
-// Rule is a rule in terms of headers. What is the zero value, or nil, is not looked at.
+// Rule is a rule in terms of headers. Fields that are zero, or nil, match anything.
 type Rule struct {
 	Src, Dst         netip.Prefix
 	Protocol         *uint8
@@ -74,7 +74,7 @@ func (r *Rule) Match() classifier.Match {
 // Shapes are the names of the shapes that Make knows.
 var Shapes = []string{"acl", "fw", "ipc", "acl6", "l2", "mixed", "overlapping", "ranges", "singles", "wildcards", "masks"}
 
-// Make makes n rules of a shape, of which no two say the same. None of them matches everything: packets may match none.
+// Make creates n different rules of a shape. None of them matches everything: packets may match none.
 func Make(shape string, n int, seed uint64) []Rule {
 	g := &generator{rand.New(rand.NewPCG(seed, uint64(n)))} //nolint:gosec // it has to repeat
 	makers := map[string]func() Rule{
@@ -253,7 +253,7 @@ func (g *generator) overlapping() Rule {
 	return r
 }
 
-// ranges are rules on ports alone, each of which lies across most others.
+// ranges are rules on ports alone, each of which overlaps most others.
 func (g *generator) ranges() Rule {
 	wide := func() *Ports {
 		first := uint16(g.IntN(32768))
@@ -283,7 +283,7 @@ func (g *generator) singles() Rule {
 	return Rule{Src: g.prefix6(48, 64, 128)}
 }
 
-// wildcards are rules that look at any of the fields, and leave any of them open: all combinations.
+// wildcards are rules that match any of the fields, and leave any of them open: all combinations.
 func (g *generator) wildcards() Rule {
 	all := g.acl()
 	all.SrcPort, all.Protocol = g.ranged(), g.transport()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trials holds every service of the daemon to the kernel that it runs on: what a user may configure is loaded
-// before somebody does.
+// Package trials loads every service of the daemon on the current kernel: every configuration that a user may choose is
+// loaded before a user does.
 package trials

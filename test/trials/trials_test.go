@@ -17,8 +17,8 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// tableFile names a file to which a line of JSON is added for each program, with the constants at which the verifier looked at
-// most: the table of kernels, hooks and services is put together from such files.
+// tableFile names a file to which a line of JSON is added for each program, with the constants that take the most
+// verified instructions: the table of kernels, hooks and services is generated from such files.
 const tableFile = "POLYCUBE_TRIAL_TABLE"
 
 // line is a program in the table, or a service that was refused.
@@ -35,7 +35,7 @@ type line struct {
 	Refused      string `json:"refused,omitempty"`
 }
 
-// TestEveryServiceOnTrial: the kernel takes all programs of every service, with every pair of values of its constants, as
+// TestEveryServiceOnTrial: the kernel accepts all programs of every service, with every pair of constant values, as
 // functions and inlined.
 func TestEveryServiceOnTrial(t *testing.T) {
 	netns.NeedRoot(t)

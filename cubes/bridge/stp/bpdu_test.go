@@ -15,7 +15,7 @@ var (
 	idA  = MakeBridgeID(32768, macA)
 )
 
-// What Linux and the standard put on the wire, by hand.
+// The encoding of Linux and of the standard, by hand.
 const (
 	configBytes = "0000" + "00" + "00" + "81" + "700002000000000a" + "00000004" + "800002000000000b" + "8002" + "0100" + "1400" + "0200" + "0f00"
 	rstBytes    = "0000" + "02" + "02" + "7e" + "700002000000000a" + "00000004" + "800002000000000b" + "8002" + "0100" + "1400" + "0200" + "0f00" + "00"
@@ -156,7 +156,7 @@ func TestFramesThatAreNoneOfOurs(t *testing.T) {
 	}
 }
 
-// quiet is a Sink that checks what it is given.
+// quiet is a Sink that checks its input.
 type quiet struct{ t testing.TB }
 
 func (q quiet) Send(_ int, bpdu []byte) {

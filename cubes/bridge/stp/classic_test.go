@@ -2,9 +2,9 @@
 
 package stp
 
-// A bridge of another make, for networks in virtual time: the Spanning Tree Protocol of IEEE 802.1D-1998, clause 8.6, which
-// the Linux bridge speaks. It ignores RST BPDUs. What it does that an instance with ForceVersion STP does not: it keeps what
-// a bridge said until that is too old, though the same bridge says something worse by then (8.6.2).
+// A bridge of another implementation, for networks in virtual time: the Spanning Tree Protocol of IEEE 802.1D-1998,
+// clause 8.6, as in the Linux bridge. It ignores RST BPDUs. Unlike an instance with ForceVersion STP, it keeps a
+// bridge's information until that expires, even if the same bridge sends inferior information by then (8.6.2).
 
 import (
 	"cmp"
@@ -24,7 +24,7 @@ type classicPort struct {
 	id    PortID
 	cost  uint32
 	state State
-	// says is what the designated bridge of the link says.
+	// says is the information of the designated bridge of the link.
 	says                 vector
 	tcAck, configPending bool
 	age, forward, hold   alarm
@@ -232,7 +232,7 @@ func (c *classic) ageExpired(p *classicPort) {
 	c.becameRoot(was)
 }
 
-// becameRoot is what a bridge does that is the root now and was not.
+// becameRoot is called when the bridge becomes the root.
 func (c *classic) becameRoot(was bool) {
 	if was || !c.isRoot() {
 		return
@@ -308,7 +308,7 @@ func (c *classic) sendTCN() {
 	c.start(&c.tcn, inSeconds(c.cfg.HelloTime), c.sendTCN)
 }
 
-// role is what the port would be called in 802.1D-2004.
+// role returns the role of the port in terms of 802.1D-2004.
 func (c *classic) role(port int) Role {
 	switch p := c.ports[port]; {
 	case p.state == Disabled:

@@ -18,7 +18,7 @@ func either(n *network) Version { return []Version{STP, RSTP}[n.rng.IntN(2)] }
 
 func withLinux(n *network) Version { return []Version{RSTP, linux}[n.rng.IntN(2)] }
 
-// kinds of networks, how long each may take when links come, and when they or bridges go.
+// kinds of networks, with the maximum convergence time when links are added, and when links or bridges are removed.
 var kinds = []struct {
 	name    string
 	version func(n *network) Version
@@ -37,7 +37,7 @@ var kinds = []struct {
 	{"RSTP with shared links", always(RSTP), true, 50 * time.Second, 60 * time.Second, true},
 }
 
-// random makes a network of 2 to 20 bridges in which every bridge can be reached, with links besides.
+// random creates a connected network of 2 to 20 bridges, with additional links.
 func (n *network) random(version func(*network) Version, shared bool) {
 	count := 2 + n.rng.IntN(19)
 	for range count {
@@ -114,7 +114,7 @@ func runs() uint64 {
 	return 15
 }
 
-// ring makes a ring of bridges, each with a station besides.
+// ring creates a ring of bridges, each with a station.
 func (n *network) ring(size int, version func(*network) Version) (around []*wire) {
 	for range size {
 		n.add(uint16(4096*(7+n.rng.IntN(3))), version(n))
@@ -129,8 +129,8 @@ func (n *network) ring(size int, version func(*network) Version) (around []*wire
 	return around
 }
 
-// A ring is what people build: whatever is lost, the root too, it never has a loop, and heals in time. At first it takes
-// longer, because ports to stations find out in three seconds that these are no bridges.
+// A ring is the usual topology: whatever is lost, even the root, it never has a loop, and converges in time. Initially
+// it takes longer, because ports to stations need three seconds to detect that these are no bridges.
 func TestRingsHealInTime(t *testing.T) {
 	for _, k := range []struct {
 		name    string

@@ -2,8 +2,8 @@
 
 package stp
 
-// A network of bridges in virtual time: what they send arrives a moment later, in order, and each change of a port's state
-// is checked for a loop at that very instant.
+// A network of bridges in virtual time: BPDUs arrive a moment later, in order, and each change of a port's state is
+// immediately checked for a loop.
 
 import (
 	"container/heap"
@@ -35,14 +35,14 @@ func (e *events) Pop() any {
 	return last
 }
 
-// end is a bridge's port; wire what it is on, with one end, two, or more where it is shared.
+// end is a bridge's port; wire is its link, with one end, two, or more if it is shared.
 type end struct{ node, port int }
 
 type wire struct {
 	ends  []end
 	up    bool
 	delay time.Duration
-	gone  int // how often it was cut: what was on the way then is lost
+	gone  int // how often it was cut: BPDUs in flight then are lost
 }
 
 type node struct {
@@ -71,8 +71,9 @@ type network struct {
 	nodes   []*node
 	wires   []*wire
 	changed time.Duration // the last change of a state
-	// lenient: what was lost may have been the root, of which bridges in a mesh that speak RSTP can go on telling each
-	// other until the messages are too old. The standard does not rule out a loop for a moment of that time.
+	// lenient: the lost bridge may have been the root; in a mesh, bridges that speak RSTP can keep advertising it
+	// to each other until the messages are too old. The standard does not exclude a temporary loop during that
+	// time.
 	lenient bool
 	loops   int // in that time
 }
@@ -119,7 +120,7 @@ func (d *node) second() {
 	d.n.after(time.Second, d.second)
 }
 
-// join makes a wire between new ports of nodes, of one cost. It is not up.
+// join creates a wire between new ports of nodes, with one cost. It is down.
 func (n *network) join(shared bool, nodes ...int) *wire {
 	w := &wire{delay: time.Duration(100+n.rng.IntN(5000)) * time.Microsecond}
 	for _, i := range nodes {
@@ -162,7 +163,7 @@ func (n *network) set(w *wire, up bool) {
 	}
 }
 
-// kill takes a node away; its neighbours see their links go down.
+// kill removes a node; its neighbours see their links go down.
 func (n *network) kill(d *node) {
 	d.alive = false
 	for port, w := range d.wires {
@@ -186,7 +187,7 @@ func (d *node) receive(port int, bpdu []byte) error {
 	return d.Receive(port, bpdu)
 }
 
-// role is that of a port, root what the node takes for the root and the cost of the way there.
+// role returns the role of a port, root the node's root and the cost of the path to it.
 func (d *node) role(port int) Role {
 	if d.classic != nil {
 		return d.classic.role(port)
@@ -235,7 +236,7 @@ func (d *node) SetState(port int, s State) {
 // Flush implements Sink.
 func (d *node) Flush(port int) { d.flushes[port]++ }
 
-// loop looks for a way that frames can go round: bridges and wires are joined by ports that forward.
+// loop looks for a forwarding loop: bridges and wires are connected by forwarding ports.
 func (n *network) loop() string {
 	loop := ""
 	n.parts(func(e end) {
@@ -246,13 +247,14 @@ func (n *network) loop() string {
 	return loop
 }
 
-// connected says whether frames get from one bridge to another.
+// connected reports whether frames reach one bridge from another.
 func (n *network) connected(a, b int) bool {
 	find := n.parts(func(end) {})
 	return find(a) == find(b)
 }
 
-// parts finds what ports that forward connect, bridges by their index; round is called for an end that closes a loop.
+// parts finds the parts connected by forwarding ports, with bridges by index; round is called for an end that closes a
+// loop.
 func (n *network) parts(round func(end)) (find func(int) int) {
 	parent := make([]int, len(n.nodes)+len(n.wires))
 	for i := range parent {
@@ -280,7 +282,7 @@ func (n *network) parts(round func(end)) (find func(int) int) {
 	return find
 }
 
-// String shows who is joined to whom and how.
+// String shows the connections between bridges.
 func (n *network) String() (s string) {
 	for i, w := range n.wires {
 		s += fmt.Sprintf("wire %d up=%v:", i, w.up)

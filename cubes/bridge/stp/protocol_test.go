@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// record is a Sink that keeps what it is told.
+// record is a Sink that records its calls.
 type record struct {
 	sent    map[int][]message
 	states  map[int]State
@@ -39,7 +39,7 @@ func (r *record) last(port int) message {
 	return r.sent[port][len(r.sent[port])-1]
 }
 
-// better is a bridge that every other one takes for the root, worse the reverse.
+// better is a bridge that every other one accepts as the root, worse the reverse.
 var (
 	better = MakeBridgeID(0, net.HardwareAddr{2, 0, 0, 0, 0, 1})
 	worse  = MakeBridgeID(61440, net.HardwareAddr{2, 0, 0, 0, 0, 0xff})
@@ -115,7 +115,7 @@ func TestAnAgreementOpensAPort(t *testing.T) {
 	}
 }
 
-// A neighbour that speaks STP alone is spoken to in STP, by the port that it is behind, and in RSTP again when it does.
+// A neighbour that only speaks STP is sent STP on its port, and RSTP again once it speaks RSTP.
 func TestAPortFallsBackToSTP(t *testing.T) {
 	b, r := bench(t, func(_ *Parameters, p *PortParameters) { p.AutoEdge = false })
 	ticks(b, migrateTime+1)
@@ -308,7 +308,7 @@ func TestNoMoreBPDUsThanTheHoldCount(t *testing.T) {
 	b, r := bench(t, nil)
 	ticks(b, 1)
 	before := len(r.sent[0])
-	for i := range 100 { // each is news, and an inferior one that is answered besides
+	for i := range 100 { // each is new information, and an inferior one that is answered as well
 		receive(t, b, 1, message{typeRST, designatedFlags | flagProposal, vector{better - BridgeID(i%2), 0, better, 0x8001}, times{0, 20, 2, 15}}.bytes())
 		receive(t, b, 0, from(worse, typeRST, designatedFlags))
 	}
@@ -342,7 +342,7 @@ func TestParametersChangeTheTree(t *testing.T) {
 	}
 }
 
-// The cost of the only way to the root may change under traffic.
+// The cost of the only path to the root may change under traffic.
 func TestACostThatChangesNoRoleClosesNoPort(t *testing.T) {
 	b, r := bench(t, nil)
 	receive(t, b, 0, from(better, typeRST, designatedFlags|flagProposal))
@@ -364,7 +364,7 @@ func TestACostThatChangesNoRoleClosesNoPort(t *testing.T) {
 	}
 }
 
-// What resumes changes no state before it has heard its neighbours.
+// A resumed instance changes no state before it has received its neighbours' BPDUs.
 func TestResumingLeavesWhatIsOpen(t *testing.T) {
 	r := newRecord()
 	b := New(Parameters{idA, RSTP, 2, 20, 15}, r)
@@ -375,12 +375,12 @@ func TestResumingLeavesWhatIsOpen(t *testing.T) {
 	for i := range 3 {
 		b.SetPortUp(i, true)
 	}
-	// The way by port 1, which is closed, is heard of first.
+	// The path through port 1, which is blocked, is received first.
 	neighbour := MakeBridgeID(4096, net.HardwareAddr{2, 0, 0, 0, 0, 2})
 	receive(t, b, 1, message{typeRST, designatedFlags | 0x30, vector{better, 4, neighbour, 0x8002}, times{1, 20, 2, 15}}.bytes())
 	ticks(b, 1)
 	receive(t, b, 0, from(better, typeRST, designatedFlags|0x30))
-	closed := map[int]State{1: Blocking} // what is down is disabled until it is up
+	closed := map[int]State{1: Blocking} // a port that is down is disabled until it is up
 	if len(r.sent) > 0 || !maps.Equal(r.states, closed) {
 		t.Errorf("while it listens it sends %v and sets %v", r.sent, r.states)
 	}
@@ -408,7 +408,8 @@ func TestAPortThatDoesNotComeBackIsClosed(t *testing.T) {
 	}
 }
 
-// toldFor is for how many seconds port 1, whose neighbour speaks STP, tells of a change, while port 0 hears a root.
+// toldFor returns for how many seconds port 1, whose neighbour speaks STP, announces a change, while port 0 receives
+// BPDUs from a root.
 func toldFor(t *testing.T, b *Bridge, r *record, seconds int, root func(second int) []byte) (last int) {
 	t.Helper()
 	for i := range seconds {
@@ -426,8 +427,8 @@ func toldFor(t *testing.T, b *Bridge, r *record, seconds int, root func(second i
 // wholeTime is the maximum age and the forward delay.
 const wholeTime = 20 + 15
 
-// A bridge that speaks STP forgets what it learned within a forward delay while it is told of a change, and may hear of the
-// change late: each change has the whole time, though another one is told of already.
+// A bridge that speaks STP forgets learned addresses within a forward delay while it is notified of a change, and may
+// receive the notification late: each change lasts the full time, even if another one is already announced.
 func TestEachChangeIsToldToSTPForItsWholeTime(t *testing.T) {
 	b, r := bench(t, nil)
 	root := func(int) []byte { return from(better, typeRST, designatedFlags|0x30) }
@@ -445,7 +446,7 @@ func TestEachChangeIsToldToSTPForItsWholeTime(t *testing.T) {
 	}
 }
 
-// What a root repeats is one change: its neighbours' neighbours are not told of it for longer the further away they are.
+// The root's repetition is one change: more distant neighbours do not announce it for longer.
 func TestARepeatedChangeIsOne(t *testing.T) {
 	b, r := bench(t, nil)
 	quiet := func(int) []byte { return from(better, typeConfig, 0) }

@@ -2,14 +2,14 @@
 
 package stp
 
-// What the tree must be, computed from the whole network at once, as no bridge can.
+// The expected tree, computed from the whole network at once, which no bridge can do.
 
 import (
 	"cmp"
 	"math"
 )
 
-// offer is what an end says on its wire: how far the root is through it.
+// offer is what an end advertises on its wire: its distance to the root.
 type offer struct {
 	cost   uint64
 	bridge BridgeID
@@ -105,7 +105,7 @@ func (n *network) distances() ([]BridgeID, []uint64) {
 	return roots, cost
 }
 
-// wrong says where the network is not what the reference says.
+// wrong returns where the network differs from the reference.
 func (n *network) wrong() (out []string) {
 	roots, cost := n.distances()
 	for e, want := range n.reference() {

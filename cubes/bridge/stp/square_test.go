@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// square makes four bridges with a link between any two: two of ours, of which the second is the root, and two of Linux, all
-// with their default costs of 10 Gbit/s.
+// square creates four bridges with a link between any two: two of ours, of which the second is the root, and two of
+// Linux, all with the default cost of 10 Gbit/s.
 func (n *network) square() (links map[string]*wire) {
 	for i, priority := range []uint16{28672, 24576, 32768, 36864} {
 		version := []Version{RSTP, linux}[i/2]
@@ -37,9 +37,10 @@ func (n *network) square() (links map[string]*wire) {
 	return links
 }
 
-// The third bridge loses its link to the root, and its port to the first of ours opens after two forward delays. With a higher
-// cost of ours that did not last: the fourth bridge keeps what the third one said (802.1D-1998, 8.6.2) until it is too old,
-// then offers it a cheaper path, and its own port takes two more forward delays. The third bridge was cut off for 40 s.
+// The third bridge loses its link to the root, and its port to the first of ours opens after two forward delays. With a
+// higher cost of ours that did not last: the fourth bridge keeps the third one's message (802.1D-1998, 8.6.2) until it
+// is too old, then offers it a cheaper path, and its own port takes two more forward delays. The third bridge was cut
+// off for 40 s.
 func TestASquareWithLinuxBridgesHealsInTwoForwardDelays(t *testing.T) {
 	for _, first := range []string{"1-4", "2-4"} {
 		for _, gap := range []time.Duration{0, 60 * time.Second} {

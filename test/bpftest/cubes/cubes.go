@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cubes registers all services for the test of a cube that needs another beside it,
-// such as a transparent cube, which needs a port. Cubes may not name each other; their external
-// tests import this package.
+// Package cubes registers all services for the test of a cube that needs another one, such as a transparent cube, which
+// needs a port. Cubes may not import each other; their external tests import this package.
 package cubes
 
 import _ "github.com/polycube/polycube/cubes/all" // registers them

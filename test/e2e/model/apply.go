@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which operations are refused, and what the others change.
+// Which operations are refused, and the effect of the others.
 
 package model
 
@@ -19,7 +19,7 @@ func refuse(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrRefused, fmt.Sprintf(format, args...))
 }
 
-// Service is the service of the cube that an operation is about, "" when there is none.
+// Service returns the service of the cube that an operation is about, "" if there is none.
 func (w *World) Service(o Op) string {
 	name := o.Cube
 	if o.At != "" {
@@ -31,8 +31,8 @@ func (w *World) Service(o Op) string {
 	return ""
 }
 
-// Apply does an operation, or leaves the world as it is and returns an ErrRefused. Operations on devices and on the daemon
-// are not asked: they happen.
+// Apply executes an operation, or leaves the world unchanged and returns an ErrRefused. Operations on devices and on
+// the daemon cannot be refused.
 func (w *World) Apply(o Op) error {
 	switch {
 	case o.OnDaemon():
@@ -56,8 +56,8 @@ func (w *World) Apply(o Op) error {
 	return nil
 }
 
-// bypassed tells whether a transparent cube is on a network device to which an XDP cube sends: what it sends does not pass
-// the device's own egress.
+// bypassed reports whether a transparent cube is on a network device to which an XDP cube sends: these packets do not
+// pass the device's own egress.
 func (w *World) bypassed() bool {
 	for _, n := range w.Netdevs {
 		if c, _ := w.port(w.Holder(n.Name)); c != nil && Hook(c.Type) == "XDP" && len(n.Chain) > 0 {
@@ -128,7 +128,7 @@ func (w *World) delCube(o Op) error {
 	return nil
 }
 
-// dropPort takes a port away: its transparent cubes are free, and the far side's peer is empty.
+// dropPort removes a port: its transparent cubes are detached, and the far side's peer is empty.
 func (w *World) dropPort(c *Cube, p *Port) {
 	for _, t := range p.Tcubes {
 		w.Cubes[t].Parent = ""
@@ -233,7 +233,7 @@ func (w *World) setPeer(at, peer string) error {
 	return nil
 }
 
-// leaveBehind takes the peer from ports that name one which turns to another peer.
+// leaveBehind clears the peer of ports that name a port which gets another peer.
 func (w *World) leaveBehind(at, peer string) {
 	for _, other := range w.Cubes {
 		for _, q := range other.Ports {
@@ -351,7 +351,7 @@ func (w *World) action(o Op) error {
 	return nil
 }
 
-// database changes what a bridge knows.
+// database changes the learned addresses of a bridge.
 func (w *World) database(o Op) error {
 	name := o.Cube
 	if o.Verb == AddEntry {
@@ -382,7 +382,7 @@ func (w *World) database(o Op) error {
 	return nil
 }
 
-// forget takes away what bridges learned behind ports that are gone or lead nowhere any more; was is the world before.
+// forget removes addresses learned on ports that are gone or have no peer any more; was is the previous world.
 func (w *World) forget(was *World) {
 	for _, c := range w.Cubes {
 		old := was.Cubes[c.Name]
@@ -400,7 +400,7 @@ func (w *World) netdev(o Op) {
 	n.Up = n.Present && (o.Verb == AddNetdev || o.Verb == NetdevUp || n.Up && o.Verb != NetdevDown)
 	if w.Down {
 		n.Touched = true
-		return // nobody notices before the next daemon starts
+		return // not noticed before the next daemon starts
 	}
 	w.forget(was)
 }
@@ -410,7 +410,7 @@ func (w *World) daemon(o Op) {
 	if w.Down {
 		return
 	}
-	// What went while no daemon ran has gone for the bridges too.
+	// Devices deleted while no daemon ran are gone for the bridges too.
 	was := w.Clone()
 	for _, n := range w.Netdevs {
 		if n.Touched {

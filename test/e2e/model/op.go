@@ -12,7 +12,7 @@ import (
 // Verb is a kind of operation.
 type Verb string
 
-// What can be done. The comment says what an operation's Cube, At, To and Value are.
+// The operations. The comment describes an operation's Cube, At, To and Value.
 const (
 	AddCube    Verb = "add cube"     // Cube of service To and type Value
 	DelCube    Verb = "del cube"     // Cube
@@ -44,12 +44,12 @@ type Op struct {
 	Cube, At, To, Value string
 }
 
-// OnNetdev tells operations on the devices of the machine, which need no daemon.
+// OnNetdev reports operations on the devices of the machine, which need no daemon.
 func (o Op) OnNetdev() bool {
 	return o.Verb == DelNetdev || o.Verb == AddNetdev || o.Verb == NetdevDown || o.Verb == NetdevUp
 }
 
-// OnDaemon tells operations on the daemon's process.
+// OnDaemon reports operations on the daemon's process.
 func (o Op) OnDaemon() bool { return o.Verb == Kill || o.Verb == Stop || o.Verb == Start }
 
 // Request is the operation as a request; service is that of the cube concerned, since paths begin with it.

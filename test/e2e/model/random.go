@@ -16,9 +16,9 @@ type Generator struct {
 	Rand *rand.Rand
 	// Types are the types that new cubes get.
 	Types []string
-	// Limits of what stands at a time.
+	// Limits of a world.
 	Standard, Transparent int
-	// Building is true while only what adds to the world is drawn.
+	// Building is true while only operations that add to the world are chosen.
 	Building bool
 }
 
@@ -29,7 +29,7 @@ type weight struct {
 	weight int
 }
 
-// weights say how often each operation is drawn.
+// weights are the frequencies of operations.
 var weights = []weight{
 	{AddCube, 14}, {DelCube, 2}, {AddPort, 24}, {DelPort, 3}, {Connect, 40}, {Disconnect, 5}, {SetPeer, 2}, {Attach, 10}, {Detach, 6},
 	{Set, 16}, {SetAction, 16}, {DelAction, 1}, {AddEntry, 4}, {DelEntry, 4}, {Flush, 2}, {DelNetdev, 2}, {AddNetdev, 20},
@@ -49,7 +49,7 @@ func (g *Generator) Next(w *World) Op {
 	}
 }
 
-// building are the weights of what adds to a world.
+// building are the weights of operations that add to a world.
 var building = []weight{{AddCube, 14}, {AddPort, 30}, {Connect, 40}, {Attach, 3}, {Set, 6}, {SetAction, 12}}
 
 func (g *Generator) verb() Verb {
@@ -69,7 +69,7 @@ func (g *Generator) verb() Verb {
 	return Start
 }
 
-// nothing is drawn where there is nothing to draw from.
+// no operation is chosen if there is nothing to choose from.
 const nothing = "nothing"
 
 func (g *Generator) one(from []string) string {
@@ -202,8 +202,9 @@ func (w *World) free() []string {
 	return slices.DeleteFunc(w.ports(), func(at string) bool { _, p := w.port(at); return p.Peer != "" })
 }
 
-// Sensible tells whether an operation can be done at all in a world, and leads to one in which every frame has one way to
-// go: without loops of cubes, where frames would go round until the hop limit, by paths that depend on how cubes are linked.
+// Sensible reports whether an operation is possible in a world, and leads to a world in which every frame has one path:
+// without loops of cubes, where frames would circulate until the hop limit, on paths that depend on how cubes are
+// linked.
 func (w *World) Sensible(o Op) bool {
 	if o.OnDaemon() {
 		return w.Down == (o.Verb == Start)
@@ -223,7 +224,7 @@ func (w *World) Sensible(o Op) bool {
 	return next.Apply(o) != nil || !next.loops()
 }
 
-// loops tells whether links between cubes, also those that only one side names, close a ring.
+// loops reports whether links between cubes, including those that only one side names, form a loop.
 func (w *World) loops() bool {
 	group := map[string]string{}
 	var find func(string) string

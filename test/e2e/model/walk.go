@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Where a frame ends, step by step as docs/guide/how-it-works.md tells.
+// Where a frame ends, step by step according to docs/guide/how-it-works.md.
 
 package model
 
@@ -9,7 +9,7 @@ import "slices"
 // Broadcast is the address of everybody.
 const Broadcast = "ff:ff:ff:ff:ff:ff"
 
-// Outcome is what frames do. Outcomes are summed by passing the same one to several walks.
+// Outcome is the result of frames. Passing the same one to several walks sums them.
 type Outcome struct {
 	// Arrive counts the copies that reach the host behind a network device, by device.
 	Arrive map[string]int
@@ -17,7 +17,8 @@ type Outcome struct {
 	Fates map[string]map[string]int
 	// Rx and Tx count packets by port, cube:port.
 	Rx, Tx map[string]int
-	// Vague are cubes whose counters are not promised, Loose the devices whose hosts may get more than Arrive says.
+	// Vague are cubes whose counters are not guaranteed, Loose the devices whose hosts may receive more than Arrive
+	// says.
 	Vague, Loose map[string]bool
 	// Detours counts packets that went through user space.
 	Detours int
@@ -36,14 +37,14 @@ func (o *Outcome) fate(cube, name string) {
 	o.Fates[cube][name]++
 }
 
-// walk is one frame on its way.
+// walk is the path of one frame.
 type walk struct {
 	w        *World
 	o        *Outcome
 	src, dst string
 }
 
-// FromHost sends a frame from the host behind a network device, and learns what bridges learn from it.
+// FromHost sends a frame from the host behind a network device, and updates the learned addresses of bridges.
 func (w *World) FromHost(netdev, dst string, o *Outcome) {
 	n := w.Netdevs[netdev]
 	if !n.Present || !n.Up {
@@ -76,7 +77,7 @@ func (w *World) FromStack(netdev, src, dst string, o *Outcome) {
 	}
 }
 
-// transparent passes a frame through a transparent cube and tells whether it goes on.
+// transparent passes a frame through a transparent cube and reports whether it continues.
 func (f *walk) transparent(name, direction string) bool {
 	c := f.w.Cubes[name]
 	action := c.Ingress
@@ -94,7 +95,7 @@ func (f *walk) transparent(name, direction string) bool {
 	return true
 }
 
-// enter brings a frame to a port from outside.
+// enter passes a frame to a port from outside.
 func (f *walk) enter(c *Cube, p *Port) {
 	for _, t := range slices.Backward(p.Tcubes) {
 		if !f.transparent(t, "ingress") {
@@ -212,7 +213,7 @@ func (f *walk) leave(c *Cube, p *Port) {
 	f.enter(f.w.port(p.Peer))
 }
 
-// wire brings a frame through the transparent cubes of a network device to its host.
+// wire passes a frame through the transparent cubes of a network device to its host.
 func (f *walk) wire(n *Netdev) {
 	for _, t := range slices.Backward(n.Chain) {
 		if !f.transparent(t, "egress") {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package model is a reference of the whole: what a graph of cubes is, which changes of it are refused, and where a frame
-// that enters it ends. It is pure, small and slow, and knows nothing of how the daemon does these things, so that random
-// operations on a real daemon can be held to it.
+// Package model is a reference model: a graph of cubes, which changes of it are refused, and where a frame that enters
+// it ends. It has no side effects, is small and slow, and is independent of the daemon's implementation, so that random
+// operations on a real daemon can be compared with it.
 package model
 
 import (
@@ -34,7 +34,7 @@ type Netdev struct {
 	MAC string
 	// Present and Up are the state of the device; a host sends only when both hold.
 	Present, Up bool
-	// Chain are its transparent cubes, first to last on the way in.
+	// Chain are its transparent cubes, in ingress order.
 	Chain []string
 	// Touched is true once it was changed while no daemon runs: until the next one starts, nothing is promised of it.
 	Touched bool
@@ -69,7 +69,7 @@ type Port struct {
 	Tcubes []string
 }
 
-// New makes a world of network devices that are there and up.
+// New creates a world of existing network devices that are up.
 func New(netdevs ...Netdev) *World {
 	w := &World{Cubes: map[string]*Cube{}, Netdevs: map[string]*Netdev{}}
 	for _, n := range netdevs {
@@ -111,10 +111,10 @@ func Hook(kind string) string {
 	return kind
 }
 
-// Standard tells cubes with ports from transparent ones.
+// Standard distinguishes cubes with ports from transparent ones.
 func (c *Cube) Standard() bool { return c.Service != Transparent }
 
-// Port finds a port by name, nil when there is none.
+// Port returns a port by name, or nil.
 func (c *Cube) Port(name string) *Port {
 	for _, p := range c.Ports {
 		if p.Name == name {
@@ -130,7 +130,7 @@ func place(at string) (cube, port string) {
 	return cube, port
 }
 
-// port finds what a place like cube:port names.
+// port returns the port at a place like cube:port.
 func (w *World) port(at string) (*Cube, *Port) {
 	name, port := place(at)
 	c := w.Cubes[name]
@@ -140,7 +140,7 @@ func (w *World) port(at string) (*Cube, *Port) {
 	return c, c.Port(port)
 }
 
-// Holder is the port whose peer is the network device, "" for none.
+// Holder returns the port whose peer is the network device, "" for none.
 func (w *World) Holder(netdev string) string {
 	for _, name := range w.Names() {
 		for _, p := range w.Cubes[name].Ports {
@@ -152,7 +152,7 @@ func (w *World) Holder(netdev string) string {
 	return ""
 }
 
-// Linked tells whether packets can cross between a port and its peer.
+// Linked reports whether packets can cross between a port and its peer.
 func (w *World) Linked(c *Cube, p *Port) bool {
 	if p.Peer == "" {
 		return false
@@ -164,7 +164,7 @@ func (w *World) Linked(c *Cube, p *Port) bool {
 	return far != nil && far.Peer == c.Name+":"+p.Name
 }
 
-// chain is the list of transparent cubes at a place, nil when there is no such place.
+// chain returns the list of transparent cubes at a place, nil if the place does not exist.
 func (w *World) chain(at string) *[]string {
 	if n := w.Netdevs[at]; n != nil {
 		return &n.Chain

@@ -117,7 +117,7 @@ func moveTo(root string) error {
 	return os.Chdir("/")
 }
 
-// system is what a booted Linux has mounted.
+// system are the mounts of a booted Linux.
 var system = []mount{
 	{"proc", "/proc", "proc", 0, ""},
 	{"sysfs", "/sys", "sysfs", 0, ""},
@@ -176,13 +176,13 @@ func reapUntil(pid int) error {
 	}
 }
 
-// Off ends the machine: the emulator was told not to boot again.
+// Off powers the machine off: the emulator was started without reboot.
 func Off() {
 	unix.Sync()
-	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART) // the host's deadline is what is left when it fails
+	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART) // if it fails, the host's deadline applies
 }
 
-// modprobe loads a module with what it needs.
+// modprobe loads a module with its dependencies.
 func modprobe(name string) error {
 	if out, err := exec.Command("modprobe", name).CombinedOutput(); err != nil {
 		return fmt.Errorf("modprobe %s: %w: %s", name, err, strings.TrimSpace(string(out)))

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package guest is the first process of the machines that `make test-kernels` boots, and the language it speaks with the
-// host: a Plan goes in on a disk, Frames come out of a serial port.
+// Package guest is the first process of the machines that `make test-kernels` boots, and its protocol with the host: a
+// Plan on a disk is the input, Frames on a serial port are the output.
 //
-// The process runs twice. As /init of the initial RAM disk it loads the modules of the disks, mounts them and moves there.
-// On the disk it is the parent of everything: it reaps what others leave, starts itself once more as the runner of the
-// plan's steps, and switches the machine off when the runner ends, however that happens.
+// The process runs twice. As /init of the initial RAM disk it loads the modules of the disks, mounts them and moves
+// there. On the disk it is the parent of everything: it reaps orphans, starts itself once more as the runner of the
+// plan's steps, and powers the machine off when the runner ends, for whatever reason.
 package guest
 
 import "time"
 
-// Where things are in the machine. The tree is the checkout that is under test, with its test binaries.
+// Paths in the machine. The tree is the checkout under test, with its test binaries.
 const (
 	RootDisk    = "/dev/vda"
 	ModulesDisk = "/dev/vdb"
@@ -24,7 +24,7 @@ const (
 	Port = "polycube.frames"
 )
 
-// Plan is what a machine does between its boot and its end.
+// Plan is the list of steps of a machine between its boot and its end.
 type Plan struct {
 	// Modules are loaded before the first step. One that the kernel does not have is reported, not fatal: the tests that
 	// need it fail and name it.
@@ -47,8 +47,8 @@ type Step struct {
 
 // The kinds of a frame.
 const (
-	Note   = "note"   // Text says something about the machine
-	Begin  = "begin"  // Step begins
+	Note   = "note"   // Text is information about the machine
+	Begin  = "begin"  // Step starts
 	Output = "output" // Step wrote Data
 	End    = "end"    // Step ended with the exit status Code; -1 and Text when it was killed or could not start
 	Alive  = "alive"  // nothing new, but the machine runs; every few seconds
@@ -64,5 +64,5 @@ type Frame struct {
 	Code int    `json:"code,omitempty"`
 }
 
-// Heartbeat is how often a machine says that it is alive.
+// Heartbeat is the interval in which a machine reports that it is alive.
 const Heartbeat = 5 * time.Second

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// ran runs steps here and returns the frames, without those that only say that it lives.
+// ran runs steps here and returns the frames, without heartbeats.
 func ran(t *testing.T, steps ...Step) []Frame {
 	t.Helper()
 	var out bytes.Buffer
@@ -57,7 +57,7 @@ func TestStepsRunInOrderAndSayHowTheyEnded(t *testing.T) {
 	}
 }
 
-// TestAStepThatHangsIsKilledWithItsChildren: the child holds the output open, and would for an hour.
+// TestAStepThatHangsIsKilledWithItsChildren: the child keeps the output open, and would do so for an hour.
 func TestAStepThatHangsIsKilledWithItsChildren(t *testing.T) {
 	s := shell("hangs", "sleep 3600 & echo $!; wait")
 	s.Within = 2 * time.Second

@@ -54,7 +54,7 @@ func openPort() (*os.File, error) {
 	return nil, fmt.Errorf("the serial port %s is missing; found %v", Port, names)
 }
 
-// Run loads the modules and runs the steps; what happens goes to out, one frame a line.
+// Run loads the modules and runs the steps; events are written to out, one frame per line.
 func (p Plan) Run(out io.Writer) error {
 	w := &writer{to: out}
 	stop := w.heartbeat()
@@ -77,7 +77,7 @@ func (p Plan) Run(out io.Writer) error {
 	return w.err
 }
 
-// run runs a step to its end, and says how it ended: an exit status, or -1 and why there is none.
+// run runs a step to its end, and returns its exit status, or -1 and the reason why there is none.
 func (s Step) run(env []string, w *writer) (int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.Within)
 	defer cancel()
@@ -86,7 +86,7 @@ func (s Step) run(env []string, w *writer) (int, error) {
 	cmd.Env = append(append(os.Environ(), env...), s.Env...)
 	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
-	cmd.WaitDelay = 10 * time.Second // a daemon that was left behind may hold the output open
+	cmd.WaitDelay = 10 * time.Second // a daemon left behind may keep the output open
 	out := stepWriter{w, s.Name}
 	cmd.Stdout, cmd.Stderr = out, out
 	err := cmd.Run()

@@ -20,12 +20,13 @@ const ReportPort = "/dev/ttyS1"
 
 const (
 	dataDisk = "/dev/vda"
-	// snapshotEvery makes a generation of the store short, so that many cuts meet its end and the next one's beginning.
+	// snapshotEvery makes a generation of the store short, so that many power cuts happen at the end of one and the
+	// beginning of the next.
 	snapshotEvery = 25
 )
 
 // Store is the first process of a machine whose power is cut: it opens the store on the only disk, an ext4 file system
-// that is mounted with the given options, reports what is there and commits without end. It returns only with an error.
+// mounted with the given options, reports its contents and commits continuously. It returns only with an error.
 func Store(options string) error {
 	if err := mountAll("", []mount{{"devtmpfs", "/dev", "devtmpfs", 0, ""}}); err != nil {
 		return err
@@ -68,8 +69,8 @@ type reporter struct {
 	err  error
 }
 
-// say returns when the report has left the machine: what a writer does next may be kept by the disk, and the host must know
-// by then what came before.
+// say returns when the report has left the machine: the disk may keep a writer's next transaction, and the host must
+// know the previous ones by then.
 func (r *reporter) say(report powercut.Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,7 +93,7 @@ func commitWithoutEnd(options string, out *reporter) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = s.Close() }() // the machine goes off anyway
+	defer func() { _ = s.Close() }() // the machine is powered off anyway
 	last, damage := powercut.Read(state.Records)
 	opened := powercut.Report{Opened: &last}
 	if damage != nil {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package powercut has a disk that can lose its power, and the record of what must be found on it afterwards.
+// Package powercut has a disk that can lose its power, and a record of what must be on it afterwards.
 //
-// A Disk is served to an emulator by NBD. As a real disk with a volatile write cache does, it answers a write at once and
-// keeps it only when it is flushed; at a power cut, each block of what was not flushed is kept or lost by chance. A Ledger
-// holds what the store of a machine acknowledged, and judges what the machine found when it booted again.
+// A Disk is served to an emulator over NBD. Like a real disk with a volatile write cache, it acknowledges a write at
+// once and only keeps it when it is flushed; at a power cut, each unflushed block is kept or lost at random. A Ledger
+// records the acknowledged transactions of a machine's store, and checks the data after the next boot.
 package powercut
 
 import (
@@ -13,19 +13,19 @@ import (
 	"sync"
 )
 
-// BlockSize is what the disk writes whole or not at all, in bytes: the logical block size that the machine has to see.
+// BlockSize is the unit that the disk writes atomically, in bytes: the logical block size that the machine sees.
 const BlockSize = 4096
 
 // Disk is a disk in memory. Its methods may be called from several goroutines.
 type Disk struct {
-	// Lies: a flush is answered and nothing is kept, as cheap disks do. For a test of the test.
+	// Lies: flushes are acknowledged and nothing is kept, as on some cheap disks. For a test of the test.
 	Lies bool
 
 	mu       sync.Mutex // guards all below
-	stable   []byte     // what a power cut leaves for certain
-	cached   []byte     // what is read: stable, and all that was written since
+	stable   []byte     // data that certainly survives a power cut
+	cached   []byte     // data that is read: stable, and all later writes
 	written  []write    // since the last flush, oldest first
-	requests int        // writes and flushes that are answered before the power goes; negative: it stays
+	requests int        // writes and flushes that are acknowledged before the power cut; negative: no power cut
 	off      chan struct{}
 	dead     bool
 }
@@ -35,7 +35,7 @@ type write struct {
 	data []byte
 }
 
-// NewDisk makes a disk of an image. Its size must be a multiple of BlockSize.
+// NewDisk creates a disk from an image. Its size must be a multiple of BlockSize.
 func NewDisk(image []byte) (*Disk, error) {
 	if len(image) == 0 || len(image)%BlockSize != 0 {
 		return nil, errors.New("the size of a disk is a multiple of its blocks")
@@ -88,7 +88,7 @@ func (d *Disk) read(at, n int64) ([]byte, error) {
 	return append([]byte{}, d.cached[at:at+n]...), nil
 }
 
-// write takes data; with durable, as "force unit access" asks, it is kept before it is answered.
+// write writes data; with durable, as "force unit access" requests, it is kept before it is acknowledged.
 func (d *Disk) write(at int64, data []byte, durable bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -96,21 +96,21 @@ func (d *Disk) write(at int64, data []byte, durable bool) error {
 		return errRange
 	}
 	if !d.alive() {
-		// The power goes while this is under way: it may be there, too.
+		// The power cut happens during this write: it may be kept, too.
 		d.written = append(d.written, write{at, data})
 		return errOff
 	}
 	copy(d.cached[at:], data)
 	d.written = append(d.written, write{at, data})
 	if durable && !d.Lies {
-		// What was written there before must not come back over it.
+		// Earlier writes to these blocks must not reappear.
 		copy(d.stable[at:], data)
 		d.forget(at, at+int64(len(data)))
 	}
 	return nil
 }
 
-// forget drops from the list of what is not flushed the bytes between from and to.
+// forget removes the bytes between from and to from the list of unflushed data.
 func (d *Disk) forget(from, to int64) {
 	var rest []write
 	for _, w := range d.written {
@@ -142,8 +142,8 @@ func (d *Disk) flush() error {
 	return nil
 }
 
-// Cut is the power cut itself, and the power's return. Of what was not flushed each block is kept with the probability
-// kept; of several writes to one block any may be the last that was. It returns how many blocks were kept and lost.
+// Cut is the power cut, and the return of power. Each unflushed block is kept with the probability kept; of several
+// writes to one block any may be the last one kept. It returns how many blocks were kept and lost.
 func (d *Disk) Cut(r *rand.Rand, kept float64) (keptBlocks, lostBlocks int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -12,12 +12,14 @@ import (
 	"github.com/polycube/polycube/internal/store"
 )
 
-// Writers is how many goroutines of a machine commit side by side. Each has one transaction under way at a time.
+// Writers is the number of goroutines of a machine that commit concurrently. Each has one transaction in progress at a
+// time.
 const Writers = 4
 
 // Report is one line of JSON from the machine.
 type Report struct {
-	// Opened is there once for each boot: what the store held, as Read returns it. Damage says what of it makes no sense.
+	// Opened is sent once per boot: the contents of the store, as returned by Read. Damage describes inconsistent
+	// contents.
 	Opened *[Writers]uint64 `json:"opened,omitempty"`
 	Damage string           `json:"damage,omitempty"`
 	// Writer has the number of its transaction Acked durable.
@@ -27,8 +29,8 @@ type Report struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Transaction is what a writer commits as its nth, from 1: two records that say n, and one that is there for even n only.
-// The first takes several blocks of a disk now and then.
+// Transaction is the nth commit of a writer, starting at 1: two records that contain n, and one that exists for even n
+// only. The first sometimes takes several disk blocks.
 func Transaction(writer int, n uint64) []store.Record {
 	key := func(name string) string { return fmt.Sprintf("writer/%d/%s", writer, name) }
 	number := binary.BigEndian.AppendUint64(nil, n)
@@ -44,7 +46,7 @@ func Transaction(writer int, n uint64) []store.Record {
 	return recs
 }
 
-// Read finds the last transaction of each writer in what a store holds, 0 for none. The error says what is only half there.
+// Read finds the last transaction of each writer in a store, 0 for none. The error describes incomplete transactions.
 func Read(records []store.Record) (last [Writers]uint64, err error) {
 	found := map[string][]byte{}
 	for _, r := range records {
@@ -70,16 +72,16 @@ func Read(records []store.Record) (last [Writers]uint64, err error) {
 	return last, err
 }
 
-// Ledger is what was acknowledged.
+// Ledger records acknowledged transactions.
 type Ledger struct {
 	acked [Writers]uint64
-	// Total is how many transactions were acknowledged.
+	// Total is the number of acknowledged transactions.
 	Total int
-	// Extra is how many were found that had not been: their power went before the answer.
+	// Extra is the number of transactions found that had not been acknowledged before the power cut.
 	Extra int
 }
 
-// Acked notes what a machine acknowledged.
+// Acked records an acknowledgement of a machine.
 func (l *Ledger) Acked(writer int, n uint64) error {
 	if writer < 0 || writer >= Writers || n != l.acked[writer]+1 {
 		return fmt.Errorf("writer %d acknowledges %d after %d", writer, n, l.acked)
@@ -89,8 +91,8 @@ func (l *Ledger) Acked(writer int, n uint64) error {
 	return nil
 }
 
-// Opened judges what a machine found when it booted. What was acknowledged is there; of what was under way, one transaction
-// for each writer, each is there or not.
+// Opened checks the data that a machine found after booting. Acknowledged transactions must be there; of those in
+// progress, one per writer, each may be there or not.
 func (l *Ledger) Opened(found [Writers]uint64) error {
 	var err error
 	for w, n := range found {

@@ -37,8 +37,8 @@ const (
 	maxRequest = 32 << 20
 )
 
-// Serve serves the disk to one client, and returns when the client is gone. Requests are answered in their order. When the
-// disk's power goes, it answers no more, and waits until the client is gone.
+// Serve serves the disk to one client, and returns when the client is gone. Requests are answered in order. After the
+// power cut it stops answering, and waits until the client is gone.
 func (d *Disk) Serve(conn net.Conn) error {
 	defer conn.Close()
 	c := &client{in: bufio.NewReader(conn), out: bufio.NewWriter(conn), disk: d}
@@ -82,7 +82,7 @@ func (c *client) put(fields ...any) error {
 	return nil
 }
 
-// greet agrees on the export. There is one, whatever name is asked for.
+// greet negotiates the export. There is one, whatever name is requested.
 func (c *client) greet() error {
 	if err := errors.Join(c.put(uint64(magicServer), uint64(magicOption), uint16(fixedNewstyle|noZeroes)), c.out.Flush()); err != nil {
 		return err
@@ -110,7 +110,7 @@ func (c *client) greet() error {
 	}
 }
 
-// option answers one option. It tells whether requests come next.
+// option answers one option. It reports whether requests follow.
 func (c *client) option(option uint32) (done bool, err error) {
 	size, can := uint64(c.disk.Size()), uint16(hasFlags|canFlush|canForce)
 	answer := func(kind, n uint32) error { return c.put(uint64(magicAnswer), option, kind, n) }

@@ -143,7 +143,7 @@ func (c *remote) write(block int, letter byte, flags uint16) {
 
 func (c *remote) flush() { c.t.Helper(); c.want(cmdFlush, 0, 0, 0, nil) }
 
-// letters is what each block is filled with; ? for one that is torn.
+// letters returns the fill byte of each block; ? for a torn one.
 func (c *remote) letters() string {
 	c.t.Helper()
 	status, data := c.do(cmdRead, 0, 0, blocks*BlockSize, nil)
@@ -197,7 +197,7 @@ func TestWhatIsFlushedOutlivesACutAndTheRestMayNot(t *testing.T) {
 	}
 }
 
-// TestWhatWasForcedIsNotUndone: an older write to the same block that was not flushed must not come back.
+// TestWhatWasForcedIsNotUndone: an older, unflushed write to the same block must not reappear.
 func TestWhatWasForcedIsNotUndone(t *testing.T) {
 	d := newDisk(t)
 	c := connect(t, d)
@@ -245,7 +245,7 @@ func TestAfterItsPowerWentADiskAnswersNothing(t *testing.T) {
 	c.send(cmdWrite, 0, 2*BlockSize, BlockSize, bytes.Repeat([]byte{'c'}, BlockSize))
 	<-off
 	c.conn.Close()
-	// What was under way is there, or not.
+	// The write in progress may be there, or not.
 	if kept, lost := d.Cut(random(), 1); kept != 2 || lost != 0 {
 		t.Errorf("%d kept, %d lost", kept, lost)
 	}
@@ -285,7 +285,7 @@ func TestRequestsOutsideOfTheDiskAreRefused(t *testing.T) {
 
 func first(status uint32, _ []byte) uint32 { return status }
 
-// TestTheLedgerFindsWhatIsLostOrHalf commits to a store what a machine would.
+// TestTheLedgerFindsWhatIsLostOrHalf commits to a store as a machine does.
 func TestTheLedgerFindsWhatIsLostOrHalf(t *testing.T) {
 	s, _, err := store.Open(store.Options{Dir: t.TempDir() + "/state"})
 	if err != nil {
@@ -317,7 +317,7 @@ func TestTheLedgerFindsWhatIsLostOrHalf(t *testing.T) {
 		good         bool
 	}{
 		{[Writers]uint64{9, 9, 9, 9}, [Writers]uint64{9, 9, 9, 9}, true},
-		{[Writers]uint64{9, 9, 9, 9}, [Writers]uint64{9, 10, 9, 10}, true}, // were under way
+		{[Writers]uint64{9, 9, 9, 9}, [Writers]uint64{9, 10, 9, 10}, true}, // were in progress
 		{[Writers]uint64{9, 10, 9, 10}, [Writers]uint64{9, 10, 9, 9}, false},
 		{[Writers]uint64{9, 9, 9, 9}, [Writers]uint64{11, 9, 9, 9}, false},
 	} {

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package readme reads the examples of a README, so that a test can run them: what
-// a document promises is what the program prints. An example is a command in a
-// fenced block marked console, and the lines under it are its output:
+// Package readme reads the examples of a README, so that a test can run them and compare the output. An example is a
+// command in a fenced block marked console, followed by its output:
 //
 //	$ polycubectl br1 show ports p1 status
 //	UP
 //
-// A command goes on after a line that ends in a backslash, or on lines that begin
-// with "> ". In the output, "..." stands for any text within the line, and a line
-// with nothing else for any number of lines. A line "[exit 2]" at the end says how
-// the command ends; without one it ends with 0.
+// A command continues after a line that ends in a backslash, or on lines that begin with "> ". In the output, "..."
+// stands for any text within the line, and a line with nothing else for any number of lines. A last line "[exit 2]" is
+// the exit status; without one it is 0.
 package readme
 
 import (
@@ -22,11 +20,11 @@ import (
 	"strings"
 )
 
-// Example is one command of a document and what it prints.
+// Example is one command of a document and its output.
 type Example struct {
 	Line    int      // of the command, 1 is the first
 	Block   int      // number of the console block in the document, from 0
-	Command string   // for a shell; more than one line when it goes on
+	Command string   // for a shell; more than one line if it continues
 	Output  []string // without trailing blank lines; "..." matches any text
 	Exit    int      // the exit code
 }
@@ -40,9 +38,8 @@ const (
 
 var exitLine = regexp.MustCompile(`^\[exit (\d{1,3})\]$`)
 
-// Parse gives the examples of a Markdown document in their order. It is an error
-// when a console block begins without a command, holds none or is never closed,
-// as its text would not be tested.
+// Parse returns the examples of a Markdown document in order. It is an error if a console block begins without a
+// command, contains none or is never closed, because its text would not be tested.
 func Parse(r io.Reader) ([]Example, error) {
 	p := parser{block: -1}
 	scanner := bufio.NewScanner(r)
@@ -69,7 +66,7 @@ type parser struct {
 	fence    string // of the open block, with its indentation; empty outside
 	opened   int    // line of the fence
 	console  bool
-	more     bool // the command goes on in the next line
+	more     bool // the command continues in the next line
 	started  bool // the block has a command
 }
 
@@ -153,7 +150,7 @@ func (p *parser) consoleLine(text string) error {
 	return nil
 }
 
-// trim ends an example: the exit line is taken out, then blank lines at the end.
+// trim finishes an example: the exit line is removed, then blank lines at the end.
 func (e *Example) trim() {
 	blank := func() {
 		for len(e.Output) > 0 && e.Output[len(e.Output)-1] == "" {
@@ -173,8 +170,8 @@ func (e *Example) trim() {
 	}
 }
 
-// Match compares what a command printed with what the document says. Blanks at the
-// ends of lines and blank lines at the end do not count.
+// Match compares a command's output with the document. Blanks at the ends of lines and blank lines at the end are
+// ignored.
 func (e Example) Match(printed string) error {
 	got := strings.Split(strings.TrimRight(printed, " \t\r\n"), "\n")
 	for i := range got {
@@ -195,9 +192,8 @@ func (e Example) Match(printed string) error {
 		e.Line, e.Command, quote(got), quote(e.Output), want)
 }
 
-// mismatch is the index of the first wanted line that nothing fits, len(want) when
-// lines are left over, and -1 when all fits. It goes through the lines with the set
-// of positions that can be reached, so that its time is bounded by the product.
+// mismatch returns the index of the first expected line that nothing matches, len(want) if lines are left over, and -1
+// if all match. It processes the lines with the set of reachable positions, so that its time is bounded by the product.
 func mismatch(want, got []string) int {
 	reach := make([]bool, len(got)+1)
 	reach[0] = true
@@ -224,7 +220,7 @@ func mismatch(want, got []string) int {
 	return len(want)
 }
 
-// fits compares one line, in which a wildcard stands for any text, also for none.
+// fits compares one line, in which a wildcard stands for any text, including none.
 func fits(want, got string) bool {
 	parts := strings.Split(want, wildcard)
 	rest, ok := strings.CutPrefix(got, parts[0])

@@ -2,7 +2,7 @@
 
 package reference
 
-// The reference of the services, from their models: what can be set, read and done, in the order of the model.
+// The reference of the services, from their models: configuration, state and actions, in the order of the model.
 
 import (
 	"fmt"
@@ -60,7 +60,7 @@ func (d *modelDocument) section(title string, root *yang.Node, fits func(*yang.N
 	}
 }
 
-// pathWords is the path of a node as it is typed.
+// pathWords is the path of a node as typed.
 func pathWords(above string, n *yang.Node) string {
 	words := strings.TrimSpace(above + " " + n.Name())
 	for _, k := range n.Keys() {
@@ -69,7 +69,7 @@ func pathWords(above string, n *yang.Node) string {
 	return words
 }
 
-// valueText says what a node can be.
+// valueText describes the values of a node.
 func valueText(n *yang.Node) string {
 	switch n.Kind() {
 	case yang.List:
@@ -99,7 +99,7 @@ func valueText(n *yang.Node) string {
 	return text
 }
 
-// typeText says what values a type has.
+// typeText describes the values of a type.
 func typeText(t yang.Type) string {
 	switch {
 	case t.LeafrefPath != "":
@@ -120,7 +120,7 @@ func typeText(t yang.Type) string {
 	return t.Name
 }
 
-// aboutText says what a node is for.
+// aboutText describes the purpose of a node.
 func aboutText(n *yang.Node) string {
 	text := strings.Join(strings.Fields(n.Description()), " ")
 	var notes []string
@@ -142,7 +142,7 @@ func aboutText(n *yang.Node) string {
 // cell is text within a table.
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 
-// actions lists what can be done.
+// actions lists the actions.
 func (d *modelDocument) actions(root *yang.Node) {
 	var list strings.Builder
 	var walk func(n *yang.Node, path string)

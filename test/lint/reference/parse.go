@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reference makes docs/reference/helpers.md: what the headers in bpf/include/pcn offer
-// to programs of cubes, by the comments that stand above each thing, with what was measured of
-// its cost. What has no comment, or is not in the document as it is in its header, is a finding
-// of package lint.
+// Package reference generates docs/reference/helpers.md: the helpers in bpf/include/pcn for cube programs, from the
+// comments above them, with their measured costs. A helper without a comment, or one that is outdated in the document,
+// is a finding of package lint.
 package reference
 
 import (
@@ -16,7 +15,7 @@ import (
 // Headers is the folder whose headers are read.
 const Headers = "bpf/include/pcn/"
 
-// Header is one file and what it offers.
+// Header is one file and its helpers.
 type Header struct {
 	Name    string // "csum.h"
 	About   string // its opening comment
@@ -26,8 +25,8 @@ type Header struct {
 // Helper is a function or macro that programs may use.
 type Helper struct {
 	Name      string
-	Signature string // as C, without what only the compiler needs
-	Doc       string // its comment, empty when there is none
+	Signature string // as C, without annotations for the compiler
+	Doc       string // its comment, empty if there is none
 	Hook      string // "TC" or "XDP" when it is for one hook only
 	Line      int
 }
@@ -41,7 +40,7 @@ var (
 	spaces   = regexp.MustCompile(`\s+`)
 )
 
-// Framework tells whether a name is the framework's side of a helper, which programs do not call.
+// Framework reports whether a name is the framework's side of a helper, which programs do not call.
 func Framework(name string) bool { return strings.HasPrefix(name, "pcn_core_") }
 
 // Parse reads the headers among some files, by name.
@@ -56,11 +55,11 @@ func Parse(files map[string][]byte) []Header {
 	return out
 }
 
-// parser goes through a header line by line.
+// parser reads a header line by line.
 type parser struct {
 	lines []string
 	at    int
-	doc   string   // of what stands directly below
+	doc   string   // of the item directly below
 	hooks []string // of the open #if, "" for other conditions
 	out   Header
 }
@@ -138,7 +137,7 @@ func hookOf(condition string) string {
 	return ""
 }
 
-// function reads a head and goes on to the end of the body.
+// function reads a head and continues to the end of the body.
 func (p *parser) function() {
 	line := p.at + 1
 	var head []string
@@ -161,7 +160,7 @@ func (p *parser) function() {
 	}
 }
 
-// add keeps a helper. A comment that begins with "Internal" says that it is none.
+// add adds a helper. A comment that begins with "Internal" excludes it.
 func (p *parser) add(h Helper) {
 	if Framework(h.Name) || strings.HasPrefix(p.doc, "Internal") {
 		return

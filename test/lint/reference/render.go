@@ -18,10 +18,10 @@ import (
 // Document is where the reference is, from the top of the repository.
 const Document = "docs/reference/helpers.md"
 
-// Costs is what was measured of each helper by name: a sentence, such as "2.1 ns at TC, 1.9 ns at XDP".
+// Costs are the measured costs of each helper by name: a sentence, such as "2.1 ns at TC, 1.9 ns at XDP".
 type Costs map[string]string
 
-// Figures are those of the helpers: what they cost a packet, and what the verifier and the stack.
+// Figures are the costs of the helpers: per packet, and for verifier and stack.
 type Figures struct{ Costs, Weights Costs }
 
 const opening = `# Helpers for cube programs
@@ -90,7 +90,7 @@ func entry(b *strings.Builder, helpers []Helper, figures Figures) {
 	}
 }
 
-// columns is where prose goes on in the next line, as in the documents written by hand.
+// columns is the line width, as in the hand-written documents.
 const columns = 120
 
 func wrap(text string) string {
@@ -127,8 +127,7 @@ func FiguresOf(document []byte) Figures {
 	return f
 }
 
-// Write writes the document of a repository. It keeps the figures that are in it but for those
-// that were measured anew.
+// Write writes the document of a repository. It keeps its figures except for those that were measured again.
 func Write(root string, fresh Figures) error {
 	paths, err := filepath.Glob(filepath.Join(root, Headers, "*.h"))
 	if err != nil || len(paths) == 0 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bpf holds the eBPF programs that only benchmarks need: the peers that our data plane is
-// measured against, the generator, the sink and the harnesses. `make objects` compiles them.
+// Package bpf contains the eBPF programs that only benchmarks need: the baselines that our data plane is compared with,
+// the generator, the sink and the harnesses. `make objects` compiles them.
 package bpf
 
 import (

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Client is one that keeps its connection to a daemon, as programs do that send many requests.
+// Client keeps its connection to a daemon, as programs do that send many requests.
 type Client struct {
 	d    *Daemon
 	http *http.Client
@@ -21,7 +21,7 @@ type Client struct {
 // longest is how long an answer may take.
 const longest = 5 * time.Minute
 
-// Client makes one; it survives restarts of the daemon.
+// Client creates a client, which survives restarts of the daemon.
 func (d *Daemon) Client() *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var dialer net.Dialer
@@ -32,7 +32,7 @@ func (d *Daemon) Client() *Client {
 	return c
 }
 
-// Do sends a request and returns how long it took until the answer was read, what that was, and its Link header.
+// Do sends a request and returns the time until the answer was read, the answer, and its Link header.
 func (c *Client) Do(method, path, body string) (took time.Duration, answer []byte, link string, err error) {
 	req, err := http.NewRequestWithContext(c.d.rig.Context(), method, "http://polycubed/polycube/v1"+path, strings.NewReader(body))
 	if err != nil {

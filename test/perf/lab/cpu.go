@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// CPU time is what is measured: wall time would count what neighbours on the machine take.
+// CPU time is measured: wall time would include other load on the machine.
 
 package lab
 
@@ -26,8 +26,8 @@ func threadTime() int64 {
 	return ts.Nano()
 }
 
-// CPUTime runs fn on one CPU and returns the CPU time in ns that it took: of the thread, and of
-// that CPU's ksoftirqd, which takes over now and then.
+// CPUTime runs fn on one CPU and returns the CPU time in ns that it took: of the thread, and of that CPU's ksoftirqd,
+// which sometimes takes over.
 func CPUTime(cpu int, fn func() error) (ns int64, err error) {
 	pid, err := ksoftirqd(cpu)
 	if err != nil {
@@ -66,7 +66,7 @@ func processTime(pid int) (int64, error) {
 	return ns, nil
 }
 
-// ksoftirqd is the process that handles what softirqs of a CPU leave over.
+// ksoftirqd is the process that handles remaining softirqs of a CPU.
 func ksoftirqd(cpu int) (int, error) {
 	paths, err := filepath.Glob("/proc/[0-9]*/comm")
 	if err != nil {

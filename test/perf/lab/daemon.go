@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A real daemon in a namespace, with directories and pins of its own.
+// A real daemon in a namespace, with its own directories and pins.
 
 package lab
 
@@ -112,7 +112,7 @@ func (d *Daemon) Kill() error {
 		return nil
 	}
 	err := d.cmd.Process.Kill()
-	_ = d.cmd.Wait() // it says that the process was killed
+	_ = d.cmd.Wait() // its output says that the process was killed
 	d.cmd = nil
 	return err
 }
@@ -156,7 +156,7 @@ func (d *Daemon) Request(method, path, body string) error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode >= http.StatusBadRequest {
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096)) // the status says enough
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096)) // the status is sufficient
 		return fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, text)
 	}
 	return nil
@@ -190,11 +190,11 @@ func (d *Daemon) Inlined(names ...string) error {
 	return nil
 }
 
-// Memory is what a daemon takes, in bytes.
+// Memory is the memory of a daemon, in bytes.
 type Memory struct {
 	// Resident is the process's memory, Private the part that is no file's.
 	Resident, Private uint64
-	// Maps is what the kernel keeps for the maps that the process holds, Programs for its programs.
+	// Maps is the kernel memory of the maps that the process holds, Programs of its programs.
 	Maps, Programs uint64
 }
 
@@ -234,7 +234,7 @@ func (d *Daemon) Memory() (Memory, error) {
 	return m, nil
 }
 
-// addMap adds what the kernel keeps for a map, and for those inside it.
+// addMap adds the kernel memory of a map, and of its inner maps.
 func addMap(sizes map[uint64]uint64, id ebpf.MapID) error {
 	if _, ok := sizes[uint64(id)]; ok {
 		return nil

@@ -35,7 +35,7 @@ func (d *Daemon) Entry(hook cube.Hook, dev string) (prog *ebpf.Program, err erro
 	return prog, err
 }
 
-// entry finds the root program that a netdev carries among those pinned in a directory, and what is in its slot.
+// entry finds the root program of a netdev among those pinned in a directory, and the program in its slot.
 func entry(dir string, hook cube.Hook, dev string) (*ebpf.Program, error) {
 	carried, err := carries(dev, hook)
 	if err != nil {

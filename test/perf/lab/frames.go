@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Traffic for what looks at any header: frames that are given, which take turns.
+// Traffic with given frames, sent in rotation.
 
 package lab
 
@@ -16,18 +16,18 @@ import (
 	"github.com/polycube/polycube/test/perf/bpf"
 )
 
-// MaxFrames is how many frames the generator can take turns with.
+// MaxFrames is the maximum number of frames in rotation.
 const MaxFrames = 1024
 
-// Addresses of the frames of a wire with frames: those that come through go from LeftMAC to RightMAC, the others to
-// NobodyMAC, by which the sink knows that they should not be there.
+// Addresses of the frames of a wire with frames: those to be forwarded go from LeftMAC to RightMAC, the others to
+// NobodyMAC, by which the sink knows that they should not arrive.
 const (
 	LeftMAC   = "02:b0:01:00:00:01"
 	RightMAC  = "02:b0:02:00:00:01"
 	NobodyMAC = "02:b0:02:00:00:02"
 )
 
-// NewFrameWire makes the two hosts, with a generator for frames at the left one. They have no addresses.
+// NewFrameWire creates the two hosts, with a generator for frames at the left one. They have no addresses.
 func (r *Rig) NewFrameWire() (*Wire, error) {
 	w, err := r.hosts("", "")
 	if err != nil {
@@ -55,7 +55,7 @@ func (r *Rig) NewFrameWire() (*Wire, error) {
 	return w, nil
 }
 
-// Frames are those that are sent from now on, of FrameSize bytes; shorter ones are padded.
+// Frames sets the frames to send from now on, of FrameSize bytes; shorter ones are padded.
 func (w *Wire) Frames(frames [][]byte) error {
 	if len(frames) == 0 || len(frames) > MaxFrames {
 		return fmt.Errorf("%d frames, want 1 to %d: %w", len(frames), MaxFrames, cube.ErrInvalid)
@@ -86,7 +86,7 @@ func (r *Rig) DiscardFrames(w *Wire) error {
 
 var errArrived = errors.New("frames arrive that should be dropped")
 
-// MeasureDropped is Measure for frames of which none may arrive: what each costs that is sent.
+// MeasureDropped is Measure for frames of which none may arrive: the cost of each frame sent.
 func (w *Wire) MeasureDropped(packets, cpu int) (float64, error) {
 	before, err := w.Counts()
 	if err != nil {

@@ -91,7 +91,7 @@ func TestTheTemplateIsAnIPv4PacketWithARightChecksum(t *testing.T) {
 	}
 }
 
-// What the generator sends arrives, all of it as it was sent; what nobody forwards does not.
+// Frames from the generator arrive, all of them unmodified; frames that are not forwarded do not.
 func TestTheSinkCountsWhatTheGeneratorSends(t *testing.T) {
 	netns.NeedRoot(t)
 	need.KernelThreads(t)
@@ -144,7 +144,7 @@ func TestALoadIsSentAtItsRate(t *testing.T) {
 			return err
 		}
 		sent := 0
-		for length := 300 * time.Millisecond; sent == 0 && length < time.Minute; length *= 2 { // on a busy machine its turn may not come
+		for length := 300 * time.Millisecond; sent == 0 && length < time.Minute; length *= 2 { // on a busy machine it may not be scheduled
 			start := time.Now()
 			ctx, stop := context.WithTimeout(r.Context(), length)
 			sent, err = Load(ctx, w.Left, 10_000, 300)

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Latency: one small UDP datagram at a time, there and back, with or without other traffic on the
-// same way. Blocking system calls on threads of their own, since the runtime's poller would be
-// most of what is measured.
+// Latency: one small UDP datagram at a time, there and back, with or without other traffic on the same path. Blocking
+// system calls on separate threads, because the runtime's poller would dominate the measurement.
 
 package lab
 
@@ -23,8 +22,8 @@ import (
 
 const pingPort = 7
 
-// PingPong sends n datagrams one by one from the left host to the right one and back, and returns
-// the round-trip times in µs. The two ends are on CPUs 0 and 1 where there are two.
+// PingPong sends n datagrams one by one from the left host to the right one and back, and returns the round-trip times
+// in µs. The two ends are on CPUs 0 and 1 if there are two.
 func (w *Wire) PingPong(ctx context.Context, n int) ([]float64, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -51,7 +50,7 @@ func (w *Wire) PingPong(ctx context.Context, n int) ([]float64, error) {
 	return times, errors.Join(err, echoErr)
 }
 
-// udpSocket opens a blocking socket with a timeout, so that its user can look whether to end.
+// udpSocket opens a blocking socket with a timeout, so that its user can check whether to end.
 func udpSocket(host *netns.Node, port int) (fd int, err error) {
 	err = host.Do(func() error {
 		if fd, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
@@ -67,7 +66,7 @@ func udpSocket(host *netns.Node, port int) (fd int, err error) {
 	return fd, nil
 }
 
-// echo sends back what comes until the context ends.
+// echo sends received datagrams back until the context ends.
 func echo(ctx context.Context, fd int) error {
 	buf := make([]byte, 64)
 	for ctx.Err() == nil {
@@ -115,7 +114,7 @@ func ping(fd int, to [4]byte, n int) ([]float64, error) {
 	return out, nil
 }
 
-// await receives the answer to datagram i, past late answers to others; false if it does not come.
+// await receives the answer to datagram i, ignoring late answers to others; false if it does not arrive.
 func await(fd int, i uint64) (bool, error) {
 	answer := make([]byte, 64)
 	for {
@@ -183,7 +182,7 @@ func packetSocket(host *netns.Node) (fd int, err error) {
 	return fd, nil
 }
 
-// stampAt is where a frame of Load says when it was sent: behind its Ethernet header.
+// stampAt is the offset of the send time in a frame of Load: after its Ethernet header.
 const stampAt = 14
 
 // monotonic is the time in ns of a clock that all threads share.
@@ -195,7 +194,7 @@ func monotonic() int64 {
 	return ts.Nano()
 }
 
-// Since is how long ago a frame of Load was sent.
+// Since returns the time since a frame of Load was sent.
 func Since(frame []byte) time.Duration {
 	if len(frame) < stampAt+8 {
 		return 0

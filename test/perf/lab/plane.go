@@ -35,19 +35,19 @@ type Plane struct {
 type PlaneOptions struct {
 	Type cube.Type
 	Mode datapath.Mode
-	// Services are the objects of the cubes to come, by service and hook.
+	// Services are the objects of cubes, by service and hook.
 	Services map[string]map[cube.Hook][]byte
-	// SegmentCubes bounds the cubes of a segment; 0 is what the kernel can take.
+	// SegmentCubes limits the cubes of a segment; 0 is the kernel's limit.
 	SegmentCubes int
-	// Kernel stands for what the kernel can do; nil asks it.
+	// Kernel sets the kernel's features; nil probes them.
 	Kernel *kernel.Features
 	// Clsact attaches by filters where the kernel has tcx.
 	Clsact bool
-	// SlowPath makes the helper interfaces by which packets go down.
+	// SlowPath creates the helper interfaces by which packets are sent down.
 	SlowPath bool
 }
 
-// NewPlane opens a data plane in a namespace; it goes with the rig.
+// NewPlane opens a data plane in a namespace; it ends with the rig.
 func (r *Rig) NewPlane(ns *netns.Namespace, o PlaneOptions) (*Plane, error) {
 	p := &Plane{
 		Graph: &datapath.Graph{Cubes: map[datapath.CubeID]*datapath.Node{}, Netdevs: map[string]*datapath.Netdev{}},
@@ -80,7 +80,7 @@ func (p *Plane) open(o PlaneOptions) (err error) {
 	opts := datapath.Options{
 		Dir: p.dir, Instance: "bench", Mode: o.Mode, SegmentCubes: o.SegmentCubes,
 		Kernel: o.Kernel, Clsact: o.Clsact,
-		// The loopback, which test runs enter by, has an MTU that would ask for fragments.
+		// The loopback, through which test runs enter, has an MTU that would require fragments.
 		MTU: func(int) (int, error) { return 1500, nil },
 	}
 	if p.slow != nil {
@@ -135,14 +135,14 @@ func (p *Plane) Netdev(n *datapath.Node, port uint16, name string) error {
 	})
 }
 
-// Commit makes the graph effective.
+// Commit applies the graph.
 func (p *Plane) Commit() error {
 	_, _, err := p.TimedCommit()
 	return err
 }
 
-// TimedCommit makes the graph effective, and returns how long it took to prepare it (to link and
-// load) and to commit it (to swap it in).
+// TimedCommit applies the graph, and returns how long it took to prepare it (to link and load) and to commit it (to
+// swap it in).
 func (p *Plane) TimedCommit() (prepared, committed time.Duration, err error) {
 	g := p.snapshot()
 	err = p.ns.Do(func() error {
@@ -160,7 +160,7 @@ func (p *Plane) TimedCommit() (prepared, committed time.Duration, err error) {
 	return prepared, committed, err
 }
 
-// snapshot copies what benchmarks change between commits, since a plane keeps what it is given.
+// snapshot copies what benchmarks change between commits, because a plane keeps its input.
 func (p *Plane) snapshot() *datapath.Graph {
 	out := &datapath.Graph{Cubes: map[datapath.CubeID]*datapath.Node{}, Netdevs: maps.Clone(p.Graph.Netdevs)}
 	for id, n := range p.Graph.Cubes {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lab is where benchmarks run: namespaces of their own, a data plane in them, a generator
-// and a counting sink, and the kernel's own way to run a program without a network.
+// Package lab is the environment of benchmarks: separate namespaces, a data plane in them, a generator and a counting
+// sink, and test runs without a network.
 package lab
 
 import (
@@ -14,10 +14,10 @@ import (
 	"testing"
 )
 
-// Rig lends the namespaces of the test helpers to a program: it stands where they want a test.
-// What they register for the end of the test is done by Close.
+// Rig adapts the namespaces of the test helpers to a program: it implements the interface of a test. Close runs their
+// cleanups.
 type Rig struct {
-	testing.TB // never called: what the helpers use is below
+	testing.TB // never called: the methods that the helpers use are below
 
 	ctx      context.Context
 	cancel   context.CancelFunc
@@ -25,10 +25,10 @@ type Rig struct {
 	errs     []error
 }
 
-// failure is what Fatal ends a part with.
+// failure is the panic with which Fatal ends a part.
 type failure struct{ err error }
 
-// With runs fn with a rig and takes down what fn set up. A Fatal of a helper is its error.
+// With runs fn with a rig and removes what fn set up. A Fatal of a helper is its error.
 func With(ctx context.Context, fn func(*Rig) error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (r *Rig) Cleanup(fn func()) { r.cleanups = append(r.cleanups, fn) }
 // Context ends when the rig does.
 func (r *Rig) Context() context.Context { return r.ctx }
 
-// Errorf notes an error; the run goes on.
+// Errorf records an error; the run continues.
 func (r *Rig) Errorf(format string, args ...any) {
 	r.errs = append(r.errs, fmt.Errorf(format, args...))
 }
@@ -78,10 +78,10 @@ func (r *Rig) Fatalf(format string, args ...any) { panic(failure{fmt.Errorf(form
 // Fatal ends the run with an error.
 func (r *Rig) Fatal(args ...any) { panic(failure{errors.New(fmt.Sprint(args...))}) }
 
-// Error notes an error; the run goes on.
+// Error records an error; the run continues.
 func (r *Rig) Error(args ...any) { r.errs = append(r.errs, errors.New(fmt.Sprint(args...))) }
 
-// Skip ends the run: what it needs is missing.
+// Skip ends the run: a requirement is missing.
 func (r *Rig) Skip(args ...any) { r.Fatal(args...) }
 
 // Logf writes a line to the log.
@@ -90,10 +90,10 @@ func (r *Rig) Logf(format string, args ...any) { slog.Debug(fmt.Sprintf(format, 
 // Helper does nothing: there is no test whose line could be reported.
 func (r *Rig) Helper() {}
 
-// Name of the run, for helpers that name things after the test.
+// Name returns the name of the run, for helpers that name things after the test.
 func (r *Rig) Name() string { return "bench" }
 
-// TempDir makes a directory that goes with the rig.
+// TempDir creates a directory that is removed with the rig.
 func (r *Rig) TempDir() string {
 	dir, err := os.MkdirTemp("", "polycube-bench-")
 	if err != nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Traffic for what routes and translates: many sources, ports and targets.
+// Traffic for routers and NATs: many sources, ports and targets.
 
 package lab
 
@@ -18,8 +18,8 @@ import (
 	"github.com/polycube/polycube/test/perf/bpf"
 )
 
-// The networks of a routed wire. The left host is .0.2 of LeftNet, whose sources are from 10.77.1.0 on, and the right
-// one .0.2 of RightNet; the device under test is .0.1 of both.
+// The networks of a routed wire. The left host is .0.2 of LeftNet, whose sources start at 10.77.1.0, and the right one
+// .0.2 of RightNet; the device under test is .0.1 of both.
 const (
 	LeftNet   = "10.77.0.0/16"
 	RightNet  = "10.78.0.0/16"
@@ -31,24 +31,23 @@ const (
 
 const firstSource = "10.77.1.0"
 
-// MaxTargets is how many addresses the generator can take turns with.
+// MaxTargets is the maximum number of addresses in rotation.
 const MaxTargets = 1 << 16
 
-// Flows of a routed wire: each source uses each of its ports towards each target, and there are as many flows as their
-// product says.
+// Flows of a routed wire: each source uses each of its ports towards each target, so their number is the product.
 type Flows struct {
 	Sources, Ports int
 	Targets        []netip.Addr
-	// Source is whom datagrams have to come from at the sink; the zero value is anybody.
+	// Source is the required source of datagrams at the sink; the zero value accepts any.
 	Source netip.Addr
 	// TTL that they have to have there; 0 is any.
 	TTL uint8
 }
 
-// Count is how many flows there are.
+// Count returns the number of flows.
 func (f Flows) Count() int { return f.Sources * f.Ports * len(f.Targets) }
 
-// NewRoutedWire makes the two hosts in networks of their own, with the generator for flows at the left one.
+// NewRoutedWire creates the two hosts in different networks, with the generator for flows at the left one.
 func (r *Rig) NewRoutedWire(f Flows, opts ...netns.Option) (*Wire, error) {
 	w, err := r.hosts(LeftHost+"/16", RightHost+"/16", opts...)
 	if err != nil {
@@ -77,7 +76,7 @@ func (r *Rig) NewRoutedWire(f Flows, opts ...netns.Option) (*Wire, error) {
 	return w, nil
 }
 
-// constants sets what does not change from frame to frame.
+// constants sets the values that are the same in all frames.
 func (f Flows) constants(spec *ebpf.CollectionSpec, w *Wire) error {
 	var index uint32
 	err := w.Left.Do(func() error {
@@ -111,15 +110,15 @@ func (f Flows) source() uint32 {
 	return binary.NativeEndian.Uint32(a[:])
 }
 
-// ipSum is the sum of the words of the IP header, as they lie in memory, without checksum and addresses.
+// ipSum returns the sum of the words of the IP header, in memory order, without checksum and addresses.
 func (Flows) ipSum(frame []byte) uint32 { return words(frame[14:24]) }
 
-// udpSum is the sum of what a UDP checksum covers but the addresses and the source port.
+// udpSum returns the sum of the data that a UDP checksum covers, without the addresses and the source port.
 func (Flows) udpSum(frame []byte) uint32 {
 	udp := frame[34:]
 	pseudo := []byte{0, 17, udp[4], udp[5]}
 	sum := words(pseudo) + words(udp[2:6]) + words(udp[8:])
-	return sum>>16 + sum&0xffff // room for what the generator adds
+	return sum>>16 + sum&0xffff // room for the generator's additions
 }
 
 func words(b []byte) (sum uint32) {

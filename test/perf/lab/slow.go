@@ -15,13 +15,13 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// slow holds the helper interfaces of a plane.
+// slow contains the helper interfaces of a plane.
 type slow struct {
 	taps map[cube.Hook]*slowpath.Tap
 	loop datapath.Loop
 }
 
-// openSlow makes the helper interfaces in a namespace; they go with the rig.
+// openSlow creates the helper interfaces in a namespace; they are removed with the rig.
 func (r *Rig) openSlow(ns *netns.Namespace) (*slow, error) {
 	s := &slow{taps: map[cube.Hook]*slowpath.Tap{}}
 	undo := func(remove func() error) {
@@ -56,7 +56,7 @@ func (s *slow) indexes() map[cube.Hook]int {
 	return out
 }
 
-// attach leads what is written to the TAPs into the fast path; call it in the plane's namespace.
+// attach connects frames written to the TAPs to the fast path; call it in the plane's namespace.
 func (s *slow) attach(p *datapath.Plane) error {
 	if err := p.AttachLoop(); err != nil {
 		return err
@@ -69,7 +69,7 @@ func (s *slow) attach(p *datapath.Plane) error {
 	return nil
 }
 
-// Send takes a packet of a standard cube down.
+// Send sends a packet of a standard cube to the fast path.
 func (p *Plane) Send(id datapath.CubeID, out *cube.PacketOut) error {
 	hook := p.typ.Hook()
 	to := slowpath.Target{Cube: uint16(id), Kind: slowpath.TargetOf(false, out)}
@@ -83,7 +83,7 @@ type Reader struct {
 	spent int64
 }
 
-// Read starts to read what comes up, on the last CPU; call Stop.
+// Read starts to read packets for user space, on the last CPU; call Stop.
 func (p *Plane) Read(ctx context.Context, h slowpath.Handler) (*Reader, error) {
 	ring, err := slowpath.OpenRing(p.FrameworkMap("pcn_ring"), p.FrameworkMap("pcn_control"), p.FrameworkMap("pcn_shares"))
 	if err != nil {

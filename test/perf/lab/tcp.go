@@ -20,7 +20,7 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// Stream is what a single stream of iperf3 carries for a number of seconds, in Gbit/s.
+// Stream returns the throughput of a single iperf3 stream over a number of seconds, in Gbit/s.
 func (w *Wire) Stream(ctx context.Context, seconds int) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(seconds+20)*time.Second)
 	defer cancel()
@@ -72,8 +72,8 @@ func inside(ctx context.Context, host *netns.Node, name string, args ...string) 
 
 const requestPort = 9
 
-// Requests sends n requests of one byte over one connection, each when the answer to the last is there, and returns the
-// times in µs. The two ends are on CPUs 0 and 1 where there are two.
+// Requests sends n requests of one byte over one connection, each after the answer to the last, and returns the times
+// in µs. The two ends are on CPUs 0 and 1 if there are two.
 func (w *Wire) Requests(ctx context.Context, n int) ([]float64, error) {
 	to := netip.AddrPortFrom(w.Right.Addr.Addr(), requestPort)
 	server, err := tcpSocket(w.Right)
@@ -105,7 +105,7 @@ func (w *Wire) Requests(ctx context.Context, n int) ([]float64, error) {
 	return times, errors.Join(err, answerErr)
 }
 
-// tcpSocket opens a blocking socket of a host that does not wait for ever.
+// tcpSocket opens a blocking socket of a host with a timeout.
 func tcpSocket(host *netns.Node) (fd int, err error) {
 	err = host.Do(func() error {
 		if fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
@@ -122,7 +122,7 @@ func tcpSocket(host *netns.Node) (fd int, err error) {
 	return fd, nil
 }
 
-// answer sends back what comes over the first connection until it ends.
+// answer sends received bytes of the first connection back until it ends.
 func answer(ctx context.Context, server int) error {
 	conn, _, err := unix.Accept(server)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// Place is where frames of a test run come in: a netdev. The zero value is the loopback.
+// Place is the netdev where frames of a test run enter. The zero value is the loopback.
 type Place struct {
 	ns    *netns.Namespace
 	hook  cube.Hook
@@ -37,13 +37,13 @@ func NewPlace(ns *netns.Namespace, hook cube.Hook, dev string) (at Place, err er
 	return at, err
 }
 
-// Run executes a program repeat times on a frame, and returns its last verdict and the CPU time
-// of one execution in ns, what the kernel spends around it included.
+// Run executes a program repeat times on a frame, and returns its last verdict and the CPU time of one execution in ns,
+// including the kernel's overhead.
 func Run(p *ebpf.Program, frame []byte, repeat int) (verdict uint32, ns float64, err error) {
 	return Place{}.Run(p, frame, repeat)
 }
 
-// Run is the same, of frames that come in at a place.
+// Run is the same, for frames that enter at a place.
 func (at Place) Run(p *ebpf.Program, frame []byte, repeat int) (verdict uint32, ns float64, err error) {
 	opts := &ebpf.RunOptions{Data: frame, Repeat: uint32(repeat)}
 	var took int64
@@ -65,13 +65,13 @@ func (at Place) Run(p *ebpf.Program, frame []byte, repeat int) (verdict uint32, 
 	return verdict, float64(took) / float64(repeat), nil
 }
 
-// Effort says how a program is timed: runs calls of repeat executions, the best of which counts,
-// since interruptions only add.
+// Effort defines how a program is timed: runs calls of repeat executions, of which the best counts, because
+// interruptions only add.
 type Effort struct{ Runs, Repeat int }
 
-// EffortFor is the effort for a hook. A call for an XDP program costs a third of a millisecond by
-// itself (the kernel patches its dispatcher), which must not show; one for a TC program nothing
-// to speak of, so many short ones can be made.
+// EffortFor returns the effort for a hook. A call for an XDP program costs a third of a millisecond by itself (the
+// kernel patches its dispatcher), which must not matter; one for a TC program costs next to nothing, so many short ones
+// can be made.
 func EffortFor(hook cube.Hook) Effort {
 	if hook == cube.XDP {
 		return Effort{Runs: 3, Repeat: 200_000}
@@ -82,7 +82,7 @@ func EffortFor(hook cube.Hook) Effort {
 // Best is the least CPU time of one execution.
 func Best(p *ebpf.Program, frame []byte, e Effort) (float64, error) { return Place{}.Best(p, frame, e) }
 
-// Best is the same, of frames that come in at a place.
+// Best is the same, for frames that enter at a place.
 func (at Place) Best(p *ebpf.Program, frame []byte, e Effort) (float64, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -97,8 +97,8 @@ func (at Place) Best(p *ebpf.Program, frame []byte, e Effort) (float64, error) {
 	return best, nil
 }
 
-// Durations runs a program on a frame in groups, and returns what a packet of each group took by
-// the kernel's clock, in ns.
+// Durations runs a program on a frame in groups, and returns the time per packet of each group by the kernel's clock,
+// in ns.
 func Durations(p *ebpf.Program, frame []byte, groups, size int) ([]float64, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -43,7 +43,7 @@ const (
 	Out = "out"
 )
 
-// FrameSize is the length of the frames in bytes, without FCS: the smallest there are.
+// FrameSize is the length of the frames in bytes, without FCS: the minimum.
 const FrameSize = 60
 
 // The sides of a wire, as the programs know them.
@@ -52,7 +52,7 @@ const (
 	FromRight uint32 = 2
 )
 
-// NewWire makes the two hosts and the sink; flows is how many stations take turns at each side.
+// NewWire creates the two hosts and the sink; flows is the number of stations in rotation on each side.
 func (r *Rig) NewWire(flows int, opts ...netns.Option) (*Wire, error) {
 	w, err := r.hosts("10.77.0.1/24", "10.77.0.2/24", opts...)
 	if err != nil {
@@ -66,7 +66,7 @@ func (r *Rig) NewWire(flows int, opts ...netns.Option) (*Wire, error) {
 	return w, nil
 }
 
-// hosts makes the two hosts, which can be reached by redirects.
+// hosts creates the two hosts, which can be reached by redirects.
 func (r *Rig) hosts(left, right string, opts ...netns.Option) (*Wire, error) {
 	opts = append(opts, netns.WithGRO())
 	w := &Wire{Machine: netns.NewLab(r)}
@@ -114,7 +114,7 @@ func trafficPrograms(host *netns.Node, side uint32, flows int) (*ebpf.Collection
 	return coll, nil
 }
 
-// Template is a frame of a number of bytes, an IPv4 UDP packet whose addresses the generator fills in.
+// Template returns a frame of a number of bytes, an IPv4 UDP packet whose addresses the generator fills in.
 func Template(size int) []byte {
 	udp := make([]byte, size-34)
 	copy(udp, []byte{0x10, 0, 0x10, 1, byte(len(udp) >> 8), byte(len(udp))})
@@ -122,8 +122,8 @@ func Template(size int) []byte {
 	return pkt.EthernetFrame(make([]byte, 6), make([]byte, 6), 0x0800, ip.Packet(udp))
 }
 
-// Sink puts the sink on the right host. At XDP it costs least for frames that the generator made,
-// whatever forwards them; at TC for those that a TAP made, which XDP would copy first.
+// Sink puts the sink on the right host. At XDP it costs least for frames from the generator, whatever forwards them; at
+// TC for those from a TAP, which XDP would copy first.
 func (r *Rig) Sink(w *Wire, hook cube.Hook) error {
 	err := w.Right.Do(func() error {
 		if hook == cube.XDP {
@@ -137,7 +137,7 @@ func (r *Rig) Sink(w *Wire, hook cube.Hook) error {
 	return nil
 }
 
-// AnotherSink makes a host behind another netdev of the device under test, whose frames count with those of the sink.
+// AnotherSink creates a host behind another netdev of the device under test, whose frames count with those of the sink.
 func (r *Rig) AnotherSink(w *Wire, name string) error {
 	host := w.Machine.Host(name, "", netns.WithGRO())
 	if err := host.Do(func() error { return r.attachXDP(netns.Inner, w.objects.Programs["sink"]) }); err != nil {
@@ -195,8 +195,8 @@ func (r *Rig) Closing(c interface{ Close() error }) {
 	})
 }
 
-// Discard makes the device under test drop everything as it comes in: what remains is the cost of
-// the generator and one veth.
+// Discard makes the device under test drop everything on ingress: the remaining cost is that of the generator and one
+// veth.
 func (r *Rig) Discard(w *Wire) error {
 	err := w.Machine.Do(func() error { return r.attachXDP(In, w.objects.Programs["sink"]) })
 	if err != nil {
@@ -235,8 +235,8 @@ func (w *Wire) Send(packets int) error {
 	return w.Left.Do(func() error { return live(w.objects.Programs["generator"], w.frame, packets) })
 }
 
-// floodCall is how many frames one call sends while flooding: each call waits for the kernel to
-// patch its XDP dispatcher, and there should be few such pauses.
+// floodCall is the number of frames per call while flooding: each call waits for the kernel to patch its XDP
+// dispatcher, and there should be few such pauses.
 const floodCall = 1 << 19
 
 // Flood sends frames from CPU 0 as fast as they go through, until the context ends.
@@ -251,7 +251,7 @@ func (w *Wire) Flood(ctx context.Context) error {
 	})
 }
 
-// Spare adds a veth to the machine that nobody sends to: one more netdev to attach.
+// Spare adds an unused veth to the machine: one more netdev to attach.
 func (w *Wire) Spare(name string) error {
 	return w.Machine.Do(func() error {
 		attrs := netlink.NewLinkAttrs()
@@ -286,13 +286,13 @@ func (w *Wire) Teach(flows int) error {
 	return w.Right.Do(func() error { return live(back.Programs["generator"], w.frame, flows) })
 }
 
-// Cost is what a packet costs from the generator to the sink.
+// Cost is the cost of a packet from the generator to the sink.
 type Cost struct {
 	NS   float64 // CPU time in ns
 	Lost uint64
 }
 
-// Measure sends a number of frames on one CPU and returns what each of them cost.
+// Measure sends a number of frames on one CPU and returns the cost of each of them.
 func (w *Wire) Measure(packets, cpu int) (Cost, error) {
 	var c Cost
 	before, err := w.Counts()
@@ -303,7 +303,7 @@ func (w *Wire) Measure(packets, cpu int) (Cost, error) {
 	if err != nil {
 		return c, err
 	}
-	// A call that a signal interrupts is made again, so more may have been sent than was asked for.
+	// A call that a signal interrupts is repeated, so more frames may have been sent than requested.
 	after, err := w.Counts()
 	if err != nil {
 		return c, err
@@ -321,8 +321,8 @@ func (w *Wire) Measure(packets, cpu int) (Cost, error) {
 	return c, nil
 }
 
-// Use is the CPU time in ns that each packet takes of CPU 0 when packets come at a rate for a
-// while, spread evenly, from a socket.
+// Use returns the CPU time in ns of CPU 0 per packet when packets come at a rate for a while, spread evenly, from a
+// socket.
 func (w *Wire) Use(ctx context.Context, rate, flows int, length time.Duration) (float64, error) {
 	ctx, stop := context.WithTimeout(ctx, length)
 	defer stop()
@@ -337,7 +337,7 @@ func (w *Wire) Use(ctx context.Context, rate, flows int, length time.Duration) (
 	return float64(spent) / float64(sent), err
 }
 
-// Settle waits until all frames that were sent are there, or no more come.
+// Settle waits until all sent frames have arrived, or no more come.
 func (w *Wire) Settle() (Counts, error) {
 	c, err := w.Counts()
 	if err != nil {
@@ -346,7 +346,7 @@ func (w *Wire) Settle() (Counts, error) {
 	return w.settled(c.Sent)
 }
 
-// settled waits until that many frames are there or no more come.
+// settled waits until that many frames have arrived or no more come.
 func (w *Wire) settled(want uint64) (Counts, error) {
 	const quiet = 200 * time.Millisecond
 	c, err := w.Counts()

@@ -13,7 +13,7 @@ type Table struct {
 	Title   string
 	Columns []string
 	Rows    [][]string
-	// Notes are paragraphs below the table: how it was measured and what it does not say.
+	// Notes are paragraphs below the table: how it was measured and its limitations.
 	Notes []string
 }
 
@@ -67,7 +67,7 @@ func (t *Table) Markdown() string {
 	return b.String()
 }
 
-// Check is one promise held against a measurement.
+// Check is one promise compared with a measurement.
 type Check struct {
 	What     string
 	Promised string

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report turns measurements into what a reader can trust: medians with their spread,
-// tables, and the checks of what was promised.
+// Package report turns measurements into a document: medians with their spread, tables, and checks of promises.
 package report
 
 import (
@@ -10,7 +9,7 @@ import (
 	"slices"
 )
 
-// Sample holds the measurements of one thing, one for each round.
+// Sample contains the measurements of one thing, one per round.
 type Sample []float64
 
 // Median of the sample; NaN when it is empty.
@@ -37,8 +36,7 @@ func (s Sample) Quantile(q float64) float64 {
 	return sorted[low] + (at-float64(low))*(sorted[low+1]-sorted[low])
 }
 
-// Less returns the sample minus another, round by round, so that what disturbed both in a round
-// goes out of the difference.
+// Less returns the sample minus another, round by round, so that disturbances of both in a round cancel out.
 func (s Sample) Less(base Sample) Sample {
 	out := make(Sample, min(len(s), len(base)))
 	for i := range out {

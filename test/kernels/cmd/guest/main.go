@@ -23,7 +23,7 @@ func main() {
 	}
 }
 
-// job does what the arguments say. Those of the first process are what follows -- on the kernel's command line.
+// job runs the job in the arguments. For the first process they follow -- on the kernel's command line.
 func job(args []string) error {
 	switch {
 	case len(args) == 0:

@@ -172,7 +172,7 @@ func choose(offered []kernels.Kernel, names, form string) ([]kernels.Kernel, err
 	return out, nil
 }
 
-// report prints what was found, and is an error unless all is well.
+// report prints the results, and returns an error unless all succeeded.
 func (f flags) report(reports []kernels.Report) error {
 	bad := 0
 	for _, r := range reports {

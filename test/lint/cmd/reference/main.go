@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command reference writes docs/reference: the helpers from the headers, with the costs that were
-// measured last, and the services from their models. It is what `make reference` runs, from the top of the repository.
+// Command reference writes docs/reference: the helpers from the headers, with the last measured costs, and the services
+// from their models. `make reference` runs it, from the top of the repository.
 package main
 
 import (

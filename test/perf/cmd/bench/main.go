@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench measures the data plane and the daemon beside the kernel's own ways, prints what
-// it finds and writes docs/performance.md. It runs as root, in namespaces of its own.
+// Command bench measures the data plane and the daemon compared with the kernel's own forwarding, prints the results
+// and writes docs/performance.md. It runs as root, in its own namespaces.
 package main
 
 import (

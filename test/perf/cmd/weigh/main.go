@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command weigh prints what each helper for programs of cubes costs the verifier of this kernel, and what it takes of the
-// stack, as JSON by helper and hook. It runs as root and needs nothing beside itself.
+// Command weigh prints the cost of each helper for programs of cubes for the verifier of this kernel, and its stack
+// usage, as JSON by helper and hook. It runs as root and needs nothing else.
 package main
 
 import (

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command rerun is what `make test`, `make test-again` and `make flaky` run, from the top of the repository:
+// Command rerun is run by `make test`, `make test-again` and `make flaky`, from the top of the repository:
 //
 //	rerun run NAME [FLAG...] -- PACKAGE...   go test, recorded as NAME in .cache/test
 //	rerun again NAME...                      what failed in these runs, alone and twice
