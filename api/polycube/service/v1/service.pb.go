@@ -1,39 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The protocol between the daemon and a service that is not part of it: a process in any language that brings a model,
-// eBPF programs and the control plane of its cubes. The fast path is in the kernel and needs neither side alive.
+// The protocol between the daemon and an external service: a process in any language that provides a model, eBPF
+// programs and the control plane of its cubes. The fast path is in the kernel and works without either side.
 //
-// Roles. The service listens and the daemon dials: a Unix socket that the daemon names in the environment variable
-// POLYCUBE_SERVICE_SOCKET of a process that it has started (type lib), or HOST:PORT (type grpc), off loopback with mutual
-// TLS only.
+// Roles. The service listens and the daemon connects: over a Unix socket whose path the daemon passes in the
+// environment variable POLYCUBE_SERVICE_SOCKET to a process that it has started (type lib), or over HOST:PORT (type
+// grpc), which requires mutual TLS except on loopback.
 //
-// Order. Describe comes first and may come at any time, also from a daemon that goes no further, and there may be several
-// sessions at a time: of an update, or of several daemons. Then the daemon opens one
-// Session and one Packets stream, and the service answers Hello with Ready. From then on cubes are opened, changed and
-// closed with unary calls. When a Session ends, for whatever reason, every cube that was opened in it is closed for the
-// service, without further calls; its programs and maps stay in the kernel. The daemon comes back with Describe, a new
-// Session, and Open for every cube that there is.
+// Order. Describe comes first and may come at any time, also from a daemon that then disconnects, and there may be
+// several sessions at a time: of an update, or of several daemons. Then the daemon opens one Session and one Packets
+// stream, and the service answers Hello with Ready. From then on cubes are opened, changed and closed with unary calls.
+// When a Session ends, for whatever reason, every cube that was opened in it is closed for the service, without further
+// calls; its programs and maps stay in the kernel. The daemon reconnects with Describe, a new Session, and Open for
+// every existing cube.
 //
-// Calls. The calls for one cube come one at a time, those for different cubes side by side. Each has a deadline, which the
-// service sees as that of the gRPC call. A call that misses its deadline is a failure; whatever the service does for it
-// afterwards is of no consequence for the configuration, and its cube is degraded until it has been opened again. After
-// three of them in a row the session is given up.
+// Calls. The calls for one cube come one at a time, those for different cubes concurrently. Each has a deadline, which
+// the service sees as that of the gRPC call. A call that misses its deadline has failed; whatever the service does for
+// it afterwards does not affect the configuration, and its cube is degraded until it has been reopened. After three of
+// them in a row the session is ended.
 //
-// Errors are gRPC statuses. The message is a sentence for the person who made the request. INVALID_ARGUMENT: the request
-// can never be right as it is. NOT_FOUND, ALREADY_EXISTS: what it names. FAILED_PRECONDITION: something else stands in the
-// way. RESOURCE_EXHAUSTED: full. UNIMPLEMENTED: not possible here. Any other code is a fault of the service.
+// Errors are gRPC statuses. The message is a sentence for the user who made the request. INVALID_ARGUMENT: the request
+// can never succeed in this form. NOT_FOUND, ALREADY_EXISTS: as their names say. FAILED_PRECONDITION: a conflict with
+// something else. RESOURCE_EXHAUSTED: full. UNIMPLEMENTED: not possible here. Any other code is an internal error of
+// the service.
 //
-// Versions. The daemon sends the highest version that it speaks, the service answers with the one to use, which is not
-// higher. Within a version fields, messages and RPCs are only added, and what a side does not know it ignores; what an old
-// service must not ignore is a new version. This file is version 1.
+// Versions. The daemon sends the highest version that it supports, the service answers with the one to use, which is
+// not higher. Within a version, fields, messages and RPCs are only added, and each side ignores those that it does not
+// know; additions that an old service must not ignore require a new version. This file is version 1.
 //
-// Limits hold for both directions and are checked by the daemon, which treats what comes from a service as hostile. A
-// message is at most 32 MiB, a JSON document 8 MiB, a name 64 bytes, a sentence 1024 bytes. Hello has the numbers that may
-// differ between daemons. What is too large or malformed ends the session; what is too much (packets, log lines, series)
-// is dropped and counted, and what cannot be dropped (map and program requests) is read more slowly.
+// Limits apply to both directions and are checked by the daemon, which does not trust the service. A message is at most
+// 32 MiB, a JSON document 8 MiB, a name 64 bytes, a sentence 1024 bytes. Hello contains the limits that may differ
+// between daemons. A message that is too large or malformed ends the session; excess packets, log lines and series are
+// dropped and counted, and excess map and program requests are read more slowly.
 //
-// JSON documents have the shape and the names of the service's model, as in the REST API (RFC 7951 without the module
-// name in front). Integers and structs in constants, keys and values are laid out as in C on the machine of the daemon,
+// JSON documents have the structure and the names of the service's model, as in the REST API (RFC 7951 without the
+// module name prefix). Integers and structs in constants, keys and values have the C layout of the daemon's machine,
 // which is little endian.
 
 // Code generated by protoc-gen-go. DO NOT EDIT.
@@ -109,7 +110,7 @@ func (Hook) EnumDescriptor() ([]byte, []int) {
 	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{0}
 }
 
-// Direction is which way a packet goes past a port or a netdev: ingress is from the wire towards the cube.
+// Direction is the direction of a packet at a port or a netdev: ingress is from the wire towards the cube.
 type Direction int32
 
 const (
@@ -162,11 +163,11 @@ func (Direction) EnumDescriptor() ([]byte, []int) {
 type MapUpdate_Mode int32
 
 const (
-	// Write, whether there is an entry or not.
+	// Write, whether or not the entry exists.
 	MapUpdate_MODE_ANY MapUpdate_Mode = 0
-	// Write only if there is none: else ALREADY_EXISTS.
+	// Write only if it does not exist: otherwise ALREADY_EXISTS.
 	MapUpdate_MODE_ADD MapUpdate_Mode = 1
-	// Write only if there is one: else NOT_FOUND.
+	// Write only if it exists: otherwise NOT_FOUND.
 	MapUpdate_MODE_EXISTING MapUpdate_Mode = 2
 )
 
@@ -259,9 +260,9 @@ func (Metric_Kind) EnumDescriptor() ([]byte, []int) {
 
 type DescribeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Highest version of this protocol that the daemon speaks.
+	// Highest version of this protocol that the daemon supports.
 	Protocol uint32 `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"`
-	// For logs: the daemon's version, and the release of the kernel that the programs will run in.
+	// For logs: the daemon's version, and the release of the kernel in which the programs will run.
 	Daemon        string `protobuf:"bytes,2,opt,name=daemon,proto3" json:"daemon,omitempty"`
 	Kernel        string `protobuf:"bytes,3,opt,name=kernel,proto3" json:"kernel,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -319,25 +320,25 @@ func (x *DescribeRequest) GetKernel() string {
 	return ""
 }
 
-// Description is what a service is. As long as model and objects stay the same, a service that comes back takes its cubes
-// over without being asked; another description needs `services update`.
+// Description describes a service. As long as model and objects stay the same, a service that reconnects takes over its
+// cubes automatically; a different description requires `services update`.
 type Description struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Version of this protocol to use.
 	Protocol uint32 `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"`
-	// Name of the service. It must be the one in the model (polycube-base:service-name, or the module's) and the one that the
-	// service is registered with. Version and description are those of the model.
+	// Name of the service. It must be the one in the model (polycube-base:service-name, or the module's) and the one
+	// under which the service is registered. Version and description are those of the model.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// The YANG module, complete. It may import what the daemon brings: the base modules and those of the IETF.
+	// The complete YANG module. It may import the daemon's modules: the base modules and those of the IETF.
 	Model string `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"`
-	// The compiled programs (ELF, built with <pcn/cube.h>), at most one for a hook, 4 MiB each. They may use the helpers, map
-	// types and sizes of the daemon's allow-list only, and run in call mode.
+	// The compiled programs (ELF, built with <pcn/cube.h>), at most one per hook, 4 MiB each. They may only use the
+	// helpers, map types and sizes on the daemon's allow-list, and run in call mode.
 	Objects []*Object `protobuf:"bytes,4,rep,name=objects,proto3" json:"objects,omitempty"`
-	// Ports that a cube can have; 0 is the daemon's limit.
+	// Maximum number of ports of a cube; 0 is the daemon's limit.
 	MaxPorts uint32 `protobuf:"varint,5,opt,name=max_ports,json=maxPorts,proto3" json:"max_ports,omitempty"`
-	// Oldest kernel (such as "5.15"); empty means what the model says.
+	// Oldest supported kernel (such as "5.15"); empty means the model's value.
 	MinKernel string `protobuf:"bytes,6,opt,name=min_kernel,json=minKernel,proto3" json:"min_kernel,omitempty"`
-	// What the service wants to be asked or told; the rest never reaches it.
+	// The calls and messages that the service wants; others are never sent.
 	State         bool `protobuf:"varint,7,opt,name=state,proto3" json:"state,omitempty"`
 	DeleteState   bool `protobuf:"varint,8,opt,name=delete_state,json=deleteState,proto3" json:"delete_state,omitempty"`
 	Actions       bool `protobuf:"varint,9,opt,name=actions,proto3" json:"actions,omitempty"`
@@ -346,7 +347,7 @@ type Description struct {
 	Ports         bool `protobuf:"varint,12,opt,name=ports,proto3" json:"ports,omitempty"`
 	Parent        bool `protobuf:"varint,13,opt,name=parent,proto3" json:"parent,omitempty"`
 	Migrate       bool `protobuf:"varint,14,opt,name=migrate,proto3" json:"migrate,omitempty"`
-	// How long calls may take; 0 is the default, and the daemon shortens what is above the most.
+	// Time limits of calls; 0 is the default, and the daemon reduces values above the maximum.
 	Deadlines     *Deadlines `protobuf:"bytes,15,opt,name=deadlines,proto3" json:"deadlines,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -540,7 +541,7 @@ func (x *Object) GetElf() []byte {
 	return nil
 }
 
-// Deadlines in milliseconds. In parentheses the default and the most.
+// Deadlines in milliseconds. In parentheses the default and the maximum.
 type Deadlines struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Open and Prepare together (5,000; 10,000).
@@ -613,7 +614,7 @@ func (x *Deadlines) GetAction() uint32 {
 	return 0
 }
 
-// ToService is a message of the daemon in a session.
+// ToService is a message from the daemon in a session.
 type ToService struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Message:
@@ -730,8 +731,8 @@ type ToService_Hello struct {
 }
 
 type ToService_Ping struct {
-	// To be answered with Pong of the same number, or any other message, within Hello.silence_ms; else the service counts
-	// as lost.
+	// To be answered with Pong with the same number, or any other message, within Hello.silence_ms; otherwise the
+	// service counts as lost.
 	Ping *Ping `protobuf:"bytes,2,opt,name=ping,proto3,oneof"`
 }
 
@@ -763,7 +764,7 @@ func (*ToService_Port) isToService_Message() {}
 
 func (*ToService_Parent) isToService_Message() {}
 
-// ToDaemon is a message of the service in a session.
+// ToDaemon is a message from the service in a session.
 type ToDaemon struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Message:
@@ -911,22 +912,22 @@ func (*ToDaemon_Log) isToDaemon_Message() {}
 
 func (*ToDaemon_Metrics) isToDaemon_Message() {}
 
-// Hello begins a session.
+// Hello starts a session.
 type Hello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names the session in OpenRequest; random.
+	// Identifies the session in OpenRequest; random.
 	Session string `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
-	// CPUs that the machine can have: the values of an entry in a per-CPU map.
+	// Number of possible CPUs: the number of values of an entry in a per-CPU map.
 	Cpus uint32 `protobuf:"varint,2,opt,name=cpus,proto3" json:"cpus,omitempty"`
-	// After a ping, how long the service may be silent.
+	// How long the service may be silent after a ping.
 	SilenceMs uint32 `protobuf:"varint,3,opt,name=silence_ms,json=silenceMs,proto3" json:"silence_ms,omitempty"`
-	// Map and program requests that may wait for an answer at a time; more are not read until some are answered.
+	// Maximum number of map and program requests without an answer; more are not read until some are answered.
 	Requests uint32 `protobuf:"varint,4,opt,name=requests,proto3" json:"requests,omitempty"`
-	// Most entries of a MapRequest, and of its answer.
+	// Maximum number of entries of a MapRequest, and of its answer.
 	Entries uint32 `protobuf:"varint,5,opt,name=entries,proto3" json:"entries,omitempty"`
-	// Most packets of a PacketsOut or PacketsIn message.
+	// Maximum number of packets of a PacketsOut or PacketsIn message.
 	Packets uint32 `protobuf:"varint,6,opt,name=packets,proto3" json:"packets,omitempty"`
-	// Log lines a second, and series of metrics for each cube; more are dropped.
+	// Log lines per second, and series of metrics, for each cube; more are dropped.
 	LogLines      uint32 `protobuf:"varint,7,opt,name=log_lines,json=logLines,proto3" json:"log_lines,omitempty"`
 	Series        uint32 `protobuf:"varint,8,opt,name=series,proto3" json:"series,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1019,7 +1020,7 @@ func (x *Hello) GetSeries() uint32 {
 	return 0
 }
 
-// Ready says that the service takes cubes.
+// Ready says that the service accepts cubes.
 type Ready struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1148,15 +1149,15 @@ func (x *Pong) GetNumber() uint64 {
 type OpenRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Session string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
-	// Number of the cube in all that follows. Random: it is not used again, neither by another daemon.
+	// Number of the cube in all later messages. Random: it is not reused, not even by another daemon.
 	Cube uint64 `protobuf:"varint,2,opt,name=cube,proto3" json:"cube,omitempty"`
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// Stays the same for the life of the cube, also over restarts.
+	// Identifies the cube as long as it exists, also across restarts.
 	Uuid string `protobuf:"bytes,4,opt,name=uuid,proto3" json:"uuid,omitempty"`
 	// TC, XDP_SKB or XDP_DRV.
 	Type string `protobuf:"bytes,5,opt,name=type,proto3" json:"type,omitempty"`
-	// The cube was there before, and packets go through its programs: its maps may have entries. Prepare comes as for a new
-	// cube (without `old`), and Commit must bring the maps to what the configuration says, keeping what was learned.
+	// The cube existed before, and packets pass its programs: its maps may have entries. Prepare comes as for a new cube
+	// (without `old`), and Commit must update the maps to the configuration, keeping learned entries.
 	TakenOver     bool `protobuf:"varint,6,opt,name=taken_over,json=takenOver,proto3" json:"taken_over,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1279,7 +1280,7 @@ type PrepareRequest struct {
 	// The cube's whole configuration, with defaults, before and after. No `old` for a new cube.
 	Old   []byte `protobuf:"bytes,3,opt,name=old,proto3" json:"old,omitempty"`
 	After []byte `protobuf:"bytes,4,opt,name=after,proto3" json:"after,omitempty"`
-	// Ports from before and after, with the numbers that programs know them by.
+	// Ports before and after, with their numbers in programs.
 	Ports         []*Port `protobuf:"bytes,5,rep,name=ports,proto3" json:"ports,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1402,20 +1403,20 @@ func (x *Port) GetIndex() uint32 {
 	return 0
 }
 
-// Plan is what carries a change out. An empty plan is right when the change is of no consequence for the kernel.
+// Plan carries out a change. An empty plan is correct if the change does not affect the kernel.
 type Plan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// New values of PCN_CONFIG variables by their C names, in their C layout. The programs are linked anew with them.
+	// New values of PCN_CONFIG variables by their C names, in their C layout. The programs are relinked with them.
 	Constants map[string][]byte `protobuf:"bytes,1,rep,name=constants,proto3" json:"constants,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Other max_entries of the cube's maps, by C name.
 	MapSizes map[string]uint32 `protobuf:"bytes,2,rep,name=map_sizes,json=mapSizes,proto3" json:"map_sizes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// Other programs.
 	Programs []*ProgramChange `protobuf:"bytes,3,rep,name=programs,proto3" json:"programs,omitempty"`
-	// Entries that the daemon writes and deletes in the place of Commit, in this order and before it is called; if one fails
-	// or the change is undone, it puts back what was there. At most Hello.entries in all. A service that needs no more than
-	// this leaves `commit` unset and is not asked again.
+	// Entries that the daemon writes and deletes instead of Commit, in this order and before it is called; if one fails
+	// or the change is undone, it restores the previous entries. At most Hello.entries in total. A service that needs
+	// nothing else leaves `commit` unset and is not called again.
 	Writes []*MapWrite `protobuf:"bytes,4,rep,name=writes,proto3" json:"writes,omitempty"`
-	// Commit is to be called.
+	// Commit must be called.
 	Commit        bool `protobuf:"varint,5,opt,name=commit,proto3" json:"commit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1486,12 +1487,12 @@ func (x *Plan) GetCommit() bool {
 	return false
 }
 
-// MapWrite writes entries, or deletes those without a value; deleting what is not there is no error.
+// MapWrite writes entries, or deletes those without a value; deleting a missing entry is no error.
 type MapWrite struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Map     string                 `protobuf:"bytes,1,opt,name=map,proto3" json:"map,omitempty"`
 	Entries []*Entry               `protobuf:"bytes,2,rep,name=entries,proto3" json:"entries,omitempty"`
-	// Delete first what is in the map and not in `entries`; an array's entries are set to zero.
+	// First delete all entries of the map that are not in `entries`; an array's entries are set to zero.
 	Replace       bool `protobuf:"varint,3,opt,name=replace,proto3" json:"replace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1548,8 +1549,8 @@ func (x *MapWrite) GetReplace() bool {
 	return false
 }
 
-// Entry of a map. In per-CPU maps the value holds one value for each CPU, each padded to a multiple of 8 bytes; a single
-// one, unpadded, is given to all CPUs.
+// Entry of a map. In per-CPU maps the value contains one value per CPU, each padded to a multiple of 8 bytes; a single,
+// unpadded one is given to all CPUs.
 type Entry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -1608,9 +1609,9 @@ type ProgramChange struct {
 	Direction Direction              `protobuf:"varint,1,opt,name=direction,proto3,enum=polycube.service.v1.Direction" json:"direction,omitempty"`
 	// 0 to 31.
 	Index uint32 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
-	// C name of the function, PCN_PROGRAM(name); empty takes the program away.
+	// C name of the function, PCN_PROGRAM(name); empty removes the program.
 	Function string `protobuf:"bytes,3,opt,name=function,proto3" json:"function,omitempty"`
-	// Files that hold the function; none means the service's own.
+	// Files that contain the function; none means the service's own.
 	Objects       []*Object `protobuf:"bytes,4,rep,name=objects,proto3" json:"objects,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1765,7 +1766,7 @@ func (*PlanResponse) Descriptor() ([]byte, []int) {
 type StateRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Cube  uint64                 `protobuf:"varint,1,opt,name=cube,proto3" json:"cube,omitempty"`
-	// What is asked for: names of the model with keys as elements of their own; empty is everything.
+	// The requested node: names of the model with keys as separate elements; empty is everything.
 	Path          []string `protobuf:"bytes,2,rep,name=path,proto3" json:"path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1817,7 +1818,7 @@ func (x *StateRequest) GetPath() []string {
 
 type StateResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// An object shaped like the cube's tree; it is laid over the configuration, lists are merged by their keys. Empty is none.
+	// An object shaped like the cube's tree; it is merged with the configuration, lists by their keys. Empty is none.
 	State         []byte `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1962,7 +1963,7 @@ type ActionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Output as a JSON object of the model; empty is none.
 	Output []byte `protobuf:"bytes,1,opt,name=output,proto3" json:"output,omitempty"`
-	// Changes of configuration, made in the same transaction: Prepare follows.
+	// Changes of the configuration, made in the same transaction: Prepare follows.
 	Edits         []*Edit `protobuf:"bytes,2,rep,name=edits,proto3" json:"edits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2012,7 +2013,7 @@ func (x *ActionResponse) GetEdits() []*Edit {
 	return nil
 }
 
-// Edit merges a JSON value at a path, creating a list entry that is not there, or deletes what is there.
+// Edit merges a JSON value at a path, creating a missing list entry, or deletes the node.
 type Edit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          []string               `protobuf:"bytes,1,rep,name=path,proto3" json:"path,omitempty"`
@@ -2153,7 +2154,7 @@ func (*CloseResponse) Descriptor() ([]byte, []int) {
 	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{27}
 }
 
-// MapRequest reads or writes one of the cube's own maps. Requests of a session are carried out in their order.
+// MapRequest reads or writes one of the cube's own maps. Requests of a session are executed in order.
 type MapRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Chosen by the service, and returned in the reply.
@@ -2161,7 +2162,8 @@ type MapRequest struct {
 	Cube uint64 `protobuf:"varint,2,opt,name=cube,proto3" json:"cube,omitempty"`
 	// C name.
 	Map string `protobuf:"bytes,3,opt,name=map,proto3" json:"map,omitempty"`
-	// To reach a map inside a map of maps: its key there. Without it, the keys of the outer map can be read and deleted.
+	// To access an inner map of a map of maps: its key there. Without it, the keys of the outer map can be read and
+	// deleted.
 	Inner []byte `protobuf:"bytes,4,opt,name=inner,proto3,oneof" json:"inner,omitempty"`
 	// Types that are valid to be assigned to Operation:
 	//
@@ -2320,7 +2322,7 @@ type isMapRequest_Operation interface {
 }
 
 type MapRequest_Info struct {
-	// What the map is like.
+	// The properties of the map.
 	Info *MapInfoRequest `protobuf:"bytes,5,opt,name=info,proto3,oneof"`
 }
 
@@ -2337,7 +2339,8 @@ type MapRequest_Delete struct {
 }
 
 type MapRequest_Take struct {
-	// Takes entries out, each in one step that no program comes between; hashes, queues and stacks (one empty key each).
+	// Removes and returns entries, each atomically with respect to programs; hashes, queues and stacks (one empty key
+	// each).
 	Take *MapKeys `protobuf:"bytes,9,opt,name=take,proto3,oneof"`
 }
 
@@ -2351,7 +2354,7 @@ type MapRequest_Clear struct {
 }
 
 type MapRequest_Replace struct {
-	// Puts a new map with these entries at `inner` of a map of maps, in one step.
+	// Replaces the map at `inner` of a map of maps by a new one with these entries, in one step.
 	Replace *MapReplace `protobuf:"bytes,12,opt,name=replace,proto3,oneof"`
 }
 
@@ -2504,13 +2507,13 @@ func (x *MapUpdate) GetEntries() []*Entry {
 	return nil
 }
 
-// MapIterate goes through a map in pages. An entry that is there from beginning to end comes once, unless others are
-// deleted meanwhile, which may make entries come twice.
+// MapIterate iterates over a map in pages. An entry that exists from beginning to end is returned once, unless others
+// are deleted meanwhile, which may return entries twice.
 type MapIterate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Key of the last entry of the page before; unset begins.
+	// Key of the last entry of the previous page; unset starts at the beginning.
 	After []byte `protobuf:"bytes,1,opt,name=after,proto3,oneof" json:"after,omitempty"`
-	// Most entries of the page; 0 is Hello.entries.
+	// Maximum number of entries of the page; 0 is Hello.entries.
 	Limit         uint32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2644,13 +2647,13 @@ func (x *MapReplace) GetEntries() []*Entry {
 type MapReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Unset when all went well.
+	// Unset on success.
 	Fault *Fault `protobuf:"bytes,2,opt,name=fault,proto3" json:"fault,omitempty"`
-	// Entries that were read. A key of lookup and take that is not there has no entry.
+	// Entries that were read. A missing key of lookup and take has no entry.
 	Entries []*Entry `protobuf:"bytes,3,rep,name=entries,proto3" json:"entries,omitempty"`
-	// Entries that were written or deleted; with a fault, those before the one at fault.
+	// Number of entries written or deleted; with a fault, those before the one that failed.
 	Done uint32 `protobuf:"varint,4,opt,name=done,proto3" json:"done,omitempty"`
-	// There are no more entries behind this page.
+	// There are no more entries after this page.
 	Last          bool     `protobuf:"varint,5,opt,name=last,proto3" json:"last,omitempty"`
 	Info          *MapInfo `protobuf:"bytes,6,opt,name=info,proto3" json:"info,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2729,15 +2732,15 @@ func (x *MapReply) GetInfo() *MapInfo {
 	return nil
 }
 
-// MapInfo is what a map is like.
+// MapInfo contains the properties of a map.
 type MapInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As the kernel names it: hash, array, percpu_hash, lpm_trie, lru_hash, queue, ...
+	// The kernel's name: hash, array, percpu_hash, lpm_trie, lru_hash, queue, ...
 	Type       string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	KeySize    uint32 `protobuf:"varint,2,opt,name=key_size,json=keySize,proto3" json:"key_size,omitempty"`
 	ValueSize  uint32 `protobuf:"varint,3,opt,name=value_size,json=valueSize,proto3" json:"value_size,omitempty"`
 	MaxEntries uint32 `protobuf:"varint,4,opt,name=max_entries,json=maxEntries,proto3" json:"max_entries,omitempty"`
-	// One value for each CPU.
+	// One value per CPU.
 	PerCpu        bool `protobuf:"varint,5,opt,name=per_cpu,json=perCpu,proto3" json:"per_cpu,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2808,7 +2811,7 @@ func (x *MapInfo) GetPerCpu() bool {
 	return false
 }
 
-// Fault is why a request was refused.
+// Fault is the reason why a request was refused.
 type Fault struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A code of google.rpc.Code (gRPC): 3 INVALID_ARGUMENT, 5 NOT_FOUND, 6 ALREADY_EXISTS, 8 RESOURCE_EXHAUSTED, ...
@@ -2862,14 +2865,14 @@ func (x *Fault) GetMessage() string {
 	return ""
 }
 
-// ProgramsRequest changes the programs of a cube in one step, not as part of a plan. A cube begins with pcn_ingress and
-// pcn_egress at index 0. Not while a call for the cube is answered: Prepare has Plan.programs.
+// ProgramsRequest changes the programs of a cube in one step, not as part of a plan. A cube starts with pcn_ingress and
+// pcn_egress at index 0. Not allowed during a call for the cube: Prepare has Plan.programs.
 type ProgramsRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Id      uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	Cube    uint64                 `protobuf:"varint,2,opt,name=cube,proto3" json:"cube,omitempty"`
 	Changes []*ProgramChange       `protobuf:"bytes,3,rep,name=changes,proto3" json:"changes,omitempty"`
-	// Instead: put a program at the lowest free index of its direction.
+	// Alternative: put a program at the lowest free index of its direction.
 	Add           *ProgramChange `protobuf:"bytes,4,opt,name=add,proto3" json:"add,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2999,7 +3002,7 @@ type PacketsIn struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Packets []*PacketIn            `protobuf:"bytes,1,rep,name=packets,proto3" json:"packets,omitempty"`
 	Notices []*Notice              `protobuf:"bytes,2,rep,name=notices,proto3" json:"notices,omitempty"`
-	// Packets and notices dropped since the batch before, because the service did not keep up.
+	// Packets and notices dropped since the previous batch, because the service did not keep up.
 	Dropped       uint64 `protobuf:"varint,3,opt,name=dropped,proto3" json:"dropped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3056,22 +3059,22 @@ func (x *PacketsIn) GetDropped() uint64 {
 	return 0
 }
 
-// PacketIn is a packet that a program gave to pcn_pkt_controller.
+// PacketIn is a packet that a program sent to pcn_pkt_controller.
 type PacketIn struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Cube  uint64                 `protobuf:"varint,1,opt,name=cube,proto3" json:"cube,omitempty"`
-	// Port where it entered (ingress) or would leave (egress).
+	// Port where it entered (ingress) or will leave (egress).
 	Port      uint32    `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
 	Direction Direction `protobuf:"varint,3,opt,name=direction,proto3,enum=polycube.service.v1.Direction" json:"direction,omitempty"`
-	// What the program said: a reason, and four words.
+	// The program's arguments: a reason, and four words.
 	Reason       uint32   `protobuf:"varint,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	Metadata     []uint32 `protobuf:"varint,5,rep,packed,name=metadata,proto3" json:"metadata,omitempty"`
 	TrafficClass uint32   `protobuf:"varint,6,opt,name=traffic_class,json=trafficClass,proto3" json:"traffic_class,omitempty"`
-	// To be copied to PacketOut when the packet goes on.
+	// To be copied to PacketOut when the packet continues.
 	Trip *Trip `protobuf:"bytes,7,opt,name=trip,proto3" json:"trip,omitempty"`
-	// Length on the wire; data may hold less.
+	// Length on the wire; data may be shorter.
 	Length uint32 `protobuf:"varint,8,opt,name=length,proto3" json:"length,omitempty"`
-	// The frame from its Ethernet header on.
+	// The frame, starting with its Ethernet header.
 	Data          []byte `protobuf:"bytes,9,opt,name=data,proto3" json:"data,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3170,14 +3173,14 @@ func (x *PacketIn) GetData() []byte {
 	return nil
 }
 
-// Trip is what the framework keeps of a packet's way; a new packet has none.
+// Trip is the framework's state of a packet; a new packet has none.
 type Trip struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Hops     uint32                 `protobuf:"varint,1,opt,name=hops,proto3" json:"hops,omitempty"`
 	Netdev   uint32                 `protobuf:"varint,2,opt,name=netdev,proto3" json:"netdev,omitempty"`
 	FlowHash uint32                 `protobuf:"varint,3,opt,name=flow_hash,json=flowHash,proto3" json:"flow_hash,omitempty"`
 	Tenant   uint32                 `protobuf:"varint,4,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// State of segmentation offload: the payload of each segment in bytes, and their number.
+	// Segmentation offload: the payload of each segment in bytes, and their number.
 	GsoSize uint32 `protobuf:"varint,5,opt,name=gso_size,json=gsoSize,proto3" json:"gso_size,omitempty"`
 	GsoSegs uint32 `protobuf:"varint,6,opt,name=gso_segs,json=gsoSegs,proto3" json:"gso_segs,omitempty"`
 	// A transparent cube turned the packet back (pcn_pkt_turn).
@@ -3392,12 +3395,12 @@ func (x *PacketsOut) GetPackets() []*PacketOut {
 type PacketOut struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Cube  uint64                 `protobuf:"varint,1,opt,name=cube,proto3" json:"cube,omitempty"`
-	// Port of a standard cube; transparent cubes leave it out.
+	// Port of a standard cube; not set for transparent cubes.
 	Port uint32 `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
-	// Egress of a standard cube sends it out of the port, ingress makes it appear as received there. For a transparent cube
-	// it goes on in that direction behind the cube.
+	// Egress of a standard cube sends it out of the port, ingress makes it appear as received there. For a transparent
+	// cube it continues in that direction after the cube.
 	Direction Direction `protobuf:"varint,3,opt,name=direction,proto3,enum=polycube.service.v1.Direction" json:"direction,omitempty"`
-	// A transparent cube sees the packet again itself.
+	// A transparent cube processes the packet again itself.
 	Recirculate   bool     `protobuf:"varint,4,opt,name=recirculate,proto3" json:"recirculate,omitempty"`
 	Metadata      []uint32 `protobuf:"varint,5,rep,packed,name=metadata,proto3" json:"metadata,omitempty"`
 	TrafficClass  uint32   `protobuf:"varint,6,opt,name=traffic_class,json=trafficClass,proto3" json:"traffic_class,omitempty"`
@@ -3554,8 +3557,8 @@ func (x *PortChanged) GetUp() bool {
 	return false
 }
 
-// ParentChanged: a transparent cube was attached or detached, or what it inherits from its place changed. Several changes
-// may be told in one.
+// ParentChanged: a transparent cube was attached or detached, or the properties that it inherits from its parent
+// changed. One message may report several changes.
 type ParentChanged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Cube  uint64                 `protobuf:"varint,1,opt,name=cube,proto3" json:"cube,omitempty"`
@@ -3563,7 +3566,7 @@ type ParentChanged struct {
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Peer of a port.
 	Peer string `protobuf:"bytes,3,opt,name=peer,proto3" json:"peer,omitempty"`
-	// The netdev itself or the one that is the port's peer, and its number, 0 while it does not exist.
+	// The netdev itself or the port's peer, and its interface index, 0 while it does not exist.
 	Netdev string `protobuf:"bytes,4,opt,name=netdev,proto3" json:"netdev,omitempty"`
 	Index  uint32 `protobuf:"varint,5,opt,name=index,proto3" json:"index,omitempty"`
 	Mac    []byte `protobuf:"bytes,6,opt,name=mac,proto3" json:"mac,omitempty"`
@@ -3669,8 +3672,8 @@ func (x *ParentChanged) GetLeaves() []byte {
 	return nil
 }
 
-// Log is a line for the daemon's log. Lines below the leaf `loglevel` of the cube's configuration are left out there, and
-// need not be sent.
+// Log is a line for the daemon's log. The daemon drops lines below the leaf `loglevel` of the cube's configuration,
+// which need not be sent.
 type Log struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 0: of the service itself.
@@ -3742,7 +3745,7 @@ func (x *Log) GetAttributes() map[string]string {
 	return nil
 }
 
-// Metrics replaces what /metrics shows of a cube, as polycube_custom_SERVICE_NAME{cubeName="..."}.
+// Metrics replaces the cube's own metrics on /metrics, as polycube_custom_SERVICE_NAME{cubeName="..."}.
 type Metrics struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cube          uint64                 `protobuf:"varint,1,opt,name=cube,proto3" json:"cube,omitempty"`
@@ -3873,7 +3876,7 @@ func (x *Metric) GetValue() float64 {
 	return 0
 }
 
-// MigrateIn is what the old map holds.
+// MigrateIn is the contents of the old map.
 type MigrateIn struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the first message.
@@ -3996,7 +3999,7 @@ func (x *MigrateStart) GetNew() *MapInfo {
 	return nil
 }
 
-// MigrateOut is what the new map is to hold.
+// MigrateOut is the contents of the new map.
 type MigrateOut struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Entries       []*Entry               `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`

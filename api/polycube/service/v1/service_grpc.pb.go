@@ -1,39 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The protocol between the daemon and a service that is not part of it: a process in any language that brings a model,
-// eBPF programs and the control plane of its cubes. The fast path is in the kernel and needs neither side alive.
+// The protocol between the daemon and an external service: a process in any language that provides a model, eBPF
+// programs and the control plane of its cubes. The fast path is in the kernel and works without either side.
 //
-// Roles. The service listens and the daemon dials: a Unix socket that the daemon names in the environment variable
-// POLYCUBE_SERVICE_SOCKET of a process that it has started (type lib), or HOST:PORT (type grpc), off loopback with mutual
-// TLS only.
+// Roles. The service listens and the daemon connects: over a Unix socket whose path the daemon passes in the
+// environment variable POLYCUBE_SERVICE_SOCKET to a process that it has started (type lib), or over HOST:PORT (type
+// grpc), which requires mutual TLS except on loopback.
 //
-// Order. Describe comes first and may come at any time, also from a daemon that goes no further, and there may be several
-// sessions at a time: of an update, or of several daemons. Then the daemon opens one
-// Session and one Packets stream, and the service answers Hello with Ready. From then on cubes are opened, changed and
-// closed with unary calls. When a Session ends, for whatever reason, every cube that was opened in it is closed for the
-// service, without further calls; its programs and maps stay in the kernel. The daemon comes back with Describe, a new
-// Session, and Open for every cube that there is.
+// Order. Describe comes first and may come at any time, also from a daemon that then disconnects, and there may be
+// several sessions at a time: of an update, or of several daemons. Then the daemon opens one Session and one Packets
+// stream, and the service answers Hello with Ready. From then on cubes are opened, changed and closed with unary calls.
+// When a Session ends, for whatever reason, every cube that was opened in it is closed for the service, without further
+// calls; its programs and maps stay in the kernel. The daemon reconnects with Describe, a new Session, and Open for
+// every existing cube.
 //
-// Calls. The calls for one cube come one at a time, those for different cubes side by side. Each has a deadline, which the
-// service sees as that of the gRPC call. A call that misses its deadline is a failure; whatever the service does for it
-// afterwards is of no consequence for the configuration, and its cube is degraded until it has been opened again. After
-// three of them in a row the session is given up.
+// Calls. The calls for one cube come one at a time, those for different cubes concurrently. Each has a deadline, which
+// the service sees as that of the gRPC call. A call that misses its deadline has failed; whatever the service does for
+// it afterwards does not affect the configuration, and its cube is degraded until it has been reopened. After three of
+// them in a row the session is ended.
 //
-// Errors are gRPC statuses. The message is a sentence for the person who made the request. INVALID_ARGUMENT: the request
-// can never be right as it is. NOT_FOUND, ALREADY_EXISTS: what it names. FAILED_PRECONDITION: something else stands in the
-// way. RESOURCE_EXHAUSTED: full. UNIMPLEMENTED: not possible here. Any other code is a fault of the service.
+// Errors are gRPC statuses. The message is a sentence for the user who made the request. INVALID_ARGUMENT: the request
+// can never succeed in this form. NOT_FOUND, ALREADY_EXISTS: as their names say. FAILED_PRECONDITION: a conflict with
+// something else. RESOURCE_EXHAUSTED: full. UNIMPLEMENTED: not possible here. Any other code is an internal error of
+// the service.
 //
-// Versions. The daemon sends the highest version that it speaks, the service answers with the one to use, which is not
-// higher. Within a version fields, messages and RPCs are only added, and what a side does not know it ignores; what an old
-// service must not ignore is a new version. This file is version 1.
+// Versions. The daemon sends the highest version that it supports, the service answers with the one to use, which is
+// not higher. Within a version, fields, messages and RPCs are only added, and each side ignores those that it does not
+// know; additions that an old service must not ignore require a new version. This file is version 1.
 //
-// Limits hold for both directions and are checked by the daemon, which treats what comes from a service as hostile. A
-// message is at most 32 MiB, a JSON document 8 MiB, a name 64 bytes, a sentence 1024 bytes. Hello has the numbers that may
-// differ between daemons. What is too large or malformed ends the session; what is too much (packets, log lines, series)
-// is dropped and counted, and what cannot be dropped (map and program requests) is read more slowly.
+// Limits apply to both directions and are checked by the daemon, which does not trust the service. A message is at most
+// 32 MiB, a JSON document 8 MiB, a name 64 bytes, a sentence 1024 bytes. Hello contains the limits that may differ
+// between daemons. A message that is too large or malformed ends the session; excess packets, log lines and series are
+// dropped and counted, and excess map and program requests are read more slowly.
 //
-// JSON documents have the shape and the names of the service's model, as in the REST API (RFC 7951 without the module
-// name in front). Integers and structs in constants, keys and values are laid out as in C on the machine of the daemon,
+// JSON documents have the structure and the names of the service's model, as in the REST API (RFC 7951 without the
+// module name prefix). Integers and structs in constants, keys and values have the C layout of the daemon's machine,
 // which is little endian.
 
 // Code generated by protoc-gen-go-grpc. DO NOT EDIT.
@@ -76,43 +77,45 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Service is what a process implements to be a service of Polycube.
+// Service is implemented by an external service of Polycube.
 type ServiceClient interface {
-	// Describe says what the service is. It must not depend on anything but the service's own files, and must be quick (10 s).
+	// Describe describes the service. The result must only depend on the service's own files, and must be quick (10 s).
 	Describe(ctx context.Context, in *DescribeRequest, opts ...grpc.CallOption) (*Description, error)
-	// Session is the life of the connection, and carries what needs an answer from the daemon: map and program requests. The
-	// service sends Ready first. Requests are answered in the order of their arrival, but those of Programs may be overtaken.
+	// Session is the connection, and carries map and program requests, which the daemon answers. The service sends Ready
+	// first. Requests are answered in the order of their arrival, but those of Programs may be overtaken.
 	Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ToService, ToDaemon], error)
-	// Packets carries packets and notifications from the fast path to the service, and packets back. It is a stream of its
-	// own so that a flood of packets does not stand in the way of the control plane. A service without both never sees it. The
-	// metadata `polycube-session` of the call is Hello.session.
+	// Packets carries packets and notifications from the fast path to the service, and packets back. It is a separate
+	// stream so that a flood of packets does not delay the control plane. A service that receives neither never sees it.
+	// The metadata `polycube-session` of the call is Hello.session.
 	Packets(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[PacketsIn, PacketsOut], error)
-	// Open makes the control plane of a cube. Maps cannot be used before the first Commit.
+	// Open creates the control plane of a cube. Maps cannot be used before the first Commit.
 	Open(ctx context.Context, in *OpenRequest, opts ...grpc.CallOption) (*OpenResponse, error)
-	// Prepare checks the step from one configuration to another and plans it; nothing may change yet. An error refuses the
-	// change, and its message is what the user reads.
+	// Prepare checks the step from one configuration to another and plans it; nothing may change yet. An error refuses
+	// the change, and the user reads its message.
 	Prepare(ctx context.Context, in *PrepareRequest, opts ...grpc.CallOption) (*Plan, error)
-	// Commit carries a plan out, after the programs with its constants were loaded and before packets see them; maps can be
-	// used. It is called when the plan asks for it. An error must leave everything as it was.
+	// Commit carries out a plan, after the programs with its constants were loaded and before packets see them; maps can
+	// be used. It is called if the plan requests it. An error must leave everything unchanged.
 	Commit(ctx context.Context, in *PlanRequest, opts ...grpc.CallOption) (*PlanResponse, error)
-	// Undo reverses a Commit, because a later step of the same change failed. It may come until the next Prepare for the cube.
+	// Undo reverses a Commit, because a later step of the same change failed. It may be called until the next Prepare for
+	// the cube.
 	Undo(ctx context.Context, in *PlanRequest, opts ...grpc.CallOption) (*PlanResponse, error)
-	// Abort says that a plan will not be committed. It may be left out: the next Prepare makes an older plan void.
+	// Abort says that a plan will not be committed. It may be omitted: the next Prepare invalidates an older plan.
 	Abort(ctx context.Context, in *PlanRequest, opts ...grpc.CallOption) (*PlanResponse, error)
-	// State answers the state (config false) of a cube, as Description.state promises.
+	// State returns the state (config false) of a cube, as declared in Description.state.
 	State(ctx context.Context, in *StateRequest, opts ...grpc.CallOption) (*StateResponse, error)
-	// DeleteState deletes a list entry that is state, such as a learned address. NOT_FOUND if there is none. An entry that is
-	// refused with INVALID_ARGUMENT, FAILED_PRECONDITION or UNIMPLEMENTED stays when its whole list is deleted. For a list of
-	// state that the model marks deletable, path may be that of the list: delete every entry, or answer NOT_FOUND to be asked
-	// for each.
+	// DeleteState deletes a list entry that is state, such as a learned address. NOT_FOUND if there is none. An entry
+	// that is refused with INVALID_ARGUMENT, FAILED_PRECONDITION or UNIMPLEMENTED stays when its whole list is deleted.
+	// For a list of state that the model marks deletable, path may be that of the list: delete every entry, or answer
+	// NOT_FOUND to be called for each.
 	DeleteState(ctx context.Context, in *StateRequest, opts ...grpc.CallOption) (*DeleteStateResponse, error)
 	// Action runs an action of the model.
 	Action(ctx context.Context, in *ActionRequest, opts ...grpc.CallOption) (*ActionResponse, error)
-	// Migrate translates the entries of a map that an earlier version of the service declared otherwise, while packets go on
-	// using the old one. The daemon sends MigrateIn.start, then all entries, then closes its side; the service sends the
-	// entries of the new map and ends the call. An error refuses the new version for that cube, which changes nothing.
+	// Migrate translates the entries of a map that an earlier version of the service declared differently, while packets
+	// still use the old one. The daemon sends MigrateIn.start, then all entries, then closes its side; the service sends
+	// the entries of the new map and ends the call. An error refuses the new version for that cube, which changes
+	// nothing.
 	Migrate(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[MigrateIn, MigrateOut], error)
-	// Close ends the control plane of a cube that was deleted, or that another service process takes over.
+	// Close closes the control plane of a cube that was deleted, or that another service process takes over.
 	Close(ctx context.Context, in *CloseRequest, opts ...grpc.CallOption) (*CloseResponse, error)
 }
 
@@ -267,43 +270,45 @@ func (c *serviceClient) Close(ctx context.Context, in *CloseRequest, opts ...grp
 // All implementations must embed UnimplementedServiceServer
 // for forward compatibility.
 //
-// Service is what a process implements to be a service of Polycube.
+// Service is implemented by an external service of Polycube.
 type ServiceServer interface {
-	// Describe says what the service is. It must not depend on anything but the service's own files, and must be quick (10 s).
+	// Describe describes the service. The result must only depend on the service's own files, and must be quick (10 s).
 	Describe(context.Context, *DescribeRequest) (*Description, error)
-	// Session is the life of the connection, and carries what needs an answer from the daemon: map and program requests. The
-	// service sends Ready first. Requests are answered in the order of their arrival, but those of Programs may be overtaken.
+	// Session is the connection, and carries map and program requests, which the daemon answers. The service sends Ready
+	// first. Requests are answered in the order of their arrival, but those of Programs may be overtaken.
 	Session(grpc.BidiStreamingServer[ToService, ToDaemon]) error
-	// Packets carries packets and notifications from the fast path to the service, and packets back. It is a stream of its
-	// own so that a flood of packets does not stand in the way of the control plane. A service without both never sees it. The
-	// metadata `polycube-session` of the call is Hello.session.
+	// Packets carries packets and notifications from the fast path to the service, and packets back. It is a separate
+	// stream so that a flood of packets does not delay the control plane. A service that receives neither never sees it.
+	// The metadata `polycube-session` of the call is Hello.session.
 	Packets(grpc.BidiStreamingServer[PacketsIn, PacketsOut]) error
-	// Open makes the control plane of a cube. Maps cannot be used before the first Commit.
+	// Open creates the control plane of a cube. Maps cannot be used before the first Commit.
 	Open(context.Context, *OpenRequest) (*OpenResponse, error)
-	// Prepare checks the step from one configuration to another and plans it; nothing may change yet. An error refuses the
-	// change, and its message is what the user reads.
+	// Prepare checks the step from one configuration to another and plans it; nothing may change yet. An error refuses
+	// the change, and the user reads its message.
 	Prepare(context.Context, *PrepareRequest) (*Plan, error)
-	// Commit carries a plan out, after the programs with its constants were loaded and before packets see them; maps can be
-	// used. It is called when the plan asks for it. An error must leave everything as it was.
+	// Commit carries out a plan, after the programs with its constants were loaded and before packets see them; maps can
+	// be used. It is called if the plan requests it. An error must leave everything unchanged.
 	Commit(context.Context, *PlanRequest) (*PlanResponse, error)
-	// Undo reverses a Commit, because a later step of the same change failed. It may come until the next Prepare for the cube.
+	// Undo reverses a Commit, because a later step of the same change failed. It may be called until the next Prepare for
+	// the cube.
 	Undo(context.Context, *PlanRequest) (*PlanResponse, error)
-	// Abort says that a plan will not be committed. It may be left out: the next Prepare makes an older plan void.
+	// Abort says that a plan will not be committed. It may be omitted: the next Prepare invalidates an older plan.
 	Abort(context.Context, *PlanRequest) (*PlanResponse, error)
-	// State answers the state (config false) of a cube, as Description.state promises.
+	// State returns the state (config false) of a cube, as declared in Description.state.
 	State(context.Context, *StateRequest) (*StateResponse, error)
-	// DeleteState deletes a list entry that is state, such as a learned address. NOT_FOUND if there is none. An entry that is
-	// refused with INVALID_ARGUMENT, FAILED_PRECONDITION or UNIMPLEMENTED stays when its whole list is deleted. For a list of
-	// state that the model marks deletable, path may be that of the list: delete every entry, or answer NOT_FOUND to be asked
-	// for each.
+	// DeleteState deletes a list entry that is state, such as a learned address. NOT_FOUND if there is none. An entry
+	// that is refused with INVALID_ARGUMENT, FAILED_PRECONDITION or UNIMPLEMENTED stays when its whole list is deleted.
+	// For a list of state that the model marks deletable, path may be that of the list: delete every entry, or answer
+	// NOT_FOUND to be called for each.
 	DeleteState(context.Context, *StateRequest) (*DeleteStateResponse, error)
 	// Action runs an action of the model.
 	Action(context.Context, *ActionRequest) (*ActionResponse, error)
-	// Migrate translates the entries of a map that an earlier version of the service declared otherwise, while packets go on
-	// using the old one. The daemon sends MigrateIn.start, then all entries, then closes its side; the service sends the
-	// entries of the new map and ends the call. An error refuses the new version for that cube, which changes nothing.
+	// Migrate translates the entries of a map that an earlier version of the service declared differently, while packets
+	// still use the old one. The daemon sends MigrateIn.start, then all entries, then closes its side; the service sends
+	// the entries of the new map and ends the call. An error refuses the new version for that cube, which changes
+	// nothing.
 	Migrate(grpc.BidiStreamingServer[MigrateIn, MigrateOut]) error
-	// Close ends the control plane of a cube that was deleted, or that another service process takes over.
+	// Close closes the control plane of a cube that was deleted, or that another service process takes over.
 	Close(context.Context, *CloseRequest) (*CloseResponse, error)
 	mustEmbedUnimplementedServiceServer()
 }
