@@ -34,8 +34,9 @@ func bridgeAlone(ctx context.Context, r *Run) (*report.Table, []report.Check, er
 	t := &report.Table{
 		Title:   "The program alone, with learning, 1,000 flows",
 		Columns: []string{"", "ns per packet"},
-		Notes: []string{"Entry, lookup of the source, lookup of the destination, exit, counters. A harness gives the frame the " +
-			"addresses of the next flow before each run; its cost, with a program that does nothing, is subtracted."},
+		Notes: []string{"Entry, lookup of the source, lookup of the destination, exit, counters. A harness " +
+			"writes the addresses of the next flow to the frame before each run; its cost, measured with a program that does " +
+			"nothing, is subtracted."},
 	}
 	times := map[string]report.Sample{}
 	err := lab.With(ctx, func(rig *lab.Rig) error {

@@ -29,9 +29,9 @@ func apiSizes(quick bool) (cubes, entries []int) {
 	return []int{10, 100, 1000}, []int{100, 10_000, 100_000}
 }
 
-const apiText = "bin/polycubed as it is installed, persistence and the record of changes on, one client that keeps its connection to the " +
-	"Unix socket. By the clock, from the request to the end of the answer: a change is then checked, in force in the kernel and on disk. " +
-	"The last line says how much the largest is above the smallest."
+const apiText = "bin/polycubed as installed, with persistence and the audit record, and one client that keeps " +
+	"its connection to the Unix socket. Wall time, from the request to the end of the answer: by then a change is " +
+	"checked, in effect in the kernel and on disk. The last line is the ratio of the largest to the smallest size."
 
 // figures are the measurements at one size, by column.
 type figures struct {
@@ -52,7 +52,7 @@ func api(ctx context.Context, r *Run) error {
 	}
 	byCubes := sizeTable("By number of cubes", "cubes", cubeColumns, ofCubes)
 	byCubes.Notes = []string{fmt.Sprintf("simplebridges of type TC with %d ports each, one of which has a netdev; %d addresses at most. *all at once* is one "+
-		"request with all cubes. A leaf: `fdb aging-time` of one cube after the other, a constant of its program, which is linked and loaded anew. "+
+		"request with all cubes. A leaf: `fdb aging-time` of one cube after the other, a constant of its program, which is relinked and reloaded. "+
 		"Pages have %d cubes. *restart* is from exec to the first answer with all cubes restored.", portsOfOne, 64, pageSize)}
 	byEntries := sizeTable("By number of entries", "entries", entryColumns, ofEntries)
 	byEntries.Notes = []string{fmt.Sprintf("Configured addresses of one simplebridge, in one request. An entry: one of them, spread over the list, gets "+

@@ -42,12 +42,12 @@ func bridge(ctx context.Context, r *Run) error {
 	return nil
 }
 
-const bridgeText = "Frames of 60 bytes go from a generator through one veth, the device under test and another veth " +
-	"to a counting sink, all on one CPU and in one task; its CPU time is what a packet costs. 1,000 stations on each " +
-	"side were learned before; frames of the 1,000 pairs take turns. *nothing* drops where the device under test would " +
-	"begin: generator and first veth. In *net* that is subtracted; what is left still has the second veth and the sink. " +
-	"Frames are *lost* when the kernel leaves its work to ksoftirqd, as it does when others want the CPU, and the 256 places " +
-	"of a veth fill up meanwhile: that is the machine, not the forwarder."
+const bridgeText = "Frames of 60 bytes go from a generator through one veth, the device under test and " +
+	"another veth to a counting sink, all on one CPU and in one task, whose CPU time is the cost of a packet. 1,000 " +
+	"stations on each side were learned before; frames of the 1,000 pairs are sent in rotation. *nothing* drops where " +
+	"the device under test would begin: generator and first veth. In *net* that is subtracted; the second veth and " +
+	"the sink are still included. Frames are *lost* when the kernel defers work to ksoftirqd, as it does when other " +
+	"tasks want the CPU, and the 256 slots of a veth fill up meanwhile: the machine causes that, not the forwarder."
 
 func bridgeThroughput(ctx context.Context, r *Run) (*report.Table, map[string]report.Sample, []report.Check, error) {
 	all := forwarders(r.Root)

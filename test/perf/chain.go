@@ -59,15 +59,15 @@ func chain(ctx context.Context, r *Run) error {
 
 const chainText = "A trivial cube checks the bounds of the frame, swaps its MAC addresses and sends it to its " +
 	"other port. ns per packet above an empty program (`BPF_PROG_TEST_RUN`, CPU time of the thread, best of a few " +
-	"runs in each round, median over the rounds with minimum and maximum). All variants do the same at the ends: " +
-	"look the port up by interface index, count packet and bytes in, look the exit up, count out, redirect. Between the " +
-	"cubes, ours counts packets and bytes and keeps metadata; so do, as to the counting, the *tail calls that count*, " +
-	"which are like for like; the plain ones do nothing but the cube's work. *first Polycube's scheme* is written by us " +
-	"from its paper: metadata in a per-CPU map, a forward chain of each cube, a tail call by the index found there; it counts " +
-	"nothing. The kernel lets a packet make 33 tail calls, which is where the tail calls and that scheme end; ours goes on in " +
-	"another way before that. *up* is the way through the cubes in the order " +
-	"in which they were made, *down* the way back; the checks take the slower one. Our root program, one more " +
-	"tail call for each packet on any chain, is left out here and is in the figures of the bridge."
+	"runs in each round, median over the rounds with minimum and maximum). All variants do the same at the ends: look " +
+	"up the port by interface index, count packet and bytes in, look up the exit, count out, redirect. Between the " +
+	"cubes, ours counts packets and bytes and keeps metadata. The *tail calls that count* also count, so they are " +
+	"directly comparable; the plain ones only do the cube's work. *first Polycube's scheme* is our implementation " +
+	"from its paper: metadata in a per-CPU map, a forward chain for each cube, a tail call by the index found there; " +
+	"it counts nothing. The kernel allows 33 tail calls per packet, which limits the tail calls and that scheme; ours " +
+	"continues in another way before that. *up* is the direction through the cubes in the order in which they were " +
+	"created, *down* the reverse; the checks use the slower one. Our root program, one more tail call per packet on " +
+	"any chain, is excluded here and included in the figures of the bridge."
 
 // check runs every program once: all must forward.
 func (c *chains) check(frame []byte) error {

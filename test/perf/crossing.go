@@ -30,10 +30,10 @@ func crossingTable() *report.Table {
 	return &report.Table{
 		Title:   "A crossing",
 		Columns: []string{"", "hook", "ns per crossing", "p50 of a packet, ns", "p99", "p99.9", "max"},
-		Notes: []string{"ns per crossing, the cube's own work included: the slope over chains of up to 32. The quantiles are those of " +
-			fmt.Sprintf("packets through a chain of %d, by the clock, in groups of %d, as the kernel tells whole nanoseconds: ", jitterLength, jitterGroup) +
-			"interruptions are in them, and the empty program is not subtracted. A component becomes several segments only when it is " +
-			"too large for one program; here each cube is one."},
+		Notes: []string{"ns per crossing, the cube's own work included: the slope over chains of up to 32. The quantiles are for " +
+			fmt.Sprintf("packets through a chain of %d, wall time, in groups of %d, because the kernel reports whole nanoseconds: ", jitterLength, jitterGroup) +
+			"they include interruptions, and the empty program is not subtracted. A component is only split " +
+			"into segments if it is too large for one program; here each cube is a segment."},
 	}
 }
 

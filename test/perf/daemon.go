@@ -37,7 +37,7 @@ func daemon(ctx context.Context, r *Run) error {
 	return nil
 }
 
-const daemonText = "bin/polycubed and bin/polycubectl as they are installed, in a namespace of their own, with persistence on."
+const daemonText = "bin/polycubed and bin/polycubectl as installed, in a separate namespace, with persistence."
 
 // bridgeBody is a simplebridge between the netdevs of a wire, as polycubectl reads it.
 const bridgeBody = `{"type":%q,"ports":[{"name":"left","peer":"` + lab.In + `"},{"name":"right","peer":"` + lab.Out + `"}]}`
@@ -49,8 +49,8 @@ func firstPacket(ctx context.Context, r *Run) (*report.Table, error) {
 	t := &report.Table{
 		Title:   "From `polycubectl simplebridge add` to the first forwarded packet, ms",
 		Columns: []string{"type", "first packet", "polycubectl returns"},
-		Notes: []string{"One command makes the bridge with two ports and their netdevs. Frames come every 0.1 ms all the time; the sink is " +
-			"looked at every 0.2 ms."},
+		Notes: []string{"One command creates the bridge with two ports and their netdevs. Frames are sent " +
+			"every 0.1 ms throughout; the sink is checked every 0.2 ms."},
 	}
 	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPDRV} {
 		var packet, returned report.Sample
@@ -135,8 +135,9 @@ func daemonMemory(ctx context.Context, r *Run) (t *report.Table, starts float64,
 	t = &report.Table{
 		Title:   "Memory by number of cubes, MB",
 		Columns: []string{"cubes", "resident", "of which private", "maps in the kernel", "programs", "start, s"},
-		Notes: []string{"simplebridges of type TC with two ports; each has a table of 4,096 addresses. The kernel's part is what " +
-			"/proc says of the maps and programs that the daemon has open. Start: from exec to the first answer, with the cubes restored."},
+		Notes: []string{"simplebridges of type TC with two ports; each has a table of 4,096 addresses. The " +
+			"kernel's part is the memory that /proc reports for the maps and programs that the daemon holds open. Start: from " +
+			"exec to the first answer, with the cubes restored."},
 	}
 	for _, n := range []int{0, 1, 10, 100} {
 		r.progress("daemon: memory with %d cubes", n)

@@ -20,7 +20,7 @@ func (r *Run) Document(args []string) string {
 	fmt.Fprintf(&b, "Measured on %s by `%s`.\n\n", time.Now().UTC().Format(time.DateOnly),
 		strings.TrimSpace("go run ./test/perf/cmd/bench "+strings.Join(args, " ")))
 	b.WriteString(machine().Markdown())
-	b.WriteString("\n## What was promised\n\n")
+	b.WriteString("\n## Targets\n\n")
 	b.WriteString(report.Checks(r.Checks).Markdown())
 	for _, s := range r.Sections {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n", s.Title, s.Text)
@@ -32,23 +32,23 @@ func (r *Run) Document(args []string) string {
 	return b.String()
 }
 
-const documentHead = `What Polycube costs, beside the kernel's own ways of doing the same, measured in one run.
+const documentHead = `What Polycube costs, compared with the kernel's own forwarding, measured in one run.
 This file is written by ` + "`make bench`" + `; do not edit it.
 
 How to read it: figures are medians over rounds, with minimum and maximum; in each round everything is measured once, in a
-new random order, so that what disturbs the machine for a while disturbs all alike. Compare figures of one table with each
-other: absolute values are this machine's. Below 10 % a difference is a tie.
+new random order, so that temporary disturbances of the machine affect everything alike. Compare figures within one table:
+absolute values depend on this machine. Differences below 10 % are not significant.
 `
 
-const documentTail = `## What these figures do not say
+const documentTail = `## Limitations of these figures
 
-- One machine, virtual, two CPUs, veths instead of network cards: ratios carry over better than nanoseconds. On a card the
-  driver's share is another one, and several queues work side by side.
-- Frames of the smallest size: the cost of a packet, not of a byte.
-- On veth an XDP program sees the frame before the kernel has made an skb for it, which is most of its lead over TC and the
-  bridge; on TC the skb has been paid for already.
-- CPU mitigations weigh on calls, indirect jumps and tail calls; with others the variants move apart or together.
-- Every run of ` + "`BPF_PROG_TEST_RUN`" + ` finds the same data in the caches: a lower bound of what a program costs.
+- One virtual machine with two CPUs, and veths instead of network cards: ratios are more portable than nanoseconds. On a card
+  the driver's share differs, and several queues work in parallel.
+- Frames of the minimum size: the cost of a packet, not of a byte.
+- On veth an XDP program sees the frame before the kernel has allocated an skb for it, which is most of its advantage over TC
+  and the bridge; at TC the skb has been allocated already.
+- CPU mitigations slow down calls, indirect jumps and tail calls; with other mitigations the differences change.
+- Every run of ` + "`BPF_PROG_TEST_RUN`" + ` runs with warm caches: a lower bound of a program's cost.
 `
 
 // machine lists the properties that figures depend on, and nothing that identifies the machine.
@@ -62,7 +62,7 @@ func machine() *report.Table {
 	t.Add("CPU", fmt.Sprintf("%d × %s", cpus, model))
 	t.Add("BPF JIT", firstLine("/proc/sys/net/core/bpf_jit_enable")+", hardening "+firstLine("/proc/sys/net/core/bpf_jit_harden"))
 	t.Add("Spectre v2", firstLine("/sys/devices/system/cpu/vulnerabilities/spectre_v2"))
-	t.Add("load when it ended", firstLine("/proc/loadavg"))
+	t.Add("load at the end", firstLine("/proc/loadavg"))
 	return t
 }
 

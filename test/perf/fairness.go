@@ -69,13 +69,13 @@ func fairness(ctx context.Context, r *Run) (*report.Table, []report.Check, error
 	if noisy.shed == 0 {
 		return nil, nil, errors.New("the flooded cube lost nothing, so this shows nothing")
 	}
-	t := &report.Table{Title: "A quiet cube beside a flooded one", Columns: []string{"", "packets handled", "shed", "shed %", "until handled: p50, ms", "p99, ms"}}
+	t := &report.Table{Title: "A quiet cube and a flooded one", Columns: []string{"", "packets handled", "shed", "shed %", "until handled: p50, ms", "p99, ms"}}
 	t.Add(fmt.Sprintf("quiet, %d kpps", quietRate/1000), fmt.Sprint(quiet.up), fmt.Sprint(quiet.shed), quiet.percent(),
 		fmt.Sprintf("%.2f", delays.Median()), fmt.Sprintf("%.2f", delays.Quantile(0.99)))
 	t.Add("flooded", fmt.Sprint(noisy.up), fmt.Sprint(noisy.shed), noisy.percent())
-	t.Notes = []string{fmt.Sprintf("Each cube has a bounded queue and a handler of its own, as in the daemon; that of the flooded one takes %s for each packet. Shed is what the ring or the queue has no room for. The quiet cube was sent %d packets.", loudWork, sent)}
+	t.Notes = []string{fmt.Sprintf("Each cube has a bounded queue and a separate handler, as in the daemon; that of the flooded one takes %s per packet. Packets that do not fit the ring or the queue are shed. The quiet cube was sent %d packets.", loudWork, sent)}
 	lost := float64(sent - len(delays))
-	const what = "slow path, quiet cube beside a flooded one: "
+	const what = "slow path, quiet cube next to a flooded one: "
 	return t, []report.Check{
 		report.AtMost(what+"packets lost", "%.0f", lost, 0),
 		report.AtLeast(what+"share of its rate", "%.1f %%", 100*float64(len(delays))/float64(sent), 90),

@@ -39,9 +39,10 @@ type floodCase struct {
 	way   uint32
 }
 
-const floodsText = "Frames of 60 bytes are flooded to as many sinks as there are *ports*, each behind a veth; all is on one CPU and in one " +
-	"task, whose CPU time is divided by the copies that arrive: generator, first veth, cube, and for each copy a veth and a sink. " +
-	"Frames come without a tag. Where the set has one member, no copy is made at TC either."
+const floodsText = "Frames of 60 bytes are flooded to as many sinks as *ports*, each behind a veth, all on " +
+	"one CPU and in one task, whose CPU time is divided by the number of copies that arrive: generator, first veth, " +
+	"cube, and for each copy a veth and a sink. Frames are untagged. If the set has one member, no copy is made at TC " +
+	"either."
 
 // floods is the part "floods".
 func floods(ctx context.Context, r *Run) error {

@@ -69,10 +69,11 @@ func (c helperCase) effort(hook cube.Hook, quick bool) lab.Effort {
 	return e
 }
 
-const helpersText = "What one use of a helper adds to a packet, in a cube as it is linked (`BPF_PROG_TEST_RUN`, CPU time, median over the " +
-	"rounds with minimum and maximum). Arithmetic, clocks and cursors are repeated 12 times in one packet. Helpers that end " +
-	"a packet are held against `pcn_pkt_drop`, with all that the framework then does; a flood is one to a single other netdev. What makes a record " +
-	"for user space is measured while somebody reads. The same figures are in the [reference](reference/helpers.md)."
+const helpersText = "The cost of one use of a helper per packet, in a linked cube (`BPF_PROG_TEST_RUN`, CPU " +
+	"time, median over the rounds with minimum and maximum). Arithmetic, clocks and cursors are repeated 12 times in " +
+	"one packet. Helpers that end a packet are compared with `pcn_pkt_drop`, including the framework's work for them; " +
+	"a flood goes to a single other netdev. Helpers that create a record for user space are measured with an active " +
+	"reader. The same figures are in the [reference](reference/helpers.md)."
 
 // helpers is the part "helpers".
 func helpers(ctx context.Context, r *Run) error {

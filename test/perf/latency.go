@@ -42,10 +42,10 @@ func bridgeLatency(ctx context.Context, r *Run) (*report.Table, error) {
 		}
 	}
 	t := &report.Table{
-		Title:   "Latency, there and back, µs",
+		Title:   "Round-trip latency, µs",
 		Columns: []string{"", "alone, p50", "alone, p99", "at 100 kpps, p50", "at 100 kpps, p99"},
-		Notes: []string{"UDP datagrams of 18 bytes between two hosts, one at a time; most of the time is the hosts' own: system calls " +
-			"and waking the other end."},
+		Notes: []string{"UDP datagrams of 18 bytes between two hosts, one at a time; most of the time is " +
+			"spent in the hosts: system calls and waking the other end."},
 	}
 	for _, f := range forwarders(r.Root) {
 		if l := results[f.name]; l != nil {

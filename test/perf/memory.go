@@ -16,13 +16,13 @@ import (
 	"github.com/polycube/polycube/test/perf/report"
 )
 
-const memoryText = "The difference that many make to the memory of the daemon's process and of the maps that it holds (what the kernel " +
-	"says of them), divided by their number. Each cube is told to have room for as many as it gets, so that what maps take from the " +
-	"start counts, too."
+const memoryText = "The increase in memory of the daemon's process and of its maps (as reported by the kernel) by many " +
+	"entries, divided by their number. The tables of each cube have exactly the required size, so that preallocated " +
+	"memory of maps counts, too."
 
 // memory is the part "memory".
 func memory(ctx context.Context, r *Run) error {
-	t := &report.Table{Title: "Bytes for each", Columns: []string{"", "number", "maps", "daemon"}}
+	t := &report.Table{Title: "Bytes per entry", Columns: []string{"", "number", "maps", "daemon"}}
 	for _, m := range []struct {
 		what string
 		n    int

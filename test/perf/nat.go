@@ -24,10 +24,11 @@ const (
 	natTC    = "router + nat, tcx"
 )
 
-const natText = "As for the router, with one external address: 1,000 sessions are of 100 hosts to 10 servers, 500,000 of 1,000 hosts " +
-	"with 50 ports each to 10 servers. All sessions were there before, but in the last table, in which each datagram is the first " +
-	"of its session. The peer forwards with one rule, `oifname out masquerade`, and a connection table that is large enough; this kernel " +
-	"has no flow tables. Ours is a router with a nat at its outer port: what the peer does is done by both together."
+const natText = "As for the router, with one external address: 1,000 sessions from 100 hosts to 10 servers, " +
+	"500,000 from 1,000 hosts with 50 ports each to 10 servers. All sessions existed before, except in the last " +
+	"table, in which each datagram is the first of its session. The baseline forwards with one rule, `oifname out " +
+	"masquerade`, and a sufficiently large connection table; this kernel has no flow tables. Ours is a router with a " +
+	"nat on its outer port, which together do what the baseline does."
 
 // servers are the targets, all of them on the right host.
 func servers() []netip.Addr {

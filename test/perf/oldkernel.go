@@ -21,9 +21,9 @@ import (
 	"github.com/polycube/polycube/test/perf/report"
 )
 
-const oldKernelText = "What it costs that a kernel lacks a feature: the same work with and without it, in turns, on a kernel that has it " +
-	"(median over the rounds with minimum and maximum). What 6.1 lacks otherwise, above all lookups in per-CPU arrays " +
-	"without a call (6.10), cannot be taken away here."
+const oldKernelText = "The cost of a missing kernel feature: the same work with and without it, in turns, on " +
+	"a kernel that has it (median over the rounds with minimum and maximum). Other features that 6.1 lacks, above all " +
+	"inlined lookups in per-CPU arrays (6.10), cannot be disabled here."
 
 // oldKernelChain is the number of cubes that a packet calls.
 const oldKernelChain = 16
@@ -36,7 +36,7 @@ func oldKernel(ctx context.Context, r *Run) error {
 			return err
 		}
 	}
-	r.add(Section{Title: "Without what old kernels lack", Text: oldKernelText, Tables: []*report.Table{t}})
+	r.add(Section{Title: "Workarounds for old kernels", Text: oldKernelText, Tables: []*report.Table{t}})
 	return nil
 }
 

@@ -22,10 +22,10 @@ var partialRates = []int{200_000, 400_000}
 func bridgePartial(ctx context.Context, r *Run, bridgeNS float64) (*report.Table, error) {
 	t := &report.Table{
 		Title:   "CPU use at partial load",
-		Columns: []string{"kpps", "of the Linux bridge's most", "", "ns per packet", "net ns", "net use of one CPU", "× Linux bridge"},
-		Notes: []string{"Packets come from a socket, some every 0.1 ms: few at a time, as on a machine that has little to do, so what is paid for " +
-			"each batch weighs more than at full rate. *nothing*, which drops at once, has the sender's part, and is subtracted in *net*. " +
-			"There is nothing to poll: without packets the use is 0."},
+		Columns: []string{"kpps", "of the Linux bridge's maximum", "", "ns per packet", "net ns", "net use of one CPU", "× Linux bridge"},
+		Notes: []string{"Packets come from a socket, some every 0.1 ms: few at a time, as on a lightly loaded " +
+			"machine, so the cost per batch weighs more than at full rate. *nothing*, which drops at once, contains the " +
+			"sender's cost, and is subtracted in *net*. Nothing polls: without packets the use is 0."},
 	}
 	length := 500 * time.Millisecond
 	if r.Quick {

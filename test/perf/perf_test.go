@@ -80,7 +80,7 @@ func TestTheDocumentHasEverySectionCheckAndTheCommand(t *testing.T) {
 	doc := r.Document([]string{"-rounds", "3"})
 	for _, want := range []string{
 		"# Performance\n", "`go run ./test/perf/cmd/bench -rounds 3`", time.Now().UTC().Format(time.DateOnly), "| BPF JIT",
-		"| a promise |", "FAIL |", "## A section\n\nWhat it is.\n", "### Times\n", "| a row |", "## What these figures do not say",
+		"| a promise |", "FAIL |", "## A section\n\nWhat it is.\n", "### Times\n", "| a row |", "## Limitations of these figures",
 	} {
 		if !strings.Contains(doc, want) {
 			t.Errorf("the document has no %q:\n%s", want, doc)

@@ -88,12 +88,13 @@ func reload(ctx context.Context, r *Run) error {
 	return nil
 }
 
-const reloadText = "A chain of four simplebridges forwards what one core can send; every 10 ms a constant of one of them " +
-	"changes, so the chain is linked, loaded and swapped in. *link*: writing the instructions; *load*: verifier and JIT; " +
-	"*swap*: committing, from the first table to the last slot; *whole*: all of it and what is between. With 200 ports, 198 more " +
-	"netdevs are ports of the first bridge. *call* is what a change does at once in the daemon's automatic mode, *inline* what " +
-	"follows when the changes pause; here it is forced. These are times by the clock: one of the two CPUs is taken by the " +
-	"load, and on a machine with other work they include waiting for the other."
+const reloadText = "A chain of four simplebridges forwards as much as one core can send; every 10 ms a " +
+	"constant of one of them changes, so the chain is linked, loaded and swapped in. *link*: writing the " +
+	"instructions; *load*: verifier and JIT; *swap*: committing, from the first table to the last slot; *whole*: " +
+	"everything, including the time in between. With 200 ports, 198 more netdevs are ports of the first bridge. " +
+	"*call* is the immediate effect of a change in the daemon's automatic mode, *inline* follows when the changes " +
+	"pause; here it is forced. These are wall times: one of the two CPUs generates the load, and on a machine with " +
+	"other work they include waiting for the other one."
 
 // run reloads for a while under load.
 func (c reloadCase) run(ctx context.Context, length time.Duration) (*reloadResult, error) {

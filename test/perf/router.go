@@ -23,10 +23,11 @@ const (
 	routerTC        = "router, tcx"
 )
 
-const routerText = "UDP datagrams of 60 bytes go from a generator through one veth, the device under test and another veth to a " +
-	"counting sink, all on one CPU and in one task, as for the bridge. Their targets are 10,000 addresses, chosen by chance in the " +
-	"networks of the routes, which take turns. Linux forwards without netfilter, and its neighbours are permanent; ours is set up " +
-	"through the daemon's API. In *net*, generator and first veth are subtracted."
+const routerText = "UDP datagrams of 60 bytes go from a generator through one veth, the device under test and " +
+	"another veth to a counting sink, all on one CPU and in one task, as for the bridge. Their targets are 10,000 " +
+	"random addresses in the networks of the routes, in rotation. Linux forwards without netfilter, and its " +
+	"neighbours are permanent; ours is set up through the daemon's API. In *net*, generator and first veth are " +
+	"subtracted."
 
 // router is the part "router".
 func router(ctx context.Context, r *Run) error {

@@ -25,9 +25,9 @@ type ruled struct {
 type packetKind string
 
 const (
-	lastRule packetKind = "of the last rule"
-	anyRule  packetKind = "of random rules"
-	noRule   packetKind = "of no rule"
+	lastRule packetKind = "matching the last rule"
+	anyRule  packetKind = "matching random rules"
+	noRule   packetKind = "matching no rule"
 )
 
 var packetKinds = []packetKind{lastRule, anyRule, noRule}

@@ -26,11 +26,11 @@ type shared struct{ sent, delivered, shed float64 } // Mpps, Mpps, percent
 // again through the same port as the others.
 func slowShares(ctx context.Context, r *Run) (*report.Table, error) {
 	t := &report.Table{
-		Title:   "Throughput by share of packets on the slow path, up and down again",
-		Columns: []string{"", "share %", "Mpps sent", "Mpps delivered", "of the slow path shed %"},
-		Notes: []string{"By the clock: one CPU sends as fast as it can and runs the fast path, the other one reads the ring and writes each " +
-			"packet to the TAP, which runs its way to the sink. What the second CPU cannot do is shed before it costs more; the " +
-			"others are not held up by it."},
+		Title:   "Throughput by share of packets on the slow path, up and down",
+		Columns: []string{"", "share %", "Mpps sent", "Mpps delivered", "slow path shed %"},
+		Notes: []string{"Wall time: one CPU sends as fast as it can and runs the fast path, the other one " +
+			"reads the ring and writes each packet to the TAP, from where it goes to the sink. Packets that the second CPU " +
+			"cannot handle are shed early; they do not delay the others."},
 	}
 	length := 500 * time.Millisecond
 	if r.Quick {

@@ -31,10 +31,11 @@ type sizeTimes struct {
 	segments                      int
 }
 
-const sizeText = "simplebridges in a line, in the daemon's automatic mode, without traffic. *all at once*: from nothing to the whole " +
-	"topology, one commit. *relink*: a constant of the cube in the middle changes. *attach* and *detach*: one more netdev becomes a " +
-	"port's peer and leaves it. By the clock, from the call to its return, when the change is in force; inlining follows in the " +
-	"background, is not in it, and is waited for before the next kind of change."
+const sizeText = "simplebridges in a line, in the daemon's automatic mode, without traffic. *all at once*: " +
+	"from nothing to the whole topology, one commit. *relink*: a constant of the cube in the middle changes. *attach* " +
+	"and *detach*: one more netdev becomes a port's peer and is removed again. Wall time, from the call to its " +
+	"return, when the change has taken effect; inlining follows in the background, is not included, and finishes " +
+	"before the next kind of change."
 
 // size is the part "size".
 func size(ctx context.Context, r *Run) error {

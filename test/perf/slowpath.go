@@ -24,9 +24,11 @@ func slowPath(ctx context.Context, r *Run) error {
 	rates := &report.Table{
 		Title:   "Packets of 60 bytes, one core each side",
 		Columns: []string{"", "Mpps of one core", "kernel, ns per packet", "reader, ns per packet", "shed %"},
-		Notes: []string{"Up: the kernel's side is generator, veth, program and ring, the reader's side a handler that counts; the slower " +
-			"of both is the rate, as CPU time per packet that arrived. What is shed is so because the reader got no CPU in time, or is " +
-			"slower than the writer: the ring holds some ten milliseconds of traffic. Down: one thread writes, and the kernel handles the packet to the sink behind the next veth within that write."},
+		Notes: []string{"Up: the kernel's side is generator, veth, program and ring, the reader's side a " +
+			"handler that counts; the slower of the two determines the rate, as CPU time per packet that arrived. Packets are " +
+			"shed because the reader was not scheduled in time, or is slower than the writer: the ring holds some ten " +
+			"milliseconds of traffic. Down: one thread writes, and within that write the kernel processes the packet up to " +
+			"the sink behind the next veth."},
 	}
 	types := []cube.Type{cube.TypeXDPDRV, cube.TypeTC}
 	up, down := map[cube.Type][]slowCost{}, map[cube.Type][]slowCost{}

@@ -23,9 +23,9 @@ const (
 	ourChain   = "bridge + router + nat, tcx"
 )
 
-const tcpChainText = "A host talks TCP to another one through a bridge, a router and a masquerade, with the default offloads of " +
-	"everybody: one stream of iperf3 for three seconds, and requests of one byte, each of which waits for the answer to the last. Both " +
-	"hosts and what is between them share two CPUs."
+const tcpChainText = "TCP between two hosts through a bridge, a router and masquerade, with default offloads " +
+	"everywhere: one iperf3 stream for three seconds, and requests of one byte, each sent after the answer to the " +
+	"last. Both hosts and everything between them share two CPUs."
 
 // tcpChain is the part "tcpchain".
 func tcpChain(ctx context.Context, r *Run) error {
