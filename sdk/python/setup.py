@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the stubs of the protocol when the package is built; they are not in the repository."""
+"""Generates the stubs of the protocol when the package is built; they are not in the repository."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ IN_SDIST = HERE / "service.proto"
 
 
 def protocol() -> Path:
-    """Where the definition is: in the repository, or beside this file in a source distribution."""
+    """The path of the definition: in the repository, or next to this file in a source distribution."""
     return IN_TREE if IN_TREE.exists() else IN_SDIST
 
 
@@ -47,7 +47,7 @@ class BuildStubs(build_py):
 
 
 class SourceWithProtocol(sdist):
-    """Puts the definition into a source distribution, which is built away from the repository."""
+    """Adds the definition to a source distribution, which is built outside the repository."""
 
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
         super().make_release_tree(base_dir, files)

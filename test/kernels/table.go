@@ -66,7 +66,7 @@ func Tables(reports []Report) string {
 	begin("`polycubed check`")
 	rows(checked(reports), func(r Report, name string) string { return r.checks()[name] })
 	b.WriteString("\n")
-	begin("frames of a service: what became of each")
+	begin("frames of a service: verified instructions")
 	rows(served(reports), Report.service)
 	b.WriteString("\n")
 	begin("programs of a service: verified instructions")

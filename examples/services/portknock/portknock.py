@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The control plane of port knocking: it follows who knocks where, and opens the port by an entry in a map.
+"""The control plane of port knocking: it follows the knocks of each source, and opens the port by an entry in a map.
 
 The program passes segments from sources in the map `clients`, drops those of others, and hands up knocks with their
 source. It also judges who is idle, so the port is shut in time even if this process is gone.
@@ -18,10 +18,10 @@ from typing import Sequence
 
 import polycube
 
-#: Sources that are followed at a time. Who knocked first is forgotten when there are more: addresses can be forged.
+#: Maximum number of sources that are followed. Beyond it the oldest one is forgotten: addresses can be forged.
 FOLLOWED = 4096
 
-#: How often idle sources are looked for, in seconds.
+#: The interval of checks for idle sources, in seconds.
 SWEEP = 1.0
 
 NANOSECONDS = 1_000_000_000
@@ -30,18 +30,18 @@ IPAddress = IPv4Address | IPv6Address
 
 
 def address_of(key: bytes) -> IPAddress:
-    """The address that the program keeps as 16 bytes."""
+    """The address of the program's 16 bytes."""
     whole = IPv6Address(key)
     return whole.ipv4_mapped or whole
 
 
 def key_of(address: IPAddress) -> bytes:
-    """And the reverse."""
+    """The inverse."""
     return address.packed if address.version == 6 else IPv6Address(f"::ffff:{address}").packed
 
 
 def knocked_port(frame: bytes) -> int | None:
-    """The port that a knock is for. The program has looked at the headers, so there are no surprises but tags."""
+    """The port of a knock. The program has checked the headers, so only tags must be handled."""
     at = 12
     while frame[at : at + 2] in (b"\x81\x00", b"\x88\xa8"):
         at += 4
@@ -67,7 +67,7 @@ class Follower:
 
 @dataclass
 class Client:
-    """A source that the port is open to, as far as this process knows."""
+    """A source for which the port is open, as far as this process knows."""
 
     since: datetime
     packets: int
@@ -88,7 +88,7 @@ class PortKnock(polycube.Cube):
         self.stop = env.every(SWEEP, self.sweep)
 
     def prepare(self, old: polycube.Config | None, after: polycube.Config) -> polycube.Plan:
-        """Two constants and the set of ports; what else there is to know is kept here."""
+        """Two constants and the set of ports; other state is kept here."""
         ports = {polycube.u16(port): b"\1" for port in after.get("knock", [])}
         return polycube.Plan(
             constants={
@@ -101,17 +101,17 @@ class PortKnock(polycube.Cube):
         )
 
     def use(self, config: polycube.Config) -> None:
-        """Goes by a configuration from now on. Who is halfway through another sequence begins again."""
+        """Applies a configuration. A source in the middle of another sequence starts again."""
         if config.get("knock") != self.config.get("knock"):
             self.following.clear()
         self.config = config
 
     def packet_in(self, packet: polycube.Packet) -> None:
-        """Follows a knock. The packet goes no further: who scans sees a port like any other that nobody answers at."""
+        """Follows a knock. The packet ends here: to a scanner, the port looks like any other without a listener."""
         source = struct.pack("<4I", *packet.metadata)
         port, sequence = knocked_port(packet.data), self.config.get("knock", [])
         if port not in sequence:
-            return  # it was on its way when the sequence changed
+            return  # it was in flight when the sequence changed
         self.knocks += 1
         now = time.monotonic()
         step = self.following.pop(source, None)
@@ -127,7 +127,7 @@ class PortKnock(polycube.Cube):
                 self.following.popitem(last=False)
 
     def open(self, source: bytes) -> None:
-        """Opens the port to a source."""
+        """Opens the port for a source."""
         try:
             self.clients.set(source, (0, 0))
         except polycube.Full:
@@ -138,7 +138,7 @@ class PortKnock(polycube.Cube):
         self.env.log.info("open to %s", address_of(source))
 
     def sweep(self) -> None:
-        """Forgets sources that are idle. The program does not let them in any more, but keeps their entries."""
+        """Removes idle sources. The program no longer admits them, but keeps their entries."""
         if not self.config:
             return
         now, entries = time.monotonic(), dict(self.clients.items())
@@ -158,11 +158,11 @@ class PortKnock(polycube.Cube):
         )
 
     def meet(self, source: bytes, packets: int) -> Client:
-        """Who is in without being known was in before this process."""
+        """A source in the map that is unknown here was admitted before this process."""
         return self.known.setdefault(source, Client(datetime.now(timezone.utc), packets, time.monotonic()))
 
     def shut(self, source: bytes) -> bool:
-        """Shuts the port to a source; False if it was not open to it."""
+        """Closes the port for a source; False if it was not open."""
         self.known.pop(source, None)
         if not self.clients.delete(source):
             return False
@@ -170,7 +170,7 @@ class PortKnock(polycube.Cube):
         return True
 
     def state(self, path: Sequence[str]) -> polycube.Config | None:
-        """Lists who is in."""
+        """Lists the admitted sources."""
         if path and path[0] != "clients":
             return None
         clients = []
@@ -180,7 +180,7 @@ class PortKnock(polycube.Cube):
         return {"clients": {"client": clients}}
 
     def action(self, path: Sequence[str], input: polycube.Config) -> polycube.Config:
-        """Shuts the port to one or to all."""
+        """Closes the port for one or all."""
         if "address" in input:
             sources = [key_of(ip_address(input["address"]))]
         else:
@@ -188,12 +188,12 @@ class PortKnock(polycube.Cube):
         return {"closed": sum(self.shut(source) for source in sources)}
 
     def close(self) -> None:
-        """The timer goes with the cube."""
+        """The timer ends with the cube."""
         self.stop()
 
 
 def service() -> polycube.Service:
-    """What is served."""
+    """The service."""
     return polycube.Service.from_files("portknock", Path(__file__).parent, PortKnock)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a service author writes: a class with the methods that the network function needs."""
+"""The base class for service authors, with the methods of a network function."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from .layout import LayoutLike
 from .maps import Map
 from .session import Session
 
-#: A cube's configuration, as the model says: what json.loads makes of it.
+#: A cube's configuration according to the model, as returned by json.loads.
 Config = dict[str, Any]
 
 
 class Direction(IntEnum):
-    """Which way a packet goes: ingress is from the wire towards the cube."""
+    """The direction of a packet: ingress is from the wire towards the cube."""
 
     INGRESS = pb.DIRECTION_INGRESS
     EGRESS = pb.DIRECTION_EGRESS
 
     @property
     def name_in_protocol(self) -> str:
-        """The protocol's word for it."""
+        """The protocol's value."""
         return f"DIRECTION_{self.name}"
 
 
 @dataclass(frozen=True)
 class Program:
-    """A function of the service's objects at an index of a direction; packets enter at 0. An empty name takes it away."""
+    """A function of the service's objects at an index of a direction; packets enter at 0. An empty name removes it."""
 
     direction: Direction
     index: int
@@ -42,21 +42,21 @@ class Program:
 
 @dataclass
 class Write:
-    """Entries that the daemon writes with the change, and puts back if it comes to nothing. A value of None deletes."""
+    """Entries that the daemon writes with the change, and restores if it fails. A value of None deletes."""
 
     map: str
     entries: Mapping[bytes, bytes | None]
-    #: Delete first what is in the map and not in entries.
+    #: First delete all entries of the map that are not in entries.
     replace: bool = False
 
 
 def nothing() -> None:
-    """What a plan does that has nothing to do."""
+    """The action of an empty plan."""
 
 
 @dataclass
 class Plan:
-    """What carries a change of configuration out. Nothing may change before."""
+    """A plan carries out a change of configuration. Nothing may change before."""
 
     #: Values of PCN_CONFIG variables by C name, in their C layout: u32(3).
     constants: dict[str, bytes] = field(default_factory=dict)
@@ -67,13 +67,13 @@ class Plan:
     #: Called when the programs with the new constants are loaded and before packets see them; if it raises, it must have
     #: changed nothing.
     commit: Callable[[], None] = nothing
-    #: Reverses commit, when something behind it failed.
+    #: Reverses commit, if a later step failed.
     undo: Callable[[], None] = nothing
 
 
 @dataclass(frozen=True)
 class Edit:
-    """A change of configuration that an action asks for: a value merged at a path, or what is there deleted."""
+    """A change of configuration requested by an action: a value merged at a path, or the node deleted."""
 
     path: Sequence[str]
     value: Any = None
@@ -82,7 +82,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class Answer:
-    """What an action answers, and what it changes."""
+    """The output of an action, and its changes."""
 
     output: Any = None
     edits: Sequence[Edit] = ()
@@ -104,7 +104,7 @@ class Packet:
 
 @dataclass(frozen=True)
 class Parent:
-    """Where a transparent cube is; an empty name is nowhere."""
+    """The parent of a transparent cube; an empty name means that it is not attached."""
 
     name: str = ""
     peer: str = ""
@@ -118,7 +118,7 @@ class Parent:
 
 @dataclass(frozen=True)
 class Metric:
-    """A number that /metrics shows of the cube."""
+    """A metric of the cube on /metrics."""
 
     name: str
     value: float
@@ -146,7 +146,7 @@ class _ToDaemon(logging.Handler):
 
 
 class Env:
-    """What a cube has of the daemon."""
+    """The interface from a cube to the daemon."""
 
     def __init__(self, session: Session, request: Any) -> None:
         self._session, self.number = session, request.cube
@@ -154,7 +154,7 @@ class Env:
         self.uuid: str = request.uuid
         #: TC, XDP_SKB or XDP_DRV.
         self.type: str = request.type
-        #: The cube was there before, and its maps may have entries.
+        #: The cube existed before, and its maps may have entries.
         self.taken_over: bool = request.taken_over
         self.lock = threading.RLock()
         self.ports: dict[str, int] = {}
@@ -164,7 +164,7 @@ class Env:
 
     @property
     def cpus(self) -> int:
-        """CPUs that the machine can have: the values of an entry in a per-CPU map."""
+        """The number of possible CPUs: the number of values of an entry in a per-CPU map."""
         return max(1, int(self._session.hello.cpus))
 
     def map(self, name: str, key: LayoutLike, value: LayoutLike) -> Map[Any, Any]:
@@ -172,7 +172,7 @@ class Env:
         return Map(self._session, self.number, name, key, value)
 
     def inner(self, name: str, at: bytes, key: LayoutLike, value: LayoutLike) -> Map[Any, Any]:
-        """The map inside a map of maps at a key."""
+        """The inner map of a map of maps at a key."""
         return Map(self._session, self.number, name, key, value, at)
 
     def send(
@@ -184,7 +184,7 @@ class Env:
         after: Packet | None = None,
         recirculate: bool = False,
     ) -> None:
-        """Puts a packet into the fast path. One that goes on names the packet it was."""
+        """Sends a packet to the fast path. One that continues names the received packet."""
         out = pb.PacketOut(
             cube=self.number, port=port, direction=direction.name_in_protocol, recirculate=recirculate, data=data
         )
@@ -194,7 +194,7 @@ class Env:
         self._session.send_packet(out)
 
     def port_name(self, index: int) -> str | None:
-        """The port that programs know by a number."""
+        """The port with a number in programs."""
         return next((name for name, i in self.ports.items() if i == index), None)
 
     def change_programs(self, changes: Sequence[Program]) -> None:
@@ -205,7 +205,7 @@ class Env:
         )
 
     def metrics(self, metrics: Sequence[Metric]) -> None:
-        """Replaces what /metrics shows of the cube."""
+        """Replaces the cube's own metrics on /metrics."""
         series = [
             pb.Metric(name=m.name, help=m.help, kind=KINDS[m.counter], labels=dict(m.labels), value=m.value)
             for m in metrics
@@ -213,8 +213,8 @@ class Env:
         self._session.out.put(pb.ToDaemon(metrics=pb.Metrics(cube=self.number, metrics=series)))
 
     def every(self, seconds: float, call: Callable[[], None]) -> Callable[[], None]:
-        """Calls a function each time that so many seconds have passed, in turn with the cube's methods, until the cube is
-        closed or what is returned is called."""
+        """Calls a function periodically, in turn with the cube's methods, until the cube is closed or the returned function
+        is called."""
         stop = threading.Event()
 
         def run() -> None:
@@ -224,7 +224,7 @@ class Env:
                         return
                     try:
                         call()
-                    except Exception:  # a fault of one call is not the end of the others
+                    except Exception:  # an error of one call does not stop the others
                         self.log.exception("a timer of the cube failed")
 
         threading.Thread(target=run, name=f"timer of {self.name}", daemon=True).start()
@@ -236,14 +236,14 @@ class Env:
 
 
 def program_change(p: Program) -> Any:
-    """The protocol's form of a program."""
+    """The protocol message of a program."""
     return pb.ProgramChange(direction=p.direction.name_in_protocol, index=p.index, function=p.function)
 
 
 class Cube:
-    """The control plane of one cube. Its methods are called one at a time. Those that a class does not define are not
-    asked for; prepare is the only one that each must have. What a method raises ends the request with its sentence: one of
-    polycube.errors says what kind it is."""
+    """The control plane of one cube. Its methods are called one at a time. Methods that a class does not define are not
+    called; only prepare is required. An exception ends the request with its message: those of polycube.errors set the
+    kind of error."""
 
     def __init__(self, env: Env) -> None:
         self.env = env
@@ -260,14 +260,15 @@ class Cube:
         """The cube was deleted, or the daemon is gone; maps stay."""
 
     def state(self, path: Sequence[str]) -> Config | None:
-        """State (config false), shaped like the cube's tree. path is what is asked for; empty is everything."""
+        """State (config false), shaped like the cube's tree. path is the requested node; empty is everything."""
         raise NotImplementedError
 
     def delete_state(self, path: Sequence[str]) -> None:
         """Deletes a list entry that is state; NotFound if there is none.
 
-        One that is refused with Invalid, InUse or Unsupported stays when its whole list is deleted. For a list of state that
-        the model marks deletable, path may be that of the list: delete every entry, or raise NotFound to be asked for each.
+        An entry refused with Invalid, InUse or Unsupported stays when its whole list is deleted. For a list of state that
+        the model marks deletable, path may be that of the list: delete every entry, or raise NotFound to be called for
+        each.
         """
         raise NotImplementedError
 
@@ -276,11 +277,11 @@ class Cube:
         raise NotImplementedError
 
     def packet_in(self, packet: Packet) -> None:
-        """Takes a packet that a program gave to pcn_pkt_controller or pcn_pkt_copy."""
+        """Receives a packet that a program sent with pcn_pkt_controller or pcn_pkt_copy."""
         raise NotImplementedError
 
     def notify(self, kind: int, data: bytes) -> None:
-        """Takes a message of pcn_notify."""
+        """Receives a message of pcn_notify."""
         raise NotImplementedError
 
     def port_changed(self, port: str, up: bool) -> None:
@@ -288,12 +289,12 @@ class Cube:
         raise NotImplementedError
 
     def parent_changed(self, parent: Parent) -> None:
-        """A transparent cube was attached or detached, or what it inherits changed."""
+        """A transparent cube was attached or detached, or its inherited properties changed."""
         raise NotImplementedError
 
 
 def defines(cube: type[Cube], method: str) -> bool:
-    """Whether a class brings a method of its own."""
+    """Whether a class overrides a method."""
     return getattr(cube, method) is not getattr(Cube, method)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of error that a caller can act on; anything else that is raised is a fault of the service."""
+"""The kinds of error that a caller can distinguish; any other exception is an internal error of the service."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ import grpc
 
 
 class PolycubeError(Exception):
-    """A sentence for the person who made the request."""
+    """A sentence for the user who made the request."""
 
     code = grpc.StatusCode.INTERNAL
 
 
 class Invalid(PolycubeError):
-    """The request can never be right as it is."""
+    """The request can never succeed in this form."""
 
     code = grpc.StatusCode.INVALID_ARGUMENT
 
 
 class NotFound(PolycubeError):
-    """What is named does not exist."""
+    """The named object does not exist."""
 
     code = grpc.StatusCode.NOT_FOUND
 
 
 class Exists(PolycubeError):
-    """A thing with that name is there already."""
+    """An object with that name exists already."""
 
     code = grpc.StatusCode.ALREADY_EXISTS
 
 
 class InUse(PolycubeError):
-    """Right in itself, but something else stands in the way."""
+    """Valid, but refused because something else uses the resource."""
 
     code = grpc.StatusCode.FAILED_PRECONDITION
 
 
 class Full(PolycubeError):
-    """A table has no room left."""
+    """A table is full."""
 
     code = grpc.StatusCode.RESOURCE_EXHAUSTED
 
@@ -49,7 +49,7 @@ class Unsupported(PolycubeError):
 
 
 class Lost(PolycubeError):
-    """The daemon is gone: the cube is closed, and opened anew when the daemon comes back."""
+    """The daemon is gone: the cube is closed, and reopened when the daemon is back."""
 
     code = grpc.StatusCode.UNAVAILABLE
 
@@ -58,5 +58,5 @@ _BY_NUMBER = {kind.code.value[0]: kind for kind in (Invalid, NotFound, Exists, I
 
 
 def fault(code: int, message: str) -> PolycubeError:
-    """The exception for a fault that the daemon tells of."""
+    """The exception for a fault reported by the daemon."""
     return _BY_NUMBER.get(code, PolycubeError)(message)

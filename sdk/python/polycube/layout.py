@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys, values and constants as C lays them out: little endian, on the machine of the daemon."""
+"""Keys, values and constants in C layout: little endian, on the machine of the daemon."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Layout(Generic[T]):
-    """How a Python value becomes bytes and back. size is that of the C type."""
+    """The conversion between a Python value and bytes. size is that of the C type."""
 
     size: int
     pack: Callable[[T], bytes]
@@ -21,12 +21,12 @@ class Layout(Generic[T]):
 
 
 #: A layout, the format of module struct ("IHH" with the padding written out, "4s"), a ctypes.Structure, or `bytes` for
-#: what is not to be looked into.
+#: uninterpreted data.
 LayoutLike = Union[Layout[Any], str, type]
 
 
 def layout(kind: LayoutLike, size: int = 0) -> Layout[Any]:
-    """Makes a layout of what stands for one."""
+    """Converts a LayoutLike to a layout."""
     if isinstance(kind, Layout):
         return kind
     if isinstance(kind, str):

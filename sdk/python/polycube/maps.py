@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The maps of a cube. The daemon reads and writes them for the service, and lets it reach no others."""
+"""The maps of a cube. The daemon reads and writes them for the service, which cannot access others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ V = TypeVar("V")
 
 
 class Map(Generic[K, V]):
-    """A map by its C name, with layouts of key and value. Maps are there from the first commit on."""
+    """A map by its C name, with layouts of key and value. Maps exist from the first commit on."""
 
     def __init__(
         self, session: Session, cube: int, name: str, key: LayoutLike, value: LayoutLike, inner: bytes | None = None
@@ -44,7 +44,7 @@ class Map(Generic[K, V]):
             yield batch
 
     def info(self) -> Any:
-        """What the map is like: type, key_size, value_size, max_entries, per_cpu."""
+        """The properties of the map: type, key_size, value_size, max_entries, per_cpu."""
         return self._ask(info=pb.MapInfoRequest()).info
 
     def get(self, key: K) -> V | None:
@@ -52,11 +52,11 @@ class Map(Generic[K, V]):
         return next((value for _, value in self._read("lookup", [key])), None)
 
     def get_all(self, keys: Iterable[K]) -> dict[K, V]:
-        """The values of those keys that are there."""
+        """The values of the existing keys."""
         return dict(self._read("lookup", keys))
 
     def take(self, keys: Iterable[K]) -> dict[K, V]:
-        """The same, and takes them out, each in one step that no program comes between."""
+        """The same, and removes them, each atomically with respect to programs."""
         return dict(self._read("take", keys))
 
     def _read(self, operation: str, keys: Iterable[K]) -> Iterator[tuple[K, V]]:
@@ -65,7 +65,7 @@ class Map(Generic[K, V]):
                 yield self.key.unpack(entry.key), self.value.unpack(entry.value)
 
     def set(self, key: K, value: V) -> None:
-        """Writes an entry, whether there is one or not."""
+        """Writes an entry, whether or not it exists."""
         self.update([(key, value)])
 
     def add(self, key: K, value: V) -> None:
@@ -73,7 +73,7 @@ class Map(Generic[K, V]):
         self.update([(key, value)], pb.MapUpdate.MODE_ADD)
 
     def update(self, entries: Mapping[K, V] | Iterable[tuple[K, V]], mode: Any = pb.MapUpdate.MODE_ANY) -> None:
-        """Writes entries in batches; those before one at fault are written."""
+        """Writes entries in batches; on an error, those before the failed one are written."""
         pairs = entries.items() if isinstance(entries, Mapping) else entries
         for batch in self._batches(self._entry(k, v) for k, v in pairs):
             self._ask(update=pb.MapUpdate(mode=mode, entries=batch))
@@ -94,13 +94,13 @@ class Map(Generic[K, V]):
         self._ask(clear=pb.MapClear())
 
     def replace(self, key: bytes, entries: Iterable[Any]) -> None:
-        """Puts a new map with these entries at a key of a map of maps, in one step."""
+        """Replaces the map at a key of a map of maps by a new one with these entries, in one step."""
         Map[Any, Any](self._session, self._cube, self.name, bytes, bytes, key)._ask(
             replace=pb.MapReplace(entries=list(entries))
         )
 
     def items(self) -> Iterator[tuple[K, V]]:
-        """All entries, page by page; entries that come and go meanwhile may be in it or not."""
+        """All entries, page by page; entries that are added or removed meanwhile may be missing."""
         after: bytes | None = None
         while True:
             request = pb.MapIterate()
@@ -122,7 +122,7 @@ class Map(Generic[K, V]):
 
 
 def per_cpu(value: LayoutLike, cpus: int) -> Layout[Any]:
-    """The layout of the values of a per-CPU map: a list with one for each CPU. Writing one value gives it to all."""
+    """The layout of the values of a per-CPU map: a list with one per CPU. Writing a single value gives it to all."""
     one = layout(value)
     stride = (one.size + 7) // 8 * 8
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The server side of the protocol: it holds the cubes of all sessions and calls their methods one at a time."""
+"""The server side of the protocol: it manages the cubes of all sessions and calls their methods one at a time."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from ._api import service_pb2 as pb
 from ._api import service_pb2_grpc as rpc
 from .session import Session as Connection
 
-#: The highest version of the protocol that is spoken here.
+#: The highest supported version of the protocol.
 PROTOCOL = 1
 
 SOCKET = "POLYCUBE_SERVICE_SOCKET"
 MESSAGE = 32 << 20
 
-#: Calls and streams at a time. A session takes two for as long as it lasts.
+#: Maximum number of concurrent calls and streams. A session uses two as long as it exists.
 WORKERS = 64
 
 log = logging.getLogger("polycube")
@@ -48,7 +48,7 @@ class Service:
     cube: type[cubes.Cube]
     max_ports: int = 0
     min_kernel: str = ""
-    #: Seconds that calls may take, by "prepare", "commit", "state" and "action"; the daemon's defaults for the rest.
+    #: Time limits of calls in seconds, by "prepare", "commit", "state" and "action"; the daemon's defaults for the rest.
     deadlines: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
@@ -65,7 +65,7 @@ class Service:
         return cls(name=name, model=model, objects=objects, cube=cube, **more)
 
     def describe(self) -> Any:
-        """What the daemon is told."""
+        """The description for the daemon."""
         hooks = {"tc": pb.HOOK_TC, "xdp": pb.HOOK_XDP}
         has = {
             name: cubes.defines(self.cube, method)
@@ -93,7 +93,7 @@ class Service:
 
 @dataclass
 class _Open:
-    """A cube that is open, and its plans that may still be carried out or undone."""
+    """An open cube, and its plans that may still be committed or undone."""
 
     cube: cubes.Cube
     env: cubes.Env
@@ -111,10 +111,10 @@ class Servicer(rpc.ServiceServicer):  # type: ignore[misc]
         self._sessions: dict[str, Connection] = {}
         self._unserved: list[Connection] = []  # sessions without a stream of packets
 
-    # What the service is.
+    # Description.
 
     def Describe(self, request: Any, context: grpc.ServicerContext) -> Any:
-        """Answers what the service is."""
+        """Describes the service."""
         if request.protocol < PROTOCOL:
             context.abort(
                 grpc.StatusCode.UNIMPLEMENTED,
@@ -144,7 +144,7 @@ class Servicer(rpc.ServiceServicer):  # type: ignore[misc]
             self._end(session)
 
     def _listen(self, session: Connection, incoming: Iterator[Any]) -> None:
-        with contextlib.suppress(grpc.RpcError, Exception):  # however it ends, it has ended
+        with contextlib.suppress(grpc.RpcError, Exception):  # it has ended, for whatever reason
             for message in incoming:
                 self._hear(session, message)
         self._end(session)
@@ -161,7 +161,10 @@ class Servicer(rpc.ServiceServicer):  # type: ignore[misc]
             session.events.put(message)
 
     def _tell(self, session: Connection) -> None:
-        """Calls methods that answer nothing, one after the other: not where the session is read, as they may ask for maps."""
+        """Calls methods without a response, one after the other.
+
+        Not in the thread that reads the session, because the methods may access maps.
+        """
         for message in session.events:
             if message.WhichOneof("message") == "port":
                 port = message.port
@@ -178,7 +181,7 @@ class Servicer(rpc.ServiceServicer):  # type: ignore[misc]
         with found.env.lock:
             try:
                 call(found.cube)
-            except Exception:  # nobody waits for an answer
+            except Exception:  # nobody waits for a response
                 log.exception("cube %s: a message of the daemon", found.env.name)
                 found.env.log.exception("a message of the daemon was not handled")
 
@@ -193,7 +196,7 @@ class Servicer(rpc.ServiceServicer):  # type: ignore[misc]
             self._close(number)
 
     def Packets(self, incoming: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
-        """Takes packets and notices, and sends packets."""
+        """Receives packets and notices, and sends packets."""
         session = self._session_of(context)
         if session is None:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, "there is no session for packets")
@@ -225,7 +228,7 @@ class Servicer(rpc.ServiceServicer):  # type: ignore[misc]
     # Cubes.
 
     def Open(self, request: Any, context: grpc.ServicerContext) -> Any:
-        """Makes the control plane of a cube."""
+        """Creates the control plane of a cube."""
         with self._answering(context):
             with self._lock:
                 session = self._sessions.get(request.session)
@@ -254,7 +257,7 @@ class Servicer(rpc.ServiceServicer):  # type: ignore[misc]
             )
 
     def Commit(self, request: Any, context: grpc.ServicerContext) -> Any:
-        """Carries a plan out."""
+        """Carries out a plan."""
         with self._answering(context, request.cube) as found:
             _plan(found, request.plan).commit()
         return pb.PlanResponse()
@@ -266,7 +269,7 @@ class Servicer(rpc.ServiceServicer):  # type: ignore[misc]
         return pb.PlanResponse()
 
     def Abort(self, request: Any, context: grpc.ServicerContext) -> Any:
-        """Forgets a plan."""
+        """Discards a plan."""
         with self._answering(context, request.cube) as found:
             if found.plans.pop(request.plan, None) is not None:
                 found.cube.abort()
@@ -298,7 +301,7 @@ class Servicer(rpc.ServiceServicer):  # type: ignore[misc]
             )
 
     def Close(self, request: Any, context: grpc.ServicerContext) -> Any:
-        """Ends the control plane of a cube."""
+        """Closes the control plane of a cube."""
         self._close(request.cube)
         return pb.CloseResponse()
 
@@ -316,7 +319,7 @@ class Servicer(rpc.ServiceServicer):  # type: ignore[misc]
 
     @contextlib.contextmanager
     def _answering(self, context: grpc.ServicerContext, number: int | None = None) -> Iterator[Any]:
-        """Takes the cube's turn, and makes an exception an answer."""
+        """Takes the cube's turn, and converts an exception to a response."""
         found = None
         if number is not None:
             with self._lock:
@@ -382,7 +385,7 @@ def server(service: Service, address: str, credentials: grpc.ServerCredentials |
 
 
 def serve(service: Service, arguments: Sequence[str] | None = None) -> None:
-    """Runs a service until it is told to end: at the socket that a daemon which started it names, or at --listen."""
+    """Runs a service until it is told to stop: on the socket named by the daemon that started it, or at --listen."""
     options = argparse.ArgumentParser(description=f"The Polycube service {service.name}.")
     options.add_argument("--listen", metavar="HOST:PORT", help="serve remote daemons here")
     options.add_argument("--cert", type=Path, help="certificate of the service (PEM)")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A session with a daemon: one stream for requests that the daemon answers, one for packets.
 
-Each stream is read by the thread that gRPC calls its handler in, and written from a queue, so any thread may send.
+Each stream is read by the thread in which gRPC calls its handler, and written from a queue, so any thread may send.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Any, Callable, Iterator
 from . import errors
 from ._api import service_pb2 as pb
 
-#: How long an answer may take. The daemon is near, but may be busy.
+#: How long a response may take. The daemon is local, but may be busy.
 ANSWER_SECONDS = 10.0
 
-#: What may wait to be sent; packets beyond are lost, as on any wire.
+#: The maximum number of queued messages; further packets are lost, as on any wire.
 QUEUE = 4096
 
 
 class Outbox:
-    """Messages on their way to a stream."""
+    """Queued messages of a stream."""
 
     def __init__(self, size: int = QUEUE) -> None:
         self._queue: queue.Queue[Any] = queue.Queue(size)
         self._closed = threading.Event()
 
     def put(self, message: Any) -> bool:
-        """Takes a message, unless there is no room or nobody to read it."""
+        """Queues a message, unless there is no room or no reader."""
         if self._closed.is_set():
             return False
         try:
@@ -40,12 +40,12 @@ class Outbox:
         return True
 
     def close(self) -> None:
-        """Ends the stream when what waits was sent."""
+        """Ends the stream after the queued messages."""
         self._closed.set()
         try:
             self._queue.put_nowait(None)
         except queue.Full:
-            pass  # who reads looks for the end after each message
+            pass  # the reader checks for the end after each message
 
     def __iter__(self) -> Iterator[Any]:
         while True:
@@ -60,7 +60,7 @@ class Outbox:
             yield message
 
     def batches(self, most: int) -> Iterator[list[Any]]:
-        """What waits, up to so many at a time."""
+        """Queued messages, up to a number at a time."""
         for message in self:
             batch = [message]
             while len(batch) < most and not self._queue.empty():
@@ -73,7 +73,7 @@ class Outbox:
 
 
 class Session:
-    """What a cube reaches the daemon by."""
+    """The connection of a cube to the daemon."""
 
     def __init__(self) -> None:
         self.id = ""
@@ -89,12 +89,12 @@ class Session:
         self._ended = False
 
     def begin(self, hello: Any) -> None:
-        """Takes the numbers that the daemon says."""
+        """Stores the daemon's limits."""
         self.id, self.hello = hello.session, hello
         self._room = threading.BoundedSemaphore(max(1, hello.requests))
 
     def request(self, wrap: Callable[[int], Any], seconds: float = ANSWER_SECONDS) -> Any:
-        """Sends a request and returns the answer; raises what the daemon says is wrong with it."""
+        """Sends a request and returns the response; raises the error that the daemon reports."""
         number, future = next(self._numbers), Future[Any]()
         if not self._room.acquire(timeout=seconds):
             raise errors.Lost("the daemon does not answer")
@@ -118,14 +118,14 @@ class Session:
         return reply
 
     def answer(self, reply: Any) -> None:
-        """Gives an answer to who waits for it."""
+        """Passes a response to its caller."""
         with self._lock:
             future = self._waiting.pop(reply.id, None)
         if future is not None:
             future.set_result(reply)
 
     def end(self) -> None:
-        """Nobody needs to wait any more."""
+        """Releases all waiting callers."""
         with self._lock:
             self._ended = True
             waiting, self._waiting = list(self._waiting.values()), {}

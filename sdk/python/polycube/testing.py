@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A daemon for tests of services: it speaks the protocol and keeps maps in memory; there are no programs and packets go
-where the test wants them.
+"""A daemon for tests of services: it implements the protocol and keeps maps in memory; there are no programs, and the
+test sends and receives packets.
 
     with Daemon(service) as daemon:
         cube = daemon.open("c1", {"port": 22})
@@ -50,7 +50,7 @@ class Daemon:
         self.metrics: dict[str, list[Any]] = {}
         self.sent: list[Any] = []
         self.pongs: list[int] = []
-        #: Most entries of a map; more are refused.
+        #: Maximum number of entries of a map; more are refused.
         self.room = 1 << 20
 
     def __enter__(self) -> Daemon:
@@ -102,9 +102,9 @@ class Daemon:
             pass  # the test is over
 
     def wait(self, condition: Callable[[], bool]) -> None:
-        """Waits until something is so."""
+        """Waits until a condition holds."""
         deadline = time.monotonic() + PATIENCE
-        while not condition():  # not under the lock: it may ask the service, which may need this side meanwhile
+        while not condition():  # without the lock: it may call the service, which may need this side meanwhile
             if time.monotonic() > deadline:
                 raise TimeoutError("it did not come to that")
             with self._changed:
@@ -152,7 +152,7 @@ class Daemon:
     # Cubes.
 
     def open(self, name: str, config: Any, taken_over: bool = False, ports: dict[str, int] | None = None) -> int:
-        """Makes a cube with a configuration, and returns its number."""
+        """Creates a cube with a configuration, and returns its number."""
         number = next(self._numbers)
         self._names[number] = name
         request = pb.OpenRequest(session="test", cube=number, name=name, uuid="u", type="TC", taken_over=taken_over)
@@ -209,13 +209,13 @@ class Daemon:
         return self._stub.Action(request, timeout=PATIENCE)
 
     def packet(self, number: int, data: bytes, **more: Any) -> None:
-        """Gives the service a packet of the fast path."""
+        """Sends the service a packet of the fast path."""
         more.setdefault("direction", pb.DIRECTION_INGRESS)
         packet = pb.PacketIn(cube=number, data=data, length=len(data), **more)
         self._packets.put(pb.PacketsIn(packets=[packet]))
 
     def notice(self, number: int, kind: int, data: bytes) -> None:
-        """Gives the service a message of pcn_notify."""
+        """Sends the service a message of pcn_notify."""
         self._packets.put(pb.PacketsIn(notices=[pb.Notice(cube=number, kind=kind, data=data)]))
 
     def tell(self, message: Any) -> None:
@@ -227,5 +227,5 @@ class Daemon:
         self._stub.Close(pb.CloseRequest(cube=number), timeout=PATIENCE)
 
     def sentences(self) -> Iterator[str]:
-        """What the service logged."""
+        """The log lines of the service."""
         return (line.message for line in self.logs)
