@@ -118,6 +118,16 @@ type Next struct {
 	Port uint16
 }
 
+// Crossed tells whether packets come from cubes of other segments, through the resume program.
+func (c *Component) Crossed() bool {
+	foreign := func(c *Cube) bool { return c != nil && c.Foreign }
+	return slices.ContainsFunc(c.Cubes, func(lc *Cube) bool {
+		return foreign(lc.NextIn.Cube) || foreign(lc.NextOut.Cube) || slices.ContainsFunc(lc.Ports, func(p *Port) bool {
+			return foreign(p.Peer) || slices.ContainsFunc(p.Tcubes, foreign)
+		})
+	})
+}
+
 // port returns the coded port with an index, or nil.
 func (c *Cube) port(index uint16) *Port {
 	i, ok := slices.BinarySearchFunc(c.Ports, index, func(p *Port, i uint16) int { return int(p.Index) - int(i) })

@@ -59,11 +59,13 @@ const (
 	mdHops         = offMD + 6
 	mdLen          = offMD + 8
 	mdTrafficClass = offMD + 12
+	mdFlowHash     = offMD + 16
 	mdWords        = offMD + 24
 	mdPassIfindex  = offMD + 40
 	mdTurns        = offMD + 44
 	mdFlags        = offMD + 46
 	mdTraceID      = offMD + 48
+	mdReserved     = offMD + 56 // nobody writes there
 	mdSize         = 64
 )
 

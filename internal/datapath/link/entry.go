@@ -129,10 +129,11 @@ func (e *entry) enterEgress(b *block) {
 // resume restores md and goes on at the target.
 func (e *entry) resume(b *block) {
 	b.lookupConst(e.m("pcn_resumes"), 0, "lost")
-	for off := int16(0); off < mdSize; off += 8 {
+	for off := int16(0); off < mdReserved-offMD; off += 8 {
 		b.load(asm.R1, asm.R0, off, asm.DWord)
 		b.store(asm.R10, offMD+off, asm.R1, asm.DWord)
 	}
+	b.set(asm.R10, mdReserved, 0, asm.DWord)
 	e.traceResume(b)
 	b.load(asm.R2, asm.R0, mdSize+2, asm.Half) // target
 	b.load(asm.R1, asm.R0, mdSize, asm.Half)   // cube

@@ -109,20 +109,15 @@ func (tr *turner) emitTurn(t turn) {
 	id := t.to.cube.ID
 	b, hop := tr.block("%s", tr.turns[t]), fmt.Sprintf("hop.%d", id)
 	b.load(asm.R1, asm.R10, mdHops, asm.Half)
-	b.add(asm.JGE.Imm(asm.R1, int32(tr.c.Hops), hop), asm.Add.Imm(asm.R1, 1))
-	b.store(asm.R10, mdHops, asm.R1, asm.Half)
-	b.load(asm.R1, asm.R10, mdTurns, asm.Half)
+	b.add(asm.JGE.Imm(asm.R1, int32(tr.c.Hops), hop))
 	if t.kind != turnCall && tr.core.TapIndex != 0 {
 		again := b.label + ".again"
+		b.load(asm.R1, asm.R10, mdTurns, asm.Half)
 		b.add(asm.JGE.Imm(asm.R1, maxTurns, again))
 		tr.enterAgain(tr.block("%s", again), t)
 	}
-	b.add(asm.Add.Imm(asm.R1, 1))
-	b.store(asm.R10, mdTurns, asm.R1, asm.Half)
-	tr.resumeAt(b, hop, func() {
-		b.set(asm.R0, mdSize, int32(id), asm.Half)
-		b.set(asm.R0, mdSize+2, t.target(), asm.Half)
-	})
+	tr.handOver(b, hop, handOver{arrives: t.kind == turnArrive, words: t.kind == turnCall, turns: 1})
+	b.set(asm.R0, mdSize, int32(id)|t.target()<<16, asm.Word)
 	if t.to.cube.Foreign {
 		b.add(mapPtr(asm.R2, tr.m("pcn_cubes")), asm.Mov.Imm(asm.R3, int32(id)))
 	} else {
@@ -130,21 +125,63 @@ func (tr *turner) emitTurn(t turn) {
 	}
 	b.add(asm.FnTailCall.Call())
 	if t.to.cube.Foreign {
-		b.load(asm.R1, asm.R10, mdTurns, asm.Half)
-		b.add(asm.JLT.Imm(asm.R1, kernelTurns, fmt.Sprintf("noprogram.%d", id)))
+		b.load(asm.R1, asm.R10, mdTurns, asm.Half) // without this one
+		b.add(asm.JLT.Imm(asm.R1, kernelTurns-1, fmt.Sprintf("noprogram.%d", id)))
 	}
 	b.jump(hop)
 }
 
-// resumeAt copies md to the CPU's pcn_resumes, has set fill in the rest behind r0, and leaves
-// the context in r1 for a tail call.
-func (tr *turner) resumeAt(b *block, fail string, set func()) {
+// handOver says what of md a resume program gets.
+type handOver struct {
+	// arrives leaves out what only matters within a cube: the port to leave by.
+	arrives bool
+	// words keeps the four words of the cube, which are zero in another.
+	words bool
+	// turns is what to add to md.turns; md.hops gets one more.
+	turns int32
+}
+
+// handOver copies md to the CPU's pcn_resumes, which r0 points to then; the context is in r1 for a tail call. Members that may
+// just have been written are put together in registers: a processor does not forward several stores to one wider load, and
+// waits until they have reached the cache.
+func (tr *turner) handOver(b *block, fail string, h handOver) {
 	b.lookupConst(tr.m("pcn_resumes"), 0, fail)
-	for off := int16(0); off < mdSize; off += 8 {
-		b.load(asm.R1, asm.R10, offMD+off, asm.DWord)
-		b.store(asm.R0, off, asm.R1, asm.DWord)
+	member := func(at int16, size asm.Size, shift int32) {
+		b.load(asm.R2, asm.R10, at, size)
+		if shift > 0 {
+			b.add(asm.LSh.Imm(asm.R2, shift))
+		}
+		b.add(asm.Or.Reg(asm.R1, asm.R2))
 	}
-	set()
+	b.load(asm.R1, asm.R10, mdReason, asm.Word) // and md.hops above
+	b.add(asm.Add.Imm(asm.R1, 1<<16), asm.LSh.Imm(asm.R1, 32))
+	member(mdInPort, asm.Half, 0)
+	if !h.arrives {
+		member(mdOutPort, asm.Half, 16)
+	}
+	b.store(asm.R0, 0, asm.R1, asm.DWord)
+	for _, at := range []int16{mdLen, mdFlowHash} {
+		b.load(asm.R1, asm.R10, at, asm.DWord)
+		b.store(asm.R0, at-offMD, asm.R1, asm.DWord)
+	}
+	for _, at := range []int16{mdWords, mdWords + 8} {
+		if !h.words {
+			b.set(asm.R0, at-offMD, 0, asm.DWord)
+			continue
+		}
+		b.load(asm.R1, asm.R10, at, asm.DWord)
+		b.store(asm.R0, at-offMD, asm.R1, asm.DWord)
+	}
+	b.load(asm.R1, asm.R10, mdTurns, asm.Half)
+	if h.turns > 0 {
+		b.add(asm.Add.Imm(asm.R1, h.turns))
+	}
+	b.add(asm.LSh.Imm(asm.R1, 32))
+	member(mdPassIfindex, asm.Word, 0)
+	member(mdFlags, asm.Half, 48)
+	b.store(asm.R0, mdPassIfindex-offMD, asm.R1, asm.DWord)
+	b.load(asm.R1, asm.R10, mdTraceID, asm.DWord)
+	b.store(asm.R0, mdTraceID-offMD, asm.R1, asm.DWord)
 	b.load(asm.R1, asm.R10, offCtx, asm.DWord)
 }
 
@@ -160,6 +197,9 @@ func (tr *turner) enterAgain(b *block, t turn) {
 	if t.to.dir == cube.Egress { // the interface does not carry the port to which an offered packet goes back
 		ifOffered(b, fmt.Sprintf("hop.%d", t.to.cube.ID))
 	}
+	b.load(asm.R1, asm.R10, mdHops, asm.Half)
+	b.add(asm.Add.Imm(asm.R1, 1))
+	b.store(asm.R10, mdHops, asm.R1, asm.Half)
 	b.args()
 	b.add(asm.Mov.Imm(asm.R3, who), asm.Mov.Imm(asm.R4, t.target()),
 		asm.Mov.Imm(asm.R5, int32(tr.core.TapIndex)))
@@ -174,12 +214,10 @@ func (tr *turner) elsewhere(target int32) {
 	b := tr.block("elsewhere")
 	b.add(asm.Mov.Reg(asm.R6, asm.R1))
 	b.load(asm.R1, asm.R10, mdHops, asm.Half)
-	b.add(asm.JGE.Imm(asm.R1, int32(tr.c.Hops), "lost"), asm.Add.Imm(asm.R1, 1))
-	b.store(asm.R10, mdHops, asm.R1, asm.Half)
-	tr.resumeAt(b, "lost", func() {
-		b.store(asm.R0, mdSize, asm.R6, asm.Half)
-		b.set(asm.R0, mdSize+2, target, asm.Half)
-	})
+	b.add(asm.JGE.Imm(asm.R1, int32(tr.c.Hops), "lost"))
+	tr.handOver(b, "lost", handOver{})
+	b.store(asm.R0, mdSize, asm.R6, asm.Half)
+	b.set(asm.R0, mdSize+2, target, asm.Half)
 	b.add(mapPtr(asm.R2, tr.m("pcn_cubes")), asm.Mov.Reg(asm.R3, asm.R6), asm.FnTailCall.Call())
 	b.jump("lost")
 }

@@ -166,7 +166,7 @@ func (m *Maker) Specs(c *Description, arrays map[cube.Hook]*ebpf.Map, rodata *eb
 		}
 		for _, role := range roles {
 			as := mode
-			if role == link.OnResume {
+			if role == link.OnResume && !lc.Crossed() {
 				as = link.Call // entered rarely, and faster to load
 			}
 			spec, err := link.Program(lc, core, as, role)
