@@ -84,9 +84,9 @@ func (s *Slots) Enter(client string) error {
 	defer s.mu.Unlock()
 	switch {
 	case s.held >= s.all:
-		return fmt.Errorf("%d are under way", s.all)
+		return fmt.Errorf("%d in progress", s.all)
 	case s.by[client] >= s.each:
-		return fmt.Errorf("%d of %s are under way", s.each, client)
+		return fmt.Errorf("%d of %s in progress", s.each, client)
 	}
 	s.held++
 	s.by[client]++

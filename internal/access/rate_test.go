@@ -69,12 +69,12 @@ func TestSlots(t *testing.T) {
 	step("a", "3 of a")
 	step("b", "")
 	step("b", "")
-	step("c", "5 are under way")
+	step("c", "5 in progress")
 	s.Leave("a")
 	step("c", "")
 	s.Leave("b")
 	step("a", "")
-	step("a", "under way")
+	step("a", "in progress")
 	for _, client := range []string{"a", "a", "a", "b", "c"} {
 		s.Leave(client)
 	}

@@ -78,7 +78,7 @@ func TestHelpOfOneParameter(t *testing.T) {
 	tests := []struct{ name, line, body, asks, want string }{
 		{"behind the key", "r1 add p1 level= ?", level, "OPTIONS /r1/p1/level/?help=ADD&value",
 			"level:        How much it says.\nType:         enumeration\nValues:       INFO, OFF\nDefault:      INFO\n" +
-				"Given:        always, and only when it is added\nExample:      polycubectl r1 add p1 level=INFO\n"},
+				"Given:        required, and only when it is added\nExample:      polycubectl r1 add p1 level=INFO\n"},
 		{"as its value", "r1 p1 set port=?", port, "OPTIONS /r1/p1/port/?help=SET&value",
 			"port:         Where.\nType:         port-number\nRange:        1..9\nLength:       1..2\nPattern:      [0-9]+\nUnits:        ports\n" +
 				"Possible:     7, 8\nExample:      polycubectl r1 p1 set port=7\n"},

@@ -128,7 +128,7 @@ func planAttach(c command) (plan, error) {
 	}
 	attach := commands.Of("POST", "/attach")
 	if len(options) > 1 {
-		return plan{}, usagef("attach takes one of position=, before= and after=, but %d are given", len(options))
+		return plan{}, usagef("attach takes only one of position=, before= and after=, but %d are given", len(options))
 	}
 	body := []output.Member{{Key: "cube", Val: output.StringValue(c.path[1])}, {Key: "port", Val: output.StringValue(c.path[2])}}
 	for _, o := range options {
@@ -136,7 +136,7 @@ func planAttach(c command) (plan, error) {
 		case !slices.Contains(attach.Allowed(), o.key):
 			return plan{}, unknownf(assigned(attach.Allowed()), o.key+"=", "attach does not know %q", o.key+"=")
 		case o.key == "position" && !slices.Contains(attach.Values(o.key), o.value):
-			return plan{}, unknownf(attach.Values(o.key), o.value, "position is auto, first or last, not %q", o.value)
+			return plan{}, unknownf(attach.Values(o.key), o.value, "position must be auto, first or last, not %q", o.value)
 		case o.value == "":
 			return plan{}, usagef("%s= needs the name of a cube", o.key)
 		}
@@ -161,7 +161,7 @@ func planShow(c command) (plan, error) {
 		if near := suggest.Near(c.path[1], verbWords); near != nil {
 			return plan{}, usagef("%s does not know %q%s", c.path[0], c.path[1], suggest.Question(near))
 		}
-		return plan{}, usagef("%s: say what to do with %q: write %s show %s", c.path[0], c.path[1], c.path[0], c.path[1])
+		return plan{}, usagef("%s does not take %q: write %s show %s", c.path[0], c.path[1], c.path[0], c.path[1])
 	case len(c.path) > 2 && !isStats(c.path):
 		return plan{}, usagef("%s show takes one name, but %d are given", c.path[0], len(c.path)-1)
 	case c.verb != verbNone && c.verb != verbShow:
@@ -249,7 +249,7 @@ func planServicesAdd(c command) (plan, error) {
 		body = append(body, output.Member{Key: key, Val: output.StringValue(given[key])})
 	}
 	if kind := body[0].Val.Text; !slices.Contains(add.Values("type"), kind) {
-		return plan{}, unknownf(add.Values("type"), kind, "the type of a service is lib or grpc, not %q", kind)
+		return plan{}, unknownf(add.Values("type"), kind, "the type of a service must be lib or grpc, not %q", kind)
 	}
 	p := planPost("services", body...)
 	p.render = renderNothing

@@ -138,7 +138,7 @@ func (c *command) word(w string, last bool) error {
 		return usagef("%q comes after %q: words of the path and verbs come before key=value", w, c.pairs[0].key+"=")
 	case isVerb(w):
 		if c.verb != verbNone {
-			return usagef("two verbs, %q and %q: give one", c.verb, w)
+			return usagef("two verbs are given, %q and %q: only one is allowed", c.verb, w)
 		}
 		c.verb = verb(w)
 		c.typed = append(c.typed, w)
@@ -178,7 +178,7 @@ func (c *command) flag(w string) error {
 	case isPage:
 		return c.pageOf(name[1:], value)
 	case c.show.Form != "":
-		return usagef("two output forms, -%s and %s: give one", c.show.Form, w)
+		return usagef("two output formats are given, -%s and %s: only one is allowed", c.show.Form, w)
 	}
 	c.show.Form = output.Form(w[1:])
 	return nil
@@ -229,7 +229,7 @@ func (c *command) pair(w string) error {
 			return usagef("%q is not a valid format: a part of the key is empty", w)
 		}
 		if part == "" {
-			return usagef("%q is not a valid format: there is no key; write key=value, without blanks around \"=\"", w)
+			return usagef("%q is not a valid format: the key is missing; write key=value, without spaces around \"=\"", w)
 		}
 	}
 	for _, p := range c.pairs {
@@ -250,7 +250,7 @@ func (c *command) check() error {
 	case reads && c.stdin:
 		return usagef("%s takes no body, but \"-\" asks for one", c.verb)
 	case len(c.path) == 0 && c.verb != verbShow && !c.help:
-		return usagef("say what to act on: a service, a cube or a command")
+		return usagef("specify a service, a cube or a command")
 	}
 	return nil
 }

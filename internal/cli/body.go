@@ -91,7 +91,7 @@ func object(pairs []pair) (output.Value, error) {
 	root := output.ObjectValue()
 	for _, p := range pairs {
 		if !insert(&root, strings.Split(p.key, "."), typed(p.value)) {
-			return output.Value{}, usagef("%q contradicts another key: a name holds a value or members, not both", p.key+"=")
+			return output.Value{}, usagef("%q conflicts with another key: a name holds a value or members, not both", p.key+"=")
 		}
 	}
 	return root, nil

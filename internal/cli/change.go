@@ -74,7 +74,7 @@ func (s *session) send(r request, doc *documents) (changed, error) {
 	}
 	v, err := output.DecodeJSON(a.body)
 	if err != nil {
-		return changed{}, fmt.Errorf("the daemon's answer is not understood: %w", err)
+		return changed{}, fmt.Errorf("cannot parse the daemon's response: %w", err)
 	}
 	return changed{changed: v.TextOf("changed") == "true", revision: v.TextOf("revision"), value: v, body: a.body}, nil
 }
@@ -98,9 +98,9 @@ func (s *session) makeChange(f filing, r request, doc *documents) (changed, erro
 	case !c.changed:
 		fmt.Fprintf(s.stdout, "no change, revision %s\n", output.Clean(c.revision))
 	case f.dry:
-		fmt.Fprintf(s.stdout, "\n%s; nothing was changed yet, revision %s\n", d.summary("to add", "to change", "to make anew", "to delete"), output.Clean(c.revision))
+		fmt.Fprintf(s.stdout, "\n%s; nothing was changed yet, revision %s\n", d.summary("to add", "to change", "to re-create", "to delete"), output.Clean(c.revision))
 	default:
-		fmt.Fprintf(s.stdout, "\n%s; revision %s\n", d.summary("added", "changed", "made anew", "deleted"), output.Clean(c.revision))
+		fmt.Fprintf(s.stdout, "\n%s; revision %s\n", d.summary("added", "changed", "re-created", "deleted"), output.Clean(c.revision))
 	}
 	return c, f.verdict(c)
 }

@@ -93,7 +93,7 @@ func (c *client) finish() bool {
 func (c *client) do(ctx context.Context, r request) (answer, error) {
 	target, err := url.Parse(c.end.base.String() + r.target())
 	if err != nil {
-		return answer{}, fmt.Errorf("make the URL: %w", err)
+		return answer{}, fmt.Errorf("build the URL: %w", err)
 	}
 	referer := ""
 	for hop := 0; ; hop++ {
@@ -102,7 +102,7 @@ func (c *client) do(ctx context.Context, r request) (answer, error) {
 			return a, err
 		}
 		if location.Scheme != target.Scheme || location.Host != target.Host {
-			return answer{}, &redirectError{fmt.Sprintf("the daemon redirects to another host, %s: not followed", output.Clean(location.Host))}
+			return answer{}, &redirectError{fmt.Sprintf("the daemon redirects to another host, %s: the redirect is not followed", output.Clean(location.Host))}
 		}
 		if hop == maxRedirects {
 			return answer{}, &redirectError{fmt.Sprintf("the daemon redirects more than %d times", maxRedirects)}
@@ -140,7 +140,7 @@ func (c *client) once(ctx context.Context, r request, target *url.URL, referer s
 	}
 	location, err := resp.Location()
 	if err != nil {
-		return answer{}, nil, &redirectError{"the daemon redirects without a usable location"}
+		return answer{}, nil, &redirectError{"the daemon's redirect has no valid location"}
 	}
 	return a, location, nil
 }
@@ -165,7 +165,7 @@ func (c *client) newRequest(ctx context.Context, r request, target *url.URL) (*h
 	}
 	req, err := http.NewRequestWithContext(ctx, r.method, target.String(), body)
 	if err != nil {
-		return nil, fmt.Errorf("make the request: %w", err)
+		return nil, fmt.Errorf("create the request: %w", err)
 	}
 	req.Header.Set("Accept", "application/yang.data+json, application/json")
 	if r.accept != "" {
@@ -190,7 +190,7 @@ func (c *client) newRequest(ctx context.Context, r request, target *url.URL) (*h
 func readAnswer(r io.Reader) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(r, maxAnswer+1))
 	if err == nil && len(body) > maxAnswer {
-		err = fmt.Errorf("the answer is larger than %d MiB", maxAnswer>>20)
+		err = fmt.Errorf("the response is larger than %d MiB", maxAnswer>>20)
 	}
 	return body, err
 }
@@ -235,16 +235,16 @@ func (e endpoint) explain(err error) error {
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("the daemon at %s did not answer in time", e)
 	case e.socket != "" && errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("not allowed to use %s: run as root, or join the group polycube (or polycube-read, which may look)", e)
+		return fmt.Errorf("permission denied on %s: run as root, or join the group polycube (polycube-read for read-only access)", e)
 	case e.socket != "" && absent:
-		return fmt.Errorf("cannot contact the daemon at %s: it does not seem to run; start it with %q%s", e, e.startCommand(),
+		return fmt.Errorf("cannot connect to the daemon at %s: it does not seem to be running; start it with %q%s", e, e.startCommand(),
 			suggest.Question(suggest.Near(e.instance, instanceNames(""))))
 	case absent:
-		return fmt.Errorf("cannot contact the daemon at %s, check that it runs and listens there (the address comes from %s)", e, e.origin)
+		return fmt.Errorf("cannot connect to the daemon at %s: check that it is running and listens there (the address comes from %s)", e, e.origin)
 	case e.base != nil && e.base.Scheme == "https":
-		return fmt.Errorf("cannot contact the daemon at %s: %w", e, e.explainTLS(err))
+		return fmt.Errorf("cannot connect to the daemon at %s: %w", e, e.explainTLS(err))
 	default:
-		return fmt.Errorf("cannot contact the daemon at %s: %w", e, err)
+		return fmt.Errorf("cannot connect to the daemon at %s: %w", e, err)
 	}
 }
 

@@ -145,8 +145,8 @@ func TestARedirectIsNotFollowedEverywhere(t *testing.T) {
 		{"to another port", "http://localhost:1/polycube/v1/router/r1/", "another host, localhost:1", 1},
 		{"to another scheme", "https://localhost/polycube/v1/router/r1/", "another host", 1},
 		{"in a circle", "/polycube/v1/r1/", "more than 3 times", 4},
-		{"to nowhere", "", "without a usable location", 1},
-		{"to no URL", "http://[", "without a usable location", 1},
+		{"to nowhere", "", "has no valid location", 1},
+		{"to no URL", "http://[", "has no valid location", 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -189,7 +189,7 @@ func TestADaemonThatCannotBeReachedIsNamedWithTheRemedy(t *testing.T) {
 		{"no socket of an instance", map[string]string{"POLYCUBECTL_INSTANCE": "pctl-none"}, "show r1", []string{"/run/polycube/pctl-none/polycubed.sock", `polycubed --instance pctl-none`}},
 		{"the flag wins over the environment", map[string]string{"POLYCUBECTL_URL": "http://" + closed}, "--instance pctl-none show r1", []string{"/run/polycube/pctl-none/polycubed.sock"}},
 		{"the flag in one word", map[string]string{"POLYCUBECTL_SOCKET": refusing}, "--instance=pctl-none r1 ?", []string{"/run/polycube/pctl-none/polycubed.sock"}},
-		{"no TCP port", map[string]string{"POLYCUBECTL_URL": "http://" + closed}, "show r1", []string{"http://" + closed + "/polycube/v1/", "check that it runs", "POLYCUBECTL_URL"}},
+		{"no TCP port", map[string]string{"POLYCUBECTL_URL": "http://" + closed}, "show r1", []string{"http://" + closed + "/polycube/v1/", "check that it is running", "POLYCUBECTL_URL"}},
 		{"a socket as URL", map[string]string{"POLYCUBECTL_URL": "unix://" + dir + "/none.sock"}, "show r1", []string{dir + "/none.sock"}},
 	}
 	for _, tt := range tests {
@@ -258,8 +258,8 @@ func TestHostileAnswersAreSurvived(t *testing.T) {
 		want    string // in stdout or stderr
 	}{
 		{"too large", huge, ExitContact, "larger than 64 MiB"},
-		{"cut short", cut, ExitContact, "cannot contact"},
-		{"a huge header", header, ExitContact, "cannot contact"},
+		{"cut short", cut, ExitContact, "cannot connect to"},
+		{"a huge header", header, ExitContact, "cannot connect to"},
 		{"too deep", reply(200, strings.Repeat("[", 100000)), ExitOK, "[[["},
 		{"not JSON", reply(200, "# HELP x\nx 1\n"), ExitOK, "# HELP x\nx 1\n"},
 		{"binary", reply(200, "\x00\xff\x1b]0;x\x07"), ExitOK, `\x00\xff\x1b]0;x\a`},
@@ -299,7 +299,7 @@ func TestAnAnswerThatCannotBeWrittenIsAnError(t *testing.T) {
 	defer full.Close()
 	d := newDaemon(t, "unix", reply(200, `{"a":1}`))
 	var errs bytes.Buffer
-	if code := Run(words("show r1"), nil, full, &errs, d.getenv); code != ExitOutput || !strings.Contains(errs.String(), "write the answer") {
+	if code := Run(words("show r1"), nil, full, &errs, d.getenv); code != ExitOutput || !strings.Contains(errs.String(), "write the output") {
 		t.Errorf("exit %d, stderr %q", code, errs.String())
 	}
 }

@@ -107,7 +107,7 @@ func (c *config) readFile(path string) error {
 		return err
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxConfig {
-		return errors.New("not a file of a sensible size")
+		return errors.New("not a regular file, or too large")
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -119,7 +119,7 @@ func (c *config) readFile(path string) error {
 	}
 	for key, node := range settings {
 		if node.Kind != yaml.ScalarNode {
-			return fmt.Errorf("%s: one value is expected", key)
+			return fmt.Errorf("%s: expected one value", key)
 		}
 		text := node.Value
 		if node.ShortTag() == "!!null" {
@@ -144,7 +144,7 @@ func (c *config) set(key, text, origin string) error {
 		return nil
 	}
 	if key == "token" && !strings.HasPrefix(origin, envPrefix) {
-		return errors.New("token: write it to a file of its own and name that in tokenfile")
+		return errors.New("token: put the token in a separate file and set tokenfile to its path")
 	}
 	var err error
 	switch target := targets[key].(type) {
@@ -153,7 +153,7 @@ func (c *config) set(key, text, origin string) error {
 	case *time.Duration:
 		*target, err = time.ParseDuration(text)
 		if err == nil && *target <= 0 {
-			err = errors.New("not a positive time")
+			err = errors.New("not a positive duration")
 		}
 	case *string:
 		*target = text

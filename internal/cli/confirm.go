@@ -49,7 +49,7 @@ func (s *session) deleteList(c *client, p plan, asked answer, ask confirmation) 
 	case !isTerminal(s.stdin):
 		return &usageError{message: ask.message, usage: p.usage}
 	case ask.question == "":
-		fmt.Fprintln(s.stderr, "There is nothing to delete.")
+		fmt.Fprintln(s.stderr, "Nothing to delete.")
 		return nil
 	}
 	for _, line := range ask.lost {
@@ -68,7 +68,7 @@ func (s *session) deleteList(c *client, p plan, asked answer, ask confirmation) 
 	}
 	switch s.status = a.status; {
 	case a.status == http.StatusPreconditionFailed:
-		return &serverError{"nothing was deleted: the cube was changed while the question was open, look again"}
+		return &serverError{"nothing was deleted: the cube changed before you answered; check it again"}
 	case !a.ok():
 		return &serverError{sentences(a)}
 	}

@@ -15,7 +15,7 @@ import (
 
 // asking is the daemon's answer to a list that is to be deleted as a whole.
 const asking = `{"ietf-restconf:errors":{"error":[{"error-type":"protocol","error-tag":"confirmation-required",
-	"error-message":"br1 ports is a list: add <name> to delete one entry, or --all to delete every entry","error-info":"all",
+	"error-message":"br1 ports is a list: append <name> to delete one entry, or --all to delete every entry","error-info":"all",
 	"error-detail":["p1, wired to veth1","p2\u001b[2J"],"question":"Delete all 2 entries of br1 ports?"}]}}`
 
 // withLists asks for a confirmation at paths that end in ports, and refuses one of another revision than "r7".
@@ -51,7 +51,7 @@ const (
 
 // TestAScriptSaysAll: without a terminal nothing is asked and nothing is deleted, and the error says what to type.
 func TestAScriptSaysAll(t *testing.T) {
-	const typeThis = "polycubectl: br1 ports is a list: add <name> to delete one entry, or --all to delete every entry\n" +
+	const typeThis = "polycubectl: br1 ports is a list: append <name> to delete one entry, or --all to delete every entry\n" +
 		"Usage: polycubectl br1 del ports --all\n"
 	pipe := func() *os.File { return fileInput(t, "y\n") }
 	for _, tt := range []struct {
@@ -67,7 +67,7 @@ func TestAScriptSaysAll(t *testing.T) {
 		{"br1 ports del p1", nil, result{}, []string{"DELETE /polycube/v1/br1/ports/p1/"}},
 		{"br1 ports del p1 --all", nil, result{ExitServer, "", "it is not a list\n"}, []string{"DELETE /polycube/v1/br1/ports/p1/?all"}},
 		{"br1 ports show --all", nil, result{ExitUsage, "", "polycubectl: \"--all\" is accepted only after the verb del\nTry \"polycubectl -h\", or \"?\" as the last word.\n"}, nil},
-		{"services del --all x", nil, result{ExitUsage, "", "polycubectl: --all is for the lists of a cube, not for services\nTry \"polycubectl -h\", or \"?\" as the last word.\n"}, nil},
+		{"services del --all x", nil, result{ExitUsage, "", "polycubectl: --all is accepted only on lists of a cube, not on services\nTry \"polycubectl -h\", or \"?\" as the last word.\n"}, nil},
 	} {
 		d := withLists(t, asking)
 		var stdin *os.File
@@ -101,7 +101,7 @@ func TestAPersonIsAskedWhetherAListIsMeant(t *testing.T) {
 		{"the end of the input", "br1 ports del", "\x04", asking, result{ExitDeclined, "", question + "polycubectl: nothing was deleted\n"}, []string{first}},
 		{"not asked", "br1 ports del --all", "n\n", asking, result{}, []string{second}},
 		{"one entry", "br1 ports del p1", "n\n", asking, result{}, []string{"DELETE /polycube/v1/br1/ports/p1/"}},
-		{"an empty list", "br1 ports del", "y\n", empty, result{ExitOK, "", "There is nothing to delete.\n"}, []string{first}},
+		{"an empty list", "br1 ports del", "y\n", empty, result{ExitOK, "", "Nothing to delete.\n"}, []string{first}},
 	} {
 		d := withLists(t, tt.body)
 		master, end := openTerminal(t)
@@ -135,7 +135,7 @@ func TestAReplyThatIsTooLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := runWith(d.getenv, end, "br1", "ports", "del")
-	if got.code != ExitServer || !strings.HasSuffix(got.err, "nothing was deleted: the cube was changed while the question was open, look again\n") {
+	if got.code != ExitServer || !strings.HasSuffix(got.err, "nothing was deleted: the cube changed before you answered; check it again\n") {
 		t.Errorf("%+v", got)
 	}
 }

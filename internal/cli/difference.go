@@ -59,7 +59,7 @@ func (d *differencePrinter) print(v output.Value) {
 		d.counts[action]++
 		text := c.TextOf("name") + " (" + c.TextOf("service-name") + ")"
 		if reason := c.TextOf("reason"); reason != "" {
-			text += ": made anew, because " + reason + "; what it learned is lost"
+			text += ": re-created, because " + reason + "; learned state is lost"
 		}
 		d.line("", action, text)
 		changes, _ := c.Get("changes")

@@ -70,7 +70,7 @@ func (s *session) readFiles(names []string) (*documents, error) {
 		}
 	}
 	if !d.some { // what a failed redirection leaves must not delete everything
-		return nil, usagef("the files are empty; a configuration of nothing is written \"cubes: []\"")
+		return nil, usagef("the files are empty; to apply an empty configuration, write \"cubes: []\"")
 	}
 	return d, nil
 }
@@ -86,7 +86,7 @@ func (s *session) readFile(name string, limit int64) ([]byte, error) {
 		defer file.Close()
 	}
 	if file == nil {
-		return nil, usagef("-f -: there is no standard input")
+		return nil, usagef("-f -: no standard input")
 	}
 	data, err := io.ReadAll(io.LimitReader(file, limit+1))
 	if err != nil {
@@ -162,7 +162,7 @@ func (d *documents) take(v output.Value, at func(list string, i int) string) err
 		v = output.ObjectValue(output.Member{Key: "cubes", Val: output.Value{Kind: output.KindArray, Items: []output.Value{v}}})
 	}
 	if v.Kind != output.KindObject {
-		return errors.New("a list of cubes is wanted, or an object with cubes and netdevs")
+		return errors.New("expected a list of cubes, or an object with cubes and netdevs")
 	}
 	for _, m := range v.Members {
 		d.some = true
@@ -172,10 +172,10 @@ func (d *documents) take(v output.Value, at func(list string, i int) string) err
 		case "netdevs":
 			list, places = &d.netdevs, &d.netdevsAt
 		default:
-			return fmt.Errorf("%q is unknown, known are cubes and netdevs%s", m.Key, suggest.Question(suggest.Near(m.Key, []string{"cubes", "netdevs"})))
+			return fmt.Errorf("unknown key %q, the keys are cubes and netdevs%s", m.Key, suggest.Question(suggest.Near(m.Key, []string{"cubes", "netdevs"})))
 		}
 		if m.Val.Kind != output.KindArray && m.Val.Kind != output.KindNull {
-			return fmt.Errorf("%s: a list is wanted", m.Key)
+			return fmt.Errorf("%s: expected a list", m.Key)
 		}
 		for i, item := range m.Val.Items {
 			*list = append(*list, item)

@@ -72,7 +72,7 @@ func (c config) urlEndpoint() (endpoint, error) {
 	}
 	switch {
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return refuse("no user, query or fragment is accepted")
+		return refuse("user, query and fragment are not accepted")
 	case u.Scheme == "unix":
 		if u.Host != "" || !filepath.IsAbs(u.Path) {
 			return refuse("write unix:///path/of/the.sock")
@@ -80,7 +80,7 @@ func (c config) urlEndpoint() (endpoint, error) {
 		e.socket, e.base = u.Path, socketBase()
 		return e, nil
 	case u.Scheme != "http" && u.Scheme != "https":
-		return refuse("http, https and unix are the schemes that exist")
+		return refuse("the scheme must be http, https or unix")
 	case u.Hostname() == "":
 		return refuse("the host is missing")
 	}
@@ -107,7 +107,7 @@ func (c config) secure(e *endpoint) error {
 		return err
 	}
 	if e.token != "" && e.tls == nil && !isLoopback(e.base.Hostname()) {
-		return errors.New("a token would travel in clear text; use https")
+		return errors.New("the token would be sent in clear text; use https")
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func (c config) bearer() (string, error) {
 	}
 	odd := func(r rune) bool { return r <= ' ' || r > '~' }
 	if len(token) > maxSecret || strings.ContainsFunc(token, odd) {
-		return "", fmt.Errorf("%s does not hold a token", from)
+		return "", fmt.Errorf("%s does not contain a token", from)
 	}
 	return token, nil
 }

@@ -41,7 +41,7 @@ func parseFollowing(words []string) (following, error) {
 		case to == nil && strings.HasPrefix(words[i], "-"):
 			return wrong("%s", unknownFlag("events", words[i]))
 		case to == nil && (f.cube != "" || words[i] == ""):
-			return wrong("it takes the name of one cube")
+			return wrong("expected the name of one cube")
 		case to == nil:
 			f.cube = words[i]
 		case given:
@@ -56,7 +56,7 @@ func parseFollowing(words []string) (following, error) {
 	if count != "" {
 		var err error
 		if f.count, err = strconv.Atoi(count); err != nil || f.count < 1 {
-			return wrong("-c %q: it takes a number from 1 on", count)
+			return wrong("-c %q: expected a number, 1 or greater", count)
 		}
 	}
 	return f, nil
@@ -85,8 +85,8 @@ func (f following) what() string {
 	return what
 }
 
-// errEnough ends a stream of which enough was seen.
-var errEnough = errors.New("enough was seen")
+// errEnough ends a stream of which enough events.
+var errEnough = errors.New("enough events")
 
 // follow carries the command out.
 func (s *session) follow(words []string) error {
@@ -122,7 +122,7 @@ func (s *session) event(data string, raw bool, t *tally) error {
 		Count         uint64
 	}
 	if err := json.Unmarshal([]byte(data), &e); err != nil {
-		return fmt.Errorf("the daemon's answer is not understood: %w", err)
+		return fmt.Errorf("cannot parse the daemon's response: %w", err)
 	}
 	t.event(e.Type, e.Count)
 	if raw {

@@ -81,7 +81,7 @@ func (e *serverError) Error() string { return e.text }
 
 // outputError is a file, or standard output, that could not be written.
 type outputError struct {
-	what string // "write the answer"
+	what string // "write the output"
 	err  error
 }
 

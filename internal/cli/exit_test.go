@@ -132,7 +132,7 @@ func TestHowTheCommandEndedMattersMore(t *testing.T) {
 	d := newDaemon(t, "unix", reply(http.StatusOK, `{"revision":6,"changed":true,"difference":{"added":[{"name":"br1"}]}}`))
 	var said strings.Builder
 	code := Run(words("rollback 3 --yes --detailed-exitcode"), nil, full, &said, d.getenv)
-	if code != ExitChanged || !strings.Contains(said.String(), "write the answer: ") {
+	if code != ExitChanged || !strings.Contains(said.String(), "write the output: ") {
 		t.Errorf("exit %d, %q, want %d and a complaint", code, said.String(), ExitChanged)
 	}
 }

@@ -86,18 +86,18 @@ func (f *filing) check() error {
 	case len(f.words) > takes && f.command == "apply":
 		return f.wrong("files are given with -f: -f %s", f.words[0])
 	case len(f.words) > takes:
-		return f.wrong("%q is too much", f.words[takes])
+		return f.wrong("unexpected argument %q", f.words[takes])
 	case f.command == "apply" && len(f.files) == 0:
-		return f.wrong("say which file, with -f; -f - is standard input")
+		return f.wrong("specify a file with -f; -f - is standard input")
 	case f.command == "rollback" && len(f.words) == 0:
-		return f.wrong("say to which revision; history lists them")
+		return f.wrong("specify the revision; history lists the revisions")
 	}
 	if len(f.words) > 0 {
 		f.revision = f.words[0]
 	}
 	for what, text := range map[string]string{"a revision": f.revision, "-n": f.count} {
 		if _, err := strconv.ParseUint(text, 10, 63); text != "" && err != nil {
-			return f.wrong("%s is a number, not %q", what, text)
+			return f.wrong("%s must be a number, not %q", what, text)
 		}
 	}
 	return nil

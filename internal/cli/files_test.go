@@ -33,7 +33,7 @@ const someLines = `~ br1 (bridge)
     ~ rule, in another order: [["1"], ["2"]] -> [["2"], ["1"]]
 + br2 (bridge)
 - br3 (bridge)
--/+ br4 (bridge): made anew, because type is fixed at creation; what it learned is lost
+-/+ br4 (bridge): re-created, because type is fixed at creation; learned state is lost
 ~ netdev veth9 tcubes: [] -> [th1, th2]
 
 `
@@ -57,15 +57,15 @@ func TestCommandsOnFilesAreRequests(t *testing.T) {
 		out    string
 	}{
 		{"apply -f " + two, someDifference, `PATCH /polycube/v1/config/ {"cubes":[{"name":"a","service-name":"s"},{"name":"b","service-name":"s","ports":[{"name":"p1"}]}]}`, 0,
-			someLines + "1 cube added, 1 cube changed, 1 cube made anew, 1 cube deleted, 1 netdev changed; revision 7\n"},
+			someLines + "1 cube added, 1 cube changed, 1 cube re-created, 1 cube deleted, 1 netdev changed; revision 7\n"},
 		{"apply --prune -f " + two + " -f " + whole, `{"revision":6,"changed":false,"difference":{}}`,
 			`PUT /polycube/v1/config/ {"cubes":[{"name":"a","service-name":"s"},{"name":"b","service-name":"s","ports":[{"name":"p1"}]},{"name":"c","service-name":"s","big":18446744073709551615}],"netdevs":[{"name":"e0","tcubes":["a"]}]}`, 0, "no change, revision 6\n"},
 		{"apply --dry-run --detailed-exitcode -f=" + whole, someDifference, "PATCH /polycube/v1/config/?dry-run ", ExitChanged,
-			someLines + "1 cube to add, 1 cube to change, 1 cube to make anew, 1 cube to delete, 1 netdev to change; nothing was changed yet, revision 7\n"},
+			someLines + "1 cube to add, 1 cube to change, 1 cube to re-create, 1 cube to delete, 1 netdev to change; nothing was changed yet, revision 7\n"},
 		{"apply --yes --detailed-exitcode -f " + whole, `{"revision":6,"changed":false,"difference":{}}`, "PATCH /polycube/v1/config/ ", 0, "no change, revision 6\n"},
 		{"apply -json -f " + whole, `{"revision":6,"changed":false,"difference":{}}`, "PATCH /polycube/v1/config/ ", 0, "{\n  \"revision\": 6,\n  \"changed\": false,\n  \"difference\": {}\n}\n"},
-		{"rollback 12 --dry-run", someDifference, `POST /polycube/v1/rollback/?dry-run {"revision":12}`, 0, someLines + "1 cube to add, 1 cube to change, 1 cube to make anew, 1 cube to delete, 1 netdev to change; nothing was changed yet, revision 7\n"},
-		{"rollback 12 -y", someDifference, `POST /polycube/v1/rollback/ {"revision":12}`, 0, someLines + "1 cube added, 1 cube changed, 1 cube made anew, 1 cube deleted, 1 netdev changed; revision 7\n"},
+		{"rollback 12 --dry-run", someDifference, `POST /polycube/v1/rollback/?dry-run {"revision":12}`, 0, someLines + "1 cube to add, 1 cube to change, 1 cube to re-create, 1 cube to delete, 1 netdev to change; nothing was changed yet, revision 7\n"},
+		{"rollback 12 -y", someDifference, `POST /polycube/v1/rollback/ {"revision":12}`, 0, someLines + "1 cube added, 1 cube changed, 1 cube re-created, 1 cube deleted, 1 netdev changed; revision 7\n"},
 		{"export", `{"cubes":[{"name":"a","mtu":1}]}`, "GET /polycube/v1/config/ ", 0, "cubes:\n  - name: a\n    mtu: 1\n"},
 		{"export -r 3 -json", `{"cubes":[]}`, "GET /polycube/v1/config/?revision=3 ", 0, "{\n  \"cubes\": []\n}\n"},
 		{"history -n 5", `{"revision":9,"oldest":2,"notes":["journal damaged"],"revisions":[` +
@@ -73,9 +73,9 @@ func TestCommandsOnFilesAreRequests(t *testing.T) {
 			`{"revision":6,"time":"2026-01-02T03:04:05Z","note":"rollback to revision 2","changed":["a"],"deleted":["z"]}]}`, "GET /polycube/v1/history/?limit=5 ", 0,
 			"REVISION  TIME                 WHO        FROM   WHAT\n" +
 				"9         " + local("2026-01-02T03:04:05Z") + "  root       pid 7  PATCH /config/ (+a, +b, +c, ... (1 more), netdev e0)\n" +
-				"(7 to 8 are lost)\n" +
+				"(7 to 8 were not recorded)\n" +
 				"6         " + local("2026-01-02T03:04:05Z") + "  polycubed         rollback to revision 2 (~a, -z)\n" +
-				"\nThe oldest that can be returned to is 2.\nWhen the daemon started: journal damaged.\n"},
+				"\nThe oldest revision available for rollback is 2.\nWhen the daemon started: journal damaged.\n"},
 		{"history 9", `{"revision":9,"time":"2026-01-02T03:04:05Z","by":[{"who":"root"}],"difference":{"netdevs":[{"name":"e0","old":["a"],"new":["b"]}]}}`, "GET /polycube/v1/history/9/ ", 0,
 			"revision: 9\ntime: " + local("2026-01-02T03:04:05Z") + "\nwho: root\n\n~ netdev e0 tcubes: [a] -> [b]\n"},
 	}
@@ -104,21 +104,21 @@ func TestWrongCommandsOnFilesSendNothing(t *testing.T) {
 	}
 	d := newDaemon(t, "unix", reply(http.StatusOK, `{}`))
 	for line, want := range map[string]string{
-		"apply":                        "say which file, with -f",
+		"apply":                        "specify a file with -f",
 		"apply x.yaml":                 "files are given with -f: -f x.yaml",
 		"apply -f":                     "-f needs a value",
 		"apply -f /nonexistent.yaml":   "no such file",
-		"apply -f " + bad:              `bad.yaml: "cubs" is unknown, known are cubes and netdevs: did you mean cubes?`,
+		"apply -f " + bad:              `bad.yaml: unknown key "cubs", the keys are cubes and netdevs: did you mean cubes?`,
 		"apply -f " + bad + " --quiet": `unknown flag "--quiet"`,
-		"apply -f -":                   "there is no standard input",
-		"apply --prune -f /dev/null":   `the files are empty; a configuration of nothing is written "cubes: []"`,
-		"export x":                     `"x" is too much`,
-		"export -r x":                  "a revision is a number",
+		"apply -f -":                   "no standard input",
+		"apply --prune -f /dev/null":   `the files are empty; to apply an empty configuration, write "cubes: []"`,
+		"export x":                     `unexpected argument "x"`,
+		"export -r x":                  "a revision must be a number",
 		"export --prune":               `unknown flag "--prune"`,
-		"rollback":                     "say to which revision",
+		"rollback":                     "specify the revision",
 		"rollback -1":                  `unknown flag "-1"`,
-		"rollback 1 2":                 `"2" is too much`,
-		"history -n many":              `-n is a number, not "many"`,
+		"rollback 1 2":                 `unexpected argument "2"`,
+		"history -n many":              `-n must be a number, not "many"`,
 	} {
 		got := d.run(strings.Fields(line)...)
 		if got.code != ExitUsage || !strings.Contains(got.err, want) || got.out != "" {

@@ -111,7 +111,7 @@ func (s *session) aliasHelp(p plan) error {
 	if err := output.WriteLine(s.stdout, ""); err != nil {
 		return err
 	}
-	return printSections(s.stdout, s.terminal, []section{{title: "What can follow now", names: names}})
+	return printSections(s.stdout, s.terminal, []section{{title: "What can follow", names: names}})
 }
 
 // helpFor is what the help of a command line is about.
@@ -192,7 +192,7 @@ func printSections(w io.Writer, width int, sections []section) error {
 		printed = true
 	}
 	if !printed {
-		p.Line("Nothing more can follow here.")
+		p.Line("Nothing can follow here.")
 	}
 	return b.Flush()
 }

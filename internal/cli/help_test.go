@@ -76,7 +76,7 @@ Existing elements:
 		},
 		{"actions that are words", "r1 ?", `{"actions":["flush"]}`, "Actions:\nKeyword  Type\nflush    action\n"},
 		{"a leaf", "r1 show loglevel ?", `{"params":{"loglevel":{"type":"leaf"}}}`, "loglevel\nType:         leaf\n"},
-		{"nothing", "r1 uuid ?", `{}`, "Nothing more can follow here.\n"},
+		{"nothing", "r1 uuid ?", `{}`, "Nothing can follow here.\n"},
 		{"no object", "r1 ?", `"x"`, "x\n"},
 		{"no JSON", "r1 ?", `x`, "x\n"},
 		{"hostile", "r1 ?", `{"commands":[["a"],{"b":1},null],"params":[1],"elements":{"\u001b":5},"actions":"x"}`,

@@ -31,7 +31,7 @@ func (s *session) history(f filing) error {
 	}
 	v, err := output.DecodeJSON(a.body)
 	if err != nil {
-		return fmt.Errorf("the daemon's answer is not understood: %w", err)
+		return fmt.Errorf("cannot parse the daemon's response: %w", err)
 	}
 	if f.revision != "" {
 		s.revision(v)
@@ -50,7 +50,7 @@ func (s *session) revisions(v output.Value) {
 		number := r.TextOf("revision")
 		n, _ := strconv.ParseUint(number, 10, 64)
 		if last > n+1 {
-			rows = append(rows, []string{fmt.Sprintf("(%d to %d are lost)", n+1, last-1)})
+			rows = append(rows, []string{fmt.Sprintf("(%d to %d were not recorded)", n+1, last-1)})
 		}
 		last = n
 		who, from, request := requesters(r)
@@ -74,7 +74,7 @@ func (s *session) revisions(v output.Value) {
 		fmt.Fprintln(s.stdout, strings.TrimRight(b.String(), " "))
 	}
 	if oldest := v.TextOf("oldest"); oldest != "" && len(list.Items) > 0 {
-		fmt.Fprintf(s.stdout, "\nThe oldest that can be returned to is %s.\n", output.Clean(oldest))
+		fmt.Fprintf(s.stdout, "\nThe oldest revision available for rollback is %s.\n", output.Clean(oldest))
 	}
 	notes, _ := v.Get("notes")
 	for _, n := range notes.Items {

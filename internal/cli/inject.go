@@ -53,7 +53,7 @@ func (s *session) inject(w watching) error {
 	}
 	var steps []step
 	if err := json.Unmarshal(a.body, &steps); err != nil {
-		return fmt.Errorf("the daemon's answer is not understood: %w", err)
+		return fmt.Errorf("cannot parse the daemon's response: %w", err)
 	}
 	for _, one := range steps {
 		if err := s.put(one.untimed()); err != nil {
@@ -78,7 +78,7 @@ func packetOf(text string) (string, error) {
 	}
 	file, err := os.Open(name)
 	if err != nil {
-		return "", fmt.Errorf("the file of the packet: %w", err)
+		return "", fmt.Errorf("open the packet file: %w", err)
 	}
 	defer file.Close()
 	data, err := nthPacket(file, n)
@@ -93,7 +93,7 @@ func nthPacket(file io.Reader, n int) ([]byte, error) {
 	in := bufio.NewReader(file)
 	magic, err := in.Peek(4)
 	if err != nil {
-		return nil, errors.New("it is no capture file")
+		return nil, errors.New("not a capture file")
 	}
 	var source gopacket.PacketDataSource
 	if string(magic) == "\x0a\x0d\x0d\x0a" {
@@ -108,7 +108,7 @@ func nthPacket(file io.Reader, n int) ([]byte, error) {
 		}
 	}
 	if errors.Is(err, io.EOF) {
-		return nil, errors.New("the file has no such packet")
+		return nil, errors.New("the file has fewer packets")
 	}
-	return nil, fmt.Errorf("reading the file: %w", err)
+	return nil, fmt.Errorf("read the file: %w", err)
 }

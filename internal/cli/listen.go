@@ -123,7 +123,7 @@ func (t *tally) text() string {
 		fmt.Fprintf(&b, ", %d lost", t.lost)
 	}
 	if !t.known {
-		b.WriteString(", how many were lost is not known")
+		b.WriteString(", number lost unknown")
 	}
 	if t.file != "" {
 		b.WriteString(", written to " + output.Clean(t.file))

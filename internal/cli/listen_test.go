@@ -128,7 +128,7 @@ func TestADaemonThatDoesNotHearTheEnd(t *testing.T) {
 			return errors.Join(errors.New("two signals do not end it"), hasty.Process.Signal(syscall.SIGINT))
 		}
 	})
-	const want = "\n2 steps, how many were lost is not known\ndropped: h1 action-drop 1\n"
+	const want = "\n2 steps, number lost unknown\ndropped: h1 action-drop 1\n"
 	if err := <-patientEnds; err != nil || !strings.HasSuffix(said.String(), want) {
 		t.Errorf("%v, it says %q, want %q", err, said.String(), want)
 	}
@@ -140,7 +140,7 @@ func TestTheSummaryOfAWatcher(t *testing.T) {
 		"0 packets, 7 lost, written to a\\nb (its time is over)\n":                       {unit: "packet", known: true, lost: 7, file: "a\nb", end: "its time is over"},
 		"2 events, 0 lost\nby type: config 2\n":                                          {unit: "event", count: 2, known: true, types: map[string]int{"config": 2}},
 		"9 steps, 0 lost\ndropped: br1 no-peer 4, h1 a 4, h1 b 1\n":                      {unit: "step", count: 9, known: true, drops: map[string]int{"h1 b": 1, "h1 a": 4, "br1 no-peer": 4}},
-		"3 events, 5 lost, how many were lost is not known\nby type: cube 2, daemon 1\n": {unit: "event", count: 3, lost: 5, types: map[string]int{"daemon": 1, "cube": 2}},
+		"3 events, 5 lost, number lost unknown\nby type: cube 2, daemon 1\n": {unit: "event", count: 3, lost: 5, types: map[string]int{"daemon": 1, "cube": 2}},
 	} {
 		if got := seen.text(); got != want {
 			t.Errorf("got %q, want %q", got, want)
@@ -235,7 +235,7 @@ func TestACaptureThatIsNone(t *testing.T) {
 		binary.LittleEndian.PutUint32(bad[ends[1]+4:], length)
 		var out bytes.Buffer
 		err := copyBlocks(&out, bytes.NewReader(bad), &tally{})
-		if err == nil || !strings.Contains(err.Error(), "not understood") || out.Len() != ends[1] {
+		if err == nil || !strings.Contains(err.Error(), "cannot parse") || out.Len() != ends[1] {
 			t.Errorf("%s: %v, %d bytes are written, want %d", name, err, out.Len(), ends[1])
 		}
 	}

@@ -74,10 +74,10 @@ func (m *masquerader) masquerade(words []string) error {
 	}
 	if len(words) > 1 || len(words) == 0 && verb != "show" {
 		near := suggest.Near(strings.Join(words[:min(1, len(words))], ""), []string{"show", "del"})
-		return &usageError{message: fmt.Sprintf("masquerade %s takes the name of one place, but %d are given%s", verb, len(words), suggest.Question(near)), usage: usage}
+		return &usageError{message: fmt.Sprintf("masquerade %s takes one netdev or port, but %d are given%s", verb, len(words), suggest.Question(near)), usage: usage}
 	}
 	if asJSON && verb != "show" {
-		return &usageError{message: "-json is for masquerade show", usage: usage}
+		return &usageError{message: "-json is accepted only with masquerade show", usage: usage}
 	}
 	all, err := m.nats()
 	if err != nil {
@@ -101,7 +101,7 @@ func (m *masquerader) nats() ([]masquerading, error) {
 	}
 	var all []masquerading
 	if err := json.Unmarshal(a.body, &all); err != nil {
-		return nil, fmt.Errorf("the daemon's answer is not understood: %w", err)
+		return nil, fmt.Errorf("cannot parse the daemon's response: %w", err)
 	}
 	return all, nil
 }
@@ -119,13 +119,13 @@ func (m *masquerader) startMasquerading(place string, all []masquerading) error 
 		return err
 	}
 	if list = usable(list); len(list) == 0 {
-		return &serverError{fmt.Sprintf("%s has no address that others could be masqueraded with: give it one first (%s)", place, remedy)}
+		return &serverError{fmt.Sprintf("%s has no address to masquerade with: add one first (%s)", place, remedy)}
 	}
 	for _, n := range all {
 		switch {
 		case n.Parent != place:
 		case n.Rule.Masquerade.Enabled:
-			fmt.Fprintf(m.stdout, "%s is masqueraded already, by %s: %s\n", place, output.Clean(n.Name), output.Clean(n.addresses()))
+			fmt.Fprintf(m.stdout, "%s is already masqueraded by %s: %s\n", place, output.Clean(n.Name), output.Clean(n.addresses()))
 			return nil
 		default:
 			return m.switchOn(place, n.Name)
@@ -137,7 +137,7 @@ func (m *masquerader) startMasquerading(place string, all []masquerading) error 
 	body, err := json.Marshal([]map[string]any{{"service-name": "nat", "name": name, "parent": place,
 		"rule": map[string]any{"masquerade": map[string]any{"enabled": true}}}})
 	if err != nil {
-		return fmt.Errorf("encoding the request: %w", err)
+		return fmt.Errorf("encode the request: %w", err)
 	}
 	if _, err := m.demand(request{method: "POST", path: []string{"cubes"}, body: body}); err != nil {
 		return err
@@ -154,12 +154,12 @@ func (m *masquerader) switchOn(place, name string) error {
 	}
 	v, err := output.DecodeJSON(a.body)
 	if err != nil {
-		return fmt.Errorf("the daemon's answer is not understood: %w", err)
+		return fmt.Errorf("cannot parse the daemon's response: %w", err)
 	}
 	if v.TextOf("result") != "true" {
-		return &serverError{fmt.Sprintf("%s has no address that others could be masqueraded with", place)}
+		return &serverError{fmt.Sprintf("%s has no address to masquerade with", place)}
 	}
-	fmt.Fprintf(m.stdout, "%s is masqueraded by %s, which was there\n", place, output.Clean(name))
+	fmt.Fprintf(m.stdout, "%s is masqueraded by %s, an existing cube\n", place, output.Clean(name))
 	return nil
 }
 
@@ -174,7 +174,7 @@ func (m *masquerader) addressesOfPort(cube, port string) ([]string, error) {
 		Secondaryip []struct{ IP string }
 	}
 	if err := json.Unmarshal(a.body, &found); err != nil {
-		return nil, fmt.Errorf("the daemon's answer is not understood: %.200s", a.body)
+		return nil, fmt.Errorf("cannot parse the daemon's response: %.200s", a.body)
 	}
 	out := []string{found.IP}
 	for _, s := range found.Secondaryip {
@@ -190,7 +190,7 @@ func (m *masquerader) addressesOfNetdev(netdev string) ([]string, error) {
 	}
 	var found []struct{ Addresses []string }
 	if err := json.Unmarshal(a.body, &found); err != nil || len(found) != 1 {
-		return nil, fmt.Errorf("the daemon's answer is not understood: %.200s", a.body)
+		return nil, fmt.Errorf("cannot parse the daemon's response: %.200s", a.body)
 	}
 	return found[0].Addresses, nil
 }
@@ -240,10 +240,10 @@ func (m *masquerader) stopMasquerading(place string, all []masquerading) error {
 	}
 	n := all[i]
 	r := request{method: "DELETE", path: []string{"nat", n.Name}}
-	what := "%s is not masqueraded any more; %s is deleted\n"
+	what := "%s is no longer masqueraded; %s is deleted\n"
 	if !n.alone() || !strings.HasPrefix(n.Name, "masquerade-") {
 		r = request{method: "POST", path: []string{"nat", n.Name, "rule", "masquerade", "disable"}}
-		what = "%s is not masqueraded any more; %s stays, with what else it is there for\n"
+		what = "%s is no longer masqueraded; %s stays, because it has other rules or ports\n"
 	}
 	if _, err := m.demand(r); err != nil {
 		return err
@@ -263,7 +263,7 @@ func masqueradedNow(all []masquerading) string {
 	if len(places) == 0 {
 		return ""
 	}
-	return ", these are: " + strings.Join(places, ", ")
+	return ", masqueraded are: " + strings.Join(places, ", ")
 }
 
 // showMasquerading lists what is masqueraded.
@@ -281,7 +281,7 @@ func (m *masquerader) showMasquerading(place string, all []masquerading, asJSON 
 		}
 		body, err := json.Marshal(rows)
 		if err != nil {
-			return fmt.Errorf("encoding the answer: %w", err)
+			return fmt.Errorf("encode the output: %w", err)
 		}
 		return output.Print(m.stdout, body, output.Options{Form: output.FormJSON}, false)
 	}

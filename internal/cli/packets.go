@@ -31,7 +31,7 @@ func planDrops(c command) (plan, error) {
 
 // notAlone is the plan of commands that are taken before the grammar sees them.
 func notAlone(c command) (plan, error) {
-	return plan{}, usagef("%s comes before everything but --instance", c.path[0])
+	return plan{}, usagef("%s must come first, except for --instance", c.path[0])
 }
 
 // watching is a command that shows packets as they pass.
@@ -55,7 +55,7 @@ func parseWatching(command string, words []string) (watching, error) {
 	} else {
 		valued["-w"] = &w.file
 		if len(words) == 0 || strings.HasPrefix(words[0], "-") {
-			return w, w.wrong("name the place first")
+			return w, w.wrong("name the port, cube or netdev first")
 		}
 		w.place, words = words[0], words[1:]
 	}
@@ -95,13 +95,13 @@ func (w watching) wrong(format string, args ...any) error {
 func (w watching) check() error {
 	switch {
 	case w.packet == "" && w.egress:
-		return w.wrong("--egress goes with --inject")
+		return w.wrong("--egress is accepted only with --inject")
 	case w.packet != "" && (len(w.words) != 1 || w.cube+w.count+w.second != ""):
-		return w.wrong("--inject takes the packet, then one place: CUBE:PORT, a transparent cube or a netdev")
+		return w.wrong("--inject takes the packet, then CUBE:PORT, a transparent cube or a netdev")
 	}
 	for flag, value := range map[string]string{"-c": w.count, "-t": w.second} {
 		if n, err := strconv.Atoi(value); value != "" && (err != nil || n < 1) {
-			return w.wrong("%s %q: it takes a number from 1 on", flag, value)
+			return w.wrong("%s %q: expected a number, 1 or greater", flag, value)
 		}
 	}
 	return nil
@@ -198,7 +198,7 @@ func (w watching) what() string { return "on " + cmp.Or(w.place, w.cube, "all cu
 func (s *session) seen(w watching, line []byte, t *tally) error {
 	var one step
 	if err := json.Unmarshal(line, &one); err != nil {
-		return fmt.Errorf("the daemon's answer is not understood: %w", err)
+		return fmt.Errorf("cannot parse the daemon's response: %w", err)
 	}
 	last := one.End != ""
 	if last {
@@ -226,7 +226,7 @@ func (s *session) save(w watching, t *tally) error {
 		}
 		file, err := nofollow.Open(w.file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 		if err != nil {
-			return unwritten("the file of the capture", err)
+			return unwritten("create the capture file", err)
 		}
 		t.file = w.file
 		return s.attend(body, w.what(), t, func() error {
@@ -246,7 +246,7 @@ func (a atOnce) Write(p []byte) (int, error) {
 // put writes a line at once: somebody is watching.
 func (s *session) put(line string) error {
 	if _, err := s.stdout.WriteString(line + "\n"); err != nil {
-		return unwritten("write the answer", err)
+		return unwritten("write the output", err)
 	}
-	return unwritten("write the answer", s.stdout.Flush())
+	return unwritten("write the output", s.stdout.Flush())
 }

@@ -29,8 +29,8 @@ func TestTraceTakesAFilterAndFlagsInAnyOrder(t *testing.T) {
 		}
 	}
 	for words, says := range map[string]string{
-		"-c": "-c needs a value", "--cube": "--cube needs a value", "-c 1 -c 2": "given twice", "-c x": "from 1 on",
-		"-t -1": "from 1 on", "-x": "unknown flag", "icmp --cubes br1": "unknown flag",
+		"-c": "-c needs a value", "--cube": "--cube needs a value", "-c 1 -c 2": "given twice", "-c x": "1 or greater",
+		"-t -1": "1 or greater", "-x": "unknown flag", "icmp --cubes br1": "unknown flag",
 	} {
 		if _, err := parseWatching("trace", strings.Fields(words)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("trace %s: %v, want %q", words, err, says)

@@ -11,9 +11,9 @@ import (
 // TestPagesOfLists: the flags are parameters of the request, and how to go on stands beside the answer, as a shell takes it.
 func TestPagesOfLists(t *testing.T) {
 	tests := []struct{ words, query, link, says string }{
-		{"r1 list show -limit=2", "limit=2", `</x/>; rel="self", </x/?limit=2&after=b>; rel="next"`, "polycubectl: there is more, add -after=b\n"},
+		{"r1 list show -limit=2", "limit=2", `</x/>; rel="self", </x/?limit=2&after=b>; rel="next"`, "polycubectl: more entries follow; add -after=b\n"},
 		{"r1 list show -after=a -limit=1 -json", "after=a&limit=1", `</x/?limit=1&after=10.0.0.0%252F8%2Fit%27s>; rel="next"`,
-			"polycubectl: there is more, add -after='10.0.0.0%2F8/it'\\''s'\n"},
+			"polycubectl: more entries follow; add -after='10.0.0.0%2F8/it'\\''s'\n"},
 		{"r1 list show -filter=a>1 -filter=b=c*", "filter=a%3E1&filter=b%3Dc%2A", "", ""},
 		{"r1 list show", "", `</x/?after=b>; rel="next"`, ""},
 		{"r1 list show -limit=9", "limit=9", `</x/>; rel="self"`, ""},
@@ -31,7 +31,7 @@ func TestPagesOfLists(t *testing.T) {
 		}
 	}
 	d := newDaemon(t, "unix", func(http.ResponseWriter, *http.Request) { t.Error("something was asked") })
-	if got := d.run("cubes", "show", "-limit=5"); got.code != ExitUsage || !strings.Contains(got.err, "not for cubes") {
+	if got := d.run("cubes", "show", "-limit=5"); got.code != ExitUsage || !strings.Contains(got.err, "not on cubes") {
 		t.Errorf("of a command that has no pages: exit %d, %q", got.code, got.err)
 	}
 }

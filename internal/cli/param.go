@@ -189,9 +189,9 @@ func printLeaf(w io.Writer, v output.Value, about helpFor, width int) error {
 func (p parameter) when() string {
 	switch {
 	case p.state:
-		return "never: it is state, which is only read"
+		return "never: it is state, which is read-only"
 	case p.mandatory && p.initOnly:
-		return "always, and only when it is added"
+		return "required, and only when it is added"
 	case p.mandatory:
 		return "always"
 	case p.initOnly:

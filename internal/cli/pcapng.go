@@ -78,7 +78,7 @@ func (b *blocks) next() ([]byte, error) {
 	}
 	length := b.order.Uint32(head[4:])
 	if length < blockFrame || length > maxBlock || length%4 != 0 {
-		return nil, fmt.Errorf("the daemon's answer is not understood: a block of pcapng has %d bytes", length)
+		return nil, fmt.Errorf("cannot parse the daemon's response: a pcapng block has %d bytes", length)
 	}
 	block := make([]byte, length)
 	if _, err := io.ReadFull(b.in, block); errors.Is(err, io.ErrUnexpectedEOF) {

@@ -77,7 +77,7 @@ func (p *plan) withInput(data []byte) error {
 		return nil
 	}
 	if len(body) > output.MaxBody {
-		return usagef("the body is larger than %d MiB once it is JSON", output.MaxBody>>20)
+		return usagef("the body is larger than %d MiB as JSON", output.MaxBody>>20)
 	}
 	p.req.path, p.req.body = p.node, body
 	return nil
@@ -105,10 +105,10 @@ func resolve(c command, single bool) (plan, error) {
 	}
 	if isAlias {
 		if c.all {
-			return plan{}, usagef("%s is for the lists of a cube, not for %s", flagAll, c.first())
+			return plan{}, usagef("%s is accepted only on lists of a cube, not on %s", flagAll, c.first())
 		}
 		if c.show.Page != nil {
-			return plan{}, usagef("-limit, -after and -filter are for a service and the lists of its cubes, not for %s", c.first())
+			return plan{}, usagef("-limit, -after and -filter are accepted only on a service and the lists of its cubes, not on %s", c.first())
 		}
 		p, err := a.plan(c)
 		var wrong *usageError

@@ -56,7 +56,7 @@ func newSession(stdin *os.File, stdout, stderr io.Writer, getenv func(string) st
 func (s *session) run(args []string) Exit {
 	began := time.Now()
 	err := s.execute(args)
-	lost := unwritten("write the answer", s.stdout.Flush())
+	lost := unwritten("write the output", s.stdout.Flush())
 	if lost != nil && (err == nil || errors.Is(err, errors.Unwrap(lost))) {
 		err, lost = lost, nil
 	}
@@ -221,7 +221,7 @@ func (s *session) tellNext(a answer, show output.Options) error {
 	if err := s.stdout.Flush(); err != nil {
 		return nil //nolint:nilerr // it is told at the end
 	}
-	_, err := fmt.Fprintf(s.stderr, "polycubectl: there is more, add -after=%s\n", quoteWord(output.Clean(after)))
+	_, err := fmt.Fprintf(s.stderr, "polycubectl: more entries follow; add -after=%s\n", quoteWord(output.Clean(after)))
 	return err
 }
 

@@ -96,9 +96,9 @@ func (s *session) health(words []string) error {
 	var h health
 	if err == nil {
 		if e := json.Unmarshal(body, &h); e != nil {
-			err = fmt.Errorf("the daemon's answer is not understood: %w", e)
+			err = fmt.Errorf("cannot parse the daemon's response: %w", e)
 		} else if _, known := checkStatuses[h.Status]; check && !known {
-			err = fmt.Errorf("the daemon's answer is not understood: its status is %q", h.Status)
+			err = fmt.Errorf("cannot parse the daemon's response: its status is %q", h.Status)
 		}
 	}
 	switch {
@@ -164,20 +164,20 @@ func (h *health) screen(s *session) error {
 		size(h.Daemon.Memory), h.Daemon.Kernel, h.Daemon.Loglevel)
 	row("cubes", "%d%s, revision %d", h.Cubes.Total, h.services(), h.Cubes.Revision)
 	if h.Cubes.Degraded+h.Cubes.Broken > 0 {
-		row("", "%d degraded, %d broken (%d of them go on forwarding)", h.Cubes.Degraded, h.Cubes.Broken, h.Cubes.Held)
+		row("", "%d degraded, %d broken (%d of these still forward)", h.Cubes.Degraded, h.Cubes.Broken, h.Cubes.Held)
 	}
 	row("ports", "%d: %d up, %d down, %d without a peer", h.Ports.Total, h.Ports.Up, h.Ports.Down, h.Ports.Free)
 	row("programs", "%d: %d inline, %d in call mode", h.Programs.Total, h.Programs.Inline, h.Programs.Call)
 	for _, p := range h.Programs.Reasons {
 		row("", "%s (%d cubes) in call mode: %s", p.Cube, p.Cubes, p.Reason)
 	}
-	row("slow path", "%d packets, ring %s of %s, %d wait, %d shed", h.SlowPath.Packets, size(h.SlowPath.RingUsed), size(h.SlowPath.RingBytes),
+	row("slow path", "%d packets, ring %s of %s, %d waiting, %d shed", h.SlowPath.Packets, size(h.SlowPath.RingUsed), size(h.SlowPath.RingBytes),
 		h.SlowPath.Waiting, h.SlowPath.Shed+h.SlowPath.ShedByCubes)
 	if len(h.Drops) == 0 {
-		row("drops", "none in the last seconds")
+		row("drops", "none recently")
 	}
 	for i, d := range h.Drops {
-		row([]string{"drops", ""}[min(i, 1)], "%s %s: %d a second", d.Cube, d.Reason, d.PerSecond)
+		row([]string{"drops", ""}[min(i, 1)], "%s %s: %d per second", d.Cube, d.Reason, d.PerSecond)
 	}
 	if h.Store != nil {
 		snapshot := "none since the start"
@@ -188,7 +188,7 @@ func (h *health) screen(s *session) error {
 			size(uint64(max(0, h.Store.JournalBytes))), h.Store.JournalRecords, snapshot)
 	}
 	if err := t.Flush(); err != nil {
-		return unwritten("write the answer", err)
+		return unwritten("write the output", err)
 	}
 	return h.troubles(s)
 }

@@ -55,8 +55,8 @@ func TestStatusCheck(t *testing.T) {
 		{"well", 200, well, 0, "POLYCUBE OK - 1 cubes, 2 of 2 ports up | cubes=1 degraded=0 broken=0 ports=2 up=2 down=0"},
 		{"critical", 200, sick, ExitCritical, `POLYCUBE CRITICAL - br1 degraded: PacketIn: it broke\x1b[31m (and 4 more) | cubes=3`},
 		{"warning", 200, strings.Replace(sick, `"status":"critical"`, `"status":"warning"`, 1), ExitWarning, "POLYCUBE WARNING - "},
-		{"another status", 200, `{"status":"merry"}`, ExitContact, `POLYCUBE UNKNOWN - the daemon's answer is not understood: its status is "merry"`},
-		{"no answer that is understood", 200, `[]`, ExitContact, "POLYCUBE UNKNOWN - the daemon's answer is not understood"},
+		{"another status", 200, `{"status":"merry"}`, ExitContact, `POLYCUBE UNKNOWN - cannot parse the daemon's response: its status is "merry"`},
+		{"no answer that is understood", 200, `[]`, ExitContact, "POLYCUBE UNKNOWN - cannot parse the daemon's response"},
 		{"refused", 403, `{"ietf-restconf:errors":{"error":[{"error-type":"application","error-tag":"access-denied","error-message":"no"}]}}`, ExitServer, "POLYCUBE UNKNOWN - no"},
 	}
 	for _, tt := range tests {

@@ -94,7 +94,7 @@ func readStream(f *os.File, first, next time.Duration) ([]byte, error) {
 			return nil, nil
 		}
 		if !ready {
-			return nil, usagef("standard input did not end: nothing came for %s after %d bytes", next, len(data))
+			return nil, usagef("standard input stalled: no data for %s after %d bytes", next, len(data))
 		}
 		n, err := f.Read(buf)
 		data = append(data, buf[:n]...)

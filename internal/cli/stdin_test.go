@@ -173,12 +173,12 @@ func TestAWrongInputIsAUsageErrorAndSendsNothing(t *testing.T) {
 	}{
 		{"not YAML", "router add r1", file("a: [1"), "neither YAML nor JSON"},
 		{"too large a file", "router add r1", file(strings.Repeat("a", output.MaxBody+1)), "larger than 8 MiB"},
-		{"larger as JSON than as YAML", "router add r1", file("a: \"" + strings.Repeat(`\a`, output.MaxBody/3) + "\""), "once it is JSON"},
+		{"larger as JSON than as YAML", "router add r1", file("a: \"" + strings.Repeat(`\a`, output.MaxBody/3) + "\""), "as JSON"},
 		{"cubes add of nothing", "cubes add", file(""), "cubes add needs the cubes"},
 		{"cubes add of a silent pipe", "cubes add", silent, "cubes add needs the cubes"},
 		{"set of a silent pipe", "br1 set", silent, "set needs key=value"},
 		{"a dash and nothing", "router add r1 -", file(""), "it is empty"},
-		{"half a body", "router add r1", half, "did not end"},
+		{"half a body", "router add r1", half, "standard input stalled"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -70,7 +70,7 @@ func (s *session) open(r request, read func(body *interruptible) error) error {
 	defer body.watch(c)()
 	err = read(body)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("the daemon at %s ended the stream in the middle", c.end)
+		return fmt.Errorf("the daemon at %s closed the stream early", c.end)
 	}
 	return err
 }
@@ -80,7 +80,7 @@ func (s *session) open(r request, read func(body *interruptible) error) error {
 func (c *client) begin(ctx context.Context, r request) (*http.Response, error) {
 	target, err := url.Parse(c.end.base.String() + r.target())
 	if err != nil {
-		return nil, fmt.Errorf("make the URL: %w", err)
+		return nil, fmt.Errorf("build the URL: %w", err)
 	}
 	req, err := c.newRequest(ctx, r, target)
 	if err != nil {

@@ -18,10 +18,10 @@ import (
 // tlsConfig reads the files that the settings name.
 func (c config) tlsConfig() (*tls.Config, error) {
 	if c.cacert == "" {
-		return nil, errors.New("https needs cacert, the certificate of the authority that signed the daemon's")
+		return nil, errors.New("https requires cacert, the certificate of the authority that signed the daemon's certificate")
 	}
 	if (c.cert == "") != (c.key == "") {
-		return nil, errors.New("cert and key go together")
+		return nil, errors.New("cert and key must be set together")
 	}
 	pem, err := os.ReadFile(c.cacert)
 	if err != nil {
@@ -29,7 +29,7 @@ func (c config) tlsConfig() (*tls.Config, error) {
 	}
 	t := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
 	if !t.RootCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("cacert: %s holds no PEM certificate", c.cacert)
+		return nil, fmt.Errorf("cacert: %s contains no PEM certificate", c.cacert)
 	}
 	if c.cert == "" {
 		return t, nil
@@ -69,17 +69,17 @@ func (e endpoint) explainTLS(err error) error {
 	}
 	switch {
 	case errors.As(err, &host):
-		return says("its certificate is not for the host %s: use a name that is in it", host.Host)
+		return says("its certificate is not valid for the host %s: use a name that the certificate contains", host.Host)
 	case errors.As(err, &unknown):
-		return says("its certificate is not signed by an authority in %s: is that the right cacert, and the right daemon?", e.cacert)
+		return says("its certificate is not signed by an authority in %s: check cacert, and the address of the daemon", e.cacert)
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return says("its certificate is not valid now: it has to be replaced, or a clock is wrong")
+		return says("its certificate has expired or is not valid yet: replace it, or correct the clock")
 	case strings.Contains(text, "certificate required") || strings.Contains(text, "remote error") && e.cert == "":
-		return says("it wants a certificate of yours: set cert and key")
+		return says("it requires a client certificate: set cert and key")
 	case strings.Contains(text, "remote error: tls:"):
-		return says("it does not accept the certificate %s: expired, revoked, not in its list, or signed by another authority; its audit log says which", e.cert)
+		return says("it does not accept the certificate %s: expired, revoked, not in its list, or signed by another authority; the daemon's audit log has the reason", e.cert)
 	case errors.As(err, &record), strings.Contains(text, "server gave HTTP response to HTTPS client"):
-		return says("it speaks plain HTTP there: write http:// in the url")
+		return says("it serves plain HTTP on this port: use http:// in the url")
 	}
 	return err
 }

@@ -58,10 +58,10 @@ func TestTLS(t *testing.T) {
 		{"a certificate that expired", good, ca + file("late", root.Client(t, "late", pki.Valid(-2*time.Hour, -time.Hour))), "late.pem expired on"},
 		{"a certificate of tomorrow", good, ca + file("early", root.Client(t, "early", pki.Valid(time.Hour, 2*time.Hour))), "early.pem is not valid before"},
 		{"another's key", good, ca + "cert: " + dir + "/alice.pem\nkey: " + dir + "/mallory-key.pem\n", "private key does not match"},
-		{"a daemon of another authority", good, "cacert: " + pki.Place(t, dir+"/other.pem", other.PEM()) + "\n" + alice, "is that the right cacert"},
-		{"a daemon of another name", serve(root.Server(t, pki.Names("elsewhere.test")), 0), ca + alice, "not for the host"},
-		{"a daemon whose certificate expired", late, ca + alice, "has to be replaced"},
-		{"a daemon without TLS", strings.Replace(plain.URL, "http:", "https:", 1), ca + alice, "write http:// in the url"},
+		{"a daemon of another authority", good, "cacert: " + pki.Place(t, dir+"/other.pem", other.PEM()) + "\n" + alice, "check cacert"},
+		{"a daemon of another name", serve(root.Server(t, pki.Names("elsewhere.test")), 0), ca + alice, "not valid for the host"},
+		{"a daemon whose certificate expired", late, ca + alice, "has expired"},
+		{"a daemon without TLS", strings.Replace(plain.URL, "http:", "https:", 1), ca + alice, "use http:// in the url"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

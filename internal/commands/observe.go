@@ -121,7 +121,7 @@ var observeCommands = []Command{
 			Segments: 1, Entry: 8, Offered: true,
 			Operations: []Operation{
 				{Method: "GET", Path: "/daemon", Summary: "The daemon itself"},
-				{Method: "GET", Path: "/daemon/loglevel", Summary: "What the daemon itself logs"},
+				{Method: "GET", Path: "/daemon/loglevel", Summary: "Log level of the daemon itself"},
 				{Method: "PATCH", Path: "/daemon/loglevel", Summary: "Change what the daemon itself logs, until it ends"},
 			},
 		},

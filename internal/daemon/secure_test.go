@@ -55,10 +55,10 @@ func TestAccessOptions(t *testing.T) {
 		{"a socket for reading without a group", "--read-socket /tmp/r.sock", func(o Options) bool { return o.ReadSocket == "/tmp/r.sock" }, ""},
 		{"a token for all", "-p 9000 --require-token", func(o Options) bool { return o.RequireToken }, ""},
 
-		{"an address of the machine without TLS", "-a 0.0.0.0", nil, "over TLS only, with --cert, --key, and --cacert or --cert-whitelist"},
-		{"any IPv6 address without TLS", "-a ::", nil, "over TLS only"},
+		{"an address of the machine without TLS", "-a 0.0.0.0", nil, "only over TLS, with --cert, --key, and --cacert or --cert-whitelist"},
+		{"any IPv6 address without TLS", "-a ::", nil, "only over TLS"},
 		{"a host's name", pair + "--cacert /a.pem -a example.org", nil, "neither localhost nor an IP address"},
-		{"insecure, and an address of the machine", "-a 192.0.2.1 --insecure-loopback", nil, "over TLS only"},
+		{"insecure, and an address of the machine", "-a 192.0.2.1 --insecure-loopback", nil, "only over TLS"},
 		{"insecure without TCP", "--insecure-loopback", nil, "no meaning"},
 		{"insecure with TLS", pair + "--cacert /a.pem --insecure-loopback", nil, "leave insecure-loopback out"},
 		{"a token for all without TCP", "--require-token", nil, "no meaning"},

@@ -118,7 +118,7 @@ func TestTwoTokensAreNone(t *testing.T) {
 			if base == "http://daemon" {
 				client = l.client
 			}
-			if a := l.send(t, client, req); a.status != 400 || !strings.Contains(a.body, "2 headers Authorization") {
+			if a := l.send(t, client, req); a.status != 400 || !strings.Contains(a.body, "2 Authorization headers") {
 				t.Errorf("%q at %s: %d %s", headers, base, a.status, a.body)
 			}
 		}
@@ -281,7 +281,7 @@ root admin PATCH /polycube/v1/lab/l1 13 400
 root admin GET /polycube/v1/trace 0 200 
 anonymous none DELETE /polycube/v1/lab/l1 0 401 the token is not the daemon's
 admin token admin DELETE /polycube/v1/lab/l1 0 200 
-anonymous read-only DELETE /polycube/v1/lab/l1 0 401 changes over TCP need the daemon's token
+anonymous read-only DELETE /polycube/v1/lab/l1 0 401 changes over TCP require the daemon's token
 `
 	var got string
 	eventually(t, "six lines", func() bool {

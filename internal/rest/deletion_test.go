@@ -166,13 +166,13 @@ func TestAPersonIsAskedBeforeAListIsDeleted(t *testing.T) {
 		path, message, question string
 		detail                  []string
 	}{
-		{l, "/stations/s/fdb/entry", "s fdb entry is a list: add <vlan> <address> to delete one entry, or --all to delete every entry",
-			"Delete all 3 entries of s fdb entry (1 configured), except those that follow from other configuration?", nil},
-		{l, "/stations/s/ports", "s ports is a list: add <name> to delete one entry, or --all to delete every entry",
+		{l, "/stations/s/fdb/entry", "s fdb entry is a list: append <vlan> <address> to delete one entry, or --all to delete every entry",
+			"Delete all 3 entries of s fdb entry (1 configured), except those derived from other configuration?", nil},
+		{l, "/stations/s/ports", "s ports is a list: append <name> to delete one entry, or --all to delete every entry",
 			"Delete all 2 entries of s ports?", []string{"p1, wired to veth1, t1 attached", "p2"}},
-		{l, "/stations/none/ports", "none ports is a list: add <name> to delete one entry, or --all to delete every entry",
+		{l, "/stations/none/ports", "none ports is a list: append <name> to delete one entry, or --all to delete every entry",
 			"Delete the only entry of none ports?", []string{"p1"}},
-		{many, "/flows/f1/flow", "f1 flow is a list: add <src> <port> to delete one entry, or --all to delete every entry",
+		{many, "/flows/f1/flow", "f1 flow is a list: append <src> <port> to delete one entry, or --all to delete every entry",
 			"Delete the only entry of f1 flow?", nil},
 	} {
 		before := tt.l.must(t, 200, "GET", tt.path, "").body
@@ -255,7 +255,7 @@ func TestAllIsForLists(t *testing.T) {
 		t.Errorf("the cube was\n%s\nand is\n%s", before, after)
 	}
 	for path, want := range map[string]string{
-		"/stations": "the cubes of stations are deleted one by one: add <name> to the path", "/stations/nobody/ports": `no stations is named "nobody"`,
+		"/stations": "the cubes of stations are deleted one at a time: append <name> to the path", "/stations/nobody/ports": `no stations is named "nobody"`,
 	} {
 		if e := l.typed(t, path).fault(t); e.Message != want {
 			t.Errorf("%s: %s", path, e.Message)
@@ -283,7 +283,7 @@ func TestTheDescriptionHasAllAtLists(t *testing.T) {
 	} {
 		o := doc.Paths[path].Delete
 		got := slices.Contains(o.Parameters, struct{ Name, In string }{"all", "query"})
-		if got != want || strings.Contains(o.Description, "Entries that follow from other configuration stay") != want {
+		if got != want || strings.Contains(o.Description, "Entries derived from other configuration stay") != want {
 			t.Errorf("DELETE of %s: %+v, want the parameter: %v", path, o, want)
 		}
 	}

@@ -56,7 +56,7 @@ func TestTheStatusOfARefusedProgramIsThatOfTheOneAtFault(t *testing.T) {
 			}
 			var lines []string
 			for line := range strings.Lines(l.log.String()) {
-				if strings.Contains(line, "refuses") {
+				if strings.Contains(line, "the verifier refused") {
 					lines = append(lines, line)
 				}
 			}

@@ -183,7 +183,7 @@ func TestEventsHeartbeat(t *testing.T) {
 func TestEventsRefused(t *testing.T) {
 	l, _ := newEvents(t, 0)
 	for query, want := range map[string]string{
-		"?type=nonsense": "is none of [config port", "?colour=red": "no such parameter, there are cube", "?after=x": "is not the id of an event",
+		"?type=nonsense": "is not one of [config port", "?colour=red": "unknown parameter, the parameters are cube", "?after=x": "is not the id of an event",
 	} {
 		a := l.must(t, 400, "GET", "/events"+query, "")
 		if e := a.fault(t); !strings.Contains(e.Message, want) {

@@ -39,7 +39,7 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	body.Errors.Error = s.entries(r, err, tag)
 	raw, err := message.Encode(body)
 	if err != nil {
-		s.log.Error("encoding an error", "err", err)
+		s.log.Error("encode an error", "err", err)
 	}
 	s.out.Raw(w, r, status, raw)
 }
@@ -49,11 +49,11 @@ func (s *Server) logError(r *http.Request, status int, err error) {
 	attrs := []slog.Attr{slog.String("method", r.Method), slog.String("path", r.URL.EscapedPath())}
 	switch no := refusal.As(err); {
 	case no != nil && no.Ours():
-		s.log.LogAttrs(r.Context(), slog.LevelError, "the verifier refuses a program of the framework", append(attrs, no.Attrs()...)...)
+		s.log.LogAttrs(r.Context(), slog.LevelError, "the verifier refused a program of the framework", append(attrs, no.Attrs()...)...)
 	case no != nil:
-		s.log.LogAttrs(r.Context(), slog.LevelWarn, "the verifier refuses a program of a cube", append(attrs, no.Attrs()...)...)
+		s.log.LogAttrs(r.Context(), slog.LevelWarn, "the verifier refused a program of a cube", append(attrs, no.Attrs()...)...)
 	case status == http.StatusInternalServerError:
-		s.log.LogAttrs(r.Context(), slog.LevelError, "request ended in an internal error", append(attrs, slog.Any("err", err))...)
+		s.log.LogAttrs(r.Context(), slog.LevelError, "request failed with an internal error", append(attrs, slog.Any("err", err))...)
 	}
 }
 

@@ -190,7 +190,7 @@ func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request, rest []stri
 		}
 	}
 	if given > 1 {
-		return &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Message: "position, before and after exclude each other"}
+		return &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Message: "position, before and after are mutually exclusive"}
 	}
 	return message.Done(w, r, s.manager.Attach(r.Context(), topology.AttachRequest{
 		Cube: m["cube"], Port: m["port"], Position: m["position"], Before: m["before"], After: m["after"]}))

@@ -236,7 +236,7 @@ func TestDescriptionIsAskedFor(t *testing.T) {
 	if same := l.send(t, l.client, req); same.status != http.StatusNotModified || same.body != "" {
 		t.Errorf("with the tag that it has: status %d, %d bytes", same.status, len(same.body))
 	}
-	if e := l.must(t, http.StatusBadRequest, "GET", "/openapi.json?version=2.0", "").fault(t); !strings.Contains(e.Message, "3.1 and 3.0") {
+	if e := l.must(t, http.StatusBadRequest, "GET", "/openapi.json?version=2.0", "").fault(t); !strings.Contains(e.Message, "3.1 or 3.0") {
 		t.Errorf("an unknown version: %s", e.Message)
 	}
 }

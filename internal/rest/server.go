@@ -127,7 +127,7 @@ func New(o Options) *Server {
 func (s *Server) Serve(l net.Listener) error {
 	s.front.Watch(l)
 	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serving %s: %w", l.Addr(), err)
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
 	}
 	return nil
 }
@@ -140,11 +140,11 @@ func (s *Server) Sweep() { s.front.Sweep() }
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.http.Shutdown(ctx)
 	if err != nil && ctx.Err() != nil {
-		s.log.Warn("requests under way were cut off")
+		s.log.Warn("requests in progress were cut off")
 		err = s.http.Close()
 	}
 	if err != nil {
-		return fmt.Errorf("closing the API: %w", err)
+		return fmt.Errorf("close the API: %w", err)
 	}
 	return nil
 }

@@ -128,8 +128,8 @@ func TestProbes(t *testing.T) {
 		text   string
 	}{
 		{"/healthz", statsOf{}, 200, "ok\n"}, {"/healthz", statsOf{Broken: true}, 200, "ok\n"}, {"/readyz", statsOf{}, 200, "ok\n"},
-		{"/readyz", statsOf{Broken: true}, 503, "the disk cannot tell what it holds, changes are refused\n"},
-		{"/readyz", statsOf{Refusal: "no space left on device"}, 503, "the last change could not be written: no space left on device\n"},
+		{"/readyz", statsOf{Broken: true}, 503, "the disk state is unknown after a write error, changes are refused\n"},
+		{"/readyz", statsOf{Refusal: "no space left on device"}, 503, "the last change could not be written to disk: no space left on device\n"},
 	} {
 		l := newLab(t, Options{Observed: observe.Observed{Store: tt.store}}, false)
 		if a := l.probe(t, tt.path); a.status != tt.status || a.body != tt.text {

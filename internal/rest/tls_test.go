@@ -210,15 +210,15 @@ func TestCertifiedRequests(t *testing.T) {
 	}{
 		{"a reader reads", bob, "GET", nil, 200, ""},
 		{"a reader asks for help", bob, "OPTIONS", nil, 200, ""},
-		{"a reader creates", bob, "POST", nil, 403, "takes the role admin"},
+		{"a reader creates", bob, "POST", nil, 403, "requires the role admin"},
 		{"a reader deletes", bob, "DELETE", nil, 403, "--cert-admins"},
-		{"a reader invents a method", bob, "FROB", nil, 403, "takes the role admin"},
+		{"a reader invents a method", bob, "FROB", nil, 403, "requires the role admin"},
 		{"a reader who has the token", bob, "POST", header("Authorization", "Bearer full"), 201, ""},
-		{"a reader who has the token for reading", bob, "POST", header("Authorization", "Bearer look"), 403, "token is for reading"},
+		{"a reader who has the token for reading", bob, "POST", header("Authorization", "Bearer look"), 403, "token is read-only"},
 		{"a reader with a wrong token", bob, "GET", header("Authorization", "Bearer x"), 401, "not the daemon's"},
 		{"an admin deletes", alice, "DELETE", nil, 200, ""},
 		{"an admin creates", alice, "POST", nil, 201, ""},
-		{"an admin with the token for reading", alice, "DELETE", header("Authorization", "Bearer look"), 403, "token is for reading"},
+		{"an admin with the token for reading", alice, "DELETE", header("Authorization", "Bearer look"), 403, "token is read-only"},
 		{"a page of another site", alice, "DELETE", header("Origin", "https://evil.example"), 403, "another site"},
 		{"a page of another site without origin", alice, "DELETE", header("Sec-Fetch-Site", "cross-site"), 403, "another site"},
 		{"a form of another site", alice, "DELETE", header("Referer", "https://evil.example/x"), 403, "another site"},
@@ -296,7 +296,7 @@ func TestDeniedWhileInside(t *testing.T) {
 	if status, text := c.ask(t, other, "GET", "/version", nil); status != 200 {
 		t.Errorf("the other's connection: status %d: %s", status, text)
 	}
-	c.audited(t, "the open connection is closed", "CN=alice")
+	c.audited(t, "connection closed", "CN=alice")
 	c.audited(t, `"who":"unknown"`, "is revoked")
 	eventually(t, "only the connection that is open is remembered", func() bool { return c.server.front.OpenTLS() == 1 })
 }

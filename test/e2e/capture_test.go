@@ -180,7 +180,7 @@ func TestCaptureShowsPacketsAndTheirFate(t *testing.T) {
 		code        int
 	}{
 		{"nobody:p1", "nobody", 2}, {"br1:p9", "not found", 2}, {"br1", "has ports", 2}, {"eth9", "eth9", 2},
-		{"-w", "name the place first", 64}, {"br1:p1 -w /proc/self/cwd", "is a symbolic link", 74},
+		{"-w", "name the port, cube or netdev first", 64}, {"br1:p1 -w /proc/self/cwd", "is a symbolic link", 74},
 	} {
 		if r := d.CLI(append([]string{"capture"}, strings.Fields(c.place)...)...); r.code != c.code || !strings.Contains(r.stderr, c.says) {
 			t.Errorf("want exit %d and %q: %v", c.code, c.says, r)

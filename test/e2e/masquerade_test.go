@@ -110,7 +110,7 @@ func TestMasqueradeInOneCommand(t *testing.T) {
 	d.lab.Run("ip", "addr", "add", "203.0.113.1/24", "dev", "wan0")
 	answerer(t, wan, "203.0.113.2:7000")
 	want(0, "wan0 is masqueraded by masquerade-wan0: 203.0.113.1\n", "masquerade", "wan0")
-	want(0, "wan0 is masqueraded already, by masquerade-wan0: 203.0.113.1", "masquerade", "wan0")
+	want(0, "wan0 is already masqueraded by masquerade-wan0: 203.0.113.1", "masquerade", "wan0")
 	c := connectTo(t, lan, "203.0.113.2:7000")
 	as := c.seenAs()
 	if !strings.HasPrefix(as, "203.0.113.1:") {
@@ -145,10 +145,10 @@ func TestMasqueradeInOneCommand(t *testing.T) {
 	if got := c.seenAs(); got != as {
 		t.Errorf("after another rule the other side sees %s, not %s", got, as)
 	}
-	want(0, "masquerade-wan0 stays, with what else it is there for", "masquerade", "del", "wan0")
-	want(0, "wan0 is masqueraded by masquerade-wan0, which was there", "masquerade", "wan0")
+	want(0, "masquerade-wan0 stays, because it has other rules or ports", "masquerade", "del", "wan0")
+	want(0, "wan0 is masqueraded by masquerade-wan0, an existing cube", "masquerade", "wan0")
 	d.Do("masquerade-wan0 rule snat del")
-	want(0, "wan0 is not masqueraded any more; masquerade-wan0 is deleted", "masquerade", "del", "wan0")
+	want(0, "wan0 is no longer masqueraded; masquerade-wan0 is deleted", "masquerade", "del", "wan0")
 	want(2, "wan0 is not masqueraded", "masquerade", "del", "wan0")
 	want(2, "wan0 is not masqueraded", "masquerade", "show", "wan0")
 }

@@ -41,7 +41,7 @@ func TestParametersInContainersAreTypedWithTheOthers(t *testing.T) {
 		"br1 ports add p3 mode=trunk trunk.allowed=1,x":   `vlanid: "x"`,
 		"br1 ports add p3 mode=access trunk.allowed=10":   "is allowed only when ../mode = 'trunk'",
 		"br1 ports p1 trunk show allowd":                  "did you mean allowed?",
-		"br1 set ports=p1,p2":                             "br1 ports is a list: add <name> to the path",
+		"br1 set ports=p1,p2":                             "br1 ports is a list: append <name> to the path",
 	} {
 		if r := d.CLI(strings.Fields(line)...); r.code != 2 || !strings.Contains(r.stderr, says) {
 			t.Errorf("%s: want exit 2 and %q: %v", line, says, r)

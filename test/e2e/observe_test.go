@@ -238,7 +238,7 @@ func TestStatusOnOneScreen(t *testing.T) {
 	d.Do("br1 ports add p1 peer=veth1")
 	d.Do("br1 ports add p2")
 	text := d.Do("status")
-	for _, want := range []string{"status     ok", "instance e2e", "1 (1 simplebridge), revision 3", "2: 1 up, 0 down, 1 without a peer", "none in the last seconds"} {
+	for _, want := range []string{"status     ok", "instance e2e", "1 (1 simplebridge), revision 3", "2: 1 up, 0 down, 1 without a peer", "none recently"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}

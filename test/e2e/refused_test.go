@@ -81,7 +81,7 @@ func TestAServiceWhoseProgramIsRefusedIsToldWhere(t *testing.T) {
 			stream.Flowing(200)
 			stream.Stop()
 			log := d.out.String()
-			if n := strings.Count(log, "the verifier refuses a program of a cube"); n != 3 {
+			if n := strings.Count(log, "the verifier refused a program of a cube"); n != 3 {
 				t.Errorf("the log has it %d times, want once for each of 3:\n%s", n, tail(log, 20))
 			}
 			for _, want := range []string{"cube=t1", "service=tally", "function=pcn_ingress", "tally.h", "line="} {

@@ -176,7 +176,7 @@ func TestTraceRefusesWhatMakesNoSense(t *testing.T) {
 		{[]string{"trace", strings.Repeat("ip or ", 200) + "ip"}, 2, "1024 are possible"},
 		{[]string{"trace", "--cube", "nobody"}, 2, "not found"},
 		{[]string{"trace", "-t", "100000"}, 2, "up to 1h"},
-		{[]string{"trace", "-c", "0"}, 64, "from 1 on"},
+		{[]string{"trace", "-c", "0"}, 64, "1 or greater"},
 		{[]string{"trace", "--nonsense"}, 64, "unknown flag"},
 	} {
 		r := d.CLI(c.args...)

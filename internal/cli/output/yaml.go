@@ -100,7 +100,7 @@ func (c *Converter) mapping(n *yaml.Node, depth int) (Value, error) {
 			continue
 		}
 		if key.Kind != yaml.ScalarNode {
-			return Value{}, fmt.Errorf("line %d: a key must be a plain word", key.Line)
+			return Value{}, fmt.Errorf("line %d: a key must be a plain scalar", key.Line)
 		}
 		if seen[key.Value] {
 			return Value{}, fmt.Errorf("line %d: key %q is given twice", key.Line, key.Value)
@@ -179,7 +179,7 @@ func numberFromYAML(n *yaml.Node) (Value, error) {
 			return Value{Kind: KindNumber, Text: strconv.FormatFloat(d, 'g', -1, 64)}, nil
 		}
 	}
-	return Value{}, fmt.Errorf("line %d: JSON has no number %s", n.Line, n.Value)
+	return Value{}, fmt.Errorf("line %d: JSON cannot represent the number %s", n.Line, n.Value)
 }
 
 // MaxBody is the size above which the daemon would refuse a body anyway.

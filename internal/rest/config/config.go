@@ -108,7 +108,7 @@ func (c *Configuration) applyConfig(w http.ResponseWriter, r *http.Request) erro
 		return err
 	}
 	if body == nil {
-		return &message.Error{Status: http.StatusBadRequest, Tag: message.TagMalformed, Message: "the document is empty: a list of cubes is wanted"}
+		return &message.Error{Status: http.StatusBadRequest, Tag: message.TagMalformed, Message: "the document is empty: expected a list of cubes"}
 	}
 	if err := wait(r, c.applying); err != nil {
 		return err
@@ -124,7 +124,7 @@ func wait(r *http.Request, turn chan struct{}) error {
 	case turn <- struct{}{}:
 		return nil
 	case <-r.Context().Done():
-		return fmt.Errorf("waiting for another document: %w", r.Context().Err())
+		return fmt.Errorf("wait for another document: %w", r.Context().Err())
 	}
 }
 
@@ -144,7 +144,7 @@ func applyOptions(r *http.Request) (o topology.ApplyOptions, err error) {
 	}
 	if q.Has("dry-run") {
 		if o.DryRun, err = strconv.ParseBool(q.Get("dry-run")); err != nil && q.Get("dry-run") != "" {
-			return o, message.BadPath("dry-run=%s: it is true or false", message.Clip(q.Get("dry-run")))
+			return o, message.BadPath("dry-run=%s: expected true or false", message.Clip(q.Get("dry-run")))
 		}
 		o.DryRun = o.DryRun || q.Get("dry-run") == ""
 	}

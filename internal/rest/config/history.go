@@ -39,7 +39,7 @@ func (c *Configuration) ServeHistory(w http.ResponseWriter, r *http.Request, res
 	n, from := resource.DefaultRevisions, uint64(0)
 	if text := q.Get("limit"); text != "" {
 		if n, err = strconv.Atoi(text); err != nil || n < 1 || n > resource.MaxRevisions {
-			return message.BadPath("limit=%s: it is a number from 1 to %d", message.Clip(text), resource.MaxRevisions)
+			return message.BadPath("limit=%s: expected a number from 1 to %d", message.Clip(text), resource.MaxRevisions)
 		}
 	}
 	if text := q.Get("from"); text != "" {
@@ -75,7 +75,7 @@ func (c *Configuration) ServeRollback(w http.ResponseWriter, r *http.Request, _ 
 	}
 	if body == nil || json.Unmarshal(body, &want) != nil || want.Revision == nil {
 		return &message.Error{Status: http.StatusBadRequest, Tag: message.TagMissing, Field: "revision",
-			Message: `the number of a revision is wanted, as in {"revision":12}`}
+			Message: `expected the number of a revision, as in {"revision":12}`}
 	}
 	applied, err := c.manager.Rollback(r.Context(), *want.Revision, o)
 	return c.answerApplied(w, r, applied, err)

@@ -26,7 +26,7 @@ func (c *Routes) advise(r *http.Request, t *resource.Target, body []byte) error 
 		return c.noAction(t)
 	case t.Kind == resource.KindList && r.Method != http.MethodDelete && !bytes.HasPrefix(body, []byte("[")) && !setAsOne(r, t, body):
 		return &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: t.Node.Name(),
-			Message: fmt.Sprintf("%s is a list: add %s to the path for one entry, or give an array of entries", t.Words(), resource.Placeholders(t.Node, 0))}
+			Message: fmt.Sprintf("%s is a list: append %s to the path to address one entry, or send an array of entries", t.Words(), resource.Placeholders(t.Node, 0))}
 	case t.Kind == resource.KindEntry && r.Method == http.MethodPatch && !bytes.HasPrefix(body, []byte("{")):
 		return c.entryAsLeaf(t)
 	}
@@ -47,7 +47,7 @@ func (c *Routes) noAction(t *resource.Target) *message.Error {
 	if t.Kind == resource.KindLeaf || t.Kind == resource.KindLeafList || t.Kind == resource.KindValue {
 		verbs = "set or show"
 	}
-	p.Message = fmt.Sprintf("%s is not an action: say what to do with it, %s", t.Words(), verbs)
+	p.Message = fmt.Sprintf("%s is not an action: use %s", t.Words(), verbs)
 	if t.Kind == resource.KindEntry {
 		p.Near = suggest.Near(last, resource.VerbWords)
 	}
@@ -62,7 +62,7 @@ func (c *Routes) entryAsLeaf(t *resource.Target) error {
 		return nil
 	}
 	return &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: last,
-		Message: fmt.Sprintf("which entry of %s? %s comes before %s", t.Node.Name(), resource.Placeholders(t.Node, 0), last)}
+		Message: fmt.Sprintf("specify the entry of %s: %s comes before %s", t.Node.Name(), resource.Placeholders(t.Node, 0), last)}
 }
 
 // incomplete is the answer where a path ends within the keys of a list.
@@ -73,7 +73,7 @@ func incomplete(r *http.Request, segments []string, p *yang.PartialKeysError) er
 	}
 	t := resource.Target{Segments: segments}
 	return &message.Error{Status: http.StatusMethodNotAllowed, Tag: message.TagUnsupported, Allow: []string{http.MethodOptions},
-		Message: fmt.Sprintf("%s lacks a key: an entry of %s is named by %s, here %s is missing", t.Words(), p.List.Name(),
+		Message: fmt.Sprintf("incomplete key in %s: an entry of %s is addressed by %s, and %s is missing", t.Words(), p.List.Name(),
 			resource.Placeholders(p.List, 0), resource.Placeholders(p.List, len(p.Given)))}
 }
 
@@ -97,7 +97,7 @@ func withValues(t *resource.Target, body []byte) ([]byte, error) {
 	}
 	for i, value := range t.Values {
 		if i >= len(wanted) {
-			return nil, message.BadPath("%s: %s is one word too many", t.Words(), message.Clip(value))
+			return nil, message.BadPath("%s: unexpected word %s", t.Words(), message.Clip(value))
 		}
 		if _, given := input.Get(wanted[i]); given {
 			return nil, &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: wanted[i],

@@ -13,5 +13,5 @@ func Unconditional(r *http.Request) error {
 	if message.ReadOnly(r.Method) || r.Header.Get("If-Match") == "" {
 		return nil
 	}
-	return message.BadPath("If-Match is understood on a cube and what is in it, and on config and rollback; not on %s", message.Clip(r.URL.Path))
+	return message.BadPath("If-Match is supported on cubes and the nodes in them, on config and on rollback, but not on %s", message.Clip(r.URL.Path))
 }

@@ -45,7 +45,7 @@ func (c *Routes) confirmList(w http.ResponseWriter, r *http.Request, t *resource
 		return err
 	}
 	p := &message.Error{Status: http.StatusBadRequest, Tag: message.TagUnconfirmed, Field: resource.ParamAll, Question: question(t, count),
-		Message: fmt.Sprintf("%s is a list: add %s to delete one entry, or %s to delete every entry", t.Words(), resource.Placeholders(t.Node, 0), resource.FlagAll)}
+		Message: fmt.Sprintf("%s is a list: append %s to delete one entry, or %s to delete every entry", t.Words(), resource.Placeholders(t.Node, 0), resource.FlagAll)}
 	if t.Node.Path() == "ports" && !c.names.Transparent(t.Service) {
 		p.Detail = c.lostPorts(t.Cube)
 	}
@@ -56,7 +56,7 @@ func (c *Routes) confirmList(w http.ResponseWriter, r *http.Request, t *resource
 func question(t *resource.Target, c topology.ListCount) string {
 	list, stays := t.Words(), ""
 	if t.Node.Config() && c.Configured < c.Entries {
-		stays = fmt.Sprintf(" (%d configured), except those that follow from other configuration", c.Configured)
+		stays = fmt.Sprintf(" (%d configured), except those derived from other configuration", c.Configured)
 	}
 	switch {
 	case c.Entries == 0:

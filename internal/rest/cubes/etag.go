@@ -51,7 +51,7 @@ func tagsOf(h http.Header, name string) (tags []string, any bool, err error) {
 		part = strings.TrimSpace(part)
 		bare := strings.TrimPrefix(part, "W/")
 		if len(bare) < 2 || bare[0] != '"' || bare[len(bare)-1] != '"' || strings.Contains(bare[1:len(bare)-1], `"`) {
-			return nil, false, message.BadPath("%s %s: an entity tag is a word in double quotes, as the answer to GET has it in ETag", name, message.Clip(part))
+			return nil, false, message.BadPath("%s %s: expected an entity tag in double quotes, as in the ETag header of a response to GET", name, message.Clip(part))
 		}
 		tags = append(tags, part)
 	}
@@ -79,7 +79,7 @@ func (c *Routes) onlyIf(r *http.Request, cubeName string) (*http.Request, error)
 			return r.WithContext(topology.IfRevision(r.Context(), cubeName, now)), nil
 		}
 	}
-	return nil, message.Stale("%s changed since it was read, or the daemon was started anew: read it again, its tag is %s now", message.Clip(cubeName), c.tag(now))
+	return nil, message.Stale("%s changed since it was read, or the daemon was restarted: read it again, its tag is now %s", message.Clip(cubeName), c.tag(now))
 }
 
 // answerTag sends the tag with what is read. It tells whether the client has this already: of a node without state, whose

@@ -41,13 +41,13 @@ func parseCondition(text string, fields func(string) (path, near []string)) (con
 	name := strings.TrimSpace(text[:at])
 	var near []string
 	if c.path, near = fields(name); c.path == nil {
-		p := message.BadPath("filter=%s: entries have no leaf %s", message.Clip(text), message.Clip(name))
+		p := message.BadPath("filter=%s: the entries have no leaf %s", message.Clip(text), message.Clip(name))
 		p.Near = near
 		return c, p
 	}
 	c.number = numberOf(c.value)
 	if c.number == nil && op != "=" && op != "!=" {
-		return c, message.BadPath("filter=%s: %s compares numbers", message.Clip(text), op)
+		return c, message.BadPath("filter=%s: %s compares only numbers", message.Clip(text), op)
 	}
 	return c, nil
 }

@@ -57,7 +57,7 @@ func pageOf(r *http.Request, keys int, fields func(string) ([]string, []string))
 	if q.Has(resource.ParamLimit) {
 		n, err := strconv.Atoi(q.Get(resource.ParamLimit))
 		if err != nil || n < 1 || n > resource.MaxLimit {
-			return nil, message.BadPath("limit=%s: it is a number from 1 to %d", message.Clip(q.Get(resource.ParamLimit)), resource.MaxLimit)
+			return nil, message.BadPath("limit=%s: expected a number from 1 to %d", message.Clip(q.Get(resource.ParamLimit)), resource.MaxLimit)
 		}
 		p.limit = n
 	}
@@ -91,7 +91,7 @@ func (c *Routes) pageOfTarget(r *http.Request, t *resource.Target) (*page, error
 		return p, err
 	}
 	if asked(r.URL.Query()) {
-		return nil, message.BadPath("limit, after and filter are for lists, and %s is none", message.Clip(t.Node.Path()))
+		return nil, message.BadPath("limit, after and filter are accepted only on lists, and %s is not a list", message.Clip(t.Node.Path()))
 	}
 	return nil, nil
 }
@@ -100,15 +100,15 @@ func (c *Routes) pageOfTarget(r *http.Request, t *resource.Target) (*page, error
 func splitAfter(text string, keys int) ([]string, error) {
 	parts := strings.Split(text, "/")
 	if keys == 0 {
-		return nil, message.BadPath("after=%s: the list has no keys, it is read whole", message.Clip(text))
+		return nil, message.BadPath("after=%s: the list has no keys, so it is not read in pages", message.Clip(text))
 	}
 	if len(parts) != keys {
-		return nil, message.BadPath("after=%s: it is the %d keys of an entry, with / between them and %%2F for a / within one", message.Clip(text), keys)
+		return nil, message.BadPath("after=%s: expected the %d keys of an entry, separated by /, with %%2F for a / within a key", message.Clip(text), keys)
 	}
 	for i, p := range parts {
 		key, err := url.PathUnescape(p)
 		if err != nil || key == "" {
-			return nil, message.BadPath("after=%s: it is the keys of an entry as they stand in a path", message.Clip(text))
+			return nil, message.BadPath("after=%s: expected the keys of an entry, encoded as in a path", message.Clip(text))
 		}
 		parts[i] = key
 	}
@@ -186,7 +186,7 @@ func (c *Routes) sendArray(a *arrayWriter, fill func() error) error {
 		err = a.end()
 	}
 	if err != nil {
-		c.log.Debug("a list ended early", "path", a.r.URL.EscapedPath(), "err", err)
+		c.log.Debug("client of a list went away", "path", a.r.URL.EscapedPath(), "err", err)
 		panic(http.ErrAbortHandler) // the client has to see that something is missing
 	}
 	return nil

@@ -242,7 +242,7 @@ func ownBody(body []byte, cube string) ([]byte, error) {
 	name, rest, err := takeName(body)
 	if err == nil && name != "" && name != cube {
 		err = &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "name",
-			Message: fmt.Sprintf("name: the body says %s, the path %s", message.Clip(name), message.Clip(cube))}
+			Message: fmt.Sprintf("name: the body has %s, the path has %s", message.Clip(name), message.Clip(cube))}
 	}
 	return rest, err
 }
@@ -255,7 +255,7 @@ func takeName(body []byte) (string, []byte, error) {
 	members, ok := jsonscan.ReadObject(body)
 	if !ok {
 		return "", nil, &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue,
-			Message: "the request body has to be a JSON object"}
+			Message: "the request body must be a JSON object"}
 	}
 	raw, given := members.Get("name")
 	if !given {
@@ -264,7 +264,7 @@ func takeName(body []byte) (string, []byte, error) {
 	var name string
 	if err := json.Unmarshal(raw, &name); err != nil || name == "" {
 		return "", nil, &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "name",
-			Message: "name: has to be a string that is not empty"}
+			Message: "name: must be a non-empty string"}
 	}
 	return name, members.Without("name"), nil
 }

@@ -25,7 +25,7 @@ func (c *Routes) serveWholeService(w http.ResponseWriter, r *http.Request, servi
 	if err := message.Allow(r, http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodOptions); err != nil {
 		var p *message.Error
 		if r.Method == http.MethodDelete && errors.As(err, &p) {
-			p.Message = fmt.Sprintf("the cubes of %s are deleted one by one: add <name> to the path", service)
+			p.Message = fmt.Sprintf("the cubes of %s are deleted one at a time: append <name> to the path", service)
 		}
 		return err
 	}
@@ -35,7 +35,7 @@ func (c *Routes) serveWholeService(w http.ResponseWriter, r *http.Request, servi
 	case http.MethodPost, http.MethodPatch:
 		if r.Method == http.MethodPost && r.Header.Get(resource.VerbHeader) == resource.VerbNone {
 			return &message.Error{Status: http.StatusBadRequest, Tag: message.TagUnsupported, Field: service,
-				Message: fmt.Sprintf("say what to do with the service %s: add <name>, del <name> or show", service)}
+				Message: fmt.Sprintf("specify what to do with the service %s: add <name>, del <name> or show", service)}
 		}
 		body, err := message.ReadBody(w, r)
 		if err != nil {
@@ -82,7 +82,7 @@ func (c *Routes) readPageOfCubes(w http.ResponseWriter, r *http.Request, service
 	if p.after != nil {
 		i := slices.Index(all, p.after[0])
 		if i < 0 {
-			return message.BadPath("after=%s: the cube is gone, read from the start", message.Clip(p.after[0]))
+			return message.BadPath("after=%s: the cube no longer exists, read the list from the start", message.Clip(p.after[0]))
 		}
 		all = all[i+1:]
 	}
@@ -147,7 +147,7 @@ func (c *Routes) updateIn(ctx context.Context, service string, body []byte) erro
 		all, ok := jsonscan.ReadArray(body)
 		if !ok || len(all) != 1 {
 			return &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue,
-				Message: fmt.Sprintf("an update of %s takes one cube a request, the body has %d", service, len(all))}
+				Message: fmt.Sprintf("an update of %s takes one cube per request, but the body has %d", service, len(all))}
 		}
 		body = all[0]
 	}
@@ -172,7 +172,7 @@ func withService(service string, body []byte) ([]byte, error) {
 	all, ok := jsonscan.ReadArray(body)
 	own, err := json.Marshal(service)
 	if err != nil {
-		return nil, fmt.Errorf("encoding the service's name: %w", err)
+		return nil, fmt.Errorf("encode the service name: %w", err)
 	}
 	var faults []error
 	for i, text := range all {
@@ -185,7 +185,7 @@ func withService(service string, body []byte) ([]byte, error) {
 			ok = false
 		case given && !bytes.Equal(named, own):
 			faults = append(faults, &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "service-name",
-				Message: fmt.Sprintf("service-name: the body says %s, the path %q", message.Clip(string(named)), service)})
+				Message: fmt.Sprintf("service-name: the body has %s, the path has %q", message.Clip(string(named)), service)})
 		case !given:
 			all[i] = object.With("service-name", own)
 		}
@@ -193,7 +193,7 @@ func withService(service string, body []byte) ([]byte, error) {
 	switch {
 	case !ok: // an element that is no object comes first, wherever it is
 		return nil, &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue,
-			Message: "the request body has to be a cube or an array of cubes"}
+			Message: "the request body must be a cube or an array of cubes"}
 	case faults != nil:
 		return nil, faults[0]
 	}

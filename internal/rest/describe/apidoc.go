@@ -149,21 +149,21 @@ type faultDoc struct {
 // faults are the statuses of errors, each of which has the same shape of body.
 func faults() []faultDoc {
 	return []faultDoc{
-		{http.StatusBadRequest, message.TagInvalidValue, "The request is wrong, or it violates the model.", "", "fdb aging-time: \"soon\" is not a whole number in 0..4294967295"},
-		{http.StatusUnauthorized, message.TagAccessDenied, "A token has to be presented, or the one that was is not the daemon's.", "WWW-Authenticate", "changes over TCP need the daemon's token"},
-		{http.StatusForbidden, message.TagAccessDenied, "The client may not do this.", "", "user 1000 may not use this socket"},
-		{http.StatusNotFound, message.TagDataMissing, "There is no such thing.", "", "no simplebridge is named \"br1\""},
-		{http.StatusMethodNotAllowed, message.TagUnsupported, "The resource does not have the method.", "Allow", "PATCH is not possible on this resource, only GET, OPTIONS"},
-		{http.StatusConflict, message.TagDataExists, "It exists already (data-exists), is missing (data-missing), in use, or full.", "", "cube br1: there is a simplebridge with that name"},
-		{http.StatusPreconditionFailed, message.TagStale, "It was changed since the revision of If-Match.", "", "the configuration is at revision 8, it was changed since revision 7"},
-		{http.StatusRequestTimeout, message.TagMalformed, "The body did not arrive in time.", "", "the request body did not arrive in time"},
-		{http.StatusRequestEntityTooLarge, message.TagTooBig, "The body is too large.", "", "the request body is larger than 8 MiB"},
-		{http.StatusRequestURITooLong, message.TagTooBig, "The path is too long.", "", "the path has 9000 bytes, at most 8192 are accepted"},
-		{http.StatusUnsupportedMediaType, message.TagUnsupported, "The body is of a type that is not taken.", "", "a body of type text/plain is refused over TCP: send application/json"},
-		{http.StatusUnprocessableEntity, message.TagRefused, "The kernel does not run the program of a cube; error-detail says where and why.", "",
+		{http.StatusBadRequest, message.TagInvalidValue, "The request is malformed or violates the model.", "", "fdb aging-time: \"soon\" is not a whole number in 0..4294967295"},
+		{http.StatusUnauthorized, message.TagAccessDenied, "A token is required, or the given one is not the daemon's.", "WWW-Authenticate", "changes over TCP require the daemon's token"},
+		{http.StatusForbidden, message.TagAccessDenied, "The client is not authorized to do this.", "", "user 1000 may not use this socket"},
+		{http.StatusNotFound, message.TagDataMissing, "The resource does not exist.", "", "no simplebridge is named \"br1\""},
+		{http.StatusMethodNotAllowed, message.TagUnsupported, "The resource does not support the method.", "Allow", "PATCH is not possible on this resource, only GET, OPTIONS"},
+		{http.StatusConflict, message.TagDataExists, "The resource already exists (data-exists), does not exist (data-missing), is in use, or is full.", "", "cube br1: there is a simplebridge with that name"},
+		{http.StatusPreconditionFailed, message.TagStale, "The resource was changed since the revision in If-Match.", "", "the configuration is at revision 8, it was changed since revision 7"},
+		{http.StatusRequestTimeout, message.TagMalformed, "The request body did not arrive in time.", "", "the request body did not arrive in time"},
+		{http.StatusRequestEntityTooLarge, message.TagTooBig, "The request body is too large.", "", "the request body is larger than 8 MiB"},
+		{http.StatusRequestURITooLong, message.TagTooBig, "The path is too long.", "", "the path has 9000 bytes, the limit is 8192"},
+		{http.StatusUnsupportedMediaType, message.TagUnsupported, "The content type of the request body is not accepted.", "", "a body of type text/plain is refused over TCP: send application/json"},
+		{http.StatusUnprocessableEntity, message.TagRefused, "The kernel refused the program of a cube; error-detail says where and why.", "",
 			"cube f1 (filter): the kernel's verifier refuses pcn_ingress at filter.bpf.c:42: R0 invalid mem access 'map_value_or_null'"},
-		{http.StatusTooManyRequests, message.TagResource, "The client sends too many requests.", "Retry-After", "uid 1000 sends more than 1000 requests a second, try again later"},
-		{http.StatusServiceUnavailable, message.TagResource, "Too many requests are under way, or the daemon ends.", "Retry-After", "256 requests are under way, try again"},
+		{http.StatusTooManyRequests, message.TagResource, "The client sends too many requests.", "Retry-After", "uid 1000 sends more than 1000 requests per second, try again later"},
+		{http.StatusServiceUnavailable, message.TagResource, "Too many requests are in progress, or the daemon is stopping.", "Retry-After", "too many requests (256 in progress), try again"},
 	}
 }
 
@@ -186,7 +186,7 @@ func (f faultDoc) example() message.ErrorBody {
 
 // help documents OPTIONS.
 func helpDoc() operationDoc {
-	return operationDoc{method: http.MethodOptions, summary: "Help: what may come next", success: http.StatusOK, says: "Help, or the words that complete a command.",
+	return operationDoc{method: http.MethodOptions, summary: "Help: what can follow", success: http.StatusOK, says: "Help, or the completions of a command.",
 		query:   helpParams(),
 		content: answers(openapi.Of("$ref", "#/components/schemas/help"))}
 }
@@ -194,7 +194,7 @@ func helpDoc() operationDoc {
 // Request headers that make a request conditional, components of their own.
 func ifMatch() paramDoc {
 	return paramDoc{name: "If-Match", component: true, schema: textSchema(), example: "*",
-		description: "Make the change only if the configuration still has this entity tag, as ETag had it."}
+		description: "Make the change only if the configuration still has this entity tag, from an ETag header."}
 }
 
 func ifNoneMatch() paramDoc {
@@ -206,15 +206,15 @@ func ifNoneMatch() paramDoc {
 func sentHeaders() openapi.Object {
 	header := func(text string) openapi.Object { return openapi.Of("description", text, "schema", textSchema()) }
 	return openapi.Of("ETag", header("The revision of the configuration, for If-Match."),
-		"Link", header("Where to go from here (RFC 8288): self, the entries, and the next page of a list that is read in pages."))
+		"Link", header("Related resources (RFC 8288): self, the entries, and the next page of a list that is read in pages."))
 }
 
 // helpParams are the parameters of OPTIONS, components of their own.
 func helpParams() []paramDoc {
 	return []paramDoc{
-		{name: "help", component: true, description: "What help is for.",
+		{name: "help", component: true, description: "Verb to get help for.",
 			schema: openapi.Of("type", "string", "enum", []string{resource.VerbNone, resource.VerbAdd, resource.VerbSet, resource.VerbShow, resource.VerbDel})},
-		{name: "completion", component: true, description: "Answer a list of words.", flag: true, schema: textSchema()},
+		{name: "completion", component: true, description: "Return a list of words.", flag: true, schema: textSchema()},
 		{name: "value", component: true, description: "Describe a list of bare keys as one value.", flag: true, schema: textSchema()},
 	}
 }
@@ -223,7 +223,7 @@ func helpParams() []paramDoc {
 func (b *describer) define() {
 	text := openapi.Of("type", "string")
 	b.schemas.Define("link", openapi.GoType(message.Link{}))
-	b.schemas.Define("error", openapi.GoType(message.ErrorBody{}).With("description", "Every error has this shape. error-message is a sentence for people, error-path the place, error-tag is for programs."))
+	b.schemas.Define("error", openapi.GoType(message.ErrorBody{}).With("description", "Every error has this format: error-message is for people, error-tag is for programs, error-path is the node in question."))
 	words := openapi.Of("type", "array", "items", text)
 	b.schemas.Define("help", openapi.Of("oneOf", []openapi.Object{words, openapi.Of("type", "object", "properties", openapi.Of(
 		"commands", words,

@@ -82,7 +82,7 @@ func reading(says string, schema openapi.Object, also ...int) operationDoc {
 
 func entryPaths(*openapi.Schemas) []pathDoc {
 	entry := reading("Links.", arrayOf(refSchema("link")))
-	entry.summary = "The first words of every path"
+	entry.summary = "The first segments of every path"
 	return []pathDoc{
 		{path: "/", operations: []operationDoc{entry, helpDoc()}},
 		{path: "/version", operations: []operationDoc{reading("The version.", openapi.Of("type", "object",
@@ -90,7 +90,7 @@ func entryPaths(*openapi.Schemas) []pathDoc {
 				Version string `json:"version"`
 			}{})), "required", []string{"polycubed"})), helpDoc()}},
 		{path: "/openapi.json", operations: []operationDoc{
-			{method: http.MethodGet, success: http.StatusOK, says: "The description of what is loaded now.",
+			{method: http.MethodGet, success: http.StatusOK, says: "The API of the services that are loaded now.",
 				headers: []paramDoc{ifNoneMatch()}, sent: []string{"ETag"}, unchanged: true,
 				query: []paramDoc{{name: "version", description: "Version of OpenAPI.",
 					schema: openapi.Of("type", "string", "enum", []string{"3.1", "3.0", string(openapi.V31), string(openapi.V30)})}},
@@ -103,15 +103,15 @@ func entryPaths(*openapi.Schemas) []pathDoc {
 }
 
 func cubesPaths(*openapi.Schemas) []pathDoc {
-	cube := openapi.Of("type", "object", "description", "A cube, as its service reads it.", "required", []string{"name", "service-name"},
+	cube := openapi.Of("type", "object", "description", "A cube, as its service returns it.", "required", []string{"name", "service-name"},
 		"properties", openapi.Of("name", textSchema(), "service-name", textSchema()))
-	exported := openapi.Of("type", "object", "description", "What GET /config answers.", "required", []string{"cubes"}, "properties", openapi.Of("cubes", arrayOf(cube)))
+	exported := openapi.Of("type", "object", "description", "The document that GET /config returns.", "required", []string{"cubes"}, "properties", openapi.Of("cubes", arrayOf(cube)))
 	name := []paramDoc{nameParam("name", "Name of the cube.", "br1")}
 	return []pathDoc{
 		{path: "/cubes", operations: []operationDoc{
 			reading("Cubes by service.", openapi.Of("type", "object", "additionalProperties", arrayOf(cube))),
-			{method: http.MethodPost, success: http.StatusCreated, says: "All of them were created.",
-				description: "Each element is a body that creates a cube of its service, with a name. parent names where a transparent cube is attached.",
+			{method: http.MethodPost, success: http.StatusCreated, says: "All cubes were created.",
+				description: "Each element is a cube with its service-name and name. parent is the port or netdev that a transparent cube is attached to.",
 				body:        openapi.Of("anyOf", []openapi.Object{arrayOf(cube), exported}), needsBody: true, also: []int{http.StatusConflict, http.StatusNotFound},
 				example: []any{openapi.Of("name", "br1", "service-name", "simplebridge", "ports", []any{openapi.Of("name", "port1")})}},
 			helpDoc()}},
@@ -136,7 +136,7 @@ func viewPaths() []pathDoc {
 			operations: []operationDoc{reading("An array of one device.", netdevs, http.StatusNotFound), helpDoc()}},
 		{path: "/topology", operations: []operationDoc{reading("The cubes.", arrayOf(refSchema("topology"))), helpDoc()}},
 		{path: "/topology/{place}", params: []paramDoc{nameParam("place", "A network device, or CUBE:PORT.", "br1:port1")},
-			operations: []operationDoc{reading("The cubes from the wire inwards, and back.", at, http.StatusNotFound), helpDoc()}},
+			operations: []operationDoc{reading("The cubes that a packet passes from the wire inwards and back.", at, http.StatusNotFound), helpDoc()}},
 		{path: "/drops", operations: []operationDoc{reading("Drops by cube and reason.", drops), helpDoc()}},
 		{path: "/drops/{cube}", params: []paramDoc{nameParam("cube", "Name of a cube, or framework.", "br1")},
 			operations: []operationDoc{reading("Drops by reason.", drops, http.StatusNotFound), helpDoc()}},
@@ -146,23 +146,23 @@ func viewPaths() []pathDoc {
 // packetPaths describes streams of packets.
 func packetPaths() []pathDoc {
 	number := func(most int) openapi.Object { return openapi.Of("type", "integer", "minimum", 1, "maximum", most) }
-	filter := paramDoc{name: "filter", description: "Which packets, as tcpdump takes it.", example: "icmp", schema: textSchema()}
-	count := paramDoc{name: "count", description: "End after so many.", schema: number(trace.MaxSteps)}
-	seconds := paramDoc{name: "seconds", description: "End after so many seconds.", schema: number(int(trace.MaxTime.Seconds()))}
+	filter := paramDoc{name: "filter", description: "Filter in tcpdump syntax.", example: "icmp", schema: textSchema()}
+	count := paramDoc{name: "count", description: "Stop after this many.", schema: number(trace.MaxSteps)}
+	seconds := paramDoc{name: "seconds", description: "Stop after this many seconds.", schema: number(int(trace.MaxTime.Seconds()))}
 	line := openapi.GoType(trace.Line{})
 	lines := openapi.Of("schema", openapi.Of("anyOf", []openapi.Object{line, openapi.GoType(trace.Summary{})}))
 	file := openapi.Of("schema", openapi.Of("type", "string", "format", "binary"))
 	looks := []int{http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity}
 	return []pathDoc{
 		{path: "/trace", operations: []operationDoc{{method: http.MethodGet, also: looks, success: http.StatusOK,
-			says:  "One JSON object a line, at last a summary, until the session or the client ends.",
-			query: []paramDoc{filter, {name: "cube", description: "Only what this cube does.", schema: textSchema()}, count, seconds}, content: openapi.Of(message.NDJSON, lines)}, helpDoc()}},
+			says:  "One JSON object per line, and a summary at the end, until the session ends or the client disconnects.",
+			query: []paramDoc{filter, {name: "cube", description: "Only steps in this cube.", schema: textSchema()}, count, seconds}, content: openapi.Of(message.NDJSON, lines)}, helpDoc()}},
 		{path: "/trace/inject", operations: []operationDoc{{method: http.MethodPost, success: http.StatusOK,
 			needsBody: true, says: "The packet, and the steps that it would take.", content: answers(arrayOf(line))}}},
 		{path: "/capture", operations: []operationDoc{{method: http.MethodGet, also: []int{http.StatusNotFound}}, helpDoc()}},
 		{path: "/capture/{place}", params: []paramDoc{nameParam("place", "CUBE:PORT, a transparent cube or a network device.", "br1:port1")},
 			operations: []operationDoc{{method: http.MethodGet, also: looks, success: http.StatusOK,
-				says:  "A file of pcapng, or one JSON object a line for who accepts that.",
+				says:  "A pcapng file, or one JSON object per line if the client accepts that.",
 				query: []paramDoc{filter, count, seconds}, content: openapi.Of(message.PcapNG, file, message.NDJSON, lines)}, helpDoc()}},
 	}
 }
@@ -196,14 +196,14 @@ func servicesPaths() []pathDoc {
 	return []pathDoc{
 		{path: "/services", operations: []operationDoc{
 			reading("The services.", arrayOf(openapi.GoType(services.Entry{}))),
-			{method: http.MethodPost, success: http.StatusOK, says: "It is loaded; what the trial of its programs came to.",
+			{method: http.MethodPost, success: http.StatusOK, says: "The service was loaded; the result of the trial load of its programs.",
 				needsBody: true, content: trial, also: refused},
 			helpDoc()}},
 		{path: "/services/{name}", params: []paramDoc{nameParam("name", "Name of the service.", "simplebridge")}, operations: []operationDoc{
 			reading("An array of one service.", arrayOf(one), http.StatusNotFound),
 			{method: http.MethodPatch, success: http.StatusOK,
-				says: "It has taken over all cubes; what the trial of its programs came to.", content: trial, also: refused},
-			{method: http.MethodDelete, success: http.StatusNoContent, says: "It is gone.", also: refused},
+				says: "The new version took over all cubes; the result of the trial load of its programs.", content: trial, also: refused},
+			{method: http.MethodDelete, success: http.StatusNoContent, says: "It was deleted.", also: refused},
 			helpDoc()}},
 	}
 }

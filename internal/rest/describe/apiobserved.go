@@ -20,19 +20,19 @@ func observedPaths() []pathDoc {
 	level := openapi.Of("type", "string", "enum", []string{"TRACE", "DEBUG", "INFO", "WARN", "ERR", "CRITICAL", "OFF"})
 	return []pathDoc{
 		{path: "/status", operations: []operationDoc{
-			reading("The status, and what is not well.", openapi.GoType(observe.StatusView{})), helpDoc()}},
+			reading("The status, and any problems.", openapi.GoType(observe.StatusView{})), helpDoc()}},
 		{path: "/daemon", operations: []operationDoc{reading("The daemon.", openapi.GoType(observe.DaemonView{})), helpDoc()}},
 		{path: "/daemon/loglevel", operations: []operationDoc{
 			reading("The level.", level),
 			{method: http.MethodPatch, success: http.StatusOK,
-				says: "It logs at this level.", body: level, needsBody: true, example: "DEBUG"},
+				says: "The log level was changed.", body: level, needsBody: true, example: "DEBUG"},
 			helpDoc()}},
 		{path: "/events", operations: []operationDoc{{method: http.MethodGet, success: http.StatusOK,
-			says: "Server-sent events, until the client ends.", also: []int{http.StatusServiceUnavailable},
+			says: "Server-sent events, until the client disconnects.", also: []int{http.StatusServiceUnavailable},
 			query: []paramDoc{
-				{name: "cube", description: "Only what concerns these cubes, with commas between them.", example: "br1", schema: textSchema()},
-				{name: "type", description: "Only these types, with commas between them.", example: types[0], schema: textSchema()},
-				{name: "after", description: "What came after the event with this id, as Last-Event-ID.", schema: textSchema()},
+				{name: "cube", description: "Only events about these cubes, separated by commas.", example: "br1", schema: textSchema()},
+				{name: "type", description: "Only events of these types, separated by commas.", example: types[0], schema: textSchema()},
+				{name: "after", description: "Events after the one with this id, like Last-Event-ID.", schema: textSchema()},
 			}, content: openapi.Of(message.EventStream, openapi.Of("schema", textSchema()))}, helpDoc()}},
 	}
 }

@@ -77,13 +77,13 @@ func (w *modelWalk) whole(root *yang.Node) {
 	example, _ := w.schemas.BodyExample(root)
 	w.paths = append(w.paths, pathDoc{path: "/" + name, operations: []operationDoc{
 		{method: http.MethodGet, summary: "Read all cubes of " + name, success: http.StatusOK, says: "The cubes.", query: pageDocs(nil),
-			description: "A request that carries a body is refused with 405.", also: []int{http.StatusBadRequest, http.StatusMethodNotAllowed},
+			description: "A request with a body is refused with 405.", also: []int{http.StatusBadRequest, http.StatusMethodNotAllowed},
 			content: answers(openapi.Of("type", "array", "items", w.schemas.Node(name, root, openapi.Read, true)))},
-		{method: http.MethodPost, summary: "Create a " + name + ", or several at once", success: http.StatusCreated, says: "All of them were created.",
-			description: "An array is created whole or not at all.", needsBody: true, createsBelow: "/" + name + "/{name}", also: []int{http.StatusConflict},
+		{method: http.MethodPost, summary: "Create a " + name + ", or several at once", success: http.StatusCreated, says: "All cubes were created.",
+			description: "Either all cubes of an array are created, or none.", needsBody: true, createsBelow: "/" + name + "/{name}", also: []int{http.StatusConflict},
 			body:    openapi.Of("anyOf", []openapi.Object{named, openapi.Of("type", "array", "items", named)}),
 			example: append(openapi.Of("name", name+"1"), example...)},
-		{method: http.MethodPatch, summary: "Change the " + name + " that the body names", success: http.StatusCreated, says: "It was changed.",
+		{method: http.MethodPatch, summary: "Change the " + name + " that the body names", success: http.StatusCreated, says: "The cube was changed.",
 			body:    openapi.Of("allOf", []openapi.Object{w.schemas.Node(name, root, openapi.Change, true), openapi.Of("required", []string{"name"})}),
 			example: openapi.Of("name", name+"1"), needsBody: true, also: []int{http.StatusNotFound, http.StatusConflict}},
 		helpDoc(),
@@ -211,7 +211,7 @@ func (w *modelWalk) read(t *resource.Target) operationDoc {
 	if t.Conditional() {
 		headers = append(headers, ifNoneMatch())
 	}
-	return operationDoc{headers: headers, sent: sent, unchanged: t.Conditional(), summary: "Read " + what(t), description: note(t), says: "What it is now.", query: query,
+	return operationDoc{headers: headers, sent: sent, unchanged: t.Conditional(), summary: "Read " + what(t), description: note(t), says: "The current value.", query: query,
 		content: answers(w.schemas.Node(w.info.Name, t.Node, openapi.Read, entry))}
 }
 
@@ -220,7 +220,7 @@ func note(t *resource.Target) string { return strings.Join(strings.Fields(t.Node
 
 func (w *modelWalk) action(t *resource.Target) operationDoc {
 	input := w.schemas.Input(w.info.Name, t.Node)
-	o := operationDoc{summary: "Run " + t.Node.Path(), description: note(t), says: "It was done.", body: input}
+	o := operationDoc{summary: "Run " + t.Node.Path(), description: note(t), says: "The action was executed.", body: input}
 	if input != nil {
 		o.needsBody = len(openapi.Required(t.Node.Input())) > 0
 		o.example = w.newExample(t.Node.Input())
@@ -270,13 +270,13 @@ func (w *modelWalk) newExample(n *yang.Node) any {
 
 // deletionDoc describes DELETE.
 func deletionDoc(t *resource.Target) operationDoc {
-	o := operationDoc{summary: "Delete " + what(t), says: "It is gone."}
+	o := operationDoc{summary: "Delete " + what(t), says: "It was deleted."}
 	if t.Kind == resource.KindList {
-		o.says = "Every entry that can be deleted is gone."
-		o.description = "What is deleted is every entry that can be deleted by its key, configured or not, in one change. " +
-			"Entries that follow from other configuration stay. A list that is empty is no error."
+		o.says = "Every entry that can be deleted was deleted."
+		o.description = "Deletes every entry that can be deleted by its key, configured or not, in one change. " +
+			"Entries derived from other configuration stay. An empty list is not an error."
 		o.query = []paramDoc{{name: resource.ParamAll, flag: true, schema: textSchema(),
-			description: "The whole list is meant: a path that leads to something else is refused."}}
+			description: "Required to delete a whole list; refused on any other path."}}
 	}
 	return o
 }
@@ -284,18 +284,18 @@ func deletionDoc(t *resource.Target) operationDoc {
 // pageDocs describe the parameters; list is nil for the cubes of a service.
 func pageDocs(list *yang.Node) []paramDoc {
 	docs := []paramDoc{
-		{name: resource.ParamLimit, description: "So many entries at most; the Link header has the next page (rel=next).",
+		{name: resource.ParamLimit, description: "Maximum number of entries; the Link header has the next page (rel=next).",
 			schema: openapi.Of("type", "integer", "minimum", 1, "maximum", resource.MaxLimit)},
-		{name: resource.ParamFilter, description: "Entries of which a leaf compares so (= != < <= > >=; * is any text). May be given several times: all have to hold.",
+		{name: resource.ParamFilter, description: "Only entries for which this comparison of a leaf holds (= != < <= > >=; * matches any text). May be repeated: all must hold.",
 			schema: textSchema()},
 	}
 	switch {
 	case list != nil && list.Paged():
 		docs = append(docs, paramDoc{name: resource.ParamAfter, schema: textSchema(),
-			description: "Begin where the page before ended, as its Link header says."})
+			description: "Start where the previous page ended, as its Link header says."})
 	case list == nil || len(list.Keys()) > 0:
 		docs = append(docs, paramDoc{name: resource.ParamAfter, schema: textSchema(),
-			description: "Begin behind the entry with these keys, joined as in a path."})
+			description: "Start after the entry with these keys, joined as in a path."})
 	}
 	return docs
 }

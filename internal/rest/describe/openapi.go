@@ -73,7 +73,7 @@ func (d *Documents) ServeOpenAPI(w http.ResponseWriter, r *http.Request, _ []str
 		version = openapi.V30
 	default:
 		return &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "version",
-			Message: fmt.Sprintf("version: %s is no version of OpenAPI that is written, there are 3.1 and 3.0", message.Clip(v))}
+			Message: fmt.Sprintf("version: %s is not a supported version of OpenAPI, use 3.1 or 3.0", message.Clip(v))}
 	}
 	doc, err := d.openAPI(version)
 	if err != nil {
@@ -111,7 +111,7 @@ func (d *Documents) openAPI(v openapi.Version) (*document, error) {
 	b := &describer{manager: d.manager, daemon: d.version, version: v, schemas: openapi.NewSchemas(v, resource.Example), ids: map[string]bool{}}
 	body, err := b.describe(services)
 	if err != nil {
-		return nil, fmt.Errorf("describing the API: %w", err)
+		return nil, fmt.Errorf("describe the API: %w", err)
 	}
 	sum := sha256.Sum256(body)
 	doc := &document{body: body, tag: `"` + hex.EncodeToString(sum[:8]) + `"`}
@@ -217,10 +217,10 @@ func (b *describer) security() []openapi.Object {
 
 func (b *describer) securitySchemes() openapi.Object {
 	out := openapi.Of("token", openapi.Of("type", "http", "scheme", "bearer",
-		"description", "The content of the file `token` in the daemon's run directory. Changes over TCP on loopback need it."))
+		"description", "The content of the file `token` in the daemon's run directory. Changes over TCP on loopback require it."))
 	if b.version == openapi.V31 {
 		out = out.With("certificate", openapi.Of("type", "mutualTLS",
-			"description", "A client certificate that the daemon accepts, where it was started with TLS."))
+			"description", "A client certificate that the daemon accepts, if it was started with TLS."))
 	}
 	return out
 }
@@ -282,7 +282,7 @@ func (b *describer) operation(p pathDoc, o operationDoc) openapi.Object {
 		responses = openapi.Of(strconv.Itoa(o.success), response)
 	}
 	if o.unchanged {
-		responses = responses.With(strconv.Itoa(http.StatusNotModified), openapi.Of("description", "The client has it already."))
+		responses = responses.With(strconv.Itoa(http.StatusNotModified), openapi.Of("description", "The client already has the current version."))
 	}
 	for _, status := range o.statuses(len(p.params) > 0) {
 		b.used[status] = true

@@ -191,7 +191,7 @@ func (dir *Directory) CubesOf(service string) []string {
 
 // NoResource is the answer where a word of the path is none of those that can stand there.
 func (dir *Directory) NoResource(r *http.Request, word string, known ...string) *message.Error {
-	p := message.NotFound("no resource %s: there is %s", message.Clip(strings.TrimPrefix(r.URL.Path, message.BasePath+"/")), strings.Join(known, ", "))
+	p := message.NotFound("no resource %s: did you mean %s", message.Clip(strings.TrimPrefix(r.URL.Path, message.BasePath+"/")), strings.Join(known, ", "))
 	p.Near = suggest.Near(word, known)
 	return p
 }

@@ -90,7 +90,7 @@ func (f *Front) identify(r *http.Request) (Caller, error) {
 		err = f.identifyToken(r, &c)
 	}
 	if info.readOnly && c.role > access.Reader {
-		c.role, c.more = access.Reader, "this socket is for reading, whoever uses it: use the other one"
+		c.role, c.more = access.Reader, "this socket is read-only for every user: use the other one"
 	}
 	return c, err
 }
@@ -98,9 +98,9 @@ func (f *Front) identify(r *http.Request) (Caller, error) {
 func (f *Front) identifyPeer(info *connInfo) (Caller, error) {
 	c := Caller{role: info.peer.allowed(f.group, f.readGroup), who: info.user, from: fmt.Sprintf("pid %d", info.peer.PID),
 		Client: fmt.Sprintf("uid %d", info.peer.UID), Trusted: info.peer.owner(),
-		more: "be root or a member of group " + f.groupName}
+		more: "run as root, or join group " + f.groupName}
 	if c.role == access.None {
-		return c, message.Denied("user %d may not use this socket: be root or a member of group %s; group %s may read", info.peer.UID, f.groupName, f.readGroupName)
+		return c, message.Denied("user %d may not use this socket: run as root, or join group %s (group %s for read-only access)", info.peer.UID, f.groupName, f.readGroupName)
 	}
 	return c, nil
 }
@@ -110,7 +110,7 @@ func (f *Front) identifyPeer(info *connInfo) (Caller, error) {
 func (f *Front) identifyCertificate(r *http.Request, info *connInfo) (Caller, error) {
 	p, err := info.certified(f.tls, r.TLS.PeerCertificates)
 	c := Caller{role: p.Role, who: p.Subject, from: info.remote, certificate: p.Fingerprint, Client: p.Fingerprint,
-		more: "the certificate has to be one of --cert-admins, or in the directory admin of --cert-whitelist"}
+		more: "the certificate must be one of --cert-admins, or in the directory admin of --cert-whitelist"}
 	if err != nil {
 		c.role = access.None
 		return c, message.Denied("%v", err)
@@ -124,13 +124,13 @@ func (f *Front) identifyCertificate(r *http.Request, info *connInfo) (Caller, er
 // identifyLocal is for plain HTTP on loopback.
 func (f *Front) identifyLocal(r *http.Request, info *connInfo) (Caller, error) {
 	c := Caller{role: access.Reader, who: "anonymous", from: info.remote, anonymous: true, Client: info.client,
-		more: "changes over TCP need the daemon's token (Authorization: Bearer, from the file `token` in its run directory); the Unix socket needs none"}
+		more: "changes over TCP require the daemon's token (Authorization: Bearer, from the file `token` in its run directory); the Unix socket needs none"}
 	switch {
 	case f.insecure:
 		c.role = access.Admin
 	case f.requireToken:
 		c.role = access.None
-		c.more = "this daemon answers nobody over TCP without its token (Authorization: Bearer, from the file `token` or `token-read` in its run directory)"
+		c.more = "this daemon requires its token for every request over TCP (Authorization: Bearer, from the file `token` or `token-read` in its run directory)"
 	}
 	if err := checkHost(r.Host, info.local); err != nil {
 		return c, err
@@ -144,7 +144,7 @@ func (f *Front) identifyToken(r *http.Request, c *Caller) error {
 	headers := r.Header.Values("Authorization")
 	switch {
 	case len(headers) > 1:
-		return message.BadPath("the request has %d headers Authorization: which one counts, others on its way may have decided differently", len(headers))
+		return message.BadPath("the request has %d Authorization headers: send one, because a proxy may have checked another one", len(headers))
 	case len(headers) == 0 || headers[0] == "":
 		return nil
 	}
@@ -156,10 +156,10 @@ func (f *Front) identifyToken(r *http.Request, c *Caller) error {
 	}
 	if role == access.None {
 		c.role = access.None
-		return message.Unauthorized("the token is not the daemon's: it is in the file `token` in its run directory, and may have been made anew")
+		return message.Unauthorized("the token is not the daemon's: it is in the file `token` in its run directory, and may have been replaced")
 	}
 	c.role, c.anonymous = role, false
-	c.more = "this token is for reading: changes take the one in the file `token`"
+	c.more = "this token is read-only: changes require the one in the file `token`"
 	if c.certificate == "" {
 		c.who, c.Client = role.String()+" token", role.String()+" token"
 	} else {
@@ -176,7 +176,7 @@ func (c Caller) Permit(role access.Role) error {
 	case c.anonymous:
 		return message.Unauthorized("%s", c.more)
 	}
-	return message.Denied("this takes the role %s, and %s has the role %s: %s", role, c.who, c.role, c.more)
+	return message.Denied("this request requires the role %s, and %s has the role %s: %s", role, c.who, c.role, c.more)
 }
 
 // checkHost accepts the names that loopback really has, with the port of the connection.

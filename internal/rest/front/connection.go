@@ -56,7 +56,7 @@ type credentials struct {
 }
 
 // errNoCredentials is for a connection that no listener of ours accepted.
-var errNoCredentials = errors.New("not accepted by a listener of this package")
+var errNoCredentials = errors.New("the connection was not accepted by a listener of this package")
 
 // meetPeer finds out who is at the other end of a connection.
 func meetPeer(c net.Conn, readOnly bool) *connInfo {
@@ -169,7 +169,7 @@ func (i *connInfo) recheck(t *access.TLS) (access.Peer, error) {
 	}
 	p, err := i.certified(t, nil)
 	if err == nil && p.Role < before.Role {
-		err = fmt.Errorf("the client certificate %q has the role %s now, and had %s", p.Subject, p.Role, before.Role)
+		err = fmt.Errorf("the client certificate %q now has the role %s, no longer %s", p.Subject, p.Role, before.Role)
 	}
 	return p, err
 }
@@ -226,14 +226,14 @@ func (f *Front) Sweep() {
 			return true
 		}
 		f.open.Delete(key)
-		f.log.Warn("closing a connection", "client", info.remote, "why", err)
+		f.log.Warn("close a connection", "client", info.remote, "why", err)
 		f.audit.Write(access.Record{Time: time.Now(), Who: p.Subject, Role: access.None.String(), From: info.remote, Certificate: p.Fingerprint,
-			Refused: "the open connection is closed: " + err.Error()})
+			Refused: "connection closed: " + err.Error()})
 		if t, ok := conn.(*tls.Conn); ok {
 			conn = t.NetConn() // nothing more is said to this client
 		}
 		if err := conn.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-			f.log.Debug("closing a connection", "err", err)
+			f.log.Debug("close a connection", "err", err)
 		}
 		return true
 	})

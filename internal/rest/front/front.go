@@ -94,7 +94,7 @@ func size(m *sync.Map) int {
 func (f *Front) Watch(l net.Listener) {
 	if r, ok := l.(interface{ reportTo(reports) }); ok {
 		r.reportTo(reports{f.dropped, func(most int) {
-			f.log.Warn("all connections of a listener are taken, new clients wait", "listener", l.Addr().String(), "connections", most)
+			f.log.Warn("all connections of a listener are in use, new clients wait", "listener", l.Addr().String(), "connections", most)
 		}})
 	}
 }

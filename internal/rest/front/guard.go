@@ -89,7 +89,7 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	slots := f.slotsFor(g.Caller)
 	if err := slots.Enter(g.Caller.Client); err != nil {
 		f.requests.Denied("busy")
-		f.fail(rec, r, &message.Error{Status: http.StatusServiceUnavailable, Tag: message.TagResource, Message: fmt.Sprintf("of requests, %v, try again", err)})
+		f.fail(rec, r, &message.Error{Status: http.StatusServiceUnavailable, Tag: message.TagResource, Message: fmt.Sprintf("too many requests (%v), try again", err)})
 		return
 	}
 	defer slots.Leave(g.Caller.Client)
@@ -122,7 +122,7 @@ func (f *Front) admit(w http.ResponseWriter, r *http.Request, g *guarded) error 
 		if wait, ok := f.rate.Take(g.Caller.Client, g.start); !ok {
 			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
 			return &message.Error{Status: http.StatusTooManyRequests, Tag: message.TagResource,
-				Message: fmt.Sprintf("%s sends more than %.0f requests a second, try again later", g.Caller.who, f.perSecond)}
+				Message: fmt.Sprintf("%s sends more than %.0f requests per second, try again later", g.Caller.who, f.perSecond)}
 		}
 	}
 	if err != nil {
@@ -138,7 +138,7 @@ func (f *Front) admit(w http.ResponseWriter, r *http.Request, g *guarded) error 
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") && !message.ReadOnly(r.Method) {
 		w.Header().Set("Accept-Encoding", "identity")
 		return &message.Error{Status: http.StatusUnsupportedMediaType, Tag: message.TagUnsupported,
-			Message: fmt.Sprintf("a body in content-encoding %s is refused: send it as it is", message.Clip(coding))}
+			Message: fmt.Sprintf("a body with content-encoding %s is refused: send it unencoded", message.Clip(coding))}
 	}
 	return nil
 }
@@ -151,7 +151,7 @@ type readUnderWay struct {
 }
 
 // ErrRights is why a read is ended whose caller has lost its rights.
-var ErrRights = errors.New("the rights that it began with are gone")
+var ErrRights = errors.New("the client no longer has the rights that it had at the start")
 
 // oversee ends a read when its caller loses the rights that it began with. A change goes on
 // to its end.
@@ -173,7 +173,7 @@ func (f *Front) sweepReads() {
 	f.reads.Range(func(key, _ any) bool {
 		if under, ok := key.(*readUnderWay); ok {
 			if now, err := f.identify(under.r); err != nil || now.role < under.Caller.role {
-				f.log.Warn("ending an answer", "client", under.Caller.who, "from", under.Caller.from, "role", now.role, "err", err)
+				f.log.Warn("end a response", "client", under.Caller.who, "from", under.Caller.from, "role", now.role, "err", err)
 				under.cancel(ErrRights)
 			}
 		}
@@ -189,7 +189,7 @@ func (f *Front) panicked(rec *recorder, r *http.Request, cause any) {
 	f.log.Error("handler panicked", "method", r.Method, "path", r.URL.EscapedPath(), "panic", cause, "stack", string(debug.Stack()))
 	if rec.status == 0 {
 		f.fail(rec, r, &message.Error{Status: http.StatusInternalServerError, Tag: message.TagFailed,
-			Message: "the daemon met an internal error, its log has the details"})
+			Message: "internal error of the daemon, its log has the details"})
 	}
 }
 

@@ -50,26 +50,26 @@ func ListenUnix(path string) (net.Listener, error) { return ListenGroup(path, Gr
 func ListenGroup(path, group string, readOnly bool) (_ net.Listener, err error) {
 	if info, err := os.Lstat(path); err == nil {
 		if info.Mode().Type() != fs.ModeSocket {
-			return nil, fmt.Errorf("socket %s: a file of another kind is in its place", path)
+			return nil, fmt.Errorf("socket %s: the path exists and is not a socket", path)
 		}
 		if err := os.Remove(path); err != nil {
-			return nil, fmt.Errorf("replacing the socket of a dead daemon: %w", err)
+			return nil, fmt.Errorf("replace the socket of a dead daemon: %w", err)
 		}
 	}
 	// The socket is born in a closed directory and moved when its mode is right: bind
 	// takes the umask of the whole process.
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".listen-")
 	if err != nil {
-		return nil, fmt.Errorf("making room for socket %s: %w", path, err)
+		return nil, fmt.Errorf("create directory for socket %s: %w", path, err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	tmp := filepath.Join(dir, "s")
 	if most := maxSocketPath - max(len(tmp)-len(path), 0); len(path) > most {
-		return nil, fmt.Errorf("socket %s: the path is too long for a Unix socket, %d bytes at most", path, most)
+		return nil, fmt.Errorf("socket %s: the path is too long for a Unix socket, the limit is %d bytes", path, most)
 	}
 	l, err := net.Listen("unix", tmp)
 	if err != nil {
-		return nil, fmt.Errorf("listening on %s: %w", path, err)
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	if err := placeSocket(tmp, path, group); err != nil {
@@ -85,14 +85,14 @@ func placeSocket(tmp, path, group string) error {
 	if gid := access.GroupID(group); gid >= 0 && os.Geteuid() == 0 {
 		mode = 0o660
 		if err := os.Chown(tmp, 0, gid); err != nil {
-			return fmt.Errorf("giving the socket to group %s: %w", group, err)
+			return fmt.Errorf("change the group of the socket to %s: %w", group, err)
 		}
 	}
 	if err := os.Chmod(tmp, mode); err != nil {
-		return fmt.Errorf("setting the mode of the socket: %w", err)
+		return fmt.Errorf("change the mode of the socket: %w", err)
 	}
 	if err := os.Rename(tmp, path); err != nil {
-		return fmt.Errorf("placing socket %s: %w", path, err)
+		return fmt.Errorf("move socket %s into place: %w", path, err)
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func ListenTCP(addr string, port uint16) (net.Listener, error) {
 	}
 	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, port)))
 	if err != nil {
-		return nil, fmt.Errorf("listening on TCP: %w", err)
+		return nil, fmt.Errorf("listen on TCP: %w", err)
 	}
 	return limit(l, ""), nil
 }
@@ -118,10 +118,10 @@ func loopback(addr string) (netip.Addr, error) {
 	}
 	ip, err := netip.ParseAddr(addr)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("address %q: neither localhost nor an IP address", addr)
+		return netip.Addr{}, fmt.Errorf("address %q is neither localhost nor an IP address", addr)
 	}
 	if ip = ip.Unmap(); !ip.IsLoopback() {
-		return netip.Addr{}, fmt.Errorf("address %s is not loopback: others than this machine are served over TLS only, with "+
+		return netip.Addr{}, fmt.Errorf("address %s is not loopback: remote clients are served only over TLS, with "+
 			"--cert, --key, and --cacert or --cert-whitelist; or use the Unix socket over ssh", ip)
 	}
 	return ip, nil
@@ -148,7 +148,7 @@ func ListenTLS(addr string, port uint16, t *access.TLS) (net.Listener, error) {
 	}
 	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, port)))
 	if err != nil {
-		return nil, fmt.Errorf("listening on TCP: %w", err)
+		return nil, fmt.Errorf("listen on TCP: %w", err)
 	}
 	limited := limit(l, "")
 	limited.silent = true
@@ -262,7 +262,7 @@ func (l *limitedListener) leave(client string) {
 func (l *limitedListener) turnAway(c net.Conn) {
 	if !l.silent {
 		body := fmt.Sprintf(`{"ietf-restconf:errors":{"error":[{"error-type":"protocol","error-tag":"resource-denied",`+
-			`"error-message":"this client has %d connections open, close some"}]}}`, MaxConnsPerClient)
+			`"error-message":"this client has %d open connections, close some"}]}}`, MaxConnsPerClient)
 		_ = c.SetWriteDeadline(time.Now().Add(time.Second))
 		_, _ = fmt.Fprintf(c, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: %s\r\nContent-Length: %d\r\nRetry-After: 1\r\nConnection: close\r\n\r\n%s",
 			message.ContentType, len(body), body)

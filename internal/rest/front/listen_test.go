@@ -126,7 +126,7 @@ func TestListenUnix(t *testing.T) {
 		if err := os.Symlink(target, link); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ListenUnix(link); err == nil || !strings.Contains(err.Error(), "another kind") {
+		if _, err := ListenUnix(link); err == nil || !strings.Contains(err.Error(), "not a socket") {
 			t.Errorf("a link to %s in place of the socket: %v", target, err)
 		}
 		if err := os.Remove(link); err != nil {

@@ -38,13 +38,13 @@ const (
 func (r DropReason) Says() string {
 	switch r {
 	case dropTooMany:
-		return fmt.Sprintf("this client has %d connections open", MaxConnsPerClient)
+		return fmt.Sprintf("this client has %d open connections", MaxConnsPerClient)
 	case DropSilent:
-		return "the connection is closed: no request came in time"
+		return "connection closed: no request arrived in time"
 	case DropSlowRequest:
-		return "the connection is closed: the request was not complete in time"
+		return "connection closed: the request was not complete in time"
 	case DropSlowAnswer:
-		return "the connection is closed: the client did not read its answer in time"
+		return "connection closed: the client did not read the response in time"
 	}
 	return string(r)
 }
@@ -53,7 +53,7 @@ func (r DropReason) Says() string {
 func (f *Front) dropped(client *connInfo, reason DropReason) {
 	f.requests.Dropped(string(reason))
 	who, from := client.name()
-	f.log.Debug("a connection is dropped", "client", who, "from", from, "reason", string(reason))
+	f.log.Debug("connection dropped", "client", who, "from", from, "reason", string(reason))
 	f.audit.Write(access.Record{Time: time.Now(), Who: who, Role: access.None.String(), From: from, Refused: reason.Says()})
 }
 

@@ -215,7 +215,7 @@ func (g *Guide) Cubes(w http.ResponseWriter, r *http.Request, rest []string) err
 		h.Commands = []string{"show"}
 	}
 	if len(rest) == 1 && verb == resource.VerbShow {
-		h.Params = []Param{{Name: "stats", Description: "Counters, and how its programs run", Type: "leaf"}}
+		h.Params = []Param{{Name: "stats", Description: "Counters, and the state of its programs", Type: "leaf"}}
 	}
 	if len(rest) == 0 {
 		methods = []string{http.MethodGet, http.MethodPost, http.MethodOptions}

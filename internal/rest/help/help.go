@@ -111,7 +111,7 @@ func Verb(r *http.Request) (verb string, completion bool, err error) {
 		verb = resource.VerbNone
 	case resource.VerbNone, resource.VerbAdd, resource.VerbSet, resource.VerbShow, resource.VerbDel:
 	default:
-		err = message.BadPath("help=%s: the kinds of help are NONE, ADD, SET, SHOW and DEL", message.Clip(verb))
+		err = message.BadPath("help=%s: expected NONE, ADD, SET, SHOW or DEL", message.Clip(verb))
 	}
 	return verb, completion, err
 }

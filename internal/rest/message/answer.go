@@ -60,7 +60,7 @@ func Encode(v any) (json.RawMessage, error) {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
-		return nil, fmt.Errorf("encoding the answer: %w", err)
+		return nil, fmt.Errorf("encode the response: %w", err)
 	}
 	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }
@@ -78,7 +78,7 @@ func Allow(r *http.Request, methods ...string) error {
 		return nil
 	}
 	return &Error{Status: http.StatusMethodNotAllowed, Tag: TagUnsupported, Allow: methods,
-		Message: fmt.Sprintf("%s is not possible on %s, only %s", Clip(r.Method), Clip(r.URL.Path), strings.Join(methods, ", "))}
+		Message: fmt.Sprintf("%s is not supported on %s, only %s", Clip(r.Method), Clip(r.URL.Path), strings.Join(methods, ", "))}
 }
 
 // Link is one entry of _links.

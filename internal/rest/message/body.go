@@ -40,7 +40,7 @@ func ReadBodyOf(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, er
 		return nil, &Error{Status: http.StatusRequestTimeout, Tag: TagMalformed, Message: "the request body did not arrive in time"}
 	case err != nil:
 		return nil, &Error{Status: http.StatusBadRequest, Tag: TagMalformed,
-			Message: fmt.Sprintf("reading the request body: %v", err)}
+			Message: fmt.Sprintf("read the request body: %v", err)}
 	}
 	if body = bytes.TrimSpace(body); len(body) == 0 {
 		return nil, nil

@@ -30,19 +30,19 @@ const (
 func SplitPath(escaped string) ([]string, error) {
 	if len(escaped) > maxPathBytes {
 		return nil, &Error{Status: http.StatusRequestURITooLong, Tag: TagTooBig,
-			Message: fmt.Sprintf("the path has %d bytes, at most %d are accepted", len(escaped), maxPathBytes)}
+			Message: fmt.Sprintf("the path has %d bytes, the limit is %d", len(escaped), maxPathBytes)}
 	}
 	rest, ok := strings.CutPrefix(escaped, BasePath)
 	if !ok || (rest != "" && rest[0] != '/') {
 		return nil, &Error{Status: http.StatusNotFound, Tag: TagBadElement,
-			Message: fmt.Sprintf("no resource %s: the API is below %s/", Clip(escaped), BasePath)}
+			Message: fmt.Sprintf("no resource %s: the API is under %s/", Clip(escaped), BasePath)}
 	}
 	if rest = strings.TrimPrefix(rest, "/"); rest == "" {
 		return nil, nil
 	}
 	parts := strings.Split(strings.TrimSuffix(rest, "/"), "/")
 	if len(parts) > maxSegments {
-		return nil, BadPath("the path has %d segments, at most %d are accepted", len(parts), maxSegments)
+		return nil, BadPath("the path has %d segments, the limit is %d", len(parts), maxSegments)
 	}
 	for i, p := range parts {
 		limit := maxKeyBytes
@@ -63,11 +63,11 @@ func decodeSegment(p string, limit int) (string, error) {
 	s, err := url.PathUnescape(p)
 	switch {
 	case err != nil:
-		return "", BadPath("path segment %s: wrong percent-encoding", Clip(p))
+		return "", BadPath("path segment %s: invalid percent-encoding", Clip(p))
 	case s == "":
 		return "", BadPath("the path has an empty segment (two slashes in a row)")
 	case len(s) > limit:
-		return "", BadPath("path segment %s has %d bytes, at most %d are accepted", Clip(s), len(s), limit)
+		return "", BadPath("path segment %s has %d bytes, the limit is %d", Clip(s), len(s), limit)
 	case !utf8.ValidString(s):
 		return "", BadPath("path segment %s is not UTF-8", Clip(p))
 	case strings.IndexByte(s, 0) >= 0:
@@ -75,7 +75,7 @@ func decodeSegment(p string, limit int) (string, error) {
 	}
 	for part := range strings.SplitSeq(s, "/") {
 		if part == "." || part == ".." {
-			return "", BadPath("path segment %s: %q is not a name", Clip(s), part)
+			return "", BadPath("path segment %s: %q is not a valid name", Clip(s), part)
 		}
 	}
 	return s, nil

@@ -53,20 +53,20 @@ func ReadMembers(w http.ResponseWriter, r *http.Request, required, optional []st
 	}
 	object, ok := jsonscan.ReadObject(body)
 	if !ok {
-		return nil, &Error{Status: http.StatusBadRequest, Tag: TagInvalidValue, Message: "the request body has to be a JSON object"}
+		return nil, &Error{Status: http.StatusBadRequest, Tag: TagInvalidValue, Message: "the request body must be a JSON object"}
 	}
 	out := map[string]string{}
 	for _, name := range object.Names() {
 		if !slices.Contains(required, name) && !slices.Contains(optional, name) {
 			return nil, &Error{Status: http.StatusBadRequest, Tag: TagInvalidValue, Field: name,
 				Near:    suggest.Near(name, slices.Concat(required, optional)),
-				Message: fmt.Sprintf("%s is not a member of this request", Clip(name))}
+				Message: fmt.Sprintf("unknown member %s in this request", Clip(name))}
 		}
 		var value *string
 		raw, _ := object.Get(name)
 		if err := json.Unmarshal(raw, &value); err != nil || value == nil {
 			return nil, &Error{Status: http.StatusBadRequest, Tag: TagInvalidValue, Field: name,
-				Message: fmt.Sprintf("%s: has to be a string", name)}
+				Message: fmt.Sprintf("%s: must be a string", name)}
 		}
 		out[name] = *value
 	}
@@ -90,11 +90,11 @@ func Done(w http.ResponseWriter, r *http.Request, err error) error {
 func QueryOf(r *http.Request, known ...string) (url.Values, error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, BadPath("the query cannot be read: %v", err)
+		return nil, BadPath("cannot parse the query: %v", err)
 	}
 	for name := range q {
 		if !slices.Contains(known, name) {
-			p := BadPath("unknown parameter %s, known are: %s", Clip(name), strings.Join(known, ", "))
+			p := BadPath("unknown parameter %s, the parameters are: %s", Clip(name), strings.Join(known, ", "))
 			p.Near = suggest.Near(name, known)
 			return nil, p
 		}
@@ -106,7 +106,7 @@ func QueryOf(r *http.Request, known ...string) (url.Values, error) {
 func ParseRevision(what, text string) (uint64, error) {
 	revision, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return 0, BadPath("%s %s: a revision is a number", what, Clip(text))
+		return 0, BadPath("%s %s: a revision must be a number", what, Clip(text))
 	}
 	return revision, nil
 }

@@ -42,7 +42,7 @@ func (o *Observer) ServeEvents(w http.ResponseWriter, r *http.Request, _ []strin
 		return o.helpEvents(w, r)
 	}
 	if o.observed.Events == nil {
-		return &message.Error{Status: http.StatusBadRequest, Tag: message.TagUnsupported, Message: "this daemon keeps no events"}
+		return &message.Error{Status: http.StatusBadRequest, Tag: message.TagUnsupported, Message: "this daemon records no events"}
 	}
 	want, err := eventFilter(r)
 	if err != nil {
@@ -62,7 +62,7 @@ func (o *Observer) ServeEvents(w http.ResponseWriter, r *http.Request, _ []strin
 	}
 	if err := places.Enter(client); err != nil {
 		return &message.Error{Status: http.StatusServiceUnavailable, Tag: message.TagResource,
-			Message: fmt.Sprintf("of requests that follow events, %v, try again", err)}
+			Message: fmt.Sprintf("too many event streams (%v), try again", err)}
 	}
 	defer places.Leave(client)
 	o.subscribers.Add(1)
@@ -73,7 +73,7 @@ func (o *Observer) ServeEvents(w http.ResponseWriter, r *http.Request, _ []strin
 		return nil
 	}
 	if err := o.follow(w, r, reader, want); err != nil {
-		o.log.Debug("client that followed events went away", "err", err)
+		o.log.Debug("client of events went away", "err", err)
 	}
 	return nil
 }
@@ -91,13 +91,13 @@ func eventFilter(r *http.Request) (func(*events.Event) bool, error) {
 		case "after":
 		default:
 			return nil, &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: message.Clip(name),
-				Message: message.Clip(name) + ": no such parameter, there are cube, type and after"}
+				Message: message.Clip(name) + ": unknown parameter, the parameters are cube, type and after"}
 		}
 	}
 	for _, t := range types {
 		if !slices.Contains(events.Types, events.Type(t)) {
 			return nil, &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "type",
-				Message: fmt.Sprintf("type: %s is none of %v", message.Clip(t), events.Types)}
+				Message: fmt.Sprintf("type: %s is not one of %v", message.Clip(t), events.Types)}
 		}
 	}
 	return func(e *events.Event) bool {
@@ -128,10 +128,10 @@ func (o *Observer) follow(w http.ResponseWriter, r *http.Request, from *events.R
 		if out.Len() > 0 {
 			_ = control.SetWriteDeadline(time.Now().Add(stalled))
 			if _, err := w.Write(out.Bytes()); err != nil {
-				return fmt.Errorf("writing events: %w", err)
+				return fmt.Errorf("write events: %w", err)
 			}
 			if err := control.Flush(); err != nil {
-				return fmt.Errorf("writing events: %w", err)
+				return fmt.Errorf("write events: %w", err)
 			}
 			out.Reset()
 		}

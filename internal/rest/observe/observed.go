@@ -62,7 +62,7 @@ type noLevel struct{}
 func (noLevel) Level() string { return "" }
 
 // SetLevel refuses.
-func (noLevel) SetLevel(string) error { return errors.New("loglevel: it cannot be changed here") }
+func (noLevel) SetLevel(string) error { return errors.New("loglevel cannot be changed on this daemon") }
 
 // Manager is what there is to see of cubes: *topology.Manager.
 type Manager interface {
@@ -146,9 +146,9 @@ func (o *Observer) ServeReady(w http.ResponseWriter, r *http.Request) error {
 	if o.observed.Store != nil {
 		switch st := o.observed.Store.Stats(); {
 		case st.Broken:
-			return o.probe(w, r, errors.New("the disk cannot tell what it holds, changes are refused"))
+			return o.probe(w, r, errors.New("the disk state is unknown after a write error, changes are refused"))
 		case st.Refusal != "":
-			return o.probe(w, r, errors.New("the last change could not be written: "+st.Refusal))
+			return o.probe(w, r, errors.New("the last change could not be written to disk: "+st.Refusal))
 		}
 	}
 	select {
@@ -236,10 +236,10 @@ func (o *Observer) setLogLevel(w http.ResponseWriter, r *http.Request) error {
 			Near: suggest.Near(name, logLevels)}
 	}
 	now := o.observed.Level.Level()
-	o.log.Warn("the daemon logs at another level", "before", before, "now", now)
+	o.log.Warn("log level changed", "before", before, "now", now)
 	if now != before {
 		o.observed.Events.Add(events.Event{Type: events.Daemon, State: "loglevel", Reason: now,
-			Message: fmt.Sprintf("the daemon logs at level %s, before %s", now, before)})
+			Message: fmt.Sprintf("log level changed to %s, was %s", now, before)})
 	}
 	w.WriteHeader(http.StatusOK)
 	return nil
@@ -251,7 +251,7 @@ func (o *Observer) helpDaemon(w http.ResponseWriter, r *http.Request, rest []str
 	if err != nil {
 		return err
 	}
-	level := help.Param{Name: "loglevel", Description: "What the daemon itself logs", Example: "DEBUG", Type: "leaf", SimpleType: "enumeration",
+	level := help.Param{Name: "loglevel", Description: "Log level of the daemon itself", Example: "DEBUG", Type: "leaf", SimpleType: "enumeration",
 		Constraints: help.Constraints{Values: []string{"TRACE", "DEBUG", "INFO", "WARN", "ERR", "CRITICAL", "OFF"}}}
 	var h help.Help
 	switch {

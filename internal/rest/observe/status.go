@@ -184,7 +184,7 @@ func (v *StatusView) conclude(all []trouble) {
 // remedyOf says what is to be done for a degraded cube: nothing, where its service is a process of its own that comes back.
 func remedyOf(trouble string) string {
 	if strings.HasPrefix(trouble, "service ") || strings.HasPrefix(trouble, "its service ") {
-		return "its service takes it over again when it can"
+		return "its service takes it over again as soon as it can"
 	}
 	return "the log has the details; delete the cube and create it again"
 }
@@ -203,7 +203,7 @@ func (v *cubesView) look(numbers []topology.CubeNumbers) []trouble {
 			out = append(out, trouble{Severity: severityCritical, Where: c.Name, What: c.Trouble})
 		case c.Trouble != "":
 			v.Degraded++
-			out = append(out, trouble{Severity: severityCritical, Where: c.Name, What: "degraded, its packets go on without its control plane: " + c.Trouble,
+			out = append(out, trouble{Severity: severityCritical, Where: c.Name, What: "degraded, forwarding continues without its control plane: " + c.Trouble,
 				Remedy: remedyOf(c.Trouble)})
 		}
 	}
@@ -283,8 +283,8 @@ func (o *Observer) lookAtPackets(v *StatusView, numbers []topology.CubeNumbers) 
 		v.Drops = append(v.Drops, dropView{d.Cube, d.Reason, d.PerSecond, d.Packets})
 		if d.Reason == "slowpath-shed" {
 			out = append(out, trouble{Severity: severityWarning, Where: d.Cube,
-				What:   fmt.Sprintf("sends more packets to user space than its control plane takes, %d a second are dropped", d.PerSecond),
-				Remedy: "polycubectl capture or trace shows which packets"})
+				What:   fmt.Sprintf("sends more packets to user space than its control plane accepts, %d per second are dropped", d.PerSecond),
+				Remedy: "use polycubectl capture or trace to see which packets"})
 		}
 	}
 	slices.SortStableFunc(v.Drops, func(a, b dropView) int { return cmp.Compare(b.PerSecond, a.PerSecond) })
@@ -304,11 +304,11 @@ func (o *Observer) pinTroubles() []trouble {
 	t := trouble{Severity: severityCritical, Where: "bpffs", What: err.Error()}
 	var known interface{ Remedy() string }
 	if errors.As(err, &known) {
-		t.What += ": packets are forwarded, and changes that need new maps or programs are refused"
+		t.What += ": forwarding continues, but changes that need new maps or programs are refused"
 		t.Remedy = known.Remedy()
 	} else {
-		t.What += ": packets go on, but changes are refused, and the next start cannot take over what cubes have learned"
-		t.Remedy = "mount a BPF file system there again and restart polycubed when some packets may be lost"
+		t.What += ": forwarding continues, but changes are refused, and the learned state of cubes is lost at the next start"
+		t.Remedy = "mount a BPF file system there again, and restart polycubed when you can tolerate packet loss"
 	}
 	return []trouble{t}
 }
@@ -320,8 +320,8 @@ func (o *Observer) tlsTroubles() []trouble {
 	}
 	var out []trouble
 	for _, err := range o.tls.Faults() {
-		out = append(out, trouble{Severity: severityCritical, Where: "TLS", What: err.Error() + ": what the file said before stays in force",
-			Remedy: "put it right: files are read again when they change"})
+		out = append(out, trouble{Severity: severityCritical, Where: "TLS", What: err.Error() + ": the previous content of the file stays in effect",
+			Remedy: "correct the file: it is read again when it changes"})
 	}
 	return out
 }
@@ -343,22 +343,22 @@ func (o *Observer) storeTroubles(v *StatusView) []trouble {
 		out = append(out, trouble{Severity: severity, Where: "store", What: what, Remedy: remedy})
 	}
 	if st.Broken {
-		add(severityCritical, "the disk cannot tell what it holds, changes are refused", "look at the disk: each change tries again")
+		add(severityCritical, "the disk state is unknown after a write error, changes are refused", "check the disk: every change tries to write again")
 	}
 	switch {
 	case st.Missing != "":
 		add(severityCritical, strings.TrimPrefix(st.Missing, "store: ")+": the next start would not find the configuration",
-			"put it back, or leave nothing in its place and change something: the next change writes the whole configuration there")
+			"restore the file; or remove what replaced it and change something: the next change writes the whole configuration")
 	case st.Full:
-		add(severityCritical, "the disk is full, changes are refused sooner or later", "make room on the disk")
+		add(severityCritical, "the disk is full, changes will be refused", "free disk space")
 	case st.Refusal != "" && !st.Broken:
-		add(severityCritical, "the last change was refused because it could not be written: "+st.Refusal, "look at the disk: each change tries again")
+		add(severityCritical, "the last change was refused because it could not be written to disk: "+st.Refusal, "check the disk: every change tries to write again")
 	}
 	if st.SnapshotFailures > 0 {
-		add(severityWarning, fmt.Sprintf("%d snapshots could not be made, the journal grows", st.SnapshotFailures), "make room on the disk")
+		add(severityWarning, fmt.Sprintf("%d snapshots failed, the journal keeps growing", st.SnapshotFailures), "free disk space")
 	}
 	for _, what := range st.Repaired {
-		add(severityWarning, "the start found damage: "+what, "compare the configuration with a copy; the next start does not say it again")
+		add(severityWarning, "damage found at start: "+what, "compare the configuration with a backup; the next start does not report this again")
 	}
 	return out
 }
@@ -377,7 +377,7 @@ func (o *Observer) serviceTroubles() []trouble {
 	for _, st := range o.manager.ServiceStates() {
 		if !st.Running {
 			out = append(out, trouble{Severity: severityCritical, Where: "service " + st.Name, What: "lost: " + st.Error,
-				Remedy: "its cubes forward as they did and are taken over when it is back"})
+				Remedy: "its cubes continue to forward, and the service takes them over when it returns"})
 		}
 	}
 	return out

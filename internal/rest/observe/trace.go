@@ -53,14 +53,14 @@ func (k *Packets) End() {
 		return
 	}
 	if err := k.hub.Close(); err != nil {
-		k.log.Warn("ending looks at packets", "err", err)
+		k.log.Warn("end packet sessions", "err", err)
 	}
 }
 
 // tracer is the hub, or the answer that there is none.
 func (k *Packets) tracer() (*trace.Hub, error) {
 	if k.hub == nil {
-		return nil, &message.Error{Status: http.StatusBadRequest, Tag: message.TagUnsupported, Message: "this daemon has no data plane whose packets could be seen"}
+		return nil, &message.Error{Status: http.StatusBadRequest, Tag: message.TagUnsupported, Message: "this daemon has no data plane to trace or capture"}
 	}
 	return k.hub, nil
 }
@@ -69,7 +69,7 @@ func (k *Packets) tracer() (*trace.Hub, error) {
 func (k *Packets) ServeTrace(w http.ResponseWriter, r *http.Request, rest []string) error {
 	if len(rest) > 0 {
 		if rest[0] != "inject" {
-			return message.NotFound("no resource trace/%s: there is inject", message.Clip(rest[0]))
+			return message.NotFound("no resource trace/%s: the only one is inject", message.Clip(rest[0]))
 		}
 		return k.serveInject(w, r)
 	}
@@ -98,7 +98,7 @@ func (k *Packets) ServeCapture(w http.ResponseWriter, r *http.Request, rest []st
 		return k.helpPackets(w, r, rest)
 	}
 	if len(rest) == 0 {
-		return message.NotFound("capture where? the path is capture/PLACE, a port CUBE:PORT, a transparent cube or a netdev")
+		return message.NotFound("specify where to capture: capture/PLACE, where PLACE is a port CUBE:PORT, a transparent cube or a netdev")
 	}
 	req, err := traceRequest(r.URL.Query(), "filter", "count", "seconds")
 	if err != nil {
@@ -154,7 +154,7 @@ func traceRequest(q url.Values, known ...string) (trace.Request, error) {
 	}
 	for name, values := range q {
 		if !slices.Contains(known, name) {
-			return req, bad(message.Clip(name), "no such parameter, there are %s", strings.Join(known, ", "))
+			return req, bad(message.Clip(name), "unknown parameter, the parameters are %s", strings.Join(known, ", "))
 		}
 		if len(values) > 1 {
 			return req, bad(name, "given %d times", len(values))
@@ -168,7 +168,7 @@ func traceRequest(q url.Values, known ...string) (trace.Request, error) {
 		case "count", "seconds":
 			n, err := strconv.Atoi(value)
 			if err != nil || n < 1 || n > trace.MaxSteps {
-				return req, bad(name, "%s is no number from 1 to %d", message.Clip(value), trace.MaxSteps)
+				return req, bad(name, "%s is not a number from 1 to %d", message.Clip(value), trace.MaxSteps)
 			}
 			if name == "count" {
 				req.Count = n
@@ -246,7 +246,7 @@ func (k *Packets) stream(w http.ResponseWriter, r *http.Request, req trace.Reque
 	}
 	defer func() {
 		if err := session.Close(); err != nil {
-			k.log.Warn("ending a look at packets", "err", err)
+			k.log.Warn("end a packet session", "err", err)
 		}
 	}()
 	control := http.NewResponseController(w)
@@ -262,7 +262,7 @@ func (k *Packets) stream(w http.ResponseWriter, r *http.Request, req trace.Reque
 		err = k.pump(control, r, session, to)
 	}
 	if err != nil {
-		k.log.Debug("client of a look at packets went away", "err", err)
+		k.log.Debug("client of a packet session went away", "err", err)
 	}
 	return nil
 }
@@ -312,14 +312,14 @@ func (k *Packets) helpPackets(w http.ResponseWriter, r *http.Request, rest []str
 		return err
 	}
 	h := help.Help{Optional: []help.Param{
-		{Name: "-c", Description: "End after so many", Example: "-c 10", Type: "flag", SimpleType: "number"},
-		{Name: "-t", Description: "End after so many seconds", Example: "-t 60", Type: "flag", SimpleType: "number"},
+		{Name: "-c", Description: "Stop after this many", Example: "-c 10", Type: "flag", SimpleType: "number"},
+		{Name: "-t", Description: "Stop after this many seconds", Example: "-t 60", Type: "flag", SimpleType: "number"},
 	}}
 	switch {
 	case message.CommandName(r) == "trace":
-		h.Optional = append(h.Optional, help.Param{Name: "--cube", Description: "Only what this cube does", Example: "--cube br1", Type: "flag", SimpleType: "string"})
+		h.Optional = append(h.Optional, help.Param{Name: "--cube", Description: "Only steps in this cube", Example: "--cube br1", Type: "flag", SimpleType: "string"})
 	case len(rest) > 0:
-		h.Optional = append(h.Optional, help.Param{Name: "-w", Description: "Write a file of pcapng", Example: "-w file.pcapng", Type: "flag", SimpleType: "string"})
+		h.Optional = append(h.Optional, help.Param{Name: "-w", Description: "Write a pcapng file", Example: "-w file.pcapng", Type: "flag", SimpleType: "string"})
 	default:
 		h = help.Help{Params: []help.Param{help.Member("capture")}}
 		h.Elements = help.Named(append(k.names.Attachable(r), k.names.TransparentCubes(func(string) bool { return true })...))

@@ -131,7 +131,7 @@ func (t *Target) Allow(r *http.Request) error {
 	case !t.Node.Config():
 		p.Message = t.Node.Name() + " is state: it can only be read"
 	case t.Node.IsKey():
-		p.Message = t.Node.Name() + " is a key: it cannot change, delete the entry and create another"
+		p.Message = t.Node.Name() + " is a key and cannot be changed: delete the entry and create another"
 	case t.Node.InitOnly():
 		p.Message = t.Node.Name() + " can only be set when its parent is created"
 	}

@@ -83,7 +83,7 @@ func (w *Wire) Requests(ctx context.Context, n int) ([]float64, error) {
 	defer unix.Close(server)
 	address := &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}
 	if err := errors.Join(unix.Bind(server, address), unix.Listen(server, 1)); err != nil {
-		return nil, fmt.Errorf("listening on %s: %w", to, err)
+		return nil, fmt.Errorf("listen on %s: %w", to, err)
 	}
 	client, err := tcpSocket(w.Left)
 	if err != nil {
