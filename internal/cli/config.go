@@ -29,8 +29,8 @@ const (
 
 // configTemplate is written on the first run: every key, none set, so that a
 // later default is not frozen into old files.
-const configTemplate = `# Settings of polycubectl. Without "url" it uses the daemon's Unix socket.
-# Environment variables (POLYCUBECTL_URL, ...) win over this file.
+const configTemplate = `# Settings of polycubectl. Without "url", it uses the daemon's Unix socket.
+# Environment variables (POLYCUBECTL_URL, ...) override this file.
 #debug: false
 #expert: true
 #url: http://localhost:9000/polycube/v1/

@@ -45,11 +45,11 @@ var exits = []struct {
 	exit    Exit
 	meaning string
 }{
-	{ExitOK, "success; also when Ctrl-C ended trace, capture or events"},
-	{ExitContact, "no usable daemon: it does not answer, or the client's settings are wrong"},
+	{ExitOK, "success; also if Ctrl-C ended trace, capture or events"},
+	{ExitContact, "no usable daemon: it does not respond, or the client's settings are wrong"},
 	{ExitServer, "refused by the daemon"},
 	{ExitChanged, "something changed, or would change (--detailed-exitcode)"},
-	{ExitDeclined, "you answered no, nothing was changed"},
+	{ExitDeclined, "you answered no; nothing was changed"},
 	{ExitWarning, "warning (status --check)"},
 	{ExitCritical, "critical (status --check)"},
 	{ExitUsage, "wrong command line or input; nothing was changed"},

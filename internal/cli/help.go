@@ -19,9 +19,9 @@ import (
 // usageText is the answer to no words at all, -h and --help.
 const usageText = `Usage: polycubectl [--instance NAME] [word ...] [add|del|show|set] [word ...] [key=value ...] [flags] [?]
 
-The words are the path to what is meant: a cube (or a service, to add one), then
-lists with their keys, containers, parameters. The verb may stand anywhere
-among them; without a verb the path is that of an action.
+The words are a path: a cube (or a service, to add one), then
+lists with their keys, containers, parameters. The verb may be anywhere
+among them; without a verb the path must lead to an action.
 
   polycubectl router add r1 loglevel=DEBUG
   polycubectl r1 ports add p1 peer=veth1
@@ -31,23 +31,23 @@ among them; without a verb the path is that of an action.
   polycubectl br1 fdb flush
   polycubectl cubes add < topology.yaml
 
-With add, set and actions, YAML or JSON on standard input is the body, in place
-of key=value. A pipe counts when it has something at once; "-" as a word waits
+With add, set and actions, YAML or JSON on standard input is the body, instead
+of key=value. A pipe is used if it has data immediately; the word "-" waits
 for it. Dots lead into containers, commas separate the values of a list. A value
-that must be text though it looks like a number is written key='"007"'.
+that must be text but looks like a number is written key='"007"'.
 
 Flags of show: -normal -brief -verbose -json -yaml -hide=key1,key2.inner
-Flag of del: --all deletes every entry of a list without asking; scripts need it
+Flag of del: --all deletes every entry of a list without asking, for scripts
 
 Commands:
   %s
 
-"polycubectl ?" lists what the daemon has. "?", -h or --help at the end of any
-command tells what may follow; after "key=", what the value can be. Where a file
-has a name of one letter, the shell takes ? for it: write \? there.
+"polycubectl ?" lists services and cubes. "?", -h or --help at the end of any
+command shows what can follow; after "key=", what the value can be. If a file
+here has a one-letter name, the shell replaces ? with it: write \? then.
 
-Without a url in the configuration file or POLYCUBECTL_URL, the daemon is found
-at its Unix socket, /run/polycube/polycubed.sock.
+Without a url in the configuration file or POLYCUBECTL_URL, the client connects
+to the daemon's Unix socket, /run/polycube/polycubed.sock.
 
 Exit status:
 %s`

@@ -115,20 +115,20 @@ connect     command  Connect two ports, or a port and a netdev
 disconnect  command  Undo a connection
 attach      command  Attach a transparent cube to a port or a netdev
 detach      command  Detach a transparent cube from a port or a netdev
-masquerade  command  Let others use the address of a netdev: source NAT in one command
+masquerade  command  Masquerade behind the address of a netdev: source NAT in one command
 services    command  Show, add, update and remove services
 cubes       command  Show running cubes, or add several from a file
 topology    command  Show how cubes are connected
 netdevs     command  Show network devices that cubes can use
-drops       command  Show who drops packets and why, now and since when
+drops       command  Show which cubes drop packets, why, and since when
 trace       command  Show each step of packets through the cubes, live
 capture     command  Capture the packets of a port, a transparent cube or a netdev
-status      command  Show how the daemon and its cubes are, and what to do about what is not well
-events      command  Show what happens, live: changes, ports, cubes, netdevs, services
-daemon      command  Show the daemon itself, or change what it logs
+status      command  Show the health of the daemon and its cubes, with problems and remedies
+events      command  Show events live: changes, ports, cubes, netdevs, services
+daemon      command  Show the daemon, or change its log level
 export      command  Print the whole configuration as YAML, for apply
-apply       command  Make the configuration what files say, in one step
-history     command  Show who changed what of the configuration
+apply       command  Apply the configuration in files, in one step
+history     command  Show who changed what in the configuration
 rollback    command  Return to the configuration of a revision
 r1          cube     Cube of type router
 `

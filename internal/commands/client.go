@@ -10,12 +10,12 @@ var otherCommands = []Command{
 			Unlisted:    true,
 			Description: "Show the versions of client and daemon",
 			Usage:       "version",
-			Details:     "That of the client is shown even when the daemon's is not to be had.",
+			Details:     "The client version is shown even if the daemon cannot be reached.",
 		},
 		Resource: &Resource{
 			Entry: 1,
 			Operations: []Operation{
-				{Method: "GET", Path: "/version", Summary: "The daemon's version"},
+				{Method: "GET", Path: "/version", Summary: "Version of the daemon"},
 			},
 		},
 	},
@@ -23,12 +23,12 @@ var otherCommands = []Command{
 		Name: "completion",
 		Typed: &Typed{
 			Unlisted:    true,
-			Description: "Print the completion script of a shell",
+			Description: "Print the completion script for a shell",
 			Usage:       "completion bash|zsh|fish  (for this shell: source <(polycubectl completion bash))",
-			Details: `Completion asks the daemon at each TAB, so it knows what exists. To have it always:
+			Details: `Completion asks the daemon at each TAB, so it knows what exists. To install it permanently:
 
   bash   polycubectl completion bash > /etc/bash_completion.d/polycubectl
-  zsh    polycubectl completion zsh > a folder of $fpath, as _polycubectl
+  zsh    polycubectl completion zsh > _polycubectl in a folder of $fpath
   fish   polycubectl completion fish > ~/.config/fish/completions/polycubectl.fish`,
 			Examples: []string{"completion bash"},
 		},

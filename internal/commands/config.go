@@ -10,7 +10,7 @@ var configCommands = []Command{
 			Description: "Print the whole configuration as YAML, for apply",
 			Usage:       "export [-o FILE] [-r REVISION] [-json]",
 			Details: `  -o FILE        write to a file
-  -r REVISION    as it was then
+  -r REVISION    as it was at this revision
   -json          as JSON`,
 			Examples: []string{"export -o before.yaml", "export -r 7"},
 			Flags:    map[string]bool{"-o": true, "-r": true, "-json": false},
@@ -19,14 +19,14 @@ var configCommands = []Command{
 	{
 		Name: "apply",
 		Typed: &Typed{
-			Description: "Make the configuration what files say, in one step",
+			Description: "Apply the configuration in files, in one step",
 			Usage:       "apply -f FILE|- [-f FILE ...] [--dry-run] [--yes] [--prune] [--detailed-exitcode] [-json]",
 			Details: `  -f FILE              YAML or JSON, as export writes it; - is standard input
-  --dry-run            show the difference, change nothing
-  --prune              delete cubes that no file has
+  --dry-run            show the changes, make none
+  --prune              delete cubes that are in no file
   --yes                do not ask
-  --detailed-exitcode  exit status 3 when something changed, or would change
-  -json                the difference as JSON`,
+  --detailed-exitcode  exit status 3 if something changed, or would change
+  -json                print the changes as JSON`,
 			Examples: []string{"apply -f topology.yaml --dry-run", "apply -f topology.yaml -f services.yaml --yes"},
 			Flags:    map[string]bool{"-f": true, "--dry-run": false, "--yes": false, "--prune": false, "--detailed-exitcode": false, "-json": false},
 		},
@@ -34,10 +34,10 @@ var configCommands = []Command{
 	{
 		Name: "history",
 		Typed: &Typed{
-			Description: "Show who changed what of the configuration",
+			Description: "Show who changed what in the configuration",
 			Usage:       "history [-n COUNT] [REVISION] [-json]",
-			Details: `  REVISION       what this change did
-  -n COUNT       so many of the latest`,
+			Details: `  REVISION       show what this change did
+  -n COUNT       show only the latest COUNT revisions`,
 			Examples: []string{"history -n 5", "history 7"},
 			Live:     true,
 			Flags:    map[string]bool{"-n": true, "-json": false},
@@ -56,7 +56,7 @@ var configCommands = []Command{
 		Typed: &Typed{
 			Description: "Return to the configuration of a revision",
 			Usage:       "rollback REVISION [--dry-run] [--yes] [--detailed-exitcode] [-json]",
-			Details:     "It is a change like others, with a revision of its own: it can be rolled back, too.",
+			Details:     "The rollback is a change with its own revision, so it can also be rolled back.",
 			Examples:    []string{"rollback 7 --dry-run", "rollback 7"},
 			Live:        true,
 			Flags:       map[string]bool{"--dry-run": false, "--yes": false, "--detailed-exitcode": false, "-json": false},
@@ -75,8 +75,8 @@ var configCommands = []Command{
 			Conditional: true,
 			Operations: []Operation{
 				{Method: "GET", Path: "/config", Summary: "The whole configuration"},
-				{Method: "PUT", Path: "/config", Summary: "Make a document the whole configuration"},
-				{Method: "PATCH", Path: "/config", Summary: "Bring the cubes of a document in"},
+				{Method: "PUT", Path: "/config", Summary: "Replace the whole configuration by a document"},
+				{Method: "PATCH", Path: "/config", Summary: "Create or replace the cubes of a document"},
 			},
 		},
 	},

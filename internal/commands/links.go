@@ -9,7 +9,7 @@ var linkCommands = []Command{
 		Typed: &Typed{
 			Description: "Connect two ports, or a port and a netdev",
 			Usage:       "connect PEER1 PEER2     (a peer is CUBE:PORT or the name of a netdev)",
-			Details:     "One of the two is a port, and both are free. It is the same as to set the port's peer.",
+			Details:     "At least one of the two must be a port, and both must be free. Same as setting the port's peer.",
 			Examples:    []string{"connect br1:p1 veth1", "connect br1:p2 r1:to_br1"},
 			Live:        true,
 		},
@@ -28,7 +28,7 @@ var linkCommands = []Command{
 		Typed: &Typed{
 			Description: "Undo a connection",
 			Usage:       "disconnect PEER1 PEER2  (a peer is CUBE:PORT or the name of a netdev)",
-			Details:     "The two are named as connect names them, in any order.",
+			Details:     "Takes the same names as connect, in any order.",
 			Examples:    []string{"disconnect br1:p1 veth1"},
 			Live:        true,
 		},
@@ -47,11 +47,11 @@ var linkCommands = []Command{
 		Typed: &Typed{
 			Description: "Attach a transparent cube to a port or a netdev",
 			Usage:       "attach CUBE PORT [position=auto|first|last | before=CUBE | after=CUBE]  (PORT is CUBE:PORT or a netdev)",
-			Details: `  position=first   next to the cube, or to the stack at a netdev
+			Details: `  position=first   next to the cube, or on a netdev next to the network stack
   position=last    next to the wire
-  position=auto    the only place there is
-  before=CUBE      before a cube that is attached there, in that order
-  after=CUBE       after it`,
+  position=auto    the only position, if no cube is attached yet
+  before=CUBE      before a cube that is attached there
+  after=CUBE       after a cube that is attached there`,
 			Examples: []string{"attach fw1 br1:p1", "attach fw1 veth1 position=last", "attach mon1 br1:p1 before=fw1"},
 			Live:     true,
 		},
@@ -61,10 +61,10 @@ var linkCommands = []Command{
 				{Method: "POST", Path: "/attach", Summary: "Attach a transparent cube to a port or a network device", Body: []Argument{
 					{Name: "cube", Description: "A transparent cube", Example: "fw1", Positional: true},
 					{Name: "port", Description: "A netdev or CUBE:PORT", Example: "br1:p1", Positional: true},
-					{Name: "position", Description: "The first is next to the cube or the stack, the last next to the wire", Example: "last",
+					{Name: "position", Description: "first is next to the cube or the network stack, last is next to the wire", Example: "last",
 						Values: []string{"auto", "first", "last"}, Optional: true},
-					{Name: "before", Description: "The cube that comes after", Example: "fw2", Optional: true},
-					{Name: "after", Description: "The cube that comes before", Example: "fw2", Optional: true},
+					{Name: "before", Description: "Attach before this cube", Example: "fw2", Optional: true},
+					{Name: "after", Description: "Attach after this cube", Example: "fw2", Optional: true},
 				}, Example: []any{"cube", "th1", "port", "br1:port1", "position", "last"}},
 			},
 		},
@@ -74,7 +74,7 @@ var linkCommands = []Command{
 		Typed: &Typed{
 			Description: "Detach a transparent cube from a port or a netdev",
 			Usage:       "detach CUBE PORT        (PORT is CUBE:PORT or a netdev)",
-			Details:     "The cube stays, with its configuration; packets pass it by.",
+			Details:     "The cube keeps its configuration; packets no longer pass it.",
 			Examples:    []string{"detach fw1 br1:p1"},
 			Live:        true,
 		},
@@ -91,7 +91,7 @@ var linkCommands = []Command{
 	{
 		Name: "masquerade",
 		Typed: &Typed{
-			Description: "Let others use the address of a netdev: source NAT in one command",
+			Description: "Masquerade behind the address of a netdev: source NAT in one command",
 			Usage:       "masquerade PLACE | masquerade del PLACE | masquerade [show [PLACE]] [-json]  (PLACE is a netdev, or the CUBE:PORT of a router)",
 			Details: `  masquerade PLACE       what leaves there gets the address that it has, and goes on
                          to have it when the address changes

@@ -178,7 +178,7 @@ func TestDocumentsThatAreRefused(t *testing.T) {
 		kind               error
 	}{
 		{"no document", `7`, "", []string{"a list of cubes is wanted"}, nil},
-		{"unknown parts", `{"cube":[],"netdevs":7}`, "", []string{`unknown member "cube", known are cubes and netdevs`, "netdevs: a list is wanted"}, nil},
+		{"unknown parts", `{"cube":[],"netdevs":7}`, "", []string{`unknown member "cube", valid members are cubes and netdevs`, "netdevs: a list is wanted"}, nil},
 		{"several faults", `[{"name":"a"},{"name":"br1","service-name":"toybridge","bogus":1,"fdb":{"aging-time":-1}},{"name":"b","service-name":"toybrige"}]`, "",
 			[]string{"cubes[0] a: service-name is missing"}, nil},
 		{"several faults of models", `[{"name":"br1","service-name":"toybridge","bogus":1,"fdb":{"aging-time":-1}},{"name":"b","service-name":"toybrige"}]`, "",

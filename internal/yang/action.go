@@ -83,7 +83,7 @@ func (t *Tree) call(b *builder, p Path) (*fragment, error) {
 		}
 	}
 	if len(b.tops) == 0 {
-		return nil, fmt.Errorf("call %s: no action was made", p)
+		return nil, fmt.Errorf("call %s: libyang returned no action", p)
 	}
 	return parent, nil
 }

@@ -23,11 +23,11 @@ func TestAction(t *testing.T) {
 		{name: "input is normalised", path: reset, body: `{"level":"3","reason":"x","port":"p1"}`,
 			want: `{"reason":"x","level":3,"port":"p1"}`},
 		{name: "a mandatory input is missing", path: reset, body: ``, tag: MissingAttribute,
-			message: "rule a 1 reset: reason is mandatory and not given"},
+			message: "rule a 1 reset: reason is mandatory but missing"},
 		{name: "an input is out of range", path: reset, body: `{"reason":"x","level":4}`, tag: InvalidValue,
 			message: "rule a 1 reset level: 4 is out of range 1..3"},
 		{name: "an input is unknown", path: reset, body: `{"reason":"x","why":4}`, tag: InvalidValue,
-			message: `rule a 1 reset: unknown member "why", known are reason, level, port`},
+			message: `rule a 1 reset: unknown member "why", valid members are reason, level, port`},
 		{name: "an input refers to nothing", path: reset, body: `{"reason":"x","port":"p2"}`, tag: InvalidValue,
 			message: `rule a 1 reset port: refers to "p2", which is not in /ports/name`},
 		{name: "the entry is missing", path: "rule a 2 reset", body: `{"reason":"x"}`, tag: DataMissing,
@@ -36,7 +36,7 @@ func TestAction(t *testing.T) {
 		{name: "an output", path: reset, output: true, body: `{"was":18446744073709551615,"seen":[{"at":"x"},{"at":"x"}]}`,
 			want: `{"was":18446744073709551615,"seen":[{"at":"x"},{"at":"x"}]}`},
 		{name: "an output is missing", path: reset, output: true, body: `{}`, tag: MissingAttribute,
-			message: "rule a 1 reset: was is mandatory and not given"},
+			message: "rule a 1 reset: was is mandatory but missing"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			call := tree.ParseInput

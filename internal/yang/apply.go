@@ -38,7 +38,7 @@ func (e *editor) in(parent place, n *Node, at ref) place {
 func (e *editor) configure(from place, f *fragment) error {
 	entry, err := newList(from.at, f.node, f.keys) // insert takes it out of there first
 	if err != nil {
-		return fmt.Errorf("make %s: %w", from.path.with(f.node.name, f.keys...), err)
+		return fmt.Errorf("create %s: %w", from.path.with(f.node.name, f.keys...), err)
 	}
 	return e.insert(from, &fragment{node: f.node, ref: entry, keys: f.keys})
 }
@@ -48,7 +48,7 @@ func (e *editor) run(p Path, node *Node, chain []*fragment, target *fragment) er
 	here := place{path: Path{}, node: e.t.schema.root, existing: e.t.created}
 	if len(p) == 0 {
 		if e.op == Create && e.t.created {
-			return &Error{Tag: DataExists, Message: "the cube exists already"}
+			return &Error{Tag: DataExists, Message: "the cube already exists"}
 		}
 		return e.content(here, target.kids, e.op == Replace)
 	}
@@ -97,7 +97,7 @@ func (e *editor) descend(from place, f *fragment, p Path) (place, error) {
 	// made below its parent, or apart when that is the cube
 	at, err := newInner(from.at, n)
 	if err != nil {
-		return place{}, fmt.Errorf("make %s: %w", p, err)
+		return place{}, fmt.Errorf("create %s: %w", p, err)
 	}
 	if from.at == nil {
 		if err := e.t.link(nil, at, last); err != nil {
@@ -117,7 +117,7 @@ func (e *editor) leafTarget(in place, f *fragment) error {
 	isSet := cur != nil && !isDefault(cur)
 	switch {
 	case e.op == Create && isSet:
-		return fault(DataExists, p, "is set already, to %s", shorten(termValue(cur)))
+		return fault(DataExists, p, "is already set to %s", shorten(termValue(cur)))
 	case e.op != Delete:
 		return e.setLeaf(in, f)
 	case !isSet:
@@ -192,7 +192,7 @@ func (e *editor) wholeTarget(in place, list *fragment) error {
 	case e.op == Delete:
 		return e.clear(in, n)
 	case n.kind == LeafList && e.op == Create && cur != nil && !isDefault(cur):
-		return fault(DataExists, p, "is set already")
+		return fault(DataExists, p, "is already set")
 	case n.kind == LeafList:
 		return e.setLeafList(in, list)
 	case list.exact:
@@ -275,9 +275,9 @@ func (e *editor) setLeaf(in place, f *fragment) error {
 		return nil
 	case !same && e.fixed(in, n):
 		if cur == nil {
-			return fault(InvalidValue, p, "is fixed at creation, when it was not set")
+			return fault(InvalidValue, p, "was not set at creation and cannot be set later")
 		}
-		return fault(InvalidValue, p, "is fixed at creation, it stays %s", shorten(termValue(cur)))
+		return fault(InvalidValue, p, "is fixed at creation and stays %s", shorten(termValue(cur)))
 	}
 	if err := e.touchNow(p, n); err != nil {
 		return err

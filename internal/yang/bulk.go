@@ -30,11 +30,11 @@ type reference struct {
 func (n *Node) checkMarks() error {
 	for _, mark := range []string{"paged", "deletable"} {
 		if _, ok := n.extensions[mark]; ok && (!n.marked(mark) || len(n.keys) == 0) {
-			return fmt.Errorf("%s is marked %s: only a list of state that has keys can be", n.path, mark)
+			return fmt.Errorf("%s is marked %s: only a state list with keys can be", n.path, mark)
 		}
 	}
 	if _, ok := n.extensions["add-replaces"]; ok && !n.AddReplaces() {
-		return fmt.Errorf("%s is marked add-replaces: only a list of configuration can be", n.path)
+		return fmt.Errorf("%s is marked add-replaces: only a configuration list can be", n.path)
 	}
 	for _, c := range n.children {
 		if err := c.checkMarks(); err != nil {
@@ -68,15 +68,15 @@ func (s *Schema) findBulk(n *Node) error {
 func (n *Node) checkBulk() error {
 	switch {
 	case n.kind != List || !n.config || n.inOutput:
-		return fmt.Errorf("only a list of configuration can be")
+		return fmt.Errorf("only a configuration list can be")
 	case n.userOrder:
-		return fmt.Errorf("its entries must be ordered by the system")
+		return fmt.Errorf("its entries must be ordered-by system")
 	case n.min > 0 || n.max > 0:
-		return fmt.Errorf("min-elements and max-elements are not supported there")
+		return fmt.Errorf("min-elements and max-elements are not supported here")
 	}
 	for above := n.parent; above != nil && above.parent != nil; above = above.parent {
 		if above.kind != Container || above.presence || above.when || len(above.cases) > 0 {
-			return fmt.Errorf("%s above it must be a container without presence, when and choice", above.path)
+			return fmt.Errorf("its ancestor %s must be a container without presence, when and choice", above.path)
 		}
 	}
 	return n.checkBelow(n)
@@ -86,21 +86,21 @@ func (n *Node) checkBulk() error {
 func (n *Node) checkBelow(list *Node) error {
 	switch {
 	case n.when:
-		return fmt.Errorf("%s: when is not supported there", n.path)
+		return fmt.Errorf("%s: when is not supported here", n.path)
 	case n.musts:
-		return fmt.Errorf("%s: must is not supported there", n.path)
+		return fmt.Errorf("%s: must is not supported here", n.path)
 	case n.unique:
-		return fmt.Errorf("%s: unique is not supported there", n.path)
+		return fmt.Errorf("%s: unique is not supported here", n.path)
 	case len(n.cases) > 0:
-		return fmt.Errorf("%s: a choice is not supported there", n.path)
+		return fmt.Errorf("%s: a choice is not supported here", n.path)
 	case n.kind == List && n != list && n.config && n.userOrder:
-		return fmt.Errorf("%s: its entries must be ordered by the system", n.path)
+		return fmt.Errorf("%s: its entries must be ordered-by system", n.path)
 	case n.kind == Leaf || n.kind == LeafList:
 		return n.checkReference(list)
 	}
 	for _, c := range n.children {
 		if c.kind == Action {
-			return fmt.Errorf("%s: actions are not supported there", c.path)
+			return fmt.Errorf("%s: actions are not supported here", c.path)
 		}
 		if err := c.checkBelow(list); err != nil {
 			return err
@@ -115,11 +115,11 @@ func (n *Node) checkReference(list *Node) error {
 		return nil
 	}
 	if n.typ.Base == "instance-identifier" {
-		return fmt.Errorf("%s: an instance-identifier is not supported there", n.path)
+		return fmt.Errorf("%s: an instance-identifier is not supported here", n.path)
 	}
 	for _, m := range n.typ.Union {
 		if m.LeafrefPath != "" {
-			return fmt.Errorf("%s: a leafref in a union is not supported there", n.path)
+			return fmt.Errorf("%s: a leafref in a union is not supported here", n.path)
 		}
 	}
 	if n.typ.LeafrefPath == "" {
@@ -127,13 +127,13 @@ func (n *Node) checkReference(list *Node) error {
 	}
 	target := n.follow(n.typ.LeafrefPath)
 	if target == nil || target.kind != Leaf || target.within(list) {
-		return fmt.Errorf("%s: leafref %s: only a leaf outside, without conditions on the way, can be referred to",
+		return fmt.Errorf("%s: leafref %s: the target must be a leaf outside the list, without conditions on the path to it",
 			n.path, n.typ.LeafrefPath)
 	}
 	for above := target.parent; above != nil; above = above.parent {
 		single := target.key && above == target.parent && len(above.keys) == 1 && !above.bulk
 		if above.kind != Container && !single {
-			return fmt.Errorf("%s: leafref %s: only the single key of a list, or a leaf outside lists, can be referred to",
+			return fmt.Errorf("%s: leafref %s: the target must be the single key of a list, or a leaf outside lists",
 				n.path, n.typ.LeafrefPath)
 		}
 	}

@@ -247,24 +247,24 @@ func (r bulkRandom) edit() (Op, Path, string) {
 func TestWhatABulkListCannotHave(t *testing.T) {
 	text := modelText(t, "bulk")
 	for _, c := range []struct{ name, old, with, want string }{
-		{"must in it", `leaf note { type string; }`, `leaf note { type string; must ". != 'x'"; }`, "table/other/note: must is not supported there"},
-		{"when in it", `leaf note { type string; }`, `leaf note { type string; when "../name = 'x'"; }`, "table/other/note: when is not supported there"},
+		{"must in it", `leaf note { type string; }`, `leaf note { type string; must ". != 'x'"; }`, "table/other/note: must is not supported here"},
+		{"when in it", `leaf note { type string; }`, `leaf note { type string; when "../name = 'x'"; }`, "table/other/note: when is not supported here"},
 		{"unique", `key "name";
       leaf name { type string; }
       leaf note`, `key "name"; unique "note";
       leaf name { type string; }
-      leaf note`, "table/other: unique is not supported there"},
-		{"choice in it", `leaf note { type string; }`, `choice c { leaf note { type string; } }`, "table/other/note: a choice is not supported there"},
-		{"ordered by the user", `list other {`, `list other { ordered-by user;`, "table/other is marked bulk: its entries must be ordered by the system"},
-		{"max-elements", `list other {`, `list other { max-elements 3;`, "min-elements and max-elements are not supported there"},
-		{"state", `list other {`, `list other { config false;`, "only a list of configuration can be"},
-		{"a mark for state on it", `list other {`, `list other { polycube-base:paged;`, "table/other is marked paged: only a list of state that has keys can be"},
-		{"a mark for a list on a leaf", `leaf size { type`, `leaf size { polycube-base:add-replaces; type`, "table/size is marked add-replaces: only a list of configuration"},
-		{"a mark for state on a leaf", `leaf size { type`, `leaf size { polycube-base:deletable; type`, "table/size is marked deletable: only a list of state"},
-		{"not a list", `leaf size { type`, `leaf size { polycube-base:bulk; type`, "table/size is marked bulk: only a list"},
-		{"a container with presence above", `container table {`, `container table { presence "x";`, "table above it must be a container without presence"},
-		{"an action in it", `leaf note { type string; }`, `leaf note { type string; } action a;`, "table/other/a: actions are not supported there"},
-		{"a leafref into another list of two keys", `path "../../../ports/name"`, `path "../../entry/id"`, "can be referred to"},
+      leaf note`, "table/other: unique is not supported here"},
+		{"choice in it", `leaf note { type string; }`, `choice c { leaf note { type string; } }`, "table/other/note: a choice is not supported here"},
+		{"ordered by the user", `list other {`, `list other { ordered-by user;`, "table/other is marked bulk: its entries must be ordered-by system"},
+		{"max-elements", `list other {`, `list other { max-elements 3;`, "min-elements and max-elements are not supported here"},
+		{"state", `list other {`, `list other { config false;`, "only a configuration list can be"},
+		{"a mark for state on it", `list other {`, `list other { polycube-base:paged;`, "table/other is marked paged: only a state list with keys can be"},
+		{"a mark for a list on a leaf", `leaf size { type`, `leaf size { polycube-base:add-replaces; type`, "table/size is marked add-replaces: only a configuration list"},
+		{"a mark for state on a leaf", `leaf size { type`, `leaf size { polycube-base:deletable; type`, "table/size is marked deletable: only a state list"},
+		{"not a list", `leaf size { type`, `leaf size { polycube-base:bulk; type`, "table/size is marked bulk: only a configuration list"},
+		{"a container with presence above", `container table {`, `container table { presence "x";`, "its ancestor table must be a container without presence"},
+		{"an action in it", `leaf note { type string; }`, `leaf note { type string; } action a;`, "table/other/a: actions are not supported here"},
+		{"a leafref into another list of two keys", `path "../../../ports/name"`, `path "../../entry/id"`, "the target must be a leaf outside the list"},
 		{"a leafref into it", `leaf spare { type string; }`, `leaf spare { type leafref { path "/bulk:flat/bulk:name"; } }`, "spare: a leafref cannot look into flat"},
 		{"a condition that looks into it", `leaf spare { type string; }`, `leaf spare { type string; must "count(../flat) < 3"; }`, "spare: the condition count(../flat) < 3 may look into flat"},
 	} {

@@ -135,7 +135,7 @@ func (b *bulkEditor) whole(list *Node, v value) {
 
 func (b *bulkEditor) isArray(list *Node, v value) bool {
 	if v.kind != arrayValue {
-		b.fail(fault(InvalidValue, list.pathTo(), "%s is given, an array of objects is wanted", v.kind))
+		b.fail(fault(InvalidValue, list.pathTo(), "%s is given, but an array of objects is required", v.kind))
 	}
 	return v.kind == arrayValue
 }
@@ -161,7 +161,7 @@ func (b *bulkEditor) put(list *Node, items []value, how presence) {
 			return
 		}
 		if it.kind != objectValue {
-			b.fail(fault(InvalidValue, above.with(list.name), "element %d is %s, an object is wanted", i, it.kind))
+			b.fail(fault(InvalidValue, above.with(list.name), "element %d is %s, but must be an object", i, it.kind))
 			continue
 		}
 		keys, ok := fb.keysOf(list, above, i, it)

@@ -54,7 +54,7 @@ type Change struct {
 }
 
 // ErrNotNewest is what a revert reports when a newer change stands.
-var ErrNotNewest = errors.New("a newer change has to be reverted first")
+var ErrNotNewest = errors.New("a newer change must be reverted first")
 
 // Diff returns the differences in the order in which they were made.
 // Those of bulk lists come last.
@@ -98,7 +98,7 @@ func (c *Change) Revert() error {
 	}
 	delete(t.live, c.undo)
 	if err := c.undo.apply(t); err != nil {
-		t.broken = fmt.Errorf("the configuration is damaged, reverting a change: %w", err)
+		t.broken = fmt.Errorf("revert a change, the configuration is damaged: %w", err)
 		return t.broken
 	}
 	t.version, t.created, t.tables = c.before, c.created, c.tables

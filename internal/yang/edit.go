@@ -124,7 +124,7 @@ func editable(op Op, p Path, node *Node) error {
 	case node.key:
 		return fault(OperationNotSupported, p, "is a key and cannot be changed")
 	case len(p) == 0 && op == Delete:
-		return &Error{Tag: OperationNotSupported, Message: "a cube is deleted as a whole, not emptied"}
+		return &Error{Tag: OperationNotSupported, Message: "a cube cannot be emptied, only deleted as a whole"}
 	}
 	return nil
 }
@@ -153,7 +153,7 @@ func (t *Tree) request(b *builder, op Op, p Path, node *Node, body []byte) ([]*f
 // requestValue is request for a body that was read, and has no bulk lists.
 func (t *Tree) requestValue(b *builder, op Op, p Path, node *Node, v value) ([]*fragment, *fragment, error) {
 	if op != Delete && node.kind == Leaf && v.kind == objectValue && len(v.members) == 0 {
-		return nil, nil, fault(MissingElement, p, "the body is empty, %s is wanted", node.typ.allowed())
+		return nil, nil, fault(MissingElement, p, "the body is empty, but must be %s", node.typ.allowed())
 	}
 	if len(p) == 0 {
 		// the cube is no data node: its members are tops of the builder
@@ -249,7 +249,7 @@ func (t *Tree) changed(e *editor, bulk *bulkEditor, deltas []Delta) *Change {
 // rollback takes back what the editor did and returns why it had to.
 func (e *editor) rollback(cause error) error {
 	if err := e.undo.apply(e.t); err != nil {
-		e.t.broken = fmt.Errorf("the configuration is damaged, taking an edit back: %w", err)
+		e.t.broken = fmt.Errorf("revert an edit, the configuration is damaged: %w", err)
 		return errors.Join(cause, e.t.broken)
 	}
 	return cause

@@ -124,12 +124,12 @@ func complete(n *Node, items []*item, p Path) error {
 		given := count[c]
 		switch {
 		case c.kind == Leaf && given == 0 && c.mandatory:
-			e := fault(MissingAttribute, p, "%s is mandatory and not given", c.name)
+			e := fault(MissingAttribute, p, "%s is mandatory but missing", c.name)
 			e.Path = p.with(c.name).String()
 			return e
 		case !c.listed():
 		case given < c.min:
-			return fault(MissingElement, p.with(c.name), "too few entries, at least %d are needed", c.min)
+			return fault(MissingElement, p.with(c.name), "too few entries, at least %d are required", c.min)
 		case c.max > 0 && given > c.max:
 			return fault(InvalidValue, p.with(c.name), "too many entries, at most %d are allowed", c.max)
 		}

@@ -167,7 +167,7 @@ func (b *builder) object(f *fragment, n *Node, p Path, v value) {
 		b.noValue(n, p)
 		return
 	case v.kind != objectValue:
-		b.fault(InvalidValue, p, "%s is given, an object is wanted", v.kind)
+		b.fault(InvalidValue, p, "%s is given, but an object is required", v.kind)
 		return
 	}
 	chosen := make(map[schemaRef]*Node)
@@ -197,7 +197,7 @@ func (b *builder) object(f *fragment, n *Node, p Path, v value) {
 // noValue refuses a value for a container, and names its members.
 func (b *builder) noValue(n *Node, p Path) {
 	names, _ := memberNames(n)
-	none := &unknownError{sentence: "it has no value, only members: " + strings.Join(names, ", "), given: n.name}
+	none := &unknownError{sentence: "it has no value of its own, only members: " + strings.Join(names, ", "), given: n.name}
 	for _, name := range names[:min(len(names), maxInside)] {
 		none.near = append(none.near, n.name+"."+name)
 	}
@@ -212,7 +212,7 @@ func (b *builder) exclusive(chosen map[schemaRef]*Node, n *Node, p Path) {
 		if other == nil {
 			chosen[a.choice] = n
 		} else if !slices.Contains(other.cases, a) {
-			b.memberFault(InvalidValue, p, n.name, "%s and %s exclude each other", other.name, n.name)
+			b.memberFault(InvalidValue, p, n.name, "%s and %s are mutually exclusive", other.name, n.name)
 		}
 	}
 }
@@ -225,9 +225,9 @@ func memberNames(n *Node) (names []string, sentence string) {
 		}
 	}
 	if len(names) == 0 {
-		return nil, ", there are none here"
+		return nil, ", there are no members here"
 	}
-	return names, ", known are " + strings.Join(names, ", ")
+	return names, ", valid members are " + strings.Join(names, ", ")
 }
 
 // sameKey checks a key that is repeated in a body.
@@ -245,7 +245,7 @@ func (b *builder) sameKey(f *fragment, key *Node, p Path, v value) {
 		return
 	}
 	if got, err := canonical(key, text); err != nil || got != want {
-		b.memberFault(InvalidValue, p, key.name, "%s is %q in the body and %q in the path", key.name, shorten(text),
+		b.memberFault(InvalidValue, p, key.name, "%s is %q in the body but %q in the path", key.name, shorten(text),
 			shorten(want))
 	}
 }
@@ -313,7 +313,7 @@ func (b *builder) leafList(parent *fragment, n *Node, p Path, v value) {
 	list := &fragment{node: n}
 	b.attach(parent, list)
 	if v.kind != arrayValue {
-		b.fault(InvalidValue, p, "%s is given, an array is wanted", v.kind)
+		b.fault(InvalidValue, p, "%s is given, but an array is required", v.kind)
 		return
 	}
 	seen := make(map[string]bool)
@@ -337,10 +337,10 @@ func (b *builder) list(parent *fragment, n *Node, p Path, v value) {
 	b.attach(parent, list)
 	switch {
 	case v.kind != arrayValue:
-		b.fault(InvalidValue, p.with(n.name), "%s is given, an array of objects is wanted", v.kind)
+		b.fault(InvalidValue, p.with(n.name), "%s is given, but an array of objects is required", v.kind)
 		return
 	case list.exact && !n.Bare():
-		b.fault(InvalidValue, p.with(n.name), "its entries have more than a %s: change them one by one", n.keys[0].name)
+		b.fault(InvalidValue, p.with(n.name), "its entries have more than a %s: change them one at a time", n.keys[0].name)
 		return
 	}
 	seen := make(map[string]bool)
@@ -350,7 +350,7 @@ func (b *builder) list(parent *fragment, n *Node, p Path, v value) {
 			return
 		}
 		if it.kind != objectValue {
-			b.fault(InvalidValue, p.with(n.name), "element %d is %s, an object is wanted", i, it.kind)
+			b.fault(InvalidValue, p.with(n.name), "element %d is %s, but must be an object", i, it.kind)
 			continue
 		}
 		keys, ok := b.keysOf(n, p, i, it)

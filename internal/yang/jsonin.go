@@ -106,11 +106,11 @@ func parse(r *reader, body []byte, n *Node, entry bool) (value, error) {
 // value reads the next value.
 func (r *reader) value(n *Node, entry bool, depth int) (value, error) {
 	if r.values++; r.values%1024 == 0 && r.ctx.Err() != nil {
-		return value{}, fmt.Errorf("reading the body: %w", r.ctx.Err())
+		return value{}, fmt.Errorf("read the body: %w", r.ctx.Err())
 	}
 	first := r.Peek()
 	if (first == '{' || first == '[') && depth == maxDepth {
-		return value{}, fmt.Errorf("the body nests deeper than %d levels", maxDepth)
+		return value{}, fmt.Errorf("the body is nested deeper than %d levels", maxDepth)
 	}
 	switch first {
 	case '{':
@@ -155,7 +155,7 @@ func (r *reader) object(n *Node, depth int) (value, error) {
 			}
 		}
 		if seen[name] || seen == nil && slices.ContainsFunc(out.members, func(m member) bool { return m.name == name }) {
-			return fmt.Errorf("the body has %q twice in one object", shorten(name))
+			return fmt.Errorf("the body has %q twice in the same object", shorten(name))
 		}
 		if seen != nil {
 			seen[name] = true

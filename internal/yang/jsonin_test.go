@@ -24,7 +24,7 @@ func TestAMemberThatIsThereTwiceIsFound(t *testing.T) {
 			"{" + strings.Join(append(append([]string{`"a":1`}, members...), `"\u0061":2`), ",") + "}",
 			"{" + strings.Join(append(members, `"a":1,"a":1`), ",") + "}",
 		} {
-			if _, err := parseBody(context.Background(), []byte(twice), nil, false); err == nil || err.Error() != `the body has "a" twice in one object` {
+			if _, err := parseBody(context.Background(), []byte(twice), nil, false); err == nil || err.Error() != `the body has "a" twice in the same object` {
 				t.Errorf("%d others: %v", others, err)
 			}
 		}
@@ -42,7 +42,7 @@ func TestABodyThatIsNoJSONIsExplained(t *testing.T) {
 		`{"a" 1}`:          `the body is not JSON: invalid character '1' after object key`,
 		`[1 2]`:            `the body is not JSON: invalid character '2' after array element`,
 		`tru`:              `the body is not JSON: unexpected EOF`,
-		`{"a":1,"a":2,`:    `the body has "a" twice in one object`,
+		`{"a":1,"a":2,`:    `the body has "a" twice in the same object`,
 		`{"a":01}`:         `the body is not JSON: invalid character '1' after object key:value pair`,
 		"{\"a\":\"\n\"}":   `the body is not JSON: invalid character '\n' in string literal`,
 		`{"a":"\ud83d\q"}`: `the body is not JSON: invalid character 'q' in string escape code`,

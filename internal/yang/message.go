@@ -40,7 +40,7 @@ func (t *Tree) explain(err error) error {
 	case strings.HasPrefix(n.msg, "Must condition "):
 		return fault(InvalidValue, at, "does not satisfy the condition %s", named)
 	case strings.HasPrefix(n.msg, "Data for both cases "):
-		return fault(InvalidValue, at, "alternatives that exclude each other are given")
+		return fault(InvalidValue, at, "mutually exclusive alternatives are given")
 	}
 	return fault(InvalidValue, at, "%s", strings.TrimSuffix(n.msg, "."))
 }
@@ -76,7 +76,7 @@ func (t *Tree) missing(node *Node, at Path, name string) error {
 	}
 	child := node.Child(name)
 	if child == nil {
-		return fault(MissingAttribute, at, "%s is mandatory and not given", name)
+		return fault(MissingAttribute, at, "%s is mandatory but missing", name)
 	}
 	items, err := t.read(t.root, allSiblings)
 	if err != nil {
@@ -85,7 +85,7 @@ func (t *Tree) missing(node *Node, at Path, name string) error {
 	if found, ok := lacking(items, Path{}, child); ok {
 		at = found
 	}
-	e := fault(MissingAttribute, at, "%s is mandatory and not given", name)
+	e := fault(MissingAttribute, at, "%s is mandatory but missing", name)
 	e.Path = at.with(name).String()
 	return e
 }
@@ -99,7 +99,7 @@ func (t *Tree) tooFew(node *Node, at Path) error {
 	if found, ok := lacking(items, Path{}, node); ok {
 		at = found.with(node.name)
 	}
-	return fault(MissingElement, at, "too few entries, at least %d are needed", node.min)
+	return fault(MissingElement, at, "too few entries, at least %d are required", node.min)
 }
 
 // lacking finds an instance of the parent of n that has no n, or too few of them.

@@ -105,7 +105,7 @@ func made(node ref, code C.int, e *C.struct_pcn_err) (ref, error) {
 		return nil, err
 	}
 	if node == nil {
-		return nil, errors.New("libyang made no node")
+		return nil, errors.New("libyang created no node")
 	}
 	return node, nil
 }
@@ -259,7 +259,7 @@ func dump(node ref, what scope, diff bool) ([]byte, error) {
 	var buf *C.char
 	var n C.size_t
 	if C.pcn_dump(node, what, ops, &buf, &n) != 0 {
-		return nil, errors.New("no memory to print data")
+		return nil, errors.New("out of memory printing data")
 	}
 	defer C.free(unsafe.Pointer(buf))
 	if n > math.MaxInt32 {

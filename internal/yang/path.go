@@ -216,7 +216,7 @@ func (s *Schema) node(p Path) (*Node, error) {
 		}
 		want := child.keyCount()
 		if len(step.Keys) > 0 && len(step.Keys) != want {
-			return nil, fault(InvalidValue, p[:i+1], "%d keys given, %d wanted", len(step.Keys), want)
+			return nil, fault(InvalidValue, p[:i+1], "%d keys given, %d required", len(step.Keys), want)
 		}
 		if child.kind == List && len(step.Keys) == 0 && i < len(p)-1 {
 			return nil, fault(MissingElement, p[:i+1], "keys are missing")

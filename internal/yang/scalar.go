@@ -24,7 +24,7 @@ func (n *Node) scalar(v value) (string, error) {
 	}
 	switch v.kind {
 	case objectValue, arrayValue, nullValue:
-		return "", fmt.Errorf("%s is given, %s is wanted", v.kind, n.typ.allowed())
+		return "", fmt.Errorf("%s is given, but must be %s", v.kind, n.typ.allowed())
 	case stringValue:
 		if err := checkText(v.text); err != nil {
 			return "", fmt.Errorf("the value %w", err)
@@ -103,7 +103,7 @@ func emptyText(v value) (string, error) {
 		(v.text == "true" || v.text == "")) {
 		return "", nil
 	}
-	return "", errors.New("the leaf has no value, give true or delete it")
+	return "", errors.New("the leaf has no value: set it to true, or delete it")
 }
 
 // normal brings a scalar into canonical spelling; accepts tells whether the
@@ -123,7 +123,7 @@ func (t *Type) normal(v value, accepts func(string) bool) (string, error) {
 		return t.member(v, accepts), nil
 	}
 	if v.kind != stringValue {
-		return "", fmt.Errorf("%s is %s, a string is wanted", v.text, v.kind)
+		return "", fmt.Errorf("%s is %s, but must be a string", v.text, v.kind)
 	}
 	switch t.Base {
 	case "enumeration":
@@ -189,7 +189,7 @@ func (t *Type) member(v value, accepts func(string) bool) string {
 func (t *Type) integer(v value) (string, error) {
 	text, sign := v.text, ""
 	if v.kind == boolValue {
-		return "", fmt.Errorf("%s is a boolean, %s is wanted", text, t.allowed())
+		return "", fmt.Errorf("%s is a boolean, but must be %s", text, t.allowed())
 	}
 	if strings.HasPrefix(text, "-") {
 		text, sign = text[1:], "-"
@@ -242,7 +242,7 @@ func (n *Node) reason(text string, err error) string {
 	case t.Range != "":
 		return fmt.Sprintf("%s is out of range %s", shorten(text), t.Range)
 	case t.Length != "" && strings.Contains(native.msg, "length"):
-		return fmt.Sprintf("%s has %d characters, allowed are %s", quotedText, utf8.RuneCountInString(text), t.Length)
+		return fmt.Sprintf("%s has %d characters, the allowed length is %s", quotedText, utf8.RuneCountInString(text), t.Length)
 	case t.Name != t.Base || len(t.Enums) > 0:
 		return fmt.Sprintf("%s is not %s%s", quotedText, t.allowed(), n.like())
 	case len(t.Patterns) > 0:

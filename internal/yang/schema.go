@@ -229,7 +229,7 @@ func checkModule(text string) error {
 		case rest[0] == '{':
 			depth++
 			if depth > maxModuleDepth {
-				return fmt.Errorf("the module nests deeper than %d statements", maxModuleDepth)
+				return fmt.Errorf("the module is nested deeper than %d statements", maxModuleDepth)
 			}
 		case rest[0] == '}':
 			depth--

@@ -143,7 +143,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"an unknown type", head + base + `leaf x { type colour; } }`, "colour"},
 		{"a NUL", head + "\x00}", "U+0000"},
 		{"no UTF-8", head + "\xff}", "UTF-8"},
-		{"too deep", head + strings.Repeat("container c { ", 70) + strings.Repeat("}", 71), "nests deeper"},
+		{"too deep", head + strings.Repeat("container c { ", 70) + strings.Repeat("}", 71), "nested deeper"},
 		{"too long", strings.Repeat(" ", maxModule+1), "longer than"},
 		{"anydata", head + base + `anydata x; }`, "not supported"},
 		{"a list without key", head + base + `list x { config true; leaf y { type string; } } }`, "load model"},

@@ -136,7 +136,7 @@ func newFixed(f *fragment, p Path) error {
 	for _, k := range f.kids {
 		at := p.with(k.node.name)
 		if k.node.initOnly {
-			return fault(InvalidValue, at, "is fixed at creation, when it was not set")
+			return fault(InvalidValue, at, "was not set at creation and cannot be set later")
 		}
 		if k.node.kind == Container {
 			if err := newFixed(k, at); err != nil {

@@ -186,7 +186,7 @@ func (t *Tree) Only(p Path) (Path, error) {
 		found = append(found, list[:len(list)-1].with(last.Name, keys...).Words())
 	}
 	return nil, &Error{Tag: InvalidValue, Path: p.String(),
-		Message: fmt.Sprintf("%s: there are %d, say which one: %s", p.Words(), len(entries), strings.Join(found, ", "))}
+		Message: fmt.Sprintf("%s: there are %d, specify one: %s", p.Words(), len(entries), strings.Join(found, ", "))}
 }
 
 // render prints what is at p, or returns nil when nothing is. Lists,

@@ -60,11 +60,11 @@ func TestListsAreTypedInWords(t *testing.T) {
 		{name: "nothing between commas", op: Merge, at: "trunk allowed", body: `"10,,20"`, message: `allowed: "10,,20" has an empty value between commas`},
 		{name: "twice the same", op: Merge, at: "trunk", body: `{"allowed":"10,10"}`, message: "trunk allowed 10: is given twice"},
 		{name: "no key where something is created", op: Create, at: "port p3", body: `{"vlan":""}`, message: `port p3 vlan id: "" is not a whole number in 0..255`},
-		{name: "entries that have more", op: Merge, at: "", body: `{"port":"p1,p2"}`, message: "port: its entries have more than a name: change them one by one"},
-		{name: "entries that have several keys", op: Merge, at: "", body: `{"pair":"a,b"}`, message: "pair: a string is given, an array of objects is wanted"},
+		{name: "entries that have more", op: Merge, at: "", body: `{"port":"p1,p2"}`, message: "port: its entries have more than a name: change them one at a time"},
+		{name: "entries that have several keys", op: Merge, at: "", body: `{"pair":"a,b"}`, message: "pair: a string is given, but an array of objects is required"},
 		{name: "keys that are fixed", op: Merge, at: "", body: `{"fixed":"2"}`, message: "fixed 1: is fixed at creation"},
 		{name: "too many", op: Merge, at: "trunk number", body: `"1` + strings.Repeat(",1", maxEntries) + `"`, message: "number: more than 16384 entries"},
-		{name: "a container", op: Merge, at: "trunk", body: `{"deep":1}`, message: "trunk deep: it has no value, only members: bit"},
+		{name: "a container", op: Merge, at: "trunk", body: `{"deep":1}`, message: "trunk deep: it has no value of its own, only members: bit"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			tree := cube(t, s, `{`+before+`}`)
@@ -93,9 +93,9 @@ func TestListsAreTypedInWords(t *testing.T) {
 func TestOtherClientsAreTakenAtTheirWord(t *testing.T) {
 	s := loadText(t, trunks)
 	for body, message := range map[string]string{
-		`{"trunk":{"tag":"x"}}`:         "trunk tag: a string is given, an array is wanted",
-		`{"trunk":{"allowed":"10,20"}}`: "trunk allowed: a string is given, an array of objects is wanted",
-		`{"trunk":{"deep":1}}`:          "trunk deep: a number is given, an object is wanted",
+		`{"trunk":{"tag":"x"}}`:         "trunk tag: a string is given, but an array is required",
+		`{"trunk":{"allowed":"10,20"}}`: "trunk allowed: a string is given, but an array of objects is required",
+		`{"trunk":{"deep":1}}`:          "trunk deep: a number is given, but an object is required",
 	} {
 		_, err := cube(t, s, `{}`).Edit(t.Context(), Merge, nil, []byte(body))
 		checkError(t, err, InvalidValue, message)
@@ -111,7 +111,7 @@ func TestInputsAreTypedInWords(t *testing.T) {
 		}
 	}
 	_, err := tree.ParseInput(at(t, s, "go"), []byte(`{"to":5}`))
-	checkError(t, err, InvalidValue, "go to: a number is given, an array is wanted")
+	checkError(t, err, InvalidValue, "go to: a number is given, but an array is required")
 }
 
 // TestMembersOfContainersAreNearTheirNames: if the container is missing, it is suggested.

@@ -85,7 +85,7 @@ func (u *undo) apply(t *Tree) error {
 		deleted = anyDeleted(items)
 		t.outdated(u.diff)
 		if err := undoDiff(&t.root, u.diff); err != nil {
-			return fmt.Errorf("take back defaults: %w", err)
+			return fmt.Errorf("remove defaults: %w", err)
 		}
 	}
 	for i := len(u.records) - 1; i >= 0; i-- {
@@ -107,7 +107,7 @@ func (u *undo) settle(t *Tree, deleted bool) error {
 	t.outdated(diff)
 	freeAll(diff)
 	if err != nil {
-		return fmt.Errorf("validate what was there before: %w", err)
+		return fmt.Errorf("validate the previous configuration: %w", err)
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func (r *record) apply(t *Tree) error {
 	}
 	if r.kind == removed {
 		if err := t.link(parent, r.node, r.at); err != nil {
-			return fmt.Errorf("put back a member of %s: %w", above, err)
+			return fmt.Errorf("restore a member of %s: %w", above, err)
 		}
 		r.node = nil
 		return nil
@@ -144,7 +144,7 @@ func (r *record) apply(t *Tree) error {
 		return nil
 	}
 	if err := t.link(parent, node, r.at); err != nil {
-		return fmt.Errorf("put %s back in its place: %w", r.path, err)
+		return fmt.Errorf("restore the position of %s: %w", r.path, err)
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func TestLeavesAreUnset(t *testing.T) {
 		{name: "nothing where something is created", op: Create, at: "rule b 2", body: `{"verdict":""}`, tag: InvalidValue,
 			message: `rule b 2 verdict: "" is not one of DROP, PASS`},
 		{name: "null where something is created", op: Create, at: "rule b 2", body: `{"verdict":null}`, tag: InvalidValue,
-			message: "rule b 2 verdict: null is given, one of DROP, PASS is wanted"},
+			message: "rule b 2 verdict: null is given, but must be one of DROP, PASS"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			tree := cube(t, s, `{`+before+`}`)

@@ -30,7 +30,7 @@ func TestPathsThatLackKeysLeadToTheOnlyEntry(t *testing.T) {
 		{keys: "2001:DB8:0::/32", want: "route/2001:db8::%2F32/a"},
 		{keys: "2001:db8::/32 a", want: "route/2001:db8::%2F32/a"},
 		{keys: "", want: "route"},
-		{keys: "10.0.0.0/8", tag: InvalidValue, message: `route 10.0.0.0/8: there are 2, say which one: route 10.0.0.0/8 a, route 10.0.0.0/8 "b c"`},
+		{keys: "10.0.0.0/8", tag: InvalidValue, message: `route 10.0.0.0/8: there are 2, specify one: route 10.0.0.0/8 a, route 10.0.0.0/8 "b c"`},
 		{keys: "11.0.0.0/8", tag: DataMissing, message: "route 11.0.0.0/8: does not exist"},
 		{keys: "10.0.0.1/8", tag: InvalidValue, message: "route: network: 10.0.0.1/8 is an address in a network: the network is 10.0.0.0/8"},
 		{keys: "ten", tag: InvalidValue, message: `route: network: "ten" is not a valid ip-prefix`},

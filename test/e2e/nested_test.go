@@ -36,7 +36,7 @@ func TestParametersInContainersAreTypedWithTheOthers(t *testing.T) {
 		"br1 ports add p3 access.vlnid=10":                "did you mean vlanid?",
 		"br1 ports add p3 vlanid=10":                      "did you mean access.vlanid?",
 		"br1 ports p1 set vlanid=10":                      "did you mean access.vlanid?",
-		"br1 ports add p3 access=10":                      "it has no value, only members: vlanid: did you mean access.vlanid?",
+		"br1 ports add p3 access=10":                      "it has no value of its own, only members: vlanid: did you mean access.vlanid?",
 		"br1 ports add p3 mode=trunk trunk.allowed=10,,2": `"10,,2" has an empty value between commas`,
 		"br1 ports add p3 mode=trunk trunk.allowed=1,x":   `vlanid: "x"`,
 		"br1 ports add p3 mode=access trunk.allowed=10":   "is allowed only when ../mode = 'trunk'",

@@ -77,7 +77,7 @@ func (s *site) plugIn(p *plug) {
 		attrs.Name = p.name
 		veth := &netlink.Veth{LinkAttrs: attrs, PeerName: netns.Inner, PeerNamespace: netlink.NsFd(p.ns.Fd()), PeerHardwareAddr: p.mac}
 		if err := netlink.LinkAdd(veth); err != nil {
-			return fmt.Errorf("make %s: %w", p.name, err)
+			return fmt.Errorf("create %s: %w", p.name, err)
 		}
 		if err := p.ns.Do(func() error { return setUp(netns.Inner, true) }); err != nil {
 			return err

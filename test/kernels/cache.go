@@ -82,7 +82,7 @@ func replace(entry, name string, fill func(dir string) error) error {
 		return err
 	}
 	if err := fill(part); err != nil {
-		return errors.Join(fmt.Errorf("make %s: %w", name, err), os.RemoveAll(part))
+		return errors.Join(fmt.Errorf("create %s: %w", name, err), os.RemoveAll(part))
 	}
 	return os.Rename(part, entry)
 }

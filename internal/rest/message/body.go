@@ -56,7 +56,7 @@ func tooBig(limit int64) *Error {
 // checkJSON accepts one JSON value in UTF-8 of bounded depth.
 func checkJSON(body []byte) error {
 	if depth := jsonDepth(body); depth > maxBodyDepth {
-		return malformed("the request body nests deeper than %d levels", maxBodyDepth)
+		return malformed("the request body is nested deeper than %d levels", maxBodyDepth)
 	}
 	if !utf8.Valid(body) {
 		return malformed("the request body is not UTF-8")
