@@ -58,11 +58,11 @@ type kind struct {
 func (k *kind) make() (home, error) {
 	inner, err := ebpf.NewMap(k.spec)
 	if err != nil {
-		return nil, fmt.Errorf("map %s: making a set: %w", k.name, err)
+		return nil, fmt.Errorf("map %s: create a set: %w", k.name, err)
 	}
 	mem, err := unix.Mmap(inner.FD(), 0, int(k.spec.MaxEntries)*blockSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("map %s: mapping a set into memory: %w", k.name, err), inner.Close())
+		return nil, errors.Join(fmt.Errorf("map %s: map a set into memory: %w", k.name, err), inner.Close())
 	}
 	return &mapped{name: k.name, outer: k.outer, inner: inner, mem: mem}, nil
 }
@@ -80,7 +80,7 @@ func (m *maps) clear(keep place) error {
 				continue
 			}
 			if err := outer.Delete(slot); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-				return fmt.Errorf("map %s: deleting the set at %d: %w", name, slot, err)
+				return fmt.Errorf("map %s: delete the set at %d: %w", name, slot, err)
 			}
 		}
 	}
@@ -100,14 +100,14 @@ func (h *mapped) memory() []byte { return h.mem }
 // put relies on the kernel, which waits until no program uses the previous inner map.
 func (h *mapped) put(slot uint32) error {
 	if err := h.outer.Put(slot, h.inner); err != nil {
-		return fmt.Errorf("map %s: putting a set at %d: %w", h.name, slot, err)
+		return fmt.Errorf("map %s: insert a set at %d: %w", h.name, slot, err)
 	}
 	return nil
 }
 
 func (h *mapped) close() error {
 	if err := errors.Join(unix.Munmap(h.mem), h.inner.Close()); err != nil {
-		return fmt.Errorf("map %s: closing a set: %w", h.name, err)
+		return fmt.Errorf("map %s: close a set: %w", h.name, err)
 	}
 	return nil
 }

@@ -116,7 +116,7 @@ func (m *Match) address(high, low int, p netip.Prefix) error {
 		kind = kindIP
 	}
 	if m.mask[wordLink]&kindIPv6 != 0 && (m.value[wordLink]^kind)&kindIPv6 != 0 {
-		return fmt.Errorf("address %s: the other address is of the other IP version: %w", p, cube.ErrInvalid)
+		return fmt.Errorf("address %s: the other address has another IP version: %w", p, cube.ErrInvalid)
 	}
 	m.set(wordLink, kind, kindIP|kindIPv6)
 	bits := p.Bits()
@@ -152,7 +152,7 @@ func (m *Match) DestinationPorts(first, last uint16) error {
 
 func (m *Match) ports(p *ports, first, last uint16) error {
 	if first > last {
-		return fmt.Errorf("ports %d-%d: the first is above the last: %w", first, last, cube.ErrInvalid)
+		return fmt.Errorf("ports %d-%d: the first port is greater than the last: %w", first, last, cube.ErrInvalid)
 	}
 	m.set(wordLink, kindPorts, kindPorts)
 	*p = ports{first, last, first != 0 || last != 0xffff}

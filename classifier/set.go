@@ -305,8 +305,8 @@ func spare(need int, trees []tree) int {
 
 // tooMany returns the error that there is no room, with the remedy.
 func (n *next) tooMany() error {
-	return fmt.Errorf("%d rules take more than the %d MB that there are for searching them, which have room for 75000 to 100000 "+
-		"of most kinds: join rules by prefixes and ranges, or divide them between cubes: %w", len(n.fresh), maxBlocks*blockSize>>20, cube.ErrFull)
+	return fmt.Errorf("%d rules need more than the %d MB available for searching them, which are enough for 75000 to 100000 "+
+		"rules of most kinds: join rules by prefixes and ranges, or divide them between cubes: %w", len(n.fresh), maxBlocks*blockSize>>20, cube.ErrFull)
 }
 
 // after returns the rules of the set after the change, in order.
@@ -422,7 +422,7 @@ func settle(memory func(size uint32) (home, error), size uint32, trees []tree, r
 	is := state{rules: byOrders(rules), trees: trees, home: home, blocks: newBlocks(home.memory())}
 	d := is.blocks.draft(trees, rules)
 	if d == nil {
-		return state{}, errors.Join(fmt.Errorf("%d rules outgrow their memory: %w", len(rules), cube.ErrFull), home.close())
+		return state{}, errors.Join(fmt.Errorf("%d rules exceed their memory: %w", len(rules), cube.ErrFull), home.close())
 	}
 	d.write()
 	is.forest = d.forest

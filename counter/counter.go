@@ -39,15 +39,15 @@ func read(files fs.FS, enum string) (map[string]uint32, error) {
 		object, err = fs.ReadFile(files, objects[0]) // the enum is the same in each
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading enum %s of a program: %w", enum, err)
+		return nil, fmt.Errorf("read enum %s of a program: %w", enum, err)
 	}
 	spec, err := btf.LoadSpecFromReader(bytes.NewReader(object))
 	if err != nil {
-		return nil, fmt.Errorf("reading enum %s of a program: %w", enum, err)
+		return nil, fmt.Errorf("read enum %s of a program: %w", enum, err)
 	}
 	var e *btf.Enum
 	if err := spec.TypeByName(enum, &e); err != nil {
-		return nil, fmt.Errorf("reading enum %s of a program: %w", enum, err)
+		return nil, fmt.Errorf("read enum %s of a program: %w", enum, err)
 	}
 	service := strings.ToUpper(strings.TrimSuffix(enum, "counter"))
 	index := make(map[string]uint32, len(e.Values))

@@ -32,7 +32,7 @@ func kernelTime(clock int32) (uint64, error) {
 	}
 	var ts unix.Timespec
 	if err := unix.ClockGettime(clock, &ts); err != nil {
-		return 0, fmt.Errorf("reading the monotonic clock: %w", err)
+		return 0, fmt.Errorf("read the monotonic clock: %w", err)
 	}
 	return uint64(ts.Nano() - offset.Nanoseconds()), nil
 }
@@ -47,17 +47,17 @@ var clockOffset = sync.OnceValues(func() (time.Duration, error) {
 		}
 	}
 	if err != nil {
-		return 0, fmt.Errorf("reading the offset of the monotonic clock (mount /proc): %w", err)
+		return 0, fmt.Errorf("read the offset of the monotonic clock (mount /proc): %w", err)
 	}
 	defer func() { _ = f.Close() }() // no data was written
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		var seconds, nanoseconds int64
 		if line := lines.Text(); strings.HasPrefix(line, "monotonic ") {
 			if _, err := fmt.Sscanf(line, "monotonic %d %d", &seconds, &nanoseconds); err != nil {
-				return 0, fmt.Errorf("reading the offset of the monotonic clock from %q: %w", line, err)
+				return 0, fmt.Errorf("read the offset of the monotonic clock from %q: %w", line, err)
 			}
 			return time.Duration(seconds)*time.Second + time.Duration(nanoseconds), nil
 		}
 	}
-	return 0, errors.New("reading the offset of the monotonic clock: /proc/self/timens_offsets does not have it")
+	return 0, errors.New("read the offset of the monotonic clock: /proc/self/timens_offsets does not have it")
 })

@@ -32,7 +32,7 @@ func DecodeEntries[E any](changes []EntryChange) ([]Changed[E], error) {
 			}
 			e := new(E)
 			if err := json.Unmarshal(side.raw, e); err != nil {
-				return nil, fmt.Errorf("decoding an entry of %v: %w", c.List, err)
+				return nil, fmt.Errorf("decode an entry of %v: %w", c.List, err)
 			}
 			*side.into = e
 		}

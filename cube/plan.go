@@ -104,7 +104,7 @@ func Typed[C any](prepare func(ctx context.Context, c ChangeOf[C]) (Plan, error)
 			}
 			*side.into = new(C)
 			if err := json.Unmarshal(side.raw, *side.into); err != nil {
-				return Plan{}, fmt.Errorf("decoding the %s configuration: %w", side.what, err)
+				return Plan{}, fmt.Errorf("decode the %s configuration: %w", side.what, err)
 			}
 		}
 		return prepare(ctx, is)

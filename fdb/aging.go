@@ -21,7 +21,7 @@ func (d *Database[K]) SetAging(limit time.Duration) {
 
 func (d *Database[K]) sweepNow() {
 	if err := d.sweep(); err != nil {
-		d.env.Logger().Error("aging the filtering database", "error", err)
+		d.env.Logger().Error("age the filtering database", "error", err)
 	}
 }
 

@@ -143,7 +143,7 @@ func (d *Database[K]) set(k K, e Entry) error {
 			return fmt.Errorf("entry %s: %w", k, err)
 		}
 	}
-	return fmt.Errorf("entry %s: no room in the filtering database: %w", k, cube.ErrFull)
+	return fmt.Errorf("entry %s: the filtering database is full: %w", k, cube.ErrFull)
 }
 
 func (d *Database[K]) evict() error {

@@ -34,7 +34,7 @@ func (p *Ports) UnmarshalJSON(data []byte) error {
 		*part.into = number
 	}
 	if is.First > is.Last {
-		return fmt.Errorf("ports %s: the first is above the last: %w", data, cube.ErrInvalid)
+		return fmt.Errorf("ports %s: the first port is greater than the last: %w", data, cube.ErrInvalid)
 	}
 	*p = is
 	return nil

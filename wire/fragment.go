@@ -14,13 +14,13 @@ const minFragment = 68
 // A fragment that is fragmented again keeps its offset.
 func (p *Packet) Fragments(mtu int) ([][]byte, error) {
 	if p.V6() || p.DontFragment || mtu < minFragment {
-		return nil, fmt.Errorf("a packet that cannot be cut to %d bytes: %w", mtu, ErrMalformed)
+		return nil, fmt.Errorf("packet cannot be fragmented to %d bytes: %w", mtu, ErrMalformed)
 	}
 	if total := int(binary.BigEndian.Uint16(p.Data[2:])); total != len(p.Data) {
-		return nil, fmt.Errorf("a packet of %d bytes of which %d are there: %w", total, len(p.Data), ErrMalformed)
+		return nil, fmt.Errorf("truncated packet: %d bytes, %d present: %w", total, len(p.Data), ErrMalformed)
 	}
 	if end := int(p.Offset) + len(p.Payload); end > 0xffff {
-		return nil, fmt.Errorf("a fragment that ends at byte %d: %w", end, ErrMalformed)
+		return nil, fmt.Errorf("fragment ends at byte %d: %w", end, ErrMalformed)
 	}
 	header := p.Data[:p.header]
 	rest := restHeader(header)

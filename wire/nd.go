@@ -58,13 +58,13 @@ func ParseND(frame []byte) (ND, error) {
 	case !p.V6() || p.Proto != ProtoICMPv6 || p.Fragment():
 		return bad("not ICMPv6")
 	case p.TTL != ndHops:
-		return bad("it was forwarded")
+		return bad("hop limit is not 255")
 	case len(b) < ndLen:
 		return bad("truncated")
 	case fold(sum(pseudo(p.Src, p.Dst, len(b), ProtoICMPv6), b)) != 0:
 		return bad("checksum")
 	case b[1] != 0 || b[0] != NeighbourSolicitation && b[0] != NeighbourAdvertisement:
-		return bad("type or code")
+		return bad("wrong type or code")
 	}
 	n := ND{ToMAC: Destination(frame), FromMAC: Source(frame), From: p.Src, To: p.Dst, Advertisement: b[0] == NeighbourAdvertisement}
 	n.Target = netip.AddrFrom16([16]byte(b[8:24]))
@@ -106,13 +106,13 @@ func (n *ND) options(b []byte) bool {
 func (n *ND) fault() string {
 	switch {
 	case n.Target.IsMulticast() || n.Target.IsUnspecified():
-		return "its target is no address of a station"
+		return "target is not a unicast address"
 	case n.From.IsMulticast():
-		return "its source is a group"
+		return "source is a multicast address"
 	case n.Advertisement && n.To.IsMulticast() && n.Solicited:
-		return "an answer to a group"
+		return "solicited advertisement to a multicast address"
 	case !n.Advertisement && n.From.IsUnspecified() && (n.To != SolicitedNode(n.Target) || n.Link != MAC{}):
-		return "a probe that is none"
+		return "invalid duplicate address probe"
 	}
 	return ""
 }

@@ -25,7 +25,7 @@ type batchRead func(cursor *ebpf.MapBatchCursor, keys, values any, opts *ebpf.Ba
 func entries[K comparable, V any](name string, m *ebpf.Map, stride int, read batchRead, yield func(K, []V) bool) error {
 	switch m.Type() {
 	case ebpf.Queue, ebpf.Stack, ebpf.BloomFilter, ebpf.RingBuf, ebpf.PerfEventArray:
-		return fmt.Errorf("map %s: a map of type %s has no entries to go through: %w", name, m.Type(), cube.ErrUnsupported)
+		return fmt.Errorf("map %s: entries of a map of type %s cannot be listed: %w", name, m.Type(), cube.ErrUnsupported)
 	case ebpf.LPMTrie:
 		// A batch restarts from the beginning if the key where the last one ended is gone.
 		return walk(name, m, yield)
@@ -43,9 +43,9 @@ func entries[K comparable, V any](name string, m *ebpf.Map, stride int, read bat
 			keys, values = make([]K, size), make([]V, size*stride)
 			continue
 		case errors.Is(err, ebpf.ErrNotSupported):
-			return fmt.Errorf("map %s: batches on a map of type %s: %w", name, m.Type(), cube.ErrUnsupported)
+			return fmt.Errorf("map %s: batch operations on a map of type %s: %w", name, m.Type(), cube.ErrUnsupported)
 		case err != nil && !last:
-			return fmt.Errorf("map %s: reading its entries: %w", name, err)
+			return fmt.Errorf("map %s: read entries: %w", name, err)
 		}
 		for i := range n {
 			if !yield(keys[i], values[i*stride:(i+1)*stride]) {
@@ -73,7 +73,7 @@ func walk[K comparable, V any](name string, m *ebpf.Map, yield func(K, []V) bool
 			value := make([]V, 1)
 			lookup := m.Lookup(key, &value[0])
 			if lookup != nil && !errors.Is(lookup, ebpf.ErrKeyNotExist) {
-				return fmt.Errorf("map %s: reading %v: %w", name, key, lookup)
+				return fmt.Errorf("map %s: read %v: %w", name, key, lookup)
 			}
 			if lookup == nil && !yield(key, value) {
 				return nil
@@ -84,7 +84,7 @@ func walk[K comparable, V any](name string, m *ebpf.Map, yield func(K, []V) bool
 		key = next
 	}
 	if !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return fmt.Errorf("map %s: reading its keys: %w", name, err)
+		return fmt.Errorf("map %s: read keys: %w", name, err)
 	}
 	return nil
 }
@@ -95,7 +95,7 @@ func drain[K comparable, V any](name string, m *ebpf.Map, stride int, yield func
 	case isArray(m.Type()):
 		return fmt.Errorf("map %s: the entries of an array cannot be removed: %w", name, cube.ErrUnsupported)
 	case m.Type() == ebpf.LPMTrie:
-		return fmt.Errorf("map %s: entries of a map of type %s cannot be taken out: %w", name, m.Type(), cube.ErrUnsupported)
+		return fmt.Errorf("map %s: entries of a map of type %s cannot be removed: %w", name, m.Type(), cube.ErrUnsupported)
 	}
 	return entries(name, m, stride, m.BatchLookupAndDelete, yield)
 }
@@ -115,7 +115,7 @@ func setAll[K comparable](name string, m *ebpf.Map, keys []K, values any, one fu
 	}
 	if err != nil {
 		at := min(n, len(keys)-1)
-		return n, fmt.Errorf("%d of %d entries are written: %w", n, len(keys), fault(name, m, "writing", keys[at], err))
+		return n, fmt.Errorf("%d of %d entries were written: %w", n, len(keys), fault(name, m, "writing", keys[at], err))
 	}
 	return len(keys), nil
 }
@@ -133,7 +133,7 @@ func deleteAll[K comparable](name string, m *ebpf.Map, keys []K) (int, error) {
 			return gone, nil
 		}
 		if n >= len(keys) {
-			return gone, fmt.Errorf("map %s: deleting entries: %w", name, err)
+			return gone, fmt.Errorf("map %s: delete entries: %w", name, err)
 		}
 		// The batch ends at a missing key, or did not start.
 		ok, err := found(name, m, fmt.Sprintf("deleting %v", keys[n]), m.Delete(keys[n]))

@@ -40,7 +40,7 @@ func MapOfOver[K, IK comparable, IV any](name string, m *ebpf.Map, inner *ebpf.M
 func checkMapOf[K, IK comparable, IV any](name string, inner func() (*ebpf.MapSpec, error)) func(*ebpf.Map) error {
 	return func(m *ebpf.Map) error {
 		if typ := m.Type(); typ != ebpf.ArrayOfMaps && typ != ebpf.HashOfMaps {
-			return fmt.Errorf("map %s: it is of type %s, not a map of maps: %w", name, typ, cube.ErrInvalid)
+			return fmt.Errorf("map %s: is of type %s, not a map of maps: %w", name, typ, cube.ErrInvalid)
 		}
 		if err := checkSizes[K, uint32](name, m); err != nil {
 			return err
@@ -75,13 +75,13 @@ func (t MapOf[K, IK, IV]) Replace(key K, set iter.Seq2[IK, IV]) error {
 	}
 	if n := uint32(len(keys)); n > spec.MaxEntries {
 		if isArray(spec.Type) && spec.Flags&flagInnerMap == 0 {
-			return fmt.Errorf("map %s: %d entries at %v, there is room for %d: %w", t.name, n, key, spec.MaxEntries, cube.ErrFull)
+			return fmt.Errorf("map %s: %d entries at %v, the maximum is %d: %w", t.name, n, key, spec.MaxEntries, cube.ErrFull)
 		}
 		spec.MaxEntries = n
 	}
 	m, err := ebpf.NewMap(spec)
 	if err != nil {
-		return fmt.Errorf("map %s: making the set for %v: %w", t.name, key, err)
+		return fmt.Errorf("map %s: create the set for %v: %w", t.name, key, err)
 	}
 	defer func() { _ = m.Close() }() // the map of maps holds a reference
 	fresh, err := Of[IK, IV](fmt.Sprintf("%s[%v]", t.name, key), m)
@@ -91,7 +91,7 @@ func (t MapOf[K, IK, IV]) Replace(key K, set iter.Seq2[IK, IV]) error {
 	if _, err := fresh.SetAll(keys, values); err != nil {
 		return err
 	}
-	return fault(t.name, outer, "replacing the set at", key, outer.Put(key, m))
+	return fault(t.name, outer, "replace the set at", key, outer.Put(key, m))
 }
 
 // Get opens the set at key, and reports whether there is one. Packets see writes to it at once. The caller closes it.
@@ -106,7 +106,7 @@ func (t MapOf[K, IK, IV]) Get(key K) (set *Inner[IK, IV], ok bool, err error) {
 		return nil, false, nil
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("map %s: reading the set at %v: %w", t.name, key, err)
+		return nil, false, fmt.Errorf("map %s: read the set at %v: %w", t.name, key, err)
 	}
 	inside, err := Of[IK, IV](fmt.Sprintf("%s[%v]", t.name, key), m)
 	if err != nil {
@@ -122,7 +122,7 @@ func (t MapOf[K, IK, IV]) Delete(key K) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return found(t.name, m, fmt.Sprintf("deleting the set at %v", key), m.Delete(key))
+	return found(t.name, m, fmt.Sprintf("delete the set at %v", key), m.Delete(key))
 }
 
 // Keys iterates over the keys that have a set. When the loop is over, failed is the error that ended it, or nil.
@@ -145,7 +145,7 @@ type Inner[K comparable, V any] struct {
 // Close ends the use of the set.
 func (s *Inner[K, V]) Close() error {
 	if err := s.m.Close(); err != nil {
-		return fmt.Errorf("map %s: closing: %w", s.name, err)
+		return fmt.Errorf("map %s: close: %w", s.name, err)
 	}
 	return nil
 }

@@ -46,10 +46,10 @@ func (t Table[K, V]) Page(after string, limit int, keep func(K, V) bool) (entrie
 		return nil, "", err
 	}
 	if typ := m.Type(); typ != ebpf.Hash && typ != ebpf.LRUHash {
-		return nil, "", fmt.Errorf("map %s: a map of type %s has no pages: %w", t.name, typ, cube.ErrUnsupported)
+		return nil, "", fmt.Errorf("map %s: a map of type %s cannot be read in pages: %w", t.name, typ, cube.ErrUnsupported)
 	}
 	if sizeOf[K]() <= 0 || sizeOf[V]() <= 0 {
-		return nil, "", fmt.Errorf("map %s: types that encode themselves have no pages: %w", t.name, cube.ErrUnsupported)
+		return nil, "", fmt.Errorf("map %s: types with their own encoding cannot be read in pages: %w", t.name, cube.ErrUnsupported)
 	}
 	at, err := parseCursor(after, m)
 	if err != nil {
@@ -58,7 +58,7 @@ func (t Table[K, V]) Page(after string, limit int, keep func(K, V) bool) (entrie
 	r := pageReader[K, V]{m: m, at: at, limit: max(1, limit), keep: keep}
 	for !r.full() {
 		if err := r.step(); err != nil {
-			return nil, "", fmt.Errorf("map %s: reading a page: %w", t.name, err)
+			return nil, "", fmt.Errorf("map %s: read a page: %w", t.name, err)
 		}
 		if r.end {
 			return r.out, "", nil
@@ -87,7 +87,7 @@ func parseCursor(text string, m *ebpf.Map) (c pageCursor, err error) {
 	if text == "" {
 		return c, nil
 	}
-	bad := fmt.Errorf("after %.80q: that is no place in the list: take what the page before says: %w", text, cube.ErrInvalid)
+	bad := fmt.Errorf("after %.80q: not a position in the list: use the value from the previous page: %w", text, cube.ErrInvalid)
 	parts := strings.Split(text, "-")
 	if len(parts) < 2 || len(parts) > 3 {
 		return c, bad
@@ -107,7 +107,7 @@ func parseCursor(text string, m *ebpf.Map) (c pageCursor, err error) {
 		}
 	}
 	if uint32(size) != m.MaxEntries() {
-		return c, fmt.Errorf("after %.80q: the list was made for another number of entries meanwhile, read it from the start: %w", text, cube.ErrStale)
+		return c, fmt.Errorf("after %.80q: the list was re-created with another size meanwhile, read it from the start: %w", text, cube.ErrStale)
 	}
 	return c, nil
 }
@@ -207,7 +207,7 @@ func (r *pageReader[K, V]) within(got []PageEntry[K, V], next uint32, last bool)
 	for _, e := range got {
 		b, err := binary.Append(nil, binary.NativeEndian, e.Key)
 		if err != nil {
-			return fmt.Errorf("encoding a key: %w", err)
+			return fmt.Errorf("encode a key: %w", err)
 		}
 		raw[e.Key] = b
 	}
@@ -299,11 +299,11 @@ func (r *pageReader[K, V]) read(bucket uint32, count int) (got []PageEntry[K, V]
 	n := int(attr.count)
 	ks, err := keys.decode(n)
 	if err != nil {
-		return nil, 0, false, fmt.Errorf("decoding keys: %w", err)
+		return nil, 0, false, fmt.Errorf("decode keys: %w", err)
 	}
 	vs, err := values.decode(n)
 	if err != nil {
-		return nil, 0, false, fmt.Errorf("decoding values: %w", err)
+		return nil, 0, false, fmt.Errorf("decode values: %w", err)
 	}
 	got = make([]PageEntry[K, V], n)
 	for i := range got {

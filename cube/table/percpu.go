@@ -38,7 +38,7 @@ func checkPerCPU[K comparable, V any](name string) func(*ebpf.Map) error {
 			return fmt.Errorf("map %s: its values are not per CPU, use Table: %w", name, cube.ErrInvalid)
 		}
 		if _, err := cpus(); err != nil {
-			return fmt.Errorf("map %s: counting CPUs: %w", name, err)
+			return fmt.Errorf("map %s: count CPUs: %w", name, err)
 		}
 		return checkSizes[K, V](name, m)
 	}
@@ -199,7 +199,7 @@ func QueueOf[V any](name string, m *ebpf.Map) (Queue[V], error) {
 func checkQueue[V any](name string) func(*ebpf.Map) error {
 	return func(m *ebpf.Map) error {
 		if t := m.Type(); t != ebpf.Queue && t != ebpf.Stack {
-			return fmt.Errorf("map %s: it is of type %s, not a queue or stack: %w", name, t, cube.ErrInvalid)
+			return fmt.Errorf("map %s: is of type %s, not a queue or stack: %w", name, t, cube.ErrInvalid)
 		}
 		return checkSizes[struct{}, V](name, m)
 	}
@@ -225,7 +225,7 @@ func (q Queue[V]) Pop() (value V, ok bool, err error) {
 		return value, false, nil
 	}
 	if err != nil {
-		return value, false, fmt.Errorf("map %s: popping: %w", q.name, err)
+		return value, false, fmt.Errorf("map %s: pop: %w", q.name, err)
 	}
 	return value, true, nil
 }

@@ -241,7 +241,7 @@ func found(name string, m *ebpf.Map, what string, err error) (bool, error) {
 	case isArray(m.Type()) && errors.Is(err, unix.EINVAL):
 		return false, fmt.Errorf("map %s: %s: the entries of an array cannot be removed: %w", name, what, cube.ErrUnsupported)
 	case errors.Is(err, ebpf.ErrNotSupported):
-		return false, fmt.Errorf("map %s: %s: not with a map of type %s: %w", name, what, m.Type(), cube.ErrUnsupported)
+		return false, fmt.Errorf("map %s: %s: not supported by a map of type %s: %w", name, what, m.Type(), cube.ErrUnsupported)
 	}
 	return false, fmt.Errorf("map %s: %s: %w", name, what, err)
 }
@@ -254,7 +254,7 @@ func fault(name string, m *ebpf.Map, what string, key any, err error) error {
 	case isArray(m.Type()) && errors.Is(err, unix.E2BIG):
 		return fmt.Errorf("map %s: %s %v: the array has %d entries: %w", name, what, key, m.MaxEntries(), cube.ErrInvalid)
 	case errors.Is(err, unix.E2BIG), errors.Is(err, unix.ENOSPC):
-		return fmt.Errorf("map %s: %s %v: its %d entries are taken: %w", name, what, key, m.MaxEntries(), cube.ErrFull)
+		return fmt.Errorf("map %s: %s %v: all %d entries are in use: %w", name, what, key, m.MaxEntries(), cube.ErrFull)
 	}
 	return fmt.Errorf("map %s: %s %v: %w", name, what, key, err)
 }

@@ -188,7 +188,7 @@ func TestErrorsSayHowFarAWriteCame(t *testing.T) {
 	table := tableOf[uint32, pair](t, ebpf.Hash, 4, 16, 4)
 	keys := []uint32{1, 2, 3, 4, 5, 6}
 	n, err := table.SetAll(keys, make([]pair, 6))
-	if n != 4 || !errors.Is(err, cube.ErrFull) || !strings.Contains(err.Error(), "4 of 6 entries are written: map fdb: writing 5") {
+	if n != 4 || !errors.Is(err, cube.ErrFull) || !strings.Contains(err.Error(), "4 of 6 entries were written: map fdb: writing 5") {
 		t.Errorf("wrote %d, %v", n, err)
 	}
 	if got := all(t, table); len(got) != 4 {

@@ -196,5 +196,5 @@ func (b *bridge) forgetPort(port string) {
 		return
 	}
 	err := b.fdb.Forget(nil, func(_ Key, e fdb.Entry) bool { return e.Port == index })
-	b.report("forgetting the addresses behind a port that is down", err)
+	b.report("flush the addresses of a port that is down", err)
 }

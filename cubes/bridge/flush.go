@@ -31,7 +31,7 @@ func (b *bridge) Action(_ context.Context, path []string, input json.RawMessage)
 	var in flushInput
 	if len(input) > 0 {
 		if err := json.Unmarshal(input, &in); err != nil {
-			return cube.ActionResult{}, fmt.Errorf("fdb flush: decoding its input: %w", err)
+			return cube.ActionResult{}, fmt.Errorf("fdb flush: decode the input: %w", err)
 		}
 	}
 	index, ok := b.env.PortIndex(in.Port)

@@ -78,7 +78,7 @@ func (s *spanning) check(after *Config) error {
 		members += len(after.Ports[i].vlans())
 	}
 	if members > maxMemberships {
-		return fmt.Errorf("stp-enabled: the ports are in %d VLANs together, of at most %d with spanning trees: %w",
+		return fmt.Errorf("stp-enabled: the ports are in %d VLANs in total, but at most %d can have spanning trees: %w",
 			members, maxMemberships, cube.ErrInvalid)
 	}
 	return nil
@@ -167,7 +167,7 @@ func (s *spanning) alive() {
 	if err == nil {
 		err = s.sign.Set(0, now)
 	}
-	s.b.report("telling the fast path that spanning trees run", err)
+	s.b.report("enable spanning trees in the fast path", err)
 }
 
 // allow tells the fast path how many BPDUs per second a port may receive: those of its trees, and as many again. More
@@ -221,7 +221,7 @@ func (s *spanning) packetIn(p *cube.PacketIn) {
 	}
 	if err != nil {
 		name, _ := s.b.env.PortName(p.Port)
-		s.b.env.Logger().Debug("a BPDU is discarded", "port", name, "vlan", t.vlan, "reason", err)
+		s.b.env.Logger().Debug("BPDU discarded", "port", name, "vlan", t.vlan, "reason", err)
 	}
 }
 

@@ -60,7 +60,7 @@ func (s *spanning) peerChanged(port string, peer cube.Peer) {
 		}
 	}
 	if changed {
-		s.b.env.Logger().Info("the path cost of a port follows its peer", "port", port, "peer", peer.Name, "speed", peer.Speed)
+		s.b.env.Logger().Info("path cost of a port updated from its peer", "port", port, "peer", peer.Name, "speed", peer.Speed)
 	}
 	s.settle()
 }

@@ -212,7 +212,7 @@ func TestParametersThatCannotBe(t *testing.T) {
 		ports = append(ports, fmt.Sprintf(`{"name":"t%d","mode":"trunk","trunk":{"allowed":[%s]}}`, i, strings.Join(allowed, ",")))
 	}
 	err := l.TryCreate("bridge", "wide", `{"stp-enabled":true,"ports":[`+strings.Join(ports, ",")+`]}`)
-	if want := "the ports are in 20470 VLANs together, of at most 16384 with spanning trees"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "the ports are in 20470 VLANs in total, but at most 16384 can have spanning trees"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("too many trees: %v", err)
 	}
 }

@@ -155,7 +155,7 @@ func (s *spanning) settle() {
 	}
 	for _, states := range []map[portVLAN]portState{closes, opens} {
 		if err := s.b.setPortStates(states); err != nil {
-			s.b.report("bringing states of spanning trees into force", err)
+			s.b.report("apply spanning tree states", err)
 			return
 		}
 	}
@@ -163,7 +163,7 @@ func (s *spanning) settle() {
 	for _, p := range out {
 		if err := s.b.env.Send(p); err != nil {
 			name, _ := s.b.env.PortName(p.Port)
-			s.b.env.Logger().Debug("a BPDU is not sent", "port", name, "error", err)
+			s.b.env.Logger().Debug("BPDU not sent", "port", name, "error", err)
 		}
 	}
 }
@@ -197,5 +197,5 @@ func (f *flusher) now() {
 	began := time.Now()
 	err := f.s.b.fdb.Forget(nil, func(k Key, e fdb.Entry) bool { return want[portVLAN{e.Port, k.vlan()}] })
 	f.took = time.Since(began)
-	f.s.b.report("forgetting addresses after a change of the topology", err)
+	f.s.b.report("flush addresses after a topology change", err)
 }

@@ -83,7 +83,7 @@ func (b *bridge) checkMode(path []string) error {
 	}
 	for _, p := range b.config.Ports {
 		if p.Name == path[1] && p.Mode.String() != path[2] {
-			return fmt.Errorf("port %s: it has no %s, its mode is %s: %w", p.Name, path[2], p.Mode, cube.ErrNotFound)
+			return fmt.Errorf("port %s: has no %s, because its mode is %s: %w", p.Name, path[2], p.Mode, cube.ErrNotFound)
 		}
 	}
 	return nil
@@ -213,10 +213,10 @@ func (b *bridge) showLearned(k Key, e fdb.Entry, now uint64) shownAs {
 // DeleteState removes a learned address.
 func (b *bridge) DeleteState(_ context.Context, path []string) error {
 	if len(path) == 5 && path[0] == "ports" && path[3] == "allowed" && path[4] == "1" {
-		return fmt.Errorf("VLAN 1 is allowed on every trunk; set default-vlan=false ends that: %w", cube.ErrInvalid)
+		return fmt.Errorf("VLAN 1 is allowed on every trunk; to change that, set default-vlan=false: %w", cube.ErrInvalid)
 	}
 	if len(path) != 4 || path[0] != "fdb" || path[1] != "entry" {
-		return fmt.Errorf("deleting %s: only learned entries can be deleted: %w", strings.Join(path, " "), cube.ErrNotFound)
+		return fmt.Errorf("delete %s: only learned entries can be deleted: %w", strings.Join(path, " "), cube.ErrNotFound)
 	}
 	found, err := b.oneEntry(path[2], path[3])
 	if err != nil {

@@ -55,7 +55,7 @@ func appendRule[E any](list string, entries map[uint32]E, input json.RawMessage)
 	id := free(entries)
 	var value map[string]any
 	if err := json.Unmarshal(input, &value); err != nil {
-		return cube.ActionResult{}, fmt.Errorf("decoding the rule: %w", err)
+		return cube.ActionResult{}, fmt.Errorf("decode the rule: %w", err)
 	}
 	return cube.ActionResult{Output: map[string]uint32{"id": id},
 		Edits: []cube.Edit{{Path: []string{"rule", list, "entry", strconv.FormatUint(uint64(id), 10)}, Value: value}}}, nil

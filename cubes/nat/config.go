@@ -107,7 +107,7 @@ func portRange(first, last uint16) (uint16, uint16, error) {
 		last = 65535
 	}
 	if first > last {
-		return 0, 0, fmt.Errorf("port-first %d is behind port-last %d: %w", first, last, cube.ErrInvalid)
+		return 0, 0, fmt.Errorf("port-first %d is greater than port-last %d: %w", first, last, cube.ErrInvalid)
 	}
 	return first, last, nil
 }

@@ -34,7 +34,7 @@ func (p *portRules) add(e *ForwardEntry) error {
 	rules := p.by[e.Proto]
 	i := search(rules, e.ExternalPort)
 	if i < len(rules) && rules[i].ExternalPort <= e.last() {
-		return fmt.Errorf("external-ip %s, external-port %d of %s is that of entry %d: %w", e.ExternalIP,
+		return fmt.Errorf("external-ip %s, external-port %d of %s is already used by entry %d: %w", e.ExternalIP,
 			max(e.ExternalPort, rules[i].ExternalPort), protocolNames[e.Proto], rules[i].ID, cube.ErrExists)
 	}
 	p.by[e.Proto] = slices.Insert(rules, i, e)

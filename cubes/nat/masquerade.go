@@ -67,7 +67,7 @@ func (n *nat) ParentChanged(p cube.Parent) {
 		was[i] = n.installed[sourceKeyOf(net)].First.Addr()
 	}
 	if err := n.masquerade(); err != nil {
-		n.env.Logger().Error("masquerading with the addresses of the parent", "parent", p.Name, "error", err)
+		n.env.Logger().Error("masquerade with the addresses of the parent", "parent", p.Name, "error", err)
 		return
 	}
 	for i, net := range everything {

@@ -59,7 +59,7 @@ func (e *External) UnmarshalText(text []byte) (err error) {
 // single refuses a pool where one address is required.
 func (e External) single() error {
 	if !e.IsSingleIP() {
-		return fmt.Errorf("external-ip %s: one address is wanted, not a network: %w", e, cube.ErrInvalid)
+		return fmt.Errorf("external-ip %s: must be a single address, not a network: %w", e, cube.ErrInvalid)
 	}
 	return nil
 }
@@ -123,10 +123,10 @@ func (e *ForwardEntry) check() error {
 		return nil
 	}
 	if e.ExternalPortLast < e.ExternalPort {
-		return fmt.Errorf("external-port %d is behind external-port-last %d: %w", e.ExternalPort, e.ExternalPortLast, cube.ErrInvalid)
+		return fmt.Errorf("external-port %d is greater than external-port-last %d: %w", e.ExternalPort, e.ExternalPortLast, cube.ErrInvalid)
 	}
 	if n := e.ExternalPortLast - e.ExternalPort; n > 65535-e.InternalPort {
-		return fmt.Errorf("internal-port %d: of %d ports from there on the last is above 65535: %w", e.InternalPort, n+1, cube.ErrInvalid)
+		return fmt.Errorf("internal-port %d: the last of %d ports from there is above 65535: %w", e.InternalPort, n+1, cube.ErrInvalid)
 	}
 	return nil
 }
@@ -155,15 +155,15 @@ func families(leaf string, a netip.Addr) error {
 	if a.Is4() {
 		other = "IPv6"
 	}
-	return fmt.Errorf("%s %s: the external address is one of %s: %w", leaf, a, other, cube.ErrInvalid)
+	return fmt.Errorf("%s %s: the external address is an %s address: %w", leaf, a, other, cube.ErrInvalid)
 }
 
 func mapped() error {
-	return fmt.Errorf("an IPv4 address is written as such, not as ::ffff:a.b.c.d: %w", cube.ErrInvalid)
+	return fmt.Errorf("write an IPv4 address as a.b.c.d, not as ::ffff:a.b.c.d: %w", cube.ErrInvalid)
 }
 
 func unspecified(leaf string) error {
-	return fmt.Errorf("%s: the unspecified address is nobody's: %w", leaf, cube.ErrInvalid)
+	return fmt.Errorf("%s: the unspecified address cannot be used: %w", leaf, cube.ErrInvalid)
 }
 
 // ruleSet contains the rules in effect, with indexes for uniqueness.
@@ -316,7 +316,7 @@ func (s *ruleSet) takeBack(changes []change) {
 // mustAdd restores a previous rule.
 func (s *ruleSet) mustAdd(r rule) {
 	if err := s.add(r); err != nil {
-		panic(fmt.Sprintf("a rule that was there has no room: %v", err))
+		panic(fmt.Sprintf("no space for an existing rule: %v", err))
 	}
 }
 
@@ -325,12 +325,12 @@ func (s *ruleSet) add(r rule) error {
 	switch r := r.(type) {
 	case *SnatEntry:
 		if other, ok := s.nets[r.InternalNet]; ok {
-			return fmt.Errorf("internal-net %s is that of entry %d: %w", r.InternalNet, other, cube.ErrExists)
+			return fmt.Errorf("internal-net %s is already used by entry %d: %w", r.InternalNet, other, cube.ErrExists)
 		}
 		s.nets[r.InternalNet], s.snat[r.ID] = r.ID, r
 	case *DnatEntry:
 		if other, ok := s.hosts[r.ExternalIP.Addr()]; ok {
-			return fmt.Errorf("external-ip %s is that of entry %d: %w", r.ExternalIP, other, cube.ErrExists)
+			return fmt.Errorf("external-ip %s is already used by entry %d: %w", r.ExternalIP, other, cube.ErrExists)
 		}
 		s.hosts[r.ExternalIP.Addr()], s.dnat[r.ID] = r.ID, r
 	case *ForwardEntry:

@@ -118,7 +118,7 @@ func (n *nat) Page(_ context.Context, path []string, q cube.PageQuery) (cube.Pag
 		}
 		return page, err
 	}
-	return cube.Page{}, fmt.Errorf("after %.80q: that is no place in the list: take what the page before says: %w", q.After, cube.ErrInvalid)
+	return cube.Page{}, fmt.Errorf("after %.80q: not a position in the list: use the value from the previous page: %w", q.After, cube.ErrInvalid)
 }
 
 // pageOf reads a page of one family.
@@ -165,7 +165,7 @@ func rawEntry[K comparable, V any](n *nat, f *family[K, V], k K, v V, now uint64
 	}
 	raw, err := json.Marshal(n.show(f.session(k, v), other, now))
 	if err != nil {
-		return nil, fmt.Errorf("encoding a session: %w", err)
+		return nil, fmt.Errorf("encode a session: %w", err)
 	}
 	return raw, nil
 }
@@ -200,7 +200,7 @@ func parseKeys(words []string) (k sessionKeys, err error) {
 		}
 	}
 	if k.internal.addr.Is4() != k.remote.addr.Is4() {
-		return k, fmt.Errorf("%s and %s are of two families: %w", k.internal.addr, k.remote.addr, cube.ErrNotFound)
+		return k, fmt.Errorf("%s and %s are of different address families: %w", k.internal.addr, k.remote.addr, cube.ErrNotFound)
 	}
 	k.proto, err = protoOf(words[4])
 	return k, err
@@ -257,7 +257,7 @@ func deleteOne[K comparable, V any](f *family[K, V], keys sessionKeys) error {
 		return err
 	}
 	if !ok || f.half(v).Flags&flagMapping != 0 {
-		return fmt.Errorf("there is no such session: %w", cube.ErrNotFound)
+		return fmt.Errorf("no such session: %w", cube.ErrNotFound)
 	}
 	if f.half(v).Flags&flagMapped != 0 {
 		return dropSessions(f, nil, []K{k})

@@ -119,7 +119,7 @@ func (s *sweeper) begin() {
 		created, err = n.created()
 	}
 	if err != nil {
-		n.env.Logger().Error("sweeping the sessions", "error", err)
+		n.env.Logger().Error("sweep the sessions", "error", err)
 		return
 	}
 	s.running, s.more = true, max(0, s.more-1)
@@ -135,7 +135,7 @@ func (s *sweeper) begin() {
 func (s *sweeper) step() {
 	next, err := s.work()
 	if err != nil {
-		s.nat.env.Logger().Error("sweeping the sessions", "error", err)
+		s.nat.env.Logger().Error("sweep the sessions", "error", err)
 		s.running = false
 		return
 	}

@@ -63,7 +63,7 @@ func (f *forwarder) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Pl
 // Close frees the memory of the rules.
 func (f *forwarder) Close() {
 	if err := f.set.Close(); err != nil {
-		f.env.Logger().Error("closing the rules", "error", err)
+		f.env.Logger().Error("close the rules", "error", err)
 	}
 }
 

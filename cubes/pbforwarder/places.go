@@ -59,7 +59,7 @@ func (p *places) take(id uint32) (uint32, error) {
 		return place, nil
 	}
 	if len(p.unused) == 0 {
-		return 0, fmt.Errorf("no counters are free: %w", cube.ErrFull)
+		return 0, fmt.Errorf("no free counters: %w", cube.ErrFull)
 	}
 	last := len(p.unused) - 1
 	place := p.unused[last]

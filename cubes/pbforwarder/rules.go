@@ -63,7 +63,7 @@ func (f *forwarder) rulesChange(changes []cube.EntryChange, room uint32, created
 		edits = append(edits, classifier.Change{Order: r.New.ID, Rule: e.result})
 	}
 	if n := len(f.rules) - len(c.gone) + c.added(); n > int(room) {
-		return nil, fmt.Errorf("rules: %d of them, but max-rules is %d: %w", n, room, cube.ErrFull)
+		return nil, fmt.Errorf("rules: %d are configured, but max-rules is %d: %w", n, room, cube.ErrFull)
 	}
 	c.set, err = f.set.Prepare(edits)
 	return c, err
@@ -89,10 +89,10 @@ func (f *forwarder) entry(r *Rule) (*entry, error) {
 	if r.OutPort != "" {
 		port, ok := f.env.PortIndex(r.OutPort)
 		if !ok {
-			return nil, fmt.Errorf("out_port %s: there is no such port: %w", r.OutPort, cube.ErrNotFound)
+			return nil, fmt.Errorf("out_port %s: no such port: %w", r.OutPort, cube.ErrNotFound)
 		}
 		if port >= 1<<portBits {
-			return nil, fmt.Errorf("out_port %s: its index is %d: %w", r.OutPort, port, cube.ErrFull)
+			return nil, fmt.Errorf("out_port %s: invalid index %d: %w", r.OutPort, port, cube.ErrFull)
 		}
 		e.does |= uint32(port) << actionBits
 	} else if r.Action == Forward {
@@ -107,7 +107,7 @@ func (r *Rule) match(env cube.Env, m *classifier.Match) error {
 	if r.InPort != "" {
 		port, ok := env.PortIndex(r.InPort)
 		if !ok {
-			return fmt.Errorf("in_port %s: there is no such port: %w", r.InPort, cube.ErrNotFound)
+			return fmt.Errorf("in_port %s: no such port: %w", r.InPort, cube.ErrNotFound)
 		}
 		m.InPort(port)
 	}

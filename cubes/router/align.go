@@ -19,7 +19,7 @@ import (
 func (r *router) Alignment(conf json.RawMessage) (map[string]cube.Alignment, error) {
 	c := new(Config)
 	if err := json.Unmarshal(conf, c); err != nil {
-		return nil, fmt.Errorf("decoding the configuration: %w", err)
+		return nil, fmt.Errorf("decode the configuration: %w", err)
 	}
 	if !c.aligns() {
 		return nil, nil

@@ -41,14 +41,14 @@ func (l *layout) neighbour(e *ArpEntry) (fixed, error) {
 		return fixed{}, fmt.Errorf("arp-table %s: interface is %s: %w", e.Address, e.Interface, cube.ErrInvalid)
 	}
 	if addr.IsMulticast() || addr.IsUnspecified() {
-		return fixed{}, fmt.Errorf("arp-table %s: no station can have that address: %w", e.Address, cube.ErrInvalid)
+		return fixed{}, fmt.Errorf("arp-table %s: not a unicast MAC address: %w", e.Address, cube.ErrInvalid)
 	}
 	m, err := inet.ParseMAC(e.Mac)
 	if err != nil {
 		return fixed{}, fmt.Errorf("arp-table %s: %w", e.Address, err)
 	}
 	if m == 0 || m&1 != 0 {
-		return fixed{}, fmt.Errorf("arp-table %s: %s is not the address of a station: %w", e.Address, m, cube.ErrInvalid)
+		return fixed{}, fmt.Errorf("arp-table %s: %s is not a unicast MAC address: %w", e.Address, m, cube.ErrInvalid)
 	}
 	return fixed{addr.WithZone(""), p.index, m}, nil
 }

@@ -115,18 +115,18 @@ func (s *slow) Usable(k neigh.Key, usable bool) {
 		err = s.addresses.Set(key, a)
 	}
 	if err != nil {
-		s.env.Logger().Error("writing whether an address is used", "address", k.Addr, "error", err)
+		s.env.Logger().Error("update the address conflict state", "address", k.Addr, "error", err)
 	}
 }
 
 // Duplicate implements neigh.Announcer.
 func (s *slow) Duplicate(k neigh.Key, other wire.MAC) {
-	s.env.Logger().Warn("another station uses an address of the router", "address", k.Addr, "port", s.ports[k.Port].name, "station", other)
+	s.env.Logger().Warn("address conflict: another station uses an address of the router", "address", k.Addr, "port", s.ports[k.Port].name, "station", other)
 }
 
 // Unique implements neigh.Announcer.
 func (s *slow) Unique(k neigh.Key) {
-	s.env.Logger().Info("an address of the router is used by nobody else any more", "address", k.Addr, "port", s.ports[k.Port].name)
+	s.env.Logger().Info("address conflict resolved: no other station uses an address of the router", "address", k.Addr, "port", s.ports[k.Port].name)
 }
 
 // duplicates returns the addresses of a port that another station uses.

@@ -111,7 +111,7 @@ func parseNeighbour(text string) (netip.Addr, error) {
 	if host, bits, ok := strings.Cut(text, "/"); ok {
 		addr, err := netip.ParseAddr(host)
 		if err != nil || bits != fmt.Sprint(addr.BitLen()) {
-			return netip.Addr{}, fmt.Errorf("arp-table %s: a neighbour is one address, not a network: %w", text, cube.ErrInvalid)
+			return netip.Addr{}, fmt.Errorf("arp-table %s: a neighbour must be a single address, not a network: %w", text, cube.ErrInvalid)
 		}
 		return addr.Unmap(), nil
 	}

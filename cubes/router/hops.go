@@ -149,7 +149,7 @@ func (h *hops) acquire(targets []target) (uint32, error) {
 	case len(targets) == 1:
 		return h.single(targets[0])
 	case len(targets) > groupMax:
-		return 0, fmt.Errorf("%d next hops of equal cost, %d are possible: %w", len(targets), groupMax, cube.ErrFull)
+		return 0, fmt.Errorf("%d next hops of equal cost, the maximum is %d: %w", len(targets), groupMax, cube.ErrFull)
 	}
 	members := make([]uint32, 0, len(targets))
 	release := func() {

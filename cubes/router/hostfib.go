@@ -22,10 +22,10 @@ func (r *router) PeerChanged(port string, peer cube.Peer) {
 	was := r.peers[port]
 	r.peers[port] = peer
 	if err := r.followMAC(port, was); err != nil {
-		r.env.Logger().Error("a port does not have the MAC address of its netdev", "port", port, "error", err)
+		r.env.Logger().Error("a port has another MAC address than its netdev", "port", port, "error", err)
 	}
 	if err := r.writePeers(); err != nil {
-		r.env.Logger().Error("writing which netdevs ports lead to", "error", err)
+		r.env.Logger().Error("update the netdevs of ports", "error", err)
 	}
 }
 

@@ -54,7 +54,7 @@ func (s *slow) offer(p *cube.PacketIn, _ *wire.Packet, frame func(to, from wire.
 	}
 	err := s.env.Send(&cube.PacketOut{Port: p.Port, Direction: cube.Egress, Offer: true, Data: frame(port.station(), port.station())})
 	if err != nil {
-		s.env.Logger().Debug("offering an error", "port", port.name, "error", err)
+		s.env.Logger().Debug("send an ICMP error", "port", port.name, "error", err)
 	}
 	return err == nil
 }

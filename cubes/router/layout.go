@@ -68,7 +68,7 @@ func newLayout(conf *Config, env cube.Env, macOf func(p Port, index uint16) inet
 			s.mac = macOf(p, index)
 		}
 		if len(p.Secondaryip) > 0 && !p.IP.IsValid() {
-			return nil, fmt.Errorf("port %s: a secondary address needs a primary one: set ip first: %w", p.Name, cube.ErrInvalid)
+			return nil, fmt.Errorf("port %s: a secondary address requires a primary one: set ip first: %w", p.Name, cube.ErrInvalid)
 		}
 		for _, a := range s.addresses {
 			if err := l.add(s, a); err != nil {
@@ -102,19 +102,19 @@ func (l *layout) add(s *portState, p netip.Prefix) error {
 	a := p.Addr()
 	switch {
 	case a.Is4In6(), a.IsUnspecified(), a.IsLoopback(), a.IsMulticast(), a.Is4() && a.As4()[0] >= 224, a.Is4() && a.As4()[0] == 0:
-		return fmt.Errorf("a port cannot have it: %w", cube.ErrInvalid)
+		return fmt.Errorf("not allowed as the address of a port: %w", cube.ErrInvalid)
 	case a.Is4() && p.Bits() < 31 && a == p.Masked().Addr():
-		return fmt.Errorf("it is the address of the network itself: %w", cube.ErrInvalid)
+		return fmt.Errorf("it is the network address: %w", cube.ErrInvalid)
 	case a.Is4() && p.Bits() < 31 && a == broadcast(p):
-		return fmt.Errorf("it is the network's broadcast address: %w", cube.ErrInvalid)
+		return fmt.Errorf("it is the broadcast address of the network: %w", cube.ErrInvalid)
 	case a.Is6() && s.mtu < minMTU6:
-		return fmt.Errorf("IPv6 needs an mtu of at least %d, it is %d: %w", minMTU6, s.mtu, cube.ErrInvalid)
+		return fmt.Errorf("IPv6 requires an mtu of at least %d, but it is %d: %w", minMTU6, s.mtu, cube.ErrInvalid)
 	}
 	if a.Is6() && a.IsLinkLocalUnicast() {
 		return nil
 	}
 	if other, ok := l.own[a]; ok {
-		return fmt.Errorf("port %s has it: %w", other, cube.ErrExists)
+		return fmt.Errorf("port %s already has it: %w", other, cube.ErrExists)
 	}
 	l.own[a] = s.name
 	if p.IsSingleIP() {
@@ -127,7 +127,7 @@ func (l *layout) add(s *portState, p netip.Prefix) error {
 		if n.port == s.index {
 			return nil
 		}
-		return fmt.Errorf("port %s is in network %s: %w", n.name, n.prefix, cube.ErrExists)
+		return fmt.Errorf("port %s is already in network %s: %w", n.name, n.prefix, cube.ErrExists)
 	}
 	l.networks = append(l.networks, network{p.Masked(), s.index, s.name})
 	return nil
@@ -183,18 +183,18 @@ func (l *layout) way(nexthop netip.Addr, through string) (uint16, error) {
 	}
 	switch {
 	case best.prefix.IsValid() && nexthop.Is4() && best.prefix.Bits() < 31 && (nexthop == broadcast(best.prefix) || nexthop == best.prefix.Addr()):
-		return 0, fmt.Errorf("next hop %s is no host of network %s: %w", nexthop, best.prefix, cube.ErrInvalid)
+		return 0, fmt.Errorf("next hop %s is not a host address of network %s: %w", nexthop, best.prefix, cube.ErrInvalid)
 	case best.prefix.IsValid():
 		return best.port, nil
 	case through != "":
-		return 0, fmt.Errorf("next hop %s is in no network of port %s (%s): %w", nexthop, through, l.names(through), cube.ErrInvalid)
+		return 0, fmt.Errorf("next hop %s is not in a network of port %s (%s): %w", nexthop, through, l.names(through), cube.ErrInvalid)
 	}
-	return 0, fmt.Errorf("next hop %s is in no network that the router is connected to (%s): %w", nexthop, l.names(""), cube.ErrInvalid)
+	return 0, fmt.Errorf("next hop %s is not in a network that the router is connected to (%s): %w", nexthop, l.names(""), cube.ErrInvalid)
 }
 
 func (l *layout) wayLinkLocal(nexthop netip.Addr, through string) (uint16, error) {
 	if through == "" {
-		return 0, fmt.Errorf("next hop %s is link-local: say behind which port it is, by interface=PORT or as %[1]s%%PORT: %w", nexthop, cube.ErrInvalid)
+		return 0, fmt.Errorf("next hop %s is link-local: specify its port, with interface=PORT or as %[1]s%%PORT: %w", nexthop, cube.ErrInvalid)
 	}
 	p := l.byName[through]
 	for _, a := range p.addresses {
@@ -218,7 +218,7 @@ func (l *layout) names(port string) string {
 	}
 	switch {
 	case len(out) == 0:
-		return "there are none"
+		return "none"
 	case len(out) > 8:
 		return fmt.Sprintf("%s and %d more", strings.Join(out[:8], ", "), len(out)-8)
 	}

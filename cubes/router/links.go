@@ -31,7 +31,7 @@ func (l *portLink) why(p *portState) string {
 	case !l.works:
 		return fmt.Sprintf("port %s has no carrier", p.name)
 	case l.held:
-		return fmt.Sprintf("port %s has had its carrier for less than %v", p.name, carrierHold)
+		return fmt.Sprintf("port %s has had carrier for less than %v", p.name, carrierHold)
 	}
 	return ""
 }
@@ -87,7 +87,7 @@ func (r *router) followLinks() {
 		return
 	}
 	if _, err := r.rib.follow(down, nil); err != nil {
-		r.env.Logger().Error("routes do not follow their ports", "error", err)
+		r.env.Logger().Error("update routes after a change of ports", "error", err)
 	}
 }
 
@@ -112,7 +112,7 @@ func (r *router) whyUnused(d *destination, is route) string {
 	}
 	routes := r.rib.bestRoutes(d)
 	if len(routes) == 0 {
-		return "there is no room for it"
+		return "no space left for it"
 	}
 	best := routes[0]
 	switch {

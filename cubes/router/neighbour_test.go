@@ -263,7 +263,7 @@ func TestDuplicateAddressesAreFoundAndNotUsed(t *testing.T) {
 				return nil
 			})
 			netns.Eventually(t, patience, func() error {
-				if !strings.Contains(l.Logs(), "another station uses an address of the router") {
+				if !strings.Contains(l.Logs(), "address conflict: another station uses an address of the router") {
 					return errors.New("the log does not say so")
 				}
 				return nil

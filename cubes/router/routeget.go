@@ -37,7 +37,7 @@ func (r *router) Action(_ context.Context, path []string, input json.RawMessage)
 	}
 	var in struct{ Address netip.Addr }
 	if err := json.Unmarshal(input, &in); err != nil {
-		return cube.ActionResult{}, fmt.Errorf("decoding the address: %w", err)
+		return cube.ActionResult{}, fmt.Errorf("decode the address: %w", err)
 	}
 	a, err := r.routeGet(in.Address)
 	return cube.ActionResult{Output: a}, err
@@ -46,11 +46,11 @@ func (r *router) Action(_ context.Context, path []string, input json.RawMessage)
 func (r *router) routeGet(to netip.Addr) (*routeAnswer, error) {
 	switch {
 	case r.conf != nil && r.conf.Fib == "host":
-		return nil, fmt.Errorf("fib is host: the host's routes decide, `ip route get %s` shows which one: %w", to, cube.ErrInvalid)
+		return nil, fmt.Errorf("fib is host, so the host's routes are used: run `ip route get %s`: %w", to, cube.ErrInvalid)
 	case to.IsLinkLocalUnicast() || to.Zone() != "":
 		return nil, fmt.Errorf("%s is link-local, and such addresses are not routed: %w", to, cube.ErrInvalid)
 	case to.IsMulticast() || to.Is4In6():
-		return nil, fmt.Errorf("%s: no route can lead there: %w", to, cube.ErrInvalid)
+		return nil, fmt.Errorf("%s: routes to this address are not allowed: %w", to, cube.ErrInvalid)
 	}
 	out := &routeAnswer{Route: []matchedRoute{}}
 	for bits := to.BitLen(); bits >= 0; bits-- {
@@ -67,11 +67,11 @@ func (r *router) routeGet(to netip.Addr) (*routeAnswer, error) {
 			m := matchedRoute{s.Network, s.Nexthop, s.Interface, s.Pathcost, s.Protocol, s.Reason == "" && out.Result == "", s.Reason}
 			switch {
 			case m.Used && len(routes) > len(best):
-				m.Reason = "longest prefix, and the best route to it"
+				m.Reason = "longest prefix match, best route"
 			case m.Used:
 				m.Reason = "longest prefix"
 			case m.Reason == "":
-				m.Reason = "a longer prefix is used"
+				m.Reason = "a longer prefix matches"
 			}
 			out.Route = append(out.Route, m)
 		}
@@ -80,7 +80,7 @@ func (r *router) routeGet(to netip.Addr) (*routeAnswer, error) {
 		}
 	}
 	if out.Result == "" {
-		out.Result = "answered with ICMP network unreachable: no route leads there"
+		out.Result = "answered with ICMP network unreachable: no route"
 	}
 	return out, nil
 }
@@ -94,7 +94,7 @@ func (r *router) becomes(to netip.Addr, best []route) string {
 	name, _ := r.env.PortName(is.port)
 	switch {
 	case is.kind == kindLocal:
-		return fmt.Sprintf("taken by the router: it is an address of port %s", r.now.own[to])
+		return fmt.Sprintf("delivered to the router: it is an address of port %s", r.now.own[to])
 	case is.kind == kindBroadcast:
 		return "dropped: it is the broadcast address of a network"
 	case is.kind == kindBlackhole:
@@ -104,9 +104,9 @@ func (r *router) becomes(to netip.Addr, best []route) string {
 	case is.kind == kindProhibit:
 		return "answered with ICMP administratively prohibited"
 	case len(best) > 1:
-		return fmt.Sprintf("sent by one of %d routes, all packets of a flow by the same one", len(best))
+		return fmt.Sprintf("sent by one of %d routes, chosen per flow", len(best))
 	case is.gateway.IsValid():
 		return fmt.Sprintf("sent to %s by port %s", is.gateway, name)
 	}
-	return fmt.Sprintf("sent by port %s, on whose link %s is", name, to)
+	return fmt.Sprintf("sent by port %s to %s, which is directly connected", name, to)
 }

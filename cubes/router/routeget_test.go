@@ -39,26 +39,26 @@ func TestRouteGetSaysWhatBecomesOfPackets(t *testing.T) {
 "route":[{"network":"10.8.0.0/16","nexthop":"10.0.1.2"},{"network":"10.8.0.0/16","nexthop":"10.0.2.2"},{"network":"10.8.0.0/16","nexthop":"10.0.2.3","pathcost":7},
  {"network":"10.9.0.0/16","nexthop":"10.0.3.2"},{"network":"10.9.0.0/16","nexthop":"10.0.2.2","pathcost":9},{"network":"10.0.0.0/8","nexthop":"prohibit"},
  {"network":"10.0.7.0/24","nexthop":"10.0.3.2"},{"network":"20.0.0.0/8","nexthop":"blackhole"},{"network":"20.1.0.0/16","nexthop":"unreachable"}]}`)
-	const rest = "\n10.0.0.0/8 prohibit  1 static a longer prefix is used"
+	const rest = "\n10.0.0.0/8 prohibit  1 static a longer prefix matches"
 	for address, want := range map[string]string{
-		"10.0.1.1":   "taken by the router: it is an address of port p1\n10.0.1.1/32 local  0 connected longest prefix *\n10.0.1.0/24 local p1 0 connected a longer prefix is used" + rest,
-		"10.0.1.255": "dropped: it is the broadcast address of a network\n10.0.1.255/32 broadcast  0 connected longest prefix *\n10.0.1.0/24 local p1 0 connected a longer prefix is used" + rest,
-		"10.0.2.9":   "sent by port p2, on whose link 10.0.2.9 is\n10.0.2.0/24 local p2 0 connected longest prefix *" + rest,
-		"10.8.1.1": "sent by one of 2 routes, all packets of a flow by the same one\n10.8.0.0/16 10.0.1.2 p1 1 static longest prefix, and the best route to it *\n" +
-			"10.8.0.0/16 10.0.2.2 p2 1 static longest prefix, and the best route to it *\n10.8.0.0/16 10.0.2.3 p2 7 static a route with pathcost 1 is used" + rest,
+		"10.0.1.1":   "delivered to the router: it is an address of port p1\n10.0.1.1/32 local  0 connected longest prefix *\n10.0.1.0/24 local p1 0 connected a longer prefix matches" + rest,
+		"10.0.1.255": "dropped: it is the broadcast address of a network\n10.0.1.255/32 broadcast  0 connected longest prefix *\n10.0.1.0/24 local p1 0 connected a longer prefix matches" + rest,
+		"10.0.2.9":   "sent by port p2 to 10.0.2.9, which is directly connected\n10.0.2.0/24 local p2 0 connected longest prefix *" + rest,
+		"10.8.1.1": "sent by one of 2 routes, chosen per flow\n10.8.0.0/16 10.0.1.2 p1 1 static longest prefix match, best route *\n" +
+			"10.8.0.0/16 10.0.2.2 p2 1 static longest prefix match, best route *\n10.8.0.0/16 10.0.2.3 p2 7 static a route with pathcost 1 is used" + rest,
 		"10.9.1.1": "sent to 10.0.2.2 by port p2\n10.9.0.0/16 10.0.3.2 p3 1 static port p3 is DOWN\n" +
-			"10.9.0.0/16 10.0.2.2 p2 9 static longest prefix, and the best route to it *" + rest,
+			"10.9.0.0/16 10.0.2.2 p2 9 static longest prefix match, best route *" + rest,
 		"10.0.7.7":       "answered with ICMP administratively prohibited\n10.0.7.0/24 10.0.3.2 p3 1 static port p3 is DOWN\n10.0.0.0/8 prohibit  1 static longest prefix *",
 		"20.0.0.1":       "dropped by a blackhole route\n20.0.0.0/8 blackhole  1 static longest prefix *",
-		"20.1.0.1":       "answered with ICMP host unreachable\n20.1.0.0/16 unreachable  1 static longest prefix *\n20.0.0.0/8 blackhole  1 static a longer prefix is used",
-		"30.0.0.1":       "answered with ICMP network unreachable: no route leads there",
-		"2001:db8:1::99": "sent by port p1, on whose link 2001:db8:1::99 is\n2001:db8:1::/64 local p1 0 connected longest prefix *",
+		"20.1.0.1":       "answered with ICMP host unreachable\n20.1.0.0/16 unreachable  1 static longest prefix *\n20.0.0.0/8 blackhole  1 static a longer prefix matches",
+		"30.0.0.1":       "answered with ICMP network unreachable: no route",
+		"2001:db8:1::99": "sent by port p1 to 2001:db8:1::99, which is directly connected\n2001:db8:1::/64 local p1 0 connected longest prefix *",
 	} {
 		if got := get(t, l, address); got != want {
 			t.Errorf("%s: %s\nwant %s", address, got, want)
 		}
 	}
-	for address, want := range map[string]string{"224.0.0.1": "no route can lead there", "fe80::1": "link-local", "ten": "not a valid"} {
+	for address, want := range map[string]string{"224.0.0.1": "are not allowed", "fe80::1": "link-local", "ten": "not a valid"} {
 		if _, err := l.TryAction("r1 route-get", fmt.Sprintf(`{"address":%q}`, address)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", address, err, want)
 		}

@@ -100,7 +100,7 @@ func (r *router) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan,
 			return cube.Plan{}, err
 		}
 		if c.New.Fib == "host" && c.New.Shadow {
-			return cube.Plan{}, fmt.Errorf("fib host: a router with a namespace forwards by the routes in it, not by the host's: %w", cube.ErrInvalid)
+			return cube.Plan{}, fmt.Errorf("fib host: a router with a namespace uses the routes of the namespace, not those of the host: %w", cube.ErrInvalid)
 		}
 		limits := limits{routes: c.New.MaxRoutes, neighbours: c.New.MaxNeighbours}
 		plan.Constants = constants(c.New)

@@ -106,7 +106,7 @@ func parseRoute(r *Route) (p parsed, err error) {
 	}
 	n := p.key.network
 	if n.Addr().Is4In6() || n.Bits() > 0 && n.Addr().IsMulticast() {
-		return fail(fmt.Errorf("no route can lead there: %w", cube.ErrInvalid))
+		return fail(fmt.Errorf("routes to this network are not allowed: %w", cube.ErrInvalid))
 	}
 	if n.Addr().Is6() && n.Addr().IsLinkLocalUnicast() {
 		return fail(fmt.Errorf("link-local addresses are not routed: %w", cube.ErrInvalid))
@@ -116,7 +116,7 @@ func parseRoute(r *Route) (p parsed, err error) {
 	}
 	if kind, ok := specialKinds[r.Nexthop]; ok {
 		if r.Interface != "" {
-			return fail(fmt.Errorf("it leads to no interface: %w", cube.ErrInvalid))
+			return fail(fmt.Errorf("this kind of route takes no interface: %w", cube.ErrInvalid))
 		}
 		p.key.kind = kind
 		return p, nil
@@ -126,7 +126,7 @@ func parseRoute(r *Route) (p parsed, err error) {
 		return fail(fmt.Errorf("%w: %w", cube.ErrInvalid, err))
 	}
 	if hop.Is4In6() || hop.Is4() != n.Addr().Is4() {
-		return fail(fmt.Errorf("network and next hop are of different families: %w", cube.ErrInvalid))
+		return fail(fmt.Errorf("network and next hop have different address families: %w", cube.ErrInvalid))
 	}
 	p.key.nexthop, p.key.kind = hop, kindUnicast
 	p.gateway = gatewayKey{hop, r.Interface}
@@ -362,6 +362,6 @@ func (r *router) changeEntries(c *routeChange, n *neighbourChange, created bool)
 // sweepRoutes removes the routes of a previous run of the cube that no longer exist.
 func (r *router) sweepRoutes() {
 	if err := r.rib.sweep(); err != nil {
-		r.env.Logger().Error("removing the routes of an earlier life", "error", err)
+		r.env.Logger().Error("remove routes from before the restart", "error", err)
 	}
 }

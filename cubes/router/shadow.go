@@ -19,7 +19,7 @@ import (
 func (r *router) Interfaces(conf json.RawMessage) (map[string]cube.Interface, error) {
 	c := new(Config)
 	if err := json.Unmarshal(conf, c); err != nil {
-		return nil, fmt.Errorf("decoding the configuration: %w", err)
+		return nil, fmt.Errorf("decode the configuration: %w", err)
 	}
 	l, err := newLayout(c, r.env, r.macOf)
 	if err != nil {
@@ -154,7 +154,7 @@ func (r *router) learnEach(list []netip.Prefix) {
 		r.settle(p)
 	}
 	if missing > 0 {
-		r.env.Logger().Error("routes of the namespace are not forwarded by", "routes", missing, "error", last)
+		r.env.Logger().Error("routes of the namespace are not used for forwarding", "routes", missing, "error", last)
 	}
 }
 

@@ -134,7 +134,7 @@ func TestManyLearnedRoutesAreForwardedBySoon(t *testing.T) {
 	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Hosts: 1, Shadow: true})
 	l.Create("router", "r", `{"shadow":true,"arp":{"duplicate-detection":false},"ports":[{"name":"left","peer":"veth1","ip":"10.0.1.1/24"}]}`)
-	if err := l.Try("PATCH", "r fib", `"host"`); err == nil || !strings.Contains(err.Error(), "not by the host's") {
+	if err := l.Try("PATCH", "r fib", `"host"`); err == nil || !strings.Contains(err.Error(), "not those of the host") {
 		t.Errorf("a router with a namespace takes the host's routes: %v", err)
 	}
 	const n = 20000

@@ -132,7 +132,7 @@ func (s *slow) begin(conf *Config, entries uint32) (undo func(), err error) {
 	timing := neigh.DefaultTiming
 	timing.Aging = aging
 	s.table = neigh.New[*held](s, room(entries), timing, func(err error) {
-		s.env.Logger().Error("writing what is known of neighbours", "error", err)
+		s.env.Logger().Error("write neighbour state", "error", err)
 	})
 	s.claims = neigh.NewClaims(s)
 	s.fresh = true
@@ -279,7 +279,7 @@ func (s *slow) send(port uint16, frame []byte) {
 		return
 	}
 	if err := s.env.Send(&cube.PacketOut{Port: port, Direction: cube.Egress, Data: frame}); err != nil {
-		s.env.Logger().Debug("sending a packet of the router's own", "port", port, "error", err)
+		s.env.Logger().Debug("send a packet from the router", "port", port, "error", err)
 	}
 }
 
@@ -289,7 +289,7 @@ func (s *slow) again(p *cube.PacketIn, frame []byte) {
 		Port: p.Port, Direction: cube.Ingress, TrafficClass: p.TrafficClass, Trip: p.Trip, Offload: p.Offload, Data: frame,
 	})
 	if err != nil {
-		s.env.Logger().Debug("sending a packet on", "port", p.Port, "error", err)
+		s.env.Logger().Debug("forward a packet", "port", p.Port, "error", err)
 	}
 }
 

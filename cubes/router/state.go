@@ -218,7 +218,7 @@ func (r *router) DeleteState(_ context.Context, path []string) error {
 	if len(path) == 3 && path[0] == "route" {
 		for _, p := range networksOf(path[1]) {
 			if d := r.rib.table[p]; d != nil && r.listedAs(d, path[2]) {
-				return fmt.Errorf("it comes from an address of a port or was learned, and goes with that: %w", cube.ErrInvalid)
+				return fmt.Errorf("it is derived from the address of a port, or was learned, and cannot be deleted: %w", cube.ErrInvalid)
 			}
 		}
 	}
@@ -236,7 +236,7 @@ func (r *router) listedAs(d *destination, nexthop string) bool {
 func (r *router) Dependents(_ context.Context, _, after json.RawMessage) ([]cube.Edit, error) {
 	conf := new(Config)
 	if err := json.Unmarshal(after, conf); err != nil {
-		return nil, fmt.Errorf("decoding the configuration: %w", err)
+		return nil, fmt.Errorf("decode the configuration: %w", err)
 	}
 	l, err := newLayout(conf, r.env, r.macOf)
 	if err != nil {

@@ -101,6 +101,6 @@ func (b *bridge) PortChanged(port string, up bool) {
 	}
 	err := b.fdb.Forget(nil, func(_ inet.MAC, e fdb.Entry) bool { return e.Port == index })
 	if err != nil {
-		b.env.Logger().Error("forgetting the addresses behind a port that is down", "port", port, "error", err)
+		b.env.Logger().Error("flush the addresses of a port that is down", "port", port, "error", err)
 	}
 }

@@ -103,7 +103,7 @@ func (b *bridge) show(a inet.MAC, e fdb.Entry, now uint64) learned {
 // DeleteState removes a learned address.
 func (b *bridge) DeleteState(_ context.Context, path []string) error {
 	if len(path) != 3 || path[0] != "fdb" || path[1] != "entry" {
-		return fmt.Errorf("deleting %s: only learned entries can be deleted: %w", strings.Join(path, " "), cube.ErrNotFound)
+		return fmt.Errorf("delete %s: only learned entries can be deleted: %w", strings.Join(path, " "), cube.ErrNotFound)
 	}
 	found, err := b.learnedEntry(path[2])
 	if err != nil {

@@ -52,7 +52,7 @@ func (f *forwarder) entries(c *Config) (map[uint32]entry, error) {
 	for _, a := range c.Actions {
 		in, ok := f.env.PortIndex(a.Inport)
 		if !ok {
-			return nil, fmt.Errorf("actions %s: there is no such port: %w", a.Inport, cube.ErrNotFound)
+			return nil, fmt.Errorf("actions %s: no such port: %w", a.Inport, cube.ErrNotFound)
 		}
 		e := entry{Action: a.Action}
 		switch {
@@ -60,7 +60,7 @@ func (f *forwarder) entries(c *Config) (map[uint32]entry, error) {
 			e.Action = forwardNowhere
 		case a.Action == Forward:
 			if e.Outport, ok = f.env.PortIndex(a.Outport); !ok {
-				return nil, fmt.Errorf("actions %s: outport %s: there is no such port: %w", a.Inport, a.Outport, cube.ErrNotFound)
+				return nil, fmt.Errorf("actions %s: outport %s: no such port: %w", a.Inport, a.Outport, cube.ErrNotFound)
 			}
 		}
 		out[uint32(in)] = e

@@ -67,7 +67,7 @@ func (h *hello) ParentChanged(p cube.Parent) {
 func (h *hello) PacketIn(p *cube.PacketIn) {
 	direction := [...]string{"ingress", "egress"}[p.Direction]
 	if p.Length > len(p.Data) {
-		h.env.Logger().Warn("packet dropped: it is longer than the slow path takes",
+		h.env.Logger().Warn("packet dropped: larger than the slow path accepts",
 			"direction", direction, "length", p.Length, "taken", len(p.Data))
 		return
 	}
@@ -76,6 +76,6 @@ func (h *hello) PacketIn(p *cube.PacketIn) {
 		Direction: p.Direction, TrafficClass: p.TrafficClass, Trip: p.Trip, Offload: p.Offload, Data: p.Data,
 	})
 	if err != nil {
-		h.env.Logger().Warn("packet dropped: it cannot be sent on", "direction", direction, "error", err)
+		h.env.Logger().Warn("packet dropped: cannot be forwarded", "direction", direction, "error", err)
 	}
 }

@@ -61,9 +61,9 @@ func TestPacketsOfTheSlowPathGoOn(t *testing.T) {
 			[]cube.PacketOut{{Direction: cube.Ingress, TrafficClass: 7, Trip: trip, Data: data}}, ""},
 		{"on their way out, with their offload state", cube.PacketIn{Direction: cube.Egress, Offload: offload, Length: len(data), Data: data}, nil,
 			[]cube.PacketOut{{Direction: cube.Egress, Offload: offload, Data: data}}, ""},
-		{"not when the end is missing", cube.PacketIn{Length: len(data) + 1, Data: data}, nil, nil, "longer than the slow path takes"},
+		{"not when the end is missing", cube.PacketIn{Length: len(data) + 1, Data: data}, nil, nil, "larger than the slow path accepts"},
 		{"not when there is no way", cube.PacketIn{Length: len(data), Data: data}, cube.ErrNotFound,
-			[]cube.PacketOut{{Data: data}}, "cannot be sent on"},
+			[]cube.PacketOut{{Data: data}}, "cannot be forwarded"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -41,7 +41,7 @@ func (i *instance) table(name string, inner []byte) (*table, error) {
 	if perCPU(t.m.Type()) {
 		if t.cpus, err = ebpf.PossibleCPU(); err != nil {
 			t.close()
-			return nil, fmt.Errorf("map %s: counting CPUs: %w", name, err)
+			return nil, fmt.Errorf("map %s: count CPUs: %w", name, err)
 		}
 	}
 	return t, nil
@@ -217,7 +217,7 @@ func (t *table) page(after []byte, limit int, yield func(key, value []byte) erro
 			key, err = t.m.NextKeyBytes(after)
 		}
 		if err != nil {
-			return false, fmt.Errorf("map %s: reading its keys: %w", t.name, err)
+			return false, fmt.Errorf("map %s: read keys: %w", t.name, err)
 		}
 		if key == nil {
 			return true, nil

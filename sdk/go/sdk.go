@@ -148,7 +148,7 @@ func (t Typed[C]) Prepare(ctx context.Context, old, after json.RawMessage) (Plan
 	}
 	is := new(C)
 	if err := json.Unmarshal(after, is); err != nil {
-		return Plan{}, fmt.Errorf("decoding the configuration: %w", err)
+		return Plan{}, fmt.Errorf("decode the configuration: %w", err)
 	}
 	return t.PrepareConfig(ctx, was, is)
 }

@@ -324,7 +324,7 @@ func TestErrorsAreAnswers(t *testing.T) {
 		{`{"fault":"invalid"}`, codes.InvalidArgument, "limit 0: invalid"},
 		{`{"fault":"panic"}`, codes.Unknown, "the service failed: oh"},
 		{`{"fault":"layout"}`, codes.Unknown, "constant x"},
-		{`{`, codes.Unknown, "decoding the configuration"},
+		{`{`, codes.Unknown, "decode the configuration"},
 	} {
 		if _, err := h.prepare(tt.config); status.Code(err) != tt.code || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: got %v, want %v with %q", tt.config, err, tt.code, tt.says)
