@@ -58,9 +58,9 @@ func TestBackground(t *testing.T) {
 		status int
 		says   string
 	}{
-		{[]string{"-d"}, 1, "polycubed instance test runs already (pid " + found[1] + ")"},
+		{[]string{"-d"}, 1, "polycubed instance test is already running (pid " + found[1] + ")"},
 		{[]string{"--daemon", "--loglevel=loud"}, 64, "loud"},
-		{[]string{"--daemon=false"}, 1, "runs already"},
+		{[]string{"--daemon=false"}, 1, "already running"},
 	} {
 		cmd, out := m.command(append(again.args, "--logfile", log)...)
 		if err := cmd.Run(); cmd.ProcessState.ExitCode() != again.status || !strings.Contains(out.String(), again.says) {

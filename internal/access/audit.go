@@ -80,7 +80,7 @@ type Audit struct {
 func OpenAudit(path string, log *slog.Logger) (*Audit, error) {
 	a := &Audit{path: path, log: log, most: auditBytes, refused: rate.NewLimiter(refusedRate, refusedBurst)}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("making the audit log's directory: %w", err)
+		return nil, fmt.Errorf("create the audit log's directory: %w", err)
 	}
 	if err := a.open(); err != nil {
 		return nil, err
@@ -92,18 +92,18 @@ func OpenAudit(path string, log *slog.Logger) (*Audit, error) {
 func (a *Audit) open() error {
 	f, err := nofollow.Open(a.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NONBLOCK, 0o600)
 	if err != nil {
-		return fmt.Errorf("opening the audit log: %w", err)
+		return fmt.Errorf("open the audit log: %w", err)
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return errors.Join(fmt.Errorf("opening the audit log: %w", err), f.Close())
+		return errors.Join(fmt.Errorf("open the audit log: %w", err), f.Close())
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1 || int(st.Uid) != os.Geteuid() {
-		return errors.Join(fmt.Errorf("opening the audit log: %s is not a file of the daemon alone", a.path), f.Close())
+		return errors.Join(fmt.Errorf("open the audit log: %s is not a private file of the daemon", a.path), f.Close())
 	}
 	if st.Mode&0o027 != 0 {
 		if err := f.Chmod(0o600); err != nil {
-			return errors.Join(fmt.Errorf("making the audit log private: %w", err), f.Close())
+			return errors.Join(fmt.Errorf("make the audit log private: %w", err), f.Close())
 		}
 	}
 	if a.file != nil {
@@ -147,9 +147,9 @@ func (a *Audit) Write(r Record) {
 	err := a.append(r)
 	switch {
 	case err != nil && !a.broken:
-		a.log.Error("changes are not recorded any more", "err", err)
+		a.log.Error("changes are no longer recorded in the audit log", "err", err)
 	case err == nil && a.broken:
-		a.log.Info("changes are recorded again", "file", a.path)
+		a.log.Info("changes are recorded in the audit log again", "file", a.path)
 	}
 	if a.broken = err != nil; !a.broken {
 		a.omitted = 0
@@ -159,7 +159,7 @@ func (a *Audit) Write(r Record) {
 func (a *Audit) append(r Record) error {
 	line, err := json.Marshal(r)
 	if err != nil {
-		return fmt.Errorf("writing the audit log: %w", err)
+		return fmt.Errorf("write the audit log: %w", err)
 	}
 	line = append(line, '\n')
 	if a.size > 0 && a.size+int64(len(line)) > a.most {
@@ -170,7 +170,7 @@ func (a *Audit) append(r Record) error {
 	n, err := a.file.Write(line)
 	a.size += int64(n)
 	if err != nil {
-		return fmt.Errorf("writing the audit log: %w", err)
+		return fmt.Errorf("write the audit log: %w", err)
 	}
 	return nil
 }
@@ -183,7 +183,7 @@ func (a *Audit) rotate() error {
 			from = fmt.Sprintf("%s.%d", a.path, i-1)
 		}
 		if err := os.Rename(from, fmt.Sprintf("%s.%d", a.path, i)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("putting the audit log aside: %w", err)
+			return fmt.Errorf("rotate the audit log: %w", err)
 		}
 	}
 	return a.open()

@@ -151,7 +151,7 @@ func TestAuditOfRefusals(t *testing.T) {
 func TestAuditPlaces(t *testing.T) {
 	for says, place := range map[string]func(path, victim string) error{
 		"is a symbolic link":                func(path, victim string) error { return os.Symlink(victim, path) },
-		"is not a file of the daemon alone": func(path, victim string) error { return os.Link(victim, path) },
+		"is not a private file of the daemon": func(path, victim string) error { return os.Link(victim, path) },
 		"audit log: open":                   func(path, _ string) error { return os.Mkdir(path, 0o700) },
 		"audit log":                         func(path, _ string) error { return unix.Mkfifo(path, 0o600) },
 	} {
@@ -189,7 +189,7 @@ func TestAuditOfAFullDisk(t *testing.T) {
 		t.Error(err)
 	}
 	text := log.String()
-	if strings.Count(text, "not recorded any more") != 1 || strings.Count(text, "recorded again") != 1 || !strings.Contains(text, "no space left") {
+	if strings.Count(text, "no longer recorded") != 1 || strings.Count(text, "recorded in the audit log again") != 1 || !strings.Contains(text, "no space left") {
 		t.Errorf("log:\n%s", text)
 	}
 	if got := lines(t, a.path); len(got) != 1 || got[0].Status != 9 {

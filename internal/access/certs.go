@@ -42,7 +42,7 @@ func parseCertificates(text []byte) (content, error) {
 		} else if errors.Is(err, errVersion1) {
 			return out, err
 		}
-		return out, errors.New("holds no certificate, neither as PEM nor as DER")
+		return out, errors.New("contains no certificate in PEM or DER form")
 	}
 	for rest := text; ; {
 		var block *pem.Block
@@ -54,7 +54,7 @@ func parseCertificates(text []byte) (content, error) {
 		}
 	}
 	if len(out.certs)+len(out.lists) == 0 {
-		return out, errors.New("holds no certificate that is whole")
+		return out, errors.New("contains no complete certificate")
 	}
 	return out, nil
 }
@@ -74,13 +74,13 @@ func (c *content) add(block *pem.Block) error {
 		}
 		c.lists = append(c.lists, list)
 	case "PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY", "ENCRYPTED PRIVATE KEY":
-		return errors.New("holds a private key: only certificates belong there")
+		return errors.New("contains a private key: only certificates are allowed here")
 	}
 	return nil
 }
 
 // errVersion1 is about a list as `openssl ca -gencrl` makes it where nothing is configured.
-var errVersion1 = errors.New("is of version 1, which has no extensions: make one of version 2, " +
+var errVersion1 = errors.New("is of version 1, which has no extensions: create one of version 2, " +
 	"with a line `crlnumber = FILE` in the configuration of openssl ca, and `echo 01 > FILE` once")
 
 func parseList(der []byte) (*x509.RevocationList, error) {

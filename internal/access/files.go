@@ -34,15 +34,15 @@ func readTrusted(path string, secret bool) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if info, err := f.Stat(); err == nil && secret && info.Mode().Perm()&0o007 != 0 {
-		return nil, fmt.Errorf("%s: every local user can open it (mode %04o): chmod o-rwx it, and replace the key if others had the chance to read it",
+		return nil, fmt.Errorf("%s: every local user can read it (mode %04o): run chmod o-rwx, and replace the key if others may have read it",
 			path, info.Mode().Perm())
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxTrusted+1))
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", path, err)
+		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
 	if len(text) > maxTrusted {
-		return nil, fmt.Errorf("%s: is larger than %d MiB", path, maxTrusted>>20)
+		return nil, fmt.Errorf("%s: larger than %d MiB", path, maxTrusted>>20)
 	}
 	return text, nil
 }
@@ -51,7 +51,7 @@ func readTrusted(path string, secret bool) ([]byte, error) {
 func checkOwner(f *os.File, kind uint32) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return fmt.Errorf("looking at its owner: %w", err)
+		return fmt.Errorf("check its owner: %w", err)
 	}
 	switch {
 	case st.Mode&unix.S_IFMT != kind && kind == unix.S_IFDIR:
@@ -59,9 +59,9 @@ func checkOwner(f *os.File, kind uint32) error {
 	case st.Mode&unix.S_IFMT != kind:
 		return errors.New("is not a regular file")
 	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
-		return fmt.Errorf("belongs to user %d, who could change it: chown it to root", st.Uid)
+		return fmt.Errorf("is owned by user %d, who could change it: change the owner to root", st.Uid)
 	case st.Mode&0o002 != 0, st.Mode&0o020 != 0 && st.Gid != 0:
-		return fmt.Errorf("others than root can write it (mode %04o): chmod go-w it", st.Mode&0o7777)
+		return fmt.Errorf("is writable by users other than root (mode %04o): run chmod go-w", st.Mode&0o7777)
 	}
 	return nil
 }
@@ -99,7 +99,7 @@ func listFiles(dir string) ([]string, error) {
 		return nil, err
 	}
 	if len(entries) > maxListed {
-		return nil, fmt.Errorf("%s: holds more than %d files", dir, maxListed)
+		return nil, fmt.Errorf("%s: contains more than %d files", dir, maxListed)
 	}
 	var out []string
 	for _, e := range entries {

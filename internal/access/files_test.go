@@ -28,7 +28,7 @@ func TestOwnDirsAreNobodyElses(t *testing.T) {
 		if err := os.Chmod(own, mode); err != nil {
 			t.Fatal(err)
 		}
-		if err := OwnDir(own); err == nil || !strings.Contains(err.Error(), own+": others than root can write it") {
+		if err := OwnDir(own); err == nil || !strings.Contains(err.Error(), own+": is writable by users other than root") {
 			t.Errorf("mode %o: %v", mode, err)
 		}
 	}
@@ -41,7 +41,7 @@ func TestOwnDirsAreNobodyElses(t *testing.T) {
 	if err := os.Chown(own, 12345, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := OwnDir(own); err == nil || !strings.Contains(err.Error(), "belongs to user 12345") {
+	if err := OwnDir(own); err == nil || !strings.Contains(err.Error(), "is owned by user 12345") {
 		t.Errorf("another's directory: %v", err)
 	}
 }

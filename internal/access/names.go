@@ -58,16 +58,16 @@ func (n *name) canonical() error {
 	case "CN", "O", "OU", "URI", "EMAIL":
 	case "DNS":
 		if n.value = strings.ToLower(strings.TrimSuffix(n.value, ".")); n.value == "" {
-			return errors.New("the root of DNS is no host")
+			return errors.New("the DNS root is not a host name")
 		}
 	case "IP":
 		addr, err := netip.ParseAddr(n.value)
 		if err != nil {
-			return fmt.Errorf("%q is no IP address", clip(n.value))
+			return fmt.Errorf("%q is not an IP address", clip(n.value))
 		}
 		n.value = addr.Unmap().String()
 	default:
-		return fmt.Errorf("%q is none of the kinds CN, O, OU, DNS, URI, EMAIL and IP", clip(n.kind))
+		return fmt.Errorf("%q is not one of CN, O, OU, DNS, URI, EMAIL and IP", clip(n.kind))
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 func TestNames(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "", "\n # nothing\n": "", "CN:alice": "", "cn : alice # she": "", "DNS:a.example.\nIP:10.0.0.1\nIP:::1\nEMAIL:a@b\nURI:spiffe://a/b\nOU:x\nO:y": "",
-		"alice": "not of the form", "CN:": "not of the form", "CN:a\n\nX:y": "line 3", "IP:alice": "no IP address", ":x": "none of the kinds", "DNS:.": "no host", "URI:spiffe://a/b#c": "", "CN:#x": "", "CN: #x": "not of the form",
+		"alice": "not of the form", "CN:": "not of the form", "CN:a\n\nX:y": "line 3", "IP:alice": "is not an IP address", ":x": "is not one of CN", "DNS:.": "is not a host name", "URI:spiffe://a/b#c": "", "CN:#x": "", "CN: #x": "not of the form",
 		strings.Repeat("x", 5000): "not of the form",
 	} {
 		_, err := parseNames(text)

@@ -28,7 +28,7 @@ const pollInterval = time.Second
 type TLSOptions struct {
 	// Cert and Key are the daemon's own.
 	Cert, Key string
-	// CACert holds the authorities that sign clients' certificates.
+	// CACert holds the certificates of the authorities that sign client certificates.
 	CACert string
 	// Allow is a directory of accepted certificates, instead of an authority: those in
 	// admin/ may change things, the others only read.
@@ -48,21 +48,21 @@ func (o TLSOptions) Check() error {
 	case !o.Given():
 		return nil
 	case o.Cert == "" && o.Key == "":
-		return errors.New("cacert, cert-whitelist, cert-blacklist and cert-admins are for TLS: give --cert and --key as well")
+		return errors.New("cacert, cert-whitelist, cert-blacklist and cert-admins require TLS: also give --cert and --key")
 	case o.Cert == "":
-		return errors.New("key without cert: TLS needs both")
+		return errors.New("key without cert: TLS requires both")
 	case o.Key == "":
-		return errors.New("cert without key: TLS needs both")
+		return errors.New("cert without key: TLS requires both")
 	case o.CACert != "" && o.Allow != "":
-		return errors.New("cacert and cert-whitelist exclude each other: either an authority decides who may come in, or a list")
+		return errors.New("cacert and cert-whitelist are mutually exclusive: clients are accepted either by an authority or by a list")
 	case o.Allow != "" && o.Deny != "":
-		return errors.New("cert-whitelist and cert-blacklist exclude each other: take the certificate out of the list")
+		return errors.New("cert-whitelist and cert-blacklist are mutually exclusive: remove the certificate from the whitelist instead")
 	case o.Allow != "" && o.Admins != "":
-		return errors.New("cert-admins is for cacert: with cert-whitelist, the certificates of admins are in its directory admin")
+		return errors.New("cert-admins requires cacert: with cert-whitelist, put the certificates of admins in its directory admin")
 	case o.CACert == "" && o.Allow == "" && o.Deny != "":
-		return errors.New("cert-blacklist needs cacert: it takes back what the authority gave out")
+		return errors.New("cert-blacklist requires cacert: it revokes certificates of that authority")
 	case o.CACert == "" && o.Allow == "":
-		return errors.New("cert needs cacert or cert-whitelist: without them, nobody could tell who the clients are")
+		return errors.New("cert requires cacert or cert-whitelist: without one of them, clients cannot be identified")
 	}
 	return nil
 }
@@ -192,10 +192,10 @@ func (t *TLS) reload() {
 	next, errs := load(t.options, t.current.Load(), t.now())
 	t.faults.Store(&errs)
 	for _, err := range errs {
-		t.log.Error("a file of TLS cannot be used, what it said before stays in force", "err", err)
+		t.log.Error("a TLS file cannot be used, its previous content stays in effect", "err", err)
 	}
 	t.install(next)
-	t.log.Info("certificates were read again", "errors", len(errs))
+	t.log.Info("certificates reloaded", "errors", len(errs))
 }
 
 // Watch reads the files of TLS again when they change, until ctx ends; t may be nil. After

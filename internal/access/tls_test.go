@@ -94,11 +94,11 @@ func TestAuthority(t *testing.T) {
 		{"a name of another kind", s.root.Client(t, "spiffe://x/robot", pki.Organization("alice"), pki.Names("ops", "alice")), Reader, ""},
 		{"a name in other letters", s.root.Client(t, "Alice"), Reader, ""},
 		{"a certificate without a use", s.root.Client(t, "x", func(c *x509.Certificate) { c.ExtKeyUsage = nil }), Reader, ""},
-		{"no certificate", pki.Pair{}, None, "no client certificate"},
-		{"of another authority with the same name", other.Client(t, "alice"), None, "not of an accepted authority"},
-		{"signed by itself", pki.Self(t, "alice"), None, "not of an accepted authority"},
+		{"no certificate", pki.Pair{}, None, "no certificate"},
+		{"of another authority with the same name", other.Client(t, "alice"), None, "not signed by an accepted authority"},
+		{"signed by itself", pki.Self(t, "alice"), None, "not signed by an accepted authority"},
 		{"the authority itself, which could sign for anybody", s.root, Reader, ""},
-		{"signed by a client", s.root.Client(t, "bob").Client(t, "alice"), None, "not of an accepted authority"},
+		{"signed by a client", s.root.Client(t, "bob").Client(t, "alice"), None, "not signed by an accepted authority"},
 		{"expired", s.root.Client(t, "alice", pki.Valid(-2*time.Hour, -time.Minute)), None, "expired on"},
 		{"not yet valid", s.root.Client(t, "alice", pki.Valid(time.Hour, 2*time.Hour)), None, "not valid before"},
 		{"for servers", s.root.Server(t), None, "lacks clientAuth"},
@@ -192,8 +192,8 @@ func TestReload(t *testing.T) {
 	pki.Place(t, s.options.Deny+"/bob.pem", []byte("-----BEGIN rubbish"))
 	pki.Place(t, s.options.Deny+"/alice.pem", alice.PEM())
 	x.poll()
-	step("status can say so", strings.Contains(errors.Join(x.Faults()...).Error(), "bob.pem: holds no certificate"))
-	step("one file is spoilt, another is new", role(bob) == None && role(alice) == None && strings.Contains(s.log.String(), "bob.pem: holds no certificate"))
+	step("status can say so", strings.Contains(errors.Join(x.Faults()...).Error(), "bob.pem: contains no complete certificate"))
+	step("one file is spoilt, another is new", role(bob) == None && role(alice) == None && strings.Contains(s.log.String(), "bob.pem: contains no complete certificate"))
 	for _, name := range []string{"bob.pem", "alice.pem"} {
 		if err := os.Remove(filepath.Join(s.options.Deny, name)); err != nil {
 			t.Fatal(err)
@@ -261,7 +261,7 @@ func TestUnusableFiles(t *testing.T) {
 			s.serve(t, s.root.Server(t, pki.Usage(x509.ExtKeyUsageClientAuth)))
 		}, "lacks serverAuth"},
 		{"the authority is none", func(t *testing.T, s *site) { pki.Place(t, s.options.CACert, s.root.Client(t, "bob").PEM()) }, "is not the certificate of an authority"},
-		{"the authority is empty", func(t *testing.T, s *site) { pki.Place(t, s.options.CACert, nil) }, "holds no certificate"},
+		{"the authority is empty", func(t *testing.T, s *site) { pki.Place(t, s.options.CACert, nil) }, "contains no certificate"},
 		{"a revocation list of nobody", func(t *testing.T, s *site) {
 			pki.Place(t, s.denying(t).options.Deny+"/l", pki.Authority(t, "root").Revoke(t, s.root))
 		}, "is not signed by an authority"},
@@ -272,7 +272,7 @@ func TestUnusableFiles(t *testing.T) {
 			block, _ := pem.Decode(s.root.RevokeV1(t))
 			pki.Place(t, s.denying(t).options.Deny+"/l", block.Bytes)
 		}, "crlnumber = FILE"},
-		{"a private key in a list", func(t *testing.T, s *site) { pki.Place(t, s.denying(t).options.Deny+"/l", pki.Self(t, "x").KeyPEM(t)) }, "holds a private key"},
+		{"a private key in a list", func(t *testing.T, s *site) { pki.Place(t, s.denying(t).options.Deny+"/l", pki.Self(t, "x").KeyPEM(t)) }, "contains a private key"},
 		{"a list that others can write", func(t *testing.T, s *site) { chmod(t, s.denying(t).options.Deny, 0o777) }, "chmod go-w"},
 		{"a list that is not there", func(_ *testing.T, s *site) { s.options.Deny = s.dir + "/none" }, "no such file"},
 		{"a list that is a file", func(_ *testing.T, s *site) { s.options.Deny = s.options.Cert }, "not a directory"},

@@ -52,10 +52,10 @@ func (t *Tokens) Renew() error {
 		}
 		raw := make([]byte, tokenBytes)
 		if _, err := rand.Read(raw); err != nil {
-			return fmt.Errorf("making a token: %w", err)
+			return fmt.Errorf("create a token: %w", err)
 		}
 		if err := writeToken(path, hex.EncodeToString(raw), f.group); err != nil {
-			return fmt.Errorf("writing %s: %w", path, err)
+			return fmt.Errorf("write %s: %w", path, err)
 		}
 	}
 	return nil

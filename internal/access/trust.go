@@ -103,7 +103,7 @@ func loadPair(certFile, keyFile string, now time.Time) (*tls.Certificate, error)
 	case now.Before(leaf.NotBefore):
 		return refuse("is not valid before " + leaf.NotBefore.UTC().Format(time.DateTime))
 	case len(leaf.DNSNames)+len(leaf.IPAddresses) == 0:
-		return refuse("names no host: make one with a subjectAltName (DNS or IP), clients look at nothing else")
+		return refuse("has no subjectAltName: create one with a DNS name or IP address, because clients check nothing else")
 	case !usable(leaf, x509.ExtKeyUsageServerAuth):
 		return refuse("is not for servers: its extendedKeyUsage lacks serverAuth")
 	}
@@ -118,7 +118,7 @@ func usable(c *x509.Certificate, usage x509.ExtKeyUsage) bool {
 	return slices.Contains(c.ExtKeyUsage, usage) || slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageAny)
 }
 
-// loadCAs reads the authorities that sign clients' certificates.
+// loadCAs reads the certificates of the authorities that sign client certificates.
 func loadCAs(path string) ([]*x509.Certificate, error) {
 	text, err := readTrusted(path, false)
 	if err != nil {
@@ -129,11 +129,11 @@ func loadCAs(path string) ([]*x509.Certificate, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if len(c.certs) == 0 {
-		return nil, fmt.Errorf("%s: holds no certificate; revocation lists belong into --cert-blacklist", path)
+		return nil, fmt.Errorf("%s: contains no certificate; put revocation lists in --cert-blacklist", path)
 	}
 	for _, cert := range c.certs {
 		if !cert.BasicConstraintsValid || !cert.IsCA {
-			return nil, fmt.Errorf("%s: %q is not the certificate of an authority; single clients belong into --cert-whitelist", path, subject(cert))
+			return nil, fmt.Errorf("%s: %q is not the certificate of an authority; put certificates of clients in --cert-whitelist", path, subject(cert))
 		}
 	}
 	return c.certs, nil
@@ -243,7 +243,7 @@ func refuse(format string, args ...any) error { return &refusal{fmt.Sprintf(form
 // verify decides about the certificates that a client showed, the client's own first.
 func (t *trust) verify(certs []*x509.Certificate, now time.Time) (Peer, error) {
 	if len(certs) == 0 {
-		return Peer{}, refuse("no client certificate was shown")
+		return Peer{}, refuse("the client presented no certificate")
 	}
 	leaf := certs[0]
 	p := Peer{Subject: subject(leaf), Fingerprint: fingerprintOf(leaf).String(), until: leaf.NotAfter, certs: certs}
@@ -274,7 +274,7 @@ func (t *trust) verifyChain(p Peer, certs []*x509.Certificate, now time.Time) (P
 	chains, err := certs[0].Verify(x509.VerifyOptions{Roots: t.roots, Intermediates: between, CurrentTime: now,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	if err != nil {
-		return p, refuse("the client certificate %q is not of an accepted authority: %v", p.Subject, err)
+		return p, refuse("the client certificate %q is not signed by an accepted authority: %v", p.Subject, err)
 	}
 	good := slices.IndexFunc(chains, func(chain []*x509.Certificate) bool { return !slices.ContainsFunc(chain, t.denied.has) })
 	if good < 0 {

@@ -28,7 +28,7 @@ func (e *ReadOnlyError) Remedy() string { return "mount -o remount,rw " + mountP
 func Check(dir string) error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
-		return fmt.Errorf("looking at %s: %w", dir, err)
+		return fmt.Errorf("check %s: %w", dir, err)
 	}
 	if fs.Flags&unix.ST_RDONLY != 0 {
 		return ReadOnly(dir)

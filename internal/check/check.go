@@ -119,17 +119,17 @@ func (r Report) summary() string {
 	for _, p := range []struct {
 		g    Grade
 		text string
-	}{{Missing, "missing"}, {Unknown, "could not be looked at"}, {Unfit, "cannot be the peer of a port"}, {Slower, "slower than it could be"}} {
+	}{{Missing, "missing"}, {Unknown, "could not be checked"}, {Unfit, "cannot be the peer of a port"}, {Slower, "slower than possible"}} {
 		if n := r.count(p.g); n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, p.text))
 		}
 	}
-	head := "polycubed runs here"
+	head := "polycubed can run here"
 	switch {
 	case !r.Runs():
 		head = "polycubed cannot run here"
 	case r.count(Unknown) > 0:
-		head = "polycubed may run here"
+		head = "polycubed might run here"
 	}
 	return strings.TrimSuffix(head+": "+strings.Join(parts, ", "), ": ")
 }

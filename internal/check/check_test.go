@@ -166,7 +166,7 @@ func TestEachCheck(t *testing.T) {
 			}
 		}, "privileges", Note, "no cube can have a namespace", ""},
 		{"an old kernel", func(l *lab) { l.Release = func() (string, error) { return "5.15.0-91-generic", nil } }, "kernel", Note, "older than 6.1", ""},
-		{"no BTF", func(l *lab) { l.KernelEnum = func(string, string) (bool, error) { return false, fs.ErrNotExist } }, "BTF", Missing, "cannot be read", "CONFIG_DEBUG_INFO_BTF"},
+		{"no BTF", func(l *lab) { l.KernelEnum = func(string, string) (bool, error) { return false, fs.ErrNotExist } }, "BTF", Missing, "cannot read", "CONFIG_DEBUG_INFO_BTF"},
 		{"no XDP", func(l *lab) {
 			l.ProgramType = func(p ebpf.ProgramType) error { return lacks(p == ebpf.XDP) }
 		}, "program types", Missing, "no XDP", "6.1"},
@@ -186,7 +186,7 @@ func TestEachCheck(t *testing.T) {
 				}
 				return nil
 			}
-		}, "XDP helpers", Unknown, "may not ask", "root"},
+		}, "XDP helpers", Unknown, "no permission to query", "root"},
 		{"a service that is refused", func(l *lab) {
 			l.refuse(cube.XDP, "guard", &datapath.TrialError{At: "a cube on a port", Constants: "strict=true", Err: errors.New("R2 invalid mem access 'mem_or_null'\n\tR1=ctx()")})
 		}, "XDP guard", Missing, "the kernel refuses it (as a cube on a port, with strict=true): R2 invalid mem access 'mem_or_null'", "Linux 6.1 or newer"},
@@ -195,7 +195,7 @@ func TestEachCheck(t *testing.T) {
 		}, "TC guard", Slower, "refuses it inlined", "stay functions"},
 		{"services that nobody may load", func(l *lab) {
 			l.refuse(cube.TC, "guard", fmt.Errorf("%w: %w", datapath.ErrUntried, unix.EPERM))
-		}, "TC services", Unknown, "may not ask", "root"},
+		}, "TC services", Unknown, "no permission to query", "root"},
 		{"values that were not tried", func(l *lab) {
 			l.Try = func(_ context.Context, t datapath.Trial) (r datapath.TrialReport, _ error) {
 				if t.Service == "guard" && t.Hooks[0] == cube.TC {
@@ -211,16 +211,16 @@ func TestEachCheck(t *testing.T) {
 			l.KernelEnum = func(_, value string) (bool, error) { return value != "BPF_TCX_INGRESS", nil }
 		}, "tcx", Slower, "clsact", "6.6"},
 		{"arguments that may be NULL", without(func(f *kernel.Features) { f.NonNullArgs = false }), "NULL tests", Slower, "at each call", "6.8"},
-		{"loops with a jump", without(func(f *kernel.Features) { f.LoopsByFallThrough = false }), "loops", Note, "a jump more", "6.7"},
+		{"loops with a jump", without(func(f *kernel.Features) { f.LoopsByFallThrough = false }), "loops", Note, "an extra jump", "6.7"},
 		{"constants that are confused", without(func(f *kernel.Features) { f.StackByAnyRegister = false }), "constants", Note, "hides them", "6.8"},
 		{"no inlined lookups", func(l *lab) {
 			l.KernelFunction = func(name string) (bool, error) { return name != "bpf_jit_supports_percpu_insn", nil }
-		}, "counters", Slower, "takes a call", "6.10"},
-		{"no look at the kernel's packet", without(func(f *kernel.Features) { f.SkbOfContext = false }), "checksums", Slower, "ask a helper", "6.2"},
+		}, "counters", Slower, "needs a call", "6.10"},
+		{"no look at the kernel's packet", without(func(f *kernel.Features) { f.SkbOfContext = false }), "checksums", Slower, "call a helper", "6.2"},
 		{"no redirects of jumbo frames", without(func(f *kernel.Features) { f.RedirectFrags = false }), "XDP jumbo frames", Note, "cannot be redirected", "6.3"},
 		{"drivers that nobody knows", func(l *lab) {
 			l.KernelEnum = func(_, value string) (bool, error) { return value != "NETDEV_XDP_ACT_BASIC", nil }
-		}, "XDP drivers", Note, "does not tell", "6.3"},
+		}, "XDP drivers", Note, "does not report", "6.3"},
 		{"no BPF file system", func(l *lab) { l.magic[bpffsRoot] = 0x62656572 }, "BPF file system", Note, "the daemon mounts one", ""},
 		{"no place for one", func(l *lab) { delete(l.magic, bpffsRoot) }, "BPF file system", Missing, "there is no /sys/fs/bpf", "CONFIG_BPF_SYSCALL"},
 		{"no TAP devices", func(l *lab) { delete(l.files, "/dev/net/tun") }, "TAP devices", Missing, "/dev/net/tun", "modprobe tun"},
@@ -238,7 +238,7 @@ func TestEachCheck(t *testing.T) {
 		}, "clock", Slower, "hpet", "tsc"},
 		{"one processor", func(l *lab) { l.CPUs = func() int { return 1 } }, "processors", Note, "1:", ""},
 		{"little memory", func(l *lab) { l.texts["/proc/meminfo"] = "MemAvailable: 204800 kB" }, "memory", Note, "200 MB", ""},
-		{"few files", func(l *lab) { l.FileLimit = func() (uint64, error) { return 4096, nil } }, "open files", Note, "4096 at most", "LimitNOFILE"},
+		{"few files", func(l *lab) { l.FileLimit = func() (uint64, error) { return 4096, nil } }, "open files", Note, "limit 4096", "LimitNOFILE"},
 		{"no control groups", func(l *lab) { delete(l.magic, "/sys/fs/cgroup") }, "control groups", Note, "one process at a time", "mount -t cgroup2"},
 		{"strict reverse path", func(l *lab) { l.texts["/proc/sys/net/ipv4/conf/all/rp_filter"] = "1" }, "stack", Note, "rp_filter is strict", ""},
 		{"no forwarding", func(l *lab) { l.texts["/proc/sys/net/ipv4/ip_forward"] = "0" }, "stack", Note, "ip_forward is off", ""},
@@ -253,11 +253,11 @@ func TestEachCheck(t *testing.T) {
 		{"own address only", func(l *lab) { l.device(func(f *netdev.Facts) { f.OwnOnly = true }) }, "eth0", Note, "not for a bridge", ""},
 		{"no native XDP", func(l *lab) { l.device(func(f *netdev.Facts) { f.Native = false }) }, "eth0 XDP", Slower, "XDP_DRV is refused", "type TC"},
 		{"no redirects", func(l *lab) { l.device(func(f *netdev.Facts) { f.Redirects = false }) }, "eth0 XDP", Slower, "cannot send", "type TC"},
-		{"a kernel that does not tell", func(l *lab) { l.device(func(f *netdev.Facts) { f.XDPKnown = false }) }, "eth0 XDP", Unknown, "does not tell", "6.3"},
+		{"a kernel that does not tell", func(l *lab) { l.device(func(f *netdev.Facts) { f.XDPKnown = false }) }, "eth0 XDP", Unknown, "does not report", "6.3"},
 		{"jumbo frames without fragments", func(l *lab) {
 			l.device(func(f *netdev.Facts) { f.MTU, f.Fragments = 9000, false })
 		}, "eth0 MTU", Slower, "9000", "3456"},
-		{"LRO", func(l *lab) { l.device(func(f *netdev.Facts) { f.LRO = true }) }, "eth0 LRO", Slower, "switched off", "lro off"},
+		{"LRO", func(l *lab) { l.device(func(f *netdev.Facts) { f.LRO = true }) }, "eth0 LRO", Slower, "switches it off", "lro off"},
 		{"no GRO", func(l *lab) { l.device(func(f *netdev.Facts) { f.GRO = false }) }, "eth0 GRO", Note, "superframes", ""},
 	}
 	for _, tt := range tests {
@@ -305,7 +305,7 @@ func TestNothingMissing(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	if err := report.Table(&out); err != nil || !strings.HasSuffix(out.String(), "\n\npolycubed runs here\n") || strings.Count(out.String(), "\n") != len(report)+2 {
+	if err := report.Table(&out); err != nil || !strings.HasSuffix(out.String(), "\n\npolycubed can run here\n") || strings.Count(out.String(), "\n") != len(report)+2 {
 		t.Errorf("%v:\n%s", err, &out)
 	}
 	if len(report) < 25 {
@@ -353,10 +353,10 @@ func TestTable(t *testing.T) {
 		more Report
 		last string
 	}{
-		{nil, "polycubed runs here: 1 slower than it could be"},
-		{Report{{"lo", Unfit, "loopback", ""}}, "polycubed runs here: 1 cannot be the peer of a port, 1 slower than it could be"},
-		{Report{{"BTF", Missing, "none", ""}, {"tcx", Unknown, "?", ""}}, "polycubed cannot run here: 1 missing, 1 could not be looked at, 1 slower than it could be"},
-		{Report{{"tcx", Unknown, "?", ""}}, "polycubed may run here: 1 could not be looked at, 1 slower than it could be"},
+		{nil, "polycubed can run here: 1 slower than possible"},
+		{Report{{"lo", Unfit, "loopback", ""}}, "polycubed can run here: 1 cannot be the peer of a port, 1 slower than possible"},
+		{Report{{"BTF", Missing, "none", ""}, {"tcx", Unknown, "?", ""}}, "polycubed cannot run here: 1 missing, 1 could not be checked, 1 slower than possible"},
+		{Report{{"tcx", Unknown, "?", ""}}, "polycubed might run here: 1 could not be checked, 1 slower than possible"},
 	} {
 		if got := append(tt.more, report...).summary(); got != tt.last {
 			t.Errorf("summary %q, want %q", got, tt.last)

@@ -40,21 +40,21 @@ func probed(has func(kernel.Features) bool) func(Machine) (bool, error) {
 
 var wishes = []feature{
 	{"tcx", kernelValue("bpf_attach_type", "BPF_TCX_INGRESS"), "TC programs are attached by links",
-		"TC programs are attached as filters of clsact: each packet takes a little longer", Slower, "6.6"},
-	{"NULL tests", probed(func(f kernel.Features) bool { return f.NonNullArgs }), "none at run time: the verifier is told which pointers are never NULL",
-		"one at each call of a cube's program", Slower, "6.8"},
-	{"loops", probed(func(f kernel.Features) bool { return f.LoopsByFallThrough }), "the verifier follows them as the compiler makes them",
-		"each gets a jump more, for the verifier to follow it", Note, "6.7"},
-	{"constants", probed(func(f kernel.Features) bool { return f.StackByAnyRegister }), "the verifier follows them wherever a program keeps them",
-		"the verifier may mix up the ports by which packets enter a cube, and what its programs leave in md, so the linker hides them from it", Note, "6.8"},
-	{"counters", kernelFunction("bpf_jit_supports_percpu_insn"), "per-CPU entries are found without a call",
-		"each packet counted takes a call for its per-CPU entry", Slower, "6.10"},
-	{"checksums", probed(func(f kernel.Features) bool { return f.SkbOfContext }), "TC programs see how far the kernel has computed them",
-		"TC programs that rewrite packets ask a helper how far the kernel has computed them", Slower, "6.2"},
+		"TC programs are attached as clsact filters: each packet takes slightly longer", Slower, "6.6"},
+	{"NULL tests", probed(func(f kernel.Features) bool { return f.NonNullArgs }), "no cost at run time: the verifier knows which pointers are never NULL",
+		"one NULL check at each call of a cube's program", Slower, "6.8"},
+	{"loops", probed(func(f kernel.Features) bool { return f.LoopsByFallThrough }), "the verifier accepts loops as compiled",
+		"each loop gets an extra jump for the verifier", Note, "6.7"},
+	{"constants", probed(func(f kernel.Features) bool { return f.StackByAnyRegister }), "the verifier tracks constants on the stack",
+		"the verifier may confuse ingress ports of a cube and the values in md, so the linker hides them from it", Note, "6.8"},
+	{"counters", kernelFunction("bpf_jit_supports_percpu_insn"), "per-CPU entries are looked up without a call",
+		"each counted packet needs a call for its per-CPU entry", Slower, "6.10"},
+	{"checksums", probed(func(f kernel.Features) bool { return f.SkbOfContext }), "TC programs see the checksum state directly",
+		"TC programs that rewrite packets call a helper for the checksum state", Slower, "6.2"},
 	{"XDP jumbo frames", probed(func(f kernel.Features) bool { return f.RedirectFrags }), "frames in several buffers can be redirected",
-		"frames in several buffers cannot be redirected: a netdev with an MTU above 3456 is no peer for a port at XDP_DRV", Note, "6.3"},
-	{"XDP drivers", kernelValue("netdev_xdp_act", "NETDEV_XDP_ACT_BASIC"), "the kernel tells what they can do",
-		"the kernel does not tell what they can do: a netdev that cannot run a program is refused when it is connected", Note, "6.3"},
+		"frames in several buffers cannot be redirected: a netdev with an MTU above 3456 cannot be the peer of an XDP_DRV port", Note, "6.3"},
+	{"XDP drivers", kernelValue("netdev_xdp_act", "NETDEV_XDP_ACT_BASIC"), "the kernel reports the XDP features of netdevs",
+		"the kernel does not report the XDP features of netdevs: one that cannot run a program is refused when it is connected", Note, "6.3"},
 }
 
 func wished(m Machine) (out []Finding) {
@@ -62,7 +62,7 @@ func wished(m Machine) (out []Finding) {
 		has, err := f.has(m)
 		switch {
 		case errors.Is(err, unix.EPERM):
-			out = append(out, Finding{f.what, Unknown, "this process may not ask the kernel", "run it as root"})
+			out = append(out, Finding{f.what, Unknown, "no permission to query the kernel", "run it as root"})
 		case err != nil:
 			out = append(out, Finding{f.what, Unknown, err.Error(), ""})
 		case !has:

@@ -42,12 +42,12 @@ func jit(m Machine) []Finding {
 	on, err := m.Compiled()
 	switch {
 	case errors.Is(err, unix.EPERM):
-		return one(what, Unknown, "this process may not ask the kernel", "run it as root")
+		return one(what, Unknown, "no permission to query the kernel", "run it as root")
 	case err != nil:
 		return one(what, Unknown, err.Error(), "")
 	case !on:
-		return one(what, Slower, "off: programs are interpreted, several times slower",
-			"sysctl -w net.core.bpf_jit_enable=1; a kernel built with CONFIG_BPF_JIT=y where there is no such setting")
+		return one(what, Slower, "off: programs are interpreted, which is several times slower",
+			"sysctl -w net.core.bpf_jit_enable=1; or, without this setting, a kernel built with CONFIG_BPF_JIT=y")
 	}
 	return one(what, OK, "on", "")
 }
@@ -57,15 +57,15 @@ func hardening(m Machine) []Finding {
 	n, err := setting(m, "net.core.bpf_jit_harden")
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return one(what, Note, "not told in this network namespace", "")
+		return one(what, Note, "not visible in this network namespace", "")
 	case errors.Is(err, fs.ErrPermission):
-		return one(what, Unknown, "this process may not look", "run it as root")
+		return one(what, Unknown, "no permission", "run it as root")
 	case err != nil:
 		return one(what, Unknown, err.Error(), "")
 	case n >= 2:
-		return one(what, Slower, "for all programs: hiding constants costs each packet time", "sysctl -w net.core.bpf_jit_harden=1")
+		return one(what, Slower, "for all programs: blinding constants costs time per packet", "sysctl -w net.core.bpf_jit_harden=1")
 	}
-	return one(what, OK, "not for programs of root", "")
+	return one(what, OK, "not for root's programs", "")
 }
 
 func statistics(m Machine) []Finding {
@@ -80,12 +80,12 @@ func statistics(m Machine) []Finding {
 func gracePeriods(m Machine) []Finding {
 	const what = "grace periods"
 	if text, err := m.Text("/sys/kernel/rcu_normal"); err == nil && text != "0" {
-		return one(what, Slower, "rcu_normal is on: a port more or less takes tens of milliseconds", "echo 0 > /sys/kernel/rcu_normal, unless the machine is real-time")
+		return one(what, Slower, "rcu_normal is on: adding or removing a port takes tens of milliseconds", "echo 0 > /sys/kernel/rcu_normal, unless this is a real-time system")
 	}
 	if _, err := m.Text("/sys/kernel/rcu_expedited"); err != nil {
-		return one(what, Slower, "cannot be shortened: a port more or less takes tens of milliseconds", "/sys mounted, and writable")
+		return one(what, Slower, "cannot be shortened: adding or removing a port takes tens of milliseconds", "mount /sys, writable")
 	}
-	return one(what, OK, "shortened while a change is made", "")
+	return one(what, OK, "shortened during changes", "")
 }
 
 // costly are the marks of mitigations that a packet pays for: indirect calls, and returns, on the way through the kernel.
@@ -103,10 +103,10 @@ func mitigations(m Machine) []Finding {
 		}
 	}
 	if len(slow) > 0 {
-		return one(what, Slower, "for "+strings.Join(slow, ", ")+": indirect calls take longer, each packet makes several",
-			"none where programs of others run; elsewhere, boot with mitigations=off")
+		return one(what, Slower, "for "+strings.Join(slow, ", ")+": indirect calls are slower, and each packet makes several",
+			"none if untrusted programs run on the machine; otherwise boot with mitigations=off")
 	}
-	return one(what, OK, "none that packets pay for", "")
+	return one(what, OK, "no mitigations that cost time per packet", "")
 }
 
 func clock(m Machine) []Finding {
@@ -116,8 +116,8 @@ func clock(m Machine) []Finding {
 	case err != nil:
 		return one(what, Unknown, err.Error(), "")
 	case source == "hpet" || source == "acpi_pm" || source == "jiffies" || source == "refined-jiffies":
-		return one(what, Slower, source+": each reading takes a microsecond, and a packet on the slow path makes two",
-			"tsc or the hypervisor's clock, in /sys/devices/system/clocksource/clocksource0/current_clocksource")
+		return one(what, Slower, source+": each reading takes a microsecond, and a slow-path packet needs two",
+			"use tsc or the hypervisor's clock, in /sys/devices/system/clocksource/clocksource0/current_clocksource")
 	}
 	return one(what, OK, source, "")
 }
@@ -145,11 +145,11 @@ func memory(m Machine) []Finding {
 			continue
 		}
 		if kb/1024 < wantMemory {
-			return one(what, Note, fmt.Sprintf("%d MB are available: enough for some cubes, not for hundreds", kb/1024), "")
+			return one(what, Note, fmt.Sprintf("%d MB available: enough for some cubes, but not for hundreds", kb/1024), "")
 		}
-		return one(what, OK, fmt.Sprintf("%d MB are available", kb/1024), "")
+		return one(what, OK, fmt.Sprintf("%d MB available", kb/1024), "")
 	}
-	return one(what, Unknown, "/proc/meminfo does not tell what is available", "")
+	return one(what, Unknown, "/proc/meminfo has no MemAvailable", "")
 }
 
 // wantFiles is what the daemon raises its limit to.
@@ -162,9 +162,9 @@ func files(m Machine) []Finding {
 	case err != nil:
 		return one(what, Unknown, err.Error(), "")
 	case n < wantFiles:
-		return one(what, Note, fmt.Sprintf("%d at most: thousands of cubes and ports need more", n), fmt.Sprintf("ulimit -Hn %d, or LimitNOFILE= in the unit", wantFiles))
+		return one(what, Note, fmt.Sprintf("limit %d: too few for thousands of cubes and ports", n), fmt.Sprintf("ulimit -Hn %d, or LimitNOFILE= in the unit", wantFiles))
 	}
-	return one(what, OK, fmt.Sprintf("%d at most", n), "")
+	return one(what, OK, fmt.Sprintf("limit %d", n), "")
 }
 
 // groupMagic are the file systems of control groups, versions 1 and 2, and the tmpfs that holds those of version 1.
@@ -173,7 +173,7 @@ var groupMagic = []int64{0x27e0eb, 0x63677270, 0x01021994}
 func groups(m Machine) []Finding {
 	const what = "control groups"
 	if magic, err := m.FileSystem("/sys/fs/cgroup"); err != nil || !slices.Contains(groupMagic, magic) {
-		return one(what, Note, "none: services in processes of their own are limited one process at a time", "mount -t cgroup2 cgroup2 /sys/fs/cgroup")
+		return one(what, Note, "none: external services are limited one process at a time", "mount -t cgroup2 cgroup2 /sys/fs/cgroup")
 	}
 	return one(what, OK, "mounted at /sys/fs/cgroup", "")
 }
@@ -183,22 +183,22 @@ func routing(m Machine) []Finding {
 	const what = "stack"
 	var notes []string
 	if n, err := setting(m, "net.ipv4.conf.all.rp_filter"); err == nil && n == 1 {
-		notes = append(notes, "rp_filter is strict: what a cube passes to the stack by another netdev than the route back is dropped")
+		notes = append(notes, "rp_filter is strict: packets that a cube passes to the stack are dropped unless they arrive by the netdev of the route back")
 	}
 	if n, err := setting(m, "net.ipv4.ip_forward"); err == nil && n == 0 {
-		notes = append(notes, "ip_forward is off: the stack does not forward what cubes pass to it; cubes themselves do not ask")
+		notes = append(notes, "ip_forward is off: the stack does not forward packets that cubes pass to it; forwarding by cubes is not affected")
 	}
 	if len(notes) > 0 {
 		return one(what, Note, strings.Join(notes, "; "), "")
 	}
-	return one(what, OK, "forwards, and asks for no route back", "")
+	return one(what, OK, "ip_forward is on, rp_filter is not strict", "")
 }
 
 func tools(m Machine) []Finding {
 	const what = "tcpdump"
 	path, err := m.Program("tcpdump")
 	if err != nil {
-		return one(what, Note, "not there: trace and capture take no filters", "apt install tcpdump, or what it is called here")
+		return one(what, Note, "not installed: trace and capture accept no filters", "apt install tcpdump, or your distribution's package")
 	}
 	return one(what, OK, path, "")
 }

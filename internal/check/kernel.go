@@ -65,7 +65,7 @@ func privileges(m Machine) []Finding {
 	case !admin:
 		return one(what, Note, "without CAP_SYS_ADMIN: no cube can have a namespace", "")
 	}
-	return one(what, OK, "all that is needed", "")
+	return one(what, OK, "all required capabilities", "")
 }
 
 func kernelVersion(m Machine) []Finding {
@@ -75,7 +75,7 @@ func kernelVersion(m Machine) []Finding {
 		return one(what, Unknown, err.Error(), "")
 	}
 	if older(text, oldest) {
-		return one(what, Note, "Linux "+text+", older than "+oldest+": it runs if its maker has ported back what is looked at below", "")
+		return one(what, Note, "Linux "+text+", older than "+oldest+": works only if the distribution backported the features checked below", "")
 	}
 	return one(what, OK, "Linux "+text, "")
 }
@@ -91,9 +91,9 @@ func older(version, than string) bool {
 func kernelTypes(m Machine) []Finding {
 	const what = "BTF"
 	if _, err := m.KernelEnum("bpf_attach_type", "BPF_XDP"); err != nil {
-		return one(what, Missing, "the kernel's types cannot be read: "+err.Error(), "a kernel built with CONFIG_DEBUG_INFO_BTF=y")
+		return one(what, Missing, "cannot read the kernel's BTF: "+err.Error(), "a kernel built with CONFIG_DEBUG_INFO_BTF=y")
 	}
-	return one(what, OK, "the kernel tells its types", "")
+	return one(what, OK, "the kernel has BTF", "")
 }
 
 // probe is what a probe of a feature comes to: absent features by name, or an error that says nothing about the kernel.
@@ -115,9 +115,9 @@ func (p *probe) add(name string, err error) {
 func (p *probe) finding(what, present string) []Finding {
 	switch {
 	case len(p.absent) > 0:
-		return one(what, Missing, "the kernel has no "+strings.Join(p.absent, ", ")+", without which no program can be loaded", newerKernel)
+		return one(what, Missing, "the kernel has no "+strings.Join(p.absent, ", ")+", which is required to load programs", newerKernel)
 	case errors.Is(p.err, unix.EPERM):
-		return one(what, Unknown, "this process may not ask the kernel", "run it as root")
+		return one(what, Unknown, "no permission to query the kernel", "run it as root")
 	case p.err != nil:
 		return one(what, Unknown, p.err.Error(), "")
 	}
@@ -141,7 +141,7 @@ func usesOf(objects [][]byte) (uses, error) {
 	for _, object := range objects {
 		spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
 		if err != nil {
-			return u, fmt.Errorf("reading a built-in program: %w", err)
+			return u, fmt.Errorf("read a built-in program: %w", err)
 		}
 		for _, p := range spec.Programs {
 			for _, i := range p.Instructions {

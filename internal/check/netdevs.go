@@ -16,7 +16,7 @@ const oneBuffer = 3456
 func netdevFindings(m Machine, name string) []Finding {
 	f, err := m.Netdev(name)
 	if err != nil {
-		return one(name, Unfit, err.Error(), "ip link shows those that there are")
+		return one(name, Unfit, err.Error(), "run ip link to list the netdevs")
 	}
 	kind := kindOf(name, f)
 	if kind.Grade == Unfit {
@@ -24,11 +24,11 @@ func netdevFindings(m Machine, name string) []Finding {
 	}
 	out := []Finding{kind, nativeOf(name, f)}
 	if f.MTU > oneBuffer && f.Native && !f.Fragments {
-		out = append(out, Finding{name + " MTU", Slower, fmt.Sprintf("%d, and its driver takes no frames in several buffers for XDP", f.MTU),
-			fmt.Sprintf("an MTU of %d or less, or type TC", oneBuffer)})
+		out = append(out, Finding{name + " MTU", Slower, fmt.Sprintf("%d, and its driver does not support XDP with frames in several buffers", f.MTU),
+			fmt.Sprintf("use an MTU of %d or less, or type TC", oneBuffer)})
 	}
 	if f.LRO {
-		out = append(out, Finding{name + " LRO", Slower, "on: it is switched off for XDP, and frames merged by it cannot be forwarded", "ethtool -K " + name + " lro off"})
+		out = append(out, Finding{name + " LRO", Slower, "on: polycubed switches it off for XDP, because frames merged by it cannot be forwarded", "ethtool -K " + name + " lro off"})
 	}
 	if !f.GRO && f.Kind != "veth" && !f.NoEthernet {
 		out = append(out, Finding{name + " GRO", Note, "rx-gro is off: TC programs see each segment of a TCP stream instead of superframes", ""})
@@ -43,9 +43,9 @@ func kindOf(name string, f netdev.Facts) Finding {
 	}
 	switch {
 	case f.NoEthernet || f.Kind == "loopback":
-		return Finding{name, Unfit, kind + ": a port needs Ethernet frames from outside", "a TAP or a veth pair"}
+		return Finding{name, Unfit, kind + ": a port requires Ethernet frames from outside", "use a TAP or a veth pair"}
 	case f.OwnOnly:
-		return Finding{name, Note, kind + ": it receives frames to its own address only, enough for a router and not for a bridge", ""}
+		return Finding{name, Note, kind + ": receives only frames to its own address, which is enough for a router but not for a bridge", ""}
 	case !f.Up:
 		return Finding{name, Note, kind + ", down", "ip link set " + name + " up"}
 	}
@@ -57,9 +57,9 @@ func nativeOf(name string, f netdev.Facts) Finding {
 	what := name + " XDP"
 	switch {
 	case !f.XDPKnown:
-		return Finding{what, Unknown, "the kernel does not tell what the driver can do", "Linux 6.3 or newer"}
+		return Finding{what, Unknown, "the kernel does not report the XDP features of the driver", "Linux 6.3 or newer"}
 	case !f.Native:
-		return Finding{what, Slower, "its driver runs no XDP programs: type XDP_DRV is refused, XDP_SKB is slower than TC", "type TC"}
+		return Finding{what, Slower, "its driver does not support XDP: type XDP_DRV is refused, and XDP_SKB is slower than TC", "type TC"}
 	}
 	can := []string{"native"}
 	if f.Redirects {

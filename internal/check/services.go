@@ -45,7 +45,7 @@ func servicesAt(ctx context.Context, m Machine, h cube.Hook, list []datapath.Tri
 		t.Hooks, t.Brief = []cube.Hook{h}, !all
 		report, err := m.Try(ctx, t)
 		if errors.Is(err, unix.EPERM) {
-			return one(upper(h)+" services", Unknown, "this process may not ask the kernel", "run it as root")
+			return one(upper(h)+" services", Unknown, "no permission to query the kernel", "run it as root")
 		}
 		if err != nil {
 			out = append(out, refused(h, t.Service, err))
@@ -58,7 +58,7 @@ func servicesAt(ctx context.Context, m Machine, h cube.Hook, list []datapath.Tri
 		loaded = append(loaded, fmt.Sprintf("%s %d", t.Service, most))
 		if report.Untried > 0 {
 			out = append(out, Finding{upper(h) + " " + t.Service, Note,
-				fmt.Sprintf("%d pairs of values of its constants were not tried", report.Untried), ""})
+				fmt.Sprintf("%d pairs of constant values were not tried", report.Untried), ""})
 		}
 	}
 	if len(loaded) > 0 {
@@ -82,9 +82,9 @@ func refused(h cube.Hook, service string, err error) Finding {
 	}
 	if r.Mode == link.Inline {
 		return Finding{what, Slower, fmt.Sprintf("the kernel refuses it inlined (%s): %s", at, firstLine(r.Err)),
-			"none needed: its cubes stay functions, some 10 ns slower each"}
+			"none needed: its cubes stay functions, about 10 ns slower each"}
 	}
-	return Finding{what, Missing, fmt.Sprintf("the kernel refuses it (%s): %s", at, firstLine(r.Err)), newerKernel + "; on such a one, report it"}
+	return Finding{what, Missing, fmt.Sprintf("the kernel refuses it (%s): %s", at, firstLine(r.Err)), newerKernel + "; if it also fails there, report it"}
 }
 
 // firstLine is what an error says, without a log that follows.

@@ -39,7 +39,7 @@ func twoSteps(deaf <-chan struct{}) http.HandlerFunc {
 			return
 		}
 		<-r.Context().Done()
-		_, _ = io.WriteString(w, `{"cube":"h1","verdict":"drop","reason":"action-drop"}`+"\n"+`{"end":"its client has ended it","steps":3,"lost":4,"lost-in-ring":5}`+"\n")
+		_, _ = io.WriteString(w, `{"cube":"h1","verdict":"drop","reason":"action-drop"}`+"\n"+`{"end":"ended by the client","steps":3,"lost":4,"lost-in-ring":5}`+"\n")
 	}
 }
 
@@ -137,7 +137,7 @@ func TestADaemonThatDoesNotHearTheEnd(t *testing.T) {
 func TestTheSummaryOfAWatcher(t *testing.T) {
 	for want, seen := range map[string]tally{
 		"1 step, 0 lost\n": {unit: "step", count: 1, known: true},
-		"0 packets, 7 lost, written to a\\nb (its time is over)\n":           {unit: "packet", known: true, lost: 7, file: "a\nb", end: "its time is over"},
+		"0 packets, 7 lost, written to a\\nb (time limit reached)\n":         {unit: "packet", known: true, lost: 7, file: "a\nb", end: "time limit reached"},
 		"2 events, 0 lost\nby type: config 2\n":                              {unit: "event", count: 2, known: true, types: map[string]int{"config": 2}},
 		"9 steps, 0 lost\ndropped: br1 no-peer 4, h1 a 4, h1 b 1\n":          {unit: "step", count: 9, known: true, drops: map[string]int{"h1 b": 1, "h1 a": 4, "br1 no-peer": 4}},
 		"3 events, 5 lost, number lost unknown\nby type: cube 2, daemon 1\n": {unit: "event", count: 3, lost: 5, types: map[string]int{"daemon": 1, "cube": 2}},

@@ -37,7 +37,7 @@ type groupTree struct {
 func hostGroups() (groupTree, error) {
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
-		return groupTree{}, fmt.Errorf("finding the daemon's control group: %w", err)
+		return groupTree{}, fmt.Errorf("find the daemon's control group: %w", err)
 	}
 	return groupTree{root: "/sys/fs/cgroup", own: string(own)}, nil
 }
@@ -98,7 +98,7 @@ func (t groupTree) newGroup(name string, l Limits) (*group, error) {
 		removeEmpty(parent)
 		dir := filepath.Join(parent, groupPrefix+name)
 		if err := os.Mkdir(dir, 0o755); err != nil {
-			errs = append(errs, fmt.Errorf("making a control group: %w", err))
+			errs = append(errs, fmt.Errorf("create a control group: %w", err))
 			continue
 		}
 		g.dirs = append(g.dirs, dir)
@@ -130,7 +130,7 @@ func (t groupTree) set(dir string, settings [][3]string) error {
 	for _, s := range settings {
 		err := writeFile(filepath.Join(dir, s[0]), s[1], t.create)
 		if err != nil && (s[2] == "" || !errors.Is(err, os.ErrNotExist)) {
-			return fmt.Errorf("limiting a control group: %w", err)
+			return fmt.Errorf("limit a control group: %w", err)
 		}
 	}
 	return nil
@@ -152,7 +152,7 @@ func (t groupTree) delegate(parent string, controllers []string) error {
 	control := filepath.Join(parent, "cgroup.subtree_control")
 	on, err := os.ReadFile(control)
 	if err != nil {
-		return fmt.Errorf("reading a control group: %w", err)
+		return fmt.Errorf("read a control group: %w", err)
 	}
 	words := ""
 	for _, c := range controllers {
@@ -170,7 +170,7 @@ func (t groupTree) delegate(parent string, controllers []string) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("having control groups below %s: %w", parent, err)
+		return fmt.Errorf("enable controllers below %s: %w", parent, err)
 	}
 	return nil
 }
@@ -208,7 +208,7 @@ func leave(parent string) error {
 func (g *group) add(pid int) error {
 	for _, dir := range g.dirs {
 		if err := writeFile(filepath.Join(dir, "cgroup.procs"), strconv.Itoa(pid), 0); err != nil {
-			return fmt.Errorf("entering a control group: %w", err)
+			return fmt.Errorf("enter a control group: %w", err)
 		}
 	}
 	return nil
@@ -219,7 +219,7 @@ func (g *group) remove() error {
 	var errs []error
 	for _, dir := range g.dirs {
 		if err := unix.Rmdir(dir); err != nil && err != unix.ENOENT {
-			errs = append(errs, fmt.Errorf("removing control group %s: %w", dir, err))
+			errs = append(errs, fmt.Errorf("remove control group %s: %w", dir, err))
 		}
 	}
 	return errors.Join(errs...)

@@ -59,26 +59,26 @@ func TestExecutablesThatOthersCanChangeAreRefused(t *testing.T) {
 		{"service", "the path must begin with /"},
 		{"", "the path must begin with /"},
 		{dir + "/x/../good", "write it as " + at("good")},
-		{at("good") + "\x00", "no path is like that"},
+		{at("good") + "\x00", "not a valid path"},
 		{at("missing"), "no such file"},
 		{at("good/below"), "not a directory"},
-		{at("dir"), "it is no regular file"},
-		{"/dev/null", "it is in /dev, which services do not see"},
-		{"/tmp/service", "it is in /tmp, which services do not see"},
-		{at("foreign"), "belongs to user 1234"},
-		{at("group"), "can be written by others than root (mode 0775)"},
-		{at("world"), "can be written by others than root (mode 0757)"},
-		{at("setuid"), "it changes its user or group"},
-		{at("private"), "not everybody may execute it (mode 0700)"},
-		{at("text"), "neither a program (ELF) nor a script"},
-		{at("nothing"), "its first line names no interpreter"},
+		{at("dir"), "not a regular file"},
+		{"/dev/null", "it is in /dev, which services cannot see"},
+		{"/tmp/service", "it is in /tmp, which services cannot see"},
+		{at("foreign"), "is owned by user 1234"},
+		{at("group"), "is writable by users other than root (mode 0775)"},
+		{at("world"), "is writable by users other than root (mode 0757)"},
+		{at("setuid"), "it is setuid or setgid"},
+		{at("private"), "not executable by other users (mode 0700)"},
+		{at("text"), "neither an ELF program nor a script"},
+		{at("nothing"), "its first line has no interpreter"},
 		{at("relative"), `its interpreter "python3": the path must begin with /`},
 		{at("unsafe"), "its interpreter"},
-		{at("hidden"), "it is in /proc, which services do not see"},
+		{at("hidden"), "it is in /proc, which services cannot see"},
 		{at("looping"), "too many levels of symbolic links"},
-		{at("open/good"), at("open") + " can be written by others"},
-		{at("theirs/good"), at("theirs") + " belongs to user 1234"},
-		{at("theirs/deep/good"), at("theirs") + " belongs to user 1234"},
+		{at("open/good"), at("open") + " is writable by users other than root"},
+		{at("theirs/good"), at("theirs") + " is owned by user 1234"},
+		{at("theirs/deep/good"), at("theirs") + " is owned by user 1234"},
 		{at("link"), at("link") + " is a symbolic link"},
 		{at("way/good"), at("way") + " is a symbolic link"},
 	} {
@@ -116,7 +116,7 @@ func TestLinesAreCutCleanedAndCounted(t *testing.T) {
 	if waited < 2*time.Second || waited > 4*time.Second {
 		t.Errorf("4 seconds' worth of bytes took %v", waited)
 	}
-	if !strings.Contains(said.String(), "wrote more lines than are logged") {
+	if !strings.Contains(said.String(), "wrote too many lines") {
 		t.Errorf("lost lines are not told of: %s", said)
 	}
 }

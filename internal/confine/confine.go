@@ -94,7 +94,7 @@ func Start(ctx context.Context, c Config) (*Process, error) {
 	case err := <-ready:
 		if err != nil {
 			<-p.done
-			return nil, fmt.Errorf("service %s: starting %s: %w", c.Name, e.Path, err)
+			return nil, fmt.Errorf("service %s: start %s: %w", c.Name, e.Path, err)
 		}
 		return p, nil
 	case <-ctx.Done():
@@ -103,7 +103,7 @@ func Start(ctx context.Context, c Config) (*Process, error) {
 				p.kill()
 			}
 		}()
-		return nil, fmt.Errorf("service %s: starting %s: %w", c.Name, e.Path, ctx.Err())
+		return nil, fmt.Errorf("service %s: start %s: %w", c.Name, e.Path, ctx.Err())
 	}
 }
 
@@ -113,18 +113,18 @@ func (p *Process) prepare(c Config) (err error) {
 		return err
 	}
 	if p.dir, err = os.MkdirTemp(c.RunDir, "service-*"); err != nil {
-		return fmt.Errorf("making its directory: %w", err)
+		return fmt.Errorf("create its directory: %w", err)
 	}
 	// The daemon stays the owner: it may be root without the right to go where root has none.
 	if err := errors.Join(os.Chown(p.dir, -1, p.user.id), os.Chmod(p.dir, 0o770)); err != nil { //nolint:gosec // the group is the service's alone
-		return fmt.Errorf("giving it its directory: %w", err)
+		return fmt.Errorf("set the owner of its directory: %w", err)
 	}
 	tree, err := hostGroups()
 	if err == nil {
 		p.group, err = tree.newGroup(fmt.Sprintf("%d-%d-%s", os.Getpid(), started.Add(1), c.Name), c.Limits)
 	}
 	if err != nil {
-		c.Log.Warn("the service is limited process by process only", "reason", err)
+		c.Log.Warn("the service is limited only per process", "reason", err)
 	}
 	return nil
 }
@@ -150,14 +150,14 @@ func (p *Process) live(c Config, e *Executable, ready chan<- error) {
 func (p *Process) start(c Config, e *Executable) error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("making a line to it: %w", err)
+		return fmt.Errorf("create a socket pair: %w", err)
 	}
 	ours, theirs := os.NewFile(uintptr(pair[0]), "control"), os.NewFile(uintptr(pair[1]), "stage")
 	defer ours.Close()
 	defer theirs.Close()
 	lines, out, err := os.Pipe()
 	if err != nil {
-		return fmt.Errorf("making a pipe for its output: %w", err)
+		return fmt.Errorf("create a pipe for its output: %w", err)
 	}
 	defer out.Close()
 	p.cmd = stageCommand(c, e, theirs, out)
@@ -197,7 +197,7 @@ func stageCommand(c Config, e *Executable, control, out *os.File) *exec.Cmd {
 // instruct tells the stage what to become and waits until it is that.
 func (p *Process) instruct(c Config, e *Executable, control *os.File) error {
 	if err := p.group.add(p.cmd.Process.Pid); err != nil {
-		c.Log.Warn("the service is limited process by process only", "reason", err)
+		c.Log.Warn("the service is limited only per process", "reason", err)
 	}
 	o := order{
 		User: p.user.id, Dir: p.dir, Script: e.script, Hidden: c.Hidden, Limits: c.Limits,
@@ -206,7 +206,7 @@ func (p *Process) instruct(c Config, e *Executable, control *os.File) error {
 			"POLYCUBE_SERVICE=" + c.Name, SocketEnv + "=" + filepath.Join(viewDir, socketName)},
 	}
 	if err := unix.SetsockoptTimeval(int(control.Fd()), unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: int64(startTime / time.Second)}); err != nil {
-		return fmt.Errorf("bounding its start: %w", err)
+		return fmt.Errorf("set the time limit of its start: %w", err)
 	}
 	// No byte more than is read: a socket that is closed with something unread is an error here.
 	text, err := json.Marshal(o)
@@ -214,12 +214,12 @@ func (p *Process) instruct(c Config, e *Executable, control *os.File) error {
 		_, err = control.Write(text)
 	}
 	if err != nil {
-		return fmt.Errorf("telling it what to do: %w", err)
+		return fmt.Errorf("send its configuration: %w", err)
 	}
 	said, err := io.ReadAll(io.LimitReader(control, 4096))
 	switch {
 	case err != nil:
-		return fmt.Errorf("waiting for it: %w", err)
+		return fmt.Errorf("wait for it: %w", err)
 	case len(said) > 0:
 		return errors.New(string(said))
 	}
@@ -231,9 +231,9 @@ func (p *Process) wait() error {
 	_ = p.cmd.Wait() // its state says more
 	<-p.read
 	status := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	how := fmt.Sprintf("it ended with status %d", status.ExitStatus())
+	how := fmt.Sprintf("exited with status %d", status.ExitStatus())
 	if status.Signaled() {
-		how = fmt.Sprintf("it was ended by signal %d (%s)", status.Signal(), status.Signal())
+		how = fmt.Sprintf("killed by signal %d (%s)", status.Signal(), status.Signal())
 	}
 	if p.stop.Load() {
 		return nil
@@ -285,18 +285,18 @@ func (p *Process) Dial(ctx context.Context) (net.Conn, error) {
 func (p *Process) checkPeer(conn net.Conn) error {
 	raw, err := conn.(*net.UnixConn).SyscallConn()
 	if err != nil {
-		return fmt.Errorf("asking who listens: %w", err)
+		return fmt.Errorf("identify the listener: %w", err)
 	}
 	var peer *unix.Ucred
 	var peerErr error
 	if err := raw.Control(func(fd uintptr) { peer, peerErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
-		return fmt.Errorf("asking who listens: %w", err)
+		return fmt.Errorf("identify the listener: %w", err)
 	}
 	switch {
 	case peerErr != nil:
-		return fmt.Errorf("asking who listens: %w", peerErr)
+		return fmt.Errorf("identify the listener: %w", peerErr)
 	case int(peer.Uid) != p.user.id:
-		return fmt.Errorf("who listens at its socket is user %d, not the service (%d): %w", peer.Uid, p.user.id, ErrUnsafe)
+		return fmt.Errorf("the listener on its socket is user %d, not the service's user %d: %w", peer.Uid, p.user.id, ErrUnsafe)
 	}
 	return nil
 }

@@ -72,7 +72,7 @@ func openExecutable(path string) (*Executable, error) {
 	// The descriptor stands for the place; reading needs one for the content, of the same file.
 	file, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err != nil {
-		return nil, fmt.Errorf("opening: %w", err)
+		return nil, fmt.Errorf("open: %w", err)
 	}
 	e := &Executable{Path: path, file: file}
 	if err := e.checkInterpreter(); err != nil {
@@ -87,7 +87,7 @@ func checkWords(path string) error {
 	case !filepath.IsAbs(path):
 		return fmt.Errorf("the path must begin with /: %w", ErrUnsafe)
 	case strings.ContainsRune(path, 0) || len(path) >= unix.PathMax:
-		return fmt.Errorf("no path is like that: %w", ErrUnsafe)
+		return fmt.Errorf("not a valid path: %w", ErrUnsafe)
 	case filepath.Clean(path) != path:
 		return fmt.Errorf("write it as %s: %w", filepath.Clean(path), ErrUnsafe)
 	}
@@ -98,7 +98,7 @@ func checkWords(path string) error {
 func checkSeen(path string) error {
 	for _, dir := range masked {
 		if strings.HasPrefix(path, dir+"/") {
-			return fmt.Errorf("it is in %s, which services do not see; a good place is /usr/local/lib/polycube: %w", dir, ErrUnsafe)
+			return fmt.Errorf("it is in %s, which services cannot see; use for example /usr/local/lib/polycube: %w", dir, ErrUnsafe)
 		}
 	}
 	return nil
@@ -109,7 +109,7 @@ func checkSeen(path string) error {
 func walk(path string, links bool) (int, error) {
 	at, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return -1, fmt.Errorf("opening /: %w", err)
+		return -1, fmt.Errorf("open /: %w", err)
 	}
 	trail, rest, followed := []string{}, strings.Split(strings.Trim(path, "/"), "/"), 0
 	fail := func(err error) (int, error) {
@@ -128,7 +128,7 @@ func walk(path string, links bool) (int, error) {
 		}
 		kind, err := checkOwner(next, here)
 		if err == nil && kind == unix.S_IFLNK && !links {
-			err = fmt.Errorf("%s is a symbolic link; name the place that it leads to: %w", here, ErrUnsafe)
+			err = fmt.Errorf("%s is a symbolic link; give its target instead: %w", here, ErrUnsafe)
 		}
 		if err != nil {
 			return fail(errors.Join(err, unix.Close(next)))
@@ -152,7 +152,7 @@ func walk(path string, links bool) (int, error) {
 		// All that was walked is safe, so a way back over it may be taken by its words.
 		_ = unix.Close(at)
 		if at, err = unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
-			return -1, fmt.Errorf("opening /: %w", err)
+			return -1, fmt.Errorf("open /: %w", err)
 		}
 		trail, rest = nil, append(strings.Split(strings.Trim(filepath.Clean(target), "/"), "/"), rest...)
 	}
@@ -166,7 +166,7 @@ func readLink(fd int) (string, error) {
 	buf := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(fd, "", buf)
 	if err != nil {
-		return "", fmt.Errorf("reading a symbolic link: %w", err)
+		return "", fmt.Errorf("read a symbolic link: %w", err)
 	}
 	return string(buf[:n]), nil
 }
@@ -180,9 +180,9 @@ func checkOwner(fd int, where string) (kind uint32, err error) {
 	kind = st.Mode & unix.S_IFMT
 	switch {
 	case st.Uid != 0:
-		return 0, fmt.Errorf("%s belongs to user %d, who could exchange it; it must belong to root: %w", where, st.Uid, ErrUnsafe)
+		return 0, fmt.Errorf("%s is owned by user %d, who could replace it; it must be owned by root: %w", where, st.Uid, ErrUnsafe)
 	case kind != unix.S_IFLNK && st.Mode&0o022 != 0:
-		return 0, fmt.Errorf("%s can be written by others than root (mode %04o): %w", where, st.Mode&0o7777, ErrUnsafe)
+		return 0, fmt.Errorf("%s is writable by users other than root (mode %04o): %w", where, st.Mode&0o7777, ErrUnsafe)
 	}
 	return kind, nil
 }
@@ -191,15 +191,15 @@ func checkOwner(fd int, where string) (kind uint32, err error) {
 func checkFile(fd int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return fmt.Errorf("asking for its mode: %w", err)
+		return fmt.Errorf("read its mode: %w", err)
 	}
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
-		return fmt.Errorf("it is no regular file: %w", ErrUnsafe)
+		return fmt.Errorf("not a regular file: %w", ErrUnsafe)
 	case st.Mode&(unix.S_ISUID|unix.S_ISGID) != 0:
-		return fmt.Errorf("it changes its user or group when it starts (mode %04o): %w", st.Mode&0o7777, ErrUnsafe)
+		return fmt.Errorf("it is setuid or setgid (mode %04o): %w", st.Mode&0o7777, ErrUnsafe)
 	case st.Mode&0o111 != 0o111:
-		return fmt.Errorf("not everybody may execute it (mode %04o), and a service runs as a user of its own: %w", st.Mode&0o7777, ErrUnsafe)
+		return fmt.Errorf("not executable by other users (mode %04o), and a service runs as its own user: %w", st.Mode&0o7777, ErrUnsafe)
 	}
 	return nil
 }
@@ -210,12 +210,12 @@ func (e *Executable) checkInterpreter() error {
 	head := make([]byte, maxShebang)
 	n, err := e.file.ReadAt(head, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("reading: %w", err)
+		return fmt.Errorf("read: %w", err)
 	}
 	line, ok := bytes.CutPrefix(head[:n], []byte("#!"))
 	if !ok {
 		if !bytes.HasPrefix(head[:n], []byte("\x7fELF")) {
-			return fmt.Errorf("it is neither a program (ELF) nor a script that begins with #!: %w", ErrUnsafe)
+			return fmt.Errorf("neither an ELF program nor a script that begins with #!: %w", ErrUnsafe)
 		}
 		return nil
 	}
@@ -223,7 +223,7 @@ func (e *Executable) checkInterpreter() error {
 	line, _, _ = bytes.Cut(line, []byte("\n"))
 	words := strings.Fields(string(line))
 	if len(words) == 0 {
-		return fmt.Errorf("its first line names no interpreter: %w", ErrUnsafe)
+		return fmt.Errorf("its first line has no interpreter: %w", ErrUnsafe)
 	}
 	fd, err := walkInterpreter(words[0])
 	if err != nil {

@@ -53,10 +53,10 @@ func TestTheEndIsToldWithItsReason(t *testing.T) {
 	t.Parallel()
 	_, executable := place(t)
 	for _, tt := range []struct{ words, says string }{
-		{"print one", "it ended with status 0: done"},
-		{"read /nothing", "it ended with status 2: refused: open /nothing: no such file or directory"},
-		{"nonsense", "it ended with status 3: no such deed"},
-		{"crash", "it ended with status 2: panic: runtime error: invalid memory address"},
+		{"print one", "exited with status 0: done"},
+		{"read /nothing", "exited with status 2: refused: open /nothing: no such file or directory"},
+		{"nonsense", "exited with status 3: no such deed"},
+		{"crash", "exited with status 2: panic: runtime error: invalid memory address"},
 	} {
 		t.Run(tt.words, func(t *testing.T) {
 			t.Parallel()
@@ -114,7 +114,7 @@ func TestAFloodOfLinesIsCutAndCounted(t *testing.T) {
 	_, executable := place(t)
 	p := start(t, Config{Path: executable}, "flood")
 	netns.Eventually(t, patience, func() error {
-		if !strings.Contains(p.out.String(), "wrote more lines than are logged") {
+		if !strings.Contains(p.out.String(), "wrote too many lines") {
 			return errors.New("nothing is said of lost lines")
 		}
 		return nil
@@ -134,7 +134,7 @@ func TestTheDaemonConnectsToTheServiceAndNobodyElse(t *testing.T) {
 	t.Cleanup(func() { _ = other.Close() })
 	for _, tt := range []struct{ words, says string }{
 		{"listen", "hello"},
-		{"link " + filepath.Join(dir, "other"), "who listens at its socket is user 0, not the service"},
+		{"link " + filepath.Join(dir, "other"), "the listener on its socket is user 0, not the service"},
 		{"hang", "no such file or directory"},
 	} {
 		t.Run(tt.words, func(t *testing.T) {
@@ -219,7 +219,7 @@ func TestAStartThatFailsLeavesNothing(t *testing.T) {
 	}
 	run := t.TempDir()
 	_, err := Start(t.Context(), Config{Name: "broken", Path: path, RunDir: run})
-	if err == nil || !strings.Contains(err.Error(), "service broken: starting "+path+": executing: exec format error") {
+	if err == nil || !strings.Contains(err.Error(), "service broken: start "+path+": execute: exec format error") {
 		t.Errorf("got %v", err)
 	}
 	if left, err := os.ReadDir(run); err != nil || len(left) > 0 {

@@ -109,7 +109,7 @@ func (o *lineLog) line(text string, cut bool) {
 
 func (o *lineLog) tellLost() {
 	if o.lost > 0 {
-		o.log.Warn("the service wrote more lines than are logged", "lost", o.lost)
+		o.log.Warn("the service wrote too many lines, some were not logged", "lost", o.lost)
 		o.lost = 0
 	}
 }

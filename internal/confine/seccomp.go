@@ -101,10 +101,10 @@ func installFilter() error {
 	f := filter()
 	prog := unix.SockFprog{Len: uint16(len(f)), Filter: &f[0]}
 	if err := unix.PrctlArg5Ptr(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, nil); err != nil {
-		return fmt.Errorf("giving up new privileges: %w", err)
+		return fmt.Errorf("set no_new_privs: %w", err)
 	}
 	if _, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog))); errno != 0 {
-		return fmt.Errorf("filtering system calls: %w", errno)
+		return fmt.Errorf("install the seccomp filter: %w", errno)
 	}
 	return nil
 }

@@ -52,10 +52,10 @@ func stage(control *os.File) error {
 	runtime.LockOSThread() // identity, filter and death signal belong to a thread: the one that executes
 	var o order
 	if err := json.NewDecoder(control).Decode(&o); err != nil {
-		return fmt.Errorf("reading orders: %w", err)
+		return fmt.Errorf("read the configuration: %w", err)
 	}
 	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0); err != nil {
-		return fmt.Errorf("being the first to go when memory is short: %w", err)
+		return fmt.Errorf("set oom_score_adj: %w", err)
 	}
 	if err := enterView(o.Dir, o.Hidden); err != nil {
 		return err
@@ -79,7 +79,7 @@ func dropPrivileges(id int) error {
 	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
 		// A daemon that may not do that is one whose own set is bounded; either way there is no way to get one.
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil && err != unix.EINVAL && err != unix.EPERM {
-			return fmt.Errorf("giving up capability %d: %w", c, err)
+			return fmt.Errorf("drop capability %d: %w", c, err)
 		}
 	}
 	for _, call := range []struct {
@@ -92,13 +92,13 @@ func dropPrivileges(id int) error {
 		{unix.SYS_SETRESUID, uintptr(id), uintptr(id), uintptr(id), "user"},
 	} {
 		if _, _, errno := unix.RawSyscall(call.nr, call.a, call.b, call.c); errno != 0 {
-			return fmt.Errorf("changing %s: %w", call.was, errno)
+			return fmt.Errorf("change %s: %w", call.was, errno)
 		}
 	}
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if err := unix.Capset(&header, &data[0]); err != nil {
-		return fmt.Errorf("giving up capabilities: %w", err)
+		return fmt.Errorf("drop capabilities: %w", err)
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func dropPrivileges(id int) error {
 func become(control *os.File, o *order) error {
 	// The daemon's death ends the service; a daemon that died before this line is seen by its end of the line.
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
-		return fmt.Errorf("asking to end with the daemon: %w", err)
+		return fmt.Errorf("set the parent death signal: %w", err)
 	}
 	if hasEnded(int(control.Fd())) {
 		return io.ErrUnexpectedEOF
@@ -117,11 +117,11 @@ func become(control *os.File, o *order) error {
 		first++
 	}
 	if err := unix.CloseRange(first, ^uint(0)>>32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
-		return fmt.Errorf("closing descriptors: %w", err)
+		return fmt.Errorf("close file descriptors: %w", err)
 	}
 	if o.Script {
 		if _, err := unix.FcntlInt(fdExecutable, unix.F_SETFD, 0); err != nil {
-			return fmt.Errorf("keeping the script open: %w", err)
+			return fmt.Errorf("keep the script open: %w", err)
 		}
 	}
 	argv, err := syscall.SlicePtrFromStrings(o.Argv)
@@ -141,7 +141,7 @@ func become(control *os.File, o *order) error {
 	}
 	_, _, errno := unix.RawSyscall6(unix.SYS_EXECVEAT, fdExecutable, uintptr(unsafe.Pointer(&empty)),
 		uintptr(unsafe.Pointer(&argv[0])), uintptr(unsafe.Pointer(&envp[0])), unix.AT_EMPTY_PATH, 0)
-	return fmt.Errorf("executing: %w", errno)
+	return fmt.Errorf("execute: %w", errno)
 }
 
 // hasEnded says whether the other end of a socket is gone.
@@ -159,7 +159,7 @@ func standBack() error {
 		err = unix.Setpriority(unix.PRIO_PROCESS, 0, niceness)
 	}
 	if err != nil {
-		return fmt.Errorf("standing back: %w", err)
+		return fmt.Errorf("lower the priority: %w", err)
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func (u *claimedUser) release() {
 // claimUser takes the first number that nothing uses.
 func claimUser() (*claimedUser, error) {
 	if err := os.MkdirAll(usersDir, 0o755); err != nil {
-		return nil, fmt.Errorf("making %s: %w", usersDir, err)
+		return nil, fmt.Errorf("create %s: %w", usersDir, err)
 	}
 	for id := firstUser; id <= lastUser; id++ {
 		lock, err := lockUser(filepath.Join(usersDir, strconv.Itoa(id)))
@@ -61,14 +61,14 @@ func claimUser() (*claimedUser, error) {
 		}
 		claimed.release()
 	}
-	return nil, fmt.Errorf("all users of services (%d to %d) are taken: %w", firstUser, lastUser, unix.EAGAIN)
+	return nil, fmt.Errorf("all users for services (%d to %d) are in use: %w", firstUser, lastUser, unix.EAGAIN)
 }
 
 // lockUser locks a file for as long as it is open; nil if somebody else has it.
 func lockUser(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("claiming a user: %w", err)
+		return nil, fmt.Errorf("reserve a user: %w", err)
 	}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if err == nil {
@@ -82,7 +82,7 @@ func lockUser(path string) (*os.File, error) {
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return nil, nil
 	}
-	return nil, fmt.Errorf("claiming a user: %w", err)
+	return nil, fmt.Errorf("reserve a user: %w", err)
 }
 
 // unused says whether a number is neither a user of the machine nor that of a process.
@@ -92,7 +92,7 @@ func unused(id int) (bool, error) {
 	}
 	processes, err := os.ReadDir("/proc")
 	if err != nil {
-		return false, fmt.Errorf("looking for processes of user %d: %w", id, err)
+		return false, fmt.Errorf("look for processes of user %d: %w", id, err)
 	}
 	for _, p := range processes {
 		var st unix.Stat_t

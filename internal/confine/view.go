@@ -33,19 +33,19 @@ const (
 // enterView replaces what the process sees. dir is a directory that stays, at viewDir.
 func enterView(dir string, hidden []string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
-		return fmt.Errorf("keeping mounts to itself: %w", err)
+		return fmt.Errorf("make mounts private: %w", err)
 	}
 	// Held before its way is hidden, and in this namespace, as a mount of another cannot be bound.
 	held, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("finding the service's directory: %w", err)
+		return fmt.Errorf("find the service's directory: %w", err)
 	}
 	own := fmt.Sprintf("/proc/self/fd/%d", held)
 	if err := makeDev(); err != nil {
-		return fmt.Errorf("making /dev: %w", err)
+		return fmt.Errorf("create /dev: %w", err)
 	}
 	if err := makeRun(own); err != nil {
-		return fmt.Errorf("making /run: %w", err)
+		return fmt.Errorf("create /run: %w", err)
 	}
 	for _, path := range append(append([]string{}, emptied...), hidden...) {
 		if err := hide(path); err != nil {
@@ -53,24 +53,24 @@ func enterView(dir string, hidden []string) error {
 		}
 	}
 	if err := unix.Mount("proc", "/proc", "proc", dark&^unix.MS_RDONLY, "subset=pid"); err != nil {
-		return fmt.Errorf("making /proc: %w", err)
+		return fmt.Errorf("create /proc: %w", err)
 	}
 	lock := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
 	if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &lock); err != nil {
-		return fmt.Errorf("making everything read-only: %w", err)
+		return fmt.Errorf("make everything read-only: %w", err)
 	}
 	for _, d := range devices {
 		open := unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_RDONLY}
 		if err := unix.MountSetattr(unix.AT_FDCWD, "/dev/"+d, 0, &open); err != nil {
-			return fmt.Errorf("opening /dev/%s: %w", d, err)
+			return fmt.Errorf("open /dev/%s: %w", d, err)
 		}
 	}
 	open := unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY, Attr_set: unix.MOUNT_ATTR_NOEXEC}
 	if err := unix.MountSetattr(unix.AT_FDCWD, viewDir, 0, &open); err != nil {
-		return fmt.Errorf("opening %s: %w", viewDir, err)
+		return fmt.Errorf("open %s: %w", viewDir, err)
 	}
 	if err := unix.Mount("tmpfs", "/tmp", "tmpfs", dark&^unix.MS_RDONLY, tmpSize); err != nil {
-		return fmt.Errorf("making /tmp: %w", err)
+		return fmt.Errorf("create /tmp: %w", err)
 	}
 	return os.Chdir("/")
 }
@@ -83,7 +83,7 @@ func hide(path string) error {
 		return nil // nothing to see, or a link to something that is hidden where it is
 	}
 	if err := unix.Mount("tmpfs", path, "tmpfs", dark, "size=4k,mode=555"); err != nil {
-		return fmt.Errorf("hiding %s: %w", path, err)
+		return fmt.Errorf("hide %s: %w", path, err)
 	}
 	return nil
 }
@@ -91,11 +91,11 @@ func hide(path string) error {
 // makeDev builds the new /dev in /tmp, since the old one has what the new one is made from.
 func makeDev() error {
 	if err := unix.Mount("tmpfs", "/tmp", "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, "size=64k,mode=755"); err != nil {
-		return fmt.Errorf("mounting: %w", err)
+		return fmt.Errorf("mount: %w", err)
 	}
 	for _, d := range devices {
 		if err := os.WriteFile("/tmp/"+d, nil, 0o600); err != nil {
-			return fmt.Errorf("making a place: %w", err)
+			return fmt.Errorf("create a mount point: %w", err)
 		}
 		if err := unix.Mount("/dev/"+d, "/tmp/"+d, "", unix.MS_BIND, ""); err != nil {
 			return fmt.Errorf("%s: %w", d, err)
@@ -107,10 +107,10 @@ func makeDev() error {
 		err = errors.Join(err, os.Symlink(fmt.Sprintf("/proc/self/fd/%d", i), "/tmp/"+name))
 	}
 	if err != nil {
-		return fmt.Errorf("making a place: %w", err)
+		return fmt.Errorf("create a mount point: %w", err)
 	}
 	if err := unix.Mount("/tmp", "/dev", "", unix.MS_MOVE, ""); err != nil {
-		return fmt.Errorf("moving it: %w", err)
+		return fmt.Errorf("move it: %w", err)
 	}
 	return nil
 }
@@ -118,13 +118,13 @@ func makeDev() error {
 // makeRun makes a /run with nothing but the service's directory.
 func makeRun(own string) error {
 	if err := unix.Mount("tmpfs", "/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=64k,mode=755"); err != nil {
-		return fmt.Errorf("mounting: %w", err)
+		return fmt.Errorf("mount: %w", err)
 	}
 	if err := os.Mkdir(viewDir, 0o700); err != nil {
-		return fmt.Errorf("making a place: %w", err)
+		return fmt.Errorf("create a mount point: %w", err)
 	}
 	if err := unix.Mount(own, viewDir, "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("binding the service's directory: %w", err)
+		return fmt.Errorf("bind-mount the service's directory: %w", err)
 	}
 	return nil
 }

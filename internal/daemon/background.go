@@ -89,7 +89,7 @@ func behind() bool { return os.Getenv(readyVar) != "" }
 func goBehind() error {
 	fd, err := strconv.Atoi(os.Getenv(readyVar))
 	if err != nil || fd < readyFd {
-		return fmt.Errorf("%s is %q, and not a descriptor", readyVar, os.Getenv(readyVar))
+		return fmt.Errorf("%s is %q, not a file descriptor", readyVar, os.Getenv(readyVar))
 	}
 	unix.CloseOnExec(fd)
 	return os.Chdir("/") // so that the directory it was started in can be removed

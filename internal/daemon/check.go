@@ -12,8 +12,8 @@ import (
 
 // usage is the head of the help.
 const usage = `Usage: polycubed [options]
-       polycubed check [--json] [--all] [NETDEV...]   what the machine lacks, and what will be slower for it
-       polycubed cleanup [options]            remove what a stopped daemon left in the kernel
+       polycubed check [--json] [--all] [NETDEV...]   check the machine: missing features, and what is slower without them
+       polycubed cleanup [options]            remove everything that a stopped daemon left in the kernel
 `
 
 // longJSON accepts -json, as polycubectl spells it, for --json.

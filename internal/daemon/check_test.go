@@ -26,7 +26,7 @@ func TestCheckWords(t *testing.T) {
 		t.Errorf("check --all: %+v, %v", o, err)
 	}
 	for _, args := range [][]string{{"--json"}, {"cleanup", "--json"}, {"--all"}} {
-		if _, err := ParseOptions(args, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "is for polycubed check") {
+		if _, err := ParseOptions(args, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "is accepted only by polycubed check") {
 			t.Errorf("%v: %v", args, err)
 		}
 	}

@@ -31,7 +31,7 @@ func parseConfig(text string) ([]setting, error) {
 			return nil, fmt.Errorf("line %d: %q is not of the form \"option: value\"", s.line, line)
 		}
 		if first, ok := seen[s.name]; ok {
-			return nil, fmt.Errorf("line %d: option %s was given in line %d already", s.line, s.name, first)
+			return nil, fmt.Errorf("line %d: option %s was already given in line %d", s.line, s.name, first)
 		}
 		seen[s.name] = s.line
 		out = append(out, s)

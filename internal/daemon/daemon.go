@@ -90,7 +90,7 @@ func run(ctx context.Context, o Options, p parts, stdout, stderr io.Writer, hup 
 	}
 	for _, s := range d.boot(fail) {
 		if ctx.Err() != nil {
-			d.log.Info("told to stop while starting")
+			d.log.Info("stopped during start")
 			return nil
 		}
 		if err := s.run(ctx); err != nil {
@@ -155,14 +155,14 @@ func (d *daemon) boot(fail context.CancelCauseFunc) []step {
 func (d *daemon) prepareSystem(context.Context) error {
 	d.log.Info("starting", "version", Version, "instance", d.opts.Instance, "pid", os.Getpid())
 	if err := raiseFileLimit(); err != nil {
-		d.log.Warn("few files can be open", "err", err)
+		d.log.Warn("the limit of open files is low", "err", err)
 	}
 	if err := d.parts.ensureBPFFS(d.opts.BPFFS); err != nil {
 		return err
 	}
 	d.pinsOn, _ = pinsDevice(d.opts.BPFFS) // ensureBPFFS has looked
 	if err := pinsOutlive(d.opts.BPFFS, "/proc/1/root"); err != nil {
-		d.log.Warn("traffic will stop with the daemon", "err", err)
+		d.log.Warn("traffic stops when the daemon stops", "err", err)
 	}
 	return nil
 }
@@ -171,7 +171,7 @@ func (d *daemon) prepareSystem(context.Context) error {
 // instance can have: an instance's state directory is within that of the main daemon.
 func (d *daemon) openStore(context.Context) (err error) {
 	if err := access.OwnDir(d.opts.StateDir); err != nil {
-		return fmt.Errorf("the state directory: %w", err)
+		return fmt.Errorf("state directory: %w", err)
 	}
 	d.store, d.state, err = store.Open(store.Options{Dir: storeDir(d.opts), Logger: d.log,
 		KeepTransactions: keepRevisions, KeepBytes: keepBytes})
@@ -276,7 +276,7 @@ func background(fn func(context.Context)) (stop func() error) {
 func (d *daemon) reload() {
 	d.tell(reloading())
 	if err := d.file.Reopen(); err != nil {
-		d.log.Error("reopening the log", "err", err)
+		d.log.Error("reopen the log", "err", err)
 	}
 	d.reloadAccess()
 	d.tell("READY=1")
@@ -289,7 +289,7 @@ func (d *daemon) ready(context.Context) error {
 	d.undo = append(d.undo, d.startWatchdog())
 	d.log.Info("polycubed ready", "cubes", len(d.manager.Cubes()))
 	if _, err := fmt.Fprintln(d.stdout, "polycubed ready"); err != nil {
-		d.log.Warn("writing the ready line", "err", err)
+		d.log.Warn("write the ready line", "err", err)
 	}
 	d.tell("READY=1")
 	if behind() {
@@ -301,7 +301,7 @@ func (d *daemon) ready(context.Context) error {
 // tell informs the service manager, if there is one.
 func (d *daemon) tell(state string) {
 	if err := notify(state); err != nil {
-		d.log.Warn("no word to the service manager", "err", err)
+		d.log.Warn("notify the service manager", "err", err)
 	}
 }
 
@@ -313,7 +313,7 @@ func (d *daemon) close() error {
 	}
 	d.undo = nil
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("stopping: %w", err)
+		return fmt.Errorf("stop: %w", err)
 	}
 	return nil
 }
@@ -336,15 +336,15 @@ func cleanup(o Options, p parts, stdout, stderr io.Writer) (err error) {
 	log := newLogger(out, o.LogLevel, o.LogFormat)
 	plane, err := p.openPlane(planeOptions{BPFFS: o.BPFFS, Instance: o.Instance, Mounts: o.Mounts, Logger: log})
 	if err != nil {
-		return fmt.Errorf("opening the data plane: %w", err)
+		return fmt.Errorf("open the data plane: %w", err)
 	}
 	if err := plane.Cleanup(); err != nil {
-		return fmt.Errorf("removing what is in the kernel: %w", err)
+		return fmt.Errorf("remove everything from the kernel: %w", err)
 	}
 	if err := errors.Join(releaseNetdevs(o, log), removeSocket(o.Socket), removeSocket(o.ReadSocket), removePidFile(o.PidFile), removeEmpty(o.BPFFS)); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(stdout, "nothing of polycubed%s is left in the kernel; its configuration is still in %s\n", describe(o.Instance), o.StateDir)
+	_, err = fmt.Fprintf(stdout, "removed everything of polycubed%s from the kernel; its configuration is still in %s\n", describe(o.Instance), o.StateDir)
 	return err
 }
 
@@ -355,7 +355,7 @@ func releaseNetdevs(o Options, log *slog.Logger) error {
 	}
 	s, state, err := store.Open(store.Options{Dir: storeDir(o), Logger: log, KeepTransactions: keepRevisions, KeepBytes: keepBytes})
 	if err != nil {
-		return fmt.Errorf("the addresses that ports gave to netdevs stay, the configuration cannot be read: %w", err)
+		return fmt.Errorf("addresses that ports added to netdevs stay, because the configuration cannot be read: %w", err)
 	}
 	return errors.Join(topology.ReleaseNetdevs(state.Records), s.Close())
 }

@@ -99,8 +99,8 @@ func TestFailedBoot(t *testing.T) {
 		{"the socket", "opening the API", []string{"--socket", "/dev/null/s"}, func(*bench) {}},
 		{"the certificate", "deciding who may come in: TLS: --cert: open /none/cert.pem", []string{"--cert", "/none/cert.pem", "--key", "/none/key.pem", "--cacert", "/none/ca.pem"},
 			func(*bench) {}},
-		{"the audit log", "/dev/null is not a file of the daemon alone", []string{"--audit-log", "/dev/null"}, func(*bench) {}},
-		{"the log", "opening the log", []string{"--logfile", "/dev/null/x"}, func(*bench) {}},
+		{"the audit log", "/dev/null is not a private file of the daemon", []string{"--audit-log", "/dev/null"}, func(*bench) {}},
+		{"the log", "open the log", []string{"--logfile", "/dev/null/x"}, func(*bench) {}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestStopDuringBoot(t *testing.T) {
 			if status := command(ctx, b.args("main"), b.parts, &out, &errs, nil); status != 0 {
 				t.Errorf("exit status %d: %s", status, errs.String())
 			}
-			if out.String() != "" || !strings.Contains(errs.String(), "told to stop while starting") {
+			if out.String() != "" || !strings.Contains(errs.String(), "stopped during start") {
 				t.Errorf("output %q, log %q", out.String(), errs.String())
 			}
 			if name != "the system" && !b.plane.closed.Load() {
@@ -173,7 +173,7 @@ func TestInstances(t *testing.T) {
 	if status := second.wait(); status != exitFailed {
 		t.Errorf("a second daemon of the same name ends with status %d", status)
 	}
-	if want := fmt.Sprintf("polycubed instance one runs already (pid %d)", os.Getpid()); !strings.Contains(second.errs.String(), want) {
+	if want := fmt.Sprintf("polycubed instance one is already running (pid %d)", os.Getpid()); !strings.Contains(second.errs.String(), want) {
 		t.Errorf("it says %q, want %q", second.errs.String(), want)
 	}
 	other := b.start("two")
@@ -276,7 +276,7 @@ func TestCleanup(t *testing.T) {
 	b := newBench(t)
 	p := b.start("main")
 	var out, errs output.Buffer
-	if status := command(t.Context(), append([]string{"cleanup"}, b.args("main")...), b.parts, &out, &errs, nil); status != exitFailed || !strings.Contains(errs.String(), "runs already") {
+	if status := command(t.Context(), append([]string{"cleanup"}, b.args("main")...), b.parts, &out, &errs, nil); status != exitFailed || !strings.Contains(errs.String(), "already running") {
 		t.Errorf("cleanup of a running daemon: status %d, %q", status, errs.String())
 	}
 	if b.plane.cleaned.Load() {
@@ -287,7 +287,7 @@ func TestCleanup(t *testing.T) {
 	if status := command(t.Context(), append([]string{"cleanup"}, b.args("main")...), b.parts, &out, &errs, nil); status != 0 || !b.plane.cleaned.Load() {
 		t.Errorf("cleanup: status %d, cleaned %v, %q", status, b.plane.cleaned.Load(), errs.String())
 	}
-	if !strings.Contains(out.String(), "nothing of polycubed instance main is left") {
+	if !strings.Contains(out.String(), "removed everything of polycubed instance main") {
 		t.Errorf("it says %q", out.String())
 	}
 }
@@ -305,7 +305,7 @@ func TestCleanupSparesFiles(t *testing.T) {
 		if text, err := os.ReadFile(precious); err != nil || string(text) != "notes" {
 			t.Fatalf("cleanup %v removed a file: %v", args, err)
 		}
-		if args[0] != "--bpffs" && (status != exitFailed || !strings.Contains(errs.String(), "left alone")) {
+		if args[0] != "--bpffs" && (status != exitFailed || !strings.Contains(errs.String(), "not removed")) {
 			t.Errorf("cleanup %v: status %d, %q", args, status, errs.String())
 		}
 	}

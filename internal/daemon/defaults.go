@@ -20,8 +20,8 @@ var notInFile = map[string]bool{"configfile": true, "help": true, "version": tru
 // defaultConfig is the text of a configuration file that changes nothing.
 func defaultConfig() string {
 	var b strings.Builder
-	b.WriteString("# Options of polycubed: lines \"option: value\", comments from # on. The command line wins.\n" +
-		"# Every option is here with its default; polycubed --check-config tells what is wrong.\n")
+	b.WriteString("# Options of polycubed: lines \"option: value\", # starts a comment. The command line overrides them.\n" +
+		"# Every option is listed with its default; polycubed --check-config reports errors.\n")
 	flagSet("polycubed", &rawOptions{}).VisitAll(func(f *pflag.Flag) {
 		if f.Hidden || notInFile[f.Name] {
 			return
@@ -41,21 +41,21 @@ func makeConfig(path string) error {
 	if _, err := os.Lstat(path); err == nil {
 		return nil
 	} else if !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("looking for the configuration file: %w", err)
+		return fmt.Errorf("look for the configuration file: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("making the directory of the configuration file: %w", err)
+		return fmt.Errorf("create the directory of the configuration file: %w", err)
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, os.ErrExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("making the configuration file: %w", err)
+		return fmt.Errorf("create the configuration file: %w", err)
 	}
 	_, err = f.WriteString(defaultConfig())
 	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("writing the configuration file: %w", err)
+		return fmt.Errorf("write the configuration file: %w", err)
 	}
 	return nil
 }

@@ -93,14 +93,14 @@ func TestCheckConfig(t *testing.T) {
 		status     int
 		out, errs  string
 	}{
-		{"right", "port: 9001\n", nil, exitOK, "the options are right\n", ""},
-		{"right, with a word of warning", "loglevel: debug\n", []string{"-l", "warn"}, exitOK, "warning: --loglevel of the command line stands above", ""},
+		{"right", "port: 9001\n", nil, exitOK, "the options are valid\n", ""},
+		{"right, with a word of warning", "loglevel: debug\n", []string{"-l", "warn"}, exitOK, "warning: --loglevel on the command line overrides", ""},
 		{"a wrong value", "port: many\n", nil, exitUsage, "", "line 1: port"},
-		{"a wrong name", "log-level: debug\n", nil, exitUsage, "", `no option "log-level": did you mean loglevel?`},
+		{"a wrong name", "log-level: debug\n", nil, exitUsage, "", `unknown option "log-level": did you mean loglevel?`},
 		{"a wrong option", "", []string{"--stat-dir=/x"}, exitUsage, "", "unknown flag: --stat-dir: did you mean --state-dir?"},
 		{"nothing near", "", []string{"--colour"}, exitUsage, "", "unknown flag: --colour (see"},
 		{"a certificate that is not there", "cert: /none/c\nkey: /none/k\ncacert: /none/a\n", nil, exitFailed, "", "--cert: open /none/c: no such file"},
-		{"two that exclude each other", "port: 9000\ninsecure-loopback\nrequire-token\n", nil, exitUsage, "", "exclude each other"},
+		{"two that exclude each other", "port: 9000\ninsecure-loopback\nrequire-token\n", nil, exitUsage, "", "mutually exclusive"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

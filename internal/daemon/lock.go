@@ -27,23 +27,23 @@ type instanceLock struct{ file *os.File }
 // lockInstance takes the lock of a run directory, which it makes when missing.
 func lockInstance(runDir, instance string) (*instanceLock, error) {
 	if err := access.OwnDir(runDir); err != nil {
-		return nil, fmt.Errorf("the run directory: %w", err)
+		return nil, fmt.Errorf("run directory: %w", err)
 	}
 	path := filepath.Join(runDir, "lock")
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("opening the lock: %w", err)
+		return nil, fmt.Errorf("open the lock: %w", err)
 	}
 	if err := flock(f); err != nil {
 		defer f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("polycubed%s runs already%s: stop it first, or choose another --instance",
+			return nil, fmt.Errorf("polycubed%s is already running%s: stop it first, or choose another --instance",
 				describe(instance), holder(f))
 		}
-		return nil, fmt.Errorf("locking %s: %w", path, err)
+		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	if err := writePid(f); err != nil {
-		return nil, errors.Join(fmt.Errorf("writing the lock: %w", err), f.Close())
+		return nil, errors.Join(fmt.Errorf("write the lock: %w", err), f.Close())
 	}
 	return &instanceLock{f}, nil
 }
@@ -132,11 +132,11 @@ type pidFile struct {
 // takePidFile locks the file and writes the process id into it.
 func takePidFile(path string) (*pidFile, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("making the pid file's directory: %w", err)
+		return nil, fmt.Errorf("create the pid file's directory: %w", err)
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("opening the pid file: %w", err)
+		return nil, fmt.Errorf("open the pid file: %w", err)
 	}
 	p := &pidFile{path, f}
 	if err := p.take(); err != nil {
@@ -147,7 +147,7 @@ func takePidFile(path string) (*pidFile, error) {
 
 func (p *pidFile) take() error {
 	if err := flock(p.file); errors.Is(err, unix.EWOULDBLOCK) {
-		return fmt.Errorf("another daemon has it%s: give each its own --pidfile", holder(p.file))
+		return fmt.Errorf("another daemon uses it%s: give each its own --pidfile", holder(p.file))
 	} else if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (p *pidFile) take() error {
 		return err
 	}
 	if _, err := strconv.Atoi(strings.TrimSpace(string(text))); err != nil && len(text) > 0 {
-		return errors.New("it does not hold a process id, it is left alone")
+		return errors.New("does not contain a process id, so it is not overwritten")
 	}
 	return writePid(p.file)
 }
@@ -171,10 +171,10 @@ func removePidFile(path string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("reading the pid file: %w", err)
+		return fmt.Errorf("read the pid file: %w", err)
 	}
 	if _, err := strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
-		return fmt.Errorf("pid file %s does not hold a process id, it is left alone", path)
+		return fmt.Errorf("pid file %s does not contain a process id, so it is not removed", path)
 	}
 	return os.Remove(path)
 }
@@ -190,10 +190,10 @@ func removeSocket(path string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("looking at the socket: %w", err)
+		return fmt.Errorf("check the socket: %w", err)
 	}
 	if info.Mode().Type() != os.ModeSocket {
-		return fmt.Errorf("%s is not a socket, it is left alone", path)
+		return fmt.Errorf("%s is not a socket, so it is not removed", path)
 	}
 	return os.Remove(path)
 }

@@ -82,7 +82,7 @@ func TestPidFile(t *testing.T) {
 	if text, err := os.ReadFile(path); err != nil || string(text) != strconv.Itoa(os.Getpid())+"\n" {
 		t.Errorf("it holds %q, %v", text, err)
 	}
-	if _, err := takePidFile(path); err == nil || !strings.Contains(err.Error(), "another daemon has it (pid "+strconv.Itoa(os.Getpid())+")") {
+	if _, err := takePidFile(path); err == nil || !strings.Contains(err.Error(), "another daemon uses it (pid "+strconv.Itoa(os.Getpid())+")") {
 		t.Errorf("a second time: %v", err)
 	}
 	if err := p.remove(); err != nil {
@@ -104,7 +104,7 @@ func TestPidFile(t *testing.T) {
 	if err := os.WriteFile(path, []byte("notes"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := takePidFile(path); err == nil || !strings.Contains(err.Error(), "left alone") {
+	if _, err := takePidFile(path); err == nil || !strings.Contains(err.Error(), "not overwritten") {
 		t.Errorf("notes: %v", err)
 	}
 	link := filepath.Join(dir, "link")

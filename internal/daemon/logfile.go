@@ -55,11 +55,11 @@ func (l *logFile) reopen() error {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(l.path), 0o755); err != nil {
-		return fmt.Errorf("making the log's directory: %w", err)
+		return fmt.Errorf("create the log's directory: %w", err)
 	}
 	f, err := nofollow.Open(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640)
 	if err != nil {
-		return fmt.Errorf("opening the log: %w", err)
+		return fmt.Errorf("open the log: %w", err)
 	}
 	size := int64(0)
 	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
@@ -94,18 +94,18 @@ func (l *logFile) Write(line []byte) (int, error) {
 func (l *logFile) replace() error {
 	info, err := l.file.Stat()
 	if err != nil || !info.Mode().IsRegular() {
-		return errors.Join(errors.New("it is no file"), err)
+		return errors.Join(errors.New("not a regular file"), err)
 	}
 	named, err := os.Stat(l.path)
 	if err == nil && os.SameFile(info, named) {
 		for i := keptLogs - 1; i >= 1; i-- {
 			err := os.Rename(l.old(i), l.old(i+1))
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("keeping an old log: %w", err)
+				return fmt.Errorf("keep an old log: %w", err)
 			}
 		}
 		if err := os.Rename(l.path, l.old(1)); err != nil {
-			return fmt.Errorf("moving the log away: %w", err)
+			return fmt.Errorf("rename the log: %w", err)
 		}
 	}
 	// Else somebody has moved it already, and what is there now is not ours to move.

@@ -76,7 +76,7 @@ func (w plainWriter) Write(line []byte) (int, error) {
 		rest = rest[n:]
 	}
 	if _, err := w.to.Write(b.Bytes()); err != nil {
-		return 0, fmt.Errorf("writing the log: %w", err)
+		return 0, fmt.Errorf("write the log: %w", err)
 	}
 	return len(line), nil
 }

@@ -38,7 +38,7 @@ func parseLevel(s string) (slog.Level, error) {
 			return l.level, nil
 		}
 	}
-	return 0, fmt.Errorf("loglevel %.40q: is one of trace, debug, info, warn, err, critical and off", s)
+	return 0, fmt.Errorf("loglevel %.40q: must be one of trace, debug, info, warn, err, critical and off", s)
 }
 
 // levelName is the reverse, for lines.

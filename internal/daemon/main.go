@@ -78,7 +78,7 @@ func tellOptions(o Options, stdout io.Writer) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintln(stdout, "the options are right")
+	_, err := fmt.Fprintln(stdout, "the options are valid")
 	return err
 }
 
@@ -86,7 +86,7 @@ func tellOptions(o Options, stdout io.Writer) error {
 func start(ctx context.Context, o Options, p parts, stdout, stderr io.Writer, hup <-chan os.Signal) error {
 	if behind() {
 		if err := goBehind(); err != nil {
-			return fmt.Errorf("going to the background: %w", err)
+			return fmt.Errorf("run in the background: %w", err)
 		}
 	}
 	if o.ConfigFile != "" {

@@ -25,11 +25,11 @@ func notify(state string) error {
 	}
 	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {
-		return fmt.Errorf("telling the service manager: %w", err)
+		return fmt.Errorf("notify the service manager: %w", err)
 	}
 	_, err = c.Write([]byte(state))
 	if err = errors.Join(err, c.Close()); err != nil {
-		return fmt.Errorf("telling the service manager: %w", err)
+		return fmt.Errorf("notify the service manager: %w", err)
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func (d *daemon) pinsMissing() error {
 	case err != nil:
 		return err
 	case now != d.pinsOn:
-		return fmt.Errorf("%s is in another file system than when polycubed started", d.opts.BPFFS)
+		return fmt.Errorf("%s is no longer in the file system that polycubed started with", d.opts.BPFFS)
 	}
 	return bpffs.Check(d.opts.BPFFS)
 }
@@ -99,7 +99,7 @@ func (d *daemon) tellReady() {
 	e := events.Event{Type: events.Daemon, State: "ready", Revision: d.manager.Revision(),
 		Message: fmt.Sprintf("polycubed %s is ready, %d cubes restored", Version, len(d.manager.Cubes()))}
 	if len(broken) > 0 {
-		e.Message += fmt.Sprintf(", %d could not be", len(broken))
+		e.Message += fmt.Sprintf(", %d could not be restored", len(broken))
 	}
 	d.events.Add(e)
 }

@@ -95,16 +95,16 @@ type rawOptions struct {
 
 // deprecated are options of the first daemon that are accepted and without effect.
 var deprecated = map[string]string{
-	"cubes-dump-enable": "the configuration is always kept",
-	"cubes-dump":        "the configuration is always kept",
-	"cubes-dump-file":   "the configuration is kept in the state directory",
+	"cubes-dump-enable": "the configuration is always saved",
+	"cubes-dump":        "the configuration is always saved",
+	"cubes-dump-file":   "the configuration is saved in the state directory",
 }
 
 // refused are options of the first daemon that must not be ignored silently.
 var refused = map[string]string{
 	"cubes-dump-clean-init": "to start empty, move the state directory away",
 	"cubes-init":            "to start empty, move the state directory away",
-	"cubes-nodump":          "the configuration is always kept",
+	"cubes-nodump":          "the configuration is always saved",
 }
 
 // flagSet declares every option; r receives their values.
@@ -115,27 +115,27 @@ func flagSet(name string, r *rawOptions) *pflag.FlagSet {
 	f.Usage = func() {}
 	f.StringVar(&r.Instance, "instance", "", "name of this daemon, to run several side by side")
 	f.StringVar(&r.Socket, "socket", "", "Unix socket of the API (default RUN-DIR/polycubed.sock)")
-	f.StringVarP(&r.Addr, "addr", "a", defaultAddr, "address of the API over TCP: loopback, or any with TLS (off unless --addr, --port or --cert is given)")
+	f.StringVarP(&r.Addr, "addr", "a", defaultAddr, "TCP address of the API: loopback, or any with TLS (off unless --addr, --port or --cert is given)")
 	f.Uint16VarP(&r.port, "port", "p", defaultPort, "TCP port of the API (off unless --addr, --port or --cert is given)")
 	f.BoolVar(&r.InsecureLoopback, "insecure-loopback", false, "let every local user change the configuration over TCP, without the token")
 	r.declare(f)
-	f.BoolVarP(&r.Background, "daemon", "d", false, "run in the background; returns when the daemon is ready, or says why it is not")
+	f.BoolVarP(&r.Background, "daemon", "d", false, "run in the background; returns when the daemon is ready, or prints why it is not")
 	r.declareServices(f)
 	f.StringVarP(&r.level, "loglevel", "l", "info", "trace, debug, info, warn, err, critical or off")
-	f.StringVar(&r.LogFile, "logfile", "", "file for the log, replaced at 5 MB, reopened on SIGHUP (default standard error; in the background /var/log/polycube[/INSTANCE]/polycubed.log)")
-	f.StringVar(&r.LogFormat, "logformat", logText, "text: lines that scripts of the first Polycube read; json: an object a line")
+	f.StringVar(&r.LogFile, "logfile", "", "log file, rotated at 5 MB, reopened on SIGHUP (default standard error; in the background /var/log/polycube[/INSTANCE]/polycubed.log)")
+	f.StringVar(&r.LogFormat, "logformat", logText, "text: lines in the format of the first Polycube; json: one object per line")
 	f.StringVar(&r.PidFile, "pidfile", "", "file for the process id (default RUN-DIR/polycubed.pid)")
-	f.StringVar(&r.config, "configfile", defaultConfigFile, "file with lines \"option: value\"; the command line wins")
-	f.StringVar(&r.StateDir, "state-dir", "", "where the configuration is kept (default /var/lib/polycube[/INSTANCE])")
-	f.StringVar(&r.RunDir, "run-dir", "", "where socket, token and lock are (default /run/polycube[/INSTANCE])")
-	f.StringVar(&r.BPFFS, "bpffs", "", "directory in a BPF file system for what is pinned (default /sys/fs/bpf/polycube[-INSTANCE])")
-	f.StringVar(&r.OnExit, "on-exit", ExitKeep, "keep: traffic flows on without the daemon; clean: nothing is left in the kernel")
-	f.StringVar(&r.Mounts, "mount-namespace", "", "mount namespace in which namespaces of cubes get their names, for services in one of their own: /proc/1/ns/mnt")
-	f.IntVar(&r.SegmentCubes, "segment-cubes", 0, "at most so many cubes in one program (for tests)")
+	f.StringVar(&r.config, "configfile", defaultConfigFile, "file with lines \"option: value\"; the command line overrides it")
+	f.StringVar(&r.StateDir, "state-dir", "", "directory for the configuration (default /var/lib/polycube[/INSTANCE])")
+	f.StringVar(&r.RunDir, "run-dir", "", "directory for socket, token and lock (default /run/polycube[/INSTANCE])")
+	f.StringVar(&r.BPFFS, "bpffs", "", "directory in a BPF file system for pinned programs and maps (default /sys/fs/bpf/polycube[-INSTANCE])")
+	f.StringVar(&r.OnExit, "on-exit", ExitKeep, "keep: traffic continues without the daemon; clean: everything is removed from the kernel")
+	f.StringVar(&r.Mounts, "mount-namespace", "", "mount namespace in which namespaces of cubes get their names, if the daemon runs in its own: /proc/1/ns/mnt")
+	f.IntVar(&r.SegmentCubes, "segment-cubes", 0, "maximum number of cubes in one program (for tests)")
 	f.Lookup("segment-cubes").Hidden = true
-	f.BoolVar(&r.CheckConfig, "check-config", false, "say whether command line and configuration file are right, and start nothing")
-	f.BoolVar(&r.JSON, "json", false, "answer of polycubed check for programs")
-	f.BoolVar(&r.All, "all", false, "polycubed check loads programs with every pair of their constants' values, up to a minute")
+	f.BoolVar(&r.CheckConfig, "check-config", false, "check the command line and the configuration file, and start nothing")
+	f.BoolVar(&r.JSON, "json", false, "print the result of polycubed check as JSON")
+	f.BoolVar(&r.All, "all", false, "polycubed check loads programs with every pair of constant values, for up to a minute")
 	f.BoolVarP(&r.version, "version", "v", false, "print the version")
 	f.BoolVarP(&r.help, "help", "h", false, "print this help")
 	for _, table := range []map[string]string{deprecated, refused} {
@@ -168,9 +168,9 @@ func ParseOptions(args []string, out io.Writer) (Options, error) {
 		r.Check, r.Netdevs = true, f.Args()[1:]
 		return r.Options, nil
 	case r.JSON:
-		return Options{}, usageError{errors.New("json is for polycubed check")}
+		return Options{}, usageError{errors.New("--json is accepted only by polycubed check")}
 	case r.All:
-		return Options{}, usageError{errors.New("all is for polycubed check")}
+		return Options{}, usageError{errors.New("--all is accepted only by polycubed check")}
 	case f.NArg() == 1 && f.Arg(0) == "cleanup":
 		r.Cleanup = true
 	case f.NArg() > 0:
@@ -210,11 +210,11 @@ func (r *rawOptions) readConfig(f *pflag.FlagSet) error {
 	for _, s := range settings {
 		flag := f.Lookup(s.name)
 		if flag == nil || notInFile[s.name] {
-			return fmt.Errorf("configuration file %s line %d: no option %q%s", r.config, s.line, s.name, meant(f, "", s.name))
+			return fmt.Errorf("configuration file %s line %d: unknown option %q%s", r.config, s.line, s.name, meant(f, "", s.name))
 		}
 		if flag.Changed {
 			if flag.Value.String() != s.value {
-				r.Warnings = append(r.Warnings, fmt.Sprintf("--%s of the command line stands above %s line %d", s.name, r.config, s.line))
+				r.Warnings = append(r.Warnings, fmt.Sprintf("--%s on the command line overrides %s line %d", s.name, r.config, s.line))
 			}
 			continue
 		}
@@ -240,17 +240,17 @@ func (r *rawOptions) finish(f *pflag.FlagSet) error {
 		return err
 	}
 	if r.Instance != "" && !instanceName.MatchString(r.Instance) {
-		return fmt.Errorf("instance %q: a name is 1 to 32 of the characters A-Z a-z 0-9 _ -", r.Instance)
+		return fmt.Errorf("instance %q: a name has 1 to 32 characters from A-Z a-z 0-9 _ -", r.Instance)
 	}
 	var err error
 	if r.LogLevel, err = parseLevel(r.level); err != nil {
 		return err
 	}
 	if r.LogFormat != logText && r.LogFormat != logJSON {
-		return fmt.Errorf("logformat %.40q: is text or json", r.LogFormat)
+		return fmt.Errorf("logformat %.40q: must be text or json", r.LogFormat)
 	}
 	if r.OnExit != ExitKeep && r.OnExit != ExitClean {
-		return fmt.Errorf("on-exit %q: is keep or clean", r.OnExit)
+		return fmt.Errorf("on-exit %q: must be keep or clean", r.OnExit)
 	}
 	r.Port = r.port
 	r.TCP = f.Changed("addr") || f.Changed("port")
@@ -262,7 +262,7 @@ func (r *rawOptions) finish(f *pflag.FlagSet) error {
 	}
 	r.defaultPaths()
 	if filepath.Clean(r.BPFFS) == bpffsRoot {
-		return fmt.Errorf("bpffs %s is shared with others: give a directory in it", r.BPFFS)
+		return fmt.Errorf("bpffs %s is shared with other programs: give a directory in it", r.BPFFS)
 	}
 	for _, p := range []*string{&r.Socket, &r.StateDir, &r.RunDir, &r.BPFFS, &r.PidFile, &r.LogFile, &r.Mounts} {
 		if *p == "" {

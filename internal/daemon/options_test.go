@@ -50,9 +50,9 @@ func TestParseOptions(t *testing.T) {
 		{"an unknown level", []string{"-l", "loud"}, nil, "trace, debug, info"},
 		{"a port out of range", []string{"-p", "65536"}, nil, "65536"},
 		{"another policy", []string{"--on-exit=burn"}, nil, "keep or clean"},
-		{"an instance that is a path", []string{"--instance", "../x"}, nil, "a name is"},
-		{"an instance that is too long", []string{"--instance", strings.Repeat("x", 33)}, nil, "a name is"},
-		{"pins among everybody's", []string{"--bpffs", "/sys/fs/bpf/"}, nil, "shared with others"},
+		{"an instance that is a path", []string{"--instance", "../x"}, nil, "a name has"},
+		{"an instance that is too long", []string{"--instance", strings.Repeat("x", 33)}, nil, "a name has"},
+		{"pins among everybody's", []string{"--bpffs", "/sys/fs/bpf/"}, nil, "shared with other programs"},
 		{"a configuration file that is not there", []string{"--configfile", "/none/x"}, nil, "no such file"},
 	}
 	for _, tt := range tests {
@@ -112,12 +112,12 @@ func TestConfigFile(t *testing.T) {
 		{"the same twice needs no word", "loglevel: warn\n", []string{"-l", "warn"}, func(o Options) bool { return len(o.Warnings) == 0 }, ""},
 		{"the file of the first daemon", "daemon: false\nport: 9000\naddr: localhost\nloglevel: info\ncubes-dump-file: /etc/polycube/cubes.yaml\n", nil,
 			func(o Options) bool { return o.TCP && len(o.Warnings) == 1 }, ""},
-		{"an unknown option", "\ncolour: red\n", nil, nil, `line 2: no option "colour"`},
-		{"a short name", "p: 9000\n", nil, nil, `no option "p"`},
-		{"an option given twice", "port: 1\nport: 2\n", nil, nil, "line 2: option port was given in line 1"},
+		{"an unknown option", "\ncolour: red\n", nil, nil, `line 2: unknown option "colour"`},
+		{"a short name", "p: 9000\n", nil, nil, `unknown option "p"`},
+		{"an option given twice", "port: 1\nport: 2\n", nil, nil, "line 2: option port was already given in line 1"},
 		{"not of the form", "port = 9000\n", nil, nil, "line 1"},
 		{"a wrong value", "port: many\n", nil, nil, "line 1: port"},
-		{"a file that names another", "configfile: /x\n", nil, nil, `no option "configfile"`},
+		{"a file that names another", "configfile: /x\n", nil, nil, `unknown option "configfile"`},
 		{"a security option of the first daemon", "cacert: /x.pem\n", nil, nil, "give --cert and --key"},
 	}
 	for _, tt := range tests {

@@ -46,18 +46,18 @@ const (
 
 // declare declares the options.
 func (a *accessOptions) declare(f *pflag.FlagSet) {
-	f.StringVar(&a.Group, "group", front.Group, "group whose members may do everything at the Unix socket")
-	f.StringVar(&a.ReadGroup, "read-group", front.ReadGroup, "group whose members may read, at a Unix socket of their own")
-	f.StringVar(&a.ReadSocket, "read-socket", "", "that socket (default RUN-DIR/polycubed-read.sock)")
-	f.BoolVar(&a.RequireToken, "require-token", false, "let nobody read over loopback TCP without a token")
-	f.StringVarP(&a.TLS.Cert, "cert", "c", "", "certificate of the daemon, for TLS with certificates on both sides")
-	f.StringVarP(&a.TLS.Key, "key", "k", "", "its private key")
-	f.StringVar(&a.TLS.CACert, "cacert", "", "authorities that sign clients' certificates")
-	f.StringVar(&a.TLS.Admins, "cert-admins", "", "file with the names of those who may change things (KIND:NAME lines), for --cacert")
-	f.StringVar(&a.TLS.Allow, "cert-whitelist", "", "directory of clients' certificates, instead of --cacert: those in its directory admin may change things")
-	f.StringVar(&a.TLS.Deny, "cert-blacklist", "", "directory of certificates and revocation lists that are refused, for --cacert")
+	f.StringVar(&a.Group, "group", front.Group, "group whose members have full access at the Unix socket")
+	f.StringVar(&a.ReadGroup, "read-group", front.ReadGroup, "group whose members have read access, at a separate Unix socket")
+	f.StringVar(&a.ReadSocket, "read-socket", "", "path of that socket (default RUN-DIR/polycubed-read.sock)")
+	f.BoolVar(&a.RequireToken, "require-token", false, "require a token for reading over loopback TCP")
+	f.StringVarP(&a.TLS.Cert, "cert", "c", "", "certificate of the daemon, for mutual TLS")
+	f.StringVarP(&a.TLS.Key, "key", "k", "", "private key of --cert")
+	f.StringVar(&a.TLS.CACert, "cacert", "", "certificates of the authorities that sign client certificates")
+	f.StringVar(&a.TLS.Admins, "cert-admins", "", "file with the names of admins (KIND:NAME lines), for --cacert")
+	f.StringVar(&a.TLS.Allow, "cert-whitelist", "", "directory of client certificates, instead of --cacert: those in its directory admin are admins")
+	f.StringVar(&a.TLS.Deny, "cert-blacklist", "", "directory of refused certificates and revocation lists, for --cacert")
 	f.StringVar(&a.AuditLog, "audit-log", "", "file that records each change and refusal, or off (default STATE-DIR/audit.log)")
-	f.IntVar(&a.Rate, "rate-limit", defaultRate, "requests a second of one client; 0 is no limit")
+	f.IntVar(&a.Rate, "rate-limit", defaultRate, "maximum requests per second of one client; 0 is no limit")
 	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		switch name {
 		case "cert-white-list", "cert-allow-list":
@@ -78,17 +78,17 @@ func (r *rawOptions) finishAccess(f *pflag.FlagSet) error {
 	r.TCP = r.TCP || secure
 	switch {
 	case !r.TCP && r.InsecureLoopback:
-		return errors.New("insecure-loopback has no meaning without --addr or --port")
+		return errors.New("insecure-loopback requires --addr or --port")
 	case !r.TCP && r.RequireToken:
-		return errors.New("require-token has no meaning without --addr or --port")
+		return errors.New("require-token requires --addr or --port")
 	case secure && r.InsecureLoopback:
-		return errors.New("insecure-loopback and cert exclude each other: with TLS, certificates decide; leave insecure-loopback out")
+		return errors.New("insecure-loopback and cert are mutually exclusive: with TLS, certificates decide; remove insecure-loopback")
 	case secure && r.RequireToken:
-		return errors.New("require-token is for plain TCP on loopback: with TLS, nobody comes in without a certificate; leave it out")
+		return errors.New("require-token is only for plain TCP on loopback: with TLS, every client needs a certificate; remove require-token")
 	case r.InsecureLoopback && r.RequireToken:
-		return errors.New("insecure-loopback and require-token exclude each other")
+		return errors.New("insecure-loopback and require-token are mutually exclusive")
 	case r.Rate < 0 || r.Rate > maxRate:
-		return fmt.Errorf("rate-limit %d: is 0 to %d requests a second", r.Rate, maxRate)
+		return fmt.Errorf("rate-limit %d: must be 0 to %d requests per second", r.Rate, maxRate)
 	}
 	if err := front.CheckAddress(r.Addr, secure); err != nil {
 		return err
@@ -108,11 +108,11 @@ func (r *rawOptions) finishGroups(f *pflag.FlagSet) error {
 			continue
 		}
 		if access.GroupID(value) < 0 {
-			return fmt.Errorf("%s %q: there is no such group: make it with groupadd --system %s", name, value, value)
+			return fmt.Errorf("%s %q: no such group: create it with groupadd --system %s", name, value, value)
 		}
 	}
 	if r.Group == r.ReadGroup {
-		return fmt.Errorf("group and read-group are both %s: members of the first may do everything", r.Group)
+		return fmt.Errorf("group and read-group are both %s: members of group have full access", r.Group)
 	}
 	return nil
 }
@@ -188,11 +188,11 @@ func (d *daemon) watchAccess() {
 func (d *daemon) reloadAccess() {
 	if d.tokens != nil {
 		if err := d.tokens.Renew(); err != nil {
-			d.log.Error("making tokens", "err", err)
+			d.log.Error("create tokens", "err", err)
 		}
 	}
 	if err := d.audit.Reopen(); err != nil {
-		d.log.Error("reopening the audit log", "err", err)
+		d.log.Error("reopen the audit log", "err", err)
 	}
 	if d.tls != nil {
 		d.tls.Reload()
@@ -229,7 +229,7 @@ func (d *daemon) listen() (out []net.Listener, err error) {
 	case d.tls != nil:
 		return out, open(front.ListenTLS(d.opts.Addr, d.opts.Port, d.tls))
 	case d.opts.InsecureLoopback:
-		d.log.Warn("every local user may change the configuration over TCP (--insecure-loopback)")
+		d.log.Warn("every local user can change the configuration over TCP (--insecure-loopback)")
 	}
 	return out, open(front.ListenTCP(d.opts.Addr, d.opts.Port))
 }

@@ -59,18 +59,18 @@ func TestAccessOptions(t *testing.T) {
 		{"any IPv6 address without TLS", "-a ::", nil, "only over TLS"},
 		{"a host's name", pair + "--cacert /a.pem -a example.org", nil, "neither localhost nor an IP address"},
 		{"insecure, and an address of the machine", "-a 192.0.2.1 --insecure-loopback", nil, "only over TLS"},
-		{"insecure without TCP", "--insecure-loopback", nil, "no meaning"},
-		{"insecure with TLS", pair + "--cacert /a.pem --insecure-loopback", nil, "leave insecure-loopback out"},
-		{"a token for all without TCP", "--require-token", nil, "no meaning"},
-		{"a token for all with TLS", pair + "--cacert /a.pem --require-token", nil, "leave it out"},
-		{"a token for all and none", "-p 1 --insecure-loopback --require-token", nil, "exclude each other"},
+		{"insecure without TCP", "--insecure-loopback", nil, "requires --addr"},
+		{"insecure with TLS", pair + "--cacert /a.pem --insecure-loopback", nil, "remove insecure-loopback"},
+		{"a token for all without TCP", "--require-token", nil, "requires --addr"},
+		{"a token for all with TLS", pair + "--cacert /a.pem --require-token", nil, "remove require-token"},
+		{"a token for all and none", "-p 1 --insecure-loopback --require-token", nil, "mutually exclusive"},
 		{"a certificate without key", "--cert /c.pem --cacert /a.pem", nil, "cert without key"},
 		{"a key without certificate", "--key /k.pem --cacert /a.pem", nil, "key without cert"},
-		{"TLS on one side only", pair, nil, "cert needs cacert or cert-whitelist"},
+		{"TLS on one side only", pair, nil, "cert requires cacert or cert-whitelist"},
 		{"an authority without certificate", "--cacert /a.pem", nil, "give --cert and --key"},
-		{"an authority and an allow list", pair + "--cacert /a.pem --cert-whitelist /w", nil, "exclude each other"},
-		{"an allow list and a deny list", pair + "--cert-whitelist /w --cert-blacklist /d", nil, "take the certificate out of the list"},
-		{"a deny list alone", pair + "--cert-blacklist /d", nil, "cert-blacklist needs cacert"},
+		{"an authority and an allow list", pair + "--cacert /a.pem --cert-whitelist /w", nil, "mutually exclusive"},
+		{"an allow list and a deny list", pair + "--cert-whitelist /w --cert-blacklist /d", nil, "remove the certificate from the whitelist"},
+		{"a deny list alone", pair + "--cert-blacklist /d", nil, "cert-blacklist requires cacert"},
 		{"names of admins for an allow list", pair + "--cert-whitelist /w --cert-admins /n", nil, "in its directory admin"},
 		{"a group that is not there", "--group no-such-group-here", nil, "groupadd --system no-such-group-here"},
 		{"a group of readers that is not there", "--read-group no-such-group-here", nil, "groupadd --system no-such-group-here"},
@@ -171,7 +171,7 @@ func TestTLSOfADaemon(t *testing.T) {
 	next := root.Server(t)
 	pki.Place(t, cert, next.PEM())
 	p.hup <- os.Interrupt
-	p.eventually("a word about the key that does not match", func() bool { return strings.Contains(p.errs.String(), "stays in force") })
+	p.eventually("a word about the key that does not match", func() bool { return strings.Contains(p.errs.String(), "stays in effect") })
 	if got := served(); got != first {
 		t.Errorf("certificate %s is served, its key is missing", got)
 	}

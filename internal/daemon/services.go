@@ -30,16 +30,16 @@ type serviceOptions struct {
 
 // declareServices declares the options.
 func (o *serviceOptions) declareServices(f *pflag.FlagSet) {
-	f.StringVar(&o.Services, "services", "on", "on: services can be added while the daemon runs; off: none but its own")
-	f.StringVar(&o.ServicesCA, "services-cacert", "", "certificates (PEM) that services of type grpc must be signed with")
-	f.StringVar(&o.ServicesCert, "services-cert", "", "certificate (PEM) that the daemon shows to services of type grpc")
-	f.StringVar(&o.ServicesKey, "services-key", "", "private key (PEM) of services-cert")
+	f.StringVar(&o.Services, "services", "on", "on: external services can be added while the daemon runs; off: only built-in services")
+	f.StringVar(&o.ServicesCA, "services-cacert", "", "authorities (PEM) that must have signed the certificates of grpc services")
+	f.StringVar(&o.ServicesCert, "services-cert", "", "certificate (PEM) that the daemon presents to grpc services")
+	f.StringVar(&o.ServicesKey, "services-key", "", "private key (PEM) of --services-cert")
 }
 
 // finishServices checks the options.
 func (o *serviceOptions) finishServices() error {
 	if o.Services != "on" && o.Services != "off" {
-		return fmt.Errorf("services %q: is on or off", o.Services)
+		return fmt.Errorf("services %q: must be on or off", o.Services)
 	}
 	given := 0
 	for _, file := range []string{o.ServicesCA, o.ServicesCert, o.ServicesKey} {
@@ -48,7 +48,7 @@ func (o *serviceOptions) finishServices() error {
 		}
 	}
 	if given != 0 && given != 3 {
-		return errors.New("services-cacert, services-cert and services-key belong together: give all three or none")
+		return errors.New("services-cacert, services-cert and services-key must be set together")
 	}
 	return nil
 }
@@ -104,7 +104,7 @@ func (o *serviceOptions) serviceTLS() (*tls.Config, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("services-cacert %s: no certificate in it", o.ServicesCA)
+		return nil, fmt.Errorf("services-cacert %s: contains no certificate", o.ServicesCA)
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, RootCAs: pool}, nil
 }

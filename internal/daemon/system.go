@@ -23,7 +23,7 @@ const wantFiles = 65536
 func raiseFileLimit() error {
 	var lim unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
-		return fmt.Errorf("reading the limit of open files: %w", err)
+		return fmt.Errorf("read the limit of open files: %w", err)
 	}
 	if lim.Cur >= wantFiles {
 		return nil
@@ -33,7 +33,7 @@ func raiseFileLimit() error {
 		err = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: min(lim.Max, wantFiles), Max: lim.Max})
 	}
 	if err != nil {
-		return fmt.Errorf("raising the limit of open files: %w", err)
+		return fmt.Errorf("raise the limit of open files: %w", err)
 	}
 	return nil
 }
@@ -47,11 +47,11 @@ func ensureBPFFS(dir string) error {
 		}
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("making the directory for pins: %w", err)
+		return fmt.Errorf("create the directory for pins: %w", err)
 	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
-		return fmt.Errorf("looking at %s: %w", dir, err)
+		return fmt.Errorf("check %s: %w", dir, err)
 	}
 	if uint32(st.Type) != unix.BPF_FS_MAGIC {
 		return fmt.Errorf("%s is not in a BPF file system: mount one with \"mount -t bpf bpf %s\", or give another --bpffs", dir, dir)
@@ -69,14 +69,14 @@ func ensureBPFFS(dir string) error {
 func pinsDevice(dir string) (uint64, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
-		return 0, fmt.Errorf("looking at %s: %w", dir, err)
+		return 0, fmt.Errorf("check %s: %w", dir, err)
 	}
 	if uint32(fs.Type) != unix.BPF_FS_MAGIC {
-		return 0, fmt.Errorf("%s is in no BPF file system any more", dir)
+		return 0, fmt.Errorf("%s is no longer in a BPF file system", dir)
 	}
 	var st unix.Stat_t
 	if err := unix.Stat(dir, &st); err != nil {
-		return 0, fmt.Errorf("looking at %s: %w", dir, err)
+		return 0, fmt.Errorf("check %s: %w", dir, err)
 	}
 	return st.Dev, nil
 }
@@ -86,7 +86,7 @@ func pinsDevice(dir string) (uint64, error) {
 func ownPins(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return fmt.Errorf("looking at the directory for pins: %w", err)
+		return fmt.Errorf("check the directory for pins: %w", err)
 	}
 	if len(entries) == 0 {
 		return nil
@@ -96,19 +96,19 @@ func ownPins(dir string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s holds pins of something else (%s): give a directory of its own", dir, entries[0].Name())
+	return fmt.Errorf("%s contains pins of another program (%s): give a separate directory", dir, entries[0].Name())
 }
 
 func mountBPFFS(at string) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(at, &st); err != nil {
-		return fmt.Errorf("looking at %s: %w", at, err)
+		return fmt.Errorf("check %s: %w", at, err)
 	}
 	if uint32(st.Type) == unix.BPF_FS_MAGIC {
 		return nil
 	}
 	if err := unix.Mount("bpf", at, "bpf", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700"); err != nil {
-		return fmt.Errorf("mounting a BPF file system at %s: %w", at, err)
+		return fmt.Errorf("mount a BPF file system at %s: %w", at, err)
 	}
 	return nil
 }
@@ -125,6 +125,6 @@ func pinsOutlive(dir, root string) error {
 	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || err == nil && own.Dev == machine.Dev {
 		return nil
 	}
-	return fmt.Errorf("%s is in a mount namespace that ends with the daemon, and so are the pins: mount a BPF file system there "+
+	return fmt.Errorf("%s is in a mount namespace that ends with the daemon, and so do the pins: mount a BPF file system there "+
 		"before the daemon starts", dir)
 }

@@ -114,7 +114,7 @@ func TestPinsThatAreGoneAreMissed(t *testing.T) {
 	if err := os.Mkdir(d.opts.BPFFS, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.pinsMissing(); err == nil || !strings.Contains(err.Error(), "another file system") {
+	if err := d.pinsMissing(); err == nil || !strings.Contains(err.Error(), "no longer in the file system") {
 		t.Errorf("another file system with the directory in it: %v", err)
 	}
 	for range 2 {
@@ -125,7 +125,7 @@ func TestPinsThatAreGoneAreMissed(t *testing.T) {
 	if err := os.Mkdir(d.opts.BPFFS, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.pinsMissing(); err == nil || !strings.Contains(err.Error(), "no BPF file system") {
+	if err := d.pinsMissing(); err == nil || !strings.Contains(err.Error(), "no longer in a BPF file system") {
 		t.Errorf("unmounted: %v", err)
 	}
 }

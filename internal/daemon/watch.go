@@ -64,7 +64,7 @@ func (d *daemon) startWatch(ctx context.Context) error {
 	done.Go(func() {
 		for ctx.Err() == nil {
 			if err := d.parts.watch(ctx, queue.put); err != nil && ctx.Err() == nil {
-				d.log.Error("watching network devices broke, beginning again", "err", err)
+				d.log.Error("watch network devices, trying again", "err", err)
 			}
 			select {
 			case <-ctx.Done():

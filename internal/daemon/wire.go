@@ -32,7 +32,7 @@ func wire() parts {
 		watch:         netdev.Watch,
 		ensureBPFFS: func(dir string) error {
 			if os.Geteuid() != 0 {
-				return errors.New("polycubed puts programs into the kernel: run it as root")
+				return errors.New("polycubed loads programs into the kernel: run it as root")
 			}
 			return ensureBPFFS(dir)
 		},
@@ -159,7 +159,7 @@ func (u upward) Flood(id uint16, p *cube.PacketIn, m slowpath.Meta) {
 	u.plane.ForgetHelper(&p.Trip)
 	u.plane.Plane.Flood(datapath.CubeID(id), p, m.Set, func(typ cube.Type, n *datapath.Node, port *datapath.Port, out *cube.PacketOut) {
 		if err := u.plane.taps.Send(typ, slowpath.Target{Cube: id, Kind: slowpath.ToTX}, out, slowpath.Meta{}); err != nil {
-			u.log.Debug("flooding a copy", "cube", n.Name, "port", port.Name, "err", err)
+			u.log.Debug("flood a copy", "cube", n.Name, "port", port.Name, "err", err)
 		}
 	})
 }
@@ -168,7 +168,7 @@ func (u upward) Flood(id uint16, p *cube.PacketIn, m slowpath.Meta) {
 func startKernelSlowPath(ctx context.Context, p plane, m *topology.Manager, log *slog.Logger) (func() error, error) {
 	k, ok := p.(*kernelPlane)
 	if !ok {
-		return nil, fmt.Errorf("the slow path belongs to the kernel's data plane, not to %T", p)
+		return nil, fmt.Errorf("the slow path requires the kernel's data plane, not %T", p)
 	}
 	ring, err := slowpath.OpenRing(k.FrameworkMap("pcn_ring"), k.FrameworkMap("pcn_control"), k.FrameworkMap("pcn_shares"))
 	if err != nil {

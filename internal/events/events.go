@@ -251,13 +251,13 @@ func (r *Reader) Next(limit int) ([]Event, <-chan struct{}) {
 	if r.gap {
 		r.gap = false
 		out = append(out, Event{ID: l.id(r.at), Time: time.Now(), Type: Lost,
-			Message: "the daemon was started anew: events before its start are not kept"})
+			Message: "the daemon was restarted: events from before are lost"})
 	}
 	if kept := l.last - uint64(len(l.ring)); r.at < kept {
 		missed := kept - r.at
 		r.at = kept
 		out = append(out, Event{ID: l.id(r.at), Time: time.Now(), Type: Lost, Count: missed,
-			Message: fmt.Sprintf("%d events are missing, they came faster than they were read", missed)})
+			Message: fmt.Sprintf("%d events are missing: they were not read fast enough", missed)})
 	}
 	for ; r.at < l.last && len(out) < limit; r.at++ {
 		out = append(out, l.ring[r.at%l.size])

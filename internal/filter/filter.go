@@ -43,10 +43,10 @@ type Filter struct {
 // is wrong with it in tcpdump's words.
 func Compile(ctx context.Context, expression string) (*Filter, error) {
 	if len(expression) > maxExpression {
-		return nil, fmt.Errorf("filter: it has %d characters, %d are possible: %w", len(expression), maxExpression, cube.ErrInvalid)
+		return nil, fmt.Errorf("filter: %d characters, the limit is %d: %w", len(expression), maxExpression, cube.ErrInvalid)
 	}
 	if strings.ContainsRune(expression, 0) {
-		return nil, fmt.Errorf("filter: it contains a NUL character: %w", cube.ErrInvalid)
+		return nil, fmt.Errorf("filter: contains a NUL character: %w", cube.ErrInvalid)
 	}
 	ctx, cancel := context.WithTimeout(ctx, compileTimeout)
 	defer cancel()
@@ -56,7 +56,7 @@ func Compile(ctx context.Context, expression string) (*Filter, error) {
 	err := cmd.Run()
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return nil, fmt.Errorf("filter %q: filters need the program tcpdump, install the package tcpdump: %w", expression, cube.ErrUnsupported)
+		return nil, fmt.Errorf("filter %q: filters require tcpdump: install the package tcpdump: %w", expression, cube.ErrUnsupported)
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("filter %q: tcpdump did not compile it within %v (names of hosts are looked up, addresses are not): %w",
 			expression, compileTimeout, cube.ErrInvalid)
@@ -85,16 +85,16 @@ func parse(text string) ([]instruction, error) {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	n, err := strconv.Atoi(lines[0])
 	if err != nil || n != len(lines)-1 || n == 0 {
-		return nil, fmt.Errorf("reading what tcpdump made of it: %d lines for %q", len(lines)-1, lines[0])
+		return nil, fmt.Errorf("parse the output of tcpdump: %d lines for %q", len(lines)-1, lines[0])
 	}
 	if n > maxInstructions {
-		return nil, fmt.Errorf("it takes %d instructions, %d are possible: %w", n, maxInstructions, cube.ErrInvalid)
+		return nil, fmt.Errorf("it compiles to %d instructions, the limit is %d: %w", n, maxInstructions, cube.ErrInvalid)
 	}
 	prog := make([]instruction, n)
 	for i, line := range lines[1:] {
 		at := &prog[i]
 		if _, err := fmt.Sscanf(line, "%d %d %d %d", &at.code, &at.jt, &at.jf, &at.k); err != nil {
-			return nil, fmt.Errorf("reading what tcpdump made of it: line %q: %w", line, err)
+			return nil, fmt.Errorf("parse the output of tcpdump: line %q: %w", line, err)
 		}
 	}
 	return prog, check(prog)
@@ -167,7 +167,7 @@ func check(prog []instruction) error {
 				return bad("unknown load")
 			}
 			if mode == modeABS && int32(ins.k) < 0 {
-				return bad("the expression asks for what is not in the packet")
+				return bad("the expression uses data that is not in the packet")
 			}
 		case classALU:
 			if ins.code&opMask > aluXor {
@@ -185,7 +185,7 @@ func check(prog []instruction) error {
 		}
 		memory := class == classST || class == classSTX || class <= classLDX && mode == modeMEM
 		if memory && ins.k >= memorySlots {
-			return bad("memory that does not exist")
+			return bad("invalid memory slot")
 		}
 	}
 	if prog[len(prog)-1].code&classMask != classRET {

@@ -93,11 +93,11 @@ func TestBadFiltersAreAnsweredWithASentence(t *testing.T) {
 	}{
 		"nonsense":       {"bogus foo", `filter "bogus foo": can't parse filter expression: syntax error`, cube.ErrInvalid},
 		"an option":      {"-w /tmp/x", "syntax error", cube.ErrInvalid},
-		"too long":       {strings.Repeat("ip or ", 300) + "ip", "it has 1802 characters, 1024 are possible", cube.ErrInvalid},
-		"too much code":  {long(), "instructions, 256 are possible", cube.ErrInvalid},
+		"too long":       {strings.Repeat("ip or ", 300) + "ip", "1802 characters, the limit is 1024", cube.ErrInvalid},
+		"too much code":  {long(), "instructions, the limit is 256", cube.ErrInvalid},
 		"NUL":            {"ip\x00", "NUL", cube.ErrInvalid},
 		"another device": {"ifname eth0", "ifname", cube.ErrInvalid},
-		"beside it":      {"inbound", "what is not in the packet", cube.ErrUnsupported},
+		"beside it":      {"inbound", "data that is not in the packet", cube.ErrUnsupported},
 		"no such host":   {"host does-not-exist.invalid", "does-not-exist.invalid", cube.ErrInvalid},
 		"never true":     {"ip and arp and 1 == 0", "rejects all packets", cube.ErrInvalid},
 	}

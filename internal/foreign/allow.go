@@ -98,7 +98,7 @@ var licences = []string{"GPL", "GPL v2", "GPL and additional rights", "Dual BSD/
 // CheckObjects says what speaks against the compiled programs of a service, or of a further program that it brings.
 func CheckObjects(objects map[cube.Hook][]byte) error {
 	if len(objects) == 0 {
-		return fmt.Errorf("there are no programs: %w", cube.ErrInvalid)
+		return fmt.Errorf("no programs: %w", cube.ErrInvalid)
 	}
 	for _, h := range slices.Sorted(maps.Keys(objects)) {
 		if err := checkObject(h, objects[h]); err != nil {
@@ -110,12 +110,12 @@ func CheckObjects(objects map[cube.Hook][]byte) error {
 
 func checkObject(h cube.Hook, file []byte) (err error) {
 	if len(file) > maxObject {
-		return fmt.Errorf("it has %d bytes, at most %d are allowed: %w", len(file), maxObject, cube.ErrInvalid)
+		return fmt.Errorf("it has %d bytes, the limit is %d: %w", len(file), maxObject, cube.ErrInvalid)
 	}
 	// The reader was made for files of one's own compiler: whatever it does with this one, the daemon goes on.
 	defer func() {
 		if cause := recover(); cause != nil {
-			err = fmt.Errorf("it cannot be read (%v): %w", cause, cube.ErrInvalid)
+			err = fmt.Errorf("cannot be read (%v): %w", cause, cube.ErrInvalid)
 		}
 	}()
 	if err := checkSections(file); err != nil {
@@ -123,7 +123,7 @@ func checkObject(h cube.Hook, file []byte) (err error) {
 	}
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(file))
 	if err != nil {
-		return fmt.Errorf("reading it: %w: %w", err, cube.ErrInvalid)
+		return fmt.Errorf("read it: %w: %w", err, cube.ErrInvalid)
 	}
 	if err := checkMaps(spec.Maps); err != nil {
 		return err
@@ -135,7 +135,7 @@ func checkObject(h cube.Hook, file []byte) (err error) {
 func checkSections(file []byte) error {
 	f, err := elf.NewFile(bytes.NewReader(file))
 	if err != nil {
-		return fmt.Errorf("reading it: %w: %w", err, cube.ErrInvalid)
+		return fmt.Errorf("read it: %w: %w", err, cube.ErrInvalid)
 	}
 	for _, s := range f.Sections {
 		if s.Flags&elf.SHF_COMPRESSED != 0 {
@@ -147,7 +147,7 @@ func checkSections(file []byte) error {
 
 func checkPrograms(h cube.Hook, spec *ebpf.CollectionSpec) error {
 	if len(spec.Programs) > maxPrograms {
-		return fmt.Errorf("it has %d programs, at most %d are allowed: %w", len(spec.Programs), maxPrograms, cube.ErrInvalid)
+		return fmt.Errorf("it has %d programs, the limit is %d: %w", len(spec.Programs), maxPrograms, cube.ErrInvalid)
 	}
 	want, total := ebpf.SchedCLS, 0
 	if h == cube.XDP {
@@ -159,13 +159,13 @@ func checkPrograms(h cube.Hook, spec *ebpf.CollectionSpec) error {
 		var err error
 		switch {
 		case total > maxInstructions:
-			err = fmt.Errorf("with it there are more than %d instructions: %w", maxInstructions, cube.ErrInvalid)
+			err = fmt.Errorf("with it, the programs have more than %d instructions: %w", maxInstructions, cube.ErrInvalid)
 		case p.Type != want || p.SectionName != h.String():
-			err = fmt.Errorf("section %q is not for it, write PCN_INGRESS, PCN_EGRESS or PCN_PROGRAM: %w", p.SectionName, cube.ErrInvalid)
+			err = fmt.Errorf("wrong section %q, use PCN_INGRESS, PCN_EGRESS or PCN_PROGRAM: %w", p.SectionName, cube.ErrInvalid)
 		case p.Flags != 0 || p.AttachTo != "":
-			err = fmt.Errorf("it asks to be loaded in a special way: %w", cube.ErrInvalid)
+			err = fmt.Errorf("it requests special load flags: %w", cube.ErrInvalid)
 		case !slices.Contains(licences, p.License):
-			err = fmt.Errorf("its licence %.80q cannot be linked with the framework; write PCN_LICENSE: %w", p.License, cube.ErrInvalid)
+			err = fmt.Errorf("its licence %.80q cannot be linked with the framework; use PCN_LICENSE: %w", p.License, cube.ErrInvalid)
 		default:
 			err = checkInstructions(h, spec, p.Instructions)
 		}
@@ -200,17 +200,17 @@ func checkInstruction(h cube.Hook, spec *ebpf.CollectionSpec, functions map[stri
 	class := ins.OpCode.Class()
 	switch {
 	case ins.IsKfuncCall():
-		return fmt.Errorf("calls the kernel function %.80q; services may call none: %w", ins.Reference(), cube.ErrInvalid)
+		return fmt.Errorf("calls the kernel function %.80q, which services may not: %w", ins.Reference(), cube.ErrInvalid)
 	case ins.IsLoadOfFunctionPointer():
-		return fmt.Errorf("takes the address of a function, which is for callbacks that services may not use: %w", cube.ErrInvalid)
+		return fmt.Errorf("takes the address of a function, but services may not use callbacks: %w", cube.ErrInvalid)
 	case ins.OpCode.IsDWordLoad():
 		return checkLoad(spec, ins)
 	case class == asm.LdClass:
-		return fmt.Errorf("reads the packet by an old way that ends the program on its own; use a cursor (pcn_cursor_open): %w", cube.ErrInvalid)
+		return fmt.Errorf("uses legacy packet access (BPF_ABS or BPF_IND), which can end the program; use a cursor (pcn_cursor_open): %w", cube.ErrInvalid)
 	case class.IsJump() && ins.OpCode.JumpOp() == asm.Call:
 		return checkCall(h, functions, ins)
 	case class.IsJump() && !isPlainJump(ins):
-		return fmt.Errorf("jumps in a way (%#x) that services may not use: %w", uint32(ins.OpCode), cube.ErrInvalid)
+		return fmt.Errorf("uses a jump instruction (%#x) that services may not use: %w", uint32(ins.OpCode), cube.ErrInvalid)
 	}
 	return nil
 }
@@ -235,9 +235,9 @@ func checkLoad(spec *ebpf.CollectionSpec, ins *asm.Instruction) error {
 	case ins.IsLoadFromMap() && name != "" && spec.Maps[name] != nil:
 		return nil
 	case ins.IsLoadFromMap() && name == "":
-		return fmt.Errorf("takes a map by number; maps are declared with PCN_MAP: %w", cube.ErrInvalid)
+		return fmt.Errorf("refers to a map by number; declare maps with PCN_MAP: %w", cube.ErrInvalid)
 	default:
-		return fmt.Errorf("takes %.80q of the kernel; services may take nothing: %w", name, cube.ErrInvalid)
+		return fmt.Errorf("refers to the kernel symbol %.80q, which services may not: %w", name, cube.ErrInvalid)
 	}
 }
 
@@ -249,7 +249,7 @@ func checkCall(h cube.Hook, functions map[string]bool, ins *asm.Instruction) err
 		return nil
 	}
 	if !ins.IsBuiltinCall() {
-		return fmt.Errorf("is a call that is not known: %w", cube.ErrInvalid)
+		return fmt.Errorf("is an unknown kind of call: %w", cube.ErrInvalid)
 	}
 	fn := asm.BuiltinFunc(uint32(ins.Constant))
 	if slices.Contains(helpers, fn) || slices.Contains(hookHelpers[h], fn) {
@@ -257,7 +257,7 @@ func checkCall(h cube.Hook, functions map[string]bool, ins *asm.Instruction) err
 	}
 	for other, list := range hookHelpers {
 		if slices.Contains(list, fn) {
-			return fmt.Errorf("calls %s, which is for programs at %s: %w", helperName(fn), other, cube.ErrInvalid)
+			return fmt.Errorf("calls %s, which is only for programs at %s: %w", helperName(fn), other, cube.ErrInvalid)
 		}
 	}
 	if hint := instead[fn]; hint != "" {

@@ -35,9 +35,9 @@ func checkMaps(specs map[string]*ebpf.MapSpec) error {
 		switch {
 		case err != nil:
 		case count > maxMaps:
-			err = fmt.Errorf("at most %d maps are allowed: %w", maxMaps, cube.ErrInvalid)
+			err = fmt.Errorf("too many maps, the limit is %d: %w", maxMaps, cube.ErrInvalid)
 		case total > maxMemory:
-			err = fmt.Errorf("with it the maps take %d MiB, and a service's may take %d: %w", total>>20, maxMemory>>20, cube.ErrInvalid)
+			err = fmt.Errorf("with it, the maps take %d MiB, the limit of a service is %d: %w", total>>20, maxMemory>>20, cube.ErrInvalid)
 		}
 		if err != nil {
 			return fmt.Errorf("map %.80s: %w", name, err)
@@ -49,14 +49,14 @@ func checkMaps(specs map[string]*ebpf.MapSpec) error {
 // checkMap returns about how much memory a map takes.
 func checkMap(name string, s *ebpf.MapSpec) (uint64, error) {
 	if strings.HasPrefix(name, ".") {
-		return 0, fmt.Errorf("variables are for constants only, which are declared with PCN_CONFIG; what a program writes is in a map (PCN_MAP): %w", cube.ErrInvalid)
+		return 0, fmt.Errorf("global variables must be constants declared with PCN_CONFIG; use a map (PCN_MAP) for data that a program writes: %w", cube.ErrInvalid)
 	}
 	if err := checkKind(s); err != nil {
 		return 0, err
 	}
 	for _, tag := range s.Tags {
 		if strings.HasPrefix(tag, tagShared) || strings.HasPrefix(tag, tagExtern) {
-			return 0, fmt.Errorf("it is in common with other services (%.80s), which can be had by services of the daemon only; use PCN_MAP or PCN_MAP_PUBLIC: %w",
+			return 0, fmt.Errorf("it is shared between services (%.80s), which only built-in services can use; use PCN_MAP or PCN_MAP_PUBLIC: %w",
 				strings.TrimPrefix(tag, "pcn_"), cube.ErrInvalid)
 		}
 	}
@@ -65,13 +65,13 @@ func checkMap(name string, s *ebpf.MapSpec) (uint64, error) {
 		return size, nil
 	}
 	if s.InnerMap == nil {
-		return 0, fmt.Errorf("it does not say what the maps inside are like; use PCN_MAP_OF_MAPS: %w", cube.ErrInvalid)
+		return 0, fmt.Errorf("the type of its inner maps is missing; use PCN_MAP_OF_MAPS: %w", cube.ErrInvalid)
 	}
 	if err := checkKind(s.InnerMap); err != nil {
-		return 0, fmt.Errorf("the maps inside: %w", err)
+		return 0, fmt.Errorf("inner maps: %w", err)
 	}
 	if s.InnerMap.Type == ebpf.ArrayOfMaps || s.InnerMap.Type == ebpf.HashOfMaps {
-		return 0, fmt.Errorf("maps inside have no maps inside: %w", cube.ErrInvalid)
+		return 0, fmt.Errorf("inner maps cannot have inner maps: %w", cube.ErrInvalid)
 	}
 	return size + uint64(s.MaxEntries)*sizeOf(s.InnerMap), nil
 }
@@ -81,13 +81,13 @@ func checkKind(s *ebpf.MapSpec) error {
 	case !slices.Contains(mapTypes, s.Type):
 		return fmt.Errorf("services may not have maps of type %s: %w", s.Type, cube.ErrInvalid)
 	case s.Pinning != ebpf.PinNone:
-		return fmt.Errorf("it asks to be pinned by its name; the framework keeps maps: %w", cube.ErrInvalid)
+		return fmt.Errorf("it requests pinning by name; the framework pins maps itself: %w", cube.ErrInvalid)
 	case s.Flags&^mapFlags != 0:
 		return fmt.Errorf("services may not use the map flags %#x: %w", s.Flags&^mapFlags, cube.ErrInvalid)
 	case s.MaxEntries == 0 || s.MaxEntries > maxEntries:
-		return fmt.Errorf("it has %d entries, 1 to %d are allowed: %w", s.MaxEntries, maxEntries, cube.ErrInvalid)
+		return fmt.Errorf("it has %d entries, the range is 1 to %d: %w", s.MaxEntries, maxEntries, cube.ErrInvalid)
 	case len(s.Contents) > 0:
-		return fmt.Errorf("it comes with entries; let the service write them: %w", cube.ErrInvalid)
+		return fmt.Errorf("it has initial entries; write them from the service instead: %w", cube.ErrInvalid)
 	}
 	return nil
 }

@@ -26,8 +26,8 @@ var oursAlone = map[string]string{
 	"nat.tc.o":          `calls the kernel function "bpf_cast_to_kern_ctx"`,
 	"pbforwarder.tc.o":  "services may not use the map flags 0x400",
 	"pbforwarder.xdp.o": "services may not use the map flags 0x400",
-	"router.tc.o":       "and a service's may take 256",
-	"router.xdp.o":      "and a service's may take 256",
+	"router.tc.o":       "the limit of a service is 256",
+	"router.xdp.o":      "the limit of a service is 256",
 }
 
 func TestAllThatCubesAreMadeOfIsAllowed(t *testing.T) {
@@ -94,7 +94,7 @@ func TestProgramsThatCouldHurtAreRefused(t *testing.T) {
 			"calls_back":          "takes the address of a function",
 			"calls_the_kernel":    `calls the kernel function "bpf_kernel_function"`,
 			"calls_by_number":     "calls bpf_sys_bpf, which services may not",
-			"elsewhere":           `section "kprobe/do_exit" is not for it`,
+			"elsewhere":           `wrong section "kprobe/do_exit"`,
 			"keeps_variables":     "", // its map is refused
 		}
 		spec := forbidden(t, h)
@@ -113,7 +113,7 @@ func TestProgramsThatCouldHurtAreRefused(t *testing.T) {
 		}
 		other := map[cube.Hook]cube.Hook{cube.TC: cube.XDP, cube.XDP: cube.TC}[h]
 		one := spec.Copy()
-		judge(t, checkInstructions(other, one, one.Programs["one_hook"].Instructions), "which is for programs at "+h.String())
+		judge(t, checkInstructions(other, one, one.Programs["one_hook"].Instructions), "which is only for programs at "+h.String())
 	}
 }
 
@@ -133,14 +133,14 @@ func TestMapsThatCouldHurtAreRefused(t *testing.T) {
 		"devices":  "may not have maps of type DevMap",
 		"sockets":  "may not have maps of type SockHash",
 		"ring":     "may not have maps of type RingBuf",
-		"many":     "it has 2097152 entries, 1 to 1048576 are allowed",
-		"fat":      "MiB, and a service's may take 256",
-		"fat_sets": "and a service's may take 256",
+		"many":     "it has 2097152 entries, the range is 1 to 1048576",
+		"fat":      "MiB, the limit of a service is 256",
+		"fat_sets": "the limit of a service is 256",
 		"mapped":   "may not use the map flags 0x400",
-		"common":   "in common with other services (shared:space)",
-		"theirs":   "in common with other services (extern:bridge)",
-		"pinned":   "it asks to be pinned by its name",
-		".bss":     "variables are for constants only",
+		"common":   "shared between services (shared:space)",
+		"theirs":   "shared between services (extern:bridge)",
+		"pinned":   "it requests pinning by name",
+		".bss":     "global variables must be constants",
 	}
 	for name, m := range spec.Maps {
 		want, known := says[name]
@@ -157,7 +157,7 @@ func TestMapsThatCouldHurtAreRefused(t *testing.T) {
 	for i := range maxMaps + 1 {
 		crowd[fmt.Sprint("m", i)] = spec.Maps["good"]
 	}
-	judge(t, checkMaps(crowd), "at most 32 maps are allowed")
+	judge(t, checkMaps(crowd), "too many maps, the limit is 32")
 }
 
 // TestInstructionsThatNoCompilerMakes: who writes an object by hand is refused all the same.
@@ -169,17 +169,17 @@ func TestInstructionsThatNoCompilerMakes(t *testing.T) {
 		want string
 	}{
 		{"a number", asm.LoadImm(asm.R1, 1<<40, asm.DWord), ""},
-		{"a map by number", asm.LoadMapPtr(asm.R1, 7), "takes a map by number"},
-		{"a value of a map by number", asm.LoadMapValue(asm.R1, 7, 8), "takes a map by number"},
-		{"a map by index", asm.Instruction{OpCode: asm.LoadImmOp(asm.DWord), Src: 5, Constant: 1}, "services may take nothing"},
-		{"a kernel variable", asm.Instruction{OpCode: asm.LoadImmOp(asm.DWord), Src: 3, Constant: 1}, "services may take nothing"},
+		{"a map by number", asm.LoadMapPtr(asm.R1, 7), "refers to a map by number"},
+		{"a value of a map by number", asm.LoadMapValue(asm.R1, 7, 8), "refers to a map by number"},
+		{"a map by index", asm.Instruction{OpCode: asm.LoadImmOp(asm.DWord), Src: 5, Constant: 1}, "refers to the kernel symbol"},
+		{"a kernel variable", asm.Instruction{OpCode: asm.LoadImmOp(asm.DWord), Src: 3, Constant: 1}, "refers to the kernel symbol"},
 		{"an old packet read", asm.LoadAbs(0, asm.Word), "use a cursor"},
 		{"an old packet read by index", asm.LoadInd(asm.R0, asm.R1, 0, asm.Word), "use a cursor"},
 		{"an unknown helper", asm.BuiltinFunc(9999).Call(), "which services may not"},
-		{"a jump by register", asm.Instruction{OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.Ja).SetSource(asm.RegSource)}, "jumps in a way"},
-		{"may_goto", asm.Instruction{OpCode: asm.OpCode(asm.JumpClass) | 0xe0}, "jumps in a way"},
+		{"a jump by register", asm.Instruction{OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.Ja).SetSource(asm.RegSource)}, "uses a jump instruction"},
+		{"may_goto", asm.Instruction{OpCode: asm.OpCode(asm.JumpClass) | 0xe0}, "uses a jump instruction"},
 		{"a function that is not there", asm.Instruction{OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.Call), Src: asm.PseudoCall}.WithReference("x"), "is not in the object"},
-		{"a call of no kind", asm.Instruction{OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.Call), Src: 9}, "is a call that is not known"},
+		{"a call of no kind", asm.Instruction{OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.Call), Src: 9}, "is an unknown kind of call"},
 		{"an end", asm.Return(), ""},
 		{"an atomic", asm.StoreXAdd(asm.R1, asm.R2, asm.DWord), ""},
 	} {
@@ -206,10 +206,10 @@ func TestFilesThatAreNoObjectsAreRefused(t *testing.T) {
 		want string
 	}{
 		{"a compressed section", packed, "compress"},
-		{"nothing", nil, "reading it"},
-		{"text", []byte("hello"), "reading it"},
-		{"half", whole[:len(whole)/2], "reading it"},
-		{"too much", make([]byte, maxObject+1), "at most 4194304 are allowed"},
+		{"nothing", nil, "read it"},
+		{"text", []byte("hello"), "read it"},
+		{"half", whole[:len(whole)/2], "read it"},
+		{"too much", make([]byte, maxObject+1), "the limit is 4194304"},
 		{"another licence", license, `its licence "Proprietary." cannot be linked`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -217,8 +217,8 @@ func TestFilesThatAreNoObjectsAreRefused(t *testing.T) {
 			judge(t, CheckObjects(map[cube.Hook][]byte{cube.TC: tt.elf}), tt.want)
 		})
 	}
-	judge(t, CheckObjects(nil), "there are no programs")
-	judge(t, CheckObjects(map[cube.Hook][]byte{cube.XDP: whole}), "is not for it")
+	judge(t, CheckObjects(nil), "no programs")
+	judge(t, CheckObjects(map[cube.Hook][]byte{cube.XDP: whole}), "wrong section")
 }
 
 func FuzzObjectsAreReadWithoutHarm(f *testing.F) {

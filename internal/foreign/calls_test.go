@@ -142,13 +142,13 @@ func TestAnswersThatAreRefused(t *testing.T) {
 		{func() (*pb.Plan, error) { return nil, status.Error(codes.InvalidArgument, "no such\ncolour") }, cube.ErrInvalid, "no such colour"},
 		{func() (*pb.Plan, error) { return nil, status.Error(codes.ResourceExhausted, "too many") }, cube.ErrFull, "too many"},
 		{func() (*pb.Plan, error) { return nil, errors.New("it broke") }, nil, "it broke"},
-		{plan(&pb.Plan{Constants: map[string][]byte{"a b": {1}}}), nil, "no name of a constant"},
+		{plan(&pb.Plan{Constants: map[string][]byte{"a b": {1}}}), nil, "not a valid name of a constant"},
 		{plan(&pb.Plan{Constants: map[string][]byte{"a": nil}}), nil, "constant a has 0 bytes"},
 		{plan(&pb.Plan{MapSizes: many}), nil, "more than 64"},
-		{plan(&pb.Plan{MapSizes: map[string]uint32{"../x": 1}}), nil, "no name of a map"},
+		{plan(&pb.Plan{MapSizes: map[string]uint32{"../x": 1}}), nil, "not a valid name of a map"},
 		{plan(&pb.Plan{Programs: []*pb.ProgramChange{{Function: "f"}}}), nil, "neither ingress nor egress"},
 		{plan(&pb.Plan{Programs: []*pb.ProgramChange{{Direction: 1, Function: "f", Objects: []*pb.Object{{Hook: 1, Elf: []byte("x")}}}}}), nil, "function f"},
-		{plan(&pb.Plan{Writes: []*pb.MapWrite{{Map: "x y"}}}), nil, "no name of a map"},
+		{plan(&pb.Plan{Writes: []*pb.MapWrite{{Map: "x y"}}}), nil, "not a valid name of a map"},
 	} {
 		answer = c.answer
 		_, err := i.Prepare(t.Context(), cube.Change{New: json.RawMessage(`{}`)})
@@ -187,17 +187,17 @@ func TestAServiceThatHangsCostsItsCubesADeadlineAndNoMore(t *testing.T) {
 	env := newEnv(t, "c1", nil)
 	i := open(t, l, env)
 	for range maxMisses {
-		if _, err := i.State(t.Context(), []string{"x"}); !errors.Is(err, cube.ErrUnavailable) || !strings.Contains(err.Error(), "has not answered State within 500ms") {
+		if _, err := i.State(t.Context(), []string{"x"}); !errors.Is(err, cube.ErrUnavailable) || !strings.Contains(err.Error(), "did not answer State within 500ms") {
 			t.Errorf("a call that hangs: %v", err)
 		}
 	}
-	if !strings.Contains(env.degraded, "has not answered State") {
+	if !strings.Contains(env.degraded, "did not answer State") {
 		t.Errorf("its cube is degraded: %q", env.degraded)
 	}
 	if !l.ended() || !strings.Contains(l.Err().Error(), "missed the deadlines of 3 calls") {
 		t.Errorf("after %d calls it is given up: %v", maxMisses, l.Err())
 	}
-	if _, err := i.Prepare(t.Context(), cube.Change{New: json.RawMessage(`{}`)}); !errors.Is(err, cube.ErrUnavailable) || !strings.Contains(err.Error(), "does not run") {
+	if _, err := i.Prepare(t.Context(), cube.Change{New: json.RawMessage(`{}`)}); !errors.Is(err, cube.ErrUnavailable) || !strings.Contains(err.Error(), "is not running") {
 		t.Errorf("a call of a service that is gone: %v", err)
 	}
 }
@@ -214,7 +214,7 @@ func TestWhatATranslationFailedOf(t *testing.T) {
 		}
 	}
 	check(status.Error(codes.InvalidArgument, "the old version is too old"), cube.ErrInvalid, "the old version is too old")
-	check(status.FromContextError(context.DeadlineExceeded).Err(), cube.ErrUnavailable, "has not answered Migrate within 20s")
+	check(status.FromContextError(context.DeadlineExceeded).Err(), cube.ErrUnavailable, "did not answer Migrate within 20s")
 	l.end(lose("its session ended", nil))
 	check(status.Error(codes.Unavailable, "EOF"), cube.ErrUnavailable, "was lost during Migrate (its session ended)")
 }

@@ -143,10 +143,10 @@ func (l *life) unlessEnded(cancel func()) (stop func()) {
 // launch starts the executable of a service: the one of an earlier life, if there was one.
 func (l *life) launch(ctx context.Context, again service.Life) error {
 	if l.opts.Open == nil {
-		return fmt.Errorf("this daemon starts no executables: %w", cube.ErrUnsupported)
+		return fmt.Errorf("this daemon does not start executables: %w", cube.ErrUnsupported)
 	}
 	if !filepath.IsAbs(l.reg.URI) {
-		return fmt.Errorf("uri %.200q: an absolute path of an executable is wanted: %w", l.reg.URI, cube.ErrInvalid)
+		return fmt.Errorf("uri %.200q: must be the absolute path of an executable: %w", l.reg.URI, cube.ErrInvalid)
 	}
 	if before, ok := again.(*life); ok && before.executable != nil && before.reg == l.reg {
 		l.executable = before.executable
@@ -168,7 +168,7 @@ func (l *life) launch(ctx context.Context, again service.Life) error {
 func (l *life) dialAt(address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || host == "" || port == "" || len(address) > 300 {
-		return fmt.Errorf("uri %.300q: HOST:PORT is wanted: %w", address, cube.ErrInvalid)
+		return fmt.Errorf("uri %.300q: must be HOST:PORT: %w", address, cube.ErrInvalid)
 	}
 	creds := insecure.NewCredentials()
 	switch {
@@ -177,7 +177,7 @@ func (l *life) dialAt(address string) error {
 		config.ServerName = host
 		creds = credentials.NewTLS(config)
 	case !isLoopback(host):
-		return fmt.Errorf("uri %s: a service on another machine needs mutual TLS, start the daemon with services-cacert, "+
+		return fmt.Errorf("uri %s: a service on another machine requires mutual TLS: start the daemon with services-cacert, "+
 			"services-cert and services-key: %w", address, cube.ErrInvalid)
 	}
 	l.conn, err = l.dial(creds, func(ctx context.Context) (net.Conn, error) {
@@ -225,7 +225,7 @@ func (l *life) describe(ctx context.Context) error {
 		return &lost{"connecting to it: " + sentence((*why).Error()), true}
 	}
 	if err != nil {
-		return fmt.Errorf("asking what it is: %w", said(err))
+		return fmt.Errorf("query its description: %w", said(err))
 	}
 	l.description = d
 	if err := checkDescription(l.reg.Name, d); err != nil {

@@ -203,12 +203,12 @@ func TestServicesThatDescribeThemselvesWronglyAreRefused(t *testing.T) {
 		want   error
 		says   string
 	}{
-		"another version": {func(d *pb.Description) { d.Protocol = 2 }, cube.ErrUnsupported, "speaks version 2 of the protocol"},
-		"no version":      {func(d *pb.Description) { d.Protocol = 0 }, cube.ErrUnsupported, "speaks version 0"},
+		"another version": {func(d *pb.Description) { d.Protocol = 2 }, cube.ErrUnsupported, "uses version 2 of the protocol"},
+		"no version":      {func(d *pb.Description) { d.Protocol = 0 }, cube.ErrUnsupported, "uses version 0"},
 		"another name":    {func(d *pb.Description) { d.Name = "elsewhere" }, cube.ErrInvalid, `it is the service "elsewhere"`},
 		"no programs":     {func(d *pb.Description) { d.Objects = nil }, cube.ErrInvalid, "it has no programs"},
 		"two for a hook":  {func(d *pb.Description) { d.Objects[1].Hook = d.Objects[0].Hook }, nil, "two objects are for tc"},
-		"no hook":         {func(d *pb.Description) { d.Objects[0].Hook = 9 }, nil, "for no known hook"},
+		"no hook":         {func(d *pb.Description) { d.Objects[0].Hook = 9 }, nil, "for an unknown hook"},
 		"no ELF":          {func(d *pb.Description) { d.Objects[0].Elf = []byte("text") }, nil, ""},
 		"a new kernel":    {func(d *pb.Description) { d.MinKernel = "99.0" }, cube.ErrUnsupported, "needs a kernel from 99.0 on"},
 		"a huge model":    {func(d *pb.Description) { d.Model = strings.Repeat("x", 5<<20) }, cube.ErrInvalid, "its model has"},
@@ -268,7 +268,7 @@ func TestServicesThatDoNotSpeakAreGivenUp(t *testing.T) {
 		says    string // at the start
 	}{
 		"an error":  {&mute{}, "no idea what I am"},
-		"not ready": {&mute{d: describe(t), first: []*pb.ToDaemon{pong}}, "does not begin its session with Ready"},
+		"not ready": {&mute{d: describe(t), first: []*pb.ToDaemon{pong}}, "its first message is not Ready"},
 	} {
 		_, err := begin(t, Options{}, c.service)
 		if err == nil || !strings.Contains(err.Error(), c.says) {
@@ -284,19 +284,19 @@ func TestServicesThatDoNotSpeakAreGivenUp(t *testing.T) {
 			t.Fatal("a service that is silent is not given up")
 		}
 	}
-	if !strings.Contains(err.Error(), "not been heard of for") {
+	if !strings.Contains(err.Error(), "no message from it for") {
 		t.Errorf("it ended with %v", err)
 	}
 }
 
 func TestOnlyLoopbackIsSpokenToInTheClear(t *testing.T) {
 	for uri, says := range map[string]string{
-		"192.0.2.1:1":           "needs mutual TLS",
-		"service.example.org:1": "needs mutual TLS",
-		"[2001:db8::1]:1":       "needs mutual TLS",
-		"127.0.0.1":             "HOST:PORT is wanted",
-		":7":                    "HOST:PORT is wanted",
-		"":                      "HOST:PORT is wanted",
+		"192.0.2.1:1":           "requires mutual TLS",
+		"service.example.org:1": "requires mutual TLS",
+		"[2001:db8::1]:1":       "requires mutual TLS",
+		"127.0.0.1":             "must be HOST:PORT",
+		":7":                    "must be HOST:PORT",
+		"":                      "must be HOST:PORT",
 	} {
 		_, err := New(Options{}).Start(context.Background(), service.Registration{Name: "there", Type: "grpc", URI: uri}, nil)
 		if !errors.Is(err, cube.ErrInvalid) || !strings.Contains(err.Error(), says) {

@@ -58,7 +58,7 @@ func (l *life) newInstance(env cube.Env) (cube.Instance, error) {
 func instanceOf(l *life, env cube.Env) (*instance, error) {
 	e, ok := env.(environment)
 	if !ok {
-		return nil, fmt.Errorf("a cube of this kind needs more of its environment than %T has: %w", env, cube.ErrUnsupported)
+		return nil, fmt.Errorf("a cube of this kind requires more from its environment than %T provides: %w", env, cube.ErrUnsupported)
 	}
 	return &instance{l: l, env: e, handle: random()}, nil
 }
@@ -67,7 +67,7 @@ func instanceOf(l *life, env cube.Env) (*instance, error) {
 // alone until it has been opened again.
 func (i *instance) call(ctx context.Context, what string, d deadlineOf, fn func(context.Context) error) error {
 	if i.l.ended() {
-		return &lost{fmt.Sprintf("service %s does not run (%v)", i.l.reg.Name, i.l.Err()), false}
+		return &lost{fmt.Sprintf("service %s is not running (%v)", i.l.reg.Name, i.l.Err()), false}
 	}
 	limit := d(i.l.limits)
 	ctx, cancel := timed(ctx, limit)
@@ -83,10 +83,10 @@ func (i *instance) call(ctx context.Context, what string, d deadlineOf, fn func(
 		return &lost{fmt.Sprintf("service %s was lost during %s (%v)", i.l.reg.Name, what, i.l.Err()), false}
 	}
 	if code := status.Code(err); code == codes.DeadlineExceeded || code == codes.Canceled {
-		reason := fmt.Sprintf("service %s has not answered %s within %v", i.l.reg.Name, what, limit)
+		reason := fmt.Sprintf("service %s did not answer %s within %v", i.l.reg.Name, what, limit)
 		i.env.Degrade(reason)
 		if i.l.misses.Add(1) == maxMisses { // nobody is to wait for it once more for each of its cubes
-			i.l.end(lose(fmt.Sprintf("it has missed the deadlines of %d calls in a row", maxMisses), nil))
+			i.l.end(lose(fmt.Sprintf("it missed the deadlines of %d calls in a row", maxMisses), nil))
 		}
 		return &lost{reason, false}
 	}
@@ -202,7 +202,7 @@ func (i *instance) quietly(fn func(context.Context) error) {
 		ctx, cancel := context.WithTimeout(i.l.ctx, closeTime)
 		defer cancel()
 		if err := fn(ctx); err != nil && status.Code(err) != codes.Unimplemented {
-			i.l.log.Debug("a service did not take note", "cube", i.env.Name(), "err", said(err))
+			i.l.log.Debug("notification of a service failed", "cube", i.env.Name(), "err", said(err))
 		}
 	}()
 }
@@ -234,7 +234,7 @@ func (i *instance) State(ctx context.Context, path []string) (any, error) {
 	}
 	// Who reads all cubes gets the others whatever this one answers.
 	if i.l.lines.take() {
-		i.env.Logger().Warn("the state is left out", "err", err)
+		i.env.Logger().Warn("the state is omitted", "err", err)
 	}
 	return nil, nil
 }
@@ -298,7 +298,7 @@ func result(answer *pb.ActionResponse) (cube.ActionResult, error) {
 		out.Output = doc
 	}
 	if len(answer.GetEdits()) > maxEdits {
-		return out, invalid("%d edits, at most %d are allowed", len(answer.GetEdits()), maxEdits)
+		return out, invalid("%d edits, the limit is %d", len(answer.GetEdits()), maxEdits)
 	}
 	for _, e := range answer.GetEdits() {
 		if len(e.GetPath()) == 0 || len(e.GetPath()) > maxPath {
@@ -306,7 +306,7 @@ func result(answer *pb.ActionResponse) (cube.ActionResult, error) {
 		}
 		value, err := document("the value of an edit", e.GetValue())
 		if err == nil && (value == nil) != e.GetDelete() {
-			err = invalid("an edit has a value, or deletes")
+			err = invalid("an edit either has a value or deletes")
 		}
 		if err != nil {
 			return out, err

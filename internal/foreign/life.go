@@ -142,7 +142,7 @@ func (l *life) Close() {
 			ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 			defer cancel()
 			if err := l.process.Stop(ctx); err != nil {
-				l.log.Warn("stopping the process of a service", "err", err)
+				l.log.Warn("stop the process of a service", "err", err)
 			}
 		}
 		l.work.Wait()
@@ -163,10 +163,10 @@ func (l *life) open(ctx context.Context) error {
 	}
 	stream, err := l.client.Session(l.ctx)
 	if err != nil {
-		return fmt.Errorf("opening its session: %w", said(err))
+		return fmt.Errorf("open its session: %w", said(err))
 	}
 	if err := stream.Send(&pb.ToService{Message: &pb.ToService_Hello{Hello: l.hello()}}); err != nil {
-		return fmt.Errorf("opening its session: %w", said(err))
+		return fmt.Errorf("open its session: %w", said(err))
 	}
 	ready := make(chan error, 1)
 	l.lastSeen.Store(time.Now().UnixNano())
@@ -176,7 +176,7 @@ func (l *life) open(ctx context.Context) error {
 	select {
 	case err = <-ready:
 	case <-timer.C:
-		err = lose(fmt.Sprintf("it is not ready %v after it was greeted", readyTime), nil)
+		err = lose(fmt.Sprintf("it was not ready %v after Hello", readyTime), nil)
 	case <-ctx.Done():
 		err = lose("it was not ready in time", nil)
 	}
@@ -206,7 +206,7 @@ func (l *life) tell(m *pb.ToService) {
 	case l.told <- m:
 	case <-l.done:
 	default:
-		l.end(lose("it does not read what it is told", nil))
+		l.end(lose("it does not read its messages", nil))
 	}
 }
 
@@ -224,7 +224,7 @@ func (l *life) speak(stream grpc.BidiStreamingClient[pb.ToService, pb.ToDaemon])
 		select {
 		case m := <-l.told:
 			if err := stream.Send(m); err != nil {
-				l.end(&lost{"the connection broke", true})
+				l.end(&lost{"the connection was lost", true})
 				return
 			}
 		case <-l.done:
@@ -246,11 +246,11 @@ func (l *life) beat() {
 			return
 		}
 		if quiet := time.Since(time.Unix(0, l.lastSeen.Load())); quiet > l.opts.Beat+l.opts.Silence {
-			l.end(lose(fmt.Sprintf("it has not been heard of for %v", quiet.Round(time.Second/10)), nil))
+			l.end(lose(fmt.Sprintf("no message from it for %v", quiet.Round(time.Second/10)), nil))
 			return
 		}
 		if n := l.lines.excess(); n > 0 {
-			l.log.Warn("a service logs too much, lines were dropped", "lines", n)
+			l.log.Warn("a service logs too much, log lines were dropped", "lines", n)
 		}
 		number++
 		l.tell(&pb.ToService{Message: &pb.ToService_Ping{Ping: &pb.Ping{Number: number}}})
@@ -264,7 +264,7 @@ func (l *life) listen(stream grpc.BidiStreamingClient[pb.ToService, pb.ToDaemon]
 	case err != nil:
 		err = lose("its session ended", err)
 	case m.GetReady() == nil:
-		err = fmt.Errorf("it does not begin its session with Ready: %w", cube.ErrInvalid)
+		err = fmt.Errorf("its first message is not Ready: %w", cube.ErrInvalid)
 	}
 	ready <- err
 	for err == nil {

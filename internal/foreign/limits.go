@@ -135,7 +135,7 @@ func fault(err error) *pb.Fault {
 
 // invalid is an answer that no service should give.
 func invalid(format string, args ...any) error {
-	return fmt.Errorf("its answer is not valid: "+format, args...)
+	return fmt.Errorf("invalid response: "+format, args...)
 }
 
 // document checks a JSON document of a service; empty is nil.
@@ -144,9 +144,9 @@ func document(what string, raw []byte) (json.RawMessage, error) {
 	case len(raw) == 0:
 		return nil, nil
 	case len(raw) > maxDocument:
-		return nil, invalid("%s has %d bytes, at most %d are allowed", what, len(raw), maxDocument)
+		return nil, invalid("%s has %d bytes, the limit is %d", what, len(raw), maxDocument)
 	case !json.Valid(raw):
-		return nil, invalid("%s is no JSON", what)
+		return nil, invalid("%s is not JSON", what)
 	}
 	return raw, nil
 }
@@ -155,7 +155,7 @@ func document(what string, raw []byte) (json.RawMessage, error) {
 func object(what string, raw []byte) (json.RawMessage, error) {
 	doc, err := document(what, raw)
 	if err == nil && doc != nil && strings.TrimLeft(string(doc[:min(len(doc), 64)]), " \t\r\n")[:1] != "{" {
-		err = invalid("%s is no JSON object", what)
+		err = invalid("%s is not a JSON object", what)
 	}
 	return doc, err
 }
@@ -163,7 +163,7 @@ func object(what string, raw []byte) (json.RawMessage, error) {
 // checkName checks a C name.
 func checkName(what, name string) error {
 	if len(name) > maxName || !identifier.MatchString(name) {
-		return invalid("%.80q is no name of a %s", name, what)
+		return invalid("%.80q is not a valid name of a %s", name, what)
 	}
 	return nil
 }
@@ -248,11 +248,11 @@ func objectsOf(list []*pb.Object) (map[cube.Hook][]byte, error) {
 		h, ok := hooks[o.GetHook()]
 		switch {
 		case !ok:
-			return nil, invalid("an object is for no known hook")
+			return nil, invalid("an object is for an unknown hook")
 		case out[h] != nil:
 			return nil, invalid("two objects are for %s", h)
 		case len(o.GetElf()) == 0 || len(o.GetElf()) > maxFile:
-			return nil, invalid("the object for %s has %d bytes, 1 to %d are allowed", h, len(o.GetElf()), maxFile)
+			return nil, invalid("the object for %s has %d bytes, the range is 1 to %d", h, len(o.GetElf()), maxFile)
 		}
 		out[h] = o.GetElf()
 	}
@@ -266,7 +266,7 @@ func objectsOf(list []*pb.Object) (map[cube.Hook][]byte, error) {
 func checkDescription(name string, d *pb.Description) error {
 	switch {
 	case d.GetProtocol() != protocol:
-		return fmt.Errorf("it speaks version %d of the protocol, this daemon speaks version %d: %w", d.GetProtocol(), protocol, cube.ErrUnsupported)
+		return fmt.Errorf("it uses version %d of the protocol, this daemon uses version %d: %w", d.GetProtocol(), protocol, cube.ErrUnsupported)
 	case d.GetName() != name:
 		return fmt.Errorf("it is the service %.80q, not %q: %w", d.GetName(), name, cube.ErrInvalid)
 	case len(d.GetModel()) > maxFile:

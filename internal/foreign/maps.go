@@ -50,10 +50,10 @@ func (i *instance) table(name string, inner []byte) (*table, error) {
 // inside opens a map inside a map of maps.
 func inside(name string, m *ebpf.Map, key []byte) (*ebpf.Map, error) {
 	if m.Type() != ebpf.ArrayOfMaps && m.Type() != ebpf.HashOfMaps {
-		return nil, fmt.Errorf("map %s: it has no maps inside: %w", name, cube.ErrInvalid)
+		return nil, fmt.Errorf("map %s: it has no inner maps: %w", name, cube.ErrInvalid)
 	}
 	if len(key) != int(m.KeySize()) {
-		return nil, fmt.Errorf("map %s: a key of %d bytes, it has %d: %w", name, len(key), m.KeySize(), cube.ErrInvalid)
+		return nil, fmt.Errorf("map %s: a key of %d bytes instead of %d: %w", name, len(key), m.KeySize(), cube.ErrInvalid)
 	}
 	var found *ebpf.Map
 	err := m.Lookup(key, &found)
@@ -61,7 +61,7 @@ func inside(name string, m *ebpf.Map, key []byte) (*ebpf.Map, error) {
 		return nil, fmt.Errorf("map %s: no map at %x: %w", name, key, cube.ErrNotFound)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("map %s: reading %x: %w", name, key, err)
+		return nil, fmt.Errorf("map %s: read %x: %w", name, key, err)
 	}
 	return found, nil
 }
@@ -87,7 +87,7 @@ func mapOfMaps(t ebpf.MapType) bool { return t == ebpf.ArrayOfMaps || t == ebpf.
 func (t *table) plain() error {
 	switch typ := t.m.Type(); {
 	case mapOfMaps(typ):
-		return fmt.Errorf("map %s: it has maps inside, name one of them, or replace it: %w", t.name, cube.ErrInvalid)
+		return fmt.Errorf("map %s: it has inner maps: specify one of them, or replace it: %w", t.name, cube.ErrInvalid)
 	case typ == ebpf.RingBuf || typ == ebpf.BloomFilter || typ == ebpf.PerfEventArray:
 		return fmt.Errorf("map %s: a map of type %s has no entries to read or write: %w", t.name, typ, cube.ErrUnsupported)
 	}
@@ -96,7 +96,7 @@ func (t *table) plain() error {
 
 func (t *table) checkKey(key []byte) error {
 	if len(key) != int(t.m.KeySize()) {
-		return fmt.Errorf("map %s: a key of %d bytes, it has %d: %w", t.name, len(key), t.m.KeySize(), cube.ErrInvalid)
+		return fmt.Errorf("map %s: a key of %d bytes instead of %d: %w", t.name, len(key), t.m.KeySize(), cube.ErrInvalid)
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func (t *table) get(key []byte) ([]byte, error) {
 	}
 	value, err := t.m.LookupBytes(key)
 	if err != nil {
-		return nil, fmt.Errorf("map %s: reading %x: %w", t.name, key, err)
+		return nil, fmt.Errorf("map %s: read %x: %w", t.name, key, err)
 	}
 	return value, nil
 }
@@ -147,9 +147,9 @@ func (t *table) put(key, value []byte, flags ebpf.MapUpdateFlags) error {
 	case errors.Is(err, unix.E2BIG) && array(t.m.Type()):
 		return fmt.Errorf("map %s: %x is beyond its %d entries: %w", t.name, key, t.m.MaxEntries(), cube.ErrInvalid)
 	case errors.Is(err, unix.E2BIG), errors.Is(err, unix.ENOSPC):
-		return fmt.Errorf("map %s: its %d entries are taken: %w", t.name, t.m.MaxEntries(), cube.ErrFull)
+		return fmt.Errorf("map %s: all %d entries are in use: %w", t.name, t.m.MaxEntries(), cube.ErrFull)
 	}
-	return fmt.Errorf("map %s: writing %x: %w", t.name, key, err)
+	return fmt.Errorf("map %s: write %x: %w", t.name, key, err)
 }
 
 // content is a value as the library takes it.
@@ -157,7 +157,7 @@ func (t *table) content(value []byte) (any, error) {
 	size := int(t.m.ValueSize())
 	if t.cpus == 0 {
 		if len(value) != size {
-			return nil, fmt.Errorf("map %s: a value of %d bytes, it has %d: %w", t.name, len(value), size, cube.ErrInvalid)
+			return nil, fmt.Errorf("map %s: a value of %d bytes instead of %d: %w", t.name, len(value), size, cube.ErrInvalid)
 		}
 		return value, nil
 	}
@@ -172,7 +172,7 @@ func (t *table) content(value []byte) (any, error) {
 			values[c] = value[c*t.stride():][:size]
 		}
 	default:
-		return nil, fmt.Errorf("map %s: a value of %d bytes, it has %d or, for each of %d CPUs, %d: %w",
+		return nil, fmt.Errorf("map %s: a value of %d bytes instead of %d or, for each of %d CPUs, %d: %w",
 			t.name, len(value), size, t.cpus, t.stride(), cube.ErrInvalid)
 	}
 	return values, nil
@@ -191,7 +191,7 @@ func (t *table) delete(key []byte) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("map %s: deleting %x: %w", t.name, key, err)
+		return false, fmt.Errorf("map %s: delete %x: %w", t.name, key, err)
 	}
 	return true, nil
 }
@@ -202,7 +202,7 @@ func (t *table) page(after []byte, limit int, yield func(key, value []byte) erro
 		return false, err
 	}
 	if queue(t.m.Type()) {
-		return false, fmt.Errorf("map %s: a map of type %s is read by taking entries out: %w", t.name, t.m.Type(), cube.ErrUnsupported)
+		return false, fmt.Errorf("map %s: a map of type %s can only be read by removing entries: %w", t.name, t.m.Type(), cube.ErrUnsupported)
 	}
 	if after != nil {
 		if err := t.checkKey(after); err != nil {
@@ -266,7 +266,7 @@ func (i *instance) write(w *pb.MapWrite, j *journal) error {
 		return err
 	}
 	if queue(t.m.Type()) {
-		return fmt.Errorf("map %s: writing to a map of type %s cannot be undone: %w", t.name, t.m.Type(), cube.ErrUnsupported)
+		return fmt.Errorf("map %s: writes to a map of type %s cannot be undone: %w", t.name, t.m.Type(), cube.ErrUnsupported)
 	}
 	stay := map[string]bool{}
 	for _, e := range w.GetEntries() {

@@ -58,13 +58,13 @@ func (i *instance) mapRequest(r *pb.MapRequest, reply *pb.MapReply) error {
 	case r.GetClear() != nil:
 		return t.clear(reply, i.undo)
 	}
-	return fmt.Errorf("map %s: no operation that this daemon knows: %w", t.name, cube.ErrUnsupported)
+	return fmt.Errorf("map %s: unknown operation: %w", t.name, cube.ErrUnsupported)
 }
 
 // few refuses requests that are too large.
 func few(n int) error {
 	if n > maxBatch {
-		return fmt.Errorf("%d entries in a request, at most %d are allowed: %w", n, maxBatch, cube.ErrInvalid)
+		return fmt.Errorf("%d entries in a request, the limit is %d: %w", n, maxBatch, cube.ErrInvalid)
 	}
 	return nil
 }
@@ -83,7 +83,7 @@ func (t *table) lookup(keys [][]byte, reply *pb.MapReply) error {
 			continue
 		}
 		if size += len(key) + len(value); size > maxMessage/2 {
-			return fmt.Errorf("map %s: the answer is too large, ask for fewer: %w", t.name, cube.ErrInvalid)
+			return fmt.Errorf("map %s: the response is too large, request fewer entries: %w", t.name, cube.ErrInvalid)
 		}
 		reply.Entries = append(reply.Entries, &pb.Entry{Key: key, Value: value})
 	}
@@ -163,7 +163,7 @@ func (t *table) take(keys [][]byte, reply *pb.MapReply, j *journal) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("map %s: taking %x: %w", t.name, key, err)
+			return fmt.Errorf("map %s: take %x: %w", t.name, key, err)
 		}
 		reply.Entries = append(reply.Entries, &pb.Entry{Key: key, Value: value})
 		reply.Done++
@@ -175,7 +175,7 @@ func (t *table) take(keys [][]byte, reply *pb.MapReply, j *journal) error {
 func (t *table) takeOne(key []byte) ([]byte, error) {
 	value := make([]byte, t.width())
 	if t.cpus > 0 {
-		return nil, fmt.Errorf("entries with a value for each CPU are read and deleted: %w", cube.ErrUnsupported)
+		return nil, fmt.Errorf("per-CPU entries can only be read and deleted: %w", cube.ErrUnsupported)
 	}
 	if key == nil {
 		return value, t.m.LookupAndDelete(nil, value)
@@ -212,19 +212,19 @@ func (i *instance) replace(r *pb.MapRequest) error {
 		return err
 	}
 	if len(r.GetInner()) != int(outer.KeySize()) {
-		return fmt.Errorf("map %s: a key of %d bytes, it has %d: %w", r.GetMap(), len(r.GetInner()), outer.KeySize(), cube.ErrInvalid)
+		return fmt.Errorf("map %s: a key of %d bytes instead of %d: %w", r.GetMap(), len(r.GetInner()), outer.KeySize(), cube.ErrInvalid)
 	}
 	const flagInnerMap = 1 << 12 // BPF_F_INNER_MAP: arrays inside may differ in their number of entries
 	spec = spec.Copy()
 	if n := uint32(len(entries)); n > spec.MaxEntries {
 		if array(spec.Type) && spec.Flags&flagInnerMap == 0 {
-			return fmt.Errorf("map %s: %d entries, there is room for %d: %w", r.GetMap(), n, spec.MaxEntries, cube.ErrFull)
+			return fmt.Errorf("map %s: %d entries, the maximum is %d: %w", r.GetMap(), n, spec.MaxEntries, cube.ErrFull)
 		}
 		spec.MaxEntries = n
 	}
 	m, err := ebpf.NewMap(spec)
 	if err != nil {
-		return fmt.Errorf("map %s: making the map inside: %w", r.GetMap(), err)
+		return fmt.Errorf("map %s: create the inner map: %w", r.GetMap(), err)
 	}
 	defer func() { _ = m.Close() }() // the map of maps holds it
 	t := &table{name: r.GetMap(), m: m}
@@ -237,7 +237,7 @@ func (i *instance) replace(r *pb.MapRequest) error {
 		}
 	}
 	if err := outer.Put(r.GetInner(), m); err != nil {
-		return fmt.Errorf("map %s: replacing the map at %x: %w", r.GetMap(), r.GetInner(), err)
+		return fmt.Errorf("map %s: replace the map at %x: %w", r.GetMap(), r.GetInner(), err)
 	}
 	return nil
 }

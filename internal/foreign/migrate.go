@@ -75,7 +75,7 @@ func (l *life) untranslated(err error) error {
 		return &lost{fmt.Sprintf("service %s was lost during Migrate (%v)", l.reg.Name, l.Err()), false}
 	}
 	if code := status.Code(err); code == codes.DeadlineExceeded || code == codes.Canceled {
-		return &lost{fmt.Sprintf("service %s has not answered Migrate within %v", l.reg.Name, migrateTime), false}
+		return &lost{fmt.Sprintf("service %s did not answer Migrate within %v", l.reg.Name, migrateTime), false}
 	}
 	return said(err)
 }

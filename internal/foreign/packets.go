@@ -94,7 +94,7 @@ const sessionKey = "polycube-session"
 func (l *life) openPackets() error {
 	stream, err := l.client.Packets(metadata.AppendToOutgoingContext(l.ctx, sessionKey, l.session))
 	if err != nil {
-		return fmt.Errorf("opening its stream of packets: %w", said(err))
+		return fmt.Errorf("open its stream of packets: %w", said(err))
 	}
 	l.work.Go(func() { l.sendPackets(stream) })
 	l.work.Go(func() { l.readPackets(stream) })
@@ -155,10 +155,10 @@ func (l *life) sendOne(p *pb.PacketOut) error {
 	case len(p.GetData()) < 14 || len(p.GetData()) > maxFrame:
 		return fmt.Errorf("a frame of %d bytes: %w", len(p.GetData()), cube.ErrInvalid)
 	case len(p.GetMetadata()) > 4:
-		return fmt.Errorf("%d words of metadata, there are 4: %w", len(p.GetMetadata()), cube.ErrInvalid)
+		return fmt.Errorf("%d words of metadata instead of 4: %w", len(p.GetMetadata()), cube.ErrInvalid)
 	case p.GetPort() > 0xffff || t.GetHops() > 0xffff || t.GetGsoSize() > 0xffff || t.GetGsoSegs() > 0xffff || t.GetNetdev() > 1<<31-1 ||
 		t.GetOfferedFrom() > 0xffff:
-		return fmt.Errorf("a number of its trip is out of range: %w", cube.ErrInvalid)
+		return fmt.Errorf("a number of its path is out of range: %w", cube.ErrInvalid)
 	}
 	out := &cube.PacketOut{Port: uint16(p.GetPort()), Direction: dir, Recirculate: p.GetRecirculate(), TrafficClass: p.GetTrafficClass(),
 		Trip: cube.Trip{Hops: uint16(t.GetHops()), Netdev: int(t.GetNetdev()), FlowHash: t.GetFlowHash(), Tenant: t.GetTenant(),

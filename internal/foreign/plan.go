@@ -44,7 +44,7 @@ func (i *instance) planned(number uint64, p *pb.Plan, begun *atomic.Bool) (cube.
 			return out, err
 		}
 		if entries > maxEntries {
-			return out, invalid("map %s is to have %d entries, at most %d are allowed", name, entries, maxEntries)
+			return out, invalid("map %s would have %d entries, the limit is %d", name, entries, maxEntries)
 		}
 	}
 	out.MapSizes = p.GetMapSizes()
@@ -74,7 +74,7 @@ func checkWrites(writes []*pb.MapWrite) error {
 		entries += len(w.GetEntries()) + 1
 	}
 	if entries > maxBatch {
-		return invalid("it writes %d entries, at most %d are allowed", entries, maxBatch)
+		return invalid("it writes %d entries, the limit is %d", entries, maxBatch)
 	}
 	return nil
 }
@@ -167,7 +167,7 @@ func (j *journal) add(t *table, key []byte) error {
 		return err
 	}
 	if j.size += len(key) + len(value) + 64; j.size > maxJournal {
-		return fmt.Errorf("map %s: the change has more than %d MB to undo: %w", t.name, maxJournal>>20, cube.ErrFull)
+		return fmt.Errorf("map %s: undoing the change would need more than %d MB: %w", t.name, maxJournal>>20, cube.ErrFull)
 	}
 	j.entries = append(j.entries, before{t.name, t.inner, key, value})
 	return nil
@@ -193,7 +193,7 @@ func (j *journal) back(i *instance) error {
 	}
 	*j = journal{}
 	if len(errs) > 0 {
-		return fmt.Errorf("undoing changes of maps: %w", errors.Join(errs[0], fmt.Errorf("and %d more", len(errs)-1)))
+		return fmt.Errorf("undo changes of maps: %w", errors.Join(errs[0], fmt.Errorf("and %d more", len(errs)-1)))
 	}
 	return nil
 }
@@ -278,7 +278,7 @@ func (l *life) changePrograms(r *pb.ProgramsRequest) (int, error) {
 		return 0, err
 	}
 	if len(r.GetChanges()) > maxChanges {
-		return 0, fmt.Errorf("%d changes, at most %d are allowed: %w", len(r.GetChanges()), maxChanges, cube.ErrInvalid)
+		return 0, fmt.Errorf("%d changes, the limit is %d: %w", len(r.GetChanges()), maxChanges, cube.ErrInvalid)
 	}
 	if r.GetAdd() == nil {
 		changes, err := changesOf(r.GetChanges())

@@ -71,7 +71,7 @@ func (l *life) metrics(m *pb.Metrics) {
 	for _, x := range m.GetMetrics() {
 		if err := checkMetric(x); err != nil || len(list) == maxSeries {
 			if l.lines.take() {
-				l.log.Warn("figures of a service were dropped", "cube", i.env.Name(), "metric", sentence(x.GetName()), "err", err)
+				l.log.Warn("metrics of a service were dropped", "cube", i.env.Name(), "metric", sentence(x.GetName()), "err", err)
 			}
 			continue
 		}
@@ -84,11 +84,11 @@ func (l *life) metrics(m *pb.Metrics) {
 func checkMetric(m *pb.Metric) error {
 	switch {
 	case !metricName.MatchString(m.GetName()):
-		return invalid("%.80q is no name of a metric", m.GetName())
+		return invalid("%.80q is not a valid name of a metric", m.GetName())
 	case len(m.GetLabels()) > maxLabels:
 		return invalid("it has %d labels", len(m.GetLabels()))
 	case math.IsNaN(m.GetValue()) || math.IsInf(m.GetValue(), 0):
-		return invalid("it is no number")
+		return invalid("not a finite number")
 	}
 	for name, value := range m.GetLabels() {
 		if !metricName.MatchString(name) || name == "cubename" || len(value) > maxLabel {

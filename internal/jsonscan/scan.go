@@ -225,7 +225,7 @@ func Why(text []byte) error {
 		token, err := dec.Token()
 		switch {
 		case ended && !errors.Is(err, io.EOF):
-			return fmt.Errorf("there is more text after the JSON value, at byte %d", dec.InputOffset())
+			return fmt.Errorf("unexpected text after the JSON value, at byte %d", dec.InputOffset())
 		case errors.Is(err, io.EOF):
 			return fmt.Errorf("the body is not JSON: %w", io.ErrUnexpectedEOF)
 		case err != nil:

@@ -41,19 +41,19 @@ var All = Features{NonNullArgs: true, LoopsByFallThrough: true, SkbOfContext: tr
 func Probe() (Features, error) {
 	nonNull, err := accepts(nonNullProbe)
 	if err != nil {
-		return Features{}, fmt.Errorf("probing the kernel for arg:nonnull: %w", err)
+		return Features{}, fmt.Errorf("probe the kernel for arg:nonnull: %w", err)
 	}
 	loops, err := accepts(loopProbe)
 	if err != nil {
-		return Features{}, fmt.Errorf("probing the kernel for loops: %w", err)
+		return Features{}, fmt.Errorf("probe the kernel for loops: %w", err)
 	}
 	stack, err := keepsBothPaths()
 	if err != nil {
-		return Features{}, fmt.Errorf("probing the kernel for constants on the stack: %w", err)
+		return Features{}, fmt.Errorf("probe the kernel for constants on the stack: %w", err)
 	}
 	spec, err := btf.LoadKernelSpec()
 	if err != nil {
-		return Features{}, fmt.Errorf("probing the kernel: its types: %w", err)
+		return Features{}, fmt.Errorf("probe the kernel: its types: %w", err)
 	}
 	f := Features{NonNullArgs: nonNull, LoopsByFallThrough: loops, StackByAnyRegister: stack, RedirectFrags: hasEnumerator(spec, "netdev_xdp_act", "NETDEV_XDP_ACT_NDO_XMIT_SG")}
 	var fn *btf.Func

@@ -129,7 +129,7 @@ func (e *Exporter) Write(ctx context.Context, to io.Writer, format Format) error
 		enc.sample(row.family, row.value, row.cube)
 	}
 	if err := enc.to.Flush(); err != nil {
-		return fmt.Errorf("writing metrics: %w", err)
+		return fmt.Errorf("write metrics: %w", err)
 	}
 	return e.writeProcess(to, format)
 }
@@ -175,7 +175,7 @@ func (e *Exporter) walk(ctx context.Context) (f figures) {
 	began := time.Now()
 	defer func() {
 		if cause := recover(); cause != nil {
-			e.Logger.Error("collecting metrics panicked", "panic", cause, "stack", string(debug.Stack()))
+			e.Logger.Error("panic while collecting metrics", "panic", cause, "stack", string(debug.Stack()))
 		}
 		e.took.Store(int64(time.Since(began)))
 	}()
@@ -205,12 +205,12 @@ func (e *Exporter) writeProcess(to io.Writer, format Format) error {
 	}
 	for _, f := range families {
 		if err := writeFamily(to, f, format); err != nil {
-			return fmt.Errorf("writing metrics: %w", err)
+			return fmt.Errorf("write metrics: %w", err)
 		}
 	}
 	if format == OpenMetrics {
 		if _, err := expfmt.FinalizeOpenMetrics(to); err != nil {
-			return fmt.Errorf("writing metrics: %w", err)
+			return fmt.Errorf("write metrics: %w", err)
 		}
 	}
 	return nil

@@ -57,7 +57,7 @@ func (e *encoder) custom(name string, series []topology.Series) {
 		f.Kind = Counter
 	}
 	if f.Help == "" {
-		f.Help = "A figure of the service " + series[0].Service + "."
+		f.Help = "A metric of the service " + series[0].Service + "."
 	}
 	labels := map[string]bool{}
 	for _, s := range series {

@@ -99,7 +99,7 @@ func (p *pathParser) step() (pathStep, error) {
 	case p.take("["):
 		return p.subscript()
 	}
-	return nil, fmt.Errorf("not a step")
+	return nil, fmt.Errorf("not a valid step")
 }
 
 // subscript parses ['name'], ["name"] and [n] behind the bracket.
@@ -132,7 +132,7 @@ func (p *pathParser) subscript() (pathStep, error) {
 // filter parses the condition of [?(@… op literal)] behind the bracket.
 func (p *pathParser) filter() (pathStep, error) {
 	if !p.take("@") {
-		return nil, fmt.Errorf("a filter begins with @")
+		return nil, fmt.Errorf("a filter must begin with @")
 	}
 	var left jsonPath
 	for strings.HasPrefix(p.rest, ".") || strings.HasPrefix(p.rest, "[") {
@@ -156,7 +156,7 @@ func (p *pathParser) filter() (pathStep, error) {
 	}
 	p.rest = rest
 	if (op == "") != (literal == "") {
-		return nil, fmt.Errorf("a filter compares with one operator and one literal")
+		return nil, fmt.Errorf("a filter must have one operator and one literal")
 	}
 	return each(func(v any) []any {
 		var out []any

@@ -178,10 +178,10 @@ func (m *models) walk(service string, n *yang.Node, of *modelOf) {
 		if path, ok := n.Extension("path-metric"); ok {
 			f, err := newModelFamily(n, name, path)
 			if err == nil && slices.ContainsFunc(of.families, func(other *modelFamily) bool { return other.Name == name }) {
-				err = errors.New("the model has another one of this name")
+				err = errors.New("the model has another metric with this name")
 			}
 			if err != nil {
-				m.log.Warn("metric of a model left out", "service", service, "metric", name, "err", err)
+				m.log.Warn("metric of a model omitted", "service", service, "metric", name, "err", err)
 			} else {
 				of.families = append(of.families, f)
 			}
@@ -200,10 +200,10 @@ var (
 
 func newModelFamily(n *yang.Node, name, path string) (*modelFamily, error) {
 	if !metricName.MatchString(name) {
-		return nil, errors.New("it is no name of a metric")
+		return nil, errors.New("not a valid name of a metric")
 	}
 	if ownPrefix.MatchString(name) {
-		return nil, errors.New("names that begin so are the daemon's")
+		return nil, errors.New("names with this prefix are reserved for the daemon")
 	}
 	compiled, err := compilePath(path)
 	if err != nil {

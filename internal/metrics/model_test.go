@@ -124,7 +124,7 @@ func TestModelMetricsComeAndGo(t *testing.T) {
 	if got := fmt.Sprint(o.asked); got != "[rule rule]" {
 		t.Errorf("read %s, want what the paths need, once for each scrape", got)
 	}
-	if n := strings.Count(log.String(), "metric of a model left out"); n != 4 {
+	if n := strings.Count(log.String(), "metric of a model omitted"); n != 4 {
 		t.Errorf("%d lines about wrong metrics, want 4:\n%s", n, log.String())
 	}
 	o.cube = `{"name":"c1"}`

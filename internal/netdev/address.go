@@ -200,7 +200,7 @@ func put(index int, d Settings, back *Settings) error {
 			back.Add = append(back.Add, p)
 		}
 		if err != nil {
-			return fmt.Errorf("removing address %s: %w", p, err)
+			return fmt.Errorf("remove address %s: %w", p, err)
 		}
 	}
 	for _, p := range d.Add {
@@ -287,7 +287,7 @@ func (e entry) again() error {
 	req := nl.NewNetlinkRequest(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_ACK)
 	req.AddRawData(e.raw)
 	if _, err := req.Execute(unix.NETLINK_ROUTE, 0); err != nil {
-		return fmt.Errorf("putting address %s back: %w", e.prefix, err)
+		return fmt.Errorf("restore address %s: %w", e.prefix, err)
 	}
 	return nil
 }

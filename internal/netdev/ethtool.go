@@ -19,7 +19,7 @@ import (
 )
 
 // errFixed is an offload that is on and that the device does not let anybody switch.
-var errFixed = errors.New("the device does not let it be switched off")
+var errFixed = errors.New("the device does not allow switching it off")
 
 const (
 	// featureSet is ETH_SS_FEATURES, the number of the list of names.
@@ -171,7 +171,7 @@ func featureNames(dev string) ([]string, error) {
 	}
 	n := binary.NativeEndian.Uint32(info[16:])
 	if binary.NativeEndian.Uint64(info[8:]) != 1<<featureSet || n == 0 || n > maxFeatures {
-		return nil, fmt.Errorf("%s: the kernel tells %d names of offloads", dev, n)
+		return nil, fmt.Errorf("%s: the kernel reports %d names of offloads", dev, n)
 	}
 	// struct ethtool_gstrings: the command, the list, its length, the names. The kernel writes as many as it has.
 	buf := make([]byte, 12+int(n)*featureName)

@@ -17,7 +17,7 @@ import (
 )
 
 // errUnreachable is a namespace that no file or process stands for, as far as this process can see.
-var errUnreachable = errors.New("the namespace is not reachable from here")
+var errUnreachable = errors.New("the namespace is not reachable")
 
 // namespaceFiles are where namespaces have names, the cheapest first; container runtimes that give them none are found
 // by their processes.

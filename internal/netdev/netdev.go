@@ -58,7 +58,7 @@ func CheckName(name string) error {
 	case name == "":
 		reason = "it is empty"
 	case len(name) >= unix.IFNAMSIZ:
-		reason = fmt.Sprintf("it has %d bytes, at most %d are allowed", len(name), unix.IFNAMSIZ-1)
+		reason = fmt.Sprintf("it has %d bytes, the limit is %d", len(name), unix.IFNAMSIZ-1)
 	case name == "." || name == "..":
 		reason = "it is a directory"
 	case strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r == ':' || r <= ' ' || r == 0x7f }):

@@ -33,10 +33,10 @@ func EnsureCanReceiveRedirects(name string) (Readiness, error) {
 	})
 	switch {
 	case errors.Is(err, errUnreachable):
-		return Readiness{Reason: fmt.Sprintf("the other end of %s is in a namespace that has no name in /run/netns and no "+
+		return Readiness{Reason: fmt.Sprintf("the other end of %s is in a namespace without a name in /run/netns and without a "+
 			"visible process: run 'ethtool -K DEVICE gro on' in it", name)}, nil
 	case errors.Is(err, errNoPeer):
-		return Readiness{Reason: fmt.Sprintf("%s has no other end any more: delete and recreate the pair", name)}, nil
+		return Readiness{Reason: fmt.Sprintf("%s no longer has another end: delete and re-create the pair", name)}, nil
 	case err != nil:
 		return Readiness{}, fmt.Errorf("receive redirects on %s: %w", name, err)
 	case kind != "veth":
@@ -67,8 +67,8 @@ func other(name, kind string) (Readiness, error) {
 	if takes {
 		return Readiness{OK: true, Reason: fmt.Sprintf("%s is a %s device, which needs no preparation", name, kind)}, nil
 	}
-	return Readiness{Reason: fmt.Sprintf("%s is a %s device, which takes nothing from cubes of type XDP_DRV: "+
-		"give all cubes that lead to it the type XDP_SKB or TC", name, kind)}, nil
+	return Readiness{Reason: fmt.Sprintf("%s is a %s device, which accepts no frames from cubes of type XDP_DRV: "+
+		"use type XDP_SKB or TC for all cubes that lead to it", name, kind)}, nil
 }
 
 // insist makes sure that the kernel knows what prepare has done: it takes note of GRO only when that is switched while
@@ -100,7 +100,7 @@ func (r *Readiness) insist(name string) error {
 		return fmt.Errorf("receive redirects on %s: %w", name, err)
 	}
 	if !takes {
-		r.OK, r.Reason = false, fmt.Sprintf("%s takes no redirected frames: do its ends have as many queues?", name)
+		r.OK, r.Reason = false, fmt.Sprintf("%s accepts no redirected frames: check that both ends have the same number of queues", name)
 	}
 	return nil
 }
@@ -162,7 +162,7 @@ func PreparePeerForXDP(name string) (changed []string, err error) {
 		changed, err = switchOff(name, ownTags)
 	}
 	if err != nil {
-		return changed, fmt.Errorf("offloads that frames lose on their way to XDP on %s: %w", name, err)
+		return changed, fmt.Errorf("switch off offloads that XDP loses on %s: %w", name, err)
 	}
 	return changed, nil
 }
@@ -189,7 +189,7 @@ func UndoForXDP(name string, changed []string) error {
 		err = switchOn(name, changed)
 	}
 	if err != nil {
-		return fmt.Errorf("switching back what XDP on %s needed: %w", name, err)
+		return fmt.Errorf("restore the settings that XDP changed on %s: %w", name, err)
 	}
 	return nil
 }

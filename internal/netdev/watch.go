@@ -198,7 +198,7 @@ func (w *watcher) countFlaps() error {
 		return req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
 	})
 	if err != nil {
-		return fmt.Errorf("counts of carrier changes: %w", err)
+		return fmt.Errorf("read the counts of carrier changes: %w", err)
 	}
 	if w.flaps == nil {
 		w.flaps = map[int]uint32{}
@@ -345,7 +345,7 @@ func parseAddress(b []byte) (index int, prefix netip.Prefix, err error) {
 		addr = local
 	}
 	if !addr.IsValid() {
-		return 0, netip.Prefix{}, errors.New("no address in it")
+		return 0, netip.Prefix{}, errors.New("it has no address")
 	}
 	return int(msg.Index), netip.PrefixFrom(addr, int(msg.Prefixlen)), nil
 }

@@ -25,7 +25,7 @@ const (
 )
 
 // errNoFeatures is a kernel that does not tell.
-var errNoFeatures = errors.New("the kernel does not tell what XDP can do with the device")
+var errNoFeatures = errors.New("the kernel does not report the XDP features of the device")
 
 // genlHeader is struct genlmsghdr: command, version and two bytes that this family wants to be zero. The library sends
 // whatever is in memory there.

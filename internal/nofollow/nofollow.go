@@ -16,7 +16,7 @@ import (
 func Open(path string, flags int, perm os.FileMode) (*os.File, error) {
 	f, err := os.OpenFile(path, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, perm)
 	if errors.Is(err, unix.ELOOP) {
-		return nil, fmt.Errorf("%s is a symbolic link, which is not followed: give the name of the file itself", path)
+		return nil, fmt.Errorf("%s is a symbolic link, which is not followed: give the path of its target", path)
 	}
 	return f, err
 }

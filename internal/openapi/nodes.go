@@ -138,7 +138,7 @@ func (s *Schemas) members(service string, n *yang.Node, use Use) Object {
 	}
 	if use == Read && !n.InOutput() {
 		properties = properties.With("_links", Object{{"type", "array"}, {"items", reference("link")},
-			{"description", "Where to go from here. Only in the answer to a request for this object itself."}})
+			{"description", "Related resources. Only in the response to a request for this object itself."}})
 	}
 	out = out.With("properties", properties)
 	if len(required) > 0 {
@@ -297,16 +297,16 @@ func (s *Schemas) describe(n *yang.Node, use Use) string {
 		add("Refers to %s.", t.LeafrefPath)
 	}
 	if n.InitOnly() && n.Config() {
-		add("Only settable when it is created.")
+		add("Can only be set when the object is created.")
 	}
 	if use == Read {
 		return strings.Join(parts, " ")
 	}
 	switch t.Base {
 	case "enumeration":
-		add("Upper and lower case are the same.")
+		add("Case-insensitive.")
 	case "int64", "uint64", "decimal64":
-		add("Also taken in quotes, which keeps all digits.")
+		add("Also accepted as a string, which keeps all digits.")
 	}
 	return strings.Join(parts, " ")
 }

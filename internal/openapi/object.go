@@ -43,11 +43,11 @@ func (o Object) MarshalJSON() ([]byte, error) {
 			b.WriteByte(',')
 		}
 		if err := enc.Encode(m.Name); err != nil {
-			return nil, fmt.Errorf("encoding the name %q: %w", m.Name, err)
+			return nil, fmt.Errorf("encode the name %q: %w", m.Name, err)
 		}
 		b.WriteByte(':')
 		if err := enc.Encode(m.Value); err != nil {
-			return nil, fmt.Errorf("encoding %q: %w", m.Name, err)
+			return nil, fmt.Errorf("encode %q: %w", m.Name, err)
 		}
 	}
 	b.WriteByte('}')

@@ -64,7 +64,7 @@ func TestStatus(t *testing.T) {
 			[]string{"store"}},
 		{"a full disk", nil, observe.Observed{Store: statsOf{Full: true}}, "", "critical", []string{"store"}},
 		{"a change that was refused", nil, observe.Observed{Store: statsOf{Refusal: "no space left"}}, "", "critical", []string{"store"}},
-		{"pins that are gone", nil, observe.Observed{Pins: func() error { return errors.New("/sys/fs/bpf/x is in no BPF file system any more") }}, "",
+		{"pins that are gone", nil, observe.Observed{Pins: func() error { return errors.New("/sys/fs/bpf/x is no longer in a BPF file system") }}, "",
 			"critical", []string{"bpffs"}},
 		{"pins that are there", nil, observe.Observed{Pins: func() error { return nil }}, "", "ok", nil},
 		{"a broken store", nil, observe.Observed{Store: madeUpStore{broken: true}}, "", "critical", []string{"store", "store"}},

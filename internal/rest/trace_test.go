@@ -108,7 +108,7 @@ func TestAStreamHasAStepALineAndAnEnd(t *testing.T) {
 		lines = append(lines, in.Text())
 	}
 	if len(lines) != 3 || !strings.Contains(lines[1], `"cube":"l1","port":"p1","direction":"ingress","program":0,"verdict":"drop","reason":"too-big"`) ||
-		!strings.HasPrefix(lines[2], `{"end":"all that was asked for has been delivered","steps":2,`) {
+		!strings.HasPrefix(lines[2], `{"end":"count reached","steps":2,`) {
 		t.Errorf("the stream is\n%s", strings.Join(lines, "\n"))
 	}
 	if kind := resp.Header.Get("Content-Type"); kind != message.NDJSON {
@@ -147,7 +147,7 @@ func TestAClientThatStopsSendingGetsTheLastWord(t *testing.T) {
 		return body
 	}
 	steps := strings.Split(string(look("/trace")), "\n")
-	if len(steps) != 5 || !strings.HasPrefix(steps[3], `{"end":"its client has ended it","steps":3,"lost":0,`) {
+	if len(steps) != 5 || !strings.HasPrefix(steps[3], `{"end":"ended by the client","steps":3,"lost":0,`) {
 		t.Errorf("the stream is\n%s", strings.Join(steps, "\n"))
 	}
 	said := uint64(0)

@@ -134,7 +134,7 @@ func (k *Keeper) wire(c Cube, s *space, port string) (end, error) {
 		}
 		return e, nil
 	}
-	return end{}, fmt.Errorf("port %s: an interface %s, or %s in %s, is there already: %w",
+	return end{}, fmt.Errorf("port %s: an interface %s, or %s in %s, already exists: %w",
 		port, OuterName(c.Name, port), inner, k.Name(c.Name), cube.ErrInUse)
 }
 
@@ -267,7 +267,7 @@ func gone(err error) error {
 	if err == nil || errors.As(err, &missing) || errors.Is(err, unix.ENODEV) {
 		return nil
 	}
-	return fmt.Errorf("shadow: removing an interface: %w", err)
+	return fmt.Errorf("shadow: remove an interface: %w", err)
 }
 
 // removeEnds deletes all veths of a namespace that have an outer end of ours.

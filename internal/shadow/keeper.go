@@ -63,7 +63,7 @@ func Open(o Options) (*Keeper, error) {
 	}
 	own, err := os.Stat("/proc/thread-self/ns/net")
 	if err != nil {
-		return nil, fmt.Errorf("shadow: looking at the daemon's own namespace: %w", err)
+		return nil, fmt.Errorf("shadow: check the daemon's own namespace: %w", err)
 	}
 	k := &Keeper{o: o, machine: own.Sys().(*syscall.Stat_t).Ino, spaces: map[string]*space{}}
 	k.ctx, k.cancel = context.WithCancel(context.Background())
@@ -122,7 +122,7 @@ func (k *Keeper) mark(uuid string) string {
 func (k *Keeper) Sweep(keep func(uuid string) bool) error {
 	paths, err := filepath.Glob(filepath.Join(k.o.Dir, "pcn-*"))
 	if err != nil {
-		return fmt.Errorf("shadow: looking for namespaces: %w", err)
+		return fmt.Errorf("shadow: look for namespaces: %w", err)
 	}
 	var errs []error
 	for _, path := range paths {
@@ -132,7 +132,7 @@ func (k *Keeper) Sweep(keep func(uuid string) bool) error {
 		}
 		uuid, ours := strings.CutPrefix(mark, k.mark(""))
 		if ours && !keep(uuid) {
-			k.o.Logger.Info("removing the namespace of a cube that is gone", "namespace", filepath.Base(path))
+			k.o.Logger.Info("remove the namespace of a deleted cube", "namespace", filepath.Base(path))
 			errs = append(errs, removeEnds(f), k.removeName(path))
 		}
 		_ = f.Close() // nothing was written

@@ -58,7 +58,7 @@ func (k *Keeper) WatchRoutes(c Cube, told Told) {
 	}
 	f, err := reopen(s.file)
 	if err != nil {
-		k.o.Logger.Error("routes of a cube's namespace are not seen", "cube", s.cube, "err", err)
+		k.o.Logger.Error("routes of a cube's namespace are not monitored", "cube", s.cube, "err", err)
 		return
 	}
 	ctx, cancel := context.WithCancel(k.ctx)
@@ -68,7 +68,7 @@ func (k *Keeper) WatchRoutes(c Cube, told Told) {
 	k.done.Go(func() {
 		defer func() { _ = f.Close() }() // nothing was written
 		if err := w.run(ctx); err != nil && ctx.Err() == nil {
-			k.o.Logger.Error("routes of a cube's namespace are not seen any more", "cube", name, "err", err)
+			k.o.Logger.Error("routes of a cube's namespace are no longer monitored", "cube", name, "err", err)
 		}
 	})
 }

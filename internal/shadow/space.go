@@ -52,7 +52,7 @@ func openNamed(path string) (f *os.File, mark string, err error) {
 	// O_NONBLOCK: a FIFO in this place must not stop the daemon.
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return nil, "", fmt.Errorf("shadow: opening %s: %w", path, err)
+		return nil, "", fmt.Errorf("shadow: open %s: %w", path, err)
 	}
 	f = os.NewFile(uintptr(fd), path)
 	var st unix.Statfs_t
@@ -67,7 +67,7 @@ func openNamed(path string) (f *os.File, mark string, err error) {
 		return err
 	})
 	if err != nil {
-		return nil, "", errors.Join(fmt.Errorf("shadow: reading the mark of %s: %w", path, err), f.Close())
+		return nil, "", errors.Join(fmt.Errorf("shadow: read the mark of %s: %w", path, err), f.Close())
 	}
 	return f, mark, nil
 }
@@ -85,21 +85,21 @@ func (k *Keeper) open(c Cube) (s *space, fresh bool, err error) {
 		s.file = f
 		return s, false, nil
 	case err == nil && strings.HasPrefix(mark, k.mark("")):
-		k.o.Logger.Info("removing the namespace of an earlier cube of that name", "namespace", filepath.Base(path))
+		k.o.Logger.Info("remove the namespace of an earlier cube with the same name", "namespace", filepath.Base(path))
 		if err := errors.Join(removeEnds(f), f.Close(), k.removeName(path)); err != nil {
 			return nil, false, err
 		}
 	case err == nil:
 		_ = f.Close() // nothing was written
-		return nil, false, fmt.Errorf("namespace %s is somebody else's: remove it (ip netns del %[1]s) or choose another name: %w",
+		return nil, false, fmt.Errorf("namespace %s was not created by polycubed: remove it (ip netns del %[1]s) or choose another name: %w",
 			filepath.Base(path), cube.ErrInUse)
 	case errors.Is(err, errNoNamespace):
 		// A name that was left behind; what is not an empty file is not ours to remove.
 		if info, statErr := os.Lstat(path); statErr != nil || !info.Mode().IsRegular() || info.Size() > 0 {
-			return nil, false, fmt.Errorf("%s is in the way: %w: %w", path, err, cube.ErrInUse)
+			return nil, false, fmt.Errorf("%s blocks the path: %w: %w", path, err, cube.ErrInUse)
 		}
 		if err := k.atNames(func() error { return os.Remove(path) }); err != nil {
-			return nil, false, fmt.Errorf("shadow: removing %s: %w", path, err)
+			return nil, false, fmt.Errorf("shadow: remove %s: %w", path, err)
 		}
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, false, err
@@ -118,7 +118,7 @@ func (k *Keeper) create(path, mark string) (*os.File, error) {
 	var f *os.File
 	err = netdev.InNamespace(own, func() error { // it brings the thread back
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("making a namespace: %w", err)
+			return fmt.Errorf("create a namespace: %w", err)
 		}
 		lo, err := netlink.LinkByName("lo")
 		if err == nil {
@@ -143,7 +143,7 @@ func (k *Keeper) create(path, mark string) (*os.File, error) {
 func (k *Keeper) mount(f *os.File, path string) error {
 	err := k.atNames(func() error { return nsname.Add(path, fmt.Sprintf("/proc/self/fd/%d", f.Fd())) })
 	if err != nil {
-		return fmt.Errorf("shadow: naming %s: %w", path, err)
+		return fmt.Errorf("shadow: name %s: %w", path, err)
 	}
 	return nil
 }
@@ -159,12 +159,12 @@ func (k *Keeper) rename(s *space) error {
 		return nil
 	}
 	if err == nil {
-		return fmt.Errorf("%s is in the way of the namespace of %s: %w", s.path, s.cube, cube.ErrInUse)
+		return fmt.Errorf("%s blocks the name of the namespace of %s: %w", s.path, s.cube, cube.ErrInUse)
 	}
 	if err := k.mount(s.file, s.path); err != nil {
 		return err
 	}
-	k.o.Logger.Warn("somebody removed the name of a cube's namespace, it is back; delete the cube to be rid of it",
+	k.o.Logger.Warn("the name of a cube's namespace was removed, and was restored; to remove it, delete the cube",
 		"cube", s.cube, "namespace", filepath.Base(s.path))
 	return nil
 }

@@ -147,7 +147,7 @@ func (k *Keeper) States(c Cube) (map[string]State, error) {
 		st.MAC = infos[i].MAC
 		st.Addresses = slices.DeleteFunc(infos[i].Addresses, func(p netip.Prefix) bool { return p.Addr().IsLinkLocalUnicast() && p.Addr().Is6() })
 		if err := setOuter(s.ends[name].outer, Setting{MTU: st.MTU}); err != nil {
-			k.o.Logger.Warn("the other end of a namespace's interface has another MTU", "cube", c.Name, "port", port, "err", err)
+			k.o.Logger.Warn("the other end of an interface in the namespace has another MTU", "cube", c.Name, "port", port, "err", err)
 		}
 		out[port] = st
 	}

@@ -28,7 +28,7 @@ func (k *Keeper) watch(uuid string, s *space) {
 	// The watch has a descriptor of its own: the space's may be closed before it ends.
 	f, err := reopen(s.file)
 	if err != nil {
-		k.o.Logger.Error("changes in a cube's namespace are not seen", "cube", s.cube, "err", err)
+		k.o.Logger.Error("changes in a cube's namespace are not monitored", "cube", s.cube, "err", err)
 		return
 	}
 	wake, synced := make(chan struct{}, 1), false
@@ -48,7 +48,7 @@ func (k *Keeper) watch(uuid string, s *space) {
 			})
 		})
 		if err != nil && ctx.Err() == nil {
-			k.o.Logger.Error("changes in a cube's namespace are not seen any more", "cube", s.cube, "err", err)
+			k.o.Logger.Error("changes in a cube's namespace are no longer monitored", "cube", s.cube, "err", err)
 		}
 	})
 }
@@ -91,7 +91,7 @@ func (k *Keeper) watchNames() {
 		_, err = unix.InotifyAddWatch(fd, k.o.Dir, unix.IN_DELETE|unix.IN_MOVED_FROM)
 	}
 	if err != nil {
-		k.o.Logger.Error("namespaces whose names are removed are not seen", "err", err)
+		k.o.Logger.Error("removed names of namespaces are not monitored", "err", err)
 		return
 	}
 	names := k.names

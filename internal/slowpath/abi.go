@@ -129,10 +129,10 @@ const (
 
 // What is wrong with a record. They are made once: whoever floods the ring with such records must not make garbage.
 var (
-	errRecordShort = errors.New("it ends inside its head")
-	errRecordData  = errors.New("it says that it holds more than it does")
-	errRecordLen   = errors.New("its packet is shorter than what was captured of it")
-	errRecordFrame = errors.New("its packet is no Ethernet frame, or is longer than any class of records")
+	errRecordShort = errors.New("truncated header")
+	errRecordData  = errors.New("its length exceeds the record")
+	errRecordLen   = errors.New("its packet is shorter than its captured length")
+	errRecordFrame = errors.New("its packet is not an Ethernet frame, or is too long")
 	errRecordGSO   = errors.New("its segment size is out of range")
 	errRecordKind  = errors.New("its kind is unknown")
 )
@@ -264,11 +264,11 @@ func TargetOf(transparent bool, p *cube.PacketOut) uint16 {
 func (t Target) check(port uint16) error {
 	switch {
 	case t.Cube == 0 || t.Cube >= maxCubes:
-		return fmt.Errorf("cube %d: the identifiers are 1 to %d", t.Cube, maxCubes-1)
+		return fmt.Errorf("cube %d: identifiers range from 1 to %d", t.Cube, maxCubes-1)
 	case t.Kind >= targets:
-		return fmt.Errorf("target %d: the kinds are 0 to %d", t.Kind, targets-1)
+		return fmt.Errorf("target %d: kinds range from 0 to %d", t.Kind, targets-1)
 	case port >= maxPorts:
-		return fmt.Errorf("port %d: the indexes are 0 to %d", port, maxPorts-1)
+		return fmt.Errorf("port %d: indexes range from 0 to %d", port, maxPorts-1)
 	}
 	return nil
 }

@@ -16,11 +16,11 @@ import (
 // mapArray maps an array into memory, after making sure that it is an array of such values.
 func mapArray(m *ebpf.Map, what string, valueSize, entries uint32) ([]byte, error) {
 	if m == nil {
-		return nil, fmt.Errorf("map %s: there is none", what)
+		return nil, fmt.Errorf("map %s: missing", what)
 	}
 	switch {
 	case m.Type() != ebpf.Array:
-		return nil, fmt.Errorf("map %s: it is %v, not an array", what, m.Type())
+		return nil, fmt.Errorf("map %s: is a %v, not an array", what, m.Type())
 	case m.ValueSize() != valueSize:
 		return nil, fmt.Errorf("map %s: its values have %d bytes, not %d", what, m.ValueSize(), valueSize)
 	case m.MaxEntries() < entries:

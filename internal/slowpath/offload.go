@@ -39,10 +39,10 @@ const (
 
 // Reasons why a superframe cannot be sent. They are made once, a packet each would be garbage.
 var (
-	errGSOKind  = errors.New("neither TCP nor UDP, or a fragment, so that it cannot be cut into segments")
+	errGSOKind  = errors.New("neither TCP nor UDP, or a fragment, so it cannot be segmented")
 	errGSOShort = errors.New("shorter than its headers say")
-	errGSOSum   = errors.New("its UDP checksum is not left to the segmentation; is it a tunnel?")
-	errGSOSegs  = errors.New("its number of segments is not that of its UDP payload; is it a tunnel?")
+	errGSOSum   = errors.New("its UDP checksum is not left to segmentation; possibly a tunnel")
+	errGSOSegs  = errors.New("its number of segments does not match its UDP payload; possibly a tunnel")
 )
 
 // virtioHeader fills h. For a frame that is not to be cut nothing can go wrong: at worst it goes as it is.

@@ -22,7 +22,7 @@ import (
 const downSize = uint32(unsafe.Sizeof(down{}))
 
 // ErrNotTaken is returned when the kernel took a frame and the TAP's program did not.
-var ErrNotTaken = errors.New("no program of the TAP took the frame")
+var ErrNotTaken = errors.New("no program on the TAP processed the frame")
 
 // Send puts a packet into the fast path at target. When it returns nil the programs have run; what became of the packet
 // is in their counters. m has XDP set when the TAP is that of XDP cubes. A superframe's checksum field holds the sum of its
@@ -49,11 +49,11 @@ func checkOut(target Target, p *cube.PacketOut, m Meta) error {
 	case len(p.Data) > maxFrame:
 		return fmt.Errorf("a frame of %d bytes is longer than %d", len(p.Data), maxFrame)
 	case p.Trip.Netdev < 0 || p.Trip.Netdev > math.MaxInt32:
-		return fmt.Errorf("network interface %d: the indexes are 1 to %d", p.Trip.Netdev, math.MaxInt32)
+		return fmt.Errorf("network interface %d: indexes range from 1 to %d", p.Trip.Netdev, math.MaxInt32)
 	case p.Trip.OfferedFrom >= maxPorts:
-		return fmt.Errorf("port %d: the indexes are 0 to %d", p.Trip.OfferedFrom, maxPorts-1)
+		return fmt.Errorf("port %d: indexes range from 0 to %d", p.Trip.OfferedFrom, maxPorts-1)
 	case m.XDP && p.Offload.GSOSize != 0:
-		return errors.New("XDP takes no superframe")
+		return errors.New("XDP accepts no superframes")
 	}
 	return nil
 }
@@ -98,7 +98,7 @@ func (t *Tap) sendOne(target Target, p *cube.PacketOut, m Meta) error {
 	case err != nil:
 		return fmt.Errorf("write %d bytes: %w", len(p.Data), err)
 	case n != virtioHead+len(p.Data):
-		return fmt.Errorf("write %d bytes: %d were taken", len(p.Data), n-virtioHead)
+		return fmt.Errorf("write %d bytes: short write of %d", len(p.Data), n-virtioHead)
 	case state != downConsumed:
 		return ErrNotTaken
 	}
@@ -154,7 +154,7 @@ func (t *Tap) wait(may bool) error {
 		return nil
 	}
 	if err := unix.SetNonblock(t.fd, !may); err != nil {
-		return fmt.Errorf("let writes wait: %v: %w", may, err)
+		return fmt.Errorf("set the TAP to blocking writes: %v: %w", may, err)
 	}
 	t.waits = may
 	return nil

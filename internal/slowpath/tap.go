@@ -31,7 +31,7 @@ const (
 )
 
 // ErrForeign is returned for a device of the wanted name that was not made here.
-var ErrForeign = errors.New("a network device of that name exists and is not ours")
+var ErrForeign = errors.New("a network device with this name exists and was not created by polycubed")
 
 // Tap is a TAP that takes packets down into the programs attached to it.
 type Tap struct {
@@ -110,7 +110,7 @@ func attachTap(name string, exists bool) (int, error) {
 	case err == nil:
 		return fd, nil
 	case errors.Is(err, unix.EBUSY) && exists:
-		err = fmt.Errorf("another process holds it: %w", err)
+		err = fmt.Errorf("another process uses it: %w", err)
 	case errors.Is(err, unix.EBUSY):
 		err = fmt.Errorf("%w: %w", ErrForeign, err)
 	default:
@@ -177,7 +177,7 @@ func (t *Tap) stayOnCPU() error {
 		return err
 	}
 	if strings.Trim(strings.TrimSpace(string(mask)), "0,") != "" {
-		return fmt.Errorf("/sys does not show it, and %s is %s", rpsDefault, strings.TrimSpace(string(mask)))
+		return fmt.Errorf("not visible in /sys, and %s is %s", rpsDefault, strings.TrimSpace(string(mask)))
 	}
 	return nil
 }
@@ -200,7 +200,7 @@ func (t *Tap) SetDown(m *ebpf.Map) error {
 	old := t.mem
 	t.setMemory(mem)
 	if err := unmap(old); err != nil {
-		return fmt.Errorf("TAP %s: let go of the former map: %w", t.name, err)
+		return fmt.Errorf("TAP %s: unmap the previous map: %w", t.name, err)
 	}
 	return nil
 }

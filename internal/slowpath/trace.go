@@ -43,7 +43,7 @@ type Tracer interface {
 // traceHead is sizeof(struct pcn_trace).
 const traceHead = 32
 
-var errRecordTrace = errors.New("it is a step of a packet and contradicts itself")
+var errRecordTrace = errors.New("inconsistent step of a packet")
 
 // step decodes the body of a record; its bytes are copied into buf.
 func (r *record) step(body, buf []byte, s *Step) error {

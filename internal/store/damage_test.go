@@ -243,7 +243,7 @@ func checkLeftOut(t *testing.T, dir string, want map[string]string) {
 	if err != nil || !maps.Equal(got, want) {
 		t.Errorf("%v, %v; want %v", got, err, want)
 	}
-	if strings.Count(log.String(), "does not continue the state") != 1 {
+	if strings.Count(log.String(), "does not match the state") != 1 {
 		t.Errorf("said: %s", log.String())
 	}
 }

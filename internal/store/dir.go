@@ -116,7 +116,7 @@ func (d *dir) makePrivate() error {
 	}
 	for _, name := range names {
 		if _, _, ok := parseName(name); !ok && name != lockName && !strings.HasSuffix(name, tmpSuffix) {
-			return fmt.Errorf("store %s: others can read it and it holds %q: give a directory of its own", d.path, name)
+			return fmt.Errorf("store %s: readable by others, and contains %q: give a separate directory", d.path, name)
 		}
 	}
 	if err := d.f.Chmod(0o700); err != nil {

@@ -155,7 +155,7 @@ func decodeFrame(b []byte) (seq uint64, recs []Record, size int, err error) {
 	length := uint64(binary.LittleEndian.Uint32(b))
 	seq = binary.LittleEndian.Uint64(b[4:])
 	if length+frameHeaderLen+sumLen > uint64(len(b)) {
-		return 0, nil, 0, fmt.Errorf("transaction %d is cut: %w", seq, errDamaged)
+		return 0, nil, 0, fmt.Errorf("transaction %d is truncated: %w", seq, errDamaged)
 	}
 	payload := b[frameHeaderLen : frameHeaderLen+length]
 	if binary.LittleEndian.Uint32(b[frameHeaderLen+length:]) != payloadSum(seq, payload) {

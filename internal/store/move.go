@@ -59,7 +59,7 @@ func (s *Store) move() error {
 	clear(s.suspect)
 	_ = unlock(wasLock) // of a directory that is gone
 	was.f.Close()
-	s.log.Error("wrote the whole configuration to a new directory; its history is lost", "reason", what)
+	s.log.Error("wrote the whole configuration to a new directory; the history is lost", "reason", what)
 	return nil
 }
 
@@ -71,7 +71,7 @@ func (d *dir) claim() (*os.File, error) {
 	}
 	for _, name := range names {
 		if _, _, ok := parseName(name); ok || name != lockName && !strings.HasSuffix(name, tmpSuffix) {
-			return nil, fmt.Errorf("%s holds %q, which is not of this daemon: move it away", d.path, name)
+			return nil, fmt.Errorf("%s contains %q, which does not belong to this daemon: move it away", d.path, name)
 		}
 	}
 	return d.lock()
@@ -81,7 +81,7 @@ func (d *dir) claim() (*os.File, error) {
 func (d *dir) missing() string {
 	var is, open unix.Stat_t
 	if err := unix.Fstat(int(d.f.Fd()), &open); err != nil {
-		return fmt.Sprintf("store: its directory cannot be read: %v", err)
+		return fmt.Sprintf("store: cannot read its directory: %v", err)
 	}
 	err := unix.Lstat(d.path, &is)
 	switch {

@@ -122,8 +122,8 @@ func (r *recovered) loadSnapshot(d *dir, gens []generation, log *slog.Logger) (i
 			return 0, err
 		}
 		r.suspect[g.gen] = true
-		log.Warn("snapshot damaged, the generation before it is used", "generation", g.gen, "reason", err)
-		r.repaired = append(r.repaired, fmt.Sprintf("snapshot %d damaged, the generation before it is used", g.gen))
+		log.Warn("snapshot damaged, the previous generation is used", "generation", g.gen, "reason", err)
+		r.repaired = append(r.repaired, fmt.Sprintf("snapshot %d damaged, the previous generation is used", g.gen))
 	}
 	r.seq = 0
 	used := len(r.suspect) > 0
@@ -190,7 +190,7 @@ func readJournalTo(d *dir, g generation, limit int64) (*journal, error) {
 	for next := j.base + 1; j.size < j.length; next++ {
 		seq, recs, n, err := decodeFrame(b[j.size:])
 		if err == nil && seq != next {
-			err = fmt.Errorf("transaction %d where %d belongs: %w", seq, next, errDamaged)
+			err = fmt.Errorf("transaction %d instead of %d: %w", seq, next, errDamaged)
 		}
 		if err != nil {
 			j.damaged = err
@@ -217,9 +217,9 @@ func (r *recovered) replay(d *dir, gens []generation, log *slog.Logger) error {
 			continue
 		}
 		if j.base > r.seq || (j.base < r.seq && len(j.txs) > 0) {
-			log.Warn("journal does not continue the state, it is left out", "generation", gens[i].gen,
+			log.Warn("journal does not match the state, it is ignored", "generation", gens[i].gen,
 				"after", j.base, "state", r.seq)
-			r.repaired = append(r.repaired, fmt.Sprintf("journal %d does not continue the state, it is left out", gens[i].gen))
+			r.repaired = append(r.repaired, fmt.Sprintf("journal %d does not match the state, it is ignored", gens[i].gen))
 			return nil
 		}
 		limit := bound(js[i+1:], gens[i+1:])

@@ -24,7 +24,7 @@ func (s *Store) maybeRotate() {
 	if err := s.rotate(); err != nil {
 		s.counted.snapshotFailures++
 		s.nextTry, s.tryAt = s.records+s.opts.SnapshotEvery, s.size+journalSoftLimit
-		s.log.Warn("no snapshot was made, the journal goes on", "records", s.records, "reason", err)
+		s.log.Warn("snapshot failed, the journal continues", "records", s.records, "reason", err)
 	}
 }
 
@@ -69,7 +69,7 @@ func (s *Store) rotate() error {
 	s.counted.snapshots, s.counted.snapshotAt = s.counted.snapshots+1, time.Now()
 	s.nextTry, s.tryAt = s.opts.SnapshotEvery, journalSoftLimit
 	if err := s.prune(); err != nil {
-		s.log.Warn("old generations stay on disk", "reason", err)
+		s.log.Warn("old generations were not removed from disk", "reason", err)
 	}
 	return nil
 }

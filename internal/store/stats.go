@@ -24,7 +24,7 @@ type Stats struct {
 	// Snapshots were made, the last one at SnapshotAt (zero: none since the start); SnapshotFailures were not.
 	Snapshots, SnapshotFailures uint64
 	SnapshotAt                  time.Time
-	// Broken is set while the disk cannot tell what it holds.
+	// Broken is set while the disk state is unknown after a write error.
 	Broken bool
 	// Missing says what was removed or replaced of the directory, "" while all is there; Refusal why the last change could
 	// not be written, "" if it could.

@@ -33,12 +33,12 @@ var (
 	ErrClosed = errors.New("the store is closed")
 	// ErrBroken is returned by Commit when the disk refuses to say what it holds. The transaction is not in the store, but
 	// would be found by an Open before the next Commit that succeeds; each Commit tries again with new files.
-	ErrBroken = errors.New("the disk cannot tell what it holds")
+	ErrBroken = errors.New("the disk state is unknown after a write error")
 	// ErrNoWholeState is returned by Open when nothing in the directory can be trusted. The files are left as they are.
-	ErrNoWholeState = errors.New("no generation is whole: restore a backup, or move the directory away to start empty")
+	ErrNoWholeState = errors.New("no generation is intact: restore a backup, or move the directory away to start empty")
 	// ErrMissing is returned by Commit when the path of the store leads elsewhere than when it was opened, and the store
 	// cannot move there. Nothing is changed; each Commit tries again.
-	ErrMissing = errors.New("what is written there would be lost")
+	ErrMissing = errors.New("data written there would be lost")
 	// ErrInvalid is returned by Commit for records that cannot be stored. Nothing is changed.
 	ErrInvalid = errors.New("invalid record")
 )
@@ -161,7 +161,7 @@ func (s *Store) start() error {
 	err = s.rotate()
 	if err != nil && r.cuttable {
 		// No room for a new generation: cutting the damaged tail needs none.
-		s.log.Warn("the damaged tail is cut in place", "reason", err)
+		s.log.Warn("the damaged tail is truncated in place", "reason", err)
 		if err = s.resume(r); err != nil {
 			return err
 		}
@@ -225,7 +225,7 @@ func validate(recs []Record) error {
 		}
 	}
 	if n := payloadLen(recs); n > MaxTransaction {
-		return fmt.Errorf("store: transaction of %d bytes, at most %d: %w", n, MaxTransaction, ErrInvalid)
+		return fmt.Errorf("store: transaction of %d bytes, the limit is %d: %w", n, MaxTransaction, ErrInvalid)
 	}
 	return nil
 }

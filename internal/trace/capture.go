@@ -70,7 +70,7 @@ func (s *Session) nextPacket(ctx context.Context) (*Packet, error) {
 	}
 }
 
-var errLate = errors.New("a packet has waited long enough")
+var errLate = errors.New("flush interval elapsed")
 
 // nextWithin is next, with errLate while packets wait for their fate.
 func (s *Session) nextWithin(ctx context.Context) (*slowpath.Step, error) {
@@ -161,7 +161,7 @@ func NewFile(to io.Writer, place, filter string) (*File, error) {
 		Name: place, Filter: filter, OS: "Linux", LinkType: layers.LinkTypeEthernet, TimestampResolution: 9,
 	}, pcapgo.NgWriterOptions{SectionInfo: pcapgo.NgSectionInfo{OS: "Linux", Application: "Polycube"}})
 	if err != nil {
-		return nil, fmt.Errorf("beginning a capture file: %w", err)
+		return nil, fmt.Errorf("write the header of the capture file: %w", err)
 	}
 	return &File{w}, nil
 }
@@ -176,7 +176,7 @@ func (f *File) Write(p *Packet) error {
 		gopacket.CaptureInfo{Timestamp: p.Time, CaptureLength: len(p.Data), Length: p.Length}, p.Data,
 		pcapgo.NgPacketOptions{Flags: &flags, Comments: []string{"port " + p.place(), "fate " + p.fate()}})
 	if err != nil {
-		return fmt.Errorf("writing a packet: %w", err)
+		return fmt.Errorf("write a packet: %w", err)
 	}
 	return nil
 }
@@ -187,7 +187,7 @@ func (f *File) End(s Summary) error {
 		LastUpdate: time.Now(), PacketsReceived: uint64(s.Steps), PacketsDropped: s.Lost + s.LostInRing,
 	})
 	if err = errors.Join(err, f.w.Flush()); err != nil {
-		return fmt.Errorf("ending a capture file: %w", err)
+		return fmt.Errorf("finish the capture file: %w", err)
 	}
 	return nil
 }

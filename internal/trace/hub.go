@@ -103,15 +103,15 @@ func (r *Request) check() error {
 	}
 	switch {
 	case r.Count < 0 || r.Count > MaxSteps:
-		return fmt.Errorf("count %d: it is 1 to %d: %w", r.Count, MaxSteps, cube.ErrInvalid)
+		return fmt.Errorf("count %d: must be 1 to %d: %w", r.Count, MaxSteps, cube.ErrInvalid)
 	case r.Time < 0 || r.Time > MaxTime:
-		return fmt.Errorf("time %v: it is up to %v: %w", r.Time, MaxTime, cube.ErrInvalid)
+		return fmt.Errorf("time %v: the maximum is %v: %w", r.Time, MaxTime, cube.ErrInvalid)
 	}
 	return nil
 }
 
 // ErrBusy is the answer when all sessions are taken.
-var ErrBusy = fmt.Errorf("%d sessions look at packets already, end one first: %w", link.MaxSessions, cube.ErrFull)
+var ErrBusy = fmt.Errorf("%d trace and capture sessions are already running, end one first: %w", link.MaxSessions, cube.ErrFull)
 
 // Open begins a session. It ends by Close, which its owner must call; after its time; or with its
 // last step. The context bounds the opening only.
@@ -188,7 +188,7 @@ func (h *Hub) renewLease(ctx context.Context) {
 			return
 		case <-t.C:
 			if err := h.plane.TraceUntil(lease); err != nil {
-				h.log.Warn("renewing the lease of tracing", "err", err)
+				h.log.Warn("renew the lease of tracing", "err", err)
 			}
 		}
 	}
@@ -229,7 +229,7 @@ func (h *Hub) relink(ctx context.Context) error {
 	wants := h.wants()
 	h.mu.RUnlock()
 	if err := h.topology.Trace(ctx, wants); err != nil {
-		return fmt.Errorf("linking the programs for tracing: %w", err)
+		return fmt.Errorf("link the programs for tracing: %w", err)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ const verdictInject = "inject"
 func (h *Hub) Inject(ctx context.Context, place, packet string, dir cube.Direction) ([]Line, error) {
 	injector, ok := h.plane.(Injector)
 	if !ok {
-		return nil, fmt.Errorf("this data plane cannot try packets: %w", cube.ErrUnsupported)
+		return nil, fmt.Errorf("this data plane cannot inject packets: %w", cube.ErrUnsupported)
 	}
 	at, err := h.topology.CapturePlace(place)
 	if err != nil {
@@ -49,18 +49,18 @@ func (h *Hub) Inject(ctx context.Context, place, packet string, dir cube.Directi
 	case <-h.injecting:
 		defer func() { h.injecting <- struct{}{} }()
 	case <-ctx.Done():
-		return nil, fmt.Errorf("waiting for another packet that is tried: %w", ctx.Err())
+		return nil, fmt.Errorf("wait for another injected packet: %w", ctx.Err())
 	}
 	begin := time.Now()
 	records, err := injector.Inject(ctx, datapath.Injection{Cube: datapath.CubeID(at.Cube), Port: at.Port, Direction: dir, Frame: frame})
 	if err != nil {
-		return nil, fmt.Errorf("trying the packet at %s: %w", place, err)
+		return nil, fmt.Errorf("inject the packet at %s: %w", place, err)
 	}
 	out := []Line{h.injected(at, dir, frame)}
 	for _, r := range records {
 		step, err := slowpath.DecodeStep(r)
 		if err != nil {
-			return nil, fmt.Errorf("trying the packet at %s: %w", place, err)
+			return nil, fmt.Errorf("inject the packet at %s: %w", place, err)
 		}
 		out = append(out, h.describe(step))
 	}

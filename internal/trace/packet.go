@@ -35,7 +35,7 @@ const (
 func ParsePacket(text string, station net.HardwareAddr) ([]byte, error) {
 	frame, err := parsePacket(text, station)
 	if err == nil && (len(frame) < 14 || len(frame) > MaxInjected) {
-		err = fmt.Errorf("it has %d bytes, a frame has 14 to %d", len(frame), MaxInjected)
+		err = fmt.Errorf("it has %d bytes, but a frame has 14 to %d", len(frame), MaxInjected)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("packet: %w: %w", err, cube.ErrInvalid)
@@ -116,13 +116,13 @@ type parser struct {
 
 func (p *parser) layer(words []string, first bool) error {
 	if p.done {
-		return errors.New("nothing follows a payload")
+		return errors.New("nothing can follow a payload")
 	}
 	args := words[1:]
 	switch words[0] {
 	case "eth":
 		if !first {
-			return errors.New("eth comes first")
+			return errors.New("eth must come first")
 		}
 		return p.ethernet(args)
 	case "vlan":
@@ -138,13 +138,13 @@ func (p *parser) layer(words []string, first bool) error {
 	case "payload":
 		return p.payload(args)
 	}
-	return errors.New("no such layer; " + PacketGrammar)
+	return errors.New("unknown layer; " + PacketGrammar)
 }
 
 func (p *parser) ethernet(args []string) error {
 	from, to, rest, err := pair(args)
 	if err != nil || len(rest) > 0 {
-		return errors.New("it is written eth MAC > MAC")
+		return errors.New("write eth MAC > MAC")
 	}
 	if p.eth.SrcMAC, err = mac(from); err == nil {
 		p.eth.DstMAC, err = mac(to)
@@ -155,7 +155,7 @@ func (p *parser) ethernet(args []string) error {
 func mac(text string) (net.HardwareAddr, error) {
 	m, err := net.ParseMAC(text)
 	if err != nil || len(m) != 6 {
-		return nil, fmt.Errorf("%s is no MAC address", text)
+		return nil, fmt.Errorf("%s is not a MAC address", text)
 	}
 	return m, nil
 }
@@ -163,7 +163,7 @@ func mac(text string) (net.HardwareAddr, error) {
 // pair reads "A > B" and returns what follows.
 func pair(args []string) (from, to string, rest []string, err error) {
 	if len(args) < 3 || args[1] != ">" {
-		return "", "", nil, errors.New("two values with > between them are missing")
+		return "", "", nil, errors.New("expected two values with > between them")
 	}
 	return args[0], args[2], args[3:], nil
 }
@@ -172,7 +172,7 @@ func pair(args []string) (from, to string, rest []string, err error) {
 func number(text string, most uint64) (uint64, error) {
 	n, err := strconv.ParseUint(text, 0, 64)
 	if err != nil || n > most {
-		return 0, fmt.Errorf("%s is no number from 0 to %d", text, most)
+		return 0, fmt.Errorf("%s is not a number from 0 to %d", text, most)
 	}
 	return n, nil
 }
@@ -188,7 +188,7 @@ func (p *parser) link(t layers.EthernetType) {
 
 func (p *parser) vlan(args []string) error {
 	if p.v4 != nil || p.v6 != nil || len(args) != 1 {
-		return errors.New("it is written vlan ID, behind eth")
+		return errors.New("write vlan ID, after eth")
 	}
 	id, err := number(args[0], 4095)
 	if err != nil {
@@ -203,12 +203,12 @@ func (p *parser) vlan(args []string) error {
 
 func (p *parser) arp(args []string) error {
 	if len(args) != 4 || args[0] != "who-has" || args[2] != "tell" {
-		return errors.New("it is written arp who-has IP tell IP")
+		return errors.New("write arp who-has IP tell IP")
 	}
 	who, err1 := netip.ParseAddr(args[1])
 	tell, err2 := netip.ParseAddr(args[3])
 	if err1 != nil || err2 != nil || !who.Is4() || !tell.Is4() {
-		return errors.New("its addresses are of IPv4")
+		return errors.New("its addresses must be IPv4")
 	}
 	p.link(layers.EthernetTypeARP)
 	p.layers = append(p.layers, &layers.ARP{
@@ -222,21 +222,21 @@ func (p *parser) arp(args []string) error {
 
 func (p *parser) ip(args []string) error {
 	if p.v4 != nil || p.v6 != nil {
-		return errors.New("one layer ip is possible")
+		return errors.New("only one ip layer is allowed")
 	}
 	a, b, rest, err := pair(args)
 	if err != nil {
-		return errors.New("it is written ip IP > IP [ttl N]")
+		return errors.New("write ip IP > IP [ttl N]")
 	}
 	from, err1 := netip.ParseAddr(a)
 	to, err2 := netip.ParseAddr(b)
 	if err1 != nil || err2 != nil || from.Is4() != to.Is4() || from.Zone() != "" || to.Zone() != "" {
-		return errors.New("two IP addresses of one version are missing")
+		return errors.New("expected two IP addresses of the same version")
 	}
 	ttl := uint64(64)
 	if len(rest) > 0 {
 		if len(rest) != 2 || rest[0] != "ttl" {
-			return errors.New("only ttl N may follow")
+			return errors.New("only ttl N can follow")
 		}
 		if ttl, err = number(rest[1], 255); err != nil {
 			return err
@@ -264,23 +264,23 @@ func (p *parser) carry(protocol layers.IPProtocol) (gopacket.NetworkLayer, error
 		p.v6.NextHeader = protocol
 		return p.v6, nil
 	}
-	return nil, errors.New("a layer ip comes right before it")
+	return nil, errors.New("an ip layer must come right before it")
 }
 
 func (p *parser) icmp(args []string) error {
 	if p.v4 == nil {
-		return errors.New("a layer ip of IPv4 comes right before it")
+		return errors.New("an IPv4 layer must come right before it")
 	}
 	if _, err := p.carry(layers.IPProtocolICMPv4); err != nil {
 		return err
 	}
 	kinds := map[string]uint8{"echo": layers.ICMPv4TypeEchoRequest, "reply": layers.ICMPv4TypeEchoReply}
 	if len(args) == 0 || len(args)%2 == 0 {
-		return errors.New("it is written icmp echo|reply [id N] [seq N]")
+		return errors.New("write icmp echo|reply [id N] [seq N]")
 	}
 	kind, ok := kinds[args[0]]
 	if !ok {
-		return errors.New("it is echo or reply")
+		return errors.New("must be echo or reply")
 	}
 	l := &layers.ICMPv4{TypeCode: layers.CreateICMPv4TypeCode(kind, 0), Id: 1, Seq: 1}
 	for i := 1; i < len(args); i += 2 {
@@ -293,7 +293,7 @@ func (p *parser) icmp(args []string) error {
 		case args[i] == "seq":
 			l.Seq = uint16(n)
 		default:
-			return fmt.Errorf("%s: only id and seq may follow", args[i])
+			return fmt.Errorf("%s: only id and seq can follow", args[i])
 		}
 	}
 	p.layers = append(p.layers, l)
@@ -303,7 +303,7 @@ func (p *parser) icmp(args []string) error {
 func (p *parser) transport(protocol string, args []string) error {
 	a, b, rest, err := pair(args)
 	if err != nil {
-		return fmt.Errorf("it is written %s PORT > PORT", protocol)
+		return fmt.Errorf("write %s PORT > PORT", protocol)
 	}
 	from, err1 := number(a, 65535)
 	to, err2 := number(b, 65535)
@@ -312,7 +312,7 @@ func (p *parser) transport(protocol string, args []string) error {
 	}
 	if protocol == "udp" {
 		if len(rest) > 0 {
-			return fmt.Errorf("%s: nothing follows the ports", rest[0])
+			return fmt.Errorf("%s: nothing can follow the ports", rest[0])
 		}
 		under, err := p.carry(layers.IPProtocolUDP)
 		if err != nil {
@@ -339,12 +339,12 @@ func tcpFlags(l *layers.TCP, args []string) error {
 		return nil
 	}
 	if len(args) != 2 || args[0] != "flags" {
-		return errors.New("only flags may follow")
+		return errors.New("only flags can follow")
 	}
 	for _, f := range args[1] {
 		bit := map[rune]*bool{'S': &l.SYN, 'F': &l.FIN, 'R': &l.RST, 'P': &l.PSH, 'A': &l.ACK, '.': &l.ACK}[f]
 		if bit == nil {
-			return fmt.Errorf("%q is no flag: they are S F R P A", f)
+			return fmt.Errorf("%q is not a flag: use S F R P A", f)
 		}
 		*bit = true
 	}
@@ -353,7 +353,7 @@ func tcpFlags(l *layers.TCP, args []string) error {
 
 func (p *parser) payload(args []string) error {
 	if len(args) != 1 {
-		return errors.New("it is written payload N, payload 0xHEX or payload \"TEXT\"")
+		return errors.New("write payload N, payload 0xHEX or payload \"TEXT\"")
 	}
 	p.done = true
 	var data []byte
@@ -363,7 +363,7 @@ func (p *parser) payload(args []string) error {
 	case strings.HasPrefix(word, "0x"):
 		raw, err := hex.DecodeString(word[2:])
 		if err != nil {
-			return fmt.Errorf("%s is no hex", word)
+			return fmt.Errorf("%s is not hexadecimal", word)
 		}
 		data = raw
 	default:
@@ -383,7 +383,7 @@ func (p *parser) frame() ([]byte, error) {
 	header = append(header, byte(p.eth.EthernetType>>8), byte(p.eth.EthernetType))
 	buf := gopacket.NewSerializeBuffer()
 	if err := gopacket.SerializeLayers(buf, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, p.layers...); err != nil {
-		return nil, fmt.Errorf("it cannot be written: %w", err)
+		return nil, fmt.Errorf("cannot be encoded: %w", err)
 	}
 	frame := append(header, buf.Bytes()...)
 	if len(frame) < minFrame {

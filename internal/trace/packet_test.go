@@ -68,24 +68,24 @@ func pad(frame []byte) []byte {
 func TestPacketsThatMakeNoSenseAreAnsweredWithASentence(t *testing.T) {
 	for text, says := range map[string]string{
 		"":                             "a layer is empty",
-		"ip":                           "it is written ip IP > IP",
-		"ip 10.0.0.1 > ::1":            "one version",
+		"ip":                           "write ip IP > IP",
+		"ip 10.0.0.1 > ::1":            "the same version",
 		"ip 10.0.0.1 > 10.0.0.2 / ":    "a layer is empty",
-		"ip 1.1.1.1 > 1.1.1.2 ttl 256": "256 is no number from 0 to 255",
-		"udp 1 > 2":                    "a layer ip comes right before it",
-		"ip 1.1.1.1 > 1.1.1.2 / udp 1 > 2 / tcp 1 > 2": "a layer ip comes right before it",
-		"ip 1.1.1.1 > 1.1.1.2 / udp 1 > 65536":         "no number from 0 to 65535",
+		"ip 1.1.1.1 > 1.1.1.2 ttl 256": "256 is not a number from 0 to 255",
+		"udp 1 > 2":                    "an ip layer must come right before it",
+		"ip 1.1.1.1 > 1.1.1.2 / udp 1 > 2 / tcp 1 > 2": "an ip layer must come right before it",
+		"ip 1.1.1.1 > 1.1.1.2 / udp 1 > 65536":         "not a number from 0 to 65535",
 		"ip ::1 > ::2 / icmp echo":                     "IPv4",
-		"payload 4 / ip 1.1.1.1 > 1.1.1.2":             "nothing follows a payload",
-		"vlan 4096":                                    "no number from 0 to 4095",
-		"vlan 1 / eth " + macA + " > " + macB:          "eth comes first",
-		"eth x > y":                                    "x is no MAC address",
-		"quic 1 > 2":                                   "no such layer",
+		"payload 4 / ip 1.1.1.1 > 1.1.1.2":             "nothing can follow a payload",
+		"vlan 4096":                                    "not a number from 0 to 4095",
+		"vlan 1 / eth " + macA + " > " + macB:          "eth must come first",
+		"eth x > y":                                    "x is not a MAC address",
+		"quic 1 > 2":                                   "unknown layer",
 		`payload "open`:                                "a quote is not closed",
-		"payload 9999":                                 "no number",
+		"payload 9999":                                 "not a number",
 		"payload 9018":                                 "a frame has 14 to 9018",
 		"0102":                                         "it has 2 bytes",
-		"ip 1.1.1.1 > 1.1.1.2 / tcp 1 > 2 flags X":     "is no flag",
+		"ip 1.1.1.1 > 1.1.1.2 / tcp 1 > 2 flags X":     "is not a flag",
 		"ip fe80::1%eth0 > fe80::2":                    "two IP addresses",
 		strings.Repeat("f", 1<<19):                     "longer than",
 	} {
@@ -137,7 +137,7 @@ func TestSummariesAreOneLine(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
-	if got := Summarise([]byte{1, 2}, 2); got != "no Ethernet frame, length 2" {
+	if got := Summarise([]byte{1, 2}, 2); got != "not an Ethernet frame, length 2" {
 		t.Errorf("two bytes: %s", got)
 	}
 }

@@ -54,9 +54,9 @@ func newSession(h *Hub, r Request) *Session {
 
 // Why a session has ended.
 var (
-	errTime   = errors.New("its time is over")
-	errCount  = errors.New("all that was asked for has been delivered")
-	errClient = errors.New("its client has ended it")
+	errTime   = errors.New("time limit reached")
+	errCount  = errors.New("count reached")
+	errClient = errors.New("ended by the client")
 )
 
 // offer copies a step into the queue; it never waits.
@@ -176,7 +176,7 @@ func (s *Session) Summary() Summary {
 func (s *Session) Finish() { s.finish(errClient) }
 
 // Close ends the session: the programs are linked without it. It may be called more than once.
-func (s *Session) Close() error { return s.end(errors.New("it was closed")) }
+func (s *Session) Close() error { return s.end(errors.New("closed")) }
 
 func (s *Session) end(why error) error {
 	s.finish(why)

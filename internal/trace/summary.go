@@ -17,7 +17,7 @@ func Summarise(data []byte, length int) string {
 	p := gopacket.NewPacket(data, layers.LayerTypeEthernet, gopacket.DecodeOptions{Lazy: true, NoCopy: true})
 	eth, _ := p.Layer(layers.LayerTypeEthernet).(*layers.Ethernet)
 	if eth == nil {
-		return fmt.Sprintf("no Ethernet frame, length %d", length)
+		return fmt.Sprintf("not an Ethernet frame, length %d", length)
 	}
 	var b strings.Builder
 	for _, l := range p.Layers() {

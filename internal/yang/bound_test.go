@@ -32,7 +32,7 @@ func TestABodyIsReadNoFurtherThanItsListsGo(t *testing.T) {
 	}{
 		{"ports of a cube", zoo, Create, "", `{"ports":` + many(11, `{"name":"p%d"}`), "ports: more than 10 entries"},
 		{"the list of ports", zoo, Replace, "ports", many(11, `{"name":"p%d"}`), "ports: more than 10 entries"},
-		{"exactly as many ports as allowed", zoo, Replace, "ports", strings.Replace(many(10, `{"name":"p%d"}`), ",!", "]!", 1), "more text after"},
+		{"exactly as many ports as allowed", zoo, Replace, "ports", strings.Replace(many(10, `{"name":"p%d"}`), ",!", "]!", 1), "unexpected text after"},
 		{"a list whose model says how many", zoo, Merge, "limits", `{"few":` + many(maxEntries+1, `{"id":%d}`), fmt.Sprintf("few: more than %d entries", maxEntries)},
 		{"a leaf-list in an entry", zoo, Merge, "ports p1", `{"tcubes":` + many(maxEntries+1, `"c%d"`), fmt.Sprintf("tcubes: more than %d entries", maxEntries)},
 		{"a bulk list", bulk, Replace, "flat", many(2*maxEntries, `{"name":"%d","port":"p"}`), "not JSON"},

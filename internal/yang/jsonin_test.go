@@ -36,8 +36,8 @@ func TestABodyThatIsNoJSONIsExplained(t *testing.T) {
 	for body, want := range map[string]string{
 		`{`:                `the body is not JSON: unexpected EOF`,
 		`{"a":1`:           `the body is not JSON: unexpected EOF`,
-		`{"a":1} {}`:       `there is more text after the JSON value, at byte 9`,
-		`[1]x`:             `there is more text after the JSON value, at byte 3`,
+		`{"a":1} {}`:       `unexpected text after the JSON value, at byte 9`,
+		`[1]x`:             `unexpected text after the JSON value, at byte 3`,
 		`{"a":}`:           `the body is not JSON: invalid character '}' looking for beginning of value`,
 		`{"a" 1}`:          `the body is not JSON: invalid character '1' after object key`,
 		`[1 2]`:            `the body is not JSON: invalid character '2' after array element`,

@@ -20,13 +20,13 @@ func main() {
 func run(args []string) error {
 	flags := flag.NewFlagSet("newcube", flag.ContinueOnError)
 	root := flags.String("root", ".", "directory of the repository")
-	transparent := flags.Bool("transparent", false, "a cube without ports, to attach to a port or a netdev")
+	transparent := flags.Bool("transparent", false, "create a transparent cube: no ports, attached to a port or a netdev")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	name := flags.Arg(0)
 	if flags.NArg() > 1 {
-		return fmt.Errorf("%d names given, want one: NAME=firewall", flags.NArg())
+		return fmt.Errorf("expected one name, got %d: NAME=firewall", flags.NArg())
 	}
 	files, err := scaffold(*root, name, *transparent)
 	if err != nil {

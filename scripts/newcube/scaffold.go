@@ -51,16 +51,16 @@ func checkName(root, name string) error {
 	case name == "":
 		return errNameless
 	case len(name) > nameLimit || !goodName.MatchString(name):
-		return fmt.Errorf("%.80q: a name is 2 to %d lower-case letters and digits and begins with a letter, as it names "+
+		return fmt.Errorf("%.80q: a name must have 2 to %d lower-case letters and digits and begin with a letter, because it names "+
 			"a YANG module, a Go package and C enums: %w", name, nameLimit, errName)
 	case token.IsKeyword(name) || slices.Contains(words, name):
-		return fmt.Errorf("%q is a word of the command line, of Go or of the framework: %w", name, errName)
+		return fmt.Errorf("%q is reserved by the command line, Go or the framework: %w", name, errName)
 	}
 	switch _, err := os.Lstat(filepath.Join(root, "cubes", name)); {
 	case err == nil:
-		return fmt.Errorf("cubes/%s is there already: %w", name, errName)
+		return fmt.Errorf("cubes/%s already exists: %w", name, errName)
 	case !errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("looking for cubes/%s: %w", name, err)
+		return fmt.Errorf("look for cubes/%s: %w", name, err)
 	}
 	return nil
 }
@@ -77,17 +77,17 @@ func scaffold(root, name string, transparent bool) ([]string, error) {
 	list := filepath.Join(root, filepath.FromSlash(listing))
 	all, err := os.ReadFile(list)
 	if err != nil {
-		return nil, fmt.Errorf("reading the list of cubes: %w", err)
+		return nil, fmt.Errorf("read the list of cubes: %w", err)
 	}
 	if all, err = enlist(all, name); err != nil {
-		return nil, fmt.Errorf("adding %s to %s: %w", name, listing, err)
+		return nil, fmt.Errorf("add %s to %s: %w", name, listing, err)
 	}
 	dir := filepath.Join(root, "cubes", name)
 	if err := writeAll(dir, files); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	if err := os.WriteFile(list, all, 0o644); err != nil {
-		return nil, errors.Join(fmt.Errorf("writing the list of cubes: %w", err), os.RemoveAll(dir))
+		return nil, errors.Join(fmt.Errorf("write the list of cubes: %w", err), os.RemoveAll(dir))
 	}
 	written := []string{listing}
 	for file := range files {
@@ -99,11 +99,11 @@ func scaffold(root, name string, transparent bool) ([]string, error) {
 
 func writeAll(dir string, files map[string][]byte) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
-		return fmt.Errorf("making the cube's folder: %w", err)
+		return fmt.Errorf("create the cube's folder: %w", err)
 	}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
-			return fmt.Errorf("writing the cube's files: %w", err)
+			return fmt.Errorf("write the cube's files: %w", err)
 		}
 	}
 	return nil
@@ -120,21 +120,21 @@ func render(name string, transparent bool) (map[string][]byte, error) {
 	dir := path.Join("templates", kind)
 	entries, err := templates.ReadDir(dir)
 	if err != nil {
-		return nil, fmt.Errorf("reading the templates: %w", err)
+		return nil, fmt.Errorf("read the templates: %w", err)
 	}
 	for _, e := range entries {
 		source, err := templates.ReadFile(path.Join(dir, e.Name()))
 		if err != nil {
-			return nil, fmt.Errorf("reading a template: %w", err)
+			return nil, fmt.Errorf("read a template: %w", err)
 		}
 		// The usual braces occur everywhere in the rendered files.
 		t, err := template.New(e.Name()).Delims("[[", "]]").Option("missingkey=error").Parse(string(source))
 		if err != nil {
-			return nil, fmt.Errorf("reading a template: %w", err)
+			return nil, fmt.Errorf("read a template: %w", err)
 		}
 		var text bytes.Buffer
 		if err := t.Execute(&text, data); err != nil {
-			return nil, fmt.Errorf("filling in a template: %w", err)
+			return nil, fmt.Errorf("fill in a template: %w", err)
 		}
 		file := strings.TrimSuffix(strings.ReplaceAll(e.Name(), placeholder, name), ".tmpl")
 		files[file] = text.Bytes()
@@ -142,7 +142,7 @@ func render(name string, transparent bool) (map[string][]byte, error) {
 			continue
 		}
 		if files[file], err = format.Source(text.Bytes()); err != nil {
-			return nil, fmt.Errorf("formatting %s: %w", file, err)
+			return nil, fmt.Errorf("format %s: %w", file, err)
 		}
 	}
 	return files, nil
@@ -163,7 +163,7 @@ func enlist(source []byte, name string) ([]byte, error) {
 		}
 	}
 	if last < 0 {
-		return nil, errors.New("it imports no cube, so there is no place to add one")
+		return nil, errors.New("it imports no cube, so the place for a new one is unknown")
 	}
 	return format.Source([]byte(strings.Join(slices.Insert(lines, last+1, line), "\n")))
 }

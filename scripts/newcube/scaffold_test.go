@@ -60,14 +60,14 @@ func TestNamesThatWillNotDoChangeNothing(t *testing.T) {
 		{"x", "2 to 24 lower-case letters"},
 		{strings.Repeat("x", 25), "2 to 24 lower-case letters"},
 		{"Firewall", "2 to 24 lower-case letters"},
-		{"5gcore", "begins with a letter"},
+		{"5gcore", "begin with a letter"},
 		{"load-balancer", "2 to 24 lower-case letters"},
 		{"../firewall", "2 to 24 lower-case letters"},
 		{"fire wall", "2 to 24 lower-case letters"},
-		{"select", "is a word of"},
-		{"topology", "is a word of"},
-		{"pcn", "is a word of"},
-		{"helloworld", "is there already"},
+		{"select", "is reserved by"},
+		{"topology", "is reserved by"},
+		{"pcn", "is reserved by"},
+		{"helloworld", "already exists"},
 	} {
 		for _, transparent := range []bool{false, true} {
 			root := repository(t)

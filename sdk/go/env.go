@@ -93,7 +93,7 @@ func (e *environment) Send(p *cube.PacketOut) error {
 	case <-e.session.done:
 		return ErrLost
 	default:
-		return fmt.Errorf("packets wait already: %w", cube.ErrFull)
+		return fmt.Errorf("too many packets are waiting: %w", cube.ErrFull)
 	}
 }
 

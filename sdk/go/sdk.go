@@ -143,7 +143,7 @@ func (t Typed[C]) Prepare(ctx context.Context, old, after json.RawMessage) (Plan
 	if old != nil {
 		was = new(C)
 		if err := json.Unmarshal(old, was); err != nil {
-			return Plan{}, fmt.Errorf("decoding the present configuration: %w", err)
+			return Plan{}, fmt.Errorf("decode the current configuration: %w", err)
 		}
 	}
 	is := new(C)

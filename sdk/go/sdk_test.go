@@ -455,10 +455,10 @@ func TestTimersTakeTurnsAndEndWithTheCube(t *testing.T) {
 func TestWhereItListens(t *testing.T) {
 	t.Setenv(SocketEnv, "")
 	for _, tt := range []struct{ args, says string }{
-		{"", "start it by `polycubectl services add`"},
-		{"--listen 192.0.2.1:9", "off loopback a service needs --cert, --key and --ca"},
+		{"", "start it with `polycubectl services add`"},
+		{"--listen 192.0.2.1:9", "on a non-loopback address, a service requires --cert, --key and --ca"},
 		{"--listen nonsense", "missing port"},
-		{"--listen localhost:9 --cert x", "off loopback a service needs"},
+		{"--listen localhost:9 --cert x", "on a non-loopback address, a service requires"},
 		{"--listen localhost:9 --cert x --key y --ca z", "cert: open x"},
 		{"--unknown", "not defined"},
 	} {

@@ -62,16 +62,16 @@ func Serve[T Instance](ctx context.Context, s Service[T], args []string, help io
 func where(name string, args []string, help io.Writer) (net.Listener, credentials.TransportCredentials, error) {
 	f := flag.NewFlagSet(name, flag.ContinueOnError)
 	f.SetOutput(help)
-	listen := f.String("listen", "", "HOST:PORT to serve remote daemons at")
+	listen := f.String("listen", "", "HOST:PORT to listen on for remote daemons")
 	cert, key := f.String("cert", "", "certificate of the service (PEM)"), f.String("key", "", "its key")
-	ca := f.String("ca", "", "authority that daemons' certificates must be from (PEM)")
+	ca := f.String("ca", "", "authority that must have signed the daemons' certificates (PEM)")
 	if err := f.Parse(args); err != nil {
 		return nil, nil, err
 	}
 	if *listen == "" {
 		path := os.Getenv(SocketEnv)
 		if path == "" {
-			return nil, nil, fmt.Errorf("start it by `polycubectl services add`, or say where to --listen (%s is not set)", SocketEnv)
+			return nil, nil, fmt.Errorf("start it with `polycubectl services add`, or give --listen (%s is not set)", SocketEnv)
 		}
 		l, err := net.Listen("unix", path)
 		return l, nil, err
@@ -95,7 +95,7 @@ func mutual(listen, cert, key, ca string) (credentials.TransportCredentials, err
 		return nil, nil
 	}
 	if cert == "" || key == "" || ca == "" {
-		return nil, errors.New("off loopback a service needs --cert, --key and --ca")
+		return nil, errors.New("on a non-loopback address, a service requires --cert, --key and --ca")
 	}
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
@@ -107,7 +107,7 @@ func mutual(listen, cert, key, ca string) (credentials.TransportCredentials, err
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("ca %s: there is no certificate in it", ca)
+		return nil, fmt.Errorf("ca %s: contains no certificate", ca)
 	}
 	return credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, ClientCAs: pool,
 		ClientAuth: tls.RequireAndVerifyClientCert}), nil

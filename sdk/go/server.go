@@ -58,7 +58,7 @@ func has[I any, T Instance]() bool {
 // Describe implements the protocol.
 func (s *server[T]) Describe(_ context.Context, r *pb.DescribeRequest) (*pb.Description, error) {
 	if r.GetProtocol() < protocol {
-		return nil, status.Errorf(codes.Unimplemented, "the daemon speaks version %d of the protocol, the service version %d", r.GetProtocol(), protocol)
+		return nil, status.Errorf(codes.Unimplemented, "the daemon uses version %d of the protocol, the service version %d", r.GetProtocol(), protocol)
 	}
 	d := s.service.Deadlines
 	return &pb.Description{
@@ -90,7 +90,7 @@ func (s *server[T]) Session(stream pb.Service_SessionServer) error {
 		return err
 	}
 	if first.GetHello() == nil {
-		return status.Error(codes.InvalidArgument, "a session begins with Hello")
+		return status.Error(codes.InvalidArgument, "a session must begin with Hello")
 	}
 	ses := newSession(first.GetHello())
 	s.mu.Lock()
@@ -116,7 +116,7 @@ func (s *server[T]) Session(stream pb.Service_SessionServer) error {
 			select {
 			case events <- m:
 			default:
-				return status.Error(codes.ResourceExhausted, "more happens than the service keeps up with")
+				return status.Error(codes.ResourceExhausted, "the service does not keep up with events")
 			}
 		}
 	}
@@ -167,7 +167,7 @@ func (c *opened) end() {
 func guarded(fn func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			slog.Error("a handler panicked", "cause", cause, "stack", string(debug.Stack()))
+			slog.Error("panic in a handler", "cause", cause, "stack", string(debug.Stack()))
 			err = fmt.Errorf("the service failed: %v", cause)
 		}
 	}()
@@ -236,7 +236,7 @@ func (s *server[T]) sessionOf(ctx context.Context) *session {
 func (s *server[T]) Packets(stream pb.Service_PacketsServer) error {
 	ses := s.sessionOf(stream.Context())
 	if ses == nil {
-		return status.Error(codes.FailedPrecondition, "there is no session for packets")
+		return status.Error(codes.FailedPrecondition, "no packet session")
 	}
 	go ses.writePackets(stream)
 	for {
@@ -385,7 +385,7 @@ func (s *server[T]) Undo(ctx context.Context, r *pb.PlanRequest) (*pb.PlanRespon
 func (s *server[T]) step(ctx context.Context, r *pb.PlanRequest, which func(Plan) func(context.Context) error) (*pb.PlanResponse, error) {
 	err := s.in(r.GetCube(), func(c *opened) error {
 		if c.number != r.GetPlan() {
-			return fmt.Errorf("there is no plan %d: %w", r.GetPlan(), cube.ErrNotFound)
+			return fmt.Errorf("no plan %d: %w", r.GetPlan(), cube.ErrNotFound)
 		}
 		if fn := which(c.plan); fn != nil {
 			return fn(ctx)

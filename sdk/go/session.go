@@ -61,7 +61,7 @@ func (s *session) ask(ctx context.Context, r *pb.MapRequest) (*pb.MapReply, erro
 	case <-s.done:
 		return nil, ErrLost
 	case <-ctx.Done():
-		return nil, fmt.Errorf("waiting for other requests: %w", ctx.Err())
+		return nil, fmt.Errorf("wait for other requests: %w", ctx.Err())
 	}
 	reply := make(chan *pb.MapReply, 1)
 	s.mu.Lock()
@@ -79,7 +79,7 @@ func (s *session) ask(ctx context.Context, r *pb.MapRequest) (*pb.MapReply, erro
 	case <-s.done:
 		return nil, ErrLost
 	case <-ctx.Done():
-		return nil, fmt.Errorf("asking the daemon: %w", ctx.Err())
+		return nil, fmt.Errorf("query the daemon: %w", ctx.Err())
 	}
 	select {
 	case m := <-reply:
@@ -87,7 +87,7 @@ func (s *session) ask(ctx context.Context, r *pb.MapRequest) (*pb.MapReply, erro
 	case <-s.done:
 		return nil, ErrLost
 	case <-ctx.Done():
-		return nil, fmt.Errorf("waiting for the daemon: %w", ctx.Err())
+		return nil, fmt.Errorf("wait for the daemon: %w", ctx.Err())
 	}
 }
 

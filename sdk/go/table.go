@@ -145,17 +145,17 @@ func (t Table[K, V]) All(ctx context.Context, failed *error) iter.Seq2[K, V] {
 func encode(v any) ([]byte, error) {
 	b, err := binary.Append(nil, binary.LittleEndian, v)
 	if err != nil {
-		return nil, fmt.Errorf("laying out %T: %w", v, err)
+		return nil, fmt.Errorf("lay out %T: %w", v, err)
 	}
 	return b, nil
 }
 
 func decode(raw []byte, v any) error {
 	if want := binary.Size(v); want != len(raw) {
-		return fmt.Errorf("an entry has %d bytes where %T has %d: %w", len(raw), v, want, cube.ErrInvalid)
+		return fmt.Errorf("an entry has %d bytes, but %T has %d: %w", len(raw), v, want, cube.ErrInvalid)
 	}
 	if _, err := binary.Decode(raw, binary.LittleEndian, v); err != nil {
-		return fmt.Errorf("reading %T: %w", v, err)
+		return fmt.Errorf("read %T: %w", v, err)
 	}
 	return nil
 }

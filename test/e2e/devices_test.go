@@ -144,7 +144,7 @@ func TestNativeXDPCannotSendToADeviceOfDevices(t *testing.T) {
 	}
 	reason("")
 	d.Do("connect br1:up br2:down")
-	reason("dev1 is a bridge device, which takes nothing from cubes of type XDP_DRV")
+	reason("dev1 is a bridge device, which accepts no frames from cubes of type XDP_DRV")
 	d.Do("disconnect br1:up br2:down")
 	reason("")
 }

@@ -139,7 +139,7 @@ func TestInjectTakesPacketsFromFilesAndRefusesNonsense(t *testing.T) {
 		{[]string{"@" + file + ":9", "h1:p1"}, 64, "fewer packets"},
 		{[]string{"@/nowhere", "h1:p1"}, 64, "no such file"},
 		{[]string{"@/etc/passwd", "h1:p1"}, 64, "read the file"},
-		{[]string{"nonsense", "h1:p1"}, 2, "no such layer"},
+		{[]string{"nonsense", "h1:p1"}, 2, "unknown layer"},
 		{[]string{"0102", "h1:p1"}, 2, "it has 2 bytes"},
 		{[]string{"ip 1.1.1.1 > 2.2.2.2", "h1:p9"}, 2, "not found"},
 		{[]string{"ip 1.1.1.1 > 2.2.2.2"}, 64, "one place"},

@@ -410,7 +410,7 @@ func TestExecutablesAreStartedAndKeptRunning(t *testing.T) {
 	if err := executable.Write(script, []byte(text)); err != nil {
 		t.Fatal(err)
 	}
-	d.refuses("services add type=lib uri=tally name=tally", "an absolute path")
+	d.refuses("services add type=lib uri=tally name=tally", "the absolute path")
 	d.Do("services add type=lib uri=" + script + " name=tally")
 	hosts := d.twoHosts("TC")
 	stream := startStream(t, hosts[0], hosts[2])

@@ -100,7 +100,7 @@ func (d *daemon) tellsOfSender(t *testing.T, h *netns.Node) {
 		t.Errorf("the senders are %+v, want %s", state.Sender, h.MAC)
 	}
 	netns.Eventually(t, patience, func() error {
-		if !strings.Contains(d.out.String(), "[ratelimit] [r1] [warning] a sender is above its rate address="+h.MAC.String()) {
+		if !strings.Contains(d.out.String(), "[ratelimit] [r1] [warning] a sender exceeds its rate address="+h.MAC.String()) {
 			return errors.New("the log does not tell of the sender")
 		}
 		return nil

@@ -264,7 +264,7 @@ func TestCleanupRefusesWhileTheDaemonRuns(t *testing.T) {
 	hosts := threeHosts(d.machine, v4)
 	d.twoBridges("TC")
 	r := d.Polycubed("cleanup")
-	if r.code != 1 || !strings.Contains(r.stderr, "runs already") || !strings.Contains(r.stderr, fmt.Sprint(d.Pid())) {
+	if r.code != 1 || !strings.Contains(r.stderr, "already running") || !strings.Contains(r.stderr, fmt.Sprint(d.Pid())) {
 		t.Errorf("cleanup beside a daemon: %s", r)
 	}
 	reaches(t, hosts[0], "10.0.0.3")

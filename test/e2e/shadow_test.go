@@ -269,7 +269,7 @@ func TestWhatSomebodyRemovesOfANamespaceComesBack(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	back("ip netns del")
-	d.said("somebody removed the name of a cube's namespace")
+	d.said("the name of a cube's namespace was removed")
 	in.Must("ip link set p1 name other")
 	netns.Eventually(t, patience, func() error {
 		_, err := in.link("p1")
@@ -304,7 +304,7 @@ func TestWhatAShadowCubeRefuses(t *testing.T) {
 		}
 	}
 	d.inside("r1").Must("ip link add p9 type veth peer name x9")
-	if status, text, err := d.Request("POST", "/responder/r1/ports/p9", ""); err != nil || status < 400 || status >= 500 || !strings.Contains(text, "is there already") {
+	if status, text, err := d.Request("POST", "/responder/r1/ports/p9", ""); err != nil || status < 400 || status >= 500 || !strings.Contains(text, "already exists") {
 		t.Errorf("a port whose interface somebody else has made: status %d, %v, %s", status, err, text)
 	}
 	strange := "pcn-" + m.instance + "@r3"
@@ -453,7 +453,7 @@ func TestANamespaceInTheWayBreaksOneCube(t *testing.T) {
 	ip("del", strange)
 	ip("add", strange)
 	d = m.Start()
-	d.said("is somebody else's")
+	d.said("was not created by polycubed")
 	reaches(t, one, "10.0.1.1")
 	in.reaches("10.0.1.2")
 	d.Must(http.StatusOK, "DELETE", "/responder/r2", "")

@@ -191,7 +191,7 @@ func TestTraceRefusesWhatMakesNoSense(t *testing.T) {
 	netns.Eventually(t, patience, func() error {
 		refused := 0
 		for _, w := range five {
-			refused += strings.Count(w.errors.String(), "4 sessions look at packets already, end one first")
+			refused += strings.Count(w.errors.String(), "4 trace and capture sessions are already running, end one first")
 		}
 		if refused != 1 {
 			return fmt.Errorf("%d of five sessions were refused, want one", refused)

@@ -34,7 +34,7 @@ func TestNewCubesWorkAtOnce(t *testing.T) {
 	before := tree(t, dir)
 	term := open(t, dir)
 	term.Must("make new-cube NAME=patchpanel\nmake new-cube NAME=sizeguard TRANSPARENT=1")
-	if out, exit := term.Run("make new-cube NAME=patchpanel"); exit == 0 || !strings.Contains(out, "cubes/patchpanel is there already") {
+	if out, exit := term.Run("make new-cube NAME=patchpanel"); exit == 0 || !strings.Contains(out, "cubes/patchpanel already exists") {
 		t.Errorf("a name that is taken: exit %d\n%s", exit, out)
 	}
 	checkSources(t, term, before, tree(t, dir))

@@ -94,7 +94,7 @@ func (l *limiter) Action(ctx context.Context, path []string, _ json.RawMessage) 
 // Notify is called for senders that exceed their rate.
 func (l *limiter) Notify(kind uint32, data []byte) {
 	if kind == over && len(data) >= 8 {
-		l.env.Logger().Warn("a sender is above its rate", "address", mac(binary.LittleEndian.Uint64(data)))
+		l.env.Logger().Warn("a sender exceeds its rate", "address", mac(binary.LittleEndian.Uint64(data)))
 	}
 }
 

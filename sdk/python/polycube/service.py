@@ -118,7 +118,7 @@ class Servicer(rpc.ServiceServicer):  # type: ignore[misc]
         if request.protocol < PROTOCOL:
             context.abort(
                 grpc.StatusCode.UNIMPLEMENTED,
-                f"the daemon speaks version {request.protocol} of the protocol, the service version {PROTOCOL}",
+                f"the daemon uses version {request.protocol} of the protocol, the service version {PROTOCOL}",
             )
         return self.service.describe()
 
@@ -128,7 +128,7 @@ class Servicer(rpc.ServiceServicer):  # type: ignore[misc]
         """Runs a session until the daemon ends it."""
         first = next(incoming, None)
         if first is None or first.WhichOneof("message") != "hello":
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a session begins with Hello")
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a session must begin with Hello")
             return
         session = Connection()
         session.begin(first.hello)
@@ -199,7 +199,7 @@ class Servicer(rpc.ServiceServicer):  # type: ignore[misc]
         """Receives packets and notices, and sends packets."""
         session = self._session_of(context)
         if session is None:
-            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "there is no session for packets")
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "no packet session")
             return
         threading.Thread(target=self._receive, args=(incoming,), name="packets", daemon=True).start()
         for batch in session.packets.batches(max(1, session.hello.packets)):
@@ -387,10 +387,10 @@ def server(service: Service, address: str, credentials: grpc.ServerCredentials |
 def serve(service: Service, arguments: Sequence[str] | None = None) -> None:
     """Runs a service until it is told to stop: on the socket named by the daemon that started it, or at --listen."""
     options = argparse.ArgumentParser(description=f"The Polycube service {service.name}.")
-    options.add_argument("--listen", metavar="HOST:PORT", help="serve remote daemons here")
+    options.add_argument("--listen", metavar="HOST:PORT", help="address to listen on for remote daemons")
     options.add_argument("--cert", type=Path, help="certificate of the service (PEM)")
     options.add_argument("--key", type=Path, help="its key")
-    options.add_argument("--ca", type=Path, help="authority that daemons' certificates must be from")
+    options.add_argument("--ca", type=Path, help="authority that must have signed the daemons' certificates")
     given = options.parse_args(arguments)
     address, credentials = _where(options, given)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
@@ -407,7 +407,7 @@ def _where(options: argparse.ArgumentParser, given: argparse.Namespace) -> tuple
     socket = os.environ.get(SOCKET)
     if given.listen is None:
         if socket is None:
-            options.error(f"start it by `polycubectl services add`, or say where to --listen ({SOCKET} is not set)")
+            options.error(f"start it with `polycubectl services add`, or give --listen ({SOCKET} is not set)")
         return f"unix:{socket}", None
     secrets = (given.cert, given.key, given.ca)
     if all(secrets):
@@ -415,5 +415,5 @@ def _where(options: argparse.ArgumentParser, given: argparse.Namespace) -> tuple
         return given.listen, grpc.ssl_server_credentials([(key, certificate)], authority, require_client_auth=True)
     host = given.listen.rpartition(":")[0]
     if any(secrets) or host not in ("localhost", "127.0.0.1", "[::1]"):
-        options.error("off loopback a service needs --cert, --key and --ca")
+        options.error("on a non-loopback address, a service requires --cert, --key and --ca")
     return given.listen, None
