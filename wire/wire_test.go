@@ -107,7 +107,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	}
 }
 
-// broken is a solicitation in which a test breaks something, with a checksum that is right all the same.
+// broken is a solicitation in which a test breaks something, with a checksum that is right anyway.
 func broken(change func(ip, icmp []byte)) []byte {
 	f := Solicit(addr("2001:db8::2"), MAC{}, host, addr("2001:db8::1")).Frame()
 	ip, icmp := f[ethLen:], f[ethLen+ipv6Len:]

@@ -84,7 +84,7 @@ func TestBackground(t *testing.T) {
 	m.cleanup()
 }
 
-// zombie tells whether a process has ended and nobody has waited for it: in a container that may be nobody's work.
+// zombie reports whether a process has ended and nobody has waited for it: in a container that may be nobody's work.
 func zombie(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && strings.Contains(string(stat), ") Z ")

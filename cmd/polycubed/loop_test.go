@@ -82,9 +82,9 @@ func (m *machine) limited() (n uint64) {
 	return n
 }
 
-// TestLoopThroughUserSpaceEnds: a broadcast goes round two bridges with two links between them for ever, unless each
-// round counts, also where a link leads through the slow path, and where user space makes the copies: XDP cannot copy a
-// frame that is longer than a buffer.
+// TestLoopThroughUserSpaceEnds: a broadcast goes round two bridges with two links between them forever, unless each
+// round counts, also where a link leads through the slow path, and where user space makes the copies: XDP cannot copy
+// a frame that is longer than a buffer.
 func TestLoopThroughUserSpaceEnds(t *testing.T) {
 	for _, c := range []struct {
 		name, hook, action string

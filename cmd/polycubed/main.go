@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command polycubed is the Polycube daemon. It is a shell around internal/daemon, so
-// that everything it does can be tested without starting a process, and it decides which
-// services ship.
+// Command polycubed is the Polycube daemon. It is a thin wrapper around internal/daemon, so that everything can be
+// tested without starting a process, and it decides which services are built in.
 package main
 
 import (

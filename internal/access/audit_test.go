@@ -104,8 +104,7 @@ func TestAuditRotation(t *testing.T) {
 	}
 }
 
-// TestAuditAppends: a restart goes on where the log ended, and a log that was put aside by
-// others is made anew.
+// TestAuditAppends: a restart continues where the log ended, and a log that was put aside by others is re-created.
 func TestAuditAppends(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	first, _ := openAudit(t, path)
@@ -127,8 +126,8 @@ func TestAuditAppends(t *testing.T) {
 	}
 }
 
-// TestAuditOfRefusals: who is refused all the time does not fill the log; what was left out
-// is counted, and changes are recorded all the same.
+// TestAuditOfRefusals: who is refused all the time does not fill the log; what was left out is counted, and changes
+// are recorded anyway.
 func TestAuditOfRefusals(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	a, _ := openAudit(t, path)
@@ -150,10 +149,10 @@ func TestAuditOfRefusals(t *testing.T) {
 // TestAuditPlaces: no link is followed, and no file of others is written to.
 func TestAuditPlaces(t *testing.T) {
 	for says, place := range map[string]func(path, victim string) error{
-		"is a symbolic link":                func(path, victim string) error { return os.Symlink(victim, path) },
+		"is a symbolic link":                  func(path, victim string) error { return os.Symlink(victim, path) },
 		"is not a private file of the daemon": func(path, victim string) error { return os.Link(victim, path) },
-		"audit log: open":                   func(path, _ string) error { return os.Mkdir(path, 0o700) },
-		"audit log":                         func(path, _ string) error { return unix.Mkfifo(path, 0o600) },
+		"audit log: open":                     func(path, _ string) error { return os.Mkdir(path, 0o700) },
+		"audit log":                           func(path, _ string) error { return unix.Mkfifo(path, 0o600) },
 	} {
 		dir := t.TempDir()
 		path, victim := filepath.Join(dir, "audit.log"), filepath.Join(dir, "victim")

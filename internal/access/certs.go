@@ -91,8 +91,8 @@ func parseList(der []byte) (*x509.RevocationList, error) {
 	return l, err
 }
 
-// isVersion1 tells whether bytes begin as a revocation list of version 1 does, which leaves out its version (RFC 5280, 5.1.2.1):
-// the signature algorithm comes first.
+// isVersion1 reports whether bytes begin as a revocation list of version 1 does, which leaves out its version (RFC
+// 5280, 5.1.2.1): the signature algorithm comes first.
 func isVersion1(der []byte) bool {
 	var list, signed, first asn1.RawValue
 	for _, step := range []struct {
@@ -109,7 +109,7 @@ func isVersion1(der []byte) bool {
 // serial names a certificate as a revocation list does.
 type serial struct{ issuer, number string }
 
-// denied are the certificates that are not accepted any more.
+// denied are the certificates that are no longer accepted.
 type denied struct {
 	prints  map[fingerprint]bool
 	serials map[serial]bool
@@ -137,7 +137,7 @@ func (d *denied) add(c content, cas []*x509.Certificate) error {
 	return nil
 }
 
-// checkList tells whether one of the authorities signed a revocation list.
+// checkList reports whether one of the authorities signed a revocation list.
 func checkList(l *x509.RevocationList, cas []*x509.Certificate) error {
 	for _, ca := range cas {
 		if bytes.Equal(ca.RawSubject, l.RawIssuer) && l.CheckSignatureFrom(ca) == nil {

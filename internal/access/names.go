@@ -72,7 +72,7 @@ func (n *name) canonical() error {
 	return nil
 }
 
-// matches tells whether one of the names is in a certificate.
+// matches reports whether one of the names is in a certificate.
 func matches(names []name, c *x509.Certificate) bool {
 	return slices.ContainsFunc(names, func(n name) bool {
 		switch n.kind {

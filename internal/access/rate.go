@@ -26,7 +26,7 @@ type Rate struct {
 	others  *rate.Limiter
 }
 
-// NewRate allows each client so many requests a second, and so many at once.
+// NewRate allows each client so many requests per second, and so many at once.
 func NewRate(perSecond, burst float64) *Rate {
 	r := &Rate{perSecond: rate.Limit(perSecond), burst: int(burst), clients: map[string]*rate.Limiter{}}
 	r.others = r.bucket()

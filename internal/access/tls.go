@@ -39,7 +39,7 @@ type TLSOptions struct {
 	Admins string
 }
 
-// Given tells whether TLS was asked for.
+// Given reports whether TLS was asked for.
 func (o TLSOptions) Given() bool { return o != TLSOptions{} }
 
 // Check refuses combinations that are unsafe, or of which a part would have no effect.
@@ -175,7 +175,7 @@ func (t *TLS) Again(p Peer) (Peer, error) {
 	return t.Verify(p.certs)
 }
 
-// ServesHost tells whether a host's name is in the daemon's certificate.
+// ServesHost reports whether a host's name is in the daemon's certificate.
 func (t *TLS) ServesHost(host string) bool {
 	return t.current.Load().pair.Leaf.VerifyHostname(host) == nil
 }

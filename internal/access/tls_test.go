@@ -156,8 +156,8 @@ func TestAllowList(t *testing.T) {
 	}
 }
 
-// TestReload: a change of each file counts, for those who are in already, too; a file that
-// cannot be used leaves what it said before in force, and the rest is read all the same.
+// TestReload: a change of each file counts, for those who are in already, too; a file that cannot be used leaves what
+// it said before in force, and the rest is read anyway.
 func TestReload(t *testing.T) {
 	s := newSite(t).denying(t)
 	s.options.Admins = pki.Place(t, filepath.Join(s.dir, "admins"), []byte("CN:alice\n"))

@@ -110,7 +110,7 @@ func loadPair(certFile, keyFile string, now time.Time) (*tls.Certificate, error)
 	return &pair, nil
 }
 
-// usable tells whether a certificate may be used for a purpose.
+// usable reports whether a certificate may be used for a purpose.
 func usable(c *x509.Certificate, usage x509.ExtKeyUsage) bool {
 	if len(c.ExtKeyUsage)+len(c.UnknownExtKeyUsage) == 0 {
 		return true

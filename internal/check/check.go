@@ -46,10 +46,10 @@ type Finding struct {
 // Report is all that was found, in the order of the checks.
 type Report []Finding
 
-// Runs tells whether nothing is missing.
+// Runs reports whether nothing is missing.
 func (r Report) Runs() bool { return r.count(Missing) == 0 }
 
-// Good tells whether a daemon runs, with all the netdevs asked for.
+// Good reports whether a daemon runs, with all the netdevs asked for.
 func (r Report) Good() bool { return r.Runs() && r.count(Unfit) == 0 }
 
 func (r Report) count(g Grade) (n int) {

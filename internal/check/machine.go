@@ -41,20 +41,20 @@ type Machine struct {
 	Glob func(pattern string) []string
 	// FileSystem is the magic number of the file system that a path is on.
 	FileSystem func(path string) (int64, error)
-	// KernelEnum tells whether an enumeration of the kernel has a value, by its types.
+	// KernelEnum reports whether an enumeration of the kernel has a value, by its types.
 	KernelEnum func(enum, value string) (bool, error)
 	// ProgramType, MapType and Helper return ebpf.ErrNotSupported for what the kernel does not have.
 	ProgramType func(ebpf.ProgramType) error
 	MapType     func(ebpf.MapType) error
 	Helper      func(ebpf.ProgramType, asm.BuiltinFunc) error
-	// KernelFunction tells whether the kernel has a function, by its types.
+	// KernelFunction reports whether the kernel has a function, by its types.
 	KernelFunction func(name string) (bool, error)
 	// Features are those that the data plane has a way around.
 	Features func() (kernel.Features, error)
 	// Services are those of the daemon, and Try loads the programs of one on trial.
 	Services func() ([]datapath.Trial, error)
 	Try      func(context.Context, datapath.Trial) (datapath.TrialReport, error)
-	// Compiled tells whether a program that is loaded becomes instructions of the processor.
+	// Compiled reports whether a program that is loaded becomes instructions of the processor.
 	Compiled func() (bool, error)
 	// Objects are the compiled programs of the framework and of all services.
 	Objects func(cube.Hook) [][]byte

@@ -2,8 +2,8 @@
 
 package check
 
-// The programs of every service are linked and loaded as a cube's would be, and forgotten. Nothing else tells whether a
-// verifier takes them.
+// The programs of every service are linked and loaded as a cube's would be, and forgotten. Nothing else reports
+// whether a verifier takes them.
 
 import (
 	"context"

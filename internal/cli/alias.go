@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A few words at the start of a line are not part of any model: they name the
-// daemon's own resources. Each is checked here, because a wrong option is best
-// answered with the usage of that word.
+// A few words at the start of a line do not come from a model: they name the daemon's own resources. Each command is
+// checked here, so that a wrong option can be answered with its usage.
 
 package cli
 
@@ -15,17 +14,18 @@ import (
 	"github.com/polycube/polycube/internal/suggest"
 )
 
-// alias is a command the client adds to the models: what the table of commands says of it, and what carries it out.
+// alias is a command that the client adds to those of the models: its entry in the table of commands, and its
+// implementation.
 type alias struct {
 	commands.Typed
-	// plan is for the common grammar, run for a grammar of its own.
+	// plan is for the common grammar, run for a separate grammar.
 	plan func(command) (plan, error)
 	run  func(s *session, name string, words []string) error
 }
 
 var aliases map[string]alias
 
-// plans are those of the commands with the common grammar.
+// plans are the plans of the commands with the common grammar.
 func plans() map[string]func(command) (plan, error) {
 	return map[string]func(command) (plan, error){
 		"connect": planPeers, "disconnect": planPeers, "attach": planAttach, "detach": planDetach,
@@ -34,7 +34,7 @@ func plans() map[string]func(command) (plan, error) {
 	}
 }
 
-// runs carry out the commands with grammars of their own.
+// runs execute the commands with separate grammars.
 func runs() map[string]func(s *session, name string, words []string) error {
 	return map[string]func(*session, string, []string) error{
 		"trace": (*session).watch, "capture": (*session).watch, "events": (*session).watch, "status": (*session).watch,
@@ -70,10 +70,11 @@ func allAliases() []string {
 	return out
 }
 
-// ownFlags are the flags of a command with a grammar of its own, true for one that takes a value; nil for another command.
+// ownFlags are the flags of a command with a separate grammar, true for one that takes a value; nil for another
+// command.
 func ownFlags(name string) map[string]bool { return aliases[name].Flags }
 
-// planPost is a POST of strings, taken as they are: a cube may be named "1".
+// planPost is a POST of strings, passed unchanged: a cube may be named "1".
 func planPost(resource string, members ...output.Member) plan {
 	return plan{
 		req:    request{method: "POST", path: []string{resource}, body: output.ObjectValue(members...).AppendJSON(nil)},
@@ -145,7 +146,7 @@ func planAttach(c command) (plan, error) {
 	return planPost("attach", body...), nil
 }
 
-// assigned are keys as they are typed.
+// assigned are keys as typed.
 func assigned(keys []string) []string {
 	out := make([]string, len(keys))
 	for i, key := range keys {
@@ -177,7 +178,7 @@ func planShow(c command) (plan, error) {
 	}, nil
 }
 
-// isStats tells whether the words name the counters of a cube.
+// isStats reports whether the words name the counters of a cube.
 func isStats(path []string) bool {
 	return len(path) == 3 && path[0] == "cubes" && path[2] == "stats"
 }
@@ -202,7 +203,7 @@ func planServices(c command) (plan, error) {
 	return p, err
 }
 
-// planServicesUpdate has another version of a service take over; without options, the one that is at its place now.
+// planServicesUpdate replaces a service by another version; without options, by the one at its current URI.
 func planServicesUpdate(c command) (plan, error) {
 	if len(c.path) != 3 {
 		return plan{}, usagef("services update takes one name, but %d are given", len(c.path)-2)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The grammar knows verbs, path words, key=value pairs and show flags, and no
-// model at all: that is what lets one client serve every cube, present or future.
+// The grammar knows verbs, path words, key=value pairs and show flags, but no model: this is how one client serves
+// every cube, present or future.
 
 package cli
 
@@ -29,7 +29,7 @@ const (
 	verbSet  verb = "set"
 )
 
-// verbWords are the verbs as they are typed.
+// verbWords are the verbs as typed.
 var verbWords = commands.Verbs()
 
 func isVerb(w string) bool {
@@ -83,8 +83,7 @@ func (c command) first() string {
 	return c.path[0]
 }
 
-// usageError is a mistake in the command line; usage, when set, is the correct
-// form of the alias concerned.
+// usageError is a mistake in the command line; usage, if set, is the correct form of the command.
 type usageError struct {
 	message string
 	usage   string
@@ -96,7 +95,7 @@ func usagef(format string, args ...any) error {
 	return &usageError{message: fmt.Sprintf(format, args...)}
 }
 
-// unknownf is a usage error about a word that is none of those that are known.
+// unknownf is a usage error about an unknown word.
 func unknownf(known []string, word, format string, args ...any) error {
 	return usagef("%s%s", fmt.Sprintf(format, args...), suggest.Question(suggest.Near(word, known)))
 }
@@ -184,7 +183,7 @@ func (c *command) flag(w string) error {
 	return nil
 }
 
-// flagWords are the flags as they are typed, but for the value of -hide.
+// flagWords are the flags as typed, without the value of -hide.
 func flagWords() []string {
 	words := append([]string{"-hide", "-h", "--help", flagAll}, pageFlags...)
 	for _, f := range output.Forms {
@@ -241,7 +240,7 @@ func (c *command) pair(w string) error {
 	return nil
 }
 
-// check finds what no single word shows.
+// check finds mistakes that no single word shows.
 func (c *command) check() error {
 	reads := c.verb == verbShow || c.verb == verbDel
 	switch {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A body typed as words has no types; the model that knows them is in the
-// daemon. So words are typed by their looks (integer, number, boolean, string)
-// and a value in JSON quotes stays a string: the way to say "007". A JSON array
-// is one, for the parameters that are lists.
+// A body typed as words has no types, and only the daemon has the model with the types. So words are typed by their
+// look (integer, number, boolean, string), and a value in JSON quotes is always a string: "007". A JSON array is an
+// array, for list parameters.
 
 package cli
 
@@ -56,8 +55,8 @@ func quoted(word string) (string, bool) {
 	return s, true
 }
 
-// integer accepts an optional sign and decimal digits of any number, because
-// uint64 counters and identifiers must arrive exactly.
+// integer accepts an optional sign and any number of decimal digits, because uint64 counters and identifiers must
+// arrive exactly.
 func integer(word string) (string, bool) {
 	digits := strings.TrimLeft(word, "+-")
 	if digits == "" || len(word)-len(digits) > 1 || strings.Trim(digits, "0123456789") != "" {
@@ -70,8 +69,8 @@ func integer(word string) (string, bool) {
 	return digits, true
 }
 
-// float accepts decimal notation only: NaN, Inf and hexadecimal floats have no
-// JSON form and are words. A literal JSON can hold is kept as it was typed.
+// float accepts decimal notation only: NaN, Inf and hexadecimal floats have no JSON form and are words. A literal that
+// is valid JSON is kept as typed.
 func float(word string) (string, bool) {
 	if strings.Trim(word, "+-.0123456789eE") != "" {
 		return "", false
@@ -86,7 +85,7 @@ func float(word string) (string, bool) {
 	return strconv.FormatFloat(f, 'g', -1, 64), true
 }
 
-// object builds the body of several pairs; a dotted key nests.
+// object builds the body from several pairs; a dotted key nests.
 func object(pairs []pair) (output.Value, error) {
 	root := output.ObjectValue()
 	for _, p := range pairs {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Apply and rollback: the difference is shown, a person is asked, and what was
-// shown is what is made, or nothing. A script is not asked.
+// Apply and rollback: the client shows the difference, asks the user, and applies exactly what it showed, or nothing.
+// A script is not asked.
 
 package cli
 
@@ -15,7 +15,7 @@ import (
 	"github.com/polycube/polycube/internal/cli/output"
 )
 
-// isTerminal tells whether somebody may sit at the other end.
+// isTerminal reports whether a user may be at the other end.
 func isTerminal(file any) bool {
 	f, ok := file.(*os.File)
 	if !ok || f == nil {
@@ -25,7 +25,7 @@ func isTerminal(file any) bool {
 	return err == nil
 }
 
-// change makes a change of the whole configuration, or shows it.
+// change applies or shows a change of the whole configuration.
 func (s *session) change(f filing, r request, doc *documents) error {
 	if f.dry || f.yes || !isTerminal(s.stdin) || !s.screen {
 		if f.dry {
@@ -55,7 +55,7 @@ func (s *session) change(f filing, r request, doc *documents) error {
 	return err
 }
 
-// changed is the daemon's answer to a change.
+// changed is the daemon's response to a change.
 type changed struct {
 	changed  bool
 	revision string
@@ -79,7 +79,7 @@ func (s *session) send(r request, doc *documents) (changed, error) {
 	return changed{changed: v.TextOf("changed") == "true", revision: v.TextOf("revision"), value: v, body: a.body}, nil
 }
 
-// makeChange sends a change and shows the difference that it makes.
+// makeChange sends a change and shows the difference.
 func (s *session) makeChange(f filing, r request, doc *documents) (changed, error) {
 	c, err := s.send(r, doc)
 	if err != nil {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One request and its answer. What can go wrong between the two is told in
-// sentences that name the place and the remedy, because "connection refused"
-// is the first thing a new user meets.
+// One request and its response. Errors of the connection are explained with the address and the remedy, because
+// "connection refused" is the first thing that a new user sees.
 
 package cli
 
@@ -39,13 +38,13 @@ type answer struct {
 	line   string // the HTTP status line
 	body   []byte
 	tag    string // the entity tag, "" where there is none
-	// next are the parameters that the page behind this one has, nil when it is the last.
+	// next are the parameters of the next page, nil for the last one.
 	next url.Values
 }
 
 func (a answer) ok() bool { return a.status >= 200 && a.status < 300 }
 
-// redirectError is an answer of the daemon that would lead elsewhere.
+// redirectError is a redirect of the daemon that is not followed.
 type redirectError struct{ message string }
 
 func (e *redirectError) Error() string { return e.message }
@@ -79,8 +78,8 @@ func newClient(e endpoint, debug io.Writer) *client {
 
 func (c *client) close() { c.http.CloseIdleConnections() }
 
-// finish tells the daemon that nothing more will be sent, by which a stream
-// ends in order; false if there is no way to.
+// finish tells the daemon that nothing more will be sent, which ends a stream in an orderly way; false if that is not
+// possible.
 func (c *client) finish() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,8 +87,8 @@ func (c *client) finish() bool {
 	return ok && half.CloseWrite() == nil
 }
 
-// do sends a request and follows the redirects by which the daemon puts the
-// service before the name of a cube: method and body stay, the host too.
+// do sends a request and follows the redirects by which the daemon inserts the service before the name of a cube:
+// method, body and host stay the same.
 func (c *client) do(ctx context.Context, r request) (answer, error) {
 	target, err := url.Parse(c.end.base.String() + r.target())
 	if err != nil {
@@ -115,7 +114,7 @@ func (c *client) do(ctx context.Context, r request) (answer, error) {
 	}
 }
 
-// once makes one exchange; location is set when it is to be followed.
+// once makes one exchange; location is set if it is to be followed.
 func (c *client) once(ctx context.Context, r request, target *url.URL, referer string) (answer, *url.URL, error) {
 	req, err := c.newRequest(ctx, r, target)
 	if err != nil {
@@ -145,7 +144,7 @@ func (c *client) once(ctx context.Context, r request, target *url.URL, referer s
 	return a, location, nil
 }
 
-// nextPage finds the next page among the links of an answer.
+// nextPage finds the next page among the links of a response.
 func nextPage(h http.Header) url.Values {
 	for part := range strings.SplitSeq(h.Get("Link"), ", ") {
 		if target, ok := strings.CutSuffix(part, `>; rel="next"`); ok {
@@ -157,7 +156,7 @@ func nextPage(h http.Header) url.Values {
 	return nil
 }
 
-// newRequest makes the HTTP request.
+// newRequest creates the HTTP request.
 func (c *client) newRequest(ctx context.Context, r request, target *url.URL) (*http.Request, error) {
 	var body io.Reader
 	if r.body != nil {
@@ -195,7 +194,7 @@ func readAnswer(r io.Reader) ([]byte, error) {
 	return body, err
 }
 
-// trace shows one side of the exchange when debug is on; the token is in neither.
+// trace prints one side of the exchange if debug is on, always without the token.
 func (c *client) trace(first string, body []byte) {
 	if c.debug == nil {
 		return
@@ -206,7 +205,7 @@ func (c *client) trace(first string, body []byte) {
 	}
 }
 
-// dial connects to the place.
+// dial connects to the endpoint.
 func (e endpoint) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	d := net.Dialer{Timeout: dialTimeout}
 	if e.socket != "" {
@@ -215,8 +214,7 @@ func (e endpoint) dial(ctx context.Context, network, addr string) (net.Conn, err
 	return d.DialContext(ctx, network, addr)
 }
 
-// dialSocket connects to the daemon's socket or, where that is not for this user, to the
-// one beside it that is for reading.
+// dialSocket connects to the daemon's socket, or, if the user has no access, to the read-only socket next to it.
 func dialSocket(ctx context.Context, d *net.Dialer, path string) (net.Conn, error) {
 	c, err := d.DialContext(ctx, "unix", path)
 	if !errors.Is(err, fs.ErrPermission) {
@@ -228,7 +226,7 @@ func dialSocket(ctx context.Context, d *net.Dialer, path string) (net.Conn, erro
 	return c, err
 }
 
-// explain makes a sentence of a failure to reach the daemon.
+// explain turns a connection error into a message with a remedy.
 func (e endpoint) explain(err error) error {
 	absent := errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist)
 	switch {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Answers of every kind, and no answer at all: exit status and text.
+// Responses of every kind, and no answer at all: exit status and text.
 
 package cli
 

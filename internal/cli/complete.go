@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Completion asks the daemon at every TAB what may follow, so it is as complete
-// as the models are. It runs inside somebody's prompt: it is quick or absent,
-// silent about errors, and offers nothing that the shell would execute.
+// Completion queries the daemon at every TAB for what can follow, so it is as complete as the models. It runs at the
+// user's prompt: it must be fast or silent, prints no errors, and offers nothing that the shell would execute.
 
 package cli
 
@@ -23,8 +22,8 @@ import (
 	"github.com/polycube/polycube/internal/cli/output"
 )
 
-// completeCommand is the hidden command behind the completion script: its only
-// argument is the command line up to the cursor.
+// completeCommand is the hidden command that the completion script calls: its only argument is the command line up to
+// the cursor.
 const completeCommand = "__complete"
 
 const completeTimeout = 2 * time.Second
@@ -34,10 +33,10 @@ const completeTimeout = 2 * time.Second
 //go:embed completion.bash completion.fish completion.zsh
 var scripts embed.FS
 
-// shells are those with a completion script.
+// shells are the shells with a completion script.
 func shells() []string { return []string{"bash", "fish", "zsh"} }
 
-// planCompletion is reached by wrong words only: the script needs no daemon.
+// planCompletion is reached only with wrong words: the script needs no daemon.
 func planCompletion(c command) (plan, error) {
 	if len(c.path) != 2 {
 		return plan{}, usagef("completion takes the name of a shell: bash, zsh or fish")
@@ -50,7 +49,7 @@ var (
 	shellSafe   = regexp.MustCompile(`^[A-Za-z0-9_./:=@%+,-]+$`).MatchString
 )
 
-// completer answers one TAB. The line that is completed may name a daemon, so it chooses the settings of the run.
+// completer answers one TAB. The line to complete may name a daemon, so it determines the settings of the run.
 type completer struct {
 	getenv func(string) string
 	stdout *bufio.Writer
@@ -81,8 +80,7 @@ func (t *completer) complete(args []string, instance string) error {
 	return nil
 }
 
-// candidates are all words that may follow words; current is what is typed of
-// the next.
+// candidates are the words that can follow words; current is the typed part of the next.
 func (t *completer) candidates(words []string, current string) []string {
 	switch first, _, _ := strings.Cut(strings.Join(words, " "), " "); {
 	case slices.Equal(words, []string{"--instance"}):
@@ -125,7 +123,7 @@ func (t *completer) candidates(words []string, current string) []string {
 	})
 }
 
-// needsVerb tells whether a collection's members come after a verb only.
+// needsVerb reports whether members of a collection come only after a verb.
 func needsVerb(c command) bool {
 	if len(c.path) != 1 || c.verb != verbNone {
 		return false
@@ -133,7 +131,7 @@ func needsVerb(c command) bool {
 	return aliases[c.path[0]].NeedsVerb
 }
 
-// valueWords are key=value for the values that are known.
+// valueWords are key=value for the known values.
 func (t *completer) valueWords(c command, key, value string) []string {
 	c.path = append(slices.Clone(c.path), strings.Split(key, ".")...)
 	var out []string
@@ -145,7 +143,7 @@ func (t *completer) valueWords(c command, key, value string) []string {
 	return out
 }
 
-// instanceNames are the daemons of other names that run here, or did.
+// instanceNames are the instances of the daemon that run here, or did.
 func instanceNames(before string) []string {
 	sockets, err := filepath.Glob("/run/polycube/*/polycubed.sock")
 	if err != nil {
@@ -158,7 +156,7 @@ func instanceNames(before string) []string {
 	return out
 }
 
-// lenient reads an unfinished command line, ignoring what is wrong in it.
+// lenient parses an unfinished command line and ignores mistakes.
 func lenient(words []string) command {
 	var c command
 	for _, w := range words {
@@ -170,7 +168,7 @@ func lenient(words []string) command {
 	return c
 }
 
-// showFlags are those of show. What -hide= takes are the members of what is shown.
+// showFlags are the flags of show. The values of -hide= are the members of what is shown.
 func (t *completer) showFlags(c command, current string) []string {
 	if c.verb != verbShow {
 		return nil
@@ -199,8 +197,7 @@ func (t *completer) showFlags(c command, current string) []string {
 	return flags
 }
 
-// clientWords is what the client knows better than the daemon, and whether this
-// is such a place.
+// clientWords are the words that the client knows better than the daemon, and whether there are such words here.
 func clientWords(c command, current string) ([]string, bool) {
 	switch name := c.first(); {
 	case name == "completion" && len(c.path) == 1:
@@ -217,7 +214,7 @@ func clientWords(c command, current string) ([]string, bool) {
 	return nil, false
 }
 
-// files are those that begin as typed; a folder ends with a slash.
+// files are the files that start as typed; a folder ends with a slash.
 func files(before, typed string) []string {
 	dir, name := filepath.Split(typed)
 	entries, err := os.ReadDir(cmp.Or(dir, "."))
@@ -237,7 +234,7 @@ func files(before, typed string) []string {
 	return out
 }
 
-// isFolder follows links, as a person does.
+// isFolder follows links.
 func isFolder(dir string, e os.DirEntry) bool {
 	if e.Type()&os.ModeSymlink == 0 {
 		return e.IsDir()
@@ -246,9 +243,8 @@ func isFolder(dir string, e os.DirEntry) bool {
 	return err == nil && info.IsDir()
 }
 
-// ask returns the daemon's completion of a path, nothing on any error. kind is
-// word, for what can follow the path, or value, for what a leaf can be; typed is
-// what there is of it.
+// ask returns the daemon's completion of a path, nothing on any error. kind is word, for what can follow the path, or
+// value, for the values of a leaf; typed is the typed part.
 func (t *completer) ask(c command, kind, typed string) []string {
 	end, err := t.config.endpoint()
 	if err != nil {
@@ -276,8 +272,7 @@ func (t *completer) ask(c command, kind, typed string) []string {
 	return out
 }
 
-// splitLine splits a command line as a shell would, quotes and backslashes
-// included; current is its unfinished last word.
+// splitLine splits a command line like a shell, including quotes and backslashes; current is the unfinished last word.
 func splitLine(line string) (words []string, current string) {
 	var b strings.Builder
 	var quote rune
@@ -307,8 +302,7 @@ func splitLine(line string) (words []string, current string) {
 	return words, b.String()
 }
 
-// shellWord escapes what a shell would interpret, except in placeholders, which
-// are shown and never inserted.
+// shellWord escapes what a shell would interpret, except in placeholders, which are shown but never inserted.
 func shellWord(w string) string {
 	if shellSafe(w) || placeholder(w) {
 		return w

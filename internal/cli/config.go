@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Settings come from a file of the user, then the environment, then the command
-// line. Without any of them the client must simply work, also where there is no
-// home directory, or one that cannot be written.
+// Settings come from the user's file, then the environment, then the command line. The client must also work without
+// any of them, and without a writable home directory.
 
 package cli
 
@@ -27,8 +26,8 @@ const (
 	envPrefix      = "POLYCUBECTL_"
 )
 
-// configTemplate is written on the first run: every key, none set, so that a
-// later default is not frozen into old files.
+// configTemplate is written on the first run: every key is listed but none is set, so that old files do not freeze old
+// defaults.
 const configTemplate = `# Settings of polycubectl. Without "url", it uses the daemon's Unix socket.
 # Environment variables (POLYCUBECTL_URL, ...) override this file.
 #debug: false
@@ -45,7 +44,7 @@ const configTemplate = `# Settings of polycubectl. Without "url", it uses the da
 #logfile: /path/polycubectl.log
 `
 
-// config is what file, environment and command line add up to.
+// config is the combination of file, environment and command line.
 type config struct {
 	debug, expert bool
 	singleParam   bool
@@ -95,7 +94,7 @@ func loadConfig(getenv func(string) string, instance string) (config, error) {
 	return c, nil
 }
 
-// validInstance keeps a name from leaving the directory of sockets.
+// validInstance keeps a name from escaping the directory of sockets.
 var validInstance = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`).MatchString
 
 func (c *config) readFile(path string) error {
@@ -170,8 +169,8 @@ func (c *config) set(key, text, origin string) error {
 	return nil
 }
 
-// applyEnv lets the environment win. Where it says how to reach the daemon, it
-// replaces everything the file says about that.
+// applyEnv lets the environment override the file. If it says how to reach the daemon, it replaces everything that the
+// file says about that.
 func (c *config) applyEnv(getenv func(string) string) error {
 	if getenv("POLYCUBECTL_URL")+getenv("POLYCUBECTL_SOCKET")+getenv("POLYCUBECTL_INSTANCE") != "" {
 		c.url, c.socket, c.instance = "", "", ""
@@ -186,9 +185,8 @@ func (c *config) applyEnv(getenv func(string) string) error {
 	return nil
 }
 
-// createConfig leaves a commented file for the user to find. It is a courtesy:
-// whatever is in its way is no error. A home of somebody else (sudo that keeps
-// HOME) is left alone.
+// createConfig writes a commented file for the user to find. It is a courtesy, so an error is ignored. A home
+// directory of another user (sudo that keeps HOME) is left alone.
 func createConfig(getenv func(string) string) {
 	path := configPath(getenv)
 	if path == "" {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Deleting a whole list. The user may have forgotten a key, so the daemon, which
-// knows what is a list, answers with a question instead of deleting. On a terminal
-// the user is asked; a script has to say --all.
+// Deleting a whole list. The user may have forgotten a key, so the daemon, which knows what is a list, asks instead of
+// deleting. On a terminal the client asks the user; a script must give --all.
 
 package cli
 
@@ -21,14 +20,14 @@ import (
 // flagAll says that del means the whole list.
 const flagAll = "--all"
 
-// confirmation is an answer that asks whether a whole list is meant.
+// confirmation is a response that asks whether a whole list is meant.
 type confirmation struct {
 	message  string   // what to type instead
 	question string   // "" for an empty list
 	lost     []string // what goes
 }
 
-// confirmationOf reads the question of an answer, if it is one.
+// confirmationOf parses the question of a response, if it has one.
 func confirmationOf(a answer) (confirmation, bool) {
 	v, err := output.DecodeJSON(a.body)
 	if err != nil {
@@ -43,7 +42,7 @@ func confirmationOf(a answer) (confirmation, bool) {
 	return confirmation{message: e.TextOf("error-message"), question: e.TextOf("question"), lost: details(e)}, true
 }
 
-// deleteList repeats the request of a plan, for the whole list, if a person says yes.
+// deleteList repeats the request of a plan for the whole list, if the user says yes.
 func (s *session) deleteList(c *client, p plan, asked answer, ask confirmation) error {
 	switch {
 	case !isTerminal(s.stdin):
@@ -75,7 +74,7 @@ func (s *session) deleteList(c *client, p plan, asked answer, ask confirmation) 
 	return nil
 }
 
-// agrees asks a person. The error says what otherwise comes of it.
+// agrees asks the user. The error says what happens otherwise.
 func (s *session) agrees(question, otherwise string) error {
 	fmt.Fprintf(s.stderr, "%s [y/N] ", question)
 	reply, err := bufio.NewReader(s.stdin).ReadString('\n')

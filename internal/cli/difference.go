@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A difference as people read it: a line for each cube, and below it one for
-// each node, with the words that a command would use.
+// A difference for people: one line for each cube, and below it one for each node, with the words of a command.
 
 package cli
 
@@ -14,7 +13,7 @@ import (
 	"github.com/polycube/polycube/internal/cli/output"
 )
 
-// Colours of a terminal.
+// Terminal colours.
 const (
 	plain  = "\x1b[0m"
 	red    = "\x1b[31m"
@@ -22,7 +21,7 @@ const (
 	yellow = "\x1b[33m"
 )
 
-// differencePrinter prints differences and counts cubes by what becomes of them.
+// differencePrinter prints differences and counts cubes by action.
 type differencePrinter struct {
 	w       *bufio.Writer
 	colours bool
@@ -34,7 +33,7 @@ func (s *session) differencePrinter() *differencePrinter {
 	return &differencePrinter{w: s.stdout, colours: colours, counts: map[string]int{}}
 }
 
-// marks are the signs before a line, and their colours.
+// marks are the signs at the start of a line, and their colours.
 var marks = map[string][2]string{
 	"add": {"+", green}, "delete": {"-", red}, "change": {"~", yellow}, "order": {"~", yellow}, "replace": {"-/+", red},
 }
@@ -51,7 +50,7 @@ func (d *differencePrinter) line(indent, action, text string) {
 	_, _ = d.w.WriteString(indent + text + "\n") // the writer keeps its first error
 }
 
-// print prints what the daemon calls a difference.
+// print prints the daemon's difference.
 func (d *differencePrinter) print(v output.Value) {
 	cubes, _ := v.Get("cubes")
 	for _, c := range cubes.Items {
@@ -92,7 +91,7 @@ func (d *differencePrinter) change(c output.Value) {
 	}
 }
 
-// pathWords is a URL path as words of a command.
+// pathWords converts a URL path to words of a command.
 func pathWords(path string) string {
 	words := strings.Split(path, "/")
 	for i, w := range words {
@@ -103,7 +102,7 @@ func pathWords(path string) string {
 	return strings.Join(words, " ")
 }
 
-// flow is a value on one line, as YAML has it.
+// flow is a value on one line, as in YAML.
 func flow(v output.Value) string {
 	switch v.Kind {
 	case output.KindString:
@@ -128,7 +127,7 @@ func flow(v output.Value) string {
 	}
 }
 
-// summary counts cubes, and netdevs as changed.
+// summary counts cubes by action, and netdevs as changed.
 func (d *differencePrinter) summary(added, changed, recreated, deleted string) string {
 	var parts []string
 	for _, p := range []struct {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Files of cubes. Several, and several documents in one, are one configuration;
-// where each part came from is kept, so that the daemon's complaints can name
-// the file and the line.
+// Files of cubes. Several files, and several documents in one, form one configuration; the origin of each part is
+// kept, so that errors of the daemon can name file and line.
 
 package cli
 
@@ -22,10 +21,10 @@ import (
 	"github.com/polycube/polycube/internal/suggest"
 )
 
-// maxDocument is the size above which the daemon would refuse a document anyway.
+// maxDocument is the size above which the daemon refuses a document.
 const maxDocument = 32 << 20
 
-// documents are the cubes and netdevs of files, with their places.
+// documents are the cubes and netdevs of files, with their origins.
 type documents struct {
 	cubes, netdevs     []output.Value
 	cubesAt, netdevsAt []string
@@ -41,7 +40,7 @@ func (d *documents) json() []byte {
 	return output.ObjectValue(members...).AppendJSON(nil)
 }
 
-// at is the place of what the daemon calls "cubes[2] br1", "" when it is not known.
+// at is the origin of what the daemon calls "cubes[2] br1", "" if unknown.
 func (d *documents) at(part string) string {
 	for name, places := range map[string][]string{"cubes": d.cubesAt, "netdevs": d.netdevsAt} {
 		var i int
@@ -98,7 +97,7 @@ func (s *session) readFile(name string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// add takes in the documents of a file.
+// add adds the documents of a file.
 func (d *documents) add(name string, data []byte) error {
 	if json.Valid(data) { // YAML refuses the tabs that JSON files may be indented with
 		v, err := output.DecodeJSON(data)
@@ -129,7 +128,7 @@ func (d *documents) add(name string, data []byte) error {
 	}
 }
 
-// lineOf finds the line of an element of a list, or of the document where there are none.
+// lineOf finds the line of a list element, or of the document if there is none.
 func lineOf(doc *yaml.Node, list string, i int) int {
 	top := doc
 	for top.Kind == yaml.DocumentNode || top.Kind == yaml.AliasNode {
@@ -153,7 +152,7 @@ func lineOf(doc *yaml.Node, list string, i int) int {
 	return top.Line
 }
 
-// take takes in one document: a list of cubes, an object with cubes and netdevs, or one cube.
+// take adds one document: a list of cubes, an object with cubes and netdevs, or one cube.
 func (d *documents) take(v output.Value, at func(list string, i int) string) error {
 	if v.Kind == output.KindArray {
 		v = output.ObjectValue(output.Member{Key: "cubes", Val: v})
@@ -185,7 +184,7 @@ func (d *documents) take(v output.Value, at func(list string, i int) string) err
 	return nil
 }
 
-// complaints are the sentences of an answer, with their places.
+// complaints are the errors of a response, with their origins.
 func (d *documents) complaints(a answer) string {
 	v, err := output.DecodeJSON(a.body)
 	if d == nil || err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Where the daemon is: its Unix socket unless the user says otherwise, because
-// the socket needs no port, no token and no certificate.
+// The daemon's address: its Unix socket unless the user says otherwise, because the socket needs no port, no token and
+// no certificate.
 
 package cli
 
@@ -22,7 +22,7 @@ const (
 	maxSecret = 64 << 10
 )
 
-// endpoint is a place to send requests to.
+// endpoint is an address to send requests to.
 type endpoint struct {
 	socket   string   // path of a Unix socket, or empty
 	base     *url.URL // every request starts with it
@@ -30,11 +30,11 @@ type endpoint struct {
 	token    string
 	instance string
 	origin   string
-	// cacert and cert are the files of TLS, for messages.
+	// cacert and cert are the TLS files, for messages.
 	cacert, cert string
 }
 
-// String names the place as the user would.
+// String is the address as the user would write it.
 func (e endpoint) String() string {
 	if e.socket != "" {
 		return "socket " + e.socket
@@ -42,7 +42,7 @@ func (e endpoint) String() string {
 	return e.base.String()
 }
 
-// endpoint derives the place from the settings.
+// endpoint derives the address from the settings.
 func (c config) endpoint() (endpoint, error) {
 	e := endpoint{origin: c.origin}
 	switch {
@@ -94,7 +94,7 @@ func (c config) urlEndpoint() (endpoint, error) {
 	return e, nil
 }
 
-// secure adds certificates and token, which exist over TCP only.
+// secure adds certificates and token, which are only for TCP.
 func (c config) secure(e *endpoint) error {
 	var err error
 	if e.base.Scheme == "https" {

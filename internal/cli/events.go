@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What happens, as it happens: the daemon's server-sent events as lines.
+// Live events: the daemon's server-sent events as lines.
 
 package cli
 
@@ -62,7 +62,7 @@ func parseFollowing(words []string) (following, error) {
 	return f, nil
 }
 
-// request is the stream to ask for.
+// request is the stream to request.
 func (f following) request() request {
 	q := url.Values{}
 	for name, value := range map[string]string{"cube": f.cube, "type": f.types, "after": f.after} {
@@ -73,7 +73,7 @@ func (f following) request() request {
 	return request{method: "GET", path: []string{"events"}, query: q.Encode(), accept: eventStream}
 }
 
-// what names the events that the command listens for.
+// what describes the events that the command listens for.
 func (f following) what() string {
 	what := "for events"
 	if f.types != "" {
@@ -85,10 +85,10 @@ func (f following) what() string {
 	return what
 }
 
-// errEnough ends a stream of which enough events.
+// errEnough ends a stream after the requested number of events.
 var errEnough = errors.New("enough events")
 
-// follow carries the command out.
+// follow executes the command.
 func (s *session) follow(words []string) error {
 	f, err := parseFollowing(words)
 	if err != nil {

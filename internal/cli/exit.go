@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Exit statuses. A script looks at the number alone, so each has one meaning in
-// all commands. The numbers are here and nowhere else.
+// Exit statuses. A script sees only the number, so each has one meaning in all commands. The numbers are defined only
+// here.
 
 package cli
 
@@ -18,29 +18,26 @@ type Exit int
 
 // The exit statuses. The first three are those of the first Polycube.
 const (
-	// ExitOK is success; of a watcher, also that it was interrupted.
+	// ExitOK is success, including an interrupted watcher.
 	ExitOK Exit = 0
-	// ExitContact means that there is no usable daemon, or that the settings of
-	// the client are wrong.
+	// ExitContact means that there is no usable daemon, or that the client's settings are wrong.
 	ExitContact Exit = 1
-	// ExitServer means that the daemon refused.
+	// ExitServer means that the daemon refused the request.
 	ExitServer Exit = 2
-	// ExitChanged is success that changed something, where a script asks.
+	// ExitChanged is success with a change, if a script asks for the difference.
 	ExitChanged Exit = 3
 	// ExitDeclined means that the user said no.
 	ExitDeclined Exit = 4
-	// ExitWarning and ExitCritical are the health that a script asks for.
+	// ExitWarning and ExitCritical are the health, if a script asks for it.
 	ExitWarning  Exit = 5
 	ExitCritical Exit = 6
-	// ExitUsage means that the command line, or a file it reads, is wrong:
-	// EX_USAGE of sysexits.
+	// ExitUsage means that the command line, or a file it reads, is wrong: EX_USAGE of sysexits.
 	ExitUsage Exit = 64
-	// ExitOutput means that the result could not be written: EX_IOERR of
-	// sysexits.
+	// ExitOutput means that the result could not be written: EX_IOERR of sysexits.
 	ExitOutput Exit = 74
 )
 
-// exits are the exit statuses with what they mean, for help and the guide.
+// exits are the exit statuses with their meanings, for help and the guide.
 var exits = []struct {
 	exit    Exit
 	meaning string
@@ -56,7 +53,7 @@ var exits = []struct {
 	{ExitOutput, "the result could not be written"},
 }
 
-// exitTable is what help says of them.
+// exitTable is the table in the help.
 func exitTable() string {
 	var b strings.Builder
 	for _, e := range exits {
@@ -65,8 +62,7 @@ func exitTable() string {
 	return b.String()
 }
 
-// exitError ends the program with a status of its own, after the answer. The
-// message may be empty.
+// exitError ends the program with a particular status, after the output. The message may be empty.
 type exitError struct {
 	code    Exit
 	message string
@@ -74,7 +70,7 @@ type exitError struct {
 
 func (e *exitError) Error() string { return e.message }
 
-// serverError is an answer that is no success.
+// serverError is an error response.
 type serverError struct{ text string }
 
 func (e *serverError) Error() string { return e.text }
@@ -88,7 +84,7 @@ type outputError struct {
 func (e *outputError) Error() string { return e.what + ": " + e.err.Error() }
 func (e *outputError) Unwrap() error { return e.err }
 
-// unwritten is the error of writing something, nil when there is none.
+// unwritten wraps a write error, nil if there is none.
 func unwritten(what string, err error) error {
 	if err == nil {
 		return nil
@@ -118,7 +114,7 @@ func exitOf(err error) Exit {
 	return ExitContact
 }
 
-// conclude tells the user about an error and gives it its exit status.
+// conclude prints an error and returns its exit status.
 func (s *session) conclude(err error) Exit {
 	var wrong *usageError
 	var refused *serverError

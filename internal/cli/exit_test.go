@@ -122,7 +122,7 @@ func TestErrorsHaveTheirExitStatus(t *testing.T) {
 	}
 }
 
-// TestHowTheCommandEndedMattersMore than that the answer was lost, too.
+// TestHowTheCommandEndedMattersMore than that the response was lost, too.
 func TestHowTheCommandEndedMattersMore(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the daemon refuses, it explains in RESTCONF's error JSON; people get the
-// sentences, one a line, and anything else as it came.
+// The daemon explains refusals in RESTCONF's error JSON; people get the messages, one per line, and anything else
+// unchanged.
 
 package cli
 
@@ -14,7 +14,7 @@ import (
 	"github.com/polycube/polycube/internal/cli/output"
 )
 
-// sentences is the text of an answer that is no success.
+// sentences is the text of an error response.
 func sentences(a answer) string {
 	if text := restconfSentences(a.body); text != "" {
 		return text
@@ -25,8 +25,7 @@ func sentences(a answer) string {
 	return output.Clean(a.line)
 }
 
-// globbed is a further line where the last word is the name of a file of one
-// letter: the shell puts that in place of "?".
+// globbed is an additional line if the last word is the name of a one-letter file: the shell replaces "?" with it.
 func globbed(words []string) string {
 	if len(words) < 2 {
 		return ""
@@ -55,7 +54,7 @@ func restconfSentences(body []byte) string {
 	return strings.Join(lines, "\n")
 }
 
-// details are the lines that an error has beside its sentence.
+// details are the additional lines of an error.
 func details(e output.Value) []string {
 	detail, _ := e.Get("error-detail")
 	out := make([]string, len(detail.Items))
@@ -65,7 +64,7 @@ func details(e output.Value) []string {
 	return out
 }
 
-// errorSentence makes do with tag, info and path where the message is missing.
+// errorSentence falls back to tag, info and path if there is no message.
 func errorSentence(e output.Value) string {
 	if s := e.TextOf("error-message"); s != "" {
 		return s

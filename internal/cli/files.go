@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Commands about the configuration as a whole: export, apply, history and the
-// way back. Their flags are those that people know of such commands elsewhere,
-// which the grammar of all other commands has no place for.
+// Commands about the whole configuration: export, apply, history and rollback. Their flags follow conventions of
+// similar commands, which do not fit the grammar of all other commands.
 
 package cli
 
@@ -20,7 +19,7 @@ import (
 	"github.com/polycube/polycube/internal/cli/output"
 )
 
-// onFiles tells the commands of this file.
+// onFiles reports whether a command is in this file.
 func onFiles(command string) bool {
 	return slices.Contains([]string{"export", "apply", "history", "rollback"}, command)
 }
@@ -34,7 +33,7 @@ type filing struct {
 	dry, yes, prune, detailed, json bool
 }
 
-// parseFiling reads the words behind the name of such a command.
+// parseFiling parses the words after the name of such a command.
 func parseFiling(command string, words []string) (filing, error) {
 	f := filing{command: command}
 	valued := map[string]func(string){}
@@ -103,7 +102,7 @@ func (f *filing) check() error {
 	return nil
 }
 
-// file carries such a command out.
+// file executes such a command.
 func (s *session) file(command string, words []string) error {
 	f, err := parseFiling(command, words)
 	if err != nil {
@@ -129,7 +128,7 @@ func (s *session) file(command string, words []string) error {
 	return s.change(f, r, doc)
 }
 
-// demand makes one exchange; an answer that is no success is an error.
+// demand makes one exchange; an error response is an error.
 func (s *session) demand(r request) (answer, error) {
 	c, err := s.connect()
 	if err != nil {
@@ -149,7 +148,7 @@ func (s *session) demand(r request) (answer, error) {
 	return a, nil
 }
 
-// export prints the configuration, or writes it to a file: all of it or nothing.
+// export prints the configuration, or writes it to a file completely or not at all.
 func (s *session) export(f filing) error {
 	r := request{method: "GET", path: []string{"config"}}
 	if f.revision != "" {
@@ -170,7 +169,7 @@ func (s *session) export(f filing) error {
 	return unwritten("write "+f.out, err)
 }
 
-// writeFile makes a file that is whole, or leaves what was there.
+// writeFile writes a complete file, or leaves the old one.
 func writeFile(path string, write func(io.Writer) error) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The commands with a grammar of their own, and their flags: what completion
-// offers, and what a mistyped flag was meant to be.
+// The commands with separate grammars, and their flags: completion, and suggestions for a mistyped flag.
 
 package cli
 
@@ -14,7 +13,7 @@ import (
 	"github.com/polycube/polycube/internal/suggest"
 )
 
-// unknownFlag is the sentence about a flag that such a command does not have.
+// unknownFlag is the error about a flag that such a command does not have.
 func unknownFlag(command, word string) string {
 	name, _, _ := strings.Cut(word, "=")
 	return fmt.Sprintf("unknown flag %q%s", word, suggest.Question(suggest.Near(name, flagsOf(command))))
@@ -22,10 +21,10 @@ func unknownFlag(command, word string) string {
 
 func flagsOf(command string) []string { return slices.Sorted(maps.Keys(ownFlags(command))) }
 
-// eventTypes are what events can be chosen by.
+// eventTypes are the types of events to select.
 var eventTypes = []string{"config", "cube", "daemon", "netdev", "port", "relink", "service"}
 
-// filterWords begin most filters.
+// filterWords are the first words of most filters.
 var filterWords = []string{"arp", "ether", "host", "icmp", "icmp6", "ip", "ip6", "net", "port", "tcp", "udp", "vlan"}
 
 // watchWords completes such a command.

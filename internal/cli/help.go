@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Help comes from the models, through the daemon; only what the client adds
-// itself is explained from here, and that without a daemon, too.
+// Help comes from the models, through the daemon; only what the client adds is explained here, and works without a
+// daemon.
 
 package cli
 
@@ -16,7 +16,7 @@ import (
 	"github.com/polycube/polycube/internal/cli/output"
 )
 
-// usageText is the answer to no words at all, -h and --help.
+// usageText is printed for no words at all, -h and --help.
 const usageText = `Usage: polycubectl [--instance NAME] [word ...] [add|del|show|set] [word ...] [key=value ...] [flags] [?]
 
 The words are a path: a cube (or a service, to add one), then
@@ -60,7 +60,7 @@ func usage() string {
 	return fmt.Sprintf(usageText, strings.Join(lines, "\n  "), exitTable())
 }
 
-// help prints what the client knows of its own commands.
+// help prints what the client knows about its own commands.
 func (a alias) help() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Usage: polycubectl %s\n\n%s.\n", a.Usage, a.Description)
@@ -76,8 +76,8 @@ func (a alias) help() string {
 	return b.String()
 }
 
-// aliasHelp explains a command of the client, and adds what the daemon has for
-// it. No daemon, or one that has nothing to add, is no error.
+// aliasHelp explains a command of the client, and adds the daemon's help for it. It is not an error if there is no
+// daemon, or no such help.
 func (s *session) aliasHelp(p plan) error {
 	about := p.about
 	if _, err := s.stdout.WriteString(about.text); err != nil || len(p.req.path) == 0 {
@@ -114,7 +114,7 @@ func (s *session) aliasHelp(p plan) error {
 	return printSections(s.stdout, s.terminal, []section{{title: "What can follow", names: names}})
 }
 
-// helpFor is what the help of a command line is about.
+// helpFor is the subject of the help for a command line.
 type helpFor struct {
 	text  string // of an alias
 	verb  verb
@@ -146,7 +146,7 @@ type section struct {
 	names []string
 }
 
-// printHelp prints the daemon's help, wrapped to width, or not when that is 0.
+// printHelp prints the daemon's help, wrapped to width unless that is 0.
 func printHelp(w io.Writer, body []byte, about helpFor, width int) error {
 	help, err := output.DecodeJSON(body)
 	if err != nil || help.Kind != output.KindObject {
@@ -225,7 +225,7 @@ func commandRows(commands output.Value) []output.Value {
 	return rows
 }
 
-// paramRows shows a parameter as it is to be typed after the verb.
+// paramRows shows a parameter as it is typed after the verb.
 func paramRows(params output.Value, about helpFor) []output.Value {
 	var rows []output.Value
 	for _, m := range params.Members {
@@ -260,11 +260,10 @@ func actionRows(actions output.Value) []output.Value {
 	return rows
 }
 
-// maxElements is how many entries of a list help shows: show has them all.
+// maxElements is how many entries of a list help shows: show lists them all.
 const maxElements = 50
 
-// elementNames accepts what a list of names can be: strings, arrays of keys, or
-// objects of keys.
+// elementNames accepts the forms of a list of names: strings, arrays of keys, or objects of keys.
 func elementNames(elements output.Value) []string {
 	var names []string
 	for _, item := range elements.Items[:min(len(elements.Items), maxElements)] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The history of the configuration: a line for each revision, or what one did.
+// The history of the configuration: one line for each revision, or the changes of one.
 
 package cli
 
@@ -41,7 +41,7 @@ func (s *session) history(f filing) error {
 	return nil
 }
 
-// revisions prints a list, with what is missing of it.
+// revisions prints a list, with the missing revisions.
 func (s *session) revisions(v output.Value) {
 	list, _ := v.Get("revisions")
 	rows := [][]string{{"REVISION", "TIME", "WHO", "FROM", "WHAT"}}
@@ -82,7 +82,7 @@ func (s *session) revisions(v output.Value) {
 	}
 }
 
-// revision prints what one did.
+// revision prints the changes of one revision.
 func (s *session) revision(v output.Value) {
 	who, from, request := requesters(v)
 	for _, line := range [][2]string{{"revision", v.TextOf("revision")}, {"time", moment(v)}, {"who", who}, {"from", from},
@@ -96,7 +96,7 @@ func (s *session) revision(v output.Value) {
 	s.differencePrinter().print(difference)
 }
 
-// moment is when a revision was made, in the time of the place.
+// moment is the time of a revision, in local time.
 func moment(r output.Value) string {
 	t, err := time.Parse(time.RFC3339Nano, r.TextOf("time"))
 	if err != nil || t.IsZero() {
@@ -105,7 +105,7 @@ func moment(r output.Value) string {
 	return t.Local().Format("2006-01-02 15:04:05")
 }
 
-// requesters are those whose requests made a revision, most often one.
+// requesters are the clients whose requests made a revision, usually one.
 func requesters(r output.Value) (who, from, request string) {
 	list, _ := r.Get("by")
 	var whos, froms, requests []string
@@ -130,7 +130,7 @@ func requesters(r output.Value) (who, from, request string) {
 	return strings.Join(whos, ","), strings.Join(froms, ","), some(requests)
 }
 
-// some joins the first of a list, and says how many more there are.
+// some joins the first elements of a list, and says how many more there are.
 func some(list []string) string {
 	const most = 3
 	text := strings.Join(list[:min(len(list), most)], ", ")

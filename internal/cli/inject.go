@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What would happen to a packet: it is described in words, or taken from a capture file, which
-// the client reads, since the daemon opens no files of users.
+// Trace of a hypothetical packet: it is described in words, or taken from a capture file. The client reads the file,
+// because the daemon opens no files of users.
 
 package cli
 
@@ -23,7 +23,7 @@ import (
 	"github.com/polycube/polycube/internal/cli/output"
 )
 
-// inject asks the daemon and shows the steps.
+// inject sends the packet to the daemon and shows the steps.
 func (s *session) inject(w watching) error {
 	packet, err := packetOf(w.packet)
 	if err != nil {
@@ -88,7 +88,7 @@ func packetOf(text string) (string, error) {
 	return hex.EncodeToString(data), nil
 }
 
-// nthPacket reads a packet of a file in the format of pcap or pcapng.
+// nthPacket reads a packet from a pcap or pcapng file.
 func nthPacket(file io.Reader, n int) ([]byte, error) {
 	in := bufio.NewReader(file)
 	magic, err := in.Peek(4)

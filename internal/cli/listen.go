@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Watching until Ctrl-C. The command says when it listens. A signal does not kill
-// it: the daemon delivers the packets it still holds, and a summary follows.
+// Watching until Ctrl-C. The command prints when it listens. A signal does not kill it: the daemon delivers the
+// packets that it still has, and a summary follows.
 
 package cli
 
@@ -21,12 +21,10 @@ import (
 	"github.com/polycube/polycube/internal/cli/output"
 )
 
-// lastWords is how long the daemon may be silent after a signal, before the
-// summary is made without it.
+// lastWords is how long the daemon may be silent after a signal, before the client prints the summary without it.
 const lastWords = 3 * time.Second
 
-// attend reads a stream. Before, it reports that nothing is missed from now on;
-// afterwards, it prints the summary.
+// attend reads a stream. Before, it prints that nothing is missed from now on; afterwards, it prints the summary.
 func (s *session) attend(body *interruptible, what string, t *tally, read func() error) error {
 	fmt.Fprintf(s.stderr, "listening %s, Ctrl-C to stop\n", output.Clean(what))
 	err := read()
@@ -45,7 +43,7 @@ type interruptible struct {
 	cancel func() // ends the stream at once
 }
 
-// watch waits for the first signal. A second one ends the program, as ever.
+// watch waits for the first signal. A second one ends the program, as always.
 func (b *interruptible) watch(c *client) (stop func()) {
 	signals, done := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM)
@@ -64,7 +62,7 @@ func (b *interruptible) watch(c *client) (stop func()) {
 	return func() { close(done) }
 }
 
-// Read ends regularly once a signal has come, however the stream ends then.
+// Read returns io.EOF once a signal has arrived, however the stream ends then.
 func (b *interruptible) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p)
 	if b.came.Load() {
@@ -83,8 +81,7 @@ type tally struct {
 	drops map[string]int // by cube and reason
 	types map[string]int // of events
 	lost  uint64
-	// known tells that the daemon has said how many were lost; end is why it
-	// ended the session, "" when the user did.
+	// known tells that the daemon reported how many were lost; end is why it ended the session, "" if the user did.
 	known bool
 	end   string
 	file  string // that was written
@@ -93,8 +90,8 @@ type tally struct {
 // dropped counts a packet that a cube dropped.
 func (t *tally) dropped(cube, reason string) { add(&t.drops, strings.TrimSpace(cube+" "+reason)) }
 
-// event counts an event of a type. One of type lost stands for those that are
-// missing; nobody knows how many when it has no number.
+// event counts an event of a type. One of type lost stands for missing events; without a number, it is unknown how
+// many.
 func (t *tally) event(kind string, missing uint64) {
 	if kind == "lost" {
 		t.lost += missing
@@ -141,7 +138,7 @@ func (t *tally) text() string {
 	return b.String()
 }
 
-// most lists names with their numbers, the largest first.
+// most lists names with their numbers, largest first.
 func most(counts map[string]int) string {
 	var names []string
 	for name := range counts {

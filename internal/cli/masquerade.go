@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One command for what is asked for most: hosts behind this machine share the
-// address of a network interface. It is made of ordinary requests: a nat cube
-// that is created with its place and its configuration in one of them.
+// One command for the most common wish: hosts behind this machine share the address of a network interface. It
+// consists of ordinary requests: a nat cube is created, with its place and configuration in one of them.
 
 package cli
 
@@ -19,7 +18,7 @@ import (
 	"github.com/polycube/polycube/internal/suggest"
 )
 
-// masquerading is a nat cube as the command looks at it.
+// masquerading is a nat cube as this command sees it.
 type masquerading struct {
 	Name, Parent string
 	Rule         struct {
@@ -33,7 +32,7 @@ type masquerading struct {
 	Sessions struct{ Active json.Number }
 }
 
-// alone tells whether masquerading is all that the cube does.
+// alone reports whether the cube only masquerades.
 func (m masquerading) alone() bool {
 	return len(m.Rule.Snat.Entry)+len(m.Rule.Dnat.Entry)+len(m.Rule.PortForwarding.Entry) == 0
 }
@@ -45,13 +44,13 @@ func (m masquerading) addresses() string {
 	return strings.Join(m.Rule.Masquerade.ExternalIP, ",")
 }
 
-// masquerader makes nat cubes do what one word asks for, by requests that are each an ordinary one.
+// masquerader configures nat cubes, with ordinary requests.
 type masquerader struct {
 	demand func(request) (answer, error)
 	stdout *bufio.Writer
 }
 
-// masquerade carries the command out.
+// masquerade executes the command.
 func masquerade(s *session, _ string, words []string) error {
 	return (&masquerader{demand: s.demand, stdout: s.stdout}).masquerade(words)
 }
@@ -106,7 +105,7 @@ func (m *masquerader) nats() ([]masquerading, error) {
 	return all, nil
 }
 
-// startMasquerading creates a cube at a place, or switches on what is there.
+// startMasquerading creates a cube at a place, or enables masquerading of an existing one.
 func (m *masquerader) startMasquerading(place string, all []masquerading) error {
 	addresses, remedy := m.addressesOfNetdev, "ip addr add ADDRESS/LENGTH dev "+place
 	name, port, isPort := strings.Cut(place, ":")
@@ -146,7 +145,7 @@ func (m *masquerader) startMasquerading(place string, all []masquerading) error 
 	return nil
 }
 
-// switchOn enables masquerading of a cube that is at the place for something else.
+// switchOn enables masquerading of a cube that exists at the place for another reason.
 func (m *masquerader) switchOn(place, name string) error {
 	a, err := m.demand(request{method: "POST", path: []string{"nat", name, "rule", "masquerade", "enable"}})
 	if err != nil {
@@ -163,7 +162,7 @@ func (m *masquerader) switchOn(place, name string) error {
 	return nil
 }
 
-// addressesOfPort are those of a cube's port, none where ports have no addresses.
+// addressesOfPort are the addresses of a cube's port, none if ports have no addresses.
 func (m *masquerader) addressesOfPort(cube, port string) ([]string, error) {
 	a, err := m.demand(request{method: "GET", path: []string{cube, "ports", port}})
 	if err != nil {
@@ -195,7 +194,7 @@ func (m *masquerader) addressesOfNetdev(netdev string) ([]string, error) {
 	return found[0].Addresses, nil
 }
 
-// usable are those of some addresses that a nat cube would take one of.
+// usable are the addresses that a nat cube could use.
 func usable(addresses []string) []string {
 	var out []string
 	families := map[bool]bool{}
@@ -232,7 +231,7 @@ func nameFor(place string, taken func(string) bool) string {
 	return name
 }
 
-// stopMasquerading deletes a cube that does nothing else, or switches off what it does.
+// stopMasquerading deletes a cube that does nothing else, or disables its masquerading.
 func (m *masquerader) stopMasquerading(place string, all []masquerading) error {
 	i := slices.IndexFunc(all, func(n masquerading) bool { return n.Parent == place && n.Rule.Masquerade.Enabled })
 	if i < 0 {
@@ -252,7 +251,7 @@ func (m *masquerader) stopMasquerading(place string, all []masquerading) error {
 	return nil
 }
 
-// masqueradedNow names the places that are.
+// masqueradedNow lists the masqueraded places.
 func masqueradedNow(all []masquerading) string {
 	var places []string
 	for _, n := range all {
@@ -266,7 +265,7 @@ func masqueradedNow(all []masquerading) string {
 	return ", masqueraded are: " + strings.Join(places, ", ")
 }
 
-// showMasquerading lists what is masqueraded.
+// showMasquerading prints the masqueraded places.
 func (m *masquerader) showMasquerading(place string, all []masquerading, asJSON bool) error {
 	all = slices.DeleteFunc(slices.Clone(all), func(n masquerading) bool {
 		return !n.Rule.Masquerade.Enabled || n.Parent == "" || place != "" && n.Parent != place

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Commands about packets: what became of them, and where. Their arguments are those of tcpdump,
-// a filter and flags with one dash, which the grammar of all other commands has no place for.
+// Commands about packets: what happened to them, and where. Their arguments are those of tcpdump, a filter and flags
+// with one dash, which do not fit the grammar of all other commands.
 
 package cli
 
@@ -21,7 +21,7 @@ import (
 	"github.com/polycube/polycube/internal/nofollow"
 )
 
-// planDrops takes the name of the cube without the verb, too.
+// planDrops also takes the name of the cube without a verb.
 func planDrops(c command) (plan, error) {
 	if c.verb == verbNone && len(c.path) == 2 {
 		c.verb = verbShow
@@ -29,7 +29,7 @@ func planDrops(c command) (plan, error) {
 	return planShow(c)
 }
 
-// notAlone is the plan of commands that are taken before the grammar sees them.
+// notAlone is the plan of commands that are handled before the grammar.
 func notAlone(c command) (plan, error) {
 	return plan{}, usagef("%s must come first, except for --instance", c.path[0])
 }
@@ -46,7 +46,7 @@ type watching struct {
 	egress        bool
 }
 
-// parseWatching reads the words behind the name of such a command.
+// parseWatching parses the words after the name of such a command.
 func parseWatching(command string, words []string) (watching, error) {
 	w := watching{command: command}
 	valued := map[string]*string{"-c": &w.count, "-t": &w.second}
@@ -107,7 +107,7 @@ func (w watching) check() error {
 	return nil
 }
 
-// request is the stream to ask the daemon for.
+// request is the stream to request from the daemon.
 func (w watching) request() request {
 	q := url.Values{}
 	for name, value := range map[string]string{"filter": strings.Join(w.words, " "), "cube": w.cube, "count": w.count, "seconds": w.second} {
@@ -147,7 +147,7 @@ func (s step) text() string {
 	return s.Time.Local().Format("15:04:05.000000") + " " + output.Clean(s.Packet) + " " + s.untimed()
 }
 
-// untimed is the step without when and of which packet it was.
+// untimed is the step without its time and packet number.
 func (s step) untimed() string {
 	place, program := s.Cube, ""
 	if s.Port != "" {
@@ -166,7 +166,7 @@ func (s step) untimed() string {
 	return fmt.Sprintf("%-15s %-4s %-20s %s", output.Clean(place), program, output.Clean(what), output.Clean(s.Summary))
 }
 
-// watch carries out a command that shows packets, or what else there is to see.
+// watch executes a command that shows packets or events.
 func (s *session) watch(command string, words []string) error {
 	switch command {
 	case "status":
@@ -191,10 +191,10 @@ func (s *session) watch(command string, words []string) error {
 	return s.stream(w.request(), w.what(), seen, func(line []byte) error { return s.seen(w, line, seen) })
 }
 
-// what names the place at which such a command listens.
+// what is the place at which such a command listens.
 func (w watching) what() string { return "on " + cmp.Or(w.place, w.cube, "all cubes") }
 
-// seen prints one step or packet, or the daemon's last word, and counts it.
+// seen prints and counts one step or packet, or the daemon's summary.
 func (s *session) seen(w watching, line []byte, t *tally) error {
 	var one step
 	if err := json.Unmarshal(line, &one); err != nil {
@@ -218,7 +218,7 @@ func (s *session) seen(w watching, line []byte, t *tally) error {
 	return s.put(one.text())
 }
 
-// save writes a capture to a file, as it comes.
+// save writes a capture to a file as it arrives.
 func (s *session) save(w watching, t *tally) error {
 	return s.open(w.request(), func(body *interruptible) (err error) {
 		if w.file == "-" {
@@ -235,7 +235,7 @@ func (s *session) save(w watching, t *tally) error {
 	})
 }
 
-// atOnce writes without a buffer: somebody is watching.
+// atOnce writes without a buffer, because a user is watching.
 type atOnce struct{ to *bufio.Writer }
 
 func (a atOnce) Write(p []byte) (int, error) {
@@ -243,7 +243,7 @@ func (a atOnce) Write(p []byte) (int, error) {
 	return n, errors.Join(err, a.to.Flush())
 }
 
-// put writes a line at once: somebody is watching.
+// put writes a line immediately, because a user is watching.
 func (s *session) put(line string) error {
 	if _, err := s.stdout.WriteString(line + "\n"); err != nil {
 		return unwritten("write the output", err)

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestPagesOfLists: the flags are parameters of the request, and how to go on stands beside the answer, as a shell takes it.
+// TestPagesOfLists: the flags are parameters of the request, and how to continue stands beside the response, as a
+// shell takes it.
 func TestPagesOfLists(t *testing.T) {
 	tests := []struct{ words, query, link, says string }{
 		{"r1 list show -limit=2", "limit=2", `</x/>; rel="self", </x/?limit=2&after=b>; rel="next"`, "polycubectl: more entries follow; add -after=b\n"},

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One parameter, as the daemon's help describes it: a line of a table, or a page
-// of its own when it was asked about.
+// One parameter, as the daemon's help describes it: a line of a table, or a page if the user asked for it.
 
 package cli
 
@@ -15,7 +14,7 @@ import (
 	"github.com/polycube/polycube/internal/cli/output"
 )
 
-// parameter is a member of the daemon's help. Any but the name may be missing.
+// parameter is a member of the daemon's help. Everything but the name may be missing.
 type parameter struct {
 	name, kind, description, example       string
 	simple, typedef, bounds, length, units string
@@ -57,8 +56,7 @@ func isTrue(v output.Value, key string) bool {
 	return ok && b.Kind == output.KindBool && b.Text == "true"
 }
 
-// typeText is the type in a word: the model's name for it says more than the
-// built-in type beneath.
+// typeText is the type in a word: the model's name for it says more than the built-in type.
 func (p parameter) typeText() string {
 	kind := p.kind
 	if p.simple != "" {
@@ -76,7 +74,7 @@ func (p parameter) typeText() string {
 	return kind
 }
 
-// narrows tells whether a range says more than the type.
+// narrows reports whether a range says more than the type.
 func (p parameter) narrows() bool {
 	switch p.simple + " " + p.bounds {
 	case "int8 -128..127", "int16 -32768..32767", "int32 -2147483648..2147483647",
@@ -112,10 +110,10 @@ type leafPage struct {
 	width int
 }
 
-// titled is where what follows a title begins.
+// titled is the column of the text after a title.
 const titled = 14
 
-// field prints a text behind its head; further lines of it begin where it began.
+// field prints a text after its title; further lines start in the same column.
 func (g leafPage) field(head, text string) {
 	for i, part := range wrap(output.Clean(text), g.width-utf8.RuneCountInString(head)) {
 		if i > 0 {
@@ -125,14 +123,14 @@ func (g leafPage) field(head, text string) {
 	}
 }
 
-// say prints what there is to say under a title.
+// say prints the lines under a title.
 func (g leafPage) say(title, text string) {
 	if text != "" {
 		g.field(pad(output.Clean(title)+": ", titled), text)
 	}
 }
 
-// values prints the values, with what they mean one a line.
+// values prints the values with their meanings, one per line.
 func (g leafPage) values(p parameter) {
 	if len(p.meanings.Members) == 0 {
 		g.say("Values", strings.Join(p.values, ", "))
@@ -200,8 +198,7 @@ func (p parameter) when() string {
 	return ""
 }
 
-// command is the example as it is typed, or the bare value where a value alone
-// was asked about.
+// command is the example as typed, or the bare value if only a value was requested.
 func (p parameter) command(about helpFor) string {
 	example := p.example
 	if len(p.candidates) > 0 {
@@ -250,10 +247,10 @@ func wrapRows(rows []output.Value, width int) []output.Value {
 	return out
 }
 
-// narrowest is the width below which broken lines are worse than long ones.
+// narrowest is the width below which wrapped lines are worse than long ones.
 const narrowest = 24
 
-// wrap breaks text at blanks into lines of at most width, at least one line.
+// wrap breaks text at spaces into lines of at most width, at least one line.
 func wrap(text string, width int) []string {
 	if width < narrowest {
 		return []string{text}

@@ -16,7 +16,7 @@ import (
 	"strings"
 )
 
-// Types of blocks, and codes of options in them (draft-ietf-opsawg-pcapng).
+// Block types, and option codes (draft-ietf-opsawg-pcapng).
 const (
 	sectionBlock    = 0x0a0d0d0a
 	statisticsBlock = 5
@@ -29,11 +29,11 @@ const (
 const (
 	blockFrame = 12 // type, length, length again
 	maxBlock   = 16 << 20
-	// wholeBlocks are written at once when more of them wait.
+	// wholeBlocks is how many waiting bytes are written at once.
 	wholeBlocks = 64 << 10
 )
 
-// blocks copies a stream of pcapng.
+// blocks copies a pcapng stream.
 type blocks struct {
 	in    *bufio.Reader
 	order binary.ByteOrder
@@ -143,5 +143,5 @@ func (b *blocks) options(list []byte, f func(code uint16, v []byte)) {
 	}
 }
 
-// padded is a length with the bytes that fill the last word of four.
+// padded is a length padded to a multiple of four.
 func padded(n int) int { return (n + 3) &^ 3 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A plan is everything a command line means, as data: which request to send,
-// what standard input may add to it, how the answer is shown. Nothing has been
-// opened, read or sent when it exists, so a wrong command line changes nothing.
+// A plan is the meaning of a command line as data: which request to send, what standard input may add to it, and how
+// to show the response. Nothing has been opened, read or sent yet, so a wrong command line changes nothing.
 
 package cli
 
@@ -22,7 +21,7 @@ type request struct {
 	query  string
 	body   []byte // nil: none
 	accept string // another content type than that of models
-	// ifMatch makes the request hold for one revision only.
+	// ifMatch makes the request conditional on a revision.
 	ifMatch string
 	verb    string // what was typed, for the daemon's sentences: POST is the method of two
 }
@@ -40,7 +39,7 @@ func (r request) target() string {
 	return b.String()
 }
 
-// rendering says what becomes of a successful answer.
+// rendering says how to print a success response.
 type rendering uint8
 
 const (
@@ -64,7 +63,7 @@ type plan struct {
 	about  helpFor
 }
 
-// withInput puts the body of standard input, in place of the pairs', into the request.
+// withInput puts the body from standard input into the request, instead of the pairs.
 func (p *plan) withInput(data []byte) error {
 	body, err := output.BodyFromYAML(data)
 	if err != nil {
@@ -83,8 +82,7 @@ func (p *plan) withInput(data []byte) error {
 	return nil
 }
 
-// resolve makes the plan of a command; single tells whether "set" with one pair
-// is sent as a bare scalar.
+// resolve returns the plan of a command; single reports whether "set" with one pair is sent as a bare scalar.
 func resolve(c command, single bool) (plan, error) {
 	a, isAlias := aliases[c.first()]
 	if c.help {
@@ -164,8 +162,7 @@ func genericPlan(c command, single bool) (plan, error) {
 	return p, nil
 }
 
-// useOfStdin: an action with one empty pair ("batch rules=") announces a body,
-// and a set without pairs cannot do without one.
+// useOfStdin: an action with one empty pair ("batch rules=") announces a body, and a set without pairs requires one.
 func useOfStdin(c command) stdinUse {
 	switch {
 	case c.stdin:
@@ -179,8 +176,7 @@ func useOfStdin(c command) stdinUse {
 	}
 }
 
-// helpPlan asks the daemon what may follow. A last "key=" asks about that key;
-// other keys are done with.
+// helpPlan asks the daemon what can follow. A last "key=" asks about that key; other keys are ignored.
 func helpPlan(c command) plan {
 	about := helpFor{verb: c.verb, words: c.typed}
 	path, asked := c.path, false

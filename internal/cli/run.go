@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cli is polycubectl: it maps words to one HTTP request and shows the
-// answer. It knows no data model, so every service the daemon loads has its
-// command line at once.
+// Package cli is polycubectl: it maps words to one HTTP request and shows the response. It knows no data model, so
+// every service that the daemon loads has a command line immediately.
 package cli
 
 import (
@@ -71,7 +70,7 @@ func (s *session) run(args []string) Exit {
 	return code
 }
 
-// isHelp tells the words that ask for help: alone for all of it, last for what may follow there.
+// isHelp reports whether words ask for help: a single word for all of it, a last word for what can follow.
 func isHelp(word string) bool { return word == "-h" || word == "--help" }
 
 func (s *session) execute(args []string) error {
@@ -139,7 +138,7 @@ func (s *session) printCompletion(shell string) error {
 	return err
 }
 
-// cutInstance takes --instance NAME off the front.
+// cutInstance removes --instance NAME from the front.
 func cutInstance(args []string) (rest []string, instance string, err error) {
 	if len(args) == 0 {
 		return args, "", nil
@@ -161,7 +160,7 @@ func cutInstance(args []string) (rest []string, instance string, err error) {
 	return args, name, nil
 }
 
-// connect makes the client for the daemon that the configuration names.
+// connect creates the client for the daemon in the configuration.
 func (s *session) connect() (*client, error) {
 	end, err := s.config.endpoint()
 	if err != nil {
@@ -174,7 +173,7 @@ func (s *session) connect() (*client, error) {
 	return newClient(end, debug), nil
 }
 
-// exchange carries a plan out.
+// exchange executes a plan.
 func (s *session) exchange(p plan) error {
 	c, err := s.connect()
 	if err != nil {
@@ -212,7 +211,7 @@ func (s *session) exchange(p plan) error {
 	}
 }
 
-// tellNext says how to go on behind a page: beside the answer, which may be read by a program, and after it.
+// tellNext prints how to get the next page: on standard error, because a program may read the output, and after it.
 func (s *session) tellNext(a answer, show output.Options) error {
 	after := a.next.Get("after")
 	if after == "" || !show.Page.Has("limit") {
@@ -246,7 +245,7 @@ func (s *session) rootHelp(ctx context.Context, c *client, services []byte) erro
 	return printRootHelp(s.stdout, services, cubes.body, s.config.expert, s.terminal)
 }
 
-// version shows the client's version even when the daemon's is not to be had.
+// version shows the client's version even if the daemon cannot be reached.
 func (s *session) version(ctx context.Context, c *client, p plan) error {
 	versions := output.ObjectValue(output.Member{Key: "polycubectl", Val: output.ObjectValue(output.Member{Key: "version", Val: output.StringValue(Version)})})
 	s.sent = p.req
@@ -264,8 +263,7 @@ func (s *session) version(ctx context.Context, c *client, p plan) error {
 	return errors.Join(output.Print(s.stdout, versions.AppendJSON(nil), p.show, false), err)
 }
 
-// log appends to the log file, if the user configured one; a log that cannot be
-// written is worth a warning and never the command.
+// log appends to the log file, if the user configured one; a log that cannot be written is only a warning.
 func (s *session) log(args []string, code Exit, took time.Duration) {
 	if s.config.logFile == "" {
 		return

@@ -30,7 +30,7 @@ func planDaemon(c command) (plan, error) {
 // checkStatuses are the exit statuses of status --check.
 var checkStatuses = map[string]Exit{"ok": ExitOK, "warning": ExitWarning, "critical": ExitCritical}
 
-// health is the daemon's answer.
+// health is the daemon's response.
 type health struct {
 	Status   string
 	Troubles []struct{ Severity, Where, What, Remedy string }
@@ -78,7 +78,7 @@ type health struct {
 	}
 }
 
-// health carries out the command status.
+// health executes the command status.
 func (s *session) health(words []string) error {
 	check, raw := false, false
 	for _, w := range words {
@@ -103,7 +103,7 @@ func (s *session) health(words []string) error {
 	}
 	switch {
 	case check && err != nil:
-		// One line of standard output says how it is, whatever happened.
+		// Always one line on standard output, whatever happened.
 		if e := s.put("POLYCUBE UNKNOWN - " + output.Clean(err.Error())); e != nil {
 			return e
 		}
@@ -126,7 +126,7 @@ func (s *session) health(words []string) error {
 	return nil
 }
 
-// fetch is demand for who wants the body alone.
+// fetch is demand for callers that need only the body.
 func (s *session) fetch(r request) ([]byte, error) {
 	a, err := s.demand(r)
 	if err != nil {
@@ -135,7 +135,7 @@ func (s *session) fetch(r request) ([]byte, error) {
 	return a.body, nil
 }
 
-// line is the health as a monitoring plug-in prints it.
+// line is the health in the format of monitoring plug-ins.
 func (h *health) line() string {
 	text := fmt.Sprintf("%d cubes, %d of %d ports up", h.Cubes.Total, h.Ports.Up, h.Ports.Total)
 	if len(h.Troubles) > 0 {
@@ -193,7 +193,7 @@ func (h *health) screen(s *session) error {
 	return h.troubles(s)
 }
 
-// troubles prints what is not well, with the remedy below.
+// troubles prints the problems, each with its remedy below.
 func (h *health) troubles(s *session) error {
 	if len(h.Troubles) == 0 {
 		return nil

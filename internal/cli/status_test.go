@@ -27,7 +27,7 @@ const sick = `{"status":"critical","troubles":[
 
 const well = `{"status":"ok","troubles":[],"cubes":{"total":1},"ports":{"total":2,"up":2},"services":[]}`
 
-// TestStatusScreen: everything is on the screen, and nothing of an answer reaches the terminal as it is.
+// TestStatusScreen: everything is on the screen, and nothing of a response reaches the terminal as it is.
 func TestStatusScreen(t *testing.T) {
 	d := newDaemon(t, "unix", reply(http.StatusOK, sick))
 	r := d.run("status")

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A body may arrive on standard input, but most runs inherit one that has
-// nothing to do with them: a terminal, /dev/null, a pipe of cron or ssh that
-// nobody ever writes to. Reading must find the first kind and never wait for
-// the second.
+// A body may arrive on standard input, but most runs inherit one that has nothing to do with them: a terminal,
+// /dev/null, a pipe of cron or ssh that nobody ever writes to. Input of the first kind must be read, and the second
+// kind must not block.
 
 package cli
 
@@ -19,7 +18,7 @@ import (
 	"github.com/polycube/polycube/internal/cli/output"
 )
 
-// stdinUse says what a command makes of standard input.
+// stdinUse says how a command uses standard input.
 type stdinUse uint8
 
 const (
@@ -30,8 +29,8 @@ const (
 	stdinExplicit                 // "-": read until end of file, whatever it is
 )
 
-// patience is how long a pipe or socket may stay silent: before its first byte
-// when input is merely offered, and at any time when it has begun or is awaited.
+// patience is how long a pipe or socket may stay silent: before its first byte if input is optional, and at any time
+// once it has begun or is required.
 type patience struct {
 	offered time.Duration
 	awaited time.Duration
@@ -39,7 +38,7 @@ type patience struct {
 
 var defaultPatience = patience{offered: 50 * time.Millisecond, awaited: 10 * time.Second}
 
-// readInput returns what standard input holds for a command, nil for nothing.
+// readInput returns the content of standard input for a command, nil for none.
 func readInput(f *os.File, use stdinUse, p patience) ([]byte, error) {
 	if f == nil || use == stdinNever {
 		return nil, nil
@@ -80,8 +79,8 @@ func checkSize(data []byte) error {
 	return nil
 }
 
-// readStream reads to the end of file, giving up when nothing comes: silently
-// before the first byte, with an error after it (half a body is no body).
+// readStream reads to the end of file, and gives up when nothing arrives: silently before the first byte, with an
+// error after it (half a body is not usable).
 func readStream(f *os.File, first, next time.Duration) ([]byte, error) {
 	var data []byte
 	buf := make([]byte, 64<<10)
@@ -110,8 +109,7 @@ func readStream(f *os.File, first, next time.Duration) ([]byte, error) {
 	}
 }
 
-// pollReadable reports whether a read on fd would return at once, with bytes or
-// with the end of file.
+// pollReadable reports whether a read on fd would return immediately, with bytes or end of file.
 func pollReadable(fd int, wait time.Duration) (bool, error) {
 	deadline := time.Now().Add(wait)
 	for {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// An answer without an end: it is read as it comes, until somebody has seen enough. No timeout
-// applies once it has begun.
+// A response without an end: it is read as it arrives, until the user has seen enough. No timeout applies once it has
+// begun.
 
 package cli
 
@@ -20,7 +20,7 @@ import (
 // maxLine is the longest line of a stream.
 const maxLine = 1 << 20
 
-// stream asks for a stream of lines, says what it listens to, and calls each with every line.
+// stream requests a stream of lines, prints what it listens to, and calls each for every line.
 func (s *session) stream(r request, what string, t *tally, each func(line []byte) error) error {
 	return s.open(r, func(body *interruptible) error {
 		return s.attend(body, what, t, func() error {
@@ -38,7 +38,7 @@ func (s *session) stream(r request, what string, t *tally, each func(line []byte
 	})
 }
 
-// open sends a request and hands over the body of a success.
+// open sends a request and returns the body of a success response.
 func (s *session) open(r request, read func(body *interruptible) error) error {
 	c, err := s.connect()
 	if err != nil {
@@ -75,8 +75,7 @@ func (s *session) open(r request, read func(body *interruptible) error) error {
 	return err
 }
 
-// begin sends a request and returns the response with its body still to come. Resources of the
-// framework are not redirected.
+// begin sends a request and returns the response before its body. Resources of the framework are not redirected.
 func (c *client) begin(ctx context.Context, r request) (*http.Response, error) {
 	target, err := url.Parse(c.end.base.String() + r.target())
 	if err != nil {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Help is prose: on a terminal it is wrapped to it, elsewhere its lines are left
-// alone, for grep.
+// Help is prose: on a terminal it is wrapped to the width, elsewhere its lines are unchanged, for grep.
 
 package cli
 
@@ -12,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminalWidth is how many columns w has, 0 when it is no terminal.
+// terminalWidth is how many columns w has, 0 if it is not a terminal.
 func terminalWidth(w io.Writer) int {
 	f, ok := w.(*os.File)
 	if !ok {

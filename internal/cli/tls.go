@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// TLS with certificates on both sides. Most of its failures are a file that is
-// missing or the wrong one, so every sentence names the file.
+// Mutual TLS. Most failures are a missing or wrong file, so every message names the file.
 
 package cli
 
@@ -41,12 +40,12 @@ func (c config) tlsConfig() (*tls.Config, error) {
 	if err := inTime(pair.Leaf, time.Now()); err != nil {
 		return nil, fmt.Errorf("cert: %s %w", c.cert, err)
 	}
-	// It is shown whichever authorities the daemon names: a refusal says more than silence.
+	// The certificate is presented whichever authorities the daemon names: a refusal says more than silence.
 	t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	return t, nil
 }
 
-// inTime tells whether a certificate is valid now.
+// inTime reports whether a certificate is valid now.
 func inTime(c *x509.Certificate, now time.Time) error {
 	switch {
 	case now.After(c.NotAfter):
@@ -57,7 +56,7 @@ func inTime(c *x509.Certificate, now time.Time) error {
 	return nil
 }
 
-// explainTLS makes a sentence of what one side did not like about the other's certificate.
+// explainTLS explains why one side refused the other's certificate.
 func (e endpoint) explainTLS(err error) error {
 	var host x509.HostnameError
 	var unknown x509.UnknownAuthorityError

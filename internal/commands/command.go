@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package commands is the table of the words that a command line or a URL can begin with and
-// that no model describes: connect, attach, services, trace and the others. It is data. The
-// REST API takes from it which resources there are, what their bodies hold and how they are
-// described; the command line its usage, help, flags and completion; the daemon and
-// make new-cube the names that no service or cube can have.
+// Package commands is the table of the words that a command line or a URL can begin with and that no model describes:
+// connect, attach, services, trace and the others. It is data. The REST API derives from it its resources, their
+// bodies and their descriptions; the command line its usage, help, flags and completion; the daemon and make new-cube
+// the names that no service or cube can have.
 package commands
 
 import (
@@ -15,80 +14,81 @@ import (
 // Command is one word.
 type Command struct {
 	Name string
-	// Typed is the word on the command line; nil for one that only URLs begin with.
+	// Typed is the word on the command line; nil for one that exists only in URLs.
 	Typed *Typed
-	// Resource is the word in a URL, /polycube/v1/NAME; nil for one that the client makes of other requests.
+	// Resource is the word in a URL, /polycube/v1/NAME; nil for one that the client implements with other requests.
 	Resource *Resource
 	// Unreserved tells that a service or a cube may have the name.
 	Unreserved bool
 }
 
-// Typed is what the command line knows of a command.
+// Typed is a command on the command line.
 type Typed struct {
-	// Description is its line of help, Usage all its forms.
+	// Description is its line in the help, Usage all its forms.
 	Description, Usage string
-	// Details and Examples are what help adds.
+	// Details and Examples are more lines of help.
 	Details  string
 	Examples []string
-	// Live tells that the daemon knows what can follow. Ask is the path that is asked for that, where it is not the name, and
-	// AskVerb the verb.
+	// Live tells that the daemon knows what can follow. Ask is the path to query, if it is not the name, and AskVerb
+	// the verb.
 	Live    bool
 	Ask     []string
 	AskVerb string
-	// Flags are those of a command with a grammar of its own, true for one that takes a value; nil for the common grammar.
+	// Flags are those of a command with a separate grammar, true for one that takes a value; nil for the common
+	// grammar.
 	Flags map[string]bool
-	// Unlisted commands are about the client itself: the daemon's list of what there is leaves them out.
+	// Unlisted commands are about the client itself, so the daemon's list omits them.
 	Unlisted bool
-	// NeedsVerb tells that what the collection holds is named behind a verb only.
+	// NeedsVerb tells that members of the collection come only after a verb.
 	NeedsVerb bool
 }
 
-// Resource is what the API knows of a command.
+// Resource is a command in the API.
 type Resource struct {
-	// Segments is how many segments of a path can follow the name.
+	// Segments is how many path segments can follow the name.
 	Segments int
-	// Conditional tells that If-Match is understood.
+	// Conditional tells that If-Match is supported.
 	Conditional bool
-	// Entry is the place among the links of the entry point, from 1; 0 for none.
+	// Entry is the position among the links of the entry point, starting at 1; 0 for none.
 	Entry int
-	// Offered tells that completion offers the word where a command begins, and Verbs behind which verbs.
+	// Offered tells that completion offers the word at the start of a command, and Verbs after which verbs.
 	Offered bool
 	Verbs   []string
-	// Member is what names one of a collection's members.
+	// Member is the name of a collection's member.
 	Member *Argument
-	// Operations are the methods of its paths. OPTIONS is not among them: it is the help of every path.
+	// Operations are the methods of its paths. OPTIONS is not among them, because every path supports it, for help.
 	Operations []Operation
 }
 
 // Operation is a method of a path.
 type Operation struct {
 	Method, Path string
-	// Summary is its line in the API's description.
+	// Summary is its line in the description of the API.
 	Summary string
-	// Body are the members of a request that is an object of strings, in the order in which help lists them.
+	// Body are the members of a request body, an object of strings, in the order of help.
 	Body []Argument
 	// Example is such a body, names and values in turn.
 	Example []any
-	// Secret tells that a read shows what others send: it takes the role of a change and is recorded as one.
+	// Secret tells that a read shows packets of others: it requires the role of a change and is recorded like one.
 	Secret bool
 }
 
-// Argument is a member of a body, or a word behind the command.
+// Argument is a member of a body, or a word after the command.
 type Argument struct {
 	Name, Description, Example string
-	// Values are all that there are; nil for any text.
+	// Values are all valid values; nil for any text.
 	Values []string
-	// Number tells that it is one.
+	// Number tells that it is a number.
 	Number bool
-	// Positional arguments are words of the path on the command line, others key=value.
+	// Positional arguments are path words on the command line, others key=value.
 	Positional bool
 	Optional   bool
 }
 
-// Required are the names of the members that a body must have, Allowed those of its optional members.
+// Required are the names of the required members of a body, Allowed those of the optional ones.
 func (o Operation) Required() []string { return o.members(false) }
 
-// Allowed are the names of the members that a body may have beside the required ones.
+// Allowed are the names of the optional members of a body.
 func (o Operation) Allowed() []string { return o.members(true) }
 
 func (o Operation) members(optional bool) []string {
@@ -101,7 +101,7 @@ func (o Operation) members(optional bool) []string {
 	return out
 }
 
-// Values are those of a member, nil for any text.
+// Values are the valid values of a member, nil for any text.
 func (o Operation) Values(member string) []string {
 	for _, a := range o.Body {
 		if a.Name == member {
@@ -124,13 +124,13 @@ func Find(name string) (Command, bool) {
 	return Command{}, false
 }
 
-// Served finds a resource by its name, nil when there is none.
+// Served finds a resource by its name, nil if there is none.
 func Served(name string) *Resource {
 	c, _ := Find(name)
 	return c.Resource
 }
 
-// Of finds an operation; the zero Operation when there is none.
+// Of finds an operation; the zero Operation if there is none.
 func Of(method, path string) Operation {
 	for _, c := range table {
 		if c.Resource == nil {
@@ -145,13 +145,13 @@ func Of(method, path string) Operation {
 	return Operation{}
 }
 
-// Secret tells whether a read of a resource shows what others send.
+// Secret reports whether a read of a resource shows packets of others.
 func Secret(name string) bool {
 	r := Served(name)
 	return r != nil && slices.ContainsFunc(r.Operations, func(o Operation) bool { return o.Secret })
 }
 
-// Offered are the words that completion offers where a command begins; verb is "" or one that stands there already.
+// Offered are the words that completion offers at the start of a command; verb is "" or the one already typed.
 func Offered(verb string) []string {
 	var out []string
 	for _, c := range table {
@@ -178,10 +178,10 @@ func Entries() []string {
 	return out
 }
 
-// Verbs are the verbs of the command line; they can stand where a name could.
+// Verbs are the verbs of the command line; they can be where a name could.
 func Verbs() []string { return []string{"add", "del", "show", "set"} }
 
-// Framework is what counters, drops and traces call the packets of no cube.
+// Framework is the name in counters, drops and traces for packets of no cube.
 const Framework = "framework"
 
 // Reserved are the words that no service and no cube can have as its name.

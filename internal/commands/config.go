@@ -2,7 +2,7 @@
 
 package commands
 
-// configCommands are the commands about the configuration as a whole.
+// configCommands are the commands about the whole configuration.
 var configCommands = []Command{
 	{
 		Name: "export",

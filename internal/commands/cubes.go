@@ -2,7 +2,7 @@
 
 package commands
 
-// cubeCommands are the commands about services, cubes and where they stand.
+// cubeCommands are the commands about services, cubes and the topology.
 var cubeCommands = []Command{
 	{
 		Name: "services",

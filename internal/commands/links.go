@@ -2,7 +2,7 @@
 
 package commands
 
-// linkCommands are the commands that link cubes with each other and with network devices.
+// linkCommands are the commands that connect cubes with each other and with network devices.
 var linkCommands = []Command{
 	{
 		Name: "connect",

@@ -2,7 +2,7 @@
 
 package commands
 
-// observeCommands are the commands that show what becomes of packets, and how the daemon is.
+// observeCommands are the commands that show packets, and the health of the daemon.
 var observeCommands = []Command{
 	{
 		Name: "drops",

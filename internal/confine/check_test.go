@@ -121,7 +121,7 @@ func TestLinesAreCutCleanedAndCounted(t *testing.T) {
 	}
 }
 
-// endless writes lines for ever.
+// endless writes lines forever.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) {

@@ -54,7 +54,7 @@ func Open(path string) (*Executable, error) {
 	return e, nil
 }
 
-// Close lets go of the file; processes that run it go on.
+// Close lets go of the file; processes that run it continue.
 func (e *Executable) Close() error { return e.file.Close() }
 
 func openExecutable(path string) (*Executable, error) {

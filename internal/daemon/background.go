@@ -15,12 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Option --daemon: a Go process cannot fork, so the program starts itself again in a session of its own. The first process
-// waits until the second serves, hands on what that says until then, and ends with 0, or with the second one's status:
-// a script knows by the exit status whether there is a daemon.
+// Option --daemon: a Go process cannot fork, so the program starts itself again in a new session. The first process
+// waits until the second is ready, prints its output until then, and exits with 0, or with the second one's status: a
+// script knows by the exit status whether a daemon is running.
 
 const (
-	// readyVar names the descriptor on which the process in the background says that it is ready.
+	// readyVar names the descriptor on which the background process reports that it is ready.
 	readyVar = "POLYCUBED_READY_FD"
 	// readyFd is the first of exec.Cmd's extra files.
 	readyFd = 3
@@ -42,7 +42,7 @@ func startBehind(ctx context.Context, args []string, stdout, stderr io.Writer) (
 		return 0, err
 	}
 	defer ready.Close()
-	// A file, not a pipe: a pipe would kill the daemon's last words when this process is gone.
+	// A file, not a pipe: with a pipe, the daemon's last output would kill it once this process is gone.
 	said, err := os.CreateTemp("", "polycubed-start-*")
 	if err != nil {
 		return 0, errors.Join(err, tell.Close())
@@ -60,7 +60,7 @@ func startBehind(ctx context.Context, args []string, stdout, stderr io.Writer) (
 	if err = errors.Join(err, tell.Close()); err != nil {
 		return 0, err
 	}
-	// Who gives up waiting has no daemon.
+	// If the wait is interrupted, the daemon is stopped too.
 	stopWaiting := context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(unix.SIGTERM) })
 	defer stopWaiting()
 	word, _ := bufio.NewReader(ready).ReadString('\n') // the other end closes it, whatever happens
@@ -73,7 +73,7 @@ func startBehind(ctx context.Context, args []string, stdout, stderr io.Writer) (
 	return exitOK, errors.Join(err, cmd.Process.Release())
 }
 
-// endedWith is the exit status to pass on: a process that was killed has none of its own.
+// endedWith is the exit status to pass on: a killed process has none.
 func endedWith(state *os.ProcessState) int {
 	if status := state.ExitCode(); status > 0 {
 		return status
@@ -81,11 +81,11 @@ func endedWith(state *os.ProcessState) int {
 	return exitFailed
 }
 
-// behind tells whether this process is the one in the background.
+// behind reports whether this process is the one in the background.
 func behind() bool { return os.Getenv(readyVar) != "" }
 
-// goBehind is the first thing that the process in the background does: programs that it starts must not keep the process in
-// the foreground waiting.
+// goBehind is the first thing that the background process does: programs that it starts must not keep the foreground
+// process waiting.
 func goBehind() error {
 	fd, err := strconv.Atoi(os.Getenv(readyVar))
 	if err != nil || fd < readyFd {
@@ -95,7 +95,8 @@ func goBehind() error {
 	return os.Chdir("/") // so that the directory it was started in can be removed
 }
 
-// releaseParent ends the wait of the process in the foreground. Standard error is let go of: nobody reads it from here on.
+// releaseParent ends the wait of the foreground process. Standard error is closed, because nobody reads it from here
+// on.
 func releaseParent() error {
 	fd, err := strconv.Atoi(os.Getenv(readyVar))
 	if err != nil {

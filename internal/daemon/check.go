@@ -10,7 +10,7 @@ import (
 	"github.com/polycube/polycube/internal/check"
 )
 
-// usage is the head of the help.
+// usage is the first part of the help.
 const usage = `Usage: polycubed [options]
        polycubed check [--json] [--all] [NETDEV...]   check the machine: missing features, and what is slower without them
        polycubed cleanup [options]            remove everything that a stopped daemon left in the kernel
@@ -27,7 +27,7 @@ func longJSON(args []string) []string {
 	return out
 }
 
-// checkMachine answers polycubed check. The exit status tells whether a daemon can run, with the netdevs asked for.
+// checkMachine executes polycubed check. The exit status says whether a daemon can run, with the given netdevs.
 func checkMachine(ctx context.Context, m check.Machine, o Options, stdout, stderr io.Writer) int {
 	report := check.Run(ctx, m, check.Options{Netdevs: o.Netdevs, All: o.All})
 	write := report.Table

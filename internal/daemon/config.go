@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// The configuration file is the first daemon's: lines "option: value" with long names,
-// comments from # on. "option" alone switches a switch on.
+// The configuration file has the format of the first daemon: lines "option: value" with long names, and comments from
+// #. "option" alone sets a switch.
 
 // setting is one line of the configuration file.
 type setting struct {
@@ -39,8 +39,7 @@ func parseConfig(text string) ([]setting, error) {
 	return out, nil
 }
 
-// stripComment cuts a # that begins the line or follows a blank, outside quotes: a value
-// may hold one.
+// stripComment removes a # that starts the line or follows a space, outside quotes, because a value may contain one.
 func stripComment(line string) string {
 	quote := byte(0)
 	for i := range len(line) {

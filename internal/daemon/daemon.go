@@ -26,19 +26,19 @@ import (
 // shutdownTimeout bounds each step of stopping.
 const shutdownTimeout = 10 * time.Second
 
-// requestTimeout is how long requests under way may take when the daemon stops.
+// requestTimeout is how long requests in progress may take when the daemon stops.
 const requestTimeout = 5 * time.Second
 
 // watchRetry is how long the daemon waits before it watches network devices again.
 const watchRetry = time.Second
 
-// The history reaches back this many revisions at least, unless the files of the configuration take more than so many bytes.
+// The history keeps at least this many revisions, unless the configuration files take more than that many bytes.
 const (
 	keepRevisions = 1000
 	keepBytes     = 256 << 20
 )
 
-// daemon is one that boots, runs or stops.
+// daemon is a booting, running or stopping daemon.
 type daemon struct {
 	opts   Options
 	parts  parts
@@ -54,32 +54,32 @@ type daemon struct {
 	tokens  *access.Tokens
 	tls     *access.TLS
 	audit   *access.Audit
-	// events is what happens, for those who follow it; began is when the daemon did.
+	// events are the daemon's events; began is its start time.
 	events *events.Log
 	began  time.Time
 	level  *daemonLevel
-	// pinsOn is the BPF file system of the pins, 0 where that is not known.
+	// pinsOn is the BPF file system of the pins, 0 if unknown.
 	pinsOn uint64
 	// started is true from the ready line on.
 	started bool
 
-	// undo holds what closes the parts, in the order in which they were opened.
+	// undo are the functions that close the parts, in the order in which the parts were opened.
 	undo []func() error
 }
 
-// brokenError ends a daemon that nobody told to stop.
+// brokenError ends a daemon that was not told to stop.
 type brokenError struct{ err error }
 
 func (e *brokenError) Error() string { return e.err.Error() }
 
-// step is one step of boot. It appends to undo what reverses it.
+// step is one step of the start. It appends to undo what reverses it.
 type step struct {
 	what string
 	run  func(context.Context) error
 }
 
-// run boots the daemon, serves until ctx ends or a listener breaks, and closes
-// everything in reverse. hup asks for a new log file.
+// run starts the daemon, serves until ctx ends or a listener fails, and closes everything in reverse. hup requests a
+// new log file.
 func run(ctx context.Context, o Options, p parts, stdout, stderr io.Writer, hup <-chan os.Signal) (err error) {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -113,7 +113,7 @@ func run(ctx context.Context, o Options, p parts, stdout, stderr io.Writer, hup 
 	}
 }
 
-// openLog takes the instance's lock and opens its log, the first two things of all.
+// openLog takes the instance's lock and opens its log, the first two steps.
 func (d *daemon) openLog(stderr io.Writer) error {
 	lock, err := lockInstance(d.opts.RunDir, d.opts.Instance)
 	if err != nil {
@@ -167,8 +167,8 @@ func (d *daemon) prepareSystem(context.Context) error {
 	return nil
 }
 
-// openStore opens the configuration. It is in a directory of its own, whose name no
-// instance can have: an instance's state directory is within that of the main daemon.
+// openStore opens the configuration. It is in a directory whose name no instance can have, because an instance's state
+// directory is within that of the main daemon.
 func (d *daemon) openStore(context.Context) (err error) {
 	if err := access.OwnDir(d.opts.StateDir); err != nil {
 		return fmt.Errorf("state directory: %w", err)
@@ -192,7 +192,7 @@ func (d *daemon) openPlane(context.Context) (err error) {
 		return err
 	}
 	d.undo = append(d.undo, func() error {
-		// A boot that fails must not take down the traffic of the daemon before it.
+		// A failed start must not interrupt the traffic of the previous daemon.
 		if d.started && d.opts.OnExit == ExitClean {
 			return errors.Join(d.plane.Cleanup(), topology.ReleaseNetdevs(d.store.Records()))
 		}
@@ -260,7 +260,7 @@ func (d *daemon) serve(_ context.Context, fail context.CancelCauseFunc) error {
 	return nil
 }
 
-// background runs fn until the function that it returns is called, which waits for its end.
+// background runs fn until the returned function is called, which waits for its end.
 func background(fn func(context.Context)) (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
@@ -272,7 +272,7 @@ func background(fn func(context.Context)) (stop func() error) {
 	}
 }
 
-// reload is what SIGHUP asks for. The service manager waits until it is done.
+// reload handles SIGHUP. The service manager waits until it is done.
 func (d *daemon) reload() {
 	d.tell(reloading())
 	if err := d.file.Reopen(); err != nil {
@@ -282,7 +282,7 @@ func (d *daemon) reload() {
 	d.tell("READY=1")
 }
 
-// ready tells everybody who waits for the daemon.
+// ready notifies everything that waits for the daemon.
 func (d *daemon) ready(context.Context) error {
 	d.started = true
 	d.tellReady()
@@ -298,14 +298,14 @@ func (d *daemon) ready(context.Context) error {
 	return nil
 }
 
-// tell informs the service manager, if there is one.
+// tell notifies the service manager, if there is one.
 func (d *daemon) tell(state string) {
 	if err := notify(state); err != nil {
 		d.log.Warn("notify the service manager", "err", err)
 	}
 }
 
-// close closes what was opened, in reverse. Every part is closed whatever the others say.
+// close closes everything in reverse. Every part is closed even if others fail.
 func (d *daemon) close() error {
 	var errs []error
 	for _, undo := range slices.Backward(d.undo) {
@@ -318,8 +318,8 @@ func (d *daemon) close() error {
 	return nil
 }
 
-// cleanup removes what a stopped daemon left in the kernel and in its run directory. The
-// configuration on disk stays.
+// cleanup removes everything that a stopped daemon left in the kernel and in its run directory. The configuration on
+// disk stays.
 func cleanup(o Options, p parts, stdout, stderr io.Writer) (err error) {
 	lock, err := lockInstance(o.RunDir, o.Instance)
 	if err != nil {
@@ -348,7 +348,7 @@ func cleanup(o Options, p parts, stdout, stderr io.Writer) (err error) {
 	return err
 }
 
-// releaseNetdevs gives the netdevs of stored ports their own looks back. Where nothing is stored, no port gave them any.
+// releaseNetdevs restores the settings of the netdevs of stored ports. If nothing is stored, no port changed any.
 func releaseNetdevs(o Options, log *slog.Logger) error {
 	if _, err := os.Stat(storeDir(o)); errors.Is(err, fs.ErrNotExist) {
 		return nil

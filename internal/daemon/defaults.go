@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// The configuration file lists every option with its default, commented out, so that who opens it finds what can be set.
+// The configuration file lists every option with its default, commented out, so that users see what can be set.
 
 // notInFile are options that are about the command line itself.
 var notInFile = map[string]bool{"configfile": true, "help": true, "version": true, "check-config": true, "json": true}
@@ -35,8 +35,8 @@ func defaultConfig() string {
 	return b.String()
 }
 
-// makeConfig writes the configuration file with its defaults where there is none. Another daemon may do so at the same
-// time: the first one wins.
+// makeConfig writes the configuration file with its defaults if there is none. If another daemon does so at the same
+// time, the first one wins.
 func makeConfig(path string) error {
 	if _, err := os.Lstat(path); err == nil {
 		return nil

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package daemon is polycubed: it reads its options, takes the instance's lock, opens in
-// dependency order what the daemon is made of, and closes it in reverse. Which data plane
-// that is, is decided in wire.go alone.
+// Package daemon is polycubed: it reads its options, takes the instance's lock, opens the parts of the daemon in
+// dependency order, and closes them in reverse. Only wire.go decides which data plane is used.
 package daemon

@@ -18,13 +18,13 @@ import (
 	"github.com/polycube/polycube/internal/access"
 )
 
-// One daemon per instance: whoever holds the lock owns the run directory, the socket,
-// the pins and the state of that name. The kernel releases it however the process ends.
+// One daemon per instance: the process that holds the lock owns the run directory, the socket, the pins and the state
+// of that name. The kernel releases the lock however the process ends.
 
 // instanceLock is a locked file; it is never removed, or two daemons could lock two files.
 type instanceLock struct{ file *os.File }
 
-// lockInstance takes the lock of a run directory, which it makes when missing.
+// lockInstance takes the lock of a run directory, which it creates if missing.
 func lockInstance(runDir, instance string) (*instanceLock, error) {
 	if err := access.OwnDir(runDir); err != nil {
 		return nil, fmt.Errorf("run directory: %w", err)
@@ -48,11 +48,11 @@ func lockInstance(runDir, instance string) (*instanceLock, error) {
 	return &instanceLock{f}, nil
 }
 
-// dyingTime is how long a daemon that was killed may take to be gone.
+// dyingTime is how long a killed daemon may take to exit.
 const dyingTime = 5 * time.Second
 
-// flock locks the file. It waits for a holder that is on its way out: the kernel tears a killed
-// daemon's maps and links down before it gives the lock back.
+// flock locks the file. It waits for a holder that is exiting: the kernel removes a killed daemon's maps and links
+// before it releases the lock.
 func flock(f *os.File) error {
 	for end := time.Now().Add(dyingTime); ; time.Sleep(10 * time.Millisecond) {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -62,7 +62,7 @@ func flock(f *os.File) error {
 	}
 }
 
-// dying tells whether a process has begun to exit, or is gone already.
+// dying reports whether a process has begun to exit, or has exited.
 func dying(pid int) bool {
 	if pid == 0 {
 		return false // somebody else's lock
@@ -71,7 +71,7 @@ func dying(pid int) bool {
 	if err != nil {
 		return errors.Is(err, os.ErrNotExist)
 	}
-	// "pid (comm) state ppid pgrp session tty tpgid flags ...", and comm may hold anything.
+	// "pid (comm) state ppid pgrp session tty tpgid flags ...", and comm may contain anything.
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	if len(fields) < 7 {
 		return false
@@ -96,7 +96,7 @@ func holder(f *os.File) string {
 	return ""
 }
 
-// holderPid is the process that wrote the lock last, 0 when none did.
+// holderPid is the process that wrote the lock last, 0 if none did.
 func holderPid(f *os.File) int {
 	text, err := io.ReadAll(io.NewSectionReader(f, 0, 32))
 	pid, convErr := strconv.Atoi(strings.TrimSpace(string(text)))
@@ -114,16 +114,16 @@ func writePid(f *os.File) error {
 	return err
 }
 
-// release gives the lock up.
+// release releases the lock.
 func (l *instanceLock) release() error { return unlock(l.file) }
 
-// unlock gives a lock up. Closing it is not enough: a process that is being started has the descriptor for a moment.
+// unlock releases a lock. Closing it is not enough: a process that is being started has the descriptor for a moment.
 func unlock(f *os.File) error {
 	return errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_UN), f.Close())
 }
 
-// pidFile is where service managers and scripts look for the process. It is locked, too: another daemon that was told the
-// same file by mistake would have its signals sent to this one.
+// pidFile is where service managers and scripts look for the process. It is also locked: otherwise, another daemon
+// with the same pid file by mistake would have its signals sent to this one.
 type pidFile struct {
 	path string
 	file *os.File
@@ -164,7 +164,7 @@ func (p *pidFile) take() error {
 // remove removes the file while it is still locked.
 func (p *pidFile) remove() error { return errors.Join(removePidFile(p.path), unlock(p.file)) }
 
-// removePidFile removes a pid file, and no file that is something else.
+// removePidFile removes a pid file, but no other kind of file.
 func removePidFile(path string) error {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -179,8 +179,7 @@ func removePidFile(path string) error {
 	return os.Remove(path)
 }
 
-// removeSocket removes the socket of a daemon that was killed, and no file that is
-// something else.
+// removeSocket removes the socket of a killed daemon, but no other kind of file.
 func removeSocket(path string) error {
 	if path == "" {
 		return nil
@@ -198,7 +197,7 @@ func removeSocket(path string) error {
 	return os.Remove(path)
 }
 
-// removeEmpty removes a directory unless somebody else's files are in it.
+// removeEmpty removes a directory unless it contains files of others.
 func removeEmpty(dir string) error {
 	err := os.Remove(dir)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {

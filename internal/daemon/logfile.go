@@ -14,26 +14,25 @@ import (
 	"github.com/polycube/polycube/internal/nofollow"
 )
 
-// A log that nobody looks after must not fill the disk: a file is replaced when it has grown, and three old ones are kept,
-// as the first Polycube did. Who has logrotate moves the file away and sends SIGHUP.
+// An unattended log must not fill the disk: a file is rotated when it has grown, and three old ones are kept, like the
+// first Polycube did. With logrotate, move the file away and send SIGHUP.
 
 const (
-	// maxLogBytes is how large a file grows before it is replaced, keptLogs how many old ones stay.
+	// maxLogBytes is the size at which the file is rotated, keptLogs how many old ones are kept.
 	maxLogBytes = 5 << 20
 	keptLogs    = 3
 )
 
-// logFile is where lines go: a file that can be opened anew after it was rotated, or
-// standard error.
+// logFile is the log output: a file that can be reopened after rotation, or standard error.
 type logFile struct {
 	path string
-	// limit is how large the file may grow.
+	// limit is the maximum size of the file.
 	limit int64
 
 	mu   sync.Mutex
 	out  io.Writer
 	file *os.File
-	// size is that of the file; tryAt is where it is replaced.
+	// size is the size of the file; tryAt is the size at which it is rotated.
 	size, tryAt int64
 }
 
@@ -43,7 +42,7 @@ func openLog(path string, otherwise io.Writer) (*logFile, error) {
 	return l, l.Reopen()
 }
 
-// Reopen opens the file again by its name. On an error the old one stays in use.
+// Reopen opens the file again by its name. On an error, the old one stays in use.
 func (l *logFile) Reopen() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,13 +72,13 @@ func (l *logFile) reopen() error {
 	return nil
 }
 
-// Write appends one line, to a new file if the old one has grown enough. A line is never cut.
+// Write appends one line, to a new file if the old one has grown enough. A line is never split.
 func (l *logFile) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.file != nil && l.size > 0 && l.size+int64(len(line)) > l.tryAt {
 		if err := l.replace(); err != nil {
-			// The log goes on in the old file, and that it could not be replaced is worth a line of its own.
+			// The log continues in the old file, with a line about the failed rotation.
 			l.tryAt = l.size + l.limit
 			n, _ := fmt.Fprintf(l.out, "the log was not rotated: %v\n", err)
 			l.size += int64(n)
@@ -90,7 +89,7 @@ func (l *logFile) Write(line []byte) (int, error) {
 	return n, err
 }
 
-// replace moves the file and the old ones one place on, and opens a new one.
+// replace renames the file and the old ones, and opens a new one.
 func (l *logFile) replace() error {
 	info, err := l.file.Stat()
 	if err != nil || !info.Mode().IsRegular() {
@@ -108,7 +107,7 @@ func (l *logFile) replace() error {
 			return fmt.Errorf("rename the log: %w", err)
 		}
 	}
-	// Else somebody has moved it already, and what is there now is not ours to move.
+	// Otherwise the file was already moved, and the one there now is not ours.
 	return l.reopen()
 }
 

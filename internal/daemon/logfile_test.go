@@ -61,8 +61,8 @@ func TestLogIsReplaced(t *testing.T) {
 	}
 }
 
-// TestLogFileFoundOrMoved: an old file goes on where it ended, one that somebody moved away is left alone, and a directory
-// that cannot be written to costs no line.
+// TestLogFileFoundOrMoved: an old file continues where it ended, one that somebody moved away is left alone, and a
+// directory that cannot be written to costs no line.
 func TestLogFileFoundOrMoved(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "log")

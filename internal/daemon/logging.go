@@ -10,17 +10,16 @@ import (
 	"time"
 )
 
-// Log lines have the shape that scripts of the first Polycube cut into fields:
+// Log lines have the format that scripts of the first Polycube split into fields:
 //
 //	[date time] [polycubed] [level] message key=value …
 //	[date time] [Service] [cube] [level] message key=value …
 //
-// One record is one line whatever it contains: a packet's log text or a name from a
-// request must not forge another.
+// One record is one line whatever it contains: log text of a packet or a name from a request must not forge another
+// line.
 
-// lineHandler writes records as lines. Loggers that carry the attributes service and
-// cube, as the topology makes them, are cubes' loggers: those have a level of their own
-// and are not filtered here.
+// lineHandler writes records as lines. Loggers with the attributes service and cube, as the topology creates them, are
+// cubes' loggers: those have their own level and are not filtered here.
 type lineHandler struct {
 	out           *logFile
 	level         slog.Leveler
@@ -35,7 +34,7 @@ const (
 	logJSON = "json"
 )
 
-// newLogger makes the daemon's logger, of lines as above or of JSON.
+// newLogger creates the daemon's logger, of lines as above or of JSON.
 func newLogger(out *logFile, level slog.Leveler, format string) *slog.Logger {
 	if format == logJSON {
 		return slog.New(newJSONHandler(out, level))
@@ -102,7 +101,7 @@ func (h *lineHandler) Handle(_ context.Context, r slog.Record) error {
 	return err
 }
 
-// appendAttr writes " key=value", quoted where it would not be one word.
+// appendAttr writes " key=value", quoted if it would not be one word.
 func appendAttr(b *strings.Builder, group string, a slog.Attr) {
 	v := a.Value.Resolve()
 	if v.Kind() == slog.KindGroup {

@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// jsonHandler writes records as JSON, one object a line: time, level, msg, for a cube's line service and cube, and what
-// else there is to say. As with lines, cubes' loggers have a level of their own and are not filtered here.
+// jsonHandler writes records as JSON, one object per line: time, level, msg, service and cube for a cube's line, and
+// the other attributes. As with lines, cubes' loggers have their own level and are not filtered here.
 type jsonHandler struct {
 	slog.Handler
 	level slog.Leveler
@@ -56,7 +56,7 @@ func (h *jsonHandler) WithGroup(name string) slog.Handler {
 	return &jsonHandler{h.Handler.WithGroup(name), h.level, h.cube}
 }
 
-// plainWriter escapes the control characters that JSON leaves as they are, and terminals act on.
+// plainWriter escapes control characters that JSON allows unescaped but terminals interpret.
 type plainWriter struct{ to io.Writer }
 
 // Write writes one line.

@@ -15,7 +15,7 @@ const (
 	levelOff      = slog.LevelError + 100
 )
 
-// levels are their names, as the models spell them.
+// levels are their names, as in the models.
 var levels = []struct {
 	name  string
 	level slog.Level
@@ -24,7 +24,7 @@ var levels = []struct {
 	{"CRITICAL", levelCritical}, {"OFF", levelOff},
 }
 
-// parseLevel reads the option loglevel.
+// parseLevel parses the option loglevel.
 func parseLevel(s string) (slog.Level, error) {
 	name := strings.ToUpper(s)
 	switch name {
@@ -58,7 +58,7 @@ func levelName(l slog.Level) string {
 	return "critical"
 }
 
-// daemonLevel is the daemon's own level, which can change while it runs.
+// daemonLevel is the daemon's own level, which can change at run time.
 type daemonLevel struct{ slog.LevelVar }
 
 func newDaemonLevel(l slog.Level) *daemonLevel {
@@ -67,7 +67,7 @@ func newDaemonLevel(l slog.Level) *daemonLevel {
 	return d
 }
 
-// name is that of the level now.
+// name is the name of the current level.
 func (d *daemonLevel) name() string {
 	for _, l := range levels {
 		if l.level == d.LevelVar.Level() {

@@ -23,14 +23,14 @@ const (
 	exitUsage  = 64
 )
 
-// Main runs polycubed with the words of its command line and returns the exit status.
-// Signals are caught before anything else: one that comes during boot ends it in order.
+// Main runs polycubed with the words of its command line and returns the exit status. Signals are caught before
+// anything else, so that one during the start ends it in an orderly way.
 func Main(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
 	// A second signal ends a daemon that hangs while it stops.
 	context.AfterFunc(ctx, stop)
-	// Whoever read the output or the log may go: that is no reason to end.
+	// The reader of the output or the log may disconnect: that is no reason to exit.
 	signal.Ignore(unix.SIGPIPE)
 	slowpath.SpareThreads()
 	hup := make(chan os.Signal, 1)
@@ -67,8 +67,7 @@ func command(ctx context.Context, args []string, p parts, stdout, stderr io.Writ
 	return exitOK
 }
 
-// tellOptions answers --check-config: mistakes were found before, but for those in the
-// files of TLS.
+// tellOptions handles --check-config: mistakes were found before, except those in the TLS files.
 func tellOptions(o Options, stdout io.Writer) error {
 	if err := checkCertificates(o); err != nil {
 		return err

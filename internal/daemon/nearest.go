@@ -11,9 +11,9 @@ import (
 	"github.com/polycube/polycube/internal/suggest"
 )
 
-// A wrong option is answered with the right one: who mistypes knows what the option is for.
+// A wrong option is answered with the right one.
 
-// meant is the end of a sentence about an unknown option, with the options that are near.
+// meant is the end of the error about an unknown option, with similar options.
 func meant(f *pflag.FlagSet, prefix, word string) string {
 	var known []string
 	f.VisitAll(func(flag *pflag.Flag) {
@@ -26,7 +26,7 @@ func meant(f *pflag.FlagSet, prefix, word string) string {
 
 var unknownFlag = regexp.MustCompile(`^unknown flag: --(.+)$`)
 
-// explainFlag adds the nearest options to the error of a command line.
+// explainFlag adds similar options to the error of a command line.
 func explainFlag(f *pflag.FlagSet, err error) error {
 	if m := unknownFlag.FindStringSubmatch(err.Error()); m != nil {
 		return fmt.Errorf("%w%s", err, meant(f, "--", m[1]))

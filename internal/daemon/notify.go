@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A service manager (systemd's protocol) is told when the daemon is ready, reads its configuration again, stops, and, if it
-// wants to know, that it is still alive.
+// A service manager (systemd's protocol) is notified when the daemon is ready, reloads its configuration, stops, and,
+// if requested, that it is still alive.
 
-// notify tells the service manager about the daemon's state. Without NOTIFY_SOCKET it does nothing.
+// notify tells the service manager the daemon's state. Without NOTIFY_SOCKET it does nothing.
 func notify(state string) error {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {
@@ -43,7 +43,7 @@ func reloading() string {
 	return fmt.Sprintf("RELOADING=1\nMONOTONIC_USEC=%d", ts.Nano()/1000)
 }
 
-// watchdogPeriod is how often the service manager wants to hear of this process, 0 for not at all.
+// watchdogPeriod is how often the service manager expects a sign of life, 0 for never.
 func watchdogPeriod() time.Duration {
 	usec, err := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64)
 	if pid := os.Getenv("WATCHDOG_PID"); err != nil || usec <= 0 || pid != "" && pid != strconv.Itoa(os.Getpid()) {
@@ -52,8 +52,8 @@ func watchdogPeriod() time.Duration {
 	return time.Duration(usec) * time.Microsecond
 }
 
-// startWatchdog tells the service manager twice a period that this process runs. That it is quick is not asked: a flood of
-// requests is no reason to be killed.
+// startWatchdog notifies the service manager twice per period that this process is running. Slowness does not matter:
+// a flood of requests is no reason to be killed.
 func (d *daemon) startWatchdog() (stop func() error) {
 	period := watchdogPeriod()
 	if period == 0 {

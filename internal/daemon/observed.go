@@ -16,16 +16,16 @@ import (
 	"github.com/polycube/polycube/internal/slowpath"
 )
 
-// What the daemon shows of itself: events, and the figures of parts that only it knows.
+// What the daemon shows of itself: events, and numbers that only it knows.
 
 func newDaemon(o Options, p parts, stdout io.Writer) *daemon {
 	began := time.Now()
-	// The time tells the events of this run from those of others.
+	// The time distinguishes the events of this run from those of others.
 	run := strconv.FormatInt(began.UnixNano(), 36)
 	return &daemon{opts: o, parts: p, stdout: stdout, began: began, events: events.New(run, 0)}
 }
 
-// linker is a data plane that tells of its programs.
+// linker is a data plane that reports its programs.
 type linker interface {
 	Activity() datapath.Activity
 	Segments() []datapath.Segment
@@ -46,8 +46,8 @@ func (d *daemon) observed() observe.Observed {
 	return o
 }
 
-// pinsMissing says what is wrong with the directory for pins: a file system that was unmounted, or another one over it,
-// takes the pins away; one that is read-only takes no more.
+// pinsMissing reports a problem with the directory for pins: an unmounted file system, or another one mounted over it,
+// hides the pins; a read-only one accepts no new ones.
 func (d *daemon) pinsMissing() error {
 	now, err := pinsDevice(d.opts.BPFFS)
 	switch {
@@ -59,7 +59,7 @@ func (d *daemon) pinsMissing() error {
 	return bpffs.Check(d.opts.BPFFS)
 }
 
-// slowPath tells how full the ring is.
+// slowPath reports how full the ring is.
 func (d *daemon) slowPath() (slowpath.Load, bool) {
 	k, ok := d.plane.(*kernelPlane)
 	if !ok {
@@ -72,7 +72,7 @@ func (d *daemon) slowPath() (slowpath.Load, bool) {
 	return ring.Load(), true
 }
 
-// relinked tells of programs that are in use now, or cannot be inlined. It is called with the data plane's lock.
+// relinked is called for programs that are in use now, or cannot be inlined, with the data plane's lock held.
 func (d *daemon) relinked(r datapath.Relinked) {
 	e := events.Event{Type: events.Relink, State: r.Mode, Reason: r.Reason, Cubes: r.Cubes[:min(len(r.Cubes), events.MaxListed)],
 		More: len(r.Cubes) - min(len(r.Cubes), events.MaxListed)}
@@ -93,7 +93,7 @@ func listed(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
 }
 
-// tellReady tells what the start came to.
+// tellReady reports the result of the start.
 func (d *daemon) tellReady() {
 	broken := d.manager.Broken()
 	e := events.Event{Type: events.Daemon, State: "ready", Revision: d.manager.Revision(),

@@ -23,7 +23,7 @@ var Version = "dev"
 
 // Exit policies: what stays in the kernel when the daemon stops.
 const (
-	// ExitKeep leaves programs, maps and attachments: traffic keeps flowing.
+	// ExitKeep leaves programs, maps and attachments: traffic continues.
 	ExitKeep = "keep"
 	// ExitClean removes everything from the kernel; the configuration stays on disk.
 	ExitClean = "clean"
@@ -43,7 +43,7 @@ type Options struct {
 	Instance string
 	// Socket, StateDir, RunDir and BPFFS are absolute paths.
 	Socket, StateDir, RunDir, BPFFS string
-	// TCP tells whether a TCP listener was asked for.
+	// TCP reports whether a TCP listener was requested.
 	TCP              bool
 	Addr             string
 	Port             uint16
@@ -57,18 +57,19 @@ type Options struct {
 	OnExit    string
 	// Mounts is the file of the mount namespace in which namespaces of cubes get their names, "" for the daemon's own.
 	Mounts string
-	// SegmentCubes bounds the cubes of one linked program, for tests; 0 is what the kernel can take.
+	// SegmentCubes limits the cubes of one linked program, for tests; 0 is the kernel's limit.
 	SegmentCubes int
-	// Background asks for a process of its own, which the first one waits for until it is ready.
+	// Background runs the daemon in a separate process; the first process waits until it is ready.
 	Background bool
-	// CheckConfig asks whether the options are right, instead of a daemon.
+	// CheckConfig checks the options instead of running a daemon.
 	CheckConfig bool
-	// ConfigFile is where a file with the defaults belongs if there is none; "" for an instance, or when a file was named.
+	// ConfigFile is where to write a file with the defaults if there is none; "" for an instance, or if a file was
+	// given.
 	ConfigFile string
-	// Cleanup asks for the removal of what a stopped daemon left, instead of a daemon.
+	// Cleanup removes everything that a stopped daemon left, instead of running a daemon.
 	Cleanup bool
-	// Check asks what the machine lacks, and its Netdevs, instead of a daemon; JSON for an answer to programs, All to load
-	// programs with all values of their constants.
+	// Check checks the machine, and its Netdevs, instead of running a daemon; JSON prints the result as JSON, All
+	// loads programs with all values of their constants.
 	Check, JSON, All bool
 	Netdevs          []string
 	accessOptions
@@ -93,7 +94,7 @@ type rawOptions struct {
 	version, help bool
 }
 
-// deprecated are options of the first daemon that are accepted and without effect.
+// deprecated are options of the first daemon that are accepted but have no effect.
 var deprecated = map[string]string{
 	"cubes-dump-enable": "the configuration is always saved",
 	"cubes-dump":        "the configuration is always saved",
@@ -185,8 +186,8 @@ func ParseOptions(args []string, out io.Writer) (Options, error) {
 	return r.Options, nil
 }
 
-// readConfig applies the configuration file below the command line. A file that nobody
-// named need not exist.
+// readConfig applies the configuration file below the command line. A file that was not given explicitly need not
+// exist.
 func (r *rawOptions) readConfig(f *pflag.FlagSet) error {
 	named := f.Changed("configfile")
 	if !named && r.Instance == "" {
@@ -234,7 +235,7 @@ func (r *rawOptions) readConfig(f *pflag.FlagSet) error {
 
 var instanceName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$`)
 
-// finish checks the options and fills in what depends on others.
+// finish checks the options and fills in those that depend on others.
 func (r *rawOptions) finish(f *pflag.FlagSet) error {
 	if err := r.checkOld(f); err != nil {
 		return err

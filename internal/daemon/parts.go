@@ -12,19 +12,19 @@ import (
 	"github.com/polycube/polycube/internal/topology"
 )
 
-// What the daemon is made of, as functions, so that its life (boot, signals, failures at
-// each step, shutdown) is tested without a kernel. wire.go has the real ones.
+// The parts of the daemon as functions, so that its life cycle (start, signals, failures at each step, shutdown) can
+// be tested without a kernel. wire.go has the real ones.
 
 // plane is the data plane as the daemon opens and closes it.
 type plane interface {
 	topology.Datapath
-	// Close lets go of the kernel's objects; they stay pinned and traffic flows on.
+	// Close closes the kernel objects; they stay pinned and traffic continues.
 	Close() error
 	// Cleanup removes everything of the instance from the kernel and closes.
 	Cleanup() error
 }
 
-// shadowsOf is what makes the namespaces of cubes: the data plane, if it can.
+// shadowsOf creates the namespaces of cubes: the data plane, if it can.
 func shadowsOf(p plane) topology.Shadows {
 	if s, ok := p.(interface{ Shadows() topology.Shadows }); ok {
 		return s.Shadows()
@@ -37,20 +37,20 @@ type planeOptions struct {
 	BPFFS, Instance string
 	Logger          *slog.Logger
 	SegmentCubes    int
-	// Relinked is told of programs that are in use now.
+	// Relinked is notified of programs that are in use now.
 	Relinked func(datapath.Relinked)
 	// Mounts is the mount namespace where namespaces of cubes get their names; "" for the daemon's own.
 	Mounts string
 }
 
-// parts make the daemon's parts.
+// parts create the daemon's parts.
 type parts struct {
 	services  func() []cube.Service
 	openPlane func(planeOptions) (plane, error)
-	// startSlowPath hands packets and log lines from the data plane to the manager, until stop.
+	// startSlowPath passes packets and log lines from the data plane to the manager, until stop.
 	startSlowPath func(context.Context, plane, *topology.Manager, *slog.Logger) (stop func() error, err error)
 	// watch reports events of network devices until ctx ends.
 	watch func(context.Context, func(netdev.Event)) error
-	// ensureBPFFS makes the directory for pins.
+	// ensureBPFFS creates the directory for pins.
 	ensureBPFFS func(dir string) error
 }

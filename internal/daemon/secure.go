@@ -18,25 +18,24 @@ import (
 	"github.com/polycube/polycube/internal/rest/front"
 )
 
-// Who may come in, as the options say it. What would be unsafe, or would have no effect,
-// is refused before anything starts, with a sentence that says what to do.
+// Access control, from the options. Unsafe options, and options without effect, are refused before anything starts,
+// with an error that says what to do.
 
 // accessOptions are the options about access to the API.
 type accessOptions struct {
-	// Group may do everything at the Unix socket, ReadGroup may read at one of its own.
+	// Group has full access at the Unix socket, ReadGroup has read access at a separate one.
 	Group, ReadGroup string
-	// ReadSocket is the Unix socket for reading, "" when there is no such group and nobody
-	// asked for it.
+	// ReadSocket is the read-only Unix socket, "" if there is no such group and it was not requested.
 	ReadSocket   string
 	RequireToken bool
 	TLS          access.TLSOptions
 	// AuditLog is "" when no record is kept.
 	AuditLog string
-	// Rate is the number of requests a second of one client; less than 0 is no bound.
+	// Rate is the maximum requests per second of one client; negative is no limit.
 	Rate int
 }
 
-// Defaults of the options about access.
+// Defaults of the access options.
 const (
 	auditFile   = "audit.log"
 	auditOff    = "off"
@@ -69,7 +68,7 @@ func (a *accessOptions) declare(f *pflag.FlagSet) {
 	})
 }
 
-// finishAccess checks the options about access.
+// finishAccess checks the access options.
 func (r *rawOptions) finishAccess(f *pflag.FlagSet) error {
 	if err := r.TLS.Check(); err != nil {
 		return err
@@ -99,8 +98,8 @@ func (r *rawOptions) finishAccess(f *pflag.FlagSet) error {
 	return r.finishGroups(f)
 }
 
-// finishGroups checks the groups: one that was named has to exist, or its members would
-// look for the mistake elsewhere.
+// finishGroups checks the groups: one that was given must exist, otherwise its members would look for the mistake
+// elsewhere.
 func (r *rawOptions) finishGroups(f *pflag.FlagSet) error {
 	for _, name := range []string{"group", "read-group"} {
 		value := f.Lookup(name).Value.String()
@@ -143,8 +142,7 @@ func (r *rawOptions) accessPaths() error {
 	return nil
 }
 
-// openAccess opens what decides about access. It comes early: a daemon that cannot be
-// reached safely leaves the network alone.
+// openAccess opens access control. It comes early: a daemon that cannot be reached safely does not touch the network.
 func (d *daemon) openAccess(context.Context) (err error) {
 	if d.tokens, err = access.OpenTokens(d.opts.RunDir, access.GroupID(d.opts.Group), access.GroupID(d.opts.ReadGroup)); err != nil {
 		return err
@@ -161,7 +159,7 @@ func (d *daemon) openAccess(context.Context) (err error) {
 	return err
 }
 
-// checkCertificates tells whether a daemon could start with the files of TLS.
+// checkCertificates reports whether a daemon could start with the TLS files.
 func checkCertificates(o Options) error {
 	if !o.TLS.Given() {
 		return nil
@@ -170,7 +168,7 @@ func checkCertificates(o Options) error {
 	return err
 }
 
-// apiOptions are the API's options as far as they are about access.
+// apiOptions are the API's options about access.
 func (d *daemon) apiOptions() rest.Options {
 	return rest.Options{
 		Tokens: d.tokens, Audit: d.audit, TLS: d.tls, Rate: d.opts.Rate, Group: d.opts.Group, ReadGroup: d.opts.ReadGroup,
@@ -178,13 +176,12 @@ func (d *daemon) apiOptions() rest.Options {
 	}
 }
 
-// watchAccess reads certificates again when their files change, and ends what goes on by
-// rights that are gone.
+// watchAccess reloads certificates when their files change, and ends connections whose rights are gone.
 func (d *daemon) watchAccess() {
 	d.undo = append(d.undo, background(func(ctx context.Context) { access.Watch(ctx, d.tls, d.server.Sweep) }))
 }
 
-// reloadAccess reads everything about access again.
+// reloadAccess reloads everything about access.
 func (d *daemon) reloadAccess() {
 	if d.tokens != nil {
 		if err := d.tokens.Renew(); err != nil {
@@ -200,7 +197,7 @@ func (d *daemon) reloadAccess() {
 	}
 }
 
-// listen opens the Unix sockets and, when asked for, TCP. It opens all or none.
+// listen opens the Unix sockets and, if requested, TCP: all or none.
 func (d *daemon) listen() (out []net.Listener, err error) {
 	defer func() {
 		if err != nil {

@@ -2,7 +2,7 @@
 
 package daemon
 
-// External services: whether they are taken, and by which rules they run and are spoken to.
+// External services: whether they are allowed, and how they are run and contacted.
 
 import (
 	"context"
@@ -53,7 +53,7 @@ func (o *serviceOptions) finishServices() error {
 	return nil
 }
 
-// serviceHost makes what runs services, nil where they are off.
+// serviceHost creates the host of external services, nil if they are off.
 func (d *daemon) serviceHost() (service.Host, error) {
 	if d.opts.Services != "on" {
 		return nil, nil
@@ -74,7 +74,8 @@ func (d *daemon) serviceHost() (service.Host, error) {
 	return foreign.New(foreign.Options{Open: open, TLS: config, Logger: d.log, Version: Version}), nil
 }
 
-// confined is an executable that is run as package confine does. The file is closed when nobody has it any more.
+// confined is an executable that runs as package confine specifies. The file is closed when it is no longer
+// referenced.
 type confined struct {
 	file   *confine.Executable
 	config confine.Config
@@ -89,7 +90,7 @@ func (c confined) Start(ctx context.Context) (foreign.Process, error) {
 	return p, nil
 }
 
-// serviceTLS reads the files for mutual TLS with services; nil where there are none.
+// serviceTLS reads the files for mutual TLS with services; nil if there are none.
 func (o *serviceOptions) serviceTLS() (*tls.Config, error) {
 	if o.ServicesCert == "" {
 		return nil, nil

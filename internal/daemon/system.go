@@ -14,12 +14,12 @@ import (
 	"github.com/polycube/polycube/internal/bpffs"
 )
 
-// What the daemon asks of the system before it opens anything.
+// What the daemon requires from the system before it opens anything.
 
 // wantFiles is the number of descriptors that many cubes need: maps, programs, links.
 const wantFiles = 65536
 
-// raiseFileLimit raises RLIMIT_NOFILE as far as it may.
+// raiseFileLimit raises RLIMIT_NOFILE as far as possible.
 func raiseFileLimit() error {
 	var lim unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
@@ -38,8 +38,8 @@ func raiseFileLimit() error {
 	return nil
 }
 
-// ensureBPFFS makes the directory for pins. When it is below /sys/fs/bpf and nothing is
-// mounted there, a BPF file system is.
+// ensureBPFFS creates the directory for pins. If it is below /sys/fs/bpf and nothing is mounted there, it mounts a BPF
+// file system.
 func ensureBPFFS(dir string) error {
 	if dir == bpffsRoot || strings.HasPrefix(dir, bpffsRoot+"/") {
 		if err := mountBPFFS(bpffsRoot); err != nil {
@@ -81,8 +81,8 @@ func pinsDevice(dir string) (uint64, error) {
 	return st.Dev, nil
 }
 
-// ownPins refuses a directory that somebody else keeps pins in: cleaning up removes all
-// that is in it. Ours has the directory core, which the data plane makes first.
+// ownPins refuses a directory with pins of another program, because cleanup removes everything in it. Ours has the
+// directory core, which the data plane creates first.
 func ownPins(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -113,9 +113,9 @@ func mountBPFFS(at string) error {
 	return nil
 }
 
-// pinsOutlive tells whether a directory for pins is what the machine sees under that name, too: what is mounted in the
-// daemon's own mount namespace goes with it, and the pins with that. root is the machine's root, which not everybody may
-// look at: then nothing is said.
+// pinsOutlive checks that the directory for pins is also what the machine sees under that name: a mount in the
+// daemon's own mount namespace ends with it, and so do the pins. root is the machine's root; without permission to
+// read it, nothing is reported.
 func pinsOutlive(dir, root string) error {
 	var own, machine unix.Stat_t
 	if err := unix.Stat(dir, &own); err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/polycube/polycube/internal/trace"
 )
 
-// openTrace makes the hub of sessions that look at packets; nil where there is no kernel's data
-// plane to look at. It is closed after the API.
+// openTrace creates the hub of trace and capture sessions; nil without the kernel's data plane. It is closed after the
+// API.
 func (d *daemon) openTrace() *trace.Hub {
 	k, ok := d.plane.(*kernelPlane)
 	if !ok {

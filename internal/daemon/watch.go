@@ -10,8 +10,8 @@ import (
 	"github.com/polycube/polycube/internal/netdev"
 )
 
-// Events of network devices wait here while the one before is acted upon, and are handed on
-// together: what a burst of them comes to is one change of the data plane.
+// Events of network devices are queued while the previous ones are handled, and are passed on together: a burst of
+// events becomes one change of the data plane.
 
 // eventQueue holds events until they are taken.
 type eventQueue struct {
@@ -23,7 +23,7 @@ type eventQueue struct {
 
 func newEventQueue() *eventQueue { return &eventQueue{some: make(chan struct{}, 1)} }
 
-// put never waits: the kernel would drop what nobody fetches.
+// put never waits: the kernel drops events that are not read in time.
 func (q *eventQueue) put(e netdev.Event) {
 	q.mu.Lock()
 	q.events = append(q.events, e)
@@ -42,7 +42,7 @@ func (q *eventQueue) take() []netdev.Event {
 	return events
 }
 
-// run hands on what is in the queue until ctx ends.
+// run passes on the queued events until ctx ends.
 func (q *eventQueue) run(ctx context.Context, fn func([]netdev.Event)) {
 	for {
 		select {
@@ -54,8 +54,8 @@ func (q *eventQueue) run(ctx context.Context, fn func([]netdev.Event)) {
 	}
 }
 
-// startWatch reports network devices to the manager. A watch that breaks is begun again:
-// it starts with a look at all devices, so that nothing is missed.
+// startWatch reports network devices to the manager. A watch that fails is restarted: it starts by listing all
+// devices, so nothing is missed.
 func (d *daemon) startWatch(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	queue := newEventQueue()

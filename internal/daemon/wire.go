@@ -21,9 +21,9 @@ import (
 	"github.com/polycube/polycube/internal/trace"
 )
 
-// The real parts: the kernel's data plane, and the slow path that belongs to it.
+// The real parts: the kernel's data plane and its slow path.
 
-// wire chooses the real parts.
+// wire selects the real parts.
 func wire() parts {
 	return parts{
 		services:      cube.Services,
@@ -39,21 +39,21 @@ func wire() parts {
 	}
 }
 
-// kernelPlane is the data plane with its way down for packets of the slow path.
+// kernelPlane is the data plane with the path for packets from the slow path.
 type kernelPlane struct {
 	*datapath.Plane
 	taps slowpath.Taps
 	loop datapath.Loop
-	// shadows makes the namespaces of cubes.
+	// shadows creates the namespaces of cubes.
 	shadows *shadow.Keeper
-	// hub takes steps of packets that are traced.
+	// hub receives steps of traced packets.
 	hub atomic.Pointer[trace.Hub]
-	// ring is what the slow path reads, nil while it does not run.
+	// ring is the ring that the slow path reads, nil while it does not run.
 	ring atomic.Pointer[slowpath.Ring]
 }
 
-// helperName is the name of a helper interface. That of an instance is made from a hash,
-// because a netdev's name has 15 bytes at most.
+// helperName is the name of a helper interface. That of an instance is derived from a hash, because a netdev's name
+// has at most 15 bytes.
 func helperName(what, instance string) string {
 	if instance == "" {
 		return "pcn_" + what
@@ -63,7 +63,7 @@ func helperName(what, instance string) string {
 	return fmt.Sprintf("pcn_%.2s%07x", what, sum.Sum32()&0xfffffff)
 }
 
-// openKernel makes the helper interfaces and opens the data plane with them.
+// openKernel creates the helper interfaces and opens the data plane with them.
 func openKernel(o planeOptions) (_ plane, err error) {
 	k := &kernelPlane{taps: slowpath.Taps{}}
 	defer func() {
@@ -107,21 +107,21 @@ func openKernel(o planeOptions) (_ plane, err error) {
 	return k, nil
 }
 
-// Shadows makes the namespaces of cubes.
+// Shadows creates the namespaces of cubes.
 func (k *kernelPlane) Shadows() topology.Shadows { return k.shadows }
 
-// Close lets go of everything; the helper interfaces stay, programs send copies to them.
+// Close closes everything; the helper interfaces stay, because programs send copies to them.
 func (k *kernelPlane) Close() error {
 	return errors.Join(k.shadows.Close(), k.Plane.Close(), k.taps.Close())
 }
 
-// Cleanup removes everything, the helper interfaces and the namespaces too.
+// Cleanup removes everything, including the helper interfaces and the namespaces.
 func (k *kernelPlane) Cleanup() error {
 	none := func(string) bool { return false }
 	return errors.Join(k.shadows.Close(), k.shadows.Sweep(none), k.Plane.Cleanup(), k.taps.Remove(), k.loop.Remove())
 }
 
-// Send puts a packet of a cube into the fast path.
+// Send sends a packet of a cube to the fast path.
 func (k *kernelPlane) Send(id datapath.CubeID, transparent bool, p *cube.PacketOut) error {
 	typ, netdev, err := k.WayDown(id, transparent, p)
 	if err != nil {
@@ -130,7 +130,7 @@ func (k *kernelPlane) Send(id datapath.CubeID, transparent bool, p *cube.PacketO
 	return k.taps.Send(typ, slowpath.Target{Cube: uint16(id), Kind: slowpath.TargetOf(transparent, p)}, p, slowpath.Meta{Ifindex: netdev})
 }
 
-// upward hands what comes up from the fast path to the manager.
+// upward passes what arrives from the fast path to the manager.
 type upward struct {
 	plane   *kernelPlane
 	manager *topology.Manager
@@ -153,8 +153,7 @@ func (u upward) Notify(id uint16, kind uint32, message []byte) {
 	u.manager.Notify(datapath.CubeID(id), kind, message)
 }
 
-// Flood sends a copy out of each port but the one where the packet entered: the kernel
-// had no way to make them.
+// Flood sends a copy out of each port except the one where the packet entered: the kernel could not make them.
 func (u upward) Flood(id uint16, p *cube.PacketIn, m slowpath.Meta) {
 	u.plane.ForgetHelper(&p.Trip)
 	u.plane.Plane.Flood(datapath.CubeID(id), p, m.Set, func(typ cube.Type, n *datapath.Node, port *datapath.Port, out *cube.PacketOut) {
@@ -164,7 +163,7 @@ func (u upward) Flood(id uint16, p *cube.PacketIn, m slowpath.Meta) {
 	})
 }
 
-// startKernelSlowPath reads what comes up until stop.
+// startKernelSlowPath reads from the ring until stop.
 func startKernelSlowPath(ctx context.Context, p plane, m *topology.Manager, log *slog.Logger) (func() error, error) {
 	k, ok := p.(*kernelPlane)
 	if !ok {

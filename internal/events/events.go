@@ -27,7 +27,7 @@ const (
 	Cube Type = "cube"
 	// Netdev is a network device that appeared, went, is up or is down.
 	Netdev Type = "netdev"
-	// Relink is a cube's program that was linked anew, in call or inline mode, or could not be inlined.
+	// Relink is a cube's program that was linked again, in call or inline mode, or could not be inlined.
 	Relink Type = "relink"
 	// Service is a service that was registered, updated, removed, lost or came back.
 	Service Type = "service"
@@ -135,7 +135,7 @@ func clip(s *string) {
 	}
 }
 
-// Concerns tells whether a cube has to do with it.
+// Concerns reports whether a cube has to do with it.
 func (e *Event) Concerns(cube string) bool {
 	if e.Cube == cube || e.aboutAll || slices.Contains(e.about, cube) {
 		return true
@@ -169,8 +169,8 @@ type Log struct {
 	news chan struct{}
 }
 
-// New makes an empty log of size events, 0 for the usual number. run tells this run of the daemon from others; it has no
-// dash in it.
+// New creates an empty log of size events, 0 for the usual number. run tells this run of the daemon from others; it
+// has no dash in it.
 func New(run string, size int) *Log {
 	if size <= 0 {
 		size = defaultSize

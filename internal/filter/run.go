@@ -12,8 +12,8 @@ type machine struct {
 	length uint32
 }
 
-// Match tells whether a frame of length bytes on the wire, of which packet was captured, passes
-// the filter. A nil filter lets everything pass.
+// Match reports whether a frame of length bytes on the wire, of which packet was captured, passes the filter. A nil
+// filter lets everything pass.
 func (f *Filter) Match(packet []byte, length int) bool {
 	if f == nil {
 		return true

@@ -112,7 +112,7 @@ func checkObject(h cube.Hook, file []byte) (err error) {
 	if len(file) > maxObject {
 		return fmt.Errorf("it has %d bytes, the limit is %d: %w", len(file), maxObject, cube.ErrInvalid)
 	}
-	// The reader was made for files of one's own compiler: whatever it does with this one, the daemon goes on.
+	// The reader was made for files of one's own compiler: whatever it does with this one, the daemon continues.
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = fmt.Errorf("cannot be read (%v): %w", cause, cube.ErrInvalid)

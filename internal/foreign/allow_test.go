@@ -160,7 +160,7 @@ func TestMapsThatCouldHurtAreRefused(t *testing.T) {
 	judge(t, checkMaps(crowd), "too many maps, the limit is 32")
 }
 
-// TestInstructionsThatNoCompilerMakes: who writes an object by hand is refused all the same.
+// TestInstructionsThatNoCompilerMakes: who writes an object by hand is refused anyway.
 func TestInstructionsThatNoCompilerMakes(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -75,7 +75,7 @@ type Host struct {
 	opts Options
 }
 
-// New makes a host.
+// New creates a host.
 func New(o Options) *Host {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

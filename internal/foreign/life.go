@@ -60,7 +60,7 @@ type life struct {
 	cubes map[uint64]*instance
 
 	packets *packets
-	// programs bounds the changes of programs under way.
+	// programs bounds the changes of programs in progress.
 	programs chan struct{}
 }
 

@@ -119,7 +119,7 @@ func said(err error) error {
 	return errors.New(text)
 }
 
-// fault is what a service is told of an error.
+// fault is what a service is notified of an error.
 func fault(err error) *pb.Fault {
 	code := codes.Internal
 	if errors.Is(err, cube.ErrRefused) {

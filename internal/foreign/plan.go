@@ -134,7 +134,7 @@ func (c *commitment) undo() error {
 	return c.ours.back(c.i)
 }
 
-// note has changes of maps that the service asks for written down from now on, or not any more.
+// note has changes of maps that the service asks for written down from now on, or no longer.
 func (i *instance) note(j *journal) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -50,7 +50,7 @@ func (s *Scanner) Peek() byte {
 	return 0
 }
 
-// End tells whether nothing but spaces is left.
+// End reports whether nothing but spaces is left.
 func (s *Scanner) End() bool { return s.Peek() == 0 && s.at >= len(s.text) }
 
 // Object reads the object that Peek has seen the bracket of. member reads the value of a member; its error ends the reading.

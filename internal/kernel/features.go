@@ -158,8 +158,8 @@ func probe(insns asm.Instructions) *ebpf.ProgramSpec {
 // NonNullTag marks an argument of a global function that is never NULL.
 const NonNullTag = "arg:nonnull"
 
-// hasEnumerator tells whether an enum of the kernel has a value. What a device says when it takes frames in several buffers
-// came with the kernel that lets XDP redirect them.
+// hasEnumerator reports whether an enum of the kernel has a value. What a device says when it takes frames in several
+// buffers came with the kernel that lets XDP redirect them.
 func hasEnumerator(spec *btf.Spec, enum, value string) bool {
 	var e *btf.Enum
 	if err := spec.TypeByName(enum, &e); err != nil {

@@ -84,17 +84,17 @@ type Exporter struct {
 
 	process *prometheus.Registry
 
-	// flights are the walk under way, and the one that those wait for who came meanwhile.
+	// flights are the walk in progress, and the one that those wait for who came meanwhile.
 	mu            sync.Mutex
 	current, next *flight
 
-	// models and maps are used by the walk under way alone.
+	// models and maps are used by the walk in progress alone.
 	models models
 	maps   rotation[[]datapath.MapUsage]
 	took   atomic.Int64
 }
 
-// New makes an exporter.
+// New creates an exporter.
 func New(s Sources) *Exporter {
 	if s.Logger == nil {
 		s.Logger = slog.Default()
@@ -140,8 +140,8 @@ type flight struct {
 	done chan struct{}
 }
 
-// collect returns figures that are not older than the question. However many ask at once, one walk is under way and one
-// more follows.
+// collect returns figures that are not older than the question. However many ask at once, one walk is in progress and
+// one more follows.
 func (e *Exporter) collect(ctx context.Context) figures {
 	e.mu.Lock()
 	f := e.next

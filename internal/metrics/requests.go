@@ -39,13 +39,13 @@ var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS
 // requestBounds suit reads of a millisecond and changes of a second.
 var requestBounds = []float64{0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10}
 
-// Begin counts a request that is under way until the function that it returns is called.
+// Begin counts a request that is in progress until the function that it returns is called.
 func (r *Requests) Begin() (end func()) {
 	r.inFlight.Add(1)
 	return func() { r.inFlight.Add(-1) }
 }
 
-// InFlight is how many requests are under way.
+// InFlight is how many requests are in progress.
 func (r *Requests) InFlight() int64 { return r.inFlight.Load() }
 
 // Done counts a request that was answered. route is the pattern of its path, "" for a path that is none of the API's.

@@ -42,8 +42,8 @@ type features struct {
 	blocks []featureBlock
 }
 
-// switchOff switches those of the named offloads off that are on, and returns them. A name that this kernel does not have
-// is off. What is on and fixed is errFixed; the others are switched all the same.
+// switchOff switches those of the named offloads off that are on, and returns them. A name that this kernel does not
+// have is off. What is on and fixed is errFixed; the others are switched anyway.
 func switchOff(dev string, names []string) (changed []string, err error) {
 	f, err := readFeatures(dev)
 	if err != nil {

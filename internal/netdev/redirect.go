@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Readiness tells whether frames redirected by XDP to a device arrive.
+// Readiness reports whether frames redirected by XDP to a device arrive.
 type Readiness struct {
 	OK      bool
 	Changed bool // GRO was switched on at the other end to make it so
@@ -51,7 +51,7 @@ func EnsureCanReceiveRedirects(name string) (Readiness, error) {
 // deaf are kinds of devices that take no redirected frames, for kernels that do not tell.
 var deaf = []string{"bond", "bridge", "dummy", "geneve", "gretap", "ifb", "loopback", "macvlan", "macvtap", "vlan", "vxlan"}
 
-// other tells whether a device that is no veth takes redirected frames.
+// other reports whether a device that is no veth takes redirected frames.
 func other(name, kind string) (Readiness, error) {
 	info, err := Get(name)
 	if err != nil {
@@ -72,7 +72,7 @@ func other(name, kind string) (Readiness, error) {
 }
 
 // insist makes sure that the kernel knows what prepare has done: it takes note of GRO only when that is switched while
-// the other end is up, and an end that went down in between polls, and is sent nothing all the same.
+// the other end is up, and an end that went down in between polls, and is sent nothing anyway.
 func (r *Readiness) insist(name string) error {
 	info, err := Get(name)
 	if err != nil {

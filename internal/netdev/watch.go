@@ -225,7 +225,7 @@ func flapsIn(m []byte) (uint32, bool) {
 	return 0, false
 }
 
-// flapped tells whether the carrier changed more often than its state tells.
+// flapped reports whether the carrier changed more often than its state tells.
 func (w *watcher) flapped(index int, m []byte) bool {
 	n, ok := flapsIn(m)
 	if !ok {

@@ -34,7 +34,7 @@ type genlHeader [nl.SizeofGenlmsg]byte
 func (h genlHeader) Len() int          { return len(h) }
 func (h genlHeader) Serialize() []byte { return h[:] }
 
-// takesRedirects tells whether the kernel lets XDP redirect frames to the device. It sends what it does not let pass
+// takesRedirects reports whether the kernel lets XDP redirect frames to the device. It sends what it does not let pass
 // nowhere, and tells nobody.
 func takesRedirects(index int) (bool, error) {
 	can, err := xdpFeatures(index)

@@ -79,7 +79,7 @@ func share(dir string) error {
 	return nil
 }
 
-// isMount tells whether something is mounted on the directory.
+// isMount reports whether something is mounted on the directory.
 func isMount(dir string) (bool, error) {
 	var st unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, dir, 0, 0, &st); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// Fits tells whether a text is a value of a type, as far as its schema can tell.
+// Fits reports whether a text is a value of a type, as far as its schema can tell.
 func Fits(t yang.Type, text string) bool {
 	switch t.Base {
 	case "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64":
@@ -41,7 +41,7 @@ func Fits(t yang.Type, text string) bool {
 	return within(big.NewRat(int64(utf8.RuneCountInString(text)), 1), t.Length) && matches(t.Patterns, text)
 }
 
-// within tells whether a number is in a range, as the model writes it; "" is any number.
+// within reports whether a number is in a range, as the model writes it; "" is any number.
 func within(n *big.Rat, bounds string) bool {
 	if bounds == "" {
 		return true

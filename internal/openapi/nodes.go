@@ -36,8 +36,8 @@ type Schemas struct {
 	suggest    func(*yang.Node) string
 }
 
-// NewSchemas makes an empty collection for a version of OpenAPI. suggest gives an example of
-// a leaf whose model has none, "" when it knows none.
+// NewSchemas creates an empty collection for a version of OpenAPI. suggest gives an example of a leaf whose model has
+// none, "" when it knows none.
 func NewSchemas(v Version, suggest func(*yang.Node) string) *Schemas {
 	return &Schemas{version: v, suggest: suggest, components: map[string]Object{}, types: map[string]string{}}
 }
@@ -51,7 +51,7 @@ func (s *Schemas) Components() Object {
 	return out
 }
 
-// Has tells whether there is a component with a name.
+// Has reports whether there is a component with a name.
 func (s *Schemas) Has(name string) bool { return s.components[name] != nil }
 
 // add stores a component.
@@ -155,7 +155,7 @@ func (s *Schemas) members(service string, n *yang.Node, use Use) Object {
 // CubeName is the pattern of names of cubes and ports.
 const CubeName = "^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$"
 
-// member tells whether a child is shown in a schema of that use.
+// member reports whether a child is shown in a schema of that use.
 func member(c *yang.Node, use Use) bool {
 	switch {
 	case c.Kind() == yang.Action:
@@ -168,7 +168,7 @@ func member(c *yang.Node, use Use) bool {
 	return c.Config()
 }
 
-// inEntry tells whether a node is part of a list's entry, which a change may create.
+// inEntry reports whether a node is part of a list's entry, which a change may create.
 func inEntry(n *yang.Node) bool {
 	for p := n.Parent(); p != nil; p = p.Parent() {
 		if p.Kind() == yang.List {
@@ -178,7 +178,7 @@ func inEntry(n *yang.Node) bool {
 	return false
 }
 
-// requiredChild tells whether what holds a node cannot be without it.
+// requiredChild reports whether what holds a node cannot be without it.
 func requiredChild(c *yang.Node) bool {
 	if c.Conditional() || !c.Config() {
 		return false

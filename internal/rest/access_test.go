@@ -148,7 +148,7 @@ func TestNoTokenNoWrite(t *testing.T) {
 	}
 }
 
-// TestMain doubles as the client of TestPeerCredentials, which has to be another process.
+// TestMain doubles as the client of TestPeerCredentials, which must be another process.
 func TestMain(m *testing.M) {
 	if socket := os.Getenv("REST_TEST_SOCKET"); socket != "" {
 		c, err := net.Dial("unix", socket)

@@ -23,7 +23,7 @@ func TestStatuses(t *testing.T) {
 		name, method, path, body string
 		status                   int
 		tag                      string
-		// is, when set, is the answer's body.
+		// is, when set, is the response's body.
 		is string
 	}{
 		{"create", "POST", "/lab/l2", `{"mode":"forward"}`, 201, "", ""},

@@ -16,7 +16,7 @@ import (
 
 var linkHeader = regexp.MustCompile(`<([^>]*)>; rel=`)
 
-// linksOf are the links of an answer: the entry point's own, the member _links, the header.
+// linksOf are the links of a response: the entry point's own, the member _links, the header.
 func linksOf(t *testing.T, path string, a answer) []message.Link {
 	var found []message.Link
 	for _, m := range linkHeader.FindAllStringSubmatch(a.header.Get("Link"), -1) {

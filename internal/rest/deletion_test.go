@@ -131,7 +131,7 @@ func TestDeletingAWholeList(t *testing.T) {
 	l.must(t, 200, "DELETE", "/stations/s/ports", "")
 }
 
-// TestAListThatSomethingDependsOn stays whole, with all that was learned, and the answer names what depends on it.
+// TestAListThatSomethingDependsOn stays whole, with all that was learned, and the response names what depends on it.
 func TestAListThatSomethingDependsOn(t *testing.T) {
 	l, c := newStations(t, "one")
 	before := l.must(t, 200, "GET", "/stations/s", "").body

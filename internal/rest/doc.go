@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rest serves the API /polycube/v1 over HTTP. Nothing in it knows a service: the
-// resources, their methods, their help and their metrics are read from the models at the
-// time of the request.
+// Package rest serves the API /polycube/v1 over HTTP. Nothing in it depends on a particular service: the resources,
+// their methods, their help and their metrics are read from the models at the time of the request.
 //
-// A request passes, in this order: package front (the connection's identity, the client's
-// rate, its role, the limit on concurrent requests), the path's parser, the router of this
-// package, the body's limits, and then the Manager, which owns every cube. One function turns
-// errors into statuses and one shape of JSON.
+// A request passes, in this order: package front (the connection's identity, the client's rate, its role, the limit on
+// concurrent requests), the path parser, the router of this package, the limits of the body, and then the Manager,
+// which owns every cube. One function maps errors to statuses and to one JSON format.
 //
-// Each package below owns one part of the state and answers for one kind of resource:
+// Each package below owns one part of the state and serves one kind of resource:
 //
 //	message    paths, bodies, errors and JSON; no state
 //	resource   what a URL names within a cube; no state

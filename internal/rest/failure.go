@@ -16,9 +16,9 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// A request that failed is answered with every error that was found, and with the words that were probably meant.
+// A failed request returns every error that was found, with suggestions for mistyped words.
 
-// writeError answers a request with an error.
+// writeError sends an error response.
 func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	status, tag := message.Classify(r.Method, err)
 	s.logError(r, status, err)
@@ -44,7 +44,7 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	s.out.Raw(w, r, status, raw)
 }
 
-// logError logs what is for the daemon's operator, too: its own faults, and programs that the kernel does not run.
+// logError also logs errors that concern the daemon's operator: internal errors, and programs that the kernel refused.
 func (s *Server) logError(r *http.Request, status int, err error) {
 	attrs := []slog.Attr{slog.String("method", r.Method), slog.String("path", r.URL.EscapedPath())}
 	switch no := refusal.As(err); {
@@ -67,7 +67,7 @@ func (s *Server) entries(r *http.Request, err error, tag string) []message.Error
 	}
 	if errors.As(err, &y) && !errors.As(err, &p) {
 		if len(y.Errs) == 0 {
-			// The wrapping says where (service, cube), the inner error what.
+			// The wrapping error says where (service, cube), the inner one what.
 			one := message.ErrorEntry{Type: "application", Tag: tag, Path: y.Path, Message: err.Error(), Info: y.Path}
 			return []message.ErrorEntry{one.Meant(s.names.Near(r, err))}
 		}
@@ -79,7 +79,7 @@ func (s *Server) entries(r *http.Request, err error, tag string) []message.Error
 	}
 	e := message.ErrorEntry{Type: "application", Tag: tag, Path: r.URL.Path, Message: err.Error(), Detail: detail(err)}
 	if errors.Is(err, cube.ErrInvalid) || tag == message.TagInvalidValue {
-		// The tag says that it is invalid; the sentence said why.
+		// The tag already says that it is invalid; the message says why.
 		e.Message = strings.TrimSuffix(e.Message, ": "+cube.ErrInvalid.Error())
 	}
 	if errors.As(err, &p) {
@@ -89,7 +89,7 @@ func (s *Server) entries(r *http.Request, err error, tag string) []message.Error
 	return []message.ErrorEntry{e.Meant(s.names.Near(r, err))}
 }
 
-// faultEntries lists what is wrong with a document, with the node where it is known.
+// faultEntries lists what is wrong with a document, with the node if known.
 func (s *Server) faultEntries(r *http.Request, faults topology.DocumentErrors) []message.ErrorEntry {
 	var out []message.ErrorEntry
 	for _, f := range faults {
@@ -107,7 +107,7 @@ func (s *Server) faultEntries(r *http.Request, faults topology.DocumentErrors) [
 	return out
 }
 
-// detail is what there is to say beside the sentence.
+// detail returns what there is to say in addition to the message.
 func detail(err error) []string {
 	if no := refusal.As(err); no != nil {
 		return no.Detail()

@@ -281,7 +281,7 @@ func (l *lab) must(t testing.TB, status int, method, path, body string) answer {
 	return a
 }
 
-// fault decodes the first error of an answer and checks its shape.
+// fault decodes the first error of a response and checks its shape.
 func (a answer) fault(t testing.TB) message.ErrorEntry {
 	t.Helper()
 	if got := a.header.Get("Content-Type"); got != message.ContentType {

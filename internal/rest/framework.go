@@ -16,10 +16,10 @@ import (
 	"github.com/polycube/polycube/internal/topology"
 )
 
-// Resources of the framework itself. What a client did wrong is always a 400 on those
-// that change something, as in the first API; what is not there is a 404 when read.
+// Resources of the framework itself. As in the first API, a mistake of the client is always a 400 on those that change
+// something; a missing resource is a 404 when read.
 
-// serveEntry answers /: where everything begins.
+// serveEntry handles /, the entry point.
 func (s *Server) serveEntry(w http.ResponseWriter, r *http.Request) error {
 	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
@@ -40,7 +40,7 @@ func (s *Server) serveVersion(w http.ResponseWriter, r *http.Request, _ []string
 	return s.out.JSON(w, r, http.StatusOK, map[string]any{"polycubed": map[string]string{"version": s.version}})
 }
 
-// serveCubes answers /cubes, /cubes/NAME and /cubes/NAME/stats.
+// serveCubes handles /cubes, /cubes/NAME and /cubes/NAME/stats.
 func (s *Server) serveCubes(w http.ResponseWriter, r *http.Request, rest []string) error {
 	methods := []string{http.MethodGet, http.MethodPost, http.MethodOptions}
 	if len(rest) > 0 {
@@ -87,7 +87,7 @@ func (s *Server) serveCubes(w http.ResponseWriter, r *http.Request, rest []strin
 	return nil
 }
 
-// listCubes answers every cube by service.
+// listCubes sends every cube, by service.
 func (s *Server) listCubes(w http.ResponseWriter, r *http.Request) error {
 	byService := message.Ordered{}
 	for _, info := range s.manager.Services() {
@@ -102,17 +102,17 @@ func (s *Server) listCubes(w http.ResponseWriter, r *http.Request) error {
 	return s.out.JSON(w, r, http.StatusOK, byService)
 }
 
-// serveNetdevs answers /netdevs and /netdevs/NAME.
+// serveNetdevs handles /netdevs and /netdevs/NAME.
 func (s *Server) serveNetdevs(w http.ResponseWriter, r *http.Request, rest []string) error {
 	return s.serveView(w, r, rest, s.manager.Netdevs, s.manager.Netdev)
 }
 
-// serveTopology answers /topology and /topology/IFACE.
+// serveTopology handles /topology and /topology/IFACE.
 func (s *Server) serveTopology(w http.ResponseWriter, r *http.Request, rest []string) error {
 	return s.serveView(w, r, rest, s.manager.Topology, s.manager.NetdevTopology)
 }
 
-// serveView answers a collection that is only read, or one of its members.
+// serveView handles a read-only collection, or one of its members.
 func (s *Server) serveView(w http.ResponseWriter, r *http.Request, rest []string,
 	all func(context.Context) (json.RawMessage, error), one func(context.Context, string) (json.RawMessage, error)) error {
 	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
@@ -129,7 +129,7 @@ func (s *Server) serveView(w http.ResponseWriter, r *http.Request, rest []string
 		raw, err = one(r.Context(), rest[0])
 	}
 	if errors.Is(err, cube.ErrInvalid) {
-		// A name that no netdev can have is the name of no netdev.
+		// An invalid name of a netdev cannot exist.
 		return message.NotFound("%v", err)
 	}
 	if err != nil {
@@ -139,13 +139,13 @@ func (s *Server) serveView(w http.ResponseWriter, r *http.Request, rest []string
 	return nil
 }
 
-// readBody reads the body of a command by the table.
+// readBody reads the body of a command as the table of commands describes it.
 func readBody(w http.ResponseWriter, r *http.Request, path string) (map[string]string, error) {
 	o := commands.Of(http.MethodPost, path)
 	return message.ReadMembers(w, r, o.Required(), o.Allowed())
 }
 
-// serveConnect answers /connect and /disconnect.
+// serveConnect handles /connect and /disconnect.
 func (s *Server) serveConnect(w http.ResponseWriter, r *http.Request, rest []string) error {
 	if r.Method == http.MethodOptions {
 		return s.help.Connect(w, r, rest)
@@ -164,7 +164,7 @@ func (s *Server) serveConnect(w http.ResponseWriter, r *http.Request, rest []str
 	return message.Done(w, r, act(r.Context(), m["peer1"], m["peer2"]))
 }
 
-// serveAttach answers /attach and /detach.
+// serveAttach handles /attach and /detach.
 func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request, rest []string) error {
 	if r.Method == http.MethodOptions {
 		return s.help.Attach(w, r, rest)
@@ -196,7 +196,7 @@ func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request, rest []stri
 		Cube: m["cube"], Port: m["port"], Position: m["position"], Before: m["before"], After: m["after"]}))
 }
 
-// entryPoint lists the first words of every path.
+// entryPoint lists the first segments of every path.
 func (s *Server) entryPoint(r *http.Request) []message.Link {
 	base := front.Base(r)
 	out := []message.Link{{Rel: "self", Href: base + message.JoinPath()}}

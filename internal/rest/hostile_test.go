@@ -95,7 +95,7 @@ func TestHostileInput(t *testing.T) {
 	}
 }
 
-// TestChunkedBody: a body whose length nobody announced is limited all the same.
+// TestChunkedBody: a body whose length nobody announced is limited anyway.
 func TestChunkedBody(t *testing.T) {
 	l := newLab(t, Options{}, false)
 	body := io.MultiReader(strings.NewReader(`{"mode":"`), bytes.NewReader(bytes.Repeat([]byte{'x'}, 9<<20)))
@@ -156,8 +156,7 @@ type stub struct {
 
 func (s stub) Fates(cube string) ([]datapath.Fate, error) { return s.fates(cube) }
 
-// TestPanic: a handler that panics answers 500 in our shape, is logged with its stack,
-// and the daemon lives.
+// TestPanic: a handler that panics returns 500 in our shape, is logged with its stack, and the daemon lives.
 func TestPanic(t *testing.T) {
 	l := newLab(t, Options{Manager: stub{newManager(t), func(string) ([]datapath.Fate, error) { panic("at the disco") }}}, false)
 	l.must(t, 201, "POST", "/lab/l1", "")
@@ -174,8 +173,7 @@ func TestPanic(t *testing.T) {
 	l.must(t, 200, "GET", "/version", "")
 }
 
-// TestTooManyRequests: the request beyond the limit is told to come again; those under
-// way are answered.
+// TestTooManyRequests: the request beyond the limit is told to come again; those in progress are answered.
 func TestTooManyRequests(t *testing.T) {
 	release, started := make(chan struct{}), make(chan struct{}, front.MaxRequests)
 	l := newLab(t, Options{Manager: stub{newManager(t), func(string) ([]datapath.Fate, error) {
@@ -277,7 +275,7 @@ func TestLargeHeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	// The server may hang up before all is written, which is as good an answer.
+	// The server may hang up before all is written, which is as good a response.
 	_, _ = fmt.Fprintf(c, "GET /polycube/v1/version HTTP/1.1\r\nHost: %s\r\nX-Big: %s\r\n\r\n", l.tcp, strings.Repeat("x", 64<<10))
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err == nil {

@@ -33,7 +33,7 @@ func (l *lab) raw(t *testing.T, text string) []int {
 	if err := c.SetDeadline(time.Now().Add(shutdownPatience)); err != nil {
 		t.Fatal(err)
 	}
-	// The server may hang up before it read all, which is an answer, too.
+	// The server may hang up before it read all, which is a response, too.
 	_, _ = io.WriteString(c, strings.ReplaceAll(text, "HOST", l.tcp))
 	if t, ok := c.(*net.TCPConn); ok {
 		_ = t.CloseWrite()
@@ -164,7 +164,7 @@ func TestPathTricks(t *testing.T) {
 	}
 }
 
-// TestCompressedBody: a body that has to be unpacked is refused unread, however small.
+// TestCompressedBody: a body that must be unpacked is refused unread, however small.
 func TestCompressedBody(t *testing.T) {
 	l := newLab(t, Options{}, false)
 	var member bytes.Buffer

@@ -12,18 +12,18 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// Manager owns the cubes; *topology.Manager is the real one. A path is relative to the
-// cube; nil is the cube itself. Every method may be called at any time by any goroutine.
+// Manager owns the cubes; *topology.Manager is the real one. A path is relative to the cube; nil is the cube itself.
+// Every method may be called at any time from any goroutine.
 type Manager interface {
-	// Services lists what is loaded, in order of registration; Schema is a service's model.
+	// Services lists the loaded services, in order of registration; Schema returns a service's model.
 	Services() []topology.ServiceInfo
 	Schema(service string) (*yang.Schema, error)
-	// Cubes lists what runs, in order of creation; ServiceOf finds one.
+	// Cubes lists the running cubes, in order of creation; ServiceOf finds one.
 	Cubes() []topology.CubeRef
 	ServiceOf(cube string) (string, bool)
 
-	// AddService, UpdateService and RemoveService are for external services, which ServiceStates lists.
-	// The first two say what came of the trial of its programs.
+	// AddService, UpdateService and RemoveService are for external services, which ServiceStates lists. The first two
+	// return the result of the trial load of its programs.
 	AddService(context.Context, topology.Registration) (datapath.TrialReport, error)
 	UpdateService(context.Context, topology.Registration) (datapath.TrialReport, error)
 	RemoveService(ctx context.Context, name string) error
@@ -34,8 +34,8 @@ type Manager interface {
 	Edit(ctx context.Context, service, name string, op yang.Op, path yang.Path, body []byte) error
 	Delete(ctx context.Context, service, name string) error
 	Read(ctx context.Context, service, name string, path yang.Path) (json.RawMessage, error)
-	// Entries goes through a list, Page reads a part of one that is marked `paged`, and CountEntries counts; CubeRevision is what a change can
-	// be made conditional on.
+	// Entries iterates over a list, Page reads a part of one that is marked `paged`, and CountEntries counts;
+	// CubeRevision returns the revision for conditional changes.
 	Entries(ctx context.Context, service, name string, path yang.Path, after []string, f func(keys []string, entry json.RawMessage) bool) error
 	Page(ctx context.Context, service, name string, path yang.Path, q cube.PageQuery) (cube.Page, error)
 	CountEntries(ctx context.Context, service, name string, path yang.Path, most int) (topology.ListCount, error)
@@ -43,10 +43,10 @@ type Manager interface {
 	Action(ctx context.Context, service, name string, path yang.Path, body []byte) (json.RawMessage, error)
 	// CreateMany creates every cube of an array, or none.
 	CreateMany(ctx context.Context, body []byte) error
-	// Configuration is all of it, and Apply makes it what a document says.
+	// Configuration returns the whole configuration, and Apply applies a document.
 	Configuration() *topology.Configuration
 	Apply(ctx context.Context, body []byte, o topology.ApplyOptions) (*topology.Applied, error)
-	// The past of the configuration, and the way back.
+	// History and rollback.
 	ConfigurationAt(revision uint64) (*topology.Configuration, error)
 	History(from uint64, n int) (*topology.History, error)
 	RevisionAt(revision uint64) (*topology.RevisionDetail, error)
@@ -61,19 +61,20 @@ type Manager interface {
 	Netdevs(ctx context.Context) (json.RawMessage, error)
 	Netdev(ctx context.Context, name string) (json.RawMessage, error)
 
-	// Places lists the ports and the transparent cubes, with what is at their other ends.
+	// Places lists the ports and the transparent cubes, with what they are connected to.
 	Places() ([]topology.PortRef, []topology.ParentRef)
 	// PortStats and Fates are the counters of a cube.
 	PortStats(cube, port string) (datapath.PortCounters, error)
 	Fates(cube string) ([]datapath.Fate, error)
-	// CubeNames and FrameworkFates are for who watches all drops.
+	// CubeNames and FrameworkFates are for monitoring all drops.
 	CubeNames() []string
 	FrameworkFates() ([]datapath.Fate, error)
-	// Status says how a cube's programs run, Degraded why its code is not called any more, or why it could not be restored.
+	// Status describes how a cube's programs run, Degraded why its code is no longer called, or why it could not be
+	// restored.
 	Status(cube string) (datapath.CubeStatus, error)
 	Degraded(cube string) string
 
-	// Numbers and the rest are for who measures.
+	// Numbers and the rest are for metrics.
 	Numbers() []topology.CubeNumbers
 	NetdevNumbers() []topology.NetdevNumbers
 	Maps(cube string) []datapath.MapUsage

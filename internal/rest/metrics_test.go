@@ -131,7 +131,8 @@ func (m slowManager) Numbers() []topology.CubeNumbers {
 	return m.Manager.Numbers()
 }
 
-// TestScrapesAtOnce: those who ask while a walk is under way share the next one, and see what was there when they asked.
+// TestScrapesAtOnce: those who ask while a walk is in progress share the next one, and see what was there when they
+// asked.
 func TestScrapesAtOnce(t *testing.T) {
 	m := slowManager{newManager(t), &atomic.Int64{}, make(chan struct{}), make(chan struct{})}
 	l := newLab(t, Options{Manager: m, Observed: everything()}, false)
@@ -159,7 +160,7 @@ func TestScrapesAtOnce(t *testing.T) {
 	}
 }
 
-// families parses an answer of metrics as Prometheus does.
+// families parses a response of metrics as Prometheus does.
 func families(t *testing.T, text string) map[string]*dto.MetricFamily {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)

@@ -13,10 +13,10 @@ import (
 	"github.com/polycube/polycube/internal/rest/message"
 )
 
-// handler answers a request for a resource of the framework. rest are the segments behind its name.
+// handler serves a request for a resource of the framework. rest are the segments after its name.
 type handler func(w http.ResponseWriter, r *http.Request, rest []string) error
 
-// frameworkHandlers answer for the resources of the table of commands.
+// frameworkHandlers serve the resources in the table of commands.
 func (s *Server) frameworkHandlers() map[string]handler {
 	return map[string]handler{
 		"version":      s.serveVersion,
@@ -42,8 +42,7 @@ func (s *Server) frameworkHandlers() map[string]handler {
 	}
 }
 
-// route finds the resource and lets it answer. An error that comes back has not been
-// answered yet.
+// route finds the handler and calls it. A returned error has not been sent yet.
 func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
 	switch r.URL.Path {
 	case "/metrics":
@@ -98,8 +97,7 @@ func redirect(w http.ResponseWriter, r *http.Request, service string) error {
 	return nil
 }
 
-// pattern is a request's path with the names of things left out, "" for what is no path of the API: a label with few
-// values.
+// pattern is a request's path without the names in it, "" for a path outside the API: a label with few values.
 func (s *Server) pattern(r *http.Request) string {
 	switch r.URL.Path {
 	case "/metrics", "/healthz", "/readyz", "/openapi.json":

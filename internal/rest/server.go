@@ -37,30 +37,30 @@ const (
 // Options configure a Server.
 type Options struct {
 	Manager Manager
-	// Version of the daemon, as GET /version answers it.
+	// Version of the daemon, for GET /version.
 	Version string
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
-	// Tokens know what a client over TCP has to present; nil refuses every token.
+	// Tokens are the tokens of clients over TCP; nil refuses every token.
 	Tokens front.TokenRoles
-	// InsecureLoopback lets anybody on the machine write over TCP.
+	// InsecureLoopback lets any local user write over TCP.
 	InsecureLoopback bool
-	// RequireToken lets nobody read over plain TCP without a token.
+	// RequireToken requires a token even for reading over plain TCP.
 	RequireToken bool
-	// TLS decides about clients' certificates; listeners of ListenTLS need it.
+	// TLS decides about client certificates; listeners of ListenTLS need it.
 	TLS *access.TLS
 	// Audit records changes and refusals; nil keeps no record.
 	Audit *access.Audit
-	// Rate is the number of requests a second of one client: 0 is the default, less is no bound.
+	// Rate is the maximum requests per second of one client: 0 is the default, negative is no limit.
 	Rate int
-	// Drops is what samples the counters of drops; nil knows no rates and times.
+	// Drops samples the drop counters; nil has no rates and times.
 	Drops *trace.Drops
-	// Trace runs the sessions that look at packets; nil has none.
+	// Trace runs the trace and capture sessions; nil has none.
 	Trace *trace.Hub
-	// Group is the system group that may use the Unix socket, ReadGroup the one that may
-	// read there; "" are the constants Group and ReadGroup.
+	// Group is the system group with access to the Unix socket, ReadGroup the one with read access; "" stands for the
+	// constants Group and ReadGroup.
 	Group, ReadGroup string
-	// Observed is what metrics, status and events tell of, beside the cubes.
+	// Observed is what metrics, status and events show besides the cubes.
 	Observed observe.Observed
 }
 
@@ -76,7 +76,7 @@ type Server struct {
 	packets  *observe.Packets
 	front    *front.Front
 	http     *http.Server
-	// handlers answer for the framework's resources.
+	// handlers serve the framework's resources.
 	handlers map[string]handler
 
 	documents *describe.Documents
@@ -85,7 +85,7 @@ type Server struct {
 	cubes     *cubes.Routes
 }
 
-// New makes a server; it serves nothing until Serve.
+// New creates a server, which serves nothing until Serve.
 func New(o Options) *Server {
 	s := &Server{manager: o.Manager, version: o.Version, log: o.Logger}
 	if s.log == nil {
@@ -123,7 +123,7 @@ func New(o Options) *Server {
 	return s
 }
 
-// Serve answers requests from a listener of this package until Shutdown.
+// Serve handles requests from a listener of this package until Shutdown.
 func (s *Server) Serve(l net.Listener) error {
 	s.front.Watch(l)
 	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -132,11 +132,11 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// Sweep ends what goes on by rights that are gone. It is called each second.
+// Sweep ends connections and responses whose rights are gone. It is called every second.
 func (s *Server) Sweep() { s.front.Sweep() }
 
-// Shutdown stops listening, waits for the requests under way until ctx ends, then cuts
-// them off, which is no error.
+// Shutdown stops listening, waits for the requests in progress until ctx ends, and then cuts them off, which is not an
+// error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.http.Shutdown(ctx)
 	if err != nil && ctx.Err() != nil {

@@ -66,7 +66,7 @@ type slow struct {
 	// tune makes the one deadline short that has to end it.
 	tune   func(h *http.Server, short time.Duration)
 	reason front.DropReason
-	// status is the answer that it gets, 0 for none.
+	// status is the response that it gets, 0 for none.
 	status int
 }
 
@@ -194,7 +194,7 @@ func TestSlowClientsAreDropped(t *testing.T) {
 	}
 }
 
-// TestSlowReadersAreDropped: so does the deadline of an answer end one that is read byte by byte.
+// TestSlowReadersAreDropped: so does the deadline of a response end one that is read byte by byte.
 func TestSlowReadersAreDropped(t *testing.T) {
 	const each = 2
 	long := make([]datapath.Fate, 100_000)
@@ -272,7 +272,7 @@ func (l *lab) leaves(t *testing.T, goroutines, files int) {
 }
 
 // TestSlowClientsKeepNobodyOut: slow clients of two admins have all places that admins other than root can have, more
-// wait for places, and no deadline ends them. Root is served all the same, and applies documents; so is who only reads.
+// wait for places, and no deadline ends them. Root is served anyway, and applies documents; so is who only reads.
 func TestSlowClientsKeepNobodyOut(t *testing.T) {
 	c := newOpenCastle(t, Options{Rate: -1, Tokens: someTokens{"full": access.Admin, "look": access.Reader}}, true, func(server *Server) {
 		server.http.ReadHeaderTimeout, server.http.ReadTimeout, server.http.WriteTimeout = never, never, never

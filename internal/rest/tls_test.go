@@ -247,8 +247,8 @@ func TestCertifiedRequests(t *testing.T) {
 	c.audited(t, `"who":"CN=bob"`, `"role":"read-only"`, `"method":"DELETE"`, `"status":403`, `"refused"`)
 }
 
-// TestDeniedWhileInside: a certificate that is denied ends the connections that are open,
-// idle ones and those amid an answer; and no session of it is resumed.
+// TestDeniedWhileInside: a certificate that is denied ends the connections that are open, idle ones and those in the
+// middle of a response; and no session of it is resumed.
 func TestDeniedWhileInside(t *testing.T) {
 	m := newManager(t)
 	c := newCastle(t, Options{Manager: m, Trace: trace.NewHub(m, stepPlane{}, slog.New(slog.DiscardHandler))})
@@ -412,7 +412,7 @@ func TestNewServerCertificate(t *testing.T) {
 	}
 }
 
-// TestStatusSaysWhichFilesOfTLSCannotBeUsed: a revoked certificate that gets in all the same must not go unnoticed.
+// TestStatusSaysWhichFilesOfTLSCannotBeUsed: a revoked certificate that gets in anyway must not go unnoticed.
 func TestStatusSaysWhichFilesOfTLSCannotBeUsed(t *testing.T) {
 	c := newCastle(t, Options{})
 	bob := c.as(t, c.root.Client(t, "bob"), nil)

@@ -212,8 +212,8 @@ func TestWithoutADataPlaneThereIsNothingToSee(t *testing.T) {
 	}
 }
 
-// TestATokenThatIsGoneEndsTheLook: a stream that a token began ends when the token is not
-// ours any more, or for reading only; others go on.
+// TestATokenThatIsGoneEndsTheLook: a stream that a token began ends when the token is no longer ours, or for reading
+// only; others continue.
 func TestATokenThatIsGoneEndsTheLook(t *testing.T) {
 	tokens := &changingTokens{}
 	tokens.is.Store(&someTokens{"mine": access.Admin, "other": access.Admin})

@@ -194,7 +194,7 @@ func (k *Keeper) Owner(ifindex int) string {
 	return ""
 }
 
-// Trim removes the interfaces of ports that the cube does not have any more.
+// Trim removes the interfaces of ports that the cube no longer haves.
 func (k *Keeper) Trim(c Cube) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -215,7 +215,7 @@ func (k *Keeper) Trim(c Cube) error {
 	return s.remove(names...)
 }
 
-// remove deletes interfaces, by their outer ends, which also are not known any more.
+// remove deletes interfaces, by their outer ends, which also are no longer known.
 func (s *space) remove(names ...string) error {
 	var outer []int
 	for _, name := range names {
@@ -261,7 +261,7 @@ func removeLink(name string) error {
 	return gone(err)
 }
 
-// gone takes an interface that is not there any more for success.
+// gone takes an interface that is no longer there for success.
 func gone(err error) error {
 	var missing netlink.LinkNotFoundError
 	if err == nil || errors.As(err, &missing) || errors.Is(err, unix.ENODEV) {

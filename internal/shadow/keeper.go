@@ -70,8 +70,8 @@ func Open(o Options) (*Keeper, error) {
 	return k, nil
 }
 
-// Start begins to report: changed is called with a cube's UUID when something in its namespace, or its name, was changed
-// by anybody, and once for each namespace that there is. It is not called any more once Close has returned.
+// Start begins to report: changed is called with a cube's UUID when something in its namespace, or its name, was
+// changed by anybody, and once for each namespace that there is. It is no longer called once Close has returned.
 func (k *Keeper) Start(changed func(uuid string)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

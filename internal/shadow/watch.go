@@ -16,8 +16,8 @@ import (
 	"github.com/polycube/polycube/internal/netdev"
 )
 
-// watch reports what happens in a namespace until it is closed. Only the first report of the interfaces that are there is
-// waited for: what is told of each of them says nothing new.
+// watch reports what happens in a namespace until it is closed. Only the first report of the interfaces that are there
+// is waited for: what is notified of each of them says nothing new.
 func (k *Keeper) watch(uuid string, s *space) {
 	if k.changed == nil || s.stop != nil {
 		return

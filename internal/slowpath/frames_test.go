@@ -126,7 +126,7 @@ func (l layout) head() int {
 	return 32
 }
 
-// good tells whether the checksum of a received frame of this layout is right.
+// good reports whether the checksum of a received frame of this layout is right.
 func (l layout) good(f []byte) bool {
 	seg := f[l.offset():]
 	return pkt.Sum(l.pseudoHeader(len(seg)), seg) == 0xffff

@@ -116,7 +116,7 @@ type transport struct {
 	addresses   uint32
 }
 
-// complete tells whether all that the checksum covers is there, and what follows, padding, does not change it.
+// complete reports whether all that the checksum covers is there, and what follows, padding, does not change it.
 func (l4 *transport) complete(frame []byte) bool {
 	end := l4.off + l4.length
 	if end > len(frame) || len(frame)-end > 64 {
@@ -130,10 +130,10 @@ func (l4 *transport) complete(frame []byte) bool {
 	return true
 }
 
-// unfinished tells whether the checksum field holds the sum of the pseudo header only, which is what the kernel leaves
-// in a frame whose checksum is still to be made. A finished checksum has this value once in 65,536 times; having it
-// made again then gives the same value, so nothing is lost. Only a frame that was damaged on its way, and looks
-// unfinished by the same chance, would get a good checksum.
+// unfinished reports whether the checksum field holds the sum of the pseudo header only, which is what the kernel
+// leaves in a frame whose checksum is still to be made. A finished checksum has this value once in 65,536 times;
+// having it made again then gives the same value, so nothing is lost. Only a frame that was damaged on its way, and
+// looks unfinished by the same chance, would get a good checksum.
 func (l4 *transport) unfinished(frame []byte) bool {
 	field := binary.BigEndian.Uint16(frame[l4.off+l4.sumAt:])
 	if field == 0 { // UDP without a checksum; a pseudo header never sums up to 0

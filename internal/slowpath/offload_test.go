@@ -92,7 +92,7 @@ func TestCutSuperframesAreRefused(t *testing.T) {
 	}
 }
 
-// Whatever a cube sends, the kernel is told of nothing outside the frame.
+// Whatever a cube sends, the kernel is notified of nothing outside the frame.
 func FuzzVirtioHeader(f *testing.F) {
 	for _, l := range []layout{{payload: 9, sum: pseudo}, {v6: true, ext: pkt.IPv6Extension(17), udp: true, sum: pseudo}, {options: 8, tags: []uint16{0x8100}}} {
 		f.Add(l.frame(), uint16(0), uint16(0))

@@ -236,9 +236,9 @@ func (r *Ring) Run(ctx context.Context, h Handler) error {
 	return nil
 }
 
-// favour gives the calling goroutine a thread of its own that the scheduler favours, so that a
-// cube whose handler takes all the time it gets does not keep the reader from the packets of
-// others. The thread ends with the goroutine. Without the right to it, the reader goes on as it is.
+// favour gives the calling goroutine a thread of its own that the scheduler favours, so that a cube whose handler
+// takes all the time it gets does not keep the reader from the packets of others. The thread ends with the goroutine.
+// Without the right to it, the reader continues as it is.
 func favour() {
 	runtime.LockOSThread()
 	_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), readerNice)
@@ -253,7 +253,7 @@ func nap() {
 	_ = unix.Nanosleep(&t, nil) // a signal ends it early, and the caller looks again anyway
 }
 
-// empty tells whether no record is written or being written.
+// empty reports whether no record is written or being written.
 func (r *Ring) empty() bool { return atomic.LoadUint64(r.producer) == r.next }
 
 // sleep waits until a program writes a record. The flag is set before the last look, and programs reserve before they
@@ -336,7 +336,7 @@ func (r *Ring) publish() {
 	}
 }
 
-// damaged goes on with the next record that will be written: positions are always at the start of a record. It takes
+// damaged continues with the next record that will be written: positions are always at the start of a record. It takes
 // another process that writes to the ring to get here.
 func (r *Ring) damaged(end uint64) {
 	r.next = end

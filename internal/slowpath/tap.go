@@ -70,7 +70,7 @@ func OpenTap(name string) (*Tap, error) {
 	return t, nil
 }
 
-// ownTap tells whether the device exists; it is an error if it is a stranger's.
+// ownTap reports whether the device exists; it is an error if it is a stranger's.
 func ownTap(name string) (bool, error) {
 	if name == "" || len(name) >= unix.IFNAMSIZ || strings.ContainsAny(name, "/%: \t\n") || name == "." || name == ".." {
 		return false, errors.New("not a name of a network device")
@@ -119,7 +119,7 @@ func attachTap(name string, exists bool) (int, error) {
 	return -1, errors.Join(err, unix.Close(fd))
 }
 
-// configure makes the device what it has to be, also when it was touched since it was made.
+// configure makes the device what it must be, also when it was touched since it was made.
 func (t *Tap) configure() error {
 	link, err := netlink.LinkByName(t.name)
 	if err != nil {

@@ -154,8 +154,8 @@ func checkCrash(t *testing.T, c crash, states []map[string]string) {
 
 var errFault = errors.New("injected fault")
 
-// TestFaultAtAnyStepIsReportedOrHarmless refuses every single operation of a workload once: a Commit that returns nil is
-// in the store afterwards, one that returns an error is not, and the store goes on.
+// TestFaultAtAnyStepIsReportedOrHarmless refuses every single operation of a workload once: a Commit that returns nil
+// is in the store afterwards, one that returns an error is not, and the store continues.
 func TestFaultAtAnyStepIsReportedOrHarmless(t *testing.T) {
 	txs, _ := history(10)
 	for step := 0; ; step++ {
@@ -318,7 +318,7 @@ func TestFullDiskRefusesAndKeepsTheOldState(t *testing.T) {
 	}
 }
 
-// rejecting opens a store whose next commit reaches the journal whole, and is refused all the same at the step ops name.
+// rejecting opens a store whose next commit reaches the journal whole, and is refused anyway at the step ops name.
 func rejecting(t *testing.T, dir string, ops ...string) (s *Store, arm func()) {
 	t.Helper()
 	armed := false

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The past. The journals and snapshots that are kept to fall back on also tell what each transaction did and what the
-// state was before: nothing more has to be written for it. Reading it disturbs nobody, and damage in it costs the
+// state was before: nothing more must be written for it. Reading it disturbs nobody, and damage in it costs the
 // transactions that it hits, never the present state.
 
 package store
@@ -215,7 +215,7 @@ type keeper struct {
 	oldest uint64 // transaction that the whole generations kept so far reach back to
 }
 
-// keeps tells whether a generation stays: one of those to fall back on, or one that history wants and has room for.
+// keeps reports whether a generation stays: one of those to fall back on, or one that history wants and has room for.
 func (k *keeper) keeps(g generation) bool {
 	k.bytes += k.s.dir.bytes(g)
 	o := &k.s.opts

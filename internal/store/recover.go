@@ -70,7 +70,7 @@ func (d *dir) generations() ([]generation, error) {
 	return gens, nil
 }
 
-// recovered is what Open goes on with.
+// recovered is what Open continues with.
 type recovered struct {
 	state   map[string][]byte
 	seq     uint64

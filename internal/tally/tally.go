@@ -24,7 +24,8 @@ type Histogram struct {
 	sum    atomic.Uint64   // the bits of a float64
 }
 
-// NewHistogram makes a histogram with the upper bounds of its buckets, in ascending order; without any, it has [Bounds].
+// NewHistogram creates a histogram with the upper bounds of its buckets, in ascending order; without any, it has
+// [Bounds].
 func NewHistogram(bounds ...float64) *Histogram {
 	if len(bounds) == 0 {
 		bounds = Bounds

@@ -71,7 +71,7 @@ type mark struct {
 	at      time.Time
 }
 
-// NewDrops makes a watch that has not looked yet. now is the clock, time.Now if nil.
+// NewDrops creates a watch that has not looked yet. now is the clock, time.Now if nil.
 func NewDrops(from Counters, now func() time.Time) *Drops {
 	if now == nil {
 		now = time.Now

@@ -65,7 +65,7 @@ type Hub struct {
 	closed   bool
 }
 
-// NewHub makes a hub without sessions.
+// NewHub creates a hub without sessions.
 func NewHub(t Topology, p Plane, log *slog.Logger) *Hub {
 	h := &Hub{topology: t, plane: p, log: log, injecting: make(chan struct{}, 1)}
 	h.injecting <- struct{}{}

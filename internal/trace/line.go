@@ -30,7 +30,7 @@ type Line struct {
 	// the packet goes to a netdev; inject where it begins, if it was injected.
 	Verdict string `json:"verdict"`
 	Reason  string `json:"reason,omitempty"`
-	// Out is the port, or the netdev, by which it goes on.
+	// Out is the port, or the netdev, by which it continues.
 	Out     string `json:"out,omitempty"`
 	Length  int    `json:"length"`
 	Summary string `json:"summary"`
@@ -59,7 +59,7 @@ func (s *Session) Next(ctx context.Context) (Line, error) {
 	return s.line(step), nil
 }
 
-// Idle tells whether no step waits.
+// Idle reports whether no step waits.
 func (s *Session) Idle() bool { return s.idle() }
 
 func (s *Session) line(step *slowpath.Step) Line {

@@ -128,7 +128,7 @@ func (s *Session) take() {
 	s.given++
 }
 
-// spent tells whether all that was asked for has been taken, which ends the session.
+// spent reports whether all that was asked for has been taken, which ends the session.
 func (s *Session) spent() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +139,7 @@ func (s *Session) spent() bool {
 	return true
 }
 
-// idle tells whether nothing waits, so that what was written should be sent.
+// idle reports whether nothing waits, so that what was written should be sent.
 func (s *Session) idle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -319,7 +319,7 @@ func sortEntries(n *yang.Node, v any) {
 	}
 }
 
-// near tells whether two tools mean the same place. Where yanglint names no place, at the top, its message names the
+// near reports whether two tools mean the same place. Where yanglint names no place, at the top, its message names the
 // member. It leaves out the keys of entries in places of the schema, and names the node above for what is missing.
 func (c *comparison) near(ours string, v verdict) bool {
 	words := strings.Split(ours, "/")

@@ -147,8 +147,8 @@ func (s *Schema) nearest(p Path) (*Node, Path) {
 	return node, at
 }
 
-// quotedIn returns the first text in quotes of a message. What libyang quotes
-// may hold quotes itself; then its end is where the message goes on.
+// quotedIn returns the first text in quotes of a message. What libyang quotes may hold quotes itself; then its end is
+// where the message continues.
 func quotedIn(msg string) string {
 	_, rest, ok := strings.Cut(msg, `"`)
 	if !ok {

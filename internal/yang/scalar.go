@@ -49,7 +49,7 @@ func (n *Node) checkHostBits(text string) error {
 	return fmt.Errorf("%s is an address in a network: the network is %s", text, p.Masked())
 }
 
-// takes tells whether the leaf takes a text as it is.
+// takes reports whether the leaf takes a text as it is.
 func (n *Node) takes(text string) bool {
 	if n.taken.has(text) {
 		return true
@@ -67,7 +67,7 @@ type texts struct {
 	set map[string]bool
 }
 
-// Bounds of the set: when it is full it begins anew, and long texts are not kept, as they are whatever clients send.
+// Bounds of the set: when it is full it begins again, and long texts are not kept, as they are whatever clients send.
 const (
 	maxTexts = 1024
 	maxText  = 64 // bytes
@@ -106,8 +106,7 @@ func emptyText(v value) (string, error) {
 	return "", errors.New("the leaf has no value: set it to true, or delete it")
 }
 
-// normal brings a scalar into canonical spelling; accepts tells whether the
-// type as a whole takes a text.
+// normal brings a scalar into canonical spelling; accepts reports whether the type as a whole takes a text.
 func (t *Type) normal(v value, accepts func(string) bool) (string, error) {
 	switch t.Base {
 	case "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64":

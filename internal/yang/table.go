@@ -45,9 +45,8 @@ func (e *Entry) JSON(o JSONOptions) string {
 	return e.saved
 }
 
-// Table holds the entries of a bulk list in the order of their keys. The tables
-// that a [Tree] gives away do not change any more, and may be read by any
-// number of goroutines.
+// Table holds the entries of a bulk list in the order of their keys. The tables that a [Tree] gives away no longer
+// change, and may be read by any number of goroutines.
 type Table struct {
 	list    *Node
 	entries *btree.BTreeG[*Entry]

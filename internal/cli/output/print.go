@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How answers look: pretty for people (scripts compare single leaves), JSON and
-// YAML for programs. An answer may hold text that somebody else configured, so
-// nothing in it reaches the terminal as a control sequence.
+// The look of responses: pretty for people (scripts compare single leaves), JSON and YAML for programs. A response may
+// contain text that another user configured, so no control sequences in it reach the terminal.
 
 package output
 
@@ -19,10 +18,10 @@ import (
 	"unicode/utf8"
 )
 
-// linksKey holds the hypermedia links of an answer, of no interest to people.
+// linksKey has the hypermedia links of a response, which people do not need.
 const linksKey = "_links"
 
-// Print prints the body of a successful answer.
+// Print prints the body of a success response.
 func Print(w io.Writer, body []byte, o Options, single bool) error {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return nil
@@ -52,7 +51,7 @@ func Print(w io.Writer, body []byte, o Options, single bool) error {
 	return PrintPretty(w, v, o)
 }
 
-// WriteLine writes a line, and its end where there is none.
+// WriteLine writes a line, and a line break if it has none.
 func WriteLine(w io.Writer, s string) error {
 	if !strings.HasSuffix(s, "\n") {
 		s += "\n"
@@ -123,8 +122,8 @@ func (p Printer) Line(s string) {
 	_ = p.W.WriteByte('\n')
 }
 
-// object prints leaves, then objects, then arrays; depth counts the levels of
-// containers that may still be opened, this one included.
+// object prints leaves, then objects, then arrays; depth counts the levels of containers that may still be opened,
+// including this one.
 func (p Printer) object(v Value, depth int, indent string) {
 	for _, m := range v.Members {
 		if m.Val.IsLeaf() {
@@ -154,8 +153,8 @@ func (p Printer) object(v Value, depth int, indent string) {
 	}
 }
 
-// leaf prints "key: value"; a text of several lines (a program, a model) is a
-// block indented below its key, so that it cannot be mistaken for other leaves.
+// leaf prints "key: value"; a text of several lines (a program, a model) is an indented block below its key, so that
+// it cannot be mistaken for other leaves.
 func (p Printer) leaf(m Member, indent string) {
 	if m.Val.Kind != KindString || !strings.Contains(m.Val.Text, "\n") {
 		p.Line(indent + Clean(m.Key) + ": " + leafText(m.Val))
@@ -203,7 +202,7 @@ func numberText(literal string) string {
 // reorder the text.
 func Clean(s string) string { return escape(s, "") }
 
-// CleanText is clean for text of several lines.
+// CleanText is Clean for text of several lines.
 func CleanText(s string) string { return escape(s, "\n\t") }
 
 func escape(s, keep string) string {
@@ -228,15 +227,16 @@ func escape(s, keep string) string {
 	return b.String()
 }
 
-// Hazardous tells whether a terminal could act on a character: control characters, line separators and bidirectional overrides.
+// Hazardous reports whether a terminal could act on a character: control characters, line separators and bidirectional
+// overrides.
 func Hazardous(r rune) bool {
 	return unicode.IsControl(r) || r >= '\u2028' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069'
 }
 
-// Form is how an answer is printed.
+// Form is the output format of a response.
 type Form string
 
-// The forms.
+// The output formats.
 const (
 	formNormal  Form = "normal"
 	formBrief   Form = "brief"
@@ -245,10 +245,10 @@ const (
 	FormYAML    Form = "yaml"
 )
 
-// Forms are all of them, in the order of help.
+// Forms are all output formats, in the order of help.
 var Forms = []Form{formNormal, formBrief, FormVerbose, FormJSON, FormYAML}
 
-// Options say how an answer is shown.
+// Options configure the output of a response.
 type Options struct {
 	Form Form     // empty until a flag or a default sets it
 	Hide []string // dotted paths from the root of the answer

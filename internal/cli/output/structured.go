@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// JSON and YAML for programs, written as the tree is walked: a list of 200,000
-// rules costs no memory beyond the answer. (The YAML library's encoder takes
-// gigabytes for it.) A string is plain YAML only where no reader of YAML 1.1 or
-// 1.2 can take it for anything else.
+// JSON and YAML for programs, written while the tree is walked: a list of 200,000 rules takes no memory beyond the
+// response. (The YAML library's encoder takes gigabytes for it.) A string is plain YAML only if no reader of YAML 1.1
+// or 1.2 can take it for anything else.
 
 package output
 
@@ -64,8 +63,8 @@ func escapeJSONControls(s string) string {
 	return b.String()
 }
 
-// printYAML writes block style. The cursor stands where the value may begin;
-// indent is that of its parent's lines, and of the value's own after a line break.
+// printYAML writes block style. The cursor is where the value can start; indent is that of the parent's lines, and of
+// the value's own after a line break.
 func printYAML(w *bufio.Writer, v Value, indent string) {
 	switch v.Kind {
 	case KindArray:
@@ -108,10 +107,10 @@ func yamlKey(key, indent string) string {
 	return text + ":"
 }
 
-// opens tells whether a value takes lines of its own.
+// opens reports whether a value takes separate lines.
 func (v Value) opens() bool { return len(v.Items)+len(v.Members) > 0 }
 
-// yamlLeaf writes what fits behind a key or dash, or a block of text at indent.
+// yamlLeaf writes what fits after a key or dash, or a block of text at indent.
 func yamlLeaf(w *bufio.Writer, v Value, indent string) {
 	switch {
 	case v.Kind == KindArray:
@@ -138,7 +137,7 @@ func yamlLeaf(w *bufio.Writer, v Value, indent string) {
 	}
 }
 
-// isBlock: text of several lines whose literal form is beyond doubt.
+// isBlock: text of several lines whose literal form is unambiguous.
 func isBlock(s string) bool {
 	odd := func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }
 	return strings.Contains(strings.TrimSuffix(s, "\n"), "\n") &&

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Lists are read as tables. What a row nests (a port's addresses, a chain's
-// rules) becomes columns named "inner (outer)" and, for arrays, further lines
-// below the row. Memory follows the number of values, whatever their shape: a
-// hostile answer must not grow on the way to the terminal.
+// Lists are printed as tables. What a row nests (a port's addresses, a chain's rules) becomes columns named "inner
+// (outer)" and, for arrays, more lines below the row. Memory follows the number of values, whatever their shape: a
+// hostile response must not grow on the way to the terminal.
 
 package output
 
@@ -13,14 +12,14 @@ import (
 	"unicode/utf8"
 )
 
-// Limits and the look of tables.
+// Limits and layout of tables.
 const (
 	MaxColumns     = 512 // beyond this the rows are printed as JSON, one a line
 	MaxColumnWidth = 200 // a longer cell pushes its own line only
 	Gap            = "  "
 )
 
-// columns is a tree as the rows are: a node is a column, holds inner columns, or both.
+// columns is a tree like the rows: a node is a column, has inner columns, or both.
 type columns struct {
 	key    string
 	leaf   bool
@@ -99,7 +98,7 @@ func (g *grid) put(line int, c *columns, text string) {
 	}
 }
 
-// fill writes v from line on and returns how many lines it takes, at least one.
+// fill writes v starting at line and returns how many lines it takes, at least one.
 func (g *grid) fill(line int, c *columns, v Value, depth int) int {
 	switch {
 	case v.IsLeaf():
@@ -186,7 +185,7 @@ func (g *grid) starts(headers []string) []int {
 	return starts
 }
 
-// cells prints one line; blanks go before a cell, so none trail.
+// cells prints one line; spaces go before a cell, so none trail.
 func (p Printer) cells(line []cell, starts []int, indent string) {
 	slices.SortStableFunc(line, func(a, b cell) int { return a.column - b.column })
 	var b strings.Builder

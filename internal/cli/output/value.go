@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The server's member order is the model's order, and people read it; Go maps
-// lose it and float64 loses integers beyond 2^53. So answers and bodies are
-// held in a small ordered tree that keeps number literals as they were written.
+// The order of the server's members is the model's order, for people; Go maps lose it, and float64 loses integers
+// beyond 2^53. So responses and bodies are held in a small ordered tree with the original number literals.
 
 package output
 
@@ -15,8 +14,7 @@ import (
 	"strings"
 )
 
-// MaxDepth bounds the nesting of JSON and YAML: far above any model, far below
-// what would exhaust the stack.
+// MaxDepth limits the nesting of JSON and YAML: far above any model, far below what would exhaust the stack.
 const MaxDepth = 512
 
 var errTooDeep = fmt.Errorf("nested deeper than %d levels", MaxDepth)
@@ -54,7 +52,7 @@ func StringValue(s string) Value { return Value{Kind: KindString, Text: s} }
 // ObjectValue is an object.
 func ObjectValue(members ...Member) Value { return Value{Kind: KindObject, Members: members} }
 
-// IsLeaf tells whether a value holds no others.
+// IsLeaf reports whether a value holds no others.
 func (v Value) IsLeaf() bool { return v.Kind != KindArray && v.Kind != KindObject }
 
 // Get returns the first member named key.
@@ -177,8 +175,7 @@ func (v Value) AppendJSON(dst []byte) []byte {
 	}
 }
 
-// appendJSONString quotes s without the HTML escapes of encoding/json, so that
-// "a<b" arrives as it was typed.
+// appendJSONString quotes s without the HTML escapes of encoding/json, so that "a<b" arrives as typed.
 func appendJSONString(dst []byte, s string) []byte {
 	special := func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }
 	if !strings.ContainsFunc(s, special) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// People keep configurations in YAML, scripts write JSON, some of it with single
-// quotes or trailing commas; the daemon speaks JSON only. The conversion keeps
-// member order and number literals, and bounds what aliases may expand to.
+// People keep configurations in YAML; scripts write JSON, sometimes with single quotes or trailing commas; the daemon
+// accepts only JSON. The conversion keeps member order and number literals, and limits the expansion of aliases.
 
 package output
 
@@ -19,12 +18,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// valueCost is what a value counts beside its text against MaxBody, so that
-// aliases cannot multiply a small document into one that fills the memory.
+// valueCost is the cost of a value in addition to its text, counted against MaxBody, so that aliases cannot multiply a
+// small document into one that fills the memory.
 const valueCost = 4
 
-// BodyFromYAML converts a YAML or JSON document to JSON. A document without
-// content (empty, or comments only) gives nil.
+// BodyFromYAML converts a YAML or JSON document to JSON. A document without content (empty, or only comments) gives
+// nil.
 func BodyFromYAML(data []byte) ([]byte, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil, nil
@@ -182,5 +181,5 @@ func numberFromYAML(n *yaml.Node) (Value, error) {
 	return Value{}, fmt.Errorf("line %d: JSON cannot represent the number %s", n.Line, n.Value)
 }
 
-// MaxBody is the size above which the daemon would refuse a body anyway.
+// MaxBody is the size above which the daemon refuses a body.
 const MaxBody = 8 << 20

@@ -15,44 +15,43 @@ import (
 	"github.com/polycube/polycube/internal/topology"
 )
 
-// The whole configuration as one document. GET exports it; PATCH brings in the cubes that a
-// document names, PUT makes the document all there is. Its entity tag is the revision, so
-// that what was looked at (?dry-run) is what is changed (If-Match).
+// The whole configuration as one document. GET exports it, PATCH creates or replaces the cubes in a document, and PUT
+// replaces the whole configuration. The entity tag is the revision, so a client can apply (If-Match) exactly the
+// change that it reviewed (?dry-run).
 
-// MaxDocumentBytes is the largest document. Several times as much memory is in use while it
-// is applied, so documents are applied one at a time, and large ones, of more than
-// message.MaxBodyBytes, are read one at a time.
+// MaxDocumentBytes is the largest document. Applying one takes several times as much memory, so documents are applied
+// one at a time, and documents larger than message.MaxBodyBytes are also read one at a time.
 const MaxDocumentBytes = 32 << 20
 
-// Manager is the configuration and its past: *topology.Manager.
+// Manager holds the configuration and its history: *topology.Manager.
 type Manager interface {
-	// Configuration is all of it, and Apply makes it what a document says.
+	// Configuration returns the whole configuration, and Apply applies a document.
 	Configuration() *topology.Configuration
 	Apply(ctx context.Context, body []byte, o topology.ApplyOptions) (*topology.Applied, error)
-	// The past of the configuration, and the way back.
+	// History and rollback.
 	ConfigurationAt(revision uint64) (*topology.Configuration, error)
 	History(from uint64, n int) (*topology.History, error)
 	RevisionAt(revision uint64) (*topology.RevisionDetail, error)
 	Rollback(ctx context.Context, revision uint64, o topology.ApplyOptions) (*topology.Applied, error)
 }
 
-// Configuration answers for the configuration as a whole, and for its past.
+// Configuration serves the whole configuration and its history.
 type Configuration struct {
 	manager Manager
 	log     *slog.Logger
 	out     message.Sender
 	help    *help.Guide
-	// applying holds the document that is applied, reading a large one from its first byte on.
+	// applying is taken by the document that is being applied; a large one takes it before its first byte is read.
 	applying, reading chan struct{}
 }
 
-// New answers for the configuration of a Manager.
+// New serves the configuration of a Manager.
 func New(manager Manager, log *slog.Logger, guide *help.Guide) *Configuration {
 	return &Configuration{manager: manager, log: log, out: message.Sender{Log: log}, help: guide,
 		applying: make(chan struct{}, 1), reading: make(chan struct{}, 1)}
 }
 
-// ServeConfig answers /config.
+// ServeConfig handles /config.
 func (c *Configuration) ServeConfig(w http.ResponseWriter, r *http.Request, _ []string) error {
 	if err := message.Allow(r, http.MethodGet, http.MethodPut, http.MethodPatch, http.MethodOptions); err != nil {
 		return err
@@ -118,7 +117,7 @@ func (c *Configuration) applyConfig(w http.ResponseWriter, r *http.Request) erro
 	return c.answerApplied(w, r, applied, err)
 }
 
-// wait takes a request's turn with a document.
+// wait waits until a request may apply its document.
 func wait(r *http.Request, turn chan struct{}) error {
 	select {
 	case turn <- struct{}{}:

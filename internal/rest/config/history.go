@@ -11,9 +11,9 @@ import (
 	"github.com/polycube/polycube/internal/rest/resource"
 )
 
-// The past of the configuration, and the way back.
+// History and rollback of the configuration.
 
-// ServeHistory answers /history and /history/REVISION.
+// ServeHistory handles /history and /history/REVISION.
 func (c *Configuration) ServeHistory(w http.ResponseWriter, r *http.Request, rest []string) error {
 	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
@@ -54,7 +54,7 @@ func (c *Configuration) ServeHistory(w http.ResponseWriter, r *http.Request, res
 	return c.out.JSON(w, r, http.StatusOK, history)
 }
 
-// ServeRollback answers /rollback.
+// ServeRollback handles /rollback.
 func (c *Configuration) ServeRollback(w http.ResponseWriter, r *http.Request, _ []string) error {
 	if err := message.Allow(r, http.MethodPost, http.MethodOptions); err != nil {
 		return err

@@ -15,11 +15,10 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// A request can be wrong in a way that its path and its method show together, and no model
-// can tell: a list where an entry was meant, an action that is none. Here such requests
-// get a sentence that says what to write.
+// Some mistakes in a request can be recognized only from path and method together, such as a list where an entry was
+// meant, or an action that does not exist. Such requests get an error that says what to write.
 
-// advise refuses what cannot have been meant, before anything is done. body may be nil.
+// advise refuses requests that cannot be intended, before anything is done. body may be nil.
 func (c *Routes) advise(r *http.Request, t *resource.Target, body []byte) error {
 	switch {
 	case r.Method == http.MethodPost && r.Header.Get(resource.VerbHeader) == resource.VerbNone && t.Kind != resource.KindAction:
@@ -33,13 +32,13 @@ func (c *Routes) advise(r *http.Request, t *resource.Target, body []byte) error 
 	return nil
 }
 
-// setAsOne tells whether a command line sets a list of bare keys as a whole, by one word.
+// setAsOne reports whether a command line sets a list of bare keys as a whole, by one word.
 func setAsOne(r *http.Request, t *resource.Target, body []byte) bool {
 	return r.Header.Get(resource.VerbHeader) != "" && r.Method == http.MethodPatch && t.Node.Bare() && len(body) > 0 && body[0] != '{'
 }
 
-// noAction is the answer to words without a verb that are not an action. A word that is
-// mistyped could be a verb, and must not create what it names.
+// noAction is the error for words without a verb that are not an action. A mistyped word could be a verb, and must not
+// create what it names.
 func (c *Routes) noAction(t *resource.Target) *message.Error {
 	p := &message.Error{Status: http.StatusBadRequest, Tag: message.TagUnsupported, Field: t.Segments[len(t.Segments)-1]}
 	last := t.Segments[len(t.Segments)-1]
@@ -54,8 +53,8 @@ func (c *Routes) noAction(t *resource.Target) *message.Error {
 	return p
 }
 
-// entryAsLeaf is the answer to a value for a whole entry, which comes of a key that was
-// forgotten: "ports set peer=x" names the entry peer.
+// entryAsLeaf is the error for a value given for a whole entry, which happens when a key was forgotten: "ports set
+// peer=x" names the entry peer.
 func (c *Routes) entryAsLeaf(t *resource.Target) error {
 	last := t.Segments[len(t.Segments)-1]
 	if t.Node.Child(last) == nil {
@@ -65,7 +64,7 @@ func (c *Routes) entryAsLeaf(t *resource.Target) error {
 		Message: fmt.Sprintf("specify the entry of %s: %s comes before %s", t.Node.Name(), resource.Placeholders(t.Node, 0), last)}
 }
 
-// incomplete is the answer where a path ends within the keys of a list.
+// incomplete is the error for a path that ends within the keys of a list.
 func incomplete(r *http.Request, segments []string, p *yang.PartialKeysError) error {
 	err := message.Allow(r, http.MethodOptions)
 	if err == nil {
@@ -77,7 +76,7 @@ func incomplete(r *http.Request, segments []string, p *yang.PartialKeysError) er
 			resource.Placeholders(p.List, 0), resource.Placeholders(p.List, len(p.Given)))}
 }
 
-// withValues adds what the words behind an action say to its input.
+// withValues adds the words after an action to its input.
 func withValues(t *resource.Target, body []byte) ([]byte, error) {
 	if len(t.Values) == 0 {
 		return body, nil

@@ -8,7 +8,7 @@ import (
 	"github.com/polycube/polycube/internal/rest/message"
 )
 
-// Unconditional refuses If-Match where it would have no effect: a client that sends it relies on it.
+// Unconditional refuses If-Match where it would have no effect, because a client that sends it relies on it.
 func Unconditional(r *http.Request) error {
 	if message.ReadOnly(r.Method) || r.Header.Get("If-Match") == "" {
 		return nil

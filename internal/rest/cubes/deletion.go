@@ -12,18 +12,18 @@ import (
 	"github.com/polycube/polycube/internal/topology"
 )
 
-// DELETE of a whole list. A program means what its path says. A person who forgets a key types the same path, so a request
-// of the command line, which is marked as typed, is refused with a question unless it has the parameter `all`; nothing is
-// deleted before. The command line asks, or says what to type. It needs no model for that, and deleting anything else
-// takes no extra request.
+// DELETE of a whole list. A program means what its path says, but a person who forgets a key types the same path. So a
+// request from the command line, which is marked as typed, is refused with a question unless it has the parameter
+// `all`; nothing is deleted before. The command line asks the user, or says what to type. This needs no model in the
+// command line, and no extra request to delete anything else.
 
-// Limits of what a question tells.
+// Limits on the text of a question.
 const (
 	MaxCounted    = 10000
 	MaxPortsNamed = 10
 )
 
-// confirmList refuses a whole list that is not confirmed, and anything but a list where one is confirmed.
+// confirmList refuses to delete a list that is not confirmed, and refuses a confirmation for anything but a list.
 func (c *Routes) confirmList(w http.ResponseWriter, r *http.Request, t *resource.Target) error {
 	all, typed := r.URL.Query().Has(resource.ParamAll), r.Header.Get(resource.VerbHeader) != ""
 	switch {
@@ -52,7 +52,7 @@ func (c *Routes) confirmList(w http.ResponseWriter, r *http.Request, t *resource
 	return p
 }
 
-// question asks whether the list is meant; "" for an empty one.
+// question asks whether to delete the list; "" for an empty one.
 func question(t *resource.Target, c topology.ListCount) string {
 	list, stays := t.Words(), ""
 	if t.Node.Config() && c.Configured < c.Entries {
@@ -69,7 +69,7 @@ func question(t *resource.Target, c topology.ListCount) string {
 	return fmt.Sprintf("Delete all %d entries of %s%s?", c.Entries, list, stays)
 }
 
-// lostPorts are the ports of a cube with what is lost with them, a line each.
+// lostPorts are the ports of a cube with what is lost with them, one line each.
 func (c *Routes) lostPorts(cube string) []string {
 	var out []string
 	ports, parents := c.manager.Places()

@@ -14,11 +14,12 @@ import (
 	"github.com/polycube/polycube/internal/topology"
 )
 
-// Who reads a cube, thinks, and writes must not undo what somebody else wrote meanwhile. An answer about a cube carries an
-// entity tag, the revision of its configuration; a change that brings it back as If-Match is made only if that is still
-// the configuration. State is not in the tag: counters would change it with each packet.
+// A client that reads a cube and later writes it must not undo changes that another client made in between. A response
+// about a cube carries an entity tag, the revision of its configuration; a change that sends it back as If-Match is
+// applied only if the configuration still has that revision. State is not part of the tag: counters would change it
+// with each packet.
 
-// newEpoch begins the tags of one life of the daemon: the next one counts from the start again.
+// newEpoch returns the prefix of the tags of one run of the daemon: revisions start over with each run.
 func newEpoch() string {
 	var raw [5]byte
 	_, _ = rand.Read(raw[:]) // never fails
@@ -30,7 +31,7 @@ func (c *Routes) tag(revision uint64) string {
 	return `"` + c.epoch + "-" + strconv.FormatUint(revision, 36) + `"`
 }
 
-// revisionOf is the reverse; false for the tag of another life, and for what is no tag of ours.
+// revisionOf is the reverse; false for a tag of another run, or for anything that is not such a tag.
 func (c *Routes) revisionOf(tag string) (uint64, bool) {
 	text, ok := strings.CutPrefix(tag, `"`+c.epoch+"-")
 	if !ok {
@@ -41,7 +42,7 @@ func (c *Routes) revisionOf(tag string) (uint64, bool) {
 	return revision, ok && err == nil
 }
 
-// tagsOf are the tags of a header If-Match or If-None-Match; any tells that it is "*".
+// tagsOf returns the tags of an If-Match or If-None-Match header; any reports that it is "*".
 func tagsOf(h http.Header, name string) (tags []string, any bool, err error) {
 	text := strings.TrimSpace(strings.Join(h.Values(name), ","))
 	if text == "" || text == "*" {
@@ -58,7 +59,7 @@ func tagsOf(h http.Header, name string) (tags []string, any bool, err error) {
 	return tags, false, nil
 }
 
-// onlyIf makes a change conditional where the request is.
+// onlyIf makes a change conditional if the request is.
 func (c *Routes) onlyIf(r *http.Request, cubeName string) (*http.Request, error) {
 	if message.ReadOnly(r.Method) || r.Header.Get("If-Match") == "" {
 		return r, nil
@@ -82,14 +83,14 @@ func (c *Routes) onlyIf(r *http.Request, cubeName string) (*http.Request, error)
 	return nil, message.Stale("%s changed since it was read, or the daemon was restarted: read it again, its tag is now %s", message.Clip(cubeName), c.tag(now))
 }
 
-// answerTag sends the tag with what is read. It tells whether the client has this already: of a node without state, whose
-// answer is the same for the same tag.
+// answerTag sends the tag together with the data. It reports whether the client already has the current version, which
+// is possible only for a node without state: its response is the same for the same tag.
 func (c *Routes) answerTag(w http.ResponseWriter, r *http.Request, t *resource.Target) (same bool, err error) {
 	if !t.Node.Config() {
 		return false, nil
 	}
-	// Before the read: a tag that is older than what is read makes a change fail that could have been made, the other way
-	// round one would be lost.
+	// Before the read: if the tag is older than the data, a change fails that could have been applied; the other way
+	// round, a change would be lost.
 	revision, err := c.manager.CubeRevision(t.Cube)
 	if err != nil {
 		return false, nil //nolint:nilerr // whoever reads the cube says it

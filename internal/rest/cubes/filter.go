@@ -10,7 +10,7 @@ import (
 	"github.com/polycube/polycube/internal/rest/message"
 )
 
-// A filter leaves entries of a list out: port=p1, address=aa:*, age>60, port!=p2. Several filters have to hold all.
+// A filter selects entries of a list: port=p1, address=aa:*, age>60, port!=p2. With several filters, all must hold.
 
 // condition compares a leaf of an entry with a value.
 type condition struct {
@@ -20,10 +20,10 @@ type condition struct {
 	number   *big.Float // of value, nil when it is none
 }
 
-// filter are conditions that all have to hold.
+// filter is a set of conditions that must all hold.
 type filter []condition
 
-// operators, those of two characters first.
+// operators, those with two characters first.
 var operators = []string{"!=", "<=", ">=", "=", "<", ">"}
 
 // parseCondition reads a condition. fields finds the leaf.
@@ -52,7 +52,7 @@ func parseCondition(text string, fields func(string) (path, near []string)) (con
 	return c, nil
 }
 
-// numberOf reads a number exactly, whatever its size; nil when it is none.
+// numberOf parses a number exactly, whatever its size; nil when the text is not a number.
 func numberOf(text string) *big.Float {
 	if len(text) > 64 {
 		return nil
@@ -64,7 +64,7 @@ func numberOf(text string) *big.Float {
 	return n
 }
 
-// matches tells whether an entry is to be shown.
+// matches reports whether an entry is selected.
 func (f filter) matches(entry json.RawMessage) bool {
 	if len(f) == 0 {
 		return true
@@ -83,7 +83,7 @@ func (f filter) matches(entry json.RawMessage) bool {
 	return true
 }
 
-// at is the value behind names, nil when there is none.
+// at returns the value at the path names, nil when there is none.
 func at(value any, path []string) any {
 	for _, name := range path {
 		object, ok := value.(map[string]any)
@@ -95,7 +95,7 @@ func at(value any, path []string) any {
 	return value
 }
 
-// holds compares. A leaf that is not set equals nothing; a leaf-list holds where one of its values does.
+// holds compares. A leaf that is not set equals nothing; a leaf-list matches if one of its values does.
 func (c condition) holds(value any) bool {
 	if values, ok := value.([]any); ok {
 		if c.operator == "!=" {
@@ -150,7 +150,7 @@ func textOf(value any) (string, bool) {
 	return "", false
 }
 
-// like compares a value with a pattern, in which * stands for any text. Upper and lower case are the same, as in enums and
+// like compares a value with a pattern in which * stands for any text. Case does not matter, as in enums and
 // hexadecimal addresses.
 func like(text, pattern string) bool {
 	text, pattern = strings.ToLower(text), strings.ToLower(pattern)

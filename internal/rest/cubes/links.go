@@ -15,11 +15,11 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// Links let a client walk the API without knowing a model. An answer that is an object
-// carries them as the member _links. An answer that is an array has no room for a member
-// that its readers would not take for an entry, so there they are a Link header (RFC 8288).
+// Links let a client walk the API without knowing a model. A response that is an object has them in the member _links.
+// A response that is an array has them in a Link header (RFC 8288), because clients would take another element for an
+// entry.
 
-// serviceLinks lists a service and its cubes.
+// serviceLinks returns the links of a service and its cubes.
 func (c *Routes) serviceLinks(r *http.Request, service string) []message.Link {
 	base := front.Base(r)
 	out := []message.Link{{Rel: "self", Href: base + message.JoinPath(service)}}
@@ -31,8 +31,7 @@ func (c *Routes) serviceLinks(r *http.Request, service string) []message.Link {
 	return out
 }
 
-// nodeLinks lists a node and those of its children that can be read: raw has the leaves
-// that are set.
+// nodeLinks returns the links of a node and its readable children: raw has the leaves that are set.
 func (c *Routes) nodeLinks(r *http.Request, t *resource.Target, raw json.RawMessage) []message.Link {
 	var set map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &set); err != nil {
@@ -56,8 +55,8 @@ func (c *Routes) nodeLinks(r *http.Request, t *resource.Target, raw json.RawMess
 	return out
 }
 
-// baseFirst orders a cube's children as the first API did: ports before shadow and span,
-// and without parent, which its models did not have.
+// baseFirst orders a cube's children like the first API: ports before shadow and span, and without parent, which its
+// models did not have.
 func baseFirst(children []*yang.Node) []*yang.Node {
 	order := []string{"uuid", "type", "service-name", "loglevel", "ports", "shadow", "span"}
 	rank := func(n *yang.Node) int {
@@ -73,7 +72,7 @@ func baseFirst(children []*yang.Node) []*yang.Node {
 	return out
 }
 
-// entryLinks lists a list and the entries that were read.
+// entryLinks returns the links of a list and the entries that were read.
 func (c *Routes) entryLinks(r *http.Request, t *resource.Target, raw json.RawMessage) []message.Link {
 	base := front.Base(r)
 	self := base + message.JoinPath(t.Segments...)
@@ -85,7 +84,7 @@ func (c *Routes) entryLinks(r *http.Request, t *resource.Target, raw json.RawMes
 	return out
 }
 
-// entryKeys reads the keys of at most so many of a list's entries, in the model's order.
+// entryKeys reads the keys of the first entries of a list, up to a limit, in the model's order.
 func entryKeys(list *yang.Node, raw json.RawMessage, most int) [][]string {
 	var out [][]string
 	dec := json.NewDecoder(bytes.NewReader(raw))
@@ -106,7 +105,7 @@ func entryKeys(list *yang.Node, raw json.RawMessage, most int) [][]string {
 	return out
 }
 
-// scalar is a JSON scalar as it stands in a URL.
+// scalar is a JSON scalar as written in a URL.
 func scalar(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {

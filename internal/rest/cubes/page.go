@@ -19,32 +19,32 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// Lists are read in pages: ?limit=100 are the first hundred entries, and the answer's Link header has the next page, which
-// begins behind the last entry of this one (?after=). ?filter= leaves entries out. The body is an array as ever. Entries
-// are sent as they are found, so that a long list takes no memory of its own. A list that the model marks `paged` has
-// cursors of its own in place of keys.
+// Lists are read in pages: ?limit=100 returns the first hundred entries, and the response's Link header has the next
+// page, which starts after the last entry of this one (?after=). ?filter= selects entries. The body is always an
+// array. Entries are sent as they are read, so a long list takes no extra memory. A list that the model marks `paged`
+// has its own cursors instead of keys.
 
 var pageParams = []string{resource.ParamLimit, resource.ParamAfter, resource.ParamFilter}
 
-// page is what a request wants of a list.
+// page is the part of a list that a request asks for.
 type page struct {
 	limit int // 0 for all
 	after []string
-	// cursor is the place in a list that is marked `paged`.
+	// cursor is the position in a list that is marked `paged`.
 	cursor string
 	filter filter
 	query  url.Values
 }
 
-// asked tells whether a request wants a page.
+// asked reports whether a request asks for a page.
 func asked(q url.Values) bool {
 	return slices.ContainsFunc(pageParams, q.Has)
 }
 
-// ownCursor is for the number of keys where a list has cursors of its own.
+// ownCursor stands for the number of keys if a list has its own cursors.
 const ownCursor = -1
 
-// pageOf reads the parameters; nil when there are none. keys is the number of keys that an entry has.
+// pageOf parses the parameters; nil when there are none. keys is the number of keys of an entry.
 func pageOf(r *http.Request, keys int, fields func(string) ([]string, []string)) (*page, error) {
 	if r.URL.RawQuery == "" {
 		return nil, nil
@@ -78,7 +78,7 @@ func pageOf(r *http.Request, keys int, fields func(string) ([]string, []string))
 	return p, nil
 }
 
-// pageOfTarget reads the page that is wanted of a node, nil for all of it.
+// pageOfTarget parses the page that a request asks for, nil for the whole list.
 func (c *Routes) pageOfTarget(r *http.Request, t *resource.Target) (*page, error) {
 	if t.Kind == resource.KindList && t.Node.Paged() {
 		return pageOf(r, ownCursor, fieldsOf(t.Node))
@@ -96,7 +96,7 @@ func (c *Routes) pageOfTarget(r *http.Request, t *resource.Target) (*page, error
 	return nil, nil
 }
 
-// splitAfter splits the keys of an entry, which are joined as in a path.
+// splitAfter splits the keys of an entry, joined as in a path.
 func splitAfter(text string, keys int) ([]string, error) {
 	parts := strings.Split(text, "/")
 	if keys == 0 {
@@ -115,7 +115,7 @@ func splitAfter(text string, keys int) ([]string, error) {
 	return parts, nil
 }
 
-// behind is the address of the page behind an entry.
+// behind is the address of the page after an entry.
 func (p *page) behind(self string, keys []string) message.Link {
 	escaped := make([]string, len(keys))
 	for i, k := range keys {
@@ -124,7 +124,7 @@ func (p *page) behind(self string, keys []string) message.Link {
 	return p.next(self, strings.Join(escaped, "/"))
 }
 
-// next is the address of the page behind a place.
+// next is the address of the page after a position.
 func (p *page) next(self, after string) message.Link {
 	q := url.Values{resource.ParamLimit: p.query[resource.ParamLimit], resource.ParamFilter: p.query[resource.ParamFilter], resource.ParamAfter: {after}}
 	if len(q[resource.ParamFilter]) == 0 {
@@ -133,7 +133,7 @@ func (p *page) next(self, after string) message.Link {
 	return message.Link{Rel: "next", Href: self + "?" + q.Encode()}
 }
 
-// readList answers a list entry by entry, where a page is asked for or the list may be large.
+// readList sends a list entry by entry, if a page is requested or the list may be large.
 func (c *Routes) readList(w http.ResponseWriter, r *http.Request, t *resource.Target, p *page) error {
 	if p == nil {
 		p = &page{}
@@ -147,7 +147,7 @@ func (c *Routes) readList(w http.ResponseWriter, r *http.Request, t *resource.Ta
 	})
 }
 
-// fillPaged adds the entries of a list that is marked `paged`: a page is collected, all of it is sent part by part.
+// fillPaged adds the entries of a list that is marked `paged`: a page is collected, a whole list is sent in parts.
 func (c *Routes) fillPaged(a *arrayWriter, t *resource.Target) error {
 	q := cube.PageQuery{After: a.page.cursor, Limit: a.page.limit}
 	if len(a.page.filter) > 0 {
@@ -173,10 +173,10 @@ func (c *Routes) fillPaged(a *arrayWriter, t *resource.Target) error {
 	}
 }
 
-// pagedAtOnce is how many entries are read before they are sent where all are wanted.
+// pagedAtOnce is how many entries are read at a time when a whole list is sent.
 const pagedAtOnce = 1000
 
-// sendArray answers what fill adds.
+// sendArray sends what fill adds.
 func (c *Routes) sendArray(a *arrayWriter, fill func() error) error {
 	err := fill()
 	if err != nil && a.out == nil {
@@ -192,8 +192,8 @@ func (c *Routes) sendArray(a *arrayWriter, fill func() error) error {
 	return nil
 }
 
-// arrayWriter sends entries as an array. The header goes out before the first entry is sent, or at the end of the page when
-// that is short: a page's Link header has its last entry.
+// arrayWriter sends entries as an array. The header is sent before the first entry, or, for a short page, at the end,
+// because the Link header has the page's last entry.
 type arrayWriter struct {
 	w    http.ResponseWriter
 	r    *http.Request
@@ -203,7 +203,7 @@ type arrayWriter struct {
 	held [][]byte // entries of a page, until it is known whether there is a next one
 	last []string
 	more bool
-	// cursor is where the next page of a list with cursors of its own begins.
+	// cursor is the position of the next page in a list with its own cursors.
 	cursor string
 	n      int
 	out    *bufio.Writer
@@ -269,7 +269,7 @@ func (a *arrayWriter) end() error {
 	return a.err
 }
 
-// cubeFields are those of a service's cubes, which have a name that is in no model.
+// cubeFields are the fields of a service's cubes, whose name is not in the model.
 func cubeFields(root *yang.Node) func(string) ([]string, []string) {
 	return func(name string) (path, near []string) {
 		if name == "name" {
@@ -279,7 +279,7 @@ func cubeFields(root *yang.Node) func(string) ([]string, []string) {
 	}
 }
 
-// fieldsOf finds a leaf of a list's entries by its name, or the names on the way to it with dots between them.
+// fieldsOf finds a leaf of a list's entries by its name, or by a path with dots.
 func fieldsOf(list *yang.Node) func(string) ([]string, []string) {
 	return func(name string) (path, near []string) {
 		n := list

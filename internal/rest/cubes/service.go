@@ -23,8 +23,7 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// Resources of services: which there are, and which methods they have, follows from the
-// model at the time of the request.
+// Resources of services. Resources and their methods follow from the model at the time of the request.
 
 // Manager owns the cubes: *topology.Manager.
 type Manager interface {
@@ -34,31 +33,31 @@ type Manager interface {
 	CreateMany(ctx context.Context, body []byte) error
 	Edit(ctx context.Context, service, name string, op yang.Op, path yang.Path, body []byte) error
 	Delete(ctx context.Context, service, name string) error
-	// Page reads a part of a list that is marked `paged`, and CountEntries counts; CubeRevision is what a change can be made
-	// conditional on.
+	// Page reads a part of a list that is marked `paged`, CountEntries counts entries, and CubeRevision returns the
+	// revision for conditional changes.
 	Page(ctx context.Context, service, name string, path yang.Path, q cube.PageQuery) (cube.Page, error)
 	CountEntries(ctx context.Context, service, name string, path yang.Path, most int) (topology.ListCount, error)
 	CubeRevision(cube string) (uint64, error)
 	Action(ctx context.Context, service, name string, path yang.Path, body []byte) (json.RawMessage, error)
 }
 
-// Routes answers for what models describe: the cubes of each service and every node of them.
+// Routes serves the resources that models describe: the cubes of each service and every node in them.
 type Routes struct {
 	manager Manager
 	log     *slog.Logger
 	out     message.Sender
 	names   *directory.Directory
 	help    *help.Guide
-	// epoch is in every entity tag.
+	// epoch is part of every entity tag.
 	epoch string
 }
 
-// New answers for the cubes of a Manager.
+// New serves the cubes of a Manager.
 func New(manager Manager, log *slog.Logger, names *directory.Directory, guide *help.Guide) *Routes {
 	return &Routes{manager: manager, log: log, out: message.Sender{Log: log}, names: names, help: guide, epoch: newEpoch()}
 }
 
-// ServeService answers /SERVICE and everything below.
+// ServeService handles /SERVICE and everything below.
 func (c *Routes) ServeService(w http.ResponseWriter, r *http.Request, segments []string) error {
 	if len(segments) == 1 {
 		if err := Unconditional(r); err != nil {
@@ -115,7 +114,7 @@ func (c *Routes) ServeService(w http.ResponseWriter, r *http.Request, segments [
 	return c.write(w, r, t, body)
 }
 
-// resolveError gives what no model has 404.
+// resolveError turns an error for an unknown resource into 404.
 func resolveError(r *http.Request, segments []string, err error) error {
 	var y *yang.Error
 	if errors.As(err, &y) && y.Tag == yang.BadElement {
@@ -125,8 +124,8 @@ func resolveError(r *http.Request, segments []string, err error) error {
 	return err
 }
 
-// nearInPath are the members that a word of a path was probably meant to be. With dots, those in containers can be set;
-// in a path they are words of their own.
+// nearInPath returns the members that a mistyped word of a path may have meant. Members of containers can be set with
+// dots; in a path they are separate words.
 func nearInPath(r *http.Request, y *yang.Error) []string {
 	if r.Method == http.MethodPatch {
 		return y.Near
@@ -141,8 +140,8 @@ func nearInPath(r *http.Request, y *yang.Error) []string {
 	return out
 }
 
-// checkCube answers 404 to whatever is asked of a cube that does not exist, but for its
-// creation and its deletion, which the Manager answers.
+// checkCube returns 404 for any request on a cube that does not exist, except its creation and deletion, which the
+// Manager handles.
 func (c *Routes) checkCube(r *http.Request, t *resource.Target) error {
 	if t.Kind == resource.KindCube && r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPatch {
 		return nil
@@ -157,7 +156,7 @@ func (c *Routes) checkCube(r *http.Request, t *resource.Target) error {
 	return nil
 }
 
-// read answers GET.
+// read handles GET.
 func (c *Routes) read(w http.ResponseWriter, r *http.Request, t *resource.Target) error {
 	p, err := c.pageOfTarget(r, t)
 	if err != nil {
@@ -189,7 +188,7 @@ func (c *Routes) read(w http.ResponseWriter, r *http.Request, t *resource.Target
 	return nil
 }
 
-// remove answers DELETE.
+// remove handles DELETE.
 func (c *Routes) remove(w http.ResponseWriter, r *http.Request, t *resource.Target) error {
 	err := c.confirmList(w, r, t)
 	if err != nil {
@@ -207,7 +206,7 @@ func (c *Routes) remove(w http.ResponseWriter, r *http.Request, t *resource.Targ
 	return nil
 }
 
-// write answers POST, PUT and PATCH.
+// write handles POST, PUT and PATCH.
 func (c *Routes) write(w http.ResponseWriter, r *http.Request, t *resource.Target, body []byte) error {
 	if t.Kind == resource.KindCube {
 		rest, err := ownBody(body, t.Cube)
@@ -236,8 +235,8 @@ func (c *Routes) write(w http.ResponseWriter, r *http.Request, t *resource.Targe
 	return nil
 }
 
-// ownBody takes `name`, which the model does not have, off a cube's body. It refuses a
-// body that names another cube than the URL.
+// ownBody removes `name`, which the model does not have, from a cube's body. It refuses a body that names another cube
+// than the URL.
 func ownBody(body []byte, cube string) ([]byte, error) {
 	name, rest, err := takeName(body)
 	if err == nil && name != "" && name != cube {
@@ -247,7 +246,7 @@ func ownBody(body []byte, cube string) ([]byte, error) {
 	return rest, err
 }
 
-// takeName splits a cube's body into the member `name`, "" when there is none, and the rest.
+// takeName splits a cube's body into the member `name`, "" when missing, and the rest.
 func takeName(body []byte) (string, []byte, error) {
 	if len(body) == 0 {
 		return "", nil, nil

@@ -20,7 +20,7 @@ import (
 
 // A service as a whole: the list of its cubes.
 
-// serveWholeService answers /SERVICE.
+// serveWholeService handles /SERVICE.
 func (c *Routes) serveWholeService(w http.ResponseWriter, r *http.Request, service string) error {
 	if err := message.Allow(r, http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodOptions); err != nil {
 		var p *message.Error
@@ -76,7 +76,7 @@ func (c *Routes) serveWholeService(w http.ResponseWriter, r *http.Request, servi
 	return nil
 }
 
-// readPageOfCubes answers cubes in order of creation, which is what a page goes on behind.
+// readPageOfCubes sends cubes in order of creation, so that the next page can start after a cube.
 func (c *Routes) readPageOfCubes(w http.ResponseWriter, r *http.Request, service string, p *page) error {
 	all := c.names.CubesOf(service)
 	if p.after != nil {
@@ -101,7 +101,7 @@ func (c *Routes) readPageOfCubes(w http.ResponseWriter, r *http.Request, service
 	})
 }
 
-// ReadCubes is the array of a service's cubes. A cube that goes meanwhile is left out.
+// ReadCubes returns the array of a service's cubes. A cube that is deleted meanwhile is omitted.
 func (c *Routes) ReadCubes(ctx context.Context, service string) (json.RawMessage, error) {
 	out := bytes.NewBufferString("[")
 	for _, ref := range c.manager.Cubes() {
@@ -140,8 +140,8 @@ func (c *Routes) createIn(ctx context.Context, service string, body []byte) erro
 	return c.manager.Create(ctx, service, name, body)
 }
 
-// updateIn updates the cube that the body names. One cube a request, as there is no
-// transaction over several.
+// updateIn updates the cube that the body names. A request updates only one cube, because there is no transaction over
+// several.
 func (c *Routes) updateIn(ctx context.Context, service string, body []byte) error {
 	if len(body) > 0 && body[0] == '[' {
 		all, ok := jsonscan.ReadArray(body)

@@ -10,7 +10,7 @@ import (
 	"github.com/polycube/polycube/internal/topology"
 )
 
-// configPaths describes the configuration as a whole, and its past.
+// configPaths describes the whole configuration and its history.
 func configPaths() []pathDoc {
 	revision := openapi.Of("type", "integer", "minimum", 0)
 	cube := openapi.Of("type", "object", "description", "Configuration of a cube, as its service accepts it.", "required", []string{"name", "service-name"},

@@ -11,12 +11,12 @@ import (
 	"github.com/polycube/polycube/internal/rest/resource"
 )
 
-// What the API's description says of a path and its methods, before it is OpenAPI.
+// The description of a path and its methods, before it is converted to OpenAPI.
 
-// pathDoc is a path, with parameters in braces, and what can be done there.
+// pathDoc is a path, with parameters in braces, and its operations.
 type pathDoc struct {
 	path, tag string
-	// within is the path of the cube or entry that has this one, "" for none.
+	// within is the path of the cube or entry that contains this one, "" for none.
 	within     string
 	params     []paramDoc
 	operations []operationDoc
@@ -27,13 +27,13 @@ type paramDoc struct {
 	name, description string
 	schema            openapi.Object
 	example           any
-	// flag marks a parameter of a query that needs no value.
+	// flag marks a query parameter without a value.
 	flag bool
-	// component marks one that stands among the components.
+	// component marks a parameter that is listed in the components.
 	component bool
 }
 
-// use is the parameter where an operation takes it.
+// use is the parameter as an operation refers to it.
 func (p paramDoc) use(in string) openapi.Object {
 	if p.component {
 		return openapi.Of("$ref", "#/components/parameters/"+p.name)
@@ -62,28 +62,28 @@ func (p paramDoc) object(in string) openapi.Object {
 type operationDoc struct {
 	method, summary, description string
 	query                        []paramDoc
-	// headers are those of the request that count, sent those of the answer.
+	// headers are the request headers, sent the response headers.
 	headers []paramDoc
 	sent    []string
-	// unchanged tells that a client which has the answer already is told so.
+	// unchanged tells that a 304 response is possible.
 	unchanged bool
-	// body is the schema of what the request carries, nil for nothing.
+	// body is the schema of the request body, nil for none.
 	body      openapi.Object
 	example   any
 	needsBody bool
 	success   int
-	// says describes the success, content the answer's schemas by content type.
+	// says describes the success, content has the schemas of the response by content type.
 	says    string
 	content openapi.Object
-	// also are statuses of errors beyond those that its kind of request has.
+	// also are error statuses beyond those of every request of this kind.
 	also []int
-	// creates tells that what the path names is there afterwards.
+	// creates tells that the operation creates the resource of the path.
 	creates bool
-	// createsBelow is the path of what is there afterwards, where the body has its name.
+	// createsBelow is the path of the created resource, if the body has its name.
 	createsBelow string
 }
 
-// parameters are those of query and header.
+// parameters are the query and header parameters.
 func (o operationDoc) parameters() []openapi.Object {
 	var out []openapi.Object
 	for _, p := range o.query {
@@ -95,12 +95,12 @@ func (o operationDoc) parameters() []openapi.Object {
 	return out
 }
 
-// answers is JSON of a schema.
+// answers is a JSON response with a schema.
 func answers(schema openapi.Object) openapi.Object {
 	return openapi.Of(message.ContentType, openapi.Of("schema", schema))
 }
 
-// response is the answer of success.
+// response is the success response.
 func (o operationDoc) response() openapi.Object {
 	says := o.says
 	if says == "" {
@@ -120,7 +120,7 @@ func (o operationDoc) response() openapi.Object {
 	return out
 }
 
-// statuses are those of the errors that can occur. params tells that the path has some.
+// statuses are the possible error statuses. params tells that the path has parameters.
 func (o operationDoc) statuses(params bool) []int {
 	out := append([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable}, o.also...)
 	if params || len(o.query) > 0 || !message.ReadOnly(o.method) {
@@ -139,14 +139,14 @@ func (o operationDoc) statuses(params bool) []int {
 	return slices.Compact(out)
 }
 
-// faultDoc describes a status of errors.
+// faultDoc describes an error status.
 type faultDoc struct {
 	status                   int
 	tag, description, header string
 	message                  string
 }
 
-// faults are the statuses of errors, each of which has the same shape of body.
+// faults are the error statuses, which all have the same format of body.
 func faults() []faultDoc {
 	return []faultDoc{
 		{http.StatusBadRequest, message.TagInvalidValue, "The request is malformed or violates the model.", "", "fdb aging-time: \"soon\" is not a whole number in 0..4294967295"},
@@ -191,7 +191,7 @@ func helpDoc() operationDoc {
 		content: answers(openapi.Of("$ref", "#/components/schemas/help"))}
 }
 
-// Request headers that make a request conditional, components of their own.
+// Request headers that make a request conditional, as components.
 func ifMatch() paramDoc {
 	return paramDoc{name: "If-Match", component: true, schema: textSchema(), example: "*",
 		description: "Make the change only if the configuration still has this entity tag, from an ETag header."}
@@ -202,14 +202,14 @@ func ifNoneMatch() paramDoc {
 		description: "Answer 304 if the configuration still has this entity tag."}
 }
 
-// sentHeaders are headers of answers.
+// sentHeaders are response headers.
 func sentHeaders() openapi.Object {
 	header := func(text string) openapi.Object { return openapi.Of("description", text, "schema", textSchema()) }
 	return openapi.Of("ETag", header("The revision of the configuration, for If-Match."),
 		"Link", header("Related resources (RFC 8288): self, the entries, and the next page of a list that is read in pages."))
 }
 
-// helpParams are the parameters of OPTIONS, components of their own.
+// helpParams are the parameters of OPTIONS, as components.
 func helpParams() []paramDoc {
 	return []paramDoc{
 		{name: "help", component: true, description: "Verb to get help for.",
@@ -219,7 +219,7 @@ func helpParams() []paramDoc {
 	}
 }
 
-// define adds the components that are not of a model.
+// define adds the components that do not come from a model.
 func (b *describer) define() {
 	text := openapi.Of("type", "string")
 	b.schemas.Define("link", openapi.GoType(message.Link{}))

@@ -13,10 +13,10 @@ import (
 	"github.com/polycube/polycube/internal/trace"
 )
 
-// The framework's own paths. A test holds this list to the table of commands and to the
-// methods that each path answers.
+// The framework's own paths. A test compares this list with the table of commands and with the methods that each path
+// supports.
 
-// frameworkPaths describes what the table of commands serves.
+// frameworkPaths describes the resources in the table of commands.
 func frameworkPaths(s *openapi.Schemas) []pathDoc {
 	var out []pathDoc
 	for _, part := range [][]pathDoc{entryPaths(s), servicesPaths(), cubesPaths(s), viewPaths(), observedPaths(), configPaths(), packetPaths(), commandPaths()} {
@@ -30,7 +30,7 @@ func frameworkPaths(s *openapi.Schemas) []pathDoc {
 	return out
 }
 
-// tabled adds what the table of commands says of an operation: its summary, and a body that is an object of strings.
+// tabled adds the summary from the table of commands, and a body that is an object of strings.
 func (o *operationDoc) tabled(path string) {
 	known := commands.Of(o.method, path)
 	if known.Summary != "" {
@@ -45,7 +45,7 @@ func (o *operationDoc) tabled(path string) {
 	}
 }
 
-// Shorthands of schemas.
+// Short forms of schemas.
 func textSchema() openapi.Object { return openapi.Of("type", "string") }
 
 func refSchema(name string) openapi.Object { return openapi.Of("$ref", "#/components/schemas/"+name) }
@@ -59,7 +59,7 @@ func nameParam(name, description, example string) paramDoc {
 	return paramDoc{name: name, description: description, example: example, schema: openapi.Of("type", "string", "minLength", 1)}
 }
 
-// stringsBody is the schema of a body that message.ReadMembers reads.
+// stringsBody is the schema of a body for message.ReadMembers.
 func stringsBody(required, optional []string) openapi.Object {
 	properties := openapi.Object{}
 	for _, name := range required {
@@ -75,7 +75,7 @@ func stringsBody(required, optional []string) openapi.Object {
 	return out
 }
 
-// reading is GET of something.
+// reading is a GET operation.
 func reading(says string, schema openapi.Object, also ...int) operationDoc {
 	return operationDoc{method: http.MethodGet, says: says, success: http.StatusOK, content: answers(schema), also: also}
 }
@@ -143,7 +143,7 @@ func viewPaths() []pathDoc {
 	}
 }
 
-// packetPaths describes streams of packets.
+// packetPaths describes the packet streams.
 func packetPaths() []pathDoc {
 	number := func(most int) openapi.Object { return openapi.Of("type", "integer", "minimum", 1, "maximum", most) }
 	filter := paramDoc{name: "filter", description: "Filter in tcpdump syntax.", example: "icmp", schema: textSchema()}

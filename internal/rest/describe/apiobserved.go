@@ -11,7 +11,7 @@ import (
 	"github.com/polycube/polycube/internal/rest/observe"
 )
 
-// observedPaths describes what shows how the daemon and its cubes are.
+// observedPaths describes the resources that show the state of the daemon and its cubes.
 func observedPaths() []pathDoc {
 	var types []string
 	for _, t := range events.Types {

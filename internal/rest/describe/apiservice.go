@@ -13,8 +13,8 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// The paths of a service: of all its cubes, of one, and of every node in it. The methods
-// are those by which requests are let through.
+// The paths of a service: of all its cubes, of one cube, and of every node in it. Methods come from the same functions
+// that route requests.
 
 // modelWalk collects the paths of one service.
 type modelWalk struct {
@@ -36,7 +36,7 @@ func servicePaths(schemas *openapi.Schemas, info topology.ServiceInfo, schema *y
 	return w.paths
 }
 
-// spot is a path under construction.
+// spot is a position in a path under construction.
 type spot struct {
 	path   string
 	params []paramDoc
@@ -44,13 +44,13 @@ type spot struct {
 	within string
 }
 
-// below is a place one name further down.
+// below is a position one name further down.
 func (p spot) below(name string) spot {
 	return spot{p.path + "/" + name, p.params[:len(p.params):len(p.params)], p.within}
 }
 
-// key is a place one key further down. The name of its parameter is the key's, unless
-// another key on the path has that.
+// key is a position one key further down. Its parameter has the name of the key, unless another key on the path has
+// the same name.
 func (p spot) key(schemas *openapi.Schemas, list, key *yang.Node, name string) spot {
 	for _, q := range p.params {
 		if q.name == name {
@@ -142,7 +142,7 @@ func (w *modelWalk) entries(at spot, n *yang.Node) {
 	w.children(at, n)
 }
 
-// resource describes what a target is, by the methods that it has.
+// resource describes a target by its methods.
 func (w *modelWalk) resource(at spot, t *resource.Target) {
 	p := pathDoc{path: at.path, params: at.params, within: at.within}
 	for _, m := range t.Methods() {
@@ -167,7 +167,7 @@ func (w *modelWalk) resource(at spot, t *resource.Target) {
 	w.paths = append(w.paths, p)
 }
 
-// faultsOf are the statuses that requests of a kind end in, beside those of every request.
+// faultsOf are the error statuses of a kind of request, in addition to those of every request.
 func faultsOf(t *resource.Target, method string) []int {
 	switch {
 	case method == http.MethodOptions:
@@ -215,7 +215,7 @@ func (w *modelWalk) read(t *resource.Target) operationDoc {
 		content: answers(w.schemas.Node(w.info.Name, t.Node, openapi.Read, entry))}
 }
 
-// note is the model's description.
+// note is the description in the model.
 func note(t *resource.Target) string { return strings.Join(strings.Fields(t.Node.Description()), " ") }
 
 func (w *modelWalk) action(t *resource.Target) operationDoc {
@@ -260,7 +260,7 @@ func (w *modelWalk) change(t *resource.Target, method string) operationDoc {
 	return o
 }
 
-// newExample is a body that creates a node, nil when none is known.
+// newExample is a body that creates a node, nil if unknown.
 func (w *modelWalk) newExample(n *yang.Node) any {
 	if example, ok := w.schemas.BodyExample(n); ok {
 		return example

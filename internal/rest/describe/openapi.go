@@ -23,19 +23,19 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// The description of the API as OpenAPI: of the framework's resources, and of every node
-// of every service that is loaded. Methods and statuses come from the tables that answer
-// requests. It is made at the first request after the set of services changed.
+// The OpenAPI description of the API: the framework's resources, and every node of every loaded service. Methods and
+// statuses come from the tables that handle requests. The document is generated at the first request after the set of
+// services changed.
 
-// Manager are the services with their models.
+// Manager holds the services with their models.
 type Manager interface {
-	// Services lists what is loaded, in order of registration.
+	// Services lists the loaded services, in order of registration.
 	Services() []topology.ServiceInfo
-	// Schema is a service's model.
+	// Schema returns a service's model.
 	Schema(service string) (*yang.Schema, error)
 }
 
-// Documents keeps what was made for the services that are loaded.
+// Documents caches the documents for the loaded services.
 type Documents struct {
 	manager Manager
 	version string
@@ -47,18 +47,18 @@ type Documents struct {
 	made     map[openapi.Version]*document
 }
 
-// New makes what describes a daemon of a version.
+// New creates the documents of a daemon with this version.
 func New(manager Manager, version string, log *slog.Logger, guide *help.Guide) *Documents {
 	return &Documents{manager: manager, version: version, log: log, help: guide}
 }
 
-// document is an OpenAPI document, and the tag by which a client knows that it has it.
+// document is an OpenAPI document and its entity tag.
 type document struct {
 	body []byte
 	tag  string
 }
 
-// ServeOpenAPI answers /openapi.json.
+// ServeOpenAPI handles /openapi.json.
 func (d *Documents) ServeOpenAPI(w http.ResponseWriter, r *http.Request, _ []string) error {
 	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (d *Documents) ServeOpenAPI(w http.ResponseWriter, r *http.Request, _ []str
 	return nil
 }
 
-// openAPI returns the document for what is loaded now.
+// openAPI returns the document for the services loaded now.
 func (d *Documents) openAPI(v openapi.Version) (*document, error) {
 	services := d.manager.Services()
 	d.mu.Lock()
@@ -122,20 +122,20 @@ func (d *Documents) openAPI(v openapi.Version) (*document, error) {
 	return doc, nil
 }
 
-// describer puts one document together.
+// describer builds one document.
 type describer struct {
 	manager Manager
-	// daemon is the version of the daemon, version that of OpenAPI.
+	// daemon is the version of the daemon, version the version of OpenAPI.
 	daemon  string
 	version openapi.Version
 	schemas *openapi.Schemas
 	paths   openapi.Object
 	ids     map[string]bool
-	// operations are the names of a path's operations, by the method; within are the paths of what is created within
-	// what another path names.
+	// operations are the names of a path's operations, by method; within maps the path of a resource to that of the
+	// resource it is created in.
 	operations map[string]map[string]string
 	within     map[string][]pathDoc
-	// used are the statuses of errors that occur.
+	// used are the error statuses in use.
 	used map[int]bool
 }
 
@@ -148,7 +148,7 @@ is possible where GET is. An answer about a cube has the entity tag (ETag) of it
 made only if that is still the configuration, and where a node has no state, If-None-Match gets 304. A path that begins
 with the name of a cube is redirected (308) to the same path behind the name of its service. Over the Unix socket nothing has to be presented; over TCP, changes take a token.`
 
-// describe makes the document.
+// describe builds the document.
 func (b *describer) describe(services []topology.ServiceInfo) ([]byte, error) {
 	b.used, b.operations, b.within = map[int]bool{}, map[string]map[string]string{}, map[string][]pathDoc{}
 	b.define()
@@ -205,8 +205,8 @@ func (b *describer) license() openapi.Object {
 	return o.With("url", "https://www.apache.org/licenses/LICENSE-2.0")
 }
 
-// security is what a request may present: nothing over the Unix socket and to read on
-// loopback, a token, or a certificate.
+// security is what a request can authenticate with: nothing (over the Unix socket, or to read on loopback), a token,
+// or a certificate.
 func (b *describer) security() []openapi.Object {
 	out := []openapi.Object{{}, openapi.Of("token", []string{})}
 	if b.version == openapi.V31 {
@@ -225,7 +225,7 @@ func (b *describer) securitySchemes() openapi.Object {
 	return out
 }
 
-// name gives a path's operations their names.
+// name names the operations of a path.
 func (b *describer) name(p pathDoc) {
 	ids := map[string]string{}
 	for _, o := range p.operations {
@@ -291,7 +291,7 @@ func (b *describer) operation(p pathDoc, o operationDoc) openapi.Object {
 	return out.With("responses", responses)
 }
 
-// links say what can be done with what an operation has created.
+// links describe what a client can do with a resource that an operation has created.
 func (b *describer) links(p pathDoc, o operationDoc) openapi.Object {
 	parameters, path := openapi.Object{}, p.path
 	switch {
@@ -329,7 +329,7 @@ func parameterComponents() openapi.Object {
 	return out
 }
 
-// id is a name for an operation that no other has.
+// id returns a unique name for an operation.
 func (b *describer) id(method, path string) string {
 	words := strings.FieldsFunc(path, func(r rune) bool { return r == '/' || r == '}' })
 	for i, w := range words {
@@ -346,7 +346,7 @@ func (b *describer) id(method, path string) string {
 	return id
 }
 
-// faults are the answers to requests that fail.
+// faults are the responses to failed requests.
 func (b *describer) faults() openapi.Object {
 	var out openapi.Object
 	for _, f := range faults() {

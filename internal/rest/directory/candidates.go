@@ -16,10 +16,9 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// What may stand where a name is wanted: of netdevs, ports, cubes and list entries, those
-// that exist and are fit for the place.
+// Candidates for a name: the existing netdevs, ports, cubes and list entries that fit.
 
-// Usable are the ports and netdevs that a peer can be: free ones.
+// Usable are the ports and netdevs that can be a peer: free ones.
 func (dir *Directory) Usable(r *http.Request) []string {
 	out := []string{}
 	ports, _ := dir.manager.Places()
@@ -36,7 +35,7 @@ func (dir *Directory) Usable(r *http.Request) []string {
 	return out
 }
 
-// Linked are the ports that have a peer, or whatever is connected with far.
+// Linked are the ports that have a peer, or whatever is connected to far.
 func (dir *Directory) Linked(far string) []string {
 	out := []string{}
 	ports, _ := dir.manager.Places()
@@ -57,7 +56,7 @@ func (dir *Directory) Linked(far string) []string {
 	return out
 }
 
-// Attachable are the places of transparent cubes: every port and netdev.
+// Attachable are the ports and netdevs that a transparent cube can be attached to: all.
 func (dir *Directory) Attachable(r *http.Request) []string {
 	out := []string{}
 	ports, _ := dir.manager.Places()
@@ -72,7 +71,7 @@ func (dir *Directory) Attachable(r *http.Request) []string {
 	return out
 }
 
-// TransparentCubes are those that keep wants by where they are attached.
+// TransparentCubes are the transparent cubes for which keep returns true, given where they are attached.
 func (dir *Directory) TransparentCubes(keep func(parent string) bool) []string {
 	out := []string{}
 	_, parents := dir.manager.Places()
@@ -84,7 +83,7 @@ func (dir *Directory) TransparentCubes(keep func(parent string) bool) []string {
 	return out
 }
 
-// ParentOf is where a cube is attached, nothing when it is not.
+// ParentOf is where a cube is attached, "" if it is not.
 func (dir *Directory) ParentOf(cube string) []string {
 	_, parents := dir.manager.Places()
 	i := slices.IndexFunc(parents, func(p topology.ParentRef) bool { return p.Cube == cube && p.Parent != "" })
@@ -94,7 +93,7 @@ func (dir *Directory) ParentOf(cube string) []string {
 	return []string{parents[i].Parent}
 }
 
-// portsOf are CUBE:PORT of a cube's ports.
+// portsOf are the ports of a cube as CUBE:PORT.
 func (dir *Directory) portsOf(cube string) []string {
 	var out []string
 	ports, _ := dir.manager.Places()
@@ -106,15 +105,15 @@ func (dir *Directory) portsOf(cube string) []string {
 	return out
 }
 
-// device is what completion needs to know of a netdev.
+// device is the part of a netdev that completion needs.
 type device struct{ Name, Peer string }
 
-// forCubes leaves out what can be named and helps nobody: loopback, and the daemon's own.
+// forCubes omits netdevs that are valid but useless: loopback, and the daemon's own.
 func (d device) forCubes() bool {
 	return d.Name != "lo" && !strings.HasPrefix(d.Name, "pcn_")
 }
 
-// netdevs lists network devices, none when they cannot be read.
+// netdevs lists network devices, or none if they cannot be read.
 func (dir *Directory) netdevs(r *http.Request) []device {
 	raw, err := dir.manager.Netdevs(r.Context())
 	if err != nil {
@@ -136,11 +135,11 @@ func (dir *Directory) NetdevNames(r *http.Request) []string {
 	return out
 }
 
-// maxWalked is how many entries of a list are looked at for names: somebody waits.
+// maxWalked is how many entries of a list are searched for names, because a user is waiting.
 const maxWalked = 20000
 
-// KeysIn reads the keys of the entries of a list that keep wants, at most so many, in their
-// order; none when there is no such list.
+// KeysIn reads the keys of the entries of a list for which keep returns true, up to a limit, in their order; none if
+// there is no such list.
 func (dir *Directory) KeysIn(ctx context.Context, t *resource.Target, path yang.Path, most int, keep func(keys []string) bool) [][]string {
 	var out [][]string
 	walked := 0
@@ -157,8 +156,8 @@ func (dir *Directory) KeysIn(ctx context.Context, t *resource.Target, path yang.
 	return out
 }
 
-// Values are those of a leaf that are known: of an enumeration, of what a leafref can
-// refer to, of a peer. path leads to the leaf.
+// Values are the known values of a leaf: of an enumeration, of the target of a leafref, of a peer. path leads to the
+// leaf.
 func (dir *Directory) Values(r *http.Request, t *resource.Target, leaf *yang.Node, path yang.Path) []string {
 	typ := leaf.Type()
 	switch {
@@ -175,8 +174,8 @@ func (dir *Directory) Values(r *http.Request, t *resource.Target, leaf *yang.Nod
 	return dir.referents(r.Context(), t.Service, t.Cube, leaf, path)
 }
 
-// referents are the values that a leafref can have, none for another leaf. Entries above
-// the leaf that it has in common with what it refers to are its own.
+// referents are the values that a leafref can have, none for another leaf. Entries above the leaf that are also above
+// the target are those of the leaf itself.
 func (dir *Directory) referents(ctx context.Context, service, cube string, leaf *yang.Node, path yang.Path) []string {
 	var chain []*yang.Node
 	referred, common := resource.ReferredBy(leaf)
@@ -215,7 +214,7 @@ func (dir *Directory) referents(ctx context.Context, service, cube string, leaf 
 	return gather(nil, value, rest)
 }
 
-// gather collects the scalars that names lead to, through every entry of a list.
+// gather collects the scalars at the path names, through every entry of a list.
 func gather(out []string, value any, names []string) []string {
 	switch v := value.(type) {
 	case []any:
@@ -236,13 +235,13 @@ func gather(out []string, value any, names []string) []string {
 	return out
 }
 
-// Runs tells whether a service has a cube of that name.
+// Runs reports whether a service has a cube of that name.
 func (dir *Directory) Runs(service, cube string) bool {
 	of, ok := dir.manager.ServiceOf(cube)
 	return ok && of == service
 }
 
-// ValuesOf are the known values of a node that a key=value sets; path leads to it.
+// ValuesOf are the known values of a node that key=value sets; path leads to it.
 func (dir *Directory) ValuesOf(r *http.Request, t *resource.Target, n *yang.Node, path yang.Path) []string {
 	if !n.Bare() {
 		return dir.Values(r, t, n, path)
@@ -256,7 +255,7 @@ func (dir *Directory) ValuesOf(r *http.Request, t *resource.Target, n *yang.Node
 	return slices.Compact(out)
 }
 
-// Revisions are the numbers of the latest n changes, the newest first.
+// Revisions are the numbers of the latest n changes, newest first.
 func (dir *Directory) Revisions(n int) []string {
 	history, err := dir.manager.History(0, n)
 	if err != nil {
@@ -269,7 +268,7 @@ func (dir *Directory) Revisions(n int) []string {
 	return out
 }
 
-// Transparent tells whether the cubes of a service are transparent.
+// Transparent reports whether the cubes of a service are transparent.
 func (dir *Directory) Transparent(service string) bool {
 	for _, i := range dir.manager.Services() {
 		if i.Name == service {
@@ -279,7 +278,7 @@ func (dir *Directory) Transparent(service string) bool {
 	return false
 }
 
-// Lower is each of the values in lower case.
+// Lower returns the values in lower case.
 func Lower(values []string) []string {
 	out := make([]string, len(values))
 	for i, v := range values {
@@ -303,5 +302,5 @@ func Names(raw json.RawMessage) []string {
 	return out
 }
 
-// MaxElements bounds what help lists: nobody reads more.
+// MaxElements limits what help lists, because nobody reads more.
 const MaxElements = 10000

@@ -10,7 +10,7 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// Manager is what the directory reads of the Manager.
+// Manager is the part of the Manager that the directory reads.
 type Manager interface {
 	Services() []topology.ServiceInfo
 	Schema(service string) (*yang.Schema, error)
@@ -24,13 +24,13 @@ type Manager interface {
 	Degraded(cube string) string
 }
 
-// Directory finds what exists by its name, and what a mistyped name probably meant. It reads the Manager and keeps nothing.
+// Directory finds resources by name, and suggests names for a mistyped one. It reads the Manager and keeps no state.
 type Directory struct{ manager Manager }
 
-// New makes the directory of the cubes of a Manager.
+// New returns the directory of the cubes of a Manager.
 func New(manager Manager) *Directory { return &Directory{manager} }
 
-// HasService tells whether a service is loaded.
+// HasService reports whether a service is loaded.
 func (dir *Directory) HasService(name string) bool {
 	for _, info := range dir.manager.Services() {
 		if info.Name == name {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package directory finds cubes, ports, netdevs and entries of lists by name: what can stand
-// where a name is wanted, and what was probably meant where a name is wrong. It reads the
-// Manager and keeps nothing.
+// Package directory finds cubes, ports, netdevs and list entries by name: the candidates for a name, and suggestions
+// for a wrong one. It reads the Manager and keeps no state.
 package directory

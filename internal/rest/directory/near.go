@@ -16,11 +16,11 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// Who mistypes a name is told the nearest right ones: in the sentence, and as the member
-// did-you-mean for programs. What is offered is what a GET or OPTIONS would show to the
-// same client; nobody comes here without the right to read.
+// A client that mistypes a name gets the nearest valid ones: in the message, and in the member did-you-mean for
+// programs. Only names that a GET or OPTIONS would show to the same client are offered; a client without the right to
+// read never gets here.
 
-// Near are the words that were probably meant by the one that an error is about.
+// Near are suggestions for the word that an error is about.
 func (dir *Directory) Near(r *http.Request, err error) []string {
 	var p *message.Error
 	var y *yang.Error
@@ -42,12 +42,12 @@ func (dir *Directory) Near(r *http.Request, err error) []string {
 	return nil
 }
 
-// nearAbsent looks among what is of the kind of what is missing.
+// nearAbsent searches resources of the same kind as the missing one.
 func (dir *Directory) nearAbsent(r *http.Request, a *topology.AbsentError) []string {
 	switch a.Kind {
 	case "netdev":
 		if ports := dir.portsOf(a.Name); len(ports) > 0 {
-			// The name of a cube where one of its ports is wanted.
+			// The name of a cube is given where one of its ports is required.
 			return ports[:min(len(ports), 3)]
 		}
 		return suggest.Near(a.Name, dir.NetdevNames(r))
@@ -61,7 +61,7 @@ func (dir *Directory) nearAbsent(r *http.Request, a *topology.AbsentError) []str
 	return suggest.Near(a.Name, dir.CubeNames())
 }
 
-// nearValue is what the model knows, or what a leafref can refer to.
+// nearValue searches the values that the model knows, or that a leafref can refer to.
 func (dir *Directory) nearValue(r *http.Request, y *yang.Error) []string {
 	if len(y.Near) > 0 {
 		return y.Near
@@ -88,8 +88,7 @@ func (dir *Directory) nearValue(r *http.Request, y *yang.Error) []string {
 	return suggest.Near(y.Given, dir.referents(r.Context(), t.Service, t.Cube, leaf, path))
 }
 
-// nearEntry finds the first key on the request's path that no entry has, and the keys
-// like it.
+// nearEntry finds the first key on the request's path that no entry has, and similar keys.
 func (dir *Directory) nearEntry(r *http.Request) []string {
 	t := dir.targetOf(r)
 	if t == nil {
@@ -116,11 +115,11 @@ func (dir *Directory) nearEntry(r *http.Request) []string {
 	return nil
 }
 
-// maxCompared is how many entries are compared with a key that none has: a refused request
-// is not to cost more than a granted one.
+// maxCompared is how many entries are compared with an unknown key, so that a refused request does not cost more than
+// an accepted one.
 const maxCompared = 1000
 
-// nearKeys compares the first key that leads away from every entry, as keys are typed.
+// nearKeys compares the first unknown key with those of the entries, as keys are typed.
 func nearKeys(given []string, entries [][]string) []string {
 	for i, key := range given {
 		var same [][]string
@@ -139,7 +138,7 @@ func nearKeys(given []string, entries [][]string) []string {
 	return nil
 }
 
-// targetOf is the node that a request is about, nil when its path names none.
+// targetOf is the node that a request is about, nil if its path names none.
 func (dir *Directory) targetOf(r *http.Request) *resource.Target {
 	segments, err := message.SplitPath(r.URL.EscapedPath())
 	if err != nil || len(segments) < 2 {
@@ -152,7 +151,7 @@ func (dir *Directory) targetOf(r *http.Request) *resource.Target {
 	return t
 }
 
-// OrVerbs adds the verbs to what a word could have been, when it came from a command line.
+// OrVerbs adds the verbs to the suggestions for a word from a command line.
 func OrVerbs(r *http.Request, word string, near []string) []string {
 	if r.Header.Get(resource.VerbHeader) != resource.VerbNone {
 		return near
@@ -160,7 +159,7 @@ func OrVerbs(r *http.Request, word string, near []string) []string {
 	return append(suggest.Near(word, resource.VerbWords), near...)
 }
 
-// CubeNames lists what runs.
+// CubeNames lists the running cubes.
 func (dir *Directory) CubeNames() []string {
 	var out []string
 	for _, ref := range dir.manager.Cubes() {
@@ -169,7 +168,7 @@ func (dir *Directory) CubeNames() []string {
 	return out
 }
 
-// ServiceNames lists what is loaded.
+// ServiceNames lists the loaded services.
 func (dir *Directory) ServiceNames() []string {
 	var out []string
 	for _, info := range dir.manager.Services() {
@@ -178,7 +177,7 @@ func (dir *Directory) ServiceNames() []string {
 	return out
 }
 
-// CubesOf lists what runs of a service.
+// CubesOf lists the running cubes of a service.
 func (dir *Directory) CubesOf(service string) []string {
 	var out []string
 	for _, ref := range dir.manager.Cubes() {
@@ -189,20 +188,20 @@ func (dir *Directory) CubesOf(service string) []string {
 	return out
 }
 
-// NoResource is the answer where a word of the path is none of those that can stand there.
+// NoResource is the error for a word of the path that is not valid there.
 func (dir *Directory) NoResource(r *http.Request, word string, known ...string) *message.Error {
 	p := message.NotFound("no resource %s: did you mean %s", message.Clip(strings.TrimPrefix(r.URL.Path, message.BasePath+"/")), strings.Join(known, ", "))
 	p.Near = suggest.Near(word, known)
 	return p
 }
 
-// NoService is the answer where no service of a name is loaded.
+// NoService is the error if no service of that name is loaded.
 func (dir *Directory) NoService(status int, name string) *message.Error {
 	return &message.Error{Status: status, Tag: message.TagDataMissing, Message: fmt.Sprintf("no service is named %s", message.Clip(name)),
 		Near: suggest.Near(name, dir.ServiceNames())}
 }
 
-// NoCube is the answer where no cube of that kind is running: there may be one in the store.
+// NoCube is the error if no cube of that kind is running: there may be one in the store.
 func (dir *Directory) NoCube(name, kind string, known []string) *message.Error {
 	if why := dir.manager.Degraded(name); why != "" {
 		return message.NotFound("cube %s %s", message.Clip(name), why)

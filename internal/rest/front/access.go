@@ -16,42 +16,40 @@ import (
 	"github.com/polycube/polycube/internal/rest/message"
 )
 
-// Who may do what. The Unix sockets are for root and two groups, known by the credentials
-// that the kernel keeps for the peer. Over plain TCP, which is only ever loopback, any
-// local user can connect: it reads, and a token makes it more. Over TLS a certificate says
-// who it is. Web pages in a browser on the machine reach TCP too: hence the checks of
-// Host, Origin and media type against DNS rebinding and cross-site requests.
+// Access control. The Unix sockets are for root and two groups, identified by the peer credentials of the kernel. Over
+// plain TCP, which is only ever loopback, any local user can connect and read; a token grants more rights. Over TLS, a
+// certificate identifies the client. Web pages in a browser on the machine can also reach TCP, so Host, Origin and
+// media type are checked against DNS rebinding and cross-site requests.
 
-// TokenRoles knows what a token is good for; None for one that is not ours.
+// TokenRoles knows the role of a token; None for an unknown one.
 type TokenRoles interface {
 	Role(token string) access.Role
 }
 
-// Caller is who sent a request.
+// Caller is the sender of a request.
 type Caller struct {
 	role access.Role
-	// who and from are for people: the user, and where it came in.
+	// who and from are for people: the user, and where the request arrived.
 	who, from   string
 	certificate string
-	// more says what to do for a role with more rights.
+	// more says how to get a role with more rights.
 	more string
-	// anonymous callers showed nothing.
+	// anonymous callers presented nothing.
 	anonymous bool
-	// Client is what requests are counted by; trusted callers' are not counted.
+	// Client is the key that requests are counted by; requests of trusted callers are not counted.
 	Client  string
 	Trusted bool
 }
 
 type callerKey struct{}
 
-// CallerOf is who sent a request.
+// CallerOf returns the sender of a request.
 func CallerOf(r *http.Request) Caller {
 	c, _ := r.Context().Value(callerKey{}).(Caller)
 	return c
 }
 
-// allowed tells what a peer of the Unix socket may do. Groups are negative when the system
-// has no such group.
+// allowed returns the role of a peer of the Unix socket. Groups are negative if the system has no such group.
 func (c credentials) allowed(admins, readers int) access.Role {
 	member := func(group int) bool {
 		return group >= 0 && (c.GID == uint32(group) || slices.Contains(c.Groups, uint32(group)))
@@ -65,11 +63,10 @@ func (c credentials) allowed(admins, readers int) access.Role {
 	return access.None
 }
 
-// owner tells whether a peer is root or the daemon's own user.
+// owner reports whether a peer is root or the daemon's own user.
 func (c credentials) owner() bool { return c.UID == 0 || int(c.UID) == os.Geteuid() }
 
-// identify finds out who sent a request. With an error comes what is known about the
-// caller all the same.
+// identify identifies the sender of a request. If it fails, it also returns what is known about the caller.
 func (f *Front) identify(r *http.Request) (Caller, error) {
 	info, ok := r.Context().Value(connKey{}).(*connInfo)
 	if !ok || info.err != nil {
@@ -105,8 +102,8 @@ func (f *Front) identifyPeer(info *connInfo) (Caller, error) {
 	return c, nil
 }
 
-// identifyCertificate is for TLS. The certificate was accepted when the connection was
-// made; it has to be accepted still.
+// identifyCertificate is for TLS. The certificate was accepted when the connection was made, and must still be
+// accepted.
 func (f *Front) identifyCertificate(r *http.Request, info *connInfo) (Caller, error) {
 	p, err := info.certified(f.tls, r.TLS.PeerCertificates)
 	c := Caller{role: p.Role, who: p.Subject, from: info.remote, certificate: p.Fingerprint, Client: p.Fingerprint,
@@ -138,8 +135,8 @@ func (f *Front) identifyLocal(r *http.Request, info *connInfo) (Caller, error) {
 	return c, checkOrigin(r, "http")
 }
 
-// identifyToken gives who shows a token the role of the token. A token that is not ours is
-// refused, whatever the caller could do without it: somebody relies on it.
+// identifyToken returns the role of the presented token. An unknown token is refused even if the caller needs none,
+// because the caller relies on it.
 func (f *Front) identifyToken(r *http.Request, c *Caller) error {
 	headers := r.Header.Values("Authorization")
 	switch {
@@ -168,7 +165,7 @@ func (f *Front) identifyToken(r *http.Request, c *Caller) error {
 	return nil
 }
 
-// Permit refuses what a caller's role does not include.
+// Permit refuses a request that the caller's role does not allow.
 func (c Caller) Permit(role access.Role) error {
 	switch {
 	case c.role >= role:
@@ -179,7 +176,7 @@ func (c Caller) Permit(role access.Role) error {
 	return message.Denied("this request requires the role %s, and %s has the role %s: %s", role, c.who, c.role, c.more)
 }
 
-// checkHost accepts the names that loopback really has, with the port of the connection.
+// checkHost accepts the names of loopback, with the port of the connection.
 func checkHost(host string, local netip.AddrPort) error {
 	name, port, err := net.SplitHostPort(host)
 	if err != nil {
@@ -199,8 +196,8 @@ func isLoopback(name string) bool {
 	return err == nil && addr.Unmap().IsLoopback()
 }
 
-// checkCertifiedHost accepts the names of the daemon's certificate, localhost, and
-// addresses, which no DNS server can give another meaning.
+// checkCertifiedHost accepts the names in the daemon's certificate, localhost, and addresses, which DNS cannot
+// redirect.
 func (f *Front) checkCertifiedHost(host string) error {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
@@ -212,8 +209,7 @@ func (f *Front) checkCertifiedHost(host string) error {
 	return message.Denied("host %s is not in the daemon's certificate", message.Clip(host))
 }
 
-// Base is what a link begins with: scheme-relative on TCP, nothing on a Unix socket,
-// which has no authority.
+// Base is the prefix of links: scheme-relative on TCP, empty on a Unix socket, which has no authority.
 func Base(r *http.Request) string {
 	if r.TLS != nil {
 		return "//" + r.Host // a name of the certificate, which the address may not be

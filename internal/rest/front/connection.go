@@ -22,7 +22,7 @@ import (
 	"github.com/polycube/polycube/internal/access"
 )
 
-// What is known about a connection, from the moment it is accepted until it is closed.
+// The identity of a connection, from accept to close.
 
 // connKey is the context key of a connection's identity.
 type connKey struct{}
@@ -30,35 +30,35 @@ type connKey struct{}
 // connInfo is what is known about a connection when it is accepted.
 type connInfo struct {
 	unix bool
-	// readOnly connections only read, whoever is at their other end.
+	// readOnly connections can only read, whatever user is at the other end.
 	readOnly bool
 	peer     credentials
 	// user names the peer for people.
 	user string
-	// err is why the peer could not be identified.
+	// err says why the peer could not be identified.
 	err error
-	// local is the address that a TCP client reached, remote its own.
+	// local is the address that a TCP client connected to, remote its own.
 	local  netip.AddrPort
 	remote string
-	// client is what connections are counted by, "" for those that are not.
+	// client is the key that connections are counted by, "" for those that are not counted.
 	client string
 
 	mu sync.Mutex
-	// cert is the client of TLS, once it sent a request.
+	// cert is the TLS client, once it sent a request.
 	cert *access.Peer
 }
 
-// credentials are a Unix socket's peer as the kernel recorded it at connect.
+// credentials are those of a Unix socket's peer, as recorded by the kernel at connect.
 type credentials struct {
 	UID, GID uint32
 	PID      int32
 	Groups   []uint32
 }
 
-// errNoCredentials is for a connection that no listener of ours accepted.
+// errNoCredentials is for a connection that no listener of this package accepted.
 var errNoCredentials = errors.New("the connection was not accepted by a listener of this package")
 
-// meetPeer finds out who is at the other end of a connection.
+// meetPeer identifies the other end of a connection.
 func meetPeer(c net.Conn, readOnly bool) *connInfo {
 	info := &connInfo{readOnly: readOnly}
 	if u, ok := c.(*net.UnixConn); ok {
@@ -82,11 +82,11 @@ func meetPeer(c net.Conn, readOnly bool) *connInfo {
 	return info
 }
 
-// accounts is the file with the users of the machine. Those that only a directory server
-// knows stay numbers: asking it may take the network that is being configured.
+// accounts is the file with the users of the machine. Users that only a directory server knows stay numbers: a query
+// may need the network that is being configured.
 const accounts = "/etc/passwd"
 
-// userName is a user's name, if it is known, and number.
+// userName is a user's number, with the name if known.
 func userName(file string, uid uint32) string {
 	number := strconv.FormatUint(uint64(uid), 10)
 	text, err := os.ReadFile(file)
@@ -103,8 +103,8 @@ func userName(file string, uid uint32) string {
 	return "uid " + number
 }
 
-// neighbourhood is what one client has addresses in: the machine itself, or a network of
-// IPv6, in which a host takes as many as it likes.
+// neighbourhood is the set of addresses of one client: the machine itself, or an IPv6 network, in which a host can use
+// any number of addresses.
 func neighbourhood(a netip.Addr) string {
 	if a.IsLoopback() {
 		return "loopback"
@@ -142,8 +142,8 @@ func peerCredentials(c *net.UnixConn) (credentials, error) {
 	return cred, nil
 }
 
-// certified decides about a client's certificate for one request, anew when something
-// changed since the last.
+// certified decides about a client's certificate for one request, and decides again when something changed since the
+// last.
 func (i *connInfo) certified(t *access.TLS, certs []*x509.Certificate) (access.Peer, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -158,8 +158,8 @@ func (i *connInfo) certified(t *access.TLS, certs []*x509.Certificate) (access.P
 	return p, err
 }
 
-// recheck is certified for a connection between requests or amid a long answer. Who has
-// fewer rights than when that began is refused, too.
+// recheck is certified for a connection between requests, or during a long response. A client that has fewer rights
+// than at the start is also refused.
 func (i *connInfo) recheck(t *access.TLS) (access.Peer, error) {
 	i.mu.Lock()
 	before := i.cert
@@ -183,7 +183,7 @@ func (f *Front) Meet(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, info)
 }
 
-// infoOf finds what the listener noted.
+// infoOf returns the identity that the listener recorded.
 func infoOf(c net.Conn) *connInfo {
 	if l := limitedOf(c); l != nil {
 		return l.info
@@ -191,7 +191,7 @@ func infoOf(c net.Conn) *connInfo {
 	return &connInfo{err: errNoCredentials}
 }
 
-// limitedOf is the connection that a listener of ours accepted, nil if none did.
+// limitedOf is the connection that a listener of this package accepted, nil if none did.
 func limitedOf(c net.Conn) *limitedConn {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -212,8 +212,8 @@ func (f *Front) Changed(c net.Conn, state http.ConnState) {
 	}
 }
 
-// Sweep ends what goes on by rights that are gone: answers whose token is not ours any
-// more, and connections whose certificate is not accepted. It is called each second.
+// Sweep ends connections and responses whose rights are gone: the token is no longer valid, or the certificate no
+// longer accepted. It is called every second.
 func (f *Front) Sweep() {
 	f.sweepReads()
 	if f.tls == nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/polycube/polycube/internal/rest/message"
 )
 
-// A page of another site makes a browser on this machine send requests, with what the
-// browser has: its place on loopback, a client certificate. Browsers say so.
+// A page of another site can make a browser on this machine send requests with the browser's access: loopback, and a
+// client certificate. Browsers mark such requests.
 
-// checkOrigin refuses requests that a page of another site made a browser send.
+// checkOrigin refuses requests that a browser sends for a page of another site.
 func checkOrigin(r *http.Request, scheme string) error {
 	switch site := r.Header.Get("Sec-Fetch-Site"); site {
 	case "", "none", "same-origin":
@@ -32,9 +32,8 @@ func checkOrigin(r *http.Request, scheme string) error {
 	return checkForm(r)
 }
 
-// checkForm refuses bodies of those types that a page may send to any site without asking
-// it first, and that no client of this API sends. (curl -d sends
-// application/x-www-form-urlencoded, which has to be let through.)
+// checkForm refuses bodies of the types that a page may send to any site without a preflight request, and that no
+// client of this API sends. (curl -d sends application/x-www-form-urlencoded, which must be accepted.)
 func checkForm(r *http.Request) error {
 	if message.ReadOnly(r.Method) {
 		return nil

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package front decides which clients may talk to the REST API: its listeners know who is at
-// the other end of a connection, and each request passes identity, rate, role and the limit
-// on concurrent requests before a handler sees it. Changes and refusals are recorded.
+// Package front decides which clients can use the REST API: its listeners identify the other end of a connection, and
+// each request passes checks of identity, rate, role and the limit on concurrent requests before it reaches a handler.
+// Changes and refusals are recorded in the audit log.
 //
-// Front owns everything that is known of connections and clients; nothing here knows a cube.
+// Front owns all state of connections and clients; nothing here knows about cubes.
 package front

@@ -13,33 +13,33 @@ import (
 	"github.com/polycube/polycube/internal/metrics"
 )
 
-// Options say who may talk, and where a request that passes goes on.
+// Options configure access, and where accepted requests go.
 type Options struct {
-	// Log is where clients that are turned away are written.
+	// Log is for clients that are turned away.
 	Log *slog.Logger
-	// Tokens know what a client over TCP has to present; nil refuses every token.
+	// Tokens are the tokens of clients over TCP; nil refuses every token.
 	Tokens TokenRoles
-	// InsecureLoopback lets anybody on the machine write over TCP, RequireToken lets nobody read over plain TCP without a
-	// token.
+	// InsecureLoopback lets any local user write over TCP. RequireToken requires a token even for reading over plain
+	// TCP.
 	InsecureLoopback, RequireToken bool
-	// TLS decides about clients' certificates; listeners of ListenTLS need it.
+	// TLS decides about client certificates; listeners of ListenTLS need it.
 	TLS *access.TLS
 	// Audit records changes and refusals; nil keeps no record.
 	Audit *access.Audit
-	// Rate is the number of requests a second of one client: 0 is the default, less is no bound.
+	// Rate is the maximum requests per second of one client: 0 is the default, negative is no limit.
 	Rate int
-	// Group is the system group that may use the Unix socket, ReadGroup the one that may read there; "" are the constants
-	// Group and ReadGroup.
+	// Group is the system group with access to the Unix socket, ReadGroup the one with read access; "" stands for the
+	// constants Group and ReadGroup.
 	Group, ReadGroup string
-	// Requests counts what comes in, by the Pattern of its path.
+	// Requests counts requests, by the Pattern of their path.
 	Requests *metrics.Requests
 	Pattern  func(*http.Request) string
-	// Handle answers a request that passed, or returns an error, which Fail answers.
+	// Handle serves an accepted request, or returns an error, which Fail sends.
 	Handle func(http.ResponseWriter, *http.Request) error
 	Fail   func(http.ResponseWriter, *http.Request, error)
 }
 
-// Front is what every request passes first. It owns what is known of connections and clients.
+// Front is the first stage of every request. It owns the state of connections and clients.
 type Front struct {
 	log      *slog.Logger
 	requests *metrics.Requests
@@ -55,16 +55,16 @@ type Front struct {
 	audit                    *access.Audit
 	rate                     *access.Rate
 	perSecond                float64
-	// slots are for requests under way; admins have their own, so that nobody who
-	// reads slowly keeps them out, and so has root at the Unix socket, for admins who do.
+	// slots are for requests in progress. Admins have separate ones, so that slow readers do not block them, and root
+	// at the Unix socket has separate ones, so that slow admins do not block it.
 	slots, adminSlots, ownerSlots *access.Slots
-	// open are the connections of TLS, net.Conn to *connInfo.
+	// open are the TLS connections, net.Conn to *connInfo.
 	open sync.Map
-	// reads are the requests under way that change nothing, *readUnderWay.
+	// reads are the read requests in progress, *readUnderWay.
 	reads sync.Map
 }
 
-// New makes the front of a server.
+// New creates the front of a server.
 func New(o Options) *Front {
 	f := &Front{log: o.Log, requests: o.Requests, pattern: o.Pattern, handle: o.Handle, fail: o.Fail,
 		tokens: o.Tokens, insecure: o.InsecureLoopback, requireToken: o.RequireToken, tls: o.TLS, audit: o.Audit}
@@ -78,10 +78,10 @@ func New(o Options) *Front {
 	return f
 }
 
-// OpenTLS is the number of connections of TLS.
+// OpenTLS is the number of TLS connections.
 func (f *Front) OpenTLS() int { return size(&f.open) }
 
-// Reading is the number of requests under way that change nothing.
+// Reading is the number of read requests in progress.
 func (f *Front) Reading() int { return size(&f.reads) }
 
 func size(m *sync.Map) int {
@@ -90,7 +90,7 @@ func size(m *sync.Map) int {
 	return n
 }
 
-// Watch makes a listener of this package tell what its clients do not see of each other. It is called before Accept.
+// Watch makes a listener of this package report dropped connections. It is called before Accept.
 func (f *Front) Watch(l net.Listener) {
 	if r, ok := l.(interface{ reportTo(reports) }); ok {
 		r.reportTo(reports{f.dropped, func(most int) {

@@ -22,23 +22,22 @@ import (
 	"github.com/polycube/polycube/internal/topology"
 )
 
-// What each request passes before it is routed: who sent it, how often that client asks,
-// what it may do, and what its body is like. What changes something, or was refused, is
-// recorded when it has ended.
+// The checks that each request passes before it is routed: identity, rate, role, and the body. Changes and refusals
+// are recorded when the request has ended.
 
-// Requests of one client a second, and at once. Root at the Unix socket is not counted.
+// Requests of one client per second, and the burst. Root at the Unix socket is not counted.
 const (
 	defaultRate = 1000
 	burstFactor = 2
 )
 
-// Requests under way at once, of all clients and of one.
+// Concurrent requests, of all clients and of one.
 const (
 	MaxRequests          = 256
 	MaxRequestsPerClient = 128
 )
 
-// guarded is one request on its way.
+// guarded is one request in progress.
 type guarded struct {
 	Caller  Caller
 	start   time.Time
@@ -46,7 +45,7 @@ type guarded struct {
 	refused string
 }
 
-// counter counts what was read of a body.
+// counter counts the bytes read of a body.
 type counter struct {
 	io.ReadCloser
 	n int64
@@ -59,7 +58,7 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ServeHTTP guards one request and routes it.
+// ServeHTTP checks one request and routes it.
 func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g := &guarded{start: time.Now(), body: &counter{ReadCloser: r.Body}}
 	rec := &recorder{ResponseWriter: w}
@@ -75,8 +74,8 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rec.Header().Set("X-Content-Type-Options", "nosniff")
 	rec.Header().Set("Cache-Control", "no-store")
 	if len(r.TransferEncoding) > 0 {
-		// A length may have been given as well. Whoever forwarded this may have believed that
-		// one: what it took for the next request must not be read as one.
+		// The request may also have a Content-Length. A proxy may have used that one, so the rest of the body could be
+		// a request of another client and must not be read as one.
 		rec.Header().Set("Connection", "close")
 	}
 	err := f.admit(rec, r, g)
@@ -103,7 +102,7 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// slotsFor are the places that a caller's requests take.
+// slotsFor are the slots for a caller's requests.
 func (f *Front) slotsFor(c Caller) *access.Slots {
 	switch {
 	case c.Trusted:
@@ -114,7 +113,7 @@ func (f *Front) slotsFor(c Caller) *access.Slots {
 	return f.slots
 }
 
-// admit finds out who sent a request and whether it may go on.
+// admit identifies the caller of a request and decides whether it continues.
 func (f *Front) admit(w http.ResponseWriter, r *http.Request, g *guarded) error {
 	var err error
 	g.Caller, err = f.identify(r)
@@ -143,18 +142,17 @@ func (f *Front) admit(w http.ResponseWriter, r *http.Request, g *guarded) error 
 	return nil
 }
 
-// readUnderWay is a read under way, which may be a stream without an end.
+// readUnderWay is a read in progress, possibly an endless stream.
 type readUnderWay struct {
 	r      *http.Request
 	Caller Caller
 	cancel context.CancelCauseFunc
 }
 
-// ErrRights is why a read is ended whose caller has lost its rights.
+// ErrRights is why a read is ended when its caller has lost its rights.
 var ErrRights = errors.New("the client no longer has the rights that it had at the start")
 
-// oversee ends a read when its caller loses the rights that it began with. A change goes on
-// to its end.
+// oversee ends a read when its caller loses the rights that it had at the start. A change always runs to its end.
 func (f *Front) oversee(r *http.Request, c Caller) (context.Context, func()) {
 	if !message.ReadOnly(r.Method) {
 		return r.Context(), func() {}
@@ -168,7 +166,7 @@ func (f *Front) oversee(r *http.Request, c Caller) (context.Context, func()) {
 	}
 }
 
-// sweepReads asks of each read under way whether its caller could begin it now.
+// sweepReads checks for each read in progress whether its caller could start it now.
 func (f *Front) sweepReads() {
 	f.reads.Range(func(key, _ any) bool {
 		if under, ok := key.(*readUnderWay); ok {
@@ -181,7 +179,7 @@ func (f *Front) sweepReads() {
 	})
 }
 
-// panicked answers for a handler that panicked; the daemon lives.
+// panicked answers for a handler that panicked; the daemon keeps running.
 func (f *Front) panicked(rec *recorder, r *http.Request, cause any) {
 	if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(cause)
@@ -193,13 +191,12 @@ func (f *Front) panicked(rec *recorder, r *http.Request, cause any) {
 	}
 }
 
-// looksAtPackets tells whether a read shows what others send, which is recorded as a
-// change is.
+// looksAtPackets reports whether a read shows packets of others, which is recorded like a change.
 func looksAtPackets(r *http.Request) bool {
 	return r.Method == http.MethodGet && commands.Secret(message.CommandName(r))
 }
 
-// record writes the line of the audit log, if the request is one that has a line.
+// record writes the line of the audit log, if the request has one.
 func (f *Front) record(g *guarded, rec *recorder, r *http.Request) {
 	if f.audit == nil || g.refused == "" && (rec.status == http.StatusPermanentRedirect || message.ReadOnly(r.Method) && !looksAtPackets(r)) {
 		return
@@ -215,11 +212,10 @@ func (f *Front) record(g *guarded, rec *recorder, r *http.Request) {
 	})
 }
 
-// handshakeFailed begins what net/http logs about a client that TLS did not let in.
+// handshakeFailed is the prefix of net/http's log line for a failed TLS handshake.
 const handshakeFailed = "http: TLS handshake error from "
 
-// connectionLog is the log of net/http. Clients that TLS does not let in are in no other
-// place, so they are recorded from here.
+// connectionLog is the log of net/http. Clients refused by TLS appear nowhere else, so they are recorded from here.
 type connectionLog struct{ f *Front }
 
 func (l connectionLog) Write(line []byte) (int, error) {
@@ -227,7 +223,7 @@ func (l connectionLog) Write(line []byte) (int, error) {
 	l.f.log.Debug(text)
 	rest, ok := strings.CutPrefix(text, handshakeFailed)
 	from, why, found := strings.Cut(rest, ": ")
-	// A client that goes away while it greets was not refused: it may be a probe.
+	// A client that disconnects during the handshake was not refused: it may be a probe.
 	if ok && found && why != "EOF" && !strings.Contains(why, "reset by peer") {
 		l.f.requests.Denied("tls")
 		l.f.audit.Write(access.Record{Time: time.Now(), Who: "unknown", Role: access.None.String(), From: from, Refused: why})
@@ -235,10 +231,10 @@ func (l connectionLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// ConnectionLog is the log of net/http, which alone knows of clients that TLS turns away.
+// ConnectionLog is the log of net/http, which alone knows about clients refused by TLS.
 func (f *Front) ConnectionLog() *log.Logger { return log.New(connectionLog{f}, "", 0) }
 
-// measure counts a request that was answered. Streams last as long as somebody looks, which is no figure of the API.
+// measure counts a finished request. The duration of a stream depends on its client and is not measured.
 func (f *Front) measure(rec *recorder, r *http.Request, took time.Duration) {
 	switch kind, _, _ := mime.ParseMediaType(rec.Header().Get("Content-Type")); kind {
 	case message.NDJSON, message.PcapNG, message.EventStream:
@@ -247,7 +243,7 @@ func (f *Front) measure(rec *recorder, r *http.Request, took time.Duration) {
 	}
 }
 
-// denialReason is the label of a refusal: of who asks, or of how.
+// denialReason is the metric label of a refusal.
 func denialReason(err error) string {
 	switch status, _ := message.Classify(http.MethodGet, err); status {
 	case http.StatusUnauthorized:

@@ -20,33 +20,30 @@ import (
 	"github.com/polycube/polycube/internal/rest/message"
 )
 
-// Listeners bound the number of open connections each, so that a flood on TCP never
-// keeps root from the Unix socket.
+// Each listener limits the number of open connections, so that a flood on TCP never keeps root from the Unix socket.
 
-// Connections that one listener keeps open, of all clients and of one.
+// Maximum open connections of one listener, of all clients and of one.
 const (
 	maxConns          = 1024
 	MaxConnsPerClient = 256
 )
 
-// maxSocketPath is the room in sun_path.
+// maxSocketPath is the size of sun_path.
 const maxSocketPath = 107
 
-// Groups of the system by default.
+// Default system groups.
 const (
-	// Group is the one whose members may do everything at the Unix socket.
+	// Group is the group with full access at the Unix socket.
 	Group = "polycube"
-	// ReadGroup is the one whose members may read at a socket of their own.
+	// ReadGroup is the group with read access at a separate socket.
 	ReadGroup = "polycube-read"
 )
 
-// ListenUnix listens on a socket file of mode 0660 for the constant Group, or 0600 when
-// that does not exist. A socket left by a killed daemon is replaced; the caller holds the
-// instance's lock, so nobody serves it.
+// ListenUnix listens on a socket file with mode 0660 for the constant Group, or 0600 if that does not exist. A socket
+// left by a killed daemon is replaced; the caller holds the instance's lock, so no other daemon serves it.
 func ListenUnix(path string) (net.Listener, error) { return ListenGroup(path, Group, false) }
 
-// ListenGroup is ListenUnix for another group. What comes in by a socket that is readOnly
-// only reads, even if it is root.
+// ListenGroup is ListenUnix for another group. Clients of a readOnly socket can only read, even root.
 func ListenGroup(path, group string, readOnly bool) (_ net.Listener, err error) {
 	if info, err := os.Lstat(path); err == nil {
 		if info.Mode().Type() != fs.ModeSocket {
@@ -56,8 +53,8 @@ func ListenGroup(path, group string, readOnly bool) (_ net.Listener, err error) 
 			return nil, fmt.Errorf("replace the socket of a dead daemon: %w", err)
 		}
 	}
-	// The socket is born in a closed directory and moved when its mode is right: bind
-	// takes the umask of the whole process.
+	// The socket is created in a private directory and moved once its mode is right: bind uses the umask of the whole
+	// process.
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".listen-")
 	if err != nil {
 		return nil, fmt.Errorf("create directory for socket %s: %w", path, err)
@@ -111,7 +108,7 @@ func ListenTCP(addr string, port uint16) (net.Listener, error) {
 	return limit(l, ""), nil
 }
 
-// loopback resolves the address option; localhost is 127.0.0.1, as clients compare it.
+// loopback resolves the address option; localhost is 127.0.0.1, as clients expect.
 func loopback(addr string) (netip.Addr, error) {
 	if addr == "localhost" {
 		return netip.AddrFrom4([4]byte{127, 0, 0, 1}), nil
@@ -127,7 +124,7 @@ func loopback(addr string) (netip.Addr, error) {
 	return ip, nil
 }
 
-// CheckAddress tells whether an address can be listened on, with mutual TLS or without.
+// CheckAddress reports whether an address can be used, with or without mutual TLS.
 func CheckAddress(addr string, secure bool) error {
 	_, err := listenIP(addr, secure)
 	return err
@@ -163,21 +160,21 @@ type secureListener struct {
 
 func (l *secureListener) reportTo(r reports) { l.limited.reportTo(r) }
 
-// reports are where a listener tells what its clients do not see of each other.
+// reports are the callbacks of a listener for events that its clients cannot see.
 type reports struct {
-	// dropped is called for a connection that was closed at once, full when all of them are taken.
+	// dropped is called for a connection that was closed immediately, full when all slots are in use.
 	dropped func(client *connInfo, reason DropReason)
 	full    func(most int)
 }
 
-// limitedListener accepts a connection only when a slot is free, and so many of one client.
+// limitedListener accepts a connection only when a slot is free, and limits the connections of one client.
 type limitedListener struct {
 	net.Listener
 	slots chan struct{}
 	done  chan struct{}
 	path  string
 	once  sync.Once
-	// readOnly is a socket for reading; silent clients speak TLS and understand nothing else.
+	// readOnly marks a read-only socket; silent clients speak TLS and would not understand a plain error.
 	readOnly, silent bool
 
 	reports  reports
@@ -187,7 +184,7 @@ type limitedListener struct {
 	clients map[string]int
 }
 
-// fullAgain is how often a listener says at most that it is full.
+// fullAgain is the minimum time between two reports that a listener is full.
 const fullAgain = time.Minute
 
 // reportTo is called before Accept.
@@ -197,7 +194,7 @@ func limit(l net.Listener, path string) *limitedListener {
 	return &limitedListener{Listener: l, slots: make(chan struct{}, maxConns), done: make(chan struct{}), path: path, clients: map[string]int{}}
 }
 
-// Accept waits for a free slot, then for a connection of a client that has not too many.
+// Accept waits for a free slot, then for a connection of a client below its limit.
 func (l *limitedListener) Accept() (net.Conn, error) {
 	if !l.takeSlot() {
 		return nil, net.ErrClosed
@@ -238,7 +235,7 @@ func (l *limitedListener) takeSlot() bool {
 	}
 }
 
-// enter counts a connection of a client, unless that has as many as it may.
+// enter counts a connection of a client, unless the client is at its limit.
 func (l *limitedListener) enter(client string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -258,7 +255,7 @@ func (l *limitedListener) leave(client string) {
 	<-l.slots
 }
 
-// turnAway tells a client why, as far as that costs nothing.
+// turnAway tells a client why, if that costs nothing.
 func (l *limitedListener) turnAway(c net.Conn) {
 	if !l.silent {
 		body := fmt.Sprintf(`{"ietf-restconf:errors":{"error":[{"error-type":"protocol","error-tag":"resource-denied",`+
@@ -270,7 +267,7 @@ func (l *limitedListener) turnAway(c net.Conn) {
 	_ = c.Close()
 }
 
-// Addr is where clients connect: the socket was made elsewhere and moved.
+// Addr is the address that clients connect to: the socket was created elsewhere and moved.
 func (l *limitedListener) Addr() net.Addr {
 	if l.path != "" {
 		return &net.UnixAddr{Name: l.path, Net: "unix"}
@@ -278,8 +275,8 @@ func (l *limitedListener) Addr() net.Addr {
 	return l.Listener.Addr()
 }
 
-// Close removes the socket file first, so that a client gets "no such file" and not a
-// connection that nobody answers.
+// Close removes the socket file first, so that a client gets "no such file" instead of a connection without a
+// response.
 func (l *limitedListener) Close() error {
 	l.once.Do(func() {
 		close(l.done)

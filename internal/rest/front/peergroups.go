@@ -10,9 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerGroups reads the supplementary groups of a Unix socket's peer. golang.org/x/sys
-// knows the option but has no function for it. The kernel wants a buffer that is large
-// enough and says how large when it is not.
+// peerGroups reads the supplementary groups of a Unix socket's peer. golang.org/x/sys defines the option but has no
+// function for it. The kernel requires a large enough buffer, and returns the size if it is too small.
 func peerGroups(fd int) ([]uint32, error) {
 	groups := make([]uint32, 64)
 	for {

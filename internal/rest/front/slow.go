@@ -15,26 +15,25 @@ import (
 	"github.com/polycube/polycube/internal/access"
 )
 
-// A client that sends or reads byte by byte holds a connection, and for a while a place
-// among the requests. Deadlines of net/http end that without a word, so the connection
-// itself notes which deadline passed: an operator has to see who is slow, and how often.
+// A client that sends or reads byte by byte occupies a connection, and for a while a request slot. The deadlines of
+// net/http end that silently, so the connection itself records which deadline passed: an operator must be able to see
+// who is slow, and how often.
 
-// DropReason is why a connection was closed before its client had an answer. It is the
-// label of a metric.
+// DropReason is why a connection was closed before its client got a response. It is a metric label.
 type DropReason string
 
 const (
-	// dropTooMany means that the client had as many connections as it may.
+	// dropTooMany means that the client was at its connection limit.
 	dropTooMany DropReason = "too-many"
-	// DropSilent means that no byte of a request came in time.
+	// DropSilent means that no byte of a request arrived in time.
 	DropSilent DropReason = "silent"
 	// DropSlowRequest means that the header or the body was not complete in time.
 	DropSlowRequest DropReason = "slow-request"
-	// DropSlowAnswer means that the client did not read its answer in time.
+	// DropSlowAnswer means that the client did not read the response in time.
 	DropSlowAnswer DropReason = "slow-answer"
 )
 
-// Says is a sentence for the record.
+// Says is the reason as a sentence.
 func (r DropReason) Says() string {
 	switch r {
 	case dropTooMany:
@@ -57,7 +56,7 @@ func (f *Front) dropped(client *connInfo, reason DropReason) {
 	f.audit.Write(access.Record{Time: time.Now(), Who: who, Role: access.None.String(), From: from, Refused: reason.Says()})
 }
 
-// name is who is at the other end, as far as that is known, and where it came in.
+// name identifies the other end, as far as known, and where it connected.
 func (i *connInfo) name() (who, from string) {
 	if i.unix {
 		return i.user, fmt.Sprintf("pid %d", i.peer.PID)
@@ -70,17 +69,17 @@ func (i *connInfo) name() (who, from string) {
 	return "unknown", i.remote
 }
 
-// limitedConn gives its slot back once, and knows whether its client was too slow.
+// limitedConn releases its slot once, and knows whether its client was too slow.
 type limitedConn struct {
 	net.Conn
 	info    *connInfo
 	once    sync.Once
 	release func()
 
-	// state is the last that net/http reported.
+	// state is the last state that net/http reported.
 	state atomic.Int32
 	born  time.Time
-	// aborted tells that the deadline of reads is before the connection: net/http ends its own reads so.
+	// aborted tells that the read deadline is in the past: this is how net/http cancels its own reads.
 	aborted             atomic.Bool
 	lateRead, lateWrite atomic.Bool
 }
@@ -107,8 +106,8 @@ func (c *limitedConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// enters notes a state of the connection. When it is closed, it returns the reason if that
-// is a client that was too slow. One that was idle has had its answer.
+// enters records a state of the connection. On close, it returns the reason if the client was too slow. An idle
+// connection has already received its response.
 func (c *limitedConn) enters(state http.ConnState) DropReason {
 	before := http.ConnState(c.state.Swap(int32(state)))
 	switch {

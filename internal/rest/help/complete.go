@@ -15,11 +15,10 @@ import (
 	"github.com/polycube/polycube/internal/trace"
 )
 
-// Completion for shells: the same help as a flat list of words, and help for the
-// commands that no model describes.
+// Shell completion: the same help as a flat list of words, and help for the commands that no model describes.
 
-// words are what may be typed next: verbs, keys that exist, a placeholder for a new key,
-// members with their "=", the values of an enumeration in lower case.
+// words are the possible next words: verbs, existing keys, a placeholder for a new key, members with "=", and the
+// values of an enumeration in lower case.
 func (h Help) words(verb string) []string {
 	out := append([]string{}, h.Commands...)
 	for _, e := range h.Elements {
@@ -44,7 +43,7 @@ func (h Help) words(verb string) []string {
 	})
 }
 
-// flagWords are the flags as they are typed.
+// flagWords are the flags as typed.
 func (h Help) flagWords() (out []string) {
 	for _, f := range h.flags {
 		out = append(out, f.Name)
@@ -52,7 +51,7 @@ func (h Help) flagWords() (out []string) {
 	return out
 }
 
-// words of one parameter. Keys are positional, so only the first is next.
+// words of one parameter. Keys are positional, so only the first one is next.
 func (p Param) words(verb string, first bool, h Help) []string {
 	switch {
 	case p.Implied || p.Type == "key" && !first:
@@ -74,7 +73,7 @@ func (p Param) words(verb string, first bool, h Help) []string {
 	return []string{p.Name}
 }
 
-// leafWords are the values of a leaf that are known.
+// leafWords are the known values of a leaf.
 func (p Param) leafWords() []string {
 	if len(p.Candidates) > 0 {
 		return p.Candidates
@@ -82,7 +81,7 @@ func (p Param) leafWords() []string {
 	return []string{"<" + p.Name + ">"}
 }
 
-// BegunBy keeps the words that begin as ?prefix= does: of a long list, a shell wants few.
+// BegunBy keeps the words that start with ?prefix=, because a shell needs only a few of a long list.
 func BegunBy(r *http.Request, words []string) []string {
 	prefix := r.URL.Query().Get("prefix")
 	out := []string{}
@@ -94,10 +93,10 @@ func BegunBy(r *http.Request, words []string) []string {
 	return out
 }
 
-// maxWords is how many words completion offers; a shell asks before it shows so many.
+// maxWords is how many words completion offers; a shell asks before it shows that many.
 const maxWords = 2000
 
-// commandsWith are those of the framework's first words that a verb goes with.
+// commandsWith are the commands that support a verb.
 func commandsWith(verb string) []string {
 	if verb == resource.VerbNone {
 		verb = ""
@@ -105,7 +104,7 @@ func commandsWith(verb string) []string {
 	return commands.Offered(strings.ToLower(verb))
 }
 
-// Member describes what names a member of the framework's collections.
+// Member describes the name of a member of the framework's collections.
 func Member(name string) Param {
 	a := commands.Served(name).Member
 	return argument(*a)
@@ -120,7 +119,7 @@ func arguments(o commands.Operation) []Param {
 	return out
 }
 
-// argument describes a word behind a command. Among several values, a person has to choose where one is required.
+// argument describes a word after a command. If one of several values is required, the user must choose.
 func argument(a commands.Argument) Param {
 	p := Param{Name: a.Name, Description: a.Description, Example: a.Example, Type: "leaf", SimpleType: "string"}
 	p.Values = a.Values
@@ -137,7 +136,7 @@ func argument(a commands.Argument) Param {
 	return p
 }
 
-// serviceParam describes a service in the root's help.
+// serviceParam describes a service in the help of the root.
 type serviceParam struct {
 	Name        string `json:"name"`
 	SimpleType  string `json:"simpletype"`
@@ -148,7 +147,7 @@ type serviceParam struct {
 	Swagger     string `json:"swagger_codegen_repo_id"`
 }
 
-// Root answers OPTIONS /.
+// Root handles OPTIONS /.
 func (g *Guide) Root(w http.ResponseWriter, r *http.Request) error {
 	verb, completion, err := Verb(r)
 	if err != nil {
@@ -170,7 +169,7 @@ func (g *Guide) Root(w http.ResponseWriter, r *http.Request) error {
 	return g.out.JSON(w, r, http.StatusOK, message.Ordered{}.With("params", params))
 }
 
-// Show answers OPTIONS of what is only read. A collection's members are completed.
+// Show handles OPTIONS of read-only resources. Members of a collection are completed.
 func (g *Guide) Show(w http.ResponseWriter, r *http.Request, rest []string) error {
 	verb, completion, err := Verb(r)
 	if err != nil {
@@ -186,7 +185,7 @@ func (g *Guide) Show(w http.ResponseWriter, r *http.Request, rest []string) erro
 	return g.Answer(w, r, []string{http.MethodGet, http.MethodOptions}, verb, completion, h)
 }
 
-// addMembers adds what a collection that is only read has.
+// addMembers adds the members of a read-only collection.
 func (g *Guide) addMembers(r *http.Request, h *Help) {
 	switch message.CommandName(r) {
 	case "netdevs":
@@ -204,7 +203,7 @@ func (g *Guide) addMembers(r *http.Request, h *Help) {
 	}
 }
 
-// Cubes answers OPTIONS of /cubes.
+// Cubes handles OPTIONS of /cubes.
 func (g *Guide) Cubes(w http.ResponseWriter, r *http.Request, rest []string) error {
 	verb, completion, err := Verb(r)
 	if err != nil {
@@ -230,7 +229,7 @@ func (g *Guide) Cubes(w http.ResponseWriter, r *http.Request, rest []string) err
 	return g.Answer(w, r, methods, verb, completion, h)
 }
 
-// Services answers OPTIONS of /services.
+// Services handles OPTIONS of /services.
 func (g *Guide) Services(w http.ResponseWriter, r *http.Request, rest []string) error {
 	verb, completion, err := Verb(r)
 	if err != nil {
@@ -258,7 +257,7 @@ func (g *Guide) Services(w http.ResponseWriter, r *http.Request, rest []string) 
 	return g.Answer(w, r, methods, verb, completion, h)
 }
 
-// Connect answers OPTIONS of /connect and /disconnect; one segment is the first peer.
+// Connect handles OPTIONS of /connect and /disconnect; one segment is the first peer.
 func (g *Guide) Connect(w http.ResponseWriter, r *http.Request, rest []string) error {
 	verb, completion, err := Verb(r)
 	if err != nil {
@@ -272,7 +271,7 @@ func (g *Guide) Connect(w http.ResponseWriter, r *http.Request, rest []string) e
 	return g.Answer(w, r, []string{http.MethodPost, http.MethodOptions}, verb, completion, h)
 }
 
-// peers are what can be connected with the first peer, or disconnected from it.
+// peers are what can be connected to, or disconnected from, the first peer.
 func (g *Guide) peers(r *http.Request, connect bool, rest []string) []string {
 	far := ""
 	if len(rest) > 0 {
@@ -287,16 +286,15 @@ func (g *Guide) peers(r *http.Request, connect bool, rest []string) []string {
 	})
 }
 
-// attachPlaces are the cube and the port of attach and detach, attachOptions the places among the cubes that are attached
-// already.
+// attachPlaces are the cube and the port of attach and detach, attachOptions the positions among the cubes that are
+// already attached.
 func attachPlaces() []Param { return arguments(commands.Of(http.MethodPost, "/detach")) }
 
 func attachOptions() []Param {
 	return arguments(commands.Of(http.MethodPost, "/attach"))[len(attachPlaces()):]
 }
 
-// Attach answers OPTIONS of /attach and /detach; segments are the cube, the port and an
-// option.
+// Attach handles OPTIONS of /attach and /detach; segments are the cube, the port and an option.
 func (g *Guide) Attach(w http.ResponseWriter, r *http.Request, rest []string) error {
 	verb, completion, err := Verb(r)
 	if err != nil {
@@ -322,7 +320,7 @@ func (g *Guide) Attach(w http.ResponseWriter, r *http.Request, rest []string) er
 	return g.Answer(w, r, methods, verb, completion, h)
 }
 
-// helpAttachOption answers OPTIONS of /attach/CUBE/PORT/OPTION.
+// helpAttachOption handles OPTIONS of /attach/CUBE/PORT/OPTION.
 func (g *Guide) helpAttachOption(w http.ResponseWriter, r *http.Request, rest []string, completion bool) error {
 	options := attachOptions()
 	i := slices.IndexFunc(options, func(p Param) bool { return p.Name == rest[2] })
@@ -344,7 +342,7 @@ func (g *Guide) helpAttachOption(w http.ResponseWriter, r *http.Request, rest []
 	return g.Answer(w, r, methods, resource.VerbNone, false, Help{Params: []Param{p}})
 }
 
-// Named are elements that have a name alone.
+// Named are elements with only a name.
 func Named(names []string) []message.Ordered {
 	out := []message.Ordered{}
 	for _, n := range names {

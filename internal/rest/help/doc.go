@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package help answers OPTIONS requests of the REST API: which words may come next, with
-// what the model says of each, and the same as a flat list for the completion of a shell.
+// Package help handles OPTIONS requests of the REST API: the possible next words, with their description from the
+// model, and the same as a flat list for shell completion.
 package help

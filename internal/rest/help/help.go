@@ -14,22 +14,22 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// Help for people who type commands, made from the model: OPTIONS …?help=VERB says what
-// may come next. Verbs are the command line's: NONE, ADD, SET, SHOW, DEL.
+// Help for people who type commands, derived from the model: OPTIONS …?help=VERB returns what can come next. Verbs are
+// those of the command line: NONE, ADD, SET, SHOW, DEL.
 
-// Guide answers OPTIONS: what may be typed next, for people and for shells.
+// Guide handles OPTIONS: what can be typed next, for people and for shells.
 type Guide struct {
 	names   *directory.Directory
 	manager directory.Manager
 	out     message.Sender
 }
 
-// New makes the guide to the cubes of a Manager.
+// New creates the guide to the cubes of a Manager.
 func New(names *directory.Directory, manager directory.Manager, out message.Sender) *Guide {
 	return &Guide{names: names, manager: manager, out: out}
 }
 
-// Param describes one word or key=value that may come next.
+// Param describes one word or key=value that can come next.
 type Param struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
@@ -39,14 +39,14 @@ type Param struct {
 	SimpleType string `json:"simpletype"`
 	Constraints
 
-	// Implied is a member that nobody types: the path has it already.
+	// Implied is a member that nobody types, because the path already has it.
 	Implied bool `json:"implied,omitempty"`
 }
 
-// Constraints are what else the model says about a value. Members that do not apply are
-// left out, as the first API had none of them.
+// Constraints are what else the model says about a value. Members that do not apply are omitted; the first API had
+// none of them.
 type Constraints struct {
-	// Typedef is the type as the model names it, where it is not a built-in one.
+	// Typedef is the name of the type in the model, if it is not a built-in one.
 	Typedef  string   `json:"typedef,omitempty"`
 	Units    string   `json:"units,omitempty"`
 	Default  *string  `json:"default,omitempty"`
@@ -54,22 +54,22 @@ type Constraints struct {
 	Length   string   `json:"length,omitempty"`
 	Patterns []string `json:"pattern,omitempty"`
 	Values   []string `json:"values,omitempty"`
-	// Meanings are the descriptions of the values that have one.
+	// Meanings are the descriptions of values that have one.
 	Meanings  message.Ordered `json:"value-descriptions,omitempty"`
 	Leafref   string          `json:"leafref,omitempty"`
 	Mandatory bool            `json:"mandatory,omitempty"`
-	// InitOnly is what is given at creation only, State what is only read.
+	// InitOnly marks nodes that are given only at creation, State read-only ones.
 	InitOnly bool `json:"init-only,omitempty"`
 	State    bool `json:"state,omitempty"`
-	// Candidates are values that exist, of what refers to something.
+	// Candidates are existing values, for a reference.
 	Candidates []string `json:"candidates,omitempty"`
 }
 
-// Help is the answer to OPTIONS; absent parts are left out.
+// Help is the response to OPTIONS; missing parts are omitted.
 type Help struct {
 	Commands         []string
 	Params, Optional []Param
-	// flags can follow at any place.
+	// flags can follow anywhere.
 	flags []Param
 	// Elements are the entries of a list by their keys, in the model's order.
 	Elements []message.Ordered
@@ -101,7 +101,7 @@ func (h Help) MarshalJSON() ([]byte, error) {
 	return out.MarshalJSON()
 }
 
-// Verb reads ?help= and ?completion.
+// Verb parses ?help= and ?completion.
 func Verb(r *http.Request) (verb string, completion bool, err error) {
 	q := r.URL.Query()
 	completion = q.Has("completion")
@@ -129,8 +129,8 @@ func (g *Guide) Answer(w http.ResponseWriter, r *http.Request, methods []string,
 	return g.out.JSON(w, r, http.StatusOK, h)
 }
 
-// Node answers OPTIONS of a cube or a node in it. The cube need not exist: help for
-// adding it is asked before.
+// Node handles OPTIONS of a cube or a node in it. The cube need not exist, because help for adding it is requested
+// before.
 func (g *Guide) Node(w http.ResponseWriter, r *http.Request, t *resource.Target) error {
 	verb, completion, err := Verb(r)
 	if err != nil {
@@ -153,7 +153,7 @@ func (g *Guide) Node(w http.ResponseWriter, r *http.Request, t *resource.Target)
 	return g.Answer(w, r, t.Methods(), verb, completion, h)
 }
 
-// there tells whether the target exists.
+// there reports whether the target exists.
 func (g *Guide) there(r *http.Request, t *resource.Target) bool {
 	if !g.names.Runs(t.Service, t.Cube) || t.Kind != resource.KindEntry {
 		return g.names.Runs(t.Service, t.Cube)
@@ -162,8 +162,8 @@ func (g *Guide) there(r *http.Request, t *resource.Target) bool {
 	return err == nil
 }
 
-// nodeHelp is that of what has members: a cube, a container, a list entry. What exists
-// already is not added itself: there, ADD leads to its lists.
+// nodeHelp is the help of a node with members: a cube, a container, a list entry. For an existing node, ADD leads to
+// its lists instead of adding the node.
 func nodeHelp(t *resource.Target, verb string, exists bool) Help {
 	children := t.Node.Children()
 	if t.Kind == resource.KindCube {
@@ -209,14 +209,14 @@ func nodeHelp(t *resource.Target, verb string, exists bool) Help {
 	return h
 }
 
-// ofAList tells whether an action is offered as a verb of a list beside it.
+// ofAList reports whether an action is offered as a verb of a sibling list.
 func ofAList(action *yang.Node, siblings []*yang.Node) bool {
 	return slices.ContainsFunc(siblings, func(n *yang.Node) bool {
 		return slices.Contains(slices.Collect(maps.Values(n.Verbs())), action)
 	})
 }
 
-// verbsOf are the verbs that make sense at a node.
+// verbsOf are the verbs that make sense for a node.
 func verbsOf(t *resource.Target, exists bool) []string {
 	switch {
 	case t.Kind != resource.KindCube && t.Node.Deletable():
@@ -230,7 +230,7 @@ func verbsOf(t *resource.Target, exists bool) []string {
 	if t.Kind == resource.KindList || t.Kind == resource.KindCube {
 		return verbs
 	}
-	// Nothing is added to what holds no lists, and nothing is set where all is fixed.
+	// ADD needs lists, and SET needs something that can change.
 	children := t.Node.Children()
 	return slices.DeleteFunc(verbs, func(v string) bool {
 		return v == "add" && !slices.ContainsFunc(children, func(n *yang.Node) bool { return inner(n) && n.Config() }) ||
@@ -238,7 +238,7 @@ func verbsOf(t *resource.Target, exists bool) []string {
 	})
 }
 
-// listHelp is that of a whole list: its keys, and the entries that exist.
+// listHelp is the help of a whole list: its keys, and the existing entries.
 func (g *Guide) listHelp(r *http.Request, t *resource.Target, verb string) Help {
 	h := Help{Params: keyParams(t.Node.Keys()), flags: flagsOf(t, verb)}
 	if verb == resource.VerbNone {
@@ -254,8 +254,8 @@ func (g *Guide) listHelp(r *http.Request, t *resource.Target, verb string) Help 
 	return h
 }
 
-// addKeys completes help for a list whose first keys are given: by the entries that exist,
-// or by what the next key of a new one can be.
+// addKeys completes help for a list whose first keys are given: by the existing entries, or by what the next key of a
+// new one can be.
 func (g *Guide) addKeys(r *http.Request, t *resource.Target, verb string, given []string, h *Help) {
 	if verb != resource.VerbAdd {
 		h.Elements = g.elements(r, t, given)
@@ -281,7 +281,7 @@ func (g *Guide) elements(r *http.Request, t *resource.Target, given []string) []
 	return out
 }
 
-// Partial answers OPTIONS within the keys of a list.
+// Partial handles OPTIONS within the keys of a list.
 func (g *Guide) Partial(w http.ResponseWriter, r *http.Request, segments []string, p *yang.PartialKeysError) error {
 	verb, completion, err := Verb(r)
 	if err != nil {
@@ -293,7 +293,7 @@ func (g *Guide) Partial(w http.ResponseWriter, r *http.Request, segments []strin
 	return g.Answer(w, r, []string{http.MethodOptions}, verb, completion, h)
 }
 
-// Service answers OPTIONS of a service as a whole: its cubes are its elements.
+// Service handles OPTIONS of a whole service: its cubes are the elements.
 func (g *Guide) Service(w http.ResponseWriter, r *http.Request, service string) error {
 	verb, completion, err := Verb(r)
 	if err != nil {
@@ -312,7 +312,7 @@ func (g *Guide) Service(w http.ResponseWriter, r *http.Request, service string) 
 // CubeName is a cube and its service.
 type CubeName struct{ name, service string }
 
-// CubeElements are the running cubes that keep wants.
+// CubeElements are the running cubes for which keep returns true.
 func (g *Guide) CubeElements(keep func(CubeName) bool) []message.Ordered {
 	out := []message.Ordered{}
 	for _, ref := range g.manager.Cubes() {
@@ -323,15 +323,15 @@ func (g *Guide) CubeElements(keep func(CubeName) bool) []message.Ordered {
 	return out
 }
 
-// settable are the nodes that a key=value can set.
+// settable are the nodes that key=value can set.
 func settable(n *yang.Node) bool {
 	return n.Config() && !n.IsKey() && (n.Kind() == yang.Leaf || n.Kind() == yang.LeafList)
 }
 
-// inner are the nodes that have members of their own.
+// inner are the nodes that have members.
 func inner(n *yang.Node) bool { return n.Kind() == yang.Container || n.Kind() == yang.List }
 
-// pick describes the nodes that keep wants.
+// pick describes the nodes for which keep returns true.
 func pick(nodes []*yang.Node, keep func(*yang.Node) bool) []Param {
 	out := []Param{}
 	for _, n := range nodes {
@@ -366,8 +366,8 @@ func inputParams(action *yang.Node) (mandatory, optional []Param) {
 	return mandatory, optional
 }
 
-// InputLeaf finds a member of an action's input, which has no resource of its own but is
-// completed like any other leaf, and the action.
+// InputLeaf finds a member of an action's input, and the action. Such a member has no resource but is completed like
+// any other leaf.
 func (g *Guide) InputLeaf(segments []string) (*resource.Target, *yang.Node) {
 	last := len(segments) - 1
 	if last < 2 {
@@ -380,7 +380,7 @@ func (g *Guide) InputLeaf(segments []string) (*resource.Target, *yang.Node) {
 	return t, t.Node.Input().Child(segments[last])
 }
 
-// Leaf answers OPTIONS of one leaf; path leads to it.
+// Leaf handles OPTIONS of one leaf; path leads to it.
 func (g *Guide) Leaf(w http.ResponseWriter, r *http.Request, t *resource.Target, n *yang.Node, path yang.Path) error {
 	verb, completion, err := Verb(r)
 	if err != nil {
@@ -439,7 +439,7 @@ func paramOf(n *yang.Node) Param {
 	return p
 }
 
-// describeValue adds what a leaf's value can be.
+// describeValue adds the possible values of a leaf.
 func (p *Param) describeValue(n *yang.Node) {
 	t := n.Type()
 	p.SimpleType, p.Values = t.Base, t.Enums
@@ -467,7 +467,7 @@ func (p *Param) describeValue(n *yang.Node) {
 	}
 }
 
-// flagsOf are the flags that a verb takes at a list.
+// flagsOf are the flags of a verb on a list.
 func flagsOf(t *resource.Target, verb string) []Param {
 	if verb != resource.VerbDel || !slices.Contains(t.Methods(), http.MethodDelete) {
 		return nil

@@ -10,10 +10,10 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// A command can set nodes inside the containers of its target: `ports add p1 access.vlanid=10`. A list of bare keys is a
-// set of values, and is set in the same way: `trunk.allowed=10,20`.
+// A command can set nodes inside the containers of its target: `ports add p1 access.vlanid=10`. A list of bare keys is
+// a set of values, and is set in the same way: `trunk.allowed=10,20`.
 
-// nested is a node with its name from above.
+// nested is a node with its path from above.
 type nested struct {
 	*yang.Node
 	name string

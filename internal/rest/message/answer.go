@@ -13,19 +13,19 @@ import (
 	"strings"
 )
 
-// How a request is answered: JSON, the methods of a resource, and the links that lead on.
+// Responses: JSON, the methods of a resource, and links.
 
-// Content types of answers.
+// Content types of responses.
 const (
-	// ContentType is that of every answer but metrics and streams.
+	// ContentType is that of every response but metrics and streams.
 	ContentType = "application/yang.data+json"
-	// NDJSON, PcapNG and EventStream are streams, which last as long as somebody reads.
+	// NDJSON, PcapNG and EventStream are streams, which last until the client stops reading.
 	NDJSON      = "application/x-ndjson"
 	PcapNG      = "application/x-pcapng"
 	EventStream = "text/event-stream"
 )
 
-// Sender writes answers of JSON.
+// Sender writes JSON responses.
 type Sender struct{ Log *slog.Logger }
 
 // Raw sends JSON as it is.
@@ -65,10 +65,10 @@ func Encode(v any) (json.RawMessage, error) {
 	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }
 
-// SetAllow names the methods of a resource.
+// SetAllow sets the methods of a resource.
 func SetAllow(h http.Header, methods []string) { h.Set("Allow", strings.Join(methods, ", ")) }
 
-// Allow refuses a method that the resource does not have. HEAD goes where GET does.
+// Allow refuses a method that the resource does not support. HEAD is allowed where GET is.
 func Allow(r *http.Request, methods ...string) error {
 	method := r.Method
 	if method == http.MethodHead {
@@ -87,7 +87,7 @@ type Link struct {
 	Href string `json:"href"`
 }
 
-// SetLinkHeader writes links as one header; entries beyond the limit are left out.
+// SetLinkHeader writes links as one header; entries beyond the limit are omitted.
 func SetLinkHeader(h http.Header, links []Link) {
 	var b strings.Builder
 	for _, l := range links {
@@ -106,10 +106,10 @@ func SetLinkHeader(h http.Header, links []Link) {
 	h.Set("Link", b.String())
 }
 
-// MaxLinkHeader keeps the header of a long list below what clients accept.
+// MaxLinkHeader keeps the header of a long list below the limit of common clients.
 const MaxLinkHeader = 8 << 10
 
-// AppendLinks adds _links as the last member of an object; anything else stays as it is.
+// AppendLinks adds _links as the last member of an object; anything else is unchanged.
 func AppendLinks(raw json.RawMessage, links []Link) json.RawMessage {
 	body := bytes.TrimSpace(raw)
 	if len(body) < 2 || body[0] != '{' || body[len(body)-1] != '}' {

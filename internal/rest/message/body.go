@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 )
 
-// A body is bounded in size and depth and known to be JSON before anybody interprets it.
+// A body is limited in size and depth, and checked to be JSON, before it is interpreted.
 
 // Limits of a request's body.
 const (
@@ -21,7 +21,7 @@ const (
 	maxBodyDepth = 64
 )
 
-// ReadBody returns the request's body, nil when it is empty or blank.
+// ReadBody returns the request's body, nil if it is empty or blank.
 func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return ReadBodyOf(w, r, MaxBodyBytes)
 }
@@ -77,8 +77,7 @@ func checkJSON(body []byte) error {
 	return nil
 }
 
-// position turns the offset of a syntax error, which counts the byte read last, into
-// line and column from 1.
+// position converts the offset of a syntax error, which counts the last byte read, to line and column, starting at 1.
 func position(body []byte, offset int64) (line, column int) {
 	before := body[:max(0, min(int(offset)-1, len(body)))]
 	return 1 + bytes.Count(before, []byte{'\n'}), len(before) - bytes.LastIndexByte(before, '\n')

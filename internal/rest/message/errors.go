@@ -16,11 +16,10 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// One switch decides the status of every error, and one shape of JSON, RESTCONF's,
-// carries it. Clients of the first API looked at the status and error-tag; people read
-// error-message.
+// One switch decides the status of every error, and one JSON format, RESTCONF's, carries it. Clients of the first API
+// check the status and error-tag; people read error-message.
 
-// Tags of errors that no model gave rise to; the rest are yang.Tag's.
+// Tags of errors that do not come from a model; the others are yang.Tag's.
 const (
 	TagInvalidValue = "invalid-value"
 	TagBadElement   = "bad-element"
@@ -39,21 +38,21 @@ const (
 	TagUnconfirmed  = "confirmation-required"
 )
 
-// Error is an error whose status is known already.
+// Error is an error with a known status.
 type Error struct {
 	Status  int
 	Tag     string
 	Message string
-	// Field is what error-info names: the member or segment that is wrong.
+	// Field is the wrong member or segment, for error-info.
 	Field string
-	// Near are the words that were probably meant.
+	// Near are suggestions for a mistyped word.
 	Near []string
-	// Detail are lines beside the sentence, Question is what a person is to be asked before the request is repeated.
+	// Detail are additional lines, Question is what to ask the user before the request is repeated.
 	Detail   []string
 	Question string
-	// Cause is the error that the problem was made of.
+	// Cause is the wrapped error.
 	Cause error
-	// Allow lists the methods that a 405 answer names.
+	// Allow lists the methods for a 405 response.
 	Allow []string
 }
 
@@ -66,24 +65,24 @@ type ErrorEntry struct {
 	Path    string `json:"error-path,omitempty"`
 	Message string `json:"error-message"`
 	Info    string `json:"error-info,omitempty"`
-	// Near is what was probably meant; the message asks the same.
+	// Near are suggestions; the message has them too.
 	Near []string `json:"did-you-mean,omitempty"`
-	// Detail are lines for people who want to know more: what the verifier says of a program.
+	// Detail are additional lines for people, such as the verifier's output.
 	Detail []string `json:"error-detail,omitempty"`
-	// Question is for the person who typed the request: it takes a yes.
+	// Question is for the user who typed the request, to answer with yes or no.
 	Question string `json:"question,omitempty"`
 }
 
-// ErrorBody is the body of every answer that is an error.
+// ErrorBody is the body of every error response.
 type ErrorBody struct {
 	Errors struct {
 		Error []ErrorEntry `json:"error"`
 	} `json:"ietf-restconf:errors"`
 }
 
-// Classify maps an error to status and tag. method matters for what is missing. Data that
-// the URL names: a read answers 404, deleting or updating it answers 409, as ever. A
-// thing that the body names (a netdev, a peer) makes the request a bad one.
+// Classify maps an error to status and tag. method matters for missing data. For data that the URL names, a read
+// returns 404, and deleting or updating returns 409, as always. If the body names something missing (a netdev, a
+// peer), the request is a bad request.
 func Classify(method string, err error) (int, string) {
 	var p *Error
 	var y *yang.Error
@@ -127,7 +126,7 @@ func Classify(method string, err error) (int, string) {
 	return http.StatusInternalServerError, TagFailed
 }
 
-// yangStatus is the status of an error that a model gave rise to.
+// yangStatus is the status of an error from a model.
 func yangStatus(method string, tag yang.Tag) int {
 	switch {
 	case tag == yang.DataExists:
@@ -140,21 +139,21 @@ func yangStatus(method string, tag yang.Tag) int {
 	return http.StatusBadRequest
 }
 
-// IsMissing tells whether what was read is not there.
+// IsMissing reports whether the data that was read does not exist.
 func IsMissing(err error) bool {
 	status, _ := Classify(http.MethodGet, err)
 	return status == http.StatusNotFound
 }
 
-// Meant adds the words that were probably meant.
+// Meant adds suggestions.
 func (e ErrorEntry) Meant(near []string) ErrorEntry {
 	e.Near = near
 	e.Message += suggest.Question(near)
 	return e
 }
 
-// AsBadRequest makes whatever the client did wrong a 400, as the framework's own
-// resources have always answered. Faults of the daemon and of cubes' programs keep their status.
+// AsBadRequest makes every mistake of the client a 400, as the framework's own resources always have. Errors of the
+// daemon and of cubes' programs keep their status.
 func AsBadRequest(method string, err error) error {
 	var p *Error
 	if err == nil || errors.As(err, &p) || errors.Is(err, cube.ErrRefused) {
@@ -167,22 +166,22 @@ func AsBadRequest(method string, err error) error {
 	return &Error{Status: http.StatusBadRequest, Tag: tag, Message: err.Error(), Cause: err}
 }
 
-// BadPath answers 400 to a path or a parameter that is wrong.
+// BadPath returns 400 for a wrong path or parameter.
 func BadPath(format string, args ...any) *Error {
 	return &Error{Status: http.StatusBadRequest, Tag: TagInvalidValue, Message: fmt.Sprintf(format, args...)}
 }
 
-// NotFound answers 404.
+// NotFound returns 404.
 func NotFound(format string, args ...any) *Error {
 	return &Error{Status: http.StatusNotFound, Tag: TagDataMissing, Message: fmt.Sprintf(format, args...)}
 }
 
-// Denied answers 403.
+// Denied returns 403.
 func Denied(format string, args ...any) *Error {
 	return &Error{Status: http.StatusForbidden, Tag: TagAccessDenied, Message: fmt.Sprintf(format, args...)}
 }
 
-// Unauthorized answers 401.
+// Unauthorized returns 401.
 func Unauthorized(format string, args ...any) *Error {
 	return &Error{Status: http.StatusUnauthorized, Tag: TagAccessDenied, Message: fmt.Sprintf(format, args...)}
 }
@@ -191,12 +190,12 @@ func malformed(format string, args ...any) *Error {
 	return &Error{Status: http.StatusBadRequest, Tag: TagMalformed, Message: fmt.Sprintf(format, args...)}
 }
 
-// Stale answers 412 to a change whose entity tag is not the current one.
+// Stale returns 412 for a change whose entity tag is not the current one.
 func Stale(format string, args ...any) *Error {
 	return &Error{Status: http.StatusPreconditionFailed, Tag: TagStale, Message: fmt.Sprintf(format, args...)}
 }
 
-// MissingMember answers 400 to a body without a required member.
+// MissingMember returns 400 to a body without a required member.
 func MissingMember(name string) *Error {
 	return &Error{Status: http.StatusBadRequest, Tag: TagMissing, Field: name,
 		Message: fmt.Sprintf("the request body has no member %q", name)}

@@ -4,7 +4,7 @@ package message
 
 import "bytes"
 
-// Ordered is a JSON object whose members keep their order, which a Go map would not.
+// Ordered is a JSON object whose members keep their order, unlike a Go map.
 type Ordered []member
 
 type member struct {

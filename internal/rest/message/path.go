@@ -10,11 +10,10 @@ import (
 	"unicode/utf8"
 )
 
-// URLs are hostile input: a list key may hold any byte, a slash too (as %2F), so the
-// path is split while it is still escaped, and every limit is checked before a name is
-// looked up anywhere.
+// URLs are hostile input: a list key may contain any byte, including a slash (as %2F), so the path is split before it
+// is unescaped, and every limit is checked before any name is looked up.
 
-// BasePath is what every resource but /metrics begins with.
+// BasePath is the prefix of every resource except /metrics.
 const BasePath = "/polycube/v1"
 
 // Limits of a URL's path.
@@ -25,8 +24,8 @@ const (
 	maxKeyBytes  = 1024
 )
 
-// SplitPath returns the decoded segments behind the base path. escaped is the path as it
-// came over the wire. A trailing slash is optional.
+// SplitPath returns the decoded segments after the base path. escaped is the path as received. A trailing slash is
+// optional.
 func SplitPath(escaped string) ([]string, error) {
 	if len(escaped) > maxPathBytes {
 		return nil, &Error{Status: http.StatusRequestURITooLong, Tag: TagTooBig,
@@ -58,7 +57,7 @@ func SplitPath(escaped string) ([]string, error) {
 	return parts, nil
 }
 
-// decodeSegment percent-decodes one segment and refuses what no name or key can be.
+// decodeSegment percent-decodes one segment and refuses anything that cannot be a name or key.
 func decodeSegment(p string, limit int) (string, error) {
 	s, err := url.PathUnescape(p)
 	switch {
@@ -81,7 +80,7 @@ func decodeSegment(p string, limit int) (string, error) {
 	return s, nil
 }
 
-// JoinPath is the reverse of SplitPath, with the trailing slash that clients compare.
+// JoinPath is the reverse of SplitPath, with the trailing slash that clients expect.
 func JoinPath(segments ...string) string {
 	var b strings.Builder
 	b.WriteString(BasePath)
@@ -93,7 +92,7 @@ func JoinPath(segments ...string) string {
 	return b.String()
 }
 
-// Clip quotes hostile text for a message and keeps it short.
+// Clip quotes untrusted text for a message and limits its length.
 func Clip(s string) string {
 	const most = 64
 	if len(s) > most {

@@ -15,7 +15,7 @@ import (
 	"github.com/polycube/polycube/internal/suggest"
 )
 
-// What a request says, beside its path and its body: the command, the parameters, and the verb of a command line.
+// Parts of a request in addition to path and body: the command, the parameters, and the verb of a command line.
 
 // ReadOnly methods change nothing.
 func ReadOnly(method string) bool {
@@ -31,7 +31,7 @@ func CommandName(r *http.Request) string {
 	return segments[0]
 }
 
-// CommandOnly accepts POST of the bare command; longer paths exist for completion only.
+// CommandOnly accepts POST of the bare command; longer paths are only for completion.
 func CommandOnly(r *http.Request, rest []string) error {
 	if len(rest) > 0 {
 		return Allow(r, http.MethodOptions)
@@ -78,7 +78,7 @@ func ReadMembers(w http.ResponseWriter, r *http.Request, required, optional []st
 	return out, nil
 }
 
-// Done ends a command: 200 without a body, or what was wrong.
+// Done ends a command: 200 without a body, or the error.
 func Done(w http.ResponseWriter, r *http.Request, err error) error {
 	if err == nil {
 		w.WriteHeader(http.StatusOK)
@@ -86,7 +86,7 @@ func Done(w http.ResponseWriter, r *http.Request, err error) error {
 	return AsBadRequest(r.Method, err)
 }
 
-// QueryOf are the parameters of a request, of which others than these are mistakes.
+// QueryOf returns the parameters of a request; any other than these is an error.
 func QueryOf(r *http.Request, known ...string) (url.Values, error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -102,7 +102,7 @@ func QueryOf(r *http.Request, known ...string) (url.Values, error) {
 	return q, nil
 }
 
-// ParseRevision reads the number of a revision; what names the parameter in the error.
+// ParseRevision parses the number of a revision; what is the name of the parameter for the error.
 func ParseRevision(what, text string) (uint64, error) {
 	revision, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package observe answers for how the daemon and its cubes are: status, probes, metrics,
-// counters, drops, events, and streams of packets. Observer owns the places of clients that
-// follow events, Packets the sessions that look at packets.
+// Package observe serves the state of the daemon and its cubes: status, probes, metrics, counters, drops, events, and
+// packet streams. Observer owns the slots of clients that follow events, Packets owns the trace and capture sessions.
 package observe

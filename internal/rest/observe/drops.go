@@ -12,7 +12,7 @@ import (
 	"github.com/polycube/polycube/internal/trace"
 )
 
-// ServeDrops answers /drops and /drops/CUBE: who drops packets and why, now and since when.
+// ServeDrops handles /drops and /drops/CUBE: which cubes drop packets, why, and since when.
 func (o *Observer) ServeDrops(w http.ResponseWriter, r *http.Request, rest []string) error {
 	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err

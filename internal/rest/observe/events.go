@@ -17,23 +17,23 @@ import (
 	"github.com/polycube/polycube/internal/rest/message"
 )
 
-// Server-sent events: what happens, as it happens. A client has nothing but its place in the ring of events, so one that
-// reads slowly, or not at all, is only told what it missed.
+// Server-sent events. A client only has a position in the ring of events, so one that reads slowly, or not at all, is
+// only notified of what it missed.
 
 const (
-	// heartbeat is how often a silent stream says that it is alive: proxies and NATs forget silent connections.
+	// heartbeat is how often a silent stream sends something: proxies and NATs close silent connections.
 	heartbeat = 15 * time.Second
-	// retryAfter is how soon a client may come back.
+	// retryAfter is how soon a client may reconnect.
 	retryAfter = 2 * time.Second
-	// MaxSubscribers leaves most of the places for requests to others. Root at the Unix socket has as many of its own.
+	// MaxSubscribers leaves most request slots to other requests. Root at the Unix socket has as many separate ones.
 	MaxSubscribers = front.MaxRequests / 4
 	// MaxSubscribersPerClient leaves half of these to other clients.
 	MaxSubscribersPerClient = MaxSubscribers / 2
-	// eventsAtOnce are written before they are sent.
+	// eventsAtOnce are written before they are flushed.
 	eventsAtOnce = 64
 )
 
-// ServeEvents answers GET /events?cube=&type=.
+// ServeEvents handles GET /events?cube=&type=.
 func (o *Observer) ServeEvents(w http.ResponseWriter, r *http.Request, _ []string) error {
 	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (o *Observer) ServeEvents(w http.ResponseWriter, r *http.Request, _ []strin
 	return nil
 }
 
-// eventFilter reads ?cube= and ?type=, each of which may be given several times or as a list with commas.
+// eventFilter parses ?cube= and ?type=, which may be repeated or have a comma-separated list.
 func eventFilter(r *http.Request) (func(*events.Event) bool, error) {
 	var cubes, types []string
 	for name, values := range r.URL.Query() {
@@ -109,10 +109,10 @@ func eventFilter(r *http.Request) (func(*events.Event) bool, error) {
 	}, nil
 }
 
-// follow writes events until the client goes or the server ends.
+// follow writes events until the client disconnects or the server stops.
 func (o *Observer) follow(w http.ResponseWriter, r *http.Request, from *events.Reader, want func(*events.Event) bool) error {
 	control := http.NewResponseController(w)
-	// The server's limits are for answers that have an end. A connection without them is a test's.
+	// The server's write limits are for responses that end. A connection without them is one of a test.
 	_ = control.SetReadDeadline(time.Time{})
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "retry: %d\n\n", retryAfter.Milliseconds())
@@ -150,7 +150,7 @@ func (o *Observer) follow(w http.ResponseWriter, r *http.Request, from *events.R
 	}
 }
 
-// writeEvent writes one event as the standard has it. JSON has no line breaks.
+// writeEvent writes one event in the standard's format. JSON has no line breaks.
 func writeEvent(out *bytes.Buffer, e *events.Event) {
 	data, err := json.Marshal(e)
 	if err != nil {
@@ -159,7 +159,7 @@ func writeEvent(out *bytes.Buffer, e *events.Event) {
 	fmt.Fprintf(out, "id: %s\nevent: %s\ndata: %s\n\n", e.ID, e.Type, data)
 }
 
-// helpEvents answers OPTIONS /events.
+// helpEvents handles OPTIONS /events.
 func (o *Observer) helpEvents(w http.ResponseWriter, r *http.Request) error {
 	verb, completion, err := help.Verb(r)
 	if err != nil {

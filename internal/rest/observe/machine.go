@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the machine says of itself and of this process.
+// Data about the machine and this process.
 
-// kernelRelease is what uname -r says.
+// kernelRelease is the output of uname -r.
 var kernelRelease = sync.OnceValue(func() string {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {
@@ -22,7 +22,7 @@ var kernelRelease = sync.OnceValue(func() string {
 	return unix.ByteSliceToString(u.Release[:])
 })
 
-// residentMemory is what the process has in memory, in bytes; 0 if nobody knows.
+// residentMemory is the resident memory of the process, in bytes; 0 if unknown.
 func residentMemory() uint64 {
 	text, err := os.ReadFile("/proc/self/statm")
 	if err != nil {

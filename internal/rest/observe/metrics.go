@@ -12,7 +12,7 @@ import (
 	"github.com/polycube/polycube/internal/rest/message"
 )
 
-// ServeMetrics answers a scrape, in OpenMetrics for those who ask for it.
+// ServeMetrics handles a scrape, in OpenMetrics if the client accepts that.
 func (o *Observer) ServeMetrics(w http.ResponseWriter, r *http.Request, _ []string) error {
 	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
@@ -35,7 +35,7 @@ func (o *Observer) ServeMetrics(w http.ResponseWriter, r *http.Request, _ []stri
 	return nil
 }
 
-// wantsOpenMetrics tells whether OpenMetrics 1.0 is what a client likes best of the two formats.
+// wantsOpenMetrics reports whether a client prefers OpenMetrics 1.0 of the two formats.
 func wantsOpenMetrics(accept []string) bool {
 	best, open := 0.0, false
 	for _, line := range accept {

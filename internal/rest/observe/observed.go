@@ -26,22 +26,22 @@ import (
 	"github.com/polycube/polycube/internal/trace"
 )
 
-// Observed is what there is to see of the daemon beside its cubes. Whatever is nil is not shown.
+// Observed is the state of the daemon that can be shown, besides the cubes. Nil fields are not shown.
 type Observed struct {
-	// Instance is the daemon's name, "" for the main one; Started is when it began.
+	// Instance is the daemon's name, "" for the main one; Started is its start time.
 	Instance string
 	Started  time.Time
-	// Events keeps what happens.
+	// Events records events.
 	Events *events.Log
-	// Linker tells of the programs in use.
+	// Linker reports the programs in use.
 	Linker interface {
 		Activity() datapath.Activity
 		Segments() []datapath.Segment
 	}
-	// SlowPath tells how full the ring is; false while there is none.
+	// SlowPath reports how full the ring is; false while there is none.
 	SlowPath func() (slowpath.Load, bool)
 	Store    interface{ Stats() store.Stats }
-	// Pins says what is wrong where maps and programs are pinned, nil if all is well.
+	// Pins reports problems with the directory of pinned maps and programs, nil if there are none.
 	Pins func() error
 	// Level is the daemon's own log level.
 	Level LogLevel
@@ -51,11 +51,11 @@ type Observed struct {
 type LogLevel interface {
 	// Level is its name.
 	Level() string
-	// SetLevel returns an error for what is no level.
+	// SetLevel returns an error for an invalid level.
 	SetLevel(name string) error
 }
 
-// noLevel is that of a server whose log is somebody else's.
+// noLevel is for a server that does not control its log level.
 type noLevel struct{}
 
 // Level is unknown.
@@ -64,33 +64,33 @@ func (noLevel) Level() string { return "" }
 // SetLevel refuses.
 func (noLevel) SetLevel(string) error { return errors.New("loglevel cannot be changed on this daemon") }
 
-// Manager is what there is to see of cubes: *topology.Manager.
+// Manager is the part of the cubes that can be shown: *topology.Manager.
 type Manager interface {
 	directory.Manager
 	metrics.Topology
 	trace.Counters
-	// Status says how a cube's programs run.
+	// Status describes how a cube's programs run.
 	Status(cube string) (datapath.CubeStatus, error)
 	// PortStats are the counters of a port.
 	PortStats(cube, port string) (datapath.PortCounters, error)
 }
 
-// Options say what there is to see.
+// Options configure an Observer.
 type Options struct {
 	Manager Manager
 	Version string
 	Log     *slog.Logger
 	Names   *directory.Directory
 	Help    *help.Guide
-	// Drops samples the counters of drops; nil knows no rates and times.
+	// Drops samples the drop counters; nil has no rates and times.
 	Drops *trace.Drops
-	// TLS knows which files of certificates cannot be read; nil without TLS.
+	// TLS reports which certificate files cannot be read; nil without TLS.
 	TLS *access.TLS
 	Observed
 }
 
-// Observer answers for how the daemon and its cubes are: status, metrics, drops and events. It owns the places of clients
-// that follow events.
+// Observer serves the state of the daemon and its cubes: status, metrics, drops and events. It owns the slots of
+// clients that follow events.
 type Observer struct {
 	manager  Manager
 	version  string
@@ -104,14 +104,14 @@ type Observer struct {
 	tls      *access.TLS
 
 	Heartbeat time.Duration
-	// subscribers follow events. ending is closed when they are to end.
+	// subscribers follow events. ending is closed when they must stop.
 	subscribers atomic.Int64
 	ending      chan struct{}
-	// followers are the places of clients that follow events, ownerFollowers those of root.
+	// followers are the slots of clients that follow events, ownerFollowers those of root.
 	followers, ownerFollowers *access.Slots
 }
 
-// New makes an observer.
+// New creates an observer.
 func New(from Options) *Observer {
 	o := &Observer{manager: from.Manager, version: from.Version, log: from.Log, out: message.Sender{Log: from.Log}, names: from.Names, help: from.Help,
 		observed: from.Observed, drops: from.Drops, tls: from.TLS, Heartbeat: heartbeat, ending: make(chan struct{})}
@@ -130,18 +130,18 @@ func New(from Options) *Observer {
 	return o
 }
 
-// Exports is what answers scrapes; its requests are counted by others.
+// Exports handles scrapes; its requests are counted elsewhere.
 func (o *Observer) Exports() *metrics.Exporter { return o.exporter }
 
-// End ends the streams of events. It is called once.
+// End ends the event streams. It is called once.
 func (o *Observer) End() { close(o.ending) }
 
-// ServeHealth answers /healthz: the daemon answers requests.
+// ServeHealth handles /healthz: the daemon responds.
 func (o *Observer) ServeHealth(w http.ResponseWriter, r *http.Request) error {
 	return o.probe(w, r, nil)
 }
 
-// ServeReady answers /readyz: cubes are restored, and changes can be made.
+// ServeReady handles /readyz: cubes are restored, and changes are possible.
 func (o *Observer) ServeReady(w http.ResponseWriter, r *http.Request) error {
 	if o.observed.Store != nil {
 		switch st := o.observed.Store.Stats(); {
@@ -159,7 +159,7 @@ func (o *Observer) ServeReady(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// probe answers those who look at the status alone, with a word for others.
+// probe responds with a status for programs and a word for people.
 func (o *Observer) probe(w http.ResponseWriter, r *http.Request, sick error) error {
 	if err := message.Allow(r, http.MethodGet); err != nil {
 		return err
@@ -176,7 +176,7 @@ func (o *Observer) probe(w http.ResponseWriter, r *http.Request, sick error) err
 	return nil
 }
 
-// DaemonView is the daemon itself.
+// DaemonView is the state of the daemon.
 type DaemonView struct {
 	Version  string    `json:"version"`
 	Instance string    `json:"instance"`
@@ -185,7 +185,7 @@ type DaemonView struct {
 	Uptime   int64     `json:"uptime-seconds"`
 	Loglevel string    `json:"loglevel"`
 	Kernel   string    `json:"kernel"`
-	// Memory is what the process has in memory, in bytes.
+	// Memory is the resident memory of the process, in bytes.
 	Memory uint64 `json:"memory-bytes"`
 }
 
@@ -196,7 +196,7 @@ func (o *Observer) daemonView() DaemonView {
 	return v
 }
 
-// ServeDaemon answers /daemon and /daemon/loglevel, the one thing of it that can be changed.
+// ServeDaemon handles /daemon and /daemon/loglevel, the only setting of the daemon that can be changed.
 func (o *Observer) ServeDaemon(w http.ResponseWriter, r *http.Request, rest []string) error {
 	methods := []string{http.MethodGet, http.MethodOptions}
 	leaf := len(rest) == 1
@@ -220,10 +220,10 @@ func (o *Observer) ServeDaemon(w http.ResponseWriter, r *http.Request, rest []st
 	return o.out.JSON(w, r, http.StatusOK, o.daemonView())
 }
 
-// logLevels are the daemon's, from the most on.
+// logLevels are the daemon's, from the most verbose on.
 var logLevels = []string{"trace", "debug", "info", "warn", "err", "critical", "off"}
 
-// setLogLevel changes the daemon's level. It is not kept: the next start has that of its options.
+// setLogLevel changes the daemon's level. It is not saved: the next start uses the level in its options.
 func (o *Observer) setLogLevel(w http.ResponseWriter, r *http.Request) error {
 	body, err := message.ReadBody(w, r)
 	if err != nil {
@@ -245,7 +245,7 @@ func (o *Observer) setLogLevel(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// helpDaemon answers OPTIONS of /daemon.
+// helpDaemon handles OPTIONS of /daemon.
 func (o *Observer) helpDaemon(w http.ResponseWriter, r *http.Request, rest []string, methods []string) error {
 	verb, completion, err := help.Verb(r)
 	if err != nil {

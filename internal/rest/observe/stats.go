@@ -9,7 +9,7 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// portStats are a port's totals since it was made.
+// portStats are the total counters of a port since it was created.
 type portStats struct {
 	Name      string `json:"name"`
 	RxPackets uint64 `json:"rx-packets"`
@@ -18,31 +18,31 @@ type portStats struct {
 	TxBytes   uint64 `json:"tx-bytes"`
 }
 
-// fateStats is one way in which packets ended in the cube.
+// fateStats is the counter of one fate of packets in the cube.
 type fateStats struct {
 	Name    string `json:"name"`
 	Drop    bool   `json:"drop"`
 	Packets uint64 `json:"packets"`
 }
 
-// CubeStats is the answer of /cubes/NAME/stats.
+// CubeStats is the response of /cubes/NAME/stats.
 type CubeStats struct {
 	Name    string `json:"name"`
 	Service string `json:"service-name"`
 	// Mode is call or inline, Reason why it is not inline; "" while no program is in use.
 	Mode   string `json:"mode"`
 	Reason string `json:"mode-reason"`
-	// Segment is the number of the cube's program among the Segments that its connected cubes were
-	// cut into, from 1; SegmentCubes cubes are in it.
+	// Segment is the number of the cube's program, starting at 1, among the Segments of its component; SegmentCubes
+	// cubes are in it.
 	Segment      int `json:"segment"`
 	Segments     int `json:"segments"`
 	SegmentCubes int `json:"segment-cubes"`
-	// Instructions is the size of that program, Verified how many the kernel's verifier looked at,
-	// in LoadMicroseconds.
+	// Instructions is the size of that program, Verified how many instructions the kernel's verifier processed, in
+	// LoadMicroseconds.
 	Instructions     int   `json:"instructions"`
 	Verified         int   `json:"verified-instructions"`
 	LoadMicroseconds int64 `json:"load-microseconds"`
-	// Degraded says why the cube's code is not called any more, "" when all is well.
+	// Degraded says why the cube's code is no longer called, "" if it is.
 	Degraded string      `json:"degraded"`
 	Ports    []portStats `json:"ports"`
 	Fates    []fateStats `json:"fates"`

@@ -15,33 +15,33 @@ import (
 	"github.com/polycube/polycube/internal/topology"
 )
 
-// GET /status: how the daemon and its cubes are, on one screen, and what to do about what is not well.
+// GET /status: the health of the daemon and its cubes on one screen, with problems and remedies.
 
-// Severities of what is not well, which are also the status of the whole.
+// Severities of problems, which are also the overall status.
 const (
 	severityOK       = "ok"
 	severityWarning  = "warning"
 	severityCritical = "critical"
 )
 
-// MaxTroubles bounds each list of the status; what is above is counted.
+// MaxTroubles limits each list of the status; the rest is only counted.
 const MaxTroubles = 20
 
-// trouble is something that is not well.
+// trouble is a problem.
 type trouble struct {
 	Severity string `json:"severity"`
 	// Where is a cube, a port, a netdev or a part of the daemon.
 	Where string `json:"where"`
 	What  string `json:"what"`
-	// Remedy says what to do, where that is not in What.
+	// Remedy says what to do, if What does not.
 	Remedy string `json:"remedy,omitempty"`
 }
 
-// StatusView is the answer of /status.
+// StatusView is the response of /status.
 type StatusView struct {
 	Status   string    `json:"status"`
 	Troubles []trouble `json:"troubles"`
-	// More is how many troubles are not listed.
+	// More is how many problems are not listed.
 	More     int           `json:"more-troubles"`
 	Daemon   DaemonView    `json:"daemon"`
 	Cubes    cubesView     `json:"cubes"`
@@ -56,7 +56,8 @@ type StatusView struct {
 type cubesView struct {
 	Revision uint64 `json:"revision"`
 	Total    int    `json:"total"`
-	// Degraded have code that is not called any more; Broken could not be restored, and Held of them go on forwarding.
+	// Degraded cubes have code that is no longer called; Broken ones could not be restored, and Held of these still
+	// forward.
 	Degraded int `json:"degraded"`
 	Broken   int `json:"broken"`
 	Held     int `json:"held"`
@@ -65,7 +66,7 @@ type cubesView struct {
 type portsView struct {
 	Total int `json:"total"`
 	Up    int `json:"up"`
-	// Down have a peer and do not work, Free have none.
+	// Down ports have a peer and do not work, Free ones have none.
 	Down int `json:"down"`
 	Free int `json:"free"`
 }
@@ -74,7 +75,7 @@ type programsView struct {
 	Total  int `json:"total"`
 	Inline int `json:"inline"`
 	Call   int `json:"call"`
-	// Reasons say of each program in call mode why it is.
+	// Reasons say why each program in call mode is not inlined.
 	Reasons []programView `json:"reasons"`
 }
 
@@ -94,7 +95,7 @@ type slowPathView struct {
 	ShedByCubes uint64 `json:"shed-by-cubes"`
 }
 
-// dropView is a reason for which packets were dropped in the last seconds.
+// dropView is a drop reason with packets in the last seconds.
 type dropView struct {
 	Cube      string `json:"cube"`
 	Reason    string `json:"reason"`
@@ -106,14 +107,14 @@ type storeView struct {
 	JournalBytes   int64 `json:"journal-bytes"`
 	JournalRecords int   `json:"journal-records"`
 	StateBytes     int64 `json:"state-bytes"`
-	// Snapshots were made since the start, the last one at LastSnapshot.
+	// Snapshots counts those since the start, the last one at LastSnapshot.
 	Snapshots    uint64     `json:"snapshots"`
 	LastSnapshot *time.Time `json:"last-snapshot,omitempty"`
 	Failures     uint64     `json:"commit-failures"`
 	Repaired     []string   `json:"repaired"`
 }
 
-// serviceView is a service that has cubes, or runs in a process of its own.
+// serviceView is a service that has cubes, or is external.
 type serviceView struct {
 	Name  string `json:"name"`
 	Cubes int    `json:"cubes"`
@@ -122,7 +123,7 @@ type serviceView struct {
 	Error string `json:"error,omitempty"`
 }
 
-// ServeStatus answers /status.
+// ServeStatus handles /status.
 func (o *Observer) ServeStatus(w http.ResponseWriter, r *http.Request, rest []string) error {
 	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
@@ -133,7 +134,7 @@ func (o *Observer) ServeStatus(w http.ResponseWriter, r *http.Request, rest []st
 	return o.out.JSON(w, r, http.StatusOK, o.status())
 }
 
-// status looks at everything.
+// status collects everything.
 func (o *Observer) status() StatusView {
 	v := StatusView{Daemon: o.daemonView(), Drops: []dropView{}, Services: []serviceView{}, Programs: programsView{Reasons: []programView{}}}
 	numbers := o.manager.Numbers()
@@ -147,7 +148,7 @@ func (o *Observer) status() StatusView {
 	return v
 }
 
-// lookAtServices lists the services that have cubes or a process of their own.
+// lookAtServices lists the services that have cubes or are external.
 func (o *Observer) lookAtServices(v *StatusView, numbers []topology.CubeNumbers) {
 	cubes := map[string]int{}
 	for _, c := range numbers {
@@ -169,7 +170,7 @@ func (o *Observer) lookAtServices(v *StatusView, numbers []topology.CubeNumbers)
 	}
 }
 
-// conclude lists what is not well, the worst first, and judges the whole.
+// conclude lists the problems, the worst first, and sets the overall status.
 func (v *StatusView) conclude(all []trouble) {
 	rank := map[string]int{severityCritical: 0, severityWarning: 1}
 	slices.SortStableFunc(all, func(a, b trouble) int { return cmp.Compare(rank[a.Severity], rank[b.Severity]) })
@@ -181,7 +182,7 @@ func (v *StatusView) conclude(all []trouble) {
 	v.More = len(all) - len(v.Troubles)
 }
 
-// remedyOf says what is to be done for a degraded cube: nothing, where its service is a process of its own that comes back.
+// remedyOf says what to do about a degraded cube: nothing, if its external service will return.
 func remedyOf(trouble string) string {
 	if strings.HasPrefix(trouble, "service ") || strings.HasPrefix(trouble, "its service ") {
 		return "its service takes it over again as soon as it can"
@@ -189,7 +190,7 @@ func remedyOf(trouble string) string {
 	return "the log has the details; delete the cube and create it again"
 }
 
-// look counts cubes and finds those that are not well.
+// look counts cubes and finds those with problems.
 func (v *cubesView) look(numbers []topology.CubeNumbers) []trouble {
 	var out []trouble
 	for _, c := range numbers {
@@ -236,7 +237,7 @@ func (v *portsView) look(numbers []topology.CubeNumbers) []trouble {
 	return out
 }
 
-// lookAtPrograms counts programs by mode. Call mode costs nanoseconds and not function: it is no trouble.
+// lookAtPrograms counts programs by mode. Call mode costs nanoseconds but works, so it is not a problem.
 func (o *Observer) lookAtPrograms(v *StatusView) {
 	if o.observed.Linker == nil {
 		return
@@ -254,7 +255,7 @@ func (o *Observer) lookAtPrograms(v *StatusView) {
 	}
 }
 
-// lookAtPackets reads what the slow path and drops have to say.
+// lookAtPackets reads the counters of the slow path and the drops.
 func (o *Observer) lookAtPackets(v *StatusView, numbers []topology.CubeNumbers) []trouble {
 	var out []trouble
 	for _, c := range numbers {
@@ -292,7 +293,7 @@ func (o *Observer) lookAtPackets(v *StatusView, numbers []topology.CubeNumbers) 
 	return out
 }
 
-// pinTroubles looks at where maps and programs are pinned.
+// pinTroubles checks where maps and programs are pinned.
 func (o *Observer) pinTroubles() []trouble {
 	if o.observed.Pins == nil {
 		return nil
@@ -326,7 +327,7 @@ func (o *Observer) tlsTroubles() []trouble {
 	return out
 }
 
-// storeTroubles looks at the store.
+// storeTroubles checks the store.
 func (o *Observer) storeTroubles(v *StatusView) []trouble {
 	if o.observed.Store == nil {
 		return nil

@@ -26,14 +26,13 @@ import (
 	"github.com/polycube/polycube/internal/trace"
 )
 
-// Looking at packets: a stream of steps, one JSON object a line, until the session or the client
-// ends. Who looks sees what others send, and makes programs be linked anew, so it takes
-// the role that changes take.
+// Trace and capture: a stream of steps, one JSON object per line, until the session ends or the client disconnects.
+// The client sees packets of others, and programs are relinked for it, so it requires the same role as a change.
 
 // stalled is how long a client may take for one write before its session ends.
 const stalled = 10 * time.Second
 
-// Packets answers for what looks at packets: it owns the hub of the sessions.
+// Packets serves trace and capture: it owns the hub of the sessions.
 type Packets struct {
 	log   *slog.Logger
 	out   message.Sender
@@ -42,12 +41,12 @@ type Packets struct {
 	hub   *trace.Hub
 }
 
-// NewPackets makes it; hub may be nil.
+// NewPackets creates it; hub may be nil.
 func NewPackets(log *slog.Logger, names *directory.Directory, guide *help.Guide, hub *trace.Hub) *Packets {
 	return &Packets{log: log, out: message.Sender{Log: log}, names: names, help: guide, hub: hub}
 }
 
-// End ends the sessions, which have no end of their own.
+// End ends the sessions, which would not end by themselves.
 func (k *Packets) End() {
 	if k.hub == nil {
 		return
@@ -57,7 +56,7 @@ func (k *Packets) End() {
 	}
 }
 
-// tracer is the hub, or the answer that there is none.
+// tracer is the hub, or the error that there is none.
 func (k *Packets) tracer() (*trace.Hub, error) {
 	if k.hub == nil {
 		return nil, &message.Error{Status: http.StatusBadRequest, Tag: message.TagUnsupported, Message: "this daemon has no data plane to trace or capture"}
@@ -65,7 +64,7 @@ func (k *Packets) tracer() (*trace.Hub, error) {
 	return k.hub, nil
 }
 
-// ServeTrace answers GET /trace and POST /trace/inject.
+// ServeTrace handles GET /trace and POST /trace/inject.
 func (k *Packets) ServeTrace(w http.ResponseWriter, r *http.Request, rest []string) error {
 	if len(rest) > 0 {
 		if rest[0] != "inject" {
@@ -88,8 +87,8 @@ func (k *Packets) ServeTrace(w http.ResponseWriter, r *http.Request, rest []stri
 	})
 }
 
-// ServeCapture answers GET /capture/PLACE: packets as a file of pcapng, or a JSON object a line
-// for a client that asks for that.
+// ServeCapture handles GET /capture/PLACE: packets as a pcapng file, or one JSON object per line if the client asks
+// for that.
 func (k *Packets) ServeCapture(w http.ResponseWriter, r *http.Request, rest []string) error {
 	if err := message.Allow(r, http.MethodGet, http.MethodOptions); err != nil {
 		return err
@@ -116,7 +115,7 @@ func (k *Packets) ServeCapture(w http.ResponseWriter, r *http.Request, rest []st
 	})
 }
 
-// serveInject answers what would happen to a packet: the steps that the programs would take with it.
+// serveInject returns the steps that the programs would take with a packet.
 func (k *Packets) serveInject(w http.ResponseWriter, r *http.Request) error {
 	if err := message.Allow(r, http.MethodPost); err != nil {
 		return err
@@ -180,17 +179,17 @@ func traceRequest(q url.Values, known ...string) (trace.Request, error) {
 	return req, nil
 }
 
-// writer writes what a session delivers.
+// writer writes the output of a session.
 type writer interface {
-	// next writes one of them; io.EOF when the session has ended.
+	// next writes one item; io.EOF when the session has ended.
 	next(ctx context.Context, s *trace.Session) error
-	// flush hands what is buffered to the connection.
+	// flush sends what is buffered.
 	flush() error
-	// end writes the last word.
+	// end writes the summary.
 	end(s *trace.Session) error
 }
 
-// lineWriter writes steps, one JSON object a line.
+// lineWriter writes steps, one JSON object per line.
 type lineWriter struct{ enc *json.Encoder }
 
 func (l *lineWriter) next(ctx context.Context, s *trace.Session) error {
@@ -205,7 +204,7 @@ func (l *lineWriter) flush() error { return nil }
 
 func (l *lineWriter) end(s *trace.Session) error { return l.enc.Encode(s.Summary()) }
 
-// packetLines writes what was captured, one JSON object a line, without the bytes.
+// packetLines writes captured packets, one JSON object per line, without the bytes.
 type packetLines struct{ lineWriter }
 
 func (l *packetLines) next(ctx context.Context, s *trace.Session) error {
@@ -216,7 +215,7 @@ func (l *packetLines) next(ctx context.Context, s *trace.Session) error {
 	return l.enc.Encode(p.Line)
 }
 
-// packetFile writes what was captured as pcapng.
+// packetFile writes captured packets as pcapng.
 type packetFile struct{ *trace.File }
 
 func (f packetFile) next(ctx context.Context, s *trace.Session) error {
@@ -231,7 +230,7 @@ func (f packetFile) flush() error { return f.Flush() }
 
 func (f packetFile) end(s *trace.Session) error { return f.End(s.Summary()) }
 
-// stream runs a session for a client that reads, and ends it with the client.
+// stream runs a session for a client, and ends it when the client disconnects.
 func (k *Packets) stream(w http.ResponseWriter, r *http.Request, req trace.Request, kind string, open func(io.Writer) (writer, error)) error {
 	if err := front.CallerOf(r).Permit(access.Admin); err != nil {
 		return err
@@ -250,7 +249,7 @@ func (k *Packets) stream(w http.ResponseWriter, r *http.Request, req trace.Reque
 		}
 	}()
 	control := http.NewResponseController(w)
-	// The server's limits are for answers that have an end. A connection without them is a test's.
+	// The server's write limits are for responses that end. A connection without them is one of a test.
 	_ = control.SetReadDeadline(time.Time{})
 	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(http.StatusOK)
@@ -267,10 +266,10 @@ func (k *Packets) stream(w http.ResponseWriter, r *http.Request, req trace.Reque
 	return nil
 }
 
-// pump writes until the session or the client ends, and flushes whenever the queue is empty. It flushes the headers
-// first: they tell the client that the programs have been relinked for it.
+// pump writes until the session ends or the client disconnects, and flushes whenever the queue is empty. It flushes
+// the headers first: they tell the client that the programs have been relinked for it.
 //
-// A client that closes its sending side gets the packets queued by then and the summary. If it has gone altogether, the
+// A client that closes its sending side still gets the queued packets and the summary. If it has disconnected, the
 // first write fails.
 func (k *Packets) pump(control *http.ResponseController, r *http.Request, session *trace.Session, to writer) error {
 	send := func() error {
@@ -305,7 +304,7 @@ func (k *Packets) pump(control *http.ResponseController, r *http.Request, sessio
 	}
 }
 
-// helpPackets answers OPTIONS of what looks at packets.
+// helpPackets handles OPTIONS of trace and capture.
 func (k *Packets) helpPackets(w http.ResponseWriter, r *http.Request, rest []string) error {
 	verb, completion, err := help.Verb(r)
 	if err != nil {

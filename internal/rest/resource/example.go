@@ -10,10 +10,9 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// An example says more about a value than its type does. The model's is the best; where it
-// has none, one is made of the type.
+// An example says more about a value than its type. If the model has none, one is derived from the type.
 
-// examples are values of the types that models take from RFC 6991, and of our own.
+// examples are values of the types that models use from RFC 6991, and of our own.
 var examples = map[string]string{
 	"ipv4-address": "10.0.0.1", "ipv4-address-no-zone": "10.0.0.1", "ip-address": "10.0.0.1", "ip-address-no-zone": "10.0.0.1",
 	"ipv6-address": "2001:db8::1", "ipv6-address-no-zone": "2001:db8::1",
@@ -24,7 +23,7 @@ var examples = map[string]string{
 	"date-and-time": "2026-01-31T12:00:00Z", "hex-string": "0a:0b", "phys-address": "02:00:00:00:00:01",
 }
 
-// Example is a value of a leaf, "" where only a person can think of one.
+// Example is an example value of a leaf, "" if none can be derived.
 func Example(n *yang.Node) string {
 	if n.Example() != "" || (n.Kind() != yang.Leaf && n.Kind() != yang.LeafList) {
 		return n.Example()
@@ -40,7 +39,7 @@ func Example(n *yang.Node) string {
 	return exampleOf(n.Type())
 }
 
-// exampleOf makes a value of a type.
+// exampleOf derives a value from a type.
 func exampleOf(t yang.Type) string {
 	if made, ok := examples[t.Name[strings.LastIndexByte(t.Name, ':')+1:]]; ok {
 		return made
@@ -58,7 +57,7 @@ func exampleOf(t yang.Type) string {
 	return ""
 }
 
-// inRange is 1 where a range has it, otherwise its least number.
+// inRange is 1 if the range contains it, otherwise the least number of the range.
 func inRange(bounds string) string {
 	first, _, _ := strings.Cut(bounds, "|")
 	from, to, several := strings.Cut(first, "..")
@@ -79,9 +78,8 @@ func leafref(t yang.Type) string {
 	return path
 }
 
-// ReferredBy finds the leaf that a leafref is about, nil for another leaf, and how many
-// nodes of the path to it are those of the path to the leaf. Predicates of its path narrow
-// down which entries count; completion does without.
+// ReferredBy finds the target of a leafref, nil for another leaf, and how many nodes of the path to it are also on the
+// path to the leaf. Predicates in its path restrict which entries count; completion ignores them.
 func ReferredBy(leaf *yang.Node) (referred *yang.Node, common int) {
 	path := predicate.ReplaceAllString(leafref(leaf.Type()), "")
 	if path == "" {

@@ -12,24 +12,24 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// What a URL names within a cube, and which methods that has: both follow from the model.
+// What a URL names within a cube, and its methods: both follow from the model.
 
 // Target is the node of a cube that a URL names.
 type Target struct {
 	Service, Cube string
-	// Segments are the whole path, service and cube first.
+	// Segments are the whole path, starting with service and cube.
 	Segments []string
 	Node     *yang.Node
 	Path     yang.Path
 	Kind     Kind
-	// Values are what the words behind an action of a list say (yang.Schema.ActionOf).
+	// Values are the values of the words after an action of a list (yang.Schema.ActionOf).
 	Values []string
 }
 
-// Kind is what a URL names within a cube.
+// Kind is the kind of node that a URL names within a cube.
 type Kind int
 
-// What a URL can name.
+// Kinds of nodes that a URL can name.
 const (
 	KindCube Kind = iota
 	KindContainer
@@ -91,8 +91,8 @@ func kindOf(n *yang.Node, p yang.Path) Kind {
 	return KindEntry
 }
 
-// Methods are those of the REST interface (docs/guide/api.md): state is only read, an action only called, a
-// leaf only read, updated and unset.
+// Methods are those of the REST interface (docs/guide/api.md): state is read-only, an action can only be called, a
+// leaf can be read, updated and unset.
 func (t *Target) Methods() []string {
 	const get, post, put, patch, del, options = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch,
 		http.MethodDelete, http.MethodOptions
@@ -118,7 +118,7 @@ func (t *Target) Methods() []string {
 	return []string{get, post, put, patch, del, options}
 }
 
-// Allow refuses a method that the node does not have, and says why where the model does.
+// Allow refuses a method that the node does not support, with the reason in the model if it has one.
 func (t *Target) Allow(r *http.Request) error {
 	err := message.Allow(r, t.Methods()...)
 	var p *message.Error
@@ -151,7 +151,7 @@ func (t *Target) Success(method string) int {
 	return http.StatusCreated
 }
 
-// Operation is what a method does to the configuration.
+// Operation is the effect of a method on the configuration.
 func Operation(method string) yang.Op {
 	switch method {
 	case http.MethodPost:
@@ -162,7 +162,7 @@ func Operation(method string) yang.Op {
 	return yang.Merge
 }
 
-// Words are the path from the cube on, as a person types it.
+// Words are the path after the cube, as a person types it.
 func (t *Target) Words() string {
 	words := t.Segments[1:]
 	out := make([]string, len(words))
@@ -175,7 +175,7 @@ func (t *Target) Words() string {
 	return strings.Join(out, " ")
 }
 
-// Placeholders are the keys of a list from one on, as usage texts write them.
+// Placeholders are the keys of a list, starting at one of them, as usage texts write them.
 func Placeholders(list *yang.Node, from int) string {
 	var out []string
 	for _, k := range list.Keys()[from:] {
@@ -191,10 +191,10 @@ func Within(segments []string, p *yang.PartialKeysError) *Target {
 	return &Target{Service: segments[0], Cube: segments[1], Segments: segments, Node: p.List, Path: path, Kind: KindEntry}
 }
 
-// Conditional tells whether a read can be answered with 304.
+// Conditional reports whether a read can return 304.
 func (t *Target) Conditional() bool { return t.Kind != KindCube && pure(t.Node) }
 
-// pure tells whether a node has configuration alone.
+// pure reports whether a node has only configuration.
 func pure(n *yang.Node) bool {
 	if !n.Config() {
 		return false

@@ -6,10 +6,10 @@ import "github.com/polycube/polycube/internal/commands"
 
 // Verbs of the command line, as OPTIONS and the header Polycube-Verb name them.
 
-// VerbHeader is how the command line says which verb a person typed: POST stands for two.
+// VerbHeader is how the command line says which verb a person typed, because POST stands for two.
 const VerbHeader = "Polycube-Verb"
 
-// VerbWords are the verbs as they are typed.
+// VerbWords are the verbs as typed.
 var VerbWords = commands.Verbs()
 
 // The verbs of help.
@@ -21,7 +21,7 @@ const (
 	VerbDel  = "DEL"
 )
 
-// ParamAll says that the whole list is meant, FlagAll is how that is typed.
+// ParamAll means the whole list, FlagAll is how that is typed.
 const (
 	ParamAll = "all"
 	FlagAll  = "--all"

@@ -2,7 +2,7 @@
 
 package services
 
-// The services: those of the daemon, and those that are added, updated and removed while it runs.
+// The services: built-in ones, and external ones that are added, updated and removed while the daemon runs.
 
 import (
 	"context"
@@ -22,8 +22,8 @@ import (
 	"github.com/polycube/polycube/internal/topology"
 )
 
-// Entry is a service as GET /services lists it. The two repository ids named the
-// code generators of the first Polycube; clients expect the members.
+// Entry is a service as GET /services lists it. The two repository ids named the code generators of the first
+// Polycube; clients expect the members.
 type Entry struct {
 	Name        string `json:"name"`
 	Controller  string `json:"servicecontroller"`
@@ -35,12 +35,12 @@ type Entry struct {
 	Status string `json:"status,omitempty"`
 }
 
-// Detail is a service as GET /services/NAME answers it.
+// Detail is a service as GET /services/NAME returns it.
 type Detail struct {
 	Name       string `json:"name"`
 	Controller string `json:"servicecontroller"`
 	Model      string `json:"datamodel"`
-	// The rest is of external services.
+	// The rest is for external services.
 	Type     string     `json:"type,omitempty"`
 	Status   string     `json:"status,omitempty"`
 	Since    *time.Time `json:"since,omitempty"`
@@ -48,19 +48,19 @@ type Detail struct {
 	Error    string     `json:"error,omitempty"`
 }
 
-// Manager is what the services are added to and removed from: *topology.Manager.
+// Manager adds and removes services: *topology.Manager.
 type Manager interface {
-	// Services lists what is loaded, in order of registration, ServiceStates the external services.
+	// Services lists the loaded services, in order of registration, ServiceStates the external ones.
 	Services() []topology.ServiceInfo
 	ServiceStates() []topology.ServiceState
-	// AddService, UpdateService and RemoveService are for external services. The first two say what
-	// came of the trial of its programs.
+	// AddService, UpdateService and RemoveService are for external services. The first two return the result of the
+	// trial load of its programs.
 	AddService(context.Context, topology.Registration) (datapath.TrialReport, error)
 	UpdateService(context.Context, topology.Registration) (datapath.TrialReport, error)
 	RemoveService(ctx context.Context, name string) error
 }
 
-// Services answers for the services.
+// Services serves the services.
 type Services struct {
 	manager Manager
 	out     message.Sender
@@ -68,7 +68,7 @@ type Services struct {
 	help    *help.Guide
 }
 
-// New answers for the services of a Manager.
+// New serves the services of a Manager.
 func New(manager Manager, out message.Sender, names *directory.Directory, guide *help.Guide) *Services {
 	return &Services{manager: manager, out: out, names: names, help: guide}
 }
@@ -82,7 +82,7 @@ func (s *Services) serviceStates() map[string]topology.ServiceState {
 	return states
 }
 
-// serviceEntries lists the services, also those that have not been loaded since the daemon started.
+// serviceEntries lists the services, including those that have not been loaded since the daemon started.
 func (s *Services) serviceEntries() []Entry {
 	states := s.serviceStates()
 	out := []Entry{}
@@ -117,7 +117,7 @@ func (s *Services) serviceDetail(name string) (Detail, bool) {
 	return d, found
 }
 
-// Serve answers /services and /services/NAME.
+// Serve handles /services and /services/NAME.
 func (s *Services) Serve(w http.ResponseWriter, r *http.Request, rest []string) error {
 	methods := []string{http.MethodGet, http.MethodPost, http.MethodOptions}
 	if len(rest) == 1 {
@@ -155,8 +155,7 @@ func checkServiceType(kind string) error {
 		Message: fmt.Sprintf("type: %s is neither lib nor grpc", message.Clip(kind))}
 }
 
-// Refusal is the answer when a service is refused. What a service does wrong when it
-// starts is no fault of the daemon.
+// Refusal is the error when a service is refused. A mistake of a starting service is not an error of the daemon.
 func Refusal(err error) error {
 	if r := refusal.As(err); r != nil && r.Ours() {
 		return err
@@ -172,15 +171,15 @@ func Refusal(err error) error {
 	return &message.Error{Status: http.StatusBadRequest, Tag: message.TagFailed, Message: err.Error()}
 }
 
-// Trial is what the trial of a service's programs came to, the answer when it is added or updated.
+// Trial is the result of the trial load of a service's programs, the response when it is added or updated.
 type Trial struct {
-	// Programs were loaded and Same were not, since they would have been the same again.
+	// Programs were loaded, and Same were skipped, because they would have been identical.
 	Programs int `json:"programs"`
 	Same     int `json:"same"`
 	// Combinations of constants were tried; Untried are pairs of values that were not.
 	Combinations int `json:"combinations"`
 	Untried      int `json:"untried"`
-	// Verified is how many instructions the kernel's verifier looked at.
+	// Verified is how many instructions the kernel's verifier processed.
 	Verified     int   `json:"verified"`
 	Milliseconds int64 `json:"milliseconds"`
 }
@@ -204,7 +203,7 @@ func (s *Services) addService(w http.ResponseWriter, r *http.Request) error {
 	return s.out.JSON(w, r, http.StatusOK, trialOf(trial))
 }
 
-// updateService has another version of a service take over; without a body, the one that is at its place now.
+// updateService replaces a service by another version; without a body, by the one at its current URI.
 func (s *Services) updateService(w http.ResponseWriter, r *http.Request, name string) error {
 	m, err := message.ReadMembers(w, r, nil, commands.Of(http.MethodPatch, "/services/{name}").Allowed())
 	if err != nil {
