@@ -53,7 +53,7 @@ func (t Type) Hook() Hook {
 // Direction is the direction of a packet at a port or a netdev.
 type Direction uint8
 
-// Ingress is from the wire towards the cube or the stack, Egress the reverse.
+// Ingress is from the wire towards the cube or the network stack, Egress the reverse.
 const (
 	Ingress Direction = iota
 	Egress
@@ -115,7 +115,7 @@ type Env interface {
 	// Name is the cube's name, Type its hook.
 	Name() string
 	Type() Type
-	// Logger writes at the cube's own level.
+	// Logger logs at the cube's own level.
 	Logger() *slog.Logger
 	// Map returns one of the instance's maps by its C name. It is available from the steps of the first plan on;
 	// before that, and for unknown names, it returns an error.
@@ -185,7 +185,7 @@ type PacketIn struct {
 	// Trip must be copied when the packet is sent on.
 	Trip    Trip
 	Offload Offload
-	// Length is the packet's length on the wire in bytes; Data may hold less when it was truncated.
+	// Length is the packet's length on the wire in bytes; Data may be shorter if it was truncated.
 	Length int
 	// Data is the frame, starting with its Ethernet header, with VLAN tags in place.
 	Data []byte

@@ -19,7 +19,7 @@ type EntryChange struct {
 	Old, New json.RawMessage
 }
 
-// DecodeEntries decodes the changes of one list. Each result has a nil where the change has.
+// DecodeEntries decodes the changes of one list. Each result has a nil where the change has one.
 func DecodeEntries[E any](changes []EntryChange) ([]Changed[E], error) {
 	out := make([]Changed[E], len(changes))
 	for i, c := range changes {

@@ -7,7 +7,7 @@ import "errors"
 // The kinds of error that a caller can distinguish. Wrap them with a sentence that says what was being done:
 // fmt.Errorf("simplebridge br1: port p9: %w", cube.ErrNotFound). One switch in the REST server maps them to statuses.
 var (
-	// ErrNotFound: the thing named does not exist.
+	// ErrNotFound: the named thing does not exist.
 	ErrNotFound = errors.New("not found")
 	// ErrExists: an object with that name exists already.
 	ErrExists = errors.New("already exists")

@@ -10,13 +10,13 @@ import (
 // Instance is the control plane of one cube: the functions that the framework calls, one at a time. Only Prepare is
 // required; a function that is nil is never called, and its feature is not supported.
 type Instance struct {
-	// Prepare checks a change and returns the plan that carries it out. It changes nothing, neither a map nor the
-	// instance: the plan may never be carried out. An error refuses the change.
+	// Prepare checks a change and returns the plan that carries it out. It changes neither a map nor the instance,
+	// because the plan may never be carried out. An error refuses the change.
 	Prepare func(ctx context.Context, c Change) (Plan, error)
-	// Dependents returns the edits that follow from a change from old to after: parts of the configuration that exist only as
-	// long as others do, such as routes with the network of their next hop. The edits are part of the same
-	// transaction; Prepare sees them like edits of the request. What the request itself deletes may be deleted again.
-	// It changes nothing.
+	// Dependents returns the edits that follow from a change from old to after, for configuration that exists only as
+	// long as other configuration does, such as routes with the network of their next hop. The edits are part of the
+	// same transaction; Prepare sees them like edits of the request. They may delete again what the request itself
+	// deletes. It changes nothing.
 	Dependents func(ctx context.Context, old, after json.RawMessage) ([]Edit, error)
 
 	// State returns a value that marshals to a JSON object shaped like the cube's tree; the framework merges it
@@ -29,10 +29,10 @@ type Instance struct {
 	// continue. The error for an invalid After wraps ErrInvalid, and ErrStale if the list has changed so that After
 	// has no meaning any more.
 	Page func(ctx context.Context, path []string, q PageQuery) (Page, error)
-	// DeleteState deletes the entry at path of a list that is not configuration, such as learned addresses, at once and for
-	// good. An error wraps ErrNotFound if there is no such
-	// entry, and ErrInvalid, ErrInUse or ErrUnsupported if it cannot be deleted, because it follows from other
-	// configuration: then it stays when the whole list is deleted. Any other error undoes the deletion of the list.
+	// DeleteState deletes the entry at path of a state list, such as learned addresses, immediately and permanently.
+	// An error wraps ErrNotFound if there is no such entry, and ErrInvalid, ErrInUse or ErrUnsupported if it cannot be
+	// deleted, because it is derived from other configuration: then it stays when the whole list is deleted. Any other
+	// error undoes the deletion of the list.
 	//
 	// When a whole list is deleted, the framework calls it for each entry that State shows and that is not
 	// configured, after the configured ones are deleted and the plan is committed. For a list of state that the
@@ -42,7 +42,8 @@ type Instance struct {
 	// Action runs an action of the model. path is the action's path, keys included.
 	Action func(ctx context.Context, path []string, input json.RawMessage) (ActionResult, error)
 
-	// PacketIn receives the packets that the fast path sent to the slow path. The packet's Data is valid only during the call.
+	// PacketIn receives the packets that the fast path sent to the slow path. The packet's Data is valid only during
+	// the call.
 	PacketIn func(*PacketIn)
 	// Notify receives the messages that the cube's programs send with pcn_notify. data is valid only during the call.
 	Notify func(kind uint32, data []byte)
@@ -82,7 +83,7 @@ type Instance struct {
 	// without takes those of the netdev; from then on changes go both ways. Addresses given to the netdev are
 	// removed with the peer. A port that is not in the result does not share addresses.
 	Alignment func(conf json.RawMessage) (map[string]Alignment, error)
-	// NetdevChanged returns the edits by which a port follows its netdev, as NamespaceChanged does for the namespace.
+	// NetdevChanged returns the edits by which a port follows its netdev, like NamespaceChanged for the namespace.
 	NetdevChanged func(port string, was, is Interface) ([]Edit, error)
 
 	// Close is called when the cube is deleted or the daemon stops; in the latter case maps stay pinned.

@@ -21,12 +21,12 @@ type Parent struct {
 	// Netdev is the netdev itself or the port's peer, and Index its interface index, 0 while it does not exist.
 	Netdev string
 	Index  int
-	// MAC is the leaf `mac` of the port; if it has none, that of the netdev.
+	// MAC is the leaf `mac` of the port or, if it has none, that of the netdev.
 	MAC net.HardwareAddr
-	// Addresses are the leaf `ip` of the port, then those of its list `secondaryip`; if the port's model has no `ip`, they
-	// are the netdev's.
+	// Addresses are the leaf `ip` of the port, then those of its list `secondaryip`; if the port's model has no `ip`,
+	// they are the netdev's.
 	Addresses []netip.Prefix
-	// MTU is the leaf `mtu` of the port; if it has none, that of the netdev; 0 is unknown.
+	// MTU is the leaf `mtu` of the port or, if it has none, that of the netdev; 0 is unknown.
 	MTU int
 	// Leaves is the port's configuration with defaults, an object of its model; nil for a netdev.
 	Leaves json.RawMessage

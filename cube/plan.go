@@ -2,12 +2,12 @@
 
 package cube
 
-// A change of configuration, and the plan that carries it out.
+// A configuration change, and the plan that carries it out.
 //
-// The framework carries out the plans of a transaction in three phases. Before: the steps of each plan, in their order,
-// while packets still run the old programs. The flip: constants, map sizes and programs take effect for all cubes at once.
-// After: when the transaction is on disk and no packet runs the old programs any more, the steps that free what only
-// these used. If anything fails up to the end of the flip, the steps are undone in reverse order.
+// The framework carries out the plans of a transaction in three phases. Before: the steps of each plan, in their
+// order, while packets still run the old programs. The flip: constants, map sizes and programs take effect for all
+// cubes at once. After: once the transaction is on disk and no packet runs the old programs any more, the steps that
+// free what only these used. If anything fails up to the end of the flip, the steps are undone in reverse order.
 //
 // A step sets absolute values and can be repeated. After a crash no plan is resumed: the daemon prepares the stored
 // configuration again, as a creation, and the steps find the maps as they were left.
@@ -18,7 +18,7 @@ import (
 	"fmt"
 )
 
-// Change is a step from one configuration to another.
+// Change is a change from one configuration to another.
 type Change struct {
 	// Old and New are the whole configuration as JSON of the model, with defaults. Old is nil when the cube is created or
 	// restored. Both are nil if only Entries change.
@@ -86,7 +86,7 @@ type ChangeOf[C any] struct {
 	Entries  []EntryChange
 }
 
-// Created is that of Change.
+// Created is Change.Created.
 func (c ChangeOf[C]) Created() bool { return c.Old == nil && c.New != nil }
 
 // Typed creates Instance.Prepare from a function that takes decoded configurations. C is the struct that the cube's

@@ -26,7 +26,7 @@ type ProgramSlot struct {
 	Index int
 }
 
-// Programs are the programs that a cube consists of. A cube begins with pcn_ingress at index 0 of Ingress and, if its
+// Programs are the programs that a cube consists of. A cube starts with pcn_ingress at index 0 of Ingress and, if its
 // object has one, pcn_egress at index 0 of Egress.
 //
 // Each method is one change: when it returns, every packet runs the new programs, and none was lost or saw a mixture.
@@ -41,7 +41,7 @@ type Programs interface {
 	Reload(ProgramSlot, Program) error
 	// ReloadAll makes several changes at once; nil removes a program.
 	ReloadAll(map[ProgramSlot]*Program) error
-	// AddProgram puts a program at the lowest free index of a direction and returns that.
+	// AddProgram puts a program at the lowest free index of a direction and returns that index.
 	AddProgram(Direction, Program) (index int, err error)
 	// DelProgram removes a program; ErrNotFound if there is none.
 	DelProgram(ProgramSlot) error

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// The registry of services is the one package-level state of the project: services
-// register from init, the daemon reads it once at start.
+// The registry of services is the only package-level state of the project: services register from init, the daemon
+// reads it once at start.
 
 var registry []Service
 

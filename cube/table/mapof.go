@@ -142,7 +142,7 @@ type Inner[K comparable, V any] struct {
 	m *ebpf.Map
 }
 
-// Close ends the use of the set.
+// Close closes the set.
 func (s *Inner[K, V]) Close() error {
 	if err := s.m.Close(); err != nil {
 		return fmt.Errorf("map %s: close: %w", s.name, err)

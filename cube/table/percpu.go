@@ -205,7 +205,7 @@ func checkQueue[V any](name string) func(*ebpf.Map) error {
 	}
 }
 
-// Push adds a value. The error of a full one wraps cube.ErrFull.
+// Push adds a value. The error for a full one wraps cube.ErrFull.
 func (q Queue[V]) Push(value V) error {
 	m, err := q.Map()
 	if err != nil {
@@ -214,7 +214,7 @@ func (q Queue[V]) Push(value V) error {
 	return fault(q.name, m, "pushing", value, m.Put(nil, value))
 }
 
-// Pop takes the next value, and reports whether there was one.
+// Pop returns and removes the next value, and reports whether there was one.
 func (q Queue[V]) Pop() (value V, ok bool, err error) {
 	m, err := q.Map()
 	if err != nil {

@@ -50,9 +50,9 @@ func (t Table[K, V]) remember(key K) (undo func() error, err error) {
 	}, nil
 }
 
-// Replace gives a table the entries of want, and only these: the other elements of an array become zero. It
-// reads the whole table and writes what differs, entries that are added or changed first. It is for tables that only the
-// control plane writes.
+// Replace gives a table exactly the entries of want: the other elements of an array become zero. It reads the whole
+// table and writes the differences, added and changed entries first. It is for tables that only the control plane
+// writes.
 func Replace[K comparable, V comparable](t Table[K, V], want map[K]V) cube.Step {
 	want = maps.Clone(want)
 	return cube.Effect(func() (func() error, error) {

@@ -115,7 +115,7 @@ func (t Table[K, V]) Get(key K) (value V, ok bool, err error) {
 	return value, ok, err
 }
 
-// Set writes an entry. The error of a full map wraps cube.ErrFull.
+// Set writes an entry. The error for a full map wraps cube.ErrFull.
 func (t Table[K, V]) Set(key K, value V) error {
 	m, err := t.Map()
 	if err != nil {
@@ -231,7 +231,7 @@ func (t Table[K, V]) Clear() error {
 	return err
 }
 
-// found turns the error for a missing key into false.
+// found converts the error for a missing key to false.
 func found(name string, m *ebpf.Map, what string, err error) (bool, error) {
 	switch {
 	case err == nil:

@@ -4,8 +4,8 @@ package yang
 
 import "fmt"
 
-// Accepts reports whether a text, as a command line has it, is a value of the leaf's type. It asks no other node: what
-// a leafref refers to need not exist.
+// Accepts reports whether a text, as typed on a command line, is a valid value of the leaf's type. It does not check
+// other nodes: the target of a leafref need not exist.
 func (n *Node) Accepts(text string) error {
 	if n.kind != Leaf && n.kind != LeafList {
 		return fmt.Errorf("%s is a %s and has no value", n.name, n.kind)

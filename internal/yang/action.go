@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Actions: their input and output are checked against the model and against
-// the configuration that they refer to.
+// Actions: input and output are checked against the model and against the configuration that they refer to.
 
 package yang
 
@@ -10,14 +9,13 @@ import (
 	"fmt"
 )
 
-// ParseInput checks the body of a call of the action at p and returns it
-// normalised, with defaults. The list entries on the way must exist.
+// ParseInput checks the body of a call of the action at p and returns it normalised, with defaults. The list entries
+// on the path must exist.
 func (t *Tree) ParseInput(p Path, body []byte) ([]byte, error) {
 	return t.operation(p, body, false, false)
 }
 
-// CheckOutput checks what a call of the action at p returned and returns it
-// normalised.
+// CheckOutput checks the result of a call of the action at p and returns it normalised.
 func (t *Tree) CheckOutput(p Path, body []byte) ([]byte, error) {
 	return t.operation(p, body, true, false)
 }
@@ -63,7 +61,7 @@ func (t *Tree) operation(p Path, body []byte, output, words bool) ([]byte, error
 	return pr.buf, nil
 }
 
-// call makes the action and what is above it.
+// call creates the action node and its ancestors.
 func (t *Tree) call(b *builder, p Path) (*fragment, error) {
 	var parent *fragment
 	node := t.schema.root

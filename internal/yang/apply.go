@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Brings fragments into the tree: finds what is there, compares, and swaps as
-// little as possible, so that an edit costs what it changes.
+// Applies fragments to the tree: finds the existing nodes, compares, and replaces as little as possible, so that the
+// cost of an edit depends on what it changes.
 
 package yang
 
@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// editor is one edit at work.
+// editor is one edit in progress.
 type editor struct {
 	t       *Tree
 	op      Op
@@ -20,13 +20,13 @@ type editor struct {
 	seen    map[string]int
 }
 
-// place is a node in the tree below which something is changed.
+// place is a node in the tree below which the edit changes something.
 type place struct {
 	at   ref // nil for the cube
 	path Path
 	node *Node
-	// existing tells that the list entry (or the cube) was there before the
-	// edit, so that what is fixed at creation is fixed.
+	// existing tells that the list entry (or the cube) existed before the edit, so that nodes fixed at creation cannot
+	// change.
 	existing bool
 }
 
@@ -34,7 +34,7 @@ func (e *editor) in(parent place, n *Node, at ref) place {
 	return place{at: at, path: parent.path.with(n.name), node: n, existing: parent.existing}
 }
 
-// configure begins the configuration of an entry that is there by itself.
+// configure starts the configuration of an entry that exists by itself.
 func (e *editor) configure(from place, f *fragment) error {
 	entry, err := newList(from.at, f.node, f.keys) // insert takes it out of there first
 	if err != nil {
@@ -94,7 +94,7 @@ func (e *editor) descend(from place, f *fragment, p Path) (place, error) {
 	if n.presence || e.op == Delete {
 		return place{}, fault(DataMissing, p, "does not exist")
 	}
-	// made below its parent, or apart when that is the cube
+	// created below its parent, or as a root if it is the cube
 	at, err := newInner(from.at, n)
 	if err != nil {
 		return place{}, fmt.Errorf("create %s: %w", p, err)
@@ -210,8 +210,7 @@ func (e *editor) wholeTarget(in place, list *fragment) error {
 	return e.list(in, list, e.op == Replace)
 }
 
-// content brings members into a container, an entry or the cube. With replace,
-// members that are not given go.
+// content applies members to a container, an entry or the cube. With replace, members that are not given are removed.
 func (e *editor) content(in place, kids []*fragment, replace bool) error {
 	if replace {
 		for _, n := range in.node.children {
@@ -232,7 +231,7 @@ func (e *editor) content(in place, kids []*fragment, replace bool) error {
 	return nil
 }
 
-// unset takes a member away, if it is there.
+// unset removes a member, if it exists.
 func (e *editor) unset(in place, n *Node) error {
 	if cur := findSchema(e.t.root, in.at, n); cur != nil && e.fixed(in, n) && !isDefault(cur) {
 		return fault(InvalidValue, in.path.with(n.name), "is fixed at creation and cannot be deleted")
@@ -260,7 +259,7 @@ func (e *editor) member(in place, f *fragment, replace bool) error {
 	return e.content(e.in(in, f.node, cur), f.kids, replace)
 }
 
-// fixed reports whether n is settable at creation only, and that is over.
+// fixed reports whether n can be set only at creation, and the node already exists.
 func (e *editor) fixed(in place, n *Node) bool {
 	return n.initOnly && in.existing && !e.amend
 }
@@ -326,7 +325,7 @@ func (e *editor) setLeafList(in place, list *fragment) error {
 	return nil
 }
 
-// list brings entries into a list.
+// list applies entries to a list.
 func (e *editor) list(in place, list *fragment, replace bool) error {
 	n := list.node
 	misplaced := replace && n.userOrder && e.misplaced(in, list)
@@ -370,8 +369,7 @@ func (e *editor) list(in place, list *fragment, replace bool) error {
 	return nil
 }
 
-// instances returns the entries of a list, last first, so that taking them out
-// in this order needs no counting of positions.
+// instances returns the entries of a list, last first, so that removing them in this order needs no positions.
 func (e *editor) instances(in place, n *Node) []ref {
 	var out []ref
 	for cur := findSchema(e.t.root, in.at, n); cur != nil && e.t.schema.is(cur, n); cur = nextSibling(cur) {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Large lists. A list that the model marks `bulk` is not part of the tree that
-// libyang validates as a whole: its entries are checked one by one and kept in
-// a [Table], so that the cost of a change does not grow with the list.
+// Large lists. A list that the model marks `bulk` is not part of the tree that libyang validates as a whole: its
+// entries are checked one by one and kept in a [Table], so the cost of a change does not grow with the list.
 //
-// What a model may say of such a list is what can be checked one by one.
+// The model of such a list can only have constraints that can be checked entry by entry.
 
 package yang
 
@@ -26,7 +25,7 @@ type reference struct {
 	leaf, target *Node
 }
 
-// checkMarks refuses marks at nodes that they are not for.
+// checkMarks refuses marks on nodes that cannot have them.
 func (n *Node) checkMarks() error {
 	for _, mark := range []string{"paged", "deletable"} {
 		if _, ok := n.extensions[mark]; ok && (!n.marked(mark) || len(n.keys) == 0) {
@@ -44,8 +43,7 @@ func (n *Node) checkMarks() error {
 	return nil
 }
 
-// findBulk notes the bulk lists of a model, and refuses what cannot be checked
-// entry by entry.
+// findBulk collects the bulk lists of a model, and refuses constraints that cannot be checked entry by entry.
 func (s *Schema) findBulk(n *Node) error {
 	if n.bulk {
 		if err := n.checkBulk(); err != nil {
@@ -109,7 +107,7 @@ func (n *Node) checkBelow(list *Node) error {
 	return nil
 }
 
-// checkReference notes what a leafref refers to.
+// checkReference records the target of a leafref.
 func (n *Node) checkReference(list *Node) error {
 	if !n.config {
 		return nil
@@ -141,7 +139,7 @@ func (n *Node) checkReference(list *Node) error {
 	return nil
 }
 
-// follow walks a leafref's path; nil when it is more than names.
+// follow walks a leafref's path; nil if it has more than names.
 func (n *Node) follow(path string) *Node {
 	if strings.ContainsAny(path, "[(") {
 		return nil
@@ -173,8 +171,7 @@ func (n *Node) within(list *Node) bool {
 	return false
 }
 
-// checkMentions refuses conditions and leafrefs elsewhere that look into a bulk
-// list: they would find it empty.
+// checkMentions refuses conditions and leafrefs elsewhere that refer to a bulk list, because they would find it empty.
 func (s *Schema) checkMentions(n *Node) error {
 	if n.bulk {
 		return nil
@@ -200,8 +197,7 @@ func (s *Schema) checkMentions(n *Node) error {
 	return nil
 }
 
-// bulkStep returns the index of the step of a path that is a bulk list, -1 when
-// there is none.
+// bulkStep returns the index of the step of a path that is a bulk list, -1 if there is none.
 func (s *Schema) bulkStep(p Path) int {
 	node := s.root
 	for i, step := range p {
@@ -215,7 +211,7 @@ func (s *Schema) bulkStep(p Path) int {
 	return -1
 }
 
-// above returns the containers that a node is in, the outermost first.
+// above returns the containers of a node, outermost first.
 func (n *Node) above() []*Node {
 	var out []*Node
 	for up := n.parent; up != nil && up.parent != nil; up = up.parent {
@@ -225,7 +221,7 @@ func (n *Node) above() []*Node {
 	return out
 }
 
-// pathTo returns the path of a node above which there is no list.
+// pathTo returns the path of a node that is in no list.
 func (n *Node) pathTo() Path {
 	if n.parent == nil {
 		return Path{}

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Editing bulk lists: what an edit means is what it means for any other list,
-// but only the entries that it names are looked at.
+// Editing bulk lists: an edit means the same as for any other list, but only the entries that it names are processed.
 
 package yang
 
@@ -12,8 +11,7 @@ import (
 	"slices"
 )
 
-// EntryChange is an entry of a bulk list that came (Old is nil), went (New is
-// nil) or changed.
+// EntryChange is an entry of a bulk list that was added (Old is nil), deleted (New is nil) or changed.
 type EntryChange struct {
 	List     *Node
 	Old, New *Entry
@@ -35,13 +33,13 @@ func (t *Tree) newBulkEditor(ctx context.Context, op Op, amend bool) *bulkEditor
 	return &bulkEditor{ctx: ctx, t: t, op: op, amend: amend, before: maps.Clone(t.tables), own: map[*Node]bool{}}
 }
 
-// bulkBody is what a body says of a bulk list.
+// bulkBody is the part of a body about a bulk list.
 type bulkBody struct {
 	list *Node
 	body value
 }
 
-// cutBulk takes the bulk lists off the body of an edit of n.
+// cutBulk removes the bulk lists from the body of an edit of n.
 func (n *Node) cutBulk(v value) (value, []bulkBody) {
 	if v.kind != objectValue || !n.holdsBulk {
 		return v, nil
@@ -64,8 +62,7 @@ func (n *Node) cutBulk(v value) (value, []bulkBody) {
 	return rest, cut
 }
 
-// editBulk is an edit of a bulk list, or of something in it; the step i of the
-// path is the list.
+// editBulk edits a bulk list, or something in it; step i of the path is the list.
 func (t *Tree) editBulk(ctx context.Context, op Op, p Path, i int, body []byte, m manner) (*Change, error) {
 	list, err := t.schema.node(p[:i+1])
 	if err != nil {
@@ -100,7 +97,7 @@ func (t *Tree) editBulk(ctx context.Context, op Op, p Path, i int, body []byte, 
 	return t.changed(&editor{t: t, undo: &undo{}}, b, nil), nil
 }
 
-// rest is the part of an edit above bulk lists that concerns them.
+// rest is the part of an edit above bulk lists that affects them.
 func (b *bulkEditor) rest(node *Node, bodies []bulkBody) {
 	given := map[*Node]bool{}
 	for _, body := range bodies {
@@ -140,16 +137,16 @@ func (b *bulkEditor) isArray(list *Node, v value) bool {
 	return v.kind == arrayValue
 }
 
-// presence says what may be there before an entry is put.
+// presence says what may exist before an entry is put.
 type presence bool
 
 const (
-	// strict: Create wants it missing, Merge there.
+	// strict: Create requires it to be missing, Merge to exist.
 	strict presence = false
 	upsert presence = true
 )
 
-// put brings entries into a list. Replace takes the others away.
+// put applies entries to a list. Replace removes the others.
 func (b *bulkEditor) put(list *Node, items []value, how presence) {
 	above := list.parent.pathTo()
 	seen := make(map[string]bool, len(items))
@@ -190,7 +187,7 @@ func (b *bulkEditor) put(list *Node, items []value, how presence) {
 	}
 }
 
-// putEntry brings one entry into a list.
+// putEntry applies one entry to a list.
 func (b *bulkEditor) putEntry(list *Node, keys []string, v value, how presence, seen map[string]bool) {
 	fresh, err := b.t.schema.newEntry(list, keys)
 	if err != nil {
@@ -248,7 +245,7 @@ func (b *bulkEditor) entry(list *Node, p Path, i int, v value) {
 	}
 }
 
-// refuse is for what cannot be done whatever the body, unless that is at fault too.
+// refuse reports an operation that is impossible whatever the body, unless the body is also wrong.
 func (b *bulkEditor) refuse(p Path, v value, why error) {
 	node, err := b.t.schema.node(p)
 	if err == nil {
@@ -263,7 +260,7 @@ func (b *bulkEditor) refuse(p Path, v value, why error) {
 	b.fail(why)
 }
 
-// add puts an entry that is new.
+// add adds a new entry.
 func (b *bulkEditor) add(list *Node, fresh *newEntry, p Path, v value) {
 	if b.fixed(list) {
 		b.refuse(p, v, fault(InvalidValue, fresh.path(), "is fixed at creation and cannot be added"))
@@ -277,7 +274,7 @@ func (b *bulkEditor) add(list *Node, fresh *newEntry, p Path, v value) {
 	b.set(list, e)
 }
 
-// change edits an entry that is there.
+// change edits an existing entry.
 func (b *bulkEditor) change(list *Node, old *Entry, op Op, p Path, v value) {
 	e, err := b.t.editEntry(list, old, op, p, v, b.amend)
 	switch {
@@ -288,10 +285,10 @@ func (b *bulkEditor) change(list *Node, old *Entry, op Op, p Path, v value) {
 	}
 }
 
-// fixed reports whether the list can be given at creation only, and that is over.
+// fixed reports whether the list can be given only at creation, and the node already exists.
 func (b *bulkEditor) fixed(list *Node) bool { return list.initOnly && b.t.created && !b.amend }
 
-// table returns the list's table to be changed.
+// table returns the list's table for changes.
 func (b *bulkEditor) table(list *Node) *Table {
 	if !b.own[list] {
 		b.t.tables[list] = b.t.tables[list].copy()
@@ -310,7 +307,7 @@ func (b *bulkEditor) remove(list *Node, e *Entry) {
 	b.changes = append(b.changes, EntryChange{List: list, Old: e})
 }
 
-// clear takes all entries away.
+// clear removes all entries.
 func (b *bulkEditor) clear(list *Node) {
 	b.t.tables[list].All(func(e *Entry) bool {
 		b.changes = append(b.changes, EntryChange{List: list, Old: e})
@@ -321,7 +318,7 @@ func (b *bulkEditor) clear(list *Node) {
 
 func (b *bulkEditor) rollback() { b.t.tables = b.before }
 
-// fail notes a fault; those of one body are reported together.
+// fail records a fault; faults of one body are reported together.
 func (b *bulkEditor) fail(err error) {
 	var e *Error
 	switch {
@@ -335,8 +332,7 @@ func (b *bulkEditor) fail(err error) {
 	}
 }
 
-// checkReferences checks what entries refer to: those that changed, and all of
-// them when the tree lost something.
+// checkReferences checks the leafrefs of entries: of the changed ones, and of all entries if the tree lost something.
 func (b *bulkEditor) checkReferences(deltas []Delta) {
 	known := map[*Node]map[string]bool{}
 	there := func(list *Node, id string) bool {

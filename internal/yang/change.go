@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What an edit changed: the difference for those who act on it, and the way
-// back.
+// The result of an edit: the differences, and how to revert it.
 
 package yang
 
@@ -23,25 +22,23 @@ const (
 	Deleted
 )
 
-// String names the kind.
+// String returns the name of the kind.
 func (op DeltaOp) String() string {
 	return [...]string{"created", "replaced", "deleted"}[op]
 }
 
-// Delta is one difference: of a leaf, of a whole leaf-list, of a list entry or
-// a container with presence that came or went (what is in it is not listed
-// again), or of a whole list when the order of its entries changed.
+// Delta is one difference: of a leaf, of a whole leaf-list, of an added or deleted list entry or container with
+// presence (its content is not listed again), or of a whole list if the order of its entries changed.
 type Delta struct {
 	Op   DeltaOp
 	Path Path
-	// Value is the JSON of the node after the edit, with defaults; nil when
-	// it was deleted.
+	// Value is the JSON of the node after the edit, with defaults; nil if it was deleted.
 	Value []byte
-	// Old is the JSON before the edit, nil when it was created.
+	// Old is the JSON before the edit, nil if it was created.
 	Old []byte
 }
 
-// Change is an edit that was made.
+// Change is a completed edit.
 type Change struct {
 	tree          *Tree
 	before, after uint64
@@ -53,11 +50,10 @@ type Change struct {
 	entries []EntryChange
 }
 
-// ErrNotNewest is what a revert reports when a newer change stands.
+// ErrNotNewest is the error of a revert if there is a newer change.
 var ErrNotNewest = errors.New("a newer change must be reverted first")
 
-// Diff returns the differences in the order in which they were made.
-// Those of bulk lists come last.
+// Diff returns the differences in the order in which they were made, those of bulk lists last.
 func (c *Change) Diff() []Delta {
 	out := slices.Clip(c.deltas)
 	for _, e := range c.entries {
@@ -86,8 +82,7 @@ func (c *Change) Entries() []EntryChange { return c.entries }
 // Empty reports whether no value differs.
 func (c *Change) Empty() bool { return len(c.deltas) == 0 && len(c.entries) == 0 }
 
-// Revert takes the change back. Changes of a tree are reverted newest first,
-// each at most once.
+// Revert reverts the change. Changes of a tree are reverted newest first, each at most once.
 func (c *Change) Revert() error {
 	t := c.tree
 	if t.broken != nil {
@@ -105,9 +100,8 @@ func (c *Change) Revert() error {
 	return nil
 }
 
-// watch hands the memory behind a change that nobody holds any more back to
-// the tree, which frees it when it is next used: libyang's data must not be
-// touched by the garbage collector's goroutine.
+// watch returns the memory of a change that is no longer referenced to the tree, which frees it when it is next used,
+// because the garbage collector's goroutine must not touch libyang's data.
 func (c *Change) watch() {
 	if len(c.undo.records) == 0 && c.undo.diff == nil && c.undo.before == nil {
 		return
@@ -120,7 +114,7 @@ func (c *Change) watch() {
 	}, c.undo)
 }
 
-// collect frees the memory of changes that nobody holds.
+// collect frees the memory of changes that are no longer referenced.
 func (t *Tree) collect() {
 	t.mu.Lock()
 	dead := t.dead
@@ -134,15 +128,14 @@ func (t *Tree) collect() {
 	}
 }
 
-// touch is a place whose value may have changed, with its value before.
+// touch is a node whose value may have changed, with its previous value.
 type touch struct {
 	path Path
 	node *Node
 	old  []byte
 }
 
-// touched remembers the value that the node at p had before the edit. Only the
-// first call for a path counts.
+// touched records the value that the node at p had before the edit. Only the first call for a path counts.
 func (e *editor) touched(p Path, node *Node, old []byte) {
 	id := p.id()
 	if e.seen == nil {
@@ -155,7 +148,7 @@ func (e *editor) touched(p Path, node *Node, old []byte) {
 	e.touches = append(e.touches, touch{path: p, node: node, old: old})
 }
 
-// deltas compares the touched places with what is there now.
+// deltas compares the recorded nodes with the current ones.
 func (e *editor) deltas() ([]Delta, error) {
 	if err := e.touchValidated(); err != nil {
 		return nil, err
@@ -189,7 +182,7 @@ func (e *editor) deltas() ([]Delta, error) {
 	return slices.DeleteFunc(out, func(d Delta) bool { return covered(d.Path, whole) }), nil
 }
 
-// now returns the value at a touched place, nil when nothing is there.
+// now returns the current value of a recorded node, nil if it does not exist.
 func (e *editor) now(c touch) ([]byte, error) {
 	at, err := e.t.find(c.path)
 	if err != nil || at == nil {
@@ -198,7 +191,7 @@ func (e *editor) now(c touch) ([]byte, error) {
 	return e.t.render(c.path, c.node, JSONOptions{Defaults: true, Apart: true})
 }
 
-// covered reports whether a node above p came, went or was reordered.
+// covered reports whether an ancestor of p was added, deleted or reordered.
 func covered(p Path, whole map[string]bool) bool {
 	if len(whole) == 0 {
 		return false
@@ -214,8 +207,8 @@ func covered(p Path, whole map[string]bool) bool {
 	return false
 }
 
-// touchValidated adds what validation changed: defaults that came and went,
-// and nodes that a choice or a when ruled out.
+// touchValidated adds the changes of validation: added and removed defaults, and nodes that a choice or a when
+// excluded.
 func (e *editor) touchValidated() error {
 	buf, err := dump(e.undo.diff, allSiblings, true)
 	if err != nil {
@@ -229,7 +222,7 @@ func (e *editor) touchValidated() error {
 	return nil
 }
 
-// touchItems walks a diff: op is the operation that nodes inherit.
+// touchItems walks a diff: op is the inherited operation.
 func (e *editor) touchItems(p Path, items []*item, op byte) {
 	for _, it := range items {
 		own := op

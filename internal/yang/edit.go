@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// An edit: build the new data apart, bring it into the tree while recording
-// the reverse, validate the whole, and take everything back if that fails.
+// An edit: build the new data separately, apply it to the tree while recording the reverse, validate the whole tree,
+// and undo everything if that fails.
 
 package yang
 
@@ -11,45 +11,40 @@ import (
 	"fmt"
 )
 
-// Op is what an edit does to the node it names.
+// Op is the operation of an edit on a node.
 type Op int
 
-// The operations and the HTTP methods they stand for.
+// The operations and the corresponding HTTP methods.
 const (
-	// Create makes what does not exist yet (POST). A container without
-	// presence always exists: what it is given is merged into it.
+	// Create creates what does not exist yet (POST). A container without presence always exists: what it is given is
+	// merged into it.
 	Create Op = iota
-	// Replace gives the node exactly this content (PUT). Members that are
-	// fixed at creation and not given stay.
+	// Replace gives the node exactly this content (PUT). Members that are fixed at creation and not given stay.
 	Replace
-	// Merge changes what is given and leaves the rest (PATCH). A leaf-list is
-	// one value and is replaced.
+	// Merge changes what is given and leaves the rest (PATCH). A leaf-list is one value and is replaced.
 	Merge
-	// Delete removes the node, or what was set in a container (DELETE).
+	// Delete removes the node, or the content of a container (DELETE).
 	Delete
 )
 
-// String names the operation.
+// String returns the name of the operation.
 func (op Op) String() string {
 	return [...]string{"create", "replace", "merge", "delete"}[op]
 }
 
-// Edit applies op with a JSON body to the node at p and validates the tree. On
-// any error, that of the context among them, the tree is as it was before.
-// Faults of the request are [*Error].
+// Edit applies op with a JSON body to the node at p and validates the tree. On any error, including one of the
+// context, the tree is unchanged. Errors in the request are [*Error].
 func (t *Tree) Edit(ctx context.Context, op Op, p Path, body []byte) (*Change, error) {
 	return t.edit(ctx, op, p, body, manner{})
 }
 
-// Amend is Edit for changes that the daemon makes itself: it may also change
-// what is fixed at creation, such as a port's tcubes, and give a list as many
-// entries as were stored.
+// Amend is Edit for changes by the daemon itself: it may also change what is fixed at creation, such as a port's
+// tcubes, and give a list as many entries as were stored.
 func (t *Tree) Amend(ctx context.Context, op Op, p Path, body []byte) (*Change, error) {
 	return t.edit(ctx, op, p, body, manner{amend: true})
 }
 
-// manner is whose edit it is: the daemon's own (Amend), or one typed in words
-// (EditWords).
+// manner is the kind of edit: by the daemon itself (Amend), or typed in words (EditWords).
 type manner struct{ amend, words bool }
 
 func (t *Tree) edit(ctx context.Context, op Op, p Path, body []byte, m manner) (*Change, error) {
@@ -114,7 +109,7 @@ func (t *Tree) editUntil(ctx context.Context, op Op, p Path, body []byte, m mann
 	return t.changed(e, bulk, deltas), nil
 }
 
-// editable refuses what cannot be edited whatever the body.
+// editable refuses nodes that cannot be edited whatever the body.
 func editable(op Op, p Path, node *Node) error {
 	switch {
 	case node.kind == Action:
@@ -129,9 +124,8 @@ func editable(op Op, p Path, node *Node) error {
 	return nil
 }
 
-// request builds the fragments of the nodes above the target and of the target
-// itself: its content for the cube, a list for a list or an entry of it.
-// What it says of bulk lists comes apart.
+// request builds the fragments of the target and its ancestors: its content for the cube, a list for a list or an
+// entry of it. The parts about bulk lists are returned separately.
 func (t *Tree) request(b *builder, op Op, p Path, node *Node, body []byte) ([]*fragment, *fragment, []bulkBody, error) {
 	var v value
 	var lists []bulkBody
@@ -150,13 +144,13 @@ func (t *Tree) request(b *builder, op Op, p Path, node *Node, body []byte) ([]*f
 	return chain, target, lists, err
 }
 
-// requestValue is request for a body that was read, and has no bulk lists.
+// requestValue is request for a parsed body without bulk lists.
 func (t *Tree) requestValue(b *builder, op Op, p Path, node *Node, v value) ([]*fragment, *fragment, error) {
 	if op != Delete && node.kind == Leaf && v.kind == objectValue && len(v.members) == 0 {
 		return nil, nil, fault(MissingElement, p, "the body is empty, but must be %s", node.typ.allowed())
 	}
 	if len(p) == 0 {
-		// the cube is no data node: its members are tops of the builder
+		// the cube is not a data node: its members are tops of the builder
 		b.object(nil, node, p, v)
 		t.nameService(b)
 		return nil, &fragment{node: node, kids: b.tops}, join(b.errs)
@@ -175,7 +169,7 @@ func (t *Tree) requestValue(b *builder, op Op, p Path, node *Node, v value) ([]*
 	return chain, target, join(b.errs)
 }
 
-// nameService fills in the leaf that says which service a new cube is of.
+// nameService sets the leaf with the service of a new cube.
 func (t *Tree) nameService(b *builder) {
 	leaf := t.schema.root.Child("service-name")
 	if t.created || leaf == nil {
@@ -189,7 +183,7 @@ func (t *Tree) nameService(b *builder) {
 	b.leaf(nil, leaf, Path{{Name: leaf.name}}, value{kind: stringValue, text: t.schema.info.Name})
 }
 
-// target builds the node that an edit is about.
+// target builds the target node of an edit.
 func (b *builder) target(parent *fragment, op Op, p Path, node *Node, v value) *fragment {
 	above, step := p[:len(p)-1], p[len(p)-1]
 	holder := &builder{ctx: b.ctx, merges: b.merges, words: b.words}
@@ -234,7 +228,7 @@ func (b *builder) target(parent *fragment, op Op, p Path, node *Node, v value) *
 	return (*siblings)[len(*siblings)-1]
 }
 
-// changed makes the change of a finished edit.
+// changed returns the Change of a finished edit.
 func (t *Tree) changed(e *editor, bulk *bulkEditor, deltas []Delta) *Change {
 	c := &Change{tree: t, before: t.version, created: t.created, deltas: deltas, undo: e.undo,
 		tables: bulk.before, entries: bulk.changes}
@@ -246,7 +240,7 @@ func (t *Tree) changed(e *editor, bulk *bulkEditor, deltas []Delta) *Change {
 	return c
 }
 
-// rollback takes back what the editor did and returns why it had to.
+// rollback undoes the edit and returns its error.
 func (e *editor) rollback(cause error) error {
 	if err := e.undo.apply(e.t); err != nil {
 		e.t.broken = fmt.Errorf("revert an edit, the configuration is damaged: %w", err)

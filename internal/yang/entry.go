@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One entry of a bulk list: it is made and edited as libyang data of its own,
-// checked, and kept as text.
+// One entry of a bulk list: it is created and edited as separate libyang data, checked, and kept as text.
 
 package yang
 
@@ -10,7 +9,7 @@ import (
 	"fmt"
 )
 
-// newEntry is an entry on its way into a table.
+// newEntry is an entry to be added to a table.
 type newEntry struct {
 	b     *builder
 	list  *Node
@@ -27,7 +26,7 @@ func (n *Node) CanonicalKeys(keys []string) ([]string, error) {
 	return e.keys(), nil
 }
 
-// newEntry makes an entry that has its keys and nothing else.
+// newEntry creates an entry that has only its keys.
 func (s *Schema) newEntry(list *Node, keys []string) (*newEntry, error) {
 	b := &builder{ctx: context.Background()}
 	above := list.parent.pathTo()
@@ -45,13 +44,13 @@ func (s *Schema) newEntry(list *Node, keys []string) (*newEntry, error) {
 
 func (n *newEntry) free() { n.b.free() }
 
-// keys are those of the entry in canonical form.
+// keys are the keys of the entry in canonical form.
 func (n *newEntry) keys() []string { return n.entry.keys }
 
-// path is the entry's, with its keys in canonical form.
+// path is the path of the entry, with its keys in canonical form.
 func (n *newEntry) path() Path { return n.list.parent.pathTo().with(n.list.name, n.entry.keys...) }
 
-// fill gives the entry the members of a body; faults of the body name p.
+// fill adds the members of a body to the entry; errors in the body name p.
 func (n *newEntry) fill(t *Tree, p Path, v value) (*Entry, error) {
 	n.b.object(n.entry, n.list, p, v)
 	if len(n.b.errs) > 0 {
@@ -60,8 +59,7 @@ func (n *newEntry) fill(t *Tree, p Path, v value) (*Entry, error) {
 	return t.finish(n.list, n.entry.ref, n.path())
 }
 
-// finish gives the entry its defaults, checks that nothing is missing, and
-// reads it out.
+// finish adds the defaults, checks that nothing is missing, and converts the entry.
 func (t *Tree) finish(list *Node, at ref, p Path) (*Entry, error) {
 	if err := addDefaults(at); err != nil {
 		return nil, fmt.Errorf("add defaults to %s: %w", p, err)
@@ -89,7 +87,7 @@ func (t *Tree) finish(list *Node, at ref, p Path) (*Entry, error) {
 	return e, nil
 }
 
-// referred notes the values of a leafref below items.
+// referred collects the values of leafrefs below items.
 func (t *Tree) referred(e *Entry, ref int, leaf *Node, items []*item) {
 	for _, it := range items {
 		switch {
@@ -101,8 +99,7 @@ func (t *Tree) referred(e *Entry, ref int, leaf *Node, items []*item) {
 	}
 }
 
-// intern returns one string for all that are equal: many entries refer to few
-// values.
+// intern returns the same string for equal ones: many entries refer to few values.
 func (t *Tree) intern(s string) string {
 	if known, ok := t.interned[s]; ok {
 		return known
@@ -114,7 +111,7 @@ func (t *Tree) intern(s string) string {
 	return s
 }
 
-// complete checks what an entry, or something in it, must have.
+// complete checks the required members of an entry, or of something in it.
 func complete(n *Node, items []*item, p Path) error {
 	count := make(map[*Node]int, len(items))
 	for _, it := range items {
@@ -146,8 +143,8 @@ func complete(n *Node, items []*item, p Path) error {
 	return nil
 }
 
-// editEntry returns old as an edit at p, which is the entry's path or below it,
-// leaves it. The edit is made in a tree that has nothing but the entry.
+// editEntry returns old after an edit at p, which is the entry's path or below it. The edit is made in a tree with
+// only this entry.
 func (t *Tree) editEntry(list *Node, old *Entry, op Op, p Path, v value, amend bool) (*Entry, error) {
 	apart, at, err := t.apart(list, old)
 	if err != nil {
@@ -164,7 +161,7 @@ func (t *Tree) editEntry(list *Node, old *Entry, op Op, p Path, v value, amend b
 	return apart.finish(list, entry, at)
 }
 
-// apart makes a tree that has nothing but an entry, and returns the path to it.
+// apart creates a tree with only one entry, and returns the path to it.
 func (t *Tree) apart(list *Node, e *Entry) (*Tree, Path, error) {
 	apart := t.schema.NewTree()
 	apart.created = true

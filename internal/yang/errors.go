@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What goes wrong with a request, in the vocabulary of RESTCONF: the tag
-// decides the HTTP status, the sentence is for a person.
+// Errors of a request, in the vocabulary of RESTCONF: the tag decides the HTTP status, the message is for people.
 
 package yang
 
@@ -28,26 +27,25 @@ const (
 	OperationNotSupported Tag = "operation-not-supported"
 )
 
-// ErrNotFound is what a read of data that does not exist wraps.
+// ErrNotFound is wrapped by the error of reading data that does not exist.
 var ErrNotFound = errors.New("not found")
 
 // Error is a request that the model refuses.
 type Error struct {
-	// Tag says what kind of fault it is.
+	// Tag is the kind of error.
 	Tag Tag
-	// Path is the node concerned as a URL path below the cube.
+	// Path is the node as a URL path below the cube.
 	Path string
-	// Message is a sentence that names the node, the value and what is allowed.
+	// Message is a sentence with the node, the value and what is allowed.
 	Message string
-	// Given is the word or value at fault, where it is one of some that are
-	// known or refers to one that exists, and Near what was probably meant.
+	// Given is the wrong word or value, if there is a set of valid ones, and Near are suggestions.
 	Given string
 	Near  []string
-	// Errs holds all faults when there are several; the first is this one.
+	// Errs are all errors if there are several; the first is this one.
 	Errs []*Error
 }
 
-// Error returns the sentence, and how many more faults there are.
+// Error returns the message, and how many more errors there are.
 func (e *Error) Error() string {
 	if len(e.Errs) > 1 {
 		return fmt.Sprintf("%s (and %d more)", e.Message, len(e.Errs)-1)
@@ -66,11 +64,11 @@ type PartialKeysError struct {
 	List *Node
 	// Path leads to the list; the keys that were given are not part of it.
 	Path Path
-	// Given holds the keys that were given, in model order.
+	// Given are the given keys, in model order.
 	Given []string
 }
 
-// Error names the keys that are missing.
+// Error names the missing keys.
 func (e *PartialKeysError) Error() string {
 	var missing []string
 	for _, k := range e.List.Keys()[len(e.Given):] {
@@ -80,7 +78,7 @@ func (e *PartialKeysError) Error() string {
 		strings.Join(missing, ", "))
 }
 
-// fault makes an error about the node at p.
+// fault returns an error about the node at p.
 func fault(tag Tag, p Path, format string, args ...any) *Error {
 	e := &Error{Tag: tag, Path: p.String(), Message: fmt.Sprintf(format, args...)}
 	if words := p.Words(); words != "" {
@@ -94,7 +92,7 @@ func fault(tag Tag, p Path, format string, args ...any) *Error {
 	return e
 }
 
-// unknownError is a word that is none of those that are known.
+// unknownError is an unknown word.
 type unknownError struct {
 	sentence, given string
 	near            []string
@@ -106,7 +104,7 @@ func unknown(given string, known []string, format string, args ...any) *unknownE
 	return &unknownError{sentence: fmt.Sprintf(format, args...), given: given, near: suggest.Near(given, known)}
 }
 
-// join makes one error of several.
+// join joins several errors into one.
 func join(errs []*Error) error {
 	switch len(errs) {
 	case 0:
@@ -119,7 +117,7 @@ func join(errs []*Error) error {
 	return &first
 }
 
-// shorten keeps a value that is quoted in a sentence readable.
+// shorten keeps a value that is quoted in a message readable.
 func shorten(value string) string {
 	const most = 64
 	if len(value) <= most {

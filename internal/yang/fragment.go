@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Turns a path and a body into libyang nodes that stand apart from the tree.
-// All that can be wrong with a body on its own is found here, before the tree
-// is touched.
+// Converts a path and a body into libyang nodes outside the tree. All errors of the body itself are found here, before
+// the tree is touched.
 
 package yang
 
@@ -13,31 +12,31 @@ import (
 	"strings"
 )
 
-// maxFaults is how many faults of one body are reported.
+// maxFaults is how many errors of one body are reported.
 const maxFaults = 16
 
-// fragment is a new data node and what is below it. The entries of a list or
-// leaf-list are the kids of a fragment that has no ref.
+// fragment is a new data node with its descendants. The entries of a list or leaf-list are the kids of a fragment that
+// has no ref.
 type fragment struct {
 	node  *Node
 	ref   ref
 	keys  []string
 	kids  []*fragment
 	moved bool
-	// gone asks to unset the node; it has no ref.
+	// gone unsets the node; it has no ref.
 	gone bool
-	// exact asks that the list has no other entries.
+	// exact removes the other entries of the list.
 	exact bool
 }
 
-// builder makes fragments until the context ends. Its tops must be freed when the edit is over.
+// builder builds fragments until the context ends. Its tops must be freed when the edit is over.
 type builder struct {
 	ctx context.Context
-	// trusted says that the body is the daemon's own: its lists may be of any length.
+	// trusted marks a body of the daemon itself: its lists may have any length.
 	trusted bool
-	// merges says that null, and an empty text for a leaf that cannot have one, unset a member (RFC 7396).
+	// merges says that null, and an empty text for a leaf that cannot be empty, unset a member (RFC 7396).
 	merges bool
-	// words says that the body was typed in words.
+	// words marks a body that was typed in words.
 	words bool
 	tops  []*fragment
 	errs  []*Error
@@ -56,7 +55,7 @@ func (b *builder) refs(f func(*fragment)) {
 	}
 }
 
-// free frees what did not become part of the tree.
+// free frees the nodes that did not become part of the tree.
 func (b *builder) free() {
 	b.refs(func(f *fragment) {
 		if !f.moved {
@@ -66,15 +65,14 @@ func (b *builder) free() {
 	b.tops = nil
 }
 
-// fault records a fault about the node at p.
+// fault records an error about the node at p.
 func (b *builder) fault(tag Tag, p Path, format string, args ...any) {
 	if len(b.errs) < maxFaults {
 		b.errs = append(b.errs, fault(tag, p, format, args...))
 	}
 }
 
-// memberFault records a fault about a member of the node at p; the sentence
-// names the member itself.
+// memberFault records an error about a member of the node at p; the message names the member itself.
 func (b *builder) memberFault(tag Tag, p Path, name, format string, args ...any) {
 	if len(b.errs) < maxFaults {
 		e := fault(tag, p, format, args...)
@@ -99,8 +97,7 @@ func (f *fragment) native() ref {
 	return f.ref
 }
 
-// step makes the node of one step of a path: a container or a list entry. The
-// path p leads to its parent.
+// step creates the node of one step of a path: a container or a list entry. The path p leads to its parent.
 func (b *builder) step(parent *fragment, n *Node, p Path, keys []string) *fragment {
 	if n.kind == List {
 		list := &fragment{node: n}
@@ -121,7 +118,7 @@ func (b *builder) step(parent *fragment, n *Node, p Path, keys []string) *fragme
 	return f
 }
 
-// entry makes a list entry with its keys; the caller puts it into its list.
+// entry creates a list entry with its keys; the caller inserts it into its list.
 func (b *builder) entry(parent *fragment, n *Node, p Path, keys []string) *fragment {
 	words := make([]string, len(keys))
 	for i, k := range n.keys {
@@ -140,7 +137,7 @@ func (b *builder) entry(parent *fragment, n *Node, p Path, keys []string) *fragm
 	return &fragment{node: n, ref: made, keys: entryKeys(made, n)}
 }
 
-// keyFault finds the key that libyang did not take.
+// keyFault finds the key that libyang refused.
 func (b *builder) keyFault(n *Node, p Path, words []string, err error) {
 	for i, k := range n.keys {
 		if _, bad := canonical(k, words[i]); bad != nil {
@@ -160,7 +157,7 @@ func entryKeys(entry ref, n *Node) []string {
 	return keys
 }
 
-// object makes the members that v gives to f, whose path is p.
+// object creates the members of v in f, whose path is p.
 func (b *builder) object(f *fragment, n *Node, p Path, v value) {
 	switch {
 	case v.kind != objectValue && b.words && n.kind == Container:
@@ -204,8 +201,8 @@ func (b *builder) noValue(n *Node, p Path) {
 	b.fault(InvalidValue, p, "%v", none)
 }
 
-// exclusive refuses two cases of one choice in one body: of a case that is in
-// the tree already, libyang would just keep the newer one.
+// exclusive refuses two cases of one choice in one body: libyang would silently drop a case that is already in the
+// tree.
 func (b *builder) exclusive(chosen map[schemaRef]*Node, n *Node, p Path) {
 	for _, a := range n.cases {
 		other := chosen[a.choice]
@@ -217,7 +214,7 @@ func (b *builder) exclusive(chosen map[schemaRef]*Node, n *Node, p Path) {
 	}
 }
 
-// memberNames lists what may be given instead of an unknown member.
+// memberNames lists the valid members instead of an unknown one.
 func memberNames(n *Node) (names []string, sentence string) {
 	for _, c := range n.children {
 		if c.kind != Action && (c.config || c.inOutput) && !c.key {
@@ -250,7 +247,7 @@ func (b *builder) sameKey(f *fragment, key *Node, p Path, v value) {
 	}
 }
 
-// unsets reports whether a value takes a member away.
+// unsets reports whether a value unsets a member.
 func (b *builder) unsets(n *Node, v value) bool {
 	switch {
 	case !b.merges || n.typ.Base == "empty":
@@ -263,7 +260,7 @@ func (b *builder) unsets(n *Node, v value) bool {
 	return n.kind == Leaf && v.kind == stringValue && v.text == "" && !n.takes("")
 }
 
-// member makes one member of the node at p.
+// member creates one member of the node at p.
 func (b *builder) member(parent *fragment, n *Node, p Path, v value) {
 	if b.unsets(n, v) {
 		b.attach(parent, &fragment{node: n, gone: true})
@@ -284,7 +281,7 @@ func (b *builder) member(parent *fragment, n *Node, p Path, v value) {
 	}
 }
 
-// term makes a leaf or leaf-list node and attaches it to nothing of ours.
+// term creates a leaf or leaf-list node and attaches it to nothing.
 func (b *builder) term(parent *fragment, n *Node, p Path, v value) *fragment {
 	text, err := n.scalar(v)
 	if err != nil {
@@ -331,7 +328,7 @@ func (b *builder) leafList(parent *fragment, n *Node, p Path, v value) {
 	}
 }
 
-// list makes the entries of the list n, which is a member of the node at p.
+// list creates the entries of the list n, a member of the node at p.
 func (b *builder) list(parent *fragment, n *Node, p Path, v value) {
 	list := &fragment{node: n, exact: v.typed && b.merges}
 	b.attach(parent, list)

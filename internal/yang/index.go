@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// libyang finds entries by hash below a node, but walks all siblings at the top
-// of a tree, where a router keeps its routes. This index of the lists at the
-// top makes up for it.
+// libyang finds entries by hash below a node, but walks all siblings at the top of a tree, where a router keeps its
+// routes. This index covers the lists at the top.
 
 package yang
 
 import "unsafe"
 
-// index holds the entries of lists at the top of a tree by their keys. A list
-// is indexed when it is first searched.
+// index has the entries of top-level lists by their keys. A list is indexed when it is first searched.
 type index map[*Node]map[string]ref
 
 // same returns the node below parent that has the keys or the value of like.
@@ -28,7 +26,7 @@ func (t *Tree) same(parent ref, like *fragment) ref {
 	return entries[keysID(like.keys)]
 }
 
-// link puts a node into the tree at a place in its list.
+// link inserts a node into the tree at a position in its list.
 func (t *Tree) link(parent, node ref, at uint64) error {
 	if err := insertAt(&t.root, parent, node, at); err != nil {
 		return err
@@ -39,7 +37,7 @@ func (t *Tree) link(parent, node ref, at uint64) error {
 	return nil
 }
 
-// unlink takes a node out of the tree.
+// unlink removes a node from the tree.
 func (t *Tree) unlink(parent, node ref) {
 	if n := t.indexed(parent, node); n != nil {
 		delete(t.tops[n], keysID(entryKeys(node, n)))
@@ -59,7 +57,7 @@ func (t *Tree) indexed(parent, node ref) *Node {
 	return n
 }
 
-// outdated forgets what libyang changed itself, as a diff tells.
+// outdated removes from the index what libyang changed itself, according to a diff.
 func (t *Tree) outdated(diff ref) {
 	for d := diff; d != nil && len(t.tops) > 0; d = nextSibling(d) {
 		if n := t.indexed(nil, d); n != nil && !diffKeeps(d) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Reads a JSON body into values that keep the order of members and the text of
-// numbers, within limits on size and depth.
+// Parses a JSON body into values that keep the order of members and the text of numbers, with limits on size and
+// depth.
 
 package yang
 
@@ -16,10 +16,10 @@ import (
 	"github.com/polycube/polycube/internal/jsonscan"
 )
 
-// MaxBody is the largest body that is read, in bytes.
+// MaxBody is the size limit of a body, in bytes.
 const MaxBody = 16 << 20
 
-// valueKind is what a JSON value is.
+// valueKind is the kind of a JSON value.
 type valueKind int
 
 const (
@@ -31,12 +31,12 @@ const (
 	nullValue
 )
 
-// String names the kind in a sentence.
+// String is the kind as in a message.
 func (k valueKind) String() string {
 	return [...]string{"an object", "an array", "a string", "a number", "a boolean", "null"}[k]
 }
 
-// value is a JSON value; text holds a scalar as it was written.
+// value is a JSON value; text is a scalar as written.
 type value struct {
 	kind    valueKind
 	text    string
@@ -62,22 +62,22 @@ func (v *value) get(name string) (value, bool) {
 	return value{}, false
 }
 
-// maxEntries is how many entries of a list are read of one body, at least: the time that libyang takes grows with the
-// square of their number. Of a few too many, validation says how many are allowed. Bulk lists have no such limit.
+// maxEntries is at least how many entries of a list are read from one body: the time in libyang grows with the square
+// of their number. For a few too many, validation reports the limit. Bulk lists have no such limit.
 const maxEntries = 16384
 
 // reader reads one JSON body.
 type reader struct {
 	ctx context.Context
 	*jsonscan.Scanner
-	// values counts those that were read.
+	// values counts the values read.
 	values int
-	// words says that the body was typed in words.
+	// words marks a body that was typed in words.
 	words bool
 }
 
-// parseBody reads a body, of which a context may stop the reading; one of nothing but space is an empty object. n is the
-// node that it is for, nil if there is none; of a list, it is the whole list unless entry says that it is an entry.
+// parseBody parses a body until the context ends; a blank one is an empty object. n is the node of the body, nil if
+// there is none; for a list, the body is the whole list unless entry says that it is one entry.
 func parseBody(ctx context.Context, body []byte, n *Node, entry bool) (value, error) {
 	return parse(&reader{ctx: ctx}, body, n, entry)
 }
@@ -125,7 +125,7 @@ func (r *reader) value(n *Node, entry bool, depth int) (value, error) {
 	return v, err
 }
 
-// scalar reads the scalar that begins with a byte.
+// scalar reads the scalar that starts with a byte.
 func (r *reader) scalar(first byte) (v value, err error) {
 	if first == '"' {
 		v.kind = stringValue
@@ -141,7 +141,7 @@ func (r *reader) scalar(first byte) (v value, err error) {
 	return v, err
 }
 
-// fewMembers is how many members an object has until it takes a map to find one that is there twice.
+// fewMembers is up to how many members duplicates are found without a map.
 const fewMembers = 16
 
 func (r *reader) object(n *Node, depth int) (value, error) {
@@ -184,7 +184,7 @@ func (r *reader) array(n *Node, entry bool, depth int) (value, error) {
 	return out, err
 }
 
-// most is how many entries one body may give a list.
+// most is how many entries one body may have for a list.
 func (n *Node) most() int {
 	switch {
 	case n == nil || n.bulk:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Prints data nodes as JSON, from what dump.c serialised.
+// Prints data nodes as JSON, from the output of dump.c.
 
 package yang
 
@@ -13,10 +13,9 @@ import (
 
 // JSONOptions chooses what is printed.
 type JSONOptions struct {
-	// Defaults includes leaves that have their default value because nobody
-	// set them.
+	// Defaults includes leaves that have their default value.
 	Defaults bool
-	// Apart leaves out the entries of bulk lists.
+	// Apart omits the entries of bulk lists.
 	Apart bool
 }
 
@@ -35,7 +34,7 @@ type item struct {
 
 var errDump = errors.New("libyang printed data that cannot be read back")
 
-// decode reads what dump made.
+// decode reads the output of dump.
 func (s *Schema) decode(buf []byte, diff bool) ([]*item, error) {
 	d := &decoder{schema: s, buf: buf, diff: diff}
 	items := d.items(false)
@@ -231,7 +230,7 @@ func appendScalar(buf []byte, base, text string) []byte {
 	return appendQuoted(buf, text)
 }
 
-// appendQuoted prints a JSON string without the escapes that HTML would need.
+// appendQuoted prints a JSON string without the escapes that only HTML needs.
 func appendQuoted(buf []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	buf = append(buf, '"')

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Turns what libyang's validation says into the errors of this package.
+// Converts libyang's validation messages into the errors of this package.
 
 package yang
 
@@ -10,8 +10,7 @@ import (
 	"strings"
 )
 
-// explain makes a sentence of a validation error. It looks at the tree as
-// validation left it.
+// explain converts a validation error. It reads the tree as validation left it.
 func (t *Tree) explain(err error) error {
 	var n *nativeError
 	if !errors.As(err, &n) {
@@ -45,8 +44,7 @@ func (t *Tree) explain(err error) error {
 	return fault(InvalidValue, at, "%s", strings.TrimSuffix(n.msg, "."))
 }
 
-// alternatives names the members that a choice is between; the name of the choice when
-// there are none.
+// alternatives names the members of a choice; the choice itself if there are none.
 func (n *Node) alternatives(choice string) []string {
 	var names []string
 	for _, c := range n.children {
@@ -60,7 +58,7 @@ func (n *Node) alternatives(choice string) []string {
 	return names
 }
 
-// whole drops the keys of the last step.
+// whole removes the keys of the last step.
 func whole(p Path) Path {
 	if len(p) == 0 {
 		return p
@@ -68,8 +66,8 @@ func whole(p Path) Path {
 	return p[:len(p)-1].with(p[len(p)-1].Name)
 }
 
-// missing reports a mandatory leaf. libyang names its place in the schema
-// only, so the first entry that lacks it is looked for.
+// missing reports a mandatory leaf. libyang names only its schema node, so the first entry without the leaf is
+// searched.
 func (t *Tree) missing(node *Node, at Path, name string) error {
 	if node.name == name && node.parent != nil {
 		node, at = node.parent, at[:len(at)-1]
@@ -90,7 +88,7 @@ func (t *Tree) missing(node *Node, at Path, name string) error {
 	return e
 }
 
-// tooFew reports a list or leaf-list. Its place too is known in the schema only.
+// tooFew reports a list or leaf-list, which is also known only by its schema node.
 func (t *Tree) tooFew(node *Node, at Path) error {
 	items, err := t.read(t.root, allSiblings)
 	if err != nil {
@@ -128,8 +126,8 @@ func lacking(items []*item, p Path, n *Node) (Path, bool) {
 	return nil, false
 }
 
-// nearest returns the deepest node on a path that the model has, and the path
-// to it: schema paths name choices and cases too, which are skipped.
+// nearest returns the deepest node on a path that the model has, and the path to it: schema paths also name choices
+// and cases, which are skipped.
 func (s *Schema) nearest(p Path) (*Node, Path) {
 	node, at := s.root, Path{}
 	for _, step := range p {
@@ -147,8 +145,8 @@ func (s *Schema) nearest(p Path) (*Node, Path) {
 	return node, at
 }
 
-// quotedIn returns the first text in quotes of a message. What libyang quotes may hold quotes itself; then its end is
-// where the message continues.
+// quotedIn returns the first quoted text of a message. Text quoted by libyang may contain quotes; it then ends where
+// the message continues.
 func quotedIn(msg string) string {
 	_, rest, ok := strings.Cut(msg, `"`)
 	if !ok {
@@ -163,8 +161,7 @@ func quotedIn(msg string) string {
 	return text
 }
 
-// parseLocation reads the path out of libyang's description of a place, such as
-// Data location "/m:list[k='v']/leaf".
+// parseLocation parses the path in libyang's description of a location, such as Data location "/m:list[k='v']/leaf".
 func parseLocation(place string) Path {
 	if _, after, ok := strings.Cut(place, `location "`); ok {
 		place = after

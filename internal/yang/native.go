@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The crossing into C for data: each wrapper turns Go values into C ones,
-// checks what comes back, and turns libyang's complaint into an error.
+// The interface to C for data: each wrapper converts Go values, checks results, and converts libyang's errors.
 
 package yang
 
@@ -24,13 +23,13 @@ type (
 	schemaRef = *C.struct_lysc_node
 )
 
-// last is the position of an entry behind all others.
+// last is the position of an entry after all others.
 const last = math.MaxUint64
 
 // initialise keeps libyang from printing to standard error.
 var initialise = sync.OnceFunc(func() { C.pcn_init() })
 
-// nativeError is a complaint of libyang in its own words.
+// nativeError is an error message of libyang.
 type nativeError struct {
 	code              int
 	msg, path, apptag string
@@ -43,7 +42,7 @@ func (e *nativeError) Error() string {
 	return e.msg
 }
 
-// takeError frees e and returns what it said.
+// takeError frees e and returns its message.
 func takeError(code C.int, e *C.struct_pcn_err) error {
 	defer C.pcn_err_free(e)
 	if code == 0 {
@@ -61,7 +60,7 @@ func goString(s *C.char) string {
 
 var errNul = errors.New("a text with a NUL byte")
 
-// newList makes an entry of a list. Without a parent it stays on its own.
+// newList creates a list entry. Without a parent it is a root.
 func newList(parent ref, n *Node, keys []string) (ref, error) {
 	if len(keys) != len(n.keys) {
 		return nil, fmt.Errorf("%s has %d keys, not %d", n.name, len(n.keys), len(keys))
@@ -79,7 +78,7 @@ func newList(parent ref, n *Node, keys []string) (ref, error) {
 	return made(node, code, &e)
 }
 
-// newInner makes a container or an action.
+// newInner creates a container or an action.
 func newInner(parent ref, n *Node) (ref, error) {
 	var node ref
 	var e C.struct_pcn_err
@@ -87,7 +86,7 @@ func newInner(parent ref, n *Node) (ref, error) {
 	return made(node, code, &e)
 }
 
-// newTerm makes a leaf or an entry of a leaf-list.
+// newTerm creates a leaf or an entry of a leaf-list.
 func newTerm(parent ref, n *Node, value string) (ref, error) {
 	if strings.IndexByte(value, 0) >= 0 {
 		return nil, errNul
@@ -158,8 +157,8 @@ func position(node ref) uint64 {
 	return uint64(n)
 }
 
-// unlink takes node out of its tree. Roots are handed to C as a copy: what
-// they are part of in Go may hold Go pointers.
+// unlink removes node from its tree. Roots are passed to C as a copy, because the Go struct around them may contain Go
+// pointers.
 func unlink(root *ref, node ref) {
 	r := *root
 	C.pcn_unlink(&r, node)
@@ -190,8 +189,8 @@ func insertAt(root *ref, parent, node ref, at uint64) error {
 	return takeError(code, &e)
 }
 
-// validate checks the whole tree, adds defaults, and removes what a when or a
-// choice rules out. What it changed is returned even when it fails.
+// validate checks the whole tree, adds defaults, and removes what a when or a choice excludes. Its changes are
+// returned even if it fails.
 func (s *Schema) validate(root *ref) (diff ref, err error) {
 	var e C.struct_pcn_err
 	r := *root
@@ -200,10 +199,10 @@ func (s *Schema) validate(root *ref) (diff ref, err error) {
 	return diff, takeError(code, &e)
 }
 
-// diffKeeps reports whether a node of a diff neither came nor went.
+// diffKeeps reports whether a node of a diff was neither added nor deleted.
 func diffKeeps(node ref) bool { return C.pcn_diff_keeps(node) != 0 }
 
-// addDefaults gives a node that stands apart the defaults below it.
+// addDefaults adds the defaults below a node outside the tree.
 func addDefaults(node ref) error {
 	var e C.struct_pcn_err
 	return takeError(C.pcn_defaults(node, &e), &e)
@@ -219,7 +218,7 @@ func validateOp(op, tree ref, output bool) error {
 	return takeError(C.pcn_validate_op(op, tree, out, &e), &e)
 }
 
-// undoDiff takes back what a validation changed.
+// undoDiff reverts the changes of a validation.
 func undoDiff(root *ref, diff ref) error {
 	var e C.struct_pcn_err
 	r := *root

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The model as Go values. It is copied out of libyang once, when a service is
-// loaded, so that walking it crosses into C never again.
+// The model as Go values. It is copied from libyang once, when a service is loaded, so walking it never calls C.
 
 package yang
 
@@ -11,8 +10,8 @@ import (
 	"strings"
 )
 
-// Kind is what a schema node is. A choice is not a kind: its cases' nodes
-// appear as members of the node that holds it, as they do in the data.
+// Kind is the kind of a schema node. A choice is not a kind: the nodes of its cases appear as members of its parent,
+// as they do in the data.
 type Kind int
 
 // The kinds of schema node.
@@ -33,27 +32,26 @@ func (k Kind) String() string {
 type Type struct {
 	// Name is the type as the model writes it, e.g. "inet:ipv4-address".
 	Name string
-	// Base is the built-in type beneath, e.g. "string". That of a leafref is
-	// the base of what it refers to; LeafrefPath tells that it is one.
+	// Base is the built-in base type, e.g. "string". That of a leafref is the base type of its target; LeafrefPath
+	// tells that it is a leafref.
 	Base string
-	// Enums holds the names of an enumeration, of bits, or of the identities
-	// that an identityref accepts, as the model spells them.
+	// Enums are the names of an enumeration, of bits, or of the identities that an identityref accepts, as in the
+	// model.
 	Enums []string
-	// EnumTexts are the descriptions of the names of an enumeration or of bits, ""
-	// for one without. It is empty for identities.
+	// EnumTexts are the descriptions of the names of an enumeration or of bits, "" for one without. It is empty for
+	// identities.
 	EnumTexts []string
-	// Range is what a number may be, e.g. "1..4094"; always set for integers.
+	// Range is the range of a number, e.g. "1..4094"; always set for integers.
 	Range string
-	// Length is what the length of a string or binary may be.
+	// Length is the length of a string or binary.
 	Length string
-	// Patterns are regular expressions (XML Schema) that a string must match;
-	// one that begins with "!" must not match.
+	// Patterns are regular expressions (XML Schema) that a string must match; one that starts with "!" must not match.
 	Patterns []string
 	// LeafrefPath is the path of a leafref.
 	LeafrefPath string
 	// FractionDigits is the number of digits after the point of a decimal64.
 	FractionDigits int
-	// Union holds the member types of a union.
+	// Union are the member types of a union.
 	Union []Type
 
 	identities map[string]string
@@ -67,7 +65,7 @@ type Node struct {
 	initOnly, presence, userOrder  bool
 	when, musts, unique            bool
 	systemCreated                  bool
-	// bulk lists are kept apart; what follows is what matters for them.
+	// bulk lists are kept separately; the following fields are only for them.
 	bulk, holdsBulk bool
 	refs            []reference
 	conditions      []string
@@ -85,14 +83,14 @@ type Node struct {
 	inOutput        bool
 	native          schemaRef
 	cases           []alternative
-	// taken are texts that a leaf of a union has taken.
+	// taken are texts that a leaf of a union accepted.
 	taken texts
 }
 
-// alternative is a case of a choice that a node is in.
+// alternative is a case of a choice that contains a node.
 type alternative struct {
 	choice, in schemaRef
-	// name is the choice's.
+	// name is the name of the choice.
 	name string
 }
 
@@ -109,35 +107,32 @@ func (n *Node) Kind() Kind { return n.kind }
 // of an action.
 func (n *Node) Config() bool { return n.config }
 
-// InitOnly reports whether the node is settable at creation only, because of
-// its own statement or that of a node above it.
+// InitOnly reports whether the node can be set only at creation, because of its own statement or that of an ancestor.
 func (n *Node) InitOnly() bool { return n.initOnly }
 
-// Paged reports whether the node is a list of state that is read in pages by the
-// cube's own cursor.
+// Paged reports whether the node is a state list that is read in pages with the cube's own cursor.
 func (n *Node) Paged() bool { return n.marked("paged") }
 
-// Deletable reports whether the node is a list of state whose entries can be
-// deleted.
+// Deletable reports whether the node is a state list whose entries can be deleted.
 func (n *Node) Deletable() bool { return n.marked("deletable") }
 
-// AddReplaces reports whether an entry of the list that is created replaces one that is there.
+// AddReplaces reports whether creating an entry of the list replaces an existing one.
 func (n *Node) AddReplaces() bool {
 	_, ok := n.extensions["add-replaces"]
 	return ok && n.kind == List && n.config
 }
 
-// marked reports whether the node is a list of state with an extension.
+// marked reports whether the node is a state list with an extension.
 func (n *Node) marked(extension string) bool {
 	_, ok := n.extensions[extension]
 	return ok && n.kind == List && !n.config && !n.inOutput
 }
 
-// Mandatory reports whether the node must be given: by a mandatory statement,
-// as a key, or by min-elements.
+// Mandatory reports whether the node must be given: because of a mandatory statement, as a key, or because of
+// min-elements.
 func (n *Node) Mandatory() bool { return n.mandatory }
 
-// Presence reports whether a container means something by existing.
+// Presence reports whether the existence of a container has a meaning.
 func (n *Node) Presence() bool { return n.presence }
 
 // Keys returns the keys of a list in model order.
@@ -177,7 +172,7 @@ func (n *Node) Extension(name string) (string, bool) {
 // order, actions last.
 func (n *Node) Children() []*Node { return n.children }
 
-// Child returns the member with a name, nil if there is none or no node.
+// Child returns the member with a name, nil if there is none or the node is nil.
 func (n *Node) Child(name string) *Node {
 	if n == nil {
 		return nil
@@ -185,26 +180,25 @@ func (n *Node) Child(name string) *Node {
 	return n.byName[name]
 }
 
-// Input returns the node that holds the input of an action; it has no members
-// when the action takes none.
+// Input returns the input node of an action; it has no members if the action has no input.
 func (n *Node) Input() *Node { return n.input }
 
-// Output returns the node that holds the output of an action.
+// Output returns the output node of an action.
 func (n *Node) Output() *Node { return n.output }
 
-// Parent returns the node above, nil for the cube.
+// Parent returns the parent node, nil for the cube.
 func (n *Node) Parent() *Node { return n.parent }
 
-// MinElements returns how many entries a list must have.
+// MinElements returns the minimum number of entries of a list.
 func (n *Node) MinElements() int { return n.min }
 
-// MaxElements returns how many entries a list may have, 0 for any number.
+// MaxElements returns the maximum number of entries of a list, 0 for no limit.
 func (n *Node) MaxElements() int { return n.max }
 
-// UserOrdered reports whether the order of a list's entries means something.
+// UserOrdered reports whether a list is ordered by the user.
 func (n *Node) UserOrdered() bool { return n.userOrder }
 
-// listed reports whether the node has entries that are configuration.
+// listed reports whether the node has configuration entries.
 func (n *Node) listed() bool { return n.config && (n.kind == List || n.kind == LeafList) }
 
 // keyCount is the number of words that name an entry.
@@ -219,7 +213,7 @@ func (n *Node) keyCount() int {
 	}
 }
 
-// what names the node at p in a sentence about its members.
+// what names the node at p in a message about its members.
 func (n *Node) what(p Path) string {
 	if len(p) == 0 {
 		return n.schema.info.Name
@@ -227,7 +221,7 @@ func (n *Node) what(p Path) string {
 	return p.Words()
 }
 
-// has reports whether the extension is the node's own or that of one above it.
+// has reports whether the node or an ancestor has the extension.
 func (n *Node) inherits(extension string) bool {
 	for ; n != nil; n = n.parent {
 		if _, ok := n.extensions[extension]; ok {
@@ -247,7 +241,7 @@ func (n *Node) add(child *Node) {
 	n.byName[child.name] = child
 }
 
-// allowed says in a few words what a leaf may be.
+// allowed describes the valid values of a leaf in a few words.
 func (t *Type) allowed() string {
 	switch {
 	case len(t.Enums) == 1:
@@ -274,7 +268,7 @@ func (t *Type) allowed() string {
 	return "a " + t.Base
 }
 
-// refersTo is the path of a leafref for people, who do not count the steps up.
+// refersTo is the path of a leafref for people, without the steps up.
 func (t *Type) refersTo() string {
 	path := t.LeafrefPath
 	for strings.HasPrefix(path, "../") {
@@ -283,17 +277,16 @@ func (t *Type) refersTo() string {
 	return path
 }
 
-// bare takes the prefix off a name.
+// bare removes the prefix of a name.
 func bare(name string) string {
 	return name[strings.LastIndexByte(name, ':')+1:]
 }
 
-// Conditional reports whether the node is there only under a condition: it has
-// a when, or is in a case of a choice.
+// Conditional reports whether the node exists only under a condition: it has a when, or is in a case of a choice.
 func (n *Node) Conditional() bool { return n.when || len(n.cases) > 0 }
 
-// Excludes reports whether a member of the same node is in another case of the
-// same choice, so that one cannot be where the other is.
+// Excludes reports whether a member of the same node is in another case of the same choice, so that they are mutually
+// exclusive.
 func (n *Node) Excludes(other *Node) bool {
 	for _, a := range n.cases {
 		for _, b := range other.cases {

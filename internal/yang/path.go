@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Paths into the data of a cube: words as they come in a URL, resolved against
-// the model.
+// Paths into the data of a cube: words from a URL, resolved against the model.
 
 package yang
 
@@ -15,7 +14,7 @@ import (
 	"github.com/polycube/polycube/internal/suggest"
 )
 
-// Limits on what a path may contain before libyang sees it.
+// Limits on a path, checked before libyang sees it.
 const (
 	maxDepth     = 64
 	maxPathWords = maxDepth * 9
@@ -26,15 +25,15 @@ const (
 type Step struct {
 	// Name is the node's name in the model.
 	Name string
-	// Keys holds the keys of a list entry in model order, or the value of a
-	// leaf-list entry. It is nil for a whole list and for anything else.
+	// Keys are the keys of a list entry in model order, or the value of a leaf-list entry. It is nil for a whole list
+	// and for anything else.
 	Keys []string
 }
 
 // Path leads from a cube to a node in it. The empty path is the cube.
 type Path []Step
 
-// Segments returns the words of the path, keys following their list.
+// Segments returns the words of the path, keys after their list.
 func (p Path) Segments() []string {
 	var words []string
 	for _, s := range p {
@@ -55,7 +54,7 @@ func (p Path) String() string {
 // toEntry reports whether the path ends with the keys of an entry.
 func (p Path) toEntry() bool { return len(p) > 0 && len(p[len(p)-1].Keys) > 0 }
 
-// Words returns the path as a person types it: a key that is empty or has spaces in quotes.
+// Words returns the path as a person types it: a key that is empty or contains spaces is quoted.
 func (p Path) Words() string {
 	words := p.Segments()
 	for i, w := range words {
@@ -66,14 +65,14 @@ func (p Path) Words() string {
 	return strings.Join(words, " ")
 }
 
-// with returns the path extended by one step, never sharing memory with p.
+// with returns the path extended by one step; it never shares memory with p.
 func (p Path) with(name string, keys ...string) Path {
 	out := make(Path, len(p), len(p)+1)
 	copy(out, p)
 	return append(out, Step{Name: name, Keys: keys})
 }
 
-// id is a string that differs for different paths, whatever bytes keys hold.
+// id is a unique string for each path, whatever bytes the keys contain.
 func (p Path) id() string {
 	var b strings.Builder
 	for _, s := range p {
@@ -82,12 +81,11 @@ func (p Path) id() string {
 	return b.String()
 }
 
-// keysID is a string that differs for different keys.
+// keysID is a unique string for each list of keys.
 func keysID(keys []string) string { return fmt.Sprintf("%q", keys) }
 
-// Resolve turns the words of a URL below a cube into a node and the path to it.
-// Keys are positional, one word each. A path that ends within the keys of a
-// list is reported as [*PartialKeysError], anything else as [*Error].
+// Resolve resolves the words of a URL below a cube to a node and the path to it. Keys are positional, one word each. A
+// path that ends within the keys of a list is a [*PartialKeysError], anything else an [*Error].
 func (s *Schema) Resolve(words []string) (*Node, Path, error) {
 	if len(words) > maxPathWords {
 		return nil, nil, &Error{Tag: InvalidValue, Message: "the path is too long"}
@@ -110,8 +108,9 @@ func (s *Schema) Resolve(words []string) (*Node, Path, error) {
 	return node, path, nil
 }
 
-// ActionOf finds the action that the words `LIST VERB VALUE...` are short for: LIST-VERB, beside the list. It returns the
-// path to it, and the values, which are for what the action cannot do without. The node is nil where there is none.
+// ActionOf finds the action that the words `LIST VERB VALUE...` stand for: LIST-VERB, a sibling of the list. It
+// returns the path to it, and the values, which are for the required inputs of the action. The node is nil if there is
+// none.
 func (s *Schema) ActionOf(words []string) (action *Node, path Path, values []string) {
 	node := s.root
 	for len(words) > 1 {
@@ -129,7 +128,7 @@ func (s *Schema) ActionOf(words []string) (action *Node, path Path, values []str
 	return nil, nil, nil
 }
 
-// Verbs are the actions that ActionOf finds behind the name of a list.
+// Verbs are the actions that ActionOf finds after the name of a list.
 func (n *Node) Verbs() map[string]*Node {
 	out := map[string]*Node{}
 	for _, a := range n.parent.children {
@@ -140,7 +139,7 @@ func (n *Node) Verbs() map[string]*Node {
 	return out
 }
 
-// lacks is the error about a member that the node at p has not.
+// lacks is the error about a missing member of the node at p.
 func (n *Node) lacks(p Path, name string) *Error {
 	var known []string
 	for _, c := range n.children {
@@ -164,11 +163,11 @@ func (n *Node) lacks(p Path, name string) *Error {
 		Message: fmt.Sprintf("%s has no %q", n.what(p), shorten(name))}
 }
 
-// maxInside is how many members of one name are worth a question.
+// maxInside is up to how many matching members are offered.
 const maxInside = 3
 
-// inside finds members of this name in the containers of a node, and returns
-// them with dots between the names. settable leaves out state.
+// inside finds members with this name in the containers of a node, and returns them with dots between the names.
+// settable omits state.
 func (n *Node) inside(name string, settable bool) []string {
 	var out []string
 	for _, c := range n.children {
@@ -185,7 +184,7 @@ func (n *Node) inside(name string, settable bool) []string {
 	return out[:min(len(out), maxInside)]
 }
 
-// stepKeys takes the keys of node off words. No keys at all are fine.
+// stepKeys takes the keys of node from words. No keys at all is valid.
 func stepKeys(node *Node, parent Path, words []string) ([]string, error) {
 	want := node.keyCount()
 	if want == 0 || len(words) == 0 {
@@ -203,7 +202,7 @@ func stepKeys(node *Node, parent Path, words []string) ([]string, error) {
 	return keys, nil
 }
 
-// node checks a path that a caller built and returns the node it leads to.
+// node checks a path from a caller and returns its node.
 func (s *Schema) node(p Path) (*Node, error) {
 	if len(p) > maxDepth {
 		return nil, &Error{Tag: InvalidValue, Message: "the path is too deep"}

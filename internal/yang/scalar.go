@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Brings a JSON scalar, or a word of a path, into the form that libyang takes,
-// and says what was wrong with one that it does not take.
+// Converts a JSON scalar, or a word of a path, to the form that libyang accepts, and explains why one is refused.
 
 package yang
 
@@ -16,8 +15,8 @@ import (
 	"unicode/utf8"
 )
 
-// scalar returns the text of v for a leaf of type t. The error is the end of a
-// sentence that begins with the leaf's name.
+// scalar returns the text of v for a leaf of type t. The error is the end of a sentence that starts with the leaf's
+// name.
 func (n *Node) scalar(v value) (string, error) {
 	if n.typ.Base == "empty" {
 		return emptyText(v)
@@ -37,7 +36,7 @@ func (n *Node) scalar(v value) (string, error) {
 	return n.typ.normal(v, n.takes)
 }
 
-// checkHostBits refuses a prefix with bits behind its length where the model does.
+// checkHostBits refuses a prefix with host bits set if the model does.
 func (n *Node) checkHostBits(text string) error {
 	if _, marked := n.extensions["no-host-bits"]; !marked {
 		return nil
@@ -49,7 +48,7 @@ func (n *Node) checkHostBits(text string) error {
 	return fmt.Errorf("%s is an address in a network: the network is %s", text, p.Masked())
 }
 
-// takes reports whether the leaf takes a text as it is.
+// takes reports whether the leaf accepts a text unchanged.
 func (n *Node) takes(text string) bool {
 	if n.taken.has(text) {
 		return true
@@ -61,13 +60,14 @@ func (n *Node) takes(text string) bool {
 	return true
 }
 
-// texts is a set of a few texts: of many entries, most refer to the same ones, and asking libyang costs a microsecond.
+// texts is a small set of texts: most of many entries refer to the same ones, and a query of libyang takes a
+// microsecond.
 type texts struct {
 	mu  sync.Mutex
 	set map[string]bool
 }
 
-// Bounds of the set: when it is full it begins again, and long texts are not kept, as they are whatever clients send.
+// Limits of the set: when full it is cleared, and long texts are not kept, because clients control them.
 const (
 	maxTexts = 1024
 	maxText  = 64 // bytes
@@ -106,7 +106,7 @@ func emptyText(v value) (string, error) {
 	return "", errors.New("the leaf has no value: set it to true, or delete it")
 }
 
-// normal brings a scalar into canonical spelling; accepts reports whether the type as a whole takes a text.
+// normal converts a scalar to canonical spelling; accepts reports whether the whole type accepts a text.
 func (t *Type) normal(v value, accepts func(string) bool) (string, error) {
 	switch t.Base {
 	case "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64":
@@ -139,16 +139,15 @@ func (t *Type) normal(v value, accepts func(string) bool) (string, error) {
 	return v.text, nil
 }
 
-// hexPatterns are the patterns of the types of RFC 6991 whose canonical form
-// is lower case. libyang 2.1 leaves the case alone, and a MAC address in two
-// spellings would be two keys.
+// hexPatterns are the patterns of the types of RFC 6991 whose canonical form is lower case. libyang 2.1 keeps the
+// case, and a MAC address in two spellings would be two keys.
 var hexPatterns = map[string]bool{
 	"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}":                                          true, // mac-address
 	"([0-9a-fA-F]{2}(:[0-9a-fA-F]{2})*)?":                                         true, // phys-address, hex-string
 	"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}": true, // uuid
 }
 
-// enum finds a name whatever its case; one that matches exactly goes first.
+// enum finds a name in any case; an exact match comes first.
 func (t *Type) enum(text string) (string, error) {
 	found := ""
 	for _, e := range t.Enums {
@@ -165,8 +164,8 @@ func (t *Type) enum(text string) (string, error) {
 	return found, nil
 }
 
-// member leaves a text that the union takes alone, and otherwise tries the
-// spelling of its enums and identities.
+// member returns a text unchanged if the union accepts it, and otherwise tries the spelling of its enums and
+// identities.
 func (t *Type) member(v value, accepts func(string) bool) string {
 	respells := func(m Type) bool { return m.Base == "enumeration" || m.Base == "identityref" || m.Base == "boolean" }
 	if !slices.ContainsFunc(t.Union, respells) || accepts(v.text) {
@@ -184,7 +183,7 @@ func (t *Type) member(v value, accepts func(string) bool) string {
 	return v.text
 }
 
-// integer takes plain decimal digits only: libyang would read 010 as eight.
+// integer accepts only plain decimal digits: libyang would read 010 as eight.
 func (t *Type) integer(v value) (string, error) {
 	text, sign := v.text, ""
 	if v.kind == boolValue {
@@ -250,8 +249,8 @@ func (n *Node) reason(text string, err error) string {
 	return fmt.Sprintf("%s is not %s%s", quotedText, t.allowed(), n.like())
 }
 
-// like gives the example of the model. A type of the model's own says little by its name:
-// where there is no example, its patterns are given, if they can be read.
+// like gives the example in the model. The name of a type defined in the model says little: without an example, its
+// patterns are given if they are readable.
 func (n *Node) like() string {
 	const readable = 60
 	if n.Example() != "" {
@@ -264,11 +263,11 @@ func (n *Node) like() string {
 	return ", which matches " + patterns
 }
 
-// stock holds how libyang's own messages about values begin.
+// stock are the prefixes of libyang's own messages about values.
 var stock = []string{"Invalid ", "Unsatisfied ", "Value ", "Unsupported ", "Failed ", "Internal ", "Leafref ", "Base64 ",
 	"Unexpected ", "Duplicate ", "Conversion ", "libyang error"}
 
-// customMessage returns a message that comes from the model's error-message.
+// customMessage returns an error-message of the model.
 func customMessage(msg string) string {
 	if msg == "" {
 		return ""

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Loading a service: its module and what that imports become one libyang
-// context, because two services may well use the same names.
+// Loading a service: its module and its imports become one libyang context, because two services may use the same
+// names.
 
 package yang
 
@@ -19,7 +19,7 @@ import (
 	models "github.com/polycube/polycube/yang"
 )
 
-// Limits on a model before libyang sees it.
+// Limits on a model, checked before libyang sees it.
 const (
 	maxModule      = 4 << 20
 	maxModuleDepth = maxDepth
@@ -31,44 +31,42 @@ const (
 	transparentGrouping = "transparent-base-yang-module"
 )
 
-// Info is what a model says about its service.
+// Info is the description of a service in its model.
 type Info struct {
 	// Name is the service's name in URLs.
 	Name string
-	// Description is one line for help.
+	// Description is one line, for help.
 	Description string
 	// Version is the version of the model.
 	Version string
 	// MinKernel is the oldest kernel on which the service works.
 	MinKernel string
-	// Transparent tells a transparent service from a standard one.
+	// Transparent distinguishes transparent services from standard ones.
 	Transparent bool
 	// Namespace is the module's namespace.
 	Namespace string
 	// Module is the module's name.
 	Module string
-	// Text is the module as it was loaded.
+	// Text is the text of the module as loaded.
 	Text string
 }
 
-// Schema is the model of one service, in a libyang context of its own. It is
-// safe for use by many goroutines, until Close.
+// Schema is the model of one service, in its own libyang context. It is safe for concurrent use, until Close.
 type Schema struct {
 	ctx    *C.struct_ly_ctx
 	module *C.struct_lys_module
 	root   *Node
 	info   Info
 	nodes  map[uintptr]*Node
-	// conditional tells that validation may delete entries of a list, because
-	// that, or what holds it, has a when or is in a choice. The diff that
-	// says so does not tell their order.
+	// conditional tells that validation may delete entries of a list, because the list or an ancestor has a when or is
+	// in a choice. The diff does not have their order.
 	conditional bool
-	// bulk are the lists that are kept apart.
+	// bulk are the lists that are kept separately.
 	bulk []*Node
 }
 
-// Load compiles the text of a service module. The modules it imports come from
-// package models and from libyang itself, never from the file system.
+// Load compiles the text of a service module. The modules that it imports come from package models and from libyang
+// itself, never from the file system.
 func Load(serviceModule string) (*Schema, error) {
 	if err := checkModule(serviceModule); err != nil {
 		return nil, fmt.Errorf("load model: %w", err)
@@ -98,15 +96,15 @@ func Load(serviceModule string) (*Schema, error) {
 	return s, nil
 }
 
-// Bound limits how many entries of a list of the cube are read of one body: one
-// with more is refused as soon as that is known.
+// Bound limits how many entries of a list of the cube are read from one body: a body with more is refused as soon as
+// that is known.
 func (s *Schema) Bound(list string, entries int) {
 	if n := s.root.Child(list); n != nil {
 		n.bound = entries
 	}
 }
 
-// describeLoad adds the place to an error of libyang's parser.
+// describeLoad adds the location to an error of libyang's parser.
 func describeLoad(err error) error {
 	var native *nativeError
 	if errors.As(err, &native) && native.path != "" {
@@ -115,7 +113,7 @@ func describeLoad(err error) error {
 	return err
 }
 
-// Close frees the model. All trees must have been closed before.
+// Close frees the model. All trees must be closed before.
 func (s *Schema) Close() {
 	if s.ctx != nil {
 		C.ly_ctx_destroy(s.ctx)
@@ -126,8 +124,7 @@ func (s *Schema) Close() {
 // Service returns what the model says about the service.
 func (s *Schema) Service() Info { return s.info }
 
-// Root returns the node that stands for a cube: its children are the base
-// members, then the service's own.
+// Root returns the node of a cube: its children are the base members, then the service's own.
 func (s *Schema) Root() *Node { return s.root }
 
 // build copies the compiled model into Go.
@@ -169,7 +166,7 @@ func (s *Schema) build(text string) error {
 	return s.walk()
 }
 
-// each calls f for all our extensions that next delivers.
+// each calls f for all of our extensions that next returns.
 func each(next func(i C.size_t, name, owner **C.char) *C.char, f func(name, arg string)) {
 	for i := C.size_t(0); ; i++ {
 		var name, owner *C.char
@@ -183,7 +180,7 @@ func each(next func(i C.size_t, name, owner **C.char) *C.char, f func(name, arg 
 	}
 }
 
-// imports hands the embedded modules to C; free must be called after the load.
+// imports passes the embedded modules to C; free must be called after the load.
 func imports() (*C.struct_pcn_sources, func(), error) {
 	names, err := fs.Glob(models.FS, "*.yang")
 	if err != nil {
@@ -215,7 +212,7 @@ func imports() (*C.struct_pcn_sources, func(), error) {
 	return set, free, nil
 }
 
-// checkModule bounds size and nesting: libyang's parser recurses.
+// checkModule limits size and nesting: libyang's parser recurses.
 func checkModule(text string) error {
 	if len(text) > maxModule {
 		return fmt.Errorf("the module is longer than %d bytes", maxModule)
@@ -264,7 +261,7 @@ func checkModuleText(text string) error {
 	return nil
 }
 
-// quoted returns the offset of the quote that ends the string text begins with.
+// quoted returns the offset of the quote that ends the string at the start of text.
 func quoted(text string) int {
 	for i := 1; i < len(text); i++ {
 		switch {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A configuration and the entries of its bulk lists, taken apart and brought
-// together.
+// Splitting a configuration from the entries of its bulk lists, and joining them.
 
 package yang
 
@@ -12,8 +11,8 @@ import (
 	"iter"
 )
 
-// Restore brings the entries of a bulk list into a tree that has none of them,
-// as [Entry.JSON] wrote them without defaults. All are checked anew.
+// Restore adds the entries of a bulk list to a tree that has none, as written by [Entry.JSON] without defaults. All
+// are checked again.
 func (t *Tree) Restore(list *Node, entries iter.Seq[string]) error {
 	if t.broken != nil {
 		return t.broken
@@ -50,15 +49,15 @@ func (t *Tree) Restore(list *Node, entries iter.Seq[string]) error {
 	return nil
 }
 
-// Saved goes through the entries as [Tree.Restore] takes them.
+// Saved iterates over the entries in the form that [Tree.Restore] takes.
 func (t *Table) Saved() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		t.All(func(e *Entry) bool { return yield(e.saved) })
 	}
 }
 
-// Splice returns a configuration that was printed with Apart with the entries in
-// their place. A configuration that has none is returned as it is.
+// Splice inserts the entries into a configuration that was printed with Apart. A configuration without bulk lists is
+// returned unchanged.
 func (s *Schema) Splice(apart []byte, tables map[*Node]*Table, o JSONOptions) ([]byte, error) {
 	any := false
 	for _, t := range tables {

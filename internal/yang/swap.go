@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The elementary steps of an edit. Each records its reverse and what it
-// touches.
+// The elementary steps of an edit. Each records its reverse and the nodes that it touches.
 
 package yang
 
@@ -10,7 +9,7 @@ import (
 	"slices"
 )
 
-// touchNow remembers the present value at p.
+// touchNow records the current value at p.
 func (e *editor) touchNow(p Path, n *Node) error {
 	if _, ok := e.seen[p.id()]; ok {
 		return nil
@@ -23,14 +22,14 @@ func (e *editor) touchNow(p Path, n *Node) error {
 	return nil
 }
 
-// remove takes a node out of its place.
+// remove removes a node.
 func (e *editor) remove(in place, node ref) {
 	at := position(node)
 	e.t.unlink(in.at, node)
 	e.undo.records = append(e.undo.records, record{kind: removed, path: in.path, node: node, at: at})
 }
 
-// removeEntry takes a list entry out.
+// removeEntry removes a list entry.
 func (e *editor) removeEntry(in place, n *Node, entry ref) error {
 	if err := e.touchNow(in.path.with(n.name, entryKeys(entry, n)...), n); err != nil {
 		return err
@@ -39,7 +38,7 @@ func (e *editor) removeEntry(in place, n *Node, entry ref) error {
 	return nil
 }
 
-// removeAll takes all instances of n out, defaults too unless told to keep them.
+// removeAll removes all instances of n, including defaults unless told to keep them.
 func (e *editor) removeAll(in place, n *Node, keepDefaults bool) error {
 	for _, cur := range e.instances(in, n) {
 		if keepDefaults && isDefault(cur) {
@@ -91,7 +90,7 @@ func (e *editor) clear(in place, n *Node) error {
 	return nil
 }
 
-// insert moves a fragment into the tree, behind the other entries of its list.
+// insert moves a fragment into the tree, after the other entries of its list.
 func (e *editor) insert(in place, f *fragment) error {
 	p := in.path.with(f.node.name, f.keys...)
 	if in.existing && !e.amend {
@@ -104,8 +103,7 @@ func (e *editor) insert(in place, f *fragment) error {
 	unlink(&apart, f.ref)
 	f.moved = true
 	if f.node.kind == List {
-		// validation would add them too, but its diff takes time that grows
-		// with the square of the number of entries
+		// validation would also add them, but the time of its diff grows with the square of the number of entries
 		if err := addDefaults(f.ref); err != nil {
 			freeTree(f.ref)
 			return fmt.Errorf("add defaults to %s: %w", p, err)
@@ -119,12 +117,12 @@ func (e *editor) insert(in place, f *fragment) error {
 	return nil
 }
 
-// newFixed refuses, within a container or entry that was there before, new
-// nodes that are fixed at creation; a new entry may bring its own.
+// newFixed refuses, within an existing container or entry, new nodes that are fixed at creation; a new entry may have
+// them.
 func newFixed(f *fragment, p Path) error {
 	switch f.node.kind {
 	case Leaf, LeafList:
-		// what setLeaf and setLeafList let pass: the default given again
+		// accepted by setLeaf and setLeafList: the default given again
 		return nil
 	case List:
 		if f.node.initOnly {
@@ -147,7 +145,7 @@ func newFixed(f *fragment, p Path) error {
 	return nil
 }
 
-// touchNew records the places that a new fragment brings; p is its parent's.
+// touchNew records the nodes of a new fragment; p is its parent's path.
 func (e *editor) touchNew(p Path, f *fragment) {
 	n := f.node
 	at := p.with(n.name)
@@ -167,9 +165,8 @@ func (e *editor) touchNew(p Path, f *fragment) {
 	}
 }
 
-// misplaced reports whether replacing the entries of a list leaves them in
-// another order than the fragment's: what stays keeps its place, what is new
-// goes behind.
+// misplaced reports whether replacing the entries of a list leaves them in another order than the fragment's: existing
+// entries keep their position, new ones are appended.
 func (e *editor) misplaced(in place, list *fragment) bool {
 	want := make(map[string]bool, len(list.kids))
 	for _, f := range list.kids {
@@ -196,8 +193,7 @@ func (e *editor) misplaced(in place, list *fragment) bool {
 	return false
 }
 
-// reorder brings the entries of a list, which are those of the fragment, into
-// its order by taking out and appending each.
+// reorder puts the entries of a list, which are those of the fragment, into its order by removing and appending each.
 func (e *editor) reorder(in place, list *fragment) error {
 	for _, f := range list.kids {
 		p := in.path.with(list.node.name, f.keys...)

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The entries of a bulk list. A table is copied in constant time, and copies
-// share what they have in common, so that readers keep the one they have while
-// the next is made.
+// The entries of a bulk list. A table is copied in constant time, and copies share common parts, so that readers keep
+// their version while the next one is built.
 
 package yang
 
@@ -18,14 +17,13 @@ import (
 // Entry is an entry of a bulk list. It is never changed.
 type Entry struct {
 	keys []string
-	// full has defaults, saved only what was set. They share memory when equal.
+	// full has defaults, saved only explicit values. They share memory if equal.
 	full, saved string
-	// refs are the values of the leafrefs, as refID makes them.
+	// refs are the values of the leafrefs, as refID encodes them.
 	refs []string
 }
 
-// refID names what a leafref says: which of the list's references it is, and
-// the value.
+// refID encodes a leafref: its number among the list's references, and the value.
 func refID(ref int, value string) string { return string(rune('0'+ref)) + value }
 
 // splitRef is the reverse of refID.
@@ -37,7 +35,7 @@ func splitRef(id string) (ref int, value string) {
 // Keys returns the keys in canonical form, in model order.
 func (e *Entry) Keys() []string { return e.keys }
 
-// JSON is the entry with all members in model order, with defaults or without.
+// JSON is the entry with all members in model order, with or without defaults.
 func (e *Entry) JSON(o JSONOptions) string {
 	if o.Defaults {
 		return e.full
@@ -45,8 +43,8 @@ func (e *Entry) JSON(o JSONOptions) string {
 	return e.saved
 }
 
-// Table holds the entries of a bulk list in the order of their keys. The tables that a [Tree] gives away no longer
-// change, and may be read by any number of goroutines.
+// Table has the entries of a bulk list in the order of their keys. The tables that a [Tree] returns no longer change,
+// and can be read concurrently.
 type Table struct {
 	list    *Node
 	entries *btree.BTreeG[*Entry]
@@ -91,35 +89,34 @@ func compareKeys(a, b string, numeric bool) int {
 	return c
 }
 
-// copy returns a table that can be changed without being seen in t.
+// copy returns a table that can be changed without affecting t.
 func (t *Table) copy() *Table {
 	return &Table{list: t.list, entries: t.entries.Copy(), used: *t.used.Copy(), compare: t.compare}
 }
 
-// List returns the list's node.
+// List returns the node of the list.
 func (t *Table) List() *Node { return t.list }
 
-// Len returns how many entries there are.
+// Len returns the number of entries.
 func (t *Table) Len() int { return t.entries.Len() }
 
 // Get finds an entry by its keys in canonical form.
 func (t *Table) Get(keys []string) (*Entry, bool) { return t.entries.Get(&Entry{keys: keys}) }
 
-// All calls f with the entries in order, until it returns false.
+// All calls f for the entries in order, until it returns false.
 func (t *Table) All(f func(*Entry) bool) { t.entries.Scan(f) }
 
-// Compare orders keys in canonical form as the table does.
+// Compare orders keys in canonical form like the table.
 func (t *Table) Compare(a, b []string) int { return t.compare(a, b) }
 
-// After calls f with the entries behind the one with these keys, which need not
-// be there, until f returns false.
+// After calls f for the entries after the one with these keys, which need not exist, until f returns false.
 func (t *Table) After(keys []string, f func(*Entry) bool) {
 	t.entries.Ascend(&Entry{keys: keys}, func(e *Entry) bool {
 		return slices.Equal(e.keys, keys) || f(e)
 	})
 }
 
-// set puts e in the place of what has its keys, and returns that.
+// set replaces the entry with the keys of e, and returns the old one.
 func (t *Table) set(e *Entry) *Entry {
 	old, _ := t.entries.Set(e)
 	t.count(old, -1)
@@ -132,7 +129,7 @@ func (t *Table) remove(e *Entry) {
 	t.count(e, -1)
 }
 
-// referrer finds an entry that has a reference.
+// referrer finds an entry with a reference.
 func (t *Table) referrer(id string) *Entry {
 	var found *Entry
 	t.All(func(e *Entry) bool {

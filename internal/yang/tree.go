@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The configuration of one cube, and reading it.
+// The configuration of one cube, and how it is read.
 
 package yang
 
@@ -13,19 +13,17 @@ import (
 	"sync"
 )
 
-// Tree is the configuration of one cube. It belongs to one goroutine at a time
-// and must be closed before its schema.
+// Tree is the configuration of one cube. It belongs to one goroutine at a time and must be closed before its schema.
 type Tree struct {
 	schema  *Schema
 	root    ref
 	created bool
-	// version numbers the states of the tree, so that changes are taken back
-	// in the reverse of the order in which they were made.
+	// version numbers the states of the tree, so that changes are reverted in reverse order.
 	version, versions uint64
-	// broken is why the tree cannot be trusted any more.
+	// broken is why the tree is no longer reliable.
 	broken error
 	tops   index
-	// tables hold the entries of bulk lists.
+	// tables are the entries of bulk lists.
 	tables   map[*Node]*Table
 	interned map[string]string
 	live     map[*undo]struct{}
@@ -34,8 +32,8 @@ type Tree struct {
 	dead []*undo
 }
 
-// NewTree returns the tree of a cube that does not exist yet: the first edit,
-// usually a Create of the empty path, makes it.
+// NewTree returns the tree of a cube that does not exist yet: the first edit, usually a Create of the empty path,
+// creates it.
 func (s *Schema) NewTree() *Tree {
 	t := &Tree{schema: s, live: make(map[*undo]struct{}), tops: make(index), tables: make(map[*Node]*Table, len(s.bulk))}
 	for _, list := range s.bulk {
@@ -44,10 +42,10 @@ func (s *Schema) NewTree() *Tree {
 	return t
 }
 
-// Tables returns the entries of bulk lists as they are now.
+// Tables returns the current entries of bulk lists.
 func (t *Tree) Tables() map[*Node]*Table { return maps.Clone(t.tables) }
 
-// Close frees the tree. Changes made to it cannot be reverted any more.
+// Close frees the tree. Its changes can no longer be reverted.
 func (t *Tree) Close() {
 	t.collect()
 	for u := range t.live {
@@ -59,8 +57,8 @@ func (t *Tree) Close() {
 	t.broken = fmt.Errorf("the configuration was closed")
 }
 
-// Clone returns an independent copy. The changes of t cannot be reverted on it.
-// A tree that cannot be trusted has copies that cannot either.
+// Clone returns an independent copy. Changes of t cannot be reverted on it. Copies of an unreliable tree are also
+// unreliable.
 func (t *Tree) Clone() *Tree {
 	c := t.schema.NewTree()
 	c.created, c.broken, c.tables = t.created, t.broken, maps.Clone(t.tables)
@@ -79,10 +77,9 @@ func (t *Tree) Clone() *Tree {
 // Schema returns the model of the tree.
 func (t *Tree) Schema() *Schema { return t.schema }
 
-// JSON prints the node at p: an object for the cube, a container or a list
-// entry, an array for a whole list or leaf-list, a scalar for a leaf. A leaf
-// that has its default is printed whatever the options say. What does not
-// exist is an error that matches [ErrNotFound].
+// JSON prints the node at p: an object for the cube, a container or a list entry, an array for a whole list or
+// leaf-list, a scalar for a leaf. A leaf with its default value is printed whatever the options. The error for a
+// missing node matches [ErrNotFound].
 func (t *Tree) JSON(p Path, o JSONOptions) ([]byte, error) {
 	if t.broken != nil {
 		return nil, t.broken
@@ -145,8 +142,8 @@ func (t *Tree) Entries(p Path) ([][]string, error) {
 	return out, nil
 }
 
-// Only completes a path that ends within the keys of a list, where just one entry has those keys. Other paths stay as they
-// are.
+// Only completes a path that ends within the keys of a list, if exactly one entry has those keys. Other paths are
+// unchanged.
 func (t *Tree) Only(p Path) (Path, error) {
 	if len(p) == 0 || len(p[len(p)-1].Keys) == 0 {
 		return p, nil
@@ -189,8 +186,8 @@ func (t *Tree) Only(p Path) (Path, error) {
 		Message: fmt.Sprintf("%s: there are %d, specify one: %s", p.Words(), len(entries), strings.Join(found, ", "))}
 }
 
-// render prints what is at p, or returns nil when nothing is. Lists,
-// leaf-lists and containers without presence always exist if their parent does.
+// render prints the node at p, or returns nil if it does not exist. Lists, leaf-lists and containers without presence
+// always exist if their parent does.
 func (t *Tree) render(p Path, node *Node, o JSONOptions) ([]byte, error) {
 	pr := &printer{defaults: o.Defaults}
 	if len(p) == 0 {
@@ -231,7 +228,7 @@ func (t *Tree) render(p Path, node *Node, o JSONOptions) ([]byte, error) {
 	return pr.buf, nil
 }
 
-// bulkJSON prints a bulk list, which is the step i of the path, or something in it.
+// bulkJSON prints a bulk list, which is step i of the path, or something in it.
 func (t *Tree) bulkJSON(p Path, i int, node *Node, o JSONOptions) ([]byte, error) {
 	list, err := t.schema.node(p[:i+1])
 	if err != nil {
@@ -303,7 +300,7 @@ func (t *Tree) nothing(p Path, node *Node, whole bool) ([]byte, error) {
 	return []byte("{}"), nil
 }
 
-// read takes nodes over from C.
+// read copies nodes from C.
 func (t *Tree) read(at ref, what scope) ([]*item, error) {
 	buf, err := dump(at, what, false)
 	if err != nil {
@@ -312,8 +309,7 @@ func (t *Tree) read(at ref, what scope) ([]*item, error) {
 	return t.schema.decode(buf, false)
 }
 
-// find returns the node at p, nil if there is none. For a whole list it is the
-// first entry.
+// find returns the node at p, nil if there is none. For a whole list it is the first entry.
 func (t *Tree) find(p Path) (ref, error) {
 	b := &builder{ctx: context.Background()}
 	defer b.free()
@@ -337,8 +333,8 @@ func (t *Tree) find(p Path) (ref, error) {
 	return parent, nil
 }
 
-// findStep finds one step below parent. An entry is found by a node that looks
-// like it, made below like: its keys may hold any byte, so no XPath is built.
+// findStep finds one step below parent. An entry is found by comparison with a node built below like: its keys may
+// contain any byte, so XPath is not used.
 func (t *Tree) findStep(b *builder, like *fragment, parent ref, node *Node, p Path, step Step) (ref, *fragment) {
 	switch {
 	case node.kind == Container:

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Bodies that were typed in words. A command line has one word for each member,
-// so the values of a list are in it with commas between them: a leaf-list, or a
-// list whose entries are named by one key.
+// Bodies typed in words. A command line has one word for each member, so the values of a list are separated by commas:
+// a leaf-list, or a list whose entries have only one key.
 
 package yang
 
@@ -12,14 +11,13 @@ import (
 	"strings"
 )
 
-// EditWords is Edit with a body that was typed in words. A merge makes a list
-// that is given as a word exactly that, as a leaf-list: it is one value. Lists
-// whose entries have more than a key cannot be set in this way.
+// EditWords is Edit with a body typed in words. A merge gives a list exactly the values in the word, as for a
+// leaf-list: it is one value. Lists whose entries have more than a key cannot be set in this way.
 func (t *Tree) EditWords(ctx context.Context, op Op, p Path, body []byte) (*Change, error) {
 	return t.edit(ctx, op, p, body, manner{words: true})
 }
 
-// InputWords is ParseInput with a body that was typed in words.
+// InputWords is ParseInput with a body typed in words.
 func (t *Tree) InputWords(p Path, body []byte) ([]byte, error) {
 	return t.operation(p, body, false, true)
 }
@@ -29,8 +27,7 @@ func (n *Node) several() bool {
 	return n != nil && (n.kind == LeafList || n.kind == List && len(n.keys) == 1)
 }
 
-// Bare reports whether the node is a list whose entries are nothing but a key:
-// a set of values, as a leaf-list is.
+// Bare reports whether the node is a list whose entries have only a key: a set of values, like a leaf-list.
 func (n *Node) Bare() bool {
 	if n.kind != List || len(n.keys) != 1 || !n.config || n.bulk {
 		return false
@@ -43,7 +40,7 @@ func (n *Node) Bare() bool {
 	return true
 }
 
-// split makes the array that a word stands for.
+// split returns the array that a word stands for.
 func (n *Node) split(word value) (value, error) {
 	if word.kind == nullValue {
 		return word, nil

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The reverse of an edit. It names nodes by path, because validation frees and
-// makes nodes as it likes; only nodes that are out of the tree are held.
+// The reverse of an edit. It names nodes by path, because validation frees and creates nodes; only removed nodes are
+// kept.
 
 package yang
 
@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// recordKind is what was done to a node.
+// recordKind is the kind of a record.
 type recordKind int
 
 const (
@@ -19,20 +19,19 @@ const (
 	moved
 )
 
-// record is one thing that was done to the tree.
+// record is one operation on the tree.
 type record struct {
 	kind recordKind
-	// path leads to the node, or to its parent when it was removed.
+	// path leads to the node, or to its parent if it was removed.
 	path Path
 	// node is a removed node, which the record owns.
 	node ref
-	// at is the place in its list that a removed or moved node had.
+	// at is the position in its list of a removed or moved node.
 	at uint64
 }
 
-// undo is the reverse of an edit: what validation changed, then the records.
-// For a model with conditional lists it is the whole tree as it was, because
-// that is the only way to know the order of entries that validation deleted.
+// undo is the reverse of an edit: the changes of validation, then the records. For a model with conditional lists it
+// is a copy of the whole tree, because the order of entries that validation deleted is otherwise unknown.
 type undo struct {
 	records []record
 	diff    ref
@@ -40,7 +39,7 @@ type undo struct {
 	copied  bool
 }
 
-// copyTree remembers the whole tree if the model needs it.
+// copyTree copies the whole tree if the model requires it.
 func (u *undo) copyTree(t *Tree) error {
 	if !t.schema.conditional {
 		return nil
@@ -53,7 +52,7 @@ func (u *undo) copyTree(t *Tree) error {
 	return nil
 }
 
-// free gives up the possibility to undo.
+// free frees the undo data.
 func (u *undo) free() {
 	freeAll(u.diff)
 	freeAll(u.before)
@@ -64,7 +63,7 @@ func (u *undo) free() {
 	u.records = nil
 }
 
-// apply takes everything back, newest first. Nothing is left to free.
+// apply undoes everything, newest first. Nothing is left to free.
 func (u *undo) apply(t *Tree) error {
 	defer u.free()
 	if u.copied {
@@ -96,9 +95,8 @@ func (u *undo) apply(t *Tree) error {
 	return u.settle(t, deleted)
 }
 
-// settle makes libyang forget that the nodes which validation had deleted and
-// undo made again are new: new nodes of one case of a choice rule out another
-// case, and a new node whose when is false is an error.
+// settle makes libyang treat nodes that validation deleted and undo re-created as old: new nodes of one case of a
+// choice exclude another case, and a new node whose when is false is an error.
 func (u *undo) settle(t *Tree, deleted bool) error {
 	if !deleted {
 		return nil

@@ -25,7 +25,7 @@ type walker struct {
 	err    error
 }
 
-// walk fills in the schema's root and the map from libyang's nodes to ours.
+// walk fills in the root of the schema and the map from libyang's nodes to ours.
 func (s *Schema) walk() error {
 	w := &walker{schema: s}
 	all := &Node{schema: s, kind: Container, config: true}
@@ -58,14 +58,14 @@ func (s *Schema) walk() error {
 	return s.checkMentions(s.root)
 }
 
-// fail records the first thing that this package cannot represent.
+// fail records the first statement that this package cannot represent.
 func (w *walker) fail(format string, args ...any) {
 	if w.err == nil {
 		w.err = fmt.Errorf(format, args...)
 	}
 }
 
-// members adds the siblings from first on to parent, through choices.
+// members adds the siblings starting with first to parent, through choices.
 func (w *walker) members(parent *Node, first schemaRef, depth int, inOutput bool) {
 	if depth > maxDepth {
 		w.fail("%s nests deeper than %d nodes", parent.path, maxDepth)
@@ -82,7 +82,7 @@ func (w *walker) members(parent *Node, first schemaRef, depth int, inOutput bool
 	}
 }
 
-// alternatives adds what is in a choice or case to the node that holds it.
+// alternatives adds the content of a choice or case to its parent.
 func (w *walker) alternatives(parent *Node, ref schemaRef, sn *C.struct_pcn_snode, depth int, inOutput bool) {
 	before := len(parent.children)
 	parent.conditions = append(parent.conditions, conditions(ref)...)
@@ -98,7 +98,7 @@ func (w *walker) alternatives(parent *Node, ref schemaRef, sn *C.struct_pcn_snod
 	}
 }
 
-// node copies one node and what is below it.
+// node copies one node with its descendants.
 func (w *walker) node(parent *Node, ref schemaRef, sn *C.struct_pcn_snode, depth int, inOutput bool) {
 	n := &Node{
 		name:        C.GoString(sn.name),
@@ -141,8 +141,7 @@ func conditions(ref schemaRef) []string {
 	}
 }
 
-// conditional reports whether a list is below n or is n, and that or something
-// between has a when or is in a choice.
+// conditional reports whether n or a descendant is a list, and it or a node in between has a when or is in a choice.
 func (n *Node) conditional(above bool) bool {
 	above = above || n.when || len(n.cases) > 0
 	if above && n.listed() {
@@ -227,7 +226,7 @@ var builtin = map[C.uint32_t]string{
 	C.LY_TYPE_INT64: "int64",
 }
 
-// copyType copies a type; name is what the model calls it.
+// copyType copies a type; name is its name in the model.
 func copyType(name *C.char, ref *C.struct_lysc_type) Type {
 	var st C.struct_pcn_stype
 	C.pcn_type(ref, &st)
@@ -289,7 +288,7 @@ func copyIdentities(t *Type, ref *C.struct_lysc_type) {
 	}
 }
 
-// ranges prints a range or length as YANG writes it.
+// ranges prints a range or length in YANG syntax.
 func ranges(ref *C.struct_lysc_type, st *C.struct_pcn_stype) string {
 	var parts []string
 	for i := C.size_t(0); i < st.ranges; i++ {
@@ -308,7 +307,7 @@ func ranges(ref *C.struct_lysc_type, st *C.struct_pcn_stype) string {
 	return strings.Join(parts, " | ")
 }
 
-// intRange is what an integer type holds when the model does not narrow it.
+// intRange is the range of an integer type that the model does not restrict.
 var intRange = map[string]string{
 	"int8": "-128..127", "int16": "-32768..32767", "int32": "-2147483648..2147483647",
 	"int64": "-9223372036854775808..9223372036854775807", "uint8": "0..255", "uint16": "0..65535",
