@@ -25,7 +25,7 @@ func (t *Timer) Every(c Clock, period time.Duration, sweep func()) {
 	t.period, t.stop = period, c.Every(period, sweep)
 }
 
-// Stop ends the calls.
+// Stop stops the timer.
 func (t *Timer) Stop() {
 	if t.stop != nil {
 		t.stop()

@@ -36,7 +36,7 @@ const MaxOrder = none - 1
 // rebuildShare: a change of more than one rule in this many rebuilds all trees.
 const rebuildShare = 8
 
-// Set is an ordered set of rules of a cube. Its methods are called in turn, like those of the cube.
+// Set is an ordered set of rules of a cube. Its methods are called one at a time, like those of the cube.
 type Set struct {
 	store store
 	state
@@ -67,7 +67,7 @@ type state struct {
 	blocks *blocks
 	home   home
 	place  place
-	// edits counts the rules that were changed since the trees were built.
+	// edits counts the rules changed since the trees were built.
 	edits int
 }
 
@@ -76,7 +76,7 @@ type place struct{ size, slot, reads uint32 }
 
 // store allocates memory for sets: the maps of a cube.
 type store interface {
-	// name is that of PCN_CLASSIFIER.
+	// name is the name in PCN_CLASSIFIER.
 	name() string
 	// maker returns a function that allocates memory of a size, which no packet sees yet. It may be called in the
 	// background.
@@ -100,7 +100,7 @@ const maxBlocks = 1 << 18
 // sizes are the sizes of the maps, in blocks.
 var sizes = [...]int{1 << 10, 1 << 13, 1 << 16, maxBlocks}
 
-// New returns the set that PCN_CLASSIFIER(name) declares. It touches no map before the steps of the first plan.
+// New returns the set that PCN_CLASSIFIER(name) declares. It uses no map before the steps of the first plan.
 func New(env cube.Env, name string) *Set { return newSet(&maps{env: env, prefix: name}) }
 
 func newSet(s store) *Set {
@@ -289,7 +289,7 @@ func compile(rules []*rule, stop *atomic.Bool) (trees []tree, size uint32, ok bo
 	return trees, size, need <= sizes[size] && (trees != nil || len(rules) == 0)
 }
 
-// byBest orders trees as they are searched.
+// byBest orders trees in the order of search.
 func byBest(x, y tree) int { return int(int64(x.order) - int64(y.order)) }
 
 // spare is the space that edits need until blocks are free again, so that none has to rebuild all trees. One edit may

@@ -36,7 +36,7 @@ type space struct {
 type runs struct {
 	kind  uint32 // isShort or 0
 	first [runLists]uint32
-	// some has a bit for each list that is not empty.
+	// some has a bit for each non-empty list.
 	some [(runLists + 63) / 64]uint64
 }
 

@@ -89,7 +89,7 @@ func (n *node) reach(r *rule) (first, last int) {
 	return n.kid(r.box.lo[n.field]), n.kid(r.box.hi[n.field])
 }
 
-// builder makes one tree.
+// builder builds one tree.
 type builder struct {
 	spill   bool    // rules that span a branch may move to the next tree
 	spilled []*rule // those that moved
@@ -121,7 +121,7 @@ func forest(rules []*rule, room int, stop *atomic.Bool) []tree {
 	return best
 }
 
-// forms are the ways to search a set.
+// forms are the search structures for a set.
 var forms = []struct {
 	make func(rules []*rule, stop *atomic.Bool) ([]tree, float64)
 	most int     // rules; 0: any number
@@ -331,7 +331,7 @@ func (b *builder) leave(n *node, rules []*rule) []*rule {
 	return stay
 }
 
-// choose finds the field, and the values of it, that divide rules best: nil if none does.
+// choose finds the field, and its values, that divide rules best: nil if none does.
 func (b *builder) choose(rules []*rule, in *box) *node {
 	if len(rules) > sample {
 		if n := b.chooseOf(thin(rules), in, b.spills(rules)); n != nil {

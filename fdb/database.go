@@ -65,8 +65,7 @@ func (d *Database[K]) Learned(k K) (e Entry, ok bool, err error) {
 	return e, ok && d.live(k, e, now), err
 }
 
-// AllLearned yields the learned entries that the fast path uses, in no order. An error that ends it
-// early is in err afterwards.
+// AllLearned yields the learned entries that the fast path uses, in no order. err is the error that ended it early.
 func (d *Database[K]) AllLearned(err *error) iter.Seq2[K, Entry] {
 	return func(yield func(K, Entry) bool) {
 		now, failed := cube.TimeCoarse()

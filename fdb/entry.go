@@ -19,7 +19,7 @@ type Entry struct {
 	_     [5]uint8
 }
 
-// Age is the time since the entry was seen.
+// Age is the time since the entry was last seen.
 func (e Entry) Age(now uint64) time.Duration { return aging.Age(now, e.Seen) }
 
 // Aged reports whether the entry has expired; with a limit of 0 none ever does.

@@ -55,7 +55,7 @@ func (m *MAC) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// MarshalText writes the form of the models, in lower case.
+// MarshalText returns the form in models, in lower case.
 func (m MAC) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
 // MACMatch is an address and the bits of it that are compared: the type `mac-match`.

@@ -16,7 +16,7 @@ import (
 // Protocol is the number of a protocol above IP: the type `protocol-match`.
 type Protocol uint8
 
-// The protocols that have names in the models.
+// The protocols that have names in models.
 const (
 	ICMP    Protocol = 1
 	IGMP    Protocol = 2

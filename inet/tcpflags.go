@@ -75,5 +75,5 @@ func (f TCPFlags) String() string {
 	return strings.Join(words, ",")
 }
 
-// MarshalText writes the form of the models.
+// MarshalText returns the form in models.
 func (f TCPFlags) MarshalText() ([]byte, error) { return []byte(f.String()), nil }

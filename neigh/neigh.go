@@ -88,13 +88,13 @@ var DefaultTiming = Timing{Aging: time.Minute, Forget: 10 * time.Minute, Retry: 
 
 // Counters count requests and packets since the table was created.
 type Counters struct {
-	// Resolved and Unanswered are neighbours that answered, and that did not.
+	// Resolved and Unanswered count neighbours that answered, and that did not.
 	Resolved, Unanswered uint64
 	// Waited are packets that were queued; Released those of them that were sent, Expired those that were dropped.
 	Waited, Released, Expired uint64
 	// QueueFull are packets that did not fit the queue; Refused those for which no more requests were allowed.
 	QueueFull, Refused uint64
-	// TableFull is how often a neighbour could not be learned.
+	// TableFull is how often a neighbour could not be added.
 	TableFull uint64
 }
 

@@ -20,7 +20,7 @@ const arpLen = 28
 // arpHead is the header for Ethernet and IPv4 addresses.
 var arpHead = []byte{0, 1, 8, 0, 6, 4}
 
-// ARP is a packet of the address resolution protocol for IPv4 over Ethernet (RFC 826).
+// ARP is a packet of the Address Resolution Protocol for IPv4 over Ethernet (RFC 826).
 type ARP struct {
 	// To is the destination of the frame.
 	To        MAC

@@ -115,7 +115,7 @@ func (e Error) Frame(p *Packet, to, from MAC) []byte {
 	}
 	b = append(b, p.Data[:min(len(p.Data), maxError4-ipv4Len-icmpLen)]...)
 	binary.BigEndian.PutUint16(b[2:], fold(sum(0, b)))
-	// The precedence is that of internetwork control (RFC 1812 4.3.2.5).
+	// The precedence is internetwork control (RFC 1812 4.3.2.5).
 	return frame4(to, from, header4{src: e.From, dst: p.Src, proto: ProtoICMP, tos: p.Data[1]&0x1e | 0xc0, id: e.ID}, b)
 }
 

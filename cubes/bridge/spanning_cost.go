@@ -2,18 +2,18 @@
 
 package bridge
 
-// Path costs that are not configured follow the speed of the netdev that is the port's peer, as on a Linux bridge, so that
-// bridges of both kinds elect the same ports.
+// Path costs that are not configured follow the speed of the netdev that is the port's peer, as on a Linux bridge, so
+// that bridges of both kinds elect the same ports.
 
 import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cubes/bridge/stp"
 )
 
-// costSource says where a path cost comes from.
+// costSource is the origin of a path cost.
 type costSource uint32
 
-// The sources.
+// The origins.
 const (
 	costConfigured costSource = iota
 	costOfSpeed

@@ -53,7 +53,7 @@ type shownAs struct {
 	Age  *uint32  `json:"age,omitempty"`
 }
 
-// State returns the database, the counters, and the addresses that are not configured.
+// State returns the database, the counters, and the generated addresses.
 func (b *bridge) State(_ context.Context, path []string) (any, error) {
 	var s state
 	var err error

@@ -83,7 +83,7 @@ func (h *hello) slots(c *Config) (map[uint32]uint32, error) {
 	return slots, nil
 }
 
-// PacketIn logs a packet that action SLOWPATH sent up.
+// PacketIn logs a packet that action SLOWPATH sent to user space.
 func (h *hello) PacketIn(p *cube.PacketIn) {
 	port, _ := h.env.PortName(p.Port)
 	if len(p.Data) < 14 {

@@ -82,7 +82,7 @@ func (p *Protocol) UnmarshalText(text []byte) error {
 	return err
 }
 
-// MarshalText writes the model's name.
+// MarshalText returns the name in the model.
 func (p Protocol) MarshalText() ([]byte, error) { return []byte(protocolNames[p]), nil }
 
 // rule is an entry of one of the lists.

@@ -27,7 +27,7 @@ type neighbourChange struct {
 	gone, come map[string]fixed
 }
 
-// neighbour checks a configured neighbour; the port must be one of the layout.
+// neighbour checks a configured neighbour; the port must be in the layout.
 func (l *layout) neighbour(e *ArpEntry) (fixed, error) {
 	addr, err := parseNeighbour(e.Address)
 	if err != nil {

@@ -2,7 +2,7 @@
 
 package router
 
-// The router's own addresses on its links: checked for duplicates, announced, defended.
+// The router's own addresses on its links: duplicate address detection, announcement, defence.
 
 import (
 	"net/netip"

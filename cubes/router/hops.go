@@ -216,7 +216,7 @@ func (h *hops) single(t target) (uint32, error) {
 	return id, nil
 }
 
-// makeGroup writes a group, whose members are acquired for it.
+// makeGroup writes a group, and acquires its members.
 func (h *hops) makeGroup(members []uint32) (uint32, error) {
 	group, err := h.groupIDs.take()
 	if err != nil {

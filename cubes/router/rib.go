@@ -192,7 +192,7 @@ func (r *rib) has(p netip.Prefix, is route) bool {
 	return d != nil && slices.ContainsFunc(d.routes, is.same)
 }
 
-// lookup finds the longest prefix of an address and where a packet to it goes: one of the targets.
+// lookup finds the longest matching prefix of an address and the targets of a packet to it: one of them.
 func (r *rib) lookup(a netip.Addr) (t target, ok bool) {
 	for bits := a.BitLen(); bits >= 0; bits-- {
 		p, err := a.Prefix(bits)

@@ -225,7 +225,7 @@ func connectedChanges(before, after *layout) []ribChange {
 	return out
 }
 
-// writePorts writes the ports and addresses of a layout over those of another one.
+// writePorts replaces the ports and addresses of one layout by those of another.
 func (r *router) writePorts(before, after *layout) error {
 	was, is := addressEntries(before), addressEntries(after)
 	var own ownBits

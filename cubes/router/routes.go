@@ -59,7 +59,7 @@ func newStatics() statics {
 	return statics{gateways: map[gatewayKey]*gateway{}, special: map[routeKey]staticRoute{}}
 }
 
-// parsed is a configured route that was checked.
+// parsed is a checked configured route.
 type parsed struct {
 	key     routeKey
 	gateway gatewayKey // of a route with a next hop

@@ -38,7 +38,7 @@ type trieStore interface {
 	writeChunks(numbers []uint32, chunks []chunkEntry) error
 }
 
-// trie is the whole of it.
+// trie is the whole trie.
 type trie struct {
 	store    trieStore
 	root     []chunk
@@ -139,7 +139,7 @@ func (t *trie) covered(p netip.Prefix, make bool, fn func(s spot)) (way []spot, 
 	return way, nil
 }
 
-// leaves calls fn with an entry, or with those below it.
+// leaves calls fn for an entry, or for those below it.
 func (t *trie) leaves(s spot, fn func(s spot)) {
 	c, n := t.below(s)
 	if c == nil {
@@ -263,7 +263,7 @@ func (t *trie) write(set map[uint32]bool, to func([]uint32, []chunkEntry) error,
 	return nil
 }
 
-// release writes all of a trie that was held.
+// release writes all of a held trie.
 func (t *trie) release() error {
 	t.held = false
 	for n := range t.root {

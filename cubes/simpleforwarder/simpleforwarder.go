@@ -68,7 +68,7 @@ func (f *forwarder) entries(c *Config) (map[uint32]entry, error) {
 	return out, nil
 }
 
-// PacketIn logs a packet that action SLOWPATH sent up.
+// PacketIn logs a packet that action SLOWPATH sent to user space.
 func (f *forwarder) PacketIn(p *cube.PacketIn) {
 	port, _ := f.env.PortName(p.Port)
 	if len(p.Data) < 14 {

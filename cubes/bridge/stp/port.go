@@ -9,7 +9,7 @@ const (
 	txHoldCount = 6 // 17.13.12
 )
 
-// infoIs says where a port's priority vector comes from.
+// infoIs is the origin of a port's priority vector.
 type infoIs uint8
 
 const (
@@ -58,7 +58,7 @@ type port struct {
 // Counters counts BPDUs of a port in an instance.
 type Counters struct {
 	RxConfig, RxRST, RxTCN, TxConfig, TxRST, TxTCN uint64
-	// Discarded BPDUs were malformed, too old or the port's own.
+	// Discarded BPDUs were malformed, too old or sent by the port itself.
 	Discarded         uint64
 	ForwardTransition uint64
 }
