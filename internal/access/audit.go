@@ -18,20 +18,19 @@ import (
 	"github.com/polycube/polycube/internal/nofollow"
 )
 
-// The audit log has one line of JSON for each change, and for each attempt that was
-// refused: who asked, from where, for what, and how it ended. It holds no bodies, headers
-// or tokens. Somebody who is refused all the time can neither fill the disk nor push out
-// what others did: such lines are bounded by a rate, and what was left out is counted.
+// The audit log has one line of JSON for each change, and for each refused attempt: who, from where, what, and the
+// result. It has no bodies, headers or tokens. A client that is refused all the time can neither fill the disk nor
+// displace the records of others: such lines are rate-limited, and omitted ones are counted.
 
 const (
-	// auditBytes is the size at which the log is put aside.
+	// auditBytes is the size at which the log is rotated.
 	auditBytes = 8 << 20
-	// auditKept is the number of logs that were put aside.
+	// auditKept is the number of rotated logs.
 	auditKept = 4
-	// Refusals a second, and at once.
+	// Recorded refusals per second, and the burst.
 	refusedRate  = 5
 	refusedBurst = 100
-	// maxAuditPath bounds what a client's URL takes of a line.
+	// maxAuditPath limits the length of a client's URL in a line.
 	maxAuditPath = 1024
 )
 
@@ -43,19 +42,19 @@ type Record struct {
 	Role string `json:"role"`
 	// From is the address, or the process at the Unix socket.
 	From string `json:"from"`
-	// Certificate is the SHA-256 of the client's, if it showed one.
+	// Certificate is the SHA-256 of the client's certificate, if it presented one.
 	Certificate string `json:"certificate,omitempty"`
 	Method      string `json:"method,omitempty"`
 	Path        string `json:"path,omitempty"`
 	// Bytes is how much of the body was read.
 	Bytes int64 `json:"bytes"`
-	// Status is the answer's; 0 when the connection was refused.
+	// Status is that of the response; 0 if the connection was refused.
 	Status int `json:"status"`
-	// Milliseconds is how long the answer took.
+	// Milliseconds is the duration of the request.
 	Milliseconds float64 `json:"ms"`
-	// Refused is why a client was not let in, or not allowed what it asked for.
+	// Refused is why a client or its request was refused.
 	Refused string `json:"refused,omitempty"`
-	// Omitted is the number of refusals before this line that have none.
+	// Omitted is the number of refusals before this line that were not recorded.
 	Omitted int `json:"omitted,omitempty"`
 }
 
@@ -69,8 +68,8 @@ type Audit struct {
 	file    *os.File
 	size    int64
 	refused *rate.Limiter
-	// latest is the time of the latest refusal. They do not come in the order of their times, and a limiter whose clock goes
-	// back gives tokens for the same time twice.
+	// latest is the time of the latest refusal. They do not arrive in order of time, and a limiter whose clock goes
+	// back grants tokens for the same time twice.
 	latest  time.Time
 	omitted int
 	broken  bool
@@ -88,7 +87,7 @@ func OpenAudit(path string, log *slog.Logger) (*Audit, error) {
 	return a, nil
 }
 
-// open opens a regular file of ours that is in its place by no link, and keeps it private.
+// open opens a regular file of the daemon that is not a link, and keeps it private.
 func (a *Audit) open() error {
 	f, err := nofollow.Open(a.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NONBLOCK, 0o600)
 	if err != nil {
@@ -113,7 +112,7 @@ func (a *Audit) open() error {
 	return err
 }
 
-// Reopen opens the file again by its name, after somebody else put it aside.
+// Reopen opens the file again by its name, after logrotate moved it.
 func (a *Audit) Reopen() error {
 	if a == nil {
 		return nil
@@ -123,8 +122,8 @@ func (a *Audit) Reopen() error {
 	return a.open()
 }
 
-// Write appends a record. An error is told in the daemon's log, once until it is over: a
-// full disk must not keep anybody from repairing the network.
+// Write appends a record. An error is logged in the daemon's log, once until it is over: a full disk must not keep
+// anyone from repairing the network.
 func (a *Audit) Write(r Record) {
 	if a == nil {
 		return
@@ -175,7 +174,7 @@ func (a *Audit) append(r Record) error {
 	return nil
 }
 
-// rotate puts the log aside as .1, that as .2, and so on. Renaming follows no link.
+// rotate renames the log to .1, that to .2, and so on. Renaming follows no link.
 func (a *Audit) rotate() error {
 	for i := auditKept; i > 0; i-- {
 		from := a.path
@@ -189,7 +188,7 @@ func (a *Audit) rotate() error {
 	return a.open()
 }
 
-// Close closes the log; what comes later is lost.
+// Close closes the log; later records are lost.
 func (a *Audit) Close() error {
 	if a == nil {
 		return nil

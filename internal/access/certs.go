@@ -13,24 +13,22 @@ import (
 	"fmt"
 )
 
-// Certificates and revocation lists as they come in files: PEM with any number of
-// blocks, or one in DER.
+// Certificates and revocation lists in files: PEM with any number of blocks, or a single one in DER.
 
-// fingerprint names one certificate: the SHA-256 of its DER form, as
-// `openssl x509 -fingerprint -sha256` prints it.
+// fingerprint identifies a certificate: the SHA-256 of its DER form, as `openssl x509 -fingerprint -sha256` prints it.
 type fingerprint [sha256.Size]byte
 
 func fingerprintOf(c *x509.Certificate) fingerprint { return sha256.Sum256(c.Raw) }
 
 func (f fingerprint) String() string { return hex.EncodeToString(f[:]) }
 
-// content is what one file holds.
+// content is the content of one file.
 type content struct {
 	certs []*x509.Certificate
 	lists []*x509.RevocationList
 }
 
-// parseCertificates reads the text of a file, which has to hold something.
+// parseCertificates parses a file, which must not be empty.
 func parseCertificates(text []byte) (content, error) {
 	var out content
 	if !bytes.Contains(text, []byte("-----BEGIN ")) {
@@ -79,7 +77,7 @@ func (c *content) add(block *pem.Block) error {
 	return nil
 }
 
-// errVersion1 is about a list as `openssl ca -gencrl` makes it where nothing is configured.
+// errVersion1 is for a list from `openssl ca -gencrl` with the default configuration.
 var errVersion1 = errors.New("is of version 1, which has no extensions: create one of version 2, " +
 	"with a line `crlnumber = FILE` in the configuration of openssl ca, and `echo 01 > FILE` once")
 
@@ -91,8 +89,8 @@ func parseList(der []byte) (*x509.RevocationList, error) {
 	return l, err
 }
 
-// isVersion1 reports whether bytes begin as a revocation list of version 1 does, which leaves out its version (RFC
-// 5280, 5.1.2.1): the signature algorithm comes first.
+// isVersion1 reports whether bytes look like a revocation list of version 1, which has no version field (RFC 5280,
+// 5.1.2.1): the signature algorithm comes first.
 func isVersion1(der []byte) bool {
 	var list, signed, first asn1.RawValue
 	for _, step := range []struct {
@@ -106,10 +104,10 @@ func isVersion1(der []byte) bool {
 	return true
 }
 
-// serial names a certificate as a revocation list does.
+// serial identifies a certificate in a revocation list.
 type serial struct{ issuer, number string }
 
-// denied are the certificates that are no longer accepted.
+// denied are the refused certificates.
 type denied struct {
 	prints  map[fingerprint]bool
 	serials map[serial]bool
@@ -119,7 +117,7 @@ func (d *denied) has(c *x509.Certificate) bool {
 	return d.prints[fingerprintOf(c)] || d.serials[serial{string(c.RawIssuer), c.SerialNumber.String()}]
 }
 
-// add adds what a file holds. A revocation list counts if one of the authorities signed it.
+// add adds the content of a file. A revocation list counts if one of the authorities signed it.
 func (d *denied) add(c content, cas []*x509.Certificate) error {
 	for _, l := range c.lists {
 		if err := checkList(l, cas); err != nil {
@@ -147,7 +145,7 @@ func checkList(l *x509.RevocationList, cas []*x509.Certificate) error {
 	return fmt.Errorf("the revocation list of %q is not signed by an authority of --cacert", clip(l.Issuer.String()))
 }
 
-// subject names a certificate's holder in messages: the subject, or else an alternative name.
+// subject is the name of a certificate's holder for messages: the subject, or else an alternative name.
 func subject(c *x509.Certificate) string {
 	if s := c.Subject.String(); s != "" {
 		return clip(s)

@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Files that decide about access. Links are followed, since secrets are often mounted
-// that way; what counts is who can write the file at the end of them.
+// Files that decide about access. Links are followed, because secrets are often mounted that way; what counts is who
+// can write the file that they lead to.
 
-// maxTrusted is the size of the largest such file.
+// maxTrusted is the size limit of such a file.
 const maxTrusted = 4 << 20
 
-// maxListed is the number of files in a directory of certificates.
+// maxListed is the maximum number of files in a directory of certificates.
 const maxListed = 10000
 
 // readTrusted reads a file that only root or the daemon's user can write and, if it is
@@ -47,7 +47,7 @@ func readTrusted(path string, secret bool) ([]byte, error) {
 	return text, nil
 }
 
-// checkOwner refuses what is of another kind, or can be changed by others.
+// checkOwner refuses other kinds of files, and those that others can change.
 func checkOwner(f *os.File, kind uint32) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
@@ -66,7 +66,7 @@ func checkOwner(f *os.File, kind uint32) error {
 	return nil
 }
 
-// OwnDir makes a directory of the daemon's own where there is none, and refuses one that others could change.
+// OwnDir creates a directory of the daemon if there is none, and refuses one that others could change.
 func OwnDir(path string) error {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return err
@@ -79,8 +79,7 @@ func OwnDir(path string) error {
 	return wrap(path, checkOwner(f, unix.S_IFDIR))
 }
 
-// listTrusted names the files of a directory, sorted. Hidden files, editors' backups and
-// directories are none of them.
+// listTrusted lists the files of a directory, sorted, without hidden files, editors' backups and directories.
 func listTrusted(dir string) ([]string, error) {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -116,8 +115,7 @@ func listFiles(dir string) ([]string, error) {
 	return out, nil
 }
 
-// stamp changes when a file, or a file in a directory, changes. What cannot be seen is
-// part of it.
+// stamp changes when a file, or a file in a directory, changes. Errors are part of it.
 func stamp(paths ...string) string {
 	var b strings.Builder
 	for _, path := range paths {

@@ -2,14 +2,14 @@
 
 package access
 
-// Who may read and who may change is said by system groups, by name.
+// System groups, by name, decide who can read and who can change.
 
 import (
 	"os/user"
 	"strconv"
 )
 
-// GroupID returns the number of a system group, -1 when there is none.
+// GroupID returns the number of a system group, -1 if there is none.
 func GroupID(name string) int {
 	g, err := user.LookupGroup(name)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Names of those among the holders of a certificate who may change things: a file with a
-// name a line, each with its kind, so that a common name is not taken for a DNS name.
+// Names of admins among the holders of certificates: a file with one name per line, each with its kind, so that a
+// common name is not taken for a DNS name.
 
 // name is one line.
 type name struct{ kind, value string }
@@ -20,7 +20,7 @@ type name struct{ kind, value string }
 // maxNames is the number of lines.
 const maxNames = 10000
 
-// withoutComment cuts a # that begins a line or follows a blank: a URI may hold one.
+// withoutComment removes a # that starts a line or follows a space, because a URI may contain one.
 func withoutComment(line string) string {
 	for i := range len(line) {
 		if line[i] == '#' && (i == 0 || line[i-1] == ' ' || line[i-1] == '\t') {
@@ -30,7 +30,7 @@ func withoutComment(line string) string {
 	return line
 }
 
-// parseNames reads lines "KIND:value", with blank lines and comments from # on.
+// parseNames parses lines "KIND:value", with blank lines and comments from #.
 func parseNames(text string) ([]name, error) {
 	var out []name
 	for i, line := range strings.Split(text, "\n") {
@@ -52,7 +52,7 @@ func parseNames(text string) ([]name, error) {
 	return out, nil
 }
 
-// canonical checks the kind, and writes the value as certificates' are compared with it.
+// canonical checks the kind, and normalises the value for comparison with certificates.
 func (n *name) canonical() error {
 	switch n.kind {
 	case "CN", "O", "OU", "URI", "EMAIL":
@@ -103,7 +103,7 @@ func matches(names []name, c *x509.Certificate) bool {
 	})
 }
 
-// clip keeps hostile text short.
+// clip shortens untrusted text.
 func clip(s string) string { return clipTo(s, 80) }
 
 func clipTo(s string, most int) string {

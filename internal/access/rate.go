@@ -10,13 +10,13 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// How often each client may ask: token buckets, one for each client that was seen lately.
-// And how much of something each may hold at a time.
+// Rate limits for clients: token buckets, one for each recently seen client; and limits on how much of something each
+// may use at a time.
 
-// maxClients bounds the buckets; beyond it, new clients share one.
+// maxClients limits the number of buckets; above it, new clients share one.
 const maxClients = 4096
 
-// Rate bounds the requests of each client.
+// Rate limits the requests of each client.
 type Rate struct {
 	perSecond rate.Limit
 	burst     int
@@ -26,7 +26,7 @@ type Rate struct {
 	others  *rate.Limiter
 }
 
-// NewRate allows each client so many requests per second, and so many at once.
+// NewRate allows each client this many requests per second, and this burst.
 func NewRate(perSecond, burst float64) *Rate {
 	r := &Rate{perSecond: rate.Limit(perSecond), burst: int(burst), clients: map[string]*rate.Limiter{}}
 	r.others = r.bucket()
@@ -35,7 +35,7 @@ func NewRate(perSecond, burst float64) *Rate {
 
 func (r *Rate) bucket() *rate.Limiter { return rate.NewLimiter(r.perSecond, r.burst) }
 
-// Take counts a request of a client. When it has to wait, it says how long.
+// Take counts a request of a client. If it must wait, it says how long.
 func (r *Rate) Take(client string, now time.Time) (wait time.Duration, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -49,7 +49,7 @@ func (r *Rate) Take(client string, now time.Time) (wait time.Duration, ok bool) 
 	return time.Duration((1 - b.TokensAt(now)) / float64(r.perSecond) * float64(time.Second)), false
 }
 
-// admit makes a bucket, after it forgot those that are full again.
+// admit creates a bucket, after removing those that are full again.
 func (r *Rate) admit(client string, now time.Time) *rate.Limiter {
 	if len(r.clients) >= maxClients {
 		for key, b := range r.clients {
@@ -66,7 +66,7 @@ func (r *Rate) admit(client string, now time.Time) *rate.Limiter {
 	return b
 }
 
-// Slots bounds what is held at a time, by all clients and by each.
+// Slots limits concurrent use, by all clients and by each.
 type Slots struct {
 	all, each int
 
@@ -75,10 +75,10 @@ type Slots struct {
 	by   map[string]int
 }
 
-// NewSlots has so many slots, and so many of them for one client at most.
+// NewSlots has this many slots, and a maximum for one client.
 func NewSlots(all, each int) *Slots { return &Slots{all: all, each: each, by: map[string]int{}} }
 
-// Enter takes a slot for a client. The error says what there is too much of.
+// Enter takes a slot for a client. The error says which limit was reached.
 func (s *Slots) Enter(client string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +93,7 @@ func (s *Slots) Enter(client string) error {
 	return nil
 }
 
-// Leave gives a client's slot back.
+// Leave releases a client's slot.
 func (s *Slots) Leave(client string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,13 +5,13 @@ package access
 // Role is what a client may do.
 type Role uint8
 
-// The roles, each with the rights of the one before.
+// The roles, each with the rights of the previous one.
 const (
-	// None may do nothing.
+	// None has no rights.
 	None Role = iota
-	// Reader may look at configuration, state and metrics.
+	// Reader can read configuration, state and metrics.
 	Reader
-	// Admin may do everything, which on this machine is as much as root may do.
+	// Admin has full access, which on this machine is as much as root has.
 	Admin
 )
 

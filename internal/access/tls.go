@@ -15,31 +15,30 @@ import (
 	"time"
 )
 
-// TLS is always mutual: no client without a certificate. Sessions are not resumed, so
-// every connection shows its certificate, and a connection that is open is looked at
-// again when the files change or a certificate in its chain expires.
+// TLS is always mutual: no client without a certificate. Sessions are not resumed, so every connection presents its
+// certificate, and an open connection is checked again when the files change or a certificate in its chain expires.
 
 var errNotExist = fs.ErrNotExist
 
-// pollInterval is how often the files are looked at for changes.
+// pollInterval is how often the files are checked for changes.
 const pollInterval = time.Second
 
-// TLSOptions name the files of TLS, as the daemon's options of the same names do.
+// TLSOptions are the TLS files, like the daemon's options of the same names.
 type TLSOptions struct {
 	// Cert and Key are the daemon's own.
 	Cert, Key string
-	// CACert holds the certificates of the authorities that sign client certificates.
+	// CACert has the certificates of the authorities that sign client certificates.
 	CACert string
-	// Allow is a directory of accepted certificates, instead of an authority: those in
-	// admin/ may change things, the others only read.
+	// Allow is a directory of accepted certificates, instead of an authority: those in admin/ are admins, the others
+	// can only read.
 	Allow string
-	// Deny is a directory of certificates and revocation lists that are refused.
+	// Deny is a directory of refused certificates and revocation lists.
 	Deny string
-	// Admins is a file with the names of those who may change things, for CACert.
+	// Admins is a file with the names of admins, for CACert.
 	Admins string
 }
 
-// Given reports whether TLS was asked for.
+// Given reports whether TLS was requested.
 func (o TLSOptions) Given() bool { return o != TLSOptions{} }
 
 // Check refuses combinations that are unsafe, or of which a part would have no effect.
@@ -67,19 +66,19 @@ func (o TLSOptions) Check() error {
 	return nil
 }
 
-// Peer is a client that showed a certificate which is accepted.
+// Peer is a client with an accepted certificate.
 type Peer struct {
-	// Subject and Fingerprint name the certificate; the latter is SHA-256 in hexadecimal.
+	// Subject and Fingerprint identify the certificate; the latter is SHA-256 in hexadecimal.
 	Subject, Fingerprint string
 	Role                 Role
 
-	// The decision holds until this time, and for this trust.
+	// The decision is valid until this time, and for this trust.
 	until time.Time
 	trust *trust
 	certs []*x509.Certificate
 }
 
-// TLS holds what the files say now.
+// TLS has the current content of the files.
 type TLS struct {
 	options TLSOptions
 	log     *slog.Logger
@@ -92,7 +91,7 @@ type TLS struct {
 	faults atomic.Pointer[[]error]
 }
 
-// Faults are why files could not be read when they changed last: what they said before stays in force.
+// Faults are why files could not be read when they last changed: their previous content stays in effect.
 func (t *TLS) Faults() []error {
 	if f := t.faults.Load(); f != nil {
 		return *f
@@ -100,7 +99,7 @@ func (t *TLS) Faults() []error {
 	return nil
 }
 
-// NewTLS reads all files. Any that cannot be used is an error.
+// NewTLS reads all files. A file that cannot be used is an error.
 func NewTLS(o TLSOptions, log *slog.Logger) (*TLS, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -124,7 +123,7 @@ func (t *TLS) fileStamp() string {
 	return stamp(o.Cert, o.Key, o.CACert, o.Allow, admin, o.Deny, o.Admins)
 }
 
-// install makes a trust the one that decides.
+// install makes a trust the current one.
 func (t *TLS) install(next *trust) {
 	next.config = &tls.Config{
 		MinVersion:             tls.VersionTLS12,
@@ -146,7 +145,7 @@ func (t *TLS) install(next *trust) {
 	}
 }
 
-// Config is for a listener. Every handshake is by the newest files.
+// Config is for a listener. Every handshake uses the newest files.
 func (t *TLS) Config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
@@ -156,7 +155,7 @@ func (t *TLS) Config() *tls.Config {
 	}
 }
 
-// Verify decides about the certificates that a client showed, the client's own first.
+// Verify decides about the certificates that a client presented, the client's own first.
 func (t *TLS) Verify(certs []*x509.Certificate) (Peer, error) {
 	now := t.current.Load()
 	p, err := now.verify(certs, t.now())
@@ -167,7 +166,7 @@ func (t *TLS) Verify(certs []*x509.Certificate) (Peer, error) {
 	return p, nil
 }
 
-// Again decides anew about a client, if anything changed since it was decided.
+// Again decides about a client again, if anything changed since the last decision.
 func (t *TLS) Again(p Peer) (Peer, error) {
 	if p.trust == t.current.Load() && t.now().Before(p.until) {
 		return p, nil
@@ -175,7 +174,7 @@ func (t *TLS) Again(p Peer) (Peer, error) {
 	return t.Verify(p.certs)
 }
 
-// ServesHost reports whether a host's name is in the daemon's certificate.
+// ServesHost reports whether a host name is in the daemon's certificate.
 func (t *TLS) ServesHost(host string) bool {
 	return t.current.Load().pair.Leaf.VerifyHostname(host) == nil
 }
@@ -198,8 +197,8 @@ func (t *TLS) reload() {
 	t.log.Info("certificates reloaded", "errors", len(errs))
 }
 
-// Watch reads the files of TLS again when they change, until ctx ends; t may be nil. After
-// each look it calls then, for whoever keeps something open by rights that may be gone.
+// Watch reads the TLS files again when they change, until ctx ends; t may be nil. After each check it calls then, to
+// close what is still open without rights.
 func Watch(ctx context.Context, t *TLS, then func()) {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A token is what a client over TCP shows to prove that it may read a file of root or of a
-// group. The files outlive restarts, so that clients need not fetch them again, and are
-// read at each use: writing a new token, or removing the file, counts at once.
+// A client over TCP presents a token to prove that it can read a file of root or of a group. The files survive
+// restarts, so clients need not fetch them again, and are read at each use: writing a new token, or removing the file,
+// takes effect immediately.
 
 const tokenBytes = 32
 
@@ -27,20 +27,20 @@ const (
 	readerToken = "token-read"
 )
 
-// Tokens are those of one daemon.
+// Tokens are the tokens of one daemon.
 type Tokens struct {
 	dir                     string
 	adminGroup, readerGroup int
 }
 
-// OpenTokens makes the tokens in a directory, where there are none that are ours and
-// private. The groups may read them; a negative one is none.
+// OpenTokens creates the tokens in a directory, if there are no private ones of the daemon. The groups can read them;
+// a negative one is none.
 func OpenTokens(dir string, adminGroup, readerGroup int) (*Tokens, error) {
 	t := &Tokens{dir, adminGroup, readerGroup}
 	return t, t.Renew()
 }
 
-// Renew makes those tokens anew that are missing or cannot be trusted.
+// Renew re-creates the tokens that are missing or cannot be trusted.
 func (t *Tokens) Renew() error {
 	for _, f := range []struct {
 		name  string
@@ -61,7 +61,7 @@ func (t *Tokens) Renew() error {
 	return nil
 }
 
-// Role is what who shows a token may do; None for a token that is not ours.
+// Role is the role of a token; None for an unknown token.
 func (t *Tokens) Role(token string) Role {
 	role := None
 	for _, f := range []struct {
@@ -76,7 +76,7 @@ func (t *Tokens) Role(token string) Role {
 	return role
 }
 
-// readToken accepts a regular file of ours that others cannot read or write.
+// readToken accepts a regular file of the daemon that others cannot read or write.
 func readToken(path string) (string, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {

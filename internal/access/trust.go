@@ -12,11 +12,10 @@ import (
 	"time"
 )
 
-// Trust is everything that the files of TLSOptions say, read together. It never changes;
-// a reload makes the next one out of those parts that could be read and, where one could
-// not, the part of the one before.
+// Trust is the content of all files in TLSOptions, read together. It never changes; a reload builds the next one from
+// the parts that could be read and, for the others, the parts of the previous one.
 
-// adminDir is the directory within the allow list for certificates that may change things.
+// adminDir is the directory of admins within the allow list.
 const adminDir = "admin"
 
 type trust struct {
@@ -27,14 +26,14 @@ type trust struct {
 	roots  *x509.CertPool
 	names  []name
 	denied *denied
-	// allow is nil when authorities decide who comes in.
+	// allow is nil if authorities decide who is accepted.
 	allow map[fingerprint]Role
-	// files are what each file of the lists held when it was read last.
+	// files are the last content of each file of the lists.
 	files map[string]content
 }
 
-// load reads everything. What cannot be read stays as in the trust before, if there is
-// one, and the errors say what that was.
+// load reads everything. What cannot be read stays as in the previous trust, if there is one, and the errors say what
+// that was.
 func load(o TLSOptions, before *trust, now time.Time) (*trust, []error) {
 	t := &trust{files: map[string]content{}}
 	if before != nil {
@@ -78,8 +77,7 @@ func load(o TLSOptions, before *trust, now time.Time) (*trust, []error) {
 	return t, errs
 }
 
-// loadPair reads the daemon's own certificate and key, and refuses a certificate that no
-// client could accept.
+// loadPair reads the daemon's certificate and key, and refuses a certificate that no client would accept.
 func loadPair(certFile, keyFile string, now time.Time) (*tls.Certificate, error) {
 	cert, err := readTrusted(certFile, false)
 	if err != nil {
@@ -110,7 +108,7 @@ func loadPair(certFile, keyFile string, now time.Time) (*tls.Certificate, error)
 	return &pair, nil
 }
 
-// usable reports whether a certificate may be used for a purpose.
+// usable reports whether a certificate can be used for a purpose.
 func usable(c *x509.Certificate, usage x509.ExtKeyUsage) bool {
 	if len(c.ExtKeyUsage)+len(c.UnknownExtKeyUsage) == 0 {
 		return true
@@ -183,7 +181,7 @@ func (t *trust) loadAllow(dir string, before *trust) []error {
 	return errs
 }
 
-// loadDeny reads the directory of certificates and revocation lists that are refused.
+// loadDeny reads the directory of refused certificates and revocation lists.
 func (t *trust) loadDeny(dir string, before *trust) []error {
 	if dir == "" {
 		t.denied = &denied{}
@@ -210,8 +208,7 @@ func (t *trust) loadDeny(dir string, before *trust) []error {
 	return errs
 }
 
-// file reads one file of a list. When it cannot be read, what it held before comes with
-// the error.
+// file reads one file of a list. If it cannot be read, the previous content is returned with the error.
 func (t *trust) file(path string, before *trust) (content, error) {
 	text, err := readTrusted(path, false)
 	var c content
@@ -240,7 +237,7 @@ func (r *refusal) Error() string { return r.text }
 
 func refuse(format string, args ...any) error { return &refusal{fmt.Sprintf(format, args...)} }
 
-// verify decides about the certificates that a client showed, the client's own first.
+// verify decides about the certificates that a client presented, the client's own first.
 func (t *trust) verify(certs []*x509.Certificate, now time.Time) (Peer, error) {
 	if len(certs) == 0 {
 		return Peer{}, refuse("the client presented no certificate")
@@ -264,8 +261,7 @@ func (t *trust) verify(certs []*x509.Certificate, now time.Time) (Peer, error) {
 	return t.verifyChain(p, certs, now)
 }
 
-// verifyChain accepts a certificate that an authority signed, by way of no certificate
-// that is denied.
+// verifyChain accepts a certificate that an authority signed, through no denied certificate.
 func (t *trust) verifyChain(p Peer, certs []*x509.Certificate, now time.Time) (Peer, error) {
 	between := x509.NewCertPool()
 	for _, c := range certs[1:] {

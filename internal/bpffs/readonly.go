@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bpffs knows what can be wrong with the file system in which programs and maps are
-// pinned: the data plane meets it in a change, the daemon's status before.
+// Package bpffs detects problems of the file system in which programs and maps are pinned: for errors of the data
+// plane, and for the daemon's status.
 package bpffs
 
 import (
@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReadOnlyError is that of a file system that takes no pins, and gives none back.
+// ReadOnlyError is the error for a read-only file system, in which nothing can be pinned or removed.
 type ReadOnlyError struct{ dir string }
 
-// ReadOnly is the error for what is pinned below a directory.
+// ReadOnly returns the error for pins below a directory.
 func ReadOnly(dir string) *ReadOnlyError { return &ReadOnlyError{dir} }
 
 func (e *ReadOnlyError) Error() string {
@@ -36,7 +36,7 @@ func Check(dir string) error {
 	return nil
 }
 
-// mountPoint is the directory where the file system of another one is mounted.
+// mountPoint is the mount point of the file system of a directory.
 func mountPoint(dir string) string {
 	number := func(at string) uint64 {
 		var st unix.Stat_t

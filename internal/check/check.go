@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package check looks at the kernel and the machine before a daemon does: what is missing for it to run, and what will be
-// slower, with what to do about it. It changes nothing.
+// Package check examines the kernel and the machine before a daemon starts: what is missing, and what will be slower,
+// each with a remedy. It changes nothing.
 package check
 
 import (
@@ -13,18 +13,18 @@ import (
 	"text/tabwriter"
 )
 
-// Grade is how much a finding matters.
+// Grade is the severity of a finding.
 type Grade string
 
 // Grades, the mildest first.
 const (
-	// OK needs nothing.
+	// OK needs no action.
 	OK Grade = "ok"
-	// Note is worth knowing, and no fault.
+	// Note is worth knowing, but not a problem.
 	Note Grade = "note"
-	// Unknown could not be looked at.
+	// Unknown could not be checked.
 	Unknown Grade = "unknown"
-	// Slower works, and costs time that a remedy would save.
+	// Slower works, but costs time that a remedy would save.
 	Slower Grade = "slower"
 	// Unfit is a netdev that cannot be the peer of a port.
 	Unfit Grade = "unfit"
@@ -32,24 +32,24 @@ const (
 	Missing Grade = "missing"
 )
 
-// Finding is what was found about one thing.
+// Finding is the result of one check.
 type Finding struct {
-	// What was looked at, in a few words.
+	// What was checked, in a few words.
 	What  string `json:"what"`
 	Grade Grade  `json:"grade"`
-	// Found is what there is.
+	// Found is the current state.
 	Found string `json:"found"`
-	// Remedy is what to do, empty when there is nothing to do.
+	// Remedy is what to do, empty if there is nothing to do.
 	Remedy string `json:"remedy,omitempty"`
 }
 
-// Report is all that was found, in the order of the checks.
+// Report has all findings, in the order of the checks.
 type Report []Finding
 
 // Runs reports whether nothing is missing.
 func (r Report) Runs() bool { return r.count(Missing) == 0 }
 
-// Good reports whether a daemon runs, with all the netdevs asked for.
+// Good reports whether a daemon can run, with all given netdevs.
 func (r Report) Good() bool { return r.Runs() && r.count(Unfit) == 0 }
 
 func (r Report) count(g Grade) (n int) {
@@ -63,13 +63,13 @@ func (r Report) count(g Grade) (n int) {
 
 // Options select optional checks.
 type Options struct {
-	// Netdevs are looked at as peers of ports.
+	// Netdevs are checked as peers of ports.
 	Netdevs []string
 	// All loads the programs with every pair of values of their constants, which takes up to a minute.
 	All bool
 }
 
-// Run makes all checks on a machine. It ends with ctx, with what was found until then.
+// Run runs all checks on a machine. When ctx ends, it returns the findings so far.
 func Run(ctx context.Context, m Machine, o Options) Report {
 	var r Report
 	for _, check := range []func(Machine) []Finding{
@@ -84,19 +84,19 @@ func Run(ctx context.Context, m Machine, o Options) Report {
 	return r
 }
 
-// one is the result of a check that finds one thing.
+// one is the result of a check with one finding.
 func one(what string, g Grade, found, remedy string) []Finding {
 	return []Finding{{what, g, found, remedy}}
 }
 
-// JSON writes the report for programs.
+// JSON writes the report as JSON.
 func (r Report) JSON(w io.Writer) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	return enc.Encode(map[string]any{"runs": r.Runs(), "findings": r})
 }
 
-// Table writes the report for people: a line for each thing, its remedy below it, and what it comes to.
+// Table writes the report for people: one line for each finding, its remedy below it, and a summary.
 func (r Report) Table(w io.Writer) error {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)

@@ -2,7 +2,8 @@
 
 package check
 
-// What older kernels lack and programs can do without. Each is asked for by itself, since distributions port features back.
+// Features that older kernels lack and programs can do without. Each is probed separately, because distributions
+// backport features.
 
 import (
 	"errors"
@@ -16,7 +17,7 @@ import (
 type feature struct {
 	what string
 	has  func(Machine) (bool, error)
-	// present and absent say what it comes to.
+	// present and absent describe the consequence.
 	present, absent string
 	grade           Grade
 	since           string
@@ -30,7 +31,7 @@ func kernelFunction(name string) func(Machine) (bool, error) {
 	return func(m Machine) (bool, error) { return m.KernelFunction(name) }
 }
 
-// probed is one of those that the data plane has a way around.
+// probed is a feature for which the data plane has a fallback.
 func probed(has func(kernel.Features) bool) func(Machine) (bool, error) {
 	return func(m Machine) (bool, error) {
 		f, err := m.Features()

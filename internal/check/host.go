@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Settings of the kernel and properties of the host that cost time or set limits.
+// Kernel settings and host properties that cost time or impose limits.
 
-// setting reads a number from below /proc/sys.
+// setting reads a number from a file below /proc/sys.
 func setting(m Machine, name string) (int, error) {
 	text, err := m.Text("/proc/sys/" + strings.ReplaceAll(name, ".", "/"))
 	if err != nil {
@@ -25,7 +25,7 @@ func setting(m Machine, name string) (int, error) {
 	return strconv.Atoi(text)
 }
 
-// fromSetting makes a finding of a setting that may not be there.
+// fromSetting returns the finding for a setting that may not exist.
 func fromSetting(m Machine, what, name string, judge func(int) []Finding) []Finding {
 	n, err := setting(m, name)
 	switch {
@@ -88,7 +88,7 @@ func gracePeriods(m Machine) []Finding {
 	return one(what, OK, "shortened during changes", "")
 }
 
-// costly are the marks of mitigations that a packet pays for: indirect calls, and returns, on the way through the kernel.
+// costly are the marks of mitigations that cost time per packet: for indirect calls and returns in the kernel.
 var costly = []string{"Retpoline", "IBRS", "Safe RET", "untrained", "unret"}
 
 func mitigations(m Machine) []Finding {
@@ -130,7 +130,7 @@ func processors(m Machine) []Finding {
 	return one("processors", OK, strconv.Itoa(n), "")
 }
 
-// wantMemory is what a daemon with some hundred cubes takes, in MB.
+// wantMemory is the memory of a daemon with some hundred cubes, in MB.
 const wantMemory = 512
 
 func memory(m Machine) []Finding {
@@ -152,7 +152,7 @@ func memory(m Machine) []Finding {
 	return one(what, Unknown, "/proc/meminfo has no MemAvailable", "")
 }
 
-// wantFiles is what the daemon raises its limit to.
+// wantFiles is the limit that the daemon sets.
 const wantFiles = 65536
 
 func files(m Machine) []Finding {
@@ -167,7 +167,7 @@ func files(m Machine) []Finding {
 	return one(what, OK, fmt.Sprintf("limit %d", n), "")
 }
 
-// groupMagic are the file systems of control groups, versions 1 and 2, and the tmpfs that holds those of version 1.
+// groupMagic are the file systems of control groups, versions 1 and 2, and the tmpfs that contains those of version 1.
 var groupMagic = []int64{0x27e0eb, 0x63677270, 0x01021994}
 
 func groups(m Machine) []Finding {
@@ -178,7 +178,7 @@ func groups(m Machine) []Finding {
 	return one(what, OK, "mounted at /sys/fs/cgroup", "")
 }
 
-// routing tells of settings that make the kernel's stack drop what a cube hands to it.
+// routing finds settings that make the kernel's stack drop packets that a cube passes to it.
 func routing(m Machine) []Finding {
 	const what = "stack"
 	var notes []string
@@ -203,7 +203,7 @@ func tools(m Machine) []Finding {
 	return one(what, OK, path, "")
 }
 
-// library tells which libyang the process runs with: without one it would not have started.
+// library is the libyang version of the process: it would not have started without one.
 func library(m Machine) []Finding {
 	const what = "libyang"
 	text, err := m.Text("/proc/self/maps")

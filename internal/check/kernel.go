@@ -18,17 +18,17 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// What the kernel must have, for programs to be accepted at all.
+// What the kernel must have for programs to be accepted at all.
 
 // oldest is the kernel that has all that programs cannot do without (docs/adr/0039-kernel-feature-probes.md).
 const oldest = "6.1"
 
 const bpffsRoot = "/sys/fs/bpf"
 
-// newerKernel is the remedy for what is in no older one.
+// newerKernel is the remedy for features that no older kernel has.
 const newerKernel = "Linux " + oldest + " or newer"
 
-// hooks are the kinds of programs, by hook.
+// hooks are the program types, by hook.
 var hooks = map[cube.Hook]ebpf.ProgramType{cube.TC: ebpf.SchedCLS, cube.XDP: ebpf.XDP}
 
 // eachHook calls fn for TC, then for XDP.
@@ -96,7 +96,7 @@ func kernelTypes(m Machine) []Finding {
 	return one(what, OK, "the kernel has BTF", "")
 }
 
-// probe is what a probe of a feature comes to: absent features by name, or an error that says nothing about the kernel.
+// probe is the result of probing features: absent features by name, or an error that says nothing about the kernel.
 type probe struct {
 	absent []string
 	err    error
@@ -111,7 +111,7 @@ func (p *probe) add(name string, err error) {
 	}
 }
 
-// finding is present when nothing is absent.
+// finding is present if nothing is absent.
 func (p *probe) finding(what, present string) []Finding {
 	switch {
 	case len(p.absent) > 0:
@@ -130,7 +130,7 @@ func programTypes(m Machine) []Finding {
 	return p.finding("program types", "TC and XDP")
 }
 
-// uses are what objects need of the kernel.
+// uses are the kernel features that objects use.
 type uses struct {
 	helpers map[asm.BuiltinFunc]bool
 	maps    map[ebpf.MapType]bool

@@ -2,7 +2,7 @@
 
 package check
 
-// What checks ask, in one place, so that tests have machines of any kind.
+// The interface of checks to the machine, so that tests can simulate any machine.
 
 import (
 	"context"
@@ -29,36 +29,36 @@ import (
 	"github.com/polycube/polycube/internal/netdev"
 )
 
-// Machine is what checks ask: the kernel and the host, or a test's idea of them.
+// Machine is the kernel and the host, or a simulated one.
 type Machine struct {
-	// Capabilities is the effective set of this process, a bit for each.
+	// Capabilities is the effective set of this process, one bit for each.
 	Capabilities func() (uint64, error)
-	// Release is the kernel's, like 6.8.0-31-generic.
+	// Release is the kernel release, such as 6.8.0-31-generic.
 	Release func() (string, error)
-	// Text is the content of a small file without blanks at its ends, such as of /proc/sys.
+	// Text is the trimmed content of a small file, such as one in /proc/sys.
 	Text func(path string) (string, error)
-	// Glob lists the files of a pattern.
+	// Glob lists the files that match a pattern.
 	Glob func(pattern string) []string
-	// FileSystem is the magic number of the file system that a path is on.
+	// FileSystem is the magic number of the file system of a path.
 	FileSystem func(path string) (int64, error)
-	// KernelEnum reports whether an enumeration of the kernel has a value, by its types.
+	// KernelEnum reports whether an enumeration of the kernel has a value, according to BTF.
 	KernelEnum func(enum, value string) (bool, error)
 	// ProgramType, MapType and Helper return ebpf.ErrNotSupported for what the kernel does not have.
 	ProgramType func(ebpf.ProgramType) error
 	MapType     func(ebpf.MapType) error
 	Helper      func(ebpf.ProgramType, asm.BuiltinFunc) error
-	// KernelFunction reports whether the kernel has a function, by its types.
+	// KernelFunction reports whether the kernel has a function, according to BTF.
 	KernelFunction func(name string) (bool, error)
-	// Features are those that the data plane has a way around.
+	// Features are those for which the data plane has a fallback.
 	Features func() (kernel.Features, error)
 	// Services are those of the daemon, and Try loads the programs of one on trial.
 	Services func() ([]datapath.Trial, error)
 	Try      func(context.Context, datapath.Trial) (datapath.TrialReport, error)
-	// Compiled reports whether a program that is loaded becomes instructions of the processor.
+	// Compiled reports whether a loaded program is JIT-compiled.
 	Compiled func() (bool, error)
 	// Objects are the compiled programs of the framework and of all services.
 	Objects func(cube.Hook) [][]byte
-	// FileLimit is the greatest number of descriptors that this process may have.
+	// FileLimit is the maximum number of descriptors of this process.
 	FileLimit func() (uint64, error)
 	// Program looks for a program in PATH.
 	Program func(name string) (string, error)
@@ -66,7 +66,7 @@ type Machine struct {
 	Netdev  func(name string) (netdev.Facts, error)
 }
 
-// This is the machine that the process runs on.
+// This is the machine of this process.
 func This() Machine {
 	return Machine{
 		Capabilities: capabilities,
@@ -152,7 +152,7 @@ func kernelFunctionThere(name string) (bool, error) {
 	return true, nil
 }
 
-// compiled asks for the size of a program's instructions.
+// compiled reads the size of a program's machine code.
 func compiled() (bool, error) {
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SocketFilter, Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}})
 	if err != nil {
@@ -167,7 +167,7 @@ func compiled() (bool, error) {
 	return size > 0, err
 }
 
-// objects are read from what is built in, so that a helper that a program begins to use is checked for from then on.
+// objects are read from the embedded files, so that a newly used helper is checked automatically.
 func objects(h cube.Hook) (out [][]byte) {
 	suffix := "." + strings.ToLower(h.String()) + ".o"
 	names, err := fs.Glob(core.Objects, "*"+suffix)

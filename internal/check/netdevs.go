@@ -9,10 +9,11 @@ import (
 	"github.com/polycube/polycube/internal/netdev"
 )
 
-// oneBuffer is the longest frame that fits one buffer at native XDP on most machines: a page without its head- and tailroom.
+// oneBuffer is the longest frame that fits into one buffer at native XDP on most machines: a page without headroom and
+// tailroom.
 const oneBuffer = 3456
 
-// netdevFindings look at a netdev as the peer of a port.
+// netdevFindings check a netdev as the peer of a port.
 func netdevFindings(m Machine, name string) []Finding {
 	f, err := m.Netdev(name)
 	if err != nil {
@@ -52,7 +53,7 @@ func kindOf(name string, f netdev.Facts) Finding {
 	return Finding{name, OK, kind + ", up", ""}
 }
 
-// nativeOf tells what XDP can do.
+// nativeOf describes the XDP features.
 func nativeOf(name string, f netdev.Facts) Finding {
 	what := name + " XDP"
 	switch {

@@ -2,8 +2,8 @@
 
 package check
 
-// The programs of every service are linked and loaded as a cube's would be, and forgotten. Nothing else reports
-// whether a verifier takes them.
+// The programs of every service are linked and loaded like those of a cube, and discarded. Nothing else shows whether
+// the verifier accepts them.
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// services tries each service at each hook that it has programs for; before are the findings so far.
+// services tries each service at each hook for which it has programs; before are the findings so far.
 func services(ctx context.Context, m Machine, all bool, before Report) (out []Finding) {
 	list, err := m.Services()
 	if err != nil {
@@ -35,7 +35,7 @@ func services(ctx context.Context, m Machine, all bool, before Report) (out []Fi
 	return out
 }
 
-// servicesAt says in a line which services load, and has a finding for each that does not.
+// servicesAt says in one line which services load, and has a finding for each that does not.
 func servicesAt(ctx context.Context, m Machine, h cube.Hook, list []datapath.Trial, all bool) (out []Finding) {
 	var loaded []string
 	for _, t := range list {
@@ -69,7 +69,7 @@ func servicesAt(ctx context.Context, m Machine, h cube.Hook, list []datapath.Tri
 	return out
 }
 
-// refused is what is found of a service that cannot be loaded.
+// refused is the finding for a service that cannot be loaded.
 func refused(h cube.Hook, service string, err error) Finding {
 	what := upper(h) + " " + service
 	var r *datapath.TrialError
@@ -87,13 +87,13 @@ func refused(h cube.Hook, service string, err error) Finding {
 	return Finding{what, Missing, fmt.Sprintf("the kernel refuses it (%s): %s", at, firstLine(r.Err)), newerKernel + "; if it also fails there, report it"}
 }
 
-// firstLine is what an error says, without a log that follows.
+// firstLine is an error without the log that follows.
 func firstLine(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	return line
 }
 
-// builtIn are the services of the daemon.
+// builtIn are the built-in services.
 func builtIn() ([]datapath.Trial, error) {
 	var out []datapath.Trial
 	for _, s := range cube.Services() {

@@ -2,9 +2,9 @@
 
 package confine
 
-// Control groups count what all processes of a service use together. The daemon makes one below its own, where it may:
-// version 1 has a tree for each controller, version 2 one tree, in which a group with processes has no groups below it.
-// Where the daemon may not, the limits of each process hold alone, and the log says so.
+// Control groups limit all processes of a service together. The daemon creates one below its own, if it is allowed to:
+// version 1 has a tree for each controller; version 2 has one tree, in which a group with processes has no child
+// groups. Otherwise only the limits of each process apply, and the log says so.
 
 import (
 	"bufio"
@@ -20,17 +20,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// groupPrefix begins the names of our groups, so that those of a daemon that was killed are found.
+// groupPrefix is the prefix of our groups, to find those of a killed daemon.
 const groupPrefix = "polycube-service-"
 
-// cpuPeriod is in microseconds: a service that used up its share waits at most so long.
+// cpuPeriod is in microseconds: a service that has used up its share waits at most that long.
 const cpuPeriod = 50_000
 
-// groupTree is where control groups are, and which one the daemon is in (/proc/self/cgroup).
+// groupTree is where control groups are, and the daemon's group (/proc/self/cgroup).
 type groupTree struct {
 	root string // /sys/fs/cgroup
 	own  string // the content of /proc/self/cgroup
-	// create is how a test has files where there is no kernel to make them.
+	// create lets tests create files, because no kernel creates them.
 	create int
 }
 
@@ -42,7 +42,7 @@ func hostGroups() (groupTree, error) {
 	return groupTree{root: "/sys/fs/cgroup", own: string(own)}, nil
 }
 
-// parents are the directories in which groups can be made, with the controllers that each has.
+// parents are the directories in which groups can be created, with the controllers of each.
 func (t groupTree) parents() map[string][]string {
 	found := map[string][]string{}
 	lines := bufio.NewScanner(strings.NewReader(t.own))
@@ -78,7 +78,7 @@ func intersect(controllers []string) []string {
 // group is a service's group in each tree.
 type group struct{ dirs []string }
 
-// newGroup makes a group with limits. What it returns is to be removed even if there is an error: parts may be there.
+// newGroup creates a group with limits. Its result must be removed even if there is an error, because parts may exist.
 func (t groupTree) newGroup(name string, l Limits) (*group, error) {
 	g := &group{}
 	parents := t.parents()
@@ -109,7 +109,7 @@ func (t groupTree) newGroup(name string, l Limits) (*group, error) {
 	return g, errors.Join(errs...)
 }
 
-// settings are the files of a controller that hold a limit. An optional one is missing where swap is not counted.
+// settings are the limit files of a controller. An optional one is missing if swap is not accounted.
 func settings(controller string, unified bool, l Limits) [][3]string {
 	memory, pids := strconv.FormatUint(l.Memory, 10), strconv.FormatUint(l.Processes, 10)
 	quota := strconv.FormatUint(l.CPU*cpuPeriod/100, 10)
@@ -136,7 +136,7 @@ func (t groupTree) set(dir string, settings [][3]string) error {
 	return nil
 }
 
-// writeFile writes to a file of the kernel, which is there or not.
+// writeFile writes to a kernel file, which must exist.
 func writeFile(path, text string, flags int) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC|flags, 0o644)
 	if err != nil {
@@ -146,8 +146,8 @@ func writeFile(path, text string, flags int) error {
 	return errors.Join(err, f.Close())
 }
 
-// delegate lets groups below a group of version 2 have controllers. The daemon then has to leave it for one of them,
-// which it does if the service manager gave it the group for that (Delegate=yes).
+// delegate enables controllers for groups below a group of version 2. The daemon then has to move to one of them,
+// which it does if the service manager delegated the group to it (Delegate=yes).
 func (t groupTree) delegate(parent string, controllers []string) error {
 	control := filepath.Join(parent, "cgroup.subtree_control")
 	on, err := os.ReadFile(control)
@@ -175,7 +175,7 @@ func (t groupTree) delegate(parent string, controllers []string) error {
 	return nil
 }
 
-// isDelegated says whether systemd marked a group as the daemon's to divide.
+// isDelegated reports whether systemd delegated a group to the daemon.
 func isDelegated(dir string) bool {
 	for _, mark := range []string{"trusted.delegate", "user.delegate"} {
 		value := make([]byte, 8)
@@ -186,7 +186,7 @@ func isDelegated(dir string) bool {
 	return false
 }
 
-// leave moves the group's processes, the daemon and what it started, to a group below.
+// leave moves the group's processes, the daemon and its children, to a group below.
 func leave(parent string) error {
 	dir := filepath.Join(parent, "daemon")
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
@@ -204,7 +204,7 @@ func leave(parent string) error {
 	return nil
 }
 
-// add puts a process, and what it will start, into the group.
+// add adds a process, and its future children, to the group.
 func (g *group) add(pid int) error {
 	for _, dir := range g.dirs {
 		if err := writeFile(filepath.Join(dir, "cgroup.procs"), strconv.Itoa(pid), 0); err != nil {
@@ -225,8 +225,8 @@ func (g *group) remove() error {
 	return errors.Join(errs...)
 }
 
-// removeEmpty removes what a daemon that was killed left. A group with processes cannot be removed, and one that is
-// being made may be: its maker then finds it gone, and tells of it.
+// removeEmpty removes the groups of a killed daemon. A group with processes cannot be removed, but a new one could be:
+// its creator then gets an error.
 func removeEmpty(parent string) {
 	left, _ := filepath.Glob(filepath.Join(parent, groupPrefix+"*"))
 	for _, dir := range left {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package confine runs the executable of a service so that nothing it does can hurt the machine, the daemon or another
-// service: as a user of its own, without capabilities, in namespaces of its own, with a filter of system calls and limits.
-// It runs one life of one process; whether there is another one is for others to decide.
+// Package confine runs the executable of a service so that nothing it does can harm the machine, the daemon or another
+// service: as a separate user, without capabilities, in separate namespaces, with a system call filter and limits. It
+// runs a single process; the caller decides about restarts.
 package confine
 
 import (
@@ -25,35 +25,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SocketEnv names the variable that tells a service where to listen.
+// SocketEnv is the environment variable that tells a service where to listen.
 const SocketEnv = "POLYCUBE_SERVICE_SOCKET"
 
 const socketName = "service.sock"
 
-// startTime is how long it may take from the order to start to the first instruction of the service.
+// startTime is the time limit from the start to the first instruction of the service.
 const startTime = 10 * time.Second
 
 // Config says what to run, and how.
 type Config struct {
-	// Name is the service's, for logs and names of things.
+	// Name is the service's, for logs and for names in the system.
 	Name string
-	// Path is an executable that Check has nothing against. Executable is one that is held already; Path is then not used.
+	// Path is an executable that passes Check. Executable is an open one; Path is then not used.
 	Path       string
 	Executable *Executable
 	// Args are its arguments, without its name.
 	Args []string
-	// RunDir is a directory of the daemon that only root can enter. A directory of the service is made in it.
+	// RunDir is a directory of the daemon that only root can enter. A directory for the service is created in it.
 	RunDir string
-	// Hidden are directories that the service must not see, besides those that none does.
+	// Hidden are directories that the service must not see, in addition to those hidden from all.
 	Hidden []string
-	// Network leaves the service in the machine's network; otherwise it has none.
+	// Network leaves the service in the machine's network namespace; otherwise it has none.
 	Network bool
 	Limits  Limits
-	// Log gets the lines that the service writes.
+	// Log receives the output lines of the service.
 	Log *slog.Logger
 }
 
-// Process is one life of a service.
+// Process is a running service.
 type Process struct {
 	cmd    *exec.Cmd
 	dir    string
@@ -70,7 +70,7 @@ type Process struct {
 // started counts processes, for names.
 var started atomic.Uint64
 
-// Start starts a service and returns when its program runs, or says why it does not. The context bounds the start alone.
+// Start starts a service and returns when its program runs, or why it does not. The context limits only the start.
 func Start(ctx context.Context, c Config) (*Process, error) {
 	e := c.Executable
 	if e == nil {
@@ -107,7 +107,7 @@ func Start(ctx context.Context, c Config) (*Process, error) {
 	}
 }
 
-// prepare makes what the process needs outside of it.
+// prepare creates what the process needs from outside.
 func (p *Process) prepare(c Config) (err error) {
 	if p.user, err = claimUser(); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (p *Process) prepare(c Config) (err error) {
 	if p.dir, err = os.MkdirTemp(c.RunDir, "service-*"); err != nil {
 		return fmt.Errorf("create its directory: %w", err)
 	}
-	// The daemon stays the owner: it may be root without the right to go where root has none.
+	// The daemon stays the owner: it may be root without the right to enter directories of others.
 	if err := errors.Join(os.Chown(p.dir, -1, p.user.id), os.Chmod(p.dir, 0o770)); err != nil { //nolint:gosec // the group is the service's alone
 		return fmt.Errorf("set the owner of its directory: %w", err)
 	}
@@ -129,8 +129,8 @@ func (p *Process) prepare(c Config) (err error) {
 	return nil
 }
 
-// live is the process from start to end. The kernel sends the signal at the parent's death when the thread ends that
-// started the child, so this goroutine keeps its thread.
+// live is the process from start to end. The kernel sends the parent death signal when the thread ends that started
+// the child, so this goroutine keeps its thread.
 func (p *Process) live(c Config, e *Executable, ready chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -146,7 +146,7 @@ func (p *Process) live(c Config, e *Executable, ready chan<- error) {
 	close(p.done)
 }
 
-// start runs the stage and gives it its orders.
+// start runs the stage and sends it its configuration.
 func (p *Process) start(c Config, e *Executable) error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -194,7 +194,7 @@ func stageCommand(c Config, e *Executable, control, out *os.File) *exec.Cmd {
 	return cmd
 }
 
-// instruct tells the stage what to become and waits until it is that.
+// instruct sends the stage its configuration and waits until it is applied.
 func (p *Process) instruct(c Config, e *Executable, control *os.File) error {
 	if err := p.group.add(p.cmd.Process.Pid); err != nil {
 		c.Log.Warn("the service is limited only per process", "reason", err)
@@ -208,7 +208,7 @@ func (p *Process) instruct(c Config, e *Executable, control *os.File) error {
 	if err := unix.SetsockoptTimeval(int(control.Fd()), unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: int64(startTime / time.Second)}); err != nil {
 		return fmt.Errorf("set the time limit of its start: %w", err)
 	}
-	// No byte more than is read: a socket that is closed with something unread is an error here.
+	// Exactly the reply is read: closing a socket with unread data is an error here.
 	text, err := json.Marshal(o)
 	if err == nil {
 		_, err = control.Write(text)
@@ -226,7 +226,8 @@ func (p *Process) instruct(c Config, e *Executable, control *os.File) error {
 	return nil
 }
 
-// wait waits for the end of the process, which is the end of all that it started: it is the first of its namespace.
+// wait waits for the end of the process, which is also the end of its children: it is the init process of its PID
+// namespace.
 func (p *Process) wait() error {
 	_ = p.cmd.Wait() // its state says more
 	<-p.read
@@ -241,7 +242,7 @@ func (p *Process) wait() error {
 	return exitText(how, p.output.lastLine())
 }
 
-// cleanUp gives back what prepare took.
+// cleanUp releases what prepare created.
 func (p *Process) cleanUp() error {
 	err := p.group.remove()
 	if p.dir != "" {
@@ -253,24 +254,24 @@ func (p *Process) cleanUp() error {
 	return err
 }
 
-// Socket is where the daemon finds the service.
+// Socket is where the daemon connects to the service.
 func (p *Process) Socket() string { return filepath.Join(p.dir, socketName) }
 
-// UID is the user that the service runs as, and nobody else does.
+// UID is the user of the service, which no other process has.
 func (p *Process) UID() int { return p.user.id }
 
-// Pid is its number.
+// Pid is its process ID.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// Dial connects to the service, as soon as it listens, and makes sure that it is the service: whatever stands at its
-// socket's place, nothing is sent to somebody else.
+// Dial connects to the service as soon as it listens, and verifies that it is the service: nothing is ever sent to
+// another process.
 func (p *Process) Dial(ctx context.Context) (net.Conn, error) {
 	dir, err := os.Open(p.dir)
 	if err != nil {
 		return nil, fmt.Errorf("connecting: %w", err)
 	}
 	defer dir.Close()
-	// The way by the descriptor is short enough for an address, wherever the directory is.
+	// The path through the descriptor is short enough for an address, wherever the directory is.
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", "/proc/self/fd/"+strconv.Itoa(int(dir.Fd()))+"/"+socketName)
 	if err != nil {
@@ -301,7 +302,7 @@ func (p *Process) checkPeer(conn net.Conn) error {
 	return nil
 }
 
-// Done is closed when the process and all that it started have ended and nothing is left of them.
+// Done is closed when the process and its children have ended and everything is cleaned up.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Err says why it ended, once Done is closed; nil if it was stopped.
@@ -314,8 +315,8 @@ func (p *Process) Err() error {
 	}
 }
 
-// Stop asks the process to end, and ends it and all that it started when the context does. It returns when nothing is
-// left. That it had ended before is no error.
+// Stop terminates the process, and kills it and its children when the context ends. It returns when everything is
+// cleaned up. It is not an error if the process had already ended.
 func (p *Process) Stop(ctx context.Context) error {
 	select {
 	case <-p.done:

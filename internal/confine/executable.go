@@ -2,9 +2,9 @@
 
 package confine
 
-// Which files may be started: nobody but root can have put them there, or can change them or the way to them. The way is
-// walked once, one name at a time without following links, and what it ends at is the file that runs: it cannot be
-// exchanged between check and start.
+// Files that can be started: only root can have created them, or can change them or the path to them. The path is
+// walked once, one name at a time without following links, and the file at its end is the one that runs: it cannot be
+// replaced between check and start.
 
 import (
 	"bytes"
@@ -21,13 +21,13 @@ import (
 // ErrUnsafe marks a file that must not be started as a service.
 var ErrUnsafe = errors.New("not safe to start")
 
-// maxLinks is how many symbolic links the way to an interpreter may have, as in the kernel.
+// maxLinks is the maximum number of symbolic links on the path to an interpreter, as in the kernel.
 const maxLinks = 40
 
 // maxShebang is how much of a script's first line the kernel reads.
 const maxShebang = 256
 
-// Executable is a file that was found safe to start. It stays the same file whatever becomes of its path.
+// Executable is an open file that is safe to start. It stays the same file whatever happens to its path.
 type Executable struct {
 	// Path is where it was found.
 	Path string
@@ -36,7 +36,7 @@ type Executable struct {
 	script bool
 }
 
-// Check says what speaks against starting the file at a path.
+// Check returns why the file at a path must not be started.
 func Check(path string) error {
 	e, err := Open(path)
 	if err != nil {
@@ -45,7 +45,7 @@ func Check(path string) error {
 	return e.Close()
 }
 
-// Open finds the file at a path and holds it, or says what speaks against starting it.
+// Open opens the file at a path, or returns why it must not be started.
 func Open(path string) (*Executable, error) {
 	e, err := openExecutable(path)
 	if err != nil {
@@ -54,7 +54,7 @@ func Open(path string) (*Executable, error) {
 	return e, nil
 }
 
-// Close lets go of the file; processes that run it continue.
+// Close closes the file; processes that run it continue.
 func (e *Executable) Close() error { return e.file.Close() }
 
 func openExecutable(path string) (*Executable, error) {
@@ -69,7 +69,7 @@ func openExecutable(path string) (*Executable, error) {
 	if err := checkFile(fd); err != nil {
 		return nil, err
 	}
-	// The descriptor stands for the place; reading needs one for the content, of the same file.
+	// The descriptor is only for the path; reading needs another one for the same file.
 	file, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err != nil {
 		return nil, fmt.Errorf("open: %w", err)
@@ -81,7 +81,7 @@ func openExecutable(path string) (*Executable, error) {
 	return e, nil
 }
 
-// checkWords refuses paths that would not be the same for everybody.
+// checkWords refuses paths that are not canonical.
 func checkWords(path string) error {
 	switch {
 	case !filepath.IsAbs(path):
@@ -94,7 +94,7 @@ func checkWords(path string) error {
 	return checkSeen(path)
 }
 
-// checkSeen refuses places that services do not see.
+// checkSeen refuses directories that services cannot see.
 func checkSeen(path string) error {
 	for _, dir := range masked {
 		if strings.HasPrefix(path, dir+"/") {
@@ -104,8 +104,8 @@ func checkSeen(path string) error {
 	return nil
 }
 
-// walk opens the place that a path leads to. Each directory on the way, the links and what they lead to must belong to
-// root and be writable by root alone. Links are followed only if the caller allows it.
+// walk opens a path. Each directory on it, the links and their targets must be owned by root and writable only by
+// root. Links are followed only if the caller allows it.
 func walk(path string, links bool) (int, error) {
 	at, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -149,7 +149,7 @@ func walk(path string, links bool) (int, error) {
 		if !filepath.IsAbs(target) {
 			target = "/" + strings.Join(trail, "/") + "/" + target
 		}
-		// All that was walked is safe, so a way back over it may be taken by its words.
+		// Everything walked so far is safe, so ".." can be resolved by name.
 		_ = unix.Close(at)
 		if at, err = unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
 			return -1, fmt.Errorf("open /: %w", err)
@@ -171,7 +171,7 @@ func readLink(fd int) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// checkOwner refuses what others than root can change, and returns the kind of the file.
+// checkOwner refuses files that users other than root can change, and returns the kind of the file.
 func checkOwner(fd int, where string) (kind uint32, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -187,7 +187,7 @@ func checkOwner(fd int, where string) (kind uint32, err error) {
 	return kind, nil
 }
 
-// checkFile refuses what is no plain program.
+// checkFile refuses files that are not plain programs.
 func checkFile(fd int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -204,8 +204,8 @@ func checkFile(fd int) error {
 	return nil
 }
 
-// checkInterpreter holds the interpreter that a script names to the same rules; links on the way to it are followed, as
-// /usr/bin/python3 is one.
+// checkInterpreter applies the same rules to the interpreter of a script; links on the path to it are followed,
+// because /usr/bin/python3 is one.
 func (e *Executable) checkInterpreter() error {
 	head := make([]byte, maxShebang)
 	n, err := e.file.ReadAt(head, 0)

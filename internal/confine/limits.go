@@ -2,8 +2,8 @@
 
 package confine
 
-// How much of the machine a service may use. Limits of a process hold everywhere; control groups, which count a service
-// as a whole, are used where the daemon may make some (cgroup.go).
+// Resource limits of a service. Limits of a process always apply; control groups, which limit a service as a whole,
+// are used if the daemon may create them (cgroup.go).
 
 import (
 	"cmp"
@@ -12,18 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits bound what a service uses; 0 is the default.
+// Limits limit the resources of a service; 0 is the default.
 type Limits struct {
-	// Memory is in bytes: of private memory for each process, and of all memory for the service where there are control
-	// groups.
+	// Memory is in bytes: the private memory of each process, and all memory of the service with control groups.
 	Memory uint64
-	// Processes counts threads too. Files are open descriptors of each process.
+	// Processes includes threads. Files are open descriptors of each process.
 	Processes, Files uint64
-	// CPU is in hundredths of one processor, where there are control groups.
+	// CPU is in hundredths of one processor, with control groups.
 	CPU uint64
 }
 
-// Defaults are for services in languages with a run time of their own.
+// Defaults are for services in languages with a run-time system.
 var defaults = Limits{Memory: 512 << 20, Processes: 256, Files: 512, CPU: 100}
 
 // Other limits, the same for all.
@@ -35,7 +34,7 @@ const (
 	lockBytes  = 64 << 10
 )
 
-// orDefaults fills in what is not said.
+// orDefaults fills in the defaults.
 func (l Limits) orDefaults() Limits {
 	return Limits{
 		Memory: cmp.Or(l.Memory, defaults.Memory), Processes: cmp.Or(l.Processes, defaults.Processes),
@@ -43,7 +42,7 @@ func (l Limits) orDefaults() Limits {
 	}
 }
 
-// setEarly sets what does not stand in the way of what is still to be done.
+// setEarly sets limits that do not hinder the rest of the setup.
 func (l Limits) setEarly() error {
 	return setLimits(map[int]uint64{
 		unix.RLIMIT_CORE: 0, unix.RLIMIT_FSIZE: maxFile, unix.RLIMIT_NOFILE: l.Files, unix.RLIMIT_STACK: stackBytes,
@@ -52,7 +51,7 @@ func (l Limits) setEarly() error {
 	})
 }
 
-// setLate sets what counts from now on.
+// setLate sets the remaining limits.
 func (l Limits) setLate() error {
 	return setLimits(map[int]uint64{
 		unix.RLIMIT_NPROC: l.Processes, unix.RLIMIT_DATA: l.Memory, unix.RLIMIT_AS: addresses * l.Memory,

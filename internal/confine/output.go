@@ -2,8 +2,8 @@
 
 package confine
 
-// What a service writes to its standard output and error becomes lines of the daemon's log, so that somebody who looks
-// there sees it. A flood costs the service its lines, then its time: never the daemon's memory, disk or processor.
+// Standard output and standard error of a service are logged line by line in the daemon's log. A flood costs the
+// service its lines and then its time, but never the daemon's memory, disk or processor.
 
 import (
 	"bufio"
@@ -16,14 +16,14 @@ import (
 	"unicode"
 )
 
-// Bounds of what is logged: a line's length in bytes, lines and bytes a second (as many at once after a pause).
+// Limits of the log: the length of a line in bytes, lines and bytes per second (and the same as a burst).
 const (
 	maxLine  = 1024
 	lineRate = 50
 	byteRate = 256 << 10
 )
 
-// lineLog reads what a service writes.
+// lineLog reads the output of a service.
 type lineLog struct {
 	log   *slog.Logger
 	pause func(time.Duration)
@@ -42,15 +42,15 @@ func newLineLog(log *slog.Logger) *lineLog {
 	return &lineLog{log: log, now: time.Now, pause: func(d time.Duration) { <-time.After(d) }, lines: lineRate, bytes: byteRate}
 }
 
-// lastLine is the last line that was written, for who asks why the service ended. Go says it first, and where it was
-// behind that.
+// lastLine is the last line, to explain why the service ended. A Go program prints the reason first, and a stack trace
+// after it.
 func (o *lineLog) lastLine() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.last
 }
 
-// read logs lines until all writers are gone.
+// read logs lines until all writers are closed.
 func (o *lineLog) read(r io.Reader) {
 	lines := bufio.NewReaderSize(r, maxLine)
 	cut := false // the rest of a long line is not another line
@@ -68,7 +68,7 @@ func (o *lineLog) read(r io.Reader) {
 	}
 }
 
-// refill counts the time that has passed.
+// refill adds tokens for the time that has passed.
 func (o *lineLog) refill() {
 	now := o.now()
 	if !o.at.IsZero() {
@@ -79,7 +79,7 @@ func (o *lineLog) refill() {
 	o.at = now
 }
 
-// slow makes who writes too much wait.
+// slow delays a service that writes too much.
 func (o *lineLog) slow(n int) {
 	o.refill()
 	if o.bytes -= float64(n); o.bytes < 0 {
@@ -114,7 +114,7 @@ func (o *lineLog) tellLost() {
 	}
 }
 
-// printable keeps a line from doing things to the terminal of who reads it.
+// printable escapes what could affect the terminal of a reader.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\t' || unicode.IsPrint(r) {
@@ -124,7 +124,7 @@ func printable(s string) string {
 	}, s)
 }
 
-// exitText says how a process ended, with the last that it wrote.
+// exitText says how a process ended, with its last line.
 func exitText(how, last string) error {
 	if last == "" {
 		return fmt.Errorf("%s", how)

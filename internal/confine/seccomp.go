@@ -2,9 +2,9 @@
 
 package confine
 
-// System calls that no service needs, refused before the kernel looks at them: a fault in one of those is then nothing
-// that a service can use. The list holds what changes the machine, reaches into other processes or has been the way out
-// of confinement again and again. Those a program probes for, and can do without, answer as on a kernel without them.
+// System calls that no service needs, refused before the kernel handles them, so that a service cannot exploit a bug
+// in one of them. The list has those that change the machine, access other processes or have often been used to escape
+// confinement. Those that a program probes for, and can do without, answer as if the kernel did not have them.
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// denied are the system calls that answer EPERM; those of one architecture are in deniedHere.
+// denied are the system calls that return EPERM; those of one architecture are in deniedHere.
 var denied = []uintptr{
 	// eBPF, tracing, other processes
 	unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV,
@@ -30,21 +30,21 @@ var denied = []uintptr{
 	unix.SYS_REBOOT, unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_SYSLOG, unix.SYS_ACCT, unix.SYS_VHANGUP,
 	unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_ADJTIMEX, unix.SYS_CLOCK_ADJTIME, unix.SYS_SETHOSTNAME,
 	unix.SYS_SETDOMAINNAME, unix.SYS_NFSSERVCTL, unix.SYS_PERSONALITY,
-	// memory without a limit: it belongs to no process
+	// memory that is not accounted to a process
 	unix.SYS_MEMFD_CREATE, unix.SYS_MEMFD_SECRET,
-	// shares of the machine
+	// shared resources of the machine
 	unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETATTR, unix.SYS_SETPRIORITY, unix.SYS_IOPRIO_SET, unix.SYS_MBIND,
 	unix.SYS_SET_MEMPOLICY, unix.SYS_MIGRATE_PAGES, unix.SYS_MOVE_PAGES,
 }
 
-// missing are those that answer ENOSYS: libraries then take an older way. The flags of clone3 are behind a pointer, where
-// a filter does not see them.
+// missing are those that return ENOSYS: libraries then use an older one. The flags of clone3 are behind a pointer,
+// where a filter cannot see them.
 var missing = []uintptr{unix.SYS_CLONE3, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER}
 
-// families are the sockets that a service may make.
+// families are the address families that a service can use.
 var families = []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6}
 
-// newSpaces are the flags of clone that make namespaces.
+// newSpaces are the flags of clone that create namespaces.
 const newSpaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER |
 	unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWTIME
 
@@ -70,8 +70,8 @@ func jump(op uint16, k uint32, yes, no uint8) unix.SockFilter {
 
 func answer(k uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: k} }
 
-// filter is the program that decides on each system call. Another ABI of the same processor has other numbers, so its
-// calls are refused as a whole.
+// filter is the program that decides about each system call. Another ABI of the same processor has other numbers, so
+// its calls are refused altogether.
 func filter() []unix.SockFilter {
 	f := []unix.SockFilter{
 		load(dataArch),
@@ -88,7 +88,7 @@ func filter() []unix.SockFilter {
 		}
 	}
 	f = append(f, jump(unix.BPF_JEQ, unix.SYS_CLONE, 0, 3), load(dataArg0), jump(unix.BPF_JSET, newSpaces, 0, 1), answer(refuse))
-	// After a clone, the accumulator holds flags that are no number of a call.
+	// After a clone, the accumulator has flags instead of the number of a call.
 	f = append(f, load(dataNumber), jump(unix.BPF_JEQ, unix.SYS_SOCKET, 0, uint8(2+2*len(families))), load(dataArg0))
 	for _, family := range families {
 		f = append(f, jump(unix.BPF_JEQ, family, 0, 1), answer(unix.SECCOMP_RET_ALLOW))
@@ -96,7 +96,7 @@ func filter() []unix.SockFilter {
 	return append(f, answer(refuse), answer(unix.SECCOMP_RET_ALLOW))
 }
 
-// installFilter puts the filter before the calling thread, and what it starts, for good.
+// installFilter permanently installs the filter for the calling thread and its children.
 func installFilter() error {
 	f := filter()
 	prog := unix.SockFprog{Len: uint16(len(f)), Filter: &f[0]}

@@ -2,7 +2,7 @@
 
 package confine
 
-// What the filter of system calls has to know about x86-64: numbers from otherABI on are those of x32.
+// The system call filter on x86-64: numbers from otherABI on are those of x32.
 
 import "golang.org/x/sys/unix"
 

@@ -2,7 +2,7 @@
 
 package confine
 
-// What the filter of system calls has to know about arm64, which has one ABI with one set of numbers.
+// The system call filter on arm64, which has one ABI with one set of numbers.
 
 import "golang.org/x/sys/unix"
 

@@ -2,9 +2,9 @@
 
 package confine
 
-// The stage is the daemon's own program, started again in new namespaces: it gives up everything that a service must not
-// have, then becomes the service. It is entered from init, before main of whatever program holds this package, and only
-// when started by Start.
+// The stage is the daemon's own program, started again in new namespaces: it drops everything that a service must not
+// have, then executes the service. It is entered from init, before main of the program that contains this package, and
+// only when started by Start.
 
 import (
 	"encoding/json"
@@ -27,7 +27,7 @@ const (
 	fdControl    = 4
 )
 
-// order is what the daemon tells the stage.
+// order is the configuration that the daemon sends to the stage.
 type order struct {
 	User   int
 	Dir    string
@@ -47,7 +47,7 @@ func init() {
 	os.Exit(1)
 }
 
-// stage does the orders; it returns only if it cannot.
+// stage applies the configuration and executes the service; it returns only on an error.
 func stage(control *os.File) error {
 	runtime.LockOSThread() // identity, filter and death signal belong to a thread: the one that executes
 	var o order
@@ -60,7 +60,8 @@ func stage(control *os.File) error {
 	if err := enterView(o.Dir, o.Hidden); err != nil {
 		return err
 	}
-	// What it makes lies where nobody else gets to; a daemon that is not allowed everything can then connect to its socket.
+	// Its files are in a directory that no other user can enter; a daemon with restricted rights can then connect to
+	// its socket.
 	unix.Umask(0)
 	if err := standBack(); err != nil {
 		return err
@@ -74,10 +75,10 @@ func stage(control *os.File) error {
 	return become(control, &o)
 }
 
-// dropPrivileges makes the thread an ordinary user who cannot get anything back.
+// dropPrivileges makes the thread an ordinary user that cannot regain any privilege.
 func dropPrivileges(id int) error {
 	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
-		// A daemon that may not do that is one whose own set is bounded; either way there is no way to get one.
+		// A daemon that may not do that has a bounded set itself; either way there is no way to get one.
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil && err != unix.EINVAL && err != unix.EPERM {
 			return fmt.Errorf("drop capability %d: %w", c, err)
 		}
@@ -103,9 +104,9 @@ func dropPrivileges(id int) error {
 	return nil
 }
 
-// become executes the service. What can fail because of a limit was done before.
+// become executes the service. Everything that a limit could prevent was done before.
 func become(control *os.File, o *order) error {
-	// The daemon's death ends the service; a daemon that died before this line is seen by its end of the line.
+	// The daemon's death ends the service; if the daemon died before this line, the closed socket shows it.
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("set the parent death signal: %w", err)
 	}
@@ -144,15 +145,15 @@ func become(control *os.File, o *order) error {
 	return fmt.Errorf("execute: %w", errno)
 }
 
-// hasEnded says whether the other end of a socket is gone.
+// hasEnded reports whether the other end of a socket is closed.
 func hasEnded(fd int) bool {
 	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
 	n, err := unix.Poll(p, 0)
 	return err == nil && n > 0
 }
 
-// standBack lets the daemon run first. A service of a daemon that itself stands further back stays there: without the right
-// to come forward it could not, and with it, it should not.
+// standBack lowers the priority below that of the daemon. If the daemon itself has a lower priority, it is kept:
+// without the right to raise it, that would fail, and with the right, it would be wrong.
 func standBack() error {
 	now, err := unix.Getpriority(unix.PRIO_PROCESS, 0) // as the kernel tells it: 20 less the niceness
 	if err == nil && 20-now < niceness {

@@ -2,8 +2,8 @@
 
 package confine
 
-// Each process of a service has a user of its own, which nobody else has while it lives: what one service may do to
-// another is then what a stranger may. The user needs no name and leaves no file behind, so a number is enough.
+// Each process of a service has a unique user while it runs: services have no more access to each other than
+// strangers. The user needs no name and leaves no file behind, so a number is enough.
 
 import (
 	"errors"
@@ -16,28 +16,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The numbers are between those of systemd for containers' users and for dynamic users, where nobody allocates.
+// The numbers are between those of systemd for users of containers and for dynamic users, which nothing else
+// allocates.
 const (
 	firstUser = 60600
 	lastUser  = 61183
 )
 
-// usersDir is where all daemons of the machine lock the numbers they use.
+// usersDir is where all daemons of the machine lock the numbers in use.
 const usersDir = "/run/polycube/users"
 
-// claimedUser is a user that is one process's alone until it is released.
+// claimedUser is a user reserved for one process until it is released.
 type claimedUser struct {
 	id   int
 	lock *os.File
 }
 
 func (u *claimedUser) release() {
-	// The file goes before the lock: who waits for it then finds that it is not the one in the directory.
+	// The file is removed before the lock is released: a process that waits for the lock then finds that it is not the
+	// file in the directory.
 	_ = os.Remove(u.lock.Name())
 	_ = u.lock.Close()
 }
 
-// claimUser takes the first number that nothing uses.
+// claimUser takes the first unused number.
 func claimUser() (*claimedUser, error) {
 	if err := os.MkdirAll(usersDir, 0o755); err != nil {
 		return nil, fmt.Errorf("create %s: %w", usersDir, err)
@@ -64,7 +66,7 @@ func claimUser() (*claimedUser, error) {
 	return nil, fmt.Errorf("all users for services (%d to %d) are in use: %w", firstUser, lastUser, unix.EAGAIN)
 }
 
-// lockUser locks a file for as long as it is open; nil if somebody else has it.
+// lockUser locks a file for as long as it is open; nil if another process has locked it.
 func lockUser(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -85,7 +87,7 @@ func lockUser(path string) (*os.File, error) {
 	return nil, fmt.Errorf("reserve a user: %w", err)
 }
 
-// unused says whether a number is neither a user of the machine nor that of a process.
+// unused reports whether a number is neither a user of the machine nor that of a process.
 func unused(id int) (bool, error) {
 	if _, err := user.LookupId(strconv.Itoa(id)); err == nil {
 		return false, nil

@@ -2,9 +2,9 @@
 
 package confine
 
-// What a service sees of the file system: all of it read-only, but nothing of users, of temporary files, of other
-// daemons' sockets and of the kernel's own trees; a small /tmp of its own, and one directory for its socket. It is set up
-// in the process's own mount namespace, so nobody else notices and nothing is left when it ends.
+// The file system as a service sees it: read-only, without users' files, temporary files, sockets of other daemons and
+// the kernel's own trees; with a small private /tmp, and one directory for its socket. It is set up in the process's
+// own mount namespace, so nothing else is affected and nothing is left when it ends.
 
 import (
 	"errors"
@@ -14,28 +14,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// masked are the directories that a service sees empty, or with what is said below.
+// masked are the directories that are empty for a service, or have the content described below.
 var masked = []string{"/tmp", "/var/tmp", "/run", "/home", "/root", "/dev", "/proc", "/sys"}
 
-// emptied are those that just become empty, and what of /sys would be of use to nobody but an intruder.
+// emptied are those that are just empty, and parts of /sys that only help attackers.
 var emptied = []string{"/var/tmp", "/home", "/root", "/sys/fs", "/sys/kernel", "/sys/firmware", "/var/run"}
 
-// devices are what is left of /dev.
+// devices are the remaining devices in /dev.
 var devices = []string{"null", "zero", "full", "random", "urandom"}
 
-// Where a service finds its directory, and how large its /tmp is.
+// Where a service finds its directory, and the size of its /tmp.
 const (
 	viewDir = "/run/polycube-service"
 	tmpSize = "size=16m,nr_inodes=4096,mode=1777"
 	dark    = unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 )
 
-// enterView replaces what the process sees. dir is a directory that stays, at viewDir.
+// enterView replaces the file system of the process. dir is a directory that stays, at viewDir.
 func enterView(dir string, hidden []string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
-	// Held before its way is hidden, and in this namespace, as a mount of another cannot be bound.
+	// Opened before the path to it is hidden, and in this namespace, because a mount of another one cannot be bound.
 	held, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("find the service's directory: %w", err)
@@ -75,7 +75,7 @@ func enterView(dir string, hidden []string) error {
 	return os.Chdir("/")
 }
 
-// hide makes a directory empty, if there is one.
+// hide empties a directory, if it exists.
 func hide(path string) error {
 	var st unix.Stat_t
 	err := unix.Lstat(path, &st)
@@ -88,7 +88,7 @@ func hide(path string) error {
 	return nil
 }
 
-// makeDev builds the new /dev in /tmp, since the old one has what the new one is made from.
+// makeDev builds the new /dev in /tmp, because it is built from the old one.
 func makeDev() error {
 	if err := unix.Mount("tmpfs", "/tmp", "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, "size=64k,mode=755"); err != nil {
 		return fmt.Errorf("mount: %w", err)
@@ -101,7 +101,7 @@ func makeDev() error {
 			return fmt.Errorf("%s: %w", d, err)
 		}
 	}
-	// A script that is executed by descriptor is read by way of /dev/fd.
+	// A script that is executed by descriptor is read through /dev/fd.
 	err := errors.Join(os.Symlink("/proc/self/fd", "/tmp/fd"), os.Mkdir("/tmp/shm", 0o555))
 	for i, name := range []string{"stdin", "stdout", "stderr"} {
 		err = errors.Join(err, os.Symlink(fmt.Sprintf("/proc/self/fd/%d", i), "/tmp/"+name))
@@ -115,7 +115,7 @@ func makeDev() error {
 	return nil
 }
 
-// makeRun makes a /run with nothing but the service's directory.
+// makeRun creates a /run with only the service's directory.
 func makeRun(own string) error {
 	if err := unix.Mount("tmpfs", "/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=64k,mode=755"); err != nil {
 		return fmt.Errorf("mount: %w", err)

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package covering picks few combinations out of many: each pair of values of two parameters is in one of them. Faults
-// that take three parameters at certain values are rare, and those that take two are not found by changing one at a time.
+// Package covering selects few combinations that contain every pair of values of two parameters. Faults that need
+// three parameters at certain values are rare, and those that need two are not found by changing one at a time.
 //
-// The combinations are a covering array of strength two, built row by row as AETG does it (D. Cohen, S. Dalal, M. Fredman,
+// The combinations are a covering array of strength two, built row by row like AETG (D. Cohen, S. Dalal, M. Fredman,
 // G. Patton: "The AETG System: An Approach to Testing Based on Combinatorial Design", IEEE Transactions on Software
-// Engineering 23(7), 1997): a row is begun with a pair that no row has yet, each other parameter gets the value that
-// adds most such pairs, and the best of several such rows is taken. Where AETG draws lots, this takes the lowest value, so
-// that the same parameters always give the same rows.
+// Engineering 23(7), 1997): a row starts with a pair that no row has yet, each other parameter gets the value that
+// adds most such pairs, and the best of several such rows is taken. Where AETG chooses at random, this takes the
+// lowest value, so that the same parameters always give the same rows.
 package covering
 
-// Pairs returns rows with a value for each parameter, of which parameter i has levels[i], numbered from 0. The first row
-// is all zeros, and with the others every pair of values of two parameters occurs. There are at most `most` rows; missed
-// is the number of pairs that found no room in them.
+// Pairs returns rows with a value for each parameter, of which parameter i has levels[i], numbered from 0. The first
+// row is all zeros, and with the others every pair of values of two parameters occurs. There are at most `most` rows;
+// missed is the number of pairs that did not fit.
 func Pairs(levels []int, most int) (rows [][]int, missed int) {
 	a := newArray(levels)
 	for row := make([]int, len(levels)); ; {
@@ -34,8 +34,8 @@ type array struct {
 	// first is the number of a parameter's first value among all values.
 	first []int
 	total int
-	// pairs tells which pairs no row has yet, from the lower parameter to the higher. Of a single parameter, each value is
-	// a pair with itself.
+	// pairs says which pairs no row has yet, from the lower parameter to the higher. For a single parameter, each
+	// value is a pair with itself.
 	pairs []bool
 	left  int
 }
@@ -51,7 +51,7 @@ func newArray(levels []int) *array {
 	return a
 }
 
-// open is whether no row has a pair yet.
+// open says whether no row has a pair yet.
 func (a *array) open(v, w value) *bool {
 	return &a.pairs[(a.first[v.parameter]+v.level)*a.total+a.first[w.parameter]+w.level]
 }
@@ -84,10 +84,10 @@ func (a *array) take(row []int) {
 	}
 }
 
-// candidates bounds the rows of which the best one is taken.
+// candidates is how many rows are compared.
 const candidates = 50
 
-// next is the row that closes most pairs, among those that are built around an open pair each.
+// next is the row that closes most pairs, among those built around an open pair each.
 func (a *array) next() []int {
 	var best []int
 	most, n := 0, 0
@@ -103,7 +103,7 @@ func (a *array) next() []int {
 	return best
 }
 
-// around makes a row with a pair.
+// around builds a row with a pair.
 func (a *array) around(p [2]value) []int {
 	row, set := make([]int, len(a.levels)), make([]bool, len(a.levels))
 	for _, v := range p {
@@ -130,7 +130,7 @@ func (a *array) closes(row []int) int {
 	return n
 }
 
-// best is the value of a parameter that adds most open pairs to what is set of a row.
+// best is the value of a parameter that adds most open pairs to a partial row.
 func (a *array) best(row []int, set []bool, i int) int {
 	best, most := 0, -1
 	for l := range a.levels[i] {

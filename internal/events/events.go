@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package events keeps what happened lately, for whoever follows it. There is one ring for all: a reader has nothing but
-// its place in it. So a reader that is slow costs nobody else anything; when the ring has overtaken it, it is told how many
-// events it missed.
+// Package events keeps recent events for clients that follow them. There is one ring for all: a reader only has a
+// position in it. So a slow reader costs others nothing; when the ring has overtaken it, it gets the number of events
+// that it missed.
 package events
 
 import (
@@ -25,38 +25,38 @@ const (
 	Port Type = "port"
 	// Cube is a cube that is degraded, broken, restored or adopted.
 	Cube Type = "cube"
-	// Netdev is a network device that appeared, went, is up or is down.
+	// Netdev is a network device that appeared, disappeared, is up or is down.
 	Netdev Type = "netdev"
-	// Relink is a cube's program that was linked again, in call or inline mode, or could not be inlined.
+	// Relink is a cube's program that was relinked, in call or inline mode, or could not be inlined.
 	Relink Type = "relink"
-	// Service is a service that was registered, updated, removed, lost or came back.
+	// Service is a service that was registered, updated, removed, lost or returned.
 	Service Type = "service"
-	// Daemon is a matter of the daemon itself: that it is ready, or logs at another level.
+	// Daemon is an event of the daemon itself: it is ready, or its log level changed.
 	Daemon Type = "daemon"
-	// Lost tells one reader how many events it missed. It is in no ring.
+	// Lost tells one reader how many events it missed. It is not in the ring.
 	Lost Type = "lost"
 )
 
-// Types lists those that can be asked for.
+// Types lists the types that can be requested.
 var Types = []Type{Config, Port, Cube, Netdev, Relink, Service, Daemon}
 
-// MaxListed bounds the cubes and the paths that one event lists.
+// MaxListed limits the cubes and the paths that one event lists.
 const MaxListed = 32
 
-// Event is something that happened. Which members it has depends on its type.
+// Event is an event. Its members depend on its type.
 type Event struct {
-	// ID is the run of the daemon and a number that counts up, with a dash between them.
+	// ID is the run of the daemon and an increasing number, joined by a dash.
 	ID   string    `json:"id"`
 	Time time.Time `json:"time"`
 	Type Type      `json:"type"`
-	// Message says it in a sentence.
+	// Message describes it in a sentence.
 	Message string `json:"message"`
 
 	Cube    string `json:"cube,omitempty"`
 	Port    string `json:"port,omitempty"`
 	Netdev  string `json:"netdev,omitempty"`
 	Service string `json:"service,omitempty"`
-	// State is the new one: UP, DOWN, degraded, appeared, inline and so on.
+	// State is the new state: UP, DOWN, degraded, appeared, inline and so on.
 	State string `json:"state,omitempty"`
 	// Reason says why.
 	Reason string `json:"reason,omitempty"`
@@ -67,25 +67,25 @@ type Event struct {
 	// Changes are by cube; those above [MaxListed] are only counted, in More.
 	Changes []Change `json:"changes,omitempty"`
 	More    int      `json:"more,omitempty"`
-	// Cubes are the names of all cubes concerned, at most MaxListed, where Cube names no single one.
+	// Cubes are the names of all affected cubes, at most MaxListed, if Cube does not name a single one.
 	Cubes []string `json:"cubes,omitempty"`
 
-	// Count is how many events a reader missed; 0 when nobody can tell, because the daemon was started anew.
+	// Count is how many events a reader missed; 0 if unknown, because the daemon was restarted.
 	Count uint64 `json:"count,omitempty"`
 
-	// about are the cubes to find it by, if they are more than are listed; of very many, it is about all.
+	// about are the cubes that it concerns, if they are more than are listed; with very many, it concerns all.
 	about    []string
 	aboutAll bool
 }
 
-// Origin is who asked for a change.
+// Origin is the client that requested a change.
 type Origin struct {
 	Who  string `json:"who"`
 	From string `json:"from,omitempty"`
 	What string `json:"what,omitempty"`
 }
 
-// Change is what happened to the configuration of a cube, or to what is attached to a netdev.
+// Change is a change of the configuration of a cube, or of what is attached to a netdev.
 type Change struct {
 	Cube    string `json:"cube,omitempty"`
 	Service string `json:"service,omitempty"`
@@ -97,14 +97,14 @@ type Change struct {
 	More  int      `json:"more,omitempty"`
 }
 
-// The ring must not take what an event that names a thousand cubes, or a reason of many lines, would make of it.
+// The ring must stay small even if an event names a thousand cubes, or has a reason of many lines.
 const (
 	maxAbout = 256
 	maxText  = 1000
 )
 
-// About makes an event findable by the names of cubes that it does not list. One of more than a few hundred cubes is found
-// by every name.
+// About adds the names of cubes that an event concerns but does not list. With more than a few hundred cubes, it
+// concerns every name.
 func (e *Event) About(cubes []string) {
 	if len(cubes) > maxAbout {
 		e.aboutAll = true
@@ -113,7 +113,7 @@ func (e *Event) About(cubes []string) {
 	e.about = slices.Clone(cubes)
 }
 
-// bound cuts what is longer than anybody reads.
+// bound shortens long text.
 func (e *Event) bound() {
 	clip(&e.Message)
 	clip(&e.Reason)
@@ -135,7 +135,7 @@ func clip(s *string) {
 	}
 }
 
-// Concerns reports whether a cube has to do with it.
+// Concerns reports whether an event concerns a cube.
 func (e *Event) Concerns(cube string) bool {
 	if e.Cube == cube || e.aboutAll || slices.Contains(e.about, cube) {
 		return true
@@ -153,7 +153,7 @@ func (e *Event) Concerns(cube string) bool {
 	return false
 }
 
-// Size of the ring: an hour of a change each second.
+// Size of the ring: one hour with one change per second.
 const defaultSize = 4096
 
 // Log is the ring. A nil one keeps nothing.
@@ -165,12 +165,12 @@ type Log struct {
 	ring []Event
 	// last is the number of the newest event; the first one is 1.
 	last uint64
-	// news is closed when there is a new event, nil while nobody waits.
+	// news is closed when there is a new event, nil while no reader waits.
 	news chan struct{}
 }
 
-// New creates an empty log of size events, 0 for the usual number. run tells this run of the daemon from others; it
-// has no dash in it.
+// New creates an empty log of size events, 0 for the default. run distinguishes this run of the daemon from others; it
+// contains no dash.
 func New(run string, size int) *Log {
 	if size <= 0 {
 		size = defaultSize
@@ -178,7 +178,7 @@ func New(run string, size int) *Log {
 	return &Log{run: run, size: uint64(size)}
 }
 
-// Add takes an event in and gives it its number, and the time if it has none. It never waits for a reader.
+// Add adds an event with the next number, and the current time if it has none. It never waits for a reader.
 func (l *Log) Add(e Event) {
 	if l == nil {
 		return
@@ -204,7 +204,7 @@ func (l *Log) Add(e Event) {
 
 func (l *Log) id(n uint64) string { return l.run + "-" + strconv.FormatUint(n, 10) }
 
-// Total is how many events there were since the start.
+// Total is the number of events since the start.
 func (l *Log) Total() uint64 {
 	if l == nil {
 		return 0
@@ -214,16 +214,16 @@ func (l *Log) Total() uint64 {
 	return l.last
 }
 
-// Reader follows the log from a place on. It is for one goroutine.
+// Reader follows the log from a position on. It is for one goroutine.
 type Reader struct {
 	log *Log
 	at  uint64
-	// gap says that events before the first one may have been missed, and nobody knows how many.
+	// gap says that events before the first one may have been missed, an unknown number.
 	gap bool
 }
 
-// Follow returns a reader of what comes from now on, or of what came after the event with an id, "" for none. The id of
-// another run of the daemon stands for its beginning, with the notice that events may be missing.
+// Follow returns a reader of new events, or of those after the event with an id, "" for none. The id of another run of
+// the daemon stands for the oldest event, with a notice that events may be missing.
 func (l *Log) Follow(after string) (*Reader, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -241,8 +241,8 @@ func (l *Log) Follow(after string) (*Reader, error) {
 	return &Reader{log: l, at: n}, nil
 }
 
-// Next returns what came since, at most limit events, and a channel that is closed when there is more; the channel is nil
-// while there is more already. An event of type Lost stands where some are missing.
+// Next returns new events, up to limit, and a channel that is closed when there are more; the channel is nil if there
+// already are more. An event of type Lost stands for missing ones.
 func (r *Reader) Next(limit int) ([]Event, <-chan struct{}) {
 	l := r.log
 	l.mu.Lock()

@@ -15,13 +15,13 @@ const (
 	regX   = asm.R8
 )
 
-// Calls names the functions by which the code reads the packet: Load(ctx, offset, width) is the
-// value, or negative where the packet ends, and Length(ctx) the packet's length.
+// Calls names the functions by which the code reads the packet: Load(ctx, offset, width) is the value, or negative
+// beyond the end of the packet, and Length(ctx) the packet's length.
 type Calls struct{ Load, Length string }
 
-// EBPF translates the filter to a function int(ctx) that returns 1 for packets that pass and 0 for
-// others. Labels begin with the name, which is the symbol of its first instruction. Classic BPF
-// only jumps forward, so the kernel's verifier looks at each path once.
+// EBPF translates the filter to a function int(ctx) that returns 1 for packets that pass and 0 for others. Labels
+// start with the name, which is the symbol of its first instruction. Classic BPF only jumps forward, so the kernel's
+// verifier processes each path once.
 func (f *Filter) EBPF(name string, calls Calls) asm.Instructions {
 	t := translator{name: name, calls: calls, targets: map[int]bool{}}
 	t.add(asm.Mov.Reg(regCtx, asm.R1).WithSymbol(name), asm.Mov.Imm32(regA, 0), asm.Mov.Imm32(regX, 0))
@@ -57,7 +57,7 @@ type translator struct {
 
 func (t *translator) label(i int) string { return fmt.Sprintf("%s.%d", t.name, i) }
 
-// no is the label of where the filter ends early.
+// no is the label for an early end of the filter.
 func (t *translator) no() string {
 	t.fails = true
 	return t.name + ".no"
@@ -72,7 +72,7 @@ func (t *translator) add(ins ...asm.Instruction) {
 	}
 }
 
-// slot is where a word of memory is on the stack.
+// slot is the position of a word of memory on the stack.
 func slot(k uint32) int16 { return -4 * int16(k+1) }
 
 func (t *translator) findTargets(prog []instruction) {
@@ -114,7 +114,7 @@ func (t *translator) instruction(ins instruction) {
 	}
 }
 
-// load reads into A or X; where the packet ends, the filter ends with no.
+// load reads into A or X; beyond the end of the packet, the filter ends with no.
 func (t *translator) load(ins instruction, to asm.Register) {
 	switch ins.code & modeMask {
 	case modeIMM:

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package filter turns a filter expression as tcpdump takes it into code for the fast path.
-// tcpdump itself compiles the expression, to classic BPF; this package translates that to eBPF,
-// and runs it on bytes.
+// Package filter compiles a filter expression in tcpdump syntax to code for the fast path. tcpdump itself compiles the
+// expression to classic BPF; this package translates that to eBPF, and runs it on bytes.
 package filter
 
 import (
@@ -18,7 +17,7 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// Limits of a filter. Its instructions bound what the kernel's verifier has to look at.
+// Limits of a filter. The number of instructions limits the work of the kernel's verifier.
 const (
 	maxExpression   = 1024
 	maxInstructions = 256
@@ -34,13 +33,12 @@ type instruction struct {
 
 // Filter is a compiled expression.
 type Filter struct {
-	// Expression is what it was made of.
+	// Expression is its source.
 	Expression string
 	prog       []instruction
 }
 
-// Compile makes a filter of an expression in the language of pcap-filter(7). An error says what
-// is wrong with it in tcpdump's words.
+// Compile compiles an expression in the language of pcap-filter(7). An error has tcpdump's message.
 func Compile(ctx context.Context, expression string) (*Filter, error) {
 	if len(expression) > maxExpression {
 		return nil, fmt.Errorf("filter: %d characters, the limit is %d: %w", len(expression), maxExpression, cube.ErrInvalid)
@@ -70,7 +68,7 @@ func Compile(ctx context.Context, expression string) (*Filter, error) {
 	return &Filter{Expression: expression, prog: prog}, nil
 }
 
-// sentence is what tcpdump said last.
+// sentence is the last message of tcpdump.
 func sentence(stderr string, err error) string {
 	lines := strings.Split(strings.TrimSpace(stderr), "\n")
 	last := strings.TrimPrefix(lines[len(lines)-1], "tcpdump: ")
@@ -80,7 +78,7 @@ func sentence(stderr string, err error) string {
 	return last
 }
 
-// parse reads the output of tcpdump -ddd: the number of instructions, then one a line.
+// parse parses the output of tcpdump -ddd: the number of instructions, then one per line.
 func parse(text string) ([]instruction, error) {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	n, err := strconv.Atoi(lines[0])
@@ -137,10 +135,10 @@ const (
 	jmpJA, jmpJEQ, jmpJGT, jmpJGE, jmpJSET = 0x00, 0x10, 0x20, 0x30, 0x40
 )
 
-// width is the number of bytes that a load of the packet takes.
+// width is the number of bytes of a packet load.
 func (i instruction) width() uint32 { return [...]uint32{4, 2, 1, 0}[i.code>>3&3] }
 
-// loadsPacket tells loads whose operand is in the packet.
+// loadsPacket reports whether a load reads from the packet.
 func (i instruction) loadsPacket() bool {
 	mode := i.code & modeMask
 	switch i.code & classMask {
@@ -152,7 +150,7 @@ func (i instruction) loadsPacket() bool {
 	return false
 }
 
-// check refuses a program that the translation does not know, and jumps out of it.
+// check refuses a program with unknown instructions, or jumps out of it.
 func check(prog []instruction) error {
 	for i, ins := range prog {
 		bad := func(what string) error {

@@ -13,7 +13,7 @@ type machine struct {
 }
 
 // Match reports whether a frame of length bytes on the wire, of which packet was captured, passes the filter. A nil
-// filter lets everything pass.
+// filter passes everything.
 func (f *Filter) Match(packet []byte, length int) bool {
 	if f == nil {
 		return true
@@ -52,7 +52,7 @@ func (f *Filter) Match(packet []byte, length int) bool {
 	return false
 }
 
-// fetch reads n bytes of the packet, as the network orders them.
+// fetch reads n bytes of the packet in network byte order.
 func (m *machine) fetch(at uint64, n uint32) (uint32, bool) {
 	if at+uint64(n) > uint64(len(m.packet)) {
 		return 0, false
@@ -100,7 +100,7 @@ func (m *machine) operand(ins instruction) uint32 {
 	return ins.k
 }
 
-// compute is false where the program ends, at a division by zero.
+// compute is false if the program ends, on a division by zero.
 func (m *machine) compute(ins instruction) bool {
 	v := m.operand(ins)
 	switch ins.code & opMask {
@@ -135,7 +135,7 @@ func (m *machine) compute(ins instruction) bool {
 	return true
 }
 
-// jump is how many instructions are left out.
+// jump is how many instructions are skipped.
 func (m *machine) jump(ins instruction) int {
 	v, yes := m.operand(ins), false
 	switch ins.code & opMask {

@@ -2,10 +2,10 @@
 
 package foreign
 
-// What the programs of a foreign service may do in the kernel. The kernel's verifier keeps a program from crashing the
-// machine; it does not keep one from sending packets past the cubes, reading other processes' memory or filling the
-// machine's with maps. So what is not on these lists is refused before anything is loaded, with a sentence that says
-// where it is and what to use instead. All that <pcn/cube.h> offers is on them.
+// What the programs of an external service may do in the kernel. The kernel's verifier keeps a program from crashing
+// the machine; it does not keep one from sending packets past the cubes, reading the memory of other processes or
+// filling the machine's memory with maps. So everything that is not on these lists is refused before anything is
+// loaded, with an error that says where it is and what to use instead. Everything in <pcn/cube.h> is on them.
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// Limits of the objects of a service, each hook on its own.
+// Limits of the objects of a service, for each hook.
 const (
 	maxObject       = 4 << 20
 	maxInstructions = 65_536
@@ -31,7 +31,7 @@ const (
 	maxMaps         = 32
 	maxEntries      = 1 << 20
 	maxMemory       = 256 << 20
-	// entryOverhead is about what the kernel keeps besides key and value.
+	// entryOverhead is about what the kernel needs in addition to key and value.
 	entryOverhead = 64
 )
 
@@ -43,7 +43,7 @@ var helpers = []asm.BuiltinFunc{
 	asm.FnCheckMtu, asm.FnStrncmp,
 }
 
-// hookHelpers may be called at one hook only.
+// hookHelpers are allowed at one hook only.
 var hookHelpers = map[cube.Hook][]asm.BuiltinFunc{
 	cube.TC: {
 		asm.FnSkbLoadBytes, asm.FnSkbLoadBytesRelative, asm.FnSkbStoreBytes, asm.FnSkbPullData, asm.FnL3CsumReplace,
@@ -56,7 +56,7 @@ var hookHelpers = map[cube.Hook][]asm.BuiltinFunc{
 	},
 }
 
-// instead says what an author wanted who used what is not allowed.
+// instead is what to use instead of something that is not allowed.
 var instead = map[asm.BuiltinFunc]string{
 	asm.FnRedirect:        "return pcn_pkt_send(ctx, md, port)",
 	asm.FnRedirectMap:     "return pcn_pkt_send(ctx, md, port)",
@@ -76,7 +76,7 @@ var instead = map[asm.BuiltinFunc]string{
 	asm.FnSpinLock:        "use __sync_fetch_and_add, or a map with a value for each CPU",
 }
 
-// mapTypes are the maps that a service may have.
+// mapTypes are the allowed map types.
 var mapTypes = []ebpf.MapType{
 	ebpf.Hash, ebpf.Array, ebpf.PerCPUHash, ebpf.PerCPUArray, ebpf.LRUHash, ebpf.LRUCPUHash, ebpf.LPMTrie, ebpf.Queue,
 	ebpf.Stack, ebpf.BloomFilter, ebpf.ArrayOfMaps, ebpf.HashOfMaps,
@@ -92,10 +92,10 @@ const (
 	mapFlags        = flagNoPrealloc | flagNoCommonLRU | flagRdonlyProg | flagWronlyProg | flagInnerMap
 )
 
-// licences that let a program be linked with the framework's.
+// licences that allow linking a program with the framework.
 var licences = []string{"GPL", "GPL v2", "GPL and additional rights", "Dual BSD/GPL", "Dual MIT/GPL", "Dual MPL/GPL"}
 
-// CheckObjects says what speaks against the compiled programs of a service, or of a further program that it brings.
+// CheckObjects checks the compiled programs of a service, or of another program that it adds.
 func CheckObjects(objects map[cube.Hook][]byte) error {
 	if len(objects) == 0 {
 		return fmt.Errorf("no programs: %w", cube.ErrInvalid)
@@ -112,7 +112,7 @@ func checkObject(h cube.Hook, file []byte) (err error) {
 	if len(file) > maxObject {
 		return fmt.Errorf("it has %d bytes, the limit is %d: %w", len(file), maxObject, cube.ErrInvalid)
 	}
-	// The reader was made for files of one's own compiler: whatever it does with this one, the daemon continues.
+	// The ELF reader was written for trusted files: whatever it does with this one, the daemon must continue.
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = fmt.Errorf("cannot be read (%v): %w", cause, cube.ErrInvalid)
@@ -131,7 +131,7 @@ func checkObject(h cube.Hook, file []byte) (err error) {
 	return checkPrograms(h, spec)
 }
 
-// checkSections refuses a file whose parts become more than it has bytes.
+// checkSections refuses a file whose sections expand to more than its size.
 func checkSections(file []byte) error {
 	f, err := elf.NewFile(bytes.NewReader(file))
 	if err != nil {
@@ -176,7 +176,7 @@ func checkPrograms(h cube.Hook, spec *ebpf.CollectionSpec) error {
 	return nil
 }
 
-// checkInstructions looks at each instruction of a program and of the functions that it calls.
+// checkInstructions checks each instruction of a program and of the functions that it calls.
 func checkInstructions(h cube.Hook, spec *ebpf.CollectionSpec, insns asm.Instructions) error {
 	functions, at := map[string]bool{}, ""
 	for i := range insns {
@@ -215,7 +215,7 @@ func checkInstruction(h cube.Hook, spec *ebpf.CollectionSpec, functions map[stri
 	return nil
 }
 
-// isPlainJump says whether it is plain from the instruction alone where a jump leads.
+// isPlainJump reports whether the instruction alone determines the target of a jump.
 func isPlainJump(ins *asm.Instruction) bool {
 	switch op := ins.OpCode.JumpOp(); op {
 	case asm.JEq, asm.JGT, asm.JGE, asm.JSet, asm.JNE, asm.JSGT, asm.JSGE, asm.JLT, asm.JLE, asm.JSLT, asm.JSLE, asm.Exit:

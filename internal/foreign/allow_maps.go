@@ -2,8 +2,8 @@
 
 package foreign
 
-// The maps of a foreign service are memory of the kernel that no limit of a process counts, so they are counted here, and
-// they are the service's own: what cubes have in common is for services that are part of the daemon.
+// The maps of an external service are kernel memory that no process limit includes, so they are counted here, and they
+// are private to the service: shared maps are only for built-in services.
 
 import (
 	"fmt"
@@ -46,7 +46,7 @@ func checkMaps(specs map[string]*ebpf.MapSpec) error {
 	return nil
 }
 
-// checkMap returns about how much memory a map takes.
+// checkMap returns the approximate memory of a map.
 func checkMap(name string, s *ebpf.MapSpec) (uint64, error) {
 	if strings.HasPrefix(name, ".") {
 		return 0, fmt.Errorf("global variables must be constants declared with PCN_CONFIG; use a map (PCN_MAP) for data that a program writes: %w", cube.ErrInvalid)
@@ -92,7 +92,7 @@ func checkKind(s *ebpf.MapSpec) error {
 	return nil
 }
 
-// sizeOf is about how much memory a full map takes.
+// sizeOf is the approximate memory of a full map.
 func sizeOf(s *ebpf.MapSpec) uint64 {
 	value := (uint64(s.ValueSize) + 7) &^ 7
 	switch s.Type {

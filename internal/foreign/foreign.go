@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package foreign makes services of processes that are not part of the daemon. It speaks the protocol of api/ with them,
-// and is the contract of package cube to the topology. What comes from such a process is not trusted: it is checked,
-// bounded and waited for with deadlines, so that it can spoil its own cubes' control plane and nothing else.
+// Package foreign runs external services: processes that are not part of the daemon. It speaks the protocol of api/
+// with them, and presents them to the topology with the contract of package cube. Data from such a process is not
+// trusted: it is checked and limited, and calls have deadlines, so that it can only break its own cubes' control
+// plane.
 package foreign
 
 import (
@@ -31,16 +32,16 @@ import (
 
 // Process is a process that was started for a service.
 type Process interface {
-	// Dial connects to where the process listens. It fails as long as that is nowhere.
+	// Dial connects to where the process listens. It fails until the process listens.
 	Dial(context.Context) (net.Conn, error)
-	// Done is closed when the process has ended, of which Err is the reason.
+	// Done is closed when the process has ended, with Err as the reason.
 	Done() <-chan struct{}
 	Err() error
 	// Stop ends it.
 	Stop(context.Context) error
 }
 
-// Executable is a file that was opened for a service, and that stays the same whatever happens to its path.
+// Executable is an open file of a service, which stays the same whatever happens to its path.
 type Executable interface {
 	Start(context.Context) (Process, error)
 }
@@ -49,10 +50,10 @@ type Executable interface {
 type Options struct {
 	// Open opens the executable of a service; nil refuses the type lib.
 	Open func(service, path string) (Executable, error)
-	// TLS is for services of type grpc, with a certificate to show and the authority to trust; nil confines them to
-	// loopback addresses, in the clear.
+	// TLS is for services of type grpc, with the certificate to present and the authority to trust; nil restricts them
+	// to loopback addresses, without TLS.
 	TLS *tls.Config
-	// Logger gets what services log.
+	// Logger receives the log lines of services.
 	Logger *slog.Logger
 	// Version is the daemon's.
 	Version string
@@ -60,7 +61,7 @@ type Options struct {
 	Beat, Silence time.Duration
 }
 
-// Defaults and bounds of time.
+// Defaults and limits of times.
 const (
 	beat         = 5 * time.Second
 	silence      = 10 * time.Second
@@ -100,7 +101,7 @@ func (h *Host) Start(ctx context.Context, reg service.Registration, again servic
 	return l, nil
 }
 
-// start begins a life: process, connection, description, session.
+// start starts a service: process, connection, description, session.
 func (l *life) start(ctx context.Context, again service.Life) error {
 	var err error
 	switch l.reg.Type {
@@ -124,7 +125,7 @@ func (l *life) start(ctx context.Context, again service.Life) error {
 	return l.open(ctx)
 }
 
-// unlessEnded calls cancel when the process ends, until stop.
+// unlessEnded calls cancel if the process ends, until stop.
 func (l *life) unlessEnded(cancel func()) (stop func()) {
 	if l.process == nil {
 		return func() {}
@@ -140,7 +141,7 @@ func (l *life) unlessEnded(cancel func()) (stop func()) {
 	return func() { close(over) }
 }
 
-// launch starts the executable of a service: the one of an earlier life, if there was one.
+// launch starts the executable of a service: the same file as before, if it ran before.
 func (l *life) launch(ctx context.Context, again service.Life) error {
 	if l.opts.Open == nil {
 		return fmt.Errorf("this daemon does not start executables: %w", cube.ErrUnsupported)
@@ -186,13 +187,13 @@ func (l *life) dialAt(address string) error {
 	return err
 }
 
-// isLoopback says whether a host can be nothing but this machine. Names other than localhost can be anything.
+// isLoopback reports whether a host is certainly this machine. Names other than localhost can be anything.
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// dial makes a connection that is established when it is first used.
+// dial creates a connection that is established on first use.
 func (l *life) dial(creds credentials.TransportCredentials, dialer func(context.Context) (net.Conn, error)) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient("passthrough:///service",
 		grpc.WithTransportCredentials(creds),
@@ -215,10 +216,10 @@ func (l *life) dial(creds credentials.TransportCredentials, dialer func(context.
 	return conn, nil
 }
 
-// describe asks a service what it is, and checks the answer.
+// describe requests the description of a service, and checks the response.
 func (l *life) describe(ctx context.Context) error {
 	l.client = pb.NewServiceClient(l.conn)
-	// A process that was started needs time until it listens; who listens elsewhere does so already.
+	// A started process needs time until it listens; other services already listen.
 	d, err := l.client.Describe(ctx, &pb.DescribeRequest{Protocol: protocol, Daemon: l.opts.Version, Kernel: kernelRelease()},
 		grpc.WaitForReady(l.process != nil))
 	if why := l.unreached.Load(); err != nil && why != nil && status.Code(err) != codes.OK {
@@ -234,12 +235,12 @@ func (l *life) describe(ctx context.Context) error {
 	return service.KernelIs(d.GetMinKernel())
 }
 
-// random is a number that nobody guesses and that is not used twice.
+// random is a number that cannot be guessed and is not used twice.
 func random() uint64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails: the runtime ends the process if the kernel has no randomness
 	return binary.LittleEndian.Uint64(b[:]) | 1
 }
 
-// errEnded is what calls answer after the end of a life.
+// errEnded is the error of calls after the end of a session.
 var errEnded = errors.New("it was stopped")

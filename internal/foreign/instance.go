@@ -2,7 +2,7 @@
 
 package foreign
 
-// The control plane of one cube, which is in the service. Calls come one at a time, as the topology makes them.
+// The control plane of one cube, which is in the service. Calls come one at a time, from the topology.
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 	"github.com/polycube/polycube/internal/topology/service"
 )
 
-// environment is what the topology's Env has for external services.
+// environment is the part of the topology's Env for external services.
 type environment interface {
 	cube.Env
 	UUID() string
@@ -28,21 +28,21 @@ type environment interface {
 	Degrade(reason string)
 }
 
-// instance is a cube of the service; what the service did not ask for does not reach it.
+// instance is a cube of the service; calls that the service did not request are not sent to it.
 type instance struct {
 	l      *life
 	env    environment
 	handle uint64
 	open   bool
-	// plans counts plans; the last one is the one that can be undone.
+	// plans counts plans; only the last one can be undone.
 	plans uint64
-	// series are the metrics that the service gave.
+	// series are the metrics from the service.
 	series atomic.Pointer[[]*pb.Metric]
 
 	mu sync.Mutex
-	// undo takes back what was written to maps while a plan is committed; nil otherwise.
+	// undo reverts map writes while a plan is committed; nil otherwise.
 	undo *journal
-	// closed says that the maps are not to be touched any more.
+	// closed says that the maps must not be used any more.
 	closed bool
 }
 
@@ -63,8 +63,8 @@ func instanceOf(l *life, env cube.Env) (*instance, error) {
 	return &instance{l: l, env: e, handle: random()}, nil
 }
 
-// call makes a call with a deadline. Once that is missed nobody knows what the service does with the cube: it is left
-// alone until it has been opened again.
+// call makes a call with a deadline. After a missed deadline the state of the cube in the service is unknown: the cube
+// is not called until it has been opened again.
 func (i *instance) call(ctx context.Context, what string, d deadlineOf, fn func(context.Context) error) error {
 	if i.l.ended() {
 		return &lost{fmt.Sprintf("service %s is not running (%v)", i.l.reg.Name, i.l.Err()), false}
@@ -97,7 +97,7 @@ func (i *instance) call(ctx context.Context, what string, d deadlineOf, fn func(
 	return said(err)
 }
 
-// endsWith says whether an error of a call comes of the end of the life, which may be noticed a little later.
+// endsWith reports whether an error of a call comes from the end of the session, which may be noticed a little later.
 func (l *life) endsWith(err error) bool {
 	if status.Code(err) == codes.Unavailable {
 		timer := time.NewTimer(time.Second)
@@ -110,10 +110,10 @@ func (l *life) endsWith(err error) bool {
 	return l.ended()
 }
 
-// deadlineOf picks one of the deadlines.
+// deadlineOf selects one of the deadlines.
 type deadlineOf func(deadlines) time.Duration
 
-// Prepare asks the service for its plan.
+// Prepare requests a plan from the service.
 func (i *instance) Prepare(ctx context.Context, c cube.Change) (cube.Plan, error) {
 	old, after := c.Old, c.New
 	if len(old)+len(after) > 2*maxDocument {
@@ -185,7 +185,7 @@ func (i *instance) ports(configs ...json.RawMessage) []*pb.Port {
 	return list
 }
 
-// abort tells the service that a plan is void. Nobody waits for that.
+// abort tells the service that a plan is void, without waiting for it.
 func (i *instance) abort(plan uint64) {
 	i.quietly(func(ctx context.Context) error {
 		_, err := i.l.client.Abort(ctx, &pb.PlanRequest{Cube: i.handle, Plan: plan})
@@ -193,7 +193,7 @@ func (i *instance) abort(plan uint64) {
 	})
 }
 
-// quietly makes a call that nobody waits for, and that may fail.
+// quietly makes a call without waiting for it; errors are ignored.
 func (i *instance) quietly(fn func(context.Context) error) {
 	if i.l.ended() {
 		return
@@ -223,7 +223,7 @@ func (i *instance) Close() {
 	})
 }
 
-// State asks the service for state.
+// State requests state from the service.
 func (i *instance) State(ctx context.Context, path []string) (any, error) {
 	if !i.l.description.GetState() {
 		return nil, nil
@@ -232,14 +232,14 @@ func (i *instance) State(ctx context.Context, path []string) (any, error) {
 	if err == nil || len(path) > 0 {
 		return doc, err
 	}
-	// Who reads all cubes gets the others whatever this one answers.
+	// When all cubes are read, the others are returned whatever this one answers.
 	if i.l.lines.take() {
 		i.env.Logger().Warn("the state is omitted", "err", err)
 	}
 	return nil, nil
 }
 
-// state asks for state. An answer that cannot be one degrades the cube.
+// state requests state. An invalid response degrades the cube.
 func (i *instance) state(ctx context.Context, path []string) (any, error) {
 	var answer *pb.StateResponse
 	err := i.call(ctx, "State", stateTime, func(ctx context.Context) (err error) {
@@ -260,7 +260,7 @@ func (i *instance) state(ctx context.Context, path []string) (any, error) {
 	return doc, nil
 }
 
-// DeleteState has the service delete state.
+// DeleteState makes the service delete state.
 func (i *instance) DeleteState(ctx context.Context, path []string) error {
 	if !i.l.description.GetDeleteState() {
 		return service.ErrNoDeleter
@@ -271,7 +271,7 @@ func (i *instance) DeleteState(ctx context.Context, path []string) error {
 	})
 }
 
-// Action has the service run an action.
+// Action makes the service run an action.
 func (i *instance) Action(ctx context.Context, path []string, input json.RawMessage) (cube.ActionResult, error) {
 	if !i.l.description.GetActions() {
 		return cube.ActionResult{}, fmt.Errorf("service %s has no actions: %w", i.l.reg.Name, cube.ErrUnsupported)
@@ -287,7 +287,7 @@ func (i *instance) Action(ctx context.Context, path []string, input json.RawMess
 	return result(answer)
 }
 
-// result checks what an action answered.
+// result checks the response of an action.
 func result(answer *pb.ActionResponse) (cube.ActionResult, error) {
 	var out cube.ActionResult
 	doc, err := object("the output", answer.GetOutput())
@@ -320,14 +320,14 @@ func result(answer *pb.ActionResponse) (cube.ActionResult, error) {
 	return out, nil
 }
 
-// PortChanged tells the service.
+// PortChanged notifies the service.
 func (i *instance) PortChanged(port string, up bool) {
 	if i.l.description.GetPorts() {
 		i.l.tell(&pb.ToService{Message: &pb.ToService_Port{Port: &pb.PortChanged{Cube: i.handle, Port: port, Up: up}}})
 	}
 }
 
-// ParentChanged tells the service.
+// ParentChanged notifies the service.
 func (i *instance) ParentChanged(p cube.Parent) {
 	if !i.l.description.GetParent() {
 		return

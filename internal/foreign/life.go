@@ -2,7 +2,7 @@
 
 package foreign
 
-// A life of a service: the connection, the session on it, and the cubes that were opened in it.
+// A running service: the connection, its session, and the cubes opened in it.
 
 import (
 	"context"
@@ -48,19 +48,19 @@ type life struct {
 
 	// unreached is why the last attempt to connect failed, nil if it did not.
 	unreached atomic.Pointer[error]
-	// told goes to the service, in order.
+	// told are the messages to the service, in order.
 	told chan *pb.ToService
-	// heard is when the service was last heard of, in nanoseconds.
+	// heard is when the last message from the service arrived, in nanoseconds.
 	lastSeen atomic.Int64
 	lines    *bucket
-	// misses counts calls in a row that missed their deadlines.
+	// misses counts consecutive calls that missed their deadlines.
 	misses atomic.Int32
 
 	mu    sync.Mutex
 	cubes map[uint64]*instance
 
 	packets *packets
-	// programs bounds the changes of programs in progress.
+	// programs limits concurrent changes of programs.
 	programs chan struct{}
 }
 
@@ -88,7 +88,7 @@ func (l *life) Err() error {
 	}
 }
 
-// end ends the life, for a reason.
+// end ends the session, with a reason.
 func (l *life) end(why error) {
 	l.once.Do(func() {
 		l.err = l.reason(why)
@@ -97,7 +97,7 @@ func (l *life) end(why error) {
 	})
 }
 
-// ended says whether the life is over.
+// ended reports whether the session has ended.
 func (l *life) ended() bool {
 	select {
 	case <-l.done:
@@ -107,7 +107,7 @@ func (l *life) ended() bool {
 	}
 }
 
-// reason prefers what became of the process to what that looks like from here.
+// reason prefers the exit of the process to its effect on the connection.
 func (l *life) reason(why error) error {
 	if l.process == nil || errors.Is(why, errEnded) {
 		return why
@@ -149,7 +149,7 @@ func (l *life) Close() {
 	})
 }
 
-// open begins the session.
+// open opens the session.
 func (l *life) open(ctx context.Context) error {
 	objects, err := objectsOf(l.description.GetObjects())
 	if err != nil {
@@ -200,7 +200,7 @@ func (l *life) hello() *pb.Hello {
 		Entries: maxBatch, Packets: batchSize, LogLines: logLines, Series: maxSeries}
 }
 
-// tell sends a message to the service. One that does not read what it is told is given up.
+// tell sends a message to the service. A service that does not read its messages is given up.
 func (l *life) tell(m *pb.ToService) {
 	select {
 	case l.told <- m:
@@ -210,7 +210,7 @@ func (l *life) tell(m *pb.ToService) {
 	}
 }
 
-// answer is tell for answers: the service is not read while it does not take them.
+// answer is tell for responses: requests of the service are not read while it does not read the responses.
 func (l *life) answer(m *pb.ToService) {
 	select {
 	case l.told <- m:
@@ -218,7 +218,7 @@ func (l *life) answer(m *pb.ToService) {
 	}
 }
 
-// speak sends what is told.
+// speak sends the messages.
 func (l *life) speak(stream grpc.BidiStreamingClient[pb.ToService, pb.ToDaemon]) {
 	for {
 		select {
@@ -234,7 +234,7 @@ func (l *life) speak(stream grpc.BidiStreamingClient[pb.ToService, pb.ToDaemon])
 	}
 }
 
-// beat ends the life of a service that is silent.
+// beat ends the session of a silent service.
 func (l *life) beat() {
 	ticker := time.NewTicker(l.opts.Beat)
 	defer ticker.Stop()
@@ -257,7 +257,7 @@ func (l *life) beat() {
 	}
 }
 
-// listen handles what the service sends in its session. The first message goes to ready.
+// listen handles the messages of the service in its session. The first one goes to ready.
 func (l *life) listen(stream grpc.BidiStreamingClient[pb.ToService, pb.ToDaemon], ready chan<- error) {
 	m, err := stream.Recv()
 	switch {

@@ -2,7 +2,7 @@
 
 package foreign
 
-// What a service may send, and what it looks like when it is passed on.
+// Limits on what a service may send, and its form when it is passed on.
 
 import (
 	"context"
@@ -24,10 +24,10 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// protocol is the version of the protocol that is spoken here.
+// protocol is the version of the protocol implemented here.
 const protocol = 1
 
-// Limits of what a service sends; service.proto and Hello tell them.
+// Limits on what a service sends; service.proto and Hello document them.
 const (
 	maxMessage  = 32 << 20
 	maxDocument = 8 << 20
@@ -56,7 +56,7 @@ const (
 
 var identifier = regexp.MustCompile(`^[A-Za-z_.][A-Za-z0-9_.]*$`)
 
-// sentence is text of a service as it can be shown: on one line, and not too long.
+// sentence converts text of a service to a single line of limited length.
 func sentence(text string) string {
 	if len(text) > maxSentence {
 		text = text[:maxSentence]
@@ -75,24 +75,24 @@ func sentence(text string) string {
 	}, text))
 }
 
-// kinds are what codes of gRPC mean to those who asked.
+// kinds map gRPC codes to errors of package cube.
 var kinds = map[codes.Code]error{
 	codes.InvalidArgument: cube.ErrInvalid, codes.OutOfRange: cube.ErrInvalid, codes.NotFound: cube.ErrNotFound,
 	codes.AlreadyExists: cube.ErrExists, codes.FailedPrecondition: cube.ErrInUse, codes.ResourceExhausted: cube.ErrFull,
 	codes.Unimplemented: cube.ErrUnsupported, codes.Unavailable: cube.ErrUnavailable,
 }
 
-// lost is that a service is not there.
+// lost is the error of a service that ended.
 type lost struct {
 	text string
-	// broken says that it is the connection that ended, which may be because of something else.
+	// broken says that the connection ended, which may be a consequence of something else.
 	broken bool
 }
 
 func (e *lost) Error() string { return e.text }
 func (e *lost) Unwrap() error { return cube.ErrUnavailable }
 
-// lose says that something of a service ended, and what the connection says of it.
+// lose returns the error for the end of a part of a service, with the error of the connection.
 func lose(what string, err error) error {
 	if s, ok := status.FromError(err); ok && err != nil && s.Message() != "" {
 		what += " (" + sentence(s.Message()) + ")"
@@ -100,7 +100,7 @@ func lose(what string, err error) error {
 	return &lost{what, err != nil}
 }
 
-// said is what a service, or the connection to it, answered instead of a result.
+// said is the error that a service, or the connection to it, returned.
 func said(err error) error {
 	s, ok := status.FromError(err)
 	if !ok {
@@ -119,7 +119,7 @@ func said(err error) error {
 	return errors.New(text)
 }
 
-// fault is what a service is notified of an error.
+// fault converts an error for the service.
 func fault(err error) *pb.Fault {
 	code := codes.Internal
 	if errors.Is(err, cube.ErrRefused) {
@@ -133,7 +133,7 @@ func fault(err error) *pb.Fault {
 	return &pb.Fault{Code: uint32(code), Message: sentence(err.Error())}
 }
 
-// invalid is an answer that no service should give.
+// invalid is the error for an invalid response.
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("invalid response: "+format, args...)
 }
@@ -168,13 +168,13 @@ func checkName(what, name string) error {
 	return nil
 }
 
-// bucket lets a number of things pass each second, at first twice as many.
+// bucket limits a rate per second, with a burst of twice as many.
 type bucket struct {
 	mu   sync.Mutex
 	rate float64
 	left float64
 	last time.Time
-	// over counts what did not pass.
+	// over counts what exceeded the rate.
 	over uint64
 }
 
@@ -196,7 +196,7 @@ func (b *bucket) take() bool {
 	return true
 }
 
-// excess returns what did not pass since it was asked last.
+// excess returns the excess since the last call.
 func (b *bucket) excess() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -205,7 +205,7 @@ func (b *bucket) excess() uint64 {
 	return n
 }
 
-// within is the time that a service asks for a call, in bounds.
+// within is the time that a service requests for a call, within limits.
 func within(ms uint32, usual, most time.Duration) time.Duration {
 	if ms == 0 {
 		return usual
@@ -213,7 +213,7 @@ func within(ms uint32, usual, most time.Duration) time.Duration {
 	return min(time.Duration(ms)*time.Millisecond, most)
 }
 
-// deadlines are those of a service's calls.
+// deadlines are those of calls to a service.
 type deadlines struct{ prepare, commit, state, action time.Duration }
 
 func deadlinesOf(d *pb.Deadlines) deadlines {
@@ -225,7 +225,7 @@ func deadlinesOf(d *pb.Deadlines) deadlines {
 	}
 }
 
-// timed gives a call its deadline and nothing else: a user who goes away does not end what the service has begun.
+// timed gives a call only its deadline: a client that disconnects does not cancel what the service has started.
 func timed(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), d)
 }
@@ -238,7 +238,7 @@ func kernelRelease() string {
 	return unix.ByteSliceToString(name.Release[:])
 }
 
-// hooks translates the protocol's.
+// hooks converts the protocol's hooks.
 var hooks = map[pb.Hook]cube.Hook{pb.Hook_HOOK_TC: cube.TC, pb.Hook_HOOK_XDP: cube.XDP}
 
 // objectsOf checks compiled files.
@@ -262,7 +262,7 @@ func objectsOf(list []*pb.Object) (map[cube.Hook][]byte, error) {
 	return out, nil
 }
 
-// checkDescription checks what a service says of itself. The model is checked by those who load it.
+// checkDescription checks the description of a service. The model is checked when it is loaded.
 func checkDescription(name string, d *pb.Description) error {
 	switch {
 	case d.GetProtocol() != protocol:

@@ -2,7 +2,7 @@
 
 package foreign
 
-// A service reads and writes the maps of its own cubes by bytes. The sizes are checked here, the rest by the kernel.
+// A service reads and writes the maps of its own cubes as bytes. The sizes are checked here, the rest by the kernel.
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// table is a map of a cube, or one inside a map of maps.
+// table is a map of a cube, or an inner map of a map of maps.
 type table struct {
 	name  string
 	inner []byte
@@ -47,7 +47,7 @@ func (i *instance) table(name string, inner []byte) (*table, error) {
 	return t, nil
 }
 
-// inside opens a map inside a map of maps.
+// inside opens an inner map.
 func inside(name string, m *ebpf.Map, key []byte) (*ebpf.Map, error) {
 	if m.Type() != ebpf.ArrayOfMaps && m.Type() != ebpf.HashOfMaps {
 		return nil, fmt.Errorf("map %s: it has no inner maps: %w", name, cube.ErrInvalid)
@@ -66,7 +66,7 @@ func inside(name string, m *ebpf.Map, key []byte) (*ebpf.Map, error) {
 	return found, nil
 }
 
-// close lets go of a map inside another; the cube's own belong to the framework.
+// close closes an inner map; the cube's own maps belong to the framework.
 func (t *table) close() {
 	if t.inner != nil {
 		_ = t.m.Close()
@@ -111,7 +111,7 @@ func (t *table) width() int {
 
 func (t *table) stride() int { return int(t.m.ValueSize()+7) &^ 7 }
 
-// get reads an entry; nil where there is none.
+// get reads an entry; nil if there is none.
 func (t *table) get(key []byte) ([]byte, error) {
 	if err := t.checkKey(key); err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ func (t *table) put(key, value []byte, flags ebpf.MapUpdateFlags) error {
 	return fmt.Errorf("map %s: write %x: %w", t.name, key, err)
 }
 
-// content is a value as the library takes it.
+// content is a value in the library's form.
 func (t *table) content(value []byte) (any, error) {
 	size := int(t.m.ValueSize())
 	if t.cpus == 0 {
@@ -178,7 +178,7 @@ func (t *table) content(value []byte) (any, error) {
 	return values, nil
 }
 
-// delete removes an entry, or makes that of an array zero; it reports whether there was one.
+// delete removes an entry, or sets that of an array to zero; it reports whether there was one.
 func (t *table) delete(key []byte) (bool, error) {
 	if err := t.checkKey(key); err != nil {
 		return false, err
@@ -196,7 +196,7 @@ func (t *table) delete(key []byte) (bool, error) {
 	return true, nil
 }
 
-// page reads up to limit entries behind a key; last is true when there are no more.
+// page reads up to limit entries after a key; last is true if there are no more.
 func (t *table) page(after []byte, limit int, yield func(key, value []byte) error) (last bool, err error) {
 	if err := t.plain(); err != nil {
 		return false, err
@@ -255,7 +255,7 @@ func (t *table) keys() ([][]byte, error) {
 	return list, nil
 }
 
-// write does what a plan says of a map.
+// write carries out what a plan says about a map.
 func (i *instance) write(w *pb.MapWrite, j *journal) error {
 	t, err := i.table(w.GetMap(), nil)
 	if err != nil {
@@ -291,7 +291,7 @@ func (i *instance) write(w *pb.MapWrite, j *journal) error {
 	return nil
 }
 
-// change writes an entry, or deletes it when there is no value, and notes what was there.
+// change writes an entry, or deletes it if there is no value, and records the previous one.
 func (t *table) change(key, value []byte, flags ebpf.MapUpdateFlags, j *journal) error {
 	if !queue(t.m.Type()) {
 		if err := j.add(t, key); err != nil {
@@ -305,7 +305,7 @@ func (t *table) change(key, value []byte, flags ebpf.MapUpdateFlags, j *journal)
 	return t.put(key, value, flags)
 }
 
-// info says what the map is like.
+// info describes the map.
 func (t *table) info() *pb.MapInfo {
 	return mapInfo(t.m, t.cpus > 0)
 }

@@ -2,7 +2,7 @@
 
 package foreign
 
-// Requests of a service about maps, in the order in which they come.
+// Map requests of a service, in order.
 
 import (
 	"errors"
@@ -171,7 +171,7 @@ func (t *table) take(keys [][]byte, reply *pb.MapReply, j *journal) error {
 	return nil
 }
 
-// takeOne takes an entry out; that of a queue has no key.
+// takeOne returns and deletes an entry; one of a queue has no key.
 func (t *table) takeOne(key []byte) ([]byte, error) {
 	value := make([]byte, t.width())
 	if t.cpus > 0 {
@@ -197,7 +197,7 @@ func (t *table) clear(reply *pb.MapReply, j *journal) error {
 	return nil
 }
 
-// replace puts another map into a map of maps.
+// replace replaces an inner map.
 func (i *instance) replace(r *pb.MapRequest) error {
 	entries := r.GetReplace().GetEntries()
 	if err := few(len(entries)); err != nil {

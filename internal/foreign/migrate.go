@@ -2,7 +2,7 @@
 
 package foreign
 
-// The entries of a map in another layout are translated by the service, which sees no map itself.
+// The entries of a map with an old layout are converted by the service, which has no access to the map itself.
 
 import (
 	"context"
@@ -20,10 +20,10 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// migrateTime bounds the translation of a map.
+// migrateTime limits the conversion of a map.
 const migrateTime = 20 * time.Second
 
-// migratePage is how many entries are in a message.
+// migratePage is the number of entries per message.
 const migratePage = 1024
 
 // migrate implements cube.Service.Migrate.
@@ -80,7 +80,7 @@ func (l *life) untranslated(err error) error {
 	return said(err)
 }
 
-// sendEntries sends what the old map holds. When the service ends the call, what is received has the reason.
+// sendEntries sends the entries of the old map. If the service ends the call, the received error has the reason.
 func sendEntries(stream grpc.BidiStreamingClient[pb.MigrateIn, pb.MigrateOut], m cube.Migration, from, to *table) error {
 	start := &pb.MigrateStart{Cube: m.Cube, Map: m.Map, Old: from.info(), New: to.info()}
 	if over(stream.Send(&pb.MigrateIn{Start: start})) {
@@ -109,5 +109,5 @@ func sendEntries(stream grpc.BidiStreamingClient[pb.MigrateIn, pb.MigrateOut], m
 	}
 }
 
-// over says that nothing more can be sent, of which what is received has the reason.
+// over says that nothing more can be sent; the received error has the reason.
 func over(err error) bool { return err != nil }

@@ -2,8 +2,9 @@
 
 package foreign
 
-// Packets and messages go to the service in batches, from a queue that is bounded for all its cubes together: the reader of
-// the slow path never waits for a service. Packets from the service go into the fast path as they come.
+// Packets and messages are sent to the service in batches, from a queue with a common limit for all its cubes: the
+// reader of the slow path never waits for a service. Packets from the service are sent to the fast path as they
+// arrive.
 
 import (
 	"fmt"
@@ -17,7 +18,7 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// packets is what waits for the service.
+// packets are the packets that wait for the service.
 type packets struct {
 	mu      sync.Mutex
 	waiting []*pb.PacketIn
@@ -27,7 +28,7 @@ type packets struct {
 	total   uint64
 	wake    chan struct{}
 	rate    *bucket
-	// refused counts packets of the service that did not go into the fast path.
+	// refused counts packets of the service that could not be sent to the fast path.
 	refused atomic.Uint64
 }
 
@@ -56,7 +57,7 @@ func (q *packets) offer(p *pb.PacketIn, n *pb.Notice, size int) {
 	}
 }
 
-// take removes up to a batch; nil when nothing waits.
+// take removes up to a batch; nil if nothing waits.
 func (q *packets) take() *pb.PacketsIn {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -87,10 +88,10 @@ func (q *packets) count() uint64 {
 	return q.total
 }
 
-// sessionKey is the metadata of a stream of packets that names its session.
+// sessionKey is the metadata that names the session of a packet stream.
 const sessionKey = "polycube-session"
 
-// openPackets begins the stream of packets.
+// openPackets opens the packet stream.
 func (l *life) openPackets() error {
 	stream, err := l.client.Packets(metadata.AppendToOutgoingContext(l.ctx, sessionKey, l.session))
 	if err != nil {
@@ -140,7 +141,7 @@ func (l *life) readPackets(stream grpc.BidiStreamingClient[pb.PacketsIn, pb.Pack
 	}
 }
 
-// sendOne puts a packet into the fast path.
+// sendOne sends a packet to the fast path.
 func (l *life) sendOne(p *pb.PacketOut) error {
 	i, err := l.cube(p.GetCube())
 	if err != nil {

@@ -2,7 +2,7 @@
 
 package foreign
 
-// A plan of a service becomes one of package cube. Whatever of it changes maps can be undone here, so that a service which
+// Converts a plan of a service to one of package cube. All changes of maps can be undone here, so that a service that
 // dies in the middle leaves nothing half done.
 
 import (
@@ -84,9 +84,9 @@ type commitment struct {
 	i      *instance
 	number uint64
 	writes []*pb.MapWrite
-	// ask says that the service wants to be asked.
+	// ask says that the service wants to be called.
 	ask bool
-	// ours and theirs are what this side, and the service, changed.
+	// ours and theirs are the changes of this side, and of the service.
 	ours, theirs journal
 }
 
@@ -110,7 +110,7 @@ func (c *commitment) write() error {
 	return nil
 }
 
-// call asks the service to commit or undo; what it changes meanwhile is noted.
+// call asks the service to commit or undo; its changes meanwhile are recorded.
 func (c *commitment) call(what string) error {
 	c.i.note(&c.theirs)
 	defer c.i.note(nil)
@@ -126,7 +126,7 @@ func (c *commitment) call(what string) error {
 	})
 }
 
-// undo reverses a commit. What a service cannot undo any more is undone for it.
+// undo reverses a commit. What a service can no longer undo is undone for it.
 func (c *commitment) undo() error {
 	if c.ask && c.call("Undo") != nil {
 		return errors.Join(c.theirs.back(c.i), c.ours.back(c.i))
@@ -134,30 +134,30 @@ func (c *commitment) undo() error {
 	return c.ours.back(c.i)
 }
 
-// note has changes of maps that the service asks for written down from now on, or no longer.
+// note starts or stops recording the map changes of the service.
 func (i *instance) note(j *journal) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.undo = j
 }
 
-// maxJournal bounds the bytes of a journal.
+// maxJournal limits the size of a journal, in bytes.
 const maxJournal = 64 << 20
 
-// journal is how entries were before they were changed.
+// journal are the entries before they were changed.
 type journal struct {
 	entries []before
 	size    int
 }
 
-// before is an entry as it was; value is nil where there was none.
+// before is a previous entry; value is nil if there was none.
 type before struct {
 	table      string
 	inner      []byte
 	key, value []byte
 }
 
-// add notes an entry that is about to be changed.
+// add records an entry that is about to be changed.
 func (j *journal) add(t *table, key []byte) error {
 	if j == nil {
 		return nil
@@ -173,7 +173,7 @@ func (j *journal) add(t *table, key []byte) error {
 	return nil
 }
 
-// back makes everything as it was, last first.
+// back restores everything, last first.
 func (j *journal) back(i *instance) error {
 	var errs []error
 	for n := len(j.entries) - 1; n >= 0; n-- {
@@ -253,7 +253,8 @@ func directionOf(d pb.Direction) (cube.Direction, error) {
 	return cube.Ingress, invalid("direction %d is neither ingress nor egress", d)
 }
 
-// programsRequest changes programs. It waits for the data plane, so it is done beside what else the service asks for.
+// programsRequest changes programs. It waits for the data plane, so it runs concurrently with other requests of the
+// service.
 func (l *life) programsRequest(r *pb.ProgramsRequest) {
 	select {
 	case l.programs <- struct{}{}:

@@ -2,7 +2,7 @@
 
 package foreign
 
-// What a service says besides: lines for the log, and figures for /metrics.
+// Log lines and metrics of a service.
 
 import (
 	"context"
@@ -17,13 +17,13 @@ import (
 	"github.com/polycube/polycube/internal/topology/service"
 )
 
-// levels are those of the model's leaf loglevel, as the topology counts them.
+// levels are those of the model's leaf loglevel, in the topology's numbers.
 var levels = map[string]slog.Level{
 	"TRACE": slog.LevelDebug - 4, "DEBUG": slog.LevelDebug, "INFO": slog.LevelInfo, "WARN": slog.LevelWarn,
 	"ERR": slog.LevelError, "CRITICAL": slog.LevelError + 4,
 }
 
-// logLine writes a line of the service, at the level of its cube.
+// logLine logs a line of the service, at the level of its cube.
 func (l *life) logLine(m *pb.Log) {
 	log := l.log
 	if m.GetCube() != 0 {
@@ -61,7 +61,7 @@ func keysOf(m map[string]string) func(func(string) bool) {
 
 var metricName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
 
-// metrics keeps the figures of a cube.
+// metrics stores the metrics of a cube.
 func (l *life) metrics(m *pb.Metrics) {
 	i, err := l.cube(m.GetCube())
 	if err != nil {
@@ -80,7 +80,7 @@ func (l *life) metrics(m *pb.Metrics) {
 	i.series.Store(&list)
 }
 
-// checkMetric checks what becomes a line of /metrics.
+// checkMetric checks a metric from a service.
 func checkMetric(m *pb.Metric) error {
 	switch {
 	case !metricName.MatchString(m.GetName()):
@@ -102,7 +102,7 @@ func checkMetric(m *pb.Metric) error {
 	return nil
 }
 
-// Series lists the figures that the service gave last.
+// Series lists the last metrics from the service.
 func (l *life) Series() []service.Series {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -120,10 +120,10 @@ func (l *life) Series() []service.Series {
 	return out
 }
 
-// Drops returns how many packets did not reach the service, and how many of it were refused.
+// Drops returns how many packets did not reach the service, and how many of its packets were refused.
 func (l *life) Drops() (undelivered, refused uint64) {
 	return l.packets.count(), l.packets.refused.Load()
 }
 
-// String names the life in logs.
+// String is the name in logs.
 func (l *life) String() string { return fmt.Sprintf("%s %s", l.reg.Type, l.reg.URI) }

@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// Member is a member of an object: its name, decoded, and the text of its value.
+// Member is a member of an object: its decoded name, and the text of its value.
 type Member struct {
 	Name  string
 	Value []byte
-	// from and to are where it stands in the object, its name included.
+	// from and to are its position in the object, including its name.
 	from, to int
 }
 
@@ -36,7 +36,7 @@ func ReadObject(text []byte) (Object, bool) {
 	return o, err == nil && s.End()
 }
 
-// Get is the text of a member's value; of several of that name, the last one's.
+// Get is the text of a member's value; of several with that name, the last one's.
 func (o Object) Get(name string) (value []byte, ok bool) {
 	for _, m := range o.Members {
 		if m.Name == name {
@@ -46,7 +46,7 @@ func (o Object) Get(name string) (value []byte, ok bool) {
 	return value, ok
 }
 
-// Names are the names of the members, sorted, each once.
+// Names are the names of the members, sorted and unique.
 func (o Object) Names() []string {
 	names := make([]string, len(o.Members))
 	for i, m := range o.Members {
@@ -56,7 +56,7 @@ func (o Object) Names() []string {
 	return slices.Compact(names)
 }
 
-// Without is the text of the object without the members of these names. What is left stays as it is written.
+// Without is the text of the object without the members with these names. The rest is unchanged.
 func (o Object) Without(names ...string) []byte {
 	if !slices.ContainsFunc(o.Members, func(m Member) bool { return slices.Contains(names, m.Name) }) {
 		return o.text
@@ -74,7 +74,7 @@ func (o Object) Without(names ...string) []byte {
 	return append(out, '}')
 }
 
-// With is the text of the object with one member more at its end.
+// With is the text of the object with one more member at its end.
 func (o Object) With(name string, value []byte) []byte {
 	text := bytes.TrimSpace(o.text)
 	out := append(make([]byte, 0, len(text)+len(name)+len(value)+4), text[:len(text)-1]...)
@@ -85,7 +85,7 @@ func (o Object) With(name string, value []byte) []byte {
 	return append(append(out, value...), '}')
 }
 
-// ReadArray reads the texts of the elements of an array; false for any other text.
+// ReadArray parses an array into the texts of its elements; false for any other text.
 func ReadArray(text []byte) (elements [][]byte, ok bool) {
 	s := New(text)
 	if s.Peek() != '[' {

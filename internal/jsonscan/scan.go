@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package jsonscan reads JSON from left to right without decoding it. A body is decoded in one
-// place, where the model is known; what comes before looks at one member or another, and has
-// no reason to build maps of the whole and write them again, which loses the order of the
-// members, and of two with the same name one.
+// Package jsonscan reads JSON from left to right without decoding it. A body is decoded in one place, where the model
+// is known; code before that needs only single members, and should not build and re-encode maps, which would lose the
+// order of members, and one of two with the same name.
 //
-// A Scanner accepts exactly the JSON that encoding/json accepts, and Why has encoding/json say
-// what is wrong with other text.
+// A Scanner accepts exactly the JSON that encoding/json accepts, and Why returns encoding/json's error for other text.
 package jsonscan
 
 import (
@@ -18,26 +16,26 @@ import (
 	"unicode/utf8"
 )
 
-// ErrSyntax is for text that is no JSON.
+// ErrSyntax is for text that is not JSON.
 var ErrSyntax = errors.New("not JSON")
 
-// MaxDepth bounds the nesting of what Skip passes, as encoding/json does.
+// MaxDepth limits the nesting for Skip, like encoding/json.
 const MaxDepth = 10000
 
-// Scanner reads one text.
+// Scanner scans one text.
 type Scanner struct {
 	text []byte
 	at   int
-	// names are those of members that were read: the entries of a list have the same.
+	// names are those of members that were read, because the entries of a list have the same.
 	names map[string]string
-	// named is where the name of the member begins that is read.
+	// named is the position of the current member's name.
 	named int
 }
 
-// New reads from the start of a text.
+// New scans from the start of a text.
 func New(text []byte) *Scanner { return &Scanner{text: text, names: map[string]string{}} }
 
-// Peek is the first byte of what comes next behind spaces: of a value, a delimiter, or 0 at the end.
+// Peek is the next byte after spaces: the start of a value, a delimiter, or 0 at the end.
 func (s *Scanner) Peek() byte {
 	for s.at < len(s.text) {
 		switch c := s.text[s.at]; c {
@@ -50,10 +48,11 @@ func (s *Scanner) Peek() byte {
 	return 0
 }
 
-// End reports whether nothing but spaces is left.
+// End reports whether only spaces are left.
 func (s *Scanner) End() bool { return s.Peek() == 0 && s.at >= len(s.text) }
 
-// Object reads the object that Peek has seen the bracket of. member reads the value of a member; its error ends the reading.
+// Object reads an object after Peek returned its bracket. member reads the value of a member; its error ends the
+// reading.
 func (s *Scanner) Object(member func(name string) error) error {
 	return s.each('}', func() error {
 		name, err := s.name()
@@ -64,7 +63,7 @@ func (s *Scanner) Object(member func(name string) error) error {
 	})
 }
 
-// Array reads the array that Peek has seen the bracket of. element reads an element; its error ends the reading.
+// Array reads an array after Peek returned its bracket. element reads an element; its error ends the reading.
 func (s *Scanner) Array(element func() error) error { return s.each(']', element) }
 
 // each reads from an opening bracket to the closing one.
@@ -109,13 +108,13 @@ func (s *Scanner) name() (string, error) {
 	return name, nil
 }
 
-// Text reads the string that Peek has seen the quote of.
+// Text reads a string after Peek returned its quote.
 func (s *Scanner) Text() (string, error) {
 	text, err := s.content()
 	return string(text), err
 }
 
-// content reads a string. What it returns may be a part of the text.
+// content reads a string. The result may be a part of the text.
 func (s *Scanner) content() ([]byte, error) {
 	start, escaped := s.at, false
 	for s.at++; s.at < len(s.text); s.at++ {
@@ -140,7 +139,7 @@ func (s *Scanner) content() ([]byte, error) {
 	return nil, ErrSyntax
 }
 
-// Literal reads a number, true, false or null as it is written.
+// Literal reads a number, true, false or null as written.
 func (s *Scanner) Literal() (string, error) {
 	rest := s.text[s.at:]
 	for _, word := range [...]string{"true", "false", "null"} {
@@ -157,7 +156,7 @@ func (s *Scanner) Literal() (string, error) {
 	return string(rest[:n]), nil
 }
 
-// number is the length of the number that a text begins with, 0 for none.
+// number is the length of the number at the start of a text, 0 for none.
 func number(text []byte) int {
 	i := 0
 	digits := func() bool {
@@ -189,7 +188,7 @@ func number(text []byte) int {
 	return i
 }
 
-// Skip passes a value and returns its text.
+// Skip skips a value and returns its text.
 func (s *Scanner) Skip() ([]byte, error) {
 	s.Peek()
 	start := s.at
@@ -218,7 +217,7 @@ func (s *Scanner) skip(depth int) error {
 	return err
 }
 
-// Why says what is wrong with text that is no JSON value, as encoding/json has it.
+// Why returns encoding/json's error for text that is not a JSON value.
 func Why(text []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	for depth, ended := 0, false; ; ended = depth == 0 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kernel asks the running kernel for the features that programs use where they are there and do without where they
-// are not. It asks for the feature itself, never for a version: distributions port features back.
+// Package kernel probes the running kernel for optional features, which programs use if available. It probes the
+// feature itself, never the version: distributions backport features.
 package kernel
 
 import (
@@ -14,30 +14,30 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// Features are those that the data plane has a way around.
+// Features are those for which the data plane has a fallback.
 type Features struct {
-	// NonNullArgs tells that the verifier believes the tag arg:nonnull of a global function's argument (Linux 6.8).
-	// Elsewhere the linker puts a NULL test at the function's head.
+	// NonNullArgs: the verifier supports the tag arg:nonnull for an argument of a global function (Linux 6.8).
+	// Otherwise the linker adds a NULL check at the start of the function.
 	NonNullArgs bool
-	// LoopsByFallThrough tells that the verifier follows a loop whose last instruction falls through into its head (Linux
-	// 6.7). Elsewhere the linker puts a jump between the two.
+	// LoopsByFallThrough: the verifier supports a loop whose last instruction falls through into its head (Linux 6.7).
+	// Otherwise the linker adds a jump between the two.
 	LoopsByFallThrough bool
-	// SkbOfContext tells that TC programs get the skb behind their context by the function bpf_cast_to_kern_ctx (Linux
-	// 6.2). Elsewhere a helper reads its members.
+	// SkbOfContext: TC programs get the skb of their context with the function bpf_cast_to_kern_ctx (Linux 6.2).
+	// Otherwise a helper reads its members.
 	SkbOfContext bool
-	// RedirectFrags tells that XDP redirects frames that lie in several buffers (Linux 6.3). Elsewhere the kernel drops
-	// them behind the program's back, so MTUs that need them are refused.
+	// RedirectFrags: XDP redirects frames in several buffers (Linux 6.3). Otherwise the kernel silently drops them, so
+	// MTUs that need them are refused.
 	RedirectFrags bool
-	// StackByAnyRegister tells that the verifier follows what is read of the stack by another register than r10 (Linux 6.8).
-	// Elsewhere it may take a constant that is there on one path for what is there on all, and remove the code for the
-	// others. So the linker hides the constants that cubes read by their pointer to the metadata.
+	// StackByAnyRegister: the verifier tracks stack reads by registers other than r10 (Linux 6.8). Otherwise it may
+	// assume that a constant on one path is the same on all paths, and remove the code for the others. So the linker
+	// hides the constants that cubes read through their pointer to the metadata.
 	StackByAnyRegister bool
 }
 
 // All has every feature.
 var All = Features{NonNullArgs: true, LoopsByFallThrough: true, SkbOfContext: true, RedirectFrags: true, StackByAnyRegister: true}
 
-// Probe asks the running kernel. It needs the privileges that loading a program needs.
+// Probe probes the running kernel. It needs the privileges for loading a program.
 func Probe() (Features, error) {
 	nonNull, err := accepts(nonNullProbe)
 	if err != nil {
@@ -61,8 +61,8 @@ func Probe() (Features, error) {
 	return f, nil
 }
 
-// accepts loads a program that needs a feature. Where the kernel refuses it, the same program without the need is loaded:
-// if that is refused too, the feature is not why.
+// accepts loads a program that needs a feature. If the kernel refuses it, the same program without the feature is
+// loaded: if that is also refused, the feature is not the reason.
 func accepts(program func(needs bool) *ebpf.ProgramSpec) (bool, error) {
 	with := load(program(true))
 	if with == nil {
@@ -82,7 +82,7 @@ func load(spec *ebpf.ProgramSpec) error {
 	return prog.Close()
 }
 
-// nonNullProbe is int f(struct __sk_buff *, struct pcn_probe *), which reads its second argument if it needs to, and a
+// nonNullProbe is int f(struct __sk_buff *, struct pcn_probe *), which reads its second argument if required, and a
 // caller.
 func nonNullProbe(needs bool) *ebpf.ProgramSpec {
 	integer := &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
@@ -108,8 +108,8 @@ func nonNullProbe(needs bool) *ebpf.ProgramSpec {
 	return probe(append(insns, asm.Return()))
 }
 
-// loopProbe counts to 4 in a loop that is entered at its head, below its body, which falls through into the head if it
-// needs to, and else jumps there.
+// loopProbe counts to 4 in a loop that is entered at its head, below its body, which falls through into the head if
+// required, and otherwise jumps there.
 func loopProbe(needs bool) *ebpf.ProgramSpec {
 	insns := asm.Instructions{
 		asm.Mov.Imm(asm.R0, 0),
@@ -122,11 +122,13 @@ func loopProbe(needs bool) *ebpf.ProgramSpec {
 	return probe(append(insns, asm.JLT.Imm(asm.R0, 4, "body").WithSymbol("head"), asm.Return()))
 }
 
-// testStateFreq is BPF_F_TEST_STATE_FREQ: the verifier compares states wherever it may, not only where that seems worth it.
+// testStateFreq is BPF_F_TEST_STATE_FREQ: the verifier compares states wherever possible, not only where that seems
+// useful.
 const testStateFreq = 1 << 3
 
-// keepsBothPaths runs a program that writes 1 to the stack for a short packet and the length for a long one, reads that by
-// another register, and returns whether it is not 1. For a long packet it is not, unless the verifier has removed that.
+// keepsBothPaths runs a program that writes 1 to the stack for a short packet and the length for a long one, reads
+// that through another register, and returns whether it is not 1. For a long packet that is true, unless the verifier
+// has removed the code.
 func keepsBothPaths() (bool, error) {
 	spec := probe(asm.Instructions{
 		asm.LoadMem(asm.R2, asm.R1, 0, asm.Word), // skb->len
@@ -158,8 +160,8 @@ func probe(insns asm.Instructions) *ebpf.ProgramSpec {
 // NonNullTag marks an argument of a global function that is never NULL.
 const NonNullTag = "arg:nonnull"
 
-// hasEnumerator reports whether an enum of the kernel has a value. What a device says when it takes frames in several
-// buffers came with the kernel that lets XDP redirect them.
+// hasEnumerator reports whether an enum of the kernel has a value. The flag for devices that accept frames in several
+// buffers was added in the kernel version in which XDP redirects them.
 func hasEnumerator(spec *btf.Spec, enum, value string) bool {
 	var e *btf.Enum
 	if err := spec.TypeByName(enum, &e); err != nil {

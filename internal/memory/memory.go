@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package memory tells how much memory the daemon can still take. Maps take theirs when they are made, and the kernel
-// charges it to the daemon's control group. A map that does not fit is refused, but while the kernel tries, nothing is left
-// of the group's limit, and a daemon that touches a new page at that moment is killed. So large maps are held against what
-// there is before they are made.
+// Package memory determines how much memory the daemon can still allocate. Maps allocate theirs when they are created,
+// and the kernel charges it to the daemon's control group. A map that does not fit is refused, but while the kernel
+// tries, the group's limit is exhausted, and a daemon that touches a new page at that moment is killed. So large maps
+// are compared with the available memory before they are created.
 package memory
 
 import (
@@ -15,15 +15,15 @@ import (
 	"strings"
 )
 
-// Room is memory that can be taken, and whose it is.
+// Room is available memory, and the owner of the limit.
 type Room struct {
 	Bytes uint64
 	// Of is "the machine" or "the daemon's control group".
 	Of string
 }
 
-// Available is the least of what the machine has and what each control group that the daemon is in lets it take. What
-// cannot be found out sets no limit.
+// Available is the minimum of the machine's available memory and what each control group of the daemon allows. Unknown
+// limits are ignored.
 func Available() Room { return available("/") }
 
 // available is Available with the files below a directory.
@@ -40,10 +40,11 @@ func available(root string) Room {
 	return least
 }
 
-// group is a control group, with the names of its files, which are other ones in version 1 and 2.
+// group is a control group, with the names of its files, which differ between versions 1 and 2.
 type group struct{ dir, limit, usage, cache string }
 
-// left is what processes in the group can take until they reach its limit. Files that were not read lately make room.
+// left is what processes in the group can allocate until they reach its limit. The kernel frees inactive file pages if
+// needed.
 func (g group) left() (uint64, bool) {
 	limit, ok := number(filepath.Join(g.dir, g.limit))
 	if !ok {
@@ -58,8 +59,8 @@ func (g group) left() (uint64, bool) {
 	return limit - min(limit, usage), true
 }
 
-// groups are the groups of memory that the daemon is in, from its own to the root of the tree. A container may see none
-// of them but the root, which is its own then.
+// groups are the memory groups of the daemon, from its own to the root of the tree. A container may see only the root,
+// which is then its own.
 func groups(root string) (all []group) {
 	own, err := os.Open(filepath.Join(root, "proc/self/cgroup"))
 	if err != nil {
@@ -91,7 +92,7 @@ func groups(root string) (all []group) {
 	return all
 }
 
-// number reads a file with a number. "max" is none.
+// number reads a file with a number. "max" is no limit.
 func number(path string) (uint64, bool) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -101,7 +102,7 @@ func number(path string) (uint64, bool) {
 	return n, err == nil
 }
 
-// field reads the number behind a word at the beginning of a line.
+// field reads the number after a word at the start of a line.
 func field(path, name string) (uint64, bool) {
 	f, err := os.Open(path)
 	if err != nil {

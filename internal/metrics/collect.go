@@ -12,7 +12,7 @@ import (
 	"github.com/polycube/polycube/internal/trace"
 )
 
-// truth is a gauge of what is so or not.
+// truth is a boolean gauge.
 func truth(is bool) float64 {
 	if is {
 		return 1
@@ -25,7 +25,7 @@ func (e *encoder) put(name string, value float64, labels ...string) {
 	e.sample(index[name], value, labels...)
 }
 
-// writeCubes writes what there is, and what became of packets.
+// writeCubes writes the metrics of cubes, ports and packets.
 func (e *Exporter) writeCubes(enc *encoder, f figures) {
 	enc.put("polycube_build_info", 1, e.Version)
 	for _, info := range e.Topology.Services() {
@@ -63,7 +63,7 @@ func (f figures) eachPort(do func(*topology.CubeNumbers, *topology.PortNumbers))
 	}
 }
 
-// writeFates writes how packets ended: drops, and other fates.
+// writeFates writes the fates of packets: drops, and others.
 func (e *Exporter) writeFates(enc *encoder, f figures) {
 	for _, c := range f.cubes {
 		for _, fate := range c.Fates {
@@ -87,7 +87,7 @@ func (e *Exporter) writeFates(enc *encoder, f figures) {
 	}
 }
 
-// writePrograms writes what the linker made, and how full maps are.
+// writePrograms writes the metrics of programs and maps.
 func (e *Exporter) writePrograms(enc *encoder, f figures) {
 	if e.Linker != nil {
 		e.writeLinker(enc)
@@ -145,7 +145,7 @@ func (e *encoder) counts(name string, by map[string]uint64) {
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// writeSlowPath writes what came up from the fast path.
+// writeSlowPath writes the metrics of the slow path.
 func (e *Exporter) writeSlowPath(enc *encoder, f figures) {
 	a := e.Topology.Activity()
 	bad := map[string]uint64{"stray": a.Strays}
@@ -174,7 +174,7 @@ func (e *Exporter) writeSlowPath(enc *encoder, f figures) {
 	enc.counts("polycube_transaction_failures_total", a.Failures)
 }
 
-// writeDaemon writes what the store, the API and the events have to tell.
+// writeDaemon writes the metrics of the store, the API and the events.
 func (e *Exporter) writeDaemon(enc *encoder) {
 	if e.Store != nil {
 		s := e.Store.Stats()

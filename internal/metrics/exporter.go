@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics tells a monitoring system what the daemon counts. Values come from three places: nodes of a model that
-// carry name-metric, evaluated on the cube's JSON; the counters that the data plane keeps for every cube; and what the
-// daemon's own parts count of themselves. The types of Prometheus' library stay in this package.
+// Package metrics exports metrics for a monitoring system. Values come from three sources: nodes of a model with
+// name-metric, evaluated on the cube's JSON; the counters of the data plane for every cube; and counters of the
+// daemon's own parts. The types of the Prometheus library stay in this package.
 //
-// A scrape is bounded: one at a time collects, what grows with the contents of cubes (maps, lists) has a budget of time
-// and goes on in the next scrape where it stopped, and the answer is written as it is made.
+// A scrape is limited: one at a time collects; what grows with the contents of cubes (maps, lists) has a time budget
+// and continues in the next scrape where it stopped; and the response is written while it is built.
 package metrics
 
 import (
@@ -33,16 +33,16 @@ import (
 )
 
 const (
-	// scrapeTimeout bounds what asks cubes for their state.
+	// scrapeTimeout limits reading the state of cubes.
 	scrapeTimeout = 10 * time.Second
-	// mapBudget bounds the time for counting entries of maps in one scrape, mapAge is how old a count may be.
+	// mapBudget limits the time for counting map entries in one scrape, mapAge is how old a count may be.
 	mapBudget = 250 * time.Millisecond
 	mapAge    = 5 * time.Second
-	// modelBudget bounds the time for reading cubes' state for the metrics of models in one scrape.
+	// modelBudget limits the time for reading cubes' state for the metrics of models in one scrape.
 	modelBudget = 2 * time.Second
 )
 
-// Topology is what is measured of cubes: *topology.Manager.
+// Topology is the source of metrics about cubes: *topology.Manager.
 type Topology interface {
 	Services() []topology.ServiceInfo
 	Schema(service string) (*yang.Schema, error)
@@ -53,42 +53,42 @@ type Topology interface {
 	Maps(cube string) []datapath.MapUsage
 	Activity() topology.Activity
 	Revision() uint64
-	// ServiceStates and ServiceSeries are of external services.
+	// ServiceStates and ServiceSeries are for external services.
 	ServiceStates() []topology.ServiceState
 	ServiceSeries() []topology.Series
 }
 
-// Sources are what is measured. All but Topology may be nil: what is not there has no metrics.
+// Sources are the sources of metrics. All but Topology may be nil: they then have no metrics.
 type Sources struct {
 	Topology Topology
 	Version  string
-	// Linker tells of relinks, and of the programs in use.
+	// Linker reports relinks, and the programs in use.
 	Linker interface {
 		Activity() datapath.Activity
 		Segments() []datapath.Segment
 	}
-	// SlowPath tells how full the ring is; false while there is none.
+	// SlowPath reports how full the ring is; false while there is none.
 	SlowPath func() (slowpath.Load, bool)
 	Store    interface{ Stats() store.Stats }
 	Events   *events.Log
-	// Subscribers is how many clients follow events.
+	// Subscribers is the number of clients that follow events.
 	Subscribers func() int
 	Logger      *slog.Logger
 }
 
-// Exporter answers scrapes.
+// Exporter handles scrapes.
 type Exporter struct {
 	Sources
-	// Requests counts those to the API.
+	// Requests counts API requests.
 	Requests Requests
 
 	process *prometheus.Registry
 
-	// flights are the walk in progress, and the one that those wait for who came meanwhile.
+	// flights are the walk in progress, and the next one, for requests that arrived meanwhile.
 	mu            sync.Mutex
 	current, next *flight
 
-	// models and maps are used by the walk in progress alone.
+	// models and maps are used only by the walk in progress.
 	models models
 	maps   rotation[[]datapath.MapUsage]
 	took   atomic.Int64
@@ -106,7 +106,7 @@ func New(s Sources) *Exporter {
 	return e
 }
 
-// figures are what one scrape collected.
+// figures are the metrics of one scrape.
 type figures struct {
 	cubes    []topology.CubeNumbers
 	services map[string]int
@@ -116,7 +116,7 @@ type figures struct {
 	models   []modelRow
 }
 
-// Write collects all figures and writes them.
+// Write collects all metrics and writes them.
 func (e *Exporter) Write(ctx context.Context, to io.Writer, format Format) error {
 	f := e.collect(ctx)
 	enc := newEncoder(to, format)
@@ -134,14 +134,14 @@ func (e *Exporter) Write(ctx context.Context, to io.Writer, format Format) error
 	return e.writeProcess(to, format)
 }
 
-// flight is one walk over all that is measured, for everybody who asked before it began.
+// flight is one walk over all sources, for all requests that arrived before it began.
 type flight struct {
 	figures
 	done chan struct{}
 }
 
-// collect returns figures that are not older than the question. However many ask at once, one walk is in progress and
-// one more follows.
+// collect returns metrics that are not older than the request. For any number of concurrent requests, one walk is in
+// progress and one more follows.
 func (e *Exporter) collect(ctx context.Context) figures {
 	e.mu.Lock()
 	f := e.next
@@ -170,7 +170,7 @@ func (e *Exporter) collect(ctx context.Context) figures {
 	}
 }
 
-// walk asks for what is measured. Nobody else does meanwhile.
+// walk reads all sources. Only one walk runs at a time.
 func (e *Exporter) walk(ctx context.Context) (f figures) {
 	began := time.Now()
 	defer func() {
@@ -196,11 +196,11 @@ func (e *Exporter) walk(ctx context.Context) (f figures) {
 	return f
 }
 
-// writeProcess writes what the Go library knows of the process, and OpenMetrics' end.
+// writeProcess writes the process metrics of the Go library, and OpenMetrics' end.
 func (e *Exporter) writeProcess(to io.Writer, format Format) error {
 	families, err := e.process.Gather()
 	if err != nil {
-		// What could be gathered is still worth having.
+		// Partial results are still useful.
 		e.Logger.Warn("gathering metrics of the process", "err", err)
 	}
 	for _, f := range families {

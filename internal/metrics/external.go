@@ -10,10 +10,10 @@ import (
 	"github.com/polycube/polycube/internal/topology"
 )
 
-// External services have figures of their own. Their names begin with polycube_custom_ and the
-// service, so that they are nobody else's.
+// External services have their own metrics. Their names start with polycube_custom_ and the service, so that they
+// cannot conflict with others.
 
-// writeServices writes how such services are, and what they say.
+// writeServices writes the state and the metrics of external services.
 func (e *Exporter) writeServices(enc *encoder) {
 	states := e.Topology.ServiceStates()
 	for _, s := range states {
@@ -39,7 +39,7 @@ func (e *Exporter) writeServices(enc *encoder) {
 	}
 }
 
-// customName is the name of a family of a service.
+// customName is the name of a service's family.
 func customName(s topology.Series) string {
 	service := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' {
@@ -50,7 +50,7 @@ func customName(s topology.Series) string {
 	return "polycube_custom_" + service + "_" + s.Name
 }
 
-// custom writes a family of a service: all samples have the same labels, empty where the service gave none.
+// custom writes a family of a service: all samples have the same labels, empty if the service gave none.
 func (e *encoder) custom(name string, series []topology.Series) {
 	f := &Family{Name: name, Kind: Gauge, Help: series[0].Help, Labels: []string{"cubeName"}}
 	if series[0].Counter {

@@ -4,8 +4,8 @@ package metrics
 
 import "slices"
 
-// Every family that the daemon itself has is in this table: its name, its labels, what it means, and how many series it
-// can have. The guide's table is held to it by a test.
+// The table of all families of the daemon itself: name, labels, description, and the number of series. A test compares
+// it with the table in the guide.
 
 // Kind of a family.
 type Kind string
@@ -15,7 +15,7 @@ const (
 	Counter   Kind = "counter"
 	Gauge     Kind = "gauge"
 	Histogram Kind = "histogram"
-	// unknown is a counter of a model whose name OpenMetrics does not take for one.
+	// unknown is a counter of a model whose name is not valid for a counter in OpenMetrics.
 	unknown Kind = "unknown"
 )
 
@@ -23,10 +23,10 @@ const (
 type Family struct {
 	Name string
 	Kind Kind
-	// Labels are in alphabetical order. cubeName is spelled as the first Polycube did.
+	// Labels are in alphabetical order. cubeName is spelled as in the first Polycube.
 	Labels []string
 	Help   string
-	// Series says how many there are.
+	// Series describes the number of series.
 	Series string
 	// exact keeps six decimals, whatever the value.
 	exact bool
@@ -42,7 +42,7 @@ const (
 	perNetdev  = "netdevs in use"
 )
 
-// table has them in the order in which they are written.
+// table has the families in output order.
 var table = []Family{
 	{Name: "polycube_build_info", Kind: Gauge, Labels: []string{"version"}, Series: one, Help: "Version of the daemon; the value is always 1."},
 	{Name: "polycube_cubes", Kind: Gauge, Labels: []string{"service"}, Series: "services", Help: "Number of running cubes."},

@@ -20,7 +20,7 @@ import (
 //	                      without a comparison, those that have the member
 //	.length()             the number of elements or members, or bytes of a string
 //
-// A path is compiled once, when the model is loaded, so that a mistake in it is found then.
+// A path is compiled once, when the model is loaded, so that mistakes are found then.
 
 // jsonPath is a compiled path.
 type jsonPath []pathStep
@@ -64,7 +64,7 @@ func (p *pathParser) take(prefix string) bool {
 	return ok
 }
 
-// name takes an identifier.
+// name parses an identifier.
 func (p *pathParser) name() (string, error) {
 	n := strings.IndexFunc(p.rest, func(r rune) bool {
 		return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
@@ -102,7 +102,7 @@ func (p *pathParser) step() (pathStep, error) {
 	return nil, fmt.Errorf("not a valid step")
 }
 
-// subscript parses ['name'], ["name"] and [n] behind the bracket.
+// subscript parses ['name'], ["name"] and [n] after the bracket.
 func (p *pathParser) subscript() (pathStep, error) {
 	inside, rest, ok := strings.Cut(p.rest, "]")
 	if !ok {
@@ -129,7 +129,7 @@ func (p *pathParser) subscript() (pathStep, error) {
 	}), nil
 }
 
-// filter parses the condition of [?(@… op literal)] behind the bracket.
+// filter parses the condition of [?(@… op literal)] after the bracket.
 func (p *pathParser) filter() (pathStep, error) {
 	if !p.take("@") {
 		return nil, fmt.Errorf("a filter must begin with @")
@@ -234,7 +234,7 @@ func ordering(op string, c int) bool {
 	return c >= 0
 }
 
-// each makes a step of what is done with one node.
+// each applies a step to each node.
 func each(f func(any) []any) pathStep {
 	return func(in []any) []any {
 		var out []any
@@ -270,7 +270,7 @@ func elements(v any) []any {
 	return nil
 }
 
-// descend is the node and everything below it.
+// descend is the node and all its descendants.
 func descend(v any) []any {
 	out := []any{v}
 	for _, c := range elements(v) {
@@ -291,7 +291,7 @@ func lengthOf(v any) []any {
 	return nil
 }
 
-// number reads a value as a metric: numbers, numbers in quotes, true as 1.
+// number converts a value to a metric: numbers, numbers in quotes, true as 1.
 func number(v any) (float64, bool) {
 	switch v := v.(type) {
 	case float64:

@@ -16,26 +16,26 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// modelFamily is a metric that a model asks for.
+// modelFamily is a metric defined in a model.
 type modelFamily struct {
 	Family
 	path jsonPath
-	// head is the member of the cube that the path begins with, "" if it needs all of them.
+	// head is the member of the cube at the start of the path, "" if it needs all of them.
 	head string
 	// count counts the matches instead of adding up their values.
 	count bool
-	// length makes what is absent 0: a list without entries is not in the cube's JSON.
+	// length makes a missing node 0: a list without entries is not in the cube's JSON.
 	length bool
 }
 
-// modelOf are the families of a service, as its model is now.
+// modelOf are the families of a service, from its current model.
 type modelOf struct {
 	schema   *yang.Schema
 	families []*modelFamily
 	heads    []string
 }
 
-// models evaluates what models ask for.
+// models evaluates the metrics of models.
 type models struct {
 	log      *slog.Logger
 	families map[string]*modelOf // by service
@@ -54,7 +54,7 @@ type modelRow struct {
 	value  float64
 }
 
-// collect evaluates the models' families on cubes; rows of one family are next to each other.
+// collect evaluates the models' families on cubes; rows of one family are consecutive.
 func (m *models) collect(ctx context.Context, t Topology, cubes []topology.CubeNumbers) []modelRow {
 	m.forget(t)
 	service := map[string]string{}
@@ -88,7 +88,7 @@ func (m *models) collect(ctx context.Context, t Topology, cubes []topology.CubeN
 	return out
 }
 
-// evaluate reads what a cube's families need, and no more.
+// evaluate reads only what a cube's families need.
 func (m *models) evaluate(ctx context.Context, t Topology, service, name string) []modelValue {
 	of := m.of(t, service)
 	root := map[string]any{}
@@ -135,7 +135,7 @@ func (f *modelFamily) value(root any) (float64, bool) {
 	return sum, any || f.length
 }
 
-// forget lets go of services that went.
+// forget removes services that no longer exist.
 func (m *models) forget(t Topology) {
 	there := map[string]bool{}
 	for _, info := range t.Services() {
@@ -148,7 +148,7 @@ func (m *models) forget(t Topology) {
 	}
 }
 
-// of returns a service's families; its model is walked once, and again when it is another one.
+// of returns a service's families; its model is walked once, and again when it is replaced.
 func (m *models) of(t Topology, service string) *modelOf {
 	schema, err := t.Schema(service)
 	if err != nil {
@@ -172,7 +172,7 @@ func (m *models) of(t Topology, service string) *modelOf {
 	return of
 }
 
-// walk finds the nodes that carry name-metric. A wrong one is reported once and left out: it must not cost the others.
+// walk finds the nodes with name-metric. An invalid one is reported once and omitted, without affecting the others.
 func (m *models) walk(service string, n *yang.Node, of *modelOf) {
 	if name, ok := n.Extension("name-metric"); ok {
 		if path, ok := n.Extension("path-metric"); ok {

@@ -14,8 +14,8 @@ import (
 	"github.com/polycube/polycube/internal/tally"
 )
 
-// Requests counts those to the API. What clients send must not become labels without bound: methods are those of HTTP,
-// paths patterns, and beyond a number of combinations all are one.
+// Requests counts API requests. Labels must not grow with what clients send: methods are those of HTTP, paths are
+// patterns, and above a number of combinations all are counted as one.
 type Requests struct {
 	inFlight atomic.Int64
 	denied   tally.Counters
@@ -31,7 +31,7 @@ type request struct {
 	status        int
 }
 
-// maxRequests bounds the combinations; there are some forty routes.
+// maxRequests limits the combinations; there are about forty routes.
 const maxRequests = 500
 
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
@@ -39,16 +39,16 @@ var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS
 // requestBounds suit reads of a millisecond and changes of a second.
 var requestBounds = []float64{0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10}
 
-// Begin counts a request that is in progress until the function that it returns is called.
+// Begin counts a request that is in progress until the returned function is called.
 func (r *Requests) Begin() (end func()) {
 	r.inFlight.Add(1)
 	return func() { r.inFlight.Add(-1) }
 }
 
-// InFlight is how many requests are in progress.
+// InFlight is the number of requests in progress.
 func (r *Requests) InFlight() int64 { return r.inFlight.Load() }
 
-// Done counts a request that was answered. route is the pattern of its path, "" for a path that is none of the API's.
+// Done counts a finished request. route is the pattern of its path, "" for a path outside the API.
 func (r *Requests) Done(method, route string, status int, took time.Duration) {
 	if !slices.Contains(methods, method) {
 		method = "other"
@@ -79,10 +79,10 @@ func (r *Requests) histogram(key request) *tally.Histogram {
 	return h
 }
 
-// Denied counts a request that was refused before anything looked at it.
+// Denied counts a request that was refused before processing.
 func (r *Requests) Denied(reason string) { r.denied.Add(reason) }
 
-// Dropped counts a connection that a limit closed.
+// Dropped counts a connection that was closed by a limit.
 func (r *Requests) Dropped(reason string) { r.dropped.Add(reason) }
 
 func (r *Requests) write(enc *encoder) {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// rotation looks at things that are dear to look at: those longest not seen first, as many as fit a budget of time.
+// rotation reads values that are expensive to read: oldest first, as many as fit into a time budget.
 type rotation[V any] struct {
-	// age is how old a figure may be before it is taken again, budget how long one look may take.
+	// age is how old a value may be before it is read again, budget how long one look may take.
 	age, budget time.Duration
 	seen        map[string]look[V]
 }
@@ -19,8 +19,8 @@ type look[V any] struct {
 	at    time.Time
 }
 
-// look returns what is known of the things by these names, and the age of the oldest figure. What there was no time for
-// has its old figure; what was never seen is not in the map.
+// look returns the known values by name, and the age of the oldest. Values that did not fit into the budget keep their
+// old ones; those never read are not in the map.
 func (r *rotation[V]) look(names []string, read func(name string) V) (map[string]V, time.Duration) {
 	now := time.Now()
 	kept := make(map[string]look[V], len(names))

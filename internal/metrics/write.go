@@ -12,8 +12,8 @@ import (
 	"github.com/polycube/polycube/internal/tally"
 )
 
-// Families are written one after the other as they are walked over: an answer of ten thousand ports is never in memory as
-// a whole. The text is Prometheus' 0.0.4, or OpenMetrics 1.0 for those who ask for it.
+// Families are written one after the other while they are walked: a response for ten thousand ports is never in memory
+// as a whole. The format is Prometheus' 0.0.4, or OpenMetrics 1.0 on request.
 
 // Format of the text.
 type Format int
@@ -24,7 +24,7 @@ const (
 	OpenMetrics
 )
 
-// ContentType is the format's.
+// ContentType is the format's content type.
 func (f Format) ContentType() string {
 	if f == OpenMetrics {
 		return "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -32,7 +32,7 @@ func (f Format) ContentType() string {
 	return "text/plain; version=0.0.4; charset=utf-8"
 }
 
-// encoder writes samples, and before the first of a family what it is.
+// encoder writes samples, with a head before the first one of a family.
 type encoder struct {
 	to     *bufio.Writer
 	format Format
@@ -55,7 +55,7 @@ func (e *encoder) words(list ...string) {
 	}
 }
 
-// begin writes a family's head unless it is the one that is written already.
+// begin writes a family's head unless it is already written.
 func (e *encoder) begin(f *Family) {
 	if e.now == f {
 		return
@@ -113,7 +113,7 @@ func (e *encoder) histogram(f *Family, s tally.Snapshot, labels ...string) {
 	e.line(f, "_count", "", labels, strconv.FormatUint(s.Count, 10))
 }
 
-// bound is the text of a bucket's bound; OpenMetrics wants a point in each.
+// bound is the text of a bucket's bound; OpenMetrics requires a decimal point.
 func (e *encoder) bound(v float64) string {
 	text := strconv.FormatFloat(v, 'g', -1, 64)
 	if e.format == OpenMetrics && !strings.ContainsAny(text, ".e") {
@@ -122,7 +122,7 @@ func (e *encoder) bound(v float64) string {
 	return text
 }
 
-// number is the text of a value: six decimals as the lines of the first Polycube had, unless they would cut it.
+// number is the text of a value: six decimals like the lines of the first Polycube, unless they would truncate it.
 func (f *Family) number(v float64) string {
 	if f.exact || v == math.Trunc(v) && math.Abs(v) < 1<<62 {
 		return strconv.FormatFloat(v, 'f', 6, 64)

@@ -2,9 +2,9 @@
 
 package netdev
 
-// Addresses that devices are given. Each carries a mark, the kernel's "protocol" of an address, so that what the daemon
-// has put there is told from what others have, also by the next daemon. They come without a route to their network: a
-// device that a cube has takes all that is received from the stack, and such a route would lead nowhere.
+// Addresses that the daemon adds to devices. Each has a mark, the kernel's "protocol" of an address, which
+// distinguishes it from addresses of others, also after a restart. They come without a route to their network: a
+// device of a cube receives everything that the stack sends, and such a route would lead nowhere.
 
 import (
 	"bytes"
@@ -28,23 +28,23 @@ const addressMark = 'p'
 
 const attrProtocol = 11 // IFA_PROTO, since Linux 5.18
 
-// Look is how a device looks to others, at one moment.
+// Look is the visible state of a device at one moment.
 type Look struct {
 	Index int
 	Up    bool
-	// Flaps counts how often the carrier came and went.
+	// Flaps counts carrier changes.
 	Flaps uint32
 	MAC   net.HardwareAddr
-	// Addresses are those by which others reach the device, as the kernel lists them; not those of the link or of the host
-	// alone, nor those that pass by themselves.
+	// Addresses are those by which others reach the device, in the kernel's order; without those of link or host
+	// scope, and temporary ones.
 	Addresses []netip.Prefix
-	// Ours are the addresses that Settings has put there.
+	// Ours are the addresses that Settings has added.
 	Ours []netip.Prefix
-	// NoIPv6 tells that the device can have no IPv6 address.
+	// NoIPv6 tells that the device cannot have an IPv6 address.
 	NoIPv6 bool
 }
 
-// LookAt looks at a device, and returns ErrNotFound and ErrInvalidName as Get does.
+// LookAt reads a device, and returns ErrNotFound and ErrInvalidName like Get.
 func LookAt(name string) (Look, error) {
 	if err := CheckName(name); err != nil {
 		return Look{}, err
@@ -73,7 +73,7 @@ func LookAt(name string) (Look, error) {
 	return look, nil
 }
 
-// minMTU6 is the least MTU with which the kernel has IPv6 on a device.
+// minMTU6 is the minimum MTU for IPv6 on a device.
 const minMTU6 = 1280
 
 func noIPv6(name string, mtu int) bool {
@@ -94,7 +94,7 @@ func flapsOf(index int) (uint32, error) {
 	return n, nil
 }
 
-// entry is an address as the kernel has it, with all that is needed to make it again.
+// entry is an address in the kernel, with everything needed to re-create it.
 type entry struct {
 	prefix   netip.Prefix
 	scope    uint8
@@ -113,7 +113,8 @@ func (e entry) lasting() bool {
 	return e.scope < unix.RT_SCOPE_LINK && !e.prefix.Addr().IsLinkLocalUnicast() && e.flags&passing == 0
 }
 
-// addressesOf lists the addresses of a device, or returns ErrNotFound. The kernel is asked for those alone: there may be thousands of devices.
+// addressesOf lists the addresses of a device, or returns ErrNotFound. Only those are requested from the kernel,
+// because there may be thousands of devices.
 func addressesOf(index int) ([]entry, error) {
 	s, err := nl.Subscribe(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -160,14 +161,14 @@ func newEntry(prefix netip.Prefix, m []byte) entry {
 	return e
 }
 
-// Settings is how a device is to be changed; what is zero stays as it is.
+// Settings are changes of a device; zero members change nothing.
 type Settings struct {
 	MAC net.HardwareAddr
-	// Add are addresses to put there, Remove some that were put there: no others are removed.
+	// Add are addresses to add, Remove added addresses to remove: no others are removed.
 	Add, Remove []netip.Prefix
 }
 
-// Put changes a device, whole or not at all. A device that is gone has nothing that could be changed.
+// Put changes a device, completely or not at all. A deleted device needs no changes.
 func Put(index int, d Settings) error {
 	back := Settings{}
 	err := put(index, d, &back)
@@ -180,7 +181,7 @@ func Put(index int, d Settings) error {
 	return nil
 }
 
-// put notes in back what takes back what it has done.
+// put records in back how to undo what it has done.
 func put(index int, d Settings, back *Settings) error {
 	if d.MAC != nil {
 		l, err := netlink.LinkByIndex(index)
@@ -224,7 +225,7 @@ func gone(err error) error {
 	return err
 }
 
-// addAddress has no duplicate detection: the cube answers for the address already.
+// addAddress skips duplicate detection, because the cube already answers for the address.
 func addAddress(index int, p netip.Prefix) error {
 	flags := uint32(unix.IFA_F_NOPREFIXROUTE)
 	if p.Addr().Is6() {
@@ -251,8 +252,8 @@ func addressRequest(kind, flags, index int, p netip.Prefix) *nl.NetlinkRequest {
 	return req
 }
 
-// takeAddress removes an address that is ours; false if there is none. With the first IPv4 address of a network the kernel
-// removes the others of that network, unless it is told otherwise: these are put back as they were.
+// takeAddress removes an added address; false if there is none. With the first IPv4 address of a network the kernel
+// removes the others of that network, unless configured otherwise: these are restored.
 func takeAddress(index int, p netip.Prefix) (bool, error) {
 	before, err := addressesOf(index)
 	if err != nil {
@@ -282,7 +283,7 @@ func takeAddress(index int, p netip.Prefix) (bool, error) {
 	return true, errors.Join(errs...)
 }
 
-// again makes an address as it was.
+// again re-creates an address.
 func (e entry) again() error {
 	req := nl.NewNetlinkRequest(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_ACK)
 	req.AddRawData(e.raw)

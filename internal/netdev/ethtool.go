@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Offloads of a device are switched by ioctls: a few have commands of their own, all of them a name, whose place in a list
-// is the place of its bit in blocks of 32. List and blocks are as long as the running kernel says.
+// Offloads of a device are switched by ioctls: a few have separate commands; all have a name, whose position in a list
+// is the position of a bit in blocks of 32. The running kernel determines the length of list and blocks.
 
 package netdev
 
@@ -18,15 +18,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errFixed is an offload that is on and that the device does not let anybody switch.
+// errFixed is an active offload that the device does not allow switching.
 var errFixed = errors.New("the device does not allow switching it off")
 
 const (
 	// featureSet is ETH_SS_FEATURES, the number of the list of names.
 	featureSet = 4
-	// featureName is ETH_GSTRING_LEN, the bytes that each name takes.
+	// featureName is ETH_GSTRING_LEN, the size of each name.
 	featureName = 32
-	// maxFeatures bounds what is believed of the kernel's answer.
+	// maxFeatures limits the lengths accepted from the kernel.
 	maxFeatures = 4096
 )
 
@@ -42,8 +42,8 @@ type features struct {
 	blocks []featureBlock
 }
 
-// switchOff switches those of the named offloads off that are on, and returns them. A name that this kernel does not
-// have is off. What is on and fixed is errFixed; the others are switched anyway.
+// switchOff switches off the named offloads that are on, and returns them. A name that this kernel does not have is
+// off. If one is on and fixed, the error is errFixed; the others are switched anyway.
 func switchOff(dev string, names []string) (changed []string, err error) {
 	f, err := readFeatures(dev)
 	if err != nil {
@@ -56,7 +56,7 @@ func switchOff(dev string, names []string) (changed []string, err error) {
 	if err := writeFeatures(dev, wishes); err != nil {
 		return nil, err
 	}
-	// The kernel accepts what a device then does not do.
+	// The kernel may accept a request that the device then ignores.
 	now, readErr := readFeatures(dev)
 	if readErr != nil {
 		return nil, errors.Join(prefixed(dev, err), readErr)
@@ -71,7 +71,7 @@ func switchOff(dev string, names []string) (changed []string, err error) {
 	return changed, prefixed(dev, err)
 }
 
-// switchOn switches those of the named offloads on that are off and that the device has.
+// switchOn switches on the named offloads that are off and that the device has.
 func switchOn(dev string, names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -99,7 +99,7 @@ func prefixed(dev string, err error) error {
 	return fmt.Errorf("%s: %w", dev, err)
 }
 
-// off makes the request that switches the named offloads off, and returns which of them are on and can be.
+// off builds the request that switches off the named offloads, and returns which of them are on and can be switched.
 func (f features) off(names []string) (wishes []featureWish, wanted []string, err error) {
 	wishes = make([]featureWish, len(f.blocks))
 	for _, name := range names {
@@ -117,7 +117,7 @@ func (f features) off(names []string) (wishes []featureWish, wanted []string, er
 	return wishes, wanted, err
 }
 
-// find returns where an offload's bit is.
+// find returns the position of an offload's bit.
 func (f features) find(name string) (block int, bit uint32, ok bool) {
 	i := slices.Index(f.names, name)
 	if i < 0 || i/32 >= len(f.blocks) {
@@ -150,7 +150,7 @@ func readFeatures(dev string) (features, error) {
 	return f, nil
 }
 
-// writeFeatures asks for changes. That the device cannot do one is not an error here: what it then does decides.
+// writeFeatures requests changes. It is not an error if the device ignores one: the resulting state decides.
 func writeFeatures(dev string, wishes []featureWish) error {
 	buf := make([]byte, 8, 8+len(wishes)*int(unsafe.Sizeof(featureWish{})))
 	binary.NativeEndian.PutUint32(buf[4:], uint32(len(wishes)))
@@ -163,7 +163,7 @@ func writeFeatures(dev string, wishes []featureWish) error {
 
 // featureNames are the names of all offloads, in the order of their bits; unused bits have an empty one.
 func featureNames(dev string) ([]string, error) {
-	// struct ethtool_sset_info: the command, padding, a mask of the lists asked for, and the length of each.
+	// struct ethtool_sset_info: the command, padding, a mask of the requested lists, and the length of each.
 	info := make([]byte, 20)
 	binary.NativeEndian.PutUint64(info[8:], 1<<featureSet)
 	if err := ethtoolBytes(dev, unix.ETHTOOL_GSSET_INFO, info); err != nil {
@@ -188,8 +188,8 @@ func featureNames(dev string) ([]string, error) {
 	return names, nil
 }
 
-// setFeature switches an offload that has a command of its own and reads it back: the kernel accepts what a device then
-// does not do.
+// setFeature switches an offload that has a separate command and reads it back, because the kernel may accept a
+// request that the device then ignores.
 func setFeature(dev string, set, get uint32, on bool) error {
 	value := uint32(0)
 	if on {
@@ -210,7 +210,7 @@ func feature(dev string, get uint32) (bool, error) {
 	return v != 0, err
 }
 
-// ethtool does a command that takes and gives one number, struct ethtool_value.
+// ethtool runs a command with one number as input and output, struct ethtool_value.
 func ethtool(dev string, cmd, data uint32) (uint32, error) {
 	value := make([]byte, 8)
 	binary.NativeEndian.PutUint32(value[4:], data)
@@ -218,7 +218,7 @@ func ethtool(dev string, cmd, data uint32) (uint32, error) {
 	return binary.NativeEndian.Uint32(value[4:]), err
 }
 
-// ethtoolBytes does a command on a struct that starts with the command's number.
+// ethtoolBytes runs a command on a struct that starts with the command's number.
 func ethtoolBytes(dev string, cmd uint32, value []byte) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

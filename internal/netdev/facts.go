@@ -9,17 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Facts are what decides how fast a device works with cubes.
+// Facts are the properties of a device that affect its speed with cubes.
 type Facts struct {
 	Info
-	// Driver is the kernel's name of it, empty where the device has none.
+	// Driver is the kernel's name of the driver, empty if the device has none.
 	Driver string
-	// XDPKnown tells that the kernel says what XDP can do with the device; the following are false otherwise.
+	// XDPKnown tells that the kernel reports the XDP features of the device; otherwise the following are false.
 	XDPKnown bool
-	// Native tells that the driver runs XDP programs itself, Redirects that they may send frames elsewhere, Fragments that
-	// they get frames in several buffers.
+	// Native tells that the driver runs XDP programs itself, Redirects that they can send frames to other devices,
+	// Fragments that it supports frames in several buffers.
 	Native, Redirects, Fragments bool
-	// Offloads that matter, as they are switched now.
+	// The current state of relevant offloads.
 	GRO, LRO, VLANStrip bool
 }
 
@@ -30,7 +30,7 @@ const (
 	actRxSg     = 1 << 5
 )
 
-// FactsOf looks at a device. It changes nothing.
+// FactsOf reads a device. It changes nothing.
 func FactsOf(name string) (Facts, error) {
 	info, err := Get(name)
 	if err != nil {

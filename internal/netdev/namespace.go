@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The other end of a veth is often in a container's namespace, and only there can it be changed. The kernel tells a
-// number for that namespace; the files that stand for namespaces are tried until one has the same number.
+// The other end of a veth is often in a container's namespace, and can only be changed there. The kernel reports a
+// number for that namespace; the files of namespaces are tried until one has the same number.
 
 package netdev
 
@@ -16,11 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errUnreachable is a namespace that no file or process stands for, as far as this process can see.
+// errUnreachable is for a namespace without a file or process that this process can see.
 var errUnreachable = errors.New("the namespace is not reachable")
 
-// namespaceFiles are where namespaces have names, the cheapest first; container runtimes that give them none are found
-// by their processes.
+// namespaceFiles are where namespaces have names, the cheapest first; namespaces of container runtimes without names
+// are found by their processes.
 var namespaceFiles = []string{"/run/netns/*", "/var/run/docker/netns/*", "/proc/[0-9]*/ns/net"}
 
 // openNamespace opens the namespace that the calling thread's namespace knows by the number id.
@@ -40,14 +40,14 @@ func openNamespace(id int) (*os.File, error) {
 	return nil, fmt.Errorf("network namespace number %d: %w", id, errUnreachable)
 }
 
-// tryNamespace returns path opened if it stands for the namespace with that number. A path that cannot be opened or
-// is something else is passed over: processes end, and anybody with the right may put a file there.
+// tryNamespace returns path opened if it is the namespace with that number. A path that cannot be opened or is
+// something else is skipped: processes end, and other users may create files there.
 func tryNamespace(path string, id int, tried map[uint64]bool) *os.File {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil || tried[st.Ino] {
 		return nil
 	}
-	// O_NONBLOCK: a FIFO in this place must not stop the daemon.
+	// O_NONBLOCK: a FIFO with this name must not block the daemon.
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil
@@ -64,15 +64,15 @@ func tryNamespace(path string, id int, tried map[uint64]bool) *os.File {
 	return nil
 }
 
-// inNamespace runs fn on a thread inside the namespace. A thread that cannot return is not given back to the scheduler:
-// code that knows nothing of this would run in a stranger's namespace.
+// inNamespace runs fn on a thread inside the namespace. A thread that cannot return is not given back to the
+// scheduler, because other code would then run in the wrong namespace.
 func inNamespace(ns *os.File, fn func() error) error {
 	result := make(chan error, 1)
 	go func() { result <- visit(ns, fn) }()
 	return <-result
 }
 
-// visit leaves the thread locked when it could not return; its goroutine then ends, and the thread with it.
+// visit leaves the thread locked if it could not return; its goroutine then ends, and the thread with it.
 func visit(ns *os.File, fn func() error) error {
 	runtime.LockOSThread()
 	home, err := os.Open("/proc/thread-self/ns/net")

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package netdev knows the network devices of the namespace that the daemon runs in: what there is, what changes, and
-// whether frames that XDP redirects to a device can arrive behind it. Functions work in the network namespace of the
-// calling thread.
+// Package netdev reads and watches the network devices of the daemon's namespace, and ensures that frames that XDP
+// redirects to a device are received by its other end. Functions work in the network namespace of the calling thread.
 package netdev
 
 import (
@@ -21,37 +20,37 @@ import (
 var (
 	// ErrNotFound is returned for a device that does not exist.
 	ErrNotFound = errors.New("no such network device")
-	// ErrInvalidName is returned for what cannot be the name of a device.
+	// ErrInvalidName is returned for an invalid device name.
 	ErrInvalidName = errors.New("not a name of a network device")
 )
 
-// Info is what is known about a device at one moment.
+// Info is the state of a device at one moment.
 type Info struct {
 	Name  string
 	Index int
 	MAC   net.HardwareAddr
 	MTU   int
-	// Up is the administrative state; Carrier tells that the link works as well, on a veth that both ends are up.
+	// Up is the administrative state; Carrier tells that the link also works, for a veth that both ends are up.
 	Up      bool
 	Carrier bool
-	// Speed is in Mbit/s, 0 when the device does not tell one, as most do not without carrier.
+	// Speed is in Mbit/s, 0 if the device does not report one, as most do not without carrier.
 	Speed uint32
 	// Kind is "physical", "loopback", "tun", "tap", or the kernel's name of a virtual kind: "veth", "bridge", "vlan"...
 	Kind string
-	// NoEthernet tells that what the device sends and receives does not begin with an Ethernet header.
+	// NoEthernet tells that the frames of the device have no Ethernet header.
 	NoEthernet bool
-	// OwnOnly tells that only frames to its own address and to groups are received, whatever promiscuous mode says.
+	// OwnOnly tells that the device receives only frames to its own address and to groups, even in promiscuous mode.
 	OwnOnly   bool
 	Addresses []netip.Prefix // sorted
-	// PeerIndex is the index of a veth's other end, 0 for other kinds. PeerNetnsID is the number by which this namespace
-	// knows the one that the other end is in, -1 when it is in this one.
+	// PeerIndex is the index of a veth's other end, 0 for other kinds. PeerNetnsID is the number of the other end's
+	// namespace in this one, -1 if it is in this one.
 	PeerIndex   int
 	PeerNetnsID int
-	// XDPMode is "native", "generic", "offload" or "multi" when an XDP program is attached, otherwise empty.
+	// XDPMode is "native", "generic", "offload" or "multi" if an XDP program is attached, otherwise empty.
 	XDPMode string
 }
 
-// CheckName returns ErrInvalidName with the reason when name cannot be the name of a device.
+// CheckName returns ErrInvalidName with the reason if name is not a valid device name.
 func CheckName(name string) error {
 	var reason string
 	switch {
@@ -87,10 +86,10 @@ func List() ([]Info, error) {
 	return list(h, s)
 }
 
-// listTries bounds the repetition of a listing.
+// listTries limits the repetition of a listing.
 const listTries = 20
 
-// Listed calls list, which lists something of the kernel's by netlink, again while the kernel says that the list may be
+// Listed calls list, which lists kernel objects by netlink, again while the kernel reports that the list may be
 // incomplete, because it changed meanwhile.
 func Listed[T any](list func() (T, error)) (T, error) {
 	for try := 1; ; try++ {
@@ -137,8 +136,8 @@ func listOnce(h *netlink.Handle) ([]Info, error) {
 	return infos, nil
 }
 
-// Get returns one device, ErrNotFound or ErrInvalidName. Alternative names are not followed: the name that a port is
-// bound to is the one in every event.
+// Get returns one device, ErrNotFound or ErrInvalidName. Alternative names are not accepted: events have only the name
+// that a port is bound to.
 func Get(name string) (Info, error) {
 	if err := CheckName(name); err != nil {
 		return Info{}, err
@@ -179,7 +178,8 @@ func linkByName(name string) (netlink.Link, error) {
 	return l, nil
 }
 
-// absent gives the kernel's error for a device that went since it was found the meaning of one that was not found.
+// absent converts the kernel's error for a device that was deleted since it was found to that of one that was not
+// found.
 func absent(err error) error {
 	if errors.Is(err, unix.ENODEV) {
 		return fmt.Errorf("%w: %w", ErrNotFound, err)
@@ -187,7 +187,7 @@ func absent(err error) error {
 	return err
 }
 
-// infoOf converts all but the addresses and the speed, which are separate messages.
+// infoOf converts everything but the addresses and the speed, which are separate messages.
 func infoOf(l netlink.Link) Info {
 	a := l.Attrs()
 	info := Info{
@@ -209,7 +209,7 @@ func infoOf(l netlink.Link) Info {
 	return info
 }
 
-// ownOnly is about macvlans: the kernel gives each frame to the one whose address it has, except in mode passthru.
+// ownOnly is about macvlans: the kernel delivers each frame to the one that has its address, except in mode passthru.
 func ownOnly(l netlink.Link) bool {
 	switch dev := l.(type) {
 	case *netlink.Macvlan:

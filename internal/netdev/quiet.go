@@ -12,8 +12,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Quiet keeps the host's stack from talking on a netdev that is only a helper of ours: no
-// IPv6, no ARP. On a kernel without IPv6 there is nothing to switch off.
+// Quiet keeps the host's stack from sending on a helper netdev: no IPv6, no ARP. On a kernel without IPv6 there is
+// nothing to switch off.
 func Quiet(name string) error {
 	if err := CheckName(name); err != nil {
 		return err

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What XDP redirects into a veth is received by its other end, and lost there without a trace unless that end polls
-// (NAPI): it does when GRO is on or a native XDP program is attached, and it is up. Frames also carry no offload state,
-// so a checksum that the sender left to the hardware stays unfinished, and a VLAN tag that it left beside the bytes is lost.
+// A frame that XDP redirects into a veth is received by the other end, and silently lost there unless that end polls
+// (NAPI): it does when GRO is on or a native XDP program is attached, and it is up. Frames also carry no offload
+// state, so a checksum that the sender left to the hardware stays unfinished, and a VLAN tag that it left outside the
+// frame is lost.
 
 package netdev
 
@@ -19,13 +20,14 @@ import (
 type Readiness struct {
 	OK      bool
 	Changed bool // GRO was switched on at the other end to make it so
-	// Reason is a sentence: what was found, and when not OK what to do.
+	// Reason is a sentence: what was found and, if not OK, what to do.
 	Reason string
 }
 
-// EnsureCanReceiveRedirects makes sure that what XDP redirects to the device is received. For a veth it finds the other
-// end, in whatever namespace, and switches GRO on there unless a native XDP program does the same. A state that it cannot
-// mend is not an error but a Readiness that is not OK; call it again when the device's Carrier or peer changes.
+// EnsureCanReceiveRedirects ensures that frames redirected by XDP to the device are received. For a veth it finds the
+// other end, in any namespace, and switches GRO on there unless a native XDP program has the same effect. A state that
+// it cannot repair is not an error but a Readiness that is not OK; call it again when the device's Carrier or peer
+// changes.
 func EnsureCanReceiveRedirects(name string) (Readiness, error) {
 	var r Readiness
 	kind, err := withPeer(name, func(peer Info) error {
@@ -48,10 +50,10 @@ func EnsureCanReceiveRedirects(name string) (Readiness, error) {
 	return r, err
 }
 
-// deaf are kinds of devices that take no redirected frames, for kernels that do not tell.
+// deaf are kinds of devices that accept no redirected frames, for kernels that do not report it.
 var deaf = []string{"bond", "bridge", "dummy", "geneve", "gretap", "ifb", "loopback", "macvlan", "macvtap", "vlan", "vxlan"}
 
-// other reports whether a device that is no veth takes redirected frames.
+// other reports whether a device that is not a veth accepts redirected frames.
 func other(name, kind string) (Readiness, error) {
 	info, err := Get(name)
 	if err != nil {
@@ -71,8 +73,8 @@ func other(name, kind string) (Readiness, error) {
 		"use type XDP_SKB or TC for all cubes that lead to it", name, kind)}, nil
 }
 
-// insist makes sure that the kernel knows what prepare has done: it takes note of GRO only when that is switched while
-// the other end is up, and an end that went down in between polls, and is sent nothing anyway.
+// insist ensures that the kernel applies what prepare has done: it applies GRO only when that is switched while the
+// other end is up; an end that went down in between polls, and receives nothing anyway.
 func (r *Readiness) insist(name string) error {
 	info, err := Get(name)
 	if err != nil {
@@ -130,24 +132,24 @@ func (r *Readiness) prepare(name string, peer Info) error {
 	return nil
 }
 
-// What the sender of a frame may leave undone because it is not in the bytes: native XDP gets the bytes alone.
+// Offloads that leave a part of a frame outside its bytes: native XDP gets only the bytes.
 var (
 	peerTags = []string{"tx-vlan-hw-insert", "tx-vlan-stag-hw-insert"}
 	ownTags  = []string{"rx-vlan-hw-parse", "rx-vlan-stag-hw-parse"}
 )
 
 const (
-	// TxChecksum is how PreparePeerForXDP names the checksums of all protocols together.
+	// TxChecksum is PreparePeerForXDP's name for the checksums of all protocols together.
 	TxChecksum = "tx-checksumming"
-	// GRO is how UndoForXDP names what EnsureCanReceiveRedirects switches on.
+	// GRO is UndoForXDP's name for what EnsureCanReceiveRedirects switches on.
 	GRO = "rx-gro"
 )
 
-// PreparePeerForXDP makes whole frames arrive at a device that has a native XDP program: it switches off what puts a part
-// of them beside the bytes, where such a program loses it. For a veth these are checksums and VLAN tags that the other end
-// leaves for later; for other kinds, VLAN tags that the device itself takes out of what it receives. It returns the
-// offloads that it switched off, by their kernel names (checksums are TxChecksum), also when a later one is an error.
-// UndoForXDP changes it back.
+// PreparePeerForXDP makes complete frames arrive at a device with a native XDP program: it switches off the offloads
+// that leave a part of a frame outside its bytes, where such a program loses it. For a veth these are checksums and
+// VLAN tags that the other end leaves for later; for other kinds, VLAN tags that the device strips on receive. It
+// returns the offloads that it switched off, by their kernel names (checksums are TxChecksum), even if a later one
+// fails. UndoForXDP reverts it.
 func PreparePeerForXDP(name string) (changed []string, err error) {
 	kind, err := withPeer(name, func(peer Info) error {
 		off, err := switchTxChecksumOff(peer.Name)
@@ -167,8 +169,8 @@ func PreparePeerForXDP(name string) (changed []string, err error) {
 	return changed, nil
 }
 
-// UndoForXDP switches back what EnsureCanReceiveRedirects and PreparePeerForXDP have changed for the device, when it has no
-// XDP program any more. What somebody else has switched back already stays as it is.
+// UndoForXDP reverts what EnsureCanReceiveRedirects and PreparePeerForXDP changed on the device, once it has no XDP
+// program any more. Settings that were already reverted by others stay.
 func UndoForXDP(name string, changed []string) error {
 	var tags []string
 	kind, err := withPeer(name, func(peer Info) error {
@@ -203,7 +205,7 @@ func switchTxChecksumOff(dev string) (changed bool, err error) {
 	return err == nil, err
 }
 
-// errNoPeer is a veth whose other end is not where it says.
+// errNoPeer is for a veth whose other end is not where it should be.
 var errNoPeer = errors.New("no other end")
 
 // withPeer calls fn in the namespace of a veth's other end, and for other kinds not at all.
@@ -230,7 +232,7 @@ func withPeer(name string, fn func(peer Info) error) (kind string, err error) {
 	return info.Kind, inNamespace(ns, call)
 }
 
-// peerOf finds the device in the calling thread's namespace and checks that it names info as its own other end.
+// peerOf finds the device in the calling thread's namespace and checks that info is its other end.
 func peerOf(info Info) (Info, error) {
 	l, err := netlink.LinkByIndex(info.PeerIndex)
 	var notFound netlink.LinkNotFoundError

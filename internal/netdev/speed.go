@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Link speeds. Link messages do not contain them: the generic netlink family "ethtool" is asked for each device, and its
-// notifications report a speed that somebody sets.
+// Link speeds. Link messages do not contain them: the generic netlink family "ethtool" is queried for each device, and
+// its notifications report speeds that are set.
 
 package netdev
 
@@ -24,11 +24,11 @@ const (
 	ethtoolMonitor = "monitor"
 )
 
-// maxSpeed is the largest speed that is believed, in Mbit/s. The kernel's SPEED_UNKNOWN is above it.
+// maxSpeed is the largest accepted speed, in Mbit/s. The kernel's SPEED_UNKNOWN is above it.
 const maxSpeed = 1<<31 - 1
 
-// speeds asks for the speed of devices in the namespace that it was opened in. A nil one, of a kernel without the family,
-// knows none.
+// speeds queries the speed of devices in the namespace in which it was opened. A nil one, for a kernel without the
+// family, returns none.
 type speeds struct {
 	family  uint16
 	version uint8
@@ -70,7 +70,7 @@ func (s *speeds) close() {
 	}
 }
 
-// of is the speed of a device in Mbit/s, 0 for one that reports none, has no link, or is gone.
+// of is the speed of a device in Mbit/s, 0 for one that reports none, has no link, or does not exist.
 func (s *speeds) of(index int) uint32 {
 	if s == nil {
 		return 0
@@ -94,7 +94,7 @@ func (s *speeds) of(index int) uint32 {
 	return 0
 }
 
-// subscribe opens a socket that receives the notifications that speedIn reads; nil where the kernel has none.
+// subscribe opens a socket for the notifications that speedIn parses; nil if the kernel has none.
 func (s *speeds) subscribe() (*nl.NetlinkSocket, error) {
 	if s == nil || s.monitor == 0 {
 		return nil, nil
@@ -103,7 +103,7 @@ func (s *speeds) subscribe() (*nl.NetlinkSocket, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A group's number may be above those that a subscription names by its bit.
+	// A group's number may be too large for the bit mask of a subscription.
 	err = unix.SetsockoptInt(socket.GetFd(), unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, s.monitor)
 	if err != nil {
 		socket.Close()
@@ -112,7 +112,7 @@ func (s *speeds) subscribe() (*nl.NetlinkSocket, error) {
 	return socket, nil
 }
 
-// speedIn reads a message about link modes, ETHTOOL_MSG_LINKMODES_GET_REPLY or _NTF.
+// speedIn parses a message about link modes, ETHTOOL_MSG_LINKMODES_GET_REPLY or _NTF.
 func speedIn(m []byte) (index int, speed uint32, ok bool) {
 	if len(m) < nl.SizeofGenlmsg || m[0] != unix.ETHTOOL_MSG_LINKMODES_GET_REPLY && m[0] != unix.ETHTOOL_MSG_LINKMODES_NTF {
 		return 0, 0, false
@@ -151,7 +151,7 @@ func deviceIn(header []byte) int {
 	return 0
 }
 
-// speedOf is the speed of a device that a link message is about. That of a veth never changes, and there may be thousands.
+// speedOf is the speed of the device of a link message. That of a veth never changes, and there may be thousands.
 func (w *watcher) speedOf(info Info) uint32 {
 	if old, ok := w.known[info.Index]; ok && info.Kind == "veth" {
 		return old.Speed
@@ -159,7 +159,7 @@ func (w *watcher) speedOf(info Info) uint32 {
 	return w.speed(info.Index)
 }
 
-// watchSpeeds has the watcher follow speeds that are set, until end is called.
+// watchSpeeds makes the watcher follow speed changes, until end is called.
 func (w *watcher) watchSpeeds(s *speeds) (end func(), err error) {
 	socket, err := s.subscribe()
 	if socket == nil || err != nil {
@@ -188,7 +188,7 @@ func (w *watcher) watchSpeeds(s *speeds) (end func(), err error) {
 	}, nil
 }
 
-// speedSet takes a notification.
+// speedSet handles a notification.
 func (w *watcher) speedSet(m []byte) {
 	index, speed, ok := speedIn(m)
 	w.mu.Lock()
@@ -199,7 +199,7 @@ func (w *watcher) speedSet(m []byte) {
 	}
 }
 
-// askSpeeds reads all speeds, because notifications were lost.
+// askSpeeds queries all speeds, because notifications were lost.
 func (w *watcher) askSpeeds() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Watching: one socket subscribed to links and addresses, so that their messages come in the order of the changes. The
-// messages update a table of what is known, and an event is a difference in that table; so a flood of messages that
-// change nothing is silent, and after lost messages a new listing is compared with the table in the same way. Speeds that
-// somebody sets come by another socket.
+// Watching: one socket is subscribed to links and addresses, so that their messages arrive in the order of the
+// changes. The messages update a table, and an event is a difference in that table; so a flood of messages that change
+// nothing causes no events, and after lost messages a new listing is compared with the table in the same way. Speed
+// changes arrive through another socket.
 
 package netdev
 
@@ -22,19 +22,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// EventKind is what happened to a device.
+// EventKind is the kind of change of a device.
 type EventKind int
 
 // The kinds of events.
 const (
-	// Added is a device that appeared, or was there when Watch began.
+	// Added is a device that appeared, or existed when Watch began.
 	Added EventKind = iota + 1
-	// Removed is a device that is gone; Info is what was last known of it.
+	// Removed is a deleted device; Info is its last known state.
 	Removed
-	// Changed is a device whose name, state, carrier, speed, MTU, MAC, addresses, kind or peer changed, or whose carrier
-	// went and came back; Old is what it was.
+	// Changed is a device whose name, state, carrier, speed, MTU, MAC, addresses, kind or peer changed, or whose
+	// carrier was lost for a moment; Old is the previous state.
 	Changed
-	// Synced follows the Added events of the devices that were there when Watch began. It has no Info.
+	// Synced follows the Added events of the devices that existed when Watch began. It has no Info.
 	Synced
 )
 
@@ -52,20 +52,20 @@ func (k EventKind) String() string {
 	return fmt.Sprintf("EventKind(%d)", int(k))
 }
 
-// Event tells of one device. A rename is a Changed whose names differ: the index is what stays.
+// Event is about one device. A rename is a Changed whose names differ: the index stays the same.
 type Event struct {
 	Kind EventKind
 	Info Info
 	Old  *Info
-	// Flapped tells that the carrier went and came back, or came and went, since the last event.
+	// Flapped tells that the carrier was lost and came back, or came and was lost, since the last event.
 	Flapped bool
 }
 
-// receiveBuffer holds the messages of some ten thousand changes while fn is busy.
+// receiveBuffer holds the messages of about ten thousand changes while fn is busy.
 const receiveBuffer = 4 << 20
 
-// Watch calls fn for every device there is, then with Synced, then for every change, one call at a time, until ctx is
-// done; it returns nil then. It watches the namespace that the calling thread is in when it begins.
+// Watch calls fn for every existing device, then with Synced, then for every change, one call at a time, until ctx is
+// done; then it returns nil. It watches the namespace of the calling thread.
 func Watch(ctx context.Context, fn func(Event)) error {
 	s, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR)
 	if err != nil {
@@ -73,7 +73,7 @@ func Watch(ctx context.Context, fn func(Event)) error {
 	}
 	defer s.Close()
 	if err := s.SetReceiveBufferSize(receiveBuffer, true); err != nil {
-		// Without CAP_NET_ADMIN the buffer stays at the system's limit, and more often a new listing is needed.
+		// Without CAP_NET_ADMIN the buffer stays at the system's limit, and a new listing is needed more often.
 		if err := s.SetReceiveBufferSize(receiveBuffer, false); err != nil {
 			return fmt.Errorf("watch network devices: receive buffer: %w", err)
 		}
@@ -109,7 +109,7 @@ func Watch(ctx context.Context, fn func(Event)) error {
 	return fmt.Errorf("watch network devices: %w", err)
 }
 
-// drain discards what the socket holds. Messages from before a listing would tell of states that have passed.
+// drain discards the content of the socket. Messages from before a listing would report outdated states.
 func drain(s *nl.NetlinkSocket) error {
 	if err := s.SetReceiveTimeout(&unix.Timeval{Usec: 1000}); err != nil {
 		return fmt.Errorf("drain: %w", err)
@@ -125,7 +125,7 @@ func drain(s *nl.NetlinkSocket) error {
 	}
 }
 
-// watcher keeps what is known. Its functions are fields so that tests can lose messages.
+// watcher has the known state. Its functions are fields so that tests can lose messages.
 type watcher struct {
 	mu      sync.Mutex // guards known and the order of events
 	known   map[int]Info
@@ -166,7 +166,8 @@ func (w *watcher) run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// resync makes the table equal to a new listing. Those gone are told first: their names may have been taken.
+// resync updates the table from a new listing. Deleted devices are reported first, because their names may have been
+// reused.
 func (w *watcher) resync() error {
 	w.mu.Lock() // a speed that is set now is told after the listing
 	defer w.mu.Unlock()
@@ -190,7 +191,7 @@ func (w *watcher) resync() error {
 	return w.countFlaps()
 }
 
-// countFlaps asks for the counts of all devices; a listing does not have them.
+// countFlaps requests the counts of all devices; a listing does not have them.
 func (w *watcher) countFlaps() error {
 	msgs, err := Listed(func() ([][]byte, error) {
 		req := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
@@ -225,7 +226,7 @@ func flapsIn(m []byte) (uint32, bool) {
 	return 0, false
 }
 
-// flapped reports whether the carrier changed more often than its state tells.
+// flapped reports whether the carrier changed more often than its state shows.
 func (w *watcher) flapped(index int, m []byte) bool {
 	n, ok := flapsIn(m)
 	if !ok {
@@ -247,7 +248,7 @@ func (w *watcher) message(m syscall.NetlinkMessage) error {
 	defer w.mu.Unlock()
 	switch m.Header.Type {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
-		// A bridge tells of its ports by the same messages, in a family of its own.
+		// A bridge reports its ports with the same messages, in a separate family.
 		if nl.DeserializeIfInfomsg(m.Data).Family != unix.AF_UNSPEC {
 			return nil
 		}
@@ -315,14 +316,14 @@ func (w *watcher) remove(index int) {
 	w.emit(Event{Kind: Removed, Info: old})
 }
 
-// same leaves XDPMode out: the kernel does not tell of every change of it.
+// same ignores XDPMode: the kernel does not report every change of it.
 func same(a, b Info) bool {
 	return a.Name == b.Name && slices.Equal(a.MAC, b.MAC) && a.MTU == b.MTU && a.Up == b.Up && a.Carrier == b.Carrier && a.Speed == b.Speed &&
 		a.Kind == b.Kind && a.NoEthernet == b.NoEthernet && a.OwnOnly == b.OwnOnly && slices.Equal(a.Addresses, b.Addresses) && a.PeerIndex == b.PeerIndex && a.PeerNetnsID == b.PeerNetnsID
 }
 
-// parseAddress reads struct ifaddrmsg and its attributes. On a point-to-point link IFA_ADDRESS is the other side, so
-// IFA_LOCAL counts where there is one.
+// parseAddress parses struct ifaddrmsg and its attributes. On a point-to-point link IFA_ADDRESS is the other side, so
+// IFA_LOCAL is used if present.
 func parseAddress(b []byte) (index int, prefix netip.Prefix, err error) {
 	if len(b) < unix.SizeofIfAddrmsg {
 		return 0, netip.Prefix{}, fmt.Errorf("%d bytes", len(b))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a driver does for XDP is told by the generic netlink family "netdev", since Linux 6.3.
+// The XDP features of a driver are reported by the generic netlink family "netdev", since Linux 6.3.
 
 package netdev
 
@@ -20,22 +20,21 @@ const (
 	netdevCmdDevGet    = 1
 	netdevAttrIfindex  = 1
 	netdevAttrFeatures = 3
-	// actNdoXmit is NETDEV_XDP_ACT_NDO_XMIT: the device takes redirected frames.
+	// actNdoXmit is NETDEV_XDP_ACT_NDO_XMIT: the device accepts redirected frames.
 	actNdoXmit = 1 << 2
 )
 
-// errNoFeatures is a kernel that does not tell.
+// errNoFeatures is for a kernel that does not report them.
 var errNoFeatures = errors.New("the kernel does not report the XDP features of the device")
 
-// genlHeader is struct genlmsghdr: command, version and two bytes that this family wants to be zero. The library sends
-// whatever is in memory there.
+// genlHeader is struct genlmsghdr: command, version and two bytes that this family requires to be zero. The library
+// sends uninitialised memory there.
 type genlHeader [nl.SizeofGenlmsg]byte
 
 func (h genlHeader) Len() int          { return len(h) }
 func (h genlHeader) Serialize() []byte { return h[:] }
 
-// takesRedirects reports whether the kernel lets XDP redirect frames to the device. It sends what it does not let pass
-// nowhere, and tells nobody.
+// takesRedirects reports whether the kernel lets XDP redirect frames to the device. Otherwise it silently drops them.
 func takesRedirects(index int) (bool, error) {
 	can, err := xdpFeatures(index)
 	return can&actNdoXmit != 0, err

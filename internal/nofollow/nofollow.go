@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nofollow opens files to write by the name that was given, and by no link that somebody has put there: root's
-// lines would end in a file of that one's choice.
+// Package nofollow opens files for writing by their given name, and never through a symbolic link: otherwise, another
+// user could redirect root's output to a file of their choice.
 package nofollow
 
 import (
@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open is os.OpenFile for what must not be a symbolic link.
+// Open is os.OpenFile for a path that must not be a symbolic link.
 func Open(path string, flags int, perm os.FileMode) (*os.File, error) {
 	f, err := os.OpenFile(path, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, perm)
 	if errors.Is(err, unix.ELOOP) {

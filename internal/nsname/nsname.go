@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nsname gives network namespaces names that `ip netns` knows, and takes them away. A name is a file with the
-// namespace mounted on it.
+// Package nsname gives network namespaces names for `ip netns`, and removes them. A name is a file with the namespace
+// mounted on it.
 package nsname
 
 import (
@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dir is where `ip netns` has its names.
+// Dir is the directory of `ip netns`.
 const Dir = "/run/netns"
 
-// Add mounts the namespace that a file stands for on path, which must not exist.
+// Add mounts the namespace of a file on path, which must not exist.
 func Add(path, namespace string) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -39,7 +39,8 @@ func Add(path, namespace string) error {
 	return nil
 }
 
-// Remove takes a name away; the namespace lives on while somebody uses it. A name that is gone already is no error.
+// Remove removes a name; the namespace continues to exist while it is in use. It is not an error if the name is
+// already gone.
 func Remove(path string) error {
 	err := unix.Unmount(path, unix.MNT_DETACH)
 	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, fs.ErrNotExist) { // EINVAL: nothing is mounted there
@@ -51,9 +52,9 @@ func Remove(path string) error {
 	return nil
 }
 
-// share makes the directory a mount that is shared with other mount namespaces, as the first `ip netns add` after a boot
-// does. When that comes second, it mounts a copy of all names over those that are there: each is then mounted twice, and
-// the one below, which no path leads to any more, keeps it from being removed until the next boot.
+// share makes the directory a mount that is shared with other mount namespaces, like the first `ip netns add` after a
+// boot. If that comes second, it mounts a copy of all names over the existing ones: each is then mounted twice, and
+// the hidden one keeps it from being removed until the next boot.
 func share(dir string) error {
 	if mounted, err := isMount(dir); mounted || err != nil {
 		return err
@@ -63,7 +64,7 @@ func share(dir string) error {
 		return err
 	}
 	defer func() { _ = d.Close() }() // nothing was written
-	// The lock that `ip netns` takes as well.
+	// The lock that `ip netns` also takes.
 	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX); err != nil {
 		return fmt.Errorf("lock %s: %w", dir, err)
 	}

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Examples: those of the models, where they are values of their type, and otherwise the
-// plainest value that the type has.
+// Examples: those in the models, if they are valid values, and otherwise the simplest value of the type.
 
 package openapi
 
@@ -41,7 +40,7 @@ func Fits(t yang.Type, text string) bool {
 	return within(big.NewRat(int64(utf8.RuneCountInString(text)), 1), t.Length) && matches(t.Patterns, text)
 }
 
-// within reports whether a number is in a range, as the model writes it; "" is any number.
+// within reports whether a number is in a range of the model; "" is any number.
 func within(n *big.Rat, bounds string) bool {
 	if bounds == "" {
 		return true
@@ -75,7 +74,7 @@ func matches(patterns []string, text string) bool {
 	return true
 }
 
-// Example is a value of a leaf; ok is false when none is known.
+// Example is a value of a leaf; ok is false if none is known.
 func (s *Schemas) Example(n *yang.Node) (value any, ok bool) {
 	t := n.Type()
 	def, _ := n.Default()
@@ -97,8 +96,8 @@ func (s *Schemas) Example(n *yang.Node) (value any, ok bool) {
 	return nil, false
 }
 
-// bodyExample is a body that creates a node: what is mandatory, and what the model gives
-// an example of, as far as it refers to nothing else.
+// bodyExample is a body that creates a node: mandatory members, and those with an example in the model, as far as they
+// refer to nothing else.
 func (s *Schemas) bodyExample(n *yang.Node, keys bool) (out Object, ok bool) {
 	out = Object{}
 	for _, c := range n.Children() {
@@ -136,8 +135,7 @@ func (s *Schemas) memberExample(c *yang.Node) (any, bool) {
 	return inner, ok && len(inner) > 0
 }
 
-// BodyExample is a body that creates a cube, container, list entry or input; ok is false
-// when none is known.
+// BodyExample is a body that creates a cube, container, list entry or input; ok is false if none is known.
 func (s *Schemas) BodyExample(n *yang.Node) (example Object, ok bool) {
 	if n == nil {
 		return nil, false

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Objects of the model: what is read, what creates, what changes, and what actions take
-// and give.
+// Objects of the model: schemas for reading, creating and changing, and for the input and output of actions.
 
 package openapi
 
@@ -14,13 +13,12 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// Use is what a schema is for: the same node has other members when it is read than when
-// it is created or changed.
+// Use is the purpose of a schema: the same node has other members when read than when created or changed.
 type Use string
 
-// The uses, which begin the names of components.
+// The uses, which are prefixes of component names.
 const (
-	// Read is an answer: configuration and state.
+	// Read is a response: configuration and state.
 	Read Use = "read"
 	// New is the body that creates a node or replaces it.
 	New Use = "new"
@@ -36,8 +34,8 @@ type Schemas struct {
 	suggest    func(*yang.Node) string
 }
 
-// NewSchemas creates an empty collection for a version of OpenAPI. suggest gives an example of a leaf whose model has
-// none, "" when it knows none.
+// NewSchemas creates an empty collection for a version of OpenAPI. suggest returns an example for a leaf whose model
+// has none, "" if unknown.
 func NewSchemas(v Version, suggest func(*yang.Node) string) *Schemas {
 	return &Schemas{version: v, suggest: suggest, components: map[string]Object{}, types: map[string]string{}}
 }
@@ -57,14 +55,14 @@ func (s *Schemas) Has(name string) bool { return s.components[name] != nil }
 // add stores a component.
 func (s *Schemas) add(name string, schema Object) { s.components[name] = schema }
 
-// Define stores a schema of the caller's under a name and returns a reference to it.
+// Define stores a custom schema under a name and returns a reference to it.
 func (s *Schemas) Define(name string, schema Object) Object {
 	s.add(name, schema)
 	return reference(name)
 }
 
-// Node returns the schema of a node of a service's model. A list is an array; entry tells
-// that one of its entries, or one value of a leaf-list, is meant.
+// Node returns the schema of a node of a service's model. A list is an array; with entry, it is one of its entries, or
+// one value of a leaf-list.
 func (s *Schemas) Node(service string, n *yang.Node, use Use, entry bool) Object {
 	switch {
 	case n.Kind() == yang.Leaf, n.Kind() == yang.LeafList && entry:
@@ -75,12 +73,12 @@ func (s *Schemas) Node(service string, n *yang.Node, use Use, entry bool) Object
 	return s.object(service, n, use)
 }
 
-// Input returns the schema of what an action takes, Output of what it gives; nil is nothing.
+// Input returns the schema of an action's input, Output of its output; nil for none.
 func (s *Schemas) Input(service string, action *yang.Node) Object {
 	return s.inOut(service, action.Input(), New)
 }
 
-// Output returns the schema of an action's answer, nil when it has none.
+// Output returns the schema of an action's output, nil if it has none.
 func (s *Schemas) Output(service string, action *yang.Node) Object {
 	return s.inOut(service, action.Output(), Read)
 }
@@ -102,8 +100,7 @@ func (s *Schemas) object(service string, n *yang.Node, use Use) Object {
 	return reference(name)
 }
 
-// componentName cannot be that of anything else: the use comes first, and no name in a
-// path has a slash.
+// componentName is unique: the use comes first, and no name in a path has a slash.
 func componentName(service string, n *yang.Node, use Use) string {
 	name := string(use) + "." + service
 	if n.Path() != "" {
@@ -112,7 +109,7 @@ func componentName(service string, n *yang.Node, use Use) string {
 	return name
 }
 
-// members is the schema of what has members. The name of a cube is not in its model.
+// members is the schema of a node with members. The name of a cube is not in its model.
 func (s *Schemas) members(service string, n *yang.Node, use Use) Object {
 	out := Object{{"type", "object"}}
 	if d := sentence(n.Description()); d != "" {
@@ -155,7 +152,7 @@ func (s *Schemas) members(service string, n *yang.Node, use Use) Object {
 // CubeName is the pattern of names of cubes and ports.
 const CubeName = "^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$"
 
-// member reports whether a child is shown in a schema of that use.
+// member reports whether a child is part of a schema of that use.
 func member(c *yang.Node, use Use) bool {
 	switch {
 	case c.Kind() == yang.Action:
@@ -178,7 +175,7 @@ func inEntry(n *yang.Node) bool {
 	return false
 }
 
-// requiredChild reports whether what holds a node cannot be without it.
+// requiredChild reports whether a node is required by its parent.
 func requiredChild(c *yang.Node) bool {
 	if c.Conditional() || !c.Config() {
 		return false
@@ -189,8 +186,7 @@ func requiredChild(c *yang.Node) bool {
 	return c.Mandatory()
 }
 
-// exclusions says which members cannot be given together, as they are in different cases
-// of a choice.
+// exclusions says which members are mutually exclusive, because they are in different cases of a choice.
 func exclusions(n *yang.Node) []Object {
 	var out []Object
 	children := n.Children()
@@ -274,7 +270,7 @@ func (s *Schemas) leaf(n *yang.Node, use Use) Object {
 	return out
 }
 
-// with30 adds an example under the name that the version has for it.
+// with30 adds an example under the name used by the version.
 func (o Object) with30(v Version, one, several string, value any) Object {
 	if v == V30 {
 		return o.With(one, value)
@@ -282,7 +278,7 @@ func (o Object) with30(v Version, one, several string, value any) Object {
 	return o.With(several, []any{value})
 }
 
-// describe is what a person has to know of a leaf.
+// describe is the description of a leaf for people.
 func (s *Schemas) describe(n *yang.Node, use Use) string {
 	t := n.Type()
 	parts := []string{}
@@ -314,8 +310,7 @@ func (s *Schemas) describe(n *yang.Node, use Use) string {
 // sentence is the text of a description on one line.
 func sentence(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// Required returns the names of the members without which a node cannot be created; keys
-// are not among them, as the path has them.
+// Required returns the names of the members that are required to create a node, without keys, which are in the path.
 func Required(n *yang.Node) []string {
 	var out []string
 	for _, c := range n.Children() {
@@ -326,8 +321,7 @@ func Required(n *yang.Node) []string {
 	return out
 }
 
-// Key returns the schema of a key, or of a value of a leaf-list, as a segment of a path,
-// which is never empty.
+// Key returns the schema of a key, or of a value of a leaf-list, as a path segment, which is never empty.
 func (s *Schemas) Key(n *yang.Node) Object {
 	t := n.Type()
 	out := s.shared(t)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A document is read by people, so its members stay in the order of the model.
+// People read the document, so its members keep the order of the model.
 
 package openapi
 
@@ -19,10 +19,10 @@ type Member struct {
 	Value any
 }
 
-// With returns the object with one member more.
+// With returns the object with one more member.
 func (o Object) With(name string, value any) Object { return append(o, Member{name, value}) }
 
-// Get returns the value of a member, nil when there is none.
+// Get returns the value of a member, nil if there is none.
 func (o Object) Get(name string) any {
 	for _, m := range o {
 		if m.Name == name {
@@ -54,7 +54,7 @@ func (o Object) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Of makes an object of names and values in turn. It panics when they are not pairs.
+// Of builds an object from names and values in turn. It panics if they are not pairs.
 func Of(pairs ...any) Object {
 	out := make(Object, 0, len(pairs)/2)
 	for i := 0; i < len(pairs); i += 2 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Regular expressions of XML Schema, which YANG uses, in the dialect that JSON Schema
-// recommends: the part of ECMA-262 that every engine reads in the same way.
+// Regular expressions of XML Schema, which YANG uses, converted to the dialect that JSON Schema recommends: the subset
+// of ECMA-262 that every engine interprets in the same way.
 
 package openapi
 
@@ -13,15 +13,14 @@ import (
 	"unicode/utf8"
 )
 
-// otherText is every character beyond ASCII, as the inside of a class. Engines differ in
-// how they spell the classes of Unicode, so a class means all of this there or nothing.
+// otherText is every character beyond ASCII, as the inside of a class. Engines differ in the syntax of Unicode
+// classes, so a class contains all of them or none.
 const otherText = "\u0080-\U0010ffff"
 
-// Pattern translates a pattern of a model. It is anchored, as patterns of YANG are. A
-// class of Unicode becomes its ASCII part and all other text, so the result may accept
-// more than the pattern does, never less; exact tells that it accepts the same. ok is
-// false for the rare pattern that has no translation: with a block of Unicode, or a class
-// that subtracts another.
+// Pattern converts a pattern of a model. It is anchored, like patterns of YANG. A Unicode class becomes its ASCII part
+// and all other text, so the result may accept more than the pattern does, never less; exact tells that it accepts the
+// same. ok is false for the rare pattern that cannot be converted: with a Unicode block, or a class that subtracts
+// another.
 func Pattern(xsd string) (ecma string, exact, ok bool) {
 	t := &translator{in: xsd, exact: true}
 	t.out.WriteString("^(?:")
@@ -49,7 +48,7 @@ func (t *translator) next() rune {
 	return r
 }
 
-// Characters that mean something outside of a class, and within one.
+// Special characters outside of a class, and within one.
 const (
 	specialChars  = `\.?*+()|[]{}^$`
 	specialInside = `\[]^-`
@@ -62,7 +61,7 @@ func quote(r rune, special string) string {
 	return string(r)
 }
 
-// atom translates what stands outside of a class.
+// atom converts what is outside of a class.
 func (t *translator) atom() {
 	switch r := t.next(); r {
 	case '\\':
@@ -89,7 +88,7 @@ func (t *translator) atom() {
 	}
 }
 
-// class translates a class in brackets.
+// class converts a class in brackets.
 func (t *translator) class() {
 	negated := strings.HasPrefix(t.in, "^")
 	t.in = strings.TrimPrefix(t.in, "^")
@@ -101,7 +100,7 @@ func (t *translator) class() {
 		}
 		switch r := t.next(); {
 		case r == '\\':
-			// A class that is negated has to hold less for the whole to accept more.
+			// A negated class must contain less for the whole pattern to accept more.
 			if class, char := t.escape(negated); class != "" {
 				items.WriteString(class)
 			} else {
@@ -123,8 +122,8 @@ func (t *translator) class() {
 	t.out.WriteString("[" + items.String() + "]")
 }
 
-// escape translates what follows a backslash: the inside of a class, or one character
-// when that is "". narrow asks for ASCII alone where a class cannot be exact.
+// escape converts what follows a backslash: the inside of a class, or one character if that is "". narrow requests
+// only ASCII where a class cannot be exact.
 func (t *translator) escape(narrow bool) (class string, char rune) {
 	switch r := t.next(); r {
 	case 'd':
@@ -160,7 +159,7 @@ func (t *translator) escape(narrow bool) (class string, char rune) {
 	}
 }
 
-// widen makes a class of which only the ASCII part is known.
+// widen returns a class of which only the ASCII part is known.
 func (t *translator) widen(part string, negated, narrow bool) string {
 	t.exact = false
 	if negated {
@@ -188,7 +187,7 @@ func complement(class string) string {
 	})
 }
 
-// ascii writes the characters of ASCII that are in a set as the inside of a class.
+// ascii writes the ASCII characters of a set as the inside of a class.
 func ascii(in func(rune) bool) string {
 	var b strings.Builder
 	for r := rune(0); r < utf8.RuneSelf; r++ {

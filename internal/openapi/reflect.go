@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Schemas of answers that no model describes, from the Go types that are encoded.
+// Schemas of responses that no model describes, from the encoded Go types.
 
 package openapi
 
@@ -12,9 +12,8 @@ import (
 	"time"
 )
 
-// GoType returns the schema of a Go value's type as encoding/json writes it. A member is
-// required unless it is omitted when empty. It panics on a type that has no schema, such
-// as a channel, which a test of the caller finds.
+// GoType returns the schema of a Go value's type as encoding/json encodes it. A member is required unless it is
+// omitted when empty. It panics on a type without a schema, such as a channel, which a test of the caller finds.
 func GoType(v any) Object { return goType(reflect.TypeOf(v)) }
 
 func goType(t reflect.Type) Object {

@@ -15,7 +15,7 @@ import (
 // Version is a version of OpenAPI.
 type Version string
 
-// The versions that are written. 3.0 is for tools that do not read 3.1 yet.
+// The supported versions. 3.0 is for tools that do not support 3.1 yet.
 const (
 	V30 Version = "3.0.3"
 	V31 Version = "3.1.0"
@@ -85,7 +85,7 @@ func stringSchema(t yang.Type) Object {
 	return out
 }
 
-// bounded adds what a range or length says, as the model writes it: "1..4 | 9".
+// bounded adds the limits of a range or length of the model: "1..4 | 9".
 func bounded(o Object, bounds, least, most string) Object {
 	if bounds == "" {
 		return o
@@ -104,8 +104,8 @@ func bounded(o Object, bounds, least, most string) Object {
 	return o.With("anyOf", parts)
 }
 
-// shared is the schema of a type that is used in many places: a reference to a component
-// when the type has a name and is long, the schema itself otherwise.
+// shared is the schema of a type that is used in many places: a reference to a component if the type has a name and is
+// long, the schema itself otherwise.
 func (s *Schemas) shared(t yang.Type) Object {
 	schema := s.typeSchema(t)
 	if t.Name == t.Base || t.LeafrefPath != "" || (len(t.Patterns) == 0 && len(t.Union) == 0) {
@@ -127,7 +127,7 @@ func (s *Schemas) shared(t yang.Type) Object {
 
 func reference(name string) Object { return Object{{"$ref", "#/components/schemas/" + name}} }
 
-// literal is a value as JSON writes it, from its text in a model.
+// literal is a JSON value, from its text in a model.
 func literal(t yang.Type, text string) any {
 	switch t.Base {
 	case "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "decimal64":

@@ -18,7 +18,7 @@ import (
 	"github.com/polycube/polycube/internal/netdev"
 )
 
-// alias begins what the outer ends have as their alias: whose they are.
+// alias is the prefix of the alias of outer ends, which names their owner.
 const alias = "polycube shadow "
 
 func aliasOf(c Cube, port string) string { return alias + c.UUID + " " + c.Name + ":" + port }
@@ -27,13 +27,13 @@ func aliasOf(c Cube, port string) string { return alias + c.UUID + " " + c.Name 
 type Ends struct {
 	// Outer are the indexes of the outer ends, by port.
 	Outer map[string]int
-	// Made are the ports whose interfaces were not there before.
+	// Made are the ports whose interfaces are new.
 	Made []string
-	// Undo removes what was made, and nothing else.
+	// Undo removes only what was created.
 	Undo func() error
 }
 
-// Ensure makes what is missing of a cube's namespace and of its ports' interfaces.
+// Ensure creates the missing parts of a cube's namespace and of its ports' interfaces.
 func (k *Keeper) Ensure(c Cube) (Ends, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -72,7 +72,7 @@ func (k *Keeper) Ensure(c Cube) (Ends, error) {
 	return ends, nil
 }
 
-// space returns the cube's namespace with its name and what is in it now; fresh tells that it was made.
+// space returns the cube's namespace with its name and its interfaces; fresh tells that it was created.
 func (k *Keeper) space(c Cube) (s *space, fresh bool, err error) {
 	if s = k.spaces[c.UUID]; s != nil {
 		err = k.rename(s)
@@ -86,7 +86,7 @@ func (k *Keeper) space(c Cube) (s *space, fresh bool, err error) {
 	return s, fresh, s.find()
 }
 
-// find notes the interfaces that the namespace has: veths whose other end is an outer end of ours.
+// find collects the interfaces of the namespace: veths whose other end is an outer end of ours.
 func (s *space) find() error {
 	inside := map[string]*netlink.Veth{}
 	err := netdev.InNamespace(s.file, func() error {
@@ -111,8 +111,8 @@ func (s *space) find() error {
 	return nil
 }
 
-// wire makes a port's interface. Its outer end gets another name where the plain one is taken, unless by an interface of
-// the same port that somebody moved out of the namespace.
+// wire creates a port's interface. Its outer end gets another name if the plain one is taken, unless by an interface
+// of the same port that was moved out of the namespace.
 func (k *Keeper) wire(c Cube, s *space, port string) (end, error) {
 	inner := InnerName(port)
 	for _, outer := range []string{OuterName(c.Name, port), otherOuterName(k.o.Instance, c.Name, port)} {
@@ -144,13 +144,13 @@ func (k *Keeper) addVeth(s *space, outer, inner string) error {
 	return netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: inner, PeerNamespace: netlink.NsFd(s.file.Fd())})
 }
 
-// ready finishes a new interface. The outer end has no IPv6 of its own, and says whose it is.
+// ready finishes a new interface. The outer end has no IPv6, and its alias names its owner.
 func (k *Keeper) ready(s *space, outer, inner, whose string) (end, error) {
 	l, err := netlink.LinkByName(outer)
 	if err != nil {
 		return end{}, fmt.Errorf("shadow: outer end %s: %w", outer, err)
 	}
-	// A kernel without IPv6 needs no such setting.
+	// A kernel without IPv6 does not need this setting.
 	if err := netlink.LinkSetIP6AddrGenMode(l, nl6None); err != nil && !errors.Is(err, unix.EAFNOSUPPORT) && !errors.Is(err, unix.EOPNOTSUPP) {
 		return end{}, fmt.Errorf("shadow: outer end %s: %w", outer, err)
 	}
@@ -194,7 +194,7 @@ func (k *Keeper) Owner(ifindex int) string {
 	return ""
 }
 
-// Trim removes the interfaces of ports that the cube no longer haves.
+// Trim removes the interfaces of ports that the cube no longer has.
 func (k *Keeper) Trim(c Cube) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -215,7 +215,7 @@ func (k *Keeper) Trim(c Cube) error {
 	return s.remove(names...)
 }
 
-// remove deletes interfaces, by their outer ends, which also are no longer known.
+// remove deletes interfaces by their outer ends, and forgets them.
 func (s *space) remove(names ...string) error {
 	var outer []int
 	for _, name := range names {
@@ -227,11 +227,11 @@ func (s *space) remove(names ...string) error {
 	return removeLinks(outer)
 }
 
-// dying is the group of interfaces that are about to be deleted: the kernel deletes a group at once, and waits once for
-// all of them. Whatever is in it, some keeper has put there to go.
+// dying is the group of interfaces that are about to be deleted: the kernel deletes a group together, and waits once
+// for all of them. A keeper only puts interfaces to be deleted into it.
 const dying = 0x70636e64
 
-// removeLinks deletes interfaces; those that are gone already are no error.
+// removeLinks deletes interfaces; it is not an error if they are already gone.
 func removeLinks(indexes []int) error {
 	var errs []error
 	for _, index := range indexes {
@@ -261,7 +261,7 @@ func removeLink(name string) error {
 	return gone(err)
 }
 
-// gone takes an interface that is no longer there for success.
+// gone treats an already deleted interface as success.
 func gone(err error) error {
 	var missing netlink.LinkNotFoundError
 	if err == nil || errors.As(err, &missing) || errors.Is(err, unix.ENODEV) {

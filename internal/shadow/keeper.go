@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package shadow makes the network namespaces of shadow cubes: each port of such a cube is an interface there, a veth
-// whose outer end is in the daemon's namespace and belongs to the data plane. The namespaces have names that `ip netns`
-// knows, outlive the daemon, and are found again by a mark that they carry.
+// Package shadow creates the network namespaces of shadow cubes: each port of such a cube is an interface there, a
+// veth whose outer end is in the daemon's namespace and belongs to the data plane. The namespaces have names for `ip
+// netns`, survive the daemon, and are identified by a mark.
 package shadow
 
 import (
@@ -21,24 +21,26 @@ import (
 
 // Options of a Keeper.
 type Options struct {
-	// Instance names the daemon, "" for the machine's main one.
+	// Instance is the name of the daemon, "" for the machine's main one.
 	Instance string
 	Logger   *slog.Logger
-	// Prepare readies a new interface of a namespace, given its index; the calling thread is in the namespace. May be nil.
+	// Prepare prepares a new interface of a namespace, given its index; the calling thread is in the namespace. May be
+	// nil.
 	Prepare func(ifindex int) error
-	// Dir is where namespaces have their names; empty for nsname.Dir.
+	// Dir is the directory of namespace names; empty for nsname.Dir.
 	Dir string
-	// Mounts is the file of the mount namespace in which names are made; empty for the process's own.
+	// Mounts is the file of the mount namespace in which names are created; empty for the process's own.
 	Mounts string
 }
 
-// Cube is what a namespace is made for.
+// Cube is the owner of a namespace.
 type Cube struct {
 	Name, UUID string
 	Ports      []string
 }
 
-// Keeper makes and keeps namespaces. It must be opened, and its methods called, in the daemon's network namespace.
+// Keeper creates and maintains namespaces. It must be opened, and its methods called, in the daemon's network
+// namespace.
 type Keeper struct {
 	o Options
 	// machine is the number of the daemon's own namespace.
@@ -53,7 +55,7 @@ type Keeper struct {
 	done    sync.WaitGroup
 }
 
-// Open makes a keeper without namespaces.
+// Open creates a keeper without namespaces.
 func Open(o Options) (*Keeper, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -70,8 +72,8 @@ func Open(o Options) (*Keeper, error) {
 	return k, nil
 }
 
-// Start begins to report: changed is called with a cube's UUID when something in its namespace, or its name, was
-// changed by anybody, and once for each namespace that there is. It is no longer called once Close has returned.
+// Start starts reporting: changed is called with a cube's UUID when something in its namespace, or its name, was
+// changed by anyone, and once for each existing namespace. It is no longer called once Close has returned.
 func (k *Keeper) Start(changed func(uuid string)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -81,7 +83,7 @@ func (k *Keeper) Start(changed func(uuid string)) {
 	}
 }
 
-// Close lets go of all namespaces and leaves them running.
+// Close closes all namespaces and leaves them running.
 func (k *Keeper) Close() error {
 	k.cancel()
 	k.mu.Lock()
@@ -98,8 +100,8 @@ func (k *Keeper) Close() error {
 	return err
 }
 
-// prefix begins the names of the instance's namespaces. No name of an instance or a cube has an @ in it, so that those
-// of two instances cannot be the same.
+// prefix is the prefix of the names of the instance's namespaces. Names of instances and cubes contain no @, so the
+// names of two instances cannot be the same.
 func (k *Keeper) prefix() string {
 	if k.o.Instance == "" {
 		return "pcn-"
@@ -112,13 +114,13 @@ func (k *Keeper) Name(cube string) string { return k.prefix() + cube }
 
 func (k *Keeper) path(cube string) string { return filepath.Join(k.o.Dir, k.Name(cube)) }
 
-// mark is what the loopback interface of a cube's namespace has as its alias: by it the next daemon knows the namespace
-// again, whatever its name says. The namespace of the daemon is part of it: tests run several machines side by side.
+// mark is the alias of the loopback interface of a cube's namespace: it identifies the namespace after a restart,
+// whatever its name. The daemon's namespace is part of it, because tests run several machines side by side.
 func (k *Keeper) mark(uuid string) string {
 	return fmt.Sprintf("polycube %s@%d %s", k.o.Instance, k.machine, uuid)
 }
 
-// Sweep removes the instance's namespaces of cubes that keep does not want.
+// Sweep removes the instance's namespaces of cubes for which keep returns false.
 func (k *Keeper) Sweep(keep func(uuid string) bool) error {
 	paths, err := filepath.Glob(filepath.Join(k.o.Dir, "pcn-*"))
 	if err != nil {
@@ -140,7 +142,7 @@ func (k *Keeper) Sweep(keep func(uuid string) bool) error {
 	return errors.Join(errs...)
 }
 
-// removeName takes a namespace's name away; the namespace lives on while somebody uses it.
+// removeName removes a namespace's name; the namespace continues to exist while it is in use.
 func (k *Keeper) removeName(path string) error {
 	if err := k.atNames(func() error { return nsname.Remove(path) }); err != nil {
 		return fmt.Errorf("shadow: %w", err)

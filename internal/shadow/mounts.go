@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The name of a namespace is a mount. A daemon in a mount namespace of its own (as a service manager gives to hardened
-// services) sees what the machine mounts, but not the other way round: `ip netns` would not find a cube's namespace. So
-// names are made where the machine is.
+// The name of a namespace is a mount. A daemon in a separate mount namespace (as a service manager creates for
+// hardened services) sees the machine's mounts, but not the other way round: `ip netns` would not find a cube's
+// namespace. So names are created in the machine's mount namespace.
 
-// atNames runs fn where names are made. fn must do all its work on the goroutine that it is called on.
+// atNames runs fn where names are created. fn must do all its work on the calling goroutine.
 func (k *Keeper) atNames(fn func() error) error {
 	if k.o.Mounts == "" {
 		return fn()
@@ -24,8 +24,8 @@ func (k *Keeper) atNames(fn func() error) error {
 	return <-result
 }
 
-// onOwnThread leaves its thread locked, so that it ends with the goroutine: it shares nothing of the file system with the
-// others any more. The first thread of the process cannot end; while it waits here, the next goroutine is on another.
+// onOwnThread leaves its thread locked, so that it ends with the goroutine: it no longer shares its file system state
+// with the others. The first thread of the process cannot end; while it waits here, the next goroutine is on another.
 func (k *Keeper) onOwnThread(fn func() error) error {
 	runtime.LockOSThread()
 	if unix.Gettid() == unix.Getpid() {
@@ -47,7 +47,7 @@ func enterMounts(path string) error {
 		return fmt.Errorf("mount namespace: %w", err)
 	}
 	defer func() { _ = f.Close() }() // nothing was written
-	// Root and working directory are the process's until a thread has its own.
+	// Root and working directory are shared with the process until a thread unshares them.
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return fmt.Errorf("mount namespace %s: a thread of its own: %w", path, err)
 	}

@@ -2,8 +2,8 @@
 
 package shadow
 
-// A route as the kernel tells it: struct rtmsg and its attributes. They are read here and not by the library's types, which
-// take ten times as long; there may be a million of them.
+// A route in the kernel's format: struct rtmsg and its attributes. They are not parsed with the library's types, which
+// take ten times as long; there may be a million routes.
 
 import (
 	"cmp"
@@ -18,7 +18,7 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// routeKey is what tells routes of one table apart.
+// routeKey is the key of a route in a table.
 type routeKey struct {
 	prefix netip.Prefix
 	metric uint32
@@ -28,7 +28,7 @@ func (k routeKey) compare(o routeKey) int {
 	return cmp.Or(k.prefix.Compare(o.prefix), cmp.Compare(k.metric, o.metric))
 }
 
-// route is what becomes of packets.
+// route is the action of a route.
 type route struct {
 	kind     uint8 // RTN_...
 	protocol uint8 // RTPROT_...
@@ -46,7 +46,7 @@ func (r route) equal(o route) bool {
 	return r.kind == o.kind && r.protocol == o.protocol && slices.Equal(r.hops, o.hops)
 }
 
-// attributes calls fn for each attribute of a message; false for one that does not fit.
+// attributes calls fn for each attribute of a message; false for a malformed one.
 func attributes(b []byte, fn func(kind uint16, value []byte)) bool {
 	for len(b) >= unix.SizeofRtAttr {
 		n := int(binary.NativeEndian.Uint16(b))
@@ -66,7 +66,7 @@ func word(b []byte) uint32 {
 	return binary.NativeEndian.Uint32(b)
 }
 
-// parseRoute reads a message; false for a route that is not told to cubes.
+// parseRoute parses a message; false for a route that is not reported to cubes.
 func parseRoute(b []byte) (key routeKey, r route, ok bool) {
 	if len(b) < unix.SizeofRtMsg {
 		return key, r, false
@@ -108,8 +108,8 @@ func parseRoute(b []byte) (key routeKey, r route, ok bool) {
 	return key, r, fits && key.prefix.IsValid() && wanted(m, table, dst)
 }
 
-// wanted leaves out what cubes are not told: other tables, routes that the kernel made of addresses, copies of routes that
-// it keeps for itself, routes for a type of service, and those of IPv6 that each link has.
+// wanted excludes routes that are not reported to cubes: other tables, routes that the kernel derived from addresses,
+// internal copies of routes, routes for a type of service, and the standard IPv6 routes of each link.
 func wanted(m unix.RtMsg, table uint32, dst netip.Addr) bool {
 	switch m.Type {
 	case unix.RTN_UNICAST, unix.RTN_BLACKHOLE, unix.RTN_UNREACHABLE, unix.RTN_PROHIBIT:
@@ -121,7 +121,7 @@ func wanted(m unix.RtMsg, table uint32, dst netip.Addr) bool {
 		!(dst.Is6() && (dst.IsLinkLocalUnicast() || dst.IsMulticast()))
 }
 
-// via reads struct rtvia: a gateway of the other family.
+// via parses struct rtvia: a gateway of the other family.
 func via(b []byte) netip.Addr {
 	if len(b) < 2 {
 		return netip.Addr{}
@@ -130,7 +130,7 @@ func via(b []byte) netip.Addr {
 	return a
 }
 
-// parseHops reads a series of struct rtnexthop.
+// parseHops parses a series of struct rtnexthop.
 func parseHops(b []byte) []hop {
 	var out []hop
 	for len(b) >= unix.SizeofRtNexthop {
@@ -153,7 +153,7 @@ func parseHops(b []byte) []hop {
 	return out
 }
 
-// protocols are the names of `ip route`, from its file rt_protos.
+// protocols are the names used by `ip route`, from its file rt_protos.
 var protocols = map[uint8]string{
 	unix.RTPROT_REDIRECT: "redirect", unix.RTPROT_BOOT: "boot", unix.RTPROT_STATIC: "static", unix.RTPROT_GATED: "gated",
 	unix.RTPROT_RA: "ra", unix.RTPROT_MRT: "mrt", unix.RTPROT_ZEBRA: "zebra", unix.RTPROT_BIRD: "bird",
@@ -162,7 +162,7 @@ var protocols = map[uint8]string{
 	unix.RTPROT_OSPF: "ospf", unix.RTPROT_RIP: "rip", unix.RTPROT_EIGRP: "eigrp",
 }
 
-// translate is a route as cubes hear of it; false if it leads to no port.
+// translate is a route as reported to cubes; false if it leads to no port.
 func (w *routeWatch) translate(key routeKey, r route) (cube.Route, bool) {
 	out := cube.Route{Prefix: key.prefix, Metric: key.metric, Protocol: protocols[r.protocol]}
 	if out.Protocol == "" {

@@ -2,9 +2,9 @@
 
 package shadow
 
-// The routes that programs in a cube's namespace add are followed in a table, and told as differences of that table: a
-// message that is lost, or a change that the kernel does not tell (it drops IPv4 routes silently when an interface goes
-// down), costs a new listing, and tells what differs. A full table of the Internet comes in batches.
+// The routes that programs in a cube's namespace add are kept in a table, and reported as differences of that table:
+// after a lost message, or a change that the kernel does not report (it silently drops IPv4 routes when an interface
+// goes down), a new listing reports what differs. A full Internet table is reported in batches.
 
 import (
 	"context"
@@ -24,8 +24,8 @@ import (
 	"github.com/polycube/polycube/internal/netdev"
 )
 
-// Times of the watch: how long changes are collected before they are told, at most, and when they have ceased; and how
-// long after a sign that the table may be wrong it is listed anew.
+// Times of the watch: the maximum time and the quiet time to collect changes before they are reported; and the delay
+// from a sign that the table may be wrong to a new listing.
 const (
 	gather    = 100 * time.Millisecond
 	quiet     = 10 * time.Millisecond
@@ -34,11 +34,11 @@ const (
 	routesBuf = 32 << 20 // bytes of messages that the kernel may hold for us
 )
 
-// Told gets changes of a namespace's routes, as cube.RouteWatcher does.
+// Told receives changes of a namespace's routes, like cube.RouteWatcher.
 type Told func(changes []cube.RouteChange, complete bool)
 
-// WatchRoutes begins to tell the routes of a cube's namespace, all of them at first. If it does so already, it takes note
-// of the cube's ports.
+// WatchRoutes starts reporting the routes of a cube's namespace, at first all of them. If it already does, it updates
+// the cube's ports.
 func (k *Keeper) WatchRoutes(c Cube, told Told) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -87,7 +87,7 @@ type routeWatch struct {
 	relist  time.Time         // when to list anew; zero for not at all
 }
 
-// name gives the watch other ports.
+// name sets the ports of the watch.
 func (w *routeWatch) name(ports map[int]string) {
 	select {
 	case <-w.renamed: // it has not been looked at
@@ -96,7 +96,7 @@ func (w *routeWatch) name(ports map[int]string) {
 	w.renamed <- ports
 }
 
-// batch is what a read of the socket gave.
+// batch is the result of reading the socket.
 type batch struct {
 	msgs []syscall.NetlinkMessage
 	lost bool
@@ -126,7 +126,7 @@ func (w *routeWatch) run(ctx context.Context) error {
 	return w.follow(ctx, in)
 }
 
-// read passes on what comes from a socket until it fails.
+// read passes on messages from a socket until it fails.
 func read(ctx context.Context, s *nl.NetlinkSocket, in chan<- batch) {
 	for {
 		msgs, from, err := s.Receive()
@@ -150,7 +150,7 @@ func read(ctx context.Context, s *nl.NetlinkSocket, in chan<- batch) {
 	}
 }
 
-// follow takes messages, and tells when they pause.
+// follow processes messages, and reports changes when they pause.
 func (w *routeWatch) follow(ctx context.Context, in <-chan batch) error {
 	w.changed = map[routeKey]bool{}
 	var first time.Time // of the changes that were not told
@@ -186,7 +186,7 @@ func (w *routeWatch) follow(ctx context.Context, in <-chan batch) error {
 	}
 }
 
-// pause is how long nothing needs to be done if nothing comes.
+// pause is how long to wait if nothing arrives.
 func (w *routeWatch) pause(first time.Time) (wait time.Duration, due bool) {
 	switch {
 	case !w.relist.IsZero():
@@ -197,7 +197,7 @@ func (w *routeWatch) pause(first time.Time) (wait time.Duration, due bool) {
 	return time.Hour, false
 }
 
-// expire lists anew if it is time to, and tells what has changed.
+// expire lists the routes again if it is time to, and reports what has changed.
 func (w *routeWatch) expire() {
 	if !w.relist.IsZero() && time.Now().Before(w.relist) {
 		return
@@ -212,7 +212,7 @@ func (w *routeWatch) expire() {
 	w.tell()
 }
 
-// soon has the routes listed anew.
+// soon schedules a new listing.
 func (w *routeWatch) soon() {
 	if w.relist.IsZero() {
 		w.relist = time.Now().Add(relistIn)
@@ -226,7 +226,7 @@ func (w *routeWatch) take(b batch) {
 	for _, m := range b.msgs {
 		switch m.Header.Type {
 		case unix.RTM_NEWLINK, unix.RTM_DELLINK:
-			// Routes over an interface that goes down vanish without a word.
+			// Routes over an interface that goes down are dropped silently.
 			if len(m.Data) >= unix.SizeofIfInfomsg && nl.DeserializeIfInfomsg(m.Data).Flags&unix.IFF_UP == 0 || m.Header.Type == unix.RTM_DELLINK {
 				w.soon()
 			}
@@ -250,8 +250,8 @@ func (w *routeWatch) set(key routeKey, r route) {
 	w.changed[key] = true
 }
 
-// delete takes a route away. Of an IPv6 route with several next hops, the kernel tells those that go; where what goes is
-// not what is known, only a listing helps.
+// delete removes a route. For an IPv6 route with several next hops, the kernel reports those that are deleted; if they
+// do not match the known ones, only a listing helps.
 func (w *routeWatch) delete(key routeKey, r route) {
 	old, ok := w.known[key]
 	switch {
@@ -265,7 +265,7 @@ func (w *routeWatch) delete(key routeKey, r route) {
 	}
 }
 
-// list reads all routes and notes what differs.
+// list reads all routes and records differences.
 func (w *routeWatch) list() error {
 	var now map[routeKey]route
 	err := netdev.InNamespace(w.file, func() (err error) {
@@ -300,7 +300,7 @@ func (w *routeWatch) list() error {
 	return nil
 }
 
-// tell tells what has changed; the first time, all there is.
+// tell reports what has changed; the first time, everything.
 func (w *routeWatch) tell() {
 	if !w.begun {
 		w.changed = map[routeKey]bool{}

@@ -22,21 +22,21 @@ import (
 // space is a cube's namespace.
 type space struct {
 	cube string
-	// alias begins the aliases of the outer ends.
+	// alias is the prefix of the aliases of the outer ends.
 	alias string
 	path  string
 	file  *os.File
 	// ends are the interfaces by their names in the namespace.
 	ends map[string]end
 	stop context.CancelFunc
-	// routes follows its routes, nil if nobody asks for them.
+	// routes follows its routes, nil if not requested.
 	routes *routeWatch
 }
 
 // end is a port's interface: its index in the namespace, and that of its outer end.
 type end struct{ inner, outer int }
 
-// close lets go of the namespace, which stays.
+// close closes the namespace, which stays.
 func (s *space) close() {
 	if s.stop != nil {
 		s.stop()
@@ -47,9 +47,9 @@ func (s *space) close() {
 	_ = s.file.Close() // nothing was written
 }
 
-// openNamed opens the namespace that a path stands for and returns its mark.
+// openNamed opens the namespace of a path and returns its mark.
 func openNamed(path string) (f *os.File, mark string, err error) {
-	// O_NONBLOCK: a FIFO in this place must not stop the daemon.
+	// O_NONBLOCK: a FIFO with this name must not block the daemon.
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, "", fmt.Errorf("shadow: open %s: %w", path, err)
@@ -72,10 +72,10 @@ func openNamed(path string) (f *os.File, mark string, err error) {
 	return f, mark, nil
 }
 
-// errNoNamespace is a file in the place of a namespace's name.
+// errNoNamespace is for a file that is not a namespace.
 var errNoNamespace = errors.New("not a network namespace")
 
-// open finds the cube's namespace, or makes it; fresh tells which.
+// open finds the cube's namespace, or creates it; fresh tells which.
 func (k *Keeper) open(c Cube) (s *space, fresh bool, err error) {
 	path := k.path(c.Name)
 	s = &space{cube: c.Name, alias: alias + c.UUID + " ", path: path, ends: map[string]end{}}
@@ -94,7 +94,7 @@ func (k *Keeper) open(c Cube) (s *space, fresh bool, err error) {
 		return nil, false, fmt.Errorf("namespace %s was not created by polycubed: remove it (ip netns del %[1]s) or choose another name: %w",
 			filepath.Base(path), cube.ErrInUse)
 	case errors.Is(err, errNoNamespace):
-		// A name that was left behind; what is not an empty file is not ours to remove.
+		// A leftover name; only an empty file is ours to remove.
 		if info, statErr := os.Lstat(path); statErr != nil || !info.Mode().IsRegular() || info.Size() > 0 {
 			return nil, false, fmt.Errorf("%s blocks the path: %w: %w", path, err, cube.ErrInUse)
 		}
@@ -108,7 +108,7 @@ func (k *Keeper) open(c Cube) (s *space, fresh bool, err error) {
 	return s, true, err
 }
 
-// create makes a namespace with a mark and a name. The thread that made it is left to end there: it is a new one.
+// create creates a namespace with a mark and a name, on a new thread that ends afterwards.
 func (k *Keeper) create(path, mark string) (*os.File, error) {
 	own, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {
@@ -148,7 +148,7 @@ func (k *Keeper) mount(f *os.File, path string) error {
 	return nil
 }
 
-// rename puts the name back that somebody took away. The namespace itself has lived on, with the processes in it.
+// rename restores a removed name. The namespace itself still exists, with the processes in it.
 func (k *Keeper) rename(s *space) error {
 	var have, is unix.Stat_t
 	if err := unix.Fstat(int(s.file.Fd()), &have); err != nil {

@@ -17,17 +17,17 @@ import (
 	"github.com/polycube/polycube/internal/netdev"
 )
 
-// Setting is how a port's interface is to be; what is zero stays as it is.
+// Setting is the wanted configuration of a port's interface; zero members change nothing.
 type Setting struct {
 	MAC         net.HardwareAddr
 	Add, Remove []netip.Prefix
 	// MTU is that of both ends.
 	MTU int
-	// Up is whether the port is linked: the interface has a carrier then.
+	// Up is whether the port is linked: the interface then has carrier.
 	Up *bool
 }
 
-// Set changes a port's interface. An interface that is not there is none of its business: Ensure makes it.
+// Set changes a port's interface. It ignores a missing interface, because Ensure creates it.
 func (k *Keeper) Set(uuid, port string, to Setting) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -103,7 +103,7 @@ func setInner(index int, to Setting) error {
 	return nil
 }
 
-// address has no duplicate detection: the cube answers for the address already.
+// address skips duplicate detection, because the cube already answers for the address.
 func address(p netip.Prefix) *netlink.Addr {
 	a := &netlink.Addr{IPNet: &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}}
 	if p.Addr().Is6() {
@@ -112,15 +112,15 @@ func address(p netip.Prefix) *netlink.Addr {
 	return a
 }
 
-// State is how a port's interface is.
+// State is the state of a port's interface.
 type State struct {
 	cube.Interface
 	MTU int
 	Up  bool
 }
 
-// States reads the interfaces of ports in a cube's namespace. Link-local addresses are the interface's own business. The
-// MTU of an interface is made that of its outer end, which nobody sees.
+// States reads the interfaces of ports in a cube's namespace. Link-local addresses are not included. The MTU of an
+// interface is set to that of its outer end, which users do not see.
 func (k *Keeper) States(c Cube) (map[string]State, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

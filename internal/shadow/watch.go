@@ -16,8 +16,8 @@ import (
 	"github.com/polycube/polycube/internal/netdev"
 )
 
-// watch reports what happens in a namespace until it is closed. Only the first report of the interfaces that are there
-// is waited for: what is notified of each of them says nothing new.
+// watch reports changes in a namespace until it is closed. It waits only for the first report of the existing
+// interfaces: those reports say nothing new.
 func (k *Keeper) watch(uuid string, s *space) {
 	if k.changed == nil || s.stop != nil {
 		return
@@ -25,7 +25,7 @@ func (k *Keeper) watch(uuid string, s *space) {
 	k.watchNames()
 	ctx, cancel := context.WithCancel(k.ctx)
 	s.stop = cancel
-	// The watch has a descriptor of its own: the space's may be closed before it ends.
+	// The watch has a separate descriptor, because the space's may be closed before it ends.
 	f, err := reopen(s.file)
 	if err != nil {
 		k.o.Logger.Error("changes in a cube's namespace are not monitored", "cube", s.cube, "err", err)
@@ -53,7 +53,7 @@ func (k *Keeper) watch(uuid string, s *space) {
 	})
 }
 
-// pause is between two reports of a namespace: what changes often is looked at seldom.
+// pause is the time between two reports of a namespace, so that frequent changes are read rarely.
 const pause = 20 * time.Millisecond
 
 // report calls changed for what has happened since the last call.
@@ -80,7 +80,7 @@ func reopen(f *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
-// watchNames begins to report names that are removed.
+// watchNames starts reporting names that are removed.
 func (k *Keeper) watchNames() {
 	if k.names != nil {
 		return
@@ -109,7 +109,7 @@ func (k *Keeper) watchNames() {
 	})
 }
 
-// removedNames reads a buffer of struct inotify_event.
+// removedNames parses a buffer of struct inotify_event.
 func removedNames(buf []byte) []string {
 	var out []string
 	for len(buf) >= unix.SizeofInotifyEvent {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What this package shares with the framework's eBPF programs: the Go side of bpf/core/abi.h. A test compares the
-// layouts with the types of the compiled programs.
+// The structures shared with the framework's eBPF programs: the Go side of bpf/core/abi.h. A test compares the layouts
+// with the types of the compiled programs.
 
 package slowpath
 
@@ -27,13 +27,13 @@ const (
 	ToTX
 	// ToIn: the transparent cube's ingress program.
 	ToIn
-	// ToInNext: behind the transparent cube's ingress program.
+	// ToInNext: after the transparent cube's ingress program.
 	ToInNext
 	// ToOut: the transparent cube's egress program.
 	ToOut
-	// ToOutNext: behind the transparent cube's egress program.
+	// ToOutNext: after the transparent cube's egress program.
 	ToOutNext
-	// ToNamespace: as given to the cube's namespace, by the interface of the port.
+	// ToNamespace: as sent to the cube's namespace, through the interface of the port.
 	ToNamespace
 	// ToOffer: as offered to the transparent cubes of the cube's port.
 	ToOffer
@@ -55,11 +55,11 @@ const (
 	flagVLAN   = 1
 	flagEgress = 2
 	flagXDP    = 4
-	// mdShift is where those of md begin.
+	// mdShift is the offset of the flags of md.
 	mdShift = 16
 )
 
-// What md.flags say: PCN_MD_TURNED, PCN_MD_OFFERED and PCN_MD_FROM.
+// The bits of md.flags: PCN_MD_TURNED, PCN_MD_OFFERED and PCN_MD_FROM.
 const (
 	mdTurned  = 0x10
 	mdOffered = 0x20
@@ -102,7 +102,7 @@ type share struct{ Produced, Consumed uint64 }
 // control is struct pcn_control.
 type control struct{ Sleeping, Pad uint32 }
 
-// record is the head of struct pcn_record, without the packet that follows.
+// record is the header of struct pcn_record, without the packet that follows.
 type record struct {
 	kind, cube, port, reason uint16
 	flags                    uint32
@@ -118,7 +118,7 @@ type record struct {
 
 const recordHead = 72
 
-// An Ethernet header, and the longest frame with a VLAN tag that an IP packet fits in.
+// An Ethernet header, and the longest frame with a VLAN tag for an IP packet.
 const (
 	ethernetHead = 14
 	maxFrame     = 65535 + 18
@@ -127,7 +127,7 @@ const (
 	maxCapture = 128 << 10
 )
 
-// What is wrong with a record. They are made once: whoever floods the ring with such records must not make garbage.
+// Errors of records. They are created once, because a flood of such records must not create garbage.
 var (
 	errRecordShort = errors.New("truncated header")
 	errRecordData  = errors.New("its length exceeds the record")
@@ -137,7 +137,7 @@ var (
 	errRecordKind  = errors.New("its kind is unknown")
 )
 
-// decode reads the head of a record. It does not judge it: even a bad record is charged to a cube.
+// decode decodes the header of a record. It does not check it: even an invalid record is charged to a cube.
 func (r *record) decode(b []byte) error {
 	if len(b) < recordHead {
 		return errRecordShort
@@ -154,7 +154,7 @@ func (r *record) decode(b []byte) error {
 	return nil
 }
 
-// body is what follows the head of a decoded record; b is the record.
+// body is what follows the header of a decoded record; b is the record.
 func (r *record) body(b []byte) ([]byte, error) {
 	if uint64(r.caplen) > uint64(len(b)-recordHead) {
 		return nil, errRecordData
@@ -162,7 +162,7 @@ func (r *record) body(b []byte) ([]byte, error) {
 	return b[recordHead : recordHead+int(r.caplen)], nil
 }
 
-// checkPacket says whether a record with that body can be handed on as a packet.
+// checkPacket checks that a record with that body can be passed on as a packet.
 func (r *record) checkPacket(body []byte) error {
 	switch {
 	case r.len < r.caplen:
@@ -175,7 +175,7 @@ func (r *record) checkPacket(body []byte) error {
 	return nil
 }
 
-// frame copies a frame into buf, with the tag that the kernel keeps beside the packet in its place, and returns its
+// frame copies a frame into buf, with the VLAN tag that the kernel keeps outside the packet inserted, and returns its
 // length.
 func (r *record) frame(body, buf []byte) int {
 	if r.flags&flagVLAN == 0 || len(body) < ethernetHead {
@@ -187,8 +187,8 @@ func (r *record) frame(body, buf []byte) int {
 	return n + 2 + copy(buf[n+2:], body[12:])
 }
 
-// packet fills p and m. The bytes are copied into buf, so that a handler may change them where they are: a write to
-// the ring would end the process. The VLAN tag that the kernel keeps beside the packet takes its place again.
+// packet fills p and m. The bytes are copied into buf, so that a handler may change them in place: a write to the ring
+// would crash the process. The VLAN tag that the kernel keeps outside the packet is inserted again.
 func (r *record) packet(body, buf []byte, p *cube.PacketIn, m *Meta) {
 	n := r.frame(body, buf)
 	*p = cube.PacketIn{
@@ -219,15 +219,15 @@ func (r *record) packet(body, buf []byte, p *cube.PacketIn, m *Meta) {
 
 // Meta is where a packet leaves or enters the fast path, which only the framework knows.
 type Meta struct {
-	// Ifindex is the netdev where the packet entered, whose stack gets it when it is passed; 0 is none. On the way down
-	// it stands in for that of a packet whose Trip has none.
+	// Ifindex is the netdev where the packet entered, whose stack receives it when it is passed; 0 is none. On the way
+	// down it replaces that of a packet whose Trip has none.
 	Ifindex int
 	// XDP says that the packet comes from, or goes to, programs at the XDP hook.
 	XDP bool
-	// Generic says that the packet goes to programs of generic XDP, which can send to every netdev. Native XDP loses, without
-	// a word, what it sends to a VLAN device, to a bridge, or to a veth whose other end does not poll.
+	// Generic says that the packet goes to programs of generic XDP, which can send to every netdev. Native XDP
+	// silently loses what it sends to a VLAN device, to a bridge, or to a veth whose other end does not poll.
 	Generic bool
-	// Set says that a flood is one to a set of ports, which the packet's Metadata names.
+	// Set says that a flood goes to a set of ports, which the packet's Metadata names.
 	Set bool
 }
 
@@ -238,7 +238,7 @@ type Target struct {
 	Kind uint16
 }
 
-// TargetOf is the kind of target that a packet of a cube is for.
+// TargetOf is the kind of target for a packet of a cube.
 func TargetOf(transparent bool, p *cube.PacketOut) uint16 {
 	out := p.Direction == cube.Egress
 	switch {
@@ -260,7 +260,7 @@ func TargetOf(transparent bool, p *cube.PacketOut) uint16 {
 	return ToInNext
 }
 
-// check refuses what the fast path has no place for.
+// check refuses values that the fast path does not support.
 func (t Target) check(port uint16) error {
 	switch {
 	case t.Cube == 0 || t.Cube >= maxCubes:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Log lines of eBPF programs: they send a format and up to four integers, and are formatted here. What comes from the
-// fast path is not trusted: a line stays one line of printable text of bounded length.
+// Log lines of eBPF programs: they send a format and up to four integers, and are formatted here. Data from the fast
+// path is not trusted: a line stays one line of printable text of limited length.
 
 package slowpath
 
@@ -17,7 +17,8 @@ import (
 	"unicode"
 )
 
-// struct pcn_log_args: level, count, four arguments of 8 bytes, and the format, which ends with a zero byte or its array.
+// struct pcn_log_args: level, count, four arguments of 8 bytes, and the format, which ends with a zero byte or at the
+// end of its array.
 const (
 	logArgsSize = 128
 	logArgsMax  = 4
@@ -41,8 +42,8 @@ func formatLog(b []byte) (level uint32, line string, err error) {
 	return e.Uint32(b), printable(expand(string(format), args)), nil
 }
 
-// expand replaces the conversions of a format as printf does, and %I, %M and %P. A conversion that is unknown, or has
-// no argument, stays as it is written.
+// expand replaces the conversions of a format like printf, and %I, %M and %P. A conversion that is unknown, or has no
+// argument, is unchanged.
 func expand(format string, args []uint64) string {
 	var out strings.Builder
 	for format != "" {
@@ -75,7 +76,7 @@ type conversion struct {
 	verb       byte
 }
 
-// parseConversion reads a conversion and returns how many bytes it has, 0 if it is none.
+// parseConversion parses a conversion and returns its length, 0 if it is none.
 func parseConversion(s string) (c conversion, n int) {
 	c.size = 4
 	for ; n < len(s) && (s[n] == '-' || s[n] == '0'); n++ {

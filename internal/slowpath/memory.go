@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Maps as memory: what is shared with the fast path for each packet is read and written without system calls.
+// Maps as memory: state shared with the fast path for each packet is read and written without system calls.
 
 package slowpath
 
@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapArray maps an array into memory, after making sure that it is an array of such values.
+// mapArray maps an array into memory, after checking that it is an array of such values.
 func mapArray(m *ebpf.Map, what string, valueSize, entries uint32) ([]byte, error) {
 	if m == nil {
 		return nil, fmt.Errorf("map %s: missing", what)
@@ -44,7 +44,7 @@ func mapMemory(m *ebpf.Map, offset int64, length, prot int) ([]byte, error) {
 	return mem, nil
 }
 
-// unmap takes memory of mapMemory back; nil is nothing.
+// unmap unmaps memory of mapMemory; nil is ignored.
 func unmap(mem ...[]byte) error {
 	var errs []error
 	for _, m := range mem {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The offload state of a frame on its way down: struct virtio_net_hdr, made from the frame itself. A frame comes up as
-// it is in the kernel, where a checksum may be left for later and a TCP superframe waits to be cut; it goes down with
-// words that say so.
+// The offload state of a frame on its way down: struct virtio_net_hdr, derived from the frame itself. A frame comes up
+// as it is in the kernel, where a checksum may be unfinished and a TCP superframe waits for segmentation; it goes down
+// with a header that says so.
 
 package slowpath
 
@@ -18,7 +18,7 @@ import (
 )
 
 // virtioHead is the size of struct virtio_net_hdr: flags, gso_type, hdr_len, gso_size, csum_start and csum_offset, in
-// the byte order of the machine.
+// host byte order.
 const virtioHead = 10
 
 // Values of struct virtio_net_hdr.
@@ -30,14 +30,14 @@ const (
 	gsoECN    = unix.VIRTIO_NET_HDR_GSO_ECN
 )
 
-// What is in a TCP and a UDP header where.
+// Offsets in TCP and UDP headers.
 const (
 	tcpHead, tcpSumAt, tcpFlagsAt, tcpCWR = 20, 16, 13, 0x80
 	udpHead, udpLengthAt, udpSumAt        = 8, 4, 6
 	ipv6Head                              = 40
 )
 
-// Reasons why a superframe cannot be sent. They are made once, a packet each would be garbage.
+// Reasons why a superframe cannot be sent. They are created once, because one for each packet would be garbage.
 var (
 	errGSOKind  = errors.New("neither TCP nor UDP, or a fragment, so it cannot be segmented")
 	errGSOShort = errors.New("shorter than its headers say")
@@ -45,7 +45,7 @@ var (
 	errGSOSegs  = errors.New("its number of segments does not match its UDP payload; possibly a tunnel")
 )
 
-// virtioHeader fills h. For a frame that is not to be cut nothing can go wrong: at worst it goes as it is.
+// virtioHeader fills h. For a frame without segmentation nothing can go wrong: at worst it is sent unchanged.
 func virtioHeader(h *[virtioHead]byte, frame []byte, off cube.Offload) error {
 	*h = [virtioHead]byte{}
 	l4, ok := findTransport(frame)
@@ -61,7 +61,7 @@ func virtioHeader(h *[virtioHead]byte, frame []byte, off cube.Offload) error {
 	return nil
 }
 
-// superframe fills in what the kernel needs to cut the frame.
+// superframe fills in what the kernel needs to segment the frame.
 func (l4 *transport) superframe(h *[virtioHead]byte, frame []byte, off cube.Offload, found bool) error {
 	if !found {
 		return errGSOKind
@@ -83,8 +83,8 @@ func (l4 *transport) superframe(h *[virtioHead]byte, frame []byte, off cube.Offl
 			return errGSOShort
 		}
 	} else {
-		// The kernel does not tell UDP segments from a tunnel with segments inside, but only the former has exactly
-		// as many segments as its payload makes, and a checksum that is left to the segmentation.
+		// The kernel does not distinguish UDP segments from a tunnel with segments inside, but only the former has
+		// exactly as many segments as its payload makes, and a checksum that is left to the segmentation.
 		if !l4.unfinished(frame) {
 			return errGSOSum
 		}
@@ -106,7 +106,7 @@ func (l4 *transport) putSum(h *[virtioHead]byte) {
 	binary.NativeEndian.PutUint16(h[8:], uint16(l4.sumAt))
 }
 
-// transport is where the TCP or UDP header of a frame is.
+// transport is the position of a frame's TCP or UDP header.
 type transport struct {
 	proto       byte
 	v6          bool
@@ -116,7 +116,8 @@ type transport struct {
 	addresses   uint32
 }
 
-// complete reports whether all that the checksum covers is there, and what follows, padding, does not change it.
+// complete reports whether everything that the checksum covers is present, and the padding after it does not change
+// it.
 func (l4 *transport) complete(frame []byte) bool {
 	end := l4.off + l4.length
 	if end > len(frame) || len(frame)-end > 64 {
@@ -130,10 +131,10 @@ func (l4 *transport) complete(frame []byte) bool {
 	return true
 }
 
-// unfinished reports whether the checksum field holds the sum of the pseudo header only, which is what the kernel
-// leaves in a frame whose checksum is still to be made. A finished checksum has this value once in 65,536 times;
-// having it made again then gives the same value, so nothing is lost. Only a frame that was damaged on its way, and
-// looks unfinished by the same chance, would get a good checksum.
+// unfinished reports whether the checksum field has only the sum of the pseudo header, which is what the kernel leaves
+// in a frame whose checksum is still to be computed. A finished checksum has this value once in 65,536 times;
+// computing it again then gives the same value, so nothing is lost. Only a damaged frame that looks unfinished by the
+// same chance would get a good checksum.
 func (l4 *transport) unfinished(frame []byte) bool {
 	field := binary.BigEndian.Uint16(frame[l4.off+l4.sumAt:])
 	if field == 0 { // UDP without a checksum; a pseudo header never sums up to 0
@@ -142,12 +143,12 @@ func (l4 *transport) unfinished(frame []byte) bool {
 	return field == l4.pseudo(l4.length)
 }
 
-// pseudo is the sum of the pseudo header of so many bytes.
+// pseudo is the sum of the pseudo header for this many bytes.
 func (l4 *transport) pseudo(length int) uint16 {
 	return fold(uint64(l4.addresses) + uint64(l4.proto) + uint64(length))
 }
 
-// fold adds up the 16-bit words of a sum.
+// fold folds the 16-bit words of a sum.
 func fold(sum uint64) uint16 {
 	for sum > 0xffff {
 		sum = sum>>16 + sum&0xffff
@@ -155,8 +156,8 @@ func fold(sum uint64) uint16 {
 	return uint16(sum)
 }
 
-// cutUDP cuts a UDP superframe into frames, as the kernel does, with checksums that are still to be made; nil if the frame is
-// none. The TAPs of kernels before Linux 6.2 take superframes of TCP only.
+// cutUDP segments a UDP superframe into frames, like the kernel, with checksums that are still to be computed; nil if
+// the frame is none. The TAPs of kernels before Linux 6.2 accept only TCP superframes.
 func cutUDP(frame []byte, size int) (out [][]byte) {
 	l4, ok := findTransport(frame)
 	if !ok || l4.proto != unix.IPPROTO_UDP || size == 0 || l4.off+l4.length > len(frame) {
@@ -172,7 +173,7 @@ func cutUDP(frame []byte, size int) (out [][]byte) {
 	return out
 }
 
-// becomeSegment writes into the headers of the i-th segment what differs from those of the superframe.
+// becomeSegment writes the headers of the i-th segment where they differ from those of the superframe.
 func (l4 *transport) becomeSegment(segment []byte, i int) {
 	e := binary.BigEndian
 	length := len(segment) - l4.off
@@ -189,7 +190,7 @@ func (l4 *transport) becomeSegment(segment []byte, i int) {
 	e.PutUint16(ip[10:], ^fold(uint64(addWords(ip))))
 }
 
-// addWords sums up 16-bit words; b has an even length of at most 64 KB.
+// addWords adds 16-bit words; b has an even length of at most 64 KB.
 func addWords(b []byte) (sum uint32) {
 	for ; len(b) >= 2; b = b[2:] {
 		sum += uint32(binary.BigEndian.Uint16(b))
@@ -197,8 +198,8 @@ func addWords(b []byte) (sum uint32) {
 	return sum
 }
 
-// findTransport looks behind VLAN tags, IPv4 options and IPv6 extension headers for a whole TCP or UDP header. A
-// fragment has none: its checksum spans what is not there.
+// findTransport finds a complete TCP or UDP header after VLAN tags, IPv4 options and IPv6 extension headers. A
+// fragment has none: its checksum covers data that is not present.
 func findTransport(frame []byte) (transport, bool) {
 	if len(frame) < ethernetHead {
 		return transport{}, false
@@ -222,7 +223,7 @@ func findTransport(frame []byte) (transport, bool) {
 	return l4, ok && l4.header(frame)
 }
 
-// header checks that the header is there, at an offset that the virtio header can say.
+// header checks that the header is present, at an offset that fits into the virtio header.
 func (l4 *transport) header(frame []byte) bool {
 	var size int
 	switch l4.proto {
@@ -291,9 +292,9 @@ func (l4 *transport) behindIPv6(frame []byte, at int) bool {
 	return true
 }
 
-// finalDestination is the address that counts for the checksum while the packet is on its way along a routing header
-// (RFC 8200, 8.1), nil when it has arrived or the header is of no known type. Segment routing lists the segments from
-// the last to the first.
+// finalDestination is the destination address for the checksum while the packet follows a routing header (RFC 8200,
+// 8.1), nil if it has arrived or the header has an unknown type. Segment routing lists the segments from the last to
+// the first.
 func finalDestination(h []byte) []byte {
 	const segmentRouting, head, addr = 4, 8, 16
 	count := (len(h) - head) / addr

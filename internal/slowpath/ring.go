@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package slowpath carries packets up from the fast path, through a ring that it shares with the eBPF programs, and
-// down into it, through a TAP. Neither way costs a system call or an allocation for a packet on the way up; down it is
-// one write.
+// down into it, through a TAP. A packet costs no system call or allocation on the way up; on the way down it costs one
+// write.
 //
-// The layout of the ring is the kernel's (Documentation/bpf/ringbuf.rst): the reader's position in a page of its own,
-// the writers' position and the data, which are mapped twice in a row so that a record never wraps, behind it. Each
-// record has a head of 8 bytes: its length with two flags on top, and a number that only the kernel uses.
+// The layout of the ring is the kernel's (Documentation/bpf/ringbuf.rst): the reader's position in a separate page,
+// followed by the writers' position and the data, which are mapped twice in a row so that a record never wraps. Each
+// record has a header of 8 bytes: its length with two flags on top, and a number that only the kernel uses.
 package slowpath
 
 import (
@@ -26,16 +26,17 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// Handler takes what comes up. Its methods are called one at a time, from Run's goroutine. A packet, its bytes, which
-// may be changed, and the PacketIn itself, are valid only during the call.
+// Handler receives what comes up. Its methods are called one at a time, from Run's goroutine. A packet, its bytes,
+// which may be changed, and the PacketIn itself, are valid only during the call.
 type Handler interface {
-	// Packet takes a packet for a cube's slow path.
+	// Packet receives a packet for a cube's slow path.
 	Packet(cube uint16, p *cube.PacketIn, m Meta)
-	// Log takes a line that a cube's program wrote. It is one line of printable text.
+	// Log receives a log line of a cube's program. It is one line of printable text.
 	Log(cube uint16, level uint32, line string)
-	// Flood takes a packet of which each port of the cube but p.Port is to get a copy, or with m.Set each of a set.
+	// Flood receives a packet of which each port of the cube except p.Port gets a copy, or with m.Set each port of a
+	// set.
 	Flood(cube uint16, p *cube.PacketIn, m Meta)
-	// Notify takes a message that a cube's program sent. It is valid only during the call.
+	// Notify receives a message of a cube's program. It is valid only during the call.
 	Notify(cube uint16, kind uint32, message []byte)
 }
 
@@ -44,38 +45,39 @@ const (
 	discardBit = 1 << 30
 	headSize   = 8
 
-	// publishEvery is how many bytes are read before the space is given back: each time costs the writers a cache miss.
+	// publishEvery is how many bytes are read before the space is released: each release costs the writers a cache
+	// miss.
 	publishEvery = 32 << 10
-	// pause is how long the reader looks away when the ring is empty and more may come at once. It earns one pause by
-	// so many records, and keeps so many: so a trickle wakes it, and a stream finds it awake.
+	// pause is how long the reader stops reading when the ring is empty and more may arrive immediately. It earns one
+	// pause for so many records, and keeps at most so many: so a trickle wakes it, and a stream finds it awake.
 	pause           = 50 * time.Microsecond
 	recordsPerPause = 8
 	maxPauses       = 8
-	// safetyNet bounds a sleep that nobody ends.
+	// safetyNet limits a sleep that is never ended.
 	safetyNet = time.Second
-	// staleDeadline is how long OpenRing waits for programs that are just writing.
+	// staleDeadline is how long OpenRing waits for programs that are writing.
 	staleDeadline = time.Second
 )
 
-// ErrClosed is returned by what was closed before.
+// ErrClosed is returned after Close.
 var ErrClosed = errors.New("it is closed")
 
 // Stats are totals since OpenRing.
 type Stats struct {
 	Packets, Floods, Logs, Notices uint64
-	// Steps are those of packets that are traced.
+	// Steps are those of traced packets.
 	Steps uint64
-	// Stale records were in the ring when it was opened; they were for a reader that is gone.
+	// Stale records were in the ring when it was opened; they were for the previous reader.
 	Stale uint64
-	// Malformed records were dropped, because they contradict themselves.
+	// Malformed records were dropped, because they are inconsistent.
 	Malformed uint64
-	// Damaged is how often the reader lost its place and gave up what was in the ring.
+	// Damaged is how often the reader lost its position and discarded the content of the ring.
 	Damaged uint64
-	// Sleeps is how often the reader waited to be woken.
+	// Sleeps is how often the reader waited for a wakeup.
 	Sleeps uint64
 }
 
-// handled is how many records were handed on or found malformed.
+// handled is how many records were passed on or malformed.
 func (s Stats) handled() uint64 {
 	return s.Packets + s.Floods + s.Logs + s.Notices + s.Steps + s.Malformed
 }
@@ -92,7 +94,7 @@ type Ring struct {
 	size               uint64
 	shares             shares
 
-	// next is where the next record begins. published is what the writers know of that.
+	// next is the position of the next record. published is the position that the writers know.
 	next, published uint64
 	settled         bool
 	record          record
@@ -105,7 +107,7 @@ type Ring struct {
 
 	statsMu sync.Mutex
 	stats   Stats // for others
-	// unmapped is set before the mappings go.
+	// unmapped is set before the mappings are removed.
 	unmapped bool
 
 	epoll, kick int
@@ -116,9 +118,9 @@ type Ring struct {
 	closed  bool
 }
 
-// OpenRing maps the ring (pcn_ring), the flag by which its reader sleeps (pcn_control) and the cubes' shares
-// (pcn_shares). Records that are there already are skipped: they are packets from before a restart, and one of them
-// may be what ended the last reader. The maps may be closed afterwards.
+// OpenRing maps the ring (pcn_ring), the flag of the sleeping reader (pcn_control) and the cubes' shares (pcn_shares).
+// Existing records are skipped: they are packets from before a restart, and one of them may have crashed the last
+// reader. The maps may be closed afterwards.
 func OpenRing(ring, control, shares *ebpf.Map) (*Ring, error) {
 	r := &Ring{epoll: -1, kick: -1, buf: make([]byte, maxCapture+vlanTag)}
 	if err := r.open(ring, control, shares); err != nil {
@@ -159,8 +161,8 @@ func (r *Ring) open(ring, ctl, shs *ebpf.Map) error {
 	return r.skip(staleDeadline)
 }
 
-// openPoll makes what the reader sleeps on: the ring, or an end to it. The caller may close the map:
-// its mapping keeps the file open that epoll watches.
+// openPoll creates what the reader sleeps on: the ring, or its end. The caller may close the map: its mapping keeps
+// the file open that epoll watches.
 func (r *Ring) openPoll(ring int) error {
 	var err error
 	if r.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
@@ -178,8 +180,8 @@ func (r *Ring) openPoll(ring int) error {
 	return nil
 }
 
-// skip drops what is in the ring now. It waits for records that are being written, since a writer would write on into
-// space that was given back.
+// skip drops what is in the ring now. It waits for records that are being written, because their writers would
+// otherwise write into released space.
 func (r *Ring) skip(within time.Duration) error {
 	end, deadline := atomic.LoadUint64(r.producer), time.Now().Add(within)
 	before := r.counted
@@ -199,7 +201,7 @@ func (r *Ring) skip(within time.Duration) error {
 	return nil
 }
 
-// Run reads records and calls h until ctx ends, which is no error. Only one Run reads at a time.
+// Run reads records and calls h until ctx ends, which is not an error. Only one Run reads at a time.
 func (r *Ring) Run(ctx context.Context, h Handler) error {
 	r.running.Lock()
 	defer r.running.Unlock()
@@ -236,18 +238,18 @@ func (r *Ring) Run(ctx context.Context, h Handler) error {
 	return nil
 }
 
-// favour gives the calling goroutine a thread of its own that the scheduler favours, so that a cube whose handler
-// takes all the time it gets does not keep the reader from the packets of others. The thread ends with the goroutine.
-// Without the right to it, the reader continues as it is.
+// favour gives the calling goroutine a separate thread with a higher priority, so that a cube whose handler uses all
+// its time does not keep the reader from the packets of others. The thread ends with the goroutine. Without the
+// permission, the reader continues with normal priority.
 func favour() {
 	runtime.LockOSThread()
 	_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), readerNice)
 }
 
-// readerNice is far from real time: a thread that polls must not starve the kernel's own.
+// readerNice is far from real time: a polling thread must not starve the kernel's own.
 const readerNice = -10
 
-// nap does not use the runtime's timers, which know milliseconds only when nothing else runs.
+// nap does not use the runtime's timers, which have millisecond resolution only when nothing else runs.
 func nap() {
 	t := unix.NsecToTimespec(int64(pause))
 	_ = unix.Nanosleep(&t, nil) // a signal ends it early, and the caller looks again anyway
@@ -256,8 +258,8 @@ func nap() {
 // empty reports whether no record is written or being written.
 func (r *Ring) empty() bool { return atomic.LoadUint64(r.producer) == r.next }
 
-// sleep waits until a program writes a record. The flag is set before the last look, and programs reserve before they
-// take the flag, so one of both sees the other.
+// sleep waits until a program writes a record. The flag is set before the last check, and programs reserve before they
+// clear the flag, so one of the two sees the other.
 func (r *Ring) sleep() error {
 	if !r.settled {
 		r.settled = r.shares.settle(r.empty)
@@ -291,8 +293,7 @@ func (r *Ring) wake() {
 	_, _ = unix.Write(r.kick, one[:])
 }
 
-// drain handles the records that are finished now, in their order, and returns how many. A nil handler only takes
-// them out.
+// drain handles the finished records, in order, and returns how many. A nil handler only removes them.
 func (r *Ring) drain(h Handler) int {
 	n, end := 0, atomic.LoadUint64(r.producer)
 	for r.next != end {
@@ -311,7 +312,7 @@ func (r *Ring) drain(h Handler) int {
 			r.damaged(end)
 			break
 		}
-		// Before the handler runs: if it panics and somebody catches that, it is not given the same record again.
+		// Before the handler runs: if it panics and the panic is recovered, it does not get the same record again.
 		r.next += step
 		n++
 		if head&discardBit == 0 {
@@ -328,7 +329,7 @@ func (r *Ring) drain(h Handler) int {
 	return n
 }
 
-// publish gives the space of the records that were read back to the writers.
+// publish releases the space of the records that were read.
 func (r *Ring) publish() {
 	if r.published != r.next {
 		r.published = r.next
@@ -336,8 +337,8 @@ func (r *Ring) publish() {
 	}
 }
 
-// damaged continues with the next record that will be written: positions are always at the start of a record. It takes
-// another process that writes to the ring to get here.
+// damaged continues with the next record that will be written: positions are always at the start of a record. This
+// happens only if another process writes to the ring.
 func (r *Ring) damaged(end uint64) {
 	r.next = end
 	r.counted.Damaged++
@@ -381,7 +382,7 @@ func (r *Ring) hand(b []byte, h Handler) error {
 	case recordNotify:
 		r.counted.Notices++
 		if h != nil {
-			// A copy: a write to the ring would end the process.
+			// A copy: a write to the ring would crash the process.
 			h.Notify(rec.cube, rec.md[0], r.buf[:copy(r.buf, body)])
 		}
 	case recordPacket, recordFlood, recordFloodSet:
@@ -408,7 +409,7 @@ func (r *Ring) hand(b []byte, h Handler) error {
 	return nil
 }
 
-// trace hands a step of a packet to a handler that takes them.
+// trace passes a step of a packet to a handler that supports them.
 func (r *Ring) trace(body []byte, h Handler) error {
 	if err := r.record.step(body, r.buf, &r.step); err != nil {
 		return err
@@ -420,7 +421,7 @@ func (r *Ring) trace(body []byte, h Handler) error {
 	return nil
 }
 
-// report makes the counters visible.
+// report publishes the counters.
 func (r *Ring) report() {
 	r.statsMu.Lock()
 	defer r.statsMu.Unlock()
@@ -453,7 +454,7 @@ func (r *Ring) Load() Load {
 	return l
 }
 
-// Close ends Run, waits for it, and lets go of the ring, which stays. A handler must not call it.
+// Close ends Run, waits for it, and unmaps the ring, which stays. A handler must not call it.
 func (r *Ring) Close() error {
 	var err error
 	r.closeOnce.Do(func() {

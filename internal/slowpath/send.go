@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Sending down: what is to be done with a frame is written to memory that the TAP's program reads, then the frame is
-// written to the TAP. The kernel runs the program inside that write, so the frame carries nothing but itself.
+// Sending down: what to do with a frame is written to memory that the TAP's program reads, then the frame is written
+// to the TAP. The kernel runs the program inside that write, so nothing needs to be added to the frame.
 
 package slowpath
 
@@ -21,12 +21,12 @@ import (
 
 const downSize = uint32(unsafe.Sizeof(down{}))
 
-// ErrNotTaken is returned when the kernel took a frame and the TAP's program did not.
+// ErrNotTaken is returned when the kernel accepted a frame but the TAP's program did not run.
 var ErrNotTaken = errors.New("no program on the TAP processed the frame")
 
-// Send puts a packet into the fast path at target. When it returns nil the programs have run; what became of the packet
-// is in their counters. m has XDP set when the TAP is that of XDP cubes. A superframe's checksum field holds the sum of its
-// pseudo header, as it came up.
+// Send sends a packet into the fast path at target. When it returns nil the programs have run; the fate of the packet
+// is in their counters. m has XDP set when the TAP is that of XDP cubes. A superframe's checksum field has the sum of
+// its pseudo header, as it came up.
 func (t *Tap) Send(target Target, p *cube.PacketOut, m Meta) error {
 	if err := checkOut(target, p, m); err != nil {
 		return fmt.Errorf("send to cube %d: %w", target.Cube, err)
@@ -58,8 +58,8 @@ func checkOut(target Target, p *cube.PacketOut, m Meta) error {
 	return nil
 }
 
-// send runs with the lock held: there is one record and one frame at a time. The TAP of a kernel before Linux 6.2 refuses a
-// UDP superframe, which is then sent in segments.
+// send runs with the lock held: there is one record and one frame at a time. The TAP of a kernel before Linux 6.2
+// refuses a UDP superframe, which is then sent in segments.
 func (t *Tap) send(target Target, p *cube.PacketOut, m Meta) error {
 	err := t.sendOne(target, p, m)
 	if p.Offload.GSOSize == 0 || !errors.Is(err, unix.EINVAL) {
@@ -92,7 +92,7 @@ func (t *Tap) sendOne(target Target, p *cube.PacketOut, m Meta) error {
 	}
 	t.fill(target, p, m)
 	n, err := t.writeFrame(p.Data)
-	// Whatever happened, no later frame is taken for this one.
+	// Whatever happened, no later frame must use this record.
 	state := atomic.SwapUint32(&t.down.State, downIdle)
 	switch {
 	case err != nil:
@@ -105,7 +105,7 @@ func (t *Tap) sendOne(target Target, p *cube.PacketOut, m Meta) error {
 	return nil
 }
 
-// fill writes the record; the state goes last.
+// fill writes the record; the state last.
 func (t *Tap) fill(target Target, p *cube.PacketOut, m Meta) {
 	to := &t.down.Resume
 	*to = resume{
@@ -135,8 +135,8 @@ func (t *Tap) fill(target Target, p *cube.PacketOut, m Meta) {
 	atomic.StoreUint32(&t.down.State, downSet)
 }
 
-// flags are those that a packet has where it enters: one that comes in may have been turned, one that leaves may be on
-// offer, and a standard cube may get what it offered.
+// flags are those of a packet where it enters: one that comes in may have been turned, one that leaves may be on
+// offer, and a standard cube may receive what it offered.
 func (t Target) flags(trip cube.Trip) (flags uint16) {
 	if trip.Turned && (t.Kind == ToRX || t.Kind == ToIn || t.Kind == ToInNext) {
 		flags |= mdTurned
@@ -147,8 +147,8 @@ func (t Target) flags(trip cube.Trip) (flags uint16) {
 	return flags
 }
 
-// wait says whether writes may wait, which they never have to here. If not, the kernel runs the TAP's XDP program natively
-// on a frame that fits a page; else it makes an skb first, and that is generic XDP.
+// wait says whether writes may wait, which is never needed here. If not, the kernel runs the TAP's XDP program
+// natively on a frame that fits into a page; otherwise it creates an skb first, which is generic XDP.
 func (t *Tap) wait(may bool) error {
 	if t.waits == may {
 		return nil
@@ -160,7 +160,7 @@ func (t *Tap) wait(may bool) error {
 	return nil
 }
 
-// writeFrame writes the header and the frame in one call, without making one buffer of them.
+// writeFrame writes the header and the frame in one call, without copying them into one buffer.
 func (t *Tap) writeFrame(frame []byte) (int, error) {
 	t.iov[0] = unix.Iovec{Base: &t.head[0], Len: virtioHead}
 	t.iov[1] = unix.Iovec{Base: &frame[0]}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The TAP by which packets go down. It is a device of this framework alone: the stack must neither send on it nor
-// listen to it, and it stays when the daemon ends, because programs in the kernel send copies through it too.
+// The TAP through which packets go down. Only this framework uses the device: the stack must neither send on it nor
+// receive from it, and it stays when the daemon ends, because programs in the kernel also send copies through it.
 
 package slowpath
 
@@ -21,19 +21,19 @@ import (
 
 const (
 	tunDevice = "/dev/net/tun"
-	// tapAlias marks the devices made here; ip link shows it.
+	// tapAlias marks the devices created here; ip link shows it.
 	tapAlias = "polycube slow path"
-	// tapMTU is the largest that a TAP takes. A copy that a program sends to the TAP is held against it.
+	// tapMTU is the maximum of a TAP. A copy that a program sends to the TAP is checked against it.
 	tapMTU = 65535 - ethernetHead
 	// tapQueue is the shortest queue: nobody reads what the stack sends here.
 	tapQueue = 1
 	tapFlags = unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR
 )
 
-// ErrForeign is returned for a device of the wanted name that was not made here.
+// ErrForeign is returned for an existing device with the wanted name that was not created here.
 var ErrForeign = errors.New("a network device with this name exists and was not created by polycubed")
 
-// Tap is a TAP that takes packets down into the programs attached to it.
+// Tap is a TAP that sends packets down into the programs attached to it.
 type Tap struct {
 	name  string
 	index int
@@ -44,13 +44,13 @@ type Tap struct {
 	down *down
 	// waits is true if writes may wait (see wait).
 	waits bool
-	// What a write needs, here so that no packet allocates it.
+	// Buffers of a write, so that packets allocate nothing.
 	head [virtioHead]byte
 	iov  [2]unix.Iovec
 }
 
-// OpenTap makes the TAP, or takes the one that OpenTap made before, in the network namespace of the calling thread. A
-// device of that name that is something else is ErrForeign.
+// OpenTap creates the TAP, or reuses the one that OpenTap created before, in the network namespace of the calling
+// thread. A device of that name that is something else is ErrForeign.
 func OpenTap(name string) (*Tap, error) {
 	t := &Tap{name: name}
 	exists, err := ownTap(name)
@@ -70,7 +70,7 @@ func OpenTap(name string) (*Tap, error) {
 	return t, nil
 }
 
-// ownTap reports whether the device exists; it is an error if it is a stranger's.
+// ownTap reports whether the device exists; it is an error if it was not created here.
 func ownTap(name string) (bool, error) {
 	if name == "" || len(name) >= unix.IFNAMSIZ || strings.ContainsAny(name, "/%: \t\n") || name == "." || name == ".." {
 		return false, errors.New("not a name of a network device")
@@ -90,7 +90,7 @@ func ownTap(name string) (bool, error) {
 	return true, nil
 }
 
-// attachTap opens a descriptor of the device, which the kernel makes unless it exists.
+// attachTap opens a descriptor of the device, which the kernel creates unless it exists.
 func attachTap(name string, exists bool) (int, error) {
 	ifr, err := unix.NewIfreq(name)
 	if err != nil {
@@ -119,7 +119,7 @@ func attachTap(name string, exists bool) (int, error) {
 	return -1, errors.Join(err, unix.Close(fd))
 }
 
-// configure makes the device what it must be, also when it was touched since it was made.
+// configure configures the device, even if it was changed since it was created.
 func (t *Tap) configure() error {
 	link, err := netlink.LinkByName(t.name)
 	if err != nil {
@@ -153,7 +153,8 @@ const (
 	rpsDefault = "/proc/sys/net/core/rps_default_mask"
 )
 
-// write sets a file of the device; on a kernel without the feature there is none, and nothing to switch off.
+// write sets a file of the device; on a kernel without the feature the file does not exist, and there is nothing to
+// switch off.
 func (t *Tap) write(dir, file, value string) error {
 	err := os.WriteFile(filepath.Join(dir, t.name, file), []byte(value), 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -162,8 +163,8 @@ func (t *Tap) write(dir, file, value string) error {
 	return err
 }
 
-// stayOnCPU keeps the kernel from handing frames to another CPU: the program has to run inside the write. In a network
-// namespace whose devices /sys does not show, a new device does as the namespace's default says.
+// stayOnCPU keeps the kernel from passing frames to another CPU: the program must run inside the write. In a network
+// namespace whose devices /sys does not show, a new device has the namespace's default.
 func (t *Tap) stayOnCPU() error {
 	path := filepath.Join("/sys/class/net", t.name)
 	if index, err := os.ReadFile(filepath.Join(path, "ifindex")); err == nil && strings.TrimSpace(string(index)) == fmt.Sprint(t.index) {
@@ -185,7 +186,7 @@ func (t *Tap) stayOnCPU() error {
 // Index is the interface index.
 func (t *Tap) Index() int { return t.index }
 
-// SetDown gives the TAP the map by which its program learns what to do with a frame (pcn_down). The map may be closed
+// SetDown sets the map by which the TAP's program learns what to do with a frame (pcn_down). The map may be closed
 // afterwards.
 func (t *Tap) SetDown(m *ebpf.Map) error {
 	t.mu.Lock()
@@ -205,7 +206,7 @@ func (t *Tap) SetDown(m *ebpf.Map) error {
 	return nil
 }
 
-// Close lets go of the device, which stays.
+// Close closes the device, which stays.
 func (t *Tap) Close() error {
 	return t.end("close", unix.Close)
 }
@@ -232,7 +233,7 @@ func (t *Tap) Remove() error {
 	return nil
 }
 
-// dropTap takes the persistence away, so that the device goes with its descriptor.
+// dropTap makes the device non-persistent, so that it is deleted with its descriptor.
 func dropTap(fd int) error {
 	return errors.Join(unix.IoctlSetInt(fd, unix.TUNSETPERSIST, 0), unix.Close(fd))
 }

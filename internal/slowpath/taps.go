@@ -8,7 +8,7 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// Taps are the TAPs of a daemon, by the hook whose programs get the packets.
+// Taps are the TAPs of a daemon, by the hook whose programs receive the packets.
 type Taps map[cube.Hook]*Tap
 
 // Indexes are the interface indexes.
@@ -20,13 +20,13 @@ func (t Taps) Indexes() map[cube.Hook]int {
 	return out
 }
 
-// Send puts a packet where cubes of a type get theirs.
+// Send sends a packet to where cubes of a type receive theirs.
 func (t Taps) Send(typ cube.Type, to Target, p *cube.PacketOut, m Meta) error {
 	m.XDP, m.Generic = typ.Hook() == cube.XDP, typ == cube.TypeXDPSKB
 	return t[typ.Hook()].Send(to, p, m)
 }
 
-// Close lets go of the TAPs, which stay.
+// Close closes the TAPs, which stay.
 func (t Taps) Close() error { return t.each((*Tap).Close) }
 
 // Remove deletes the TAPs.

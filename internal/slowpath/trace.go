@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Steps of packets that are traced come up by the same ring. They are charged to the framework's
-// own share, so tracing takes nothing from the slow path.
+// Steps of traced packets come up through the same ring. They are charged to the framework's share, so tracing takes
+// nothing from the slow path.
 
 package slowpath
 
@@ -14,7 +14,7 @@ import (
 
 const recordTrace = 5
 
-// Step is what one cube, or the framework, did with a packet that is traced: struct pcn_trace.
+// Step is what one cube, or the framework, did with a traced packet: struct pcn_trace.
 type Step struct {
 	// Time is that of the machine's monotonic clock.
 	Time time.Duration
@@ -22,11 +22,11 @@ type Step struct {
 	Cube, InPort, OutPort, Reason uint16
 	// Extra depends on the stage: a reason, an interface index, a port.
 	Extra uint32
-	// ID tells packets apart that are traced at about the same time.
+	// ID distinguishes packets that are traced at about the same time.
 	ID                      uint16
 	Stage, Verdict, Program uint8
 	Egress, XDP             bool
-	// Sessions has a bit for each session that wants the step.
+	// Sessions has a bit for each session that requests the step.
 	Sessions uint8
 	// Ifindex is the netdev where the packet entered.
 	Ifindex int
@@ -35,7 +35,7 @@ type Step struct {
 	Data   []byte
 }
 
-// Tracer is a Handler that takes steps. The step and its bytes are valid only during the call.
+// Tracer is a Handler that receives steps. The step and its bytes are valid only during the call.
 type Tracer interface {
 	Trace(s *Step)
 }
@@ -65,7 +65,7 @@ func (r *record) step(body, buf []byte, s *Step) error {
 	return nil
 }
 
-// DecodeStep decodes a record of a step that came by another ring. The step is the caller's.
+// DecodeStep decodes a record of a step from another ring. The caller owns the step.
 func DecodeStep(b []byte) (*Step, error) {
 	var r record
 	if err := r.decode(b); err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The directory of a store is reached through one descriptor, and no name on the way to it or in it is followed when it
-// is a link: a daemon that runs as root must not write where somebody else points.
+// The directory of a store is accessed through one descriptor, and no symbolic link on the path to it or in it is
+// followed: a daemon that runs as root must not write where another user points.
 
 package store
 
@@ -35,7 +35,7 @@ func (e *LockedError) Error() string {
 // Is makes errors.Is(err, ErrLocked) true.
 func (e *LockedError) Is(target error) bool { return target == ErrLocked }
 
-// dir is an open directory. fault, when set, is called before each operation and may refuse it; tests use it to stop
+// dir is an open directory. fault, if set, is called before each operation and may refuse it; tests use it to stop
 // between any two steps.
 type dir struct {
 	f     *os.File
@@ -50,7 +50,7 @@ func (d *dir) check(op, name string) error {
 	return d.fault(op, name)
 }
 
-// openDir opens path, making what is missing of it with mode 0700.
+// openDir opens path, creating what is missing of it with mode 0700.
 func openDir(path string) (*dir, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -97,8 +97,8 @@ func openOrMake(parent int, name string, flags int) (int, error) {
 	return fd, err
 }
 
-// makePrivate leaves the directory readable by its owner alone. It refuses to change one that is not a store's: a
-// mistyped path must not close /etc to everybody.
+// makePrivate makes the directory accessible only to its owner. It refuses to change one that is not a store's: a
+// mistyped path must not close /etc to everyone.
 func (d *dir) makePrivate() error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(d.f.Fd()), &st); err != nil {
@@ -136,7 +136,7 @@ func (d *dir) names() ([]string, error) {
 	return names, nil
 }
 
-// open opens a regular file of the directory. O_NONBLOCK: a FIFO in its place must not stop the daemon.
+// open opens a regular file of the directory. O_NONBLOCK: a FIFO with this name must not block the daemon.
 func (d *dir) open(name string, flags int) (*os.File, error) {
 	fd, err := unix.Openat(int(d.f.Fd()), name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0o600)
 	if err != nil {
@@ -169,7 +169,7 @@ func (d *dir) read(name string) ([]byte, error) {
 	return b, err
 }
 
-// create makes a new file with these bytes, durable; its name is durable after syncDir.
+// create creates a new file with these bytes, durably; its name is durable after syncDir.
 func (d *dir) create(name string, b []byte) (*os.File, error) {
 	if err := d.check("create", name); err != nil {
 		return nil, err
@@ -225,12 +225,13 @@ func (d *dir) remove(name string) error {
 	return nil
 }
 
-// unlock gives the lock up. Closing it is not enough: a process that is being started has the descriptor for a moment.
+// unlock releases the lock. Closing it is not enough: a process that is being started has the descriptor for a moment.
 func unlock(f *os.File) error {
 	return errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_UN), f.Close())
 }
 
-// lock takes the store for this process. The kernel releases it with the descriptor, so a killed owner leaves no trace.
+// lock locks the store for this process. The kernel releases the lock with the descriptor, so a killed owner leaves
+// nothing behind.
 func (d *dir) lock() (*os.File, error) {
 	f, err := d.open(lockName, unix.O_RDWR|unix.O_CREAT)
 	if err != nil {
@@ -245,7 +246,7 @@ func (d *dir) lock() (*os.File, error) {
 		err = f.Truncate(0)
 	}
 	if err == nil {
-		// Only a hint for LockedError: on a full disk the lock holds without it.
+		// Only a hint for LockedError: on a full disk the lock works without it.
 		_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 		return f, nil
 	}

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The bytes on disk. All integers are little endian, all sums CRC-32C.
+// The format on disk. All integers are little endian, all checksums CRC-32C.
 //
 //	journal   "PCNJRNL1" generation:8 base:8 sum:4   then transactions
 //	  transaction   length:4 sequence:8 sum:4 (of the 12 bytes) payload sum:4 (of sequence and payload)
 //	snapshot  "PCNSNAP1" generation:8 sequence:8 length:8 sum:4 payload sum:4 (of sequence and payload)
 //	payload   count:4 then, for each record, deleted:1 keylen:4 vallen:4 key value
 //
-// The length has a sum of its own, so that a damaged one is never believed. Sequence numbers count transactions since
-// the store was created; a journal's base is the number of the last transaction before it. They are what lets the
-// recovery prove that a journal continues a state.
+// The length has its own checksum, so that a damaged one is never used. Sequence numbers count transactions since the
+// store was created; a journal's base is the number of the last transaction before it. They let recovery prove that a
+// journal continues a state.
 
 package store
 
@@ -31,18 +31,18 @@ const (
 	sumLen            = 4
 	recordHeaderLen   = 1 + 4 + 4
 
-	// MaxTransaction bounds the encoded size of what one Commit may carry.
+	// MaxTransaction limits the encoded size of one Commit.
 	MaxTransaction = 1 << 30
 )
 
-// errDamaged marks bytes that are not what was written, as opposed to bytes that could not be read.
+// errDamaged marks bytes that differ from what was written, as opposed to bytes that could not be read.
 var errDamaged = errors.New("damaged")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func sum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-// payloadSum covers the sequence number too: a payload moved to another place is not accepted there.
+// payloadSum also covers the sequence number: a payload at another position is not accepted.
 func payloadSum(seq uint64, payload []byte) uint32 {
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], seq)
@@ -96,7 +96,7 @@ func appendPayload(b []byte, recs []Record) []byte {
 	return b
 }
 
-// decodePayload copies what it returns: the caller's buffer may be large and live shortly.
+// decodePayload copies its result: the caller's buffer may be large and short-lived.
 func decodePayload(b []byte) ([]Record, error) {
 	if len(b) < 4 {
 		return nil, fmt.Errorf("payload of %d bytes: %w", len(b), errDamaged)
@@ -131,7 +131,7 @@ func decodePayload(b []byte) ([]Record, error) {
 	return recs, nil
 }
 
-// appendFrame appends one transaction as the journal holds it.
+// appendFrame appends one transaction in the journal's format.
 func appendFrame(b []byte, seq uint64, recs []Record) []byte {
 	start := len(b)
 	length := payloadLen(recs)
@@ -144,7 +144,7 @@ func appendFrame(b []byte, seq uint64, recs []Record) []byte {
 
 func frameLen(recs []Record) int { return frameHeaderLen + payloadLen(recs) + sumLen }
 
-// decodeFrame reads the transaction that b begins with, and its size.
+// decodeFrame decodes the transaction at the start of b, and returns its size.
 func decodeFrame(b []byte) (seq uint64, recs []Record, size int, err error) {
 	if len(b) < frameHeaderLen {
 		return 0, nil, 0, fmt.Errorf("transaction header of %d bytes: %w", len(b), errDamaged)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The past. The journals and snapshots that are kept to fall back on also tell what each transaction did and what the
-// state was before: nothing more must be written for it. Reading it disturbs nobody, and damage in it costs the
-// transactions that it hits, never the present state.
+// The history. The journals and snapshots that are kept for recovery also contain what each transaction did and the
+// previous states: nothing more must be written for it. Reading it blocks nobody, and damage in it costs only the
+// affected transactions, never the current state.
 
 package store
 
@@ -18,19 +18,19 @@ import (
 	"slices"
 )
 
-// ErrGone is what a state or transaction gives that is not in the store: too old, damaged, or not made yet.
+// ErrGone is the error for a state or transaction that is not in the store: too old, damaged, or not made yet.
 var ErrGone = errors.New("not kept")
 
-// Transaction is one of the past.
+// Transaction is a past transaction.
 type Transaction struct {
 	Sequence uint64
 	Records  []Record
 }
 
-// past is what there is to read, as of one moment.
+// past is what can be read at one moment.
 type past struct {
 	gens []generation
-	// gen and size are the journal that is written, and how far it is whole.
+	// gen and size are the current journal, and its valid length.
 	gen  uint64
 	size int64
 	seq  uint64
@@ -46,7 +46,7 @@ func (s *Store) past() (past, error) {
 	return past{gens: gens, gen: s.gen, size: s.size, seq: s.seq}, err
 }
 
-// journal reads the journal of a generation. One that was pruned meanwhile is like one that is missing.
+// journal reads the journal of a generation. One that was pruned meanwhile is like a missing one.
 func (p *past) journal(d *dir, g generation) (*journal, error) {
 	limit := int64(math.MaxInt64)
 	if g.gen == p.gen {
@@ -66,7 +66,7 @@ func (s *Store) Sequence() uint64 {
 	return s.seq
 }
 
-// Oldest is the number of the oldest transaction whose state At may return, by what the snapshots say of themselves.
+// Oldest is the number of the oldest transaction whose state At may return, according to the snapshots.
 func (s *Store) Oldest() (uint64, error) {
 	p, err := s.past()
 	if err != nil {
@@ -117,7 +117,7 @@ func (s *Store) At(seq uint64) (*State, error) {
 	return nil, fmt.Errorf("store: the state of transaction %d: %w", seq, ErrGone)
 }
 
-// replayTo applies what follows a state, up to a transaction or to where it is damaged.
+// replayTo applies what follows a state, up to a transaction or to damage.
 func (s *Store) replayTo(p *past, r *recovered, gens []generation, seq uint64) error {
 	for _, g := range gens {
 		if r.seq == seq {
@@ -140,8 +140,8 @@ func (s *Store) replayTo(p *past, r *recovered, gens []generation, seq uint64) e
 	return nil
 }
 
-// Transactions returns up to n transactions, newest first, none newer than before; 0 is the newest there is. Of their
-// records only those that want accepts are in the answer. Those that are damaged are left out.
+// Transactions returns up to n transactions, newest first, none newer than before; 0 is the newest. Only records that
+// want accepts are included. Damaged transactions are omitted.
 func (s *Store) Transactions(before uint64, n int, want func(key string) bool) ([]Transaction, error) {
 	p, err := s.past()
 	if err != nil {
@@ -172,7 +172,7 @@ func (s *Store) Transactions(before uint64, n int, want func(key string) bool) (
 	return out, nil
 }
 
-// snapshotSequence reads the head of a generation's snapshot: the number of the last transaction in it.
+// snapshotSequence reads the header of a generation's snapshot: the number of its last transaction.
 func (d *dir) snapshotSequence(g generation) (seq uint64, ok bool) {
 	if !g.snapshot {
 		return 0, false
@@ -207,7 +207,7 @@ func (d *dir) bytes(g generation) int64 {
 	return n
 }
 
-// keeper decides which generations stay on disk, asked from the newest to the oldest.
+// keeper decides which generations stay on disk, called from the newest to the oldest.
 type keeper struct {
 	s      *Store
 	whole  int
@@ -215,7 +215,7 @@ type keeper struct {
 	oldest uint64 // transaction that the whole generations kept so far reach back to
 }
 
-// keeps reports whether a generation stays: one of those to fall back on, or one that history wants and has room for.
+// keeps reports whether a generation stays: one of those for recovery, or one for the history that fits.
 func (k *keeper) keeps(g generation) bool {
 	k.bytes += k.s.dir.bytes(g)
 	o := &k.s.opts

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Where the store's path leads. Somebody may remove the directory of a running daemon, or mount a file system over it: what
-// is written to it from then on is lost with the process, and nothing tells.
+// The store's path may change. If the directory of a running daemon is removed, or a file system is mounted over it,
+// everything written from then on would be silently lost with the process.
 
 package store
 
@@ -15,8 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// missing says what is gone of the directory and the journal that are open, "" if their names still lead to them. s.mu is
-// held.
+// missing says what is gone of the open directory and journal, "" if their names still lead to them. s.mu is held.
 func (s *Store) missing() string {
 	if what := s.dir.missing(); what != "" {
 		return what
@@ -27,7 +26,8 @@ func (s *Store) missing() string {
 	return s.dir.missingFile(s.journal, journalName(s.gen))
 }
 
-// move begins a generation where the path leads now, and leaves what was open. It does not when there is something else.
+// move starts a generation where the path leads now, and leaves the open files. It does not if something else is
+// there.
 func (s *Store) move() error {
 	what := s.missing()
 	fail := func(err error) error { return fmt.Errorf("%s: %w", what, errors.Join(err, ErrMissing)) }
@@ -63,7 +63,7 @@ func (s *Store) move() error {
 	return nil
 }
 
-// claim locks a directory that has no store in it.
+// claim locks a directory that contains no store.
 func (d *dir) claim() (*os.File, error) {
 	names, err := d.names()
 	if err != nil {
@@ -77,7 +77,7 @@ func (d *dir) claim() (*os.File, error) {
 	return d.lock()
 }
 
-// missing says what is wrong where the path leads elsewhere than to the open directory, "" if it leads there.
+// missing says what is wrong if the path does not lead to the open directory, "" if it does.
 func (d *dir) missing() string {
 	var is, open unix.Stat_t
 	if err := unix.Fstat(int(d.f.Fd()), &open); err != nil {
@@ -95,7 +95,7 @@ func (d *dir) missing() string {
 	return ""
 }
 
-// missingFile says so of an open file of the directory.
+// missingFile does the same for an open file of the directory.
 func (d *dir) missingFile(f *os.File, name string) string {
 	var is, open unix.Stat_t
 	err := errors.Join(unix.Fstat(int(f.Fd()), &open), unix.Fstatat(int(d.f.Fd()), name, &is, unix.AT_SYMLINK_NOFOLLOW))
@@ -105,7 +105,7 @@ func (d *dir) missingFile(f *os.File, name string) string {
 	return ""
 }
 
-// free is how many bytes there is room for; false where the file system does not tell.
+// free is the number of free bytes; false if the file system does not report it.
 func (d *dir) free() (int64, bool) {
 	var st unix.Statfs_t
 	if unix.Fstatfs(int(d.f.Fd()), &st) != nil || st.Blocks == 0 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Recovery reads; it never writes. It takes the newest whole snapshot and replays the journals from there on, as long as
-// each transaction carries the number that follows the state. After any damage the caller starts a new generation, so the
+// Recovery reads; it never writes. It takes the newest intact snapshot and replays the journals after it, as long as
+// each transaction has the number that follows the state. After any damage the caller starts a new generation, so the
 // damaged files stay as evidence until they are pruned.
 
 package store
@@ -28,7 +28,7 @@ const (
 func snapshotName(gen uint64) string { return fmt.Sprintf("%s%020d", snapshotPrefix, gen) }
 func journalName(gen uint64) string  { return fmt.Sprintf("%s%020d", journalPrefix, gen) }
 
-// parseName tells which generation's file a name is.
+// parseName returns the generation of a file name.
 func parseName(name string) (gen uint64, snapshot, ok bool) {
 	digits, snapshot := strings.CutPrefix(name, snapshotPrefix)
 	if !snapshot {
@@ -46,7 +46,7 @@ type generation struct {
 	snapshot, journal bool
 }
 
-// generations lists what is in the directory, oldest first.
+// generations lists the generations in the directory, oldest first.
 func (d *dir) generations() ([]generation, error) {
 	names, err := d.names()
 	if err != nil {
@@ -70,7 +70,7 @@ func (d *dir) generations() ([]generation, error) {
 	return gens, nil
 }
 
-// recovered is what Open continues with.
+// recovered is the state with which Open continues.
 type recovered struct {
 	state   map[string][]byte
 	seq     uint64
@@ -81,7 +81,7 @@ type recovered struct {
 	cuttable  bool  // it can be continued once what follows size is cut
 	size      int64 // of its whole part
 	records   int   // in its whole part
-	// repaired says in sentences what damage was found.
+	// repaired describes the damage that was found.
 	repaired []string
 }
 
@@ -102,8 +102,8 @@ func recoverState(d *dir, log *slog.Logger) (*recovered, error) {
 	return r, r.replay(d, gens[base:], log)
 }
 
-// loadSnapshot takes the newest whole snapshot and returns its place in gens, where the replay begins. Without any, the
-// state before the first transaction is empty, if the journal of that time is still there.
+// loadSnapshot loads the newest intact snapshot and returns its position in gens, where the replay starts. Without
+// any, the state before the first transaction is empty, if the journal of that time still exists.
 func (r *recovered) loadSnapshot(d *dir, gens []generation, log *slog.Logger) (int, error) {
 	for i := len(gens) - 1; i >= 0; i-- {
 		g := gens[i]
@@ -140,16 +140,16 @@ func (r *recovered) loadSnapshot(d *dir, gens []generation, log *slog.Logger) (i
 	if used {
 		return 0, ErrNoWholeState
 	}
-	// The very first generation never got to its snapshot, so nothing was ever committed.
+	// The very first generation has no snapshot yet, so nothing was ever committed.
 	return len(gens), nil
 }
 
-// isDamage tells bytes that are gone or wrong from a refusal to read them, which must not be taken for an empty state.
+// isDamage distinguishes missing or damaged data from a failed read, which must not be taken for an empty state.
 func isDamage(err error) bool {
 	return errors.Is(err, errDamaged) || errors.Is(err, unix.EIO)
 }
 
-// journal is a journal's whole part.
+// journal is the valid part of a journal.
 type journal struct {
 	base    uint64
 	txs     []transaction
@@ -163,10 +163,10 @@ type transaction struct {
 	recs []Record
 }
 
-// readJournal returns an error only when the journal cannot be read; damage is in the result.
+// readJournal returns an error only if the journal cannot be read; damage is in the result.
 func readJournal(d *dir, g generation) (*journal, error) { return readJournalTo(d, g, math.MaxInt64) }
 
-// readJournalTo takes no more than the first bytes: what is behind them is being written.
+// readJournalTo reads only the first bytes: the rest is being written.
 func readJournalTo(d *dir, g generation, limit int64) (*journal, error) {
 	j := &journal{}
 	if !g.journal {
@@ -202,7 +202,7 @@ func readJournalTo(d *dir, g generation, limit int64) (*journal, error) {
 	return j, nil
 }
 
-// replay applies the journals of gens, whose first holds the base state's own.
+// replay applies the journals of gens, whose first one belongs to the base state.
 func (r *recovered) replay(d *dir, gens []generation, log *slog.Logger) error {
 	js := make([]*journal, len(gens))
 	for i, g := range gens {
@@ -213,7 +213,7 @@ func (r *recovered) replay(d *dir, gens []generation, log *slog.Logger) error {
 	}
 	for i, j := range js {
 		if j.damaged != nil && j.size == 0 && i > 0 && !gens[i].snapshot {
-			// A journal whose header never reached the disk, made by a rotation that did not get to its snapshot.
+			// A journal whose header never reached the disk, from a rotation that did not write its snapshot.
 			continue
 		}
 		if j.base > r.seq || (j.base < r.seq && len(j.txs) > 0) {
@@ -242,8 +242,8 @@ func (r *recovered) replay(d *dir, gens []generation, log *slog.Logger) error {
 	return nil
 }
 
-// bound is the last transaction that counts in a journal: where the next generation took over. A journal alone, without
-// a snapshot and without transactions, took nothing over: its rotation was not completed.
+// bound is the last valid transaction of a journal: where the next generation starts. A journal without a snapshot and
+// without transactions does not count: its rotation was not completed.
 func bound(js []*journal, gens []generation) uint64 {
 	for i, j := range js {
 		if j.size > 0 && (gens[i].snapshot || len(j.txs) > 0) {

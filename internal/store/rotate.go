@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A rotation replaces the journal by a snapshot. Its steps are ordered so that a crash between any two leaves a
-// directory from which the same state is read: the snapshot's rename is the moment the new generation counts, and until
-// the directory is synced after it the old generation holds the same state.
+// directory from which the same state is read: the new generation counts from the snapshot's rename on, and until the
+// directory is synced after it, the old generation has the same state.
 
 package store
 
@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// maybeRotate starts a new generation when the journal has grown enough. What was committed is durable already, so a
-// refusal (a full disk) is only logged, and tried again later.
+// maybeRotate starts a new generation when the journal has grown enough. Commits are already durable, so a failure (a
+// full disk) is only logged, and retried later.
 func (s *Store) maybeRotate() {
 	large := s.size > s.tryAt && s.size > 2*s.bytes
 	if s.records < s.nextTry && !large {
@@ -29,7 +29,7 @@ func (s *Store) maybeRotate() {
 }
 
 // rotate writes a new generation and makes it current. On an error the old one stays current, except that nothing may
-// be appended to it when the rename may or may not be durable.
+// be appended to it if it is unknown whether the rename is durable.
 func (s *Store) rotate() error {
 	gen := s.next
 	s.next++
@@ -38,7 +38,7 @@ func (s *Store) rotate() error {
 	if err != nil {
 		return fmt.Errorf("generation %d: %w", gen, err)
 	}
-	// A crash may have left one of this name.
+	// A crash may have left a file with this name.
 	err = s.dir.remove(snapshot + tmpSuffix)
 	if err == nil {
 		var tmp *os.File
@@ -74,7 +74,7 @@ func (s *Store) rotate() error {
 	return nil
 }
 
-// cut takes what follows the last whole transaction off the journal.
+// cut removes what follows the last complete transaction of the journal.
 func (s *Store) cut() error {
 	err := s.dir.check("truncate", journalName(s.gen))
 	if err == nil {
@@ -86,8 +86,8 @@ func (s *Store) cut() error {
 	return nil
 }
 
-// abandon leaves a journal whose end is unknown, after a refused fsync or truncate: what the kernel then reports about
-// the same pages cannot be believed, so the state goes to files of a new generation.
+// abandon leaves a journal whose end is unknown, after a failed fsync or truncate: what the kernel then reports about
+// the same pages is unreliable, so the state is written to files of a new generation.
 func (s *Store) abandon() error {
 	if err := s.rotate(); err != nil {
 		s.broken = true
@@ -109,7 +109,7 @@ func (s *Store) prune() error {
 			continue
 		}
 		delete(s.suspect, g.gen)
-		// The snapshot goes first: a journal alone is never taken for a whole generation.
+		// The snapshot goes first: a journal alone never counts as a complete generation.
 		if err := errors.Join(s.dir.remove(snapshotName(g.gen)), s.dir.remove(journalName(g.gen))); err != nil {
 			return err
 		}

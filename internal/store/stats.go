@@ -2,7 +2,7 @@
 
 package store
 
-// What the store tells of itself: how long commits take, and what is on disk.
+// Statistics of the store: the duration of commits, and what is on disk.
 
 import (
 	"time"
@@ -10,38 +10,38 @@ import (
 	"github.com/polycube/polycube/internal/tally"
 )
 
-// Stats are what the store has done since it was opened, and what it holds.
+// Stats are the counters of the store since it was opened, and its content.
 type Stats struct {
-	// Commits are the seconds that transactions took to be durable, with the wait for others; Failures were refused.
+	// Commits are the seconds until transactions were durable, including the wait for others; Failures were refused.
 	Commits  tally.Snapshot
 	Failures uint64
-	// Generation is the one in use, JournalBytes and JournalRecords what its journal holds.
+	// Generation is the current one, JournalBytes and JournalRecords the content of its journal.
 	Generation     uint64
 	JournalBytes   int64
 	JournalRecords int
-	// StateBytes are those of all keys and values.
+	// StateBytes is the size of all keys and values.
 	StateBytes int64
-	// Snapshots were made, the last one at SnapshotAt (zero: none since the start); SnapshotFailures were not.
+	// Snapshots were written, the last one at SnapshotAt (zero: none since the start); SnapshotFailures failed.
 	Snapshots, SnapshotFailures uint64
 	SnapshotAt                  time.Time
 	// Broken is set while the disk state is unknown after a write error.
 	Broken bool
-	// Missing says what was removed or replaced of the directory, "" while all is there; Refusal why the last change could
-	// not be written, "" if it could.
+	// Missing says what was removed or replaced of the directory, "" if nothing; Refusal why the last change could not
+	// be written, "" if it could.
 	Missing, Refusal string
-	// Full is set when the disk has no room for another snapshot and some changes.
+	// Full is set when the disk has no space for another snapshot and some changes.
 	Full bool
-	// Repaired says in sentences what damage the start found and left out.
+	// Repaired describes the damage that the start found and skipped.
 	Repaired []string
 }
 
-// Healthy reports whether changes can be written, as far as the store knows, and the next start finds them.
+// Healthy reports whether changes can be written, as far as the store knows, and the next start will find them.
 func (s Stats) Healthy() bool { return !s.Broken && s.Missing == "" && s.Refusal == "" }
 
-// roomToSpare is the room for changes, in bytes, that a disk which is not full has beside that for a snapshot.
+// roomToSpare is the minimum free space for changes, in bytes, in addition to that for a snapshot.
 const roomToSpare = 1 << 20
 
-// counted is what the store counts.
+// counted are the counters of the store.
 type counted struct {
 	commits          *tally.Histogram
 	failures         uint64
@@ -52,7 +52,7 @@ type counted struct {
 	repaired         []string
 }
 
-// Stats returns what the store has done and holds. It waits for a commit that is being written.
+// Stats returns the counters and content of the store. It waits for a commit that is being written.
 func (s *Store) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()

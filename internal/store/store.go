@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package store keeps the configuration on disk: an append-only journal of transactions and, now and then, a snapshot of
-// the whole state. It exists so that a power cut, a full disk or a flipped bit costs at most the transaction that was
-// being written, and so that the cost of a change follows the size of the change, not of the configuration.
+// Package store keeps the configuration on disk: an append-only journal of transactions and periodic snapshots of the
+// whole state. A power cut, a full disk or a flipped bit costs at most the transaction that was being written, and the
+// cost of a change depends on the size of the change, not of the configuration.
 //
-// A directory holds generations. Generation g is snapshot-g, the state at its start, and journal-g, what came after. The
-// newest is in use; older ones are kept to fall back on.
+// A directory contains generations. Generation g is snapshot-g, the state at its start, and journal-g, the
+// transactions after that. The newest is in use; older ones are kept for recovery.
 package store
 
 import (
@@ -24,19 +24,20 @@ import (
 const (
 	defaultKeepGenerations = 3
 	defaultSnapshotEvery   = 1000
-	// A journal this large, and twice the size of the state, is replaced by a snapshot whatever its record count.
+	// A journal of this size, and twice the size of the state, is replaced by a snapshot whatever its record count.
 	journalSoftLimit = 64 << 20
 )
 
 var (
 	// ErrClosed is returned by Commit after Close.
 	ErrClosed = errors.New("the store is closed")
-	// ErrBroken is returned by Commit when the disk refuses to say what it holds. The transaction is not in the store, but
-	// would be found by an Open before the next Commit that succeeds; each Commit tries again with new files.
+	// ErrBroken is returned by Commit when the disk state is unknown after a write error. The transaction is not in
+	// the store, but would be found by an Open before the next Commit that succeeds; each Commit tries again with new
+	// files.
 	ErrBroken = errors.New("the disk state is unknown after a write error")
-	// ErrNoWholeState is returned by Open when nothing in the directory can be trusted. The files are left as they are.
+	// ErrNoWholeState is returned by Open when nothing in the directory is usable. The files are left unchanged.
 	ErrNoWholeState = errors.New("no generation is intact: restore a backup, or move the directory away to start empty")
-	// ErrMissing is returned by Commit when the path of the store leads elsewhere than when it was opened, and the store
+	// ErrMissing is returned by Commit when the path of the store no longer leads to the open directory, and the store
 	// cannot move there. Nothing is changed; each Commit tries again.
 	ErrMissing = errors.New("data written there would be lost")
 	// ErrInvalid is returned by Commit for records that cannot be stored. Nothing is changed.
@@ -45,17 +46,17 @@ var (
 
 // Options of Open. Only Dir is required.
 type Options struct {
-	// Dir is made with mode 0700 when missing. No part of it may be a symbolic link.
+	// Dir is created with mode 0700 if missing. No part of it may be a symbolic link.
 	Dir string
-	// KeepGenerations is how many whole generations stay on disk, at least 2; 0 means 3.
+	// KeepGenerations is how many complete generations stay on disk, at least 2; 0 means 3.
 	KeepGenerations int
-	// KeepTransactions is how many transactions the past should reach back, as long as all files together take no more than
-	// KeepBytes; older generations go. 0 keeps what KeepGenerations keeps.
+	// KeepTransactions is how many transactions the history should have, as long as all files together take no more
+	// than KeepBytes; older generations are removed. 0 keeps what KeepGenerations keeps.
 	KeepTransactions uint64
 	KeepBytes        int64
-	// SnapshotEvery is how many records a journal takes before a snapshot replaces it; 0 means 1000.
+	// SnapshotEvery is how many records a journal has before a snapshot replaces it; 0 means 1000.
 	SnapshotEvery int
-	// Logger gets what was repaired; nil means slog.Default.
+	// Logger logs repairs; nil means slog.Default.
 	Logger *slog.Logger
 }
 
@@ -65,14 +66,14 @@ type Record struct {
 	Value []byte
 }
 
-// State is what a store held when it was opened: one record for every key, sorted by key, none deleted.
+// State is the content of a store when it was opened: one record for every key, sorted by key, none deleted.
 type State struct {
 	Records []Record
-	// Sequence is the number of the last transaction, counted since the store was made.
+	// Sequence is the number of the last transaction since the store was created.
 	Sequence uint64
 }
 
-// Store is an open store. Its methods may be called from several goroutines.
+// Store is an open store. Its methods may be called concurrently.
 type Store struct {
 	opts Options
 	log  *slog.Logger
@@ -100,15 +101,15 @@ type Store struct {
 	closed  bool
 }
 
-// request is one Commit waiting for whoever holds the store to write it along with its own.
+// request is one Commit waiting for the goroutine that holds the store to write it with its own.
 type request struct {
 	recs []Record
 	done bool
 	err  error
 }
 
-// Open locks the directory, recovers the newest whole state and makes the store ready for Commit. Damage is logged, not
-// returned, unless nothing whole is left (ErrNoWholeState). A directory in use gives a *LockedError.
+// Open locks the directory, recovers the newest intact state and makes the store ready for Commit. Damage is logged,
+// not returned, unless nothing intact is left (ErrNoWholeState). For a directory in use it returns a *LockedError.
 func Open(o Options) (*Store, *State, error) { return open(o, nil) }
 
 func open(o Options, fault func(op, name string) error) (*Store, *State, error) {
@@ -160,7 +161,7 @@ func (s *Store) start() error {
 	}
 	err = s.rotate()
 	if err != nil && r.cuttable {
-		// No room for a new generation: cutting the damaged tail needs none.
+		// No space for a new generation: truncating the damaged tail needs none.
 		s.log.Warn("the damaged tail is truncated in place", "reason", err)
 		if err = s.resume(r); err != nil {
 			return err
@@ -170,7 +171,7 @@ func (s *Store) start() error {
 	return err
 }
 
-// resume continues the newest journal after its last whole transaction.
+// resume continues the newest journal after its last complete transaction.
 func (s *Store) resume(r *recovered) error {
 	f, err := s.dir.open(journalName(r.newest), os.O_RDWR)
 	if err != nil {
@@ -182,8 +183,8 @@ func (s *Store) resume(r *recovered) error {
 }
 
 // Commit makes recs durable as one transaction: when it returns nil they survive a crash, and when it returns an error
-// none of them is in the store (see ErrBroken for the exception). Of several records with one key the last counts.
-// Commits that wait for each other share one fsync. The caller may reuse the values' memory.
+// none of them is in the store (see ErrBroken for the exception). Of several records with one key, the last counts.
+// Concurrent commits share one fsync. The caller may reuse the values' memory.
 func (s *Store) Commit(recs []Record) error {
 	if err := validate(recs); err != nil {
 		return err
@@ -210,7 +211,7 @@ func (s *Store) Commit(recs []Record) error {
 	return s.answer(req)
 }
 
-// answer is what became of a request. s.mu is held.
+// answer is the result of a request. s.mu is held.
 func (s *Store) answer(req *request) error {
 	if req.err != nil {
 		s.counted.failures++
@@ -230,8 +231,8 @@ func validate(recs []Record) error {
 	return nil
 }
 
-// commitBatch writes the requests with one fsync and, where that is refused, each on its own: a small change must not
-// fail because a large one that happened to wait beside it does not fit on the disk.
+// commitBatch writes the requests with one fsync and, if that fails, each separately: a small change must not fail
+// because a large concurrent one does not fit on the disk.
 func (s *Store) commitBatch(batch []*request) {
 	err := s.write(batch)
 	if err != nil && len(batch) > 1 {
@@ -245,7 +246,7 @@ func (s *Store) commitBatch(batch []*request) {
 	}
 }
 
-// write appends the requests to the journal, and to the state when they are durable.
+// write appends the requests to the journal, and to the state once they are durable.
 func (s *Store) write(batch []*request) error {
 	if s.closed {
 		return fmt.Errorf("store %s: %w", s.dir.path, ErrClosed)
@@ -265,7 +266,7 @@ func (s *Store) write(batch []*request) error {
 	return nil
 }
 
-// append makes the requests durable, or leaves the journal as it was.
+// append makes the requests durable, or leaves the journal unchanged.
 func (s *Store) append(batch []*request) error {
 	if s.missing() != "" {
 		if err := s.move(); err != nil {
@@ -316,14 +317,14 @@ func (s *Store) apply(recs []Record) {
 	}
 }
 
-// Records are what the store holds now: one for every key, sorted by key.
+// Records are the current content of the store: one for every key, sorted by key.
 func (s *Store) Records() []Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.sorted()
 }
 
-// sorted is the state as records that share their values with it; nobody writes into a value once it is there.
+// sorted is the state as records that share their values with it; values are never modified.
 func (s *Store) sorted() []Record {
 	recs := make([]Record, 0, len(s.state))
 	for _, k := range slices.Sorted(maps.Keys(s.state)) {
@@ -332,7 +333,7 @@ func (s *Store) sorted() []Record {
 	return recs
 }
 
-// Close releases the directory. Everything committed is on disk already.
+// Close releases the directory. All commits are already on disk.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -343,7 +344,8 @@ func (s *Store) Close() error {
 	return s.closeFiles()
 }
 
-// closeFiles closes in reverse of Open; the lock goes after the journal, so that nobody else writes while it is open.
+// closeFiles closes in reverse of Open; the lock is released after the journal, so that no other process writes while
+// it is open.
 func (s *Store) closeFiles() error {
 	var errs []error
 	if s.journal != nil {

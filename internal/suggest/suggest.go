@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package suggest finds what somebody probably meant by a word that nothing is
-// named. Whoever refuses a word asks here, so that the daemon and the command
-// line err alike: on the side of saying nothing.
+// Package suggest finds candidates for a mistyped word. The daemon and the command line share it, so that both behave
+// the same: in doubt they suggest nothing.
 package suggest
 
 import (
@@ -15,19 +14,18 @@ import (
 )
 
 const (
-	// most is how many candidates help; more are a list to search in.
+	// most is how many candidates are useful; more would be a list to search.
 	most = 3
-	// longest is the size in bytes of the longest word that people mistype and
-	// of the longest candidate worth comparing: both may come from strangers.
+	// longest is the maximum size in bytes of a mistyped word and of a candidate to compare: both may come from
+	// untrusted clients.
 	longest = 64
-	// widest bounds the candidates that are compared.
+	// widest limits the number of candidates to compare.
 	widest = 10000
 )
 
-// Near returns the candidates that a word was probably meant to be, those with the
-// fewest mistakes, at most three. Case is ignored; a candidate that begins with the
-// word counts as one mistake away, as do two letters swapped. The word itself is
-// never among them, nor is a candidate that cannot be shown on one line.
+// Near returns the candidates for a mistyped word, those with the fewest mistakes, at most three. Case is ignored; a
+// candidate that starts with the word counts as one mistake away, as do two swapped letters. The word itself is never
+// among them, nor is a candidate that cannot be shown on one line.
 func Near(word string, candidates []string) []string {
 	if word == "" || len(word) > longest {
 		return nil
@@ -54,8 +52,8 @@ func Near(word string, candidates []string) []string {
 	return out
 }
 
-// Question asks whether one of the words was meant, as the end of a sentence:
-// `: did you mean a, b or c?`. Without words it is empty.
+// Question asks whether one of the words was meant, as the end of a sentence: `: did you mean a, b or c?`. Without
+// words it is empty.
 func Question(words []string) string {
 	shown := make([]string, len(words))
 	for i, w := range words {
@@ -74,7 +72,7 @@ func Question(words []string) string {
 	}
 }
 
-// scored is a candidate and how far it is from what was typed.
+// scored is a candidate and its distance from what was typed.
 type scored struct {
 	word     string
 	distance int
@@ -87,8 +85,7 @@ func showable(s string) bool {
 		!strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// allowed is how many mistakes a word of n letters may have: two short words are
-// always near each other, and that means nothing.
+// allowed is how many mistakes a word of n letters may have: two short words are always similar, which means nothing.
 func allowed(n int) int {
 	switch {
 	case n < 2:
@@ -102,7 +99,7 @@ func allowed(n int) int {
 	}
 }
 
-// mistakes is the distance of two words, and whether it is one that happens.
+// mistakes is the distance of two words, and whether it is plausible.
 func mistakes(typed, candidate []rune) (int, bool) {
 	limit := allowed(len(typed))
 	if len(typed) > 1 && len(candidate) > len(typed) {
@@ -115,9 +112,8 @@ func mistakes(typed, candidate []rune) (int, bool) {
 	return 1, begins
 }
 
-// distance counts the letters to insert, delete, replace or swap with their
-// neighbour that make b of a (optimal string alignment, after Damerau 1964), up
-// to a limit.
+// distance counts the letters to insert, delete, replace or swap with their neighbour to turn a into b (optimal string
+// alignment, after Damerau 1964), up to a limit.
 func distance(a, b []rune, limit int) (int, bool) {
 	if len(a)-len(b) > limit || len(b)-len(a) > limit {
 		return 0, false

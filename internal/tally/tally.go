@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tally counts what the daemon does: how often, and how long it took. Whoever counts knows nothing of who reads,
-// so that the layers below the API need no library of a monitoring system.
+// Package tally counts events in the daemon, and measures durations. Counting code does not know its readers, so the
+// layers below the API need no monitoring library.
 //
-// A nil counter counts nothing: a part of the daemon that nobody watches needs no test for it.
+// A nil counter counts nothing: a part of the daemon without a reader needs no check for it.
 package tally
 
 import (
@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// Bounds in seconds that suit what takes from a tenth of a millisecond to ten seconds.
+// Bounds in seconds for durations from a tenth of a millisecond to ten seconds.
 var Bounds = []float64{0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10}
 
-// Histogram counts values in buckets. Its methods may be called from any goroutine.
+// Histogram counts values in buckets. Its methods may be called concurrently.
 type Histogram struct {
 	bounds []float64
 	counts []atomic.Uint64 // one more than bounds, for what is above all of them
@@ -54,9 +54,9 @@ func (h *Histogram) Observe(v float64) {
 // Since counts the seconds since a time.
 func (h *Histogram) Since(t time.Time) { h.Observe(time.Since(t).Seconds()) }
 
-// Snapshot is what a histogram held at one moment.
+// Snapshot is the content of a histogram at one moment.
 type Snapshot struct {
-	// Bounds are the buckets' upper bounds, Cumulative how many values were not above each.
+	// Bounds are the buckets' upper bounds, Cumulative the number of values up to each.
 	Bounds     []float64
 	Cumulative []uint64
 	Count      uint64
@@ -79,13 +79,13 @@ func (h *Histogram) Snapshot() Snapshot {
 	return s
 }
 
-// Counters are counters by a label that takes few values. The zero value is ready.
+// Counters are counters by a label with few values. The zero value is ready to use.
 type Counters struct {
 	mu    sync.Mutex
 	count map[string]uint64
 }
 
-// Add counts one more of a label.
+// Add increments the counter of a label.
 func (c *Counters) Add(label string) {
 	if c == nil {
 		return

@@ -18,26 +18,25 @@ import (
 	"github.com/polycube/polycube/internal/slowpath"
 )
 
-// Packet is one that was captured, with what became of it.
+// Packet is a captured packet, with its fate.
 type Packet struct {
 	Line
-	// In is true for a packet that the place received.
+	// In is true for a packet received at the place.
 	In   bool
 	Data []byte
 }
 
-// fateWait is how long a packet waits for the record of its fate, which follows at once unless
-// the ring was full.
+// fateWait is how long a packet waits for the record of its fate, which follows immediately unless the ring was full.
 const fateWait = 100 * time.Millisecond
 
-// pending is a packet that a cube has received, and whose program has not returned yet.
+// pending is a packet received by a cube whose program has not returned yet.
 type pending struct {
 	step  slowpath.Step
 	since time.Time
 }
 
-// NextPacket waits for the next packet of a capture. It returns io.EOF when the session has ended,
-// and the context's error when that ends.
+// NextPacket waits for the next packet of a capture. It returns io.EOF when the session has ended, and the context's
+// error when that ends.
 func (s *Session) NextPacket(ctx context.Context) (*Packet, error) {
 	if s.spent() {
 		return nil, io.EOF
@@ -86,12 +85,12 @@ func (s *Session) nextWithin(ctx context.Context) (*slowpath.Step, error) {
 	return step, err
 }
 
-// late takes a packet that has waited too long.
+// late returns a packet that has waited too long.
 func (s *Session) late() *Packet {
 	return s.oldest(len(s.waiting) > 0 && time.Since(s.waiting[0].since) >= fateWait)
 }
 
-// oldest takes the first waiting packet without its fate, if now is true.
+// oldest returns the first waiting packet without its fate, if now is true.
 func (s *Session) oldest(now bool) *Packet {
 	if !now || len(s.waiting) == 0 {
 		return nil
@@ -101,7 +100,7 @@ func (s *Session) oldest(now bool) *Packet {
 	return s.packet(&step, nil)
 }
 
-// join makes a packet of its record and that of its fate.
+// join combines a packet's record with that of its fate.
 func (s *Session) join(step *slowpath.Step) *Packet {
 	switch step.Stage {
 	case link.StageOut:
@@ -122,7 +121,7 @@ func (s *Session) join(step *slowpath.Step) *Packet {
 	return nil
 }
 
-// packet describes what was captured; fate is the record of what the cube did with it, or nil.
+// packet describes a captured packet; fate is the record of what the cube did with it, or nil.
 func (s *Session) packet(step, fate *slowpath.Step) *Packet {
 	p := &Packet{In: step.Stage == link.StageIn && !step.Egress, Data: step.Data}
 	switch {
@@ -140,7 +139,7 @@ func (s *Session) packet(step, fate *slowpath.Step) *Packet {
 	return p
 }
 
-// fate is what became of the packet, in words.
+// fate is the fate of the packet, in words.
 func (p *Packet) fate() string { return strings.TrimSpace(p.Verdict + " " + p.Reason + p.Out) }
 
 // place is where it was captured.
@@ -151,11 +150,11 @@ func (p *Packet) place() string {
 	return p.Cube + ":" + p.Port
 }
 
-// File writes packets in the format of pcapng, which tcpdump and Wireshark read: the direction in
-// the flags, place and fate in comments.
+// File writes packets in pcapng format, which tcpdump and Wireshark read: the direction in the flags, place and fate
+// in comments.
 type File struct{ w *pcapgo.NgWriter }
 
-// NewFile begins a file of packets that are captured at a place with a filter.
+// NewFile starts a file of packets captured at a place with a filter.
 func NewFile(to io.Writer, place, filter string) (*File, error) {
 	w, err := pcapgo.NewNgWriterInterface(to, pcapgo.NgInterface{
 		Name: place, Filter: filter, OS: "Linux", LinkType: layers.LinkTypeEthernet, TimestampResolution: 9,
@@ -181,7 +180,7 @@ func (f *File) Write(p *Packet) error {
 	return nil
 }
 
-// End appends what was lost, and flushes.
+// End appends the number of lost packets, and flushes.
 func (f *File) End(s Summary) error {
 	err := f.w.WriteInterfaceStats(0, pcapgo.NgInterfaceStatistics{
 		LastUpdate: time.Now(), PacketsReceived: uint64(s.Steps), PacketsDropped: s.Lost + s.LostInRing,
@@ -192,5 +191,5 @@ func (f *File) End(s Summary) error {
 	return nil
 }
 
-// Flush hands everything to the writer below.
+// Flush writes everything to the underlying writer.
 func (f *File) Flush() error { return f.w.Flush() }

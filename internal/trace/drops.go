@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trace makes visible what becomes of packets: who drops them and why, and what each
-// cube on their way did with them.
+// Package trace shows what happens to packets: which cubes drop them and why, and what each cube on their path did
+// with them.
 package trace
 
 import (
@@ -16,62 +16,62 @@ import (
 	"github.com/polycube/polycube/internal/datapath"
 )
 
-// Framework is the name under which drops are shown that belong to no cube.
+// Framework is the name for drops outside any cube.
 const Framework = "framework"
 
-// Drop is one reason for which a cube dropped packets.
+// Drop is a drop reason of a cube.
 type Drop struct {
 	Cube    string `json:"cube"`
 	Reason  string `json:"reason"`
 	Packets uint64 `json:"packets"`
 	// PerSecond is the rate over the last one to two seconds, at least 1 if there was any.
 	PerSecond uint64 `json:"per-second"`
-	// First is when the daemon saw the first packet, Last the last one; nil for what happened
-	// before it started. Both are as exact as the interval of samples.
+	// First is when the daemon saw the first packet, Last the last one; nil for drops before it started. Both are as
+	// exact as the sampling interval.
 	First *time.Time `json:"first,omitempty"`
 	Last  *time.Time `json:"last,omitempty"`
 }
 
-// Counters is where drops are read: *topology.Manager.
+// Counters is the source of drop counters: *topology.Manager.
 type Counters interface {
-	// CubeNames lists the cubes in the order to show them.
+	// CubeNames lists the cubes in display order.
 	CubeNames() []string
-	// Fates of a cube; an error for one that is gone.
+	// Fates of a cube; an error for a deleted one.
 	Fates(cube string) ([]datapath.Fate, error)
-	// FrameworkFates are those of packets that belong to no cube.
+	// FrameworkFates are those of packets outside any cube.
 	FrameworkFates() ([]datapath.Fate, error)
 }
 
-// sampleEvery is how often counters are read, to know rates and times.
+// sampleEvery is how often counters are read, for rates and times.
 const sampleEvery = time.Second
 
-// Drops watches the counters of drops. Sampling reads one map row for each cube.
+// Drops samples the drop counters. Sampling reads one map row for each cube.
 type Drops struct {
 	from Counters
 	now  func() time.Time
 
 	mu   sync.Mutex
 	seen map[dropKey]*history
-	// begun is false until the first sample: what was counted before is older than the daemon.
+	// begun is false until the first sample: earlier drops are from before the start.
 	begun bool
 }
 
 type dropKey struct{ cube, reason string }
 
-// history of one counter: where it stood at the last two samples, and when it moved.
+// history of one counter: its value at the last two samples, and when it changed.
 type history struct {
 	packets     uint64
 	older, last mark
 	first, grew *time.Time
 }
 
-// mark is a counter at a time.
+// mark is a counter value at a time.
 type mark struct {
 	packets uint64
 	at      time.Time
 }
 
-// NewDrops creates a watch that has not looked yet. now is the clock, time.Now if nil.
+// NewDrops creates a sampler without samples. now is the clock, time.Now if nil.
 func NewDrops(from Counters, now func() time.Time) *Drops {
 	if now == nil {
 		now = time.Now
@@ -94,7 +94,7 @@ func (d *Drops) Run(ctx context.Context) {
 	}
 }
 
-// Sample reads all counters once, and moves the window over which rates are taken.
+// Sample reads all counters once, and moves the window of the rates.
 func (d *Drops) Sample() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -119,7 +119,7 @@ func (d *Drops) Sample() {
 	d.begun = true
 }
 
-// note takes in the counters of a cube.
+// note updates the counters of a cube.
 func (d *Drops) note(name string, fates []datapath.Fate, now time.Time) {
 	for _, f := range fates {
 		if !f.Drop {
@@ -152,8 +152,8 @@ func (d *Drops) note(name string, fates []datapath.Fate, now time.Time) {
 	}
 }
 
-// Report lists what is dropped by one cube, or by all and the framework if name is "": cubes in
-// their order, what drops most first.
+// Report lists the drops of one cube, or of all and the framework if name is "": cubes in their order, the most
+// frequent reason first.
 func (d *Drops) Report(name string) ([]Drop, error) {
 	names := append(d.from.CubeNames(), Framework)
 	if name != "" {

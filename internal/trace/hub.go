@@ -18,45 +18,46 @@ import (
 	"github.com/polycube/polycube/internal/slowpath"
 )
 
-// Topology is what the hub asks about cubes: *topology.Manager.
+// Topology is the hub's interface to the cubes: *topology.Manager.
 type Topology interface {
-	// Trace links what the sessions concern anew; nil ends all of them.
+	// Trace relinks the programs for the sessions; nil ends all of them.
 	Trace(ctx context.Context, t *link.Trace) error
-	// CubeID of a cube, CubeName of an ID; "" for one that is gone.
+	// CubeID of a cube, CubeName of an ID; "" for a deleted one.
 	CubeID(name string) (datapath.CubeID, error)
 	CubeName(id datapath.CubeID) string
 	// PortName of a cube's port, or its number if it has none (any more).
 	PortName(id datapath.CubeID, index uint16) string
-	// CapturePlace finds what CUBE:PORT, a transparent cube or a netdev with either means.
+	// CapturePlace resolves CUBE:PORT, a transparent cube or a netdev with either.
 	CapturePlace(place string) (link.Capture, error)
-	// StationAt returns the MAC address of the port that a packet injected at such a place reaches, nil if it accepts any.
+	// StationAt returns the MAC address of the port that a packet injected at such a place reaches, nil if it accepts
+	// any.
 	StationAt(ctx context.Context, place string, egress bool) net.HardwareAddr
 }
 
-// Plane is what the hub asks of the fast path: *datapath.Plane.
+// Plane is the hub's interface to the fast path: *datapath.Plane.
 type Plane interface {
 	TraceUntil(d time.Duration) error
 	TraceLost() (uint64, error)
 	CubeReasons(id datapath.CubeID) (drops, slowpath []string)
 }
 
-// The lease lets the fast path trace for a while after the daemon has died.
+// The lease lets the fast path continue tracing for a while after the daemon was killed.
 const (
 	lease      = 10 * time.Second
 	leaseRenew = 3 * time.Second
-	// relinkTimeout bounds the end of a session, which nobody may cancel.
+	// relinkTimeout limits the end of a session, which cannot be canceled.
 	relinkTimeout = 30 * time.Second
 )
 
-// Hub runs the sessions that look at packets. It is what the ring's reader hands steps to.
+// Hub runs the trace and capture sessions. The ring's reader passes steps to it.
 type Hub struct {
 	topology Topology
 	plane    Plane
 	log      *slog.Logger
 
-	// injecting has one token: a copy of the programs takes megabytes of the kernel's memory.
+	// injecting has one token: a copy of the programs takes megabytes of kernel memory.
 	injecting chan struct{}
-	// changing is held while sessions come and go, for as long as the relink takes.
+	// changing is held while sessions are added and removed, for as long as the relink takes.
 	changing sync.Mutex
 
 	mu       sync.RWMutex
@@ -79,21 +80,21 @@ const (
 	MaxSteps    = 10_000_000
 )
 
-// Request says what a session wants to see.
+// Request is what a session traces or captures.
 type Request struct {
-	// Filter is an expression as tcpdump takes it, "" for all packets.
+	// Filter is an expression in tcpdump syntax, "" for all packets.
 	Filter string
-	// Cube is the only one whose steps are wanted, "" for all.
+	// Cube is the only cube whose steps are requested, "" for all.
 	Cube string
-	// Capture is the place whose packets are wanted, whole; "" wants steps.
+	// Capture is the place whose complete packets are requested; "" requests steps.
 	Capture string
-	// Count is how many steps or packets to deliver at most, 0 for MaxSteps.
+	// Count is the maximum number of steps or packets, 0 for MaxSteps.
 	Count int
-	// Time is how long the session may last, 0 for DefaultTime.
+	// Time is the maximum duration of the session, 0 for DefaultTime.
 	Time time.Duration
 }
 
-// check completes a request.
+// check completes a request with defaults.
 func (r *Request) check() error {
 	if r.Count == 0 {
 		r.Count = MaxSteps
@@ -110,11 +111,11 @@ func (r *Request) check() error {
 	return nil
 }
 
-// ErrBusy is the answer when all sessions are taken.
+// ErrBusy is the error when all sessions are in use.
 var ErrBusy = fmt.Errorf("%d trace and capture sessions are already running, end one first: %w", link.MaxSessions, cube.ErrFull)
 
-// Open begins a session. It ends by Close, which its owner must call; after its time; or with its
-// last step. The context bounds the opening only.
+// Open starts a session. It ends by Close, which its owner must call; after its time; or with its last step. The
+// context limits only the opening.
 func (h *Hub) Open(ctx context.Context, r Request) (*Session, error) {
 	if err := r.check(); err != nil {
 		return nil, err
@@ -153,7 +154,7 @@ func (h *Hub) Open(ctx context.Context, r Request) (*Session, error) {
 	return s, nil
 }
 
-// add gives the session a bit. The first one begins the lease.
+// add gives the session a bit. The first one starts the lease.
 func (h *Hub) add(s *Session) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -194,7 +195,7 @@ func (h *Hub) renewLease(ctx context.Context) {
 	}
 }
 
-// remove takes a session's bit back; false if it has none any more.
+// remove releases a session's bit; false if it has none any more.
 func (h *Hub) remove(s *Session) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -209,7 +210,7 @@ func (h *Hub) remove(s *Session) bool {
 	return true
 }
 
-// wants are the sessions as the linker takes them. The caller holds mu.
+// wants are the sessions in the linker's form. The caller holds mu.
 func (h *Hub) wants() *link.Trace {
 	var t link.Trace
 	for _, s := range h.sessions {
@@ -223,7 +224,7 @@ func (h *Hub) wants() *link.Trace {
 	return &t
 }
 
-// relink makes the fast path do what the sessions want. The caller holds changing.
+// relink applies the sessions to the fast path. The caller holds changing.
 func (h *Hub) relink(ctx context.Context) error {
 	h.mu.RLock()
 	wants := h.wants()
@@ -246,7 +247,7 @@ func (h *Hub) close(s *Session) error {
 	return h.relink(ctx)
 }
 
-// Close ends all sessions and lets no other begin.
+// Close ends all sessions and prevents new ones.
 func (h *Hub) Close() error {
 	h.mu.Lock()
 	h.closed = true

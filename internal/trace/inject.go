@@ -16,20 +16,19 @@ import (
 	"github.com/polycube/polycube/internal/slowpath"
 )
 
-// Injector tries packets on a copy of the programs: *datapath.Plane.
+// Injector runs packets through a copy of the programs: *datapath.Plane.
 type Injector interface {
 	Inject(ctx context.Context, at datapath.Injection) ([][]byte, error)
 }
 
-// injectTimeout bounds the copying and the runs.
+// injectTimeout limits the copying and the runs.
 const injectTimeout = 30 * time.Second
 
-// verdictInject is the first line of an answer: the packet as it was tried.
+// verdictInject is the first line of a result: the injected packet.
 const verdictInject = "inject"
 
-// Inject tells what would happen to a packet that the place, a port CUBE:PORT, a transparent cube or a
-// netdev, would receive; a transparent cube in a direction. The first line is the packet itself. Nothing is
-// learned, sent or counted.
+// Inject shows what would happen to a packet received at a place: a port CUBE:PORT, a transparent cube or a netdev; a
+// transparent cube in a direction. The first line is the packet itself. Nothing is learned, sent or counted.
 func (h *Hub) Inject(ctx context.Context, place, packet string, dir cube.Direction) ([]Line, error) {
 	injector, ok := h.plane.(Injector)
 	if !ok {
@@ -71,7 +70,7 @@ func (h *Hub) Inject(ctx context.Context, place, packet string, dir cube.Directi
 	return out, nil
 }
 
-// injected describes the packet that is tried at a place.
+// injected describes the packet injected at a place.
 func (h *Hub) injected(at link.Capture, dir cube.Direction, frame []byte) Line {
 	id := datapath.CubeID(at.Cube)
 	l := Line{Cube: h.topology.CubeName(id), Port: h.topology.PortName(id, at.Port), Direction: "ingress", Verdict: verdictInject,

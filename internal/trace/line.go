@@ -18,23 +18,23 @@ import (
 // Line is a step of a packet, for people and programs.
 type Line struct {
 	Time time.Time `json:"time"`
-	// Packet tells packets apart; copies of a packet may have another one.
+	// Packet identifies the packet; copies of a packet may have another number.
 	Packet string `json:"packet"`
 	Cube   string `json:"cube"`
-	// Port is where the packet came into the cube, or on egress where it leaves it.
+	// Port is where the packet entered the cube, or on egress where it leaves it.
 	Port      string `json:"port,omitempty"`
 	Direction string `json:"direction,omitempty"`
 	// Program is the index of the cube's program.
 	Program int `json:"program"`
-	// Verdict is what the program returned; drop too for what the framework drops; leave where
-	// the packet goes to a netdev; inject where it begins, if it was injected.
+	// Verdict is what the program returned; also drop for what the framework drops; leave where the packet goes to a
+	// netdev; inject where it starts, if it was injected.
 	Verdict string `json:"verdict"`
 	Reason  string `json:"reason,omitempty"`
 	// Out is the port, or the netdev, by which it continues.
 	Out     string `json:"out,omitempty"`
 	Length  int    `json:"length"`
 	Summary string `json:"summary"`
-	// Frame is the whole packet in hex, where it was injected.
+	// Frame is the whole packet in hex, if it was injected.
 	Frame string `json:"frame,omitempty"`
 }
 
@@ -70,7 +70,7 @@ func (s *Session) line(step *slowpath.Step) Line {
 
 func (h *Hub) cubeID(step *slowpath.Step) datapath.CubeID { return datapath.CubeID(step.Cube) }
 
-// describe names what a step has numbers for.
+// describe replaces the numbers of a step by names.
 func (h *Hub) describe(step *slowpath.Step) Line {
 	id := h.cubeID(step)
 	l := Line{Packet: fmt.Sprintf("%04x", step.ID), Cube: Framework, Program: int(step.Program),
@@ -127,7 +127,7 @@ func cubeReason(labels []string, reason uint16, otherwise string) string {
 	return otherwise
 }
 
-// netdevName is the name of an interface, or its index when it is gone.
+// netdevName is the name of an interface, or its index if it was deleted.
 func netdevName(index int) string {
 	if i, err := net.InterfaceByIndex(index); err == nil {
 		return i.Name

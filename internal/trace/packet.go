@@ -17,7 +17,7 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// PacketGrammar says how a packet is written.
+// PacketGrammar is the syntax of a packet.
 const PacketGrammar = `a packet is its bytes in hex, or layers with " / " between them: ` +
 	`eth MAC > MAC | vlan ID | arp who-has IP tell IP | ip IP > IP [ttl N] | icmp echo|reply [id N] [seq N] | ` +
 	`udp PORT > PORT | tcp PORT > PORT [flags SFRPA] | payload N|0xHEX|"TEXT"`
@@ -30,7 +30,7 @@ const (
 	MaxInjected = 9018
 )
 
-// ParsePacket makes a frame of a description. If the description is in words and has no eth layer, station is the
+// ParsePacket builds a frame from a description. If the description is in words and has no eth layer, station is the
 // destination, unless it is nil.
 func ParsePacket(text string, station net.HardwareAddr) ([]byte, error) {
 	frame, err := parsePacket(text, station)
@@ -69,14 +69,14 @@ func parsePacket(text string, station net.HardwareAddr) ([]byte, error) {
 	return p.frame()
 }
 
-// hexBytes reads bytes in hex, with blanks, colons or 0x between them.
+// hexBytes parses bytes in hex, with spaces, colons or 0x between them.
 func hexBytes(text string) ([]byte, bool) {
 	clean := strings.NewReplacer(" ", "", ":", "", "\n", "", "\t", "").Replace(strings.TrimPrefix(strings.TrimSpace(text), "0x"))
 	raw, err := hex.DecodeString(clean)
 	return raw, err == nil && len(raw) > 0
 }
 
-// split cuts a description into layers, and those into words. A text in quotes is one word.
+// split splits a description into layers, and those into words. A quoted text is one word.
 func split(text string) ([][]string, error) {
 	out := [][]string{nil}
 	for rest := strings.TrimSpace(text); rest != ""; rest = strings.TrimLeft(rest, " \t\n") {
@@ -160,7 +160,7 @@ func mac(text string) (net.HardwareAddr, error) {
 	return m, nil
 }
 
-// pair reads "A > B" and returns what follows.
+// pair parses "A > B" and returns what follows.
 func pair(args []string) (from, to string, rest []string, err error) {
 	if len(args) < 3 || args[1] != ">" {
 		return "", "", nil, errors.New("expected two values with > between them")
@@ -168,7 +168,7 @@ func pair(args []string) (from, to string, rest []string, err error) {
 	return args[0], args[2], args[3:], nil
 }
 
-// number reads one from 0 to most.
+// number parses a number from 0 to most.
 func number(text string, most uint64) (uint64, error) {
 	n, err := strconv.ParseUint(text, 0, 64)
 	if err != nil || n > most {
@@ -177,7 +177,7 @@ func number(text string, most uint64) (uint64, error) {
 	return n, nil
 }
 
-// link notes the type of what follows Ethernet or a tag.
+// link records the ethertype after Ethernet or a tag.
 func (p *parser) link(t layers.EthernetType) {
 	if p.setType == nil {
 		p.eth.EthernetType = t
@@ -254,7 +254,7 @@ func (p *parser) ip(args []string) error {
 	return nil
 }
 
-// carry notes the protocol in the layer ip, which must be there.
+// carry records the protocol in the ip layer, which must exist.
 func (p *parser) carry(protocol layers.IPProtocol) (gopacket.NetworkLayer, error) {
 	switch {
 	case p.v4 != nil && p.v4.Protocol == 253:
@@ -377,7 +377,7 @@ func (p *parser) payload(args []string) error {
 	return nil
 }
 
-// frame writes the packet with lengths and checksums, as long as a frame is at least.
+// frame writes the packet with lengths and checksums, padded to the minimum size of a frame.
 func (p *parser) frame() ([]byte, error) {
 	header := append(append([]byte{}, p.eth.DstMAC...), p.eth.SrcMAC...)
 	header = append(header, byte(p.eth.EthernetType>>8), byte(p.eth.EthernetType))

@@ -15,13 +15,13 @@ import (
 	"github.com/polycube/polycube/internal/slowpath"
 )
 
-// Bounds of what waits for the reader of a session; what comes on top is lost, and counted.
+// Limits of the queue for the reader of a session; the rest is lost, and counted.
 const (
 	queueSteps = 16384
 	queueBytes = 8 << 20
 )
 
-// Session is one look at packets.
+// Session is a trace or capture session.
 type Session struct {
 	hub        *Hub
 	want       link.Session
@@ -37,7 +37,7 @@ type Session struct {
 	why   error // why it has ended
 	given int   // steps, or packets, that the owner has taken
 	wake  chan struct{}
-	// waiting are captured packets whose fate is not known yet; only the owner looks at them.
+	// waiting are captured packets whose fate is not known yet; only the owner uses them.
 	waiting []pending
 	once    sync.Once
 	err     error // of the end
@@ -97,7 +97,7 @@ func (s *Session) finish(why error) {
 	s.signal()
 }
 
-// next takes the next step; io.EOF when the session has ended, or the error of the context.
+// next returns the next step; io.EOF when the session has ended, or the error of the context.
 func (s *Session) next(ctx context.Context) (*slowpath.Step, error) {
 	for {
 		s.mu.Lock()
@@ -121,14 +121,14 @@ func (s *Session) next(ctx context.Context) (*slowpath.Step, error) {
 	}
 }
 
-// take counts what the owner takes.
+// take counts what the owner reads.
 func (s *Session) take() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.given++
 }
 
-// spent reports whether all that was asked for has been taken, which ends the session.
+// spent reports whether the requested count was reached, which ends the session.
 func (s *Session) spent() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,25 +139,25 @@ func (s *Session) spent() bool {
 	return true
 }
 
-// idle reports whether nothing waits, so that what was written should be sent.
+// idle reports whether nothing waits, so that the output should be flushed.
 func (s *Session) idle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.queue) == 0
 }
 
-// Summary is the last word of a session.
+// Summary is the end of a session.
 type Summary struct {
-	// End is why the session ended, Steps what it delivered.
+	// End is why the session ended, Steps the number of delivered steps.
 	End   string `json:"end"`
 	Steps int    `json:"steps"`
-	// Lost is what its reader was too slow for, and LostInRing what found no room in the ring
-	// while the session ran, for any session.
+	// Lost counts steps for which the reader was too slow, and LostInRing those that did not fit into the ring while
+	// the session ran, for any session.
 	Lost       uint64 `json:"lost"`
 	LostInRing uint64 `json:"lost-in-ring"`
 }
 
-// Summary tells how the session went.
+// Summary returns the summary of the session.
 func (s *Session) Summary() Summary {
 	lost, _ := s.hub.plane.TraceLost()
 	s.mu.Lock()
@@ -175,7 +175,7 @@ func (s *Session) Summary() Summary {
 // Finish ends the session at its client's request. It queues no more packets; those in the queue are still delivered.
 func (s *Session) Finish() { s.finish(errClient) }
 
-// Close ends the session: the programs are linked without it. It may be called more than once.
+// Close ends the session: the programs are relinked without it. It may be called more than once.
 func (s *Session) Close() error { return s.end(errors.New("closed")) }
 
 func (s *Session) end(why error) error {

@@ -11,8 +11,8 @@ import (
 	"github.com/gopacket/gopacket/layers"
 )
 
-// Summarise describes a frame of length bytes, of which data are the first, on one line, as
-// tcpdump does: addresses, protocol, what matters of it.
+// Summarise describes a frame of length bytes, of which data are the first, on one line, like tcpdump: addresses,
+// protocol, and its main fields.
 func Summarise(data []byte, length int) string {
 	p := gopacket.NewPacket(data, layers.LayerTypeEthernet, gopacket.DecodeOptions{Lazy: true, NoCopy: true})
 	eth, _ := p.Layer(layers.LayerTypeEthernet).(*layers.Ethernet)
@@ -37,7 +37,7 @@ func Summarise(data []byte, length int) string {
 	return b.String()
 }
 
-// ip writes addresses, with ports where the protocol has some, and the rest.
+// ip writes addresses, with ports if the protocol has them, and the rest.
 func ip(b *strings.Builder, p gopacket.Packet, from, to net.IP, protocol string, later bool) {
 	switch l := transport(p).(type) {
 	case *layers.TCP:
@@ -68,7 +68,7 @@ func transport(p gopacket.Packet) gopacket.Layer {
 	return nil
 }
 
-// flags are those of a TCP segment in tcpdump's letters.
+// flags are the flags of a TCP segment in tcpdump's letters.
 func flags(t *layers.TCP) string {
 	var b strings.Builder
 	for _, f := range []struct {
@@ -95,7 +95,7 @@ func echo(what string, id, seq uint16) string {
 	return what
 }
 
-// other writes what is not IP.
+// other writes packets other than IP.
 func other(b *strings.Builder, p gopacket.Packet, eth *layers.Ethernet) {
 	if a, ok := p.Layer(layers.LayerTypeARP).(*layers.ARP); ok && len(a.SourceProtAddress) == 4 && len(a.DstProtAddress) == 4 {
 		from, to := net.IP(a.SourceProtAddress), net.IP(a.DstProtAddress)

@@ -17,7 +17,7 @@ type Stater interface {
 	State(ctx context.Context, path []string) (any, error)
 }
 
-// StateDeleter deletes state, as DeleteState of cube.Instance does.
+// StateDeleter deletes state, like DeleteState of cube.Instance.
 type StateDeleter interface {
 	DeleteState(ctx context.Context, path []string) error
 }

@@ -17,7 +17,7 @@ import (
 
 // Service is a type of network function. T is the type of its instances, whose methods determine the daemon's calls.
 type Service[T Instance] struct {
-	// Name is that of the model, which is the text of the YANG module.
+	// Name is the name in the model, which is the text of the YANG module.
 	Name, Model string
 	// Objects contains the compiled program files (ELF) by hook.
 	Objects map[cube.Hook][]byte
@@ -44,7 +44,7 @@ type Instance interface {
 // Plan carries out a prepared change.
 type Plan struct {
 	// Constants are new values of PCN_CONFIG variables, by C name: integers, bools and structs of fixed size, with the
-	// padding of the C type written out as blank members.
+	// padding of the C type as blank members.
 	Constants map[string]any
 	// MapSizes overrides max_entries of maps, by C name.
 	MapSizes map[string]uint32

@@ -44,7 +44,7 @@ type config struct {
 // sender is an entry of the map, struct sender in C.
 type sender struct{ Last, Credit, Packets, Dropped, Told uint64 }
 
-// over is the kind of the message that a sender exceeds its rate.
+// over is the type of the message that a sender exceeds its rate.
 const over = 1
 
 // limiter is a cube.
