@@ -16,6 +16,8 @@ type CubeStatus struct {
 	// Segment is the number of the cube's segment among the Segments of its connected part of
 	// the graph, from 1, and Cubes how many cubes are in the segment.
 	Segment, Segments, Cubes int
+	// Spare tells that other programs are ready to take a change of constants without a relink.
+	Spare bool
 	// Instructions is the size of the kernel program that the cube is part of, Verified how many
 	// instructions the verifier looked at for it, and Load how long that took.
 	Instructions, Verified int
@@ -31,7 +33,7 @@ func (p *Plane) Status(id CubeID) CubeStatus {
 			if other == id {
 				return CubeStatus{
 					Mode: c.gen.Mode.String(), Reason: p.whyCall(c), Segment: c.number, Segments: c.of, Cubes: len(c.IDs),
-					Instructions: c.gen.Instructions, Verified: c.gen.Verified, Load: c.gen.LoadTime,
+					Spare: c.spare != nil || c.gen.Live(), Instructions: c.gen.Instructions, Verified: c.gen.Verified, Load: c.gen.LoadTime,
 				}
 			}
 		}

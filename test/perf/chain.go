@@ -181,7 +181,11 @@ func chainChecks(hook cube.Hook, times chainTimes, lengths []int) []report.Check
 		}
 	}
 	slope := max(times.slope(chainInline, lengths), times.slope(chainInline+string(downwards), lengths))
-	return append(out, report.AtMost(hookName(hook)+", inlined chain, per crossing", "%.1f ns", slope, 5))
+	out = append(out, report.AtMost(hookName(hook)+", inlined chain, per crossing", "%.1f ns", slope, 5))
+	if cut := times.slope(chainSegments, lengths); !math.IsNaN(cut) {
+		out = append(out, report.AtMost(hookName(hook)+", into another segment, per crossing", "%.1f ns", cut, 9))
+	}
+	return out
 }
 
 func hookName(h cube.Hook) string {

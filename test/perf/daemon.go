@@ -33,7 +33,12 @@ func daemon(ctx context.Context, r *Run) error {
 		return fmt.Errorf("restart: %w", err)
 	}
 	checks = append(checks, report.AtMost("restart with 100 cubes: API back", "%.2f s", starts, 1))
-	r.add(Section{Title: "The daemon", Text: daemonText, Tables: []*report.Table{first, memory, restart}}, checks...)
+	kinds, more, err := manyKinds(ctx, r)
+	if err != nil {
+		return fmt.Errorf("start with many cubes: %w", err)
+	}
+	checks = append(checks, more...)
+	r.add(Section{Title: "The daemon", Text: daemonText, Tables: []*report.Table{first, memory, restart, kinds}}, checks...)
 	return nil
 }
 

@@ -13,10 +13,19 @@ import (
 	"github.com/polycube/polycube/test/perf/report"
 )
 
-// Document is docs/performance.md: the results, the machine, and the command.
-func (r *Run) Document(args []string) string {
+// ChartName is the file with the chart of the first page, beside the document.
+const ChartName = "performance.svg"
+
+// Document is docs/performance.md, and the chart on its first page: the results, the machine, and the command.
+func (r *Run) Document(args []string) (text, chart string) {
 	var b strings.Builder
-	b.WriteString("# Performance\n\n" + documentHead + "\n")
+	b.WriteString("# Performance\n\n")
+	sentences, chart := r.firstPage()
+	if chart != "" {
+		fmt.Fprintf(&b, "![Ratios to the kernel's own forwarding](%s)\n\n%s\n", ChartName, sentences)
+		b.WriteString("The tables below say how each was measured, and what does not reach its target.\n\n## How it was measured\n\n")
+	}
+	b.WriteString(documentHead + "\n")
 	fmt.Fprintf(&b, "Measured on %s by `%s`.\n\n", time.Now().UTC().Format(time.DateOnly),
 		strings.TrimSpace("go run ./test/perf/cmd/bench "+strings.Join(args, " ")))
 	b.WriteString(machine().Markdown())
@@ -29,7 +38,7 @@ func (r *Run) Document(args []string) string {
 		}
 	}
 	b.WriteString("\n" + documentTail)
-	return b.String()
+	return b.String(), chart
 }
 
 const documentHead = `What Polycube costs, compared with the kernel's own forwarding, measured in one run.

@@ -3,6 +3,7 @@
 package perf
 
 import (
+	"encoding/xml"
 	"errors"
 	"math"
 	"os"
@@ -38,8 +39,8 @@ func TestAQuickRunOfTheChainReportsEveryLength(t *testing.T) {
 		}
 	}
 	// one for each hook and length, one more against tail calls that count from four cubes on where there are tail
-	// calls, and the crossing
-	if want := 2 * (1 + 2 + 1 + 1); len(r.Checks) != want {
+	// calls, and the crossings, within a segment and between two
+	if want := 2 * (1 + 2 + 1 + 2); len(r.Checks) != want {
 		t.Errorf("%d checks, want %d", len(r.Checks), want)
 	}
 }
@@ -77,7 +78,10 @@ func TestTheDocumentHasEverySectionCheckAndTheCommand(t *testing.T) {
 	table.Add("a row", "12")
 	r.add(Section{Title: "A section", Text: "What it is.", Tables: []*report.Table{table}},
 		report.AtMost("a promise", "%.0f ns", 12, 10))
-	doc := r.Document([]string{"-rounds", "3"})
+	doc, chart := r.Document([]string{"-rounds", "3"})
+	if chart != "" || strings.Contains(doc, ChartName) {
+		t.Errorf("a run without ratios has the chart %q", chart)
+	}
 	for _, want := range []string{
 		"# Performance\n", "`go run ./test/perf/cmd/bench -rounds 3`", time.Now().UTC().Format(time.DateOnly), "| BPF JIT",
 		"| a promise |", "FAIL |", "## A section\n\nWhat it is.\n", "### Times\n", "| a row |", "## Limitations of these figures",
@@ -142,5 +146,51 @@ func TestTheDaemonPartNeedsItsPrograms(t *testing.T) {
 	err := r.Do(t.Context(), []string{"daemon"})
 	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "make build") {
 		t.Errorf("error %v, want one that says make build", err)
+	}
+}
+
+func TestTheFirstPageHasTheRatiosInWordsAndInAChart(t *testing.T) {
+	r := &Run{Config: Config{Progress: t.Output()}, Checks: []report.Check{
+		report.AtLeast("router on XDP against Linux forwarding, 10 routes, net", "%.2f ×", 6.25, 2.8),
+		report.AtMost("XDP, inlined chain of 8 against direct tail calls that count as ours does", "%.2f ×", 0.5, 1),
+	}}
+	doc, chart := r.Document(nil)
+	for _, want := range []string{
+		"# Performance\n\n![", "](performance.svg)", "1. A `router` at XDP forwards 6.2 times as many packets", "2. A packet crosses a chain of eight cubes 2.0 times as fast",
+	} {
+		if !strings.Contains(doc, want) {
+			t.Errorf("the document has no %q:\n%s", want, doc)
+		}
+	}
+	for _, want := range []string{"<svg ", ">6.2 ×<", ">2.0 ×<", "router, 10 routes, XDP", "compared with Linux forwarding"} {
+		if !strings.Contains(chart, want) {
+			t.Errorf("the chart has no %q:\n%s", want, chart)
+		}
+	}
+	if err := xml.Unmarshal([]byte(chart), new(struct{})); err != nil {
+		t.Errorf("the chart is no XML: %v", err)
+	}
+}
+
+// TestHeadlinesNameChecks: a check that is renamed must not silently leave the first page.
+func TestHeadlinesNameChecks(t *testing.T) {
+	text, err := os.ReadFile("../../docs/performance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(headlines) != 10 {
+		t.Errorf("%d headlines", len(headlines))
+	}
+	for _, h := range headlines {
+		if !strings.Contains(string(text), "| "+h.check+" ") {
+			t.Errorf("no check is called %q", h.check)
+		}
+	}
+}
+
+func TestTheTopologyOfAStartHasItsSize(t *testing.T) {
+	_, netdevs, cubes, ports := startTopology(false)
+	if cubes != 209 || ports != 2025 || len(netdevs) != 205 {
+		t.Errorf("%d cubes, %d ports, %d netdevs", cubes, ports, len(netdevs))
 	}
 }

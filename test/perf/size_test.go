@@ -21,7 +21,7 @@ func TestChangesAreTimedAndTheTopologyForwardsAllTheWhile(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%+v: %v", c, err)
 		}
-		for name, s := range map[string]report.Sample{"relink": got.relink, "attach": got.attach, "detach": got.detach} {
+		for name, s := range map[string]report.Sample{"relink": got.constant, "attach": got.attach, "detach": got.detach} {
 			if len(s) != 2 || s.Min() <= 0 {
 				t.Errorf("%+v: %s took %v, want two times", c, name, s)
 			}

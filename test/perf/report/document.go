@@ -73,6 +73,8 @@ type Check struct {
 	Promised string
 	Measured string
 	Pass     bool
+	// Value is what was measured; 0 where it is no number.
+	Value float64
 }
 
 // Verdict is PASS or FAIL.
@@ -85,12 +87,12 @@ func (c Check) Verdict() string {
 
 // AtMost checks a measured value against an upper limit; format writes both.
 func AtMost(what, format string, measured, limit float64) Check {
-	return Check{What: what, Promised: "≤ " + fmt.Sprintf(format, limit), Measured: fmt.Sprintf(format, measured), Pass: measured <= limit}
+	return Check{What: what, Promised: "≤ " + fmt.Sprintf(format, limit), Measured: fmt.Sprintf(format, measured), Pass: measured <= limit, Value: measured}
 }
 
 // AtLeast checks a measured value against a lower limit; format writes both.
 func AtLeast(what, format string, measured, limit float64) Check {
-	return Check{What: what, Promised: "≥ " + fmt.Sprintf(format, limit), Measured: fmt.Sprintf(format, measured), Pass: measured >= limit}
+	return Check{What: what, Promised: "≥ " + fmt.Sprintf(format, limit), Measured: fmt.Sprintf(format, measured), Pass: measured >= limit, Value: measured}
 }
 
 // Checks is the table of checks.

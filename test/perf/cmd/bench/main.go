@@ -58,7 +58,12 @@ func run(ctx context.Context, args []string) error {
 		*out = filepath.Join(*root, "docs", "performance.md")
 	}
 	if *out != "" {
-		if err := os.WriteFile(*out, []byte(r.Document(repeatable(flags))), 0o644); err != nil {
+		text, chart := r.Document(repeatable(flags))
+		err := os.WriteFile(*out, []byte(text), 0o644)
+		if chart != "" {
+			err = errors.Join(err, os.WriteFile(filepath.Join(filepath.Dir(*out), perf.ChartName), []byte(chart), 0o644))
+		}
+		if err != nil {
 			return fmt.Errorf("writing the results: %w", err)
 		}
 	}
