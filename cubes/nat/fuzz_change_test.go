@@ -170,6 +170,9 @@ func (r *rig) flushed() error {
 
 // fill sends packets of many hosts, for which the tables of IPv6 may have no room.
 func (r *rig) fill(n int) error {
+	if err := r.atRest(); err != nil {
+		return err
+	}
 	if n%4 > 0 {
 		n %= 40
 	}
@@ -239,6 +242,20 @@ func (r *rig) swept() error {
 		}
 		if time.Now().After(until) {
 			return errors.New("the tables are not swept")
+		}
+	}
+	return nil
+}
+
+// atRest waits for sweeps that follow earlier requests. Between packets that are sent one after the other, they would
+// remove mappings that a refused session left.
+func (r *rig) atRest() error {
+	for until, sweeping := time.Now().Add(4*bpftest.Patience), true; sweeping; {
+		if err := r.inTurn(func() { sweeping = r.nat.sweep.running || r.nat.sweep.more > 0 }); err != nil {
+			return err
+		}
+		if time.Now().After(until) {
+			return errors.New("the tables are swept without end")
 		}
 	}
 	return nil
