@@ -113,7 +113,11 @@ func (ch *change) build(ctx context.Context, w *graph.Wiring) (again bool, err e
 // buildAll builds segments side by side: the verifier of one has a processor while the linker of another has the next.
 func (ch *change) buildAll(ctx context.Context, missing []*segment) (again bool, err error) {
 	errs := make([]error, len(missing))
-	turns := make(chan struct{}, runtime.GOMAXPROCS(0))
+	atOnce := runtime.GOMAXPROCS(0)
+	if len(missing) > 1 && little() {
+		atOnce = 1
+	}
+	turns := make(chan struct{}, atOnce)
 	var wg sync.WaitGroup
 	for i, c := range missing {
 		turns <- struct{}{}

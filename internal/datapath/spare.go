@@ -13,6 +13,7 @@ import (
 
 	"github.com/polycube/polycube/internal/datapath/segments"
 	"github.com/polycube/polycube/internal/datapath/undo"
+	"github.com/polycube/polycube/internal/memory"
 )
 
 const (
@@ -20,6 +21,12 @@ const (
 	spareBudget = 1_000_000              // instructions of all spare programs together: some 80 MB of the kernel's memory
 	spareAtMost = 500 * time.Millisecond // programs that take longer to load have no spare ones: the verifier finds them too complex
 )
+
+// littleMemory is how much the daemon must be able to take of memory to do more than what is needed at a time: while it looks
+// at a large program, the verifier takes tens of megabytes.
+const littleMemory = 256 << 20
+
+func little() bool { return memory.Available().Bytes < littleMemory }
 
 // changeConstants has a segment's programs take other constants than those of the segment in use, where only these differ and
 // there are programs that can take them. Nothing that packets see has changed when it returns.
@@ -136,6 +143,9 @@ func (in *inliner) oneSpare(ctx context.Context) bool {
 func (in *inliner) nextSpare() *segments.Description {
 	in.p.mu.Lock()
 	defer in.p.mu.Unlock()
+	if little() {
+		return nil
+	}
 	size := 0
 	for _, c := range in.p.parts {
 		if c.spare != nil {
