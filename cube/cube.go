@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/polycube/polycube/cube/origins"
 )
 
 // Hook is a family of kernel hooks; a cube's programs are compiled once for each.
@@ -74,15 +76,22 @@ type Service struct {
 	// instead of Change.Entries: the cost of each change is then proportional to the whole list.
 	WholeLists bool
 	// Migrate copies the entries of a map to its new layout when a daemon whose programs declare the map
-	// differently takes over a cube. Without it such an upgrade is refused.
+	// differently takes over a cube. Without it such an upgrade is refused. New must depend on Old alone: Migrate
+	// is called again for what programs write to the map meanwhile.
 	Migrate func(Migration) error
 	// New creates an instance; it must not access maps yet, but the steps of the first plan may.
 	New func(Env) (Instance, error)
 }
 
 // Migration is a map whose declaration differs from that of the programs that wrote it. It is carried out before
-// anything of the cube is changed, while packets still use Old; what they write meanwhile is not in New. An error
-// refuses the upgrade of the cube, which continues to forward with its old programs and maps.
+// anything of the cube is changed, while packets still use the map. An error refuses the upgrade of the cube, which
+// continues to forward with its old programs and maps.
+//
+// Migrate is called again just before the programs are replaced, if they have written to the map since. Old is then the
+// map and New is empty; the framework takes the entries of New that were added, changed or removed since the first
+// call. After the programs were replaced, Old contains only the entries that were added in between, and the framework
+// adds what Migrate makes of them, except where the new programs have an entry for the same key. Errors of these calls
+// are logged.
 //
 // The framework copies maps that only differ in max_entries.
 type Migration struct {
@@ -120,6 +129,8 @@ type Env interface {
 	// Map returns one of the instance's maps by its C name. It is available from the steps of the first plan on;
 	// before that, and for unknown names, it returns an error.
 	Map(name string) (*ebpf.Map, error)
+	// Origin returns how one of the instance's maps was created. It is available as soon as Map is.
+	Origin(name string) (origins.Origin, error)
 	// Inner describes the inner maps of one of the instance's maps of maps; see OpenMapOf.
 	Inner(name string) (*ebpf.MapSpec, error)
 	// PortIndex returns the index of a port in the fast path, and PortName the reverse.

@@ -42,7 +42,8 @@ type Plan struct {
 	// MapSizes overrides max_entries of the instance's own maps by name; 0 leaves one unchanged. If a map of that
 	// name has another size, a new one replaces it, with its entries as far as an array reaches; a change is
 	// refused if a hash has more. Steps use the new map. Packets write to the old one until they see the new
-	// programs: entries that they add to a hash are carried over, other changes in that period are lost.
+	// programs. Their changes are carried over just before that, except to entries that a step has changed in the
+	// new map. Entries that they add after that are carried over at once after the new programs are in use.
 	MapSizes map[string]uint32
 	// Programs changes which programs the cube consists of, in one swap with the rest of the change; nil removes a
 	// program. A cube that has more than pcn_ingress and pcn_egress names the others in the plan of its creation.

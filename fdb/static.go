@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/origins"
 )
 
 // Change is a change of the configuration of a database.
@@ -96,12 +97,21 @@ func (d *Database[K]) carryOut(c change[K]) (func() error, error) {
 	d.SetAging(c.Aging)
 	err := d.apply(e, c)
 	if err == nil && c.Created {
-		err = d.sweep()
+		err = d.adopt()
 	}
 	if err != nil {
 		return nil, errors.Join(err, back())
 	}
 	return back, nil
+}
+
+// adopt holds the table to what is configured, unless it was empty.
+func (d *Database[K]) adopt() error {
+	origin, err := d.table.Origin()
+	if err != nil || origin == origins.Created {
+		return err
+	}
+	return d.sweep()
 }
 
 func (d *Database[K]) apply(e *cube.Undo, c change[K]) error {

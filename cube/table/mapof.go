@@ -27,7 +27,7 @@ type MapOf[K, IK comparable, IV any] struct {
 // NewMapOf returns one of the instance's maps of maps by its C name. It opens itself as the tables of New do.
 func NewMapOf[K, IK comparable, IV any](env cube.Env, name string) MapOf[K, IK, IV] {
 	inner := func() (*ebpf.MapSpec, error) { return env.Inner(name) }
-	return MapOf[K, IK, IV]{&view{name: name, find: func() (*ebpf.Map, error) { return env.Map(name) }, check: checkMapOf[K, IK, IV](name, inner)}, inner}
+	return MapOf[K, IK, IV]{newView(env, name, checkMapOf[K, IK, IV](name, inner)), inner}
 }
 
 // MapOfOver returns the typed view of a map of maps; inner describes the inner maps. name is its name in errors.

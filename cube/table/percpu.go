@@ -23,7 +23,7 @@ var cpus = sync.OnceValues(ebpf.PossibleCPU)
 
 // NewPerCPU returns one of the instance's per-CPU maps by its C name. It opens itself as the tables of New do.
 func NewPerCPU[K comparable, V any](env cube.Env, name string) PerCPU[K, V] {
-	return PerCPU[K, V]{&view{name: name, find: func() (*ebpf.Map, error) { return env.Map(name) }, check: checkPerCPU[K, V](name)}}
+	return PerCPU[K, V]{newView(env, name, checkPerCPU[K, V](name))}
 }
 
 // PerCPUOf returns the typed view of a per-CPU map. name is its name in errors.
@@ -187,7 +187,7 @@ type Queue[V any] struct{ *view }
 
 // NewQueue returns one of the instance's queues or stacks by its C name. It opens itself as the tables of New do.
 func NewQueue[V any](env cube.Env, name string) Queue[V] {
-	return Queue[V]{&view{name: name, find: func() (*ebpf.Map, error) { return env.Map(name) }, check: checkQueue[V](name)}}
+	return Queue[V]{newView(env, name, checkQueue[V](name))}
 }
 
 // QueueOf returns the typed view of a queue or stack. name is its name in errors.

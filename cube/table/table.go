@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/origins"
 )
 
 // Table is a map whose keys are K and whose values are V: fixed-size Go types with the layout of the C types. It is a
@@ -25,10 +26,11 @@ type Table[K comparable, V any] struct{ *view }
 
 // view finds the map of a table. Each change of configuration may replace a cube's map by one of another size.
 type view struct {
-	name  string
-	find  func() (*ebpf.Map, error)
-	check func(*ebpf.Map) error
-	seen  atomic.Pointer[ebpf.Map] // the last map found, which has been checked
+	name   string
+	find   func() (*ebpf.Map, error)
+	origin func() (origins.Origin, error)
+	check  func(*ebpf.Map) error
+	seen   atomic.Pointer[ebpf.Map] // the last map found, which has been checked
 }
 
 // Map returns the map itself. A cube has none before the steps of its first plan.
@@ -44,9 +46,22 @@ func (v *view) Map() (*ebpf.Map, error) {
 	return m, nil
 }
 
+// Origin returns how the map was created: empty, or with previous entries, unchanged or copied to another size or layout.
+// A cube's map has an origin from the steps of its first plan on. A map of Of counts as adopted.
+func (v *view) Origin() (origins.Origin, error) { return v.origin() }
+
+// newView returns a view of one of an instance's maps, whichever it is at the time.
+func newView(env cube.Env, name string, check func(*ebpf.Map) error) *view {
+	return &view{name: name, check: check,
+		find:   func() (*ebpf.Map, error) { return env.Map(name) },
+		origin: func() (origins.Origin, error) { return env.Origin(name) }}
+}
+
 // viewOf returns a view of a map that stays the same.
 func viewOf(name string, m *ebpf.Map, check func(*ebpf.Map) error) (*view, error) {
-	v := &view{name: name, find: func() (*ebpf.Map, error) { return m, nil }, check: check}
+	v := &view{name: name, check: check,
+		find:   func() (*ebpf.Map, error) { return m, nil },
+		origin: func() (origins.Origin, error) { return origins.Adopted, nil }}
 	_, err := v.Map()
 	return v, err
 }
@@ -55,7 +70,7 @@ func viewOf(name string, m *ebpf.Map, check func(*ebpf.Map) error) (*view, error
 // use the map that the cube has at the time. If there is no such map, or the types do not fit, every use returns an
 // error.
 func New[K comparable, V any](env cube.Env, name string) Table[K, V] {
-	return Table[K, V]{&view{name: name, find: func() (*ebpf.Map, error) { return env.Map(name) }, check: checkTable[K, V](name)}}
+	return Table[K, V]{newView(env, name, checkTable[K, V](name))}
 }
 
 // Of returns the typed view of a map. name is its name in errors.

@@ -11,6 +11,7 @@ import (
 	"net"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/origins"
 	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/inet"
 )
@@ -65,7 +66,11 @@ func newPorts(env cube.Env) *ports {
 }
 
 // adopt reads what a previous run left in the map.
-func (p *ports) adopt() (err error) {
+func (p *ports) adopt() error {
+	origin, err := p.table.Origin()
+	if err != nil || origin == origins.Created {
+		return err
+	}
 	for index, e := range p.table.All(&err) {
 		switch {
 		case e == portEntry{}:

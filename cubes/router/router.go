@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/origins"
 	"github.com/polycube/polycube/inet"
 )
 
@@ -152,8 +153,13 @@ func (r *router) configure(c cube.ChangeOf[Config], next *layout, limits limits)
 	}, nil
 }
 
-// adopt starts with the contents of the maps, which a previous run of the cube left.
+// adopt starts with the contents of the maps, which a previous run of the cube left, if there was one.
 func (r *router) adopt(next *layout) error {
+	if origin, err := r.t.ports.Origin(); err != nil {
+		return err
+	} else if origin == origins.Created {
+		return r.rib.adopt()
+	}
 	for index, p := range next.ports {
 		e, _, err := r.t.ports.Get(uint32(index))
 		if err != nil {

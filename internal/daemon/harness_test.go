@@ -18,6 +18,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/origins"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/topology"
@@ -45,11 +46,12 @@ type fakeChange struct{}
 func (fakeChange) Commit() error { return nil }
 func (fakeChange) Abort()        {}
 
-func (*fakePlane) CreateCube(datapath.Spec) error                       { return nil }
-func (*fakePlane) DeleteCube(datapath.CubeID) error                     { return nil }
-func (*fakePlane) Map(datapath.CubeID, string) (*ebpf.Map, error)       { return nil, cube.ErrNotFound }
-func (*fakePlane) Inner(datapath.CubeID, string) (*ebpf.MapSpec, error) { return nil, cube.ErrNotFound }
-func (*fakePlane) HoldCube(datapath.Spec) error                         { return cube.ErrNotFound }
+func (*fakePlane) CreateCube(datapath.Spec) error                         { return nil }
+func (*fakePlane) DeleteCube(datapath.CubeID) error                       { return nil }
+func (*fakePlane) Map(datapath.CubeID, string) (*ebpf.Map, error)         { return nil, cube.ErrNotFound }
+func (*fakePlane) Origin(datapath.CubeID, string) (origins.Origin, error) { return 0, cube.ErrNotFound }
+func (*fakePlane) Inner(datapath.CubeID, string) (*ebpf.MapSpec, error)   { return nil, cube.ErrNotFound }
+func (*fakePlane) HoldCube(datapath.Spec) error                           { return cube.ErrNotFound }
 func (*fakePlane) ResizeMaps(datapath.CubeID, map[string]uint32) (func() error, error) {
 	return nil, nil
 }

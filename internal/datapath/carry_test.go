@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/origins"
 	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/test/netns"
 )
@@ -157,11 +158,32 @@ func TestEntriesWrittenWhileAMapIsCopiedFollow(t *testing.T) {
 		t.Fatalf("the copy has %v already", got)
 	}
 	b.commit()
-	netns.Eventually(t, soon, func() error {
-		if got, want := seen[counter](b, n), (map[uint32]counter{0: {1, 64}, 1: {1, 64}}); !maps.Equal(got, want) {
-			return fmt.Errorf("counted %v, want %v", got, want)
+	if got, want := seen[counter](b, n), (map[uint32]counter{0: {1, 64}, 1: {1, 64}}); !maps.Equal(got, want) {
+		t.Errorf("counted %v, want %v", got, want)
+	}
+}
+
+// What programs write between the migration and the swap is not lost either: neither an entry nor what they counted.
+func TestEntriesWrittenWhileAMapIsMigratedFollow(t *testing.T) {
+	in(t, few, func(t *testing.T, b *bench) {
+		b.serve("tally")
+		n, x, y := b.pair("tally", nil)
+		b.commit()
+		b.passes(x, y, frame("before"))
+		b.must(func() error { return b.upgrade(n, "tally_wide", widen, nil) })
+		b.passes(x, y, frame("meanwhile"))
+		b.passes(y, x, frame("meanwhile, of a port that was not there"))
+		if got, want := seen[wide](b, n), (map[uint32]wide{0: {1, 64}}); !maps.Equal(got, want) {
+			t.Fatalf("what was migrated is %v, want %v", got, want)
 		}
-		return nil
+		b.commit()
+		if got, want := seen[wide](b, n), (map[uint32]wide{0: {2, 128}, 1: {1, 64}}); !maps.Equal(got, want) {
+			t.Errorf("counted %v, want %v", got, want)
+		}
+		b.passes(x, y, frame("after"))
+		if got, want := seen[wide](b, n), (map[uint32]wide{0: {3, 192}, 1: {1, 64}}); !maps.Equal(got, want) {
+			t.Errorf("counted %v, want %v", got, want)
+		}
 	})
 }
 
@@ -318,6 +340,61 @@ func TestALayoutThatCannotBeCarriedOverChangesNothing(t *testing.T) {
 			t.Errorf("counted %v, want %v", got, want)
 		}
 	})
+}
+
+// A map that is replaced twice before a commit has what programs wrote to the first one.
+func TestEntriesFollowThroughTwoSuccessors(t *testing.T) {
+	netns.NeedRoot(t)
+	t.Parallel()
+	b := newBench(t, settings[0])
+	b.serve("tally")
+	n, x, y := b.pair("tally", nil)
+	b.commit()
+	b.passes(x, y, frame("port 0"))
+	for _, size := range []uint32{100, 200} {
+		b.must(func() error { _, err := b.plane.ResizeMaps(n.ID, map[string]uint32{"seen": size}); return err })
+	}
+	n.Maps++
+	b.passes(x, y, frame("port 0, counted in the first map"))
+	b.passes(y, x, frame("port 1, counted in the first map"))
+	b.commit()
+	if got, want := seen[counter](b, n), (map[uint32]counter{0: {2, 128}, 1: {1, 64}}); !maps.Equal(got, want) {
+		t.Errorf("counted %v, want %v", got, want)
+	}
+}
+
+func TestMapsSayHowTheyCameToBe(t *testing.T) {
+	netns.NeedRoot(t)
+	t.Parallel()
+	b := newBench(t, settings[0])
+	n, _, _ := b.tallied()
+	is := func(when string, want origins.Origin) {
+		t.Helper()
+		if got, err := b.plane.Origin(n.ID, "seen"); err != nil || got != want {
+			t.Errorf("%s the map is %s, want %s (%v)", when, got, want, err)
+		}
+	}
+	is("of a new cube", origins.Created)
+	b.must(func() error { return b.upgrade(n, "tally_code", nil, nil) })
+	is("after a restart with other code", origins.Adopted)
+	b.commit()
+	is("in use", origins.Adopted)
+	undo, err := b.plane.ResizeMaps(n.ID, map[string]uint32{"seen": 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	is("with another size", origins.Resized)
+	b.must(undo)
+	is("without it", origins.Adopted)
+	b.must(func() error { return b.upgrade(n, "tally_large", nil, nil) })
+	is("of another declared size", origins.Resized)
+	b.commit()
+	b.must(func() error { return b.upgrade(n, "tally_wide", widen, nil) })
+	is("of another layout", origins.Migrated)
+	b.commit()
+	if _, err := b.plane.Origin(n.ID, "nothing"); !errors.Is(err, cube.ErrNotFound) {
+		t.Errorf("a map that is not there: %v", err)
+	}
 }
 
 // A commit that fails leaves maps and pins to the programs that run.

@@ -359,7 +359,8 @@ func (ch *change) finish() {
 	p.inline.wake()
 }
 
-// swap writes the programs into every slot that leads to them.
+// swap writes the programs into every slot that leads to them. What the programs before wrote to maps that have successors
+// comes along.
 func (ch *change) swap(u *undo.Stack) error {
 	changed := ch.p.notInUse(ch.parts)
 	before := map[CubeID]*segments.Generation{}
@@ -370,6 +371,7 @@ func (ch *change) swap(u *undo.Stack) error {
 			}
 		}
 	}
+	follow := ch.p.state.CatchUp(ch.g)
 	// A cube that is new to the data plane is there before others lead to it.
 	for _, c := range changed {
 		if err := ch.p.slots.enterCubes(u, c, before, true); err != nil {
@@ -382,6 +384,7 @@ func (ch *change) swap(u *undo.Stack) error {
 			return err
 		}
 	}
+	follow(u)
 	return nil
 }
 

@@ -34,6 +34,7 @@ import (
 
 	pb "github.com/polycube/polycube/api/polycube/service/v1"
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/origins"
 	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/test/outsider"
 	"github.com/polycube/polycube/test/pace"
@@ -146,6 +147,8 @@ func (e *fakeEnv) Map(name string) (*ebpf.Map, error) {
 	}
 	return nil, fmt.Errorf("map %s: %w", name, cube.ErrNotFound)
 }
+
+func (e *fakeEnv) Origin(string) (origins.Origin, error) { return origins.Created, nil }
 
 func (e *fakeEnv) Inner(name string) (*ebpf.MapSpec, error) {
 	if name != "sets" {

@@ -21,6 +21,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/origins"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/netdev"
@@ -53,6 +54,7 @@ func (noKernel) ResizeMaps(datapath.CubeID, map[string]uint32) (func() error, er
 func (noKernel) Keep(string)                                                          {}
 func (noKernel) SetFloods(datapath.CubeID, map[uint32][]cube.FloodMember, bool) error { return nil }
 func (noKernel) Forget(string) error                                                  { return nil }
+func (noKernel) Origin(datapath.CubeID, string) (origins.Origin, error)               { return 0, cube.ErrNotFound }
 func (noKernel) Inner(datapath.CubeID, string) (*ebpf.MapSpec, error)                 { return nil, cube.ErrNotFound }
 func (noKernel) Status(datapath.CubeID) datapath.CubeStatus {
 	return datapath.CubeStatus{

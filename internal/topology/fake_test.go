@@ -17,6 +17,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/origins"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/topology/unit"
@@ -107,6 +108,10 @@ func (f *fakePlane) Map(id datapath.CubeID, name string) (*ebpf.Map, error) {
 
 func (f *fakePlane) SetFloods(datapath.CubeID, map[uint32][]cube.FloodMember, bool) error {
 	return f.step("SetFloods")
+}
+
+func (f *fakePlane) Origin(id datapath.CubeID, name string) (origins.Origin, error) {
+	return 0, fmt.Errorf("cube %d map %s: %w", id, name, cube.ErrNotFound)
 }
 
 func (f *fakePlane) Inner(id datapath.CubeID, name string) (*ebpf.MapSpec, error) {

@@ -6,8 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/maphash"
-	"reflect"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -17,78 +15,36 @@ import (
 
 // Entries of one map into another of the same layout.
 
-// Copy copies all entries to a map of the same layout and another size. It returns their keys,
-// where entries come and go.
-func Copy(from, to *ebpf.Map) (KeySet, error) {
+// Copy copies all entries to a map of the same layout and another size. It notes them in copied, unless that is nil.
+func Copy(from, to *ebpf.Map, copied Image) error {
 	switch from.Type() {
 	case ebpf.RingBuf:
-		return nil, nil // what is in it is read at once, or not at all
+		return nil // what is in it is read at once, or not at all
 	case ebpf.Queue, ebpf.Stack, ebpf.BloomFilter:
-		return nil, fmt.Errorf("a map of type %s cannot be read without emptying it, its size is fixed: %w", from.Type(), cube.ErrUnsupported)
-	case ebpf.Array:
-		return nil, copyBatches(from, to, func([]byte) {})
-	case ebpf.Hash, ebpf.LRUHash:
-		copied := KeySet{}
-		return copied, copyBatches(from, to, copied.add)
+		return fmt.Errorf("a map of type %s cannot be read without emptying it, its size is fixed: %w", from.Type(), cube.ErrUnsupported)
+	case ebpf.ArrayOfMaps, ebpf.HashOfMaps:
+		return EachKey(from, func(key []byte) error { return copyInner(from, to, key) })
 	default:
 	}
-	copied := KeySet{}
-	return copied, EachKey(from, func(key []byte) error {
-		copied.add(key)
-		return CopyEntry(from, to, key, ebpf.UpdateAny)
+	return batches(from, func(n int, keys, values []byte) error {
+		n = within(to, n, keys)
+		for i := range n {
+			copied.note(entryAt(from, keys, values, i))
+		}
+		return putBatch(to, n, keys, values)
 	})
 }
 
-// copyBatches copies entries by thousands and tells of each key.
-func copyBatches(from, to *ebpf.Map, tell func(key []byte)) error {
-	const size = 4096
-	keys, values := buffer(size, from.KeySize()), buffer(size, from.ValueSize())
-	var cursor ebpf.MapBatchCursor
-	for {
-		n, err := from.BatchLookup(&cursor, keys, values, nil)
-		last := errors.Is(err, ebpf.ErrKeyNotExist)
-		if err != nil && !last {
-			return fmt.Errorf("reading entries: %w", err)
-		}
-		n = within(from, to, keys, n)
-		for i := range n {
-			tell(reflect.ValueOf(keys).Index(i).Slice(0, int(from.KeySize())).Bytes())
-		}
-		if n > 0 {
-			if _, err := to.BatchUpdate(head(keys, n), head(values, n), nil); err != nil {
-				return tooFew(to, err)
-			}
-		}
-		if last {
-			return nil
-		}
-	}
-}
-
-// CopyEntry copies one entry, with UpdateNoExist only if it is not there; one that was deleted meanwhile
-// is left out.
-func CopyEntry(from, to *ebpf.Map, key []byte, flags ebpf.MapUpdateFlags) error {
-	switch from.Type() {
-	case ebpf.ArrayOfMaps, ebpf.HashOfMaps:
-		return copyInner(from, to, key, flags)
-	case ebpf.PerCPUArray, ebpf.PerCPUHash, ebpf.LRUCPUHash:
-		return copyPerCPU(from, to, key, flags)
-	default:
-	}
-	value, err := from.LookupBytes(key)
-	if err != nil || value == nil {
-		return err
-	}
-	return Put(to, key, value, flags)
-}
-
-// within returns how many of n entries of a batch have a place: a smaller array loses its end.
-func within(from, to *ebpf.Map, keys any, n int) int {
-	if from.Type() != ebpf.Array || n == 0 {
+// within returns how many of n keys of a batch have a place: a smaller array loses its end.
+func within(to *ebpf.Map, n int, keys []byte) int {
+	if !isArray(to.Type()) || n == 0 {
 		return n
 	}
-	first := nativeKey(reflect.ValueOf(keys).Index(0).Slice(0, 4).Bytes())
-	return max(0, min(n, int(to.MaxEntries())-int(first)))
+	return max(0, min(n, int(to.MaxEntries())-int(nativeKey(keys))))
+}
+
+func isArray(t ebpf.MapType) bool {
+	return t == ebpf.Array || t == ebpf.PerCPUArray || t == ebpf.ArrayOfMaps
 }
 
 // tooFew says when the entries do not fit.
@@ -102,42 +58,24 @@ func tooFew(to *ebpf.Map, err error) error {
 // nativeKey is the key of an array.
 func nativeKey(key []byte) uint32 { return binary.NativeEndian.Uint32(key) }
 
-// buffer is a slice of n entries of size bytes.
-func buffer(n int, size uint32) any {
-	return reflect.MakeSlice(reflect.SliceOf(reflect.ArrayOf(int(size), reflect.TypeFor[byte]())), n, n).Interface()
+// PutInner puts a map into a map of maps; one beyond the end of a smaller array is left out.
+func PutInner(to *ebpf.Map, key []byte, inner *ebpf.Map) error {
+	return written(to, key, to.Put(key, inner), ebpf.UpdateAny)
 }
 
-func head(list any, n int) any { return reflect.ValueOf(list).Slice(0, n).Interface() }
-
-// Put writes an entry of a copy. With UpdateNoExist one that is there is left as it is, and one beyond the end
-// of a smaller array is left out.
-func Put(to *ebpf.Map, key []byte, value any, flags ebpf.MapUpdateFlags) error {
-	err := to.Update(key, value, flags)
+// written is the error of writing an entry of a copy, nil if it is to be there already or has no place.
+func written(to *ebpf.Map, key []byte, err error, flags ebpf.MapUpdateFlags) error {
 	if err == nil || flags == ebpf.UpdateNoExist && errors.Is(err, ebpf.ErrKeyExist) {
 		return nil
 	}
-	if to.Type() == ebpf.PerCPUArray && nativeKey(key) >= to.MaxEntries() {
+	if isArray(to.Type()) && nativeKey(key) >= to.MaxEntries() {
 		return nil // beyond the end of a smaller array
 	}
 	return tooFew(to, err)
 }
 
-// copyPerCPU copies the values of all CPUs.
-func copyPerCPU(from, to *ebpf.Map, key []byte, flags ebpf.MapUpdateFlags) error {
-	all, err := from.LookupBytes(key)
-	if err != nil || all == nil {
-		return err
-	}
-	stride := int(from.ValueSize()+7) &^ 7
-	var values [][]byte
-	for ; len(all) >= stride; all = all[stride:] {
-		values = append(values, all[:from.ValueSize()])
-	}
-	return Put(to, key, values, flags)
-}
-
 // copyInner copies a reference: both maps of maps have the same maps inside.
-func copyInner(from, to *ebpf.Map, key []byte, flags ebpf.MapUpdateFlags) error {
+func copyInner(from, to *ebpf.Map, key []byte) error {
 	var inner *ebpf.Map
 	err := from.Lookup(key, &inner)
 	if errors.Is(err, ebpf.ErrKeyNotExist) {
@@ -147,24 +85,7 @@ func copyInner(from, to *ebpf.Map, key []byte, flags ebpf.MapUpdateFlags) error 
 		return fmt.Errorf("reading the map inside: %w", err)
 	}
 	defer func() { _ = inner.Close() }()
-	if to.Type() == ebpf.ArrayOfMaps && nativeKey(key) >= to.MaxEntries() {
-		return nil
-	}
-	return Put(to, key, inner, flags)
-}
-
-// KeySet is a set of keys, of which it keeps hashes of 64 bits: keys of a million sessions are as many as
-// the sessions themselves.
-type KeySet map[uint64]struct{}
-
-var keySeed = maphash.MakeSeed()
-
-func (s KeySet) add(key []byte) { s[maphash.Bytes(keySeed, key)] = struct{}{} }
-
-// Contains tells whether a key is in the set.
-func (s KeySet) Contains(key []byte) bool {
-	_, ok := s[maphash.Bytes(keySeed, key)]
-	return ok
+	return PutInner(to, key, inner)
 }
 
 // EachKey calls fn for each key once. Keys that come and go meanwhile may be left out.

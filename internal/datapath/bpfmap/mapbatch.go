@@ -12,13 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Entries are counted by the kernel's batches, whatever they are made of: the library wants their Go type, and a count
-// needs none.
+// Entries by the kernel's batches, whatever they are made of: the library wants their Go type, and neither a count nor a
+// copy needs one.
 
 // MaxCounted bounds the entries of one map that are counted.
 const MaxCounted = 1 << 18
 
-const bpfMapLookupBatch = 24 // BPF_MAP_LOOKUP_BATCH of <linux/bpf.h>
+// Commands of <linux/bpf.h>.
+const (
+	bpfMapLookupBatch = 24 // BPF_MAP_LOOKUP_BATCH
+	bpfMapUpdateBatch = 26 // BPF_MAP_UPDATE_BATCH
+)
 
 // batchAttr is the member batch of union bpf_attr.
 type batchAttr struct {
@@ -67,19 +71,14 @@ func (c *cursor) next(m *ebpf.Map, count int, keys, values []byte) (int, error) 
 
 // Count counts the entries of a map that has more or fewer of them, up to MaxCounted; -1 for others.
 func Count(m *ebpf.Map) (int, error) {
-	values := m.ValueSize()
 	switch m.Type() {
-	case ebpf.Hash, ebpf.LRUHash, ebpf.LPMTrie:
-	case ebpf.PerCPUHash, ebpf.LRUCPUHash:
-		cpus, err := ebpf.PossibleCPU()
-		if err != nil {
-			return 0, fmt.Errorf("number of CPUs: %w", err)
-		}
-		values = (values + 7) &^ 7 * uint32(cpus)
-	case ebpf.HashOfMaps:
-		values = 4
+	case ebpf.Hash, ebpf.LRUHash, ebpf.LPMTrie, ebpf.PerCPUHash, ebpf.LRUCPUHash, ebpf.HashOfMaps:
 	default:
 		return -1, nil
+	}
+	values, err := stride(m)
+	if err != nil {
+		return 0, err
 	}
 	batch := int(min(m.MaxEntries(), max(64, (1<<20)/(m.KeySize()+values))))
 	for {
@@ -90,6 +89,22 @@ func Count(m *ebpf.Map) (int, error) {
 		}
 		batch = min(4*batch, int(m.MaxEntries()))
 	}
+}
+
+// stride is how many bytes the value of an entry takes in a batch.
+func stride(m *ebpf.Map) (uint32, error) {
+	switch m.Type() {
+	case ebpf.PerCPUHash, ebpf.LRUCPUHash, ebpf.PerCPUArray:
+		cpus, err := ebpf.PossibleCPU()
+		if err != nil {
+			return 0, fmt.Errorf("number of CPUs: %w", err)
+		}
+		return (m.ValueSize() + 7) &^ 7 * uint32(cpus), nil
+	case ebpf.HashOfMaps:
+		return 4, nil
+	default:
+	}
+	return m.ValueSize(), nil
 }
 
 // countBatches reads the map in batches.

@@ -270,7 +270,7 @@ func (s *Sandbox) copyMap(spec *ebpf.MapSpec, from *ebpf.Map) (*ebpf.Map, error)
 	if spec.InnerMap != nil {
 		err = s.copyInside(from, m, spec.InnerMap)
 	} else if copyable(spec.Type) {
-		_, err = bpfmap.Copy(from, m)
+		err = bpfmap.Copy(from, m, nil)
 	}
 	if err != nil {
 		return nil, err
@@ -295,7 +295,7 @@ func (s *Sandbox) copyInside(from, to *ebpf.Map, inner *ebpf.MapSpec) error {
 			return err
 		}
 		defer func() { _ = m.Close() }()
-		return bpfmap.Put(to, key, m, ebpf.UpdateAny)
+		return bpfmap.PutInner(to, key, m)
 	})
 }
 

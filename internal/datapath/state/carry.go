@@ -10,12 +10,16 @@ package state
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"runtime/debug"
+	"sync"
 
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/origins"
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
+	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
@@ -23,13 +27,28 @@ import (
 type move struct {
 	path string
 	now  *ebpf.Map
+	// was is the map before, from the moment when the successor has the pin, as long as it can get it back.
+	was *ebpf.Map
 }
 
-// succession is a map that was replaced by one of another size: what programs have added since it
-// was copied follows after the swap.
+// succession is a map that was replaced by one of another size or layout. What programs do to it after it was copied is
+// carried over in two passes: just before they are replaced by those that use its successor, and after.
 type succession struct {
+	name     string
 	was, now *ebpf.Map
-	copied   bpfmap.KeySet
+	// copied is the entries that were carried over, in the layout of now.
+	copied bpfmap.Image
+	// other says how the layout differs; nil if only the size does.
+	other *otherLayout
+}
+
+// otherLayout is how entries get from one layout to another.
+type otherLayout struct {
+	// had is the entries of the map before when they were carried over.
+	had  bpfmap.Image
+	spec *ebpf.MapSpec // of the successor
+	// migrate fills a map of the new layout with the entries of one of the old.
+	migrate func(from, to *ebpf.Map) error
 }
 
 // carry returns m if its layout is as spec says, else a successor with its entries.
@@ -50,18 +69,23 @@ func (in *Instance) carry(name string, m *ebpf.Map, spec *ebpf.MapSpec, u *undo.
 		return nil, fmt.Errorf("creating map %s: %w", name, err)
 	}
 	u.Push(next.Close)
+	late := succession{name: name, was: m, now: next, copied: bpfmap.Image{}}
 	if kind == bpfmap.Resized {
-		copied, err := bpfmap.Copy(m, next)
-		if err != nil {
+		if err := bpfmap.Copy(m, next, late.copied); err != nil {
 			return nil, fmt.Errorf("map %s (%s): %w", name, what, err)
 		}
-		in.late = append(in.late, succession{m, next, copied})
+		in.late = append(in.late, late)
+		in.origins[name] = origins.Resized
 		return next, nil
 	}
-	step := cube.Migration{Cube: in.spec.Name, Map: name, Old: m, New: next, Was: was}
-	if err := migrate(in.spec.Migrate, step); err != nil {
+	late.other = &otherLayout{had: bpfmap.Image{}, spec: s, migrate: func(from, to *ebpf.Map) error {
+		return migrate(in.spec.Migrate, cube.Migration{Cube: in.spec.Name, Map: name, Old: from, New: to, Was: was})
+	}}
+	if err := late.begin(); err != nil {
 		return nil, fmt.Errorf("map %s has another layout (%s), and its entries cannot be carried over: %w", name, what, err)
 	}
+	in.late = append(in.late, late)
+	in.origins[name] = origins.Migrated
 	return next, nil
 }
 
@@ -78,20 +102,14 @@ func migrate(fn func(cube.Migration) error, step cube.Migration) (err error) {
 // settled closes a map that programs may still use once they do not.
 func (in *Instance) settled(m *ebpf.Map) { in.olds = append(in.olds, m) }
 
-// takeOver gives the successors the pins, now that programs use them, and brings along what was
-// written to maps of another size since they were copied.
+// takeOver lets go of the maps before the successors, whose pins those have. What programs that still run write to them
+// is carried over when they have ended.
 func (cs *State) takeOver(in *Instance) error {
-	var errs []error
-	for _, mv := range in.moves {
-		errs = append(errs, bpfmap.Repin(mv.now, mv.path))
-	}
-	for _, place := range in.commons {
-		if c := cs.commons.byPlace[place]; c.moved {
-			errs = append(errs, bpfmap.Repin(c.m, cs.place(place)))
-			c.moved = false
-		}
-	}
+	errs := []error{cs.repin(in, nil)}
 	late, olds := in.late, in.olds
+	for _, s := range late {
+		cs.log.Info("a map has a successor with its entries", "cube", in.spec.Name, "map", s.name, "origin", in.origins[s.name], "entries", len(s.copied))
+	}
 	if len(in.moves) > 0 {
 		in.taken++
 	}
@@ -110,17 +128,57 @@ func (cs *State) takeOver(in *Instance) error {
 	return errors.Join(errs...)
 }
 
-// lastWords copies what programs added to maps before they left them, and closes those. What had been
-// copied before does not follow: where it is not there any more, it was deleted since.
+// repin gives the successors the pins, if they do not have them yet, and u takes them back; nil if that is not possible any more.
+func (cs *State) repin(in *Instance, u *undo.Stack) error {
+	var errs []error
+	for i := range in.moves {
+		errs = append(errs, in.moves[i].pin(u))
+	}
+	for _, place := range in.commons {
+		if mv := cs.commons.byPlace[place].move; mv != nil {
+			errs = append(errs, mv.pin(u))
+		}
+		if u == nil {
+			cs.commons.byPlace[place].move = nil
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// pin gives the successor the pin. With an undo it can be taken back, and the last call, without one, lets go of the map before.
+func (mv *move) pin(u *undo.Stack) error {
+	if mv.was == nil {
+		was, err := ebpf.LoadPinnedMap(mv.path, nil)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("opening pin %s: %w", mv.path, err)
+		}
+		if err := bpfmap.Repin(mv.now, mv.path); err != nil {
+			return errors.Join(err, was.Close())
+		}
+		mv.was = was
+		if u != nil && was != nil {
+			u.Push(func() error { return errors.Join(bpfmap.Repin(mv.was, mv.path), mv.letGo()) })
+		}
+	}
+	if u == nil {
+		return mv.letGo()
+	}
+	return nil
+}
+
+// letGo closes the map that had the pin.
+func (mv *move) letGo() error {
+	was := mv.was
+	mv.was = nil
+	return was.Close()
+}
+
+// lastWords carries over what programs added to maps before they left them, and closes those.
 func lastWords(late []succession, olds []*ebpf.Map) error {
 	var errs []error
-	for _, s := range late {
-		switch s.was.Type() {
-		case ebpf.Hash, ebpf.LRUHash, ebpf.PerCPUHash, ebpf.LRUCPUHash, ebpf.LPMTrie:
-			if err := s.follow(); err != nil {
-				errs = append(errs, fmt.Errorf("entries written while a map was copied: %w", err))
-			}
-		default: // an array's entries are all there
+	for i := range late {
+		if err := late[i].follow(); err != nil {
+			errs = append(errs, fmt.Errorf("entries written to map %s while it was copied: %w", late[i].name, err))
 		}
 	}
 	for _, m := range olds {
@@ -129,12 +187,42 @@ func lastWords(late []succession, olds []*ebpf.Map) error {
 	return errors.Join(errs...)
 }
 
-// follow copies the entries that came after the others.
-func (s succession) follow() error {
-	return bpfmap.EachKey(s.was, func(key []byte) error {
-		if s.copied.Contains(key) {
-			return nil
+// CatchUp carries over what programs did to the maps of cubes since these were copied; it is called just before the programs
+// are replaced. follow is called at once after: it gives the successors the pins, so that they outlive the daemon, and carries over
+// what was added in between. Entries that cannot be carried over are no reason to refuse the change.
+func (cs *State) CatchUp(g *graph.Graph) (follow func(*undo.Stack)) {
+	type place struct{ cube, name string }
+	late := map[place][]*succession{} // a successor that was replaced itself passes on what it gets
+	for id := range g.Cubes {
+		if in := cs.byID[id]; in != nil {
+			for i := range in.late {
+				at := place{in.spec.Name, in.late[i].name}
+				late[at] = append(late[at], &in.late[i])
+			}
 		}
-		return bpfmap.CopyEntry(s.was, s.now, key, ebpf.UpdateNoExist)
-	})
+	}
+	each := func(pass func(*succession) error) {
+		var all sync.WaitGroup
+		for at, list := range late {
+			all.Go(func() {
+				for _, s := range list {
+					if err := pass(s); err != nil {
+						cs.log.Warn("entries written while a map was copied are not carried over", "cube", at.cube, "map", at.name, "err", err)
+					}
+				}
+			})
+		}
+		all.Wait()
+	}
+	each((*succession).catchUp)
+	return func(u *undo.Stack) {
+		for id := range g.Cubes {
+			if in := cs.byID[id]; in != nil {
+				if err := cs.repin(in, u); err != nil {
+					cs.log.Warn("pinning maps that are in use; it is tried again", "cube", in.spec.Name, "err", err)
+				}
+			}
+		}
+		each((*succession).follow)
+	}
 }

@@ -41,16 +41,18 @@ func TestEntriesOfAllTypesAreCopied(t *testing.T) {
 			}
 			from, to := newMap(t, spec, room), newMap(t, spec, room+100)
 			fill(t, from, inner, n)
-			copied, err := bpfmap.Copy(from, to)
-			if err != nil {
+			copied := bpfmap.Image{}
+			if err := bpfmap.Copy(from, to, copied); err != nil {
 				t.Fatal(err)
 			}
 			wantSame(t, from, to, n)
-			if err := (succession{from, to, copied}).follow(); err != nil && typ != ebpf.ArrayOfMaps {
+			late := &succession{was: from, now: to, copied: copied}
+			if err := errors.Join(late.catchUp(), late.follow()); err != nil {
 				t.Errorf("nothing follows: %v", err)
 			}
+			wantSame(t, from, to, n)
 			small := newMap(t, spec, 10)
-			_, err = bpfmap.Copy(from, small)
+			err := bpfmap.Copy(from, small, nil)
 			switch typ {
 			case ebpf.Array, ebpf.PerCPUArray, ebpf.ArrayOfMaps:
 				if err != nil {
@@ -67,7 +69,7 @@ func TestEntriesOfAllTypesAreCopied(t *testing.T) {
 	}
 	for _, typ := range []ebpf.MapType{ebpf.Queue, ebpf.BloomFilter} {
 		spec := &ebpf.MapSpec{Type: typ, ValueSize: 8, MaxEntries: 16}
-		if _, err := bpfmap.Copy(newMap(t, spec, 16), newMap(t, spec, 32)); !errors.Is(err, cube.ErrUnsupported) {
+		if err := bpfmap.Copy(newMap(t, spec, 16), newMap(t, spec, 32), nil); !errors.Is(err, cube.ErrUnsupported) {
 			t.Errorf("%s: %v", typ, err)
 		}
 	}

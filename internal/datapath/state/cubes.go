@@ -15,6 +15,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/origins"
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
@@ -45,8 +46,9 @@ type Instance struct {
 	elfs     map[cube.Hook][]byte
 	declared map[string]declaration // of the hooks that the cube uses
 	maps     map[string]*ebpf.Map
-	dir      string   // where the maps are pinned
-	commons  []string // the maps that it has in common with others
+	origins  map[string]origins.Origin // of the maps
+	dir      string                    // where the maps are pinned
+	commons  []string                  // the maps that it has in common with others
 
 	// was is how an earlier daemon's programs declared the maps.
 	was map[string]*ebpf.MapSpec
@@ -158,7 +160,7 @@ func isPin(name string) bool {
 
 func (cs *State) newInstance(spec Spec, objects map[cube.Hook]*link.Object, elfs map[cube.Hook][]byte) *Instance {
 	return &Instance{
-		spec: spec, objects: objects, elfs: elfs, maps: map[string]*ebpf.Map{}, declared: map[string]declaration{},
+		spec: spec, objects: objects, elfs: elfs, maps: map[string]*ebpf.Map{}, origins: map[string]origins.Origin{}, declared: map[string]declaration{},
 		dir: filepath.Join(cs.dir, "cubes", spec.UUID), saved: map[string][]byte{},
 	}
 }
@@ -301,9 +303,10 @@ func (in *Instance) openPrivate(name string, spec *ebpf.MapSpec, u *undo.Stack) 
 	}
 	if fresh {
 		u.Push(func() error { return os.Remove(path) })
-		in.maps[name] = m
+		in.maps[name], in.origins[name] = m, origins.Created
 		return nil
 	}
+	in.origins[name] = origins.Adopted
 	next, err := in.carry(name, m, spec, u)
 	if err != nil {
 		return errors.Join(err, m.Close())
@@ -394,6 +397,18 @@ func (c *Cubes) Map(id graph.CubeID, name string) (*ebpf.Map, error) {
 		return nil, err
 	}
 	return in.maps[name], nil
+}
+
+// Origin returns how one of the cube's maps came to be.
+func (c *Cubes) Origin(id graph.CubeID, name string) (origins.Origin, error) {
+	cs := c.state
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	in, err := cs.having(id, name)
+	if err != nil {
+		return 0, err
+	}
+	return in.origins[name], nil
 }
 
 // Inner returns what the maps inside one of the cube's maps of maps are like.

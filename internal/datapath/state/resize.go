@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/origins"
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
 	"github.com/polycube/polycube/internal/datapath/graph"
 )
@@ -30,7 +31,7 @@ func (c *Cubes) ResizeMaps(id graph.CubeID, sizes map[string]uint32) (undo func(
 		return nil, fmt.Errorf("cube %d: %w", id, cube.ErrNotFound)
 	}
 	was := resizing{in: in, taken: in.taken, maps: maps.Clone(in.maps), declared: maps.Clone(in.declared),
-		sizes: in.spec.MapSizes, moves: in.moves, late: in.late, olds: in.olds}
+		origins: maps.Clone(in.origins), sizes: in.spec.MapSizes, moves: in.moves, late: in.late, olds: in.olds}
 	in.spec.MapSizes = maps.Clone(in.spec.MapSizes)
 	if in.spec.MapSizes == nil {
 		in.spec.MapSizes = map[string]uint32{}
@@ -64,6 +65,7 @@ type resizing struct {
 	taken    int
 	maps     map[string]*ebpf.Map
 	declared map[string]declaration
+	origins  map[string]origins.Origin
 	sizes    map[string]uint32
 	moves    []move
 	late     []succession
@@ -77,7 +79,7 @@ func (r resizing) back() {
 			_ = m.Close()
 		}
 	}
-	r.in.maps, r.in.declared, r.in.spec.MapSizes = r.maps, r.declared, r.sizes
+	r.in.maps, r.in.declared, r.in.origins, r.in.spec.MapSizes = r.maps, r.declared, r.origins, r.sizes
 	r.in.moves, r.in.late, r.in.olds = r.moves, r.late, r.olds
 }
 
@@ -101,14 +103,15 @@ func (in *Instance) resize(name string, n uint32) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("creating map %s: %w", name, err)
 	}
-	copied, err := bpfmap.Copy(m, next)
-	if err != nil {
+	late := succession{name: name, was: m, now: next, copied: bpfmap.Image{}}
+	if err := bpfmap.Copy(m, next, late.copied); err != nil {
 		_ = next.Close()
 		return false, fmt.Errorf("map %s with %d entries in place of %d: %w", name, n, m.MaxEntries(), err)
 	}
 	in.maps[name], in.declared[name], in.spec.MapSizes[name] = next, d, n
 	in.moves = append(slices.Clip(in.moves), move{path: in.pin(name), now: next})
-	in.late = append(slices.Clip(in.late), succession{m, next, copied})
+	in.late = append(slices.Clip(in.late), late)
+	in.origins[name] = origins.Resized
 	in.olds = append(slices.Clip(in.olds), m)
 	return true, nil
 }

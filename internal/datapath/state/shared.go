@@ -19,6 +19,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/origins"
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/undo"
@@ -28,8 +29,9 @@ import (
 type common struct {
 	spec *ebpf.MapSpec
 	m    *ebpf.Map
-	// moved is set while the pin is still that of the map before its layout changed.
-	moved bool
+	// move is what the pin is in for as long as the map before its layout changed may have it.
+	move   *move
+	origin origins.Origin
 	// by names the cube that opened it first.
 	by    string
 	users int
@@ -85,7 +87,10 @@ func (cm *commons) openMap(in *Instance, name string, d declaration, u *undo.Sta
 	if err != nil {
 		return fmt.Errorf("opening %s: %w", place, err)
 	}
-	in.maps[name] = m
+	in.maps[name], in.origins[name] = m, c.origin
+	if c.origin == origins.Created && c.users > 0 {
+		in.origins[name] = origins.Adopted // it may have what others wrote
+	}
 	c.users++
 	in.commons = append(in.commons, place)
 	return in.refer(refName(place), m, u)
@@ -137,11 +142,16 @@ func (cm *commons) makeMap(in *Instance, name, place string, d declaration, u *u
 	if err != nil {
 		return nil, err
 	}
+	in.origins[name] = origins.Adopted
+	if fresh {
+		in.origins[name] = origins.Created
+	}
 	if c.m, err = in.carry(name, m, d.spec, u); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
-	c.moved = c.m != m
-	if c.moved {
+	c.origin = in.origins[name]
+	if c.m != m {
+		c.move = &move{path: path, now: c.m}
 		in.settled(m)
 	}
 	cm.byPlace[place] = c

@@ -7,7 +7,6 @@ package state
 
 import (
 	"log/slog"
-	"path/filepath"
 	"sync"
 
 	"github.com/polycube/polycube/cube"
@@ -68,8 +67,6 @@ func New(s Options) *State {
 		commons: &commons{s.Dir, map[string]*common{}}, retained: map[string]bool{}, savedAt: map[*link.Object]string{},
 	}
 }
-
-func (cs *State) place(name string) string { return filepath.Join(cs.dir, name) }
 
 // Close lets go of all cubes; the pins stay.
 func (cs *State) Close() {

@@ -16,6 +16,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/origins"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/topology/world"
 )
@@ -26,6 +27,8 @@ type Datapath interface {
 	Map(id datapath.CubeID, name string) (*ebpf.Map, error)
 	// Inner says what the maps inside one of a cube's maps of maps are like.
 	Inner(id datapath.CubeID, name string) (*ebpf.MapSpec, error)
+	// Origin says how one of a cube's maps came to be.
+	Origin(id datapath.CubeID, name string) (origins.Origin, error)
 	// SetFloods replaces sets of ports that a cube's programs flood to; only says that it has no others afterwards.
 	SetFloods(id datapath.CubeID, sets map[uint32][]cube.FloodMember, only bool) error
 	// Send puts a packet of the slow path into the fast path.
@@ -117,6 +120,14 @@ func (e *env) Do(fn func()) error {
 	done := make(chan error, 1)
 	e.post(Task{What: "Do", Run: func() { fn(); done <- nil }, Dropped: func() { done <- errGone }})
 	return <-done
+}
+
+func (e *env) Origin(name string) (origins.Origin, error) {
+	origin, err := e.dp.Origin(e.id, name)
+	if err != nil {
+		return 0, fmt.Errorf("%s: map %s: %w", e.name, name, err)
+	}
+	return origin, nil
 }
 
 func (e *env) Inner(name string) (*ebpf.MapSpec, error) {

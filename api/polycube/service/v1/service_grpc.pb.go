@@ -113,7 +113,8 @@ type ServiceClient interface {
 	// Migrate translates the entries of a map that an earlier version of the service declared differently, while packets
 	// still use the old one. The daemon sends MigrateIn.start, then all entries, then closes its side; the service sends
 	// the entries of the new map and ends the call. An error refuses the new version for that cube, which changes
-	// nothing.
+	// nothing. When the programs are replaced, the daemon calls it again: with all entries, if any have changed, and then
+	// with those that were added. The answer must depend on the entries alone. An error of these calls is logged.
 	Migrate(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[MigrateIn, MigrateOut], error)
 	// Close closes the control plane of a cube that was deleted, or that another service process takes over.
 	Close(ctx context.Context, in *CloseRequest, opts ...grpc.CallOption) (*CloseResponse, error)
@@ -306,7 +307,8 @@ type ServiceServer interface {
 	// Migrate translates the entries of a map that an earlier version of the service declared differently, while packets
 	// still use the old one. The daemon sends MigrateIn.start, then all entries, then closes its side; the service sends
 	// the entries of the new map and ends the call. An error refuses the new version for that cube, which changes
-	// nothing.
+	// nothing. When the programs are replaced, the daemon calls it again: with all entries, if any have changed, and then
+	// with those that were added. The answer must depend on the entries alone. An error of these calls is logged.
 	Migrate(grpc.BidiStreamingServer[MigrateIn, MigrateOut]) error
 	// Close closes the control plane of a cube that was deleted, or that another service process takes over.
 	Close(context.Context, *CloseRequest) (*CloseResponse, error)
