@@ -94,6 +94,7 @@ include test/test.mk
 include test/kernels/kernels.mk
 
 soak: build python bpffs deps-openapi ## run the long forms of the tests (POLYCUBE_SOAK=1)
+	@scripts/baseline.sh >/dev/null || [ $$? = 3 ]
 	POLYCUBE_SOAK=1 $(GO) test -timeout 6h $(TEST_FLAGS) ./...
 	$(GO) test -race -timeout 1h -count=1 ./internal/datapath/... # the data plane's Go code
 	@$(MAKE) test-young

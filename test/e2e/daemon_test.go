@@ -29,6 +29,8 @@ type machine struct {
 	instance  string
 	// own makes this test binary the daemon, with the services of the tests.
 	own bool
+	// bin is a polycubed of another version that runs instead.
+	bin string
 	// env is the environment of daemons in addition to that of the test.
 	env []string
 	// version chooses among the versions of the test's services.
@@ -111,6 +113,9 @@ func (m *machine) Launch(args ...string) *daemon {
 	m.t.Helper()
 	d := &daemon{machine: m, out: &output.Buffer{}, ended: make(chan struct{})}
 	words := []string{program(m.t, "polycubed")}
+	if m.bin != "" {
+		words = []string{m.bin}
+	}
 	if m.own {
 		words = []string{asDaemon + "=daemon " + m.version, os.Args[0]}
 	}

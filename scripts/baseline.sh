@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Builds an older polycubed from the history of this repository, for tests of upgrades, and prints the folder with its
+# programs, .cache/baseline/COMMIT/bin. It exits with 3 if the history does not have the commit, as in a shallow clone
+# or an archive.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# Before tables and packages got their owners, and plans became lists of steps.
+COMMIT=${1:-adb64e035d7f28de3c575bfe5539bfc80dff0402}
+DIR=$PWD/.cache/baseline/$COMMIT
+git() { command git -c safe.directory='*' "$@"; }
+
+if ! git cat-file -e "$COMMIT^{commit}" 2>/dev/null; then
+	echo "baseline: the history has no commit $COMMIT" >&2
+	exit 3
+fi
+mkdir -p "$DIR"
+exec 9>"$DIR.lock"
+flock 9
+if [ ! -e "$DIR/bin" ]; then
+	tmp=$(mktemp -d .cache/baseline-src.XXXXXX)
+	trap 'rm -rf "$tmp"' EXIT
+	git archive "$COMMIT" | tar -x -C "$tmp"
+	mkdir -p "$tmp/.cache"
+	env -u MAKEFLAGS -u GOFLAGS make -C "$tmp" SKIP_DEPS=1 VERSION="${COMMIT:0:7}" build >&2
+	mv "$tmp/bin" "$DIR/bin"
+fi
+echo "$DIR/bin"
