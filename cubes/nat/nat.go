@@ -34,6 +34,8 @@ type nat struct {
 	rules  ruleSet
 	// parent is the source of masquerade addresses; nil until the cube is notified, also after a restart.
 	parent *cube.Parent
+	// nextSet is the set of next tables that the programs use, next_set of nat.h.
+	nextSet bool
 	// flushed is when all sessions were deleted, in the fast path's time.
 	flushed uint64
 	// installed is the content of the map `sources`.
@@ -68,6 +70,14 @@ func (n *nat) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, er
 			plan.MapSizes = c.New.mapSizes()
 		}
 		plan.Before = append(plan.Before, cube.Effect(func() (func() error, error) { return n.configure(*c.New, c.Created(), resized) }))
+		switch {
+		case c.Created():
+			plan.Before = append(plan.Before, cube.Effect(n.adoptNext))
+		case resized:
+			plan.Constants["next_set"] = !n.nextSet
+			plan.Before = append(plan.Before, cube.Effect(n.writeNext))
+			plan.After = append(plan.After, n.forgetNext(n.nextSet))
+		}
 	}
 	if !c.Created() && len(c.Entries) == 0 {
 		return plan, nil

@@ -233,6 +233,8 @@ PCN_CONFIG(bool, hairpin) = true;
 PCN_CONFIG(bool, has_sources) = false;
 PCN_CONFIG(bool, has_forwards) = false;
 PCN_CONFIG(bool, has_masquerade) = false;
+/* Which of the two sets of next tables these programs use. */
+PCN_CONFIG(bool, next_set) = false;
 /* How old `seen` may be before it is updated. */
 PCN_CONFIG(__u64, refresh_ns) = 1000000000;
 
@@ -248,6 +250,15 @@ PCN_MAP(egress4, BPF_MAP_TYPE_HASH, struct nat_key4, struct nat_session4, NAT_EN
 PCN_MAP(ingress4, BPF_MAP_TYPE_HASH, struct nat_key4, struct nat_session4, NAT_ENTRIES4);
 PCN_MAP(egress6, BPF_MAP_TYPE_HASH, struct nat_key6, struct nat_session6, NAT_ENTRIES6);
 PCN_MAP(ingress6, BPF_MAP_TYPE_HASH, struct nat_key6, struct nat_session6, NAT_ENTRIES6);
+
+/* The tables that will replace those above, while their size changes: programs add and delete the same
+ * entries in both. There are two sets of NAT_NEXT_TABLES, so that the programs that use the new tables
+ * do not write to them twice. */
+#define NAT_NEXT_TABLES 2
+PCN_MAP_OF_MAPS(next4, BPF_MAP_TYPE_ARRAY_OF_MAPS, __u32, 2 * NAT_NEXT_TABLES, BPF_MAP_TYPE_HASH,
+		struct nat_key4, struct nat_session4, 1, 0);
+PCN_MAP_OF_MAPS(next6, BPF_MAP_TYPE_ARRAY_OF_MAPS, __u32, 2 * NAT_NEXT_TABLES, BPF_MAP_TYPE_HASH,
+		struct nat_key6, struct nat_session6, 1, 0);
 
 /* Which external ports have ever had a session with its own entry in the ingress table, and which a
  * mapping: two bits per port. If one kind has never existed, the other need not look for it. */

@@ -183,7 +183,12 @@ PCN_INLINE __u8 nat_settle(struct nat_open *o, struct nat_session4 *s, const __u
 	else
 		next.flags &= ~NAT_TENTATIVE;
 	is.word = __sync_val_compare_and_swap((__u32 *)&s->port, is.word, next.word);
-	return is.flags & NAT_TENTATIVE && !(is.flags & NAT_WITHDRAWN) ? next.flags : is.flags;
+	if (!(is.flags & NAT_TENTATIVE) || is.flags & NAT_WITHDRAWN)
+		return is.flags;
+	struct nat_session4 *twin = nat_find_next(&o->in, table);
+	if (twin)
+		*(volatile __u32 *)&twin->port = next.word;
+	return next.flags;
 }
 
 /* Inserts the session of a mapping, which is in o. NAT_EEXIST: a session without a mapping has the

@@ -64,16 +64,55 @@ PCN_NOINLINE struct nat_session4 *nat_find(const struct nat_key6 *key, __u32 tab
 	return nat_get(key, table);
 }
 
-PCN_NOINLINE long nat_remove(const struct nat_key6 *key, __u32 table)
+/* The table that will replace another one, NULL if its size does not change. */
+PCN_INLINE void *nat_next(const __u32 table)
 {
+	__u32 index = (next_set ? NAT_NEXT_TABLES : 0) + (table & NAT_IN);
+
+	return table & NAT_V6 ? bpf_map_lookup_elem(&next6, &index)
+			      : bpf_map_lookup_elem(&next4, &index);
+}
+
+PCN_INLINE long nat_delete4(const struct nat_key4 *key, const __u32 table)
+{
+	return table & NAT_IN ? bpf_map_delete_elem(&ingress4, key)
+			      : bpf_map_delete_elem(&egress4, key);
+}
+
+PCN_INLINE long nat_delete6(const struct nat_key6 *key, const __u32 table)
+{
+	return table & NAT_IN ? bpf_map_delete_elem(&ingress6, key)
+			      : bpf_map_delete_elem(&egress6, key);
+}
+
+/* The entry of a key in the table that will replace another one, NULL if there is none. */
+PCN_NOINLINE struct nat_session4 *nat_find_next(const struct nat_key6 *key, __u32 table)
+{
+	void *next = nat_next(table);
 	struct nat_key4 four;
 
+	if (!next)
+		return NULL;
 	if (table & NAT_V6)
-		return table & NAT_IN ? bpf_map_delete_elem(&ingress6, key)
-				      : bpf_map_delete_elem(&egress6, key);
+		return bpf_map_lookup_elem(next, key);
 	nat_narrow(&four, key);
-	return table & NAT_IN ? bpf_map_delete_elem(&ingress4, &four)
-			      : bpf_map_delete_elem(&egress4, &four);
+	return bpf_map_lookup_elem(next, &four);
+}
+
+PCN_NOINLINE long nat_remove(const struct nat_key6 *key, __u32 table)
+{
+	void *next = nat_next(table);
+	struct nat_key4 four;
+
+	if (table & NAT_V6) {
+		if (next)
+			bpf_map_delete_elem(next, key);
+		return nat_delete6(key, table);
+	}
+	nat_narrow(&four, key);
+	if (next)
+		bpf_map_delete_elem(next, &four);
+	return nat_delete4(&four, table);
 }
 
 /* marks: bits of a port. */
@@ -104,13 +143,16 @@ PCN_INLINE int nat_is_marked(__be16 port, __u64 kind)
 }
 
 /* Inserts the entry of one direction, from in to out or back: 0, NAT_EEXIST if the key exists,
- * another negative number if there is no room. */
+ * another negative number if there is no room. While the size of the tables changes, the key must not
+ * exist in either table: a program that uses the new one may have inserted it. */
 PCN_NOINLINE long nat_put(struct nat_open *o, __u32 table)
 {
 	const struct nat_key6 *key = table & NAT_IN ? &o->out : &o->in;
 	const struct nat_key6 *to = table & NAT_IN ? &o->in : &o->out;
 	struct nat_session6 *e = &o->entry;
+	void *next = nat_next(table);
 	struct nat_key4 four;
+	long err;
 
 	e->port = to->local_port;
 	e->port_delta = pcn_csum_diff2(key->local_port, to->local_port);
@@ -120,14 +162,26 @@ PCN_NOINLINE long nat_put(struct nat_open *o, __u32 table)
 			 e->flags & NAT_MAPPING ? NAT_MARK_MAPPING : NAT_MARK_ALONE);
 	if (table & NAT_V6) {
 		pcn_address_copy(e->addr, to->local);
-		return table & NAT_IN ? bpf_map_update_elem(&ingress6, key, e, BPF_NOEXIST)
-				      : bpf_map_update_elem(&egress6, key, e, BPF_NOEXIST);
+		err = table & NAT_IN ? bpf_map_update_elem(&ingress6, key, e, BPF_NOEXIST)
+				     : bpf_map_update_elem(&egress6, key, e, BPF_NOEXIST);
+		if (!err && next) {
+			err = bpf_map_update_elem(next, key, e, BPF_NOEXIST);
+			if (err)
+				nat_delete6(key, table);
+		}
+		return err;
 	}
 	nat_narrow(&four, key);
 	e->addr[0] = to->local[3];
 	e->addr[1] = e->addr[2] = e->addr[3] = 0;
-	return table & NAT_IN ? bpf_map_update_elem(&ingress4, &four, e, BPF_NOEXIST)
-			      : bpf_map_update_elem(&egress4, &four, e, BPF_NOEXIST);
+	err = table & NAT_IN ? bpf_map_update_elem(&ingress4, &four, e, BPF_NOEXIST)
+			     : bpf_map_update_elem(&egress4, &four, e, BPF_NOEXIST);
+	if (!err && next) {
+		err = bpf_map_update_elem(next, &four, e, BPF_NOEXIST);
+		if (err)
+			nat_delete4(&four, table);
+	}
+	return err;
 }
 
 /* Whether the entry of a direction matches o. */

@@ -198,6 +198,9 @@ type tables struct {
 	forwards table.Table[forwardKey, forward]
 	v4       family[key4, session4]
 	v6       family[key6, session6]
+	// next4 and next6 contain the tables that will replace those above, while their size changes.
+	next4    table.MapOf[uint32, key4, session4]
+	next6    table.MapOf[uint32, key6, session6]
 	counters counter.Set
 }
 
@@ -205,6 +208,8 @@ func newTables(env cube.Env) tables {
 	return tables{
 		sources:  table.New[sourceKey, source](env, "sources"),
 		forwards: table.New[forwardKey, forward](env, "forwards"),
+		next4:    table.NewMapOf[uint32, key4, session4](env, "next4"),
+		next6:    table.NewMapOf[uint32, key6, session6](env, "next6"),
 		counters: counters.In(env, "counters"),
 		v4: family[key4, session4]{session: session4Of, twin: twin4, bare: bare4, half: func(s session4) half { return s.Half }, key: key4Of,
 			egress: table.New[key4, session4](env, "egress4"), ingress: table.New[key4, session4](env, "ingress4")},

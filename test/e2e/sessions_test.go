@@ -299,9 +299,9 @@ func (s *sessionFlow) grown(more uint32) {
 	})
 }
 
-// check checks that all sessions are there, in both directions, first from outside. It returns those that have got another
-// external endpoint.
-func (s *sessionFlow) check() (moved []uint32) {
+// unchanged checks that all sessions are there with the external endpoints that they had first, in both directions, first
+// from outside.
+func (s *sessionFlow) unchanged() {
 	s.t.Helper()
 	s.every("from outside", func(id uint32) {
 		if e := s.external[id].Load(); e != 0 {
@@ -311,10 +311,14 @@ func (s *sessionFlow) check() (moved []uint32) {
 		}
 	})
 	s.every("from inside", s.send)
+	var moved []uint32
 	for id := range s.opened.Load() {
 		if s.moved[id].Load() {
 			moved = append(moved, id)
 		}
+	}
+	if len(moved) > 0 {
+		s.t.Errorf("%d of %d sessions have got another external endpoint, the first is %d", len(moved), s.opened.Load(), moved[0])
 	}
 	if n := s.astray.Load(); n > 0 {
 		s.t.Errorf("%d packets went to another client", n)
@@ -324,5 +328,4 @@ func (s *sessionFlow) check() (moved []uint32) {
 	for _, err := range s.problems {
 		s.t.Error(err)
 	}
-	return moved
 }
