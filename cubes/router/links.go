@@ -43,18 +43,22 @@ func (l *portLink) hold(held bool) {
 	}
 }
 
-func (r *router) linkOf(port string) *portLink {
-	l := r.links[port]
+// portLinks are the reported states of ports, by name.
+type portLinks map[string]*portLink
+
+// of returns that of a port, which is DOWN until it is reported.
+func (p portLinks) of(port string) *portLink {
+	l := p[port]
 	if l == nil {
 		l = &portLink{}
-		r.links[port] = l
+		p[port] = l
 	}
 	return l
 }
 
 // PortChanged records whether a port has a peer.
 func (r *router) PortChanged(port string, up bool) {
-	l := r.linkOf(port)
+	l := r.links.of(port)
 	l.up = up
 	l.hold(false) // the carrier of the new peer was not lost
 	r.followLinks()
@@ -65,7 +69,7 @@ func (r *router) LinkChanged(port string, works bool) {
 	if index, ok := r.env.PortIndex(port); ok {
 		r.slow.portUp(index, works)
 	}
-	l := r.linkOf(port)
+	l := r.links.of(port)
 	returns := works && l.held
 	l.works = works
 	l.hold(l.up && !works || returns)

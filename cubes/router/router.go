@@ -54,9 +54,9 @@ type router struct {
 	// peers are the peers of ports, by port name.
 	peers map[string]cube.Peer
 	// links are the reported states of ports, by name.
-	links map[string]*portLink
+	links portLinks
 	// learned are the routes of the cube's namespace.
-	learned map[netip.Prefix]*learnedRoutes
+	learned *learnedTable
 }
 
 func newRouter(env cube.Env) *router {
@@ -74,8 +74,8 @@ func newRouter(env cube.Env) *router {
 		n, ok, err := r.t.neighbours.Get(addressKey{Address: inet.AddressOf(addr), Port: port})
 		return n.Mac, ok && err == nil && n.usable()
 	}
-	r.slow, r.learned = newSlow(env, r), map[netip.Prefix]*learnedRoutes{}
-	r.peers, r.links = map[string]cube.Peer{}, map[string]*portLink{}
+	r.slow, r.learned = newSlow(env, r), newLearnedTable(env, r.rib)
+	r.peers, r.links = map[string]cube.Peer{}, portLinks{}
 	r.hops.wanted = r.slow.want
 	return r
 }

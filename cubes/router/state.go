@@ -113,9 +113,9 @@ func (r *router) showDynamic(p netip.Prefix) (out []stateRoute) {
 			listed = append(listed, is)
 		}
 	}
-	if l := r.learned[p]; l != nil {
+	if l := r.learned.routes[p]; l != nil {
 		for _, c := range l.by {
-			for _, is := range r.routesOf(c) {
+			for _, is := range r.learned.routesOf(c) {
 				if !slices.Contains(listed, is) {
 					listed = append(listed, is)
 				}
@@ -217,7 +217,7 @@ func (r *router) DeleteState(_ context.Context, path []string) error {
 	}
 	if len(path) == 3 && path[0] == "route" {
 		for _, p := range networksOf(path[1]) {
-			if d := r.rib.table[p]; d != nil && r.listedAs(d, path[2]) {
+			if d := r.rib.table[p]; d != nil && listedAs(d, path[2]) {
 				return fmt.Errorf("it is derived from the address of a port, or was learned, and cannot be deleted: %w", cube.ErrInvalid)
 			}
 		}
@@ -225,7 +225,8 @@ func (r *router) DeleteState(_ context.Context, path []string) error {
 	return fmt.Errorf("%s: %w", strings.Join(path, " "), cube.ErrNotFound)
 }
 
-func (r *router) listedAs(d *destination, nexthop string) bool {
+// listedAs reports whether a route that users cannot delete is listed with a next hop.
+func listedAs(d *destination, nexthop string) bool {
 	return slices.ContainsFunc(d.routes, func(is route) bool {
 		return !is.hidden && (is.origin == connected && nexthop == "local" || is.origin == learned)
 	})
