@@ -37,8 +37,9 @@ type inliner struct {
 	refused map[attempt]string
 	// budget bounds the instructions of an inlined program.
 	budget int
-	// spares bounds the instructions of all spare programs.
-	spares int
+	// spares bounds the instructions of all spare programs, spareWithin how long those of a segment may take to load.
+	spares      int
+	spareWithin time.Duration
 	// again is when to try again what the machine had no room for.
 	again time.Duration
 }
@@ -53,7 +54,7 @@ func newInliner(p *Plane) *inliner {
 	ctx, cancel := context.WithCancel(context.Background())
 	in := &inliner{
 		p: p, kick: make(chan struct{}, 1), cancel: cancel, done: make(chan struct{}),
-		refused: map[attempt]string{}, budget: inlineBudget, spares: spareBudget, again: inlineAgain,
+		refused: map[attempt]string{}, budget: inlineBudget, spares: spareBudget, spareWithin: spareAtMost, again: inlineAgain,
 	}
 	go in.run(ctx)
 	return in

@@ -11,6 +11,8 @@ import (
 	"errors"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/polycube/polycube/internal/datapath/segments"
 	"github.com/polycube/polycube/internal/datapath/undo"
 	"github.com/polycube/polycube/internal/memory"
@@ -32,7 +34,7 @@ func little() bool { return memory.Available().Bytes < littleMemory }
 // there are programs that can take them. Nothing that packets see has changed when it returns.
 func (p *Plane) changeConstants(ch *change, c *segment) bool {
 	old := p.byCube[c.IDs[0]]
-	if old == nil || old.Shape != c.Shape {
+	if old == nil || old.Shape != c.Shape || !p.canSave() {
 		return false
 	}
 	switch {
@@ -46,6 +48,20 @@ func (p *Plane) changeConstants(ch *change, c *segment) bool {
 	}
 	p.claimed[c.gen] = true
 	ch.constants = append(ch.constants, c)
+	return true
+}
+
+// canSave tells whether the constants can be saved for the next daemon, which takes a file in the BPF file system and a
+// descriptor. Otherwise the change is left to the linker, which says what is missing.
+func (p *Plane) canSave() bool {
+	if unix.Access(p.opts.Dir, unix.W_OK) != nil {
+		return false
+	}
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if err != nil {
+		return false
+	}
+	_ = unix.Close(fd)
 	return true
 }
 
@@ -121,7 +137,7 @@ func (in *inliner) oneSpare(ctx context.Context) bool {
 	defer in.p.mu.Unlock()
 	now := in.p.byCube[c.IDs[0]]
 	switch {
-	case err != nil || time.Since(start) > spareAtMost:
+	case err != nil || time.Since(start) > in.spareWithin:
 		if now != nil && now.Shape == c.Shape {
 			now.noSpare = true
 		}

@@ -38,6 +38,7 @@ func Short() []Job {
 		tests("cubes/pbforwarder", "TestTheFirstRuleDecides"),
 		tests("cubes/router", "TestPacketsGoTheWayOfTheLongestPrefix"),
 		tests("cubes/nat", "TestSourceNAT"),
+		tests("internal/datapath", "TestAConstantChangesWithoutALink"),
 		tests("test/hairpin", "TestHostsReachAForwardedPortOfTheRoutersAddress"),
 		tests("test/fates", "TestEveryFrameHasAFate"),
 		tests("test/cubeapi", "TestProgramsCallEachOtherByIndex"),
