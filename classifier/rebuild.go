@@ -32,8 +32,8 @@ type making struct {
 // swap is a rule that was removed or added.
 type swap struct{ gone, fresh *rule }
 
-// worn reports whether there were so many edits that the trees should be rebuilt.
-func (s *Set) worn() bool { return s.edits > len(s.rules)+1024 }
+// isWornOut reports whether there were so many edits that the trees should be rebuilt.
+func (s *Set) isWornOut() bool { return s.edits > len(s.rules)+1024 }
 
 // fewEdits is the number of edits below which trees are not rebuilt, even if memory is short.
 const fewEdits = 200

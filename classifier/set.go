@@ -145,7 +145,7 @@ func (s *Set) Prepare(changes []Change) (cube.Plan, error) {
 	return cube.Plan{
 		Constants: map[string]any{name + "_size": n.place.size, name + "_slot": n.place.slot, name + "_fields": n.place.reads},
 		Before:    []cube.Step{cube.Effect(func() (func() error, error) { return n.undo, n.commit() })},
-		After:     []cube.Step{cube.Effect(func() (func() error, error) { return nil, s.tidy() })},
+		After:     []cube.Step{cube.Effect(func() (func() error, error) { return nil, s.freeUnused() })},
 	}, nil
 }
 
@@ -166,7 +166,7 @@ func (n *next) needsRebuild() bool {
 		reads |= r.reads()
 	}
 	return s.blocks == nil || reads != s.place.reads || len(n.changes)*rebuildShare > len(s.rules)+64 ||
-		s.worn() && len(s.rules) < s.rebuildFrom
+		s.isWornOut() && len(s.rules) < s.rebuildFrom
 }
 
 func (n *next) check() error {
@@ -346,8 +346,8 @@ func (n *next) commit() error {
 	return nil
 }
 
-// tidy frees what the last change kept for its undo, and discarded trees.
-func (s *Set) tidy() error {
+// freeUnused frees what the last change kept for its undo, and discarded trees.
+func (s *Set) freeUnused() error {
 	if err := s.sweep(false); err != nil || !s.stale {
 		return err
 	}
@@ -441,7 +441,7 @@ func byOrders(rules []*rule) map[uint32]*rule {
 func (n *next) undo() error {
 	s := n.s
 	if n.draft == nil || n.making != nil {
-		return n.putBack()
+		return n.switchBack()
 	}
 	for _, r := range n.fresh {
 		delete(s.rules, r.order)
@@ -458,8 +458,8 @@ func (n *next) undo() error {
 	return nil
 }
 
-// putBack restores the previous set.
-func (n *next) putBack() error {
+// switchBack restores the previous set.
+func (n *next) switchBack() error {
 	s, fresh := n.s, n.s.home
 	if n.was.home != nil {
 		if err := n.was.home.put(n.was.place.slot); err != nil {

@@ -126,7 +126,7 @@ var forms = []struct {
 	make func(rules []*rule, stop *atomic.Bool) ([]tree, float64)
 	most int     // rules; 0: any number
 	from float64 // nanoseconds: if another form costs less, this one is not tried
-}{{list, straightMost, 0}, {branched, 0, 15}, {sparing, 0, 100}, {sequences, 0, 100}}
+}{{list, straightMost, 0}, {branched, 0, 15}, {compact, 0, 100}, {sequences, 0, 100}}
 
 // list tests rules one after the other.
 func list(rules []*rule, _ *atomic.Bool) ([]tree, float64) {
@@ -138,8 +138,8 @@ func branched(rules []*rule, stop *atomic.Bool) ([]tree, float64) {
 	return trees(rules, builder{groups: true, stop: stop})
 }
 
-// sparing builds trees that take little room.
-func sparing(rules []*rule, stop *atomic.Bool) ([]tree, float64) {
+// compact builds trees that take little room.
+func compact(rules []*rule, stop *atomic.Bool) ([]tree, float64) {
 	return trees(rules, builder{groups: true, stop: stop, frugal: true})
 }
 
@@ -172,7 +172,7 @@ func trees(rules []*rule, how builder) ([]tree, float64) {
 		b.spill, b.room = len(out) < builtTrees-1, 24*len(rules)+4096
 		root := b.node(rules, everything(), 0)
 		if len(b.spilled) > 0 {
-			root.weed()
+			root.removeMoved()
 		}
 		out = append(out, tree{root: root, rules: len(rules) - len(b.spilled), order: root.best()})
 		cost += nsTree + root.cost()
@@ -185,8 +185,8 @@ func trees(rules []*rule, how builder) ([]tree, float64) {
 	return out, cost
 }
 
-// weed removes rules that moved at another node: a rule is in all leaves of a tree that it reaches, or in none.
-func (n *node) weed() {
+// removeMoved removes rules that moved at another node: a rule is in all leaves of a tree that it reaches, or in none.
+func (n *node) removeMoved() {
 	if n.sequence {
 		*n = *(&builder{groups: true}).leaf(n.all())
 	}
@@ -199,7 +199,7 @@ func (n *node) weed() {
 		return
 	}
 	for _, k := range n.kids {
-		k.weed()
+		k.removeMoved()
 	}
 }
 
@@ -250,7 +250,7 @@ func (b *builder) node(rules []*rule, in *box, depth int) *node {
 	if n == nil {
 		return b.leaf(rules)
 	}
-	if b.spills(rules) {
+	if b.mayMove(rules) {
 		if stay := b.leave(n, rules); len(stay) < len(rules) {
 			return b.node(stay, in, depth)
 		}
@@ -298,8 +298,8 @@ func (b *builder) leaf(rules []*rule) *node {
 	return grouped(rules)
 }
 
-// spills reports whether rules of a node may move: a few of them can as well be tested one by one.
-func (b *builder) spills(rules []*rule) bool { return b.spill && len(rules) > wideNode }
+// mayMove reports whether rules of a node may move: a few of them can as well be tested one by one.
+func (b *builder) mayMove(rules []*rule) bool { return b.spill && len(rules) > wideNode }
 
 // across reports whether a rule spans more than half of a branch's ranges.
 func (n *node) across(r *rule) bool {
@@ -334,11 +334,11 @@ func (b *builder) leave(n *node, rules []*rule) []*rule {
 // choose finds the field, and its values, that divide rules best: nil if none does.
 func (b *builder) choose(rules []*rule, in *box) *node {
 	if len(rules) > sample {
-		if n := b.chooseOf(thin(rules), in, b.spills(rules)); n != nil {
+		if n := b.chooseOf(thin(rules), in, b.mayMove(rules)); n != nil {
 			return n
 		}
 	}
-	return b.chooseOf(rules, in, b.spills(rules))
+	return b.chooseOf(rules, in, b.mayMove(rules))
 }
 
 // thin returns an evenly spaced sample.

@@ -64,13 +64,13 @@ func (t *Table[P]) begin(k Key, from Origin, now time.Duration) *entry[P] {
 			return nil
 		}
 	}
-	t.blame(e, from)
+	t.charge(e, from)
 	t.ask(e, now)
 	return e
 }
 
-// blame counts a request for the source that caused it.
-func (t *Table[P]) blame(e *entry[P], from Origin) {
+// charge counts a request for the source that caused it.
+func (t *Table[P]) charge(e *entry[P], from Origin) {
 	e.blamed, e.origin, e.source = true, from.Port, from.group()
 	t.pending++
 	t.port(e.origin).pending++
@@ -133,7 +133,7 @@ func (t *Table[P]) expire(e *entry[P], now time.Duration) {
 			t.schedule(e, now+t.timing.Retry)
 			return
 		}
-		t.giveUp(e, now)
+		t.fail(e, now)
 	case Reachable:
 		e.since = max(e.since, t.host.Confirmed(e.key))
 		switch at := t.aged(e, now); {
@@ -148,7 +148,7 @@ func (t *Table[P]) expire(e *entry[P], now time.Duration) {
 	case Stale:
 		t.remove(e)
 	case Failed:
-		t.askAgain(e, now)
+		t.retryWanted(e, now)
 	default:
 		t.schedule(e, never)
 	}
@@ -162,8 +162,8 @@ func (t *Table[P]) probe(e *entry[P], now time.Duration) {
 	t.schedule(e, now+t.timing.Retry)
 }
 
-// giveUp stops the requests. Wanted neighbours are tried again later.
-func (t *Table[P]) giveUp(e *entry[P], now time.Duration) {
+// fail stops the requests. Wanted neighbours are tried again later.
+func (t *Table[P]) fail(e *entry[P], now time.Duration) {
 	t.Counters.Unanswered++
 	queue := t.unqueue(e)
 	if e.wanted > 0 {
@@ -179,8 +179,8 @@ func (t *Table[P]) giveUp(e *entry[P], now time.Duration) {
 	}
 }
 
-// askAgain sends one request for a wanted neighbour that does not answer.
-func (t *Table[P]) askAgain(e *entry[P], now time.Duration) {
+// retryWanted sends one request for a wanted neighbour that does not answer.
+func (t *Table[P]) retryWanted(e *entry[P], now time.Duration) {
 	t.host.Ask(e.key, wire.MAC{})
 	e.wait = min(2*e.wait, t.timing.Backoff)
 	t.schedule(e, now+e.wait)

@@ -118,7 +118,7 @@ func (s *spanning) follow(is *Config, created bool) error {
 		t.become(w, found[vlan])
 	}
 	s.settle()
-	s.beat(is.STPEnabled)
+	s.setTimer(is.STPEnabled)
 	return nil
 }
 
@@ -141,8 +141,8 @@ func (s *spanning) found(created bool) map[uint16]map[uint16]stp.State {
 	return found
 }
 
-// beat starts and stops the ticks.
-func (s *spanning) beat(enabled bool) {
+// setTimer starts and stops the ticks.
+func (s *spanning) setTimer(enabled bool) {
 	switch {
 	case enabled && s.stop == nil:
 		s.alive()
@@ -227,7 +227,7 @@ func (s *spanning) packetIn(p *cube.PacketIn) {
 
 // stopAll is called before the maps are removed.
 func (s *spanning) stopAll() {
-	s.beat(false)
+	s.setTimer(false)
 	s.trees, s.out = map[uint16]*tree{}, nil
 	clear(s.changed)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/polycube/polycube/fdb"
 )
 
-// wish is the required configuration of a tree.
-type wish struct {
+// treeConfig is the required configuration of a tree.
+type treeConfig struct {
 	cfg      stp.Parameters
 	ports    map[uint16]stp.PortParameters
 	untagged map[uint16]bool
@@ -52,8 +52,8 @@ func (p *Port) stpOf(vlan uint16) PortSTP {
 }
 
 // wanted returns the trees that a configuration requires, by VLAN.
-func (s *spanning) wanted(is *Config) (map[uint16]*wish, error) {
-	want := map[uint16]*wish{}
+func (s *spanning) wanted(is *Config) (map[uint16]*treeConfig, error) {
+	want := map[uint16]*treeConfig{}
 	if !is.STPEnabled {
 		return want, nil
 	}
@@ -67,7 +67,7 @@ func (s *spanning) wanted(is *Config) (map[uint16]*wish, error) {
 		for _, vlan := range p.vlans() {
 			w := want[vlan]
 			if w == nil {
-				w = &wish{is.stpOf(vlan).parameters(s.b), map[uint16]stp.PortParameters{}, map[uint16]bool{}}
+				w = &treeConfig{is.stpOf(vlan).parameters(s.b), map[uint16]stp.PortParameters{}, map[uint16]bool{}}
 				want[vlan] = w
 			}
 			w.ports[index] = s.parameters(p, vlan, index)
@@ -91,7 +91,7 @@ func (s *spanning) parameters(p *Port, vlan, index uint16) stp.PortParameters {
 }
 
 // become sets the ports of the tree. had are the states of those that are already open in the fast path.
-func (t *tree) become(w *wish, had map[uint16]stp.State) {
+func (t *tree) become(w *treeConfig, had map[uint16]stp.State) {
 	t.keep(w.ports)
 	t.untagged = w.untagged
 	for index, cfg := range w.ports {
@@ -180,13 +180,13 @@ type flusher struct {
 	took time.Duration
 }
 
-// together is how long a flush waits for further requests.
-const together = 5 * time.Millisecond
+// flushDelay is how long a flush waits for further requests.
+const flushDelay = 5 * time.Millisecond
 
 func (f *flusher) add(port, vlan uint16) {
 	if f.want == nil {
 		f.want = map[portVLAN]bool{}
-		f.s.b.env.After(max(together, 9*f.took), f.now)
+		f.s.b.env.After(max(flushDelay, 9*f.took), f.now)
 	}
 	f.want[portVLAN{port, vlan}] = true
 }

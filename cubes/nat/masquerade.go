@@ -76,5 +76,5 @@ func (n *nat) ParentChanged(p cube.Parent) {
 			n.env.Logger().Info("masquerading", "parent", p.Name, "address", is.First.Addr())
 		}
 	}
-	n.sweep.soon()
+	n.sweep.sweepNow()
 }

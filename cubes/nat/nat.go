@@ -116,7 +116,7 @@ func (n *nat) reconfigure(is Config, resized bool) error {
 		return err
 	}
 	n.sweep.every(aging.Period(is.Timeout.least()))
-	n.sweep.soon()
+	n.sweep.sweepNow()
 	return nil
 }
 

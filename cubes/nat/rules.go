@@ -264,9 +264,9 @@ func (n *nat) changeRules(changes []change, created bool) (func() error, error) 
 	if err != nil {
 		return nil, errors.Join(err, e.undo.Run())
 	}
-	n.sweep.soon()
+	n.sweep.sweepNow()
 	return func() error {
-		n.sweep.soon()
+		n.sweep.sweepNow()
 		return e.undo.Run()
 	}, nil
 }

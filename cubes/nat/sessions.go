@@ -236,7 +236,7 @@ func (n *nat) DeleteState(_ context.Context, path []string) error {
 	if len(path) == 0 || path[0] != "natting-table" {
 		return fmt.Errorf("%s: %w", strings.Join(path, " "), cube.ErrNotFound)
 	}
-	defer n.sweep.soon()
+	defer n.sweep.sweepNow()
 	if len(path) == 1 {
 		return n.flush()
 	}

@@ -93,9 +93,9 @@ func (s *sweeper) restart() {
 	s.running, s.stopStep, s.last = false, nil, nil
 }
 
-// soon sweeps at once, twice: during the first sweep, the fast path may still create sessions on a mapping that must be
+// sweepNow sweeps at once, twice: during the first sweep, the fast path may still create sessions on a mapping that must be
 // removed.
-func (s *sweeper) soon() {
+func (s *sweeper) sweepNow() {
 	s.more = 2
 	s.again()
 }
@@ -202,7 +202,7 @@ func sweepEgress[K comparable, V any](s *sweeper, f *family[K, V], now uint64) (
 			}
 			continue
 		case stays:
-			if stays, err = lives(s, f, e.Key, e.Value, now); err != nil {
+			if stays, err = isActive(s, f, e.Key, e.Value, now); err != nil {
 				return "", err
 			}
 		}
@@ -244,9 +244,9 @@ func dropMapping[K comparable, V any](f *family[K, V], k K, v V, fits bool) erro
 	return err
 }
 
-// lives reports whether a session had a packet within its timeout. A session whose mapping was removed when a packet
+// isActive reports whether a session had a packet within its timeout. A session whose mapping was removed when a packet
 // raced with a sweep is not alive: packets from outside do not find it, and the next one from inside creates a new one.
-func lives[K comparable, V any](s *sweeper, f *family[K, V], k K, v V, now uint64) (bool, error) {
+func isActive[K comparable, V any](s *sweeper, f *family[K, V], k K, v V, now uint64) (bool, error) {
 	is := f.session(k, v)
 	if is.Flags&flagMapped != 0 && s.looksForStrays() && aging.Age(now, is.Created) >= strayAge {
 		back := f.bare(f.twin(k, v))

@@ -148,7 +148,7 @@ func (s *slow) local(p *cube.PacketIn) {
 		}
 	case ip.Offset > 0 && s.echoes.continues(&ip, now):
 	default:
-		s.unheard(p, &ip)
+		s.refuseClosed(p, &ip)
 		return
 	}
 	if s.back(p, &ip, ip.EchoReply) {
@@ -178,8 +178,8 @@ func (s *slow) echoOfMany(p *cube.PacketIn, ip *wire.Packet) {
 // noNextHeader is the IPv6 protocol number for "no next header".
 const noNextHeader = 59
 
-// unheard answers packets without a listener.
-func (s *slow) unheard(p *cube.PacketIn, ip *wire.Packet) {
+// refuseClosed answers packets without a listener.
+func (s *slow) refuseClosed(p *cube.PacketIn, ip *wire.Packet) {
 	switch {
 	case ip.Offset > 0 || ip.Proto == wire.ProtoICMP || ip.Proto == wire.ProtoICMPv6 || ip.Proto == noNextHeader:
 	case ip.BrokenUDP():

@@ -195,7 +195,7 @@ func (s *slow) nd(p *cube.PacketIn) {
 		if ours && !s.machine(n.Station()) {
 			s.claims.Conflict(target, n.Station(), now)
 		} else if !ours && port.onLink(n.Target) {
-			s.table.Answered(target, s.judged(target, n), now)
+			s.table.Answered(target, s.answerOf(target, n), now)
 		}
 		return
 	}
@@ -216,8 +216,8 @@ func (s *slow) nd(p *cube.PacketIn) {
 	}
 }
 
-// judged returns the meaning of an advertisement. One without a link-layer address confirms the current one.
-func (s *slow) judged(k neigh.Key, n wire.ND) neigh.Answer {
+// answerOf returns the meaning of an advertisement. One without a link-layer address confirms the current one.
+func (s *slow) answerOf(k neigh.Key, n wire.ND) neigh.Answer {
 	a := neigh.Answer{MAC: n.Link, Solicited: n.Solicited, Override: n.Override}
 	if a.MAC == (wire.MAC{}) {
 		if known, ok := s.table.Get(k, clock()); ok {

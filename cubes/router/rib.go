@@ -247,7 +247,7 @@ func (r *rib) follow(down map[uint16]bool, changes []ribChange) (undo func() err
 		}
 	}
 	for _, p := range touched {
-		r.tidy(p)
+		r.removeEmpty(p)
 	}
 	if err != nil {
 		return nil, err
@@ -303,8 +303,8 @@ func (r *rib) change(c ribChange) (back ribChange, changed bool) {
 	return back, changed
 }
 
-// tidy removes a prefix without routes.
-func (r *rib) tidy(p netip.Prefix) {
+// removeEmpty removes a prefix without routes.
+func (r *rib) removeEmpty(p netip.Prefix) {
 	d := r.table[p]
 	if d == nil || len(d.routes) > 0 {
 		return

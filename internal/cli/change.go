@@ -26,7 +26,7 @@ func isTerminal(file any) bool {
 }
 
 // change applies or shows a change of the whole configuration.
-func (s *session) change(f filing, r request, doc *documents) error {
+func (s *session) change(f fileCommand, r request, doc *documents) error {
 	if f.dry || f.yes || !isTerminal(s.stdin) || !s.screen {
 		if f.dry {
 			r.query = "dry-run"
@@ -36,14 +36,14 @@ func (s *session) change(f filing, r request, doc *documents) error {
 	}
 	look := r
 	look.query = "dry-run"
-	looked, err := s.makeChange(filing{command: f.command, dry: true}, look, doc)
+	looked, err := s.makeChange(fileCommand{command: f.command, dry: true}, look, doc)
 	if err != nil || !looked.changed {
 		return err
 	}
 	if err := s.stdout.Flush(); err != nil {
 		return err
 	}
-	if err := s.agrees("Make these changes?", "nothing was changed"); err != nil {
+	if err := s.askUser("Make these changes?", "nothing was changed"); err != nil {
 		return err
 	}
 	r.ifMatch = `"` + looked.revision + `"`
@@ -80,7 +80,7 @@ func (s *session) send(r request, doc *documents) (changed, error) {
 }
 
 // makeChange sends a change and shows the difference.
-func (s *session) makeChange(f filing, r request, doc *documents) (changed, error) {
+func (s *session) makeChange(f fileCommand, r request, doc *documents) (changed, error) {
 	c, err := s.send(r, doc)
 	if err != nil {
 		return c, err
@@ -106,7 +106,7 @@ func (s *session) makeChange(f filing, r request, doc *documents) (changed, erro
 }
 
 // verdict is the exit status that a script asked for.
-func (f filing) verdict(c changed) error {
+func (f fileCommand) verdict(c changed) error {
 	if f.detailed && c.changed {
 		return &exitError{code: ExitChanged}
 	}

@@ -92,7 +92,7 @@ func (t *completer) candidates(words []string, current string) []string {
 	case ownFlags(first) != nil:
 		return t.watchWords(first, words[1:], current)
 	}
-	c := lenient(words)
+	c := parseLenient(words)
 	switch dash := strings.HasPrefix(current, "-"); {
 	case c.all:
 		return nil // the path ends here
@@ -156,8 +156,8 @@ func instanceNames(before string) []string {
 	return out
 }
 
-// lenient parses an unfinished command line and ignores mistakes.
-func lenient(words []string) command {
+// parseLenient parses an unfinished command line and ignores mistakes.
+func parseLenient(words []string) command {
 	var c command
 	for _, w := range words {
 		before := c

@@ -54,7 +54,7 @@ func (s *session) deleteList(c *client, p plan, asked answer, ask confirmation) 
 	for _, line := range ask.lost {
 		fmt.Fprintln(s.stderr, line)
 	}
-	if err := s.agrees(output.Clean(ask.question), "nothing was deleted"); err != nil {
+	if err := s.askUser(output.Clean(ask.question), "nothing was deleted"); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.timeout)
@@ -74,8 +74,8 @@ func (s *session) deleteList(c *client, p plan, asked answer, ask confirmation) 
 	return nil
 }
 
-// agrees asks the user. The error says what happens otherwise.
-func (s *session) agrees(question, otherwise string) error {
+// askUser asks the user. The error says what happens otherwise.
+func (s *session) askUser(question, otherwise string) error {
 	fmt.Fprintf(s.stderr, "%s [y/N] ", question)
 	reply, err := bufio.NewReader(s.stdin).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {

@@ -18,16 +18,16 @@ import (
 
 const eventStream = "text/event-stream"
 
-// following is the command events.
-type following struct {
+// eventsCommand is the command events.
+type eventsCommand struct {
 	cube, types, after string
 	count              int
 	json               bool
 }
 
-func parseFollowing(words []string) (following, error) {
-	var f following
-	wrong := func(format string, args ...any) (following, error) {
+func parseFollowing(words []string) (eventsCommand, error) {
+	var f eventsCommand
+	wrong := func(format string, args ...any) (eventsCommand, error) {
 		return f, &usageError{message: "events: " + fmt.Sprintf(format, args...), usage: aliases["events"].Usage}
 	}
 	var count string
@@ -63,7 +63,7 @@ func parseFollowing(words []string) (following, error) {
 }
 
 // request is the stream to request.
-func (f following) request() request {
+func (f eventsCommand) request() request {
 	q := url.Values{}
 	for name, value := range map[string]string{"cube": f.cube, "type": f.types, "after": f.after} {
 		if value != "" {
@@ -74,7 +74,7 @@ func (f following) request() request {
 }
 
 // what describes the events that the command listens for.
-func (f following) what() string {
+func (f eventsCommand) what() string {
 	what := "for events"
 	if f.types != "" {
 		what += " of type " + f.types
@@ -85,8 +85,8 @@ func (f following) what() string {
 	return what
 }
 
-// errEnough ends a stream after the requested number of events.
-var errEnough = errors.New("enough events")
+// errCountReached ends a stream after the requested number of events.
+var errCountReached = errors.New("enough events")
 
 // follow executes the command.
 func (s *session) follow(words []string) error {
@@ -104,11 +104,11 @@ func (s *session) follow(words []string) error {
 			return err
 		}
 		if shown++; shown == f.count {
-			return errEnough
+			return errCountReached
 		}
 		return nil
 	})
-	if errors.Is(err, errEnough) {
+	if errors.Is(err, errCountReached) {
 		return nil
 	}
 	return err

@@ -84,8 +84,8 @@ type outputError struct {
 func (e *outputError) Error() string { return e.what + ": " + e.err.Error() }
 func (e *outputError) Unwrap() error { return e.err }
 
-// unwritten wraps a write error, nil if there is none.
-func unwritten(what string, err error) error {
+// writeError wraps a write error, nil if there is none.
+func writeError(what string, err error) error {
 	if err == nil {
 		return nil
 	}

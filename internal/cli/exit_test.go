@@ -111,8 +111,8 @@ func TestErrorsHaveTheirExitStatus(t *testing.T) {
 		{&exitError{code: ExitChanged}, ExitChanged, ""},
 		{&exitError{code: ExitDeclined, message: "nothing was changed"}, ExitDeclined, "polycubectl: nothing was changed\n"},
 		{&usageError{message: "x", usage: "x Y"}, ExitUsage, "polycubectl: x\nUsage: polycubectl x Y\n"},
-		{unwritten("write f", nil), ExitOK, ""},
-		{errors.Join(errors.New("the stream ended"), unwritten("write f", full)), ExitOutput, "polycubectl: the stream ended\\nwrite f: no space left on device\n"},
+		{writeError("write f", nil), ExitOK, ""},
+		{errors.Join(errors.New("the stream ended"), writeError("write f", full)), ExitOutput, "polycubectl: the stream ended\\nwrite f: no space left on device\n"},
 	} {
 		var said strings.Builder
 		s := newSession(nil, io.Discard, &said, os.Getenv)

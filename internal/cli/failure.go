@@ -25,8 +25,8 @@ func sentences(a answer) string {
 	return output.Clean(a.line)
 }
 
-// globbed is an additional line if the last word is the name of a one-letter file: the shell replaces "?" with it.
-func globbed(words []string) string {
+// globHint is an additional line if the last word is the name of a one-letter file: the shell replaces "?" with it.
+func globHint(words []string) string {
 	if len(words) < 2 {
 		return ""
 	}

@@ -19,13 +19,13 @@ import (
 	"github.com/polycube/polycube/internal/cli/output"
 )
 
-// onFiles reports whether a command is in this file.
-func onFiles(command string) bool {
+// isFileCommand reports whether a command is in this file.
+func isFileCommand(command string) bool {
 	return slices.Contains([]string{"export", "apply", "history", "rollback"}, command)
 }
 
-// filing is such a command.
-type filing struct {
+// fileCommand is such a command.
+type fileCommand struct {
 	command                         string
 	words                           []string
 	files                           []string
@@ -34,8 +34,8 @@ type filing struct {
 }
 
 // parseFiling parses the words after the name of such a command.
-func parseFiling(command string, words []string) (filing, error) {
-	f := filing{command: command}
+func parseFiling(command string, words []string) (fileCommand, error) {
+	f := fileCommand{command: command}
 	valued := map[string]func(string){}
 	flags := map[string]*bool{"-json": &f.json, "--json": &f.json}
 	changes := map[string]*bool{"--dry-run": &f.dry, "--yes": &f.yes, "-y": &f.yes, "--detailed-exitcode": &f.detailed}
@@ -75,11 +75,11 @@ func parseFiling(command string, words []string) (filing, error) {
 	return f, f.check()
 }
 
-func (f filing) wrong(format string, args ...any) error {
+func (f fileCommand) wrong(format string, args ...any) error {
 	return &usageError{message: f.command + ": " + fmt.Sprintf(format, args...), usage: aliases[f.command].Usage}
 }
 
-func (f *filing) check() error {
+func (f *fileCommand) check() error {
 	takes := map[string]int{"history": 1, "rollback": 1}[f.command]
 	switch {
 	case len(f.words) > takes && f.command == "apply":
@@ -149,7 +149,7 @@ func (s *session) demand(r request) (answer, error) {
 }
 
 // export prints the configuration, or writes it to a file completely or not at all.
-func (s *session) export(f filing) error {
+func (s *session) export(f fileCommand) error {
 	r := request{method: "GET", path: []string{"config"}}
 	if f.revision != "" {
 		r.query = "revision=" + f.revision
@@ -166,7 +166,7 @@ func (s *session) export(f filing) error {
 		return output.Print(s.stdout, a.body, show, false)
 	}
 	err = writeFile(f.out, func(to io.Writer) error { return output.Print(to, a.body, show, false) })
-	return unwritten("write "+f.out, err)
+	return writeError("write "+f.out, err)
 }
 
 // writeFile writes a complete file, or leaves the old one.

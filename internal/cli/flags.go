@@ -45,7 +45,7 @@ func (t *completer) watchWords(name string, words []string, current string) []st
 		return t.ask(command{path: []string{"cubes"}, verb: verbShow}, "word", current)
 	case (name == "history" || name == "rollback") && !slices.ContainsFunc(words, isNumber):
 		return slices.DeleteFunc(operands("history"), func(w string) bool { return !isNumber(w) })
-	case onFiles(name), name == "status":
+	case isFileCommand(name), name == "status":
 		return unused
 	}
 	return filterWords

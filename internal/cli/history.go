@@ -14,7 +14,7 @@ import (
 	"github.com/polycube/polycube/internal/cli/output"
 )
 
-func (s *session) history(f filing) error {
+func (s *session) history(f fileCommand) error {
 	r := request{method: "GET", path: []string{"history"}}
 	if f.revision != "" {
 		r.path = append(r.path, f.revision)
@@ -54,7 +54,7 @@ func (s *session) revisions(v output.Value) {
 		}
 		last = n
 		who, from, request := requesters(r)
-		rows = append(rows, []string{number, moment(r), who, from, strings.TrimSpace(cmp.Or(r.TextOf("note"), request) + " " + touched(r))})
+		rows = append(rows, []string{number, localTime(r), who, from, strings.TrimSpace(cmp.Or(r.TextOf("note"), request) + " " + changedCubes(r))})
 	}
 	widths := make([]int, 4)
 	for _, row := range rows {
@@ -85,7 +85,7 @@ func (s *session) revisions(v output.Value) {
 // revision prints the changes of one revision.
 func (s *session) revision(v output.Value) {
 	who, from, request := requesters(v)
-	for _, line := range [][2]string{{"revision", v.TextOf("revision")}, {"time", moment(v)}, {"who", who}, {"from", from},
+	for _, line := range [][2]string{{"revision", v.TextOf("revision")}, {"time", localTime(v)}, {"who", who}, {"from", from},
 		{"request", request}, {"note", v.TextOf("note")}} {
 		if line[1] != "" {
 			fmt.Fprintf(s.stdout, "%s: %s\n", line[0], output.Clean(line[1]))
@@ -96,8 +96,8 @@ func (s *session) revision(v output.Value) {
 	s.differencePrinter().print(difference)
 }
 
-// moment is the time of a revision, in local time.
-func moment(r output.Value) string {
+// localTime is the time of a revision, in local time.
+func localTime(r output.Value) string {
 	t, err := time.Parse(time.RFC3339Nano, r.TextOf("time"))
 	if err != nil || t.IsZero() {
 		return ""
@@ -140,8 +140,8 @@ func some(list []string) string {
 	return text
 }
 
-// touched names the cubes of a revision, with the marks of a difference.
-func touched(r output.Value) string {
+// changedCubes names the cubes of a revision, with the marks of a difference.
+func changedCubes(r output.Value) string {
 	var parts []string
 	for _, kind := range [][2]string{{"added", "+"}, {"changed", "~"}, {"deleted", "-"}, {"netdevs", "netdev "}} {
 		list, _ := r.Get(kind[0])

@@ -24,7 +24,7 @@ import (
 )
 
 // inject sends the packet to the daemon and shows the steps.
-func (s *session) inject(w watching) error {
+func (s *session) inject(w watchCommand) error {
 	packet, err := packetOf(w.packet)
 	if err != nil {
 		return w.wrong("%v", err)

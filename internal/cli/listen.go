@@ -21,11 +21,11 @@ import (
 	"github.com/polycube/polycube/internal/cli/output"
 )
 
-// lastWords is how long the daemon may be silent after a signal, before the client prints the summary without it.
-const lastWords = 3 * time.Second
+// summaryTimeout is how long the daemon may be silent after a signal, before the client prints the summary without it.
+const summaryTimeout = 3 * time.Second
 
-// attend reads a stream. Before, it prints that nothing is missed from now on; afterwards, it prints the summary.
-func (s *session) attend(body *interruptible, what string, t *tally, read func() error) error {
+// watchStream reads a stream. Before, it prints that nothing is missed from now on; afterwards, it prints the summary.
+func (s *session) watchStream(body *interruptible, what string, t *tally, read func() error) error {
 	fmt.Fprintf(s.stderr, "listening %s, Ctrl-C to stop\n", output.Clean(what))
 	err := read()
 	if body.came.Load() {
@@ -52,7 +52,7 @@ func (b *interruptible) watch(c *client) (stop func()) {
 		select {
 		case <-done:
 		case <-signals:
-			b.grace = time.AfterFunc(lastWords, b.cancel)
+			b.grace = time.AfterFunc(summaryTimeout, b.cancel)
 			b.came.Store(true)
 			if !c.finish() {
 				b.cancel()
@@ -66,7 +66,7 @@ func (b *interruptible) watch(c *client) (stop func()) {
 func (b *interruptible) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p)
 	if b.came.Load() {
-		b.grace.Reset(lastWords)
+		b.grace.Reset(summaryTimeout)
 		if err != nil {
 			err = io.EOF
 		}

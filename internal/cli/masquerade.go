@@ -235,7 +235,7 @@ func nameFor(place string, taken func(string) bool) string {
 func (m *masquerader) stopMasquerading(place string, all []masquerading) error {
 	i := slices.IndexFunc(all, func(n masquerading) bool { return n.Parent == place && n.Rule.Masquerade.Enabled })
 	if i < 0 {
-		return &serverError{fmt.Sprintf("%s is not masqueraded%s", place, masqueradedNow(all))}
+		return &serverError{fmt.Sprintf("%s is not masqueraded%s", place, masqueradedPlaces(all))}
 	}
 	n := all[i]
 	r := request{method: "DELETE", path: []string{"nat", n.Name}}
@@ -251,8 +251,8 @@ func (m *masquerader) stopMasquerading(place string, all []masquerading) error {
 	return nil
 }
 
-// masqueradedNow lists the masqueraded places.
-func masqueradedNow(all []masquerading) string {
+// masqueradedPlaces lists the masqueraded places.
+func masqueradedPlaces(all []masquerading) string {
 	var places []string
 	for _, n := range all {
 		if n.Rule.Masquerade.Enabled && n.Parent != "" {

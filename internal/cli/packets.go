@@ -34,8 +34,8 @@ func notAlone(c command) (plan, error) {
 	return plan{}, usagef("%s must come first, except for --instance", c.path[0])
 }
 
-// watching is a command that shows packets as they pass.
-type watching struct {
+// watchCommand is a command that shows packets as they pass.
+type watchCommand struct {
 	command       string
 	words         []string // of the filter
 	place         string   // of a capture
@@ -47,8 +47,8 @@ type watching struct {
 }
 
 // parseWatching parses the words after the name of such a command.
-func parseWatching(command string, words []string) (watching, error) {
-	w := watching{command: command}
+func parseWatching(command string, words []string) (watchCommand, error) {
+	w := watchCommand{command: command}
 	valued := map[string]*string{"-c": &w.count, "-t": &w.second}
 	if command == "trace" {
 		valued["--cube"], valued["--inject"] = &w.cube, &w.packet
@@ -88,11 +88,11 @@ func parseWatching(command string, words []string) (watching, error) {
 	return w, w.check()
 }
 
-func (w watching) wrong(format string, args ...any) error {
+func (w watchCommand) wrong(format string, args ...any) error {
 	return &usageError{message: w.command + ": " + fmt.Sprintf(format, args...), usage: aliases[w.command].Usage}
 }
 
-func (w watching) check() error {
+func (w watchCommand) check() error {
 	switch {
 	case w.packet == "" && w.egress:
 		return w.wrong("--egress is accepted only with --inject")
@@ -108,7 +108,7 @@ func (w watching) check() error {
 }
 
 // request is the stream to request from the daemon.
-func (w watching) request() request {
+func (w watchCommand) request() request {
 	q := url.Values{}
 	for name, value := range map[string]string{"filter": strings.Join(w.words, " "), "cube": w.cube, "count": w.count, "seconds": w.second} {
 		if value != "" {
@@ -192,10 +192,10 @@ func (s *session) watch(command string, words []string) error {
 }
 
 // what is the place at which such a command listens.
-func (w watching) what() string { return "on " + cmp.Or(w.place, w.cube, "all cubes") }
+func (w watchCommand) what() string { return "on " + cmp.Or(w.place, w.cube, "all cubes") }
 
 // seen prints and counts one step or packet, or the daemon's summary.
-func (s *session) seen(w watching, line []byte, t *tally) error {
+func (s *session) seen(w watchCommand, line []byte, t *tally) error {
 	var one step
 	if err := json.Unmarshal(line, &one); err != nil {
 		return fmt.Errorf("cannot parse the daemon's response: %w", err)
@@ -219,26 +219,26 @@ func (s *session) seen(w watching, line []byte, t *tally) error {
 }
 
 // save writes a capture to a file as it arrives.
-func (s *session) save(w watching, t *tally) error {
+func (s *session) save(w watchCommand, t *tally) error {
 	return s.open(w.request(), func(body *interruptible) (err error) {
 		if w.file == "-" {
-			return s.attend(body, w.what(), t, func() error { return copyBlocks(atOnce{s.stdout}, body, t) })
+			return s.watchStream(body, w.what(), t, func() error { return copyBlocks(unbuffered{s.stdout}, body, t) })
 		}
 		file, err := nofollow.Open(w.file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 		if err != nil {
-			return unwritten("create the capture file", err)
+			return writeError("create the capture file", err)
 		}
 		t.file = w.file
-		return s.attend(body, w.what(), t, func() error {
-			return errors.Join(copyBlocks(file, body, t), unwritten("write the capture", file.Close()))
+		return s.watchStream(body, w.what(), t, func() error {
+			return errors.Join(copyBlocks(file, body, t), writeError("write the capture", file.Close()))
 		})
 	})
 }
 
-// atOnce writes without a buffer, because a user is watching.
-type atOnce struct{ to *bufio.Writer }
+// unbuffered writes without a buffer, because a user is watching.
+type unbuffered struct{ to *bufio.Writer }
 
-func (a atOnce) Write(p []byte) (int, error) {
+func (a unbuffered) Write(p []byte) (int, error) {
 	n, err := a.to.Write(p)
 	return n, errors.Join(err, a.to.Flush())
 }
@@ -246,7 +246,7 @@ func (a atOnce) Write(p []byte) (int, error) {
 // put writes a line immediately, because a user is watching.
 func (s *session) put(line string) error {
 	if _, err := s.stdout.WriteString(line + "\n"); err != nil {
-		return unwritten("write the output", err)
+		return writeError("write the output", err)
 	}
-	return unwritten("write the output", s.stdout.Flush())
+	return writeError("write the output", s.stdout.Flush())
 }

@@ -50,7 +50,7 @@ func copyBlocks(to io.Writer, from io.Reader, t *tally) error {
 		out.Write(block)
 		if out.Len() >= wholeBlocks || b.in.Buffered() < blockFrame || err != nil {
 			if _, werr := to.Write(out.Bytes()); werr != nil {
-				return unwritten("write the capture", werr)
+				return writeError("write the capture", werr)
 			}
 			out.Reset()
 		}

@@ -55,13 +55,13 @@ func newSession(stdin *os.File, stdout, stderr io.Writer, getenv func(string) st
 func (s *session) run(args []string) Exit {
 	began := time.Now()
 	err := s.execute(args)
-	lost := unwritten("write the output", s.stdout.Flush())
+	lost := writeError("write the output", s.stdout.Flush())
 	if lost != nil && (err == nil || errors.Is(err, errors.Unwrap(lost))) {
 		err, lost = lost, nil
 	}
 	code := s.conclude(err)
 	if code == ExitUsage || code == ExitServer {
-		fmt.Fprint(s.stderr, globbed(args))
+		fmt.Fprint(s.stderr, globHint(args))
 	}
 	if lost != nil { // how the command itself ended matters more
 		s.complain(lost.Error())
@@ -201,7 +201,7 @@ func (s *session) exchange(p plan) error {
 		if err := output.Print(s.stdout, a.body, p.show, p.single); err != nil {
 			return err
 		}
-		return s.tellNext(a, p.show)
+		return s.printNextPage(a, p.show)
 	case renderHelp:
 		return printHelp(s.stdout, a.body, p.about, s.terminal)
 	case renderRootHelp:
@@ -211,8 +211,9 @@ func (s *session) exchange(p plan) error {
 	}
 }
 
-// tellNext prints how to get the next page: on standard error, because a program may read the output, and after it.
-func (s *session) tellNext(a answer, show output.Options) error {
+// printNextPage prints how to get the next page: on standard error, because a program may read the output, and after
+// it.
+func (s *session) printNextPage(a answer, show output.Options) error {
 	after := a.next.Get("after")
 	if after == "" || !show.Page.Has("limit") {
 		return nil

@@ -188,7 +188,7 @@ func (h *health) screen(s *session) error {
 			size(uint64(max(0, h.Store.JournalBytes))), h.Store.JournalRecords, snapshot)
 	}
 	if err := t.Flush(); err != nil {
-		return unwritten("write the output", err)
+		return writeError("write the output", err)
 	}
 	return h.troubles(s)
 }

@@ -23,7 +23,7 @@ const maxLine = 1 << 20
 // stream requests a stream of lines, prints what it listens to, and calls each for every line.
 func (s *session) stream(r request, what string, t *tally, each func(line []byte) error) error {
 	return s.open(r, func(body *interruptible) error {
-		return s.attend(body, what, t, func() error {
+		return s.watchStream(body, what, t, func() error {
 			lines := bufio.NewScanner(body)
 			lines.Buffer(make([]byte, 0, 64<<10), maxLine)
 			for lines.Scan() {

@@ -186,7 +186,7 @@ func TestUsersAreNobodyElses(t *testing.T) {
 	place(t) // needs root
 	var mine []int
 	for range 3 {
-		u, err := claimUser()
+		u, err := reserveUser()
 		if err != nil {
 			t.Fatal(err)
 		}

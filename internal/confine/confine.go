@@ -57,7 +57,7 @@ type Config struct {
 type Process struct {
 	cmd    *exec.Cmd
 	dir    string
-	user   *claimedUser
+	user   *reservedUser
 	group  *group
 	output *lineLog
 	read   chan struct{} // closed when all was read that it wrote
@@ -83,13 +83,13 @@ func Start(ctx context.Context, c Config) (*Process, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	c.Limits = c.Limits.orDefaults()
+	c.Limits = c.Limits.withDefaults()
 	p := &Process{group: &group{}, output: newLineLog(c.Log), read: make(chan struct{}), done: make(chan struct{})}
 	if err := p.prepare(c); err != nil {
 		return nil, errors.Join(fmt.Errorf("service %s: %w", c.Name, err), p.cleanUp())
 	}
 	ready := make(chan error, 1)
-	go p.live(c, e, ready)
+	go p.supervise(c, e, ready)
 	select {
 	case err := <-ready:
 		if err != nil {
@@ -109,7 +109,7 @@ func Start(ctx context.Context, c Config) (*Process, error) {
 
 // prepare creates what the process needs from outside.
 func (p *Process) prepare(c Config) (err error) {
-	if p.user, err = claimUser(); err != nil {
+	if p.user, err = reserveUser(); err != nil {
 		return err
 	}
 	if p.dir, err = os.MkdirTemp(c.RunDir, "service-*"); err != nil {
@@ -129,9 +129,9 @@ func (p *Process) prepare(c Config) (err error) {
 	return nil
 }
 
-// live is the process from start to end. The kernel sends the parent death signal when the thread ends that started
-// the child, so this goroutine keeps its thread.
-func (p *Process) live(c Config, e *Executable, ready chan<- error) {
+// supervise is the process from start to end. The kernel sends the parent death signal when the thread ends that
+// started the child, so this goroutine keeps its thread.
+func (p *Process) supervise(c Config, e *Executable, ready chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	err := p.start(c, e)
@@ -172,7 +172,7 @@ func (p *Process) start(c Config, e *Executable) error {
 	}()
 	_ = theirs.Close()
 	_ = out.Close()
-	if err := p.instruct(c, e, ours); err != nil {
+	if err := p.sendConfig(c, e, ours); err != nil {
 		_ = p.cmd.Process.Kill()
 		_ = p.cmd.Wait() // it was killed
 		<-p.read
@@ -194,12 +194,12 @@ func stageCommand(c Config, e *Executable, control, out *os.File) *exec.Cmd {
 	return cmd
 }
 
-// instruct sends the stage its configuration and waits until it is applied.
-func (p *Process) instruct(c Config, e *Executable, control *os.File) error {
+// sendConfig sends the stage its configuration and waits until it is applied.
+func (p *Process) sendConfig(c Config, e *Executable, control *os.File) error {
 	if err := p.group.add(p.cmd.Process.Pid); err != nil {
 		c.Log.Warn("the service is limited only per process", "reason", err)
 	}
-	o := order{
+	o := stageConfig{
 		User: p.user.id, Dir: p.dir, Script: e.script, Hidden: c.Hidden, Limits: c.Limits,
 		Argv: append([]string{e.Path}, c.Args...),
 		Env: []string{"PATH=/usr/bin:/bin", "LANG=C.UTF-8", "HOME=/tmp", "TMPDIR=/tmp", "PYTHONDONTWRITEBYTECODE=1",

@@ -259,7 +259,7 @@ func leftBehind(id int) error {
 	if err != nil || lock == nil {
 		return err
 	}
-	claimed := &claimedUser{id: id, lock: lock}
+	claimed := &reservedUser{id: id, lock: lock}
 	defer claimed.release()
 	free, err := unused(id)
 	if err == nil && !free {

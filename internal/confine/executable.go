@@ -91,11 +91,11 @@ func checkWords(path string) error {
 	case filepath.Clean(path) != path:
 		return fmt.Errorf("write it as %s: %w", filepath.Clean(path), ErrUnsafe)
 	}
-	return checkSeen(path)
+	return checkVisible(path)
 }
 
-// checkSeen refuses directories that services cannot see.
-func checkSeen(path string) error {
+// checkVisible refuses directories that services cannot see.
+func checkVisible(path string) error {
 	for _, dir := range masked {
 		if strings.HasPrefix(path, dir+"/") {
 			return fmt.Errorf("it is in %s, which services cannot see; use for example /usr/local/lib/polycube: %w", dir, ErrUnsafe)
@@ -156,7 +156,7 @@ func walk(path string, links bool) (int, error) {
 		}
 		trail, rest = nil, append(strings.Split(strings.Trim(filepath.Clean(target), "/"), "/"), rest...)
 	}
-	if err := checkSeen("/" + strings.Join(trail, "/")); err != nil {
+	if err := checkVisible("/" + strings.Join(trail, "/")); err != nil {
 		return fail(err)
 	}
 	return at, nil

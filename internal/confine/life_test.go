@@ -78,7 +78,7 @@ func TestServicesStandBehindTheDaemon(t *testing.T) {
 			if err := unix.Setpriority(unix.PRIO_PROCESS, 0, ours); err != nil {
 				t.Fatal(err)
 			}
-			if err := standBack(); err != nil {
+			if err := lowerPriority(); err != nil {
 				t.Fatal(err)
 			}
 			if now, err := unix.Getpriority(unix.PRIO_PROCESS, 0); err != nil || 20-now != want {

@@ -34,8 +34,8 @@ const (
 	lockBytes  = 64 << 10
 )
 
-// orDefaults fills in the defaults.
-func (l Limits) orDefaults() Limits {
+// withDefaults fills in the defaults.
+func (l Limits) withDefaults() Limits {
 	return Limits{
 		Memory: cmp.Or(l.Memory, defaults.Memory), Processes: cmp.Or(l.Processes, defaults.Processes),
 		Files: cmp.Or(l.Files, defaults.Files), CPU: cmp.Or(l.CPU, defaults.CPU),

@@ -59,10 +59,10 @@ func (o *lineLog) read(r io.Reader) {
 		if len(part) > 0 && !cut {
 			o.line(string(part), more)
 		}
-		o.slow(len(part) + 1)
+		o.throttle(len(part) + 1)
 		cut = more
 		if err != nil {
-			o.tellLost()
+			o.logLost()
 			return
 		}
 	}
@@ -79,8 +79,8 @@ func (o *lineLog) refill() {
 	o.at = now
 }
 
-// slow delays a service that writes too much.
-func (o *lineLog) slow(n int) {
+// throttle delays a service that writes too much.
+func (o *lineLog) throttle(n int) {
 	o.refill()
 	if o.bytes -= float64(n); o.bytes < 0 {
 		o.pause(time.Duration(-o.bytes / byteRate * float64(time.Second)))
@@ -103,11 +103,11 @@ func (o *lineLog) line(text string, cut bool) {
 		return
 	}
 	o.lines--
-	o.tellLost()
+	o.logLost()
 	o.log.Info(text)
 }
 
-func (o *lineLog) tellLost() {
+func (o *lineLog) logLost() {
 	if o.lost > 0 {
 		o.log.Warn("the service wrote too many lines, some were not logged", "lost", o.lost)
 		o.lost = 0

@@ -27,8 +27,8 @@ const (
 	fdControl    = 4
 )
 
-// order is the configuration that the daemon sends to the stage.
-type order struct {
+// stageConfig is the configuration that the daemon sends to the stage.
+type stageConfig struct {
 	User   int
 	Dir    string
 	Argv   []string
@@ -50,7 +50,7 @@ func init() {
 // stage applies the configuration and executes the service; it returns only on an error.
 func stage(control *os.File) error {
 	runtime.LockOSThread() // identity, filter and death signal belong to a thread: the one that executes
-	var o order
+	var o stageConfig
 	if err := json.NewDecoder(control).Decode(&o); err != nil {
 		return fmt.Errorf("read the configuration: %w", err)
 	}
@@ -63,7 +63,7 @@ func stage(control *os.File) error {
 	// Its files are in a directory that no other user can enter; a daemon with restricted rights can then connect to
 	// its socket.
 	unix.Umask(0)
-	if err := standBack(); err != nil {
+	if err := lowerPriority(); err != nil {
 		return err
 	}
 	if err := o.Limits.setEarly(); err != nil {
@@ -72,7 +72,7 @@ func stage(control *os.File) error {
 	if err := dropPrivileges(o.User); err != nil {
 		return err
 	}
-	return become(control, &o)
+	return execService(control, &o)
 }
 
 // dropPrivileges makes the thread an ordinary user that cannot regain any privilege.
@@ -104,8 +104,8 @@ func dropPrivileges(id int) error {
 	return nil
 }
 
-// become executes the service. Everything that a limit could prevent was done before.
-func become(control *os.File, o *order) error {
+// execService executes the service. Everything that a limit could prevent was done before.
+func execService(control *os.File, o *stageConfig) error {
 	// The daemon's death ends the service; if the daemon died before this line, the closed socket shows it.
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("set the parent death signal: %w", err)
@@ -152,9 +152,9 @@ func hasEnded(fd int) bool {
 	return err == nil && n > 0
 }
 
-// standBack lowers the priority below that of the daemon. If the daemon itself has a lower priority, it is kept:
+// lowerPriority lowers the priority below that of the daemon. If the daemon itself has a lower priority, it is kept:
 // without the right to raise it, that would fail, and with the right, it would be wrong.
-func standBack() error {
+func lowerPriority() error {
 	now, err := unix.Getpriority(unix.PRIO_PROCESS, 0) // as the kernel tells it: 20 less the niceness
 	if err == nil && 20-now < niceness {
 		err = unix.Setpriority(unix.PRIO_PROCESS, 0, niceness)

@@ -26,21 +26,21 @@ const (
 // usersDir is where all daemons of the machine lock the numbers in use.
 const usersDir = "/run/polycube/users"
 
-// claimedUser is a user reserved for one process until it is released.
-type claimedUser struct {
+// reservedUser is a user reserved for one process until it is released.
+type reservedUser struct {
 	id   int
 	lock *os.File
 }
 
-func (u *claimedUser) release() {
+func (u *reservedUser) release() {
 	// The file is removed before the lock is released: a process that waits for the lock then finds that it is not the
 	// file in the directory.
 	_ = os.Remove(u.lock.Name())
 	_ = u.lock.Close()
 }
 
-// claimUser takes the first unused number.
-func claimUser() (*claimedUser, error) {
+// reserveUser takes the first unused number.
+func reserveUser() (*reservedUser, error) {
 	if err := os.MkdirAll(usersDir, 0o755); err != nil {
 		return nil, fmt.Errorf("create %s: %w", usersDir, err)
 	}
@@ -52,7 +52,7 @@ func claimUser() (*claimedUser, error) {
 		if lock == nil {
 			continue
 		}
-		claimed := &claimedUser{id: id, lock: lock}
+		claimed := &reservedUser{id: id, lock: lock}
 		free, err := unused(id)
 		if err != nil {
 			claimed.release()

@@ -28,7 +28,7 @@ const (
 
 // detach starts the daemon in the background with the same command line and waits for it.
 func detach(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	status, err := startBehind(ctx, args, stdout, stderr)
+	status, err := startBackground(ctx, args, stdout, stderr)
 	if err != nil {
 		fmt.Fprintf(stderr, "polycubed: starting in the background: %v\n", err)
 		return exitFailed
@@ -36,7 +36,7 @@ func detach(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return status
 }
 
-func startBehind(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
+func startBackground(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
 	ready, tell, err := os.Pipe()
 	if err != nil {
 		return 0, err
@@ -81,12 +81,12 @@ func endedWith(state *os.ProcessState) int {
 	return exitFailed
 }
 
-// behind reports whether this process is the one in the background.
-func behind() bool { return os.Getenv(readyVar) != "" }
+// inBackground reports whether this process is the one in the background.
+func inBackground() bool { return os.Getenv(readyVar) != "" }
 
-// goBehind is the first thing that the background process does: programs that it starts must not keep the foreground
-// process waiting.
-func goBehind() error {
+// enterBackground is the first thing that the background process does: programs that it starts must not keep the
+// foreground process waiting.
+func enterBackground() error {
 	fd, err := strconv.Atoi(os.Getenv(readyVar))
 	if err != nil || fd < readyFd {
 		return fmt.Errorf("%s is %q, not a file descriptor", readyVar, os.Getenv(readyVar))

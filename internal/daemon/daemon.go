@@ -161,7 +161,7 @@ func (d *daemon) prepareSystem(context.Context) error {
 		return err
 	}
 	d.pinsOn, _ = pinsDevice(d.opts.BPFFS) // ensureBPFFS has looked
-	if err := pinsOutlive(d.opts.BPFFS, "/proc/1/root"); err != nil {
+	if err := checkPinsPersist(d.opts.BPFFS, "/proc/1/root"); err != nil {
 		d.log.Warn("traffic stops when the daemon stops", "err", err)
 	}
 	return nil
@@ -285,14 +285,14 @@ func (d *daemon) reload() {
 // ready notifies everything that waits for the daemon.
 func (d *daemon) ready(context.Context) error {
 	d.started = true
-	d.tellReady()
+	d.logReady()
 	d.undo = append(d.undo, d.startWatchdog())
 	d.log.Info("polycubed ready", "cubes", len(d.manager.Cubes()))
 	if _, err := fmt.Fprintln(d.stdout, "polycubed ready"); err != nil {
 		d.log.Warn("write the ready line", "err", err)
 	}
 	d.tell("READY=1")
-	if behind() {
+	if inBackground() {
 		return releaseParent()
 	}
 	return nil

@@ -48,22 +48,22 @@ func lockInstance(runDir, instance string) (*instanceLock, error) {
 	return &instanceLock{f}, nil
 }
 
-// dyingTime is how long a killed daemon may take to exit.
-const dyingTime = 5 * time.Second
+// exitTime is how long a killed daemon may take to exit.
+const exitTime = 5 * time.Second
 
 // flock locks the file. It waits for a holder that is exiting: the kernel removes a killed daemon's maps and links
 // before it releases the lock.
 func flock(f *os.File) error {
-	for end := time.Now().Add(dyingTime); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(exitTime); ; time.Sleep(10 * time.Millisecond) {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(end) || !dying(holderPid(f)) {
+		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(end) || !isExiting(holderPid(f)) {
 			return err
 		}
 	}
 }
 
-// dying reports whether a process has begun to exit, or has exited.
-func dying(pid int) bool {
+// isExiting reports whether a process has begun to exit, or has exited.
+func isExiting(pid int) bool {
 	if pid == 0 {
 		return false // somebody else's lock
 	}

@@ -23,19 +23,19 @@ func TestWhoHasBegunToExitIsDying(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := child.Process.Pid
-	if dying(pid) || dying(os.Getpid()) || dying(0) {
+	if isExiting(pid) || isExiting(os.Getpid()) || isExiting(0) {
 		t.Error("a process that runs, or none, is taken for dying")
 	}
 	if err := child.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(pace.Stretch(10 * time.Second)); !dying(pid); { // a zombie, until it is waited for
+	for end := time.Now().Add(pace.Stretch(10 * time.Second)); !isExiting(pid); { // a zombie, until it is waited for
 		if time.Now().After(end) {
 			t.Fatal("a killed process does not count as dying")
 		}
 	}
 	_ = child.Wait() // it was killed
-	if !dying(pid) {
+	if !isExiting(pid) {
 		t.Error("a process that is gone does not count as dying")
 	}
 }

@@ -52,10 +52,10 @@ func command(ctx context.Context, args []string, p parts, stdout, stderr io.Writ
 	case o.Check:
 		return checkMachine(ctx, check.This(), o, stdout, stderr)
 	case o.CheckConfig:
-		err = tellOptions(o, stdout)
+		err = checkOptions(o, stdout)
 	case o.Cleanup:
 		err = cleanup(o, p, stdout, stderr)
-	case o.Background && !behind() && os.Getenv("NOTIFY_SOCKET") == "":
+	case o.Background && !inBackground() && os.Getenv("NOTIFY_SOCKET") == "":
 		return detach(ctx, args, stdout, stderr)
 	default:
 		err = start(ctx, o, p, stdout, stderr, hup)
@@ -67,8 +67,8 @@ func command(ctx context.Context, args []string, p parts, stdout, stderr io.Writ
 	return exitOK
 }
 
-// tellOptions handles --check-config: mistakes were found before, except those in the TLS files.
-func tellOptions(o Options, stdout io.Writer) error {
+// checkOptions handles --check-config: mistakes were found before, except those in the TLS files.
+func checkOptions(o Options, stdout io.Writer) error {
 	if err := checkCertificates(o); err != nil {
 		return err
 	}
@@ -83,8 +83,8 @@ func tellOptions(o Options, stdout io.Writer) error {
 
 // start runs the daemon in this process.
 func start(ctx context.Context, o Options, p parts, stdout, stderr io.Writer, hup <-chan os.Signal) error {
-	if behind() {
-		if err := goBehind(); err != nil {
+	if inBackground() {
+		if err := enterBackground(); err != nil {
 			return fmt.Errorf("run in the background: %w", err)
 		}
 	}

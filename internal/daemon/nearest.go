@@ -13,8 +13,8 @@ import (
 
 // A wrong option is answered with the right one.
 
-// meant is the end of the error about an unknown option, with similar options.
-func meant(f *pflag.FlagSet, prefix, word string) string {
+// didYouMean is the end of the error about an unknown option, with similar options.
+func didYouMean(f *pflag.FlagSet, prefix, word string) string {
 	var known []string
 	f.VisitAll(func(flag *pflag.Flag) {
 		if !flag.Hidden {
@@ -29,7 +29,7 @@ var unknownFlag = regexp.MustCompile(`^unknown flag: --(.+)$`)
 // explainFlag adds similar options to the error of a command line.
 func explainFlag(f *pflag.FlagSet, err error) error {
 	if m := unknownFlag.FindStringSubmatch(err.Error()); m != nil {
-		return fmt.Errorf("%w%s", err, meant(f, "--", m[1]))
+		return fmt.Errorf("%w%s", err, didYouMean(f, "--", m[1]))
 	}
 	return err
 }

@@ -77,15 +77,15 @@ func (d *daemon) relinked(r datapath.Relinked) {
 	e := events.Event{Type: events.Relink, State: r.Mode, Reason: r.Reason, Cubes: r.Cubes[:min(len(r.Cubes), events.MaxListed)],
 		More: len(r.Cubes) - min(len(r.Cubes), events.MaxListed)}
 	e.About(r.Cubes)
-	e.Message = fmt.Sprintf("the program of %s is linked in %s mode, %d instructions", listed(r.Cubes), r.Mode, r.Instructions)
+	e.Message = fmt.Sprintf("the program of %s is linked in %s mode, %d instructions", joinNames(r.Cubes), r.Mode, r.Instructions)
 	if r.Reason != "" {
 		e.Message += ": " + r.Reason
 	}
 	d.events.Add(e)
 }
 
-// listed names some cubes and counts the others.
-func listed(names []string) string {
+// joinNames names some cubes and counts the others.
+func joinNames(names []string) string {
 	const few = 3
 	if len(names) <= few {
 		return strings.Join(names, ", ")
@@ -93,8 +93,8 @@ func listed(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
 }
 
-// tellReady reports the result of the start.
-func (d *daemon) tellReady() {
+// logReady reports the result of the start.
+func (d *daemon) logReady() {
 	broken := d.manager.Broken()
 	e := events.Event{Type: events.Daemon, State: "ready", Revision: d.manager.Revision(),
 		Message: fmt.Sprintf("polycubed %s is ready, %d cubes restored", Version, len(d.manager.Cubes()))}

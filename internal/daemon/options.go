@@ -211,7 +211,7 @@ func (r *rawOptions) readConfig(f *pflag.FlagSet) error {
 	for _, s := range settings {
 		flag := f.Lookup(s.name)
 		if flag == nil || notInFile[s.name] {
-			return fmt.Errorf("configuration file %s line %d: unknown option %q%s", r.config, s.line, s.name, meant(f, "", s.name))
+			return fmt.Errorf("configuration file %s line %d: unknown option %q%s", r.config, s.line, s.name, didYouMean(f, "", s.name))
 		}
 		if flag.Changed {
 			if flag.Value.String() != s.value {

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/polycube/polycube/internal/confine"
-	"github.com/polycube/polycube/internal/foreign"
+	"github.com/polycube/polycube/internal/external"
 	"github.com/polycube/polycube/internal/topology/service"
 )
 
@@ -63,7 +63,7 @@ func (d *daemon) serviceHost() (service.Host, error) {
 		return nil, err
 	}
 	hidden := []string{d.opts.StateDir, d.opts.RunDir, d.opts.BPFFS}
-	open := func(service, path string) (foreign.Executable, error) {
+	open := func(service, path string) (external.Executable, error) {
 		file, err := confine.Open(path)
 		if err != nil {
 			return nil, fmt.Errorf("uri %.200s: %w", path, err)
@@ -71,7 +71,7 @@ func (d *daemon) serviceHost() (service.Host, error) {
 		return confined{file, confine.Config{Name: service, Executable: file, RunDir: d.opts.RunDir, Hidden: hidden,
 			Log: d.log.With(slog.String("service", service))}}, nil
 	}
-	return foreign.New(foreign.Options{Open: open, TLS: config, Logger: d.log, Version: Version}), nil
+	return external.New(external.Options{Open: open, TLS: config, Logger: d.log, Version: Version}), nil
 }
 
 // confined is an executable that runs as package confine specifies. The file is closed when it is no longer
@@ -81,8 +81,8 @@ type confined struct {
 	config confine.Config
 }
 
-// Start implements foreign.Executable.
-func (c confined) Start(ctx context.Context) (foreign.Process, error) {
+// Start implements external.Executable.
+func (c confined) Start(ctx context.Context) (external.Process, error) {
 	p, err := confine.Start(ctx, c.config)
 	if err != nil {
 		return nil, err

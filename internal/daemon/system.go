@@ -62,7 +62,7 @@ func ensureBPFFS(dir string) error {
 	} else if err != nil {
 		return err
 	}
-	return ownPins(dir)
+	return checkPinsOwner(dir)
 }
 
 // pinsDevice is the number of the BPF file system that a directory is in.
@@ -81,9 +81,9 @@ func pinsDevice(dir string) (uint64, error) {
 	return st.Dev, nil
 }
 
-// ownPins refuses a directory with pins of another program, because cleanup removes everything in it. Ours has the
-// directory core, which the data plane creates first.
-func ownPins(dir string) error {
+// checkPinsOwner refuses a directory with pins of another program, because cleanup removes everything in it. Ours has
+// the directory core, which the data plane creates first.
+func checkPinsOwner(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("check the directory for pins: %w", err)
@@ -113,10 +113,10 @@ func mountBPFFS(at string) error {
 	return nil
 }
 
-// pinsOutlive checks that the directory for pins is also what the machine sees under that name: a mount in the
+// checkPinsPersist checks that the directory for pins is also what the machine sees under that name: a mount in the
 // daemon's own mount namespace ends with it, and so do the pins. root is the machine's root; without permission to
 // read it, nothing is reported.
-func pinsOutlive(dir, root string) error {
+func checkPinsPersist(dir, root string) error {
 	var own, machine unix.Stat_t
 	if err := unix.Stat(dir, &own); err != nil {
 		return nil //nolint:nilerr // somebody else's to say

@@ -68,16 +68,16 @@ func TestRaiseFileLimit(t *testing.T) {
 // TestPinsOutlive: a directory for pins that the machine does not have under that name goes with the daemon.
 func TestPinsOutlive(t *testing.T) {
 	dir := t.TempDir()
-	if err := pinsOutlive(dir, "/"); err != nil {
+	if err := checkPinsPersist(dir, "/"); err != nil {
 		t.Errorf("the same directory: %v", err)
 	}
-	if err := pinsOutlive("/proc/self", dir); err == nil || !strings.Contains(err.Error(), "before the daemon starts") {
+	if err := checkPinsPersist("/proc/self", dir); err == nil || !strings.Contains(err.Error(), "before the daemon starts") {
 		t.Errorf("one that the machine does not have: %v", err)
 	}
 	if err := os.Mkdir(dir+"/proc", 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := pinsOutlive("/proc", dir); err == nil {
+	if err := checkPinsPersist("/proc", dir); err == nil {
 		t.Error("another file system under the same name passes")
 	}
 }

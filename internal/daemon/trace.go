@@ -21,7 +21,7 @@ func (d *daemon) openTrace() *trace.Hub {
 }
 
 // Trace implements slowpath.Tracer.
-func (u upward) Trace(s *slowpath.Step) {
+func (u fromFastPath) Trace(s *slowpath.Step) {
 	if hub := u.plane.hub.Load(); hub != nil {
 		hub.Trace(s)
 	}

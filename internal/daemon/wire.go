@@ -130,31 +130,31 @@ func (k *kernelPlane) Send(id datapath.CubeID, transparent bool, p *cube.PacketO
 	return k.taps.Send(typ, slowpath.Target{Cube: uint16(id), Kind: slowpath.TargetOf(transparent, p)}, p, slowpath.Meta{Ifindex: netdev})
 }
 
-// upward passes what arrives from the fast path to the manager.
-type upward struct {
+// fromFastPath passes what arrives from the fast path to the manager.
+type fromFastPath struct {
 	plane   *kernelPlane
 	manager *topology.Manager
 	log     *slog.Logger
 }
 
 // Packet implements slowpath.Handler.
-func (u upward) Packet(id uint16, p *cube.PacketIn, _ slowpath.Meta) {
+func (u fromFastPath) Packet(id uint16, p *cube.PacketIn, _ slowpath.Meta) {
 	u.plane.ForgetHelper(&p.Trip)
 	u.manager.PacketIn(datapath.CubeID(id), p)
 }
 
 // Log implements slowpath.Handler.
-func (u upward) Log(id uint16, level uint32, line string) {
+func (u fromFastPath) Log(id uint16, level uint32, line string) {
 	u.manager.DatapathLog(datapath.CubeID(id), datapath.LogLevel(level), line)
 }
 
 // Notify implements slowpath.Handler.
-func (u upward) Notify(id uint16, kind uint32, message []byte) {
+func (u fromFastPath) Notify(id uint16, kind uint32, message []byte) {
 	u.manager.Notify(datapath.CubeID(id), kind, message)
 }
 
 // Flood sends a copy out of each port except the one where the packet entered: the kernel could not make them.
-func (u upward) Flood(id uint16, p *cube.PacketIn, m slowpath.Meta) {
+func (u fromFastPath) Flood(id uint16, p *cube.PacketIn, m slowpath.Meta) {
 	u.plane.ForgetHelper(&p.Trip)
 	u.plane.Plane.Flood(datapath.CubeID(id), p, m.Set, func(typ cube.Type, n *datapath.Node, port *datapath.Port, out *cube.PacketOut) {
 		if err := u.plane.taps.Send(typ, slowpath.Target{Cube: id, Kind: slowpath.ToTX}, out, slowpath.Meta{}); err != nil {
@@ -177,7 +177,7 @@ func startKernelSlowPath(ctx context.Context, p plane, m *topology.Manager, log 
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() {
-		if err := ring.Run(ctx, upward{k, m, log}); err != nil && ctx.Err() == nil {
+		if err := ring.Run(ctx, fromFastPath{k, m, log}); err != nil && ctx.Err() == nil {
 			log.Error("the slow path stopped: packets that the fast path cannot finish are lost", "err", err)
 		}
 	})

@@ -12,8 +12,8 @@ import (
 	"github.com/polycube/polycube/internal/trace"
 )
 
-// truth is a boolean gauge.
-func truth(is bool) float64 {
+// boolGauge is a boolean gauge.
+func boolGauge(is bool) float64 {
 	if is {
 		return 1
 	}
@@ -26,13 +26,13 @@ func (e *encoder) put(name string, value float64, labels ...string) {
 }
 
 // writeCubes writes the metrics of cubes, ports and packets.
-func (e *Exporter) writeCubes(enc *encoder, f figures) {
+func (e *Exporter) writeCubes(enc *encoder, f scrapeData) {
 	enc.put("polycube_build_info", 1, e.Version)
 	for _, info := range e.Topology.Services() {
 		enc.put("polycube_cubes", float64(f.services[info.Name]), info.Name)
 	}
 	for _, c := range f.cubes {
-		enc.put("polycube_cube_healthy", truth(c.Trouble == ""), c.Name, c.Service)
+		enc.put("polycube_cube_healthy", boolGauge(c.Trouble == ""), c.Name, c.Service)
 	}
 	enc.put("polycube_configuration_revision", float64(e.Topology.Revision()))
 	f.eachPort(func(c *topology.CubeNumbers, p *topology.PortNumbers) {
@@ -44,18 +44,18 @@ func (e *Exporter) writeCubes(enc *encoder, f figures) {
 		enc.put("polycube_port_bytes_total", float64(p.TxBytes), c.Name, "tx", p.Name)
 	})
 	f.eachPort(func(c *topology.CubeNumbers, p *topology.PortNumbers) {
-		enc.put("polycube_port_up", truth(p.Up), c.Name, p.Name)
+		enc.put("polycube_port_up", boolGauge(p.Up), c.Name, p.Name)
 	})
 	for _, n := range f.netdevs {
-		enc.put("polycube_netdev_up", truth(n.Up), n.Name)
+		enc.put("polycube_netdev_up", boolGauge(n.Up), n.Name)
 	}
 	for _, n := range f.netdevs {
-		enc.put("polycube_netdev_carrier", truth(n.Carrier), n.Name)
+		enc.put("polycube_netdev_carrier", boolGauge(n.Carrier), n.Name)
 	}
 	e.writeFates(enc, f)
 }
 
-func (f figures) eachPort(do func(*topology.CubeNumbers, *topology.PortNumbers)) {
+func (f scrapeData) eachPort(do func(*topology.CubeNumbers, *topology.PortNumbers)) {
 	for i := range f.cubes {
 		for j := range f.cubes[i].Ports {
 			do(&f.cubes[i], &f.cubes[i].Ports[j])
@@ -64,7 +64,7 @@ func (f figures) eachPort(do func(*topology.CubeNumbers, *topology.PortNumbers))
 }
 
 // writeFates writes the fates of packets: drops, and others.
-func (e *Exporter) writeFates(enc *encoder, f figures) {
+func (e *Exporter) writeFates(enc *encoder, f scrapeData) {
 	for _, c := range f.cubes {
 		for _, fate := range c.Fates {
 			if !fate.Drop {
@@ -88,7 +88,7 @@ func (e *Exporter) writeFates(enc *encoder, f figures) {
 }
 
 // writePrograms writes the metrics of programs and maps.
-func (e *Exporter) writePrograms(enc *encoder, f figures) {
+func (e *Exporter) writePrograms(enc *encoder, f scrapeData) {
 	if e.Linker != nil {
 		e.writeLinker(enc)
 	}
@@ -121,7 +121,7 @@ func (e *Exporter) writeLinker(enc *encoder) {
 		enc.put("polycube_segment_cubes", float64(s.Cubes), s.First)
 	}
 	for _, s := range segments {
-		enc.put("polycube_segment_inlined", truth(s.Mode == "inline"), s.First)
+		enc.put("polycube_segment_inlined", boolGauge(s.Mode == "inline"), s.First)
 	}
 	for _, s := range segments {
 		enc.put("polycube_segment_instructions", float64(s.Instructions), s.First)
@@ -146,7 +146,7 @@ func (e *encoder) counts(name string, by map[string]uint64) {
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // writeSlowPath writes the metrics of the slow path.
-func (e *Exporter) writeSlowPath(enc *encoder, f figures) {
+func (e *Exporter) writeSlowPath(enc *encoder, f scrapeData) {
 	a := e.Topology.Activity()
 	bad := map[string]uint64{"stray": a.Strays}
 	if e.SlowPath != nil {
@@ -185,7 +185,7 @@ func (e *Exporter) writeDaemon(enc *encoder) {
 		enc.put("polycube_store_state_bytes", float64(s.StateBytes))
 		enc.put("polycube_store_snapshots_total", float64(s.Snapshots))
 		enc.put("polycube_store_snapshot_failures_total", float64(s.SnapshotFailures))
-		enc.put("polycube_store_healthy", truth(s.Healthy()))
+		enc.put("polycube_store_healthy", boolGauge(s.Healthy()))
 	}
 	e.Requests.write(enc)
 	if e.Events != nil {

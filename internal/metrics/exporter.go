@@ -106,8 +106,8 @@ func New(s Sources) *Exporter {
 	return e
 }
 
-// figures are the metrics of one scrape.
-type figures struct {
+// scrapeData are the metrics of one scrape.
+type scrapeData struct {
 	cubes    []topology.CubeNumbers
 	services map[string]int
 	netdevs  []topology.NetdevNumbers
@@ -136,13 +136,13 @@ func (e *Exporter) Write(ctx context.Context, to io.Writer, format Format) error
 
 // flight is one walk over all sources, for all requests that arrived before it began.
 type flight struct {
-	figures
+	scrapeData
 	done chan struct{}
 }
 
 // collect returns metrics that are not older than the request. For any number of concurrent requests, one walk is in
 // progress and one more follows.
-func (e *Exporter) collect(ctx context.Context) figures {
+func (e *Exporter) collect(ctx context.Context) scrapeData {
 	e.mu.Lock()
 	f := e.next
 	lead := f == nil
@@ -159,19 +159,19 @@ func (e *Exporter) collect(ctx context.Context) figures {
 		e.mu.Lock()
 		e.current, e.next = f, nil
 		e.mu.Unlock()
-		f.figures = e.walk(context.WithoutCancel(ctx)) // others wait for it
+		f.scrapeData = e.walk(context.WithoutCancel(ctx)) // others wait for it
 		close(f.done)
 	}
 	select {
 	case <-f.done:
-		return f.figures
+		return f.scrapeData
 	case <-ctx.Done():
-		return figures{}
+		return scrapeData{}
 	}
 }
 
 // walk reads all sources. Only one walk runs at a time.
-func (e *Exporter) walk(ctx context.Context) (f figures) {
+func (e *Exporter) walk(ctx context.Context) (f scrapeData) {
 	began := time.Now()
 	defer func() {
 		if cause := recover(); cause != nil {

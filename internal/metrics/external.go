@@ -17,7 +17,7 @@ import (
 func (e *Exporter) writeServices(enc *encoder) {
 	states := e.Topology.ServiceStates()
 	for _, s := range states {
-		enc.put("polycube_service_up", truth(s.Running), s.Name)
+		enc.put("polycube_service_up", boolGauge(s.Running), s.Name)
 	}
 	for _, s := range states {
 		enc.put("polycube_service_restarts_total", float64(s.Restarts), s.Name)

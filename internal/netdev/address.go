@@ -278,13 +278,13 @@ func takeAddress(index int, p netip.Prefix) (bool, error) {
 		if e.prefix == p || slices.ContainsFunc(after, func(a entry) bool { return a.prefix == e.prefix }) {
 			continue
 		}
-		errs = append(errs, e.again())
+		errs = append(errs, e.recreate())
 	}
 	return true, errors.Join(errs...)
 }
 
-// again re-creates an address.
-func (e entry) again() error {
+// recreate re-creates an address.
+func (e entry) recreate() error {
 	req := nl.NewNetlinkRequest(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_ACK)
 	req.AddRawData(e.raw)
 	if _, err := req.Execute(unix.NETLINK_ROUTE, 0); err != nil {

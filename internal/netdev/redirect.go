@@ -45,13 +45,13 @@ func EnsureCanReceiveRedirects(name string) (Readiness, error) {
 		return other(name, kind)
 	}
 	if r.OK {
-		err = r.insist(name)
+		err = r.ensurePrepared(name)
 	}
 	return r, err
 }
 
-// deaf are kinds of devices that accept no redirected frames, for kernels that do not report it.
-var deaf = []string{"bond", "bridge", "dummy", "geneve", "gretap", "ifb", "loopback", "macvlan", "macvtap", "vlan", "vxlan"}
+// noRedirectKinds are kinds of devices that accept no redirected frames, for kernels that do not report it.
+var noRedirectKinds = []string{"bond", "bridge", "dummy", "geneve", "gretap", "ifb", "loopback", "macvlan", "macvtap", "vlan", "vxlan"}
 
 // other reports whether a device that is not a veth accepts redirected frames.
 func other(name, kind string) (Readiness, error) {
@@ -61,7 +61,7 @@ func other(name, kind string) (Readiness, error) {
 	}
 	takes, err := takesRedirects(info.Index)
 	if errors.Is(err, errNoFeatures) {
-		takes, err = !slices.Contains(deaf, kind), nil
+		takes, err = !slices.Contains(noRedirectKinds, kind), nil
 	}
 	if err != nil {
 		return Readiness{}, fmt.Errorf("receive redirects on %s: %w", name, err)
@@ -73,9 +73,9 @@ func other(name, kind string) (Readiness, error) {
 		"use type XDP_SKB or TC for all cubes that lead to it", name, kind)}, nil
 }
 
-// insist ensures that the kernel applies what prepare has done: it applies GRO only when that is switched while the
-// other end is up; an end that went down in between polls, and receives nothing anyway.
-func (r *Readiness) insist(name string) error {
+// ensurePrepared ensures that the kernel applies what prepare has done: it applies GRO only when that is switched
+// while the other end is up; an end that went down in between polls, and receives nothing anyway.
+func (r *Readiness) ensurePrepared(name string) error {
 	info, err := Get(name)
 	if err != nil {
 		return fmt.Errorf("receive redirects on %s: %w", name, err)

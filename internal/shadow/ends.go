@@ -117,7 +117,7 @@ func (k *Keeper) wire(c Cube, s *space, port string) (end, error) {
 	inner := InnerName(port)
 	for _, outer := range []string{OuterName(c.Name, port), otherOuterName(k.o.Instance, c.Name, port)} {
 		if l, err := netlink.LinkByName(outer); err == nil && l.Attrs().Alias == aliasOf(c, port) {
-			if err := gone(netlink.LinkDel(l)); err != nil {
+			if err := ignoreMissing(netlink.LinkDel(l)); err != nil {
 				return end{}, err
 			}
 		}
@@ -227,9 +227,9 @@ func (s *space) remove(names ...string) error {
 	return removeLinks(outer)
 }
 
-// dying is the group of interfaces that are about to be deleted: the kernel deletes a group together, and waits once
-// for all of them. A keeper only puts interfaces to be deleted into it.
-const dying = 0x70636e64
+// dyingGroup is the group of interfaces that are about to be deleted: the kernel deletes a group together, and waits
+// once for all of them. A keeper only puts interfaces to be deleted into it.
+const dyingGroup = 0x70636e64
 
 // removeLinks deletes interfaces; it is not an error if they are already gone.
 func removeLinks(indexes []int) error {
@@ -237,18 +237,18 @@ func removeLinks(indexes []int) error {
 	for _, index := range indexes {
 		l, err := netlink.LinkByIndex(index)
 		if err == nil && len(indexes) > 1 {
-			err = netlink.LinkSetGroup(l, dying)
+			err = netlink.LinkSetGroup(l, dyingGroup)
 		} else if err == nil {
 			err = netlink.LinkDel(l)
 		}
-		errs = append(errs, gone(err))
+		errs = append(errs, ignoreMissing(err))
 	}
 	if len(indexes) > 1 {
 		req := nl.NewNetlinkRequest(unix.RTM_DELLINK, unix.NLM_F_ACK)
 		req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
-		req.AddData(nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(dying)))
+		req.AddData(nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(dyingGroup)))
 		_, err := req.Execute(unix.NETLINK_ROUTE, 0)
-		errs = append(errs, gone(err))
+		errs = append(errs, ignoreMissing(err))
 	}
 	return errors.Join(errs...)
 }
@@ -258,11 +258,11 @@ func removeLink(name string) error {
 	if err == nil {
 		err = netlink.LinkDel(l)
 	}
-	return gone(err)
+	return ignoreMissing(err)
 }
 
-// gone treats an already deleted interface as success.
-func gone(err error) error {
+// ignoreMissing treats an already deleted interface as success.
+func ignoreMissing(err error) error {
 	var missing netlink.LinkNotFoundError
 	if err == nil || errors.As(err, &missing) || errors.Is(err, unix.ENODEV) {
 		return nil

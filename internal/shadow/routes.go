@@ -180,7 +180,7 @@ func (w *routeWatch) follow(ctx context.Context, in <-chan batch) error {
 		if len(w.changed) > 0 && first.IsZero() {
 			first = time.Now()
 		} else if !first.IsZero() && time.Since(first) > gather {
-			w.tell()
+			w.reportChanges()
 			first = time.Time{}
 		}
 	}
@@ -209,11 +209,11 @@ func (w *routeWatch) expire() {
 			return
 		}
 	}
-	w.tell()
+	w.reportChanges()
 }
 
-// soon schedules a new listing.
-func (w *routeWatch) soon() {
+// scheduleListing schedules a new listing.
+func (w *routeWatch) scheduleListing() {
 	if w.relist.IsZero() {
 		w.relist = time.Now().Add(relistIn)
 	}
@@ -221,14 +221,14 @@ func (w *routeWatch) soon() {
 
 func (w *routeWatch) take(b batch) {
 	if b.lost {
-		w.soon()
+		w.scheduleListing()
 	}
 	for _, m := range b.msgs {
 		switch m.Header.Type {
 		case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 			// Routes over an interface that goes down are dropped silently.
 			if len(m.Data) >= unix.SizeofIfInfomsg && nl.DeserializeIfInfomsg(m.Data).Flags&unix.IFF_UP == 0 || m.Header.Type == unix.RTM_DELLINK {
-				w.soon()
+				w.scheduleListing()
 			}
 		case unix.RTM_NEWROUTE:
 			if key, r, ok := parseRoute(m.Data); ok {
@@ -261,7 +261,7 @@ func (w *routeWatch) delete(key routeKey, r route) {
 		delete(w.known, key)
 		w.changed[key] = true
 	default:
-		w.soon()
+		w.scheduleListing()
 	}
 }
 
@@ -284,7 +284,7 @@ func (w *routeWatch) list() error {
 		return err
 	})
 	if errors.Is(err, netlink.ErrDumpInterrupted) {
-		w.soon() // it changes faster than it can be read; what was read is good for now
+		w.scheduleListing() // it changes faster than it can be read; what was read is good for now
 	} else if err != nil {
 		return fmt.Errorf("routes: %w", err)
 	}
@@ -300,8 +300,8 @@ func (w *routeWatch) list() error {
 	return nil
 }
 
-// tell reports what has changed; the first time, everything.
-func (w *routeWatch) tell() {
+// reportChanges reports what has changed; the first time, everything.
+func (w *routeWatch) reportChanges() {
 	if !w.begun {
 		w.changed = map[routeKey]bool{}
 		for key := range w.known {

@@ -103,7 +103,7 @@ func (k *Keeper) watchNames() {
 				return // closed
 			}
 			for _, name := range removedNames(buf[:n]) {
-				k.nameGone(name)
+				k.nameRemoved(name)
 			}
 		}
 	})
@@ -122,8 +122,8 @@ func removedNames(buf []byte) []string {
 	return out
 }
 
-// nameGone reports the cube whose namespace had a name.
-func (k *Keeper) nameGone(name string) {
+// nameRemoved reports the cube whose namespace had a name.
+func (k *Keeper) nameRemoved(name string) {
 	if !strings.HasPrefix(name, k.prefix()) {
 		return
 	}

@@ -190,7 +190,7 @@ func (r *Ring) skip(within time.Duration) error {
 			if time.Now().After(deadline) {
 				return fmt.Errorf("a record of the ring was not finished within %v", within)
 			}
-			nap()
+			shortSleep()
 		}
 	}
 	read := r.counted
@@ -208,7 +208,7 @@ func (r *Ring) Run(ctx context.Context, h Handler) error {
 	if r.closed {
 		return fmt.Errorf("read the ring of the slow path: %w", ErrClosed)
 	}
-	favour()
+	raisePriority()
 	kicked := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() { defer close(kicked); r.wake() })
 	defer func() {
@@ -225,10 +225,10 @@ func (r *Ring) Run(ctx context.Context, h Handler) error {
 		}
 		switch {
 		case !r.empty(): // someone writes
-			nap()
+			shortSleep()
 		case earned >= recordsPerPause:
 			earned -= recordsPerPause
-			nap()
+			shortSleep()
 		default:
 			if err := r.sleep(); err != nil {
 				return fmt.Errorf("read the ring of the slow path: %w", err)
@@ -238,10 +238,10 @@ func (r *Ring) Run(ctx context.Context, h Handler) error {
 	return nil
 }
 
-// favour gives the calling goroutine a separate thread with a higher priority, so that a cube whose handler uses all
-// its time does not keep the reader from the packets of others. The thread ends with the goroutine. Without the
-// permission, the reader continues with normal priority.
-func favour() {
+// raisePriority gives the calling goroutine a separate thread with a higher priority, so that a cube whose handler
+// uses all its time does not keep the reader from the packets of others. The thread ends with the goroutine. Without
+// the permission, the reader continues with normal priority.
+func raisePriority() {
 	runtime.LockOSThread()
 	_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), readerNice)
 }
@@ -249,8 +249,8 @@ func favour() {
 // readerNice is far from real time: a polling thread must not starve the kernel's own.
 const readerNice = -10
 
-// nap does not use the runtime's timers, which have millisecond resolution only when nothing else runs.
-func nap() {
+// shortSleep does not use the runtime's timers, which have millisecond resolution only when nothing else runs.
+func shortSleep() {
 	t := unix.NsecToTimespec(int64(pause))
 	_ = unix.Nanosleep(&t, nil) // a signal ends it early, and the caller looks again anyway
 }
@@ -357,13 +357,13 @@ func (r *Ring) deliver(b []byte, h Handler) {
 		return
 	}
 	defer r.shares.credit(rec.cube, rec.size)
-	if err := r.hand(b, h); err != nil {
+	if err := r.dispatch(b, h); err != nil {
 		r.counted.Malformed++
 	}
 }
 
-// hand calls the handler with a decoded record.
-func (r *Ring) hand(b []byte, h Handler) error {
+// dispatch calls the handler with a decoded record.
+func (r *Ring) dispatch(b []byte, h Handler) error {
 	rec := &r.record
 	body, err := rec.body(b)
 	if err != nil {

@@ -207,8 +207,8 @@ func (d *dir) bytes(g generation) int64 {
 	return n
 }
 
-// keeper decides which generations stay on disk, called from the newest to the oldest.
-type keeper struct {
+// retention decides which generations stay on disk, called from the newest to the oldest.
+type retention struct {
 	s      *Store
 	whole  int
 	bytes  int64
@@ -216,7 +216,7 @@ type keeper struct {
 }
 
 // keeps reports whether a generation stays: one of those for recovery, or one for the history that fits.
-func (k *keeper) keeps(g generation) bool {
+func (k *retention) keeps(g generation) bool {
 	k.bytes += k.s.dir.bytes(g)
 	o := &k.s.opts
 	if k.whole >= o.KeepGenerations && (k.s.seq-k.oldest >= o.KeepTransactions || k.bytes > o.KeepBytes) {

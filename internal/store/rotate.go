@@ -102,7 +102,7 @@ func (s *Store) prune() error {
 	if err != nil {
 		return err
 	}
-	k := keeper{s: s, oldest: s.seq}
+	k := retention{s: s, oldest: s.seq}
 	for i := len(gens) - 1; i >= 0; i-- {
 		g := gens[i]
 		if k.keeps(g) {

@@ -38,8 +38,8 @@ type Stats struct {
 // Healthy reports whether changes can be written, as far as the store knows, and the next start will find them.
 func (s Stats) Healthy() bool { return !s.Broken && s.Missing == "" && s.Refusal == "" }
 
-// roomToSpare is the minimum free space for changes, in bytes, in addition to that for a snapshot.
-const roomToSpare = 1 << 20
+// minFreeBytes is the minimum free space for changes, in bytes, in addition to that for a snapshot.
+const minFreeBytes = 1 << 20
 
 // counted are the counters of the store.
 type counted struct {
@@ -61,7 +61,7 @@ func (s *Store) Stats() Stats {
 	if !s.closed {
 		missing = s.missing()
 		free, known := s.dir.free()
-		full = known && free < s.bytes+roomToSpare
+		full = known && free < s.bytes+minFreeBytes
 	}
 	return Stats{Missing: missing, Refusal: h.refusal, Full: full, Commits: h.commits.Snapshot(), Failures: h.failures, Generation: s.gen, JournalBytes: s.size,
 		JournalRecords: s.records, StateBytes: s.bytes, Snapshots: h.snapshots, SnapshotFailures: h.snapshotFailures,

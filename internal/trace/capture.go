@@ -38,7 +38,7 @@ type pending struct {
 // NextPacket waits for the next packet of a capture. It returns io.EOF when the session has ended, and the context's
 // error when that ends.
 func (s *Session) NextPacket(ctx context.Context) (*Packet, error) {
-	if s.spent() {
+	if s.countReached() {
 		return nil, io.EOF
 	}
 	p, err := s.nextPacket(ctx)

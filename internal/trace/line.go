@@ -48,7 +48,7 @@ const (
 // Next waits for the next step. It returns io.EOF when the session has ended, and the context's
 // error when that ends.
 func (s *Session) Next(ctx context.Context) (Line, error) {
-	if s.spent() {
+	if s.countReached() {
 		return Line{}, io.EOF
 	}
 	step, err := s.next(ctx)

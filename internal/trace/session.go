@@ -128,8 +128,8 @@ func (s *Session) take() {
 	s.given++
 }
 
-// spent reports whether the requested count was reached, which ends the session.
-func (s *Session) spent() bool {
+// countReached reports whether the requested count was reached, which ends the session.
+func (s *Session) countReached() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.given < s.request.Count {

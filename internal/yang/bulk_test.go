@@ -44,8 +44,8 @@ func bulkRound(t *testing.T, seed uint64, apart, whole *Schema) {
 		if i > 0 {
 			op, p, body = r.edit()
 		}
-		ca, errA := a.edit(t.Context(), op, p, []byte(body), manner{})
-		cb, errB := b.edit(t.Context(), op, p, []byte(body), manner{})
+		ca, errA := a.edit(t.Context(), op, p, []byte(body), editMode{})
+		cb, errB := b.edit(t.Context(), op, p, []byte(body), editMode{})
 		if !sameFault(errA, errB) {
 			t.Errorf("%s:\napart: %v\nwhole: %v", log(op, p, body), errA, errB)
 			return

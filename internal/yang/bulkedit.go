@@ -63,7 +63,7 @@ func (n *Node) cutBulk(v value) (value, []bulkBody) {
 }
 
 // editBulk edits a bulk list, or something in it; step i of the path is the list.
-func (t *Tree) editBulk(ctx context.Context, op Op, p Path, i int, body []byte, m manner) (*Change, error) {
+func (t *Tree) editBulk(ctx context.Context, op Op, p Path, i int, body []byte, m editMode) (*Change, error) {
 	list, err := t.schema.node(p[:i+1])
 	if err != nil {
 		return nil, err

@@ -35,19 +35,19 @@ func (op Op) String() string {
 // Edit applies op with a JSON body to the node at p and validates the tree. On any error, including one of the
 // context, the tree is unchanged. Errors in the request are [*Error].
 func (t *Tree) Edit(ctx context.Context, op Op, p Path, body []byte) (*Change, error) {
-	return t.edit(ctx, op, p, body, manner{})
+	return t.edit(ctx, op, p, body, editMode{})
 }
 
 // Amend is Edit for changes by the daemon itself: it may also change what is fixed at creation, such as a port's
 // tcubes, and give a list as many entries as were stored.
 func (t *Tree) Amend(ctx context.Context, op Op, p Path, body []byte) (*Change, error) {
-	return t.edit(ctx, op, p, body, manner{amend: true})
+	return t.edit(ctx, op, p, body, editMode{amend: true})
 }
 
-// manner is the kind of edit: by the daemon itself (Amend), or typed in words (EditWords).
-type manner struct{ amend, words bool }
+// editMode is the kind of edit: by the daemon itself (Amend), or typed in words (EditWords).
+type editMode struct{ amend, words bool }
 
-func (t *Tree) edit(ctx context.Context, op Op, p Path, body []byte, m manner) (*Change, error) {
+func (t *Tree) edit(ctx context.Context, op Op, p Path, body []byte, m editMode) (*Change, error) {
 	c, err := t.editUntil(ctx, op, p, body, m)
 	if err != nil && ctx.Err() != nil {
 		return nil, fmt.Errorf("edit %s: %w", p, ctx.Err())
@@ -55,7 +55,7 @@ func (t *Tree) edit(ctx context.Context, op Op, p Path, body []byte, m manner) (
 	return c, err
 }
 
-func (t *Tree) editUntil(ctx context.Context, op Op, p Path, body []byte, m manner) (*Change, error) {
+func (t *Tree) editUntil(ctx context.Context, op Op, p Path, body []byte, m editMode) (*Change, error) {
 	if t.broken != nil {
 		return nil, t.broken
 	}

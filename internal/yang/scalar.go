@@ -263,8 +263,8 @@ func (n *Node) like() string {
 	return ", which matches " + patterns
 }
 
-// stock are the prefixes of libyang's own messages about values.
-var stock = []string{"Invalid ", "Unsatisfied ", "Value ", "Unsupported ", "Failed ", "Internal ", "Leafref ", "Base64 ",
+// nativePrefixes are the prefixes of libyang's own messages about values.
+var nativePrefixes = []string{"Invalid ", "Unsatisfied ", "Value ", "Unsupported ", "Failed ", "Internal ", "Leafref ", "Base64 ",
 	"Unexpected ", "Duplicate ", "Conversion ", "libyang error"}
 
 // customMessage returns an error-message of the model.
@@ -272,7 +272,7 @@ func customMessage(msg string) string {
 	if msg == "" {
 		return ""
 	}
-	for _, s := range stock {
+	for _, s := range nativePrefixes {
 		if strings.HasPrefix(msg, s) {
 			return ""
 		}

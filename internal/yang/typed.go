@@ -14,7 +14,7 @@ import (
 // EditWords is Edit with a body typed in words. A merge gives a list exactly the values in the word, as for a
 // leaf-list: it is one value. Lists whose entries have more than a key cannot be set in this way.
 func (t *Tree) EditWords(ctx context.Context, op Op, p Path, body []byte) (*Change, error) {
-	return t.edit(ctx, op, p, body, manner{words: true})
+	return t.edit(ctx, op, p, body, editMode{words: true})
 }
 
 // InputWords is ParseInput with a body typed in words.

@@ -25,8 +25,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	pb "github.com/polycube/polycube/api/polycube/service/v1"
+	"github.com/polycube/polycube/test/extservice"
 	"github.com/polycube/polycube/test/netns"
-	"github.com/polycube/polycube/test/outsider"
 )
 
 // Versions of the service tally that die in the call that a cube's colour names: "dies CALL NUMBER", where calls are
@@ -76,7 +76,7 @@ func (f *fuse) reach(call string) {
 }
 
 // mortalService is tally with a fuse; version is mortal or mortalWide, with the call that triggers the fuse at once.
-func mortalService(version string) *outsider.Server {
+func mortalService(version string) *extservice.Server {
 	words := strings.Split(version, "@")
 	s, width := tallyService(tallyFirst), 4
 	if words[0] == mortalWide {
@@ -122,7 +122,7 @@ func (m *mortals) entry(key, mark uint32) []*pb.Entry {
 	return []*pb.Entry{{Key: binary.LittleEndian.AppendUint32(nil, key), Value: value}}
 }
 
-func (m *mortals) plan(c *outsider.Cube, r *pb.PrepareRequest) (*pb.Plan, error) {
+func (m *mortals) plan(c *extservice.Cube, r *pb.PrepareRequest) (*pb.Plan, error) {
 	var conf struct {
 		Mark   uint32
 		Colour string
@@ -144,7 +144,7 @@ func (m *mortals) plan(c *outsider.Cube, r *pb.PrepareRequest) (*pb.Plan, error)
 		Writes: []*pb.MapWrite{{Map: "seen", Entries: m.entry(byPlan, conf.Mark)}}}, nil
 }
 
-func (m *mortals) committed(c *outsider.Cube, _ uint64) error {
+func (m *mortals) committed(c *extservice.Cube, _ uint64) error {
 	m.mu.Lock()
 	mark := m.marks[c.GetName()]
 	m.mu.Unlock()

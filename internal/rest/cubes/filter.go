@@ -116,9 +116,9 @@ func (c condition) holds(value any) bool {
 	text, set := textOf(value)
 	switch c.operator {
 	case "=":
-		return set && like(text, c.value)
+		return set && matchPattern(text, c.value)
 	case "!=":
-		return !set || !like(text, c.value)
+		return !set || !matchPattern(text, c.value)
 	}
 	n := numberOf(text)
 	if !set || n == nil {
@@ -150,9 +150,9 @@ func textOf(value any) (string, bool) {
 	return "", false
 }
 
-// like compares a value with a pattern in which * stands for any text. Case does not matter, as in enums and
+// matchPattern compares a value with a pattern in which * stands for any text. Case does not matter, as in enums and
 // hexadecimal addresses.
-func like(text, pattern string) bool {
+func matchPattern(text, pattern string) bool {
 	text, pattern = strings.ToLower(text), strings.ToLower(pattern)
 	first, rest, found := strings.Cut(pattern, "*")
 	if !found {

@@ -16,11 +16,11 @@ func FuzzLike(f *testing.F) {
 		a, b := min(int(i), len(text)), min(int(j), len(text))
 		a, b = min(a, b), max(a, b)
 		for _, pattern := range []string{text, "*", text[:a] + "*", "*" + text[a:], text[:a] + "*" + text[b:], text[:a] + "*" + text[a:b] + "*" + text[b:], "**" + text} {
-			if !like(text, pattern) {
+			if !matchPattern(text, pattern) {
 				t.Errorf("%q does not fit %q", pattern, text)
 			}
 		}
-		if like(text, text+"x") || like(text, "*"+text+"x*") {
+		if matchPattern(text, text+"x") || matchPattern(text, "*"+text+"x*") {
 			t.Errorf("%q fits more than it has", text)
 		}
 	})

@@ -209,7 +209,7 @@ func (c *Routes) remove(w http.ResponseWriter, r *http.Request, t *resource.Targ
 // write handles POST, PUT and PATCH.
 func (c *Routes) write(w http.ResponseWriter, r *http.Request, t *resource.Target, body []byte) error {
 	if t.Kind == resource.KindCube {
-		rest, err := ownBody(body, t.Cube)
+		rest, err := splitName(body, t.Cube)
 		if err != nil {
 			return err
 		}
@@ -235,9 +235,9 @@ func (c *Routes) write(w http.ResponseWriter, r *http.Request, t *resource.Targe
 	return nil
 }
 
-// ownBody removes `name`, which the model does not have, from a cube's body. It refuses a body that names another cube
-// than the URL.
-func ownBody(body []byte, cube string) ([]byte, error) {
+// splitName removes `name`, which the model does not have, from a cube's body. It refuses a body that names another
+// cube than the URL.
+func splitName(body []byte, cube string) ([]byte, error) {
 	name, rest, err := takeName(body)
 	if err == nil && name != "" && name != cube {
 		err = &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue, Field: "name",

@@ -58,8 +58,8 @@ type credentials struct {
 // errNoCredentials is for a connection that no listener of this package accepted.
 var errNoCredentials = errors.New("the connection was not accepted by a listener of this package")
 
-// meetPeer identifies the other end of a connection.
-func meetPeer(c net.Conn, readOnly bool) *connInfo {
+// identifyConn identifies the other end of a connection.
+func identifyConn(c net.Conn, readOnly bool) *connInfo {
 	info := &connInfo{readOnly: readOnly}
 	if u, ok := c.(*net.UnixConn); ok {
 		info.unix = true
@@ -68,23 +68,23 @@ func meetPeer(c net.Conn, readOnly bool) *connInfo {
 		}
 		info.user = "root"
 		if info.peer.UID != 0 {
-			info.user = userName(accounts, info.peer.UID)
+			info.user = userName(passwdFile, info.peer.UID)
 		}
 		return info
 	}
 	info.local, info.err = netip.ParseAddrPort(c.LocalAddr().String())
 	info.remote = c.RemoteAddr().String()
 	if remote, err := netip.ParseAddrPort(info.remote); err == nil {
-		info.client = neighbourhood(remote.Addr().Unmap())
+		info.client = clientNetwork(remote.Addr().Unmap())
 	} else {
 		info.err = errors.Join(info.err, err)
 	}
 	return info
 }
 
-// accounts is the file with the users of the machine. Users that only a directory server knows stay numbers: a query
+// passwdFile is the file with the users of the machine. Users that only a directory server knows stay numbers: a query
 // may need the network that is being configured.
-const accounts = "/etc/passwd"
+const passwdFile = "/etc/passwd"
 
 // userName is a user's number, with the name if known.
 func userName(file string, uid uint32) string {
@@ -103,9 +103,9 @@ func userName(file string, uid uint32) string {
 	return "uid " + number
 }
 
-// neighbourhood is the set of addresses of one client: the machine itself, or an IPv6 network, in which a host can use
+// clientNetwork is the set of addresses of one client: the machine itself, or an IPv6 network, in which a host can use
 // any number of addresses.
-func neighbourhood(a netip.Addr) string {
+func clientNetwork(a netip.Addr) string {
 	if a.IsLoopback() {
 		return "loopback"
 	}
@@ -206,7 +206,7 @@ func (f *Front) Changed(c net.Conn, state http.ConnState) {
 		f.open.Delete(c)
 	}
 	if l := limitedOf(c); l != nil {
-		if reason := l.enters(state); reason != "" {
+		if reason := l.stateChanged(state); reason != "" {
 			f.dropped(l.info, reason)
 		}
 	}

@@ -92,7 +92,7 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer slots.Leave(g.Caller.Client)
-	ctx, done := f.oversee(r, g.Caller)
+	ctx, done := f.endWithoutRights(r, g.Caller)
 	defer done()
 	ctx = context.WithValue(ctx, callerKey{}, g.Caller)
 	r = r.WithContext(topology.WithOrigin(ctx, topology.Origin{Who: g.Caller.who, From: g.Caller.from, What: r.Method + " " + r.URL.EscapedPath()}))
@@ -142,8 +142,8 @@ func (f *Front) admit(w http.ResponseWriter, r *http.Request, g *guarded) error 
 	return nil
 }
 
-// readUnderWay is a read in progress, possibly an endless stream.
-type readUnderWay struct {
+// activeRead is a read in progress, possibly an endless stream.
+type activeRead struct {
 	r      *http.Request
 	Caller Caller
 	cancel context.CancelCauseFunc
@@ -152,13 +152,14 @@ type readUnderWay struct {
 // ErrRights is why a read is ended when its caller has lost its rights.
 var ErrRights = errors.New("the client no longer has the rights that it had at the start")
 
-// oversee ends a read when its caller loses the rights that it had at the start. A change always runs to its end.
-func (f *Front) oversee(r *http.Request, c Caller) (context.Context, func()) {
+// endWithoutRights ends a read when its caller loses the rights that it had at the start. A change always runs to its
+// end.
+func (f *Front) endWithoutRights(r *http.Request, c Caller) (context.Context, func()) {
 	if !message.ReadOnly(r.Method) {
 		return r.Context(), func() {}
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
-	under := &readUnderWay{r, c, cancel}
+	under := &activeRead{r, c, cancel}
 	f.reads.Store(under, nil)
 	return ctx, func() {
 		f.reads.Delete(under)
@@ -169,7 +170,7 @@ func (f *Front) oversee(r *http.Request, c Caller) (context.Context, func()) {
 // sweepReads checks for each read in progress whether its caller could start it now.
 func (f *Front) sweepReads() {
 	f.reads.Range(func(key, _ any) bool {
-		if under, ok := key.(*readUnderWay); ok {
+		if under, ok := key.(*activeRead); ok {
 			if now, err := f.identify(under.r); err != nil || now.role < under.Caller.role {
 				f.log.Warn("end a response", "client", under.Caller.who, "from", under.Caller.from, "role", now.role, "err", err)
 				under.cancel(ErrRights)
@@ -191,14 +192,14 @@ func (f *Front) panicked(rec *recorder, r *http.Request, cause any) {
 	}
 }
 
-// looksAtPackets reports whether a read shows packets of others, which is recorded like a change.
-func looksAtPackets(r *http.Request) bool {
+// readsPackets reports whether a read shows packets of others, which is recorded like a change.
+func readsPackets(r *http.Request) bool {
 	return r.Method == http.MethodGet && commands.Secret(message.CommandName(r))
 }
 
 // record writes the line of the audit log, if the request has one.
 func (f *Front) record(g *guarded, rec *recorder, r *http.Request) {
-	if f.audit == nil || g.refused == "" && (rec.status == http.StatusPermanentRedirect || message.ReadOnly(r.Method) && !looksAtPackets(r)) {
+	if f.audit == nil || g.refused == "" && (rec.status == http.StatusPermanentRedirect || message.ReadOnly(r.Method) && !readsPackets(r)) {
 		return
 	}
 	status := rec.status

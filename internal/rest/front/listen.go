@@ -177,8 +177,8 @@ type limitedListener struct {
 	// readOnly marks a read-only socket; silent clients speak TLS and would not understand a plain error.
 	readOnly, silent bool
 
-	reports  reports
-	saidFull time.Time
+	reports      reports
+	reportedFull time.Time
 
 	mu      sync.Mutex
 	clients map[string]int
@@ -205,14 +205,14 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 			<-l.slots
 			return nil, err
 		}
-		info := meetPeer(c, l.readOnly)
+		info := identifyConn(c, l.readOnly)
 		if l.enter(info.client) {
-			return &limitedConn{Conn: c, info: info, born: time.Now(), release: func() { l.leave(info.client) }}, nil
+			return &limitedConn{Conn: c, info: info, created: time.Now(), release: func() { l.leave(info.client) }}, nil
 		}
 		if l.reports.dropped != nil {
 			l.reports.dropped(info, dropTooMany)
 		}
-		l.turnAway(c)
+		l.rejectConn(c)
 	}
 }
 
@@ -223,8 +223,8 @@ func (l *limitedListener) takeSlot() bool {
 		return true
 	default:
 	}
-	if now := time.Now(); l.reports.full != nil && now.Sub(l.saidFull) > fullAgain {
-		l.saidFull = now
+	if now := time.Now(); l.reports.full != nil && now.Sub(l.reportedFull) > fullAgain {
+		l.reportedFull = now
 		l.reports.full(cap(l.slots))
 	}
 	select {
@@ -255,8 +255,8 @@ func (l *limitedListener) leave(client string) {
 	<-l.slots
 }
 
-// turnAway tells a client why, if that costs nothing.
-func (l *limitedListener) turnAway(c net.Conn) {
+// rejectConn tells a client why, if that costs nothing.
+func (l *limitedListener) rejectConn(c net.Conn) {
 	if !l.silent {
 		body := fmt.Sprintf(`{"ietf-restconf:errors":{"error":[{"error-type":"protocol","error-tag":"resource-denied",`+
 			`"error-message":"this client has %d open connections, close some"}]}}`, MaxConnsPerClient)

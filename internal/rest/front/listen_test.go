@@ -67,7 +67,7 @@ func TestNeighbourhood(t *testing.T) {
 		"127.0.0.1": "loopback", "127.9.9.9": "loopback", "::1": "loopback", "192.0.2.7": "192.0.2.7",
 		"2001:db8:1:2:3::4": "2001:db8:1:2::/64", "fe80::1%eth0": "fe80::/64",
 	} {
-		if got := neighbourhood(netip.MustParseAddr(addr)); got != want {
+		if got := clientNetwork(netip.MustParseAddr(addr)); got != want {
 			t.Errorf("%s is counted as %q, want %q", addr, got, want)
 		}
 	}

@@ -77,8 +77,8 @@ type limitedConn struct {
 	release func()
 
 	// state is the last state that net/http reported.
-	state atomic.Int32
-	born  time.Time
+	state   atomic.Int32
+	created time.Time
 	// aborted tells that the read deadline is in the past: this is how net/http cancels its own reads.
 	aborted             atomic.Bool
 	lateRead, lateWrite atomic.Bool
@@ -86,7 +86,7 @@ type limitedConn struct {
 
 // SetReadDeadline implements net.Conn.
 func (c *limitedConn) SetReadDeadline(t time.Time) error {
-	c.aborted.Store(!t.IsZero() && t.Before(c.born))
+	c.aborted.Store(!t.IsZero() && t.Before(c.created))
 	return c.Conn.SetReadDeadline(t)
 }
 
@@ -106,9 +106,9 @@ func (c *limitedConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// enters records a state of the connection. On close, it returns the reason if the client was too slow. An idle
+// stateChanged records a state of the connection. On close, it returns the reason if the client was too slow. An idle
 // connection has already received its response.
-func (c *limitedConn) enters(state http.ConnState) DropReason {
+func (c *limitedConn) stateChanged(state http.ConnState) DropReason {
 	before := http.ConnState(c.state.Swap(int32(state)))
 	switch {
 	case state != http.StateClosed:

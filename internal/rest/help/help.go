@@ -148,13 +148,13 @@ func (g *Guide) Node(w http.ResponseWriter, r *http.Request, t *resource.Target)
 		}
 		h = g.listHelp(r, t, verb)
 	default:
-		h = nodeHelp(t, verb, g.there(r, t))
+		h = nodeHelp(t, verb, g.targetExists(r, t))
 	}
 	return g.Answer(w, r, t.Methods(), verb, completion, h)
 }
 
-// there reports whether the target exists.
-func (g *Guide) there(r *http.Request, t *resource.Target) bool {
+// targetExists reports whether the target exists.
+func (g *Guide) targetExists(r *http.Request, t *resource.Target) bool {
 	if !g.names.Runs(t.Service, t.Cube) || t.Kind != resource.KindEntry {
 		return g.names.Runs(t.Service, t.Cube)
 	}
@@ -204,13 +204,13 @@ func nodeHelp(t *resource.Target, verb string, exists bool) Help {
 			break
 		}
 		h.Params = pick(children, inner)
-		h.actions = pick(children, func(n *yang.Node) bool { return n.Kind() == yang.Action && !ofAList(n, children) })
+		h.actions = pick(children, func(n *yang.Node) bool { return n.Kind() == yang.Action && !isListAction(n, children) })
 	}
 	return h
 }
 
-// ofAList reports whether an action is offered as a verb of a sibling list.
-func ofAList(action *yang.Node, siblings []*yang.Node) bool {
+// isListAction reports whether an action is offered as a verb of a sibling list.
+func isListAction(action *yang.Node, siblings []*yang.Node) bool {
 	return slices.ContainsFunc(siblings, func(n *yang.Node) bool {
 		return slices.Contains(slices.Collect(maps.Values(n.Verbs())), action)
 	})
@@ -398,7 +398,7 @@ func (g *Guide) Leaf(w http.ResponseWriter, r *http.Request, t *resource.Target,
 		if r.URL.Query().Get("completion") == "word" {
 			words = leafVerbs(verb) // its values follow a "=", not the path
 		}
-		return g.out.JSON(w, r, http.StatusOK, BegunBy(r, oneMore(r, n, words)))
+		return g.out.JSON(w, r, http.StatusOK, BegunBy(r, completeLast(r, n, words)))
 	}
 	if len(p.Values) > 0 || p.SimpleType == "boolean" {
 		p.Candidates = nil // said already

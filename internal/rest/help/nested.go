@@ -73,8 +73,8 @@ func valueParam(n *yang.Node) Param {
 	return p
 }
 
-// oneMore completes the last of several values separated by commas. It does not offer a value twice.
-func oneMore(r *http.Request, n *yang.Node, words []string) []string {
+// completeLast completes the last of several values separated by commas. It does not offer a value twice.
+func completeLast(r *http.Request, n *yang.Node, words []string) []string {
 	typed := r.URL.Query().Get("prefix")
 	last := strings.LastIndexByte(typed, ',')
 	if last < 0 || n.Kind() != yang.LeafList && !n.Bare() {

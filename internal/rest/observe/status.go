@@ -138,18 +138,18 @@ func (o *Observer) ServeStatus(w http.ResponseWriter, r *http.Request, rest []st
 func (o *Observer) status() StatusView {
 	v := StatusView{Daemon: o.daemonView(), Drops: []dropView{}, Services: []serviceView{}, Programs: programsView{Reasons: []programView{}}}
 	numbers := o.manager.Numbers()
-	all := slices.Concat(v.Cubes.look(numbers), v.Ports.look(numbers), o.storeTroubles(&v), o.pinTroubles(), o.tlsTroubles())
+	all := slices.Concat(v.Cubes.collect(numbers), v.Ports.collect(numbers), o.storeTroubles(&v), o.pinTroubles(), o.tlsTroubles())
 	v.Cubes.Revision = o.manager.Revision()
-	o.lookAtPrograms(&v)
-	all = append(all, o.lookAtPackets(&v, numbers)...)
+	o.collectPrograms(&v)
+	all = append(all, o.collectPackets(&v, numbers)...)
 	all = append(all, o.serviceTroubles()...)
-	o.lookAtServices(&v, numbers)
-	v.conclude(all)
+	o.collectServices(&v, numbers)
+	v.setStatus(all)
 	return v
 }
 
-// lookAtServices lists the services that have cubes or are external.
-func (o *Observer) lookAtServices(v *StatusView, numbers []topology.CubeNumbers) {
+// collectServices lists the services that have cubes or are external.
+func (o *Observer) collectServices(v *StatusView, numbers []topology.CubeNumbers) {
 	cubes := map[string]int{}
 	for _, c := range numbers {
 		cubes[c.Service]++
@@ -170,8 +170,8 @@ func (o *Observer) lookAtServices(v *StatusView, numbers []topology.CubeNumbers)
 	}
 }
 
-// conclude lists the problems, the worst first, and sets the overall status.
-func (v *StatusView) conclude(all []trouble) {
+// setStatus lists the problems, the worst first, and sets the overall status.
+func (v *StatusView) setStatus(all []trouble) {
 	rank := map[string]int{severityCritical: 0, severityWarning: 1}
 	slices.SortStableFunc(all, func(a, b trouble) int { return cmp.Compare(rank[a.Severity], rank[b.Severity]) })
 	v.Status = severityOK
@@ -190,8 +190,8 @@ func remedyOf(trouble string) string {
 	return "the log has the details; delete the cube and create it again"
 }
 
-// look counts cubes and finds those with problems.
-func (v *cubesView) look(numbers []topology.CubeNumbers) []trouble {
+// collect counts cubes and finds those with problems.
+func (v *cubesView) collect(numbers []topology.CubeNumbers) []trouble {
 	var out []trouble
 	for _, c := range numbers {
 		v.Total++
@@ -211,8 +211,8 @@ func (v *cubesView) look(numbers []topology.CubeNumbers) []trouble {
 	return out
 }
 
-// look counts ports and finds those that do not work, or lose something.
-func (v *portsView) look(numbers []topology.CubeNumbers) []trouble {
+// collect counts ports and finds those that do not work, or lose something.
+func (v *portsView) collect(numbers []topology.CubeNumbers) []trouble {
 	var out []trouble
 	for _, c := range numbers {
 		for _, p := range c.Ports {
@@ -237,8 +237,8 @@ func (v *portsView) look(numbers []topology.CubeNumbers) []trouble {
 	return out
 }
 
-// lookAtPrograms counts programs by mode. Call mode costs nanoseconds but works, so it is not a problem.
-func (o *Observer) lookAtPrograms(v *StatusView) {
+// collectPrograms counts programs by mode. Call mode costs nanoseconds but works, so it is not a problem.
+func (o *Observer) collectPrograms(v *StatusView) {
 	if o.observed.Linker == nil {
 		return
 	}
@@ -255,8 +255,8 @@ func (o *Observer) lookAtPrograms(v *StatusView) {
 	}
 }
 
-// lookAtPackets reads the counters of the slow path and the drops.
-func (o *Observer) lookAtPackets(v *StatusView, numbers []topology.CubeNumbers) []trouble {
+// collectPackets reads the counters of the slow path and the drops.
+func (o *Observer) collectPackets(v *StatusView, numbers []topology.CubeNumbers) []trouble {
 	var out []trouble
 	for _, c := range numbers {
 		v.SlowPath.Waiting += c.Waiting

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package foreign
+package external
 
 // A service reads and writes the maps of its own cubes as bytes. The sizes are checked here, the rest by the kernel.
 

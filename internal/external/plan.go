@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package foreign
+package external
 
 // Converts a plan of a service to one of package cube. All changes of maps can be undone here, so that a service that
 // dies in the middle leaves nothing half done.
@@ -21,8 +21,8 @@ func commitTime(d deadlines) time.Duration  { return d.commit }
 func stateTime(d deadlines) time.Duration   { return d.state }
 func actionTime(d deadlines) time.Duration  { return d.action }
 
-// planned checks a plan. begun is set when it is carried out.
-func (i *instance) planned(number uint64, p *pb.Plan, begun *atomic.Bool) (cube.Plan, error) {
+// checkPlan checks a plan. begun is set when it is carried out.
+func (i *instance) checkPlan(number uint64, p *pb.Plan, begun *atomic.Bool) (cube.Plan, error) {
 	var out cube.Plan
 	if len(p.GetConstants()) > maxChanges || len(p.GetMapSizes()) > maxChanges || len(p.GetPrograms()) > maxChanges {
 		return out, invalid("it has more than %d constants, sizes or programs", maxChanges)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package foreign
+package external
 
 // What the programs of an external service may do in the kernel. The kernel's verifier keeps a program from crashing
 // the machine; it does not keep one from sending packets past the cubes, reading the memory of other processes or

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package foreign
+package external
 
 // The maps of an external service are kernel memory that no process limit includes, so they are counted here, and they
 // are private to the service: shared maps are only for built-in services.

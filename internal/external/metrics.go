@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package foreign
+package external
 
 // Log lines and metrics of a service.
 

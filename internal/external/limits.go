@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package foreign
+package external
 
 // Limits on what a service may send, and its form when it is passed on.
 
@@ -51,7 +51,7 @@ const (
 	packetRate  = 500_000
 	packetQueue = 4096
 	packetBytes = 8 << 20
-	tellQueue   = 1024
+	outboxSize  = 1024
 )
 
 var identifier = regexp.MustCompile(`^[A-Za-z_.][A-Za-z0-9_.]*$`)
@@ -92,16 +92,16 @@ type lost struct {
 func (e *lost) Error() string { return e.text }
 func (e *lost) Unwrap() error { return cube.ErrUnavailable }
 
-// lose returns the error for the end of a part of a service, with the error of the connection.
-func lose(what string, err error) error {
+// lostError returns the error for the end of a part of a service, with the error of the connection.
+func lostError(what string, err error) error {
 	if s, ok := status.FromError(err); ok && err != nil && s.Message() != "" {
 		what += " (" + sentence(s.Message()) + ")"
 	}
 	return &lost{what, err != nil}
 }
 
-// said is the error that a service, or the connection to it, returned.
-func said(err error) error {
+// callError is the error that a service, or the connection to it, returned.
+func callError(err error) error {
 	s, ok := status.FromError(err)
 	if !ok {
 		return err

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package foreign
+package external
 
 // What the way to another process costs: a call, an entry of a map, a packet there and back. By loopback, so a Unix socket
 // does a little better.
@@ -14,13 +14,13 @@ import (
 
 	pb "github.com/polycube/polycube/api/polycube/service/v1"
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/extservice"
 	"github.com/polycube/polycube/test/netns"
-	"github.com/polycube/polycube/test/outsider"
 )
 
-func benchCube(b *testing.B, maps map[string]*ebpf.Map) (*outsider.Cube, *instance, *fakeEnv) {
+func benchCube(b *testing.B, maps map[string]*ebpf.Map) (*extservice.Cube, *instance, *fakeEnv) {
 	b.Helper()
-	s := &outsider.Server{Description: describe(b), Packet: func(_ *outsider.Cube, p *pb.PacketIn) []*pb.PacketOut {
+	s := &extservice.Server{Description: describe(b), Packet: func(_ *extservice.Cube, p *pb.PacketIn) []*pb.PacketOut {
 		return []*pb.PacketOut{{Cube: p.GetCube(), Direction: pb.Direction_DIRECTION_EGRESS, Data: p.GetData()}}
 	}}
 	l, err := begin(b, Options{}, s)

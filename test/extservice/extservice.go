@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package outsider is an external service, for tests: it speaks the protocol of api/ by hand, so that
+// Package extservice is an external service, for tests: it speaks the protocol of api/ by hand, so that
 // a test can have it do what no SDK would.
-package outsider
+package extservice
 
 import (
 	"context"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package foreign
+package external
 
 // Packets and messages are sent to the service in batches, from a queue with a common limit for all its cubes: the
 // reader of the slow path never waits for a service. Packets from the service are sent to the fast path as they
@@ -95,7 +95,7 @@ const sessionKey = "polycube-session"
 func (l *life) openPackets() error {
 	stream, err := l.client.Packets(metadata.AppendToOutgoingContext(l.ctx, sessionKey, l.session))
 	if err != nil {
-		return fmt.Errorf("open its stream of packets: %w", said(err))
+		return fmt.Errorf("open its stream of packets: %w", callError(err))
 	}
 	l.work.Go(func() { l.sendPackets(stream) })
 	l.work.Go(func() { l.readPackets(stream) })
@@ -123,7 +123,7 @@ func (l *life) readPackets(stream grpc.BidiStreamingClient[pb.PacketsIn, pb.Pack
 	for {
 		m, err := stream.Recv()
 		if err != nil {
-			l.end(lose("its stream of packets ended", err))
+			l.end(lostError("its stream of packets ended", err))
 			return
 		}
 		for _, p := range m.GetPackets() {

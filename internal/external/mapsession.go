@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package foreign
+package external
 
 // Map requests of a service, in order.
 
@@ -61,8 +61,8 @@ func (i *instance) mapRequest(r *pb.MapRequest, reply *pb.MapReply) error {
 	return fmt.Errorf("map %s: unknown operation: %w", t.name, cube.ErrUnsupported)
 }
 
-// few refuses requests that are too large.
-func few(n int) error {
+// checkCount refuses requests that are too large.
+func checkCount(n int) error {
 	if n > maxBatch {
 		return fmt.Errorf("%d entries in a request, the limit is %d: %w", n, maxBatch, cube.ErrInvalid)
 	}
@@ -70,7 +70,7 @@ func few(n int) error {
 }
 
 func (t *table) lookup(keys [][]byte, reply *pb.MapReply) error {
-	if err := errors.Join(few(len(keys)), t.plain()); err != nil {
+	if err := errors.Join(checkCount(len(keys)), t.plain()); err != nil {
 		return err
 	}
 	size := 0
@@ -104,7 +104,7 @@ func (t *table) iterate(r *pb.MapIterate, reply *pb.MapReply) error {
 }
 
 func (t *table) update(r *pb.MapUpdate, reply *pb.MapReply, j *journal) error {
-	if err := errors.Join(few(len(r.GetEntries())), t.plain()); err != nil {
+	if err := errors.Join(checkCount(len(r.GetEntries())), t.plain()); err != nil {
 		return err
 	}
 	flags, ok := map[pb.MapUpdate_Mode]ebpf.MapUpdateFlags{pb.MapUpdate_MODE_ANY: ebpf.UpdateAny,
@@ -125,7 +125,7 @@ func (t *table) update(r *pb.MapUpdate, reply *pb.MapReply, j *journal) error {
 }
 
 func (t *table) remove(keys [][]byte, reply *pb.MapReply, j *journal) error {
-	if err := few(len(keys)); err != nil {
+	if err := checkCount(len(keys)); err != nil {
 		return err
 	}
 	for _, key := range keys {
@@ -147,7 +147,7 @@ func (t *table) remove(keys [][]byte, reply *pb.MapReply, j *journal) error {
 }
 
 func (t *table) take(keys [][]byte, reply *pb.MapReply, j *journal) error {
-	if err := errors.Join(few(len(keys)), t.plain()); err != nil {
+	if err := errors.Join(checkCount(len(keys)), t.plain()); err != nil {
 		return err
 	}
 	for _, key := range keys {
@@ -200,7 +200,7 @@ func (t *table) clear(reply *pb.MapReply, j *journal) error {
 // replace replaces an inner map.
 func (i *instance) replace(r *pb.MapRequest) error {
 	entries := r.GetReplace().GetEntries()
-	if err := few(len(entries)); err != nil {
+	if err := checkCount(len(entries)); err != nil {
 		return err
 	}
 	outer, err := i.env.Map(r.GetMap())

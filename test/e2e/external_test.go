@@ -25,9 +25,9 @@ import (
 
 	pb "github.com/polycube/polycube/api/polycube/service/v1"
 	"github.com/polycube/polycube/test/executable"
+	"github.com/polycube/polycube/test/extservice"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/output"
-	"github.com/polycube/polycube/test/outsider"
 )
 
 // asService is the variable that makes the test binary a service: its version, and where to listen.
@@ -65,8 +65,8 @@ func beService() {
 
 // tallyService is the service tally of upgrade_test.go, or one that is called hidden and sends packets through user
 // space.
-func tallyService(version string) *outsider.Server {
-	s := &outsider.Server{Plan: planTally, Committed: func(c *outsider.Cube, _ uint64) error {
+func tallyService(version string) *extservice.Server {
+	s := &extservice.Server{Plan: planTally, Committed: func(c *extservice.Cube, _ uint64) error {
 		os.Exit(3)
 		return nil
 	}}
@@ -96,11 +96,11 @@ func tallyService(version string) *outsider.Server {
 		return hiddenService()
 	}
 	s.Description = d
-	s.Read = func(c *outsider.Cube, _ []string) ([]byte, error) { return readTally(c, width) }
+	s.Read = func(c *extservice.Cube, _ []string) ([]byte, error) { return readTally(c, width) }
 	return s
 }
 
-func planTally(c *outsider.Cube, r *pb.PrepareRequest) (*pb.Plan, error) {
+func planTally(c *extservice.Cube, r *pb.PrepareRequest) (*pb.Plan, error) {
 	var conf tallyConfig
 	if err := json.Unmarshal(r.GetAfter(), &conf); err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func planTally(c *outsider.Cube, r *pb.PrepareRequest) (*pb.Plan, error) {
 }
 
 // readTally sums the program's counts.
-func readTally(c *outsider.Cube, width int) ([]byte, error) {
+func readTally(c *extservice.Cube, width int) ([]byte, error) {
 	reply, err := c.Map(&pb.MapRequest{Map: "seen", Operation: &pb.MapRequest_Iterate{Iterate: &pb.MapIterate{}}})
 	if err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func readTally(c *outsider.Cube, width int) ([]byte, error) {
 }
 
 // hiddenService is transparenthelloworld with another name: packets that its programs send to user space continue.
-func hiddenService() *outsider.Server {
+func hiddenService() *extservice.Server {
 	read := func(name string) []byte {
 		data, err := os.ReadFile(filepath.Join("..", "..", "cubes", "transparenthelloworld", name))
 		if err != nil {
@@ -140,12 +140,12 @@ func hiddenService() *outsider.Server {
 		return data
 	}
 	values := map[string]uint32{"DROP": 0, "PASS": 1, "SLOWPATH": 2}
-	return &outsider.Server{
+	return &extservice.Server{
 		Description: &pb.Description{Protocol: 1, Name: "hidden", Packets: true, Parent: true,
 			Model: strings.ReplaceAll(string(read("transparenthelloworld.yang")), "transparenthelloworld", "hidden"),
 			Objects: []*pb.Object{{Hook: pb.Hook_HOOK_TC, Elf: read("transparenthelloworld.tc.o")},
 				{Hook: pb.Hook_HOOK_XDP, Elf: read("transparenthelloworld.xdp.o")}}},
-		Plan: func(_ *outsider.Cube, r *pb.PrepareRequest) (*pb.Plan, error) {
+		Plan: func(_ *extservice.Cube, r *pb.PrepareRequest) (*pb.Plan, error) {
 			var conf struct {
 				Ingress string `json:"ingress-action"`
 				Egress  string `json:"egress-action"`
@@ -157,7 +157,7 @@ func hiddenService() *outsider.Server {
 				"ingress_action": binary.LittleEndian.AppendUint32(nil, values[conf.Ingress]),
 				"egress_action":  binary.LittleEndian.AppendUint32(nil, values[conf.Egress])}}, nil
 		},
-		Packet: func(_ *outsider.Cube, p *pb.PacketIn) []*pb.PacketOut {
+		Packet: func(_ *extservice.Cube, p *pb.PacketIn) []*pb.PacketOut {
 			return []*pb.PacketOut{{Cube: p.GetCube(), Direction: p.GetDirection(), Trip: p.GetTrip(),
 				TrafficClass: p.GetTrafficClass(), Data: p.GetData()}}
 		},

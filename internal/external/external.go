@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package foreign runs external services: processes that are not part of the daemon. It speaks the protocol of api/
+// Package external runs external services: processes that are not part of the daemon. It speaks the protocol of api/
 // with them, and presents them to the topology with the contract of package cube. Data from such a process is not
 // trusted: it is checked and limited, and calls have deadlines, so that it can only break its own cubes' control
 // plane.
-package foreign
+package external
 
 import (
 	"context"
@@ -64,7 +64,7 @@ type Options struct {
 // Defaults and limits of times.
 const (
 	beat         = 5 * time.Second
-	silence      = 10 * time.Second
+	maxSilence   = 10 * time.Second
 	describeTime = 10 * time.Second
 	readyTime    = 5 * time.Second
 	closeTime    = 2 * time.Second
@@ -85,7 +85,7 @@ func New(o Options) *Host {
 		o.Beat = beat
 	}
 	if o.Silence == 0 {
-		o.Silence = silence
+		o.Silence = maxSilence
 	}
 	return &Host{opts: o}
 }
@@ -199,9 +199,9 @@ func (l *life) dial(creds credentials.TransportCredentials, dialer func(context.
 		grpc.WithTransportCredentials(creds),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			conn, err := dialer(ctx)
-			l.unreached.Store(nil)
+			l.dialErr.Store(nil)
 			if err != nil {
-				l.unreached.Store(&err)
+				l.dialErr.Store(&err)
 			}
 			return conn, err
 		}),
@@ -222,11 +222,11 @@ func (l *life) describe(ctx context.Context) error {
 	// A started process needs time until it listens; other services already listen.
 	d, err := l.client.Describe(ctx, &pb.DescribeRequest{Protocol: protocol, Daemon: l.opts.Version, Kernel: kernelRelease()},
 		grpc.WaitForReady(l.process != nil))
-	if why := l.unreached.Load(); err != nil && why != nil && status.Code(err) != codes.OK {
+	if why := l.dialErr.Load(); err != nil && why != nil && status.Code(err) != codes.OK {
 		return &lost{"connecting to it: " + sentence((*why).Error()), true}
 	}
 	if err != nil {
-		return fmt.Errorf("query its description: %w", said(err))
+		return fmt.Errorf("query its description: %w", callError(err))
 	}
 	l.description = d
 	if err := checkDescription(l.reg.Name, d); err != nil {

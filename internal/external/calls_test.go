@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package foreign
+package external
 
 // Cubes of a service that answers: what it is asked and told, what becomes of its answers, and of a service that has none.
 
@@ -22,8 +22,8 @@ import (
 	pb "github.com/polycube/polycube/api/polycube/service/v1"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/topology/service"
+	"github.com/polycube/polycube/test/extservice"
 	"github.com/polycube/polycube/test/netns"
-	"github.com/polycube/polycube/test/outsider"
 )
 
 // diary notes what a service heard.
@@ -47,19 +47,19 @@ func (d *diary) has(line string) bool {
 func TestWhatAServiceIsAskedAndTold(t *testing.T) {
 	var d diary
 	var ports []*pb.Port
-	s := &outsider.Server{Description: describe(t), Heard: d.add,
-		Plan: func(_ *outsider.Cube, r *pb.PrepareRequest) (*pb.Plan, error) {
+	s := &extservice.Server{Description: describe(t), Heard: d.add,
+		Plan: func(_ *extservice.Cube, r *pb.PrepareRequest) (*pb.Plan, error) {
 			ports = r.GetPorts()
 			return &pb.Plan{Commit: true, Constants: map[string][]byte{"x": {1, 0, 0, 0}}, MapSizes: map[string]uint32{"fdb": 9},
 				Programs: []*pb.ProgramChange{{Direction: pb.Direction_DIRECTION_EGRESS, Index: 3, Function: "other"}, {Direction: pb.Direction_DIRECTION_INGRESS, Index: 4}}}, nil
 		},
-		Read: func(_ *outsider.Cube, path []string) ([]byte, error) {
+		Read: func(_ *extservice.Cube, path []string) ([]byte, error) {
 			return json.Marshal(map[string]any{"path": path})
 		},
-		Act: func(_ *outsider.Cube, path []string, input []byte) (*pb.ActionResponse, error) {
+		Act: func(_ *extservice.Cube, path []string, input []byte) (*pb.ActionResponse, error) {
 			return &pb.ActionResponse{Output: input, Edits: []*pb.Edit{{Path: path, Value: []byte(`1`)}, {Path: path, Delete: true}}}, nil
 		},
-		Packet: func(_ *outsider.Cube, p *pb.PacketIn) []*pb.PacketOut {
+		Packet: func(_ *extservice.Cube, p *pb.PacketIn) []*pb.PacketOut {
 			return []*pb.PacketOut{{Cube: p.GetCube(), Port: p.GetPort(), Direction: pb.Direction_DIRECTION_EGRESS, Trip: p.GetTrip(),
 				Metadata: p.GetMetadata(), Data: p.GetData()}, {Cube: 5, Data: p.GetData()}, {Cube: p.GetCube(), Data: []byte("short")}}
 		},
@@ -114,15 +114,15 @@ func TestAnswersThatAreRefused(t *testing.T) {
 	var answer func() (*pb.Plan, error)
 	var action *pb.ActionResponse
 	var state []byte
-	s := &outsider.Server{Description: describe(t),
-		Plan: func(*outsider.Cube, *pb.PrepareRequest) (*pb.Plan, error) {
+	s := &extservice.Server{Description: describe(t),
+		Plan: func(*extservice.Cube, *pb.PrepareRequest) (*pb.Plan, error) {
 			if answer == nil {
 				return &pb.Plan{}, nil
 			}
 			return answer()
 		},
-		Read: func(*outsider.Cube, []string) ([]byte, error) { return state, nil },
-		Act:  func(*outsider.Cube, []string, []byte) (*pb.ActionResponse, error) { return action, nil },
+		Read: func(*extservice.Cube, []string) ([]byte, error) { return state, nil },
+		Act:  func(*extservice.Cube, []string, []byte) (*pb.ActionResponse, error) { return action, nil },
 	}
 	l, err := begin(t, Options{}, s)
 	if err != nil {
@@ -179,7 +179,7 @@ func TestAServiceThatHangsCostsItsCubesADeadlineAndNoMore(t *testing.T) {
 	defer close(hang)
 	d := describe(t)
 	d.Deadlines.State = 500
-	s := &outsider.Server{Description: d, Read: func(*outsider.Cube, []string) ([]byte, error) { <-hang; return nil, nil }}
+	s := &extservice.Server{Description: d, Read: func(*extservice.Cube, []string) ([]byte, error) { <-hang; return nil, nil }}
 	l, err := begin(t, Options{}, s)
 	if err != nil {
 		t.Fatal(err)
@@ -203,19 +203,19 @@ func TestAServiceThatHangsCostsItsCubesADeadlineAndNoMore(t *testing.T) {
 }
 
 func TestWhatATranslationFailedOf(t *testing.T) {
-	l, err := begin(t, Options{}, &outsider.Server{Description: describe(t)})
+	l, err := begin(t, Options{}, &extservice.Server{Description: describe(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	check := func(err error, kind error, says string) {
 		t.Helper()
-		if got := l.untranslated(err); !errors.Is(got, kind) || !strings.Contains(got.Error(), says) {
+		if got := l.migrateError(err); !errors.Is(got, kind) || !strings.Contains(got.Error(), says) {
 			t.Errorf("%v is said as %q, want %q", err, got, says)
 		}
 	}
 	check(status.Error(codes.InvalidArgument, "the old version is too old"), cube.ErrInvalid, "the old version is too old")
 	check(status.FromContextError(context.DeadlineExceeded).Err(), cube.ErrUnavailable, "did not answer Migrate within 20s")
-	l.end(lose("its session ended", nil))
+	l.end(lostError("its session ended", nil))
 	check(status.Error(codes.Unavailable, "EOF"), cube.ErrUnavailable, "was lost during Migrate (its session ended)")
 }
 
@@ -261,7 +261,7 @@ func lookup(name string, keys ...uint32) *pb.MapRequest {
 
 func TestAServiceReadsAndWritesMapsOfItsCubes(t *testing.T) {
 	maps := kernelMaps(t)
-	s := &outsider.Server{Description: describe(t)}
+	s := &extservice.Server{Description: describe(t)}
 	l, err := begin(t, Options{}, s)
 	if err != nil {
 		t.Fatal(err)
@@ -325,7 +325,7 @@ func TestAServiceReadsAndWritesMapsOfItsCubes(t *testing.T) {
 	if _, err := c.Map(&pb.MapRequest{Map: "hash", Operation: &pb.MapRequest_Info{Info: &pb.MapInfoRequest{}}}); err != nil {
 		t.Error(err)
 	}
-	stranger := &outsider.Cube{OpenRequest: &pb.OpenRequest{Cube: c.GetCube() + 1}, Session: c.Session}
+	stranger := &extservice.Cube{OpenRequest: &pb.OpenRequest{Cube: c.GetCube() + 1}, Session: c.Session}
 	if _, err := stranger.Map(lookup("hash", 1)); status.Code(err) != codes.NotFound {
 		t.Errorf("a map of a cube that is not its own: %v", err)
 	}
@@ -334,10 +334,10 @@ func TestAServiceReadsAndWritesMapsOfItsCubes(t *testing.T) {
 func TestAPlanWritesMapsWholeOrNotAtAll(t *testing.T) {
 	maps := kernelMaps(t)
 	var plan *pb.Plan
-	var commit func(*outsider.Cube) error
-	s := &outsider.Server{Description: describe(t),
-		Plan:      func(*outsider.Cube, *pb.PrepareRequest) (*pb.Plan, error) { return plan, nil },
-		Committed: func(c *outsider.Cube, _ uint64) error { return commit(c) },
+	var commit func(*extservice.Cube) error
+	s := &extservice.Server{Description: describe(t),
+		Plan:      func(*extservice.Cube, *pb.PrepareRequest) (*pb.Plan, error) { return plan, nil },
+		Committed: func(c *extservice.Cube, _ uint64) error { return commit(c) },
 	}
 	plan = &pb.Plan{}
 	l, err := begin(t, Options{}, s)
@@ -359,7 +359,7 @@ func TestAPlanWritesMapsWholeOrNotAtAll(t *testing.T) {
 		return strings.Join(list, " ")
 	}
 	good := &pb.MapWrite{Map: "hash", Entries: []*pb.Entry{entry(2, 20), {Key: word(1)}}}
-	refuse := func(c *outsider.Cube) error {
+	refuse := func(c *extservice.Cube) error {
 		if _, err := c.Map(update("hash", 0, entry(3, 30), entry(1, 11))); err != nil {
 			return err
 		}
@@ -367,7 +367,7 @@ func TestAPlanWritesMapsWholeOrNotAtAll(t *testing.T) {
 	}
 	for _, c := range []struct {
 		plan   *pb.Plan
-		commit func(*outsider.Cube) error
+		commit func(*extservice.Cube) error
 		fails  bool
 		want   string
 	}{
@@ -405,7 +405,7 @@ func TestAPlanWritesMapsWholeOrNotAtAll(t *testing.T) {
 func TestAServiceThatDeletesNoState(t *testing.T) {
 	description := describe(t)
 	description.DeleteState = false
-	l, err := begin(t, Options{}, &outsider.Server{Description: description})
+	l, err := begin(t, Options{}, &extservice.Server{Description: description})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package foreign
+package external
 
 // What shipped cubes are made of is allowed; what could hurt is refused, each with its sentence.
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package foreign
+package external
 
 // The daemon's side of the protocol against a service in this process that does what a test wants.
 
@@ -36,7 +36,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/origins"
 	"github.com/polycube/polycube/internal/topology/service"
-	"github.com/polycube/polycube/test/outsider"
+	"github.com/polycube/polycube/test/extservice"
 	"github.com/polycube/polycube/test/pace"
 )
 
@@ -82,7 +82,7 @@ func listen(t testing.TB, s pb.ServiceServer, opts ...grpc.ServerOption) string 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o, ok := s.(*outsider.Server); ok && len(opts) == 0 {
+	if o, ok := s.(*extservice.Server); ok && len(opts) == 0 {
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		go func() { done <- o.Serve(ctx, l) }()
@@ -219,7 +219,7 @@ func TestServicesThatDescribeThemselvesWronglyAreRefused(t *testing.T) {
 	} {
 		d := describe(t)
 		c.change(d)
-		_, err := begin(t, Options{}, &outsider.Server{Description: d})
+		_, err := begin(t, Options{}, &extservice.Server{Description: d})
 		if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %v with %q", what, err, c.want, c.says)
 		}

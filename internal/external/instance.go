@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package foreign
+package external
 
 // The control plane of one cube, which is in the service. Calls come one at a time, from the topology.
 
@@ -86,7 +86,7 @@ func (i *instance) call(ctx context.Context, what string, d deadlineOf, fn func(
 		reason := fmt.Sprintf("service %s did not answer %s within %v", i.l.reg.Name, what, limit)
 		i.env.Degrade(reason)
 		if i.l.misses.Add(1) == maxMisses { // nobody is to wait for it once more for each of its cubes
-			i.l.end(lose(fmt.Sprintf("it missed the deadlines of %d calls in a row", maxMisses), nil))
+			i.l.end(lostError(fmt.Sprintf("it missed the deadlines of %d calls in a row", maxMisses), nil))
 		}
 		return &lost{reason, false}
 	}
@@ -94,7 +94,7 @@ func (i *instance) call(ctx context.Context, what string, d deadlineOf, fn func(
 	if _, ok := status.FromError(err); !ok {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	return said(err)
+	return callError(err)
 }
 
 // endsWith reports whether an error of a call comes from the end of the session, which may be noticed a little later.
@@ -124,7 +124,7 @@ func (i *instance) Prepare(ctx context.Context, c cube.Change) (cube.Plan, error
 	var plan *pb.Plan
 	err := i.call(ctx, "Prepare", prepareTime, func(ctx context.Context) (err error) {
 		if !i.open {
-			if err := i.introduce(ctx); err != nil {
+			if err := i.openCube(ctx); err != nil {
 				return err
 			}
 		}
@@ -136,7 +136,7 @@ func (i *instance) Prepare(ctx context.Context, c cube.Change) (cube.Plan, error
 		return cube.Plan{}, err
 	}
 	var committed atomic.Bool
-	out, err := i.planned(number, plan, &committed)
+	out, err := i.checkPlan(number, plan, &committed)
 	if err != nil {
 		i.abort(number)
 		return cube.Plan{}, fmt.Errorf("service %s, Prepare: %w", i.l.reg.Name, err)
@@ -151,8 +151,8 @@ func (i *instance) Prepare(ctx context.Context, c cube.Change) (cube.Plan, error
 	return out, nil
 }
 
-// introduce opens the cube.
-func (i *instance) introduce(ctx context.Context) error {
+// openCube opens the cube.
+func (i *instance) openCube(ctx context.Context) error {
 	i.l.add(i)
 	_, err := i.l.client.Open(ctx, &pb.OpenRequest{Session: i.l.session, Cube: i.handle, Name: i.env.Name(), Uuid: i.env.UUID(),
 		Type: string(i.env.Type()), TakenOver: i.env.TakenOver()})
@@ -187,14 +187,14 @@ func (i *instance) ports(configs ...json.RawMessage) []*pb.Port {
 
 // abort tells the service that a plan is void, without waiting for it.
 func (i *instance) abort(plan uint64) {
-	i.quietly(func(ctx context.Context) error {
+	i.callAsync(func(ctx context.Context) error {
 		_, err := i.l.client.Abort(ctx, &pb.PlanRequest{Cube: i.handle, Plan: plan})
 		return err
 	})
 }
 
-// quietly makes a call without waiting for it; errors are ignored.
-func (i *instance) quietly(fn func(context.Context) error) {
+// callAsync makes a call without waiting for it; errors are ignored.
+func (i *instance) callAsync(fn func(context.Context) error) {
 	if i.l.ended() {
 		return
 	}
@@ -202,7 +202,7 @@ func (i *instance) quietly(fn func(context.Context) error) {
 		ctx, cancel := context.WithTimeout(i.l.ctx, closeTime)
 		defer cancel()
 		if err := fn(ctx); err != nil && status.Code(err) != codes.Unimplemented {
-			i.l.log.Debug("notification of a service failed", "cube", i.env.Name(), "err", said(err))
+			i.l.log.Debug("notification of a service failed", "cube", i.env.Name(), "err", callError(err))
 		}
 	}()
 }
@@ -217,7 +217,7 @@ func (i *instance) Close() {
 		return
 	}
 	i.open = false
-	i.quietly(func(ctx context.Context) error {
+	i.callAsync(func(ctx context.Context) error {
 		_, err := i.l.client.Close(ctx, &pb.CloseRequest{Cube: i.handle})
 		return err
 	})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package foreign
+package external
 
 // A running service: the connection, its session, and the cubes opened in it.
 
@@ -46,10 +46,10 @@ type life struct {
 	err    error // before done is closed
 	work   sync.WaitGroup
 
-	// unreached is why the last attempt to connect failed, nil if it did not.
-	unreached atomic.Pointer[error]
-	// told are the messages to the service, in order.
-	told chan *pb.ToService
+	// dialErr is why the last attempt to connect failed, nil if it did not.
+	dialErr atomic.Pointer[error]
+	// outbox are the messages to the service, in order.
+	outbox chan *pb.ToService
 	// heard is when the last message from the service arrived, in nanoseconds.
 	lastSeen atomic.Int64
 	lines    *bucket
@@ -66,7 +66,7 @@ type life struct {
 
 func newLife(o Options, reg service.Registration) *life {
 	l := &life{opts: o, reg: reg, log: o.Logger.With("service", reg.Name), done: make(chan struct{}),
-		told: make(chan *pb.ToService, tellQueue), lines: newBucket(logLines), cubes: map[uint64]*instance{},
+		outbox: make(chan *pb.ToService, outboxSize), lines: newBucket(logLines), cubes: map[uint64]*instance{},
 		packets: newPackets(), programs: make(chan struct{}, 4), session: strconv.FormatUint(random(), 16)}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
@@ -125,7 +125,7 @@ func (l *life) reason(why error) error {
 		if err := l.process.Err(); err != nil {
 			return fmt.Errorf("its process ended: %w", err)
 		}
-		return lose("its process ended", nil)
+		return lostError("its process ended", nil)
 	default:
 		return why
 	}
@@ -163,10 +163,10 @@ func (l *life) open(ctx context.Context) error {
 	}
 	stream, err := l.client.Session(l.ctx)
 	if err != nil {
-		return fmt.Errorf("open its session: %w", said(err))
+		return fmt.Errorf("open its session: %w", callError(err))
 	}
 	if err := stream.Send(&pb.ToService{Message: &pb.ToService_Hello{Hello: l.hello()}}); err != nil {
-		return fmt.Errorf("open its session: %w", said(err))
+		return fmt.Errorf("open its session: %w", callError(err))
 	}
 	ready := make(chan error, 1)
 	l.lastSeen.Store(time.Now().UnixNano())
@@ -176,14 +176,14 @@ func (l *life) open(ctx context.Context) error {
 	select {
 	case err = <-ready:
 	case <-timer.C:
-		err = lose(fmt.Sprintf("it was not ready %v after Hello", readyTime), nil)
+		err = lostError(fmt.Sprintf("it was not ready %v after Hello", readyTime), nil)
 	case <-ctx.Done():
-		err = lose("it was not ready in time", nil)
+		err = lostError("it was not ready in time", nil)
 	}
 	if err != nil {
 		return err
 	}
-	l.work.Go(func() { l.speak(stream) })
+	l.work.Go(func() { l.sendLoop(stream) })
 	l.work.Go(l.beat)
 	if d.GetPackets() || d.GetNotifications() {
 		return l.openPackets()
@@ -203,26 +203,26 @@ func (l *life) hello() *pb.Hello {
 // tell sends a message to the service. A service that does not read its messages is given up.
 func (l *life) tell(m *pb.ToService) {
 	select {
-	case l.told <- m:
+	case l.outbox <- m:
 	case <-l.done:
 	default:
-		l.end(lose("it does not read its messages", nil))
+		l.end(lostError("it does not read its messages", nil))
 	}
 }
 
 // answer is tell for responses: requests of the service are not read while it does not read the responses.
 func (l *life) answer(m *pb.ToService) {
 	select {
-	case l.told <- m:
+	case l.outbox <- m:
 	case <-l.done:
 	}
 }
 
-// speak sends the messages.
-func (l *life) speak(stream grpc.BidiStreamingClient[pb.ToService, pb.ToDaemon]) {
+// sendLoop sends the messages.
+func (l *life) sendLoop(stream grpc.BidiStreamingClient[pb.ToService, pb.ToDaemon]) {
 	for {
 		select {
-		case m := <-l.told:
+		case m := <-l.outbox:
 			if err := stream.Send(m); err != nil {
 				l.end(&lost{"the connection was lost", true})
 				return
@@ -246,7 +246,7 @@ func (l *life) beat() {
 			return
 		}
 		if quiet := time.Since(time.Unix(0, l.lastSeen.Load())); quiet > l.opts.Beat+l.opts.Silence {
-			l.end(lose(fmt.Sprintf("no message from it for %v", quiet.Round(time.Second/10)), nil))
+			l.end(lostError(fmt.Sprintf("no message from it for %v", quiet.Round(time.Second/10)), nil))
 			return
 		}
 		if n := l.lines.excess(); n > 0 {
@@ -262,7 +262,7 @@ func (l *life) listen(stream grpc.BidiStreamingClient[pb.ToService, pb.ToDaemon]
 	m, err := stream.Recv()
 	switch {
 	case err != nil:
-		err = lose("its session ended", err)
+		err = lostError("its session ended", err)
 	case m.GetReady() == nil:
 		err = fmt.Errorf("its first message is not Ready: %w", cube.ErrInvalid)
 	}
@@ -270,15 +270,15 @@ func (l *life) listen(stream grpc.BidiStreamingClient[pb.ToService, pb.ToDaemon]
 	for err == nil {
 		l.lastSeen.Store(time.Now().UnixNano())
 		if m, err = stream.Recv(); err != nil {
-			l.end(lose("its session ended", err))
+			l.end(lostError("its session ended", err))
 			return
 		}
-		l.hear(m)
+		l.receive(m)
 	}
 }
 
-// hear handles one message.
-func (l *life) hear(m *pb.ToDaemon) {
+// receive handles one message.
+func (l *life) receive(m *pb.ToDaemon) {
 	switch {
 	case m.GetMap() != nil:
 		reply := l.mapRequest(m.GetMap())

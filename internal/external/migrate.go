@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package foreign
+package external
 
 // The entries of a map with an old layout are converted by the service, which has no access to the map itself.
 
@@ -38,7 +38,7 @@ func (l *life) migrate(m cube.Migration) error {
 	}
 	stream, err := l.client.Migrate(ctx)
 	if err != nil {
-		return l.untranslated(err)
+		return l.migrateError(err)
 	}
 	sent := make(chan error, 1)
 	go func() {
@@ -58,7 +58,7 @@ func (l *life) migrate(m cube.Migration) error {
 			if broken := <-sent; broken != nil { // which ended the call
 				return broken
 			}
-			return l.untranslated(err)
+			return l.migrateError(err)
 		}
 		for _, e := range out.GetEntries() {
 			if err := to.put(e.GetKey(), e.GetValue(), ebpf.UpdateAny); err != nil {
@@ -69,15 +69,15 @@ func (l *life) migrate(m cube.Migration) error {
 	}
 }
 
-// untranslated says why a call of Migrate failed.
-func (l *life) untranslated(err error) error {
+// migrateError says why a call of Migrate failed.
+func (l *life) migrateError(err error) error {
 	if l.endsWith(err) {
 		return &lost{fmt.Sprintf("service %s was lost during Migrate (%v)", l.reg.Name, l.Err()), false}
 	}
 	if code := status.Code(err); code == codes.DeadlineExceeded || code == codes.Canceled {
 		return &lost{fmt.Sprintf("service %s did not answer Migrate within %v", l.reg.Name, migrateTime), false}
 	}
-	return said(err)
+	return callError(err)
 }
 
 // sendEntries sends the entries of the old map. If the service ends the call, the received error has the reason.
