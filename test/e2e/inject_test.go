@@ -142,7 +142,7 @@ func TestInjectTakesPacketsFromFilesAndRefusesNonsense(t *testing.T) {
 		{[]string{"nonsense", "h1:p1"}, 2, "unknown layer"},
 		{[]string{"0102", "h1:p1"}, 2, "it has 2 bytes"},
 		{[]string{"ip 1.1.1.1 > 2.2.2.2", "h1:p9"}, 2, "not found"},
-		{[]string{"ip 1.1.1.1 > 2.2.2.2"}, 64, "one place"},
+		{[]string{"ip 1.1.1.1 > 2.2.2.2"}, 64, "then CUBE:PORT"},
 	} {
 		if r := d.CLI(append([]string{"trace", "--inject"}, c.args...)...); r.code != c.code || !strings.Contains(r.stderr, c.says) {
 			t.Errorf("want exit %d and %q: %v", c.code, c.says, r)

@@ -276,7 +276,7 @@ func TestSecondDaemonOfAnInstanceIsRefused(t *testing.T) {
 	d := start(t)
 	d.Do("simplebridge add br1")
 	r := d.Polycubed()
-	if r.code != 1 || !strings.Contains(r.stderr, "polycubed instance e2e runs already (pid "+fmt.Sprint(d.Pid())+")") {
+	if r.code != 1 || !strings.Contains(r.stderr, "polycubed instance e2e is already running (pid "+fmt.Sprint(d.Pid())+")") {
 		t.Errorf("the second daemon: %s", r)
 	}
 	d.Do("br1 show")

@@ -173,9 +173,9 @@ func TestTraceRefusesWhatMakesNoSense(t *testing.T) {
 	}{
 		{[]string{"trace", "bogus", "foo"}, 2, "can't parse filter expression: syntax error"},
 		{[]string{"trace", "--", "-w", "/tmp/x"}, 2, "syntax error"},
-		{[]string{"trace", strings.Repeat("ip or ", 200) + "ip"}, 2, "1024 are possible"},
+		{[]string{"trace", strings.Repeat("ip or ", 200) + "ip"}, 2, "the limit is 1024"},
 		{[]string{"trace", "--cube", "nobody"}, 2, "not found"},
-		{[]string{"trace", "-t", "100000"}, 2, "up to 1h"},
+		{[]string{"trace", "-t", "100000"}, 2, "the maximum is 1h"},
 		{[]string{"trace", "-c", "0"}, 64, "1 or greater"},
 		{[]string{"trace", "--nonsense"}, 64, "unknown flag"},
 	} {
