@@ -180,7 +180,7 @@ func (b *blocks) groupHeader(at uint32, n *node) {
 // column writes the branches of a column, level by level, and then the bits.
 func (b *blocks) column(at uint32, c *column, rules []*rule) {
 	levels := c.levels()
-	span := 1 // ranges that a way of a branch leads to
+	span := 1 // ranges below one kid of a branch
 	for range len(levels) - 1 {
 		span *= maxBranches
 	}

@@ -160,7 +160,7 @@ func (t *TLS) Verify(certs []*x509.Certificate) (Peer, error) {
 	now := t.current.Load()
 	p, err := now.verify(certs, t.now())
 	if err != nil {
-		return p, err // with no trust in it, so that the next look decides anew
+		return p, err // without a trust, so that the next check decides again
 	}
 	p.trust = now
 	return p, nil

@@ -165,7 +165,7 @@ func (t *trust) loadAllow(dir string, before *trust) []error {
 			continue
 		}
 		if err != nil {
-			return append(errs, err) // the list before stays
+			return append(errs, err) // the previous list stays
 		}
 		for _, path := range files {
 			c, err := t.file(path, before)
@@ -198,7 +198,7 @@ func (t *trust) loadDeny(dir string, before *trust) []error {
 		if err == nil {
 			err = wrap(path, next.add(c, t.cas))
 		} else {
-			_ = next.add(c, t.cas) // what the file said before it was spoilt
+			_ = next.add(c, t.cas) // the last valid content
 		}
 		if err != nil {
 			errs = append(errs, err)

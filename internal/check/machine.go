@@ -158,7 +158,7 @@ func compiled() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = p.Close() }() // it was only asked for
+	defer func() { _ = p.Close() }() // the program was only queried
 	info, err := p.Info()
 	if err != nil {
 		return false, err

@@ -28,7 +28,7 @@ func services(ctx context.Context, m Machine, all bool, before Report) (out []Fi
 	}
 	for _, h := range []cube.Hook{cube.TC, cube.XDP} {
 		if slices.ContainsFunc(before, func(f Finding) bool { return f.What == helpersOf(h) && f.Grade == Missing }) {
-			continue // it is said already, and every service would be refused for it
+			continue // already reported, and the reason for refusing every service
 		}
 		out = append(out, servicesAt(ctx, m, h, list, all)...)
 	}

@@ -70,7 +70,7 @@ type command struct {
 	verb  verb
 	pairs []pair
 	show  output.Options
-	typed []string // path and verb in the order they came
+	typed []string // path and verb in their order
 	help  bool     // the last word was "?"
 	stdin bool     // a lone "-" asked for the body on standard input
 	all   bool     // the whole list is to be deleted

@@ -37,7 +37,7 @@ type answer struct {
 	status int
 	line   string // the HTTP status line
 	body   []byte
-	tag    string // the entity tag, "" where there is none
+	tag    string // the entity tag, "" if there is none
 	// next are the parameters of the next page, nil for the last one.
 	next url.Values
 }
@@ -51,11 +51,11 @@ func (e *redirectError) Error() string { return e.message }
 
 type client struct {
 	end   endpoint
-	http  *http.Transport // not http.Client, which has its own mind about redirects
+	http  *http.Transport // not http.Client, which follows redirects itself
 	debug io.Writer       // nil: off
 
 	mu   sync.Mutex
-	conn net.Conn // the last one that was made
+	conn net.Conn // the last connection
 }
 
 func newClient(e endpoint, debug io.Writer) *client {

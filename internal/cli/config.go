@@ -51,7 +51,7 @@ type config struct {
 	url           string
 	socket        string
 	instance      string
-	origin        string // where url, socket or instance was set, for messages
+	origin        string // origin of url, socket or instance, for messages
 	cacert        string
 	cert, key     string
 	token         string

@@ -24,7 +24,7 @@ const flagAll = "--all"
 type confirmation struct {
 	message  string   // what to type instead
 	question string   // "" for an empty list
-	lost     []string // what goes
+	lost     []string // what is lost
 }
 
 // confirmationOf parses the question of a response, if it has one.

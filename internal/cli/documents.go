@@ -28,7 +28,7 @@ const maxDocument = 32 << 20
 type documents struct {
 	cubes, netdevs     []output.Value
 	cubesAt, netdevsAt []string
-	some               bool // there was something, if only an empty list
+	some               bool // the files were not empty
 }
 
 // json is the documents as one.
@@ -68,7 +68,7 @@ func (s *session) readFiles(names []string) (*documents, error) {
 			return nil, &usageError{message: name + ": " + err.Error()}
 		}
 	}
-	if !d.some { // what a failed redirection leaves must not delete everything
+	if !d.some { // an empty file after a failed redirection must not delete everything
 		return nil, usagef("the files are empty; to apply an empty configuration, write \"cubes: []\"")
 	}
 	return d, nil

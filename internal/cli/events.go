@@ -98,7 +98,7 @@ func (s *session) follow(words []string) error {
 	err = s.stream(f.request(), f.what(), seen, func(line []byte) error {
 		data, ok := strings.CutPrefix(string(line), "data:")
 		if !ok {
-			return nil // the id and the type are in the data; a comment says that the stream lives
+			return nil // the id and the type are in the data; a comment is a sign of life
 		}
 		if err := s.event(strings.TrimSpace(data), f.json, seen); err != nil {
 			return err

@@ -85,7 +85,7 @@ func (s *session) aliasHelp(p plan) error {
 	}
 	c, err := s.connect()
 	if err != nil {
-		return nil // what there is to say is said
+		return nil // the rest was printed
 	}
 	defer c.close()
 	ctx, cancel := context.WithTimeout(context.Background(), min(completeTimeout, s.config.timeout))
@@ -118,9 +118,9 @@ func (s *session) aliasHelp(p plan) error {
 type helpFor struct {
 	text  string // of an alias
 	verb  verb
-	words []string // what comes before leaf=, where that can be typed
-	leaf  string   // the parameter that was asked about, if one was
-	given []string // parameters that are given already
+	words []string // the prefix of leaf=, where that can be typed
+	leaf  string   // the parameter in question, if any
+	given []string // parameters already given
 }
 
 var verbDescriptions = map[string]string{

@@ -40,7 +40,7 @@ type interruptible struct {
 	io.Reader
 	came   atomic.Bool
 	grace  *time.Timer
-	cancel func() // ends the stream at once
+	cancel func() // ends the stream immediately
 }
 
 // watch waits for the first signal. A second one ends the program, as always.

@@ -23,7 +23,7 @@ type request struct {
 	accept string // another content type than that of models
 	// ifMatch makes the request conditional on a revision.
 	ifMatch string
-	verb    string // what was typed, for the daemon's sentences: POST is the method of two
+	verb    string // the typed verb, for the daemon's messages: two verbs use POST
 }
 
 // target is the escaped path below the base, always with a trailing slash.
@@ -45,7 +45,7 @@ type rendering uint8
 const (
 	renderNothing rendering = iota
 	renderAnswer
-	renderAlias // help of an alias, which the daemon knows less of
+	renderAlias // help of an alias, which the daemon does not know
 	renderHelp
 	renderRootHelp
 	renderVersion
@@ -55,7 +55,7 @@ type plan struct {
 	req    request
 	node   []string // the path when the body comes from standard input
 	stdin  stdinUse
-	noBody string // why the command is wrong when no body arrives
+	noBody string // the error if no body arrives
 	usage  string // of the alias, for errors found later
 	show   output.Options
 	render rendering

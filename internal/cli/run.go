@@ -27,15 +27,15 @@ var Version = "dev"
 // session is one run of the program.
 type session struct {
 	stdin    *os.File
-	stdout   *bufio.Writer // keeps the first error until it is flushed
+	stdout   *bufio.Writer // keeps the first error until Flush
 	stderr   io.Writer
 	getenv   func(string) string
 	patience patience
 	config   config
 	sent     request // for the log
 	status   int
-	terminal int  // its width, 0 when the output is none
-	screen   bool // somebody may look at the output
+	terminal int  // the width of the terminal, 0 if it is none
+	screen   bool // a user may be reading the output
 }
 
 // Run is the program: args without the program's name. It returns the exit status.
@@ -63,7 +63,7 @@ func (s *session) run(args []string) Exit {
 	if code == ExitUsage || code == ExitServer {
 		fmt.Fprint(s.stderr, globHint(args))
 	}
-	if lost != nil { // how the command itself ended matters more
+	if lost != nil { // the error of the command itself is more important
 		s.complain(lost.Error())
 	}
 	s.log(args, code, time.Since(began))
@@ -219,7 +219,7 @@ func (s *session) printNextPage(a answer, show output.Options) error {
 		return nil
 	}
 	if err := s.stdout.Flush(); err != nil {
-		return nil //nolint:nilerr // it is told at the end
+		return nil //nolint:nilerr // it is reported at the end
 	}
 	_, err := fmt.Fprintf(s.stderr, "polycubectl: more entries follow; add -after=%s\n", quoteWord(output.Clean(after)))
 	return err

@@ -23,8 +23,8 @@ type stdinUse uint8
 
 const (
 	stdinNever    stdinUse = iota // show, del, help and most aliases
-	stdinOffered                  // read if something is there at once
-	stdinExpected                 // wait for it, go on without it
+	stdinOffered                  // read if data is available immediately
+	stdinExpected                 // wait for it, continue without it
 	stdinRequired                 // wait for it, an error without it
 	stdinExplicit                 // "-": read until end of file, whatever it is
 )

@@ -93,13 +93,13 @@ var linkCommands = []Command{
 		Typed: &Typed{
 			Description: "Masquerade behind the address of a netdev: source NAT in one command",
 			Usage:       "masquerade PLACE | masquerade del PLACE | masquerade [show [PLACE]] [-json]  (PLACE is a netdev, or the CUBE:PORT of a router)",
-			Details: `  masquerade PLACE       what leaves there gets the address that it has, and goes on
-                         to have it when the address changes
-  masquerade del PLACE   the opposite
-  masquerade [show]      what is masqueraded, by which cube of service nat
+			Details: `  masquerade PLACE       translate the source address of packets sent there to the address
+                         of PLACE, also when that address changes
+  masquerade del PLACE   stop masquerading there
+  masquerade [show]      list masqueraded places, with the nat cubes that do it
 
-Packets of others have to come by: they are routed by this machine
-(sysctl -w net.ipv4.ip_forward=1) or by the router whose port it is.`,
+The packets of other hosts must pass PLACE: they are routed by this machine
+(sysctl -w net.ipv4.ip_forward=1), or by the router that the port belongs to.`,
 			Examples: []string{"masquerade eth0", "masquerade r1:wan", "masquerade del eth0"},
 			Flags:    map[string]bool{"-json": false},
 		},

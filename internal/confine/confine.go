@@ -60,10 +60,10 @@ type Process struct {
 	user   *reservedUser
 	group  *group
 	output *lineLog
-	read   chan struct{} // closed when all was read that it wrote
+	read   chan struct{} // closed when all output was read
 	done   chan struct{}
 	err    error
-	left   error // what could not be given back, which is a part of err
+	left   error // what could not be cleaned up, part of err
 	stop   atomic.Bool
 }
 

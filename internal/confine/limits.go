@@ -28,8 +28,8 @@ var defaults = Limits{Memory: 512 << 20, Processes: 256, Files: 512, CPU: 100}
 // Other limits, the same for all.
 const (
 	niceness   = 5
-	maxFile    = 16 << 20 // bytes in a file that it writes
-	addresses  = 16       // address space, as a multiple of its memory: run times reserve more than they use
+	maxFile    = 16 << 20 // maximum file size in bytes
+	addresses  = 16       // address space, as a multiple of its memory: language run-times reserve more than they use
 	stackBytes = 8 << 20
 	lockBytes  = 64 << 10
 )

@@ -29,13 +29,13 @@ type lineLog struct {
 	pause func(time.Duration)
 	now   func() time.Time
 
-	lines, bytes float64 // what may come at present
+	lines, bytes float64 // bytes and lines currently allowed
 	at           time.Time
 	lost         int
 
 	mu    sync.Mutex
 	last  string
-	panic bool // the last line that counts is that of a panic
+	panic bool // the last relevant line is that of a panic
 }
 
 func newLineLog(log *slog.Logger) *lineLog {
@@ -53,7 +53,7 @@ func (o *lineLog) lastLine() string {
 // read logs lines until all writers are closed.
 func (o *lineLog) read(r io.Reader) {
 	lines := bufio.NewReaderSize(r, maxLine)
-	cut := false // the rest of a long line is not another line
+	cut := false // skip the rest of a long line
 	for {
 		part, more, err := lines.ReadLine()
 		if len(part) > 0 && !cut {

@@ -52,7 +52,7 @@ const newSpaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | 
 const (
 	dataNumber = 0
 	dataArch   = 4
-	dataArg0   = 16 // its lower half, on the little-endian machines that we have
+	dataArg0   = 16 // its lower half, on little-endian machines
 )
 
 const (

@@ -43,7 +43,7 @@ func init() {
 		return
 	}
 	control := os.NewFile(fdControl, "control")
-	fmt.Fprint(control, stage(control)) // comes back only when something went wrong
+	fmt.Fprint(control, stage(control)) // returns only on an error
 	os.Exit(1)
 }
 
@@ -155,7 +155,7 @@ func hasEnded(fd int) bool {
 // lowerPriority lowers the priority below that of the daemon. If the daemon itself has a lower priority, it is kept:
 // without the right to raise it, that would fail, and with the right, it would be wrong.
 func lowerPriority() error {
-	now, err := unix.Getpriority(unix.PRIO_PROCESS, 0) // as the kernel tells it: 20 less the niceness
+	now, err := unix.Getpriority(unix.PRIO_PROCESS, 0) // in the kernel's form: 20 minus the niceness
 	if err == nil && 20-now < niceness {
 		err = unix.Setpriority(unix.PRIO_PROCESS, 0, niceness)
 	}

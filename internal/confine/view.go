@@ -80,7 +80,7 @@ func hide(path string) error {
 	var st unix.Stat_t
 	err := unix.Lstat(path, &st)
 	if errors.Is(err, unix.ENOENT) || err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return nil // nothing to see, or a link to something that is hidden where it is
+		return nil // missing, or a link to a path that is hidden there
 	}
 	if err := unix.Mount("tmpfs", path, "tmpfs", dark, "size=4k,mode=555"); err != nil {
 		return fmt.Errorf("hide %s: %w", path, err)

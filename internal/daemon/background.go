@@ -63,9 +63,9 @@ func startBackground(ctx context.Context, args []string, stdout, stderr io.Write
 	// If the wait is interrupted, the daemon is stopped too.
 	stopWaiting := context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(unix.SIGTERM) })
 	defer stopWaiting()
-	word, _ := bufio.NewReader(ready).ReadString('\n') // the other end closes it, whatever happens
+	word, _ := bufio.NewReader(ready).ReadString('\n') // the other end always closes it
 	if word != "ready\n" {
-		_ = cmd.Wait() // its status says it
+		_ = cmd.Wait() // the exit status tells
 		_, err := io.Copy(stderr, io.NewSectionReader(said, 0, 1<<20))
 		return endedWith(cmd.ProcessState), err
 	}

@@ -65,7 +65,7 @@ func flock(f *os.File) error {
 // isExiting reports whether a process has begun to exit, or has exited.
 func isExiting(pid int) bool {
 	if pid == 0 {
-		return false // somebody else's lock
+		return false // another process's lock
 	}
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -85,7 +85,7 @@ func (i *instance) call(ctx context.Context, what string, d deadlineOf, fn func(
 	if code := status.Code(err); code == codes.DeadlineExceeded || code == codes.Canceled {
 		reason := fmt.Sprintf("service %s did not answer %s within %v", i.l.reg.Name, what, limit)
 		i.env.Degrade(reason)
-		if i.l.misses.Add(1) == maxMisses { // nobody is to wait for it once more for each of its cubes
+		if i.l.misses.Add(1) == maxMisses { // so that other calls do not wait for it again for each of its cubes
 			i.l.end(lostError(fmt.Sprintf("it missed the deadlines of %d calls in a row", maxMisses), nil))
 		}
 		return &lost{reason, false}

@@ -136,7 +136,7 @@ func (l *life) Close() {
 	l.end(errEnded)
 	l.closed.Do(func() {
 		if l.conn != nil {
-			_ = l.conn.Close() // there is nothing to be done about it
+			_ = l.conn.Close() // nothing can be done about it
 		}
 		if l.process != nil {
 			ctx, cancel := context.WithTimeout(context.Background(), stopTime)
@@ -228,7 +228,7 @@ func (l *life) sendLoop(stream grpc.BidiStreamingClient[pb.ToService, pb.ToDaemo
 				return
 			}
 		case <-l.done:
-			_ = stream.CloseSend() // it is over anyway
+			_ = stream.CloseSend() // the session has ended anyway
 			return
 		}
 	}

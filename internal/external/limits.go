@@ -123,7 +123,7 @@ func callError(err error) error {
 func fault(err error) *pb.Fault {
 	code := codes.Internal
 	if errors.Is(err, cube.ErrRefused) {
-		code = codes.InvalidArgument // the program that it gave
+		code = codes.InvalidArgument // the program that it added
 	}
 	for c, kind := range kinds {
 		if errors.Is(err, kind) && c != codes.OutOfRange {

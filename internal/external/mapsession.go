@@ -28,7 +28,7 @@ func (l *life) mapRequest(r *pb.MapRequest) *pb.MapReply {
 }
 
 func (i *instance) mapRequest(r *pb.MapRequest, reply *pb.MapReply) error {
-	i.mu.Lock() // what is changed while a plan is committed must be in its journal
+	i.mu.Lock() // changes while a plan is committed must be in its journal
 	defer i.mu.Unlock()
 	if i.closed {
 		return fmt.Errorf("cube %d is not open: %w", i.handle, cube.ErrNotFound)
@@ -130,7 +130,7 @@ func (t *table) remove(keys [][]byte, reply *pb.MapReply, j *journal) error {
 	}
 	for _, key := range keys {
 		if mapOfMaps(t.m.Type()) {
-			j = nil // the map inside cannot be put back
+			j = nil // the inner map cannot be restored
 		}
 		if err := j.add(t, key); err != nil {
 			return err

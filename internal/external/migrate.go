@@ -103,7 +103,7 @@ func sendEntries(stream grpc.BidiStreamingClient[pb.MigrateIn, pb.MigrateOut], m
 			}
 		}
 		if last || len(page) == 0 {
-			_ = stream.CloseSend() // what is received tells more
+			_ = stream.CloseSend() // the received error has the reason
 			return nil
 		}
 	}

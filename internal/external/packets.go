@@ -107,7 +107,7 @@ func (l *life) sendPackets(stream grpc.BidiStreamingClient[pb.PacketsIn, pb.Pack
 		select {
 		case <-l.packets.wake:
 		case <-l.done:
-			_ = stream.CloseSend() // it is over anyway
+			_ = stream.CloseSend() // the stream has ended anyway
 			return
 		}
 		for m := l.packets.take(); m != nil; m = l.packets.take() {

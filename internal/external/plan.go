@@ -261,7 +261,7 @@ func (l *life) programsRequest(r *pb.ProgramsRequest) {
 	case <-l.done:
 		return
 	}
-	go func() { // the data plane may take its time, and the end of the life does not wait for it
+	go func() { // the data plane may be slow, and the end of the session does not wait for it
 		defer func() { <-l.programs }()
 		reply := &pb.ProgramsReply{Id: r.GetId()}
 		index, err := l.changePrograms(r)

@@ -38,7 +38,7 @@ func (f *Filter) EBPF(name string, calls Calls) asm.Instructions {
 		}
 		t.instruction(ins)
 	}
-	if t.fails { // the kernel refuses code that nothing reaches
+	if t.fails { // the kernel refuses unreachable code
 		t.next = t.name + ".no"
 		t.add(asm.Mov.Imm(asm.R0, 0), asm.Return())
 	}

@@ -70,7 +70,7 @@ func (m *models) collect(ctx context.Context, t Topology, cubes []topology.CubeN
 	})
 	byName := map[string][]modelRow{}
 	var order []string
-	heads := map[string]*Family{} // two services may have a family in common: its first form counts
+	heads := map[string]*Family{} // two services may share a family: the first definition counts
 	for _, cube := range names {
 		for _, v := range values[cube] {
 			name := v.family.Name
@@ -99,7 +99,7 @@ func (m *models) evaluate(ctx context.Context, t Topology, service, name string)
 		}
 		raw, err := t.Read(ctx, service, name, path)
 		if err != nil {
-			continue // what is not there has no value, or the cube went meanwhile
+			continue // a missing node has no value, or the cube was deleted meanwhile
 		}
 		var value any
 		if json.Unmarshal(raw, &value) != nil {

@@ -129,7 +129,7 @@ func drain(s *nl.NetlinkSocket) error {
 type watcher struct {
 	mu      sync.Mutex // guards known and the order of events
 	known   map[int]Info
-	flaps   map[int]uint32 // how often the carrier has changed, as the kernel counts
+	flaps   map[int]uint32 // the kernel's count of carrier changes
 	emit    func(Event)
 	list    func() ([]Info, error)
 	receive func() ([]syscall.NetlinkMessage, *unix.SockaddrNetlink, error)
@@ -169,7 +169,7 @@ func (w *watcher) run(ctx context.Context) error {
 // resync updates the table from a new listing. Deleted devices are reported first, because their names may have been
 // reused.
 func (w *watcher) resync() error {
-	w.mu.Lock() // a speed that is set now is told after the listing
+	w.mu.Lock() // a speed set now is reported after the listing
 	defer w.mu.Unlock()
 	infos, err := w.list()
 	if err != nil {

@@ -94,7 +94,7 @@ func (s *Schemas) inOut(service string, n *yang.Node, use Use) Object {
 func (s *Schemas) object(service string, n *yang.Node, use Use) Object {
 	name := componentName(service, n, use)
 	if !s.Has(name) {
-		s.add(name, Object{}) // a model has no recursion, but its end need not be trusted here
+		s.add(name, Object{}) // models have no recursion, but do not rely on it here
 		s.add(name, s.members(service, n, use))
 	}
 	return reference(name)
@@ -243,7 +243,7 @@ func (s *Schemas) leaf(n *yang.Node, use Use) Object {
 	t := n.Type()
 	out := s.shared(t)
 	if ref, ok := out.Get("$ref").(string); ok && s.version == V30 {
-		out = Object{{"allOf", []Object{{{"$ref", ref}}}}} // nothing stands beside a reference in 3.0
+		out = Object{{"allOf", []Object{{{"$ref", ref}}}}} // a reference has no siblings in 3.0
 	}
 	out = slices.Clone(out)
 	if d := s.describe(n, use); d != "" {

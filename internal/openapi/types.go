@@ -66,7 +66,7 @@ func stringSchema(t yang.Type) Object {
 		plain, inverted := strings.CutPrefix(xsd, "!")
 		ecma, exact, ok := Pattern(plain)
 		switch {
-		case !ok, inverted && !exact: // what is left out makes the schema accept more
+		case !ok, inverted && !exact: // an omitted limit only makes the schema accept more
 		case inverted:
 			all = append(all, Object{{"not", Object{{"pattern", ecma}}}})
 		default:

@@ -83,14 +83,14 @@ type routeWatch struct {
 	ports   map[int]string // by index of the interface
 	known   map[routeKey]route
 	changed map[routeKey]bool // since the last time
-	begun   bool              // something was told
-	relist  time.Time         // when to list anew; zero for not at all
+	begun   bool              // changes were reported
+	relist  time.Time         // when to list again; zero for never
 }
 
 // name sets the ports of the watch.
 func (w *routeWatch) name(ports map[int]string) {
 	select {
-	case <-w.renamed: // it has not been looked at
+	case <-w.renamed: // it has not been read
 	default:
 	}
 	w.renamed <- ports
@@ -153,7 +153,7 @@ func read(ctx context.Context, s *nl.NetlinkSocket, in chan<- batch) {
 // follow processes messages, and reports changes when they pause.
 func (w *routeWatch) follow(ctx context.Context, in <-chan batch) error {
 	w.changed = map[routeKey]bool{}
-	var first time.Time // of the changes that were not told
+	var first time.Time // of the unreported changes
 	for {
 		wait, due := w.pause(first)
 		timer := time.NewTimer(wait)
@@ -284,7 +284,7 @@ func (w *routeWatch) list() error {
 		return err
 	})
 	if errors.Is(err, netlink.ErrDumpInterrupted) {
-		w.scheduleListing() // it changes faster than it can be read; what was read is good for now
+		w.scheduleListing() // it changes faster than it can be read; use what was read for now
 	} else if err != nil {
 		return fmt.Errorf("routes: %w", err)
 	}

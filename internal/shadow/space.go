@@ -116,7 +116,7 @@ func (k *Keeper) create(path, mark string) (*os.File, error) {
 	}
 	defer func() { _ = own.Close() }() // nothing was written
 	var f *os.File
-	err = netdev.InNamespace(own, func() error { // it brings the thread back
+	err = netdev.InNamespace(own, func() error { // it returns the thread to its namespace
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("create a namespace: %w", err)
 		}

@@ -43,7 +43,7 @@ func (k *Keeper) watch(uuid string, s *space) {
 				}
 				select {
 				case wake <- struct{}{}:
-				default: // it has yet to look, and will see this, too
+				default: // a report is already pending and will include this
 				}
 			})
 		})

@@ -106,7 +106,7 @@ type Ring struct {
 	counted Stats // by the reader
 
 	statsMu sync.Mutex
-	stats   Stats // for others
+	stats   Stats // for readers of the statistics
 	// unmapped is set before the mappings are removed.
 	unmapped bool
 
@@ -252,7 +252,7 @@ const readerNice = -10
 // shortSleep does not use the runtime's timers, which have millisecond resolution only when nothing else runs.
 func shortSleep() {
 	t := unix.NsecToTimespec(int64(pause))
-	_ = unix.Nanosleep(&t, nil) // a signal ends it early, and the caller looks again anyway
+	_ = unix.Nanosleep(&t, nil) // a signal ends it early; the caller checks again
 }
 
 // empty reports whether no record is written or being written.

@@ -82,7 +82,7 @@ func (t *Tap) sendOne(target Target, p *cube.PacketOut, m Meta) error {
 	case t.down == nil:
 		return errors.New("SetDown was not called")
 	}
-	if m.XDP { // an XDP program would lose what the header says
+	if m.XDP { // an XDP program would lose the header's content
 		t.head = [virtioHead]byte{}
 	} else if err := virtioHeader(&t.head, p.Data, p.Offload); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (t *Tap) fill(target Target, p *cube.PacketOut, m Meta) {
 		to.MD.OutPort = p.Port
 	}
 	if target.Kind == ToInNext || target.Kind == ToOutNext {
-		to.MD.MD = [4]uint32{} // they are the cube's own, and the next program is another cube's
+		to.MD.MD = [4]uint32{} // they are private to the cube, and the next program belongs to another one
 	}
 	atomic.StoreUint32(&t.down.State, downSet)
 }

@@ -61,7 +61,7 @@ func OpenTap(name string) (*Tap, error) {
 		return nil, fmt.Errorf("open the TAP %s: %w", name, err)
 	}
 	if err := t.configure(); err != nil {
-		undo := unix.Close // what was not made persistent goes with its descriptor
+		undo := unix.Close // a device that is not persistent is deleted with its descriptor
 		if !exists {
 			undo = dropTap
 		}
@@ -102,7 +102,7 @@ func attachTap(name string, exists bool) (int, error) {
 	}
 	flags := uint16(tapFlags)
 	if !exists {
-		flags |= unix.IFF_TUN_EXCL // somebody may make it right now
+		flags |= unix.IFF_TUN_EXCL // another process may be creating it now
 	}
 	ifr.SetUint16(flags)
 	err = unix.IoctlIfreq(fd, unix.TUNSETIFF, ifr)

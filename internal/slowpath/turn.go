@@ -17,7 +17,7 @@ const turnLength = 200 * time.Microsecond
 
 // spareThreads are threads for goroutines beyond one for each CPU, so that a goroutine that becomes ready is scheduled
 // by the kernel and does not wait until another blocks.
-const spareThreads = 6 // fewer, and p99 of a quiet cube beside a flooded one is some ms now and then
+const spareThreads = 6 // with fewer, the p99 latency of an idle cube next to a flooded one is sometimes a few ms
 
 // SpareThreads lets the process run more goroutines concurrently than there are CPUs. A daemon calls it once, at its
 // start.

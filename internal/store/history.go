@@ -95,7 +95,7 @@ func (s *Store) At(seq uint64) (*State, error) {
 		}
 		b, err := s.dir.read(snapshotName(g.gen))
 		if err != nil {
-			continue // pruned meanwhile, or damaged: an older one may do
+			continue // pruned meanwhile, or damaged: try an older one
 		}
 		r := &recovered{state: map[string][]byte{}}
 		var recs []Record
@@ -128,7 +128,7 @@ func (s *Store) replayTo(p *past, r *recovered, gens []generation, seq uint64) e
 			return err
 		}
 		if j.size > 0 && j.base > r.seq {
-			return nil // what comes between is lost
+			return nil // the transactions in between are lost
 		}
 		for _, tx := range j.txs {
 			if tx.seq == r.seq+1 && tx.seq <= seq {
@@ -166,7 +166,7 @@ func (s *Store) Transactions(before uint64, n int, want func(key string) bool) (
 			}
 		}
 		if j.size > 0 {
-			before = min(before, j.base) // an older journal may go on with what was cut off
+			before = min(before, j.base) // an older journal may continue with what was truncated
 		}
 	}
 	return out, nil
@@ -212,7 +212,7 @@ type retention struct {
 	s      *Store
 	whole  int
 	bytes  int64
-	oldest uint64 // transaction that the whole generations kept so far reach back to
+	oldest uint64 // oldest transaction in the generations kept so far
 }
 
 // keeps reports whether a generation stays: one of those for recovery, or one for the history that fits.

@@ -57,7 +57,7 @@ func (s *Store) move() error {
 		return fail(err)
 	}
 	clear(s.suspect)
-	_ = unlock(wasLock) // of a directory that is gone
+	_ = unlock(wasLock) // of a removed directory
 	was.f.Close()
 	s.log.Error("wrote the whole configuration to a new directory; the history is lost", "reason", what)
 	return nil

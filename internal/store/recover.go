@@ -77,10 +77,10 @@ type recovered struct {
 	newest  uint64 // the highest generation number in the directory
 	suspect map[uint64]bool
 
-	resumable bool  // the newest journal is whole and can be continued
-	cuttable  bool  // it can be continued once what follows size is cut
-	size      int64 // of its whole part
-	records   int   // in its whole part
+	resumable bool  // the newest journal is intact and can be continued
+	cuttable  bool  // it can be continued once it is truncated to size
+	size      int64 // of its valid part
+	records   int   // in its valid part
 	// repaired describes the damage that was found.
 	repaired []string
 }
@@ -153,9 +153,9 @@ func isDamage(err error) bool {
 type journal struct {
 	base    uint64
 	txs     []transaction
-	size    int64 // of the whole part
+	size    int64 // of the valid part
 	length  int64 // of the file
-	damaged error // why it ends there, if not because the file does
+	damaged error // why it ends before the end of the file, if it does
 }
 
 type transaction struct {

@@ -80,12 +80,12 @@ type Store struct {
 	dir  *dir
 	lock *os.File
 
-	counted counted // under mu, but for the histogram
+	counted counted // under mu, except the histogram
 
 	queueMu sync.Mutex
 	queue   []*request
 
-	mu      sync.Mutex // held while the disk is written; guards what follows
+	mu      sync.Mutex // held while the disk is written; guards the fields below
 	state   map[string][]byte
 	bytes   int64 // of keys and values in state
 	seq     uint64

@@ -20,7 +20,7 @@ var Bounds = []float64{0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3,
 // Histogram counts values in buckets. Its methods may be called concurrently.
 type Histogram struct {
 	bounds []float64
-	counts []atomic.Uint64 // one more than bounds, for what is above all of them
+	counts []atomic.Uint64 // one more than bounds, for larger values
 	sum    atomic.Uint64   // the bits of a float64
 }
 

@@ -109,7 +109,7 @@ func (s *Session) join(step *slowpath.Step) *Packet {
 		s.waiting = append(s.waiting, pending{*step, time.Now()})
 	case link.StageProgram:
 		if step.Verdict == verdictCall {
-			return nil // another program of the cube goes on
+			return nil // another program of the cube continues
 		}
 		for i, p := range s.waiting {
 			if p.step.ID == step.ID && p.step.Cube == step.Cube && p.step.Egress == step.Egress {

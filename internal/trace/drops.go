@@ -169,7 +169,7 @@ func (d *Drops) Report(name string) ([]Drop, error) {
 	for _, n := range names {
 		fates, err := d.read(n)
 		if err != nil {
-			continue // the cube went meanwhile
+			continue // the cube was deleted meanwhile
 		}
 		d.note(n, fates, now)
 		at := len(out)

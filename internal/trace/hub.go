@@ -146,7 +146,7 @@ func (h *Hub) Open(ctx context.Context, r Request) (*Session, error) {
 	if err := h.add(s); err != nil {
 		return nil, err
 	}
-	s.lostBefore, _ = h.plane.TraceLost() // what is not known is not subtracted
+	s.lostBefore, _ = h.plane.TraceLost() // an unknown value is not subtracted
 	if err := h.relink(ctx); err != nil {
 		h.remove(s)
 		return nil, err

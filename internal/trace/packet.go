@@ -107,7 +107,7 @@ func split(text string) ([][]string, error) {
 // parser collects the layers of a packet.
 type parser struct {
 	eth     *layers.Ethernet
-	layers  []gopacket.SerializableLayer // behind the Ethernet header
+	layers  []gopacket.SerializableLayer // after the Ethernet header
 	setType func(layers.EthernetType)    // of the header before the next layer
 	v4      *layers.IPv4
 	v6      *layers.IPv6

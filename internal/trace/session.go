@@ -62,7 +62,7 @@ var (
 // offer copies a step into the queue; it never waits.
 func (s *Session) offer(step *slowpath.Step) {
 	if s.want.Cube != 0 && step.Cube != s.want.Cube {
-		return // ends of packets carry the bits of all their sessions
+		return // fates have the bits of all sessions of the packet
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -36,7 +36,7 @@ func (e *editor) in(parent place, n *Node, at ref) place {
 
 // configure starts the configuration of an entry that exists by itself.
 func (e *editor) configure(from place, f *fragment) error {
-	entry, err := newList(from.at, f.node, f.keys) // insert takes it out of there first
+	entry, err := newList(from.at, f.node, f.keys) // insert first removes it from there
 	if err != nil {
 		return fmt.Errorf("create %s: %w", from.path.with(f.node.name, f.keys...), err)
 	}

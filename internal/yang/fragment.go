@@ -183,7 +183,7 @@ func (b *builder) object(f *fragment, n *Node, p Path, v value) {
 		case child.key:
 			b.sameKey(f, child, p, m.value)
 		default:
-			if m.value.kind != arrayValue || len(m.value.items) > 0 { // a list without entries is not there
+			if m.value.kind != arrayValue || len(m.value.items) > 0 { // a list without entries does not exist
 				b.exclusive(chosen, child, p)
 			}
 			b.member(f, child, p, m.value)

@@ -251,6 +251,6 @@ var Forms = []Form{formNormal, formBrief, FormVerbose, FormJSON, FormYAML}
 // Options configure the output of a response.
 type Options struct {
 	Form Form     // empty until a flag or a default sets it
-	Hide []string // dotted paths from the root of the answer
+	Hide []string // dotted paths from the root of the response
 	Page url.Values
 }

@@ -14,7 +14,7 @@ import (
 
 // Limits and layout of tables.
 const (
-	MaxColumns     = 512 // beyond this the rows are printed as JSON, one a line
+	MaxColumns     = 512 // above this, rows are printed as JSON, one per line
 	MaxColumnWidth = 200 // a longer cell pushes its own line only
 	Gap            = "  "
 )

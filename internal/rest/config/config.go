@@ -83,7 +83,7 @@ func (c *Configuration) ServeConfig(w http.ResponseWriter, r *http.Request, _ []
 	}
 	if err := config.Export(r.Context(), w); err != nil {
 		c.log.Debug("the export was cut off", "err", err)
-		panic(http.ErrAbortHandler) // the client must not take a part for the whole
+		panic(http.ErrAbortHandler) // the client must not mistake a part for the whole
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func withValues(t *resource.Target, body []byte) ([]byte, error) {
 	}
 	input, ok := jsonscan.ReadObject(body)
 	if !ok {
-		return body, nil // the model says what is wrong with it
+		return body, nil // the model reports what is wrong
 	}
 	for i, value := range t.Values {
 		if i >= len(wanted) {

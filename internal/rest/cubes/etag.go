@@ -93,7 +93,7 @@ func (c *Routes) answerTag(w http.ResponseWriter, r *http.Request, t *resource.T
 	// round, a change would be lost.
 	revision, err := c.manager.CubeRevision(t.Cube)
 	if err != nil {
-		return false, nil //nolint:nilerr // whoever reads the cube says it
+		return false, nil //nolint:nilerr // reading the cube reports it
 	}
 	tag := c.tag(revision)
 	w.Header().Set("ETag", tag)

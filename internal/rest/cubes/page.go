@@ -187,7 +187,7 @@ func (c *Routes) sendArray(a *arrayWriter, fill func() error) error {
 	}
 	if err != nil {
 		c.log.Debug("client of a list went away", "path", a.r.URL.EscapedPath(), "err", err)
-		panic(http.ErrAbortHandler) // the client has to see that something is missing
+		panic(http.ErrAbortHandler) // the client must notice that the response is incomplete
 	}
 	return nil
 }

@@ -68,7 +68,7 @@ func (c *Routes) ServeService(w http.ResponseWriter, r *http.Request, segments [
 	t, err := resource.Resolve(c.manager, segments)
 	var partial *yang.PartialKeysError
 	if errors.As(err, &partial) && r.Method == http.MethodDelete && partial.List.Config() {
-		t, err = resource.Within(segments, partial), nil // one entry alone may have the keys that are given
+		t, err = resource.Within(segments, partial), nil // only one entry may have the given keys
 	} else if errors.As(err, &partial) {
 		if err := incomplete(r, segments, partial); err != nil {
 			return err

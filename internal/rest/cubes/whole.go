@@ -191,7 +191,7 @@ func withService(service string, body []byte) ([]byte, error) {
 		}
 	}
 	switch {
-	case !ok: // an element that is no object comes first, wherever it is
+	case !ok: // an element that is not an object is reported first
 		return nil, &message.Error{Status: http.StatusBadRequest, Tag: message.TagInvalidValue,
 			Message: "the request body must be a cube or an array of cubes"}
 	case faults != nil:

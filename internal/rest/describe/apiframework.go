@@ -178,10 +178,10 @@ func commandPaths() []pathDoc {
 		if words[0] == "cube" {
 			params = append(params, nameParam("argument", "", "position"))
 		}
-		for i, p := range params { // further words are for completion alone
+		for i, p := range params { // more words are only for completion
 			path += "/{" + p.name + "}"
 			help := helpDoc()
-			if i == 2 { // a third word follows attach alone
+			if i == 2 { // only attach has a third word
 				help.also = []int{http.StatusNotFound}
 			}
 			out = append(out, pathDoc{path: path, params: params[:i+1], operations: []operationDoc{help}})

@@ -129,10 +129,10 @@ func (w *modelWalk) node(at spot, n *yang.Node) {
 func (w *modelWalk) entries(at spot, n *yang.Node) {
 	keys := n.Keys()
 	if len(keys) == 0 {
-		return // state without keys has no entries that could be named
+		return // state without keys has no addressable entries
 	}
 	for i, k := range keys {
-		if i > 0 { // within the keys there is help alone
+		if i > 0 { // within the keys there is only help
 			w.paths = append(w.paths, pathDoc{path: at.path, params: at.params, operations: []operationDoc{helpDoc()}})
 		}
 		at = at.key(w.schemas, n, k, k.Name())

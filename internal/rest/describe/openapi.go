@@ -141,12 +141,13 @@ type describer struct {
 
 const introduction = `Network functions in the Linux kernel, each configured through a YANG model.
 
-What a service accepts beyond its schema: enumerations in upper and lower case, numbers in quotes (which keeps all
-digits of 64 bits). What a schema cannot say (must, when, references to other leaves, unique) is in the model, which
-GET /services/{name} returns; a request against it is answered with 400 and a sentence. A path may end in a slash. HEAD
-is possible where GET is. An answer about a cube has the entity tag (ETag) of its configuration: a change with If-Match is
-made only if that is still the configuration, and where a node has no state, If-None-Match gets 304. A path that begins
-with the name of a cube is redirected (308) to the same path behind the name of its service. Over the Unix socket nothing has to be presented; over TCP, changes take a token.`
+A service accepts more than its schema says: enumerations in upper and lower case, and numbers in quotes (which keeps
+all digits of 64 bits). Constraints that a schema cannot express (must, when, leafrefs, unique) are in the model, which
+GET /services/{name} returns; a request that violates them is refused with 400 and a message. A path may end in a slash.
+HEAD is supported where GET is. A response about a cube has the entity tag (ETag) of its configuration: a change with
+If-Match is made only if the configuration still has that tag, and a read of a node without state answers If-None-Match
+with 304. A path that begins with the name of a cube is redirected (308) to the same path after the name of its service.
+The Unix socket requires no authentication; changes over TCP require a token.`
 
 // describe builds the document.
 func (b *describer) describe(services []topology.ServiceInfo) ([]byte, error) {
@@ -160,7 +161,7 @@ func (b *describer) describe(services []topology.ServiceInfo) ([]byte, error) {
 	for _, info := range services {
 		schema, err := b.manager.Schema(info.Name)
 		if errors.Is(err, cube.ErrNotFound) {
-			continue // it went meanwhile; the next request sees another set of services
+			continue // it was removed meanwhile; the next request sees the new set of services
 		}
 		if err != nil {
 			return nil, err

@@ -83,7 +83,7 @@ func (dir *Directory) nearValue(r *http.Request, y *yang.Error) []string {
 	}
 	leaf, path, err := schema.Resolve(words)
 	if err != nil || r.Method == http.MethodDelete && !leaf.IsKey() {
-		return nil // the value is right: what it refers to is to be deleted
+		return nil // the value is valid: its target would be deleted
 	}
 	return suggest.Near(y.Given, dir.referents(r.Context(), t.Service, t.Cube, leaf, path))
 }
@@ -106,7 +106,7 @@ func (dir *Directory) nearEntry(r *http.Request) []string {
 		list[i].Keys = nil
 		entries := dir.KeysIn(r.Context(), t, list, maxCompared, func([]string) bool { return true })
 		if len(entries) == maxCompared && i < len(t.Path)-1 {
-			return nil // whether this entry is the missing one is not known
+			return nil // it is unknown whether this entry is the missing one
 		}
 		if !slices.ContainsFunc(entries, func(keys []string) bool { return slices.Equal(keys, step.Keys) }) {
 			return nearKeys(step.Keys, entries)

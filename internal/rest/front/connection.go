@@ -165,7 +165,7 @@ func (i *connInfo) recheck(t *access.TLS) (access.Peer, error) {
 	before := i.cert
 	i.mu.Unlock()
 	if before == nil {
-		return access.Peer{}, nil // its first request will be looked at
+		return access.Peer{}, nil // its first request will be checked
 	}
 	p, err := i.certified(t, nil)
 	if err == nil && p.Role < before.Role {
@@ -230,7 +230,7 @@ func (f *Front) Sweep() {
 		f.audit.Write(access.Record{Time: time.Now(), Who: p.Subject, Role: access.None.String(), From: info.remote, Certificate: p.Fingerprint,
 			Refused: "connection closed: " + err.Error()})
 		if t, ok := conn.(*tls.Conn); ok {
-			conn = t.NetConn() // nothing more is said to this client
+			conn = t.NetConn() // this client gets no response
 		}
 		if err := conn.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			f.log.Debug("close a connection", "err", err)

@@ -122,7 +122,7 @@ func (g *Guide) Answer(w http.ResponseWriter, r *http.Request, methods []string,
 	if completion {
 		words := h.words(verb)
 		if strings.HasPrefix(r.URL.Query().Get("prefix"), "-") {
-			words = append(words, h.flagWords()...) // only then: a shell inserts a word that is the only one
+			words = append(words, h.flagWords()...) // only then, because a shell inserts a single candidate
 		}
 		return g.out.JSON(w, r, http.StatusOK, BegunBy(r, words))
 	}
@@ -401,7 +401,7 @@ func (g *Guide) Leaf(w http.ResponseWriter, r *http.Request, t *resource.Target,
 		return g.out.JSON(w, r, http.StatusOK, BegunBy(r, completeLast(r, n, words)))
 	}
 	if len(p.Values) > 0 || p.SimpleType == "boolean" {
-		p.Candidates = nil // said already
+		p.Candidates = nil // already listed
 	}
 	p.Candidates = p.Candidates[:min(len(p.Candidates), maxShown)]
 	h := Help{Params: []Param{p}}

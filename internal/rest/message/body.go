@@ -65,7 +65,7 @@ func checkJSON(body []byte) error {
 		return nil
 	}
 	var raw json.RawMessage
-	err := json.Unmarshal(body, &raw) // it says what is wrong
+	err := json.Unmarshal(body, &raw) // it has the error
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
 		line, column := position(body, syntax.Offset)

@@ -121,7 +121,7 @@ func Classify(method string, err error) (int, string) {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return http.StatusServiceUnavailable, TagFailed
 	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
-		return http.StatusServiceUnavailable, TagResource // the machine has no room at the moment
+		return http.StatusServiceUnavailable, TagResource // the machine is out of memory at the moment
 	}
 	return http.StatusInternalServerError, TagFailed
 }

@@ -171,7 +171,7 @@ func (o *Observer) probe(w http.ResponseWriter, r *http.Request, sick error) err
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write([]byte(text)) // who asked may be gone
+		_, _ = w.Write([]byte(text)) // the client may have disconnected
 	}
 	return nil
 }

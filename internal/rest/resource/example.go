@@ -97,7 +97,7 @@ func ReferredBy(leaf *yang.Node) (referred *yang.Node, common int) {
 		if name == ".." {
 			at = at.Parent()
 			if at != nil && at.Parent() != nil && at.Parent().Input() == at {
-				at = at.Parent() // the input of an action is no step of a path
+				at = at.Parent() // the input node of an action is not part of a path
 			}
 		} else {
 			common = min(common, depth(at))
