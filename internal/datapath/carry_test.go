@@ -138,7 +138,7 @@ func TestAMapOfAnotherSizeKeepsItsEntries(t *testing.T) {
 		want[0] = counter{want[0].Packets + 1, want[0].Bytes + 64}
 	}
 	err := b.upgrade(n, "tally_small", nil, nil)
-	if !errors.Is(err, cube.ErrFull) || !strings.Contains(err.Error(), "more than 1 entries are there") {
+	if !errors.Is(err, cube.ErrFull) || !strings.Contains(err.Error(), "it has more than 1 entries") {
 		t.Errorf("two entries in a map for one: %v", err)
 	}
 }
@@ -319,11 +319,11 @@ func TestALayoutThatCannotBeCarriedOverChangesNothing(t *testing.T) {
 			migrate func(cube.Migration) error
 			want    string
 		}{
-			{"tally_wide", nil, "map seen has another layout (ValueSize: 8 changed to 16), and the service cannot carry its entries over"},
+			{"tally_wide", nil, "map seen has another layout (ValueSize: 8 changed to 16), and the service cannot convert its entries"},
 			{"tally_swapped", nil, "value: {packets u32 at 0; bytes u32 at 4} changed to {bytes u32 at 0; packets u32 at 4}"},
 			{"tally_wide", boom, "panic in the service's Migrate: boom"},
-			{"tally_wide", refuse, "cannot be carried over: not these"},
-			{"tally_small", nil, "more than 1 entries are there"},
+			{"tally_wide", refuse, "cannot be converted: not these"},
+			{"tally_small", nil, "it has more than 1 entries"},
 		} {
 			err := b.upgrade(n, tt.version, tt.migrate, nil)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {

@@ -83,7 +83,7 @@ func (ch *change) build(ctx context.Context, w *graph.Wiring) (again bool, err e
 		native := w.Native(part)
 		for i, ids := range part {
 			if err := ctx.Err(); err != nil {
-				return false, fmt.Errorf("preparing the data plane: %w", err)
+				return false, fmt.Errorf("prepare the data plane: %w", err)
 			}
 			old := ch.p.byCube[ids[0]]
 			if ch.p.still(ch.stale, old, ids) {
@@ -327,7 +327,7 @@ func (ch *change) finish() {
 	if !ch.onlyCode {
 		ch.plan.DetachUnused()
 		if err := p.tables.Clear(ch.rows); err != nil {
-			p.log.Error("clearing rows of the data plane's tables", "err", err)
+			p.log.Error("clear rows of the data plane's tables", "err", err)
 		}
 		p.clearCubes(ch.g)
 	}

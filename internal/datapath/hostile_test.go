@@ -30,7 +30,7 @@ func TestCubesThatReachBeyondTheirMetadataAreNotLoaded(t *testing.T) {
 		for name, what := range cases {
 			bad.Constants = map[string]any{"what": what}
 			err := b.inLab(b.tryCommit)
-			if err == nil || !strings.Contains(err.Error(), "loading the") {
+			if err == nil || !strings.Contains(err.Error(), "load the") {
 				t.Errorf("%s: %v, want it refused", name, err)
 			}
 		}

@@ -212,7 +212,7 @@ func (in *inliner) mode(c *segment) link.Mode {
 }
 
 // errChanging says that a segment is not as it is described.
-var errChanging = errors.New("a change is on its way")
+var errChanging = errors.New("a change is in progress")
 
 // hold is a description of a segment in use whose maps stay open under the linker.
 func (in *inliner) hold(c *segment) (*segments.Description, error) {
@@ -238,9 +238,9 @@ func (p *Plane) whyCall(c *segment) string {
 	case c.note != "":
 		return c.note
 	case p.opts.Mode != ModeAuto:
-		return "the daemon is told to inline nothing"
+		return "inlining is disabled for this daemon"
 	}
-	return "it waits to be inlined: one program after the other is, once nothing has changed for a moment"
+	return "waiting to be inlined: programs are inlined one at a time, once there have been no changes for a while"
 }
 
 // externalCube names a cube of the segment that is not to be inlined, "" if there is none.
@@ -268,7 +268,7 @@ func (p *Plane) publish(c *segments.Description, gen *segments.Generation) {
 	now.gen, now.note = gen, ""
 	var u undo.Stack
 	if err := p.enter(&u, now, before); err != nil {
-		p.log.Error("swapping the inlined programs in", "err", err, "undo", u.Run())
+		p.log.Error("swap the inlined programs in", "err", err, "undo", u.Run())
 		now.gen, now.note = old, err.Error()
 		p.collect.Unpin(gen.Close)
 		return

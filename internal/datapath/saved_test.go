@@ -154,7 +154,7 @@ func TestAGivenProgramCannotTakeTheCubesMapsForOthers(t *testing.T) {
 	pins := b.pins("cubes/" + n.Name)
 	for file, want := range map[string]string{
 		"tally_wide": "map seen has another layout in the cube",
-		"grabber":    "are the framework's",
+		"grabber":    "are reserved for the framework",
 		"clash":      "service sharer, which is not loaded",
 	} {
 		n.Programs = map[cube.ProgramSlot]cube.Program{{}: {Function: link.Ingress, Objects: objectsOf(file)}}

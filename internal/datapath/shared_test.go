@@ -230,7 +230,7 @@ func TestMapsInCommonAreDeclaredAlikeOrRefused(t *testing.T) {
 func TestAnObjectThatGraspsForWhatIsNotItsOwnIsRefused(t *testing.T) {
 	c := state.NewCubes(state.New(state.Options{Lock: &sync.Mutex{}}))
 	err := c.CheckObject("grabber", objectsOf("grabber"))
-	if err == nil || !strings.Contains(err.Error(), `map "pcn_entries": names that begin with pcn_ are the framework's`) {
+	if err == nil || !strings.Contains(err.Error(), `map "pcn_entries": names with the prefix pcn_ are reserved for the framework`) {
 		t.Errorf("a map of the framework's name: %v", err)
 	}
 	if c.HasFunction("grabber", cube.TC, link.Ingress) {

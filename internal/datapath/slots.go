@@ -48,7 +48,7 @@ func (s slots) enterCube(u *undo.Stack, h cube.Hook, id CubeID, was, gen *segmen
 			return bpfmap.HashSetter[uint32](m)(uint32(id), nil)
 		}
 		if err := m.Put(uint32(id), prog); err != nil {
-			return fmt.Errorf("swapping the resume program: %w", err)
+			return fmt.Errorf("swap the resume program: %w", err)
 		}
 		return nil
 	}
@@ -71,7 +71,7 @@ func (s slots) enterCube(u *undo.Stack, h cube.Hook, id CubeID, was, gen *segmen
 func (s slots) clearCube(id CubeID) {
 	for _, h := range abi.Hooks {
 		if err := bpfmap.HashSetter[uint32](s.fw.Hook[h][abi.MapCubes])(uint32(id), nil); err != nil {
-			s.log.Warn("clearing a cube's slot", "err", err)
+			s.log.Warn("clear a cube's slot", "err", err)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 func (p *Plane) WayDown(id CubeID, transparent bool, out *cube.PacketOut) (typ cube.Type, netdev int, err error) {
 	typ, ok := p.state.TypeOf(id)
 	if !ok {
-		return "", 0, fmt.Errorf("sending a packet of cube %d: %w", id, cube.ErrNotFound)
+		return "", 0, fmt.Errorf("send a packet of cube %d: %w", id, cube.ErrNotFound)
 	}
 	now := p.now.Load()
 	if now.OnNetdev(id) && out.Direction == cube.Egress {

@@ -152,7 +152,7 @@ func (e *fakeEnv) Origin(string) (origins.Origin, error) { return origins.Create
 
 func (e *fakeEnv) Inner(name string) (*ebpf.MapSpec, error) {
 	if name != "sets" {
-		return nil, fmt.Errorf("map %s has no maps inside: %w", name, cube.ErrInvalid)
+		return nil, fmt.Errorf("map %s has no inner maps: %w", name, cube.ErrInvalid)
 	}
 	return &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 4, MaxEntries: 2}, nil
 }
@@ -213,7 +213,7 @@ func TestServicesThatDescribeThemselvesWronglyAreRefused(t *testing.T) {
 		"two for a hook":  {func(d *pb.Description) { d.Objects[1].Hook = d.Objects[0].Hook }, nil, "two objects are for tc"},
 		"no hook":         {func(d *pb.Description) { d.Objects[0].Hook = 9 }, nil, "for an unknown hook"},
 		"no ELF":          {func(d *pb.Description) { d.Objects[0].Elf = []byte("text") }, nil, ""},
-		"a new kernel":    {func(d *pb.Description) { d.MinKernel = "99.0" }, cube.ErrUnsupported, "needs a kernel from 99.0 on"},
+		"a new kernel":    {func(d *pb.Description) { d.MinKernel = "99.0" }, cube.ErrUnsupported, "requires kernel 99.0 or newer"},
 		"a huge model":    {func(d *pb.Description) { d.Model = strings.Repeat("x", 5<<20) }, cube.ErrInvalid, "its model has"},
 		"many ports":      {func(d *pb.Description) { d.MaxPorts = 1 << 20 }, cube.ErrInvalid, "ports"},
 	} {

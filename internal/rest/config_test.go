@@ -143,7 +143,7 @@ func TestConfigurationsThatAreRefused(t *testing.T) {
 		{"a rollback to nowhere", "POST", "/rollback", `{}`, 400, "expected the number of a revision"},
 		{"a rollback to the future", "POST", "/rollback", `{"revision":9}`, 400, "the configuration is at revision 1"},
 		{"a document of 33 MB", "PUT", "/config", `[{"name":"` + strings.Repeat("x", 33<<20) + `"}]`, 413, "larger than 32 MiB"},
-		{"a cube with the name of a resource", "PATCH", "/config", `[{"name":"history","service-name":"lab"}]`, 400, "is a word of the command line"},
+		{"a cube with the name of a resource", "PATCH", "/config", `[{"name":"history","service-name":"lab"}]`, 400, "is reserved for the command line"},
 	}
 	for _, c := range cases {
 		a := l.do(t, c.method, c.path, c.body)

@@ -172,7 +172,7 @@ func TestWrongPages(t *testing.T) {
 		{"/wide/w1/rule?limit=0", "from 1 to"}, {"/wide/w1/rule?limit=many", "from 1 to"}, {"/wide/w1/rule?limit=1000001", "from 1 to"},
 		{"/wide/w1/rule?limi=5", "unknown parameter \"limi\""},
 		{"/wide/w1/route?after=10.0.0.0", "the 2 keys"}, {"/wide/w1/route?after=a/%25zz", "encoded as in a path"},
-		{"/wide/w1/rule?after=x", "x"}, {"/wide/w1/route?after=gone/gone", "is gone, read from the start"}, {"/wide?after=gone", "no longer exists"},
+		{"/wide/w1/rule?after=x", "x"}, {"/wide/w1/route?after=gone/gone", "no longer exists, read from the start"}, {"/wide?after=gone", "no longer exists"},
 		{"/wide/w1/rule?filter=action", "write a leaf"}, {"/wide/w1/rule?filter==5", "write a leaf"},
 		{"/wide/w1/rule?filter=colour%3Dred", "no leaf \"colour\""}, {"/wide/w1/rule?filter=actoin%3DDROP", "did you mean action"},
 		{"/wide/w1/rule?filter=id<many", "compares only numbers"}, {"/wide/w1/route?filter=more%3D1", "no leaf \"more\""},

@@ -134,7 +134,7 @@ func (k *Keeper) wire(c Cube, s *space, port string) (end, error) {
 		}
 		return e, nil
 	}
-	return end{}, fmt.Errorf("port %s: an interface %s, or %s in %s, already exists: %w",
+	return end{}, fmt.Errorf("port %s: the name of interface %s, or of %s in %s, is in use: %w",
 		port, OuterName(c.Name, port), inner, k.Name(c.Name), cube.ErrInUse)
 }
 

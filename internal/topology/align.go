@@ -40,7 +40,7 @@ func (t *txn) alignable(rec *world.Cube) (map[string]cube.Alignment, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s: how the netdevs of its ports are to look: %w", rec.Name, err)
+		return nil, fmt.Errorf("%s: configuration of its ports' netdevs: %w", rec.Name, err)
 	}
 	out := map[string]cube.Alignment{}
 	for _, p := range rec.Ports {
@@ -92,7 +92,7 @@ func (t *txn) adopt(rec *world.Cube) error {
 		}
 		is := cube.Interface{Addresses: world.Without(look.Addresses, look.Ours)}
 		if err := t.follow(rec, name, cube.Interface{}, is); err != nil {
-			return fmt.Errorf("port %s takes the addresses of netdev %s, unless it has align=off: %w", name, p.Peer, err)
+			return fmt.Errorf("port %s uses the addresses of netdev %s, unless it has align=off: %w", name, p.Peer, err)
 		}
 		changed = changed || len(is.Addresses) > 0
 	}
@@ -163,7 +163,7 @@ func (x *execution) alignCube(rec *world.Cube) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("port %s of %s: netdev %s cannot be given what the port has, align=port-follows-netdev leaves it alone: %w",
+			return fmt.Errorf("port %s of %s: netdev %s cannot have the port's addresses; use align=port-follows-netdev to leave it unchanged: %w",
 				p.Name, rec.Name, p.Peer, err)
 		}
 	}
@@ -214,7 +214,7 @@ func (x *execution) releaseNetdev(p *world.Port) {
 		_, err = x.put(look, d)
 	}
 	if err != nil {
-		x.m.log.Warn("a netdev keeps what a port gave it", "netdev", p.Peer, "error", err)
+		x.m.log.Warn("a netdev keeps the addresses of a port", "netdev", p.Peer, "error", err)
 	}
 }
 
@@ -234,7 +234,7 @@ func (x *execution) setNetdev(p *world.Port, want cube.Alignment) error {
 			continue // somebody else's, or of no use
 		}
 		if x.m.elsewhere(p.Peer, a.Addr()) {
-			x.m.log.Warn("an address of a port is not given to its netdev: the host has another netdev in its network",
+			x.m.log.Warn("an address of a port is not added to its netdev: the host has another netdev in its network",
 				"netdev", p.Peer, "address", a)
 			continue
 		}
@@ -289,7 +289,7 @@ func (x *execution) put(look netdev.Look, d netdev.Settings) (kept bool, err err
 	}
 	err = x.m.netdevs.Put(look.Index, d)
 	if d.MAC != nil && (errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EOPNOTSUPP)) {
-		x.m.log.Warn("a netdev keeps its MAC address, frames to that of the port come by promiscuous mode", "index", look.Index, "error", err)
+		x.m.log.Warn("a netdev keeps its MAC address; frames to that of the port are received in promiscuous mode", "index", look.Index, "error", err)
 		d.MAC, kept = nil, true
 		err = x.m.netdevs.Put(look.Index, d)
 	}

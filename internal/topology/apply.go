@@ -44,7 +44,7 @@ type Applied struct {
 // What ends a transaction without an error of the document.
 var (
 	errNoChange = errors.New("nothing to change")
-	errDryRun   = errors.New("it was only tried")
+	errDryRun   = errors.New("dry run")
 )
 
 // Apply applies a document: a JSON array of cubes, or an object with cubes and netdevs as Export writes it. What is wrong
@@ -64,7 +64,7 @@ func (m *Manager) apply(ctx context.Context, doc *document.Document, o ApplyOpti
 	err := m.transact(ctx, func(t *txn) error {
 		out.Revision = t.old.Revision
 		if o.Revision != nil && *o.Revision != t.old.Revision {
-			return fmt.Errorf("the configuration is at revision %d, it was changed since revision %d: look at the difference again: %w",
+			return fmt.Errorf("the configuration is at revision %d, it was changed since revision %d: review the difference again: %w",
 				t.old.Revision, *o.Revision, cube.ErrStale)
 		}
 		t.dry, t.note, a.made = o.DryRun, note, t.next
@@ -182,14 +182,14 @@ func (c *wantedCube) check(t *txn) (err error) {
 	}
 	if c.svc, err = t.m.LoadedService(c.Service); err != nil {
 		return &yang.Error{Tag: yang.InvalidValue, Path: "service-name", Given: c.Service, Near: suggest.Near(c.Service, t.m.loaded.Load().Order),
-			Message: fmt.Sprintf("service-name: there is no service %.80q", c.Service)}
+			Message: fmt.Sprintf("service-name: no service %.80q", c.Service)}
 	}
 	if err := t.m.checkCubeName(c.Name); err != nil {
 		return err
 	}
 	if c.Parent != "" && !c.svc.Info.Transparent {
 		return &yang.Error{Tag: yang.InvalidValue, Path: "parent",
-			Message: fmt.Sprintf("parent: a %s is not attached, its ports are connected", c.Service)}
+			Message: fmt.Sprintf("parent: a %s cannot be attached, connect its ports instead", c.Service)}
 	}
 	if t.next.Cubes[c.Name] == nil {
 		if err := t.create(c.Service, c.Name, c.Body, false); err != nil {
@@ -266,7 +266,7 @@ func (c *wantedCube) fixed(t *txn) (string, error) {
 // refuseRecreate refuses to make a cube with a namespace anew: the old namespace could not be brought back.
 func (c *wantedCube) refuseRecreate(rec *world.Cube) error {
 	if rec.Shadow || c.want.Object["shadow"] == true {
-		return fmt.Errorf("a cube with a namespace is not made anew within a change, delete %s first: %w", c.Name, cube.ErrUnsupported)
+		return fmt.Errorf("a cube with a namespace cannot be re-created within a change, delete %s first: %w", c.Name, cube.ErrUnsupported)
 	}
 	return nil
 }

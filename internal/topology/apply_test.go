@@ -177,22 +177,22 @@ func TestDocumentsThatAreRefused(t *testing.T) {
 		want               []string
 		kind               error
 	}{
-		{"no document", `7`, "", []string{"a list of cubes is wanted"}, nil},
-		{"unknown parts", `{"cube":[],"netdevs":7}`, "", []string{`unknown member "cube", valid members are cubes and netdevs`, "netdevs: a list is wanted"}, nil},
+		{"no document", `7`, "", []string{"expected a list of cubes"}, nil},
+		{"unknown parts", `{"cube":[],"netdevs":7}`, "", []string{`unknown member "cube", valid members are cubes and netdevs`, "netdevs: must be a list"}, nil},
 		{"several faults", `[{"name":"a"},{"name":"br1","service-name":"toybridge","bogus":1,"fdb":{"aging-time":-1}},{"name":"b","service-name":"toybrige"}]`, "",
 			[]string{"cubes[0] a: service-name is missing"}, nil},
 		{"several faults of models", `[{"name":"br1","service-name":"toybridge","bogus":1,"fdb":{"aging-time":-1}},{"name":"b","service-name":"toybrige"}]`, "",
-			[]string{`cubes[0] br1: unknown member "bogus"`, "cubes[0] br1: fdb aging-time: ", `cubes[1] b: service-name: there is no service "toybrige"`}, nil},
-		{"one name twice", `[{"name":"a","service-name":"toybridge"},{"name":"a","service-name":"toyfilter"}]`, "", []string{"cubes[1] a: the name is given twice, cubes[0] a has it too"}, cube.ErrInvalid},
+			[]string{`cubes[0] br1: unknown member "bogus"`, "cubes[0] br1: fdb aging-time: ", `cubes[1] b: service-name: no service "toybrige"`}, nil},
+		{"one name twice", `[{"name":"a","service-name":"toybridge"},{"name":"a","service-name":"toyfilter"}]`, "", []string{"cubes[1] a: the name is given twice, also by cubes[0] a"}, cube.ErrInvalid},
 		{"peers that are not there", `[{"name":"x","service-name":"toybridge","ports":[{"name":"a","peer":"nodev0"},{"name":"b","peer":"br9:p1"}]}]`, "",
 			[]string{"cubes[0] x: port a of x: peer nodev0: netdev nodev0: not found", "cubes[0] x: port b of x: peer br9:p1: cube br9: not found"}, cube.ErrNotFound},
 		{"a peer that is another's", `[{"name":"x","service-name":"toybridge","ports":[{"name":"a","peer":"veth1"}]}]`, "", []string{"cubes[0] x: port a of x: peer veth1: already the peer of br1:p1"}, cube.ErrInUse},
-		{"a peer that goes", `[{"name":"br1","service-name":"toybridge","ports":[{"name":"p2","peer":"br2:p1"}]}]`, "whole", []string{`cubes[0] br1: ports p2 peer "br2:p1": the other side is not there`}, cube.ErrInvalid},
-		{"two places for one", `{"cubes":[{"name":"th1","service-name":"toyfilter","parent":"veth3"}],"netdevs":[{"name":"veth2","tcubes":["th1"]}]}`, "", []string{"cubes[0] th1: parent: parent veth3: th1 is to be at veth2, too"}, cube.ErrInvalid},
+		{"a peer that goes", `[{"name":"br1","service-name":"toybridge","ports":[{"name":"p2","peer":"br2:p1"}]}]`, "whole", []string{`cubes[0] br1: ports p2 peer "br2:p1": the other side does not exist`}, cube.ErrInvalid},
+		{"two places for one", `{"cubes":[{"name":"th1","service-name":"toyfilter","parent":"veth3"}],"netdevs":[{"name":"veth2","tcubes":["th1"]}]}`, "", []string{"cubes[0] th1: parent: parent veth3: th1 is also attached to veth2"}, cube.ErrInvalid},
 		{"a filter that is not there", `{"netdevs":[{"name":"veth2","tcubes":["th9"]}]}`, "", []string{"netdevs[0] veth2: tcubes of veth2: cube th9: not found"}, cube.ErrNotFound},
 		{"a netdev that is not there", `{"netdevs":[{"name":"nodev0","tcubes":["th1"]}]}`, "", []string{"netdevs[0] nodev0: tcubes of nodev0: netdev nodev0: not found"}, cube.ErrNotFound},
 		{"a bridge as a filter", `{"netdevs":[{"name":"veth2","tcubes":["br1"]}]}`, "", []string{"br1 is not a transparent cube"}, cube.ErrInvalid},
-		{"a parent for a bridge", `[{"name":"br1","service-name":"toybridge","parent":"veth3"}]`, "", []string{"cubes[0] br1: parent: a toybridge is not attached"}, nil},
+		{"a parent for a bridge", `[{"name":"br1","service-name":"toybridge","parent":"veth3"}]`, "", []string{"cubes[0] br1: parent: a toybridge cannot be attached"}, nil},
 		{"a name that is a word", `[{"name":"show","service-name":"toybridge"}]`, "", []string{"cubes[0] show: cube name"}, cube.ErrInvalid},
 		{"too many ports", `[{"name":"x","service-name":"toybridge","ports":[{"name":"1"},{"name":"2"},{"name":"3"},{"name":"4"},{"name":"5"},{"name":"6"},{"name":"7"},{"name":"8"},{"name":"9"}]}]`, "", []string{"9 ports, the maximum is 8"}, cube.ErrFull},
 	}
@@ -347,10 +347,10 @@ func TestAnExportCanBeCreatedAsArraysOfCubesAre(t *testing.T) {
 	}
 	before := fresh.state()
 	for line, want := range map[string]string{
-		"many <<< " + want: "there is a toybridge with that name",
+		"many <<< " + want: "the name is in use by a toybridge",
 		`many <<< {"cubes":[],"netdevs":[{"name":"veth3","tcubes":["th9"]}]}`: "cube th9",
 		`many <<< {"cubes":[],"netdev":[]}`:                                   `unknown member "netdev"`,
-		`many <<< {"netdevs":[]}`:                                             "an array of cubes is wanted",
+		`many <<< {"netdevs":[]}`:                                             "expected an array of cubes",
 	} {
 		if err := fresh.do(line); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", line, err, want)

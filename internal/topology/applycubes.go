@@ -24,7 +24,7 @@ func (a *application) remove(t *txn) error {
 			continue
 		}
 		if err := t.drop(t.next.Cubes[rec.Name]); err != nil {
-			return fmt.Errorf("deleting %s: %w", rec.Name, err)
+			return fmt.Errorf("delete %s: %w", rec.Name, err)
 		}
 	}
 	if !a.options.Whole {
@@ -36,7 +36,7 @@ func (a *application) remove(t *txn) error {
 		}
 		a.gone = append(a.gone, t.next.Broken[name])
 		if err := t.dropBroken(name); err != nil {
-			return fmt.Errorf("deleting %s: %w", name, err)
+			return fmt.Errorf("delete %s: %w", name, err)
 		}
 	}
 	return nil
@@ -112,10 +112,10 @@ func (a *application) verify(t *txn) error {
 		if len(d.Changes) > 0 {
 			where = strings.ReplaceAll(d.Changes[0].Path, "/", " ")
 			if strings.HasSuffix(where, " peer") {
-				where += fmt.Sprintf(" %s: the other side is not there, or connected elsewhere, so it", d.Changes[0].Old)
+				where += fmt.Sprintf(" %s: the other side does not exist or is connected elsewhere, so it", d.Changes[0].Old)
 			}
 		}
-		faults.Add(c.Where, c.Name, fmt.Errorf("%s cannot be as the document says: %w", where, cube.ErrInvalid))
+		faults.Add(c.Where, c.Name, fmt.Errorf("%s cannot be configured as in the document: %w", where, cube.ErrInvalid))
 	}
 	return faults.Err()
 }

@@ -47,7 +47,7 @@ func (m *Manager) bypassed(w *unit.Snapshot) map[string]string {
 				if u == nil || u.AllPrograms()[cube.ProgramSlot{Direction: cube.Egress}].Function == "" {
 					continue
 				}
-				found[p.Peer+" "+name+" "+rec.Name] = fmt.Sprintf("%s: port %s of %s sends by it at XDP, past the egress program of %s: attach %s to %s:%s instead",
+				found[p.Peer+" "+name+" "+rec.Name] = fmt.Sprintf("%s: port %s of %s sends through it at XDP, bypassing the egress program of %s: attach %s to %s:%s instead",
 					p.Peer, p.Name, rec.Name, name, name, rec.Name, p.Name)
 			}
 		}

@@ -87,10 +87,10 @@ func (t *txn) ends(a, b string) ([2]world.Place, error) {
 		ends[i] = at
 	}
 	if ends[0] == ends[1] {
-		return ends, fmt.Errorf("both are the same: %w", cube.ErrInvalid)
+		return ends, fmt.Errorf("both peers are the same: %w", cube.ErrInvalid)
 	}
 	if ends[0].Netdev != "" && ends[1].Netdev != "" {
-		return ends, fmt.Errorf("both are netdevs, one must be a port (cube:port): %w", cube.ErrInvalid)
+		return ends, fmt.Errorf("both peers are netdevs, one must be a port (cube:port): %w", cube.ErrInvalid)
 	}
 	return ends, nil
 }
@@ -121,7 +121,7 @@ func (m *Manager) Disconnect(ctx context.Context, a, b string) error {
 			}
 		}
 		if !cleared {
-			return fmt.Errorf("disconnect %s %s: they are not connected: %w", a, b, cube.ErrInvalid)
+			return fmt.Errorf("disconnect %s %s: not connected to each other: %w", a, b, cube.ErrInvalid)
 		}
 		return nil
 	})
@@ -191,7 +191,7 @@ func (r AttachRequest) index(chain []string) (int, error) {
 		}
 	}
 	if given > 1 {
-		return 0, fmt.Errorf("give one of position, before and after: %w", cube.ErrInvalid)
+		return 0, fmt.Errorf("give only one of position, before and after: %w", cube.ErrInvalid)
 	}
 	if neighbour := r.Before + r.After; neighbour != "" {
 		i := slices.Index(chain, neighbour)
@@ -210,12 +210,12 @@ func (r AttachRequest) index(chain []string) (int, error) {
 		return len(chain), nil
 	case "", "auto":
 		if len(chain) > 0 {
-			return 0, fmt.Errorf("impossible to determine position: give position=first or last, before or after one of %v: %w",
+			return 0, fmt.Errorf("cannot determine the position: give position=first or last, before or after one of %v: %w",
 				chain, cube.ErrInvalid)
 		}
 		return 0, nil
 	}
-	return 0, fmt.Errorf("position %.80q: auto, first or last is wanted: %w", r.Position, cube.ErrInvalid)
+	return 0, fmt.Errorf("position %.80q: must be auto, first or last: %w", r.Position, cube.ErrInvalid)
 }
 
 // setChain changes the chain at a place. That of a port is part of its cube's configuration.

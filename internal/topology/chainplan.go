@@ -59,7 +59,7 @@ func (a *application) planChains(t *txn) chainPlan {
 		at, err := world.ParsePlace(c.Parent)
 		if err == nil && p.where[c.Name] != at {
 			if _, decided := p.chains[at]; !decided && at.Cube != "" && a.doc.Has(at.Cube) {
-				err = fmt.Errorf("the document gives %s no port %s: %w", at.Cube, at.Port, cube.ErrNotFound)
+				err = fmt.Errorf("in the document, %s has no port %s: %w", at.Cube, at.Port, cube.ErrNotFound)
 			} else {
 				p.keep(t, a, at)
 				if p.where[c.Name] != at {
@@ -92,7 +92,7 @@ func (p *chainPlan) keep(t *txn, a *application, at world.Place) {
 // put appends a cube to the chain of a place.
 func (p *chainPlan) put(name string, at world.Place, what string) error {
 	if other, twice := p.where[name]; twice && other != at {
-		return fmt.Errorf("%s%s: %.80s is to be at %s, too: %w", what, at, name, other, cube.ErrInvalid)
+		return fmt.Errorf("%s%s: %.80s is also attached to %s: %w", what, at, name, other, cube.ErrInvalid)
 	} else if twice && slices.Contains(p.chains[at], name) {
 		return fmt.Errorf("%s%s: %.80s is named twice: %w", what, at, name, cube.ErrInvalid)
 	}

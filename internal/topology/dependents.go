@@ -28,7 +28,7 @@ func (t *txn) dropDependents(name string, u *unit.Unit, was, rec *world.Cube) er
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("what depends on the change: %w", err)
+		return fmt.Errorf("dependents of the change: %w", err)
 	}
 	for _, e := range edits {
 		err := t.applyEdit(u, e)

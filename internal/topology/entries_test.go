@@ -233,7 +233,7 @@ func TestPagesOfAList(t *testing.T) {
 			t.Errorf("%d of %s after %q: %q, %v, want %q", c.limit, c.list, c.after, got, err, c.want)
 		}
 	}
-	if _, err := page([]string{"p9"}, 1, "ports"); err == nil || !strings.Contains(err.Error(), "is gone") {
+	if _, err := page([]string{"p9"}, 1, "ports"); err == nil || !strings.Contains(err.Error(), "no longer exists") {
 		t.Errorf("a page after a port that is gone: %v", err)
 	}
 	if _, err := page(nil, 1, "fdb"); err == nil || !strings.Contains(err.Error(), "not a list") {

@@ -182,7 +182,7 @@ func (x *execution) createMaps() error {
 			continue
 		}
 		if err := x.m.dp.CreateCube(u.Spec(rec, p.plan.MapSizes)); err != nil {
-			return blame(u.Name, fmt.Errorf("%s: making its maps: %w", u.Name, err))
+			return blame(u.Name, fmt.Errorf("%s: create its maps: %w", u.Name, err))
 		}
 		u.SetReady(true)
 		x.m.byID.Store(u.ID, u)

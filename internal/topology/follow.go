@@ -100,7 +100,7 @@ func (m *Manager) missing(b *batch) {
 			continue
 		}
 		if m.isGone(name) {
-			b.gone(name, l.Index, "it is gone")
+			b.gone(name, l.Index, "it was deleted")
 		}
 	}
 	clear(m.seen)
@@ -177,10 +177,10 @@ func (m *Manager) relink(ctx context.Context, name string, l world.Link) {
 	if err != nil && !errors.Is(err, service.ErrClosed) {
 		l.Refused = err.Error()
 		if l.Refused != was.Refused {
-			m.log.Error("a netdev cannot be used, it is left out until it changes", "netdev", name, "error", err)
+			m.log.Error("a netdev cannot be used, it is ignored until it changes", "netdev", name, "error", err)
 		}
 		if err := m.setLinks(ctx, map[string]world.Link{name: l}); err != nil {
-			m.log.Error("leaving a netdev out", "netdev", name, "error", err)
+			m.log.Error("netdev left out", "netdev", name, "error", err)
 		}
 		return
 	}

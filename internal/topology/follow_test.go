@@ -51,7 +51,7 @@ func TestAPortSaysWhyItIsDown(t *testing.T) {
 		{"replaced by a TUN", changed(with(func(i *netdev.Info) { i.Kind, i.NoEthernet = "tun", true })), "DOWN", "has no Ethernet frames: use a TAP"},
 		{"replaced by an ifb", changed(with(func(i *netdev.Info) { i.Kind = "ifb" })), "DOWN", "is an ifb device"},
 		{"a macvlan", changed(with(func(i *netdev.Info) { i.Kind, i.OwnOnly = "macvlan", true })), "UP", "mode passthru"},
-		{"a TAP that nobody has open", changed(with(func(i *netdev.Info) { i.Kind, i.Carrier = "tap", false })), "UP", "nobody is at its other end"},
+		{"a TAP that nobody has open", changed(with(func(i *netdev.Info) { i.Kind, i.Carrier = "tap", false })), "UP", "nothing is attached to its other end"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestDevicesThatCannotBePeersAreRefusedWithTheRemedy(t *testing.T) {
 		{netdev.Info{Kind: "tun", NoEthernet: true}, "use a TAP", "use a TAP"},
 		{netdev.Info{Kind: "wireguard", NoEthernet: true}, "use a TAP", "use a TAP"},
 		{netdev.Info{Kind: "loopback"}, "one end of a veth pair", ""},
-		{netdev.Info{Kind: "ifb"}, "use the device whose packets it is given", ""},
+		{netdev.Info{Kind: "ifb"}, "use the device that it mirrors", ""},
 	} {
 		t.Run(c.info.Kind, func(t *testing.T) {
 			l := newLab(t)

@@ -99,7 +99,7 @@ func (m *Manager) together(ctx context.Context, cubes []string, alone bool, fn f
 			m.writer <- struct{}{}
 		case <-ctx.Done():
 			if m.queue.remove(w) {
-				return fmt.Errorf("waiting for another change to end: %w", ctx.Err())
+				return fmt.Errorf("wait for another change to end: %w", ctx.Err())
 			}
 			return <-w.done
 		}
@@ -110,7 +110,7 @@ func (m *Manager) together(ctx context.Context, cubes []string, alone bool, fn f
 func (m *Manager) makeGroup() {
 	group := slices.DeleteFunc(m.queue.take(), func(w *waiting) bool {
 		if w.ctx.Err() != nil {
-			w.done <- fmt.Errorf("waiting for another change to end: %w", w.ctx.Err())
+			w.done <- fmt.Errorf("wait for another change to end: %w", w.ctx.Err())
 			return true
 		}
 		return false

@@ -223,7 +223,7 @@ func TestServicesAreRevisions(t *testing.T) {
 		t.Errorf("revision 2 is %s, want %s", is, want)
 	}
 	before := l.state()
-	if _, err := l.Rollback(ctx, 2, ApplyOptions{}); err == nil || !strings.Contains(err.Error(), `o1: service-name: there is no service "outer"`) {
+	if _, err := l.Rollback(ctx, 2, ApplyOptions{}); err == nil || !strings.Contains(err.Error(), `o1: service-name: no service "outer"`) {
 		t.Errorf("a rollback to a service that is gone: %v", err)
 	}
 	l.wantState(before)

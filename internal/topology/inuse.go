@@ -45,7 +45,7 @@ func (g *graphInUse) Lock(ctx context.Context) error {
 	case <-g.token:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("waiting for another change of the data plane to end: %w", ctx.Err())
+		return fmt.Errorf("wait for another change of the data plane to end: %w", ctx.Err())
 	}
 }
 
@@ -126,10 +126,10 @@ func (g *graphInUse) returnTo(ctx context.Context, before *datapath.Graph) error
 	}
 	change, err := g.dp.Prepare(ctx, to)
 	if err != nil {
-		return fmt.Errorf("returning to the old graph: %w", err)
+		return fmt.Errorf("restore the old graph: %w", err)
 	}
 	if err := change.Commit(); err != nil {
-		return fmt.Errorf("returning to the old graph: %w", err)
+		return fmt.Errorf("restore the old graph: %w", err)
 	}
 	g.graph = before
 	return nil

@@ -42,7 +42,7 @@ func TestANetdevGoesWithinAChange(t *testing.T) {
 				l.must(change)
 				l.plane.setFail(nil)
 				l.wantRead(`"DOWN"`, "br", "ports", "p2", "status")
-				if got := reason(l, "br", "p2"); !strings.Contains(got, "there is no netdev veth2 any more, "+deleted) {
+				if got := reason(l, "br", "p2"); !strings.Contains(got, "netdev veth2 no longer exists, "+deleted) {
 					t.Errorf("the reason is %q", got)
 				}
 				l.wantRead(`"UP"`, "br", "ports", "p1", "status")
@@ -74,7 +74,7 @@ func TestANetdevThatIsGoneAgainAndAgain(t *testing.T) {
 		times++
 		return &datapath.GoneError{Netdevs: map[string]int{"veth9": 77}, Err: errors.New("no such device")}
 	})
-	if err := l.do(`connect br:p1 veth1`); err == nil || !strings.Contains(err.Error(), "veth9 has gone: no such device") {
+	if err := l.do(`connect br:p1 veth1`); err == nil || !strings.Contains(err.Error(), "veth9 was deleted: no such device") {
 		t.Errorf("the change ends with %v", err)
 	}
 	l.plane.setFail(nil)

@@ -79,7 +79,7 @@ func (t *txn) checkPrecondition(ctx context.Context) error {
 		return fmt.Errorf("cube %.80s: %w", want.cube, t.old.Missing(want.cube))
 	}
 	if rec.Revision != want.revision {
-		return fmt.Errorf("%s changed meanwhile, its revision is %d and not %d: read it again: %w",
+		return fmt.Errorf("%s changed meanwhile, its revision is %d instead of %d: read it again: %w",
 			want.cube, rec.Revision, want.revision, cube.ErrStale)
 	}
 	return nil

@@ -89,7 +89,7 @@ func TestParametersOfAParentAreInherited(t *testing.T) {
 				Addresses: prefixes("10.0.0.1/24", "fe80::1/64")}},
 		{"the netdev is gone", func() { l.NetdevEvent(netdev.Event{Kind: netdev.Removed, Info: l.devs.remove("veth1")}) },
 			cube.Parent{Name: "veth1", Netdev: "veth1"}},
-		{"it is back", func() {
+		{"was restored", func() {
 			device.Index = 20
 			l.NetdevEvent(netdev.Event{Kind: netdev.Added, Info: l.devs.set(device)})
 		}, cube.Parent{Name: "veth1", Netdev: "veth1", Index: 20, MTU: 1500, MAC: device.MAC, Addresses: device.Addresses}},

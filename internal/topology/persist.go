@@ -27,7 +27,7 @@ func (x *execution) persist() error {
 	}
 	recs = append(recs, x.changeRecord())
 	if err := x.m.commit(recs); err != nil {
-		return fmt.Errorf("writing the configuration to disk: %w", err)
+		return fmt.Errorf("write the configuration to disk: %w", err)
 	}
 	return nil
 }

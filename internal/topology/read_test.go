@@ -125,10 +125,10 @@ func TestServicesThatCannotBeLoaded(t *testing.T) {
 		says     string
 	}{
 		{"no model", []cube.Service{{}}, false, "service 0: its model"},
-		{"the same twice", []cube.Service{good[0], good[0]}, false, "there is a service of that name"},
+		{"the same twice", []cube.Service{good[0], good[0]}, false, "the name is in use by another service"},
 		{"no constructor", []cube.Service{noCode}, false, "no constructor"},
 		{"broken programs", good, true, "programs of service toybridge"},
-		{"a reserved name", []cube.Service{{Model: strings.ReplaceAll(good[1].Model, "toyfilter", "attach"), New: good[1].New}}, false, "a word of the command line"},
+		{"a reserved name", []cube.Service{{Model: strings.ReplaceAll(good[1].Model, "toyfilter", "attach"), New: good[1].New}}, false, "reserved for the command line"},
 	}
 	for _, c := range cases {
 		plane := newFakePlane()

@@ -61,7 +61,7 @@ func releaseNetdev(netdevs Netdevs, name, given, own string) error {
 		d.MAC = mac
 	}
 	if err := netdevs.Put(look.Index, d); err != nil {
-		return fmt.Errorf("netdev %s keeps what a port gave it: %w", name, err)
+		return fmt.Errorf("netdev %s keeps the addresses of a port: %w", name, err)
 	}
 	return nil
 }

@@ -38,10 +38,10 @@ func (t *txn) create(serviceName, name string, body []byte, words bool) error {
 		return err
 	}
 	if other := t.next.Cubes[name]; other != nil {
-		return fmt.Errorf("cube %s: there is a %s with that name: %w", name, other.Service, cube.ErrExists)
+		return fmt.Errorf("cube %s: the name is in use by a %s: %w", name, other.Service, cube.ErrExists)
 	}
 	if b := t.next.Broken[name]; b != nil {
-		return fmt.Errorf("cube %s: it is in the store but could not be restored (%s), delete it first: %w", name, b.Reason, cube.ErrExists)
+		return fmt.Errorf("cube %s: exists in the store but could not be restored (%s), delete it first: %w", name, b.Reason, cube.ErrExists)
 	}
 	id, err := t.next.FreeID(t.m.lastID)
 	if err != nil {
@@ -193,7 +193,7 @@ func (m *Manager) forgetBroken(b *world.Broken) {
 		remove = func() error { return m.dp.DeleteCube(b.Stored.ID) }
 	}
 	if err := unit.Guard(remove); err != nil {
-		m.log.Error("removing a cube's maps", "cube", b.Stored.Name, "error", err)
+		m.log.Error("remove a cube's maps", "cube", b.Stored.Name, "error", err)
 	}
 	m.forgetShadow(b.Stored.UUID)
 }
@@ -257,7 +257,7 @@ func actionOutput(u *unit.Unit, path yang.Path, value any) (json.RawMessage, err
 	}
 	output, err := json.Marshal(value)
 	if err != nil {
-		return nil, fmt.Errorf("encoding its output: %w", err)
+		return nil, fmt.Errorf("encode its output: %w", err)
 	}
 	checked, err := u.Tree.CheckOutput(path, output)
 	if err != nil {
@@ -278,7 +278,7 @@ func (t *txn) applyEdit(u *unit.Unit, e cube.Edit) error {
 	}
 	body, err := json.Marshal(e.Value)
 	if err != nil {
-		return fmt.Errorf("encoding a change: %w", err)
+		return fmt.Errorf("encode a change: %w", err)
 	}
 	err = t.edit(u, yang.Merge, path, body)
 	var missing *yang.Error
@@ -321,7 +321,7 @@ func (t *txn) createElement(object jsonscan.Object) error {
 			return &yang.Error{Tag: yang.MissingAttribute, Path: m.name, Message: m.name + " is missing"}
 		}
 		if ok && json.Unmarshal(raw, m.into) != nil {
-			return &yang.Error{Tag: yang.InvalidValue, Path: m.name, Message: m.name + ": a string is wanted"}
+			return &yang.Error{Tag: yang.InvalidValue, Path: m.name, Message: m.name + ": must be a string"}
 		}
 	}
 	svc, err := t.m.LoadedService(serviceName)
@@ -343,11 +343,11 @@ func (t *txn) createElement(object jsonscan.Object) error {
 
 func (m *Manager) checkCubeName(name string) error {
 	if !world.ValidName(name) {
-		return fmt.Errorf("cube name %.80q: a name is 1 to 64 of the characters A-Z a-z 0-9 . _ + -, and begins with a letter or digit: %w",
+		return fmt.Errorf("cube name %.80q: a name must have 1 to 64 characters from A-Z a-z 0-9 . _ + -, and begin with a letter or digit: %w",
 			name, cube.ErrInvalid)
 	}
 	if world.Reserved[name] || m.loaded.Load().ByName[name] != nil {
-		return fmt.Errorf("cube name %q is a word of the command line, choose another one: %w", name, cube.ErrInvalid)
+		return fmt.Errorf("cube name %q is reserved for the command line, choose another one: %w", name, cube.ErrInvalid)
 	}
 	return nil
 }

@@ -82,11 +82,11 @@ func (m *Manager) hold(b *world.Broken, back []*staged) {
 		b.Made = err == nil
 	}
 	if err != nil {
-		m.log.Warn("a broken cube does not forward, its state is kept", "cube", s.Name, "reason", err)
+		m.log.Warn("a broken cube does not forward, its state is preserved", "cube", s.Name, "reason", err)
 		return
 	}
 	b.Running = rec
-	m.log.Warn("a broken cube goes on forwarding with the programs and the configuration that it had", "cube", s.Name)
+	m.log.Warn("a broken cube continues to forward with its previous programs and configuration", "cube", s.Name)
 }
 
 // unlock takes the held cubes out of the graph; it reports whether there were any.
@@ -101,7 +101,7 @@ func (m *Manager) unlock(why error) bool {
 		closed := *b
 		closed.Running = nil
 		w.Broken[name] = &closed
-		m.log.Warn("a broken cube cannot go on beside the others, it does not forward", "cube", name, "reason", why)
+		m.log.Warn("a broken cube cannot continue next to the others, it does not forward", "cube", name, "reason", why)
 	}
 	m.view.Store(w)
 	return any
@@ -110,7 +110,7 @@ func (m *Manager) unlock(why error) bool {
 func (m *Manager) loadLinks(w *unit.Snapshot) error {
 	infos, err := m.netdevs.List()
 	if err != nil {
-		return fmt.Errorf("listing the netdevs: %w", err)
+		return fmt.Errorf("list the netdevs: %w", err)
 	}
 	for _, info := range infos {
 		w.SetLink(info.Name, world.LinkOf(info))
@@ -143,7 +143,7 @@ func (m *Manager) readState(w *unit.Snapshot, state *store.State) []world.Stored
 			}
 		}
 		if err != nil {
-			m.log.Error("a stored record cannot be read, it is left in the store", "key", r.Key, "error", err)
+			m.log.Error("a stored record cannot be read, it stays in the store", "key", r.Key, "error", err)
 		}
 	}
 	entries := world.ReadEntries(state)
@@ -197,7 +197,7 @@ func (m *Manager) restoreStaged(ctx context.Context, back []*staged) error {
 			if m.unlock(err) {
 				continue
 			}
-			m.log.Warn("the stored topology is refused as a whole, its cubes are restored one by one", "error", err)
+			m.log.Warn("the stored topology is refused as a whole, restoring its cubes one by one", "error", err)
 			return m.restoreOneByOne(ctx, back)
 		}
 		back = m.giveUp(back, culprit.cube, err)
@@ -261,7 +261,7 @@ func (m *Manager) giveUp(back []*staged, name string, why error) []*staged {
 
 // markBroken keeps a stored cube that cannot run.
 func (m *Manager) markBroken(w *unit.Snapshot, s *staged, why error) {
-	m.log.Error("a stored cube cannot be restored, it is left in the store", "cube", s.stored.Name,
+	m.log.Error("a stored cube cannot be restored, it stays in the store", "cube", s.stored.Name,
 		"service", s.stored.Service, "error", why)
 	m.TellCube(s.stored.Name, s.stored.Service, "broken", why.Error())
 	w.Broken[s.stored.Name] = &world.Broken{Stored: s.stored, Reason: why.Error(),

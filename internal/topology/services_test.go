@@ -126,18 +126,18 @@ func TestServicesThatAreRefused(t *testing.T) {
 		want error
 		says string
 	}{
-		{"outer", "here", "", cube.ErrExists, "there is a service of that name"},
-		{"toybridge", "here", "", cube.ErrExists, "there is a service of that name"},
-		{"connect", "here", "", cube.ErrInvalid, "a word of the command line"},
-		{"a b", "here", "", cube.ErrInvalid, "a name is 1 to 64"},
+		{"outer", "here", "", cube.ErrExists, "the name is in use by another service"},
+		{"toybridge", "here", "", cube.ErrExists, "the name is in use by another service"},
+		{"connect", "here", "", cube.ErrInvalid, "reserved for the command line"},
+		{"a b", "here", "", cube.ErrInvalid, "a name must have 1 to 64"},
 		{"br1", "here", "", cube.ErrExists, "a toybridge has that name"},
 		{"other", "nowhere", "", cube.ErrUnavailable, "nothing is at nowhere"},
-		{"other", "here", "", cube.ErrInvalid, "its model names it outer"},
+		{"other", "here", "", cube.ErrInvalid, "the name in its model is outer"},
 		{"other", "broken", "", nil, "its model"},
-		{"newer", "newer", "", cube.ErrUnsupported, "it needs a kernel from 99.1 on"},
+		{"newer", "newer", "", cube.ErrUnsupported, "it requires kernel 99.1 or newer"},
 		{"fine", "fine", "Try", errInjected, ""},
 		{"fine", "fine", "CheckObject", errInjected, "programs of service fine"},
-		{"fine", "fine", "store", errInjected, "writing the configuration to disk"},
+		{"fine", "fine", "store", errInjected, "write the configuration to disk"},
 	} {
 		l, h := newHosted(t)
 		l.must("create toybridge br1")
@@ -456,7 +456,7 @@ func TestAnUpdateWhoseModelRefusesACubeChangesNothing(t *testing.T) {
 	h.set("here", &next)
 	h.kill("here")
 	eventually(t, "the other version is refused", func() bool {
-		return strings.Contains(l.ServiceStates()[0].Error, "services update outer takes it")
+		return strings.Contains(l.ServiceStates()[0].Error, "services update outer to accept it")
 	})
 	if l.Degraded("o2") == "" {
 		t.Error("a cube of a service that came back as another one is not degraded")

@@ -99,15 +99,15 @@ func (t *txn) derive(name string) error {
 	}
 	raw, err := u.Tree.JSON(nil, yang.JSONOptions{Defaults: true, Apart: true})
 	if err != nil {
-		return fmt.Errorf("%s: reading its configuration: %w", name, err)
+		return fmt.Errorf("%s: read its configuration: %w", name, err)
 	}
 	saved, err := u.Tree.JSON(nil, yang.JSONOptions{Apart: true})
 	if err != nil {
-		return fmt.Errorf("%s: reading its configuration: %w", name, err)
+		return fmt.Errorf("%s: read its configuration: %w", name, err)
 	}
 	var conf world.Common
 	if err := json.Unmarshal(raw, &conf); err != nil {
-		return fmt.Errorf("%s: decoding its configuration: %w", name, err)
+		return fmt.Errorf("%s: decode its configuration: %w", name, err)
 	}
 	if err := t.deriveShadow(rec, conf); err != nil {
 		return err
@@ -370,7 +370,7 @@ func (t *txn) checkHooks() error {
 		if tc == nil || tc.Type.Hook() == rec.Type.Hook() {
 			return nil
 		}
-		return fmt.Errorf("%s runs at %s, but %s at %s is there: TC and XDP do not mix: %w",
+		return fmt.Errorf("%s is of type %s, but %s of type %s is already there: TC and XDP cannot be mixed: %w",
 			name, tc.Type, rec.Name, rec.Type, cube.ErrInvalid)
 	}
 	devices := map[string]*world.Cube{} // what a chain has to agree with, nil for its own first cube

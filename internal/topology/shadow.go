@@ -50,10 +50,10 @@ type Shadows interface {
 // deriveShadow takes over whether a cube has a namespace.
 func (t *txn) deriveShadow(rec *world.Cube, conf world.Common) error {
 	if conf.Shadow && conf.Type.Hook() != cube.TC {
-		return fmt.Errorf("%s: packets have no way from %s into a namespace, a shadow cube is of type TC: %w", rec.Name, conf.Type, cube.ErrInvalid)
+		return fmt.Errorf("%s: a cube of type %s cannot have a namespace, a shadow cube must be of type TC: %w", rec.Name, conf.Type, cube.ErrInvalid)
 	}
 	if conf.Shadow && t.m.shadows == nil {
-		return fmt.Errorf("%s: this daemon makes no namespaces: %w", rec.Name, cube.ErrUnsupported)
+		return fmt.Errorf("%s: this daemon does not support namespaces: %w", rec.Name, cube.ErrUnsupported)
 	}
 	rec.Shadow, rec.Span = conf.Shadow, conf.Span
 	return nil
@@ -172,7 +172,7 @@ func (t *txn) interfaces(rec *world.Cube) (map[string]cube.Interface, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s: how its ports look in the namespace: %w", rec.Name, err)
+		return nil, fmt.Errorf("%s: configuration of its ports in the namespace: %w", rec.Name, err)
 	}
 	return answer, nil
 }
@@ -202,7 +202,7 @@ func (c *committed) finishShadows() {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		c.m.log.Error("a namespace is not as its cube is", "error", err)
+		c.m.log.Error("a namespace differs from its cube", "error", err)
 	}
 }
 
@@ -244,7 +244,7 @@ func (m *Manager) forgetShadow(uuid string) {
 		return
 	}
 	if err := m.shadows.Remove(uuid); err != nil {
-		m.log.Error("removing a cube's namespace", "error", err)
+		m.log.Error("remove a cube's namespace", "error", err)
 	}
 	m.sweepShadows()
 }
@@ -263,7 +263,7 @@ func (m *Manager) sweepShadows() {
 		keep[b.Stored.UUID] = true
 	}
 	if err := m.shadows.Sweep(func(uuid string) bool { return keep[uuid] }); err != nil {
-		m.log.Error("removing namespaces of cubes that are gone", "error", err)
+		m.log.Error("remove namespaces of deleted cubes", "error", err)
 	}
 }
 
@@ -306,7 +306,7 @@ func (t *txn) repairShadow(rec *world.Cube) error {
 	}
 	for name, p := range rec.Ports {
 		if p.Outer != before[name] {
-			t.m.log.Warn("an interface of a cube's namespace was gone, it is back", "cube", rec.Name, "port", name)
+			t.m.log.Warn("a deleted interface of a cube's namespace was restored", "cube", rec.Name, "port", name)
 			t.touch(rec.Name)
 		}
 	}

@@ -77,7 +77,7 @@ func (m *Manager) orphaned(ctx context.Context, name string, why error) {
 	if b == nil || b.Reason == reason {
 		return
 	}
-	m.log.Warn("a cube cannot be taken over by its service, it goes on as it was", "cube", name, "reason", why)
+	m.log.Warn("a cube cannot be taken over by its service, it continues as before", "cube", name, "reason", why)
 	_ = m.Exclusively(ctx, func() error { // a daemon that stops needs no reason
 		w := m.view.Load().Clone()
 		if now := w.Broken[name]; now != nil {
@@ -148,7 +148,7 @@ func (t *txn) succeed(name string, svc *service.Service) error {
 		return nil // deleted meanwhile
 	}
 	if rec.Transparent != svc.Info.Transparent {
-		return fmt.Errorf("the service was transparent and is not, or the other way round: %w", cube.ErrInvalid)
+		return fmt.Errorf("the service changed from transparent to standard, or the other way round: %w", cube.ErrInvalid)
 	}
 	u := t.m.newUnit(svc, name, rec.UUID, rec.ID)
 	t.successors = append(t.successors, &successor{was: was, is: u})
@@ -197,7 +197,7 @@ func (x *execution) reopen(s *successor, p planned, rec *world.Cube) error {
 	u := s.is
 	dp, ok := x.m.dp.(replacer)
 	if !ok {
-		return fmt.Errorf("the data plane cannot open a running cube anew: %w", cube.ErrUnsupported)
+		return fmt.Errorf("the data plane cannot re-open a running cube: %w", cube.ErrUnsupported)
 	}
 	r, err := dp.ReplaceCube(u.Spec(rec, p.plan.MapSizes))
 	if err != nil {
@@ -257,7 +257,7 @@ func (m *Manager) Exclusively(ctx context.Context, fn func() error) error {
 	select {
 	case <-m.writer:
 	case <-ctx.Done():
-		return fmt.Errorf("waiting for another change to end: %w", ctx.Err())
+		return fmt.Errorf("wait for another change to end: %w", ctx.Err())
 	}
 	defer func() { m.writer <- struct{}{} }()
 	if m.closed {
@@ -273,7 +273,7 @@ func (m *Manager) Write(ctx context.Context, r store.Record, note string) error 
 	w.Revision++
 	if m.commit != nil {
 		if err := m.commit([]store.Record{r, history.RecordOf(w.Revision, note, OriginOf(ctx))}); err != nil {
-			return fmt.Errorf("writing the configuration to disk: %w", err)
+			return fmt.Errorf("write the configuration to disk: %w", err)
 		}
 	}
 	m.view.Store(w)

@@ -157,14 +157,14 @@ func (m *Manager) Close(ctx context.Context) error {
 	select {
 	case <-m.writer:
 	case <-ctx.Done():
-		return fmt.Errorf("topology: closing: %w", ctx.Err())
+		return fmt.Errorf("topology: close: %w", ctx.Err())
 	}
 	defer func() { m.writer <- struct{}{} }()
 	if m.closed {
 		return nil
 	}
 	if err := m.inUse.close(ctx); err != nil {
-		return fmt.Errorf("topology: closing: %w", err)
+		return fmt.Errorf("topology: close: %w", err)
 	}
 	m.closed = true
 	for _, u := range m.view.Load().Units {

@@ -107,7 +107,7 @@ func (m *Manager) transact(ctx context.Context, fn func(*txn) error) error {
 	select {
 	case <-m.writer:
 	case <-ctx.Done():
-		return fmt.Errorf("waiting for another change to end: %w", ctx.Err())
+		return fmt.Errorf("wait for another change to end: %w", ctx.Err())
 	}
 	err := func() error {
 		defer func() { m.writer <- struct{}{} }()
@@ -206,7 +206,7 @@ func (t *txn) rollback(err error) {
 	}
 	for _, undo := range slices.Backward(t.undo) {
 		if err := unit.Guard(undo); err != nil {
-			t.m.log.Error("undoing a change", "error", err)
+			t.m.log.Error("undo a change", "error", err)
 		}
 	}
 	defer t.dropSuccessors()
@@ -308,7 +308,7 @@ func (c *committed) publish() {
 	for _, u := range c.removed {
 		c.m.endUnit(u)
 		if err := unit.Guard(func() error { return c.m.dp.DeleteCube(u.ID) }); err != nil {
-			c.m.log.Error("removing a cube's maps", "cube", u.Name, "error", err)
+			c.m.log.Error("remove a cube's maps", "cube", u.Name, "error", err)
 		}
 	}
 	c.finishShadows()

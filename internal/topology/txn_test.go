@@ -307,10 +307,10 @@ func TestNames(t *testing.T) {
 
 func TestRefusedBodies(t *testing.T) {
 	cases := []struct{ line, says string }{
-		{`create toybridge x <<< {"shadow":true}`, "makes no namespaces"},
-		{`create toybridge x <<< {"name":"y"}`, "the body says"},
-		{`create toybridge x <<< {"na\u006de":"y"}`, "the body says"},
-		{`create toybridge x <<< {"name":5}`, "the body says"},
+		{`create toybridge x <<< {"shadow":true}`, "does not support namespaces"},
+		{`create toybridge x <<< {"name":"y"}`, "the body has"},
+		{`create toybridge x <<< {"na\u006de":"y"}`, "the body has"},
+		{`create toybridge x <<< {"name":5}`, "the body has"},
 		{`create toybridge x <<< {"service-name":"toyfilter"}`, "toyfilter"},
 		{`create toybridge x <<< {"uuid":"00000000-0000-0000-0000-000000000000"}`, "read-only"},
 		{`create toybridge x <<< {"nope":1}`, "nope"},

@@ -153,7 +153,7 @@ func TestCodeThatDoesNotReturnStopsNobodyElse(t *testing.T) {
 		l.PacketIn(1, &cube.PacketIn{Data: []byte("p")})
 		_ = l.do(`act br1 fdb flush`, `disconnect br1:p2 veth1`)
 		eventually(t, call+" hangs and the cube is degraded", func() bool {
-			return strings.Contains(l.Degraded("br1"), "has not returned")
+			return strings.Contains(l.Degraded("br1"), "did not return")
 		})
 		l.must(`patch br2 <<< {"note":"n"}`, `delete br1`)
 		close(release)

@@ -256,7 +256,7 @@ func TestServicesThatComeAndGoUnderTraffic(t *testing.T) {
 			d.refuses("services add type=grpc uri=127.0.0.1:7001 name=br1x", "")
 			s := d.Service(tallyFirst, 7001)
 			d.Do("services add type=grpc uri=127.0.0.1:7001 name=tally")
-			d.refuses("services add type=grpc uri=127.0.0.1:7001 name=tally", "there is a service of that name")
+			d.refuses("services add type=grpc uri=127.0.0.1:7001 name=tally", "the name is in use by another service")
 			hosts := d.twoHosts(kind)
 			d.refuses("services del tally", "delete them first: t1")
 			stream := startStream(t, hosts[0], hosts[2])

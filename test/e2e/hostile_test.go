@@ -212,7 +212,7 @@ func (d *daemon) isDegraded(cube string) (bool, error) {
 // saidDegraded reports whether the daemon logged that a cube was degraded.
 func (d *daemon) saidDegraded(cube string) bool {
 	for line := range strings.Lines(d.out.String()) {
-		if strings.Contains(line, cube) && strings.Contains(line, "degraded: its code is not called any more") {
+		if strings.Contains(line, cube) && strings.Contains(line, "degraded: its code is no longer called") {
 			return true
 		}
 	}

@@ -126,7 +126,7 @@ func TestTablesBeyondMemoryAreRefused(t *testing.T) {
 			method, path, body = http.MethodPost, "/nat/m", fmt.Sprintf(`{"max-sessions":%d}`, sessions)
 		}
 		status, text, err := n.Request(method, path, body)
-		if err != nil || status != http.StatusConflict || !strings.Contains(text, `"resource-denied"`) || !strings.Contains(text, " entries take ") ||
+		if err != nil || status != http.StatusConflict || !strings.Contains(text, `"resource-denied"`) || !strings.Contains(text, " entries need ") ||
 			!strings.Contains(text, "the daemon's control group has ") {
 			t.Errorf("%s %s %s: status %d, %v: %s", method, path, body, status, err, text)
 			break

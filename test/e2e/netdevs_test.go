@@ -192,9 +192,9 @@ var peerKinds = []peerKind{
 	{name: "loopback", make: func(_ *testing.T, d *daemon) {
 		ip(d.lab, "link set dev lo down", "link set dev lo name dev0", "link set dev dev0 up")
 	},
-		refused: everyType("brings back what is sent to it")},
+		refused: everyType("returns everything sent to it")},
 	{name: "ifb", make: func(_ *testing.T, d *daemon) { ip(d.lab, "link add dev0 type ifb", "link set dev dev0 up") },
-		refused: everyType("takes packets from tc mirred only")},
+		refused: everyType("receives packets only from tc mirred")},
 	{name: "vxlan", make: func(_ *testing.T, d *daemon) {
 		far := d.lab.Host("under0", "192.168.9.2/24")
 		ip(d.lab, "addr add 192.168.9.1/24 dev under0",
@@ -216,7 +216,7 @@ var peerKinds = []peerKind{
 	}, refused: map[string]string{"XDP_DRV": noNative}},
 	{name: "TAP that nobody has open", make: func(_ *testing.T, d *daemon) {
 		ip(d.lab, "tuntap add dev0 mode tap", "link set dev dev0 up")
-	}, reason: "nobody is at its other end"},
+	}, reason: "nothing is attached to its other end"},
 }
 
 func everyType(text string) map[string]string {
@@ -323,7 +323,7 @@ func TestADeviceWithoutNativeXDPTakesTheName(t *testing.T) {
 	d.lab.Host("veth3", "10.0.0.3/24")
 	d.Do("br1 ports add p3 peer=veth3")
 	ip(d.lab, "link del veth2")
-	d.becomes("br1", "p2", "DOWN", "there is no netdev veth2 any more")
+	d.becomes("br1", "p2", "DOWN", "netdev veth2 no longer exists")
 	ip(d.lab, "link add veth2 type bridge", "link set dev veth2 up")
 	d.becomes("br1", "p2", "DOWN", noNative)
 	reaches(t, a, "10.0.0.3")
@@ -337,7 +337,7 @@ func TestADeviceWithoutNativeXDPTakesTheName(t *testing.T) {
 		return nil
 	})
 	ip(d.lab, "link del veth2")
-	d.becomes("br1", "p2", "DOWN", "there is no netdev veth2 any more")
+	d.becomes("br1", "p2", "DOWN", "netdev veth2 no longer exists")
 	d.lab.Host("veth2", "10.0.0.4/24")
 	d.becomes("br1", "p2", "UP", "")
 	reaches(t, a, "10.0.0.4")

@@ -289,7 +289,7 @@ func TestFloodOfLines(t *testing.T) {
 		}
 	}
 	netns.Eventually(t, patience, func() error {
-		if d.Stats("h1").Rx(t, "p1") < flood || count("lines were left out") == 0 {
+		if d.Stats("h1").Rx(t, "p1") < flood || count("lines were omitted") == 0 {
 			return fmt.Errorf("%d packets, %d lines, none says what was left out", d.Stats("h1").Rx(t, "p1"), count("ingress: port"))
 		}
 		return nil

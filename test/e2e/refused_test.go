@@ -34,7 +34,7 @@ var refusedPrinted = regexp.MustCompile(`(?s)^[^\n]*cube t1 \(tally\): the kerne
 	`  The verifier's last steps:\n` +
 	`.*\n  +\d+: \([0-9a-f]{2}\) [^\n]*\n` +
 	`  +R\d invalid mem access '(scalar|map_value_or_null)'\n` +
-	`  It looked at \d+ instructions of a program of \d+\.\n$`)
+	`  It processed \d+ instructions of a program of \d+\.\n$`)
 
 func TestAServiceWhoseProgramIsRefusedIsToldWhere(t *testing.T) {
 	t.Parallel()

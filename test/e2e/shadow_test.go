@@ -284,8 +284,8 @@ func TestWhatAShadowCubeRefuses(t *testing.T) {
 	d := m.Start()
 	d.lab.Host("veth1", "")
 	for _, c := range []struct{ what, method, path, body, words string }{
-		{"XDP", "POST", "/responder/x1", `{"type":"XDP_DRV","shadow":true}`, "a shadow cube is of type TC"},
-		{"generic XDP", "POST", "/responder/x1", `{"type":"XDP_SKB","shadow":true}`, "a shadow cube is of type TC"},
+		{"XDP", "POST", "/responder/x1", `{"type":"XDP_DRV","shadow":true}`, "a shadow cube must be of type TC"},
+		{"generic XDP", "POST", "/responder/x1", `{"type":"XDP_SKB","shadow":true}`, "a shadow cube must be of type TC"},
 		{"span without shadow", "POST", "/responder/x1", `{"span":true}`, "span needs a shadow cube"},
 	} {
 		if status, text, err := d.Request(c.method, c.path, c.body); err != nil || status < 400 || status >= 500 || !strings.Contains(text, c.words) {
@@ -304,7 +304,7 @@ func TestWhatAShadowCubeRefuses(t *testing.T) {
 		}
 	}
 	d.inside("r1").Must("ip link add p9 type veth peer name x9")
-	if status, text, err := d.Request("POST", "/responder/r1/ports/p9", ""); err != nil || status < 400 || status >= 500 || !strings.Contains(text, "already exists") {
+	if status, text, err := d.Request("POST", "/responder/r1/ports/p9", ""); err != nil || status < 400 || status >= 500 || !strings.Contains(text, "is in use") {
 		t.Errorf("a port whose interface somebody else has made: status %d, %v, %s", status, err, text)
 	}
 	strange := "pcn-" + m.instance + "@r3"

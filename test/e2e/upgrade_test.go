@@ -219,12 +219,12 @@ func heldTally(t *testing.T, d *daemon, why string) {
 	if d.version == tallyNone { // nor is there a resource for the service
 		_, text, _ = d.Request("GET", "/t1", "")
 	}
-	for _, want := range []string{"could not be restored", why, "goes on forwarding as it was"} {
+	for _, want := range []string{"could not be restored", why, "continues to forward as before"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("t1 answers %s, without %q", text, want)
 		}
 	}
-	if log := d.out.String(); !strings.Contains(log, why) || !strings.Contains(log, "goes on forwarding with the programs") {
+	if log := d.out.String(); !strings.Contains(log, why) || !strings.Contains(log, "continues to forward with its previous programs") {
 		t.Errorf("the daemon does not say %q:\n%s", why, tail(log, 20))
 	}
 }

@@ -77,6 +77,7 @@ func Rules() []Rule {
 		{"mutexes say what they guard", MutexGroups},
 		{"names are words of the field", PlainNames},
 		{"descriptions of models are plain English", PlainDescriptions},
+		{"errors and help are plain English", PlainTexts},
 		{"types with many methods are known", MethodCount},
 		{"cgo is in one package", Cgo},
 		{"each file names its licence", Licence},

@@ -115,6 +115,10 @@ var ruleTests = []struct {
 		"yang/a.yang": []byte("module a {\n  description \"Sessions that there are.\";\n}\n"), "yang/b.yang": []byte("module b {\n  description \"Number of active sessions.\";\n}\n"),
 		"internal/x/testdata/c.yang": []byte("whoever\n"),
 	}, []string{"yang/a.yang:2"}},
+	{"errors that read as a translation", PlainTexts, Tree{
+		"internal/a/a.go":      goFile("// nobody is a comment.\nconst (\n\tx = \"an object is wanted\"\n\ty = \"expected an object, besides \\n\"\n\tz = \"expected an object\"\n)\n"),
+		"internal/a/a_test.go": goFile("const w = \"the table was made anew\"\n"),
+	}, []string{"internal/a/a.go:7", "internal/a/a.go:8"}},
 	{"a mutex says what it guards, or stands above it", MutexGroups, Tree{
 		"internal/a/a.go": goFile("import \"sync\"\n\ntype A struct {\n\tx int\n\tmu sync.Mutex\n\ty int\n}\n"),
 		"internal/b/b.go": goFile("import \"sync\"\n\ntype A struct {\n\tx int\n\n\tmu sync.Mutex\n\ty int\n}\n\ntype B struct {\n\tmu sync.RWMutex\n\ty int\n}\n\ntype C struct {\n\tx int\n\tmu sync.Mutex // guards x\n}\n"),

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"go/ast"
 	"go/parser"
+	"go/token"
 	"path"
 	"regexp"
 	"slices"
@@ -21,16 +22,24 @@ var poorWords = map[string]string{
 	"anew":     "recreate, rebuild, reattach",
 	"beside":   "background, sibling, peer",
 	"bring":    "restore, create, apply",
+	"deaf":     "without the feature",
 	"dress":    "set, configure",
+	"favour":   "priority",
 	"heard":    "received, seen, notified",
+	"insist":   "ensure, retry",
 	"nobody":   "unknown, none",
 	"outsider": "external",
 	"spared":   "retained",
 	"undress":  "release, restore",
+	"upward":   "from the fast path, to user space",
+	"weed":     "remove",
 }
 
 // poorPhrases are phrases in the descriptions of models.
 var poorPhrases = regexp.MustCompile(`(?i)\b(whoever|besides|beside|anew|goes on|is told|are told|that there (?:is|are)|as long as there (?:is|are)|taken away|takes away|a port more)\b`)
+
+// poorTexts are phrases in errors, log messages, help and metrics: the strings of shipped Go files.
+var poorTexts = regexp.MustCompile(`(?i)\b(whoever|besides?|anew|goes on|go on|is told|are told|(?:is|are) wanted|not understood|ha(?:s|ve) to be|any more|somebody|nobody|others than|exclude each other|is none of|(?:a|the) maps? inside|maps inside|taken away|takes away|(?:it|they) (?:is|are) no|that there (?:is|are))\b`)
 
 // PlainNames finds poor words in the identifiers and the names of shipped Go files.
 func PlainNames(t Tree) []Finding {
@@ -98,6 +107,29 @@ func PlainDescriptions(t Tree) []Finding {
 					"name the thing, with the verbs of the field"})
 			}
 		}
+	}
+	return out
+}
+
+// PlainTexts finds poor phrases in the strings of shipped Go files.
+func PlainTexts(t Tree) []Finding {
+	var out []Finding
+	for _, name := range t.Paths(isShippedGo) {
+		fset, file, _ := parseGo(name, t[name], parser.SkipObjectResolution)
+		if file == nil {
+			continue
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			text, ok := n.(*ast.BasicLit)
+			if !ok || text.Kind != token.STRING {
+				return true
+			}
+			if phrase := poorTexts.FindString(text.Value); phrase != "" {
+				out = append(out, Finding{name, fset.Position(text.Pos()).Line, fmt.Sprintf("%q reads as a translation", phrase),
+					"say what is expected, or what happened, with the verbs of the field"})
+			}
+			return true
+		})
 	}
 	return out
 }

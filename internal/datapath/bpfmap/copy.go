@@ -21,7 +21,7 @@ func Copy(from, to *ebpf.Map, copied Image) error {
 	case ebpf.RingBuf:
 		return nil // what is in it is read at once, or not at all
 	case ebpf.Queue, ebpf.Stack, ebpf.BloomFilter:
-		return fmt.Errorf("a map of type %s cannot be read without emptying it, its size is fixed: %w", from.Type(), cube.ErrUnsupported)
+		return fmt.Errorf("a map of type %s cannot be read without emptying it, so its size is fixed: %w", from.Type(), cube.ErrUnsupported)
 	case ebpf.ArrayOfMaps, ebpf.HashOfMaps:
 		return EachKey(from, func(key []byte) error { return copyInner(from, to, key) })
 	default:
@@ -50,9 +50,9 @@ func isArray(t ebpf.MapType) bool {
 // tooFew says when the entries do not fit.
 func tooFew(to *ebpf.Map, err error) error {
 	if errors.Is(err, unix.E2BIG) || errors.Is(err, unix.ENOSPC) {
-		return fmt.Errorf("more than %d entries are there: %w", to.MaxEntries(), cube.ErrFull)
+		return fmt.Errorf("it has more than %d entries: %w", to.MaxEntries(), cube.ErrFull)
 	}
-	return fmt.Errorf("writing entries: %w", err)
+	return fmt.Errorf("write entries: %w", err)
 }
 
 // nativeKey is the key of an array.
@@ -82,7 +82,7 @@ func copyInner(from, to *ebpf.Map, key []byte) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("reading the map inside: %w", err)
+		return fmt.Errorf("read the inner map: %w", err)
 	}
 	defer func() { _ = inner.Close() }()
 	return PutInner(to, key, inner)
@@ -102,7 +102,7 @@ func EachKey(m *ebpf.Map, fn func(key []byte) error) error {
 		key, err = m.NextKeyBytes(key)
 	}
 	if err != nil {
-		return fmt.Errorf("reading keys: %w", err)
+		return fmt.Errorf("read keys: %w", err)
 	}
 	return nil
 }

@@ -76,7 +76,7 @@ func entryAt(m *ebpf.Map, keys, values []byte, i int) (key, value []byte) {
 func Lookup(m *ebpf.Map, key []byte) ([]byte, error) {
 	value, err := m.LookupBytes(key)
 	if err != nil {
-		return nil, fmt.Errorf("reading an entry: %w", err)
+		return nil, fmt.Errorf("read an entry: %w", err)
 	}
 	return value, nil
 }

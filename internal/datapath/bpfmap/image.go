@@ -161,7 +161,7 @@ func (i Image) Rest(m *ebpf.Map) (rest *ebpf.Map, added Image, err error) {
 	}
 	rest, err = New(&ebpf.MapSpec{Name: "pcn_rest", Type: m.Type(), KeySize: m.KeySize(), ValueSize: m.ValueSize(), MaxEntries: uint32(len(keys)), Flags: m.Flags()})
 	if err != nil {
-		return nil, nil, fmt.Errorf("creating a map for %d entries: %w", len(keys), err)
+		return nil, nil, fmt.Errorf("create a map for %d entries: %w", len(keys), err)
 	}
 	for n, key := range keys {
 		if err := Put(rest, key, values[n], ebpf.UpdateAny); err != nil {

@@ -57,10 +57,10 @@ func unlike(was, is *ebpf.MapSpec) string {
 	}
 	a, b := was.InnerMap, is.InnerMap
 	if a.Type != b.Type || a.KeySize != b.KeySize || a.ValueSize != b.ValueSize || a.Flags != b.Flags || a.MaxEntries != b.MaxEntries {
-		return fmt.Sprintf("the maps inside: %s changed to %s", a, b)
+		return fmt.Sprintf("inner maps: %s changed to %s", a, b)
 	}
 	if what := unlike(a, b); what != "" {
-		return "the maps inside: " + what
+		return "inner maps: " + what
 	}
 	return ""
 }

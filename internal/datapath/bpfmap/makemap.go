@@ -33,7 +33,7 @@ type memoryError struct {
 }
 
 func (e *memoryError) Error() string {
-	return fmt.Sprintf("its %d entries take %d MB, and %s has %d MB left, of which %d are kept for the daemon", e.entries, e.takes>>20,
+	return fmt.Sprintf("its %d entries need %d MB, and %s has %d MB available, of which %d are reserved for the daemon", e.entries, e.takes>>20,
 		e.room.Of, e.room.Bytes>>20, memoryReserve>>20)
 }
 

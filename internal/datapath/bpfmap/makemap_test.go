@@ -24,7 +24,7 @@ func TestAMapThatDoesNotFitIsRefusedBeforeItIsMade(t *testing.T) {
 		_ = m.Close()
 		t.Fatal("a map of a petabyte was made")
 	}
-	if !errors.Is(err, cube.ErrFull) || !errors.Is(err, unix.ENOMEM) || !strings.Contains(err.Error(), "its 1073741824 entries take 1073745920 MB, and ") {
+	if !errors.Is(err, cube.ErrFull) || !errors.Is(err, unix.ENOMEM) || !strings.Contains(err.Error(), "its 1073741824 entries need 1073745920 MB, and ") {
 		t.Errorf("%v", err)
 	}
 	m, err = New(&ebpf.MapSpec{Name: "small", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})

@@ -66,7 +66,7 @@ func (c *cursor) next(m *ebpf.Map, count int, keys, values []byte) (int, error) 
 	case errno == unix.ENOSPC:
 		return 0, errBatchSmall
 	}
-	return 0, fmt.Errorf("reading a batch: %w", errno)
+	return 0, fmt.Errorf("read a batch: %w", errno)
 }
 
 // Count counts the entries of a map that has more or fewer of them, up to MaxCounted; -1 for others.

@@ -22,21 +22,21 @@ func Open(path string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
 	case err == nil:
 		if err := spec.Compatible(m); err != nil {
 			_ = m.Close()
-			return nil, fmt.Errorf("map %s was made by another version of polycubed and has another layout (%w); "+
-				"`polycubed cleanup` removes it with all that is in the kernel, and the configuration stays", path, err)
+			return nil, fmt.Errorf("map %s was created by another version of polycubed and has another layout (%w); "+
+				"run `polycubed cleanup` to remove it with everything else in the kernel; the configuration stays", path, err)
 		}
 		return m, nil
 	case !errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("opening map %s: %w", path, err)
+		return nil, fmt.Errorf("open map %s: %w", path, err)
 	}
 	s := spec.Copy()
 	s.Pinning = ebpf.PinNone
 	if m, err = New(s); err != nil {
-		return nil, fmt.Errorf("creating map %s: %w", spec.Name, err)
+		return nil, fmt.Errorf("create map %s: %w", spec.Name, err)
 	}
 	if err := m.Pin(path); err != nil {
 		_ = m.Close()
-		return nil, fmt.Errorf("pinning map %s: %w", spec.Name, err)
+		return nil, fmt.Errorf("pin map %s: %w", spec.Name, err)
 	}
 	return m, nil
 }
@@ -48,7 +48,7 @@ func OpenAnyLayout(path string, spec *ebpf.MapSpec) (m *ebpf.Map, fresh bool, er
 		return m, false, nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		return nil, false, fmt.Errorf("opening map %s: %w", path, err)
+		return nil, false, fmt.Errorf("open map %s: %w", path, err)
 	}
 	m, err = Open(path, spec)
 	return m, err == nil, err
@@ -57,7 +57,7 @@ func OpenAnyLayout(path string, spec *ebpf.MapSpec) (m *ebpf.Map, fresh bool, er
 // EnsureDir makes a directory that only we may enter.
 func EnsureDir(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("creating %s: %w", dir, err)
+		return fmt.Errorf("create %s: %w", dir, err)
 	}
 	return nil
 }
@@ -66,13 +66,13 @@ func EnsureDir(dir string) error {
 func Repin(m *ebpf.Map, path string) error {
 	next := filepath.Join(filepath.Dir(path), "+next")
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("replacing pin %s: %w", path, err)
+		return fmt.Errorf("replace pin %s: %w", path, err)
 	}
 	if err := PinAlso(m, next); err != nil {
 		return err
 	}
 	if err := os.Rename(next, path); err != nil {
-		return fmt.Errorf("replacing pin %s: %w", path, err)
+		return fmt.Errorf("replace pin %s: %w", path, err)
 	}
 	return nil
 }
@@ -81,11 +81,11 @@ func Repin(m *ebpf.Map, path string) error {
 func PinAlso(m *ebpf.Map, path string) error {
 	twin, err := m.Clone()
 	if err != nil {
-		return fmt.Errorf("pinning %s: %w", path, err)
+		return fmt.Errorf("pin %s: %w", path, err)
 	}
 	defer func() { _ = twin.Close() }()
 	if err := twin.Pin(path); err != nil {
-		return fmt.Errorf("pinning %s: %w", path, err)
+		return fmt.Errorf("pin %s: %w", path, err)
 	}
 	return nil
 }
@@ -93,7 +93,7 @@ func PinAlso(m *ebpf.Map, path string) error {
 // RemovePin removes a pin, which may be gone.
 func RemovePin(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing pin: %w", err)
+		return fmt.Errorf("remove pin: %w", err)
 	}
 	return nil
 }
@@ -101,7 +101,7 @@ func RemovePin(path string) error {
 // RemoveAll removes a directory of pins, which may be gone.
 func RemoveAll(dir string) error {
 	if err := os.RemoveAll(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing %s: %w", dir, err)
+		return fmt.Errorf("remove %s: %w", dir, err)
 	}
 	return nil
 }

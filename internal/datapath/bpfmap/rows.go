@@ -85,11 +85,11 @@ func HashSetter[V comparable](m *ebpf.Map) Setter[V] {
 func ReadArray[V comparable](m *ebpf.Map, into map[uint32]V) error {
 	memory, err := m.Memory()
 	if err != nil {
-		return fmt.Errorf("reading table %s: %w", m, err)
+		return fmt.Errorf("read table %s: %w", m, err)
 	}
 	rows, size := make([]byte, memory.Size()), int(m.ValueSize())
 	if _, err := memory.ReadAt(rows, 0); err != nil {
-		return fmt.Errorf("reading table %s: %w", m, err)
+		return fmt.Errorf("read table %s: %w", m, err)
 	}
 	for key := range m.MaxEntries() {
 		row := rows[int(key)*size:][:size]
@@ -114,7 +114,7 @@ func ReadHash[V any](m *ebpf.Map, into map[uint32]V) error {
 		into[k] = v
 	}
 	if err := it.Err(); err != nil {
-		return fmt.Errorf("reading table %s: %w", m, err)
+		return fmt.Errorf("read table %s: %w", m, err)
 	}
 	return nil
 }

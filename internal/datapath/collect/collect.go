@@ -73,7 +73,7 @@ func (c *Collector) OrLater(free func() error) error {
 }
 
 func (c *Collector) leave(free func() error, err error) {
-	c.log.Warn("what is pinned cannot be freed, it is tried again", "err", err)
+	c.log.Warn("pinned objects cannot be freed, trying again", "err", err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.left = append(c.left, free)
@@ -129,14 +129,14 @@ func (c *Collector) sweep() {
 		return
 	}
 	if err := kernel.WaitForPrograms(); err != nil {
-		c.log.Warn("waiting for packets in flight", "err", err)
+		c.log.Warn("wait for packets in flight", "err", err)
 	}
 	for _, f := range batch {
 		switch err := f.free(); {
 		case err != nil && f.pins:
 			c.leave(f.free, err)
 		case err != nil:
-			c.log.Warn("freeing an old generation", "err", err)
+			c.log.Warn("free an old generation", "err", err)
 		}
 	}
 }

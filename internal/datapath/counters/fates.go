@@ -51,7 +51,7 @@ func NewFates(counts *ebpf.Map) *Fates { return &Fates{counts} }
 // Clear empties the counters of a number that another cube may have had.
 func (f *Fates) Clear(id graph.CubeID) error {
 	if err := f.counts.Put(uint32(id), make([]abi.Fates, ebpf.MustPossibleCPU())); err != nil {
-		return fmt.Errorf("clearing counters: %w", err)
+		return fmt.Errorf("clear counters: %w", err)
 	}
 	return nil
 }

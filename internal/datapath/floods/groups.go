@@ -121,7 +121,7 @@ func (g *groups) of(ways []tables.Way) (*group, error) {
 	if err != nil {
 		g.forget(made.id)
 		if errors.Is(err, unix.E2BIG) {
-			err = fmt.Errorf("there are %d groups of netdevs to flood to, which is what all cubes can have: %w", len(g.byID), cube.ErrFull)
+			err = fmt.Errorf("too many flood groups of netdevs, the limit for all cubes is %d: %w", len(g.byID), cube.ErrFull)
 		}
 		return nil, err
 	}
@@ -235,7 +235,7 @@ func (g *groups) forgetFirst() {
 func (g *groups) forget(id uint32) {
 	for _, m := range []*ebpf.Map{g.outer, g.copies} {
 		if err := m.Delete(id); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			g.log.Warn("forgetting a group of netdevs", "err", err)
+			g.log.Warn("remove a group of netdevs", "err", err)
 		}
 	}
 }

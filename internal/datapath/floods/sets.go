@@ -108,11 +108,11 @@ func (s *Sets) Set(id graph.CubeID, sets map[uint32][]cube.FloodMember, only boo
 
 func rowOf(index uint32, members []cube.FloodMember) (row abi.FloodSet, err error) {
 	if index > cube.MaxFloodSet {
-		return row, fmt.Errorf("set %d of ports: the indexes are 0 to %d: %w", index, cube.MaxFloodSet, cube.ErrInvalid)
+		return row, fmt.Errorf("set %d of ports: indexes range from 0 to %d: %w", index, cube.MaxFloodSet, cube.ErrInvalid)
 	}
 	for _, m := range members {
 		if m.Port >= link.MaxPorts {
-			return row, fmt.Errorf("set %d of ports: port %d: the indexes are 0 to %d: %w", index, m.Port, link.MaxPorts-1, cube.ErrInvalid)
+			return row, fmt.Errorf("set %d of ports: port %d: indexes range from 0 to %d: %w", index, m.Port, link.MaxPorts-1, cube.ErrInvalid)
 		}
 		if row.Ports.Has(m.Port) {
 			return row, fmt.Errorf("set %d of ports: port %d is a member twice: %w", index, m.Port, cube.ErrInvalid)
@@ -155,7 +155,7 @@ func (s *Sets) writeSets(u *undo.Stack, t *tables.Rows, rows map[uint32]abi.Floo
 			continue
 		}
 		if err := s.m.Put(key, row); errors.Is(err, unix.E2BIG) {
-			return fmt.Errorf("set %d of ports: there are %d sets, which is what all cubes can have: %w", key&cube.MaxFloodSet, len(s.sets), cube.ErrFull)
+			return fmt.Errorf("set %d of ports: too many sets, the limit for all cubes is %d: %w", key&cube.MaxFloodSet, len(s.sets), cube.ErrFull)
 		} else if err != nil {
 			return fmt.Errorf("set %d of ports: %w", key&cube.MaxFloodSet, err)
 		}
@@ -184,7 +184,7 @@ func (s *Sets) restoreSet(key uint32, row abi.FloodSet, had bool) error {
 	if !had {
 		delete(s.sets, key)
 		if err := s.m.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("taking away set %d of ports: %w", key&cube.MaxFloodSet, err)
+			return fmt.Errorf("remove set %d of ports: %w", key&cube.MaxFloodSet, err)
 		}
 		return nil
 	}
@@ -270,7 +270,7 @@ func (s *Sets) Finish(first bool) {
 		for key := range s.sets {
 			if _, ok := s.owners[graph.CubeID(key>>16)]; !ok {
 				if err := s.deleteSets(&u, []uint32{key}); err != nil {
-					s.log.Warn("forgetting the sets of a cube that is gone", "err", err)
+					s.log.Warn("remove the flood sets of a deleted cube", "err", err)
 				}
 			}
 		}

@@ -33,7 +33,7 @@ func (a *Access) TraceUntil(d time.Duration) error {
 		return err
 	}
 	if err := a.fw.Maps[abi.MapTracing].Put(uint32(0), now+uint64(d)); err != nil {
-		return fmt.Errorf("renewing the lease of tracing: %w", err)
+		return fmt.Errorf("renew the lease of tracing: %w", err)
 	}
 	return nil
 }
@@ -42,7 +42,7 @@ func (a *Access) TraceUntil(d time.Duration) error {
 func (a *Access) TraceLost() (uint64, error) {
 	var perCPU []uint64
 	if err := a.fw.Maps[abi.MapTraceLost].Lookup(uint32(0), &perCPU); err != nil {
-		return 0, fmt.Errorf("reading what tracing lost: %w", err)
+		return 0, fmt.Errorf("read the lost-steps counter: %w", err)
 	}
 	var sum uint64
 	for _, n := range perCPU {

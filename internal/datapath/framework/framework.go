@@ -132,7 +132,7 @@ func (f *Framework) LoadOne(spec *ebpf.CollectionSpec, program string, others ma
 	}
 	if v := s.Variables["pcn_secret"]; v != nil {
 		if err := v.Set(secret); err != nil {
-			return nil, fmt.Errorf("%s: setting the secret: %w", program, err)
+			return nil, fmt.Errorf("%s: set the secret: %w", program, err)
 		}
 	}
 	bound := map[string]*ebpf.Map{}
@@ -149,7 +149,7 @@ func (f *Framework) LoadOne(spec *ebpf.CollectionSpec, program string, others ma
 	}
 	c, err := ebpf.NewCollectionWithOptions(s, ebpf.CollectionOptions{MapReplacements: bound})
 	if err != nil {
-		return nil, fmt.Errorf("loading %s: %w", program, err)
+		return nil, fmt.Errorf("load %s: %w", program, err)
 	}
 	defer c.Close()
 	return c.DetachProgram(program), nil
@@ -167,7 +167,7 @@ func openSecret(dir string) (uint64, error) {
 	defer func() { _ = m.Close() }()
 	var secret uint64
 	if err := m.Lookup(uint32(0), &secret); err != nil {
-		return 0, fmt.Errorf("reading the secret: %w", err)
+		return 0, fmt.Errorf("read the secret: %w", err)
 	}
 	if secret != 0 {
 		return secret, nil
@@ -176,7 +176,7 @@ func openSecret(dir string) (uint64, error) {
 	_, _ = rand.Read(random[:]) // never fails
 	secret = binary.NativeEndian.Uint64(random[:]) | 1
 	if err := m.Put(uint32(0), secret); err != nil {
-		return 0, fmt.Errorf("keeping the secret: %w", err)
+		return 0, fmt.Errorf("store the secret: %w", err)
 	}
 	return secret, nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/abi"
 )
 
-// TestMapsOfBothHooksAgree: the hooks share the framework's maps.
+// TestMapsOfBothHooksAgree: the hooks share reserved for the framework maps.
 func TestMapsOfBothHooksAgree(t *testing.T) {
 	specs := map[string]*ebpf.CollectionSpec{}
 	for _, h := range abi.Hooks {

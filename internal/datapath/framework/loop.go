@@ -51,18 +51,18 @@ func OpenLoop(name string) (Loop, error) {
 		err = netlink.LinkSetAlias(pair, loopAlias)
 	}
 	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return l, fmt.Errorf("making %s: %w", name, err)
+		return l, fmt.Errorf("create %s: %w", name, err)
 	}
 	for end, index := range map[string]*int{name: &l.Out, name + "i": &l.In} {
 		link, err := netlink.LinkByName(end)
 		if err != nil {
-			return l, fmt.Errorf("opening %s: %w", end, err)
+			return l, fmt.Errorf("open %s: %w", end, err)
 		}
 		if link.Type() != "veth" || end == name && link.Attrs().Alias != loopAlias {
-			return l, fmt.Errorf("opening %s: a netdev of somebody else has that name: %w", end, cube.ErrInUse)
+			return l, fmt.Errorf("open %s: a netdev that polycubed did not create has that name: %w", end, cube.ErrInUse)
 		}
 		if err := errors.Join(netdev.Quiet(end), netlink.LinkSetUp(link)); err != nil {
-			return l, fmt.Errorf("opening %s: %w", end, err)
+			return l, fmt.Errorf("open %s: %w", end, err)
 		}
 		*index = link.Attrs().Index
 	}
@@ -72,7 +72,7 @@ func OpenLoop(name string) (Loop, error) {
 		err = errors.New(ready.Reason)
 	}
 	if err != nil {
-		return l, fmt.Errorf("opening %s: %w", name, err)
+		return l, fmt.Errorf("open %s: %w", name, err)
 	}
 	return l, nil
 }
@@ -82,7 +82,7 @@ func (f *Framework) OpenLoopExit(l Loop) error {
 	for name, end := range map[string]int{abi.MapLoopExit: l.Out, abi.MapLoopBack: l.In} {
 		to := abi.Device{Ifindex: uint32(end), Program: uint32(f.Downs["loop-out"].FD())}
 		if err := f.Maps[name].Put(uint32(0), to); err != nil {
-			return fmt.Errorf("opening the way to the loop: %w", err)
+			return fmt.Errorf("open the path to the loop device: %w", err)
 		}
 	}
 	return nil
@@ -96,10 +96,10 @@ func (l Loop) Remove() error {
 		if errors.As(err, &gone) {
 			return nil
 		}
-		return fmt.Errorf("removing %s: %w", l.name, err)
+		return fmt.Errorf("remove %s: %w", l.name, err)
 	}
 	if err := netlink.LinkDel(link); err != nil {
-		return fmt.Errorf("removing %s: %w", l.name, err)
+		return fmt.Errorf("remove %s: %w", l.name, err)
 	}
 	return nil
 }

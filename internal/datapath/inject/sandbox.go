@@ -132,7 +132,7 @@ func New(from From, id graph.CubeID) (*Sandbox, error) {
 		}
 		if err != nil {
 			s.Close()
-			return nil, fmt.Errorf("copying the programs: %w", err)
+			return nil, fmt.Errorf("copy the programs: %w", err)
 		}
 		s.segments = append(s.segments, described)
 	}
@@ -160,7 +160,7 @@ func (s *Sandbox) newMap(spec *ebpf.MapSpec) (*ebpf.Map, error) {
 	fresh.Pinning, fresh.Contents = ebpf.PinNone, nil
 	m, err := bpfmap.New(fresh)
 	if err != nil {
-		return nil, fmt.Errorf("copying map %s: %w", spec.Name, err)
+		return nil, fmt.Errorf("copy map %s: %w", spec.Name, err)
 	}
 	s.own(m)
 	return m, nil
@@ -183,7 +183,7 @@ func (s *Sandbox) makeFramework() error {
 		return err
 	}
 	if err := s.fw[abi.MapTracing].Put(uint32(0), now+uint64(time.Hour)); err != nil {
-		return fmt.Errorf("preparing the trace: %w", err)
+		return fmt.Errorf("prepare the trace: %w", err)
 	}
 	return s.writeRows()
 }
@@ -215,7 +215,7 @@ func (s *Sandbox) writeRows() error {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("copying the tables: %w", err)
+		return fmt.Errorf("copy the tables: %w", err)
 	}
 	return nil
 }
@@ -231,7 +231,7 @@ func (s *Sandbox) copyMaps(ctx context.Context) error {
 			own := make(map[string]asm.FDer, len(lc.Maps))
 			for _, name := range slices.Sorted(maps.Keys(lc.Maps)) {
 				if err := ctx.Err(); err != nil {
-					return fmt.Errorf("copying maps: %w", err)
+					return fmt.Errorf("copy maps: %w", err)
 				}
 				m, err := s.copyMap(s.specs[graph.CubeID(lc.ID)][name], lc.Maps[name].(*ebpf.Map))
 				if err != nil {
@@ -251,7 +251,7 @@ func (s *Sandbox) copyMaps(ctx context.Context) error {
 func (s *Sandbox) copyMap(spec *ebpf.MapSpec, from *ebpf.Map) (*ebpf.Map, error) {
 	info, err := from.Info()
 	if err != nil {
-		return nil, fmt.Errorf("reading its layout: %w", err)
+		return nil, fmt.Errorf("read its layout: %w", err)
 	}
 	id, _ := info.ID()
 	if m := s.clones[id]; m != nil {
@@ -287,7 +287,7 @@ func (s *Sandbox) copyInside(from, to *ebpf.Map, inner *ebpf.MapSpec) error {
 			return nil // it was deleted meanwhile
 		}
 		if err != nil {
-			return fmt.Errorf("reading the map inside: %w", err)
+			return fmt.Errorf("read the inner map: %w", err)
 		}
 		defer func() { _ = inside.Close() }()
 		m, err := s.copyMap(inner, inside)
@@ -325,11 +325,11 @@ func (s *Sandbox) load() error {
 		spec, err := link.Program(c.Code, &link.Core{Object: s.from.Framework.Objects[s.hook], Maps: own, Rodata: rodata,
 			Generation: array, Frags: c.Frags, Kernel: s.from.Kernel}, link.Call, link.OnResume)
 		if err != nil {
-			return fmt.Errorf("copying the programs: %w", err)
+			return fmt.Errorf("copy the programs: %w", err)
 		}
 		prog, err := refusal.Load(spec)
 		if err != nil {
-			return fmt.Errorf("loading the copy of the programs: %w", err)
+			return fmt.Errorf("load the copy of the programs: %w", err)
 		}
 		s.own(prog)
 		errs := []error{array.Put(uint32(0), prog)}
@@ -338,7 +338,7 @@ func (s *Sandbox) load() error {
 			errs = append(errs, s.fw[abi.MapCubes].Put(uint32(id), prog))
 		}
 		if err := errors.Join(errs...); err != nil {
-			return fmt.Errorf("joining the copies of the programs: %w", err)
+			return fmt.Errorf("join the copies of the programs: %w", err)
 		}
 	}
 	return nil
@@ -369,7 +369,7 @@ func (s *Sandbox) runAll(ctx context.Context, at Injection) ([][]byte, error) {
 	}
 	ring, err := ringbuf.NewReader(s.fw[abi.MapRing])
 	if err != nil {
-		return nil, fmt.Errorf("reading the trace: %w", err)
+		return nil, fmt.Errorf("read the trace: %w", err)
 	}
 	defer func() { _ = ring.Close() }()
 	var out [][]byte
@@ -415,10 +415,10 @@ func (s *Sandbox) run(r run) error {
 		rows[i] = row[:]
 	}
 	if err := s.fw["pcn_resumes"].Put(uint32(0), rows); err != nil {
-		return fmt.Errorf("preparing the run: %w", err)
+		return fmt.Errorf("prepare the run: %w", err)
 	}
 	if _, err := s.progs[r.cube].Run(&ebpf.RunOptions{Data: r.frame, DataOut: make([]byte, len(r.frame)+512)}); err != nil {
-		return fmt.Errorf("running the programs on the packet: %w", err)
+		return fmt.Errorf("run the programs on the packet: %w", err)
 	}
 	return nil
 }
@@ -443,7 +443,7 @@ func drain(ring *ringbuf.Reader) ([][]byte, error) {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return out, nil
 		case err != nil:
-			return out, fmt.Errorf("reading the trace: %w", err)
+			return out, fmt.Errorf("read the trace: %w", err)
 		case len(r.RawSample) >= recordSize && binary.NativeEndian.Uint16(r.RawSample) == recordStep:
 			out = append(out, r.RawSample)
 		}

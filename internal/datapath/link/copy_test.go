@@ -169,7 +169,7 @@ func TestWhatCannotBeInlinedIsRefusedWithAReason(t *testing.T) {
 		want string
 	}{
 		{body("f", asm.StoreMem(asm.R2, 0, asm.R10, asm.DWord), asm.Return()), "stores its frame pointer"},
-		{body("f", asm.Sub.Reg(asm.R3, asm.R10), asm.Return()), "computes with its frame pointer"},
+		{body("f", asm.Sub.Reg(asm.R3, asm.R10), asm.Return()), "does arithmetic on its frame pointer"},
 		{body("f", wide(-432), asm.Return()), "stack of 432 bytes"},
 		{body("f", asm.Mov.Reg(asm.R1, asm.R10), asm.Add.Imm(asm.R1, -432), asm.Return()), "stack of 432 bytes"},
 	}

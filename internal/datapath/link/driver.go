@@ -320,10 +320,10 @@ func checkLimits(insns asm.Instructions) error {
 		}
 	}
 	if functions > maxFunctions {
-		return fmt.Errorf("they need %d functions in one program, the kernel allows %d: %w", functions, maxFunctions, ErrTooLarge)
+		return fmt.Errorf("they need %d functions in one program, the kernel's limit is %d: %w", functions, maxFunctions, ErrTooLarge)
 	}
 	if len(used) > maxMaps {
-		return fmt.Errorf("they need %d maps in one program, the kernel allows %d: %w", len(used), maxMaps, ErrTooLarge)
+		return fmt.Errorf("they need %d maps in one program, the kernel's limit is %d: %w", len(used), maxMaps, ErrTooLarge)
 	}
 	return nil
 }

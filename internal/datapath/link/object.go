@@ -94,7 +94,7 @@ type Function struct {
 func ParseObject(hook cube.Hook, elf []byte) (o *Object, err error) {
 	defer func() {
 		if v := recover(); v != nil { // the object may come from a service, and one that is malformed must not end the daemon
-			o, err = nil, fmt.Errorf("reading object: %v: %w", v, ErrObject)
+			o, err = nil, fmt.Errorf("read object: %v: %w", v, ErrObject)
 		}
 	}()
 	return parse(hook, elf)
@@ -103,7 +103,7 @@ func ParseObject(hook cube.Hook, elf []byte) (o *Object, err error) {
 func parse(hook cube.Hook, elf []byte) (*Object, error) {
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(elf))
 	if err != nil {
-		return nil, fmt.Errorf("reading object: %w: %w", err, ErrObject)
+		return nil, fmt.Errorf("read object: %w: %w", err, ErrObject)
 	}
 	if err := checkTypes(spec.Types); err != nil {
 		return nil, err
@@ -243,7 +243,7 @@ func (f *Function) measure() {
 				slots[ins.Offset&^7] = true
 			}
 		case ins.Src == asm.R10 && !isFrameCopy(ins):
-			f.notInlinable = "it computes with its frame pointer"
+			f.notInlinable = "it does arithmetic on its frame pointer"
 		}
 	}
 	// Addresses of locals: mov rX, r10; add rX, -n. The lowest one bounds the frame; slots

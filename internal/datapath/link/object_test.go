@@ -135,9 +135,9 @@ func TestMeasureFindsTheFrameAndItsNarrowSlots(t *testing.T) {
 		}, 64, nil, ""},
 		{"a copy of r10 alone", []asm.Instruction{asm.Mov.Reg(asm.R2, asm.R10)}, 0, nil, ""},
 		{"storing r10 elsewhere", []asm.Instruction{asm.StoreMem(asm.R2, 0, asm.R10, asm.DWord)}, 0, nil, "stores"},
-		{"adding r10", []asm.Instruction{asm.Add.Reg(asm.R2, asm.R10)}, 0, nil, "computes"},
-		{"comparing with r10", []asm.Instruction{to(asm.JEq.Reg(asm.R2, asm.R10, ""), 0)}, 0, nil, "computes"},
-		{"a 32-bit copy of r10", []asm.Instruction{asm.Mov.Reg32(asm.R2, asm.R10)}, 0, nil, "computes"},
+		{"adding r10", []asm.Instruction{asm.Add.Reg(asm.R2, asm.R10)}, 0, nil, "does arithmetic"},
+		{"comparing with r10", []asm.Instruction{to(asm.JEq.Reg(asm.R2, asm.R10, ""), 0)}, 0, nil, "does arithmetic"},
+		{"a 32-bit copy of r10", []asm.Instruction{asm.Mov.Reg32(asm.R2, asm.R10)}, 0, nil, "does arithmetic"},
 	}
 	for _, test := range tests {
 		f := body("f", append(test.insns, asm.Return())...)

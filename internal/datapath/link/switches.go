@@ -48,7 +48,7 @@ func (o *Object) switches() ([]Switch, error) {
 		}
 		data := o.rodata[v.offset : v.offset+v.size]
 		if size, err := btf.Sizeof(v.typ.Type); err != nil || size != len(data) {
-			return nil, fmt.Errorf("constant %s: it has %d bytes, its type %d: %w", name, len(data), size, ErrObject)
+			return nil, fmt.Errorf("constant %s: has %d bytes, but its type has %d: %w", name, len(data), size, ErrObject)
 		}
 		for _, s := range switchesIn(name, v.typ.Type, 0, data, numbers, maxNesting) {
 			s.constant = name
@@ -87,7 +87,7 @@ func triedNumbers(v variable) ([]int64, error) {
 		}
 		n, err := strconv.ParseInt(strings.TrimRight(text, "uUlL"), 0, 64)
 		if _, isInt := btf.UnderlyingType(v.typ.Type).(*btf.Int); err != nil || !isInt {
-			return nil, fmt.Errorf("PCN_TRY(%.40s) is for a number, written as a literal: %w", text, ErrObject)
+			return nil, fmt.Errorf("PCN_TRY(%.40s) must have a literal number: %w", text, ErrObject)
 		}
 		out = append(out, n)
 	}

@@ -29,7 +29,7 @@ func checkTypes(spec *btf.Spec) error {
 	w := typeWalk{}
 	for t, err := range spec.All() {
 		if err != nil {
-			return fmt.Errorf("reading the object's types: %w: %w", err, ErrObject)
+			return fmt.Errorf("read the object's types: %w: %w", err, ErrObject)
 		}
 		if _, err := w.measure(t, 0); err != nil {
 			return err
@@ -57,7 +57,7 @@ func (w typeWalk) measure(t btf.Type, above int) (extent, error) {
 		}
 		is.depth, is.members = max(is.depth, of.depth+1), is.members+of.members
 		if is.depth > maxNesting || is.members > maxMembers {
-			return is, fmt.Errorf("type %q holds %d types on %d levels, %d on %d are possible: %w",
+			return is, fmt.Errorf("type %q contains %d types on %d levels, the limit is %d on %d: %w",
 				t.TypeName(), is.members, is.depth, maxMembers, maxNesting, ErrObject)
 		}
 	}

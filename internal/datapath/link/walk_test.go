@@ -50,7 +50,7 @@ func placeCube(label string) string {
 	return id
 }
 
-// fullTables are the framework's maps whose rows are all there from the start, with their size.
+// fullTables are reserved for the framework maps whose rows are all there from the start, with their size.
 var fullTables = map[string]int{
 	"pcn_counters": slotSize * (Slots + 1), "pcn_fates": 8 * reasonMax, "pcn_resumes": 72,
 }

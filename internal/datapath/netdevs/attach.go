@@ -91,7 +91,7 @@ func (n *Netdevs) put(name string, s spot, mode cube.Type, r *root) (*attachment
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("attaching to %s: %w", name, explain(err, name, mode))
+		return nil, fmt.Errorf("attach to %s: %w", name, explain(err, name, mode))
 	}
 	return a, nil
 }
@@ -100,9 +100,9 @@ func (n *Netdevs) put(name string, s spot, mode cube.Type, r *root) (*attachment
 func explain(err error, name string, mode cube.Type) error {
 	switch {
 	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EEXIST):
-		return fmt.Errorf("%s has an XDP program of somebody else (see `ip link show %s`), take it off first: %w: %w", name, name, cube.ErrInUse, err)
+		return fmt.Errorf("%s already has another XDP program (see `ip link show %s`), detach it first: %w: %w", name, name, cube.ErrInUse, err)
 	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, ebpf.ErrNotSupported):
-		return fmt.Errorf("the driver of %s cannot do %s; use type XDP_SKB or TC: %w: %w", name, mode, cube.ErrUnsupported, err)
+		return fmt.Errorf("the driver of %s does not support %s; use type XDP_SKB or TC: %w: %w", name, mode, cube.ErrUnsupported, err)
 	case errors.Is(err, unix.ERANGE):
 		return fmt.Errorf("the MTU of %s or of its peer is too large for %s; lower it: %w: %w", name, mode, cube.ErrUnsupported, err)
 	}
@@ -147,7 +147,7 @@ func (n *Netdevs) pinLink(l ebpflink.Link, s spot) (holder, error) {
 		return nil, errors.Join(err, l.Close())
 	}
 	if err := l.Pin(pin); err != nil {
-		return nil, errors.Join(fmt.Errorf("pinning: %w", err), l.Close())
+		return nil, errors.Join(fmt.Errorf("pin: %w", err), l.Close())
 	}
 	return &linkHolder{link: l, pin: pin}, nil
 }
@@ -160,13 +160,13 @@ func (n *Netdevs) openAttachments() error {
 	}
 	pins, err := os.ReadDir(filepath.Join(n.dir, "links"))
 	if err != nil {
-		return fmt.Errorf("reading links: %w", err)
+		return fmt.Errorf("read links: %w", err)
 	}
 	for _, pin := range pins {
 		if err := n.openLink(pin.Name(), roots); err != nil {
-			n.log.Warn("dropping an attachment of an earlier daemon", "pin", pin.Name(), "err", err)
+			n.log.Warn("drop an attachment from before the restart", "pin", pin.Name(), "err", err)
 			if err := os.Remove(filepath.Join(n.dir, "links", pin.Name())); err != nil {
-				return fmt.Errorf("removing link: %w", err)
+				return fmt.Errorf("remove link: %w", err)
 			}
 		}
 	}
@@ -210,7 +210,7 @@ func (n *Netdevs) openLink(name string, roots map[ebpf.ProgramID]*root) error {
 	}
 	a := &attachment{spot: s, root: roots[info.Program], hold: &linkHolder{link: l, pin: n.linkPin(s)}}
 	if a.root == nil || linkIfindex(info) != ifindex {
-		return errors.Join(errors.New("its netdev or its root program is gone"), l.Close())
+		return errors.Join(errors.New("its netdev or its root program was deleted"), l.Close())
 	}
 	a.mode = a.root.kind.mode()
 	there, err := carries(info, s)

@@ -38,7 +38,7 @@ func attachFilter(s spot, name string, prog *ebpf.Program) (holder, error) {
 		LinkIndex: s.ifindex, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
 	}}
 	if err := netlink.QdiscAdd(qdisc); err != nil && !errors.Is(err, unix.EEXIST) {
-		return nil, fmt.Errorf("adding clsact: %w", err)
+		return nil, fmt.Errorf("add clsact: %w", err)
 	}
 	h := &filterHolder{filter: &netlink.BpfFilter{
 		FilterAttrs: netlink.FilterAttrs{
@@ -55,7 +55,7 @@ func (h *filterHolder) update(r *root) error { return h.set(r.prog) }
 func (h *filterHolder) set(prog *ebpf.Program) error {
 	h.filter.Fd = prog.FD()
 	if err := netlink.FilterReplace(h.filter); err != nil {
-		return fmt.Errorf("setting bpf filter: %w", err)
+		return fmt.Errorf("set bpf filter: %w", err)
 	}
 	return nil
 }
@@ -85,7 +85,7 @@ func noFilters(err error) bool {
 func openFilters(instance string, roots map[ebpf.ProgramID]*root) ([]*attachment, error) {
 	links, err := netdev.Listed(netlink.LinkList)
 	if err != nil {
-		return nil, fmt.Errorf("listing netdevs: %w", err)
+		return nil, fmt.Errorf("list netdevs: %w", err)
 	}
 	var out []*attachment
 	for _, l := range links {
@@ -95,7 +95,7 @@ func openFilters(instance string, roots map[ebpf.ProgramID]*root) ([]*attachment
 				continue
 			}
 			if err != nil {
-				return nil, fmt.Errorf("listing the filters of %s: %w", l.Attrs().Name, err)
+				return nil, fmt.Errorf("list the filters of %s: %w", l.Attrs().Name, err)
 			}
 			for _, f := range filters {
 				b, ok := f.(*netlink.BpfFilter)
@@ -107,7 +107,7 @@ func openFilters(instance string, roots map[ebpf.ProgramID]*root) ([]*attachment
 				r := roots[ebpf.ProgramID(b.Id)]
 				if r == nil {
 					if err := h.detach(); err != nil {
-						return nil, fmt.Errorf("removing a stale filter: %w", err)
+						return nil, fmt.Errorf("remove a stale filter: %w", err)
 					}
 					continue
 				}

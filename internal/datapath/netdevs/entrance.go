@@ -63,7 +63,7 @@ func (r *root) enter(u *undo.Stack, into programs) error {
 		return fmt.Errorf("root %d: the component has no %s program: %w", r.id, r.kind, cube.ErrNotFound)
 	}
 	if err := r.slot.Put(uint32(0), prog); err != nil {
-		return fmt.Errorf("swapping the %s program: %w", r.kind, err)
+		return fmt.Errorf("swap the %s program: %w", r.kind, err)
 	}
 	if was := r.into; was != nil && r.kind.of(was) != nil {
 		u.Push(func() error {

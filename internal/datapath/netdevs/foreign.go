@@ -34,22 +34,22 @@ func (n *Netdevs) foreign(name string, s spot) error {
 	}
 	others, err := n.foreignPrograms(s)
 	if err != nil {
-		return fmt.Errorf("attaching to %s: %w", name, err)
+		return fmt.Errorf("attach to %s: %w", name, err)
 	}
 	direction := "ingress"
 	if s.place == kindEgress {
 		direction = "egress"
 	}
 	if len(others) > 0 {
-		return fmt.Errorf("attaching to %s: somebody else has programs at its TC %s (%s; see `bpftool net show dev %s`): take them off first: %w",
+		return fmt.Errorf("attach to %s: other programs are attached at its TC %s hook (%s; see `bpftool net show dev %s`): detach them first: %w",
 			name, direction, strings.Join(others, ", "), name, cube.ErrInUse)
 	}
 	filters, err := foreignFilters(s, filterName(n.instance))
 	if err != nil {
-		return fmt.Errorf("attaching to %s: %w", name, err)
+		return fmt.Errorf("attach to %s: %w", name, err)
 	}
 	if len(filters) > 0 {
-		return fmt.Errorf("attaching to %s: somebody else has filters at its TC %s (%s): take them off first (tc filter del dev %s %s): %w",
+		return fmt.Errorf("attach to %s: other filters are attached at its TC %s hook (%s): remove them first (tc filter del dev %s %s): %w",
 			name, direction, strings.Join(filters, ", "), name, direction, cube.ErrInUse)
 	}
 	return nil
@@ -62,7 +62,7 @@ func (n *Netdevs) foreignPrograms(s spot) ([]string, error) {
 		return nil, nil // a kernel without tcx
 	}
 	if err != nil {
-		return nil, fmt.Errorf("asking for its programs: %w", err)
+		return nil, fmt.Errorf("query its programs: %w", err)
 	}
 	if len(there.Programs) == 0 {
 		return nil, nil
@@ -102,7 +102,7 @@ func foreignFilters(s spot, own string) ([]string, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("asking for its filters: %w", err)
+		return nil, fmt.Errorf("query its filters: %w", err)
 	}
 	var names []string
 	for _, f := range filters {
@@ -131,7 +131,7 @@ func carries(info *ebpflink.Info, s spot) (bool, error) {
 	}
 	there, err := ebpflink.QueryPrograms(ebpflink.QueryOptions{Target: s.ifindex, Attach: attachPoint(s.place)})
 	if err != nil {
-		return false, fmt.Errorf("netdev %d: asking for its programs: %w", s.ifindex, err)
+		return false, fmt.Errorf("netdev %d: query its programs: %w", s.ifindex, err)
 	}
 	for _, prog := range there.Programs {
 		if id, ok := prog.LinkID(); ok && id == info.ID {

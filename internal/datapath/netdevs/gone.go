@@ -23,7 +23,7 @@ type GoneError struct {
 }
 
 func (e *GoneError) Error() string {
-	return fmt.Sprintf("netdev %s has gone: %v", strings.Join(slices.Sorted(maps.Keys(e.Netdevs)), ", "), e.Err)
+	return fmt.Sprintf("netdev %s was deleted: %v", strings.Join(slices.Sorted(maps.Keys(e.Netdevs)), ", "), e.Err)
 }
 
 func (e *GoneError) Unwrap() error { return e.Err }

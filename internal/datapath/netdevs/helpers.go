@@ -99,13 +99,13 @@ func (h *Helpers) attachOwn(ifindex int, programs ...own) error {
 			l, err = h.attachOwnTC(prog, ifindex)
 		}
 		if err != nil {
-			return fmt.Errorf("attaching %s: %w", o.pin, err)
+			return fmt.Errorf("attach %s: %w", o.pin, err)
 		}
 		if l == nil {
 			continue
 		}
 		if err := errors.Join(l.Pin(pin), l.Close()); err != nil {
-			return fmt.Errorf("pinning %s: %w", o.pin, err)
+			return fmt.Errorf("pin %s: %w", o.pin, err)
 		}
 	}
 	return nil
@@ -136,7 +136,7 @@ func (h *Helpers) updateOwn(pin string, prog *ebpf.Program, ifindex int) bool {
 		return true
 	}
 	if err := os.Remove(pin); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		h.log.Warn("removing a stale link", "pin", pin, "err", err)
+		h.log.Warn("remove a stale link", "pin", pin, "err", err)
 	}
 	return false
 }

@@ -196,7 +196,7 @@ func (n *Netdevs) reattach(u *undo.Stack, w want) error {
 	r := w.part.Entrance.roots[w.kind][0]
 	if old := n.attached[w.spot]; old != nil {
 		if err := old.hold.detach(); err != nil {
-			return fmt.Errorf("detaching from %s: %w", w.name, err)
+			return fmt.Errorf("detach from %s: %w", w.name, err)
 		}
 		delete(n.attached, w.spot)
 		u.Push(n.locked(func() error {
@@ -211,7 +211,7 @@ func (n *Netdevs) reattach(u *undo.Stack, w want) error {
 		return err
 	}
 	if text := n.mtuNote(w); text != "" {
-		return fmt.Errorf("attaching to %s: %s: %w", w.name, text, cube.ErrUnsupported)
+		return fmt.Errorf("attach to %s: %s: %w", w.name, text, cube.ErrUnsupported)
 	}
 	if err := n.readyForXDP(u, w); err != nil {
 		return err
@@ -260,7 +260,7 @@ func (pl *Plan) Move(u *undo.Stack) error {
 		}
 		was, now := a.root, w.part.Entrance.roots[w.kind][0]
 		if err := a.hold.update(now); err != nil {
-			return fmt.Errorf("moving %s to another root program: %w", w.name, err)
+			return fmt.Errorf("move %s to another root program: %w", w.name, err)
 		}
 		a.root = now
 		u.Push(pl.n.locked(func() error {
@@ -286,18 +286,18 @@ func (pl *Plan) DetachUnused() {
 			continue
 		}
 		if err := a.hold.detach(); err != nil {
-			n.log.Warn("detaching from a netdev", "ifindex", s.ifindex, "err", err)
+			n.log.Warn("detach from a netdev", "ifindex", s.ifindex, "err", err)
 			n.unpinLater(s, err)
 		}
 		if err := n.undoForXDP(s); err != nil {
-			n.log.Warn("leaving offloads as XDP needed them", "ifindex", s.ifindex, "err", err)
+			n.log.Warn("offloads stay as XDP required them", "ifindex", s.ifindex, "err", err)
 		}
 		if err := n.promiscOff(s); err != nil {
-			n.log.Warn("leaving a netdev promiscuous", "ifindex", s.ifindex, "err", err)
+			n.log.Warn("netdev stays promiscuous", "ifindex", s.ifindex, "err", err)
 		}
 		if a.root.kind == kindGeneric {
 			if err := bpfmap.HashSetter[uint32](n.fw.Maps[abi.MapGeneric])(uint32(s.ifindex), nil); err != nil {
-				n.log.Warn("forgetting a netdev", "ifindex", s.ifindex, "err", err)
+				n.log.Warn("remove the state of a netdev", "ifindex", s.ifindex, "err", err)
 			}
 		}
 		delete(n.attached, s)

@@ -59,10 +59,10 @@ func (n *Notes) set(w want, text string) {
 	case text == old:
 	case text == "":
 		n.by.Delete(w.spot.ifindex)
-		n.log.Info("the netdev takes redirected frames now", "netdev", w.name)
+		n.log.Info("the netdev now accepts redirected frames", "netdev", w.name)
 	default:
 		n.by.Store(w.spot.ifindex, text)
-		n.log.Warn("frames by this netdev are lost or damaged", "netdev", w.name, "reason", text)
+		n.log.Warn("frames through this netdev are lost or damaged", "netdev", w.name, "reason", text)
 	}
 }
 
@@ -113,7 +113,7 @@ func (n *Netdevs) remember(s spot, changed []string) error {
 	m, key := n.prepared, uint32(s.ifindex)
 	var bits uint32
 	if err := m.Lookup(key, &bits); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return fmt.Errorf("remembering what was switched: %w", err)
+		return fmt.Errorf("save the switched offloads: %w", err)
 	}
 	for _, what := range changed {
 		if i := slices.Index(preparations, what); i >= 0 {
@@ -121,7 +121,7 @@ func (n *Netdevs) remember(s spot, changed []string) error {
 		}
 	}
 	if err := m.Put(key, bits); err != nil {
-		return fmt.Errorf("remembering what was switched: %w", err)
+		return fmt.Errorf("save the switched offloads: %w", err)
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func (n *Netdevs) undoForXDP(s spot) error {
 	if err := m.LookupAndDelete(key, &bits); errors.Is(err, ebpf.ErrKeyNotExist) {
 		return nil
 	} else if err != nil {
-		return fmt.Errorf("netdev %d: what was switched for XDP: %w", s.ifindex, err)
+		return fmt.Errorf("netdev %d: offloads switched for XDP: %w", s.ifindex, err)
 	}
 	l, err := netlink.LinkByIndex(s.ifindex)
 	var gone netlink.LinkNotFoundError
@@ -155,7 +155,7 @@ func (n *Netdevs) undoForXDP(s spot) error {
 	}
 	// The other end may be going, or out of reach by now, and what is left there does no harm.
 	if err := netdev.UndoForXDP(l.Attrs().Name, changed); err != nil && !errors.Is(err, netdev.ErrNotFound) {
-		n.log.Warn("offloads stay as XDP needed them", "netdev", l.Attrs().Name, "switched", changed, "err", err)
+		n.log.Warn("offloads stay as XDP required them", "netdev", l.Attrs().Name, "switched", changed, "err", err)
 	}
 	return nil
 }
@@ -174,7 +174,7 @@ func (n *Netdevs) forgetNetdevs() error {
 			}
 		}
 		if err := rows.Err(); err != nil {
-			return fmt.Errorf("reading map %s: %w", name, err)
+			return fmt.Errorf("read map %s: %w", name, err)
 		}
 		for _, key := range gone {
 			if err := m.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {

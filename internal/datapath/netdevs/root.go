@@ -124,7 +124,7 @@ func (r *root) remove() error {
 		_ = r.slot.Close()
 	}
 	if err := os.RemoveAll(r.dir); err != nil {
-		return fmt.Errorf("removing root program: %w", err)
+		return fmt.Errorf("remove root program: %w", err)
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func (r *root) close() {
 func (n *Netdevs) openRoots() (map[ebpf.ProgramID]*root, error) {
 	entries, err := os.ReadDir(filepath.Join(n.dir, "roots"))
 	if err != nil {
-		return nil, fmt.Errorf("reading roots: %w", err)
+		return nil, fmt.Errorf("read roots: %w", err)
 	}
 	out := map[ebpf.ProgramID]*root{}
 	for _, e := range entries {
@@ -151,9 +151,9 @@ func (n *Netdevs) openRoots() (map[ebpf.ProgramID]*root, error) {
 		r := &root{id: id, kind: kind(k), dir: filepath.Join(n.dir, "roots", e.Name())}
 		progID, err := r.reopen()
 		if err != nil {
-			n.log.Warn("removing a root program that cannot be reopened", "root", e.Name(), "err", err)
+			n.log.Warn("remove a root program that cannot be reopened", "root", e.Name(), "err", err)
 			if err := os.RemoveAll(r.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return nil, fmt.Errorf("removing root %s: %w", e.Name(), err)
+				return nil, fmt.Errorf("remove root %s: %w", e.Name(), err)
 			}
 			continue
 		}

@@ -54,7 +54,7 @@ var hints = []struct {
 		"the access is outside of the object that the pointer points to: bound the index by the number of elements, as a constant."},
 	{regexp.MustCompile(`invalid access to packet|outside of the packet`),
 		"nothing proves that these bytes are in the packet: take them with pcn_cursor_take, or compare with pcn_data_end directly before. " +
-			"After a helper that moves the packet's bytes, the comparison has to be made again."},
+			"After a helper that moves the packet's bytes, compare again."},
 	{regexp.MustCompile(`zero-sized read`),
 		"the size may be 0: return before the call unless it is at least 1. If it is tested already, the compiler may have made one " +
 			"comparison of two (n - 1 for n < 1 || n > max), whose bounds not every kernel carries over to n: make n signed, of 64 bits, and keep the two apart by " +
@@ -79,7 +79,7 @@ var hints = []struct {
 	{regexp.MustCompile(`Unreleased reference|reference leak`),
 		"something that was taken (a socket, a record of a ring) is not given back on every path: release or submit it before each return, also those of errors."},
 	{regexp.MustCompile(`!read_ok`),
-		"a variable is used that is not set on every path that leads here, or a register that a call has taken away: initialise the variable where it is declared."},
+		"a variable is used that is not set on every path that leads here, or a register that a call has overwritten: initialise the variable where it is declared."},
 	{regexp.MustCompile(`same insn cannot be used with different pointers`),
 		"one access is reached with pointers to different kinds of memory: access each in a branch of its own, with asm volatile(\"\") to keep the compiler from joining them."},
 	{regexp.MustCompile(`dereference of modified ctx|invalid bpf_context access`),

@@ -31,14 +31,14 @@ func Load(spec *ebpf.ProgramSpec) (*ebpf.Program, error) {
 	if verdict(err) && (!errors.Is(err, unix.E2BIG) || len(cubesOf(places)) <= 1) {
 		b, aerr := assemble(spec)
 		if aerr != nil {
-			return nil, fmt.Errorf("%w (asking why: %w)", err, aerr)
+			return nil, fmt.Errorf("%w (find the reason: %w)", err, aerr)
 		}
 		defer b.close()
 		if r := explain(spec, places, err, read(logOf(b.load, heavy(err)))); r != nil {
 			return nil, r
 		}
 	}
-	return nil, fmt.Errorf("not taken by the kernel: %w", err)
+	return nil, fmt.Errorf("refused by the kernel: %w", err)
 }
 
 // verdicts are the errors of the verifier: EFAULT is also what it says where the jumps on a path are too many, 524 is its

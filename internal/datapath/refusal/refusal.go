@@ -120,7 +120,7 @@ func (r *Error) Detail() []string {
 		}
 	}
 	if r.Instructions > 0 {
-		out = append(out, fmt.Sprintf("It looked at %d instructions of a program of %d.", r.Verified, r.Instructions))
+		out = append(out, fmt.Sprintf("It processed %d instructions of a program of %d.", r.Verified, r.Instructions))
 	}
 	return out
 }

@@ -29,7 +29,7 @@ func Weigh(spec *ebpf.ProgramSpec) (map[link.Origin]Weight, error) {
 	defer b.close()
 	log, _, err := b.load(levelAll, 8*logMost)
 	if err != nil {
-		return nil, fmt.Errorf("not taken by the kernel: %w", err)
+		return nil, fmt.Errorf("refused by the kernel: %w", err)
 	}
 	said, places := read(log), link.Places(spec.Instructions)
 	verified := stepsOf(said)

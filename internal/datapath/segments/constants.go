@@ -23,7 +23,7 @@ func Freeze(data []byte) (*ebpf.Map, error) {
 	}
 	if err := m.Freeze(); err != nil {
 		_ = m.Close()
-		return nil, fmt.Errorf("freezing constants: %w", err)
+		return nil, fmt.Errorf("freeze constants: %w", err)
 	}
 	return m, nil
 }
@@ -67,7 +67,7 @@ func makeLive(data []byte) (*ebpf.Map, *liveConstants, error) {
 	memory, err := unix.Mmap(m.FD(), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		_ = m.Close()
-		return nil, nil, fmt.Errorf("mapping constants: %w", err)
+		return nil, nil, fmt.Errorf("map constants: %w", err)
 	}
 	return m, &liveConstants{memory: memory, values: bytes.Clone(data)}, nil
 }

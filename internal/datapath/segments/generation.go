@@ -219,7 +219,7 @@ func (gen *Generation) load(specs map[Program]*ebpf.ProgramSpec) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				errs[key] = fmt.Errorf("loading the %s %s program: %w", key.Hook, key.Role, err)
+				errs[key] = fmt.Errorf("load the %s %s program: %w", key.Hook, key.Role, err)
 				return
 			}
 			gen.progs[key] = prog

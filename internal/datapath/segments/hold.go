@@ -23,7 +23,7 @@ func (c *Description) Hold() error {
 		for name, m := range lc.Maps {
 			own, err := m.(*ebpf.Map).Clone()
 			if err != nil {
-				return fmt.Errorf("holding map %s: %w", name, err)
+				return fmt.Errorf("hold map %s: %w", name, err)
 			}
 			held[name] = own
 		}

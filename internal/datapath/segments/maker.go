@@ -58,7 +58,7 @@ func New(s Options) *Maker {
 func (m *Maker) Stale() ([]string, error) {
 	entries, err := os.ReadDir(m.dir)
 	if err != nil {
-		return nil, fmt.Errorf("reading generations: %w", err)
+		return nil, fmt.Errorf("read generations: %w", err)
 	}
 	var out []string
 	for _, e := range entries {

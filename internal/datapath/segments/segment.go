@@ -81,7 +81,7 @@ func (b *builder) addCubes() error {
 			return fmt.Errorf("cube %s: %w in the data plane", n.Name, cube.ErrNotFound)
 		}
 		if n.Type.Hook() != b.c.Hook {
-			return fmt.Errorf("cube %s is of type %s, but is linked to cubes of %s: %w", n.Name, n.Type, b.c.Hook, cube.ErrInvalid)
+			return fmt.Errorf("cube %s is of type %s, but is connected to cubes of type %s: %w", n.Name, n.Type, b.c.Hook, cube.ErrInvalid)
 		}
 		lc := &link.Cube{
 			ID: uint16(id), Name: n.Name, Service: in.Spec().Service, Transparent: in.Spec().Transparent,

@@ -41,7 +41,7 @@ func (b *builder) addShadow(n *graph.Node) error {
 		return nil
 	}
 	if b.c.Hook != cube.TC {
-		return fmt.Errorf("cube %s: only a TC cube can have a namespace, %s has no way there: %w", n.Name, n.Type, cube.ErrUnsupported)
+		return fmt.Errorf("cube %s: only a TC cube can have a namespace, not one of type %s: %w", n.Name, n.Type, cube.ErrUnsupported)
 	}
 	c := b.cubes[n.ID]
 	c.Shadow, c.Span = true, n.Shadow.Span

@@ -59,14 +59,14 @@ func (in *Instance) carry(name string, m *ebpf.Map, spec *ebpf.MapSpec, u *undo.
 		return m, nil
 	}
 	if kind == bpfmap.Other && in.spec.Migrate == nil {
-		return nil, fmt.Errorf("map %s has another layout (%s), and the service cannot carry its entries over: %w",
+		return nil, fmt.Errorf("map %s has another layout (%s), and the service cannot convert its entries: %w",
 			name, what, cube.ErrUnsupported)
 	}
 	s := spec.Copy()
 	s.Pinning = ebpf.PinNone
 	next, err := bpfmap.New(s)
 	if err != nil {
-		return nil, fmt.Errorf("creating map %s: %w", name, err)
+		return nil, fmt.Errorf("create map %s: %w", name, err)
 	}
 	u.Push(next.Close)
 	late := succession{name: name, was: m, now: next, copied: bpfmap.Image{}}
@@ -82,7 +82,7 @@ func (in *Instance) carry(name string, m *ebpf.Map, spec *ebpf.MapSpec, u *undo.
 		return migrate(in.spec.Migrate, cube.Migration{Cube: in.spec.Name, Map: name, Old: from, New: to, Was: was})
 	}}
 	if err := late.begin(); err != nil {
-		return nil, fmt.Errorf("map %s has another layout (%s), and its entries cannot be carried over: %w", name, what, err)
+		return nil, fmt.Errorf("map %s has another layout (%s), and its entries cannot be converted: %w", name, what, err)
 	}
 	in.late = append(in.late, late)
 	in.origins[name] = origins.Migrated
@@ -117,7 +117,7 @@ func (cs *State) takeOver(in *Instance) error {
 	for i := range late { // the cube may be gone before it is their turn
 		next, err := late[i].now.Clone()
 		if err != nil {
-			return errors.Join(append(errs, fmt.Errorf("keeping a map open: %w", err))...)
+			return errors.Join(append(errs, fmt.Errorf("keep a map open: %w", err))...)
 		}
 		late[i].now = next
 		olds = append(olds, next)
@@ -150,7 +150,7 @@ func (mv *move) pin(u *undo.Stack) error {
 	if mv.was == nil {
 		was, err := ebpf.LoadPinnedMap(mv.path, nil)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("opening pin %s: %w", mv.path, err)
+			return fmt.Errorf("open pin %s: %w", mv.path, err)
 		}
 		if err := bpfmap.Repin(mv.now, mv.path); err != nil {
 			return errors.Join(err, was.Close())
@@ -219,7 +219,7 @@ func (cs *State) CatchUp(g *graph.Graph) (follow func(*undo.Stack)) {
 		for id := range g.Cubes {
 			if in := cs.byID[id]; in != nil {
 				if err := cs.repin(in, u); err != nil {
-					cs.log.Warn("pinning maps that are in use; it is tried again", "cube", in.spec.Name, "err", err)
+					cs.log.Warn("pin maps that are in use; it is tried again", "cube", in.spec.Name, "err", err)
 				}
 			}
 		}

@@ -140,7 +140,7 @@ func (cs *State) checkSpec(spec Spec) error {
 		return fmt.Errorf("cube %s: id %d is not in 1..%d: %w", spec.Name, spec.ID, graph.MaxCubeID, cube.ErrInvalid)
 	}
 	if !isPin(spec.UUID) {
-		return fmt.Errorf("cube %s: %.80q is no UUID: %w", spec.Name, spec.UUID, cube.ErrInvalid)
+		return fmt.Errorf("cube %s: %.80q is not a UUID: %w", spec.Name, spec.UUID, cube.ErrInvalid)
 	}
 	if other := cs.byID[spec.ID]; other != nil {
 		return fmt.Errorf("cube %s: id %d belongs to %s: %w", spec.Name, spec.ID, other.spec.Name, cube.ErrExists)
@@ -184,7 +184,7 @@ func (in *Instance) declare(declared map[cube.Hook]map[string]declaration) error
 				continue
 			}
 			if what := bpfmap.DeclaredOtherwise(first.spec, d.spec); what != "" || first.common(name) != d.common(name) {
-				return fmt.Errorf("map %s: it is declared otherwise for %s (%s): %w", name, h, what, cube.ErrInvalid)
+				return fmt.Errorf("map %s: has a different declaration for %s (%s): %w", name, h, what, cube.ErrInvalid)
 			}
 		}
 	}
@@ -266,7 +266,7 @@ func (in *Instance) agree(name string, is, d declaration) error {
 	}
 	what := bpfmap.DeclaredOtherwise(is.spec, spec)
 	if what == "" && is.common(name) != d.common(name) {
-		what = "it is shared in another way"
+		what = "it is shared differently"
 	}
 	if what != "" {
 		return fmt.Errorf("map %s has another layout in the cube: %s: %w", name, what, cube.ErrInvalid)
@@ -422,7 +422,7 @@ func (c *Cubes) Inner(id graph.CubeID, name string) (*ebpf.MapSpec, error) {
 	}
 	inner := in.declared[name].spec.InnerMap
 	if inner == nil {
-		return nil, fmt.Errorf("cube %s: map %s has no maps inside: %w", in.spec.Name, name, cube.ErrInvalid)
+		return nil, fmt.Errorf("cube %s: map %s has no inner maps: %w", in.spec.Name, name, cube.ErrInvalid)
 	}
 	return inner.Copy(), nil
 }

@@ -85,7 +85,7 @@ func declarations(service string, o *link.Object) (map[string]declaration, error
 			return nil, fmt.Errorf("map %.80q: %w", name, err)
 		}
 		if other, taken := pins[pinName(name)]; taken {
-			return nil, fmt.Errorf("maps %q and %q differ in dots only: %w", other, name, cube.ErrInvalid)
+			return nil, fmt.Errorf("maps %q and %q differ only in dots: %w", other, name, cube.ErrInvalid)
 		}
 		pins[pinName(name)] = name
 		out[name] = d
@@ -102,7 +102,7 @@ func declare(service, name string, spec *ebpf.MapSpec) (declaration, error) {
 	case len(name) > maxMapName || !mapName.MatchString(name):
 		return d, fmt.Errorf("a map's name is a C name of at most %d characters: %w", maxMapName, cube.ErrInvalid)
 	case strings.HasPrefix(name, tagPrefix):
-		return d, fmt.Errorf("names that begin with %s are the framework's: %w", tagPrefix, cube.ErrInvalid)
+		return d, fmt.Errorf("names with the prefix %s are reserved for the framework: %w", tagPrefix, cube.ErrInvalid)
 	}
 	if err := checkSpec(spec); err != nil {
 		return d, err
@@ -131,15 +131,15 @@ func (d *declaration) setScope(service, tag string) error {
 	case isExtern:
 		d.scope, d.space = extern, owner
 		if owner == service {
-			return fmt.Errorf("a service imports its own map, PCN_MAP_PUBLIC is enough: %w", cube.ErrInvalid)
+			return fmt.Errorf("a service must not import its own map; PCN_MAP_PUBLIC is enough: %w", cube.ErrInvalid)
 		}
 	case tag == tagPublic:
 		d.scope, d.space = public, service
 	default:
-		return fmt.Errorf("tag %.80q means nothing: %w", tag, cube.ErrInvalid)
+		return fmt.Errorf("unknown tag %.80q: %w", tag, cube.ErrInvalid)
 	}
 	if !spaceName.MatchString(d.space) {
-		return fmt.Errorf("%.80q cannot be shared under: letters, digits, - and _ make a name: %w", d.space, cube.ErrInvalid)
+		return fmt.Errorf("%.80q is not a valid shared name, use letters, digits, - and _: %w", d.space, cube.ErrInvalid)
 	}
 	return nil
 }
@@ -153,16 +153,16 @@ func checkSpec(s *ebpf.MapSpec) error {
 		return fmt.Errorf("max_entries is 0: %w", cube.ErrInvalid)
 	}
 	if size := bpfmap.Bytes(s); size > maxMapBytes {
-		return fmt.Errorf("%d entries take %d MB, a map may take %d MB: %w", s.MaxEntries, size>>20, maxMapBytes>>20, cube.ErrFull)
+		return fmt.Errorf("%d entries need %d MB, the limit of a map is %d MB: %w", s.MaxEntries, size>>20, maxMapBytes>>20, cube.ErrFull)
 	}
 	if s.Type != ebpf.ArrayOfMaps && s.Type != ebpf.HashOfMaps {
 		return nil
 	}
 	if s.InnerMap == nil {
-		return fmt.Errorf("it says nothing of the maps inside, use PCN_MAP_OF_MAPS: %w", cube.ErrInvalid)
+		return fmt.Errorf("the type of its inner maps is missing, use PCN_MAP_OF_MAPS: %w", cube.ErrInvalid)
 	}
 	if err := checkSpec(s.InnerMap); err != nil {
-		return fmt.Errorf("the maps inside: %w", err)
+		return fmt.Errorf("inner maps: %w", err)
 	}
 	return nil
 }

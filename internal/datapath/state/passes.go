@@ -98,7 +98,7 @@ func (s *succession) follow() error {
 func (o *otherLayout) throughScratch(from *ebpf.Map, fn func(scratch *ebpf.Map) error) error {
 	scratch, err := bpfmap.New(o.spec)
 	if err != nil {
-		return fmt.Errorf("creating a map for entries of another layout: %w", err)
+		return fmt.Errorf("create a map for entries of another layout: %w", err)
 	}
 	if err = o.migrate(from, scratch); err == nil {
 		err = fn(scratch)

@@ -70,7 +70,7 @@ func (cs *State) putBack(in, was *Instance, undone *undo.Stack) {
 		return // the pins are those of the new maps
 	}
 	if err := undone.Run(); err != nil {
-		cs.log.Warn("giving up a cube that was opened anew", "cube", in.spec.Name, "err", err)
+		cs.log.Warn("drop a re-opened cube", "cube", in.spec.Name, "err", err)
 	}
 }
 

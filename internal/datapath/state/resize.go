@@ -101,12 +101,12 @@ func (in *Instance) resize(name string, n uint32) (bool, error) {
 	spec.Pinning = ebpf.PinNone
 	next, err := bpfmap.New(spec)
 	if err != nil {
-		return false, fmt.Errorf("creating map %s: %w", name, err)
+		return false, fmt.Errorf("create map %s: %w", name, err)
 	}
 	late := succession{name: name, was: m, now: next, copied: bpfmap.Image{}}
 	if err := bpfmap.Copy(m, next, late.copied); err != nil {
 		_ = next.Close()
-		return false, fmt.Errorf("map %s with %d entries in place of %d: %w", name, n, m.MaxEntries(), err)
+		return false, fmt.Errorf("resize map %s to %d entries from %d: %w", name, n, m.MaxEntries(), err)
 	}
 	in.maps[name], in.declared[name], in.spec.MapSizes[name] = next, d, n
 	in.moves = append(slices.Clip(in.moves), move{path: in.pin(name), now: next})
@@ -119,7 +119,7 @@ func (in *Instance) resize(name string, n uint32) (bool, error) {
 // sized is the declaration with another number of entries; 0 leaves it as it is.
 func (d declaration) sized(name string, n uint32) (declaration, error) {
 	if d.scope != private {
-		return d, fmt.Errorf("map %s: the size of a map in common is that of its declaration: %w", name, cube.ErrInvalid)
+		return d, fmt.Errorf("map %s: a shared map always has its declared size: %w", name, cube.ErrInvalid)
 	}
 	if n == 0 {
 		return d, nil

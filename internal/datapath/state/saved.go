@@ -62,7 +62,7 @@ func encodeSaved(data []byte) []byte {
 
 func decodeSaved(raw []byte) ([]byte, error) {
 	if len(raw) < 8 || int(binary.NativeEndian.Uint32(raw[4:])) != len(raw)-8 {
-		return nil, fmt.Errorf("what is saved of the programs is damaged: %w", cube.ErrInvalid)
+		return nil, fmt.Errorf("the saved programs are damaged: %w", cube.ErrInvalid)
 	}
 	if abi := binary.NativeEndian.Uint32(raw); abi != savedABI {
 		return nil, fmt.Errorf("its programs are for version %d of the framework, this is %d: %w", abi, savedABI, cube.ErrUnsupported)
@@ -77,7 +77,7 @@ func (in *Instance) save(pin string, data []byte) error {
 	}
 	m, err := saving(data)
 	if err != nil {
-		return fmt.Errorf("cube %s: saving %s: %w", in.spec.Name, pin, err)
+		return fmt.Errorf("cube %s: save %s: %w", in.spec.Name, pin, err)
 	}
 	defer func() { _ = m.Close() }() // the pin holds it
 	return in.savedAs(pin, data, m)
@@ -86,7 +86,7 @@ func (in *Instance) save(pin string, data []byte) error {
 // savedAs pins a map that holds bytes.
 func (in *Instance) savedAs(pin string, data []byte, m *ebpf.Map) error {
 	if err := bpfmap.Repin(m, filepath.Join(in.dir, pin)); err != nil {
-		return fmt.Errorf("cube %s: saving %s: %w", in.spec.Name, pin, err)
+		return fmt.Errorf("cube %s: save %s: %w", in.spec.Name, pin, err)
 	}
 	in.saved[pin] = data
 	return nil
@@ -105,12 +105,12 @@ func saving(data []byte) (*ebpf.Map, error) {
 func (in *Instance) load(pin string) ([]byte, error) {
 	m, err := ebpf.LoadPinnedMap(filepath.Join(in.dir, pin), nil)
 	if err != nil {
-		return nil, fmt.Errorf("opening %s: %w", pin, err)
+		return nil, fmt.Errorf("open %s: %w", pin, err)
 	}
 	defer func() { _ = m.Close() }()
 	raw, err := m.LookupBytes(uint32(0))
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", pin, err)
+		return nil, fmt.Errorf("read %s: %w", pin, err)
 	}
 	return decodeSaved(raw)
 }
@@ -188,7 +188,7 @@ func (cs *State) Keep(g *graph.Graph, linked []LinkedCube) {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		cs.log.Error("keeping cubes' maps and programs for the next daemon", "err", err)
+		cs.log.Error("save cubes' maps and programs for the next start", "err", err)
 	}
 }
 
@@ -242,7 +242,7 @@ func (cs *State) saveObject(in *Instance, pin string, o *link.Object, h cube.Hoo
 	}
 	m, err := cs.savedObject(o, elf)
 	if err != nil {
-		return fmt.Errorf("cube %s: saving %s: %w", in.spec.Name, pin, err)
+		return fmt.Errorf("cube %s: save %s: %w", in.spec.Name, pin, err)
 	}
 	defer func() { _ = m.Close() }() // the pin holds it
 	cs.savedAt[o] = filepath.Join(in.dir, pin)
@@ -288,7 +288,7 @@ func (in *Instance) tidy() error {
 	}
 	entries, err := os.ReadDir(in.dir)
 	if err != nil {
-		return fmt.Errorf("reading pins: %w", err)
+		return fmt.Errorf("read pins: %w", err)
 	}
 	dropped := map[string]bool{"+next": true}
 	for name, own := range in.wasOwn {
@@ -337,7 +337,7 @@ func (cs *State) openFrozen(in *Instance) error {
 		}
 	}
 	if in.objects[own] == nil {
-		return fmt.Errorf("no programs of it are there for %s: %w", own, cube.ErrNotFound)
+		return fmt.Errorf("it has no saved programs for %s: %w", own, cube.ErrNotFound)
 	}
 	for name, d := range in.declared {
 		pin := pinName(name)
@@ -349,7 +349,7 @@ func (cs *State) openFrozen(in *Instance) error {
 			return fmt.Errorf("map %s: %w", name, cube.ErrNotFound)
 		}
 		if err != nil {
-			return fmt.Errorf("opening map %s: %w", name, err)
+			return fmt.Errorf("open map %s: %w", name, err)
 		}
 		in.maps[name] = m
 	}
@@ -410,7 +410,7 @@ func (c *Cubes) Forget(uuid string) error {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if !isPin(uuid) {
-		return fmt.Errorf("%.80q is no UUID: %w", uuid, cube.ErrInvalid)
+		return fmt.Errorf("%.80q is not a UUID: %w", uuid, cube.ErrInvalid)
 	}
 	for _, in := range cs.byID {
 		if in.spec.UUID == uuid {
@@ -429,7 +429,7 @@ func (c *Cubes) Forget(uuid string) error {
 func (cs *State) ForgetUnknown() {
 	entries, err := os.ReadDir(filepath.Join(cs.dir, "cubes"))
 	if err != nil {
-		cs.log.Warn("reading pinned cubes", "err", err)
+		cs.log.Warn("read pinned cubes", "err", err)
 		return
 	}
 	known := maps.Clone(cs.retained)
@@ -440,13 +440,13 @@ func (cs *State) ForgetUnknown() {
 		if known[e.Name()] || cs.retained[""] {
 			continue
 		}
-		cs.log.Info("removing the maps of a cube that is gone", "uuid", e.Name())
+		cs.log.Info("removing the maps of a deleted cube", "uuid", e.Name())
 		if err := bpfmap.RemoveAll(filepath.Join(cs.dir, "cubes", e.Name())); err != nil {
-			cs.log.Warn("removing stale maps", "err", err)
+			cs.log.Warn("remove stale maps", "err", err)
 		}
 	}
 	if err := dropCommons(cs.dir); err != nil {
-		cs.log.Warn("removing stale maps that cubes had in common", "err", err)
+		cs.log.Warn("remove stale shared maps", "err", err)
 	}
 }
 

@@ -64,7 +64,7 @@ func (cs *State) owned(name string, d declaration) (declaration, error) {
 		mine := d.spec.Copy()
 		mine.MaxEntries, mine.Flags = theirs.spec.MaxEntries, theirs.spec.Flags
 		if what := bpfmap.DeclaredOtherwise(theirs.spec, mine); what != "" {
-			return d, fmt.Errorf("service %s declares it otherwise: %s: %w", d.space, what, cube.ErrInvalid)
+			return d, fmt.Errorf("service %s has a different declaration: %s: %w", d.space, what, cube.ErrInvalid)
 		}
 		return theirs, nil
 	}
@@ -85,7 +85,7 @@ func (cm *commons) openMap(in *Instance, name string, d declaration, u *undo.Sta
 	}
 	m, err := c.m.Clone()
 	if err != nil {
-		return fmt.Errorf("opening %s: %w", place, err)
+		return fmt.Errorf("open %s: %w", place, err)
 	}
 	in.maps[name], in.origins[name] = m, c.origin
 	if c.origin == origins.Created && c.users > 0 {
@@ -105,7 +105,7 @@ func (in *Instance) refer(ref string, m *ebpf.Map, u *undo.Stack) error {
 		u.Push(func() error { return os.Remove(path) })
 		return bpfmap.PinAlso(m, path)
 	case err != nil:
-		return fmt.Errorf("opening %s: %w", path, err)
+		return fmt.Errorf("open %s: %w", path, err)
 	}
 	defer func() { _ = is.Close() }()
 	if eq, err := equalMaps(is, m); err != nil || eq {
@@ -118,11 +118,11 @@ func (in *Instance) refer(ref string, m *ebpf.Map, u *undo.Stack) error {
 func equalMaps(a, b *ebpf.Map) (bool, error) {
 	one, err := a.Info()
 	if err != nil {
-		return false, fmt.Errorf("identifying a map: %w", err)
+		return false, fmt.Errorf("identify a map: %w", err)
 	}
 	two, err := b.Info()
 	if err != nil {
-		return false, fmt.Errorf("identifying a map: %w", err)
+		return false, fmt.Errorf("identify a map: %w", err)
 	}
 	x, _ := one.ID()
 	y, _ := two.ID()
@@ -172,7 +172,7 @@ func (cs *State) Common() int { return len(cs.commons.byPlace) }
 // removeCommon takes the pin of a map in common away, and its directory with the last.
 func removeCommon(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing %s: %w", path, err)
+		return fmt.Errorf("remove %s: %w", path, err)
 	}
 	_ = os.Remove(filepath.Dir(path)) // which others may be in
 	return nil
@@ -204,14 +204,14 @@ func dropCommons(dir string) error {
 		spaces, err := os.ReadDir(filepath.Join(dir, kind))
 		if err != nil {
 			if !errors.Is(err, fs.ErrNotExist) {
-				errs = append(errs, fmt.Errorf("reading %s maps: %w", kind, err))
+				errs = append(errs, fmt.Errorf("read %s maps: %w", kind, err))
 			}
 			continue
 		}
 		for _, space := range spaces {
 			list, err := os.ReadDir(filepath.Join(dir, kind+"/"+space.Name()))
 			if err != nil {
-				errs = append(errs, fmt.Errorf("reading %s maps: %w", kind, err))
+				errs = append(errs, fmt.Errorf("read %s maps: %w", kind, err))
 				continue
 			}
 			for _, e := range list {
@@ -229,7 +229,7 @@ func dropCommons(dir string) error {
 func references(dir string) (map[string]bool, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "cubes", "*", "+*+*+*"))
 	if err != nil {
-		return nil, fmt.Errorf("reading cubes' maps: %w", err)
+		return nil, fmt.Errorf("read cubes' maps: %w", err)
 	}
 	used := map[string]bool{}
 	for _, path := range paths {

@@ -73,7 +73,7 @@ func usageOf(m *ebpf.Map, name string) (MapUsage, error) {
 		u.Bytes = uint64(m.MaxEntries()) // before Linux 6.4, the kernel multiplies by the size of an entry, of which there is none
 	}
 	if u.Entries, err = bpfmap.Count(m); err != nil {
-		return MapUsage{}, fmt.Errorf("map %s: counting its entries: %w", name, err)
+		return MapUsage{}, fmt.Errorf("map %s: count its entries: %w", name, err)
 	}
 	return u, nil
 }

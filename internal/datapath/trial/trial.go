@@ -118,7 +118,7 @@ func (r *Error) Unwrap() []error {
 const anyRole link.Role = 0xff
 
 // ErrUntried marks a trial that came to nothing for reasons that are not the service's.
-var ErrUntried = errors.New("the programs could not be tried")
+var ErrUntried = errors.New("the trial load of the programs failed")
 
 // Try loads the programs of a service on trial, without a Plane; the first that is refused is an Error.
 func Try(ctx context.Context, t Trial) (Report, error) {
@@ -325,7 +325,7 @@ func (r *trier) reduce(ctx context.Context, a attempt, refusal *Error) {
 // attempt links a cube's programs and loads them; skip leaves out those that were loaded before.
 func (r *trier) attempt(ctx context.Context, a attempt, skip bool) error {
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("trying the programs of service %s: %w", r.t.Service, err)
+		return fmt.Errorf("try the programs of service %s: %w", r.t.Service, err)
 	}
 	c, err := r.describe(a)
 	if err != nil {
@@ -357,7 +357,7 @@ func (r *trier) attempt(ctx context.Context, a attempt, skip bool) error {
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(specs), segments.Program.Compare) {
 		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("trying the programs of service %s: %w", r.t.Service, err)
+			return fmt.Errorf("try the programs of service %s: %w", r.t.Service, err)
 		}
 		if skip && r.again(printOf(specs[key], c, rodata, arrays)) {
 			continue

@@ -154,7 +154,7 @@ func faults() []faultDoc {
 		{http.StatusForbidden, message.TagAccessDenied, "The client is not authorized to do this.", "", "user 1000 may not use this socket"},
 		{http.StatusNotFound, message.TagDataMissing, "The resource does not exist.", "", "no simplebridge is named \"br1\""},
 		{http.StatusMethodNotAllowed, message.TagUnsupported, "The resource does not support the method.", "Allow", "PATCH is not possible on this resource, only GET, OPTIONS"},
-		{http.StatusConflict, message.TagDataExists, "The resource already exists (data-exists), does not exist (data-missing), is in use, or is full.", "", "cube br1: there is a simplebridge with that name"},
+		{http.StatusConflict, message.TagDataExists, "The resource already exists (data-exists), does not exist (data-missing), is in use, or is full.", "", "cube br1: the name is in use by a simplebridge"},
 		{http.StatusPreconditionFailed, message.TagStale, "The resource was changed since the revision in If-Match.", "", "the configuration is at revision 8, it was changed since revision 7"},
 		{http.StatusRequestTimeout, message.TagMalformed, "The request body did not arrive in time.", "", "the request body did not arrive in time"},
 		{http.StatusRequestEntityTooLarge, message.TagTooBig, "The request body is too large.", "", "the request body is larger than 8 MiB"},

@@ -32,7 +32,7 @@ func TakeName(name string, body []byte) ([]byte, error) {
 	var given string
 	if json.Unmarshal(raw, &given) != nil || given != name {
 		return nil, &yang.Error{Tag: yang.InvalidValue, Path: "name",
-			Message: fmt.Sprintf("name: the body says %.80s and the path %q", raw, name)}
+			Message: fmt.Sprintf("name: the body has %.80s, the path has %q", raw, name)}
 	}
 	return object.Without("name"), nil
 }

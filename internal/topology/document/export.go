@@ -31,7 +31,7 @@ func (c *Configuration) Revision() uint64 { return c.At }
 // Export writes it as JSON, cube by cube.
 func (c *Configuration) Export(ctx context.Context, to io.Writer) error {
 	if err := c.write(ctx, to); err != nil {
-		return fmt.Errorf("exporting the configuration: %w", err)
+		return fmt.Errorf("export the configuration: %w", err)
 	}
 	return nil
 }

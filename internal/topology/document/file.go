@@ -119,16 +119,16 @@ func Parse(raw []byte) (*Document, error) {
 	if !isList && string(bytes.TrimSpace(raw)) != "null" {
 		top, ok := jsonscan.ReadObject(raw)
 		if !ok {
-			return nil, &yang.Error{Tag: yang.InvalidValue, Message: "a list of cubes is wanted, or an object with the members cubes and netdevs"}
+			return nil, &yang.Error{Tag: yang.InvalidValue, Message: "expected a list of cubes, or an object with the members cubes and netdevs"}
 		}
 		for _, name := range top.Names() {
 			into := map[string]*[][]byte{"cubes": &cubes, "netdevs": &netdevs}[name]
 			text, _ := top.Get(name)
 			if into == nil {
 				faults.Add("", "", &yang.Error{Tag: yang.InvalidValue, Path: name, Given: name,
-					Near: suggest.Near(name, []string{"cubes", "netdevs"}), Message: fmt.Sprintf("unknown member %.80q, known are cubes and netdevs", name)})
+					Near: suggest.Near(name, []string{"cubes", "netdevs"}), Message: fmt.Sprintf("unknown member %.80q, valid members are cubes and netdevs", name)})
 			} else if *into, ok = jsonscan.ReadArray(text); !ok && string(text) != "null" {
-				faults.Add("", "", &yang.Error{Tag: yang.InvalidValue, Path: name, Message: name + ": a list is wanted"})
+				faults.Add("", "", &yang.Error{Tag: yang.InvalidValue, Path: name, Message: name + ": must be a list"})
 			}
 		}
 	}
@@ -138,7 +138,7 @@ func Parse(raw []byte) (*Document, error) {
 		c, err := parseCube(raw)
 		c.Where = strings.TrimSpace(fmt.Sprintf("cubes[%d] %.80s", i, c.Name))
 		if other, twice := first[c.Name]; twice && err == nil {
-			err = fmt.Errorf("the name is given twice, %s has it too: %w", other, cube.ErrInvalid)
+			err = fmt.Errorf("the name is given twice, also by %s: %w", other, cube.ErrInvalid)
 		}
 		faults.Add(c.Where, c.Name, err)
 		first[c.Name] = c.Where
@@ -149,7 +149,7 @@ func Parse(raw []byte) (*Document, error) {
 		n, err := parseNetdev(raw)
 		n.Where = strings.TrimSpace(fmt.Sprintf("netdevs[%d] %.80s", i, n.Name))
 		if other, twice := first[n.Name]; twice && err == nil {
-			err = fmt.Errorf("the name is given twice, %s has it too: %w", other, cube.ErrInvalid)
+			err = fmt.Errorf("the name is given twice, also by %s: %w", other, cube.ErrInvalid)
 		}
 		faults.Add(n.Where, "", err)
 		first[n.Name] = n.Where
@@ -195,16 +195,16 @@ func ManyCubes(body []byte) ([]jsonscan.Object, []*Netdev, error) {
 	}
 	var wanted []map[string]json.RawMessage
 	if err := json.Unmarshal(body, &wanted); err != nil { // it says what is there instead
-		return nil, nil, &yang.Error{Tag: yang.InvalidValue, Message: "an array of cubes is wanted: " + err.Error()}
+		return nil, nil, &yang.Error{Tag: yang.InvalidValue, Message: "expected an array of cubes: " + err.Error()}
 	}
-	return nil, nil, &yang.Error{Tag: yang.InvalidValue, Message: "an array of cubes is wanted, null is given"}
+	return nil, nil, &yang.Error{Tag: yang.InvalidValue, Message: "expected an array of cubes, not null"}
 }
 
 func parseCube(raw []byte) (*Cube, error) {
 	c := &Cube{}
 	object, ok := jsonscan.ReadObject(raw)
 	if !ok {
-		return c, &yang.Error{Tag: yang.InvalidValue, Message: "an object is wanted"}
+		return c, &yang.Error{Tag: yang.InvalidValue, Message: "must be an object"}
 	}
 	var faults Errors
 	for _, m := range []struct {
@@ -217,7 +217,7 @@ func parseCube(raw []byte) (*Cube, error) {
 		case !given && m.required:
 			faults.Add("", "", &yang.Error{Tag: yang.MissingAttribute, Path: m.name, Message: m.name + " is missing"})
 		case given && json.Unmarshal(value, m.into) != nil:
-			faults.Add("", "", &yang.Error{Tag: yang.InvalidValue, Path: m.name, Message: m.name + ": a string is wanted"})
+			faults.Add("", "", &yang.Error{Tag: yang.InvalidValue, Path: m.name, Message: m.name + ": must be a string"})
 		}
 	}
 	if err := faults.Err(); err != nil {
@@ -231,7 +231,7 @@ func parseNetdev(raw []byte) (*Netdev, error) {
 	n := &Netdev{}
 	object, ok := jsonscan.ReadObject(raw)
 	if !ok {
-		return n, &yang.Error{Tag: yang.InvalidValue, Message: "an object is wanted"}
+		return n, &yang.Error{Tag: yang.InvalidValue, Message: "must be an object"}
 	}
 	for _, name := range object.Names() {
 		var err error
@@ -243,14 +243,14 @@ func parseNetdev(raw []byte) (*Netdev, error) {
 			err = json.Unmarshal(text, &n.Tcubes)
 		default:
 			return n, &yang.Error{Tag: yang.InvalidValue, Path: name, Given: name,
-				Near: suggest.Near(name, []string{"name", "tcubes"}), Message: fmt.Sprintf("unknown member %.80q, known are name and tcubes", name)}
+				Near: suggest.Near(name, []string{"name", "tcubes"}), Message: fmt.Sprintf("unknown member %.80q, valid members are name and tcubes", name)}
 		}
 		if err != nil {
-			return n, &yang.Error{Tag: yang.InvalidValue, Path: name, Message: name + ": a name is wanted, and a list of names in tcubes"}
+			return n, &yang.Error{Tag: yang.InvalidValue, Path: name, Message: name + ": expected a name, and a list of names in tcubes"}
 		}
 	}
 	if at, err := world.ParsePlace(n.Name); err != nil || at.Netdev == "" {
-		return n, &yang.Error{Tag: yang.MissingAttribute, Path: "name", Message: "name: the name of a netdev is wanted"}
+		return n, &yang.Error{Tag: yang.MissingAttribute, Path: "name", Message: "name: must be the name of a netdev"}
 	}
 	return n, nil
 }

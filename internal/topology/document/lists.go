@@ -99,7 +99,7 @@ func EachInOrder(list *yang.Node, path yang.Path, layers []any, after []string, 
 		i := slices.IndexFunc(all, func(e *Entry) bool { return sameKeys(list, e.Keys, after) })
 		if i < 0 {
 			return &yang.Error{Tag: yang.InvalidValue, Path: path.String(),
-				Message: fmt.Sprintf("%s: the entry %.80q is gone, read from the start", path.Words(), after)}
+				Message: fmt.Sprintf("%s: the entry %.80q no longer exists, read from the start", path.Words(), after)}
 		}
 		all = all[i+1:]
 	}

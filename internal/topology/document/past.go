@@ -39,7 +39,7 @@ func CompareStates(of Models, before, after *store.State) (Difference, error) {
 		}
 		reason := ""
 		if x != nil && y != nil && was.uuid(name) != is.uuid(name) {
-			reason = "it was made anew"
+			reason = "it was re-created"
 		}
 		if one := CompareCubes(name, x, y, reason); one != nil {
 			d.Cubes = append(d.Cubes, *one)

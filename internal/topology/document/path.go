@@ -34,7 +34,7 @@ func NodeAt(schema *yang.Schema, path yang.Path) (*yang.Node, error) {
 	for i, step := range path {
 		if node = node.Child(step.Name); node == nil {
 			return nil, &yang.Error{Tag: yang.BadElement, Path: path[:i+1].String(),
-				Message: fmt.Sprintf("%s: there is no such node", path[:i+1].Words())}
+				Message: fmt.Sprintf("%s: no such node", path[:i+1].Words())}
 		}
 	}
 	return node, nil

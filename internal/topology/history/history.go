@@ -109,7 +109,7 @@ func RecordOf(number uint64, note string, by Origin) store.Record {
 }
 
 // errNoPast is the answer of a daemon without a store.
-var errNoPast = fmt.Errorf("this daemon keeps its configuration in memory only, without a history: %w", cube.ErrUnsupported)
+var errNoPast = fmt.Errorf("this daemon keeps its configuration only in memory, without a history: %w", cube.ErrUnsupported)
 
 // History lists up to n revisions from one on, newest first; 0 is the newest.
 func (p *Past) History(from uint64, n int) (*History, error) {
@@ -118,11 +118,11 @@ func (p *Past) History(from uint64, n int) (*History, error) {
 	}
 	txs, err := p.store.Transactions(from, n, func(key string) bool { return key == ChangeKey })
 	if err != nil {
-		return nil, fmt.Errorf("reading the history: %w", err)
+		return nil, fmt.Errorf("read the history: %w", err)
 	}
 	h := &History{Revision: p.revision(), Notes: p.store.Stats().Repaired, Revisions: []Revision{}}
 	if h.Oldest, err = p.store.Oldest(); err != nil {
-		return nil, fmt.Errorf("reading the history: %w", err)
+		return nil, fmt.Errorf("read the history: %w", err)
 	}
 	for _, tx := range txs {
 		h.Revisions = append(h.Revisions, revisionOf(tx))
@@ -149,7 +149,7 @@ func (p *Past) RevisionAt(revision uint64) (*Detail, error) {
 	}
 	txs, err := p.store.Transactions(revision, 1, func(key string) bool { return key == ChangeKey })
 	if err != nil {
-		return nil, fmt.Errorf("reading the history: %w", err)
+		return nil, fmt.Errorf("read the history: %w", err)
 	}
 	if len(txs) == 0 || txs[0].Sequence != revision {
 		return nil, p.gone(revision, nil)
@@ -170,7 +170,7 @@ func (p *Past) RevisionAt(revision uint64) (*Detail, error) {
 // gone says that a revision is not kept.
 func (p *Past) gone(revision uint64, err error) error {
 	if err != nil && !errors.Is(err, store.ErrGone) {
-		return fmt.Errorf("reading the history: %w", err)
+		return fmt.Errorf("read the history: %w", err)
 	}
 	if now := p.revision(); revision > now {
 		return fmt.Errorf("revision %d: the configuration is at revision %d: %w", revision, now, cube.ErrNotFound)
@@ -179,7 +179,7 @@ func (p *Past) gone(revision uint64, err error) error {
 	if err == nil && revision >= oldest {
 		return fmt.Errorf("revision %d was lost to damage on the disk: %w", revision, cube.ErrNotFound)
 	}
-	return fmt.Errorf("revision %d is not kept any more, the oldest is %d: %w", revision, oldest, cube.ErrNotFound)
+	return fmt.Errorf("revision %d is no longer kept, the oldest is %d: %w", revision, oldest, cube.ErrNotFound)
 }
 
 // ConfigurationAt returns the configuration of a revision.

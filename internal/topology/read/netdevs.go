@@ -20,7 +20,7 @@ import (
 func (rd *Reader) Netdevs(context.Context) (json.RawMessage, error) {
 	infos, err := rd.netdevs.List()
 	if err != nil {
-		return nil, fmt.Errorf("listing the netdevs: %w", err)
+		return nil, fmt.Errorf("list the netdevs: %w", err)
 	}
 	w := rd.view.Load()
 	held := w.AllHolders()

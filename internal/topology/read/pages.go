@@ -86,7 +86,7 @@ func (rd *Reader) Entries(ctx context.Context, serviceName, name string, path ya
 		return err
 	}
 	if !IsWholeList(node, path) {
-		return &yang.Error{Tag: yang.InvalidValue, Path: path.String(), Message: path.Words() + ": not a list, it has no pages"}
+		return &yang.Error{Tag: yang.InvalidValue, Path: path.String(), Message: path.Words() + ": not a list, so it cannot be read in pages"}
 	}
 	if node.Paged() {
 		return EachPaged(ctx, u, node, path, f)

@@ -145,7 +145,7 @@ func (rd *Reader) CapturePlace(name string) (fuse.Capture, error) {
 	w := rd.view.Load()
 	if rec := w.Cubes[name]; rec != nil {
 		if !rec.Transparent {
-			return fuse.Capture{}, fmt.Errorf("%s has ports: name one, as %s:PORT: %w", name, name, cube.ErrInvalid)
+			return fuse.Capture{}, fmt.Errorf("%s has ports: specify one, as %s:PORT: %w", name, name, cube.ErrInvalid)
 		}
 		return fuse.Capture{Cube: uint16(rec.ID)}, nil
 	}
@@ -173,5 +173,5 @@ func (rd *Reader) CapturePlace(name string) (fuse.Capture, error) {
 	if _, err := rd.GetNetdev(at.Netdev); err != nil {
 		return fuse.Capture{}, err
 	}
-	return fuse.Capture{}, fmt.Errorf("netdev %s is the peer of no port and has no transparent cube: %w", at.Netdev, cube.ErrInvalid)
+	return fuse.Capture{}, fmt.Errorf("netdev %s is not the peer of a port and has no transparent cube: %w", at.Netdev, cube.ErrInvalid)
 }

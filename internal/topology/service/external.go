@@ -78,7 +78,7 @@ func (o *External) Take(ctx context.Context) error {
 	case <-o.turn:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("service %s: waiting for another change of it to end: %w", o.Name, ctx.Err())
+		return fmt.Errorf("service %s: wait for another change of it to end: %w", o.Name, ctx.Err())
 	}
 }
 
@@ -191,7 +191,7 @@ func (o *External) Said(err error) bool {
 func Record(reg Registration) (store.Record, error) {
 	value, err := json.Marshal(reg)
 	if err != nil {
-		return store.Record{}, fmt.Errorf("encoding service %s: %w", reg.Name, err)
+		return store.Record{}, fmt.Errorf("encode service %s: %w", reg.Name, err)
 	}
 	return store.Record{Key: Key + reg.Name, Value: value}, nil
 }

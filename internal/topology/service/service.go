@@ -25,7 +25,7 @@ import (
 var ErrClosed = errors.New("the daemon is stopping")
 
 // ErrNoDeleter is the answer of a cube that has no code to delete state.
-var ErrNoDeleter = fmt.Errorf("its service has no code to delete it: %w", cube.ErrUnsupported)
+var ErrNoDeleter = fmt.Errorf("its service does not support deleting it: %w", cube.ErrUnsupported)
 
 // Load loads the model of a service.
 func Load(s cube.Service) (*Service, error) {
@@ -83,7 +83,7 @@ func KernelIs(atLeast string) error {
 	}
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
-		return fmt.Errorf("asking for the kernel's version: %w", err)
+		return fmt.Errorf("read the kernel version: %w", err)
 	}
 	release := unix.ByteSliceToString(name.Release[:])
 	want, err := versionOf(atLeast)
@@ -95,7 +95,7 @@ func KernelIs(atLeast string) error {
 		return err
 	}
 	if slices.Compare(have, want) < 0 {
-		return fmt.Errorf("it needs a kernel from %s on, this is %s: %w", atLeast, release, cube.ErrUnsupported)
+		return fmt.Errorf("it requires kernel %s or newer, this is %s: %w", atLeast, release, cube.ErrUnsupported)
 	}
 	return nil
 }
@@ -104,7 +104,7 @@ func KernelIs(atLeast string) error {
 func versionOf(text string) ([]int, error) {
 	var major, minor, patch int
 	if n, _ := fmt.Sscanf(text, "%d.%d.%d", &major, &minor, &patch); n < 2 {
-		return nil, fmt.Errorf("%.40q is no version of a kernel: %w", text, cube.ErrInvalid)
+		return nil, fmt.Errorf("%.40q is not a kernel version: %w", text, cube.ErrInvalid)
 	}
 	return []int{major, minor, patch}, nil
 }

@@ -47,7 +47,7 @@ func (k *Keeper) Open(host service.Host, state *store.State) {
 		}
 		var reg service.Registration
 		if err := json.Unmarshal(r.Value, &reg); err != nil || reg.Name != name {
-			k.log.Error("a stored service cannot be read, it is left in the store", "service", name, "error", err)
+			k.log.Error("a stored service cannot be read, it stays in the store", "service", name, "error", err)
 			continue
 		}
 		k.byName[name] = service.NewExternal(reg)
@@ -98,7 +98,7 @@ func (k *Keeper) WatchAll() {
 	for _, name := range slices.Sorted(maps.Keys(k.byName)) {
 		o := k.byName[name]
 		if failure := o.State().Error; failure != "" {
-			k.log.Error("a service could not be started, its cubes are held until it can", "service", name, "error", failure)
+			k.log.Error("a service could not be started, its cubes keep forwarding until it can", "service", name, "error", failure)
 		}
 		k.done.Go(func() { k.watch(o) })
 	}
@@ -169,7 +169,7 @@ func (k *Keeper) lose(o *service.External, life service.Life) {
 		return
 	}
 	life.Close()
-	k.log.Error("a service is lost, the fast path of its cubes goes on", "service", o.Name, "error", why)
+	k.log.Error("service lost, its cubes continue to forward", "service", o.Name, "error", why)
 	k.cubes.TellService(o.Name, "lost", why.Error())
 	for _, u := range k.unitsOf(o.Name) {
 		u.Degrade(fmt.Sprintf("service %s is lost since %s: %v", o.Name, time.Now().Format(time.TimeOnly), why))
@@ -192,7 +192,7 @@ func (k *Keeper) mend(o *service.External, life service.Life) bool {
 	if life == nil {
 		if err := k.revive(ctx, o, reg); err != nil {
 			if o.Said(err) {
-				k.log.Error("a service cannot be started, it is tried again", "service", o.Name, "error", err)
+				k.log.Error("a service cannot be started, trying again", "service", o.Name, "error", err)
 			}
 			return false
 		}
@@ -223,7 +223,7 @@ func (k *Keeper) revive(ctx context.Context, o *service.External, reg service.Re
 	o.Live(reg, life)
 	failed := k.cubes.TakeOver(ctx, svc, k.orphans(svc))
 	k.cubes.TellService(o.Name, "back", "")
-	k.log.Info("a service is back", "service", o.Name, "cubes", len(k.unitsOf(o.Name)), "degraded", len(failed))
+	k.log.Info("service returned", "service", o.Name, "cubes", len(k.unitsOf(o.Name)), "degraded", len(failed))
 	return nil
 }
 
@@ -235,7 +235,7 @@ func (k *Keeper) meet(reg service.Registration, life service.Life) (*service.Ser
 	}
 	svc.Reg = &reg
 	if svc.Info.Name != reg.Name {
-		err = fmt.Errorf("service %s: its model names it %s: %w", reg.Name, svc.Info.Name, cube.ErrInvalid)
+		err = fmt.Errorf("service %s: the name in its model is %s: %w", reg.Name, svc.Info.Name, cube.ErrInvalid)
 	} else if err = service.KernelIs(svc.Info.MinKernel); err != nil {
 		err = fmt.Errorf("service %s: %w", reg.Name, err)
 	}
@@ -253,7 +253,7 @@ func (k *Keeper) meetAgain(reg service.Registration, life service.Life) (*servic
 		return k.meet(reg, life)
 	}
 	if is := life.Service(); !service.Same(was.Service, is) {
-		return nil, fmt.Errorf("service %s came back with another model or other programs: polycubectl services update %s takes it: %w",
+		return nil, fmt.Errorf("service %s returned with another model or other programs: run polycubectl services update %s to accept it: %w",
 			reg.Name, reg.Name, cube.ErrInvalid)
 	}
 	return &service.Service{Service: life.Service(), Schema: was.Schema, Info: was.Info, Reg: &reg}, nil

@@ -46,19 +46,19 @@ func (k *Keeper) Load(services []cube.Service) error {
 func (k *Keeper) CheckServiceName(name string) error {
 	switch {
 	case !world.ValidName(name):
-		return fmt.Errorf("service %.80q: a name is 1 to 64 of the characters A-Z a-z 0-9 . _ + -, and begins with a letter or digit: %w",
+		return fmt.Errorf("service %.80q: a name must have 1 to 64 characters from A-Z a-z 0-9 . _ + -, and begin with a letter or digit: %w",
 			name, cube.ErrInvalid)
 	case world.Reserved[name]:
-		return fmt.Errorf("service %q: the name is a word of the command line, choose another one: %w", name, cube.ErrInvalid)
+		return fmt.Errorf("service %q: the name is reserved for the command line, choose another one: %w", name, cube.ErrInvalid)
 	case k.loaded.Load().ByName[name] != nil:
-		return fmt.Errorf("service %q: there is a service of that name: %w", name, cube.ErrExists)
+		return fmt.Errorf("service %q: the name is in use by another service: %w", name, cube.ErrExists)
 	}
 	w := k.view.Load()
 	if rec := w.Cubes[name]; rec != nil {
-		return fmt.Errorf("service %q: a %s has that name, and one word cannot mean both: %w", name, rec.Service, cube.ErrExists)
+		return fmt.Errorf("service %q: a %s has that name, and names must be unique: %w", name, rec.Service, cube.ErrExists)
 	}
 	if w.Broken[name] != nil {
-		return fmt.Errorf("service %q: a stored cube has that name, and one word cannot mean both: %w", name, cube.ErrExists)
+		return fmt.Errorf("service %q: a stored cube has that name, and names must be unique: %w", name, cube.ErrExists)
 	}
 	return nil
 }

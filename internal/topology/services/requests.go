@@ -34,7 +34,7 @@ func (k *Keeper) AddService(ctx context.Context, reg service.Registration) (data
 	o := service.NewExternal(reg)
 	o.Hold() // until the service is there
 	if !k.claim(o) {
-		return trial, fmt.Errorf("service %q: there is a service of that name: %w", reg.Name, cube.ErrExists)
+		return trial, fmt.Errorf("service %q: the name is in use by another service: %w", reg.Name, cube.ErrExists)
 	}
 	defer o.Give()
 	trial, err := k.beginFirst(ctx, o, reg)
@@ -67,7 +67,7 @@ func (k *Keeper) try(ctx context.Context, svc *service.Service) (datapath.TrialR
 
 func (k *Keeper) checkHost() error {
 	if k.host == nil {
-		return fmt.Errorf("this daemon takes no services at run time (option services): %w", cube.ErrUnsupported)
+		return fmt.Errorf("this daemon does not accept external services (option services): %w", cube.ErrUnsupported)
 	}
 	return nil
 }
@@ -243,7 +243,7 @@ func (k *Keeper) UpdateService(ctx context.Context, reg service.Registration) (t
 		return trial, fmt.Errorf("service %.80q: %w", reg.Name, cube.ErrNotFound)
 	}
 	if k.builtIn(reg.Name) {
-		return trial, fmt.Errorf("service %s: the daemon has a service of that name: %w", reg.Name, cube.ErrExists)
+		return trial, fmt.Errorf("service %s: the name is in use by a built-in service: %w", reg.Name, cube.ErrExists)
 	}
 	was, _, _ := o.Now()
 	if reg.Type == "" {

@@ -31,7 +31,7 @@ func (a *AfterSteps) Add(steps []cube.Step) {
 	a.mu.Unlock()
 	a.waiting.Go(func() {
 		if err := kernel.WaitForPrograms(); err != nil {
-			a.log.Warn("waiting for packets in flight", "error", err)
+			a.log.Warn("wait for packets in flight", "error", err)
 		}
 		a.post(Task{What: "After", Run: a.carryOut})
 	})
@@ -50,7 +50,7 @@ func (a *AfterSteps) carryOut() {
 	a.mu.Unlock()
 	for _, s := range steps {
 		if _, err := s.Do(); err != nil {
-			a.log.Error("freeing what a change left behind", "error", err)
+			a.log.Error("free resources of a change", "error", err)
 		}
 	}
 }

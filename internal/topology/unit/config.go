@@ -45,7 +45,7 @@ func RestoreTree(s *world.Stored, u *Unit) error {
 func (u *Unit) Inherit(was *Unit) error {
 	saved, err := was.Tree.JSON(nil, yang.JSONOptions{Apart: true})
 	if err != nil {
-		return fmt.Errorf("reading it: %w", err)
+		return fmt.Errorf("read it: %w", err)
 	}
 	s := world.Stored{Config: saved, Entries: &world.StoredEntries{ByList: map[string][]string{}}}
 	for list, table := range was.Tree.Tables() {

@@ -150,10 +150,10 @@ func (e *env) PortName(index uint16) (string, bool) {
 
 func (e *env) Send(p *cube.PacketOut) error {
 	if !e.ready.Load() {
-		return fmt.Errorf("%s: sending a packet: the cube is not in the fast path yet", e.name)
+		return fmt.Errorf("%s: send a packet: the cube is not in the fast path yet", e.name)
 	}
 	if err := e.dp.Send(e.id, e.transparent, p); err != nil {
-		return fmt.Errorf("%s: sending a packet: %w", e.name, err)
+		return fmt.Errorf("%s: send a packet: %w", e.name, err)
 	}
 	return nil
 }

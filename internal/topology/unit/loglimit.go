@@ -88,7 +88,7 @@ func (h cubeHandler) tellLeftOut(n uint64, worst slog.Level) {
 	if !h.Enabled(context.Background(), worst) {
 		return
 	}
-	what := fmt.Sprintf("%d lines were left out: a cube may log %d a second", n, linesPerSecond)
+	what := fmt.Sprintf("%d lines were omitted: a cube may log %d per second", n, linesPerSecond)
 	_ = h.Handler.Handle(context.Background(), slog.NewRecord(time.Now(), worst, what, 0)) // there is no other place to say it
 }
 

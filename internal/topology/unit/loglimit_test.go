@@ -37,7 +37,7 @@ func TestLinesAreLimited(t *testing.T) {
 	}
 	out.Reset()
 	due[0]()
-	if got := out.String(); !strings.Contains(got, "70 lines were left out") || !strings.Contains(got, "level=WARN") || !strings.Contains(got, "cube=c") {
+	if got := out.String(); !strings.Contains(got, "70 lines were omitted") || !strings.Contains(got, "level=WARN") || !strings.Contains(got, "cube=c") {
 		t.Errorf("reported %q", got)
 	}
 	clock = clock.Add(time.Second)

@@ -44,9 +44,9 @@ func (s ProgramSet) change(by map[cube.ProgramSlot]*cube.Program) (ProgramSet, e
 	for slot, p := range by {
 		switch {
 		case slot.Direction > cube.Egress || slot.Index < 0 || slot.Index >= cube.MaxPrograms:
-			return nil, fmt.Errorf("%s: the indexes are 0 to %d: %w", where(slot), cube.MaxPrograms-1, cube.ErrInvalid)
+			return nil, fmt.Errorf("%s: indexes range from 0 to %d: %w", where(slot), cube.MaxPrograms-1, cube.ErrInvalid)
 		case p == nil && slot == cube.ProgramSlot{}:
-			return nil, fmt.Errorf("%s: packets enter there, it can be replaced and not be taken away: %w", where(slot), cube.ErrInvalid)
+			return nil, fmt.Errorf("%s: packets enter there, so it can be replaced but not removed: %w", where(slot), cube.ErrInvalid)
 		case p == nil && slot.Index > 0:
 			delete(next, slot)
 		case p == nil:
@@ -123,7 +123,7 @@ func (p programs) AddProgram(d cube.Direction, program cube.Program) (int, error
 				return map[cube.ProgramSlot]*cube.Program{slot: &program}, nil
 			}
 		}
-		return nil, fmt.Errorf("all %d indexes are taken: %w", cube.MaxPrograms, cube.ErrFull)
+		return nil, fmt.Errorf("all %d indexes are in use: %w", cube.MaxPrograms, cube.ErrFull)
 	})
 	if err != nil {
 		return 0, err
@@ -170,11 +170,11 @@ func (p programs) complete(set ProgramSet) ProgramSet {
 // alter changes the programs of a living cube and swaps them in.
 func (p programs) alter(ask func(ProgramSet) (map[cube.ProgramSlot]*cube.Program, error)) error {
 	if err := p.enter(); err != nil {
-		return fmt.Errorf("%s: changing its programs: %w", p.u.Name, err)
+		return fmt.Errorf("%s: change its programs: %w", p.u.Name, err)
 	}
 	defer p.plane.Unlock()
 	if err := p.alterLocked(ask); err != nil {
-		return fmt.Errorf("%s: changing its programs: %w", p.u.Name, err)
+		return fmt.Errorf("%s: change its programs: %w", p.u.Name, err)
 	}
 	return nil
 }
@@ -191,7 +191,7 @@ func (p programs) enter() error {
 		case err == nil:
 			return nil
 		case p.u.committing.Load():
-			return fmt.Errorf("not from Commit and Undo, use Plan.Programs: %w", cube.ErrInUse)
+			return fmt.Errorf("not allowed in Commit and Undo, use Plan.Programs: %w", cube.ErrInUse)
 		case ctx.Err() != nil:
 			return err
 		}

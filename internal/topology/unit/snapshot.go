@@ -47,7 +47,7 @@ func (s *Snapshot) Find(serviceName, name string) (*world.Cube, *Unit, error) {
 		return nil, nil, fmt.Errorf("cube %.80s: %w", name, s.Missing(name))
 	}
 	if serviceName != "" && rec.Service != serviceName {
-		return nil, nil, fmt.Errorf("%s is a %s, there is no %s of that name: %w", name, rec.Service, serviceName, cube.ErrNotFound)
+		return nil, nil, fmt.Errorf("%s is a %s, no %s has that name: %w", name, rec.Service, serviceName, cube.ErrNotFound)
 	}
 	return rec, s.Units[name], nil
 }

@@ -24,7 +24,7 @@ func (u *Unit) Page(ctx context.Context, path yang.Path, q cube.PageQuery) (cube
 	}
 	read := u.Instance().Page
 	if read == nil {
-		return cube.Page{}, fmt.Errorf("%s: %s: its service has no code to read the list: %w", u.Name, path.Words(), cube.ErrUnsupported)
+		return cube.Page{}, fmt.Errorf("%s: %s: its service does not support reading the list: %w", u.Name, path.Words(), cube.ErrUnsupported)
 	}
 	var page cube.Page
 	err := u.Handle(ctx, "Page", func() (err error) {
@@ -65,7 +65,7 @@ func (u *Unit) State(ctx context.Context, path yang.Path) (map[string]any, error
 func encodeState(value any) (map[string]any, error) {
 	raw, err := json.Marshal(value)
 	if err != nil {
-		return nil, fmt.Errorf("encoding it: %w", err)
+		return nil, fmt.Errorf("encode it: %w", err)
 	}
 	object, err := world.DecodeObject(raw)
 	if err != nil || len(object) == 0 {

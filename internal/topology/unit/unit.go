@@ -142,7 +142,7 @@ func (u *Unit) enterUnless(ctx context.Context, hung <-chan struct{}) error {
 	case <-hung:
 		return ErrDegraded
 	case <-ctx.Done():
-		return fmt.Errorf("waiting for %s: %w", u.Name, ctx.Err())
+		return fmt.Errorf("wait for %s: %w", u.Name, ctx.Err())
 	}
 	if u.closed {
 		u.Leave()
@@ -166,7 +166,7 @@ func (u *Unit) EnterGate(ctx context.Context) error {
 	case <-u.hung:
 		return ErrDegraded
 	case <-ctx.Done():
-		return fmt.Errorf("waiting for %s: %w", u.Name, ctx.Err())
+		return fmt.Errorf("wait for %s: %w", u.Name, ctx.Err())
 	}
 }
 
@@ -202,9 +202,9 @@ func (u *Unit) callUnless(ctx context.Context, hung <-chan struct{}, fn func() e
 
 // hang degrades the cube because its code does not return.
 func (u *Unit) hang() error {
-	u.Degrade(fmt.Sprintf("its code has not returned for %v", u.Patience))
+	u.Degrade(fmt.Sprintf("its code did not return for %v", u.Patience))
 	u.hangOnce.Do(func() { close(u.hung) })
-	return fmt.Errorf("its code has not returned for %v, the cube is degraded: %w", u.Patience, ErrDegraded)
+	return fmt.Errorf("its code did not return for %v, the cube is degraded: %w", u.Patience, ErrDegraded)
 }
 
 // Handle is call for what no transaction can undo: after a panic the cube is degraded, and its code is left alone.
@@ -274,7 +274,7 @@ func (u *Unit) Refused() error {
 // refusal is what a degraded cube answers.
 func (u *Unit) refusal(reason string) error {
 	if u.Service.Reg != nil {
-		return fmt.Errorf("%s is degraded (%s), its service takes it over again when it can: %w", u.Name, reason, cube.ErrUnavailable)
+		return fmt.Errorf("%s is degraded (%s), its service takes it over again as soon as it can: %w", u.Name, reason, cube.ErrUnavailable)
 	}
 	return fmt.Errorf("%s is degraded (%s): %w", u.Name, reason, ErrDegraded)
 }
@@ -282,7 +282,7 @@ func (u *Unit) refusal(reason string) error {
 // Degrade leaves the cube's code alone from now on; its programs go on forwarding.
 func (u *Unit) Degrade(reason string) {
 	if u.degraded.CompareAndSwap(nil, &reason) {
-		u.Log.Error("degraded: its code is not called any more, the fast path goes on", "reason", reason)
+		u.Log.Error("degraded: its code is no longer called, the fast path continues", "reason", reason)
 		if u.announce != nil {
 			u.announce(reason)
 		}
@@ -320,7 +320,7 @@ func (u *Unit) finish() {
 		return nil
 	})
 	if err != nil {
-		u.Log.Warn("its code did not end as it should", "error", err)
+		u.Log.Warn("error closing its code", "error", err)
 	}
 }
 

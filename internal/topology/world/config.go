@@ -46,7 +46,7 @@ func DecodeObject(raw []byte) (map[string]any, error) {
 	dec.UseNumber()
 	object := map[string]any{}
 	if err := dec.Decode(&object); err != nil {
-		return nil, fmt.Errorf("decoding a JSON object: %w", err)
+		return nil, fmt.Errorf("decode a JSON object: %w", err)
 	}
 	return object, nil
 }

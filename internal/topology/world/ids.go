@@ -38,7 +38,7 @@ func (w *World) FreeID(last datapath.CubeID) (datapath.CubeID, error) {
 			return last, nil
 		}
 	}
-	return 0, fmt.Errorf("%d cubes exist, the most there can be: %w", len(used), cube.ErrFull)
+	return 0, fmt.Errorf("the maximum of %d cubes is reached: %w", len(used), cube.ErrFull)
 }
 
 // usedSlots marks the counter slots that are taken.
@@ -86,7 +86,7 @@ func freeSlots(used map[uint16]bool, own map[int]bool, n int) ([]uint16, error) 
 		free = append(free, room(page)...)
 	}
 	if len(free) < n {
-		return nil, fmt.Errorf("%d ports exist, the most there can be: %w", len(used), cube.ErrFull)
+		return nil, fmt.Errorf("the maximum of %d ports is reached: %w", len(used), cube.ErrFull)
 	}
 	return free[:n], nil
 }

@@ -46,9 +46,9 @@ func (w *World) WhyDown(name string) string {
 	l := w.Links[name]
 	switch {
 	case l.Gone != "":
-		return "there is no netdev " + name + " any more, " + l.Gone + ": the port is bound again when it appears"
+		return "netdev " + name + " no longer exists, " + l.Gone + ": the port is bound again when it appears"
 	case l.Index == 0:
-		return "there is no netdev " + name + ": the port is bound when it appears"
+		return "no netdev " + name + ": the port is bound when it appears"
 	case Unfit(l) != "":
 		return name + " " + Unfit(l)
 	case l.Refused != "":
@@ -65,9 +65,9 @@ func Unfit(l Link) string {
 	case l.Bare:
 		return "is a " + l.kind + " device, which has no Ethernet frames: use a TAP or a veth pair"
 	case l.kind == "loopback":
-		return "is the loopback, which brings back what is sent to it: use one end of a veth pair"
+		return "is the loopback device, which returns everything sent to it: use one end of a veth pair"
 	case l.kind == "ifb":
-		return "is an ifb device, which takes packets from tc mirred only: use the device whose packets it is given"
+		return "is an ifb device, which receives packets only from tc mirred: use the device that it mirrors"
 	}
 	return ""
 }
@@ -83,7 +83,7 @@ func (w *World) Remark(rec *Cube, p *Port, notes Notes) string {
 		_, far, err := w.PortAt(at)
 		switch {
 		case errors.Is(err, cube.ErrNotFound):
-			return "there is no port " + p.Peer
+			return "no port " + p.Peer
 		case err == nil && far.Peer != (Place{Cube: rec.Name, Port: p.Name}).String():
 			return p.Peer + " is not connected to this port: polycubectl connect " + rec.Name + ":" + p.Name + " " + p.Peer
 		}
@@ -91,7 +91,7 @@ func (w *World) Remark(rec *Cube, p *Port, notes Notes) string {
 	}
 	l := w.Links[at.Netdev]
 	if why := w.WhyDown(at.Netdev); why != "" && why == l.Refused {
-		return why + "; when that is mended: polycubectl connect " + rec.Name + ":" + p.Name + " " + at.Netdev
+		return why + "; when that is fixed: polycubectl connect " + rec.Name + ":" + p.Name + " " + at.Netdev
 	} else if why != "" {
 		return why
 	}
@@ -104,7 +104,7 @@ func (w *World) Remark(rec *Cube, p *Port, notes Notes) string {
 	case !l.Carrier && l.kind == "veth":
 		return at.Netdev + " has no carrier: set its other end up"
 	case !l.Carrier:
-		return at.Netdev + " has no carrier: nobody is at its other end"
+		return at.Netdev + " has no carrier: nothing is attached to its other end"
 	case l.ownOnly:
 		return at.Netdev + " receives only frames to its own address: a bridge needs a macvlan of mode passthru"
 	}

@@ -44,11 +44,11 @@ const shadowPortPrefix = "ns_port_"
 // CheckPortName says whether a new port of the cube owner can have a name; the error wraps [cube.ErrInvalid].
 func CheckPortName(owner, name string) error {
 	if !ValidName(name) {
-		return fmt.Errorf("%s: port name %.80q: a name is 1 to 64 of the characters A-Z a-z 0-9 . _ + -, and begins with a letter or digit: %w",
+		return fmt.Errorf("%s: port name %.80q: a name must have 1 to 64 characters from A-Z a-z 0-9 . _ + -, and begin with a letter or digit: %w",
 			owner, name, cube.ErrInvalid)
 	}
 	if strings.HasPrefix(name, shadowPortPrefix) {
-		return fmt.Errorf("%s: port name %q: names that begin with %s are the framework's: %w",
+		return fmt.Errorf("%s: port name %q: names with the prefix %s are reserved for the framework: %w",
 			owner, name, shadowPortPrefix, cube.ErrInvalid)
 	}
 	return nil

@@ -59,7 +59,7 @@ func (r *Cube) Encode() ([]byte, error) {
 	}
 	blob, err := json.Marshal(s)
 	if err != nil {
-		return nil, fmt.Errorf("%s: encoding its record: %w", r.Name, err)
+		return nil, fmt.Errorf("%s: encode its record: %w", r.Name, err)
 	}
 	return blob, nil
 }

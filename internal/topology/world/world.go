@@ -97,7 +97,7 @@ type Broken struct {
 func (b *Broken) String() string {
 	goesOn := ""
 	if b.Running != nil {
-		goesOn = ", goes on forwarding as it was"
+		goesOn = ", continues to forward as before"
 	}
 	return fmt.Sprintf("could not be restored (%s)%s, delete it or repair its service", b.Reason, goesOn)
 }
