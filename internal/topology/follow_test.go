@@ -196,7 +196,7 @@ func TestOneBadDeviceDoesNotKeepOthersOut(t *testing.T) {
 	l, lines := busyLab(t, 3)
 	l.plane.refuse = func(g *datapath.Graph) error {
 		if g.Netdevs["veth1"].Index == 501 {
-			return fmt.Errorf("the driver of veth1 cannot do XDP_DRV; use type XDP_SKB or TC: %w", cube.ErrUnsupported)
+			return fmt.Errorf("the driver of veth1 does not support XDP_DRV; use type XDP_SKB or TC: %w", cube.ErrUnsupported)
 		}
 		return nil
 	}

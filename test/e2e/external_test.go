@@ -273,7 +273,7 @@ func TestServicesThatComeAndGoUnderTraffic(t *testing.T) {
 			}
 
 			d.refuses("t1 set mark=99", "mark 99 brings bad luck")
-			d.refuses("t1 set mark=13", "has not answered Prepare within 1s")
+			d.refuses("t1 set mark=13", "did not answer Prepare within 1s")
 			d.turns("t1", false)
 			d.Do("t1 set mark=8")
 			grown("after it had not answered,")

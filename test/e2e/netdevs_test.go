@@ -183,7 +183,7 @@ type peerKind struct {
 	reason  string
 }
 
-const noNative = "cannot do XDP_DRV; use type XDP_SKB or TC"
+const noNative = "does not support XDP_DRV; use type XDP_SKB or TC"
 
 var peerKinds = []peerKind{
 	{name: "veth", make: func(_ *testing.T, d *daemon) { d.lab.Host("dev0", "10.0.0.2/24") }},
