@@ -51,7 +51,7 @@ func (t groupTree) parents() map[string][]string {
 		if len(f) != 3 {
 			continue
 		}
-		if f[1] == "" { // version 2, alone or beside version 1
+		if f[1] == "" { // version 2, alone or together with version 1
 			for _, dir := range []string{filepath.Join(t.root, f[2]), filepath.Join(t.root, "unified", f[2])} {
 				if has, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers")); err == nil {
 					if wanted := intersect(strings.Fields(string(has))); len(wanted) > 0 {

@@ -119,7 +119,7 @@ func mountBPFFS(at string) error {
 func checkPinsPersist(dir, root string) error {
 	var own, machine unix.Stat_t
 	if err := unix.Stat(dir, &own); err != nil {
-		return nil //nolint:nilerr // somebody else's to say
+		return nil //nolint:nilerr // reported elsewhere
 	}
 	err := unix.Stat(filepath.Join(root, dir), &machine)
 	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || err == nil && own.Dev == machine.Dev {

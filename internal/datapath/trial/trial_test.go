@@ -224,7 +224,7 @@ func TestATrialEndsWithItsRequest(t *testing.T) {
 func TestObjectsThatCannotBeTried(t *testing.T) {
 	netns.NeedRoot(t)
 	for name, trial := range map[string]Trial{
-		"read object":           {Objects: map[cube.Hook][]byte{cube.TC: []byte("no ELF")}},
+		"read object":              {Objects: map[cube.Hook][]byte{cube.TC: []byte("no ELF")}},
 		"has no tc egress program": {Objects: map[cube.Hook][]byte{cube.TC: compiled(t, "probe")[cube.TC]}, Transparent: true},
 	} {
 		trial.Service = "bad"
