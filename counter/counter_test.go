@@ -17,7 +17,7 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// env is that of a cube with one map.
+// env is the Env of a cube with one map.
 type env struct {
 	cube.Env
 	m *ebpf.Map

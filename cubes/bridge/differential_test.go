@@ -184,7 +184,7 @@ func (m *match) destination() string {
 	return m.station()
 }
 
-// config is our bridge's. Ports lead to the hosts of a lab.
+// config is the configuration of our bridge. Its ports lead to the hosts of a lab.
 func (m *match) config() string {
 	var list []string
 	for i := range m.ports {

@@ -123,7 +123,7 @@ func TestAnAgedEntryIsNotUsed(t *testing.T) {
 	})
 }
 
-// A new aging time is in force at once: a relink and no frame lost.
+// A new aging time takes effect at once, with a relink and without losing a frame.
 func TestAChangedAgingTimeCounts(t *testing.T) {
 	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{})

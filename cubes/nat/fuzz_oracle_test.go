@@ -52,7 +52,7 @@ type flow struct {
 // outside is the key of a session as seen outside.
 func (f *flow) outside() pair { return pair{f.external, f.remote, f.proto} }
 
-// mapping is an external endpoint that an internal one has for all that it talks with.
+// mapping is the external endpoint of an internal one for all its remotes.
 type mapping struct {
 	internal claim
 	external endpoint
@@ -361,7 +361,7 @@ func (o *oracle) incoming(s *sight, k pair) ruling {
 	return o.accept(s, k, &flow{pair: pair{m.internal.endpoint, k.remote, k.proto}, external: k.local, mapped: true, rule: m.rule, origin: m.origin})
 }
 
-// forwarded is incoming for a packet that a rule leads to a host inside.
+// forwarded is incoming for a packet that a rule forwards to an internal host.
 func (o *oracle) forwarded(s *sight, k pair, d director) ruling {
 	if s.look == portless || s.look == otherICMP {
 		switch {

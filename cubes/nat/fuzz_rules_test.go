@@ -71,7 +71,7 @@ func (d director) leads(to endpoint) endpoint {
 	return endpoint{d.internal.addr, d.internal.port + (to.port - d.external.port)}
 }
 
-// rulebook is the rules in force.
+// rulebook contains the rules in effect.
 type rulebook struct {
 	snat          map[uint32]translator
 	dnat, forward map[uint32]director

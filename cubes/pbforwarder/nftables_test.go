@@ -186,8 +186,8 @@ func (j *judge) collect(sent map[uint64][]byte) error {
 // markOf returns the mark of a frame: its last bytes.
 func markOf(frame []byte) uint64 { return binary.BigEndian.Uint64(frame[len(frame)-8:]) }
 
-// court contains the machines, and the frames sent to them.
-type court struct {
+// comparison contains the machines, and the frames sent to them.
+type comparison struct {
 	judges []*judge
 	sent   map[uint64][]byte
 	// want is the port where a frame must come out, by a linear search through the rules in Go; frames without one
@@ -198,7 +198,7 @@ type court struct {
 }
 
 // try sends a frame into a port of all.
-func (c *court) try(t *testing.T, rules []ruling, p rulesets.Packet) {
+func (c *comparison) try(t *testing.T, rules []ruling, p rulesets.Packet) {
 	mark := uint64(len(c.sent)) | 0xb10c<<48
 	binary.BigEndian.PutUint64(p.Frame[len(p.Frame)-8:], mark)
 	c.sent[mark] = p.Frame
@@ -221,7 +221,7 @@ func (c *court) try(t *testing.T, rules []ruling, p rulesets.Packet) {
 }
 
 // differences lists the first few frames that did not come out as required.
-func (c *court) differences() error {
+func (c *comparison) differences() error {
 	var errs []error
 	for _, j := range c.judges {
 		if err := j.collect(c.sent); err != nil {
@@ -258,14 +258,14 @@ func gates() (rules []ruling, packets []rulesets.Packet) {
 
 func TestTheCubeForwardsAsNftablesDoes(t *testing.T) {
 	seed := repeat.Seed(t)
-	c := &court{sent: map[uint64][]byte{}, want: map[uint64]int{}, rule: map[uint64]string{}}
+	c := &comparison{sent: map[uint64][]byte{}, want: map[uint64]int{}, rule: map[uint64]string{}}
 	c.judges = []*judge{nftJudge(t), ourJudge(t, cube.TypeTC), ourJudge(t, cube.TypeXDPSKB), ourJudge(t, cube.TypeXDPDRV)}
 	rounds := uint64(1)
 	if os.Getenv("POLYCUBE_SOAK") != "" {
 		rounds = 20
 	}
 	for round := range rounds {
-		c.hear(t, seed+round)
+		c.compareRules(t, seed+round)
 	}
 	dropped := len(c.sent) - len(c.want)
 	t.Logf("%d frames, %d of them dropped", len(c.sent), dropped)
@@ -274,8 +274,8 @@ func TestTheCubeForwardsAsNftablesDoes(t *testing.T) {
 	}
 }
 
-// hear tests frames with rules of each shape.
-func (c *court) hear(t *testing.T, seed uint64) {
+// compareRules tests frames with rules of each shape.
+func (c *comparison) compareRules(t *testing.T, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 5))
 	for _, s := range []struct {
 		shape string

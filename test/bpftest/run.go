@@ -2,7 +2,7 @@
 
 package bpftest
 
-// One frame through the program that a netdev carries, and all that it changed.
+// Runs one frame through the program of a netdev, and collects all its effects.
 
 import (
 	"bytes"

@@ -53,8 +53,8 @@ func beService() {
 	l, err := net.Listen(network, address)
 	if err == nil {
 		s := tallyService
-		if strings.HasPrefix(version, mortal) {
-			s = mortalService
+		if strings.HasPrefix(version, crashing) {
+			s = crashingService
 		}
 		fmt.Println("listening")
 		err = s(version).Serve(context.Background(), l)

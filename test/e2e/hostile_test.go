@@ -19,8 +19,8 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// deed is the behaviour of a service and the daemon's reaction.
-type deed struct {
+// attack is the behaviour of a service and the daemon's reaction.
+type attack struct {
 	name string
 	// add is the answer to the request that adds the service: "" is success. create is the same for a cube of it.
 	add, create string
@@ -34,7 +34,7 @@ type deed struct {
 	adopted bool
 }
 
-var deeds = []deed{
+var attacks = []attack{
 	{name: "crash-start", add: "crashes in start"},
 	{name: "hang-start", add: "no such file"},
 	{name: "crash-describe", add: "crashes in describe"},
@@ -82,8 +82,8 @@ var deeds = []deed{
 	{name: "eat-memory", method: "GET", path: "/cubes/CUBE", status: 200, says: "loglevel", lost: true}, {name: "eat-processes"},
 }
 
-// evilModel is a transparent cube with an action.
-const evilModel = `// SPDX-License-Identifier: Apache-2.0
+// maliciousModel is a transparent cube with an action.
+const maliciousModel = `// SPDX-License-Identifier: Apache-2.0
 module NAME {
   yang-version 1.1;
   namespace "http://polycube.network/NAME";
@@ -110,8 +110,8 @@ module NAME {
 }
 `
 
-// installEvil installs this test binary, with its model and objects, where services are started from.
-func installEvil(t *testing.T) string {
+// installMalicious installs this test binary, with its model and objects, where services are started from.
+func installMalicious(t *testing.T) string {
 	t.Helper()
 	dir := installed(t)
 	files := map[string]string{
@@ -133,7 +133,7 @@ func installEvil(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "model.yang"), []byte(evilModel), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "model.yang"), []byte(maliciousModel), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return filepath.Join(dir, "service")
@@ -156,8 +156,8 @@ func (d *daemon) answers(t *testing.T, want, method, path, body string) (ok bool
 	return false
 }
 
-// perform has one service do its deed.
-func (d *daemon) perform(t *testing.T, executable string, e deed, traffic *stream) {
+// perform has one service do its attack.
+func (d *daemon) perform(t *testing.T, executable string, e attack, traffic *stream) {
 	t.Helper()
 	cube := "c-" + e.name
 	if !d.answers(t, e.add, "POST", "/services", fmt.Sprintf(`{"type":"lib","uri":%q,"name":%q}`, executable, e.name)) {
@@ -221,7 +221,7 @@ func (d *daemon) saidDegraded(cube string) bool {
 
 func TestServicesThatMeanHarm(t *testing.T) {
 	t.Parallel()
-	executable := installEvil(t)
+	executable := installMalicious(t)
 	d := start(t)
 	h1, h2 := d.lab.Host("veth1", "10.0.0.1/24"), d.lab.Host("veth2", "10.0.0.2/24")
 	d.lab.Host("veth3", "10.0.3.1/24")
@@ -229,11 +229,11 @@ func TestServicesThatMeanHarm(t *testing.T) {
 	d.Do("br1 ports add p1 peer=veth1")
 	d.Do("br1 ports add p2 peer=veth2")
 	traffic := startStream(t, h1, h2)
-	t.Run("deeds", func(t *testing.T) {
+	t.Run("attacks", func(t *testing.T) {
 		// A few at a time: the number of processes that the machine can start at once is not tested.
 		turn := make(chan struct{}, 6)
 		var done sync.WaitGroup
-		for _, e := range deeds {
+		for _, e := range attacks {
 			done.Go(func() {
 				turn <- struct{}{}
 				defer func() { <-turn }()

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 		beService()
 	}
 	if os.Getenv(serviceSocket) != "" {
-		beEvil()
+		beMalicious()
 	}
 	if os.Getenv(asDaemon) != "" {
 		beDaemon()

@@ -24,20 +24,20 @@ import (
 // serviceSocket is set for services that a daemon has started.
 const serviceSocket = "POLYCUBE_SERVICE_SOCKET"
 
-// evil is a service. Its deed is its name: WHAT-WHERE.
-type evil struct {
+// malicious is a service. Its attack is its name: WHAT-WHERE.
+type malicious struct {
 	pb.UnimplementedServiceServer
-	name, deed string
-	session    pb.Service_SessionServer
-	packets    pb.Service_PacketsServer
-	answers    chan *pb.MapReply
-	eaten      [][]byte
+	name, attack string
+	session      pb.Service_SessionServer
+	packets      pb.Service_PacketsServer
+	answers      chan *pb.MapReply
+	eaten        [][]byte
 }
 
-// beEvil runs a service until it is ended.
-func beEvil() {
-	e := &evil{name: os.Getenv("POLYCUBE_SERVICE"), answers: make(chan *pb.MapReply, 16)}
-	e.deed = strings.TrimSuffix(strings.TrimSuffix(e.name, "-tc"), "-xdp")
+// beMalicious runs a service until it is ended.
+func beMalicious() {
+	e := &malicious{name: os.Getenv("POLYCUBE_SERVICE"), answers: make(chan *pb.MapReply, 16)}
+	e.attack = strings.TrimSuffix(strings.TrimSuffix(e.name, "-tc"), "-xdp")
 	e.do("start")
 	listener, err := net.Listen("unix", os.Getenv(serviceSocket))
 	if err != nil {
@@ -50,9 +50,9 @@ func beEvil() {
 	os.Exit(1)
 }
 
-// do hangs, crashes or continues, as the deed says for a place.
-func (e *evil) do(where string) {
-	switch e.deed {
+// do hangs, crashes or continues, as the attack says for a place.
+func (e *malicious) do(where string) {
+	switch e.attack {
 	case "hang-" + where:
 		select {}
 	case "crash-" + where:
@@ -61,9 +61,9 @@ func (e *evil) do(where string) {
 	}
 }
 
-// deadline of calls in milliseconds: short if the deed is to hang there. A busy machine must not break the others.
-func (e *evil) deadline(where ...string) uint32 {
-	if slices.Contains(where, strings.TrimPrefix(e.deed, "hang-")) {
+// deadline of calls in milliseconds: short if the attack is to hang there. A busy machine must not break the others.
+func (e *malicious) deadline(where ...string) uint32 {
+	if slices.Contains(where, strings.TrimPrefix(e.attack, "hang-")) {
 		return 400
 	}
 	return 10_000
@@ -79,10 +79,10 @@ func beside(name string) []byte {
 	return text
 }
 
-// Describe lies if that is the deed.
-func (e *evil) Describe(context.Context, *pb.DescribeRequest) (*pb.Description, error) {
+// Describe lies if that is the attack.
+func (e *malicious) Describe(context.Context, *pb.DescribeRequest) (*pb.Description, error) {
 	e.do("describe")
-	object := map[string]string{"lie-helper": "forbidden", "lie-verifier": "liar"}[e.deed]
+	object := map[string]string{"lie-helper": "forbidden", "lie-verifier": "liar"}[e.attack]
 	if object == "" {
 		object = "good"
 	}
@@ -90,7 +90,7 @@ func (e *evil) Describe(context.Context, *pb.DescribeRequest) (*pb.Description, 
 		State: true, DeleteState: true, Actions: true, Packets: true, Notifications: true, Ports: true, Parent: true,
 		Objects:   []*pb.Object{{Hook: pb.Hook_HOOK_TC, Elf: beside(object + ".tc.o")}, {Hook: pb.Hook_HOOK_XDP, Elf: beside(object + ".xdp.o")}},
 		Deadlines: &pb.Deadlines{Prepare: e.deadline("open", "prepare"), Commit: e.deadline("commit"), State: e.deadline("state"), Action: e.deadline("action")}}
-	switch e.deed {
+	switch e.attack {
 	case "lie-elf":
 		d.Objects[0].Elf = bytes.Repeat([]byte("\x7fELF"), 1000)
 	case "lie-hook":
@@ -113,10 +113,10 @@ func (e *evil) Describe(context.Context, *pb.DescribeRequest) (*pb.Description, 
 	return d, nil
 }
 
-// Session answers pings, and floods where that is the deed.
-func (e *evil) Session(stream pb.Service_SessionServer) error {
+// Session answers pings, and floods where that is the attack.
+func (e *malicious) Session(stream pb.Service_SessionServer) error {
 	e.do("session")
-	if e.deed == "lie-session" {
+	if e.attack == "lie-session" {
 		_ = stream.Send(&pb.ToDaemon{Message: &pb.ToDaemon_Pong{Pong: &pb.Pong{Number: 1}}})
 	} else if err := stream.Send(&pb.ToDaemon{Message: &pb.ToDaemon_Ready{Ready: &pb.Ready{}}}); err != nil {
 		return err
@@ -133,18 +133,18 @@ func (e *evil) Session(stream pb.Service_SessionServer) error {
 			default:
 			}
 		}
-		if p := m.GetPing(); p != nil && !strings.HasPrefix(e.deed, "flood") {
+		if p := m.GetPing(); p != nil && !strings.HasPrefix(e.attack, "flood") {
 			_ = stream.Send(&pb.ToDaemon{Message: &pb.ToDaemon_Pong{Pong: &pb.Pong{Number: p.GetNumber()}}})
 		}
 	}
 }
 
-// flood sends the deed's messages without end. A stream has one sender at a time, so it does not answer pings.
-func (e *evil) flood(cube uint64) {
+// flood sends the attack's messages without end. A stream has one sender at a time, so it does not answer pings.
+func (e *malicious) flood(cube uint64) {
 	long := strings.Repeat("x", 120)
 	for n := uint64(1); ; n++ {
 		m := &pb.ToDaemon{}
-		switch e.deed {
+		switch e.attack {
 		case "flood-logs":
 			m.Message = &pb.ToDaemon_Log{Log: &pb.Log{Cube: cube, Level: "ERR", Message: fmt.Sprint(n, long)}}
 		case "flood-metrics":
@@ -167,8 +167,8 @@ func (e *evil) flood(cube uint64) {
 	}
 }
 
-// Packets floods where that is the deed.
-func (e *evil) Packets(stream pb.Service_PacketsServer) error {
+// Packets floods where that is the attack.
+func (e *malicious) Packets(stream pb.Service_PacketsServer) error {
 	e.do("packets")
 	e.packets = stream
 	for {
@@ -179,7 +179,7 @@ func (e *evil) Packets(stream pb.Service_PacketsServer) error {
 }
 
 // floodPackets sends frames as fast as they are accepted.
-func (e *evil) floodPackets(cube uint64) {
+func (e *malicious) floodPackets(cube uint64) {
 	batch := &pb.PacketsOut{}
 	for range 64 {
 		batch.Packets = append(batch.Packets, &pb.PacketOut{Cube: cube, Direction: pb.Direction_DIRECTION_EGRESS, Data: bytes.Repeat([]byte{2}, 200)})
@@ -189,11 +189,11 @@ func (e *evil) floodPackets(cube uint64) {
 }
 
 // eat uses up resources.
-func (e *evil) eat() {
-	for n := 0; e.deed == "eat-memory"; n++ {
+func (e *malicious) eat() {
+	for n := 0; e.attack == "eat-memory"; n++ {
 		e.eaten = append(e.eaten, bytes.Repeat([]byte{1}, 10<<20))
 	}
-	for e.deed == "eat-processes" {
+	for e.attack == "eat-processes" {
 		if err := exec.Command("/bin/sleep", "1000").Start(); err != nil {
 			fmt.Println(err)
 			return
@@ -202,16 +202,16 @@ func (e *evil) eat() {
 }
 
 // Open creates a cube.
-func (e *evil) Open(context.Context, *pb.OpenRequest) (*pb.OpenResponse, error) {
+func (e *malicious) Open(context.Context, *pb.OpenRequest) (*pb.OpenResponse, error) {
 	e.do("open")
 	return &pb.OpenResponse{}, nil
 }
 
-// Prepare plans nonsense where that is the deed.
-func (e *evil) Prepare(_ context.Context, r *pb.PrepareRequest) (*pb.Plan, error) {
+// Prepare plans nonsense where that is the attack.
+func (e *malicious) Prepare(_ context.Context, r *pb.PrepareRequest) (*pb.Plan, error) {
 	e.do("prepare")
 	plan := &pb.Plan{Commit: true}
-	switch e.deed {
+	switch e.attack {
 	case "lie-verifier":
 		plan.Constants = map[string][]byte{"what": {2, 0, 0, 0}} // writes beyond the end of the metadata
 	case "lie-constant":
@@ -229,26 +229,26 @@ func (e *evil) Prepare(_ context.Context, r *pb.PrepareRequest) (*pb.Plan, error
 		plan.MapSizes = map[string]uint32{"nonsense": 1 << 31}
 	}
 	switch {
-	case e.deed == "flood-packets":
+	case e.attack == "flood-packets":
 		go e.floodPackets(r.GetCube())
-	case strings.HasPrefix(e.deed, "flood-"):
+	case strings.HasPrefix(e.attack, "flood-"):
 		go e.flood(r.GetCube())
-	case e.deed == "eat-processes":
+	case e.attack == "eat-processes":
 		go e.eat()
 	}
 	return plan, nil
 }
 
-// Commit does what the deed says.
-func (e *evil) Commit(context.Context, *pb.PlanRequest) (*pb.PlanResponse, error) {
+// Commit does what the attack says.
+func (e *malicious) Commit(context.Context, *pb.PlanRequest) (*pb.PlanResponse, error) {
 	e.do("commit")
 	return &pb.PlanResponse{}, nil
 }
 
-// State returns invalid data if that is the deed.
-func (e *evil) State(context.Context, *pb.StateRequest) (*pb.StateResponse, error) {
+// State returns invalid data if that is the attack.
+func (e *malicious) State(context.Context, *pb.StateRequest) (*pb.StateResponse, error) {
 	e.do("state")
-	if e.deed == "eat-memory" { // once its cube exists: before that, it might not be created
+	if e.attack == "eat-memory" { // once its cube exists: before that, it might not be created
 		go e.eat()
 	}
 	return &pb.StateResponse{State: []byte(map[string]string{
@@ -258,20 +258,20 @@ func (e *evil) State(context.Context, *pb.StateRequest) (*pb.StateResponse, erro
 		"lie-deep":  strings.Repeat(`{"a":`, 100_000) + "1" + strings.Repeat("}", 100_000),
 		"lie-long":  `{"x":"` + strings.Repeat("y", 9<<20) + `"}`,
 		"lie-bytes": "\xff\xfe{}",
-	}[e.deed])}, nil
+	}[e.attack])}, nil
 }
 
-// Action does what the deed says.
-func (e *evil) Action(context.Context, *pb.ActionRequest) (*pb.ActionResponse, error) {
+// Action does what the attack says.
+func (e *malicious) Action(context.Context, *pb.ActionRequest) (*pb.ActionResponse, error) {
 	e.do("action")
-	if e.deed == "lie-output" {
+	if e.attack == "lie-output" {
 		return &pb.ActionResponse{Output: []byte(`{"done":"perhaps"}`)}, nil
 	}
 	return &pb.ActionResponse{Output: []byte(`{"done":true}`), Edits: []*pb.Edit{{Path: []string{"no", "such", "leaf"}, Value: []byte("1")}}}, nil
 }
 
 // Close ends a cube.
-func (e *evil) Close(context.Context, *pb.CloseRequest) (*pb.CloseResponse, error) {
+func (e *malicious) Close(context.Context, *pb.CloseRequest) (*pb.CloseResponse, error) {
 	e.do("close")
 	return &pb.CloseResponse{}, nil
 }

@@ -30,10 +30,10 @@ import (
 )
 
 // Versions of the service tally that die in the call that a cube's colour names: "dies CALL NUMBER", where calls are
-// counted from that configuration on. In a process with mortal@CALL@NUMBER they are counted from its start.
+// counted from that configuration on. In a process with crashing@CALL@NUMBER they are counted from its start.
 const (
-	mortal     = "mortal"
-	mortalWide = "mortal-wide"
+	crashing     = "crashing"
+	crashingWide = "crashing-wide"
 )
 
 // markFails is a mark that is prepared and cannot be committed.
@@ -75,15 +75,15 @@ func (f *fuse) reach(call string) {
 	}
 }
 
-// mortalService is tally with a fuse; version is mortal or mortalWide, with the call that triggers the fuse at once.
-func mortalService(version string) *extservice.Server {
+// crashingService is tally with a fuse; version is crashing or crashingWide, with the call that triggers the fuse at once.
+func crashingService(version string) *extservice.Server {
 	words := strings.Split(version, "@")
 	s, width := tallyService(tallyFirst), 4
-	if words[0] == mortalWide {
+	if words[0] == crashingWide {
 		s, width = tallyService(tallyWide), 8
 	}
 	s.Description.Deadlines = &pb.Deadlines{Prepare: 30_000, Commit: 30_000} // none of its deadlines is tested
-	m := &mortals{width: width, marks: map[string]uint32{}}
+	m := &crashingCubes{width: width, marks: map[string]uint32{}}
 	if len(words) == 3 {
 		m.light(words[1], words[2])
 	}
@@ -97,15 +97,15 @@ func mortalService(version string) *extservice.Server {
 	return s
 }
 
-// mortals are the cubes of the service.
-type mortals struct {
+// crashingCubes are the cubes of the service.
+type crashingCubes struct {
 	fuse
 	width int
 	mu    sync.Mutex
 	marks map[string]uint32
 }
 
-func (m *mortals) heard(cube, what string) {
+func (m *crashingCubes) heard(cube, what string) {
 	call, _, _ := strings.Cut(what, " ")
 	if dies, ok := strings.CutPrefix(cube, "dies-"); ok && dies == strings.ToLower(call) {
 		m.light(call, "1")
@@ -116,13 +116,13 @@ func (m *mortals) heard(cube, what string) {
 }
 
 // entry records the mark with which something was done.
-func (m *mortals) entry(key, mark uint32) []*pb.Entry {
+func (m *crashingCubes) entry(key, mark uint32) []*pb.Entry {
 	value := make([]byte, 2*m.width)
 	binary.LittleEndian.PutUint32(value, mark)
 	return []*pb.Entry{{Key: binary.LittleEndian.AppendUint32(nil, key), Value: value}}
 }
 
-func (m *mortals) plan(c *extservice.Cube, r *pb.PrepareRequest) (*pb.Plan, error) {
+func (m *crashingCubes) plan(c *extservice.Cube, r *pb.PrepareRequest) (*pb.Plan, error) {
 	var conf struct {
 		Mark   uint32
 		Colour string
@@ -144,7 +144,7 @@ func (m *mortals) plan(c *extservice.Cube, r *pb.PrepareRequest) (*pb.Plan, erro
 		Writes: []*pb.MapWrite{{Map: "seen", Entries: m.entry(byPlan, conf.Mark)}}}, nil
 }
 
-func (m *mortals) committed(c *extservice.Cube, _ uint64) error {
+func (m *crashingCubes) committed(c *extservice.Cube, _ uint64) error {
 	m.mu.Lock()
 	mark := m.marks[c.GetName()]
 	m.mu.Unlock()
@@ -156,8 +156,8 @@ func (m *mortals) committed(c *extservice.Cube, _ uint64) error {
 	return err
 }
 
-// mortalPort is where the process listens.
-const mortalPort = 7001
+// crashingPort is where the process listens.
+const crashingPort = 7001
 
 // deaths are changes in which the service dies. t1 and t2 are its cubes, br1 is not.
 var deaths = []struct {
@@ -187,7 +187,7 @@ func document(mark int, colour string, other int) string {
 }
 
 func TestAServiceDiesWithinAChange(t *testing.T) {
-	eachMortalChain(t, func(t *testing.T, d *mortalDaemon, traffic *stream) {
+	eachCrashingChain(t, func(t *testing.T, d *crashingDaemon, traffic *stream) {
 		service := d.now
 		for i, c := range deaths {
 			if c.method == "DELETE" {
@@ -226,20 +226,20 @@ func TestAServiceDiesWithinAChange(t *testing.T) {
 	})
 }
 
-// mortalDaemon is a daemon with a mortal service and its cubes.
-type mortalDaemon struct {
+// crashingDaemon is a daemon with a crashing service and its cubes.
+type crashingDaemon struct {
 	*daemon
 	now *service
 }
 
 // documents are the bodies that would create the cubes.
-func (d *mortalDaemon) documents() string {
+func (d *crashingDaemon) documents() string {
 	d.t.Helper()
 	return d.Must(http.StatusOK, "GET", "/config", "")
 }
 
-// eachMortalChain runs a test on a chain of each type, in the short form of the first, while frames flow along it.
-func eachMortalChain(t *testing.T, test func(*testing.T, *mortalDaemon, *stream)) {
+// eachCrashingChain runs a test on a chain of each type, in the short form of the first, while frames flow along it.
+func eachCrashingChain(t *testing.T, test func(*testing.T, *crashingDaemon, *stream)) {
 	t.Parallel()
 	kinds := types[:1]
 	if soak {
@@ -248,19 +248,19 @@ func eachMortalChain(t *testing.T, test func(*testing.T, *mortalDaemon, *stream)
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			d, traffic := mortalChain(t, kind)
+			d, traffic := crashingChain(t, kind)
 			test(t, d, traffic)
 			traffic.Stop()
 		})
 	}
 }
 
-// mortalChain puts two cubes of the service on a path through a bridge, and sends frames along it.
-func mortalChain(t *testing.T, kind string) (*mortalDaemon, *stream) {
+// crashingChain puts two cubes of the service on a path through a bridge, and sends frames along it.
+func crashingChain(t *testing.T, kind string) (*crashingDaemon, *stream) {
 	t.Helper()
-	d := &mortalDaemon{daemon: start(t)}
-	d.now = d.Service(mortal, mortalPort)
-	d.Do(fmt.Sprintf("services add type=grpc uri=127.0.0.1:%d name=tally", mortalPort))
+	d := &crashingDaemon{daemon: start(t)}
+	d.now = d.Service(crashing, crashingPort)
+	d.Do(fmt.Sprintf("services add type=grpc uri=127.0.0.1:%d name=tally", crashingPort))
 	hosts := threeHosts(d.machine, v4)
 	d.Must(http.StatusCreated, "POST", "/cubes", fmt.Sprintf(`[
 		{"service-name":"tally","name":"t1","type":%[1]q,"mark":7,"colour":"red","ports":[{"name":"a","peer":"veth1"},{"name":"b","peer":"t2:a"}]},
@@ -276,7 +276,7 @@ func mortalChain(t *testing.T, kind string) (*mortalDaemon, *stream) {
 
 // again waits until the service has died and starts its next process, which the daemon finds by itself or is notified
 // of. It would retry a process that died often at increasing intervals.
-func (d *mortalDaemon) again(s *service, when string, patient bool) *service {
+func (d *crashingDaemon) again(s *service, when string, patient bool) *service {
 	d.t.Helper()
 	select {
 	case <-s.ended:
@@ -285,7 +285,7 @@ func (d *mortalDaemon) again(s *service, when string, patient bool) *service {
 	}
 	d.turns("t1", true)
 	d.refuses("t1 set mark=9", "its service takes it over again")
-	s = d.Service(mortal, mortalPort)
+	s = d.Service(crashing, crashingPort)
 	if !patient {
 		d.Do("services update tally")
 	}
@@ -340,12 +340,12 @@ var updates = []struct{ name, dies, says string }{
 }
 
 func TestAServiceDiesWithinItsUpdate(t *testing.T) {
-	eachMortalChain(t, func(t *testing.T, d *mortalDaemon, traffic *stream) {
+	eachCrashingChain(t, func(t *testing.T, d *crashingDaemon, traffic *stream) {
 		before := d.documents()
 		last := d.counted()
 		for i, c := range updates {
-			next := d.Service(mortalWide+"@"+c.dies, mortalPort+1+i)
-			d.refuses(fmt.Sprintf("services update tally uri=127.0.0.1:%d", mortalPort+1+i), c.says)
+			next := d.Service(crashingWide+"@"+c.dies, crashingPort+1+i)
+			d.refuses(fmt.Sprintf("services update tally uri=127.0.0.1:%d", crashingPort+1+i), c.says)
 			select {
 			case <-next.ended:
 			case <-time.After(patience):
@@ -366,8 +366,8 @@ func TestAServiceDiesWithinItsUpdate(t *testing.T) {
 			d.asShown("after " + c.name)
 			d.Must(http.StatusOK, "PATCH", "/tally/t1/mark", "7")
 		}
-		port := mortalPort + 100
-		d.Service(mortalWide, port)
+		port := crashingPort + 100
+		d.Service(crashingWide, port)
 		d.Do(fmt.Sprintf("services update tally uri=127.0.0.1:%d", port))
 		traffic.Flowing(100)
 		if now := d.counted(); now <= last {

@@ -29,7 +29,7 @@ var unexplained = []string{" unspecified", " bad-verdict", " bad-port", " no-pro
 type variant struct {
 	typ  cube.Type
 	mode datapath.Mode
-	old  bool // as on a kernel that lacks all that can be done without
+	old  bool // as on a kernel without any optional feature
 }
 
 var variants = []variant{

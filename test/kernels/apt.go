@@ -125,7 +125,7 @@ func (a *apt) runIn(ctx context.Context, dir, program string, args ...string) (s
 	return output(cmd)
 }
 
-// fetch downloads packages with all that they depend on, as for a machine that has nothing, and returns the files.
+// fetch downloads packages with all their dependencies, as for an empty machine, and returns the files.
 func (a *apt) fetch(ctx context.Context, packages ...string) ([]string, error) {
 	archives := filepath.Join(a.dir, "archives")
 	old, err := filepath.Glob(filepath.Join(archives, "*.deb"))

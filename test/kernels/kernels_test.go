@@ -137,7 +137,8 @@ func TestStepsSkipWhatHoldsTheClockToALimit(t *testing.T) {
 	}
 }
 
-// TestNamedTestsAreThere: a name in the lists is that of a test, so that a run of hours does not end with a word on it.
+// TestNamedTestsAreThere: every name in the lists is that of an existing test, so that a run of hours does not fail
+// because of a typo.
 func TestNamedTestsAreThere(t *testing.T) {
 	for _, j := range slices.Concat(Short(), slices.Concat(Long()...)) {
 		names := slices.Clone(j.Tests)

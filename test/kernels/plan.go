@@ -22,7 +22,7 @@ type Job struct {
 	Skip map[string]string
 	// Program is run if there is no package, in the root of the checkout. Its status decides.
 	Program []string
-	// Name is that of a program's job; a package's is the package.
+	// Name is the name of a program's job; for a package, its path.
 	Name string
 	// Env are further variables, like NAME=value.
 	Env []string

@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Turns fresh namespaces into a machine that systemd boots: file systems of its
-# own where it writes, the programs under test in /usr/local, and no unit but
-# those that the test starts. $1 is the directory that make install filled.
+# Turns new namespaces into a machine that systemd boots: separate file systems where it writes, the programs under test
+# in /usr/local, and only the units that the tests start. $1 is the directory that make install filled.
 set -euo pipefail
 dest=$1
 

@@ -52,7 +52,7 @@ func (o Op) OnNetdev() bool {
 // OnDaemon reports operations on the daemon's process.
 func (o Op) OnDaemon() bool { return o.Verb == Kill || o.Verb == Stop || o.Verb == Start }
 
-// Request is the operation as a request; service is that of the cube concerned, since paths begin with it.
+// Request is the operation as a request; service is the service of the cube, with which paths begin.
 func (o Op) Request(service string) (method, path, body string) {
 	name, port := place(o.At)
 	ports := fmt.Sprintf("/%s/%s/ports/%s", service, name, port)

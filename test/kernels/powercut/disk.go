@@ -125,7 +125,7 @@ func (d *Disk) forget(from, to int64) {
 	d.written = rest
 }
 
-// flush keeps all that was written.
+// flush keeps everything that was written.
 func (d *Disk) flush() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
