@@ -27,7 +27,7 @@ PCN_INLINE void count_tx(__u32 page, __u32 slot, __u32 len)
 	p->slot[slot].tx_bytes += len;
 }
 
-PCN_INLINE int has(const __u64 *ports, __u32 port)
+PCN_INLINE int has_port(const __u64 *ports, __u32 port)
 {
 	if (port >= PCN_MAX_PORTS)
 		return 0;
@@ -37,18 +37,18 @@ PCN_INLINE int has(const __u64 *ports, __u32 port)
 }
 
 /* Counts a flood with its fate and returns the number of ports to send to. */
-PCN_INLINE int flood_begins(struct pcn_flood *row, __u32 cube, __u32 in_port)
+PCN_INLINE int count_flood(struct pcn_flood *row, __u32 cube, __u32 in_port)
 {
 	int ports = row ? row->count + row->complex : 0;
 
-	if (row && (has(row->simple_ports, in_port) || has(row->complex_ports, in_port)))
+	if (row && (has_port(row->simple_ports, in_port) || has_port(row->complex_ports, in_port)))
 		ports--;
 	pcn_count_fate(cube, ports ? PCN_REASON_FLOOD : PCN_REASON_NO_PEER);
 	return ports;
 }
 
 /* True for targets on the way out of a cube. */
-PCN_INLINE int leaves(__u32 target)
+PCN_INLINE int is_egress_target(__u32 target)
 {
 	target &= (1 << PCN_TARGET_SHIFT) - 1;
 	return target == PCN_TO_TX || target == PCN_TO_OUT || target == PCN_TO_OUT_NEXT;
@@ -56,8 +56,8 @@ PCN_INLINE int leaves(__u32 target)
 
 #ifdef PCN_TC
 /* Records the destination of a packet that is sent to our own interface. */
-PCN_INLINE void address(struct __sk_buff *ctx, struct pcn_md *md, __u32 cube, __u32 port,
-			__u32 target)
+PCN_INLINE void set_target(struct __sk_buff *ctx, struct pcn_md *md, __u32 cube, __u32 port,
+			   __u32 target)
 {
 	ctx->cb[0] = PCN_AGAIN_MAGIC << 16 | target << 8 | (md->hops & 0xff);
 	ctx->cb[1] = cube << 16 | (md->flags & 0x7f) << 9 | (port & (PCN_MAX_PORTS - 1));
@@ -71,7 +71,7 @@ PCN_INLINE void address(struct __sk_buff *ctx, struct pcn_md *md, __u32 cube, __
 PCN_INLINE long recirculate(struct __sk_buff *ctx, struct pcn_md *md, __u32 cube, __u32 port,
 			    __u32 tap)
 {
-	address(ctx, md, cube, port, PCN_TO_TX);
+	set_target(ctx, md, cube, port, PCN_TO_TX);
 	long err = bpf_clone_redirect(ctx, tap, BPF_F_INGRESS);
 	ctx->cb[0] = 0;
 	return err;
@@ -117,7 +117,7 @@ PCN_GLOBAL int pcn_core_flood(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL
 	__u32 cube = CUBE(who);
 	struct pcn_flood *row = bpf_map_lookup_elem(&pcn_floods, &cube);
 
-	if (!flood_begins(row, cube, md->in_port) || !row)
+	if (!count_flood(row, cube, md->in_port) || !row)
 		return 0;
 	ctx->mark = md->traffic_class;
 	struct flood_walk w = { ctx, md, row, who, ctx->len };
@@ -138,9 +138,9 @@ PCN_GLOBAL int pcn_core_recirculate(struct CTXTYPE *ctx, struct pcn_md *md PCN_N
 PCN_GLOBAL int pcn_core_again(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who,
 			      __u32 target, __u32 tap)
 {
-	__u32 port = leaves(target) ? md->out_port : md->in_port;
+	__u32 port = is_egress_target(target) ? md->out_port : md->in_port;
 
-	address(ctx, md, CUBE(who), port, target);
+	set_target(ctx, md, CUBE(who), port, target);
 	return bpf_redirect(tap, BPF_F_INGRESS);
 }
 #else
@@ -162,7 +162,7 @@ static long flood_count(__u32 i, struct flood_walk *w)
 
 /* True if this run began at the netdev of the port, so that the kernel can exclude that netdev from
  * a broadcast. */
-PCN_INLINE int came_from(struct xdp_md *ctx, __u32 cube, __u32 port)
+PCN_INLINE int entered_from(struct xdp_md *ctx, __u32 cube, __u32 port)
 {
 	__u32 key = cube * PCN_MAX_PORTS + port;
 	struct pcn_exit *e = bpf_map_lookup_elem(&pcn_exits, &key);
@@ -172,7 +172,8 @@ PCN_INLINE int came_from(struct xdp_md *ctx, __u32 cube, __u32 port)
 
 /* Records what the copies on the loop are: in the metadata before the frame, which a native driver
  * queues with it, and per CPU, where generic XDP reads it within this call. */
-PCN_INLINE int announce(struct xdp_md *ctx, struct pcn_md *md, __u32 cube, __u32 port, __u32 what)
+PCN_INLINE int write_loop_header(struct xdp_md *ctx, struct pcn_md *md, __u32 cube, __u32 port,
+				 __u32 what)
 {
 	__u32 zero = 0;
 	struct pcn_loop *now = bpf_map_lookup_elem(&pcn_flooding, &zero);
@@ -203,7 +204,7 @@ PCN_INLINE int can_broadcast(struct xdp_md *ctx, struct pcn_flood *row, __u32 cu
 {
 	if (row->copies && LEN(ctx) > PCN_LOOP_FRAME)
 		return 0;
-	if (has(row->simple_ports, in_port) && !came_from(ctx, cube, in_port))
+	if (has_port(row->simple_ports, in_port) && !entered_from(ctx, cube, in_port))
 		return 0;
 	return LEN(ctx) == (__u64)(ctx->data_end - ctx->data);
 }
@@ -217,18 +218,18 @@ PCN_GLOBAL int pcn_core_flood(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL
 	__u32 cube = CUBE(who), in_port = md->in_port;
 	struct pcn_flood *row = bpf_map_lookup_elem(&pcn_floods, &cube);
 
-	if (!flood_begins(row, cube, in_port) || !row)
+	if (!count_flood(row, cube, in_port) || !row)
 		return XDP_DROP;
-	int from_netdev = has(row->simple_ports, in_port);
+	int from_netdev = has_port(row->simple_ports, in_port);
 	int netdevs = row->count - from_netdev;
-	int others = row->complex - has(row->complex_ports, in_port);
+	int others = row->complex - has_port(row->complex_ports, in_port);
 
 	if (!netdevs && others < 2 && !(THROUGH_EGRESS(who) && others))
 		return others ? -1 : XDP_DROP;
 	__u32 group = row->group;
 	void *map = bpf_map_lookup_elem(&pcn_groups, &group);
 	if (!map || !can_broadcast(ctx, row, cube, in_port) ||
-	    (row->copies && announce(ctx, md, cube, in_port, group))) {
+	    (row->copies && write_loop_header(ctx, md, cube, in_port, group))) {
 		if (pcn_core_put(ctx, md, who, PCN_RECORD_FLOOD))
 			pcn_count_fate(cube, PCN_REASON_SLOWPATH_SHED);
 		return XDP_DROP;
@@ -247,12 +248,12 @@ PCN_GLOBAL int pcn_core_flood(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL
 PCN_GLOBAL int pcn_core_again(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who,
 			      __u32 target, __u32 tap)
 {
-	__u32 cube = CUBE(who), port = leaves(target) ? md->out_port : md->in_port;
+	__u32 cube = CUBE(who), port = is_egress_target(target) ? md->out_port : md->in_port;
 	long verdict = XDP_DROP;
 
 	(void)tap;
 	if (LEN(ctx) <= PCN_LOOP_FRAME &&
-	    !announce(ctx, md, cube, port, PCN_LOOP_SINGLE | target)) {
+	    !write_loop_header(ctx, md, cube, port, PCN_LOOP_SINGLE | target)) {
 		if (GENERIC(who))
 			verdict = bpf_redirect_map(&pcn_loop_back, 0, 0);
 		else

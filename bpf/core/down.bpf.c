@@ -18,7 +18,7 @@ PCN_MAP_FLAGS(pcn_down, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_down, 1, BPF_F_MMA
 #endif
 
 /* Drops a packet and counts it for a cube, or for none (0). */
-PCN_INLINE int lost(__u32 cube, __u32 reason)
+PCN_INLINE int drop_counted(__u32 cube, __u32 reason)
 {
 	pcn_count_fate(cube < PCN_MAX_CUBES ? cube : 0, reason);
 	return DROP;
@@ -30,11 +30,11 @@ PCN_INLINE int enter(struct CTXTYPE *ctx, struct pcn_resume *to)
 	__u32 cube = to->cube;
 
 	if (to->md.hops >= PCN_MAX_HOPS)
-		return lost(cube, PCN_REASON_HOP_LIMIT);
+		return drop_counted(cube, PCN_REASON_HOP_LIMIT);
 	to->md.hops++;
 	to->md.turns = 0;
 	bpf_tail_call(ctx, &pcn_cubes, cube);
-	return lost(cube, PCN_REASON_NO_PROGRAM);
+	return drop_counted(cube, PCN_REASON_NO_PROGRAM);
 }
 
 /* Sets the port of a target: where the packet leaves the cube, or came in. */
@@ -59,7 +59,7 @@ SEC(PCN_SECTION) int pcn_down_in(struct CTXTYPE *ctx)
 	struct pcn_resume *to = bpf_map_lookup_elem(&pcn_resumes, &zero);
 
 	if (!down || !to)
-		return lost(0, PCN_REASON_NO_PROGRAM);
+		return drop_counted(0, PCN_REASON_NO_PROGRAM);
 #ifdef PCN_TC
 	if (ctx->cb[0] >> 16 == PCN_AGAIN_MAGIC) {
 		__builtin_memset(to, 0, sizeof(*to));
@@ -78,7 +78,7 @@ SEC(PCN_SECTION) int pcn_down_in(struct CTXTYPE *ctx)
 	}
 #endif
 	if (down->state != 1)
-		return lost(0, PCN_REASON_NO_PROGRAM);
+		return drop_counted(0, PCN_REASON_NO_PROGRAM);
 	down->state = 2;
 	*to = down->resume;
 #ifdef PCN_TC
@@ -154,13 +154,13 @@ SEC(PCN_SECTION) int pcn_down_pass(struct CTXTYPE *ctx)
 	else if (down)
 		ifindex = down->resume.md.pass_ifindex;
 	if (!ifindex)
-		return lost(0, PCN_REASON_NO_PROGRAM);
+		return drop_counted(0, PCN_REASON_NO_PROGRAM);
 	if (bpf_map_lookup_elem(&pcn_generic, &ifindex)) {
 		struct pcn_pass header = { .secret = pcn_secret };
 
 		if (bpf_skb_change_head(ctx, sizeof(header), 0) ||
 		    bpf_skb_store_bytes(ctx, 0, &header, sizeof(header), 0))
-			return lost(0, PCN_REASON_NO_PROGRAM);
+			return drop_counted(0, PCN_REASON_NO_PROGRAM);
 	}
 	ctx->tc_index = PCN_SKIP;
 	return bpf_redirect(ifindex, BPF_F_INGRESS);
@@ -185,13 +185,13 @@ SEC("xdp/devmap") int pcn_loop_out(struct xdp_md *ctx)
 	if ((void *)(from + 1) > pcn_data(ctx) || from->magic != PCN_LOOP_MAGIC)
 		from = bpf_map_lookup_elem(&pcn_flooding, &zero);
 	if (!from)
-		return lost(0, PCN_REASON_COPY_FAILED);
+		return drop_counted(0, PCN_REASON_COPY_FAILED);
 	header = *from;
 	if (bpf_xdp_adjust_head(ctx, -(int)sizeof(header)))
-		return lost(header.cube, PCN_REASON_COPY_FAILED);
+		return drop_counted(header.cube, PCN_REASON_COPY_FAILED);
 	to = pcn_data(ctx);
 	if ((void *)(to + 1) > pcn_data_end(ctx))
-		return lost(header.cube, PCN_REASON_COPY_FAILED);
+		return drop_counted(header.cube, PCN_REASON_COPY_FAILED);
 	*to = header;
 	return XDP_PASS;
 }
@@ -228,10 +228,10 @@ PCN_INLINE int enter_from_loop(struct xdp_md *ctx, struct pcn_resume *to, const 
 PCN_INLINE int pass_to_tc(struct xdp_md *ctx, const struct pcn_loop *h)
 {
 	if (resize_meta(ctx, sizeof(*h)))
-		return lost(h->cube, PCN_REASON_COPY_FAILED);
+		return drop_counted(h->cube, PCN_REASON_COPY_FAILED);
 	struct pcn_loop *meta = (void *)(long)ctx->data_meta;
 	if ((void *)(meta + 1) > pcn_data(ctx))
-		return lost(h->cube, PCN_REASON_COPY_FAILED);
+		return drop_counted(h->cube, PCN_REASON_COPY_FAILED);
 	*meta = *h;
 	return XDP_PASS;
 }
@@ -248,7 +248,7 @@ SEC(PCN_SECTION) int pcn_loop_in(struct xdp_md *ctx)
 	h = *header;
 	struct pcn_resume *to = bpf_map_lookup_elem(&pcn_resumes, &zero);
 	if (!to || bpf_xdp_adjust_head(ctx, sizeof(h)))
-		return lost(h.cube, PCN_REASON_COPY_FAILED);
+		return drop_counted(h.cube, PCN_REASON_COPY_FAILED);
 	__builtin_memset(to, 0, sizeof(*to));
 	to->cube = h.cube;
 	value = h.what & PCN_LOOP_VALUE;
@@ -259,19 +259,19 @@ SEC(PCN_SECTION) int pcn_loop_in(struct xdp_md *ctx)
 	}
 	struct pcn_copies *copies = bpf_map_lookup_elem(&pcn_copies, &value);
 	if (!copies)
-		return lost(h.cube, PCN_REASON_COPY_FAILED);
+		return drop_counted(h.cube, PCN_REASON_COPY_FAILED);
 	n = returned(&h);
 	if (n == copies->count && copies->for_tc)
 		return pass_to_tc(ctx, &h);
 	if (n >= copies->count || n >= PCN_MAX_PORTS)
-		return lost(h.cube, PCN_REASON_COPY_FAILED);
+		return drop_counted(h.cube, PCN_REASON_COPY_FAILED);
 	port = copies->port[n];
 	to->target = PCN_TO_TX;
 	to->md.out_port = port & (PCN_MAX_PORTS - 1);
 	if (to->md.out_port == h.in_port)
 		return XDP_DROP; /* the copy for the port where the original came in */
 	if (h.what & PCN_LOOP_TAGGED && port & PCN_COPY_UNTAGGED && pcn_vlan_pop(ctx))
-		return lost(h.cube, PCN_REASON_COPY_FAILED);
+		return drop_counted(h.cube, PCN_REASON_COPY_FAILED);
 	return enter_from_loop(ctx, to, &h);
 }
 
@@ -279,7 +279,7 @@ SEC(PCN_SECTION) int pcn_loop_in(struct xdp_md *ctx)
 SEC("xdp/devmap") int pcn_untag_out(struct xdp_md *ctx)
 {
 	if (pcn_vlan_pop(ctx))
-		return lost(0, PCN_REASON_COPY_FAILED);
+		return drop_counted(0, PCN_REASON_COPY_FAILED);
 	return XDP_PASS;
 }
 #endif

@@ -87,13 +87,13 @@ PCN_INLINE void set_begin(struct set_walk *w, int tagged)
 }
 
 /* Returns whether a port has a peer; netdev is its exit, or NULL if the peer is a program. */
-PCN_INLINE int set_leads(struct set_walk *w, __u32 port, struct pcn_exit **netdev)
+PCN_INLINE int set_has_peer(struct set_walk *w, __u32 port, struct pcn_exit **netdev)
 {
 	__u32 key = CUBE(w->who) * PCN_MAX_PORTS + port;
 	struct pcn_exit *e;
 
 	*netdev = NULL;
-	if (has(w->row->complex_ports, port))
+	if (has_port(w->row->complex_ports, port))
 		return 1;
 	e = bpf_map_lookup_elem(&pcn_exits, &key);
 	if (!e || !e->ifindex)
@@ -104,7 +104,7 @@ PCN_INLINE int set_leads(struct set_walk *w, __u32 port, struct pcn_exit **netde
 }
 
 /* Pushes or pops the tag: 0, or negative. */
-PCN_INLINE int set_form(struct CTXTYPE *ctx, struct pcn_md *md, int tagged)
+PCN_INLINE int set_retag(struct CTXTYPE *ctx, struct pcn_md *md, int tagged)
 {
 	if (tagged ? pcn_vlan_push(ctx, md->md[1]) : pcn_vlan_pop(ctx))
 		return -1;
@@ -114,7 +114,7 @@ PCN_INLINE int set_form(struct CTXTYPE *ctx, struct pcn_md *md, int tagged)
 }
 
 /* Lets the packet itself continue to a port. */
-PCN_INLINE int set_last(struct pcn_md *md, __u32 port)
+PCN_INLINE int set_send_last(struct pcn_md *md, __u32 port)
 {
 	md->out_port = port;
 	__builtin_memset(md->md, 0, sizeof(md->md));
@@ -128,7 +128,7 @@ PCN_INLINE void set_copy(struct set_walk *w)
 	struct pcn_exit *e;
 	long err = -1;
 
-	if (!set_leads(w, w->port, &e)) {
+	if (!set_has_peer(w, w->port, &e)) {
 		err = 0; /* removed just now */
 	} else if (!e) {
 		err = recirculate(w->ctx, w->md, CUBE(w->who), w->port, w->row->tap);
@@ -152,14 +152,14 @@ static long set_one(__u32 i, struct set_walk *w)
 	(void)i;
 	if (port < 0)
 		return port == SET_END;
-	if (!set_leads(w, port, &e))
+	if (!set_has_peer(w, port, &e))
 		return 0;
 	if (w->found++)
 		set_copy(w);
 	w->port = port;
 	if (w->word >= SET_WORDS && !w->turned) {
 		w->turned = 1;
-		if (set_form(w->ctx, w->md, !w->tagged)) {
+		if (set_retag(w->ctx, w->md, !w->tagged)) {
 			pcn_count_fate(CUBE(w->who), PCN_REASON_COPY_FAILED);
 			w->port = PCN_MAX_PORTS;
 			return 1;
@@ -185,10 +185,10 @@ PCN_GLOBAL int pcn_core_flood_set(struct CTXTYPE *ctx, struct pcn_md *md PCN_NON
 	pcn_count_fate(cube, w.found ? PCN_REASON_FLOOD : PCN_REASON_NO_PEER);
 	if (!w.found || w.port >= PCN_MAX_PORTS)
 		return 2; /* TC_ACT_SHOT */
-	return set_last(md, w.port);
+	return set_send_last(md, w.port);
 }
 #else
-static long set_look(__u32 i, struct set_walk *w)
+static long set_find(__u32 i, struct set_walk *w)
 {
 	struct pcn_exit *e;
 	int port = set_next(w);
@@ -196,7 +196,7 @@ static long set_look(__u32 i, struct set_walk *w)
 	(void)i;
 	if (port < 0)
 		return port == SET_END;
-	if (set_leads(w, port, &e)) {
+	if (set_has_peer(w, port, &e)) {
 		w->found++;
 		w->port = port;
 	}
@@ -215,7 +215,7 @@ static long set_count(__u32 i, struct set_walk *w)
 		return port == SET_END;
 	if (w->word >= SET_WORDS)
 		len -= sizeof(struct pcn_vlan_hdr);
-	if (set_leads(w, port, &e) && e)
+	if (set_has_peer(w, port, &e) && e)
 		count_tx(e->page, e->slot, len);
 	return 0;
 }
@@ -230,8 +230,8 @@ PCN_INLINE int set_can_broadcast(struct set_walk *w)
 		return 0;
 	if (flags & PCN_SET_BY_LOOP && len + sizeof(struct pcn_vlan_hdr) > PCN_LOOP_FRAME)
 		return 0;
-	if (has(w->set->ports, in_port) && has(w->row->simple_ports, in_port) &&
-	    !THROUGH_EGRESS(w->who) && !came_from(w->ctx, CUBE(w->who), in_port))
+	if (has_port(w->set->ports, in_port) && has_port(w->row->simple_ports, in_port) &&
+	    !THROUGH_EGRESS(w->who) && !entered_from(w->ctx, CUBE(w->who), in_port))
 		return 0;
 	/* The copies of a generic XDP broadcast share their data, so they cannot be changed
 	 * separately. */
@@ -251,17 +251,18 @@ PCN_INLINE int set_broadcast(struct set_walk *w)
 		return -2;
 	if (w->md->md[1] && tagged != !!(flags & PCN_SET_WITH)) {
 		tagged = !tagged;
-		if (set_form(w->ctx, w->md, tagged))
+		if (set_retag(w->ctx, w->md, tagged))
 			return -2;
 	}
 	if (w->md->md[1] && flags & PCN_SET_WITHOUT && tagged)
 		what |= PCN_LOOP_TAGGED;
-	if (flags & PCN_SET_BY_LOOP && announce(w->ctx, w->md, CUBE(w->who), w->md->in_port, what))
+	if (flags & PCN_SET_BY_LOOP &&
+	    write_loop_header(w->ctx, w->md, CUBE(w->who), w->md->in_port, what))
 		return -2;
 	set_begin(w, tagged);
 	bpf_loop(SET_STEPS, set_count, w, 0);
-	int exclude = has(w->set->ports, w->md->in_port) &&
-		      has(w->row->simple_ports, w->md->in_port) && !THROUGH_EGRESS(w->who);
+	int exclude = has_port(w->set->ports, w->md->in_port) &&
+		      has_port(w->row->simple_ports, w->md->in_port) && !THROUGH_EGRESS(w->who);
 	return bpf_redirect_map(map, 0, BPF_F_BROADCAST | (exclude ? BPF_F_EXCLUDE_INGRESS : 0));
 }
 
@@ -277,18 +278,19 @@ PCN_GLOBAL int pcn_core_flood_set(struct CTXTYPE *ctx, struct pcn_md *md PCN_NON
 	if (w.set && w.row) {
 		md->packet_len = LEN(ctx);
 		set_begin(&w, !!(md->md[0] & PCN_SET_TAGGED));
-		bpf_loop(SET_STEPS, set_look, &w, 0);
+		bpf_loop(SET_STEPS, set_find, &w, 0);
 	}
 	pcn_count_fate(cube, w.found ? PCN_REASON_FLOOD : PCN_REASON_NO_PEER);
 	if (!w.found || !w.set || !w.row || w.port >= PCN_MAX_PORTS)
 		return XDP_DROP;
 	if (w.found > 1)
 		return set_broadcast(&w);
-	if (md->md[1] && w.tagged != has(w.set->tagged, w.port) && set_form(ctx, md, !w.tagged)) {
+	if (md->md[1] && w.tagged != has_port(w.set->tagged, w.port) &&
+	    set_retag(ctx, md, !w.tagged)) {
 		pcn_count_fate(cube, PCN_REASON_COPY_FAILED);
 		return XDP_DROP;
 	}
-	return set_last(md, w.port);
+	return set_send_last(md, w.port);
 }
 
 /* Has user space make the copies. Returns the hook's verdict. */

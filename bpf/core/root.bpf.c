@@ -18,7 +18,7 @@ const volatile __u64 pcn_secret = 0;
 
 /* True for a frame that one of our programs sends to the stack, past the programs that have already
  * processed it. Removes the header. */
-PCN_INLINE int passes(struct xdp_md *ctx)
+PCN_INLINE int take_pass_header(struct xdp_md *ctx)
 {
 	struct pcn_pass *p = pcn_data(ctx);
 
@@ -30,7 +30,7 @@ PCN_INLINE int passes(struct xdp_md *ctx)
 SEC(PCN_SECTION) int pcn_root(struct CTXTYPE *ctx)
 {
 #ifdef PCN_XDP
-	if (passes(ctx))
+	if (take_pass_header(ctx))
 		return XDP_PASS;
 #else
 	if (ctx->tc_index == PCN_SKIP) {
