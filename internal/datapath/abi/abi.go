@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package abi is the Go side of what the framework's programs share with the daemon: the structs of
+// Package abi is the Go side of the interface between the framework's programs and the daemon: the structs of
 // bpf/core/abi.h and the names of maps.
 package abi
 
@@ -25,7 +25,7 @@ type Exit struct {
 // Slot is struct pcn_slot, the counters of a port.
 type Slot struct{ RxPackets, RxBytes, TxPackets, TxBytes uint64 }
 
-// Page is struct pcn_page: the slots that are in one piece of memory.
+// Page is struct pcn_page: the slots in one block of memory.
 type Page struct{ Slot [link.Slots + 1]Slot }
 
 // Fates is struct pcn_fates: how often packets of a cube ended for each reason.
@@ -37,7 +37,7 @@ type FloodExit struct {
 	Port, Page, Slot, Pad_ uint16
 }
 
-// Flood is struct pcn_flood: where packets go that a cube floods.
+// Flood is struct pcn_flood: where a cube's floods go.
 type Flood struct {
 	Count, Complex, Tap, Copies, Group, Pad_ uint32
 	SimplePorts, ComplexPorts                PortSet
@@ -59,26 +59,25 @@ type Copies struct {
 	Port         [link.MaxPorts]uint16
 }
 
-// Device is struct bpf_devmap_val: a netdev in a broadcast and the program that copies for it
-// pass first, 0 for none.
+// Device is struct bpf_devmap_val: a netdev in a broadcast and the program that its copies pass first, 0 for none.
 type Device struct{ Ifindex, Program uint32 }
 
 // ExitKey is the key of pcn_exits and pcn_devices.
 func ExitKey(id graph.CubeID, port uint16) uint32 { return uint32(id)*link.MaxPorts + uint32(port) }
 
-// SlotAddress splits a slot into its page and the place there.
+// SlotAddress splits a slot into its page and the index there.
 func SlotAddress(s uint16) (page, place uint16) { return s / link.Slots, s % link.Slots }
 
 // PortSet has a bit for each port of a cube.
 type PortSet [link.MaxPorts / 64]uint64
 
-// Add puts a port into the set.
+// Add adds a port to the set.
 func (s *PortSet) Add(port uint16) { s[port/64] |= 1 << (port % 64) }
 
-// Has tells whether a port is in the set.
+// Has reports whether a port is in the set.
 func (s *PortSet) Has(port uint16) bool { return s[port/64]>>(port%64)&1 != 0 }
 
-// All goes through the ports in ascending order.
+// All iterates over the ports in ascending order.
 func (s *PortSet) All(yield func(uint16) bool) {
 	for i, word := range s {
 		for ; word != 0; word &= word - 1 {

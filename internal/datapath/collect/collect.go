@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package collect frees later what has been swapped out: a packet that entered a generation before
-// the swap still runs in it, and finds its program array empty once the last descriptor is closed.
+// Package collect frees replaced objects later: a packet that entered a generation before the swap still runs in it,
+// and would find its program array empty once the last descriptor is closed.
 package collect
 
 import (
@@ -12,12 +12,12 @@ import (
 	"github.com/polycube/polycube/internal/kernel"
 )
 
-// retryFreeing is how soon what could not be freed is tried again: pins in a file system that is
-// read-only at the moment.
+// retryFreeing is the interval of retries for objects that could not be freed: pins in a file system that is currently
+// read-only.
 const retryFreeing = 2 * time.Second
 
-// Collector frees what packets may still be inside: generations that were swapped out, and
-// root programs. It waits for an RCU grace period first, off the path of changes.
+// Collector frees objects that packets may still use: replaced generations, and root programs. It first waits for an
+// RCU grace period, outside of changes.
 type Collector struct {
 	log *slog.Logger
 
@@ -30,14 +30,13 @@ type Collector struct {
 	end  sync.Once
 }
 
-// freeing is what a grace period is waited for. pins can be removed again and again until they
-// are gone.
+// freeing is an object that waits for a grace period. Removing pins is repeated until they are gone.
 type freeing struct {
 	free func() error
 	pins bool
 }
 
-// New starts a Collector; Stop ends it.
+// New starts a Collector; Stop stops it.
 func New(log *slog.Logger) *Collector {
 	c := &Collector{log: log, kick: make(chan struct{}, 1), done: make(chan struct{})}
 	go c.run()
@@ -47,7 +46,7 @@ func New(log *slog.Logger) *Collector {
 // Add frees something after the next grace period.
 func (c *Collector) Add(free func() error) { c.wait(freeing{free: free}) }
 
-// Unpin is add for what removes pins, however often it is called.
+// Unpin is Add for the removal of pins, which may be repeated.
 func (c *Collector) Unpin(free func() error) { c.wait(freeing{free: free, pins: true}) }
 
 func (c *Collector) wait(f freeing) {
@@ -57,13 +56,13 @@ func (c *Collector) wait(f freeing) {
 	c.wake()
 }
 
-// Again takes what could not be unpinned, for later.
+// Again queues pins that could not be removed, for later.
 func (c *Collector) Again(free func() error, err error) {
 	c.leave(free, err)
 	c.wake()
 }
 
-// OrLater frees what is pinned, now or as soon as it can be.
+// OrLater frees a pinned object, now or as soon as possible.
 func (c *Collector) OrLater(free func() error) error {
 	err := free()
 	if err != nil {
@@ -102,7 +101,7 @@ func (c *Collector) run() {
 	}
 }
 
-// retry frees what is left; true if something is still.
+// retry frees remaining objects; true if some are left.
 func (c *Collector) retry() bool {
 	c.mu.Lock()
 	batch := c.left
@@ -110,7 +109,7 @@ func (c *Collector) retry() bool {
 	c.mu.Unlock()
 	var left []func() error
 	for _, free := range batch {
-		if free() != nil { // which was said the first time
+		if free() != nil { // logged the first time
 			left = append(left, free)
 		}
 	}
@@ -141,7 +140,7 @@ func (c *Collector) sweep() {
 	}
 }
 
-// Stop frees what is waiting and ends.
+// Stop frees waiting objects and stops.
 func (c *Collector) Stop() {
 	c.end.Do(func() { close(c.kick) })
 	<-c.done

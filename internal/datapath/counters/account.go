@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package counters reads what programs count: the packets of ports, which accounts turn into totals
-// since the port was made, and how packets ended.
+// Package counters reads the programs' counters: the packets of ports, which accounts turn into totals since the port
+// was created, and the fates of packets.
 package counters
 
 import (
@@ -19,16 +19,15 @@ import (
 	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
-// account is what turns the raw counters of a slot into those of the port that has it now.
+// account turns the raw counters of a slot into those of its current port.
 //
-// Slots are used again, so a port's counters start from where the slot stood. And a packet
-// that crosses from one cube to another is counted once, as sent: what a port received from
-// a linked port is what that port has sent since the link was made. When the link goes, the
-// sum goes into the base.
+// Slots are reused, so a port's counters start from the previous value of the slot. And a packet that crosses from one
+// cube to another is counted once, as sent: the number received from a linked port is the number that port has sent
+// since the link was made. When the link is removed, the sum is added to the base.
 type account struct {
 	Base PortCounters
-	// Peer is the slot of the linked port plus one, 0 for none; PeerPackets and PeerBytes
-	// are where its counters of sent packets stood when the link was made.
+	// Peer is the slot of the linked port plus one, 0 for none; PeerPackets and PeerBytes are the values of its
+	// counters of sent packets when the link was made.
 	Peer                   uint64
 	PeerPackets, PeerBytes uint64
 }
@@ -36,7 +35,7 @@ type account struct {
 // Counters read the counters of ports.
 type Counters struct{ raws, accounts *ebpf.Map }
 
-// Open opens the accounts, which are pinned in a directory, beside the framework's counters.
+// Open opens the accounts, which are pinned in a directory, and the framework's counters.
 func Open(dir string, raws *ebpf.Map) (*Counters, error) {
 	accounts, err := bpfmap.Open(filepath.Join(dir, abi.MapAccounts), &ebpf.MapSpec{
 		Name: abi.MapAccounts, Type: ebpf.Array, KeySize: 4, MaxEntries: link.Pages * link.Slots,
@@ -48,26 +47,26 @@ func Open(dir string, raws *ebpf.Map) (*Counters, error) {
 	return &Counters{raws, accounts}, nil
 }
 
-// Accounts are what the counters of ports start from. They are written while a change is committed.
+// Accounts are the starting values of the ports' counters. They are written while a change is committed.
 type Accounts struct{ c *Counters }
 
-// NewAccounts are those of counters.
+// NewAccounts returns the accounts of counters.
 func NewAccounts(c *Counters) *Accounts { return &Accounts{c} }
 
-// Close lets go of the accounts.
+// Close closes the accounts.
 func (a *Accounts) Close() { _ = a.c.accounts.Close() }
 
-// PortCounters are totals since the port was made.
+// PortCounters are totals since the port was created.
 type PortCounters struct {
 	RxPackets, RxBytes, TxPackets, TxBytes uint64
 }
 
-// PortCounters returns a port's totals since the port was made.
+// PortCounters returns a port's totals since the port was created.
 func (c *Counters) PortCounters(slot uint16) (PortCounters, error) {
 	return c.settled(slot, c.raw)
 }
 
-// settled makes a port's totals of raw counters.
+// settled computes a port's totals from raw counters.
 func (c *Counters) settled(slot uint16, raw func(uint16) (PortCounters, error)) (PortCounters, error) {
 	now, err := raw(slot)
 	if err != nil {
@@ -124,8 +123,8 @@ func (c *Counters) raw(s uint16) (PortCounters, error) {
 	return sum, nil
 }
 
-// Keep opens accounts for new ports of stale cubes and settles those of ports whose link changed. was is the graph in use,
-// nil before the first.
+// Keep creates accounts for new ports of stale cubes and updates those of ports whose link changed. was is the graph in
+// use, nil before the first.
 func (a *Accounts) Keep(u *undo.Stack, was, now *graph.Wiring, s graph.Stale) error {
 	before := map[uint16]uint64{}
 	if was != nil {
@@ -160,8 +159,8 @@ func linkedSlots(w *graph.Wiring, s graph.Stale) map[uint16]uint64 {
 	return out
 }
 
-// settle makes the account of a slot say that its port is linked to peer (a slot plus one, or
-// 0). A new port's account starts at zero; others keep what they have counted.
+// settle sets the linked port of a slot's account to peer (a slot plus one, or 0). A new port's account starts at zero;
+// others keep their counts.
 func (a *Accounts) settle(u *undo.Stack, slot uint16, peer uint64, isNew bool) error {
 	was, err := a.c.account(slot)
 	if err != nil {

@@ -11,12 +11,12 @@ import (
 	"github.com/polycube/polycube/internal/datapath/graph"
 )
 
-// Fate is one way that packets ended in a cube, with its counter.
+// Fate is one fate of packets in a cube, with its counter.
 type Fate struct {
 	// Name is the verdict or drop reason: "pass", "slowpath", "no-peer", "hop-limit", or
 	// one of the cube's own.
 	Name string
-	// Drop tells reasons of drops from other fates.
+	// Drop distinguishes drop reasons from other fates.
 	Drop    bool
 	Packets uint64
 }
@@ -42,13 +42,13 @@ var frameworkFates = []Fate{
 
 const firstReason = 32 // PCN_REASON_FIRST
 
-// Fates count how packets ended, by cube.
+// Fates reads the fates of packets, by cube.
 type Fates struct{ counts *ebpf.Map }
 
-// NewFates are those that the framework's map holds.
+// NewFates reads the framework's map.
 func NewFates(counts *ebpf.Map) *Fates { return &Fates{counts} }
 
-// Clear empties the counters of a number that another cube may have had.
+// Clear clears the counters of a number that another cube may have had.
 func (f *Fates) Clear(id graph.CubeID) error {
 	if err := f.counts.Put(uint32(id), make([]abi.Fates, ebpf.MustPossibleCPU())); err != nil {
 		return fmt.Errorf("clear counters: %w", err)
@@ -56,8 +56,7 @@ func (f *Fates) Clear(id graph.CubeID) error {
 	return nil
 }
 
-// Of returns how packets ended in a cube, other than forwarded: the fates of the framework, and the drop reasons of the
-// cube's own.
+// Of returns the fates of packets in a cube, except forwarding: the framework's fates, and the cube's own drop reasons.
 func (f *Fates) Of(id graph.CubeID, own []string) ([]Fate, error) {
 	var perCPU []abi.Fates
 	if err := f.counts.Lookup(uint32(id), &perCPU); err != nil {
@@ -75,8 +74,7 @@ func (f *Fates) Of(id graph.CubeID, own []string) ([]Fate, error) {
 	return out, nil
 }
 
-// fateIndex is the place of a counter in what Fates returns: reasons without a label, of the
-// framework's or of own ones, are unspecified drops.
+// fateIndex returns the index of a counter in the result of Fates: reasons without a label count as unspecified drops.
 func fateIndex(reason, own int) int {
 	switch {
 	case reason < len(frameworkFates):
@@ -87,7 +85,7 @@ func fateIndex(reason, own int) int {
 	return 0
 }
 
-// FrameworkReasons are the labels of the reasons that belong to no cube, from 0 on.
+// FrameworkReasons returns the labels of the reasons of the framework, starting at 0.
 func FrameworkReasons() []string {
 	var out []string
 	for _, f := range frameworkFates {
@@ -96,5 +94,5 @@ func FrameworkReasons() []string {
 	return out
 }
 
-// FirstReason is the first reason that is a cube's own (PCN_REASON_FIRST).
+// FirstReason is the first of a cube's own reasons (PCN_REASON_FIRST).
 const FirstReason = firstReason

@@ -14,8 +14,8 @@ import (
 
 // Counters of many ports at once, for measurements at a bounded cost.
 
-// CounterReader returns a function that reads counters of ports as PortCounters does. It keeps what it has read, so that
-// thousands of ports take few system calls, and is for one goroutine and one look.
+// CounterReader returns a function that reads counters of ports like PortCounters. It caches, so that thousands of
+// ports take few system calls, and is for one goroutine and one pass.
 func (c *Counters) CounterReader() func(slot uint16) (PortCounters, error) {
 	pages := map[uint16][link.Slots + 1]abi.Slot{}
 	raw := func(s uint16) (PortCounters, error) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package expedite asks the kernel for expedited RCU grace periods while a change is committed.
+// Package expedite requests expedited RCU grace periods while a change is committed.
 package expedite
 
 import (
@@ -10,42 +10,38 @@ import (
 	"sync"
 )
 
-// The kernel waits for an RCU grace period wherever a program is put on a netdev or taken off
-// (tcx, XDP) and wherever the inner map of a map of maps changes: 8 to 40 ms each, on a machine
-// that has nothing else to do. Expedited grace periods take microseconds, and interrupt each
-// processor once for it. So they are asked for while a change is committed, and only then
+// The kernel waits for an RCU grace period whenever a program is attached to a netdev or detached (tcx, XDP) and
+// whenever the inner map of a map of maps changes: 8 to 40 ms each, on an idle machine. Expedited grace periods take
+// microseconds, and interrupt each CPU once. So they are requested while a change is committed, and only then
 // (docs/adr/0014-expedited-grace-periods.md).
 //
-// The switch belongs to the machine, and several daemons may use it at once. Any number but zero
-// switches it on, so a number of our own says that it was us: whoever finds it takes it for its
-// own and puts zero back at its end. Nobody's number is changed, two daemons at a time cost each
-// other nothing but time, and what a killed daemon has left is put back by the next one.
-// rcu_normal, which administrators of real-time machines set, wins over it.
+// The setting belongs to the machine, and several daemons may use it at once. Any number but zero enables it, so a
+// specific number identifies Polycube: a daemon that finds it treats it as its own and writes zero at its end. Other
+// numbers are never changed, two concurrent daemons only cost each other time, and the next daemon restores the setting
+// of a killed one. rcu_normal, which administrators of real-time machines set, takes precedence.
 const (
-	// File is the machine's switch.
+	// File is the machine's setting.
 	File = "/sys/kernel/rcu_expedited"
-	// Ours is the number that a Polycube daemon writes there.
+	// Ours is the number that a Polycube daemon writes to it.
 	Ours = 20011
 )
 
-// expediter switches expedited grace periods on while somebody needs them.
+// expediter enables expedited grace periods while they are needed.
 type expediter struct {
 	file string
 
 	mu sync.Mutex
-	// users are the changes under way that have it switched on.
+	// users is the number of changes in progress that use it.
 	users int
 }
 
 var machine = &expediter{file: File}
 
-// Begin switches expedited grace periods of the machine on until end is called. Where that
-// is not possible (a container without a writable /sys) changes take longer, and nothing else is
-// different.
+// Begin enables expedited grace periods of the machine until end is called. If that is impossible (a container without
+// a writable /sys) changes take longer, without other differences.
 func Begin() (end func()) { return machine.begin() }
 
-// Renew switches them on again where another daemon, at its end, has switched them off
-// meanwhile.
+// Renew enables them again if another daemon, at its end, has disabled them meanwhile.
 func Renew() { machine.renew() }
 
 func (e *expediter) begin() (end func()) {

@@ -2,8 +2,8 @@
 
 package floods
 
-// The copies of a flood to a set that the kernel could not make: frames that lie in several buffers, those that did not
-// come in from their port's netdev just now.
+// The copies of a flood to a set that the kernel could not make: frames in several buffers, and those that did not
+// enter from their port's netdev in the current run.
 
 import (
 	"encoding/binary"
@@ -12,8 +12,8 @@ import (
 	"github.com/polycube/polycube/internal/datapath/graph"
 )
 
-// Words of the metadata of a packet for a set, as pcn_core_to_set_for leaves them: the set, with this bit if the frame has
-// the tag, and the tag.
+// Words of the metadata of a packet for a set, as written by pcn_core_to_set_for: the set, with this bit if the frame
+// has the tag, and the tag.
 const (
 	HasTag     = 1 << 16
 	WordOfSet  = 0
@@ -23,7 +23,7 @@ const (
 	headLength = 14
 )
 
-// Copies returns what the ports of a set get of a packet that came in at a port, by port. A frame is valid until the
+// Copies returns the frames for the ports of a set of a packet received on a port, by port. A frame is valid until the
 // next one. words are the packet's metadata.
 func (s *Sets) Copies(id graph.CubeID, in uint16, words [4]uint32, frame []byte) iter.Seq2[uint16, []byte] {
 	members := s.Members(id, words[WordOfSet]&0xffff)
@@ -45,8 +45,7 @@ func (s *Sets) Copies(id graph.CubeID, in uint16, words [4]uint32, frame []byte)
 	}
 }
 
-// retag returns a copy of a frame with the tag before what it has, or without the outer tag that it has; nil for one that
-// is too short for either.
+// retag returns a copy of a frame with the tag pushed, or with the outer tag popped; nil if it is too short.
 func retag(frame []byte, tag uint32, tagged bool) []byte {
 	if len(frame) < headLength || !tagged && len(frame) < headLength+tagLength {
 		return nil

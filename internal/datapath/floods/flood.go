@@ -7,9 +7,9 @@ import (
 	"github.com/polycube/polycube/internal/datapath/graph"
 )
 
-// Flood hands on a copy of a packet for each port of a cube that leads anywhere, but the one where the packet entered: the
-// kernel had no way to make them. With set, they are the members of the set that the packet's metadata names. A copy is
-// valid until the next one.
+// Flood passes on a copy of a packet for each port of a cube with a peer, except the ingress port, because the kernel
+// could not make them. With set, they are the members of the set in the packet's metadata. A copy is valid until the
+// next one.
 func (s *Sets) Flood(n *graph.Node, p *cube.PacketIn, set bool, send func(*graph.Port, *cube.PacketOut)) {
 	out := cube.PacketOut{
 		Direction: cube.Egress, Metadata: p.Metadata, TrafficClass: p.TrafficClass, Trip: p.Trip, Offload: p.Offload, Data: p.Data,

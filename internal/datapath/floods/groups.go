@@ -2,11 +2,11 @@
 
 package floods
 
-// Where XDP copies a packet to: a map of netdevs for the broadcast, and the ports of the copies that come back by the loop
-// to enter a program. The two are a group. One group serves all floods, of cubes and of sets, that lead to the same places
-// in the same way, and it never changes: a flood that leads elsewhere gets another group. A group that no flood leads to
-// any more stays for a while, since copies of its last floods may still be in the queue of the loop, and find their ports
-// there.
+// Where XDP copies a packet to: a map of netdevs for the broadcast, and the ports of the copies that come back through
+// the loop to enter a program. The two form a group. One group serves all floods, of cubes and of sets, that lead to
+// the same places in the same way, and it never changes: a flood that leads elsewhere gets another group. A group that
+// is no longer used stays for a while, because copies of its last floods may still be in the queue of the loop, and
+// need its ports.
 
 import (
 	"encoding/binary"
@@ -32,30 +32,30 @@ const copyUntagged = 1 << 15
 // lastGroup is the highest ID of a group: PCN_LOOP_VALUE.
 const lastGroup = 1<<24 - 1
 
-// GroupGrace is how long a group stays that no flood leads to any more. Copies are in the queue of the loop for
-// milliseconds at most while a CPU is free to take them.
+// GroupGrace is how long an unused group stays. Copies are in the queue of the loop for milliseconds at most while a
+// CPU is free to process them.
 const GroupGrace = 10 * time.Second
 
 type group struct {
 	id   uint32
 	key  string
-	sets int // rows of sets that lead to it
+	sets int // rows of sets that use it
 }
 
-// groups are those of all cubes. The lock of floodSets guards them.
+// groups are the groups of all cubes. The lock of floodSets guards them.
 type groups struct {
 	log       *slog.Logger
 	outer     *ebpf.Map // by ID, the maps of netdevs
 	copies    *ebpf.Map // by ID, the ports
 	inner     *ebpf.MapSpec
-	programs  map[tables.ExitKind]*ebpf.Program // that copies pass on their way to a netdev
+	programs  map[tables.ExitKind]*ebpf.Program // that copies pass on egress to a netdev
 	loop      bool
 	byContent map[string]*group
 	byID      map[uint32]*group
-	unset     map[uint32]bool // IDs of those that no set leads to
+	unset     map[uint32]bool // IDs of groups without a set
 	taken     map[uint32]bool // IDs of groups in the kernel
-	stale     []uint32        // those that an earlier daemon made
-	leaving   []leavingGroup  // those that no flood leads to, the first one the longest
+	stale     []uint32        // those of a previous daemon
+	leaving   []leavingGroup  // unused ones, the longest unused first
 	next      uint32          // an ID that may be free
 }
 
@@ -71,7 +71,7 @@ func newGroups(log *slog.Logger, outer, copies *ebpf.Map, inner *ebpf.MapSpec) *
 	}
 }
 
-// openGroups finds the groups of an earlier daemon. They stay until the first change has replaced them.
+// openGroups finds the groups of a previous daemon. They stay until the first change has replaced them.
 func openGroups(log *slog.Logger, fw *framework.Framework, loop framework.Loop) (*groups, error) {
 	g := newGroups(log, fw.Maps[abi.MapGroups], fw.Maps[abi.MapCopies], fw.Objects[cube.XDP].Maps[abi.MapGroups].InnerMap)
 	g.loop = loop.Out != 0
@@ -93,7 +93,7 @@ func openGroups(log *slog.Logger, fw *framework.Framework, loop framework.Loop) 
 	return g, errors.Join(devices.Err(), ports.Err())
 }
 
-// of returns the group with that content, and makes it where there is none. Its ID is 0 if there are copies for programs
+// of returns the group with that content, and creates it if there is none. Its ID is 0 if there are copies for programs
 // but no loop: then user space makes them all.
 func (g *groups) of(ways []tables.Way) (*group, error) {
 	if !g.loop && slices.ContainsFunc(ways, func(w tables.Way) bool { return w.Kind >= tables.ByLoop }) {
@@ -162,7 +162,7 @@ func (g *groups) write(id uint32, ways []tables.Way) error {
 	defer func() { _ = inner.Close() }()
 	for n, d := range devices {
 		if err := inner.Put(uint32(n), d); errors.Is(err, unix.EINVAL) {
-			continue // the netdev is gone, and an event that says so under way
+			continue // the netdev is gone, and the event for it has not arrived yet
 		} else if err != nil {
 			return fmt.Errorf("group of netdevs, netdev %d: %w", d.Ifindex, err)
 		}
@@ -178,7 +178,7 @@ func (g *groups) write(id uint32, ways []tables.Way) error {
 	return nil
 }
 
-// count notes that a set leads to a group, or no longer does.
+// count records that a set uses a group, or no longer does.
 func (g *groups) count(id uint32, by int) {
 	known := g.byID[id]
 	if known == nil {
@@ -192,7 +192,7 @@ func (g *groups) count(id uint32, by int) {
 	}
 }
 
-// drop has the groups leave that neither sets nor these rows lead to.
+// drop marks groups as unused that neither sets nor these rows use.
 func (g *groups) drop(floods map[uint32]*abi.Flood) {
 	if len(g.unset) == 0 {
 		return
@@ -212,7 +212,7 @@ func (g *groups) drop(floods map[uint32]*abi.Flood) {
 	}
 }
 
-// dropStale has the groups of an earlier daemon leave.
+// dropStale marks the groups of a previous daemon as unused.
 func (g *groups) dropStale() {
 	for _, id := range g.stale {
 		g.leave(id)
@@ -224,7 +224,7 @@ func (g *groups) leave(id uint32) {
 	g.leaving = append(g.leaving, leavingGroup{id, time.Now()})
 }
 
-// forgetFirst takes the group away that has been leaving the longest.
+// forgetFirst removes the group that has been unused longest.
 func (g *groups) forgetFirst() {
 	id := g.leaving[0].id
 	g.leaving = g.leaving[1:]
@@ -240,7 +240,7 @@ func (g *groups) forget(id uint32) {
 	}
 }
 
-// Group gives the rows that lead elsewhere than before their groups. s.mu is held.
+// Group assigns groups to rows whose destinations have changed. s.mu is held.
 func (s *Sets) Group(old, now *tables.Rows) error {
 	for id, ways := range now.Ways {
 		if slices.Equal(old.Ways[id], ways) {
@@ -255,13 +255,13 @@ func (s *Sets) Group(old, now *tables.Rows) error {
 	return nil
 }
 
-// dropGroups has the groups leave that no flood leads to any more. s.mu is held.
+// dropGroups marks unused groups. s.mu is held.
 func (s *Sets) dropGroups() {
 	s.groups.drop(s.rows.Floods)
 	s.sweepLater()
 }
 
-// sweepLater has groups forgotten when they have been leaving for long enough. s.mu is held.
+// sweepLater schedules the removal of groups that have been unused long enough. s.mu is held.
 func (s *Sets) sweepLater() {
 	if s.sweeping || s.closed || len(s.groups.leaving) == 0 {
 		return
@@ -273,8 +273,8 @@ func (s *Sets) sweepLater() {
 	})
 }
 
-// SweepOne forgets a group that was left before a time. It returns false when there is no other one. The kernel waits for
-// programs that look at the group, so who changes a set gets the lock between two of them.
+// SweepOne removes a group that became unused before a time. It returns false if there is no other one. The kernel
+// waits for programs that use the group, so a change of a set gets the lock between two of them.
 func (s *Sets) SweepOne(before time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package floods holds the sets of ports that cubes flood to. Which ports are members, and which of
-// them want the tag, the cube says; it stands in rows of pcn_flood_sets, pinned like the cube's maps.
-// Where ports lead the programs look up, so at TC a row holds whatever comes and goes. XDP copies a
-// packet by a broadcast over a map of netdevs, so there a set also leads to a group (groups.go), which
-// follows the graph.
+// Package floods contains the sets of ports for floods. The cube determines the members, and which of them want the
+// tag; this is stored in rows of pcn_flood_sets, pinned like the cube's maps. Programs look up the destinations of
+// ports, so at TC a row stays valid whatever is added and removed. XDP copies a packet by a broadcast over a map of
+// netdevs, so there a set also has a group (groups.go), which follows the graph.
 package floods
 
 import (
@@ -40,32 +39,32 @@ const (
 // setKey is the key of pcn_flood_sets.
 func setKey(id graph.CubeID, index uint32) uint32 { return uint32(id)<<16 | index }
 
-// setOwner is what the sets of a cube depend on besides the graph's tables.
+// setOwner contains what the sets of a cube depend on, other than the graph's tables.
 type setOwner struct {
 	name   string
 	typ    cube.Type
 	egress bool // copies must go through programs
 }
 
-// Sets are the sets of all cubes. They have a lock of their own, which is held while a change is committed but not
-// while it is prepared: who closes a port does not wait for the verifier.
+// Sets are the sets of all cubes. They have their own lock, which is held while a change is committed but not while it
+// is prepared: blocking a port does not wait for the verifier.
 type Sets struct {
 	log  *slog.Logger
 	m    *ebpf.Map // pcn_flood_sets
 	loop framework.Loop
 
-	// mu guards what follows.
+	// mu guards the following fields.
 	mu     sync.Mutex
 	owners map[graph.CubeID]setOwner
-	rows   *tables.Rows            // those that programs look at
+	rows   *tables.Rows            // those in use by programs
 	sets   map[uint32]abi.FloodSet // as they are in the kernel
 	groups *groups
-	// sweeping: groups will be forgotten later; closed: never again.
+	// sweeping: groups will be removed later; closed: never again.
 	sweeping, closed bool
 }
 
-// Set replaces sets of a cube; one without members goes, and with only, those that are not named. On an error all
-// is as before.
+// Set replaces sets of a cube; one without members is deleted, and with only, also those that are not named. On an
+// error nothing has changed.
 func (s *Sets) Set(id graph.CubeID, sets map[uint32][]cube.FloodMember, only bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +125,7 @@ func rowOf(index uint32, members []cube.FloodMember) (row abi.FloodSet, err erro
 	return row, nil
 }
 
-// Members returns the members of a cube's set, as programs see it. It waits for no change of the graph.
+// Members returns the members of a cube's set, as programs see it. It does not wait for a change of the graph.
 func (s *Sets) Members(id graph.CubeID, index uint32) []cube.FloodMember {
 	var row abi.FloodSet
 	if err := s.m.Lookup(setKey(id, index), &row); err != nil {
@@ -139,7 +138,7 @@ func (s *Sets) Members(id graph.CubeID, index uint32) []cube.FloodMember {
 	return out
 }
 
-// writeSets writes rows whose members are known, with the groups that belong to them by the tables.
+// writeSets writes rows whose members are known, with their groups according to the tables.
 func (s *Sets) writeSets(u *undo.Stack, t *tables.Rows, rows map[uint32]abi.FloodSet) error {
 	for _, key := range slices.Sorted(maps.Keys(rows)) {
 		row, ways := s.resolve(t, graph.CubeID(key>>16), rows[key])
@@ -178,7 +177,7 @@ func (s *Sets) deleteSets(u *undo.Stack, keys []uint32) error {
 	return nil
 }
 
-// restoreSet puts a row back as it was, or takes it away.
+// restoreSet restores a row, or removes it.
 func (s *Sets) restoreSet(key uint32, row abi.FloodSet, had bool) error {
 	s.groups.count(s.sets[key].Group, -1)
 	if !had {
@@ -196,7 +195,8 @@ func (s *Sets) restoreSet(key uint32, row abi.FloodSet, had bool) error {
 	return nil
 }
 
-// resolve completes a row, but for its group, with where its ports lead by the tables, and returns what the group holds.
+// resolve completes a row, except for its group, with the destinations of its ports according to the tables, and
+// returns the contents of the group.
 func (s *Sets) resolve(t *tables.Rows, id graph.CubeID, members abi.FloodSet) (abi.FloodSet, []tables.Way) {
 	row := abi.FloodSet{Ports: members.Ports, Tagged: members.Tagged, Words: members.Words}
 	owner, ok := s.owners[id]
@@ -241,8 +241,8 @@ func (s *Sets) resolve(t *tables.Rows, id graph.CubeID, members abi.FloodSet) (a
 	return row, ways
 }
 
-// Move has the sets of the cubes that a change concerns follow the graph, until its commit is over. throughEgress is that
-// of the rows. s.mu is held.
+// Move updates the sets of the affected cubes to the graph, until its commit is over. throughEgress is that of the
+// rows. s.mu is held.
 func (s *Sets) Move(u *undo.Stack, g *graph.Graph, now *tables.Rows, concerned graph.Stale, throughEgress func(*graph.Node) bool) error {
 	was := s.rows
 	u.Push(func() error { s.rows = was; return nil })
@@ -263,7 +263,7 @@ func (s *Sets) Move(u *undo.Stack, g *graph.Graph, now *tables.Rows, concerned g
 	return s.writeSets(u, now, moved)
 }
 
-// Finish drops what a change has left without use; the first one also what an earlier daemon left. s.mu is held.
+// Finish frees what a change has left unused; the first one also what a previous daemon left. s.mu is held.
 func (s *Sets) Finish(first bool) {
 	if first {
 		var u undo.Stack
@@ -295,7 +295,7 @@ func (s *Sets) Forget(id graph.CubeID) error {
 	return err
 }
 
-// Open reads what an earlier daemon left. now are the rows that it left.
+// Open reads the sets of a previous daemon. now are its rows.
 func Open(log *slog.Logger, fw *framework.Framework, loop framework.Loop, now *tables.Rows) (*Sets, error) {
 	g, err := openGroups(log, fw, loop)
 	s := &Sets{
@@ -305,27 +305,27 @@ func Open(log *slog.Logger, fw *framework.Framework, loop framework.Loop, now *t
 	return s, errors.Join(err, bpfmap.ReadHash(s.m, s.sets))
 }
 
-// Lock keeps the sets as they are until unlock, while a change is committed.
+// Lock locks the sets until Unlock, while a change is committed.
 func (s *Sets) Lock() { s.mu.Lock() }
 
-// Unlock lets sets change again.
+// Unlock unlocks the sets.
 func (s *Sets) Unlock() { s.mu.Unlock() }
 
-// SetOwner makes a cube one that can have sets. egress tells that its copies must go through programs.
+// SetOwner enables sets for a cube. egress says that its copies must go through programs.
 func (s *Sets) SetOwner(id graph.CubeID, name string, typ cube.Type, egress bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.owners[id] = setOwner{name, typ, egress}
 }
 
-// RemoveOwner ends that.
+// RemoveOwner disables them.
 func (s *Sets) RemoveOwner(id graph.CubeID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.owners, id)
 }
 
-// Close has nothing touch the kernel any more.
+// Close prevents further access to the kernel.
 func (s *Sets) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

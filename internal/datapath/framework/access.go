@@ -12,21 +12,19 @@ import (
 	"github.com/polycube/polycube/internal/datapath/abi"
 )
 
-// Access is what callers of a Plane get of the framework's maps. None of it waits for a change.
+// Access gives callers of a Plane access to the framework's maps. None of it waits for a change.
 type Access struct{ fw *Framework }
 
 // NewAccess gives access to a Framework.
 func NewAccess(fw *Framework) *Access { return &Access{fw} }
 
-// FrameworkMap returns a map that the slow path shares with the programs: "pcn_ring",
-// "pcn_control", "pcn_shares".
+// FrameworkMap returns a map shared by the slow path and the programs: "pcn_ring", "pcn_control", "pcn_shares".
 func (a *Access) FrameworkMap(name string) *ebpf.Map { return a.fw.Maps[name] }
 
 // DownMap returns the hook's packet-out record.
 func (a *Access) DownMap(h cube.Hook) *ebpf.Map { return a.fw.Hook[h][abi.MapDown] }
 
-// TraceUntil lets programs that are traced record packets for so long from now. It is a lease: a
-// daemon that dies does not renew it.
+// TraceUntil lets traced programs record packets for a duration. It is a lease: a daemon that dies does not renew it.
 func (a *Access) TraceUntil(d time.Duration) error {
 	now, err := cube.Time()
 	if err != nil {
@@ -38,7 +36,7 @@ func (a *Access) TraceUntil(d time.Duration) error {
 	return nil
 }
 
-// TraceLost is how many records of traced packets found no room in the ring.
+// TraceLost returns how many records of traced packets did not fit the ring.
 func (a *Access) TraceLost() (uint64, error) {
 	var perCPU []uint64
 	if err := a.fw.Maps[abi.MapTraceLost].Lookup(uint32(0), &perCPU); err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package framework holds what all programs share: the framework's own programs and maps, and the loop
-// by which copies come back. It opens them once; others read and write the rows.
+// Package framework contains what all programs share: the framework's own programs and maps, and the loop through which
+// copies come back. It opens them once; others read and write the rows.
 package framework
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
-// Framework is what all programs share: the framework's objects and maps.
+// Framework contains what all programs share: the framework's objects and maps.
 type Framework struct {
 	Objects map[cube.Hook]*link.Object
 	Roots   map[cube.Hook]*ebpf.CollectionSpec
@@ -33,7 +33,7 @@ type Framework struct {
 	Secret  uint64                             // marks frames for the stack of a netdev with generic XDP
 }
 
-// Open makes the framework's maps, or reopens those that are pinned in dir.
+// Open creates the framework's maps, or reopens those that are pinned in dir.
 func Open(dir string) (*Framework, error) {
 	f := &Framework{
 		Objects: map[cube.Hook]*link.Object{}, Roots: map[cube.Hook]*ebpf.CollectionSpec{},
@@ -93,7 +93,7 @@ func (f *Framework) openDown(h cube.Hook, dir string) error {
 		return errors.Join(err, f.loadDown(h, spec, "tc", "pcn_down_in"), f.loadDown(h, spec, "span-end", "pcn_span_end"))
 	}
 	open(abi.MapReturns, abi.MapReturns, spec)
-	// The TC program behind the XDP one shares that one's record.
+	// The TC program after the XDP one shares its record.
 	behind, specErr := LoadSpec("down.tc.o")
 	if err := errors.Join(err, specErr); err != nil {
 		return err
@@ -155,8 +155,8 @@ func (f *Framework) LoadOne(spec *ebpf.CollectionSpec, program string, others ma
 	return c.DetachProgram(program), nil
 }
 
-// openSecret reads the secret that marks frames for the stack, or makes one. It is pinned,
-// because programs that outlive a daemon know it.
+// openSecret reads the secret that marks frames for the stack, or creates one. It is pinned, because programs that
+// outlive a daemon know it.
 func openSecret(dir string) (uint64, error) {
 	m, err := bpfmap.Open(filepath.Join(dir, "secret"), &ebpf.MapSpec{
 		Name: "pcn_secret", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1,
@@ -194,7 +194,7 @@ func LoadSpec(file string) (*ebpf.CollectionSpec, error) {
 	return spec, nil
 }
 
-// LinkMaps is what the linker may refer to for a hook.
+// LinkMaps returns the maps that the linker may refer to for a hook.
 func (f *Framework) LinkMaps(h cube.Hook) map[string]asm.FDer {
 	out := make(map[string]asm.FDer, len(f.Maps)+1)
 	out[abi.MapCubes] = f.Hook[h][abi.MapCubes]
@@ -204,7 +204,7 @@ func (f *Framework) LinkMaps(h cube.Hook) map[string]asm.FDer {
 	return out
 }
 
-// Close lets go of everything; pins stay.
+// Close closes everything; pins stay.
 func (f *Framework) Close() {
 	for _, m := range f.Maps {
 		_ = m.Close()

@@ -14,18 +14,17 @@ import (
 	"github.com/polycube/polycube/internal/netdev"
 )
 
-// Loop is a veth pair by which copies of packets come back into XDP programs. XDP can copy a
-// packet only to netdevs; so a copy for another program goes out of one end, with a header that
-// says what it is, and enters that program at the other. Copies of native XDP go from Out to In
-// and stay native, those of generic XDP the other way and stay generic: only generic XDP can send
-// to every netdev.
+// Loop is a veth pair through which copies of packets come back into XDP programs. XDP can copy a packet only to
+// netdevs; so a copy for another program leaves through one end, with a header that describes it, and enters that
+// program at the other. Copies of native XDP go from Out to In and stay native, those of generic XDP the other way and
+// stay generic: only generic XDP can send to every netdev.
 type Loop struct {
 	// Out and In are the interface indexes of the two ends; 0 for no loop.
 	Out, In int
 	name    string
 }
 
-// Exit is the end out of which a cube of the type sends.
+// Exit returns the end to which a cube of the type sends.
 func (l Loop) Exit(t cube.Type) int {
 	if t == cube.TypeXDPSKB {
 		return l.In
@@ -33,14 +32,13 @@ func (l Loop) Exit(t cube.Type) int {
 	return l.Out
 }
 
-// loopMTU leaves room for the header: larger frames lie in several buffers, which XDP cannot
-// copy anyway.
+// loopMTU leaves room for the header: larger frames are in several buffers, which XDP cannot copy anyway.
 const loopMTU = 3400
 
 // loopAlias marks the pair as ours.
 const loopAlias = "polycube loop"
 
-// OpenLoop makes the pair, named name and name+"i", or takes the one that is there.
+// OpenLoop creates the pair, named name and name+"i", or uses the existing one.
 func OpenLoop(name string) (Loop, error) {
 	l := Loop{name: name}
 	attrs := netlink.NewLinkAttrs()
@@ -66,7 +64,7 @@ func OpenLoop(name string) (Loop, error) {
 		}
 		*index = link.Attrs().Index
 	}
-	// Native XDP sends to In where its packets have come to a cube of type XDP_SKB.
+	// Native XDP sends to In if its packets have reached a cube of type XDP_SKB.
 	ready, err := netdev.EnsureCanReceiveRedirects(name + "i")
 	if err == nil && !ready.OK {
 		err = errors.New(ready.Reason)
@@ -77,7 +75,7 @@ func OpenLoop(name string) (Loop, error) {
 	return l, nil
 }
 
-// OpenLoopExit lets single packets out of the loop.
+// OpenLoopExit enables sending single packets through the loop.
 func (f *Framework) OpenLoopExit(l Loop) error {
 	for name, end := range map[string]int{abi.MapLoopExit: l.Out, abi.MapLoopBack: l.In} {
 		to := abi.Device{Ifindex: uint32(end), Program: uint32(f.Downs["loop-out"].FD())}

@@ -4,16 +4,15 @@ package graph
 
 import "github.com/polycube/polycube/internal/datapath/link"
 
-// One kernel program may use 64 maps and 256 functions, and the verifier looks at a million
-// instructions at most. A connected part of the graph that needs more is cut into segments.
-// Cuts are kept from one graph to the next, so that a change relinks the segments it touches;
-// where nothing is known, parts are joined along the links that have carried most packets, so
-// that the links that are cut, which cost a tail call, are those least used.
+// One kernel program may use 64 maps and 256 functions, and the verifier processes a million instructions at most. A
+// connected part of the graph that needs more is split into segments. The split is kept from one graph to the next, so
+// that a change relinks only the segments that it affects; otherwise, parts are merged along the links that have
+// carried most packets, so that the links between segments, which cost a tail call, are those least used.
 
-// Load is what a cube or a segment takes of the kernel's limits.
+// Load is the share of the kernel's limits that a cube or a segment takes.
 type Load struct{ Cubes, Maps, Functions, Verified int }
 
-// SegmentLimit leaves room for the framework's own: about 20 maps and functions.
+// SegmentLimit reserves some for the framework: about 20 maps and functions.
 var SegmentLimit = Load{Cubes: link.MaxCubes, Maps: 42, Functions: 220, Verified: 600_000}
 
 // Plus adds another load.
@@ -21,12 +20,12 @@ func (l Load) Plus(m Load) Load {
 	return Load{l.Cubes + m.Cubes, l.Maps + m.Maps, l.Functions + m.Functions, l.Verified + m.Verified}
 }
 
-// Fits tells whether the load is within a limit.
+// Fits reports whether the load is within a limit.
 func (l Load) Fits(limit Load) bool {
 	return l.Cubes <= limit.Cubes && l.Maps <= limit.Maps && l.Functions <= limit.Functions && l.Verified <= limit.Verified
 }
 
-// Cut divides a connected part of the graph into segments within the limit. present are those in use.
+// Cut divides a connected part of the graph into segments within the limit. present are the current ones.
 func Cut(ids []CubeID, edges []Edge, loads map[CubeID]Load, limit Load, present [][]CubeID) [][]CubeID {
 	u, total := kept(ids, loads, limit, present)
 	join := func(a, b CubeID) {
@@ -41,8 +40,8 @@ func Cut(ids []CubeID, edges []Edge, loads map[CubeID]Load, limit Load, present 
 			join(e.A, e.B)
 		}
 	}
-	// What is left are groups without room for a neighbour. Small ones share a segment though no
-	// link joins them: the leaves of a star whose hub is full.
+	// The remaining groups have no room for a neighbour. Small ones share a segment although no link connects them:
+	// the leaves of a star whose hub is full.
 	groups := u.groups()
 	for i, group := range groups {
 		for _, earlier := range groups[:i] {
@@ -52,7 +51,7 @@ func Cut(ids []CubeID, edges []Edge, loads map[CubeID]Load, limit Load, present 
 	return u.groups()
 }
 
-// kept groups the cubes as they are in the present segments, where those still fit.
+// kept groups the cubes as in the present segments, where those still fit.
 func kept(ids []CubeID, loads map[CubeID]Load, limit Load, present [][]CubeID) (union, map[CubeID]Load) {
 	u, total := union{}, map[CubeID]Load{}
 	for _, id := range ids {

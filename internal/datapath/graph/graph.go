@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package graph is the desired state of the data plane, and what follows from it alone: which cube
-// a netdev leads to, which cubes a change concerns, how a connected part is cut into segments. All
-// of it is pure data without kernel objects. A graph is not changed once it was handed over.
+// Package graph is the desired state of the data plane, and what can be derived from it alone: which cube a netdev
+// leads to, which cubes a change affects, how a connected part is split into segments. All of it is pure data without
+// kernel objects. A graph is not changed after it was passed on.
 package graph
 
 import (
@@ -10,16 +10,15 @@ import (
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
-// CubeID identifies a cube in the fast path: in tables, counters and slow-path records.
-// 0 is no cube. The caller allocates it, and keeps it as long as the cube lives, across
-// restarts of the daemon too.
+// CubeID identifies a cube in the fast path: in tables, counters and slow-path records. 0 is no cube. The caller
+// allocates it, and keeps it as long as the cube exists, also across restarts of the daemon.
 type CubeID uint16
 
 // Limits of the fast path.
 const (
 	// MaxCubeID is the largest CubeID.
 	MaxCubeID = link.MaxCubes - 1
-	// MaxPorts is the number of ports that one cube can have.
+	// MaxPorts is the maximum number of ports of a cube.
 	MaxPorts = link.MaxPorts
 	// MaxSlot is the largest counter slot.
 	MaxSlot = link.Pages*link.Slots - 1
@@ -27,7 +26,7 @@ const (
 	SlotsPerPage = link.Slots
 )
 
-// LogLevel orders what a cube logs; records above the cube's level are compiled out.
+// LogLevel is the minimum level of a cube's log records; others are compiled out.
 type LogLevel uint32
 
 // The levels, in the order of the model's enum loglevel.
@@ -41,12 +40,12 @@ const (
 	LogOff
 )
 
-// Graph is the desired state of the data plane. It is not changed once handed over.
+// Graph is the desired state of the data plane. It is not changed after it was passed on.
 type Graph struct {
 	Cubes map[CubeID]*Node
-	// Netdevs holds every netdev that is a port's peer or has transparent cubes, by name.
+	// Netdevs contains every netdev that is a port's peer or has transparent cubes, by name.
 	Netdevs map[string]*Netdev
-	// Trace is what sessions want to see of packets; nil for nothing. It is not changed either.
+	// Trace is what trace sessions observe; nil for nothing. It is not changed either.
 	Trace *link.Trace
 }
 
@@ -59,10 +58,11 @@ type Node struct {
 	// variables by C name (see cube.Plan).
 	LogLevel  LogLevel
 	Constants map[string]any
-	// Maps is another number when ResizeMaps made other maps for the cube.
+	// Maps changes when ResizeMaps creates other maps for the cube.
 	Maps uint64
-	// Programs are what the cube consists of besides, or instead of, pcn_ingress and pcn_egress of the service's objects,
-	// which stand at index 0 of their directions unless that slot is named here. A Program without a Function is none.
+	// Programs are programs in addition to, or instead of, pcn_ingress and pcn_egress of the service's objects,
+	// which are at index 0 of their directions unless that slot is named here. A Program without a Function means
+	// none.
 	Programs map[cube.ProgramSlot]cube.Program
 	// Ports of a standard cube by index; nil for a transparent cube.
 	Ports map[uint16]*Port
@@ -74,7 +74,7 @@ type Node struct {
 type Port struct {
 	Index uint16
 	Name  string
-	// Slot is where the port's counters and its exit are: unique among all ports, 0..MaxSlot.
+	// Slot is the slot of the port's counters and its exit: unique among all ports, 0..MaxSlot.
 	Slot uint16
 	Peer Peer
 	// Tcubes are the transparent cubes on the port, index 0 innermost (next to the cube).
@@ -95,10 +95,10 @@ type Netdev struct {
 	Index int
 	// MTU in bytes; 0 asks the kernel.
 	MTU int
-	// Down is set when the device exists and is switched off: nothing is sent to it.
+	// Down is set if the device exists and is down: nothing is sent to it.
 	Down bool
-	// Carrier tells that the link works, Flaps how often it went and came back; when one of them changes, the other end
-	// is looked at again.
+	// Carrier says that the link works, Flaps how often it was lost and restored; when one of them changes, the
+	// other end is checked again.
 	Carrier bool
 	Flaps   int
 	// Tcubes are the transparent cubes on the netdev, listed first to last towards the

@@ -2,8 +2,8 @@
 
 package graph
 
-// ReceivedAt is the interface index of the netdev where a packet that a cube sends counts as received, 0 for none: the slow
-// path gets packets without it, and it takes one to pass them to the stack. A nil Wiring has none.
+// ReceivedAt returns the interface index of the netdev where a packet that a cube sends counts as received, 0 for none:
+// packets of the slow path have none, and it is needed to pass them to the stack. A nil Wiring has none.
 func (w *Wiring) ReceivedAt(id CubeID, transparent bool, port uint16) int {
 	if w == nil {
 		return 0
@@ -25,10 +25,10 @@ func (w *Wiring) ReceivedAt(id CubeID, transparent bool, port uint16) int {
 	return w.index(n.Ports[port].Peer)
 }
 
-// OnNetdev tells whether a transparent cube is on a netdev and not on a port.
+// OnNetdev reports whether a transparent cube is on a netdev and not on a port.
 func (w *Wiring) OnNetdev(id CubeID) bool { return w != nil && w.Stack[id].Dev != nil }
 
-// index is the interface index of a peer, 0 when it is not a netdev or not there.
+// index returns the interface index of a peer, 0 if it is not a netdev or does not exist.
 func (w *Wiring) index(p Peer) int {
 	if n := w.Graph.Netdevs[p.Netdev]; n != nil {
 		return n.Index

@@ -2,8 +2,9 @@
 
 package graph
 
-// What a change leaves as it was. A graph may have a thousand cubes of which a change concerns one: what was derived of
-// the others is used again. A cube is stale when its node differs, or that of a neighbour, or a netdev that leads to it.
+// The part of a graph that a change does not affect. A graph may have a thousand cubes of which a change affects one:
+// data derived from the others is reused. A cube is stale if its node differs, or that of a neighbour, or a netdev that
+// leads to it.
 
 import (
 	"maps"
@@ -11,10 +12,10 @@ import (
 	"slices"
 )
 
-// Stale marks the cubes for which what was derived of the graph in use does not hold; nil marks all.
+// Stale marks the cubes for which data derived from the graph in use is invalid; nil marks all.
 type Stale map[CubeID]bool
 
-// Has tells whether a cube is stale.
+// Has reports whether a cube is stale.
 func (s Stale) Has(id CubeID) bool { return s == nil || s[id] }
 
 // StaleSince compares a graph with the one in use, which is nil before the first.
@@ -48,7 +49,7 @@ func (w *Wiring) StaleSince(was *Wiring) Stale {
 	return s
 }
 
-// Same tells that two graphs ask for the same. What they share is not looked into.
+// Same reports whether two graphs are equal. Shared parts are not compared.
 func (g *Graph) Same(o *Graph) bool {
 	return maps.EqualFunc(g.Cubes, o.Cubes, (*Node).same) && maps.EqualFunc(g.Netdevs, o.Netdevs, (*Netdev).same) &&
 		(g.Trace == o.Trace || reflect.DeepEqual(g.Trace, o.Trace))
@@ -87,8 +88,8 @@ func (s Stale) markDevice(w *Wiring, dev *Netdev) {
 	}
 }
 
-// OnlyCode tells that a graph differs from the one in use only in what programs of some cubes are like: constants, maps,
-// levels of logs. What is derived of ports and netdevs then holds. It returns the wiring of the new graph.
+// OnlyCode reports whether a graph differs from the one in use only in the programs of some cubes: constants, maps, log
+// levels. Data derived from ports and netdevs is then still valid. It returns the wiring of the new graph.
 func (w *Wiring) OnlyCode(g *Graph) (*Wiring, bool) {
 	if w == nil || len(g.Cubes) != len(w.Graph.Cubes) || !maps.EqualFunc(g.Netdevs, w.Graph.Netdevs, (*Netdev).same) {
 		return nil, false
@@ -113,8 +114,8 @@ func (w *Wiring) OnlyCode(g *Graph) (*Wiring, bool) {
 	return w.with(g, other), true
 }
 
-// JoinedAs tells that two graphs connect the same cubes in the same way, as far as stale cubes tell: what differs is what
-// their programs are like.
+// JoinedAs reports whether two graphs connect the same cubes in the same way, as far as stale cubes tell: only their
+// programs differ.
 func (s Stale) JoinedAs(w, was *Wiring) bool {
 	if s == nil || was == nil || len(w.Graph.Cubes) != len(was.Graph.Cubes) || len(w.Graph.Netdevs) != len(was.Graph.Netdevs) {
 		return false
@@ -147,7 +148,7 @@ func (n *Node) same(o *Node) bool {
 		reflect.DeepEqual(n.Constants, o.Constants) && reflect.DeepEqual(n.Programs, o.Programs)
 }
 
-// Same tells that two ports ask for the same.
+// Same reports whether two ports are equal.
 func (p *Port) Same(o *Port) bool {
 	return p == o || p.Index == o.Index && p.Name == o.Name && p.Slot == o.Slot && p.Peer == o.Peer && slices.Equal(p.Tcubes, o.Tcubes)
 }

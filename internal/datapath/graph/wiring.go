@@ -10,8 +10,7 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// Wiring is a graph with what is looked up in it: which port has a netdev, and where each
-// transparent cube is.
+// Wiring is a graph with indexes: which port has a netdev, and where each transparent cube is.
 type Wiring struct {
 	Graph   *Graph
 	Netdevs []*Netdev          // by name
@@ -25,7 +24,7 @@ type PortRef struct {
 	Port *Port
 }
 
-// Stacked is a transparent cube's place: the i-th of the chain on a port or a netdev.
+// Stacked is the position of a transparent cube: the i-th of the chain on a port or a netdev.
 type Stacked struct {
 	Chain []CubeID
 	I     int
@@ -33,7 +32,7 @@ type Stacked struct {
 	Dev   *Netdev // nil: on a port
 }
 
-// NewWiring looks through a graph.
+// NewWiring indexes a graph.
 func NewWiring(g *Graph) *Wiring {
 	w := &Wiring{Graph: g, Owner: map[string]PortRef{}, Stack: map[CubeID]Stacked{}}
 	for _, n := range g.Cubes {
@@ -49,7 +48,7 @@ func NewWiring(g *Graph) *Wiring {
 	return w
 }
 
-// with is the wiring of a graph that connects the same things, of which some cubes are nodes with other ports.
+// with returns the wiring of a graph with the same connections, in which some cubes are nodes with other ports.
 func (w *Wiring) with(g *Graph, other []*Node) *Wiring {
 	next := &Wiring{Graph: g, Netdevs: make([]*Netdev, len(w.Netdevs)), Owner: w.Owner, Stack: w.Stack}
 	for i, dev := range w.Netdevs {
@@ -64,7 +63,7 @@ func (w *Wiring) with(g *Graph, other []*Node) *Wiring {
 	return next
 }
 
-// place notes what is on a cube's ports.
+// place records the cubes on a cube's ports.
 func (w *Wiring) place(n *Node) {
 	for _, p := range n.Ports {
 		ref := PortRef{n.ID, p}
@@ -93,8 +92,7 @@ func (w *Wiring) PeerOf(id CubeID, p *Port) *Port {
 	return q
 }
 
-// Enters tells which cubes get a netdev's packets first: those that come in, and those that
-// leave; 0 for none.
+// Enters returns the cubes that get a netdev's packets first: received ones, and sent ones; 0 for none.
 func (w *Wiring) Enters(dev *Netdev) (in, out CubeID) {
 	if n := len(dev.Tcubes); n > 0 {
 		return dev.Tcubes[0], dev.Tcubes[n-1]
@@ -102,11 +100,11 @@ func (w *Wiring) Enters(dev *Netdev) (in, out CubeID) {
 	return w.Owner[dev.Name].ID, 0
 }
 
-// Edge joins two cubes of the graph.
+// Edge connects two cubes of the graph.
 type Edge struct{ A, B CubeID }
 
-// Edges lists what connects cubes: the neighbours in stacks of transparent cubes, and the links
-// between ports, both in the order of the IDs.
+// Edges lists the connections between cubes: the neighbours in stacks of transparent cubes, and the links between
+// ports, both in the order of the IDs.
 func (w *Wiring) Edges() (stacks, links []Edge) {
 	for t, at := range w.Stack {
 		switch {
@@ -133,7 +131,7 @@ func (w *Wiring) Edges() (stacks, links []Edge) {
 	return stacks, links
 }
 
-// Native tells whether one of the cubes, which may lie in several segments, is of type XDP_DRV.
+// Native reports whether one of the cubes, which may be in several segments, is of type XDP_DRV.
 func (w *Wiring) Native(segments [][]CubeID) bool {
 	for _, ids := range segments {
 		if slices.ContainsFunc(ids, func(id CubeID) bool { return w.Graph.Cubes[id].Type == cube.TypeXDPDRV }) {
@@ -165,7 +163,7 @@ func (u union) groups() [][]CubeID {
 	return slices.SortedFunc(maps.Values(byRoot), func(a, b []CubeID) int { return cmp.Compare(a[0], b[0]) })
 }
 
-// Split cuts the graph into its connected parts.
+// Split divides the graph into its connected parts.
 func (w *Wiring) Split(edges []Edge) [][]CubeID {
 	u := union{}
 	for id := range w.Graph.Cubes {

@@ -2,7 +2,7 @@
 
 package inject
 
-// The copies of floods in a sandbox, where programs have nobody to send copies to: each is a run of its own.
+// The copies of floods in a sandbox, whose programs cannot send copies: each is a separate run.
 
 import (
 	"encoding/binary"
@@ -19,13 +19,13 @@ const (
 	recordHeadSize = 72
 	recordSize     = recordHeadSize + 32
 	recordStep     = 5
-	vlanOutOfBand  = 1 // in the flags: the tag is beside the frame
+	vlanOutOfBand  = 1 // in the flags: the tag is in the skb
 	verdictFlood   = 3
 
 	verdictFloodSet = 7
 )
 
-// copiesOfSet are the runs for the copies of a flood to a set. The sandbox has no sets, so each copy is a run.
+// copiesOfSet returns the runs for the copies of a flood to a set. The sandbox has no sets, so each copy is a run.
 func (s *Sandbox) copiesOfSet(r run, rec []byte, id graph.CubeID, in uint16) []run {
 	e, step := binary.NativeEndian, rec[recordHeadSize:]
 	words := [4]uint32{e.Uint32(rec[48:]), e.Uint32(rec[52:])}
@@ -44,8 +44,8 @@ func (s *Sandbox) copiesOfSet(r run, rec []byte, id graph.CubeID, in uint16) []r
 	return out
 }
 
-// copies are the runs for the copies of floods in a run. At TC the last copy that leads to a
-// program is the packet itself, at XDP it is when there is no other; then steps follow.
+// copies returns the runs for the copies of floods in a run. At TC the last copy that leads to a program is the packet
+// itself, at XDP it is if there is no other; then steps follow.
 func (s *Sandbox) copies(r run, records [][]byte) []run {
 	var out []run
 	e := binary.NativeEndian
@@ -76,13 +76,13 @@ func (s *Sandbox) copies(r run, records [][]byte) []run {
 	return out
 }
 
-// leading are the ports of a cube that lead to programs, but the one where the packet came in.
+// leading returns the ports of a cube that lead to programs, except the ingress port.
 func (s *Sandbox) leading(id graph.CubeID, in uint16) []uint16 {
 	w := graph.NewWiring(s.g)
 	return s.ports(id, in, func(p *graph.Port) bool { return len(p.Tcubes) > 0 || w.PeerOf(id, p) != nil })
 }
 
-// plain are the ports that lead to netdevs without a program between.
+// plain returns the ports that lead to netdevs without a program in between.
 func (s *Sandbox) plain(id graph.CubeID, in uint16) []uint16 {
 	return s.ports(id, in, func(p *graph.Port) bool { return len(p.Tcubes) == 0 && p.Peer.Netdev != "" })
 }

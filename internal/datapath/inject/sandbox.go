@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inject runs a packet through a copy of a part of the data plane, to tell what would become of
-// it. The packet is neither received nor sent, and nothing is learned or counted.
+// Package inject runs a packet through a copy of a part of the data plane, to predict its path. The packet is neither
+// received nor sent, and nothing is learned or counted.
 package inject
 
 import (
@@ -32,24 +32,23 @@ import (
 	"github.com/polycube/polycube/internal/kernel"
 )
 
-// Injection is a packet of which somebody wants to know what would become of it.
+// Injection is a packet whose path is requested.
 type Injection struct {
 	Cube graph.CubeID
-	// Port of a standard cube, by which it would come in. A transparent cube gets the packet in
-	// a direction.
+	// Port of a standard cube on which it would be received. A transparent cube gets the packet in a direction.
 	Port      uint16
 	Direction cube.Direction
 	Frame     []byte
 }
 
-// Sandbox is a copy of a connected part of the graph: its own framework, with the rows of the
-// present one that lead to netdevs; its own programs; and maps with what the cubes' maps hold.
-// Packets run through it by BPF_PROG_TEST_RUN, which neither sends nor receives.
+// Sandbox is a copy of a connected part of the graph: its own framework, with the present rows that lead to netdevs;
+// its own programs; and maps with the contents of the cubes' maps. Packets run through it by BPF_PROG_TEST_RUN, which
+// neither sends nor receives.
 type Sandbox struct {
 	from From
 	g    *graph.Graph
 	hook cube.Hook
-	// transparent tells that the cube is, which gets the packet.
+	// transparent says that the cube that gets the packet is transparent.
 	transparent bool
 	rows        *tables.Rows
 	segments    []*segments.Description
@@ -60,13 +59,13 @@ type Sandbox struct {
 	owned       []interface{ Close() error }
 }
 
-// Bounds of an injection.
+// Limits of an injection.
 const (
 	injectRuns  = 256 // of programs: the packet and its copies
 	sandboxRing = 1 << 20
 )
 
-// From is the data plane of which a part is copied.
+// From is the data plane to copy a part of.
 type From struct {
 	Graph     *graph.Graph
 	Segments  [][]graph.CubeID // in use
@@ -75,12 +74,12 @@ type From struct {
 	Tables    *tables.Tables
 	Framework *framework.Framework
 	Kernel    kernel.Features
-	// Copies returns what the ports of a set get of a packet that a cube floods to it.
+	// Copies returns the frames for the ports of a set that a cube floods a packet to.
 	Copies func(id graph.CubeID, in uint16, words [4]uint32, frame []byte) iter.Seq2[uint16, []byte]
 }
 
-// Run tells what the cubes would do with a packet, as records of its steps (struct pcn_record),
-// those of its copies behind it. Nothing is learned, sent or counted.
+// Run returns what the cubes would do with a packet, as records of its steps (struct pcn_record), followed by those of
+// its copies. Nothing is learned, sent or counted.
 func (s *Sandbox) Run(ctx context.Context, at Injection) ([][]byte, error) {
 	if err := errors.Join(s.makeFramework(), ctx.Err()); err != nil {
 		return nil, err
@@ -94,7 +93,7 @@ func (s *Sandbox) Run(ctx context.Context, at Injection) ([][]byte, error) {
 	return s.runAll(ctx, at)
 }
 
-// New describes the cube's part of the graph, and holds the cubes' maps.
+// New describes the cube's part of the graph, and keeps the cubes' maps open.
 func New(from From, id graph.CubeID) (*Sandbox, error) {
 	if from.Graph == nil || from.Graph.Cubes[id] == nil {
 		return nil, fmt.Errorf("cube %d: %w", id, cube.ErrNotFound)
@@ -127,7 +126,7 @@ func New(from From, id graph.CubeID) (*Sandbox, error) {
 		}
 		described, err := from.Maker.Describe(w, ids)
 		if err == nil {
-			described.DropCompanion() // what leaves by a netdev has left
+			described.DropCompanion() // packets that leave through a netdev have left
 			err = described.Hold()
 		}
 		if err != nil {
@@ -154,7 +153,7 @@ func (s *Sandbox) Close() {
 	}
 }
 
-// newMap makes a map that is the sandbox's alone.
+// newMap creates a map that belongs to the sandbox alone.
 func (s *Sandbox) newMap(spec *ebpf.MapSpec) (*ebpf.Map, error) {
 	fresh := spec.Copy()
 	fresh.Pinning, fresh.Contents = ebpf.PinNone, nil
@@ -166,7 +165,7 @@ func (s *Sandbox) newMap(spec *ebpf.MapSpec) (*ebpf.Map, error) {
 	return m, nil
 }
 
-// makeFramework makes maps of the framework with the rows that lead to netdevs.
+// makeFramework creates maps of the framework with the rows that lead to netdevs.
 func (s *Sandbox) makeFramework() error {
 	for name, spec := range s.from.Framework.Objects[s.hook].Maps {
 		spec = spec.Copy()
@@ -188,8 +187,8 @@ func (s *Sandbox) makeFramework() error {
 	return s.writeRows()
 }
 
-// writeRows writes where the cubes' ports lead. A flood's row has no netdevs and no interface of
-// ours, so that no copy is made: the copies run on their own.
+// writeRows writes where the cubes' ports lead. A flood's row has no netdevs and no interface of ours, so that no copy
+// is made: the copies are run separately.
 func (s *Sandbox) writeRows() error {
 	t := s.rows
 	var errs []error
@@ -220,8 +219,8 @@ func (s *Sandbox) writeRows() error {
 	return nil
 }
 
-// copyMaps gives the cubes maps of their own, with what theirs hold now. A map that cubes have in
-// common is one map here too.
+// copyMaps gives the cubes their own maps, with the current contents of theirs. A map shared by cubes is one map here
+// too.
 func (s *Sandbox) copyMaps(ctx context.Context) error {
 	for _, c := range s.segments {
 		for _, lc := range c.Code.Cubes {
@@ -278,7 +277,7 @@ func (s *Sandbox) copyMap(spec *ebpf.MapSpec, from *ebpf.Map) (*ebpf.Map, error)
 	return m.Clone()
 }
 
-// copyInside copies maps of maps deeply: a program could write to what is inside.
+// copyInside copies maps of maps deeply: a program could write to the inner maps.
 func (s *Sandbox) copyInside(from, to *ebpf.Map, inner *ebpf.MapSpec) error {
 	return bpfmap.EachKey(from, func(key []byte) error {
 		var inside *ebpf.Map
@@ -299,7 +298,7 @@ func (s *Sandbox) copyInside(from, to *ebpf.Map, inner *ebpf.MapSpec) error {
 	})
 }
 
-// copyable tells the types of maps whose entries can be read and written; others begin empty.
+// copyable reports the types of maps whose entries can be read and written; others start empty.
 func copyable(t ebpf.MapType) bool {
 	return slices.Contains([]ebpf.MapType{
 		ebpf.Hash, ebpf.Array, ebpf.PerCPUHash, ebpf.PerCPUArray, ebpf.LRUHash, ebpf.LRUCPUHash, ebpf.LPMTrie,
@@ -396,7 +395,7 @@ func (s *Sandbox) runAll(ctx context.Context, at Injection) ([][]byte, error) {
 	return out, nil
 }
 
-// run runs a program on a frame; where it resumes is said for every CPU, whichever it runs on.
+// run runs a program on a frame; the resume record is written for every CPU, whichever it runs on.
 func (s *Sandbox) run(r run) error {
 	var row [72]byte // struct pcn_resume
 	e := binary.NativeEndian
@@ -423,7 +422,7 @@ func (s *Sandbox) run(r run) error {
 	return nil
 }
 
-// origin is the netdev where the packet would have come in, 0 for none.
+// origin is the netdev where the packet would have been received, 0 for none.
 func (s *Sandbox) origin(r run) uint32 {
 	if p := s.g.Cubes[r.cube].Ports[r.port]; p != nil && r.target == targetRX {
 		if dev := s.g.Netdevs[p.Peer.Netdev]; dev != nil {
@@ -433,9 +432,9 @@ func (s *Sandbox) origin(r run) uint32 {
 	return 0
 }
 
-// drain takes the records of steps that a run has made.
+// drain reads the records of the steps of a run.
 func drain(ring *ringbuf.Reader) ([][]byte, error) {
-	ring.SetDeadline(time.Unix(1, 0)) // what is there, without waiting
+	ring.SetDeadline(time.Unix(1, 0)) // existing records, without waiting
 	var out [][]byte
 	for {
 		r, err := ring.Read()

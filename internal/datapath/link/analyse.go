@@ -9,16 +9,15 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// What the driver must do around a cube depends on what the cube's code does: whether it may
-// write to the words of md that are the cube's own, or to members that are the framework's, and
-// which callee-saved registers it leaves alone.
+// The driver's work around a cube depends on the cube's code: whether it may write to the cube's own words of md, or to
+// members that belong to the framework, and which callee-saved registers it preserves.
 
-// effects is what a body may do to md.
+// effects is the set of changes that a body may make to md.
 type effects uint8
 
 const (
 	writesWords     effects = 1 << iota // to the cube's own words
-	writesFramework                     // to hops, packet_len, pass_ifindex or what is reserved
+	writesFramework                     // to hops, packet_len, pass_ifindex or reserved members
 	writesAnything  = writesWords | writesFramework
 )
 
@@ -38,7 +37,7 @@ func on(offset, size int) effects {
 // pointers is what is known at one instruction about pointers into md.
 type pointers struct {
 	md      uint16 // registers that may point to md or into it
-	derived uint16 // those among them whose offset is not known
+	derived uint16 // those with an unknown offset
 	spilled bool   // a pointer into md may be on the stack
 	reached bool
 }
@@ -60,8 +59,8 @@ func (p pointers) join(q pointers) pointers {
 	return pointers{p.md | q.md, p.derived | q.derived, p.spilled || q.spilled, true}
 }
 
-// effectsOf tells what a body may do to md; anything, where it lets a pointer into md out of
-// sight. It follows the pointers through the control flow until nothing changes.
+// effectsOf returns the changes that a body may make to md; all, if a pointer into md escapes. It follows the pointers
+// through the control flow until nothing changes.
 func effectsOf(body asm.Instructions) effects {
 	_, all := follow(body)
 	return all
@@ -100,7 +99,7 @@ func checkFlow(body asm.Instructions) error {
 	return nil
 }
 
-// offsets are those of the instructions of a body, which jumps count in, and the reverse.
+// offsets are those of the instructions of a body, in units of jumps, and the reverse.
 func offsets(body asm.Instructions) (index map[asm.RawInstructionOffset]int, offset []asm.RawInstructionOffset) {
 	index, offset = map[asm.RawInstructionOffset]int{}, make([]asm.RawInstructionOffset, len(body))
 	for it := body.Iterate(); it.Next(); {
@@ -109,7 +108,7 @@ func offsets(body asm.Instructions) (index map[asm.RawInstructionOffset]int, off
 	return index, offset
 }
 
-// successors lists the instructions that may follow the i-th; len(body) stands for what is not there.
+// successors lists the instructions that may follow the i-th; len(body) stands for the end.
 func successors(body asm.Instructions, index map[asm.RawInstructionOffset]int, offset []asm.RawInstructionOffset, i int) []int {
 	ins := &body[i]
 	op := ins.OpCode
@@ -133,7 +132,7 @@ func successors(body asm.Instructions, index map[asm.RawInstructionOffset]int, o
 	return []int{i + 1, target}
 }
 
-// step returns what is known behind an instruction, and what the instruction may do to md.
+// step returns what is known after an instruction, and the changes that it may make to md.
 func (p pointers) step(ins *asm.Instruction) (pointers, effects) {
 	op := ins.OpCode
 	switch {
@@ -160,7 +159,7 @@ func (p pointers) step(ins *asm.Instruction) (pointers, effects) {
 func (p pointers) store(ins *asm.Instruction) (pointers, effects) {
 	if ins.OpCode.Class() == asm.StXClass && p.has(ins.Src) {
 		if ins.Dst != asm.R10 {
-			return p, writesAnything // the pointer goes where we do not look
+			return p, writesAnything // the pointer escapes
 		}
 		p.spilled = true
 	}
@@ -173,7 +172,7 @@ func (p pointers) store(ins *asm.Instruction) (pointers, effects) {
 	return p, on(int(ins.Offset), ins.OpCode.Size().Sizeof())
 }
 
-// harmless are helpers that write to no memory that their arguments point to.
+// harmless are helpers that do not write to memory through their arguments.
 var harmless = map[asm.BuiltinFunc]bool{
 	asm.FnMapLookupElem: true, asm.FnMapUpdateElem: true, asm.FnMapDeleteElem: true,
 	asm.FnKtimeGetNs: true, asm.FnKtimeGetCoarseNs: true, asm.FnKtimeGetBootNs: true,
@@ -183,21 +182,20 @@ var harmless = map[asm.BuiltinFunc]bool{
 	asm.FnXdpGetBuffLen: true,
 }
 
-// resizing are helpers behind which a packet may have another length.
+// resizing are helpers after which a packet may have another length.
 var resizing = map[asm.BuiltinFunc]bool{
 	asm.FnSkbVlanPush: true, asm.FnSkbVlanPop: true, asm.FnSkbChangeProto: true, asm.FnSkbChangeTail: true,
 	asm.FnSkbChangeHead: true, asm.FnSkbAdjustRoom: true, asm.FnXdpAdjustHead: true, asm.FnXdpAdjustTail: true,
 }
 
-// resizes tells whether a body may change the length of a packet.
+// resizes reports whether a body may change the length of a packet.
 func resizes(body asm.Instructions) bool {
 	return slices.ContainsFunc(body, func(ins asm.Instruction) bool {
 		return ins.IsBuiltinCall() && resizing[asm.BuiltinFunc(ins.Constant)]
 	})
 }
 
-// call: a function that gets a pointer into md may write through it, except the framework's
-// and harmless ones.
+// call: a function that gets a pointer into md may write through it, except the framework's and harmless ones.
 func (p pointers) call(ins *asm.Instruction) (pointers, effects) {
 	_, framework := stubs[ins.Reference()]
 	framework = framework || ins.IsBuiltinCall() && harmless[asm.BuiltinFunc(ins.Constant)]
@@ -207,12 +205,12 @@ func (p pointers) call(ins *asm.Instruction) (pointers, effects) {
 		}
 	}
 	if p.spilled && !framework {
-		return p.called(), writesAnything // the callee may get a pointer to where the pointer is
+		return p.called(), writesAnything // the callee may get a pointer to the place of the pointer
 	}
 	return p.called(), 0
 }
 
-// called is what is known behind a call.
+// called returns what is known after a call.
 func (p pointers) called() pointers {
 	for r := asm.R0; r <= asm.R5; r++ {
 		p.set(r, false, false)

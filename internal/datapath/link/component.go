@@ -17,25 +17,25 @@ const (
 	MaxPorts    = 512   // PCN_MAX_PORTS, per cube
 	Pages       = 16    // PCN_PAGES
 	Slots       = 1000  // of ports per page; PCN_SLOTS is one more
-	NoSlot      = Slots // the place in a page that counts what belongs to no port
+	NoSlot      = Slots // the slot of a page that counts packets of no port
 	Entries     = 65536
 	slotSize    = 32 // sizeof(struct pcn_slot)
 	slotShift   = 5
-	slotTx      = 16     // where the counters of sent packets start in a slot
+	slotTx      = 16     // offset of the counters of sent packets in a slot
 	skipMark    = 0x9c5b // PCN_SKIP
 	DefaultHops = 128    // PCN_MAX_HOPS
 )
 
-// Component is what becomes one program for each role: a connected part of the cube graph, or a
-// segment of one that is too large, with all that its code depends on.
+// Component becomes one program per role: a connected part of the cube graph, or a segment of one that is too large,
+// with everything that its code depends on.
 type Component struct {
 	Hook  cube.Hook
 	Cubes []*Cube // by ascending ID
 	// Page is the page of counters that most ports of the component have.
 	Page uint16
-	// Hops bounds how often a packet may turn back, cross into another segment or enter again.
+	// Hops limits how often a packet may turn back, cross into another segment or re-enter.
 	Hops int
-	// Trace is what sessions want to see; nil for none.
+	// Trace is what trace sessions observe; nil for none.
 	Trace *Trace
 }
 
@@ -43,7 +43,7 @@ type Component struct {
 type Cube struct {
 	ID   uint16
 	Name string
-	// Service is the name of the cube's service, for those who are told of a fault.
+	// Service is the name of the cube's service, for error reports.
 	Service     string
 	Object      *Object
 	Transparent bool
@@ -51,8 +51,8 @@ type Cube struct {
 	Rodata uint32
 	// Maps are the instance's maps by name.
 	Maps map[string]asm.FDer
-	// Ports of a standard cube that code must know: those with a cube as peer or with
-	// transparent cubes. Ports that only lead to a netdev are data. By ascending index.
+	// Ports of a standard cube that code depends on: those with a cube as peer or with transparent cubes. Ports
+	// that only lead to a netdev are data. By ascending index.
 	Ports []*Port
 	// Entry is true if packets from netdevs may enter here.
 	Entry bool
@@ -60,19 +60,19 @@ type Cube struct {
 	Generic bool
 	// Shadow is true for a cube with a namespace, Span if that gets copies of all its traffic (TC).
 	Shadow, Span bool
-	// NextIn and NextOut say where a transparent cube's packets go on.
+	// NextIn and NextOut are the next steps of a transparent cube's packets.
 	NextIn, NextOut Next
 	// Offers is true for a standard cube whose programs may offer packets to the transparent cubes of a port.
 	Offers bool
-	// OfferedBy is the standard cube on whose port a transparent cube is, if its programs know offers. LastTaker is set for
-	// the outermost transparent cube of the port that takes offers.
+	// OfferedBy is the standard cube on whose port a transparent cube is, if its programs may offer packets.
+	// LastTaker is set for the outermost transparent cube of the port that takes offers.
 	OfferedBy *Cube
 	LastTaker bool
-	// Programs by direction, in ascending order of their indexes; empty for those of the object
-	// alone: Ingress and Egress, with index 0.
+	// Programs by direction, in ascending order of their indexes; empty for those of the object alone: Ingress and
+	// Egress, with index 0.
 	Programs [2][]CubeProgram
-	// Foreign is true for a cube of another segment: only ID, Name and Transparent are known,
-	// and the indexes of its ports. Packets go there by a tail call.
+	// Foreign is true for a cube of another segment: only ID, Name and Transparent are known, and the indexes of
+	// its ports. Packets go there by a tail call.
 	Foreign bool
 }
 
@@ -80,7 +80,7 @@ type Cube struct {
 // each other by index.
 type CubeProgram struct {
 	Index uint8
-	// Object is where the function and its constants come from.
+	// Object contains the function and its constants.
 	Object   *Object
 	Function *Function
 	// Rodata is where the constants of the object start in the component's constants.
@@ -93,32 +93,32 @@ type Port struct {
 	// Tcubes are the transparent cubes on the port, innermost first. Takes is true if one of them takes offers.
 	Tcubes []*Cube
 	Takes  bool
-	// Peer is the cube at the other end and PeerPort its port; nil for a netdev or nothing. Of
-	// the port of a foreign cube only Index is known.
+	// Peer is the cube at the other end and PeerPort its port; nil for a netdev or nothing. For the port of a
+	// foreign cube only Index is known.
 	Peer     *Cube
 	PeerPort *Port
 }
 
-// NextKind says what follows a transparent cube.
+// NextKind is the next step after a transparent cube.
 type NextKind uint8
 
-// What follows a transparent cube.
+// The steps after a transparent cube.
 const (
 	ToHook  NextKind = iota // the stack on ingress of a netdev, the wire on its egress
 	ToCube                  // another transparent cube, in the same direction
 	ToPort                  // the standard cube's ingress program, on port Port
-	ToPeer                  // what is behind port Port of cube Cube
-	ToEntry                 // what the netdev is the peer of: port Port of cube Cube
+	ToPeer                  // to the peer of port Port of cube Cube
+	ToEntry                 // to the port whose peer is the netdev: port Port of cube Cube
 )
 
-// Next is where a transparent cube's packets go on.
+// Next is the next step of a transparent cube's packets.
 type Next struct {
 	Kind NextKind
 	Cube *Cube
 	Port uint16
 }
 
-// Crossed tells whether packets come from cubes of other segments, through the resume program.
+// Crossed reports whether packets come from cubes of other segments, through the resume program.
 func (c *Component) Crossed() bool {
 	foreign := func(c *Cube) bool { return c != nil && c.Foreign }
 	return slices.ContainsFunc(c.Cubes, func(lc *Cube) bool {
@@ -137,7 +137,7 @@ func (c *Cube) port(index uint16) *Port {
 	return c.Ports[i]
 }
 
-// has tells whether the cube has programs for the direction.
+// has reports whether the cube has programs for the direction.
 func (c *Cube) has(dir cube.Direction) bool { return c.Foreign || c.program(dir, 0) != nil }
 
 // programs lists the cube's programs for a direction.
@@ -174,10 +174,9 @@ func entrance(c *Cube, dir cube.Direction) site { return site{cube: c, dir: dir}
 
 func (s site) program() *CubeProgram { return s.cube.program(s.dir, s.index) }
 
-// place is where the code of a site stands in the driver. The sites are laid out twice: in
-// order in the first sweep, in reverse order in the second. So a packet goes up the order in
-// the first and down in the second by plain forward jumps, and turns once for nothing; only
-// turning up again takes a tail call.
+// place is the position of a site's code in the driver. The sites are laid out twice: in order in the first sweep, in
+// reverse order in the second. So a packet moves along the order in the first and against it in the second by plain
+// forward jumps, and turning once is free; only turning again takes a tail call.
 type place struct {
 	site
 	sweep int
@@ -243,7 +242,7 @@ func (n Next) sites(dir cube.Direction) []site {
 	return nil
 }
 
-// behind lists the sites that a packet leaving the port meets first.
+// behind lists the sites that a packet leaving the port reaches first.
 func (p *Port) behind() []site {
 	if len(p.Tcubes) > 0 {
 		return []site{entrance(p.Tcubes[0], cube.Egress)}
@@ -254,8 +253,8 @@ func (p *Port) behind() []site {
 	return nil
 }
 
-// arrival is the site that a packet entering cube c at this port meets first. Into a cube of
-// another segment it goes by that segment, also where the port's transparent cubes are in this.
+// arrival is the first site of a packet that enters cube c at this port. Into a cube of another segment it goes through
+// that segment, even if the port's transparent cubes are in this one.
 func (p *Port) arrival(c *Cube) []site {
 	if n := len(p.Tcubes); n > 0 && !c.Foreign {
 		return []site{entrance(p.Tcubes[n-1], cube.Ingress)}
@@ -263,7 +262,7 @@ func (p *Port) arrival(c *Cube) []site {
 	return []site{entrance(c, cube.Ingress)}
 }
 
-// arrivals are all sites that a packet entering the cube at some port may meet first.
+// arrivals are all sites that a packet entering the cube at some port may reach first.
 func (c *Cube) arrivals() []site {
 	out := []site{}
 	if !c.Transparent {
@@ -276,8 +275,8 @@ func (c *Cube) arrivals() []site {
 	return append(out, entrance(c, cube.Ingress))
 }
 
-// order numbers the sites reachable from the roots so that as many edges as possible go
-// forward: reverse postorder of a depth-first walk.
+// order numbers the sites reachable from the roots so that as many edges as possible go forward: reverse postorder of a
+// depth-first walk.
 func order(roots []site) ([]site, map[site]int) {
 	seen, post := map[site]bool{}, []site{}
 	var walk func(site)

@@ -53,13 +53,13 @@ func fixedSize(v any) any {
 	return v
 }
 
-// IsSet tells whether a constant of that C name is there and not zero in constants of the object.
+// IsSet reports whether a constant of that C name exists and is not zero in constants of the object.
 func (o *Object) IsSet(constants []byte, name string) bool {
 	v, ok := o.variables[name]
 	return ok && slices.ContainsFunc(constants[v.offset:v.offset+v.size], func(b byte) bool { return b != 0 })
 }
 
-// Reads tells whether a program of the object, or what it calls, loads the constant of that C name.
+// Reads reports whether a program of the object, or a function that it calls, loads the constant of that C name.
 func (o *Object) Reads(name string) bool {
 	v, ok := o.variables[name]
 	if !ok {
@@ -82,7 +82,7 @@ func (o *Object) Reads(name string) bool {
 	return false
 }
 
-// HasConstant tells whether the object has a constant of that C name.
+// HasConstant reports whether the object has a constant of that C name.
 func (o *Object) HasConstant(name string) bool {
 	_, ok := o.variables[name]
 	return ok

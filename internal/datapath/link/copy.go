@@ -21,7 +21,7 @@ var (
 	ErrNotInlinable = errors.New("cannot be inlined")
 )
 
-// who is what a call to the framework says about its caller: cube and direction.
+// who identifies the caller in a call to the framework: cube and direction.
 func (s site) who() int32 { return int32(s.cube.ID) | int32(s.dir)<<16 }
 
 // symbol is the name of the site's copy of a function.
@@ -32,8 +32,8 @@ func (s site) symbol(function string) string {
 	return fmt.Sprintf("c%d%c_%s", s.cube.ID, "io"[s.dir], function)
 }
 
-// stubs are the functions of <pcn/core.h> that a cube calls; the linker binds them to the
-// framework's own, passing the caller's identity in one more argument.
+// stubs are the functions of <pcn/core.h> that a cube calls; the linker binds them to the framework's own, passing the
+// caller's identity in an additional argument.
 var stubs = map[string]struct {
 	function string
 	who      asm.Register
@@ -112,8 +112,8 @@ func (cp copier) function(s site, body asm.Instructions, linkage btf.FuncLinkage
 	return cp.guard(out), nil
 }
 
-// callees returns the site's copies of the functions that its program calls. One that is global stays
-// so: the verifier checks it by itself, whatever its callers know.
+// callees returns the site's copies of the functions that its program calls. A global one stays global: the verifier
+// checks it separately, whatever its callers know.
 func (cp copier) callees(s site, f *Function) ([]asm.Instructions, error) {
 	var out []asm.Instructions
 	for _, name := range slices.Sorted(maps.Keys(f.Callees)) {
@@ -130,8 +130,8 @@ func (cp copier) callees(s site, f *Function) ([]asm.Instructions, error) {
 	return out, nil
 }
 
-// label turns the relative jumps inside a function into symbolic ones, so that instructions
-// can be inserted. The first instruction gets the symbol first.
+// label turns the relative jumps inside a function into symbolic ones, so that instructions can be inserted. The first
+// instruction gets the symbol first.
 func label(body asm.Instructions, prefix, first string) asm.Instructions {
 	index := map[asm.RawInstructionOffset]int{}
 	for it := body.Iterate(); it.Next(); {
@@ -168,8 +168,8 @@ func label(body asm.Instructions, prefix, first string) asm.Instructions {
 	return out
 }
 
-// inline appends the body of the site's program to the driver's block: its frame lies below
-// the driver's, and its returns become jumps to done.
+// inline appends the body of the site's program to the driver's block: its frame is below the driver's, and its returns
+// become jumps to done.
 func (g *generator) inline(b *block, at place, f *Function, done string) error {
 	if f.notInlinable != "" {
 		return fmt.Errorf("%s: %s: %w", at.cube.Name, f.notInlinable, ErrNotInlinable)
@@ -177,15 +177,15 @@ func (g *generator) inline(b *block, at place, f *Function, done string) error {
 	if f.Frame+frameSize > stackLimit {
 		return fmt.Errorf("%s: stack of %d bytes: %w", at.cube.Name, f.Frame, ErrNotInlinable)
 	}
-	// Slots written in part keep junk of the previous cube in their other bytes, which keeps
-	// the verifier from recognising states it has seen. Zeroed first, they do not.
+	// Slots written partially keep junk of the previous cube in their other bytes, which prevents the verifier from
+	// recognizing states that it has seen. Zeroing them first avoids that.
 	for _, slot := range f.narrow {
 		b.set(asm.R10, slot-frameSize, 0, asm.DWord)
 	}
 	prefix := b.label + ".b"
 	body := label(f.Body, prefix, prefix)
 	var skip threads
-	if f.effects&writesFramework == 0 && !f.resizes && !g.traced() { // else there is more to do on every way out
+	if f.effects&writesFramework == 0 && !f.resizes && !g.traced() { // otherwise more is done on every way out
 		skip = g.threads(at, f, body)
 	}
 	heads := g.loopHeads(body)
@@ -204,7 +204,7 @@ func (g *generator) inline(b *block, at place, f *Function, done string) error {
 			b.jump(to)
 		}
 		if i > 0 && isExit(&ins) && ins.Symbol() != "" && !skip.reaches(body, i) {
-			continue // all that came here goes elsewhere
+			continue // all code that reached this goes elsewhere
 		}
 		bound, err := g.bind(at.site, strip(ins))
 		if err != nil {
@@ -220,7 +220,7 @@ func (g *generator) inline(b *block, at place, f *Function, done string) error {
 	return nil
 }
 
-// strip removes what makes an instruction the start of a function.
+// strip removes the metadata that makes an instruction the start of a function.
 func strip(ins asm.Instruction) asm.Instruction {
 	if btf.FuncMetadata(&ins) == nil {
 		return ins
@@ -232,7 +232,7 @@ func strip(ins asm.Instruction) asm.Instruction {
 	return out
 }
 
-// shift moves an inlined instruction's use of the frame below the driver's.
+// shift moves an inlined instruction's frame accesses below the driver's frame.
 func shift(ins asm.Instruction, done string) asm.Instructions {
 	switch {
 	case ins.OpCode.JumpOp() == asm.Exit && ins.OpCode.Class().IsJump():

@@ -14,7 +14,7 @@ import (
 // first is the place of a site in the first sweep, where packets enter.
 func first(c *Cube, dir cube.Direction) place { return place{entrance(c, dir), 0} }
 
-// site emits a cube's program and what is done with its verdict.
+// site emits a cube's program and the processing of its verdict.
 func (g *generator) site(at place) {
 	b := g.show(g.block("%s", at), at)
 	g.hideWords(b, at.cube)
@@ -45,9 +45,9 @@ func (g *generator) site(at place) {
 	g.verdict(at, after)
 }
 
-// keepSafe copies the members of md that are the framework's out of a cube's reach, or back.
+// keepSafe saves the framework's members of md where the cube cannot write, or restores them.
 func (g *generator) keepSafe(b *block, out bool) {
-	type member struct { // where it is in md, and where it is kept
+	type member struct { // the offset in md, and the place where it is saved
 		md, safe int16
 		size     asm.Size
 	}
@@ -65,7 +65,7 @@ func (g *generator) keepSafe(b *block, out bool) {
 	}
 }
 
-// measureAgain sets md.packet_len behind a cube that may have changed it; r0 stays.
+// measureAgain updates md.packet_len after a cube that may have changed it; r0 stays.
 func (g *generator) measureAgain(b *block) {
 	b.load(asm.R1, asm.R10, offCtx, asm.DWord)
 	switch {
@@ -81,7 +81,7 @@ func (g *generator) measureAgain(b *block) {
 	b.store(asm.R10, mdLen, asm.R1, asm.Word)
 }
 
-// verdict emits the dispatch on what a program returned, the common case first.
+// verdict emits the dispatch on a program's return value, the common case first.
 func (g *generator) verdict(at place, b *block) {
 	id := at.cube.ID
 	o := &block{label: at.String() + ".other"}
@@ -122,7 +122,7 @@ func (g *generator) verdict(at place, b *block) {
 	}
 }
 
-// calls emits where a program goes that calls another of its cube, by the index in md.reason.
+// calls emits the jump to another program of the cube, by the index in md.reason.
 func (g *generator) calls(at place) {
 	var to []branch
 	for _, p := range at.cube.programs(at.dir) {
@@ -139,8 +139,8 @@ func (g *generator) calls(at place) {
 	}
 }
 
-// last tells whether the place is the last of its cube and direction in its sweep. What follows
-// the cube's programs stands behind it, once, so that all of them get there by forward jumps.
+// last reports whether the place is the last of its cube and direction in its sweep. The code after the cube's programs
+// follows it, once, so that all of them reach it by forward jumps.
 func (g *generator) last(at place) bool {
 	for _, p := range at.cube.programs(at.dir) {
 		other := g.index[site{at.cube, at.dir, p.Index}]
@@ -151,7 +151,7 @@ func (g *generator) last(at place) bool {
 	return true
 }
 
-// onward emits the ways on from a place, right behind it so that the hot path falls through.
+// onward emits the next steps of a place, directly after it so that the hot path falls through.
 func (g *generator) onward(at place) {
 	c := at.cube
 	switch {
@@ -172,14 +172,14 @@ func (g *generator) onward(at place) {
 	}
 }
 
-// Labels of what follows a place.
+// Labels of the code after a place.
 func wireLabel(at place) string  { return fmt.Sprintf("wire.%d.%d", at.cube.ID, at.sweep) }
 func floodLabel(at place) string { return fmt.Sprintf("flood.%d.%d", at.cube.ID, at.sweep) }
 func nextLabel(at place) string  { return fmt.Sprintf("next.%d.%d.%d", at.dir, at.cube.ID, at.sweep) }
 func callLabel(at place) string  { return at.String() + ".call" }
 func upLabel(at place) string    { return "up." + first(at.cube, at.dir).String() }
 
-// txLabel is where a packet goes that a standard cube sends to md.out_port.
+// txLabel is the destination of a packet that a standard cube sends to md.out_port.
 func txLabel(at place) string {
 	if at.cube.has(cube.Egress) {
 		return fmt.Sprintf("tx.%d.%d", at.cube.ID, at.sweep)
@@ -187,7 +187,7 @@ func txLabel(at place) string {
 	return wireLabel(at)
 }
 
-// ports emits the ways out of a standard cube that are code; at is its last place.
+// ports emits the ports of a standard cube that are code; at is its last place.
 func (g *generator) ports(at place) {
 	for _, p := range at.cube.Ports {
 		b := g.block("port.%d.%d.%d", at.cube.ID, p.Index, at.sweep)
@@ -201,8 +201,8 @@ func (g *generator) ports(at place) {
 	}
 }
 
-// wire emits the choice of the output port: code for the ports that lead to programs, the
-// table of exits for those that lead to netdevs.
+// wire emits the choice of the output port: code for the ports that lead to programs, the table of exits for those that
+// lead to netdevs.
 func (g *generator) wire(at place) {
 	c := at.cube
 	b := g.block("%s", wireLabel(at))
@@ -230,12 +230,12 @@ func (g *generator) peer(b *block, at place, c *Cube, p *Port) {
 	g.arrive(b, at, p.Peer, p.PeerPort)
 }
 
-// veil hides from the verifier what it must not mix up between the ways through a program. One that tells apart what each
-// path left on the stack gets to see it.
+// veil hides from the verifier values that it must not mix up between paths through a program. A verifier that
+// distinguishes the paths' stack contents may see them.
 type veil struct{ seesThrough bool }
 
-// enter notes the port at which a packet enters a cube. A verifier that may mix up the ports of several ways into the cube
-// does not get to know it.
+// enter records the port at which a packet enters a cube. A verifier that may mix up the ports of several paths into
+// the cube does not see it.
 func (v veil) enter(b *block, port uint16) {
 	if v.seesThrough {
 		b.set(asm.R10, mdInPort, int32(port), asm.Half)
@@ -246,8 +246,8 @@ func (v veil) enter(b *block, port uint16) {
 	b.store(asm.R10, mdInPort, asm.R0, asm.Half)
 }
 
-// left loads what a cube left in md, R2 being free. A verifier that may take what one of its paths left for that of all
-// does not get to know it.
+// left loads a value that a cube left in md, R2 being free. A verifier that may take the value of one path for that of
+// all does not see it.
 func (v veil) left(b *block, to asm.Register, at int16) {
 	b.load(to, asm.R10, at, asm.Half)
 	if !v.seesThrough {
@@ -255,14 +255,14 @@ func (v veil) left(b *block, to asm.Register, at int16) {
 	}
 }
 
-// hide keeps a number from the verifier, which does not know that XOR with the same number twice changes nothing.
+// hide hides a number from the verifier, which does not know that XOR with the same number twice changes nothing.
 func (v veil) hide(b *block, reg, free asm.Register) {
-	b.load(free, asm.R10, mdLen, asm.DWord) // any number that the verifier does not know
+	b.load(free, asm.R10, mdLen, asm.DWord) // any number unknown to the verifier
 	b.add(asm.Xor.Reg(reg, free), asm.Xor.Reg(reg, free))
 }
 
-// arrive goes to what a packet meets first that enters the cube at the port, whose index is in
-// md.in_port. What that is in another segment, that segment knows.
+// arrive continues at the first site of a packet that enters the cube at the port, whose index is in md.in_port. For a
+// cube of another segment, that segment knows the site.
 func (g *generator) arrive(b *block, at place, c *Cube, p *Port) {
 	if c.Foreign {
 		b.jump(g.turn(turn{entrance(c, cube.Ingress), turnArrive}))
@@ -271,8 +271,7 @@ func (g *generator) arrive(b *block, at place, c *Cube, p *Port) {
 	g.jumpTo(b, at, p.arrival(c)[0], turnCross)
 }
 
-// scrub takes the words of a cube that may have written some out of md at the crossing to the
-// next, whose business they are not.
+// scrub zeroes the words of a cube that may have written some of them at the crossing to the next cube.
 func scrub(b *block, c *Cube) {
 	if c.writesWords() {
 		b.set(asm.R10, mdWords, 0, asm.DWord)
@@ -292,14 +291,14 @@ func (v veil) hideWords(b *block, c *Cube) {
 	}
 }
 
-// writesWords tells whether a program of the cube may write words of md.
+// writesWords reports whether a program of the cube may write words of md.
 func (c *Cube) writesWords() bool {
 	return slices.ContainsFunc(slices.Concat(c.programs(cube.Ingress), c.programs(cube.Egress)),
 		func(p CubeProgram) bool { return p.Function.effects&writesWords != 0 })
 }
 
-// countEdge counts a packet that crosses from a port to another cube, as sent by the port. That
-// the peer received it follows, so it is not counted twice (see account).
+// countEdge counts a packet that crosses from a port to another cube, as sent by the port. The peer's count follows
+// from it, so it is not counted twice (see account).
 func (g *generator) countEdge(b *block, p *Port) {
 	at := int16(p.Slot)*slotSize + slotTx
 	if p.Page == g.c.Page {
@@ -317,7 +316,7 @@ func (g *generator) countEdge(b *block, p *Port) {
 	b.mark(skip)
 }
 
-// next emits the way on behind a transparent cube.
+// next emits the next step after a transparent cube.
 func (g *generator) next(b *block, at place, n Next) {
 	g.declined(b, at, n)
 	if n.Kind != ToPeer {
@@ -347,9 +346,9 @@ func (g *generator) next(b *block, at place, n Next) {
 	}
 }
 
-// jumpTo goes to another site: up in the first sweep, down in the second. Up again it goes by
-// a tail call to the resume program of this generation, which keeps the verifier's work linear;
-// into another segment always.
+// jumpTo goes to another site: along the order in the first sweep, against it in the second. Along it again it goes by
+// a tail call to the resume program of this generation, which keeps the verifier's work linear; into another segment
+// always.
 func (g *generator) jumpTo(b *block, from place, to site, why turnKind) {
 	up := g.index[to] > g.index[from.site]
 	switch {

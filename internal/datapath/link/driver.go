@@ -15,10 +15,10 @@ import (
 	"github.com/polycube/polycube/internal/kernel"
 )
 
-// Mode is how cubes' programs stand in the linked program.
+// Mode is the form of cubes' programs in the linked program.
 type Mode uint8
 
-// Call keeps them global functions; Inline splices them into the driver.
+// Call keeps them as global functions; Inline copies them into the driver.
 const (
 	Call Mode = iota
 	Inline
@@ -32,7 +32,7 @@ func (m Mode) String() string {
 	return "call"
 }
 
-// Role is where packets enter a linked program.
+// Role is the place where packets enter a linked program.
 type Role uint8
 
 const (
@@ -40,14 +40,14 @@ const (
 	OnIngress Role = iota
 	// OnEgress programs (TC) get packets that leave through netdevs.
 	OnEgress
-	// OnResume programs are entered by a tail call, to go on where pcn_resume says.
+	// OnResume programs are entered by a tail call, and continue where pcn_resume says.
 	OnResume
 )
 
 // String returns the role's name, as programs are named in the kernel.
 func (r Role) String() string { return [...]string{"in", "out", "resume"}[r] }
 
-// Core is what the framework gives every linked program.
+// Core is the framework's part of every linked program.
 type Core struct {
 	Object *Object
 	// Maps of the framework by C name.
@@ -56,12 +56,12 @@ type Core struct {
 	Rodata asm.FDer
 	// Generation is the program array for turning back; slot 0 is the resume program.
 	Generation asm.FDer
-	// TapIndex is the interface by which packets enter again, 0 for none: copies for cubes (TC),
-	// and packets that have turned too often.
+	// TapIndex is the interface through which packets re-enter, 0 for none: copies for cubes (TC), and packets that
+	// have turned too often.
 	TapIndex int
-	// Frags is set where XDP frames may lie in several buffers, so that their length takes a call.
+	// Frags is set if XDP frames may be in several buffers, so that reading their length takes a call.
 	Frags bool
-	// Kernel is what the programs may rely on.
+	// Kernel contains the features that the programs may use.
 	Kernel kernel.Features
 }
 
@@ -83,10 +83,10 @@ const (
 	reasonNoProgram, reasonTooLong                        = 9, 14
 	targetRX, targetTX, targetIn, targetInNext, targetOut = 0, 1, 2, 3, 4
 	targetOutNext                                         = 5
-	targetShift                                           = 3 // the program's index is above
+	targetShift                                           = 3 // the upper bits are the program's index
 )
 
-// generator writes the sites, and the ways on from them. The types that it embeds write the rest of the driver, into the
+// generator writes the sites, and the steps after them. The types that it embeds write the rest of the driver, into the
 // same code.
 type generator struct {
 	linking
@@ -96,12 +96,12 @@ type generator struct {
 	copier
 	registers
 	*turner
-	// order is that of the sites in the first sweep, index the place of each in it.
+	// order is the order of the sites in the first sweep, index the position of each in it.
 	order []site
 	index map[site]int
 }
 
-// linking is what is linked. It does not change.
+// linking is the input of the linker. It does not change.
 type linking struct {
 	c    *Component
 	core *Core
@@ -109,15 +109,15 @@ type linking struct {
 	role Role
 }
 
-// code is what has been written of the driver.
+// code is the driver's code so far.
 type code struct {
 	maps   map[string]asm.FDer // of the framework
 	blocks []*block
-	cold   []*block // what is rarely run, laid out behind the rest
+	cold   []*block // rarely executed code, laid out after the rest
 	err    error
 }
 
-// newGenerator has written nothing yet.
+// newGenerator returns a generator without code.
 func newGenerator(l linking) *generator {
 	g := &generator{linking: l, code: &code{maps: l.core.Maps}, veil: veil{l.core.Kernel.StackByAnyRegister},
 		copier: copier{l.core.Rodata, l.core.Kernel}}
@@ -174,8 +174,8 @@ func Program(c *Component, core *Core, mode Mode, role Role) (*ebpf.ProgramSpec,
 	return spec, nil
 }
 
-// FlagFrags is BPF_F_XDP_HAS_FRAGS. All XDP programs have it, since programs that differ in it
-// cannot share a program array.
+// FlagFrags is BPF_F_XDP_HAS_FRAGS. All XDP programs have it, because programs that differ in it cannot share a program
+// array.
 const FlagFrags = 1 << 5
 
 // mainFunc is the type of the driver: int pcn_driver(struct CTXTYPE *ctx).
@@ -213,14 +213,14 @@ func (l linking) roots() []site {
 	return slices.DeleteFunc(out, func(s site) bool { return s.cube.Foreign })
 }
 
-// block begins a block.
+// block starts a block.
 func (w *code) block(format string, args ...any) *block {
 	b := &block{label: fmt.Sprintf(format, args...)}
 	w.blocks = append(w.blocks, b)
 	return b
 }
 
-// later lays a block out behind the rest.
+// later lays out a block after the rest.
 func (w *code) later(b *block) { w.cold = append(w.cold, b) }
 
 // m returns one of the framework's maps.
@@ -249,8 +249,8 @@ func (l linking) pass() int32 {
 	return xdpPass
 }
 
-// functions returns what the driver calls: the cubes' programs in call mode, the cubes' static
-// functions, and the framework's functions.
+// functions returns the functions that the driver calls: the cubes' programs in call mode, the cubes' static functions,
+// and the framework's functions.
 func (g *generator) functions(main asm.Instructions) (asm.Instructions, error) {
 	var candidates []asm.Instructions
 	for _, s := range g.order {
@@ -277,9 +277,8 @@ func (g *generator) functions(main asm.Instructions) (asm.Instructions, error) {
 	return append(out, core...), err
 }
 
-// called returns those of the functions that the driver calls, itself or through others. The
-// kernel refuses a program with a function that nobody calls, and layout may have left out the
-// place of a cube that packets cannot reach.
+// called returns those functions that the driver calls, directly or indirectly. The kernel refuses a program with a
+// function that is never called, and layout may have omitted the place of a cube that packets cannot reach.
 func called(main asm.Instructions, functions []asm.Instructions) asm.Instructions {
 	byName := map[string]asm.Instructions{}
 	for _, f := range functions {
@@ -307,8 +306,8 @@ const (
 	maxMaps      = 64
 )
 
-// checkLimits says which limit of the kernel a program exceeds, where the kernel's own answer
-// would be "argument list too long".
+// checkLimits returns which limit of the kernel a program exceeds; the kernel's own error would be "argument list too
+// long".
 func checkLimits(insns asm.Instructions) error {
 	functions, used := 0, map[asm.FDer]bool{}
 	for i := range insns {

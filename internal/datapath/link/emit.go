@@ -10,13 +10,13 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// block is a run of driver code with one entry, its label, that ends by leaving.
+// block is a run of driver code with one entry, its label, that ends with a jump or exit.
 type block struct {
 	label string
 	ins   asm.Instructions
 	next  string // label for the next instruction, or ""
 	inner int    // labels made inside the block
-	// inlined is set where the block ends with the code of a cube.
+	// inlined is set if the block ends with the code of a cube.
 	inlined bool
 }
 
@@ -30,7 +30,7 @@ func (b *block) add(ins ...asm.Instruction) {
 	}
 }
 
-// local makes a label inside the block, to be placed with mark.
+// local creates a label inside the block, to be placed with mark.
 func (b *block) local() string {
 	b.inner++
 	return fmt.Sprintf("%s.%d", b.label, b.inner)
@@ -65,7 +65,7 @@ const (
 	mdTurns        = offMD + 44
 	mdFlags        = offMD + 46
 	mdTraceID      = offMD + 48
-	mdReserved     = offMD + 56 // nobody writes there
+	mdReserved     = offMD + 56 // never written there
 	mdSize         = 64
 )
 
@@ -92,7 +92,7 @@ func mapPtr(dst asm.Register, m asm.FDer) asm.Instruction {
 	return ins
 }
 
-// lookup calls map_lookup_elem with the key at offKey; null goes to the label.
+// lookup calls map_lookup_elem with the key at offKey; NULL goes to the label.
 func (b *block) lookup(m asm.FDer, null string) {
 	b.add(mapPtr(asm.R1, m),
 		asm.Mov.Reg(asm.R2, asm.R10), asm.Add.Imm(asm.R2, offKey),
@@ -112,8 +112,7 @@ func (b *block) args() {
 	b.add(asm.Mov.Reg(asm.R2, asm.R10), asm.Add.Imm(asm.R2, offMD))
 }
 
-// frameSlot is a pointer that the driver keeps, on its stack and, where no cube's code needs
-// the register, in one.
+// frameSlot is a pointer that the driver keeps, on its stack and, if no cube's code needs the register, in one.
 type frameSlot uint8
 
 const (
@@ -125,8 +124,7 @@ const (
 // registers are those that keep pointers.
 type registers map[frameSlot]asm.Register
 
-// keep chooses the registers. Called functions preserve callee-saved registers; inlined code
-// must not use them.
+// keep chooses the registers. Called functions preserve callee-saved registers; inlined code must not use them.
 func keep(mode Mode, order []site) registers {
 	var used uint16
 	if mode == Inline {
@@ -143,7 +141,7 @@ func keep(mode Mode, order []site) registers {
 	return kept
 }
 
-// fill loads the registers that are kept; it is the last thing before the first cube.
+// fill loads the registers that are kept; it is the last step before the first cube.
 func (r registers) fill(b *block) {
 	for _, slot := range []frameSlot{slotPage, slotMD, slotCtx} {
 		if reg, ok := r[slot]; ok {
@@ -189,8 +187,8 @@ type branch struct {
 	label string
 }
 
-// choose jumps to the branch whose value reg holds, else to the label: compare and jump for
-// a few branches, binary search for many. Branches are in ascending order.
+// choose jumps to the branch whose value reg has, otherwise to the label: compare and jump for a few branches, binary
+// search for many. Branches are in ascending order.
 func (b *block) choose(reg asm.Register, branches []branch, otherwise string) {
 	const linear = 5
 	if len(branches) <= linear {
@@ -246,14 +244,14 @@ func layout(blocks []*block) (asm.Instructions, error) {
 	return out, checkJumps(out)
 }
 
-// isCall is true for what refers to a function, of the program or of the kernel, and not to a label.
+// isCall is true for references to a function, of the program or of the kernel, rather than to a label.
 func isCall(ins *asm.Instruction) bool { return ins.IsFunctionReference() || ins.IsKfuncCall() }
 
 func isJumpTo(ins *asm.Instruction, label string) bool {
 	return ins.OpCode.JumpOp() == asm.Ja && ins.Reference() == label && ins.Symbol() == ""
 }
 
-// checkJumps refuses jumps that do not fit 16 bits, which the assembler would cut silently.
+// checkJumps refuses jumps that do not fit 16 bits, which the assembler would truncate silently.
 func checkJumps(insns asm.Instructions) error {
 	offsets := map[string]asm.RawInstructionOffset{}
 	for it := insns.Iterate(); it.Next(); {

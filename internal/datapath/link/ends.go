@@ -18,15 +18,14 @@ type exits struct {
 	tracer
 }
 
-// ends emits the ways in which packets end in a cube. Those that nothing refers to are left
-// out by layout.
+// ends emits the fates of packets in a cube. layout omits unused ones.
 func (x *exits) ends(c *Cube) {
 	id := c.ID
 	x.dropAs("hop", id, reasonHopLimit)
 	x.dropAs("badport", id, reasonBadPort)
 	x.dropAs("badverdict", id, reasonBadVerdict)
 	x.dropAs("nocall", id, reasonNoProgram)
-	// The cube's own reasons start at reasonFirst; what it cannot have decided is unspecified.
+	// The cube's own reasons start at reasonFirst; a reason that it cannot use is unspecified.
 	drop := x.block("drop.%d", id)
 	drop.add(asm.Mov.Imm(asm.R6, int32(id)))
 	x.left(drop, asm.R7, mdReason)
@@ -59,14 +58,14 @@ func (x *exits) ends(c *Cube) {
 	}
 }
 
-// dropAs emits a drop that is counted for a cube under a reason.
+// dropAs emits a drop that is counted for a cube with a reason.
 func (w *code) dropAs(label string, id uint16, reason int32) {
 	b := w.block("%s.%d", label, id)
 	b.add(asm.Mov.Imm(asm.R6, int32(id)), asm.Mov.Imm(asm.R7, reason))
 	b.jump("fate.drop")
 }
 
-// tails emits what all cubes share: the exit to a netdev and the counting of fates.
+// tails emits the code that all cubes share: the exit to a netdev and the counting of fates.
 func (x *exits) tails() {
 	x.exit()
 	x.enterNamespace()
@@ -99,9 +98,8 @@ func (x *exits) tails() {
 	lost.jump("fate.drop")
 }
 
-// toHook lets the packet go: to the stack or the wire where it is, or, when it comes from the
-// slow path, to those of the netdev that md names (flags 1: its ingress, 0: its egress), past
-// the programs there, which have seen it.
+// toHook passes the packet on: to the stack or the wire where it is or, if it comes from the slow path, to those of the
+// netdev in md (flags 1: its ingress, 0: its egress), past the programs there, which have already processed it.
 func (x *exits) toHook(b *block, flags int32) {
 	if x.role != OnResume {
 		b.leave(x.pass())
@@ -124,7 +122,7 @@ func (x *exits) toHook(b *block, flags int32) {
 	b.leave(x.pass())
 }
 
-// exit emits the way out to a netdev; r1 is the key in the table of exits, r6 the cube.
+// exit emits the exit to a netdev; r1 is the key in the table of exits, r6 the cube.
 func (x *exits) exit() {
 	b := x.block("exit")
 	b.store(asm.R10, offKey, asm.R1, asm.Word)
@@ -166,14 +164,14 @@ func (x *exits) exit() {
 	x.dropAtExit("toolong", reasonTooLong)
 }
 
-// dropAtExit emits a drop on the way out, which is counted for the cube in r6.
+// dropAtExit emits a drop at the exit, which is counted for the cube in r6.
 func (w *code) dropAtExit(label string, reason int32) {
 	b := w.block("%s", label)
 	b.add(asm.Mov.Imm(asm.R7, reason))
 	b.jump("fate.drop")
 }
 
-// refuseFrags drops a frame that lies in several buffers where the kernel would accept the redirect and then lose it.
+// refuseFrags drops a frame in several buffers if the kernel would accept the redirect and then lose it.
 func (x *exits) refuseFrags(b *block) {
 	if x.tc() || !x.core.Frags || x.core.Kernel.RedirectFrags {
 		return
@@ -186,8 +184,8 @@ func (x *exits) refuseFrags(b *block) {
 	b.add(asm.JNE.Reg(asm.R1, asm.R2, "toolong"))
 }
 
-// flood emits the replication to the ports of a cube: netdevs in the framework's function,
-// then the ports that lead to programs.
+// flood emits the replication to the ports of a cube: netdevs in the framework's function, then the ports that lead to
+// programs.
 func (g *generator) flood(at place) {
 	c := at.cube
 	b := g.block("%s", floodLabel(at))
@@ -204,7 +202,7 @@ func (g *generator) flood(at place) {
 		b.load(asm.R1, asm.R10, mdInPort, asm.Half)
 		b.add(asm.JEq.Imm(asm.R1, int32(p.Index), skip))
 		final := !g.tc() || i == last
-		if !final && i == last-1 { // the last port is left out when the packet came from there
+		if !final && i == last-1 { // the last port is skipped if the packet came from there
 			more := b.local()
 			b.add(asm.JNE.Imm(asm.R1, int32(c.Ports[last].Index), more))
 			g.sendTo(b, at, p)
@@ -225,7 +223,7 @@ func (g *generator) sendTo(b *block, at place, p *Port) {
 	b.jump(txLabel(at))
 }
 
-// recirculate sends a copy to the port by way of our own interface.
+// recirculate sends a copy to the port through our own interface.
 func (g *generator) recirculate(b *block, c *Cube, p *Port) {
 	b.args()
 	b.add(asm.Mov.Imm(asm.R3, int32(c.ID)), asm.Mov.Imm(asm.R4, int32(p.Index)),

@@ -21,7 +21,7 @@ type entry struct {
 	*turner
 }
 
-// prologue emits how a packet enters the program: what md starts as, and where it goes.
+// prologue emits the start of the program: it initializes md, and chooses the first site.
 func (e *entry) prologue() {
 	b := e.block("entry")
 	b.store(asm.R10, offCtx, asm.R1, asm.DWord)
@@ -71,7 +71,7 @@ func (e *entry) ifindex(b *block) {
 	b.store(asm.R10, offKey, asm.R1, asm.Word)
 }
 
-// enterIngress looks up the port behind the netdev, counts and goes there.
+// enterIngress looks up the port of the netdev, counts and goes there.
 func (e *entry) enterIngress(b *block) {
 	e.ifindex(b)
 	b.add(asm.JGE.Imm(asm.R1, Entries, "entry.far"))
@@ -126,7 +126,7 @@ func (e *entry) enterEgress(b *block) {
 	e.elsewhere(targetOut)
 }
 
-// resume restores md and goes on at the target.
+// resume restores md and continues at the target.
 func (e *entry) resume(b *block) {
 	b.lookupConst(e.m("pcn_resumes"), 0, "lost")
 	for off := int16(0); off < mdReserved-offMD; off += 8 {
@@ -148,7 +148,7 @@ func (e *entry) resume(b *block) {
 	}
 }
 
-// targets emits where a packet may resume in a cube; r2 is the target.
+// targets emits the places where a packet may resume in a cube; r2 is the target.
 func (e *entry) targets(c *Cube) {
 	var to []branch
 	programs := func(target int32, dir cube.Direction) {
@@ -174,7 +174,7 @@ func (e *entry) targets(c *Cube) {
 	e.block("to.%d", c.ID).choose(asm.R2, to, "lost")
 }
 
-// rx emits where a packet goes that entered a cube at md.in_port.
+// rx emits the destination of a packet that entered a cube at md.in_port.
 func (e *entry) rx(c *Cube) {
 	b := e.block("rx.%d", c.ID)
 	e.sentByNamespace(b, c)

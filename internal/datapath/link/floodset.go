@@ -11,12 +11,12 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// A flood to a set of ports is the framework's work but for the last copy, which is the packet itself and goes where one
-// goes that is sent. Only programs with a cube that uses sets have the code and the maps for it.
+// The framework executes a flood to a set of ports except for the last copy, which is the packet itself and is sent
+// normally. Only programs with a cube that uses sets have the code and the maps for it.
 
 const (
 	verdictFloodSet = 7
-	// toSet is the stub that pcn_pkt_flood_set calls, by which a cube is known to use sets.
+	// toSet is the stub that pcn_pkt_flood_set calls, which identifies cubes that use sets.
 	toSet = "pcn_core_to_set"
 	// throughPrograms marks a call for a cube each copy of whose floods must run programs (THROUGH_EGRESS).
 	throughPrograms = 1 << 17
@@ -24,7 +24,7 @@ const (
 
 func floodSetLabel(at place) string { return fmt.Sprintf("floodset.%d.%d", at.cube.ID, at.sweep) }
 
-// floodsSets tells whether a cube's ingress programs may flood to sets.
+// floodsSets reports whether a cube's ingress programs may flood to sets.
 func (c *Cube) floodsSets() bool {
 	for _, p := range c.programs(cube.Ingress) {
 		if _, calls := p.Function.Callees[toSet]; calls {
@@ -34,13 +34,13 @@ func (c *Cube) floodsSets() bool {
 	return false
 }
 
-// Captures tells whether anything that a cube sends is captured. All copies of its floods to sets then go through programs,
-// to the place where that happens.
+// Captures reports whether anything that a cube sends is captured. All copies of its floods to sets then go through
+// programs, to the place of the capture.
 func (t *Trace) Captures(id uint16) bool {
 	return t != nil && slices.ContainsFunc(t.Sessions, func(s Session) bool { return captures(s) && s.Capture.Cube == id })
 }
 
-// throughEgress is what a call of the framework says about a cube each copy of whose floods must go through programs: the
+// throughEgress is the flag in a framework call for a cube each copy of whose floods must go through programs: the
 // cube's egress program, or the copy for its namespace.
 func (c *Cube) throughEgress() int32 {
 	if c.has(cube.Egress) || c.Span {

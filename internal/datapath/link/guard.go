@@ -11,7 +11,7 @@ import (
 	"github.com/polycube/polycube/internal/kernel"
 )
 
-// guard is Guard, where the kernel needs it.
+// guard is Guard, if the kernel needs it.
 func (cp copier) guard(body asm.Instructions) asm.Instructions {
 	if cp.kernel.NonNullArgs {
 		return body
@@ -19,9 +19,9 @@ func (cp copier) guard(body asm.Instructions) asm.Instructions {
 	return Guard(body)
 }
 
-// Guard puts a NULL test of each argument that is tagged arg:nonnull at the head of a global function, for kernels whose
-// verifier does not know the tag (kernel.Features): they verify such a function as if a caller could pass NULL. None does, so
-// the test costs a comparison, and what it returns is never seen.
+// Guard inserts a NULL test of each argument tagged arg:nonnull at the start of a global function, for kernels whose
+// verifier does not know the tag (kernel.Features): they verify such a function as if a caller could pass NULL. None
+// does, so the test costs a comparison, and its return value is never used.
 func Guard(body asm.Instructions) asm.Instructions {
 	fn := btf.FuncMetadata(&body[0])
 	if fn == nil || fn.Linkage != btf.GlobalFunc {
@@ -47,7 +47,8 @@ func Guard(body asm.Instructions) asm.Instructions {
 	}
 	rest := slices.Clone(body)
 	rest[0] = btf.WithFuncMetadata(rest[0], nil).WithSymbol("")
-	// A loop that begins at the head stays behind the tests: by then the registers hold something else.
+	// A loop that begins at the start of the function stays after the tests: by then the registers contain other
+	// values.
 	head := body[0].Symbol() + ".head"
 	for i := range rest {
 		if rest[i].OpCode.Class().IsJump() && !isCall(&rest[i]) && rest[i].Reference() == body[0].Symbol() {

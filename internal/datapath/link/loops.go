@@ -4,11 +4,11 @@ package link
 
 import "github.com/cilium/ebpf/asm"
 
-// Compilers like to lay out a loop so that its last instruction falls through into its head. The verifiers before Linux
-// 6.7 call that a back-edge and refuse it, while they follow a jump to the head. So a jump to the next instruction, which
-// the kernel removes again, goes in between.
+// Compilers lay out a loop so that its last instruction falls through to its start. The verifiers before Linux 6.7 call
+// that a back-edge and refuse it, although they accept a jump to the start. So a jump to the next instruction, which
+// the kernel removes again, is inserted.
 
-// loopHeads returns where such jumps belong in a labelled body, nil where the kernel needs none.
+// loopHeads returns where such jumps belong in a labelled body, nil if the kernel needs none.
 func (cp copier) loopHeads(body asm.Instructions) map[int]bool {
 	if cp.kernel.LoopsByFallThrough {
 		return nil
@@ -39,7 +39,7 @@ func fallsIntoLoop(body asm.Instructions) map[int]bool {
 	return heads
 }
 
-// leadsTo tells whether the code gets from one instruction to another.
+// leadsTo reports whether the code can get from one instruction to another.
 func leadsTo(body asm.Instructions, target map[string]int, from, to int) bool {
 	seen := make([]bool, len(body))
 	work := []int{from}
@@ -68,7 +68,7 @@ func leadsTo(body asm.Instructions, target map[string]int, from, to int) bool {
 	return false
 }
 
-// isJump is true for what may go elsewhere within the function, or ends it; calls come back.
+// isJump is true for instructions that may continue elsewhere within the function, or end it; calls return.
 func isJump(ins *asm.Instruction) bool {
 	return ins.OpCode.Class().IsJump() && ins.OpCode.JumpOp() != asm.Call
 }

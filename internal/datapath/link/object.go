@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package link makes one kernel program out of many cubes. It is pure: compiled objects and
-// a description of the graph go in, instructions come out; nothing is loaded here.
+// Package link creates one kernel program from many cubes. It has no side effects: compiled objects and a description
+// of the graph go in, instructions come out; nothing is loaded here.
 //
-// A cube's program is a function int f(ctx, md). The linker copies its instructions once per
-// instance, renames its symbols, binds the instance's maps and constants, and writes a driver
-// around the copies that keeps md on its stack and acts on each verdict. In call mode the
-// copies stay global functions, which the verifier checks one by one; in inline mode their
-// bodies are spliced into the driver.
+// A cube's program is a function int f(ctx, md). The linker copies its instructions once per instance, renames its
+// symbols, binds the instance's maps and constants, and writes a driver around the copies that keeps md on its stack
+// and acts on each verdict. In call mode the copies stay global functions, which the verifier checks one by one; in
+// inline mode their bodies are copied into the driver.
 package link
 
 import (
@@ -36,7 +35,7 @@ const (
 	reasonMax   = 64
 )
 
-// ErrObject marks an object that is not a cube's, or is malformed. It is a kind of cube.ErrInvalid.
+// ErrObject marks an object that does not belong to a cube, or is malformed. It is a kind of cube.ErrInvalid.
 var ErrObject error = objectError{}
 
 type objectError struct{}
@@ -52,12 +51,12 @@ type Object struct {
 	Functions map[string]*Function
 	// Maps to create for each instance.
 	Maps map[string]*ebpf.MapSpec
-	// Reasons are the labels of the cube's own drop reasons; Reasons[0] is PCN_REASON_FIRST.
-	// SlowpathReasons are those of the reasons for which it calls its slow path.
+	// Reasons are the labels of the cube's own drop reasons; Reasons[0] is PCN_REASON_FIRST. SlowpathReasons are
+	// those of the reasons for sending packets to its slow path.
 	Reasons, SlowpathReasons []string
 	// Further are the names of its PCN_PROGRAM functions, sorted.
 	Further []string
-	// Switches are its constants of which it is known which values they can have, by name.
+	// Switches are its constants with known values, by name.
 	Switches []Switch
 
 	rodata    []byte
@@ -78,19 +77,19 @@ type Function struct {
 	Callees map[string]asm.Instructions
 	// Frame is the number of stack bytes that Body uses.
 	Frame int
-	// narrow holds the 8-byte stack slots (as negative offsets) that Body writes in part.
+	// narrow contains the 8-byte stack slots (as negative offsets) that Body writes partially.
 	narrow []int16
-	// effects is what Body may do to md.
+	// effects are the changes that Body may make to md.
 	effects effects
-	// resizes is set where Body, or what it calls, may change the packet's length.
+	// resizes is set if Body, or a function that it calls, may change the packet's length.
 	resizes bool
 	// registers is the set of registers that Body uses, as a bit mask.
 	registers uint16
-	// notInlinable says why Body cannot be spliced into a driver, or is empty.
+	// notInlinable is the reason why Body cannot be inlined into a driver, or empty.
 	notInlinable string
 }
 
-// ParseObject reads a compiled object (ELF). Whatever is wrong with one, the error wraps ErrObject.
+// ParseObject reads a compiled object (ELF). Whatever the problem, the error wraps ErrObject.
 func ParseObject(hook cube.Hook, elf []byte) (o *Object, err error) {
 	defer func() {
 		if v := recover(); v != nil { // the object may come from a service, and one that is malformed must not end the daemon
@@ -145,7 +144,7 @@ func parse(hook cube.Hook, elf []byte) (*Object, error) {
 	return o, nil
 }
 
-// addMaps sorts the object's maps into constants and maps of the instance.
+// addMaps divides the object's maps into constants and maps of the instance.
 func (o *Object) addMaps(spec *ebpf.CollectionSpec) error {
 	o.sections, o.variables = map[string]uint32{}, map[string]variable{}
 	for name, m := range spec.Maps {
@@ -224,9 +223,9 @@ func (f *Function) addCallees(all map[string]asm.Instructions, body asm.Instruct
 	return nil
 }
 
-// measure finds what inlining must know about the body's use of its stack. The frame pointer may
-// only be a base of accesses below it and be copied to take the address of a local: a body that
-// keeps the pointer itself would get the driver's when it is inlined.
+// measure analyses the body's use of its stack for inlining. The frame pointer may only be a base of accesses below it
+// and be copied to take the address of a local: a body that keeps the pointer itself would get the driver's when it is
+// inlined.
 func (f *Function) measure() {
 	slots := map[int16]bool{}
 	for i := range f.Body {
@@ -246,8 +245,8 @@ func (f *Function) measure() {
 			f.notInlinable = "it does arithmetic on its frame pointer"
 		}
 	}
-	// Addresses of locals: mov rX, r10; add rX, -n. The lowest one bounds the frame; slots
-	// reached through pointers are written by helpers and callees.
+	// Addresses of locals: mov rX, r10; add rX, -n. The lowest one bounds the frame; helpers and callees write
+	// slots that are reached through pointers.
 	for i := 0; i+1 < len(f.Body); i++ {
 		next := &f.Body[i+1]
 		if isFrameCopy(&f.Body[i]) && next.Dst == f.Body[i].Dst && next.OpCode.ALUOp() == asm.Add &&
@@ -265,8 +264,8 @@ func (f *Function) measure() {
 	}
 }
 
-// Uses returns the names of the maps that the function and its callees refer to, constants
-// included, and how many instructions they have together.
+// Uses returns the names of the maps that the function and its callees refer to, constants included, and their total
+// number of instructions.
 func (f *Function) Uses() (maps []string, instructions int) {
 	seen := map[string]bool{}
 	count := func(body asm.Instructions) {
@@ -285,7 +284,7 @@ func (f *Function) Uses() (maps []string, instructions int) {
 	return maps, instructions
 }
 
-// IsProgram tells whether the function has the type of a cube's program, int (ctx, md).
+// IsProgram reports whether the function has the type of a cube's program, int (ctx, md).
 func (f *Function) IsProgram() bool {
 	fn := btf.FuncMetadata(&f.Body[0])
 	if fn == nil || fn.Linkage != btf.GlobalFunc {

@@ -11,15 +11,15 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// An offer shows a packet that is for a standard cube itself to the transparent cubes of one of its ports, and brings it
-// back unless one of them turns it. Both ways are tail calls, so md.flags can say "offered" or "turned" in resume programs
-// only: the checks are in those, and packets that are merely forwarded meet none.
+// An offer shows a packet that is addressed to a standard cube itself to the transparent cubes of one of its ports, and
+// brings it back unless one of them turns it. Both ways are tail calls, so md.flags can say "offered" or "turned" in
+// resume programs only: the checks are in those, and packets that are merely forwarded execute none.
 
 const (
 	verdictOffer = 9
 	targetOffer  = 7
-	// PCN_MD_TURNED, PCN_MD_OFFERED and PCN_MD_FROM, the port where the cube received what it offers. md.flags are the
-	// framework's, and put back behind a cube that may have written to them.
+	// PCN_MD_TURNED, PCN_MD_OFFERED and PCN_MD_FROM, the port where the cube received the offered packet. md.flags
+	// belong to the framework, and are restored after a cube that may have written to them.
 	mdTurned, mdOffered = 0x10, 0x20
 	mdFrom              = 7
 	mdTrace             = 0xf
@@ -27,7 +27,8 @@ const (
 
 func offerLabel(at place) string { return fmt.Sprintf("offer.%d.%d", at.cube.ID, at.sweep) }
 
-// offeredLabel is where a packet goes that the cube's control plane offers: to the cube itself if that has no offers.
+// offeredLabel is the destination of a packet that the cube's control plane offers: the cube itself if that has no
+// offers.
 func offeredLabel(c *Cube) string {
 	if c.Offers {
 		return offerLabel(first(c, cube.Ingress))
@@ -35,7 +36,7 @@ func offeredLabel(c *Cube) string {
 	return first(c, cube.Ingress).String()
 }
 
-// flag sets what md.flags say beside tracing.
+// flag sets flags of md in addition to those of tracing.
 func flag(b *block, bits int32) {
 	b.load(asm.R1, asm.R10, mdFlags, asm.Half)
 	b.add(asm.And.Imm(asm.R1, mdTrace))
@@ -45,7 +46,8 @@ func flag(b *block, bits int32) {
 	b.store(asm.R10, mdFlags, asm.R1, asm.Half)
 }
 
-// unflag clears that where a packet leaves a standard cube by a port that is code: to the next cube it is like any other.
+// unflag clears them where a packet leaves a standard cube by a port that is code: to the next cube it is like any
+// other.
 func (g *generator) unflag(b *block) {
 	if g.role == OnResume {
 		flag(b, 0)
@@ -58,8 +60,8 @@ func ifOffered(b *block, label string) {
 	b.add(asm.JSet.Imm(asm.R1, mdOffered, label))
 }
 
-// offer emits the way of a packet that a standard cube offers, by md.out_port. From a port none of whose transparent cubes
-// takes offers it comes back at once.
+// offer emits the path of a packet that a standard cube offers, by md.out_port. From a port none of whose transparent
+// cubes takes offers it returns at once.
 func (g *generator) offer(at place) {
 	c := at.cube
 	if !c.Offers {
@@ -81,8 +83,8 @@ func (g *generator) offer(at place) {
 	b.choose(asm.R1, to, g.turn(turn{entrance(c, cube.Ingress), turnCall}))
 }
 
-// declined emits where a packet that is offered goes back to its cube, on the port where it came in: behind the last
-// transparent cube that takes offers, and, whatever changed meanwhile, before it would leave the port.
+// declined emits the return of an offered packet to its cube, on the port where it came in: after the last transparent
+// cube that takes offers and, whatever changed meanwhile, before it would leave the port.
 func (g *generator) declined(b *block, at place, n Next) {
 	c := at.cube
 	if g.role != OnResume || at.dir != cube.Egress || c.OfferedBy == nil || !c.LastTaker && n.Kind != ToPeer {
@@ -97,8 +99,8 @@ func (g *generator) declined(b *block, at place, n Next) {
 	ifOffered(b, back.label)
 }
 
-// show emits what shows a received packet to others, and returns the block that follows. One that was offered has been
-// shown when it came in.
+// show emits the copies of a received packet for others, and returns the next block. An offered packet has been shown
+// when it came in.
 func (g *generator) show(b *block, at place) *block {
 	c := at.cube
 	shown := c.Span || slices.ContainsFunc(g.sessions(captures), func(s Session) bool { return s.Capture.Cube == c.ID })

@@ -11,31 +11,31 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// A linked program is the code of many authors. When the kernel refuses it, the one to tell is the author of the instruction
-// in question, so the linker marks where each one's code begins.
+// A linked program contains the code of many authors. If the kernel refuses it, the error names the author of the
+// offending instruction, so the linker marks where each one's code begins.
 
-// Origin is whose code an instruction is. Without a cube it is the framework's: a function of its own, or the driver.
+// Origin is the author of an instruction. Without a cube it is the framework: one of its functions, or the driver.
 type Origin struct {
 	Cube, Service string
 	// Function is the name in the source, not that of the copy.
 	Function string
 }
 
-// driverName is the function of what the linker generates.
+// driverName is the function with the linker's own code.
 const driverName = "pcn_driver"
 
-// Framework tells whether the code is the framework's.
+// Framework reports whether the code is the framework's.
 func (o Origin) Framework() bool { return o.Cube == "" }
 
 type originKey struct{}
 
-// from marks an instruction as the first of an origin's.
+// from marks an instruction as the first of an origin.
 func from(ins asm.Instruction, o Origin) asm.Instruction {
 	ins.Metadata.Set(originKey{}, o)
 	return ins
 }
 
-// origin is that of a site's function.
+// origin returns the origin of a site's function.
 func (s site) origin(function string) Origin {
 	return Origin{Cube: s.cube.Name, Service: s.cube.Service, Function: function}
 }
@@ -47,23 +47,23 @@ type Line struct {
 	Text   string
 }
 
-// String is what compilers print: file:line.
+// String returns the form that compilers print: file:line.
 func (l Line) String() string { return fmt.Sprintf("%s:%d", l.File, l.Number) }
 
-// Place is where an instruction of a linked program comes from.
+// Place is the origin of an instruction of a linked program.
 type Place struct {
 	Origin
-	// Line has no file where the code was not compiled from C.
+	// Line has no file if the code was not compiled from C.
 	Line Line
-	// Caller is the line of the function's own file from which Line, in a header, was inlined, as far as that can be
-	// told; it has no file where Line is in that file itself.
+	// Caller is the line of the function's own file from which Line, in a header, was inlined, as far as that is
+	// known; it has no file if Line is in that file itself.
 	Caller Line
 	// Subprogram is the index of the function in the program, as the kernel counts them, and Symbol its name there.
 	Subprogram int
 	Symbol     string
 }
 
-// Places tells for each instruction of a linked program where it comes from.
+// Places returns the place of each instruction of a linked program.
 func Places(insns asm.Instructions) []Place {
 	out := make([]Place, len(insns))
 	at, home := Place{Subprogram: -1}, ""
@@ -101,7 +101,7 @@ func starts(ins *asm.Instruction) (*btf.Func, *Origin) {
 	return btf.FuncMetadata(ins), nil
 }
 
-// lineOf is the line of C that an instruction begins.
+// lineOf returns the line of C that an instruction begins.
 func lineOf(ins *asm.Instruction) (Line, bool) {
 	l, ok := ins.Source().(*btf.Line)
 	if !ok {
@@ -110,7 +110,8 @@ func lineOf(ins *asm.Instruction) (Line, bool) {
 	return Line{File: path.Clean(l.FileName()), Number: int(l.LineNumber()), Text: l.Line()}, true
 }
 
-// homeOf is the file in which the function at the head is written: the first that is no header, else the first.
+// homeOf returns the file of a function, given its first instruction: the first file that is no header, otherwise the
+// first.
 func homeOf(insns asm.Instructions) string {
 	home := ""
 	for i := range insns {

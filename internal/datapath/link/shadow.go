@@ -10,9 +10,9 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// A shadow cube has a network namespace in which its ports are interfaces. What its programs give
-// to the namespace leaves by the table of those interfaces; what programs in the namespace send
-// enters like a packet of any netdev, by a row that says that the port sends it.
+// A shadow cube has a network namespace in which its ports are interfaces. Packets that its programs send to the
+// namespace leave through the table of those interfaces; packets from programs in the namespace enter like those of any
+// netdev, through a row that says that the port sends them.
 
 const (
 	verdictNamespace = 6
@@ -21,7 +21,7 @@ const (
 	sentFlag         = 0x8000 // PCN_SENT
 )
 
-// SentPort is what an entry holds as the port of packets that the cube's namespace sends by it.
+// SentPort returns the port field of an entry for packets that the cube's namespace sends through it.
 func SentPort(index uint16) uint16 { return index | sentFlag }
 
 func namespaceLabel(c *Cube) string { return fmt.Sprintf("namespace.%d", c.ID) }
@@ -33,7 +33,7 @@ func (g *generator) toNamespace(b *block, at place) {
 	}
 }
 
-// namespace emits the way of a cube's packets into its namespace, by md.out_port.
+// namespace emits the path of a cube's packets into its namespace, by md.out_port.
 func (x *exits) namespace(c *Cube) {
 	b := x.block("%s", namespaceLabel(c))
 	b.add(asm.Mov.Imm(asm.R6, int32(c.ID)))
@@ -47,8 +47,8 @@ func (x *exits) namespace(c *Cube) {
 	b.jump("namespace")
 }
 
-// enterNamespace emits what shadow cubes share: r1 is the key in the table of the namespaces'
-// interfaces, r6 the cube.
+// enterNamespace emits the code that shadow cubes share: r1 is the key in the table of the namespaces' interfaces, r6
+// the cube.
 func (x *exits) enterNamespace() {
 	shadows := false
 	for _, c := range x.c.Cubes {
@@ -71,7 +71,7 @@ func (x *exits) enterNamespace() {
 	b.add(asm.Mov.Reg(asm.R1, asm.R8), asm.Mov.Imm(asm.R2, 0), asm.FnRedirect.Call(), asm.Return())
 }
 
-// sentByNamespace emits where a packet goes that a shadow cube's namespace sends: out of the port.
+// sentByNamespace emits the destination of a packet that a shadow cube's namespace sends: out of the port.
 func (e *entry) sentByNamespace(b *block, c *Cube) {
 	if !c.Shadow {
 		return
@@ -85,14 +85,14 @@ func (e *entry) sentByNamespace(b *block, c *Cube) {
 	b.add(asm.JSet.Imm(asm.R1, sentFlag, sent.label))
 }
 
-// spanIn emits the copy of what a cube receives, before its program sees it.
+// spanIn emits the copy of a received packet, before the cube's program sees it.
 func (l linking) spanIn(b *block, at place) {
 	if at.cube.Span && at == (place{entrance(at.cube, cube.Ingress), at.sweep}) {
 		l.span(b, int32(at.cube.ID))
 	}
 }
 
-// spanOut emits the copy of what a cube sends, behind its program.
+// spanOut emits the copy of a sent packet, after the cube's program.
 func (l linking) spanOut(b *block, c *Cube) {
 	if c.Span {
 		l.span(b, int32(c.ID)|1<<16)

@@ -2,9 +2,9 @@
 
 package link
 
-// The constants that switch code. The verifier does not look at code that a constant rules out, so a program that it
-// takes with the defaults may be one that it refuses with other values. A constant of type bool or enum says itself which
-// values there are; for a number, PCN_TRY does.
+// The constants that enable code. The verifier does not check code that a constant disables, so a program that it
+// accepts with the defaults may be refused with other values. The type of a bool or enum constant defines its values;
+// for a number, PCN_TRY does.
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// Switch is a constant, or a member of one that is a struct, with the values to be tried.
+// Switch is a constant, or a member of one that is a struct, with the values to try.
 type Switch struct {
 	// Name is the C name, with dots before members.
 	Name string
@@ -30,11 +30,11 @@ type Switch struct {
 	raw      [][]byte
 }
 
-// tagTry is what PCN_TRY of <pcn/config.h> leaves in the object.
+// tagTry is the tag that PCN_TRY of <pcn/config.h> leaves in the object.
 const tagTry = "pcn_try:"
 
-// switches finds them. Constants that begin with pcn_ are the framework's, and one that is not volatile is no PCN_CONFIG:
-// the compiler has used its value already.
+// switches finds them. Constants that begin with pcn_ belong to the framework, and one that is not volatile is no
+// PCN_CONFIG: the compiler has used its value already.
 func (o *Object) switches() ([]Switch, error) {
 	var out []Switch
 	for _, name := range slices.Sorted(maps.Keys(o.variables)) {
@@ -77,7 +77,7 @@ func isVolatile(t btf.Type) bool {
 	return false
 }
 
-// triedNumbers are the values that PCN_TRY names.
+// triedNumbers are the values given with PCN_TRY.
 func triedNumbers(v variable) ([]int64, error) {
 	var out []int64
 	for _, tag := range v.typ.Tags {
@@ -94,7 +94,8 @@ func triedNumbers(v variable) ([]int64, error) {
 	return out, nil
 }
 
-// switchesIn finds the switches in a value of a type, at an offset of the constant with these bytes, down to so many levels.
+// switchesIn finds the switches in a value of a type, at an offset of the constant with these bytes, down to a number
+// of levels.
 func switchesIn(name string, t btf.Type, offset uint32, data []byte, numbers []int64, levels int) []Switch {
 	if levels == 0 {
 		return nil
@@ -152,8 +153,8 @@ func (s *Switch) begin(value []byte) {
 	s.Values, s.raw = slices.Insert(s.Values, 0, text), slices.Insert(s.raw, 0, bytes.Clone(value))
 }
 
-// Switched are the constants with the switches at values by number, for Constants. Those that are at their defaults
-// are left out.
+// Switched returns the constants with the switches at values by number, for Constants. Those at their defaults are
+// omitted.
 func (o *Object) Switched(values []int) map[string]any {
 	out := map[string]any{}
 	for i, n := range values {
@@ -172,8 +173,8 @@ func (o *Object) Switched(values []int) map[string]any {
 	return out
 }
 
-// ConstantAt returns where the constant begins and ends that is at an offset of the object's constants; ok is false where
-// there is none by name, such as in a string.
+// ConstantAt returns the beginning and the end of the constant at an offset of the object's constants; ok is false if
+// there is none with a name, such as in a string.
 func (o *Object) ConstantAt(offset uint32) (from, to uint32, ok bool) {
 	for _, v := range o.variables {
 		if offset >= v.offset && offset < v.offset+v.size {

@@ -10,16 +10,14 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// Jump threading: where an inlined body returns a verdict that is a constant there, the code
-// jumps to what follows that verdict instead of to the dispatch that would find it out, and past
-// the choice of the port, too, if the port is a constant.
+// Jump threading: where an inlined body returns a constant verdict, the code jumps directly to the code for that
+// verdict instead of the dispatch, and past the choice of the port, too, if the port is a constant.
 
-// threads are the returns of a body that need no dispatch, by the index of an instruction, and
-// where to go instead.
+// threads are the returns of a body that need no dispatch, by the index of an instruction, and their destinations.
 type threads struct {
 	// at is for a return, or a jump to one: it is replaced.
 	at map[int]string
-	// before is for a return that others jump to: what falls into it goes elsewhere.
+	// before is for a return that others jump to: code that falls through to it goes elsewhere.
 	before map[int]string
 }
 
@@ -58,9 +56,8 @@ func isGoto(ins *asm.Instruction) bool {
 	return ins.OpCode.Class().IsJump() && ins.OpCode.JumpOp() == asm.Ja
 }
 
-// constantsAt returns the verdict and the output port that are constants when the code falls
-// into the instruction at end, -1 for one that is not known. It looks back through the straight
-// line of code before.
+// constantsAt returns the verdict and the output port that are constants when the code falls through to the instruction
+// at end, -1 if unknown. It searches backwards in the straight-line code before.
 func constantsAt(body asm.Instructions, states []pointers, end int) (verdict, port int64) {
 	first := end
 	for first > 0 && !leavesLine(&body[first-1]) && (first == end || body[first].Symbol() == "") {
@@ -91,10 +88,10 @@ func constantsAt(body asm.Instructions, states []pointers, end int) (verdict, po
 	return verdict, port
 }
 
-// leavesLine is true for what ends a straight line of code, or may change more than is followed.
+// leavesLine is true for instructions that end straight-line code, or may change more than is tracked.
 func leavesLine(ins *asm.Instruction) bool { return ins.OpCode.Class().IsJump() }
 
-// storedPort is the constant output port after a store to md.
+// storedPort returns the constant output port after a store to md.
 func storedPort(ins *asm.Instruction, p pointers, known map[asm.Register]int64, port int64) int64 {
 	offset, size := int(ins.Offset), ins.OpCode.Size().Sizeof()
 	const at = mdOutPort - offMD
@@ -114,7 +111,7 @@ func storedPort(ins *asm.Instruction, p pointers, known map[asm.Register]int64, 
 	return -1
 }
 
-// destination is the label of what follows a verdict at a place.
+// destination returns the label of the code for a verdict at a place.
 func (g *generator) destination(at place, verdict, port int64) string {
 	id := at.cube.ID
 	forwards := !at.cube.Transparent && at.dir == cube.Ingress
@@ -148,8 +145,8 @@ func (g *generator) destination(at place, verdict, port int64) string {
 	return fmt.Sprintf("badverdict.%d", id)
 }
 
-// reaches tells whether anything still gets to the return at i, which others jump to: a jump
-// that was not threaded, or what falls into it.
+// reaches reports whether the return at i, which others jump to, is still reachable: by a jump that was not threaded,
+// or by falling through.
 func (t threads) reaches(body asm.Instructions, i int) bool {
 	for j := range body {
 		if _, threaded := t.at[j]; !threaded && body[j].Reference() == body[i].Symbol() && body[j].OpCode.Class().IsJump() {

@@ -14,19 +14,18 @@ import (
 	"github.com/polycube/polycube/internal/filter"
 )
 
-// Trace is what sessions want to see of a component's packets; without it the programs have no
-// trace of tracing.
+// Trace is what trace sessions observe in a component; without it the programs contain no tracing code.
 type Trace struct{ Sessions []Session }
 
-// Session wants the steps of packets, or the packets at one place.
+// Session observes the steps of packets, or the packets at one place.
 type Session struct {
-	// Bit tells sessions apart, in md.flags and in records: 0 to MaxSessions-1.
+	// Bit identifies a session, in md.flags and in records: 0 to MaxSessions-1.
 	Bit uint8
-	// Filter chooses packets where they enter, or at the place of a capture; nil takes all.
+	// Filter selects packets where they enter, or at the place of a capture; nil selects all.
 	Filter *filter.Filter
-	// Cube is the only one whose steps are wanted, 0 is any.
+	// Cube is the only one whose steps are recorded, 0: all.
 	Cube uint16
-	// Capture is the place whose packets are wanted whole; nil wants steps.
+	// Capture is the place whose packets are recorded completely; nil records steps.
 	Capture *Capture
 }
 
@@ -35,7 +34,7 @@ type Capture struct {
 	Cube, Port uint16
 }
 
-// MaxSessions is how many sessions there can be at once (PCN_MD_TRACE).
+// MaxSessions is the maximum number of concurrent sessions (PCN_MD_TRACE).
 const MaxSessions = 4
 
 // Stages of a record: enum pcn_trace_stage.
@@ -52,19 +51,19 @@ var traceCalls = filter.Calls{Load: "pcn_core_field", Length: "pcn_core_length"}
 
 func filterName(s Session) string { return fmt.Sprintf("pcn_filter_%d", s.Bit) }
 
-// tracer writes what records packets. What it writes leaves registers as the comments say.
+// tracer writes the code that records packets. It preserves registers as the comments say.
 type tracer struct {
 	veil
 	trace   *Trace  // nil for none
 	helpers *Object // the functions of the framework
 }
 
-// traced tells whether any session looks at the component.
+// traced reports whether any session observes the component.
 func (t tracer) traced() bool {
 	return t.trace != nil && len(t.trace.Sessions) > 0
 }
 
-// sessions are those of a kind, none when the component is not traced.
+// sessions returns the sessions of a kind, none if the component is not traced.
 func (t tracer) sessions(want func(Session) bool) []Session {
 	var out []Session
 	if t.traced() {
@@ -91,7 +90,7 @@ func mask(sessions []Session) (bits int32) {
 // skipLabel is a label inside a block; others have numbers too.
 func skipLabel(b *block) string { return b.local() + ".untraced" }
 
-// choose leaves in r9 the bits of the sessions whose filter takes the packet in r6.
+// choose leaves in r9 the bits of the sessions whose filter matches the packet in r6.
 func (t tracer) choose(b *block, sessions []Session) {
 	b.add(asm.Mov.Imm(asm.R9, 0))
 	for _, s := range sessions {
@@ -106,8 +105,7 @@ func (t tracer) choose(b *block, sessions []Session) {
 	}
 }
 
-// traceBegin emits the choice of packets that are followed, where they enter; r6 is the packet.
-// It uses r0 to r5 and r9.
+// traceBegin emits the selection of packets to follow, where they enter; r6 is the packet. It uses r0 to r5 and r9.
 func (t tracer) traceBegin(b *block) {
 	sessions := t.sessions(follows)
 	if len(sessions) == 0 {
@@ -127,8 +125,8 @@ func (t tracer) begin(b *block) {
 	b.call("pcn_core_trace_begin")
 }
 
-// traceResume is traceBegin for a packet that may be followed already: copies know their
-// sessions, and what comes from the slow path knows nothing. r0 survives.
+// traceResume is traceBegin for a packet that may be followed already: copies contain their sessions, and packets from
+// the slow path none. r0 survives.
 func (t tracer) traceResume(b *block) {
 	sessions := t.sessions(follows)
 	if len(sessions) == 0 {
@@ -148,15 +146,15 @@ func (t tracer) traceResume(b *block) {
 	b.add(asm.Mov.Reg(asm.R0, asm.R8))
 }
 
-// at are the sessions that want the steps of a cube, and those that capture there: they want to
-// know what became of what the cube received.
+// at are the sessions that record the steps of a cube, and those that capture there: they also need the fate of the
+// packets that the cube received.
 func (t tracer) at(id uint16) []Session {
 	return t.sessions(func(s Session) bool {
 		return s.Capture == nil && (s.Cube == 0 || s.Cube == id) || s.Capture != nil && s.Capture.Cube == id
 	})
 }
 
-// traceProgram emits the record of what a program has returned, in r0, which survives.
+// traceProgram emits the record of a program's return value, in r0, which survives.
 func (t tracer) traceProgram(b *block, at place) {
 	sessions := t.at(at.cube.ID)
 	if len(sessions) == 0 {
@@ -175,8 +173,8 @@ func (t tracer) traceProgram(b *block, at place) {
 	b.mark(skip)
 }
 
-// traceEnd emits the record of a packet that the framework drops: r6 is the cube, r7 the reason.
-// What a cube drops itself, its program's record has told.
+// traceEnd emits the record of a packet that the framework drops: r6 is the cube, r7 the reason. Drops by a cube itself
+// are in its program's record.
 func (t tracer) traceEnd(b *block) {
 	skip := skipLabel(b)
 	if !t.traceStage(b, skip, StageEnd, func() {
@@ -200,8 +198,8 @@ func (t tracer) traceLeave(b *block) {
 	b.mark(skip)
 }
 
-// traceStage emits the arguments but the last of a record for the cube in r6, unless the packet
-// is not followed or test jumps to skip. It is false when there is nothing to emit.
+// traceStage emits the arguments except the last of a record for the cube in r6, unless the packet is not followed or
+// test jumps to skip. It is false if there is nothing to emit.
 func (t tracer) traceStage(b *block, skip string, stage int32, test func()) bool {
 	sessions := t.sessions(follows)
 	if len(sessions) == 0 {
@@ -216,7 +214,7 @@ func (t tracer) traceStage(b *block, skip string, stage int32, test func()) bool
 	return true
 }
 
-// captureIn emits the capture of what a cube receives, before its program sees it.
+// captureIn emits the capture of a received packet, before the cube's program sees it.
 func (t tracer) captureIn(b *block, at place) {
 	if at.index != 0 || !at.cube.Transparent && at.dir != cube.Ingress {
 		return
@@ -235,7 +233,7 @@ func (t tracer) captureIn(b *block, at place) {
 	}
 }
 
-// captureOut emits the capture of what a cube sends by md.out_port.
+// captureOut emits the capture of a packet that a cube sends by md.out_port.
 func (t tracer) captureOut(b *block, c *Cube) {
 	for _, s := range t.sessions(captures) {
 		if s.Capture.Cube != c.ID {
@@ -249,8 +247,8 @@ func (t tracer) captureOut(b *block, c *Cube) {
 	}
 }
 
-// captureFlood emits the capture of the copy that a flood sends by a port. Where all copies run
-// the egress program, that is where they are captured.
+// captureFlood emits the capture of the copy that a flood sends by a port. If all copies run the egress program, they
+// are captured there.
 func (t tracer) captureFlood(b *block, c *Cube) {
 	if c.has(cube.Egress) {
 		return
@@ -262,7 +260,7 @@ func (t tracer) captureFlood(b *block, c *Cube) {
 		skip := skipLabel(b)
 		b.load(asm.R1, asm.R10, mdInPort, asm.Half)
 		b.add(asm.JEq.Imm(asm.R1, int32(s.Capture.Port), skip))
-		if p := c.port(s.Capture.Port); p == nil { // one that is code is captured on the way there
+		if p := c.port(s.Capture.Port); p == nil { // one that is code is captured on the path there
 			t.captureSent(b, s, c, skip)
 		}
 		b.mark(skip)
@@ -273,8 +271,8 @@ func (t tracer) captureSent(b *block, s Session, c *Cube, skip string) {
 	t.capture(b, s, skip, int32(c.ID)|1<<16, StageOut, func() { b.add(asm.Mov.Imm(asm.R5, int32(s.Capture.Port))) })
 }
 
-// capture emits one record of the whole packet, if the session's filter takes it, and marks the
-// packet, so that the record of the cube's verdict follows.
+// capture emits one record of the whole packet, if the session's filter matches it, and marks the packet, so that the
+// record of the cube's verdict follows.
 func (t tracer) capture(b *block, s Session, skip string, who, stage int32, extra func()) {
 	if s.Filter != nil {
 		b.load(asm.R1, asm.R10, offCtx, asm.DWord)

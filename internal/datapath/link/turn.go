@@ -13,23 +13,22 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// A turn is a tail call with md in the CPU's pcn_resumes: back up in this component, where plain
-// jumps would be a loop to the verifier, or across into another segment. Each counts as a hop,
-// so that loops end. The kernel allows 33 tail calls for one run of a program; a packet that
-// crosses to another cube after maxTurns of them goes by our own interface instead, where it
-// starts a new run. (Within a cube the four words of md could not go along; a cube's own
-// programs have the rest of the 33.)
+// A turn is a tail call with md in the CPU's pcn_resumes: along the order again in this component, where plain jumps
+// would be a loop to the verifier, or across into another segment. Each counts as a hop, so that loops end. The kernel
+// allows 33 tail calls per run of a program; a packet that crosses to another cube after maxTurns of them goes through
+// our own interface instead, where it starts a new run. (Within a cube the four words of md could not be passed that
+// way; a cube's own programs have the rest of the 33.)
 
 const (
 	maxTurns    = 20
-	kernelTurns = 31 // with those that led into the program: the kernel allows no more
+	kernelTurns = 31 // including those that led into the program: the kernel allows no more
 )
 
-// turnKind says where a packet turns.
+// turnKind is the place where a packet turns.
 type turnKind uint8
 
 const (
-	turnCross  turnKind = iota // on its way to another cube
+	turnCross  turnKind = iota // to another cube
 	turnCall                   // within a cube, whose words in md it keeps
 	turnArrive                 // to a port of a cube in another segment, in md.in_port
 )
@@ -39,14 +38,14 @@ type turn struct {
 	kind turnKind
 }
 
-// turner writes the turns that are taken.
+// turner writes the turns that are used.
 type turner struct {
 	linking
 	*code
 	turns map[turn]string // with their labels
 }
 
-// turn returns the label of the code that takes a turn.
+// turn returns the label of the code for a turn.
 func (tr *turner) turn(t turn) string {
 	if tr.turns[t] == "" {
 		tr.turns[t] = fmt.Sprintf("turn.%d.%s", t.kind, place{t.to, 0})
@@ -54,18 +53,18 @@ func (tr *turner) turn(t turn) string {
 	return tr.turns[t]
 }
 
-// verdictTurn sends a packet that leaves by a transparent cube back in by the same cube.
+// verdictTurn sends a packet that leaves through a transparent cube back in through the same cube.
 const verdictTurn = 8
 
-// turnsBack tells whether the place's program may say so.
+// turnsBack reports whether the place's program may return that.
 func (s site) turnsBack() bool {
 	return s.cube.Transparent && s.dir == cube.Egress && s.cube.has(cube.Ingress)
 }
 
 func backLabel(at place) string { return at.String() + ".back" }
 
-// turnBack emits the way back in. It is a tail call: where packets leave a netdev, this program has
-// no ingress side, and from the resume program they get to the stack of the netdev that md names.
+// turnBack emits the way back in. It is a tail call: where packets leave a netdev, this program has no ingress side,
+// and from the resume program they get to the stack of the netdev in md.
 func (g *generator) turnBack(at place) {
 	b := &block{label: backLabel(at)}
 	flag(b, mdTurned)
@@ -78,7 +77,7 @@ func (g *generator) turnBack(at place) {
 	g.later(b)
 }
 
-// target is the turn's value of enum pcn_target, the program's index above.
+// target is the turn's value of enum pcn_target, with the program's index in the upper bits.
 func (t turn) target() int32 {
 	switch {
 	case t.kind == turnArrive:
@@ -89,7 +88,7 @@ func (t turn) target() int32 {
 	return targetIn | int32(t.to.index)<<targetShift
 }
 
-// emitTurns emits the turns that are taken, in a stable order.
+// emitTurns emits the turns that are used, in a stable order.
 func (tr *turner) emitTurns() {
 	turns := slices.SortedFunc(maps.Keys(tr.turns), func(a, b turn) int {
 		return cmp.Compare(tr.turns[a], tr.turns[b])
@@ -131,19 +130,19 @@ func (tr *turner) emitTurn(t turn) {
 	b.jump(hop)
 }
 
-// handOver says what of md a resume program gets.
+// handOver selects what of md a resume program gets.
 type handOver struct {
-	// arrives leaves out what only matters within a cube: the port to leave by.
+	// arrives omits what only matters within a cube: the port to leave by.
 	arrives bool
 	// words keeps the four words of the cube, which are zero in another.
 	words bool
-	// turns is what to add to md.turns; md.hops gets one more.
+	// turns is added to md.turns; md.hops is incremented.
 	turns int32
 }
 
-// handOver copies md to the CPU's pcn_resumes, which r0 points to then; the context is in r1 for a tail call. Members that may
-// just have been written are put together in registers: a processor does not forward several stores to one wider load, and
-// waits until they have reached the cache.
+// handOver copies md to the CPU's pcn_resumes, to which r0 points afterwards; the context is in r1 for a tail call.
+// Members that may just have been written are combined in registers: a CPU does not forward several stores to one wider
+// load, and waits until they have reached the cache.
 func (tr *turner) handOver(b *block, fail string, h handOver) {
 	b.lookupConst(tr.m("pcn_resumes"), 0, fail)
 	member := func(at int16, size asm.Size, shift int32) {
@@ -188,13 +187,13 @@ func (tr *turner) handOver(b *block, fail string, h handOver) {
 // genericXDP marks a call for a cube of type XDP_SKB (GENERIC).
 const genericXDP = 1 << 18
 
-// enterAgain sends the packet by way of our own interface to where it would have turned.
+// enterAgain sends the packet through our own interface to the place where it would have continued.
 func (tr *turner) enterAgain(b *block, t turn) {
 	who := int32(t.to.cube.ID)
 	if t.to.cube.Generic {
 		who |= genericXDP
 	}
-	if t.to.dir == cube.Egress { // the interface does not carry the port to which an offered packet goes back
+	if t.to.dir == cube.Egress { // the interface does not carry the port to which an offered packet returns
 		ifOffered(b, fmt.Sprintf("hop.%d", t.to.cube.ID))
 	}
 	b.load(asm.R1, asm.R10, mdHops, asm.Half)
@@ -207,9 +206,8 @@ func (tr *turner) enterAgain(b *block, t turn) {
 	b.add(asm.Return())
 }
 
-// elsewhere emits where a packet goes from a table that leads to a cube of another component:
-// while netdevs move between components, their rows and their programs change one by one. r1 is
-// the cube.
+// elsewhere emits the destination of a packet from a table that leads to a cube of another component: while netdevs
+// move between components, their rows and their programs change one by one. r1 is the cube.
 func (tr *turner) elsewhere(target int32) {
 	b := tr.block("elsewhere")
 	b.add(asm.Mov.Reg(asm.R6, asm.R1))

@@ -8,20 +8,20 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// A compiler nests types a few levels deep, and a program's map holds a few hundred members.
+// A compiler nests types a few levels deep, and a program's map has a few hundred members.
 const (
 	maxNesting = 32
 	maxMembers = 1 << 16
 )
 
-// extent is how deep a type nests others by value, and how many it holds in all.
+// extent is how deep a type nests others by value, and how many it contains in total.
 type extent struct{ depth, members int }
 
 // typeWalk measures types. One that is being measured has the zero extent.
 type typeWalk map[btf.Type]extent
 
-// checkTypes refuses types that contain themselves, nest too deep or hold too many others: the type information of an
-// object is its author's word, and code that follows types from one to the next must come to an end.
+// checkTypes refuses types that contain themselves, nest too deep or contain too many others: the BTF of an object is
+// not trusted, and code that follows types from one to the next must terminate.
 func checkTypes(spec *btf.Spec) error {
 	if spec == nil {
 		return nil
@@ -65,7 +65,7 @@ func (w typeWalk) measure(t btf.Type, above int) (extent, error) {
 	return is, checkMembers(t)
 }
 
-// checkMembers refuses members that lie outside of what they are members of.
+// checkMembers refuses members outside of their parent.
 func checkMembers(t btf.Type) error {
 	var size uint32
 	var list []btf.Member
@@ -84,7 +84,7 @@ func checkMembers(t btf.Type) error {
 	return nil
 }
 
-// byValue are the types that a type consists of. What a pointer leads to is none of them.
+// byValue are the types that a type consists of. Types behind pointers are not among them.
 func byValue(t btf.Type) []btf.Type {
 	var inner []btf.Type
 	members := func(list []btf.Member) {

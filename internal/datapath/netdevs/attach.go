@@ -21,7 +21,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/expedite"
 )
 
-// spot is one place of one netdev.
+// spot is one attachment point of one netdev.
 type spot struct {
 	ifindex int
 	place   kind
@@ -33,18 +33,18 @@ type attachment struct {
 	root *root
 	mode cube.Type // type of the cube it leads to; "" at TC after a restart, where it makes no difference
 	port bool      // promiscuous as the peer of a port
-	// link is that of the netdev when it was last looked at.
+	// link is the netdev's link state when it was last checked.
 	link linkState
 	hold holder
 }
 
-// holder keeps a program on a netdev: a pinned bpf_link, or a filter where the kernel has no tcx.
+// holder keeps a program on a netdev: a pinned bpf_link, or a filter if the kernel has no tcx.
 type holder interface {
 	// update swaps the program without a gap.
 	update(*root) error
-	// detach takes the program off.
+	// detach detaches the program.
 	detach() error
-	// close lets go of descriptors; the program stays.
+	// close closes descriptors; the program stays.
 	close()
 }
 
@@ -74,7 +74,7 @@ func (l *linkHolder) detach() error {
 
 func (l *linkHolder) close() { _ = l.link.Close() }
 
-// put puts a root program on a netdev.
+// put attaches a root program to a netdev.
 func (n *Netdevs) put(name string, s spot, mode cube.Type, r *root) (*attachment, error) {
 	a := &attachment{spot: s, root: r, mode: mode}
 	expedite.Renew()
@@ -96,7 +96,7 @@ func (n *Netdevs) put(name string, s spot, mode cube.Type, r *root) (*attachment
 	return a, nil
 }
 
-// explain adds the remedy to the kernel's errors that users meet.
+// explain adds the remedy to kernel errors that users see.
 func explain(err error, name string, mode cube.Type) error {
 	switch {
 	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EEXIST):
@@ -118,7 +118,7 @@ func (n *Netdevs) attachXDP(s spot, mode cube.Type, r *root) (holder, error) {
 	if mode == cube.TypeXDPSKB {
 		flags = ebpflink.XDPGenericMode
 	} else if dev, err := netlink.LinkByIndex(s.ifindex); err == nil && dev.Type() == "bond" {
-		// The driver takes the program and runs it in its members, and what is flooded from there is lost.
+		// The driver accepts the program and runs it in its members, and floods from there are lost.
 		return nil, fmt.Errorf("the device is a bond: %w", unix.EOPNOTSUPP)
 	}
 	l, err := ebpflink.AttachXDP(ebpflink.XDPOptions{Program: r.prog, Interface: s.ifindex, Flags: flags})
@@ -142,7 +142,7 @@ func (n *Netdevs) attachTCX(s spot, r *root) (holder, error) {
 
 func (n *Netdevs) pinLink(l ebpflink.Link, s spot) (holder, error) {
 	pin := n.linkPin(s)
-	// A pin that is there belongs to a netdev that had this index before.
+	// An existing pin belongs to a netdev that had this index before.
 	if err := os.Remove(pin); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.Join(err, l.Close())
 	}
@@ -152,7 +152,7 @@ func (n *Netdevs) pinLink(l ebpflink.Link, s spot) (holder, error) {
 	return &linkHolder{link: l, pin: pin}, nil
 }
 
-// openAttachments finds what an earlier daemon left on the netdevs.
+// openAttachments finds the attachments of a previous daemon.
 func (n *Netdevs) openAttachments() error {
 	roots, err := n.openRoots()
 	if err != nil {
@@ -224,7 +224,7 @@ func (n *Netdevs) openLink(name string, roots map[ebpf.ProgramID]*root) error {
 	return nil
 }
 
-// linkIfindex is the netdev of a link, 0 when it is gone.
+// linkIfindex returns the netdev of a link, 0 if it is gone.
 func linkIfindex(info *ebpflink.Info) int {
 	if x := info.XDP(); x != nil {
 		return int(x.Ifindex)
@@ -235,8 +235,7 @@ func linkIfindex(info *ebpflink.Info) int {
 	return 0
 }
 
-// unpinLater removes the pin of a link that is off its netdev once that is possible, unless the
-// netdev has another by then.
+// unpinLater removes the pin of a detached link once that is possible, unless the netdev has another one by then.
 func (n *Netdevs) unpinLater(s spot, err error) {
 	n.collect.Again(func() error {
 		n.mu.Lock()

@@ -17,7 +17,7 @@ import (
 // The filter keeps its program without a pin.
 type filterHolder struct{ filter *netlink.BpfFilter }
 
-// filterPriority leaves room for filters of others before and behind ours.
+// filterPriority leaves room for filters of others before and after ours.
 const filterPriority = 49152
 
 func filterName(instance string) string { return "polycube-" + instance }
@@ -32,7 +32,7 @@ func filterParent(place kind) uint32 {
 	return netlink.HANDLE_MIN_INGRESS
 }
 
-// attachFilter makes the qdisc if need be and sets the filter.
+// attachFilter creates the qdisc if necessary and sets the filter.
 func attachFilter(s spot, name string, prog *ebpf.Program) (holder, error) {
 	qdisc := &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
 		LinkIndex: s.ifindex, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
@@ -70,13 +70,13 @@ func (h *filterHolder) detach() error {
 
 func (h *filterHolder) close() {}
 
-// listFilters lists the filters at a place of a netdev.
+// listFilters lists the filters at an attachment point of a netdev.
 func listFilters(dev netlink.Link, place kind) ([]netlink.Filter, error) {
 	return netdev.Listed(func() ([]netlink.Filter, error) { return netlink.FilterList(dev, filterParent(place)) })
 }
 
-// noFilters says whether an error of listFilters means that there can be none: the netdev has no qdisc for filters, or is
-// gone.
+// noFilters reports whether an error of listFilters means that there can be none: the netdev has no qdisc for filters,
+// or is gone.
 func noFilters(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENODEV)
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
-// Entrance is where packets of netdevs enter a segment: the root programs that lead to it, by kind.
+// Entrance is the set of root programs that lead to a segment, by kind.
 type Entrance struct {
 	roots map[kind][]*root
 }
 
-// NewEntrance is the entrance of a segment, to which nothing leads yet.
+// NewEntrance is the entrance of a segment without root programs.
 func NewEntrance() *Entrance { return &Entrance{map[kind][]*root{}} }
 
-// Clone is an entrance by the same root programs.
+// Clone is an entrance with the same root programs.
 func (e *Entrance) Clone() *Entrance {
 	next := &Entrance{maps.Clone(e.roots)}
 	for k, rs := range next.roots {
@@ -41,7 +41,7 @@ func (e *Entrance) Programs() []*ebpf.Program {
 	return out
 }
 
-// Enter has the root programs lead to a segment's programs. Those that do already are left alone.
+// Enter makes the root programs lead to a segment's programs. Those that do already are unchanged.
 func (e *Entrance) Enter(u *undo.Stack, into programs) error {
 	for _, rs := range e.roots {
 		for _, r := range rs {
@@ -56,7 +56,7 @@ func (e *Entrance) Enter(u *undo.Stack, into programs) error {
 	return nil
 }
 
-// enter swaps what the root leads to.
+// enter swaps the program that the root leads to.
 func (r *root) enter(u *undo.Stack, into programs) error {
 	prog := r.kind.of(into)
 	if prog == nil {

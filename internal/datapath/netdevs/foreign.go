@@ -15,10 +15,10 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// A netdev on which somebody else has programs at the same place is refused. With tcx ours would
-// take the packets away from theirs, or theirs from ours, and neither side could tell why.
+// A netdev with other tools' programs at the same attachment point is refused. With tcx our program would take the
+// packets away from theirs, or theirs from ours, without any error.
 
-// attachPoint is what tcx calls a place.
+// attachPoint is the tcx name of an attachment point.
 func attachPoint(place kind) ebpf.AttachType {
 	if place == kindEgress {
 		return ebpf.AttachTCXEgress
@@ -26,8 +26,8 @@ func attachPoint(place kind) ebpf.AttachType {
 	return ebpf.AttachTCXIngress
 }
 
-// foreign returns an error when somebody else's programs are at a place of a netdev. At XDP the
-// kernel refuses itself.
+// foreign returns an error if other tools' programs are at an attachment point of a netdev. At XDP the kernel itself
+// refuses.
 func (n *Netdevs) foreign(name string, s spot) error {
 	if s.place == kindXDP {
 		return nil
@@ -55,7 +55,7 @@ func (n *Netdevs) foreign(name string, s spot) error {
 	return nil
 }
 
-// foreignPrograms names the tcx programs of others.
+// foreignPrograms names the tcx programs of other tools.
 func (n *Netdevs) foreignPrograms(s spot) ([]string, error) {
 	there, err := ebpflink.QueryPrograms(ebpflink.QueryOptions{Target: s.ifindex, Attach: attachPoint(s.place)})
 	if errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EINVAL) {
@@ -94,7 +94,7 @@ func programName(id ebpf.ProgramID) string {
 	return fmt.Sprintf("program %d %s", id, name)
 }
 
-// foreignFilters names the filters of others.
+// foreignFilters names the filters of other tools.
 func foreignFilters(s spot, own string) ([]string, error) {
 	dev := &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: s.ifindex}}
 	filters, err := listFilters(dev, s.place)
@@ -118,8 +118,8 @@ func foreignFilters(s spot, own string) ([]string, error) {
 	return names, nil
 }
 
-// carries tells whether a link's program is on the netdev that has the link's number in this
-// namespace: the netdev may have moved to another one and its number may be a stranger's.
+// carries reports whether a link's program is on the netdev that has the link's index in this namespace: the netdev may
+// have moved to another one and its index may belong to another device.
 func carries(info *ebpflink.Info, s spot) (bool, error) {
 	if info.XDP() != nil {
 		l, err := netlink.LinkByIndex(s.ifindex)

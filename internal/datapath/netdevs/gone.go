@@ -14,8 +14,8 @@ import (
 	"github.com/polycube/polycube/internal/datapath/graph"
 )
 
-// GoneError is that of a change which could not be made since netdevs of its graph have gone: in
-// each place where the kernel is asked for one, it answers with another error.
+// GoneError is the error of a change that failed because netdevs of its graph are gone: the kernel returns different
+// errors in different places.
 type GoneError struct {
 	// Netdevs are their names, with the indexes that are gone.
 	Netdevs map[string]int
@@ -28,8 +28,8 @@ func (e *GoneError) Error() string {
 
 func (e *GoneError) Unwrap() error { return e.Err }
 
-// Gone makes an error a GoneError if netdevs of the graph are not there any more. The netdevs are
-// those of the calling thread's namespace, as all that the plane attaches to.
+// Gone converts an error to a GoneError if netdevs of the graph no longer exist. The netdevs are those of the calling
+// thread's namespace, where the plane attaches.
 func Gone(g *graph.Graph, err error) error {
 	if err == nil {
 		return nil

@@ -28,7 +28,7 @@ type Helpers struct {
 	log           *slog.Logger
 }
 
-// NewHelpers makes the Helpers of a Plane.
+// NewHelpers creates the Helpers of a Plane.
 func NewHelpers(s Options) *Helpers {
 	h := &Helpers{dir: s.Dir, instance: s.Instance, clsact: s.Clsact, loop: s.Loop, fw: s.Framework, log: s.Logger}
 	h.indexes = map[int]bool{s.Loop.In: true, s.Loop.Out: true}
@@ -39,8 +39,8 @@ func NewHelpers(s Options) *Helpers {
 	return h
 }
 
-// ForgetHelper takes an interface of the daemon out of a trip. A packet that went down without a netdev
-// comes up again as if it had entered there, but behind these interfaces is no stack that wants it.
+// ForgetHelper removes an interface of the daemon from a trip. A packet that was sent down without a netdev comes up
+// again as if it had entered there, but these interfaces have no stack that wants it.
 func (h *Helpers) ForgetHelper(t *cube.Trip) {
 	if h.indexes[t.Netdev] {
 		t.Netdev = 0
@@ -54,8 +54,8 @@ type own struct {
 	xdp ebpflink.XDPAttachFlags
 }
 
-// AttachTap puts the packet-out programs of a hook on its TAP. What an earlier daemon attached
-// to the same interface is replaced without a gap.
+// AttachTap attaches the packet-out programs of a hook to its TAP. Programs that a previous daemon attached to the same
+// interface are replaced without a gap.
 func (h *Helpers) AttachTap(hook cube.Hook, ifindex int) error {
 	if hook == cube.TC {
 		return h.attachOwn(ifindex, own{"tap-tc", "tc", 0})
@@ -66,8 +66,8 @@ func (h *Helpers) AttachTap(hook cube.Hook, ifindex int) error {
 	return h.attachOwn(ifindex, own{"tap-xdp", "xdp", ebpflink.XDPDriverMode}, own{"tap-pass", "pass", 0})
 }
 
-// AttachLoop puts the programs on both ends, where copies come back in: those of native XDP at In, those of generic XDP at
-// Out.
+// AttachLoop attaches the programs to both ends, where copies come back in: those of native XDP at In, those of generic
+// XDP at Out.
 func (h *Helpers) AttachLoop() error {
 	in, out := h.loop.In, h.loop.Out
 	return errors.Join(
@@ -111,7 +111,7 @@ func (h *Helpers) attachOwn(ifindex int, programs ...own) error {
 	return nil
 }
 
-// attachOwnTC uses a filter where there is no tcx; then there is no link to pin.
+// attachOwnTC uses a filter if there is no tcx; then there is no link to pin.
 func (h *Helpers) attachOwnTC(prog *ebpf.Program, ifindex int) (ebpflink.Link, error) {
 	if !h.clsact {
 		l, err := ebpflink.AttachTCX(ebpflink.TCXOptions{
@@ -125,7 +125,7 @@ func (h *Helpers) attachOwnTC(prog *ebpf.Program, ifindex int) (ebpflink.Link, e
 	return nil, err
 }
 
-// updateOwn updates the pinned link, if it is on this interface; another one's is dropped.
+// updateOwn updates the pinned link, if it is on this interface; a link of another one is dropped.
 func (h *Helpers) updateOwn(pin string, prog *ebpf.Program, ifindex int) bool {
 	l, err := ebpflink.LoadPinnedLink(pin, nil)
 	if err != nil {
@@ -141,9 +141,9 @@ func (h *Helpers) updateOwn(pin string, prog *ebpf.Program, ifindex int) bool {
 	return false
 }
 
-// AttachSpanEnd puts a program on an interface of a cube's namespace that keeps copies of the
-// cube's traffic from the stack there. The calling thread is in the namespace. It is a filter,
-// which needs no pin and goes with the interface.
+// AttachSpanEnd attaches a program to an interface of a cube's namespace that keeps copies of the cube's traffic from
+// the stack there. The calling thread is in the namespace. It is a filter, which needs no pin and is removed with the
+// interface.
 func (h *Helpers) AttachSpanEnd(ifindex int) error {
 	_, err := attachFilter(spot{ifindex, kindIngress}, "polycube-span", h.fw.Downs["span-end"])
 	return err

@@ -12,21 +12,21 @@ import (
 	"github.com/polycube/polycube/internal/datapath/graph"
 )
 
-// A frame that is longer than a page has room for lies in several buffers at native XDP. Programs take such frames; kernels
-// before Linux 6.3 do not redirect them, and say so to nobody.
+// At native XDP, a frame that does not fit a page is in several buffers. Programs accept such frames; kernels before
+// Linux 6.3 silently fail to redirect them.
 
 // OneBuffer is the largest MTU, in bytes, whose frames fit one buffer: a page without headroom, the kernel's information
 // about the buffers, and the Ethernet header.
 func OneBuffer() int { return os.Getpagesize() - 640 }
 
-// NeedFrags tells whether a netdev's frames may not fit one buffer at XDP. ask returns the MTU of a netdev whose own is 0;
-// nil asks the kernel.
+// NeedFrags reports whether a netdev's frames may not fit one buffer at XDP. ask returns the MTU of a netdev whose own
+// is 0; nil asks the kernel.
 func NeedFrags(devs []*graph.Netdev, ask func(ifindex int) (int, error)) bool {
 	return slices.ContainsFunc(devs, func(d *graph.Netdev) bool { return mtuOf(d.Index, d.MTU, ask) > OneBuffer() })
 }
 
-// mtuOf returns a netdev's MTU in bytes: the one given or, where that is 0, what the kernel says. A netdev that is gone has
-// no frames and an MTU of 0.
+// mtuOf returns a netdev's MTU in bytes: the given one or, if that is 0, the kernel's. A netdev that is gone has an MTU
+// of 0.
 func mtuOf(ifindex, given int, ask func(ifindex int) (int, error)) int {
 	if given != 0 || ifindex == 0 {
 		return given
@@ -49,7 +49,7 @@ func kernelMTU(ifindex int) (int, error) {
 	return l.Attrs().MTU, nil
 }
 
-// mtuNote says why long frames of a port's netdev cannot be forwarded, and what to do; "" where they can.
+// mtuNote returns why long frames of a port's netdev cannot be forwarded, with the remedy; "" if they can.
 func (n *Netdevs) mtuNote(w want) string {
 	if n.kernel.RedirectFrags || w.kind != kindXDP || !w.port {
 		return ""

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package netdevs attaches root programs to network devices, and does to a device what its packets
-// need to pass. It owns the root programs; which one leads to which segment is planned for each graph.
+// Package netdevs attaches root programs to network devices, and prepares the devices for their packets. It owns the
+// root programs; a plan for each graph determines which one leads to which segment.
 package netdevs
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/polycube/polycube/internal/kernel"
 )
 
-// Netdevs are the network devices that carry root programs, and the root programs.
+// Netdevs are the network devices with root programs, and the root programs.
 type Netdevs struct {
 	dir, instance string
 	clsact        bool
@@ -28,17 +28,17 @@ type Netdevs struct {
 	fw            *framework.Framework
 	collect       *collect.Collector
 	notes         *Notes
-	// promisc and prepared remember by ifindex what was switched for a program, after a restart too.
+	// promisc and prepared record by ifindex which settings were changed for a program, also across a restart.
 	promisc, prepared *ebpf.Map
 
-	// mu guards what follows.
+	// mu guards the following fields.
 	mu       sync.Mutex
 	attached map[spot]*attachment
 	roots    map[*root]bool
 	lastRoot int
 }
 
-// Options says with what netdevs get programs.
+// Options are the parameters of attaching programs to netdevs.
 type Options struct {
 	// Dir is the directory of a Plane's pins, Instance the name of the daemon in filters.
 	Dir, Instance string
@@ -54,7 +54,7 @@ type Options struct {
 	Collector *collect.Collector
 }
 
-// Open finds what an earlier daemon left on the netdevs.
+// Open finds the programs of a previous daemon on the netdevs.
 func Open(s Options) (*Netdevs, error) {
 	n := &Netdevs{
 		dir: s.Dir, instance: s.Instance, clsact: s.Clsact, askMTU: s.MTU, kernel: s.Kernel, log: s.Logger,
@@ -79,17 +79,17 @@ func Open(s Options) (*Netdevs, error) {
 	return n, nil
 }
 
-// Notes returns the notes about netdevs, which are read while a change is under way.
+// Notes returns the notes about netdevs, which are read while a change is in progress.
 func (n *Netdevs) Notes() *Notes { return n.notes }
 
-// Count is how many places of netdevs carry a root program.
+// Count returns the number of attachment points with a root program.
 func (n *Netdevs) Count() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return len(n.attached)
 }
 
-// Close lets go of everything and leaves it where it is.
+// Close closes everything and leaves the programs attached.
 func (n *Netdevs) Close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -110,7 +110,7 @@ func (n *Netdevs) closeMaps() {
 	}
 }
 
-// DetachAll takes the programs off all netdevs.
+// DetachAll detaches the programs from all netdevs.
 func (n *Netdevs) DetachAll() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -122,7 +122,7 @@ func (n *Netdevs) DetachAll() error {
 	return errors.Join(errs...)
 }
 
-// locked makes a step back one that holds the lock.
+// locked returns an undo step that holds the lock.
 func (n *Netdevs) locked(step func() error) func() error {
 	return func() error {
 		n.mu.Lock()

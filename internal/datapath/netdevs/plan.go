@@ -14,33 +14,32 @@ import (
 	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
-// linkState is what decides whether packets pass a netdev. When it changes, the netdev and the other end of a pair are
-// looked at again.
+// linkState determines whether packets pass a netdev. When it changes, the netdev and the other end of a pair are
+// checked again.
 type linkState struct {
 	up    bool
 	flaps int
-	// mtu is 0 where the kernel is asked.
+	// mtu is 0 if the kernel is asked.
 	mtu int
 	// native is true if frames of native XDP may be sent to it.
 	native bool
 }
 
-// Plan says which root program each netdev gets in a new graph.
+// Plan assigns a root program to each netdev in a new graph.
 //
-// A root program leads to one component. When components merge, all their roots lead to the
-// new one, and nothing is attached anew. When a component splits, each root stays with the
-// part that most of its netdevs belong to; the others' netdevs move to another root, each by
-// one link update, without a gap.
+// A root program leads to one component. When components merge, all their roots lead to the new one, and nothing is
+// reattached. When a component splits, each root stays with the part that has most of its netdevs; the others' netdevs
+// move to another root, each by one link update, without a gap.
 type Plan struct {
 	n     *Netdevs
 	parts []Segment
 	wants []want
 }
 
-// Segment is what a plan needs to know of a segment.
+// Segment contains the properties of a segment that a plan needs.
 type Segment struct {
 	IDs []graph.CubeID
-	// Netdevs are those whose packets enter here, OutNetdevs those whose leaving packets do.
+	// Netdevs are those whose received packets enter here, OutNetdevs those whose sent packets do.
 	Netdevs, OutNetdevs []*graph.Netdev
 	Hook                cube.Hook
 	// Native is true if a cube of its connected part of the graph is of type XDP_DRV.
@@ -49,7 +48,7 @@ type Segment struct {
 	Entrance *Entrance
 }
 
-// want is a netdev's place in the new graph.
+// want is a netdev's attachment in the new graph.
 type want struct {
 	spot spot
 	name string
@@ -60,7 +59,7 @@ type want struct {
 	part *Segment
 }
 
-// Plan says which root programs the netdevs of a graph get, of which these are the segments.
+// Plan assigns root programs to the netdevs of a graph with these segments.
 func (n *Netdevs) Plan(w *graph.Wiring, parts []Segment) *Plan {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -103,7 +102,7 @@ func (pl *Plan) addOutNetdev(g *graph.Graph, c *Segment, dev *graph.Netdev) {
 	}
 }
 
-// ownerType is the type of the cube that a netdev leads to, and whether that is by a port.
+// ownerType returns the type of the cube that a netdev leads to, and whether that is through a port.
 func ownerType(w *graph.Wiring, dev *graph.Netdev) (typ cube.Type, port bool) {
 	if ref, ok := w.Owner[dev.Name]; ok {
 		return w.Graph.Cubes[ref.ID].Type, true
@@ -111,7 +110,7 @@ func ownerType(w *graph.Wiring, dev *graph.Netdev) (typ cube.Type, port bool) {
 	return w.Graph.Cubes[dev.Tcubes[0]].Type, false
 }
 
-// giveRoots hands each root that is in use to the component with most of its netdevs.
+// giveRoots assigns each root in use to the component with most of its netdevs.
 func (pl *Plan) giveRoots() {
 	votes := map[*root]map[*Segment]int{}
 	for _, w := range pl.wants {
@@ -140,7 +139,7 @@ func (pl *Plan) giveRoots() {
 	}
 }
 
-// MakeRoots makes a root for each component that needs one and has none.
+// MakeRoots creates a root for each component that needs one and has none.
 func (pl *Plan) MakeRoots(u *undo.Stack) error {
 	pl.n.mu.Lock()
 	defer pl.n.mu.Unlock()
@@ -163,7 +162,7 @@ func (pl *Plan) MakeRoots(u *undo.Stack) error {
 	return nil
 }
 
-// Attach puts roots on netdevs that have none, and makes those of ports promiscuous.
+// Attach attaches roots to netdevs that have none, and makes those of ports promiscuous.
 func (pl *Plan) Attach(u *undo.Stack) error {
 	pl.n.mu.Lock()
 	defer pl.n.mu.Unlock()
@@ -190,8 +189,8 @@ func (pl *Plan) Attach(u *undo.Stack) error {
 	return nil
 }
 
-// reattach attaches a netdev. One that changes between generic and native XDP is detached
-// first, since the kernel holds one of the two.
+// reattach attaches a netdev. One that changes between generic and native XDP is detached first, because the kernel
+// allows only one of the two.
 func (n *Netdevs) reattach(u *undo.Stack, w want) error {
 	r := w.part.Entrance.roots[w.kind][0]
 	if old := n.attached[w.spot]; old != nil {
@@ -235,7 +234,7 @@ func (n *Netdevs) reattach(u *undo.Stack, w want) error {
 	return nil
 }
 
-// markGeneric notes whether a netdev has generic XDP, for packets that are passed to its stack.
+// markGeneric records whether a netdev has generic XDP, for packets that are passed to its stack.
 func (n *Netdevs) markGeneric(u *undo.Stack, w want) error {
 	if w.spot.place != kindXDP {
 		return nil
@@ -271,8 +270,7 @@ func (pl *Plan) Move(u *undo.Stack) error {
 	return nil
 }
 
-// DetachUnused takes roots off netdevs that the new graph does not have, and removes the roots
-// that no netdev has any more.
+// DetachUnused detaches roots from netdevs that the new graph does not have, and removes the roots without netdevs.
 func (pl *Plan) DetachUnused() {
 	n := pl.n
 	n.mu.Lock()
@@ -319,7 +317,7 @@ func (pl *Plan) DetachUnused() {
 	}
 }
 
-// addShadows wants root programs on the outer ends.
+// addShadows adds root programs for the outer ends.
 func (pl *Plan) addShadows(g *graph.Graph, c *Segment) {
 	for _, id := range c.IDs {
 		n := g.Cubes[id]

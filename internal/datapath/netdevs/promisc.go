@@ -16,9 +16,9 @@ import (
 	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
-// A cube forwards frames that are for other machines, and a NIC hands those up only in
-// promiscuous mode. So the netdevs behind ports are switched to it, as those of a Linux bridge
-// are, and switched back when they leave, if it was us: a pinned map remembers that.
+// A cube forwards frames that are for other machines, which a NIC only receives in promiscuous mode. So the netdevs
+// behind ports are made promiscuous, like those of a Linux bridge, and restored when they leave, if we changed them: a
+// pinned map records that.
 
 const mapPromisc = "promisc"
 
@@ -28,7 +28,7 @@ func openPromisc(dir string) (*ebpf.Map, error) {
 	})
 }
 
-// promiscOn switches promiscuous mode on for a port's netdev, unless it is on already.
+// promiscOn enables promiscuous mode of a port's netdev, unless it is enabled already.
 func (n *Netdevs) promiscOn(u *undo.Stack, w want) error {
 	if w.spot.place == kindEgress {
 		return nil
@@ -50,7 +50,7 @@ func (n *Netdevs) promiscOn(u *undo.Stack, w want) error {
 	return nil
 }
 
-// promiscOff switches back what promiscOn did.
+// promiscOff reverses promiscOn.
 func (n *Netdevs) promiscOff(s spot) error {
 	ours := n.promisc
 	if s.place == kindEgress || errors.Is(ours.Delete(uint32(s.ifindex)), ebpf.ErrKeyNotExist) {
@@ -64,7 +64,7 @@ func (n *Netdevs) promiscOff(s spot) error {
 	if err == nil {
 		err = netlink.SetPromiscOff(l)
 	}
-	if err != nil && !errors.Is(err, unix.ENODEV) { // it may go at any moment
+	if err != nil && !errors.Is(err, unix.ENODEV) { // it may disappear at any moment
 		return fmt.Errorf("netdev %d: promiscuous mode off: %w", s.ifindex, err)
 	}
 	return nil

@@ -19,14 +19,13 @@ import (
 	"github.com/polycube/polycube/internal/netdev"
 )
 
-// What a netdev needs to carry XDP is switched when a program comes to it, and back when the
-// program goes: a pinned map remembers it, so that a restart in between makes no difference. What
-// stands in the way of packets is kept as a sentence for those who ask for the port's status.
+// Settings that a netdev needs for XDP are changed when a program is attached, and restored when it is detached: a
+// pinned map records them, also across a restart. Problems are stored as a sentence for the port's status.
 
 const mapPrepared = "prepared"
 
-// preparations are the bits of a value of the map, in the order of what they stand for. They
-// outlive a daemon: new ones go to the end.
+// preparations are the bits of a value of the map, in the order of their meanings. They outlive a daemon: new ones are
+// added at the end.
 var preparations = []string{
 	netdev.GRO, netdev.TxChecksum,
 	"tx-vlan-hw-insert", "tx-vlan-stag-hw-insert", "rx-vlan-hw-parse", "rx-vlan-stag-hw-parse",
@@ -38,21 +37,21 @@ func openPrepared(dir string) (*ebpf.Map, error) {
 	})
 }
 
-// Notes say what stands in the way of packets by netdevs.
+// Notes describe problems of netdevs.
 type Notes struct {
 	log *slog.Logger
 	by  sync.Map // ifindex: string
 }
 
-// NetdevNote says what stands in the way of packets by a netdev that carries a program, and what
-// to do; "" when nothing is known. It does not wait for changes under way.
+// NetdevNote returns why packets cannot pass a netdev that carries a program, with the remedy; "" if no problem is
+// known. It does not wait for changes in progress.
 func (n *Notes) NetdevNote(ifindex int) string {
 	note, _ := n.by.Load(ifindex)
 	s, _ := note.(string)
 	return s
 }
 
-// set keeps what is known of a netdev and logs what is new.
+// set stores a netdev's problems and logs new ones.
 func (n *Notes) set(w want, text string) {
 	old := n.NetdevNote(w.spot.ifindex)
 	switch {
@@ -66,8 +65,8 @@ func (n *Notes) set(w want, text string) {
 	}
 }
 
-// readyForXDP prepares what a netdev needs to take redirected frames and to hand whole ones to
-// programs. What it cannot mend is noted: the peer may be mended later by those it belongs to.
+// readyForXDP changes the settings that a netdev needs to receive redirected frames and to give complete ones to
+// programs. Problems that it cannot fix are noted: the owner of the peer may fix it later.
 func (n *Netdevs) readyForXDP(u *undo.Stack, w want) error {
 	if w.spot.place != kindXDP {
 		return nil
@@ -75,7 +74,7 @@ func (n *Netdevs) readyForXDP(u *undo.Stack, w want) error {
 	var text string
 	var ready netdev.Readiness
 	var err error
-	if w.link.native { // generic XDP sends as the stack does, which every netdev takes
+	if w.link.native { // generic XDP sends like the stack, which every netdev supports
 		ready, err = netdev.EnsureCanReceiveRedirects(w.name)
 		switch {
 		case err != nil:
@@ -86,7 +85,7 @@ func (n *Netdevs) readyForXDP(u *undo.Stack, w want) error {
 	}
 	changed, err := netdev.PreparePeerForXDP(w.name)
 	if errors.Is(err, netdev.ErrNotFound) {
-		return nil // it has gone, and the event that says so is under way
+		return nil // it is gone, and the event for it has not arrived yet
 	}
 	if err != nil && text == "" {
 		text = err.Error()
@@ -108,7 +107,7 @@ func (n *Netdevs) readyForXDP(u *undo.Stack, w want) error {
 	return nil
 }
 
-// remember adds to what was switched for a netdev.
+// remember adds to the recorded settings of a netdev.
 func (n *Netdevs) remember(s spot, changed []string) error {
 	m, key := n.prepared, uint32(s.ifindex)
 	var bits uint32
@@ -126,7 +125,7 @@ func (n *Netdevs) remember(s spot, changed []string) error {
 	return nil
 }
 
-// undoForXDP switches back what readyForXDP did. A netdev that is gone takes it along.
+// undoForXDP restores the settings that readyForXDP changed. A netdev that is gone has none.
 func (n *Netdevs) undoForXDP(s spot) error {
 	if s.place != kindXDP {
 		return nil
@@ -153,15 +152,15 @@ func (n *Netdevs) undoForXDP(s spot) error {
 			changed = append(changed, what)
 		}
 	}
-	// The other end may be going, or out of reach by now, and what is left there does no harm.
+	// The other end may be disappearing, or out of reach by now, and remaining settings there do no harm.
 	if err := netdev.UndoForXDP(l.Attrs().Name, changed); err != nil && !errors.Is(err, netdev.ErrNotFound) {
 		n.log.Warn("offloads stay as XDP required them", "netdev", l.Attrs().Name, "switched", changed, "err", err)
 	}
 	return nil
 }
 
-// forgetNetdevs forgets what an earlier daemon did to netdevs that carry no program of ours any
-// more: the number may be another netdev's by now.
+// forgetNetdevs removes a previous daemon's records of netdevs that no longer carry a program of ours: the index may
+// belong to another netdev by now.
 func (n *Netdevs) forgetNetdevs() error {
 	for name, m := range map[string]*ebpf.Map{mapPromisc: n.promisc, mapPrepared: n.prepared} {
 		var key, value uint32

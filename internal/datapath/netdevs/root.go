@@ -19,13 +19,13 @@ import (
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
-// kind is a place on a netdev that takes a root program.
+// kind is an attachment point of a netdev for a root program.
 type kind string
 
 // The kinds.
 const (
 	kindXDP     kind = "xdp"
-	kindGeneric kind = "xdpskb" // generic XDP, which shares the place with native
+	kindGeneric kind = "xdpskb" // generic XDP, which shares the attachment point with native
 	kindIngress kind = "tcin"
 	kindEgress  kind = "tcout"
 )
@@ -37,7 +37,7 @@ func (k kind) hook() cube.Hook {
 	return cube.TC
 }
 
-// place is what can be on a netdev only once.
+// place is an attachment point that takes only one program.
 func (k kind) place() kind {
 	if k == kindGeneric {
 		return kindXDP
@@ -45,7 +45,7 @@ func (k kind) place() kind {
 	return k
 }
 
-// mode is the type of cubes that the kind is attached for, "" at TC.
+// mode is the type of cubes for which the kind is attached, "" at TC.
 func (k kind) mode() cube.Type {
 	switch k {
 	case kindXDP:
@@ -63,7 +63,7 @@ type programs interface {
 	Program(h cube.Hook, r link.Role) *ebpf.Program
 }
 
-// of returns the one of a segment's programs that the kind leads to, nil if there is none.
+// of returns the program of a segment that the kind leads to, nil if there is none.
 func (k kind) of(p programs) *ebpf.Program {
 	if k == kindEgress {
 		return p.Program(cube.TC, link.OnEgress)
@@ -78,7 +78,7 @@ type root struct {
 	prog *ebpf.Program
 	slot *ebpf.Map
 	dir  string
-	into programs // what the slot holds; nil: what an earlier daemon put there
+	into programs // the program in the slot; nil: that of a previous daemon
 }
 
 // newRoot loads and pins a root program. Its slot is filled before it is attached anywhere.
@@ -115,7 +115,7 @@ func (r *root) load(fw *framework.Framework) (err error) {
 	return r.prog.Pin(filepath.Join(r.dir, "prog"))
 }
 
-// remove takes the root away; nothing may be attached to it.
+// remove removes the root; nothing may be attached to it.
 func (r *root) remove() error {
 	if r.prog != nil {
 		_ = r.prog.Close()
@@ -134,7 +134,7 @@ func (r *root) close() {
 	_ = r.slot.Close()
 }
 
-// openRoots reopens the roots that an earlier daemon left, by program ID.
+// openRoots reopens the roots of a previous daemon, by program ID.
 func (n *Netdevs) openRoots() (map[ebpf.ProgramID]*root, error) {
 	entries, err := os.ReadDir(filepath.Join(n.dir, "roots"))
 	if err != nil {

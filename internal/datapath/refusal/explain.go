@@ -17,16 +17,16 @@ import (
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
-// report is what a log of the verifier says.
+// report is the parsed log of the verifier.
 type report struct {
-	// sentences are those that give the reason.
+	// sentences contain the reason.
 	sentences []string
-	// steps are the lines of its way, in order.
+	// steps are the lines of the verified path, in order.
 	steps []string
-	// at is the last instruction that it came to, -1 if it names none.
+	// at is the last instruction that it reached, -1 if it names none.
 	at       int
 	verified int
-	// depths are the bytes of stack of each function.
+	// depths are the stack sizes of each function in bytes.
 	depths []int
 }
 
@@ -34,15 +34,16 @@ var (
 	stepLine   = regexp.MustCompile(`^(\d+): \([0-9a-f]{2}\) `)
 	processed  = regexp.MustCompile(`^processed (\d+) insns`)
 	stackDepth = regexp.MustCompile(`\d+(?:\+\d+)*`)
-	// What is on the way and is no reason: lines of C, states, functions.
+	// Lines that are part of the path and not a reason: lines of C, states, functions.
 	wayLine    = regexp.MustCompile(`^(?:; |\d+: |from \d+ to \d+|Validating |Func#|func#|caller:|callee:|returning from callee:|to caller at |propagating |cur state:|old state:|\s|arg#\d+ reference type|R\d+(?:_\w+)?=|frame\d+: )`)
 	mapAddress = regexp.MustCompile(`(\(18\) r\d+ = )0xffff[0-9a-f]{12}\b`)
 	noPointer  = regexp.MustCompile(`\b(R\d+) invalid mem access '(?:scalar|inv)'`)
-	// named are instructions that a reason names: the one where a reference was taken says more than where it is missed.
+	// named are instructions that a reason names: the one where a reference was acquired is more useful than the
+	// one where its release is missing.
 	namedInstruction = []*regexp.Regexp{regexp.MustCompile(`alloc_insn=(\d+)`), regexp.MustCompile(`insn (\d+)`)}
 )
 
-// read takes a log apart.
+// read parses a log.
 func read(log string) report {
 	r := report{at: -1}
 	for line := range strings.SplitSeq(strings.TrimSpace(log), "\n") {
@@ -65,7 +66,7 @@ func read(log string) report {
 	return r
 }
 
-// step takes a line that is on the way, or tells why it ends.
+// step processes a line of the path, or returns why it ends.
 func (r *report) step(line string) {
 	r.steps = append(r.steps, line)
 	if m := stepLine.FindStringSubmatch(line); m != nil {
@@ -76,13 +77,13 @@ func (r *report) step(line string) {
 	}
 }
 
-// Bounds of what is shown.
+// Limits of the output.
 const (
 	lastSteps = 12
 	stepWidth = 200
 )
 
-// explain makes the refusal of an error, nil if the verifier says nothing.
+// explain creates the refusal for an error, nil if the verifier gives no reason.
 func explain(spec *ebpf.ProgramSpec, places []link.Place, err error, said report) *Error {
 	if len(said.sentences) == 0 {
 		return nil
@@ -96,7 +97,7 @@ func explain(spec *ebpf.ProgramSpec, places []link.Place, err error, said report
 		r.Hint = hint("map_value_or_null")
 	}
 	for _, l := range said.steps[max(0, len(said.steps)-lastSteps):] {
-		l = mapAddress.ReplaceAllString(l, "${1}...") // kernel addresses are not for every user of the API
+		l = mapAddress.ReplaceAllString(l, "${1}...") // kernel addresses must not be shown to every user of the API
 		r.Log = append(r.Log, l[:min(len(l), stepWidth)])
 	}
 	switch offset := instruction(r.Sentence, said.at); {
@@ -115,7 +116,7 @@ func explain(spec *ebpf.ProgramSpec, places []link.Place, err error, said report
 	return r
 }
 
-// isNull tells whether what is used as a pointer is known to be NULL: it was tested, and used where it is.
+// isNull reports whether a value used as a pointer is known to be NULL: it was tested, and used in the wrong branch.
 func (r report) isNull() bool {
 	m := noPointer.FindStringSubmatch(strings.Join(r.sentences, "; "))
 	if m == nil {
@@ -131,7 +132,7 @@ func (r report) isNull() bool {
 	return false
 }
 
-// instruction is the one that the sentence is about, -1 if none.
+// instruction returns the instruction that the sentence refers to, -1 if none.
 func instruction(sentence string, last int) int {
 	for _, re := range namedInstruction {
 		if m := re.FindStringSubmatch(sentence); m != nil {
@@ -142,7 +143,7 @@ func instruction(sentence string, last int) int {
 	return last
 }
 
-// placeAt is where the instruction at an offset, as the kernel counts, comes from.
+// placeAt returns the origin of the instruction at an offset, as the kernel counts.
 func placeAt(insns asm.Instructions, places []link.Place, offset int) link.Place {
 	var at link.Place
 	for it := insns.Iterate(); it.Next() && int(it.Offset) <= offset; {
@@ -151,8 +152,8 @@ func placeAt(insns asm.Instructions, places []link.Place, offset int) link.Place
 	return at
 }
 
-// callGraph lists the functions that each of n functions calls, by their numbers. taken leaves out calls by the offset of
-// their instruction.
+// callGraph lists the functions that each of n functions calls, by number. taken omits calls by the offset of their
+// instruction.
 func callGraph(insns asm.Instructions, places []link.Place, n int, taken func(offset int) bool) [][]int {
 	bySymbol := map[string]int{}
 	for _, p := range places {
@@ -169,10 +170,10 @@ func callGraph(insns asm.Instructions, places []link.Place, n int, taken func(of
 	return calls
 }
 
-// maxCalls is how deep the kernel lets calls be nested. It refuses recursion before it looks at the stack.
+// maxCalls is the kernel's limit of nested calls. It refuses recursion before it checks the stack.
 const maxCalls = 8
 
-// chainFrom is the chain of calls from a function on that takes most of the stack, and how much.
+// chainFrom returns the call chain from a function that takes most stack, and its size.
 func chainFrom(calls [][]int, depths []int, from int) (chain []int, bytes int) {
 	var walk func(f, level int) ([]int, int)
 	walk = func(f, level int) ([]int, int) {
@@ -190,7 +191,7 @@ func chainFrom(calls [][]int, depths []int, from int) (chain []int, bytes int) {
 	return walk(from, 0)
 }
 
-// deepest is the chain of calls that takes most of the stack. The verifier says what each function takes, in their order.
+// deepest returns the call chain that takes most stack. The verifier reports the size of each function, in order.
 func deepest(insns asm.Instructions, places []link.Place, depths []int) []Frame {
 	if len(depths) == 0 {
 		return nil
@@ -213,7 +214,7 @@ func deepest(insns asm.Instructions, places []link.Place, depths []int) []Frame 
 	return out
 }
 
-// largest is the place of the largest frame that is a cube's: its first line.
+// largest returns the place of the largest frame that belongs to a cube: its first line.
 func largest(frames []Frame, places []link.Place) link.Place {
 	var ofCubes []Frame
 	for _, f := range frames {
@@ -232,8 +233,8 @@ func largest(frames []Frame, places []link.Place) link.Place {
 	return places[at]
 }
 
-// loopsOf are the lines where the code at fault jumps back. Where the verifier gave up is not always where most of its work
-// was, or is not known; then it is the cube with loops, if one alone has some.
+// loopsOf returns the lines where the code at fault jumps back. The place where the verifier gave up is not always
+// where most of its work was, or is unknown; then it is the cube with loops, if only one has some.
 func (r *Error) loopsOf(insns asm.Instructions, places []link.Place) []link.Line {
 	back := loops(insns, places)
 	if r.Framework() {
@@ -267,7 +268,7 @@ func loops(insns asm.Instructions, places []link.Place) []link.Place {
 	return out
 }
 
-// common is what places have in common: place, function or cube.
+// common returns what places have in common: place, function or cube.
 func common(places []link.Place) link.Place {
 	if len(places) == 0 {
 		return link.Place{}
@@ -286,8 +287,8 @@ func common(places []link.Place) link.Place {
 	return out
 }
 
-// missingFunction is the refusal of a program that calls a function which the kernel does not have. The verifier does not
-// see it: the function has no number.
+// missingFunction returns the refusal of a program that calls a function which the kernel does not have. The verifier
+// does not see it: the function has no number.
 func missingFunction(spec *ebpf.ProgramSpec, places []link.Place, err error) *Error {
 	if !errors.Is(err, btf.ErrNotFound) && !errors.Is(err, ebpf.ErrNotSupported) {
 		return nil

@@ -4,9 +4,9 @@ package refusal
 
 import "regexp"
 
-// What the verifier says is about registers. What an author can do about it is about C, and the same each time.
+// The verifier's messages are about registers. An author's remedies are about C, and always the same.
 
-// Classes of reasons for which more is found out.
+// Classes of reasons for which more details are determined.
 var (
 	stackReason = regexp.MustCompile(`combined stack size|call stack of previous frames|call stack of \d+ frames|^stack limit|stack frames`)
 	sizeReason  = regexp.MustCompile(`BPF program is too large|too complex`)
@@ -15,7 +15,7 @@ var (
 func aboutStack(sentence string) bool { return stackReason.MatchString(sentence) }
 func tooMuch(sentence string) bool    { return sizeReason.MatchString(sentence) }
 
-// hint is what may help, "" if nothing is known.
+// hint is a possible remedy, "" if none is known.
 func hint(sentence string) string {
 	for _, h := range hints {
 		if h.says.MatchString(sentence) {
@@ -25,7 +25,7 @@ func hint(sentence string) string {
 	return ""
 }
 
-// hints are looked at in order: what is special stands before what is general.
+// hints are checked in order: specific ones precede general ones.
 var hints = []struct {
 	says *regexp.Regexp
 	hint string

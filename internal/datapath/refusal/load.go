@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package refusal loads linked programs, and when the kernel's verifier refuses one, finds out whose fault it is: which
-// cube, which of its functions, which line of C, and what may help.
+// Package refusal loads linked programs, and if the kernel's verifier refuses one, determines the cause: which cube,
+// which of its functions, which line of C, and the remedy.
 //
-// Programs are loaded without the verifier's log, which costs time and memory. Only one that is refused is loaded again,
-// with a log of bounded size.
+// Programs are loaded without the verifier's log, which costs time and memory. Only a refused one is loaded again, with
+// a log of limited size.
 package refusal
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
-// Load loads a linked program. An error is a *Error if the verifier does not want the program. Anything else that goes
-// wrong (no memory, no privilege, a program of several cubes that is too large and will be cut) is none.
+// Load loads a linked program. An error is a *Error if the verifier refuses the program. Any other failure (no memory,
+// no privilege, a program of several cubes that is too large and will be split) is not.
 func Load(spec *ebpf.ProgramSpec) (*ebpf.Program, error) {
 	prog, err := ebpf.NewProgramWithOptions(spec, ebpf.ProgramOptions{LogDisabled: true})
 	if err == nil {
@@ -41,11 +41,11 @@ func Load(spec *ebpf.ProgramSpec) (*ebpf.Program, error) {
 	return nil, fmt.Errorf("refused by the kernel: %w", err)
 }
 
-// verdicts are the errors of the verifier: EFAULT is also what it says where the jumps on a path are too many, 524 is its
-// ENOTSUPP. It may not have been asked, which its log tells.
+// verdicts are the errors of the verifier: EFAULT is also returned if there are too many jumps on a path, 524 is
+// ENOTSUPP. The log tells whether the verifier ran at all.
 var verdicts = []error{unix.EINVAL, unix.EACCES, unix.E2BIG, unix.EFAULT, unix.EPERM, unix.EOPNOTSUPP, unix.ERANGE, unix.Errno(524)}
 
-// verdict tells whether an error may be the verifier's.
+// verdict reports whether an error may be the verifier's.
 func verdict(err error) bool {
 	if !errors.As(err, new(*ebpf.VerifierError)) && !errors.Is(err, unix.EFAULT) {
 		return false
@@ -58,10 +58,10 @@ func verdict(err error) bool {
 	return false
 }
 
-// heavy tells whether the verifier gave up, so that it takes seconds to ask it again.
+// heavy reports whether the verifier gave up, so that another run takes seconds.
 func heavy(err error) bool { return errors.Is(err, unix.E2BIG) || errors.Is(err, unix.EFAULT) }
 
-// cubesOf lists the cubes whose code a program has, in order.
+// cubesOf lists the cubes whose code a program contains, in order.
 func cubesOf(places []link.Place) []link.Origin {
 	var out []link.Origin
 	seen := map[string]bool{}

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The log is asked for here and not by the library, which makes its buffer as large as the log is: a gigabyte, if need be,
-// in a daemon that runs on small machines. And it keeps the log of some errors for itself.
+// The log is requested here and not by the library, which makes its buffer as large as the log: possibly a gigabyte, in
+// a daemon that runs on small machines. The library also does not return the log of some errors.
 
 // Levels of the log, and how large it may become.
 const (
@@ -26,13 +26,13 @@ const (
 	logMost                 = 16 << 20
 )
 
-// asking loads a program with a log and returns what is in the buffer, the size of the whole log, 0 if the kernel does not
-// tell (before 6.4), and the kernel's error.
+// asking loads a program with a log and returns the contents of the buffer, the size of the whole log, 0 if the kernel
+// does not report it (before 6.4), and the kernel's error.
 type asking func(level, size uint32) (log string, whole uint32, err error)
 
-// logOf returns the log of a program that is refused, or its end, or at least its reason. Since Linux 6.4 a buffer that is
-// too small holds the end of the log, which is what is wanted. Before, it holds the beginning, so it grows up to a bound,
-// beyond which the reason alone is asked for; at once where the verifier takes seconds.
+// logOf returns the log of a refused program, or its end, or at least its reason. Since Linux 6.4 a buffer that is too
+// small contains the end of the log, which is the relevant part. Before, it contains the beginning, so it grows up to a
+// limit, beyond which only the reason is requested; at once if the verifier takes seconds.
 func logOf(ask asking, heavy bool) string {
 	for size := uint32(logStart); size <= logMost; size *= 4 {
 		log, whole, err := ask(levelSteps, size)
@@ -47,11 +47,11 @@ func logOf(ask asking, heavy bool) string {
 	return log
 }
 
-// assembled is a program as the kernel takes it.
+// assembled is a program in the kernel's form.
 type assembled struct {
 	attr  loadAttr
 	types *btf.Handle
-	// What attr points to.
+	// Targets of pointers in attr.
 	code, functions, lines []byte
 	license                []byte
 }
@@ -77,7 +77,7 @@ type loadAttr struct {
 
 const progLoad = 5 // BPF_PROG_LOAD
 
-// assemble does what loading does before it asks the kernel.
+// assemble prepares a program like a normal load.
 func assemble(spec *ebpf.ProgramSpec) (*assembled, error) {
 	insns := append(asm.Instructions{}, spec.Instructions...)
 	var types btf.Builder
@@ -114,7 +114,7 @@ func address(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.Slic
 // noFunction is the number of a helper that no kernel has.
 const noFunction = 0xdedc0de
 
-// relocate puts the kernel's types and functions in.
+// relocate applies relocations to the kernel's types and functions.
 func relocate(insns asm.Instructions, types *btf.Builder) error {
 	var fields []*btf.CORERelocation
 	var users []*asm.Instruction
@@ -138,7 +138,8 @@ func relocate(insns asm.Instructions, types *btf.Builder) error {
 			var f *btf.Func
 			err := kernel.TypeByName(insns[i].Reference(), &f)
 			if errors.Is(err, btf.ErrNotFound) {
-				// Not the reason why the program was refused, which is known by now: it is done without, and never called.
+				// Not the reason why the program was refused, which is known by now: it is omitted, and
+				// never called.
 				none, err := asm.BuiltinFuncForPlatform("linux", noFunction)
 				if err != nil {
 					return fmt.Errorf("kernel function %s: %w", insns[i].Reference(), err)
@@ -169,7 +170,7 @@ func relocate(insns asm.Instructions, types *btf.Builder) error {
 	return nil
 }
 
-// load is an asking. The kernel runs none of what it takes: that is given back at once.
+// load is an asking. The kernel runs no program that it accepts: it is closed at once.
 func (a *assembled) load(level, size uint32) (string, uint32, error) {
 	attr, buffer := a.attr, make([]byte, size)
 	attr.logLevel, attr.logSize, attr.logBuf, attr.logTrueSize = level, size, address(buffer), 0

@@ -12,28 +12,28 @@ import (
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
-// Error is the verifier's no to a program.
+// Error is the verifier's refusal of a program.
 type Error struct {
-	// Place is the code in question. Where that cannot be told, it has neither cube nor function, and Among are the cubes of
+	// Place is the code in question. If it is unknown, it has neither cube nor function, and Among are the cubes of
 	// the program.
 	link.Place
 	Among []link.Origin
-	// Sentence is what the verifier says, Hint what may help, "" if the sentence is an unknown one.
+	// Sentence is the verifier's message, Hint a possible remedy, "" if the message is unknown.
 	Sentence, Hint string
-	// Log is the end of the verifier's way through the program.
+	// Log is the end of the verifier's path through the program.
 	Log []string
-	// Stack are the frames of the deepest chain of calls, where the stack is what is wrong.
+	// Stack contains the frames of the deepest call chain, if the stack is the problem.
 	Stack []Frame
-	// Loops are the places where the cube's code goes back, where there is too much of it.
+	// Loops are the places where the cube's code jumps back, if it is too complex.
 	Loops []link.Line
-	// Verified is how many instructions the verifier looked at, each as often as it came there; Instructions how many the
-	// program has.
+	// Verified is how many instructions the verifier processed, each as often as it was reached; Instructions the
+	// number of instructions of the program.
 	Verified, Instructions int
 
 	cause error
 }
 
-// Frame is what a function takes of the stack.
+// Frame is the stack usage of a function.
 type Frame struct {
 	link.Origin
 	Bytes int
@@ -41,7 +41,7 @@ type Frame struct {
 	Inlined []string
 }
 
-// As returns the refusal that an error is of, nil if it is none.
+// As returns the refusal in an error, nil if there is none.
 func As(err error) *Error {
 	var r *Error
 	if errors.As(err, &r) {
@@ -50,10 +50,10 @@ func As(err error) *Error {
 	return nil
 }
 
-// Ours tells whether the fault is the framework's.
+// Ours reports whether the framework is at fault.
 func (r *Error) Ours() bool { return r.Framework() && (r.Function != "" || len(r.Among) == 0) }
 
-// who is the one at fault, for the beginning of a sentence.
+// who names the part at fault, for the beginning of a sentence.
 func (r *Error) who() string {
 	switch {
 	case !r.Framework():
@@ -87,7 +87,7 @@ func (r *Error) Error() string {
 	return fmt.Sprintf("%s: the kernel's verifier refuses %s: %s", r.who(), what, r.Sentence)
 }
 
-// Unwrap is the kernel's error, and cube.ErrRefused where the fault is a cube's.
+// Unwrap returns the kernel's error, and cube.ErrRefused if a cube is at fault.
 func (r *Error) Unwrap() []error {
 	if r.Ours() {
 		return []error{r.cause}
@@ -95,7 +95,7 @@ func (r *Error) Unwrap() []error {
 	return []error{cube.ErrRefused, r.cause}
 }
 
-// Detail is what an author needs beside the sentence, in lines.
+// Detail returns additional information for an author, in lines.
 func (r *Error) Detail() []string {
 	var out []string
 	if r.Caller.File != "" {
@@ -149,7 +149,7 @@ func (r *Error) loops() string {
 	return strings.Join(lines, ", ")
 }
 
-// Attrs are the attributes of a line of the daemon's log.
+// Attrs returns the attributes of a line of the daemon's log.
 func (r *Error) Attrs() []slog.Attr {
 	out := []slog.Attr{
 		slog.String("cube", r.Cube), slog.String("service", r.Service), slog.String("function", r.Function),

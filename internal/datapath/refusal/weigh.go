@@ -12,15 +12,16 @@ import (
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
-// Weight is what the verifier has to do for a function that it looks at by itself, and what that takes of the stack, both with
-// the functions that it calls.
+// Weight is the verifier's work for a function that it checks separately, and its stack usage, both including the
+// functions that it calls.
 type Weight struct {
-	// Verified is the number of instructions that the verifier looks at, each as often as it comes there; Stack is in bytes.
+	// Verified is the number of instructions that the verifier processes, each as often as it is reached; Stack is
+	// in bytes.
 	Verified, Stack int
 }
 
-// Weigh has the kernel verify a program, and gives it back. The weights are those of the driver and of the program's global
-// functions, the cubes' among them in call mode.
+// Weigh lets the kernel verify a program, and closes it. The weights are those of the driver and of the program's
+// global functions, including those of cubes in call mode.
 func Weigh(spec *ebpf.ProgramSpec) (map[link.Origin]Weight, error) {
 	b, err := assemble(spec)
 	if err != nil {
@@ -44,12 +45,12 @@ func Weigh(spec *ebpf.ProgramSpec) (map[link.Origin]Weight, error) {
 	return out, nil
 }
 
-// levelAll keeps the steps of paths that turned out well, in a log several times as long.
+// levelAll keeps the steps of successful paths, in a log several times as long.
 const levelAll = 2 | levelSteps
 
 var validating = regexp.MustCompile(`^Validating \S+\(\) func#(\d+)`)
 
-// stepsOf counts the steps of the verifier by the function that it looks at. The driver's is the first.
+// stepsOf counts the steps of the verifier by function. The driver is the first.
 func stepsOf(said report) map[int]int {
 	steps, at := map[int]int{}, 0
 	for _, line := range said.steps {
@@ -62,7 +63,7 @@ func stepsOf(said report) map[int]int {
 	return steps
 }
 
-// callsTaken are the calls that the verifier came by, by function: those that constants rule out are not among them.
+// callsTaken are the calls that the verifier reached, by function: those that constants disable are not among them.
 func callsTaken(spec *ebpf.ProgramSpec, places []link.Place, said report) [][]int {
 	taken := map[int]bool{}
 	for _, step := range said.steps {

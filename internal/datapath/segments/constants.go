@@ -12,10 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Constants of a segment's programs are in one map. Frozen, the verifier knows their values and leaves out what they rule
-// out. Live, they can be written while the programs run, which then have the code for every value.
+// Constants of a segment's programs are in one map. If it is frozen, the verifier knows their values and removes the
+// code that they disable. If it is live, they can be written while the programs run, which then contain the code for
+// every value.
 
-// Freeze makes the constants a map that nobody can write, so the verifier knows their values.
+// Freeze puts the constants into a read-only map, so the verifier knows their values.
 func Freeze(data []byte) (*ebpf.Map, error) {
 	m, err := newConstants("pcn_rodata", data, flagRdonlyProg)
 	if err != nil {
@@ -54,9 +55,9 @@ type liveConstants struct {
 	values []byte // what is there now
 }
 
-// makeLive makes the constants a map that can be written. The map is not needed any more once programs have it. The kernel
-// maps no memory for writing that programs must not write; those of the segment do not, or the verifier would have refused
-// them when the constants were frozen.
+// makeLive puts the constants into a writable map. The map need not stay open once programs use it. The kernel does not
+// map memory for writing if programs must not write it; those of the segment do not write, or the verifier would have
+// refused them when the constants were frozen.
 func makeLive(data []byte) (*ebpf.Map, *liveConstants, error) {
 	m, err := newConstants("pcn_live", data, flagMmapable)
 	if err != nil {
@@ -72,10 +73,10 @@ func makeLive(data []byte) (*ebpf.Map, *liveConstants, error) {
 	return m, &liveConstants{memory: memory, values: bytes.Clone(data)}, nil
 }
 
-// word is what one store writes; programs see all of it or nothing.
+// word is the unit of one store; programs see all of it or nothing.
 const word = 8
 
-// differingWord is where the only word is that differs; ok is false where there is none, or several.
+// differingWord returns the position of the only word that differs; ok is false if there is none, or several.
 func (l *liveConstants) differingWord(values []byte) (at int, ok bool) {
 	if len(values) != len(l.values) {
 		return 0, false

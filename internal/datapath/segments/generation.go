@@ -22,7 +22,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/refusal"
 )
 
-// Mode says how components are linked.
+// Mode is how components are linked.
 type Mode string
 
 // The modes: automatic is call mode at once, then inline in the background.
@@ -38,8 +38,8 @@ type Program struct {
 	Role link.Role
 }
 
-// Generation is one version of a component's programs. It owns its program array, so packets
-// that are in it finish in it while the next one is entered already.
+// Generation is one version of a component's programs. It owns its program array, so packets that are in it finish in
+// it while the next one is entered already.
 type Generation struct {
 	// Mode is how the programs were linked.
 	Mode link.Mode
@@ -50,18 +50,18 @@ type Generation struct {
 	Size int
 	// Maps is how many maps the program with the most of them uses.
 	Maps int
-	// LinkTime and LoadTime are the times that the steps took.
+	// LinkTime and LoadTime are the durations of the steps.
 	LinkTime, LoadTime time.Duration
 
-	// Shape is that of the segment that it was built of, First the first of its cubes.
+	// Shape is that of its segment, First the first of its cubes.
 	Shape string
 	First graph.CubeID
 
 	progs map[Program]*ebpf.Program
-	// arrays hold the resume programs, by hook, at 0: for turning back.
+	// arrays contain the resume programs, by hook, at 0: for turning back.
 	arrays map[cube.Hook]*ebpf.Map
 	pins   []string
-	// live are the constants, nil where they are frozen.
+	// live are the constants, nil if they are frozen.
 	live *liveConstants
 }
 
@@ -88,7 +88,7 @@ func (m *Maker) BuildLive(c *Description) (*Generation, error) {
 	return m.build(c, link.Call, rodata, live)
 }
 
-// build links and loads a component. The map of constants is closed, and what is live of them belongs to the generation.
+// build links and loads a component. The map of constants is closed, and live constants belong to the generation.
 func (m *Maker) build(c *Description, mode link.Mode, rodata *ebpf.Map, live *liveConstants) (_ *Generation, err error) {
 	defer func(began time.Time) { m.activity.done(mode, began, err) }(time.Now())
 	gen := &Generation{
@@ -116,7 +116,7 @@ func (m *Maker) build(c *Description, mode link.Mode, rodata *ebpf.Map, live *li
 		}
 	}
 	if err != nil {
-		if refusal.As(err) == nil { // which says whose fault it is
+		if refusal.As(err) == nil { // which says what is at fault
 			err = fmt.Errorf("segment of %s, %s mode: %w", c.Code.Cubes[0].Name, mode, err)
 		}
 		m.Dispose(gen)
@@ -125,8 +125,8 @@ func (m *Maker) build(c *Description, mode link.Mode, rodata *ebpf.Map, live *li
 	return gen, nil
 }
 
-// dropLines leaves out from which lines of source the instructions come, which takes more of the kernel's memory than they do.
-// Only the verifier's refusals need it.
+// dropLines removes the source lines of the instructions, which take more kernel memory than the instructions
+// themselves. Only the verifier's refusals need them.
 func dropLines(specs map[Program]*ebpf.ProgramSpec) {
 	for _, spec := range specs {
 		for i := range spec.Instructions {
@@ -138,7 +138,7 @@ func dropLines(specs map[Program]*ebpf.ProgramSpec) {
 // ArraySpec is the program array of a generation.
 var ArraySpec = &ebpf.MapSpec{Name: "pcn_generation", Type: ebpf.ProgramArray, KeySize: 4, ValueSize: 4, MaxEntries: 1}
 
-// makeArrays makes the program arrays of the segment's hook and its companion's.
+// makeArrays creates the program arrays of the segment's hook and its companion's.
 func (m *Maker) makeArrays(gen *Generation, c *Description) error {
 	pin := filepath.Join(m.dir, fmt.Sprint(m.sequence.Add(1)))
 	used := []cube.Hook{c.Hook}
@@ -190,7 +190,7 @@ func (m *Maker) Specs(c *Description, arrays map[cube.Hook]*ebpf.Map, rodata *eb
 	return out, add(c.companion, link.OnEgress, link.OnResume)
 }
 
-// again is the interface by which packets enter programs of a hook again.
+// again is the interface through which packets re-enter programs of a hook.
 func (m *Maker) again(h cube.Hook) int {
 	if h == cube.XDP {
 		return m.loopOut
@@ -198,7 +198,7 @@ func (m *Maker) again(h cube.Hook) int {
 	return m.tap
 }
 
-// enterable tells whether packets from netdevs can enter the component at all.
+// enterable reports whether packets from netdevs can enter the component at all.
 func (c *Description) enterable() bool {
 	for _, lc := range c.Code.Cubes {
 		if lc.Entry {
@@ -208,7 +208,7 @@ func (c *Description) enterable() bool {
 	return false
 }
 
-// load loads the programs, side by side, since the verifier is what takes the time.
+// load loads the programs in parallel, because the verifier takes most of the time.
 func (gen *Generation) load(specs map[Program]*ebpf.ProgramSpec) error {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -237,7 +237,7 @@ func (gen *Generation) load(specs map[Program]*ebpf.ProgramSpec) error {
 	return first(errs)
 }
 
-// first is the error of the first of the programs: a cube that the verifier refuses is in several of them, for one reason.
+// first returns the error of the first of the programs: a refused cube is in several of them, for the same reason.
 func first(errs map[Program]error) error {
 	if len(errs) == 0 {
 		return nil
@@ -263,10 +263,11 @@ func (gen *Generation) Release() {
 	}
 }
 
-// Live tells whether the constants of the programs can be written.
+// Live reports whether the constants of the programs can be written.
 func (gen *Generation) Live() bool { return gen.live != nil }
 
-// CanTake tells whether packets in the programs can be given other constants: those that differ are written by one store.
+// CanTake reports whether the programs can get other constants while they process packets: those that differ are
+// written by one store.
 func (gen *Generation) CanTake(constants []byte) bool {
 	if gen.live == nil {
 		return false
@@ -275,15 +276,15 @@ func (gen *Generation) CanTake(constants []byte) bool {
 	return ok
 }
 
-// SetConstants writes live constants, as many bytes as there were, and returns those from before.
+// SetConstants writes live constants, as many bytes as there were, and returns the previous ones.
 func (gen *Generation) SetConstants(constants []byte) (before []byte) {
 	before = gen.live.values
 	gen.live.write(constants)
 	return before
 }
 
-// Close lets the generation go. Its arrays empty with the last pin and descriptor, so no
-// packet may be inside any more.
+// Close closes the generation. Its arrays are cleared with the last pin and descriptor, so no packet may be inside any
+// more.
 func (gen *Generation) Close() error {
 	gen.Release()
 	var errs []error
@@ -293,8 +294,8 @@ func (gen *Generation) Close() error {
 	return errors.Join(errs...)
 }
 
-// withoutDescriptors returns the reason for an error that says a feature is missing. The library
-// says so of a kernel that it cannot ask, because the process has no descriptor left.
+// withoutDescriptors returns the real cause of an error that says that a feature is missing. The library returns it if
+// it cannot probe the kernel because the process has no descriptor left.
 func withoutDescriptors(err error) error {
 	if !errors.Is(err, ebpf.ErrNotSupported) {
 		return err

@@ -13,10 +13,10 @@ import (
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
-// A description that is worked on while cubes may be deleted.
+// A description that is used while cubes may be deleted.
 
-// Hold gives the component descriptors of its own for the cubes' maps, so that a cube deleted
-// meanwhile does not take them away under the linker. The description is the inliner's own.
+// Hold gives the component its own descriptors of the cubes' maps, so that a cube deleted meanwhile does not close them
+// during linking. The description belongs to the inliner.
 func (c *Description) Hold() error {
 	for _, lc := range c.LinkCubes() {
 		held := make(map[string]asm.FDer, len(lc.Maps))
@@ -32,7 +32,7 @@ func (c *Description) Hold() error {
 	return nil
 }
 
-// GiveBack closes the descriptors that Hold made.
+// GiveBack closes the descriptors that Hold opened.
 func (c *Description) GiveBack() {
 	for _, lc := range c.LinkCubes() {
 		for _, m := range lc.Maps {
@@ -42,7 +42,7 @@ func (c *Description) GiveBack() {
 	}
 }
 
-// LinkCubes lists the component's cubes, those of the companion too.
+// LinkCubes lists the component's cubes, including the companion's.
 func (c *Description) LinkCubes() []*link.Cube {
 	if c.companion == nil {
 		return c.Code.Cubes
@@ -50,8 +50,8 @@ func (c *Description) LinkCubes() []*link.Cube {
 	return append(slices.Clone(c.Code.Cubes), c.companion.Cubes...)
 }
 
-// ConstantAt are the bytes of the constant that a program refers to, at an offset of the segment's. Those of strings never
-// differ.
+// ConstantAt returns the bytes of the constant that a program refers to, at an offset of the segment's. Those of
+// strings never differ.
 func (c *Description) ConstantAt(offset uint32) []byte {
 	for _, lc := range c.LinkCubes() {
 		for _, pr := range slices.Concat(lc.Programs[cube.Ingress], lc.Programs[cube.Egress]) {
@@ -66,5 +66,5 @@ func (c *Description) ConstantAt(offset uint32) []byte {
 	return nil
 }
 
-// DropCompanion leaves the TC side out.
+// DropCompanion omits the TC side.
 func (c *Description) DropCompanion() { c.companion = nil }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package segments describes parts of the graph as the linker needs them, and links and loads their
-// programs.
+// Package segments describes parts of the graph for the linker, and links and loads their programs.
 package segments
 
 import (
@@ -20,18 +19,18 @@ import (
 type Maker struct {
 	fw    *framework.Framework
 	state *state.State
-	// kernel is what programs may rely on.
+	// kernel contains the features that programs may use.
 	kernel  kernel.Features
 	askMTU  func(ifindex int) (int, error)
 	collect *collect.Collector
 	dir     string // where generations are pinned
-	// tap and loopOut are the interfaces by which packets enter programs again, at TC and at XDP.
+	// tap and loopOut are the interfaces through which packets re-enter programs, at TC and at XDP.
 	tap, loopOut int
 	sequence     atomic.Uint64 // of generations
 	activity     activity
 }
 
-// Options says with what a maker works.
+// Options are the parameters of a maker.
 type Options struct {
 	Framework *framework.Framework
 	State     *state.State
@@ -41,11 +40,11 @@ type Options struct {
 	Collector *collect.Collector
 	// Dir is where generations are pinned.
 	Dir string
-	// Tap and LoopOut are the interfaces by which packets enter programs again, at TC and at XDP.
+	// Tap and LoopOut are the interfaces through which packets re-enter programs, at TC and at XDP.
 	Tap, LoopOut int
 }
 
-// New makes a Maker.
+// New creates a Maker.
 func New(s Options) *Maker {
 	return &Maker{
 		fw: s.Framework, state: s.State, kernel: s.Kernel, askMTU: s.MTU, collect: s.Collector, dir: s.Dir,
@@ -53,8 +52,8 @@ func New(s Options) *Maker {
 	}
 }
 
-// Stale lists the pins of generations that an earlier daemon made; they can go once
-// the first commit has replaced them.
+// Stale lists the pins of generations of a previous daemon; they can be removed once the first commit has replaced
+// them.
 func (m *Maker) Stale() ([]string, error) {
 	entries, err := os.ReadDir(m.dir)
 	if err != nil {
@@ -71,7 +70,7 @@ func (m *Maker) Stale() ([]string, error) {
 	return out, nil
 }
 
-// Dispose closes a generation that no packet is in, now or, where its pins cannot be removed, later.
+// Dispose closes a generation that no packet is in, now or, if its pins cannot be removed, later.
 func (m *Maker) Dispose(gen *Generation) {
 	_ = m.collect.OrLater(gen.Close) // the collector has logged it
 }

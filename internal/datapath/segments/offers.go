@@ -12,16 +12,17 @@ import (
 	"github.com/polycube/polycube/internal/datapath/state"
 )
 
-// A standard cube offers packets for itself to the transparent cubes of a port, if one of them takes offers.
+// A standard cube offers packets that are addressed to itself to the transparent cubes of a port, if one of them takes
+// offers.
 
 const (
 	// OffersConstant tells a program that a port has such a cube (pcn/config.h).
 	OffersConstant = "pcn_offers"
-	// takesConstant is what PCN_TAKES_OFFERS leaves in an object.
+	// takesConstant is the constant that PCN_TAKES_OFFERS leaves in an object.
 	takesConstant = "pcn_takes_offers"
 )
 
-// takesOffers tells whether a transparent cube does.
+// takesOffers reports whether a transparent cube takes offers.
 func (b *builder) takesOffers(id graph.CubeID) bool {
 	programs, err := b.m.state.ProgramsOf(b.Graph.Cubes[id], b.c.Hook)
 	return err == nil && slices.ContainsFunc(programs, func(pr state.Program) bool {
@@ -29,7 +30,7 @@ func (b *builder) takesOffers(id graph.CubeID) bool {
 	})
 }
 
-// addOffers tells a transparent cube on a port whose offers it may see, and whether they end behind it.
+// addOffers records for a transparent cube on a port whose offers it may see, and whether they end after it.
 func (b *builder) addOffers(lt *link.Cube, at graph.Stacked) {
 	programs, err := b.m.state.ProgramsOf(b.Graph.Cubes[at.Port.ID], b.c.Hook)
 	if err == nil && slices.ContainsFunc(programs, func(pr state.Program) bool { return pr.Object.Reads(OffersConstant) }) {
@@ -39,7 +40,7 @@ func (b *builder) addOffers(lt *link.Cube, at graph.Stacked) {
 	fmt.Fprintf(&b.print, "offered %t %t\n", lt.OfferedBy != nil, lt.LastTaker)
 }
 
-// offersConstant lets a program know whether its offers reach anybody.
+// offersConstant tells a program whether its offers reach any cube.
 func (b *builder) offersConstant(o *link.Object, n *graph.Node, values map[string]any) {
 	if !o.Reads(OffersConstant) {
 		return

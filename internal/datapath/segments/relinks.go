@@ -14,7 +14,7 @@ import (
 	"github.com/polycube/polycube/internal/tally"
 )
 
-// How often programs were linked and loaded, and how long that took.
+// Counts and durations of linking and loading programs.
 
 // activity counts relinks.
 type activity struct {
@@ -26,7 +26,7 @@ func newActivity() activity {
 	return activity{took: map[link.Mode]*tally.Histogram{link.Call: tally.NewHistogram(), link.Inline: tally.NewHistogram()}}
 }
 
-// done counts one set of programs that was linked and loaded, or was not.
+// done counts one set of programs that was linked and loaded, or failed.
 func (a *activity) done(mode link.Mode, began time.Time, err error) {
 	if err != nil {
 		a.failures.Add(relinkFailure(err))
@@ -51,15 +51,15 @@ func relinkFailure(err error) string {
 	return "other"
 }
 
-// Activity is what the linker has done since the plane was opened.
+// Activity is the linker's work since the plane was opened.
 type Activity struct {
-	// Relinks are the seconds that linking and loading took, by mode.
+	// Relinks are the durations of linking and loading in seconds, by mode.
 	Relinks map[string]tally.Snapshot
 	// Failures are by class: too-large, verifier, resources, canceled, other.
 	Failures map[string]uint64
 }
 
-// Activity returns what the linker has done.
+// Activity returns the linker's work.
 func (m *Maker) Activity() Activity {
 	out := Activity{Relinks: map[string]tally.Snapshot{}, Failures: m.activity.failures.Snapshot()}
 	for mode, h := range m.activity.took {

@@ -17,29 +17,30 @@ import (
 	"github.com/polycube/polycube/internal/datapath/state"
 )
 
-// Description is a segment as the linker needs it.
+// Description is a segment in the linker's form.
 type Description struct {
 	IDs []graph.CubeID // ascending
-	// Netdevs are those whose packets enter here, OutNetdevs those whose leaving packets do.
+	// Netdevs are those whose received packets enter here, OutNetdevs those whose sent packets do.
 	Netdevs, OutNetdevs []*graph.Netdev
 	Hook                cube.Hook
-	// Code is what the linker gets, companion the TC side of an XDP segment whose
-	// transparent cubes have egress on netdevs, else nil.
+	// Code is the input of the linker, companion the TC side of an XDP segment whose transparent cubes have egress
+	// on netdevs, otherwise nil.
 	Code, companion *link.Component
 	Rodata          []byte
-	// Print holds all that the code depends on: equal prints need no relink. Shape is that without the values of constants.
+	// Print contains everything that the code depends on: equal prints need no relink. Shape is the same without
+	// the values of constants.
 	Print, Shape string
 	// egress is true if there are transparent cubes of netdevs, which see TC egress, too.
 	egress bool
-	// Frags is true if frames may lie in several buffers.
+	// Frags is true if frames may be in several buffers.
 	Frags bool
 	// Constants are those of its cubes.
 	Constants map[state.Linked][]byte
-	// Used is what else the description depends on, by cube.
+	// Used contains other dependencies of the description, by cube.
 	Used []state.UsedCube
 }
 
-// builder makes a segment's code description from the graph.
+// builder creates a segment's code description from the graph.
 type builder struct {
 	*graph.Wiring
 	m     *Maker
@@ -50,7 +51,7 @@ type builder struct {
 	print strings.Builder
 }
 
-// Describe makes the segment of the cubes.
+// Describe creates the segment of the cubes.
 func (m *Maker) Describe(w *graph.Wiring, ids []graph.CubeID) (*Description, error) {
 	b := &builder{
 		Wiring: w, m: m, cubes: map[graph.CubeID]*link.Cube{}, ports: map[*graph.Port]*link.Port{}, local: map[graph.CubeID]bool{},
@@ -212,7 +213,7 @@ func (b *builder) printPort(id graph.CubeID, p *graph.Port) {
 	b.print.WriteByte('\n')
 }
 
-// addForeignPort makes the port of a cube in another segment known, whose transparent cubes are in this one.
+// addForeignPort adds the port of a cube in another segment whose transparent cubes are in this one.
 func (b *builder) addForeignPort(c *link.Cube, ref graph.PortRef) {
 	i, there := slices.BinarySearchFunc(c.Ports, ref.Port.Index, func(p *link.Port, index uint16) int { return cmp.Compare(p.Index, index) })
 	if !there {
@@ -221,9 +222,9 @@ func (b *builder) addForeignPort(c *link.Cube, ref graph.PortRef) {
 	}
 }
 
-// addStack chains a transparent cube to its neighbours. On a port, ingress goes from the
-// outermost to the cube, egress from the innermost to the peer; on a netdev, ingress goes on to
-// the port whose peer it is, or the stack, and egress to the wire.
+// addStack chains a transparent cube to its neighbours. On a port, ingress goes from the outermost to the cube, egress
+// from the innermost to the peer; on a netdev, ingress continues to the port whose peer it is, or the stack, and egress
+// to the wire.
 func (b *builder) addStack(id graph.CubeID) {
 	at, there := b.Stack[id]
 	if !there {
@@ -265,7 +266,7 @@ func (b *builder) printNext(n link.Next) {
 	b.print.WriteByte('\n')
 }
 
-// addNetdevs notes which netdevs lead into the segment.
+// addNetdevs records which netdevs lead into the segment.
 func (b *builder) addNetdevs() {
 	for _, dev := range b.Netdevs {
 		in, out := b.Enters(dev)

@@ -10,9 +10,9 @@ import (
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
-// A shadow cube's ports are interfaces in a namespace, each of them a veth whose outer end is
-// here. The outer ends are data, like other netdevs: programs give packets to the namespace by
-// the table of shadows, and what the namespace sends enters by a row of the port.
+// A shadow cube's ports are interfaces in a namespace, each of them a veth whose outer end is here. The outer ends are
+// data, like other netdevs: programs send packets to the namespace through the table of shadows, and packets from the
+// namespace enter through a row of the port.
 
 // Constants of the programs that the linker sets (pcn/config.h).
 const (
@@ -20,7 +20,7 @@ const (
 	spanConstant   = "pcn_span"
 )
 
-// shadowConstants lets a program know whether its cube has a namespace.
+// shadowConstants tells a program whether its cube has a namespace.
 func shadowConstants(o *link.Object, n *graph.Node, values map[string]any) {
 	flag := func(name string, on bool) {
 		if !o.HasConstant(name) {

@@ -10,8 +10,8 @@ import (
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
-// trace gives the segment the sessions that concern it, and makes them part of its fingerprint:
-// a graph with other sessions links anew what they concern, and nothing else.
+// trace adds the sessions that affect the segment, and makes them part of its fingerprint: a graph with other sessions
+// relinks the affected segments, and nothing else.
 func (b *builder) trace() {
 	if b.Graph.Trace == nil {
 		return
@@ -40,8 +40,8 @@ func (b *builder) trace() {
 	}
 }
 
-// concerns tells whether packets of a session may be in the segment: those at a cube are captured
-// there, and those that reach it may have entered anywhere in its connected part of the graph.
+// concerns reports whether packets of a session may be in the segment: those at a cube are captured there, and those
+// that reach it may have entered anywhere in its connected part of the graph.
 func (b *builder) concerns(s link.Session) bool {
 	if s.Capture != nil {
 		return slices.Contains(b.c.IDs, graph.CubeID(s.Capture.Cube))
