@@ -11,8 +11,8 @@ import (
 
 // What an earlier daemon left in the tables, read at start.
 
-// read reads what an earlier daemon wrote, so that the first commit changes what differs
-// and clears what is gone.
+// read reads the rows an earlier daemon wrote, so that the first commit writes only rows that differ and deletes stale
+// ones.
 func (t *Tables) read() (*Rows, error) {
 	now := newRows()
 	floods := map[uint32]abi.Flood{}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tables derives the rows that programs look up from the graph, and writes them: where packets
-// of netdevs enter, where ports lead and where floods go.
+// Package tables derives from the graph the rows that programs look up, and writes them: the ingress of netdevs, the
+// egress of ports and the members of floods.
 package tables
 
 import (
@@ -21,8 +21,8 @@ import (
 	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
-// Rows is what the graph says about netdevs: data that programs look up, so that netdevs
-// come and go without a relink.
+// Rows are the part of the graph that concerns netdevs, as data that programs look up: netdevs come and go without a
+// relink.
 type Rows struct {
 	Entries    map[uint32]abi.Entry  // by ifindex
 	OutEntries map[uint32]abi.Entry  // by ifindex
@@ -30,7 +30,7 @@ type Rows struct {
 	Devices    map[uint32]uint32     // the exits of XDP cubes: exitKey to ifindex
 	Shadows    map[uint32]uint32     // the ports of shadow cubes: exitKey to ifindex
 	Floods     map[uint32]*abi.Flood // by cube
-	Ways       map[uint32][]Way      // XDP cubes: what the group of the flood row holds
+	Ways       map[uint32][]Way      // XDP cubes: contents of the group in the flood row
 }
 
 func newRows() *Rows {
@@ -40,22 +40,22 @@ func newRows() *Rows {
 	}
 }
 
-// Tables are the maps that the rows stand in, and the rows of the graph in use.
+// Tables are the maps that hold the rows, and the rows of the current graph.
 type Tables struct {
 	maps map[string]*ebpf.Map // by name
 	from Origin
 	now  *Rows
 }
 
-// Origin is what rows are derived from besides the graph.
+// Origin is the input besides the graph from which rows are derived.
 type Origin struct {
 	Tap  int // of the slow path at TC
 	Loop framework.Loop
-	// ThroughEgress tells whether the copies of a cube's floods must pass its egress program.
+	// ThroughEgress reports whether copies of a cube's floods must pass its egress program.
 	ThroughEgress func(*graph.Node) bool
 }
 
-// Open reads what an earlier daemon wrote.
+// Open reads the rows an earlier daemon wrote.
 func Open(maps map[string]*ebpf.Map, from Origin) (*Tables, error) {
 	t := &Tables{maps: maps, from: from}
 	var err error
@@ -63,17 +63,17 @@ func Open(maps map[string]*ebpf.Map, from Origin) (*Tables, error) {
 	return t, err
 }
 
-// InUse are the rows of the graph in use.
+// InUse returns the rows of the current graph.
 func (t *Tables) InUse() *Rows { return t.now }
 
-// Use makes rows those of the graph in use.
+// Use makes rows the rows of the current graph.
 func (t *Tables) Use(now *Rows) { t.now = now }
 
-// Derive derives the rows from the graph. The flood rows, which are large, stay those of the
-// present tables for cubes that are not stale.
+// Derive derives the rows from the graph. Flood rows are large: those of cubes that are not stale are taken from the
+// current tables.
 func (t *Tables) Derive(w *graph.Wiring, s graph.Stale) *Rows { return t.now.next(w, s, t.from) }
 
-// next are the rows of a graph, where these are those in use.
+// next are the rows of a new graph; these are the rows in use.
 func (t *Rows) next(w *graph.Wiring, s graph.Stale, from Origin) *Rows {
 	g := w.Graph
 	now := newRows()
@@ -114,7 +114,7 @@ func (t *Rows) next(w *graph.Wiring, s graph.Stale, from Origin) *Rows {
 	return now
 }
 
-// keep takes over the rows of a cube that is not stale.
+// keep copies the current rows of a cube that is not stale.
 func (t *Rows) keep(was *Rows, w *graph.Wiring, n *graph.Node) {
 	for _, p := range n.Ports {
 		if dev := w.Graph.Netdevs[p.Peer.Netdev]; p.Peer.Netdev != "" && dev != nil && dev.Index > 0 {
@@ -130,8 +130,8 @@ func (t *Rows) keep(was *Rows, w *graph.Wiring, n *graph.Node) {
 	keepRow(t.Ways, was.Ways, uint32(n.ID))
 }
 
-// sameFlood returns a cube's row of these rows where the new one, which has no group yet, says the same, or else the new
-// one, with the group of the old one where that still holds.
+// sameFlood returns the current flood row of a cube if the new one, which has no group yet, is otherwise equal. If not,
+// it returns the new one, with the group of the current row if that is still right.
 func (t *Rows) sameFlood(id uint32, row *abi.Flood, ways []Way) *abi.Flood {
 	was := t.Floods[id]
 	if was == nil || !slices.Equal(t.Ways[id], ways) {
@@ -152,8 +152,8 @@ func keepRow[V any](now, was map[uint32]V, key uint32) {
 	}
 }
 
-// broadcast completes an XDP cube's flood row but for its group, and returns what that holds. loop is the end of the loop
-// out of which the cube sends.
+// broadcast fills in an XDP cube's flood row except for its group, and returns the contents of that group. loop is the
+// end of the loop through which the cube sends.
 func broadcast(row *abi.Flood, loop uint32, egress bool) []Way {
 	var ways []Way
 	if egress {
@@ -201,7 +201,7 @@ func (t *Rows) addPort(w *graph.Wiring, n *graph.Node, p *graph.Port, row *abi.F
 	}
 }
 
-// WriteExits adds what programs need to send to netdevs.
+// WriteExits adds the rows that programs need to send to netdevs.
 func (t *Tables) WriteExits(u *undo.Stack, now *Rows) error {
 	old := t.now
 	return errors.Join(
@@ -212,7 +212,7 @@ func (t *Tables) WriteExits(u *undo.Stack, now *Rows) error {
 	)
 }
 
-// Clear deletes the rows of netdevs that the graph does not have any more.
+// Clear deletes the rows of netdevs that are no longer in the graph.
 func (t *Tables) Clear(now *Rows) error { return errors.Join(t.clearEntries(now), t.clearExits(now)) }
 
 func (t *Tables) clearExits(now *Rows) error {
@@ -225,7 +225,8 @@ func (t *Tables) clearExits(now *Rows) error {
 	)
 }
 
-// WriteEntries adds and changes where packets from netdevs go. Writing a row twice does no harm.
+// WriteEntries adds and changes the rows that say which program handles packets of a netdev. Writing a row twice is
+// harmless.
 func (t *Tables) WriteEntries(u *undo.Stack, now *Rows, only func(was, now abi.Entry) bool) error {
 	old := t.now
 	return errors.Join(
@@ -257,8 +258,8 @@ func (t *Tables) setFlood(id uint32, row **abi.Flood) error {
 	return set(id, *row)
 }
 
-// setDevice writes where a port of an XDP cube sends. The kernel takes no netdev that is gone; the
-// event that says so is under way then, and must not stand in the way of other changes.
+// setDevice writes the netdev to which a port of an XDP cube sends. The kernel refuses a netdev that was deleted; the
+// event about the deletion is then on its way, so this must not fail other changes.
 func (t *Tables) setDevice(key uint32, ifindex *uint32) error {
 	err := bpfmap.HashSetter[uint32](t.maps[abi.MapDevices])(key, ifindex)
 	if ifindex != nil && errors.Is(err, unix.EINVAL) {

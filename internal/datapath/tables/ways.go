@@ -2,21 +2,21 @@
 
 package tables
 
-// ExitKind says how a copy gets to its port.
+// ExitKind says how a copy of a flooded packet reaches its port.
 type ExitKind uint16
 
 // The kinds of exits.
 const (
 	AsItIs         ExitKind = iota // to a netdev
-	Untagged                       // to a netdev, without the tag that other members want
-	ByLoop                         // back by the loop
-	ByLoopUntagged                 // back by the loop, without the tag
-	ForTC                          // to a netdev, without the tag; TC makes these of one copy that comes back by the loop
+	Untagged                       // to a netdev, without the tag that other members need
+	ByLoop                         // back through the loop
+	ByLoopUntagged                 // back through the loop, without the tag
+	ForTC                          // to a netdev, without the tag; TC makes these from one copy that comes back through the loop
 )
 
-// Way is where a group leads.
+// Way is the destination of a group.
 type Way struct {
 	Ifindex uint32 // of the netdev or the loop
 	Kind    ExitKind
-	Port    uint16 // of copies that come back by the loop
+	Port    uint16 // of copies that come back through the loop
 }

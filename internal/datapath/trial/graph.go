@@ -2,7 +2,7 @@
 
 package trial
 
-// What a cube is connected to on trial, and with which maps.
+// How a cube in a trial load is connected, and with which maps.
 
 import (
 	"crypto/sha256"
@@ -25,25 +25,25 @@ import (
 	"github.com/polycube/polycube/internal/datapath/state"
 )
 
-// The cubes of a trial: the one that is tried, and one at the other end. The linker begins with the last, so that packets
-// cross from the first sweep into the second in the one that is tried: its programs are in the program twice.
+// The cubes of a trial: the one under test, and one at the other end. The linker begins with the last, so that the cube
+// under test is where packets pass from the first sweep to the second: its programs are in the linked program twice.
 const (
 	hostCube  graph.CubeID = 1
 	triedCube graph.CubeID = 2
 )
 
-// Frames of the one MTU are in one buffer at XDP, of the other in several.
+// Frames of one MTU fit in one buffer at XDP, frames of the other need several.
 const (
 	plainMTU = 1500
 	jumboMTU = 9000
 )
 
-// placement is a place in a graph that a cube can have.
+// placement is a position in a graph that a cube can have.
 type placement struct {
 	name   string
 	hook   cube.Hook
 	shadow *graph.Shadow
-	// host is set where the other cube is part of the graph, offers where the cube's offers reach somebody.
+	// host is set if the other cube is part of the graph, offers if the cube's offers have a receiver.
 	host, offers bool
 	// connect completes the graph.
 	connect func(g *graph.Graph)
@@ -51,7 +51,7 @@ type placement struct {
 	further []string
 }
 
-// placements are the places to try. At TC and XDP they are the same, but for namespaces.
+// placements are the positions to try. They are the same at TC and XDP, except that namespaces exist at TC only.
 func (r *trier) placements() []placement {
 	var out []placement
 	add := func(s placement) {
@@ -98,7 +98,7 @@ func (r *trier) placements() []placement {
 	return out
 }
 
-// further are the n-th lot of the object's further functions, as many as fit a cube beside pcn_ingress.
+// further returns the n-th group of the object's further functions, as many as fit a cube beside pcn_ingress.
 func (r *trier) further(n int) []string {
 	all := r.service.Object(r.hook).Further
 	const fit = cube.MaxPrograms - 1
@@ -122,7 +122,7 @@ func (r *trier) graph(a attempt) *graph.Graph {
 	last := len(a.values) - 1
 	n := &graph.Node{ID: triedCube, Name: r.t.Service, Type: typ, Shadow: a.at.shadow, LogLevel: trialLevels[a.values[last]],
 		Constants: r.service.Object(r.hook).Switched(a.values[:last]),
-		// Named here, so that constants that the object of the other hook does not have are left out there.
+		// Listed by name, so that constants missing from the object of the other hook are left out there.
 		Programs: map[cube.ProgramSlot]cube.Program{{}: {Function: link.Ingress}}}
 	for i, name := range a.at.further {
 		n.Programs[cube.ProgramSlot{Index: i + 1}] = cube.Program{Function: name}
@@ -155,7 +155,7 @@ func (r *trier) describe(a attempt) (*segments.Description, error) {
 func (r *trier) maker(as Like) (_ *segments.Maker, done func(), err error) {
 	fw := &framework.Framework{Objects: as.Objects, Maps: map[string]*ebpf.Map{}, Hook: map[cube.Hook]map[string]*ebpf.Map{}}
 	cubes := as.State.OnTrial()
-	// Interfaces by which packets enter again: their numbers are immediates, nothing is sent.
+	// Interfaces through which packets re-enter: their numbers are immediates, nothing is sent.
 	m := segments.New(segments.Options{Framework: fw, State: cubes, Kernel: as.Kernel, Tap: 1, LoopOut: 1})
 	done = func() {
 		fw.Close()
@@ -221,14 +221,14 @@ func coreObject(name string, h cube.Hook) (*link.Object, error) {
 	return o, nil
 }
 
-// Sizes of maps on trial.
+// Sizes of maps in trial loads.
 const (
 	smallEntries = 16
 	smallBytes   = 1 << 20
 )
 
-// small is a declaration whose map takes little memory. To the verifier the size matters of arrays alone, whose entries
-// below it are known to be there: they keep theirs unless they are large.
+// small is a declaration whose map takes little memory. The size matters to the verifier for arrays only, because it
+// knows that entries below the size exist: arrays keep their size unless they are large.
 func small(spec *ebpf.MapSpec) *ebpf.MapSpec {
 	s := spec.Copy()
 	s.Pinning, s.Contents = ebpf.PinNone, nil
@@ -247,7 +247,8 @@ func small(spec *ebpf.MapSpec) *ebpf.MapSpec {
 	return s
 }
 
-// printOf is equal for programs that the verifier sees alike: of the constants, those count that the program loads.
+// printOf is equal for programs that are the same to the verifier: of the constants, only those the program loads
+// count.
 func printOf(spec *ebpf.ProgramSpec, c *segments.Description, rodata *ebpf.Map, arrays map[cube.Hook]*ebpf.Map) [32]byte {
 	h := sha256.New()
 	fmt.Fprintln(h, spec.Type, spec.Flags)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trial loads the programs of a service before it has cubes: as they would be linked for a cube of each kind, at
-// each hook, with maps and a framework that are the trial's alone. Nothing is pinned or attached, and no Plane is needed.
+// Package trial loads the programs of a service before it has cubes: as they would be linked for a cube of each kind,
+// at each hook, with maps and a framework that belong to the trial alone. Nothing is pinned or attached, and no Plane
+// is needed.
 package trial
 
 import (
@@ -33,45 +34,46 @@ type Trial struct {
 	Service     string
 	Objects     map[cube.Hook][]byte
 	Transparent bool
-	// External marks an external service. Its programs are not tried inline and in namespaces, since
-	// its cubes are neither inlined (see outsider) nor can they have a namespace: a refusal would be of programs that are
-	// never made.
+	// External marks an external service. Its programs are not tried inline or in namespaces, because its cubes are
+	// never inlined (see outsider) and cannot have a namespace: the trial would refuse programs that are never
+	// linked.
 	External bool
-	// Brief tries a cube twice at each hook, not inlined: with the defaults, and with every constant at another value in
-	// another place.
+	// Brief tries a cube twice at each hook, not inlined: once with the defaults, and once with every constant at
+	// another value and in another position.
 	Brief bool
-	// Hooks are those to try at; nil is all that the service has objects for.
+	// Hooks are the hooks to try; nil means all for which the service has objects.
 	Hooks []cube.Hook
 }
 
-// Bounds of a trial. Foreign objects decide how much there is to do.
+// Limits of a trial. The object, which is not trusted, determines how much there is to try.
 const (
 	trialLoads    = 2  // at a time
 	trialRows     = 64 // combinations
-	trialSwitches = 48 // constants that are not left at their defaults
-	trialValues   = 32 // of one constant
+	trialSwitches = 48 // constants that differ from their defaults
+	trialValues   = 32 // values of one constant
 )
 
-// Report is what a trial came to.
+// Report is the result of a trial.
 type Report struct {
-	// Programs is how many were loaded, Same how many were not, because they would have been the same again.
+	// Programs counts loaded programs, Same those skipped because an identical program was loaded before.
 	Programs, Same int
-	// Combinations of constants, places and modes were tried at the hook with most of them. Untried counts the pairs that
-	// found no room in the combinations, and the values beyond the bounds.
+	// Combinations counts the combinations of constants, positions and modes tried at the hook with the most of
+	// them. Untried counts the pairs that did not fit in the combinations, and the values beyond the limits.
 	Combinations, Untried int
-	// Verified is the number of instructions that the verifier looked at for all programs.
+	// Verified is the number of instructions that the verifier processed for all programs.
 	Verified int
 	Took     time.Duration
-	// Loads are the programs by hook, place, role and mode, each with the constants at which the verifier looked at most.
+	// Loads are the programs by hook, position, role and mode, each with the constants for which the verifier
+	// processed the most instructions.
 	Loads []Load
-	// NotInlined says why programs cannot be inlined, which is no fault: they stay functions.
+	// NotInlined says why programs cannot be inlined. That is not an error: they stay functions.
 	NotInlined string
 }
 
-// Load is a program that was loaded on trial.
+// Load is a program that was loaded in a trial.
 type Load struct {
 	Hook cube.Hook
-	// At says what the cube is connected to, in words.
+	// At describes in words what the cube is connected to.
 	At   string
 	Role link.Role
 	Mode link.Mode
@@ -106,7 +108,7 @@ func (r *Error) Error() string {
 		r.Service, what, strings.ToUpper(r.Hook.String()), r.At, r.Mode, with, r.Err)
 }
 
-// Unwrap says that the service is at fault, unless the verifier refuses the framework's code.
+// Unwrap marks the service as the cause, unless the verifier refuses the framework's code.
 func (r *Error) Unwrap() []error {
 	if no := refusal.As(r.Err); no != nil && no.Ours() {
 		return []error{r.Err}
@@ -114,13 +116,13 @@ func (r *Error) Unwrap() []error {
 	return []error{cube.ErrInvalid, r.Err}
 }
 
-// anyRole is that of an error which concerns all programs of a cube.
+// anyRole is the role in an error that concerns all programs of a cube.
 const anyRole link.Role = 0xff
 
 // ErrUntried marks a trial that came to nothing for reasons that are not the service's.
 var ErrUntried = errors.New("the trial load of the programs failed")
 
-// Try loads the programs of a service on trial, without a Plane; the first that is refused is an Error.
+// Try loads the programs of a service without a Plane. The first one that is refused is returned as an Error.
 func Try(ctx context.Context, t Trial) (Report, error) {
 	objects := map[cube.Hook]*link.Object{}
 	for _, h := range abi.Hooks {
@@ -136,7 +138,7 @@ func Try(ctx context.Context, t Trial) (Report, error) {
 	return TryLike(ctx, t, Like{objects, features, segments.ModeAuto, state.New(state.Options{})})
 }
 
-// Like is what a Plane links with.
+// Like are the settings with which a Plane links.
 type Like struct {
 	Objects map[cube.Hook]*link.Object // the framework's
 	Kernel  kernel.Features
@@ -144,7 +146,7 @@ type Like struct {
 	State   *state.State // its services
 }
 
-// TryLike links as a Plane would.
+// TryLike tries programs linked with the settings of a Plane.
 func TryLike(ctx context.Context, t Trial, as Like) (Report, error) {
 	began := time.Now()
 	var report Report
@@ -181,12 +183,12 @@ type trier struct {
 // attempt is a cube of a kind, with constants, in a mode.
 type attempt struct {
 	at placement
-	// values are those of the object's switches and, last, of the level of logs, by number.
+	// values are the values of the object's switches and, last, of the log level, by number.
 	values []int
 	mode   link.Mode
 }
 
-// modes are those in which the Plane would link the service's programs.
+// modes are the modes in which the Plane would link the service's programs.
 func (r *trier) modes() []link.Mode {
 	switch {
 	case r.mode == segments.ModeInline:
@@ -197,12 +199,12 @@ func (r *trier) modes() []link.Mode {
 	return []link.Mode{link.Call, link.Inline}
 }
 
-// trialLevels are the levels of logs to try, the default first: with all lines and with none.
+// trialLevels are the log levels to try, the default first: one with all log lines and one with none.
 var trialLevels = []graph.LogLevel{graph.LogInfo, graph.LogTrace, graph.LogOff}
 
-// attempts lists what to try: the defaults in each place and mode, then combinations with each pair of constants' values,
-// places and modes. In call mode a function is verified for itself, so that the place hardly matters to it; inline, what
-// is around it does.
+// attempts lists what to try: the defaults in each position and mode, then combinations that cover each pair of values
+// of constants, positions and modes. In call mode a function is verified by itself, so the position hardly matters to
+// it; inline, the surrounding code does.
 func (r *trier) attempts() []attempt {
 	var out []attempt
 	placements, modes := r.placements(), r.modes()
@@ -230,7 +232,7 @@ func (r *trier) attempts() []attempt {
 	return out
 }
 
-// levels are how many values there are of each switch and of the level of logs.
+// levels are the number of values of each switch and of the log level.
 func (r *trier) levels() []int {
 	var out []int
 	for i, s := range r.service.Object(r.hook).Switches {
@@ -258,7 +260,7 @@ func (r *trier) words(values []int) string {
 	return strings.Join(out, ", ")
 }
 
-// run makes all attempts; of those that fail, it answers the first.
+// run makes all attempts and returns the first error.
 func (r *trier) run(ctx context.Context, as Like) error {
 	m, done, err := r.maker(as)
 	if err != nil {
@@ -297,8 +299,8 @@ func (r *trier) run(ctx context.Context, as Like) error {
 	return why
 }
 
-// reduce takes out of a refusal what has no part in it: the mode, the place and each constant that does not matter become
-// those that are tried first.
+// reduce removes from a refusal what does not contribute to it: if the mode, the position or a constant does not
+// matter, it is replaced by the value that is tried first.
 func (r *trier) reduce(ctx context.Context, a attempt, refusal *Error) {
 	simpler := func(change func(*attempt)) {
 		next := a
@@ -369,7 +371,7 @@ func (r *trier) attempt(ctx context.Context, a attempt, skip bool) error {
 	return nil
 }
 
-// again notes a program, and tells whether it was loaded before.
+// again records a program, and reports whether it was loaded before.
 func (r *trier) again(print [32]byte) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -381,12 +383,12 @@ func (r *trier) again(print [32]byte) bool {
 	return was
 }
 
-// load loads one program and forgets it.
+// load loads one program and closes it.
 func (r *trier) load(a attempt, key segments.Program, spec *ebpf.ProgramSpec) error {
 	began := time.Now()
 	prog, err := refusal.Load(spec)
 	if err != nil {
-		a.at.hook = key.Hook // that of a companion is another one
+		a.at.hook = key.Hook // the program of a companion is a different one
 		return r.fault(a, key.Role, err)
 	}
 	took := time.Since(began)
@@ -404,13 +406,13 @@ func (r *trier) load(a attempt, key segments.Program, spec *ebpf.ProgramSpec) er
 	r.report.Verified += verified
 	mode := a.mode
 	if key.Role == link.OnResume {
-		mode = link.Call // as it is whatever the mode of the others
+		mode = link.Call // the same whatever the mode of the others
 	}
 	r.report.heaviest(Load{key.Hook, a.at.name, key.Role, mode, r.words(a.values), len(spec.Instructions), verified, took})
 	return nil
 }
 
-// heaviest keeps a load if none of its kind was heavier.
+// heaviest keeps a load if no load of its kind took more instructions.
 func (r *Report) heaviest(l Load) {
 	for i, is := range r.Loads {
 		if is.Hook == l.Hook && is.At == l.At && is.Role == l.Role && is.Mode == l.Mode {
@@ -423,7 +425,7 @@ func (r *Report) heaviest(l Load) {
 	r.Loads = append(r.Loads, l)
 }
 
-// fault says whose an error is. What the kernel has no room or right for is not the service's.
+// fault says which side caused an error. A lack of memory or of permission is not the service's fault.
 func (r *trier) fault(a attempt, role link.Role, err error) error {
 	own := []error{unix.ENOMEM, unix.EPERM, unix.EAGAIN, unix.EMFILE, unix.ENFILE, unix.EINTR, unix.ENOSYS}
 	if refusal.As(err) == nil && slices.ContainsFunc(own, func(e error) bool { return errors.Is(err, e) }) {

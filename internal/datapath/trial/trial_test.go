@@ -73,7 +73,8 @@ func picky(t testing.TB, which uint32) map[cube.Hook][]byte {
 	return out
 }
 
-// TestRefusalsOnTrial: a program that the kernel refuses in one case is found, and the error says in which.
+// TestRefusalsOnTrial: a program that the kernel refuses for one value of a constant is found, and the error says for
+// which.
 func TestRefusalsOnTrial(t *testing.T) {
 	netns.NeedRoot(t)
 	t.Parallel()
@@ -119,7 +120,7 @@ func TestRefusalsOnTrial(t *testing.T) {
 	}
 }
 
-// TestProgramsOnTrial: what the kernel takes in all cases passes, and the report says what was tried.
+// TestProgramsOnTrial: programs that the kernel accepts in all cases pass, and the report says what was tried.
 func TestProgramsOnTrial(t *testing.T) {
 	netns.NeedRoot(t)
 	t.Parallel()
@@ -140,7 +141,7 @@ func TestProgramsOnTrial(t *testing.T) {
 			"tc, a cube on a port, call, in", "tc, a cube on a port, call, resume", "tc, a cube on a port, inline, in",
 			"xdp, a cube on a netdev, call, in", "xdp, a cube on a netdev, call, resume", "xdp, a cube on a netdev, inline, in",
 			"xdp, a cube on a port, call, in", "xdp, a cube on a port, call, resume", "xdp, a cube on a port, inline, in"}},
-		// What is refused in a namespace or inline is never loaded for a service of another process.
+		// What is refused in a namespace or inline is never loaded for an external service.
 		{"no namespace", onlyShadow, Trial{External: true, Hooks: []cube.Hook{cube.XDP}}, nil},
 		{"not inline", onlyInline, Trial{External: true, Brief: true, Hooks: []cube.Hook{cube.TC}}, nil},
 	} {
@@ -169,7 +170,7 @@ func TestProgramsOnTrial(t *testing.T) {
 	}
 }
 
-// TestEachProgramIsTriedOnce: constants that a program does not look at do not make it another one.
+// TestEachProgramIsTriedOnce: constants that a program does not read do not make it a different program.
 func TestEachProgramIsTriedOnce(t *testing.T) {
 	netns.NeedRoot(t)
 	t.Parallel()
@@ -210,7 +211,8 @@ func raw(v any) []byte {
 	return b.Bytes()
 }
 
-// TestATrialEndsWithItsRequest: and it leaves nothing behind, which the end of the tests checks.
+// TestATrialEndsWithItsRequest: the end of the request ends the trial, and it leaves nothing behind, which the end of
+// the tests checks.
 func TestATrialEndsWithItsRequest(t *testing.T) {
 	netns.NeedRoot(t)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -220,7 +222,7 @@ func TestATrialEndsWithItsRequest(t *testing.T) {
 	}
 }
 
-// TestObjectsThatCannotBeTried: an object with which no cube could be made is the service's fault.
+// TestObjectsThatCannotBeTried: an object from which no cube could be made is an error of the service.
 func TestObjectsThatCannotBeTried(t *testing.T) {
 	netns.NeedRoot(t)
 	for name, trial := range map[string]Trial{

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package undo records how to go back from steps that were done, so that a change is applied whole or
-// not at all.
+// Package undo records how to undo completed steps, so that a change is applied whole or not at all.
 package undo
 
 import (
@@ -9,13 +8,13 @@ import (
 	"slices"
 )
 
-// Stack is a stack of steps back.
+// Stack is a stack of undo functions.
 type Stack []func() error
 
-// Push adds the way back from a step that was done.
+// Push adds the function that undoes a completed step.
 func (u *Stack) Push(f func() error) { *u = append(*u, f) }
 
-// Run goes back, last step first.
+// Run undoes the steps, last step first.
 func (u *Stack) Run() error {
 	var errs []error
 	for _, f := range slices.Backward(*u) {

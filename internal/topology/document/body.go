@@ -2,8 +2,8 @@
 
 package document
 
-// The body of a whole cube may hold its name, which is not part of the service's model; it is taken out here, before the
-// body goes to the model.
+// The body of a whole cube may contain its name, which is not part of the service's model; the name is removed here,
+// before the body goes to the model.
 
 import (
 	"bytes"
@@ -14,10 +14,10 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// TakeName returns the body of a cube without the member name, which must be the cube's. A malformed body is left for
-// the model to refuse.
+// TakeName returns the body of a cube without the member name, which must be the cube's. A malformed body is returned
+// as it is; the model refuses it.
 func TakeName(name string, body []byte) ([]byte, error) {
-	// The escape lets a member be spelt in another way.
+	// an escape is another spelling of a member's name
 	if !bytes.Contains(body, []byte(`"name"`)) && !bytes.Contains(body, []byte(`\u`)) {
 		return body, nil
 	}

@@ -2,8 +2,8 @@
 
 package document
 
-// The difference between two configurations, cube by cube and node by node: what people are shown before it is made, and
-// what history says that a change did.
+// The difference between two configurations, cube by cube and node by node: shown to users before a change, and in the
+// history as the effect of a change.
 
 import (
 	"encoding/json"
@@ -15,25 +15,25 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// What becomes of a cube or a node.
+// What happens to a cube or a node.
 const (
 	Added    = "add"
 	Deleted  = "delete"
 	Changed  = "change"
-	Replaced = "replace" // a cube is made anew: what it learned is lost
+	Replaced = "replace" // a cube is deleted and re-created: what it learned is lost
 	Reorder  = "order"   // of a list: Old and New are the keys
 )
 
-// Difference is between two configurations.
+// Difference is the difference between two configurations.
 type Difference struct {
 	Cubes   []CubeDifference   `json:"cubes,omitempty"`
 	Netdevs []NetdevDifference `json:"netdevs,omitempty"`
 }
 
-// Empty tells that both are the same.
+// Empty reports whether both are the same.
 func (d *Difference) Empty() bool { return len(d.Cubes)+len(d.Netdevs) == 0 }
 
-// CubeDifference is what is other in a cube.
+// CubeDifference is the difference in one cube.
 type CubeDifference struct {
 	Name    string `json:"name"`
 	Service string `json:"service-name"`
@@ -44,7 +44,8 @@ type CubeDifference struct {
 	Changes []ChangeDifference `json:"changes,omitempty"`
 }
 
-// ChangeDifference is one node that is other. An entry of a list that came or went is one, with all that is in it.
+// ChangeDifference is one node that differs. A list entry that was added or deleted is one difference, with everything
+// in it.
 type ChangeDifference struct {
 	// Path is the node as a URL path below the cube.
 	Path string `json:"path"`
@@ -54,14 +55,15 @@ type ChangeDifference struct {
 	New    json.RawMessage `json:"new,omitempty"`
 }
 
-// NetdevDifference is a netdev with other transparent cubes, or the same in another order.
+// NetdevDifference is a netdev with other transparent cubes, or with the same in another order.
 type NetdevDifference struct {
 	Name string   `json:"name"`
 	Old  []string `json:"old"`
 	New  []string `json:"new"`
 }
 
-// CompareCubes returns the difference of one cube, nil when there is none. Nil images are no cube.
+// CompareCubes returns the difference of one cube, nil if there is none. A nil image means that the cube does not
+// exist.
 func CompareCubes(name string, before, after *Image, reason string) *CubeDifference {
 	if before.Same(after) && reason == "" {
 		return nil
@@ -142,7 +144,7 @@ func (d *differ) object(node *yang.Node, path yang.Path, before, after map[strin
 	}
 }
 
-// member compares a member that either side may lack.
+// member compares a member that may be absent on either side.
 func (d *differ) member(node *yang.Node, path yang.Path, name string, before, after any) {
 	at := below(path, name)
 	x, oldObject := before.(map[string]any)
@@ -162,7 +164,7 @@ func (d *differ) member(node *yang.Node, path yang.Path, name string, before, af
 	}
 }
 
-// AsList is the list that a decoded value is, nil if it is another.
+// AsList returns a decoded value as a list, nil if it is not a list.
 func AsList(v any) []any {
 	list, _ := v.([]any)
 	return list
@@ -175,7 +177,7 @@ func orEmpty(object map[string]any) map[string]any {
 	return object
 }
 
-// list compares entries by their keys: those that went, then the others in their new order.
+// list compares entries by their keys: first those deleted, then the others in their new order.
 func (d *differ) list(list *yang.Node, path yang.Path, before, after []any) {
 	olds, oldKeys := EntriesByKey(list, before)
 	news, newKeys := EntriesByKey(list, after)
@@ -198,14 +200,14 @@ func (d *differ) list(list *yang.Node, path yang.Path, before, after []any) {
 	}
 }
 
-// order notes that entries which both sides have stand in another order.
+// order records that entries present on both sides are in another order.
 func (d *differ) order(list *yang.Node, path yang.Path, before, after [][]string) {
 	if !slices.EqualFunc(before, after, func(a, b []string) bool { return slices.Equal(a, b) }) {
 		d.note(below(path, list.Name()), Reorder, before, after)
 	}
 }
 
-// common are the keys of entries that the other side has.
+// common are the keys of entries that the other side has too.
 func common(keys [][]string, other map[string]map[string]any) [][]string {
 	return slices.DeleteFunc(slices.Clone(keys), func(k []string) bool { return other[keysOfPath(k)] == nil })
 }
@@ -223,7 +225,7 @@ func EntriesByKey(list *yang.Node, entries []any) (byKey map[string]map[string]a
 	return byKey, keys
 }
 
-// keysOfPath is one string for keys, whatever bytes they hold.
+// keysOfPath joins keys to one string, whatever bytes they contain.
 func keysOfPath(keys []string) string {
 	if len(keys) == 1 {
 		return keys[0]
@@ -231,7 +233,7 @@ func keysOfPath(keys []string) string {
 	return fmt.Sprintf("%q", keys)
 }
 
-// withoutKeys is an entry without the members that its path says.
+// withoutKeys is an entry without the members that are in its path.
 func withoutKeys(list *yang.Node, entry map[string]any) map[string]any {
 	rest := maps.Clone(entry)
 	for _, k := range list.Keys() {

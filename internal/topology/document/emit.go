@@ -2,7 +2,7 @@
 
 package document
 
-// Writing what is read: layers of configuration and state, laid over each other in the order of the model.
+// Writing the result of a read: layers of configuration and state, merged in the order of the model.
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// EmitCube writes a whole cube. Its first members come in the order that clients of old know.
+// EmitCube writes a whole cube. Its first members are in the order that older clients expect.
 func EmitCube(b *bytes.Buffer, root *yang.Node, name string, layers []any) {
 	first := []string{"uuid", "service-name", "type", "loglevel"}
 	out := Writer{B: b}
@@ -33,7 +33,7 @@ func EmitCube(b *bytes.Buffer, root *yang.Node, name string, layers []any) {
 	out.End()
 }
 
-// Emit writes the node that a path's last step leads to.
+// Emit writes the node at the end of a path.
 func Emit(b *bytes.Buffer, node *yang.Node, step yang.Step, layers []any) error {
 	switch {
 	case node.Kind() == yang.Action:
@@ -50,7 +50,7 @@ func Emit(b *bytes.Buffer, node *yang.Node, step yang.Step, layers []any) error 
 	return nil
 }
 
-// emitValue writes a node of which a layer may have nothing.
+// emitValue writes a node that may be absent from a layer.
 func emitValue(b *bytes.Buffer, node *yang.Node, layers []any) {
 	switch node.Kind() {
 	case yang.List:
@@ -82,7 +82,7 @@ type Writer struct {
 	count int
 }
 
-// node writes a member unless no layer has it.
+// node writes a member unless it is absent from all layers.
 func (o *Writer) node(node *yang.Node, layers []any) {
 	if node == nil || node.Kind() == yang.Action {
 		return
@@ -95,7 +95,7 @@ func (o *Writer) node(node *yang.Node, layers []any) {
 	emitValue(o.B, node, values)
 }
 
-// Member writes a member whose value is JSON already.
+// Member writes a member whose value is already JSON.
 func (o *Writer) Member(name string, value []byte) {
 	o.key(name)
 	o.B.Write(value)
@@ -126,18 +126,18 @@ func Encode(v any) []byte {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
-		return []byte("null") // not reached: such values always encode
+		return []byte("null") // not reached: such values can always be encoded
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// baseMembers are what the topology shows of a cube: how it is linked, not what it does.
+// baseMembers are the members of a cube that the topology shows: its connections, not its settings.
 var baseMembers = []string{"uuid", "service-name", "type", "loglevel", "shadow", "span", "ports", "parent"}
 
 // portMembers are the same for a port.
 var portMembers = []string{"name", "uuid", "status", "status-reason", "peer", "tcubes"}
 
-// EmitLinks writes a cube as a topology shows it: how it is linked.
+// EmitLinks writes a cube as a topology shows it: its connections.
 func EmitLinks(b *bytes.Buffer, name string, layers []any) {
 	out := Writer{B: b}
 	out.Member("name", Encode(name))
@@ -156,7 +156,8 @@ func EmitLinks(b *bytes.Buffer, name string, layers []any) {
 	out.End()
 }
 
-// emitPorts writes ports without what their service adds. The last layer, the framework's, has every port whole.
+// emitPorts writes ports without the members of their service. The last layer, the framework's, has all members of each
+// port.
 func emitPorts(b *bytes.Buffer, layers []any) {
 	ports, _ := layers[len(layers)-1].([]any)
 	b.WriteByte('[')

@@ -2,8 +2,8 @@
 
 package document
 
-// The whole configuration as one document, which Apply takes back. It holds what was asked for and nothing of what is:
-// no ids, no state. The same configuration has the same bytes, whatever led to it.
+// The whole configuration as one document, which Apply accepts. It contains configuration only: no ids, no state. Equal
+// configurations have equal bytes, however they came about.
 
 import (
 	"bytes"
@@ -14,14 +14,14 @@ import (
 	"slices"
 )
 
-// Configuration is the whole configuration as it was at one moment.
+// Configuration is the whole configuration at one point in time.
 type Configuration struct {
 	// At is the number of its revision.
 	At uint64
-	// Names are those of the cubes, in their order; Chains the transparent cubes of netdevs.
+	// Names are the names of the cubes, in order; Chains the transparent cubes of netdevs.
 	Names  []string
 	Chains map[string][]string
-	// ImageOf reads a cube, nil if nothing can be read of it.
+	// ImageOf reads a cube, nil if it cannot be read.
 	ImageOf func(name string) (*Image, error)
 }
 
@@ -50,7 +50,7 @@ func (c *Configuration) write(ctx context.Context, to io.Writer) error {
 			return err
 		}
 		if i == nil {
-			continue // nothing can be read of it
+			continue // it cannot be read
 		}
 		if comma {
 			b.WriteByte(',')

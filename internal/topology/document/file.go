@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package document reads, compares and prints configurations as files and requests have them: it parses documents, finds
-// the difference between two configurations and writes what is read. It changes nothing; applying a document is the
-// transaction's.
+// Package document reads, compares and prints configurations in the form of files and requests: it parses documents,
+// finds the difference between two configurations and writes results of reads. It changes nothing; documents are
+// applied by a transaction.
 package document
 
-// A document is a configuration as a file has it: cubes as their bodies are, and the order of transparent cubes at
-// netdevs. Whatever is wrong with one is told with the place in it, all at once.
+// A document is a configuration in the form of a file: cubes as in their request bodies, and the order of transparent
+// cubes at netdevs. All errors in a document are reported at once, each with its place.
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// Document is the content of a file, or of several that were put together.
+// Document is the content of one file, or of several that were merged.
 type Document struct {
 	Cubes   []*Cube
 	Netdevs []*Netdev
@@ -33,7 +33,7 @@ type Document struct {
 type Cube struct {
 	Where         string
 	Name, Service string
-	// Parent is where a transparent cube is attached, "" when nothing is said.
+	// Parent is where a transparent cube is attached, "" if the document does not say.
 	Parent string
 	// Body is the rest, for the model.
 	Body []byte
@@ -45,16 +45,16 @@ type Netdev struct {
 	Tcubes      []string
 }
 
-// Error is what is wrong with one part of a document.
+// Error is an error in one part of a document.
 type Error struct {
-	// Where is the part, like "cubes[2] br1"; "" when it is the whole.
+	// Where is the part, like "cubes[2] br1"; "" for the whole document.
 	Where string
 	// Cube is the name of the cube concerned, if it has one.
 	Cube string
 	Err  error
 }
 
-// Error returns the sentence with its place.
+// Error returns the message with its place.
 func (f *Error) Error() string {
 	if f.Where == "" {
 		return f.Err.Error()
@@ -62,13 +62,13 @@ func (f *Error) Error() string {
 	return f.Where + ": " + f.Err.Error()
 }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the error without its place.
 func (f *Error) Unwrap() error { return f.Err }
 
-// Errors is all that is wrong with a document, in its order.
+// Errors are all errors of a document, in its order.
 type Errors []*Error
 
-// Error returns all sentences, one a line.
+// Error returns all messages, one per line.
 func (f Errors) Error() string {
 	lines := make([]string, len(f))
 	for i, one := range f {
@@ -77,7 +77,7 @@ func (f Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap returns the faults.
+// Unwrap returns the errors.
 func (f Errors) Unwrap() []error {
 	errs := make([]error, len(f))
 	for i, one := range f {
@@ -86,15 +86,15 @@ func (f Errors) Unwrap() []error {
 	return errs
 }
 
-// maxFaults bounds what is told of one document.
+// maxFaults limits how many errors of one document are reported.
 const maxFaults = 32
 
-// Add notes a fault; of one with several errors, each.
+// Add adds an error; if err joins several, each of them.
 func (f *Errors) Add(where, name string, err error) {
 	if err == nil || len(*f) >= maxFaults {
 		return
 	}
-	if y, ok := err.(*yang.Error); ok && len(y.Errs) > 1 { //nolint:errorlint // what wraps it may say more
+	if y, ok := err.(*yang.Error); ok && len(y.Errs) > 1 { //nolint:errorlint // an error that wraps it may say more
 		for _, one := range y.Errs {
 			f.Add(where, name, one)
 		}
@@ -103,7 +103,7 @@ func (f *Errors) Add(where, name string, err error) {
 	*f = append(*f, &Error{Where: where, Cube: name, Err: err})
 }
 
-// Err is nil when there is no fault.
+// Err is nil if there is no error.
 func (f Errors) Err() error {
 	if len(f) == 0 {
 		return nil
@@ -158,7 +158,7 @@ func Parse(raw []byte) (*Document, error) {
 	return doc, faults.Err()
 }
 
-// netdevs are those of a document, none of one that could not be read.
+// netdevs returns the netdevs of a document, none for one that could not be read.
 func (d *Document) netdevs() []*Netdev {
 	if d == nil {
 		return nil
@@ -166,7 +166,7 @@ func (d *Document) netdevs() []*Netdev {
 	return d.Netdevs
 }
 
-// ManyCubes reads the cubes of a body that creates several: an array of them, or what a document is. Their members are not
+// ManyCubes reads the cubes of a body that creates several: an array of cubes or a document. Their members are not
 // decoded.
 func ManyCubes(body []byte) ([]jsonscan.Object, []*Netdev, error) {
 	texts, isList := jsonscan.ReadArray(body)
@@ -175,7 +175,7 @@ func ManyCubes(body []byte) ([]jsonscan.Object, []*Netdev, error) {
 		cubes, given := top.Get("cubes")
 		texts, isList = jsonscan.ReadArray(cubes)
 		if !given && slices.ContainsFunc(top.Names(), func(name string) bool { return strings.EqualFold(name, "cubes") }) {
-			_, err := Parse(body) // it asks whether cubes was meant
+			_, err := Parse(body) // the error asks whether cubes was meant
 			return nil, nil, err
 		}
 	}
@@ -261,5 +261,5 @@ func (d *Document) Add(c *Cube) {
 	d.ByName[c.Name] = c
 }
 
-// Has tells whether the document says something of a cube.
+// Has reports whether the document mentions a cube.
 func (d *Document) Has(name string) bool { return d.ByName[name] != nil }

@@ -2,7 +2,7 @@
 
 package document
 
-// What of a cube cannot be changed after its creation.
+// What cannot be changed in a cube after its creation.
 
 import (
 	"reflect"
@@ -10,7 +10,7 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// FixedMember finds a node that is settable at creation only and differs.
+// FixedMember finds a node that can be set at creation only and that differs.
 func FixedMember(node *yang.Node, path yang.Path, before, after map[string]any) string {
 	for _, child := range node.Children() {
 		name := child.Name()

@@ -2,9 +2,9 @@
 
 package document
 
-// An image is a cube's configuration in the one form that files and comparisons use: what was set and no more, members
-// in the order of the model, lists that have no order of their own sorted by their keys. Two cubes are configured alike
-// if and only if their images have the same bytes.
+// An image is a cube's configuration in the canonical form that files and comparisons use: only what was set, members
+// in the order of the model, lists without an order of their own sorted by their keys. Two cubes are configured alike
+// if and only if their images are equal byte for byte.
 
 import (
 	"bytes"
@@ -22,12 +22,12 @@ import (
 // Image is the configuration of one cube.
 type Image struct {
 	Service string
-	// root is nil when the service is not loaded: lists stay as they are then.
+	// root is nil if the service is not loaded: lists then stay as they are.
 	root   *yang.Node
 	Object map[string]any
 }
 
-// NewImage takes a configuration as a tree prints it without defaults.
+// NewImage takes a configuration as printed by a tree without defaults.
 func NewImage(service string, root *yang.Node, raw []byte) (*Image, error) {
 	object, err := world.DecodeObject(raw)
 	if err != nil {
@@ -41,7 +41,7 @@ func NewImage(service string, root *yang.Node, raw []byte) (*Image, error) {
 	}
 	for _, p := range i.Ports() {
 		if p["peer"] == "" {
-			delete(p, "peer") // what a disconnect leaves
+			delete(p, "peer") // left behind by a disconnect
 		}
 		if list, ok := p["tcubes"].([]any); ok && len(list) == 0 {
 			delete(p, "tcubes")
@@ -62,7 +62,7 @@ func (i *Image) Ports() []map[string]any {
 	return ports
 }
 
-// tidy sorts the lists below a node whose order means nothing.
+// tidy sorts the lists below a node whose order has no meaning.
 func tidy(node *yang.Node, object map[string]any) {
 	for _, child := range node.Children() {
 		switch value := object[child.Name()].(type) {
@@ -102,7 +102,7 @@ func sortEntries(list *yang.Node, entries []any) {
 	}
 }
 
-// CompareNatural orders as people count: p2 comes before p10.
+// CompareNatural compares numbers in names by value: p2 comes before p10.
 func CompareNatural(a, b string) int {
 	x, y := a, b
 	for x != "" && y != "" {
@@ -131,21 +131,21 @@ func leadingDigits(s string) int {
 	return n
 }
 
-// Body is the image as the body of a request, for a tree that has the service's name in it.
+// Body is the image as the body of a request, for a tree that contains the service's name.
 func (i *Image) Body() []byte {
 	var b bytes.Buffer
 	i.emit(&b, member{"service-name", Encode(i.Service)})
 	return b.Bytes()
 }
 
-// Members is the image as a document has it, without what says which cube it is.
+// Members is the image as it is in a document, without the members that identify the cube.
 func (i *Image) Members() []byte {
 	var b bytes.Buffer
 	i.emit(&b)
 	return b.Bytes()
 }
 
-// member is one of a JSON object.
+// member is a member of a JSON object.
 type member struct {
 	name  string
 	value []byte
@@ -169,7 +169,7 @@ func (i *Image) emit(b *bytes.Buffer, first ...member) {
 	out.End()
 }
 
-// Same tells whether two images are the same configuration; nil is no cube.
+// Same reports whether two images are the same configuration; nil means no cube.
 func (i *Image) Same(other *Image) bool {
 	if i == nil || other == nil {
 		return i == other

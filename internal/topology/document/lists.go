@@ -2,7 +2,7 @@
 
 package document
 
-// Reading lists: the layers' entries are merged by their keys.
+// Reading lists: the entries of the layers are merged by their keys.
 
 import (
 	"bytes"
@@ -14,13 +14,13 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// Entry is an entry in the layers that have it.
+// Entry is a list entry in each layer that has it.
 type Entry struct {
 	Keys   []string
 	layers []any
 }
 
-// Merge merges the entries of arrays: configured ones first, then those that only the state has.
+// Merge merges the entries of arrays: configured ones first, then those that exist in the state only.
 func Merge(list *yang.Node, layers []any) []*Entry {
 	byKey := map[string]*Entry{}
 	var all []*Entry
@@ -43,7 +43,7 @@ func Merge(list *yang.Node, layers []any) []*Entry {
 
 func (e *Entry) emit(b *bytes.Buffer, list *yang.Node) { emitObject(b, list, e.layers) }
 
-// EachOfTable calls f with the entries of a large list behind the keys in after, in the order of their keys.
+// EachOfTable calls f with the entries of a large list that come after the keys in after, in the order of their keys.
 func EachOfTable(table *yang.Table, layers []any, after []string, f func(keys []string, entry json.RawMessage) bool) error {
 	list := table.List()
 	state := Merge(list, layers)
@@ -92,7 +92,7 @@ func EachOfTable(table *yang.Table, layers []any, after []string, f func(keys []
 	return failed
 }
 
-// EachInOrder is eachEntry for a list in its own order.
+// EachInOrder does the same for a list that has an order of its own.
 func EachInOrder(list *yang.Node, path yang.Path, layers []any, after []string, f func(keys []string, entry json.RawMessage) bool) error {
 	all := Merge(list, layers)
 	if after != nil {
@@ -129,7 +129,7 @@ func emitList(b *bytes.Buffer, list *yang.Node, layers []any) {
 	if i := slices.IndexFunc(layers, isTable); i >= 0 {
 		_ = EachOfTable(layers[i].(*yang.Table), layers, nil, add) // entries of a table can be decoded
 	} else {
-		_ = EachInOrder(list, nil, layers, nil, add) // fails for what comes after an entry alone
+		_ = EachInOrder(list, nil, layers, nil, add) // fails only if after is not nil
 	}
 	b.WriteByte(']')
 }

@@ -2,7 +2,8 @@
 
 package document
 
-// The configuration of an earlier moment, out of the records that the store had then, and the difference of two of them.
+// The configuration at an earlier time, from the records that the store had then, and the difference between two of
+// them.
 
 import (
 	"encoding/json"
@@ -16,10 +17,10 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// Models finds the root of a service's model, nil when the service is not loaded.
+// Models finds the root of a service's model, nil if the service is not loaded.
 type Models func(service string) *yang.Node
 
-// CompareStates compares what the store held at two moments.
+// CompareStates compares the contents of the store at two points in time.
 func CompareStates(of Models, before, after *store.State) (Difference, error) {
 	was, is := ReadPast(before), ReadPast(after)
 	var d Difference
@@ -55,11 +56,11 @@ type Past struct {
 	Names  []string
 	blobs  map[string][]byte
 	Chains map[string][]string
-	// entries are those of large lists, by the UUID of their cube.
+	// entries are the entries of large lists, by the UUID of their cube.
 	entries map[string]*world.StoredEntries
 }
 
-// ReadPast takes the configuration out of the records of a store.
+// ReadPast extracts the configuration from the records of a store.
 func ReadPast(state *store.State) *Past {
 	p := &Past{blobs: map[string][]byte{}, Chains: map[string][]string{}, entries: world.ReadEntries(state)}
 	for _, r := range state.Records {
@@ -77,7 +78,7 @@ func ReadPast(state *store.State) *Past {
 	return p
 }
 
-// unchanged tells that a cube's records are the same in both.
+// unchanged reports whether a cube's records are the same in both.
 func (p *Past) unchanged(other *Past, name string) bool {
 	if p.blobs[name] == nil || string(p.blobs[name]) != string(other.blobs[name]) {
 		return false
@@ -88,14 +89,14 @@ func (p *Past) unchanged(other *Past, name string) bool {
 
 func (p *Past) uuid(name string) string {
 	var s world.Stored
-	_ = json.Unmarshal(p.blobs[name], &s) // a damaged one has none
+	_ = json.Unmarshal(p.blobs[name], &s) // a damaged record has none
 	return s.UUID
 }
 
-// Image reads a cube, nil if it is not there or nothing can be read of it.
+// Image reads a cube, nil if it does not exist or cannot be read.
 func (p *Past) Image(of Models, name string) (*Image, error) {
 	var s world.Stored
-	_ = json.Unmarshal(p.blobs[name], &s) // of a damaged one nothing is shown
+	_ = json.Unmarshal(p.blobs[name], &s) // nothing is shown of a damaged record
 	if len(s.Config) == 0 {
 		return nil, nil
 	}

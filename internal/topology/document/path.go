@@ -13,7 +13,7 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// entryOf finds an entry of a table, whose keys may be spelt as a person does.
+// entryOf finds an entry of a table, whose keys may be spelled as a user types them.
 func entryOf(table *yang.Table, keys []string) (map[string]any, error) {
 	e, ok := table.Get(keys)
 	if !ok {
@@ -63,7 +63,7 @@ func Follow(node *yang.Node, path yang.Path, layers []any) ([]any, error) {
 	return layers, nil
 }
 
-// membersOf returns a member of each layer that has it.
+// membersOf returns a member from each layer that has it.
 func membersOf(layers []any, name string) []any {
 	var out []any
 	for _, l := range layers {
@@ -76,7 +76,7 @@ func membersOf(layers []any, name string) []any {
 	return out
 }
 
-// EntriesAt returns a list entry of each layer that has it.
+// EntriesAt returns a list entry from each layer that has it.
 func EntriesAt(list *yang.Node, layers []any, keys []string) ([]any, error) {
 	var out []any
 	for _, l := range layers {
@@ -100,7 +100,7 @@ func EntriesAt(list *yang.Node, layers []any, keys []string) ([]any, error) {
 	return out, nil
 }
 
-// sameKeys compares keys as the model does: enums in any case.
+// sameKeys compares keys as the model does: enums ignore case.
 func sameKeys(list *yang.Node, a, b []string) bool {
 	for i, k := range list.Keys() {
 		if a[i] != b[i] && (len(k.Type().Enums) == 0 || !strings.EqualFold(a[i], b[i])) {
@@ -110,7 +110,7 @@ func sameKeys(list *yang.Node, a, b []string) bool {
 	return true
 }
 
-// KeysOf are the values of an entry's keys as text.
+// KeysOf returns the values of an entry's keys as text.
 func KeysOf(list *yang.Node, entry any) []string {
 	object, _ := entry.(map[string]any)
 	keys := make([]string, 0, len(list.Keys()))
@@ -120,7 +120,7 @@ func KeysOf(list *yang.Node, entry any) []string {
 	return keys
 }
 
-// holds says whether a leaf-list has a value.
+// holds reports whether a leaf-list contains a value.
 func holds(values any, value string) bool {
 	array, _ := values.([]any)
 	return slices.ContainsFunc(array, func(v any) bool { return fmt.Sprint(v) == value })

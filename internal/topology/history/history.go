@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package history reads earlier revisions of the configuration from the store, and makes the record of a new one.
+// Package history reads earlier revisions of the configuration from the store, and creates the record of a new one.
 package history
 
-// The history of the configuration. Each transaction is a revision, and with what it wrote, the store keeps a record of
-// who made it. What it did is found by comparing the stored configuration before and after it, so nothing else has to be
-// kept.
+// The history of the configuration. Each transaction is a revision; the store keeps what it wrote and a record of who
+// requested it. Its effect is found by comparing the stored configuration before and after it, so nothing else has to
+// be stored.
 
 import (
 	"encoding/json"
@@ -19,10 +19,10 @@ import (
 	"github.com/polycube/polycube/internal/topology/document"
 )
 
-// ChangeKey is the record that says who made the last transaction; the journal has it of each.
+// ChangeKey is the record of who requested the last transaction; the journal has this record for each transaction.
 const ChangeKey = "change"
 
-// Store is what a store keeps of earlier transactions; *store.Store.
+// Store is the part of a store that keeps earlier transactions; *store.Store.
 type Store interface {
 	At(seq uint64) (*store.State, error)
 	Transactions(before uint64, n int, want func(key string) bool) ([]store.Transaction, error)
@@ -30,46 +30,47 @@ type Store interface {
 	Stats() store.Stats
 }
 
-// Past answers what requests read of earlier revisions. Its methods may be called from any goroutine.
+// Past answers requests about earlier revisions. Its methods may be called from any goroutine.
 type Past struct {
-	// store is nil for a daemon that keeps nothing.
+	// store is nil in a daemon without a store.
 	store    Store
 	models   document.Models
 	revision func() uint64
 }
 
-// New returns the history that a store has, none if it is nil. revision is the present one.
+// New returns the history in a store, an empty one if the store is nil. revision returns the current revision.
 func New(store Store, models document.Models, revision func() uint64) *Past {
 	return &Past{store: store, models: models, revision: revision}
 }
 
-// Revision is one transaction of the past.
+// Revision is one earlier transaction.
 type Revision struct {
 	Number uint64    `json:"revision"`
 	Time   time.Time `json:"time"`
-	// By are those whose requests were made together; none is the daemon itself.
+	// By are the requesters whose requests were combined in it; none means the daemon itself.
 	By []Requester `json:"by,omitempty"`
-	// Note says what kind of change it was, where that is not plain from the request.
+	// Note says what kind of change it was, if the request does not make that clear.
 	Note string `json:"note,omitempty"`
-	// Added, Changed and Deleted are cubes, Netdevs those whose transparent cubes changed; the first of many.
+	// Added, Changed and Deleted are cubes, Netdevs those whose transparent cubes changed; only the first ones if
+	// there are many.
 	Added   []string `json:"added,omitempty"`
 	Changed []string `json:"changed,omitempty"`
 	Deleted []string `json:"deleted,omitempty"`
 	Netdevs []string `json:"netdevs,omitempty"`
-	// More is how many names were left out.
+	// More is the number of names left out.
 	More int `json:"more,omitempty"`
 }
 
-// Requester is who asked for a change, from where and by which request.
+// Requester says who requested a change, from where and with which request.
 type Requester struct {
 	Who  string `json:"who"`
 	From string `json:"from,omitempty"`
 	What string `json:"what,omitempty"`
 }
 
-// History is a part of the past, newest first.
+// History is a part of the history, newest first.
 type History struct {
-	// Revision is the present one, Oldest the oldest that can be gone back to.
+	// Revision is the current one, Oldest the oldest one that can be restored.
 	Revision uint64 `json:"revision"`
 	Oldest   uint64 `json:"oldest"`
 	// Notes say what was damaged when the daemon started.
@@ -77,16 +78,16 @@ type History struct {
 	Revisions []Revision `json:"revisions"`
 }
 
-// Detail is a revision with what it did.
+// Detail is a revision with its effect.
 type Detail struct {
 	Revision
 	Difference document.Difference `json:"difference"`
 }
 
-// MaxNames bounds the names that are kept of one change.
+// MaxNames limits how many names are stored for one change.
 const MaxNames = 64
 
-// NewRevision begins what the history keeps of a change.
+// NewRevision starts the record that the history keeps of a change.
 func NewRevision(number uint64, note string, origins ...Origin) Revision {
 	r := Revision{Number: number, Time: time.Now().UTC().Truncate(time.Millisecond), Note: note}
 	for _, o := range origins {
@@ -97,13 +98,13 @@ func NewRevision(number uint64, note string, origins ...Origin) Revision {
 	return r
 }
 
-// Record is the revision as the store keeps it.
+// Record is the revision as it is stored.
 func (r Revision) Record() store.Record {
 	blob, _ := json.Marshal(r) // strings and numbers always marshal
 	return store.Record{Key: ChangeKey, Value: blob}
 }
 
-// RecordOf is what the history keeps of a change that concerns no cube.
+// RecordOf is the record of a change that concerns no cube.
 func RecordOf(number uint64, note string, by Origin) store.Record {
 	return NewRevision(number, note, by).Record()
 }
@@ -111,7 +112,7 @@ func RecordOf(number uint64, note string, by Origin) store.Record {
 // errNoPast is the answer of a daemon without a store.
 var errNoPast = fmt.Errorf("this daemon keeps its configuration only in memory, without a history: %w", cube.ErrUnsupported)
 
-// History lists up to n revisions from one on, newest first; 0 is the newest.
+// History lists up to n revisions, newest first, starting with one; 0 is the newest.
 func (p *Past) History(from uint64, n int) (*History, error) {
 	if p.store == nil {
 		return nil, errNoPast
@@ -130,7 +131,7 @@ func (p *Past) History(from uint64, n int) (*History, error) {
 	return h, nil
 }
 
-// revisionOf reads what is kept of a transaction; one of a daemon without history has its number only.
+// revisionOf reads the record of a transaction; if a daemon without history made it, only its number is known.
 func revisionOf(tx store.Transaction) Revision {
 	var r Revision
 	for _, rec := range tx.Records {
@@ -142,7 +143,7 @@ func revisionOf(tx store.Transaction) Revision {
 	return r
 }
 
-// RevisionAt tells what a revision did.
+// RevisionAt returns a revision with its effect.
 func (p *Past) RevisionAt(revision uint64) (*Detail, error) {
 	if p.store == nil {
 		return nil, errNoPast
@@ -167,7 +168,7 @@ func (p *Past) RevisionAt(revision uint64) (*Detail, error) {
 	return out, err
 }
 
-// gone says that a revision is not kept.
+// gone is the error for a revision that is not stored.
 func (p *Past) gone(revision uint64, err error) error {
 	if err != nil && !errors.Is(err, store.ErrGone) {
 		return fmt.Errorf("read the history: %w", err)
@@ -198,9 +199,9 @@ func (p *Past) ConfigurationAt(revision uint64) (*document.Configuration, error)
 
 // Origin says where a change comes from. The zero Origin is the daemon itself.
 type Origin struct {
-	// Who is the user, the subject of the certificate or the token's role.
+	// Who is the user, the subject of the certificate or the role of the token.
 	Who string
-	// From is where the request came in: an address, or a process at the socket.
+	// From is where the request came from: an address, or a process at the socket.
 	From string
 	// What is the request: method and path.
 	What string

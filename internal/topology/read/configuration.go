@@ -27,8 +27,8 @@ func (rd *Reader) Configuration() *document.Configuration {
 		ImageOf: func(name string) (*document.Image, error) { return rd.ImageOf(w, name) }}
 }
 
-// ImageOf is a cube's configuration in a world, nil when the cube is not in it. One that could not be restored has that
-// of the store.
+// ImageOf is a cube's configuration in a world, nil if the cube does not exist there. For a cube that could not be
+// restored it is the configuration in the store.
 func (rd *Reader) ImageOf(w *unit.Snapshot, name string) (*document.Image, error) {
 	var service string
 	var raw json.RawMessage
@@ -52,12 +52,12 @@ func (rd *Reader) ImageOf(w *unit.Snapshot, name string) (*document.Image, error
 	return i, nil
 }
 
-// ImageFrom makes an image of a configuration as a tree of the service prints it without defaults.
+// ImageFrom makes an image of a configuration as printed by a tree of the service without defaults.
 func (rd *Reader) ImageFrom(service string, raw []byte) (*document.Image, error) {
 	return document.NewImage(service, rd.ModelOf(service), raw)
 }
 
-// ModelOf is the root of a service's model, nil when the service is not loaded.
+// ModelOf is the root of a service's model, nil if the service is not loaded.
 func (rd *Reader) ModelOf(service string) *yang.Node {
 	if svc := rd.loaded.Load().ByName[service]; svc != nil {
 		return svc.Schema.Root()

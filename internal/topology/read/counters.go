@@ -2,7 +2,7 @@
 
 package read
 
-// What is counted of cubes and netdevs, read without asking the code of cubes.
+// Counters of cubes and netdevs, read without calling the code of cubes.
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
-// FrameworkFates reads how packets ended that belong to no cube.
+// FrameworkFates reads what happened to packets that belong to no cube.
 func (rd *Reader) FrameworkFates() ([]datapath.Fate, error) {
 	fates, err := rd.dp.Fates(0)
 	if err != nil {
@@ -23,25 +23,25 @@ func (rd *Reader) FrameworkFates() ([]datapath.Fate, error) {
 	return fates, nil
 }
 
-// PortNumbers are what is counted of a port.
+// PortNumbers are the counters of a port.
 type PortNumbers struct {
 	Name string
 	Up   bool
-	// Reason says why it is not up, or what is lost although it is.
+	// Reason says why the port is not up, or what is lost although it is.
 	Reason string
 	datapath.PortCounters
 }
 
-// CubeNumbers are what is counted of a cube.
+// CubeNumbers are the counters of a cube.
 type CubeNumbers struct {
 	Name, Service string
-	// Trouble says why the cube's code is not called, or why it could not be restored; "" when all is well. Broken tells
-	// the second from the first.
+	// Trouble says why the cube's code is not called, or why it could not be restored; "" if neither. Broken is set
+	// in the second case.
 	Trouble string
 	Broken  bool
 	Ports   []PortNumbers
 	Fates   []datapath.Fate
-	// Shed were not handled by the cube's code, Waiting wait for it.
+	// Shed counts packets and messages that the cube's code did not handle, Waiting those that wait for it.
 	Shed    uint64
 	Waiting int
 	Status  datapath.CubeStatus
@@ -52,7 +52,7 @@ type counterReader interface {
 	CounterReader() func(slot uint16) (datapath.PortCounters, error)
 }
 
-// Numbers counts all cubes, in order of creation. A cube that goes meanwhile is left out.
+// Numbers reads the counters of all cubes, in order of creation. A cube that is deleted meanwhile is left out.
 func (rd *Reader) Numbers() []CubeNumbers {
 	w := rd.view.Load()
 	read := rd.dp.PortCounters
@@ -79,7 +79,7 @@ func (rd *Reader) Numbers() []CubeNumbers {
 	return out
 }
 
-// count reads the counters of a cube that packets go through.
+// count reads the counters of a cube in the fast path.
 func (rd *Reader) count(w *unit.Snapshot, rec *world.Cube, n *CubeNumbers, read func(uint16) (datapath.PortCounters, error)) (err error) {
 	n.Status = rd.dp.Status(rec.ID)
 	if n.Fates, err = rd.dp.Fates(rec.ID); err != nil {
@@ -95,12 +95,12 @@ func (rd *Reader) count(w *unit.Snapshot, rec *world.Cube, n *CubeNumbers, read 
 	return nil
 }
 
-// NetdevNumbers are what is known of a netdev that cubes have to do with.
+// NetdevNumbers describes a netdev that is a port's peer or has transparent cubes.
 type NetdevNumbers struct {
 	Name    string
 	Up      bool
 	Carrier bool
-	// Reason says why nothing passes by it.
+	// Reason says why no packets pass through it.
 	Reason string
 }
 
@@ -131,8 +131,8 @@ type mapReader interface {
 	MapUsage(id datapath.CubeID) []datapath.MapUsage
 }
 
-// Maps tells how full a cube's maps are; nil where the data plane does not know. It reads the kernel's maps, which takes
-// a time that grows with their size.
+// Maps returns how full a cube's maps are; nil if the data plane does not know. It reads the maps from the kernel,
+// which takes time in proportion to their size.
 func (rd *Reader) Maps(name string) []datapath.MapUsage {
 	r, ok := rd.dp.(mapReader)
 	rec := rd.view.Load().Running(name)
@@ -164,7 +164,7 @@ func (rd *Reader) PortStats(name, portName string) (datapath.PortCounters, error
 	return c, nil
 }
 
-// Fates reads how packets ended in a cube.
+// Fates reads what happened to packets in a cube.
 func (rd *Reader) Fates(name string) ([]datapath.Fate, error) {
 	rec, err := rd.findRunning(name)
 	if err != nil {
@@ -177,7 +177,7 @@ func (rd *Reader) Fates(name string) ([]datapath.Fate, error) {
 	return fates, nil
 }
 
-// findRunning returns a cube that packets go through.
+// findRunning returns a cube in the fast path.
 func (rd *Reader) findRunning(name string) (*world.Cube, error) {
 	w := rd.view.Load()
 	if rec := w.Running(name); rec != nil {

@@ -2,7 +2,7 @@
 
 package read
 
-// What requests ask about netdevs.
+// Requests about netdevs.
 
 import (
 	"context"
@@ -31,7 +31,7 @@ func (rd *Reader) Netdevs(context.Context) (json.RawMessage, error) {
 	return json.Marshal(list)
 }
 
-// Netdev describes one network device as a JSON array of one element, the shape that clients know.
+// Netdev describes one network device as a JSON array of one element, the form that existing clients expect.
 func (rd *Reader) Netdev(_ context.Context, name string) (json.RawMessage, error) {
 	info, err := rd.GetNetdev(name)
 	if err != nil {
@@ -41,7 +41,7 @@ func (rd *Reader) Netdev(_ context.Context, name string) (json.RawMessage, error
 	return json.Marshal([]netdevJSON{describeNetdev(w, info, w.AllHolders())})
 }
 
-// GetNetdev asks the kernel for a device, and speaks in the errors of package cube.
+// GetNetdev asks the kernel for a device, and translates its errors to those of package cube.
 func (rd *Reader) GetNetdev(name string) (netdev.Info, error) {
 	info, err := rd.netdevs.Get(name)
 	switch {
@@ -55,7 +55,7 @@ func (rd *Reader) GetNetdev(name string) (netdev.Info, error) {
 	return info, nil
 }
 
-// netdevJSON is a netdev as answers show it.
+// netdevJSON is a netdev in the form of answers.
 type netdevJSON struct {
 	Name      string   `json:"name"`
 	Addresses []string `json:"addresses"`

@@ -3,7 +3,7 @@
 package read
 
 // Lists of state that are too large to be read at once (`paged` in the model): the cube's code finds the entries of a
-// page, so that what a page costs does not grow with the list.
+// page, so that the cost of a page does not grow with the list.
 
 import (
 	"context"
@@ -18,7 +18,8 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// Page reads a part of a list that the model marks `paged`: as many entries as q asks for, unless the list ends before.
+// Page reads a part of a list that the model marks `paged`: as many entries as q requests, fewer only at the end of the
+// list.
 func (rd *Reader) Page(ctx context.Context, serviceName, name string, path yang.Path, q cube.PageQuery) (cube.Page, error) {
 	_, u, err := rd.view.Load().Find(serviceName, name)
 	if err != nil {

@@ -2,7 +2,7 @@
 
 package read
 
-// Lists, entry by entry, and how many entries they have.
+// Lists read entry by entry, and the number of their entries.
 
 import (
 	"context"
@@ -14,26 +14,26 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// IsWholeList reports whether a path leads to a list and to none of its entries.
+// IsWholeList reports whether a path leads to a list and not to one of its entries.
 func IsWholeList(node *yang.Node, path yang.Path) bool {
 	return node.Kind() == yang.List && len(path[len(path)-1].Keys) == 0
 }
 
-// IsMissing reports whether a request failed because what it names is not there.
+// IsMissing reports whether a request failed because its object does not exist.
 func IsMissing(err error) bool {
 	var fault *yang.Error
 	return errors.As(err, &fault) && fault.Tag == yang.DataMissing
 }
 
-// ListCount is how many entries a list has.
+// ListCount is the number of entries of a list.
 type ListCount struct {
-	// Entries are all, Configured those of the configuration.
+	// Entries counts all, Configured those of the configuration.
 	Entries, Configured int
-	// More is set when the counting of entries ended before the list.
+	// More is set if the count stopped before the end of the list.
 	More bool
 }
 
-// CountEntries counts the entries of a list, as Entries goes through them, up to most.
+// CountEntries counts the entries of a list, in the same way as Entries reads them, up to most.
 func (rd *Reader) CountEntries(ctx context.Context, serviceName, name string, path yang.Path, most int) (ListCount, error) {
 	var c ListCount
 	rec, u, err := rd.view.Load().Find(serviceName, name)
@@ -70,10 +70,10 @@ func (rd *Reader) CountEntries(ctx context.Context, serviceName, name string, pa
 	return c, err
 }
 
-// Entries goes through the entries of a list, configured ones and those that only the state has, as Read shows them. A
-// large list comes in the order of its keys, and begins behind the entry with the keys in after, which may be gone;
-// another comes in its own order, and that entry must be there. It ends when f returns false. A list that the model marks
-// `paged` comes from its beginning; Page reads it from elsewhere.
+// Entries calls f with the entries of a list, configured ones and those that exist in the state only, in the form of
+// Read. A large list is read in the order of its keys and starts after the keys in after, whose entry may have been
+// deleted; any other list is read in its own order, and that entry must exist. It stops when f returns false. A list
+// that the model marks `paged` is always read from its start; Page starts elsewhere.
 func (rd *Reader) Entries(ctx context.Context, serviceName, name string, path yang.Path, after []string,
 	f func(keys []string, entry json.RawMessage) bool) error {
 	w := rd.view.Load()

@@ -2,8 +2,8 @@
 
 package read
 
-// What a read shows is three layers, laid over each other in the order of the model: the configuration, the state that
-// the cube's code adds, and the members that the framework itself knows (uuid, status, peer, tcubes, parent).
+// A read merges three layers in the order of the model: the configuration, the state that the cube's code adds, and the
+// members that the framework itself knows (uuid, status, peer, tcubes, parent).
 
 import (
 	"bytes"
@@ -48,7 +48,7 @@ func (rd *Reader) Read(ctx context.Context, serviceName, name string, path yang.
 	return b.Bytes(), nil
 }
 
-// layers are what is known of the node at a path.
+// layers are the layers of the node at a path.
 func (rd *Reader) layers(ctx context.Context, w *unit.Snapshot, rec *world.Cube, u *unit.Unit, path yang.Path) ([]any, error) {
 	conf, err := rec.Config.Decode()
 	if err != nil {
@@ -66,7 +66,7 @@ func (rd *Reader) layers(ctx context.Context, w *unit.Snapshot, rec *world.Cube,
 	return document.Follow(u.Service.Schema.Root(), path, layers)
 }
 
-// ConfineToPorts drops state of ports that are not there (any more): ports exist by configuration alone.
+// ConfineToPorts removes state of ports that do not exist (any more): only the configuration creates ports.
 func ConfineToPorts(state map[string]any, rec *world.Cube) map[string]any {
 	if ports, ok := state["ports"].([]any); ok {
 		state["ports"] = slices.DeleteFunc(ports, func(entry any) bool {
@@ -99,7 +99,7 @@ func (rd *Reader) base(w *unit.Snapshot, rec *world.Cube) map[string]any {
 	return map[string]any{"uuid": rec.UUID, "service-name": rec.Service, "ports": ports}
 }
 
-// shadowRemark says that a port's interface is down, and what to do; "" when it is not.
+// shadowRemark says that a port's interface is down, and how to set it up; "" if it is up.
 func (rd *Reader) shadowRemark(rec *world.Cube, p *world.Port) string {
 	if !rec.Shadow || !p.InnerDown {
 		return ""

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package read answers what requests read of the topology: configuration and state of cubes, lists in pages, how cubes are
-// linked, netdevs and counters. It loads the current snapshot, changes nothing and waits for nobody but the code of the
-// cube whose state is asked for.
+// Package read answers requests that read the topology: configuration and state of cubes, lists in pages, connections
+// of cubes, netdevs and counters. It loads the current snapshot, changes nothing and waits only for the code of the
+// cube whose state is requested.
 package read
 
-// What requests read of the current snapshot, without waiting for anybody.
+// Reads of the current snapshot, without waiting for others.
 
 import (
 	"fmt"
@@ -22,43 +22,43 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// Datapath is what is read of the data plane.
+// Datapath is the part of the data plane that is read.
 type Datapath interface {
 	// PortCounters reads the counters of a slot.
 	PortCounters(slot uint16) (datapath.PortCounters, error)
-	// Fates reads how packets ended in a cube.
+	// Fates reads what happened to packets in a cube.
 	Fates(id datapath.CubeID) ([]datapath.Fate, error)
 	// Status says how a cube's programs run.
 	Status(id datapath.CubeID) datapath.CubeStatus
 }
 
-// Netdevs is what is read of network devices.
+// Netdevs is the part of the kernel's network devices that is read.
 type Netdevs interface {
 	List() ([]netdev.Info, error)
 	// Get returns an error wrapping netdev.ErrNotFound for a device that does not exist.
 	Get(name string) (netdev.Info, error)
 }
 
-// Reader answers what requests read. Its methods may be called from any goroutine and change nothing.
+// Reader answers read requests. Its methods may be called from any goroutine and change nothing.
 type Reader struct {
 	view    *atomic.Pointer[unit.Snapshot]
 	loaded  *atomic.Pointer[service.Registry]
 	dp      Datapath
 	netdevs Netdevs
-	// notes knows what stands in the way of packets, nil when the data plane does not.
+	// notes knows what prevents packets from passing, nil if the data plane does not.
 	notes world.Notes
 	// namespace is the name of the network namespace of a shadow cube.
 	namespace func(cube string) string
 }
 
-// New returns a reader of the snapshots and services that others replace. notes may be nil; namespace, which names
-// the network namespace of a shadow cube, may be nil where there are no such cubes.
+// New returns a reader of snapshots and services, which others replace as they change. notes may be nil; namespace,
+// which returns the name of the network namespace of a shadow cube, may be nil if such cubes do not exist.
 func New(view *atomic.Pointer[unit.Snapshot], loaded *atomic.Pointer[service.Registry], dp Datapath,
 	netdevs Netdevs, notes world.Notes, namespace func(cube string) string) *Reader {
 	return &Reader{view: view, loaded: loaded, dp: dp, netdevs: netdevs, notes: notes, namespace: namespace}
 }
 
-// Services lists what is loaded, in order of registration.
+// Services lists the loaded services, in order of registration.
 func (rd *Reader) Services() []service.Info {
 	r := rd.loaded.Load()
 	list := make([]service.Info, 0, len(r.Order))
@@ -68,7 +68,7 @@ func (rd *Reader) Services() []service.Info {
 	return list
 }
 
-// Schema returns a service's model. It is usable until Close, and for some minutes after the service has gone.
+// Schema returns a service's model. It can be used until Close, and for some minutes after the service was removed.
 func (rd *Reader) Schema(name string) (*yang.Schema, error) {
 	s, err := rd.LoadedService(name)
 	if err != nil {
@@ -85,10 +85,10 @@ func (rd *Reader) LoadedService(name string) (*service.Service, error) {
 	return nil, fmt.Errorf("service %.80q: %w", name, cube.ErrNotFound)
 }
 
-// Revision returns the number of the last change of the configuration, which counts up from the start of the daemon.
+// Revision returns the number of the last change of the configuration, counted from the start of the daemon.
 func (rd *Reader) Revision() uint64 { return rd.view.Load().Revision }
 
-// CubeRevision returns the number of the last change that a cube's configuration had a part in.
+// CubeRevision returns the number of the last change that affected a cube's configuration.
 func (rd *Reader) CubeRevision(name string) (uint64, error) {
 	w := rd.view.Load()
 	if rec := w.Cubes[name]; rec != nil {
@@ -113,7 +113,7 @@ func (rd *Reader) Broken() []BrokenCube {
 // CubeRef names a cube and its service.
 type CubeRef struct{ Name, Service string }
 
-// Cubes lists what runs, in order of creation.
+// Cubes lists the running cubes, in order of creation.
 func (rd *Reader) Cubes() []CubeRef {
 	recs := rd.view.Load().InOrder()
 	list := make([]CubeRef, 0, len(recs))
@@ -132,8 +132,8 @@ func (rd *Reader) ServiceOf(name string) (string, bool) {
 	return rec.Service, true
 }
 
-// Degraded says why a cube's code is not called any more, or why a cube of the store does not run; "" while all is well
-// or the cube does not exist.
+// Degraded says why a cube's code is no longer called, or why a stored cube does not run; "" if neither or if the cube
+// does not exist.
 func (rd *Reader) Degraded(name string) string {
 	w := rd.view.Load()
 	if b := w.Broken[name]; b != nil {
@@ -145,7 +145,7 @@ func (rd *Reader) Degraded(name string) string {
 	return ""
 }
 
-// find returns a cube as readers see it; an empty service is any.
+// find returns a cube as readers see it; an empty service matches any.
 func (rd *Reader) find(serviceName, name string) (*world.Cube, *unit.Unit, error) {
 	w := rd.view.Load()
 	return w.Find(serviceName, name)

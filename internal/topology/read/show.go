@@ -2,7 +2,7 @@
 
 package read
 
-// The whole topology, and the order in which a netdev's packets meet cubes. Scripts look for the exact strings.
+// The whole topology, and the order in which packets of a netdev pass cubes. Scripts match these exact strings.
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ import (
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
-// Topology returns all cubes, in order of creation, with what links them.
+// Topology returns all cubes, in order of creation, with their connections.
 func (rd *Reader) Topology(context.Context) (json.RawMessage, error) {
 	w := rd.view.Load()
 	var b bytes.Buffer
@@ -37,8 +37,8 @@ func (rd *Reader) Topology(context.Context) (json.RawMessage, error) {
 	return b.Bytes(), nil
 }
 
-// NetdevTopology shows the order of cubes at a netdev or a port (cube:port), from the wire to the stack or the port, and
-// back. Behind a port whose peer is a netdev are the cubes of both.
+// NetdevTopology shows the order of cubes at a netdev or a port (cube:port), from the wire to the stack or the port,
+// and back. For a port whose peer is a netdev it includes the cubes of both.
 func (rd *Reader) NetdevTopology(_ context.Context, iface string) (json.RawMessage, error) {
 	w := rd.view.Load()
 	at, err := world.ParsePlace(iface)
@@ -64,7 +64,7 @@ func (rd *Reader) NetdevTopology(_ context.Context, iface string) (json.RawMessa
 	}
 	chain := slices.Clone(w.Chains[dev])
 	for _, name := range slices.Backward(inner) {
-		chain = append(chain, name) // a port's chain begins next to the cube
+		chain = append(chain, name) // the chain of a port starts next to the cube
 	}
 	positions := make([]string, 0, len(chain))
 	for i, name := range chain {
@@ -73,7 +73,7 @@ func (rd *Reader) NetdevTopology(_ context.Context, iface string) (json.RawMessa
 	ingress, egress := append(slices.Clone(chain), end), slices.Clone(chain)
 	slices.Reverse(egress)
 	if end == "stack" {
-		egress = append(egress, end) // the way back, written as scripts for the first Polycube expect it
+		egress = append(egress, end) // the opposite direction, in the form that scripts for the first Polycube expect
 	} else {
 		egress = slices.Insert(egress, 0, end)
 	}
@@ -88,8 +88,8 @@ func (rd *Reader) NetdevTopology(_ context.Context, iface string) (json.RawMessa
 	return b.Bytes(), nil
 }
 
-// CubeNames lists the cubes that packets go through, in order of creation: those that run, and those that could not be
-// restored and go on as they were.
+// CubeNames lists the cubes in the fast path, in order of creation: those that run, and those that could not be
+// restored and still forward packets as before.
 func (rd *Reader) CubeNames() []string {
 	recs := rd.view.Load().AllRunning()
 	slices.SortFunc(recs, func(a, b *world.Cube) int { return int(int64(a.Seq) - int64(b.Seq)) })
@@ -100,7 +100,7 @@ func (rd *Reader) CubeNames() []string {
 	return names
 }
 
-// UpOrDown is how the status of a port or netdev is written.
+// UpOrDown is the text for the status of a port or netdev.
 func UpOrDown(up bool) string {
 	if up {
 		return "UP"
@@ -108,22 +108,22 @@ func UpOrDown(up bool) string {
 	return "DOWN"
 }
 
-// PortRef is a port and what it is connected with.
+// PortRef is a port and its peer.
 type PortRef struct {
 	Cube, Port string
-	// Peer is CUBE:PORT or a netdev, "" when the port is free.
+	// Peer is CUBE:PORT or a netdev, "" if the port has none.
 	Peer string
 }
 
 // ParentRef is a transparent cube and where it is attached.
 type ParentRef struct {
 	Cube string
-	// Parent is CUBE:PORT or a netdev, "" when the cube is attached to nothing.
+	// Parent is CUBE:PORT or a netdev, "" if the cube is not attached.
 	Parent string
 }
 
-// Places lists the ports of the cubes, and the transparent cubes, in order of creation. It reads nothing but the
-// configuration, so that completion can ask at every key.
+// Places lists the ports of the cubes, and the transparent cubes, in order of creation. It reads only the
+// configuration, so that completion can call it at every key press.
 func (rd *Reader) Places() ([]PortRef, []ParentRef) {
 	var ports []PortRef
 	var parents []ParentRef
@@ -139,8 +139,8 @@ func (rd *Reader) Places() ([]PortRef, []ParentRef) {
 	return ports, parents
 }
 
-// CapturePlace finds what a place names at which packets can be captured: CUBE:PORT, a transparent cube, or a netdev,
-// which stands for the transparent cube that is next to the wire, or the port whose peer it is.
+// CapturePlace finds the place at which packets are captured: the name is CUBE:PORT, a transparent cube, or a netdev,
+// which stands for its transparent cube closest to the wire, or for the port whose peer it is.
 func (rd *Reader) CapturePlace(name string) (fuse.Capture, error) {
 	w := rd.view.Load()
 	if rec := w.Cubes[name]; rec != nil {

@@ -2,8 +2,8 @@
 
 package read
 
-// The MAC address that a port accepts packets for. The cube's model marks the leaf of its ports that holds the address;
-// ports of other cubes, such as a bridge, accept packets for any address.
+// The MAC address for which a port accepts packets. The cube's model marks the leaf of its ports that contains the
+// address; ports of other cubes, such as a bridge, accept packets for any address.
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 )
 
 // StationAt returns the MAC address of the port that a packet injected at a place reaches, nil if that port accepts any
-// address. The place is one of CapturePlace's. A packet that a transparent cube receives on egress leaves by its port and
-// reaches that port's peer.
+// address. The place is one that CapturePlace returned. A packet that a transparent cube receives on egress leaves
+// through its port and reaches that port's peer.
 func (rd *Reader) StationAt(ctx context.Context, name string, egress bool) net.HardwareAddr {
 	w := rd.view.Load()
 	at, err := w.NextPlace(name, egress)
@@ -43,7 +43,7 @@ func (rd *Reader) stationOf(ctx context.Context, rec *world.Cube, portName strin
 		raw, err := rd.Read(ctx, rec.Service, rec.Name, yang.Path{{Name: "ports", Keys: []string{portName}}, {Name: leaf.Name()}})
 		var text string
 		if err != nil || json.Unmarshal(raw, &text) != nil {
-			return nil // no address is known, so none is filled in
+			return nil // the address is unknown, so it is not filled in
 		}
 		mac, err := net.ParseMAC(text)
 		if err != nil || len(mac) != 6 {

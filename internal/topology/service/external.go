@@ -2,7 +2,7 @@
 
 package service
 
-// An external service: who asked for it, and its lives, one after the other.
+// An external service: its registration, and its runs, one after the other.
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"github.com/polycube/polycube/internal/store"
 )
 
-// Registration is an external service, as a request names it and the store keeps it.
+// Registration is an external service in the form of the request, which is also stored.
 type Registration struct {
 	Name string `json:"name"`
 	// Type is lib, an executable that the daemon starts, or grpc, a process that listens elsewhere.
@@ -26,45 +26,46 @@ type Registration struct {
 
 // Host starts external services.
 type Host interface {
-	// Start begins a life of a service: a process or a connection. again is an earlier life of the same version, nil if
-	// there was none or another version is wanted. The context bounds the start alone.
+	// Start starts a run of a service: a process or a connection. again is an earlier run of the same version, nil
+	// if there was none or if another version is requested. The context limits the start only.
 	Start(ctx context.Context, r Registration, again Life) (Life, error)
 }
 
-// Life is a running service, from its start until it is lost or closed. It does not come back: Start makes the next.
+// Life is one run of a service, from its start until it is lost or closed. It is not restarted: Start makes the next
+// one.
 type Life interface {
-	// Service is what it says it is. Its instances fail when the life has ended.
+	// Service is the service as it describes itself. Its instances return errors once the run has ended.
 	Service() cube.Service
-	// Done is closed when the life has ended, of which Err is the reason.
+	// Done is closed when the run has ended; Err is the reason.
 	Done() <-chan struct{}
 	Err() error
-	// Close ends it.
+	// Close ends the run.
 	Close()
 }
 
-// Key begins the keys of services in the store.
+// Key is the prefix of the keys of services in the store.
 const Key = "service/"
 
 // External is an external service. Its methods may be called from any goroutine.
 type External struct {
 	Name string
-	// turn holds one token: who has it may begin and end lives.
+	// turn holds one token: its holder may start and end runs.
 	turn chan struct{}
 	// ended is closed when the service is removed.
 	ended chan struct{}
 
 	mu       sync.Mutex
 	reg      Registration
-	life     Life // nil while there is none
-	last     Life // the life, or the one that ended
+	life     Life // nil if there is none
+	last     Life // the current run, or the one that ended
 	since    time.Time
 	restarts int
 	failure  string
-	// changed is closed when another life takes over.
+	// changed is closed when another run replaces this one.
 	changed chan struct{}
 }
 
-// NewExternal returns a service that has no life yet and whose turn is free.
+// NewExternal returns a service without a run, whose turn is free.
 func NewExternal(reg Registration) *External {
 	o := &External{Name: reg.Name, reg: reg, turn: make(chan struct{}, 1), ended: make(chan struct{}),
 		changed: make(chan struct{}), since: time.Now()}
@@ -72,7 +73,7 @@ func NewExternal(reg Registration) *External {
 	return o
 }
 
-// Take waits for the turn to begin and end lives. The caller must give it back.
+// Take waits for the turn to start and end runs. The caller must give it back.
 func (o *External) Take(ctx context.Context) error {
 	select {
 	case <-o.turn:
@@ -85,30 +86,30 @@ func (o *External) Take(ctx context.Context) error {
 // Give returns the turn.
 func (o *External) Give() { o.turn <- struct{}{} }
 
-// Hold takes the turn of an outsider that nobody else knows yet.
+// Hold takes the turn of an external service that is not visible to others yet.
 func (o *External) Hold() { <-o.turn }
 
-// End says that the service is removed, for good.
+// End marks the service as removed, permanently.
 func (o *External) End() { close(o.ended) }
 
 // Gone is closed when the service is removed.
 func (o *External) Gone() <-chan struct{} { return o.ended }
 
-// LastLife is the present life or the last one, nil if there was none.
+// LastLife is the current run or the last one, nil if there was none.
 func (o *External) LastLife() Life {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.last
 }
 
-// Restarted counts a life that follows another one.
+// Restarted counts a run that follows another one.
 func (o *External) Restarted() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.restarts++
 }
 
-// State says how the service is.
+// State returns the state of the service.
 func (o *External) State() State {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -119,7 +120,7 @@ func (o *External) State() State {
 	return st
 }
 
-// Series are the figures that the service gave last.
+// Series are the latest figures of the service.
 func (o *External) Series() []Series {
 	if _, life, _ := o.Now(); life != nil {
 		if x, ok := life.(measured); ok {
@@ -129,14 +130,14 @@ func (o *External) Series() []Series {
 	return nil
 }
 
-// Now returns the life and what is closed when there is another one.
+// Now returns the current run and a channel that is closed when another run replaces it.
 func (o *External) Now() (Registration, Life, <-chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.reg, o.life, o.changed
 }
 
-// Live notes that a life has begun, and returns the one before.
+// Live records that a run has started, and returns the one before.
 func (o *External) Live(reg Registration, life Life) Life {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -147,7 +148,7 @@ func (o *External) Live(reg Registration, life Life) Life {
 	return before
 }
 
-// Dead notes that a life has ended, or that none has begun; it reports whether there was one that ended.
+// Dead records that a run has ended, or that none could be started; it reports whether there was one that ended.
 func (o *External) Dead(life Life, why error) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -161,14 +162,14 @@ func (o *External) Dead(life Life, why error) bool {
 	return life != nil
 }
 
-// Lasted is how long the life has lasted.
+// Lasted is how long the run has lasted.
 func (o *External) Lasted() time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return time.Since(o.since)
 }
 
-// Removed says whether the service was removed.
+// Removed reports whether the service was removed.
 func (o *External) Removed() bool {
 	select {
 	case <-o.ended:
@@ -178,7 +179,7 @@ func (o *External) Removed() bool {
 	}
 }
 
-// Said notes why an attempt failed; it reports whether that is news.
+// Said records why an attempt failed; it reports whether the reason is new.
 func (o *External) Said(err error) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -196,23 +197,23 @@ func Record(reg Registration) (store.Record, error) {
 	return store.Record{Key: Key + reg.Name, Value: value}, nil
 }
 
-// State says how a service is.
+// State is the state of a service.
 type State struct {
 	Registration
 	// Running is false while the service is lost.
 	Running bool
-	// Since is when that began.
+	// Since is when this state began.
 	Since time.Time
-	// Restarts counts how often the service came back.
+	// Restarts counts how often the service was restarted.
 	Restarts int
-	// Error is why it is lost, or the last attempt to start it failed.
+	// Error is why it is lost, or why the last attempt to start it failed.
 	Error string
-	// Undelivered counts packets that did not reach the service since it began, Refused those that it sent and that
-	// were not taken.
+	// Undelivered counts packets that did not reach the service since it started, Refused packets that it sent and
+	// that were not accepted.
 	Undelivered, Refused uint64
 }
 
-// Series is a figure that a service gave of one of its cubes.
+// Series is a figure that a service reported for one of its cubes.
 type Series struct {
 	Service, Cube, Name, Help string
 	Counter                   bool
@@ -220,7 +221,7 @@ type Series struct {
 	Value                     float64
 }
 
-// measured is a life that has figures.
+// measured is a run that reports figures.
 type measured interface {
 	Series() []Series
 	Drops() (undelivered, refused uint64)

@@ -2,20 +2,20 @@
 
 package service
 
-// The services that are loaded, as data. A change makes another registry: readers wait for nobody.
+// The loaded services, as data. A change makes a new registry, so readers never wait.
 
 import (
 	"maps"
 	"slices"
 )
 
-// Registry are the services that are loaded. A published one is never changed.
+// Registry are the loaded services. Once published it is never changed.
 type Registry struct {
 	ByName map[string]*Service
 	Order  []string
 }
 
-// With is the registry with a service added, or in the place of the one of that name.
+// With is the registry with a service added; it replaces a service of the same name.
 func (r *Registry) With(s *Service) *Registry {
 	next := &Registry{ByName: maps.Clone(r.ByName), Order: r.Order}
 	if next.ByName == nil {

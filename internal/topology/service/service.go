@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package service is what the daemon knows of services as data: their models and programs, which of them are loaded, and
-// the lives of those that are not part of the daemon. It knows no cubes.
+// Package service describes services as data to the daemon: their models and programs, which of them are loaded, and
+// the runs of external services. It knows nothing of cubes.
 package service
 
-// A service as the daemon loads it: its model, its programs, and what it says of itself.
+// A service as the daemon loads it: its model, its programs, and its description.
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// ErrClosed is the answer to a change when the daemon is stopping, and why services end then.
+// ErrClosed is the answer to a change while the daemon stops, and the reason why services end then.
 var ErrClosed = errors.New("the daemon is stopping")
 
 // ErrNoDeleter is the answer of a cube that has no code to delete state.
@@ -38,21 +38,22 @@ func Load(s cube.Service) (*Service, error) {
 		schema.Close()
 		return nil, fmt.Errorf("service %s: no constructor: %w", info.Name, cube.ErrInvalid)
 	}
-	// Of a few ports too many, the error says how many there are. A body with far more is not read to its end.
+	// If there are a few ports too many, the error says how many there are. A body with far more is not read to its
+	// end.
 	schema.Bound("ports", 2*datapath.MaxPorts)
 	return &Service{Service: s, Schema: schema, Info: info}, nil
 }
 
-// schemaRest is how long the model of a service that is gone is kept for requests that still read it.
+// schemaRest is how long the model of a removed service is kept for requests that still read it.
 const schemaRest = 5 * time.Minute
 
-// Retire closes the model of a service that is gone, when nobody reads it any more. Trees of it have been closed.
+// Retire closes the model of a removed service once nothing reads it any more. Trees of it have been closed.
 func Retire(s *Service) { time.AfterFunc(schemaRest, s.Schema.Close) }
 
 // Info describes a service.
 type Info struct {
 	Name, Description, Version string
-	// Controller is where the service runs, "builtin" for those within the daemon.
+	// Controller is where the service runs, "builtin" for services that are part of the daemon.
 	Controller string
 	MinKernel  string
 	// Model is the text of the YANG module.
@@ -60,7 +61,7 @@ type Info struct {
 	Transparent bool
 }
 
-// Describe says what people are shown of a service.
+// Describe returns the description of a service that users see.
 func (s *Service) Describe() Info {
 	i := Info{Name: s.Info.Name, Description: s.Info.Description, Version: s.Info.Version, Controller: "builtin",
 		MinKernel: s.Info.MinKernel, Model: s.Model, Transparent: s.Info.Transparent}
@@ -70,13 +71,13 @@ func (s *Service) Describe() Info {
 	return i
 }
 
-// Same says whether cubes cannot tell one from the other.
+// Same reports whether two services are the same to their cubes.
 func Same(a, b cube.Service) bool {
 	same := func(x, y []byte) bool { return bytes.Equal(x, y) }
 	return a.Model == b.Model && a.MaxPorts == b.MaxPorts && maps.EqualFunc(a.Objects, b.Objects, same)
 }
 
-// KernelIs refuses a kernel that is older than "MAJOR.MINOR[.PATCH]"; empty is any.
+// KernelIs refuses a kernel older than "MAJOR.MINOR[.PATCH]"; "" accepts any.
 func KernelIs(atLeast string) error {
 	if atLeast == "" {
 		return nil
@@ -100,7 +101,7 @@ func KernelIs(atLeast string) error {
 	return nil
 }
 
-// versionOf reads the numbers at the start of a release.
+// versionOf reads the numbers at the start of a kernel release.
 func versionOf(text string) ([]int, error) {
 	var major, minor, patch int
 	if n, _ := fmt.Sscanf(text, "%d.%d.%d", &major, &minor, &patch); n < 2 {
@@ -114,7 +115,7 @@ type Service struct {
 	cube.Service
 	Schema *yang.Schema
 	Info   yang.Info
-	// Reg is where a service runs that is not part of the daemon, nil for the others.
+	// Reg is the registration of an external service, nil for others.
 	Reg *Registration
 }
 

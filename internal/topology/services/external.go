@@ -2,8 +2,8 @@
 
 package services
 
-// External services come, go, hang and die, and their cubes' packets must not notice. Each has a
-// goroutine that watches its life: when that ends, its cubes are degraded; when there is a new one, they are taken over.
+// External services start, stop, hang and crash, without effect on packets of their cubes. A goroutine per service
+// watches its run: when the run ends, the cubes are degraded; when a new one starts, it takes the cubes over.
 
 import (
 	"context"
@@ -21,19 +21,19 @@ import (
 	"github.com/polycube/polycube/internal/topology/service"
 )
 
-// How long a start of the daemon waits for services, and the pauses between attempts to start one that was lost or to
-// take over a cube that is degraded.
+// How long the daemon waits for services when it starts, and the pauses between attempts to restart a lost service or
+// to take over a degraded cube.
 const (
 	startWait    = 10 * time.Second
 	firstRetry   = 500 * time.Millisecond
 	longestRetry = time.Minute
-	// mendTimeout bounds an attempt to mend a service.
+	// mendTimeout limits one attempt to repair a service.
 	mendTimeout = 60 * time.Second
-	// steady is how long a life must last for its end not to be one of a series.
+	// steady is how long a run must last so that its end does not count as one more in a series of crashes.
 	steady = 30 * time.Second
 )
 
-// Open starts the services of the store, those that begin in time before the cubes.
+// Open starts the services in the store; those that start in time do so before the cubes.
 func (k *Keeper) Open(host service.Host, state *store.State) {
 	k.host, k.byName = host, map[string]*service.External{}
 	k.ctx, k.cancel = context.WithCancel(context.Background())
@@ -76,7 +76,7 @@ func (k *Keeper) Open(host service.Host, state *store.State) {
 	}
 }
 
-// welcome loads a service that began at the start of the daemon.
+// welcome loads a service that started together with the daemon.
 func (k *Keeper) welcome(o *service.External, life service.Life) {
 	reg, _, _ := o.Now()
 	svc, err := k.admit(reg, life, func(svc *service.Service) error {
@@ -93,7 +93,7 @@ func (k *Keeper) welcome(o *service.External, life service.Life) {
 	o.Live(reg, life)
 }
 
-// WatchAll begins to watch the services that are there.
+// WatchAll starts to watch the existing services.
 func (k *Keeper) WatchAll() {
 	for _, name := range slices.Sorted(maps.Keys(k.byName)) {
 		o := k.byName[name]
@@ -107,7 +107,7 @@ func (k *Keeper) WatchAll() {
 // Close ends all services.
 func (k *Keeper) Close() {
 	if k.cancel == nil {
-		return // it never came that far
+		return // it was never started
 	}
 	k.mu.Lock()
 	k.cancel()
@@ -123,8 +123,8 @@ func (k *Keeper) Close() {
 	}
 }
 
-// watch waits for what happens to a service, until it is removed or the daemon stops. One that dies again and again is
-// started less and less often.
+// watch waits for changes of a service, until it is removed or the daemon stops. A service that crashes repeatedly is
+// restarted at growing intervals.
 func (k *Keeper) watch(o *service.External) {
 	pause, next := firstRetry, firstRetry
 	for {
@@ -159,7 +159,7 @@ func (k *Keeper) watch(o *service.External) {
 	}
 }
 
-// lose degrades the cubes of a service whose life has ended.
+// lose degrades the cubes of a service whose run has ended.
 func (k *Keeper) lose(o *service.External, life service.Life) {
 	why := life.Err()
 	if why == nil {
@@ -176,8 +176,8 @@ func (k *Keeper) lose(o *service.External, life service.Life) {
 	}
 }
 
-// mend starts a service that is lost, or takes over cubes of one that runs and that do not work with it. It reports
-// whether all is well.
+// mend restarts a lost service, or takes over cubes of a running one that are degraded. It reports whether all of them
+// work.
 func (k *Keeper) mend(o *service.External, life service.Life) bool {
 	ctx, cancel := context.WithTimeout(k.ctx, mendTimeout)
 	defer cancel()
@@ -203,7 +203,7 @@ func (k *Keeper) mend(o *service.External, life service.Life) bool {
 	return len(names) == 0 || len(k.cubes.TakeOver(ctx, svc, names)) == 0
 }
 
-// revive begins another life of a service, and takes its cubes over. The caller has the turn.
+// revive starts another run of a service and takes its cubes over. The caller has the turn.
 func (k *Keeper) revive(ctx context.Context, o *service.External, reg service.Registration) error {
 	start, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
@@ -227,7 +227,7 @@ func (k *Keeper) revive(ctx context.Context, o *service.External, reg service.Re
 	return nil
 }
 
-// meet makes a service of what a life says of itself.
+// meet makes a service from the description that a run gives.
 func (k *Keeper) meet(reg service.Registration, life service.Life) (*service.Service, error) {
 	svc, err := service.Load(life.Service())
 	if err != nil {
@@ -246,7 +246,7 @@ func (k *Keeper) meet(reg service.Registration, life service.Life) (*service.Ser
 	return svc, nil
 }
 
-// meetAgain is meet for a service that may be loaded already, and must be the same then.
+// meetAgain is meet for a service that may already be loaded; the description must then be the same.
 func (k *Keeper) meetAgain(reg service.Registration, life service.Life) (*service.Service, error) {
 	was := k.loaded.Load().ByName[reg.Name]
 	if was == nil {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package services keeps the services that cubes are made of: it loads the daemon's own, and starts, watches, updates and
-// removes those that are not part of the daemon. Their cubes are changed by the topology's transactions.
+// Package services manages the services that cubes are instances of: it loads the daemon's own, and starts, watches,
+// updates and removes external ones. The topology's transactions change their cubes.
 package services
 
-// Which services there are, and which cubes are theirs.
+// Which services exist, and which cubes are theirs.
 
 import (
 	"context"
@@ -42,7 +42,7 @@ func (k *Keeper) Load(services []cube.Service) error {
 	return nil
 }
 
-// CheckServiceName says whether a new service can have a name.
+// CheckServiceName returns an error if a new service cannot have a name.
 func (k *Keeper) CheckServiceName(name string) error {
 	switch {
 	case !world.ValidName(name):
@@ -63,37 +63,37 @@ func (k *Keeper) CheckServiceName(name string) error {
 	return nil
 }
 
-// CloseSchemas frees the models of all services, when no cube uses them any more.
+// CloseSchemas frees the models of all services, once no cube uses them any more.
 func (k *Keeper) CloseSchemas() {
 	for _, s := range k.loaded.Load().ByName {
 		s.Schema.Close()
 	}
 }
 
-// Datapath is what services need of the data plane.
+// Datapath is the part of the data plane that services need.
 type Datapath interface {
 	// CheckObject parses a service's compiled programs once, when it registers.
 	CheckObject(service string, objects map[cube.Hook][]byte) error
-	// Try loads a service's programs on trial; the first that is refused is a datapath.TrialError.
+	// Try loads a service's programs in a trial; the first one refused is returned as a datapath.TrialError.
 	Try(ctx context.Context, t datapath.Trial) (datapath.TrialReport, error)
 }
 
-// Cubes are the cubes of services, as their keeper changes them.
+// Cubes changes the cubes of services.
 type Cubes interface {
-	// TakeOver gives cubes of a service to its present life; it returns those that go on as they were.
+	// TakeOver connects cubes of a service to its current run; it returns those for which that failed.
 	TakeOver(ctx context.Context, svc *service.Service, names []string) (failed []string)
-	// ReplaceAll makes another version of a service the one in use, for all its cubes or not at all.
+	// ReplaceAll switches to another version of a service, for all its cubes or for none.
 	ReplaceAll(ctx context.Context, svc *service.Service) error
-	// Exclusively runs fn while nobody changes anything.
+	// Exclusively runs fn while nothing else makes changes.
 	Exclusively(ctx context.Context, fn func() error) error
-	// Write stores a record that belongs to no cube, as a revision of its own, within exclusively.
+	// Write stores a record that belongs to no cube, as a revision of its own, within Exclusively.
 	Write(ctx context.Context, r store.Record, note string) error
-	// TellService tells that a service is in another state.
+	// TellService publishes that the state of a service changed.
 	TellService(name, state, reason string)
 }
 
-// Keeper has the services that are loaded, and keeps those running that are not part of the daemon. Its methods may be
-// called from any goroutine once open has returned.
+// Keeper has the loaded services, and keeps external ones running. Its methods may be called from any goroutine once
+// Open has returned.
 type Keeper struct {
 	view   *atomic.Pointer[unit.Snapshot]
 	loaded *atomic.Pointer[service.Registry]
@@ -128,7 +128,7 @@ func (k *Keeper) unitsOf(name string) []*unit.Unit {
 	return list
 }
 
-// orphans are the cubes of a service that its code does not look after.
+// orphans are the cubes of a service that do not use its current run, are degraded or could not be restored.
 func (k *Keeper) orphans(svc *service.Service) []string {
 	w := k.view.Load()
 	var names []string
@@ -146,20 +146,20 @@ func (k *Keeper) orphans(svc *service.Service) []string {
 	return names
 }
 
-// ForgetObjects has the data plane forget the programs of a service that is not loaded any more.
+// ForgetObjects makes the data plane forget the programs of a service that is no longer loaded.
 func (k *Keeper) ForgetObjects(name string) {
 	if dp, ok := k.dp.(interface{ ForgetService(string) }); ok {
 		dp.ForgetService(name)
 	}
 }
 
-// builtIn says whether a service is part of the daemon.
+// builtIn reports whether a service is part of the daemon.
 func (k *Keeper) builtIn(name string) bool {
 	s := k.loaded.Load().ByName[name]
 	return s != nil && s.Reg == nil
 }
 
-// CubesOf lists the cubes of a service, those that could not be restored too.
+// CubesOf lists the cubes of a service, including those that could not be restored.
 func (k *Keeper) CubesOf(name string) []string {
 	w := k.view.Load()
 	var list []string

@@ -2,7 +2,7 @@
 
 package services
 
-// The requests that add, update and remove services while the daemon runs.
+// Requests that add, update and remove services while the daemon runs.
 
 import (
 	"cmp"
@@ -21,8 +21,8 @@ import (
 	"github.com/polycube/polycube/internal/topology/unit"
 )
 
-// AddService starts a service, loads its programs on trial, and makes it known. Cubes of it that the store has are taken
-// over.
+// AddService starts a service, loads its programs in a trial, and makes it available. It takes over cubes of the
+// service that are in the store.
 func (k *Keeper) AddService(ctx context.Context, reg service.Registration) (datapath.TrialReport, error) {
 	var trial datapath.TrialReport
 	if err := k.checkHost(); err != nil {
@@ -32,7 +32,7 @@ func (k *Keeper) AddService(ctx context.Context, reg service.Registration) (data
 		return trial, err
 	}
 	o := service.NewExternal(reg)
-	o.Hold() // until the service is there
+	o.Hold() // until the service is available
 	if !k.claim(o) {
 		return trial, fmt.Errorf("service %q: the name is in use by another service: %w", reg.Name, cube.ErrExists)
 	}
@@ -53,12 +53,12 @@ func (k *Keeper) AddService(ctx context.Context, reg service.Registration) (data
 	return trial, nil
 }
 
-// triedAs is what the log says of a trial.
+// triedAs is the log text about a trial.
 func triedAs(r datapath.TrialReport) []any {
 	return []any{"tried", r.Programs, "combinations", r.Combinations, "untried", r.Untried, "took", r.Took.Round(time.Millisecond)}
 }
 
-// try loads the programs of a service on trial, while others change what they like. It ends with ctx.
+// try loads the programs of a service in a trial, while other changes go on. It ends with ctx.
 func (k *Keeper) try(ctx context.Context, svc *service.Service) (datapath.TrialReport, error) {
 	return k.dp.Try(ctx, datapath.Trial{
 		Service: svc.Info.Name, Objects: svc.Objects, Transparent: svc.Info.Transparent, External: svc.Reg != nil,
@@ -111,7 +111,8 @@ func (k *Keeper) beginFirst(ctx context.Context, o *service.External, reg servic
 	return trial, nil
 }
 
-// admit makes a service of what a life says of itself, if then agrees. When something fails or panics, the life ends.
+// admit makes a service from the description that a run gives, if then returns no error. If anything fails or panics,
+// the run is ended.
 func (k *Keeper) admit(reg service.Registration, life service.Life, then func(*service.Service) error) (svc *service.Service, err error) {
 	err = unit.Guard(func() (err error) {
 		if svc, err = k.meet(reg, life); err != nil {
@@ -132,7 +133,7 @@ func (k *Keeper) admit(reg service.Registration, life service.Life, then func(*s
 	return nil, err
 }
 
-// install makes a service known, in place of one of the same name with the same model and programs if there is one.
+// install makes a service available; it replaces one of the same name with the same model and programs.
 func (k *Keeper) install(ctx context.Context, svc *service.Service) error {
 	return k.cubes.Exclusively(ctx, func() error {
 		name := svc.Info.Name
@@ -187,7 +188,7 @@ func (k *Keeper) RemoveService(ctx context.Context, name string) error {
 	}
 	svc := k.loaded.Load().ByName[name]
 	if svc != nil && svc.Reg == nil {
-		svc = nil // the daemon has one of that name by now
+		svc = nil // the daemon has a service of that name by now
 	}
 	err = k.cubes.Exclusively(ctx, func() error {
 		if cubes := k.CubesOf(name); len(cubes) > 0 && !k.builtIn(name) {
@@ -219,7 +220,7 @@ func (k *Keeper) RemoveService(ctx context.Context, name string) error {
 	return nil
 }
 
-// listed names a few of many.
+// listed joins a list of names, shortened if it is long.
 func listed(names []string) string {
 	const few = 8
 	if len(names) > few {
@@ -228,8 +229,8 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// UpdateService starts another version of a service, loads its programs on trial, and has it take over all cubes with
-// their state, or changes nothing. What reg leaves empty stays as it is.
+// UpdateService starts another version of a service, loads its programs in a trial, and moves all cubes with their
+// state to it, or changes nothing. Empty fields of reg keep their values.
 func (k *Keeper) UpdateService(ctx context.Context, reg service.Registration) (trial datapath.TrialReport, err error) {
 	o, err := k.externalService(reg.Name)
 	if err != nil {
@@ -279,7 +280,7 @@ func (k *Keeper) UpdateService(ctx context.Context, reg service.Registration) (t
 	return trial, nil
 }
 
-// ServiceSeries lists the figures that services gave last.
+// ServiceSeries lists the latest figures of services.
 func (k *Keeper) ServiceSeries() []service.Series {
 	k.mu.Lock()
 	list := slices.Collect(maps.Values(k.byName))

@@ -10,8 +10,8 @@ import (
 	"github.com/polycube/polycube/internal/kernel"
 )
 
-// AfterSteps are the steps of committed plans that wait until no packet runs the old programs. They are carried out in
-// the cube's turn: in the background, or before the cube prepares its next change.
+// AfterSteps are steps of committed plans that must wait until no packet runs the old programs. They run in the cube's
+// turn: in the background, or before the cube prepares its next change.
 type AfterSteps struct {
 	log  *slog.Logger
 	post func(Task)
@@ -21,7 +21,7 @@ type AfterSteps struct {
 	waiting sync.WaitGroup // for grace periods
 }
 
-// Add has steps carried out once no packet runs the old programs.
+// Add schedules steps to run once no packet runs the old programs.
 func (a *AfterSteps) Add(steps []cube.Step) {
 	if len(steps) == 0 {
 		return
@@ -37,7 +37,7 @@ func (a *AfterSteps) Add(steps []cube.Step) {
 	})
 }
 
-// Finish carries out the steps that are left. The caller has the cube's turn.
+// Finish runs the remaining steps. The caller has the cube's turn.
 func (a *AfterSteps) Finish() {
 	a.waiting.Wait()
 	a.carryOut()

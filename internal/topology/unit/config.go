@@ -2,7 +2,8 @@
 
 package unit
 
-// The configuration of a unit: its tree, from the store or from a predecessor, and as the cube's code gets it.
+// The configuration of a unit: its tree, from the store or from a predecessor, and the form in which the cube's code
+// gets it.
 
 import (
 	"context"
@@ -41,7 +42,7 @@ func RestoreTree(s *world.Stored, u *Unit) error {
 	return nil
 }
 
-// Inherit makes the tree of a unit from that of its predecessor.
+// Inherit makes the tree of a unit from the tree of its predecessor.
 func (u *Unit) Inherit(was *Unit) error {
 	saved, err := was.Tree.JSON(nil, yang.JSONOptions{Apart: true})
 	if err != nil {
@@ -56,7 +57,7 @@ func (u *Unit) Inherit(was *Unit) error {
 	return RestoreTree(&s, u)
 }
 
-// ConfigOf is the configuration as a cube's code gets it.
+// ConfigOf is the configuration in the form that a cube's code gets.
 func (u *Unit) ConfigOf(r *world.Cube) (json.RawMessage, error) {
 	if r == nil {
 		return nil, nil

@@ -2,8 +2,8 @@
 
 package unit
 
-// What a cube's code sees of the framework. Nothing here but a change of programs waits for a lock of the topology, so a
-// cube may use it at any time, from its own goroutines too.
+// The framework as a cube's code sees it. Except for changes of programs nothing here waits for a lock of the topology,
+// so a cube may call it at any time, from its own goroutines too.
 
 import (
 	"fmt"
@@ -21,17 +21,17 @@ import (
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
-// Datapath is what a cube's code asks of the data plane.
+// Datapath is the part of the data plane that a cube's code uses.
 type Datapath interface {
 	// Map returns one of a cube's maps by its C name.
 	Map(id datapath.CubeID, name string) (*ebpf.Map, error)
-	// Inner says what the maps inside one of a cube's maps of maps are like.
+	// Inner describes the inner maps of one of a cube's maps of maps.
 	Inner(id datapath.CubeID, name string) (*ebpf.MapSpec, error)
 	// Origin says how one of a cube's maps came to be.
 	Origin(id datapath.CubeID, name string) (origins.Origin, error)
 	// SetFloods replaces sets of ports that a cube's programs flood to; only says that it has no others afterwards.
 	SetFloods(id datapath.CubeID, sets map[uint32][]cube.FloodMember, only bool) error
-	// Send puts a packet of the slow path into the fast path.
+	// Send sends a packet of the slow path into the fast path.
 	Send(id datapath.CubeID, transparent bool, p *cube.PacketOut) error
 }
 
@@ -42,7 +42,7 @@ type env struct {
 	id          datapath.CubeID
 	transparent bool
 	uuid        string
-	// takenOver says that the cube was there before its code: its maps may have entries.
+	// takenOver is set if the cube existed before its code: its maps may have entries.
 	takenOver bool
 	// degrade is the unit's.
 	degrade func(reason string)
@@ -53,7 +53,7 @@ type env struct {
 	level      *slog.LevelVar
 	// ready is set before the steps of the first plan: the maps exist.
 	ready atomic.Bool
-	// maps are those that were looked up, *ebpf.Map by name.
+	// maps are the maps looked up so far, *ebpf.Map by name.
 	maps  atomic.Pointer[sync.Map]
 	ports atomic.Pointer[PortTable]
 	// programs and start are the unit's.
@@ -62,14 +62,14 @@ type env struct {
 	post     func(Task)
 }
 
-// PortTable translates between the names and the indexes of ports. While a transaction runs it holds the ports from
-// before and after.
+// PortTable translates between names and indexes of ports. During a transaction it contains the ports from before and
+// after.
 type PortTable struct {
 	index map[string]uint16
 	name  map[uint16]string
 }
 
-// NewPortTable has the ports of some records of one cube; nil records have none.
+// NewPortTable contains the ports of several records of one cube; nil records have none.
 func NewPortTable(recs ...*world.Cube) *PortTable {
 	t := &PortTable{index: map[string]uint16{}, name: map[uint16]string{}}
 	for _, rec := range recs {
@@ -88,18 +88,18 @@ func (e *env) Name() string         { return e.name }
 func (e *env) Type() cube.Type      { return e.typ }
 func (e *env) Logger() *slog.Logger { return e.log }
 
-// What follows is for external services, which ask for it by interfaces of their own.
+// The following is for external services, which access it through interfaces of their own.
 
-// UUID stays the same for the life of the cube.
+// UUID does not change as long as the cube exists.
 func (e *env) UUID() string { return e.uuid }
 
-// TakenOver says that the cube was there before its code.
+// TakenOver reports whether the cube existed before its code.
 func (e *env) TakenOver() bool { return e.takenOver }
 
-// Degrade has the cube's code left alone from now on.
+// Degrade degrades the cube: its code is not called any more.
 func (e *env) Degrade(reason string) { e.degrade(reason) }
 
-// Map looks a map up once: the data plane's lock may be held for long, and tables ask at each use.
+// Map looks a map up once: the data plane's lock may be held for long, and tables need the map at each use.
 func (e *env) Map(name string) (*ebpf.Map, error) {
 	if !e.ready.Load() {
 		return nil, fmt.Errorf("%s: map %s: maps exist from the first plan's steps on", e.name, name)
@@ -187,41 +187,40 @@ func (f floods) set(sets map[uint32][]cube.FloodMember, only bool) error {
 func (e *env) Every(d time.Duration, fn func()) (stop func()) { return e.start(d, true, fn) }
 func (e *env) After(d time.Duration, fn func()) (stop func()) { return e.start(d, false, fn) }
 
-// Ports translates between the names and the indexes of the cube's ports.
+// Ports translates between names and indexes of the cube's ports.
 func (u *Unit) Ports() *PortTable { return u.env.ports.Load() }
 
-// SetPorts replaces the names and indexes that the cube's code translates.
+// SetPorts replaces the names and indexes used for the translation.
 func (u *Unit) SetPorts(t *PortTable) { u.env.ports.Store(t) }
 
-// Env is what the cube's code sees of the framework.
+// Env is the framework as the cube's code sees it.
 func (u *Unit) Env() cube.Env { return u.env }
 
 // PortName is the name of a port.
 func (u *Unit) PortName(index uint16) (string, bool) { return u.env.PortName(index) }
 
-// LogLevel is that of the cube's code.
+// LogLevel is the log level of the cube's code.
 func (u *Unit) LogLevel() slog.Level { return u.env.level.Level() }
 
 // SetLogLevel sets the level of the cube's code.
 func (u *Unit) SetLogLevel(l slog.Level) { u.env.level.Set(l) }
 
-// SetType sets the hook that the cube's code is told of.
+// SetType sets the hook that the cube's code is told.
 func (u *Unit) SetType(t cube.Type) { u.env.typ = t }
 
-// TakeOver has the cube's code know that the cube was there before.
+// TakeOver tells the cube's code that the cube existed before it.
 func (u *Unit) TakeOver() { u.env.takenOver = true }
 
-// Ready says whether the cube's maps exist.
+// Ready reports whether the cube's maps exist.
 func (u *Unit) Ready() bool { return u.env.ready.Load() }
 
-// SetReady notes that the cube's maps exist, or do not exist any more. The maps are looked up again: others may have taken
-// their place.
+// SetReady records whether the cube's maps exist. Maps are looked up again afterwards: others may have replaced them.
 func (u *Unit) SetReady(is bool) {
 	u.env.ready.Store(is)
 	u.env.maps.Store(new(sync.Map))
 }
 
-// LevelTrace and LevelCritical are levels of the model that slog has no name for.
+// LevelTrace and LevelCritical are levels of the model for which slog has no name.
 const (
 	LevelTrace    = slog.LevelDebug - 4
 	LevelCritical = slog.LevelError + 4

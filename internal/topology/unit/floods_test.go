@@ -13,7 +13,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath"
 )
 
-// floodsPlane is a data plane that keeps the sets of ports that cubes flood to.
+// floodsPlane is a data plane that stores the sets of ports that cubes flood to.
 type floodsPlane struct {
 	Datapath
 	floods map[datapath.CubeID]map[uint32][]cube.FloodMember
@@ -31,7 +31,7 @@ func (p *floodsPlane) SetFloods(id datapath.CubeID, sets map[uint32][]cube.Flood
 	return nil
 }
 
-// TestACubeFillsItsOwnSets: from its first Commit on, by itself, several at once, and these alone.
+// TestACubeFillsItsOwnSets: after its first Commit a cube sets one set, several at once, or replaces all of its sets.
 func TestACubeFillsItsOwnSets(t *testing.T) {
 	dp := &floodsPlane{floods: map[datapath.CubeID]map[uint32][]cube.FloodMember{7: {}}}
 	e := &env{name: "br1", id: 7, dp: dp}

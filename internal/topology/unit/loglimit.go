@@ -2,8 +2,8 @@
 
 package unit
 
-// A line for each packet is what a cube logs at DEBUG, and what a flood of packets makes of any line. A log that takes all
-// of them costs the disk and the reader more than it tells, so each cube has so many lines, and what is left out is counted.
+// A cube may log a line per packet at DEBUG, and a flood of packets may repeat any line. Writing all of them would fill
+// the disk and hide other lines, so each cube has a rate limit, and the lines left out are counted.
 
 import (
 	"context"
@@ -14,22 +14,22 @@ import (
 )
 
 const (
-	// linesPerSecond is what a cube may log for long, lineBurst what it may log at once.
+	// linesPerSecond is the sustained limit of a cube, lineBurst the number of lines it may log at once.
 	linesPerSecond = 100
 	lineBurst      = 500
-	// tellLeftOut is how soon it is said how many lines were left out.
+	// tellLeftOut is the interval at which the number of lines left out is logged.
 	tellLeftOut = time.Second
 )
 
-// lineLimit is a cube's share of the log.
+// lineLimit is the rate limit of one cube.
 type lineLimit struct {
 	mu     sync.Mutex
 	tokens float64
 	at     time.Time
-	// left is how many lines were left out since that was last said, worst the highest of their levels.
+	// left is how many lines were left out since the last report, worst the highest of their levels.
 	left  uint64
 	worst slog.Level
-	// now and after are the clock's; tests have their own.
+	// now and after are the clock; tests replace them.
 	now   func() time.Time
 	after func(time.Duration, func())
 }
@@ -38,7 +38,7 @@ func newLineLimit() *lineLimit {
 	return &lineLimit{tokens: lineBurst, now: time.Now, after: func(d time.Duration, fn func()) { time.AfterFunc(d, fn) }}
 }
 
-// take asks for a place for a line. tell is called later with what was left out.
+// take requests permission for a line. tell is called later with what was left out.
 func (l *lineLimit) take(level slog.Level, tell func(n uint64, worst slog.Level)) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,11 +66,11 @@ func (l *lineLimit) take(level slog.Level, tell func(n uint64, worst slog.Level)
 	return false
 }
 
-// cubeHandler lets a cube log at its own level, whatever the daemon's is.
+// cubeHandler lets a cube log at its own level, whatever the daemon's level is.
 type cubeHandler struct {
 	slog.Handler
 	level slog.Leveler
-	// limit bounds the lines; nil does not.
+	// limit limits the lines; nil does not.
 	limit *lineLimit
 }
 
@@ -83,7 +83,7 @@ func (h cubeHandler) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// tellLeftOut says how many lines are missing.
+// tellLeftOut logs how many lines are missing.
 func (h cubeHandler) tellLeftOut(n uint64, worst slog.Level) {
 	if !h.Enabled(context.Background(), worst) {
 		return

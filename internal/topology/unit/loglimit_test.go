@@ -2,7 +2,7 @@
 
 package unit
 
-// The bound of a cube's log.
+// The rate limit of a cube's log.
 
 import (
 	"bytes"
@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// TestLinesAreLimited: of a flood some lines are written, and how many were not is said once a second, at the level of
-// the worst of them.
+// TestLinesAreLimited: in a flood only some lines are written; how many were not is logged once a second, at the
+// highest level among them.
 func TestLinesAreLimited(t *testing.T) {
 	var out bytes.Buffer
 	clock := time.Unix(1000, 0)

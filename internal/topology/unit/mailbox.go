@@ -2,9 +2,9 @@
 
 package unit
 
-// What a cube's code is to be told waits here: packets and messages from the fast path, timers, changes around it. Every
-// cube has a queue and a goroutine of its own and the queues are bounded, so the reader never waits and a flood for one
-// cube takes nothing from another.
+// The queue of events for a cube's code: packets and messages from the fast path, timers, changes around it. Every cube
+// has a queue and a goroutine of its own and the queues are bounded, so the reader never waits and a flood for one cube
+// does not affect another.
 
 import (
 	"context"
@@ -17,42 +17,42 @@ import (
 	"github.com/polycube/polycube/internal/tally"
 )
 
-// MailPackets and MailBytes bound one cube's queue; what comes on top is shed and counted.
+// MailPackets and MailBytes limit one cube's queue; what exceeds them is dropped and counted.
 const (
 	MailPackets = 4096
 	MailBytes   = 4 << 20
-	// mailTurn is how many packets a cube handles before others, such as a transaction, get their turn.
+	// mailTurn is how many packets a cube handles before others, such as a transaction, get the turn.
 	mailTurn = 64
 )
 
-// letter is something from the fast path: a packet or, if notice is set, the data of a message whose kind is Metadata[0].
+// letter is an item from the fast path: a packet or, if notice is set, the data of a message whose kind is Metadata[0].
 type letter struct {
 	cube.PacketIn
 	notice bool
 }
 
-// Task is a call of the cube's code. Its senders see to it that few wait at a time. Dropped, if not nil, is called instead
-// of Run when the cube's code is not called any more.
+// Task is a call of the cube's code. Its senders make sure that only few wait at a time. If the cube's code is not
+// called any more, Dropped, if not nil, is called instead of Run.
 type Task struct {
 	What         string
 	Run, Dropped func()
 }
 
-// mailbox is a cube's queue. Two sets of buffers take turns, so nothing is allocated once it has warmed up.
+// mailbox is a cube's queue. Two sets of buffers alternate, so nothing is allocated once they have grown.
 type mailbox struct {
 	mu      sync.Mutex
 	letters []letter
 	arena   []byte
 	tasks   []Task
 	shed    uint64
-	// since is when the first of the letters came.
+	// since is when the first of the letters arrived.
 	since   time.Time
 	closed  bool
 	started bool
 	wake    chan struct{}
 	deliver func(context.Context, []letter)
 	perform func(Task)
-	// waits counts how long the first of a batch waited.
+	// waits counts how long the first item of a batch waited.
 	waits *tally.Histogram
 }
 
@@ -71,7 +71,7 @@ func (b *mailbox) offer(p *cube.PacketIn, notice bool) {
 	if len(b.letters) == 0 {
 		b.since = time.Now()
 	}
-	// The arena may move while it grows: the bytes are cut out of it when they are taken.
+	// The arena may move while it grows: slices of it are made only when the items are taken.
 	b.arena = append(b.arena, p.Data...)
 	q := letter{*p, notice}
 	q.Data = q.Data[:len(p.Data):len(p.Data)]
@@ -79,7 +79,7 @@ func (b *mailbox) offer(p *cube.PacketIn, notice bool) {
 	b.ring()
 }
 
-// post queues a call of the cube's code, which goes before packets.
+// post queues a call of the cube's code, which runs before packets.
 func (b *mailbox) post(t Task) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -157,7 +157,7 @@ func (b *mailbox) run() {
 	}
 }
 
-// work performs the tasks that wait.
+// work runs the waiting tasks.
 func (b *mailbox) work() {
 	for _, t := range b.takeTasks() {
 		b.perform(t)
@@ -189,17 +189,17 @@ func (b *mailbox) count() uint64 {
 	return shed
 }
 
-// numbers are how many were shed so far, and how many packets and calls wait.
+// numbers returns how many items were dropped so far, and how many packets and calls wait.
 func (b *mailbox) numbers() (shed uint64, packets, calls int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.shed, len(b.letters), len(b.tasks)
 }
 
-// PacketIn takes a packet of the slow path. It copies what it keeps and does not wait.
+// PacketIn accepts a packet of the slow path. It copies what it keeps and does not wait.
 func (u *Unit) PacketIn(p *cube.PacketIn) { u.mail.offer(p, false) }
 
-// Notify takes a message of the cube's programs. It copies what it keeps and does not wait.
+// Notify accepts a message of the cube's programs. It copies what it keeps and does not wait.
 func (u *Unit) Notify(kind uint32, data []byte) {
 	u.mail.offer(&cube.PacketIn{Metadata: [4]uint32{kind}, Data: data}, true)
 }
@@ -209,16 +209,16 @@ func (u *Unit) LogLine(level datapath.LogLevel, msg string) {
 	u.env.log.Log(context.Background(), SlowLevel(level), msg)
 }
 
-// Post queues a call of the cube's code, which goes before packets.
+// Post queues a call of the cube's code, which runs before packets.
 func (u *Unit) Post(t Task) { u.mail.post(t) }
 
-// Shed is how many packets and messages were not handled, because too many waited or the code panicked.
+// Shed is how many packets and messages were not handled, because the queue was full or the code panicked.
 func (u *Unit) Shed() uint64 { return u.mail.count() }
 
-// Queued is shed, and how many packets and calls wait.
+// Queued returns Shed, and how many packets and calls wait.
 func (u *Unit) Queued() (shed uint64, packets, calls int) { return u.mail.numbers() }
 
-// deliver hands a batch to the cube in one turn.
+// deliver passes a batch to the cube in one turn.
 func (u *Unit) deliver(ctx context.Context, batch []letter) {
 	if u.degraded.Load() != nil || u.EnterGate(ctx) != nil {
 		u.mail.drop(len(batch))
@@ -231,7 +231,7 @@ func (u *Unit) deliver(ctx context.Context, batch []letter) {
 	}
 	defer u.Leave()
 	defer u.handlers.Since(time.Now())
-	watch := time.AfterFunc(u.Patience, func() { _ = u.hang() }) // what it says has been logged
+	watch := time.AfterFunc(u.Patience, func() { _ = u.hang() }) // the error has been logged
 	defer watch.Stop()
 	packetIn, notify := u.inst.PacketIn, u.inst.Notify
 	what, done := "", 0
@@ -266,6 +266,6 @@ func (u *Unit) perform(t Task) {
 		u.LeaveGate()
 	}
 	if err != nil {
-		t.drop() // a panic has been logged, and whoever posted it needs no more
+		t.drop() // a panic has been logged, and the sender needs no more
 	}
 }

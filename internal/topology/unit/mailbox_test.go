@@ -2,7 +2,7 @@
 
 package unit
 
-// What a packet of the slow path costs on its way into a cube's queue.
+// The cost of queueing a packet of the slow path for a cube.
 
 import (
 	"context"

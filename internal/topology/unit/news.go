@@ -2,24 +2,25 @@
 
 package unit
 
-// Cubes hear of changes around them by their mailboxes, when the transaction is over. Who asked for the change gets the
-// answer when they have: a bridge that still knows addresses behind a port that was just disconnected would surprise.
+// Cubes are told of changes around them through their mailboxes, after the transaction. The request is answered once
+// they have handled that: it would be surprising if a bridge still knew addresses behind a port that was just
+// disconnected.
 
 import (
 	"sync"
 	"time"
 )
 
-// NewsTimeout bounds how long an answer waits for the cubes to hear of the change.
+// NewsTimeout limits how long an answer waits for the cubes to handle the change.
 const NewsTimeout = time.Second
 
-// News is what living cubes have been told and have not heard yet.
+// News are the notifications of changes that cubes have not handled yet.
 type News struct {
 	mu      sync.Mutex
 	pending map[chan struct{}]bool
 }
 
-// Tell has a cube's code called by its mailbox.
+// Tell queues a call of a cube's code in its mailbox.
 func (n *News) Tell(u *Unit, what string, call func()) {
 	done := make(chan struct{})
 	n.mu.Lock()
@@ -37,7 +38,8 @@ func (n *News) Tell(u *Unit, what string, call func()) {
 	u.Post(Task{What: what, Run: func() { defer delivered(); call() }, Dropped: delivered})
 }
 
-// Wait waits until the cubes have heard what was told before, for a while: one whose code is slow must not stop others.
+// Wait waits until the cubes have handled earlier notifications, with a timeout: a cube whose code is slow must not
+// block others.
 func (n *News) Wait() {
 	n.mu.Lock()
 	var list []chan struct{}

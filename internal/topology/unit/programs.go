@@ -2,10 +2,10 @@
 
 package unit
 
-// The programs of a cube change with a plan, or alone, when the cube's code asks for it, often in the middle of handling
-// a packet. A transaction that wants to change the same cube waits for that handler: so what the handler waits for must
-// not be the transaction. Hence a lock of its own for the data plane, taken last: a transaction goes through the gates of
-// all cubes that it will call first, locks the plane then, and waits for no handler while it has it.
+// The programs of a cube change with a plan, or by themselves when the cube's code requests it, often while it handles
+// a packet. A transaction that changes the same cube waits for that handler, so the handler must not wait for the
+// transaction. Therefore the data plane has a lock of its own, taken last: a transaction first takes the gates of all
+// cubes that it will call, then locks the data plane, and waits for no handler while it holds the lock.
 
 import (
 	"context"
@@ -20,14 +20,14 @@ import (
 // ProgramSet are the programs of a cube that differ from the usual ones; a slot without a function is empty.
 type ProgramSet map[cube.ProgramSlot]cube.Program
 
-// programTimeout bounds how long a cube's code waits for a change of its programs.
+// programTimeout limits how long a cube's code waits for a change of its programs.
 const programTimeout = 20 * time.Second
 
-// commitGrace is how long a change of programs waits for the steps of the cube's own plan to end, before it is taken for one that
-// comes from within.
+// commitGrace is how long a change of programs waits for the steps of the cube's own plan to end, before it is assumed
+// to come from one of them.
 const commitGrace = time.Second
 
-// Chosen returns what the data plane is given.
+// Chosen returns the programs in the form for the data plane.
 func (u *Unit) Chosen() ProgramSet {
 	if set := u.programs.Load(); set != nil {
 		return *set
@@ -35,7 +35,7 @@ func (u *Unit) Chosen() ProgramSet {
 	return nil
 }
 
-// change returns the set with a change made to it.
+// change returns a copy of the set with one change.
 func (s ProgramSet) change(by map[cube.ProgramSlot]*cube.Program) (ProgramSet, error) {
 	next := maps.Clone(s)
 	if next == nil {
@@ -67,8 +67,8 @@ func where(s cube.ProgramSlot) string {
 	return fmt.Sprintf("ingress program %d", s.Index)
 }
 
-// ChangePrograms makes a plan's changes of the unit's programs, which the data plane gets with the next graph. The lock of
-// the data plane is held.
+// ChangePrograms applies a plan's changes to the unit's programs, which the data plane gets with the next graph. The
+// lock of the data plane is held.
 func (u *Unit) ChangePrograms(by map[cube.ProgramSlot]*cube.Program) (back func() error, err error) {
 	next, err := u.Chosen().change(by)
 	if err != nil {
@@ -78,22 +78,23 @@ func (u *Unit) ChangePrograms(by map[cube.ProgramSlot]*cube.Program) (back func(
 	return func() error { u.programs.Store(before); return nil }, nil
 }
 
-// AllPrograms are the programs of the cube, the usual ones too; a slot without a function is empty.
+// AllPrograms are the programs of the cube, including the usual ones; a slot without a function is empty.
 func (u *Unit) AllPrograms() map[cube.ProgramSlot]cube.Program {
 	return u.env.programs.complete(u.Chosen())
 }
 
-// Plane is what a change of a cube's programs needs of the data plane.
+// Plane is the part of the data plane that a change of a cube's programs needs.
 type Plane interface {
-	// Lock waits until nobody else changes the data plane; unlock ends that.
+	// Lock waits until nobody else changes the data plane; unlock releases it.
 	Lock(ctx context.Context) error
 	Unlock()
-	// Runs refuses a unit whose cube is not in the fast path, and any after the end. The lock is held.
+	// Runs returns an error for a unit whose cube is not in the fast path, and for every unit once the manager is
+	// closed. The lock is held.
 	Runs(u *Unit) error
-	// Restate makes the graph of the present snapshot, with the programs that units have now, the one in use. The lock is
-	// held.
+	// Restate derives the graph again from the current snapshot, with the current programs of units, and switches
+	// to it. The lock is held.
 	Restate() error
-	// HasFunction says whether a service's programs have a function.
+	// HasFunction reports whether a service's programs have a function.
 	HasFunction(service string, h cube.Hook, name string) bool
 }
 
@@ -148,7 +149,7 @@ func (p programs) List() map[cube.ProgramSlot]cube.Program {
 	return set
 }
 
-// complete is the set with the usual programs in it.
+// complete is the set including the usual programs.
 func (p programs) complete(set ProgramSet) ProgramSet {
 	all := maps.Clone(set)
 	if all == nil {
@@ -179,7 +180,7 @@ func (p programs) alter(ask func(ProgramSet) (map[cube.ProgramSlot]*cube.Program
 	return nil
 }
 
-// enter takes the plane lock, unless it is the caller's own transaction that has it.
+// enter takes the lock of the data plane, unless the caller's own transaction holds it.
 func (p programs) enter() error {
 	ctx, cancel := context.WithTimeout(context.Background(), programTimeout)
 	defer cancel()

@@ -2,9 +2,9 @@
 
 package unit
 
-// The routes of a shadow cube's namespace on their way to the cube. They are no change of configuration, so no transaction
-// carries them: they come by the mailbox, as what a full table of routes may bring while the cube is busy comes in one
-// call.
+// Notifications to a shadow cube about routes of its namespace. They do not change the configuration, so no transaction
+// carries them: they go through the mailbox, and all that arrive while the cube is busy, even a full routing table, are
+// passed in one call.
 
 import (
 	"net/netip"
@@ -13,7 +13,7 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// RouteNews are changes of routes that a cube has not heard of.
+// RouteNews are changes of routes that a cube has not been told yet.
 type RouteNews struct {
 	Unit *Unit
 	// Changed is the cube's function.
@@ -30,15 +30,15 @@ type routeID struct {
 	metric uint32
 }
 
-// Take adds changes to those that wait; a complete listing takes their place. The mailbox of a cube that goes calls forget
-// while it is locked: nothing of ours may be locked when it is given something.
+// Take adds changes to those that wait; a complete listing replaces them. The mailbox of a cube being deleted calls
+// forget while it is locked, so no lock of this type may be held when something is posted to it.
 func (n *RouteNews) Take(changes []cube.RouteChange, complete bool) {
 	if n.add(changes, complete) {
 		n.Unit.Post(Task{What: "RoutesChanged", Run: n.tell, Dropped: n.forget})
 	}
 }
 
-// add tells whether the cube has yet to be called.
+// add reports whether the cube must still be called.
 func (n *RouteNews) add(changes []cube.RouteChange, complete bool) (call bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -21,7 +21,8 @@ func (l *listens) RoutesChanged(changes []cube.RouteChange, _ bool) {
 	l.routes.Add(int64(len(changes)))
 }
 
-// TestRoutesThatComeWhileTheirCubeGoesHoldNobodyUp: the daemon ends, or deletes a cube, while its namespace changes.
+// TestRoutesThatComeWhileTheirCubeGoesHoldNobodyUp: routes that change while the daemon ends or a cube is deleted block
+// nothing.
 func TestRoutesThatComeWhileTheirCubeGoesHoldNobodyUp(t *testing.T) {
 	change := []cube.RouteChange{{Route: cube.Route{Prefix: netip.MustParsePrefix("10.0.0.0/8")}}}
 	for range 200 {

@@ -2,8 +2,8 @@
 
 package unit
 
-// A world is data and knows no code. Readers and transactions need both at one moment: what the cubes are, and whose code
-// runs them.
+// A world is data and contains no code. Readers and transactions need both from the same point in time: which cubes
+// exist, and which units run them.
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
-// Snapshot is a world with the units that run its cubes. A published one is never changed.
+// Snapshot is a world with the units that run its cubes. A published snapshot is never changed.
 type Snapshot struct {
 	world.World
 	// Units are by the name of their cube; each cube has one.
@@ -24,7 +24,7 @@ type Snapshot struct {
 // NewSnapshot returns an empty snapshot.
 func NewSnapshot() *Snapshot { return &Snapshot{World: world.New(), Units: map[string]*Unit{}} }
 
-// Clone is a snapshot that can be changed; its records are still shared.
+// Clone is a snapshot that can be changed; it shares the records.
 func (s *Snapshot) Clone() *Snapshot {
 	return &Snapshot{World: s.World.Clone(), Units: maps.Clone(s.Units)}
 }
@@ -40,7 +40,7 @@ func (s *Snapshot) ProgramsOf(name string) map[cube.ProgramSlot]cube.Program {
 	return nil
 }
 
-// Find returns a cube and its unit; an empty service is any.
+// Find returns a cube and its unit; an empty service matches any.
 func (s *Snapshot) Find(serviceName, name string) (*world.Cube, *Unit, error) {
 	rec := s.Cubes[name]
 	if rec == nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// PageEntries is how many entries the cube's code is asked for at once: others wait for its turn.
+// PageEntries is how many entries are requested from the cube's code at once: other calls wait for its turn meanwhile.
 const PageEntries = 1000
 
-// Page asks the cube's code once.
+// Page calls the cube's code once.
 func (u *Unit) Page(ctx context.Context, path yang.Path, q cube.PageQuery) (cube.Page, error) {
 	if err := ctx.Err(); err != nil {
 		return cube.Page{}, fmt.Errorf("%s: %s: %w", u.Name, path.Words(), err)
@@ -40,7 +40,7 @@ func (u *Unit) Page(ctx context.Context, path yang.Path, q cube.PageQuery) (cube
 	return page, nil
 }
 
-// State asks the cube's code; nil when it has none to add or is degraded.
+// State calls the cube's code; nil if it adds none or is degraded.
 func (u *Unit) State(ctx context.Context, path yang.Path) (map[string]any, error) {
 	state := u.Instance().State
 	if state == nil || u.IsDegraded() {
@@ -61,7 +61,7 @@ func (u *Unit) State(ctx context.Context, path yang.Path) (map[string]any, error
 	return object, nil
 }
 
-// encodeState turns what a cube's code answers into a layer; nil when there is nothing.
+// encodeState converts the answer of a cube's code to a layer; nil if it is empty.
 func encodeState(value any) (map[string]any, error) {
 	raw, err := json.Marshal(value)
 	if err != nil {

@@ -2,8 +2,8 @@
 
 package unit
 
-// Timers of cubes. When one is due, its call waits in the cube's mailbox with what else the cube has to do, so a cube's
-// code needs no lock against its own timers; while it waits or runs, the timer does not add another.
+// Timers of cubes. When a timer expires, its call is queued in the cube's mailbox with other events, so a cube's code
+// needs no lock against its own timers. While the call waits or runs, the timer does not queue another.
 
 import (
 	"sync"
@@ -21,19 +21,19 @@ type timers struct {
 	active map[*timer]bool
 }
 
-// timer is one of a cube's.
+// timer is one timer of a cube.
 type timer struct {
 	u      *Unit
 	fn     func()
 	period time.Duration // 0: once
 	next   time.Time
-	// waiting says that a call is in the mailbox or runs.
+	// waiting is set while a call is in the mailbox or runs.
 	waiting atomic.Bool
 	stopped atomic.Bool
 	clock   *time.Timer // under timers.mu
 }
 
-// start begins a timer. The cube's turn is not needed.
+// start starts a timer. The cube's turn is not needed.
 func (u *Unit) start(d time.Duration, repeat bool, fn func()) (stop func()) {
 	d = max(d, minPeriod)
 	t := &timer{u: u, fn: fn, next: time.Now().Add(d)}
@@ -53,7 +53,7 @@ func (u *Unit) start(d time.Duration, repeat bool, fn func()) (stop func()) {
 	return t.stop
 }
 
-// due puts the call into the mailbox, and sets the clock again.
+// due queues the call in the mailbox, and sets the clock again.
 func (t *timer) due() {
 	if t.waiting.CompareAndSwap(false, true) {
 		t.u.mail.post(Task{What: "timer", Run: t.call, Dropped: func() { t.waiting.Store(false) }})
@@ -65,7 +65,7 @@ func (t *timer) due() {
 	case t.period == 0:
 		delete(t.u.timers.active, t)
 	default:
-		// Periods that have passed already are left out, the others keep their beat.
+		// Periods that have already passed are skipped, the others stay on schedule.
 		if t.next = t.next.Add(t.period); time.Until(t.next) < 0 {
 			t.next = time.Now().Add(t.period)
 		}
@@ -89,7 +89,7 @@ func (t *timer) stop() {
 	delete(t.u.timers.active, t)
 }
 
-// stop ends all timers for good.
+// stop ends all timers permanently.
 func (ts *timers) stop() {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

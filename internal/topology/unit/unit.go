@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package unit runs the code of cubes. A Unit has the data tree, the instance and the environment of one living cube, its
-// mailbox and its timers. Its code is called one call at a time and never trusted to return normally: a panic ends the
-// call, and code that does not return degrades the cube, without harm to others.
+// Package unit runs the code of cubes. A Unit has the data tree, the instance and the environment of one living cube,
+// its mailbox and its timers. Its code is called one call at a time and is not trusted to return normally: a panic ends
+// the call, and code that does not return degrades the cube, without effect on others.
 package unit
 
-// A unit is a living cube: its data tree, its instance, its environment. The code of a cube is never trusted to return
-// normally: every call into it goes through a unit, one at a time, and a panic ends the call and nothing else.
+// A unit is a living cube: its data tree, its instance, its environment. The code of a cube is not trusted to return
+// normally: every call into it goes through a unit, one at a time, and a panic ends only that call.
 
 import (
 	"context"
@@ -27,10 +27,10 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// errGone is the answer of a unit whose cube was deleted while the caller waited for it.
+// errGone is the error of a unit whose cube was deleted while the caller waited for it.
 var errGone = fmt.Errorf("the cube was deleted: %w", cube.ErrNotFound)
 
-// PanicError is a panic in a cube's code, or in the daemon's while it deals with a cube or service.
+// PanicError is a panic in a cube's code, or in the daemon's code that handles a cube or service.
 type PanicError struct {
 	Value any
 	Stack []byte
@@ -45,56 +45,58 @@ type Unit struct {
 	Service *service.Service
 	UUID    string
 	ID      datapath.CubeID
-	// Tree is used by the transaction that runs, under the manager's writer lock.
+	// Tree is used by the current transaction, under the manager's writer lock.
 	Tree *yang.Tree
-	// Restored are the entries that the store had of the cube when it was restored.
+	// Restored are the entries that the store had for the cube when it was restored.
 	Restored *world.StoredEntries
 	env      *env
 	Log      *slog.Logger
 
-	// turn holds one token: who has it may call the instance. A channel, because a wait for it must end with a context.
+	// turn holds one token: its holder may call the instance. It is a channel, because waiting for it must end with
+	// a context.
 	turn chan struct{}
-	// gate holds one token, taken before the turn by those who may wait for the plane lock, or have it: what comes from the
-	// mailbox, and transactions, which keep it until they end. Reads do without.
+	// gate holds one token, taken before the turn by callers that may wait for the data plane's lock, or hold it:
+	// calls from the mailbox, and transactions, which keep the token until they end. Reads do not take it.
 	gate chan struct{}
-	// ended is set when the cube will not live: nothing comes from its mailbox any more.
+	// ended is set when the cube is deleted: nothing is called from its mailbox any more.
 	ended  atomic.Bool
 	inst   cube.Instance
 	closed bool
 
 	mail *mailbox
-	// After are the steps of plans that come after the flip.
+	// After are the steps of plans that run after the switch to the new programs.
 	After AfterSteps
 	// timers are stopped when the unit ends.
 	timers timers
-	// programs are those that differ from what every cube has; written under the manager's plane lock.
+	// programs are those that differ from the usual ones; written under the lock of the data plane.
 	programs atomic.Pointer[ProgramSet]
-	// committing is set while the code of a plan runs: the plane lock is held then.
+	// committing is set while the code of a plan runs: the lock of the data plane is held then.
 	committing atomic.Bool
-	// announce tells that the cube is degraded; handlers counts what the slow path took.
+	// announce reports that the cube is degraded; handlers measures how long calls for the slow path took.
 	announce func(reason string)
 	handlers *tally.Histogram
 	// Patience is how long a call may take.
 	Patience time.Duration
-	// hung is closed when the cube's code did not return in time: nobody waits for its turn any more.
+	// hung is closed when the cube's code did not return in time: from then on nobody waits for its turn.
 	hung     chan struct{}
 	hangOnce sync.Once
-	// degraded says why the cube's code is not called any more; nil while all is well.
+	// degraded says why the cube's code is not called any more; nil if it is called.
 	degraded atomic.Pointer[string]
 }
 
-// Options are what a unit is made of.
+// Options are the parameters of a unit.
 type Options struct {
 	Service    *service.Service
 	Name, UUID string
 	ID         datapath.CubeID
 	Datapath   Datapath
 	Plane      Plane
-	// Log is the daemon's.
+	// Log is the daemon's log.
 	Log *slog.Logger
-	// OwnStation says whether the host's stack sends from an address.
+	// OwnStation reports whether the host's stack sends from an address.
 	OwnStation func(net.HardwareAddr) bool
-	// Announce tells that the cube is degraded; Handlers and Waits count what the slow path took.
+	// Announce reports that the cube is degraded; Handlers and Waits measure how long calls for the slow path took
+	// and waited.
 	Announce        func(reason string)
 	Handlers, Waits *tally.Histogram
 }
@@ -118,7 +120,7 @@ func New(o Options) *Unit {
 	return u
 }
 
-// logger returns a logger of the cube, with a level of its own.
+// logger returns a logger for the cube, with a level of its own.
 func (o *Options) logger(level *slog.LevelVar, limit *lineLimit) *slog.Logger {
 	return slog.New(cubeHandler{o.Log.Handler(), level, limit}).With("service", o.Service.Info.Name, "cube", o.Name)
 }
@@ -133,7 +135,7 @@ func Guard(fn func() error) (err error) {
 	return fn()
 }
 
-// Enter waits for the unit's turn, unless the cube's code has it and does not return. The caller must leave.
+// Enter waits for the unit's turn, unless the cube's code has it and does not return. The caller must call Leave.
 func (u *Unit) Enter(ctx context.Context) error { return u.enterUnless(ctx, u.hung) }
 
 func (u *Unit) enterUnless(ctx context.Context, hung <-chan struct{}) error {
@@ -154,7 +156,7 @@ func (u *Unit) enterUnless(ctx context.Context, hung <-chan struct{}) error {
 // Leave gives the turn back.
 func (u *Unit) Leave() { u.turn <- struct{}{} }
 
-// EnterGate waits for the unit's gate. The caller must leave it.
+// EnterGate waits for the unit's gate. The caller must call LeaveGate.
 func (u *Unit) EnterGate(ctx context.Context) error {
 	select {
 	case <-u.gate:
@@ -176,9 +178,9 @@ func (u *Unit) LeaveGate() { u.gate <- struct{}{} }
 // hangTimeout is how long the code of a cube may take for one call.
 const hangTimeout = 30 * time.Second
 
-// Call runs fn when it is the unit's turn. A panic is an error and nothing more: the caller undoes what was begun. Code
-// that does not return degrades the cube and keeps its turn; the caller goes on, and must not look at what fn writes
-// when there is an error.
+// Call runs fn in the unit's turn. A panic is only returned as an error: the caller undoes what was started. Code that
+// does not return degrades the cube and keeps its turn; the caller continues, and must not read what fn writes if there
+// is an error.
 func (u *Unit) Call(ctx context.Context, fn func() error) error { return u.callUnless(ctx, u.hung, fn) }
 
 func (u *Unit) callUnless(ctx context.Context, hung <-chan struct{}, fn func() error) error {
@@ -207,7 +209,8 @@ func (u *Unit) hang() error {
 	return fmt.Errorf("its code did not return for %v, the cube is degraded: %w", u.Patience, ErrDegraded)
 }
 
-// Handle is call for what no transaction can undo: after a panic the cube is degraded, and its code is left alone.
+// Handle is Call for calls that no transaction can undo: a panic degrades the cube, and its code is not called any
+// more.
 func (u *Unit) Handle(ctx context.Context, what string, fn func() error) error {
 	if err := u.Refused(); err != nil {
 		return err
@@ -215,7 +218,7 @@ func (u *Unit) Handle(ctx context.Context, what string, fn func() error) error {
 	return u.judge(what, u.Call(ctx, fn))
 }
 
-// judge degrades the cube when a call ended in a panic.
+// judge degrades the cube if a call ended in a panic.
 func (u *Unit) judge(what string, err error) error {
 	var p *PanicError
 	if errors.As(err, &p) {
@@ -224,7 +227,7 @@ func (u *Unit) judge(what string, err error) error {
 	return err
 }
 
-// ErrDegraded marks a call that was not made because of what the cube's code did before.
+// ErrDegraded marks a call that was not made because of an earlier failure of the cube's code.
 var ErrDegraded = fmt.Errorf("delete the cube and create it again: %w", cube.ErrUnsupported)
 
 // Instance is the cube's code, without Prepare before Make. It is called in the unit's turn only.
@@ -242,20 +245,20 @@ func (u *Unit) Make() (err error) {
 	return err
 }
 
-// End has nothing come from the mailbox any more: the cube will not live.
+// End stops calls from the mailbox: the cube is being deleted.
 func (u *Unit) End() { u.ended.Store(true) }
 
 // BeginCommit and EndCommit enclose the code of a plan: the lock of the data plane is held then, and a change of the
-// cube's programs from within would wait for itself.
+// cube's programs from that code would wait for itself.
 func (u *Unit) BeginCommit() { u.committing.Store(true) }
 
-// EndCommit ends what BeginCommit began.
+// EndCommit ends the section that BeginCommit began.
 func (u *Unit) EndCommit() { u.committing.Store(false) }
 
-// IsDegraded says whether the cube's code is not called any more.
+// IsDegraded reports whether the cube's code is not called any more.
 func (u *Unit) IsDegraded() bool { return u.degraded.Load() != nil }
 
-// Trouble is why the cube is degraded, "" while all is well.
+// Trouble is why the cube is degraded, "" if it is not.
 func (u *Unit) Trouble() string {
 	if reason := u.degraded.Load(); reason != nil {
 		return *reason
@@ -263,7 +266,7 @@ func (u *Unit) Trouble() string {
 	return ""
 }
 
-// Refused is what a degraded cube answers, nil while all is well.
+// Refused is the error of a degraded cube, nil if it is not degraded.
 func (u *Unit) Refused() error {
 	if reason := u.degraded.Load(); reason != nil {
 		return u.refusal(*reason)
@@ -271,7 +274,7 @@ func (u *Unit) Refused() error {
 	return nil
 }
 
-// refusal is what a degraded cube answers.
+// refusal is the error of a degraded cube.
 func (u *Unit) refusal(reason string) error {
 	if u.Service.Reg != nil {
 		return fmt.Errorf("%s is degraded (%s), its service takes it over again as soon as it can: %w", u.Name, reason, cube.ErrUnavailable)
@@ -279,7 +282,7 @@ func (u *Unit) refusal(reason string) error {
 	return fmt.Errorf("%s is degraded (%s): %w", u.Name, reason, ErrDegraded)
 }
 
-// Degrade leaves the cube's code alone from now on; its programs go on forwarding.
+// Degrade stops calls of the cube's code; its programs continue to forward packets.
 func (u *Unit) Degrade(reason string) {
 	if u.degraded.CompareAndSwap(nil, &reason) {
 		u.Log.Error("degraded: its code is no longer called, the fast path continues", "reason", reason)
@@ -297,7 +300,7 @@ func (u *Unit) logPanic(err error) error {
 	return err
 }
 
-// Close ends the instance. The code of a degraded cube may never return, nobody waits for it.
+// Close ends the instance. The code of a degraded cube may never return, so nothing waits for it.
 func (u *Unit) Close() {
 	u.ended.Store(true)
 	u.timers.stop()
@@ -324,7 +327,7 @@ func (u *Unit) finish() {
 	}
 }
 
-// closeTimeout bounds the wait for a cube's turn when the cube goes.
+// closeTimeout limits the wait for a cube's turn when the cube is deleted.
 const closeTimeout = 5 * time.Second
 
 // Spec is what the data plane must know of a cube to open it.
