@@ -2,18 +2,18 @@
 
 package world
 
-// What is missing is told as data beside the sentence: whoever answers a person can name what there is instead.
+// The missing object is data beside the message, so that a client that answers a user can list the existing objects.
 
 import "fmt"
 
-// AbsentError is a request that names what does not exist. It wraps cube.ErrNotFound.
+// AbsentError is the error of a request that names an object that does not exist. It wraps cube.ErrNotFound.
 type AbsentError struct {
-	// Kind is netdev, cube or port; Cube is the port's.
+	// Kind is netdev, cube or port; Cube is the port's cube.
 	Kind, Name, Cube string
 	Err              error
 }
 
-// Error names what is missing; a long name is cut.
+// Error names the missing object; a long name is shortened.
 func (a *AbsentError) Error() string {
 	of := ""
 	if a.Cube != "" {
@@ -22,5 +22,5 @@ func (a *AbsentError) Error() string {
 	return fmt.Sprintf("%s %.80s%s: %v", a.Kind, a.Name, of, a.Err)
 }
 
-// Unwrap returns why it is missing.
+// Unwrap returns the reason why it is missing.
 func (a *AbsentError) Unwrap() error { return a.Err }

@@ -2,7 +2,8 @@
 
 package world
 
-// Netdevs that are kept equal with ports (ADR 0038), as data: how one looked last, and what its change means for the port.
+// Netdevs whose addresses are synchronized with ports (ADR 0038), as data: the last known addresses of a netdev, and
+// the effect of a change on the port.
 
 import (
 	"bytes"
@@ -15,32 +16,32 @@ import (
 	"github.com/polycube/polycube/internal/netdev"
 )
 
-// Aligned is a netdev that is kept equal with a port, as it looked last. It is never changed.
+// Aligned is the last known state of a netdev that is synchronized with a port. It is never changed.
 type Aligned struct {
 	// PortUUID is the UUID of the port.
 	PortUUID string
-	// Found tells that it was there at the start of the daemon, and was not given anything since.
+	// Found is set if the netdev existed at the start of the daemon and nothing has been set on it since.
 	Found bool
-	// Given is the address that the netdev was given, nil while it has its own.
+	// Given is the address that was set on the netdev, nil while it has its own.
 	Given net.HardwareAddr
 	netdev.Look
 }
 
-// Gave says whether a MAC address is the one that the netdev was given, as far as is known.
+// Gave reports whether a MAC address is the one that was set on the netdev, as far as is known.
 func (a *Aligned) Gave(mac net.HardwareAddr) bool {
 	return a == nil || a.Found || bytes.Equal(mac, a.Given)
 }
 
-// OnNetdev says whether the peer is a netdev.
+// OnNetdev reports whether the peer is a netdev.
 func (p *Port) OnNetdev() bool { return p.Peer != "" && !strings.Contains(p.Peer, ":") }
 
-// Without are the elements of a list that are not in another one.
+// Without returns the elements of a list that are not in another one.
 func Without(list, others []netip.Prefix) []netip.Prefix {
 	return slices.DeleteFunc(slices.Clone(list), func(p netip.Prefix) bool { return slices.Contains(others, p) })
 }
 
-// Change is how a port is to look after its netdev has changed to what it looks like now. One that is down or was has lost
-// addresses by that: the port keeps them.
+// Change returns the new settings of a port after its netdev has changed to look. A netdev that is or was down has lost
+// addresses because of that: the port keeps them.
 func (a *Aligned) Change(port cube.Interface, p *Port, look netdev.Look) cube.Interface {
 	is := port
 	came := Without(Without(look.Addresses, a.Addresses), port.Addresses)
@@ -54,7 +55,7 @@ func (a *Aligned) Change(port cube.Interface, p *Port, look netdev.Look) cube.In
 	return is
 }
 
-// SameAs says whether nothing has changed that ports follow.
+// SameAs reports whether nothing has changed that the port is synchronized with.
 func (a *Aligned) SameAs(look netdev.Look) bool {
 	sorted := func(list []netip.Prefix) []netip.Prefix {
 		return slices.SortedFunc(slices.Values(list), netip.Prefix.Compare)

@@ -2,7 +2,7 @@
 
 package world
 
-// What of a cube's configuration is known without its model.
+// The part of a cube's configuration that is known without its model.
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// Common are the members of a configuration that the framework itself acts on.
+// Common are the members of a configuration that the framework itself uses.
 type Common struct {
 	Type     cube.Type `json:"type"`
 	Loglevel string    `json:"loglevel"`
@@ -26,7 +26,7 @@ type Common struct {
 	} `json:"ports"`
 }
 
-// Config is a JSON object that is decoded when first needed.
+// Config is a JSON object that is decoded on first use.
 type Config struct {
 	Raw    json.RawMessage
 	once   sync.Once
@@ -40,7 +40,7 @@ func (d *Config) Decode() (map[string]any, error) {
 	return d.object, d.err
 }
 
-// DecodeObject keeps numbers as they are written: 64-bit ones do not fit a float.
+// DecodeObject keeps numbers as text: 64-bit ones do not fit a float.
 func DecodeObject(raw []byte) (map[string]any, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()

@@ -2,7 +2,7 @@
 
 package world
 
-// The entries of large lists (`bulk` in the model) as data: in tables of a cube, and in the store with a record each.
+// The entries of large lists (`bulk` in the model) as data: in tables of a cube, and in the store with one record each.
 
 import (
 	"encoding/json"
@@ -14,7 +14,7 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// EntryKey begins the keys of entries in the store: entry/UUID/LIST|KEY/KEY, each word escaped as in a URL.
+// EntryKey is the prefix of the keys of entries in the store: entry/UUID/LIST|KEY/KEY, each word escaped as in a URL.
 const EntryKey = "entry/"
 
 // EntryID is the key of an entry in the store.
@@ -26,9 +26,9 @@ func EntryID(uuid string, list *yang.Node, e *yang.Entry) string {
 	return EntryKey + uuid + "/" + list.Path() + "|" + keys.String()
 }
 
-// StoredEntries are the entries of a stored cube, as they were set.
+// StoredEntries are the entries of a stored cube, only with what was set.
 type StoredEntries struct {
-	// ByList has them by the path of the list, keys those of the records.
+	// ByList has the entries by the path of their list, keys the keys of their records.
 	ByList map[string][]string
 	Keys   []string
 }
@@ -54,7 +54,7 @@ func ReadEntries(state *store.State) map[string]*StoredEntries {
 	return all
 }
 
-// Whole is the configuration of a stored cube with the entries of the lists that pick names.
+// Whole is the configuration of a stored cube including the entries of the lists that pick selects.
 func (s *Stored) Whole(pick func(list string) bool) (json.RawMessage, error) {
 	if s.Entries == nil || !slices.ContainsFunc(slices.Collect(maps.Keys(s.Entries.ByList)), pick) {
 		return s.Config, nil
@@ -77,7 +77,8 @@ func (s *Stored) Whole(pick func(list string) bool) (json.RawMessage, error) {
 	return json.Marshal(object)
 }
 
-// holderOf finds the object that has the list at a path, and the list's name there. Objects on the way are made.
+// holderOf finds the object that contains the list at a path, and the list's name in it. Missing objects on the path
+// are created.
 func holderOf(object map[string]any, list string) (map[string]any, string) {
 	words := strings.Split(list, "/")
 	for _, word := range words[:len(words)-1] {
@@ -91,12 +92,12 @@ func holderOf(object map[string]any, list string) (map[string]any, string) {
 	return object, words[len(words)-1]
 }
 
-// SavedWhole is all that was set of a cube's configuration.
+// SavedWhole is everything that was set in a cube's configuration.
 func (r *Cube) SavedWhole(schema *yang.Schema) (json.RawMessage, error) {
 	return schema.Splice(r.Saved, r.Tables, yang.JSONOptions{})
 }
 
-// EntryRecord is the record of an entry that has changed: its new text, or its deletion.
+// EntryRecord is the record of a changed entry: its new text, or its deletion.
 func EntryRecord(uuid string, c yang.EntryChange) store.Record {
 	if c.New == nil {
 		return store.Record{Key: EntryID(uuid, c.List, c.Old)}
@@ -104,7 +105,7 @@ func EntryRecord(uuid string, c yang.EntryChange) store.Record {
 	return store.Record{Key: EntryID(uuid, c.List, c.New), Value: []byte(c.New.JSON(yang.JSONOptions{}))}
 }
 
-// EntryRecords are the records of all entries of a cube: to be written, or deleted when is is nil.
+// EntryRecords are the records of all entries of a cube: to be written, or to be deleted if is is nil.
 func EntryRecords(rec, is *Cube) []store.Record {
 	var recs []store.Record
 	for list, table := range rec.Tables {
@@ -120,7 +121,7 @@ func EntryRecords(rec, is *Cube) []store.Record {
 	return recs
 }
 
-// Moved are the records that change because the model of a restored cube marks other lists.
+// Moved are the records that change because the model of a restored cube marks other lists as large.
 func (e *StoredEntries) Moved(rec *Cube) []store.Record {
 	now := map[string]bool{}
 	var recs []store.Record
@@ -147,7 +148,7 @@ func (e *StoredEntries) Moved(rec *Cube) []store.Record {
 	return recs
 }
 
-// TableLayer has a cube's entries where a read looks for them.
+// TableLayer puts a cube's entries where a read expects them.
 func (r *Cube) TableLayer() map[string]any {
 	layer := map[string]any{}
 	for list, table := range r.Tables {

@@ -12,15 +12,15 @@ import (
 	"github.com/polycube/polycube/internal/datapath"
 )
 
-// Programs knows the programs that cubes have chosen.
+// Programs knows which programs cubes have selected.
 type Programs interface {
-	// ProgramsOf returns those of a cube that differ from its service's; nil is none.
+	// ProgramsOf returns the programs of a cube that differ from its service's; nil if none do.
 	ProgramsOf(name string) map[cube.ProgramSlot]cube.Program
 }
 
-// Graph derives the desired state. Cubes that could not be restored are in it as long as they go on with the programs
-// that they had. What a restored configuration names and is not there (another broken cube, a missing netdev) is left
-// unlinked: a port whose filter is gone passes nothing rather than everything.
+// Graph derives the desired state. It includes cubes that could not be restored as long as their previous programs run.
+// References of a restored configuration to missing objects (another broken cube, a netdev) are left unlinked: a port
+// whose filter is missing passes nothing rather than everything.
 func (w *World) Graph(by Programs) *datapath.Graph {
 	g := &datapath.Graph{Cubes: make(map[datapath.CubeID]*datapath.Node, len(w.Cubes)), Netdevs: map[string]*datapath.Netdev{}, Trace: w.Trace}
 	for name, chain := range w.Chains {
@@ -33,7 +33,7 @@ func (w *World) Graph(by Programs) *datapath.Graph {
 	return g
 }
 
-// node derives a cube's node. was is the one before, whose ports it shares where they stay the same, or nil.
+// node derives a cube's node. was is the previous node, with which it shares unchanged ports, or nil.
 func (w *World) node(g *datapath.Graph, rec *Cube, by Programs, was *datapath.Node) *datapath.Node {
 	n := &datapath.Node{ID: rec.ID, Name: rec.Name, Type: rec.Type, LogLevel: rec.LogLevel, Constants: maps.Clone(rec.Constants),
 		Maps: rec.Maps, Programs: by.ProgramsOf(rec.Name)}
@@ -56,7 +56,7 @@ func (w *World) node(g *datapath.Graph, rec *Cube, by Programs, was *datapath.No
 	return n
 }
 
-// peer translates a port's peer; a cube-to-cube link exists once both sides name each other.
+// peer translates a port's peer; a link between cubes exists once both sides name each other.
 func (w *World) peer(g *datapath.Graph, rec *Cube, p *Port) datapath.Peer {
 	if p.Peer == "" {
 		return datapath.Peer{}
@@ -91,7 +91,7 @@ func (w *World) addNetdev(g *datapath.Graph, name string) *datapath.Netdev {
 	return n
 }
 
-// ChainIDs translates a chain; whole is false when one of its cubes is not there.
+// ChainIDs translates a chain; whole is false if one of its cubes does not exist.
 func (w *World) ChainIDs(chain []string) (ids []datapath.CubeID, whole bool) {
 	whole = true
 	for _, name := range chain {

@@ -2,8 +2,8 @@
 
 package world
 
-// The numbers that the fast path knows things by. They are given out here, stored with the cube and the same after a
-// restart. A cube's number is not used again at once: packets on their way through the slow path still carry it.
+// The numbers that identify objects in the fast path. They are allocated here, stored with the cube and unchanged by a
+// restart. A cube's number is not reused at once: packets in the slow path still carry it.
 
 import (
 	"crypto/rand"
@@ -23,7 +23,7 @@ func NewUUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// FreeID returns the first free cube number after last, going round.
+// FreeID returns the first free cube number after last, wrapping around.
 func (w *World) FreeID(last datapath.CubeID) (datapath.CubeID, error) {
 	used := make(map[datapath.CubeID]bool, len(w.Cubes)+len(w.Broken))
 	for _, rec := range w.Cubes {
@@ -41,7 +41,7 @@ func (w *World) FreeID(last datapath.CubeID) (datapath.CubeID, error) {
 	return 0, fmt.Errorf("the maximum of %d cubes is reached: %w", len(used), cube.ErrFull)
 }
 
-// usedSlots marks the counter slots that are taken.
+// usedSlots marks the counter slots in use.
 func (w *World) usedSlots() map[uint16]bool {
 	used := map[uint16]bool{}
 	maps.Copy(used, w.Leaving)
@@ -58,8 +58,8 @@ func (w *World) usedSlots() map[uint16]bool {
 	return used
 }
 
-// freeSlots returns n free slots, in one page with the cube's other slots when there is one with room: the data plane
-// maps a page per segment.
+// freeSlots returns n free slots, if possible in one page with the cube's other slots: the data plane maps a page per
+// segment.
 func freeSlots(used map[uint16]bool, own map[int]bool, n int) ([]uint16, error) {
 	const pages = (datapath.MaxSlot + 1) / datapath.SlotsPerPage
 	room := func(page int) []uint16 {
@@ -91,8 +91,8 @@ func freeSlots(used map[uint16]bool, own map[int]bool, n int) ([]uint16, error) 
 	return free[:n], nil
 }
 
-// NumberPorts gives indexes and slots to ports that are new in rec. taken are indexes of ports that this same
-// transaction removes: while it runs both are known.
+// NumberPorts allocates indexes and slots for ports that are new in rec. taken are indexes of ports that the same
+// transaction removes: both exist while it runs.
 func (w *World) NumberPorts(rec *Cube, fresh []*Port, taken map[uint16]bool, limit int) error {
 	if len(fresh) == 0 {
 		return nil
@@ -123,7 +123,7 @@ func (w *World) NumberPorts(rec *Cube, fresh []*Port, taken map[uint16]bool, lim
 	return nil
 }
 
-// Collides refuses a record whose numbers are those of another cube.
+// Collides returns an error if a record has a number of another cube.
 func (r *Cube) Collides(others []*Cube) error {
 	slots := map[uint16]bool{}
 	for _, o := range others {
@@ -144,8 +144,8 @@ func (r *Cube) Collides(others []*Cube) error {
 	return nil
 }
 
-// CheckNumbers checks that no cube from the store takes a number of another one, and names the one at fault: of two that
-// collide, the younger.
+// CheckNumbers checks that no stored cube has a number of another one, and returns the cube that is in error: of two
+// that collide, the younger.
 func (w *World) CheckNumbers(fromStore map[*Cube]bool) (culprit string, err error) {
 	ids, slots := map[datapath.CubeID]string{}, map[uint16]string{}
 	for _, rec := range w.InOrder() {
@@ -162,7 +162,7 @@ func (w *World) CheckNumbers(fromStore map[*Cube]bool) (culprit string, err erro
 	return "", nil
 }
 
-// checkNumbers checks a cube's numbers against those that are taken.
+// checkNumbers checks a cube's numbers against those in use.
 func (r *Cube) checkNumbers(ids map[datapath.CubeID]string, slots map[uint16]string) error {
 	if other := ids[r.ID]; other != "" {
 		return fmt.Errorf("its number %d is that of %s: %w", r.ID, other, cube.ErrInvalid)

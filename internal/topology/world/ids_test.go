@@ -2,7 +2,7 @@
 
 package world
 
-// How the numbers that the fast path knows things by are given out.
+// Allocation of the numbers that identify objects in the fast path.
 
 import (
 	"errors"

@@ -2,7 +2,7 @@
 
 package world
 
-// What is known of netdevs, and what follows for the ports that are connected to them.
+// The state of netdevs, and its effect on the ports connected to them.
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 	"github.com/polycube/polycube/internal/netdev"
 )
 
-// SetLinks takes netdevs over; one that is gone is kept as long as somebody may ask where it is.
+// SetLinks records the state of netdevs; a deleted one is kept as long as something refers to it.
 func (w *World) SetLinks(links map[string]Link) {
 	held := w.AllHolders()
 	for name, l := range links {
@@ -25,7 +25,7 @@ func (w *World) SetLinks(links map[string]Link) {
 	}
 }
 
-// SetLink takes one netdev over.
+// SetLink records the state of one netdev.
 func (w *World) SetLink(name string, l Link) {
 	if is, ok := w.Links[name]; ok && is == l {
 		return
@@ -34,14 +34,14 @@ func (w *World) SetLink(name string, l Link) {
 	w.Links[name] = l
 }
 
-// toOwnLinks stops sharing the netdevs with the world before, which readers have.
+// toOwnLinks copies the netdevs, which until then are shared with the previous world that readers use.
 func (w *World) toOwnLinks() {
 	if !w.ownLinks {
 		w.Links, w.ownLinks = maps.Clone(w.Links), true
 	}
 }
 
-// WhyDown says why nothing passes by a netdev, and what to do; "" when it is in use.
+// WhyDown says why no packets pass through a netdev, and what to do; "" if it is in use.
 func (w *World) WhyDown(name string) string {
 	l := w.Links[name]
 	switch {
@@ -59,7 +59,7 @@ func (w *World) WhyDown(name string) string {
 	return ""
 }
 
-// Unfit says why a device cannot be the peer of a port; "" for those that can.
+// Unfit says why a device cannot be the peer of a port; "" if it can.
 func Unfit(l Link) string {
 	switch {
 	case l.Bare:
@@ -72,8 +72,8 @@ func Unfit(l Link) string {
 	return ""
 }
 
-// Remark is what is to be said of a port's status: why it is down, or what is lost although it is up. notes, if not nil,
-// knows what stands in the way of packets.
+// Remark is the text about a port's status: why it is down, or what is lost although it is up. notes, if not nil, knows
+// what prevents packets from passing.
 func (w *World) Remark(rec *Cube, p *Port, notes Notes) string {
 	at, err := ParsePlace(p.Peer)
 	if p.Peer == "" || err != nil {
@@ -111,19 +111,19 @@ func (w *World) Remark(rec *Cube, p *Port, notes Notes) string {
 	return ""
 }
 
-// Notes is a data plane that knows what stands in the way of packets by a netdev.
+// Notes is a data plane that knows what prevents packets from passing through a netdev.
 type Notes interface {
-	// NetdevNote is a sentence, or "" when nothing is known.
+	// NetdevNote is a sentence, or "" if nothing is known.
 	NetdevNote(ifindex int) string
 }
 
-// Works says whether a port's link carries frames, as far as the near end of it knows.
+// Works reports whether a port's link carries frames, as far as its near end knows.
 func (w *World) Works(rec *Cube, p *Port) bool {
 	at, err := ParsePlace(p.Peer)
 	return w.Linked(rec, p) && (err != nil || at.Netdev == "" || w.Links[at.Netdev].Carrier)
 }
 
-// Flaps is how often the netdev of a port was seen to lose its carrier for a moment.
+// Flaps counts how often the netdev of a port was seen to lose its carrier briefly.
 func (w *World) Flaps(p *Port) int {
 	at, err := ParsePlace(p.Peer)
 	if err != nil || at.Netdev == "" {
@@ -132,24 +132,24 @@ func (w *World) Flaps(p *Port) int {
 	return w.Links[at.Netdev].Flaps
 }
 
-// Link is what matters of a netdev.
+// Link is the part of a netdev's state that is used here.
 type Link struct {
 	Index int
 	Up    bool
 	MTU   int
-	// Carrier tells that the device's other end works, flaps how often it was seen to go and come back.
+	// Carrier is set if the device's other end works, flaps counts how often it was seen to be lost and to return.
 	Carrier bool
 	Flaps   int
 	// kind is netdev.Info's; bare (NoEthernet there) and ownOnly, too.
 	kind          string
 	Bare, ownOnly bool
-	// Gone says how a device went that a cube has to do with; the rest is zero then.
+	// Gone says how a device that a cube uses was removed; all other fields are then zero.
 	Gone string
 	// Refused says why the data plane could not use the device; it is left out until it changes.
 	Refused string
 }
 
-// LinkOf is what matters of a device.
+// LinkOf returns the part of a device's state that is used here.
 func LinkOf(info netdev.Info) Link {
 	return Link{Index: info.Index, Up: info.Up, MTU: info.MTU, Carrier: info.Carrier,
 		kind: info.Kind, Bare: info.NoEthernet, ownOnly: info.OwnOnly}

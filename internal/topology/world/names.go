@@ -2,7 +2,8 @@
 
 package world
 
-// Names travel through URLs, command lines, peers ("cube:port") and pins, so what they may hold is decided once, here.
+// Names are used in URLs, command lines, peers ("cube:port") and pins, so the allowed characters are defined once,
+// here.
 
 import (
 	"fmt"
@@ -12,7 +13,7 @@ import (
 	"github.com/polycube/polycube/internal/commands"
 )
 
-// Reserved are the first words of command lines and URLs that mean something else.
+// Reserved are first words of command lines and URLs that have another meaning.
 var Reserved = reserved()
 
 func reserved() map[string]bool {
@@ -23,10 +24,10 @@ func reserved() map[string]bool {
 	return words
 }
 
-// nameLimit is the length of the longest name of a cube or port.
+// nameLimit is the maximum length of the name of a cube or port.
 const nameLimit = 64
 
-// ValidName is [A-Za-z0-9][A-Za-z0-9._+-]*; it runs for every port in every transaction.
+// ValidName is [A-Za-z0-9][A-Za-z0-9._+-]*; it is called for every port in every transaction.
 func ValidName(s string) bool {
 	for i := range len(s) {
 		c := s[i]
@@ -38,10 +39,10 @@ func ValidName(s string) bool {
 	return s != "" && len(s) <= nameLimit
 }
 
-// shadowPortPrefix names the hidden twins of a shadow cube's ports.
+// shadowPortPrefix is the prefix of the hidden counterparts of a shadow cube's ports.
 const shadowPortPrefix = "ns_port_"
 
-// CheckPortName says whether a new port of the cube owner can have a name; the error wraps [cube.ErrInvalid].
+// CheckPortName returns an error if a new port of the cube owner cannot have a name; the error wraps [cube.ErrInvalid].
 func CheckPortName(owner, name string) error {
 	if !ValidName(name) {
 		return fmt.Errorf("%s: port name %.80q: a name must have 1 to 64 characters from A-Z a-z 0-9 . _ + -, and begin with a letter or digit: %w",
@@ -54,13 +55,13 @@ func CheckPortName(owner, name string) error {
 	return nil
 }
 
-// Place is where a port's peer or a transparent cube can be: a cube's port, or a netdev.
+// Place is the location of a port's peer or of a transparent cube: a cube's port, or a netdev.
 type Place struct {
 	Cube, Port string
 	Netdev     string
 }
 
-// String is how the place is written in requests and answers.
+// String is the place in the form of requests and answers.
 func (p Place) String() string {
 	if p.Netdev != "" {
 		return p.Netdev

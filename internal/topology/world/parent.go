@@ -2,7 +2,7 @@
 
 package world
 
-// What a transparent cube inherits from where it is attached, as data.
+// What a transparent cube inherits from the place where it is attached, as data.
 
 import (
 	"encoding/json"
@@ -13,7 +13,8 @@ import (
 	"github.com/polycube/polycube/internal/netdev"
 )
 
-// Fill sets what the port's configuration says, and for the rest what the netdev has. from is nil when there is no port.
+// Fill sets the members that the port's configuration has, and takes the others from the netdev. from is nil if there
+// is no port.
 func Fill(p *cube.Parent, from *Cube, device netdev.Info) {
 	p.Index, p.MAC, p.MTU, p.Addresses = device.Index, device.MAC, device.MTU, device.Addresses
 	if from == nil {
@@ -67,7 +68,7 @@ func addressesOf(entry map[string]any) []netip.Prefix {
 	return list
 }
 
-// portConfig is the entry of a port in its cube's configuration, nil when there is none.
+// portConfig is the entry of a port in its cube's configuration, nil if there is none.
 func portConfig(rec *Cube, portName string) map[string]any {
 	object, err := rec.Config.Decode()
 	if err != nil {

@@ -2,9 +2,9 @@
 
 package world
 
-// How far a transaction reaches. Of a thousand cubes it changes a few, and has to do with those that they are linked to;
-// what is derived of the others stays. The answer costs a look at each cube and, if a link, a chain or a netdev is
-// another, at each port.
+// What a transaction can affect. Of a thousand cubes it changes a few, and affects those linked to them; everything
+// derived from the others is kept. To find out, each cube is looked at once and, if a link, a chain or a netdev
+// differs, each port.
 
 import (
 	"cmp"
@@ -16,18 +16,18 @@ import (
 	"github.com/polycube/polycube/internal/datapath"
 )
 
-// Reach is what a transaction can have an effect on.
+// Reach is what a transaction can affect.
 type Reach struct {
-	// All is set where anything may be different.
+	// All is set if anything may differ.
 	All bool
-	// Changed are the cubes whose records differ, Near those that have to do with one of them.
+	// Changed are the cubes whose records differ, Near the cubes linked to one of them.
 	Changed, Near map[string]bool
 	// Wired is set when ports, links, chains or netdevs differ.
 	Wired bool
 }
 
-// ReachFrom compares a world that is being made, as far as it is made, with the one before. all is set where what is derived
-// of the old one is no help.
+// ReachFrom compares a world under construction, in its present state, with the previous one. all is set if nothing
+// derived from the previous one can be kept.
 func (w *World) ReachFrom(old *World, all bool) *Reach {
 	r := &Reach{All: all, Changed: map[string]bool{}, Near: map[string]bool{}}
 	if !maps.Equal(old.Broken, w.Broken) {
@@ -64,7 +64,7 @@ func (w *World) ReachFrom(old *World, all bool) *Reach {
 	return r
 }
 
-// spread finds what is linked to what changed.
+// spread finds what is linked to changed cubes.
 func (r *Reach) spread(old, w *World, devices map[string]bool) {
 	for name := range r.Changed {
 		for _, rec := range []*Cube{old.Cubes[name], w.Cubes[name]} {
@@ -89,7 +89,7 @@ func (r *Reach) spread(old, w *World, devices map[string]bool) {
 	}
 }
 
-// wiredLike tells that two records of a cube are the same to others: its hook, its ports and what they are linked to.
+// wiredLike reports whether two records of a cube are the same to other cubes: its hook, its ports and their links.
 func (r *Cube) wiredLike(o *Cube) bool {
 	return o != nil && r.ID == o.ID && r.UUID == o.UUID && r.Type == o.Type && r.Shadow == o.Shadow && r.Span == o.Span &&
 		r.Parent == o.Parent && maps.EqualFunc(r.Ports, o.Ports, func(p, q *Port) bool {
@@ -98,7 +98,7 @@ func (r *Cube) wiredLike(o *Cube) bool {
 	})
 }
 
-// RecordsOf are the records with these names that are there, by creation.
+// RecordsOf are the existing records with these names, in order of creation.
 func (w *World) RecordsOf(names map[string]bool) []*Cube {
 	var recs []*Cube
 	for name := range names {
@@ -110,7 +110,7 @@ func (w *World) RecordsOf(names map[string]bool) []*Cube {
 	return recs
 }
 
-// GraphAfter derives the desired state from that of the world before, base, within the reach of what changed.
+// GraphAfter derives the desired state from base, that of the previous world, within the reach of the change.
 func (w *World) GraphAfter(old *World, base *datapath.Graph, r *Reach, by Programs) *datapath.Graph {
 	g := &datapath.Graph{Cubes: maps.Clone(base.Cubes), Netdevs: base.Netdevs, Trace: w.Trace}
 	apart := &datapath.Graph{Netdevs: map[string]*datapath.Netdev{}}
@@ -133,7 +133,7 @@ func (w *World) GraphAfter(old *World, base *datapath.Graph, r *Reach, by Progra
 	return g
 }
 
-// ChainsChanged are the netdevs whose transparent cubes are others than in the world before.
+// ChainsChanged are the netdevs whose transparent cubes differ from the previous world.
 func (w *World) ChainsChanged(old *World) []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(w.Chains)) {
@@ -149,7 +149,7 @@ func (w *World) ChainsChanged(old *World) []string {
 	return out
 }
 
-// netdevs derives those of the graph. The ones that are as they were in base are taken from there.
+// netdevs derives the netdevs of the graph. Unchanged ones are taken from base.
 func (w *World) netdevs(base *datapath.Graph) map[string]*datapath.Netdev {
 	g := &datapath.Graph{Netdevs: map[string]*datapath.Netdev{}}
 	for name, chain := range w.Chains {

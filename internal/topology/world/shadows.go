@@ -2,7 +2,7 @@
 
 package world
 
-// What follows from a cube's having a namespace (a shadow cube), as data for its keeper and for the data plane.
+// The namespace of a cube (a shadow cube), as data for the code that manages namespaces and for the data plane.
 
 import (
 	"maps"
@@ -12,7 +12,7 @@ import (
 	"github.com/polycube/polycube/internal/shadow"
 )
 
-// Namespace describes a cube to the keeper of namespaces.
+// Namespace describes a cube to the code that manages namespaces.
 func (r *Cube) Namespace() shadow.Cube {
 	return shadow.Cube{Name: r.Name, UUID: r.UUID, Ports: slices.Sorted(maps.Keys(r.Ports))}
 }

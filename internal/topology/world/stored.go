@@ -2,7 +2,7 @@
 
 package world
 
-// The form in which a cube, and the transparent cubes of a netdev, are stored: a record for each.
+// The stored form of a cube, and of the transparent cubes of a netdev: one record each.
 
 import (
 	"encoding/json"
@@ -12,7 +12,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath"
 )
 
-// CubeKey and NetdevKey begin the keys in the store of cubes and of netdevs with transparent cubes.
+// CubeKey and NetdevKey are the prefixes of the keys in the store of cubes and of netdevs with transparent cubes.
 const (
 	CubeKey   = "cube/"
 	NetdevKey = "netdev/"
@@ -28,20 +28,20 @@ type Stored struct {
 	Type    cube.Type       `json:"type"`
 	Config  json.RawMessage `json:"config"`
 	Ports   []StoredPort    `json:"ports,omitempty"`
-	// Transparent is noted for a daemon in which the service is not loaded.
+	// Transparent is stored for a daemon in which the service is not loaded.
 	Transparent bool `json:"transparent,omitempty"`
-	// Blob is the record as it was read, Entries those of large lists.
+	// Blob is the record as it was read, Entries the entries of large lists.
 	Blob    []byte         `json:"-"`
 	Entries *StoredEntries `json:"-"`
 }
 
-// StoredPort is what is kept of a port beside the configuration.
+// StoredPort is what is stored of a port in addition to the configuration.
 type StoredPort struct {
 	Name  string `json:"name"`
 	Index uint16 `json:"index"`
 	Slot  uint16 `json:"slot"`
 	UUID  string `json:"uuid"`
-	// OwnMAC is what a netdev gets back when the port leaves it.
+	// OwnMAC is the address that a netdev gets back when it is disconnected from the port.
 	OwnMAC string `json:"own-mac,omitempty"`
 }
 
@@ -50,7 +50,7 @@ type StoredChain struct {
 	Tcubes []string `json:"tcubes"`
 }
 
-// Encode returns the record as the store keeps it.
+// Encode returns the record in the form of the store.
 func (r *Cube) Encode() ([]byte, error) {
 	s := Stored{Service: r.Service, Name: r.Name, UUID: r.UUID, ID: r.ID, Seq: r.Seq, Type: r.Type, Config: r.Saved,
 		Transparent: r.Transparent}
@@ -64,7 +64,7 @@ func (r *Cube) Encode() ([]byte, error) {
 	return blob, nil
 }
 
-// Cube is what the data plane must know of a stored cube that goes on as it was.
+// Cube is what the data plane must know of a stored cube that runs as before.
 func (s *Stored) Cube(transparent bool) (*Cube, error) {
 	var conf Common
 	if err := json.Unmarshal(s.Config, &conf); err != nil {

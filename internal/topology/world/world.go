@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package world is what the topology knows, as data: cubes, their ports, chains of transparent cubes and netdevs, what is
-// stored of them, and how the data plane's graph follows from them. It knows no code of cubes and waits for nothing.
+// Package world is the state of the topology as data: cubes, their ports, chains of transparent cubes and netdevs,
+// their stored form, and how the data plane's graph is derived from them. It contains no code of cubes and never waits.
 package world
 
-// The world is all that the topology knows, as data: readers hold one and never wait, a transaction makes the next one.
-// Whatever a published world points to is never changed again.
+// The world is the whole state of the topology, as data: readers use one without ever waiting, a transaction makes the
+// next one. Nothing that a published world points to is ever changed.
 
 import (
 	"encoding/json"
@@ -22,20 +22,21 @@ import (
 // World is one consistent state of cubes, chains and netdevs.
 type World struct {
 	Cubes map[string]*Cube
-	// Chains holds the transparent cubes of netdevs, listed first to last towards the stack on ingress.
+	// Chains are the transparent cubes of netdevs, first to last towards the stack on ingress.
 	Chains map[string][]string
-	// Links are the netdevs, changed by SetLink and SetLinks only: a world shares them with the one before until then.
+	// Links are the netdevs, changed by SetLink and SetLinks only: until then a world shares them with the previous
+	// one.
 	Links    map[string]Link
 	ownLinks bool
-	// Aligned are the netdevs that are kept equal with ports.
+	// Aligned are the netdevs that are synchronized with ports.
 	Aligned map[string]*Aligned
-	// Broken are the cubes that could not be restored; their names and numbers stay taken.
+	// Broken are the cubes that could not be restored; their names and numbers stay in use.
 	Broken map[string]*Broken
 	// Revision counts the changes of the configuration.
 	Revision uint64
-	// Leaving are the counter slots of ports that the transaction which makes this world removes.
+	// Leaving are the counter slots of ports that the transaction making this world removes.
 	Leaving map[uint16]bool
-	// Trace is what sessions want to see of packets.
+	// Trace is the union of what trace sessions want to see of packets.
 	Trace *fuse.Trace
 }
 
@@ -51,18 +52,18 @@ type Cube struct {
 	// Config is the configuration with defaults, Saved only what was set.
 	Config *Config
 	Saved  json.RawMessage
-	// Tables are the entries of large lists, which Config and Saved do not have.
+	// Tables are the entries of large lists, which are not in Config and Saved.
 	Tables map[*yang.Node]*yang.Table
-	// Constants are all that the cube's plans have set so far.
+	// Constants are all constants that the cube's plans have set so far.
 	Constants map[string]any
-	// Maps counts how often maps of the cube got another size.
+	// Maps counts how often maps of the cube were resized.
 	Maps  uint64
 	Ports map[string]*Port
-	// Shadow is true for a cube with a namespace, Span if that sees all its traffic.
+	// Shadow is true for a cube with a namespace, Span if the namespace gets all its traffic.
 	Shadow, Span bool
 	// Parent is where a transparent cube is attached, "" for nowhere.
 	Parent string
-	// Revision is the last that changed the cube.
+	// Revision is the last revision that changed the cube.
 	Revision uint64
 	// Blob is the record as it was last stored.
 	Blob []byte
@@ -75,25 +76,25 @@ type Port struct {
 	Peer        string
 	// Tcubes are the port's transparent cubes, index 0 next to the cube.
 	Tcubes []string
-	// Outer is the index of the outer end of its interface in the cube's namespace, 0 for none.
+	// Outer is the index of the outer end of its interface in the cube's namespace, 0 if there is none.
 	Outer int
-	// OwnMAC is the MAC address that its netdev had before the port gave it its own, "" for none.
+	// OwnMAC is the MAC address that its netdev had before the port's address was set on it, "" if none was.
 	OwnMAC string
 	// InnerDown is set while that interface is down in the namespace.
 	InnerDown bool
 }
 
-// Broken is a cube of the store that could not be restored.
+// Broken is a stored cube that could not be restored.
 type Broken struct {
 	Stored Stored
 	Reason string
-	// Made says that its maps are open in the data plane.
+	// Made is set if its maps are open in the data plane.
 	Made bool
-	// Running is set while it goes on forwarding with the programs that an earlier daemon linked.
+	// Running is set while it forwards packets with the programs that an earlier daemon linked.
 	Running *Cube
 }
 
-// String says what is the matter with it, and what can be done.
+// String says why it could not be restored, and what can be done.
 func (b *Broken) String() string {
 	goesOn := ""
 	if b.Running != nil {
@@ -110,7 +111,7 @@ func New() World {
 	}
 }
 
-// Clone is a world that can be changed; its records are still shared.
+// Clone is a world that can be changed; it shares the records.
 func (w *World) Clone() World {
 	return World{
 		Cubes: maps.Clone(w.Cubes), Chains: maps.Clone(w.Chains), Links: w.Links, Aligned: maps.Clone(w.Aligned),
@@ -118,7 +119,7 @@ func (w *World) Clone() World {
 	}
 }
 
-// Clone is a record that can be changed without being seen by readers of the old one.
+// Clone is a record that can be changed without effect on readers of the old one.
 func (r *Cube) Clone() *Cube {
 	c := *r
 	c.Ports = make(map[string]*Port, len(r.Ports))
@@ -136,7 +137,7 @@ func (w *World) InOrder() []*Cube {
 	return recs
 }
 
-// AllRunning returns the records of all cubes that the data plane has.
+// AllRunning returns the records of all cubes in the data plane.
 func (w *World) AllRunning() []*Cube {
 	recs := slices.Collect(maps.Values(w.Cubes))
 	for _, b := range w.Broken {
@@ -147,7 +148,7 @@ func (w *World) AllRunning() []*Cube {
 	return recs
 }
 
-// PortsByIndex returns the ports in the order that the fast path numbers them.
+// PortsByIndex returns the ports in the order of their numbers in the fast path.
 func (r *Cube) PortsByIndex() []*Port {
 	ports := slices.Collect(maps.Values(r.Ports))
 	slices.SortFunc(ports, func(a, b *Port) int { return int(a.Index) - int(b.Index) })
@@ -170,7 +171,7 @@ func (w *World) PortAt(at Place) (*Cube, *Port, error) {
 	return rec, p, nil
 }
 
-// Running returns a cube that the data plane has: one of ours, or one that could not be restored and goes on as it was.
+// Running returns a cube in the data plane: a working one, or one that could not be restored and runs as before.
 func (w *World) Running(name string) *Cube {
 	if rec := w.Cubes[name]; rec != nil {
 		return rec
@@ -181,7 +182,7 @@ func (w *World) Running(name string) *Cube {
 	return nil
 }
 
-// runningPort is portAt for the data plane: nil when there is no such port.
+// runningPort is PortAt for the data plane: nil if there is no such port.
 func (w *World) runningPort(at Place) (*Cube, *Port) {
 	rec := w.Running(at.Cube)
 	if rec == nil || rec.Ports[at.Port] == nil {
@@ -190,7 +191,7 @@ func (w *World) runningPort(at Place) (*Cube, *Port) {
 	return rec, rec.Ports[at.Port]
 }
 
-// Missing is why a cube is not among the cubes.
+// Missing is the error for a name that is not in Cubes.
 func (w *World) Missing(name string) error {
 	if b := w.Broken[name]; b != nil {
 		return fmt.Errorf("%s: %w", b, cube.ErrNotFound)
@@ -209,7 +210,7 @@ func (w *World) ChainAt(at Place) []string {
 	return nil
 }
 
-// Linked says whether packets can cross between a port and its peer.
+// Linked reports whether packets can pass between a port and its peer.
 func (w *World) Linked(rec *Cube, p *Port) bool {
 	if p.Peer == "" {
 		return false
@@ -225,7 +226,7 @@ func (w *World) Linked(rec *Cube, p *Port) bool {
 	return other != nil && other.Peer == (Place{Cube: rec.Name, Port: p.Name}).String()
 }
 
-// Holders maps the peers that are wanted to the ports that name them.
+// Holders maps the wanted peers to the ports that name them.
 func (w *World) Holders(wanted func(peer string) bool) map[string][]Place {
 	held := map[string][]Place{}
 	for _, rec := range w.AllRunning() {
@@ -260,7 +261,7 @@ func (w *World) PeerOf(at Place) (Place, error) {
 	return ParsePlace(p.Peer)
 }
 
-// NextPlace is the port, or netdev, that a packet at a place comes to.
+// NextPlace is the port or netdev that a packet at a place reaches next.
 func (w *World) NextPlace(name string, egress bool) (Place, error) {
 	if rec := w.Cubes[name]; rec != nil && rec.Transparent {
 		name = rec.Parent
