@@ -2,7 +2,7 @@
 
 package topology
 
-// Names of other packages that are part of the manager's API, for those who import nothing else.
+// Names of other packages that are part of the manager's API, so that callers need no other import.
 
 import (
 	"github.com/polycube/polycube/internal/topology/document"
@@ -12,40 +12,40 @@ import (
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
-// What the manager's methods take and answer.
+// Arguments and results of the manager's methods.
 type (
-	// Configuration is the whole configuration as it was at one moment.
+	// Configuration is the whole configuration at one point in time.
 	Configuration = document.Configuration
-	// DocumentErrors is all that is wrong with a document, in its order.
+	// DocumentErrors are all errors of a document, in its order.
 	DocumentErrors = document.Errors //nolint:errname // a list of errors, as the type itself
 	// Origin says where a change comes from. The zero Origin is the daemon itself.
 	Origin = history.Origin
-	// History is a part of the past, newest first.
+	// History is a part of the history, newest first.
 	History = history.History
-	// RevisionDetail is a revision with what it did.
+	// RevisionDetail is a revision with its effect.
 	RevisionDetail = history.Detail
-	// Registration is an external service, as a request names it.
+	// Registration is an external service in the form of the request.
 	Registration = service.Registration
 	// ServiceInfo describes a service.
 	ServiceInfo = service.Info
-	// ServiceState says how a service is that is not part of the daemon.
+	// ServiceState is the state of an external service.
 	ServiceState = service.State
-	// Series is a figure that a service gave of one of its cubes.
+	// Series is a figure that a service reported for one of its cubes.
 	Series = service.Series
 	// CubeRef names a cube and its service.
 	CubeRef = read.CubeRef
-	// PortRef is a port and what it is connected with.
+	// PortRef is a port and its peer.
 	PortRef = read.PortRef
 	// ParentRef is a transparent cube and where it is attached.
 	ParentRef = read.ParentRef
-	// ListCount is how many entries a list has.
+	// ListCount is the number of entries of a list.
 	ListCount = read.ListCount
-	// CubeNumbers are what is counted of a cube.
+	// CubeNumbers are the counters of a cube.
 	CubeNumbers = read.CubeNumbers
-	// PortNumbers are what is counted of a port.
+	// PortNumbers are the counters of a port.
 	PortNumbers = read.PortNumbers
-	// NetdevNumbers are what is known of a netdev that cubes have to do with.
+	// NetdevNumbers describes a netdev that is a port's peer or has transparent cubes.
 	NetdevNumbers = read.NetdevNumbers
-	// AbsentError is a request that names what does not exist.
+	// AbsentError is the error of a request that names an object that does not exist.
 	AbsentError = world.AbsentError
 )

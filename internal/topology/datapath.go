@@ -2,8 +2,8 @@
 
 package topology
 
-// What the topology needs of the layers below it, as interfaces: the data plane and the netdevs. Tests stand in for both,
-// so that every step of a transaction can be made to fail.
+// The lower layers as interfaces that the topology needs: the data plane and the netdevs. Tests replace both, so that
+// every step of a transaction can be made to fail.
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	"github.com/polycube/polycube/internal/topology/unit"
 )
 
-// Change is a prepared graph. Commit makes it the one in use; when it returns an error it has undone itself. Abort gives
-// a change up that was not committed. It is an alias, so that the data plane needs nothing of this package.
+// Change is a prepared graph. Commit switches to it; if it returns an error, it has undone what it did. Abort discards
+// a change that was not committed. It is an alias, so that the data plane does not import this package.
 type Change = interface {
 	Commit() error
 	Abort()
@@ -24,43 +24,43 @@ type Change = interface {
 // Datapath is the data plane.
 type Datapath interface {
 	unit.Datapath
-	// CreateCube makes the cube's maps, or opens them again by UUID after a restart.
+	// CreateCube makes the cube's maps, or opens them by UUID after a restart.
 	CreateCube(datapath.Spec) error
-	// DeleteCube removes the cube's maps for good.
+	// DeleteCube removes the cube's maps permanently.
 	DeleteCube(datapath.CubeID) error
-	// ResizeMaps makes maps of other sizes for a cube, with the entries of those it has; the next change uses them. undo
-	// is nil when nothing changed, and does nothing once a change used them.
+	// ResizeMaps makes maps of other sizes for a cube, with the entries of the current ones; the next change uses
+	// them. undo is nil if nothing changed, and does nothing once a change uses them.
 	ResizeMaps(id datapath.CubeID, sizes map[string]uint32) (undo func() error, err error)
-	// HoldCube opens a cube as an earlier daemon left it, with its programs and constants; a cube that CreateCube opened
-	// and that is in no graph becomes such a one.
+	// HoldCube opens a cube in the state in which an earlier daemon left it, with its programs and constants; a
+	// cube that CreateCube opened and that is in no graph is put into this state.
 	HoldCube(datapath.Spec) error
-	// Keep protects the maps of a cube that is not open from the first commit, which removes what nobody opened. An empty
-	// UUID protects all.
+	// Keep protects the maps of a cube that is not open from the first commit, which removes maps of cubes that are
+	// not open. An empty UUID protects all.
 	Keep(uuid string)
 	// Forget removes the maps of a cube that is not open.
 	Forget(uuid string) error
-	// Prepare links and loads what the graph needs; nothing visible changes.
+	// Prepare links and loads what the graph needs; nothing changes for packets yet.
 	Prepare(ctx context.Context, g *datapath.Graph) (Change, error)
 	// PortCounters reads the counters of a slot.
 	PortCounters(slot uint16) (datapath.PortCounters, error)
-	// Fates reads how packets ended in a cube.
+	// Fates reads what happened to packets in a cube.
 	Fates(id datapath.CubeID) ([]datapath.Fate, error)
 	// Status says how a cube's programs run.
 	Status(id datapath.CubeID) datapath.CubeStatus
 	// CheckObject parses a service's compiled programs once, when it registers.
 	CheckObject(service string, objects map[cube.Hook][]byte) error
-	// Try loads a service's programs on trial; the first that is refused is a datapath.TrialError.
+	// Try loads a service's programs in a trial; the first one refused is returned as a datapath.TrialError.
 	Try(ctx context.Context, t datapath.Trial) (datapath.TrialReport, error)
 }
 
-// Netdevs is what the topology asks about network devices.
+// Netdevs is the part of the kernel's network devices that the topology uses.
 type Netdevs interface {
 	List() ([]netdev.Info, error)
 	// Get returns an error wrapping netdev.ErrNotFound for a device that does not exist.
 	Get(name string) (netdev.Info, error)
-	// Look tells how a device looks to others; errors are as those of Get.
+	// Look reads the addresses and settings of a device; errors are the same as for Get.
 	Look(name string) (netdev.Look, error)
-	// Put changes that, whole or not at all. A device that is gone is no error.
+	// Put changes them, all or none. A device that does not exist is no error.
 	Put(index int, d netdev.Settings) error
 }
 

@@ -3,7 +3,7 @@
 package topology
 
 // The entries of large lists (`bulk` in the model). They are in tables beside a cube's tree, and each has a record of
-// its own in the store, so that what a change costs follows the change.
+// its own in the store, so the cost of a change depends on the size of the change and not of the list.
 
 import (
 	"encoding/json"
@@ -17,7 +17,8 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// entryChanges are the differences of a cube's entries, each entry once. A cube whose code knows nothing yet gets all.
+// entryChanges are the differences of a cube's entries, each entry once. A cube whose code has no entries yet gets all
+// of them.
 func (t *txn) entryChanges(u *unit.Unit, rec *world.Cube, fresh bool) []yang.EntryChange {
 	if fresh {
 		var all []yang.EntryChange
@@ -54,7 +55,7 @@ func (t *txn) entryChanges(u *unit.Unit, rec *world.Cube, fresh bool) []yang.Ent
 	})
 }
 
-// entryList is changes of entries as a cube's code gets them.
+// entryList is changes of entries in the form that a cube's code gets.
 func entryList(changes []yang.EntryChange) []cube.EntryChange {
 	if len(changes) == 0 {
 		return nil
@@ -73,7 +74,7 @@ func entryJSON(e *yang.Entry) json.RawMessage {
 	return json.RawMessage(e.JSON(yang.JSONOptions{Defaults: true}))
 }
 
-// entryRecords encodes what differs from the store in the entries of cubes.
+// entryRecords encodes the entries of cubes that differ from the store.
 func (x *execution) entryRecords() []store.Record {
 	var recs []store.Record
 	for _, u := range x.removed {

@@ -2,9 +2,9 @@
 
 package topology
 
-// The history of the configuration. Each transaction is a revision, and with what it wrote, the store keeps a record of
-// who made it. What it did is found by comparing the stored configuration before and after it, so nothing else has to be
-// kept, and the way back to a revision is the same as to a document (package history reads them).
+// The history of the configuration. Each transaction is a revision; the store keeps what it wrote and a record of who
+// requested it. Its effect is found by comparing the stored configuration before and after it, so nothing else has to
+// be stored, and a rollback to a revision applies it like a document (package history reads revisions).
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"github.com/polycube/polycube/internal/topology/history"
 )
 
-// changeRecord is what the history keeps of the transaction.
+// changeRecord is the history's record of the transaction.
 func (x *execution) changeRecord() store.Record {
 	r := history.NewRevision(x.next.Revision, x.note, x.origins...)
 	note := func(list *[]string, name string) {
@@ -50,8 +50,8 @@ func (x *execution) changeRecord() store.Record {
 	return r.Record()
 }
 
-// Rollback makes the configuration that of a revision again, as a new revision. It is refused where that is not possible
-// any more, because a netdev or a service is gone.
+// Rollback restores the configuration of a revision, as a new revision. It is refused if that is no longer possible,
+// because a netdev or a service does not exist any more.
 func (m *Manager) Rollback(ctx context.Context, revision uint64, o ApplyOptions) (*Applied, error) {
 	c, err := m.ConfigurationAt(revision)
 	if err != nil {

@@ -2,8 +2,8 @@
 
 package topology
 
-// What can be counted of cubes without asking their code, for whoever measures: one walk over all of them, whose cost is
-// reading counters of the kernel.
+// Counters of cubes for monitoring, read without calling their code: one pass over all cubes, whose cost is reading
+// counters from the kernel.
 
 import (
 	"context"
@@ -16,13 +16,13 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// tallies are what the manager counts of itself.
+// tallies are the manager's own counters.
 type tallies struct {
 	transactions *tally.Histogram
 	groups       *tally.Histogram
 	failures     tally.Counters
-	// handlers is the time that batches of packets and messages spent in cubes' code, waits how long the first of each
-	// batch had waited before.
+	// handlers is the time that batches of packets and messages spent in cubes' code, waits how long the first item
+	// of each batch had waited before.
 	handlers, waits *tally.Histogram
 }
 
@@ -32,7 +32,7 @@ func newTallies() tallies {
 		waits:    tally.NewHistogram(0.00001, 0.0001, 0.001, 0.01, 0.1, 1, 10)}
 }
 
-// done counts a transaction that began at a time.
+// done counts a transaction that started at a given time.
 func (c *tallies) done(began time.Time, err error) {
 	c.transactions.Since(began)
 	if err != nil {
@@ -40,7 +40,7 @@ func (c *tallies) done(began time.Time, err error) {
 	}
 }
 
-// failures are the classes of errors of a transaction, which are labels of a metric.
+// failures are the classes of errors of a transaction, used as labels of a metric.
 var failures = []struct {
 	is   error
 	name string
@@ -62,26 +62,27 @@ func failure(err error) string {
 	return "internal"
 }
 
-// Activity is what the manager has done since the start.
+// Activity are the manager's own counters since the start.
 type Activity struct {
-	// Transactions are durations in seconds, Groups how many changes were made together.
+	// Transactions are durations in seconds, Groups the number of changes that were made together.
 	Transactions, Groups tally.Snapshot
 	// Failures are by class.
 	Failures map[string]uint64
-	// Handlers are the seconds that batches of the slow path took in cubes' code, Waits those that they waited before.
+	// Handlers are the seconds that batches of the slow path took in cubes' code, Waits the seconds that they
+	// waited before.
 	Handlers, Waits tally.Snapshot
-	// Strays came from the fast path for cubes that do not exist.
+	// Strays counts what came from the fast path for cubes that do not exist.
 	Strays uint64
 }
 
-// Activity returns what the manager has done.
+// Activity returns the manager's own counters.
 func (m *Manager) Activity() Activity {
 	return Activity{Transactions: m.tallies.transactions.Snapshot(), Groups: m.tallies.groups.Snapshot(),
 		Failures: m.tallies.failures.Snapshot(), Handlers: m.tallies.handlers.Snapshot(), Waits: m.tallies.waits.Snapshot(),
 		Strays: m.strays.Load()}
 }
 
-// isModelError tells whether a model refused something.
+// isModelError reports whether a model refused something.
 func isModelError(err error) bool {
 	var wrong *yang.Error
 	return errors.As(err, &wrong)

@@ -2,7 +2,7 @@
 
 package topology
 
-// What comes from the fast path, on its way to the cube with its number.
+// Packets, messages and log lines from the fast path, on their way to the cube with their number.
 
 import (
 	"sync"
@@ -13,14 +13,14 @@ import (
 	"github.com/polycube/polycube/internal/topology/unit"
 )
 
-// slowPath finds the cubes that packets, messages and log lines are for.
+// slowPath finds the cube to which packets, messages and log lines belong.
 type slowPath struct {
 	view   *atomic.Pointer[unit.Snapshot]
 	byID   sync.Map // datapath.CubeID to *unit.Unit
 	strays atomic.Uint64
 }
 
-// PacketIn takes a packet of the slow path for a cube. It copies what it keeps and does not wait.
+// PacketIn accepts a packet of the slow path for a cube. It copies what it keeps and does not wait.
 func (p *slowPath) PacketIn(id datapath.CubeID, in *cube.PacketIn) {
 	if u, ok := p.byID.Load(id); ok {
 		u.(*unit.Unit).PacketIn(in)
@@ -29,7 +29,7 @@ func (p *slowPath) PacketIn(id datapath.CubeID, in *cube.PacketIn) {
 	p.strays.Add(1)
 }
 
-// Notify takes a message that a cube's program sent with pcn_notify. It copies what it keeps and does not wait.
+// Notify accepts a message that a cube's program sent with pcn_notify. It copies what it keeps and does not wait.
 func (p *slowPath) Notify(id datapath.CubeID, kind uint32, data []byte) {
 	if u, ok := p.byID.Load(id); ok {
 		u.(*unit.Unit).Notify(kind, data)
@@ -50,8 +50,8 @@ func (p *slowPath) DatapathLog(id datapath.CubeID, level datapath.LogLevel, msg 
 // StrayPackets returns how many packets, messages and log lines came from the fast path for cubes that do not exist (any more).
 func (p *slowPath) StrayPackets() uint64 { return p.strays.Load() }
 
-// ShedPackets returns how many packets and messages of the slow path were not handled because the cube had too many waiting, or its
-// code panicked. It returns 0 for a cube that does not exist.
+// ShedPackets returns how many packets and messages of the slow path were not handled because the cube's queue was
+// full, or its code panicked. It returns 0 for a cube that does not exist.
 func (p *slowPath) ShedPackets(name string) uint64 {
 	if u := p.view.Load().Units[name]; u != nil {
 		return u.Shed()
