@@ -97,7 +97,7 @@ func TestASlotThatIsUsedAgainStartsAtZero(t *testing.T) {
 		one, two, a, z := b.chain()
 		b.passes(a, z, frame("x"))
 		b.packets(two, 0, 1, 0)
-		// The second cube goes; a third gets its slots, on another link.
+		// The second cube is removed; a third gets its slots, on another link.
 		slots := [3]uint16{two.Ports[0].Slot, two.Ports[1].Slot, two.Ports[2].Slot}
 		delete(b.g.Cubes, two.ID)
 		delete(b.g.Netdevs, "z")

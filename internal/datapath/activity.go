@@ -2,15 +2,15 @@
 
 package datapath
 
-// What callers are told of programs that were linked.
+// Reports to callers about linked programs.
 
-// Relinked tells of programs that are in use now, or that could not be.
+// Relinked reports programs that are now in use, or that could not be linked.
 type Relinked struct {
-	// Cubes are those whose packets the programs take.
+	// Cubes are the cubes whose packets the programs process.
 	Cubes []string
 	// Mode is call or inline.
 	Mode string
-	// Reason says why the programs are not inlined; "" when they are, or will be tried.
+	// Reason says why the programs are not inlined; "" if they are, or if that will be tried.
 	Reason string
 	// Instructions is the size of the largest of the programs.
 	Instructions int
@@ -18,7 +18,7 @@ type Relinked struct {
 
 // Segment is one set of programs in use.
 type Segment struct {
-	// First is the name of its first cube, Cubes how many it has.
+	// First is the name of its first cube, Cubes the number of its cubes.
 	First string
 	Cubes int
 	Mode  string
@@ -40,7 +40,7 @@ func (p *Plane) Segments() []Segment {
 	return out
 }
 
-// tell tells of a segment's programs. It is called with the plane's lock: whoever is told must not wait.
+// tell reports a segment's programs. It is called with the plane's lock held: the receiver must not wait.
 func (p *Plane) tell(c *segment) {
 	if p.opts.Relinked == nil {
 		return
@@ -52,5 +52,5 @@ func (p *Plane) tell(c *segment) {
 	p.opts.Relinked(Relinked{Cubes: names, Mode: c.gen.Mode.String(), Reason: c.note, Instructions: c.gen.Instructions})
 }
 
-// Activity returns what the linker has done.
+// Activity returns counters of the linker.
 func (p *Plane) Activity() Activity { return p.maker.Activity() }

@@ -15,11 +15,11 @@ import (
 	"github.com/polycube/polycube/internal/datapath/trial"
 )
 
-// Callers name what a Plane is given and what it returns as types of the Plane.
+// Names for the arguments and results of a Plane, so that callers need no other import.
 type (
 	// CubeID identifies a cube in the fast path.
 	CubeID = graph.CubeID
-	// LogLevel orders what a cube logs.
+	// LogLevel is the log level of a cube.
 	LogLevel = graph.LogLevel
 	// Graph is the desired state of the data plane.
 	Graph = graph.Graph
@@ -59,55 +59,55 @@ const (
 )
 
 type (
-	// Spec is what a cube needs to come into being.
+	// Spec is what is needed to create a cube.
 	Spec = state.Spec
-	// Replacement is a cube that ReplaceCube opened anew.
+	// Replacement is a cube that ReplaceCube opened with other programs or maps.
 	Replacement = state.Replacement
 	// MapUsage is how full one of a cube's maps is.
 	MapUsage = state.MapUsage
-	// PortCounters are totals since the port was made.
+	// PortCounters are totals since the port was created.
 	PortCounters = counters.PortCounters
-	// Fate is one way that packets ended in a cube, with its counter.
+	// Fate is one way in which packets ended in a cube, with its counter.
 	Fate = counters.Fate
 )
 
-// FirstReason is the first reason that is a cube's own (PCN_REASON_FIRST).
+// FirstReason is the first reason that a cube defines itself (PCN_REASON_FIRST).
 const FirstReason = counters.FirstReason
 
-// FrameworkReasons are the labels of the reasons that belong to no cube, from 0 on.
+// FrameworkReasons are the labels of the reasons that belong to no cube, starting with 0.
 func FrameworkReasons() []string { return counters.FrameworkReasons() }
 
-// Loop is a veth pair by which copies of packets come back into XDP programs.
+// Loop is a veth pair through which copies of packets re-enter XDP programs.
 type Loop = framework.Loop
 
-// OpenLoop makes the pair, named name and name+"i", or takes the one that is there.
+// OpenLoop creates the pair, named name and name+"i", or opens the existing one.
 func OpenLoop(name string) (Loop, error) { return framework.OpenLoop(name) }
 
-// GoneError is that of a change which could not be made since netdevs of its graph have gone.
+// GoneError is the error of a change that failed because netdevs of its graph were deleted.
 type GoneError = netdevs.GoneError
 
 // Mode says how components are linked.
 type Mode = segments.Mode
 
-// The modes: automatic is call mode at once, then inline in the background.
+// The modes: automatic is call mode at first, then inline in the background.
 const (
 	ModeAuto   = segments.ModeAuto
 	ModeCall   = segments.ModeCall
 	ModeInline = segments.ModeInline
 )
 
-// Activity is what the linker has done since the plane was opened.
+// Activity are counters of the linker since the plane was opened.
 type Activity = segments.Activity
 
-// Injection is a packet of which somebody wants to know what would become of it.
+// Injection is a packet to be traced without sending it.
 type Injection = inject.Injection
 
 type (
-	// Trial says which programs of a service to load on trial.
+	// Trial says which programs of a service to load in a trial.
 	Trial = trial.Trial
-	// TrialReport is what a trial came to.
+	// TrialReport is the result of a trial.
 	TrialReport = trial.Report
-	// TrialLoad is a program that was loaded on trial.
+	// TrialLoad is a program that was loaded in a trial.
 	TrialLoad = trial.Load
 	// TrialError is a program that could not be linked or that the kernel refused.
 	TrialError = trial.Error
@@ -116,5 +116,5 @@ type (
 // ErrUntried marks a trial that came to nothing for reasons that are not the service's.
 var ErrUntried = trial.ErrUntried
 
-// Try loads the programs of a service on trial, without a Plane; the first that is refused is a TrialError.
+// Try loads the programs of a service in a trial, without a Plane; the first one refused is returned as a TrialError.
 func Try(ctx context.Context, t Trial) (TrialReport, error) { return trial.Try(ctx, t) }

@@ -16,9 +16,10 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// TestTimedTheFiveHundredthPortCostsWhatTheFifthDoes attaches ports one by one: what grows with the number of ports must stay
-// small beside what does not, on each hook. What disturbs the machine for a while is no growth, so the quickest of a few
-// counts, and the last ports are attached again until they are as quick or the time is up.
+// TestTimedTheFiveHundredthPortCostsWhatTheFifthDoes attaches ports one by one: the part of the time that grows with
+// the number of ports must stay small compared with the constant part, on each hook. A temporary disturbance of the
+// machine is not growth, so the fastest of a few counts, and the last ports are attached again until they are as fast
+// or the time is up.
 func TestTimedTheFiveHundredthPortCostsWhatTheFifthDoes(t *testing.T) {
 	in(t, []setting{settings[0], settings[3]}, func(t *testing.T, b *bench) {
 		const ports, around = 500, 16
@@ -66,7 +67,7 @@ func TestTimedTheFiveHundredthPortCostsWhatTheFifthDoes(t *testing.T) {
 	})
 }
 
-// TestACommitLeavesGracePeriodsAsTheyWere looks at the machine's own switch.
+// TestACommitLeavesGracePeriodsAsTheyWere reads the kernel's setting.
 func TestACommitLeavesGracePeriodsAsTheyWere(t *testing.T) {
 	if _, err := os.Stat(expedite.File); err != nil {
 		t.Skipf("needs %s: %v", expedite.File, err)
@@ -75,7 +76,7 @@ func TestACommitLeavesGracePeriodsAsTheyWere(t *testing.T) {
 		c := b.cube("probe", 1, nil)
 		b.host("a", "", c, 0)
 		b.commit()
-		netns.Eventually(t, soon, func() error { // others may be in a change at this moment
+		netns.Eventually(t, soon, func() error { // others may be changing something right now
 			now, err := os.ReadFile(expedite.File)
 			if err == nil && strings.TrimSpace(string(now)) == strconv.Itoa(expedite.Ours) {
 				err = fmt.Errorf("%s has %s", expedite.File, now)

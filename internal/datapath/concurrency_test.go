@@ -9,9 +9,9 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// TestBothWaysAtOnceLosesAndMiscountsNothing sends in both directions, each from a CPU of its own,
-// while programs are swapped and maps are written: per-CPU memory is shared by all packets of a
-// CPU, and a packet that found another's there would go astray or be counted wrongly.
+// TestBothWaysAtOnceLosesAndMiscountsNothing sends in both directions, each from its own CPU, while programs are
+// swapped and maps are written: per-CPU memory is shared by all packets of a CPU, and a packet that used another one's
+// would be sent wrongly or counted wrongly.
 func TestBothWaysAtOnceLosesAndMiscountsNothing(t *testing.T) {
 	some := []setting{settings[0], settings[1], settings[3], settings[4], settings[6], settings[7]}
 	in(t, some, func(t *testing.T, b *bench) {
@@ -27,7 +27,7 @@ func TestBothWaysAtOnceLosesAndMiscountsNothing(t *testing.T) {
 		defer fromZ()
 		for n, end := 0, time.Now().Add(reloads/2); n < 10 || time.Now().Before(end); n++ {
 			c := []*Node{one, two}[n%2]
-			c.Constants = map[string]any{"what": uint32(6), "out": uint16(n + 2)} // what 6 does not look at it
+			c.Constants = map[string]any{"what": uint32(6), "out": uint16(n + 2)} // out is not read if what is 6
 			b.commit()
 			if err := seen.Put(uint32(1+n%3), uint64(n)); err != nil {
 				t.Fatal(err)

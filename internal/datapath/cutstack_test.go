@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A transparent cube and the port it is on may be in different segments, on either side of a link.
+// A transparent cube and the port it is attached to may be in different segments, on the two sides of a link.
 
 package datapath
 
@@ -12,13 +12,14 @@ import (
 )
 
 func TestATransparentCubeIsInAnySegment(t *testing.T) {
-	for at := range uint16(2) { // the port of the cube in the middle on which it is
+	for at := range uint16(2) { // the port of the middle cube that it is attached to
 		t.Run(fmt.Sprintf("on port %d of the second", at), func(t *testing.T) {
 			everywhere(t, func(t *testing.T, b *bench) {
 				b.close()
 				b.opts.SegmentCubes = 2
 				b.open()
-				// Made in this order, the last of the line and the transparent cube are a segment.
+				// Created in this order, the last cube of the line and the transparent cube are one
+				// segment.
 				one, three := b.cube("probe", 2, map[string]any{"out": uint16(1)}), b.cube("probe", 2, map[string]any{"out": uint16(1)})
 				two, gate := b.cube("probe", 2, map[string]any{"out": uint16(1)}), b.cube("gate", 0, nil)
 				b.link(one, 1, two, 0)

@@ -18,8 +18,8 @@ var (
 	diggerXDP []byte
 )
 
-// TestACubeCannotReachTheDriversFrame: a frame pointer that comes back from the stack would be
-// the driver's once the cube is inlined.
+// TestACubeCannotReachTheDriversFrame: a frame pointer that is restored from the stack would be the driver's once the
+// cube is inlined.
 func TestACubeCannotReachTheDriversFrame(t *testing.T) {
 	everywhere(t, func(t *testing.T, b *bench) {
 		b.must(func() error {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One netdev that takes no copy does not spoil those for the others, nor their counters.
+// A netdev that accepts no copies affects neither the copies for the others nor their counters.
 
 package datapath
 
@@ -32,12 +32,12 @@ func TestACopyForADownNetdevDoesNotSpoilTheOthers(t *testing.T) {
 		if sent, failed := b.counters(c, 1).TxPackets, b.fate(c, "copy-failed"); sent != 0 || failed != 0 {
 			t.Errorf("%d copies sent to the netdev that is down, %d counted as failed", sent, failed)
 		}
-		// One that is for that netdev alone has no peer.
+		// A copy for that netdev alone has no receiver.
 		c.Constants = map[string]any{"out": uint16(1)}
 		b.commit()
 		b.send(a, frame("y"))
 		b.eventually(c, "no-peer", 1)
-		// Up again, it gets copies again.
+		// Once it is up again, it gets copies again.
 		b.must(func() error {
 			l, err := netlink.LinkByName(down.Outer)
 			if err != nil {
@@ -54,7 +54,8 @@ func TestACopyForADownNetdevDoesNotSpoilTheOthers(t *testing.T) {
 	})
 }
 
-// TestACopyThatANetdevsOwnCubeDropsHasOneFate: the netdev's egress answers the clone with a drop, which is no failure.
+// TestACopyThatANetdevsOwnCubeDropsHasOneFate: the netdev's egress program drops the clone, which is not counted as a
+// failure.
 func TestACopyThatANetdevsOwnCubeDropsHasOneFate(t *testing.T) {
 	everywhere(t, func(t *testing.T, b *bench) {
 		if b.typ != cube.TypeTC {

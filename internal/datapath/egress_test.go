@@ -75,7 +75,7 @@ func TestCopiesOfAFloodPassTheEgressProgram(t *testing.T) {
 	})
 }
 
-// record is the head of what came up through the ring; struct pcn_record.
+// record is the header of a record in the ring; struct pcn_record.
 type record struct {
 	kind, cube, port, reason uint16
 	flags, length            uint32
@@ -90,7 +90,7 @@ const (
 	recordHead              = 72
 )
 
-// records takes what is in the ring.
+// records reads the records in the ring.
 func (b *bench) records() []record {
 	b.t.Helper()
 	r, err := ringbuf.NewReader(b.plane.FrameworkMap("pcn_ring"))
@@ -98,7 +98,7 @@ func (b *bench) records() []record {
 		b.t.Fatal(err)
 	}
 	defer r.Close()
-	r.SetDeadline(time.Now().Add(-time.Second)) // take what is there
+	r.SetDeadline(time.Now().Add(-time.Second)) // read what is there
 	var out []record
 	for {
 		raw, err := r.Read()

@@ -20,7 +20,7 @@ func (b *bench) send(from *netns.Node, frames ...[]byte) {
 	}
 }
 
-// eventually waits for a fate's counter.
+// eventually waits until a fate's counter has a value.
 func (b *bench) eventually(n *Node, fate string, want uint64) {
 	b.t.Helper()
 	netns.Eventually(b.t, soon, func() error {

@@ -20,7 +20,7 @@ func (b *bench) listeners(hosts ...*netns.Node) []*netns.Raw {
 	return out
 }
 
-// receives fails unless the host gets the frame, just once.
+// receives fails unless the host gets the frame exactly once.
 func (b *bench) receives(r *netns.Raw, name string, f []byte) {
 	b.t.Helper()
 	got, err := r.Recv(isTest, soon)
@@ -67,11 +67,11 @@ func TestFloodReachesEveryOtherPortOnce(t *testing.T) {
 	})
 }
 
-// withHelpers reopens the plane with the interfaces by which copies come back in.
+// withHelpers reopens the plane with the interfaces through which copies re-enter.
 func (b *bench) withHelpers() {
 	b.t.Helper()
 	b.close()
-	b.lab.Host("tap", "") // any interface can take copies at TC
+	b.lab.Host("tap", "") // at TC any interface can do this
 	b.must(func() error {
 		tap, err := ifindex("tap")
 		if err != nil {
@@ -108,7 +108,7 @@ func TestFloodRunsTheProgramsBehindPorts(t *testing.T) {
 			for i, r := range ls {
 				want, name := bytes.Clone(f), fmt.Sprintf("%s, from %s,", hosts[i].Outer, sender.Outer)
 				if (i == 2) != (from == 2) {
-					want[14] = 'g' // once past the gate, in or out
+					want[14] = 'g' // once through the gate, inbound or outbound
 				}
 				if i == from {
 					continue

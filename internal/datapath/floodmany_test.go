@@ -2,7 +2,7 @@
 
 package datapath
 
-// Floods to sets at size, under change, and where the kernel cannot make the copies.
+// Floods to sets: many sets, sets that change, and cases in which the kernel cannot make the copies.
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ import (
 	"github.com/polycube/polycube/test/pkt"
 )
 
-// TestAsManySetsAsThereAreVLANs: every VLAN on 256 ports; equal sets share what the broadcast needs.
+// TestAsManySetsAsThereAreVLANs: every VLAN on 256 ports; equal sets share the entries for the broadcast.
 func TestAsManySetsAsThereAreVLANs(t *testing.T) {
 	in(t, []setting{settings[0], settings[3]}, func(t *testing.T, b *bench) {
 		c := b.cube("sets", 256, map[string]any{"access": uint32(1 << 1)})
@@ -58,7 +58,7 @@ func TestAsManySetsAsThereAreVLANs(t *testing.T) {
 }
 
 // TestRelinksAndChangesOfSetsLoseNoCopy: programs are relinked and the set is replaced by others with the same two
-// members, while each frame must reach both once, in order.
+// members, while each frame must reach both exactly once, in order.
 func TestRelinksAndChangesOfSetsLoseNoCopy(t *testing.T) {
 	in(t, inlined, func(t *testing.T, b *bench) {
 		b.withHelpers()
@@ -98,8 +98,8 @@ func TestRelinksAndChangesOfSetsLoseNoCopy(t *testing.T) {
 	})
 }
 
-// TestChangesOfOtherPortsLoseNoCopy: ports of the cube come and go, before and behind the one where each frame must arrive
-// once, in order, by way of another cube.
+// TestChangesOfOtherPortsLoseNoCopy: ports of the cube are added and removed, with lower and higher numbers than the
+// one where each frame must arrive once, in order, through another cube.
 func TestChangesOfOtherPortsLoseNoCopy(t *testing.T) {
 	for svc, constants := range map[string]map[string]any{"probe": {"what": uint32(2)}, "sets": {"access": uint32(31)}} {
 		t.Run(svc, func(t *testing.T) {
@@ -133,8 +133,8 @@ func TestChangesOfOtherPortsLoseNoCopy(t *testing.T) {
 	}
 }
 
-// TestGroupsThatNothingLeadsToAreForgotten: not at once, since copies may be under way, but after a while, and sooner
-// where there is no room.
+// TestGroupsThatNothingLeadsToAreForgotten: unused groups are deleted, not at once because copies may still use them,
+// but after a while, and sooner if there is no room.
 func TestGroupsThatNothingLeadsToAreForgotten(t *testing.T) {
 	in(t, settings[3:4], func(t *testing.T, b *bench) {
 		c := b.cube("sets", 4, map[string]any{"access": uint32(15)})
@@ -169,7 +169,7 @@ func TestGroupsThatNothingLeadsToAreForgotten(t *testing.T) {
 	})
 }
 
-// TestTagZeroLeavesEveryFrameAsItIs: the programs name no tag.
+// TestTagZeroLeavesEveryFrameAsItIs: the programs set no tag.
 func TestTagZeroLeavesEveryFrameAsItIs(t *testing.T) {
 	in(t, whole, func(t *testing.T, b *bench) {
 		b.withHelpers()
@@ -186,7 +186,8 @@ func TestTagZeroLeavesEveryFrameAsItIs(t *testing.T) {
 	})
 }
 
-// TestWhatTheKernelCannotCopyToASetGoesToUserSpace: a frame of several buffers; the record says what to send to whom.
+// TestWhatTheKernelCannotCopyToASetGoesToUserSpace: a frame of several buffers; the record says which copies to send
+// where.
 func TestWhatTheKernelCannotCopyToASetGoesToUserSpace(t *testing.T) {
 	in(t, []setting{settings[3], settings[4]}, func(t *testing.T, b *bench) {
 		b.needLongRedirects()
@@ -215,7 +216,7 @@ func TestWhatTheKernelCannotCopyToASetGoesToUserSpace(t *testing.T) {
 	})
 }
 
-// TestCopiesInUserSpaceAreThoseOfTheKernel: the forms, from either.
+// TestCopiesInUserSpaceAreThoseOfTheKernel: copies are the same whichever side makes them.
 func TestCopiesInUserSpaceAreThoseOfTheKernel(t *testing.T) {
 	in(t, settings[:1], func(t *testing.T, b *bench) {
 		c := b.cube("sets", 3, nil)
@@ -246,7 +247,8 @@ func TestCopiesInUserSpaceAreThoseOfTheKernel(t *testing.T) {
 	})
 }
 
-// TestCapturesSeeTheCopiesOfSets: while a port is captured all copies go where that is done; they arrive as before.
+// TestCapturesSeeTheCopiesOfSets: while a port is captured, its copies are made where captures happen; they arrive as
+// before.
 func TestCapturesSeeTheCopiesOfSets(t *testing.T) {
 	in(t, inlined, func(t *testing.T, b *bench) {
 		b.withHelpers()
@@ -283,7 +285,7 @@ func TestCapturesSeeTheCopiesOfSets(t *testing.T) {
 	})
 }
 
-// TestSpanShowsTheCopiesOfSets: the cube's namespace sees what each port got, in the port's form.
+// TestSpanShowsTheCopiesOfSets: the cube's namespace gets the copy of each port, in the port's form.
 func TestSpanShowsTheCopiesOfSets(t *testing.T) {
 	in(t, tcModes, func(t *testing.T, b *bench) {
 		b.withHelpers()
@@ -308,7 +310,7 @@ func TestSpanShowsTheCopiesOfSets(t *testing.T) {
 	})
 }
 
-// TestAPortIsClosedWhileAChangeIsPrepared: a verifier that takes long keeps no port open.
+// TestAPortIsClosedWhileAChangeIsPrepared: a slow verifier run does not delay the closing of a port.
 func TestAPortIsClosedWhileAChangeIsPrepared(t *testing.T) {
 	in(t, inlined, func(t *testing.T, b *bench) {
 		c := b.cube("sets", 3, map[string]any{"access": uint32(7)})
@@ -338,7 +340,8 @@ func TestAPortIsClosedWhileAChangeIsPrepared(t *testing.T) {
 	})
 }
 
-// TestMoreSetsThanThereIsRoomForAreRefused: what one cube has taken another one cannot have, and keeps what it had.
+// TestMoreSetsThanThereIsRoomForAreRefused: room used by one cube is not available to another one, which keeps the sets
+// it had.
 func TestMoreSetsThanThereIsRoomForAreRefused(t *testing.T) {
 	in(t, settings[:1], func(t *testing.T, b *bench) {
 		greedy, other := b.cube("sets", 2, nil), b.cube("sets", 2, nil)

@@ -8,17 +8,17 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// SetFloods replaces sets of a cube; one without members goes, and with only, those that are not named. On an error all
-// is as before. It does not wait for a change that is being prepared.
+// SetFloods replaces sets of a cube; a set without members is deleted, and with only also every set that is not named.
+// On an error everything stays as before. It does not wait for a change that is being prepared.
 func (p *Plane) SetFloods(id CubeID, sets map[uint32][]cube.FloodMember, only bool) error {
 	return p.sets.Set(id, sets, only)
 }
 
-// Floods returns the members of a cube's set, as programs see it. It waits for no change of the graph.
+// Floods returns the members of a cube's set, as programs see it. It does not wait for changes of the graph.
 func (p *Plane) Floods(id CubeID, index uint32) []cube.FloodMember { return p.sets.Members(id, index) }
 
-// FloodCopies returns what the ports of a set get of a packet that came in at a port, by port. A frame is valid until the
-// next one. words are the packet's metadata.
+// FloodCopies returns the copies of a packet for the ports of a set, by port, if the packet came in at a port. A frame
+// is valid until the next one. words are the packet's metadata.
 func (p *Plane) FloodCopies(id CubeID, in uint16, words [4]uint32, frame []byte) iter.Seq2[uint16, []byte] {
 	return p.sets.Copies(id, in, words, frame)
 }

@@ -24,7 +24,7 @@ func isTagged(f []byte) bool {
 	return isTest(f)
 }
 
-// gets fails unless each listener got just the frame that is wanted for it, nil for none.
+// gets fails unless each listener got exactly the frame wanted for it, nil for none.
 func (b *bench) gets(what string, ls []*netns.Raw, hosts []*netns.Node, want func(i int) []byte) {
 	b.t.Helper()
 	for i, r := range ls {
@@ -60,7 +60,7 @@ const (
 )
 
 // TestSetsGiveEachPortItsForm: hosts behind access ports (no tags), trunks, a port that is no member, members without a
-// netdev. All fates are accounted for.
+// netdev. All fates are counted.
 func TestSetsGiveEachPortItsForm(t *testing.T) {
 	everywhere(t, func(t *testing.T, b *bench) {
 		b.withHelpers()
@@ -169,8 +169,8 @@ func (b *bench) setsOfPrograms(svc string) {
 	}
 }
 
-// copyOf is the copy of a frame for a member: past the egress program of setsout, which counts up the byte at 39 (behind
-// the tag, where that is beside the frame), and a gate, which writes its letter.
+// copyOf is the copy of a frame for a member: after the egress program of setsout, which increments the byte at 39
+// (behind the tag, if the tag is beside the frame), and a gate, which writes its letter.
 func (b *bench) copyOf(svc string, f []byte, tag uint32, tagged, toGate, fromGate bool) []byte {
 	out := bytes.Clone(f)
 	if toGate != fromGate {
@@ -189,8 +189,8 @@ func (b *bench) copyOf(svc string, f []byte, tag uint32, tagged, toGate, fromGat
 	return out
 }
 
-// TestSetsFollowNetdevs: a member's netdev that goes, comes back under the same name and is switched off; a set that is
-// replaced while packets are under way.
+// TestSetsFollowNetdevs: a member's netdev is deleted, created again under the same name and set down; a set is
+// replaced while packets are in flight.
 func TestSetsFollowNetdevs(t *testing.T) {
 	in(t, inlined, func(t *testing.T, b *bench) {
 		b.withHelpers()
@@ -216,7 +216,7 @@ func TestSetsFollowNetdevs(t *testing.T) {
 		}
 		step("all there", 1, 2, 3)
 		dev := *b.g.Netdevs["h2"]
-		b.g.Netdevs["h2"].Index = 0 // the graph's word for one that is gone
+		b.g.Netdevs["h2"].Index = 0 // the graph's value for a deleted one
 		b.commit()
 		step("one gone", 1, 3)
 		*b.g.Netdevs["h2"] = dev
@@ -240,7 +240,7 @@ func TestSetsFollowNetdevs(t *testing.T) {
 	})
 }
 
-// TestSetsOutliveTheDaemon: packets find them while no daemon runs, after the next one has started, and after its first
+// TestSetsOutliveTheDaemon: packets use them while no daemon runs, after the next one has started, and after its first
 // change, which need not name them.
 func TestSetsOutliveTheDaemon(t *testing.T) {
 	in(t, inlined, func(t *testing.T, b *bench) {
@@ -284,7 +284,7 @@ func TestSetsOutliveTheDaemon(t *testing.T) {
 	})
 }
 
-// countSets counts what is in the kernel, once the groups that nothing leads to are gone.
+// countSets counts the sets in the kernel, once unused groups are deleted.
 func (b *bench) countSets() (sets, groups int) {
 	b.t.Helper()
 	for b.plane.sets.SweepOne(time.Now()) {
@@ -300,7 +300,7 @@ func (b *bench) countSets() (sets, groups int) {
 	return sets, groups
 }
 
-// TestWrongSetsChangeNothing: what is refused, and that what was there is there still.
+// TestWrongSetsChangeNothing: which sets are refused, and that the existing ones stay.
 func TestWrongSetsChangeNothing(t *testing.T) {
 	in(t, settings[:1], func(t *testing.T, b *bench) {
 		c := b.cube("sets", 3, nil)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Netdevs on which somebody else has programs, netdevs that went and were replaced, and what is
-// left behind on those that leave.
+// Netdevs on which another program is attached, netdevs that were deleted and replaced, and what stays on netdevs that
+// leave the graph.
 
 package datapath
 
@@ -21,7 +21,7 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// stranger is a program that passes everything on.
+// stranger is a program that passes every packet.
 func (b *bench) stranger(typ ebpf.ProgramType, verdict int32) *ebpf.Program {
 	b.t.Helper()
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
@@ -34,7 +34,7 @@ func (b *bench) stranger(typ ebpf.ProgramType, verdict int32) *ebpf.Program {
 	return prog
 }
 
-// occupied are ways in which somebody else has a netdev; each returns what takes the program off.
+// occupied are ways in which others attach programs to a netdev; each returns a function that detaches the program.
 var occupied = []struct {
 	name   string
 	types  []cube.Type
@@ -90,8 +90,8 @@ func occupyXDP(mode ebpflink.XDPAttachFlags) func(*bench, int) (func() error, er
 	}
 }
 
-// take takes the program of a link off at once; closing alone waits for those who have a copy of the descriptor, as a
-// process has that is just being started.
+// take detaches the program of a link at once; closing it alone would wait for holders of a copy of the descriptor,
+// such as a process that is being started.
 func take(l ebpflink.Link) func() error {
 	return func() error { return errors.Join(l.Detach(), l.Close()) }
 }
@@ -113,7 +113,7 @@ func TestANetdevOfSomebodyElseIsRefusedAndLeftAlone(t *testing.T) {
 					leave, err = o.occupy(b, b.g.Netdevs["a"].Index)
 					return err
 				})
-				before := offloads() // a native program switches some of its own accord
+				before := offloads() // a native program sets some of these itself
 				err := b.lab.Do(b.tryCommit)
 				if !errors.Is(err, cube.ErrInUse) || !strings.Contains(err.Error(), o.says) || !strings.Contains(err.Error(), "take") {
 					t.Fatalf("%v, want ErrInUse with %q", err, o.says)
@@ -184,7 +184,7 @@ func TestOffloadsAreSwitchedBackWhenANetdevLeaves(t *testing.T) {
 	}
 }
 
-// restart is a daemon that ends and another that opens what it left and states the graph.
+// restart simulates a daemon that ends and another one that opens its state and commits the same graph.
 func (b *bench) restart() {
 	b.t.Helper()
 	b.close()
@@ -198,8 +198,8 @@ func (b *bench) restart() {
 	b.commit()
 }
 
-// TestANetdevReplacedWhileNoDaemonRanIsAttached: the program is on a netdev that is in another
-// namespace by now, with the number that a new netdev has here.
+// TestANetdevReplacedWhileNoDaemonRanIsAttached: the program is on a netdev that was moved to another namespace, and a
+// new netdev has its index here.
 func TestANetdevReplacedWhileNoDaemonRanIsAttached(t *testing.T) {
 	in(t, []setting{settings[0], settings[2], settings[3]}, func(t *testing.T, b *bench) {
 		c := b.cube("probe", 2, map[string]any{"what": uint32(2)})
@@ -227,7 +227,7 @@ func TestANetdevReplacedWhileNoDaemonRanIsAttached(t *testing.T) {
 	})
 }
 
-// eventuallyFlooded sends frames by the new netdev's other end until a host gets one.
+// eventuallyFlooded sends frames from the other end of the new netdev until a host gets one.
 func (b *bench) eventuallyFlooded(c *Node, to *netns.Node) {
 	b.t.Helper()
 	rx := netns.OpenRaw(b.t, to, netns.Inner)
@@ -240,7 +240,7 @@ func (b *bench) eventuallyFlooded(c *Node, to *netns.Node) {
 	}
 }
 
-// TestNetdevsThatAreDownAreNotSentTo counts what should leave by them.
+// TestNetdevsThatAreDownAreNotSentTo counts the packets that would leave through them.
 func TestNetdevsThatAreDownAreNotSentTo(t *testing.T) {
 	in(t, hooksAndModes, func(t *testing.T, b *bench) {
 		c := b.cube("probe", 3, map[string]any{"what": uint32(2)})
@@ -264,7 +264,7 @@ func TestNetdevsThatAreDownAreNotSentTo(t *testing.T) {
 	})
 }
 
-// TestANetdevThatIsGoneDoesNotStandInTheWay: the event that says so may come late.
+// TestANetdevThatIsGoneDoesNotStandInTheWay: the event about a deletion may come late.
 func TestANetdevThatIsGoneDoesNotStandInTheWay(t *testing.T) {
 	in(t, hooksAndModes, func(t *testing.T, b *bench) {
 		c := b.cube("probe", 4, map[string]any{"what": uint32(2)})
@@ -283,8 +283,9 @@ func TestANetdevThatIsGoneDoesNotStandInTheWay(t *testing.T) {
 	})
 }
 
-// TestARestartWithAnotherTypeOfXDPAttachesAnew: a daemon that is killed between the netdevs and the store comes back with
-// the configuration of before. Frames that native XDP sends to a netdev without NAPI at its other end are lost.
+// TestARestartWithAnotherTypeOfXDPAttachesAnew: a daemon that is killed after changing the netdevs and before writing
+// the store restarts with the previous configuration. Frames that native XDP sends to a netdev without NAPI at its
+// other end are lost.
 func TestARestartWithAnotherTypeOfXDPAttachesAnew(t *testing.T) {
 	in(t, []setting{settings[4], settings[5]}, func(t *testing.T, b *bench) {
 		other := map[cube.Type]cube.Type{cube.TypeXDPDRV: cube.TypeXDPSKB, cube.TypeXDPSKB: cube.TypeXDPDRV}[b.typ]

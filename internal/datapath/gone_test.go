@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestANetdevThatWentBeforeTheChange: the error says which one, whatever the kernel said of it in whichever place, all is as
-// it was, and without the netdev the change is made.
+// TestANetdevThatWentBeforeTheChange: the error names the netdev, whichever error the kernel returned at whichever
+// step; everything is as before, and without the netdev the change succeeds.
 func TestANetdevThatWentBeforeTheChange(t *testing.T) {
 	everywhere(t, func(t *testing.T, b *bench) {
 		c := b.cube("probe", 4, map[string]any{"what": uint32(2)})

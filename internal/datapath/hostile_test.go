@@ -11,8 +11,7 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// hostility is a chain of a hostile cube and a witness, with a host at each end, and a third
-// cube beside it.
+// hostility is a chain of a malicious cube and a witness, with a host at each end, and a third cube beside it.
 func (b *bench) hostility(constants map[string]any) (bad, witness *Node) {
 	b.t.Helper()
 	bad, witness = b.cube("hostile", 2, constants), b.cube("hostile", 2, map[string]any{"what": uint32(7)})
@@ -95,7 +94,7 @@ func TestACubeCannotSayThatTheFrameworkDroppedAPacket(t *testing.T) {
 		{32, 2, "own"},                // its own reason
 		{7, 2, "unspecified"},         // hop-limit
 		{2, 2, "unspecified"},         // slowpath
-		{65535, 2, "unspecified"},     // beyond all
+		{65535, 2, "unspecified"},     // out of range
 		{32, 0x7fffff, "bad-verdict"}, // no verdict
 		{32, -1, "bad-verdict"},
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/polycube/polycube/internal/datapath/inject"
 )
 
-// Inject tells what the cubes would do with a packet, as records of its steps (struct pcn_record),
-// those of its copies behind it. Nothing is learned, sent or counted.
+// Inject returns what the cubes would do with a packet, as records of its steps (struct pcn_record), followed by those
+// of its copies. Nothing is learned, sent or counted.
 func (p *Plane) Inject(ctx context.Context, at Injection) ([][]byte, error) {
 	s, err := p.newSandbox(at.Cube)
 	if err != nil {

@@ -19,13 +19,13 @@ import (
 	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
-// The second tier: components that were published in call mode are linked again inline, in
-// the background, once changes have calmed down.
+// The second tier: components that were published in call mode are linked again inline, in the background, once changes
+// have stopped for a while.
 const (
-	inlineQuiet  = 30 * time.Millisecond // without changes before inlining starts
+	inlineQuiet  = 30 * time.Millisecond // time without changes before inlining starts
 	inlineAtMost = 2 * time.Second       // a component that takes longer stays in call mode next time
 	inlineBudget = 100_000               // instructions of a program
-	inlineAgain  = 10 * time.Second      // when the machine had no room
+	inlineAgain  = 10 * time.Second      // after the system had no resources
 )
 
 type inliner struct {
@@ -33,18 +33,18 @@ type inliner struct {
 	kick   chan struct{}
 	cancel context.CancelFunc
 	done   chan struct{}
-	// refused remembers what cannot be linked in the background, with the reason.
+	// refused records what cannot be linked in the background, with the reason.
 	refused map[attempt]string
-	// budget bounds the instructions of an inlined program.
+	// budget limits the instructions of an inlined program.
 	budget int
-	// spares bounds the instructions of all spare programs, spareWithin how long those of a segment may take to load.
+	// spares limits the instructions of all spare programs, spareWithin how long those of a segment may take to load.
 	spares      int
 	spareWithin time.Duration
-	// again is when to try again what the machine had no room for.
+	// again is when to retry what failed for lack of resources.
 	again time.Duration
 }
 
-// attempt is a segment, by its print, that is linked in a mode.
+// attempt is a segment, by its print, linked in a mode.
 type attempt struct {
 	print string
 	mode  link.Mode
@@ -60,7 +60,7 @@ func newInliner(p *Plane) *inliner {
 	return in
 }
 
-// wake tells that the components have changed.
+// wake says that the components have changed.
 func (in *inliner) wake() {
 	select {
 	case in.kick <- struct{}{}:
@@ -90,7 +90,7 @@ func (in *inliner) run(ctx context.Context) {
 	}
 }
 
-// calm waits until there was no change for a while.
+// calm waits until nothing has changed for a while.
 func (in *inliner) calm(ctx context.Context) bool {
 	t := time.NewTimer(inlineQuiet)
 	defer t.Stop()
@@ -106,7 +106,7 @@ func (in *inliner) calm(ctx context.Context) bool {
 	}
 }
 
-// one links one segment, inline or at least with its constants frozen; false if there is none left.
+// one links one segment, inline or at least with its constants frozen; false if none is left.
 func (in *inliner) one(ctx context.Context) bool {
 	c, mode := in.next()
 	if c == nil || ctx.Err() != nil {
@@ -130,7 +130,7 @@ func (in *inliner) one(ctx context.Context) bool {
 	return true
 }
 
-// refuse notes why a segment is not inlined, or not again: an error, or the time that it took.
+// refuse records why a segment is not inlined, or not again: an error, or the time it took.
 func (in *inliner) refuse(c *segments.Description, mode link.Mode, err error, took time.Duration) {
 	note := fmt.Sprintf("linking inline took %s", took.Round(time.Millisecond))
 	attrs := []slog.Attr{slog.String("cube", c.Code.Cubes[0].Name)}
@@ -144,12 +144,12 @@ func (in *inliner) refuse(c *segments.Description, mode link.Mode, err error, to
 	if err != nil && temporary(err) {
 		time.AfterFunc(in.again, func() { in.reconsider(c.Print) })
 	}
-	if mode == link.Call { // the programs in use are as good, though slower
+	if mode == link.Call { // the programs in use are equivalent, only slower
 		in.p.log.LogAttrs(context.Background(), slog.LevelWarn, "constants of a segment are not frozen", append(attrs, slog.String("reason", note))...)
 		return
 	}
 	now := in.p.part(c.Print)
-	if now == nil || now.note != note { // else it was tried again
+	if now == nil || now.note != note { // otherwise it was retried
 		in.p.log.LogAttrs(context.Background(), slog.LevelInfo, "segment stays in call mode", append(attrs, slog.String("reason", note))...)
 	}
 	if err != nil && now != nil {
@@ -167,7 +167,7 @@ func (in *inliner) reconsider(print string) {
 	in.wake()
 }
 
-// next picks a segment that is not linked as it should be, and says how it should.
+// next selects a segment that is not yet linked as it should be, and returns the mode.
 func (in *inliner) next() (*segments.Description, link.Mode) {
 	in.p.mu.Lock()
 	defer in.p.mu.Unlock()
@@ -195,7 +195,7 @@ func (in *inliner) next() (*segments.Description, link.Mode) {
 	return nil, link.Call
 }
 
-// mode is how a segment is to be linked in the end: inline, unless that was refused.
+// mode is the final mode of a segment: inline, unless that was refused.
 func (in *inliner) mode(c *segment) link.Mode {
 	if in.p.opts.Mode == ModeCall || c.gen.Mode == link.Inline {
 		return c.gen.Mode
@@ -214,7 +214,7 @@ func (in *inliner) mode(c *segment) link.Mode {
 // errChanging says that a segment is not as it is described.
 var errChanging = errors.New("a change is in progress")
 
-// hold is a description of a segment in use whose maps stay open under the linker.
+// hold is a description of a segment in use that keeps its maps open for the linker.
 func (in *inliner) hold(c *segment) (*segments.Description, error) {
 	own, err := in.p.maker.Describe(in.p.wiring, c.IDs)
 	if err != nil {
@@ -223,7 +223,7 @@ func (in *inliner) hold(c *segment) (*segments.Description, error) {
 	if own.Print != c.Print {
 		return nil, errChanging
 	}
-	// A cube may have other maps already, by a change that is prepared.
+	// A prepared change may already have given the cube other maps.
 	for i, lc := range own.LinkCubes() {
 		lc.Maps = c.LinkCubes()[i].Maps
 	}
@@ -243,7 +243,7 @@ func (p *Plane) whyCall(c *segment) string {
 	return "waiting to be inlined: programs are inlined one at a time, once there have been no changes for a while"
 }
 
-// externalCube names a cube of the segment that is not to be inlined, "" if there is none.
+// externalCube names a cube of the segment that must not be inlined, "" if there is none.
 func (p *Plane) externalCube(c *segment) string {
 	for _, id := range c.IDs {
 		if cube := p.state.Cube(id); cube != nil && cube.Spec().External {
@@ -253,7 +253,7 @@ func (p *Plane) externalCube(c *segment) string {
 	return ""
 }
 
-// publish swaps a new generation of a component in, if the component is still there.
+// publish switches to a new generation of a component, if the component still exists.
 func (p *Plane) publish(c *segments.Description, gen *segments.Generation) {
 	now := p.part(c.Print)
 	if now == nil {
@@ -277,7 +277,7 @@ func (p *Plane) publish(c *segments.Description, gen *segments.Generation) {
 	p.tell(now)
 }
 
-// temporary tells whether the machine had no room for something that it may have room for later.
+// temporary reports whether an error was a lack of resources that may be available later.
 func temporary(err error) bool {
 	return slices.ContainsFunc([]error{unix.EROFS, unix.ENOMEM, unix.EMFILE, unix.ENFILE}, func(e error) bool { return errors.Is(err, e) })
 }

@@ -21,8 +21,8 @@ func (b *bench) jumboHost(name string, n *Node, p uint16) *netns.Node {
 	return h
 }
 
-// needLongRedirects skips a test at native XDP on a kernel that cannot redirect long frames. What becomes of them there is
-// in TestFramesThatAnOldKernelCannotRedirect.
+// needLongRedirects skips a test at native XDP on a kernel that cannot redirect long frames.
+// TestFramesThatAnOldKernelCannotRedirect tests what happens to them there.
 func (b *bench) needLongRedirects() {
 	if b.typ == cube.TypeXDPDRV && !b.plane.kernel.RedirectFrags {
 		b.t.Skip("this kernel does not redirect XDP frames that lie in several buffers")

@@ -22,8 +22,8 @@ import (
 	"github.com/polycube/polycube/test/pkt"
 )
 
-// TestMain lets more tests run side by side than there are processors: most of their time they
-// wait for the kernel's grace periods. The flag still overrides it.
+// TestMain runs more tests in parallel than there are processors: most of their time they wait for the kernel's grace
+// periods. The flag still overrides it.
 func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err) // the testing package has another name for it
@@ -74,7 +74,7 @@ var (
 	twowayXDP []byte
 )
 
-// bench is a plane in a machine of its own, with a graph that tests grow.
+// bench is a plane in a network namespace of its own, with a graph that tests extend.
 type bench struct {
 	spares bool
 	t      *testing.T
@@ -86,7 +86,7 @@ type bench struct {
 	typ    cube.Type
 	slots  uint16
 	nextID CubeID
-	// streams counts those that were begun: each sends from another CPU than the one before.
+	// streams counts started streams: each one sends from another CPU than the previous one.
 	streams int
 }
 
@@ -96,8 +96,8 @@ type setting struct {
 	mode   Mode
 	clsact bool
 	cut    int  // the cubes of one segment, 0 for as many as fit
-	old    bool // the kernel lacks all that can be done without
-	spares bool // segments have spare programs; others count the programs that there are
+	old    bool // the kernel lacks all optional features
+	spares bool // segments have spare programs; other tests count programs
 }
 
 func (s setting) String() string {
@@ -128,17 +128,17 @@ var settings = []setting{
 	{typ: cube.TypeXDPDRV, mode: ModeCall, cut: 1},
 }
 
-// whole are the settings for tests of what holds for uncut graphs only.
+// whole are the settings for tests of what is true for uncut graphs only.
 var whole = settings[:6]
 
-// hooksAndModes are the settings for tests of what depends on the programs alone, which filters
-// and generic XDP share with tcx and native XDP.
+// hooksAndModes are the settings for tests of what depends on the programs only, which filters and generic XDP share
+// with tcx and native XDP.
 var hooksAndModes = []setting{settings[0], settings[1], settings[3], settings[4]}
 
-// inlined are each way to attach programs once.
+// inlined covers each way to attach programs once.
 var inlined = []setting{settings[1], settings[4], settings[5]}
 
-// everywhere runs a test in all settings, side by side: each has a machine of its own.
+// everywhere runs a test in all settings, in parallel: each has a network namespace of its own.
 func everywhere(t *testing.T, test func(*testing.T, *bench)) { in(t, settings, test) }
 
 // in runs a test in some settings.
@@ -191,7 +191,7 @@ func (b *bench) open() {
 	})
 }
 
-// register makes the tests' services known to a plane.
+// register registers the tests' services with a plane.
 func register(p *Plane) error {
 	var errs []error
 	for name, objects := range map[string]map[cube.Hook][]byte{
@@ -276,7 +276,7 @@ func (b *bench) netdev(name string) *Netdev {
 	return d
 }
 
-// commit makes the graph effective.
+// commit commits the graph.
 func (b *bench) commit() {
 	b.t.Helper()
 	b.must(b.tryCommit)
@@ -320,7 +320,7 @@ func cloneOf(g *Graph) *Graph {
 	return out
 }
 
-// fate returns how many packets ended so in a cube.
+// fate returns how many packets ended in this way in a cube.
 func (b *bench) fate(n *Node, name string) uint64 {
 	b.t.Helper()
 	fs, err := b.plane.Fates(n.ID)
@@ -356,7 +356,7 @@ func isTest(f []byte) bool { return len(f) > 14 && f[12] == 0x88 && f[13] == 0xb
 
 var soon = pace.Stretch(15 * time.Second)
 
-// passes sends a frame at one host and returns it as another gets it.
+// passes sends a frame from one host and returns it as another one receives it.
 func (b *bench) passes(from, to *netns.Node, f []byte) []byte {
 	b.t.Helper()
 	rx := netns.OpenRaw(b.t, to, netns.Inner)

@@ -93,7 +93,7 @@ func TestComponentsSplitAndMerge(t *testing.T) {
 		b.commit()
 		b.stops(a, one, "no-peer")
 		b.stops(z, two, "no-peer")
-		// each half forwards on its own
+		// each half forwards by itself
 		a2 := b.host("a2", "", one, 1)
 		z2 := b.host("z2", "", two, 0)
 		b.commit()
@@ -239,7 +239,7 @@ func TestNetdevsOfPortsArePromiscuousWhileTheyServe(t *testing.T) {
 	}
 	one, _, _, _ := b.chain()
 	b.host("spare", "", one, 2)
-	b.lab.Run("ip", "link", "set", "spare", "promisc", "on") // somebody else's choice
+	b.lab.Run("ip", "link", "set", "spare", "promisc", "on") // set by others
 	b.commit()
 	if !promisc("a") || !promisc("z") {
 		t.Error("the netdev of a port is not promiscuous")

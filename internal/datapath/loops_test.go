@@ -2,7 +2,7 @@
 
 package datapath
 
-// Copies that go far, and copies that go round.
+// Copies over long paths, and copies in loops.
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// flooder makes a cube with five ports that floods what it receives, by itself or by a set.
+// flooder makes a cube with five ports that floods what it receives, with the flood verdict or to a set.
 func (b *bench) flooder(service string) *Node {
 	b.t.Helper()
 	if service == "probe" {
@@ -27,8 +27,8 @@ func (b *bench) flooder(service string) *Node {
 	return c
 }
 
-// TestAFloodInAClosedLoopEndsAtTheHopLimit: nothing else fails, so nothing else is counted. Two links between two cubes, a link
-// from a cube to itself, and a ring each have two ways round, so two copies end.
+// TestAFloodInAClosedLoopEndsAtTheHopLimit: nothing else fails, so nothing else is counted. Two links between two
+// cubes, a link from a cube to itself, and a ring each have two directions, so two copies end.
 func TestAFloodInAClosedLoopEndsAtTheHopLimit(t *testing.T) {
 	for name, link := range map[string]func(b *bench, service string) []*Node{
 		"two links": func(b *bench, service string) []*Node {
@@ -120,7 +120,7 @@ func TestAFloodReachesTheEndOfALongLine(t *testing.T) {
 	}
 }
 
-// netdevPair makes two netdevs that are joined, NAME and NAME with the suffix, and the first one known to the graph.
+// netdevPair makes a veth pair, NAME and NAME with the suffix, and adds the first one to the graph.
 func (b *bench) netdevPair(name, suffix string) {
 	b.t.Helper()
 	b.lab.Run("ip", "link", "add", name, "type", "veth", "peer", "name", name+suffix)

@@ -10,7 +10,8 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// offering makes a cube that offers to its port 1, with a transparent cube before one that takes offers and one behind.
+// offering makes a cube that offers to its port 1, with a transparent cube before one that accepts offers and one
+// behind it.
 func (b *bench) offering() (c, taker *Node, a, wan, z *netns.Node) {
 	c = b.cube("offering", 3, nil)
 	a, wan, z = b.host("a", "", c, 0), b.host("w", "", c, 1), b.host("z", "", c, 2)
@@ -33,7 +34,7 @@ func TestOfferedPacketsNeverLeave(t *testing.T) {
 		if got := marks(b.passes(a, z, frame("turned"))); got != "ii" {
 			t.Errorf("the letters of a packet that was turned are %q, want those of the inner cube, out and in", got)
 		}
-		// Sent by the port to which it was offered, it leaves like any other.
+		// Sent from the port to which it was offered, it leaves like any other packet.
 		c.Constants = map[string]any{"out": uint16(1)}
 		b.commit()
 		if got := marks(b.passes(a, wan, frame("sent on"))); got != "iiio" {
@@ -54,7 +55,7 @@ func TestOfferedPacketsNeverLeave(t *testing.T) {
 	})
 }
 
-// TestToTheNextCubeAPacketIsLikeAnyOther: that it was turned is between a cube and those on its ports.
+// TestToTheNextCubeAPacketIsLikeAnyOther: only a cube and the cubes on its ports see that the packet was turned.
 func TestToTheNextCubeAPacketIsLikeAnyOther(t *testing.T) {
 	everywhere(t, func(t *testing.T, b *bench) {
 		c, taker, a, _, _ := b.offering()
@@ -68,7 +69,7 @@ func TestToTheNextCubeAPacketIsLikeAnyOther(t *testing.T) {
 	})
 }
 
-// TestATraceShowsOffers: each step of packets that come back and that are turned.
+// TestATraceShowsOffers: each step of packets that come back and of packets that are turned.
 func TestATraceShowsOffers(t *testing.T) {
 	in(t, append(hooksAndModes[:len(hooksAndModes):len(hooksAndModes)], settings[6], settings[7]), func(t *testing.T, b *bench) {
 		c, taker, _, _, _ := b.offering()
@@ -112,7 +113,8 @@ func TestACaptureShowsAnOfferedPacketOnce(t *testing.T) {
 	})
 }
 
-// TestOffersGoThroughTheSlowPath: a record says that the packet is offered, and where it came in, for it to come back so.
+// TestOffersGoThroughTheSlowPath: a record says that the packet is offered, and where it came in, so that it can return
+// in the same way.
 func TestOffersGoThroughTheSlowPath(t *testing.T) {
 	in(t, hooksAndModes, func(t *testing.T, b *bench) {
 		_, taker, _, _, z := b.offering()
@@ -129,7 +131,7 @@ func TestOffersGoThroughTheSlowPath(t *testing.T) {
 
 const recordOffered, recordFrom = 0x20, 7
 
-// TestServicesThatOfferAreTriedSo: with the constant that their programs see where offers reach somebody.
+// TestServicesThatOfferAreTriedSo: with the constant that tells their programs that offers have a receiver.
 func TestServicesThatOfferAreTriedSo(t *testing.T) {
 	netns.NeedRoot(t)
 	t.Parallel()

@@ -16,7 +16,7 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// old are the settings of a kernel that lacks all that the data plane can do without.
+// old are the settings of a kernel that lacks all optional features.
 var old = []setting{
 	{typ: cube.TypeTC, mode: ModeCall, old: true, clsact: true},
 	{typ: cube.TypeTC, mode: ModeInline, old: true},
@@ -24,7 +24,7 @@ var old = []setting{
 	{typ: cube.TypeXDPDRV, mode: ModeInline, old: true},
 }
 
-// TestOldKernelsForwardAndFlood: programs that do without what an old kernel lacks do what the others do.
+// TestOldKernelsForwardAndFlood: programs for an old kernel do the same as the others.
 func TestOldKernelsForwardAndFlood(t *testing.T) {
 	in(t, old, func(t *testing.T, b *bench) {
 		one, two := b.cube("probe", 2, map[string]any{"what": uint32(6)}), b.cube("twoway", 2, nil)
@@ -60,8 +60,9 @@ func (b *bench) setMTU(h *netns.Node, dev string, mtu int) {
 	b.g.Netdevs[dev].MTU = mtu
 }
 
-// TestFramesThatAnOldKernelCannotRedirect: it takes the verdict and loses the frame, so a port whose MTU needs several
-// buffers is refused, and where the MTU grows later, long frames are dropped for a reason and the port says so.
+// TestFramesThatAnOldKernelCannotRedirect: the kernel accepts the verdict and loses the frame. So a port whose MTU
+// needs several buffers is refused, and if the MTU grows later, long frames are dropped with a reason, and the port
+// reports it.
 func TestFramesThatAnOldKernelCannotRedirect(t *testing.T) {
 	in(t, []setting{old[2], old[3]}, func(t *testing.T, b *bench) {
 		c := b.cube("probe", 2, map[string]any{"what": uint32(6)})

@@ -17,28 +17,27 @@ import (
 	"github.com/polycube/polycube/internal/datapath/state"
 )
 
-// What cubes take of the kernel's limits, and how a graph is cut so that each segment stays within them.
+// How much of the kernel's limits cubes need, and how a graph is cut so that each segment stays within them.
 
 // partitioner cuts graphs into segments.
 type partitioner struct {
 	state    *state.State
 	counters *counters.Counters
-	cubes    int // of one segment; 0 for what the kernel can take
+	cubes    int // of one segment; 0 for as many as the kernel can load
 
-	// heavier counts how often an object's programs turned out heavier than thought.
+	// heavier counts how often an object's programs needed more than estimated.
 	heavier map[*link.Object]int
-	// loads are what cubes take of the kernel's limits, as far as it is known.
+	// loads are the shares of the kernel's limits that cubes need, as far as known.
 	loads map[CubeID]knownLoad
 	// partitioned is how the graph in use was cut into segments.
 	partitioned [][][]CubeID
 }
 
-// verifiedPerInstruction guesses how often the verifier looks at an instruction of a program
-// that it has not met yet.
+// verifiedPerInstruction is an estimate of how often the verifier processes an instruction of a program that it has not
+// verified yet.
 const verifiedPerInstruction = 4
 
-// loadOf is what a cube takes. A cube whose programs are not known takes nothing; describe
-// refuses it.
+// loadOf is the load of a cube. A cube whose programs are not known has none; describe refuses it.
 func (p *partitioner) loadOf(n *Node) graph.Load {
 	l := graph.Load{Cubes: 1}
 	programs, err := p.state.ProgramsOf(n, n.Type.Hook())
@@ -49,7 +48,7 @@ func (p *partitioner) loadOf(n *Node) graph.Load {
 	for _, pr := range programs {
 		maps, instructions := pr.Function.Uses()
 		for _, m := range maps {
-			if !strings.HasPrefix(m, ".") { // constants of all are in one
+			if !strings.HasPrefix(m, ".") { // all constants are in one
 				used[m] = true
 			}
 		}
@@ -60,14 +59,14 @@ func (p *partitioner) loadOf(n *Node) graph.Load {
 	return l
 }
 
-// knownLoad is the load of a node of the graph, as long as the cube is linked of the same.
+// knownLoad is the load of a node of the graph, as long as the cube is linked from the same input.
 type knownLoad struct {
 	graph.Load
 	node *Node
 	used state.UsedCube
 }
 
-// loadsOf are what the cubes take. Those that are not stale take what they took.
+// loadsOf are the loads of the cubes. Cubes that are not stale keep theirs.
 func (p *partitioner) loadsOf(g *Graph, s graph.Stale) map[CubeID]graph.Load {
 	loads := make(map[CubeID]graph.Load, len(g.Cubes))
 	known := make(map[CubeID]knownLoad, len(g.Cubes))
@@ -83,8 +82,8 @@ func (p *partitioner) loadsOf(g *Graph, s graph.Stale) map[CubeID]graph.Load {
 	return loads
 }
 
-// partition cuts the graph into segments; asBefore tells that they are those of the graph in use. onlyCode is that of the
-// change, was the graph in use and present its segments.
+// partition cuts the graph into segments; asBefore is set if they are those of the graph in use. onlyCode is that of
+// the change, was the graph in use and present its segments.
 func (p *partitioner) partition(w, was *graph.Wiring, s graph.Stale, onlyCode bool, present func() [][]CubeID) (segments [][][]CubeID, asBefore bool) {
 	if p.partitioned != nil && p.loads != nil && (onlyCode || s.JoinedAs(w, was)) {
 		return p.partitioned, true
@@ -115,8 +114,8 @@ func (p *partitioner) partition(w, was *graph.Wiring, s graph.Stale, onlyCode bo
 	return out, false
 }
 
-// byUse sorts the links between cubes by the packets that have crossed them, most first, when
-// nothing else tells how to cut: at the start of a daemon that adopts its counters.
+// byUse sorts the links between cubes by the packets that have crossed them, most first. It is used if nothing else
+// decides how to cut: at the start of a daemon that adopts its counters.
 func (p *partitioner) byUse(w *graph.Wiring, links []graph.Edge, present [][]CubeID) {
 	if len(present) > 0 {
 		return
@@ -137,9 +136,9 @@ func (p *partitioner) byUse(w *graph.Wiring, links []graph.Edge, present [][]Cub
 	slices.SortStableFunc(links, func(x, y graph.Edge) int { return cmp.Compare(packets[y], packets[x]) })
 }
 
-// tooLarge tells whether an error means that a segment must be smaller, and notes that its
-// programs are heavier than was thought: once for each object, however many segments have it in the same cut (noted). A
-// single cube cannot be cut.
+// tooLarge reports whether an error means that a segment must be smaller, and records that its programs are heavier
+// than estimated: once for each object, however many segments contain it in the same cut (noted). A single cube cannot
+// be cut.
 func (p *partitioner) tooLarge(c *segment, err error, noted map[*link.Object]bool) bool {
 	if len(c.IDs) < 2 || !errors.Is(err, link.ErrTooLarge) && !errors.Is(err, unix.E2BIG) {
 		return false
@@ -158,7 +157,7 @@ func (p *partitioner) tooLarge(c *segment, err error, noted map[*link.Object]boo
 	return true
 }
 
-// forgetLoads forgets how heavy programs are of objects that are gone.
+// forgetLoads forgets the loads of programs of removed objects.
 func (p *partitioner) forgetLoads(gone []*link.Object) {
 	for _, o := range gone {
 		delete(p.heavier, o)

@@ -48,33 +48,33 @@ import (
 
 // Options of a Plane.
 type Options struct {
-	// Dir is the directory on a bpffs where everything is pinned, made with mode 0700. What
-	// an earlier daemon left there goes on forwarding until the first change is committed.
+	// Dir is the directory on a bpffs where everything is pinned, created with mode 0700. The programs an earlier
+	// daemon left there continue to forward packets until the first change is committed.
 	Dir string
-	// Instance names the daemon in what cannot be pinned (filters).
+	// Instance names the daemon in objects that cannot be pinned (filters).
 	Instance string
 	Logger   *slog.Logger
-	// Mode chooses how components are linked; empty is automatic.
+	// Mode selects how components are linked; empty is automatic.
 	Mode Mode
-	// Clsact forces filters on clsact where tcx would do; for tests.
+	// Clsact forces filters on clsact where tcx is available; for tests.
 	Clsact bool
-	// Taps are the interfaces that take packets from the slow path, by hook.
+	// Taps are the interfaces that accept packets from the slow path, by hook.
 	Taps map[cube.Hook]int
-	// Loop takes the copies that XDP programs make for other programs; without one, user
-	// space makes them.
+	// Loop accepts the copies that XDP programs make for other programs; without one, user space makes them.
 	Loop Loop
-	// SegmentCubes bounds the cubes of one segment, for tests; 0 is what the kernel can take.
+	// SegmentCubes limits the cubes of one segment, for tests; 0 means as many as the kernel can load.
 	SegmentCubes int
 	// MTU returns a netdev's MTU in bytes; nil asks the kernel.
 	MTU func(ifindex int) (int, error)
-	// Kernel stands for what the kernel can do; nil asks the kernel. A test takes features away.
+	// Kernel are the kernel's features; nil asks the kernel. A test removes features.
 	Kernel *kernel.Features
-	// Relinked is told of programs that are in use now, or cannot be inlined; it must not wait. nil is not told.
+	// Relinked is called for programs that are now in use, or that cannot be inlined; it must not wait. It may be
+	// nil.
 	Relinked func(Relinked)
 }
 
-// Plane is the data plane of one daemon. Its methods may be called from many goroutines, but
-// only one prepared change at a time can be committed.
+// Plane is the data plane of one daemon. Its methods may be called from many goroutines, but only one prepared change
+// at a time can be committed.
 type Plane struct {
 	*framework.Access
 	*netdevs.Helpers
@@ -83,7 +83,7 @@ type Plane struct {
 	*state.Cubes
 	opts Options
 	log  *slog.Logger
-	// kernel is what programs may rely on.
+	// kernel are the features that programs may use.
 	kernel kernel.Features
 
 	fw          *framework.Framework
@@ -98,25 +98,26 @@ type Plane struct {
 	slots       slots
 	inline      *inliner
 
-	// now is the wiring of the graph in use, for those who must not wait for a change.
+	// now is the wiring of the graph in use, for callers that must not wait for a change.
 	now atomic.Pointer[graph.Wiring]
 
-	// mu guards what follows, and the tables, the partitioner and what the inliner refused. It is held
-	// from the beginning to the end of Prepare and of Commit.
+	// mu guards the following fields, and the tables, the partitioner and what the inliner refused. It is held from
+	// the beginning to the end of Prepare and of Commit.
 	mu     sync.Mutex
 	state  *state.State
 	graph  *Graph // committed; nil before the first commit
 	wiring *graph.Wiring
 	inUse
-	// staleGens are pins of an earlier daemon's generations, which go with the first commit.
+	// staleGens are pins of an earlier daemon's generations, which the first commit removes.
 	staleGens []string
 }
 
-// Change is a prepared step to a new graph: commit or abort it, once. It is an alias, so that callers need not name it.
+// Change is a prepared step to a new graph: it is committed or aborted, once. It is an alias, so that callers need not
+// name it.
 type Change = interface {
-	// Commit makes the new graph effective. On an error everything is as before.
+	// Commit switches to the new graph. On an error everything is as before.
 	Commit() error
-	// Abort drops what was prepared.
+	// Abort discards the prepared change.
 	Abort()
 }
 
@@ -212,7 +213,7 @@ func (p *Plane) openNetdevs() (err error) {
 	return nil
 }
 
-// Close lets go of everything and leaves it running: pinned programs go on forwarding.
+// Close closes everything and leaves it running: pinned programs continue to forward packets.
 func (p *Plane) Close() error {
 	if p.inline != nil {
 		p.inline.stop()
@@ -232,7 +233,7 @@ func (p *Plane) Close() error {
 	return nil
 }
 
-// closeParts lets go of what is open besides cubes and their programs.
+// closeParts closes everything except cubes and their programs.
 func (p *Plane) closeParts() {
 	if p.netdevs != nil {
 		p.netdevs.Close()
@@ -243,8 +244,8 @@ func (p *Plane) closeParts() {
 	p.fw.Close()
 }
 
-// Cleanup takes everything off the netdevs and removes all pins: traffic through the cubes
-// stops. The Plane is closed.
+// Cleanup detaches everything from the netdevs and removes all pins: traffic through the cubes stops. The Plane is
+// closed.
 func (p *Plane) Cleanup() error {
 	defer expedite.Begin()()
 	p.mu.Lock()

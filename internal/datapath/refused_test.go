@@ -2,7 +2,8 @@
 
 package datapath
 
-// Programs that the verifier refuses: the one at fault is named, with the line and what may help, and nothing else changes.
+// Programs that the verifier refuses: the error names the program, the line and what may help, and nothing else
+// changes.
 
 import (
 	"bytes"
@@ -120,7 +121,7 @@ func TestTheAuthorOfAMistakeIsNamed(t *testing.T) {
 	})
 }
 
-// TestAMistakeInAGlobalFunctionIsNamed: a function that is verified for itself, for every argument it could get.
+// TestAMistakeInAGlobalFunctionIsNamed: a function that is verified by itself, for every argument it could get.
 func TestAMistakeInAGlobalFunctionIsNamed(t *testing.T) {
 	in(t, hooksAndModes, func(t *testing.T, b *bench) {
 		bad := b.cube("globalnull", 2, nil)
@@ -134,8 +135,8 @@ func TestAMistakeInAGlobalFunctionIsNamed(t *testing.T) {
 	})
 }
 
-// checkPlace holds the place of a refusal to the source, and its hint. Where a kernel gives up in a loop, if it tells, is no
-// matter.
+// checkPlace compares the place of a refusal with the source, and its hint. In a loop, the line at which a kernel gives
+// up does not matter.
 func checkPlace(t *testing.T, bad *Node, m mistake, source string, r *refusal.Error) {
 	t.Helper()
 	if service := strings.TrimSuffix(path.Base(source), ".bpf.c"); r.Cube != bad.Name || r.Service != service {
@@ -156,7 +157,7 @@ func checkPlace(t *testing.T, bad *Node, m mistake, source string, r *refusal.Er
 	}
 }
 
-// checkDetail holds what is printed beside the sentence to the refusal.
+// checkDetail compares the details printed with the message with the refusal.
 func checkDetail(t *testing.T, m mistake, r *refusal.Error) {
 	t.Helper()
 	text := strings.Join(r.Detail(), "\n")
@@ -176,7 +177,7 @@ func checkDetail(t *testing.T, m mistake, r *refusal.Error) {
 	}
 }
 
-// Another cube's mistake is not the first cube's, though they are one program.
+// Another cube's mistake is not attributed to the first cube, although they are one program.
 func TestTheRightOneOfSeveralCubesIsNamed(t *testing.T) {
 	values := mistakeValues(t)
 	in(t, hooksAndModes, func(t *testing.T, b *bench) {
@@ -187,7 +188,7 @@ func TestTheRightOneOfSeveralCubesIsNamed(t *testing.T) {
 		if r := refusal.As(b.inLab(b.tryCommit)); r == nil || r.Cube != two.Name {
 			t.Errorf("%+v, want a refusal of %s", r, two.Name)
 		}
-		// A program of an object that came at run time.
+		// A program of an object that was loaded at run time.
 		two.Constants, two.Programs = nil, map[cube.ProgramSlot]cube.Program{{Index: 1}: {
 			Objects: map[cube.Hook][]byte{cube.TC: hostileTC, cube.XDP: hostileXDP}, Function: "pcn_ingress"}}
 		two.Constants = map[string]any{"what": uint32(2)}
@@ -198,13 +199,13 @@ func TestTheRightOneOfSeveralCubesIsNamed(t *testing.T) {
 	})
 }
 
-// Where inlining is refused, the segment stays as it is, with a short note.
+// If inlining is refused, the segment stays as it is, with a short note.
 func TestWhatCannotBeInlinedStaysWithAShortNote(t *testing.T) {
 	netns.NeedRoot(t)
 	t.Parallel()
 	b := newBench(t, setting{typ: cube.TypeTC, mode: ModeCall}) // nothing is inlined meanwhile
 	b.close()
-	var log bytes.Buffer // of one goroutine: the others have nothing to say
+	var log bytes.Buffer // of one goroutine: the others are irrelevant
 	b.opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	b.open()
 	bad, a, z := b.refusing()

@@ -28,7 +28,7 @@ func number(n uint32) []byte {
 
 func numberOf(f []byte) uint32 { return binary.BigEndian.Uint32(f[40:]) }
 
-// stream sends numbered frames until told to stop, and tells how many.
+// stream sends numbered frames until stopped, and returns how many.
 func stream(b *bench, from *netns.Node, every time.Duration) (stop func() uint32) {
 	b.t.Helper()
 	tx := netns.OpenRaw(b.t, from, netns.Inner)
@@ -66,7 +66,7 @@ func stream(b *bench, from *netns.Node, every time.Duration) (stop func() uint32
 	})
 }
 
-// arrive fails unless each numbered frame arrives, once and in order.
+// arrive fails unless each numbered frame arrives once and in order.
 func arrive(b *bench, rx *netns.Raw, sent uint32) {
 	b.t.Helper()
 	for want := range sent {
@@ -83,8 +83,8 @@ func arrive(b *bench, rx *netns.Raw, sent uint32) {
 	}
 }
 
-// seen tells where a lost frame was last counted: in the kernel's queue, which says only that some overflowed since it
-// booted, or at which port of which cube, and how those that went no further ended.
+// seen says where a lost frame was last counted: in the kernel's queue, which only says that some overflowed since
+// boot, or at which port of which cube, and how the frames that went no further ended.
 func (b *bench) seen() string {
 	b.t.Helper()
 	queues, err := os.ReadFile("/proc/net/softnet_stat")
@@ -114,7 +114,7 @@ func (b *bench) seen() string {
 	return out.String()
 }
 
-// generation is the one of the first component.
+// generation is the generation of the first component.
 func (b *bench) generation() *segments.Generation {
 	b.plane.mu.Lock()
 	defer b.plane.mu.Unlock()
@@ -140,7 +140,7 @@ func TestReloadsUnderLoadLoseNothing(t *testing.T) {
 		defer tick.Stop()
 		for ; n < 5 || time.Now().Before(end); n++ {
 			<-tick.C
-			// a constant that what 6 does not look at, in one cube or the other
+			// a constant that is not read if what is 6, in one cube or the other
 			c := []*Node{one, two}[n%2]
 			c.Constants = map[string]any{"what": uint32(6), "out": uint16(n + 2)}
 			b.commit()

@@ -2,7 +2,7 @@
 
 package datapath
 
-// A cube is opened anew while it runs, and becomes what it was when that is given up.
+// A cube is opened with other programs while it runs, and gets the earlier ones back if that is aborted.
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// pinsOf lists what is pinned of a cube.
+// pinsOf lists the pins of a cube.
 func (b *bench) pinsOf(n *Node) []string {
 	b.t.Helper()
 	entries, err := os.ReadDir(filepath.Join(b.plane.dir("cubes"), n.Name))
@@ -53,7 +53,7 @@ func TestACubeIsOpenedAnewWhileItRuns(t *testing.T) {
 			}
 		}
 
-		// The same programs: nothing is to be linked.
+		// The same programs: nothing needs to be linked.
 		r, err := replace("tally", nil)
 		if err != nil {
 			t.Fatal(err)

@@ -2,7 +2,7 @@
 
 package datapath
 
-// Segments of the graph in use that the next one uses again.
+// Segments of the graph in use that the next graph reuses.
 
 import (
 	"slices"
@@ -12,8 +12,8 @@ import (
 	"github.com/polycube/polycube/internal/datapath/segments"
 )
 
-// onlyCode tells that a graph differs from the one in use only in what programs of some cubes are like, and that none of
-// them is of other objects. It returns the wiring of the new graph.
+// onlyCode reports whether a graph differs from the one in use only in programs of some cubes, none of them from other
+// objects. It returns the wiring of the new graph.
 func (p *Plane) onlyCode(g *Graph) (*graph.Wiring, bool) {
 	if p.graph == nil {
 		return nil, false
@@ -32,8 +32,8 @@ func (p *Plane) onlyCode(g *Graph) (*graph.Wiring, bool) {
 	return next, true
 }
 
-// still tells whether a segment of the graph in use, which may be nil, is that of the cubes, and would be described in the
-// same way.
+// still reports whether a segment of the graph in use, which may be nil, consists of these cubes and would be described
+// in the same way.
 func (p *Plane) still(s graph.Stale, was *segment, ids []CubeID) bool {
 	if was == nil || !slices.Equal(was.IDs, ids) {
 		return false
@@ -51,8 +51,8 @@ func (p *Plane) still(s graph.Stale, was *segment, ids []CubeID) bool {
 	return true
 }
 
-// segment is the unit of linking: a connected part of the graph, or, where that is too large for
-// one program, a part of it (see partition). It has programs, and netdevs lead to it.
+// segment is the unit of linking: a connected part of the graph, or, if that is too large for one program, a part of it
+// (see partition). It has programs, and packets of its netdevs enter them.
 type segment struct {
 	*segments.Description
 	gen *segments.Generation
@@ -62,11 +62,12 @@ type segment struct {
 	note string
 	// native is true if a cube of its connected part is of type XDP_DRV.
 	native bool
-	// spare are programs that can take other constants, nil where there are none; no packet is in them. noSpare tells that
-	// none can be had.
+	// spare are programs that can take other constants, nil if there are none; no packet runs them. noSpare is set
+	// if none can be loaded.
 	spare   *segments.Generation
 	noSpare bool
-	// number and of tell the segment among those of its connected part of the graph.
+	// number and of are the segment's position among the segments of its connected part of the graph, and their
+	// number.
 	number, of int
 }
 
@@ -83,7 +84,7 @@ func newInUse() inUse {
 	return inUse{byPrint: map[string]*segment{}, byCube: map[CubeID]*segment{}, claimed: map[*segments.Generation]bool{}}
 }
 
-// notInUse are those of some segments that are not in use as they are.
+// notInUse are those of some segments that are not in use unchanged.
 func (u *inUse) notInUse(parts []*segment) []*segment {
 	var out []*segment
 	for _, c := range parts {
@@ -94,10 +95,10 @@ func (u *inUse) notInUse(parts []*segment) []*segment {
 	return out
 }
 
-// setParts makes segments those in use, and returns the generations that none has any more.
+// setParts makes these the segments in use, and returns the generations that no segment uses any more.
 func (u *inUse) setParts(parts []*segment) (gone []*segments.Generation) {
 	came, left := u.notInUse(parts), u.parts
-	if len(came) < len(parts) { // of a change of code alone: each takes the place of one of the same cubes
+	if len(came) < len(parts) { // of a change of code only: each replaces one with the same cubes
 		left = nil
 		for _, c := range came {
 			left = append(left, u.byCube[c.IDs[0]])

@@ -8,8 +8,8 @@ import (
 	"github.com/polycube/polycube/internal/datapath/graph"
 )
 
-// wantWhole compares what a change left in use with what is derived of the whole graph anew. Every test that commits a
-// graph does.
+// wantWhole compares the state after a change with the state derived from the whole graph. Every test that commits a
+// graph calls it.
 func (b *bench) wantWhole() {
 	b.t.Helper()
 	p := b.plane

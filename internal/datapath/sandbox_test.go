@@ -14,7 +14,7 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// injects tells the story of an injected frame.
+// injects returns the trace of an injected frame as text.
 func (b *bench) injects(at Injection) string {
 	b.t.Helper()
 	var records [][]byte
@@ -34,7 +34,7 @@ func (b *bench) injects(at Injection) string {
 	return strings.Join(lines, "; ")
 }
 
-// marks of what packets leave behind: counters, fates and the cubes' maps.
+// marks of what packets change: counters, fates and the cubes' maps.
 func (b *bench) traceless(nodes ...*Node) string {
 	b.t.Helper()
 	var out strings.Builder
@@ -133,7 +133,7 @@ func TestInjectingIntoNowhereIsRefused(t *testing.T) {
 	})
 }
 
-// TestCopiesOfAnInjectedFloodToASetAreFollowed: to the members, in their forms; of the other ports none.
+// TestCopiesOfAnInjectedFloodToASetAreFollowed: to the members, in their forms, and not to other ports.
 func TestCopiesOfAnInjectedFloodToASetAreFollowed(t *testing.T) {
 	in(t, hooksAndModes, func(t *testing.T, b *bench) {
 		b.withHelpers()

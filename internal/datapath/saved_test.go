@@ -54,7 +54,7 @@ func TestACubeThatIsHeldGoesOnWithWhatItHas(t *testing.T) {
 		if s := b.plane.Status(n.ID); s.Mode == "" {
 			t.Error("the held cube has no programs")
 		}
-		// A daemon that can carry its entries over takes it on.
+		// A daemon that can carry its entries over adopts it.
 		b.must(func() error { return b.upgrade(n, "tally_swapped", swap, nil) })
 		b.must(func() error {
 			return b.plane.CreateCube(Spec{ID: far.ID, UUID: far.Name, Name: far.Name, Service: "probe", Type: b.typ})
@@ -68,7 +68,7 @@ func TestACubeThatIsHeldGoesOnWithWhatItHas(t *testing.T) {
 	})
 }
 
-// A cube that was given a program at run time is held with it, and with the maps of both.
+// A cube that got a program at run time is kept with it, and with the maps of both.
 func TestACubeIsHeldWithTheProgramsItWasGiven(t *testing.T) {
 	in(t, hooksAndModes, func(t *testing.T, b *bench) {
 		n, x, y := b.tallied()
@@ -95,7 +95,7 @@ func TestACubeIsHeldWithTheProgramsItWasGiven(t *testing.T) {
 			t.Errorf("the cube's own program has counted %v, want %v", got, want)
 		}
 
-		// By a daemon that can run it, it is what its service says; the guest's map waits.
+		// A daemon that can run it restores what its service defines; the map of the added program is kept.
 		b.must(func() error { return b.upgrade(n, "tally", nil, nil) })
 		n.Constants = map[string]any{"mark": uint32(3)}
 		b.commit()

@@ -17,7 +17,7 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// pairs makes 2n netdevs, each the other end of another, and returns their names.
+// pairs makes 2n netdevs in veth pairs, and returns their names.
 func (b *bench) pairs(n int) []string {
 	b.t.Helper()
 	var names []string
@@ -36,8 +36,8 @@ func (b *bench) pairs(n int) []string {
 	return names
 }
 
-// TestTimedAPortMoreOnACubeOfManyPortsCostsLittle uses filters, because the kernel waits for a grace
-// period at each tcx link, which is most of what 200 ports cost.
+// TestTimedAPortMoreOnACubeOfManyPortsCostsLittle uses filters, because the kernel waits for a grace period at each tcx
+// link, which is most of the cost of 200 ports.
 func TestTimedAPortMoreOnACubeOfManyPortsCostsLittle(t *testing.T) {
 	in(t, settings[2:3], func(t *testing.T, b *bench) {
 		const ports = 200
@@ -73,7 +73,7 @@ func TestTimedAPortMoreOnACubeOfManyPortsCostsLittle(t *testing.T) {
 		if got := b.counters(c, 0); got.TxPackets > 1 {
 			t.Errorf("the first port counts %+v", got)
 		}
-		// All but the last two go again.
+		// All but the last two are removed again.
 		for i, name := range names {
 			c.Ports[uint16(i)].Peer = Peer{}
 			delete(b.g.Netdevs, name)
@@ -90,10 +90,10 @@ func TestTimedAPortMoreOnACubeOfManyPortsCostsLittle(t *testing.T) {
 	})
 }
 
-// holdings is what a plane holds besides the maps and programs of cubes.
+// holdings are the kernel objects of a plane other than the maps and programs of cubes.
 type holdings struct{ descriptors, pins int }
 
-// holdings counts the descriptors of the framework's maps and what is pinned.
+// holdings counts the descriptors of the framework's maps and the pins.
 func (b *bench) holdings() holdings {
 	b.t.Helper()
 	own := map[string]bool{}
@@ -135,7 +135,7 @@ func (b *bench) mapID(m *ebpf.Map) ebpf.MapID {
 	return id
 }
 
-// watched are the maps and programs that a plane has at one time, by ID.
+// watched are the maps and programs of a plane at one time, by ID.
 type watched struct {
 	maps  map[ebpf.MapID]bool
 	progs map[ebpf.ProgramID]bool
@@ -145,7 +145,7 @@ func newWatched() *watched {
 	return &watched{map[ebpf.MapID]bool{}, map[ebpf.ProgramID]bool{}}
 }
 
-// watch notes what the cubes have now.
+// watch records what the cubes have now.
 func (b *bench) watch(w *watched) {
 	b.t.Helper()
 	b.plane.mu.Lock()
@@ -171,7 +171,7 @@ func (b *bench) watch(w *watched) {
 	}
 }
 
-// without forgets what others have.
+// without removes what others have.
 func (w *watched) without(others *watched) {
 	for id := range others.maps {
 		delete(w.maps, id)
@@ -181,8 +181,8 @@ func (w *watched) without(others *watched) {
 	}
 }
 
-// left counts those that are still there. It lists identifiers and opens nothing: opening a
-// program array that is about to be emptied can make the kernel keep it for ever.
+// left counts those that still exist. It lists identifiers and opens nothing: opening a program array that is about to
+// be emptied can make the kernel keep it forever.
 func (w *watched) left() (maps, progs int) {
 	for id, err := ebpf.MapGetNextID(0); err == nil; id, err = ebpf.MapGetNextID(id) {
 		if w.maps[id] {
@@ -197,7 +197,7 @@ func (w *watched) left() (maps, progs int) {
 	return maps, progs
 }
 
-// TestTimedAHundredCubesComeAndGo: a cube costs at most 20 ms, from its making to its end.
+// TestTimedAHundredCubesComeAndGo: a cube costs at most 20 ms, from its creation to its deletion.
 func TestTimedAHundredCubesComeAndGo(t *testing.T) {
 	const rounds, each = 10, 10
 	in(t, settings[1:2], func(t *testing.T, b *bench) {
@@ -241,8 +241,8 @@ func TestAThousandCubesComeAndGoAndLeaveNothing(t *testing.T) {
 	})
 }
 
-// comeAndGo makes a chain of n cubes at the first cube's port 2, and takes it away again. IDs
-// and slots are used again each time.
+// comeAndGo makes a chain of n cubes at the first cube's port 2, and deletes it again. IDs and slots are reused each
+// time.
 func (b *bench) comeAndGo(w *watched, n int) {
 	b.t.Helper()
 	one := b.g.Cubes[1]

@@ -25,8 +25,8 @@ var (
 	residentXDP []byte
 )
 
-// resident makes a cube with a namespace: its ports lead to hosts a and z, and the interfaces of
-// the namespace are in na and nz.
+// resident makes a cube with a namespace: its ports lead to hosts a and z, and the interfaces of the namespace are in
+// na and nz.
 func (b *bench) resident(constants map[string]any, span bool) (c *Node, a, z, na, nz *netns.Node) {
 	b.t.Helper()
 	b.must(func() error {
@@ -40,7 +40,7 @@ func (b *bench) resident(constants map[string]any, span bool) (c *Node, a, z, na
 	return c, a, z, na, nz
 }
 
-// shadow gives a cube a namespace in which nodes stand for the interfaces of its first ports.
+// shadow gives a cube a namespace in which nodes represent the interfaces of its first ports.
 func (b *bench) shadow(c *Node, span bool, nodes ...*netns.Node) {
 	b.t.Helper()
 	c.Shadow = &Shadow{Span: span, Ends: map[uint16]int{}}
@@ -81,7 +81,7 @@ func TestNamespaceGetsWhatTheProgramGivesItAndSendsByThePort(t *testing.T) {
 		b.packets(c, 0, 1, 0)
 		sent := frame("from the namespace")
 		want := bytes.Clone(sent)
-		want[14] = 'o' // the egress program has seen it
+		want[14] = 'o' // the egress program has processed it
 		if got := b.passes(nz, z, sent); !bytes.Equal(got, want) {
 			t.Errorf("the peer got % x, want % x", got, want)
 		}
@@ -152,7 +152,7 @@ func TestSpanShowsTheNamespaceWhatPortsReceiveAndSend(t *testing.T) {
 	in(t, tcModes, func(t *testing.T, b *bench) {
 		b.withHelpers()
 		c, a, z, na, nz := b.resident(map[string]any{"what": uint32(0)}, true)
-		for _, what := range []uint32{0, 3, 7} { // to a port that is chosen, to all, to a constant one
+		for _, what := range []uint32{0, 3, 7} { // to a selected port, to all, to a constant one
 			c.Constants = map[string]any{"what": what}
 			b.commit()
 			ls := b.listeners(na, nz, z)
@@ -196,8 +196,8 @@ func TestSpanIsTheCubesAlone(t *testing.T) {
 	})
 }
 
-// TestCopiesStopBeforeTheStack sends an IP packet as a copy, and then one that is given to the
-// namespace: its stack counts the second alone.
+// TestCopiesStopBeforeTheStack sends an IP packet as a copy, and then one that is passed to the namespace: its stack
+// counts only the second.
 func TestCopiesStopBeforeTheStack(t *testing.T) {
 	in(t, tcModes, func(t *testing.T, b *bench) {
 		c, a, _, na, _ := b.resident(map[string]any{"what": uint32(0)}, true)
@@ -219,7 +219,7 @@ func TestCopiesStopBeforeTheStack(t *testing.T) {
 	})
 }
 
-// ipFrame is an IP packet that nobody answers: its checksum is wrong.
+// ipFrame is an IP packet that nothing answers: its checksum is wrong.
 func ipFrame(to []byte) []byte {
 	f := pkt.Eth("02:aa:00:00:00:01", net.HardwareAddr(to).String()).IPv4("10.0.0.1", "10.0.0.9").Data(make([]byte, 26)).Bytes()
 	f[24], f[25] = 0x66, 0xb4
@@ -228,7 +228,7 @@ func ipFrame(to []byte) []byte {
 
 func isIP(f []byte) bool { return len(f) > 24 && f[12] == 8 && f[13] == 0 && f[23] == 253 }
 
-// received is how many IP packets a host's stack has seen.
+// received is how many IP packets a host's stack has received.
 func received(t *testing.T, n *netns.Node) (count int) {
 	t.Helper()
 	err := n.Do(func() error {

@@ -55,7 +55,7 @@ func (b *bench) pair(service string, constants map[string]any) (n *Node, x, y *n
 	return n, x, y
 }
 
-// number reads a counter of a cube, 0 where there is none.
+// number reads a counter of a cube, 0 if there is none.
 func (b *bench) number(n *Node, name string) uint64 {
 	b.t.Helper()
 	m, err := b.plane.Map(n.ID, name)
@@ -69,7 +69,7 @@ func (b *bench) number(n *Node, name string) uint64 {
 	return v
 }
 
-// drop takes a cube out of the graph and deletes it.
+// drop removes a cube from the graph and deletes it.
 func (b *bench) drop(n *Node) {
 	b.t.Helper()
 	for _, p := range n.Ports {
@@ -80,7 +80,7 @@ func (b *bench) drop(n *Node) {
 	b.must(func() error { return b.plane.DeleteCube(n.ID) })
 }
 
-// there tells which of the plane's maps in common are pinned.
+// there reports which of the plane's shared maps are pinned.
 func (b *bench) there() string {
 	b.t.Helper()
 	paths, err := filepath.Glob(filepath.Join(b.dir, "[sp]*", "*", "*"))
@@ -159,14 +159,14 @@ func TestMapsInCommonSurviveARestart(t *testing.T) {
 	b.close()
 	b.passes(x, y, frame("daemon away"))
 	b.open()
-	b.serve("importer") // the owner's service is not there any more
+	b.serve("importer") // the owner's service is not loaded any more
 	spec := Spec{ID: imp.ID, UUID: imp.Name, Name: imp.Name, Service: "importer", Type: b.typ}
 	if err := b.inLab(func() error { return b.plane.CreateCube(spec) }); !errors.Is(err, cube.ErrNotFound) {
 		t.Errorf("importing from a service that is not loaded: %v", err)
 	}
 	b.serve("sharer")
 	b.must(func() error { return b.plane.CreateCube(spec) })
-	// The owner's cube is known to the store, but cannot be opened: its maps stay.
+	// The owner's cube is in the store, but cannot be opened: its maps stay.
 	b.plane.Keep(one.Name)
 	g := b.g
 	b.g = &Graph{Cubes: map[CubeID]*Node{imp.ID: imp}, Netdevs: map[string]*Netdev{}}

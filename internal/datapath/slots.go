@@ -23,8 +23,8 @@ type slots struct {
 	log *slog.Logger
 }
 
-// enterCubes swaps where packets from outside enter the segment's cubes: those that are new, or
-// those that are not.
+// enterCubes switches the entry of packets from the slow path for the segment's cubes: those that are new, or those
+// that are not.
 func (s slots) enterCubes(u *undo.Stack, c *segment, before map[CubeID]*segments.Generation, isNew bool) error {
 	for _, id := range c.IDs {
 		if before[id] == c.gen || (before[id] == nil) != isNew {
@@ -39,7 +39,7 @@ func (s slots) enterCubes(u *undo.Stack, c *segment, before map[CubeID]*segments
 	return nil
 }
 
-// enterCube swaps where packets from the slow path enter.
+// enterCube switches where packets from the slow path enter.
 func (s slots) enterCube(u *undo.Stack, h cube.Hook, id CubeID, was, gen *segments.Generation) error {
 	m := s.fw.Hook[h][abi.MapCubes]
 	prog := gen.Program(h, link.OnResume)

@@ -8,11 +8,11 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// What the slow path asks while packets wait: none of it waits for a change.
+// Queries of the slow path while packets wait: none of them waits for a change.
 
-// WayDown tells how a packet of a cube enters the fast path: among the packets of which type of cubes, and the netdev where
-// it counts as received if it did not enter by one, 0 for none. What leaves by a netdev passes TC there, also that of an XDP
-// cube on it, as XDP does not see what the stack sends.
+// WayDown returns how a packet of a cube enters the fast path: the type of cubes to which it is sent, and the netdev
+// where it counts as received if it did not enter through one, 0 for none. A packet that leaves through a netdev passes
+// TC there, also one of an XDP cube, because XDP does not see what the stack sends.
 func (p *Plane) WayDown(id CubeID, transparent bool, out *cube.PacketOut) (typ cube.Type, netdev int, err error) {
 	typ, ok := p.state.TypeOf(id)
 	if !ok {
@@ -28,8 +28,8 @@ func (p *Plane) WayDown(id CubeID, transparent bool, out *cube.PacketOut) (typ c
 	return typ, netdev, nil
 }
 
-// Flood hands on the copies of a packet that a cube floods and that the kernel had no way to make. With set they are for
-// the members of a set of ports, which the packet's metadata names.
+// Flood sends the copies of a packet that a cube floods and that the kernel could not make. With set, they are for the
+// members of a set of ports, which is in the packet's metadata.
 func (p *Plane) Flood(id CubeID, in *cube.PacketIn, set bool, send func(cube.Type, *Node, *Port, *cube.PacketOut)) {
 	now := p.now.Load()
 	typ, ok := p.state.TypeOf(id)

@@ -9,8 +9,8 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// TestPacketsGoDownWhereTheirCubeIs: among those of the cube's type, but by TC where they leave by a netdev, and as received
-// where the cube is attached in the graph in use.
+// TestPacketsGoDownWhereTheirCubeIs: through the type of the cube, but through TC if they leave through a netdev, and
+// as received where the cube is attached in the graph in use.
 func TestPacketsGoDownWhereTheirCubeIs(t *testing.T) {
 	in(t, settings[3:4], func(t *testing.T, b *bench) {
 		c, on := b.cube("probe", 1, nil), b.cube("gate", 0, nil)

@@ -2,9 +2,9 @@
 
 package datapath
 
-// Spare programs: a second set of a segment's programs, in call mode, whose constants are live (package segments). When only
-// constants change, they are written there and the segment's packets enter the spare set: nothing is linked or verified. The
-// inliner freezes the new values in the background, and the set is spare again.
+// Spare programs: a second set of a segment's programs, in call mode, whose constants are live (package segments). If
+// only constants change, they are written there and the segment's packets switch to the spare set: nothing is linked or
+// verified. The inliner freezes the new values in the background, and the set is spare again.
 
 import (
 	"context"
@@ -19,19 +19,19 @@ import (
 )
 
 const (
-	spareQuiet  = 300 * time.Millisecond // without changes before spare programs are built
+	spareQuiet  = 300 * time.Millisecond // time without changes before spare programs are built
 	spareBudget = 1_000_000              // instructions of all spare programs together: some 80 MB of the kernel's memory
 	spareAtMost = 500 * time.Millisecond // programs that take longer to load have no spare ones: the verifier finds them too complex
 )
 
-// littleMemory is how much the daemon must be able to take of memory to do more than what is needed at a time: while it looks
-// at a large program, the verifier takes tens of megabytes.
+// littleMemory is the available memory below which the daemon does only what is necessary, one thing at a time: the
+// verifier needs tens of megabytes for a large program.
 const littleMemory = 256 << 20
 
 func little() bool { return memory.Available().Bytes < littleMemory }
 
-// changeConstants has a segment's programs take other constants than those of the segment in use, where only these differ and
-// there are programs that can take them. Nothing that packets see has changed when it returns.
+// changeConstants gives a segment's programs other constants than the segment in use, if only these differ and there
+// are programs that can take them. Nothing that packets see has changed when it returns.
 func (p *Plane) changeConstants(ch *change, c *segment) bool {
 	old := p.byCube[c.IDs[0]]
 	if old == nil || old.Shape != c.Shape || !p.canSave() {
@@ -40,7 +40,7 @@ func (p *Plane) changeConstants(ch *change, c *segment) bool {
 	switch {
 	case old.spare != nil:
 		c.gen = old.spare
-		c.gen.SetConstants(c.Rodata) // no packet is in it
+		c.gen.SetConstants(c.Rodata) // no packet runs it
 	case old.gen.CanTake(c.Rodata):
 		c.gen = old.gen
 	default:
@@ -52,7 +52,7 @@ func (p *Plane) changeConstants(ch *change, c *segment) bool {
 }
 
 // canSave tells whether the constants can be saved for the next daemon, which takes a file in the BPF file system and a
-// descriptor. Otherwise the change is left to the linker, which says what is missing.
+// descriptor. Otherwise the linker makes the change, and reports what is missing.
 func (p *Plane) canSave() bool {
 	if unix.Access(p.opts.Dir, unix.W_OK) != nil {
 		return false
@@ -65,7 +65,7 @@ func (p *Plane) canSave() bool {
 	return true
 }
 
-// writeConstants gives the programs of a segment its constants, if they have others.
+// writeConstants writes the constants of a segment's programs, if they differ.
 func (c *segment) writeConstants(u *undo.Stack) {
 	if !c.gen.Live() {
 		return
@@ -74,19 +74,19 @@ func (c *segment) writeConstants(u *undo.Stack) {
 	u.Push(func() error { c.gen.SetConstants(before); return nil })
 }
 
-// unclaim gives back the programs that the change would have used.
+// unclaim returns the programs that the change would have used.
 func (ch *change) unclaim() {
 	for _, c := range ch.constants {
 		delete(ch.p.claimed, c.gen)
 		if old := ch.p.byCube[c.IDs[0]]; old != nil && old.spare == c.gen {
-			old.spare = nil // packets may have been in it
+			old.spare = nil // packets may have run it
 		}
 		ch.p.retire(c.gen)
 	}
 	ch.constants = nil
 }
 
-// retire lets programs go that packets may still be in. Those whose constants are live are spare then.
+// retire releases programs that packets may still run. Those whose constants are live become spare afterwards.
 func (p *Plane) retire(gen *segments.Generation) {
 	if !gen.Live() {
 		p.collect.Unpin(gen.Close)
@@ -107,7 +107,7 @@ func (p *Plane) retire(gen *segments.Generation) {
 	})
 }
 
-// buildSpares builds spare programs once nothing has changed for a while. It returns when all are there, or when something
+// buildSpares builds spare programs once nothing has changed for a while. It returns when all exist, or when something
 // has changed.
 func (in *inliner) buildSpares(ctx context.Context) {
 	t := time.NewTimer(spareQuiet)
@@ -124,7 +124,7 @@ func (in *inliner) buildSpares(ctx context.Context) {
 	}
 }
 
-// oneSpare builds the spare programs of one segment; false if there is none to build.
+// oneSpare builds the spare programs of one segment; false if there are none to build.
 func (in *inliner) oneSpare(ctx context.Context) bool {
 	c := in.nextSpare()
 	if c == nil || ctx.Err() != nil {
@@ -155,7 +155,7 @@ func (in *inliner) oneSpare(ctx context.Context) bool {
 	return true
 }
 
-// nextSpare picks a segment that has no spare programs, as long as there is room for more.
+// nextSpare selects a segment that has no spare programs, as long as there is room for more.
 func (in *inliner) nextSpare() *segments.Description {
 	in.p.mu.Lock()
 	defer in.p.mu.Unlock()

@@ -22,7 +22,7 @@ var spareSettings = []setting{
 	{typ: settings[0].typ, mode: ModeAuto, cut: 1, spares: true},
 }
 
-// spare waits until a cube's segment has spare programs, and is linked as it is to be in the end.
+// spare waits until a cube's segment has spare programs, and is linked in its final mode.
 func (b *bench) spare(n *Node) *segments.Generation {
 	b.t.Helper()
 	var out *segments.Generation
@@ -55,7 +55,7 @@ func (b *bench) gen(n *Node) *segments.Generation {
 	return b.plane.byCube[n.ID].gen
 }
 
-// drops sends a frame that a cube is to drop.
+// drops sends a frame that a cube must drop.
 func (b *bench) drops(n *Node, from *netns.Node) {
 	b.t.Helper()
 	before := b.fate(n, "told-to")
@@ -118,7 +118,7 @@ func TestLiveConstantsAreWrittenInPlace(t *testing.T) {
 		if n := b.built(); n != before {
 			t.Errorf("%d sets of programs were linked", n-before)
 		}
-		// Two constants that one store cannot write change together in programs of their own.
+		// Two constants that cannot be written with one store change together, in the spare programs.
 		one.Constants = map[string]any{"what": uint32(0), "out": uint16(1)}
 		two := b.g.Cubes[one.ID+1]
 		two.Constants = map[string]any{"what": uint32(0), "out": uint16(1)}
@@ -127,7 +127,8 @@ func TestLiveConstantsAreWrittenInPlace(t *testing.T) {
 	})
 }
 
-// TestAnAbandonedChangeOfConstants leaves no trace: neither prepared and dropped, nor where committing it fails half-way.
+// TestAnAbandonedChangeOfConstants has no effect: neither if it is prepared and aborted, nor if its commit fails
+// half-way.
 func TestAnAbandonedChangeOfConstants(t *testing.T) {
 	in(t, spareSettings, func(t *testing.T, b *bench) {
 		one, _, a, z := b.chain()
@@ -141,7 +142,7 @@ func TestAnAbandonedChangeOfConstants(t *testing.T) {
 		drop := map[string]any{"what": uint32(1)}
 		for i, inPlace := range []bool{false, true} {
 			if inPlace {
-				b.spare(one) // once no packet can be in the programs any more
+				b.spare(one) // once no packet can run the programs any more
 				one.Constants = map[string]any{"what": uint32(0)}
 				b.commit()
 				if b.gen(one) != spare {
@@ -155,7 +156,7 @@ func TestAnAbandonedChangeOfConstants(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				// The slot of a cube that is not there cannot be written.
+				// The slot of a cube that does not exist cannot be written.
 				c := ch.(*change)
 				beyond := &segment{Description: &segments.Description{IDs: []CubeID{link.MaxCubes + 1}},
 					gen: &segments.Generation{}, entrance: c.parts[0].entrance}
@@ -198,7 +199,7 @@ func TestChangesOfConstantsUnderLoadLoseNothing(t *testing.T) {
 	})
 }
 
-// TestSpareProgramsAreBounded and go with their segment.
+// TestSpareProgramsAreBounded and are removed with their segment.
 func TestSpareProgramsAreBounded(t *testing.T) {
 	netns.NeedRoot(t)
 	t.Parallel()
@@ -258,7 +259,8 @@ func TestSpareProgramsAreBounded(t *testing.T) {
 	})
 }
 
-// TestAConstantLeavesLittleGarbage: a change that spare programs take costs its own size, not that of the topology.
+// TestAConstantLeavesLittleGarbage: the cost of a change that spare programs take depends on the change, not on the
+// topology.
 func TestAConstantLeavesLittleGarbage(t *testing.T) {
 	netns.NeedRoot(t)
 	b := newBench(t, setting{typ: settings[0].typ, mode: ModeAuto, cut: 8, spares: true})
@@ -311,7 +313,7 @@ func TestAConstantLeavesLittleGarbage(t *testing.T) {
 	}
 }
 
-// TestARestartInlinesAtOnce: the programs of the daemon before forward meanwhile.
+// TestARestartInlinesAtOnce: the programs of the previous daemon forward meanwhile.
 func TestARestartInlinesAtOnce(t *testing.T) {
 	in(t, spareSettings[:2], func(t *testing.T, b *bench) {
 		one, two, a, z := b.chain()

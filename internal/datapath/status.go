@@ -16,15 +16,15 @@ type CubeStatus struct {
 	// Segment is the number of the cube's segment among the Segments of its connected part of
 	// the graph, from 1, and Cubes how many cubes are in the segment.
 	Segment, Segments, Cubes int
-	// Spare tells that other programs are ready to take a change of constants without a relink.
+	// Spare is set if other programs are ready to take a change of constants without a relink.
 	Spare bool
-	// Instructions is the size of the kernel program that the cube is part of, Verified how many
-	// instructions the verifier looked at for it, and Load how long that took.
+	// Instructions is the size of the kernel program that contains the cube, Verified how many instructions the
+	// verifier processed for it, and Load how long that took.
 	Instructions, Verified int
 	Load                   time.Duration
 }
 
-// Status tells how a cube's programs run.
+// Status returns how a cube's programs run.
 func (p *Plane) Status(id CubeID) CubeStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -41,8 +41,8 @@ func (p *Plane) Status(id CubeID) CubeStatus {
 	return CubeStatus{}
 }
 
-// Fates returns how packets ended in a cube, other than forwarded, those that occurred and
-// all that the service knows. Cube 0 is the framework itself.
+// Fates returns how packets ended in a cube, other than forwarded: those that occurred and all that the service
+// defines. Cube 0 is the framework itself.
 func (p *Plane) Fates(id CubeID) ([]Fate, error) {
 	p.mu.Lock()
 	in := p.state.Cube(id)
@@ -60,7 +60,7 @@ type Timings struct {
 	Loaded time.Duration // the kernel's verifier and JIT
 }
 
-// Timings returns those of the programs that a cube's packets run now; zero while there are none.
+// Timings returns those of the programs that a cube's packets run now; zero if there are none.
 func (p *Plane) Timings(id CubeID) Timings {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -57,7 +57,7 @@ func TestWhatCannotBeInlinedStaysInCallModeWithAReason(t *testing.T) {
 	b.passes(a, z, frame("still there"))
 }
 
-// TestInliningIsTriedAgainWhenTheMachineHadNoRoom: a file system that takes no pins for a while.
+// TestInliningIsTriedAgainWhenTheMachineHadNoRoom: a file system in which pins cannot be created for a while.
 func TestInliningIsTriedAgainWhenTheMachineHadNoRoom(t *testing.T) {
 	netns.NeedRoot(t)
 	t.Parallel()
@@ -99,7 +99,7 @@ func TestInliningIsTriedAgainWhenTheMachineHadNoRoom(t *testing.T) {
 	b.passes(a, z, frame("inline"))
 }
 
-// verdictOf runs the first component's program on a frame as from the netdev.
+// verdictOf runs the first component's program on a frame as if received from the netdev.
 func (b *bench) verdictOf(netdev string, f []byte) (uint32, []byte) {
 	b.t.Helper()
 	ctx := make([]byte, 24)
@@ -122,7 +122,7 @@ func (b *bench) verdictOf(netdev string, f []byte) (uint32, []byte) {
 	return verdict, out
 }
 
-// outcome is what became of one packet, in terms that hooks and modes share.
+// outcome is what happened to one packet, in terms common to hooks and modes.
 type outcome struct {
 	verdict string
 	bytes   string
@@ -153,7 +153,7 @@ func TestBothModesAndBothHooksGiveTheSameResults(t *testing.T) {
 	}
 }
 
-// outcomes runs all kinds of packets through three cubes that do all kinds of things.
+// outcomes sends all kinds of packets through three cubes that use all verdicts.
 func outcomes(b *bench) []outcome {
 	one := b.cube("probe", 3, nil)
 	two := b.cube("probe", 3, nil)

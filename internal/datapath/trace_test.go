@@ -16,7 +16,7 @@ import (
 	"github.com/polycube/polycube/test/pkt"
 )
 
-// traces makes the sessions those of the graph, for a minute.
+// traces sets the graph's trace sessions, for a minute.
 func (b *bench) traces(sessions ...link.Session) {
 	b.t.Helper()
 	b.g.Trace = nil
@@ -51,7 +51,7 @@ type step struct {
 
 const recordTrace, traceHead = 5, 32
 
-// steps takes the records of traced packets out of the ring.
+// steps reads the records of traced packets from the ring.
 func (b *bench) steps() []step {
 	b.t.Helper()
 	var out []step
@@ -106,7 +106,7 @@ func (b *bench) show(s step) string {
 	return fmt.Sprintf("stage %d", s.stage)
 }
 
-// story is what the steps in the ring tell, and that they are of one packet, or of copies.
+// story is the text of the steps in the ring, which must all belong to one packet or its copies.
 func (b *bench) story(packets int) string {
 	b.t.Helper()
 	var lines []string

@@ -32,8 +32,8 @@ func TestTransparentCubesRunInTheOrderOfTheirStack(t *testing.T) {
 		if got := marks(b.passes(a, z, frame(""))); got != "xybacd" {
 			t.Errorf("from a to z: %q, want xybacd", got)
 		}
-		// Out through a: the netdev's cubes run at its TC egress, y first, and an XDP
-		// redirect passes that by.
+		// Outbound through a: the netdev's cubes run at its TC egress, y first, and an XDP redirect bypasses
+		// them.
 		want := "dcabyx"
 		if b.typ.Hook() != 0 {
 			want = "dcab"

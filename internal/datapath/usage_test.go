@@ -13,8 +13,8 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// TestManyCountersAreReadAsOne: the reader of many says what is said of one, and how full the maps are is known of a
-// cube that runs and not of one that went.
+// TestManyCountersAreReadAsOne: the reader of many counters returns the same as that of one, and how full the maps are
+// is known of a running cube and not of a deleted one.
 func TestManyCountersAreReadAsOne(t *testing.T) {
 	in(t, few, func(t *testing.T, b *bench) {
 		one, two, a, z := b.chain()

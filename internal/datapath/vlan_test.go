@@ -3,7 +3,7 @@
 package datapath
 
 // The helpers of vlan.h for a single packet, with tags in the bytes (XDP) and beside them (TC), and what a port counts
-// when the packet has another length than it came with.
+// if the packet's length has changed.
 
 import (
 	"bytes"
