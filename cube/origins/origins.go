@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package origins says how the maps of cubes came to be.
+// Package origins names the ways in which the maps of cubes are created.
 package origins
 
-// Origin says how a map of a cube came to be what it is.
+// Origin is how a map of a cube was created.
 type Origin uint8
 
-// The origins. A map that was Created is empty. One that was Adopted is that of an earlier life of the cube: before a
-// restart of the daemon, or before its service was loaded again. One that was Resized has the entries of a map of
-// another size, and one that was Migrated what Service.Migrate made of those of a map of another layout.
+// The origins. A map that was Created is empty. An Adopted map is from a previous run of the cube: before a restart of the
+// daemon, or before its service was loaded again. A Resized map has the entries of a map of another size, and a Migrated
+// map those that Service.Migrate derived from a map of another layout.
 const (
 	Created Origin = iota
 	Adopted

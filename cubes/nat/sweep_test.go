@@ -3,6 +3,7 @@
 package nat
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -50,6 +51,14 @@ func tablesOf(t testing.TB, l *bpftest.Lab) *tables {
 type mapsOf struct {
 	cube.Env
 	l *bpftest.Lab
+}
+
+func (mapsOf) Inner(name string) (*ebpf.MapSpec, error) {
+	spec := &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 16, ValueSize: uint32(binary.Size(session4{}))}
+	if name == "next6" {
+		spec.KeySize, spec.ValueSize = 40, uint32(binary.Size(session6{}))
+	}
+	return spec, nil
 }
 
 // plant writes a session, or a mapping, as the fast path does.

@@ -130,7 +130,8 @@ func (i Image) withdraw(from, to *ebpf.Map) (int, error) {
 	return len(keys), err
 }
 
-// Add carries over the entries that are not in the image, and takes them into it. What the copy has of them stays as it is.
+// Add carries over the entries that are not in the image, and adds them to it. Entries of the copy with the same keys are
+// not changed.
 func (i Image) Add(from, to *ebpf.Map) (carried int, err error) {
 	err = Each(from, func(key, value []byte) error {
 		k := hashed(key)

@@ -27,12 +27,12 @@ import (
 type move struct {
 	path string
 	now  *ebpf.Map
-	// was is the map before, from the moment when the successor has the pin, as long as it can get it back.
+	// was is the replaced map while the successor has the pin and the change can be undone.
 	was *ebpf.Map
 }
 
-// succession is a map that was replaced by one of another size or layout. What programs do to it after it was copied is
-// carried over in two passes: just before they are replaced by those that use its successor, and after.
+// succession is a map that was replaced by one of another size or layout. Changes by programs after the copy are carried
+// over in two passes: just before the programs that use its successor replace them, and after that.
 type succession struct {
 	name     string
 	was, now *ebpf.Map
@@ -102,8 +102,8 @@ func migrate(fn func(cube.Migration) error, step cube.Migration) (err error) {
 // settled closes a map that programs may still use once they do not.
 func (in *Instance) settled(m *ebpf.Map) { in.olds = append(in.olds, m) }
 
-// takeOver lets go of the maps before the successors, whose pins those have. What programs that still run write to them
-// is carried over when they have ended.
+// takeOver closes the replaced maps, whose pins the successors have. Entries that programs still add to them are carried
+// over when no program uses them any more.
 func (cs *State) takeOver(in *Instance) error {
 	errs := []error{cs.repin(in, nil)}
 	late, olds := in.late, in.olds
@@ -128,7 +128,7 @@ func (cs *State) takeOver(in *Instance) error {
 	return errors.Join(errs...)
 }
 
-// repin gives the successors the pins, if they do not have them yet, and u takes them back; nil if that is not possible any more.
+// repin gives the pins to the successors, if they do not have them yet. u reverts that; it is nil once the change is final.
 func (cs *State) repin(in *Instance, u *undo.Stack) error {
 	var errs []error
 	for i := range in.moves {
@@ -145,7 +145,7 @@ func (cs *State) repin(in *Instance, u *undo.Stack) error {
 	return errors.Join(errs...)
 }
 
-// pin gives the successor the pin. With an undo it can be taken back, and the last call, without one, lets go of the map before.
+// pin gives the pin to the successor. With an undo that can be reverted; the last call, without one, closes the replaced map.
 func (mv *move) pin(u *undo.Stack) error {
 	if mv.was == nil {
 		was, err := ebpf.LoadPinnedMap(mv.path, nil)
@@ -166,7 +166,7 @@ func (mv *move) pin(u *undo.Stack) error {
 	return nil
 }
 
-// letGo closes the map that had the pin.
+// letGo closes the replaced map.
 func (mv *move) letGo() error {
 	was := mv.was
 	mv.was = nil

@@ -399,7 +399,7 @@ func (c *Cubes) Map(id graph.CubeID, name string) (*ebpf.Map, error) {
 	return in.maps[name], nil
 }
 
-// Origin returns how one of the cube's maps came to be.
+// Origin returns how one of the cube's maps was created.
 func (c *Cubes) Origin(id graph.CubeID, name string) (origins.Origin, error) {
 	cs := c.state
 	cs.mu.Lock()

@@ -27,7 +27,7 @@ type Datapath interface {
 	Map(id datapath.CubeID, name string) (*ebpf.Map, error)
 	// Inner describes the inner maps of one of a cube's maps of maps.
 	Inner(id datapath.CubeID, name string) (*ebpf.MapSpec, error)
-	// Origin says how one of a cube's maps came to be.
+	// Origin returns how one of a cube's maps was created.
 	Origin(id datapath.CubeID, name string) (origins.Origin, error)
 	// SetFloods replaces sets of ports that a cube's programs flood to; only says that it has no others afterwards.
 	SetFloods(id datapath.CubeID, sets map[uint32][]cube.FloodMember, only bool) error
