@@ -308,7 +308,7 @@ func (x *execution) put(look netdev.Look, d netdev.Settings) (kept bool, err err
 // that netdev by somebody. What ports gave to netdevs does not count.
 func (m *Manager) elsewhere(name string, a netip.Addr) bool {
 	contains := func(p netip.Prefix) bool { return p.Contains(a) }
-	return slices.ContainsFunc(m.neighbours.inNetwork(name, a), func(other string) bool {
+	return slices.ContainsFunc(m.neighbours.InNetwork(name, a), func(other string) bool {
 		look, err := m.netdevs.Look(other)
 		return err == nil && slices.ContainsFunc(world.Without(look.Addresses, look.Ours), contains)
 	})

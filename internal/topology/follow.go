@@ -13,7 +13,6 @@ import (
 
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/topology/service"
-	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
@@ -29,7 +28,7 @@ func (m *Manager) NetdevEvents(events []netdev.Event) {
 		if m.shadowEvent(e) {
 			continue
 		}
-		m.neighbours.note(e)
+		m.neighbours.Note(e)
 		switch e.Kind {
 		case netdev.Added, netdev.Changed:
 			if e.Kind == netdev.Added && b.removed[e.Info.Index] {
@@ -50,7 +49,7 @@ func (m *Manager) NetdevEvents(events []netdev.Event) {
 		}
 	}
 	m.settleNetdevs(ctx, b)
-	m.neighbours.tell()
+	m.neighbours.Tell()
 	m.followNetdevs(events)
 }
 
@@ -65,7 +64,7 @@ type batch struct {
 }
 
 func (m *Manager) newBatch() *batch {
-	return &batch{known: m.view.Load().Links, links: map[string]world.Link{}, removed: map[int]bool{}, tell: m.tellNetdev}
+	return &batch{known: m.view.Load().Links, links: map[string]world.Link{}, removed: map[int]bool{}, tell: m.tell.Netdev}
 }
 
 func (b *batch) now(name string) world.Link {
@@ -124,7 +123,7 @@ func (m *Manager) settleNetdevs(ctx context.Context, b *batch) {
 	before := m.view.Load()
 	err := m.setLinks(ctx, b.links)
 	if err == nil || errors.Is(err, service.ErrClosed) {
-		m.tellOfNetdevs(before, slices.Sorted(maps.Keys(b.links)))
+		m.tell.PortsOn(slices.Sorted(maps.Keys(b.links)), before, m.view.Load())
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.links)) {
@@ -184,29 +183,5 @@ func (m *Manager) relink(ctx context.Context, name string, l world.Link) {
 		}
 		return
 	}
-	m.tellOfNetdevs(before, []string{name})
-}
-
-// tellOfNetdevs logs which ports went down and came up with netdevs, each once.
-func (m *Manager) tellOfNetdevs(before *unit.Snapshot, names []string) {
-	if len(names) == 0 {
-		return
-	}
-	now := m.view.Load()
-	held := now.AllHolders()
-	for _, name := range names {
-		was, is := before.WhyDown(name), now.WhyDown(name)
-		if was == is {
-			continue
-		}
-		for _, at := range held[name] {
-			if is == "" {
-				m.log.Info("a port is up again", "port", at.String(), "netdev", name)
-				m.tellPort(at, true, "")
-			} else {
-				m.log.Warn("a port is down", "port", at.String(), "reason", is)
-				m.tellPort(at, false, is)
-			}
-		}
-	}
+	m.tell.PortsOn([]string{name}, before, m.view.Load())
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/announce"
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
@@ -133,6 +134,7 @@ func busyLab(t *testing.T, n int) (l *lab, lines *strings.Builder) {
 	l = newLab(t, names...)
 	lines = &strings.Builder{}
 	l.log = slog.New(slog.NewTextHandler(lines, nil))
+	l.tell = announce.New(nil, l.log)
 	for i := 0; i < n; i += 8 {
 		var ports []string
 		for k := range min(8, n-i) {

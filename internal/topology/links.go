@@ -37,7 +37,7 @@ func (c *committed) notify() {
 			}
 		}
 	}
-	c.m.neighbours.tell()
+	c.m.neighbours.Tell()
 	for _, tell := range working {
 		tell()
 	}

@@ -70,7 +70,7 @@ func (x *execution) leaveOut(err error) bool {
 // tellOfLost tells of the netdevs that the transaction found gone, before their events come.
 func (c *committed) tellOfLost() {
 	for _, name := range c.lost {
-		c.m.tellNetdev(name, c.old.Links[name], c.next.Links[name])
+		c.m.tell.Netdev(name, c.old.Links[name], c.next.Links[name])
 	}
-	c.m.tellOfNetdevs(c.old, c.lost)
+	c.m.tell.PortsOn(c.lost, c.old, c.next)
 }

@@ -65,8 +65,8 @@ func (t *txn) create(serviceName, name string, body []byte, words bool) error {
 // newUnit makes a unit without an instance.
 func (m *Manager) newUnit(svc *service.Service, name, uuid string, id datapath.CubeID) *unit.Unit {
 	return unit.New(unit.Options{Service: svc, Name: name, UUID: uuid, ID: id, Datapath: m.dp, Plane: m.inUse, Log: m.log,
-		OwnStation: m.neighbours.ownStation, Handlers: m.tallies.handlers, Waits: m.tallies.waits,
-		Announce: func(reason string) { m.TellCube(name, svc.Info.Name, "degraded", reason) }})
+		OwnStation: m.neighbours.OwnStation, Handlers: m.tallies.handlers, Waits: m.tallies.waits,
+		Announce: func(reason string) { m.tell.Cube(name, svc.Info.Name, "degraded", reason) }})
 }
 
 // Edit changes a part of a cube's configuration. What is deleted of a list may be state, such as learned addresses: the

@@ -114,7 +114,7 @@ func (m *Manager) loadLinks(w *unit.Snapshot) error {
 	}
 	for _, info := range infos {
 		w.SetLink(info.Name, world.LinkOf(info))
-		m.neighbours.note(netdev.Event{Kind: netdev.Added, Info: info})
+		m.neighbours.Note(netdev.Event{Kind: netdev.Added, Info: info})
 	}
 	return nil
 }
@@ -263,7 +263,7 @@ func (m *Manager) giveUp(back []*staged, name string, why error) []*staged {
 func (m *Manager) markBroken(w *unit.Snapshot, s *staged, why error) {
 	m.log.Error("a stored cube cannot be restored, it stays in the store", "cube", s.stored.Name,
 		"service", s.stored.Service, "error", why)
-	m.TellCube(s.stored.Name, s.stored.Service, "broken", why.Error())
+	m.tell.Cube(s.stored.Name, s.stored.Service, "broken", why.Error())
 	w.Broken[s.stored.Name] = &world.Broken{Stored: s.stored, Reason: why.Error(),
 		Made: s.unit != nil && s.unit.Ready()}
 }

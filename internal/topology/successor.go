@@ -248,7 +248,7 @@ func (c *committed) retirePredecessors() {
 		if s.settle != nil {
 			s.settle()
 		}
-		c.m.TellCube(s.is.Name, s.is.Service.Info.Name, "adopted", "")
+		c.m.tell.Cube(s.is.Name, s.is.Service.Info.Name, "adopted", "")
 	}
 }
 

@@ -18,9 +18,10 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/events"
-	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/announce"
 	"github.com/polycube/polycube/internal/topology/history"
+	"github.com/polycube/polycube/internal/topology/neighbours"
 	"github.com/polycube/polycube/internal/topology/read"
 	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/services"
@@ -71,8 +72,8 @@ type Manager struct {
 	inUse *graphInUse
 
 	news       unit.News
-	neighbours neighbours
-	events     *events.Log
+	neighbours *neighbours.Neighbours
+	tell       *announce.Teller
 	tallies    tallies
 	// watched is set when all netdevs have been told of.
 	watched atomic.Bool
@@ -112,7 +113,7 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 		return nil, errors.New("topology: no data plane given")
 	}
 	m := &Manager{dp: o.Datapath, netdevs: o.Netdevs, shadows: o.Shadows, log: o.Logger, version: o.Version, commit: commit,
-		events: o.Events, tallies: newTallies(), writer: make(chan struct{}, 1), seen: map[string]bool{}}
+		tallies: newTallies(), writer: make(chan struct{}, 1), seen: map[string]bool{}}
 	m.notes, _ = o.Datapath.(world.Notes)
 	if m.netdevs == nil {
 		m.netdevs = kernelNetdevs{}
@@ -120,6 +121,7 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 	if m.log == nil {
 		m.log = slog.Default()
 	}
+	m.tell = announce.New(o.Events, m.log)
 	var namespace func(string) string
 	if m.shadows != nil {
 		namespace = m.shadows.Name
@@ -129,8 +131,7 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 	m.Past = history.New(nil, m.ModelOf, m.Revision)
 	m.Keeper = services.New(&m.view, &m.loaded, m.dp, m.log, m)
 	m.inUse = newGraphInUse(m.dp, m.log, &m.view)
-	m.neighbours = neighbours{view: &m.view, netdevs: m.netdevs, news: &m.news, infos: map[string]netdev.Info{},
-		told: map[*unit.Unit]*surroundings{}}
+	m.neighbours = neighbours.New(&m.view, m.netdevs, &m.news)
 	m.view.Store(unit.NewSnapshot())
 	m.loaded.Store(&service.Registry{})
 	err := m.Load(o.Services)
@@ -174,6 +175,12 @@ func (m *Manager) Close(ctx context.Context) error {
 	m.CloseSchemas()
 	return nil
 }
+
+// Events is what the manager tells of; nil when nobody keeps it.
+func (m *Manager) Events() *events.Log { return m.tell.Events() }
+
+// TellService tells that a service was registered, updated or removed, is lost, or came back.
+func (m *Manager) TellService(name, state, reason string) { m.tell.Service(name, state, reason) }
 
 // Version is the daemon's.
 func (m *Manager) Version() string { return m.version }

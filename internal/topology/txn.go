@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/announce"
 	"github.com/polycube/polycube/internal/topology/history"
 	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/unit"
@@ -35,7 +36,7 @@ type txn struct {
 	// origins are those of the requests that are made together.
 	origins []history.Origin
 	// edits are what they change, for those who are told.
-	edits edits
+	edits announce.Edits
 	// touched are the cubes to derive again, in the order in which they were first edited.
 	touched []string
 	// direct are the cubes that the request itself names: a degraded one refuses.
@@ -173,7 +174,7 @@ func (t *txn) unlock() {
 
 func (m *Manager) begin(ctx context.Context) *txn {
 	old := m.view.Load()
-	return &txn{m: m, ctx: ctx, old: old, next: old.Clone(), direct: map[string]bool{}, held: map[*unit.Unit]bool{}, edits: edits{},
+	return &txn{m: m, ctx: ctx, old: old, next: old.Clone(), direct: map[string]bool{}, held: map[*unit.Unit]bool{}, edits: announce.Edits{},
 		entries: map[*unit.Unit][]yang.EntryChange{}}
 }
 
@@ -235,10 +236,7 @@ func (t *txn) own(name string) *world.Cube {
 
 // before returns a cube's record before the transaction, nil if the cube is new; another one may have had its name.
 func (t *txn) before(name string) *world.Cube {
-	if u := t.next.Units[name]; u != nil && u != t.old.Units[name] {
-		return nil
-	}
-	return t.old.Cubes[name]
+	return t.next.Before(t.old, name)
 }
 
 // edit changes a cube's tree, to be reversed if the transaction fails.
@@ -272,7 +270,7 @@ func (t *txn) amend(u *unit.Unit, path yang.Path, body []byte) error {
 
 func (t *txn) edited(u *unit.Unit, change *yang.Change) {
 	t.undo = append(t.undo, func() error { return change.Revert() })
-	t.edits.note(u.Name, change)
+	t.edits.Note(u.Name, change)
 	t.entries[u] = append(t.entries[u], change.Entries()...)
 	if !change.Empty() || t.before(u.Name) == nil {
 		t.touch(u.Name)
@@ -313,7 +311,10 @@ func (c *committed) publish() {
 	}
 	c.finishShadows()
 	c.notify()
-	c.announce()
+	if !c.restoring {
+		c.m.tell.Change(announce.Change{Old: c.old, Next: c.next, Origins: c.origins, Edits: c.edits, Touched: c.touched,
+			Removed: c.removed, Notes: c.m.notes})
+	}
 	c.tellOfLost()
 	c.freeMemory()
 }

@@ -51,3 +51,12 @@ func (s *Snapshot) Find(serviceName, name string) (*world.Cube, *Unit, error) {
 	}
 	return rec, s.Units[name], nil
 }
+
+// Before returns the record that a cube had in an earlier snapshot, nil if the cube is new; another one may have had its
+// name.
+func (s *Snapshot) Before(old *Snapshot, name string) *world.Cube {
+	if u := s.Units[name]; u != nil && u != old.Units[name] {
+		return nil
+	}
+	return old.Cubes[name]
+}

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package neighbours
 
-// What the ports of a standard cube are connected to. It is computed anew after everything that may have changed it, as
-// what transparent cubes inherit is (parent.go), and told where it differs from what was told before.
+// What the ports of a standard cube are connected to.
 
 import (
 	"maps"
@@ -23,7 +22,7 @@ type peers struct {
 }
 
 // tellPeers tells a standard cube what changed of its peers. n.mu is held.
-func (n *neighbours) tellPeers(w *unit.Snapshot, rec *world.Cube, u *unit.Unit) {
+func (n *Neighbours) tellPeers(w *unit.Snapshot, rec *world.Cube, u *unit.Unit) {
 	changed := u.Instance().PeerChanged
 	if changed == nil {
 		return
@@ -60,7 +59,7 @@ func (n *neighbours) tellPeers(w *unit.Snapshot, rec *world.Cube, u *unit.Unit) 
 }
 
 // peerOf is what is known of a port's peer. A netdev that a request found before its event came is looked at.
-func (n *neighbours) peerOf(w *unit.Snapshot, p *world.Port) cube.Peer {
+func (n *Neighbours) peerOf(w *unit.Snapshot, p *world.Port) cube.Peer {
 	out := cube.Peer{Name: p.Peer}
 	at, err := world.ParsePlace(p.Peer)
 	if err != nil || at.Netdev == "" {

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package neighbours
+
+// What a transparent cube inherits from where it is attached.
+
+import (
+	"slices"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/unit"
+	"github.com/polycube/polycube/internal/topology/world"
+)
+
+// parentNews is what a cube was told of its parent, or will be.
+type parentNews struct {
+	cube.Parent
+	// from and device are what it was computed from: both are never changed, so the same ones say the same.
+	from   *world.Cube
+	device netdev.Info
+	// posted says that a call is in the mailbox: it takes what is here then.
+	posted bool
+}
+
+// inherit brings what a cube hears of its parent up to date, and says whether it changed.
+func (n *Neighbours) inherit(w *unit.Snapshot, rec *world.Cube, h *parentNews) bool {
+	p := cube.Parent{Name: rec.Parent}
+	var from *world.Cube
+	if rec.Parent != "" {
+		at, err := world.ParsePlace(rec.Parent)
+		if err != nil {
+			return false
+		}
+		p.Netdev = at.Netdev
+		if at.Netdev == "" {
+			from = w.Cubes[at.Cube]
+			p.Cube, p.Port, p.Peer, p.Netdev = at.Cube, at.Port, "", ""
+			if peer, err := w.PeerOf(at); err == nil {
+				p.Peer, p.Netdev = peer.String(), peer.Netdev
+			}
+		}
+	}
+	device := n.infos[p.Netdev]
+	if h.Name == p.Name && h.Netdev == p.Netdev && h.from == from && sameNetdev(h.device, device) {
+		return false
+	}
+	world.Fill(&p, from, device)
+	changed := !h.Equal(p)
+	h.Parent, h.from, h.device = p, from, device
+	return changed
+}
+
+// sameNetdev says whether nothing changed that is inherited.
+func sameNetdev(a, b netdev.Info) bool {
+	return a.Index == b.Index && a.MTU == b.MTU && slices.Equal(a.MAC, b.MAC) && slices.Equal(a.Addresses, b.Addresses)
+}
