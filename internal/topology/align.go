@@ -9,12 +9,10 @@ package topology
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"net"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -22,7 +20,6 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/netdev"
-	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 )
@@ -83,7 +80,7 @@ func (t *txn) adopt(rec *world.Cube) error {
 		if len(wanted[name].Addresses) > 0 || !t.peerChanged(rec.Name, p) && !t.meets[world.Place{Cube: rec.Name, Port: name}] && !t.meets[world.Place{Cube: rec.Name}] {
 			continue
 		}
-		look, err := t.m.netdevs.Look(p.Peer)
+		look, err := t.netdevs.Look(p.Peer)
 		if errors.Is(err, netdev.ErrNotFound) {
 			continue // it has just gone: the port meets it when it is back
 		}
@@ -196,13 +193,13 @@ func (x *execution) leaveNetdevs(name string) {
 // releaseNetdev takes away from a netdev what a port gave it. A netdev that does not give it up is no reason to keep the port.
 func (x *execution) releaseNetdev(p *world.Port) {
 	a := x.next.Aligned[p.Peer]
-	if !p.OnNetdev() || a == nil && p.OwnMAC == "" && x.m.watched.Load() || a != nil && a.PortUUID != p.UUID {
+	if !p.OnNetdev() || a == nil && p.OwnMAC == "" && x.synced() || a != nil && a.PortUUID != p.UUID {
 		return
 	}
 	delete(x.next.Aligned, p.Peer)
 	own, noMAC := net.ParseMAC(p.OwnMAC)
 	p.OwnMAC = ""
-	look, err := x.m.netdevs.Look(p.Peer)
+	look, err := x.netdevs.Look(p.Peer)
 	if errors.Is(err, netdev.ErrNotFound) {
 		return // and all with it
 	}
@@ -214,13 +211,13 @@ func (x *execution) releaseNetdev(p *world.Port) {
 		_, err = x.put(look, d)
 	}
 	if err != nil {
-		x.m.log.Warn("a netdev keeps the addresses of a port", "netdev", p.Peer, "error", err)
+		x.log.Warn("a netdev keeps the addresses of a port", "netdev", p.Peer, "error", err)
 	}
 }
 
 // setNetdev makes a netdev look as its port.
 func (x *execution) setNetdev(p *world.Port, want cube.Alignment) error {
-	look, err := x.m.netdevs.Look(p.Peer)
+	look, err := x.netdevs.Look(p.Peer)
 	if err != nil {
 		return err
 	}
@@ -233,8 +230,8 @@ func (x *execution) setNetdev(p *world.Port, want cube.Alignment) error {
 		if there != ours || look.NoIPv6 && a.Addr().Is6() {
 			continue // somebody else's, or of no use
 		}
-		if x.m.elsewhere(p.Peer, a.Addr()) {
-			x.m.log.Warn("an address of a port is not added to its netdev: the host has another netdev in its network",
+		if x.neighbours.Elsewhere(p.Peer, a.Addr()) {
+			x.log.Warn("an address of a port is not added to its netdev: the host has another netdev in its network",
 				"netdev", p.Peer, "address", a)
 			continue
 		}
@@ -287,11 +284,11 @@ func (x *execution) put(look netdev.Look, d netdev.Settings) (kept bool, err err
 	if d.MAC == nil && len(d.Add)+len(d.Remove) == 0 {
 		return false, nil
 	}
-	err = x.m.netdevs.Put(look.Index, d)
+	err = x.netdevs.Put(look.Index, d)
 	if d.MAC != nil && (errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EOPNOTSUPP)) {
-		x.m.log.Warn("a netdev keeps its MAC address; frames to that of the port are received in promiscuous mode", "index", look.Index, "error", err)
+		x.log.Warn("a netdev keeps its MAC address; frames to that of the port are received in promiscuous mode", "index", look.Index, "error", err)
 		d.MAC, kept = nil, true
-		err = x.m.netdevs.Put(look.Index, d)
+		err = x.netdevs.Put(look.Index, d)
 	}
 	if err != nil {
 		return false, err
@@ -300,89 +297,14 @@ func (x *execution) put(look netdev.Look, d netdev.Settings) (kept bool, err err
 	if d.MAC != nil {
 		back.MAC = look.MAC
 	}
-	x.undo = append(x.undo, func() error { return x.m.netdevs.Put(look.Index, back) })
+	x.undo = append(x.undo, func() error { return x.netdevs.Put(look.Index, back) })
 	return kept, nil
-}
-
-// elsewhere says whether the host reaches an address by another netdev: there it is another machine's, or was given to
-// that netdev by somebody. What ports gave to netdevs does not count.
-func (m *Manager) elsewhere(name string, a netip.Addr) bool {
-	contains := func(p netip.Prefix) bool { return p.Contains(a) }
-	return slices.ContainsFunc(m.neighbours.InNetwork(name, a), func(other string) bool {
-		look, err := m.netdevs.Look(other)
-		return err == nil && slices.ContainsFunc(world.Without(look.Addresses, look.Ours), contains)
-	})
-}
-
-// followNetdevs has ports follow netdevs that may have changed, and gives netdevs that appeared what their ports have.
-func (m *Manager) followNetdevs(events []netdev.Event) {
-	names, readdressed := map[string]bool{}, false
-	for _, e := range events {
-		names[e.Info.Name] = true
-		if e.Old != nil {
-			names[e.Old.Name] = true
-		}
-		readdressed = readdressed || e.Kind == netdev.Added && len(e.Info.Addresses) > 0 ||
-			e.Old != nil && !slices.Equal(e.Old.Addresses, e.Info.Addresses)
-		if e.Kind == netdev.Synced {
-			m.watched.Store(true)
-		}
-	}
-	w := m.view.Load()
-	if readdressed {
-		for name, a := range w.Aligned {
-			names[name] = names[name] || m.crowded(name, a.Look)
-		}
-	}
-	for name, at := range w.Holders(func(peer string) bool { return names[peer] }) {
-		if u := w.Units[at[0].Cube]; u != nil {
-			if u.Instance().Alignment != nil {
-				m.followNetdev(name, at[0])
-			}
-		}
-	}
-}
-
-// followNetdev is one transaction in which a port follows its netdev. If the cube refuses, the port stays as it is, and
-// follows the next change.
-func (m *Manager) followNetdev(name string, at world.Place) {
-	for _, asIs := range []bool{false, true} {
-		err := m.transact(context.Background(), func(t *txn) error {
-			rec := t.own(at.Cube)
-			if rec == nil || rec.Ports[at.Port] == nil || rec.Ports[at.Port].Peer != name {
-				return errUnchanged
-			}
-			return t.noticeNetdev(rec, rec.Ports[at.Port], asIs)
-		})
-		if err == nil || errors.Is(err, errUnchanged) || errors.Is(err, service.ErrClosed) {
-			return
-		}
-		m.log.Warn("a port does not follow its netdev", "port", at.String(), "netdev", name, "error", err)
-	}
-}
-
-// findNetdevs looks at the netdevs that are there at the start. What they have then is no news: the configuration counts.
-func (m *Manager) findNetdevs() {
-	w := m.view.Load().Clone()
-	for name, at := range w.Holders(func(peer string) bool { return w.Links[peer].Index != 0 }) {
-		rec, u := w.Cubes[at[0].Cube], w.Units[at[0].Cube]
-		if rec == nil || u == nil {
-			continue
-		}
-		if u.Instance().Alignment == nil {
-			continue
-		}
-		if look, err := m.netdevs.Look(name); err == nil {
-			w.Aligned[name] = &world.Aligned{PortUUID: rec.Ports[at[0].Port].UUID, Found: true, Look: look}
-		}
-	}
-	m.view.Store(w)
 }
 
 // noticeNetdev edits the port's configuration as its netdev has changed since it was looked at last. As it is, that is
 // only noted.
 func (t *txn) noticeNetdev(rec *world.Cube, p *world.Port, asIs bool) error {
-	look, err := t.m.netdevs.Look(p.Peer)
+	look, err := t.netdevs.Look(p.Peer)
 	was := t.next.Aligned[p.Peer]
 	if errors.Is(err, netdev.ErrNotFound) {
 		if was == nil {
@@ -401,7 +323,7 @@ func (t *txn) noticeNetdev(rec *world.Cube, p *world.Port, asIs bool) error {
 		return err
 	}
 	want, ok := wanted[p.Name]
-	if !ok || was != nil && !was.Found && was.SameAs(look) && !t.m.crowded(p.Peer, look) {
+	if !ok || was != nil && !was.Found && was.SameAs(look) && !t.neighbours.Crowded(p.Peer, look) {
 		return errUnchanged
 	}
 	t.touch(rec.Name)
@@ -417,9 +339,4 @@ func (t *txn) noticeNetdev(rec *world.Cube, p *world.Port, asIs bool) error {
 		return nil
 	}
 	return t.follow(rec, p.Name, want.Interface, was.Change(want.Interface, p, look))
-}
-
-// crowded says whether a netdev has an address from its port that the host reaches elsewhere by now.
-func (m *Manager) crowded(name string, look netdev.Look) bool {
-	return slices.ContainsFunc(look.Ours, func(a netip.Prefix) bool { return m.elsewhere(name, a.Addr()) })
 }

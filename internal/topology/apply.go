@@ -172,19 +172,19 @@ func (a *application) edit(t *txn) error {
 // check asks the model about a cube on its own.
 func (c *wantedCube) check(t *txn) (err error) {
 	if b := t.next.Broken[c.Name]; b != nil {
-		have, err := t.m.ImageOf(t.next, c.Name)
+		have, err := t.ImageOf(t.next, c.Name)
 		if err == nil && have != nil && b.Stored.Service == c.Service {
-			if same, err := t.m.ImageFrom(c.Service, c.Body); err == nil && same.Same(have) {
+			if same, err := t.ImageFrom(c.Service, c.Body); err == nil && same.Same(have) {
 				return nil // as it stands in the store
 			}
 		}
 		return fmt.Errorf("it %s: %w", b, cube.ErrExists)
 	}
-	if c.svc, err = t.m.LoadedService(c.Service); err != nil {
-		return &yang.Error{Tag: yang.InvalidValue, Path: "service-name", Given: c.Service, Near: suggest.Near(c.Service, t.m.loaded.Load().Order),
+	if c.svc, err = t.LoadedService(c.Service); err != nil {
+		return &yang.Error{Tag: yang.InvalidValue, Path: "service-name", Given: c.Service, Near: suggest.Near(c.Service, t.loaded.Load().Order),
 			Message: fmt.Sprintf("service-name: no service %.80q", c.Service)}
 	}
-	if err := t.m.checkCubeName(c.Name); err != nil {
+	if err := t.units.checkName(c.Name); err != nil {
 		return err
 	}
 	if c.Parent != "" && !c.svc.Info.Transparent {
@@ -246,7 +246,7 @@ func (c *wantedCube) fixed(t *txn) (string, error) {
 		return fmt.Sprintf("it is a %s", rec.Service), c.refuseRecreate(rec)
 	}
 	var err error
-	if c.have, err = t.m.ImageOf(t.next, c.Name); err != nil || c.want.Same(c.have) {
+	if c.have, err = t.ImageOf(t.next, c.Name); err != nil || c.want.Same(c.have) {
 		return "", err
 	}
 	after, err := world.DecodeObject(c.all)

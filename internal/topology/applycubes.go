@@ -101,7 +101,7 @@ func (a *application) verify(t *txn) error {
 			continue // it was so before
 		}
 		var err error
-		if c.got, err = t.m.ImageOf(t.next, c.Name); err != nil {
+		if c.got, err = t.ImageOf(t.next, c.Name); err != nil {
 			return err
 		}
 		d := document.CompareCubes(c.Name, c.want, c.got, "")
@@ -130,7 +130,7 @@ func (a *application) adopt(t *txn) error {
 		t.meet(world.Place{Cube: c.Name})
 		err := t.adoptInto(t.next.Units[c.Name], t.before(c.Name), t.next.Cubes[c.Name])
 		if err == nil {
-			c.got, err = t.m.ImageOf(t.next, c.Name)
+			c.got, err = t.ImageOf(t.next, c.Name)
 		}
 		if err != nil {
 			return blame(c.Name, err)
@@ -168,12 +168,12 @@ func (a *application) images(t *txn, name string) (before, after *document.Image
 		before, after = c.have, c.got
 	}
 	if before == nil {
-		if before, err = t.m.ImageOf(t.old, name); err != nil {
+		if before, err = t.ImageOf(t.old, name); err != nil {
 			return nil, nil, err
 		}
 	}
 	if after == nil {
-		after, err = t.m.ImageOf(t.next, name)
+		after, err = t.ImageOf(t.next, name)
 	}
 	return before, after, err
 }

@@ -18,8 +18,8 @@ import (
 // checkBypass refuses a chain on a netdev that this transaction brings together with a port that sends past it. One that
 // was there before, by a netdev's new name, does not stand in the way of changes elsewhere.
 func (t *txn) checkBypass() error {
-	before := t.m.bypassed(t.old)
-	after := t.m.bypassed(t.next)
+	before := bypassed(t.old)
+	after := bypassed(t.next)
 	for _, key := range slices.Sorted(maps.Keys(after)) {
 		if before[key] == "" {
 			return fmt.Errorf("netdev %s: %w", after[key], cube.ErrInvalid)
@@ -29,7 +29,7 @@ func (t *txn) checkBypass() error {
 }
 
 // bypassed says which transparent cubes of a world a port sends past, by netdev, cube and port, and why.
-func (m *Manager) bypassed(w *unit.Snapshot) map[string]string {
+func bypassed(w *unit.Snapshot) map[string]string {
 	found := map[string]string{}
 	if len(w.Chains) == 0 {
 		return found

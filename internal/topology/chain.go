@@ -276,12 +276,12 @@ func (t *txn) detachName(at world.Place, name string) error {
 
 // findNetdev looks a device up in the kernel: an event about it may still be on its way.
 func (t *txn) findNetdev(name string) (world.Link, error) {
-	info, err := t.m.GetNetdev(name)
+	info, err := t.GetNetdev(name)
 	if err != nil {
 		return world.Link{}, err
 	}
-	if err := t.m.refuseShadow(info); err != nil {
-		return world.Link{}, err
+	if t.shadows != nil && t.shadows.Owner(info.Index) != "" {
+		return world.Link{}, fmt.Errorf("netdev %s leads into the namespace of a cube: %w", info.Name, cube.ErrInUse)
 	}
 	l := world.LinkOf(info)
 	l.Flaps = t.next.Links[name].Flaps

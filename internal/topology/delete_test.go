@@ -128,7 +128,7 @@ func TestAHandlerChangesProgramsBeforeAListIsDeleted(t *testing.T) {
 		switch call {
 		case "br1 PacketIn":
 			close(inside)
-			eventually(t, "the transaction begins", func() bool { return len(l.writer) == 0 })
+			eventually(t, "the transaction begins", func() bool { return len(l.token) == 0 })
 			reloaded = p.Reload(ingressSlot(1), cube.Program{Function: "from the handler"})
 		case "br1 DeleteState":
 			if within == nil {

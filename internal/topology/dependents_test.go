@@ -59,8 +59,8 @@ func newLandlordLab(t *testing.T) *lab {
 
 func (l *lab) configOf(name string) string {
 	l.t.Helper()
-	<-l.writer
-	defer func() { l.writer <- struct{}{} }()
+	<-l.token
+	defer func() { l.token <- struct{}{} }()
 	w := l.view.Load()
 	text := string(w.Cubes[name].Saved)
 	for _, table := range w.Cubes[name].Tables {

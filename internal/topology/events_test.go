@@ -13,7 +13,6 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/netdev"
-	"github.com/polycube/polycube/internal/topology/announce"
 	"github.com/polycube/polycube/internal/topology/history"
 	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/unit"
@@ -23,8 +22,7 @@ import (
 // watched follows a lab's events.
 func (l *lab) watched() *events.Reader {
 	l.t.Helper()
-	l.tell = announce.New(events.New("run", 0), l.log)
-	r, err := l.Events().Follow("")
+	r, err := l.events.Follow("")
 	if err != nil {
 		l.t.Fatal(err)
 	}

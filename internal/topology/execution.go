@@ -181,18 +181,18 @@ func (x *execution) createMaps() error {
 		if u.Ready() {
 			continue
 		}
-		if err := x.m.dp.CreateCube(u.Spec(rec, p.plan.MapSizes)); err != nil {
+		if err := x.dp.CreateCube(u.Spec(rec, p.plan.MapSizes)); err != nil {
 			return blame(u.Name, fmt.Errorf("%s: create its maps: %w", u.Name, err))
 		}
 		u.SetReady(true)
-		x.m.byID.Store(u.ID, u)
+		x.byID.Store(u.ID, u)
 		if x.restoring {
 			continue // the maps hold state that outlives a failed start
 		}
 		x.undo = append(x.undo, func() error {
-			x.m.byID.Delete(u.ID)
+			x.byID.Delete(u.ID)
 			u.SetReady(false)
-			return x.m.dp.DeleteCube(u.ID)
+			return x.dp.DeleteCube(u.ID)
 		})
 	}
 	return nil
@@ -203,7 +203,7 @@ func (x *execution) resizeMaps(p *planned, rec *world.Cube) error {
 	if len(p.plan.MapSizes) == 0 {
 		return nil
 	}
-	undo, err := x.m.dp.ResizeMaps(p.unit.ID, p.plan.MapSizes)
+	undo, err := x.dp.ResizeMaps(p.unit.ID, p.plan.MapSizes)
 	if err != nil {
 		return blame(p.unit.Name, fmt.Errorf("%s: sizes of its maps: %w", p.unit.Name, err))
 	}
@@ -222,12 +222,12 @@ func (x *execution) resizeMaps(p *planned, rec *world.Cube) error {
 
 // prepareGraph returns nil when the data plane has nothing to do.
 func (x *execution) prepareGraph() (Change, error) {
-	if x.m.inUse.graph != nil && x.graph.Same(x.m.inUse.graph) {
+	if x.inUse.graph != nil && x.graph.Same(x.inUse.graph) {
 		return nil, nil
 	}
-	change, err := x.m.dp.Prepare(x.ctx, x.graph)
+	change, err := x.dp.Prepare(x.ctx, x.graph)
 	if err != nil && x.stopsTracing(err) {
-		change, err = x.m.dp.Prepare(x.ctx, x.graph)
+		change, err = x.dp.Prepare(x.ctx, x.graph)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("data plane: %w", err)
@@ -293,19 +293,19 @@ func (x *execution) commitGraph(change Change) error {
 	if change == nil {
 		return nil
 	}
-	before := x.m.inUse.graph
+	before := x.inUse.graph
 	err := x.commitStanding(change)
 	if err == nil {
-		x.m.inUse.graph = x.graph
+		x.inUse.graph = x.graph
 	} else if p := (*unit.PanicError)(nil); errors.As(err, &p) {
-		x.m.inUse.graph = nil // how far it came is not known
+		x.inUse.graph = nil // how far it came is not known
 	}
 	if err != nil {
 		return fmt.Errorf("data plane: %w", err)
 	}
 	x.undo = append(x.undo, func() error {
 		x.restoreCubes()
-		return x.m.inUse.returnTo(context.WithoutCancel(x.ctx), before)
+		return x.inUse.returnTo(context.WithoutCancel(x.ctx), before)
 	})
 	return nil
 }

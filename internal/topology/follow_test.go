@@ -15,7 +15,6 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/netdev"
-	"github.com/polycube/polycube/internal/topology/announce"
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
@@ -131,10 +130,8 @@ func busyLab(t *testing.T, n int) (l *lab, lines *strings.Builder) {
 	for i := range n {
 		names = append(names, fmt.Sprint("veth", i))
 	}
-	l = newLab(t, names...)
 	lines = &strings.Builder{}
-	l.log = slog.New(slog.NewTextHandler(lines, nil))
-	l.tell = announce.New(nil, l.log)
+	l = newLoggingLab(t, slog.NewTextHandler(lines, nil), names...)
 	for i := 0; i < n; i += 8 {
 		var ports []string
 		for k := range min(8, n-i) {

@@ -78,58 +78,58 @@ func (q *queue) take() []*waiting {
 }
 
 // together runs a change in a transaction, with others that wait. fn may run twice, and must do nothing but edit.
-func (m *Manager) together(ctx context.Context, cubes []string, alone bool, fn func(*txn) error) error {
+func (w *writer) together(ctx context.Context, cubes []string, alone bool, fn func(*txn) error) error {
 	if p, ok := preconditionOf(ctx); ok {
 		alone = true
 		if !slices.Contains(cubes, p.cube) {
 			cubes = append(slices.Clone(cubes), p.cube)
 		}
 	}
-	w := &waiting{ctx: ctx, fn: requested(ctx, fn), cubes: cubes, alone: alone, done: make(chan error, 1)}
-	m.queue.add(w)
+	one := &waiting{ctx: ctx, fn: requested(ctx, fn), cubes: cubes, alone: alone, done: make(chan error, 1)}
+	w.queue.add(one)
 	for {
 		select {
-		case err := <-w.done:
+		case err := <-one.done:
 			if err == nil {
-				m.news.Wait()
+				w.news.Wait()
 			}
 			return err
-		case <-m.writer:
-			m.makeGroup()
-			m.writer <- struct{}{}
+		case <-w.token:
+			w.makeGroup()
+			w.release()
 		case <-ctx.Done():
-			if m.queue.remove(w) {
+			if w.queue.remove(one) {
 				return fmt.Errorf("wait for another change to end: %w", ctx.Err())
 			}
-			return <-w.done
+			return <-one.done
 		}
 	}
 }
 
-// makeGroup makes the changes at the head of the queue. The caller has the writer's token.
-func (m *Manager) makeGroup() {
-	group := slices.DeleteFunc(m.queue.take(), func(w *waiting) bool {
-		if w.ctx.Err() != nil {
-			w.done <- fmt.Errorf("wait for another change to end: %w", w.ctx.Err())
+// makeGroup makes the changes at the head of the queue. The caller has the token.
+func (w *writer) makeGroup() {
+	group := slices.DeleteFunc(w.queue.take(), func(one *waiting) bool {
+		if one.ctx.Err() != nil {
+			one.done <- fmt.Errorf("wait for another change to end: %w", one.ctx.Err())
 			return true
 		}
 		return false
 	})
-	m.tallies.groups.Observe(float64(len(group)))
-	if len(group) > 1 && m.one(context.WithoutCancel(group[0].ctx), func(t *txn) error {
-		for _, w := range group {
-			if err := w.fn(t); err != nil {
+	w.tallies.groups.Observe(float64(len(group)))
+	if len(group) > 1 && w.one(context.WithoutCancel(group[0].ctx), func(t *txn) error {
+		for _, one := range group {
+			if err := one.fn(t); err != nil {
 				return err
 			}
 		}
 		return nil
 	}) == nil {
-		for _, w := range group {
-			w.done <- nil
+		for _, one := range group {
+			one.done <- nil
 		}
 		return
 	}
-	for _, w := range group {
-		w.done <- m.one(w.ctx, w.fn)
+	for _, one := range group {
+		one.done <- w.one(one.ctx, one.fn)
 	}
 }

@@ -16,7 +16,7 @@ import (
 // whileBusy starts requests, in order, while somebody else has the writer's token, and returns their errors.
 func (l *lab) whileBusy(lines ...string) []error {
 	l.t.Helper()
-	<-l.writer
+	<-l.token
 	errs := make([]error, len(lines))
 	var done sync.WaitGroup
 	for i, line := range lines {
@@ -27,7 +27,7 @@ func (l *lab) whileBusy(lines ...string) []error {
 			return len(l.queue.list) == i+1
 		})
 	}
-	l.writer <- struct{}{}
+	l.token <- struct{}{}
 	done.Wait()
 	return errs
 }
@@ -108,7 +108,7 @@ func (l *lab) names() []string {
 
 func TestAClientThatHangsUpTakesItsChangeBack(t *testing.T) {
 	l := newLab(t)
-	<-l.writer
+	<-l.token
 	ctx, cancel := context.WithCancel(context.Background())
 	gone := make(chan error)
 	go func() { gone <- l.Create(ctx, "toybridge", "a", nil) }()
@@ -121,7 +121,7 @@ func TestAClientThatHangsUpTakesItsChangeBack(t *testing.T) {
 	if err := <-gone; !errors.Is(err, context.Canceled) {
 		t.Errorf("the client hears %v", err)
 	}
-	l.writer <- struct{}{}
+	l.token <- struct{}{}
 	l.must(`create toybridge b`)
 	if got := l.names(); !slices.Equal(got, []string{"b"}) {
 		t.Errorf("there are %v, want b alone", got)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/topology/history"
 	"github.com/polycube/polycube/internal/topology/service"
@@ -42,13 +43,21 @@ type lab struct {
 	shadows Shadows      // nil: none
 	host    service.Host // nil: none
 	extra   []cube.Service
+	logger  slog.Handler // nil: the test's output
+	events  *events.Log  // nil: none
 	mu      sync.Mutex
 }
 
 func newLab(t *testing.T, devs ...string) *lab {
 	t.Helper()
+	return newLoggingLab(t, nil, devs...)
+}
+
+// newLoggingLab is a lab whose log goes elsewhere.
+func newLoggingLab(t *testing.T, logger slog.Handler, devs ...string) *lab {
+	t.Helper()
 	l := &lab{t: t, plane: newFakePlane(), devs: newFakeNetdevs(devs...), b: &behaviour{learned: map[string]string{}},
-		records: map[string][]byte{}}
+		records: map[string][]byte{}, logger: logger, events: events.New("run", 0)}
 	l.start()
 	t.Cleanup(func() { l.stop() })
 	return l
@@ -62,8 +71,12 @@ func (l *lab) start() {
 	for _, k := range slices.Sorted(maps.Keys(l.records)) {
 		state.Records = append(state.Records, store.Record{Key: k, Value: l.records[k]})
 	}
+	logger := l.logger
+	if logger == nil {
+		logger = slog.NewTextHandler(l.t.Output(), nil)
+	}
 	m, err := newManager(Options{Datapath: l.plane, State: state, Services: append(toyServices(l.t, l.b), l.extra...), Netdevs: l.devs, Shadows: l.shadows, Host: l.host,
-		Logger: slog.New(slog.NewTextHandler(l.t.Output(), nil)), Version: "1"}, l.commit)
+		Logger: slog.New(logger), Events: l.events, Version: "1"}, l.commit)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -112,8 +125,8 @@ func (l *lab) do(lines ...string) error {
 // wantGraph checks that the graph in use is that of the whole world: a change derives a part of it.
 func (l *lab) wantGraph() {
 	l.t.Helper()
-	<-l.writer
-	defer func() { l.writer <- struct{}{} }()
+	<-l.token
+	defer func() { l.token <- struct{}{} }()
 	if err := l.inUse.Lock(context.Background()); err != nil {
 		l.t.Fatal(err)
 	}
@@ -271,8 +284,8 @@ func (l *lab) state() state {
 	if open != 0 {
 		l.t.Errorf("%d changes of the data plane were neither committed nor aborted", open)
 	}
-	<-l.writer
-	defer func() { l.writer <- struct{}{} }()
+	<-l.token
+	defer func() { l.token <- struct{}{} }()
 	w := l.view.Load()
 	for _, name := range slices.Sorted(maps.Keys(w.Units)) {
 		raw, err := w.Units[name].Tree.JSON(nil, yang.JSONOptions{Defaults: true})

@@ -2,26 +2,12 @@
 
 package topology
 
-// What requests ask about netdevs, and what cubes are told of them.
+// What cubes are told of the links of their ports.
 
 import (
-	"context"
-
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 )
-
-// transactRestoring is transact for changes that nobody asked for. While New runs, it holds the writer's token itself.
-func (m *Manager) transactRestoring(ctx context.Context, fn func(*txn) error) error {
-	lenient := func(t *txn) error {
-		t.restoring = true
-		return fn(t)
-	}
-	if m.started {
-		return m.transact(ctx, lenient)
-	}
-	return m.begin(ctx).run(lenient)
-}
 
 // notify tells cubes what the transaction changed around them. They hear of it by their mailbox, when the transaction is
 // over: a cube's code may want one of its own. What ports are connected to comes after the links that ceased to work and
@@ -33,11 +19,11 @@ func (c *committed) notify() {
 		for _, p := range rec.PortsByIndex() {
 			if c.notifyPort(u, rec, p) {
 				changed := u.Instance().LinkChanged
-				working = append(working, func() { c.m.news.Tell(u, "LinkChanged", func() { changed(p.Name, true) }) })
+				working = append(working, func() { c.news.Tell(u, "LinkChanged", func() { changed(p.Name, true) }) })
 			}
 		}
 	}
-	c.m.neighbours.Tell()
+	c.neighbours.Tell()
 	for _, tell := range working {
 		tell()
 	}
@@ -55,7 +41,7 @@ func (c *committed) notifyPort(u *unit.Unit, rec *world.Cube, p *world.Port) (wo
 	up := c.next.Linked(rec, p)
 	is := u.Instance()
 	if is.PortChanged != nil && (found || up != (was != nil && c.old.Linked(old, was))) {
-		c.m.news.Tell(u, "PortChanged", func() { is.PortChanged(p.Name, up) })
+		c.news.Tell(u, "PortChanged", func() { is.PortChanged(p.Name, up) })
 	}
 	if is.LinkChanged == nil {
 		return false
@@ -64,7 +50,7 @@ func (c *committed) notifyPort(u *unit.Unit, rec *world.Cube, p *world.Port) (wo
 	worked := was != nil && c.old.Works(old, was)
 	flapped := works && worked && c.next.Flaps(p) != c.old.Flaps(was)
 	if flapped || !works && (found || worked) {
-		c.m.news.Tell(u, "LinkChanged", func() { is.LinkChanged(p.Name, false) })
+		c.news.Tell(u, "LinkChanged", func() { is.LinkChanged(p.Name, false) })
 	}
 	return works && (found || flapped || !worked)
 }

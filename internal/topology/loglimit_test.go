@@ -33,9 +33,8 @@ func TestLevelOfACube(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.level, func(t *testing.T) {
-			l := newLab(t)
 			var out bytes.Buffer
-			l.log = slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.Level(-100)}))
+			l := newLoggingLab(t, slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.Level(-100)}))
 			l.must(`create toybridge br <<< ` + fmt.Sprintf(`{"loglevel":%q}`, tt.level))
 			u := l.view.Load().Units["br"]
 			for from, write := range map[string]func(i int){

@@ -18,9 +18,6 @@ import (
 // maxGone bounds how often a transaction states the graph without netdevs that have gone meanwhile.
 const maxGone = 8
 
-// deleted is how a netdev has gone, as far as that is known without its event.
-const deleted = "it was deleted or moved to another namespace"
-
 // commitStanding commits the graph, without the netdevs that turn out to have gone.
 func (x *execution) commitStanding(change Change) error {
 	var err error
@@ -58,7 +55,7 @@ func (x *execution) leaveOut(err error) bool {
 	links := map[string]world.Link{}
 	for name, index := range g.Netdevs {
 		if l := x.next.Links[name]; l.Index == index {
-			links[name] = world.Link{Gone: deleted, Flaps: l.Flaps}
+			links[name] = world.Link{Gone: world.Deleted, Flaps: l.Flaps}
 		}
 	}
 	x.next.SetLinks(links)
@@ -70,7 +67,7 @@ func (x *execution) leaveOut(err error) bool {
 // tellOfLost tells of the netdevs that the transaction found gone, before their events come.
 func (c *committed) tellOfLost() {
 	for _, name := range c.lost {
-		c.m.tell.Netdev(name, c.old.Links[name], c.next.Links[name])
+		c.tell.Netdev(name, c.old.Links[name], c.next.Links[name])
 	}
-	c.m.tell.PortsOn(c.lost, c.old, c.next)
+	c.tell.PortsOn(c.lost, c.old, c.next)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // TestANetdevGoesWithinAChange: the data plane finds it gone in a step of a change, which is made without it. Its port is
@@ -42,7 +43,7 @@ func TestANetdevGoesWithinAChange(t *testing.T) {
 				l.must(change)
 				l.plane.setFail(nil)
 				l.wantRead(`"DOWN"`, "br", "ports", "p2", "status")
-				if got := reason(l, "br", "p2"); !strings.Contains(got, "netdev veth2 no longer exists, "+deleted) {
+				if got := reason(l, "br", "p2"); !strings.Contains(got, "netdev veth2 no longer exists, "+world.Deleted) {
 					t.Errorf("the reason is %q", got)
 				}
 				l.wantRead(`"UP"`, "br", "ports", "p1", "status")

@@ -22,11 +22,11 @@ func (x *execution) persist() error {
 		return err
 	}
 	x.next.Revision++
-	if x.m.commit == nil {
+	if x.commit == nil {
 		return nil
 	}
 	recs = append(recs, x.changeRecord())
-	if err := x.m.commit(recs); err != nil {
+	if err := x.commit(recs); err != nil {
 		return fmt.Errorf("write the configuration to disk: %w", err)
 	}
 	return nil

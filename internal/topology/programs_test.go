@@ -102,7 +102,7 @@ func TestAHandlerChangesProgramsWhileATransactionWaitsForIt(t *testing.T) {
 		if call == "br1 PacketIn" {
 			close(inside)
 			// The writer's token is gone once the transaction has begun.
-			eventually(t, "the transaction begins", func() bool { return len(l.writer) == 0 })
+			eventually(t, "the transaction begins", func() bool { return len(l.token) == 0 })
 			reloaded = p.Reload(ingressSlot(1), cube.Program{Function: "from the handler"})
 		}
 		return nil

@@ -13,11 +13,9 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/jsonscan"
 	"github.com/polycube/polycube/internal/topology/document"
 	"github.com/polycube/polycube/internal/topology/read"
-	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
@@ -30,11 +28,11 @@ func (m *Manager) Create(ctx context.Context, serviceName, name string, body []b
 }
 
 func (t *txn) create(serviceName, name string, body []byte, words bool) error {
-	svc, err := t.m.LoadedService(serviceName)
+	svc, err := t.LoadedService(serviceName)
 	if err != nil {
 		return err
 	}
-	if err := t.m.checkCubeName(name); err != nil {
+	if err := t.units.checkName(name); err != nil {
 		return err
 	}
 	if other := t.next.Cubes[name]; other != nil {
@@ -43,7 +41,7 @@ func (t *txn) create(serviceName, name string, body []byte, words bool) error {
 	if b := t.next.Broken[name]; b != nil {
 		return fmt.Errorf("cube %s: exists in the store but could not be restored (%s), delete it first: %w", name, b.Reason, cube.ErrExists)
 	}
-	id, err := t.next.FreeID(t.m.lastID)
+	id, err := t.units.free(t.next)
 	if err != nil {
 		return err
 	}
@@ -51,22 +49,11 @@ func (t *txn) create(serviceName, name string, body []byte, words bool) error {
 	if err != nil {
 		return err
 	}
-	t.m.lastID = id
-	t.m.seq++
-	u := t.m.newUnit(svc, name, world.NewUUID(), id)
+	u, rec := t.units.create(svc, name, id)
 	t.created = append(t.created, u)
-	t.next.Units[name] = u
-	t.next.Cubes[name] = &world.Cube{Name: name, Service: serviceName, UUID: u.UUID, ID: id, Seq: t.m.seq,
-		Transparent: svc.Info.Transparent, Ports: map[string]*world.Port{}}
+	t.next.Units[name], t.next.Cubes[name] = u, rec
 	t.direct[name] = true
 	return t.request(u, yang.Create, nil, body, words)
-}
-
-// newUnit makes a unit without an instance.
-func (m *Manager) newUnit(svc *service.Service, name, uuid string, id datapath.CubeID) *unit.Unit {
-	return unit.New(unit.Options{Service: svc, Name: name, UUID: uuid, ID: id, Datapath: m.dp, Plane: m.inUse, Log: m.log,
-		OwnStation: m.neighbours.OwnStation, Handlers: m.tallies.handlers, Waits: m.tallies.waits,
-		Announce: func(reason string) { m.tell.Cube(name, svc.Info.Name, "degraded", reason) }})
 }
 
 // Edit changes a part of a cube's configuration. What is deleted of a list may be state, such as learned addresses: the
@@ -195,7 +182,7 @@ func (m *Manager) forgetBroken(b *world.Broken) {
 	if err := unit.Guard(remove); err != nil {
 		m.log.Error("remove a cube's maps", "cube", b.Stored.Name, "error", err)
 	}
-	m.forgetShadow(b.Stored.UUID)
+	m.namespaces.forget(b.Stored.UUID)
 }
 
 // Action runs one of the model's actions; the changes of configuration that it asks for are part of the transaction.
@@ -324,7 +311,7 @@ func (t *txn) createElement(object jsonscan.Object) error {
 			return &yang.Error{Tag: yang.InvalidValue, Path: m.name, Message: m.name + ": must be a string"}
 		}
 	}
-	svc, err := t.m.LoadedService(serviceName)
+	svc, err := t.LoadedService(serviceName)
 	if err != nil {
 		return err
 	}
@@ -337,17 +324,6 @@ func (t *txn) createElement(object jsonscan.Object) error {
 	}
 	if svc.Info.Transparent {
 		t.parents = append(t.parents, givenParent{cube: name, parent: parent})
-	}
-	return nil
-}
-
-func (m *Manager) checkCubeName(name string) error {
-	if !world.ValidName(name) {
-		return fmt.Errorf("cube name %.80q: a name must have 1 to 64 characters from A-Z a-z 0-9 . _ + -, and begin with a letter or digit: %w",
-			name, cube.ErrInvalid)
-	}
-	if world.Reserved[name] || m.loaded.Load().ByName[name] != nil {
-		return fmt.Errorf("cube name %q is reserved for the command line, choose another one: %w", name, cube.ErrInvalid)
 	}
 	return nil
 }

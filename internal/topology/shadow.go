@@ -9,7 +9,6 @@ package topology
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,9 +17,7 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/shadow"
-	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 )
@@ -52,7 +49,7 @@ func (t *txn) deriveShadow(rec *world.Cube, conf world.Common) error {
 	if conf.Shadow && conf.Type.Hook() != cube.TC {
 		return fmt.Errorf("%s: a cube of type %s cannot have a namespace, a shadow cube must be of type TC: %w", rec.Name, conf.Type, cube.ErrInvalid)
 	}
-	if conf.Shadow && t.m.shadows == nil {
+	if conf.Shadow && t.shadows == nil {
 		return fmt.Errorf("%s: this daemon does not support namespaces: %w", rec.Name, cube.ErrUnsupported)
 	}
 	rec.Shadow, rec.Span = conf.Shadow, conf.Span
@@ -77,7 +74,7 @@ func (x *execution) ensureShadows() error {
 }
 
 func (t *txn) ensureShadow(rec *world.Cube) error {
-	ends, err := t.m.shadows.Ensure(rec.Namespace())
+	ends, err := t.shadows.Ensure(rec.Namespace())
 	if err != nil {
 		return err
 	}
@@ -129,8 +126,8 @@ func (x *execution) planAlignment(rec *world.Cube) error {
 // alignShadows gives the interfaces of touched cubes the addresses that their ports have been given.
 func (x *execution) alignShadows() error {
 	for _, a := range x.alignments {
-		x.undo = append(x.undo, func() error { return x.m.shadows.Set(a.uuid, a.port, a.back) })
-		if err := x.m.shadows.Set(a.uuid, a.port, a.forth); err != nil {
+		x.undo = append(x.undo, func() error { return x.shadows.Set(a.uuid, a.port, a.back) })
+		if err := x.shadows.Set(a.uuid, a.port, a.forth); err != nil {
 			return err
 		}
 	}
@@ -180,16 +177,16 @@ func (t *txn) interfaces(rec *world.Cube) (map[string]cube.Interface, error) {
 // finishShadows removes what the change has no use for, and tells the interfaces whether their ports are linked and how
 // large packets may be there. Nothing here can undo the change; what goes wrong is logged.
 func (c *committed) finishShadows() {
-	if c.m.shadows == nil {
+	if c.shadows == nil {
 		return
 	}
 	var errs []error
 	for _, u := range c.removed {
-		errs = append(errs, c.m.shadows.Remove(u.UUID))
+		errs = append(errs, c.shadows.Remove(u.UUID))
 	}
 	for _, name := range c.touched {
 		if rec := c.next.Cubes[name]; rec != nil && rec.Shadow {
-			errs = append(errs, c.m.shadows.Trim(rec.Namespace()))
+			errs = append(errs, c.shadows.Trim(rec.Namespace()))
 			c.watchRoutes(rec)
 		}
 	}
@@ -202,7 +199,7 @@ func (c *committed) finishShadows() {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		c.m.log.Error("a namespace differs from its cube", "error", err)
+		c.log.Error("a namespace differs from its cube", "error", err)
 	}
 }
 
@@ -224,76 +221,11 @@ func (c *committed) followPeer(rec *world.Cube, p *world.Port) error {
 	if to.Up == nil && to.MTU == 0 {
 		return nil
 	}
-	return c.m.shadows.Set(rec.UUID, p.Name, to)
-}
-
-// startShadows removes the namespaces of cubes that are gone, and begins to follow those that are there.
-func (m *Manager) startShadows() {
-	if m.shadows == nil {
-		return
-	}
-	m.sweepShadows()
-	m.shadows.Start(m.shadowChanged)
-}
-
-// forgetShadow removes what there is of the namespace of a cube that could not be restored.
-func (m *Manager) forgetShadow(uuid string) {
-	<-m.writer // the namespaces of cubes that are being made are not in the world yet
-	defer func() { m.writer <- struct{}{} }()
-	if m.shadows == nil || m.closed {
-		return
-	}
-	if err := m.shadows.Remove(uuid); err != nil {
-		m.log.Error("remove a cube's namespace", "error", err)
-	}
-	m.sweepShadows()
-}
-
-// sweepShadows removes the namespaces of cubes that are gone. Those of cubes that could not be restored stay.
-func (m *Manager) sweepShadows() {
-	if m.shadows == nil {
-		return
-	}
-	w := m.view.Load()
-	keep := map[string]bool{}
-	for _, rec := range w.Cubes {
-		keep[rec.UUID] = rec.Shadow
-	}
-	for _, b := range w.Broken {
-		keep[b.Stored.UUID] = true
-	}
-	if err := m.shadows.Sweep(func(uuid string) bool { return keep[uuid] }); err != nil {
-		m.log.Error("remove namespaces of deleted cubes", "error", err)
-	}
+	return c.shadows.Set(rec.UUID, p.Name, to)
 }
 
 // errUnchanged ends a transaction that has nothing to do.
 var errUnchanged = errors.New("nothing has changed")
-
-// shadowChanged repairs a cube's namespace, and has the cube follow what was changed there. A change that the cube
-// refuses stays in the namespace, and is told to the log; it does not undo the repair.
-func (m *Manager) shadowChanged(uuid string) {
-	for _, what := range []struct {
-		fails string
-		do    func(*txn, *world.Cube) error
-	}{
-		{"a cube's namespace cannot be repaired", (*txn).repairShadow},
-		{"the interfaces of a cube's namespace cannot be read", (*txn).noteShadow},
-		{"a cube does not follow its namespace", (*txn).followShadow},
-	} {
-		err := m.transact(context.Background(), func(t *txn) error {
-			for name, rec := range t.next.Cubes {
-				if rec.UUID == uuid && rec.Shadow {
-					return what.do(t, t.own(name))
-				}
-			}
-			return errUnchanged
-		})
-		if err != nil && !errors.Is(err, errUnchanged) && !errors.Is(err, service.ErrClosed) {
-			m.log.Warn(what.fails, "error", err)
-		}
-	}
-}
 
 // repairShadow makes what is missing of a cube's namespace.
 func (t *txn) repairShadow(rec *world.Cube) error {
@@ -306,7 +238,7 @@ func (t *txn) repairShadow(rec *world.Cube) error {
 	}
 	for name, p := range rec.Ports {
 		if p.Outer != before[name] {
-			t.m.log.Warn("a deleted interface of a cube's namespace was restored", "cube", rec.Name, "port", name)
+			t.log.Warn("a deleted interface of a cube's namespace was restored", "cube", rec.Name, "port", name)
 			t.touch(rec.Name)
 		}
 	}
@@ -318,7 +250,7 @@ func (t *txn) repairShadow(rec *world.Cube) error {
 
 // noteShadow takes note of interfaces that somebody has set down or up in the namespace.
 func (t *txn) noteShadow(rec *world.Cube) error {
-	states, err := t.m.shadows.States(rec.Namespace())
+	states, err := t.shadows.States(rec.Namespace())
 	if err != nil {
 		return err
 	}
@@ -357,7 +289,7 @@ func (t *txn) differences(rec *world.Cube) ([]cube.Edit, error) {
 	if err != nil || wanted == nil {
 		return nil, err
 	}
-	states, err := t.m.shadows.States(rec.Namespace())
+	states, err := t.shadows.States(rec.Namespace())
 	if err != nil {
 		return nil, err
 	}
@@ -388,26 +320,6 @@ func looks(is, want cube.Interface) bool {
 	return (want.MAC == nil || bytes.Equal(is.MAC, want.MAC)) && slices.Equal(sorted(is.Addresses), sorted(want.Addresses))
 }
 
-// shadowEvent takes an event about an outer end, which is no netdev for users. One that somebody deleted is made again.
-func (m *Manager) shadowEvent(e netdev.Event) bool {
-	if m.shadows == nil || e.Kind == netdev.Synced {
-		return false
-	}
-	uuid := m.shadows.Owner(e.Info.Index)
-	if uuid != "" && e.Kind == netdev.Removed {
-		m.shadowChanged(uuid)
-	}
-	return uuid != ""
-}
-
-// refuseShadow refuses an outer end as anybody's peer.
-func (m *Manager) refuseShadow(info netdev.Info) error {
-	if m.shadows == nil || m.shadows.Owner(info.Index) == "" {
-		return nil
-	}
-	return fmt.Errorf("netdev %s leads into the namespace of a cube: %w", info.Name, cube.ErrInUse)
-}
-
 // routeTeller is a Shadows that can tell routes.
 type routeTeller interface {
 	WatchRoutes(c shadow.Cube, told shadow.Told)
@@ -416,7 +328,7 @@ type routeTeller interface {
 // watchRoutes has a cube told of the routes in its namespace, if it wants to hear of them.
 func (c *committed) watchRoutes(rec *world.Cube) {
 	u := c.next.Units[rec.Name]
-	teller, can := c.m.shadows.(routeTeller)
+	teller, can := c.shadows.(routeTeller)
 	changed := u.Instance().RoutesChanged
 	if can && changed != nil {
 		n := &unit.RouteNews{Unit: u, Changed: changed}

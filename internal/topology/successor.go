@@ -14,8 +14,6 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
-	"github.com/polycube/polycube/internal/store"
-	"github.com/polycube/polycube/internal/topology/history"
 	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
@@ -150,7 +148,7 @@ func (t *txn) succeed(name string, svc *service.Service) error {
 	if rec.Transparent != svc.Info.Transparent {
 		return fmt.Errorf("the service changed from transparent to standard, or the other way round: %w", cube.ErrInvalid)
 	}
-	u := t.m.newUnit(svc, name, rec.UUID, rec.ID)
+	u := t.units.make(svc, name, rec.UUID, rec.ID)
 	t.successors = append(t.successors, &successor{was: was, is: u})
 	if err := u.Inherit(was); err != nil {
 		return fmt.Errorf("its configuration: %w", err)
@@ -170,7 +168,7 @@ func (t *txn) succeed(name string, svc *service.Service) error {
 
 // succeedBroken has a cube of the store taken over that its service could not restore before.
 func (t *txn) succeedBroken(b *world.Broken) error {
-	s, err := t.m.stage(b.Stored)
+	s, err := t.units.stage(b.Stored)
 	if err != nil {
 		return err
 	}
@@ -195,7 +193,7 @@ func (t *txn) successor(u *unit.Unit) *successor {
 // reopen opens the maps of a cube that is taken over.
 func (x *execution) reopen(s *successor, p planned, rec *world.Cube) error {
 	u := s.is
-	dp, ok := x.m.dp.(replacer)
+	dp, ok := x.dp.(replacer)
 	if !ok {
 		return fmt.Errorf("the data plane cannot re-open a running cube: %w", cube.ErrUnsupported)
 	}
@@ -225,14 +223,14 @@ func (x *execution) restoreCubes() {
 func (t *txn) dropSuccessors() {
 	for _, s := range t.successors {
 		s.is.End()
-		t.m.endUnit(s.is)
+		s.is.Close()
 	}
 }
 
 // introduce has packets and messages go to the successors.
 func (c *committed) introduce() {
 	for _, s := range c.successors {
-		c.m.byID.Store(s.is.ID, s.is)
+		c.byID.Store(s.is.ID, s.is)
 		if s.was != nil {
 			s.was.End()
 		}
@@ -243,39 +241,11 @@ func (c *committed) introduce() {
 func (c *committed) retirePredecessors() {
 	for _, s := range c.successors {
 		if s.was != nil {
-			c.m.endUnit(s.was)
+			s.was.Close()
 		}
 		if s.settle != nil {
 			s.settle()
 		}
-		c.m.tell.Cube(s.is.Name, s.is.Service.Info.Name, "adopted", "")
+		c.tell.Cube(s.is.Name, s.is.Service.Info.Name, "adopted", "")
 	}
-}
-
-// Exclusively runs fn while nobody changes anything.
-func (m *Manager) Exclusively(ctx context.Context, fn func() error) error {
-	select {
-	case <-m.writer:
-	case <-ctx.Done():
-		return fmt.Errorf("wait for another change to end: %w", ctx.Err())
-	}
-	defer func() { m.writer <- struct{}{} }()
-	if m.closed {
-		return service.ErrClosed
-	}
-	return fn()
-}
-
-// Write stores a record that belongs to no cube, as a revision of its own: its number is that of the store's
-// transaction. The caller has the writer's token.
-func (m *Manager) Write(ctx context.Context, r store.Record, note string) error {
-	w := m.view.Load().Clone()
-	w.Revision++
-	if m.commit != nil {
-		if err := m.commit([]store.Record{r, history.RecordOf(w.Revision, note, OriginOf(ctx))}); err != nil {
-			return fmt.Errorf("write the configuration to disk: %w", err)
-		}
-	}
-	m.view.Store(w)
-	return nil
 }

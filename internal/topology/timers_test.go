@@ -117,7 +117,7 @@ func TestTimersOfACubeThatIsBeingMade(t *testing.T) {
 		var early atomic.Bool
 		l.b.setFail(func(call string) error {
 			if call == "br1 Commit" {
-				u, ok := l.byID.Load(l.lastID)
+				u, ok := l.byID.Load(l.units.lastID)
 				if !ok {
 					t.Error("no unit")
 					return nil

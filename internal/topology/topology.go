@@ -13,20 +13,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/events"
+	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/store"
-	"github.com/polycube/polycube/internal/topology/announce"
+	"github.com/polycube/polycube/internal/topology/follow"
 	"github.com/polycube/polycube/internal/topology/history"
-	"github.com/polycube/polycube/internal/topology/neighbours"
-	"github.com/polycube/polycube/internal/topology/read"
 	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/services"
-	"github.com/polycube/polycube/internal/topology/unit"
-	"github.com/polycube/polycube/internal/topology/world"
 )
 
 // Options of New. Datapath is required.
@@ -50,49 +45,15 @@ type Options struct {
 	Events *events.Log
 }
 
-// Manager owns the cubes. Its methods may be called from any goroutine.
+// Manager owns the cubes: it answers requests. Its methods may be called from any goroutine.
 type Manager struct {
-	*read.Reader
+	*parts
+	*writer
 	*history.Past
-	*slowPath
 	*services.Keeper
-	dp      Datapath
-	netdevs Netdevs
-	shadows Shadows
-	log     *slog.Logger
-	version string
-	commit  func([]store.Record) error
-	// loaded are the services.
-	loaded atomic.Pointer[service.Registry]
-
-	view atomic.Pointer[unit.Snapshot]
-
-	// inUse is the graph that the data plane has. Its lock is taken last, after the writer's token and the gates of cubes,
-	// and no handler is waited for while it is held.
-	inUse *graphInUse
-
-	news       unit.News
-	neighbours *neighbours.Neighbours
-	tell       *announce.Teller
-	tallies    tallies
-	// watched is set when all netdevs have been told of.
-	watched atomic.Bool
-	// freeingMemory is set while memory is to be given back to the machine.
-	freeingMemory atomic.Bool
-
-	// queue holds the changes that may be made together.
-	queue queue
-	// writer holds one token: who has it may change what follows.
-	writer chan struct{}
-	closed bool
-	// started is set once New is done: until then nobody else has the manager, and the token is not given out.
-	started bool
-	// seen are the netdevs that were told of since watching began; of the goroutine that tells.
-	seen map[string]bool
-	// notes knows what stands in the way of packets, nil when the data plane does not.
-	notes  world.Notes
-	seq    uint64
-	lastID datapath.CubeID
+	follower   *follow.Follower
+	namespaces *namespaces
+	version    string
 }
 
 // New loads the services' models and restores the stored cubes.
@@ -112,42 +73,25 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 	if o.Datapath == nil {
 		return nil, errors.New("topology: no data plane given")
 	}
-	m := &Manager{dp: o.Datapath, netdevs: o.Netdevs, shadows: o.Shadows, log: o.Logger, version: o.Version, commit: commit,
-		tallies: newTallies(), writer: make(chan struct{}, 1), seen: map[string]bool{}}
-	m.notes, _ = o.Datapath.(world.Notes)
-	if m.netdevs == nil {
-		m.netdevs = kernelNetdevs{}
-	}
-	if m.log == nil {
-		m.log = slog.Default()
-	}
-	m.tell = announce.New(o.Events, m.log)
-	var namespace func(string) string
-	if m.shadows != nil {
-		namespace = m.shadows.Name
-	}
-	m.Reader = read.New(&m.view, &m.loaded, m.dp, m.netdevs, m.notes, namespace)
-	m.slowPath = &slowPath{view: &m.view}
+	p := newParts(o, commit)
+	m := &Manager{parts: p, writer: newWriter(p), version: o.Version}
+	m.namespaces = &namespaces{parts: p, writer: m.writer}
+	m.follower = follow.New(&p.view, p.netdevs, p.neighbours, p.tell, p.log, &netdevChanges{parts: p, writer: m.writer, namespaces: m.namespaces})
+	p.synced = m.follower.Synced
 	m.Past = history.New(nil, m.ModelOf, m.Revision)
-	m.Keeper = services.New(&m.view, &m.loaded, m.dp, m.log, m)
-	m.inUse = newGraphInUse(m.dp, m.log, &m.view)
-	m.neighbours = neighbours.New(&m.view, m.netdevs, &m.news)
-	m.view.Store(unit.NewSnapshot())
-	m.loaded.Store(&service.Registry{})
+	m.Keeper = services.New(&p.view, &p.loaded, p.dp, p.log, m)
 	err := m.Load(o.Services)
 	if err == nil {
 		m.Keeper.Open(o.Host, o.State)
-		err = m.restore(context.Background(), o.State)
+		err = (&restoration{parts: p, writer: m.writer, follower: m.follower}).restore(context.Background(), o.State)
 	}
 	if err != nil {
 		m.Keeper.Close()
 		m.CloseSchemas()
 		return nil, fmt.Errorf("topology: %w", err)
 	}
-	m.findNetdevs()
-	m.started = true
-	m.writer <- struct{}{}
-	m.startShadows()
+	m.writer.start()
+	m.namespaces.start()
 	m.Keeper.WatchAll()
 	return m, nil
 }
@@ -155,26 +99,17 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 // Close ends the cubes' code. The fast path and the store stay as they are.
 func (m *Manager) Close(ctx context.Context) error {
 	defer m.Keeper.Close()
-	select {
-	case <-m.writer:
-	case <-ctx.Done():
-		return fmt.Errorf("topology: close: %w", ctx.Err())
-	}
-	defer func() { m.writer <- struct{}{} }()
-	if m.closed {
-		return nil
-	}
-	if err := m.inUse.close(ctx); err != nil {
+	if err := m.writer.close(ctx, m.CloseSchemas); err != nil {
 		return fmt.Errorf("topology: close: %w", err)
 	}
-	m.closed = true
-	for _, u := range m.view.Load().Units {
-		m.byID.Delete(u.ID)
-		m.endUnit(u)
-	}
-	m.CloseSchemas()
 	return nil
 }
+
+// NetdevEvent takes note of a change of a netdev.
+func (m *Manager) NetdevEvent(e netdev.Event) { m.NetdevEvents([]netdev.Event{e}) }
+
+// NetdevEvents takes note of changes of netdevs, in their order. It is called from one goroutine at a time.
+func (m *Manager) NetdevEvents(list []netdev.Event) { m.follower.Events(list) }
 
 // Events is what the manager tells of; nil when nobody keeps it.
 func (m *Manager) Events() *events.Log { return m.tell.Events() }

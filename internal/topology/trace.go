@@ -28,7 +28,7 @@ func (x *execution) stopsTracing(err error) bool {
 	if x.next.Trace == nil || x.next.Trace != x.old.Trace || x.ctx.Err() != nil {
 		return false
 	}
-	x.m.log.Warn("a change is too large to keep tracing: trace and capture sessions see nothing from now on", "error", err)
+	x.log.Warn("a change is too large to keep tracing: trace and capture sessions see nothing from now on", "error", err)
 	x.next.Trace, x.graph.Trace = nil, nil
 	return true
 }

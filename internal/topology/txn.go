@@ -9,26 +9,19 @@ package topology
 import (
 	"context"
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"slices"
-	"time"
 
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/topology/announce"
 	"github.com/polycube/polycube/internal/topology/history"
-	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// prepareTimeout bounds what a transaction may take; a cube that does not answer must not stop all others for good.
-const prepareTimeout = 60 * time.Second
-
 // txn is a transaction that runs. Its owner holds the writer's token.
 type txn struct {
-	m   *Manager
+	*parts
 	ctx context.Context
 	old *unit.Snapshot
 	// next is the world that is being made.
@@ -103,34 +96,6 @@ func blame(cube string, err error) error {
 	return &cubeError{cube, err}
 }
 
-// transact runs one transaction: fn edits, the rest follows.
-func (m *Manager) transact(ctx context.Context, fn func(*txn) error) error {
-	select {
-	case <-m.writer:
-	case <-ctx.Done():
-		return fmt.Errorf("wait for another change to end: %w", ctx.Err())
-	}
-	err := func() error {
-		defer func() { m.writer <- struct{}{} }()
-		return m.one(ctx, requested(ctx, fn))
-	}()
-	if err == nil {
-		m.news.Wait()
-	}
-	return err
-}
-
-// one runs one transaction. The caller has the writer's token.
-func (m *Manager) one(ctx context.Context, fn func(*txn) error) (err error) {
-	defer func(began time.Time) { m.tallies.done(began, err) }(time.Now())
-	if m.closed {
-		return service.ErrClosed
-	}
-	ctx, cancel := context.WithTimeout(ctx, prepareTimeout)
-	defer cancel()
-	return m.begin(ctx).run(fn)
-}
-
 // call runs a cube's code. From then on until the end of the transaction the cube gets no packets.
 func (t *txn) call(ctx context.Context, u *unit.Unit, fn func() error) error {
 	if err := t.hold(ctx, u); err != nil {
@@ -153,7 +118,7 @@ func (t *txn) hold(ctx context.Context, u *unit.Unit) error {
 
 // lock takes the plane lock. No cube's handler is waited for from here on.
 func (t *txn) lock() error {
-	if err := t.m.inUse.Lock(t.ctx); err != nil {
+	if err := t.inUse.Lock(t.ctx); err != nil {
 		return err
 	}
 	t.locked = true
@@ -164,7 +129,7 @@ func (t *txn) lock() error {
 func (t *txn) unlock() {
 	if t.locked {
 		t.locked = false
-		t.m.inUse.Unlock()
+		t.inUse.Unlock()
 	}
 	for u := range t.held {
 		u.LeaveGate()
@@ -172,9 +137,9 @@ func (t *txn) unlock() {
 	clear(t.held)
 }
 
-func (m *Manager) begin(ctx context.Context) *txn {
-	old := m.view.Load()
-	return &txn{m: m, ctx: ctx, old: old, next: old.Clone(), direct: map[string]bool{}, held: map[*unit.Unit]bool{}, edits: announce.Edits{},
+func begin(ctx context.Context, p *parts) *txn {
+	old := p.view.Load()
+	return &txn{parts: p, ctx: ctx, old: old, next: old.Clone(), direct: map[string]bool{}, held: map[*unit.Unit]bool{}, edits: announce.Edits{},
 		entries: map[*unit.Unit][]yang.EntryChange{}}
 }
 
@@ -203,11 +168,11 @@ func (t *txn) run(fn func(*txn) error) error {
 func (t *txn) rollback(err error) {
 	var p *unit.PanicError
 	if errors.As(err, &p) {
-		t.m.log.Error("panic in a transaction, undone", "value", p.Value, "stack", string(p.Stack))
+		t.log.Error("panic in a transaction, undone", "value", p.Value, "stack", string(p.Stack))
 	}
 	for _, undo := range slices.Backward(t.undo) {
 		if err := unit.Guard(undo); err != nil {
-			t.m.log.Error("undo a change", "error", err)
+			t.log.Error("undo a change", "error", err)
 		}
 	}
 	defer t.dropSuccessors()
@@ -220,7 +185,7 @@ func (t *txn) rollback(err error) {
 	}
 	t.unlock()
 	for _, u := range t.created {
-		t.m.endUnit(u)
+		u.Close()
 	}
 }
 
@@ -281,72 +246,4 @@ func (t *txn) touch(name string) {
 	if !slices.Contains(t.touched, name) {
 		t.touched = append(t.touched, name)
 	}
-}
-
-// publish shows the next world to readers, then tells the cubes concerned and forgets those that were deleted.
-func (c *committed) publish() {
-	for name, rec := range c.next.Cubes {
-		if was := c.old.Cubes[name]; was != rec {
-			c.next.Units[name].SetPorts(unit.NewPortTable(rec))
-			c.next.Units[name].Restored = nil
-		}
-	}
-	for _, u := range c.removed {
-		u.End()
-		c.m.byID.Delete(u.ID)
-	}
-	c.introduce()
-	c.m.view.Store(c.next)
-	c.m.inUse.of = c.next
-	c.unlock()
-	for _, p := range c.plans {
-		p.unit.After.Add(p.plan.After)
-	}
-	c.retirePredecessors()
-	for _, u := range c.removed {
-		c.m.endUnit(u)
-		if err := unit.Guard(func() error { return c.m.dp.DeleteCube(u.ID) }); err != nil {
-			c.m.log.Error("remove a cube's maps", "cube", u.Name, "error", err)
-		}
-	}
-	c.finishShadows()
-	c.notify()
-	if !c.restoring {
-		c.m.tell.Change(announce.Change{Old: c.old, Next: c.next, Origins: c.origins, Edits: c.edits, Touched: c.touched,
-			Removed: c.removed, Notes: c.m.notes})
-	}
-	c.tellOfLost()
-	c.freeMemory()
-}
-
-// A change of manyEntries entries of large lists leaves more garbage behind than it keeps, and the next collection may be
-// hours away: it is given back to the machine when the request has been answered.
-const (
-	manyEntries  = 10_000
-	freeMemoryIn = time.Second
-)
-
-func (c *committed) freeMemory() {
-	n := 0
-	for _, changes := range c.entries {
-		n += len(changes)
-	}
-	for _, u := range c.created {
-		for _, table := range u.Tree.Tables() {
-			n += table.Len()
-		}
-	}
-	if n >= manyEntries && c.m.freeingMemory.CompareAndSwap(false, true) {
-		m := c.m // the transaction is part of the garbage
-		time.AfterFunc(freeMemoryIn, func() {
-			m.freeingMemory.Store(false)
-			debug.FreeOSMemory()
-		})
-	}
-}
-
-// endUnit closes what a unit holds.
-func (m *Manager) endUnit(u *unit.Unit) {
-	u.Close()
-	u.Tree.Close()
 }

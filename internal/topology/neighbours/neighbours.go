@@ -16,11 +16,13 @@ import (
 
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/topology/unit"
+	"github.com/polycube/polycube/internal/topology/world"
 )
 
-// Netdevs finds a network device; errors are as those of [netdev.Get].
+// Netdevs finds a network device and tells how it looks to others; errors are as those of [netdev.Get].
 type Netdevs interface {
 	Get(name string) (netdev.Info, error)
+	Look(name string) (netdev.Look, error)
 }
 
 // Neighbours knows the netdevs, and tells cubes what is around them. Its methods may be called from any goroutine.
@@ -138,8 +140,8 @@ func (n *Neighbours) OwnStation(mac net.HardwareAddr) bool {
 	return len(names) > 0
 }
 
-// InNetwork lists the netdevs but one that have an address whose network contains a, the loopback left out.
-func (n *Neighbours) InNetwork(but string, a netip.Addr) []string {
+// inNetwork lists the netdevs but one that have an address whose network contains a, the loopback left out.
+func (n *Neighbours) inNetwork(but string, a netip.Addr) []string {
 	contains := func(p netip.Prefix) bool { return p.Contains(a) }
 	var others []string
 	n.mu.Lock()
@@ -150,4 +152,19 @@ func (n *Neighbours) InNetwork(but string, a netip.Addr) []string {
 		}
 	}
 	return others
+}
+
+// Elsewhere says whether the host reaches an address by another netdev: there it is another machine's, or was given to
+// that netdev by somebody. What ports gave to netdevs does not count.
+func (n *Neighbours) Elsewhere(name string, a netip.Addr) bool {
+	contains := func(p netip.Prefix) bool { return p.Contains(a) }
+	return slices.ContainsFunc(n.inNetwork(name, a), func(other string) bool {
+		look, err := n.netdevs.Look(other)
+		return err == nil && slices.ContainsFunc(world.Without(look.Addresses, look.Ours), contains)
+	})
+}
+
+// Crowded says whether a netdev has an address from its port that the host reaches elsewhere by now.
+func (n *Neighbours) Crowded(name string, look netdev.Look) bool {
+	return slices.ContainsFunc(look.Ours, func(a netip.Prefix) bool { return n.Elsewhere(name, a.Addr()) })
 }

@@ -302,6 +302,7 @@ func (u *Unit) logPanic(err error) error {
 
 // Close ends the instance. The code of a degraded cube may never return, so nothing waits for it.
 func (u *Unit) Close() {
+	defer u.Tree.Close()
 	u.ended.Store(true)
 	u.timers.stop()
 	u.mail.close()

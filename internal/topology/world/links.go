@@ -154,3 +154,6 @@ func LinkOf(info netdev.Info) Link {
 	return Link{Index: info.Index, Up: info.Up, MTU: info.MTU, Carrier: info.Carrier,
 		kind: info.Kind, Bare: info.NoEthernet, ownOnly: info.OwnOnly}
 }
+
+// Deleted is how a netdev went, as far as that is known without its event.
+const Deleted = "it was deleted or moved to another namespace"

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// A durable transaction is shown to readers, and cubes and clients are told of it. Nothing can fail any more.
+
+import (
+	"github.com/polycube/polycube/internal/topology/announce"
+	"github.com/polycube/polycube/internal/topology/unit"
+)
+
+// publish shows the next world to readers, then tells the cubes concerned and forgets those that were deleted.
+func (c *committed) publish() {
+	for name, rec := range c.next.Cubes {
+		if was := c.old.Cubes[name]; was != rec {
+			c.next.Units[name].SetPorts(unit.NewPortTable(rec))
+			c.next.Units[name].Restored = nil
+		}
+	}
+	for _, u := range c.removed {
+		u.End()
+		c.byID.Delete(u.ID)
+	}
+	c.introduce()
+	c.view.Store(c.next)
+	c.inUse.of = c.next
+	c.unlock()
+	for _, p := range c.plans {
+		p.unit.After.Add(p.plan.After)
+	}
+	c.retirePredecessors()
+	for _, u := range c.removed {
+		u.Close()
+		if err := unit.Guard(func() error { return c.dp.DeleteCube(u.ID) }); err != nil {
+			c.log.Error("remove a cube's maps", "cube", u.Name, "error", err)
+		}
+	}
+	c.finishShadows()
+	c.notify()
+	if !c.restoring {
+		c.tell.Change(announce.Change{Old: c.old, Next: c.next, Origins: c.origins, Edits: c.edits, Touched: c.touched,
+			Removed: c.removed, Notes: c.notes})
+	}
+	c.tellOfLost()
+	c.freeMemory()
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// Memory is given back to the machine after large changes.
+
+import (
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+)
+
+// A change of manyEntries entries of large lists leaves more garbage behind than it keeps, and the next collection may be
+// hours away: it is given back to the machine when the request has been answered.
+const (
+	manyEntries  = 10_000
+	freeMemoryIn = time.Second
+)
+
+func (c *committed) freeMemory() {
+	n := 0
+	for _, changes := range c.entries {
+		n += len(changes)
+	}
+	for _, u := range c.created {
+		for _, table := range u.Tree.Tables() {
+			n += table.Len()
+		}
+	}
+	if n >= manyEntries {
+		c.garbage.free()
+	}
+}
+
+// garbage is what changes left behind.
+type garbage struct {
+	// freeing is set while memory is to be given back to the machine.
+	freeing atomic.Bool
+}
+
+// free gives it back soon.
+func (g *garbage) free() {
+	if g.freeing.CompareAndSwap(false, true) {
+		time.AfterFunc(freeMemoryIn, func() {
+			g.freeing.Store(false)
+			debug.FreeOSMemory()
+		})
+	}
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+// What requests, transactions and the restoring of stored cubes work on.
+
+import (
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/announce"
+	"github.com/polycube/polycube/internal/topology/neighbours"
+	"github.com/polycube/polycube/internal/topology/read"
+	"github.com/polycube/polycube/internal/topology/service"
+	"github.com/polycube/polycube/internal/topology/unit"
+	"github.com/polycube/polycube/internal/topology/world"
+)
+
+// parts are what the manager is made of. None of them is replaced after New, and each guards its own state.
+type parts struct {
+	*read.Reader
+	*slowPath
+	dp      Datapath
+	netdevs Netdevs
+	shadows Shadows // nil: shadow cubes are refused
+	log     *slog.Logger
+	// commit makes records durable; nil keeps the configuration in memory only.
+	commit func([]store.Record) error
+	// notes knows what stands in the way of packets, nil when the data plane does not.
+	notes world.Notes
+	// synced says whether all netdevs have been told of since the start.
+	synced func() bool
+
+	// loaded are the services.
+	loaded atomic.Pointer[service.Registry]
+	// view is the current snapshot; it is stored by the one who has the writer's token.
+	view atomic.Pointer[unit.Snapshot]
+	// inUse is the graph that the data plane has. Its lock is taken last, after the writer's token and the gates of cubes,
+	// and no handler is waited for while it is held.
+	inUse *graphInUse
+
+	units      *units
+	news       unit.News
+	neighbours *neighbours.Neighbours
+	tell       *announce.Teller
+	tallies    tallies
+	garbage    garbage
+}
+
+// newParts puts them together, without services and cubes. Missing options have their defaults.
+func newParts(o Options, commit func([]store.Record) error) *parts {
+	p := &parts{dp: o.Datapath, netdevs: o.Netdevs, shadows: o.Shadows, log: o.Logger, commit: commit, tallies: newTallies()}
+	p.notes, _ = o.Datapath.(world.Notes)
+	if p.netdevs == nil {
+		p.netdevs = kernelNetdevs{}
+	}
+	if p.log == nil {
+		p.log = slog.Default()
+	}
+	var namespace func(string) string
+	if p.shadows != nil {
+		namespace = p.shadows.Name
+	}
+	p.view.Store(unit.NewSnapshot())
+	p.loaded.Store(&service.Registry{})
+	p.Reader = read.New(&p.view, &p.loaded, p.dp, p.netdevs, p.notes, namespace)
+	p.slowPath = &slowPath{view: &p.view}
+	p.inUse = newGraphInUse(p.dp, p.log, &p.view)
+	p.tell = announce.New(o.Events, p.log)
+	p.neighbours = neighbours.New(&p.view, p.netdevs, &p.news)
+	p.units = &units{parts: p}
+	return p
+}
