@@ -49,7 +49,7 @@ func (t *txn) alignable(rec *world.Cube) (map[string]cube.Alignment, error) {
 }
 
 // meet has a port, or all ports of a cube, take the addresses of their netdevs where they have none.
-func (t *txn) meet(at world.Place) {
+func (t *editing) meet(at world.Place) {
 	if t.meets == nil {
 		t.meets = map[world.Place]bool{}
 	}
@@ -57,7 +57,7 @@ func (t *txn) meet(at world.Place) {
 }
 
 // adoptInto is adopt for a cube that may be new. At a start nothing is adopted: the watch tells of all netdevs after it.
-func (t *txn) adoptInto(u *unit.Unit, was, rec *world.Cube) error {
+func (t *settling) adoptInto(u *unit.Unit, was, rec *world.Cube) error {
 	if t.restoring || u.IsDegraded() || !slices.ContainsFunc(rec.PortsByIndex(), (*world.Port).OnNetdev) {
 		return nil
 	}
@@ -69,7 +69,7 @@ func (t *txn) adoptInto(u *unit.Unit, was, rec *world.Cube) error {
 }
 
 // adopt gives ports without addresses that were connected to a netdev those of it.
-func (t *txn) adopt(rec *world.Cube) error {
+func (t *settling) adopt(rec *world.Cube) error {
 	wanted, err := t.alignable(rec)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (t *txn) adopt(rec *world.Cube) error {
 }
 
 // follow edits a cube's configuration so that a port looks as its netdev.
-func (t *txn) follow(rec *world.Cube, port string, was, is cube.Interface) error {
+func (t *editing) follow(rec *world.Cube, port string, was, is cube.Interface) error {
 	u := t.next.Units[rec.Name]
 	var edits []cube.Edit
 	err := t.call(t.ctx, u, func() (err error) {
@@ -303,7 +303,7 @@ func (x *execution) put(look netdev.Look, d netdev.Settings) (kept bool, err err
 
 // noticeNetdev edits the port's configuration as its netdev has changed since it was looked at last. As it is, that is
 // only noted.
-func (t *txn) noticeNetdev(rec *world.Cube, p *world.Port, asIs bool) error {
+func (t *editing) noticeNetdev(rec *world.Cube, p *world.Port, asIs bool) error {
 	look, err := t.netdevs.Look(p.Peer)
 	was := t.next.Aligned[p.Peer]
 	if errors.Is(err, netdev.ErrNotFound) {

@@ -61,14 +61,14 @@ func (m *Manager) Apply(ctx context.Context, body []byte, o ApplyOptions) (*Appl
 func (m *Manager) apply(ctx context.Context, doc *document.Document, o ApplyOptions, note string) (*Applied, error) {
 	a := &application{doc: doc, options: o}
 	out := &Applied{DryRun: o.DryRun}
-	err := m.transact(ctx, func(t *txn) error {
+	err := m.transact(ctx, func(t *editing) error {
 		out.Revision = t.old.Revision
 		if o.Revision != nil && *o.Revision != t.old.Revision {
 			return fmt.Errorf("the configuration is at revision %d, it was changed since revision %d: review the difference again: %w",
 				t.old.Revision, *o.Revision, cube.ErrStale)
 		}
 		t.dry, t.note, a.made = o.DryRun, note, t.next
-		t.settled = func() (err error) {
+		t.judge = func(t *settling) (err error) {
 			if err := a.verify(t); err != nil {
 				return err
 			}
@@ -127,7 +127,7 @@ type wantedCube struct {
 }
 
 // edit makes the next world what the document says.
-func (a *application) edit(t *txn) error {
+func (a *application) edit(t *editing) error {
 	a.recreated = map[string]string{}
 	a.byName = make(map[string]*wantedCube, len(a.doc.Cubes))
 	for _, c := range a.doc.Cubes {
@@ -170,7 +170,7 @@ func (a *application) edit(t *txn) error {
 }
 
 // check asks the model about a cube on its own.
-func (c *wantedCube) check(t *txn) (err error) {
+func (c *wantedCube) check(t *editing) (err error) {
 	if b := t.next.Broken[c.Name]; b != nil {
 		have, err := t.ImageOf(t.next, c.Name)
 		if err == nil && have != nil && b.Stored.Service == c.Service {
@@ -237,7 +237,7 @@ func (c *wantedCube) setTcubes(p *chainPlan) {
 }
 
 // fixed says why a cube that is there has to be made anew, "" when it has not.
-func (c *wantedCube) fixed(t *txn) (string, error) {
+func (c *wantedCube) fixed(t *editing) (string, error) {
 	rec := t.next.Cubes[c.Name]
 	if c.made {
 		return "", nil

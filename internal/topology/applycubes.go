@@ -18,7 +18,7 @@ import (
 )
 
 // remove deletes the cubes that are made anew, and of a whole configuration those that it does not have.
-func (a *application) remove(t *txn) error {
+func (a *application) remove(t *editing) error {
 	for _, rec := range t.next.InOrder() {
 		if a.recreated[rec.Name] == "" && (!a.options.Whole || a.doc.Has(rec.Name)) {
 			continue
@@ -50,7 +50,7 @@ func (a *application) forget(m *Manager) {
 }
 
 // createOrReplace makes a cube, or changes the one that is there.
-func (c *wantedCube) createOrReplace(t *txn) error {
+func (c *wantedCube) createOrReplace(t *editing) error {
 	rec, u := t.next.Cubes[c.Name], t.next.Units[c.Name]
 	if rec == nil {
 		return t.create(c.Service, c.Name, c.want.Body(), false)
@@ -90,7 +90,7 @@ func (c *wantedCube) createOrReplace(t *txn) error {
 
 // verify checks that the next world has what the document says: what one cube asks for may have taken something from
 // another.
-func (a *application) verify(t *txn) error {
+func (a *application) verify(t *settling) error {
 	var faults document.Errors
 	touched := make(map[string]bool, len(t.touched))
 	for _, name := range t.touched {
@@ -122,7 +122,7 @@ func (a *application) verify(t *txn) error {
 
 // adopt gives ports of the document that have no addresses those of their netdevs. A document that is applied again finds
 // them there, and must not take them away.
-func (a *application) adopt(t *txn) error {
+func (a *application) adopt(t *settling) error {
 	for _, c := range a.cubes {
 		if c.got == nil {
 			continue
@@ -140,7 +140,7 @@ func (a *application) adopt(t *txn) error {
 }
 
 // difference is what the transaction changes, the consequences for other cubes too.
-func (a *application) difference(t *txn) (document.Difference, error) {
+func (a *application) difference(t *settling) (document.Difference, error) {
 	names := slices.Clone(t.touched)
 	for _, u := range t.removed {
 		names = append(names, u.Name)
@@ -163,7 +163,7 @@ func (a *application) difference(t *txn) (document.Difference, error) {
 }
 
 // images are a cube before and after the transaction.
-func (a *application) images(t *txn, name string) (before, after *document.Image, err error) {
+func (a *application) images(t *settling, name string) (before, after *document.Image, err error) {
 	if c := a.byName[name]; c != nil {
 		before, after = c.have, c.got
 	}

@@ -17,7 +17,7 @@ import (
 
 // checkBypass refuses a chain on a netdev that this transaction brings together with a port that sends past it. One that
 // was there before, by a netdev's new name, does not stand in the way of changes elsewhere.
-func (t *txn) checkBypass() error {
+func (t *settling) checkBypass() error {
 	before := bypassed(t.old)
 	after := bypassed(t.next)
 	for _, key := range slices.Sorted(maps.Keys(after)) {

@@ -31,7 +31,7 @@ type AttachRequest struct {
 
 // Connect links two ports, or a port and a netdev.
 func (m *Manager) Connect(ctx context.Context, a, b string) error {
-	return m.together(ctx, cubesOf(a, b), true, func(t *txn) error {
+	return m.together(ctx, cubesOf(a, b), true, func(t *editing) error {
 		ends, err := t.ends(a, b)
 		if err != nil {
 			return fmt.Errorf("connect %.140s %.140s: %w", a, b, err)
@@ -54,7 +54,7 @@ func cubesOf(ends ...string) []string {
 	return out
 }
 
-func (t *txn) connectEnd(end, far world.Place) error {
+func (t *editing) connectEnd(end, far world.Place) error {
 	if end.Netdev != "" {
 		return nil
 	}
@@ -77,7 +77,7 @@ func (t *txn) connectEnd(end, far world.Place) error {
 }
 
 // ends reads the two ends of a link; at least one is a port.
-func (t *txn) ends(a, b string) ([2]world.Place, error) {
+func (t *editing) ends(a, b string) ([2]world.Place, error) {
 	var ends [2]world.Place
 	for i, s := range []string{a, b} {
 		at, err := world.ParsePlace(s)
@@ -97,7 +97,7 @@ func (t *txn) ends(a, b string) ([2]world.Place, error) {
 
 // Disconnect undoes Connect.
 func (m *Manager) Disconnect(ctx context.Context, a, b string) error {
-	return m.together(ctx, cubesOf(a, b), true, func(t *txn) error {
+	return m.together(ctx, cubesOf(a, b), true, func(t *editing) error {
 		ends, err := t.ends(a, b)
 		if err != nil {
 			return fmt.Errorf("disconnect %.140s %.140s: %w", a, b, err)
@@ -129,7 +129,7 @@ func (m *Manager) Disconnect(ctx context.Context, a, b string) error {
 
 // Attach puts a transparent cube on a port or a netdev.
 func (m *Manager) Attach(ctx context.Context, r AttachRequest) error {
-	return m.transact(ctx, func(t *txn) error {
+	return m.transact(ctx, func(t *editing) error {
 		at, err := world.ParsePlace(r.Port)
 		if err == nil {
 			err = t.attach(r.Cube, at, r)
@@ -142,7 +142,7 @@ func (m *Manager) Attach(ctx context.Context, r AttachRequest) error {
 }
 
 // attach changes the chain at a place in the next world. Hooks are checked when the whole world is.
-func (t *txn) attach(name string, at world.Place, r AttachRequest) error {
+func (t *editing) attach(name string, at world.Place, r AttachRequest) error {
 	if err := t.checkAttach(name, at); err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (t *txn) attach(name string, at world.Place, r AttachRequest) error {
 }
 
 // checkAttach checks that a cube can be attached, and that the place is there.
-func (t *txn) checkAttach(name string, at world.Place) error {
+func (t *editing) checkAttach(name string, at world.Place) error {
 	rec := t.next.Cubes[name]
 	if rec == nil {
 		return &world.AbsentError{Kind: "cube", Name: name, Err: t.next.Missing(name)}
@@ -170,7 +170,7 @@ func (t *txn) checkAttach(name string, at world.Place) error {
 	return t.checkAttachPoint(at)
 }
 
-func (t *txn) checkAttachPoint(at world.Place) error {
+func (t *editing) checkAttachPoint(at world.Place) error {
 	if at.Netdev == "" {
 		_, _, err := t.next.PortAt(at)
 		return err
@@ -219,7 +219,7 @@ func (r AttachRequest) index(chain []string) (int, error) {
 }
 
 // setChain changes the chain at a place. That of a port is part of its cube's configuration.
-func (t *txn) setChain(at world.Place, chain []string) error {
+func (t *editing) setChain(at world.Place, chain []string) error {
 	if at.Netdev == "" {
 		t.own(at.Cube).Ports[at.Port].Tcubes = chain
 		path := yang.Path{{Name: "ports", Keys: []string{at.Port}}, {Name: "tcubes"}}
@@ -236,7 +236,7 @@ func (t *txn) setChain(at world.Place, chain []string) error {
 
 // Detach takes a transparent cube off a port or a netdev.
 func (m *Manager) Detach(ctx context.Context, name, from string) error {
-	return m.transact(ctx, func(t *txn) error {
+	return m.transact(ctx, func(t *editing) error {
 		rec := t.next.Cubes[name]
 		if rec == nil {
 			return fmt.Errorf("detach: cube %.80s: %w", name, t.next.Missing(name))
@@ -253,7 +253,7 @@ func (m *Manager) Detach(ctx context.Context, name, from string) error {
 }
 
 // detach takes a cube out of the chain it is in, if any.
-func (t *txn) detach(rec *world.Cube) error {
+func (t *editing) detach(rec *world.Cube) error {
 	if rec.Parent == "" {
 		return nil
 	}
@@ -266,7 +266,7 @@ func (t *txn) detach(rec *world.Cube) error {
 }
 
 // detachName takes a cube, which need not be among the living, out of the chain at a place.
-func (t *txn) detachName(at world.Place, name string) error {
+func (t *editing) detachName(at world.Place, name string) error {
 	chain := t.next.ChainAt(at)
 	if !slices.Contains(chain, name) {
 		return nil
@@ -275,7 +275,7 @@ func (t *txn) detachName(at world.Place, name string) error {
 }
 
 // findNetdev looks a device up in the kernel: an event about it may still be on its way.
-func (t *txn) findNetdev(name string) (world.Link, error) {
+func (t *editing) findNetdev(name string) (world.Link, error) {
 	info, err := t.GetNetdev(name)
 	if err != nil {
 		return world.Link{}, err
@@ -287,4 +287,13 @@ func (t *txn) findNetdev(name string) (world.Link, error) {
 	l.Flaps = t.next.Links[name].Flaps
 	t.next.SetLink(name, l)
 	return l, nil
+}
+
+// release detaches transparent cubes from a place that goes.
+func (t *editing) release(chain []string) {
+	for _, name := range chain {
+		if rec := t.own(name); rec != nil {
+			rec.Parent = ""
+		}
+	}
 }

@@ -24,7 +24,7 @@ type chainPlan struct {
 }
 
 // planChains reads the document's chains. Places that it does not name keep who is not told to be elsewhere.
-func (a *application) planChains(t *txn) chainPlan {
+func (a *application) planChains(t *editing) chainPlan {
 	p := chainPlan{chains: map[world.Place][]string{}, where: map[string]world.Place{}}
 	if a.options.Whole {
 		for dev := range t.next.Chains {
@@ -75,7 +75,7 @@ func (a *application) planChains(t *txn) chainPlan {
 }
 
 // keep takes over the chain of a place that the document does not name, without those that it places elsewhere.
-func (p *chainPlan) keep(t *txn, a *application, at world.Place) {
+func (p *chainPlan) keep(t *editing, a *application, at world.Place) {
 	if _, decided := p.chains[at]; decided {
 		return
 	}
@@ -102,7 +102,7 @@ func (p *chainPlan) put(name string, at world.Place, what string) error {
 }
 
 // release takes off the cubes that are not where they are to be: those that the document names, and those at its places.
-func (a *application) release(t *txn) error {
+func (a *application) release(t *editing) error {
 	for _, rec := range t.next.InOrder() {
 		if rec.Parent == "" {
 			continue
@@ -124,7 +124,7 @@ func (a *application) release(t *txn) error {
 }
 
 // attachOthers makes the chains of netdevs, and those of ports of cubes that the document does not have.
-func (a *application) attachOthers(t *txn) {
+func (a *application) attachOthers(t *editing) {
 	places := slices.SortedFunc(maps.Keys(a.plan.chains), func(x, y world.Place) int { return document.CompareNatural(x.String(), y.String()) })
 	for _, at := range places {
 		chain := a.plan.chains[at]

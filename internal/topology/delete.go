@@ -29,7 +29,7 @@ type emptied struct {
 
 // deleteList deletes every entry of a list that can be deleted. State cannot be brought back: where the list is part of
 // the configuration, state goes once the rest of the transaction is certain.
-func (t *txn) deleteList(u *unit.Unit, list *yang.Node, path yang.Path) error {
+func (t *editing) deleteList(u *unit.Unit, list *yang.Node, path yang.Path) error {
 	e := emptied{u, list, path}
 	if list.Deletable() {
 		return t.deleteAllState(e)
@@ -46,7 +46,7 @@ func (t *txn) deleteList(u *unit.Unit, list *yang.Node, path yang.Path) error {
 
 // deleteEntry asks the cube to delete an entry that its configuration does not have. err is what became of deleting it
 // there.
-func (t *txn) deleteEntry(u *unit.Unit, path yang.Path, err error) error {
+func (t *editing) deleteEntry(u *unit.Unit, path yang.Path, err error) error {
 	if !read.IsMissing(err) || len(path[len(path)-1].Keys) == 0 {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // dropDependents asks a cube what its change takes along, and makes these edits.
-func (t *txn) dropDependents(name string, u *unit.Unit, was, rec *world.Cube) error {
+func (t *settling) dropDependents(name string, u *unit.Unit, was, rec *world.Cube) error {
 	dependents := u.Instance().Dependents
 	if dependents == nil || string(was.Config.Raw) == string(rec.Config.Raw) {
 		return nil

@@ -37,7 +37,7 @@ func (x *execution) carryOut() error {
 	if err := x.holdEmptied(); err != nil {
 		return err
 	}
-	if err := x.lock(); err != nil {
+	if err := x.lock(x.ctx); err != nil {
 		return err
 	}
 	if err := x.changePrograms(); err != nil {

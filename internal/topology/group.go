@@ -18,7 +18,7 @@ const maxGroup = 64
 // waiting is a change on its way.
 type waiting struct {
 	ctx context.Context
-	fn  func(*txn) error
+	fn  func(*editing) error
 	// cubes are those that the change looks at.
 	cubes []string
 	// alone tells that no other change of the group may touch them: the change decides by what was there before.
@@ -78,7 +78,7 @@ func (q *queue) take() []*waiting {
 }
 
 // together runs a change in a transaction, with others that wait. fn may run twice, and must do nothing but edit.
-func (w *writer) together(ctx context.Context, cubes []string, alone bool, fn func(*txn) error) error {
+func (w *writer) together(ctx context.Context, cubes []string, alone bool, fn func(*editing) error) error {
 	if p, ok := preconditionOf(ctx); ok {
 		alone = true
 		if !slices.Contains(cubes, p.cube) {
@@ -116,7 +116,7 @@ func (w *writer) makeGroup() {
 		return false
 	})
 	w.tallies.groups.Observe(float64(len(group)))
-	if len(group) > 1 && w.one(context.WithoutCancel(group[0].ctx), func(t *txn) error {
+	if len(group) > 1 && w.one(context.WithoutCancel(group[0].ctx), func(t *editing) error {
 		for _, one := range group {
 			if err := one.fn(t); err != nil {
 				return err

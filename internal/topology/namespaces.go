@@ -65,13 +65,13 @@ func (n *namespaces) sweep() {
 func (n *namespaces) changed(uuid string) {
 	for _, what := range []struct {
 		fails string
-		do    func(*txn, *world.Cube) error
+		do    func(*editing, *world.Cube) error
 	}{
-		{"a cube's namespace cannot be repaired", (*txn).repairShadow},
-		{"the interfaces of a cube's namespace cannot be read", (*txn).noteShadow},
-		{"a cube does not follow its namespace", (*txn).followShadow},
+		{"a cube's namespace cannot be repaired", (*editing).repairShadow},
+		{"the interfaces of a cube's namespace cannot be read", (*editing).noteShadow},
+		{"a cube does not follow its namespace", (*editing).followShadow},
 	} {
-		err := n.writer.transact(context.Background(), func(t *txn) error {
+		err := n.writer.transact(context.Background(), func(t *editing) error {
 			for name, rec := range t.next.Cubes {
 				if rec.UUID == uuid && rec.Shadow {
 					return what.do(t, t.own(name))

@@ -22,7 +22,7 @@ type netdevChanges struct {
 
 // SetLinks implements [follow.Changes].
 func (c *netdevChanges) SetLinks(ctx context.Context, links map[string]world.Link) error {
-	return c.writer.transactRestoring(ctx, func(t *txn) error {
+	return c.writer.transactRestoring(ctx, func(t *editing) error {
 		t.next.SetLinks(links)
 		return nil
 	})
@@ -38,7 +38,7 @@ func (c *netdevChanges) NamespaceEvent(e netdev.Event) bool { return c.namespace
 // follows the next change.
 func (c *netdevChanges) FollowNetdev(name string, at world.Place) {
 	for _, asIs := range []bool{false, true} {
-		err := c.writer.transact(context.Background(), func(t *txn) error {
+		err := c.writer.transact(context.Background(), func(t *editing) error {
 			rec := t.own(at.Cube)
 			if rec == nil || rec.Ports[at.Port] == nil || rec.Ports[at.Port].Peer != name {
 				return errUnchanged

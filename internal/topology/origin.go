@@ -59,8 +59,8 @@ func preconditionOf(ctx context.Context) (precondition, bool) {
 
 // requested is fn with the request's origin noted, if its precondition holds: nobody else can change the cube any more
 // when it runs.
-func requested(ctx context.Context, fn func(*txn) error) func(*txn) error {
-	return func(t *txn) error {
+func requested(ctx context.Context, fn func(*editing) error) func(*editing) error {
+	return func(t *editing) error {
 		if err := t.checkPrecondition(ctx); err != nil {
 			return err
 		}
@@ -69,7 +69,7 @@ func requested(ctx context.Context, fn func(*txn) error) func(*txn) error {
 	}
 }
 
-func (t *txn) checkPrecondition(ctx context.Context) error {
+func (t *editing) checkPrecondition(ctx context.Context) error {
 	want, ok := preconditionOf(ctx)
 	if !ok {
 		return nil

@@ -70,7 +70,7 @@ func (l *lab) wantSound() {
 	if len(l.plane.cubes) != len(w.Cubes) || len(w.Units) != len(w.Cubes) {
 		l.t.Fatalf("%d cubes, %d units, %d sets of maps", len(w.Cubes), len(w.Units), len(l.plane.cubes))
 	}
-	if err := (&txn{old: unit.NewSnapshot(), next: w}).checkHooks(); err != nil {
+	if err := (&settling{&editing{txn: &txn{old: unit.NewSnapshot(), next: w}}}).checkHooks(); err != nil {
 		l.t.Fatal(err)
 	}
 	parents, slots := map[string]string{}, map[uint16]string{}

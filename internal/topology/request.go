@@ -7,7 +7,6 @@ package topology
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,10 +23,10 @@ import (
 // Create makes a cube. The body may hold the tcubes of ports, and must hold no other name than the cube's.
 func (m *Manager) Create(ctx context.Context, serviceName, name string, body []byte) error {
 	words := areWords(ctx)
-	return m.together(ctx, []string{name}, false, func(t *txn) error { return t.create(serviceName, name, body, words) })
+	return m.together(ctx, []string{name}, false, func(t *editing) error { return t.create(serviceName, name, body, words) })
 }
 
-func (t *txn) create(serviceName, name string, body []byte, words bool) error {
+func (t *editing) create(serviceName, name string, body []byte, words bool) error {
 	svc, err := t.LoadedService(serviceName)
 	if err != nil {
 		return err
@@ -66,7 +65,7 @@ func (m *Manager) Edit(ctx context.Context, serviceName, name string, op yang.Op
 		return m.Create(ctx, serviceName, name, body)
 	}
 	words := areWords(ctx)
-	change := func(t *txn) error {
+	change := func(t *editing) error {
 		_, u, err := t.next.Find(serviceName, name)
 		if err != nil {
 			return err
@@ -115,7 +114,7 @@ func (m *Manager) Delete(ctx context.Context, serviceName, name string) error {
 	if b := m.view.Load().Broken[name]; b != nil && (b.Stored.Service == serviceName || m.loaded.Load().ByName[b.Stored.Service] == nil) {
 		return m.deleteBroken(ctx, name, b)
 	}
-	return m.transact(ctx, func(t *txn) error {
+	return m.transact(ctx, func(t *editing) error {
 		rec, _, err := t.next.Find(serviceName, name)
 		if err != nil {
 			return err
@@ -125,7 +124,7 @@ func (m *Manager) Delete(ctx context.Context, serviceName, name string) error {
 }
 
 // drop takes a cube out of the next world, and others off its ports.
-func (t *txn) drop(rec *world.Cube) error {
+func (t *editing) drop(rec *world.Cube) error {
 	if err := t.detach(rec); err != nil {
 		return err
 	}
@@ -140,7 +139,7 @@ func (t *txn) drop(rec *world.Cube) error {
 }
 
 func (m *Manager) deleteBroken(ctx context.Context, name string, b *world.Broken) error {
-	err := m.transact(ctx, func(t *txn) error {
+	err := m.transact(ctx, func(t *editing) error {
 		if t.next.Broken[name] != b {
 			return fmt.Errorf("cube %s: %w", name, cube.ErrNotFound)
 		}
@@ -153,7 +152,7 @@ func (m *Manager) deleteBroken(ctx context.Context, name string, b *world.Broken
 }
 
 // dropBroken takes a cube that could not be restored out of the next world, and out of chains.
-func (t *txn) dropBroken(name string) error {
+func (t *editing) dropBroken(name string) error {
 	delete(t.next.Broken, name)
 	for _, rec := range t.next.InOrder() {
 		for _, p := range rec.PortsByIndex() {
@@ -189,7 +188,7 @@ func (m *Manager) forgetBroken(b *world.Broken) {
 func (m *Manager) Action(ctx context.Context, serviceName, name string, path yang.Path, body []byte) (json.RawMessage, error) {
 	var output json.RawMessage
 	words := areWords(ctx)
-	err := m.transact(ctx, func(t *txn) error {
+	err := m.transact(ctx, func(t *editing) error {
 		_, u, err := t.next.Find(serviceName, name)
 		if err != nil {
 			return err
@@ -200,7 +199,7 @@ func (m *Manager) Action(ctx context.Context, serviceName, name string, path yan
 	return output, err
 }
 
-func (t *txn) act(u *unit.Unit, path yang.Path, body []byte, words bool) (json.RawMessage, error) {
+func (t *editing) act(u *unit.Unit, path yang.Path, body []byte, words bool) (json.RawMessage, error) {
 	node, err := document.NodeAt(u.Service.Schema, path)
 	if err != nil {
 		return nil, err
@@ -254,27 +253,6 @@ func actionOutput(u *unit.Unit, path yang.Path, value any) (json.RawMessage, err
 	return checked, nil
 }
 
-// applyEdit makes one change that an action asked for. A list entry that is not there yet is created.
-func (t *txn) applyEdit(u *unit.Unit, e cube.Edit) error {
-	_, path, err := u.Service.Schema.Resolve(e.Path)
-	if err != nil {
-		return err
-	}
-	if e.Delete {
-		return t.edit(u, yang.Delete, path, nil)
-	}
-	body, err := json.Marshal(e.Value)
-	if err != nil {
-		return fmt.Errorf("encode a change: %w", err)
-	}
-	err = t.edit(u, yang.Merge, path, body)
-	var missing *yang.Error
-	if errors.As(err, &missing) && missing.Tag == yang.DataMissing && len(path) > 0 && len(path[len(path)-1].Keys) > 0 {
-		return t.edit(u, yang.Create, path, body)
-	}
-	return err
-}
-
 // CreateMany creates the cubes of an array, or of an export, with their peers and attachments, or none of them. An element is a cube's
 // body with service-name and name; that of a transparent cube may say in parent which netdev it is attached to.
 func (m *Manager) CreateMany(ctx context.Context, body []byte) error {
@@ -282,7 +260,7 @@ func (m *Manager) CreateMany(ctx context.Context, body []byte) error {
 	if err != nil {
 		return err
 	}
-	return m.transact(ctx, func(t *txn) error {
+	return m.transact(ctx, func(t *editing) error {
 		for i, object := range list {
 			if err := t.createElement(object); err != nil {
 				return fmt.Errorf("element %d: %w", i, err)
@@ -297,7 +275,7 @@ func (m *Manager) CreateMany(ctx context.Context, body []byte) error {
 	})
 }
 
-func (t *txn) createElement(object jsonscan.Object) error {
+func (t *editing) createElement(object jsonscan.Object) error {
 	var serviceName, name, parent string
 	for _, m := range []struct {
 		name string

@@ -181,7 +181,7 @@ func (r *restoration) restoreStaged(ctx context.Context) error {
 
 // attempt restores the cubes in one transaction.
 func (r *restoration) attempt(ctx context.Context) error {
-	return r.writer.transactRestoring(ctx, func(t *txn) error {
+	return r.writer.transactRestoring(ctx, func(t *editing) error {
 		for _, s := range r.back {
 			t.next.Cubes[s.rec.Name], t.next.Units[s.rec.Name] = s.rec, s.unit
 			t.created = append(t.created, s.unit)

@@ -20,12 +20,12 @@ import (
 )
 
 // settle completes the next world, has it judged by whoever asked for the change, and adds what follows from the change.
-func (t *txn) settle() error {
+func (t *settling) settle() error {
 	if err := t.complete(); err != nil {
 		return err
 	}
-	if t.settled != nil {
-		if err := t.settled(); err != nil {
+	if t.judge != nil {
+		if err := t.judge(t); err != nil {
 			return err
 		}
 	}
@@ -34,7 +34,7 @@ func (t *txn) settle() error {
 
 // addConsequences makes the edits that the cubes' code asks for: ports take the addresses of the netdevs that they were
 // connected to, and parts of the configuration go with what they depend on. Nothing is edited after that.
-func (t *txn) addConsequences() error {
+func (t *settling) addConsequences() error {
 	for _, name := range t.touched {
 		u, rec, was := t.next.Units[name], t.next.Cubes[name], t.known(name)
 		if rec == nil {
@@ -63,7 +63,7 @@ func (t *txn) known(name string) *world.Cube {
 }
 
 // complete derives records, does what the change implies elsewhere, and checks the next world.
-func (t *txn) complete() error {
+func (t *settling) complete() error {
 	for _, name := range slices.Clone(t.touched) {
 		if err := t.derive(name); err != nil {
 			return blame(name, err)
@@ -92,7 +92,7 @@ func (t *txn) complete() error {
 }
 
 // derive makes a cube's record follow its tree.
-func (t *txn) derive(name string) error {
+func (t *settling) derive(name string) error {
 	u, rec := t.next.Units[name], t.own(name)
 	if rec == nil {
 		return nil // deleted
@@ -127,7 +127,7 @@ func (t *txn) derive(name string) error {
 	return t.derivePorts(rec, conf)
 }
 
-func (t *txn) derivePorts(rec *world.Cube, conf world.Common) error {
+func (t *settling) derivePorts(rec *world.Cube, conf world.Common) error {
 	var fresh []*world.Port
 	taken := map[uint16]bool{}
 	there := make(map[string]bool, len(conf.Ports))
@@ -163,7 +163,7 @@ func (t *txn) derivePorts(rec *world.Cube, conf world.Common) error {
 }
 
 // attachGiven attaches what the bodies of new ports and cubes ask for.
-func (t *txn) attachGiven() error {
+func (t *settling) attachGiven() error {
 	for _, g := range t.given {
 		for _, name := range g.tcubes {
 			if err := t.checkAttach(name, g.at); err != nil {
@@ -191,7 +191,7 @@ func (t *txn) attachGiven() error {
 }
 
 // restoreParents notes where the transparent cubes of a restored world are attached.
-func (t *txn) restoreParents() {
+func (t *settling) restoreParents() {
 	note := func(name string, at world.Place) {
 		if rec := t.next.Cubes[name]; rec != nil && rec.Parent != at.String() {
 			t.own(name).Parent = at.String()
@@ -211,18 +211,9 @@ func (t *txn) restoreParents() {
 	}
 }
 
-// release detaches transparent cubes from a place that goes.
-func (t *txn) release(chain []string) {
-	for _, name := range chain {
-		if rec := t.own(name); rec != nil {
-			rec.Parent = ""
-		}
-	}
-}
-
 // clearStalePeers empties the peer of ports whose other side was deleted or turned to another peer in this transaction,
 // as a disconnect would.
-func (t *txn) clearStalePeers() error {
+func (t *settling) clearStalePeers() error {
 	if t.restoring {
 		return nil
 	}
@@ -242,7 +233,7 @@ func (t *txn) clearStalePeers() error {
 	return nil
 }
 
-func (t *txn) stale(rec *world.Cube, p *world.Port) bool {
+func (t *settling) stale(rec *world.Cube, p *world.Port) bool {
 	if !strings.Contains(p.Peer, ":") || t.peerChanged(rec.Name, p) {
 		return false
 	}
@@ -263,20 +254,13 @@ func (t *txn) stale(rec *world.Cube, p *world.Port) bool {
 }
 
 // peerChanged says whether this transaction gave the port the peer that it has.
-func (t *txn) peerChanged(cubeName string, p *world.Port) bool {
+func (t *settling) peerChanged(cubeName string, p *world.Port) bool {
 	was := t.before(cubeName)
 	return was == nil || was.Ports[p.Name] == nil || was.Ports[p.Name].Peer != p.Peer
 }
 
-// setPeer edits the leaf peer of a port.
-func (t *txn) setPeer(cubeName, portName, peer string) error {
-	path := yang.Path{{Name: "ports", Keys: []string{portName}}, {Name: "peer"}}
-	body, _ := json.Marshal(peer) // a string always marshals
-	return t.edit(t.next.Units[cubeName], yang.Merge, path, body)
-}
-
 // checkPeers checks each peer that this transaction set.
-func (t *txn) checkPeers() error {
+func (t *settling) checkPeers() error {
 	var errs []error
 	var set []world.Place
 	wanted := map[string]bool{}
@@ -306,7 +290,7 @@ func (t *txn) checkPeers() error {
 	return errors.Join(errs...)
 }
 
-func (t *txn) checkPeer(rec *world.Cube, p *world.Port, holders []world.Place) error {
+func (t *settling) checkPeer(rec *world.Cube, p *world.Port, holders []world.Place) error {
 	at, err := world.ParsePlace(p.Peer)
 	if err != nil {
 		return err
@@ -331,7 +315,7 @@ func (t *txn) checkPeer(rec *world.Cube, p *world.Port, holders []world.Place) e
 	return nil
 }
 
-func (t *txn) checkFarPort(rec *world.Cube, me, at world.Place) error {
+func (t *settling) checkFarPort(rec *world.Cube, me, at world.Place) error {
 	far, other, err := t.next.PortAt(at)
 	if err != nil {
 		return err
@@ -347,7 +331,7 @@ func (t *txn) checkFarPort(rec *world.Cube, me, at world.Place) error {
 }
 
 // checkNetdev checks a netdev that a request names as a peer, and notes its index.
-func (t *txn) checkNetdev(name string) error {
+func (t *settling) checkNetdev(name string) error {
 	l, err := t.findNetdev(name)
 	if err != nil {
 		return err
@@ -363,7 +347,7 @@ func (t *txn) checkNetdev(name string) error {
 
 // checkHooks checks that what is on one path runs at one family of hooks, on the paths that the transaction can have
 // changed.
-func (t *txn) checkHooks() error {
+func (t *settling) checkHooks() error {
 	w := t.next
 	agree := func(name string, rec *world.Cube) error {
 		tc := w.Cubes[name]

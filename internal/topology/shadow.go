@@ -45,7 +45,7 @@ type Shadows interface {
 }
 
 // deriveShadow takes over whether a cube has a namespace.
-func (t *txn) deriveShadow(rec *world.Cube, conf world.Common) error {
+func (t *settling) deriveShadow(rec *world.Cube, conf world.Common) error {
 	if conf.Shadow && conf.Type.Hook() != cube.TC {
 		return fmt.Errorf("%s: a cube of type %s cannot have a namespace, a shadow cube must be of type TC: %w", rec.Name, conf.Type, cube.ErrInvalid)
 	}
@@ -228,7 +228,7 @@ func (c *committed) followPeer(rec *world.Cube, p *world.Port) error {
 var errUnchanged = errors.New("nothing has changed")
 
 // repairShadow makes what is missing of a cube's namespace.
-func (t *txn) repairShadow(rec *world.Cube) error {
+func (t *editing) repairShadow(rec *world.Cube) error {
 	before := map[string]int{}
 	for name, p := range rec.Ports {
 		before[name] = p.Outer
@@ -249,7 +249,7 @@ func (t *txn) repairShadow(rec *world.Cube) error {
 }
 
 // noteShadow takes note of interfaces that somebody has set down or up in the namespace.
-func (t *txn) noteShadow(rec *world.Cube) error {
+func (t *editing) noteShadow(rec *world.Cube) error {
 	states, err := t.shadows.States(rec.Namespace())
 	if err != nil {
 		return err
@@ -267,7 +267,7 @@ func (t *txn) noteShadow(rec *world.Cube) error {
 }
 
 // followShadow makes the edits by which a cube follows its namespace.
-func (t *txn) followShadow(rec *world.Cube) error {
+func (t *editing) followShadow(rec *world.Cube) error {
 	edits, err := t.differences(rec)
 	if err != nil {
 		return err
@@ -284,7 +284,7 @@ func (t *txn) followShadow(rec *world.Cube) error {
 }
 
 // differences asks a cube for the edits by which its ports look as their interfaces do.
-func (t *txn) differences(rec *world.Cube) ([]cube.Edit, error) {
+func (t *editing) differences(rec *world.Cube) ([]cube.Edit, error) {
 	wanted, err := t.interfaces(rec)
 	if err != nil || wanted == nil {
 		return nil, err

@@ -90,7 +90,7 @@ func (m *Manager) orphaned(ctx context.Context, name string, why error) {
 
 // succeed gives all cubes to a service that is loaded already, or none.
 func (m *Manager) succeed(ctx context.Context, svc *service.Service, names []string) error {
-	return m.transactRestoring(ctx, func(t *txn) error {
+	return m.transactRestoring(ctx, func(t *editing) error {
 		for _, name := range names {
 			if err := t.succeed(name, svc); err != nil {
 				return blame(name, err)
@@ -103,7 +103,7 @@ func (m *Manager) succeed(ctx context.Context, svc *service.Service, names []str
 // ReplaceAll makes another version of a service the one in use, for all its cubes or not at all.
 func (m *Manager) ReplaceAll(ctx context.Context, svc *service.Service) error {
 	name := svc.Info.Name
-	return m.transactRestoring(ctx, func(t *txn) error {
+	return m.transactRestoring(ctx, func(t *editing) error {
 		before := m.loaded.Load()
 		was := before.ByName[name]
 		if was == nil {
@@ -137,7 +137,7 @@ func (m *Manager) ReplaceAll(ctx context.Context, svc *service.Service) error {
 }
 
 // succeed has a cube taken over.
-func (t *txn) succeed(name string, svc *service.Service) error {
+func (t *editing) succeed(name string, svc *service.Service) error {
 	if b := t.next.Broken[name]; b != nil {
 		return t.succeedBroken(b)
 	}
@@ -167,7 +167,7 @@ func (t *txn) succeed(name string, svc *service.Service) error {
 }
 
 // succeedBroken has a cube of the store taken over that its service could not restore before.
-func (t *txn) succeedBroken(b *world.Broken) error {
+func (t *editing) succeedBroken(b *world.Broken) error {
 	s, err := t.units.stage(b.Stored)
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 
 // Trace links what sessions want to see into the programs that it concerns; nil ends all sessions.
 func (m *Manager) Trace(ctx context.Context, t *fuse.Trace) error {
-	return m.transact(ctx, func(tx *txn) error {
+	return m.transact(ctx, func(tx *editing) error {
 		tx.next.Trace = t
 		return nil
 	})

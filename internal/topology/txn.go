@@ -19,66 +19,49 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// txn is a transaction that runs. Its owner holds the writer's token.
+// txn is a transaction that runs: what all its phases have (phases.go). Its owner holds the writer's token.
 type txn struct {
 	*parts
+	gates
+	asked
 	ctx context.Context
 	old *unit.Snapshot
 	// next is the world that is being made.
 	next *unit.Snapshot
+	// touched are the cubes to derive again, in the order in which they were first edited.
+	touched []string
+	created []*unit.Unit
+	removed []*unit.Unit
+	// successors are units that take the place of others.
+	successors []*successor
+	// entries are the differences of large lists.
+	entries map[*unit.Unit][]yang.EntryChange
+	// restoring keeps what a stored configuration names even where it is not there at the moment.
+	restoring bool
+	// made are the ports whose interfaces in namespaces are new.
+	made map[world.Place]bool
+	// extent is how far the transaction reaches, once the next world is settled.
+	extent *world.Reach
+	undo   []func() error
+}
+
+// asked is what the requests said beyond the configuration. It is written while the transaction is edited.
+type asked struct {
 	// origins are those of the requests that are made together.
 	origins []history.Origin
 	// edits are what they change, for those who are told.
 	edits announce.Edits
-	// touched are the cubes to derive again, in the order in which they were first edited.
-	touched []string
 	// direct are the cubes that the request itself names: a degraded one refuses.
 	direct map[string]bool
-	// given are the tcubes of ports that the request makes.
-	given []givenChain
-	// parents are the netdevs that new transparent cubes are to be attached to.
-	parents []givenParent
-	created []*unit.Unit
-	removed []*unit.Unit
-	undo    []func() error
-	// restoring keeps what a stored configuration names even where it is not there at the moment.
-	restoring bool
-	// settled is asked when the next world is complete, before anything is done; nil is content.
-	settled func() error
 	// dry ends the transaction with errDryRun when all have prepared.
 	dry bool
 	// note is what the history says of the change beside the request.
 	note string
-	// made are the ports whose interfaces in namespaces are new, alignments what the change does to those interfaces.
-	made       map[world.Place]bool
-	alignments []alignment
-	// meets are the ports, or the cubes with all of theirs, whose netdevs have appeared or that were stated anew.
-	meets map[world.Place]bool
-	// held are the units whose gate the transaction has: from the first call of a cube's code until the end, so that the
-	// data plane is locked after the last wait for a handler (see programs.go).
-	held map[*unit.Unit]bool
-	// successors are units that take the place of others.
-	successors []*successor
 	// also are records of the store that are no cube's.
 	also []store.Record
-	// entries are the differences of large lists.
-	entries map[*unit.Unit][]yang.EntryChange
 	// emptied are the lists whose state is deleted when everything else is done.
 	emptied []emptied
-	// extent is how far the transaction reaches, once the next world is settled.
-	extent *world.Reach
-	// locked says that the transaction has the plane lock.
-	locked bool
 }
-
-// givenChain are the tcubes that a new port's configuration names.
-type givenChain struct {
-	at     world.Place
-	tcubes []string
-}
-
-// givenParent is a member parent in the body of a new transparent cube.
-type givenParent struct{ cube, parent string }
 
 // cubeError is an error that one cube is the cause of.
 type cubeError struct {
@@ -96,62 +79,23 @@ func blame(cube string, err error) error {
 	return &cubeError{cube, err}
 }
 
-// call runs a cube's code. From then on until the end of the transaction the cube gets no packets.
-func (t *txn) call(ctx context.Context, u *unit.Unit, fn func() error) error {
-	if err := t.hold(ctx, u); err != nil {
-		return err
-	}
-	return u.Call(ctx, fn)
-}
-
-// hold enters a unit's gate, unless the transaction has it already.
-func (t *txn) hold(ctx context.Context, u *unit.Unit) error {
-	if t.held[u] {
-		return nil
-	}
-	if err := u.EnterGate(ctx); err != nil {
-		return err
-	}
-	t.held[u] = true
-	return nil
-}
-
-// lock takes the plane lock. No cube's handler is waited for from here on.
-func (t *txn) lock() error {
-	if err := t.inUse.Lock(t.ctx); err != nil {
-		return err
-	}
-	t.locked = true
-	return nil
-}
-
-// unlock gives back what the transaction holds.
-func (t *txn) unlock() {
-	if t.locked {
-		t.locked = false
-		t.inUse.Unlock()
-	}
-	for u := range t.held {
-		u.LeaveGate()
-	}
-	clear(t.held)
-}
-
 func begin(ctx context.Context, p *parts) *txn {
 	old := p.view.Load()
-	return &txn{parts: p, ctx: ctx, old: old, next: old.Clone(), direct: map[string]bool{}, held: map[*unit.Unit]bool{}, edits: announce.Edits{},
-		entries: map[*unit.Unit][]yang.EntryChange{}}
+	return &txn{parts: p, gates: gates{plane: p.inUse, held: map[*unit.Unit]bool{}},
+		asked: asked{direct: map[string]bool{}, edits: announce.Edits{}},
+		ctx:   ctx, old: old, next: old.Clone(), entries: map[*unit.Unit][]yang.EntryChange{}}
 }
 
 // run takes the transaction through its phases: fn edits, the next world is settled, the cubes and the data plane carry it
 // out, and when it is durable it is published. If anything fails before that, all is undone.
-func (t *txn) run(fn func(*txn) error) error {
+func (t *txn) run(fn func(*editing) error) error {
 	x := &execution{txn: t}
 	err := unit.Guard(func() error {
-		if err := fn(t); err != nil {
+		e := &editing{txn: t}
+		if err := fn(e); err != nil {
 			return err
 		}
-		if err := t.settle(); err != nil {
+		if err := (&settling{e}).settle(); err != nil {
 			return err
 		}
 		return x.carryOut()
@@ -202,44 +146,6 @@ func (t *txn) own(name string) *world.Cube {
 // before returns a cube's record before the transaction, nil if the cube is new; another one may have had its name.
 func (t *txn) before(name string) *world.Cube {
 	return t.next.Before(t.old, name)
-}
-
-// edit changes a cube's tree, to be reversed if the transaction fails.
-func (t *txn) edit(u *unit.Unit, op yang.Op, path yang.Path, body []byte) error {
-	return t.request(u, op, path, body, false)
-}
-
-// request is edit with a body that may have been typed in words.
-func (t *txn) request(u *unit.Unit, op yang.Op, path yang.Path, body []byte, words bool) error {
-	edit := u.Tree.Edit
-	if words {
-		edit = u.Tree.EditWords
-	}
-	change, err := edit(t.ctx, op, path, body)
-	if err != nil {
-		return err
-	}
-	t.edited(u, change)
-	return nil
-}
-
-// amend is edit for members that only the framework may change once they are set.
-func (t *txn) amend(u *unit.Unit, path yang.Path, body []byte) error {
-	change, err := u.Tree.Amend(t.ctx, yang.Merge, path, body)
-	if err != nil {
-		return err
-	}
-	t.edited(u, change)
-	return nil
-}
-
-func (t *txn) edited(u *unit.Unit, change *yang.Change) {
-	t.undo = append(t.undo, func() error { return change.Revert() })
-	t.edits.Note(u.Name, change)
-	t.entries[u] = append(t.entries[u], change.Entries()...)
-	if !change.Empty() || t.before(u.Name) == nil {
-		t.touch(u.Name)
-	}
 }
 
 func (t *txn) touch(name string) {

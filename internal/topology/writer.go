@@ -74,7 +74,7 @@ func (w *writer) close(ctx context.Context, last func()) error {
 }
 
 // transact runs one transaction: fn edits, the rest follows.
-func (w *writer) transact(ctx context.Context, fn func(*txn) error) error {
+func (w *writer) transact(ctx context.Context, fn func(*editing) error) error {
 	if err := w.acquire(ctx); err != nil {
 		return err
 	}
@@ -89,8 +89,8 @@ func (w *writer) transact(ctx context.Context, fn func(*txn) error) error {
 }
 
 // transactRestoring is transact for changes that nobody asked for. While New runs, the token is not given out.
-func (w *writer) transactRestoring(ctx context.Context, fn func(*txn) error) error {
-	lenient := func(t *txn) error {
+func (w *writer) transactRestoring(ctx context.Context, fn func(*editing) error) error {
+	lenient := func(t *editing) error {
 		t.restoring = true
 		return fn(t)
 	}
@@ -101,7 +101,7 @@ func (w *writer) transactRestoring(ctx context.Context, fn func(*txn) error) err
 }
 
 // one runs one transaction. The caller has the token.
-func (w *writer) one(ctx context.Context, fn func(*txn) error) (err error) {
+func (w *writer) one(ctx context.Context, fn func(*editing) error) (err error) {
 	defer func(began time.Time) { w.tallies.done(began, err) }(time.Now())
 	if w.closed {
 		return service.ErrClosed

@@ -44,7 +44,6 @@ type largeType struct {
 var largeTypes = map[string]largeType{
 	"cubes/bridge/stp.port":         {44, "2026-11-24", "cohesive: the state machines of one port, over its variables as the standard names them"},
 	"neigh.Table":                   {45, "2026-11-24", "cohesive: one table of neighbours under one lock"},
-	"internal/topology.txn":         {76, "2026-11-24", "requests, chains and settling are one type still; what comes after is execution and committed"},
 	"internal/topology/read.Reader": {41, "2026-11-24", "cohesive: all read the snapshot and change nothing"},
 	"internal/topology/unit.Unit":   {50, "2026-11-24", "cohesive: one living cube, its turn and what waits for it"},
 	"internal/yang.Node":            {63, "2026-11-24", "cohesive: what one node of a model says"},
