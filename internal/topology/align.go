@@ -8,18 +8,15 @@ package topology
 // own; so our own writes, which are told back, are no news.
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/topology/align"
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 )
@@ -123,15 +120,17 @@ func (x *execution) alignNetdevs() error {
 	if x.restoring {
 		return nil
 	}
+	to := x.aligner.Begin(x.next.Aligned)
+	x.undo = append(x.undo, to.Undo)
 	for _, u := range x.removed {
-		x.leaveNetdevs(u.Name)
+		x.leaveNetdevs(to, u.Name)
 	}
 	for _, name := range x.touched {
-		x.leaveNetdevs(name)
+		x.leaveNetdevs(to, name)
 	}
 	for _, name := range x.touched {
 		if rec := x.own(name); rec != nil {
-			if err := x.alignCube(rec); err != nil {
+			if err := x.alignCube(to, rec); err != nil {
 				return blame(name, err)
 			}
 		}
@@ -139,7 +138,7 @@ func (x *execution) alignNetdevs() error {
 	return nil
 }
 
-func (x *execution) alignCube(rec *world.Cube) error {
+func (x *execution) alignCube(to *align.Change, rec *world.Cube) error {
 	if x.next.Units[rec.Name].Instance().Alignment == nil {
 		return nil
 	}
@@ -150,16 +149,10 @@ func (x *execution) alignCube(rec *world.Cube) error {
 	for _, p := range rec.PortsByIndex() {
 		want, ok := wanted[p.Name]
 		if !ok {
-			x.releaseNetdev(p)
+			to.Release(p)
 			continue
 		}
-		err := x.setNetdev(p, want)
-		if errors.Is(err, netdev.ErrNotFound) {
-			delete(x.next.Aligned, p.Peer) // it has just gone, with all that it was given
-			p.OwnMAC = ""
-			continue
-		}
-		if err != nil {
+		if err := to.Set(p, want); err != nil {
 			return fmt.Errorf("port %s of %s: netdev %s cannot have the port's addresses; use align=port-follows-netdev to leave it unchanged: %w",
 				p.Name, rec.Name, p.Peer, err)
 		}
@@ -168,7 +161,7 @@ func (x *execution) alignCube(rec *world.Cube) error {
 }
 
 // leaveNetdevs takes away what a cube's ports gave to netdevs that are not theirs any more.
-func (x *execution) leaveNetdevs(name string) {
+func (x *execution) leaveNetdevs(to *align.Change, name string) {
 	was := x.old.Cubes[name]
 	if was == nil {
 		return
@@ -183,122 +176,11 @@ func (x *execution) leaveNetdevs(name string) {
 			continue
 		}
 		gone := *p
-		x.releaseNetdev(&gone)
+		to.Release(&gone)
 		if stays {
 			is.OwnMAC = ""
 		}
 	}
-}
-
-// releaseNetdev takes away from a netdev what a port gave it. A netdev that does not give it up is no reason to keep the port.
-func (x *execution) releaseNetdev(p *world.Port) {
-	a := x.next.Aligned[p.Peer]
-	if !p.OnNetdev() || a == nil && p.OwnMAC == "" && x.synced() || a != nil && a.PortUUID != p.UUID {
-		return
-	}
-	delete(x.next.Aligned, p.Peer)
-	own, noMAC := net.ParseMAC(p.OwnMAC)
-	p.OwnMAC = ""
-	look, err := x.netdevs.Look(p.Peer)
-	if errors.Is(err, netdev.ErrNotFound) {
-		return // and all with it
-	}
-	if err == nil {
-		d := netdev.Settings{Remove: look.Ours}
-		if noMAC == nil && a.Gave(look.MAC) {
-			d.MAC = own
-		}
-		_, err = x.put(look, d)
-	}
-	if err != nil {
-		x.log.Warn("a netdev keeps the addresses of a port", "netdev", p.Peer, "error", err)
-	}
-}
-
-// setNetdev makes a netdev look as its port.
-func (x *execution) setNetdev(p *world.Port, want cube.Alignment) error {
-	look, err := x.netdevs.Look(p.Peer)
-	if err != nil {
-		return err
-	}
-	if want.ReadOnly {
-		want = cube.Alignment{}
-	}
-	var d netdev.Settings
-	for _, a := range want.Addresses {
-		ours, there := slices.Contains(look.Ours, a), slices.Contains(look.Addresses, a)
-		if there != ours || look.NoIPv6 && a.Addr().Is6() {
-			continue // somebody else's, or of no use
-		}
-		if x.neighbours.Elsewhere(p.Peer, a.Addr()) {
-			x.log.Warn("an address of a port is not added to its netdev: the host has another netdev in its network",
-				"netdev", p.Peer, "address", a)
-			continue
-		}
-		d.Add = append(d.Add, a)
-	}
-	d.Remove, d.Add = world.Without(look.Ours, d.Add), world.Without(d.Add, look.Ours)
-	is := &world.Aligned{PortUUID: p.UUID, Look: look}
-	is.Addresses = append(world.Without(look.Addresses, d.Remove), d.Add...)
-	is.Ours = append(world.Without(look.Ours, d.Remove), d.Add...)
-	own := p.OwnMAC
-	x.netdevMAC(p, want.MAC, look.MAC, &d, is)
-	kept, err := x.put(look, d)
-	if err != nil {
-		return err
-	}
-	switch {
-	case kept:
-		p.OwnMAC, is.Given = own, nil
-	case d.MAC != nil:
-		is.MAC = d.MAC
-	}
-	x.next.Aligned[p.Peer] = is
-	return nil
-}
-
-// netdevMAC decides on the MAC address of a netdev: the port's, if it has one configured, else its own.
-func (x *execution) netdevMAC(p *world.Port, want, has net.HardwareAddr, d *netdev.Settings, is *world.Aligned) {
-	own, err := net.ParseMAC(p.OwnMAC)
-	was := x.next.Aligned[p.Peer]
-	switch {
-	case want == nil && err == nil:
-		if was.Gave(has) {
-			d.MAC = own
-		}
-		p.OwnMAC = ""
-	case want == nil:
-	case bytes.Equal(want, has):
-		is.Given = want
-	default:
-		if err != nil {
-			p.OwnMAC = has.String()
-		}
-		d.MAC, is.Given = want, want
-	}
-}
-
-// put changes a netdev until the transaction is undone. A device that does not change its MAC address while it runs keeps
-// it, and stays in promiscuous mode.
-func (x *execution) put(look netdev.Look, d netdev.Settings) (kept bool, err error) {
-	if d.MAC == nil && len(d.Add)+len(d.Remove) == 0 {
-		return false, nil
-	}
-	err = x.netdevs.Put(look.Index, d)
-	if d.MAC != nil && (errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EOPNOTSUPP)) {
-		x.log.Warn("a netdev keeps its MAC address; frames to that of the port are received in promiscuous mode", "index", look.Index, "error", err)
-		d.MAC, kept = nil, true
-		err = x.netdevs.Put(look.Index, d)
-	}
-	if err != nil {
-		return false, err
-	}
-	back := netdev.Settings{Add: d.Remove, Remove: d.Add}
-	if d.MAC != nil {
-		back.MAC = look.MAC
-	}
-	x.undo = append(x.undo, func() error { return x.netdevs.Put(look.Index, back) })
-	return kept, nil
 }
 
 // noticeNetdev edits the port's configuration as its netdev has changed since it was looked at last. As it is, that is

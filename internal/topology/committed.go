@@ -22,8 +22,7 @@ func (c *committed) publish() {
 		c.byID.Delete(u.ID)
 	}
 	c.introduce()
-	c.view.Store(c.next)
-	c.inUse.of = c.next
+	c.inUse.publish(c.next)
 	c.unlock()
 	for _, p := range c.plans {
 		p.unit.After.Add(p.plan.After)

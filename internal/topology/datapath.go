@@ -11,6 +11,8 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/align"
 	"github.com/polycube/polycube/internal/topology/unit"
 )
 
@@ -71,3 +73,7 @@ func (kernelNetdevs) List() ([]netdev.Info, error)           { return netdev.Lis
 func (kernelNetdevs) Get(name string) (netdev.Info, error)   { return netdev.Get(name) }
 func (kernelNetdevs) Look(name string) (netdev.Look, error)  { return netdev.LookAt(name) }
 func (kernelNetdevs) Put(index int, d netdev.Settings) error { return netdev.Put(index, d) }
+
+// ReleaseNetdevs takes away from netdevs what the ports of stored cubes gave them. The records stay as they are, so a
+// daemon that starts with them gives the netdevs the addresses of their ports again.
+func ReleaseNetdevs(records []store.Record) error { return align.ReleaseAll(records, kernelNetdevs{}) }

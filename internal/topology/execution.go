@@ -7,7 +7,6 @@ package topology
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -222,7 +221,7 @@ func (x *execution) resizeMaps(p *planned, rec *world.Cube) error {
 
 // prepareGraph returns nil when the data plane has nothing to do.
 func (x *execution) prepareGraph() (Change, error) {
-	if x.inUse.graph != nil && x.graph.Same(x.inUse.graph) {
+	if x.inUse.is(x.graph) {
 		return nil, nil
 	}
 	change, err := x.dp.Prepare(x.ctx, x.graph)
@@ -295,13 +294,8 @@ func (x *execution) commitGraph(change Change) error {
 	}
 	before := x.inUse.graph
 	err := x.commitStanding(change)
-	if err == nil {
-		x.inUse.graph = x.graph
-	} else if p := (*unit.PanicError)(nil); errors.As(err, &p) {
-		x.inUse.graph = nil // how far it came is not known
-	}
-	if err != nil {
-		return fmt.Errorf("data plane: %w", err)
+	if err = x.inUse.became(x.graph, err); err != nil {
+		return err
 	}
 	x.undo = append(x.undo, func() error {
 		x.restoreCubes()

@@ -28,8 +28,8 @@ func (t *txn) reached() []*world.Cube {
 
 // nextGraph derives the data plane's desired state from the graph in use, as far as that is of the old world.
 func (x *execution) nextGraph() *datapath.Graph {
-	r, base := x.reach(), x.inUse.graph
-	if r.All || base == nil || x.inUse.of != x.old {
+	r, base := x.reach(), x.inUse.derived(x.old)
+	if r.All || base == nil {
 		return x.next.Graph()
 	}
 	return x.next.GraphAfter(&x.old.World, base, r, x.next)

@@ -104,16 +104,39 @@ func (g *graphInUse) swap(to *datapath.Graph) error {
 		}
 		return change.Commit()
 	})
-	if err == nil {
-		g.graph = to
-	} else if p := (*unit.PanicError)(nil); errors.As(err, &p) {
-		g.graph = nil // how far it came is not known
+	if p := (*unit.PanicError)(nil); errors.As(err, &p) {
 		g.log.Error("panic in the data plane", "value", p.Value, "stack", string(p.Stack))
 	}
-	if err != nil {
-		return fmt.Errorf("data plane: %w", err)
+	return g.became(to, err)
+}
+
+// became notes that a graph is in use, or that the change to it ended with an error. The lock is held.
+func (g *graphInUse) became(to *datapath.Graph, err error) error {
+	if err == nil {
+		g.graph = to
+		return nil
 	}
-	return nil
+	if p := (*unit.PanicError)(nil); errors.As(err, &p) {
+		g.graph = nil // how far it came is not known
+	}
+	return fmt.Errorf("data plane: %w", err)
+}
+
+// is says whether a graph is the one in use. The lock is held.
+func (g *graphInUse) is(to *datapath.Graph) bool { return g.graph != nil && to.Same(g.graph) }
+
+// derived returns the graph in use if it was derived from a snapshot, else nil. The lock is held.
+func (g *graphInUse) derived(w *unit.Snapshot) *datapath.Graph {
+	if g.of != w {
+		return nil
+	}
+	return g.graph
+}
+
+// publish makes a snapshot, which the graph in use was derived from, the current one. The lock is held.
+func (g *graphInUse) publish(w *unit.Snapshot) {
+	g.view.Store(w)
+	g.of = w
 }
 
 // returnTo makes an earlier graph the one in use again. If that is refused, g.graph stays nil: the next transaction

@@ -29,24 +29,23 @@ func (n *namespaces) start() {
 	n.shadows.Start(n.changed)
 }
 
-// forget removes what there is of the namespace of a cube that could not be restored.
+// forget removes what there is of the namespace of a cube that could not be restored. The namespaces of cubes that are
+// being made are not in the world yet, so nothing may change meanwhile.
 func (n *namespaces) forget(uuid string) {
-	<-n.writer.token // the namespaces of cubes that are being made are not in the world yet
-	defer n.writer.release()
-	if n.shadows == nil || n.writer.closed {
+	if n.shadows == nil {
 		return
 	}
-	if err := n.shadows.Remove(uuid); err != nil {
-		n.log.Error("remove a cube's namespace", "error", err)
-	}
-	n.sweep()
+	_ = n.writer.Exclusively(context.Background(), func() error { // a daemon that stops leaves it to the next one
+		if err := n.shadows.Remove(uuid); err != nil {
+			n.log.Error("remove a cube's namespace", "error", err)
+		}
+		n.sweep()
+		return nil
+	})
 }
 
 // sweep removes the namespaces of cubes that are gone. Those of cubes that could not be restored stay.
 func (n *namespaces) sweep() {
-	if n.shadows == nil {
-		return
-	}
 	w := n.view.Load()
 	keep := map[string]bool{}
 	for _, rec := range w.Cubes {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/align"
 	"github.com/polycube/polycube/internal/topology/announce"
 	"github.com/polycube/polycube/internal/topology/neighbours"
 	"github.com/polycube/polycube/internal/topology/read"
@@ -29,8 +30,6 @@ type parts struct {
 	commit func([]store.Record) error
 	// notes knows what stands in the way of packets, nil when the data plane does not.
 	notes world.Notes
-	// synced says whether all netdevs have been told of since the start.
-	synced func() bool
 
 	// loaded are the services.
 	loaded atomic.Pointer[service.Registry]
@@ -43,6 +42,7 @@ type parts struct {
 	units      *units
 	news       unit.News
 	neighbours *neighbours.Neighbours
+	aligner    *align.Aligner
 	tell       *announce.Teller
 	tallies    tallies
 	garbage    garbage

@@ -6,6 +6,17 @@
 //
 // Two kinds of state are kept apart. The world is data: readers take the current one and wait for nobody. Units are
 // living cubes: their code is called one call at a time, and may panic without harm to others.
+//
+// Each part of the state has one owner:
+//
+//	writer       the token that every change needs, the queue of changes, and whether there are more
+//	txn          the next world while it is made, in phases (phases.go)
+//	graphInUse   the graph that the data plane has
+//	units        the numbers of cubes
+//	restoration  the stored cubes that are not restored yet
+//	slowPath     which unit gets the packets of a cube
+//
+// Packages follow, neighbours, align, announce, services, history and read have the rest.
 package topology
 
 import (
@@ -18,6 +29,7 @@ import (
 	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/store"
+	"github.com/polycube/polycube/internal/topology/align"
 	"github.com/polycube/polycube/internal/topology/follow"
 	"github.com/polycube/polycube/internal/topology/history"
 	"github.com/polycube/polycube/internal/topology/service"
@@ -77,7 +89,7 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 	m := &Manager{parts: p, writer: newWriter(p), version: o.Version}
 	m.namespaces = &namespaces{parts: p, writer: m.writer}
 	m.follower = follow.New(&p.view, p.netdevs, p.neighbours, p.tell, p.log, &netdevChanges{parts: p, writer: m.writer, namespaces: m.namespaces})
-	p.synced = m.follower.Synced
+	p.aligner = align.New(p.netdevs, p.neighbours, p.log, m.follower.Synced)
 	m.Past = history.New(nil, m.ModelOf, m.Revision)
 	m.Keeper = services.New(&p.view, &p.loaded, p.dp, p.log, m)
 	err := m.Load(o.Services)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topology
+package align
 
-// The end of it all: netdevs get their own looks back when nothing stays in the kernel, and nobody is to answer for the
-// addresses of ports any more.
+// Netdevs get their own addresses back when nothing stays in the kernel, and nobody is to answer for the addresses of ports
+// any more.
 
 import (
 	"encoding/json"
@@ -17,11 +17,9 @@ import (
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
-// ReleaseNetdevs takes away from netdevs what the ports of stored cubes gave them. The records stay as they are, so a daemon that
+// ReleaseAll takes away from netdevs what the ports of stored cubes gave them. The records stay as they are, so a daemon that
 // starts with them dresses the netdevs again. A record that cannot be read has no ports.
-func ReleaseNetdevs(records []store.Record) error { return releaseNetdevs(records, kernelNetdevs{}) }
-
-func releaseNetdevs(records []store.Record, netdevs Netdevs) error {
+func ReleaseAll(records []store.Record, netdevs Netdevs) error {
 	var errs []error
 	for _, r := range records {
 		var s world.Stored
@@ -40,15 +38,15 @@ func releaseNetdevs(records []store.Record, netdevs Netdevs) error {
 		}
 		for _, p := range config.Ports {
 			if (&world.Port{Peer: p.Peer}).OnNetdev() {
-				errs = append(errs, releaseNetdev(netdevs, p.Peer, p.MAC, own[p.Name]))
+				errs = append(errs, release(netdevs, p.Peer, p.MAC, own[p.Name]))
 			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// releaseNetdev takes our addresses away from a netdev, and the MAC address `given`, if it has it, for its own.
-func releaseNetdev(netdevs Netdevs, name, given, own string) error {
+// release takes our addresses away from a netdev, and the MAC address `given`, if it has it, for its own.
+func release(netdevs Netdevs, name, given, own string) error {
 	look, err := netdevs.Look(name)
 	if errors.Is(err, netdev.ErrNotFound) || errors.Is(err, netdev.ErrInvalidName) {
 		return nil
