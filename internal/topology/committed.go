@@ -37,7 +37,7 @@ func (c *committed) publish() {
 	c.finishShadows()
 	c.notify()
 	if !c.restoring {
-		c.tell.Change(announce.Change{Old: c.old, Next: c.next, Origins: c.origins, Edits: c.edits, Touched: c.touched,
+		c.events.Change(announce.Change{Old: c.old, Next: c.next, Origins: c.origins, Edits: c.edits, Touched: c.touched,
 			Removed: c.removed, Notes: c.notes})
 	}
 	c.tellOfLost()

@@ -74,6 +74,6 @@ func (kernelNetdevs) Get(name string) (netdev.Info, error)   { return netdev.Get
 func (kernelNetdevs) Look(name string) (netdev.Look, error)  { return netdev.LookAt(name) }
 func (kernelNetdevs) Put(index int, d netdev.Settings) error { return netdev.Put(index, d) }
 
-// ReleaseNetdevs takes away from netdevs what the ports of stored cubes gave them. The records stay as they are, so a
-// daemon that starts with them gives the netdevs the addresses of their ports again.
+// ReleaseNetdevs removes from netdevs what the ports of stored cubes gave them. The records stay as they are, so a daemon
+// that starts with them gives the netdevs the addresses of their ports again.
 func ReleaseNetdevs(records []store.Record) error { return align.ReleaseAll(records, kernelNetdevs{}) }

@@ -67,7 +67,7 @@ func (x *execution) leaveOut(err error) bool {
 // tellOfLost tells of the netdevs that the transaction found gone, before their events come.
 func (c *committed) tellOfLost() {
 	for _, name := range c.lost {
-		c.tell.Netdev(name, c.old.Links[name], c.next.Links[name])
+		c.events.Netdev(name, c.old.Links[name], c.next.Links[name])
 	}
-	c.tell.PortsOn(c.lost, c.old, c.next)
+	c.events.PortsOn(c.lost, c.old, c.next)
 }

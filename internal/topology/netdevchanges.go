@@ -34,8 +34,7 @@ func (c *netdevChanges) SetUnused(links map[string]world.Link) bool { return c.w
 // NamespaceEvent implements [follow.Changes].
 func (c *netdevChanges) NamespaceEvent(e netdev.Event) bool { return c.namespaces.event(e) }
 
-// FollowNetdev is one transaction in which a port follows its netdev. If the cube refuses, the port stays as it is, and
-// follows the next change.
+// FollowNetdev implements [follow.Changes]. If the cube refuses, the port stays as it is, and follows the next change.
 func (c *netdevChanges) FollowNetdev(name string, at world.Place) {
 	for _, asIs := range []bool{false, true} {
 		err := c.writer.transact(context.Background(), func(t *editing) error {

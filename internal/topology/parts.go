@@ -43,7 +43,7 @@ type parts struct {
 	news       unit.News
 	neighbours *neighbours.Neighbours
 	aligner    *align.Aligner
-	tell       *announce.Teller
+	events     *announce.Announcer
 	tallies    tallies
 	garbage    garbage
 }
@@ -67,7 +67,7 @@ func newParts(o Options, commit func([]store.Record) error) *parts {
 	p.Reader = read.New(&p.view, &p.loaded, p.dp, p.netdevs, p.notes, namespace)
 	p.slowPath = &slowPath{view: &p.view}
 	p.inUse = newGraphInUse(p.dp, p.log, &p.view)
-	p.tell = announce.New(o.Events, p.log)
+	p.events = announce.New(o.Events, p.log)
 	p.neighbours = neighbours.New(&p.view, p.netdevs, &p.news)
 	p.units = &units{parts: p}
 	return p

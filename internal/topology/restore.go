@@ -238,7 +238,7 @@ func (r *restoration) giveUp(name string, why error) {
 func (r *restoration) markBroken(w *unit.Snapshot, s *staged, why error) {
 	r.log.Error("a stored cube cannot be restored, it stays in the store", "cube", s.stored.Name,
 		"service", s.stored.Service, "error", why)
-	r.tell.Cube(s.stored.Name, s.stored.Service, "broken", why.Error())
+	r.events.Cube(s.stored.Name, s.stored.Service, "broken", why.Error())
 	w.Broken[s.stored.Name] = &world.Broken{Stored: s.stored, Reason: why.Error(),
 		Made: s.unit != nil && s.unit.Ready()}
 }

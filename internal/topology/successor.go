@@ -246,6 +246,6 @@ func (c *committed) retirePredecessors() {
 		if s.settle != nil {
 			s.settle()
 		}
-		c.tell.Cube(s.is.Name, s.is.Service.Info.Name, "adopted", "")
+		c.events.Cube(s.is.Name, s.is.Service.Info.Name, "adopted", "")
 	}
 }

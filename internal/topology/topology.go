@@ -88,7 +88,7 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 	p := newParts(o, commit)
 	m := &Manager{parts: p, writer: newWriter(p), version: o.Version}
 	m.namespaces = &namespaces{parts: p, writer: m.writer}
-	m.follower = follow.New(&p.view, p.netdevs, p.neighbours, p.tell, p.log, &netdevChanges{parts: p, writer: m.writer, namespaces: m.namespaces})
+	m.follower = follow.New(&p.view, p.netdevs, p.neighbours, p.events, p.log, &netdevChanges{parts: p, writer: m.writer, namespaces: m.namespaces})
 	p.aligner = align.New(p.netdevs, p.neighbours, p.log, m.follower.Synced)
 	m.Past = history.New(nil, m.ModelOf, m.Revision)
 	m.Keeper = services.New(&p.view, &p.loaded, p.dp, p.log, m)
@@ -123,11 +123,11 @@ func (m *Manager) NetdevEvent(e netdev.Event) { m.NetdevEvents([]netdev.Event{e}
 // NetdevEvents takes note of changes of netdevs, in their order. It is called from one goroutine at a time.
 func (m *Manager) NetdevEvents(list []netdev.Event) { m.follower.Events(list) }
 
-// Events is what the manager tells of; nil when nobody keeps it.
-func (m *Manager) Events() *events.Log { return m.tell.Events() }
+// Events returns the event log; nil when events are not kept.
+func (m *Manager) Events() *events.Log { return m.events.Events() }
 
-// TellService tells that a service was registered, updated or removed, is lost, or came back.
-func (m *Manager) TellService(name, state, reason string) { m.tell.Service(name, state, reason) }
+// TellService announces that a service is in another state.
+func (m *Manager) TellService(name, state, reason string) { m.events.Service(name, state, reason) }
 
 // Version is the daemon's.
 func (m *Manager) Version() string { return m.version }

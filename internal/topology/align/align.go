@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package align gives netdevs the addresses of the ports that they are peers of, and takes them away when the ports leave
+// Package align gives netdevs the addresses of the ports that they are the peers of, and removes them when the ports leave
 // (ADR 0038).
 package align
 
@@ -19,9 +19,9 @@ import (
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
-// Netdevs is what is asked about network devices.
+// Netdevs reads and changes network devices.
 type Netdevs interface {
-	// Look tells how a device looks to others; its error wraps [netdev.ErrNotFound] for a device that does not exist.
+	// Look returns how a device looks to others; its error wraps [netdev.ErrNotFound] for a device that does not exist.
 	Look(name string) (netdev.Look, error)
 	// Put changes that, whole or not at all. A device that is gone is no error.
 	Put(index int, d netdev.Settings) error
@@ -35,8 +35,8 @@ type Aligner struct {
 	synced     func() bool
 }
 
-// New returns an aligner. synced says whether all netdevs have been told of since the start: until then a netdev may have
-// been given addresses that are not known.
+// New returns an aligner. synced reports whether the netdevs that exist at the start have all been reported: until then, a
+// netdev may have addresses of its port that are not known here.
 func New(netdevs Netdevs, n *neighbours.Neighbours, log *slog.Logger, synced func() bool) *Aligner {
 	return &Aligner{netdevs: netdevs, neighbours: n, log: log, synced: synced}
 }
@@ -48,12 +48,12 @@ type Change struct {
 	undo    []func() error
 }
 
-// Begin returns a change of nothing. It keeps aligned, the netdevs that look as their ports, up to date.
+// Begin begins a change. It keeps aligned up to date: the netdevs that have the addresses of their ports.
 func (a *Aligner) Begin(aligned map[string]*world.Aligned) *Change {
 	return &Change{Aligner: a, aligned: aligned}
 }
 
-// Undo takes back what was changed, last first.
+// Undo undoes the change, last step first.
 func (c *Change) Undo() error {
 	var errs []error
 	for _, undo := range slices.Backward(c.undo) {
@@ -62,7 +62,7 @@ func (c *Change) Undo() error {
 	return errors.Join(errs...)
 }
 
-// Set makes a netdev look as its port. One that has just gone is no error.
+// Set gives a netdev the addresses of its port. A netdev that has just disappeared is no error.
 func (c *Change) Set(p *world.Port, want cube.Alignment) error {
 	err := c.set(p, want)
 	if errors.Is(err, netdev.ErrNotFound) {
@@ -73,7 +73,7 @@ func (c *Change) Set(p *world.Port, want cube.Alignment) error {
 	return err
 }
 
-// set makes a netdev look as its port.
+// set is Set with an error for a netdev that has disappeared.
 func (c *Change) set(p *world.Port, want cube.Alignment) error {
 	look, err := c.netdevs.Look(p.Peer)
 	if err != nil {
@@ -115,7 +115,7 @@ func (c *Change) set(p *world.Port, want cube.Alignment) error {
 	return nil
 }
 
-// Release takes away from a netdev what a port gave it. A netdev that does not give it up is no reason to keep the port.
+// Release removes from a netdev what a port gave it. A netdev from which it cannot be removed does not keep the port.
 func (c *Change) Release(p *world.Port) {
 	a := c.aligned[p.Peer]
 	if !p.OnNetdev() || a == nil && p.OwnMAC == "" && c.synced() || a != nil && a.PortUUID != p.UUID {
@@ -126,7 +126,7 @@ func (c *Change) Release(p *world.Port) {
 	p.OwnMAC = ""
 	look, err := c.netdevs.Look(p.Peer)
 	if errors.Is(err, netdev.ErrNotFound) {
-		return // and all with it
+		return // with all addresses
 	}
 	if err == nil {
 		d := netdev.Settings{Remove: look.Ours}
@@ -161,8 +161,8 @@ func (c *Change) setMAC(p *world.Port, want, has net.HardwareAddr, d *netdev.Set
 	}
 }
 
-// put changes a netdev until the change is undone. A device that does not change its MAC address while it runs keeps
-// it, and stays in promiscuous mode.
+// put changes a netdev until the change is undone. A device that cannot change its MAC address while it runs keeps it, and
+// stays in promiscuous mode.
 func (c *Change) put(look netdev.Look, d netdev.Settings) (kept bool, err error) {
 	if d.MAC == nil && len(d.Add)+len(d.Remove) == 0 {
 		return false, nil

@@ -2,8 +2,8 @@
 
 package align
 
-// Netdevs get their own addresses back when nothing stays in the kernel, and nobody is to answer for the addresses of ports
-// any more.
+// Netdevs get their own addresses back when nothing of Polycube stays in the kernel: then nobody answers for the addresses
+// of ports any more.
 
 import (
 	"encoding/json"
@@ -17,8 +17,8 @@ import (
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
-// ReleaseAll takes away from netdevs what the ports of stored cubes gave them. The records stay as they are, so a daemon that
-// starts with them dresses the netdevs again. A record that cannot be read has no ports.
+// ReleaseAll removes from netdevs what the ports of stored cubes gave them. The records stay as they are. A record that
+// cannot be read has no ports.
 func ReleaseAll(records []store.Record, netdevs Netdevs) error {
 	var errs []error
 	for _, r := range records {
@@ -45,7 +45,7 @@ func ReleaseAll(records []store.Record, netdevs Netdevs) error {
 	return errors.Join(errs...)
 }
 
-// release takes our addresses away from a netdev, and the MAC address `given`, if it has it, for its own.
+// release removes our addresses from a netdev. If it has the MAC address `given`, it gets its own back.
 func release(netdevs Netdevs, name, given, own string) error {
 	look, err := netdevs.Look(name)
 	if errors.Is(err, netdev.ErrNotFound) || errors.Is(err, netdev.ErrInvalidName) {

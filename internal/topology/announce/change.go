@@ -2,7 +2,7 @@
 
 package announce
 
-// What a change of the configuration changed, by whom, and which ports are UP or DOWN after it.
+// Events of a change of the configuration: what changed, by whom, and which ports went UP or DOWN.
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ import (
 // Edits are the paths that a transaction changed, by cube.
 type Edits map[string]*events.Change
 
-// Note takes in what an edit changed.
+// Note adds what an edit changed.
 func (e Edits) Note(name string, change *yang.Change) {
 	c := e[name]
 	if c == nil {
@@ -51,18 +51,18 @@ type Change struct {
 	Notes world.Notes
 }
 
-// Change tells of a change of the configuration.
-func (t *Teller) Change(c Change) {
-	if t.events == nil {
+// Change announces a change of the configuration.
+func (a *Announcer) Change(c Change) {
+	if a.events == nil {
 		return
 	}
 	if c.Next.Revision != c.Old.Revision {
-		t.events.Add(c.config())
+		a.events.Add(c.config())
 	}
-	c.ports(t.Port)
+	c.ports(a.Port)
 }
 
-// config says who changed what of the configuration.
+// config returns the event that says who changed what.
 func (c Change) config() events.Event {
 	e := events.Event{Type: events.Config, Revision: c.Next.Revision}
 	for _, o := range c.Origins {
@@ -89,7 +89,7 @@ func (c Change) config() events.Event {
 		gone := events.Change{Cube: u.Name, Service: u.Service.Info.Name, Op: "deleted"}
 		if c.Next.Cubes[u.Name] == nil {
 			all = append(all, gone)
-		} else { // it was made anew
+		} else { // it was created again
 			all = append([]events.Change{gone}, all...)
 		}
 	}
@@ -132,8 +132,8 @@ func configMessage(e events.Event, n int) string {
 	return what
 }
 
-// ports tells of the ports that are UP or DOWN now and were not. A port's status depends on its own cube and its
-// peer's; what netdevs have to do with it is told with them.
+// ports announces the ports that went UP or DOWN. A port's status depends on its own cube and its peer's; ports that go up
+// or down with a netdev are announced with the netdev.
 func (c Change) ports(tell func(at world.Place, up bool, reason string)) {
 	seen := map[world.Place]bool{}
 	look := func(at world.Place) {
@@ -144,7 +144,7 @@ func (c Change) ports(tell func(at world.Place, up bool, reason string)) {
 		_, was, _ := c.Old.PortAt(at)
 		rec, is, _ := c.Next.PortAt(at)
 		if is == nil {
-			return // it went with its cube, which is told
+			return // deleted with its cube, which is announced
 		}
 		up := c.Next.Linked(rec, is)
 		if was != nil && c.Old.Linked(c.Old.Cubes[at.Cube], was) != up || was == nil && up {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package follow has the topology follow the netdevs, which come and go on their own. The configured name counts: a device
-// that appears under it is bound, whatever its index is this time, and one that vanishes leaves its port down until it is
-// back. What the events come to is made by the topology's transactions.
+// Package follow keeps the topology up to date with the netdevs, which come and go on their own. A port is bound to the
+// configured name: to any device that appears under it, whatever its index. While there is none, the port is down. The
+// topology makes the changes, each as a transaction.
 package follow
 
 import (
@@ -21,15 +21,15 @@ import (
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
-// Changes are what the topology changes for netdevs, each a transaction of its own.
+// Changes are the changes that the topology makes for netdevs, each a transaction of its own.
 type Changes interface {
-	// SetLinks states the graph with netdevs as they are now.
+	// SetLinks takes the present state of netdevs over into the graph.
 	SetLinks(ctx context.Context, links map[string]world.Link) error
-	// SetUnused takes note of netdevs that no cube has to do with, which is no matter of the data plane; false if one has.
+	// SetUnused notes the state of netdevs that no cube uses, without a change of the data plane; false if a cube uses one.
 	SetUnused(links map[string]world.Link) bool
-	// FollowNetdev has a port follow its netdev.
+	// FollowNetdev makes a port follow its netdev.
 	FollowNetdev(name string, at world.Place)
-	// NamespaceEvent takes an event about a device that leads into the namespace of a cube; false for any other device.
+	// NamespaceEvent handles an event of a device that leads into the namespace of a cube; false for any other device.
 	NamespaceEvent(e netdev.Event) bool
 }
 
@@ -38,31 +38,31 @@ type Follower struct {
 	view       *atomic.Pointer[unit.Snapshot]
 	netdevs    neighbours.Netdevs
 	neighbours *neighbours.Neighbours
-	tell       *announce.Teller
+	events     *announce.Announcer
 	log        *slog.Logger
 	changes    Changes
 
-	// synced is set when all netdevs have been told of.
+	// synced is set when the existing netdevs have been reported.
 	synced atomic.Bool
-	// seen are the netdevs that were told of since watching began; of the goroutine that tells.
+	// seen are the netdevs reported until then. Only the goroutine that calls Events uses it.
 	seen map[string]bool
 }
 
-// New returns a follower that was not told of a netdev yet. view is the current snapshot.
-func New(view *atomic.Pointer[unit.Snapshot], netdevs neighbours.Netdevs, n *neighbours.Neighbours, tell *announce.Teller,
+// New returns a follower. view is the current snapshot.
+func New(view *atomic.Pointer[unit.Snapshot], netdevs neighbours.Netdevs, n *neighbours.Neighbours, events *announce.Announcer,
 	log *slog.Logger, changes Changes) *Follower {
-	return &Follower{view: view, netdevs: netdevs, neighbours: n, tell: tell, log: log, changes: changes, seen: map[string]bool{}}
+	return &Follower{view: view, netdevs: netdevs, neighbours: n, events: events, log: log, changes: changes, seen: map[string]bool{}}
 }
 
-// Synced says whether all netdevs have been told of since the start.
+// Synced reports whether the netdevs that exist at the start have all been reported.
 func (f *Follower) Synced() bool { return f.synced.Load() }
 
-// Events takes note of changes of netdevs, in their order. What they come to is one change of the data plane: two
-// hundred containers that start together are not two hundred changes. It is called from one goroutine at a time.
-func (f *Follower) Events(events []netdev.Event) {
+// Events handles events of netdevs, in their order. Together they are one change of the data plane: two hundred containers
+// that start together are not two hundred changes. It is called from one goroutine at a time.
+func (f *Follower) Events(list []netdev.Event) {
 	ctx := context.Background()
 	b := f.newBatch()
-	for _, e := range events {
+	for _, e := range list {
 		if f.changes.NamespaceEvent(e) {
 			continue
 		}
@@ -70,7 +70,7 @@ func (f *Follower) Events(events []netdev.Event) {
 		switch e.Kind {
 		case netdev.Added, netdev.Changed:
 			if e.Kind == netdev.Added && b.removed[e.Info.Index] {
-				// Another device has the number of one that went: what the old one had must be gone first.
+				// Another device has the index of one that is gone: what the old one had must be removed first.
 				f.settle(ctx, b)
 				b = f.newBatch()
 			}
@@ -88,21 +88,21 @@ func (f *Follower) Events(events []netdev.Event) {
 	}
 	f.settle(ctx, b)
 	f.neighbours.Tell()
-	f.followPorts(events)
+	f.followPorts(list)
 }
 
-// batch is what some events come to.
+// batch is the combined effect of events.
 type batch struct {
 	known map[string]world.Link
 	links map[string]world.Link
-	// removed are the numbers of devices that went.
+	// removed are the indexes of devices that are gone.
 	removed map[int]bool
-	// tell is told of each device.
+	// tell announces each change.
 	tell func(name string, was, is world.Link)
 }
 
 func (f *Follower) newBatch() *batch {
-	return &batch{known: f.view.Load().Links, links: map[string]world.Link{}, removed: map[int]bool{}, tell: f.tell.Netdev}
+	return &batch{known: f.view.Load().Links, links: map[string]world.Link{}, removed: map[int]bool{}, tell: f.events.Netdev}
 }
 
 func (b *batch) now(name string) world.Link {
@@ -116,13 +116,13 @@ func (b *batch) set(name string, l world.Link, flapped bool) {
 	was := b.now(name)
 	l.Flaps = was.Flaps
 	if flapped || was.Carrier != l.Carrier && b.links[name] != (world.Link{}) {
-		l.Flaps++ // else the end of the batch looks as its beginning
+		l.Flaps++ // else the end of the batch looks like its beginning
 	}
 	b.tell(name, was, l)
 	b.links[name] = l
 }
 
-// gone forgets a netdev, unless the name is another device's by now: a request may have seen it before its event came.
+// gone removes a netdev, unless another device has the name by now: a request may have seen it before its event came.
 func (b *batch) gone(name string, index int, how string) {
 	if b.now(name).Index == index {
 		b.tell(name, b.now(name), world.Link{Gone: how})
@@ -130,7 +130,7 @@ func (b *batch) gone(name string, index int, how string) {
 	}
 }
 
-// missing looks for devices that went while nobody watched, when all that are there have been told of.
+// missing finds devices that disappeared while nobody watched, once all that exist have been reported.
 func (f *Follower) missing(b *batch) {
 	for name, l := range f.view.Load().Links {
 		if l.Index == 0 || f.seen[name] {
@@ -148,7 +148,7 @@ func (f *Follower) isGone(name string) bool {
 	return errors.Is(err, netdev.ErrNotFound)
 }
 
-// settle states the graph with the netdevs as they are now.
+// settle takes the netdevs of a batch over into the graph.
 func (f *Follower) settle(ctx context.Context, b *batch) {
 	for name, l := range b.links {
 		if b.known[name] == l {
@@ -161,7 +161,7 @@ func (f *Follower) settle(ctx context.Context, b *batch) {
 	before := f.view.Load()
 	err := f.changes.SetLinks(ctx, b.links)
 	if err == nil || errors.Is(err, service.ErrClosed) {
-		f.tell.PortsOn(slices.Sorted(maps.Keys(b.links)), before, f.view.Load())
+		f.events.PortsOn(slices.Sorted(maps.Keys(b.links)), before, f.view.Load())
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.links)) {
@@ -169,8 +169,8 @@ func (f *Follower) settle(ctx context.Context, b *batch) {
 	}
 }
 
-// Relink states the graph with one netdev as it is now. A device that the data plane cannot use is left out, so that it
-// does not stand in the way of changes elsewhere.
+// Relink takes the present state of one netdev over into the graph. A device that the data plane cannot use is left out, so
+// that it does not block changes elsewhere.
 func (f *Follower) Relink(ctx context.Context, name string, l world.Link) {
 	before := f.view.Load()
 	was := before.Links[name]
@@ -191,13 +191,13 @@ func (f *Follower) Relink(ctx context.Context, name string, l world.Link) {
 		}
 		return
 	}
-	f.tell.PortsOn([]string{name}, before, f.view.Load())
+	f.events.PortsOn([]string{name}, before, f.view.Load())
 }
 
-// followPorts has ports follow netdevs that may have changed, and gives netdevs that appeared what their ports have.
-func (f *Follower) followPorts(events []netdev.Event) {
+// followPorts makes ports follow netdevs that may have changed, and gives netdevs that appeared the addresses of their ports.
+func (f *Follower) followPorts(list []netdev.Event) {
 	names, readdressed := map[string]bool{}, false
-	for _, e := range events {
+	for _, e := range list {
 		names[e.Info.Name] = true
 		if e.Old != nil {
 			names[e.Old.Name] = true

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package neighbours tells cubes what is around them: transparent cubes what they inherit from where they are attached,
-// standard cubes what their ports are connected to. Both are computed again after everything that may have changed them,
-// compared with what the cube was told last, and told if they differ. One lock keeps the order; what is told is put
-// together when the cube is ready to hear it, so a burst of changes is told once.
+// Package neighbours notifies cubes of what is around them: transparent cubes of what they inherit from the place where they
+// are attached, standard cubes of what their ports are connected to. Both are recomputed after each change that may affect
+// them, and a cube is notified if they differ from the last notification. One lock keeps the order. A notification is
+// composed when the cube is ready to receive it, so a burst of changes is one notification.
 package neighbours
 
 import (
@@ -25,33 +25,33 @@ type Netdevs interface {
 	Look(name string) (netdev.Look, error)
 }
 
-// Neighbours knows the netdevs, and tells cubes what is around them. Its methods may be called from any goroutine.
+// Neighbours knows the netdevs, and notifies cubes of what is around them. Its methods may be called from any goroutine.
 type Neighbours struct {
 	view    *atomic.Pointer[unit.Snapshot]
 	netdevs Netdevs
 	news    *unit.News
 
-	// mu orders what cubes are told; it guards what follows.
+	// mu orders the notifications; it guards what follows.
 	mu sync.Mutex
 	// infos are the netdevs by name.
 	infos map[string]netdev.Info
-	// told is what living cubes were told.
+	// told is the last notification of each running cube.
 	told map[*unit.Unit]*surroundings
 }
 
-// New returns neighbours without netdevs. view is the current snapshot, news takes what cubes are told.
+// New returns neighbours without netdevs. view is the current snapshot, news delivers the notifications.
 func New(view *atomic.Pointer[unit.Snapshot], netdevs Netdevs, news *unit.News) *Neighbours {
 	return &Neighbours{view: view, netdevs: netdevs, news: news, infos: map[string]netdev.Info{},
 		told: map[*unit.Unit]*surroundings{}}
 }
 
-// surroundings is what a cube was told of its parent or its peers, or will be.
+// surroundings is the last notification of a cube about its parent or its peers, delivered or not.
 type surroundings struct {
 	parent parentNews
 	peers  peers
 }
 
-// of returns what a cube was told. n.mu is held.
+// of returns the last notification of a cube. n.mu is held.
 func (n *Neighbours) of(u *unit.Unit) *surroundings {
 	s := n.told[u]
 	if s == nil {
@@ -61,7 +61,7 @@ func (n *Neighbours) of(u *unit.Unit) *surroundings {
 	return s
 }
 
-// Note keeps what is known of the netdevs, for those who inherit from them.
+// Note takes an event of a netdev in.
 func (n *Neighbours) Note(e netdev.Event) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -78,11 +78,11 @@ func (n *Neighbours) Note(e netdev.Event) {
 		n.infos[e.Info.Name] = e.Info
 	case netdev.Removed:
 		forget(e.Info)
-	case netdev.Synced: // says nothing of a device
+	case netdev.Synced: // about no device
 	}
 }
 
-// Tell tells transparent cubes what changed of their parents, and standard cubes what changed of their peers.
+// Tell notifies transparent cubes of changes of their parents, and standard cubes of changes of their peers.
 func (n *Neighbours) Tell() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -117,7 +117,7 @@ func (n *Neighbours) Tell() {
 	}
 }
 
-// OwnStation says whether the stack sends from a MAC address: a netdev has it that no port is connected to.
+// OwnStation reports whether the host's stack sends from a MAC address: a netdev that no port is connected to has it.
 func (n *Neighbours) OwnStation(mac net.HardwareAddr) bool {
 	var names []string
 	n.mu.Lock()
@@ -154,8 +154,8 @@ func (n *Neighbours) inNetwork(but string, a netip.Addr) []string {
 	return others
 }
 
-// Elsewhere says whether the host reaches an address by another netdev: there it is another machine's, or was given to
-// that netdev by somebody. What ports gave to netdevs does not count.
+// Elsewhere reports whether the host reaches an address by another netdev: there it is another machine's, or somebody gave
+// it to that netdev. Addresses that ports gave to netdevs do not count.
 func (n *Neighbours) Elsewhere(name string, a netip.Addr) bool {
 	contains := func(p netip.Prefix) bool { return p.Contains(a) }
 	return slices.ContainsFunc(n.inNetwork(name, a), func(other string) bool {
@@ -164,7 +164,7 @@ func (n *Neighbours) Elsewhere(name string, a netip.Addr) bool {
 	})
 }
 
-// Crowded says whether a netdev has an address from its port that the host reaches elsewhere by now.
+// Crowded reports whether a netdev has an address from its port that the host by now reaches by another netdev.
 func (n *Neighbours) Crowded(name string, look netdev.Look) bool {
 	return slices.ContainsFunc(look.Ours, func(a netip.Prefix) bool { return n.Elsewhere(name, a.Addr()) })
 }

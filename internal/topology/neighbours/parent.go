@@ -13,17 +13,17 @@ import (
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
-// parentNews is what a cube was told of its parent, or will be.
+// parentNews is the last notification of a cube about its parent, delivered or not.
 type parentNews struct {
 	cube.Parent
-	// from and device are what it was computed from: both are never changed, so the same ones say the same.
+	// from and device are what it was computed from. Neither is ever changed, so the same pointers mean the same content.
 	from   *world.Cube
 	device netdev.Info
-	// posted says that a call is in the mailbox: it takes what is here then.
+	// posted is set while a call is in the mailbox: it delivers what is here then.
 	posted bool
 }
 
-// inherit brings what a cube hears of its parent up to date, and says whether it changed.
+// inherit updates what a cube inherits from its parent, and reports whether it changed.
 func (n *Neighbours) inherit(w *unit.Snapshot, rec *world.Cube, h *parentNews) bool {
 	p := cube.Parent{Name: rec.Parent}
 	var from *world.Cube
@@ -51,7 +51,7 @@ func (n *Neighbours) inherit(w *unit.Snapshot, rec *world.Cube, h *parentNews) b
 	return changed
 }
 
-// sameNetdev says whether nothing changed that is inherited.
+// sameNetdev reports whether nothing that is inherited has changed.
 func sameNetdev(a, b netdev.Info) bool {
 	return a.Index == b.Index && a.MTU == b.MTU && slices.Equal(a.MAC, b.MAC) && slices.Equal(a.Addresses, b.Addresses)
 }

@@ -14,14 +14,14 @@ import (
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
-// peers is what a cube was told of the peers of its ports, or will be; under the lock of the neighbours.
+// peers is the last notification of a cube about the peers of its ports. The lock of the neighbours guards it.
 type peers struct {
 	told map[string]cube.Peer
-	// news are the ports of which it is to hear; a call is in the mailbox while there are some.
+	// news are the changes that are not delivered yet; while there are some, a call is in the mailbox.
 	news map[string]cube.Peer
 }
 
-// tellPeers tells a standard cube what changed of its peers. n.mu is held.
+// tellPeers notifies a standard cube of changes of its peers. n.mu is held.
 func (n *Neighbours) tellPeers(w *unit.Snapshot, rec *world.Cube, u *unit.Unit) {
 	changed := u.Instance().PeerChanged
 	if changed == nil {
@@ -58,7 +58,7 @@ func (n *Neighbours) tellPeers(w *unit.Snapshot, rec *world.Cube, u *unit.Unit) 
 	})
 }
 
-// peerOf is what is known of a port's peer. A netdev that a request found before its event came is looked at.
+// peerOf returns what is known of a port's peer. A netdev that a request found before its event came is looked up.
 func (n *Neighbours) peerOf(w *unit.Snapshot, p *world.Port) cube.Peer {
 	out := cube.Peer{Name: p.Peer}
 	at, err := world.ParsePlace(p.Peer)
@@ -68,7 +68,7 @@ func (n *Neighbours) peerOf(w *unit.Snapshot, p *world.Port) cube.Peer {
 	i, known := n.infos[at.Netdev]
 	if !known && w.Links[at.Netdev].Index != 0 {
 		if i, err = n.netdevs.Get(at.Netdev); err != nil {
-			i = netdev.Info{} // its event says what became of it
+			i = netdev.Info{} // its event is on the way
 		}
 	}
 	out.Netdev, out.Index, out.MAC, out.Addresses, out.MTU, out.Speed = at.Netdev, i.Index, i.MAC, i.Addresses, i.MTU, i.Speed

@@ -13,29 +13,29 @@ import (
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
-// Teller writes events. Its methods may be called from any goroutine.
-type Teller struct {
+// Announcer writes events. Its methods may be called from any goroutine.
+type Announcer struct {
 	events *events.Log
 	log    *slog.Logger
 }
 
-// New returns a teller. Without an event log, ports that go up or down are only logged.
-func New(list *events.Log, log *slog.Logger) *Teller { return &Teller{events: list, log: log} }
+// New returns an announcer. Without an event log, ports that go up or down are only logged.
+func New(list *events.Log, log *slog.Logger) *Announcer { return &Announcer{events: list, log: log} }
 
 // Events is the event log; nil when events are not kept.
-func (t *Teller) Events() *events.Log { return t.events }
+func (a *Announcer) Events() *events.Log { return a.events }
 
-// Port tells that a port went UP or DOWN.
-func (t *Teller) Port(at world.Place, up bool, reason string) {
+// Port announces that a port went UP or DOWN.
+func (a *Announcer) Port(at world.Place, up bool, reason string) {
 	e := events.Event{Type: events.Port, Cube: at.Cube, Port: at.Port, State: read.UpOrDown(up), Reason: reason, Message: at.String() + " is " + read.UpOrDown(up)}
 	if reason != "" {
 		e.Message += ": " + reason
 	}
-	t.events.Add(e)
+	a.events.Add(e)
 }
 
-// PortsOn logs and tells which ports went down and came up with netdevs, each once.
-func (t *Teller) PortsOn(netdevs []string, before, now *unit.Snapshot) {
+// PortsOn logs and announces which ports went down and came up with netdevs, each once.
+func (a *Announcer) PortsOn(netdevs []string, before, now *unit.Snapshot) {
 	if len(netdevs) == 0 {
 		return
 	}
@@ -47,36 +47,36 @@ func (t *Teller) PortsOn(netdevs []string, before, now *unit.Snapshot) {
 		}
 		for _, at := range held[name] {
 			if is == "" {
-				t.log.Info("a port is up again", "port", at.String(), "netdev", name)
-				t.Port(at, true, "")
+				a.log.Info("a port is up again", "port", at.String(), "netdev", name)
+				a.Port(at, true, "")
 			} else {
-				t.log.Warn("a port is down", "port", at.String(), "reason", is)
-				t.Port(at, false, is)
+				a.log.Warn("a port is down", "port", at.String(), "reason", is)
+				a.Port(at, false, is)
 			}
 		}
 	}
 }
 
-// Cube tells that a cube is in another state: degraded, broken, restored, adopted.
-func (t *Teller) Cube(name, service, state, reason string) {
+// Cube announces that a cube is in another state: degraded, broken, restored, adopted.
+func (a *Announcer) Cube(name, service, state, reason string) {
 	message := name + " is " + state
 	if reason != "" {
 		message += ": " + reason
 	}
-	t.events.Add(events.Event{Type: events.Cube, Cube: name, Service: service, State: state, Reason: reason, Message: message})
+	a.events.Add(events.Event{Type: events.Cube, Cube: name, Service: service, State: state, Reason: reason, Message: message})
 }
 
-// Service tells that a service was registered, updated or removed, is lost, or came back.
-func (t *Teller) Service(name, state, reason string) {
+// Service announces that a service was registered, updated, removed or lost, or that it is back.
+func (a *Announcer) Service(name, state, reason string) {
 	message := "service " + name + " " + state
 	if reason != "" {
 		message += ": " + reason
 	}
-	t.events.Add(events.Event{Type: events.Service, Service: name, State: state, Reason: reason, Message: message})
+	a.events.Add(events.Event{Type: events.Service, Service: name, State: state, Reason: reason, Message: message})
 }
 
-// Netdev tells of a device that came, went, or was switched.
-func (t *Teller) Netdev(name string, was, is world.Link) {
+// Netdev announces a device that appeared, disappeared, was replaced, or was set up or down.
+func (a *Announcer) Netdev(name string, was, is world.Link) {
 	var state, reason string
 	switch {
 	case was.Index == 0 && is.Index != 0:
@@ -99,5 +99,5 @@ func (t *Teller) Netdev(name string, was, is world.Link) {
 	if reason != "" {
 		message += ": " + reason
 	}
-	t.events.Add(events.Event{Type: events.Netdev, Netdev: name, State: state, Reason: reason, Message: message})
+	a.events.Add(events.Event{Type: events.Netdev, Netdev: name, State: state, Reason: reason, Message: message})
 }
