@@ -2,14 +2,14 @@
 
 package topology
 
-// A durable transaction is shown to readers, and cubes and clients are told of it. Nothing can fail any more.
+// A durable transaction is published to readers, and cubes and clients are notified. Nothing can fail any more.
 
 import (
 	"github.com/polycube/polycube/internal/topology/announce"
 	"github.com/polycube/polycube/internal/topology/unit"
 )
 
-// publish shows the next world to readers, then tells the cubes concerned and forgets those that were deleted.
+// publish makes the next world the current one, notifies the cubes concerned, and removes those that were deleted.
 func (c *committed) publish() {
 	for name, rec := range c.next.Cubes {
 		if was := c.old.Cubes[name]; was != rec {

@@ -2,7 +2,7 @@
 
 package topology
 
-// Memory is given back to the machine after large changes.
+// Memory is returned to the machine after large changes.
 
 import (
 	"runtime/debug"
@@ -32,13 +32,13 @@ func (c *committed) freeMemory() {
 	}
 }
 
-// garbage is what changes left behind.
+// garbage is the memory that large changes leave unused.
 type garbage struct {
-	// freeing is set while memory is to be given back to the machine.
+	// freeing is set while a call of free is pending.
 	freeing atomic.Bool
 }
 
-// free gives it back soon.
+// free returns it to the machine soon.
 func (g *garbage) free() {
 	if g.freeing.CompareAndSwap(false, true) {
 		time.AfterFunc(freeMemoryIn, func() {

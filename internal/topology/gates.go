@@ -2,7 +2,7 @@
 
 package topology
 
-// What a transaction holds while it runs: the gates of the cubes whose code it calls, then the lock of the data plane.
+// The gates of the cubes whose code a transaction calls, and the lock of the data plane, which it takes after them.
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/polycube/polycube/internal/topology/unit"
 )
 
-// gates are what a transaction holds.
+// gates are the gates and the lock that a transaction holds.
 type gates struct {
 	plane *graphInUse
 	// held are the units whose gate the transaction has: from the first call of a cube's code until the end, so that the

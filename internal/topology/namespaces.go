@@ -2,8 +2,8 @@
 
 package topology
 
-// The namespaces of shadow cubes while nothing is requested: those of cubes that are gone are removed, and cubes follow
-// what is changed in theirs.
+// The namespaces of shadow cubes outside of requests: those of deleted cubes are removed, and cubes follow changes that are
+// made in their namespaces.
 
 import (
 	"context"
@@ -14,13 +14,13 @@ import (
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
-// namespaces looks after the namespaces that are there.
+// namespaces maintains the namespaces of shadow cubes.
 type namespaces struct {
 	*parts
 	writer *writer
 }
 
-// start removes the namespaces of cubes that are gone, and begins to follow those that are there.
+// start removes the namespaces of deleted cubes, and begins to watch the others.
 func (n *namespaces) start() {
 	if n.shadows == nil {
 		return
@@ -29,8 +29,8 @@ func (n *namespaces) start() {
 	n.shadows.Start(n.changed)
 }
 
-// forget removes what there is of the namespace of a cube that could not be restored. The namespaces of cubes that are
-// being made are not in the world yet, so nothing may change meanwhile.
+// forget removes the namespace of a cube that could not be restored. It excludes changes: the namespaces of cubes that are
+// being created are not in the world yet.
 func (n *namespaces) forget(uuid string) {
 	if n.shadows == nil {
 		return
@@ -44,7 +44,7 @@ func (n *namespaces) forget(uuid string) {
 	})
 }
 
-// sweep removes the namespaces of cubes that are gone. Those of cubes that could not be restored stay.
+// sweep removes the namespaces of deleted cubes. Those of cubes that could not be restored stay.
 func (n *namespaces) sweep() {
 	w := n.view.Load()
 	keep := map[string]bool{}
@@ -59,8 +59,8 @@ func (n *namespaces) sweep() {
 	}
 }
 
-// changed repairs a cube's namespace, and has the cube follow what was changed there. A change that the cube
-// refuses stays in the namespace, and is told to the log; it does not undo the repair.
+// changed repairs a cube's namespace, and makes the cube follow changes there. A change that the cube refuses stays in the
+// namespace and is logged; it does not undo the repair.
 func (n *namespaces) changed(uuid string) {
 	for _, what := range []struct {
 		fails string
@@ -84,7 +84,8 @@ func (n *namespaces) changed(uuid string) {
 	}
 }
 
-// event takes an event about an outer end, which is no netdev for users. One that somebody deleted is made again.
+// event handles an event of an outer end, which users do not see as a netdev. An outer end that somebody deleted is
+// recreated. It returns false for any other device.
 func (n *namespaces) event(e netdev.Event) bool {
 	if n.shadows == nil || e.Kind == netdev.Synced {
 		return false

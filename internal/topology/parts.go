@@ -2,7 +2,7 @@
 
 package topology
 
-// What requests, transactions and the restoring of stored cubes work on.
+// What requests, transactions and restoration work on.
 
 import (
 	"log/slog"
@@ -18,7 +18,7 @@ import (
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
-// parts are what the manager is made of. None of them is replaced after New, and each guards its own state.
+// parts are what the manager consists of. None is replaced after New, and each guards its own state.
 type parts struct {
 	*read.Reader
 	*slowPath
@@ -28,15 +28,15 @@ type parts struct {
 	log     *slog.Logger
 	// commit makes records durable; nil keeps the configuration in memory only.
 	commit func([]store.Record) error
-	// notes knows what stands in the way of packets, nil when the data plane does not.
+	// notes knows why a netdev does not forward; nil when the data plane does not know.
 	notes world.Notes
 
 	// loaded are the services.
 	loaded atomic.Pointer[service.Registry]
-	// view is the current snapshot; it is stored by the one who has the writer's token.
+	// view is the current snapshot. Only the holder of the writer's token stores another one.
 	view atomic.Pointer[unit.Snapshot]
-	// inUse is the graph that the data plane has. Its lock is taken last, after the writer's token and the gates of cubes,
-	// and no handler is waited for while it is held.
+	// inUse is the graph that the data plane has. Its lock is taken last, after the writer's token and the gates of cubes;
+	// who holds it does not wait for a handler.
 	inUse *graphInUse
 
 	units      *units
@@ -48,7 +48,7 @@ type parts struct {
 	garbage    garbage
 }
 
-// newParts puts them together, without services and cubes. Missing options have their defaults.
+// newParts returns the parts of a manager without services and cubes. Missing options have their defaults.
 func newParts(o Options, commit func([]store.Record) error) *parts {
 	p := &parts{dp: o.Datapath, netdevs: o.Netdevs, shadows: o.Shadows, log: o.Logger, commit: commit, tallies: newTallies()}
 	p.notes, _ = o.Datapath.(world.Notes)

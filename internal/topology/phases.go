@@ -23,9 +23,9 @@ type editing struct {
 	given []givenChain
 	// parents are the netdevs that new transparent cubes are to be attached to.
 	parents []givenParent
-	// meets are the ports, or the cubes with all of theirs, whose netdevs have appeared or that were stated anew.
+	// meets are the ports, or the cubes with all their ports, whose netdevs have appeared or that were replaced as a whole.
 	meets map[world.Place]bool
-	// judge is asked when the next world is complete, before anything is done; nil is content.
+	// judge may refuse the next world when it is complete, before anything is done; nil accepts it.
 	judge func(*settling) error
 }
 
@@ -41,7 +41,7 @@ type givenChain struct {
 // givenParent is a member parent in the body of a new transparent cube.
 type givenParent struct{ cube, parent string }
 
-// execution carries a settled transaction out. No tree can be edited any more.
+// execution carries a settled transaction out. It has no method that edits a tree.
 type execution struct {
 	*txn
 	// plans are the cubes' answers to Prepare.

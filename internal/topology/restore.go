@@ -28,7 +28,7 @@ type restoration struct {
 	*parts
 	writer   *writer
 	follower *follow.Follower
-	// back are the cubes that are restored, by age. A cube that cannot be restored is taken out and marked broken.
+	// back are the cubes to restore, by age. A cube that cannot be restored is removed from them and marked broken.
 	back []*staged
 }
 

@@ -9,14 +9,15 @@
 //
 // Each part of the state has one owner:
 //
-//	writer       the token that every change needs, the queue of changes, and whether there are more
+//	writer       the token that every change needs, the queue of changes, and whether changes are still made
 //	txn          the next world while it is made, in phases (phases.go)
 //	graphInUse   the graph that the data plane has
 //	units        the numbers of cubes
 //	restoration  the stored cubes that are not restored yet
 //	slowPath     which unit gets the packets of a cube
 //
-// Packages follow, neighbours, align, announce, services, history and read have the rest.
+// Packages services, follow and neighbours own what they know of services and netdevs; read, history, announce and align
+// own no state of the topology.
 package topology
 
 import (
@@ -57,7 +58,7 @@ type Options struct {
 	Events *events.Log
 }
 
-// Manager owns the cubes: it answers requests. Its methods may be called from any goroutine.
+// Manager owns the cubes, and answers requests. Its methods may be called from any goroutine.
 type Manager struct {
 	*parts
 	*writer
@@ -117,10 +118,10 @@ func (m *Manager) Close(ctx context.Context) error {
 	return nil
 }
 
-// NetdevEvent takes note of a change of a netdev.
+// NetdevEvent handles an event of a netdev.
 func (m *Manager) NetdevEvent(e netdev.Event) { m.NetdevEvents([]netdev.Event{e}) }
 
-// NetdevEvents takes note of changes of netdevs, in their order. It is called from one goroutine at a time.
+// NetdevEvents handles events of netdevs, in their order. It is called from one goroutine at a time.
 func (m *Manager) NetdevEvents(list []netdev.Event) { m.follower.Events(list) }
 
 // Events returns the event log; nil when events are not kept.

@@ -2,8 +2,8 @@
 
 package topology
 
-// Units are made for new cubes, for those of the store and for those that another version of a service takes over. The
-// numbers of cubes go up and are not used again at once, so the last ones are kept.
+// Units are created for new cubes, for stored cubes, and for cubes that another version of a service takes over. Numbers of
+// cubes are not reused at once, so the last ones given out are kept.
 
 import (
 	"fmt"
@@ -15,22 +15,22 @@ import (
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
-// units makes units, and knows the numbers that were given out.
+// units creates units, and gives cubes their numbers.
 type units struct {
 	parts *parts
-	// seq and lastID are the last ones given out. Who has the writer's token may read and change them.
+	// seq and lastID are the last numbers given out. Only the holder of the writer's token reads and changes them.
 	seq    uint64
 	lastID datapath.CubeID
 }
 
-// staged is a stored cube on its way back.
+// staged is a stored cube that is being restored.
 type staged struct {
 	stored world.Stored
 	unit   *unit.Unit
 	rec    *world.Cube
 }
 
-// checkName says whether a cube can have a name.
+// checkName refuses a name that a cube cannot have.
 func (n *units) checkName(name string) error {
 	if !world.ValidName(name) {
 		return fmt.Errorf("cube name %.80q: a name must have 1 to 64 characters from A-Z a-z 0-9 . _ + -, and begin with a letter or digit: %w",
@@ -42,10 +42,10 @@ func (n *units) checkName(name string) error {
 	return nil
 }
 
-// free returns a number that no cube of a world has.
+// free returns a number that no cube of a snapshot has.
 func (n *units) free(w *unit.Snapshot) (datapath.CubeID, error) { return w.FreeID(n.lastID) }
 
-// create makes the unit and the record of a new cube with a free number.
+// create returns the unit and the record of a new cube with a free number.
 func (n *units) create(svc *service.Service, name string, id datapath.CubeID) (*unit.Unit, *world.Cube) {
 	n.lastID = id
 	n.seq++
@@ -54,7 +54,7 @@ func (n *units) create(svc *service.Service, name string, id datapath.CubeID) (*
 		Transparent: svc.Info.Transparent, Ports: map[string]*world.Port{}}
 }
 
-// make makes a unit without an instance.
+// make returns a unit without an instance.
 func (n *units) make(svc *service.Service, name, uuid string, id datapath.CubeID) *unit.Unit {
 	p := n.parts
 	return unit.New(unit.Options{Service: svc, Name: name, UUID: uuid, ID: id, Datapath: p.dp, Plane: p.inUse, Log: p.log,
@@ -62,7 +62,7 @@ func (n *units) make(svc *service.Service, name, uuid string, id datapath.CubeID
 		Announce: func(reason string) { p.events.Cube(name, svc.Info.Name, "degraded", reason) }})
 }
 
-// stage makes tree, unit and record of a stored cube; its code is not called yet.
+// stage returns the tree, unit and record of a stored cube; its code is not called yet.
 func (n *units) stage(s world.Stored) (*staged, error) {
 	svc := n.parts.loaded.Load().ByName[s.Service]
 	if svc == nil {

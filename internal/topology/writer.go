@@ -18,21 +18,21 @@ import (
 // prepareTimeout bounds what a transaction may take; a cube that does not answer must not stop all others for good.
 const prepareTimeout = 60 * time.Second
 
-// writer makes changes, one after the other. Its methods may be called from any goroutine.
+// writer runs transactions, one after the other. Its methods may be called from any goroutine.
 type writer struct {
 	*parts
 	// queue holds the changes that may be made together.
 	queue queue
-	// token is one: who has it may change the topology, and what follows.
+	// token is the one token: its holder may change the topology, and the fields below.
 	token  chan struct{}
 	closed bool
-	// started is set once New is done: until then nobody else has the manager, and the token is not given out.
+	// started is set when New is done. Until then nobody else has the manager, and the token is not available.
 	started bool
 }
 
 func newWriter(p *parts) *writer { return &writer{parts: p, token: make(chan struct{}, 1)} }
 
-// start gives the token out, when the stored cubes are restored.
+// start makes the token available, once the stored cubes are restored.
 func (w *writer) start() {
 	w.started = true
 	w.token <- struct{}{}
@@ -88,7 +88,7 @@ func (w *writer) transact(ctx context.Context, fn func(*editing) error) error {
 	return err
 }
 
-// transactRestoring is transact for changes that nobody asked for. While New runs, the token is not given out.
+// transactRestoring is transact for changes that nobody requested. While New runs, it works without the token.
 func (w *writer) transactRestoring(ctx context.Context, fn func(*editing) error) error {
 	lenient := func(t *editing) error {
 		t.restoring = true
@@ -111,7 +111,7 @@ func (w *writer) one(ctx context.Context, fn func(*editing) error) (err error) {
 	return begin(ctx, w.parts).run(fn)
 }
 
-// Exclusively runs fn while nobody changes anything.
+// Exclusively runs fn while no other change is made.
 func (w *writer) Exclusively(ctx context.Context, fn func() error) error {
 	if err := w.acquire(ctx); err != nil {
 		return err
@@ -137,7 +137,7 @@ func (w *writer) Write(ctx context.Context, r store.Record, note string) error {
 	return nil
 }
 
-// setUnused takes note of netdevs that no cube has to do with; false if one has, or while New runs.
+// setUnused notes the state of netdevs that no cube uses; false if a cube uses one, or while New runs.
 func (w *writer) setUnused(links map[string]world.Link) bool {
 	if !w.started {
 		return false

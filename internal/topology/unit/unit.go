@@ -300,7 +300,7 @@ func (u *Unit) logPanic(err error) error {
 	return err
 }
 
-// Close ends the instance. The code of a degraded cube may never return, so nothing waits for it.
+// Close ends the instance and frees the tree. The code of a degraded cube may never return, so nothing waits for it.
 func (u *Unit) Close() {
 	defer u.Tree.Close()
 	u.ended.Store(true)
