@@ -182,11 +182,11 @@ func (b *bench) open() {
 			return err
 		}
 		b.plane.mu.Lock()
-		defer b.plane.mu.Unlock()
 		b.plane.inline.spareWithin = soon // on a machine that is busy, or emulated
 		if !b.spares {
 			b.plane.inline.spares = 0
 		}
+		b.plane.mu.Unlock()
 		return register(b.plane)
 	})
 }

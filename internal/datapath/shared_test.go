@@ -197,7 +197,7 @@ func TestMapsInCommonAreDeclaredAlikeOrRefused(t *testing.T) {
 	before := fmt.Sprint(b.there(), b.pins("cubes"), b.pins("cubes/"+one.Name))
 	for service, want := range map[string]string{
 		"crowd": "shared/meeting/visits is in use by " + one.Name,
-		"clash": "service sharer declares it otherwise",
+		"clash": "service sharer has a different declaration",
 	} {
 		err := b.inLab(func() error {
 			return b.plane.CreateCube(Spec{ID: 99, UUID: "other", Name: "other", Service: service, Type: b.typ})
