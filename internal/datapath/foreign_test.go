@@ -115,7 +115,7 @@ func TestANetdevOfSomebodyElseIsRefusedAndLeftAlone(t *testing.T) {
 				})
 				before := offloads() // a native program sets some of these itself
 				err := b.lab.Do(b.tryCommit)
-				if !errors.Is(err, cube.ErrInUse) || !strings.Contains(err.Error(), o.says) || !strings.Contains(err.Error(), "take") {
+				if !errors.Is(err, cube.ErrInUse) || !strings.Contains(err.Error(), o.says) || !strings.Contains(err.Error(), " first") {
 					t.Fatalf("%v, want ErrInUse with %q", err, o.says)
 				}
 				if after := offloads(); after != before {
