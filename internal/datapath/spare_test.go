@@ -343,3 +343,37 @@ func TestARestartInlinesAtOnce(t *testing.T) {
 		b.passes(a, z, frame("y"))
 	})
 }
+
+// TestExternalServicesHaveNoSparePrograms: their programs could write live constants, their own and those of others.
+func TestExternalServicesHaveNoSparePrograms(t *testing.T) {
+	netns.NeedRoot(t)
+	t.Parallel()
+	b := newBench(t, setting{typ: settings[0].typ, mode: ModeAuto, cut: 1, spares: true})
+	one, two, a, z := b.chain()
+	b.spare(one)
+	b.nextID++
+	n := &Node{ID: b.nextID, Name: "external", Type: b.typ, LogLevel: LogInfo, Ports: map[uint16]*Port{}}
+	b.must(func() error {
+		return b.plane.CreateCube(Spec{ID: n.ID, UUID: n.Name, Name: n.Name, Service: "probe", Type: b.typ, External: true})
+	})
+	b.g.Cubes[n.ID] = n
+	b.commit()
+	b.spare(two)
+	netns.Eventually(t, soon, func() error {
+		b.plane.mu.Lock()
+		defer b.plane.mu.Unlock()
+		if b.plane.byCube[n.ID].note == "" {
+			return errors.New("the inliner has not looked at the cube yet")
+		}
+		return nil
+	})
+	if c := b.plane.inline.nextSpare(); c != nil {
+		t.Errorf("spare programs of %v are to be built", c.IDs)
+	}
+	b.plane.mu.Lock()
+	if b.plane.byCube[n.ID].spare != nil {
+		t.Error("an external cube has spare programs")
+	}
+	b.plane.mu.Unlock()
+	b.passes(a, z, frame("x"))
+}
