@@ -20,13 +20,17 @@ import (
 
 const (
 	spareQuiet  = 300 * time.Millisecond // time without changes before spare programs are built
-	spareBudget = 1_000_000              // instructions of all spare programs together: some 80 MB of the kernel's memory
+	spareBudget = 2_500_000              // instructions of all spare programs together, where memory is plentiful: some 200 MB of the kernel's
+	spareLess   = 1_000_000              // and elsewhere: some 80 MB
 	spareAtMost = 500 * time.Millisecond // programs that take longer to load have no spare ones: the verifier finds them too complex
 )
 
 // littleMemory is the available memory below which the daemon does only what is necessary, one thing at a time: the
 // verifier needs tens of megabytes for a large program.
 const littleMemory = 256 << 20
+
+// plentifulMemory is how much must be available for spareBudget.
+const plentifulMemory = 4 << 30
 
 func little() bool { return memory.Available().Bytes < littleMemory }
 
@@ -159,10 +163,13 @@ func (in *inliner) oneSpare(ctx context.Context) bool {
 func (in *inliner) nextSpare() *segments.Description {
 	in.p.mu.Lock()
 	defer in.p.mu.Unlock()
-	if little() {
+	room, limit, size := memory.Available().Bytes, in.spares, 0
+	if room < plentifulMemory {
+		limit = min(limit, spareLess)
+	}
+	if room < littleMemory {
 		return nil
 	}
-	size := 0
 	for _, c := range in.p.parts {
 		if c.spare != nil {
 			size += c.spare.Size
@@ -171,7 +178,7 @@ func (in *inliner) nextSpare() *segments.Description {
 	for _, c := range in.p.parts {
 		// With frozen constants, the verifier leaves out code that an external service may have written to change them, and
 		// with them those of other cubes.
-		if c.spare != nil || c.noSpare || c.gen.Live() || in.p.externalCube(c) != "" || size+c.gen.Size > in.spares {
+		if c.spare != nil || c.noSpare || c.gen.Live() || in.p.externalCube(c) != "" || size+c.gen.Size > limit {
 			continue
 		}
 		own, err := in.hold(c)
