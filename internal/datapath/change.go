@@ -110,9 +110,10 @@ func (ch *change) build(ctx context.Context, w *graph.Wiring) (again bool, err e
 	return ch.buildAll(ctx, missing)
 }
 
-// buildAll builds segments side by side: the verifier of one has a processor while the linker of another has the next.
+// buildAll builds segments in parallel: while the verifier of one occupies a processor, the linker of another has the next. If
+// building one panics, so does buildAll, once the others have ended: the caller recovers from that.
 func (ch *change) buildAll(ctx context.Context, missing []*segment) (again bool, err error) {
-	errs := make([]error, len(missing))
+	errs, panics := make([]error, len(missing)), make([]any, len(missing))
 	atOnce := runtime.GOMAXPROCS(0)
 	if len(missing) > 1 && little() {
 		atOnce = 1
@@ -122,13 +123,21 @@ func (ch *change) buildAll(ctx context.Context, missing []*segment) (again bool,
 	for i, c := range missing {
 		turns <- struct{}{}
 		wg.Go(func() {
-			defer func() { <-turns }()
+			defer func() {
+				panics[i] = recover()
+				<-turns
+			}()
 			if errs[i] = ctx.Err(); errs[i] == nil {
 				c.gen, errs[i] = ch.p.firstBuild(c)
 			}
 		})
 	}
 	wg.Wait()
+	for _, v := range panics {
+		if v != nil {
+			panic(v)
+		}
+	}
 	noted := map[*link.Object]bool{}
 	for i, c := range missing {
 		switch {

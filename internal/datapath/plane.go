@@ -157,7 +157,7 @@ func Open(o Options) (*Plane, error) {
 
 func (p *Plane) dir(name string) string { return filepath.Join(p.opts.Dir, name) }
 
-// openParts opens what is pinned, besides cubes and their programs.
+// openParts opens what is pinned, except cubes and their programs.
 func (p *Plane) openParts() (err error) {
 	o := p.opts
 	if p.fw, err = framework.Open(p.dir("core")); err != nil {

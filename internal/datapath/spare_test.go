@@ -378,3 +378,22 @@ func TestExternalServicesHaveNoSparePrograms(t *testing.T) {
 	b.plane.mu.Unlock()
 	b.passes(a, z, frame("x"))
 }
+
+// TestAPanicWhileBuildingReachesTheCaller, which recovers from it: in a goroutine of its own it would end the daemon.
+func TestAPanicWhileBuildingReachesTheCaller(t *testing.T) {
+	netns.NeedRoot(t)
+	t.Parallel()
+	b := newBench(t, setting{typ: settings[0].typ, mode: ModeAuto})
+	_, _, a, z := b.chain()
+	b.must(func() error {
+		defer func() {
+			if recover() == nil {
+				t.Error("a segment without code was built")
+			}
+		}()
+		ch := &change{p: b.plane}
+		_, err := ch.buildAll(context.Background(), []*segment{{Description: &segments.Description{}}})
+		return err
+	})
+	b.passes(a, z, frame("x"))
+}

@@ -60,7 +60,7 @@ type Options struct {
 	// Group is the system group with access to the Unix socket, ReadGroup the one with read access; "" stands for the
 	// constants Group and ReadGroup.
 	Group, ReadGroup string
-	// Observed is what metrics, status and events show besides the cubes.
+	// Observed is what metrics, status and events show in addition to the cubes.
 	Observed observe.Observed
 }
 

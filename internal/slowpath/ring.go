@@ -33,7 +33,7 @@ type Handler interface {
 	Packet(cube uint16, p *cube.PacketIn, m Meta)
 	// Log receives a log line of a cube's program. It is one line of printable text.
 	Log(cube uint16, level uint32, line string)
-	// Flood receives a packet of which each port of the cube except p.Port gets a copy, or with m.Set each port of a
+	// Flood receives a packet that is copied to each port of the cube except p.Port, or with m.Set each port of a
 	// set.
 	Flood(cube uint16, p *cube.PacketIn, m Meta)
 	// Notify receives a message of a cube's program. It is valid only during the call.

@@ -105,7 +105,7 @@ type application struct {
 	byName  map[string]*wantedCube
 	plan    chainPlan
 	faults  document.Errors
-	// recreated says why a cube is made anew, by its name.
+	// recreated says why a cube is re-created, by its name.
 	recreated map[string]string
 	// gone are the cubes that could not be restored and are deleted.
 	gone []*world.Broken
@@ -236,7 +236,7 @@ func (c *wantedCube) setTcubes(p *chainPlan) {
 	}
 }
 
-// fixed says why a cube that is there has to be made anew, "" when it has not.
+// fixed says why an existing cube must be re-created, "" if it need not be.
 func (c *wantedCube) fixed(t *editing) (string, error) {
 	rec := t.next.Cubes[c.Name]
 	if c.made {

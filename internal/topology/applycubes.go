@@ -17,7 +17,7 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// remove deletes the cubes that are made anew, and of a whole configuration those that it does not have.
+// remove deletes the cubes that are re-created, and of a whole configuration those that it does not have.
 func (a *application) remove(t *editing) error {
 	for _, rec := range t.next.InOrder() {
 		if a.recreated[rec.Name] == "" && (!a.options.Whole || a.doc.Has(rec.Name)) {

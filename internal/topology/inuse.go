@@ -24,7 +24,7 @@ type graphInUse struct {
 	log  *slog.Logger
 	view *atomic.Pointer[unit.Snapshot]
 
-	// token is one: who has it may change the data plane, and what follows.
+	// token is a single token; its holder may change the data plane and the fields below.
 	token chan struct{}
 	graph *datapath.Graph // nil when unknown
 	// of is the snapshot that the graph was derived from.

@@ -78,7 +78,7 @@ func (cs *State) Close() {
 // Cube returns a cube that is open, nil if there is none of the number.
 func (cs *State) Cube(id graph.CubeID) *Instance { return cs.byID[id] }
 
-// Used tells what a segment takes of a cube besides the graph; false if it is not open.
+// Used tells what a segment uses of a cube in addition to the graph; false if it is not open.
 func (cs *State) Used(id graph.CubeID) (UsedCube, bool) {
 	in := cs.byID[id]
 	if in == nil {
@@ -111,7 +111,7 @@ type UsedCube struct {
 	taken int
 }
 
-// Used tells what a segment takes of the cube besides the graph.
+// Used tells what a segment uses of the cube in addition to the graph.
 func (in *Instance) Used() UsedCube {
 	return UsedCube{in, [2]*link.Object{in.objects[cube.TC], in.objects[cube.XDP]}, in.frozen, in.taken}
 }

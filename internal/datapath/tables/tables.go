@@ -47,7 +47,7 @@ type Tables struct {
 	now  *Rows
 }
 
-// Origin is the input besides the graph from which rows are derived.
+// Origin is the input, in addition to the graph, from which rows are derived.
 type Origin struct {
 	Tap  int // of the slow path at TC
 	Loop framework.Loop

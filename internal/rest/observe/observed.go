@@ -26,7 +26,7 @@ import (
 	"github.com/polycube/polycube/internal/trace"
 )
 
-// Observed is the state of the daemon that can be shown, besides the cubes. Nil fields are not shown.
+// Observed is the state of the daemon, other than its cubes, that can be shown. Nil fields are not shown.
 type Observed struct {
 	// Instance is the daemon's name, "" for the main one; Started is its start time.
 	Instance string
