@@ -56,6 +56,9 @@ func newInliner(p *Plane) *inliner {
 		p: p, kick: make(chan struct{}, 1), cancel: cancel, done: make(chan struct{}),
 		refused: map[attempt]string{}, budget: inlineBudget, spares: spareBudget, spareWithin: spareAtMost, again: inlineAgain,
 	}
+	if p.opts.NoSpares {
+		in.spares = 0
+	}
 	go in.run(ctx)
 	return in
 }

@@ -76,7 +76,6 @@ var (
 
 // bench is a plane in a network namespace of its own, with a graph that tests extend.
 type bench struct {
-	spares bool
 	t      *testing.T
 	lab    *netns.Lab
 	dir    string
@@ -155,12 +154,12 @@ func in(t *testing.T, some []setting, test func(*testing.T, *bench)) {
 
 func newBench(t *testing.T, s setting) *bench {
 	b := &bench{
-		t: t, lab: netns.NewLab(t), typ: s.typ, spares: s.spares, dir: filepath.Join(netns.Bpffs(t), "pcn"),
+		t: t, lab: netns.NewLab(t), typ: s.typ, dir: filepath.Join(netns.Bpffs(t), "pcn"),
 		g: &Graph{Cubes: map[CubeID]*Node{}, Netdevs: map[string]*Netdev{}},
 	}
 	b.opts = Options{
 		Dir: b.dir, Instance: "test", Mode: s.mode, Clsact: s.clsact,
-		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), SegmentCubes: s.cut,
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), SegmentCubes: s.cut, NoSpares: !s.spares,
 	}
 	if s.old {
 		b.opts.Kernel = &kernel.Features{}
@@ -183,9 +182,6 @@ func (b *bench) open() {
 		}
 		b.plane.mu.Lock()
 		b.plane.inline.spareWithin = soon // on a machine that is busy, or emulated
-		if !b.spares {
-			b.plane.inline.spares = 0
-		}
 		b.plane.mu.Unlock()
 		return register(b.plane)
 	})

@@ -64,6 +64,8 @@ type Options struct {
 	Loop Loop
 	// SegmentCubes limits the cubes of one segment, for tests; 0 means as many as the kernel can load.
 	SegmentCubes int
+	// NoSpares builds no spare programs in the background; for tests that count programs.
+	NoSpares bool
 	// MTU returns a netdev's MTU in bytes; nil asks the kernel.
 	MTU func(ifindex int) (int, error)
 	// Kernel are the kernel's features; nil asks the kernel. A test removes features.

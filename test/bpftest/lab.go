@@ -121,7 +121,7 @@ func (l *Lab) start() error {
 	}
 	p, err := datapath.Open(datapath.Options{
 		Dir: l.dir, Instance: filepath.Base(filepath.Dir(l.dir)), Logger: logger, Mode: l.opts.Mode,
-		Kernel: features, Taps: l.taps.indexes(), Loop: l.loop,
+		Kernel: features, Taps: l.taps.indexes(), Loop: l.loop, NoSpares: true,
 	})
 	if err != nil {
 		return err
