@@ -14,6 +14,10 @@
 
 #define NAT_ENOSPC (-28)
 
+/* How long after its claim an endpoint may lack its session, in coarse ns: a claim that is older
+ * was left behind, and sweeps remove it. */
+#define NAT_CLAIM_NS 1000000000
+
 /* The ports of a rule that may be used for an internal port. Ports below 1024 stay below 1024 but
  * avoid the ports of the host's services (RFC 4787, REQ-3), unless the rule has its own range. */
 PCN_INLINE void nat_range(struct nat_open *o, const struct nat_source *rule)
@@ -88,14 +92,27 @@ PCN_INLINE long nat_probe(struct nat_open *o, __u32 i, __u32 random, const __u32
 	return nat_try(o, first + odd + (random + i * step) % (alike & 0xffff) * 2, table);
 }
 
-/* The first try is the internal port, if it is in the range or belongs to the host itself. */
+/* True if another CPU has just claimed the endpoint for the same session, whose packets arrive on
+ * several CPUs at once. */
+PCN_INLINE int nat_is_claimed_for_same(const struct nat_open *o, const __u32 table)
+{
+	struct nat_session4 *s = nat_find(&o->out, table | NAT_IN);
+
+	return s && nat_leads(o, s, table | NAT_IN) &&
+	       pcn_age(o->entry.seen, s->created) < NAT_CLAIM_NS &&
+	       ((o->entry.flags & NAT_MAPPING) || !nat_is_shared(o, table));
+}
+
+/* The first try is the internal port, if it is in the range or belongs to the host itself.
+ * NAT_THERE: another CPU has claimed it for the same session. */
 PCN_INLINE long nat_try_own(struct nat_open *o, const __u32 table)
 {
 	__u16 want = bpf_ntohs(o->in.local_port);
 
-	if ((want >= o->first && want <= o->last) || (o->entry.flags & NAT_OWN))
-		return nat_try(o, want, table);
-	return NAT_EEXIST;
+	if ((want < o->first || want > o->last) && !(o->entry.flags & NAT_OWN))
+		return NAT_EEXIST;
+	long err = nat_try(o, want, table);
+	return err == NAT_EEXIST && nat_is_claimed_for_same(o, table) ? NAT_THERE : err;
 }
 
 PCN_GLOBAL int nat_probe4(__u32 i, __u32 random)
@@ -117,7 +134,8 @@ PCN_GLOBAL int nat_probe6(__u32 i, __u32 random)
 }
 
 /* Claims a port of first .. last of the scratch area for its in: the same port, or another.
- * Negative: NAT_ENOSPC, or the table is full. */
+ * NAT_THERE: another CPU has just claimed it for the same session. Negative: NAT_ENOSPC, or the
+ * table is full. */
 PCN_NOINLINE long nat_claim(__u32 table)
 {
 	__u32 random = bpf_get_prandom_u32();

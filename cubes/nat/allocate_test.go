@@ -8,8 +8,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"testing"
+	"time"
 
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
 )
@@ -134,6 +140,58 @@ func TestOneSessionForPacketsAtTheSameTime(t *testing.T) {
 			t.Errorf("%d sessions, %d mappings, want 200", sessions, mappings)
 		}
 	})
+}
+
+// Another CPU has claimed the internal port for the session that a packet belongs to, and has not inserted the rest yet:
+// the packet leaves from that port. A claim that was left behind is not used.
+func TestAPortThatIsBeingClaimedForTheSameSession(t *testing.T) {
+	t.Parallel()
+	const justNow, leftBehind = 4000, 4001
+	for _, mapping := range []string{"endpoint-independent", "address-and-port-dependent"} {
+		t.Run(mapping, func(t *testing.T) {
+			atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
+				b := newBench(t, l, fmt.Sprintf(`{"behaviour":{"mapping":%q},"rule":{"snat":{"entry":[
+					{"id":1,"internal-net":"10.0.0.0/24","external-ip":"203.0.113.1"}]}}}`, mapping))
+				claim := func(port uint16, age time.Duration) {
+					now, err := cube.TimeCoarse()
+					if err != nil {
+						t.Fatal(err)
+					}
+					k := key4Of(endpoint{netip.MustParseAddr(ours), port}, endpoint{netip.MustParseAddr(other), 53}, unix.IPPROTO_UDP)
+					v := session4{Half: half{Rule: 1, Port: k.LocalPort}, Addr: netip.MustParseAddr(host).As4()}
+					v.Half.Created = now - uint64(age)
+					v.Half.Seen = v.Half.Created
+					if mapping == "endpoint-independent" {
+						k, v.Half.Flags = bare4(k), flagMapping
+					}
+					if err := b.Map("n", "ingress4").Update(&k, &v, ebpf.UpdateNoExist); err != nil {
+						t.Fatal(err)
+					}
+				}
+				leaves := func(port uint16) (from uint16) {
+					frame := outFrame(plain4(host, other, nextUDP, udp(host, other, port, 53, nil)))
+					l.Together("veth1", 1, [][]byte{frame}, func(_ int, got []byte) {
+						if got == nil {
+							t.Fatal("the packet was dropped")
+						}
+						from = binary.BigEndian.Uint16(got[34:])
+					})
+					return from
+				}
+				claim(justNow, -time.Minute) // however long the test takes until the packet
+				if from := leaves(justNow); from != justNow {
+					t.Errorf("it left from port %d, not from %d, which is being claimed for it", from, justNow)
+				}
+				if sessions, _ := b.claimed(); sessions != 1 {
+					t.Errorf("%d sessions, want 1", sessions)
+				}
+				claim(leftBehind, strayAge/2)
+				if from := leaves(leftBehind); from == leftBehind {
+					t.Errorf("it left from port %d, which a sweep may free", from)
+				}
+			})
+		})
+	}
 }
 
 func TestAFullTableRefusesNewSessionsOnly(t *testing.T) {

@@ -3,16 +3,11 @@
 package nat
 
 import (
-	"encoding/binary"
-	"errors"
 	"strings"
 	"testing"
 
-	"github.com/cilium/ebpf"
-
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/bpftest"
-	"github.com/polycube/polycube/test/pkt"
 )
 
 // The addresses change in the packet when it is run again, so the benchmark uses a frame that the NAT leaves unchanged:
@@ -42,8 +37,3 @@ func BenchmarkSession(b *testing.B) {
 
 const snatOwn = `{"rule":{"snat":{"entry":[{"id":1,"internal-net":"0.0.0.0/0","external-ip":"203.0.113.1"},
 	{"id":2,"internal-net":"::/0","external-ip":"2001:db8::1"}]}}}`
-
-var _ = binary.BigEndian
-var _ = errors.New
-var _ *ebpf.Map
-var _ = pkt.Eth

@@ -3,7 +3,7 @@
 
 /* Network address and port translation. A packet of a session costs one lookup in the table of its
  * direction, or two from outside: the mapping and the session. Everything else is separate: new
- * sessions (open.h), external ports (allocate.h), ICMP errors (icmp_error.h) and fragments
+ * sessions (open.h, insert.h), external ports (allocate.h), ICMP errors (icmp_error.h) and fragments
  * (fragment.h). */
 #include "icmp_error.h"
 #include "fragment.h"

@@ -269,4 +269,32 @@ PCN_MAP(fragments, BPF_MAP_TYPE_LRU_HASH, struct nat_fragment_key, struct nat_fr
 PCN_MAP(scratch, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct nat_open, 1);
 PCN_COUNTERS(counters, nat_counter, NAT_COUNTERS);
 
+/* Drop reasons. */
+enum nat_reason {
+	/* the headers are truncated or malformed */
+	NAT_MALFORMED = PCN_REASON_FIRST,
+	/* no free port in the rule's addresses */
+	NAT_PORTS_EXHAUSTED,
+	/* the session table is full */
+	NAT_SESSION_TABLE_FULL,
+	/* the mapping has not sent to the source of the packet */
+	NAT_FILTERED,
+	/* its protocol has no ports, and the configuration says drop */
+	NAT_PROTOCOL,
+	/* another session has the external endpoint, and the port must not change */
+	NAT_ENDPOINT_TAKEN,
+	/* a reset for an unknown connection */
+	NAT_NO_SESSION,
+	/* a fragment whose datagram's first one has not been seen */
+	NAT_FRAGMENT_WITHOUT_FIRST,
+	/* an ICMP error about a packet without a session */
+	NAT_ICMP_UNRELATED,
+};
+PCN_REASONS(nat_reason);
+
+/* The result for a packet, or a drop reason. */
+#define NAT_UNTOUCHED 0 /* pass it unchanged */
+#define NAT_OPENED 1	/* there is a session now */
+#define NAT_MADE 2 /* the same; the scratch area has its egress entry, which counts the packet */
+
 #endif
