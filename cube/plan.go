@@ -13,9 +13,7 @@ package cube
 // configuration again, as a creation, and the steps find the maps as they were left.
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
 )
 
 // Change is a change from one configuration to another.
@@ -79,35 +77,4 @@ func Carry(steps []Step, u *Undo) error {
 		}
 	}
 	return nil
-}
-
-// ChangeOf is a Change in a cube's own type.
-type ChangeOf[C any] struct {
-	Old, New *C
-	Entries  []EntryChange
-}
-
-// Created is Change.Created.
-func (c ChangeOf[C]) Created() bool { return c.Old == nil && c.New != nil }
-
-// Typed creates Instance.Prepare from a function that takes decoded configurations. C is the struct that the cube's
-// configuration decodes into; its JSON names are the model's.
-func Typed[C any](prepare func(ctx context.Context, c ChangeOf[C]) (Plan, error)) func(context.Context, Change) (Plan, error) {
-	return func(ctx context.Context, c Change) (Plan, error) {
-		is := ChangeOf[C]{Entries: c.Entries}
-		for _, side := range []struct {
-			what string
-			raw  json.RawMessage
-			into **C
-		}{{"present", c.Old, &is.Old}, {"new", c.New, &is.New}} {
-			if side.raw == nil {
-				continue
-			}
-			*side.into = new(C)
-			if err := json.Unmarshal(side.raw, *side.into); err != nil {
-				return Plan{}, fmt.Errorf("decode the %s configuration: %w", side.what, err)
-			}
-		}
-		return prepare(ctx, is)
-	}
 }
