@@ -77,3 +77,24 @@ func TestWhatIsLeftStaysAsItIsWritten(t *testing.T) {
 		t.Errorf("with a member: %s", got)
 	}
 }
+
+func TestWhatIsWrittenCanBeRead(t *testing.T) {
+	for _, tt := range []struct {
+		write func(w *Writer)
+		want  string
+	}{
+		{func(*Writer) {}, `{}`},
+		{func(w *Writer) { w.Add("a", nil) }, `{}`},
+		{func(w *Writer) { w.Extend([]byte("{}")) }, `{}`},
+		{func(w *Writer) { w.Add("a", []byte("1")); w.Extend([]byte("{}")); w.Add("\"b\n", []byte("{}")) }, `{"a":1,"\"b\n":{}}`},
+		{func(w *Writer) { w.Extend([]byte(`{"a":1}`)); w.Add("b", []byte("[]")) }, `{"a":1,"b":[]}`},
+		{func(w *Writer) { w.Add("b", []byte("2")); w.Extend([]byte(`{"a":{}}`)) }, `{"b":2,"a":{}}`},
+	} {
+		w := NewWriter(0)
+		tt.write(w)
+		text := w.Bytes()
+		if _, ok := ReadObject(text); string(text) != tt.want || !ok {
+			t.Errorf("wrote %s, want %s", text, tt.want)
+		}
+	}
+}

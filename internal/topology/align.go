@@ -55,7 +55,7 @@ func (t *editing) meet(at world.Place) {
 
 // adoptInto is adopt for a cube that may be new. At a start nothing is adopted: the watch tells of all netdevs after it.
 func (t *settling) adoptInto(u *unit.Unit, was, rec *world.Cube) error {
-	if t.restoring || u.IsDegraded() || !slices.ContainsFunc(rec.PortsByIndex(), (*world.Port).OnNetdev) {
+	if t.restoring || u.IsDegraded() || !rec.OnNetdev() {
 		return nil
 	}
 	t.widenPorts(u, was, rec)

@@ -10,12 +10,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/yang"
 )
 
 func benchManager(b *testing.B) *Manager {
-	m, err := New(Options{Datapath: newFakePlane(), Services: toyServices(b, &behaviour{learned: map[string]string{}}),
-		Netdevs: newFakeNetdevs("veth1")})
+	return benchManagerOf(b, toyServices(b, &behaviour{learned: map[string]string{}}))
+}
+
+func benchManagerOf(b testing.TB, services []cube.Service) *Manager {
+	m, err := New(Options{Datapath: newFakePlane(), Services: services, Netdevs: newFakeNetdevs("veth1")})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -84,5 +88,58 @@ func BenchmarkCreateBeside(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// leafOfLargeCube makes a cube with a number of ports, and returns a function that changes one of its leaves.
+func leafOfLargeCube(tb testing.TB, ports int) (change func()) {
+	services := toyServices(tb, &behaviour{})
+	services[0].MaxPorts, services[0].WholeLists = 0, false
+	services[0].New = func(cube.Env) (cube.Instance, error) {
+		return cube.Instance{Prepare: cube.Typed(func(context.Context, cube.ChangeOf[struct {
+			Loglevel string      `json:"loglevel"`
+			Ports    []cube.Port `json:"ports"`
+		}]) (cube.Plan, error) {
+			return cube.Plan{}, nil
+		})}, nil
+	}
+	m, ctx := benchManagerOf(tb, services), context.Background()
+	list := make([]string, ports)
+	for i := range list {
+		list[i] = fmt.Sprintf(`{"name":"p%d"}`, i)
+	}
+	if err := m.Create(ctx, "toybridge", "br", []byte(`{"ports":[`+strings.Join(list, ",")+`]}`)); err != nil {
+		tb.Fatal(err)
+	}
+	levels, n := []string{`"DEBUG"`, `"INFO"`}, 0
+	return func() {
+		if err := m.Edit(ctx, "toybridge", "br", yang.Merge, yang.Path{{Name: "loglevel"}}, []byte(levels[n%2])); err != nil {
+			tb.Fatal(err)
+		}
+		n++
+	}
+}
+
+func BenchmarkLeafOfLargeCube(b *testing.B) {
+	for _, ports := range []int{2, 500} {
+		b.Run(fmt.Sprintf("%d ports", ports), func(b *testing.B) {
+			change := leafOfLargeCube(b, ports)
+			b.ReportAllocs()
+			for b.Loop() {
+				change()
+			}
+		})
+	}
+}
+
+// A change costs its own size: what is not changed is neither printed nor decoded nor stored in another form again.
+func TestALeafOfALargeCubeIsChangedAlone(t *testing.T) {
+	var allocs [2]float64
+	for i, ports := range []int{2, 500} {
+		allocs[i] = testing.AllocsPerRun(20, leafOfLargeCube(t, ports))
+	}
+	t.Logf("%.0f allocations with 2 ports, %.0f with 500", allocs[0], allocs[1])
+	if allocs[1] > allocs[0]+100 {
+		t.Errorf("a leaf takes %.0f allocations on a cube with 500 ports, and %.0f on one with 2", allocs[1], allocs[0])
 	}
 }

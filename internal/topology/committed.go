@@ -13,7 +13,9 @@ import (
 func (c *committed) publish() {
 	for name, rec := range c.next.Cubes {
 		if was := c.old.Cubes[name]; was != rec {
-			c.next.Units[name].SetPorts(unit.NewPortTable(rec))
+			if !rec.SamePorts(c.known(name)) {
+				c.next.Units[name].SetPorts(unit.NewPortTable(rec))
+			}
 			c.next.Units[name].Restored = nil
 		}
 	}

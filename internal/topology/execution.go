@@ -102,6 +102,9 @@ func (x *execution) preparePlans() error {
 
 // widenPorts lets the cube's code translate ports from before and after while the transaction runs.
 func (t *txn) widenPorts(u *unit.Unit, was, rec *world.Cube) {
+	if rec.SamePorts(was) {
+		return
+	}
 	before := u.Ports()
 	u.SetPorts(unit.NewPortTable(was, rec))
 	t.undo = append(t.undo, func() error { u.SetPorts(before); return nil })

@@ -14,6 +14,17 @@ import (
 // before those that work from now on: no link is used with what is known of another.
 func (c *committed) notify() {
 	var working []func()
+	if c.reach().Wired {
+		working = c.notifyPorts()
+	}
+	c.neighbours.Tell()
+	for _, tell := range working {
+		tell()
+	}
+}
+
+// notifyPorts tells cubes what changed of their ports, but that links work from now on: that it returns.
+func (c *committed) notifyPorts() (working []func()) {
 	for _, rec := range c.reached() {
 		u := c.next.Units[rec.Name]
 		for _, p := range rec.PortsByIndex() {
@@ -23,10 +34,7 @@ func (c *committed) notify() {
 			}
 		}
 	}
-	c.neighbours.Tell()
-	for _, tell := range working {
-		tell()
-	}
+	return working
 }
 
 // notifyPort tells a cube what changed of a port, but that its link works from now on: that it returns.

@@ -6,6 +6,7 @@ package topology
 // implies elsewhere is done (a peer that is gone, a filter that is released), and the rules of service chains checked.
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,7 +17,6 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
-	"github.com/polycube/polycube/internal/yang"
 )
 
 // settle completes the next world, has it judged by whoever asked for the change, and adds what follows from the change.
@@ -69,6 +69,12 @@ func (t *settling) complete() error {
 			return blame(name, err)
 		}
 	}
+	if !t.restoring && len(t.given)+len(t.parents) == 0 {
+		if r := t.reach(); !r.Wired {
+			t.extent = r
+			return nil
+		}
+	}
 	if err := t.clearStalePeers(); err != nil {
 		return err
 	}
@@ -97,16 +103,18 @@ func (t *settling) derive(name string) error {
 	if rec == nil {
 		return nil // deleted
 	}
-	raw, err := u.Tree.JSON(nil, yang.JSONOptions{Defaults: true, Apart: true})
+	text, err := u.Tree.Text()
 	if err != nil {
 		return fmt.Errorf("%s: read its configuration: %w", name, err)
 	}
-	saved, err := u.Tree.JSON(nil, yang.JSONOptions{Apart: true})
-	if err != nil {
-		return fmt.Errorf("%s: read its configuration: %w", name, err)
+	ports := text.Member("ports")
+	samePorts := rec.Config != nil && bytes.Equal(rec.Config.Ports, ports)
+	members := []string{"type", "loglevel", "shadow", "span"}
+	if !samePorts {
+		members = append(members, "ports")
 	}
 	var conf world.Common
-	if err := json.Unmarshal(raw, &conf); err != nil {
+	if err := json.Unmarshal(text.Only(members...), &conf); err != nil {
 		return fmt.Errorf("%s: decode its configuration: %w", name, err)
 	}
 	if err := t.deriveShadow(rec, conf); err != nil {
@@ -117,12 +125,16 @@ func (t *settling) derive(name string) error {
 		return fmt.Errorf("%s: loglevel %q: %w", name, conf.Loglevel, cube.ErrInvalid)
 	}
 	rec.Tables = u.Tree.Tables()
-	rec.Config, rec.Saved, rec.Type, rec.LogLevel = &world.Config{Raw: raw}, saved, conf.Type, level.Fast
+	rec.Config, rec.Saved = &world.Config{Raw: text.Full, Ports: ports}, text.Saved
+	rec.Type, rec.LogLevel = conf.Type, level.Fast
 	if t.before(name) == nil {
 		u.SetType(conf.Type)
 		if _, ok := u.Service.Objects[conf.Type.Hook()]; !ok && len(u.Service.Objects) > 0 {
 			return fmt.Errorf("%s: service %s has no programs for type %s: %w", name, rec.Service, conf.Type, cube.ErrUnsupported)
 		}
+	}
+	if samePorts {
+		return nil
 	}
 	return t.derivePorts(rec, conf)
 }
@@ -266,7 +278,7 @@ func (t *settling) checkPeers() error {
 	wanted := map[string]bool{}
 	for _, name := range t.touched {
 		rec := t.next.Cubes[name]
-		if rec == nil {
+		if rec == nil || rec.SamePorts(t.before(name)) {
 			continue
 		}
 		for _, p := range rec.PortsByIndex() {

@@ -106,6 +106,7 @@ func (t *Tree) editUntil(ctx context.Context, op Op, p Path, body []byte, m edit
 		bulk.rollback()
 		return nil, e.rollback(join(bulk.errs))
 	}
+	t.reached(p, e.touches)
 	return t.changed(e, bulk, deltas), nil
 }
 

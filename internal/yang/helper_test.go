@@ -67,13 +67,19 @@ func show(t testing.TB, tree *Tree, words string) string {
 // state is all there is to see of a tree.
 func state(t testing.TB, tree *Tree) string {
 	t.Helper()
-	set, err := tree.JSON(nil, JSONOptions{})
+	printed := func(o JSONOptions) string {
+		text, err := tree.JSON(nil, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	text, err := tree.Text()
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := tree.JSON(nil, JSONOptions{Defaults: true})
-	if err != nil {
-		t.Fatal(err)
+	if full, saved := printed(JSONOptions{Defaults: true, Apart: true}), printed(JSONOptions{Apart: true}); string(text.Full) != full || string(text.Saved) != saved {
+		t.Fatalf("the text is\n%s\n%s, want\n%s\n%s", text.Full, text.Saved, full, saved)
 	}
-	return string(set) + "\n" + string(all)
+	return printed(JSONOptions{}) + "\n" + printed(JSONOptions{Defaults: true})
 }

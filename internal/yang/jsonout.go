@@ -8,7 +8,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
-	"unicode/utf8"
+
+	"github.com/polycube/polycube/internal/jsonscan"
 )
 
 // JSONOptions chooses what is printed.
@@ -150,17 +151,22 @@ func (p *printer) object(items []*item) {
 			p.buf = append(p.buf, ',')
 		}
 		comma = true
-		p.buf = appendQuoted(p.buf, group[0].node.name)
+		p.buf = jsonscan.AppendString(p.buf, group[0].node.name)
 		p.buf = append(p.buf, ':')
-		if k := group[0].node.kind; group[0].table != nil {
-			p.table(group[0].table)
-		} else if k == List || k == LeafList {
-			p.array(group)
-		} else {
-			p.item(group[0])
-		}
+		p.group(group)
 	}
 	p.buf = append(p.buf, '}')
+}
+
+// group prints the value of a member, which is one item, or all entries of a list.
+func (p *printer) group(items []*item) {
+	if k := items[0].node.kind; items[0].table != nil {
+		p.table(items[0].table)
+	} else if k == List || k == LeafList {
+		p.array(items)
+	} else {
+		p.item(items[0])
+	}
 }
 
 func (p *printer) array(items []*item) {
@@ -225,30 +231,7 @@ func appendScalar(buf []byte, base, text string) []byte {
 	case "empty":
 		return append(buf, "true"...)
 	case "identityref":
-		return appendQuoted(buf, bare(text))
+		return jsonscan.AppendString(buf, bare(text))
 	}
-	return appendQuoted(buf, text)
-}
-
-// appendQuoted prints a JSON string without the escapes that only HTML needs.
-func appendQuoted(buf []byte, s string) []byte {
-	const hex = "0123456789abcdef"
-	buf = append(buf, '"')
-	for _, r := range s {
-		switch {
-		case r == '"' || r == '\\':
-			buf = append(buf, '\\', byte(r))
-		case r == '\n':
-			buf = append(buf, '\\', 'n')
-		case r == '\t':
-			buf = append(buf, '\\', 't')
-		case r == '\r':
-			buf = append(buf, '\\', 'r')
-		case r < ' ':
-			buf = append(buf, '\\', 'u', '0', '0', hex[r>>4], hex[r&0xf])
-		default:
-			buf = utf8.AppendRune(buf, r)
-		}
-	}
-	return append(buf, '"')
+	return jsonscan.AppendString(buf, text)
 }

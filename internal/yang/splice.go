@@ -9,6 +9,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+
+	"github.com/polycube/polycube/internal/jsonscan"
 )
 
 // Restore adds the entries of a bulk list to a tree that has none, as written by [Entry.JSON] without defaults. All
@@ -93,7 +95,7 @@ func (p *printer) spliced(n *Node, apart []byte, tables map[*Node]*Table) error 
 		if len(p.buf) > start {
 			p.buf = append(p.buf, ',')
 		}
-		p.buf = append(appendQuoted(p.buf, c.name), ':')
+		p.buf = append(jsonscan.AppendString(p.buf, c.name), ':')
 		switch {
 		case filled:
 			p.table(tables[c])

@@ -35,6 +35,16 @@ func (a *Aligned) Gave(mac net.HardwareAddr) bool {
 // OnNetdev reports whether the peer is a netdev.
 func (p *Port) OnNetdev() bool { return p.Peer != "" && !strings.Contains(p.Peer, ":") }
 
+// OnNetdev reports whether the peer of any port is a netdev.
+func (r *Cube) OnNetdev() bool {
+	for _, p := range r.Ports {
+		if p.OnNetdev() {
+			return true
+		}
+	}
+	return false
+}
+
 // Without returns the elements of a list that are not in another one.
 func Without(list, others []netip.Prefix) []netip.Prefix {
 	return slices.DeleteFunc(slices.Clone(list), func(p netip.Prefix) bool { return slices.Contains(others, p) })

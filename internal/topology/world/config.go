@@ -28,7 +28,9 @@ type Common struct {
 
 // Config is a JSON object that is decoded on first use.
 type Config struct {
-	Raw    json.RawMessage
+	Raw json.RawMessage
+	// Ports is its member `ports`, nil if there is none.
+	Ports  json.RawMessage
 	once   sync.Once
 	object map[string]any
 	err    error

@@ -28,19 +28,28 @@ func (w *World) Graph(by Programs) *datapath.Graph {
 		w.addNetdev(g, name).Tcubes = ids
 	}
 	for _, rec := range w.AllRunning() {
-		g.Cubes[rec.ID] = w.node(g, rec, by, nil)
+		n := w.node(rec, by)
+		w.addPorts(g, n, rec, nil)
+		g.Cubes[rec.ID] = n
 	}
 	return g
 }
 
-// node derives a cube's node. was is the previous node, with which it shares unchanged ports, or nil.
-func (w *World) node(g *datapath.Graph, rec *Cube, by Programs, was *datapath.Node) *datapath.Node {
+// node derives a cube's node, without its ports.
+func (w *World) node(rec *Cube, by Programs) *datapath.Node {
 	n := &datapath.Node{ID: rec.ID, Name: rec.Name, Type: rec.Type, LogLevel: rec.LogLevel, Constants: maps.Clone(rec.Constants),
 		Maps: rec.Maps, Programs: by.ProgramsOf(rec.Name)}
-	if rec.Transparent {
-		return n
+	if !rec.Transparent {
+		n.Shadow = rec.shadowNode()
 	}
-	n.Shadow = rec.shadowNode()
+	return n
+}
+
+// addPorts derives the ports of a cube's node. was is the previous node, with which it shares unchanged ports, or nil.
+func (w *World) addPorts(g *datapath.Graph, n *datapath.Node, rec *Cube, was *datapath.Node) {
+	if rec.Transparent {
+		return
+	}
 	n.Ports = make(map[uint16]*datapath.Port, len(rec.Ports))
 	for _, p := range rec.Ports {
 		tcubes, whole := w.ChainIDs(p.Tcubes)
@@ -53,7 +62,6 @@ func (w *World) node(g *datapath.Graph, rec *Cube, by Programs, was *datapath.No
 		}
 		n.Ports[p.Index] = dp
 	}
-	return n
 }
 
 // peer translates a port's peer; a link between cubes exists once both sides name each other.

@@ -121,7 +121,12 @@ func (w *World) GraphAfter(old *World, base *datapath.Graph, r *Reach, by Progra
 	}
 	for _, rec := range w.RecordsOf(r.Near) {
 		was := base.Cubes[rec.ID]
-		node := w.node(apart, rec, by, was)
+		node := w.node(rec, by)
+		if was != nil && !r.Wired {
+			node.Ports = was.Ports
+		} else {
+			w.addPorts(apart, node, rec, was)
+		}
 		if was != nil && reflect.DeepEqual(was, node) {
 			node = was
 		}

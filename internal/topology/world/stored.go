@@ -7,9 +7,11 @@ package world
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/jsonscan"
 )
 
 // CubeKey and NetdevKey are the prefixes of the keys in the store of cubes and of netdevs with transparent cubes.
@@ -26,7 +28,7 @@ type Stored struct {
 	ID      datapath.CubeID `json:"id"`
 	Seq     uint64          `json:"seq"`
 	Type    cube.Type       `json:"type"`
-	Config  json.RawMessage `json:"config"`
+	Config  json.RawMessage `json:"config,omitempty"`
 	Ports   []StoredPort    `json:"ports,omitempty"`
 	// Transparent is stored for a daemon in which the service is not loaded.
 	Transparent bool `json:"transparent,omitempty"`
@@ -52,16 +54,55 @@ type StoredChain struct {
 
 // Encode returns the record in the form of the store.
 func (r *Cube) Encode() ([]byte, error) {
-	s := Stored{Service: r.Service, Name: r.Name, UUID: r.UUID, ID: r.ID, Seq: r.Seq, Type: r.Type, Config: r.Saved,
-		Transparent: r.Transparent}
-	for _, p := range r.PortsByIndex() {
-		s.Ports = append(s.Ports, StoredPort{Name: p.Name, Index: p.Index, Slot: p.Slot, UUID: p.UUID, OwnMAC: p.OwnMAC})
+	head, err := json.Marshal(Stored{Service: r.Service, Name: r.Name, UUID: r.UUID, ID: r.ID, Seq: r.Seq, Type: r.Type,
+		Transparent: r.Transparent})
+	if err == nil {
+		err = r.encodePorts()
 	}
-	blob, err := json.Marshal(s)
 	if err != nil {
 		return nil, fmt.Errorf("%s: encode its record: %w", r.Name, err)
 	}
-	return blob, nil
+	w := jsonscan.NewWriter(len(head) + len(r.Saved) + len(r.stored.text) + 32)
+	w.Extend(head)
+	w.Add("config", r.Saved)
+	w.Add("ports", r.stored.text)
+	return w.Bytes(), nil
+}
+
+// storedPorts are ports as they are stored, and the text of that, nil if there are none.
+type storedPorts struct {
+	ports []StoredPort
+	text  []byte
+}
+
+// encodePorts encodes the ports, unless they are as they were last.
+func (r *Cube) encodePorts() error {
+	if r.stored != nil && r.stored.of(r) {
+		return nil
+	}
+	is := &storedPorts{}
+	for _, p := range r.PortsByIndex() {
+		is.ports = append(is.ports, p.stored())
+	}
+	if len(is.ports) > 0 {
+		var err error
+		if is.text, err = json.Marshal(is.ports); err != nil {
+			return err
+		}
+	}
+	r.stored = is
+	return nil
+}
+
+func (s *storedPorts) of(r *Cube) bool {
+	return len(s.ports) == len(r.Ports) && !slices.ContainsFunc(s.ports, func(was StoredPort) bool {
+		p := r.Ports[was.Name]
+		return p == nil || p.stored() != was
+	})
+}
+
+func (p *Port) stored() StoredPort {
+	return StoredPort{Name: p.Name, Index: p.Index, Slot: p.Slot, UUID: p.UUID, OwnMAC: p.OwnMAC}
 }
 
 // Cube is what the data plane must know of a stored cube that runs as before.

@@ -8,6 +8,7 @@ package world
 // next one. Nothing that a published world points to is ever changed.
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -66,7 +67,8 @@ type Cube struct {
 	// Revision is the last revision that changed the cube.
 	Revision uint64
 	// Blob is the record as it was last stored.
-	Blob []byte
+	Blob   []byte
+	stored *storedPorts
 }
 
 // Port is a standard cube's port as data.
@@ -123,11 +125,17 @@ func (w *World) Clone() World {
 func (r *Cube) Clone() *Cube {
 	c := *r
 	c.Ports = make(map[string]*Port, len(r.Ports))
+	ports := make([]Port, 0, len(r.Ports))
 	for name, p := range r.Ports {
-		q := *p
-		c.Ports[name] = &q
+		ports = append(ports, *p)
+		c.Ports[name] = &ports[len(ports)-1]
 	}
 	return &c
+}
+
+// SamePorts reports whether the ports are configured as in an earlier record of the cube.
+func (r *Cube) SamePorts(was *Cube) bool {
+	return was != nil && was.Config != nil && bytes.Equal(was.Config.Ports, r.Config.Ports)
 }
 
 // InOrder returns the records by creation.
