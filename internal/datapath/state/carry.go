@@ -128,6 +128,16 @@ func (cs *State) takeOver(in *Instance) error {
 	return errors.Join(errs...)
 }
 
+// due returns the cubes of a graph whose maps have successors, or whose folders have not been tidied.
+func (cs *State) due(g *graph.Graph) (out []*Instance) {
+	for id, in := range cs.byID {
+		if (!in.tidied || in.Pending() > 0 || cs.commons.moved(in.commons)) && g.Cubes[id] != nil {
+			out = append(out, in)
+		}
+	}
+	return out
+}
+
 // repin gives the pins to the successors, if they do not have them yet. u reverts that; it is nil once the change is final.
 func (cs *State) repin(in *Instance, u *undo.Stack) error {
 	var errs []error
@@ -193,12 +203,11 @@ func lastWords(late []succession, olds []*ebpf.Map) error {
 func (cs *State) CatchUp(g *graph.Graph) (follow func(*undo.Stack)) {
 	type place struct{ cube, name string }
 	late := map[place][]*succession{} // a successor that was replaced itself passes on what it gets
-	for id := range g.Cubes {
-		if in := cs.byID[id]; in != nil {
-			for i := range in.late {
-				at := place{in.spec.Name, in.late[i].name}
-				late[at] = append(late[at], &in.late[i])
-			}
+	due := cs.due(g)
+	for _, in := range due {
+		for i := range in.late {
+			at := place{in.spec.Name, in.late[i].name}
+			late[at] = append(late[at], &in.late[i])
 		}
 	}
 	each := func(pass func(*succession) error) {
@@ -216,11 +225,9 @@ func (cs *State) CatchUp(g *graph.Graph) (follow func(*undo.Stack)) {
 	}
 	each((*succession).catchUp)
 	return func(u *undo.Stack) {
-		for id := range g.Cubes {
-			if in := cs.byID[id]; in != nil {
-				if err := cs.repin(in, u); err != nil {
-					cs.log.Warn("pin maps that are in use; it is tried again", "cube", in.spec.Name, "err", err)
-				}
+		for _, in := range due {
+			if err := cs.repin(in, u); err != nil {
+				cs.log.Warn("pin maps that are in use; it is tried again", "cube", in.spec.Name, "err", err)
 			}
 		}
 		each((*succession).follow)

@@ -172,8 +172,7 @@ type Linked struct {
 // constants these are. It cannot undo the change; what goes wrong is logged.
 func (cs *State) Keep(g *graph.Graph, linked []LinkedCube) {
 	var errs []error
-	for _, id := range slices.Sorted(maps.Keys(g.Cubes)) {
-		in := cs.byID[id]
+	for _, in := range cs.due(g) {
 		errs = append(errs, cs.takeOver(in))
 		if !in.tidied && !in.frozen {
 			errs = append(errs, in.tidy())
