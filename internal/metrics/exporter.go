@@ -191,7 +191,7 @@ func (e *Exporter) walk(ctx context.Context) (f scrapeData) {
 			names = append(names, f.cubes[i].Name)
 		}
 	}
-	f.maps, f.oldest = e.maps.look(names, e.Topology.Maps)
+	f.maps, f.oldest = e.maps.current(names, e.Topology.Maps)
 	f.models = e.models.collect(ctx, e.Topology, f.cubes)
 	return f
 }

@@ -25,25 +25,25 @@ func TestRotation(t *testing.T) {
 		return reads
 	}
 	r := rotation[int]{age: time.Hour, budget: time.Hour}
-	got, oldest := r.look([]string{"a", "b"}, read)
+	got, oldest := r.current([]string{"a", "b"}, read)
 	if !slices.Equal(asked, []string{"a", "b"}) || got["b"] != 2 || oldest > time.Minute {
 		t.Fatalf("asked %v, got %v, oldest %v", asked, got, oldest)
 	}
-	if got, _ = r.look([]string{"b", "c"}, read); !slices.Equal(asked, []string{"a", "b", "c"}) || len(got) != 2 || got["b"] != 2 {
+	if got, _ = r.current([]string{"b", "c"}, read); !slices.Equal(asked, []string{"a", "b", "c"}) || len(got) != 2 || got["b"] != 2 {
 		t.Fatalf("asked %v, got %v: what is young enough is asked again, or what went is still there", asked, got)
 	}
 	r.age, r.budget, asked = 0, 0, nil
-	if got, _ = r.look([]string{"b", "c", "d"}, read); asked != nil || len(got) != 2 {
+	if got, _ = r.current([]string{"b", "c", "d"}, read); asked != nil || len(got) != 2 {
 		t.Fatalf("asked %v without time, got %v", asked, got)
 	}
 	r.budget = time.Hour
-	r.seen["c"] = look[int]{3, time.Now().Add(-time.Minute)}
-	if r.look([]string{"b", "c", "d"}, read); !slices.Equal(asked, []string{"d", "c", "b"}) {
+	r.seen["c"] = sample[int]{3, time.Now().Add(-time.Minute)}
+	if r.current([]string{"b", "c", "d"}, read); !slices.Equal(asked, []string{"d", "c", "b"}) {
 		t.Fatalf("asked %v, want the oldest first", asked)
 	}
 	r.budget = 0
-	r.seen["c"] = look[int]{3, time.Now().Add(-time.Minute)}
-	if _, oldest = r.look([]string{"b", "c", "d"}, read); oldest < time.Minute {
+	r.seen["c"] = sample[int]{3, time.Now().Add(-time.Minute)}
+	if _, oldest = r.current([]string{"b", "c", "d"}, read); oldest < time.Minute {
 		t.Errorf("the oldest is %v old", oldest)
 	}
 }

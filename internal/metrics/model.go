@@ -65,7 +65,7 @@ func (m *models) collect(ctx context.Context, t Topology, cubes []topology.CubeN
 			names = append(names, c.Name)
 		}
 	}
-	values, _ := m.values.look(names, func(name string) []modelValue {
+	values, _ := m.values.current(names, func(name string) []modelValue {
 		return m.evaluate(ctx, t, service[name], name)
 	})
 	byName := map[string][]modelRow{}

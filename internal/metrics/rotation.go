@@ -11,19 +11,19 @@ import (
 type rotation[V any] struct {
 	// age is how old a value may be before it is read again, budget how long one look may take.
 	age, budget time.Duration
-	seen        map[string]look[V]
+	seen        map[string]sample[V]
 }
 
-type look[V any] struct {
+type sample[V any] struct {
 	value V
 	at    time.Time
 }
 
-// look returns the known values by name, and the age of the oldest. Values that did not fit into the budget keep their
+// current returns the known values by name, and the age of the oldest. Values that did not fit into the budget keep their
 // old ones; those never read are not in the map.
-func (r *rotation[V]) look(names []string, read func(name string) V) (map[string]V, time.Duration) {
+func (r *rotation[V]) current(names []string, read func(name string) V) (map[string]V, time.Duration) {
 	now := time.Now()
-	kept := make(map[string]look[V], len(names))
+	kept := make(map[string]sample[V], len(names))
 	for _, name := range names {
 		if l, ok := r.seen[name]; ok {
 			kept[name] = l
@@ -36,7 +36,7 @@ func (r *rotation[V]) look(names []string, read func(name string) V) (map[string
 		if at := kept[name].at; !at.IsZero() && now.Sub(at) < r.age || time.Since(now) >= r.budget {
 			break
 		}
-		kept[name] = look[V]{read(name), time.Now()}
+		kept[name] = sample[V]{read(name), time.Now()}
 	}
 	out := make(map[string]V, len(kept))
 	oldest := time.Duration(0)

@@ -28,8 +28,8 @@ const addressMark = 'p'
 
 const attrProtocol = 11 // IFA_PROTO, since Linux 5.18
 
-// Look is the visible state of a device at one moment.
-type Look struct {
+// Status is the visible state of a device at one moment.
+type Status struct {
 	Index int
 	Up    bool
 	// Flaps counts carrier changes.
@@ -44,33 +44,33 @@ type Look struct {
 	NoIPv6 bool
 }
 
-// LookAt reads a device, and returns ErrNotFound and ErrInvalidName like Get.
-func LookAt(name string) (Look, error) {
+// StatusOf reads a device, and returns ErrNotFound and ErrInvalidName like Get.
+func StatusOf(name string) (Status, error) {
 	if err := CheckName(name); err != nil {
-		return Look{}, err
+		return Status{}, err
 	}
 	l, err := linkByName(name)
 	if err != nil {
-		return Look{}, err
+		return Status{}, err
 	}
 	a := l.Attrs()
-	look := Look{Index: a.Index, Up: a.RawFlags&unix.IFF_UP != 0, MAC: slices.Clone(a.HardwareAddr), NoIPv6: noIPv6(name, a.MTU)}
-	if look.Flaps, err = flapsOf(a.Index); err != nil {
-		return Look{}, fmt.Errorf("network device %s: %w", name, err)
+	status := Status{Index: a.Index, Up: a.RawFlags&unix.IFF_UP != 0, MAC: slices.Clone(a.HardwareAddr), NoIPv6: noIPv6(name, a.MTU)}
+	if status.Flaps, err = flapsOf(a.Index); err != nil {
+		return Status{}, fmt.Errorf("network device %s: %w", name, err)
 	}
 	entries, err := addressesOf(a.Index)
 	if err != nil {
-		return Look{}, fmt.Errorf("network device %s: %w", name, err)
+		return Status{}, fmt.Errorf("network device %s: %w", name, err)
 	}
 	for _, e := range entries {
 		if e.ours() {
-			look.Ours = append(look.Ours, e.prefix)
+			status.Ours = append(status.Ours, e.prefix)
 		}
 		if e.lasting() {
-			look.Addresses = append(look.Addresses, e.prefix)
+			status.Addresses = append(status.Addresses, e.prefix)
 		}
 	}
-	return look, nil
+	return status, nil
 }
 
 // minMTU6 is the minimum MTU for IPv6 on a device.

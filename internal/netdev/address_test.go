@@ -22,27 +22,27 @@ func prefixesOf(texts ...string) []netip.Prefix {
 }
 
 // set changes a device and looks at it.
-func set(t *testing.T, lab *netns.Lab, d Settings) (look Look, refused error) {
+func set(t *testing.T, lab *netns.Lab, d Settings) (status Status, refused error) {
 	t.Helper()
 	lab.Must(func() error {
-		now, err := LookAt("a0")
+		now, err := StatusOf("a0")
 		if err != nil {
 			return err
 		}
 		refused = Put(now.Index, d)
-		look, err = LookAt("a0")
+		status, err = StatusOf("a0")
 		return err
 	})
-	return look, refused
+	return status, refused
 }
 
-func wantLook(t *testing.T, step string, look Look, ours, others []netip.Prefix) {
+func wantStatus(t *testing.T, step string, status Status, ours, others []netip.Prefix) {
 	t.Helper()
 	sorted := func(list []netip.Prefix) []netip.Prefix {
 		return slices.SortedFunc(slices.Values(list), netip.Prefix.Compare)
 	}
-	if !slices.Equal(sorted(look.Ours), sorted(ours)) || !slices.Equal(sorted(look.Addresses), sorted(slices.Concat(ours, others))) {
-		t.Errorf("%s: ours are %v of %v, want %v and %v", step, look.Ours, look.Addresses, ours, others)
+	if !slices.Equal(sorted(status.Ours), sorted(ours)) || !slices.Equal(sorted(status.Addresses), sorted(slices.Concat(ours, others))) {
+		t.Errorf("%s: ours are %v of %v, want %v and %v", step, status.Ours, status.Addresses, ours, others)
 	}
 }
 
@@ -77,22 +77,22 @@ func TestAddressesThatAreOursAreToldFromOthers(t *testing.T) {
 	lab.Run("ip", "addr", "add", "169.254.3.1/16", "dev", "a0")
 	others := prefixesOf("198.18.7.1/24")
 	ours := prefixesOf("198.18.1.1/24", "198.18.1.2/24", "2001:db8::1/64")
-	look, err := set(t, lab, Settings{Add: append(slices.Clone(ours), others...), MAC: net.HardwareAddr{2, 0, 0, 0, 1, 1}})
-	if err != nil || look.MAC.String() != "02:00:00:00:01:01" || !look.Up || look.NoIPv6 {
-		t.Errorf("%v, %+v", err, look)
+	status, err := set(t, lab, Settings{Add: append(slices.Clone(ours), others...), MAC: net.HardwareAddr{2, 0, 0, 0, 1, 1}})
+	if err != nil || status.MAC.String() != "02:00:00:00:01:01" || !status.Up || status.NoIPv6 {
+		t.Errorf("%v, %+v", err, status)
 	}
-	wantLook(t, "put", look, ours, others)
+	wantStatus(t, "put", status, ours, others)
 	if routes := lab.Run("ip", "route") + lab.Run("ip", "-6", "route"); strings.Contains(routes, "198.18.1.") || strings.Contains(routes, "2001:db8") {
 		t.Errorf("a route leads there:\n%s", routes)
 	}
 	// The operator's address is a secondary one for the kernel, which removes it with ours; it is put back as it was.
 	lab.Run("ip", "addr", "add", "198.18.1.77/24", "dev", "a0", "label", "a0:mine")
 	others = append(others, prefixesOf("198.18.1.77/24")...)
-	look, err = set(t, lab, Settings{Remove: slices.Concat(ours[:2], others)})
+	status, err = set(t, lab, Settings{Remove: slices.Concat(ours[:2], others)})
 	if err != nil {
 		t.Error(err)
 	}
-	wantLook(t, "taken", look, ours[2:], others)
+	wantStatus(t, "taken", status, ours[2:], others)
 	if shown := lab.Run("ip", "addr", "show", "dev", "a0"); !strings.Contains(shown, "198.18.1.77/24 scope global a0:mine") {
 		t.Errorf("the operator's address is not as it was:\n%s", shown)
 	}
@@ -113,17 +113,17 @@ func TestADeviceIsChangedWholeOrNotAtAll(t *testing.T) {
 		if err == nil {
 			t.Errorf("%+v is not refused", d)
 		}
-		wantLook(t, "refused", after, before.Ours, nil)
+		wantStatus(t, "refused", after, before.Ours, nil)
 		if after.MAC.String() != before.MAC.String() {
 			t.Errorf("the MAC address is %s, was %s", after.MAC, before.MAC)
 		}
 	}
 	lab.Run("sysctl", "-qw", "net.ipv6.conf.a0.disable_ipv6=1")
-	if look, _ := set(t, lab, Settings{}); !look.NoIPv6 {
+	if status, _ := set(t, lab, Settings{}); !status.NoIPv6 {
 		t.Error("a device without IPv6 is said to have it")
 	}
 	lab.Run("ip", "link", "set", "b0", "down")
-	if look, _ := set(t, lab, Settings{}); look.Flaps == before.Flaps {
+	if status, _ := set(t, lab, Settings{}); status.Flaps == before.Flaps {
 		t.Error("a change of the carrier is not counted")
 	}
 	lab.Run("ip", "link", "del", "a0")
@@ -131,7 +131,7 @@ func TestADeviceIsChangedWholeOrNotAtAll(t *testing.T) {
 		if err := Put(before.Index, Settings{Add: prefixesOf("198.18.1.1/24"), MAC: before.MAC}); err != nil {
 			t.Errorf("a device that is gone: %v", err)
 		}
-		if _, err := LookAt("a0"); !errors.Is(err, ErrNotFound) {
+		if _, err := StatusOf("a0"); !errors.Is(err, ErrNotFound) {
 			t.Errorf("looking at it: %v, want ErrNotFound", err)
 		}
 		return nil

@@ -98,9 +98,9 @@ func (n madeUpNetdevs) Get(name string) (netdev.Info, error) {
 	return netdev.Info{}, fmt.Errorf("netdev %s: %w", name, netdev.ErrNotFound)
 }
 
-func (n madeUpNetdevs) Look(name string) (netdev.Look, error) {
+func (n madeUpNetdevs) Status(name string) (netdev.Status, error) {
 	info, err := n.Get(name)
-	return netdev.Look{Index: info.Index, MAC: info.MAC}, err
+	return netdev.Status{Index: info.Index, MAC: info.MAC}, err
 }
 
 func (madeUpNetdevs) Put(int, netdev.Settings) error { return nil }

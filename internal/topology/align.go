@@ -77,14 +77,14 @@ func (t *settling) adopt(rec *world.Cube) error {
 		if len(wanted[name].Addresses) > 0 || !t.peerChanged(rec.Name, p) && !t.meets[world.Place{Cube: rec.Name, Port: name}] && !t.meets[world.Place{Cube: rec.Name}] {
 			continue
 		}
-		look, err := t.netdevs.Look(p.Peer)
+		status, err := t.netdevs.Status(p.Peer)
 		if errors.Is(err, netdev.ErrNotFound) {
 			continue // it has just gone: the port meets it when it is back
 		}
 		if err != nil {
 			return fmt.Errorf("netdev %s: %w", p.Peer, err)
 		}
-		is := cube.Interface{Addresses: world.Without(look.Addresses, look.Ours)}
+		is := cube.Interface{Addresses: world.Without(status.Addresses, status.Ours)}
 		if err := t.follow(rec, name, cube.Interface{}, is); err != nil {
 			return fmt.Errorf("port %s uses the addresses of netdev %s, unless it has align=off: %w", name, p.Peer, err)
 		}
@@ -115,7 +115,7 @@ func (t *editing) follow(rec *world.Cube, port string, was, is cube.Interface) e
 	return nil
 }
 
-// alignNetdevs makes the netdevs of touched cubes look as their ports, and takes away what ports that left gave them.
+// alignNetdevs gives the netdevs of touched cubes the addresses of their ports, and takes away what ports that left gave them.
 func (x *execution) alignNetdevs() error {
 	if x.restoring {
 		return nil
@@ -186,7 +186,7 @@ func (x *execution) leaveNetdevs(to *align.Change, name string) {
 // noticeNetdev edits the port's configuration as its netdev has changed since it was looked at last. As it is, that is
 // only noted.
 func (t *editing) noticeNetdev(rec *world.Cube, p *world.Port, asIs bool) error {
-	look, err := t.netdevs.Look(p.Peer)
+	status, err := t.netdevs.Status(p.Peer)
 	was := t.next.Aligned[p.Peer]
 	if errors.Is(err, netdev.ErrNotFound) {
 		if was == nil {
@@ -205,11 +205,11 @@ func (t *editing) noticeNetdev(rec *world.Cube, p *world.Port, asIs bool) error 
 		return err
 	}
 	want, ok := wanted[p.Name]
-	if !ok || was != nil && !was.Found && was.SameAs(look) && !t.neighbours.Crowded(p.Peer, look) {
+	if !ok || was != nil && !was.Found && was.SameAs(status) && !t.neighbours.Crowded(p.Peer, status) {
 		return errUnchanged
 	}
 	t.touch(rec.Name)
-	if was != nil && (was.PortUUID != p.UUID || was.Index != look.Index) {
+	if was != nil && (was.PortUUID != p.UUID || was.Index != status.Index) {
 		delete(t.next.Aligned, p.Peer)
 		was = nil
 	}
@@ -220,5 +220,5 @@ func (t *editing) noticeNetdev(rec *world.Cube, p *world.Port, asIs bool) error 
 		t.meet(world.Place{Cube: rec.Name, Port: p.Name})
 		return nil
 	}
-	return t.follow(rec, p.Name, want.Interface, was.Change(want.Interface, p, look))
+	return t.follow(rec, p.Name, want.Interface, was.Change(want.Interface, p, status))
 }

@@ -60,8 +60,8 @@ type Netdevs interface {
 	List() ([]netdev.Info, error)
 	// Get returns an error wrapping netdev.ErrNotFound for a device that does not exist.
 	Get(name string) (netdev.Info, error)
-	// Look reads the addresses and settings of a device; errors are the same as for Get.
-	Look(name string) (netdev.Look, error)
+	// Status reads the addresses and settings of a device; errors are the same as for Get.
+	Status(name string) (netdev.Status, error)
 	// Put changes them, all or none. A device that does not exist is no error.
 	Put(index int, d netdev.Settings) error
 }
@@ -69,10 +69,10 @@ type Netdevs interface {
 // kernelNetdevs are the devices of the network namespace that the daemon runs in.
 type kernelNetdevs struct{}
 
-func (kernelNetdevs) List() ([]netdev.Info, error)           { return netdev.List() }
-func (kernelNetdevs) Get(name string) (netdev.Info, error)   { return netdev.Get(name) }
-func (kernelNetdevs) Look(name string) (netdev.Look, error)  { return netdev.LookAt(name) }
-func (kernelNetdevs) Put(index int, d netdev.Settings) error { return netdev.Put(index, d) }
+func (kernelNetdevs) List() ([]netdev.Info, error)              { return netdev.List() }
+func (kernelNetdevs) Get(name string) (netdev.Info, error)      { return netdev.Get(name) }
+func (kernelNetdevs) Status(name string) (netdev.Status, error) { return netdev.StatusOf(name) }
+func (kernelNetdevs) Put(index int, d netdev.Settings) error    { return netdev.Put(index, d) }
 
 // ReleaseNetdevs removes from netdevs what the ports of stored cubes gave them. The records stay as they are, so a daemon
 // that starts with them gives the netdevs the addresses of their ports again.

@@ -321,11 +321,11 @@ func (f *fakeNetdevs) Get(name string) (netdev.Info, error) {
 	return info, nil
 }
 
-func (f *fakeNetdevs) Look(name string) (netdev.Look, error) {
+func (f *fakeNetdevs) Status(name string) (netdev.Status, error) {
 	info, err := f.Get(name)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return netdev.Look{Index: info.Index, Up: info.Up, MAC: info.MAC, Addresses: info.Addresses, Ours: f.ours[info.Index],
+	return netdev.Status{Index: info.Index, Up: info.Up, MAC: info.MAC, Addresses: info.Addresses, Ours: f.ours[info.Index],
 		Flaps: f.flaps[info.Index]}, err
 }
 

@@ -254,8 +254,8 @@ func (r *restoration) findNetdevs() {
 		if u.Instance().Alignment == nil {
 			continue
 		}
-		if look, err := r.netdevs.Look(name); err == nil {
-			w.Aligned[name] = &world.Aligned{PortUUID: rec.Ports[at[0].Port].UUID, Found: true, Look: look}
+		if status, err := r.netdevs.Status(name); err == nil {
+			w.Aligned[name] = &world.Aligned{PortUUID: rec.Ports[at[0].Port].UUID, Found: true, Status: status}
 		}
 	}
 	r.view.Store(w)

@@ -97,7 +97,7 @@ type alignment struct {
 	forth, back shadow.Setting
 }
 
-// planAlignment asks a cube what its ports are to look like. It may wait for the cube, so it comes before the plane lock.
+// planAlignment asks a cube how its ports are to be configured. It may wait for the cube, so it comes before the plane lock.
 func (x *execution) planAlignment(rec *world.Cube) error {
 	was := x.before(rec.Name)
 	before, err := x.interfaces(was)
@@ -134,7 +134,7 @@ func (x *execution) alignShadows() error {
 	return nil
 }
 
-// step is what leads from one look of an interface to another.
+// step is what leads from one state of an interface to another.
 func step(from, to cube.Interface) shadow.Setting {
 	var s shadow.Setting
 	if to.MAC != nil && !bytes.Equal(from.MAC, to.MAC) {
@@ -153,7 +153,7 @@ func step(from, to cube.Interface) shadow.Setting {
 	return s
 }
 
-// interfaces asks a cube how its ports look; a cube without addresses has no answer.
+// interfaces asks a cube how its ports are configured; a cube without addresses has no answer.
 func (t *txn) interfaces(rec *world.Cube) (map[string]cube.Interface, error) {
 	if rec == nil {
 		return nil, nil
@@ -283,7 +283,7 @@ func (t *editing) followShadow(rec *world.Cube) error {
 	return nil
 }
 
-// differences asks a cube for the edits by which its ports look as their interfaces do.
+// differences asks a cube for the edits that make its ports as their interfaces are.
 func (t *editing) differences(rec *world.Cube) ([]cube.Edit, error) {
 	wanted, err := t.interfaces(rec)
 	if err != nil || wanted == nil {

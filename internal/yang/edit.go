@@ -106,7 +106,7 @@ func (t *Tree) editUntil(ctx context.Context, op Op, p Path, body []byte, m edit
 		bulk.rollback()
 		return nil, e.rollback(join(bulk.errs))
 	}
-	t.reached(p, e.touches)
+	t.printed.reached(t, p, e.touches)
 	return t.changed(e, bulk, deltas), nil
 }
 
@@ -153,7 +153,7 @@ func (t *Tree) requestValue(b *builder, op Op, p Path, node *Node, v value) ([]*
 	if len(p) == 0 {
 		// the cube is not a data node: its members are tops of the builder
 		b.object(nil, node, p, v)
-		t.nameService(b)
+		b.nameService(t)
 		return nil, &fragment{node: node, kids: b.tops}, join(b.errs)
 	}
 	var chain []*fragment
@@ -171,7 +171,7 @@ func (t *Tree) requestValue(b *builder, op Op, p Path, node *Node, v value) ([]*
 }
 
 // nameService sets the leaf with the service of a new cube.
-func (t *Tree) nameService(b *builder) {
+func (b *builder) nameService(t *Tree) {
 	leaf := t.schema.root.Child("service-name")
 	if t.created || leaf == nil {
 		return

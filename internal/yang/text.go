@@ -39,6 +39,12 @@ func (x *Text) Only(names ...string) []byte {
 	return w.Bytes()
 }
 
+// printed are the members of the last Text, nil if none can be used again; those in stale cannot.
+type printed struct {
+	members []memberText
+	stale   map[*Node]bool
+}
+
 // Text prints the configuration. The text must not be changed.
 func (t *Tree) Text() (*Text, error) {
 	if t.broken != nil {
@@ -46,14 +52,14 @@ func (t *Tree) Text() (*Text, error) {
 	}
 	x := &Text{members: make([]memberText, len(t.schema.root.children))}
 	size := 0
-	for _, m := range t.printed {
+	for _, m := range t.printed.members {
 		size += len(m.full) + 32
 	}
 	full, saved := jsonscan.NewWriter(size), jsonscan.NewWriter(size)
 	for i, n := range t.schema.root.children {
 		m := memberText{node: n}
-		if t.printed != nil && !t.stale[n] {
-			m = t.printed[i]
+		if t.printed.members != nil && !t.printed.stale[n] {
+			m = t.printed.members[i]
 		} else if n.config && n.kind != Action {
 			at, err := t.find(Path{{Name: n.name}})
 			if err != nil {
@@ -70,7 +76,7 @@ func (t *Tree) Text() (*Text, error) {
 		saved.Add(n.name, m.saved)
 	}
 	x.Full, x.Saved = full.Bytes(), saved.Bytes()
-	t.printed, t.stale = x.members, make(map[*Node]bool)
+	t.printed = printed{x.members, make(map[*Node]bool)}
 	return x, nil
 }
 
@@ -84,13 +90,13 @@ func printMember(items []*item, defaults bool) []byte {
 }
 
 // reached notes which members an edit of the node at p, or its validation, can have changed.
-func (t *Tree) reached(p Path, touches []touch) {
-	if len(p) == 0 || !t.created || t.printed == nil {
-		t.printed = nil
+func (pr *printed) reached(t *Tree, p Path, touches []touch) {
+	if len(p) == 0 || !t.created || pr.members == nil {
+		pr.members = nil
 		return
 	}
-	t.stale[t.schema.root.Child(p[0].Name)] = true
+	pr.stale[t.schema.root.Child(p[0].Name)] = true
 	for _, c := range touches {
-		t.stale[t.schema.root.Child(c.path[0].Name)] = true
+		pr.stale[t.schema.root.Child(c.path[0].Name)] = true
 	}
 }

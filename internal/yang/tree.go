@@ -27,9 +27,7 @@ type Tree struct {
 	tables   map[*Node]*Table
 	interned map[string]string
 	live     map[*undo]struct{}
-	// printed are the members of the last Text, nil if none can be used again; those in stale cannot.
-	printed []memberText
-	stale   map[*Node]bool
+	printed  printed
 
 	mu   sync.Mutex
 	dead []*undo

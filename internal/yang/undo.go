@@ -66,7 +66,7 @@ func (u *undo) free() {
 // apply undoes everything, newest first. Nothing is left to free.
 func (u *undo) apply(t *Tree) error {
 	defer u.free()
-	t.printed = nil
+	t.printed.members = nil
 	if u.copied {
 		freeAll(t.root)
 		t.root, u.before, t.tops = u.before, nil, make(index)

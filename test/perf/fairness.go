@@ -141,13 +141,13 @@ const (
 func newMail(loud datapath.CubeID) *mail {
 	m := &mail{loud: loud, flood: make(chan [32]byte, mailPackets), quiet: make(chan [32]byte, mailPackets)}
 	m.handlers.Go(func() {
-		var turn slowpath.Turn
+		var slice slowpath.TimeSlice
 		n := 0
 		for range m.flood {
 			for start := time.Now(); time.Since(start) < loudWork; {
 			}
 			if n++; n%mailTurn == 0 {
-				turn.Next()
+				slice.Next()
 			}
 		}
 	})

@@ -21,8 +21,8 @@ import (
 
 // Netdevs reads and changes network devices.
 type Netdevs interface {
-	// Look returns how a device looks to others; its error wraps [netdev.ErrNotFound] for a device that does not exist.
-	Look(name string) (netdev.Look, error)
+	// Status returns how a device looks to others; its error wraps [netdev.ErrNotFound] for a device that does not exist.
+	Status(name string) (netdev.Status, error)
 	// Put changes that, whole or not at all. A device that is gone is no error.
 	Put(index int, d netdev.Settings) error
 }
@@ -75,7 +75,7 @@ func (c *Change) Set(p *world.Port, want cube.Alignment) error {
 
 // set is Set with an error for a netdev that has disappeared.
 func (c *Change) set(p *world.Port, want cube.Alignment) error {
-	look, err := c.netdevs.Look(p.Peer)
+	status, err := c.netdevs.Status(p.Peer)
 	if err != nil {
 		return err
 	}
@@ -84,8 +84,8 @@ func (c *Change) set(p *world.Port, want cube.Alignment) error {
 	}
 	var d netdev.Settings
 	for _, a := range want.Addresses {
-		ours, there := slices.Contains(look.Ours, a), slices.Contains(look.Addresses, a)
-		if there != ours || look.NoIPv6 && a.Addr().Is6() {
+		ours, there := slices.Contains(status.Ours, a), slices.Contains(status.Addresses, a)
+		if there != ours || status.NoIPv6 && a.Addr().Is6() {
 			continue // somebody else's, or of no use
 		}
 		if c.neighbours.Elsewhere(p.Peer, a.Addr()) {
@@ -95,13 +95,13 @@ func (c *Change) set(p *world.Port, want cube.Alignment) error {
 		}
 		d.Add = append(d.Add, a)
 	}
-	d.Remove, d.Add = world.Without(look.Ours, d.Add), world.Without(d.Add, look.Ours)
-	is := &world.Aligned{PortUUID: p.UUID, Look: look}
-	is.Addresses = append(world.Without(look.Addresses, d.Remove), d.Add...)
-	is.Ours = append(world.Without(look.Ours, d.Remove), d.Add...)
+	d.Remove, d.Add = world.Without(status.Ours, d.Add), world.Without(d.Add, status.Ours)
+	is := &world.Aligned{PortUUID: p.UUID, Status: status}
+	is.Addresses = append(world.Without(status.Addresses, d.Remove), d.Add...)
+	is.Ours = append(world.Without(status.Ours, d.Remove), d.Add...)
 	own := p.OwnMAC
-	c.setMAC(p, want.MAC, look.MAC, &d, is)
-	kept, err := c.put(look, d)
+	c.setMAC(p, want.MAC, status.MAC, &d, is)
+	kept, err := c.put(status, d)
 	if err != nil {
 		return err
 	}
@@ -124,16 +124,16 @@ func (c *Change) Release(p *world.Port) {
 	delete(c.aligned, p.Peer)
 	own, noMAC := net.ParseMAC(p.OwnMAC)
 	p.OwnMAC = ""
-	look, err := c.netdevs.Look(p.Peer)
+	status, err := c.netdevs.Status(p.Peer)
 	if errors.Is(err, netdev.ErrNotFound) {
 		return // with all addresses
 	}
 	if err == nil {
-		d := netdev.Settings{Remove: look.Ours}
-		if noMAC == nil && a.Gave(look.MAC) {
+		d := netdev.Settings{Remove: status.Ours}
+		if noMAC == nil && a.Gave(status.MAC) {
 			d.MAC = own
 		}
-		_, err = c.put(look, d)
+		_, err = c.put(status, d)
 	}
 	if err != nil {
 		c.log.Warn("a netdev keeps the addresses of a port", "netdev", p.Peer, "error", err)
@@ -163,23 +163,23 @@ func (c *Change) setMAC(p *world.Port, want, has net.HardwareAddr, d *netdev.Set
 
 // put changes a netdev until the change is undone. A device that cannot change its MAC address while it runs keeps it, and
 // stays in promiscuous mode.
-func (c *Change) put(look netdev.Look, d netdev.Settings) (kept bool, err error) {
+func (c *Change) put(status netdev.Status, d netdev.Settings) (kept bool, err error) {
 	if d.MAC == nil && len(d.Add)+len(d.Remove) == 0 {
 		return false, nil
 	}
-	err = c.netdevs.Put(look.Index, d)
+	err = c.netdevs.Put(status.Index, d)
 	if d.MAC != nil && (errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EOPNOTSUPP)) {
-		c.log.Warn("a netdev keeps its MAC address; frames to that of the port are received in promiscuous mode", "index", look.Index, "error", err)
+		c.log.Warn("a netdev keeps its MAC address; frames to that of the port are received in promiscuous mode", "index", status.Index, "error", err)
 		d.MAC, kept = nil, true
-		err = c.netdevs.Put(look.Index, d)
+		err = c.netdevs.Put(status.Index, d)
 	}
 	if err != nil {
 		return false, err
 	}
 	back := netdev.Settings{Add: d.Remove, Remove: d.Add}
 	if d.MAC != nil {
-		back.MAC = look.MAC
+		back.MAC = status.MAC
 	}
-	c.undo = append(c.undo, func() error { return c.netdevs.Put(look.Index, back) })
+	c.undo = append(c.undo, func() error { return c.netdevs.Put(status.Index, back) })
 	return kept, nil
 }

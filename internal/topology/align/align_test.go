@@ -24,20 +24,20 @@ import (
 
 // device is the only netdev that there is, eth1. With stiff, it does not change its MAC address while it runs.
 type device struct {
-	look  netdev.Look
-	gone  bool
-	stiff bool
+	status netdev.Status
+	gone   bool
+	stiff  bool
 }
 
 func (d *device) Get(string) (netdev.Info, error) { return netdev.Info{}, netdev.ErrNotFound }
 
-func (d *device) Look(name string) (netdev.Look, error) {
+func (d *device) Status(name string) (netdev.Status, error) {
 	if d.gone || name != "eth1" {
-		return netdev.Look{}, netdev.ErrNotFound
+		return netdev.Status{}, netdev.ErrNotFound
 	}
-	look := d.look
-	look.Addresses, look.Ours = slices.Clone(look.Addresses), slices.Clone(look.Ours)
-	return look, nil
+	status := d.status
+	status.Addresses, status.Ours = slices.Clone(status.Addresses), slices.Clone(status.Ours)
+	return status, nil
 }
 
 func (d *device) Put(_ int, s netdev.Settings) error {
@@ -45,10 +45,10 @@ func (d *device) Put(_ int, s netdev.Settings) error {
 		if d.stiff {
 			return unix.EBUSY
 		}
-		d.look.MAC = s.MAC
+		d.status.MAC = s.MAC
 	}
-	d.look.Addresses = append(world.Without(d.look.Addresses, s.Remove), s.Add...)
-	d.look.Ours = append(world.Without(d.look.Ours, s.Remove), s.Add...)
+	d.status.Addresses = append(world.Without(d.status.Addresses, s.Remove), s.Add...)
+	d.status.Ours = append(world.Without(d.status.Ours, s.Remove), s.Add...)
 	return nil
 }
 
@@ -72,7 +72,7 @@ const own, given = "02:00:00:00:00:01", "02:00:00:00:00:99"
 
 // aligner aligns a device that has an address of somebody else.
 func aligner(t *testing.T, d *device) *Aligner {
-	d.look.Index, d.look.Up, d.look.MAC, d.look.Addresses = 7, true, mac(own), prefixes("10.0.0.9/24")
+	d.status.Index, d.status.Up, d.status.MAC, d.status.Addresses = 7, true, mac(own), prefixes("10.0.0.9/24")
 	var view atomic.Pointer[unit.Snapshot]
 	view.Store(unit.NewSnapshot())
 	return New(d, neighbours.New(&view, d, &unit.News{}), slog.New(slog.NewTextHandler(t.Output(), nil)), func() bool { return true })
@@ -105,11 +105,11 @@ func TestANetdevGetsAndLosesTheAddressesOfItsPort(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			d := tt.device
 			a := aligner(t, &d)
-			before := d.look
+			before := d.status
 			check := func(step string, addresses []netip.Prefix, mac string) {
 				t.Helper()
-				if !slices.Equal(d.look.Addresses, addresses) || d.look.MAC.String() != mac {
-					t.Errorf("%s: the netdev has %v and %v, want %v and %s", step, d.look.Addresses, d.look.MAC, addresses, mac)
+				if !slices.Equal(d.status.Addresses, addresses) || d.status.MAC.String() != mac {
+					t.Errorf("%s: the netdev has %v and %v, want %v and %s", step, d.status.Addresses, d.status.MAC, addresses, mac)
 				}
 			}
 			p := &world.Port{Name: "p1", UUID: "u", Peer: "eth1"}
@@ -169,10 +169,10 @@ func TestOnlyThePortThatANetdevIsAlignedWithReleasesIt(t *testing.T) {
 	if err := c.Set(&world.Port{Name: "p1", UUID: "u1", Peer: "eth1"}, cube.Alignment{Interface: cube.Interface{Addresses: prefixes("10.1.0.1/24")}}); err != nil {
 		t.Fatal(err)
 	}
-	before := d.look
+	before := d.status
 	c.Release(&world.Port{Name: "p2", UUID: "u2", Peer: "eth1"})
 	c.Release(&world.Port{Name: "p3", UUID: "u1", Peer: "br1:p1"})
-	if !reflect.DeepEqual(d.look, before) || aligned["eth1"] == nil {
-		t.Errorf("the netdev is %+v, want %+v; aligned are %v", d.look, before, aligned)
+	if !reflect.DeepEqual(d.status, before) || aligned["eth1"] == nil {
+		t.Errorf("the netdev is %+v, want %+v; aligned are %v", d.status, before, aligned)
 	}
 }

@@ -47,18 +47,18 @@ func ReleaseAll(records []store.Record, netdevs Netdevs) error {
 
 // release removes our addresses from a netdev. If it has the MAC address `given`, it gets its own back.
 func release(netdevs Netdevs, name, given, own string) error {
-	look, err := netdevs.Look(name)
+	status, err := netdevs.Status(name)
 	if errors.Is(err, netdev.ErrNotFound) || errors.Is(err, netdev.ErrInvalidName) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	d := netdev.Settings{Remove: look.Ours}
-	if mac, err := net.ParseMAC(own); err == nil && strings.EqualFold(given, look.MAC.String()) {
+	d := netdev.Settings{Remove: status.Ours}
+	if mac, err := net.ParseMAC(own); err == nil && strings.EqualFold(given, status.MAC.String()) {
 		d.MAC = mac
 	}
-	if err := netdevs.Put(look.Index, d); err != nil {
+	if err := netdevs.Put(status.Index, d); err != nil {
 		return fmt.Errorf("netdev %s keeps the addresses of a port: %w", name, err)
 	}
 	return nil

@@ -136,7 +136,7 @@ func configMessage(e events.Event, n int) string {
 // or down with a netdev are announced with the netdev.
 func (c Change) ports(tell func(at world.Place, up bool, reason string)) {
 	seen := map[world.Place]bool{}
-	look := func(at world.Place) {
+	visit := func(at world.Place) {
 		if at.Netdev != "" || seen[at] {
 			return
 		}
@@ -153,7 +153,7 @@ func (c Change) ports(tell func(at world.Place, up bool, reason string)) {
 	}
 	far := func(p *world.Port) {
 		if at, err := world.ParsePlace(p.Peer); p.Peer != "" && err == nil {
-			look(at)
+			visit(at)
 		}
 	}
 	names := slices.Clone(c.Touched)
@@ -164,7 +164,7 @@ func (c Change) ports(tell func(at world.Place, up bool, reason string)) {
 		was, is := c.Old.Cubes[name].PortsOf(), c.Next.Cubes[name].PortsOf()
 		for _, p := range is {
 			if q := was[p.Name]; q == nil || q.Peer != p.Peer {
-				look(world.Place{Cube: name, Port: p.Name})
+				visit(world.Place{Cube: name, Port: p.Name})
 				far(p)
 			}
 		}

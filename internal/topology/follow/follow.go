@@ -211,7 +211,7 @@ func (f *Follower) followPorts(list []netdev.Event) {
 	w := f.view.Load()
 	if readdressed {
 		for name, a := range w.Aligned {
-			names[name] = names[name] || f.neighbours.Crowded(name, a.Look)
+			names[name] = names[name] || f.neighbours.Crowded(name, a.Status)
 		}
 	}
 	for name, at := range w.Holders(func(peer string) bool { return names[peer] }) {

@@ -88,9 +88,9 @@ func (p present) Get(name string) (netdev.Info, error) {
 	return netdev.Info{Name: name, Index: p[name], Up: true}, nil
 }
 
-func (p present) Look(name string) (netdev.Look, error) {
+func (p present) Status(name string) (netdev.Status, error) {
 	i, err := p.Get(name)
-	return netdev.Look{Index: i.Index, Up: true}, err
+	return netdev.Status{Index: i.Index, Up: true}, err
 }
 
 func event(kind netdev.EventKind, name string, index int) netdev.Event {

@@ -22,7 +22,7 @@ import (
 // Netdevs finds a network device and tells how it looks to others; errors are as those of [netdev.Get].
 type Netdevs interface {
 	Get(name string) (netdev.Info, error)
-	Look(name string) (netdev.Look, error)
+	Status(name string) (netdev.Status, error)
 }
 
 // Neighbours knows the netdevs, and notifies cubes of what is around them. Its methods may be called from any goroutine.
@@ -159,12 +159,12 @@ func (n *Neighbours) inNetwork(but string, a netip.Addr) []string {
 func (n *Neighbours) Elsewhere(name string, a netip.Addr) bool {
 	contains := func(p netip.Prefix) bool { return p.Contains(a) }
 	return slices.ContainsFunc(n.inNetwork(name, a), func(other string) bool {
-		look, err := n.netdevs.Look(other)
-		return err == nil && slices.ContainsFunc(world.Without(look.Addresses, look.Ours), contains)
+		status, err := n.netdevs.Status(other)
+		return err == nil && slices.ContainsFunc(world.Without(status.Addresses, status.Ours), contains)
 	})
 }
 
 // Crowded reports whether a netdev has an address from its port that the host by now reaches by another netdev.
-func (n *Neighbours) Crowded(name string, look netdev.Look) bool {
-	return slices.ContainsFunc(look.Ours, func(a netip.Prefix) bool { return n.Elsewhere(name, a.Addr()) })
+func (n *Neighbours) Crowded(name string, status netdev.Status) bool {
+	return slices.ContainsFunc(status.Ours, func(a netip.Prefix) bool { return n.Elsewhere(name, a.Addr()) })
 }

@@ -139,7 +139,7 @@ func (b *mailbox) takeTasks() []Task {
 func (b *mailbox) run() {
 	var letters []letter
 	var arena []byte
-	var turn slowpath.Turn
+	var slice slowpath.TimeSlice
 	for range b.wake {
 		b.work()
 		var ok bool
@@ -152,7 +152,7 @@ func (b *mailbox) run() {
 			b.deliver(context.Background(), rest[:n])
 			rest = rest[n:]
 			b.work()
-			turn.Next()
+			slice.Next()
 		}
 	}
 }

@@ -24,7 +24,7 @@ type Aligned struct {
 	Found bool
 	// Given is the address that was set on the netdev, nil while it has its own.
 	Given net.HardwareAddr
-	netdev.Look
+	netdev.Status
 }
 
 // Gave reports whether a MAC address is the one that was set on the netdev, as far as is known.
@@ -52,7 +52,7 @@ func Without(list, others []netip.Prefix) []netip.Prefix {
 
 // Change returns the new settings of a port after its netdev has changed to look. A netdev that is or was down has lost
 // addresses because of that: the port keeps them.
-func (a *Aligned) Change(port cube.Interface, p *Port, look netdev.Look) cube.Interface {
+func (a *Aligned) Change(port cube.Interface, p *Port, look netdev.Status) cube.Interface {
 	is := port
 	came := Without(Without(look.Addresses, a.Addresses), port.Addresses)
 	if look.Up && a.Up && look.Flaps == a.Flaps {
@@ -66,7 +66,7 @@ func (a *Aligned) Change(port cube.Interface, p *Port, look netdev.Look) cube.In
 }
 
 // SameAs reports whether nothing has changed that the port is synchronized with.
-func (a *Aligned) SameAs(look netdev.Look) bool {
+func (a *Aligned) SameAs(look netdev.Status) bool {
 	sorted := func(list []netip.Prefix) []netip.Prefix {
 		return slices.SortedFunc(slices.Values(list), netip.Prefix.Compare)
 	}

@@ -13,9 +13,9 @@ func TestTimedAHandlerThatNeverPausesLetsOthersRun(t *testing.T) {
 	ran := make(chan time.Duration, 1)
 	start := time.Now()
 	go func() { ran <- time.Since(start) }()
-	var turn Turn
-	for time.Since(start) < 8*time.Millisecond { // the runtime takes the turn away after 10
-		turn.Next()
+	var slice TimeSlice
+	for time.Since(start) < 8*time.Millisecond { // the runtime stops it after 10
+		slice.Next()
 	}
 	select {
 	case <-ran:
@@ -24,11 +24,11 @@ func TestTimedAHandlerThatNeverPausesLetsOthersRun(t *testing.T) {
 	}
 }
 
-func TestATurnLastsAWhile(t *testing.T) {
-	var turn Turn
-	turn.Next()
-	began := turn.began
-	if turn.Next(); began.IsZero() || turn.began != began && time.Since(began) < turnLength {
-		t.Errorf("a turn that began at %v was over at %v", began, turn.began)
+func TestATimeSliceLastsAWhile(t *testing.T) {
+	var slice TimeSlice
+	slice.Next()
+	began := slice.began
+	if slice.Next(); began.IsZero() || slice.began != began && time.Since(began) < sliceLength {
+		t.Errorf("a time slice that began at %v was over at %v", began, slice.began)
 	}
 }

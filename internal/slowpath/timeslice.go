@@ -12,8 +12,8 @@ import (
 // A handler that works without a pause must not block others: neither the Go runtime, which lets a goroutine run for
 // 10 ms, nor the kernel, which lets a thread run for some ms, serves a packet for an idle cube in time.
 
-// turnLength is how long one handler runs before others run.
-const turnLength = 200 * time.Microsecond
+// sliceLength is how long one handler runs before others run.
+const sliceLength = 200 * time.Microsecond
 
 // spareThreads are threads for goroutines beyond one for each CPU, so that a goroutine that becomes ready is scheduled
 // by the kernel and does not wait until another blocks.
@@ -23,13 +23,13 @@ const spareThreads = 6 // with fewer, the p99 latency of an idle cube next to a 
 // start.
 func SpareThreads() { runtime.GOMAXPROCS(runtime.NumCPU() + spareThreads) }
 
-// Turn is one handler's time slice. The zero value starts with the first call of Next.
-type Turn struct{ began time.Time }
+// TimeSlice is one handler's time slice. The zero value starts with the first call of Next.
+type TimeSlice struct{ began time.Time }
 
 // Next yields to other goroutines and threads if the time slice is used up. Call it now and then; it only reads the
 // clock.
-func (t *Turn) Next() {
-	if time.Since(t.began) < turnLength {
+func (t *TimeSlice) Next() {
+	if time.Since(t.began) < sliceLength {
 		return
 	}
 	runtime.Gosched()
