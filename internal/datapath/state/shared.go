@@ -44,8 +44,8 @@ type commons struct {
 }
 
 // moved reports whether any of the maps at these places has a successor that has not taken over.
-func (c *commons) moved(places []string) bool {
-	return slices.ContainsFunc(places, func(place string) bool { return c.byPlace[place].move != nil })
+func (cm *commons) moved(places []string) bool {
+	return slices.ContainsFunc(places, func(place string) bool { return cm.byPlace[place].move != nil })
 }
 
 // refName is the pin in a user's directory of the map in common at a place: no name of a map
