@@ -13,7 +13,7 @@ import (
 	"github.com/polycube/polycube/test/pace"
 )
 
-// calledOf is which of some calls the log has, in its order.
+// calledOf returns those of some calls that are in the log, in its order.
 func (l *lab) calledOf(of ...string) []string {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()

@@ -19,10 +19,10 @@ import (
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
-// homely is a bridge whose ports have addresses. It has none that begin with 192.0.2.
-type homely struct{ toyBridge }
+// addressed is a bridge whose ports have addresses. It refuses those that begin with 192.0.2.
+type addressed struct{ toyBridge }
 
-type homelyConfig struct {
+type addressedConfig struct {
 	Ports []struct {
 		Name, MAC string
 		IP        []struct{ Address netip.Prefix }
@@ -31,11 +31,11 @@ type homelyConfig struct {
 }
 
 // Alignment is what ports share with netdevs. The note says what ports have to do with netdevs.
-func (c *homely) Alignment(conf json.RawMessage) (map[string]cube.Alignment, error) {
+func (c *addressed) Alignment(conf json.RawMessage) (map[string]cube.Alignment, error) {
 	if err := c.b.call(c.env.Name(), "Alignment"); err != nil {
 		return nil, err
 	}
-	var decoded homelyConfig
+	var decoded addressedConfig
 	if err := json.Unmarshal(conf, &decoded); err != nil {
 		return nil, err
 	}
@@ -55,8 +55,8 @@ func (c *homely) Alignment(conf json.RawMessage) (map[string]cube.Alignment, err
 	return out, nil
 }
 
-// NetdevChanged has a port follow its netdev.
-func (c *homely) NetdevChanged(port string, was, is cube.Interface) ([]cube.Edit, error) {
+// NetdevChanged makes a port follow its netdev.
+func (c *addressed) NetdevChanged(port string, was, is cube.Interface) ([]cube.Edit, error) {
 	var edits []cube.Edit
 	for _, a := range world.Without(was.Addresses, is.Addresses) {
 		edits = append(edits, cube.Edit{Delete: true, Path: []string{"ports", port, "ip", a.String()}})
@@ -75,10 +75,10 @@ func (c *homely) NetdevChanged(port string, was, is cube.Interface) ([]cube.Edit
 
 func newAlignLab(t *testing.T) *lab {
 	l := newLab(t, "veth1", "veth2", "eth0")
-	model := strings.ReplaceAll(readFile(t, "testdata/toybridge.yang"), "toybridge", "homely")
+	model := strings.ReplaceAll(readFile(t, "testdata/toybridge.yang"), "toybridge", "addressed")
 	model = strings.Replace(model, "leaf mac { type string; }", `leaf mac { type string; } list ip { key "address"; leaf address { type string; } }`, 1)
 	l.extra = []cube.Service{{Model: model, MaxPorts: 8, WholeLists: true, New: func(e cube.Env) (cube.Instance, error) {
-		return instanceOf(&homely{toyBridge{toy{e, l.b}}}), nil
+		return instanceOf(&addressed{toyBridge{toy{e, l.b}}}), nil
 	}}}
 	l.restart()
 	for i, name := range []string{"veth1", "veth2", "eth0"} {
@@ -91,7 +91,7 @@ func newAlignLab(t *testing.T) *lab {
 	return l
 }
 
-// happens changes a device as somebody would, and tells of it.
+// happens changes a device, as a user might, and reports the event.
 func (l *lab) happens(name string, change func(*netdev.Info)) {
 	old, _ := l.devs.Get(name)
 	now := old
@@ -144,7 +144,7 @@ const (
 func TestWhatChangesAtANetdevChangesAtItsPort(t *testing.T) {
 	l := newAlignLab(t)
 	l.happens("veth1", func(i *netdev.Info) { i.Addresses = prefixes("10.0.0.1/24") })
-	l.must(`create homely h1 <<< {"ports":[{"name":"p1","peer":"veth1"},{"name":"p2"}]}`)
+	l.must(`create addressed h1 <<< {"ports":[{"name":"p1","peer":"veth1"},{"name":"p2"}]}`)
 	l.wantPort("at the beginning", "p1", "", "10.0.0.1/24")
 	for _, tt := range []struct {
 		step   string
@@ -165,7 +165,7 @@ func TestWhatChangesAtANetdevChangesAtItsPort(t *testing.T) {
 	l.happens("veth1", func(i *netdev.Info) { i.Addresses = nil })
 	l.wantPort("down and up again in a moment", "p1", "", "10.0.0.1/24", "10.2.0.1/24")
 
-	// What we write comes back as news, and is none.
+	// The kernel reports what we write; that is not a change.
 	puts := l.devs.puts
 	before := l.view.Load()
 	l.happens("veth1", func(i *netdev.Info) {})
@@ -185,7 +185,7 @@ func TestWhatChangesAtANetdevChangesAtItsPort(t *testing.T) {
 func TestANetdevIsGivenWhatItsPortHasAndGivesItBack(t *testing.T) {
 	l := newAlignLab(t)
 	l.happens("veth1", func(i *netdev.Info) { i.Addresses = prefixes("10.9.0.1/24") })
-	l.must(`create homely h1 <<< {"ports":[{"name":"p1","mac":"` + portMAC + `","ip":[{"address":"10.0.0.1/24"},{"address":"10.9.0.1/24"}]},{"name":"p2"}]}`)
+	l.must(`create addressed h1 <<< {"ports":[{"name":"p1","mac":"` + portMAC + `","ip":[{"address":"10.0.0.1/24"},{"address":"10.9.0.1/24"}]},{"name":"p2"}]}`)
 	l.wantNetdev("without a peer", "veth1", vethMAC, "10.9.0.1/24")
 	for _, tt := range []struct {
 		do, mac string
@@ -217,7 +217,7 @@ func TestANetdevIsGivenWhatItsPortHasAndGivesItBack(t *testing.T) {
 
 func TestTheOperatorsMACAddressStays(t *testing.T) {
 	l := newAlignLab(t)
-	l.must(`create homely h1 <<< {"ports":[{"name":"p1","mac":"`+portMAC+`","peer":"veth1"}]}`, `patch h1 note <<< "both"`)
+	l.must(`create addressed h1 <<< {"ports":[{"name":"p1","mac":"`+portMAC+`","peer":"veth1"}]}`, `patch h1 note <<< "both"`)
 	l.happens("veth1", func(i *netdev.Info) { i.MAC = mac(sysMAC) })
 	l.wantPort("changed at the netdev", "p1", sysMAC)
 	l.must(`disconnect h1:p1 veth1`)
@@ -228,7 +228,7 @@ func TestTheOperatorsMACAddressStays(t *testing.T) {
 func TestAFailureAnywhereLeavesNetdevsAsTheyWere(t *testing.T) {
 	l := newAlignLab(t)
 	l.happens("veth2", func(i *netdev.Info) { i.Addresses = prefixes("10.7.0.1/24") })
-	l.must(`create homely h1 <<< {"ports":[{"name":"p1","mac":"` + portMAC + `","peer":"veth1","ip":[{"address":"10.0.0.1/24"}]},{"name":"p2"}]}`)
+	l.must(`create addressed h1 <<< {"ports":[{"name":"p1","mac":"` + portMAC + `","peer":"veth1","ip":[{"address":"10.0.0.1/24"}]},{"name":"p2"}]}`)
 	for _, line := range []string{
 		`patch h1 ports p1 mac <<< "02:00:00:00:01:02"`, `post h1 ports p1 ip 10.1.0.1/24 <<< {}`, `connect h1:p2 veth2`,
 		`disconnect h1:p1 veth1`, `del h1 ports p1`, `delete h1`, `del h1 ports p1 ip 10.0.0.1/24`,
@@ -251,9 +251,9 @@ func TestAFailureAnywhereLeavesNetdevsAsTheyWere(t *testing.T) {
 			l.b.setFail(nil)
 			l.devs.refuse = nil
 			if !failed {
-				if err == nil { // a step that this change has not got
-					_ = l.do(`delete h1`) // it may be what the change did
-					l.must(`create homely h1 <<< {"ports":[{"name":"p1","mac":"` + portMAC + `","peer":"veth1","ip":[{"address":"10.0.0.1/24"}]},{"name":"p2"}]}`)
+				if err == nil { // this change has no such step
+					_ = l.do(`delete h1`) // the change may have deleted it
+					l.must(`create addressed h1 <<< {"ports":[{"name":"p1","mac":"` + portMAC + `","peer":"veth1","ip":[{"address":"10.0.0.1/24"}]},{"name":"p2"}]}`)
 				}
 				continue
 			}
@@ -279,18 +279,18 @@ func TestANetdevThatKeepsItsMACAddressIsNoReasonToRefuse(t *testing.T) {
 		}
 		return nil
 	}
-	l.must(`create homely h1 <<< {"ports":[{"name":"p1","mac":"` + portMAC + `","peer":"veth1","ip":[{"address":"10.0.0.1/24"}]}]}`)
+	l.must(`create addressed h1 <<< {"ports":[{"name":"p1","mac":"` + portMAC + `","peer":"veth1","ip":[{"address":"10.0.0.1/24"}]}]}`)
 	l.wantNetdev("connected", "veth1", vethMAC, "10.0.0.1/24")
 	l.wantPort("connected", "p1", portMAC, "10.0.0.1/24")
 	l.must(`disconnect h1:p1 veth1`)
 	l.wantNetdev("disconnected", "veth1", vethMAC)
 }
 
-// TestWhatTheHostReachesElsewhereIsNotTakenFromIt: an address of a port in a network of another netdev.
+// TestWhatTheHostReachesElsewhereIsNotTakenFromIt: the address of a port is in a network of another netdev.
 func TestWhatTheHostReachesElsewhereIsNotTakenFromIt(t *testing.T) {
 	l := newAlignLab(t)
 	l.happens("eth0", func(i *netdev.Info) { i.Addresses = prefixes("10.0.0.77/24") })
-	l.must(`create homely h1 <<< {"ports":[{"name":"p1","peer":"veth1","ip":[{"address":"10.0.0.1/24"},{"address":"10.1.0.1/24"}]},
+	l.must(`create addressed h1 <<< {"ports":[{"name":"p1","peer":"veth1","ip":[{"address":"10.0.0.1/24"},{"address":"10.1.0.1/24"}]},
 		{"name":"p2","peer":"veth2","ip":[{"address":"10.1.0.1/24"}]}]}`)
 	l.wantNetdev("the network of eth0 is left out, that of another port is not", "veth1", vethMAC, "10.1.0.1/24")
 	l.wantNetdev("the network of eth0 is left out, that of another port is not", "veth2", "02:00:00:00:00:11", "10.1.0.1/24")
@@ -302,7 +302,7 @@ func TestWhatTheHostReachesElsewhereIsNotTakenFromIt(t *testing.T) {
 func TestWhatAPortTakesIsAppliedTwice(t *testing.T) {
 	l := newAlignLab(t)
 	l.happens("veth1", func(i *netdev.Info) { i.Addresses = prefixes("10.0.0.1/24") })
-	doc := `[{"name":"h1","service-name":"homely","ports":[{"name":"p1","peer":"veth1"}]}]`
+	doc := `[{"name":"h1","service-name":"addressed","ports":[{"name":"p1","peer":"veth1"}]}]`
 	var first *Applied
 	for i := range 2 {
 		a, err := l.Apply(t.Context(), []byte(doc), ApplyOptions{})

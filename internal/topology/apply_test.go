@@ -19,7 +19,7 @@ import (
 	"github.com/polycube/polycube/internal/topology/document"
 )
 
-// export is the configuration as a document.
+// export returns the configuration as a document.
 func (l *lab) export() string {
 	l.t.Helper()
 	var b bytes.Buffer
@@ -35,7 +35,7 @@ func (l *lab) apply(doc string, options ...string) (*Applied, error) {
 		DryRun: slices.Contains(options, "dry"), Whole: slices.Contains(options, "whole")})
 }
 
-// shown is a difference, one line each.
+// shown prints differences, one per line.
 func shown(d document.Difference) string {
 	var b strings.Builder
 	for _, c := range d.Cubes {
@@ -239,7 +239,7 @@ func TestADocumentIsAppliedToTheRevisionThatWasLookedAt(t *testing.T) {
 	}
 }
 
-// Whatever step fails, the configuration is as it was.
+// Whichever step fails, the configuration is unchanged.
 func TestADocumentThatFailsHalfwayChangesNothing(t *testing.T) {
 	next := `{"cubes":[{"name":"br1","service-name":"toybridge","type":"XDP_SKB","ports":[{"name":"p1","peer":"veth3"}]},` +
 		`{"name":"br2","service-name":"toybridge","note":"n","ports":[{"name":"p9","peer":"veth1","tcubes":["th2","th3"]}]},` +
@@ -293,7 +293,7 @@ func TestADocumentThatFailsHalfwayChangesNothing(t *testing.T) {
 	}
 }
 
-// From any configuration a document leads where it leads from nothing.
+// A document leads to the same configuration from any other as from an empty one.
 func TestADocumentLeadsToTheSameFromAnywhere(t *testing.T) {
 	const rounds = 16
 	var docs []string
@@ -306,7 +306,7 @@ func TestADocumentLeadsToTheSameFromAnywhere(t *testing.T) {
 				continue // deleting and detaching less often leaves more to compare
 			}
 			if err := l.do(line); err != nil {
-				continue // refused requests are part of the way
+				continue // some requests are refused
 			}
 		}
 		l.wantSound()
@@ -359,8 +359,8 @@ func TestAnExportCanBeCreatedAsArraysOfCubesAre(t *testing.T) {
 	fresh.wantState(before)
 }
 
-// A cube that could not be restored is part of the configuration: it is exported, left alone where a document has it as it
-// is, and deleted where the whole configuration has no such cube.
+// A cube that could not be restored is part of the configuration: it is exported, left unchanged if a document contains it
+// unchanged, and deleted if a whole configuration does not contain it.
 func TestDocumentsAndCubesThatCouldNotBeRestored(t *testing.T) {
 	l := newLab(t, "veth1", "veth2", "veth3")
 	if _, err := l.apply(site); err != nil {
@@ -403,7 +403,7 @@ func TestDocumentsAndCubesThatCouldNotBeRestored(t *testing.T) {
 	l.wantSound()
 }
 
-// Whatever a document holds, trying it changes nothing, and what is exported after it was applied can be applied again.
+// Whatever a document contains, a dry run changes nothing, and what is exported after it was applied can be applied again.
 func FuzzDocument(f *testing.F) {
 	for _, seed := range []string{site, `[]`, `{"cubes":null}`, `[{"name":"br1","service-name":"toybridge","type":"XDP_DRV"}]`,
 		`{"netdevs":[{"name":"veth2","tcubes":["th1","th1"]}]}`, `[{"name":"th1","service-name":"toyfilter","parent":"br1:p2"}]`,

@@ -216,7 +216,7 @@ func chainNames(l *lab, ids []datapath.CubeID) string {
 	return fmt.Sprint(names)
 }
 
-// portRow is how a port is linked.
+// portRow describes how a port is linked.
 func portRow(l *lab, name, portName string) string {
 	l.t.Helper()
 	raw, err := l.read(name, "ports", portName)

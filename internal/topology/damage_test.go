@@ -2,8 +2,8 @@
 
 package topology
 
-// Whatever happens to a byte of the journal, a restart gives a configuration that once was, as a whole: the newest one
-// whose record is before the damage.
+// Whichever byte of the journal is damaged, a restart restores a whole earlier configuration: the newest one whose record is
+// before the damage.
 
 import (
 	"context"
@@ -18,10 +18,10 @@ import (
 	"github.com/polycube/polycube/internal/store"
 )
 
-// past is a request with what was true once it was answered.
+// past is a request, with the state after it.
 type past struct {
 	request, shown string
-	// end is where its record ends in the journal.
+	// end is the offset of the end of its record in the journal.
 	end int64
 }
 
@@ -82,7 +82,7 @@ func (o *onDisk) close() {
 	}
 }
 
-// lived makes a journal of all requests, and tells what was true after each.
+// lived makes a journal of all requests, and returns the state after each.
 func lived(t *testing.T) (dir, journal string, after []past) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "store")
@@ -111,7 +111,7 @@ func TestADamagedJournalGivesTheNewestWholeConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stride := 307 // a prime, so that all kinds of bytes are met
+	stride := 307 // a prime, so that all kinds of bytes are damaged
 	if os.Getenv("POLYCUBE_SOAK") != "" {
 		stride = 1
 	}
@@ -140,7 +140,7 @@ func TestADamagedJournalGivesTheNewestWholeConfiguration(t *testing.T) {
 	}
 }
 
-// checkRevived starts on a damaged store: what was true is true, also for the one who starts after a change.
+// checkRevived starts on a damaged store: the state is the expected one, also after a change and another start.
 func checkRevived(t *testing.T, dir, what string, want past) {
 	t.Helper()
 	o := openOnDisk(t, dir)

@@ -2,7 +2,7 @@
 
 package topology
 
-// DELETE of whole lists: what is configured, what the cube's code has, what stays.
+// DELETE of whole lists: configured entries, those of the cube's code, and those that stay.
 
 import (
 	"context"
@@ -38,7 +38,7 @@ func TestDeletingAListDeletesWhatIsConfiguredAndWhatIsLearned(t *testing.T) {
 	if slices.ContainsFunc(slices.Collect(maps.Keys(l.records)), func(k string) bool { return strings.HasPrefix(k, world.EntryKey) }) {
 		t.Error("an entry is still in the store")
 	}
-	// State goes last: up to then the change can be undone.
+	// State is deleted last: until then, the change can be undone.
 	calls := slices.DeleteFunc(l.b.calls(), func(c string) bool { return strings.HasPrefix(c, "br1 State") })
 	want := []string{"br1 DeleteState fdb entry bb", "br1 DeleteState fdb entry cc"}
 	if !slices.Equal(calls[max(0, len(calls)-2):], want) || !slices.Contains(calls, "br1 Commit") {
@@ -69,7 +69,7 @@ func TestEntriesThatCannotBeDeletedStay(t *testing.T) {
 	}
 }
 
-// A cube may answer that it has nothing there.
+// A cube may answer that it has no such state.
 func TestAListWithoutState(t *testing.T) {
 	l := mixed(t)
 	l.b.setFail(func(call string) error {
@@ -216,7 +216,7 @@ func TestDeletingListsOfState(t *testing.T) {
 	}
 }
 
-// TestNobodyDeletesState: a list of state whose cube has no code to delete answers the same for the list and an entry.
+// TestNobodyDeletesState: if the cube has no code to delete state, the answer is the same for the list and for an entry.
 func TestNobodyDeletesState(t *testing.T) {
 	l := newLab(t)
 	l.stop()

@@ -13,11 +13,11 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// landlord is a bridge whose entries of the large list fdb entry go with the port that they name, and whose note goes with
-// the last port.
+// landlord is a bridge whose entries of the large list fdb entry are deleted with the port that they name, and whose note is
+// deleted with the last port.
 type landlord struct{ toyBridge }
 
-// Dependents are what goes with a port.
+// Dependents returns what is deleted with a port.
 func (c *landlord) Dependents(_ context.Context, before, after json.RawMessage) ([]cube.Edit, error) {
 	if err := c.b.call(c.env.Name(), "Dependents"); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func TestConfigurationGoesWithWhatItDependsOn(t *testing.T) {
 		{`patch l1 loglevel <<< "DEBUG"`, "2 entries", `"x"`},
 		{`del l1 ports p1`, "1 entries", `"x"`},
 		{`post l1 ports p3 <<< {}`, "1 entries", `"x"`}, // nothing depends on it
-		{`del l1 ports p3`, "1 entries", `"x"`},         // what depends on it is gone already
+		{`del l1 ports p3`, "1 entries", `"x"`},         // its dependents were deleted before
 		{`put l1 ports <<< []`, "0 entries", ""},
 	} {
 		l.must(tt.do)

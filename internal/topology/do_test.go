@@ -42,7 +42,7 @@ func TestGoroutinesOfACubeEnterItsTurn(t *testing.T) {
 	}
 }
 
-// TestAGoroutineOfACubeThatGoesIsNotHeldUp: it gets an error, whatever became of the cube, and its function is not called.
+// TestAGoroutineOfACubeThatGoesIsNotHeldUp: it gets an error, whatever happened to the cube, and its function is not called.
 func TestAGoroutineOfACubeThatGoesIsNotHeldUp(t *testing.T) {
 	for what, end := range map[string]func(l *lab, env cube.Env){
 		"deleted": func(l *lab, _ cube.Env) { l.must(`delete br1`) },

@@ -18,7 +18,7 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// toyTable is a cube that takes the entries of its list one by one, as a map in the kernel would have them.
+// toyTable is a cube that gets the entries of its list one by one, and keeps them like a map in the kernel.
 type toyTable struct {
 	toy
 	all   *map[string]map[string]string
@@ -78,7 +78,7 @@ func (c *toyTable) prepareEntries(changes []cube.EntryChange) (cube.Plan, error)
 	})}}, nil
 }
 
-// newTableLab is a lab with a service that takes entries, and what its cubes have.
+// newTableLab returns a lab with a service that gets entries, and the entries of its cubes.
 func newTableLab(t *testing.T) (*lab, *map[string]map[string]string) {
 	l := &lab{t: t, plane: newFakePlane(), devs: newFakeNetdevs("veth1"), b: &behaviour{learned: map[string]string{}}, records: map[string][]byte{}}
 	all := &map[string]map[string]string{}
@@ -91,7 +91,7 @@ func newTableLab(t *testing.T) (*lab, *map[string]map[string]string) {
 	return l, all
 }
 
-// wantEntries compares what a read shows, and the store holds, with what the cube has.
+// wantEntries compares the entries that a read shows, and those in the store, with the cube's.
 func (l *lab) wantEntries(name string, has map[string]string) {
 	l.t.Helper()
 	shown := map[string]string{}
@@ -125,7 +125,7 @@ func (l *lab) wantEntries(name string, has map[string]string) {
 	}
 }
 
-// Whatever is changed, refused or restored, a cube has the entries that a read shows and the store holds.
+// Whatever is changed, refused or restored, a cube has the entries that a read shows and that the store contains.
 func TestEntriesOfLargeListsReachTheCube(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { randomEntries(t, rand.New(rand.NewPCG(seed, 7))) })

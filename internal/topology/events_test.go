@@ -29,7 +29,7 @@ func (l *lab) watched() *events.Reader {
 	return r
 }
 
-// short are the events since the last look, each on one line.
+// short returns the events since the last call, one per line.
 func short(r *events.Reader) []string {
 	list, _ := r.Next(1000)
 	out := []string{}
@@ -54,8 +54,8 @@ func short(r *events.Reader) []string {
 	return out
 }
 
-// TestEventsOfChanges: each change is told once, with what it changed, and the ports that it brought up or down; what
-// was refused, and what changed nothing, is not told.
+// TestEventsOfChanges: each change is reported once, with what it changed, and the ports that went up or down. Requests that
+// were refused or changed nothing are not reported.
 func TestEventsOfChanges(t *testing.T) {
 	tests := []struct {
 		name     string
@@ -97,8 +97,8 @@ func TestEventsOfChanges(t *testing.T) {
 	}
 }
 
-// TestEventsTellWho: a change names who asked for it; those above the number that an event lists are counted, and found
-// by their name all the same.
+// TestEventsTellWho: a change names who requested it. Requests beyond the number that an event lists are counted, and can
+// still be found by their names.
 func TestEventsTellWho(t *testing.T) {
 	l := newLab(t)
 	r := l.watched()
@@ -126,7 +126,7 @@ func TestEventsTellWho(t *testing.T) {
 	}
 }
 
-// TestEventsOfNetdevs: what happens to a device is told, and what it does to a port.
+// TestEventsOfNetdevs: what happens to a device is reported, and what that does to a port.
 func TestEventsOfNetdevs(t *testing.T) {
 	l := newLab(t, "veth1")
 	l.must(`create toybridge br <<< {"ports":[{"name":"p1","peer":"veth1"}]}`)
@@ -156,7 +156,7 @@ func TestEventsOfNetdevs(t *testing.T) {
 	}
 }
 
-// TestEventOfDegradedCube: a cube whose code panics in a handler is told with the reason.
+// TestEventOfDegradedCube: a cube whose code panics in a handler is reported with the reason.
 func TestEventOfDegradedCube(t *testing.T) {
 	l := newLab(t)
 	l.must(`create toybridge br <<< {}`)

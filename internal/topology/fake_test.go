@@ -2,8 +2,8 @@
 
 package topology
 
-// Stand-ins for the layers around the topology: a data plane that records what it is given and fails where it is told
-// to, netdevs that exist when a test says so, and two small services.
+// Fakes of the layers around the topology: a data plane that records what it is given and fails where a test wants it to,
+// netdevs that a test creates, and two small services.
 
 import (
 	"context"
@@ -29,18 +29,18 @@ var errInjected = errors.New("injected")
 // fakePlane is a data plane in memory.
 type fakePlane struct {
 	mu sync.Mutex
-	// cubes are pinned and outlive a manager, opened are those that the present one has.
+	// cubes are pinned and outlive a manager; opened are those of the current one.
 	cubes    map[datapath.CubeID]datapath.Spec
 	opened   map[datapath.CubeID]bool
 	graph    *datapath.Graph
 	open     int // changes neither committed nor aborted
 	prepared int
 	sent     []cube.PacketOut
-	// fail is asked before each step; a test lets it return an error or block.
+	// fail is called before each step; a test makes it return an error or block.
 	fail func(step string) error
-	// refuse looks at a graph that is prepared.
+	// refuse checks a graph that is prepared.
 	refuse func(*datapath.Graph) error
-	// holds says whether the programs of earlier managers are still there, kept are the UUIDs that are protected.
+	// holds is set while the programs of earlier managers exist; kept are the UUIDs that are protected.
 	holds bool
 	kept  []string
 	// tried are the services whose programs were loaded on trial.
@@ -139,7 +139,7 @@ func (f *fakePlane) ResizeMaps(id datapath.CubeID, sizes map[string]uint32) (fun
 	}, nil
 }
 
-// ReplaceCube opens a cube anew; the last specification counts.
+// ReplaceCube opens a cube again; the last specification applies.
 func (f *fakePlane) ReplaceCube(s datapath.Spec) (datapath.Replacement, error) {
 	if err := errors.Join(f.step("ReplaceCube"), f.step("ReplaceCube "+s.Name)); err != nil {
 		return datapath.Replacement{}, err
@@ -290,7 +290,7 @@ type fakeNetdevs struct {
 	// ours are the addresses that Put added, flaps the carrier's changes, by index.
 	ours  map[int][]netip.Prefix
 	flaps map[int]uint32
-	// refuse looks at each change, puts counts those that were made.
+	// refuse checks each change; puts counts those that were made.
 	refuse func(netdev.Settings) error
 	puts   int
 }

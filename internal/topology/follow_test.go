@@ -2,7 +2,7 @@
 
 package topology
 
-// What becomes of netdevs together, and what is said of a port that is down.
+// Events of several netdevs together, and the reason why a port is down.
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
-// reason is what a port's status is explained by.
+// reason returns the reason of a port's status.
 func reason(l *lab, name, portName string) string {
 	l.t.Helper()
 	w := l.view.Load()
@@ -217,7 +217,7 @@ func TestOneBadDeviceDoesNotKeepOthersOut(t *testing.T) {
 	if n := strings.Count(lines.String(), "cannot be used"); n != 1 {
 		t.Errorf("the refusal is logged %d times, want once:\n%s", n, lines)
 	}
-	// No event tells that what stood in the way is gone; a request does.
+	// No event reports that the obstacle is gone; a request does.
 	if err := l.do(`connect br0:p1 veth1`); !errors.Is(err, cube.ErrUnsupported) {
 		t.Errorf("connected again while it is refused: %v", err)
 	}
@@ -234,7 +234,7 @@ func TestADeviceThatWentUnwatchedIsMissed(t *testing.T) {
 	l.NetdevEvents(synced)
 	l.wantRead(`"DOWN"`, "br0", "ports", "p0", "status")
 	l.wantRead(`"UP"`, "br0", "ports", "p1", "status")
-	// One that came after the listing is in the kernel, and stays.
+	// One that was added after the listing is in the kernel, and stays.
 	info := l.devs.set(netdev.Info{Name: "veth0", Index: 77, Up: true, Carrier: true, Kind: "veth"})
 	l.NetdevEvent(netdev.Event{Kind: netdev.Added, Info: info})
 	l.NetdevEvents(synced[1:])

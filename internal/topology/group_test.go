@@ -13,7 +13,7 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// whileBusy starts requests, in order, while somebody else has the writer's token, and returns their errors.
+// whileBusy starts requests, in order, while another goroutine has the writer's token, and returns their errors.
 func (l *lab) whileBusy(lines ...string) []error {
 	l.t.Helper()
 	<-l.token
@@ -32,7 +32,7 @@ func (l *lab) whileBusy(lines ...string) []error {
 	return errs
 }
 
-// prepares is how often the data plane was asked to prepare a graph.
+// prepares returns how often the data plane was asked to prepare a graph.
 func (l *lab) prepares() int {
 	l.plane.mu.Lock()
 	defer l.plane.mu.Unlock()
@@ -92,7 +92,7 @@ func TestChangesThatWaitAreMadeTogether(t *testing.T) {
 	}
 }
 
-// names are the cubes with their ports and peers.
+// names returns the cubes with their ports and peers.
 func (l *lab) names() []string {
 	var out []string
 	w := l.view.Load()

@@ -57,7 +57,7 @@ func (p labPast) Transactions(before uint64, n int, want func(key string) bool) 
 func (p labPast) Oldest() (uint64, error) { return 0, nil }
 func (p labPast) Stats() store.Stats      { return store.Stats{Repaired: []string{"the journal was cut"}} }
 
-// exportAt is the configuration of a revision.
+// exportAt returns the configuration of a revision.
 func (l *lab) exportAt(revision uint64) string {
 	l.t.Helper()
 	c, err := l.ConfigurationAt(revision)
@@ -199,7 +199,7 @@ func TestWithoutAStoreThereIsNoHistory(t *testing.T) {
 	}
 }
 
-// Services are no part of a document, but their coming and going is numbered with the changes of cubes.
+// Services are not part of a document, but adding and removing them makes revisions like changes of cubes.
 func TestServicesAreRevisions(t *testing.T) {
 	l, _ := newHosted(t)
 	l.must(`create outer o1`)

@@ -53,7 +53,7 @@ func newLab(t *testing.T, devs ...string) *lab {
 	return newLoggingLab(t, nil, devs...)
 }
 
-// newLoggingLab is a lab whose log goes elsewhere.
+// newLoggingLab returns a lab with another log.
 func newLoggingLab(t *testing.T, logger slog.Handler, devs ...string) *lab {
 	t.Helper()
 	l := &lab{t: t, plane: newFakePlane(), devs: newFakeNetdevs(devs...), b: &behaviour{learned: map[string]string{}},
@@ -63,7 +63,7 @@ func newLoggingLab(t *testing.T, logger slog.Handler, devs ...string) *lab {
 	return l
 }
 
-// start makes a manager of what the lab's store holds.
+// start makes a manager from the lab's store.
 func (l *lab) start() {
 	l.t.Helper()
 	l.plane.opened = map[datapath.CubeID]bool{}
@@ -256,7 +256,7 @@ func (l *lab) wantRead(want, name string, words ...string) {
 	}
 }
 
-// state is all that a refused request must leave alone.
+// state returns everything that a refused request must not change.
 type state struct {
 	graph   *datapath.Graph
 	records map[string][]byte
@@ -271,7 +271,7 @@ func (l *lab) state() state {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	// How a netdev went is not known any more after a restart.
+	// After a restart, it is not known how a netdev was lost.
 	shown = regexp.MustCompile(`"status-reason":"[^"]*",`).ReplaceAll(shown, nil)
 	s := state{graph: l.plane.now(), shown: string(shown)}
 	l.mu.Lock()
@@ -305,7 +305,7 @@ func (l *lab) wantState(want state) {
 	}
 }
 
-// quiet waits until all cubes have been told what they are to be told.
+// quiet waits until all cubes have been notified.
 func (l *lab) quiet() {
 	l.t.Helper()
 	for name, u := range l.view.Load().Units {

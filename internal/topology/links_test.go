@@ -73,7 +73,7 @@ func TestPortsFollowTheirNetdev(t *testing.T) {
 	}
 }
 
-// A link works while its netdev has carrier; one that lost it for a moment is news, too.
+// A link works while its netdev has carrier. A carrier that was lost for a moment is reported, too.
 func TestLinksAreFollowed(t *testing.T) {
 	l := newLab(t, "veth1")
 	told := func(step string, want ...string) {
@@ -85,7 +85,7 @@ func TestLinksAreFollowed(t *testing.T) {
 				got = append(got, strings.Replace(c, " LinkChanged", "", 1))
 			}
 		}
-		slices.SortStableFunc(got, func(a, b string) int { return strings.Compare(a[:2], b[:2]) }) // cubes hear of it side by side
+		slices.SortStableFunc(got, func(a, b string) int { return strings.Compare(a[:2], b[:2]) }) // cubes are notified concurrently
 		if !slices.Equal(got, want) {
 			t.Errorf("%s tells %q, want %q", step, got, want)
 		}
@@ -148,7 +148,7 @@ func TestARefusedNetdevIsLeftOutUntilItChanges(t *testing.T) {
 	}
 	l.NetdevEvent(netdev.Event{Kind: netdev.Added, Info: refused})
 	l.wantRead(`"DOWN"`, "br", "ports", "p1", "status")
-	l.must(`connect br:p2 veth2`) // others go on
+	l.must(`connect br:p2 veth2`) // others continue
 	l.plane.refuse = nil
 	l.NetdevEvent(netdev.Event{Kind: netdev.Changed, Info: refused, Old: &refused})
 	l.wantRead(`"UP"`, "br", "ports", "p1", "status")
@@ -244,7 +244,7 @@ func TestTimedAnAnswerComesWhenTheCubesHaveHeard(t *testing.T) {
 			t.Errorf("the answer came when the cube had heard %d times, want %d", got, want)
 		}
 	}
-	// One that does not return holds up one answer for a while, and no others.
+	// One that does not return delays one answer, and no others.
 	l.must(`connect br1:p1 veth1`)
 	begin := time.Now()
 	for range 5 {

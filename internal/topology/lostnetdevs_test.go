@@ -12,8 +12,8 @@ import (
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
-// TestANetdevGoesWithinAChange: the data plane finds it gone in a step of a change, which is made without it. Its port is
-// down and says why, once; when it is back the port is bound again.
+// TestANetdevGoesWithinAChange: a step in the data plane finds that a netdev is gone, and the change is made without it. Its
+// port is down, and the reason is logged once; when it is back, the port is bound again.
 func TestANetdevGoesWithinAChange(t *testing.T) {
 	for _, step := range []string{"Prepare", "Commit"} {
 		for _, change := range []string{
@@ -62,8 +62,8 @@ func TestANetdevGoesWithinAChange(t *testing.T) {
 	}
 }
 
-// TestANetdevThatIsGoneAgainAndAgain does not keep a change for ever: one that the graph does not have is no reason to
-// state it again.
+// TestANetdevThatIsGoneAgainAndAgain does not repeat a change forever: a netdev that is not in the graph is no reason to try
+// again.
 func TestANetdevThatIsGoneAgainAndAgain(t *testing.T) {
 	l := newLab(t, "veth1")
 	l.must(`create toybridge br <<< {"ports":[{"name":"p1"}]}`)

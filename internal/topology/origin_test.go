@@ -12,7 +12,7 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// Of clients that all saw the same revision one may change the cube, however their changes are made together.
+// Of clients that saw the same revision, one may change the cube, even if their changes are made together.
 func TestOneChangeARevision(t *testing.T) {
 	l := newLab(t)
 	l.must("create toybridge br1")

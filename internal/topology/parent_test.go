@@ -30,7 +30,7 @@ func prefixes(texts ...string) []netip.Prefix {
 	return list
 }
 
-// told returns the last that the filters heard and how often they heard something, and forgets it.
+// told returns the last notification of the filters and their number, and resets both.
 func (l *lab) told() (last cube.Parent, times int) {
 	l.t.Helper()
 	l.quiet()
@@ -44,7 +44,7 @@ func (l *lab) told() (last cube.Parent, times int) {
 	return last, times
 }
 
-// change tells of a netdev as it is now.
+// change reports the present state of a netdev.
 func (l *lab) change(change func(*netdev.Info)) {
 	old := l.devs.infos["veth1"]
 	now := old
@@ -126,7 +126,7 @@ func TestLeavesOfTheParentPort(t *testing.T) {
 	}
 }
 
-// The cube that is told may begin a transaction, and a burst of changes while it is busy is told once.
+// A notified cube may begin a transaction, and is notified once of many changes while it is busy.
 func TestParentsAreToldOutsideOfTransactions(t *testing.T) {
 	l := newLab(t)
 	l.must(`create toybridge br1 <<< {"ports":[{"name":"p1"}]}`, `create toyfilter th1`)

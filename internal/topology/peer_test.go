@@ -19,7 +19,7 @@ type curious struct {
 	toyBridge
 	mu    *sync.Mutex
 	heard map[string]cube.Peer
-	// order is what it was told, one word for each call.
+	// order has one word for each notification.
 	order *[]string
 }
 
@@ -87,8 +87,8 @@ func TestCubesHearWhatTheirPortsAreConnectedTo(t *testing.T) {
 	}
 }
 
-// A cube knows what a port leads to, and how fast, when it hears that its link works, and hears that it works no more before
-// anything else: a request may have found the netdev before the event that tells of it.
+// A cube knows what a port leads to, and its speed, before it is notified that the link works. It is notified first that the
+// link does not work any more: a request may find a netdev before its event arrives.
 func TestAPeerIsToldBetweenItsLinks(t *testing.T) {
 	var mu sync.Mutex
 	var order []string

@@ -2,7 +2,7 @@
 
 package topology
 
-// Programs that change with plans and alone, also when a transaction and a handler of the same cube want to at once.
+// Programs that change with plans and alone, also when a transaction and a handler of the same cube change them at once.
 
 import (
 	"errors"
@@ -143,7 +143,7 @@ func TestMessagesWaitWithPackets(t *testing.T) {
 	l.b.calls()
 	data := []byte("first")
 	l.Notify(1, 7, data)
-	copy(data, "xxxxx") // the reader's buffer is its own again
+	copy(data, "xxxxx") // the reader reuses its buffer
 	l.PacketIn(1, &cube.PacketIn{Data: []byte("second")})
 	l.Notify(1, 8, nil)
 	want := []string{"br1 Notify 7 first", "br1 PacketIn second", "br1 Notify 8 "}

@@ -2,7 +2,7 @@
 
 package topology
 
-// Random requests, some made to fail at a random step, against what must always hold.
+// Random requests, some of which fail at a random step, and invariants.
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ import (
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
-// randomLine makes a request that may or may not be right.
+// randomLine makes a request that may be invalid.
 func randomLine(r *rand.Rand) string {
 	pick := func(s ...string) string { return s[r.IntN(len(s))] }
 	br, th, p := pick("b1", "b2", "x1"), pick("t1", "t2", "t3", "y1"), pick("p1", "p2", "p3")
@@ -60,7 +60,7 @@ func randomLine(r *rand.Rand) string {
 	return fmt.Sprintf(`patch %s <<< {"fdb":{"aging-time":%d},"loglevel":%q}`, br, r.IntN(400), pick("INFO", "DEBUG"))
 }
 
-// wantSound checks what holds at all times.
+// wantSound checks the invariants.
 func (l *lab) wantSound() {
 	l.t.Helper()
 	w := l.view.Load()
@@ -181,7 +181,7 @@ func TestRandomRequests(t *testing.T) {
 	}
 }
 
-// randomEvent makes one of the netdevs go or come, with another index.
+// randomEvent removes or adds one of the netdevs, with another index.
 func randomEvent(l *lab, r *rand.Rand) netdev.Event {
 	name := []string{"veth1", "veth2", "veth3"}[r.IntN(3)]
 	if infos, _ := l.devs.List(); slices.ContainsFunc(infos, func(i netdev.Info) bool { return i.Name == name }) {

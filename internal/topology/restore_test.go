@@ -2,7 +2,7 @@
 
 package topology
 
-// What a restart brings back, and what it does with what cannot come back.
+// What a restart restores, and what happens to cubes that cannot be restored.
 
 import (
 	"context"
@@ -22,7 +22,7 @@ import (
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
-// restart ends the manager and makes another one of what the store holds.
+// restart ends the manager and makes another one from the store.
 func (l *lab) restart() {
 	l.t.Helper()
 	l.stop()
@@ -69,7 +69,7 @@ func TestOneBrokenCubeDoesNotHinderOthers(t *testing.T) {
 		spoil func(*lab)
 		mend  func(*lab)
 		why   string
-		// lost says that the UUID cannot be read.
+		// lost is set if the UUID cannot be read.
 		lost bool
 	}{
 		{"its record is cut", func(l *lab) { l.records["cube/br2"] = l.records["cube/br2"][:40] }, nil, "its record cannot be read", true},
@@ -182,7 +182,7 @@ func TestABrokenCubeCanBeDeletedWhateverItsService(t *testing.T) {
 	}
 }
 
-// A cube that cannot be restored goes on in the graph with the numbers, peers and filters that it had.
+// A cube that cannot be restored stays in the graph with the numbers, peers and filters that it had.
 func TestABrokenCubeGoesOnWhereItsProgramsAreThere(t *testing.T) {
 	spoils := map[string]func(*lab){
 		"its service is gone": func(l *lab) {

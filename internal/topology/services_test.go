@@ -2,7 +2,7 @@
 
 package topology
 
-// Services that come and go while the daemon runs: a host that a test kills, cubes that are taken over.
+// Services that start and end while the daemon runs: a host that a test kills, cubes that are taken over.
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 // fakeHost has services in memory.
 type fakeHost struct {
 	mu sync.Mutex
-	// there are the services that can be started, by URI; a start of others fails.
+	// there are the services that can be started, by URI; others fail to start.
 	there map[string]cube.Service
 	lives []*fakeLife
 }
@@ -50,7 +50,7 @@ func (l *fakeLife) Done() <-chan struct{} { return l.done }
 func (l *fakeLife) Err() error            { return errors.New("killed by signal 9") }
 func (l *fakeLife) Close()                { l.once.Do(func() { close(l.done) }) }
 
-// set changes what is at a place, nil for nothing.
+// set changes the service at a URI, nil for none.
 func (h *fakeHost) set(uri string, s *cube.Service) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -60,7 +60,7 @@ func (h *fakeHost) set(uri string, s *cube.Service) {
 	}
 }
 
-// kill ends the lives of what is at a place.
+// kill ends all runs of the service at a URI.
 func (h *fakeHost) kill(uri string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -71,7 +71,7 @@ func (h *fakeHost) kill(uri string) {
 	}
 }
 
-// living counts the lives that have not ended.
+// living counts the runs that have not ended.
 func (h *fakeHost) living() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -93,7 +93,7 @@ func outer(t testing.TB, b *behaviour, change ...string) cube.Service {
 	return s
 }
 
-// newHosted is a lab with a host and the service outer, at the place "here".
+// newHosted returns a lab with a host and the service outer, at the URI "here".
 func newHosted(t *testing.T, devs ...string) (*lab, *fakeHost) {
 	t.Helper()
 	h := &fakeHost{there: map[string]cube.Service{}}
@@ -109,7 +109,7 @@ func newHosted(t *testing.T, devs ...string) (*lab, *fakeHost) {
 	return l, h
 }
 
-// wantService checks how a service is.
+// wantService checks the state of a service.
 func (l *lab) wantService(running bool, uri string) {
 	l.t.Helper()
 	eventually(l.t, fmt.Sprintf("outer is at %s, running %t", uri, running), func() bool {
@@ -177,8 +177,8 @@ func TestServicesThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestATrialHoldsNobodyUp: programs are tried while others change what they like, and a request that is given up ends the
-// trial and leaves nothing.
+// TestATrialHoldsNobodyUp: programs are tried while others make changes. A cancelled request ends the trial and leaves
+// nothing.
 func TestATrialHoldsNobodyUp(t *testing.T) {
 	l, h := newHosted(t)
 	fine := outer(t, l.b)
@@ -224,7 +224,7 @@ func TestATrialHoldsNobodyUp(t *testing.T) {
 }
 
 // TestAPanicWhileAServiceIsAdmittedLeavesNothing: the name is free, nothing of the service runs, and a
-// request to remove it that waited is told that it is not there.
+// waiting request to remove it fails, as it does not exist.
 func TestAPanicWhileAServiceIsAdmittedLeavesNothing(t *testing.T) {
 	l, h := newHosted(t)
 	fine, next := outer(t, l.b), outer(t, l.b, "1.2.3", "1.3.0")
@@ -274,7 +274,7 @@ func TestAPanicWhileAServiceIsAdmittedLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestServicesAreTriedAsWhatTheyAre: all that the trial must know is told, and the answer is what it came to.
+// TestServicesAreTriedAsWhatTheyAre: the trial gets all that it needs, and its result is the answer.
 func TestServicesAreTriedAsWhatTheyAre(t *testing.T) {
 	l, h := newHosted(t)
 	fine := outer(t, l.b)
@@ -452,7 +452,7 @@ func TestAnUpdateWhoseModelRefusesACubeChangesNothing(t *testing.T) {
 	}
 	l.wantState(before)
 	l.wantRead(`"kept"`, "o2", "note")
-	// What came back as another version waits for an update.
+	// A service that returned with another version waits for an update.
 	h.set("here", &next)
 	h.kill("here")
 	eventually(t, "the other version is refused", func() bool {

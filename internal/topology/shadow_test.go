@@ -163,14 +163,14 @@ func (f *fakeShadows) Sweep(keep func(string) bool) error {
 
 func (f *fakeShadows) Start(changed func(string)) { f.changed = changed }
 
-// all is what there is, to be compared.
+// all returns everything, for comparison.
 func (f *fakeShadows) all() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return fmt.Sprint(f.ends, f.looks)
 }
 
-// touch changes the MAC address of an interface, as somebody in the namespace would.
+// touch changes the MAC address of an interface, as a user in the namespace might.
 func (f *fakeShadows) touch(uuid, port, mac string) {
 	f.mu.Lock()
 	st := f.looks[uuid][port]
@@ -200,7 +200,7 @@ func (c *toyBridge) Interfaces(conf json.RawMessage) (map[string]cube.Interface,
 	return looks, nil
 }
 
-// NamespaceChanged has a port follow its interface.
+// NamespaceChanged makes a port follow its interface.
 func (c *toyBridge) NamespaceChanged(port string, was, is cube.Interface) ([]cube.Edit, error) {
 	if err := c.b.call(c.env.Name(), "NamespaceChanged", " ", port, " ", was.MAC, " ", is.MAC); err != nil {
 		return nil, err
@@ -317,7 +317,7 @@ func TestARestartTakesWhatTheNamespaceHas(t *testing.T) {
 	st.MAC, _ = net.ParseMAC("02:00:00:00:00:77")
 	f.looks[uuid]["p1"] = st
 	f.ends["stale"] = map[string]int{"p": 7}
-	delete(f.ends[uuid], "p2") // somebody removed it meanwhile
+	delete(f.ends[uuid], "p2") // removed in the namespace meanwhile
 	f.mu.Unlock()
 	l.start()
 	if f.ends["stale"] != nil || f.ends[uuid]["p2"] == 0 {

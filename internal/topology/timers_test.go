@@ -51,7 +51,7 @@ func TestACallThatIsDueWhileTheLastOneRunsIsLeftOut(t *testing.T) {
 	e := l.envOf("br1")
 	stop := e.Every(time.Millisecond, func() { n.Add(1); <-release })
 	eventually(t, "it runs", func() bool { return n.Load() == 1 })
-	// Others, due meanwhile, do pile up: they run when it is over.
+	// Others that are due meanwhile run when it has ended.
 	var other atomic.Int32
 	for range 50 {
 		e.After(time.Millisecond, func() { other.Add(1) })
@@ -108,8 +108,7 @@ func TestAPanicInATimerDegradesTheCube(t *testing.T) {
 	l.must(`patch br2 note <<< "n"`, `delete br1`)
 }
 
-// A timer that is set while a cube is made does not run before the cube is there, and never if the cube does not come
-// to be.
+// A timer that is set while a cube is created does not run before the cube exists, and never if it is not created.
 func TestTimersOfACubeThatIsBeingMade(t *testing.T) {
 	l := newLab(t)
 	for _, fails := range []bool{true, false} {

@@ -23,7 +23,7 @@ import (
 // behaviour is what a test makes the services' code do.
 type behaviour struct {
 	mu sync.Mutex
-	// fail is asked at each call of a cube's code, "NAME Method"; it may return an error, block or panic.
+	// fail is called at each call of a cube's code, "NAME Method"; it may return an error, block or panic.
 	fail func(call string) error
 	// log are the calls so far, learned the state of all bridges by address.
 	log     []string
@@ -31,7 +31,7 @@ type behaviour struct {
 	sizes   map[string]uint32
 	// resized are the sizes that later plans ask for.
 	resized map[string]uint32
-	// parents are what filters were told, in order.
+	// parents are the notifications of filters, in order.
 	parents []cube.Parent
 	// programs are in every plan.
 	programs map[cube.ProgramSlot]*cube.Program
@@ -60,7 +60,7 @@ func (b *behaviour) setFail(fail func(string) error) {
 	b.fail = fail
 }
 
-// calls takes the log.
+// calls returns the log and clears it.
 func (b *behaviour) calls() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -200,7 +200,7 @@ func readFile(t testing.TB, path string) string {
 	return string(text)
 }
 
-// instanceOf is the instance that calls the methods which a test's type has.
+// instanceOf returns an instance that calls the methods of a test's type.
 func instanceOf(c any) cube.Instance {
 	i := cube.Instance{Prepare: c.(interface {
 		Prepare(context.Context, cube.Change) (cube.Plan, error)

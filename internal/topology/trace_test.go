@@ -93,8 +93,8 @@ func TestPlacesOfCapturesAreFoundByName(t *testing.T) {
 	}
 }
 
-// TestAPacketIsSentToThePortThatItReaches: by the address that the port is configured with, if the model says that ports
-// are sent to by it.
+// TestAPacketIsSentToThePortThatItReaches: to the port's configured address, if the model says that packets are sent to the
+// addresses of ports.
 func TestAPacketIsSentToThePortThatItReaches(t *testing.T) {
 	l := newLab(t, "veth1", "veth2")
 	model := strings.ReplaceAll(readFile(t, "testdata/toybridge.yang"), "toybridge", "station")

@@ -21,7 +21,7 @@ import (
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// stand is a topology in which every kind of request below has something to change.
+// stand is a topology in which each request below changes something.
 func stand(t *testing.T) *lab {
 	l := newLab(t, "veth1", "veth2")
 	l.must(bridges...)
@@ -30,7 +30,7 @@ func stand(t *testing.T) *lab {
 	return l
 }
 
-// changes are requests that are right, and reach every step of a transaction.
+// changes are valid requests that reach every step of a transaction.
 var changes = []string{
 	`create toybridge new <<< {"ports":[{"name":"p1","peer":"veth2"}]}`,
 	`many <<< [{"service-name":"toyfilter","name":"f9"},{"service-name":"toybridge","name":"b9","ports":[{"name":"p","tcubes":["f9"]}]}]`,
@@ -156,7 +156,7 @@ func TestPanicInAHandlerDegradesTheCubeAlone(t *testing.T) {
 	}
 	l.wantState(before)
 	l.wantRead(`300`, "br2", "fdb", "aging-time")
-	l.must(`patch br2 fdb aging-time <<< 5`, `del br2 ports p1`) // the other side's peer is cleared all the same
+	l.must(`patch br2 fdb aging-time <<< 5`, `del br2 ports p1`) // the other side's peer is still cleared
 	l.wantRead(`""`, "br1", "ports", "p1", "peer")
 	l.must(`delete br1`, bridges[0])
 	if got := l.Degraded("br1"); got != "" {
@@ -376,7 +376,7 @@ func TestConflictingRequestsAreSerialised(t *testing.T) {
 			results[i] = l.do(fmt.Sprintf(`connect %s:p%d veth1`, []string{"br1", "br2"}[i%2], i/2%2+1))
 		}()
 	}
-	// Readers and packets run beside.
+	// Readers and packets run concurrently.
 	ctx, cancel := context.WithCancel(context.Background())
 	var readers sync.WaitGroup
 	for range 2 {
@@ -399,7 +399,7 @@ func TestConflictingRequestsAreSerialised(t *testing.T) {
 			t.Errorf("a loser is told %v", err)
 		}
 	}
-	// The winner's own repetitions are no change and succeed too; every other port loses.
+	// Repetitions by the winner change nothing and succeed; all others are refused.
 	if won != 8 {
 		t.Errorf("%d of 32 requests succeeded, want the 8 for one port", won)
 	}

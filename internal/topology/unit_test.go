@@ -2,7 +2,7 @@
 
 package topology
 
-// The slow path and the code of cubes: bounded queues, no cube in another's way, hanging and panicking code.
+// The slow path and the code of cubes: bounded queues, cubes that do not block each other, code that hangs or panics.
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ import (
 	"github.com/polycube/polycube/test/pace"
 )
 
-// eventually polls until ok, for what another goroutine does.
+// eventually polls until ok: another goroutine must do something first.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(pace.Stretch(10 * time.Second)); !ok(); {
@@ -45,7 +45,7 @@ func TestPacketsReachTheirCubeInOrderAndGoBack(t *testing.T) {
 		return cube.Trip{Hops: uint16(i), Netdev: i + 1, FlowHash: uint32(i + 2), Tenant: uint32(i + 3)}
 	}
 	for i := range 1000 {
-		data = fmt.Appendf(data[:0], "packet %d", i) // the reader's buffer is its own again after each call
+		data = fmt.Appendf(data[:0], "packet %d", i) // the reader reuses its buffer after each call
 		l.PacketIn(1, &cube.PacketIn{Port: 1, Trip: trip(i), Data: data})
 	}
 	eventually(t, "1000 packets come back", func() bool { return l.sentPackets() == 1000 })
@@ -99,7 +99,7 @@ func TestAQueueIsBoundedInBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	super := bytes.Repeat([]byte("s"), 64<<10)
-	// One batch may be on its way already when the others queue up.
+	// One batch may already be in processing when the others are queued.
 	const n = 3 * unit.MailBytes / (64 << 10)
 	for range n {
 		l.PacketIn(1, &cube.PacketIn{Data: super})

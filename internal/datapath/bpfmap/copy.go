@@ -19,7 +19,7 @@ import (
 func Copy(from, to *ebpf.Map, copied Image) error {
 	switch from.Type() {
 	case ebpf.RingBuf:
-		return nil // what is in it is read at once, or not at all
+		return nil // its contents are read at once, or not at all
 	case ebpf.Queue, ebpf.Stack, ebpf.BloomFilter:
 		return fmt.Errorf("a map of type %s cannot be read without emptying it, so its size is fixed: %w", from.Type(), cube.ErrUnsupported)
 	case ebpf.ArrayOfMaps, ebpf.HashOfMaps:
@@ -35,7 +35,7 @@ func Copy(from, to *ebpf.Map, copied Image) error {
 	})
 }
 
-// within returns how many of n keys of a batch have a place: a smaller array loses its end.
+// within returns how many of the n keys of a batch fit into the copy: a smaller array loses its end.
 func within(to *ebpf.Map, n int, keys []byte) int {
 	if !isArray(to.Type()) || n == 0 {
 		return n
@@ -47,7 +47,7 @@ func isArray(t ebpf.MapType) bool {
 	return t == ebpf.Array || t == ebpf.PerCPUArray || t == ebpf.ArrayOfMaps
 }
 
-// tooFew says when the entries do not fit.
+// tooFew returns the error for entries that do not fit.
 func tooFew(to *ebpf.Map, err error) error {
 	if errors.Is(err, unix.E2BIG) || errors.Is(err, unix.ENOSPC) {
 		return fmt.Errorf("it has more than %d entries: %w", to.MaxEntries(), cube.ErrFull)
@@ -63,7 +63,7 @@ func PutInner(to *ebpf.Map, key []byte, inner *ebpf.Map) error {
 	return written(to, key, to.Put(key, inner), ebpf.UpdateAny)
 }
 
-// written is the error of writing an entry of a copy, nil if it is to be there already or has no place.
+// written returns the error of writing an entry to a copy, nil if the entry may exist already, or is beyond the end.
 func written(to *ebpf.Map, key []byte, err error, flags ebpf.MapUpdateFlags) error {
 	if err == nil || flags == ebpf.UpdateNoExist && errors.Is(err, ebpf.ErrKeyExist) {
 		return nil
@@ -74,7 +74,7 @@ func written(to *ebpf.Map, key []byte, err error, flags ebpf.MapUpdateFlags) err
 	return tooFew(to, err)
 }
 
-// copyInner copies a reference: both maps of maps have the same maps inside.
+// copyInner copies a reference: both maps of maps contain the same maps.
 func copyInner(from, to *ebpf.Map, key []byte) error {
 	var inner *ebpf.Map
 	err := from.Lookup(key, &inner)
@@ -88,7 +88,7 @@ func copyInner(from, to *ebpf.Map, key []byte) error {
 	return PutInner(to, key, inner)
 }
 
-// EachKey calls fn for each key once. Keys that come and go meanwhile may be left out.
+// EachKey calls fn once for each key. It may miss keys that are added or deleted meanwhile.
 func EachKey(m *ebpf.Map, fn func(key []byte) error) error {
 	seen := map[string]bool{}
 	key, err := m.NextKeyBytes(nil)

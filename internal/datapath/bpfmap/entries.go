@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Entries as bytes: a key, and a value as a batch has it, which is the values of all CPUs, each in a multiple of 8 bytes,
-// where each CPU has its own.
+// Entries as bytes: a key, and a value as in a batch. For a per-CPU map that is the values of all CPUs, each padded to a
+// multiple of 8 bytes.
 
-// batchBytes is about how much a batch of entries takes.
+// batchBytes is the approximate size of a batch.
 const batchBytes = 1 << 19
 
-// Each calls fn for each entry of a map that is not made of maps. An entry that is there from beginning to end comes once;
-// one that comes or goes meanwhile may be left out. The bytes are valid during the call only.
+// Each calls fn for each entry of a map that is not a map of maps: once for an entry that exists all the time, at most
+// once for one that is added or deleted meanwhile. The bytes are only valid during the call.
 func Each(m *ebpf.Map, fn func(key, value []byte) error) error {
 	return batches(m, func(n int, keys, values []byte) error {
 		for i := range n {
@@ -31,8 +31,8 @@ func Each(m *ebpf.Map, fn func(key, value []byte) error) error {
 	})
 }
 
-// batches reads a map in batches; a trie entry by entry, because a batch begins again when the key where the last one ended
-// is gone.
+// batches reads a map in batches. It reads a trie entry by entry, because there a batch starts over if the key at which
+// the last one ended was deleted.
 func batches(m *ebpf.Map, fn func(n int, keys, values []byte) error) error {
 	if m.Type() == ebpf.LPMTrie {
 		return EachKey(m, func(key []byte) error {
@@ -66,7 +66,7 @@ func batches(m *ebpf.Map, fn func(n int, keys, values []byte) error) error {
 	}
 }
 
-// entryAt is the entry with a number of a batch.
+// entryAt returns entry i of a batch.
 func entryAt(m *ebpf.Map, keys, values []byte, i int) (key, value []byte) {
 	size := len(values) / (len(keys) / int(m.KeySize()))
 	return keys[i*int(m.KeySize()):][:m.KeySize()], values[i*size:][:size]
@@ -100,13 +100,13 @@ func putBatch(m *ebpf.Map, n int, keys, values []byte) error {
 	return nil
 }
 
-// Put writes an entry of a copy. With UpdateNoExist one that is there is left as it is, and one beyond the end
-// of a smaller array is left out.
+// Put writes an entry of a copy. With UpdateNoExist, an existing entry is left unchanged. An entry beyond the end of a
+// smaller array is skipped.
 func Put(to *ebpf.Map, key, value []byte, flags ebpf.MapUpdateFlags) error {
 	return written(to, key, to.Update(key, perCPU(to, value), flags), flags)
 }
 
-// perCPU is a value as the library wants it.
+// perCPU splits a value into one for each CPU, as the library expects.
 func perCPU(m *ebpf.Map, value []byte) any {
 	switch m.Type() {
 	case ebpf.PerCPUArray, ebpf.PerCPUHash, ebpf.LRUCPUHash:

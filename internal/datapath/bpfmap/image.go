@@ -11,22 +11,22 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Image is the entries of a map as they were at a moment: the hash of each value by the hash of its key. Hashes have 64 bits:
-// the entries of a million sessions themselves would take ten times as much.
+// Image records the entries of a map at one moment: the hash of each value by the hash of its key. Hashes have 64 bits;
+// the entries of a million sessions would take ten times the memory.
 type Image map[uint64]uint64
 
 var imageSeed = maphash.MakeSeed()
 
 func hashed(b []byte) uint64 { return maphash.Bytes(imageSeed, b) }
 
-// note takes an entry into the image; nil takes none.
+// note records an entry. A nil image records nothing.
 func (i Image) note(key, value []byte) {
 	if i != nil {
 		i[hashed(key)] = hashed(value)
 	}
 }
 
-// SameAs tells whether a map still has the entries of the image, and no others.
+// SameAs reports whether a map still has exactly the entries of the image.
 func (i Image) SameAs(m *ebpf.Map) (bool, error) {
 	n := 0
 	differs := errors.New("it differs")
@@ -43,16 +43,16 @@ func (i Image) SameAs(m *ebpf.Map) (bool, error) {
 	return err == nil && n == len(i), err
 }
 
-// Note makes the image that of a map's present entries.
+// Note records the current entries of a map instead.
 func (i Image) Note(m *ebpf.Map) error {
 	clear(i)
 	return Each(m, func(key, value []byte) error { i.note(key, value); return nil })
 }
 
 // Update carries over what has changed since the image was made of from, whose entries were copied to another map: entries
-// that were added, changed or deleted. An entry that has changed in the copy, too, stays as it is there. An LRU map loses
-// entries when it is full; that they are gone is not carried over. No program may use the copy yet. The image
-// becomes that of now; carried is how many entries were carried over.
+// that were added, changed or deleted. An entry that also changed in the copy is left as it is there. What an LRU map
+// evicts is not deleted from the copy. No program may use the copy yet. The image then records the current entries;
+// carried is the number of entries that were carried over.
 func (i Image) Update(from, to *ebpf.Map) (carried int, err error) {
 	n := 0
 	err = Each(from, func(key, value []byte) error {
@@ -85,12 +85,12 @@ func flagsFor(had bool) ebpf.MapUpdateFlags {
 	return ebpf.UpdateNoExist
 }
 
-// forgetsOnlyDeleted tells whether an entry of a map that is gone was deleted.
+// forgetsOnlyDeleted reports whether entries only disappear from a map when they are deleted.
 func forgetsOnlyDeleted(t ebpf.MapType) bool {
 	return t == ebpf.Hash || t == ebpf.PerCPUHash || t == ebpf.LPMTrie
 }
 
-// holds tells whether the value of a key has a hash.
+// holds reports whether the value of a key has a hash.
 func holds(m *ebpf.Map, key []byte, hash uint64) (bool, error) {
 	if isArray(m.Type()) && nativeKey(key) >= m.MaxEntries() {
 		return false, nil
@@ -99,7 +99,7 @@ func holds(m *ebpf.Map, key []byte, hash uint64) (bool, error) {
 	return value != nil && hashed(value) == hash, err
 }
 
-// withdraw deletes from a copy the entries that were deleted since the image was made. It returns how many.
+// withdraw deletes from a copy the entries that were deleted since the image was made, and returns their number.
 func (i Image) withdraw(from, to *ebpf.Map) (int, error) {
 	there := Image{}
 	if err := there.Note(from); err != nil {
@@ -130,8 +130,7 @@ func (i Image) withdraw(from, to *ebpf.Map) (int, error) {
 	return len(keys), err
 }
 
-// Add carries over the entries that are not in the image, and adds them to it. Entries of the copy with the same keys are
-// not changed.
+// Add carries over the entries that are not in the image, and records them. Existing entries of the copy are not changed.
 func (i Image) Add(from, to *ebpf.Map) (carried int, err error) {
 	err = Each(from, func(key, value []byte) error {
 		k := hashed(key)
@@ -145,7 +144,7 @@ func (i Image) Add(from, to *ebpf.Map) (carried int, err error) {
 	return carried, err
 }
 
-// Rest makes a map with the entries that are not in the image, nil if there are none; added is the image of them. The caller
+// Rest creates a map with the entries that are not in the image, nil if there are none; added is their image. The caller
 // closes the map.
 func (i Image) Rest(m *ebpf.Map) (rest *ebpf.Map, added Image, err error) {
 	var keys, values [][]byte

@@ -2,8 +2,8 @@
 
 package bpfmap
 
-// Two declarations of a map are compared before state is handed from one to the other: sizes are
-// not enough, since two members that change places leave them as they are.
+// Two declarations of a map are compared before entries are taken over. Sizes are not enough: they stay the same if two
+// members swap places.
 
 import (
 	"fmt"
@@ -13,18 +13,18 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// Difference is how a map that exists differs from its present declaration.
+// Difference is how an existing map differs from its current declaration.
 type Difference uint8
 
-// The differences. Resized is one in max_entries alone.
+// The differences. With Resized, only max_entries differs.
 const (
 	Same Difference = iota
 	Resized
 	Other
 )
 
-// Compare tells how the map m, declared as was (nil where that is not known), differs from the
-// declaration is, and says so in words.
+// Compare returns how the map m, declared as was (nil if that is not known), differs from the declaration is, and the
+// difference in words.
 func Compare(m *ebpf.Map, was, is *ebpf.MapSpec) (Difference, string) {
 	fit := is.Copy()
 	fit.MaxEntries = m.MaxEntries()
@@ -42,7 +42,7 @@ func Compare(m *ebpf.Map, was, is *ebpf.MapSpec) (Difference, string) {
 	return Same, ""
 }
 
-// unlike says how the types of two declarations differ, "" if they do not.
+// unlike returns how the types of two declarations differ, "" if they do not.
 func unlike(was, is *ebpf.MapSpec) string {
 	for _, c := range []struct {
 		what    string
@@ -65,8 +65,7 @@ func unlike(was, is *ebpf.MapSpec) string {
 	return ""
 }
 
-// shape writes a type's layout: members with names and offsets, numbers with sizes; names of
-// types do not matter.
+// shape returns a type's layout: names and offsets of members, sizes of numbers. Names of types do not matter.
 func shape(t btf.Type) string {
 	switch t := btf.UnderlyingType(t).(type) {
 	case *btf.Int:
@@ -93,7 +92,7 @@ func shape(t btf.Type) string {
 	return ""
 }
 
-// Members writes the members of a struct or union with their offsets.
+// Members returns the members of a struct or union with their offsets.
 func Members(list []btf.Member) string {
 	parts := make([]string, 0, len(list))
 	for _, m := range list {
@@ -113,7 +112,7 @@ func btof(b bool) int {
 	return 0
 }
 
-// DeclaredOtherwise says how two declarations of one map differ, "" if they do not.
+// DeclaredOtherwise returns how two declarations of one map differ, "" if they do not.
 func DeclaredOtherwise(a, b *ebpf.MapSpec) string {
 	if a.Type != b.Type || a.KeySize != b.KeySize || a.ValueSize != b.ValueSize || a.MaxEntries != b.MaxEntries || a.Flags != b.Flags {
 		return fmt.Sprintf("%s and not %s", a, b)

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bpfmap makes, pins, compares, copies and counts maps of the kernel, and writes rows of
-// tables. It holds none of them.
+// Package bpfmap creates, pins, compares, copies and counts BPF maps, and writes rows of tables. It keeps none of them.
 package bpfmap
 
-// Maps for which there is no memory are refused before the kernel is asked for it: see package memory.
+// A map for which there is not enough memory is refused before the kernel is asked: see package memory.
 
 import (
 	"errors"
@@ -19,13 +18,13 @@ import (
 )
 
 const (
-	// A smaller map is made without a look at what there is.
+	// Smaller maps are created without reading how much memory is available.
 	largeMap = 1 << 20
-	// memoryReserve is left for the daemon itself, whose heap may grow to twice its size between two collections.
+	// memoryReserve is left for the daemon itself: its heap may double between two garbage collections.
 	memoryReserve = 32 << 20
 )
 
-// memoryError says that a map takes more than there is.
+// memoryError is the error for a map that needs more memory than is available.
 type memoryError struct {
 	entries uint32
 	takes   uint64
@@ -37,10 +36,10 @@ func (e *memoryError) Error() string {
 		e.room.Of, e.room.Bytes>>20, memoryReserve>>20)
 }
 
-// Is makes it both what a client may do something about, and a lack of resources.
+// Is matches cube.ErrFull, for clients, and ENOMEM, a lack of resources.
 func (e *memoryError) Is(target error) bool { return target == cube.ErrFull || target == unix.ENOMEM }
 
-// New makes a map. The error of one for which there is no memory is cube.ErrFull and ENOMEM.
+// New creates a map. If there is not enough memory for it, the error matches cube.ErrFull and ENOMEM.
 func New(spec *ebpf.MapSpec) (*ebpf.Map, error) {
 	takes := footprint(spec)
 	if takes >= largeMap {
@@ -55,14 +54,14 @@ func New(spec *ebpf.MapSpec) (*ebpf.Map, error) {
 	return m, err
 }
 
-// What the kernel adds to each entry of a hash table (struct htab_elem), and to each of as many buckets as the next power
-// of two.
+// Bytes that the kernel needs in addition for each entry of a hash table (struct htab_elem), and for each bucket; the number
+// of buckets is the next power of two.
 const (
 	hashEntryBytes  = 48
 	hashBucketBytes = 16
 )
 
-// footprint is about what the kernel takes for a map when it is made.
+// footprint returns about how many bytes the kernel allocates when it creates a map.
 func footprint(s *ebpf.MapSpec) uint64 {
 	entries := uint64(s.MaxEntries)
 	switch s.Type {
@@ -79,7 +78,7 @@ func footprint(s *ebpf.MapSpec) uint64 {
 	return Bytes(s)
 }
 
-// Bytes is what a map's entries take at least.
+// Bytes returns the minimum size of a map's entries, in bytes.
 func Bytes(s *ebpf.MapSpec) uint64 {
 	value := uint64(s.ValueSize)
 	switch s.Type {

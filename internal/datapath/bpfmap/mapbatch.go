@@ -12,10 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Entries by the kernel's batches, whatever they are made of: the library wants their Go type, and neither a count nor a
-// copy needs one.
+// Entries of any type in the kernel's batches. The library needs a Go type, which counts and copies do not have.
 
-// MaxCounted bounds the entries of one map that are counted.
+// MaxCounted is the number of entries of a map at which counting stops.
 const MaxCounted = 1 << 18
 
 // Commands of <linux/bpf.h>.
@@ -31,16 +30,16 @@ type batchAttr struct {
 	elemFlags, flags                uint64
 }
 
-// errBatchSmall is what the kernel says when a bucket has more entries than a batch.
+// errBatchSmall is the kernel's error if a bucket has more entries than the batch.
 var errBatchSmall = errors.New("a bucket is larger than the batch")
 
-// cursor is a place in a map. The kernel keeps a bucket's number or a key in it.
+// cursor is a position in a map: for the kernel, the number of a bucket, or a key.
 type cursor struct {
 	at    []byte
 	begun bool
 }
 
-// next reads a batch and returns how many entries it had; ebpf.ErrKeyNotExist with the last one.
+// next reads a batch and returns its number of entries; with the last batch also ebpf.ErrKeyNotExist.
 func (c *cursor) next(m *ebpf.Map, count int, keys, values []byte) (int, error) {
 	if c.at == nil {
 		c.at = make([]byte, max(8, m.KeySize()))
@@ -69,7 +68,7 @@ func (c *cursor) next(m *ebpf.Map, count int, keys, values []byte) (int, error) 
 	return 0, fmt.Errorf("read a batch: %w", errno)
 }
 
-// Count counts the entries of a map that has more or fewer of them, up to MaxCounted; -1 for others.
+// Count counts the entries of a map, up to MaxCounted. It returns -1 for maps whose number of entries is fixed.
 func Count(m *ebpf.Map) (int, error) {
 	switch m.Type() {
 	case ebpf.Hash, ebpf.LRUHash, ebpf.LPMTrie, ebpf.PerCPUHash, ebpf.LRUCPUHash, ebpf.HashOfMaps:
@@ -83,7 +82,7 @@ func Count(m *ebpf.Map) (int, error) {
 	batch := int(min(m.MaxEntries(), max(64, (1<<20)/(m.KeySize()+values))))
 	for {
 		n, err := countBatches(m, batch, values)
-		// A bucket of a hash that does not fit the batch: the kernel asks for a larger one.
+		// A bucket does not fit into the batch: the kernel asks for a larger one.
 		if !errors.Is(err, errBatchSmall) || batch >= int(m.MaxEntries()) {
 			return n, err
 		}
@@ -91,7 +90,7 @@ func Count(m *ebpf.Map) (int, error) {
 	}
 }
 
-// stride is how many bytes the value of an entry takes in a batch.
+// stride is the number of bytes of a value in a batch.
 func stride(m *ebpf.Map) (uint32, error) {
 	switch m.Type() {
 	case ebpf.PerCPUHash, ebpf.LRUCPUHash, ebpf.PerCPUArray:

@@ -12,7 +12,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Maps that are pinned, and the directories of pins.
+// Pinned maps, and directories of pins.
 
 // Open opens the map pinned at path, or creates and pins it. A pinned map of another
 // layout is refused.
@@ -54,7 +54,7 @@ func OpenAnyLayout(path string, spec *ebpf.MapSpec) (m *ebpf.Map, fresh bool, er
 	return m, err == nil, err
 }
 
-// EnsureDir makes a directory that only we may enter.
+// EnsureDir creates a directory that only root may enter.
 func EnsureDir(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("create %s: %w", dir, err)
@@ -62,7 +62,7 @@ func EnsureDir(dir string) error {
 	return nil
 }
 
-// Repin makes path the pin of m, in one step.
+// Repin pins m at path instead of the map that is pinned there, atomically.
 func Repin(m *ebpf.Map, path string) error {
 	next := filepath.Join(filepath.Dir(path), "+next")
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -77,7 +77,7 @@ func Repin(m *ebpf.Map, path string) error {
 	return nil
 }
 
-// PinAlso pins a map at one more path.
+// PinAlso pins a map at an additional path.
 func PinAlso(m *ebpf.Map, path string) error {
 	twin, err := m.Clone()
 	if err != nil {
@@ -90,7 +90,7 @@ func PinAlso(m *ebpf.Map, path string) error {
 	return nil
 }
 
-// RemovePin removes a pin, which may be gone.
+// RemovePin removes a pin, if it exists.
 func RemovePin(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove pin: %w", err)
@@ -98,7 +98,7 @@ func RemovePin(path string) error {
 	return nil
 }
 
-// RemoveAll removes a directory of pins, which may be gone.
+// RemoveAll removes a directory of pins, if it exists.
 func RemoveAll(dir string) error {
 	if err := os.RemoveAll(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove %s: %w", dir, err)

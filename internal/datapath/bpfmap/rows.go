@@ -17,8 +17,8 @@ import (
 // Setter writes one row; a nil value deletes it.
 type Setter[V comparable] func(key uint32, value *V) error
 
-// Write adds and changes rows so that the table holds now, where it may hold old or already
-// now. only, if set, chooses among the rows to change.
+// Write adds and changes rows so that the table contains now. It may contain old, or now already. only, if set, selects
+// the rows to change.
 func Write[V comparable](u *undo.Stack, set Setter[V], old, now map[uint32]V, only func(was, now V) bool) error {
 	for k, v := range now {
 		was, had := old[k]
@@ -37,7 +37,7 @@ func Write[V comparable](u *undo.Stack, set Setter[V], old, now map[uint32]V, on
 	return nil
 }
 
-// Clear deletes the rows of old that now lacks.
+// Clear deletes the rows of old that are not in now.
 func Clear[V comparable](set Setter[V], old, now map[uint32]V) error {
 	for k := range old {
 		if _, keep := now[k]; keep {
@@ -50,7 +50,7 @@ func Clear[V comparable](set Setter[V], old, now map[uint32]V) error {
 	return nil
 }
 
-// ArraySetter writes rows of an array; a row that is deleted becomes zero.
+// ArraySetter writes rows of an array. A deleted row becomes zero.
 func ArraySetter[V comparable](m *ebpf.Map) Setter[V] {
 	return func(key uint32, value *V) error {
 		if value == nil {
@@ -63,7 +63,7 @@ func ArraySetter[V comparable](m *ebpf.Map) Setter[V] {
 	}
 }
 
-// HashSetter writes rows of a hash.
+// HashSetter writes rows of a hash table.
 func HashSetter[V comparable](m *ebpf.Map) Setter[V] {
 	return func(key uint32, value *V) error {
 		var err error
@@ -81,7 +81,7 @@ func HashSetter[V comparable](m *ebpf.Map) Setter[V] {
 	}
 }
 
-// ReadArray collects the rows of a mapped array that are not zero.
+// ReadArray returns the rows of a memory-mapped array that are not zero.
 func ReadArray[V comparable](m *ebpf.Map, into map[uint32]V) error {
 	memory, err := m.Memory()
 	if err != nil {
@@ -105,7 +105,7 @@ func ReadArray[V comparable](m *ebpf.Map, into map[uint32]V) error {
 	return nil
 }
 
-// ReadHash collects the rows of a hash.
+// ReadHash returns the rows of a hash table.
 func ReadHash[V any](m *ebpf.Map, into map[uint32]V) error {
 	var k uint32
 	var v V

@@ -11,9 +11,9 @@ import (
 	"github.com/polycube/polycube/internal/bpffs"
 )
 
-// What happens when the BPF file system takes no pins: a change that needs one is refused with what to do.
+// If nothing can be pinned in the BPF file system, changes that need a pin are refused with an error that says what to do.
 
-// Unpinned puts what to do in place of the error of a pin that cannot be made.
+// Unpinned replaces the error of a failed pin by one that says what to do.
 func Unpinned(dir string, err error) error {
 	if !errors.Is(err, unix.EROFS) {
 		return err
@@ -21,7 +21,7 @@ func Unpinned(dir string, err error) error {
 	return &pinError{bpffs.ReadOnly(dir), err}
 }
 
-// pinError says what to do, and not which of the pins could not be made.
+// pinError says what to do, not which pin failed.
 type pinError struct {
 	*bpffs.ReadOnlyError
 	cause error

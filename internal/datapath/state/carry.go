@@ -2,10 +2,9 @@
 
 package state
 
-// State from one layout to another. A map whose declaration changed gets a successor beside it,
-// filled while packets still use the old one. Both live until programs that use the successor are
-// in place; then it takes over the pin. Until that moment everything can be as if nothing had
-// happened, whatever fails and whenever the daemon dies.
+// Entries are carried from one layout to another. A map whose declaration changed gets a successor, which is filled while
+// packets still use the old map. Both exist until programs that use the successor are in use; then it gets the pin. Until
+// then, the change can be undone completely, whatever fails and whenever the daemon is killed.
 
 import (
 	"errors"
@@ -23,11 +22,11 @@ import (
 	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
-// move is a pin that goes over to a successor once programs use that one.
+// move is a pin that a successor gets once programs use it.
 type move struct {
 	path string
 	now  *ebpf.Map
-	// was is the replaced map while the successor has the pin and the change can be undone.
+	// was is the replaced map, as long as the successor has the pin and the change can be undone.
 	was *ebpf.Map
 }
 
@@ -36,22 +35,22 @@ type move struct {
 type succession struct {
 	name     string
 	was, now *ebpf.Map
-	// copied is the entries that were carried over, in the layout of now.
+	// copied are the entries that were carried over, in the layout of now.
 	copied bpfmap.Image
-	// other says how the layout differs; nil if only the size does.
+	// other is set if the layout differs; nil if only the size does.
 	other *otherLayout
 }
 
-// otherLayout is how entries get from one layout to another.
+// otherLayout converts entries from one layout to another.
 type otherLayout struct {
-	// had is the entries of the map before when they were carried over.
+	// had are the entries of the old map when they were carried over.
 	had  bpfmap.Image
 	spec *ebpf.MapSpec // of the successor
-	// migrate fills a map of the new layout with the entries of one of the old.
+	// migrate fills a map of the new layout with the entries of a map of the old one.
 	migrate func(from, to *ebpf.Map) error
 }
 
-// carry returns m if its layout is as spec says, else a successor with its entries.
+// carry returns m if it has the layout of spec, otherwise a successor with its entries.
 func (in *Instance) carry(name string, m *ebpf.Map, spec *ebpf.MapSpec, u *undo.Stack) (*ebpf.Map, error) {
 	was := in.was[name]
 	kind, what := bpfmap.Compare(m, was, spec)
@@ -89,7 +88,7 @@ func (in *Instance) carry(name string, m *ebpf.Map, spec *ebpf.MapSpec, u *undo.
 	return next, nil
 }
 
-// migrate calls the service's function, whose panic is an error like any other.
+// migrate calls the service's function. A panic in it is returned as an error.
 func migrate(fn func(cube.Migration) error, step cube.Migration) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -99,11 +98,11 @@ func migrate(fn func(cube.Migration) error, step cube.Migration) (err error) {
 	return fn(step)
 }
 
-// settled closes a map that programs may still use once they do not.
+// settled closes a map once no program uses it any more.
 func (in *Instance) settled(m *ebpf.Map) { in.olds = append(in.olds, m) }
 
-// takeOver closes the replaced maps, whose pins the successors have. Entries that programs still add to them are carried
-// over when no program uses them any more.
+// takeOver closes the replaced maps; their successors have the pins. Entries that programs still add to them are carried
+// over once no program uses them any more.
 func (cs *State) takeOver(in *Instance) error {
 	errs := []error{cs.repin(in, nil)}
 	late, olds := in.late, in.olds
@@ -114,7 +113,7 @@ func (cs *State) takeOver(in *Instance) error {
 		in.taken++
 	}
 	in.moves, in.late, in.olds = nil, nil, nil
-	for i := range late { // the cube may be gone before it is their turn
+	for i := range late { // the cube may be deleted before that
 		next, err := late[i].now.Clone()
 		if err != nil {
 			return errors.Join(append(errs, fmt.Errorf("keep a map open: %w", err))...)
@@ -138,7 +137,7 @@ func (cs *State) due(g *graph.Graph) (out []*Instance) {
 	return out
 }
 
-// repin gives the pins to the successors, if they do not have them yet. u reverts that; it is nil once the change is final.
+// repin gives the successors the pins, unless they have them. u undoes that; it is nil once the change is final.
 func (cs *State) repin(in *Instance, u *undo.Stack) error {
 	var errs []error
 	for i := range in.moves {
@@ -155,7 +154,7 @@ func (cs *State) repin(in *Instance, u *undo.Stack) error {
 	return errors.Join(errs...)
 }
 
-// pin gives the pin to the successor. With an undo that can be reverted; the last call, without one, closes the replaced map.
+// pin gives the successor the pin, and pushes the undo to u. The last call, without u, closes the replaced map.
 func (mv *move) pin(u *undo.Stack) error {
 	if mv.was == nil {
 		was, err := ebpf.LoadPinnedMap(mv.path, nil)
@@ -183,7 +182,7 @@ func (mv *move) letGo() error {
 	return was.Close()
 }
 
-// lastWords carries over what programs added to maps before they left them, and closes those.
+// lastWords carries over the last entries that programs added to replaced maps, and closes these.
 func lastWords(late []succession, olds []*ebpf.Map) error {
 	var errs []error
 	for i := range late {
@@ -197,12 +196,12 @@ func lastWords(late []succession, olds []*ebpf.Map) error {
 	return errors.Join(errs...)
 }
 
-// CatchUp carries over what programs did to the maps of cubes since these were copied; it is called just before the programs
-// are replaced. follow is called at once after: it gives the successors the pins, so that they outlive the daemon, and carries over
-// what was added in between. Entries that cannot be carried over are no reason to refuse the change.
+// CatchUp carries over what programs changed in maps since these were copied. Call it just before the programs are
+// replaced, and follow immediately after: it gives the successors the pins, so that they outlive the daemon, and carries
+// over entries that were added in between. If entries cannot be carried over, the change is not refused.
 func (cs *State) CatchUp(g *graph.Graph) (follow func(*undo.Stack)) {
 	type place struct{ cube, name string }
-	late := map[place][]*succession{} // a successor that was replaced itself passes on what it gets
+	late := map[place][]*succession{} // a successor that was itself replaced passes entries on
 	due := cs.due(g)
 	for _, in := range due {
 		for i := range in.late {

@@ -22,7 +22,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
-// Spec is what a cube needs to come into being.
+// Spec describes a cube that is to be created.
 type Spec struct {
 	ID          graph.CubeID
 	UUID        string
@@ -32,10 +32,10 @@ type Spec struct {
 	Transparent bool
 	// MapSizes overrides max_entries by map name.
 	MapSizes map[string]uint32
-	// Migrate is the service's; nil if it has none.
+	// Migrate is the service's function; nil if it has none.
 	Migrate func(cube.Migration) error
 	// External marks a cube whose programs are not part of the daemon: they are verified on their own and called, never
-	// copied into those of others.
+	// inlined into those of others.
 	External bool
 }
 
@@ -44,33 +44,33 @@ type Instance struct {
 	spec     Spec
 	objects  map[cube.Hook]*link.Object
 	elfs     map[cube.Hook][]byte
-	declared map[string]declaration // of the hooks that the cube uses
+	declared map[string]declaration // at the hooks that the cube uses
 	maps     map[string]*ebpf.Map
 	origins  map[string]origins.Origin // of the maps
 	dir      string                    // where the maps are pinned
-	commons  []string                  // the maps that it has in common with others
+	commons  []string                  // the maps that it shares with others
 
-	// was is how an earlier daemon's programs declared the maps.
+	// was are the declarations of the maps in an earlier daemon's programs.
 	was map[string]*ebpf.MapSpec
-	// moves, late and olds are what is to be done once programs use the successors of maps.
+	// moves, late and olds are left to do once programs use the successors of maps.
 	moves []move
 	late  []succession
 	olds  []*ebpf.Map
 	// taken counts how often successors took over.
 	taken int
 
-	// saved is what is pinned of its programs. wasOwn are the maps that the service declared.
+	// saved are the pinned parts of its programs. wasOwn are the maps that the service declared.
 	saved  map[string][]byte
 	wasOwn map[string]bool
 	tidied bool
-	// frozen marks a cube that runs with what is saved: programs and constants.
+	// frozen marks a cube that runs with its saved programs and constants.
 	frozen    bool
 	programs  map[cube.Hook][]Program
 	constants map[*link.Object][]byte
 }
 
-// CheckObject parses a service's objects, so that a bad one is refused when the service is
-// registered, and remembers them for the cubes to come.
+// CheckObject parses a service's objects, so that invalid ones are refused when the service is registered. New cubes use
+// them.
 func (c *Cubes) CheckObject(service string, objects map[cube.Hook][]byte) error {
 	cs := c.state
 	s, err := ParseService(service, objects)
@@ -83,9 +83,8 @@ func (c *Cubes) CheckObject(service string, objects map[cube.Hook][]byte) error 
 	return nil
 }
 
-// CreateCube makes the cube's maps, or reopens those that an earlier daemon left pinned. Maps
-// whose declaration changed get successors with their entries, or the cube is refused; either
-// way the programs that run go on with the maps they have.
+// CreateCube creates the cube's maps, or opens those that an earlier daemon left pinned. Maps whose declaration changed get
+// successors with their entries, or the cube is refused; in both cases, programs in use keep their maps.
 func (c *Cubes) CreateCube(spec Spec) error {
 	cs := c.state
 	cs.mu.Lock()
@@ -98,7 +97,7 @@ func (c *Cubes) CreateCube(spec Spec) error {
 	return nil
 }
 
-// setCube makes an instance the one of its number; nil for none.
+// setCube sets the instance with a number; nil removes it.
 func (cs *State) setCube(id graph.CubeID, in *Instance) {
 	if in == nil {
 		delete(cs.byID, id)
@@ -111,7 +110,7 @@ func (cs *State) setCube(id graph.CubeID, in *Instance) {
 	cs.floods.SetOwner(id, in.spec.Name, in.spec.Type, in.throughEgress(nil))
 }
 
-// ThroughEgress tells whether the copies of a cube's floods must pass its egress program.
+// ThroughEgress reports whether the copies of a cube's floods must pass its egress program.
 func (cs *State) ThroughEgress(n *graph.Node) bool {
 	in := cs.byID[n.ID]
 	return in != nil && in.throughEgress(n)
@@ -134,7 +133,7 @@ func checkService(spec Spec, service *Service) error {
 	return nil
 }
 
-// checkSpec checks the numbers and names of a cube, which become indexes and pins.
+// checkSpec checks the numbers and names of a cube, which are used as indexes and pins.
 func (cs *State) checkSpec(spec Spec) error {
 	if spec.ID == 0 || spec.ID > graph.MaxCubeID {
 		return fmt.Errorf("cube %s: id %d is not in 1..%d: %w", spec.Name, spec.ID, graph.MaxCubeID, cube.ErrInvalid)
@@ -153,7 +152,7 @@ func (cs *State) checkSpec(spec Spec) error {
 	return nil
 }
 
-// isPin tells whether a name can be one of a directory of pins.
+// isPin reports whether a name can be that of a directory of pins.
 func isPin(name string) bool {
 	return name != "" && len(name) <= 128 && !strings.ContainsAny(name, "./*?[\\\x00")
 }
@@ -165,7 +164,7 @@ func (cs *State) newInstance(spec Spec, objects map[cube.Hook]*link.Object, elfs
 	}
 }
 
-// hooks are those whose objects the cube uses.
+// hooks returns those whose objects the cube uses.
 func (in *Instance) hooks() []cube.Hook {
 	own := in.spec.Type.Hook()
 	if in.spec.Transparent && own != cube.TC && in.objects[cube.TC] != nil {
@@ -174,7 +173,7 @@ func (in *Instance) hooks() []cube.Hook {
 	return []cube.Hook{own}
 }
 
-// declare collects the maps of the hooks that the cube uses.
+// declare collects the declarations of maps at the hooks that the cube uses.
 func (in *Instance) declare(declared map[cube.Hook]map[string]declaration) error {
 	for _, h := range in.hooks() {
 		for name, d := range declared[h] {
@@ -202,8 +201,8 @@ func (in *Instance) declare(declared map[cube.Hook]map[string]declaration) error
 	return nil
 }
 
-// openMaps fills in.maps; it reports whether the maps were there already. Nothing that was there
-// changes, and u takes away what was not.
+// openMaps fills in.maps, and reports whether the maps existed. Existing ones are not changed; u removes those that it
+// creates.
 func (cs *State) openMaps(in *Instance, declared map[cube.Hook]map[string]declaration, u *undo.Stack) (reopened bool, err error) {
 	if err := in.declare(declared); err != nil {
 		return false, err
@@ -225,8 +224,8 @@ func (cs *State) openMaps(in *Instance, declared map[cube.Hook]map[string]declar
 	return reopened, nil
 }
 
-// addMaps makes the maps of an object given at run time that the cube does not have yet. They
-// stay as long as the cube, so that what comes back finds its state.
+// addMaps creates the maps of an object given at run time that the cube does not have yet. They exist as long as the cube,
+// so that an object that is used again finds its entries.
 func (cs *State) addMaps(in *Instance, o *link.Object) error {
 	declared, err := declarations(in.spec.Service, o)
 	if err != nil {
@@ -257,7 +256,7 @@ func (cs *State) addMaps(in *Instance, o *link.Object) error {
 	return nil
 }
 
-// agree refuses a declaration that is not that of a map which the cube has.
+// agree refuses a declaration that differs from that of the cube's map of the same name.
 func (in *Instance) agree(name string, is, d declaration) error {
 	spec := d.spec
 	if n := in.spec.MapSizes[name]; n != 0 {
@@ -274,7 +273,7 @@ func (in *Instance) agree(name string, is, d declaration) error {
 	return nil
 }
 
-// openOne opens or makes a map, in the scope that its declaration says.
+// openOne opens or creates a map in its declared scope.
 func (cs *State) openOne(in *Instance, name string, d declaration, u *undo.Stack) error {
 	d, err := cs.owned(name, d)
 	if err != nil {
@@ -291,10 +290,10 @@ func (cs *State) openOne(in *Instance, name string, d declaration, u *undo.Stack
 	return err
 }
 
-// pin is where a map of the cube's own is pinned.
+// pin returns the path of the pin of a private map.
 func (in *Instance) pin(name string) string { return filepath.Join(in.dir, pinName(name)) }
 
-// openPrivate opens or makes a map of the cube's own.
+// openPrivate opens or creates a private map.
 func (in *Instance) openPrivate(name string, spec *ebpf.MapSpec, u *undo.Stack) error {
 	path := in.pin(name)
 	m, fresh, err := bpfmap.OpenAnyLayout(path, spec)
@@ -319,19 +318,19 @@ func (in *Instance) openPrivate(name string, spec *ebpf.MapSpec, u *undo.Stack) 
 	return nil
 }
 
-// Spec is what the cube came into being with.
+// Spec returns the description with which the cube was created.
 func (in *Instance) Spec() Spec { return in.spec }
 
-// Pending is how many maps wait until programs use their successors.
+// Pending returns how many maps have successors that no program uses yet.
 func (in *Instance) Pending() int { return len(in.moves) + len(in.late) + len(in.olds) }
 
 // Object returns the cube's object for a hook, nil if there is none.
 func (in *Instance) Object(h cube.Hook) *link.Object { return in.objects[h] }
 
-// FrozenConstants are those that a cube goes on with as an earlier daemon left it; false for any other cube.
+// FrozenConstants returns the constants of a cube that runs as an earlier daemon left it; false for any other cube.
 func (in *Instance) FrozenConstants(o *link.Object) ([]byte, bool) { return in.constants[o], in.frozen }
 
-// Specs are the declarations of the cube's maps.
+// Specs returns the declarations of the cube's maps.
 func (in *Instance) Specs() map[string]*ebpf.MapSpec {
 	out := make(map[string]*ebpf.MapSpec, len(in.declared))
 	for name, d := range in.declared {
@@ -340,7 +339,7 @@ func (in *Instance) Specs() map[string]*ebpf.MapSpec {
 	return out
 }
 
-// discard closes what an instance has open; the pins stay.
+// discard closes the maps of an instance; the pins remain.
 func (cs *State) discard(in *Instance) {
 	for _, m := range in.maps {
 		_ = m.Close()
@@ -351,8 +350,8 @@ func (cs *State) discard(in *Instance) {
 	cs.commons.leave(in)
 }
 
-// remove closes the maps and takes their pins away, and those of maps in common that nobody else
-// uses. Pins that cannot be removed are removed later.
+// remove closes the maps and removes their pins, and those of shared maps that no other cube uses. Pins that cannot be
+// removed now are removed later.
 func (cs *State) remove(in *Instance) {
 	cs.discard(in)
 	if err := cs.removePins(in.dir); err != nil {
@@ -360,7 +359,7 @@ func (cs *State) remove(in *Instance) {
 	}
 }
 
-// LinkMaps are the maps that the linker binds.
+// LinkMaps returns the maps that the linker binds.
 func (in *Instance) LinkMaps() map[string]asm.FDer {
 	out := make(map[string]asm.FDer, len(in.maps))
 	for name, m := range in.maps {
@@ -369,8 +368,8 @@ func (in *Instance) LinkMaps() map[string]asm.FDer {
 	return out
 }
 
-// DeleteCube removes the cube's maps. The cube must not be in the committed graph any more.
-// Pins that cannot be removed now go later.
+// DeleteCube removes the cube's maps. The cube must not be in the committed graph any more. Pins that cannot be removed now
+// are removed later.
 func (c *Cubes) DeleteCube(id graph.CubeID) error {
 	cs := c.state
 	cs.mu.Lock()
@@ -411,7 +410,7 @@ func (c *Cubes) Origin(id graph.CubeID, name string) (origins.Origin, error) {
 	return in.origins[name], nil
 }
 
-// Inner returns what the maps inside one of the cube's maps of maps are like.
+// Inner returns the declaration of the inner maps of one of the cube's maps of maps.
 func (c *Cubes) Inner(id graph.CubeID, name string) (*ebpf.MapSpec, error) {
 	cs := c.state
 	cs.mu.Lock()
@@ -439,7 +438,7 @@ func (cs *State) having(id graph.CubeID, name string) (*Instance, error) {
 	return in, nil
 }
 
-// throughEgress tells whether the copies of a cube's floods must pass its egress program; n may be nil.
+// throughEgress reports whether the copies of a cube's floods must pass its egress program; n may be nil.
 func (in *Instance) throughEgress(n *graph.Node) bool {
 	if n != nil {
 		if p, named := n.Programs[cube.ProgramSlot{Direction: cube.Egress}]; named {

@@ -2,8 +2,8 @@
 
 package state
 
-// What a cube's object says about its maps is not trusted: names become pins, types and sizes
-// become kernel memory. All of it is checked once, when the service registers.
+// The declarations of maps in a cube's object are not trusted: names become pins, and types and sizes kernel memory. They
+// are checked once, when the service is registered.
 
 import (
 	"fmt"
@@ -19,17 +19,17 @@ import (
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
-// scope says who has a map.
+// scope is who uses a map.
 type scope uint8
 
 const (
 	private scope = iota // one instance
-	shared               // all who name the namespace
+	shared               // all that name its namespace
 	public               // all instances of the declaring service, and importers
 	extern               // an importer of a public map
 )
 
-// Tags that PCN_MAP_SHARED, PCN_MAP_PUBLIC and PCN_MAP_EXTERN of <pcn/map.h> leave in the object.
+// Tags that PCN_MAP_SHARED, PCN_MAP_PUBLIC and PCN_MAP_EXTERN of <pcn/map.h> write to the object.
 const (
 	tagPrefix = "pcn_"
 	tagShared = "pcn_shared:"
@@ -37,7 +37,7 @@ const (
 	tagExtern = "pcn_extern:"
 )
 
-// declaration is a map as an object declares it.
+// declaration is the declaration of a map in an object.
 type declaration struct {
 	spec  *ebpf.MapSpec
 	scope scope
@@ -45,8 +45,8 @@ type declaration struct {
 	space string
 }
 
-// common is the place under the plane's directory of a map that cubes have in common, "" for a
-// private one. Namespaces and services are kept apart.
+// common returns the path of a map that cubes share, below the plane's directory; "" for a private map. Namespaces and
+// services have separate directories.
 func (d declaration) common(name string) string {
 	switch d.scope {
 	case shared:
@@ -60,7 +60,7 @@ func (d declaration) common(name string) string {
 
 // Limits of what an object may declare.
 const (
-	maxMapBytes = 1 << 30 // of one map, counting what entries take at least
+	maxMapBytes = 1 << 30 // of one map: the minimum size of its entries
 	maxMapName  = 64
 )
 
@@ -69,14 +69,14 @@ var (
 	spaceName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$`)
 )
 
-// mapTypes are those that a cube may have. The others lead packets past the framework (maps of
-// programs, devices, CPUs and sockets) or belong to something that a cube is not.
+// mapTypes are the types that a cube may use. With others, packets could bypass the framework (maps of programs, devices,
+// CPUs and sockets), or they are for programs that a cube does not have.
 var mapTypes = []ebpf.MapType{
 	ebpf.Hash, ebpf.Array, ebpf.PerCPUHash, ebpf.PerCPUArray, ebpf.LRUHash, ebpf.LRUCPUHash, ebpf.LPMTrie,
 	ebpf.ArrayOfMaps, ebpf.HashOfMaps, ebpf.Queue, ebpf.Stack, ebpf.BloomFilter, ebpf.RingBuf,
 }
 
-// declarations reads and checks the maps of an object of a service.
+// declarations reads and checks the declarations of maps in an object of a service.
 func declarations(service string, o *link.Object) (map[string]declaration, error) {
 	out, pins := map[string]declaration{}, map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(o.Maps)) {
@@ -93,7 +93,7 @@ func declarations(service string, o *link.Object) (map[string]declaration, error
 	return out, nil
 }
 
-// pinName is the name of a map's pin: bpffs takes no dots.
+// pinName returns the name of a map's pin: bpffs allows no dots.
 func pinName(name string) string { return strings.ReplaceAll(name, ".", "_") }
 
 func declare(service, name string, spec *ebpf.MapSpec) (declaration, error) {
@@ -144,7 +144,7 @@ func (d *declaration) setScope(service, tag string) error {
 	return nil
 }
 
-// checkSpec checks type and size of a map and of those inside it.
+// checkSpec checks the type and size of a map and of its inner maps.
 func checkSpec(s *ebpf.MapSpec) error {
 	if !slices.Contains(mapTypes, s.Type) {
 		return fmt.Errorf("a cube cannot have a map of type %s: %w", s.Type, cube.ErrUnsupported)

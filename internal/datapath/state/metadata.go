@@ -13,9 +13,9 @@ import (
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
 )
 
-// Struct pcn_md, of which objects that were saved must have the same idea as this framework.
+// Saved objects must have the same struct pcn_md as this framework.
 
-// metadataOf returns struct pcn_md as an object was compiled with it.
+// metadataOf returns the struct pcn_md with which an object was compiled.
 func metadataOf(elf []byte) (*btf.Struct, error) {
 	spec, err := btf.LoadSpecFromReader(bytes.NewReader(elf))
 	if err != nil {
@@ -28,7 +28,7 @@ func metadataOf(elf []byte) (*btf.Struct, error) {
 	return md, nil
 }
 
-// sameMetadata refuses an object that takes struct pcn_md for another one than ours.
+// sameMetadata refuses an object that was compiled with another struct pcn_md.
 func sameMetadata(elf []byte) error {
 	was, err := metadataOf(elf)
 	if err != nil {
@@ -45,7 +45,7 @@ func sameMetadata(elf []byte) error {
 	return extends(was, is)
 }
 
-// extends tells whether a struct is an earlier one with some of its reserved room in use.
+// extends reports whether a struct is an earlier one, some of whose reserved space is now used.
 func extends(was, is *btf.Struct) error {
 	if was.Size != is.Size {
 		return fmt.Errorf("struct %s had %d bytes, and has %d: %w", was.Name, was.Size, is.Size, cube.ErrUnsupported)

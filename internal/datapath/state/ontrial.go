@@ -13,21 +13,21 @@ import (
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
-// Cubes on trial: they have maps without pins, and nobody else sees them.
+// Cubes on trial: their maps are not pinned, and nothing else uses them.
 
-// OnTrial is a State without cubes that knows the same services.
+// OnTrial returns a State with the same services and without cubes.
 func (cs *State) OnTrial() *State {
 	next := New(Options{})
 	maps.Copy(next.services, cs.services)
 	return next
 }
 
-// AddTried adds a cube that consists of objects and has no maps.
+// AddTried adds a cube with these objects and without maps.
 func (cs *State) AddTried(spec Spec, objects map[cube.Hook]*link.Object) {
 	cs.byID[spec.ID] = &Instance{spec: spec, objects: objects}
 }
 
-// AddTriedService adds a cube of a service that may not be registered. newMap makes its maps.
+// AddTriedService adds a cube of a service that need not be registered. newMap creates its maps.
 func (cs *State) AddTriedService(spec Spec, service *Service, newMap func(*ebpf.MapSpec) (*ebpf.Map, error)) error {
 	if err := checkService(spec, service); err != nil {
 		return err
@@ -39,7 +39,7 @@ func (cs *State) AddTriedService(spec Spec, service *Service, newMap func(*ebpf.
 	}
 	for _, name := range slices.Sorted(maps.Keys(in.declared)) {
 		d := in.declared[name]
-		if owner, err := cs.owned(name, d); err == nil { // else its owner is not there yet
+		if owner, err := cs.owned(name, d); err == nil { // otherwise its owner is not registered yet
 			d = owner
 		}
 		m, err := newMap(d.spec)

@@ -2,7 +2,7 @@
 
 package state
 
-// What programs do to a map while it has a successor already.
+// Changes by programs to a map that already has a successor.
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
 )
 
-// programsWrite tells whether programs can change the entries of a map, and can leave them where they are read.
+// programsWrite reports whether programs can change the entries of a map whose entries can be read.
 func programsWrite(t ebpf.MapType) bool {
 	switch t {
 	case ebpf.Hash, ebpf.LRUHash, ebpf.PerCPUHash, ebpf.LRUCPUHash, ebpf.LPMTrie, ebpf.Array, ebpf.PerCPUArray:
@@ -66,11 +66,11 @@ func (s *succession) catchUp() error {
 		return err
 	}
 	s.other.had = had
-	return s.follow() // what was added meanwhile: the service may take its time
+	return s.follow() // entries that were added meanwhile: the service may take long
 }
 
-// follow carries over entries that were added since, to a successor that programs use. What these made of the same keys
-// stays, and what was carried over before and is not there any more was deleted.
+// follow carries over entries that were added since, to a successor that programs use. Entries that these have written are
+// kept; one that was carried over before and no longer exists was deleted by them.
 func (s *succession) follow() error {
 	if !programsWrite(s.was.Type()) || !programsWrite(s.now.Type()) || isArray(s.was.Type()) {
 		return nil // an array's entries are all there
@@ -94,7 +94,7 @@ func (s *succession) follow() error {
 	return err
 }
 
-// throughScratch calls fn with a map of the new layout that holds the entries of one of the old.
+// throughScratch calls fn with a map of the new layout that contains the entries of a map of the old one.
 func (o *otherLayout) throughScratch(from *ebpf.Map, fn func(scratch *ebpf.Map) error) error {
 	scratch, err := bpfmap.New(o.spec)
 	if err != nil {

@@ -55,7 +55,7 @@ func (cs *State) ProgramsOf(n *graph.Node, h cube.Hook) ([]Program, error) {
 			return nil, fmt.Errorf("cube %s: program %d: the %s object has no PCN_PROGRAM(%s): %w",
 				n.Name, slot.Index, h, pr.Function, cube.ErrNotFound)
 		}
-		if programs[cube.ProgramSlot{Direction: slot.Direction}].Function != "" { // else nothing leads to it
+		if programs[cube.ProgramSlot{Direction: slot.Direction}].Function != "" { // otherwise nothing leads to it
 			out = append(out, Program{slot, o, f})
 		}
 	}
@@ -65,7 +65,7 @@ func (cs *State) ProgramsOf(n *graph.Node, h cube.Hook) ([]Program, error) {
 	return out, nil
 }
 
-// HasFunction says whether the objects of a service have a function for a hook.
+// HasFunction reports whether the objects of a service have a function for a hook.
 func (c *Cubes) HasFunction(service string, h cube.Hook, name string) bool {
 	cs := c.state
 	cs.mu.Lock()
@@ -78,14 +78,14 @@ func (c *Cubes) HasFunction(service string, h cube.Hook, name string) bool {
 	return o != nil && o.Functions[name] != nil
 }
 
-// source identifies bytes that nobody changes.
+// source identifies bytes that do not change.
 type source struct {
 	first *byte
 	size  int
 }
 
-// objectOf returns the object that a program is in, parsed: the service's or one given at run
-// time, whose maps are made for the cube.
+// objectOf returns the parsed object of a program: the service's, or one given at run time, whose maps it creates for the
+// cube.
 func (cs *State) objectOf(in *Instance, pr cube.Program, h cube.Hook) (*link.Object, error) {
 	if pr.Objects == nil {
 		return in.objects[h], nil
@@ -106,7 +106,7 @@ func (cs *State) objectOf(in *Instance, pr cube.Program, h cube.Hook) (*link.Obj
 	return o, cs.addMaps(in, o)
 }
 
-// ForgetObjects lets go of the objects given at run time that the graph has no use for, and returns them.
+// ForgetObjects drops the objects given at run time that the graph does not use, and returns them.
 func (cs *State) ForgetObjects(g *graph.Graph) (gone []*link.Object) {
 	used := map[source]bool{}
 	for _, n := range g.Cubes {
@@ -126,8 +126,8 @@ func (cs *State) ForgetObjects(g *graph.Graph) (gone []*link.Object) {
 	return gone
 }
 
-// CubeReasons are the labels of a cube's reasons: for drops, from link.ReasonFirst on, and for
-// calls of its slow path. Below are those of FrameworkReasons.
+// CubeReasons returns the labels of a cube's reasons for drops, which begin at link.ReasonFirst, and for calls of its slow
+// path. Lower numbers are those of FrameworkReasons.
 func (c *Cubes) CubeReasons(id graph.CubeID) (drops, slowpath []string) {
 	cs := c.state
 	cs.mu.Lock()

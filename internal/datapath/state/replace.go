@@ -2,9 +2,8 @@
 
 package state
 
-// A cube whose service went and came back, or came in another version, is opened anew while
-// packets go through it: the same way as after a restart, with the maps that it has, and beside
-// the instance that is in use until programs of the new one are.
+// If a cube's service ended and was started again, or has another version, the cube is opened again under traffic: as after
+// a restart, with its maps, while the old instance is used until the programs of the new one are.
 
 import (
 	"errors"
@@ -14,18 +13,17 @@ import (
 	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
-// Replacement is a cube that ReplaceCube opened anew. One of its functions is to be called once
-// the change that uses it is over.
+// Replacement is a cube that ReplaceCube opened again. Call one of its functions when the change that uses it has ended.
 type Replacement struct {
-	// Relink says that the next graph must link the cube anew: Node.Maps has to be another one.
+	// Relink is set if the next graph must link the cube again: set another Node.Maps.
 	Relink bool
-	// Back makes the cube what it was. Settle lets go of what it was.
+	// Back restores the old instance. Settle drops it.
 	Back, Settle func()
 }
 
-// ReplaceCube opens a cube with the objects that its service has now, whether the cube runs, goes
-// on as an earlier daemon left it, or is not open. Maps whose declaration changed get successors,
-// as CreateCube does, or the call is refused. The next graph that is committed uses it.
+// ReplaceCube opens a cube with the current objects of its service, whether the cube runs, runs as an earlier daemon left it,
+// or is not open. As in CreateCube, maps whose declaration changed get successors, or the call is refused. The next graph
+// that is committed uses the new instance.
 func (c *Cubes) ReplaceCube(spec Spec) (Replacement, error) {
 	cs := c.state
 	cs.mu.Lock()
@@ -34,7 +32,7 @@ func (c *Cubes) ReplaceCube(spec Spec) (Replacement, error) {
 	if was != nil && was.spec.UUID != spec.UUID {
 		return Replacement{}, fmt.Errorf("cube %s: id %d belongs to %s: %w", spec.Name, spec.ID, was.spec.Name, cube.ErrExists)
 	}
-	delete(cs.byID, spec.ID) // it does not stand in its own way
+	delete(cs.byID, spec.ID) // it does not conflict with itself
 	in, undone, err := cs.open(spec)
 	if err != nil {
 		if was != nil {
@@ -54,7 +52,7 @@ func (c *Cubes) ReplaceCube(spec Spec) (Replacement, error) {
 	}, nil
 }
 
-// putBack makes the instance before a replacement the cube again.
+// putBack restores the instance from before a replacement.
 func (cs *State) putBack(in, was *Instance, undone *undo.Stack) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -62,7 +60,7 @@ func (cs *State) putBack(in, was *Instance, undone *undo.Stack) {
 		return
 	}
 	if was != nil {
-		was.saved = in.saved // what is pinned by now
+		was.saved = in.saved // what is pinned now
 	}
 	cs.setCube(in.spec.ID, was)
 	cs.discard(in)
@@ -74,7 +72,7 @@ func (cs *State) putBack(in, was *Instance, undone *undo.Stack) {
 	}
 }
 
-// letGo lets go of the instance before a replacement.
+// letGo drops the instance from before a replacement.
 func (cs *State) letGo(was *Instance) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -83,7 +81,7 @@ func (cs *State) letGo(was *Instance) {
 	}
 }
 
-// open checks a cube and opens its maps; undone takes away what that made.
+// open checks a cube and opens its maps; undone removes what it created.
 func (cs *State) open(spec Spec) (in *Instance, undone *undo.Stack, err error) {
 	if err := cs.checkSpec(spec); err != nil {
 		return nil, nil, err
@@ -108,7 +106,7 @@ func (cs *State) open(spec Spec) (in *Instance, undone *undo.Stack, err error) {
 	return in, undone, nil
 }
 
-// clearCounters empties what another cube of the same number may have left.
+// clearCounters clears counters that an earlier cube with the same number may have left.
 func (cs *State) clearCounters(spec Spec) error {
 	err := cs.fates.Clear(spec.ID)
 	if err != nil {
@@ -117,7 +115,7 @@ func (cs *State) clearCounters(spec Spec) error {
 	return errors.Join(err, cs.floods.Forget(spec.ID))
 }
 
-// ForgetService forgets the objects of a service that is not loaded any more.
+// ForgetService drops the objects of a service that is no longer loaded.
 func (c *Cubes) ForgetService(name string) {
 	cs := c.state
 	cs.mu.Lock()

@@ -2,8 +2,8 @@
 
 package state
 
-// A map's number of entries is fixed when it is made. To change it while packets go by is to make
-// another map, copy the entries and link the cube anew with that one.
+// A map's number of entries is fixed when it is created. To change it under traffic, another map is created, the entries
+// are copied, and the cube is linked again with the new map.
 
 import (
 	"fmt"
@@ -18,10 +18,9 @@ import (
 	"github.com/polycube/polycube/internal/datapath/graph"
 )
 
-// ResizeMaps gives some of a cube's own maps another number of entries: the next graph that is
-// committed, whose Node.Maps is another one, uses the new maps. undo returns to the old ones; once
-// such a graph was in use it does nothing, and the maps stay as large as they are. undo is nil
-// when all sizes are as they were.
+// ResizeMaps changes the number of entries of some of a cube's private maps. The next graph that is committed, with another
+// Node.Maps, uses the new maps. undo returns to the old ones; it does nothing once such a graph was in use. undo is nil if
+// no size differs.
 func (c *Cubes) ResizeMaps(id graph.CubeID, sizes map[string]uint32) (undo func() error, err error) {
 	cs := c.state
 	cs.mu.Lock()
@@ -59,7 +58,7 @@ func (c *Cubes) ResizeMaps(id graph.CubeID, sizes map[string]uint32) (undo func(
 	}, nil
 }
 
-// resizing is what an instance was before its maps got other sizes.
+// resizing is the state of an instance before its maps were resized.
 type resizing struct {
 	in       *Instance
 	taken    int
@@ -72,7 +71,7 @@ type resizing struct {
 	olds     []*ebpf.Map
 }
 
-// back makes the instance what it was.
+// back restores that state.
 func (r resizing) back() {
 	for name, m := range r.in.maps {
 		if m != r.maps[name] {
@@ -83,7 +82,7 @@ func (r resizing) back() {
 	r.in.moves, r.in.late, r.in.olds = r.moves, r.late, r.olds
 }
 
-// resize makes a successor of a map; it reports whether one was needed.
+// resize creates a successor of a map, and reports whether one was needed.
 func (in *Instance) resize(name string, n uint32) (bool, error) {
 	d, ok := in.declared[name]
 	if !ok {
@@ -116,7 +115,7 @@ func (in *Instance) resize(name string, n uint32) (bool, error) {
 	return true, nil
 }
 
-// sized is the declaration with another number of entries; 0 leaves it as it is.
+// sized returns the declaration with another number of entries; 0 leaves it unchanged.
 func (d declaration) sized(name string, n uint32) (declaration, error) {
 	if d.scope != private {
 		return d, fmt.Errorf("map %s: a shared map always has its declared size: %w", name, cube.ErrInvalid)

@@ -2,10 +2,10 @@
 
 package state
 
-// A cube's programs outlive the daemon that linked them, and so must what is needed to link them
-// again beside changed neighbours: object and constants are pinned with the cube's maps. A daemon
-// that cannot run a stored cube itself (its service is not loaded, its model refuses the
-// configuration, its maps cannot be carried over) lets it go on forwarding with them.
+// A cube's programs outlive the daemon that linked them. What is needed to link them again, when neighbours change, must
+// outlive it as well: objects and constants are pinned with the cube's maps. If a daemon cannot run a stored cube itself
+// (its service is not loaded, its model refuses the configuration, its maps cannot be carried over), the cube continues to
+// forward with these.
 
 import (
 	"bytes"
@@ -30,11 +30,11 @@ import (
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
-// savedABI says which framework an object was compiled for; it changes with what the verdicts and
-// the functions of <pcn/core.h> mean. That struct pcn_md is the same is seen from the object.
+// savedABI is the version of the framework for which an object was compiled. It changes with the meaning of verdicts and of
+// functions of <pcn/core.h>. Whether struct pcn_md is the same can be read from the object.
 const savedABI = 1
 
-// Pins of what is saved of a cube's programs, each followed by a hook, objects and constants also
+// Names of pins for the saved parts of a cube's programs. Each is followed by a hook; those of objects and constants also
 // by a number.
 const (
 	pinPrograms  = "+programs-"
@@ -42,18 +42,17 @@ const (
 	pinConstants = "+constants-"
 )
 
-// savedProgram is one of the programs that a cube consists of.
+// savedProgram is one of a cube's programs.
 type savedProgram struct {
 	Direction cube.Direction
 	Index     int
 	Function  string
-	// Object is the number of its object. Own says that it is the service's, and not one that
-	// the cube was given at run time.
+	// Object is the number of its object. Own is set for the service's, not for one that the cube was given at run time.
 	Object int
 	Own    bool
 }
 
-// encodeSaved puts the framework's version and the length before the bytes.
+// encodeSaved prepends the framework's version and the length to the bytes.
 func encodeSaved(data []byte) []byte {
 	out := binary.NativeEndian.AppendUint32(nil, savedABI)
 	out = binary.NativeEndian.AppendUint32(out, uint32(len(data)))
@@ -70,7 +69,7 @@ func decodeSaved(raw []byte) ([]byte, error) {
 	return raw[8:], nil
 }
 
-// save pins bytes in the cube's directory, if they are not there already.
+// save pins bytes in the cube's directory, unless the same are pinned there.
 func (in *Instance) save(pin string, data []byte) error {
 	if was, ok := in.saved[pin]; ok && bytes.Equal(was, data) {
 		return nil
@@ -79,11 +78,11 @@ func (in *Instance) save(pin string, data []byte) error {
 	if err != nil {
 		return fmt.Errorf("cube %s: save %s: %w", in.spec.Name, pin, err)
 	}
-	defer func() { _ = m.Close() }() // the pin holds it
+	defer func() { _ = m.Close() }() // the pin keeps it
 	return in.savedAs(pin, data, m)
 }
 
-// savedAs pins a map that holds bytes.
+// savedAs pins a map that contains bytes.
 func (in *Instance) savedAs(pin string, data []byte, m *ebpf.Map) error {
 	if err := bpfmap.Repin(m, filepath.Join(in.dir, pin)); err != nil {
 		return fmt.Errorf("cube %s: save %s: %w", in.spec.Name, pin, err)
@@ -92,7 +91,7 @@ func (in *Instance) savedAs(pin string, data []byte, m *ebpf.Map) error {
 	return nil
 }
 
-// saving makes a map that holds bytes.
+// saving creates a map that contains bytes.
 func saving(data []byte) (*ebpf.Map, error) {
 	raw := encodeSaved(data)
 	return ebpf.NewMap(&ebpf.MapSpec{
@@ -101,7 +100,7 @@ func saving(data []byte) (*ebpf.Map, error) {
 	})
 }
 
-// load reads what save pinned.
+// load reads what save has pinned.
 func (in *Instance) load(pin string) ([]byte, error) {
 	m, err := ebpf.LoadPinnedMap(filepath.Join(in.dir, pin), nil)
 	if err != nil {
@@ -115,8 +114,8 @@ func (in *Instance) load(pin string) ([]byte, error) {
 	return decodeSaved(raw)
 }
 
-// readSaved notes what is saved, and how the saved programs declare their maps. What cannot be
-// read is written again; then sizes alone tell whether maps are alike.
+// readSaved reads what is saved, and the declarations of maps in saved programs. What cannot be read is saved again; then,
+// maps are only compared by their sizes.
 func (in *Instance) readSaved() map[cube.Hook][]savedProgram {
 	in.was, in.wasOwn = map[string]*ebpf.MapSpec{}, map[string]bool{}
 	out := map[cube.Hook][]savedProgram{}
@@ -167,9 +166,8 @@ type Linked struct {
 	Object *link.Object
 }
 
-// Keep does what follows from programs being in use: their cubes' maps take over from those
-// before them, and what another daemon needs to link them again is saved of the cubes whose
-// constants these are. It cannot undo the change; what goes wrong is logged.
+// Keep is called once programs are in use: the successors of maps take over, and what another daemon needs to link the
+// programs again is saved for the cubes that were linked. It cannot undo the change; errors are logged.
 func (cs *State) Keep(g *graph.Graph, linked []LinkedCube) {
 	var errs []error
 	for _, in := range cs.due(g) {
@@ -191,13 +189,13 @@ func (cs *State) Keep(g *graph.Graph, linked []LinkedCube) {
 	}
 }
 
-// LinkedCube is a cube that was linked anew, with the constants of its segment.
+// LinkedCube is a cube that was linked again, with the constants of its segment.
 type LinkedCube struct {
 	ID        graph.CubeID
 	Constants map[Linked][]byte
 }
 
-// savePrograms saves what a cube is linked of at a hook. constants are those of its segment.
+// savePrograms saves the objects and constants of a cube's programs at a hook. constants are those of its segment.
 func (cs *State) savePrograms(in *Instance, n *graph.Node, h cube.Hook, constants map[Linked][]byte) error {
 	programs, err := cs.ProgramsOf(n, h)
 	if err != nil {
@@ -233,7 +231,7 @@ func (cs *State) savePrograms(in *Instance, n *graph.Node, h cube.Hook, constant
 	return errors.Join(errs...)
 }
 
-// saveObject saves an object, in one map for all cubes that have it.
+// saveObject saves an object, in one map for all cubes that use it.
 func (cs *State) saveObject(in *Instance, pin string, o *link.Object, h cube.Hook) error {
 	elf := cs.elfOf(in, o, h)
 	if bytes.Equal(in.saved[pin], elf) {
@@ -243,25 +241,25 @@ func (cs *State) saveObject(in *Instance, pin string, o *link.Object, h cube.Hoo
 	if err != nil {
 		return fmt.Errorf("cube %s: save %s: %w", in.spec.Name, pin, err)
 	}
-	defer func() { _ = m.Close() }() // the pin holds it
+	defer func() { _ = m.Close() }() // the pin keeps it
 	cs.savedAt[o] = filepath.Join(in.dir, pin)
 	return in.savedAs(pin, elf, m)
 }
 
-// savedObject opens the map that another cube's object is saved in, or makes one.
+// savedObject opens the map in which another cube has saved the object, or creates one.
 func (cs *State) savedObject(o *link.Object, elf []byte) (*ebpf.Map, error) {
 	if path := cs.savedAt[o]; path != "" {
 		if m, err := ebpf.LoadPinnedMap(path, nil); err == nil {
 			if raw, err := m.LookupBytes(uint32(0)); err == nil && bytes.Equal(raw, encodeSaved(elf)) {
 				return m, nil
 			}
-			_ = m.Close() // that cube has other programs by now
+			_ = m.Close() // that cube has other programs now
 		}
 	}
 	return saving(elf)
 }
 
-// elfOf returns the file that an object was read from.
+// elfOf returns the ELF file of an object.
 func (cs *State) elfOf(in *Instance, o *link.Object, h cube.Hook) []byte {
 	if o == in.objects[h] {
 		return in.elfs[h]
@@ -274,8 +272,8 @@ func (cs *State) elfOf(in *Instance, o *link.Object, h cube.Hook) []byte {
 	return nil
 }
 
-// tidy removes the pins that the present programs have no use for: maps that the service does
-// not declare any more, references to maps in common, and what a daemon that was killed left.
+// tidy removes pins that the current programs do not use: maps that the service no longer declares, references to shared
+// maps, and what a killed daemon left.
 func (in *Instance) tidy() error {
 	wanted := map[string]bool{}
 	for name, d := range in.declared {
@@ -302,9 +300,8 @@ func (in *Instance) tidy() error {
 	return errors.Join(errs...)
 }
 
-// HoldCube opens a cube as an earlier daemon left it: with the programs, constants and maps that
-// it has. Nothing about it can be changed but its place in the graph. The error wraps ErrNotFound
-// when not all of that is there.
+// HoldCube opens a cube as an earlier daemon left it, with its programs, constants and maps. Only its links in the graph can
+// change. The error wraps ErrNotFound if something is missing.
 func (c *Cubes) HoldCube(spec Spec) error {
 	cs := c.state
 	cs.mu.Lock()
@@ -327,7 +324,7 @@ func (c *Cubes) HoldCube(spec Spec) error {
 	return nil
 }
 
-// openFrozen fills an instance with what is pinned of it.
+// openFrozen fills an instance from its pins.
 func (cs *State) openFrozen(in *Instance) error {
 	own := in.spec.Type.Hook()
 	for h, programs := range in.readSaved() {
@@ -393,9 +390,8 @@ func (in *Instance) thaw(h cube.Hook, programs []savedProgram) error {
 	return nil
 }
 
-// Keep protects the maps of a cube that the store knows and that cannot be opened: the first
-// commit removes what nobody has opened. An empty UUID, of a record that cannot be read, protects
-// all there are.
+// Keep protects the maps of a stored cube that cannot be opened: the first commit removes maps of cubes that are not open.
+// An empty UUID, of a record that cannot be read, protects all maps.
 func (c *Cubes) Keep(uuid string) {
 	cs := c.state
 	cs.mu.Lock()
@@ -403,7 +399,7 @@ func (c *Cubes) Keep(uuid string) {
 	cs.retained[uuid] = true
 }
 
-// Forget removes what is pinned of a cube that is not open.
+// Forget removes the pins of a cube that is not open.
 func (c *Cubes) Forget(uuid string) error {
 	cs := c.state
 	cs.mu.Lock()
@@ -424,7 +420,7 @@ func (c *Cubes) Forget(uuid string) error {
 	return nil
 }
 
-// ForgetUnknown removes the maps of cubes that nobody knows any more, after the first commit.
+// ForgetUnknown removes the maps of cubes that no longer exist, after the first commit.
 func (cs *State) ForgetUnknown() {
 	entries, err := os.ReadDir(filepath.Join(cs.dir, "cubes"))
 	if err != nil {
@@ -449,12 +445,12 @@ func (cs *State) ForgetUnknown() {
 	}
 }
 
-// removePins removes those of a cube that is not open, and those of maps in common that nobody uses.
+// removePins removes the pins of a cube that is not open, and those of shared maps that no cube uses.
 func (cs *State) removePins(dir string) error {
 	return errors.Join(bpfmap.RemoveAll(dir), dropCommons(cs.dir))
 }
 
-// removeLater is removePins once that is possible, unless the cube was opened again.
+// removeLater tries removePins again later, unless the cube was opened again.
 func (cs *State) removeLater(dir string, err error) {
 	cs.collect.Again(func() error {
 		cs.mu.Lock()

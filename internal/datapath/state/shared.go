@@ -2,9 +2,9 @@
 
 package state
 
-// Maps that cubes have in common live as long as a cube uses them. Who uses one is written on
-// the bpffs: each user's directory has a pin of the map, besides the map's own. So the count is
-// right after a restart too, and for cubes that could not be restored.
+// Maps that cubes share exist as long as a cube uses them. Their users are recorded in the bpffs: each user's directory has a
+// pin of the map, in addition to the map's own pin. So the count is also right after a restart, and for cubes that could
+// not be restored.
 
 import (
 	"errors"
@@ -25,19 +25,19 @@ import (
 	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
-// common is a map that is open for the cubes that have it in common.
+// common is an open map that cubes share.
 type common struct {
 	spec *ebpf.MapSpec
 	m    *ebpf.Map
-	// move is what the pin is in for as long as the map before its layout changed may have it.
+	// move is set as long as the map's predecessor, with another layout, may have the pin.
 	move   *move
 	origin origins.Origin
-	// by names the cube that opened it first.
+	// by is the name of the cube that opened it first.
 	by    string
 	users int
 }
 
-// commons are the maps in common that are open.
+// commons are the open maps that cubes share.
 type commons struct {
 	dir     string // of the Plane's pins
 	byPlace map[string]*common
@@ -48,11 +48,10 @@ func (cm *commons) moved(places []string) bool {
 	return slices.ContainsFunc(places, func(place string) bool { return cm.byPlace[place].move != nil })
 }
 
-// refName is the pin in a user's directory of the map in common at a place: no name of a map
-// begins with a plus sign.
+// refName returns the name of the pin of a shared map in a user's directory. No name of a map begins with a plus sign.
 func refName(place string) string { return "+" + strings.ReplaceAll(pinName(place), "/", "+") }
 
-// owned returns the declaration that counts: for an imported map, that of the owner.
+// owned returns the declaration that applies: for an imported map, that of the owner.
 func (cs *State) owned(name string, d declaration) (declaration, error) {
 	if d.scope != extern {
 		return d, nil
@@ -76,7 +75,7 @@ func (cs *State) owned(name string, d declaration) (declaration, error) {
 	return d, fmt.Errorf("service %s has no public map of that name: %w", d.space, cube.ErrNotFound)
 }
 
-// openMap opens a map that the cube has in common with others, or makes it.
+// openMap opens a map that the cube shares with others, or creates it.
 func (cm *commons) openMap(in *Instance, name string, d declaration, u *undo.Stack) error {
 	place := d.common(name)
 	c := cm.byPlace[place]
@@ -94,14 +93,14 @@ func (cm *commons) openMap(in *Instance, name string, d declaration, u *undo.Sta
 	}
 	in.maps[name], in.origins[name] = m, c.origin
 	if c.origin == origins.Created && c.users > 0 {
-		in.origins[name] = origins.Adopted // it may have what others wrote
+		in.origins[name] = origins.Adopted // it may have entries of others
 	}
 	c.users++
 	in.commons = append(in.commons, place)
 	return in.refer(refName(place), m, u)
 }
 
-// refer pins a map in common in its user's directory.
+// refer pins a shared map in its user's directory.
 func (in *Instance) refer(ref string, m *ebpf.Map, u *undo.Stack) error {
 	path := filepath.Join(in.dir, ref)
 	is, err := ebpf.LoadPinnedMap(path, nil)
@@ -134,7 +133,7 @@ func equalMaps(a, b *ebpf.Map) (bool, error) {
 	return x == y, nil
 }
 
-// makeMap opens the map at its place, or makes it.
+// makeMap opens the pinned map, or creates it.
 func (cm *commons) makeMap(in *Instance, name, place string, d declaration, u *undo.Stack) (*common, error) {
 	path := filepath.Join(cm.dir, place)
 	for _, dir := range []string{filepath.Dir(filepath.Dir(path)), filepath.Dir(path)} {
@@ -171,19 +170,19 @@ func (cm *commons) makeMap(in *Instance, name, place string, d declaration, u *u
 	return c, nil
 }
 
-// Common is how many maps in common are open.
+// Common returns how many shared maps are open.
 func (cs *State) Common() int { return len(cs.commons.byPlace) }
 
-// removeCommon takes the pin of a map in common away, and its directory with the last.
+// removeCommon removes the pin of a shared map, and its directory if that is empty.
 func removeCommon(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove %s: %w", path, err)
 	}
-	_ = os.Remove(filepath.Dir(path)) // which others may be in
+	_ = os.Remove(filepath.Dir(path)) // unless it has other pins
 	return nil
 }
 
-// leave ends an instance's use of the maps that it has in common. The pins stay.
+// leave ends an instance's use of shared maps. The pins remain.
 func (cm *commons) leave(in *Instance) {
 	for _, place := range in.commons {
 		c := cm.byPlace[place]
@@ -198,7 +197,7 @@ func (cm *commons) leave(in *Instance) {
 	in.commons = nil
 }
 
-// dropCommons removes the maps in common of a Plane's directory that no cube's directory refers to.
+// dropCommons removes the shared maps of a Plane's directory to which no cube's directory refers.
 func dropCommons(dir string) error {
 	used, err := references(dir)
 	if err != nil {
@@ -230,7 +229,7 @@ func dropCommons(dir string) error {
 	return errors.Join(errs...)
 }
 
-// references are the names of all pins of maps in common in cubes' directories.
+// references returns the names of all pins of shared maps in cubes' directories.
 func references(dir string) (map[string]bool, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "cubes", "*", "+*+*+*"))
 	if err != nil {
@@ -243,7 +242,7 @@ func references(dir string) (map[string]bool, error) {
 	return used, nil
 }
 
-// Service are a service's objects, parsed, with what they declare.
+// Service are a service's parsed objects, with the maps that they declare.
 type Service struct {
 	objects  map[cube.Hook]*link.Object
 	elfs     map[cube.Hook][]byte

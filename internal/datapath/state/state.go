@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package state holds the kernel objects of cubes: the objects that services registered, the maps with
-// what is in them, and what is saved of programs for the next daemon. It carries the state of a cube
-// from one layout or size to another, and from one daemon to the next.
+// Package state keeps what cubes have in the kernel: the objects of services, the maps with their entries, and what is saved
+// of programs for the next daemon. It carries entries from one layout or size to another, and from one daemon to the next.
 package state
 
 import (
@@ -16,18 +15,18 @@ import (
 	"github.com/polycube/polycube/internal/datapath/link"
 )
 
-// State is the kernel objects of all cubes: what services declare, the maps and what is saved of programs. The lock of the
-// Plane guards it, since a change looks at it from beginning to end.
+// State is what all cubes have in the kernel: the maps that services declare, and what is saved of programs. The lock of the
+// Plane guards it, as a change uses it from beginning to end.
 type State struct {
 	dir     string // of the Plane's pins
 	log     *slog.Logger
 	collect *collect.Collector
 	floods  floodOwners
 	fates   *counters.Fates
-	// inGraph tells whether a cube is in the graph in use.
+	// inGraph reports whether a cube is in the graph in use.
 	inGraph func(graph.CubeID) bool
 
-	types sync.Map // by cube: its type, for those who must not wait for a change
+	types sync.Map // by cube: its type, for callers that must not wait for a change
 
 	mu       sync.Locker // of the Plane; it guards what follows
 	services map[string]*Service
@@ -35,31 +34,31 @@ type State struct {
 	byID     map[graph.CubeID]*Instance
 	commons  *commons
 	retained map[string]bool // UUIDs of cubes that are not open and not forgotten
-	// savedAt is where a cube has an object pinned.
+	// savedAt are the paths at which objects are pinned.
 	savedAt map[*link.Object]string
 }
 
-// floodOwners are told which cubes can have sets of ports to flood to.
+// floodOwners keeps track of the cubes that can have sets of ports to flood to.
 type floodOwners interface {
 	SetOwner(id graph.CubeID, name string, typ cube.Type, egress bool)
 	RemoveOwner(id graph.CubeID)
 	Forget(id graph.CubeID) error
 }
 
-// Options says with what a State works.
+// Options are what a State needs.
 type Options struct {
 	Dir       string
 	Logger    *slog.Logger
 	Collector *collect.Collector
 	Floods    floodOwners
 	Fates     *counters.Fates
-	// InGraph tells whether a cube is in the graph in use.
+	// InGraph reports whether a cube is in the graph in use.
 	InGraph func(graph.CubeID) bool
 	// Lock guards the State: that of the Plane.
 	Lock sync.Locker
 }
 
-// New makes one without cubes.
+// New returns a State without cubes.
 func New(s Options) *State {
 	return &State{
 		dir: s.Dir, log: s.Logger, collect: s.Collector, floods: s.Floods, fates: s.Fates, inGraph: s.InGraph, mu: s.Lock,
@@ -68,17 +67,17 @@ func New(s Options) *State {
 	}
 }
 
-// Close lets go of all cubes; the pins stay.
+// Close closes all cubes; the pins remain.
 func (cs *State) Close() {
 	for _, in := range cs.byID {
 		cs.discard(in)
 	}
 }
 
-// Cube returns a cube that is open, nil if there is none of the number.
+// Cube returns an open cube, nil if there is none with the number.
 func (cs *State) Cube(id graph.CubeID) *Instance { return cs.byID[id] }
 
-// Used tells what a segment uses of a cube in addition to the graph; false if it is not open.
+// Used returns what a segment uses of a cube in addition to the graph; false if it is not open.
 func (cs *State) Used(id graph.CubeID) (UsedCube, bool) {
 	in := cs.byID[id]
 	if in == nil {
@@ -87,7 +86,7 @@ func (cs *State) Used(id graph.CubeID) (UsedCube, bool) {
 	return in.Used(), true
 }
 
-// TypeOf is the type of a cube that is open. It does not wait for a change.
+// TypeOf returns the type of an open cube. It does not wait for a change.
 func (cs *State) TypeOf(id graph.CubeID) (cube.Type, bool) {
 	typ, ok := cs.types.Load(id)
 	if !ok {
@@ -96,25 +95,25 @@ func (cs *State) TypeOf(id graph.CubeID) (cube.Type, bool) {
 	return typ.(cube.Type), true
 }
 
-// Cubes are what callers of a Plane do with cubes, each call with the lock.
+// Cubes are the methods for callers of a Plane; each takes the lock.
 type Cubes struct{ state *State }
 
-// NewCubes gives access to a State.
+// NewCubes returns them for a State.
 func NewCubes(s *State) *Cubes { return &Cubes{s} }
 
-// UsedCube is what a segment was described by, beside the graph.
+// UsedCube is what the description of a segment depends on, besides the graph.
 type UsedCube struct {
 	in      *Instance
 	objects [2]*link.Object
 	frozen  bool
-	// taken counts up when other maps take the place of the cube's; until then its node says so.
+	// taken increases when successors take over; until then, Node.Maps differs.
 	taken int
 }
 
-// Used tells what a segment uses of the cube in addition to the graph.
+// Used returns what a segment uses of the cube in addition to the graph.
 func (in *Instance) Used() UsedCube {
 	return UsedCube{in, [2]*link.Object{in.objects[cube.TC], in.objects[cube.XDP]}, in.frozen, in.taken}
 }
 
-// SameObjects tells whether two cubes consist of the same objects.
+// SameObjects reports whether two cubes have the same objects.
 func (u UsedCube) SameObjects(o UsedCube) bool { return u.objects == o.objects }

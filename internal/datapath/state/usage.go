@@ -13,22 +13,22 @@ import (
 	"github.com/polycube/polycube/internal/datapath/graph"
 )
 
-// How full maps are: for measurements, at a bounded cost.
+// How full maps are, for metrics, at a bounded cost.
 
 // MapUsage is how full one of a cube's maps is.
 type MapUsage struct {
 	// Name is the map's C name, Type the kernel's name of its type.
 	Name, Type string
 	MaxEntries uint32
-	// Entries is how many it has, -1 for a map whose entries are all there always, such as an array. Of a map that has
-	// more than MaxCounted, that many were counted.
+	// Entries is the number of entries, -1 for a map whose number is fixed, such as an array. Counting stops at
+	// MaxCounted.
 	Entries int
-	// Bytes is the memory that it takes in the kernel, 0 if the kernel does not say.
+	// Bytes is the kernel memory that it uses, 0 if the kernel does not report it.
 	Bytes uint64
 }
 
-// MapUsage looks at a cube's maps, in order of their names. Shared ones are those of every cube that has them. One that
-// cannot be read is left out.
+// MapUsage returns how full a cube's maps are, in order of their names. Shared maps are listed for each cube. A map that
+// cannot be read is omitted.
 func (c *Cubes) MapUsage(id graph.CubeID) []MapUsage {
 	cs := c.state
 	var out []MapUsage
@@ -46,7 +46,7 @@ type heldMap struct {
 	m    *ebpf.Map
 }
 
-// heldMaps are descriptors of one's own for a cube's maps: the cube may go while they are read.
+// heldMaps are separate descriptors of a cube's maps: the cube may be deleted while they are read.
 func (cs *State) heldMaps(id graph.CubeID) []heldMap {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -70,7 +70,7 @@ func usageOf(m *ebpf.Map, name string) (MapUsage, error) {
 	}
 	u := MapUsage{Name: name, Type: m.Type().String(), MaxEntries: m.MaxEntries(), Entries: -1}
 	if u.Bytes, _ = info.Memlock(); u.Bytes == 0 && m.Type() == ebpf.RingBuf {
-		u.Bytes = uint64(m.MaxEntries()) // before Linux 6.4, the kernel multiplies by the size of an entry, of which there is none
+		u.Bytes = uint64(m.MaxEntries()) // before Linux 6.4, the kernel multiplies by the size of an entry, which is 0
 	}
 	if u.Entries, err = bpfmap.Count(m); err != nil {
 		return MapUsage{}, fmt.Errorf("map %s: count its entries: %w", name, err)

@@ -22,7 +22,7 @@ import (
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
-// device is the only netdev that there is, eth1. With stiff, it does not change its MAC address while it runs.
+// device is the only netdev, eth1. With stiff, it does not change its MAC address while it is up.
 type device struct {
 	status netdev.Status
 	gone   bool
@@ -70,7 +70,7 @@ func prefixes(texts ...string) []netip.Prefix {
 
 const own, given = "02:00:00:00:00:01", "02:00:00:00:00:99"
 
-// aligner aligns a device that has an address of somebody else.
+// aligner aligns a device that has an address of another owner.
 func aligner(t *testing.T, d *device) *Aligner {
 	d.status.Index, d.status.Up, d.status.MAC, d.status.Addresses = 7, true, mac(own), prefixes("10.0.0.9/24")
 	var view atomic.Pointer[unit.Snapshot]
@@ -85,7 +85,7 @@ func TestANetdevGetsAndLosesTheAddressesOfItsPort(t *testing.T) {
 		want      cube.Alignment
 		addresses []netip.Prefix
 		mac       string
-		// ownMAC is what the port keeps of the netdev's own address.
+		// ownMAC is the netdev's own address that the port has saved.
 		ownMAC string
 	}{
 		{name: "addresses", want: cube.Alignment{Interface: cube.Interface{Addresses: prefixes("10.1.0.1/24")}},

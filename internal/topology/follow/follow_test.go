@@ -22,11 +22,11 @@ import (
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
-// recorder makes the changes of links in a snapshot, and notes what it was asked for.
+// recorder makes the changes of links in a snapshot, and records the calls.
 type recorder struct {
 	view  *atomic.Pointer[unit.Snapshot]
 	asked []string
-	// unused says that no cube uses the netdevs, refuse is the netdev that the data plane cannot use.
+	// unused is set if no cube uses the netdevs; refuse is the netdev that the data plane cannot use.
 	unused bool
 	refuse string
 }

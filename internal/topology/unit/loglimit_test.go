@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// TestLinesAreLimited: in a flood only some lines are written; how many were not is logged once a second, at the
+// TestLinesAreLimited: in a flood only some lines are written. The number of the others is logged once a second, at the
 // highest level among them.
 func TestLinesAreLimited(t *testing.T) {
 	var out bytes.Buffer

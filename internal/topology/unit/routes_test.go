@@ -14,15 +14,15 @@ import (
 	"github.com/polycube/polycube/test/pace"
 )
 
-// listens counts the routes that it is told.
+// listens counts the routes in its notifications.
 type listens struct{ routes atomic.Int64 }
 
 func (l *listens) RoutesChanged(changes []cube.RouteChange, _ bool) {
 	l.routes.Add(int64(len(changes)))
 }
 
-// TestRoutesThatComeWhileTheirCubeGoesHoldNobodyUp: routes that change while the daemon ends or a cube is deleted block
-// nothing.
+// TestRoutesThatComeWhileTheirCubeGoesHoldNobodyUp: routes that change while the daemon ends or a cube is deleted do not
+// block anything.
 func TestRoutesThatComeWhileTheirCubeGoesHoldNobodyUp(t *testing.T) {
 	change := []cube.RouteChange{{Route: cube.Route{Prefix: netip.MustParsePrefix("10.0.0.0/8")}}}
 	for range 200 {
