@@ -170,7 +170,7 @@ PCN_NOINLINE int nat_open_alone(struct nat_open *o, __u32 table)
 }
 
 /* Sets o->out to the external endpoint of o->in: that of its mapping, or of a new one. */
-PCN_INLINE long nat_map(struct nat_open *o, __u32 table)
+PCN_INLINE long nat_map(struct nat_open *o, const __u32 table)
 {
 	nat_wildcard(o);
 	for (int i = 0; i < 2; i++) {
@@ -205,6 +205,22 @@ PCN_INLINE long nat_map(struct nat_open *o, __u32 table)
 	return NAT_EEXIST;
 }
 
+/* Global, so that the table is a constant in them, also to the verifier of Linux 6.1, which forgets
+ * a value of 32 bits that is on the stack. */
+PCN_GLOBAL int nat_map4(void)
+{
+	struct nat_open *o = nat_scratch();
+
+	return o ? nat_map(o, 0) : NAT_ENOMEM;
+}
+
+PCN_GLOBAL int nat_map6(void)
+{
+	struct nat_open *o = nat_scratch();
+
+	return o ? nat_map(o, NAT_V6) : NAT_ENOMEM;
+}
+
 /* Records that o->in has sent to the remote address, whatever the port. */
 PCN_INLINE void nat_permit(struct nat_open *o, const __u32 table)
 {
@@ -218,7 +234,7 @@ PCN_INLINE void nat_permit(struct nat_open *o, const __u32 table)
 /* A session of a mapping. */
 PCN_NOINLINE int nat_open_mapped(struct nat_open *o, __u32 table)
 {
-	long err = nat_map(o, table);
+	long err = table & NAT_V6 ? nat_map6() : nat_map4();
 
 	if (err == NAT_ENOSPC && overload) {
 		o->entry.flags |= NAT_OVERLOAD;
