@@ -24,6 +24,7 @@ import (
 	"github.com/polycube/polycube/internal/access"
 	"github.com/polycube/polycube/internal/rest/message"
 	"github.com/polycube/polycube/internal/trace"
+	"github.com/polycube/polycube/test/pace"
 	"github.com/polycube/polycube/test/pki"
 )
 
@@ -116,7 +117,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
-	for deadline := time.Now().Add(shutdownPatience); !ok(); <-poll.C {
+	for deadline := time.Now().Add(pace.Stretch(time.Minute)); !ok(); <-poll.C { // ten megabytes for each of eight readers, with -race
 		if time.Now().After(deadline) {
 			t.Fatalf("in vain: %s", what)
 		}
