@@ -15,14 +15,8 @@ import (
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pace"
+	"github.com/polycube/polycube/test/pkt"
 )
-
-func prefixes(texts ...string) (out []netip.Prefix) {
-	for _, text := range texts {
-		out = append(out, netip.MustParsePrefix(text))
-	}
-	return out
-}
 
 func TestAddressesOfAnInterfaceBecomeThoseOfThePort(t *testing.T) {
 	const a, b, c = "10.0.0.1/24", "10.0.1.1/24", "2001:db8::1/64"
@@ -33,14 +27,14 @@ func TestAddressesOfAnInterfaceBecomeThoseOfThePort(t *testing.T) {
 		was, is []netip.Prefix
 		want    []cube.Edit
 	}{
-		{"nothing", prefixes(a, b), prefixes(b, a), nil},
-		{"the first", nil, prefixes(a), []cube.Edit{{Path: ip, Value: a}}},
-		{"two at once", nil, prefixes(a, c), []cube.Edit{{Path: ip, Value: a}, {Path: second(c), Value: map[string]string{"ip": c}}}},
-		{"one more", prefixes(a), prefixes(a, b), []cube.Edit{{Path: second(b), Value: map[string]string{"ip": b}}}},
-		{"one less", prefixes(a, b), prefixes(a), []cube.Edit{{Delete: true, Path: second(b)}}},
-		{"the primary one goes", prefixes(a, b, c), prefixes(b, c), []cube.Edit{{Delete: true, Path: second(b)}, {Path: ip, Value: b}}},
-		{"another one", prefixes(a), prefixes(b), []cube.Edit{{Path: ip, Value: b}}},
-		{"all go", prefixes(a, b), nil, []cube.Edit{{Delete: true, Path: []string{"ports", "p", "secondaryip"}}, {Delete: true, Path: ip}}},
+		{"nothing", pkt.Prefixes(a, b), pkt.Prefixes(b, a), nil},
+		{"the first", nil, pkt.Prefixes(a), []cube.Edit{{Path: ip, Value: a}}},
+		{"two at once", nil, pkt.Prefixes(a, c), []cube.Edit{{Path: ip, Value: a}, {Path: second(c), Value: map[string]string{"ip": c}}}},
+		{"one more", pkt.Prefixes(a), pkt.Prefixes(a, b), []cube.Edit{{Path: second(b), Value: map[string]string{"ip": b}}}},
+		{"one less", pkt.Prefixes(a, b), pkt.Prefixes(a), []cube.Edit{{Delete: true, Path: second(b)}}},
+		{"the primary one goes", pkt.Prefixes(a, b, c), pkt.Prefixes(b, c), []cube.Edit{{Delete: true, Path: second(b)}, {Path: ip, Value: b}}},
+		{"another one", pkt.Prefixes(a), pkt.Prefixes(b), []cube.Edit{{Path: ip, Value: b}}},
+		{"all go", pkt.Prefixes(a, b), nil, []cube.Edit{{Delete: true, Path: []string{"ports", "p", "secondaryip"}}, {Delete: true, Path: ip}}},
 	} {
 		if got := addressEdits("p", tt.was, tt.is); !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)

@@ -17,6 +17,7 @@ import (
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/topology/document"
 	"github.com/polycube/polycube/internal/topology/world"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 // addressed is a bridge whose ports have addresses. It refuses those that begin with 192.0.2.
@@ -43,7 +44,7 @@ func (c *addressed) Alignment(conf json.RawMessage) (map[string]cube.Alignment, 
 	for _, p := range decoded.Ports {
 		a := cube.Alignment{ReadOnly: decoded.Note == "follow"}
 		if p.MAC != "" {
-			a.MAC = mac(p.MAC)
+			a.MAC = pkt.MAC(p.MAC)
 		}
 		for _, ip := range p.IP {
 			a.Addresses = append(a.Addresses, ip.Address)
@@ -83,7 +84,7 @@ func newAlignLab(t *testing.T) *lab {
 	l.restart()
 	for i, name := range []string{"veth1", "veth2", "eth0"} {
 		info, _ := l.devs.Get(name)
-		info.MAC = mac(fmt.Sprintf("02:00:00:00:00:1%d", i))
+		info.MAC = pkt.MAC(fmt.Sprintf("02:00:00:00:00:1%d", i))
 		l.devs.set(info)
 		l.NetdevEvent(netdev.Event{Kind: netdev.Added, Info: info})
 	}
@@ -143,7 +144,7 @@ const (
 
 func TestWhatChangesAtANetdevChangesAtItsPort(t *testing.T) {
 	l := newAlignLab(t)
-	l.happens("veth1", func(i *netdev.Info) { i.Addresses = prefixes("10.0.0.1/24") })
+	l.happens("veth1", func(i *netdev.Info) { i.Addresses = pkt.Prefixes("10.0.0.1/24") })
 	l.must(`create addressed h1 <<< {"ports":[{"name":"p1","peer":"veth1"},{"name":"p2"}]}`)
 	l.wantPort("at the beginning", "p1", "", "10.0.0.1/24")
 	for _, tt := range []struct {
@@ -151,9 +152,9 @@ func TestWhatChangesAtANetdevChangesAtItsPort(t *testing.T) {
 		change func(*netdev.Info)
 		want   []string
 	}{
-		{"another one", func(i *netdev.Info) { i.Addresses = prefixes("10.0.0.1/24", "10.1.0.1/24") }, []string{"10.0.0.1/24", "10.1.0.1/24"}},
-		{"one that the cube refuses", func(i *netdev.Info) { i.Addresses = prefixes("10.0.0.1/24", "10.1.0.1/24", "192.0.2.1/24") }, []string{"10.0.0.1/24", "10.1.0.1/24"}},
-		{"the next one, and one less", func(i *netdev.Info) { i.Addresses = prefixes("10.0.0.1/24", "10.2.0.1/24", "192.0.2.1/24") }, []string{"10.0.0.1/24", "10.2.0.1/24"}},
+		{"another one", func(i *netdev.Info) { i.Addresses = pkt.Prefixes("10.0.0.1/24", "10.1.0.1/24") }, []string{"10.0.0.1/24", "10.1.0.1/24"}},
+		{"one that the cube refuses", func(i *netdev.Info) { i.Addresses = pkt.Prefixes("10.0.0.1/24", "10.1.0.1/24", "192.0.2.1/24") }, []string{"10.0.0.1/24", "10.1.0.1/24"}},
+		{"the next one, and one less", func(i *netdev.Info) { i.Addresses = pkt.Prefixes("10.0.0.1/24", "10.2.0.1/24", "192.0.2.1/24") }, []string{"10.0.0.1/24", "10.2.0.1/24"}},
 		{"down, which takes some away", func(i *netdev.Info) { i.Up, i.Addresses = false, nil }, []string{"10.0.0.1/24", "10.2.0.1/24"}},
 		{"up again", func(i *netdev.Info) { i.Up = true }, []string{"10.0.0.1/24", "10.2.0.1/24"}},
 	} {
@@ -175,7 +176,7 @@ func TestWhatChangesAtANetdevChangesAtItsPort(t *testing.T) {
 	gone := l.devs.remove("veth1")
 	l.NetdevEvent(netdev.Event{Kind: netdev.Removed, Info: gone})
 	l.wantPort("the netdev is gone", "p1", "", "10.0.0.1/24", "10.2.0.1/24")
-	l.devs.set(netdev.Info{Name: "veth1", Index: 20, Up: true, Carrier: true, Kind: "veth", MAC: mac(vethMAC), Addresses: prefixes("10.3.0.1/24")})
+	l.devs.set(netdev.Info{Name: "veth1", Index: 20, Up: true, Carrier: true, Kind: "veth", MAC: pkt.MAC(vethMAC), Addresses: pkt.Prefixes("10.3.0.1/24")})
 	back, _ := l.devs.Get("veth1")
 	l.NetdevEvent(netdev.Event{Kind: netdev.Added, Info: back})
 	l.wantPort("another one by its name", "p1", "", "10.0.0.1/24", "10.2.0.1/24")
@@ -184,7 +185,7 @@ func TestWhatChangesAtANetdevChangesAtItsPort(t *testing.T) {
 
 func TestANetdevIsGivenWhatItsPortHasAndGivesItBack(t *testing.T) {
 	l := newAlignLab(t)
-	l.happens("veth1", func(i *netdev.Info) { i.Addresses = prefixes("10.9.0.1/24") })
+	l.happens("veth1", func(i *netdev.Info) { i.Addresses = pkt.Prefixes("10.9.0.1/24") })
 	l.must(`create addressed h1 <<< {"ports":[{"name":"p1","mac":"` + portMAC + `","ip":[{"address":"10.0.0.1/24"},{"address":"10.9.0.1/24"}]},{"name":"p2"}]}`)
 	l.wantNetdev("without a peer", "veth1", vethMAC, "10.9.0.1/24")
 	for _, tt := range []struct {
@@ -218,7 +219,7 @@ func TestANetdevIsGivenWhatItsPortHasAndGivesItBack(t *testing.T) {
 func TestTheOperatorsMACAddressStays(t *testing.T) {
 	l := newAlignLab(t)
 	l.must(`create addressed h1 <<< {"ports":[{"name":"p1","mac":"`+portMAC+`","peer":"veth1"}]}`, `patch h1 note <<< "both"`)
-	l.happens("veth1", func(i *netdev.Info) { i.MAC = mac(sysMAC) })
+	l.happens("veth1", func(i *netdev.Info) { i.MAC = pkt.MAC(sysMAC) })
 	l.wantPort("changed at the netdev", "p1", sysMAC)
 	l.must(`disconnect h1:p1 veth1`)
 	l.wantNetdev("without the port", "veth1", sysMAC)
@@ -227,7 +228,7 @@ func TestTheOperatorsMACAddressStays(t *testing.T) {
 // TestAFailureAnywhereLeavesNetdevsAsTheyWere fails each step in turn.
 func TestAFailureAnywhereLeavesNetdevsAsTheyWere(t *testing.T) {
 	l := newAlignLab(t)
-	l.happens("veth2", func(i *netdev.Info) { i.Addresses = prefixes("10.7.0.1/24") })
+	l.happens("veth2", func(i *netdev.Info) { i.Addresses = pkt.Prefixes("10.7.0.1/24") })
 	l.must(`create addressed h1 <<< {"ports":[{"name":"p1","mac":"` + portMAC + `","peer":"veth1","ip":[{"address":"10.0.0.1/24"}]},{"name":"p2"}]}`)
 	for _, line := range []string{
 		`patch h1 ports p1 mac <<< "02:00:00:00:01:02"`, `post h1 ports p1 ip 10.1.0.1/24 <<< {}`, `connect h1:p2 veth2`,
@@ -289,19 +290,19 @@ func TestANetdevThatKeepsItsMACAddressIsNoReasonToRefuse(t *testing.T) {
 // TestWhatTheHostReachesElsewhereIsNotTakenFromIt: the address of a port is in a network of another netdev.
 func TestWhatTheHostReachesElsewhereIsNotTakenFromIt(t *testing.T) {
 	l := newAlignLab(t)
-	l.happens("eth0", func(i *netdev.Info) { i.Addresses = prefixes("10.0.0.77/24") })
+	l.happens("eth0", func(i *netdev.Info) { i.Addresses = pkt.Prefixes("10.0.0.77/24") })
 	l.must(`create addressed h1 <<< {"ports":[{"name":"p1","peer":"veth1","ip":[{"address":"10.0.0.1/24"},{"address":"10.1.0.1/24"}]},
 		{"name":"p2","peer":"veth2","ip":[{"address":"10.1.0.1/24"}]}]}`)
 	l.wantNetdev("the network of eth0 is left out, that of another port is not", "veth1", vethMAC, "10.1.0.1/24")
 	l.wantNetdev("the network of eth0 is left out, that of another port is not", "veth2", "02:00:00:00:00:11", "10.1.0.1/24")
-	l.happens("eth0", func(i *netdev.Info) { i.Addresses = prefixes("10.0.0.77/24", "10.1.0.77/16") })
+	l.happens("eth0", func(i *netdev.Info) { i.Addresses = pkt.Prefixes("10.0.0.77/24", "10.1.0.77/16") })
 	l.wantNetdev("eth0 is there later", "veth1", vethMAC)
 	l.wantPort("eth0 is there later", "p1", "", "10.0.0.1/24", "10.1.0.1/24")
 }
 
 func TestWhatAPortTakesIsAppliedTwice(t *testing.T) {
 	l := newAlignLab(t)
-	l.happens("veth1", func(i *netdev.Info) { i.Addresses = prefixes("10.0.0.1/24") })
+	l.happens("veth1", func(i *netdev.Info) { i.Addresses = pkt.Prefixes("10.0.0.1/24") })
 	doc := `[{"name":"h1","service-name":"addressed","ports":[{"name":"p1","peer":"veth1"}]}]`
 	var first *Applied
 	for i := range 2 {

@@ -5,30 +5,13 @@ package topology
 import (
 	"encoding/json"
 	"fmt"
-	"net"
-	"net/netip"
 	"reflect"
 	"testing"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/test/pkt"
 )
-
-func mac(text string) net.HardwareAddr {
-	m, err := net.ParseMAC(text)
-	if err != nil {
-		panic(err)
-	}
-	return m
-}
-
-func prefixes(texts ...string) []netip.Prefix {
-	var list []netip.Prefix
-	for _, t := range texts {
-		list = append(list, netip.MustParsePrefix(t))
-	}
-	return list
-}
 
 // told returns the last notification of the filters and their number, and resets both.
 func (l *lab) told() (last cube.Parent, times int) {
@@ -55,7 +38,7 @@ func (l *lab) change(change func(*netdev.Info)) {
 
 func TestParametersOfAParentAreInherited(t *testing.T) {
 	l := newLab(t)
-	device := netdev.Info{Name: "veth1", Index: 10, Up: true, MTU: 1500, MAC: mac("02:00:00:00:00:10"), Addresses: prefixes("10.0.0.1/24")}
+	device := netdev.Info{Name: "veth1", Index: 10, Up: true, MTU: 1500, MAC: pkt.MAC("02:00:00:00:00:10"), Addresses: pkt.Prefixes("10.0.0.1/24")}
 	l.devs.set(device)
 	l.NetdevEvent(netdev.Event{Kind: netdev.Added, Info: device})
 	l.must(`create toybridge br1 <<< {"ports":[{"name":"p1"},{"name":"p2"}]}`, `create toyfilter th1`)
@@ -72,21 +55,21 @@ func TestParametersOfAParentAreInherited(t *testing.T) {
 				MAC: device.MAC, Addresses: device.Addresses, Leaves: leaves(`{"name":"p1","peer":"veth1","tcubes":["th1"]}`)}},
 		{"a MAC address of the port's own", func() { l.must(`patch br1 ports p1 mac <<< "02:00:00:00:00:99"`) },
 			cube.Parent{Name: "br1:p1", Cube: "br1", Port: "p1", Peer: "veth1", Netdev: "veth1", Index: 10, MTU: 1500,
-				MAC: mac("02:00:00:00:00:99"), Addresses: device.Addresses,
+				MAC: pkt.MAC("02:00:00:00:00:99"), Addresses: device.Addresses,
 				Leaves: leaves(`{"mac":"02:00:00:00:00:99","name":"p1","peer":"veth1","tcubes":["th1"]}`)}},
 		{"the netdev's MTU", func() { l.change(func(i *netdev.Info) { i.MTU = 9000 }) },
 			cube.Parent{Name: "br1:p1", Cube: "br1", Port: "p1", Peer: "veth1", Netdev: "veth1", Index: 10, MTU: 9000,
-				MAC: mac("02:00:00:00:00:99"), Addresses: device.Addresses,
+				MAC: pkt.MAC("02:00:00:00:00:99"), Addresses: device.Addresses,
 				Leaves: leaves(`{"mac":"02:00:00:00:00:99","name":"p1","peer":"veth1","tcubes":["th1"]}`)}},
 		{"detached", func() { l.must(`detach th1 br1:p1`) }, cube.Parent{}},
 		{"on the netdev itself", func() { l.must(`attach th1 veth1`) },
 			cube.Parent{Name: "veth1", Netdev: "veth1", Index: 10, MTU: 9000, MAC: device.MAC, Addresses: device.Addresses}},
 		{"the netdev's addresses", func() {
-			l.change(func(i *netdev.Info) { i.Addresses = prefixes("10.0.0.1/24", "fe80::1/64") })
-		}, cube.Parent{Name: "veth1", Netdev: "veth1", Index: 10, MTU: 9000, MAC: device.MAC, Addresses: prefixes("10.0.0.1/24", "fe80::1/64")}},
-		{"the netdev's MAC address", func() { l.change(func(i *netdev.Info) { i.MAC = mac("02:00:00:00:00:11") }) },
-			cube.Parent{Name: "veth1", Netdev: "veth1", Index: 10, MTU: 9000, MAC: mac("02:00:00:00:00:11"),
-				Addresses: prefixes("10.0.0.1/24", "fe80::1/64")}},
+			l.change(func(i *netdev.Info) { i.Addresses = pkt.Prefixes("10.0.0.1/24", "fe80::1/64") })
+		}, cube.Parent{Name: "veth1", Netdev: "veth1", Index: 10, MTU: 9000, MAC: device.MAC, Addresses: pkt.Prefixes("10.0.0.1/24", "fe80::1/64")}},
+		{"the netdev's MAC address", func() { l.change(func(i *netdev.Info) { i.MAC = pkt.MAC("02:00:00:00:00:11") }) },
+			cube.Parent{Name: "veth1", Netdev: "veth1", Index: 10, MTU: 9000, MAC: pkt.MAC("02:00:00:00:00:11"),
+				Addresses: pkt.Prefixes("10.0.0.1/24", "fe80::1/64")}},
 		{"the netdev is gone", func() { l.NetdevEvent(netdev.Event{Kind: netdev.Removed, Info: l.devs.remove("veth1")}) },
 			cube.Parent{Name: "veth1", Netdev: "veth1"}},
 		{"was restored", func() {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 // curious is a bridge that wants to know what its ports are connected to.
@@ -52,7 +53,7 @@ func TestCubesHearWhatTheirPortsAreConnectedTo(t *testing.T) {
 	var mu sync.Mutex
 	heard := map[string]cube.Peer{}
 	l := curiousLab(t, &mu, heard, new([]string))
-	device := netdev.Info{Name: "veth1", Index: 10, Up: true, Carrier: true, MTU: 1500, Speed: 10000, MAC: mac("02:00:00:00:00:10"), Addresses: prefixes("10.0.0.1/24")}
+	device := netdev.Info{Name: "veth1", Index: 10, Up: true, Carrier: true, MTU: 1500, Speed: 10000, MAC: pkt.MAC("02:00:00:00:00:10"), Addresses: pkt.Prefixes("10.0.0.1/24")}
 	l.devs.set(device)
 	l.NetdevEvent(netdev.Event{Kind: netdev.Added, Info: device})
 	l.must(`create curious c1 <<< {"ports":[{"name":"p1"},{"name":"p2"}]}`, `create toybridge br1 <<< {"ports":[{"name":"p1"}]}`)

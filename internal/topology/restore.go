@@ -243,7 +243,7 @@ func (r *restoration) markBroken(w *unit.Snapshot, s *staged, why error) {
 		Made: s.unit != nil && s.unit.Ready()}
 }
 
-// findNetdevs looks at the netdevs that are there at the start. What they have then is no news: the configuration counts.
+// findNetdevs reads the netdevs that exist at the start. Their settings then do not change ports: the configuration applies.
 func (r *restoration) findNetdevs() {
 	w := r.view.Load().Clone()
 	for name, at := range w.Holders(func(peer string) bool { return w.Links[peer].Index != 0 }) {

@@ -37,18 +37,27 @@ type Frame struct {
 // Eth starts a frame from one MAC address to another.
 func Eth(from, to string) *Frame {
 	f := &Frame{}
-	copy(f.header[:], mac(to))
-	copy(f.header[6:], mac(from))
+	copy(f.header[:], MAC(to))
+	copy(f.header[6:], MAC(from))
 	f.next = func(t layers.EthernetType) { binary.BigEndian.PutUint16(f.header[12:], uint16(t)) }
 	return f.EtherType(0x88b5)
 }
 
-func mac(text string) net.HardwareAddr {
+// MAC parses a MAC address, and panics if the text is none.
+func MAC(text string) net.HardwareAddr {
 	addr, err := net.ParseMAC(text)
 	if err != nil {
 		panic(fmt.Sprintf("pkt: %v", err))
 	}
 	return addr
+}
+
+// Prefixes parses prefixes, and panics if a text is none.
+func Prefixes(texts ...string) (list []netip.Prefix) {
+	for _, t := range texts {
+		list = append(list, netip.MustParsePrefix(t))
+	}
+	return list
 }
 
 // EtherType sets the type of a frame whose payload is not one of the layers below; without it the type is 0x88b5, for
@@ -92,7 +101,7 @@ func (f *Frame) arp(operation uint16, fromMAC, from, toMAC, to string) *Frame {
 	f.layers = append(f.layers, &layers.ARP{
 		AddrType: layers.LinkTypeEthernet, Protocol: layers.EthernetTypeIPv4, Operation: operation,
 		HwAddressSize: 6, ProtAddressSize: 4,
-		SourceHwAddress: mac(fromMAC), SourceProtAddress: ip(from), DstHwAddress: mac(toMAC), DstProtAddress: ip(to),
+		SourceHwAddress: MAC(fromMAC), SourceProtAddress: ip(from), DstHwAddress: MAC(toMAC), DstProtAddress: ip(to),
 	})
 	return f
 }

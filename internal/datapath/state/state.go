@@ -101,7 +101,7 @@ type Cubes struct{ state *State }
 // NewCubes returns them for a State.
 func NewCubes(s *State) *Cubes { return &Cubes{s} }
 
-// UsedCube is what the description of a segment depends on, besides the graph.
+// UsedCube is the part of a cube that the description of a segment uses, in addition to the graph.
 type UsedCube struct {
 	in      *Instance
 	objects [2]*link.Object

@@ -6,7 +6,6 @@ package align
 
 import (
 	"log/slog"
-	"net"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -20,6 +19,7 @@ import (
 	"github.com/polycube/polycube/internal/topology/neighbours"
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 // device is the only netdev, eth1. With stiff, it does not change its MAC address while it is up.
@@ -52,27 +52,11 @@ func (d *device) Put(_ int, s netdev.Settings) error {
 	return nil
 }
 
-func mac(text string) net.HardwareAddr {
-	m, err := net.ParseMAC(text)
-	if err != nil {
-		panic(err)
-	}
-	return m
-}
-
-func prefixes(texts ...string) []netip.Prefix {
-	var list []netip.Prefix
-	for _, t := range texts {
-		list = append(list, netip.MustParsePrefix(t))
-	}
-	return list
-}
-
 const own, given = "02:00:00:00:00:01", "02:00:00:00:00:99"
 
 // aligner aligns a device that has an address of another owner.
 func aligner(t *testing.T, d *device) *Aligner {
-	d.status.Index, d.status.Up, d.status.MAC, d.status.Addresses = 7, true, mac(own), prefixes("10.0.0.9/24")
+	d.status.Index, d.status.Up, d.status.MAC, d.status.Addresses = 7, true, pkt.MAC(own), pkt.Prefixes("10.0.0.9/24")
 	var view atomic.Pointer[unit.Snapshot]
 	view.Store(unit.NewSnapshot())
 	return New(d, neighbours.New(&view, d, &unit.News{}), slog.New(slog.NewTextHandler(t.Output(), nil)), func() bool { return true })
@@ -88,18 +72,18 @@ func TestANetdevGetsAndLosesTheAddressesOfItsPort(t *testing.T) {
 		// ownMAC is the netdev's own address that the port has saved.
 		ownMAC string
 	}{
-		{name: "addresses", want: cube.Alignment{Interface: cube.Interface{Addresses: prefixes("10.1.0.1/24")}},
-			addresses: prefixes("10.0.0.9/24", "10.1.0.1/24"), mac: own},
-		{name: "a MAC address", want: cube.Alignment{Interface: cube.Interface{MAC: mac(given)}},
-			addresses: prefixes("10.0.0.9/24"), mac: given, ownMAC: own},
+		{name: "addresses", want: cube.Alignment{Interface: cube.Interface{Addresses: pkt.Prefixes("10.1.0.1/24")}},
+			addresses: pkt.Prefixes("10.0.0.9/24", "10.1.0.1/24"), mac: own},
+		{name: "a MAC address", want: cube.Alignment{Interface: cube.Interface{MAC: pkt.MAC(given)}},
+			addresses: pkt.Prefixes("10.0.0.9/24"), mac: given, ownMAC: own},
 		{name: "a MAC address that it cannot take", device: device{stiff: true},
-			want:      cube.Alignment{Interface: cube.Interface{MAC: mac(given), Addresses: prefixes("10.1.0.1/24")}},
-			addresses: prefixes("10.0.0.9/24", "10.1.0.1/24"), mac: own},
-		{name: "an address that somebody else gave it", want: cube.Alignment{Interface: cube.Interface{Addresses: prefixes("10.0.0.9/24")}},
-			addresses: prefixes("10.0.0.9/24"), mac: own},
+			want:      cube.Alignment{Interface: cube.Interface{MAC: pkt.MAC(given), Addresses: pkt.Prefixes("10.1.0.1/24")}},
+			addresses: pkt.Prefixes("10.0.0.9/24", "10.1.0.1/24"), mac: own},
+		{name: "an address that somebody else gave it", want: cube.Alignment{Interface: cube.Interface{Addresses: pkt.Prefixes("10.0.0.9/24")}},
+			addresses: pkt.Prefixes("10.0.0.9/24"), mac: own},
 		{name: "nothing, when the port follows the netdev",
-			want:      cube.Alignment{ReadOnly: true, Interface: cube.Interface{MAC: mac(given), Addresses: prefixes("10.1.0.1/24")}},
-			addresses: prefixes("10.0.0.9/24"), mac: own},
+			want:      cube.Alignment{ReadOnly: true, Interface: cube.Interface{MAC: pkt.MAC(given), Addresses: pkt.Prefixes("10.1.0.1/24")}},
+			addresses: pkt.Prefixes("10.0.0.9/24"), mac: own},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -153,7 +137,7 @@ func TestANetdevThatHasDisappearedIsNoError(t *testing.T) {
 	d.gone = true
 	p := &world.Port{Name: "p1", UUID: "u", Peer: "eth1", OwnMAC: own}
 	aligned := map[string]*world.Aligned{"eth1": {PortUUID: "u"}}
-	if err := a.Begin(aligned).Set(p, cube.Alignment{Interface: cube.Interface{MAC: mac(given)}}); err != nil {
+	if err := a.Begin(aligned).Set(p, cube.Alignment{Interface: cube.Interface{MAC: pkt.MAC(given)}}); err != nil {
 		t.Error(err)
 	}
 	if p.OwnMAC != "" || len(aligned) > 0 {
@@ -166,7 +150,7 @@ func TestOnlyThePortThatANetdevIsAlignedWithReleasesIt(t *testing.T) {
 	a := aligner(t, &d)
 	aligned := map[string]*world.Aligned{}
 	c := a.Begin(aligned)
-	if err := c.Set(&world.Port{Name: "p1", UUID: "u1", Peer: "eth1"}, cube.Alignment{Interface: cube.Interface{Addresses: prefixes("10.1.0.1/24")}}); err != nil {
+	if err := c.Set(&world.Port{Name: "p1", UUID: "u1", Peer: "eth1"}, cube.Alignment{Interface: cube.Interface{Addresses: pkt.Prefixes("10.1.0.1/24")}}); err != nil {
 		t.Fatal(err)
 	}
 	before := d.status

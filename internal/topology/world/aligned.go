@@ -50,26 +50,26 @@ func Without(list, others []netip.Prefix) []netip.Prefix {
 	return slices.DeleteFunc(slices.Clone(list), func(p netip.Prefix) bool { return slices.Contains(others, p) })
 }
 
-// Change returns the new settings of a port after its netdev has changed to look. A netdev that is or was down has lost
+// Change returns the new settings of a port after its netdev has changed to status. A netdev that is or was down has lost
 // addresses because of that: the port keeps them.
-func (a *Aligned) Change(port cube.Interface, p *Port, look netdev.Status) cube.Interface {
+func (a *Aligned) Change(port cube.Interface, p *Port, status netdev.Status) cube.Interface {
 	is := port
-	came := Without(Without(look.Addresses, a.Addresses), port.Addresses)
-	if look.Up && a.Up && look.Flaps == a.Flaps {
-		is.Addresses = Without(port.Addresses, Without(a.Addresses, look.Addresses))
+	came := Without(Without(status.Addresses, a.Addresses), port.Addresses)
+	if status.Up && a.Up && status.Flaps == a.Flaps {
+		is.Addresses = Without(port.Addresses, Without(a.Addresses, status.Addresses))
 	}
 	is.Addresses = append(slices.Clone(is.Addresses), came...)
-	if port.MAC != nil && !bytes.Equal(look.MAC, a.MAC) {
-		is.MAC, p.OwnMAC = look.MAC, ""
+	if port.MAC != nil && !bytes.Equal(status.MAC, a.MAC) {
+		is.MAC, p.OwnMAC = status.MAC, ""
 	}
 	return is
 }
 
 // SameAs reports whether nothing has changed that the port is synchronized with.
-func (a *Aligned) SameAs(look netdev.Status) bool {
+func (a *Aligned) SameAs(status netdev.Status) bool {
 	sorted := func(list []netip.Prefix) []netip.Prefix {
 		return slices.SortedFunc(slices.Values(list), netip.Prefix.Compare)
 	}
-	return a.Index == look.Index && a.Up == look.Up && a.Flaps == look.Flaps && bytes.Equal(a.MAC, look.MAC) &&
-		slices.Equal(sorted(a.Addresses), sorted(look.Addresses))
+	return a.Index == status.Index && a.Up == status.Up && a.Flaps == status.Flaps && bytes.Equal(a.MAC, status.MAC) &&
+		slices.Equal(sorted(a.Addresses), sorted(status.Addresses))
 }
