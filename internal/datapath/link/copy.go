@@ -32,6 +32,14 @@ func (s site) symbol(function string) string {
 	return fmt.Sprintf("c%d%c_%s", s.cube.ID, "io"[s.dir], function)
 }
 
+// callee is the symbol of a function that the site's program calls.
+func (s site) callee(function string) string {
+	if symbol := s.program().Function.Common[function]; symbol != "" {
+		return symbol
+	}
+	return s.symbol(function)
+}
+
 // stubs are the functions of <pcn/core.h> that a cube calls; the linker binds them to the framework's own, passing the
 // caller's identity in an additional argument.
 var stubs = map[string]struct {
@@ -48,6 +56,8 @@ var stubs = map[string]struct {
 type copier struct {
 	rodata asm.FDer // the constants of all cubes
 	kernel kernel.Features
+	// common are the maps that all cubes share, by place.
+	common map[string]asm.FDer
 }
 
 // bind rewrites one instruction of a cube for the site: maps, constants, calls. It may
@@ -60,7 +70,7 @@ func (cp copier) bind(s site, ins asm.Instruction) (asm.Instructions, error) {
 		name := ins.Reference()
 		stub, ok := stubs[name]
 		if !ok {
-			return asm.Instructions{ins.WithReference(s.symbol(name))}, nil
+			return asm.Instructions{ins.WithReference(s.callee(name))}, nil
 		}
 		who := asm.Mov.Imm(stub.who, s.who()).WithSymbol(ins.Symbol())
 		return asm.Instructions{who, ins.WithSymbol("").WithReference(stub.function)}, nil
@@ -71,6 +81,9 @@ func (cp copier) bind(s site, ins asm.Instruction) (asm.Instructions, error) {
 func (cp copier) bindMap(s site, ins asm.Instruction) (asm.Instructions, error) {
 	name, c, p := ins.Reference(), s.cube, s.program()
 	m := c.Maps[name]
+	if common := cp.common[p.Object.commonPlace(name)]; common != nil {
+		m = common
+	}
 	if base, ok := p.Object.sections[name]; ok {
 		m = cp.rodata
 		offset := uint32(uint64(ins.Constant)>>32) + base + p.Rodata
@@ -87,10 +100,9 @@ func (cp copier) bindMap(s site, ins asm.Instruction) (asm.Instructions, error) 
 	return asm.Instructions{ins}, nil
 }
 
-// function returns the site's own copy of a function, as a function of the program.
-func (cp copier) function(s site, body asm.Instructions, linkage btf.FuncLinkage) (asm.Instructions, error) {
+// function returns the site's copy of a function, as a function of the program with that name.
+func (cp copier) function(s site, name string, body asm.Instructions, linkage btf.FuncLinkage) (asm.Instructions, error) {
 	out := make(asm.Instructions, 0, len(body)+8)
-	name := s.symbol(body[0].Symbol())
 	labelled := label(body, name+".", name)
 	heads := cp.loopHeads(labelled)
 	for n, ins := range labelled {
@@ -112,16 +124,21 @@ func (cp copier) function(s site, body asm.Instructions, linkage btf.FuncLinkage
 	return cp.guard(out), nil
 }
 
-// callees returns the site's copies of the functions that its program calls. A global one stays global: the verifier
-// checks it separately, whatever its callers know.
-func (cp copier) callees(s site, f *Function) ([]asm.Instructions, error) {
+// callees returns the site's copies of the functions that its program calls, without the common ones that the program has.
+// A global one stays global: the verifier checks it separately, whatever its callers know.
+func (cp copier) callees(s site, f *Function, has map[string]bool) ([]asm.Instructions, error) {
 	var out []asm.Instructions
 	for _, name := range slices.Sorted(maps.Keys(f.Callees)) {
 		body := f.Callees[name]
 		if _, ok := stubs[name]; ok {
 			continue
 		}
-		fn, err := cp.function(s, body, btf.FuncMetadata(&body[0]).Linkage)
+		symbol := s.callee(name)
+		if has[symbol] {
+			continue
+		}
+		has[symbol] = true
+		fn, err := cp.function(s, symbol, body, btf.FuncMetadata(&body[0]).Linkage)
 		if err != nil {
 			return nil, err
 		}

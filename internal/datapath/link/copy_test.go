@@ -276,7 +276,7 @@ func TestCallsToTheFrameworkSayWhoCalls(t *testing.T) {
 func TestCopiesOfAFunctionHaveNamesAndTypesOfTheirOwn(t *testing.T) {
 	g, s, _, _ := bindings()
 	f := bodies["a jump to the first instruction"]
-	out, err := g.function(s, f.Body, btf.StaticFunc)
+	out, err := g.function(s, s.symbol(f.Name), f.Body, btf.StaticFunc)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -120,7 +120,7 @@ type code struct {
 // newGenerator returns a generator without code.
 func newGenerator(l linking) *generator {
 	g := &generator{linking: l, code: &code{maps: l.core.Maps}, veil: veil{l.core.Kernel.StackByAnyRegister},
-		copier: copier{l.core.Rodata, l.core.Kernel}}
+		copier: copier{l.core.Rodata, l.core.Kernel, l.c.commonMaps()}}
 	g.tracer = tracer{g.veil, l.c.Trace, l.core.Object}
 	g.turner = &turner{linking: l, code: g.code, turns: map[turn]string{}}
 	g.order, g.index = order(l.roots())
@@ -253,16 +253,17 @@ func (l linking) pass() int32 {
 // and the framework's functions.
 func (g *generator) functions(main asm.Instructions) (asm.Instructions, error) {
 	var candidates []asm.Instructions
+	has := map[string]bool{}
 	for _, s := range g.order {
 		f := s.program().Function
 		if g.mode == Call {
-			body, err := g.function(s, f.Body, btf.GlobalFunc)
+			body, err := g.function(s, s.symbol(f.Name), f.Body, btf.GlobalFunc)
 			if err != nil {
 				return nil, err
 			}
 			candidates = append(candidates, body)
 		}
-		callees, err := g.callees(s, f)
+		callees, err := g.callees(s, f, has)
 		if err != nil {
 			return nil, err
 		}

@@ -26,7 +26,7 @@ func tagged(f *Function) *Function {
 func linkedAlone(t *testing.T, f *Function, k kernel.Features) asm.Instructions {
 	t.Helper()
 	g := newGenerator(linking{c: &Component{}, core: &Core{Kernel: k}})
-	out, err := g.function(site{cube: &Cube{ID: 1, Name: "c", Object: &Object{}}}, f.Body, btf.GlobalFunc)
+	out, err := g.function(site{cube: &Cube{ID: 1, Name: "c", Object: &Object{}}}, "c1i_f", f.Body, btf.GlobalFunc)
 	if err != nil {
 		t.Fatal(err)
 	}

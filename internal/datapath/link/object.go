@@ -75,6 +75,8 @@ type Function struct {
 	Body asm.Instructions
 	// Callees are the static functions that Body reaches, by name.
 	Callees map[string]asm.Instructions
+	// Common are the symbols of those callees that are the same for all cubes, by name.
+	Common map[string]string
 	// Frame is the number of stack bytes that Body uses.
 	Frame int
 	// narrow contains the 8-byte stack slots (as negative offsets) that Body writes partially.
@@ -131,6 +133,7 @@ func parse(hook cube.Hook, elf []byte) (*Object, error) {
 	if err := o.addMaps(spec); err != nil {
 		return nil, err
 	}
+	o.addCommon()
 	if o.Switches, err = o.switches(); err != nil {
 		return nil, err
 	}
@@ -265,7 +268,7 @@ func (f *Function) measure() {
 }
 
 // Uses returns the names of the maps that the function and its callees refer to, constants included, and their total
-// number of instructions.
+// number of instructions. It leaves out common functions, of which a program has one copy.
 func (f *Function) Uses() (maps []string, instructions int) {
 	seen := map[string]bool{}
 	count := func(body asm.Instructions) {
@@ -278,8 +281,10 @@ func (f *Function) Uses() (maps []string, instructions int) {
 		}
 	}
 	count(f.Body)
-	for _, body := range f.Callees {
-		count(body)
+	for name, body := range f.Callees {
+		if f.Common[name] == "" {
+			count(body)
+		}
 	}
 	return maps, instructions
 }

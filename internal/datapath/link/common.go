@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf/asm"
+)
+
+// Functions of headers that depend on nothing of a cube are the same in all cubes that include them. A program has one copy
+// of such a function, however many cubes call it, so the verifier checks it once: the search of rules, for example, takes
+// more of the verifier's time than all of the rest of a cube.
+
+// commonTag is the tag of PCN_MAP_SHARED. The maps of a namespace are the same for all cubes.
+const commonTag = "pcn_shared:"
+
+// commonPlace returns the namespace and the name of a map that all cubes share; "" for any other map.
+func (o *Object) commonPlace(name string) string {
+	spec := o.Maps[name]
+	if spec == nil {
+		return ""
+	}
+	for _, tag := range spec.Tags {
+		if space, ok := strings.CutPrefix(tag, commonTag); ok {
+			return space + "/" + name
+		}
+	}
+	return ""
+}
+
+// addCommon finds the common functions among those that the object's programs call.
+func (o *Object) addCommon() {
+	for _, f := range o.Functions {
+		f.Common = map[string]string{}
+		for name := range f.Callees {
+			if symbol := o.commonSymbol(f, name); symbol != "" {
+				f.Common[name] = symbol
+			}
+		}
+	}
+}
+
+// commonSymbol returns the symbol of a common function, "" for any other function. It is different for functions that
+// differ, themselves or in what they call: cubes may be compiled with different versions of a header.
+func (o *Object) commonSymbol(f *Function, name string) string {
+	hash := fnv.New64a()
+	names := reached(f.Callees, name)
+	for _, n := range names {
+		body := f.Callees[n]
+		if _, stub := stubs[n]; stub || body == nil {
+			return ""
+		}
+		fmt.Fprintf(hash, "%s %d\n", n, len(body))
+		for i := range body {
+			ins := &body[i]
+			constant := ins.Constant
+			if ins.IsLoadFromMap() {
+				place := o.commonPlace(ins.Reference())
+				if place == "" {
+					return ""
+				}
+				fmt.Fprintf(hash, "map %s %s\n", place, o.Maps[ins.Reference()])
+			}
+			if ins.IsFunctionReference() {
+				constant = 0 // a distance
+			}
+			_ = binary.Write(hash, binary.NativeEndian, struct {
+				Op       uint16
+				Dst, Src uint8
+				Offset   int16
+				Constant int64
+			}{uint16(ins.OpCode), uint8(ins.Dst), uint8(ins.Src), ins.Offset, constant})
+			fmt.Fprintf(hash, " %s\n", ins.Reference())
+		}
+	}
+	return fmt.Sprintf("common_%s_%016x", name, hash.Sum64())
+}
+
+// reached lists a function and those that it calls, directly or not, in a fixed order.
+func reached(functions map[string]asm.Instructions, name string) []string {
+	seen := map[string]bool{name: true}
+	for work := []string{name}; len(work) > 0; work = work[1:] {
+		for _, next := range functions[work[0]].FunctionReferences() {
+			if !seen[next] {
+				seen[next] = true
+				work = append(work, next)
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// commonMaps returns the maps that all cubes of the component share, by place. Each cube has its own descriptor of them.
+func (c *Component) commonMaps() map[string]asm.FDer {
+	out := map[string]asm.FDer{}
+	for _, lc := range c.Cubes {
+		for name, m := range lc.Maps {
+			for _, o := range lc.objects() {
+				place := o.commonPlace(name)
+				if _, ok := out[place]; place != "" && !ok {
+					out[place] = m
+				}
+			}
+		}
+	}
+	return out
+}
+
+// objects are those of a cube's programs.
+func (c *Cube) objects() []*Object {
+	var out []*Object
+	for _, dir := range c.Programs {
+		for _, p := range dir {
+			if !slices.Contains(out, p.Object) {
+				out = append(out, p.Object)
+			}
+		}
+	}
+	if c.Object != nil && !slices.Contains(out, c.Object) {
+		out = append(out, c.Object)
+	}
+	return out
+}
