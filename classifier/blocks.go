@@ -7,8 +7,6 @@ package classifier
 import (
 	"encoding/binary"
 	"math/bits"
-	"sync/atomic"
-	"unsafe"
 )
 
 const (
@@ -28,9 +26,10 @@ const (
 	never = 1<<63 - 1
 )
 
-// blocks is the memory of a set, with its free space.
+// blocks is the memory of a set, with its free space. Its first block has the number base.
 type blocks struct {
 	mem   []byte
+	base  uint32
 	space *space
 	// used are freed runs that packets in flight may still read; last those that the last change freed, which its
 	// undo needs. usedCount and lastCount are their numbers of blocks.
@@ -38,9 +37,8 @@ type blocks struct {
 	usedCount, lastCount int
 }
 
-func newBlocks(mem []byte) *blocks {
-	native.PutUint32(mem[4:], none)
-	return &blocks{mem: mem, space: newSpace(len(mem) / blockSize)}
+func newBlocks(mem []byte, base uint32) *blocks {
+	return &blocks{mem: mem, base: base, space: newSpace(len(mem)/blockSize, base)}
 }
 
 // count is the total number of blocks.
@@ -76,12 +74,7 @@ func sum(runs []run) (count int) {
 	return count
 }
 
-func (b *blocks) at(i uint32) []byte { return b.mem[int(i)*blockSize:][:blockSize] }
-
-// publish makes a forest visible to packets. All its blocks are written before.
-func (b *blocks) publish(forest uint32) {
-	atomic.StoreUint32((*uint32)(unsafe.Pointer(&b.mem[0])), forest)
-}
+func (b *blocks) at(i uint32) []byte { return b.mem[int(i-b.base)*blockSize:][:blockSize] }
 
 var native = binary.NativeEndian
 

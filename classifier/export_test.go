@@ -131,7 +131,6 @@ func (l Lab) Edit(c Change) Edited {
 	}
 	took.Taken = l.set.home != was && m != nil && l.set.home == m.home
 	took.Anew = l.set.home != was && !took.Taken
-	l.swap(plan)
 	if c.Rule == nil {
 		delete(l.rules, c.Order)
 	} else {

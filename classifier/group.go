@@ -202,7 +202,7 @@ func (b *blocks) column(at uint32, c *column, rules []*rule) {
 		at += uint32(count)
 		span /= maxBranches
 	}
-	rows := b.mem[int(at)*blockSize:][:(len(c.ends)/2+1)*blockSize]
+	rows := b.mem[int(at-b.base)*blockSize:][:(len(c.ends)/2+1)*blockSize]
 	clear(rows)
 	for i, r := range rules {
 		first, last := c.reach(r)

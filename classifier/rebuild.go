@@ -17,7 +17,6 @@ import (
 // making is a set that is being rebuilt.
 type making struct {
 	state
-	size, reads uint32
 	// copies are the rules of the new set by the rules of the set that they replace.
 	copies map[*rule]*rule
 	// log contains the changes that are not yet applied to the new set.
@@ -46,15 +45,13 @@ func (b *blocks) short() bool {
 // longRun is a few times as long as the longest run in use.
 const longRun = 1024
 
-// begin starts rebuilding a set of the current rules if it is time: after many edits, before memory is short, or to
-// read all fields that a rule can match.
+// begin starts rebuilding a set of the current rules if it is time: after many edits, or before memory is short.
 func (s *Set) begin() error {
 	if s.blocks == nil || s.making != nil || len(s.rules) < s.rebuildFrom {
 		return nil
 	}
 	short := s.edits > fewEdits && s.blocks.short()
-	narrow := len(s.rules) > allRules && s.place.reads != readAll
-	if !short && !narrow && 2*s.edits <= len(s.rules) {
+	if !short && 2*s.edits <= len(s.rules) {
 		return nil
 	}
 	memory, err := s.store.maker()
@@ -92,7 +89,7 @@ func (m *making) busy() bool {
 }
 
 // make builds the set of rules.
-func (m *making) make(memory func(size uint32) (home, error), rules []*rule) {
+func (m *making) make(memory func(blocks int) (home, error), rules []*rule) {
 	slices.SortFunc(rules, func(x, y *rule) int { return byOrder(x, y.order) })
 	m.copies = make(map[*rule]*rule, len(rules))
 	for i, r := range rules {
@@ -104,8 +101,8 @@ func (m *making) make(memory func(size uint32) (home, error), rules []*rule) {
 		m.err = errNoRoom
 		return
 	}
-	m.size, m.reads = size, readsOf(rules)
 	m.state, m.err = settle(memory, size, trees, rules)
+	m.reads = readsOf(rules)
 }
 
 // note records changes to be applied to the new set later.

@@ -4,7 +4,7 @@
 // (pcn/classify.h): the first matching rule wins. Rules are data. A change of some rules adds blocks next to those in
 // use and then replaces one pointer, so a packet sees either the rules before the change or those after it.
 //
-//	s.rules = classifier.New(env, "rules")              // PCN_CLASSIFIER(rules) in C
+//	s.rules = classifier.New(env, 0)                    // pcn_classify_set(0) in C
 //	plan, err := s.rules.Prepare([]classifier.Change{{Order: 7, Rule: &classifier.Rule{Match: m, Result: 3}}})
 package classifier
 
@@ -42,7 +42,7 @@ type Set struct {
 	state
 	// prepared is the change that may be committed next.
 	prepared *next
-	// stale says that old, and sets in other places, can be freed: no packet uses them.
+	// stale says that old can be freed: no packet uses it.
 	stale bool
 	old   home
 	// making contains trees that are being rebuilt in the background, in a set of at least rebuildFrom rules; left
@@ -55,9 +55,6 @@ type Set struct {
 // manyRules is the number of rules from which rebuilding takes longer than an edit should.
 const manyRules = 256
 
-// allRules is the number of rules from which all fields are read: an edit then never relinks programs.
-const allRules = 1000
-
 // state is the state that a change replaces.
 type state struct {
 	rules map[uint32]*rule
@@ -66,42 +63,50 @@ type state struct {
 	forest uint32
 	blocks *blocks
 	home   home
-	place  place
+	// reads are the fields that rules match, or have matched since the trees were built.
+	reads uint32
 	// edits counts the rules changed since the trees were built.
 	edits int
 }
 
-// place is the location of a set, and the fields that its programs read: constants of the programs.
-type place struct{ size, slot, reads uint32 }
-
-// store allocates memory for sets: the maps of a cube.
+// store is where packets find a set, and its memory.
 type store interface {
-	// name is the name in PCN_CLASSIFIER.
-	name() string
-	// maker returns a function that allocates memory of a size, which no packet sees yet. It may be called in the
-	// background.
-	maker() (func(size uint32) (home, error), error)
-	// clear removes the sets in all places but one.
-	clear(keep place) error
+	// maker returns a function that allocates memory for a number of blocks, which no packet sees yet. It may be
+	// called in the background.
+	maker() (func(blocks int) (home, error), error)
+	// root is where packets find the set, publish replaces it by one store. The rest may only be called after maker.
+	root() uint64
+	publish(root uint64)
+	// fields are the fields that packets are read for.
+	fields() uint32
+	setFields(fields uint32)
+	// wait returns when no packet uses a root or fields that were replaced before.
+	wait() error
+	// settle says that packets use the set's own memory, not that of an earlier daemon.
+	settle() error
+	// close ends the use; packets may go on reading the memory that the set has.
+	close(used []home) error
 }
 
 // home is the memory of a set.
 type home interface {
 	memory() []byte
-	// put makes the memory visible to packets that use a slot; when it returns, none reads the memory that was
-	// there before, nor the previous content of this memory.
-	put(slot uint32) error
+	// base is the number of the first block.
+	base() uint32
+	// root is what to publish for a forest in a block.
+	root(block uint32) uint64
+	// close frees the memory, which no packet reads any more.
 	close() error
 }
 
-// maxBlocks is the size of the largest map.
-const maxBlocks = 1 << 18
+// maxBlocks is the number of blocks in the largest memory.
+const maxBlocks = partBlocks - unit
 
-// sizes are the sizes of the maps, in blocks.
-var sizes = [...]int{1 << 10, 1 << 13, 1 << 16, maxBlocks}
+// sizes are the sizes of memory, in blocks.
+var sizes = [...]int{1 << 8, 1 << 10, 1 << 12, 1 << 14, 1 << 15, 1 << 16, 1 << 17, maxBlocks}
 
-// New returns the set that PCN_CLASSIFIER(name) declares. It uses no map before the steps of the first plan.
-func New(env cube.Env, name string) *Set { return newSet(&maps{env: env, prefix: name}) }
+// New returns the set of a cube with a number, below eight. It uses no map before the steps of the first plan.
+func New(env cube.Env, number uint32) *Set { return newSet(&shared{env: env, number: number}) }
 
 func newSet(s store) *Set {
 	return &Set{store: s, state: state{rules: map[uint32]*rule{}}, rebuildFrom: manyRules}
@@ -117,21 +122,22 @@ type next struct {
 	was     state // the state that undo restores
 	fresh   []*rule
 	gone    []*rule
+	wasRoot uint64
 	trees   []tree
 	free    []run
-	place   place
+	size    int // of rebuilt trees
+	reads   uint32
 	draft   *draft  // new blocks in the current set, or a rebuilt one
 	making  *making // its trees were built in the background
 }
 
-// Prepare checks changes and returns the step that applies them, and the constants of the program for the plan. No two
-// changes may have the same order. A previously prepared change cannot be committed any more.
+// Prepare checks changes and returns the steps that apply them. No two changes may have the same order. A previously prepared change cannot be committed any more.
 func (s *Set) Prepare(changes []Change) (cube.Plan, error) {
 	s.forget()
 	if err := s.begin(); err != nil {
 		return cube.Plan{}, err
 	}
-	n := &next{s: s, changes: changes, place: s.place}
+	n := &next{s: s, changes: changes}
 	if err := n.check(); err != nil {
 		return cube.Plan{}, err
 	}
@@ -141,11 +147,9 @@ func (s *Set) Prepare(changes []Change) (cube.Plan, error) {
 		}
 	}
 	s.prepared = n
-	name := s.store.name()
 	return cube.Plan{
-		Constants: map[string]any{name + "_size": n.place.size, name + "_slot": n.place.slot, name + "_fields": n.place.reads},
-		Before:    []cube.Step{cube.Effect(func() (func() error, error) { return n.undo, n.commit() })},
-		After:     []cube.Step{cube.Effect(func() (func() error, error) { return nil, s.freeUnused() })},
+		Before: []cube.Step{cube.Effect(func() (func() error, error) { return n.undo, n.commit() })},
+		After:  []cube.Step{cube.Effect(func() (func() error, error) { return nil, s.freeUnused() })},
 	}, nil
 }
 
@@ -157,16 +161,11 @@ func (s *Set) forget() {
 	s.prepared = nil
 }
 
-// needsRebuild reports whether a change rebuilds all trees while its request waits: there are none yet, they are few,
-// most of them change, or packets must be read differently.
+// needsRebuild reports whether a change rebuilds all trees while its request waits: there are none yet, they are few, or
+// most of them change.
 func (n *next) needsRebuild() bool {
 	s := n.s
-	reads := s.place.reads
-	for _, r := range n.fresh {
-		reads |= r.reads()
-	}
-	return s.blocks == nil || reads != s.place.reads || len(n.changes)*rebuildShare > len(s.rules)+64 ||
-		s.isWornOut() && len(s.rules) < s.rebuildFrom
+	return s.blocks == nil || len(n.changes)*rebuildShare > len(s.rules)+64 || s.isWornOut() && len(s.rules) < s.rebuildFrom
 }
 
 func (n *next) check() error {
@@ -197,11 +196,11 @@ func (n *next) edit() bool {
 	s := n.s
 	e := edit{trees: slices.Clone(s.trees)}
 	e.carry(n.gone, n.fresh)
-	n.trees, n.free = e.trees, append(e.free, run{s.forest, 1})
+	n.trees, n.free, n.reads = e.trees, append(e.free, run{s.forest, 1}), s.reads|readsOf(n.fresh)
 	if s.blocks.usedCount < s.blocks.count()/8 {
 		n.draft = s.blocks.draft(n.trees, n.fresh)
 	}
-	if n.draft == nil && s.home.put(s.place.slot) == nil {
+	if n.draft == nil && s.store.wait() == nil {
 		s.blocks.settle()
 		n.draft = s.blocks.draft(n.trees, n.fresh)
 	}
@@ -226,8 +225,7 @@ func (n *next) adopt() bool {
 		n.s.abandon()
 		return false
 	}
-	n.making, n.trees, n.free = m, e.trees, append(e.free, run{m.forest, 1})
-	n.move(m.size, m.reads)
+	n.making, n.trees, n.free, n.reads = m, e.trees, append(e.free, run{m.forest, 1}), m.reads|readsOf(n.fresh)
 	return true
 }
 
@@ -243,39 +241,21 @@ func (n *next) build() error {
 	if !ok {
 		return n.tooMany()
 	}
-	n.trees = trees
-	n.move(size, readsOf(all))
+	n.trees, n.size, n.reads = trees, size, readsOf(all)
 	return nil
 }
 
-// move sets the place of the set, and the fields that its programs read.
-func (n *next) move(size, reads uint32) {
-	for _, r := range n.fresh {
-		reads |= r.reads()
-	}
-	n.place.size, n.place.reads = size, reads
-	if n.s.blocks != nil {
-		n.place.slot = n.s.place.slot
-		if n.place != n.s.place {
-			n.place.slot ^= 1
-		}
-	}
-}
-
-// readsOf returns the fields that a program reads for rules.
+// readsOf returns the fields that rules match.
 func readsOf(rules []*rule) (reads uint32) {
-	if len(rules) > allRules {
-		return readAll
-	}
 	for _, r := range rules {
 		reads |= r.reads()
 	}
 	return reads
 }
 
-// compile builds trees of rules in order, and returns the size of memory for them; false if there is no room, or stop
+// compile builds trees of rules in order, and returns the blocks of memory for them; false if there is no room, or stop
 // reports that they are not needed any more. Half of the largest memory is reserved for edits, if possible.
-func compile(rules []*rule, stop *atomic.Bool) (trees []tree, size uint32, ok bool) {
+func compile(rules []*rule, stop *atomic.Bool) (trees []tree, size int, ok bool) {
 	for _, room := range [...]int{maxBlocks / 2, maxBlocks} {
 		if trees = forest(rules, room-ruleBlocks(rules), stop); trees != nil || len(rules) == 0 {
 			break
@@ -283,10 +263,11 @@ func compile(rules []*rule, stop *atomic.Bool) (trees []tree, size uint32, ok bo
 	}
 	slices.SortFunc(trees, byBest)
 	need := blocksOf(trees, rules) + 1
-	for int(size) < len(sizes)-1 && need+spare(need, trees) > sizes[size] {
-		size++
+	at := 0
+	for at < len(sizes)-1 && need+spare(need, trees) > sizes[at] {
+		at++
 	}
-	return trees, size, need <= sizes[size] && (trees != nil || len(rules) == 0)
+	return trees, sizes[at], need <= sizes[at] && (trees != nil || len(rules) == 0)
 }
 
 // byBest orders trees in the order of search.
@@ -331,20 +312,44 @@ func (n *next) commit() error {
 	if s.prepared != n {
 		return fmt.Errorf("rules: another change was prepared after this one: %w", cube.ErrInvalid)
 	}
-	n.was = s.state
+	memory, err := s.store.maker()
+	if err != nil {
+		return err
+	}
+	n.was, n.wasRoot = s.state, s.store.root()
+	if err := s.read(n.reads); err != nil {
+		return err
+	}
 	switch {
 	case n.making != nil:
 		return n.take()
 	case n.draft == nil:
-		return n.replace()
+		return n.replace(memory)
 	}
 	n.write()
+	s.publish()
 	s.prepared = nil
 	if s.making != nil {
 		s.making.note(n.gone, n.fresh)
 	}
 	return nil
 }
+
+// read adds fields to those that packets are read for, before rules match them.
+func (s *Set) read(fields uint32) error {
+	was := s.store.fields()
+	if was|fields == was {
+		return nil
+	}
+	s.store.setFields(was | fields)
+	if s.store.root() == 0 {
+		return nil // packets search nothing yet
+	}
+	return s.store.wait()
+}
+
+// publish makes the current trees visible to packets.
+func (s *Set) publish() { s.store.publish(s.home.root(s.forest)) }
 
 // freeUnused frees what the last change kept for its undo, and discarded trees.
 func (s *Set) freeUnused() error {
@@ -358,7 +363,8 @@ func (s *Set) freeUnused() error {
 		s.old = nil
 	}
 	s.stale = false
-	return s.store.clear(s.place)
+	s.store.setFields(s.reads)
+	return s.store.settle()
 }
 
 // write writes new blocks next to those in use.
@@ -371,62 +377,65 @@ func (n *next) write() {
 	for _, r := range n.fresh {
 		s.rules[r.order] = r
 	}
-	s.trees, s.forest = n.trees, n.draft.forest
+	s.trees, s.forest, s.reads = n.trees, n.draft.forest, n.reads
 	s.edits += len(n.changes)
 	s.blocks.retire(n.free)
-	s.blocks.publish(s.forest)
 }
 
 // take replaces the trees by those built in the background.
 func (n *next) take() error {
 	s, m := n.s, n.making
-	s.state = state{rules: m.rules, blocks: m.blocks, home: m.home, place: n.place}
+	s.state = state{rules: m.rules, blocks: m.blocks, home: m.home}
 	n.write()
 	s.edits = 0
-	if err := m.home.put(n.place.slot); err != nil {
-		s.state = n.was
-		s.abandon() // its rules do not belong to the set any more
-		s.prepared = nil
-		return err
-	}
-	s.making, s.prepared, s.old, s.stale = nil, nil, n.was.home, true
-	return nil
+	s.making = nil
+	return n.switchOver()
 }
 
 // replace replaces the set by a new one.
-func (n *next) replace() error {
+func (n *next) replace(memory func(blocks int) (home, error)) error {
 	s := n.s
-	memory, err := s.store.maker()
+	is, err := settle(memory, n.size, n.trees, n.fresh)
 	if err != nil {
 		return err
 	}
-	is, err := settle(memory, n.place.size, n.trees, n.fresh)
-	if err != nil {
-		return err
-	}
-	if err := is.home.put(n.place.slot); err != nil {
-		return errors.Join(err, is.home.close())
-	}
-	is.place = n.place
 	s.abandon()
-	s.state, s.prepared, s.old, s.stale = is, nil, n.was.home, true
+	is.reads = n.reads
+	s.state = is
+	return n.switchOver()
+}
+
+// switchOver makes new memory visible, and the old one unused.
+func (n *next) switchOver() error {
+	s := n.s
+	s.publish()
+	s.prepared = nil
+	if n.was.home == nil {
+		s.stale = true
+		return nil
+	}
+	if err := s.store.wait(); err != nil {
+		s.store.publish(n.wasRoot) // a packet may still read the new memory, so that stays allocated
+		s.state = n.was
+		return err
+	}
+	s.old, s.stale = n.was.home, true
 	return nil
 }
 
 // settle writes rules and trees to separate memory.
-func settle(memory func(size uint32) (home, error), size uint32, trees []tree, rules []*rule) (state, error) {
+func settle(memory func(blocks int) (home, error), size int, trees []tree, rules []*rule) (state, error) {
 	home, err := memory(size)
 	if err != nil {
 		return state{}, err
 	}
-	is := state{rules: byOrders(rules), trees: trees, home: home, blocks: newBlocks(home.memory())}
+	is := state{rules: byOrders(rules), trees: trees, home: home, blocks: newBlocks(home.memory(), home.base())}
 	d := is.blocks.draft(trees, rules)
 	if d == nil {
 		return state{}, errors.Join(fmt.Errorf("%d rules exceed their memory: %w", len(rules), cube.ErrFull), home.close())
 	}
 	d.write()
 	is.forest = d.forest
-	is.blocks.publish(is.forest)
 	return is, nil
 }
 
@@ -449,7 +458,7 @@ func (n *next) undo() error {
 	for _, r := range n.gone {
 		s.rules[r.order] = r
 	}
-	s.blocks.publish(n.was.forest)
+	s.store.publish(n.wasRoot)
 	s.blocks.revive(n.draft.taken)
 	s.state = n.was
 	if s.making != nil {
@@ -461,25 +470,25 @@ func (n *next) undo() error {
 // switchBack restores the previous set.
 func (n *next) switchBack() error {
 	s, fresh := n.s, n.s.home
-	if n.was.home != nil {
-		if err := n.was.home.put(n.was.place.slot); err != nil {
-			return err
-		}
-	}
+	s.store.publish(n.wasRoot)
 	s.state, s.old, s.stale = n.was, nil, n.was.home != nil
+	if err := s.store.wait(); err != nil {
+		return err
+	}
 	return fresh.close()
 }
 
-// Close frees the memory; packets can still read it.
+// Close ends the use of the set; packets can still search it.
 func (s *Set) Close() error {
 	s.forget()
 	s.abandon()
-	errs := []error{s.sweep(true)}
+	err := s.sweep(true)
+	var used []home
 	for _, h := range []home{s.home, s.old} {
 		if h != nil {
-			errs = append(errs, h.close())
+			used = append(used, h)
 		}
 	}
 	s.home, s.old = nil, nil
-	return errors.Join(errs...)
+	return errors.Join(err, s.store.close(used))
 }

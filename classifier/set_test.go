@@ -9,79 +9,95 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/polycube/polycube/cube"
 )
 
-// heap is a store without a kernel. slots is the state that packets see.
+// heap is a store without a kernel.
 type heap struct {
-	seen map[place]*page // by size and slot
-	open atomic.Int32
+	pages map[uint32]*page // by index
+	made  uint32
+	// at and reads are what packets see.
+	at    uint64
+	reads uint32
+	open  atomic.Int32
 	// hold, if set, blocks the rebuild of a set until it is closed.
 	hold chan struct{}
+	mu   sync.Mutex // guards pages and made
 }
 
+// page is a piece of memory, whose first block has a number of its own.
 type page struct {
-	h    *heap
-	size uint32
-	mem  []byte
+	h     *heap
+	index uint32
+	first uint32
+	mem   []byte
 }
 
-func (h *heap) name() string { return "rules" }
-
-func (h *heap) maker() (func(size uint32) (home, error), error) {
+func (h *heap) maker() (func(blocks int) (home, error), error) {
 	hold := h.hold
-	return func(size uint32) (home, error) {
+	return func(blocks int) (home, error) {
 		if hold != nil {
 			<-hold
 		}
 		h.open.Add(1)
 		// Odd bytes, so that unwritten memory is detected.
-		mem := make([]byte, sizes[size]*blockSize)
+		mem := make([]byte, blocks*blockSize)
 		for i := range mem {
 			mem[i] = 0xa5
 		}
-		return &page{h, size, mem}, nil
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.made++
+		p := &page{h, h.made, h.made % 5 * unit, mem}
+		h.pages[p.index] = p
+		return p, nil
 	}, nil
 }
 
-func (h *heap) clear(keep place) error {
-	keep.reads = 0
-	for p := range h.seen {
-		if p != keep {
-			delete(h.seen, p)
-		}
+func (h *heap) root() uint64            { return h.at }
+func (h *heap) publish(root uint64)     { h.at = root }
+func (h *heap) fields() uint32          { return h.reads }
+func (h *heap) setFields(fields uint32) { h.reads = fields }
+func (h *heap) wait() error             { return nil }
+func (h *heap) settle() error           { return nil }
+
+func (h *heap) close(used []home) error {
+	var errs []error
+	for _, u := range used {
+		errs = append(errs, u.close())
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (p *page) memory() []byte { return p.mem }
+func (p *page) base() uint32   { return p.first }
 
-func (p *page) put(slot uint32) error {
-	p.h.seen[place{size: p.size, slot: slot}] = p
-	return nil
-}
+func (p *page) root(block uint32) uint64 { return uint64(p.index)<<32 | uint64(block) }
 
 func (p *page) close() error {
+	p.h.mu.Lock()
+	defer p.h.mu.Unlock()
+	delete(p.h.pages, p.index)
 	p.h.open.Add(-1)
 	return nil
 }
 
-// lab is a set, the constants of its program, and its expected content.
+// lab is a set, and its expected content.
 type lab struct {
 	t     testing.TB
 	heap  *heap
 	set   *Set
-	at    place // the fields that the program reads
 	rules map[uint32]Rule
 	// after are the steps of the last change that free unused memory.
 	after []cube.Step
 }
 
 func newLab(t testing.TB) *lab {
-	h := &heap{seen: map[place]*page{}}
+	h := &heap{pages: map[uint32]*page{}}
 	return &lab{t: t, heap: h, set: newSet(h), rules: map[uint32]Rule{}}
 }
 
@@ -106,20 +122,12 @@ func (l *lab) apply(changes []Change) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	l.swap(plan)
 	for _, c := range changes {
 		if c.Rule == nil {
 			delete(l.rules, c.Order)
 		} else {
 			l.rules[c.Order] = *c.Rule
 		}
-	}
-}
-
-func (l *lab) swap(plan cube.Plan) {
-	l.at = place{
-		size: plan.Constants["rules_size"].(uint32), slot: plan.Constants["rules_slot"].(uint32),
-		reads: plan.Constants["rules_fields"].(uint32),
 	}
 }
 
@@ -136,19 +144,27 @@ func (l *lab) linear(k *Key) (result, order uint32, ok bool) {
 
 // find does what pcn_classify does.
 func (l *lab) find(k *Key) (result, order uint32, ok bool) {
-	p := l.heap.seen[place{size: l.at.size, slot: l.at.slot}]
-	if p == nil {
+	b, at := l.heap.where()
+	if b == nil {
 		return 0, 0, false
 	}
-	b := newBlocks(p.mem)
-	return searchFrom(b, native.Uint32(b.at(0)), limited(k, l.at.reads))
+	return searchFrom(b, at, limited(k, l.heap.reads))
 }
 
-// searchFrom is pcn_classify_search from a forest, or a leaf, on.
+// where is what packets search, and the block where they begin.
+func (h *heap) where() (*blocks, uint32) {
+	p := h.pages[partOf(h.at)]
+	if p == nil {
+		return nil, 0
+	}
+	return newBlocks(p.mem, p.first), uint32(h.at)
+}
+
+// searchFrom is pcn_classify from a forest, or a leaf, on.
 func searchFrom(b *blocks, at uint32, key *Key) (result, order uint32, ok bool) {
 	order = none
 	forest := b.at(at)
-	if at != 0 && forest[4] >= words {
+	if forest[4] >= words {
 		result, order = b.end(at, key)
 		return result, order, order != none
 	}
@@ -196,7 +212,7 @@ func (b *blocks) search(at uint32, k *Key) (result, order uint32) {
 	}
 }
 
-// end is pcn_classify_end, and everything that it calls.
+// end is the end of pcn_classify_tree_at, and everything that it calls.
 func (b *blocks) end(at uint32, k *Key) (result, order uint32) {
 	block := b.at(at)
 	switch block[4] {
@@ -315,14 +331,15 @@ func (l *lab) tight() error {
 func (s *state) tight() error {
 	b := s.blocks
 	seen := make([]string, b.count())
-	seen[0] = "the head"
+	seen[0] = "not used"
 	var errs []error
 	use := func(r run, what string) {
 		for i := range r.count {
-			if was := seen[int(r.at)+i]; was != "" {
-				errs = append(errs, fmt.Errorf("block %d, of %s, is also of %s", int(r.at)+i, what, was))
+			at := int(r.at-b.base) + i
+			if was := seen[at]; was != "" {
+				errs = append(errs, fmt.Errorf("block %d, of %s, is also of %s", at, what, was))
 			}
-			seen[int(r.at)+i] = what
+			seen[at] = what
 		}
 	}
 	use(run{s.forest, 1}, "the forest")
@@ -377,7 +394,7 @@ func (s *space) sound(each func(run)) error {
 				if behind := s.length[int(at)+count]; behind != 0 && behind&isShort == in.kind {
 					errs = append(errs, fmt.Errorf("a run of %d at %d lies beside another one", count, at))
 				}
-				each(run{at, count})
+				each(run{s.base + at, count})
 				left += count
 				for i := range count {
 					free[int(at)+i] = length

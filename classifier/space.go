@@ -29,7 +29,8 @@ type space struct {
 	// next and prev link the runs of a list, by their first blocks; 0 ends it.
 	next, prev  []uint32
 	short, long runs
-	left        int // blocks that are free
+	left        int    // blocks that are free
+	base        uint32 // number of the first block for callers; here it is 0
 }
 
 // runs contains the free runs of a kind, by length.
@@ -40,9 +41,9 @@ type runs struct {
 	some [(runLists + 63) / 64]uint64
 }
 
-// newSpace returns a space of count blocks, all of them free except the first.
-func newSpace(count int) *space {
-	s := &space{length: make([]uint32, count+1), next: make([]uint32, count), prev: make([]uint32, count)}
+// newSpace returns a space of count blocks from a number on, all of them free except the first.
+func newSpace(count int, base uint32) *space {
+	s := &space{base: base, length: make([]uint32, count+1), next: make([]uint32, count), prev: make([]uint32, count)}
 	s.short.kind = isShort
 	s.left = count - 1
 	s.link(&s.long, 1, count-1)
@@ -83,10 +84,11 @@ func (s *space) take(count int) uint32 {
 		}
 	}
 	at := s.cut(from, count)
-	if at != 0 {
-		s.left -= count
+	if at == 0 {
+		return 0
 	}
-	return at
+	s.left -= count
+	return s.base + at
 }
 
 // cut removes a run from those of a kind.
@@ -136,6 +138,7 @@ func (s *space) longest() int {
 // give frees a run. A long run in a part for short ones becomes available to all again.
 func (s *space) give(at uint32, count int) {
 	s.left += count
+	at -= s.base
 	to := &s.long
 	if count <= shortRun {
 		to = &s.short

@@ -30,7 +30,7 @@ func TestFreeRunsJoin(t *testing.T) {
 	seed := repeat.Seed(t)
 	for _, blocks := range []int{2, 70, 1 << 10, 1 << 13} {
 		rng := rand.New(rand.NewPCG(seed, uint64(blocks)))
-		s := newSpace(blocks)
+		s := newSpace(blocks, 0)
 		used := make([]bool, blocks)
 		used[0] = true
 		var taken []run
@@ -88,7 +88,7 @@ func TestFreeRunsJoin(t *testing.T) {
 func TestShortRunsLeaveRoomForLongOnes(t *testing.T) {
 	const blocks = 1 << 13
 	rng := rand.New(rand.NewPCG(1, 1))
-	s := newSpace(blocks)
+	s := newSpace(blocks, 0)
 	var short, long []uint32
 	for step := range 200000 {
 		of, count := &short, 1
@@ -114,7 +114,7 @@ func TestShortRunsLeaveRoomForLongOnes(t *testing.T) {
 
 // TestPartsForShortRunsJoin: a part that begins next to another one is merged with it.
 func TestPartsForShortRunsJoin(t *testing.T) {
-	s := newSpace(1 << 10)
+	s := newSpace(1<<10, 0)
 	for range shortPart {
 		s.take(1) // the first part
 	}

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* Forwarding by rules: the first rule that matches a packet decides. Rules are data; a constant
- * says which headers are read. */
+/* Forwarding by rules: the first rule that matches a packet decides. */
 #include <pcn/cube.h>
 #include <pcn/classify.h>
 
@@ -29,8 +28,6 @@ PCN_SLOWPATH_REASONS(pbforwarder_slowpath_reason);
 #define ACTION_BITS 2
 #define PORT_BITS 10
 
-PCN_CLASSIFIER(rules);
-
 /* By index, which a rule keeps as long as it exists. max-rules sets the number of entries. */
 PCN_MAP(counters, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_count, 16384);
 
@@ -43,9 +40,12 @@ PCN_INGRESS
 	struct pcn_classify_key key;
 	struct pcn_classify_match match;
 
-	if (pcn_classify_read(ctx, md, &key, rules_fields))
+	__u32 rules = pcn_classify_set(0);
+
+	if (pcn_classify_read(ctx, &key, pcn_classify_fields(rules), md->in_port,
+			      md->traffic_class))
 		return pcn_pkt_drop(ctx, md, PBFORWARDER_TRUNCATED);
-	if (!pcn_classify_rules(&key, &match))
+	if (!pcn_classify(&key, &match, rules))
 		return pcn_pkt_drop(ctx, md, PBFORWARDER_NO_RULE);
 	/* The variable `order` is free now. Another variable would exceed the stack of Linux 6.1,
 	 * which counts steps of 32 bytes per function. */

@@ -36,7 +36,7 @@ type forwarder struct {
 }
 
 func newForwarder(env cube.Env) *forwarder {
-	return &forwarder{env: env, set: classifier.New(env, "rules"), rules: map[uint32]*entry{}, places: newPlaces(env)}
+	return &forwarder{env: env, set: classifier.New(env, 0), rules: map[uint32]*entry{}, places: newPlaces(env)}
 }
 
 // instance returns the functions that the framework calls.
@@ -53,7 +53,7 @@ func (f *forwarder) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Pl
 	if err != nil {
 		return cube.Plan{}, err
 	}
-	plan := cube.Plan{Constants: rules.set.Constants, Before: []cube.Step{cube.Effect(rules.commit)}, After: rules.set.After}
+	plan := cube.Plan{Before: []cube.Step{cube.Effect(rules.commit)}, After: rules.set.After}
 	if c.Created() {
 		plan.MapSizes = map[string]uint32{"counters": room, "places": room}
 	}

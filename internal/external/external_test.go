@@ -124,6 +124,7 @@ func (e *fakeEnv) Name() string                      { return e.name }
 func (e *fakeEnv) UUID() string                      { return "uuid of " + e.name }
 func (e *fakeEnv) TakenOver() bool                   { return false }
 func (e *fakeEnv) Type() cube.Type                   { return cube.TypeTC }
+func (e *fakeEnv) Instance() uint16                  { return 1 }
 func (e *fakeEnv) Logger() *slog.Logger              { return e.log }
 func (e *fakeEnv) PortIndex(n string) (uint16, bool) { return uint16(len(n)), n != "" }
 func (e *fakeEnv) PortName(uint16) (string, bool)    { return "", false }

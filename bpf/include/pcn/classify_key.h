@@ -41,7 +41,7 @@ struct pcn_classify_key {
 	__u64 word[PCN_CLASSIFY_WORDS];
 };
 
-/* The fields that rules match, as in PCN_CLASSIFIER's NAME_fields: the others are not read. */
+/* The fields that rules match: the others are not read. */
 enum pcn_classify_fields {
 	PCN_CLASSIFY_READ_VLAN = 1,
 	PCN_CLASSIFY_READ_MAC = 2,
@@ -139,12 +139,12 @@ PCN_INLINE void pcn_classify_open(struct pcn_cursor *c, struct CTXTYPE *ctx, __u
 	c->end = pcn_data_end(ctx);
 }
 
-/* Reads the fields that rules match: `fields` is NAME_fields of PCN_CLASSIFIER. Returns -1 if there
- * is no Ethernet header. Invalidates packet pointers that were read before. A packet with a
+/* Reads `fields` of a packet that arrived on a port, with a traffic class from the metadata. Returns -1 if
+ * there is no Ethernet header. Invalidates packet pointers that were read before. A packet with a
  * malformed IP header does not count as IP; one without ports (a later fragment, ICMP, a truncated
  * header) matches no rule that specifies ports. */
-PCN_INLINE int pcn_classify_read(struct CTXTYPE *ctx, const struct pcn_md *md,
-				 struct pcn_classify_key *key, __u32 fields)
+PCN_GLOBAL int pcn_classify_read(struct CTXTYPE *ctx, struct pcn_classify_key *key PCN_NONNULL,
+				 __u32 fields, __u32 in_port, __u32 traffic_class)
 {
 	struct pcn_cursor c;
 	__u64 vlan = PCN_CLASSIFY_UNTAGGED;
@@ -175,8 +175,8 @@ PCN_INLINE int pcn_classify_read(struct CTXTYPE *ctx, const struct pcn_md *md,
 		proto = tag->proto;
 	}
 	key->word[PCN_CLASSIFY_LINK] =
-		(__u64)md->in_port << 48 | vlan << 32 | (__u64)bpf_ntohs(proto) << 16;
-	key->word[PCN_CLASSIFY_MARK] = md->traffic_class;
+		(__u64)in_port << 48 | vlan << 32 | (__u64)bpf_ntohs(proto) << 16;
+	key->word[PCN_CLASSIFY_MARK] = traffic_class;
 	if (!(fields & PCN_CLASSIFY_READ_IP))
 		return 0;
 	/* One path from here, whatever the number of tags. */

@@ -16,6 +16,10 @@
  * number, only the literals given here are tried. PCN_TRY may be repeated. */
 #define PCN_TRY(value) __attribute__((btf_decl_tag("pcn_try:" #value)))
 
+/* The number of the cube, below PCN_MAX_CUBES, which no other cube has as long as it exists: an index into tables that
+ * cubes share (in Go, Env.Instance). Set by the linker. */
+const volatile __u32 pcn_instance = 0;
+
 /* 1 if the cube has a namespace, and 1 if that gets copies of all its traffic. The linker sets
  * both, so that code for the other case costs nothing. */
 const volatile __u32 pcn_shadow = 0;

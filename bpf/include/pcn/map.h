@@ -52,15 +52,18 @@
  *	__u32 service = 0, slot = 7;
  *	void *ring = bpf_map_lookup_elem(&rings, &service);
  *	__u32 *backend = ring ? bpf_map_lookup_elem(ring, &slot) : NULL; */
-#define PCN_MAP_OF_MAPS(name, kind, key_type, entries, inner_kind, inner_key, inner_value, \
-			inner_entries, inner_flags)                                        \
-	struct {                                                                           \
-		__uint(type, kind);                                                        \
-		__uint(max_entries, entries);                                              \
-		__type(key, key_type);                                                     \
-		__array(values, PCN_MAP_STRUCT(inner_kind, inner_key, inner_value,         \
-					       inner_entries, inner_flags));                              \
-	} name SEC(".maps")
+#define PCN_MAP_OF_MAPS(name, kind, key_type, entries, inner_kind, inner_key, inner_value,  \
+			inner_entries, inner_flags)                                         \
+	PCN_MAP_OF_MAPS_STRUCT(kind, key_type, entries, inner_kind, inner_key, inner_value, \
+			       inner_entries, inner_flags)                                  \
+	name SEC(".maps")
+
+/* The same, shared like PCN_MAP_SHARED: PCN_MAP_OF_MAPS_SHARED(namespace, name, ...). */
+#define PCN_MAP_OF_MAPS_SHARED(namespace, name, kind, key_type, entries, inner_kind, inner_key, \
+			       inner_value, inner_entries, inner_flags)                         \
+	PCN_MAP_OF_MAPS_STRUCT(kind, key_type, entries, inner_kind, inner_key, inner_value,     \
+			       inner_entries, inner_flags)                                      \
+	name SEC(".maps") PCN_MAP_TAG("pcn_shared:" #namespace)
 
 /* Internal: a map without a name. */
 #define PCN_MAP_STRUCT(kind, key_type, value_type, entries, flags) \
@@ -70,6 +73,16 @@
 		__uint(map_flags, flags);                          \
 		__type(key, key_type);                             \
 		__type(value, value_type);                         \
+	}
+/* Internal: a map of maps without a name. */
+#define PCN_MAP_OF_MAPS_STRUCT(kind, key_type, entries, inner_kind, inner_key, inner_value, \
+			       inner_entries, inner_flags)                                  \
+	struct {                                                                            \
+		__uint(type, kind);                                                         \
+		__uint(max_entries, entries);                                               \
+		__type(key, key_type);                                                      \
+		__array(values, PCN_MAP_STRUCT(inner_kind, inner_key, inner_value, inner_entries,  \
+					       inner_flags));                               \
 	}
 /* Internal: passes a word to the daemon. */
 #define PCN_MAP_TAG(text) __attribute__((btf_decl_tag(text)))

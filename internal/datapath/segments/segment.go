@@ -165,6 +165,7 @@ func (b *builder) constants(o *link.Object, n *graph.Node) (uint32, error) {
 	if o.HasConstant(kernelSkbConstant) && !b.m.kernel.SkbOfContext {
 		values[kernelSkbConstant] = uint32(0)
 	}
+	instanceConstants(o, n, values)
 	shadowConstants(o, n, values)
 	b.offersConstant(o, n, values)
 	data, err := o.Constants(values)

@@ -86,6 +86,7 @@ func NewPortTable(recs ...*world.Cube) *PortTable {
 
 func (e *env) Name() string         { return e.name }
 func (e *env) Type() cube.Type      { return e.typ }
+func (e *env) Instance() uint16     { return uint16(e.id) }
 func (e *env) Logger() *slog.Logger { return e.log }
 
 // The following is for external services, which access it through interfaces of their own.

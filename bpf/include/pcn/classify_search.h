@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* The search in the trees that Go package classifier writes. Its parts are global functions that depend
+ * on nothing of a cube, so a program has them once, and the verifier checks each of them once, however
+ * many cubes search. Include <pcn/classify.h>. */
+#ifndef PCN_CLASSIFY_SEARCH_H
+#define PCN_CLASSIFY_SEARCH_H
+
+#include <pcn/classify_tree.h>
+
+/* Internal: the block that a branch selects for a key. */
+PCN_INLINE __u32 pcn_classify_next(const struct pcn_classify_branch *branch,
+				   const struct pcn_classify_key *key, __u64 word)
+{
+	/* Both are less than 2^63, so the sign of the difference tells which is less. */
+	__u64 field = key->word[word] << (branch->left & 63) >> (branch->right & 63);
+	__u32 at = branch->first;
+
+#pragma unroll
+	for (int i = 0; i < PCN_CLASSIFY_BRANCHES - 1; i++)
+		at += (branch->value[i] - field) >> 63;
+	return at;
+}
+
+/* Internal: walks down a tree to the leaf, group or sequence for the key. */
+PCN_INLINE struct pcn_classify_block *
+pcn_classify_descend(void *m, const struct pcn_classify_key *key, __u32 *at)
+{
+#pragma clang loop unroll(disable)
+	for (int depth = 0; depth <= PCN_CLASSIFY_DEPTH; depth++) {
+		struct pcn_classify_block *block = pcn_classify_at(m, *at);
+		__u64 word = block->branch.word;
+
+		if (word >= PCN_CLASSIFY_WORDS)
+			return block;
+		*at = pcn_classify_next(&block->branch, key, word);
+	}
+	return NULL;
+}
+
+/* Internal: 0 if the remaining words of a key match a rule. */
+PCN_INLINE __u64 pcn_classify_more_differs(void *mem, const struct pcn_classify_key *key, __u32 at)
+{
+	const struct pcn_classify_more *m = &pcn_classify_at(mem, at)->more;
+	const struct pcn_classify_more *n = &pcn_classify_at(mem, at + 1)->more;
+
+	return ((key->word[PCN_CLASSIFY_PORTS] & m->mask[0]) ^ m->value[0]) |
+	       ((key->word[PCN_CLASSIFY_SRC_LOW] & m->mask[1]) ^ m->value[1]) |
+	       ((key->word[PCN_CLASSIFY_DST_LOW] & m->mask[2]) ^ m->value[2]) |
+	       ((key->word[PCN_CLASSIFY_SRC_MAC] & n->mask[0]) ^ n->value[0]) |
+	       ((key->word[PCN_CLASSIFY_DST_MAC] & n->mask[1]) ^ n->value[1]) |
+	       ((key->word[PCN_CLASSIFY_MARK] & n->mask[2]) ^ n->value[2]);
+}
+
+/* Internal: returns the rule if it matches the key, else NULL. It uses a single branch: which part
+ * differs is unpredictable, and each branch would double the verifier's work per rule. */
+PCN_INLINE struct pcn_classify_rule *pcn_classify_try(void *m, const struct pcn_classify_key *key,
+						      __u32 reference)
+{
+	__u32 at = reference & (PCN_CLASSIFY_LONG - 1);
+
+	/* Recompute what depends on the key each time: keeping it would use stack. */
+	asm volatile("" ::: "memory");
+	struct pcn_classify_rule *rule = &pcn_classify_at(m, at)->rule;
+	__u64 ports = key->word[PCN_CLASSIFY_PORTS];
+	__u64 source = (__u16)((ports >> 48) - rule->source);
+	__u64 destination = (__u16)((ports >> 32) - rule->destination);
+	__u64 differs = ((key->word[PCN_CLASSIFY_LINK] & rule->mask[0]) ^ rule->value[0]) |
+			((key->word[PCN_CLASSIFY_SRC] & rule->mask[1]) ^ rule->value[1]) |
+			((key->word[PCN_CLASSIFY_DST] & rule->mask[2]) ^ rule->value[2]) |
+			(rule->sources - source) >> 63 | (rule->destinations - destination) >> 63;
+
+	if (differs)
+		return NULL;
+	if (reference & PCN_CLASSIFY_LONG && pcn_classify_more_differs(m, key, at + 1))
+		return NULL;
+	return rule;
+}
+
+/* Internal: makes a rule the match if it precedes the match so far. */
+PCN_INLINE void pcn_classify_found(struct pcn_classify_match *match,
+				   const struct pcn_classify_rule *rule)
+{
+	if (rule->order >= match->order)
+		return;
+	match->order = rule->order;
+	match->result = rule->result;
+}
+
+/* Internal: the bits of a column that a key selects. */
+PCN_INLINE __u64 *pcn_classify_column(void *m, const struct pcn_classify_key *key, __u32 at)
+{
+#pragma clang loop unroll(disable)
+	for (int depth = 0; depth < PCN_CLASSIFY_COLUMN_DEPTH; depth++) {
+		struct pcn_classify_block *block = pcn_classify_at(m, at);
+		__u64 word = block->branch.word;
+
+		if (word >= PCN_CLASSIFY_WORDS)
+			return NULL;
+		at = pcn_classify_next(&block->branch, key, word);
+		if (block->branch.last)
+			return pcn_classify_at(m, at >> 1)->bits[at & 1];
+	}
+	return NULL;
+}
+
+/* Internal: the number of trailing zero bits of a non-zero number. */
+PCN_INLINE __u64 pcn_classify_lowest(__u64 x)
+{
+	x = (x & -x) - 1; /* one bit set for each trailing zero; count them */
+	x -= x >> 1 & 0x5555555555555555;
+	x = (x & 0x3333333333333333) + (x >> 2 & 0x3333333333333333);
+	x = (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0f;
+	return x * 0x0101010101010101 >> 56;
+}
+
+/* Internal: 1 if a number is 0, else 0, without a branch. */
+PCN_INLINE __u64 pcn_classify_is_zero(__u64 x)
+{
+	return ((x | -x) >> 63) ^ 1;
+}
+
+/* Internal: the rules of a group that may match, a bit for each. */
+struct pcn_classify_candidates {
+	__u64 bits[PCN_CLASSIFY_BITS];
+};
+
+_Static_assert(PCN_CLASSIFY_BITS == 4, "four words, one after the other");
+
+/* Internal: removes the first candidate and returns its number, a meaningless one if there is none. */
+PCN_INLINE __u64 pcn_classify_first(struct pcn_classify_candidates *c)
+{
+	__u64 a = c->bits[0], b = c->bits[1], x = c->bits[2], y = c->bits[3];
+	__u64 no_a = pcn_classify_is_zero(a), no_b = no_a & pcn_classify_is_zero(b);
+	__u64 no_x = no_b & pcn_classify_is_zero(x);
+	__u64 word = a | (b & -no_a) | (x & -no_b) | (y & -no_x);
+
+	c->bits[0] = a & (a - 1);
+	c->bits[1] = b & (b - no_a);
+	c->bits[2] = x & (x - no_b);
+	c->bits[3] = y & (y - no_x);
+	return (no_a + no_b + no_x) * 64 + pcn_classify_lowest(word);
+}
+
+/* Internal: the state of a bpf_loop over candidates. */
+struct pcn_classify_tries {
+	struct pcn_classify_candidates left;
+	void *m;
+	const struct pcn_classify_key *key;
+	struct pcn_classify_match *match;
+	__u32 rules;
+	__u32 count;
+};
+
+/* Internal: tests the first candidate. 1 if it matches, or if there is none. */
+PCN_INLINE long pcn_classify_candidate(struct pcn_classify_tries *t)
+{
+	__u64 *left = t->left.bits;
+
+	if (!(left[0] | left[1] | left[2] | left[3]))
+		return 1;
+	__u64 n = pcn_classify_first(&t->left), third = n * 43691 >> 17;
+	__u64 shift = (n - third * 3) * PCN_CLASSIFY_REFERENCE;
+	struct pcn_classify_block *block = pcn_classify_at(t->m, t->rules + third);
+
+	if (n >= t->count)
+		return 1;
+	struct pcn_classify_rule *rule =
+		pcn_classify_try(t->m, t->key, block->leaf.rules >> (shift & 63));
+	if (!rule)
+		return 0;
+	pcn_classify_found(t->match, rule);
+	return 1;
+}
+
+/* Internal: an iteration of bpf_loop. */
+static long pcn_classify_next_try(__u64 turn, struct pcn_classify_tries *t)
+{
+	(void)turn;
+	return pcn_classify_candidate(t);
+}
+
+/* Internal: finds the first matching rule of the group in a block. Returns the block, if that is
+ * not a group, or 0. */
+PCN_INLINE __u32 pcn_classify_columns(void *m, const struct pcn_classify_key *key, __u32 at,
+				      struct pcn_classify_match *match)
+{
+	struct pcn_classify_block *first = pcn_classify_at(m, at);
+
+	if (first->leaf.word != PCN_CLASSIFY_IS_GROUP)
+		return at;
+	const struct pcn_classify_group *group = &first->group;
+	if (group->order > match->order)
+		return 0;
+	struct pcn_classify_tries t = {
+		.m = m, .key = key, .match = match, .rules = group->rules, .count = group->count
+	};
+	__u64 *bits = t.left.bits;
+
+	bits[0] = bits[1] = bits[2] = bits[3] = pcn_opaque(~0ull, group->unknown);
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < PCN_CLASSIFY_COLUMNS && i < group->columns; i++) {
+		__u64 *column = pcn_classify_column(m, key, group->column[i]);
+		if (!column)
+			return 0;
+#pragma unroll
+		for (int j = 0; j < PCN_CLASSIFY_BITS; j++)
+			bits[j] &= column[j];
+		/* Keep them on the stack: there are not enough registers. */
+		asm volatile("" ::"r"(bits) : "memory");
+		if (!(bits[0] | bits[1] | bits[2] | bits[3]))
+			return 0;
+	}
+	if (!pcn_classify_candidate(&t))
+		bpf_loop(t.count, pcn_classify_next_try, &t, 0);
+	return 0;
+}
+
+/* Internal: makes the j-th rule of a leaf block the match and returns 1, if it matches the key. */
+PCN_INLINE int pcn_classify_entry(void *m, const struct pcn_classify_key *key,
+				  const struct pcn_classify_leaf *leaf, int j,
+				  struct pcn_classify_match *match)
+{
+	if ((key->word[leaf->words >> 3 * j & 7] & leaf->mask[j]) != leaf->value[j])
+		return 0;
+	struct pcn_classify_rule *rule =
+		pcn_classify_try(m, key, leaf->rules >> PCN_CLASSIFY_REFERENCE * j);
+	if (!rule)
+		return 0;
+	pcn_classify_found(match, rule);
+	return 1;
+}
+
+/* Internal: tests the rules of a leaf block. Returns the next block, or 0 if there is none or a
+ * rule matched. */
+PCN_INLINE __u32 pcn_classify_entries(void *m, const struct pcn_classify_key *key,
+				      const struct pcn_classify_leaf *leaf,
+				      struct pcn_classify_match *match)
+{
+#pragma unroll
+	for (int j = 0; j < PCN_CLASSIFY_LEAF; j++)
+		if (pcn_classify_entry(m, key, leaf, j, match))
+			return 0;
+	return leaf->next;
+}
+
+/* Internal: leaf blocks that are searched inline, and by one call, before bpf_loop: the verifier
+ * checks each of them. */
+#define PCN_CLASSIFY_FAST_BLOCKS 2
+#define PCN_CLASSIFY_FIRST_BLOCKS 4
+#define PCN_CLASSIFY_LIST_BLOCKS 4
+
+/* Internal: tests the rules of some leaf blocks. Returns the next block, or 0 if there is none. */
+PCN_INLINE __u32 pcn_classify_scan(void *m, const struct pcn_classify_key *key, __u32 at,
+				   struct pcn_classify_match *match, __u32 blocks)
+{
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < blocks; i++) {
+		at = pcn_classify_entries(m, key, &pcn_classify_at(m, at)->leaf, match);
+		if (!at)
+			return 0;
+	}
+	return at;
+}
+
+/* Internal: the state of a bpf_loop over leaf blocks. */
+struct pcn_classify_walk {
+	__u64 at;
+	void *m;
+	const struct pcn_classify_key *key;
+	struct pcn_classify_match *match;
+};
+
+/* Internal: an iteration of bpf_loop: one leaf block. */
+static long pcn_classify_turn(__u64 turn, struct pcn_classify_walk *walk)
+{
+	(void)turn;
+	walk->at = pcn_classify_entries(walk->m, walk->key,
+					&pcn_classify_at(walk->m, walk->at)->leaf, walk->match);
+	return !walk->at;
+}
+
+/* Internal: tests the rules of a leaf, starting at a block. */
+PCN_GLOBAL int pcn_classify_list_at(struct pcn_classify_part *m PCN_NONNULL,
+				    const struct pcn_classify_key *key PCN_NONNULL,
+				    struct pcn_classify_match *match PCN_NONNULL, __u32 at)
+{
+	struct pcn_classify_walk walk = { 0, m, key, match };
+
+	walk.at = pcn_classify_scan(m, key, at, match, PCN_CLASSIFY_LIST_BLOCKS);
+	if (walk.at)
+		bpf_loop(1 << 20, pcn_classify_turn, &walk, 0);
+	return 0;
+}
+
+/* Internal: searches the group in a block. Returns the block, if it is a leaf instead, or 0. */
+PCN_GLOBAL int pcn_classify_group_at(struct pcn_classify_part *m PCN_NONNULL,
+				     const struct pcn_classify_key *key PCN_NONNULL,
+				     struct pcn_classify_match *match PCN_NONNULL, __u32 at)
+{
+	return pcn_classify_columns(m, key, at, match);
+}
+
+/* Internal: the state of a bpf_loop over a sequence. */
+struct pcn_classify_row {
+	struct pcn_classify_part *m;
+	const struct pcn_classify_key *key;
+	struct pcn_classify_match *match;
+	__u32 first;
+	__u32 order; /* of the match so far */
+};
+
+/* Internal: an iteration of bpf_loop: the next element of a sequence. */
+static long pcn_classify_step(__u64 turn, struct pcn_classify_row *row)
+{
+	__u32 at = pcn_classify_group_at(row->m, row->key, row->match, row->first + turn);
+
+	if (at)
+		pcn_classify_list_at(row->m, row->key, row->match, at);
+	return row->match->order != row->order;
+}
+
+/* Internal: searches the sequence in a block. */
+PCN_GLOBAL int pcn_classify_sequence_at(struct pcn_classify_part *m PCN_NONNULL,
+					const struct pcn_classify_key *key PCN_NONNULL,
+					struct pcn_classify_match *match PCN_NONNULL, __u32 at)
+{
+	const struct pcn_classify_sequence *s = &pcn_classify_at(m, at)->sequence;
+	struct pcn_classify_row row = { m, key, match, s->first, match->order };
+
+	bpf_loop(s->count, pcn_classify_step, &row, 0);
+	return 0;
+}
+
+/* Internal: searches a tree, starting at a block. Returns 0, or the block where the search goes on: of
+ * a leaf, group or sequence. */
+PCN_INLINE __u32 pcn_classify_walk_tree(void *m, const struct pcn_classify_key *key,
+					struct pcn_classify_match *match, __u32 at)
+{
+	struct pcn_classify_block *block = pcn_classify_descend(m, key, &at);
+
+	if (!block)
+		return 0;
+	if (block->leaf.word != PCN_CLASSIFY_IS_LEAF)
+		return at;
+	return pcn_classify_scan(m, key, at, match, PCN_CLASSIFY_FAST_BLOCKS);
+}
+
+/* Internal: searches a leaf, group or sequence. */
+PCN_INLINE void pcn_classify_rest(struct pcn_classify_part *m, const struct pcn_classify_key *key,
+				  struct pcn_classify_match *match, __u32 at)
+{
+	__u8 word = pcn_classify_at(m, at)->leaf.word;
+
+	if (word == PCN_CLASSIFY_IS_SEQUENCE)
+		pcn_classify_sequence_at(m, key, match, at);
+	else if (word == PCN_CLASSIFY_IS_GROUP)
+		pcn_classify_group_at(m, key, match, at);
+	else
+		pcn_classify_list_at(m, key, match, at);
+}
+
+/* Internal: searches a tree. Returns what pcn_classify_walk_tree returns: the caller searches the rest,
+ * so that there are few functions above those that need much of the stack. */
+PCN_GLOBAL int pcn_classify_tree_at(struct pcn_classify_part *m PCN_NONNULL,
+				    const struct pcn_classify_key *key PCN_NONNULL,
+				    struct pcn_classify_match *match PCN_NONNULL, __u32 at)
+{
+	return pcn_classify_walk_tree(m, key, match, at);
+}
+
+/* Finds the first rule of a set (pcn_classify_set) that matches a key: 1 and the match, or 0. */
+PCN_GLOBAL int pcn_classify(const struct pcn_classify_key *key PCN_NONNULL,
+			    struct pcn_classify_match *match PCN_NONNULL, __u32 set)
+{
+	const struct pcn_classify_root *root = bpf_map_lookup_elem(&classify_sets, &set);
+	__u64 where = root ? root->at : 0;
+	__u32 part = where >> 32, at = where, none = -1;
+	void *m = at ? pcn_classify_memory(part) : NULL;
+
+	match->order = none;
+	match->result = 0;
+	if (!m)
+		return 0;
+	struct pcn_classify_block *block = pcn_classify_at(m, at);
+	if (block->leaf.word == PCN_CLASSIFY_IS_LEAF)
+		at = pcn_classify_scan(m, key, at, match, PCN_CLASSIFY_FIRST_BLOCKS);
+	if (block->leaf.word) {
+		if (at)
+			pcn_classify_rest(m, key, match, at);
+		return match->order != none;
+	}
+	const struct pcn_classify_forest *forest = &block->forest;
+	at = pcn_classify_walk_tree(m, key, match, forest->tree[0].root);
+	if (at)
+		pcn_classify_rest(m, key, match, at);
+#pragma clang loop unroll(disable)
+	for (__u32 i = 1; i < PCN_CLASSIFY_TREES; i++) {
+		if (i >= forest->count || forest->tree[i].order > match->order)
+			break;
+		at = pcn_classify_tree_at(m, key, match, forest->tree[i].root);
+		if (at)
+			pcn_classify_rest(m, key, match, at);
+	}
+	return match->order != none;
+}
+
+#endif
