@@ -21,9 +21,11 @@ import (
 
 // alone is one program to time on many flows.
 type alone struct {
+	label   string // empty: by what follows
 	hook    cube.Hook
 	mode    datapath.Mode
 	vlan    bool // the bridge with VLANs, else simplebridge
+	flows   int  // number of stations on each side
 	at      lab.Place
 	harness *ebpf.Program
 	program *ebpf.Program // nil: nothing
@@ -49,7 +51,7 @@ func bridgeAlone(ctx context.Context, r *Run) (*report.Table, []report.Check, er
 				}
 				all = append(all, a)
 			}
-			a, err := vlanAlone(rig, r.Root, hook)
+			a, err := daemonAlone(rig, r.Root, &alone{hook: hook, vlan: true, flows: stations}, 1<<14)
 			if err != nil {
 				return fmt.Errorf("bridge, %s: %w", hook, err)
 			}
@@ -80,11 +82,17 @@ func bridgeAlone(ctx context.Context, r *Run) (*report.Table, []report.Check, er
 }
 
 func (a *alone) name() string {
-	which := "simplebridge"
-	if a.vlan {
-		which = "bridge"
+	if a.label != "" {
+		return a.label
 	}
-	return fmt.Sprintf("%s, %s, %s", which, hookName(a.hook), a.mode)
+	return fmt.Sprintf("%s, %s, %s", a.service(), hookName(a.hook), a.mode)
+}
+
+func (a *alone) service() string {
+	if a.vlan {
+		return "bridge"
+	}
+	return "simplebridge"
 }
 
 func measureAlone(r *Run, rig *lab.Rig, all []*alone, times map[string]report.Sample) error {
@@ -114,7 +122,7 @@ func (a *alone) check(frame []byte) error {
 		return nil
 	}
 	want := map[cube.Hook]uint32{cube.XDP: 4, cube.TC: 7}[a.hook] // XDP_REDIRECT, TC_ACT_REDIRECT
-	for range stations {
+	for range a.flows {
 		verdict, _, err := a.at.Run(a.harness, frame, 1)
 		if err != nil {
 			return err
@@ -128,7 +136,7 @@ func (a *alone) check(frame []byte) error {
 
 // newAlone creates a harness around a bridge in its own namespace; around nothing without a mode.
 func newAlone(rig *lab.Rig, hook cube.Hook, mode datapath.Mode) (*alone, error) {
-	a := &alone{hook: hook, mode: mode}
+	a := &alone{hook: hook, mode: mode, flows: stations}
 	if mode == "" {
 		return a, a.load(rig)
 	}
@@ -159,28 +167,28 @@ func newAlone(rig *lab.Rig, hook cube.Hook, mode datapath.Mode) (*alone, error) 
 	return a, a.load(rig)
 }
 
-// vlanAlone creates a harness around a bridge with VLANs, which a daemon creates.
-func vlanAlone(rig *lab.Rig, root string, hook cube.Hook) (*alone, error) {
-	a := &alone{hook: hook, mode: datapath.ModeInline, vlan: true}
-	w, err := rig.NewWire(stations)
+// daemonAlone completes a with a harness around a bridge that a daemon creates, with room for a number of addresses.
+func daemonAlone(rig *lab.Rig, root string, a *alone, room int) (*alone, error) {
+	a.mode = datapath.ModeInline
+	w, err := rig.NewWire(a.flows)
 	if err != nil {
 		return nil, err
 	}
 	typ := cube.TypeTC
-	if hook == cube.XDP {
+	if a.hook == cube.XDP {
 		typ = cube.TypeXDPSKB
 	}
-	d, err := newVLANBridge(rig, root, w, typ, 1<<14)
+	d, err := newDaemonBridge(rig, root, w, a.service(), typ, room)
 	if err != nil {
 		return nil, err
 	}
-	if err := w.Teach(stations); err != nil {
+	if err := w.Teach(a.flows); err != nil {
 		return nil, err
 	}
-	if a.at, err = lab.NewPlace(w.Machine.Namespace, hook, lab.In); err != nil {
+	if a.at, err = lab.NewPlace(w.Machine.Namespace, a.hook, lab.In); err != nil {
 		return nil, err
 	}
-	if a.program, err = d.Entry(hook, lab.In); err != nil {
+	if a.program, err = d.Entry(a.hook, lab.In); err != nil {
 		return nil, err
 	}
 	rig.Closing(a.program)
@@ -205,7 +213,7 @@ func (a *alone) load(rig *lab.Rig) error {
 func (a *alone) try(rig *lab.Rig, flags uint32) error {
 	spec, err := bpf.Spec("reset", a.hook)
 	if err == nil {
-		err = spec.Variables["reset_flows"].Set(uint32(stations))
+		err = spec.Variables["reset_flows"].Set(uint32(a.flows))
 	}
 	if err != nil {
 		return err

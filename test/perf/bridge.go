@@ -32,12 +32,16 @@ func bridge(ctx context.Context, r *Run) error {
 	if err != nil {
 		return fmt.Errorf("the program alone: %w", err)
 	}
+	above, aboveChecks, err := bridgeAboveRedirect(ctx, r)
+	if err != nil {
+		return fmt.Errorf("above a redirect: %w", err)
+	}
 	latency, err := bridgeLatency(ctx, r)
 	if err != nil {
 		return err
 	}
-	section.Tables = append(section.Tables, through, partial, alone, latency)
-	checks = append(checks, aloneChecks...)
+	section.Tables = append(section.Tables, through, partial, alone, above, latency)
+	checks = append(append(checks, aloneChecks...), aboveChecks...)
 	r.add(section, checks...)
 	return nil
 }

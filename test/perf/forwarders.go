@@ -64,20 +64,20 @@ func ours(typ cube.Type) func(*lab.Rig, *lab.Wire) error {
 // vlanBridge forwards through a bridge that a daemon creates, without any configuration.
 func vlanBridge(root string, typ cube.Type) func(*lab.Rig, *lab.Wire) error {
 	return func(r *lab.Rig, w *lab.Wire) error {
-		_, err := newVLANBridge(r, root, w, typ, 1<<14)
+		_, err := newDaemonBridge(r, root, w, "bridge", typ, 1<<14)
 		return err
 	}
 }
 
-var vlanBody = `{"fdb":{"max-entries":%d},` + bridgeBody[1:]
+var roomyBody = `{"fdb":{"max-entries":%d},` + bridgeBody[1:]
 
-// newVLANBridge creates the bridge br1 in a daemon between the netdevs of a wire, with room for a number of addresses.
-func newVLANBridge(r *lab.Rig, root string, w *lab.Wire, typ cube.Type, room int) (*lab.Daemon, error) {
+// newDaemonBridge creates br1 of a service in a daemon between the netdevs of a wire, with room for a number of addresses.
+func newDaemonBridge(r *lab.Rig, root string, w *lab.Wire, service string, typ cube.Type, room int) (*lab.Daemon, error) {
 	d, err := startDaemon(r, root, w)
 	if err != nil {
 		return nil, err
 	}
-	return d, errors.Join(d.Request("POST", "/bridge/br1", fmt.Sprintf(vlanBody, room, typ)), d.Inlined("br1"))
+	return d, errors.Join(d.Request("POST", "/"+service+"/br1", fmt.Sprintf(roomyBody, room, typ)), d.Inlined("br1"))
 }
 
 // startDaemon starts a daemon in the machine between the hosts of a wire.

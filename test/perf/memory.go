@@ -82,7 +82,7 @@ func addressesIn(rig *lab.Rig, r *Run, n int) (lab.Memory, error) {
 	if err != nil {
 		return lab.Memory{}, err
 	}
-	d, err := newVLANBridge(rig, r.Root, w, cube.TypeXDPDRV, max(n, 64))
+	d, err := newDaemonBridge(rig, r.Root, w, "bridge", cube.TypeXDPDRV, max(n, 64))
 	if err != nil {
 		return lab.Memory{}, err
 	}

@@ -19,12 +19,8 @@ PCN_INLINE void address(__u16 *w, __u32 i, __u32 from)
 {
 	__u32 to = LEFT + RIGHT - from, low = bpf_htons(i);
 
-	w[0] = (__u16)STATION(to);
-	w[1] = STATION(to) >> 16;
-	w[2] = low;
-	w[3] = (__u16)STATION(from);
-	w[4] = STATION(from) >> 16;
-	w[5] = low;
+	*(__u64 *)w = STATION(to) | (__u64)low << 32 | (__u64)STATION(from) << 48;
+	*(__u32 *)(w + 4) = STATION(from) >> 16 | low << 16;
 }
 
 /* True for a frame from one side to the other, between stations with the same number. */
