@@ -7,6 +7,7 @@ package fdb
 // entry that a program overwrote because it still held the previous learned one.
 
 import (
+	"errors"
 	"time"
 
 	"github.com/polycube/polycube/aging"
@@ -32,6 +33,7 @@ func (d *Database[K]) sweep() error {
 		return err
 	}
 	right := map[K]bool{}
+	changed := false
 	var gone []K
 	for k, e := range d.table.All(&err) {
 		if port, ok := d.static[k]; ok {
@@ -45,16 +47,21 @@ func (d *Database[K]) sweep() error {
 	if err != nil {
 		return err
 	}
-	if _, err := d.table.DeleteAll(gone); err != nil {
-		return err
+	if len(gone) > 0 {
+		changed = true
+		_, err = d.table.DeleteAll(gone)
 	}
 	for k, port := range d.static {
-		if right[k] {
-			continue
+		if err != nil {
+			break
 		}
-		if err := d.set(k, Entry{Seen: now, Port: port, Fixed: 1}); err != nil {
-			return err
+		if !right[k] {
+			changed = true
+			err = d.set(k, Entry{Seen: now, Port: port, Fixed: 1})
 		}
 	}
-	return nil
+	if changed {
+		err = errors.Join(err, d.cache.EndLeases())
+	}
+	return err
 }

@@ -28,6 +28,7 @@ type Database[K Key] struct {
 	belongs func(K, Entry) bool
 
 	table  table.Table[K, Entry]
+	cache  Cache
 	static map[K]uint16 // configured entries: index of the port
 	room   int          // maximum number of entries
 
@@ -37,7 +38,7 @@ type Database[K Key] struct {
 
 // New returns the database of a cube.
 func New[K Key](env cube.Env, belongs func(K, Entry) bool) *Database[K] {
-	return &Database[K]{env: env, belongs: belongs, table: table.New[K, Entry](env, "fdb"), static: map[K]uint16{}}
+	return &Database[K]{env: env, belongs: belongs, table: table.New[K, Entry](env, "fdb"), cache: NewCache(env), static: map[K]uint16{}}
 }
 
 // Room returns the maximum number of entries.
@@ -108,10 +109,10 @@ func (d *Database[K]) Forget(e *cube.Undo, pick func(K, Entry) bool) error {
 				errs = append(errs, err)
 			}
 		}
-		return errors.Join(errs...)
+		return errors.Join(append(errs, d.cache.EndLeases())...)
 	})
 	_, err = d.table.DeleteAll(keys)
-	return err
+	return errors.Join(err, d.cache.EndLeases())
 }
 
 // ForgetStep is Forget as a step of a plan.
@@ -126,12 +127,15 @@ func (d *Database[K]) ForgetStep(pick func(K, Entry) bool) cube.Step {
 }
 
 // ForgetKey deletes an entry, which may be missing.
-func (d *Database[K]) ForgetKey(k K) error {
+func (d *Database[K]) ForgetKey(k K) error { return errors.Join(d.drop(k), d.cache.EndLeases()) }
+
+// drop deletes an entry; its lease continues.
+func (d *Database[K]) drop(k K) error {
 	_, err := d.table.Delete(k)
 	return err
 }
 
-// set writes an entry. In a full table it replaces the learned one that was silent for longest.
+// set writes an entry; leases continue. In a full table it replaces the learned one that was silent for longest.
 func (d *Database[K]) set(k K, e Entry) error {
 	for range 16 { // learning continues and may take the freed entry
 		err := d.table.Set(k, e)
@@ -161,5 +165,5 @@ func (d *Database[K]) evict() error {
 	if !found {
 		return fmt.Errorf("the filtering database is full of configured entries: %w", cube.ErrFull)
 	}
-	return d.ForgetKey(oldest)
+	return d.drop(oldest)
 }

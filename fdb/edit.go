@@ -4,7 +4,7 @@ package fdb
 
 import "github.com/polycube/polycube/cube"
 
-// put writes an entry, remove removes one; both can be undone.
+// put writes an entry, remove removes one; both can be undone. Neither they nor their undo end leases.
 func (d *Database[K]) put(e *cube.Undo, k K, to Entry) error {
 	if err := d.record(e, k); err != nil {
 		return err
@@ -16,7 +16,7 @@ func (d *Database[K]) remove(e *cube.Undo, k K) error {
 	if err := d.record(e, k); err != nil {
 		return err
 	}
-	return d.ForgetKey(k)
+	return d.drop(k)
 }
 
 // record records the current entry of a key.
@@ -29,7 +29,7 @@ func (d *Database[K]) record(e *cube.Undo, k K) error {
 		if had {
 			return d.set(k, before)
 		}
-		return d.ForgetKey(k)
+		return d.drop(k)
 	})
 	return nil
 }

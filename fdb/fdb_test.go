@@ -49,6 +49,14 @@ func database(t *testing.T, room uint32) *Database[inet.MAC] {
 	if d.table, err = table.Of[inet.MAC, Entry]("fdb", m); err != nil {
 		t.Fatal(err)
 	}
+	cache, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 32, MaxEntries: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cache.Close() })
+	if d.cache, err = CacheOf(cache); err != nil {
+		t.Fatal(err)
+	}
 	d.room = int(room)
 	return d
 }

@@ -91,13 +91,16 @@ func (d *Database[K]) carryOut(c change[K]) (func() error, error) {
 		for k, was := range before {
 			d.static[k] = was
 		}
-		return e.Run()
+		return errors.Join(e.Run(), d.cache.EndLeases())
 	}
 	d.room = int(c.Room)
 	d.SetAging(c.Aging)
 	err := d.apply(e, c)
 	if err == nil && c.Created {
 		err = d.adopt()
+	}
+	if err == nil {
+		err = d.cache.EndLeases()
 	}
 	if err != nil {
 		return nil, errors.Join(err, back())

@@ -7,10 +7,6 @@
  * are in one VLAN, the program does not contain the code for tags and ports. */
 #include "bridge.h"
 
-/* How long an entry is used after its last frame; 0: forever. */
-PCN_CONFIG(__u64, aging_ns) = 300000000000;
-/* How old `seen` may be before it is updated, to avoid a write to shared memory for each frame. */
-PCN_CONFIG(__u64, refresh_ns) = 1000000000;
 /* 0: all ports are access ports of only_vlan, and forward. */
 PCN_CONFIG(bool, vlan_aware) = true;
 PCN_CONFIG(__u16, only_vlan) = 1;
@@ -21,6 +17,7 @@ PCN_MAP(ports, BPF_MAP_TYPE_ARRAY, __u32, struct bridge_port, BRIDGE_PORTS + 1);
  * control plane removes expired entries. */
 PCN_MAP(fdb, BPF_MAP_TYPE_HASH, __u64, struct pcn_fdb_entry, 16384);
 
+#include <pcn/fdb_cache.h>
 #include "spanning.h"
 
 enum bridge_counter {
@@ -35,38 +32,14 @@ PCN_INLINE __u64 fdb_key(__u64 address, __u16 vlan)
 	return address | (__u64)vlan << 48;
 }
 
-/* For entries that are new, moved, or due for an update. */
-PCN_NOINLINE int learn_slowly(__u64 key, __u16 port, __u64 now)
-{
-	struct pcn_fdb_entry fresh = { .seen = now, .port = port };
-	struct pcn_fdb_entry *entry = bpf_map_lookup_elem(&fdb, &key);
-
-	if (entry) {
-		if (entry->fixed)
-			return 0;
-		if (entry->port != port) {
-			/* an expired entry is new, whatever its port was */
-			if (!pcn_fdb_aged(entry, now, aging_ns))
-				pcn_count(&counters, BRIDGE_MOVES);
-			entry->port = port;
-		}
-		entry->seen = now;
-		return 0;
-	}
-	if (!bpf_map_update_elem(&fdb, &key, &fresh, BPF_NOEXIST))
-		return 0;
-	/* Either the table is full, or another CPU just learned it, which is as good. */
-	if (!bpf_map_lookup_elem(&fdb, &key))
-		pcn_count(&counters, BRIDGE_NOT_LEARNED);
-	return 0;
-}
-
 PCN_INLINE void learn(__u64 key, __u16 port, __u64 now)
 {
-	struct pcn_fdb_entry *entry = bpf_map_lookup_elem(&fdb, &key);
+	int result = pcn_fdb_learn(key, port, now);
 
-	if (!entry || entry->port != port || pcn_refresh_due(now, entry->seen, refresh_ns))
-		learn_slowly(key, port, now);
+	if (result == PCN_FDB_MOVED)
+		pcn_count(&counters, BRIDGE_MOVES);
+	if (result == PCN_FDB_FULL)
+		pcn_count(&counters, BRIDGE_NOT_LEARNED);
 }
 
 /* The reason why a port that does not forward in a VLAN drops a frame. The port may still learn
@@ -78,7 +51,7 @@ PCN_NOINLINE int refuse(__u32 port, __u16 vlan, __u64 source)
 	if (!in || !bridge_in(in->member, vlan))
 		return BRIDGE_NOT_ALLOWED;
 	if (bridge_in(in->learn, vlan))
-		learn_slowly(fdb_key(source, vlan), port, pcn_time_coarse());
+		learn(fdb_key(source, vlan), port, pcn_fdb_now());
 	return BRIDGE_STP_BLOCKED;
 }
 
@@ -142,17 +115,16 @@ PCN_INLINE int send(struct CTXTYPE *ctx, struct pcn_md *md, __u32 port, __u16 vl
 PCN_INGRESS
 {
 	struct pcn_cursor c;
-	struct pcn_fdb_entry *entry;
 
 	pcn_cursor_open(&c, ctx, sizeof(struct ethhdr));
 	struct ethhdr *eth = pcn_parse_eth(&c);
 	if (!eth)
 		return pcn_pkt_drop(ctx, md, BRIDGE_TRUNCATED);
-	struct bridge_addresses a = bridge_addresses(eth);
-	int tci = bridge_tci(ctx, &c, a.proto);
+	struct pcn_macs mac = pcn_macs(eth);
+	int tci = bridge_tci(ctx, &c, eth->h_proto);
 	if (tci == BRIDGE_CUT_TAG)
 		return pcn_pkt_drop(ctx, md, BRIDGE_TRUNCATED);
-	if (a.from & 1)
+	if (mac.from & 1)
 		return pcn_pkt_drop(ctx, md, BRIDGE_GROUP_SOURCE);
 
 	int vlan = classify_simply(tci);
@@ -162,7 +134,7 @@ PCN_INGRESS
 		if (!in)
 			return pcn_pkt_drop(ctx, md, BRIDGE_NOT_ALLOWED);
 		vlan = classify(in, tci);
-		if (stp_enabled && vlan >= 0 && bridge_is_bpdu(a.to)) {
+		if (stp_enabled && vlan >= 0 && bridge_is_bpdu(mac.to)) {
 			int why = bridge_bpdu(port, vlan);
 			__u32 words[4] = { vlan };
 			if (why == BRIDGE_TO_TREE)
@@ -171,27 +143,26 @@ PCN_INGRESS
 				return pcn_pkt_drop(ctx, md, why);
 		}
 		if (vlan >= 0 && !bridge_in(in->forward, vlan))
-			vlan = -refuse(port, vlan, a.from);
+			vlan = -refuse(port, vlan, mac.from);
 	}
 	if (vlan < 0)
 		return pcn_pkt_drop(ctx, md, -vlan);
 	if (tci >= 0 && !(tci & PCN_VLAN_VID_MASK) && put_into(ctx, &tci, vlan))
 		return pcn_pkt_drop(ctx, md, BRIDGE_TAG_FAILED);
 
-	__u64 now = pcn_time_coarse();
-	learn(fdb_key(a.from, vlan), md->in_port, now);
-	if (a.to & 1) {
-		if (link_local(a.to))
+	__u64 now = pcn_fdb_now();
+	learn(fdb_key(mac.from, vlan), md->in_port, now);
+	if (mac.to & 1) {
+		if (link_local(mac.to))
 			return pcn_pkt_drop(ctx, md, BRIDGE_LINK_LOCAL);
 		return flood(ctx, md, vlan, tci);
 	}
-	__u64 key = fdb_key(a.to, vlan);
-	entry = bpf_map_lookup_elem(&fdb, &key);
-	if (!entry || pcn_fdb_aged(entry, now, aging_ns))
+	int port = pcn_fdb_find(fdb_key(mac.to, vlan), now);
+	if (port < 0)
 		return flood(ctx, md, vlan, tci);
-	if (entry->port == md->in_port)
+	if (port == md->in_port)
 		return pcn_pkt_drop(ctx, md, BRIDGE_SAME_PORT);
-	return send(ctx, md, entry->port, vlan, tci);
+	return send(ctx, md, port, vlan, tci);
 }
 
 PCN_LICENSE;

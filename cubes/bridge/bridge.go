@@ -65,7 +65,8 @@ func (b *bridge) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan,
 			return cube.Plan{}, err
 		}
 		change.Room, change.Aging = c.New.Fdb.MaxEntries, c.New.Fdb.aging()
-		plan.Constants, plan.MapSizes = c.New.constants(), map[string]uint32{"fdb": change.Room}
+		plan.Constants, plan.MapSizes = c.New.constants(), fdb.MapSizes(change.Room)
+		plan.After = append(plan.After, b.fdb.EndLeasesStep())
 		plan.Before = append(plan.Before, cube.Effect(func() (func() error, error) { return b.change(c) }))
 	}
 	entries, err := fdb.Prepare(b.fdb, change, func(e *Entry) (Key, string) { return e.key(), e.Port })

@@ -43,27 +43,6 @@ PCN_INLINE int bridge_in(const __u64 *set, __u16 vlan)
 	return set[vlan / 64 & (BRIDGE_VLANS / 64 - 1)] >> (vlan % 64) & 1;
 }
 
-/* The bytes of a header up to its EtherType, as three numbers: addresses as returned by pcn_mac().
- * */
-struct bridge_addresses {
-	__u64 to, from;
-	__be16 proto;
-};
-
-PCN_INLINE struct bridge_addresses bridge_addresses(const struct ethhdr *eth)
-{
-	const __u64 mac = 0xffffffffffff;
-	struct bridge_addresses a;
-	const void *p = eth;
-
-	_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "see pcn_mac()");
-	a.to = *(const __u64 *)p & mac;
-	__u64 rest = *(const __u64 *)(p + ETH_ALEN);
-	a.from = rest & mac;
-	a.proto = rest >> 48;
-	return a;
-}
-
 /* The tag control information of an 802.1Q tag, or one of these. */
 #define BRIDGE_NO_TAG -1
 #define BRIDGE_CUT_TAG -2

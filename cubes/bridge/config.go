@@ -7,8 +7,8 @@ package bridge
 import (
 	"time"
 
-	"github.com/polycube/polycube/aging"
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/fdb"
 	"github.com/polycube/polycube/inet"
 )
 
@@ -162,10 +162,9 @@ func (f Fdb) aging() time.Duration { return time.Duration(f.AgingTime) * time.Se
 // constants returns the values of the program's constants.
 func (c *Config) constants() map[string]any {
 	only, aware := c.onlyVLAN()
-	return map[string]any{
-		"aging_ns": uint64(c.Fdb.aging()), "refresh_ns": uint64(aging.Refresh(c.Fdb.aging())),
-		"vlan_aware": aware, "only_vlan": only, "stp_enabled": c.STPEnabled,
-	}
+	values := fdb.Constants(c.Fdb.aging(), c.Fdb.MaxEntries)
+	values["vlan_aware"], values["only_vlan"], values["stp_enabled"] = aware, only, c.STPEnabled
+	return values
 }
 
 // onlyVLAN is the VLAN that all ports are in. aware is set if there are several VLANs, or ports that may be blocked.

@@ -33,26 +33,30 @@ func TestConstantsFollowTheConfiguration(t *testing.T) {
 		return out
 	}
 	const second = uint64(time.Second)
-	fdb := Fdb{AgingTime: 300}
-	plain := map[string]any{"aging_ns": 300 * second, "refresh_ns": second, "vlan_aware": false, "only_vlan": uint16(1), "stp_enabled": false}
-	but := func(name string, value any) map[string]any {
+	table := Fdb{AgingTime: 300, MaxEntries: 1024}
+	plain := fdb.Constants(300*time.Second, 1024)
+	maps.Copy(plain, map[string]any{"vlan_aware": false, "only_vlan": uint16(1), "stp_enabled": false})
+	but := func(pairs ...any) map[string]any {
 		m := maps.Clone(plain)
-		m[name] = value
+		for i := 0; i < len(pairs); i += 2 {
+			m[pairs[i].(string)] = pairs[i+1]
+		}
 		return m
 	}
 	for name, tt := range map[string]struct {
 		config Config
 		want   map[string]any
 	}{
-		"no ports":           {Config{Fdb: fdb}, plain},
-		"all in VLAN 1":      {Config{Fdb: fdb, Ports: access(1, 1, 1)}, plain},
-		"all in VLAN 9":      {Config{Fdb: fdb, Ports: access(9, 9)}, but("only_vlan", uint16(9))},
-		"two VLANs":          {Config{Fdb: fdb, Ports: access(1, 9)}, but("vlan_aware", true)},
-		"a trunk":            {Config{Fdb: fdb, Ports: []Port{{Mode: ModeTrunk}}}, but("vlan_aware", true)},
-		"spanning trees":     {Config{Fdb: fdb, Ports: access(1, 1), STPEnabled: true}, map[string]any{"aging_ns": 300 * second, "refresh_ns": second, "vlan_aware": true, "only_vlan": uint16(1), "stp_enabled": true}},
-		"a short aging time": {Config{Fdb: Fdb{AgingTime: 1}}, map[string]any{"aging_ns": second, "refresh_ns": second / 10, "vlan_aware": false, "only_vlan": uint16(1), "stp_enabled": false}},
-		"no aging":           {Config{}, but("aging_ns", uint64(0))},
-		"the longest":        {Config{Fdb: Fdb{AgingTime: 4294967295}}, but("aging_ns", 4294967295*second)},
+		"no ports":           {Config{Fdb: table}, plain},
+		"all in VLAN 1":      {Config{Fdb: table, Ports: access(1, 1, 1)}, plain},
+		"all in VLAN 9":      {Config{Fdb: table, Ports: access(9, 9)}, but("only_vlan", uint16(9))},
+		"two VLANs":          {Config{Fdb: table, Ports: access(1, 9)}, but("vlan_aware", true)},
+		"a trunk":            {Config{Fdb: table, Ports: []Port{{Mode: ModeTrunk}}}, but("vlan_aware", true)},
+		"spanning trees":     {Config{Fdb: table, Ports: access(1, 1), STPEnabled: true}, but("vlan_aware", true, "stp_enabled", true)},
+		"a short aging time": {Config{Fdb: Fdb{AgingTime: 1, MaxEntries: 1024}}, but("aging_ns", second, "refresh_ns", second/10)},
+		"no aging":           {Config{Fdb: Fdb{MaxEntries: 1024}}, but("aging_ns", uint64(0))},
+		"the longest":        {Config{Fdb: Fdb{AgingTime: 4294967295, MaxEntries: 1024}}, but("aging_ns", 4294967295*second)},
+		"a small table":      {Config{Fdb: Fdb{AgingTime: 300, MaxEntries: 65}}, but("cache_shift", uint32(25))},
 	} {
 		if got := tt.config.constants(); !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%s: constants %v, want %v", name, got, tt.want)

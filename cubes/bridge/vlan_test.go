@@ -65,6 +65,30 @@ func TestFramesStayInTheirVLAN(t *testing.T) {
 	})
 }
 
+// An address in two VLANs is two stations, in the cache too.
+func TestAnAddressInTwoVLANs(t *testing.T) {
+	bpftest.Each(t, bpftest.Options{Hosts: 4}, func(t *testing.T, l *bpftest.Lab) {
+		l.Create("bridge", "br", fourPorts)
+		walk(t, l, []step{
+			{"in one", "veth2", frame(two, pkt.Broadcast), flood("br:a br:n br:t"), nil},
+			{"in another", "veth4", tagged(20, two, pkt.Broadcast), flood("br:t"), nil},
+		})
+		round := func(ten, twenty bpftest.Outcome, taggedAs []byte) {
+			for range 3 {
+				walk(t, l, []step{
+					{"VLAN 10", "veth1", frame(one, two), ten, taggedAs},
+					{"VLAN 20", "veth3", tagged(20, three, two), twenty, nil},
+				})
+			}
+		}
+		round(send("br:b"), send("br:n"), nil)
+		walk(t, l, []step{{"moves in one", "veth4", tagged(10, two, pkt.Broadcast), flood("br:a br:b br:t"), nil}})
+		round(send("br:n"), send("br:n"), tagged(10, one, two))
+		l.Action("br fdb flush", `{"vlan":20}`)
+		round(send("br:n"), flood("br:n"), tagged(10, one, two))
+	})
+}
+
 // A change of each leaf, and a frame that shows it.
 func TestLeavesOfPorts(t *testing.T) {
 	bpftest.Each(t, bpftest.Options{}, func(t *testing.T, l *bpftest.Lab) {

@@ -7,8 +7,8 @@ package simplebridge
 import (
 	"time"
 
-	"github.com/polycube/polycube/aging"
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/fdb"
 	"github.com/polycube/polycube/inet"
 )
 
@@ -35,6 +35,4 @@ type Entry struct {
 func (f Fdb) aging() time.Duration { return time.Duration(f.AgingTime) * time.Second }
 
 // constants returns the values of the program's constants.
-func (f Fdb) constants() map[string]any {
-	return map[string]any{"aging_ns": uint64(f.aging()), "refresh_ns": uint64(aging.Refresh(f.aging()))}
-}
+func (f Fdb) constants() map[string]any { return fdb.Constants(f.aging(), f.MaxEntries) }

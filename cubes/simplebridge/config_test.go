@@ -30,8 +30,9 @@ func TestConstantsFollowTheAgingTime(t *testing.T) {
 		{300, 300 * second, second}, {10, 10 * second, second}, {1, second, second / 10}, {0, 0, second},
 		{4294967295, 4294967295 * second, second},
 	} {
-		want := map[string]any{"aging_ns": tt.aging, "refresh_ns": tt.refresh}
-		if got := (Fdb{AgingTime: tt.seconds}).constants(); !reflect.DeepEqual(got, want) {
+		want := fdb.Constants(0, 4096)
+		want["aging_ns"], want["refresh_ns"] = tt.aging, tt.refresh
+		if got := (Fdb{AgingTime: tt.seconds, MaxEntries: 4096}).constants(); !reflect.DeepEqual(got, want) {
 			t.Errorf("aging-time %d: constants %v, want %v", tt.seconds, got, want)
 		}
 	}

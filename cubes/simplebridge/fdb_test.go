@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/fdb"
 	"github.com/polycube/polycube/inet"
@@ -52,6 +53,19 @@ func backdate(t *testing.T, l *bpftest.Lab, text string, by time.Duration) {
 	e := look(t, l, text)
 	e.Seen -= uint64(by)
 	if err := fdbOf(l).Set(address(t, text), e); err != nil {
+		t.Fatal(err)
+	}
+	endLeases(t, l)
+}
+
+// endLeases makes the program of the bridge `br` see a change of its table.
+func endLeases(t *testing.T, l *bpftest.Lab) {
+	t.Helper()
+	cache, err := fdb.CacheOf(l.Map("br", "fdb_cache"))
+	if err == nil {
+		err = cache.EndLeases()
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 }
@@ -370,4 +384,78 @@ func TestADamagedTableIsMended(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestFramesBetweenCachedStations: the table is not read for them, and whatever changes it is seen at once.
+func TestFramesBetweenCachedStations(t *testing.T) {
+	bpftest.Each(t, bpftest.Options{}, func(t *testing.T, l *bpftest.Lab) {
+		l.Create("simplebridge", "br", threePorts)
+		learn := func() {
+			walk(t, l, []step{
+				{"station one sends", "veth1", frame(one, pkt.Broadcast), flood("br:p2 br:p3")},
+				{"station two sends", "veth2", frame(two, one), send("br:p1")},
+				{"and is found", "veth1", frame(one, two), send("br:p2")},
+			})
+		}
+		netns.Eventually(t, bpftest.Patience, func() error { // a slow machine may take longer than a lease
+			learn()
+			if _, err := fdbOf(l).Delete(address(t, two)); err != nil {
+				return err
+			}
+			got := l.Run("veth1", frame(one, two))
+			endLeases(t, l)
+			if want := send("br:p2"); got != want {
+				return fmt.Errorf("behind the back of the cache: got %+v, want %+v", got, want)
+			}
+			return nil
+		})
+		for _, change := range []struct {
+			name  string
+			first func()
+			do    func()
+			want  bpftest.Outcome
+		}{
+			{"deleting the station", learn, func() { l.Set("DELETE", "br fdb entry "+two, "") }, flood("br:p2 br:p3")},
+			{"a flush", learn, func() { l.Action("br fdb flush", "") }, flood("br:p2 br:p3")},
+			{"a configured address", learn, func() { l.Set("POST", "br fdb entry "+two, `{"port":"p3"}`) }, send("br:p3")},
+			{"its deletion", func() {}, func() { l.Set("DELETE", "br fdb entry "+two, "") }, flood("br:p2 br:p3")},
+			{"a port without a peer", learn, func() { l.Set("DELETE", "br ports p2 peer", "") }, flood("br:p3")},
+		} {
+			change.first()
+			change.do()
+			walk(t, l, []step{{change.name, "veth1", frame(one, two), change.want}})
+		}
+	})
+}
+
+// TestStationsAgeWithoutADaemon: the programs forget a silent station by themselves, in time.
+func TestStationsAgeWithoutADaemon(t *testing.T) {
+	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPDRV} {
+		t.Run(strings.ToLower(string(typ)), func(t *testing.T) {
+			t.Parallel()
+			l := bpftest.New(t, bpftest.Options{Type: typ})
+			l.Create("simplebridge", "br", strings.Replace(threePorts, "{", `{"fdb":{"aging-time":3},`, 1))
+			l.Restart(func() {
+				wires := l.Wires()
+				hello, f := frame(two, pkt.Broadcast), frame(one, two)
+				start := time.Now()
+				wires[1].Puts(hello)
+				wires[0].Gets(hello)
+				wires[2].Gets(hello)
+				wires[0].Puts(f)
+				wires[1].Gets(f)
+				netns.Eventually(t, bpftest.Patience, func() error {
+					wires[0].Puts(f)
+					wires[1].Gets(f)
+					if !wires[2].Got(f) {
+						return fmt.Errorf("still only to the port of the station after %v", time.Since(start))
+					}
+					return nil
+				})
+				if took := time.Since(start); took < 2900*time.Millisecond {
+					t.Errorf("the station was forgotten after %v, want 3 s", took)
+				}
+			})
+		})
+	}
 }

@@ -51,10 +51,11 @@ func (b *bridge) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan,
 	if c.New != nil {
 		change.Aging = c.New.Fdb.aging()
 		plan.Constants = c.New.Fdb.constants()
+		plan.After = append(plan.After, b.fdb.EndLeasesStep())
 	}
 	if c.Created() {
 		change.Room = c.New.Fdb.MaxEntries
-		plan.MapSizes = map[string]uint32{"fdb": change.Room}
+		plan.MapSizes = fdb.MapSizes(change.Room)
 	}
 	if c.Old != nil {
 		dead := b.changedPorts(c.Old.Ports, c.New.Ports)

@@ -140,7 +140,7 @@ func (s *scales) close() error {
 // before are the programs with the preparation for a helper; its own cost is the difference.
 var before = map[string]string{
 	"pcn_parse_eth": "weigh_COST_pcn_cursor_open", "pcn_cursor_take": "weigh_COST_pcn_cursor_open",
-	"pcn_mac": "before_read", "pcn_mac_is_group": "before_read",
+	"pcn_mac": "before_read", "pcn_mac_is_group": "before_read", "pcn_macs": "before_read",
 	"pcn_parse_arp": "before_take", "pcn_parse_ipv4": "before_take", "pcn_parse_ipv6": "before_take", "pcn_parse_ports": "before_take",
 	"pcn_parse_icmp": "before_take", "pcn_skip_ipv6_extensions": "before_take",
 	"pcn_ipv4_checksum_ok": "before_inspect", "pcn_ipv4_fragment": "before_inspect", "pcn_skip_ipv4_options": "before_inspect",

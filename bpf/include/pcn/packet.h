@@ -51,6 +51,22 @@ PCN_INLINE __u64 pcn_mac(const __u8 mac[ETH_ALEN])
 	       (__u64)mac[4] << 32 | (__u64)mac[5] << 40;
 }
 
+/* The addresses of a frame, as returned by pcn_mac(). */
+struct pcn_macs {
+	__u64 to, from;
+};
+
+/* Reads both addresses of a frame, in two loads that do not overlap. */
+PCN_INLINE struct pcn_macs pcn_macs(const struct ethhdr *eth)
+{
+	typedef __u64 __attribute__((may_alias)) word;
+	typedef __u32 __attribute__((may_alias)) half;
+	__u64 first = *(const word *)eth, last = *(const half *)((const void *)eth + 8);
+
+	_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "see pcn_mac()");
+	return (struct pcn_macs){ .to = first & 0xffffffffffff, .from = first >> 48 | last << 16 };
+}
+
 /* True for broadcast and multicast addresses. */
 PCN_INLINE int pcn_mac_is_group(const __u8 mac[ETH_ALEN])
 {

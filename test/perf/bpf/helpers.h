@@ -22,6 +22,7 @@
 	X(COST_pcn_parse_eth)            \
 	X(COST_pcn_mac)                  \
 	X(COST_pcn_mac_is_group)         \
+	X(COST_pcn_macs)                 \
 	X(COST_pcn_time_coarse)          \
 	X(COST_pcn_time)                 \
 	X(COST_pcn_age)                  \
@@ -218,6 +219,11 @@ PCN_INLINE int read(struct CTXTYPE *ctx, __u32 what)
 			KEEP(pcn_mac(eth->h_source));
 		else if (what == COST_pcn_mac_is_group)
 			KEEP(pcn_mac_is_group(eth->h_dest));
+		if (what == COST_pcn_macs) {
+			struct pcn_macs macs = pcn_macs(eth);
+			KEEP(macs.to);
+			KEEP(macs.from);
+		}
 	}
 	return 0;
 }
@@ -387,6 +393,7 @@ PCN_INLINE int use(struct CTXTYPE *ctx, struct pcn_md *md, const __u32 what)
 		break;
 	case COST_pcn_mac:
 	case COST_pcn_mac_is_group:
+	case COST_pcn_macs:
 		read(ctx, what);
 		break;
 	case COST_pcn_cursor_open:
