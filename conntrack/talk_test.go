@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conntrack
+
+// Random connections between two TCP implementations, with segments that are wrong in one way: unlike those of dice,
+// their connections get through all of their states.
+
+import "math/rand/v2"
+
+// host is one side of a connection.
+type host struct {
+	isn, next uint32 // sequence numbers: of the SYN, and of what is sent next
+	received  uint32 // what it acknowledges
+	scale     uint8
+	window    uint16
+	limit     uint32 // the highest sequence number that it has allowed
+	scaled    bool   // windows are, from now on
+	fin       bool
+}
+
+// talk is a connection. kind says what the last segment is.
+type talk struct {
+	*rand.Rand
+	hosts [2]host
+	steps int
+	// opener is the side that opens, both is a simultaneous open.
+	opener uint8
+	both   bool
+	kind   string
+}
+
+func newTalk(r *rand.Rand) *talk {
+	t := &talk{Rand: r}
+	t.restart(uint8(r.IntN(2)))
+	return t
+}
+
+// restart begins a connection of the same ends.
+func (t *talk) restart(opener uint8) {
+	t.steps, t.opener, t.both = 0, opener, t.IntN(6) == 0
+	for i := range t.hosts {
+		h := &t.hosts[i]
+		isn := t.Uint32()
+		if h.next != 0 && t.IntN(4) > 0 {
+			isn = h.next + uint32(t.IntN(1<<20))
+		}
+		*h = host{isn: isn, next: isn + 1, scale: []uint8{NoScale, 0, 2, 7, 8}[t.IntN(5)], window: uint16(1000 + t.IntN(60000))}
+	}
+	for i := range t.hosts {
+		h := &t.hosts[i]
+		h.received = t.hosts[1-i].next
+		h.limit = h.received + uint32(h.window)
+		h.scaled = h.scale != NoScale && t.hosts[1-i].scale != NoScale
+	}
+}
+
+// bytes is the size of a host's window.
+func (h *host) bytes() uint32 {
+	if h.scaled {
+		return uint32(h.window) << h.scale
+	}
+	return uint32(h.window)
+}
+
+// segment is what a host sends.
+func (h *host) segment(flags Flag, length uint32) Segment {
+	p := Segment{Seq: h.next, Ack: h.received, Length: length, Window: h.window, Flags: flags, Scale: NoScale}
+	if flags&SYN != 0 {
+		p.Seq, p.Scale = h.isn, h.scale
+	}
+	if flags == SYN {
+		p.Ack = 0
+	} else if limit := h.received + h.bytes(); flags&SYN == 0 && after(limit, h.limit) {
+		h.limit = limit
+	}
+	return p
+}
+
+// handshake is the order of SYN (true) and SYN with ACK in the two ways to open, and who sends them.
+func (t *talk) handshake() (uint8, Segment, bool) {
+	a, b := t.opener, 1-t.opener
+	order := []struct {
+		from  uint8
+		flags Flag
+	}{{a, SYN}, {b, SYN | ACK}, {a, ACK}}
+	if t.both {
+		order = order[:0]
+		order = append(order, struct {
+			from  uint8
+			flags Flag
+		}{a, SYN}, struct {
+			from  uint8
+			flags Flag
+		}{b, SYN}, struct {
+			from  uint8
+			flags Flag
+		}{a, SYN | ACK}, struct {
+			from  uint8
+			flags Flag
+		}{b, SYN | ACK})
+	}
+	if t.steps >= len(order) {
+		return 0, Segment{}, false
+	}
+	if t.steps > 0 && t.IntN(5) == 0 {
+		t.steps-- // a retransmission
+	}
+	step := order[t.steps]
+	t.steps++
+	t.kind = "handshake"
+	return step.from, t.hosts[step.from].segment(step.flags, 0), true
+}
+
+// next is the next segment, and the side that sends it.
+func (t *talk) next() (uint8, Segment) {
+	if t.IntN(12) == 0 {
+		return t.wrong()
+	}
+	if from, p, ok := t.handshake(); ok {
+		return from, p
+	}
+	from := uint8(t.IntN(2))
+	me, peer := &t.hosts[from], &t.hosts[1-from]
+	if t.IntN(4) > 0 {
+		me.received = peer.next
+	}
+	me.window = uint16(1 + t.IntN(1<<(6+t.IntN(11))-1))
+	t.kind = "data"
+	unacknowledged := me.next - peer.received
+	switch t.IntN(9) {
+	case 0:
+		t.kind = "acknowledgement"
+		return from, me.segment(ACK, 0)
+	case 1:
+		t.kind = "keep-alive"
+		p := me.segment(ACK, 0)
+		p.Seq--
+		return from, p
+	case 2:
+		if unacknowledged > 0 && unacknowledged <= 1400 && !me.fin {
+			t.kind = "retransmission"
+			p := me.segment(ACK, unacknowledged)
+			p.Seq -= unacknowledged
+			return from, p
+		}
+	case 3, 4:
+		if t.steps++; t.steps > 5 && !me.fin {
+			t.kind = "FIN"
+			p := me.segment(FIN|ACK, 0)
+			me.next++
+			me.fin = true
+			return from, p
+		}
+	case 5:
+		if t.IntN(20) == 0 {
+			t.kind = "RST"
+			p := me.segment([]Flag{RST, RST | ACK}[t.IntN(2)], 0)
+			return from, p
+		}
+	}
+	room := int(min(1400, int32(peer.limit-me.next)))
+	if me.fin || room <= 0 {
+		t.kind = "acknowledgement"
+		return from, me.segment(ACK, 0)
+	}
+	p := me.segment(ACK, uint32(t.IntN(room+1)))
+	me.next += p.Length
+	return from, p
+}
+
+// wrong is a segment that a host does not send there, and what is wrong with it.
+func (t *talk) wrong() (uint8, Segment) {
+	from := uint8(t.IntN(2))
+	me, peer := &t.hosts[from], &t.hosts[1-from]
+	allowed := me.limit
+	p := me.segment(ACK, 10)
+	me.limit = allowed // it may not be believed
+	switch t.IntN(11) {
+	case 0:
+		t.kind = "beyond the window"
+		p.Seq += 1<<30 + 1<<17
+	case 1:
+		t.kind = "older than the window"
+		p.Seq -= 1<<30 + 1<<17
+	case 2:
+		t.kind = "acknowledges what was not sent"
+		p.Ack = peer.next + 1 + uint32(t.IntN(1000))
+	case 3:
+		t.kind = "acknowledges what was acknowledged long ago"
+		p.Ack = peer.next - 1<<30 - 1<<17
+	case 4:
+		t.kind = "RST beyond the window"
+		p = me.segment(RST, 0)
+		p.Seq += 1<<30 + 1<<17
+	case 5:
+		t.kind = "RST older than the window"
+		p = me.segment(RST|ACK, 0)
+		p.Seq -= 1<<30 + 1<<17
+	case 6:
+		t.kind = "no such flags"
+		p.Flags = []Flag{0, FIN, SYN | FIN, SYN | RST, FIN | RST, SYN | FIN | RST | ACK, FIN | 0x28, SYN | FIN | ACK}[t.IntN(8)]
+	case 7:
+		t.kind = "SYN again"
+		p = me.segment(SYN, 0)
+	case 8:
+		t.kind = "SYN of another connection"
+		p = me.segment(SYN, 0)
+		p.Seq = t.Uint32()
+	case 9:
+		t.kind = "SYN that answers nothing"
+		p = me.segment(SYN|ACK, 0)
+		p.Seq += 1<<30 + 1<<17
+		p.Ack = peer.next + 1<<30
+	case 10:
+		t.kind = "port reuse"
+		t.restart(from)
+		t.steps = 1
+		p = t.hosts[from].segment(SYN, 0)
+		t.opener, t.both = from, false
+	}
+	return from, p
+}
