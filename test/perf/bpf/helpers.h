@@ -6,6 +6,7 @@
 
 #include <pcn/cube.h>
 #include <pcn/classify_key.h>
+#include <pcn/conntrack_state.h>
 #include <pcn/csum.h>
 #include <pcn/fdb.h>
 #include <pcn/ip.h>
@@ -31,6 +32,11 @@
 	X(COST_pcn_fdb_aged)             \
 	X(COST_pcn_count)                \
 	X(COST_pcn_count_packet)         \
+	X(COST_pcn_ct_tcp)               \
+	X(COST_pcn_ct_udp)               \
+	X(COST_pcn_ct_icmp)              \
+	X(COST_pcn_ct_other)             \
+	X(COST_pcn_ct_timeout)           \
 	X(COST_pcn_address_set4)         \
 	X(COST_pcn_address_set6)         \
 	X(COST_pcn_address_copy)         \
@@ -344,6 +350,42 @@ PCN_INLINE void gather(struct CTXTYPE *ctx, struct pcn_md *md, __u32 what)
 	}
 }
 
+PCN_MAP(connections, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_ct_state, 1);
+
+/* Helpers for the state of a connection: a byte of data, and a packet of the opener.
+ * A loop, since they are large. */
+PCN_INLINE void track(__u32 what)
+{
+	__u32 zero = 0, timeouts[PCN_CT_TIMEOUTS] = {};
+	struct pcn_ct_state *s = bpf_map_lookup_elem(&connections, &zero);
+
+	if (!s)
+		return;
+	_Pragma("nounroll") for (int i = 0; i < TIMES; i++)
+	{
+		__u32 flags = PCN_CT_ACK;
+
+		HIDE(flags);
+		struct pcn_ct_segment data = { .seq = s->side[0].end,
+					       .ack = s->side[0].ack,
+					       .length = 1,
+					       .window = 1000,
+					       .flags = flags,
+					       .scale = PCN_CT_NO_SCALE };
+
+		if (what == COST_pcn_ct_tcp)
+			KEEP(pcn_ct_tcp(s, 0, &data, PCN_CT_PICK_UP | 3));
+		else if (what == COST_pcn_ct_udp)
+			KEEP(pcn_ct_udp(s, 0));
+		else if (what == COST_pcn_ct_icmp)
+			KEEP(pcn_ct_icmp(s, 0, 1));
+		else if (what == COST_pcn_ct_other)
+			KEEP(pcn_ct_other(s, 0));
+		else
+			KEEP(pcn_ct_timeout(s, timeouts));
+	}
+}
+
 /* The program for a case about map entries. */
 PCN_INLINE void keep(const struct pcn_md *md, const __u32 what)
 {
@@ -357,6 +399,13 @@ PCN_INLINE void keep(const struct pcn_md *md, const __u32 what)
 	case COST_pcn_count:
 	case COST_pcn_count_packet:
 		tally(md, what);
+		break;
+	case COST_pcn_ct_tcp:
+	case COST_pcn_ct_udp:
+	case COST_pcn_ct_icmp:
+	case COST_pcn_ct_other:
+	case COST_pcn_ct_timeout:
+		track(what);
 		break;
 	case COST_pcn_address_set4:
 	case COST_pcn_address_set6:
