@@ -350,14 +350,15 @@ PCN_INLINE void gather(struct CTXTYPE *ctx, struct pcn_md *md, __u32 what)
 	}
 }
 
-PCN_MAP(connections, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_ct_state, 1);
+/* A connection of TCP, and one of the other protocols. */
+PCN_MAP(connections, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_ct_state, 2);
 
 /* Helpers for the state of a connection: a byte of data, and a packet of the opener.
  * A loop, since they are large. */
 PCN_INLINE void track(__u32 what)
 {
-	__u32 zero = 0, timeouts[PCN_CT_TIMEOUTS] = {};
-	struct pcn_ct_state *s = bpf_map_lookup_elem(&connections, &zero);
+	__u32 which = what != COST_pcn_ct_tcp, timeouts[PCN_CT_TIMEOUTS] = {};
+	struct pcn_ct_state *s = bpf_map_lookup_elem(&connections, &which);
 
 	if (!s)
 		return;
