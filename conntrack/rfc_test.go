@@ -70,6 +70,10 @@ func TestConnectionsOfTheRFC(t *testing.T) {
 			event{1, SYN, 5000, 0, 0, New, Open},
 			event{0, SYN | ACK, 900, 5001, 0, Established, SynRecv},
 			event{1, ACK, 5001, 901, 0, Established, Open})},
+		{"late duplicates of the handshake change nothing", Options{}, after3(
+			event{0, SYN, 100, 0, 0, Established, Open},
+			event{1, SYN | ACK, 300, 101, 0, Established, Open},
+			event{0, ACK, 101, 301, 50, Established, Open})},
 		{"figure 12: normal close", Options{}, closedByBoth},
 		{"figure 13: simultaneous close", Options{}, after3(
 			event{0, FIN | ACK, 101, 301, 0, Established, FinWait},

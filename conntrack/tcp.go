@@ -126,13 +126,13 @@ func (s *State) join(from uint8, p *Segment) {
 // syn is a SYN without ACK.
 func (s *State) syn(from uint8, p *Segment, o Options) Class {
 	me := &s.Side[from]
-	opening := s.State != None && s.State < Open
+	known := s.State != None && s.State < TimeWait
 	same := p.Seq == s.Syn && from == s.Flags&flagSynSide/flagSynSide && s.Flags&flagPending == 0
 	switch {
 	case s.State == SynSent && from != s.Opener():
 		s.join(from, p)
-	case opening && (same || from != s.Opener() && p.end() == me.End):
-		s.retransmitted() // in a simultaneous open by both
+	case known && (same || s.State < Open && from != s.Opener() && p.end() == me.End):
+		s.retransmitted() // by either side
 	case s.State == None, s.State == SynSent, s.State == Closed, s.State == TimeWait && !after(me.End, p.Seq):
 		s.begin(from, p)
 	default:

@@ -246,12 +246,13 @@ PCN_INLINE __u32 pcn_ct_syn(struct pcn_ct_state *s, __u32 from, const struct pcn
 	__u32 end = p->seq + 1 + p->length, opener = s->flags & PCN_CT_OPENER;
 	__u32 same = p->seq == s->syn && from == !!(s->flags & PCN_CT_SYN_SIDE) &&
 		     !(s->flags & PCN_CT_PENDING);
-	__u32 opening = s->state != PCN_CT_NONE && s->state < PCN_CT_OPEN;
+	__u32 known = s->state != PCN_CT_NONE && s->state < PCN_CT_TIME_WAIT;
 
 	if (s->state == PCN_CT_SYN_SENT && from != opener) {
 		pcn_ct_join(s, from, p);
-	} else if (opening && (same || (from != opener && end == me->end))) {
-		pcn_ct_retransmitted(s); /* in a simultaneous open by both */
+	} else if (known &&
+		   (same || (s->state < PCN_CT_OPEN && from != opener && end == me->end))) {
+		pcn_ct_retransmitted(s); /* by either side */
 	} else if (s->state == PCN_CT_NONE || s->state == PCN_CT_SYN_SENT ||
 		   s->state == PCN_CT_CLOSE ||
 		   (s->state == PCN_CT_TIME_WAIT && !pcn_ct_after(me->end, p->seq))) {
