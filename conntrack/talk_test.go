@@ -174,7 +174,6 @@ func (t *talk) wrong() (uint8, Segment) {
 	me, peer := &t.hosts[from], &t.hosts[1-from]
 	allowed := me.limit
 	p := me.segment(ACK, 10)
-	me.limit = allowed // it may not be believed
 	switch t.IntN(11) {
 	case 0:
 		t.kind = "beyond the window"
@@ -217,6 +216,9 @@ func (t *talk) wrong() (uint8, Segment) {
 		t.steps = 1
 		p = t.hosts[from].segment(SYN, 0)
 		t.opener, t.both = from, false
+	}
+	if t.kind != "port reuse" {
+		me.limit = allowed // the segment may not be believed
 	}
 	return from, p
 }
