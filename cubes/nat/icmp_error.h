@@ -7,82 +7,43 @@
 
 #include "rewrite.h"
 
-/* The fields of the packet inside. */
+/* Where the headers of the packet inside are. */
 struct nat_inner {
 	void *l3;
 	void *l4;
 	void *end;
 	__u32 proto;
-	__u32 later; /* a fragment without an L4 header */
 };
 
-/* The number of bytes that must be readable: Ethernet, tags, two IPv4 headers with options, ICMP,
- * TCP. */
-#define NAT_REACH_ERROR4 (14 + 8 + 60 + 8 + 60 + 20)
-#define NAT_REACH_ERROR6 (14 + 8 + 40 + PCN_IPV6_EXTENSIONS_MAX + 8 + 40 + 64 + 20)
-
-/* Moves past the IP header of the packet inside, and reads it. -1 if it is incomplete. */
-PCN_INLINE int nat_read_inner(struct CTXTYPE *ctx, struct pcn_cursor *c, struct nat_inner *in,
-			      struct nat_key6 *key, const int egress, const int v6)
+/* Finds the headers of the packet inside. -1 if they are incomplete. */
+PCN_INLINE int nat_inner_headers(struct CTXTYPE *ctx, const struct pcn_flow *flow,
+				 struct nat_inner *in, const int v6)
 {
-	in->l3 = c->pos;
-	in->end = c->end;
-	if (v6) {
-		struct pcn_ipv6_payload found;
-		struct ipv6hdr *ip = pcn_parse_ipv6(c);
-
-		if (!ip || nat_skip6(ctx, c, ip, &found))
-			return -1;
-		in->proto = found.protocol;
-		in->later = found.fragment == PCN_FRAGMENT_LATER;
-		pcn_address_copy(key->local,
-				 egress ? ip->daddr.in6_u.u6_addr32 : ip->saddr.in6_u.u6_addr32);
-		pcn_address_copy(key->remote,
-				 egress ? ip->saddr.in6_u.u6_addr32 : ip->daddr.in6_u.u6_addr32);
-	} else {
-		/* The length inside may be that of a longer packet, and the checksum is not
-		 * verified. */
-		struct iphdr *ip = pcn_cursor_take(c, sizeof(*ip));
-
-		if (!ip || ip->version != 4 || ip->ihl < 5 || pcn_skip_ipv4_options(c, ip))
-			return -1;
-		in->proto = ip->protocol;
-		in->later = pcn_ipv4_fragment(ip) == PCN_FRAGMENT_LATER;
-		pcn_address_set4(key->local, egress ? ip->daddr : ip->saddr);
-		pcn_address_set4(key->remote, egress ? ip->saddr : ip->daddr);
-	}
-	in->l4 = c->pos;
-	return 0;
+	if (!(flow->has & PCN_FLOW_L4))
+		return -1;
+	in->l3 = nat_header(ctx, flow->l3, v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
+	in->l4 = nat_header(ctx, flow->l4, 0);
+	in->end = pcn_data_end(ctx);
+	in->proto = flow->protocol;
+	return in->l3 && in->l4 ? 0 : -1;
 }
 
-/* Reads the ports of the packet inside, as they would be in a packet in the direction of the error.
- * -1 if they are missing. */
-PCN_INLINE int nat_read_inner_ports(struct nat_inner *in, struct nat_key6 *key, const int egress,
-				    const int v6)
+/* The key of the packet inside, as that of a packet in the direction of the error. -1 if it has no
+ * ports: the key's are 0. */
+PCN_INLINE int nat_inner_key(const struct pcn_flow *flow, const struct nat_inner *in,
+			     struct nat_key6 *key, const int egress, const int v6)
 {
-	struct pcn_ports *ports = in->l4;
-	struct pcn_icmp *icmp = in->l4;
-
-	key->proto = in->proto;
-	key->zero[0] = key->zero[1] = key->zero[2] = 0;
-	key->local_port = key->remote_port = 0;
-	if (in->later)
+	nat_key((void *)key, flow, !egress, 1);
+	if (flow->fragment == PCN_FRAGMENT_LATER)
 		return -1;
-	if (pcn_has_ports(in->proto)) {
-		if (in->l4 + 8 > in->end)
-			return -1;
-		key->local_port = egress ? ports->destination : ports->source;
-		key->remote_port = egress ? ports->source : ports->destination;
-		return 0;
-	}
-	if (in->proto != (v6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP))
+	if (!pcn_has_ports(in->proto) && in->proto != (v6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP))
 		return 0;
 	if (in->l4 + 8 > in->end)
 		return -1;
-	if (!(v6 ? pcn_icmp6_has_id(icmp->type) : pcn_icmp_has_id(icmp->type)))
-		return -1;
-	key->local_port = icmp->id;
-	return 0;
+	return flow->has & PCN_FLOW_PORTS || (v6 ? pcn_icmp6_has_id(flow->icmp_type)
+						 : pcn_icmp_has_id(flow->icmp_type))
+		       ? 0
+		       : -1;
 }
 
 /* Updates a checksum inside; returns the difference for the enclosing checksum. */
@@ -182,36 +143,25 @@ PCN_INLINE int nat_unrelated(struct CTXTYPE *ctx, struct pcn_md *md, void *l3,
 	return pcn_pkt_pass(ctx, md);
 }
 
-/* Translates an ICMP error whose IP header starts at byte l3. Returns a verdict. */
-PCN_INLINE int nat_error(struct CTXTYPE *ctx, struct pcn_md *md, __u32 l3, const int egress,
-			 const int v6)
+/* Translates the ICMP error in the scratch area, where the packet inside was also read. Returns a
+ * verdict. */
+PCN_INLINE int nat_error(struct CTXTYPE *ctx, struct pcn_md *md, const int egress, const int v6)
 {
 	const __u32 table = (v6 ? NAT_V6 : 0) | (egress ? 0 : NAT_IN);
+	struct nat_session4 *s = NULL;
+	struct nat_open *o = nat_scratch();
 	struct nat_key6 key;
 	struct nat_inner in;
-	struct pcn_cursor c;
 	__u32 covered;
-	void *ip;
 
-	nat_reach(ctx, v6 ? NAT_REACH_ERROR6 : NAT_REACH_ERROR4);
-	c.pos = pcn_data(ctx) + (l3 & 0x3f);
-	c.end = pcn_data_end(ctx);
-	ip = c.pos;
-	if (v6) {
-		struct pcn_ipv6_payload found;
-		struct ipv6hdr *outer = pcn_parse_ipv6(&c);
-		if (!outer || nat_skip6(ctx, &c, outer, &found))
-			return nat_malformed(ctx, md, egress);
-	} else {
-		struct iphdr *outer = pcn_parse_ipv4(&c);
-		if (!outer || pcn_skip_ipv4_options(&c, outer))
-			return nat_malformed(ctx, md, egress);
-	}
-	struct pcn_icmp *icmp = pcn_parse_icmp(&c);
-	if (!icmp || nat_read_inner(ctx, &c, &in, &key, egress, v6))
+	if (!o)
+		return pcn_pkt_drop(ctx, md, NAT_SESSION_TABLE_FULL);
+	nat_reach(ctx, o->inner.l4 + 20);
+	void *ip = nat_header(ctx, o->flow.l3, v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
+	struct pcn_icmp *icmp = nat_header(ctx, o->flow.l4, sizeof(*icmp));
+	if (!ip || !icmp || nat_inner_headers(ctx, &o->inner, &in, v6))
 		return nat_malformed(ctx, md, egress);
-	struct nat_session4 *s = NULL;
-	if (!nat_read_inner_ports(&in, &key, egress, v6))
+	if (!nat_inner_key(&o->inner, &in, &key, egress, v6))
 		s = nat_translation(&key, table);
 	if (!s || (nat_offered(md, egress) && !(s->flags & NAT_HAIRPIN)))
 		return nat_unrelated(ctx, md, ip, icmp, &key, egress, v6);
@@ -226,24 +176,24 @@ PCN_INLINE int nat_error(struct CTXTYPE *ctx, struct pcn_md *md, __u32 l3, const
 							     : pcn_pkt_pass(ctx, md);
 }
 
-PCN_GLOBAL int nat_error_in4(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 l3)
+PCN_GLOBAL int nat_error_in4(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
 {
-	return nat_error(ctx, md, l3, NAT_INGRESS, 0);
+	return nat_error(ctx, md, NAT_INGRESS, 0);
 }
 
-PCN_GLOBAL int nat_error_out4(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 l3)
+PCN_GLOBAL int nat_error_out4(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
 {
-	return nat_error(ctx, md, l3, NAT_EGRESS, 0);
+	return nat_error(ctx, md, NAT_EGRESS, 0);
 }
 
-PCN_GLOBAL int nat_error_in6(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 l3)
+PCN_GLOBAL int nat_error_in6(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
 {
-	return nat_error(ctx, md, l3, NAT_INGRESS, 1);
+	return nat_error(ctx, md, NAT_INGRESS, 1);
 }
 
-PCN_GLOBAL int nat_error_out6(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 l3)
+PCN_GLOBAL int nat_error_out6(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
 {
-	return nat_error(ctx, md, l3, NAT_EGRESS, 1);
+	return nat_error(ctx, md, NAT_EGRESS, 1);
 }
 
 #endif

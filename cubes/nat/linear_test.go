@@ -6,40 +6,13 @@ package nat
 // header-data split: data after the first bytes must be pulled before it can be read.
 
 import (
-	"encoding/binary"
-	"errors"
-	"net"
-	"slices"
 	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
 )
-
-// sendSplit sends a frame of more than a page from a host, with nothing but the Ethernet header in the linear part.
-func sendSplit(host *netns.Node, frame []byte) error {
-	return host.Do(func() (err error) {
-		i, err := net.InterfaceByName(netns.Inner)
-		if err != nil {
-			return err
-		}
-		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, unix.Close(fd)) }()
-		if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1); err != nil {
-			return err
-		}
-		header := make([]byte, 10) // struct virtio_net_hdr
-		binary.NativeEndian.PutUint16(header[2:], 14)
-		return unix.Sendto(fd, slices.Concat(header, frame), 0, &unix.SockaddrLinklayer{Ifindex: i.Index})
-	})
-}
 
 func TestHeadersThatAreNotInTheLinearPart(t *testing.T) {
 	t.Parallel()
@@ -61,7 +34,7 @@ func TestHeadersThatAreNotInTheLinearPart(t *testing.T) {
 					outFrame(ip4(ours, other, nextTCP, 9, 0, make([]byte, 40), tcp4(ours, other, 4000, 53, 2, data))), ""},
 				{"an extension header of 128 bytes", false, long(host6), long(ours6), ""},
 			} {
-				if err := sendSplit(l.Hosts[0], s.send.Bytes()); err != nil {
+				if err := bpftest.SendSplit(l.Hosts[0], s.send.Bytes(), 14); err != nil {
 					t.Fatal(err)
 				}
 				wires[1].Gets(s.want.Bytes())

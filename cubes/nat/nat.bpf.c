@@ -181,10 +181,10 @@ PCN_GLOBAL int nat_new_in6(const struct nat_key6 *key PCN_NONNULL, __u32 bits, _
 }
 
 /* Opens a session for a packet, or returns the drop reason. */
-PCN_INLINE int nat_miss(const struct pcn_md *md, const union nat_any_key *key,
-			const struct nat_view *v, const int egress, const int v6)
+PCN_INLINE int nat_miss(const struct pcn_md *md, const union nat_any_key *key, __u32 what,
+			const int egress, const int v6)
 {
-	__u32 bits = NAT_BITS_OF(v->what), kind = NAT_KIND_OF(v->what);
+	__u32 bits = NAT_BITS_OF(what), kind = NAT_KIND_OF(what);
 
 	if (nat_offered(md, egress))
 		bits |= NAT_OFFERED;
@@ -209,12 +209,11 @@ PCN_INLINE void nat_add(const struct pcn_md *md, __u64 *packets, __u64 *bytes, _
 
 /* Counts a packet for a session. */
 PCN_INLINE void nat_account(const struct pcn_md *md, const union nat_any_key *key,
-			    struct nat_found *f, const struct nat_view *v, const int egress,
-			    const int v6)
+			    struct nat_found *f, __u32 what, const int egress, const int v6)
 {
-	__u32 own = NAT_BITS_OF(v->what), bits = egress ? own : own << 4;
+	__u32 own = NAT_BITS_OF(what), bits = egress ? own : own << 4;
 	__u32 reset = egress ? NAT_OUT_RST : NAT_IN_RST;
-	int refreshes = egress || inbound_refresh || !(v->what & NAT_CHECK_UDP);
+	int refreshes = egress || inbound_refresh || !(what & NAT_CHECK_UDP);
 	struct nat_session4 *s = f->of;
 	struct nat_session6 *s6 = (void *)s;
 
@@ -234,7 +233,7 @@ PCN_INLINE void nat_account(const struct pcn_md *md, const union nat_any_key *ke
 }
 
 /* A later fragment: uses the stored translation of the first one. */
-PCN_INLINE int nat_later(struct CTXTYPE *ctx, struct pcn_md *md, const struct nat_view *v,
+PCN_INLINE int nat_later(struct CTXTYPE *ctx, struct pcn_md *md, const struct pcn_flow *flow,
 			 const union nat_any_key *key, const int egress, const int v6)
 {
 	const __u32 table = (v6 ? NAT_V6 : 0) | (egress ? 0 : NAT_IN);
@@ -244,14 +243,15 @@ PCN_INLINE int nat_later(struct CTXTYPE *ctx, struct pcn_md *md, const struct na
 	if (!o)
 		return pcn_pkt_drop(ctx, md, NAT_SESSION_TABLE_FULL);
 	nat_generic(&o->in, key, table);
-	struct nat_fragment *f = nat_recall(&o->in, v->id, table);
+	struct nat_fragment *f = nat_recall(&o->in, flow->id, table);
 	if (nat_offered(md, egress) && (!f || !f->turns))
 		return pcn_pkt_pass(ctx, md);
 	if (!f) {
 		int reason = nat_stray(&o->in, table);
 		return reason ? pcn_pkt_drop(ctx, md, reason) : pcn_pkt_pass(ctx, md);
 	}
-	void *l3 = nat_header(ctx, v->l3, v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
+	nat_reach(ctx, flow->l4);
+	void *l3 = nat_header(ctx, flow->l3, v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
 	if (!l3)
 		return pcn_pkt_drop(ctx, md, NAT_MALFORMED);
 	pcn_address_copy(addr, f->addr);
@@ -263,17 +263,16 @@ PCN_INLINE int nat_later(struct CTXTYPE *ctx, struct pcn_md *md, const struct na
 
 /* Finds the translation of a packet that is not a fragment, or opens a session for it: NAT_OPENED,
  * NAT_UNTOUCHED, or a drop reason. */
-PCN_INLINE int nat_decide(const struct pcn_md *md, const struct nat_view *v,
-			  const union nat_any_key *key, struct nat_session4 **by, const int egress,
-			  const int v6)
+PCN_INLINE int nat_decide(const struct pcn_md *md, __u32 what, const union nat_any_key *key,
+			  struct nat_session4 **by, const int egress, const int v6)
 {
 	struct nat_found f = {};
 
 	/* ICMP without an id belongs to no session: its key would be that of a query with id 0. */
-	if (NAT_KIND_OF(v->what) != NAT_REST)
+	if (NAT_KIND_OF(what) != NAT_REST)
 		nat_look(&f, key, egress, v6);
 	if (!f.by) {
-		int result = nat_miss(md, key, v, egress, v6);
+		int result = nat_miss(md, key, what, egress, v6);
 		struct nat_open *o = nat_scratch();
 		if (egress && o && result == NAT_MADE) {
 			*by = (void *)&o->entry;
@@ -288,95 +287,90 @@ PCN_INLINE int nat_decide(const struct pcn_md *md, const struct nat_view *v,
 	if (nat_offered(md, egress) && !(f.by->flags & NAT_HAIRPIN))
 		return NAT_UNTOUCHED;
 	*by = f.by;
-	nat_account(md, key, &f, v, egress, v6);
+	nat_account(md, key, &f, what, egress, v6);
 	return NAT_OPENED;
 }
 
 /* The rest of the processing of a packet that was parsed. */
-PCN_INLINE int nat_translate(struct CTXTYPE *ctx, struct pcn_md *md, const struct nat_view *v,
-			     const union nat_any_key *key, const int egress, const int v6)
+PCN_INLINE int nat_translate(struct CTXTYPE *ctx, struct pcn_md *md, const struct pcn_flow *flow,
+			     __u32 what, const union nat_any_key *key, const int egress,
+			     const int v6)
 {
 	const __u32 table = (v6 ? NAT_V6 : 0) | (egress ? 0 : NAT_IN);
 	struct nat_session4 *s = NULL;
 
-	if (NAT_KIND_OF(v->what) == NAT_LATER)
-		return nat_later(ctx, md, v, key, egress, v6);
-	if (NAT_KIND_OF(v->what) == NAT_LOCAL)
+	if (NAT_KIND_OF(what) == NAT_LATER)
+		return nat_later(ctx, md, flow, key, egress, v6);
+	if (NAT_KIND_OF(what) == NAT_LOCAL)
 		return pcn_pkt_pass(ctx, md);
-	int result = nat_decide(md, v, key, &s, egress, v6);
+	int result = nat_decide(md, what, key, &s, egress, v6);
 	if (result == NAT_UNTOUCHED)
 		return pcn_pkt_pass(ctx, md);
 	if (result != NAT_OPENED || !s)
 		return pcn_pkt_drop(ctx, md, result);
-	if (v->what & NAT_FIRST) {
+	if (what & NAT_FIRST) {
 		struct nat_open *o = nat_scratch();
 		if (o) {
 			nat_generic(&o->in, key, table);
-			nat_remember(&o->in, s, v->id, table);
+			nat_remember(&o->in, s, flow->id, table);
 		}
 	}
-	if (nat_rewrite(ctx, v, s, egress, v6))
+	if (nat_rewrite(ctx, flow, what, s, egress, v6))
 		return pcn_pkt_drop(ctx, md, NAT_MALFORMED);
 	return egress && hairpin && (s->flags & NAT_HAIRPIN) ? nat_turn(ctx, md)
 							     : pcn_pkt_pass(ctx, md);
 }
 
-PCN_INLINE int nat_ipv4(struct CTXTYPE *ctx, struct pcn_md *md, __u32 l3, const int egress)
+/* An ICMP error. The packet inside is read here because the stack of Linux 6.1 is too small for it
+ * further down. */
+PCN_INLINE int nat_ip_error(struct CTXTYPE *ctx, struct pcn_md *md, struct nat_open *o,
+			    const int egress, const int v6)
 {
-	union nat_any_key key;
-	struct nat_view v;
-
-	if (nat_read(ctx, l3, &v, &key, egress, 0))
-		return nat_malformed(ctx, md, egress);
-	if (NAT_KIND_OF(v.what) == NAT_ERROR)
-		return egress ? nat_error_out4(ctx, md, l3) : nat_error_in4(ctx, md, l3);
-	return nat_translate(ctx, md, &v, &key, egress, 0);
+	__builtin_memset(&o->inner, 0, sizeof(o->inner));
+	pcn_flow_read_inner(ctx, &o->inner, o->flow.l4 + sizeof(struct pcn_icmp),
+			    o->flow.ethertype);
+	if (v6)
+		return egress ? nat_error_out6(ctx, md) : nat_error_in6(ctx, md);
+	return egress ? nat_error_out4(ctx, md) : nat_error_in4(ctx, md);
 }
 
-PCN_INLINE int nat_ipv6(struct CTXTYPE *ctx, struct pcn_md *md, __u32 l3, const int egress)
+/* An IP packet. The paths for all kinds of packet are merged: the verifier forgets what it knows
+ * about each. */
+PCN_INLINE int nat_ip(struct CTXTYPE *ctx, struct pcn_md *md, struct nat_open *o, const int egress,
+		      const int v6)
 {
+	const struct pcn_flow *flow = &o->flow;
 	union nat_any_key key;
-	struct nat_view v;
+	__u32 what;
 
-	if (nat_read(ctx, l3, &v, &key, egress, 1))
+	if (nat_what(ctx, flow, &what, v6))
 		return nat_malformed(ctx, md, egress);
-	if (NAT_KIND_OF(v.what) == NAT_ERROR)
-		return egress ? nat_error_out6(ctx, md, l3) : nat_error_in6(ctx, md, l3);
-	return nat_translate(ctx, md, &v, &key, egress, 1);
+	what = pcn_opaque(what, flow->source[3]);
+	if (NAT_KIND_OF(what) == NAT_ERROR)
+		return nat_ip_error(ctx, md, o, egress, v6);
+	nat_key(&key, flow, egress, v6);
+	return nat_translate(ctx, md, flow, what, &key, egress, v6);
 }
 
 /* Ethernet and at most two tags, then IPv4 or IPv6. Everything else passes. */
 PCN_INLINE int nat_packet(struct CTXTYPE *ctx, struct pcn_md *md, const int egress)
 {
-	struct pcn_cursor c;
-	__u32 l3 = sizeof(struct ethhdr);
+	struct nat_open *o;
 
 	if (!NAT_HAS_SOURCES && !has_forwards)
 		return pcn_pkt_pass(ctx, md);
 	if ((!hairpin || !NAT_HAS_SOURCES) && nat_offered(md, egress))
 		return pcn_pkt_pass(ctx, md);
-	nat_reach(ctx, 14 + 20 + 20);
-	pcn_cursor_open(&c, ctx, sizeof(struct ethhdr));
-	struct ethhdr *eth = pcn_parse_eth(&c);
-	if (!eth)
+	o = nat_scratch();
+	if (!o)
+		return pcn_pkt_drop(ctx, md, NAT_SESSION_TABLE_FULL);
+	__builtin_memset(&o->flow, 0, sizeof(o->flow));
+	if (pcn_flow_read_inline(ctx, &o->flow))
 		return pcn_pkt_drop(ctx, md, NAT_MALFORMED);
-	__be16 proto = eth->h_proto;
-	for (int i = 0; i < 2 && pcn_is_vlan_proto(proto); i++) {
-		struct pcn_vlan_hdr *tag = pcn_cursor_take(&c, sizeof(*tag));
-		if (!tag)
-			return pcn_pkt_drop(ctx, md, NAT_MALFORMED);
-		proto = tag->proto;
-		l3 += sizeof(*tag);
-	}
-	l3 = pcn_opaque(l3, proto) & 0x3f; /* one path from here, whatever the number of tags */
-	if (proto == bpf_htons(ETH_P_IP)) {
-		nat_reach_ip(ctx, l3, 0);
-		return nat_ipv4(ctx, md, l3, egress);
-	}
-	if (proto == bpf_htons(ETH_P_IPV6)) {
-		nat_reach_ip(ctx, l3, 1);
-		return nat_ipv6(ctx, md, l3, egress);
-	}
+	if (o->flow.ethertype == bpf_htons(ETH_P_IP))
+		return nat_ip(ctx, md, o, egress, 0);
+	if (o->flow.ethertype == bpf_htons(ETH_P_IPV6))
+		return nat_ip(ctx, md, o, egress, 1);
 	return pcn_pkt_pass(ctx, md);
 }
 

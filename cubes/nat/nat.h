@@ -7,6 +7,7 @@
 #define NAT_H
 
 #include <pcn/cube.h>
+#include <pcn/flow.h>
 
 /* The rule that created a session. */
 enum nat_origin {
@@ -181,7 +182,7 @@ struct nat_fragment {
 	__u32 zero;
 };
 
-/* A session that is being opened: too large for the stack. Addresses have 16 bytes. */
+/* A packet, and the session that is being opened for it: too large for the stack. Addresses have 16 bytes. */
 struct nat_open {
 	struct nat_key6 in;	   /* as seen inside: the key of egress tables */
 	struct nat_key6 out;	   /* as seen outside: the key of ingress tables */
@@ -197,6 +198,8 @@ struct nat_open {
 	__u32 fixed;	   /* the port must not change */
 	__u32 length;	   /* of the packet */
 	__u32 zero;
+	struct pcn_flow flow;  /* the packet */
+	struct pcn_flow inner; /* the packet in an ICMP error */
 };
 
 enum nat_counter {

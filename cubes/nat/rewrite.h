@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Parses packets, and translates them for a session. */
+/* What the NAT makes of a packet that was read, and its translation for a session. */
 #ifndef NAT_REWRITE_H
 #define NAT_REWRITE_H
 
-#include <pcn/ip.h>
 #include "open.h"
 
 #define NAT_EGRESS 1
 #define NAT_INGRESS 0
 
-/* The fields that the NAT reads from a packet, except for the key. */
-struct nat_view {
-	__u32 l3; /* start of its headers, in bytes from the start of the frame */
-	__u32 l4;
-	__be16 local_port, remote_port;
-	__be32 id;  /* id of the datagram of this fragment */
-	__u32 what; /* enum nat_kind, and of the following */
-};
+/* What the NAT does with a packet, in one number: enum nat_kind, and of the following. */
 
 /* Offset of the checksum from l4; 0: there is none. */
 #define NAT_CHECK(offset) ((offset) << 8)
@@ -57,198 +49,36 @@ PCN_INLINE __u32 nat_tcp_bits(__u8 flags)
 	       (flags & 1) * NAT_OUT_FIN | (flags >> 2 & 1) * NAT_OUT_RST;
 }
 
-/* Reads an ICMP header. */
-PCN_INLINE int nat_read_icmp(struct pcn_cursor *c, struct nat_view *v, const int v6)
+/* The kind of an ICMP packet. */
+PCN_INLINE __u32 nat_icmp_kind(__u8 type, const int v6)
 {
-	struct pcn_icmp *icmp = pcn_parse_icmp(c);
-	__u32 kind;
-
-	if (!icmp)
-		return -1;
-	if (v6 ? pcn_icmp6_has_id(icmp->type) : pcn_icmp_has_id(icmp->type)) {
-		kind = NAT_QUERY;
-		v->local_port = icmp->id;
-	} else if (v6 ? pcn_icmp6_is_error(icmp->type) : pcn_icmp_is_error(icmp->type)) {
-		kind = NAT_ERROR;
-	} else {
-		kind = v6 && icmp->type >= 133 && icmp->type <= 137 ? NAT_LOCAL : NAT_REST;
-	}
-	v->what = kind | NAT_CHECK(2) | NAT_BITS(NAT_OUT_ACK);
-	return 0;
+	if (v6 ? pcn_icmp6_has_id(type) : pcn_icmp_has_id(type))
+		return NAT_QUERY;
+	if (v6 ? pcn_icmp6_is_error(type) : pcn_icmp_is_error(type))
+		return NAT_ERROR;
+	return v6 && type >= 133 && type <= 137 ? NAT_LOCAL : NAT_REST;
 }
 
-/* Reads the header after the IP header. -1 if it is incomplete. */
-PCN_INLINE int nat_read_l4(struct pcn_cursor *c, struct nat_view *v, __u8 proto, const int egress,
-			   const int v6)
+/* The kind of a packet that is whole or a first fragment, and where its checksum is. */
+PCN_INLINE __u32 nat_what_l4(const struct pcn_flow *f, const int v6)
 {
-	struct pcn_ports *ports = c->pos;
-
-	v->local_port = v->remote_port = 0;
-	switch (proto) {
+	switch (f->protocol) {
 	case IPPROTO_TCP:
-		if (c->pos + 20 > c->end)
-			return -1;
-		v->what = NAT_PORTS | NAT_CHECK(16) | NAT_BITS(nat_tcp_bits(((__u8 *)c->pos)[13]));
-		break;
+		return NAT_PORTS | NAT_CHECK(16) | NAT_BITS(nat_tcp_bits(f->tcp_flags));
 	case IPPROTO_UDP:
-		v->what = NAT_PORTS | NAT_CHECK(6) | NAT_CHECK_UDP | NAT_BITS(NAT_OUT_ACK);
-		break;
+		return NAT_PORTS | NAT_CHECK(6) | NAT_CHECK_UDP | NAT_BITS(NAT_OUT_ACK);
 	case IPPROTO_UDPLITE:
 	case IPPROTO_DCCP:
-		v->what = NAT_PORTS | NAT_CHECK(6) | NAT_BITS(NAT_OUT_ACK);
-		break;
+		return NAT_PORTS | NAT_CHECK(6) | NAT_BITS(NAT_OUT_ACK);
 	case IPPROTO_SCTP:
-		v->what = NAT_FIXED | NAT_BITS(NAT_OUT_ACK);
-		break;
+		return NAT_FIXED | NAT_BITS(NAT_OUT_ACK);
 	case IPPROTO_ICMP:
 	case IPPROTO_ICMPV6:
-		if (proto == (v6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP))
-			return nat_read_icmp(c, v, v6);
-		/* fall through */
-	default:
-		v->what = NAT_OTHER | NAT_BITS(NAT_OUT_ACK);
-		return 0;
+		if (f->protocol == (v6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP))
+			return nat_icmp_kind(f->icmp_type, v6) | NAT_CHECK(2) |
+			       NAT_BITS(NAT_OUT_ACK);
 	}
-	if (c->pos + 8 > c->end)
-		return -1;
-	v->local_port = egress ? ports->source : ports->destination;
-	v->remote_port = egress ? ports->destination : ports->source;
-	return 0;
-}
-
-/* Reads the header after the IP header of a fragment or a whole packet. -1 if it is incomplete. */
-PCN_INLINE int nat_read_part(struct pcn_cursor *c, struct nat_view *v, __u8 proto,
-			     enum pcn_fragment fragment, const int egress, const int v6)
-{
-	if (fragment == PCN_FRAGMENT_LATER) {
-		v->local_port = v->remote_port = 0;
-		v->what = NAT_LATER;
-		return 0;
-	}
-	if (nat_read_l4(c, v, proto, egress, v6))
-		return -1;
-	if (fragment == PCN_FRAGMENT_FIRST)
-		v->what |= NAT_FIRST;
-	return 0;
-}
-
-/* The offset of a byte of the packet from the start of the frame. */
-PCN_INLINE __u32 nat_behind(struct CTXTYPE *ctx, const void *byte)
-{
-	long at = byte - pcn_data(ctx);
-
-	asm volatile("" : "+r"(at)); /* pointers have 64 bits until they are subtracted */
-	return at;
-}
-
-/* Reads an IPv4 packet. -1 if it is malformed. */
-PCN_INLINE int nat_read4(struct CTXTYPE *ctx, struct pcn_cursor *c, struct nat_view *v,
-			 struct nat_key4 *key, const int egress)
-{
-	struct iphdr *ip = pcn_parse_ipv4(c);
-
-	if (!ip || pcn_skip_ipv4_options(c, ip))
-		return -1;
-	v->id = ip->id;
-	key->local = egress ? ip->saddr : ip->daddr;
-	key->remote = egress ? ip->daddr : ip->saddr;
-	key->proto = ip->protocol;
-	key->zero[0] = key->zero[1] = key->zero[2] = 0;
-	v->l4 = nat_behind(ctx, c->pos);
-	if (nat_read_part(c, v, ip->protocol, pcn_ipv4_fragment(ip), egress, 0))
-		return -1;
-	key->local_port = v->local_port;
-	key->remote_port = v->remote_port;
-	return 0;
-}
-
-/* Processes the extension header at byte `at` of the frame: returns its length, 0 if it is another
- * header, -1 if it is incomplete. */
-PCN_GLOBAL int nat_extension(struct CTXTYPE *ctx, __u32 at,
-			     struct pcn_ipv6_payload *found PCN_NONNULL)
-{
-	struct pcn_ipv6_extension *e = pcn_data(ctx) + (at & 0x3ff);
-
-	if (!pcn_ipv6_is_extension(found->protocol) || found->fragment == PCN_FRAGMENT_LATER)
-		return 0;
-	if ((void *)(e + 1) > pcn_data_end(ctx))
-		return -1;
-	return pcn_ipv6_note(found, e) & 0xfff;
-}
-
-/* Skips the extension headers starting at byte `at` of the frame, like pcn_skip_ipv6_extensions,
- * but with a call for each, which reduces the verifier's work. */
-PCN_GLOBAL int nat_extensions(struct CTXTYPE *ctx, __u32 at,
-			      struct pcn_ipv6_payload *found PCN_NONNULL)
-{
-	int length = 0, size = 1;
-
-	for (int i = 0; i <= PCN_IPV6_EXTENSIONS && size > 0; i++) {
-		size = nat_extension(ctx, at + length, found);
-		if (size < 0 || length + size > PCN_IPV6_EXTENSIONS_MAX)
-			return -1;
-		length += size;
-	}
-	return size ? -1 : length;
-}
-
-/* Moves past the headers of an IPv6 packet whose fixed header was taken. -1 if they are incomplete.
- * */
-PCN_INLINE int nat_skip6(struct CTXTYPE *ctx, struct pcn_cursor *c, const struct ipv6hdr *ip,
-			 struct pcn_ipv6_payload *found)
-{
-	long at = (const void *)(ip + 1) - pcn_data(ctx);
-	int length;
-
-	asm volatile("" : "+r"(at)); /* pointers have 64 bits until they are subtracted */
-	__builtin_memset(found, 0, sizeof(*found));
-	found->protocol = ip->nexthdr;
-	if (!pcn_ipv6_is_extension(ip->nexthdr))
-		return 0;
-	length = nat_extensions(ctx, at, found);
-	c->pos += length & 0x1ff;
-	return length < 0 || c->pos > c->end ? -1 : 0;
-}
-
-/* Reads an IPv6 packet. -1 if it is malformed. */
-PCN_INLINE int nat_read6(struct CTXTYPE *ctx, struct pcn_cursor *c, struct nat_view *v,
-			 struct nat_key6 *key, const int egress)
-{
-	struct pcn_ipv6_payload found;
-	struct ipv6hdr *ip = pcn_parse_ipv6(c);
-
-	if (!ip)
-		return -1;
-	if (nat_skip6(ctx, c, ip, &found))
-		return -1;
-	v->id = found.id;
-	pcn_address_copy(key->local,
-			 egress ? ip->saddr.in6_u.u6_addr32 : ip->daddr.in6_u.u6_addr32);
-	pcn_address_copy(key->remote,
-			 egress ? ip->daddr.in6_u.u6_addr32 : ip->saddr.in6_u.u6_addr32);
-	key->proto = found.protocol;
-	key->zero[0] = key->zero[1] = key->zero[2] = 0;
-	v->l4 = nat_behind(ctx, c->pos);
-	if (nat_read_part(c, v, found.protocol, found.fragment, egress, 1))
-		return -1;
-	key->local_port = v->local_port;
-	key->remote_port = v->remote_port;
-	return 0;
-}
-
-/* Reads an IP packet whose header starts at byte l3. -1 if it is malformed. The paths for all kinds
- * of packet are merged: the verifier forgets what it knows about each. */
-PCN_INLINE int nat_read(struct CTXTYPE *ctx, __u32 l3, struct nat_view *v, union nat_any_key *key,
-			const int egress, const int v6)
-{
-	struct pcn_cursor c = { .pos = pcn_data(ctx) + (l3 & 0x3f), .end = pcn_data_end(ctx) };
-
-	if (v6 ? nat_read6(ctx, &c, v, &key->six, egress)
-	       : nat_read4(ctx, &c, v, &key->four, egress))
-		return -1;
-	v->l3 = l3;
-	v->what = pcn_opaque(v->what, v6 ? key->six.local[3] : key->four.local);
-	return 0;
+	return NAT_OTHER | NAT_BITS(NAT_OUT_ACK);
 }
 
 /* The header at byte `at` of the frame; NULL if it is incomplete. */
@@ -259,18 +89,51 @@ PCN_INLINE void *nat_header(struct CTXTYPE *ctx, __u32 at, __u32 length)
 	return header + length > pcn_data_end(ctx) ? NULL : header;
 }
 
-/* At TC, makes the headers of an IP packet readable, including options and extension headers. */
-PCN_INLINE void nat_reach_ip(struct CTXTYPE *ctx, __u32 l3, const int v6)
+/* What a packet is. -1 if it is malformed, or if its headers cannot be written. */
+PCN_INLINE int nat_what(struct CTXTYPE *ctx, const struct pcn_flow *f, __u32 *what, const int v6)
 {
-	__u32 len = l3 + (v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr)) + 20;
+	if (!(f->has & PCN_FLOW_L4))
+		return -1;
+	if (f->fragment == PCN_FRAGMENT_LATER) {
+		*what = NAT_LATER;
+		return 0;
+	}
+	*what = nat_what_l4(f, v6);
+	nat_reach(ctx, f->l4 + 20);
+	if (NAT_KIND_OF(*what) != NAT_OTHER &&
+	    !nat_header(ctx, f->l4, f->protocol == IPPROTO_TCP ? 20 : 8))
+		return -1;
+	if (f->fragment == PCN_FRAGMENT_FIRST)
+		*what |= NAT_FIRST;
+	return 0;
+}
 
-	nat_reach(ctx, len);
-#ifdef PCN_TC
-	const __u8 *ip = nat_header(ctx, l3, sizeof(struct iphdr));
+/* The key of a packet for a session. */
+PCN_INLINE void nat_key(union nat_any_key *key, const struct pcn_flow *f, const int egress,
+			const int v6)
+{
+	const __be32 *local = egress ? f->source : f->destination;
+	const __be32 *remote = egress ? f->destination : f->source;
+	__be16 local_port = egress ? f->source_port : f->destination_port;
+	__be16 remote_port = egress ? f->destination_port : f->source_port;
 
-	if (ip && (v6 ? pcn_ipv6_is_extension(ip[6]) : (ip[0] & 0xf) > 5))
-		nat_reach(ctx, len + (v6 ? PCN_IPV6_EXTENSIONS_MAX : 40));
-#endif
+	if (!(f->has & PCN_FLOW_PORTS))
+		remote_port = 0; /* ICMP: the id is that of the internal endpoint */
+	if (v6) {
+		pcn_address_copy(key->six.local, local);
+		pcn_address_copy(key->six.remote, remote);
+		key->six.local_port = local_port;
+		key->six.remote_port = remote_port;
+		key->six.proto = f->protocol;
+		key->six.zero[0] = key->six.zero[1] = key->six.zero[2] = 0;
+	} else {
+		key->four.local = local[3];
+		key->four.remote = remote[3];
+		key->four.local_port = local_port;
+		key->four.remote_port = remote_port;
+		key->four.proto = f->protocol;
+		key->four.zero[0] = key->four.zero[1] = key->four.zero[2] = 0;
+	}
 }
 
 /* Writes the new address. `delta` is its difference for checksums. */
@@ -310,14 +173,14 @@ PCN_INLINE int nat_turn(struct CTXTYPE *ctx, struct pcn_md *md)
 }
 
 /* Translates a packet for its session. -1 if it has become shorter. */
-PCN_INLINE int nat_rewrite(struct CTXTYPE *ctx, const struct nat_view *v,
+PCN_INLINE int nat_rewrite(struct CTXTYPE *ctx, const struct pcn_flow *f, __u32 what,
 			   const struct nat_session4 *s, const int egress, const int v6)
 {
-	void *l3 = nat_header(ctx, v->l3, v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
-	__u32 offset = NAT_CHECK_OF(v->what), query = NAT_KIND_OF(v->what) == NAT_QUERY;
-	struct pcn_ports *ports = nat_header(ctx, v->l4, 8);
+	void *l3 = nat_header(ctx, f->l3, v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
+	__u32 offset = NAT_CHECK_OF(what), query = NAT_KIND_OF(what) == NAT_QUERY;
+	struct pcn_ports *ports = nat_header(ctx, f->l4, 8);
 	struct pcn_icmp *icmp = (void *)ports;
-	__u16 *check = nat_header(ctx, v->l4 + offset, sizeof(*check));
+	__u16 *check = nat_header(ctx, f->l4 + offset, sizeof(*check));
 	__u32 flags = v6 ? PCN_CSUM_IPV6 : 0;
 
 	if (!l3 || (offset && (!ports || !check)))
@@ -335,7 +198,7 @@ PCN_INLINE int nat_rewrite(struct CTXTYPE *ctx, const struct nat_view *v,
 		ports->source = s->port;
 	else
 		ports->destination = s->port;
-	if (v->what & NAT_CHECK_UDP)
+	if (what & NAT_CHECK_UDP)
 		flags |= PCN_CSUM_UDP;
 	pcn_csum_l4(ctx, ports, check, !v6 && query ? 0 : s->addr_delta, s->port_delta, flags);
 	return 0;

@@ -3,6 +3,7 @@
 #ifndef ROUTER_ROUTE_H
 #define ROUTER_ROUTE_H
 
+#include <pcn/flow.h>
 #include "address.h"
 
 /* The index in next_hops of an IPv4 address's route; 0: none. */
@@ -90,60 +91,17 @@ PCN_INLINE int router_accepts(__u8 filter, __u32 index, __u16 in_port)
 	return (back->kind == ROUTER_KIND_UNICAST || back->kind == ROUTER_KIND_MULTIPATH);
 }
 
-/* Mixes a word into the hash of a flow. */
-PCN_INLINE __u32 router_mix(__u32 hash, __u32 word)
-{
-	hash = (hash ^ word) * 0x85ebca6bU;
-	return hash ^ hash >> 15;
-}
-
-/* The hash of a flow: addresses and protocol, and ports unless the packet is a fragment. Always the
- * same for a flow, never 0. */
+/* The hash of a packet's flow, from the metadata if another cube has computed it. */
 PCN_GLOBAL __u32 router_flow_hash(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
 {
-	struct pcn_ipv6_payload payload;
-	struct pcn_cursor c;
-	__u32 hash, protocol, whole;
+	struct pcn_flow flow = {};
 
-	if (md->flow_hash)
-		return md->flow_hash;
-	pcn_cursor_open(&c, ctx, sizeof(struct ethhdr) + sizeof(struct ipv6hdr) + 8);
-	struct ethhdr *eth = pcn_parse_eth(&c);
-	if (!eth)
+	if (!md->flow_hash && pcn_flow_read(ctx, &flow))
 		return 1;
-	if (eth->h_proto == bpf_htons(ETH_P_IP)) {
-		struct iphdr *ip = pcn_parse_ipv4(&c);
-
-		if (!ip)
-			return 1;
-		hash = router_mix(router_mix(0x9747b28c, ip->saddr), ip->daddr);
-		protocol = ip->protocol;
-		whole = pcn_ipv4_fragment(ip) == PCN_FRAGMENT_NONE &&
-			pcn_skip_ipv4_options(&c, ip) == 0;
-	} else {
-		struct ipv6hdr *ip = pcn_parse_ipv6(&c);
-
-		if (!ip)
-			return 1;
-		hash = router_mix(router_mix(0x9747b28c, router_fold6(&ip->saddr)),
-				  router_fold6(&ip->daddr));
-		whole = pcn_skip_ipv6_extensions(&c, ip->nexthdr, &payload) == 0 &&
-			payload.fragment == PCN_FRAGMENT_NONE && !payload.id;
-		protocol = payload.protocol;
-	}
-	if (whole && pcn_has_ports(protocol)) {
-		struct pcn_ports *ports = pcn_parse_ports(&c);
-
-		if (ports)
-			hash = router_mix(hash, (__u32)ports->source << 16 | ports->destination);
-	}
-	if (whole)
-		hash = router_mix(hash, protocol);
-	md->flow_hash = hash ? hash : 1;
-	return md->flow_hash;
+	return pcn_get_flow_hash(md, &flow);
 }
 
-/* The member of a group for a packet's flow. Packet pointers become invalid. */
+/* The member of a group for a packet's flow. */
 PCN_INLINE __u32 router_member(struct CTXTYPE *ctx, struct pcn_md *md, __u32 group, __u32 members)
 {
 	__u32 at = (__u64)router_flow_hash(ctx, md) * members >> 32;

@@ -28,11 +28,7 @@ PCN_GLOBAL int router_options(struct CTXTYPE *ctx, __u32 length, __u64 sum)
 
 	if (length < 4 || length > 40)
 		return ROUTER_BAD_HEADER;
-#ifdef PCN_TC
-	if (bpf_skb_load_bytes(ctx, sizeof(struct ethhdr) + sizeof(struct iphdr), option, length))
-#else
-	if (bpf_xdp_load_bytes(ctx, sizeof(struct ethhdr) + sizeof(struct iphdr), option, length))
-#endif
+	if (pcn_load_bytes(ctx, sizeof(struct ethhdr) + sizeof(struct iphdr), option, length))
 		return ROUTER_TRUNCATED;
 	for (int i = 0; i < 10; i++)
 		sum += ((__u32 *)option)[i];

@@ -228,6 +228,11 @@ func (s *scales) weigh(c *link.Cube, program string) (HelperWeight, error) {
 	if !ok {
 		return HelperWeight{}, fmt.Errorf("program %s: the verifier has not looked at it: %w", program, cube.ErrNotFound)
 	}
+	for origin, other := range w { // global functions are verified once, for all their callers
+		if origin.Cube == c.Name && origin.Function != program {
+			of.Verified += other.Verified
+		}
+	}
 	return HelperWeight(of), nil
 }
 

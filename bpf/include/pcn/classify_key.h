@@ -5,6 +5,7 @@
 #define PCN_CLASSIFY_KEY_H
 
 #include <pcn/config.h>
+#include <pcn/extensions.h>
 #include <pcn/ip.h>
 #include <pcn/md.h>
 #include <pcn/vlan.h>
@@ -115,7 +116,7 @@ PCN_NOINLINE int pcn_classify_ipv6(struct CTXTYPE *ctx, struct pcn_classify_key 
 					<< 16;
 	if (pcn_has_ports(ip->nexthdr) || ip->nexthdr == IPPROTO_ICMPV6)
 		found.protocol = ip->nexthdr; /* most packets have no extension headers */
-	else if (pcn_skip_ipv6_extensions(c, ip->nexthdr, &found))
+	else if (pcn_skip_ipv6_extensions(ctx, c, ip->nexthdr, &found))
 		return done;
 	pcn_classify_transport(c, key, fields, found.protocol, found.fragment);
 	return done;

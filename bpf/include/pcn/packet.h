@@ -43,6 +43,29 @@ PCN_INLINE struct ethhdr *pcn_parse_eth(struct pcn_cursor *c)
 	return pcn_cursor_take(c, sizeof(struct ethhdr));
 }
 
+/* Copies bytes from anywhere in the frame, also where they cannot be read directly: at TC from the
+ * fragments of an skb, at XDP from all buffers of a long frame. 0, or negative if the frame is
+ * shorter. size must be provably from 1 to the size of the destination. */
+PCN_INLINE long pcn_load_bytes(struct CTXTYPE *ctx, __u32 at, void *to, __u32 size)
+{
+#ifdef PCN_TC
+	return bpf_skb_load_bytes(ctx, at, to, size);
+#else
+	return bpf_xdp_load_bytes(ctx, at, to, size);
+#endif
+}
+
+/* The length of the frame, also of the bytes that cannot be read directly. At TC, without a tag
+ * that is in the skb. */
+PCN_INLINE __u32 pcn_frame_len(struct CTXTYPE *ctx)
+{
+#ifdef PCN_TC
+	return ctx->len;
+#else
+	return bpf_xdp_get_buff_len(ctx);
+#endif
+}
+
 /* A MAC address as the low 48 bits of an integer, first byte least significant, as in the packet.
  * */
 PCN_INLINE __u64 pcn_mac(const __u8 mac[ETH_ALEN])

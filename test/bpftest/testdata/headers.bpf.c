@@ -3,6 +3,7 @@
 
 /* A cube for tests: stores the results of the parsers of pcn/ip.h in a map. */
 #include <pcn/cube.h>
+#include <pcn/extensions.h>
 
 enum headers_reason {
 	HEADERS_DONE = PCN_REASON_FIRST, /* every packet */
@@ -66,12 +67,12 @@ PCN_INLINE void ipv4(struct pcn_cursor *c, struct headers_found *f)
 		transport(c, f);
 }
 
-PCN_INLINE void ipv6(struct pcn_cursor *c, struct headers_found *f)
+PCN_INLINE void ipv6(struct CTXTYPE *ctx, struct pcn_cursor *c, struct headers_found *f)
 {
 	struct ipv6hdr *ip = pcn_parse_ipv6(c);
 	struct pcn_ipv6_payload payload;
 
-	if (!ip || pcn_skip_ipv6_extensions(c, ip->nexthdr, &payload) < 0)
+	if (!ip || pcn_skip_ipv6_extensions(ctx, c, ip->nexthdr, &payload) < 0)
 		return;
 	f->kind = 6;
 	f->protocol = payload.protocol;
@@ -106,7 +107,7 @@ PCN_INGRESS
 	} else if (eth->h_proto == bpf_htons(ETH_P_IP)) {
 		ipv4(&c, f);
 	} else if (eth->h_proto == bpf_htons(ETH_P_IPV6)) {
-		ipv6(&c, f);
+		ipv6(ctx, &c, f);
 	}
 	f->offset = c.pos - pcn_data(ctx);
 	return pcn_pkt_drop(ctx, md, HEADERS_DONE);

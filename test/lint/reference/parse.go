@@ -33,10 +33,10 @@ type Helper struct {
 
 var (
 	define   = regexp.MustCompile(`^#\s*define\s+((?i:pcn)_\w+|[A-Z]\w+)(\([^)]*\))?`)
-	function = regexp.MustCompile(`^(?:PCN_INLINE|PCN_NOINLINE|PCN_STUB|static)\b`)
+	function = regexp.MustCompile(`^(?:PCN_INLINE|PCN_NOINLINE|PCN_GLOBAL|PCN_STUB|static)\b`)
 	constant = regexp.MustCompile(`^const volatile (\w+ (pcn_\w+))`)
 	named    = regexp.MustCompile(`(\w+)\s*\(`)
-	dropped  = regexp.MustCompile(`\b(?:PCN_INLINE|PCN_NOINLINE|PCN_STUB|PCN_NONNULL|static|inline)\b\s*`)
+	dropped  = regexp.MustCompile(`\b(?:PCN_INLINE|PCN_NOINLINE|PCN_GLOBAL|PCN_STUB|PCN_NONNULL|static|inline)\b\s*`)
 	spaces   = regexp.MustCompile(`\s+`)
 )
 

@@ -8,7 +8,9 @@
 #include <pcn/classify_key.h>
 #include <pcn/conntrack_state.h>
 #include <pcn/csum.h>
+#include <pcn/extensions.h>
 #include <pcn/fdb.h>
+#include <pcn/flow.h>
 #include <pcn/ip.h>
 
 /* COST_name: the helper, TIMES times, then a drop. LAST_name: the helper ends the packet. UP_name:
@@ -67,6 +69,15 @@
 	X(COST_pcn_csum_l4)              \
 	X(COST_pcn_classify_read)        \
 	X(COST_pcn_vlan_tag)             \
+	X(COST_pcn_load_bytes)           \
+	X(COST_pcn_frame_len)            \
+	X(COST_pcn_is_ipv6_extension)    \
+	X(COST_pcn_flow_read)            \
+	X(COST_pcn_flow_read_inline)     \
+	X(COST_pcn_flow_read_inner)      \
+	X(COST_pcn_flow_hash)            \
+	X(COST_pcn_set_flow_hash)        \
+	X(COST_pcn_get_flow_hash)        \
 	X(LAST_pcn_pkt_send)             \
 	X(LAST_pcn_pkt_pass)             \
 	X(LAST_pcn_pkt_flood)            \
@@ -96,6 +107,9 @@ PCN_REASONS(helpers_reason);
 #define HIDE(v) asm volatile("" : "+r"(v))
 
 #define EACH _Pragma("unroll") for (int i = 0; i < TIMES; i++)
+
+#include "helpers_conntrack.h"
+#include "helpers_flow.h"
 
 /* Arithmetic and clocks. */
 PCN_INLINE void compute(__u32 what)
@@ -206,6 +220,8 @@ PCN_INLINE void judge(__u32 what)
 			KEEP(pcn_icmp6_has_id(x));
 		else if (what == COST_pcn_icmp6_is_error)
 			KEEP(pcn_icmp6_is_error(x));
+		else if (what == COST_pcn_is_ipv6_extension)
+			KEEP(pcn_is_ipv6_extension(x));
 	}
 }
 
@@ -284,7 +300,7 @@ PCN_INLINE void take(struct CTXTYPE *ctx, __u32 what)
 		} else if (what == COST_pcn_parse_icmp) {
 			KEEP(pcn_parse_icmp(&c));
 		} else if (what != COST_nothing) {
-			KEEP(pcn_skip_ipv6_extensions(&c, IPPROTO_DSTOPTS, &found));
+			KEEP(pcn_skip_ipv6_extensions(ctx, &c, IPPROTO_DSTOPTS, &found));
 			KEEP(found.protocol);
 		}
 		KEEP(c.pos);
@@ -323,12 +339,18 @@ PCN_INLINE void inspect(struct CTXTYPE *ctx, __u32 what)
 	}
 }
 
+/* A key is too large for the stack. */
+PCN_MAP(keys, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_classify_key, 1);
+
 /* Helpers that compute checksums, and the one that reads all fields for rules. */
 PCN_INLINE void gather(struct CTXTYPE *ctx, struct pcn_md *md, __u32 what)
 {
-	struct pcn_classify_key key;
+	__u32 only = 0;
+	struct pcn_classify_key *key = bpf_map_lookup_elem(&keys, &only);
 	__be32 old[4] = { 1, 2, 3, 4 }, now[4] = { 5, 6, 7, 8 };
 
+	if (!key)
+		return;
 	EACH
 	{
 		HIDE(ctx);
@@ -341,53 +363,16 @@ PCN_INLINE void gather(struct CTXTYPE *ctx, struct pcn_md *md, __u32 what)
 		} else if (what == COST_pcn_csum_bytes) {
 			pcn_csum_bytes(ctx, 1);
 		} else {
-			KEEP(pcn_classify_read(ctx, &key,
+			KEEP(pcn_classify_read(ctx, key,
 					       PCN_CLASSIFY_READ_IP | PCN_CLASSIFY_READ_PORTS,
 					       md->in_port, md->traffic_class));
-			KEEP(key.word[PCN_CLASSIFY_SRC]);
-			KEEP(key.word[PCN_CLASSIFY_PORTS]);
+			KEEP(key->word[PCN_CLASSIFY_SRC]);
+			KEEP(key->word[PCN_CLASSIFY_PORTS]);
 		}
 	}
 }
 
-/* A connection of TCP, and one of the other protocols. */
-PCN_MAP(connections, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_ct_state, 2);
-
-/* Helpers for the state of a connection: a byte of data, and a packet of the opener.
- * A loop, since they are large. */
-PCN_INLINE void track(__u32 what)
-{
-	__u32 which = what != COST_pcn_ct_tcp, timeouts[PCN_CT_TIMEOUTS] = {};
-	struct pcn_ct_state *s = bpf_map_lookup_elem(&connections, &which);
-
-	if (!s)
-		return;
-	_Pragma("nounroll") for (int i = 0; i < TIMES; i++)
-	{
-		__u32 flags = PCN_CT_ACK;
-
-		HIDE(flags);
-		struct pcn_ct_segment data = { .seq = s->side[0].end,
-					       .ack = s->side[0].ack,
-					       .length = 1,
-					       .window = 1000,
-					       .flags = flags,
-					       .scale = PCN_CT_NO_SCALE };
-
-		if (what == COST_pcn_ct_tcp)
-			KEEP(pcn_ct_tcp(s, 0, &data, PCN_CT_PICK_UP | 3));
-		else if (what == COST_pcn_ct_udp)
-			KEEP(pcn_ct_udp(s, 0));
-		else if (what == COST_pcn_ct_icmp)
-			KEEP(pcn_ct_icmp(s, 0, 1));
-		else if (what == COST_pcn_ct_other)
-			KEEP(pcn_ct_other(s, 0));
-		else
-			KEEP(pcn_ct_timeout(s, timeouts));
-	}
-}
-
-/* The program for a case about map entries. */
+/* The program for a case about arithmetic, clocks or map entries. */
 PCN_INLINE void keep(const struct pcn_md *md, const __u32 what)
 {
 	switch (what) {
@@ -414,6 +399,13 @@ PCN_INLINE void keep(const struct pcn_md *md, const __u32 what)
 	case COST_pcn_address_same:
 		address(what);
 		break;
+	case COST_pcn_csum_fold:
+	case COST_pcn_csum_replace2:
+	case COST_pcn_time_coarse:
+	case COST_pcn_time:
+	case COST_pcn_is_vlan_proto:
+		compute(what);
+		break;
 	}
 }
 
@@ -423,14 +415,9 @@ PCN_INLINE int use(struct CTXTYPE *ctx, struct pcn_md *md, const __u32 what)
 	__u32 words[4] = { 1, 2, 3, 4 };
 
 	keep(md, what);
+	if (is_flow_case(what))
+		flows(ctx, md, what);
 	switch (what) {
-	case COST_pcn_csum_fold:
-	case COST_pcn_csum_replace2:
-	case COST_pcn_time_coarse:
-	case COST_pcn_time:
-	case COST_pcn_is_vlan_proto:
-		compute(what);
-		break;
 	case COST_pcn_csum_diff2:
 	case COST_pcn_csum_diff4:
 	case COST_pcn_csum_add:
@@ -439,6 +426,7 @@ PCN_INLINE int use(struct CTXTYPE *ctx, struct pcn_md *md, const __u32 what)
 	case COST_pcn_icmp_is_error:
 	case COST_pcn_icmp6_has_id:
 	case COST_pcn_icmp6_is_error:
+	case COST_pcn_is_ipv6_extension:
 		judge(what);
 		break;
 	case COST_pcn_mac:

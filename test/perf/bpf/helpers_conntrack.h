@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* The cases of helpers for connections. Included by helpers.h, which has the macros. */
+#ifndef HELPERS_CONNTRACK_H
+#define HELPERS_CONNTRACK_H
+
+/* A connection of TCP, and one of the other protocols. */
+PCN_MAP(connections, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_ct_state, 2);
+static const __u32 no_timeouts[PCN_CT_TIMEOUTS];
+
+/* Helpers for the state of a connection: a byte of data, and a packet of the opener.
+ * A loop, since they are large; a function, for a stack of their own. */
+PCN_NOINLINE void track(__u32 what)
+{
+	__u32 which = what != COST_pcn_ct_tcp;
+	struct pcn_ct_state *s = bpf_map_lookup_elem(&connections, &which);
+
+	if (!s)
+		return;
+	_Pragma("nounroll") for (int i = 0; i < TIMES; i++)
+	{
+		__u32 flags = PCN_CT_ACK;
+
+		HIDE(flags);
+		struct pcn_ct_segment data = { .seq = s->side[0].end,
+					       .ack = s->side[0].ack,
+					       .length = 1,
+					       .window = 1000,
+					       .flags = flags,
+					       .scale = PCN_CT_NO_SCALE };
+
+		if (what == COST_pcn_ct_tcp)
+			KEEP(pcn_ct_tcp(s, 0, &data, PCN_CT_PICK_UP | 3));
+		else if (what == COST_pcn_ct_udp)
+			KEEP(pcn_ct_udp(s, 0));
+		else if (what == COST_pcn_ct_icmp)
+			KEEP(pcn_ct_icmp(s, 0, 1));
+		else if (what == COST_pcn_ct_other)
+			KEEP(pcn_ct_other(s, 0));
+		else
+			KEEP(pcn_ct_timeout(s, no_timeouts));
+	}
+}
+
+#endif
