@@ -269,7 +269,9 @@ PCN_MAP(marks, BPF_MAP_TYPE_ARRAY, __u32, __u64, NAT_MARKS);
 
 PCN_MAP(fragments, BPF_MAP_TYPE_LRU_HASH, struct nat_fragment_key, struct nat_fragment,
 	NAT_FRAGMENT_ENTRIES);
-PCN_MAP(scratch, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct nat_open, 1);
+/* The scratch area. A daemon carries no map of one layout over to another, so it has a new name when that
+ * changes: `scratch` was the first. */
+PCN_MAP(scratch2, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct nat_open, 1);
 PCN_COUNTERS(counters, nat_counter, NAT_COUNTERS);
 
 /* Drop reasons. */

@@ -21,7 +21,7 @@ PCN_INLINE struct nat_open *nat_scratch(void)
 {
 	__u32 zero = 0;
 
-	return bpf_map_lookup_elem(&scratch, &zero);
+	return bpf_map_lookup_elem(&scratch2, &zero);
 }
 
 PCN_INLINE void nat_narrow(struct nat_key4 *to, const struct nat_key6 *from)
