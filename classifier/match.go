@@ -41,7 +41,6 @@ const (
 	readIP
 	readPorts
 	readTCP
-	readAll = 1<<iota - 1
 )
 
 // untagged is the VLAN of a packet without a tag.

@@ -282,6 +282,9 @@ func (s *shared) open() error {
 	if s.pool != nil {
 		return nil
 	}
+	if s.number >= setsOfCube {
+		return fmt.Errorf("set %d: a cube has up to %d sets of rules: %w", s.number, setsOfCube, cube.ErrInvalid)
+	}
 	p, err := openPool(s.env)
 	if err != nil {
 		return err

@@ -131,7 +131,8 @@ type next struct {
 	making  *making // its trees were built in the background
 }
 
-// Prepare checks changes and returns the steps that apply them. No two changes may have the same order. A previously prepared change cannot be committed any more.
+// Prepare checks changes and returns the steps that apply them. No two changes may have the same order. A previously
+// prepared change cannot be committed any more.
 func (s *Set) Prepare(changes []Change) (cube.Plan, error) {
 	s.forget()
 	if err := s.begin(); err != nil {

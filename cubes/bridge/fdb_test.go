@@ -59,19 +59,7 @@ func backdate(t *testing.T, l *bpftest.Lab, text string, by time.Duration) {
 	if err := fdbOf(l).Set(key(t, text), e); err != nil {
 		t.Fatal(err)
 	}
-	endLeases(t, l)
-}
-
-// endLeases makes the program of the bridge `br` see a change of its table.
-func endLeases(t *testing.T, l *bpftest.Lab) {
-	t.Helper()
-	cache, err := fdb.CacheOf(l.Map("br", "fdb_cache"))
-	if err == nil {
-		err = cache.EndLeases()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	l.EndLeases("br")
 }
 
 // shown are the entries that a read shows, in their order.

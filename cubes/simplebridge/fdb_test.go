@@ -55,19 +55,7 @@ func backdate(t *testing.T, l *bpftest.Lab, text string, by time.Duration) {
 	if err := fdbOf(l).Set(address(t, text), e); err != nil {
 		t.Fatal(err)
 	}
-	endLeases(t, l)
-}
-
-// endLeases makes the program of the bridge `br` see a change of its table.
-func endLeases(t *testing.T, l *bpftest.Lab) {
-	t.Helper()
-	cache, err := fdb.CacheOf(l.Map("br", "fdb_cache"))
-	if err == nil {
-		err = cache.EndLeases()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	l.EndLeases("br")
 }
 
 // shown are the addresses and ports that a read shows.
@@ -403,7 +391,7 @@ func TestFramesBetweenCachedStations(t *testing.T) {
 				return err
 			}
 			got := l.Run("veth1", frame(one, two))
-			endLeases(t, l)
+			l.EndLeases("br")
 			if want := send("br:p2"); got != want {
 				return fmt.Errorf("behind the back of the cache: got %+v, want %+v", got, want)
 			}

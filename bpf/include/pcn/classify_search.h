@@ -331,8 +331,8 @@ PCN_GLOBAL int pcn_classify_sequence_at(struct pcn_classify_part *m PCN_NONNULL,
 	return 0;
 }
 
-/* Internal: searches a tree, starting at a block. Returns 0, or the block where the search goes on: of
- * a leaf, group or sequence. */
+/* Internal: searches a tree, starting at a block. Returns the block of the leaf, group or sequence that
+ * remains to be searched, or 0. */
 PCN_INLINE __u32 pcn_classify_walk_tree(void *m, const struct pcn_classify_key *key,
 					struct pcn_classify_match *match, __u32 at)
 {

@@ -147,10 +147,10 @@ struct pcn_classify_root {
 	__u64 fields; /* enum pcn_classify_fields that its rules match */
 };
 
-/* Internal: after the sets is an element for the control plane. */
 PCN_MAP_OF_MAPS_SHARED(classify, classify_memory, BPF_MAP_TYPE_ARRAY_OF_MAPS, __u32,
 		       PCN_CLASSIFY_PARTS, BPF_MAP_TYPE_ARRAY, __u32, pcn_classify_words, 1,
 		       BPF_F_MMAPABLE);
+/* Internal: where each set is. The element after the last set belongs to the control plane. */
 PCN_MAP_SHARED_FLAGS(classify, classify_sets, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_classify_root,
 		     1024 * PCN_CLASSIFY_SETS + 1, BPF_F_MMAPABLE);
 
