@@ -23,7 +23,7 @@ const (
 
 // Parameters of trees.
 const (
-	leafTarget    = 8 // rules with which a node is not divided; in a small set, where memory does not matter
+	leafTarget    = 6 // rules with which a node is not divided; in a small set, where memory does not matter
 	smallLeaf     = 4
 	leafMost      = 15 // the same for an edit
 	smallSet      = 128

@@ -37,15 +37,12 @@ PCN_MAP(places, BPF_MAP_TYPE_ARRAY, __u32, __u64, 16384);
 
 PCN_INGRESS
 {
-	struct pcn_classify_key key;
 	struct pcn_classify_match match;
+	int found = pcn_classify_packet(ctx, md, &match, pcn_classify_set(0));
 
-	__u32 rules = pcn_classify_set(0);
-
-	if (pcn_classify_read(ctx, &key, pcn_classify_fields(rules), md->in_port,
-			      md->traffic_class))
+	if (found < 0)
 		return pcn_pkt_drop(ctx, md, PBFORWARDER_TRUNCATED);
-	if (!pcn_classify(&key, &match, rules))
+	if (!found)
 		return pcn_pkt_drop(ctx, md, PBFORWARDER_NO_RULE);
 	/* The variable `order` is free now. Another variable would exceed the stack of Linux 6.1,
 	 * which counts steps of 32 bytes per function. */

@@ -32,7 +32,7 @@ var unmeasured = []string{
 	// Measured in the bridges, by the part "bridge": what they cost depends on the stations.
 	"pcn_fdb_now", "pcn_fdb_learn", "pcn_fdb_find",
 	// Measured in the forwarder, by the part "pbforwarder": what a search costs depends on the rules.
-	"pcn_classify_set", "pcn_classify_fields", "pcn_classify",
+	"pcn_classify_set", "pcn_classify_fields", "pcn_classify", "pcn_classify_packet",
 }
 
 // TestEveryHelperIsMeasured compares bpf/helpers.bpf.c with the headers: every function has a case.

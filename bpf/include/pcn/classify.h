@@ -6,15 +6,17 @@
  * classifier.New(env, 0). Another rule, or a field that no rule has matched before, changes neither
  * programs nor maps.
  *
- *	struct pcn_classify_key key;
  *	struct pcn_classify_match match;
- *	__u32 rules = pcn_classify_set(0);
+ *	int found = pcn_classify_packet(ctx, md, &match, pcn_classify_set(0));
  *
- *	if (pcn_classify_read(ctx, &key, pcn_classify_fields(rules), md->in_port, md->traffic_class))
+ *	if (found < 0)
  *		return pcn_pkt_drop(ctx, md, X_TRUNCATED);
- *	if (!pcn_classify(&key, &match, rules))
+ *	if (!found)
  *		return pcn_pkt_drop(ctx, md, X_NO_RULE);
- *	... match.result is what the control plane gave to the rule ... */
+ *	... match.result is what the control plane gave to the rule ...
+ *
+ * A cube that searches several sets, or that writes to the key, reads the packet first, by
+ * pcn_classify_read, and searches each set by pcn_classify. That is one call more per packet. */
 #ifndef PCN_CLASSIFY_H
 #define PCN_CLASSIFY_H
 

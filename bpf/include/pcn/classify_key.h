@@ -140,12 +140,9 @@ PCN_INLINE void pcn_classify_open(struct pcn_cursor *c, struct CTXTYPE *ctx, __u
 	c->end = pcn_data_end(ctx);
 }
 
-/* Reads `fields` of a packet that arrived on a port, with a traffic class from the metadata. Returns -1 if
- * there is no Ethernet header. Invalidates packet pointers that were read before. A packet with a
- * malformed IP header does not count as IP; one without ports (a later fragment, ICMP, a truncated
- * header) matches no rule that specifies ports. */
-PCN_GLOBAL int pcn_classify_read(struct CTXTYPE *ctx, struct pcn_classify_key *key PCN_NONNULL,
-				 __u32 fields, __u32 in_port, __u32 traffic_class)
+/* Internal: pcn_classify_read, inline. */
+PCN_INLINE int pcn_classify_fill(struct CTXTYPE *ctx, struct pcn_classify_key *key, __u32 fields,
+				 __u32 in_port, __u32 traffic_class)
 {
 	struct pcn_cursor c;
 	__u64 vlan = PCN_CLASSIFY_UNTAGGED;
@@ -190,6 +187,16 @@ PCN_GLOBAL int pcn_classify_read(struct CTXTYPE *ctx, struct pcn_classify_key *k
 		asm volatile("" : : "r"(done));
 	}
 	return 0;
+}
+
+/* Reads `fields` of a packet that arrived on a port, with a traffic class from the metadata. Returns -1 if
+ * there is no Ethernet header. Invalidates packet pointers that were read before. A packet with a
+ * malformed IP header does not count as IP; one without ports (a later fragment, ICMP, a truncated
+ * header) matches no rule that specifies ports. */
+PCN_GLOBAL int pcn_classify_read(struct CTXTYPE *ctx, struct pcn_classify_key *key PCN_NONNULL,
+				 __u32 fields, __u32 in_port, __u32 traffic_class)
+{
+	return pcn_classify_fill(ctx, key, fields, in_port, traffic_class);
 }
 
 #endif

@@ -5,6 +5,7 @@
 #ifndef PCN_CLASSIFY_SEARCH_H
 #define PCN_CLASSIFY_SEARCH_H
 
+#include <pcn/classify_key.h>
 #include <pcn/classify_tree.h>
 
 /* Internal: the block that a branch selects for a key. */
@@ -51,29 +52,32 @@ PCN_INLINE __u64 pcn_classify_more_differs(void *mem, const struct pcn_classify_
 	       ((key->word[PCN_CLASSIFY_MARK] & n->mask[2]) ^ n->value[2]);
 }
 
-/* Internal: returns the rule if it matches the key, else NULL. It uses a single branch: which part
- * differs is unpredictable, and each branch would double the verifier's work per rule. */
-PCN_INLINE struct pcn_classify_rule *pcn_classify_try(void *m, const struct pcn_classify_key *key,
-						      __u32 reference)
+/* Internal: the rule that a reference leads to. */
+PCN_INLINE struct pcn_classify_rule *pcn_classify_rule_at(void *m, __u64 reference)
 {
-	__u32 at = reference & (PCN_CLASSIFY_LONG - 1);
+	return &pcn_classify_at(m, reference)->rule;
+}
 
+/* Internal: 0 if a key matches the rule that a reference leads to. There are few branches: which part
+ * differs is unpredictable, and each branch would double the verifier's work per rule. */
+PCN_INLINE __u64 pcn_classify_differs(void *m, const struct pcn_classify_key *key, __u64 reference)
+{
 	/* Recompute what depends on the key each time: keeping it would use stack. */
 	asm volatile("" ::: "memory");
-	struct pcn_classify_rule *rule = &pcn_classify_at(m, at)->rule;
+	const struct pcn_classify_rule *rule = pcn_classify_rule_at(m, reference);
 	__u64 ports = key->word[PCN_CLASSIFY_PORTS];
 	__u64 source = (__u16)((ports >> 48) - rule->source);
 	__u64 destination = (__u16)((ports >> 32) - rule->destination);
+	/* Else clang makes branches of the subtractions below. */
+	asm("" : "+r"(source), "+r"(destination));
 	__u64 differs = ((key->word[PCN_CLASSIFY_LINK] & rule->mask[0]) ^ rule->value[0]) |
 			((key->word[PCN_CLASSIFY_SRC] & rule->mask[1]) ^ rule->value[1]) |
 			((key->word[PCN_CLASSIFY_DST] & rule->mask[2]) ^ rule->value[2]) |
 			(rule->sources - source) >> 63 | (rule->destinations - destination) >> 63;
 
-	if (differs)
-		return NULL;
-	if (reference & PCN_CLASSIFY_LONG && pcn_classify_more_differs(m, key, at + 1))
-		return NULL;
-	return rule;
+	if (differs || !(reference & PCN_CLASSIFY_LONG))
+		return differs;
+	return pcn_classify_more_differs(m, key, reference + 1);
 }
 
 /* Internal: makes a rule the match if it precedes the match so far. */
@@ -164,11 +168,10 @@ PCN_INLINE long pcn_classify_candidate(struct pcn_classify_tries *t)
 
 	if (n >= t->count)
 		return 1;
-	struct pcn_classify_rule *rule =
-		pcn_classify_try(t->m, t->key, block->leaf.rules >> (shift & 63));
-	if (!rule)
+	__u64 reference = block->leaf.rules >> (shift & 63);
+	if (pcn_classify_differs(t->m, t->key, reference))
 		return 0;
-	pcn_classify_found(t->match, rule);
+	pcn_classify_found(t->match, pcn_classify_rule_at(t->m, reference));
 	return 1;
 }
 
@@ -222,11 +225,10 @@ PCN_INLINE int pcn_classify_entry(void *m, const struct pcn_classify_key *key,
 {
 	if ((key->word[leaf->words >> 3 * j & 7] & leaf->mask[j]) != leaf->value[j])
 		return 0;
-	struct pcn_classify_rule *rule =
-		pcn_classify_try(m, key, leaf->rules >> PCN_CLASSIFY_REFERENCE * j);
-	if (!rule)
+	__u64 reference = leaf->rules >> PCN_CLASSIFY_REFERENCE * j;
+	if (pcn_classify_differs(m, key, reference))
 		return 0;
-	pcn_classify_found(match, rule);
+	pcn_classify_found(match, pcn_classify_rule_at(m, reference));
 	return 1;
 }
 
@@ -243,10 +245,11 @@ PCN_INLINE __u32 pcn_classify_entries(void *m, const struct pcn_classify_key *ke
 	return leaf->next;
 }
 
-/* Internal: leaf blocks that are searched inline, and by one call, before bpf_loop: the verifier
- * checks each of them. */
-#define PCN_CLASSIFY_FAST_BLOCKS 2
+/* Internal: what is searched without a call: the first trees; leaf blocks in the very first, and in each
+ * of the others. The verifier checks all of them one by one. bpf_loop takes some blocks at a time. */
+#define PCN_CLASSIFY_FAST_TREES 3
 #define PCN_CLASSIFY_FIRST_BLOCKS 4
+#define PCN_CLASSIFY_FAST_BLOCKS 2
 #define PCN_CLASSIFY_LIST_BLOCKS 4
 
 /* Internal: tests the rules of some leaf blocks. Returns the next block, or 0 if there is none. */
@@ -270,12 +273,12 @@ struct pcn_classify_walk {
 	struct pcn_classify_match *match;
 };
 
-/* Internal: an iteration of bpf_loop: one leaf block. */
+/* Internal: an iteration of bpf_loop: some leaf blocks. */
 static long pcn_classify_turn(__u64 turn, struct pcn_classify_walk *walk)
 {
 	(void)turn;
-	walk->at = pcn_classify_entries(walk->m, walk->key,
-					&pcn_classify_at(walk->m, walk->at)->leaf, walk->match);
+	walk->at = pcn_classify_scan(walk->m, walk->key, walk->at, walk->match,
+				     PCN_CLASSIFY_LIST_BLOCKS);
 	return !walk->at;
 }
 
@@ -284,11 +287,9 @@ PCN_GLOBAL int pcn_classify_list_at(struct pcn_classify_part *m PCN_NONNULL,
 				    const struct pcn_classify_key *key PCN_NONNULL,
 				    struct pcn_classify_match *match PCN_NONNULL, __u32 at)
 {
-	struct pcn_classify_walk walk = { 0, m, key, match };
+	struct pcn_classify_walk walk = { at, m, key, match };
 
-	walk.at = pcn_classify_scan(m, key, at, match, PCN_CLASSIFY_LIST_BLOCKS);
-	if (walk.at)
-		bpf_loop(1 << 20, pcn_classify_turn, &walk, 0);
+	bpf_loop(1 << 20, pcn_classify_turn, &walk, 0);
 	return 0;
 }
 
@@ -331,10 +332,10 @@ PCN_GLOBAL int pcn_classify_sequence_at(struct pcn_classify_part *m PCN_NONNULL,
 	return 0;
 }
 
-/* Internal: searches a tree, starting at a block. Returns the block of the leaf, group or sequence that
- * remains to be searched, or 0. */
+/* Internal: searches a tree, starting at a block, as far as that needs no call. Returns the block where
+ * the search continues, or 0. */
 PCN_INLINE __u32 pcn_classify_walk_tree(void *m, const struct pcn_classify_key *key,
-					struct pcn_classify_match *match, __u32 at)
+					struct pcn_classify_match *match, __u32 at, __u32 blocks)
 {
 	struct pcn_classify_block *block = pcn_classify_descend(m, key, &at);
 
@@ -342,10 +343,10 @@ PCN_INLINE __u32 pcn_classify_walk_tree(void *m, const struct pcn_classify_key *
 		return 0;
 	if (block->leaf.word != PCN_CLASSIFY_IS_LEAF)
 		return at;
-	return pcn_classify_scan(m, key, at, match, PCN_CLASSIFY_FAST_BLOCKS);
+	return pcn_classify_scan(m, key, at, match, blocks);
 }
 
-/* Internal: searches a leaf, group or sequence. */
+/* Internal: searches what pcn_classify_walk_tree has left. */
 PCN_INLINE void pcn_classify_rest(struct pcn_classify_part *m, const struct pcn_classify_key *key,
 				  struct pcn_classify_match *match, __u32 at)
 {
@@ -365,14 +366,14 @@ PCN_GLOBAL int pcn_classify_tree_at(struct pcn_classify_part *m PCN_NONNULL,
 				    const struct pcn_classify_key *key PCN_NONNULL,
 				    struct pcn_classify_match *match PCN_NONNULL, __u32 at)
 {
-	return pcn_classify_walk_tree(m, key, match, at);
+	return pcn_classify_walk_tree(m, key, match, at, PCN_CLASSIFY_FAST_BLOCKS);
 }
 
-/* Finds the first rule of a set (pcn_classify_set) that matches a key: 1 and the match, or 0. */
-PCN_GLOBAL int pcn_classify(const struct pcn_classify_key *key PCN_NONNULL,
-			    struct pcn_classify_match *match PCN_NONNULL, __u32 set)
+/* Internal: pcn_classify, inline, for a set's root. */
+PCN_INLINE int pcn_classify_search(const struct pcn_classify_key *key,
+				   struct pcn_classify_match *match,
+				   const struct pcn_classify_root *root)
 {
-	const struct pcn_classify_root *root = bpf_map_lookup_elem(&classify_sets, &set);
 	__u64 where = root ? root->at : 0;
 	__u32 part = where >> 32, at = where, none = -1;
 	void *m = at ? pcn_classify_memory(part) : NULL;
@@ -381,27 +382,61 @@ PCN_GLOBAL int pcn_classify(const struct pcn_classify_key *key PCN_NONNULL,
 	match->result = 0;
 	if (!m)
 		return 0;
-	struct pcn_classify_block *block = pcn_classify_at(m, at);
-	if (block->leaf.word == PCN_CLASSIFY_IS_LEAF)
-		at = pcn_classify_scan(m, key, at, match, PCN_CLASSIFY_FIRST_BLOCKS);
-	if (block->leaf.word) {
-		if (at)
-			pcn_classify_rest(m, key, match, at);
-		return match->order != none;
-	}
+	const struct pcn_classify_block *block = pcn_classify_at(m, at);
 	const struct pcn_classify_forest *forest = &block->forest;
-	at = pcn_classify_walk_tree(m, key, match, forest->tree[0].root);
+	__u32 trees = 1;
+	if (!block->leaf.word) {
+		trees = forest->count;
+		at = forest->tree[0].root;
+	}
+	at = pcn_classify_walk_tree(m, key, match, at, PCN_CLASSIFY_FIRST_BLOCKS);
 	if (at)
 		pcn_classify_rest(m, key, match, at);
 #pragma clang loop unroll(disable)
 	for (__u32 i = 1; i < PCN_CLASSIFY_TREES; i++) {
-		if (i >= forest->count || forest->tree[i].order > match->order)
+		if (i >= trees || forest->tree[i].order > match->order)
 			break;
-		at = pcn_classify_tree_at(m, key, match, forest->tree[i].root);
+		at = forest->tree[i].root;
+		if (i < PCN_CLASSIFY_FAST_TREES)
+			at = pcn_classify_walk_tree(m, key, match, at, PCN_CLASSIFY_FAST_BLOCKS);
+		else
+			at = pcn_classify_tree_at(m, key, match, at);
 		if (at)
 			pcn_classify_rest(m, key, match, at);
 	}
 	return match->order != none;
+}
+/* Finds the first rule of a set (pcn_classify_set) that matches a key: 1 and the match, or 0. */
+PCN_GLOBAL int pcn_classify(const struct pcn_classify_key *key PCN_NONNULL,
+			    struct pcn_classify_match *match PCN_NONNULL, __u32 set)
+{
+	return pcn_classify_search(key, match, bpf_map_lookup_elem(&classify_sets, &set));
+}
+
+/* Internal: pcn_classify_packet, with what the key has of the metadata. The key is the caller's, so that the
+ * verifier knows nothing of it, and checks the search once. */
+PCN_GLOBAL int pcn_classify_both(struct CTXTYPE *ctx, struct pcn_classify_key *key PCN_NONNULL,
+				 struct pcn_classify_match *match PCN_NONNULL, __u32 set)
+{
+	const struct pcn_classify_root *root = bpf_map_lookup_elem(&classify_sets, &set);
+	__u32 in_port = key->word[PCN_CLASSIFY_LINK], mark = key->word[PCN_CLASSIFY_MARK];
+
+	if (pcn_classify_fill(ctx, key, root ? root->fields : 0, in_port, mark))
+		return -1;
+	return pcn_classify_search(key, match, root);
+}
+
+/* Finds the first rule of a set that matches a packet: pcn_classify_read and pcn_classify in one call, which
+ * is faster. Returns 1 and the match, 0 if no rule matches, or -1 if there is no Ethernet header.
+ * Invalidates packet pointers that were read before. */
+PCN_INLINE int pcn_classify_packet(struct CTXTYPE *ctx, const struct pcn_md *md,
+				   struct pcn_classify_match *match, __u32 set)
+{
+	struct pcn_classify_key key;
+
+	key.word[PCN_CLASSIFY_LINK] = md->in_port;
+	key.word[PCN_CLASSIFY_MARK] = md->traffic_class;
+	return pcn_classify_both(ctx, &key, match, set);
 }
 
 #endif
