@@ -68,6 +68,7 @@ func Parts() []Part {
 		{"size", size},
 		{"slowpath", slowPath},
 		{"daemon", daemon},
+		{"fleet", fleet},
 		{"api", api},
 		{"helpers", helpers},
 		{"oldkernel", oldKernel},

@@ -194,7 +194,7 @@ func (d *Daemon) Inlined(names ...string) error {
 type Memory struct {
 	// Resident is the process's memory, Private the part that is no file's.
 	Resident, Private uint64
-	// Maps is the kernel memory of the maps that the process holds, Programs of its programs.
+	// Maps is the kernel memory of the maps that the process holds, Programs of its programs, with their translated code.
 	Maps, Programs uint64
 }
 
@@ -222,7 +222,11 @@ func (d *Daemon) Memory() (Memory, error) {
 				return m, err
 			}
 		} else if id, ok := info["prog_id"]; ok {
-			programs[id] = info["memlock"]
+			code, err := translated(ebpf.ProgramID(id))
+			if err != nil {
+				return m, err
+			}
+			programs[id] = info["memlock"] + code
 		}
 	}
 	for _, n := range maps {
@@ -232,6 +236,27 @@ func (d *Daemon) Memory() (Memory, error) {
 		m.Programs += n
 	}
 	return m, nil
+}
+
+// translated returns the size of a program's machine code.
+func translated(id ebpf.ProgramID) (uint64, error) {
+	p, err := ebpf.NewProgramFromID(id)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil // it is gone
+	}
+	if err != nil {
+		return 0, fmt.Errorf("memory of program %d: %w", id, err)
+	}
+	defer func() { _ = p.Close() }()
+	info, err := p.Info()
+	if err != nil {
+		return 0, fmt.Errorf("memory of program %d: %w", id, err)
+	}
+	size, err := info.JitedSize()
+	if err != nil {
+		return 0, fmt.Errorf("memory of program %d: %w", id, err)
+	}
+	return uint64(size), nil
 }
 
 // addMap adds the kernel memory of a map, and of its inner maps.

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package perf
+
+// Hundreds of instances of one service on one machine, each with its own configuration.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/perf/lab"
+	"github.com/polycube/polycube/test/perf/report"
+)
+
+// fleetShape is how the instances of a service are connected.
+type fleetShape struct {
+	service string
+	// together: each is at a port of one bridge, so that all are one component; otherwise each is one of its own.
+	together bool
+}
+
+func (s fleetShape) String() string {
+	if s.together {
+		return s.service + ", one component"
+	}
+	return s.service + ", a component each"
+}
+
+var fleetShapes = []fleetShape{
+	{"pbforwarder", false}, {"pbforwarder", true}, {"transparenthelloworld", false}, {"transparenthelloworld", true},
+}
+
+// fleetRules is the number of rules that each pbforwarder gets at once after the first one.
+const fleetRules = 3
+
+// fleetRate is that of the running flow, in packets per second: it must not use up the CPU of the daemon.
+const fleetRate = 5000
+
+const fleetText = "One instance after the other is created through the API of bin/polycubed as installed, each with a veth " +
+	"of its own; wall time, from the request to the end of the answer: by then packets go through it. A pbforwarder has a port " +
+	"at its veth and another port, which leads nowhere, or to one simplebridge for all. It gets its first rule in one request " +
+	"and more in a second. A transparenthelloworld is attached to its veth, or to a port of the bridge, and a constant of its " +
+	"program changes. After 10 s, the rest is created in one request. *maps* and *programs* are the kernel memory that an " +
+	"instance adds, including machine code; *daemon* is the increase of the process. *restart* is from exec after a kill to the " +
+	"first answer, under a flow through a pbforwarder between two more netdevs."
+
+// fleetLimit is how long attaching one by one may take: the instances that are left then are created in one request. The
+// time for all follows from those that were attached.
+const fleetLimit = 10 * time.Second
+
+// fleetResult is the result of a shape; times in ms.
+type fleetResult struct {
+	attach, change report.Sample
+	all            time.Duration // of those that were attached one by one
+	maps, programs float64       // bytes per instance
+	resident       float64
+	restart        time.Duration
+	sent, lost     int
+}
+
+// fleet is the part "fleet".
+func fleet(ctx context.Context, r *Run) error {
+	n := 500
+	if r.Quick {
+		n = 10
+	}
+	t := &report.Table{Columns: []string{"", "attach, ms", "p99", "first rule or constant, ms", "p99", "one by one", "s",
+		"maps, KB", "programs, KB", "daemon, KB", "restart, s", "packets", "lost"}}
+	var checks []report.Check
+	for _, s := range fleetShapes {
+		r.progress("fleet: %d of %s", n, s)
+		got := &fleetResult{}
+		if err := lab.With(ctx, func(rig *lab.Rig) error { return s.run(rig, r, n, got) }); err != nil {
+			return fmt.Errorf("%s: %w", s, err)
+		}
+		kb := func(bytes float64) string { return fmt.Sprintf("%.1f", bytes/1024) }
+		row := []string{s.String(), got.attach.Spread(1), p99(got.attach), got.change.Spread(1), p99(got.change),
+			fmt.Sprint(len(got.attach)), fmt.Sprintf("%.1f", got.all.Seconds()), kb(got.maps), kb(got.programs), kb(got.resident),
+			fmt.Sprintf("%.2f", got.restart.Seconds()), fmt.Sprint(got.sent), fmt.Sprint(got.lost)}
+		r.progress("fleet: %s", strings.Join(row, " | "))
+		t.Add(row...)
+		checks = append(checks, s.checks(n, got)...)
+	}
+	r.add(Section{Title: fmt.Sprintf("%d instances on one machine", n), Text: fleetText, Tables: []*report.Table{t}}, checks...)
+	return nil
+}
+
+func (s fleetShape) checks(n int, got *fleetResult) []report.Check {
+	what := fmt.Sprintf("%d of %s: ", n, s)
+	change, limit := "first rule", 50.0
+	if s.service == "transparenthelloworld" {
+		change, limit = "a constant", 20
+	}
+	return []report.Check{
+		report.AtMost(what+"attach, p99", "%.1f ms", got.attach.Quantile(0.99), 50),
+		report.AtMost(what+change+", p99", "%.1f ms", got.change.Quantile(0.99), limit),
+		report.AtMost(what+"all attached", "%.1f s", got.all.Seconds()*float64(n)/float64(len(got.attach)), 25),
+		report.AtMost(what+"kernel memory of one", "%.1f KB", (got.maps+got.programs)/1024, float64(32+runtime.NumCPU())),
+		report.AtMost(what+"restart", "%.2f s", got.restart.Seconds(), 10),
+		report.AtMost(what+"packets lost in a restart", "%.0f", float64(got.lost), 0),
+	}
+}
+
+func (s fleetShape) run(rig *lab.Rig, r *Run, n int, got *fleetResult) error {
+	w, d, err := s.prepare(rig, r, n)
+	if err != nil {
+		return err
+	}
+	c := d.Client()
+	var first, last lab.Memory
+	for i := 0; i < n && got.all < fleetLimit; i++ {
+		if err := s.attach(c, i, got); err != nil {
+			return err
+		}
+		if i == 0 {
+			if first, err = fleetMemory(d); err != nil {
+				return err
+			}
+		}
+	}
+	if err := s.rest(d, len(got.attach), n); err != nil {
+		return err
+	}
+	if last, err = fleetMemory(d); err != nil {
+		return err
+	}
+	each := func(last, first uint64) float64 { return (float64(last) - float64(first)) / float64(n-1) }
+	got.maps, got.programs = each(last.Maps, first.Maps), each(last.Programs, first.Programs)
+	got.resident = each(last.Resident, first.Resident)
+	return s.restart(rig, w, d, got)
+}
+
+// fleetMemory reads the memory when nothing is left to inline.
+func fleetMemory(d *lab.Daemon) (lab.Memory, error) {
+	if err := allInlined(d); err != nil {
+		return lab.Memory{}, err
+	}
+	return d.Memory()
+}
+
+// prepare starts a daemon with what the instances need, and with the forwarder for the running flow.
+func (s fleetShape) prepare(rig *lab.Rig, r *Run, n int) (*lab.Wire, *lab.Daemon, error) {
+	w, d, err := daemonOnWire(rig, r)
+	if err != nil {
+		return nil, nil, err
+	}
+	ports := make([]map[string]string, n)
+	for i := range n {
+		ports[i] = map[string]string{"name": fmt.Sprintf("p%d", i)}
+		if s.service == "transparenthelloworld" {
+			ports[i]["peer"] = fmt.Sprintf("v%d", i)
+		}
+		if err := w.Spare(fmt.Sprintf("v%d", i)); err != nil {
+			return nil, nil, err
+		}
+	}
+	cubes := []map[string]any{{"service-name": "pbforwarder", "name": "flow",
+		"ports": []map[string]string{{"name": "left", "peer": lab.In}, {"name": "right", "peer": lab.Out}},
+		"rules": []map[string]any{{"id": 1, "in_port": "left", "action": "FORWARD", "out_port": "right"}}}}
+	if s.together {
+		cubes = append(cubes, map[string]any{"service-name": "simplebridge", "name": "hub", "ports": ports})
+	}
+	document, err := json.Marshal(cubes)
+	if err != nil {
+		return nil, nil, err
+	}
+	return w, d, d.Request("POST", "/cubes", string(document))
+}
+
+// attach creates an instance and changes its configuration.
+func (s fleetShape) attach(c *lab.Client, i int, got *fleetResult) error {
+	text, err := json.Marshal([]any{s.instance(i)})
+	if err != nil {
+		return err
+	}
+	took, err := timed(c, "POST", "/cubes", string(text))
+	if err != nil {
+		return err
+	}
+	got.attach = append(got.attach, ms(took))
+	got.all += took
+	if s.service == "transparenthelloworld" {
+		took, err = timed(c, "PATCH", fmt.Sprintf("/transparenthelloworld/f%d/egress-action", i), `"DROP"`)
+		got.change = append(got.change, ms(took))
+		got.all += took
+		return err
+	}
+	rules := fleetRulesOf(i)
+	for k, some := range [][]any{rules[:1], rules[1:]} {
+		if text, err = json.Marshal(some); err != nil {
+			return err
+		}
+		if took, err = timed(c, "POST", fmt.Sprintf("/pbforwarder/f%d/rules", i), string(text)); err != nil {
+			return err
+		}
+		if k == 0 {
+			got.change = append(got.change, ms(took))
+		}
+		got.all += took
+	}
+	return nil
+}
+
+// instance is the configuration of an instance when it is created.
+func (s fleetShape) instance(i int) map[string]any {
+	netdev, hub := fmt.Sprintf("v%d", i), fmt.Sprintf("hub:p%d", i)
+	of := map[string]any{"service-name": s.service, "name": fmt.Sprintf("f%d", i)}
+	if s.service == "transparenthelloworld" {
+		of["parent"] = netdev
+		if s.together {
+			of["parent"] = hub
+		}
+		return of
+	}
+	in := map[string]string{"name": "in"}
+	if s.together {
+		in["peer"] = hub
+	}
+	of["ports"] = []map[string]string{{"name": "out", "peer": netdev}, in}
+	return of
+}
+
+// fleetRulesOf are the rules of a pbforwarder.
+func fleetRulesOf(i int) []any {
+	network := fmt.Sprintf("10.%d.%d.0/24", i>>8, i&255)
+	rules := []any{map[string]any{"id": 1, "src_ip": network, "action": "FORWARD", "out_port": "in"}}
+	for port := range fleetRules {
+		rules = append(rules, map[string]any{
+			"id": port + 2, "l4_proto": "TCP", "dst_port": 1000*port + i, "action": "FORWARD", "out_port": "out",
+		})
+	}
+	return rules
+}
+
+// rest creates the instances from one number to another in one request.
+func (s fleetShape) rest(d *lab.Daemon, from, to int) error {
+	all := []any{}
+	for i := from; i < to; i++ {
+		of := s.instance(i)
+		if s.service == "pbforwarder" {
+			of["rules"] = fleetRulesOf(i)
+		} else {
+			of["egress-action"] = "DROP"
+		}
+		all = append(all, of)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	return d.Request("POST", "/cubes", string(text))
+}
+
+func timed(c *lab.Client, method, path, body string) (time.Duration, error) {
+	took, _, _, err := c.Do(method, path, body)
+	return took, err
+}
+
+// restart kills the daemon and starts it again under a flow.
+func (s fleetShape) restart(rig *lab.Rig, w *lab.Wire, d *lab.Daemon, got *fleetResult) error {
+	before, err := w.Settle()
+	if err != nil {
+		return err
+	}
+	sending, stop := context.WithCancel(rig.Context())
+	defer stop()
+	var sendErr error
+	var wg sync.WaitGroup
+	wg.Go(func() { got.sent, sendErr = lab.Load(sending, w.Left, fleetRate, stations) })
+	err = d.Kill()
+	began := time.Now()
+	if err == nil {
+		_, err = d.Start()
+		got.restart = time.Since(began)
+	}
+	stop()
+	wg.Wait()
+	if err := errors.Join(err, sendErr); err != nil {
+		return err
+	}
+	after, err := w.Settle()
+	if got.lost = got.sent - int(after.Received-before.Received); err == nil && got.sent == 0 {
+		err = fmt.Errorf("no packets were sent: %w", cube.ErrInvalid)
+	}
+	return err
+}
