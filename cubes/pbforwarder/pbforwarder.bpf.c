@@ -4,6 +4,7 @@
 /* Forwarding by rules: the first rule that matches a packet decides. */
 #include <pcn/cube.h>
 #include <pcn/classify.h>
+#include <pcn/rule_counters.h>
 
 /* The values of the model's leaf `action`, in order. */
 enum pbforwarder_action {
@@ -24,16 +25,9 @@ enum pbforwarder_slowpath_reason {
 };
 PCN_SLOWPATH_REASONS(pbforwarder_slowpath_reason);
 
-/* Fields of a rule's result: the index of its counters, the port for FORWARD, and the action. */
+/* Fields of a rule's result: its counter, the port for FORWARD, and the action. */
 #define ACTION_BITS 2
 #define PORT_BITS 10
-
-/* By index, which a rule keeps as long as it exists. max-rules sets the number of entries. */
-PCN_MAP(counters, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_count, 16384);
-
-/* The id plus 1 of the rule with that index; 0: none. For the next daemon: the fast path does not
- * read it. */
-PCN_MAP(places, BPF_MAP_TYPE_ARRAY, __u32, __u64, 16384);
 
 PCN_INGRESS
 {
@@ -47,7 +41,7 @@ PCN_INGRESS
 	/* The variable `order` is free now. Another variable would exceed the stack of Linux 6.1,
 	 * which counts steps of 32 bytes per function. */
 	match.order = match.result >> (ACTION_BITS + PORT_BITS);
-	pcn_count_packet(&counters, &match.order, md->packet_len);
+	pcn_count_rule(&match.order, md->packet_len);
 
 	__u32 action = match.result & ((1 << ACTION_BITS) - 1);
 	if (action == FORWARD)

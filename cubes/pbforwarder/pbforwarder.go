@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package pbforwarder forwards packets by rules: policy-based forwarding. Package classifier compiles the rules; this
-// package keeps each rule's action and counters.
+// package keeps each rule's action and counter.
 package pbforwarder
 
 import (
 	"context"
 	"embed"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 
 	"github.com/polycube/polycube/classifier"
+	"github.com/polycube/polycube/counter"
 	"github.com/polycube/polycube/cube"
 )
 
@@ -28,15 +30,15 @@ func init() {
 }
 
 type forwarder struct {
-	env    cube.Env
-	set    *classifier.Set
-	rules  map[uint32]*entry // by id
-	room   uint32            // maximum number of rules
-	places *places
+	env      cube.Env
+	set      *classifier.Set
+	rules    map[uint32]*entry // by id
+	room     uint32            // maximum number of rules
+	counters *counter.Rules
 }
 
 func newForwarder(env cube.Env) *forwarder {
-	return &forwarder{env: env, set: classifier.New(env, 0), rules: map[uint32]*entry{}, places: newPlaces(env)}
+	return &forwarder{env: env, set: classifier.New(env, 0), rules: map[uint32]*entry{}, counters: counter.NewRules(env, 0)}
 }
 
 // instance returns the functions that the framework calls.
@@ -53,16 +55,13 @@ func (f *forwarder) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Pl
 	if err != nil {
 		return cube.Plan{}, err
 	}
-	plan := cube.Plan{Before: []cube.Step{cube.Effect(rules.commit)}, After: rules.set.After}
-	if c.Created() {
-		plan.MapSizes = map[string]uint32{"counters": room, "places": room}
-	}
-	return plan, nil
+	after := append(rules.set.After, cube.Effect(rules.free))
+	return cube.Plan{Before: []cube.Step{cube.Effect(rules.commit)}, After: after}, nil
 }
 
-// Close frees the memory of the rules.
+// Close ends the use of the memory of rules and counters.
 func (f *forwarder) Close() {
-	if err := f.set.Close(); err != nil {
+	if err := errors.Join(f.set.Close(), f.counters.Close()); err != nil {
 		f.env.Logger().Error("close the rules", "error", err)
 	}
 }

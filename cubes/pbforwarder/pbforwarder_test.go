@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/polycube/polycube/inet"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/modeltest"
 	"github.com/polycube/polycube/test/netns"
@@ -28,9 +27,6 @@ func TestModelAndCodeSayTheSame(t *testing.T) {
 	schema := modeltest.Load(t, modeltest.Service(t, files).Model)
 	modeltest.Match(t, schema, Config{})
 	modeltest.MatchEntry(t, schema, "rules", Rule{})
-	for _, object := range modeltest.Service(t, files).Objects {
-		bpftest.Layout(t, object, "counters", inet.Count{})
-	}
 }
 
 func send(to string) bpftest.Outcome  { return bpftest.Outcome{Verdict: "send", Sent: "f:" + to} }

@@ -20,10 +20,10 @@ const (
 
 // entry is a rule in effect.
 type entry struct {
-	match  classifier.Match
-	does   uint32 // action and port of the result
-	place  uint32 // index of its counters
-	result *classifier.Rule
+	match   classifier.Match
+	does    uint32 // action and port of the result
+	counter uint32 // the index of its counter
+	result  *classifier.Rule
 }
 
 // change is a prepared change of rules.
@@ -34,7 +34,7 @@ type change struct {
 	gone    []uint32
 	fresh   map[uint32]*entry
 	was     map[uint32]*entry // what contains the ids of fresh and gone
-	taken   []uint32          // indexes that it takes
+	freed   []uint32          // counters that are free once it cannot be undone
 	// set is the plan of the classifier, and undone undoes its steps.
 	set    cube.Plan
 	undone cube.Undo
@@ -144,62 +144,60 @@ func (r *Rule) match(env cube.Env, m *classifier.Match) error {
 	return nil
 }
 
-// commit assigns indexes for counters to rules, then applies the rules. An existing rule keeps its index.
+// commit gives rules their counters, then applies the rules. An existing rule keeps its counter.
 func (c *change) commit() (undo func() error, err error) {
 	f := c.f
 	if c.created {
 		f.room = c.room
-		if err := f.places.load(c.room); err != nil {
-			return nil, err
-		}
 	}
-	err = c.assign()
-	if err == nil {
-		err = f.places.reset()
-	}
-	if err == nil {
-		err = cube.Carry(c.set.Before, &c.undone)
-	}
-	if err != nil {
-		c.release()
+	if err := f.counters.Open(); err != nil {
 		return nil, err
 	}
+	if err := c.assign(); err != nil {
+		return nil, err
+	}
+	if err := cube.Carry(c.set.Before, &c.undone); err != nil {
+		return nil, errors.Join(err, c.undone.Run())
+	}
 	for _, id := range c.gone {
-		f.places.free(f.rules[id].place)
+		c.freed = append(c.freed, f.rules[id].counter)
 		delete(f.rules, id)
 	}
 	for id, e := range c.fresh {
 		f.rules[id] = e
 	}
-	f.places.abandon()
-	if err := f.places.flush(); err != nil {
-		return nil, errors.Join(err, c.undo())
-	}
 	return c.undo, nil
 }
 
-// assign gives each rule an index, and its result.
-func (c *change) assign() (err error) {
+// assign gives each rule a counter, and its result.
+func (c *change) assign() error {
+	var added []uint32
 	for id, e := range c.fresh {
 		if was := c.was[id]; was != nil {
-			e.place = was.place
+			e.counter = was.counter
 		} else {
-			if e.place, err = c.f.places.take(id); err != nil {
-				return fmt.Errorf("rules %d: %w", id, err)
-			}
-			c.taken = append(c.taken, e.place)
+			added = append(added, id)
 		}
-		e.result.Result = e.does | e.place<<(actionBits+portBits)
+	}
+	counters, undo, err := c.f.counters.Take(added)
+	if err != nil {
+		return fmt.Errorf("rules: %w", err)
+	}
+	c.undone.Push(undo)
+	for i, id := range added {
+		c.fresh[id].counter = counters[i]
+	}
+	for _, e := range c.fresh {
+		e.result.Result = e.does | e.counter<<(actionBits+portBits)
 	}
 	return nil
 }
 
-// release frees the indexes that the change took.
-func (c *change) release() {
-	for _, place := range c.taken {
-		c.f.places.free(place)
-	}
-	c.taken = nil
+// free frees the counters of removed rules, and after a restart those of rules that no longer exist.
+func (c *change) free() (undo func() error, err error) {
+	freed := c.freed
+	c.freed = nil
+	return nil, errors.Join(c.f.counters.Free(freed), c.f.counters.Abandon())
 }
 
 func (c *change) undo() error {
@@ -207,7 +205,6 @@ func (c *change) undo() error {
 	if err := c.undone.Run(); err != nil {
 		return err
 	}
-	c.release()
 	for id := range c.fresh {
 		delete(f.rules, id)
 	}
@@ -216,8 +213,6 @@ func (c *change) undo() error {
 			f.rules[id] = was
 		}
 	}
-	for _, id := range c.gone {
-		f.places.claim(f.rules[id].place, id)
-	}
-	return f.places.flush()
+	c.freed = nil
+	return nil
 }

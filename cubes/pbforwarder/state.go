@@ -7,6 +7,7 @@ package pbforwarder
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -32,39 +33,25 @@ func (f *forwarder) State(_ context.Context, path []string) (any, error) {
 	if len(path) > 1 {
 		return f.one(path[1])
 	}
-	counts, err := f.counts()
+	ids := slices.Sorted(maps.Keys(f.rules))
+	counts, err := f.counts(ids...)
 	if err != nil {
 		return nil, err
 	}
-	s := state{Rules: make([]counted, 0, len(f.rules))}
-	for id, e := range f.rules {
-		s.Rules = append(s.Rules, counted{id, counts[e.place]})
+	s := state{Rules: make([]counted, len(ids))}
+	for i, id := range ids {
+		s.Rules[i] = counted{id, counts[i]}
 	}
-	slices.SortFunc(s.Rules, func(x, y counted) int { return int(int64(x.ID) - int64(y.ID)) })
 	return s, nil
 }
 
-// fewRules is up to how many rules are read one by one: the map is much larger.
-const fewRules = 200
-
-// counts are the counters of rules, by index.
-func (f *forwarder) counts() (map[uint32]inet.Count, error) {
-	out := make(map[uint32]inet.Count, len(f.rules))
-	if len(f.rules) > fewRules {
-		var err error
-		for place, values := range f.places.counters.All(&err) {
-			out[place] = inet.Sum(values)
-		}
-		return out, err
+// counts reads the counters of rules, in the order of their ids.
+func (f *forwarder) counts(ids ...uint32) ([]inet.Count, error) {
+	indexes := make([]uint32, len(ids))
+	for i, id := range ids {
+		indexes[i] = f.rules[id].counter
 	}
-	for _, e := range f.rules {
-		values, _, err := f.places.counters.Get(e.place)
-		if err != nil {
-			return nil, err
-		}
-		out[e.place] = inet.Sum(values)
-	}
-	return out, nil
+	return f.counters.Counts(indexes)
 }
 
 // one returns the state of the rule with an id.
@@ -73,13 +60,12 @@ func (f *forwarder) one(text string) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rules %s: %w", text, cube.ErrNotFound)
 	}
-	e := f.rules[uint32(id)]
-	if e == nil {
+	if f.rules[uint32(id)] == nil {
 		return nil, nil // there is nothing to add
 	}
-	values, _, err := f.places.counters.Get(e.place)
+	counts, err := f.counts(uint32(id))
 	if err != nil {
 		return nil, err
 	}
-	return state{Rules: []counted{{uint32(id), inet.Sum(values)}}}, nil
+	return state{Rules: []counted{{uint32(id), counts[0]}}}, nil
 }
