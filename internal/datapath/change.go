@@ -174,10 +174,11 @@ func (p *Plane) reuse(ch *change, c *segment) bool {
 }
 
 // firstBuild links and loads a segment that has no programs yet. Where an earlier daemon's programs forward meanwhile, there
-// is time to inline it at once.
+// is time to inline it at once. Inlining a small cube that is alone takes no longer than not inlining it.
 func (p *Plane) firstBuild(c *segment) (*segments.Generation, error) {
 	mode := link.Call
-	if p.opts.Mode == ModeInline || p.opts.Mode == ModeAuto && p.graph == nil && len(p.staleGens) > 0 && p.externalCube(c) == "" {
+	adopting := p.graph == nil && len(p.staleGens) > 0
+	if p.opts.Mode == ModeInline || p.opts.Mode == ModeAuto && (adopting || p.partitioner.small(c)) && p.externalCube(c) == "" {
 		mode = link.Inline
 	}
 	gen, err := p.maker.Build(c.Description, mode)

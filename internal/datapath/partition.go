@@ -157,6 +157,18 @@ func (p *partitioner) tooLarge(c *segment, err error, noted map[*link.Object]boo
 	return true
 }
 
+// smallVerified is up to how many instructions the verifier is estimated to process for a small cube.
+const smallVerified = 20_000
+
+// small reports whether a segment is a single cube whose programs are small.
+func (p *partitioner) small(c *segment) bool {
+	if len(c.IDs) > 1 {
+		return false
+	}
+	load, known := p.loads[c.IDs[0]]
+	return known && load.Verified <= smallVerified
+}
+
 // forgetLoads forgets the loads of programs of removed objects.
 func (p *partitioner) forgetLoads(gone []*link.Object) {
 	for _, o := range gone {

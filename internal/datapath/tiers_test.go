@@ -192,3 +192,25 @@ func outcomes(b *bench) []outcome {
 	}
 	return out
 }
+
+func TestASmallCubeThatIsAloneIsInlinedAtOnce(t *testing.T) {
+	netns.NeedRoot(t)
+	t.Parallel()
+	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPDRV} {
+		t.Run(string(typ), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, setting{typ: typ, mode: ModeAuto})
+			b.plane.inline.stop()
+			one, two := b.cube("probe", 3, nil), b.cube("probe", 3, nil)
+			b.commit()
+			if got := b.plane.Status(one.ID); got.Mode != "inline" {
+				t.Errorf("a cube that is alone: %+v, want inline", got)
+			}
+			b.link(one, 1, two, 0)
+			b.commit()
+			if got := b.plane.Status(one.ID); got.Mode != "call" {
+				t.Errorf("a cube with a neighbour: %+v, want call", got)
+			}
+		})
+	}
+}

@@ -40,16 +40,19 @@ var fleetShapes = []fleetShape{
 // fleetRules is the number of rules that each pbforwarder gets at once after the first one.
 const fleetRules = 3
 
+// fleetConstants is how many instances get another constant.
+const fleetConstants = 10
+
 // fleetRate is that of the running flow, in packets per second: it must not use up the CPU of the daemon.
 const fleetRate = 5000
 
 const fleetText = "One instance after the other is created through the API of bin/polycubed as installed, each with a veth " +
 	"of its own; wall time, from the request to the end of the answer: by then packets go through it. A pbforwarder has a port " +
 	"at its veth and another port, which leads nowhere, or to one simplebridge for all. It gets its first rule in one request " +
-	"and more in a second. A transparenthelloworld is attached to its veth, or to a port of the bridge, and a constant of its " +
-	"program changes. After 10 s, the rest is created in one request. *maps* and *programs* are the kernel memory that an " +
-	"instance adds, including machine code; *daemon* is the increase of the process. *restart* is from exec after a kill to the " +
-	"first answer, under a flow through a pbforwarder between two more netdevs."
+	"and more in a second. A transparenthelloworld is attached to its veth, or to a port of the bridge; a constant of some is " +
+	"changed when all exist and are inlined. After 10 s, the rest is created in one request. *maps* and *programs* are the " +
+	"kernel memory that an instance adds, including machine code; *daemon* is the increase of the process. *restart* is from " +
+	"exec after a kill to the first answer, under a flow through a pbforwarder between two more netdevs."
 
 // fleetLimit is how long attaching one by one may take: the instances that are left then are created in one request. The
 // time for all follows from those that were attached.
@@ -134,6 +137,11 @@ func (s fleetShape) run(rig *lab.Rig, r *Run, n int, got *fleetResult) error {
 	each := func(last, first uint64) float64 { return (float64(last) - float64(first)) / float64(n-1) }
 	got.maps, got.programs = each(last.Maps, first.Maps), each(last.Programs, first.Programs)
 	got.resident = each(last.Resident, first.Resident)
+	if s.service == "transparenthelloworld" {
+		if err := s.constants(c, n, got); err != nil {
+			return err
+		}
+	}
 	return s.restart(rig, w, d, got)
 }
 
@@ -187,10 +195,7 @@ func (s fleetShape) attach(c *lab.Client, i int, got *fleetResult) error {
 	got.attach = append(got.attach, ms(took))
 	got.all += took
 	if s.service == "transparenthelloworld" {
-		took, err = timed(c, "PATCH", fmt.Sprintf("/transparenthelloworld/f%d/egress-action", i), `"DROP"`)
-		got.change = append(got.change, ms(took))
-		got.all += took
-		return err
+		return nil
 	}
 	rules := fleetRulesOf(i)
 	for k, some := range [][]any{rules[:1], rules[1:]} {
@@ -204,6 +209,18 @@ func (s fleetShape) attach(c *lab.Client, i int, got *fleetResult) error {
 			got.change = append(got.change, ms(took))
 		}
 		got.all += took
+	}
+	return nil
+}
+
+// constants changes the constant of instances that are spread over all.
+func (s fleetShape) constants(c *lab.Client, n int, got *fleetResult) error {
+	for i := range fleetConstants {
+		took, err := timed(c, "PATCH", fmt.Sprintf("/transparenthelloworld/f%d/egress-action", i*n/fleetConstants), `"DROP"`)
+		if err != nil {
+			return err
+		}
+		got.change = append(got.change, ms(took))
 	}
 	return nil
 }
@@ -246,8 +263,6 @@ func (s fleetShape) rest(d *lab.Daemon, from, to int) error {
 		of := s.instance(i)
 		if s.service == "pbforwarder" {
 			of["rules"] = fleetRulesOf(i)
-		} else {
-			of["egress-action"] = "DROP"
 		}
 		all = append(all, of)
 	}
