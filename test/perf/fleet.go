@@ -50,7 +50,7 @@ const fleetText = "One instance after the other is created through the API of bi
 	"of its own; wall time, from the request to the end of the answer: by then packets go through it. A pbforwarder has a port " +
 	"at its veth and another port, which leads nowhere, or to one simplebridge for all. It gets its first rule in one request " +
 	"and more in a second. A transparenthelloworld is attached to its veth, or to a port of the bridge; a constant of some is " +
-	"changed when all exist and are inlined. After 10 s, the rest is created in one request. *maps* and *programs* are the " +
+	"changed when all exist and the daemon is idle. After 10 s, the rest is created in one request. *maps* and *programs* are the " +
 	"kernel memory that an instance adds, including machine code; *daemon* is the increase of the process. *restart* is from " +
 	"exec after a kill to the first answer, under a flow through a pbforwarder between two more netdevs."
 
@@ -138,7 +138,7 @@ func (s fleetShape) run(rig *lab.Rig, r *Run, n int, got *fleetResult) error {
 	got.maps, got.programs = each(last.Maps, first.Maps), each(last.Programs, first.Programs)
 	got.resident = each(last.Resident, first.Resident)
 	if s.service == "transparenthelloworld" {
-		if err := s.constants(c, n, got); err != nil {
+		if err := errors.Join(fleetQuiet(d), s.constants(c, n, got)); err != nil {
 			return err
 		}
 	}
@@ -151,6 +151,23 @@ func fleetMemory(d *lab.Daemon) (lab.Memory, error) {
 		return lab.Memory{}, err
 	}
 	return d.Memory()
+}
+
+// fleetQuiet waits until the daemon has nothing to do in the background.
+func fleetQuiet(d *lab.Daemon) error {
+	const quiet, nothing = 500 * time.Millisecond, 10 * time.Millisecond
+	for start := time.Now(); time.Since(start) < startSettled; {
+		before, err := d.CPU()
+		if err != nil {
+			return err
+		}
+		time.Sleep(quiet)
+		after, err := d.CPU()
+		if err != nil || after-before < nothing {
+			return err
+		}
+	}
+	return nil
 }
 
 // prepare starts a daemon with what the instances need, and with the forwarder for the running flow.
