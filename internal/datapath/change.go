@@ -100,7 +100,8 @@ func (ch *change) build(ctx context.Context, w *graph.Wiring) (again bool, err e
 			}
 			ch.parts = append(ch.parts, c)
 			if at := slices.IndexFunc(was, func(b *segment) bool { return b.Print == c.Print }); at >= 0 {
-				c.gen, was = was[at].gen, slices.Delete(was, at, at+1)
+				c.gen = was[at].gen
+				was = slices.Delete(was, at, at+1)
 				ch.built = append(ch.built, c)
 			} else if !ch.p.reuse(ch, c) {
 				missing = append(missing, c)
