@@ -64,6 +64,7 @@ type fleetResult struct {
 	all            time.Duration // of those that were attached one by one
 	maps, programs float64       // bytes per instance
 	resident       float64
+	refused        error // why the rest could not be created
 	restart        time.Duration
 	sent, lost     int
 }
@@ -96,15 +97,20 @@ func fleet(ctx context.Context, r *Run) error {
 }
 
 func (s fleetShape) checks(n int, got *fleetResult) []report.Check {
+	all := report.AtMost("", "%.1f s", got.all.Seconds()*float64(n)/float64(len(got.attach)), 25)
+	if got.refused != nil {
+		all.Measured, all.Pass = fmt.Sprintf("%d, then: %.300v", len(got.attach), got.refused), false
+	}
 	what := fmt.Sprintf("%d of %s: ", n, s)
 	change, limit := "first rule", 50.0
 	if s.service == "transparenthelloworld" {
 		change, limit = "a constant", 20
 	}
+	all.What = what + "all attached"
 	return []report.Check{
 		report.AtMost(what+"attach, p99", "%.1f ms", got.attach.Quantile(0.99), 50),
 		report.AtMost(what+change+", p99", "%.1f ms", got.change.Quantile(0.99), limit),
-		report.AtMost(what+"all attached", "%.1f s", got.all.Seconds()*float64(n)/float64(len(got.attach)), 25),
+		all,
 		report.AtMost(what+"kernel memory of one", "%.1f KB", (got.maps+got.programs)/1024, float64(32+runtime.NumCPU())),
 		report.AtMost(what+"restart", "%.2f s", got.restart.Seconds(), 10),
 		report.AtMost(what+"packets lost in a restart", "%.0f", float64(got.lost), 0),
@@ -128,8 +134,8 @@ func (s fleetShape) run(rig *lab.Rig, r *Run, n int, got *fleetResult) error {
 			}
 		}
 	}
-	if err := s.rest(d, len(got.attach), n); err != nil {
-		return err
+	if got.refused = s.rest(d, len(got.attach), n); got.refused != nil {
+		n = len(got.attach)
 	}
 	if last, err = fleetMemory(d); err != nil {
 		return err
