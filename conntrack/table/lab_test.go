@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package table
+
+import (
+	"bytes"
+	_ "embed"
+	"runtime"
+	"testing"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/flow"
+	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/netns"
+)
+
+var (
+	//go:embed testdata/table.tc.o
+	tableTC []byte
+	//go:embed testdata/table.xdp.o
+	tableXDP []byte
+)
+
+var objects = map[string][]byte{"TC": tableTC, "XDP": tableXDP}
+
+// job is struct job: what the programs do, and how often which result came out.
+type job struct {
+	Next, Keys, Stride, Base uint64
+	Found, Opened            uint64
+	Refused                  [8]uint64 // by -enum pcn_conntrack_refusal
+	Zone, Number             uint32
+	Flow                     flow.Flow
+	Key                      Key
+	Side                     int64
+}
+
+// Refusals.
+const (
+	full = 1 + iota
+	limit
+	crowded
+	busy
+)
+
+func TestTheStructsAreAlike(t *testing.T) {
+	bpftest.Layout(t, tableTC, entriesMap, Entry{})
+	bpftest.Layout(t, tableTC, linesMap, line{})
+	bpftest.Layout(t, tableTC, takenMap, taken{})
+	bpftest.Layout(t, tableTC, zonesMap, zone{})
+	bpftest.Layout(t, tableTC, controlMap, control{})
+	bpftest.Layout(t, tableTC, "jobs", job{})
+}
+
+// lab is a table in the kernel with the programs that use it.
+type lab struct {
+	*Table
+	t     testing.TB
+	progs map[string]*ebpf.Program
+	maps  map[string]*ebpf.Map
+	job   *job
+}
+
+// newLab creates a table for a number of entries.
+func newLab(t testing.TB, object []byte, entries uint32) *lab {
+	t.Helper()
+	netns.NeedRoot(t)
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec.Maps[entriesMap].MaxEntries = entries
+	spec.Maps[linesMap].MaxEntries = entries / 8
+	spec.Maps[ringMap].MaxEntries = entries / takes
+	c, err := ebpf.NewCollection(spec)
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	t.Cleanup(c.Close)
+	l := &lab{t: t, progs: c.Programs, maps: c.Maps}
+	mem, err := unix.Mmap(c.Maps["jobs"].FD(), 0, int(unsafe.Sizeof(job{})), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Munmap(mem) })
+	l.job = (*job)(unsafe.Pointer(&mem[0]))
+	l.open()
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// open opens the table, as a new daemon does.
+func (l *lab) open() {
+	l.t.Helper()
+	t, err := Open(l.find)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.Table = t
+}
+
+func (l *lab) find(name string) (*ebpf.Map, error) { return l.maps[name], nil }
+
+// run runs a program on the connections with the numbers from to to-1, and returns the results.
+func (l *lab) run(program string, zone uint32, from, to uint64) job {
+	l.t.Helper()
+	*l.job = job{Base: from, Keys: to - from, Stride: 1, Zone: zone}
+	l.repeat(program, int(to-from))
+	return *l.job
+}
+
+// repeat runs a program some times.
+func (l *lab) repeat(program string, times int) {
+	l.t.Helper()
+	for ; times > 0; times -= 10000 {
+		verdict, err := l.progs[program].Run(&ebpf.RunOptions{Data: make([]byte, 64), Repeat: uint32(min(times, 10000))})
+		if err != nil || verdict != 0 {
+			l.t.Fatalf("run %s: %d, %v", program, int32(verdict), err)
+		}
+	}
+}
+
+// remove removes connections.
+func (l *lab) remove(selected func(*Entry) bool) int {
+	l.t.Helper()
+	n, err := l.Remove(selected)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return n
+}
+
+func all(*Entry) bool  { return true }
+func none(*Entry) bool { return false }
+
+// check verifies what is always true while no program runs: each number is in one place, each open entry is found by its
+// word, no key is open twice, and zones are counted. It returns the number of open entries.
+func (l *lab) check() int {
+	l.t.Helper()
+	words := map[uint32]int{}
+	for i := range l.lines {
+		for _, w := range l.lines[i].word {
+			if w != 0 {
+				words[w&(1<<numberBits-1)]++
+			}
+		}
+	}
+	places := map[uint32]int{}
+	for at := l.control.head; at != l.control.tail; at++ {
+		places[l.ring[int(at)&(len(l.ring)-1)]]++
+	}
+	for _, n := range l.spare {
+		places[n]++
+	}
+	var cpus []taken
+	if err := l.taken.Lookup(uint32(0), &cpus); err != nil {
+		l.t.Fatal(err)
+	}
+	for _, cpu := range cpus {
+		for _, n := range cpu.Number[takes-cpu.Left:] {
+			places[n]++
+		}
+	}
+	keys, counts := map[Key]int{}, map[uint16]int{}
+	for i := 1; i < len(l.entries); i++ {
+		e, n := &l.entries[i], uint32(i)
+		want := 0
+		switch e.Status {
+		case open:
+			want = 1
+			counts[e.Key.Zone]++
+			if keys[e.Key]++; keys[e.Key] > 1 {
+				l.t.Errorf("%v is open twice", e.Key)
+			}
+		case ended:
+			want = 1
+			counts[e.Key.Zone]++
+		case tentative, outbid:
+			l.t.Errorf("entry %d is in state %d, but no program runs", n, e.Status)
+		}
+		if words[n] != want {
+			l.t.Errorf("entry %d in state %d has %d words, want %d", n, e.Status, words[n], want)
+		}
+		if e.Status != free {
+			places[n]++
+		}
+		if places[n] != 1 {
+			l.t.Errorf("number %d is in %d places, want 1", n, places[n])
+		}
+	}
+	for zone := range l.zones {
+		if got, want := l.Count(uint16(zone)), counts[uint16(zone)]; got != want {
+			l.t.Errorf("zone %d has %d connections, counted are %d", zone, want, got)
+		}
+	}
+	return len(keys)
+}
+
+// pin binds the calling goroutine to a CPU.
+func pin(t testing.TB, cpu int) {
+	runtime.LockOSThread()
+	var set unix.CPUSet
+	set.Set(cpu)
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		t.Error(err)
+	}
+}
