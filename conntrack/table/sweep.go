@@ -12,7 +12,7 @@ import (
 )
 
 // step is the number of entries that are removed with one grace period.
-const step = 8192
+const step = 1 << 15
 
 // Now is the time by the clock of the entries.
 func Now() time.Duration {

@@ -56,8 +56,9 @@ PCN_INLINE int pcn_conntrack_key(struct pcn_conntrack_key *key, const struct pcn
 	} else if (pcn_has_ports(protocol) && !(flow->has & PCN_FLOW_PORTS)) {
 		return -1;
 	}
-	__builtin_memcpy(source, flow->source, sizeof(source));
-	__builtin_memcpy(destination, flow->destination, sizeof(destination));
+	__builtin_memcpy(source, __builtin_assume_aligned(flow->source, 8), sizeof(source));
+	__builtin_memcpy(destination, __builtin_assume_aligned(flow->destination, 8),
+			 sizeof(destination));
 	__u64 swap = destination[0] < source[0];
 	if (destination[0] == source[0])
 		swap = destination[1] < source[1] || (destination[1] == source[1] && to < from);
@@ -69,8 +70,9 @@ PCN_INLINE int pcn_conntrack_key(struct pcn_conntrack_key *key, const struct pcn
 		source[i] ^= other;
 		destination[i] ^= other;
 	}
-	__builtin_memcpy(key->address[0], source, sizeof(source));
-	__builtin_memcpy(key->address[1], destination, sizeof(destination));
+	__builtin_memcpy(__builtin_assume_aligned(key->address[0], 8), source, sizeof(source));
+	__builtin_memcpy(__builtin_assume_aligned(key->address[1], 8), destination,
+			 sizeof(destination));
 	key->port[0] = from ^ ((from ^ to) & swap);
 	key->port[1] = to ^ ((from ^ to) & swap);
 	key->zone = zone;
@@ -103,9 +105,12 @@ PCN_INLINE void pcn_conntrack_end(struct pcn_conntrack_entry *e)
 	__sync_val_compare_and_swap(&e->status, PCN_CONNTRACK_IS_OPEN, PCN_CONNTRACK_IS_ENDED);
 }
 
-/* Internal: the number of the open entry with a key in a line, 0 if there is none. */
-PCN_INLINE __u32 pcn_conntrack_search(struct pcn_conntrack_line *line, __u32 tag,
-				      const struct pcn_conntrack_key *key)
+/* Internal: finds the open entry with a key in a line. It returns a pointer, of which the verifier knows whether
+ * it is NULL: the number alone would have it continue with each number that it found. */
+PCN_INLINE struct pcn_conntrack_entry *pcn_conntrack_search(struct pcn_conntrack_line *line,
+							    __u32 tag,
+							    const struct pcn_conntrack_key *key,
+							    __u32 *number)
 {
 #pragma unroll
 	for (int i = 0; i < PCN_CONNTRACK_WORDS; i++) {
@@ -114,13 +119,15 @@ PCN_INLINE __u32 pcn_conntrack_search(struct pcn_conntrack_line *line, __u32 tag
 		if (word >> 24 != tag)
 			continue;
 		struct pcn_conntrack_entry *e = pcn_conntrack_match(word, key);
-		if (e && PCN_CONNTRACK_READ(e->status) == PCN_CONNTRACK_IS_OPEN)
-			return word & PCN_CONNTRACK_NUMBER;
+		if (!e || PCN_CONNTRACK_READ(e->status) != PCN_CONNTRACK_IS_OPEN)
+			continue;
+		*number = word & PCN_CONNTRACK_NUMBER;
+		return e;
 	}
-	return 0;
+	return NULL;
 }
 
-/* Internal: the same in both lines where it may be. */
+/* Internal: the same in both lines where it may be: its number, or 0. */
 PCN_INLINE int pcn_conntrack_look(const struct pcn_conntrack_control *control, __u64 hash,
 				  const struct pcn_conntrack_key *key)
 {
@@ -129,11 +136,12 @@ PCN_INLINE int pcn_conntrack_look(const struct pcn_conntrack_control *control, _
 
 	if (!line)
 		return 0;
-	number = pcn_conntrack_search(line, tag, key);
-	if (number || !PCN_CONNTRACK_READ(line->beyond))
+	if (pcn_conntrack_search(line, tag, key, &number))
 		return number;
+	if (!PCN_CONNTRACK_READ(line->beyond))
+		return 0;
 	line = pcn_conntrack_line(control, hash, 1);
-	return line ? pcn_conntrack_search(line, tag, key) : 0;
+	return line && pcn_conntrack_search(line, tag, key, &number) ? number : 0;
 }
 
 /* Returns the number of the open connection with a key, 0 if there is none. */
@@ -203,10 +211,12 @@ PCN_INLINE int pcn_conntrack_withdraw(struct pcn_conntrack_line *line, __u32 wor
 	return 0;
 }
 
-/* Internal: ends all tentative entries with the same key and a higher number than `mine`. Returns the word
- * of one that is open, or has a lower number: `mine` must be withdrawn. 0: there is none. */
-PCN_INLINE __u32 pcn_conntrack_contest(struct pcn_conntrack_line *line, __u32 mine,
-				       const struct pcn_conntrack_key *key)
+/* Internal: ends all tentative entries with the same key and a higher number than `mine`. Returns the first
+ * that is open, or has a lower number, because of which `mine` must be withdrawn; NULL if there is none. */
+PCN_INLINE struct pcn_conntrack_entry *pcn_conntrack_contest(struct pcn_conntrack_line *line,
+							     __u32 mine,
+							     const struct pcn_conntrack_key *key,
+							     __u32 *number)
 {
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < PCN_CONNTRACK_WORDS; i++) {
@@ -222,27 +232,29 @@ PCN_INLINE __u32 pcn_conntrack_contest(struct pcn_conntrack_line *line, __u32 mi
 			status = __sync_val_compare_and_swap(&e->status, PCN_CONNTRACK_IS_TENTATIVE,
 							     PCN_CONNTRACK_IS_OUTBID);
 		else if (status == PCN_CONNTRACK_IS_TENTATIVE)
-			return word;
-		if (status == PCN_CONNTRACK_IS_OPEN)
-			return word;
+			status = PCN_CONNTRACK_IS_OPEN; /* as good as that */
+		if (status != PCN_CONNTRACK_IS_OPEN)
+			continue;
+		*number = word & PCN_CONNTRACK_NUMBER;
+		return e;
 	}
-	return 0;
+	return NULL;
 }
 
-/* Internal: the number of the entry that another CPU opened instead. */
+/* Internal: the number of the entry that another CPU opened instead of one that was withdrawn. */
 PCN_INLINE int pcn_conntrack_other(const struct pcn_conntrack_control *control, __u64 hash,
-				   __u32 winner, const struct pcn_conntrack_key *key)
+				   struct pcn_conntrack_entry *winner, __u32 winner_number,
+				   const struct pcn_conntrack_key *key)
 {
-	struct pcn_conntrack_entry *e = pcn_conntrack_entry(winner & PCN_CONNTRACK_NUMBER);
 	int number;
 
 	/* It takes the other CPU less than a microsecond. */
 #pragma clang loop unroll(disable)
-	for (int i = 0; e && i < 16; i++) {
-		__u32 status = PCN_CONNTRACK_READ(e->status);
+	for (int i = 0; winner && i < 16; i++) {
+		__u32 status = PCN_CONNTRACK_READ(winner->status);
 
 		if (status == PCN_CONNTRACK_IS_OPEN)
-			return winner & PCN_CONNTRACK_NUMBER;
+			return winner_number;
 		if (status != PCN_CONNTRACK_IS_TENTATIVE)
 			break;
 	}
@@ -256,7 +268,8 @@ PCN_INLINE int pcn_conntrack_publish(struct pcn_conntrack_control *control,
 				     const struct pcn_conntrack_key *key)
 {
 	__u64 hash = pcn_conntrack_hash(control, key);
-	__u32 mine = pcn_conntrack_tag(hash) << 24 | number, winner = 0;
+	__u32 mine = pcn_conntrack_tag(hash) << 24 | number, other = 0;
+	struct pcn_conntrack_entry *winner;
 	struct pcn_conntrack_line *first = pcn_conntrack_line(control, hash, 0);
 	struct pcn_conntrack_line *next = pcn_conntrack_line(control, hash, 1);
 	int result = PCN_CONNTRACK_CROWDED;
@@ -272,16 +285,16 @@ PCN_INLINE int pcn_conntrack_publish(struct pcn_conntrack_control *control,
 		}
 	}
 	/* All CPUs claim before they look, so of two, at least one sees the other. */
-	winner = pcn_conntrack_contest(first, mine, key);
+	winner = pcn_conntrack_contest(first, mine, key, &other);
 	if (!winner && PCN_CONNTRACK_READ(first->beyond))
-		winner = pcn_conntrack_contest(next, mine, key);
+		winner = pcn_conntrack_contest(next, mine, key, &other);
 	if (!winner &&
 	    __sync_val_compare_and_swap(&e->status, PCN_CONNTRACK_IS_TENTATIVE,
 					PCN_CONNTRACK_IS_OPEN) == PCN_CONNTRACK_IS_TENTATIVE)
 		return number;
 	if (!pcn_conntrack_withdraw(first, mine) && pcn_conntrack_withdraw(next, mine))
 		__sync_fetch_and_add(&first->beyond, -1);
-	result = pcn_conntrack_other(control, hash, winner, key);
+	result = pcn_conntrack_other(control, hash, winner, other, key);
 lost:
 	PCN_CONNTRACK_READ(e->status) = PCN_CONNTRACK_IS_WITHDRAWN;
 	return result;

@@ -112,7 +112,8 @@ PCN_INLINE __u64 pcn_conntrack_word(const struct pcn_conntrack_key *key, int i)
 {
 	__u64 word;
 
-	__builtin_memcpy(&word, (const void *)key + 8 * i, sizeof(word));
+	__builtin_memcpy(&word, __builtin_assume_aligned((const void *)key + 8 * i, 8),
+			 sizeof(word));
 	return word;
 }
 

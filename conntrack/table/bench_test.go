@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package table
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// instructions returns how many the verifier processed for a program.
+func (l *lab) instructions(program string) uint32 {
+	l.t.Helper()
+	info, err := l.progs[program].Info()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	n, ok := info.VerifiedInstructions()
+	if !ok {
+		l.t.Skip("the kernel does not tell")
+	}
+	return n
+}
+
+// TestTheVerifiersWorkIsSmall: lookup and opening are verified once in a program.
+func TestTheVerifiersWorkIsSmall(t *testing.T) {
+	for hook, object := range objects {
+		l := newLab(t, object, 256)
+		nothing := l.instructions("nothing")
+		for program, limit := range map[string]uint32{"find": 2500, "open": 15000} {
+			n := l.instructions(program) - nothing
+			t.Logf("%s: %s: %d instructions", hook, program, n)
+			if n > limit {
+				t.Errorf("%s: %s takes %d instructions, want at most %d", hook, program, n, limit)
+			}
+		}
+	}
+}
+
+// time runs a program many times and returns the time of one run.
+func (l *lab) time(program string, times uint64) time.Duration {
+	l.t.Helper()
+	var sum time.Duration
+	for done := uint64(0); done < times; done += 8192 {
+		_, d, err := l.progs[program].Benchmark(make([]byte, 64), 8192, nil)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		sum += d * 8192
+	}
+	return sum
+}
+
+// BenchmarkTable reports ns for an operation, net of a program that only makes the key: the difference of the medians,
+// and that of the minimums.
+func BenchmarkTable(b *testing.B) {
+	const known = 1 << 17
+	for hook, object := range objects {
+		b.Run(hook, func(b *testing.B) {
+			l := newLab(b, object, 1<<18)
+			times := map[string][]float64{}
+			measure := func(name, program string, base, keys, runs uint64) {
+				*l.job = job{Base: base, Keys: keys, Stride: 0x9e3779b1}
+				times[name] = append(times[name], float64(l.time(program, runs))/float64(runs))
+			}
+			for b.Loop() {
+				measure("new", "pass", 0, known, known)
+				if l.job.Opened != known {
+					b.Fatalf("%d of %d are opened: %v", l.job.Opened, known, l.job.Refused)
+				}
+				for range 5 {
+					measure("", "nothing", 0, known, 1<<16)
+					measure("find-131072", "find", 0, known, 1<<16)
+					measure("find-1024", "find", 0, 1024, 1<<16)
+					measure("none", "find", 1<<24, known, 1<<16)
+				}
+				sweep := func(name string, selected func(*Entry) bool) {
+					begin := time.Now()
+					l.remove(selected)
+					times[name] = append(times[name], float64(time.Since(begin))/known)
+				}
+				sweep("sweep-stays", none)
+				sweep("sweep-removes", all)
+			}
+			slices.Sort(times[""])
+			for name, v := range times {
+				empty := times[""]
+				if strings.HasPrefix(name, "sweep") {
+					empty = []float64{0}
+				}
+				if slices.Sort(v); name != "" {
+					b.ReportMetric(v[len(v)/2]-empty[len(empty)/2], name+"-ns")
+					b.ReportMetric(v[0]-empty[0], name+"-min-ns")
+				}
+			}
+		})
+	}
+}
