@@ -33,15 +33,3 @@ func (t *Table) read(n uint32) (Entry, bool) {
 	}
 	return Entry{e.Key, open, atomic.LoadUint32(&e.Generation), atomic.LoadUint64(&e.Seen), e.Mark, e.Rule, e.State, e.User}, true
 }
-
-// Count returns the number of connections of a zone, those included that have ended and are not yet removed.
-func (t *Table) Count(zone uint16) int { return int(int32(atomic.LoadUint32(&t.zones[zone].count))) }
-
-// Limit sets how many connections a zone may have; 0: no limit but the size of the table. Those that exist stay.
-func (t *Table) Limit(zone uint16, limit uint32) { atomic.StoreUint32(&t.zones[zone].limit, limit) }
-
-// Generation returns the generation of a zone's rules.
-func (t *Table) Generation(zone uint16) uint32 { return atomic.LoadUint32(&t.zones[zone].generation) }
-
-// NextGeneration records that a zone's rules have changed: the next packet of each connection goes through them.
-func (t *Table) NextGeneration(zone uint16) { atomic.AddUint32(&t.zones[zone].generation, 1) }

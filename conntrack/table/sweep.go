@@ -2,36 +2,14 @@
 
 package table
 
-import (
-	"sync/atomic"
-	"time"
-
-	"golang.org/x/sys/unix"
-
-	"github.com/polycube/polycube/conntrack"
-)
+import "sync/atomic"
 
 // step is the number of entries that are removed with one grace period.
 const step = 1 << 15
 
-// Now is the time by the clock of the entries.
-func Now() time.Duration {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // cannot fail for this clock
-	return time.Duration(ts.Nano())
-}
-
-// Expired returns the filter for connections that are idle for longer than the timeout of their state.
-func Expired(now time.Duration, timeouts func(zone uint16) *conntrack.Timeouts) func(*Entry) bool {
-	return func(e *Entry) bool {
-		limit := timeouts(e.Key.Zone).Of(&e.State)
-		return limit > 0 && e.Idle(now) > limit
-	}
-}
-
 // Remove removes the open connections that a filter selects, and those that programs have ended, and returns their
 // number. The filter may read an entry only during its call. A program that has found a connection before still sees it
-// as it was. Sweep regularly with the filter Expired.
+// as it was.
 func (t *Table) Remove(selected func(*Entry) bool) (int, error) {
 	t.sweeping.Lock()
 	defer t.sweeping.Unlock()

@@ -9,10 +9,13 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/conntrack"
 )
 
 // Names of the maps in C.
@@ -46,6 +49,10 @@ type Table struct {
 
 	sweeping sync.Mutex // held while entries are removed; guards what follows
 	spare    []uint32   // free numbers that are too few for a part of the ring
+
+	setting  sync.Mutex // guards what follows
+	timeouts map[uint16]*conntrack.Timeouts
+	swept    time.Duration // when the last sweep began
 
 	// giving is held for writing while numbers of removed entries become free, and for reading while an entry is
 	// read: it is not used for another connection meanwhile.

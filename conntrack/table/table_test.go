@@ -108,19 +108,48 @@ func TestAZoneHasAsManyConnectionsAsItMay(t *testing.T) {
 
 func TestIdleConnectionsExpireByTheirState(t *testing.T) {
 	l := newLab(t, tableXDP, 1024)
-	l.run("pass", 1, 0, 100)
-	l.run("pass", 2, 0, 100)
-	limits := [3]conntrack.Timeouts{1: conntrack.DefaultTimeouts, 2: {conntrack.UDP: time.Hour}}
-	zone := func(z uint16) *conntrack.Timeouts { return &limits[z] }
+	for zone := range uint32(3) {
+		l.run("pass", zone, 0, 100)
+	}
+	const timeout = 30 * time.Second
+	limits := map[uint16]*conntrack.Timeouts{1: {conntrack.UDP: timeout}, 2: {conntrack.UDP: time.Hour, conntrack.UDPStream: timeout}}
 	for _, c := range []struct {
 		after time.Duration
 		want  int
-	}{{limits[1][conntrack.UDP] / 2, 0}, {limits[1][conntrack.UDP] * 2, 100}, {2 * time.Hour, 100}} {
-		if n := l.remove(Expired(Now()+c.after, zone)); n != c.want {
+	}{{timeout / 2, 0}, {timeout * 2, 100}, {2 * time.Hour, 100}, {200 * time.Hour, 0}} {
+		if n := l.remove(expired(monotonic()+c.after, limits)); n != c.want {
 			t.Errorf("%d expire after %v, want %d", n, c.after, c.want)
 		}
 	}
-	l.check()
+	if n := l.check(); n != 100 || l.Count(0) != 100 {
+		t.Errorf("%d are open, want the 100 of the zone without timeouts", n)
+	}
+}
+
+func TestOneSweepIsForAllUsers(t *testing.T) {
+	l := newLab(t, tableXDP, 1024)
+	l.run("pass", 1, 0, 100)
+	l.SetTimeouts(1, conntrack.Timeouts{conntrack.UDP: time.Nanosecond})
+	l.SetTimeouts(2, conntrack.DefaultTimeouts)
+	sweep := func(interval time.Duration, want int) {
+		t.Helper()
+		if n, err := l.Sweep(interval); n != want || err != nil {
+			t.Errorf("%d are removed, %v, want %d", n, err, want)
+		}
+	}
+	deadline := time.Now().Add(pace.Stretch(10 * time.Second))
+	for n := 0; n < 100; { // the clock of programs ticks every few milliseconds
+		m, err := l.Sweep(0)
+		if n += m; err != nil || time.Now().After(deadline) {
+			t.Fatalf("%d of 100 are removed, %v", n, err)
+		}
+	}
+	l.run("pass", 1, 0, 100)
+	l.run("end", 1, 0, 100)
+	sweep(time.Hour, 0) // somebody has just done that
+	sweep(0, 100)
+	l.run("pass", 2, 0, 100)
+	sweep(0, 0)
 }
 
 func TestEntriesHaveTheGenerationOfTheirZone(t *testing.T) {
