@@ -144,7 +144,8 @@ PCN_INLINE int pcn_conntrack_look(const struct pcn_conntrack_control *control, _
 	return line && pcn_conntrack_search(line, tag, key, &number) ? number : 0;
 }
 
-/* Returns the number of the open connection with a key, 0 if there is none. */
+/* Returns the number of the open connection with a key, 0 if there is none. In each program, the verifier
+ * processes it once: 1,840 instructions on Linux 6.1, 1,839 on 6.18. */
 PCN_GLOBAL int pcn_conntrack_find(const struct pcn_conntrack_key *key)
 {
 	struct pcn_conntrack_control *control = pcn_conntrack_control();
@@ -302,7 +303,8 @@ lost:
 
 /* Opens a connection: key, state and the rest of the entry except `status` are the caller's. Returns its
  * number, or that of the same connection if another CPU has opened it meanwhile, or a negative
- * enum pcn_conntrack_refusal. Call pcn_conntrack_find first. */
+ * enum pcn_conntrack_refusal. Call pcn_conntrack_find first. Verified once: 15,121 instructions on Linux 6.1,
+ * 9,817 on 6.18. */
 PCN_GLOBAL int pcn_conntrack_open(const struct pcn_conntrack_entry *new)
 {
 	struct pcn_conntrack_control *control = pcn_conntrack_control();

@@ -138,12 +138,13 @@ PCN_INLINE __u64 pcn_conntrack_hash(const struct pcn_conntrack_control *control,
 	return pcn_conntrack_mix(sum);
 }
 
-/* Internal: the upper byte of a line's word for a hash: not 0, which is an unused word. */
+/* Internal: the upper byte of a line's word for a hash: 1 instead of 0, which is an unused word, without a
+ * branch, as the verifier would go on with each of the two. */
 PCN_INLINE __u32 pcn_conntrack_tag(__u64 hash)
 {
-	__u32 tag = hash >> 56;
+	__u64 tag = hash >> 56;
 
-	return tag ? tag : 1;
+	return tag + ((tag - 1) >> 63);
 }
 
 /* Internal: the control data. */
