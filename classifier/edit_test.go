@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/flow"
 )
 
 // subnet is a rule's match: a /24 of the destination, by number.
@@ -23,7 +24,7 @@ func subnet(n int) Match {
 
 // to is the key of a packet to a subnet.
 func to(n int) *Key {
-	return &Key{wordLink: 0x0800<<16 | kindIP | untagged<<32, wordDestination: (10<<24 | uint64(n)<<8 | 9) << 32}
+	return &Key{wordLink: 0x0800<<16 | kindIP | flow.Untagged<<32, wordDestination: (10<<24 | uint64(n)<<8 | 9) << 32}
 }
 
 func TestAPacketUnderWayFindsWhatWasThereWhenItBegan(t *testing.T) {
@@ -90,8 +91,13 @@ func TestWhatARuleReadsIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.apply([]Change{{Order: 0, Rule: &Rule{Match: m}}})
-	if l.heap.reads != readIP|readPorts {
+	if l.heap.reads != readIP {
 		t.Errorf("a rule on an address and ports reads %b", l.heap.reads)
+	}
+	m.SourceMAC([6]byte{2}, [6]byte{0xff})
+	l.apply([]Change{{Order: 2, Rule: &Rule{Match: m}}})
+	if l.heap.reads != readIP|readMAC {
+		t.Errorf("a rule on an address and a MAC address reads %b", l.heap.reads)
 	}
 }
 

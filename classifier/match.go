@@ -9,6 +9,7 @@ import (
 	"net/netip"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/flow"
 )
 
 // The words of a key: enum pcn_classify_word.
@@ -25,33 +26,28 @@ const (
 	words
 )
 
-// enum pcn_classify_kind: the lowest byte of the first word.
+// The lowest byte of the first word: the headers of the packet, and whether it is a fragment.
 const (
-	kindIPv6     = 0x80
-	kindIP       = 0x40
-	kindProtocol = 0x20
-	kindPorts    = 0x10
-	kindFragment = 0x08
+	kindIPv6     = uint64(flow.IPv6)
+	kindIP       = uint64(flow.IP)
+	kindProtocol = uint64(flow.L4)
+	kindPorts    = uint64(flow.Ports)
+	kindTCP      = uint64(flow.TCP)
+	kindICMP     = uint64(flow.ICMP)
+	kindFragment = 1 // PCN_CLASSIFY_FRAGMENT
 )
 
 // enum pcn_classify_fields: the fields that the fast path must read.
 const (
-	readVLAN = 1 << iota
-	readMAC
+	readMAC = 1 << iota
 	readIP
-	readPorts
-	readTCP
 )
-
-// untagged is the VLAN of a packet without a tag.
-const untagged = 0xffff
 
 // Match contains the conditions of a rule: all of them must hold. The zero value matches every packet. Equal conditions
 // give equal values.
 type Match struct {
 	value, mask         [words]uint64
 	source, destination ports
-	flags               bool // the rule matches TCP flags
 }
 
 // ports is a range of ports; not set: any.
@@ -110,7 +106,7 @@ func (m *Match) address(high, low int, p netip.Prefix) error {
 	if !p.IsValid() || p.Addr().Is4In6() {
 		return fmt.Errorf("address %s: %w", p, cube.ErrInvalid)
 	}
-	kind := uint64(kindIP | kindIPv6)
+	kind := kindIP | kindIPv6
 	if p.Addr().Is4() {
 		kind = kindIP
 	}
@@ -171,9 +167,8 @@ func (m *Match) DestinationMAC(address, mask [6]byte) {
 // TCPFlags matches TCP segments by their flags (the header's 14th byte), in the bits of mask.
 func (m *Match) TCPFlags(value, mask uint8) {
 	m.Protocol(6)
-	m.set(wordLink, kindPorts, kindPorts)
+	m.set(wordLink, kindTCP, kindTCP)
 	m.set(wordPorts, uint64(value)<<24, uint64(mask)<<24)
-	m.flags = true
 }
 
 // DSCP matches IP packets by their differentiated services code point (RFC 2474).
@@ -206,20 +201,11 @@ func (m *Match) Matches(k *Key) bool {
 // reads returns the fields that the fast path must read.
 func (m *Match) reads() uint32 {
 	var f uint32
-	if m.mask[wordLink]>>32&0xffff != 0 {
-		f |= readVLAN
-	}
 	if m.mask[wordSourceMAC]|m.mask[wordDestinationMAC] != 0 {
 		f |= readMAC
 	}
 	if m.mask[wordLink]&0xffff != 0 {
 		f |= readIP
-	}
-	if m.mask[wordLink]&kindPorts != 0 {
-		f |= readPorts
-	}
-	if m.flags {
-		f |= readTCP
 	}
 	return f
 }

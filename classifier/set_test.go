@@ -192,10 +192,6 @@ func limited(k *Key, reads uint32) *Key {
 			out[w] = 0
 		}
 	}
-	if reads&readPorts == 0 {
-		out[wordLink] &^= kindPorts
-		out[wordPorts] &= 0xff0000
-	}
 	return &out
 }
 

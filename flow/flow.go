@@ -16,12 +16,12 @@ type Has uint8
 
 // The headers that a packet has.
 const (
-	IP    Has = 1 << iota // the fixed IP header: addresses, DSCP, L3, fragment
-	IPv6                  // it is one of IPv6
-	L4                    // all options or extension headers: protocol, L4
-	Ports                 // the ports; later fragments have none
-	TCP                   // the flags of TCP
-	ICMP                  // the first eight bytes of ICMP, or of ICMPv6
+	IPv6  Has = 0x80 // the IP header is one of IPv6
+	IP    Has = 0x40 // the fixed IP header: addresses, DSCP, L3, fragment
+	L4    Has = 0x20 // all options or extension headers: protocol, L4
+	Ports Has = 0x10 // the ports; later fragments have none
+	TCP   Has = 0x08 // the flags of TCP
+	ICMP  Has = 0x04 // the first eight bytes of ICMP, or of ICMPv6
 )
 
 // Fragment is which part of a packet a frame contains: enum pcn_fragment.

@@ -17,14 +17,15 @@
 #include <pcn/md.h>
 #include <pcn/vlan.h>
 
-/* Which headers a packet has. */
+/* Which headers a packet has. Rules are sorted by these bits, so the one that divides most is the
+ * highest. */
 enum pcn_flow_has {
-	PCN_FLOW_IP = 1,    /* the fixed IP header: addresses, dscp, l3, fragment */
-	PCN_FLOW_IPV6 = 2,  /* it is one of IPv6 */
-	PCN_FLOW_L4 = 4,    /* all options or extension headers: protocol, l4 */
-	PCN_FLOW_PORTS = 8, /* the ports; later fragments have none */
-	PCN_FLOW_TCP = 16,  /* the flags of TCP */
-	PCN_FLOW_ICMP = 32, /* the first eight bytes of ICMP, or of ICMPv6 */
+	PCN_FLOW_IPV6 = 0x80,  /* the IP header is one of IPv6 */
+	PCN_FLOW_IP = 0x40,    /* the fixed IP header: addresses, dscp, l3, fragment */
+	PCN_FLOW_L4 = 0x20,    /* all options or extension headers: protocol, l4 */
+	PCN_FLOW_PORTS = 0x10, /* the ports; later fragments have none */
+	PCN_FLOW_TCP = 0x08,   /* the flags of TCP */
+	PCN_FLOW_ICMP = 0x04,  /* the first eight bytes of ICMP, or of ICMPv6 */
 };
 
 /* The VLAN of an untagged packet. */
@@ -62,6 +63,7 @@ _Static_assert(sizeof(struct pcn_flow) == 56, "a flow is seven words");
 enum pcn_flow_mode {
 	PCN_FLOW_DIRECT = 1, /* only where that is possible; else the reader gives up */
 	PCN_FLOW_INNER = 2,  /* a packet in an ICMP error, which may be cut off after 8 bytes */
+	PCN_FLOW_LINK = 4,   /* the Ethernet header and tags alone */
 };
 
 /* Internal: the result of the direct reader where a header cannot be read directly, or is missing.
@@ -234,6 +236,8 @@ PCN_INLINE int pcn_flow_frame(struct CTXTYPE *ctx, struct pcn_flow *f, void *buf
 	}
 	f->vlan = vlan;
 	f->ethertype = proto;
+	if (mode & PCN_FLOW_LINK)
+		return 0;
 	at = pcn_opaque(at, proto) & 0x1f; /* one path from here, whatever the number of tags */
 	if (proto != bpf_htons(ETH_P_IP) && proto != bpf_htons(ETH_P_IPV6))
 		return 0;
@@ -254,13 +258,19 @@ PCN_GLOBAL int pcn_flow_load(struct CTXTYPE *ctx, struct pcn_flow *flow PCN_NONN
 	return pcn_flow_ip(ctx, flow, buffer, at, proto, PCN_FLOW_INNER);
 }
 
+/* Internal: reads a packet, or with PCN_FLOW_LINK its Ethernet header and tags, and maybe more. */
+PCN_INLINE int pcn_flow_read_mode(struct CTXTYPE *ctx, struct pcn_flow *flow, __u32 mode)
+{
+	int result = pcn_flow_frame(ctx, flow, NULL, PCN_FLOW_DIRECT | mode);
+
+	return result == PCN_FLOW_ELSEWHERE ? pcn_flow_load(ctx, flow, 0, 0) : result;
+}
+
 /* The same as pcn_flow_read, but inlined: it saves the time of a call, and is verified with each of
  * its callers. */
 PCN_INLINE int pcn_flow_read_inline(struct CTXTYPE *ctx, struct pcn_flow *flow)
 {
-	int result = pcn_flow_frame(ctx, flow, NULL, PCN_FLOW_DIRECT);
-
-	return result == PCN_FLOW_ELSEWHERE ? pcn_flow_load(ctx, flow, 0, 0) : result;
+	return pcn_flow_read_mode(ctx, flow, 0);
 }
 
 /* Reads a packet; -1 if its Ethernet header or a tag is incomplete. `flow` must be 0. The headers

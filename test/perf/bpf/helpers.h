@@ -363,9 +363,8 @@ PCN_INLINE void gather(struct CTXTYPE *ctx, struct pcn_md *md, __u32 what)
 		} else if (what == COST_pcn_csum_bytes) {
 			pcn_csum_bytes(ctx, 1);
 		} else {
-			KEEP(pcn_classify_read(ctx, key,
-					       PCN_CLASSIFY_READ_IP | PCN_CLASSIFY_READ_PORTS,
-					       md->in_port, md->traffic_class));
+			KEEP(pcn_classify_read(ctx, key, PCN_CLASSIFY_READ_IP, md->in_port,
+					       md->traffic_class));
 			KEEP(key->word[PCN_CLASSIFY_SRC]);
 			KEEP(key->word[PCN_CLASSIFY_PORTS]);
 		}
