@@ -53,8 +53,11 @@ func fuzzed(data *[]byte, rng *rand.Rand) Match {
 		if bits>>29&1 == 1 {
 			mask = rng.Uint64() // of bits anywhere
 		}
-		if w == wordPorts {
+		switch w {
+		case wordPorts:
 			mask &= 0xffffff00
+		case wordLink:
+			mask &^= kindICMP // which has no ports
 		}
 		m.set(w, uint64(bits&7)<<60|uint64(bits>>3&7)<<16|rng.Uint64N(4), mask)
 		m.reading(w)

@@ -43,6 +43,12 @@ const (
 	readIP
 )
 
+// The protocols of ICMP.
+const (
+	protocolICMP   = 1
+	protocolICMPv6 = 58
+)
+
 // Match contains the conditions of a rule: all of them must hold. The zero value matches every packet. Equal conditions
 // give equal values.
 type Match struct {
@@ -149,8 +155,41 @@ func (m *Match) ports(p *ports, first, last uint16) error {
 	if first > last {
 		return fmt.Errorf("ports %d-%d: the first port is greater than the last: %w", first, last, cube.ErrInvalid)
 	}
+	if m.mask[wordLink]&kindICMP != 0 {
+		return fmt.Errorf("ports %d-%d: ICMP has no ports: %w", first, last, cube.ErrInvalid)
+	}
 	m.set(wordLink, kindPorts, kindPorts)
 	*p = ports{first, last, first != 0 || last != 0xffff}
+	return nil
+}
+
+// ICMP matches ICMP messages by type, and by a range of codes: 0 to 255 for any code. Later fragments have no type.
+func (m *Match) ICMP(kind, firstCode, lastCode uint8) error {
+	return m.icmp(protocolICMP, kind, firstCode, lastCode)
+}
+
+// ICMPv6 is ICMP for IPv6.
+func (m *Match) ICMPv6(kind, firstCode, lastCode uint8) error {
+	return m.icmp(protocolICMPv6, kind, firstCode, lastCode)
+}
+
+// icmp sets a range of codes. A message has its type and code in place of the destination port.
+func (m *Match) icmp(protocol, kind, first, last uint8) error {
+	family := kindIP
+	if protocol == protocolICMPv6 {
+		family |= kindIPv6
+	}
+	switch {
+	case first > last:
+		return fmt.Errorf("ICMP codes %d-%d: the first code is greater than the last: %w", first, last, cube.ErrInvalid)
+	case m.mask[wordLink]&kindPorts != 0:
+		return fmt.Errorf("ICMP type %d: ICMP has no ports: %w", kind, cube.ErrInvalid)
+	case m.mask[wordLink]&kindIPv6 != 0 && (m.value[wordLink]^family)&kindIPv6 != 0:
+		return fmt.Errorf("ICMP type %d: an address has another IP version: %w", kind, cube.ErrInvalid)
+	}
+	m.Protocol(protocol)
+	m.set(wordLink, family|kindICMP, kindIP|kindIPv6|kindICMP)
+	m.destination = ports{uint16(kind)<<8 | uint16(first), uint16(kind)<<8 | uint16(last), true}
 	return nil
 }
 

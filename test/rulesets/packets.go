@@ -34,7 +34,9 @@ func NewPackets(rules []Rule, ports int, seed uint64) *Packets {
 type headers struct {
 	src, dst         netip.Addr
 	protocol         uint8
-	sport, dport     uint16
+	sport, dport     uint16 // of ICMP, the first is the type and the code
+	dscp, flags      uint8
+	etherType        uint16 // 0: that of IP
 	smac, dmac       [6]byte
 	vlan             int // -1: none
 	inPort           uint16
@@ -71,7 +73,8 @@ func (p *Packets) random() headers {
 		protocol: []uint8{6, 17, 1, 132, 47, 58}[p.IntN(6)],
 		sport:    uint16(p.IntN(65536)), dport: uint16(p.IntN(65536)),
 		smac: [6]byte{2, 0, 0, 0, 0, byte(p.IntN(8))}, dmac: [6]byte{2, 0, 0, 1, 0, byte(p.IntN(8))}, vlan: -1,
-		inPort:   uint16(p.IntN(p.ports)),
+		inPort: uint16(p.IntN(p.ports)),
+		dscp:   uint8(p.IntN(64)), flags: uint8(p.IntN(64)),
 		fragment: p.IntN(16) == 0, extend: p.IntN(8) == 0, options: p.IntN(8) == 0,
 	}
 	if p.IntN(6) == 0 {
@@ -119,6 +122,36 @@ func (p *Packets) into(h *headers, r *Rule, share float64) {
 	if r.DstPort != nil && take() {
 		h.dport = p.port(r.DstPort)
 	}
+	if r.DSCP != nil && take() {
+		h.dscp = *r.DSCP
+	}
+	if r.Flags != nil && take() {
+		h.protocol, h.flags = 6, h.flags&^r.Flags.Mask|r.Flags.Value
+	}
+	if r.ICMP != nil && take() {
+		p.intoICMP(h, r.ICMP)
+	}
+	p.intoLink(h, r, take)
+}
+
+// intoICMP makes a packet a message, of the IP version that the rule needs.
+func (p *Packets) intoICMP(h *headers, i *ICMP) {
+	h.protocol = 1
+	if i.V6 {
+		h.protocol = 58
+	}
+	if i.V6 != h.src.Is6() {
+		prefix := map[bool]string{true: "2001:db8::/40", false: "10.0.0.0/8"}[i.V6]
+		h.src, h.dst = p.address(netip.MustParsePrefix(prefix)), p.address(netip.MustParsePrefix(prefix))
+	}
+	h.sport = uint16(i.Type)<<8 | p.port(&Ports{uint16(i.First), uint16(i.Last)})
+}
+
+// intoLink moves the fields of the Ethernet header and the port.
+func (p *Packets) intoLink(h *headers, r *Rule, take func() bool) {
+	if r.EtherType != nil && take() {
+		h.etherType = *r.EtherType
+	}
 	if r.SrcMAC != nil && take() {
 		h.smac = *r.SrcMAC
 	}
@@ -145,7 +178,7 @@ func (p *Packets) port(r *Ports) uint16 {
 
 // spoil moves one field a step.
 func (p *Packets) spoil(h *headers) {
-	switch p.IntN(7) {
+	switch p.IntN(10) {
 	case 0:
 		if next := h.src.Next(); next.IsValid() {
 			h.src = next
@@ -164,6 +197,12 @@ func (p *Packets) spoil(h *headers) {
 		h.protocol++
 	case 6:
 		h.inPort = uint16(p.IntN(p.ports))
+	case 7:
+		h.dscp = (h.dscp + 1) % 64
+	case 8:
+		h.flags ^= 1 << p.IntN(6)
+	case 9:
+		h.sport += 1 << 8
 	}
 }
 
@@ -177,6 +216,9 @@ func (p *Packets) build(h *headers) Packet {
 	if h.src.Is6() {
 		etherType, ip = 0x86dd, p.ipv6
 	}
+	if h.etherType == 0x0806 || h.etherType == 0x88b5 {
+		etherType = h.etherType
+	}
 	frame := pkt.EthernetFrame(h.dmac[:], h.smac[:], etherType, ip(h, p.transport(h)))
 	return Packet{h.inPort, pkt.Tagged(frame, tags...)}
 }
@@ -185,7 +227,7 @@ func (p *Packets) transport(h *headers) []byte {
 	b := make([]byte, 24)
 	binary.BigEndian.PutUint16(b, h.sport)
 	binary.BigEndian.PutUint16(b[2:], h.dport)
-	b[12], b[13] = 0x50, byte(p.IntN(64))
+	b[12], b[13] = 0x50, h.flags
 	return b
 }
 
@@ -194,7 +236,7 @@ func (p *Packets) ipv4(h *headers, payload []byte) []byte {
 	if h.options {
 		ip.Options = make([]byte, 4*(1+p.IntN(10)))
 	}
-	ip.TOS = byte(p.IntN(256))
+	ip.TOS = h.dscp<<2 | byte(p.IntN(4))
 	if h.fragment {
 		ip.Fragment = []uint16{0x2000, 0x2007, 0x0001, 0x1fff}[p.IntN(4)]
 	}
@@ -226,6 +268,6 @@ func (p *Packets) ipv6(h *headers, payload []byte) []byte {
 	if len(kinds) > 0 {
 		ip.Next = kinds[0]
 	}
-	ip.Class = byte(p.IntN(16))<<4 | byte(p.IntN(16))
+	ip.Class = h.dscp<<2 | byte(p.IntN(4))
 	return ip.Packet(append(headers, payload...))
 }

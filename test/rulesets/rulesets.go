@@ -8,6 +8,7 @@ package rulesets
 
 import (
 	"encoding/binary"
+	"errors"
 	"math/rand/v2"
 	"net/netip"
 
@@ -25,32 +26,34 @@ type Rule struct {
 	SrcMAC, DstMAC   *[6]byte
 	SrcMask          *[6]byte // bits of SrcMAC that count; nil: all
 	VLAN, InPort     *uint16
+	EtherType        *uint16
+	ICMP             *ICMP
+	Flags            *Flags
+	DSCP             *uint8
 }
+
+// ICMP is a type and a range of codes, of ICMP or ICMPv6.
+type ICMP struct {
+	V6                bool
+	Type, First, Last uint8
+}
+
+// Flags are TCP flags in the bits of a mask.
+type Flags struct{ Value, Mask uint8 }
 
 // Match is the rule for package classifier.
 func (r *Rule) Match() classifier.Match {
 	var m classifier.Match
-	var errs [4]error
-	if r.Src.IsValid() {
-		errs[0] = m.Source(r.Src)
-	}
-	if r.Dst.IsValid() {
-		errs[1] = m.Destination(r.Dst)
-	}
-	if r.SrcPort != nil {
-		errs[2] = m.SourcePorts(r.SrcPort.First, r.SrcPort.Last)
-	}
-	if r.DstPort != nil {
-		errs[3] = m.DestinationPorts(r.DstPort.First, r.DstPort.Last)
-	}
-	for _, err := range errs {
-		if err != nil {
+	for _, set := range []func(*classifier.Match) error{r.link, r.addresses, r.transport} {
+		if err := set(&m); err != nil {
 			panic(err) // a rule set that cannot be is a mistake here
 		}
 	}
-	if r.Protocol != nil {
-		m.Protocol(*r.Protocol)
-	}
+	return m
+}
+
+// link sets the conditions on the Ethernet header and the port.
+func (r *Rule) link(m *classifier.Match) error {
 	all := [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 	if r.SrcMAC != nil {
 		mask := all
@@ -68,11 +71,52 @@ func (r *Rule) Match() classifier.Match {
 	if r.InPort != nil {
 		m.InPort(*r.InPort)
 	}
-	return m
+	if r.EtherType != nil {
+		m.Ethertype(*r.EtherType)
+	}
+	return nil
+}
+
+func (r *Rule) addresses(m *classifier.Match) error {
+	var errs [2]error
+	if r.Src.IsValid() {
+		errs[0] = m.Source(r.Src)
+	}
+	if r.Dst.IsValid() {
+		errs[1] = m.Destination(r.Dst)
+	}
+	if r.DSCP != nil {
+		m.DSCP(*r.DSCP)
+	}
+	return errors.Join(errs[:]...)
+}
+
+func (r *Rule) transport(m *classifier.Match) error {
+	var errs [3]error
+	if r.SrcPort != nil {
+		errs[0] = m.SourcePorts(r.SrcPort.First, r.SrcPort.Last)
+	}
+	if r.DstPort != nil {
+		errs[1] = m.DestinationPorts(r.DstPort.First, r.DstPort.Last)
+	}
+	if r.Protocol != nil {
+		m.Protocol(*r.Protocol)
+	}
+	if r.Flags != nil {
+		m.TCPFlags(r.Flags.Value, r.Flags.Mask)
+	}
+	if i := r.ICMP; i != nil {
+		icmp := m.ICMP
+		if i.V6 {
+			icmp = m.ICMPv6
+		}
+		errs[2] = icmp(i.Type, i.First, i.Last)
+	}
+	return errors.Join(errs[:]...)
 }
 
 // Shapes are the names of the shapes that Make knows.
-var Shapes = []string{"acl", "fw", "ipc", "acl6", "l2", "mixed", "overlapping", "ranges", "singles", "wildcards", "masks"}
+var Shapes = []string{"acl", "fw", "ipc", "acl6", "l2", "mixed", "overlapping", "ranges", "singles", "wildcards", "masks", "headers"}
 
 // Make creates n different rules of a shape. None of them matches everything: packets may match none.
 func Make(shape string, n int, seed uint64) []Rule {
@@ -80,6 +124,7 @@ func Make(shape string, n int, seed uint64) []Rule {
 	makers := map[string]func() Rule{
 		"acl": g.acl, "fw": g.fw, "ipc": g.ipc, "acl6": g.acl6, "l2": g.l2, "mixed": g.mixed, "overlapping": g.overlapping,
 		"ranges": g.ranges, "singles": g.singles, "wildcards": g.wildcards, "masks": g.masks,
+		"headers": g.headers,
 	}
 	out := make([]Rule, 0, n)
 	seen := make(map[classifier.Match]bool, n)
@@ -314,4 +359,38 @@ func (g *generator) masks() Rule {
 	binary.BigEndian.PutUint32(mask[2:], g.Uint32()&g.Uint32())
 	binary.BigEndian.PutUint32(mac[2:], g.Uint32()&binary.BigEndian.Uint32(mask[2:]))
 	return Rule{SrcMAC: &mac, SrcMask: &mask}
+}
+
+// headers are rules on the fields that few rules match: ICMP, TCP flags, DSCP, EtherTypes.
+func (g *generator) headers() Rule {
+	var r Rule
+	switch g.IntN(4) {
+	case 0:
+		r.Src = g.prefix(8, 16, 24, 32)
+	case 1:
+		r.Dst = g.prefix6(32, 48, 64)
+	case 2:
+		r.VLAN = pointer(uint16(g.IntN(64)))
+	default:
+		r.DSCP = pointer(uint8(g.IntN(64)))
+	}
+	switch g.IntN(5) {
+	case 0:
+		mask := uint8(1 + g.IntN(63))
+		r.Flags = &Flags{uint8(g.IntN(64)) & mask, mask}
+	case 1:
+		r.EtherType = pointer([]uint16{0x0800, 0x0806, 0x86dd, 0x88b5}[g.IntN(4)])
+		r.SrcMAC = g.mac()
+	case 2:
+		r.DSCP, r.Protocol = pointer(uint8(g.IntN(64))), g.transport()
+		r.DstPort = g.exact()
+	default:
+		i := &ICMP{V6: r.Dst.IsValid() || !r.Src.IsValid() && g.IntN(2) == 0, Type: uint8(g.IntN(256)), Last: 255}
+		if g.IntN(2) == 0 {
+			i.First = uint8(g.IntN(16))
+			i.Last = i.First + uint8(g.IntN(3))
+		}
+		r.ICMP = i
+	}
+	return r
 }

@@ -14,7 +14,8 @@ enum pcn_classify_word {
 	PCN_CLASSIFY_LINK, /* in_port:16 vlan:16 ethertype:16 protocol:8 enum pcn_flow_has:8 */
 	PCN_CLASSIFY_SRC, /* IPv4 address in the upper half, or the upper half of an IPv6 address */
 	PCN_CLASSIFY_DST,
-	PCN_CLASSIFY_PORTS, /* source port:16 destination port:16 TCP flags:8 dscp:8 state:8 0:8 */
+	PCN_CLASSIFY_PORTS,   /* source port:16 destination port:16 TCP flags:8 dscp:8 state:8 0:8;
+			     * of ICMP 0:16 type:8 code:8 in place of the ports */
 	PCN_CLASSIFY_SRC_LOW, /* lower half of an IPv6 address */
 	PCN_CLASSIFY_DST_LOW,
 	PCN_CLASSIFY_SRC_MAC, /* the first byte is the most significant of the 48 bits */
