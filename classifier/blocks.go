@@ -16,7 +16,7 @@ const (
 	// long is the bit in the reference to a rule that has further blocks; a reference has reference bits.
 	long          = 1 << 20
 	referenceBits = 21
-	// longBlocks is the number of blocks of such a rule.
+	// longBlocks is the number of blocks of such a rule, and of an exception.
 	longBlocks = 3
 	// isLeaf and the others are used instead of a branch's word.
 	isLeaf, isGroup, isSequence = words, words + 1, words + 2
@@ -202,32 +202,47 @@ func telling(r *rule, siblings []*rule) int {
 // size returns the number of blocks of a rule.
 func (r *rule) size() int {
 	if r.isLong() {
-		return longBlocks
+		return longBlocks * (1 + r.exceptionCount())
 	}
 	return 1
 }
 
-// rule writes a rule.
+// rule writes a rule, and its exceptions in the same form after it.
 func (b *blocks) rule(r *rule) {
 	at := r.at
+	b.conditions(at, &r.conditions, r.isLong())
+	block := b.at(at)
+	native.PutUint32(block[56:], r.order)
+	native.PutUint32(block[60:], r.Result)
+	if !r.isLong() {
+		return
+	}
+	for e := range r.exceptions {
+		native.PutUint64(b.at(at + longBlocks - 1)[48:], uint64(at+longBlocks))
+		at += longBlocks
+		b.conditions(at, e, true)
+	}
+}
+
+// conditions writes conditions to one block, or to longBlocks.
+func (b *blocks) conditions(at uint32, c *conditions, isLong bool) {
 	block := b.at(at)
 	for w := range 3 {
-		native.PutUint64(block[8*w:], r.value[w])
-		native.PutUint64(block[24+8*w:], r.mask[w])
+		native.PutUint64(block[8*w:], c.value[w])
+		native.PutUint64(block[24+8*w:], c.mask[w])
 	}
-	for i, p := range []ports{r.source, r.destination} {
+	for i, p := range []ports{c.source, c.destination} {
 		first, more := p.span()
 		native.PutUint16(block[48+4*i:], first)
 		native.PutUint16(block[50+4*i:], more)
 	}
-	native.PutUint32(block[56:], r.order)
-	native.PutUint32(block[60:], r.Result)
-	for i := 1; i < r.size(); i++ {
+	native.PutUint64(block[56:], 0)
+	for i := 1; isLong && i < longBlocks; i++ {
 		block := b.at(at + uint32(i))
 		clear(block)
 		for w := range 3 {
-			native.PutUint64(block[8*w:], r.value[3*i+w])
-			native.PutUint64(block[24+8*w:], r.mask[3*i+w])
+			native.PutUint64(block[8*w:], c.value[3*i+w])
+			native.PutUint64(block[24+8*w:], c.mask[3*i+w])
 		}
 	}
 }

@@ -20,7 +20,7 @@ func FuzzSet(f *testing.F) {
 		if seed%2 == 0 {
 			l.set.rebuildFrom = 0
 		}
-		next := func() Match { return fuzzed(&data, rng) }
+		next := func() Match { return fuzzedWithout(&data, rng) }
 		l.apply(l.edits(rng, len(data)/4%400, next))
 		for range 6 {
 			l.apply(l.edits(rng, 1+rng.IntN(30), next))
@@ -36,6 +36,19 @@ func FuzzSet(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// fuzzedWithout is a match that may have exceptions.
+func fuzzedWithout(data *[]byte, rng *rand.Rand) Match {
+	m := fuzzed(data, rng)
+	for rng.IntN(3) == 0 {
+		e := fuzzed(data, rng)
+		was := m
+		if err := m.Except(e); err != nil && m != was {
+			panic("an exception that is refused changes the rule")
+		}
+	}
+	return m
 }
 
 // fuzzed is a match of some bytes: which words are looked at, and how.
@@ -92,6 +105,14 @@ func keyIn(l *lab, rng *rand.Rand) Key {
 	for _, r := range l.rules { // in any order
 		for w := range k {
 			k[w] = k[w]&^r.mask[w] | r.value[w]
+		}
+		for e := range r.exceptions {
+			for w := range k {
+				k[w] = k[w]&^e.mask[w] | e.value[w]
+			}
+			if rng.IntN(2) == 0 {
+				break
+			}
 		}
 		for i, p := range []ports{r.source, r.destination} {
 			if p.set {

@@ -7,6 +7,7 @@ package classifier
 import (
 	"fmt"
 	"net/netip"
+	"unique"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/flow"
@@ -52,6 +53,12 @@ const (
 // Match contains the conditions of a rule: all of them must hold. The zero value matches every packet. Equal conditions
 // give equal values.
 type Match struct {
+	conditions
+	except unique.Handle[exception] // the last one that was added; zero: none
+}
+
+// conditions are those of a rule, or of an exception.
+type conditions struct {
 	value, mask         [words]uint64
 	source, destination ports
 }
@@ -70,7 +77,7 @@ func (p ports) span() (first, more uint16) {
 	return p.first, p.last - p.first
 }
 
-func (m *Match) set(word int, value, mask uint64) {
+func (m *conditions) set(word int, value, mask uint64) {
 	m.value[word] = m.value[word]&^mask | value&mask
 	m.mask[word] |= mask
 }
@@ -227,6 +234,18 @@ func (m *Match) Mark(value, mask uint32) { m.set(wordMark, uint64(value), uint64
 
 // Matches reports whether a packet matches the conditions. The fast path must give the same result for each rule.
 func (m *Match) Matches(k *Key) bool {
+	if !m.conditions.matches(k) {
+		return false
+	}
+	for e := range m.exceptions {
+		if e.matches(k) {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *conditions) matches(k *Key) bool {
 	for w := range k {
 		if k[w]&m.mask[w] != m.value[w] {
 			return false
@@ -239,6 +258,14 @@ func (m *Match) Matches(k *Key) bool {
 
 // reads returns the fields that the fast path must read.
 func (m *Match) reads() uint32 {
+	f := m.conditions.reads()
+	for e := range m.exceptions {
+		f |= e.reads()
+	}
+	return f
+}
+
+func (m *conditions) reads() uint32 {
 	var f uint32
 	if m.mask[wordSourceMAC]|m.mask[wordDestinationMAC] != 0 {
 		f |= readMAC
@@ -251,6 +278,9 @@ func (m *Match) reads() uint32 {
 
 // isLong reports whether the rule needs further blocks.
 func (m *Match) isLong() bool {
+	if m.except != (unique.Handle[exception]{}) {
+		return true
+	}
 	rest := m.mask[wordPorts]
 	for w := wordSourceLow; w < words; w++ {
 		rest |= m.mask[w]
@@ -287,8 +317,8 @@ func everything() *box {
 	return &b
 }
 
-// box returns the smallest box that contains all matching packets.
-func (m *Match) box() *box {
+// box returns the smallest box that contains all packets that match, without regard to exceptions.
+func (m *conditions) box() *box {
 	var b box
 	for i, f := range fields {
 		b.lo[i] = f.cut(m.value[f.word])

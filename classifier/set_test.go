@@ -282,7 +282,24 @@ func (b *blocks) scan(at uint32, k *Key) (result, order uint32) {
 }
 
 func (b *blocks) match(reference uint32, k *Key) bool {
-	block := b.at(reference &^ long)
+	at := reference &^ long
+	if !b.compare(at, reference&long != 0, k) {
+		return false
+	}
+	for reference&long != 0 {
+		if at = uint32(native.Uint64(b.at(at + longBlocks - 1)[48:])); at == 0 {
+			break
+		}
+		if b.compare(at, true, k) {
+			return false
+		}
+	}
+	return true
+}
+
+// compare is pcn_classify_differs, and pcn_classify_more_differs.
+func (b *blocks) compare(at uint32, isLong bool, k *Key) bool {
+	block := b.at(at)
 	for w := range 3 {
 		if k[w]&native.Uint64(block[24+8*w:]) != native.Uint64(block[8*w:]) {
 			return false
@@ -293,8 +310,8 @@ func (b *blocks) match(reference uint32, k *Key) bool {
 			return false
 		}
 	}
-	for i := 1; reference&long != 0 && i < longBlocks; i++ {
-		more := b.at(reference&^long + uint32(i))
+	for i := 1; isLong && i < longBlocks; i++ {
+		more := b.at(at + uint32(i))
 		for w := range 3 {
 			if k[3*i+w]&native.Uint64(more[24+8*w:]) != native.Uint64(more[8*w:]) {
 				return false

@@ -132,6 +132,9 @@ func (p *Packets) into(h *headers, r *Rule, share float64) {
 		p.intoICMP(h, r.ICMP)
 	}
 	p.intoLink(h, r, take)
+	if not := r.Not.parts(); len(not) > 0 && p.IntN(2) == 0 {
+		p.into(h, &not[p.IntN(len(not))], share)
+	}
 }
 
 // intoICMP makes a packet a message, of the IP version that the rule needs.

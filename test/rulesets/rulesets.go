@@ -30,6 +30,8 @@ type Rule struct {
 	ICMP             *ICMP
 	Flags            *Flags
 	DSCP             *uint8
+	// Not has fields that must differ, each on its own.
+	Not *Rule
 }
 
 // ICMP is a type and a range of codes, of ICMP or ICMPv6.
@@ -49,7 +51,29 @@ func (r *Rule) Match() classifier.Match {
 			panic(err) // a rule set that cannot be is a mistake here
 		}
 	}
+	for _, one := range r.Not.parts() {
+		if err := m.Except(one.Match()); err != nil {
+			panic(err)
+		}
+	}
 	return m
+}
+
+// parts are the fields of a rule, each as a rule of its own.
+func (r *Rule) parts() (out []Rule) {
+	if r == nil {
+		return nil
+	}
+	for _, one := range []Rule{
+		{Src: r.Src}, {Dst: r.Dst}, {Protocol: r.Protocol}, {SrcPort: r.SrcPort}, {DstPort: r.DstPort}, {DstMAC: r.DstMAC},
+		{SrcMAC: r.SrcMAC, SrcMask: r.SrcMask}, {VLAN: r.VLAN}, {InPort: r.InPort}, {EtherType: r.EtherType}, {ICMP: r.ICMP},
+		{Flags: r.Flags}, {DSCP: r.DSCP},
+	} {
+		if one != (Rule{}) {
+			out = append(out, one)
+		}
+	}
+	return out
 }
 
 // link sets the conditions on the Ethernet header and the port.
@@ -116,7 +140,7 @@ func (r *Rule) transport(m *classifier.Match) error {
 }
 
 // Shapes are the names of the shapes that Make knows.
-var Shapes = []string{"acl", "fw", "ipc", "acl6", "l2", "mixed", "overlapping", "ranges", "singles", "wildcards", "masks", "headers"}
+var Shapes = []string{"acl", "fw", "ipc", "acl6", "l2", "mixed", "overlapping", "ranges", "singles", "wildcards", "masks", "headers", "negated"}
 
 // Make creates n different rules of a shape. None of them matches everything: packets may match none.
 func Make(shape string, n int, seed uint64) []Rule {
@@ -124,7 +148,7 @@ func Make(shape string, n int, seed uint64) []Rule {
 	makers := map[string]func() Rule{
 		"acl": g.acl, "fw": g.fw, "ipc": g.ipc, "acl6": g.acl6, "l2": g.l2, "mixed": g.mixed, "overlapping": g.overlapping,
 		"ranges": g.ranges, "singles": g.singles, "wildcards": g.wildcards, "masks": g.masks,
-		"headers": g.headers,
+		"headers": g.headers, "negated": g.negated,
 	}
 	out := make([]Rule, 0, n)
 	seen := make(map[classifier.Match]bool, n)
@@ -388,9 +412,67 @@ func (g *generator) headers() Rule {
 		i := &ICMP{V6: r.Dst.IsValid() || !r.Src.IsValid() && g.IntN(2) == 0, Type: uint8(g.IntN(256)), Last: 255}
 		if g.IntN(2) == 0 {
 			i.First = uint8(g.IntN(16))
-			i.Last = i.First + uint8(g.IntN(3))
+			i.Last = i.First
 		}
 		r.ICMP = i
 	}
 	return r
+}
+
+// negated are rules with up to three fields that must differ.
+func (g *generator) negated() Rule {
+	var r Rule
+	switch g.IntN(4) {
+	case 0:
+		r = g.acl()
+	case 1:
+		r.Src, r.Dst = g.prefix(8, 12, 16), g.prefix(8, 12)
+	case 2:
+		r.VLAN = pointer(uint16(g.IntN(16)))
+	default:
+		r.DSCP = pointer(uint8(g.IntN(64)))
+	}
+	if r.Not = (&Rule{}); g.IntN(4) == 0 && r.SrcPort == nil && r.DstPort == nil {
+		i := &ICMP{V6: !r.Src.IsValid() && !r.Dst.IsValid() && g.IntN(2) == 0, Type: uint8(g.IntN(256)), Last: 255}
+		r.Not.ICMP = i
+		if i.V6 {
+			r.Not.Src = g.prefix6(32, 48, 128)
+		}
+		return r
+	}
+	for range 1 + g.IntN(3) {
+		g.negate(r.Not)
+	}
+	return r
+}
+
+// negate sets one field.
+func (g *generator) negate(not *Rule) {
+	switch g.IntN(12) {
+	case 0:
+		not.Src = g.prefix(8, 12, 16, 24, 32)
+	case 1:
+		not.Dst = g.prefix(8, 12, 16, 24, 32)
+	case 2:
+		not.Protocol = g.transport()
+	case 3:
+		not.SrcPort = g.ranged()
+	case 4:
+		not.DstPort = g.exact()
+	case 5:
+		not.SrcMAC, not.SrcMask = &[6]byte{0, 0, 0, 0, 0, byte(g.IntN(8))}, &[6]byte{5: 7}
+	case 6:
+		not.DstMAC = g.mac()
+	case 7:
+		not.VLAN = pointer(uint16(g.IntN(16)))
+	case 8:
+		not.InPort = pointer(uint16(g.IntN(4)))
+	case 9:
+		not.EtherType = pointer([]uint16{0x0800, 0x0806, 0x86dd, 0x88b5}[g.IntN(4)])
+	case 10:
+		mask := uint8(1 + g.IntN(63))
+		not.Flags = &Flags{uint8(g.IntN(64)) & mask, mask}
+	case 11:
+		not.DSCP = pointer(uint8(g.IntN(64)))
+	}
 }

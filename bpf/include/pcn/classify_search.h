@@ -38,18 +38,62 @@ pcn_classify_descend(void *m, const struct pcn_classify_key *key, __u32 *at)
 	return NULL;
 }
 
-/* Internal: 0 if the remaining words of a key match a rule. */
-PCN_INLINE __u64 pcn_classify_more_differs(void *mem, const struct pcn_classify_key *key, __u32 at)
+/* Internal: 0 if the first words of a key match a rule. */
+PCN_INLINE __u64 pcn_classify_differs(const struct pcn_classify_rule *rule,
+				      const struct pcn_classify_key *key)
 {
-	const struct pcn_classify_more *m = &pcn_classify_at(mem, at)->more;
-	const struct pcn_classify_more *n = &pcn_classify_at(mem, at + 1)->more;
+	__u64 ports = key->word[PCN_CLASSIFY_PORTS];
+	__u64 source = (__u16)((ports >> 48) - rule->source);
+	__u64 destination = (__u16)((ports >> 32) - rule->destination);
 
+	/* Else clang makes branches of the subtractions below. */
+	asm("" : "+r"(source), "+r"(destination));
+	return ((key->word[PCN_CLASSIFY_LINK] & rule->mask[0]) ^ rule->value[0]) |
+	       ((key->word[PCN_CLASSIFY_SRC] & rule->mask[1]) ^ rule->value[1]) |
+	       ((key->word[PCN_CLASSIFY_DST] & rule->mask[2]) ^ rule->value[2]) |
+	       (rule->sources - source) >> 63 | (rule->destinations - destination) >> 63;
+}
+
+/* Internal: 0 if the remaining words of a key match a rule. */
+PCN_INLINE __u64 pcn_classify_more_differs(const struct pcn_classify_more *m,
+					   const struct pcn_classify_more *n,
+					   const struct pcn_classify_key *key)
+{
 	return ((key->word[PCN_CLASSIFY_PORTS] & m->mask[0]) ^ m->value[0]) |
 	       ((key->word[PCN_CLASSIFY_SRC_LOW] & m->mask[1]) ^ m->value[1]) |
 	       ((key->word[PCN_CLASSIFY_DST_LOW] & m->mask[2]) ^ m->value[2]) |
 	       ((key->word[PCN_CLASSIFY_SRC_MAC] & n->mask[0]) ^ n->value[0]) |
 	       ((key->word[PCN_CLASSIFY_DST_MAC] & n->mask[1]) ^ n->value[1]) |
 	       ((key->word[PCN_CLASSIFY_MARK] & n->mask[2]) ^ n->value[2]);
+}
+
+/* Internal: 1 if a key matches one of the exceptions, of which the first is in a block. */
+PCN_GLOBAL int pcn_classify_excepted(struct pcn_classify_part *m PCN_NONNULL,
+				     const struct pcn_classify_key *key PCN_NONNULL, __u32 at)
+{
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < PCN_CLASSIFY_EXCEPTIONS && at; i++) {
+		const struct pcn_classify_more *more = &pcn_classify_at(m, at + 1)->more;
+		const struct pcn_classify_more *rest = &pcn_classify_at(m, at + 2)->more;
+
+		asm volatile("" ::: "memory"); /* as in pcn_classify_misses */
+		if (!(pcn_classify_differs(&pcn_classify_at(m, at)->rule, key) |
+		      pcn_classify_more_differs(more, rest, key)))
+			return 1;
+		at = rest->exception;
+	}
+	return 0;
+}
+
+/* Internal: 0 if a key matches a LONG rule, whose first words match. */
+PCN_INLINE __u64 pcn_classify_long_differs(void *m, const struct pcn_classify_key *key, __u32 at)
+{
+	const struct pcn_classify_more *more = &pcn_classify_at(m, at + 1)->more;
+	const struct pcn_classify_more *rest = &pcn_classify_at(m, at + 2)->more;
+
+	if (pcn_classify_more_differs(more, rest, key))
+		return 1;
+	return rest->exception ? pcn_classify_excepted(m, key, rest->exception) : 0;
 }
 
 /* Internal: the rule that a reference leads to. */
@@ -60,24 +104,15 @@ PCN_INLINE struct pcn_classify_rule *pcn_classify_rule_at(void *m, __u64 referen
 
 /* Internal: 0 if a key matches the rule that a reference leads to. There are few branches: which part
  * differs is unpredictable, and each branch would double the verifier's work per rule. */
-PCN_INLINE __u64 pcn_classify_differs(void *m, const struct pcn_classify_key *key, __u64 reference)
+PCN_INLINE __u64 pcn_classify_misses(void *m, const struct pcn_classify_key *key, __u64 reference)
 {
 	/* Recompute what depends on the key each time: keeping it would use stack. */
 	asm volatile("" ::: "memory");
-	const struct pcn_classify_rule *rule = pcn_classify_rule_at(m, reference);
-	__u64 ports = key->word[PCN_CLASSIFY_PORTS];
-	__u64 source = (__u16)((ports >> 48) - rule->source);
-	__u64 destination = (__u16)((ports >> 32) - rule->destination);
-	/* Else clang makes branches of the subtractions below. */
-	asm("" : "+r"(source), "+r"(destination));
-	__u64 differs = ((key->word[PCN_CLASSIFY_LINK] & rule->mask[0]) ^ rule->value[0]) |
-			((key->word[PCN_CLASSIFY_SRC] & rule->mask[1]) ^ rule->value[1]) |
-			((key->word[PCN_CLASSIFY_DST] & rule->mask[2]) ^ rule->value[2]) |
-			(rule->sources - source) >> 63 | (rule->destinations - destination) >> 63;
+	__u64 differs = pcn_classify_differs(pcn_classify_rule_at(m, reference), key);
 
 	if (differs || !(reference & PCN_CLASSIFY_LONG))
 		return differs;
-	return pcn_classify_more_differs(m, key, reference + 1);
+	return pcn_classify_long_differs(m, key, reference);
 }
 
 /* Internal: makes a rule the match if it precedes the match so far. */
@@ -169,7 +204,7 @@ PCN_INLINE long pcn_classify_candidate(struct pcn_classify_tries *t)
 	if (n >= t->count)
 		return 1;
 	__u64 reference = block->leaf.rules >> (shift & 63);
-	if (pcn_classify_differs(t->m, t->key, reference))
+	if (pcn_classify_misses(t->m, t->key, reference))
 		return 0;
 	pcn_classify_found(t->match, pcn_classify_rule_at(t->m, reference));
 	return 1;
@@ -202,13 +237,14 @@ PCN_INLINE __u32 pcn_classify_columns(void *m, const struct pcn_classify_key *ke
 	bits[0] = bits[1] = bits[2] = bits[3] = pcn_opaque(~0ull, group->unknown);
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < PCN_CLASSIFY_COLUMNS && i < group->columns; i++) {
-		__u64 *column = pcn_classify_column(m, key, group->column[i]);
+		__u64 *column = pcn_classify_column(t.m, t.key, group->column[i]);
 		if (!column)
 			return 0;
+		/* Keep the bits where they are: there are not enough registers, nor stack for copies. */
+		asm volatile("" ::"r"(bits) : "memory");
 #pragma unroll
 		for (int j = 0; j < PCN_CLASSIFY_BITS; j++)
 			bits[j] &= column[j];
-		/* Keep them on the stack: there are not enough registers. */
 		asm volatile("" ::"r"(bits) : "memory");
 		if (!(bits[0] | bits[1] | bits[2] | bits[3]))
 			return 0;
@@ -226,7 +262,7 @@ PCN_INLINE int pcn_classify_entry(void *m, const struct pcn_classify_key *key,
 	if ((key->word[leaf->words >> 3 * j & 7] & leaf->mask[j]) != leaf->value[j])
 		return 0;
 	__u64 reference = leaf->rules >> PCN_CLASSIFY_REFERENCE * j;
-	if (pcn_classify_differs(m, key, reference))
+	if (pcn_classify_misses(m, key, reference))
 		return 0;
 	pcn_classify_found(match, pcn_classify_rule_at(m, reference));
 	return 1;

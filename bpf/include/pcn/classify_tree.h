@@ -83,7 +83,8 @@ struct pcn_classify_sequence {
 };
 
 /* Internal: a rule is a value and a mask for each word, except for ports, which are the first port
- * and the number of ports after it. A LONG rule is followed by two struct pcn_classify_more. */
+ * and the number of ports after it. A LONG rule is followed by two struct pcn_classify_more, and then
+ * by its exceptions, which are LONG rules without order and result. */
 struct pcn_classify_rule {
 	__u64 value[3];
 	__u64 mask[3];
@@ -98,8 +99,12 @@ struct pcn_classify_rule {
 struct pcn_classify_more {
 	__u64 value[3];
 	__u64 mask[3];
-	__u64 zero[2];
+	__u64 exception; /* block of the next one of the rule, in the second of these; 0: none */
+	__u64 zero;
 };
+
+/* Internal: exceptions that a rule may have. */
+#define PCN_CLASSIFY_EXCEPTIONS 16
 
 /* Internal: the trees of a set, in the order of the first rule in each. */
 struct pcn_classify_forest {
