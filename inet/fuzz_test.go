@@ -52,9 +52,11 @@ func document[T any, P interface {
 	return P(into).UnmarshalJSON([]byte(text))
 }
 
-func FuzzMAC(f *testing.F)      { fuzz(f, text[MAC]) }
-func FuzzMACMatch(f *testing.F) { fuzz(f, text[MACMatch]) }
-func FuzzPrefix(f *testing.F)   { fuzz(f, text[Prefix]) }
-func FuzzTCPFlags(f *testing.F) { fuzz(f, text[TCPFlags]) }
-func FuzzPorts(f *testing.F)    { fuzz(f, document[Ports]) }
-func FuzzProtocol(f *testing.F) { fuzz(f, document[Protocol]) }
+func FuzzMAC(f *testing.F)       { fuzz(f, text[MAC]) }
+func FuzzMACMatch(f *testing.F)  { fuzz(f, text[MACMatch]) }
+func FuzzPrefix(f *testing.F)    { fuzz(f, text[Prefix]) }
+func FuzzTCPFlags(f *testing.F)  { fuzz(f, text[TCPFlags]) }
+func FuzzEtherType(f *testing.F) { fuzz(f, text[EtherType]) }
+func FuzzICMPMatch(f *testing.F) { fuzz(f, document[ICMPMatch]) }
+func FuzzPorts(f *testing.F)     { fuzz(f, document[Ports]) }
+func FuzzProtocol(f *testing.F)  { fuzz(f, document[Protocol]) }

@@ -54,6 +54,9 @@ var texts = []struct {
 }{
 	{new(MAC), "02:00:00:00:00:01", MAC(0x010000000002)},
 	{new(MAC), "02:00:00:00:00", nil},
+	{new(EtherType), "0x0806", EtherType(0x0806)},
+	{new(EtherType), "0x10000", nil},
+	{new(EtherType), "ARP", nil},
 	{new(MACMatch), "01:80:C2:00:00:00/ff:ff:ff:ff:ff:f0", MACMatch{[6]byte{1, 0x80, 0xc2}, [6]byte{255, 255, 255, 255, 255, 0xf0}}},
 	{new(MACMatch), "02:00:00:00:00:01", MACMatch{[6]byte{2, 0, 0, 0, 0, 1}, [6]byte{255, 255, 255, 255, 255, 255}}},
 	{new(MACMatch), "02:00:00:00:00:01:02:03", nil},
@@ -110,6 +113,10 @@ func value(read any) any {
 		return *v
 	case *Ports:
 		return *v
+	case *EtherType:
+		return *v
+	case *ICMPMatch:
+		return *v
 	case *Protocol:
 		return *v
 	}
@@ -131,6 +138,11 @@ var documents = []struct {
 	{new(Ports), `"1-65536"`, nil},
 	{new(Ports), `"-"`, nil},
 	{new(Ports), `"+1"`, nil},
+	{new(ICMPMatch), `8`, ICMPMatch{8, 0, 255}},
+	{new(ICMPMatch), `"3/4"`, ICMPMatch{3, 4, 4}},
+	{new(ICMPMatch), `"256"`, nil},
+	{new(ICMPMatch), `"3/"`, nil},
+	{new(ICMPMatch), `"3/4/5"`, nil},
 	{new(Protocol), `"TCP"`, TCP},
 	{new(Protocol), `"UDPLITE"`, UDPLite},
 	{new(Protocol), `255`, Protocol(255)},

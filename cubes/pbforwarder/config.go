@@ -15,21 +15,31 @@ type Config struct {
 	MaxRules uint32      `json:"max-rules"`
 }
 
-// Rule is an entry of the list `rules`. Fields that are nil or zero match anything. There may be many rules, so they
-// are passed one by one.
+// Rule is an entry of the list `rules`. There may be many rules, so they are passed one by one.
 type Rule struct {
-	ID      uint32         `json:"id"`
-	InPort  string         `json:"in_port,omitempty"`
-	VLAN    *uint32        `json:"vlan,omitempty"`
-	SrcMAC  *inet.MACMatch `json:"src_mac,omitempty"`
-	DstMAC  *inet.MACMatch `json:"dst_mac,omitempty"`
-	SrcIP   *inet.Prefix   `json:"src_ip,omitempty"`
-	DstIP   *inet.Prefix   `json:"dst_ip,omitempty"`
-	L4Proto *inet.Protocol `json:"l4_proto,omitempty"`
-	SrcPort *inet.Ports    `json:"src_port,omitempty"`
-	DstPort *inet.Ports    `json:"dst_port,omitempty"`
-	OutPort string         `json:"out_port,omitempty"`
-	Action  Action         `json:"action"`
+	ID uint32 `json:"id"`
+	Fields
+	Not     *Fields `json:"not,omitempty"`
+	OutPort string  `json:"out_port,omitempty"`
+	Action  Action  `json:"action"`
+}
+
+// Fields are the conditions of a rule, or the negated ones. Fields that are nil or zero match anything.
+type Fields struct {
+	InPort     string          `json:"in_port,omitempty"`
+	VLAN       *uint32         `json:"vlan,omitempty"`
+	EtherType  *inet.EtherType `json:"ethertype,omitempty"`
+	SrcMAC     *inet.MACMatch  `json:"src_mac,omitempty"`
+	DstMAC     *inet.MACMatch  `json:"dst_mac,omitempty"`
+	SrcIP      *inet.Prefix    `json:"src_ip,omitempty"`
+	DstIP      *inet.Prefix    `json:"dst_ip,omitempty"`
+	DSCP       *uint8          `json:"dscp,omitempty"`
+	L4Proto    *inet.Protocol  `json:"l4_proto,omitempty"`
+	SrcPort    *inet.Ports     `json:"src_port,omitempty"`
+	DstPort    *inet.Ports     `json:"dst_port,omitempty"`
+	TCPFlags   *inet.TCPFlags  `json:"tcp_flags,omitempty"`
+	ICMPType   *inet.ICMPMatch `json:"icmp_type,omitempty"`
+	ICMPv6Type *inet.ICMPMatch `json:"icmpv6_type,omitempty"`
 }
 
 // Action is the leaf `action`; its values are those of enum pbforwarder_action.

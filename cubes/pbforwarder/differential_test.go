@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/classifier"
+	"github.com/polycube/polycube/inet"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/repeat"
 	"github.com/polycube/polycube/test/rulesets"
@@ -24,7 +25,21 @@ const labPorts = 3
 
 // text returns a rule in the form of the API.
 func text(id int, r *rulesets.Rule, action string) string {
-	m := map[string]any{"id": id}
+	m := members(r)
+	m["id"] = id
+	if r.Not != nil {
+		m["not"] = members(r.Not)
+	}
+	out, err := json.Marshal(m)
+	if err != nil {
+		panic(err)
+	}
+	return strings.TrimSuffix(string(out), "}") + action + "}"
+}
+
+// members are the fields of a rule.
+func members(r *rulesets.Rule) map[string]any {
+	m := map[string]any{}
 	if r.Src.IsValid() {
 		m["src_ip"] = r.Src.String()
 	}
@@ -57,19 +72,37 @@ func text(id int, r *rulesets.Rule, action string) string {
 	if r.InPort != nil {
 		m["in_port"] = fmt.Sprintf("p%d", *r.InPort+1)
 	}
-	out, err := json.Marshal(m)
-	if err != nil {
-		panic(err)
+	if r.EtherType != nil {
+		m["ethertype"] = fmt.Sprintf("0x%04x", *r.EtherType)
 	}
-	return strings.TrimSuffix(string(out), "}") + action + "}"
+	if r.DSCP != nil {
+		m["dscp"] = *r.DSCP
+	}
+	if r.Flags != nil {
+		m["tcp_flags"] = inet.TCPFlags{Value: r.Flags.Value, Mask: r.Flags.Mask}.String()
+	}
+	if i := r.ICMP; i != nil {
+		m[map[bool]string{false: "icmp_type", true: "icmpv6_type"}[i.V6]] = icmpText(i)
+	}
+	return m
+}
+
+// icmpText returns a type with one code, or with all.
+func icmpText(i *rulesets.ICMP) any {
+	if i.First == 0 && i.Last == 255 {
+		return i.Type
+	}
+	return fmt.Sprintf("%d/%d", i.Type, i.First)
 }
 
 // generated are rules of a shape for a lab's ports.
 func generated(shape string, n int, seed uint64) []rulesets.Rule {
 	rules := rulesets.Make(shape, n, seed)
 	for i := range rules {
-		if p := rules[i].InPort; p != nil {
-			*p %= labPorts
+		for _, r := range []*rulesets.Rule{&rules[i], rules[i].Not} {
+			if r != nil && r.InPort != nil {
+				*r.InPort %= labPorts
+			}
 		}
 	}
 	return rules
@@ -114,7 +147,8 @@ func (o *oracle) compare(t *testing.T, l *bpftest.Lab, when string) {
 
 func TestACubeDecidesWhatALinearSearchDecides(t *testing.T) {
 	seed := repeat.Seed(t)
-	shapes := map[string]int{"mixed": 400, "fw": 300, "l2": 60, "overlapping": 200, "ranges": 700, "wildcards": 30, "masks": 50}
+	shapes := map[string]int{"mixed": 400, "fw": 300, "l2": 60, "overlapping": 200, "ranges": 700, "wildcards": 30, "masks": 50,
+		"headers": 300, "negated": 300}
 	bpftest.Each(t, bpftest.Options{}, func(t *testing.T, l *bpftest.Lab) {
 		l.Create("pbforwarder", "f", threePorts)
 		var none uint64

@@ -41,6 +41,7 @@ var (
 	first4  = pkt.Eth(one, two).IPv4("10.0.0.1", "10.0.1.2", pkt.IPv4Options{MoreFragments: true}).UDP(1000, 53).Payload(24).Bytes()
 	later4  = pkt.Eth(one, two).IPv4("10.0.0.1", "10.0.1.2", pkt.IPv4Options{Offset: 4}).UDP(1000, 53).Payload(24).Bytes()
 	udp6    = pkt.Eth(one, two).IPv6("2001:db8::1", "2001:db8:1::2").UDP(1000, 53).Payload(30).Bytes()
+	ping6   = pkt.Eth(one, two).IP(pkt.IPv6Header{From: "2001:db8::1", To: "2001:db8:1::2", Next: 58}.Packet(pkt.ICMPMessage(128, 0, 7, nil))).Bytes()
 	tagged4 = pkt.Eth(one, two).VLAN(10).IPv4("10.0.0.1", "10.0.1.2").UDP(1000, 53).Payload(30).Bytes()
 	double4 = pkt.Eth(one, two).ServiceVLAN(20).VLAN(10).IPv4("10.0.0.1", "10.0.1.2").UDP(1000, 53).Payload(30).Bytes()
 	arp     = pkt.Eth(one, pkt.Broadcast).ARPRequest(one, "10.0.0.1", "10.0.1.2").Bytes()
@@ -48,20 +49,20 @@ var (
 )
 
 var frames = map[string][]byte{
-	"udp4": udp4, "tcp4": tcp4, "ping4": ping4, "first4": first4, "later4": later4, "udp6": udp6, "tagged4": tagged4,
+	"udp4": udp4, "tcp4": tcp4, "ping4": ping4, "first4": first4, "later4": later4, "udp6": udp6, "ping6": ping6, "tagged4": tagged4,
 	"double4": double4, "arp": arp, "other": other,
 }
 
 // TestEachMemberOfARuleDecides has a rule of one member in each row, and the frames that match it.
 func TestEachMemberOfARuleDecides(t *testing.T) {
 	tests := []struct{ rule, matches string }{
-		{``, "udp4 tcp4 ping4 first4 later4 udp6 tagged4 double4 arp other"},
-		{`"in_port":"p1",`, "udp4 tcp4 ping4 first4 later4 udp6 tagged4 double4 arp other"},
+		{``, "udp4 tcp4 ping4 first4 later4 udp6 ping6 tagged4 double4 arp other"},
+		{`"in_port":"p1",`, "udp4 tcp4 ping4 first4 later4 udp6 ping6 tagged4 double4 arp other"},
 		{`"in_port":"p2",`, ""},
 		{`"vlan":10,`, "tagged4"},
 		{`"vlan":20,`, "double4"},
 		{`"vlan":0,`, ""},
-		{`"src_mac":"02:00:00:00:00:01",`, "udp4 tcp4 ping4 first4 later4 udp6 tagged4 double4 arp other"},
+		{`"src_mac":"02:00:00:00:00:01",`, "udp4 tcp4 ping4 first4 later4 udp6 ping6 tagged4 double4 arp other"},
 		{`"src_mac":"02:00:00:00:00:02",`, ""},
 		{`"dst_mac":"ff:ff:ff:ff:ff:ff",`, "arp"},
 		{`"dst_mac":"01:00:00:00:00:00/01:00:00:00:00:00",`, "arp"},
@@ -69,13 +70,13 @@ func TestEachMemberOfARuleDecides(t *testing.T) {
 		{`"src_ip":"10.0.0.2",`, ""},
 		{`"src_ip":"10.0.0.0/31",`, "udp4 tcp4 ping4 first4 later4 tagged4 double4"},
 		{`"src_ip":"0.0.0.0/0",`, "udp4 tcp4 ping4 first4 later4 tagged4 double4"},
-		{`"src_ip":"::/0",`, "udp6"},
+		{`"src_ip":"::/0",`, "udp6 ping6"},
 		{`"dst_ip":"10.0.1.0/24",`, "udp4 tcp4 ping4 first4 later4 tagged4 double4"},
 		{`"dst_ip":"10.0.0.0/24",`, ""},
-		{`"dst_ip":"2001:db8:1::2",`, "udp6"},
-		{`"dst_ip":"2001:DB8:1:0:0:0:0:2",`, "udp6"},
+		{`"dst_ip":"2001:db8:1::2",`, "udp6 ping6"},
+		{`"dst_ip":"2001:DB8:1:0:0:0:0:2",`, "udp6 ping6"},
 		{`"dst_ip":"2001:db8:1::3",`, ""},
-		{`"dst_ip":"2001:db8::/32",`, "udp6"},
+		{`"dst_ip":"2001:db8::/32",`, "udp6 ping6"},
 		{`"l4_proto":"UDP",`, "udp4 first4 later4 udp6 tagged4 double4"},
 		{`"l4_proto":"TCP",`, "tcp4"},
 		{`"l4_proto":1,`, "ping4"},
@@ -86,6 +87,35 @@ func TestEachMemberOfARuleDecides(t *testing.T) {
 		{`"dst_port":"50-53",`, "udp4 tcp4 first4 udp6 tagged4 double4"},
 		{`"dst_port":"54-65535",`, ""},
 		{`"dst_port":"0-65535",`, "udp4 tcp4 first4 udp6 tagged4 double4"},
+		{`"ethertype":"0x0806",`, "arp"},
+		{`"ethertype":"0x86DD",`, "udp6 ping6"},
+		{`"dscp":0,`, "udp4 tcp4 ping4 first4 later4 udp6 ping6 tagged4 double4"},
+		{`"dscp":46,`, ""},
+		{`"tcp_flags":"SYN,!ACK",`, "tcp4"},
+		{`"tcp_flags":"ACK",`, ""},
+		{`"icmp_type":8,`, "ping4"},
+		{`"icmp_type":"8/0",`, "ping4"},
+		{`"icmp_type":"8/1",`, ""},
+		{`"icmpv6_type":128,`, "ping6"},
+		{`"icmpv6_type":8,`, ""},
+		{`"not":{"in_port":"p2"},`, "udp4 tcp4 ping4 first4 later4 udp6 ping6 tagged4 double4 arp other"},
+		{`"not":{"in_port":"p1"},`, ""},
+		{`"not":{"vlan":10},`, "udp4 tcp4 ping4 first4 later4 udp6 ping6 double4 arp other"},
+		{`"not":{"ethertype":"0x0800"},`, "udp6 ping6 arp other"},
+		{`"not":{"src_mac":"02:00:00:00:00:01"},`, ""},
+		{`"not":{"dst_mac":"01:00:00:00:00:00/01:00:00:00:00:00"},`, "udp4 tcp4 ping4 first4 later4 udp6 ping6 tagged4 double4 other"},
+		{`"not":{"src_ip":"10.0.0.0/24"},`, ""},
+		{`"not":{"src_ip":"10.0.1.0/24"},`, "udp4 tcp4 ping4 first4 later4 tagged4 double4"},
+		{`"not":{"dst_ip":"2001:db8::/48"},`, "udp6 ping6"},
+		{`"not":{"dscp":46},`, "udp4 tcp4 ping4 first4 later4 udp6 ping6 tagged4 double4"},
+		{`"not":{"l4_proto":"UDP"},`, "tcp4 ping4 ping6"},
+		{`"not":{"src_port":1000},`, ""},
+		{`"not":{"dst_port":"54-100"},`, "udp4 tcp4 first4 udp6 tagged4 double4"},
+		{`"not":{"tcp_flags":"ACK"},`, "tcp4"},
+		{`"not":{"icmp_type":0},`, "ping4"},
+		{`"not":{"icmp_type":"8/0"},`, ""},
+		{`"not":{"icmpv6_type":128},`, ""},
+		{`"l4_proto":"UDP","not":{"src_ip":"10.0.1.0/24","vlan":10},`, "udp4 first4 later4 double4"},
 		{`"l4_proto":"UDP","dst_port":53,"src_ip":"10.0.0.1","vlan":10,"in_port":"p1","src_mac":"02:00:00:00:00:01",`, "tagged4"},
 	}
 	bpftest.Each(t, bpftest.Options{}, func(t *testing.T, l *bpftest.Lab) {
@@ -171,6 +201,15 @@ func TestMistakesAreRefusedAndChangeNothing(t *testing.T) {
 		{"half a MAC address", "POST", "f rules 2", `{"src_mac":"02:00:00"}`, "src_mac"},
 		{"no protocol", "POST", "f rules 2", `{"l4_proto":"TPC"}`, "l4_proto"},
 		{"a protocol that is too high", "POST", "f rules 2", `{"l4_proto":256}`, "l4_proto"},
+		{"ICMP with another protocol", "POST", "f rules 2", `{"icmp_type":8,"l4_proto":"UDP"}`, "l4_proto is UDP"},
+		{"ICMP with ports", "POST", "f rules 2", `{"icmp_type":8,"dst_port":53}`, "no ports"},
+		{"ICMP of two versions", "POST", "f rules 2", `{"icmp_type":8,"icmpv6_type":128}`, "exclude each other"},
+		{"ICMP that is too high", "POST", "f rules 2", `{"icmp_type":"8/256"}`, "8/256"},
+		{"TCP flags of UDP", "POST", "f rules 2", `{"tcp_flags":"SYN","l4_proto":"UDP"}`, "l4_proto is UDP"},
+		{"not from a port that is not there", "POST", "f rules 2", `{"not":{"in_port":"p9"}}`, "p9"},
+		{"not an address of another version", "POST", "f rules 2", `{"src_ip":"10.0.0.1","not":{"dst_ip":"::1"}}`, "IP version"},
+		{"no EtherType", "POST", "f rules 2", `{"ethertype":"ARP"}`, "ethertype"},
+		{"a DSCP that is too high", "POST", "f rules 2", `{"dscp":64}`, "dscp"},
 		{"no action", "PATCH", "f rules 1 action", `"BOUNCE"`, "BOUNCE"},
 		{"an out_port taken away", "DELETE", "f rules 1 out_port", ``, "out_port"},
 		{"a rule in place of another that cannot be", "POST", "f rules 1", `{"action":"FORWARD"}`, "out_port"},

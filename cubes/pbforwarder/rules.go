@@ -102,48 +102,6 @@ func (f *forwarder) entry(r *Rule) (*entry, error) {
 	return e, nil
 }
 
-// match returns the conditions of the rule.
-func (r *Rule) match(env cube.Env, m *classifier.Match) error {
-	if r.InPort != "" {
-		port, ok := env.PortIndex(r.InPort)
-		if !ok {
-			return fmt.Errorf("in_port %s: no such port: %w", r.InPort, cube.ErrNotFound)
-		}
-		m.InPort(port)
-	}
-	if r.VLAN != nil {
-		m.VLAN(uint16(*r.VLAN))
-	}
-	if r.SrcMAC != nil {
-		m.SourceMAC(r.SrcMAC.Address, r.SrcMAC.Mask)
-	}
-	if r.DstMAC != nil {
-		m.DestinationMAC(r.DstMAC.Address, r.DstMAC.Mask)
-	}
-	if r.L4Proto != nil {
-		m.Protocol(uint8(*r.L4Proto))
-	}
-	if r.SrcIP != nil {
-		if err := m.Source(r.SrcIP.Prefix); err != nil {
-			return fmt.Errorf("src_ip: %w", err)
-		}
-	}
-	if r.DstIP != nil {
-		if err := m.Destination(r.DstIP.Prefix); err != nil {
-			return fmt.Errorf("dst_ip: %w", err)
-		}
-	}
-	if r.SrcPort != nil {
-		if err := m.SourcePorts(r.SrcPort.First, r.SrcPort.Last); err != nil {
-			return fmt.Errorf("src_port: %w", err)
-		}
-	}
-	if r.DstPort != nil {
-		return m.DestinationPorts(r.DstPort.First, r.DstPort.Last)
-	}
-	return nil
-}
-
 // commit gives rules their counters, then applies the rules. An existing rule keeps its counter.
 func (c *change) commit() (undo func() error, err error) {
 	f := c.f
