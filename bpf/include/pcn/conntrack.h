@@ -96,7 +96,7 @@ PCN_INLINE __u32 pcn_conntrack_generation(__u16 zone)
 	__u32 at = zone;
 	struct pcn_conntrack_zone *z = bpf_map_lookup_elem(&ct_zones, &at);
 
-	return z ? PCN_CONNTRACK_READ(z->generation) : 0;
+	return z ? PCN_CONNTRACK_ONCE(z->generation) : 0;
 }
 
 /* Ends a connection: packets do not find it any more. Its memory is free after the next sweep. */
@@ -114,12 +114,12 @@ PCN_INLINE struct pcn_conntrack_entry *pcn_conntrack_search(struct pcn_conntrack
 {
 #pragma unroll
 	for (int i = 0; i < PCN_CONNTRACK_WORDS; i++) {
-		__u32 word = PCN_CONNTRACK_READ(line->word[i]);
+		__u32 word = PCN_CONNTRACK_ONCE(line->word[i]);
 
 		if (word >> 24 != tag)
 			continue;
 		struct pcn_conntrack_entry *e = pcn_conntrack_match(word, key);
-		if (!e || PCN_CONNTRACK_READ(e->status) != PCN_CONNTRACK_IS_OPEN)
+		if (!e || PCN_CONNTRACK_ONCE(e->status) != PCN_CONNTRACK_IS_OPEN)
 			continue;
 		*number = word & PCN_CONNTRACK_NUMBER;
 		return e;
@@ -138,7 +138,7 @@ PCN_INLINE int pcn_conntrack_look(const struct pcn_conntrack_control *control, _
 		return 0;
 	if (pcn_conntrack_search(line, tag, key, &number))
 		return number;
-	if (!PCN_CONNTRACK_READ(line->beyond))
+	if (!PCN_CONNTRACK_ONCE(line->beyond))
 		return 0;
 	line = pcn_conntrack_line(control, hash, 1);
 	return line && pcn_conntrack_search(line, tag, key, &number) ? number : 0;
@@ -161,10 +161,10 @@ PCN_INLINE int pcn_conntrack_refill(struct pcn_conntrack_control *control,
 {
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < 4; i++) {
-		__u32 head = PCN_CONNTRACK_READ(control->head);
+		__u32 head = PCN_CONNTRACK_ONCE(control->head);
 		__u32 part = head / PCN_CONNTRACK_TAKES & control->ring;
 
-		if ((__s32)(PCN_CONNTRACK_READ(control->tail) - head) < PCN_CONNTRACK_TAKES)
+		if ((__s32)(PCN_CONNTRACK_ONCE(control->tail) - head) < PCN_CONNTRACK_TAKES)
 			return 0;
 		if (__sync_val_compare_and_swap(&control->head, head, head + PCN_CONNTRACK_TAKES) !=
 		    head)
@@ -196,7 +196,7 @@ PCN_INLINE int pcn_conntrack_claim(struct pcn_conntrack_line *line, __u32 word)
 {
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < PCN_CONNTRACK_WORDS; i++)
-		if (!PCN_CONNTRACK_READ(line->word[i]) &&
+		if (!PCN_CONNTRACK_ONCE(line->word[i]) &&
 		    !__sync_val_compare_and_swap(&line->word[i], 0, word))
 			return 1;
 	return 0;
@@ -207,7 +207,7 @@ PCN_INLINE int pcn_conntrack_withdraw(struct pcn_conntrack_line *line, __u32 wor
 {
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < PCN_CONNTRACK_WORDS; i++)
-		if (PCN_CONNTRACK_READ(line->word[i]) == word)
+		if (PCN_CONNTRACK_ONCE(line->word[i]) == word)
 			return __sync_val_compare_and_swap(&line->word[i], word, 0) == word;
 	return 0;
 }
@@ -221,14 +221,14 @@ PCN_INLINE struct pcn_conntrack_entry *pcn_conntrack_contest(struct pcn_conntrac
 {
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < PCN_CONNTRACK_WORDS; i++) {
-		__u32 word = PCN_CONNTRACK_READ(line->word[i]), status;
+		__u32 word = PCN_CONNTRACK_ONCE(line->word[i]), status;
 
 		if (word >> 24 != mine >> 24 || word == mine)
 			continue;
 		struct pcn_conntrack_entry *e = pcn_conntrack_match(word, key);
 		if (!e)
 			continue;
-		status = PCN_CONNTRACK_READ(e->status);
+		status = PCN_CONNTRACK_ONCE(e->status);
 		if (status == PCN_CONNTRACK_IS_TENTATIVE && word > mine)
 			status = __sync_val_compare_and_swap(&e->status, PCN_CONNTRACK_IS_TENTATIVE,
 							     PCN_CONNTRACK_IS_OUTBID);
@@ -252,7 +252,7 @@ PCN_INLINE int pcn_conntrack_other(const struct pcn_conntrack_control *control, 
 	/* It takes the other CPU less than a microsecond. */
 #pragma clang loop unroll(disable)
 	for (int i = 0; winner && i < 16; i++) {
-		__u32 status = PCN_CONNTRACK_READ(winner->status);
+		__u32 status = PCN_CONNTRACK_ONCE(winner->status);
 
 		if (status == PCN_CONNTRACK_IS_OPEN)
 			return winner_number;
@@ -287,7 +287,7 @@ PCN_INLINE int pcn_conntrack_publish(struct pcn_conntrack_control *control,
 	}
 	/* All CPUs claim before they look, so of two, at least one sees the other. */
 	winner = pcn_conntrack_contest(first, mine, key, &other);
-	if (!winner && PCN_CONNTRACK_READ(first->beyond))
+	if (!winner && PCN_CONNTRACK_ONCE(first->beyond))
 		winner = pcn_conntrack_contest(next, mine, key, &other);
 	if (!winner &&
 	    __sync_val_compare_and_swap(&e->status, PCN_CONNTRACK_IS_TENTATIVE,
@@ -297,7 +297,7 @@ PCN_INLINE int pcn_conntrack_publish(struct pcn_conntrack_control *control,
 		__sync_fetch_and_add(&first->beyond, -1);
 	result = pcn_conntrack_other(control, hash, winner, other, key);
 lost:
-	PCN_CONNTRACK_READ(e->status) = PCN_CONNTRACK_IS_WITHDRAWN;
+	PCN_CONNTRACK_ONCE(e->status) = PCN_CONNTRACK_IS_WITHDRAWN;
 	return result;
 }
 
@@ -319,7 +319,7 @@ PCN_GLOBAL int pcn_conntrack_open(const struct pcn_conntrack_entry *new)
 	zone = bpf_map_lookup_elem(&ct_zones, &at);
 	if (!zone)
 		return result;
-	limit = PCN_CONNTRACK_READ(zone->limit);
+	limit = PCN_CONNTRACK_ONCE(zone->limit);
 	if ((__u32)__sync_fetch_and_add(&zone->count, 1) >= limit && limit) {
 		result = PCN_CONNTRACK_LIMIT;
 		goto refuse;
@@ -336,7 +336,7 @@ PCN_GLOBAL int pcn_conntrack_open(const struct pcn_conntrack_entry *new)
 	e->state = new->state;
 	e->user[0] = new->user[0];
 	e->user[1] = new->user[1];
-	PCN_CONNTRACK_READ(e->status) = PCN_CONNTRACK_IS_TENTATIVE;
+	PCN_CONNTRACK_ONCE(e->status) = PCN_CONNTRACK_IS_TENTATIVE;
 	result = pcn_conntrack_publish(control, e, number, &new->key);
 	if (result == (int)number)
 		return result;

@@ -104,8 +104,8 @@ PCN_MAP_SHARED_FLAGS(conntrack, ct_zones, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_
 PCN_MAP_SHARED(conntrack, ct_taken, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_conntrack_taken,
 	       1);
 
-/* Internal: reads a word that other CPUs write. */
-#define PCN_CONNTRACK_READ(word) (*(volatile __u32 *)&(word))
+/* Internal: a word that other CPUs read and write: the compiler accesses it once, here. */
+#define PCN_CONNTRACK_ONCE(word) (*(volatile __u32 *)&(word))
 
 /* Internal: a word of a key. */
 PCN_INLINE __u64 pcn_conntrack_word(const struct pcn_conntrack_key *key, int i)
