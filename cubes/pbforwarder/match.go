@@ -46,7 +46,7 @@ func (f *Fields) compatible() error {
 		}
 	}
 	if f.ICMPType != nil && f.ICMPv6Type != nil || f.TCPFlags != nil && (f.ICMPType != nil || f.ICMPv6Type != nil) {
-		return fmt.Errorf("tcp_flags, icmp_type and icmpv6_type exclude each other: %w", cube.ErrInvalid)
+		return fmt.Errorf("a rule can have only one of tcp_flags, icmp_type and icmpv6_type: %w", cube.ErrInvalid)
 	}
 	return nil
 }

@@ -203,7 +203,7 @@ func TestMistakesAreRefusedAndChangeNothing(t *testing.T) {
 		{"a protocol that is too high", "POST", "f rules 2", `{"l4_proto":256}`, "l4_proto"},
 		{"ICMP with another protocol", "POST", "f rules 2", `{"icmp_type":8,"l4_proto":"UDP"}`, "l4_proto is UDP"},
 		{"ICMP with ports", "POST", "f rules 2", `{"icmp_type":8,"dst_port":53}`, "no ports"},
-		{"ICMP of two versions", "POST", "f rules 2", `{"icmp_type":8,"icmpv6_type":128}`, "exclude each other"},
+		{"ICMP of two versions", "POST", "f rules 2", `{"icmp_type":8,"icmpv6_type":128}`, "only one of"},
 		{"ICMP that is too high", "POST", "f rules 2", `{"icmp_type":"8/256"}`, "8/256"},
 		{"TCP flags of UDP", "POST", "f rules 2", `{"tcp_flags":"SYN","l4_proto":"UDP"}`, "l4_proto is UDP"},
 		{"not from a port that is not there", "POST", "f rules 2", `{"not":{"in_port":"p9"}}`, "p9"},
