@@ -99,7 +99,7 @@ func fleet(ctx context.Context, r *Run) error {
 func (s fleetShape) checks(n int, got *fleetResult) []report.Check {
 	all := report.AtMost("", "%.1f s", got.all.Seconds()*float64(n)/float64(len(got.attach)), 25)
 	if got.refused != nil {
-		all.Measured, all.Pass = fmt.Sprintf("%d, then: %.300v", len(got.attach), got.refused), false
+		all.Measured, all.Pass = fmt.Sprintf("%d, the rest is refused", len(got.attach)), false
 	}
 	what := fmt.Sprintf("%d of %s: ", n, s)
 	change, limit := "first rule", 50.0
@@ -135,6 +135,7 @@ func (s fleetShape) run(rig *lab.Rig, r *Run, n int, got *fleetResult) error {
 		}
 	}
 	if got.refused = s.rest(d, len(got.attach), n); got.refused != nil {
+		r.progress("fleet: after %d of %d: %v", len(got.attach), n, got.refused)
 		n = len(got.attach)
 	}
 	if last, err = fleetMemory(d); err != nil {
