@@ -33,6 +33,9 @@ var unmeasured = []string{
 	"pcn_fdb_now", "pcn_fdb_learn", "pcn_fdb_find",
 	// Measured in the forwarder, by the part "pbforwarder": what a search costs depends on the rules.
 	"pcn_classify_set", "pcn_classify_fields", "pcn_classify", "pcn_classify_packet",
+	// Measured by BenchmarkTable of package conntrack/table: what they cost depends on the connections.
+	"pcn_conntrack_key", "pcn_conntrack_entry", "pcn_conntrack_generation", "pcn_conntrack_end", "pcn_conntrack_find",
+	"pcn_conntrack_open",
 }
 
 // TestEveryHelperIsMeasured compares bpf/helpers.bpf.c with the headers: every function has a case.
