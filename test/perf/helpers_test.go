@@ -31,8 +31,10 @@ var unmeasured = []string{
 	"pcn_log_level", "pcn_instance", "pcn_shadow", "pcn_span", "pcn_offers", "pcn_pkt_redirect", "pcn_pkt_redirect_ns", "pcn_pkt_controller_with_metadata",
 	// Measured in the bridges, by the part "bridge": what they cost depends on the stations.
 	"pcn_fdb_now", "pcn_fdb_learn", "pcn_fdb_find",
-	// Measured in the forwarder, by the part "pbforwarder": what a search costs depends on the rules.
-	"pcn_classify_set", "pcn_classify_fields", "pcn_classify", "pcn_classify_packet",
+	// Measured in the forwarder, by the part "pbforwarder": what a search costs depends on the rules;
+	// the reader and the counter are part of it.
+	"pcn_classify_set", "pcn_classify_fields", "pcn_classify_read", "pcn_classify", "pcn_classify_packet",
+	"pcn_count_rule",
 	// Measured by BenchmarkTable of package conntrack/table: what they cost depends on the connections.
 	"pcn_conntrack_key", "pcn_conntrack_entry", "pcn_conntrack_generation", "pcn_conntrack_end", "pcn_conntrack_find",
 	"pcn_conntrack_open",

@@ -97,14 +97,14 @@ PCN_INLINE __u64 pcn_classify_long_differs(void *m, const struct pcn_classify_ke
 }
 
 /* Internal: the rule that a reference leads to. */
-PCN_INLINE struct pcn_classify_rule *pcn_classify_rule_at(void *m, __u64 reference)
+PCN_INLINE struct pcn_classify_rule *pcn_classify_rule_at(void *m, __u32 reference)
 {
 	return &pcn_classify_at(m, reference)->rule;
 }
 
 /* Internal: 0 if a key matches the rule that a reference leads to. There are few branches: which part
  * differs is unpredictable, and each branch would double the verifier's work per rule. */
-PCN_INLINE __u64 pcn_classify_misses(void *m, const struct pcn_classify_key *key, __u64 reference)
+PCN_INLINE __u64 pcn_classify_misses(void *m, const struct pcn_classify_key *key, __u32 reference)
 {
 	/* Recompute what depends on the key each time: keeping it would use stack. */
 	asm volatile("" ::: "memory");
@@ -190,11 +190,12 @@ struct pcn_classify_tries {
 	__u32 count;
 };
 
-/* Internal: tests the first candidate. 1 if it matches, or if there is none. */
-PCN_INLINE long pcn_classify_candidate(struct pcn_classify_tries *t)
+/* Internal: an iteration of bpf_loop: tests the first candidate. 1 if it matches, or if there is none. */
+static long pcn_classify_next_try(__u64 turn, struct pcn_classify_tries *t)
 {
 	__u64 *left = t->left.bits;
 
+	(void)turn;
 	if (!(left[0] | left[1] | left[2] | left[3]))
 		return 1;
 	__u64 n = pcn_classify_first(&t->left), third = n * 43691 >> 17;
@@ -203,18 +204,11 @@ PCN_INLINE long pcn_classify_candidate(struct pcn_classify_tries *t)
 
 	if (n >= t->count)
 		return 1;
-	__u64 reference = block->leaf.rules >> (shift & 63);
+	__u32 reference = block->leaf.rules >> (shift & 63);
 	if (pcn_classify_misses(t->m, t->key, reference))
 		return 0;
 	pcn_classify_found(t->match, pcn_classify_rule_at(t->m, reference));
 	return 1;
-}
-
-/* Internal: an iteration of bpf_loop. */
-static long pcn_classify_next_try(__u64 turn, struct pcn_classify_tries *t)
-{
-	(void)turn;
-	return pcn_classify_candidate(t);
 }
 
 /* Internal: finds the first matching rule of the group in a block. Returns the block, if that is
@@ -249,8 +243,8 @@ PCN_INLINE __u32 pcn_classify_columns(void *m, const struct pcn_classify_key *ke
 		if (!(bits[0] | bits[1] | bits[2] | bits[3]))
 			return 0;
 	}
-	if (!pcn_classify_candidate(&t))
-		bpf_loop(t.count, pcn_classify_next_try, &t, 0);
+	/* Testing the first one here would save a call, but the stack of Linux 6.1 has no room for it. */
+	bpf_loop(t.count, pcn_classify_next_try, &t, 0);
 	return 0;
 }
 
@@ -261,7 +255,7 @@ PCN_INLINE int pcn_classify_entry(void *m, const struct pcn_classify_key *key,
 {
 	if ((key->word[leaf->words >> 3 * j & 7] & leaf->mask[j]) != leaf->value[j])
 		return 0;
-	__u64 reference = leaf->rules >> PCN_CLASSIFY_REFERENCE * j;
+	__u32 reference = leaf->rules >> PCN_CLASSIFY_REFERENCE * j;
 	if (pcn_classify_misses(m, key, reference))
 		return 0;
 	pcn_classify_found(match, pcn_classify_rule_at(m, reference));
@@ -405,6 +399,14 @@ PCN_GLOBAL int pcn_classify_tree_at(struct pcn_classify_part *m PCN_NONNULL,
 	return pcn_classify_walk_tree(m, key, match, at, PCN_CLASSIFY_FAST_BLOCKS);
 }
 
+/* Internal: the trees that remain to be searched. It takes the place on the stack of the flow that was read
+ * before. */
+struct pcn_classify_trees {
+	const struct pcn_classify_forest *forest;
+	__u64 count;
+	__u64 i; /* the next one; in a word of its own, so that the verifier knows it */
+};
+
 /* Internal: pcn_classify, inline, for a set's root. */
 PCN_INLINE int pcn_classify_search(const struct pcn_classify_key *key,
 				   struct pcn_classify_match *match,
@@ -419,21 +421,21 @@ PCN_INLINE int pcn_classify_search(const struct pcn_classify_key *key,
 	if (!m)
 		return 0;
 	const struct pcn_classify_block *block = pcn_classify_at(m, at);
-	const struct pcn_classify_forest *forest = &block->forest;
-	__u32 trees = 1;
+	struct pcn_classify_trees t = { .forest = &block->forest, .count = 1 };
 	if (!block->leaf.word) {
-		trees = forest->count;
-		at = forest->tree[0].root;
+		t.count = t.forest->count;
+		at = t.forest->tree[0].root;
 	}
+	asm volatile("" ::"r"(&t) : "memory"); /* not in registers, which would be spilled */
 	at = pcn_classify_walk_tree(m, key, match, at, PCN_CLASSIFY_FIRST_BLOCKS);
 	if (at)
 		pcn_classify_rest(m, key, match, at);
 #pragma clang loop unroll(disable)
-	for (__u32 i = 1; i < PCN_CLASSIFY_TREES; i++) {
-		if (i >= trees || forest->tree[i].order > match->order)
+	for (t.i = 1; t.i < PCN_CLASSIFY_TREES; t.i++) {
+		if (t.i >= t.count || t.forest->tree[t.i].order > match->order)
 			break;
-		at = forest->tree[i].root;
-		if (i < PCN_CLASSIFY_FAST_TREES)
+		at = t.forest->tree[t.i].root;
+		if (t.i < PCN_CLASSIFY_FAST_TREES)
 			at = pcn_classify_walk_tree(m, key, match, at, PCN_CLASSIFY_FAST_BLOCKS);
 		else
 			at = pcn_classify_tree_at(m, key, match, at);
@@ -449,7 +451,11 @@ PCN_GLOBAL int pcn_classify(const struct pcn_classify_key *key PCN_NONNULL,
 	return pcn_classify_search(key, match, bpf_map_lookup_elem(&classify_sets, &set));
 }
 
-/* Internal: pcn_classify_packet, with what the key has of the metadata. The key is the caller's, so that the
+/* Internal: the key of pcn_classify_packet: the stack of Linux 6.1 has no room for it. */
+PCN_MAP_SHARED(classify, classify_keys, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_classify_key,
+	       1);
+
+/* Internal: pcn_classify_packet, with what the key has of the metadata. The key is not its own, so that the
  * verifier knows nothing of it, and checks the search once. */
 PCN_GLOBAL int pcn_classify_both(struct CTXTYPE *ctx, struct pcn_classify_key *key PCN_NONNULL,
 				 struct pcn_classify_match *match PCN_NONNULL, __u32 set)
@@ -468,11 +474,14 @@ PCN_GLOBAL int pcn_classify_both(struct CTXTYPE *ctx, struct pcn_classify_key *k
 PCN_INLINE int pcn_classify_packet(struct CTXTYPE *ctx, const struct pcn_md *md,
 				   struct pcn_classify_match *match, __u32 set)
 {
-	struct pcn_classify_key key;
+	__u32 only = 0;
+	struct pcn_classify_key *key = bpf_map_lookup_elem(&classify_keys, &only);
 
-	key.word[PCN_CLASSIFY_LINK] = md->in_port;
-	key.word[PCN_CLASSIFY_MARK] = md->traffic_class;
-	return pcn_classify_both(ctx, &key, match, set);
+	if (!key)
+		return -1;
+	key->word[PCN_CLASSIFY_LINK] = md->in_port;
+	key->word[PCN_CLASSIFY_MARK] = md->traffic_class;
+	return pcn_classify_both(ctx, key, match, set);
 }
 
 #endif

@@ -5,7 +5,6 @@
 #define HELPERS_H
 
 #include <pcn/cube.h>
-#include <pcn/classify_key.h>
 #include <pcn/conntrack_state.h>
 #include <pcn/csum.h>
 #include <pcn/extensions.h>
@@ -67,7 +66,6 @@
 	X(COST_pcn_csum_ipv4)            \
 	X(COST_pcn_csum_bytes)           \
 	X(COST_pcn_csum_l4)              \
-	X(COST_pcn_classify_read)        \
 	X(COST_pcn_vlan_tag)             \
 	X(COST_pcn_load_bytes)           \
 	X(COST_pcn_frame_len)            \
@@ -339,18 +337,11 @@ PCN_INLINE void inspect(struct CTXTYPE *ctx, __u32 what)
 	}
 }
 
-/* A key is too large for the stack. */
-PCN_MAP(keys, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_classify_key, 1);
-
-/* Helpers that compute checksums, and the one that reads all fields for rules. */
-PCN_INLINE void gather(struct CTXTYPE *ctx, struct pcn_md *md, __u32 what)
+/* Helpers that compute checksums. */
+PCN_INLINE void gather(struct CTXTYPE *ctx, __u32 what)
 {
-	__u32 only = 0;
-	struct pcn_classify_key *key = bpf_map_lookup_elem(&keys, &only);
 	__be32 old[4] = { 1, 2, 3, 4 }, now[4] = { 5, 6, 7, 8 };
 
-	if (!key)
-		return;
 	EACH
 	{
 		HIDE(ctx);
@@ -360,13 +351,8 @@ PCN_INLINE void gather(struct CTXTYPE *ctx, struct pcn_md *md, __u32 what)
 			HIDE(old[2]);
 			HIDE(old[3]);
 			KEEP(pcn_csum_diff16(old, now));
-		} else if (what == COST_pcn_csum_bytes) {
-			pcn_csum_bytes(ctx, 1);
 		} else {
-			KEEP(pcn_classify_read(ctx, key, PCN_CLASSIFY_READ_IP, md->in_port,
-					       md->traffic_class));
-			KEEP(key->word[PCN_CLASSIFY_SRC]);
-			KEEP(key->word[PCN_CLASSIFY_PORTS]);
+			pcn_csum_bytes(ctx, 1);
 		}
 	}
 }
@@ -458,8 +444,7 @@ PCN_INLINE int use(struct CTXTYPE *ctx, struct pcn_md *md, const __u32 what)
 		break;
 	case COST_pcn_csum_diff16:
 	case COST_pcn_csum_bytes:
-	case COST_pcn_classify_read:
-		gather(ctx, md, what);
+		gather(ctx, what);
 		break;
 	case LAST_pcn_pkt_send:
 		return pcn_pkt_send(ctx, md, 1);
