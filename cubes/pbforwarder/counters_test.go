@@ -4,14 +4,11 @@ package pbforwarder
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
@@ -116,21 +113,6 @@ func TestCountersOfForwardersAreSeparate(t *testing.T) {
 	want("at the end", "g", 0, 0)
 }
 
-// counterParts is how many parts of the memory for counters there are.
-func counterParts(t *testing.T, l *bpftest.Lab) (n int) {
-	t.Helper()
-	m := l.Map("f", "rule_counters")
-	for index := range uint32(4) { // each question takes long on old kernels
-		var id uint32
-		if err := m.Lookup(index, &id); err == nil {
-			n++
-		} else if !errors.Is(err, ebpf.ErrKeyNotExist) {
-			t.Fatal(err)
-		}
-	}
-	return n
-}
-
 // TestCountersTakeMemoryForRulesThatExist has more rules than a part of the memory has counters.
 func TestCountersTakeMemoryForRulesThatExist(t *testing.T) {
 	const many = 4200
@@ -141,11 +123,11 @@ func TestCountersTakeMemoryForRulesThatExist(t *testing.T) {
 	hit := pkt.Eth(one, two).IPv4("10.116.103.1", "10.0.1.2").UDP(1000, 53).Payload(30).Bytes() // rule 16*256+103+1
 	bpftest.Each(t, bpftest.Options{}, func(t *testing.T, l *bpftest.Lab) {
 		l.Create("pbforwarder", "f", withRules(`{"id":5000}`))
-		if n := counterParts(t, l); n != 1 {
+		if n := parts(t, l, "f", "rule_counters"); n != 1 {
 			t.Errorf("there are %d parts for one rule, want 1", n)
 		}
 		l.Set("POST", "f rules", "["+strings.Join(rules, ",")+"]")
-		if n := counterParts(t, l); n != 2 {
+		if n := parts(t, l, "f", "rule_counters"); n != 2 {
 			t.Errorf("there are %d parts for %d rules, want 2", n, many+1)
 		}
 		l.Flood("veth1", hit, 3)
@@ -162,7 +144,7 @@ func TestCountersTakeMemoryForRulesThatExist(t *testing.T) {
 		}
 		l.Set("DELETE", "f rules", "")
 		netns.Eventually(t, pace.Stretch(time.Minute), func() error {
-			if n := counterParts(t, l); n != 1 {
+			if n := parts(t, l, "f", "rule_counters"); n != 1 {
 				return fmt.Errorf("there are %d parts without rules, want 1", n)
 			}
 			return nil

@@ -52,10 +52,10 @@ func sourceOf(frame []byte) string {
 	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5])
 }
 
-// parts is how many parts of memory for rules there are.
-func parts(t *testing.T, l *bpftest.Lab, name string) (n int) {
+// parts is how many parts a shared map of memory has.
+func parts(t *testing.T, l *bpftest.Lab, name, mapName string) (n int) {
 	t.Helper()
-	m := l.Map(name, "classify_memory")
+	m := l.Map(name, mapName)
 	for index := range uint32(4) { // each question takes long on old kernels
 		var id uint32
 		if err := m.Lookup(index, &id); err == nil {
@@ -76,7 +76,7 @@ func TestMemoryForRulesIsUsedAgain(t *testing.T) {
 			t.Errorf("after restart %d, a packet ends as %+v", i, got)
 		}
 		netns.Eventually(t, pace.Stretch(time.Minute), func() error { // the old one goes once programs have been linked in the background
-			if n := parts(t, l, "f"); n != 1 {
+			if n := parts(t, l, "f", "classify_memory"); n != 1 {
 				return fmt.Errorf("after restart %d there are %d parts, want 1", i, n)
 			}
 			return nil
@@ -85,7 +85,7 @@ func TestMemoryForRulesIsUsedAgain(t *testing.T) {
 	for i := range 20 {
 		l.Create("pbforwarder", "g", `{"rules":[{"id":1,"dst_port":53}]}`)
 		l.Set("DELETE", "g", "")
-		if n := parts(t, l, "f"); n != 1 {
+		if n := parts(t, l, "f", "classify_memory"); n != 1 {
 			t.Fatalf("after %d deleted cubes there are %d parts, want 1", i+1, n)
 		}
 	}

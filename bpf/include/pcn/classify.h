@@ -15,8 +15,9 @@
  *		return pcn_pkt_drop(ctx, md, X_NO_RULE);
  *	... match.result is what the control plane gave to the rule ...
  *
- * A cube that searches several sets, or that writes to the key, reads the packet first, by
- * pcn_classify_read, and searches each set by pcn_classify. That is one call more per packet. */
+ * A cube that searches several sets, or that writes to the key, takes a key from pcn_classify_key, reads
+ * the packet by pcn_classify_read, and searches each set by pcn_classify. That is one call more per
+ * packet. */
 #ifndef PCN_CLASSIFY_H
 #define PCN_CLASSIFY_H
 

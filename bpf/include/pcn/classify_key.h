@@ -6,6 +6,7 @@
 
 #include <pcn/config.h>
 #include <pcn/flow.h>
+#include <pcn/map.h>
 #include <pcn/md.h>
 
 /* The fields that rules match, as words in host byte order; Go package classifier knows the layout.
@@ -31,7 +32,20 @@ struct pcn_classify_key {
 	__u64 word[PCN_CLASSIFY_WORDS];
 };
 
-/* What rules match besides the Ethernet header's type and tags: the rest is not read. */
+/* Internal: a key for each CPU. */
+PCN_MAP_SHARED(classify, classify_keys, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_classify_key,
+	       1);
+
+/* Returns memory for the key of a packet, which stays as it is until the packet leaves the cube: on the
+ * stack of Linux 6.1, a search leaves no room for a key. NULL only as far as the verifier knows. */
+PCN_INLINE struct pcn_classify_key *pcn_classify_key(void)
+{
+	__u32 only = 0;
+
+	return bpf_map_lookup_elem(&classify_keys, &only);
+}
+
+/* Headers that rules match. EtherType and VLAN are always read, other headers only if a rule matches them. */
 enum pcn_classify_fields {
 	PCN_CLASSIFY_READ_MAC = 1,
 	PCN_CLASSIFY_READ_IP = 2, /* IP and what follows */

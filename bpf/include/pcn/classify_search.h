@@ -451,10 +451,6 @@ PCN_GLOBAL int pcn_classify(const struct pcn_classify_key *key PCN_NONNULL,
 	return pcn_classify_search(key, match, bpf_map_lookup_elem(&classify_sets, &set));
 }
 
-/* Internal: the key of pcn_classify_packet: the stack of Linux 6.1 has no room for it. */
-PCN_MAP_SHARED(classify, classify_keys, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_classify_key,
-	       1);
-
 /* Internal: pcn_classify_packet, with what the key has of the metadata. The key is not its own, so that the
  * verifier knows nothing of it, and checks the search once. */
 PCN_GLOBAL int pcn_classify_both(struct CTXTYPE *ctx, struct pcn_classify_key *key PCN_NONNULL,
@@ -474,8 +470,7 @@ PCN_GLOBAL int pcn_classify_both(struct CTXTYPE *ctx, struct pcn_classify_key *k
 PCN_INLINE int pcn_classify_packet(struct CTXTYPE *ctx, const struct pcn_md *md,
 				   struct pcn_classify_match *match, __u32 set)
 {
-	__u32 only = 0;
-	struct pcn_classify_key *key = bpf_map_lookup_elem(&classify_keys, &only);
+	struct pcn_classify_key *key = pcn_classify_key();
 
 	if (!key)
 		return -1;
