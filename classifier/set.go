@@ -4,7 +4,7 @@
 // (pcn/classify.h): the first matching rule wins. Rules are data. A change of some rules adds blocks next to those in
 // use and then replaces one pointer, so a packet sees either the rules before the change or those after it.
 //
-//	s.rules = classifier.New(env, 0)                    // pcn_classify_set(0) in C
+//	s.rules = classifier.New(env, 0)                    // pcn_classify_set(md, 0) in C
 //	plan, err := s.rules.Prepare([]classifier.Change{{Order: 7, Rule: &classifier.Rule{Match: m, Result: 3}}})
 package classifier
 

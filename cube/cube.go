@@ -124,7 +124,7 @@ type Env interface {
 	// Name is the cube's name, Type its hook.
 	Name() string
 	Type() Type
-	// Instance is the cube's number, which no other cube has as long as it exists: pcn_instance in its programs.
+	// Instance is the cube's number, which no other cube has as long as it exists: pcn_instance(md) in its programs.
 	Instance() uint16
 	// Logger logs at the cube's own level.
 	Logger() *slog.Logger

@@ -19,6 +19,8 @@ PCN_MAP_FLAGS(pcn_exits, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_exit, PCN_MAX_CUB
 PCN_MAP(pcn_counters, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_page, PCN_PAGES);
 PCN_MAP(pcn_fates, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_fates, PCN_MAX_CUBES);
 PCN_MAP(pcn_resumes, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_resume, 1);
+/* The cube that runs on this CPU, where its number is not in the code: it calls the framework without md. */
+PCN_MAP(pcn_running, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, __u32, 1);
 PCN_MAP_FLAGS(pcn_floods, BPF_MAP_TYPE_HASH, __u32, struct pcn_flood, PCN_MAX_CUBES,
 	      BPF_F_NO_PREALLOC);
 PCN_MAP_FLAGS(pcn_flood_sets, BPF_MAP_TYPE_HASH, __u32, struct pcn_flood_set, PCN_FLOOD_SETS,

@@ -7,7 +7,7 @@
 PCN_GLOBAL int pcn_core_notify_for(struct CTXTYPE *ctx, const struct pcn_notice *n PCN_NONNULL,
 				   __u32 who)
 {
-	__u32 cube = CUBE(who), len = n->size;
+	__u32 cube = CUBE(caller(who)), len = n->size;
 	struct pcn_share *share = bpf_map_lookup_elem(&pcn_shares, &cube);
 	struct pcn_record *r = NULL;
 	const __u32 size = sizeof(*r) + sizeof(n->data);

@@ -11,6 +11,18 @@
 #define THROUGH_EGRESS(who) ((who)&0x20000) /* copies must run the cube's egress program */
 #define GENERIC(who) ((who)&0x40000)	    /* the cube is of type XDP_SKB */
 
+/* Who called a function that cubes call. In programs that several cubes run, `who` has no cube: it is
+ * the one that the driver entered. */
+PCN_INLINE __u32 caller(__u32 who)
+{
+	__u32 zero = 0, *running;
+
+	if (CUBE(who))
+		return who;
+	running = bpf_map_lookup_elem(&pcn_running, &zero);
+	return running ? who | (*running & 0xffff) : who;
+}
+
 /* True if the cube may add `size` bytes to the ring: three times its usage must not exceed the free
  * space. One noisy cube can use at most a quarter of the ring, and one with little usage always
  * finds room (Choudhury and Hahne, dynamic queue length thresholds, 1998). */
@@ -165,7 +177,7 @@ PCN_GLOBAL int pcn_core_copy_for(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONN
 	__u16 was = md->reason;
 
 	md->reason = reason;
-	int shed = pcn_core_put(ctx, md, who, PCN_RECORD_PACKET);
+	int shed = pcn_core_put(ctx, md, caller(who), PCN_RECORD_PACKET);
 	md->reason = was;
 	return shed;
 }
@@ -174,7 +186,7 @@ PCN_GLOBAL int pcn_core_copy_for(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONN
 PCN_GLOBAL int pcn_core_log_for(struct CTXTYPE *ctx, const struct pcn_log_args *args PCN_NONNULL,
 				__u32 who)
 {
-	__u32 cube = CUBE(who);
+	__u32 cube = CUBE(caller(who));
 	struct pcn_share *share = bpf_map_lookup_elem(&pcn_shares, &cube);
 	struct pcn_record *r;
 	const __u32 size = sizeof(*r) + sizeof(*args);

@@ -15,7 +15,7 @@ PCN_REASONS(twosets_reason);
 
 PCN_INGRESS
 {
-	__u32 first = pcn_classify_set(0), second = pcn_classify_set(1);
+	__u32 first = pcn_classify_set(md, 0), second = pcn_classify_set(md, 1);
 	__u32 fields = pcn_classify_fields(first) | pcn_classify_fields(second);
 	struct pcn_classify_key *key = pcn_classify_key();
 	struct pcn_classify_match match;

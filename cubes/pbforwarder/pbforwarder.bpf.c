@@ -32,7 +32,7 @@ PCN_SLOWPATH_REASONS(pbforwarder_slowpath_reason);
 PCN_INGRESS
 {
 	struct pcn_classify_match match;
-	int found = pcn_classify_packet(ctx, md, &match, pcn_classify_set(0));
+	int found = pcn_classify_packet(ctx, md, &match, pcn_classify_set(md, 0));
 
 	if (found < 0)
 		return pcn_pkt_drop(ctx, md, PBFORWARDER_TRUNCATED);

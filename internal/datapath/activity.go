@@ -40,15 +40,19 @@ func (p *Plane) Segments() []Segment {
 	return out
 }
 
-// tell reports a segment's programs. It is called with the plane's lock held: the receiver must not wait.
-func (p *Plane) tell(c *segment) {
+// tell reports the programs of segments that have the same ones. It is called with the plane's lock held: the receiver must
+// not wait.
+func (p *Plane) tell(same ...*segment) {
 	if p.opts.Relinked == nil {
 		return
 	}
-	names := make([]string, 0, len(c.Code.Cubes))
-	for _, lc := range c.Code.Cubes {
-		names = append(names, lc.Name)
+	var names []string
+	for _, c := range same {
+		for _, lc := range c.Code.Cubes {
+			names = append(names, lc.Name)
+		}
 	}
+	c := same[0]
 	p.opts.Relinked(Relinked{Cubes: names, Mode: c.gen.Mode.String(), Reason: c.note, Instructions: c.gen.Instructions})
 }
 

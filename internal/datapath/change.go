@@ -71,11 +71,7 @@ func (ch *change) build(ctx context.Context, w *graph.Wiring) (again bool, err e
 	was := ch.built
 	ch.parts, ch.built = nil, nil
 	ch.unclaim()
-	defer func() {
-		for _, c := range was {
-			ch.p.maker.Dispose(c.gen)
-		}
-	}()
+	defer func() { ch.p.dispose(was, ch.built) }()
 	cut, asBefore := ch.p.partitioner.partition(w, ch.p.wiring, ch.stale, ch.onlyCode, ch.p.present)
 	ch.cut, ch.onlyCode = cut, ch.onlyCode && asBefore
 	var missing []*segment
@@ -101,7 +97,6 @@ func (ch *change) build(ctx context.Context, w *graph.Wiring) (again bool, err e
 			ch.parts = append(ch.parts, c)
 			if at := slices.IndexFunc(was, func(b *segment) bool { return b.Print == c.Print }); at >= 0 {
 				c.gen = was[at].gen
-				was = slices.Delete(was, at, at+1)
 				ch.built = append(ch.built, c)
 			} else if !ch.p.reuse(ch, c) {
 				missing = append(missing, c)
@@ -113,7 +108,15 @@ func (ch *change) build(ctx context.Context, w *graph.Wiring) (again bool, err e
 
 // buildAll builds segments in parallel: while the verifier of one occupies a processor, the linker of another has the next. If
 // building one panics, so does buildAll, once the others have ended: the caller recovers from that.
-func (ch *change) buildAll(ctx context.Context, missing []*segment) (again bool, err error) {
+func (ch *change) buildAll(ctx context.Context, all []*segment) (again bool, err error) {
+	var missing []*segment
+	same := map[string][]*segment{} // by print: one is built, the others get its programs
+	for _, c := range all {
+		if same[c.Print] == nil {
+			missing = append(missing, c)
+		}
+		same[c.Print] = append(same[c.Print], c)
+	}
 	errs, panics := make([]error, len(missing)), make([]any, len(missing))
 	atOnce := runtime.GOMAXPROCS(0)
 	if len(missing) > 1 && little() {
@@ -143,7 +146,10 @@ func (ch *change) buildAll(ctx context.Context, missing []*segment) (again bool,
 	for i, c := range missing {
 		switch {
 		case errs[i] == nil:
-			ch.built = append(ch.built, c)
+			for _, twin := range same[c.Print] {
+				twin.gen = c.gen
+				ch.built = append(ch.built, twin)
+			}
 		case ch.p.partitioner.tooLarge(c, errs[i], noted):
 			again = true
 		case err == nil:
@@ -167,8 +173,8 @@ func (ch *change) kept(c *segment, number, of int, native bool) *segment {
 
 // reuse gives the component the programs it has already, if the code is the same; false if there are none.
 func (p *Plane) reuse(ch *change, c *segment) bool {
-	if old := p.part(c.Print); old != nil {
-		c.gen, c.note, c.spare, c.noSpare = old.gen, old.note, old.spare, old.noSpare
+	if old := p.part(c.Print); old != nil && !p.claimed[old.gen] {
+		c.gen, c.note = old.gen, old.note
 		return true
 	}
 	return p.changeConstants(ch, c)
@@ -204,11 +210,23 @@ func (ch *change) Abort() {
 }
 
 func (ch *change) drop() {
-	for _, c := range ch.built {
-		ch.p.maker.Dispose(c.gen)
-	}
+	ch.p.dispose(ch.built, nil)
 	ch.built = nil
 	ch.unclaim()
+}
+
+// dispose closes the generations of segments that were built for nothing, except those that others have.
+func (p *Plane) dispose(parts, except []*segment) {
+	done := map[*segments.Generation]bool{}
+	for _, c := range except {
+		done[c.gen] = true
+	}
+	for _, c := range parts {
+		if !done[c.gen] {
+			done[c.gen] = true
+			p.maker.Dispose(c.gen)
+		}
+	}
 }
 
 // Commit makes the graph effective: exits first, then new netdevs, then the programs, then
@@ -241,7 +259,7 @@ func (ch *change) refresh() {
 	for _, c := range ch.p.notInUse(ch.parts) {
 		if !built[c] {
 			now := ch.p.part(c.Print)
-			c.gen, c.note, c.spare, c.noSpare = now.gen, now.note, now.spare, now.noSpare
+			c.gen, c.note = now.gen, now.note
 		}
 	}
 }
@@ -348,14 +366,15 @@ func (ch *change) finish() {
 	p.now.Store(ch.wiring)
 	p.tables.Use(ch.rows)
 	p.partitioner.partitioned = ch.cut
-	gone := p.setParts(ch.parts)
-	changed := slices.Concat(ch.built, ch.constants)
-	p.state.Keep(ch.g, linkedOf(changed))
-	for _, c := range changed {
-		p.tell(c)
-	}
+	linked := p.otherwise(ch.parts)
 	for _, c := range ch.constants {
-		delete(p.claimed, c.gen)
+		p.unclaim(c)
+	}
+	left, gone := p.setParts(ch.parts)
+	p.expel(left)
+	p.state.Keep(ch.g, linkedOf(linked))
+	for _, c := range slices.Concat(ch.built, ch.constants) {
+		p.tell(c)
 	}
 	for _, gen := range gone {
 		p.retire(gen)
@@ -368,6 +387,50 @@ func (ch *change) finish() {
 		p.staleGens = nil
 	}
 	p.inline.wake()
+}
+
+// otherwise are the segments whose programs are not those that their cubes have in use.
+func (p *Plane) otherwise(parts []*segment) []*segment {
+	return slices.DeleteFunc(p.notInUse(parts), func(c *segment) bool {
+		old := p.byCube[c.IDs[0]]
+		return old != nil && old.Print == c.Print
+	})
+}
+
+// admit makes a segment's programs process packets of its cubes.
+func (p *Plane) admit(u *undo.Stack, c *segment) error {
+	for _, id := range c.IDs {
+		if was := p.byCube[id]; was != nil && was.gen == c.gen {
+			continue
+		}
+		gen := c.gen
+		if err := gen.Admit(id); err != nil {
+			return err
+		}
+		u.Push(func() error { return gen.Expel(id) })
+	}
+	return nil
+}
+
+// expel makes programs that others still use forget the cubes of segments that are no longer in use, once no packet of
+// them can be there.
+func (p *Plane) expel(left []*segment) {
+	for _, c := range left {
+		gen := c.gen
+		for _, id := range c.IDs {
+			if now := p.byCube[id]; now != nil && now.gen == gen || p.users[gen] == 0 {
+				continue
+			}
+			p.collect.Add(func() error {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				if now := p.byCube[id]; now != nil && now.gen == gen || p.users[gen] == 0 {
+					return nil
+				}
+				return gen.Expel(id)
+			})
+		}
+	}
 }
 
 // swap writes the programs into every slot that leads to them. What the programs before wrote to maps that have successors
@@ -385,6 +448,9 @@ func (ch *change) swap(u *undo.Stack) error {
 	follow := ch.p.state.CatchUp(ch.g)
 	// A cube that is new to the data plane is there before others lead to it.
 	for _, c := range changed {
+		if err := ch.p.admit(u, c); err != nil {
+			return err
+		}
 		if err := ch.p.slots.enterCubes(u, c, before, true); err != nil {
 			return err
 		}

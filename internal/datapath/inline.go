@@ -256,28 +256,40 @@ func (p *Plane) externalCube(c *segment) string {
 	return ""
 }
 
-// publish switches to a new generation of a component, if the component still exists.
+// publish switches to a new generation of a component, and of all that are alike, if any still exists.
 func (p *Plane) publish(c *segments.Description, gen *segments.Generation) {
-	now := p.part(c.Print)
-	if now == nil {
-		p.collect.Unpin(gen.Close)
-		return
-	}
-	before := map[CubeID]*segments.Generation{}
-	for _, id := range now.IDs {
-		before[id] = now.gen
-	}
-	old := now.gen
-	now.gen, now.note = gen, ""
 	var u undo.Stack
-	if err := p.enter(&u, now, before); err != nil {
-		p.log.Error("swap the inlined programs in", "err", err, "undo", u.Run())
-		now.gen, now.note = old, err.Error()
+	for now := range p.byPrint[c.Print] {
+		if err := p.enterOther(&u, now, gen); err != nil {
+			p.log.Error("swap the inlined programs in", "err", err, "undo", u.Run())
+			for now := range p.byPrint[c.Print] {
+				now.note = err.Error()
+			}
+			p.collect.Unpin(gen.Close)
+			return
+		}
+	}
+	for _, old := range p.replace(c.Print, gen) {
+		p.retire(old)
+	}
+	if p.users[gen] == 0 {
 		p.collect.Unpin(gen.Close)
 		return
 	}
-	p.retire(old)
-	p.tell(now)
+	p.tell(slices.Collect(maps.Keys(p.byPrint[c.Print]))...)
+}
+
+// enterOther makes other programs those that packets of a segment enter.
+func (p *Plane) enterOther(u *undo.Stack, c *segment, gen *segments.Generation) error {
+	next, before := *c, map[CubeID]*segments.Generation{}
+	next.gen = gen
+	for _, id := range c.IDs {
+		before[id] = c.gen
+	}
+	if err := p.admit(u, &next); err != nil {
+		return err
+	}
+	return p.enter(u, &next, before)
 }
 
 // temporary reports whether an error was a lack of resources that may be available later.

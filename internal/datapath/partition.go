@@ -46,14 +46,13 @@ func (p *partitioner) loadOf(n *Node) graph.Load {
 	}
 	used := map[string]bool{}
 	for _, pr := range programs {
-		maps, instructions := pr.Function.Uses()
-		for _, m := range maps {
+		for _, m := range pr.Function.Maps {
 			if !strings.HasPrefix(m, ".") { // all constants are in one
 				used[m] = true
 			}
 		}
 		l.Functions += 1 + len(pr.Function.Callees)
-		l.Verified += instructions * verifiedPerInstruction << p.heavier[pr.Object]
+		l.Verified += pr.Function.Instructions * verifiedPerInstruction << p.heavier[pr.Object]
 	}
 	l.Maps = len(used)
 	return l

@@ -224,10 +224,12 @@ func (p *Plane) Close() error {
 	p.sets.Close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, c := range p.parts {
-		c.gen.Release()
-		if c.spare != nil {
-			c.spare.Release()
+	for gen := range p.users {
+		gen.Release()
+	}
+	for _, s := range p.shapes {
+		if s.spare != nil {
+			s.spare.Release()
 		}
 	}
 	p.state.Close()

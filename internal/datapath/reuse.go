@@ -62,26 +62,37 @@ type segment struct {
 	note string
 	// native is true if a cube of its connected part is of type XDP_DRV.
 	native bool
-	// spare are programs that can take other constants, nil if there are none; no packet runs them. noSpare is set
-	// if none can be loaded.
-	spare   *segments.Generation
-	noSpare bool
 	// number and of are the segment's position among the segments of its connected part of the graph, and their
 	// number.
 	number, of int
 }
 
-// inUse are the segments of the graph in use.
+// inUse are the segments of the graph in use. Segments with the same print, those of cubes that are alike, have the same
+// programs.
 type inUse struct {
 	parts   []*segment
-	byPrint map[string]*segment
+	byPrint map[string]map[*segment]bool
 	byCube  map[CubeID]*segment
+	// users are how many segments have the programs.
+	users map[*segments.Generation]int
+	// shapes are those of the segments.
+	shapes map[string]*shape
 	// claimed are programs that a prepared change gives other constants.
 	claimed map[*segments.Generation]bool
 }
 
+// shape is what segments whose code differs in constants only have in common.
+type shape struct {
+	segments int
+	// spare are programs that can take other constants, nil if there are none; no packet runs them. noSpare is set
+	// if none can be loaded.
+	spare   *segments.Generation
+	noSpare bool
+}
+
 func newInUse() inUse {
-	return inUse{byPrint: map[string]*segment{}, byCube: map[CubeID]*segment{}, claimed: map[*segments.Generation]bool{}}
+	return inUse{byPrint: map[string]map[*segment]bool{}, byCube: map[CubeID]*segment{}, users: map[*segments.Generation]int{},
+		shapes: map[string]*shape{}, claimed: map[*segments.Generation]bool{}}
 }
 
 // notInUse are those of some segments that are not in use unchanged.
@@ -95,8 +106,8 @@ func (u *inUse) notInUse(parts []*segment) []*segment {
 	return out
 }
 
-// setParts makes these the segments in use, and returns the generations that no segment uses any more.
-func (u *inUse) setParts(parts []*segment) (gone []*segments.Generation) {
+// setParts makes these the segments in use. It returns those that left, and the generations that no segment uses any more.
+func (u *inUse) setParts(parts []*segment) (left []*segment, gone []*segments.Generation) {
 	came, left := u.notInUse(parts), u.parts
 	if len(came) < len(parts) { // of a change of code only: each replaces one with the same cubes
 		left = nil
@@ -104,34 +115,78 @@ func (u *inUse) setParts(parts []*segment) (gone []*segments.Generation) {
 			left = append(left, u.byCube[c.IDs[0]])
 		}
 	}
+	for _, c := range came {
+		if u.shapes[c.Shape] == nil {
+			u.shapes[c.Shape] = &shape{}
+		}
+		u.shapes[c.Shape].segments++
+		u.users[c.gen]++
+	}
 	for _, c := range left {
-		delete(u.byPrint, c.Print)
+		if delete(u.byPrint[c.Print], c); len(u.byPrint[c.Print]) == 0 {
+			delete(u.byPrint, c.Print)
+		}
 		for _, id := range c.IDs {
 			delete(u.byCube, id)
 		}
+		gone = append(gone, u.leave(c)...)
 	}
-	stay := map[*segments.Generation]bool{}
 	for _, c := range came {
-		stay[c.gen], stay[c.spare] = true, true
-		u.byPrint[c.Print] = c
+		if u.byPrint[c.Print] == nil {
+			u.byPrint[c.Print] = map[*segment]bool{}
+		}
+		u.byPrint[c.Print][c] = true
 		for _, id := range c.IDs {
 			u.byCube[id] = c
 		}
 	}
-	for _, c := range left {
-		for _, gen := range []*segments.Generation{c.gen, c.spare} {
-			if gen != nil && !stay[gen] {
-				gone = append(gone, gen)
-			}
+	u.parts = parts
+	return left, gone
+}
+
+// leave counts a segment that is no longer in use, and returns the generations that nothing uses without it.
+func (u *inUse) leave(c *segment) (gone []*segments.Generation) {
+	if u.users[c.gen]--; u.users[c.gen] == 0 {
+		delete(u.users, c.gen)
+		gone = append(gone, c.gen)
+	}
+	s := u.shapes[c.Shape]
+	if s.segments--; s.segments == 0 {
+		delete(u.shapes, c.Shape)
+		if s.spare != nil {
+			gone = append(gone, s.spare)
 		}
 	}
-	u.parts = parts
 	return gone
 }
 
-// part returns the component with a print, or nil.
+// replace gives the segments with a print other programs, and returns the generations that nothing uses any more.
+func (u *inUse) replace(print string, gen *segments.Generation) (gone []*segments.Generation) {
+	for c := range u.byPrint[print] {
+		if u.users[c.gen]--; u.users[c.gen] == 0 {
+			delete(u.users, c.gen)
+			gone = append(gone, c.gen)
+		}
+		c.gen, c.note = gen, ""
+		u.users[gen]++
+	}
+	return gone
+}
+
+// part returns a segment with a print, or nil. All of them have the same programs.
 func (u *inUse) part(print string) *segment {
-	return u.byPrint[print]
+	for c := range u.byPrint[print] {
+		return c
+	}
+	return nil
+}
+
+// spareOf returns the programs that a segment's constants can change to, nil if there are none.
+func (u *inUse) spareOf(c *segment) *segments.Generation {
+	if s := u.shapes[c.Shape]; s != nil {
+		return s.spare
+	}
+	return nil
 }
 
 // present are the cubes of the segments in use.

@@ -9,6 +9,7 @@ package datapath
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -41,11 +42,15 @@ func (p *Plane) changeConstants(ch *change, c *segment) bool {
 	if old == nil || old.Shape != c.Shape || !p.canSave() {
 		return false
 	}
+	spare := p.spareOf(old)
+	same := slices.IndexFunc(ch.constants, func(o *segment) bool { return o.Print == c.Print })
 	switch {
-	case old.spare != nil:
-		c.gen = old.spare
+	case same >= 0:
+		c.gen = ch.constants[same].gen
+	case spare != nil && !p.claimed[spare]:
+		c.gen = spare
 		c.gen.SetConstants(c.Rodata) // no packet runs it
-	case old.gen.CanTake(c.Rodata):
+	case old.gen.CanTake(c.Rodata) && p.users[old.gen] == 1 && !ch.has(old.gen):
 		c.gen = old.gen
 	default:
 		return false
@@ -53,6 +58,19 @@ func (p *Plane) changeConstants(ch *change, c *segment) bool {
 	p.claimed[c.gen] = true
 	ch.constants = append(ch.constants, c)
 	return true
+}
+
+// has reports whether a segment of the new graph has the programs.
+func (ch *change) has(gen *segments.Generation) bool {
+	return slices.ContainsFunc(ch.parts, func(c *segment) bool { return c.gen == gen })
+}
+
+// unclaim ends the claim of a segment of the new graph to its programs, which are no spare ones any more.
+func (p *Plane) unclaim(c *segment) {
+	delete(p.claimed, c.gen)
+	if s := p.shapes[c.Shape]; s != nil && s.spare == c.gen {
+		s.spare = nil
+	}
 }
 
 // canSave tells whether the constants can be saved for the next daemon, which takes a file in the BPF file system and a
@@ -81,10 +99,7 @@ func (c *segment) writeConstants(u *undo.Stack) {
 // unclaim returns the programs that the change would have used.
 func (ch *change) unclaim() {
 	for _, c := range ch.constants {
-		delete(ch.p.claimed, c.gen)
-		if old := ch.p.byCube[c.IDs[0]]; old != nil && old.spare == c.gen {
-			old.spare = nil // packets may have run it
-		}
+		ch.p.unclaim(c) // packets may have run them
 		ch.p.retire(c.gen)
 	}
 	ch.constants = nil
@@ -99,13 +114,13 @@ func (p *Plane) retire(gen *segments.Generation) {
 	p.collect.Unpin(func() error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		c := p.byCube[gen.First]
+		s := p.shapes[gen.Shape]
 		switch {
-		case p.claimed[gen] || c != nil && (c.gen == gen || c.spare == gen):
+		case p.claimed[gen] || p.users[gen] > 0 || s != nil && s.spare == gen:
 			return nil
-		case c != nil && c.Shape == gen.Shape && c.spare == nil:
-			c.spare = gen
-			return nil
+		case s != nil && s.spare == nil:
+			s.spare = gen
+			return gen.ExpelAll()
 		}
 		return gen.Close()
 	})
@@ -128,7 +143,7 @@ func (in *inliner) buildSpares(ctx context.Context) {
 	}
 }
 
-// oneSpare builds the spare programs of one segment; false if there are none to build.
+// oneSpare builds the spare programs of the segments of one shape; false if there are none to build.
 func (in *inliner) oneSpare(ctx context.Context) bool {
 	c := in.nextSpare()
 	if c == nil || ctx.Err() != nil {
@@ -139,17 +154,17 @@ func (in *inliner) oneSpare(ctx context.Context) bool {
 	c.GiveBack()
 	in.p.mu.Lock()
 	defer in.p.mu.Unlock()
-	now := in.p.byCube[c.IDs[0]]
+	now := in.p.shapes[c.Shape]
 	switch {
 	case err != nil || time.Since(start) > in.spareWithin:
-		if now != nil && now.Shape == c.Shape {
+		if now != nil {
 			now.noSpare = true
 		}
 		if err != nil {
 			in.p.log.Debug("no spare programs", "cube", c.Code.Cubes[0].Name, "err", err)
 			return true
 		}
-	case now != nil && now.Shape == c.Shape && now.spare == nil && !now.gen.Live():
+	case now != nil && now.spare == nil:
 		now.spare = gen
 		return true
 	}
@@ -159,7 +174,7 @@ func (in *inliner) oneSpare(ctx context.Context) bool {
 	return true
 }
 
-// nextSpare selects a segment that has no spare programs, as long as there is room for more.
+// nextSpare selects a segment whose shape has no spare programs, as long as there is room for more.
 func (in *inliner) nextSpare() *segments.Description {
 	in.p.mu.Lock()
 	defer in.p.mu.Unlock()
@@ -170,22 +185,23 @@ func (in *inliner) nextSpare() *segments.Description {
 	if room < littleMemory {
 		return nil
 	}
-	for _, c := range in.p.parts {
-		if c.spare != nil {
-			size += c.spare.Size
+	for _, s := range in.p.shapes {
+		if s.spare != nil {
+			size += s.spare.Size
 		}
 	}
 	for _, c := range in.p.parts {
+		s := in.p.shapes[c.Shape]
 		// With frozen constants, the verifier leaves out code that an external service may have written to change them, and
 		// with them those of other cubes.
-		if c.spare != nil || c.noSpare || c.gen.Live() || in.p.externalCube(c) != "" || size+c.gen.Size > limit {
+		if s.spare != nil || s.noSpare || c.gen.Live() || in.p.externalCube(c) != "" || size+c.gen.Size > limit {
 			continue
 		}
 		own, err := in.hold(c)
 		switch {
 		case errors.Is(err, errChanging):
 		case err != nil:
-			c.noSpare = true
+			s.noSpare = true
 		default:
 			return own
 		}

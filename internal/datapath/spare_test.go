@@ -30,10 +30,10 @@ func (b *bench) spare(n *Node) *segments.Generation {
 		b.plane.mu.Lock()
 		defer b.plane.mu.Unlock()
 		c := b.plane.byCube[n.ID]
-		if c == nil || c.spare == nil || c.gen.Live() {
+		if c == nil || b.plane.spareOf(c) == nil || c.gen.Live() {
 			return fmt.Errorf("%+v has no spare programs", c)
 		}
-		out = c.spare
+		out = b.plane.spareOf(c)
 		return nil
 	})
 	return out
@@ -209,7 +209,7 @@ func TestSpareProgramsAreBounded(t *testing.T) {
 	b.spare(one)
 	b.spare(two)
 	b.plane.mu.Lock()
-	b.plane.inline.spares = b.plane.byCube[one.ID].spare.Size // of one segment only
+	b.plane.inline.spares = b.plane.spareOf(b.plane.byCube[one.ID]).Size // of one segment only
 	b.plane.mu.Unlock()
 	for _, c := range []*Node{one, two} {
 		c.LogLevel++ // a constant of both: both spare sets are used
@@ -224,8 +224,8 @@ func TestSpareProgramsAreBounded(t *testing.T) {
 		defer b.plane.mu.Unlock()
 		size, frozen := 0, 0
 		for _, c := range b.plane.parts {
-			if c.spare != nil {
-				size += c.spare.Size
+			if spare := b.plane.spareOf(c); spare != nil {
+				size += spare.Size
 			}
 			if !c.gen.Live() {
 				frozen++
@@ -247,7 +247,7 @@ func TestSpareProgramsAreBounded(t *testing.T) {
 			want := 0
 			for _, c := range b.plane.parts {
 				want++
-				if c.spare != nil {
+				if b.plane.spareOf(c) != nil {
 					want++
 				}
 			}
@@ -372,7 +372,7 @@ func TestExternalServicesHaveNoSparePrograms(t *testing.T) {
 		t.Errorf("spare programs of %v are to be built", c.IDs)
 	}
 	b.plane.mu.Lock()
-	if b.plane.byCube[n.ID].spare != nil {
+	if b.plane.spareOf(b.plane.byCube[n.ID]) != nil {
 		t.Error("an external cube has spare programs")
 	}
 	b.plane.mu.Unlock()

@@ -33,7 +33,7 @@ func (p *Plane) Status(id CubeID) CubeStatus {
 			if other == id {
 				return CubeStatus{
 					Mode: c.gen.Mode.String(), Reason: p.whyCall(c), Segment: c.number, Segments: c.of, Cubes: len(c.IDs),
-					Spare: c.spare != nil || c.gen.Live(), Instructions: c.gen.Instructions, Verified: c.gen.Verified, Load: c.gen.LoadTime,
+					Spare: p.spareOf(c) != nil || c.gen.Live(), Instructions: c.gen.Instructions, Verified: c.gen.Verified, Load: c.gen.LoadTime,
 				}
 			}
 		}

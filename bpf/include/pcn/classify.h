@@ -7,7 +7,7 @@
  * programs nor maps.
  *
  *	struct pcn_classify_match match;
- *	int found = pcn_classify_packet(ctx, md, &match, pcn_classify_set(0));
+ *	int found = pcn_classify_packet(ctx, md, &match, pcn_classify_set(md, 0));
  *
  *	if (found < 0)
  *		return pcn_pkt_drop(ctx, md, X_TRUNCATED);
@@ -25,9 +25,9 @@
 #include <pcn/classify_search.h>
 
 /* The set of the cube with a number, for the functions below. */
-PCN_INLINE __u32 pcn_classify_set(const __u32 number)
+PCN_INLINE __u32 pcn_classify_set(const struct pcn_md *md, const __u32 number)
 {
-	return pcn_instance * PCN_CLASSIFY_SETS + number;
+	return pcn_instance(md) * PCN_CLASSIFY_SETS + number;
 }
 
 /* The fields that the rules of a set match, for pcn_classify_read; combine those of several sets that

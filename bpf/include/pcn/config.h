@@ -5,6 +5,7 @@
 #define PCN_CONFIG_H
 
 #include <pcn/ctx.h>
+#include <pcn/md.h>
 
 /* PCN_CONFIG(type, name) = default; e.g. PCN_CONFIG(__u32, aging_time) = 300;
  * The control plane sets it by name in the Constants of its plan. */
@@ -16,9 +17,13 @@
  * number, only the literals given here are tried. PCN_TRY may be repeated. */
 #define PCN_TRY(value) __attribute__((btf_decl_tag("pcn_try:" #value)))
 
-/* The number of the cube, below PCN_MAX_CUBES, which no other cube has as long as it exists: an index into tables that
- * cubes share (in Go, Env.Instance). Set by the linker. */
-const volatile __u32 pcn_instance = 0;
+/* The number of the cube, below PCN_MAX_CUBES, which no other cube has as long as it exists: an index
+ * into tables that cubes share (in Go, Env.Instance). It is data, since cubes that are alike run the
+ * same programs. */
+PCN_INLINE __u32 pcn_instance(const struct pcn_md *md)
+{
+	return md->cube;
+}
 
 /* 1 if the cube has a namespace, and 1 if that gets copies of all its traffic. The linker sets
  * both, so that code for the other case costs nothing. */

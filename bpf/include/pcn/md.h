@@ -23,7 +23,9 @@ struct pcn_md {
 	__u16 flags;	    /* PCN_MD_... */
 	__u16 trace_id;	    /* distinguishes traced packets */
 	__u16 pad;
-	__u32 reserved[3];
+	__u16 cube; /* the number of the cube that runs: pcn_instance(md) */
+	__u16 pad2;
+	__u32 reserved[2];
 };
 
 _Static_assert(sizeof(struct pcn_md) == 64, "md is 64 bytes");

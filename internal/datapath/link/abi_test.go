@@ -33,7 +33,7 @@ func TestOffsetsAreThoseOfTheStructs(t *testing.T) {
 		"pcn_md": {
 			"in_port": mdInPort - offMD, "out_port": mdOutPort - offMD, "reason": mdReason - offMD,
 			"hops": mdHops - offMD, "packet_len": mdLen - offMD, "traffic_class": mdTrafficClass - offMD,
-			"md": mdWords - offMD, "pass_ifindex": mdPassIfindex - offMD,
+			"md": mdWords - offMD, "pass_ifindex": mdPassIfindex - offMD, "cube": mdCube - offMD,
 		},
 		"pcn_entry":  {"cube": 0, "port": 2, "page": 4, "slot": 6},
 		"pcn_exit":   {"ifindex": 0, "page": 4, "slot": 6},
@@ -61,7 +61,7 @@ func TestOffsetsAreThoseOfTheStructs(t *testing.T) {
 	whose := map[string]effects{
 		"in_port": 0, "out_port": 0, "reason": 0, "traffic_class": 0, "flow_hash": 0, "tenant": 0,
 		"hops": writesFramework, "packet_len": writesFramework, "pass_ifindex": writesFramework,
-		"reserved": writesFramework, "turns": writesFramework, "trace_id": writesFramework, "pad": writesFramework, "flags": writesFramework, "md": writesWords,
+		"reserved": writesFramework, "turns": writesFramework, "trace_id": writesFramework, "pad": writesFramework, "cube": writesFramework, "pad2": writesFramework, "flags": writesFramework, "md": writesWords,
 	}
 	for _, m := range structOf(t, cube.TC, "pcn_md").Members {
 		size, err := btf.Sizeof(m.Type)

@@ -12,13 +12,14 @@ import (
 // The driver's work around a cube depends on the cube's code: whether it may write to the cube's own words of md, or to
 // members that belong to the framework, and which callee-saved registers it preserves.
 
-// effects is the set of changes that a body may make to md.
+// effects is the set of changes that a body may make to md, and whether it may depend on the number of the cube.
 type effects uint8
 
 const (
 	writesWords     effects = 1 << iota // to the cube's own words
 	writesFramework                     // to hops, packet_len, pass_ifindex or reserved members
-	writesAnything  = writesWords | writesFramework
+	readsCube                           // does not change md: it may read the number of the cube
+	anything        = writesWords | writesFramework | readsCube
 )
 
 // on returns the effects of a write of size bytes at an offset in md.
@@ -144,7 +145,9 @@ func (p pointers) step(ins *asm.Instruction) (pointers, effects) {
 	case isStore(ins):
 		return p.store(ins)
 	case isLoad(ins):
+		e := p.load(ins)
 		p.set(ins.Dst, ins.Src == asm.R10 && p.spilled && op.Size() == asm.DWord, true)
+		return p, e
 	case op.Class() == asm.ALU64Class && op.ALUOp() == asm.Mov && op.Source() == asm.RegSource:
 		p.set(ins.Dst, p.has(ins.Src), p.derived>>ins.Src&1 != 0)
 	case op.Class() == asm.ALU64Class && op.ALUOp() != asm.Mov:
@@ -156,10 +159,20 @@ func (p pointers) step(ins *asm.Instruction) (pointers, effects) {
 	return p, 0
 }
 
+// load tells whether a load may read the number of the cube.
+func (p pointers) load(ins *asm.Instruction) effects {
+	const at = mdCube - offMD
+	from, to := int(ins.Offset), int(ins.Offset)+ins.OpCode.Size().Sizeof()
+	if p.has(ins.Src) && (p.derived>>ins.Src&1 != 0 || from < at+2 && to > at) {
+		return readsCube
+	}
+	return 0
+}
+
 func (p pointers) store(ins *asm.Instruction) (pointers, effects) {
 	if ins.OpCode.Class() == asm.StXClass && p.has(ins.Src) {
 		if ins.Dst != asm.R10 {
-			return p, writesAnything // the pointer escapes
+			return p, anything // the pointer escapes
 		}
 		p.spilled = true
 	}
@@ -167,7 +180,7 @@ func (p pointers) store(ins *asm.Instruction) (pointers, effects) {
 	case !p.has(ins.Dst):
 		return p, 0
 	case p.derived>>ins.Dst&1 != 0:
-		return p, writesAnything
+		return p, anything
 	}
 	return p, on(int(ins.Offset), ins.OpCode.Size().Sizeof())
 }
@@ -180,6 +193,16 @@ var harmless = map[asm.BuiltinFunc]bool{
 	asm.FnSkbVlanPush: true, asm.FnSkbVlanPop: true, asm.FnSkbChangeProto: true, asm.FnSkbChangeTail: true,
 	asm.FnSkbChangeHead: true, asm.FnSkbAdjustRoom: true, asm.FnXdpAdjustHead: true, asm.FnXdpAdjustTail: true,
 	asm.FnXdpGetBuffLen: true,
+}
+
+// callsFramework reports whether the function, or one that it calls, calls a function of <pcn/core.h>.
+func (f *Function) callsFramework() bool {
+	for name := range f.Callees {
+		if _, stub := stubs[name]; stub {
+			return true
+		}
+	}
+	return false
 }
 
 // resizing are helpers after which a packet may have another length.
@@ -199,15 +222,19 @@ func resizes(body asm.Instructions) bool {
 func (p pointers) call(ins *asm.Instruction) (pointers, effects) {
 	_, framework := stubs[ins.Reference()]
 	framework = framework || ins.IsBuiltinCall() && harmless[asm.BuiltinFunc(ins.Constant)]
+	var e effects
 	for r := asm.R1; r <= asm.R5; r++ {
 		if p.has(r) && !framework {
-			return p.called(), writesAnything
+			return p.called(), anything
+		}
+		if p.has(r) && ins.IsBuiltinCall() {
+			e = readsCube
 		}
 	}
 	if p.spilled && !framework {
-		return p.called(), writesAnything // the callee may get a pointer to the place of the pointer
+		return p.called(), anything // the callee may get a pointer to the place of the pointer
 	}
-	return p.called(), 0
+	return p.called(), e
 }
 
 // called returns what is known after a call.

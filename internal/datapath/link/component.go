@@ -58,6 +58,9 @@ type Cube struct {
 	Entry bool
 	// Generic is true for a cube of type XDP_SKB.
 	Generic bool
+	// Alike is true if the cube stands for several: its number is data, which programs read where packets enter, and
+	// nothing else of it differs. It is the only cube of its component.
+	Alike bool
 	// Shadow is true for a cube with a namespace, Span if that gets copies of all its traffic (TC).
 	Shadow, Span bool
 	// NextIn and NextOut are the next steps of a transparent cube's packets.

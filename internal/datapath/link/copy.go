@@ -21,8 +21,17 @@ var (
 	ErrNotInlinable = errors.New("cannot be inlined")
 )
 
-// who identifies the caller in a call to the framework: cube and direction.
-func (s site) who() int32 { return int32(s.cube.ID) | int32(s.dir)<<16 }
+// way is the direction, as part of a caller's identity in a call to the framework.
+func (s site) way() int32 { return int32(s.dir) << 16 }
+
+// who identifies the caller in a call to the framework: cube and direction. The framework finds the cube by itself if the
+// code is that of several.
+func (s site) who() int32 {
+	if s.cube.Alike {
+		return s.way()
+	}
+	return int32(s.cube.ID) | s.way()
+}
 
 // symbol is the name of the site's copy of a function.
 func (s site) symbol(function string) string {

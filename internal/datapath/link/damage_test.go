@@ -39,7 +39,6 @@ func read(t *testing.T, data []byte) {
 		}
 		for _, f := range o.Functions {
 			f.IsProgram()
-			f.Uses()
 		}
 		last := make([]int, len(o.Switches))
 		for i, s := range o.Switches {

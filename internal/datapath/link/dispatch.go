@@ -19,9 +19,10 @@ func (g *generator) site(at place) {
 	b := g.show(g.block("%s", at), at)
 	g.hideWords(b, at.cube)
 	f := at.program().Function
+	g.tellCube(b, at.cube, f)
 	guarded := f.effects&writesFramework != 0
 	if guarded {
-		g.keepSafe(b, true)
+		g.keepSafe(b, at.cube, true)
 	}
 	g.get(b, asm.R1, slotCtx, false)
 	g.get(b, asm.R2, slotMD, false)
@@ -36,7 +37,7 @@ func (g *generator) site(at place) {
 	}
 	after := g.block("%s", done)
 	if guarded {
-		g.keepSafe(after, false)
+		g.keepSafe(after, at.cube, false)
 	}
 	if f.resizes {
 		g.measureAgain(after)
@@ -45,8 +46,23 @@ func (g *generator) site(at place) {
 	g.verdict(at, after)
 }
 
+// tellCube records the number of the cube that runs, for code that asks: in md, and where several cubes are alike for calls
+// to the framework, which have no other way to know it.
+func (g *generator) tellCube(b *block, c *Cube, f *Function) {
+	switch {
+	case !c.Alike && f.effects&readsCube != 0:
+		b.set(asm.R10, mdCube, int32(c.ID), asm.Half)
+	case c.Alike && f.callsFramework():
+		skip := b.local()
+		b.lookupConst(g.m("pcn_running"), 0, skip)
+		b.load(asm.R1, asm.R10, mdCube, asm.Half)
+		b.store(asm.R0, 0, asm.R1, asm.Word)
+		b.mark(skip)
+	}
+}
+
 // keepSafe saves the framework's members of md where the cube cannot write, or restores them.
-func (g *generator) keepSafe(b *block, out bool) {
+func (g *generator) keepSafe(b *block, c *Cube, out bool) {
 	type member struct { // the offset in md, and the place where it is saved
 		md, safe int16
 		size     asm.Size
@@ -54,6 +70,9 @@ func (g *generator) keepSafe(b *block, out bool) {
 	members := []member{{mdHops, 0, asm.Half}, {mdLen, 4, asm.Word}, {mdPassIfindex, 8, asm.DWord}}
 	if g.traced() {
 		members = append(members, member{mdTraceID, 2, asm.Half})
+	}
+	if c.Alike {
+		members = append(members, member{mdCube, offKey - offSafe, asm.Half}) // the driver looks nothing up meanwhile
 	}
 	for _, m := range members {
 		src, dst := m.md, offSafe+m.safe
@@ -219,8 +238,9 @@ func (g *generator) wire(at place) {
 // peer emits the crossing from a port to its peer.
 func (g *generator) peer(b *block, at place, c *Cube, p *Port) {
 	if p.Peer == nil {
-		b.add(asm.Mov.Imm(asm.R1, int32(c.ID)*MaxPorts+int32(p.Index)),
-			asm.Mov.Imm(asm.R6, int32(c.ID)))
+		b.add(asm.Mov.Imm(asm.R1, int32(p.Index)))
+		b.exitKey(asm.R1, asm.R2, c)
+		b.number(asm.R6, c, 0)
 		b.jump("exit")
 		return
 	}

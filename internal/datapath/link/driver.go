@@ -56,6 +56,9 @@ type Core struct {
 	Rodata asm.FDer
 	// Generation is the program array for turning back; slot 0 is the resume program.
 	Generation asm.FDer
+	// Members is an array of one row, the bits of the cubes for which a program of cubes that are alike is; it is
+	// only used there.
+	Members asm.FDer
 	// TapIndex is the interface through which packets re-enter, 0 for none: copies for cubes (TC), and packets that
 	// have turned too often.
 	TapIndex int

@@ -65,6 +65,7 @@ const (
 	mdTurns        = offMD + 44
 	mdFlags        = offMD + 46
 	mdTraceID      = offMD + 48
+	mdCube         = offMD + 52
 	mdReserved     = offMD + 56 // never written there
 	mdSize         = 64
 )
@@ -168,6 +169,28 @@ func (r registers) get(b *block, to asm.Register, slot frameSlot, fresh bool) {
 
 // call calls one of the framework's functions.
 func (b *block) call(name string) { b.add(asm.Call.Label(name)) }
+
+// number sets a register to the number of a cube, with other bits.
+func (b *block) number(to asm.Register, c *Cube, bits int32) {
+	if !c.Alike {
+		b.add(asm.Mov.Imm(to, int32(c.ID)|bits))
+		return
+	}
+	b.load(to, asm.R10, mdCube, asm.Half)
+	if bits != 0 {
+		b.add(asm.Or.Imm(to, bits))
+	}
+}
+
+// exitKey sets a register to the key of a cube's port in the table of exits: the register has the index of the port.
+func (b *block) exitKey(reg, free asm.Register, c *Cube) {
+	if !c.Alike {
+		b.add(asm.Or.Imm(reg, int32(c.ID)*MaxPorts))
+		return
+	}
+	b.load(free, asm.R10, mdCube, asm.Half)
+	b.add(asm.Mul.Imm(free, MaxPorts), asm.Or.Reg(reg, free))
+}
 
 func (b *block) leave(verdict int32) { b.add(asm.Mov.Imm(asm.R0, verdict), asm.Return()) }
 

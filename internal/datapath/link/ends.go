@@ -21,13 +21,13 @@ type exits struct {
 // ends emits the fates of packets in a cube. layout omits unused ones.
 func (x *exits) ends(c *Cube) {
 	id := c.ID
-	x.dropAs("hop", id, reasonHopLimit)
-	x.dropAs("badport", id, reasonBadPort)
-	x.dropAs("badverdict", id, reasonBadVerdict)
-	x.dropAs("nocall", id, reasonNoProgram)
+	x.dropAs("hop", c, reasonHopLimit)
+	x.dropAs("badport", c, reasonBadPort)
+	x.dropAs("badverdict", c, reasonBadVerdict)
+	x.dropAs("nocall", c, reasonNoProgram)
 	// The cube's own reasons start at reasonFirst; a reason that it cannot use is unspecified.
 	drop := x.block("drop.%d", id)
-	drop.add(asm.Mov.Imm(asm.R6, int32(id)))
+	drop.number(asm.R6, c, 0)
 	x.left(drop, asm.R7, mdReason)
 	drop.add(asm.JGE.Imm(asm.R7, reasonFirst, "fate.drop"), asm.Mov.Imm(asm.R7, reasonUnspecified))
 	drop.jump("fate.drop")
@@ -40,28 +40,30 @@ func (x *exits) ends(c *Cube) {
 			b.jump(namespaceLabel(c))
 			continue
 		}
-		b.add(asm.Mov.Imm(asm.R6, int32(id)), asm.Mov.Imm(asm.R7, reasonPass))
+		b.number(asm.R6, c, 0)
+		b.add(asm.Mov.Imm(asm.R7, reasonPass))
 		b.jump("fate." + label)
 	}
 	exit := x.block("exit.%d", id) // r1 is md.out_port
-	exit.add(asm.JGE.Imm(asm.R1, MaxPorts, fmt.Sprintf("badport.%d", id)),
-		asm.Or.Imm(asm.R1, int32(id)*MaxPorts),
-		asm.Mov.Imm(asm.R6, int32(id)))
+	exit.add(asm.JGE.Imm(asm.R1, MaxPorts, fmt.Sprintf("badport.%d", id)))
+	exit.exitKey(asm.R1, asm.R2, c)
+	exit.number(asm.R6, c, 0)
 	exit.jump("exit")
 	for _, dir := range []cube.Direction{cube.Ingress, cube.Egress} {
 		at := first(c, dir)
 		up := x.block("up.%s", at)
 		up.args()
-		up.add(asm.Mov.Imm(asm.R3, at.who()))
+		up.number(asm.R3, c, at.way())
 		up.call("pcn_core_up")
 		up.leave(x.drop())
 	}
 }
 
 // dropAs emits a drop that is counted for a cube with a reason.
-func (w *code) dropAs(label string, id uint16, reason int32) {
-	b := w.block("%s.%d", label, id)
-	b.add(asm.Mov.Imm(asm.R6, int32(id)), asm.Mov.Imm(asm.R7, reason))
+func (w *code) dropAs(label string, c *Cube, reason int32) {
+	b := w.block("%s.%d", label, c.ID)
+	b.number(asm.R6, c, 0)
+	b.add(asm.Mov.Imm(asm.R7, reason))
 	b.jump("fate.drop")
 }
 
@@ -191,7 +193,7 @@ func (g *generator) flood(at place) {
 	b := g.block("%s", floodLabel(at))
 	g.captureFlood(b, c)
 	b.args()
-	b.add(asm.Mov.Imm(asm.R3, int32(c.ID)|c.throughEgress()))
+	b.number(asm.R3, c, c.throughEgress())
 	b.call("pcn_core_flood")
 	if !g.tc() {
 		b.add(asm.JNE.Imm32(asm.R0, -1, "leave"))
@@ -226,7 +228,8 @@ func (g *generator) sendTo(b *block, at place, p *Port) {
 // recirculate sends a copy to the port through our own interface.
 func (g *generator) recirculate(b *block, c *Cube, p *Port) {
 	b.args()
-	b.add(asm.Mov.Imm(asm.R3, int32(c.ID)), asm.Mov.Imm(asm.R4, int32(p.Index)),
+	b.number(asm.R3, c, 0)
+	b.add(asm.Mov.Imm(asm.R4, int32(p.Index)),
 		asm.Mov.Imm(asm.R5, int32(g.core.TapIndex)))
 	b.call("pcn_core_recirculate")
 }

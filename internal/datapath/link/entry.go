@@ -90,13 +90,12 @@ func (e *entry) enterIngress(b *block) {
 	b.store(asm.R10, mdInPort, asm.R1, asm.Half)
 	b.load(asm.R1, asm.R7, 0, asm.Half) // cube
 	e.fill(b)
-	var to []branch
-	for _, c := range e.c.Cubes {
-		if c.Entry {
-			to = append(to, branch{int32(c.ID), fmt.Sprintf("rx.%d", c.ID)})
+	e.intoCube(b, func(c *Cube) string {
+		if !c.Entry {
+			return ""
 		}
-	}
-	b.choose(asm.R1, to, "elsewhere")
+		return fmt.Sprintf("rx.%d", c.ID)
+	}, "elsewhere")
 	e.elsewhere(targetRX)
 
 	far := e.block("entry.far")
@@ -116,13 +115,12 @@ func (e *entry) enterEgress(b *block) {
 	b.lookup(e.m("pcn_out_entries"), "lost")
 	b.load(asm.R1, asm.R0, 0, asm.Half)
 	e.fill(b)
-	var to []branch
-	for _, c := range e.c.Cubes {
-		if c.Entry && c.Transparent {
-			to = append(to, branch{int32(c.ID), first(c, cube.Egress).String()})
+	e.intoCube(b, func(c *Cube) string {
+		if !c.Entry || !c.Transparent {
+			return ""
 		}
-	}
-	b.choose(asm.R1, to, "elsewhere")
+		return first(c, cube.Egress).String()
+	}, "elsewhere")
 	e.elsewhere(targetOut)
 }
 
@@ -138,14 +136,46 @@ func (e *entry) resume(b *block) {
 	b.load(asm.R2, asm.R0, mdSize+2, asm.Half) // target
 	b.load(asm.R1, asm.R0, mdSize, asm.Half)   // cube
 	e.fill(b)
-	var to []branch
-	for _, c := range e.c.Cubes {
-		to = append(to, branch{int32(c.ID), fmt.Sprintf("to.%d", c.ID)})
-	}
-	b.choose(asm.R1, to, "lost")
+	e.intoCube(b, func(c *Cube) string { return fmt.Sprintf("to.%d", c.ID) }, "lost")
 	for _, c := range e.c.Cubes {
 		e.targets(c)
 	}
+}
+
+// intoCube goes to the label of the cube in r1, or elsewhere if that has none here; r2 survives. The number of a cube that
+// is one of several alike is in md from here on.
+func (e *entry) intoCube(b *block, label func(*Cube) string, elsewhere string) {
+	var to []branch
+	for _, c := range e.c.Cubes {
+		if l := label(c); l != "" {
+			to = append(to, branch{int32(c.ID), l})
+		}
+	}
+	if len(to) == 1 && e.c.Cubes[0].Alike {
+		if e.role != OnResume { // only the members' rows lead there
+			e.member(b, elsewhere)
+		}
+		b.store(asm.R10, mdCube, asm.R1, asm.Half)
+		b.jump(to[0].label)
+		return
+	}
+	b.choose(asm.R1, to, elsewhere)
+}
+
+// member goes elsewhere unless the cube in r1 is one of those that the program is for.
+func (e *entry) member(b *block, elsewhere string) {
+	members := asm.LoadMapValue(asm.R3, 0, 0)
+	if err := members.AssociateMap(e.core.Members); err != nil {
+		e.err = err
+		return
+	}
+	b.add(asm.JGE.Imm(asm.R1, MaxCubes, elsewhere),
+		members,
+		asm.Mov.Reg(asm.R4, asm.R1), asm.RSh.Imm(asm.R4, 3), asm.Add.Reg(asm.R3, asm.R4))
+	b.load(asm.R3, asm.R3, 0, asm.Byte)
+	b.add(asm.Mov.Reg(asm.R4, asm.R1), asm.And.Imm(asm.R4, 7), asm.RSh.Reg(asm.R3, asm.R4), asm.JSet.Imm(asm.R3, 1, "member"))
+	b.jump(elsewhere)
+	b.mark("member")
 }
 
 // targets emits the places where a packet may resume in a cube; r2 is the target.

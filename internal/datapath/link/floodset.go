@@ -57,11 +57,11 @@ func (g *generator) floodSet(at place) {
 	}
 	b := g.block("%s", floodSetLabel(at))
 	b.args()
-	who := int32(c.ID) | c.throughEgress()
+	bits := c.throughEgress()
 	if g.c.Trace.Captures(c.ID) {
-		who |= throughPrograms
+		bits |= throughPrograms
 	}
-	b.add(asm.Mov.Imm(asm.R3, who))
+	b.number(asm.R3, c, bits)
 	b.call("pcn_core_flood_set")
 	b.add(asm.JEq.Imm32(asm.R0, -1, txLabel(at)))
 	if g.tc() {
@@ -70,7 +70,7 @@ func (g *generator) floodSet(at place) {
 	}
 	b.add(asm.JNE.Imm32(asm.R0, -2, "leave"))
 	b.args()
-	b.add(asm.Mov.Imm(asm.R3, int32(c.ID)))
+	b.number(asm.R3, c, 0)
 	b.call("pcn_core_set_up")
 	b.add(asm.Return())
 }

@@ -77,6 +77,10 @@ type Function struct {
 	Callees map[string]asm.Instructions
 	// Common are the symbols of those callees that are the same for all cubes, by name.
 	Common map[string]string
+	// Maps are the names of those that the function and its callees refer to, constants included, and Instructions is
+	// their total number. Common functions are left out: a program has one copy of each.
+	Maps         []string
+	Instructions int
 	// Frame is the number of stack bytes that Body uses.
 	Frame int
 	// narrow contains the 8-byte stack slots (as negative offsets) that Body writes partially.
@@ -134,6 +138,9 @@ func parse(hook cube.Hook, elf []byte) (*Object, error) {
 		return nil, err
 	}
 	o.addCommon()
+	for _, f := range o.Functions {
+		f.addUses()
+	}
 	if o.Switches, err = o.switches(); err != nil {
 		return nil, err
 	}
@@ -267,16 +274,15 @@ func (f *Function) measure() {
 	}
 }
 
-// Uses returns the names of the maps that the function and its callees refer to, constants included, and their total
-// number of instructions. It leaves out common functions, of which a program has one copy.
-func (f *Function) Uses() (maps []string, instructions int) {
+// addUses sets Maps and Instructions.
+func (f *Function) addUses() {
 	seen := map[string]bool{}
 	count := func(body asm.Instructions) {
-		instructions += len(body)
+		f.Instructions += len(body)
 		for i := range body {
 			if name := body[i].Reference(); body[i].IsLoadFromMap() && !seen[name] {
 				seen[name] = true
-				maps = append(maps, name)
+				f.Maps = append(f.Maps, name)
 			}
 		}
 	}
@@ -286,7 +292,6 @@ func (f *Function) Uses() (maps []string, instructions int) {
 			count(body)
 		}
 	}
-	return maps, instructions
 }
 
 // IsProgram reports whether the function has the type of a cube's program, int (ctx, md).

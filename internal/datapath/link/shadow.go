@@ -36,7 +36,7 @@ func (g *generator) toNamespace(b *block, at place) {
 // namespace emits the path of a cube's packets into its namespace, by md.out_port.
 func (x *exits) namespace(c *Cube) {
 	b := x.block("%s", namespaceLabel(c))
-	b.add(asm.Mov.Imm(asm.R6, int32(c.ID)))
+	b.number(asm.R6, c, 0)
 	if !c.Shadow || !x.tc() {
 		b.jump("nopeer")
 		return

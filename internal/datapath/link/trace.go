@@ -167,7 +167,8 @@ func (t tracer) traceProgram(b *block, at place) {
 	b.add(asm.Mov.Reg(asm.R4, asm.R1), asm.LSh.Imm(asm.R4, 16),
 		asm.And.Imm(asm.R0, 0xff), asm.LSh.Imm(asm.R0, 8), asm.Or.Reg(asm.R4, asm.R0), asm.Or.Imm(asm.R4, StageProgram))
 	b.args()
-	b.add(asm.Mov.Imm(asm.R3, at.who()|int32(at.index)<<24), asm.Mov.Imm(asm.R5, 0))
+	b.number(asm.R3, at.cube, at.way()|int32(at.index)<<24)
+	b.add(asm.Mov.Imm(asm.R5, 0))
 	b.call("pcn_core_trace")
 	b.load(asm.R0, asm.R10, offKey, asm.DWord)
 	b.mark(skip)
@@ -228,7 +229,7 @@ func (t tracer) captureIn(b *block, at place) {
 			b.load(asm.R1, asm.R10, mdInPort, asm.Half)
 			b.add(asm.JNE.Imm(asm.R1, int32(s.Capture.Port), skip))
 		}
-		t.capture(b, s, skip, at.who(), StageIn, func() { b.load(asm.R5, asm.R10, mdInPort, asm.Half) })
+		t.capture(b, s, skip, int32(s.Capture.Cube)|at.way(), StageIn, func() { b.load(asm.R5, asm.R10, mdInPort, asm.Half) })
 		b.mark(skip)
 	}
 }

@@ -98,8 +98,8 @@ func (tr *turner) emitTurns() {
 		tr.emitTurn(t)
 		if id := t.to.cube.ID; t.to.cube.Foreign && !foreign[id] {
 			foreign[id] = true
-			tr.dropAs("hop", id, reasonHopLimit)
-			tr.dropAs("noprogram", id, reasonNoProgram)
+			tr.dropAs("hop", t.to.cube, reasonHopLimit)
+			tr.dropAs("noprogram", t.to.cube, reasonNoProgram)
 		}
 	}
 }
@@ -116,7 +116,12 @@ func (tr *turner) emitTurn(t turn) {
 		tr.enterAgain(tr.block("%s", again), t)
 	}
 	tr.handOver(b, hop, handOver{arrives: t.kind == turnArrive, words: t.kind == turnCall, turns: 1})
-	b.set(asm.R0, mdSize, int32(id)|t.target()<<16, asm.Word)
+	if t.to.cube.Alike {
+		b.number(asm.R2, t.to.cube, t.target()<<16)
+		b.store(asm.R0, mdSize, asm.R2, asm.Word)
+	} else {
+		b.set(asm.R0, mdSize, int32(id)|t.target()<<16, asm.Word)
+	}
 	if t.to.cube.Foreign {
 		b.add(mapPtr(asm.R2, tr.m("pcn_cubes")), asm.Mov.Imm(asm.R3, int32(id)))
 	} else {
@@ -189,9 +194,9 @@ const genericXDP = 1 << 18
 
 // enterAgain sends the packet through our own interface to the place where it would have continued.
 func (tr *turner) enterAgain(b *block, t turn) {
-	who := int32(t.to.cube.ID)
+	who := int32(0)
 	if t.to.cube.Generic {
-		who |= genericXDP
+		who = genericXDP
 	}
 	if t.to.dir == cube.Egress { // the interface does not carry the port to which an offered packet returns
 		ifOffered(b, fmt.Sprintf("hop.%d", t.to.cube.ID))
@@ -200,7 +205,8 @@ func (tr *turner) enterAgain(b *block, t turn) {
 	b.add(asm.Add.Imm(asm.R1, 1))
 	b.store(asm.R10, mdHops, asm.R1, asm.Half)
 	b.args()
-	b.add(asm.Mov.Imm(asm.R3, who), asm.Mov.Imm(asm.R4, t.target()),
+	b.number(asm.R3, t.to.cube, who)
+	b.add(asm.Mov.Imm(asm.R4, t.target()),
 		asm.Mov.Imm(asm.R5, int32(tr.core.TapIndex)))
 	b.call("pcn_core_again")
 	b.add(asm.Return())

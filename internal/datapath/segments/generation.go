@@ -17,7 +17,6 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
-	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/refusal"
 )
@@ -53,9 +52,8 @@ type Generation struct {
 	// LinkTime and LoadTime are the durations of the steps.
 	LinkTime, LoadTime time.Duration
 
-	// Shape is that of its segment, First the first of its cubes.
+	// Shape is that of its segments.
 	Shape string
-	First graph.CubeID
 
 	progs map[Program]*ebpf.Program
 	// arrays contain the resume programs, by hook, at 0: for turning back.
@@ -63,6 +61,8 @@ type Generation struct {
 	pins   []string
 	// live are the constants, nil if they are frozen.
 	live *liveConstants
+	// members are the cubes for which programs of cubes that are alike are, otherwise nil.
+	members *members
 }
 
 // Program returns the program of a hook that has a role, nil if there is none.
@@ -92,7 +92,7 @@ func (m *Maker) BuildLive(c *Description) (*Generation, error) {
 func (m *Maker) build(c *Description, mode link.Mode, rodata *ebpf.Map, live *liveConstants) (_ *Generation, err error) {
 	defer func(began time.Time) { m.activity.done(mode, began, err) }(time.Now())
 	gen := &Generation{
-		Mode: mode, Shape: c.Shape, First: c.IDs[0], progs: map[Program]*ebpf.Program{}, arrays: map[cube.Hook]*ebpf.Map{}, live: live,
+		Mode: mode, Shape: c.Shape, progs: map[Program]*ebpf.Program{}, arrays: map[cube.Hook]*ebpf.Map{}, live: live,
 	}
 	defer func() { _ = rodata.Close() }()
 	if err := m.makeArrays(gen, c); err != nil {
@@ -100,7 +100,7 @@ func (m *Maker) build(c *Description, mode link.Mode, rodata *ebpf.Map, live *li
 		return nil, err
 	}
 	start := time.Now()
-	specs, err := m.Specs(c, gen.arrays, rodata, mode)
+	specs, err := m.Specs(c, Maps{gen.arrays, rodata, gen.memberMap()}, mode)
 	gen.LinkTime = time.Since(start)
 	if live != nil {
 		dropLines(specs)
@@ -152,16 +152,36 @@ func (m *Maker) makeArrays(gen *Generation, c *Description) error {
 		}
 		gen.arrays[h], gen.pins = array, append(gen.pins, pin+"-"+h.String())
 	}
-	return nil
+	if !c.Alike {
+		return nil
+	}
+	own, err := NewMembers()
+	gen.members = &members{m: own}
+	return err
 }
 
-// Specs links all programs of the component. arrays are the program arrays by hook.
-func (m *Maker) Specs(c *Description, arrays map[cube.Hook]*ebpf.Map, rodata *ebpf.Map, mode link.Mode) (map[Program]*ebpf.ProgramSpec, error) {
+// memberMap is the map of the generation's members, nil if it has none.
+func (gen *Generation) memberMap() *ebpf.Map {
+	if gen.members == nil {
+		return nil
+	}
+	return gen.members.m
+}
+
+// Maps are those that belong to a generation: program arrays by hook, constants, and members, which only programs of cubes
+// that are alike use.
+type Maps struct {
+	Arrays          map[cube.Hook]*ebpf.Map
+	Rodata, Members *ebpf.Map
+}
+
+// Specs links all programs of the component.
+func (m *Maker) Specs(c *Description, own Maps, mode link.Mode) (map[Program]*ebpf.ProgramSpec, error) {
 	out := map[Program]*ebpf.ProgramSpec{}
 	add := func(lc *link.Component, roles ...link.Role) error {
 		core := &link.Core{
-			Object: m.fw.Objects[lc.Hook], Maps: m.fw.LinkMaps(lc.Hook), Rodata: rodata,
-			Generation: arrays[lc.Hook], TapIndex: m.again(lc.Hook), Frags: c.Frags,
+			Object: m.fw.Objects[lc.Hook], Maps: m.fw.LinkMaps(lc.Hook), Rodata: own.Rodata,
+			Generation: own.Arrays[lc.Hook], Members: own.Members, TapIndex: m.again(lc.Hook), Frags: c.Frags,
 			Kernel: m.kernel,
 		}
 		for _, role := range roles {
@@ -260,6 +280,9 @@ func (gen *Generation) Release() {
 	}
 	if gen.live != nil {
 		gen.live.close()
+	}
+	if gen.members != nil {
+		_ = gen.members.m.Close()
 	}
 }
 

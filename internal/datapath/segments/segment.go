@@ -30,6 +30,8 @@ type Description struct {
 	// Print contains everything that the code depends on: equal prints need no relink. Shape is the same without
 	// the values of constants.
 	Print, Shape string
+	// Alike is true if other cubes may have the same programs: their code and their print depend on nothing of this cube.
+	Alike bool
 	// egress is true if there are transparent cubes of netdevs, which see TC egress, too.
 	egress bool
 	// Frags is true if frames may be in several buffers.
@@ -59,6 +61,7 @@ func (m *Maker) Describe(w *graph.Wiring, ids []graph.CubeID) (*Description, err
 			Constants: map[state.Linked][]byte{}},
 	}
 	b.c.Code = &link.Component{Hook: b.c.Hook, Hops: link.DefaultHops}
+	b.c.Alike = b.alike(ids)
 	if err := b.addCubes(); err != nil {
 		return nil, err
 	}
@@ -86,14 +89,18 @@ func (b *builder) addCubes() error {
 		}
 		lc := &link.Cube{
 			ID: uint16(id), Name: n.Name, Service: in.Spec().Service, Transparent: in.Spec().Transparent,
-			Maps: in.LinkMaps(), Entry: !in.Spec().Transparent, Generic: n.Type == cube.TypeXDPSKB,
+			Maps: in.LinkMaps(), Entry: !in.Spec().Transparent, Generic: n.Type == cube.TypeXDPSKB, Alike: b.c.Alike,
 		}
 		if err := b.addPrograms(lc, n, b.c.Hook); err != nil {
 			return err
 		}
 		b.cubes[id], b.local[id] = lc, true
 		b.c.Used = append(b.c.Used, in.Used())
-		fmt.Fprintf(&b.print, "cube %d %s %d\n", id, in.Spec().UUID, n.Maps)
+		if b.c.Alike {
+			fmt.Fprintf(&b.print, "cubes of type %s %d\n", n.Type, n.Maps)
+		} else {
+			fmt.Fprintf(&b.print, "cube %d %s %d\n", id, in.Spec().UUID, n.Maps)
+		}
 		if err := b.addShadow(n); err != nil {
 			return err
 		}
@@ -165,7 +172,6 @@ func (b *builder) constants(o *link.Object, n *graph.Node) (uint32, error) {
 	if o.HasConstant(kernelSkbConstant) && !b.m.kernel.SkbOfContext {
 		values[kernelSkbConstant] = uint32(0)
 	}
-	instanceConstants(o, n, values)
 	shadowConstants(o, n, values)
 	b.offersConstant(o, n, values)
 	data, err := o.Constants(values)

@@ -16,17 +16,9 @@ import (
 
 // Constants of the programs that the linker sets (pcn/config.h).
 const (
-	instanceConstant = "pcn_instance"
-	shadowConstant   = "pcn_shadow"
-	spanConstant     = "pcn_span"
+	shadowConstant = "pcn_shadow"
+	spanConstant   = "pcn_span"
 )
-
-// instanceConstants tells a program the number of its cube.
-func instanceConstants(o *link.Object, n *graph.Node, values map[string]any) {
-	if o.HasConstant(instanceConstant) {
-		values[instanceConstant] = uint32(n.ID)
-	}
-}
 
 // shadowConstants tells a program whether its cube has a namespace.
 func shadowConstants(o *link.Object, n *graph.Node, values map[string]any) {

@@ -330,6 +330,14 @@ func (in *Instance) Object(h cube.Hook) *link.Object { return in.objects[h] }
 // FrozenConstants returns the constants of a cube that runs as an earlier daemon left it; false for any other cube.
 func (in *Instance) FrozenConstants(o *link.Object) ([]byte, bool) { return in.constants[o], in.frozen }
 
+// HasOwn reports whether one of some maps is the cube's alone. Constants are no such maps.
+func (in *Instance) HasOwn(names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		d, ok := in.declared[name]
+		return ok && d.common(name) == ""
+	})
+}
+
 // Specs returns the declarations of the cube's maps.
 func (in *Instance) Specs() map[string]*ebpf.MapSpec {
 	out := make(map[string]*ebpf.MapSpec, len(in.declared))

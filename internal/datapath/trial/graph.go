@@ -249,7 +249,7 @@ func small(spec *ebpf.MapSpec) *ebpf.MapSpec {
 
 // printOf is equal for programs that are the same to the verifier: of the constants, only those the program loads
 // count.
-func printOf(spec *ebpf.ProgramSpec, c *segments.Description, rodata *ebpf.Map, arrays map[cube.Hook]*ebpf.Map) [32]byte {
+func printOf(spec *ebpf.ProgramSpec, c *segments.Description, own segments.Maps) [32]byte {
 	h := sha256.New()
 	fmt.Fprintln(h, spec.Type, spec.Flags)
 	var raw [16]byte
@@ -261,10 +261,12 @@ func printOf(spec *ebpf.ProgramSpec, c *segments.Description, rodata *ebpf.Map, 
 		fmt.Fprint(h, ins.Symbol(), " ", ins.Reference(), " ")
 		switch m := ins.Map(); {
 		case m == nil:
-		case m == rodata:
+		case m == own.Rodata:
 			h.Write(c.ConstantAt(uint32(uint64(ins.Constant) >> 32)))
-		case m == arrays[cube.TC] || m == arrays[cube.XDP]:
+		case m == own.Arrays[cube.TC] || m == own.Arrays[cube.XDP]:
 			fmt.Fprint(h, "generation")
+		case m == own.Members:
+			fmt.Fprint(h, "members")
 		default:
 			fmt.Fprintf(h, "%p", m)
 		}

@@ -347,7 +347,13 @@ func (r *trier) attempt(ctx context.Context, a attempt, skip bool) error {
 		defer func() { _ = array.Close() }()
 		arrays[h] = array
 	}
-	specs, err := r.m.Specs(c, arrays, rodata, a.mode)
+	members, err := segments.NewMembers()
+	if err != nil {
+		return r.fault(a, anyRole, err)
+	}
+	defer func() { _ = members.Close() }()
+	own := segments.Maps{Arrays: arrays, Rodata: rodata, Members: members}
+	specs, err := r.m.Specs(c, own, a.mode)
 	if r.mode == segments.ModeAuto && a.mode == link.Inline && (errors.Is(err, link.ErrNotInlinable) || errors.Is(err, link.ErrTooLarge)) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -361,7 +367,7 @@ func (r *trier) attempt(ctx context.Context, a attempt, skip bool) error {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("try the programs of service %s: %w", r.t.Service, err)
 		}
-		if skip && r.again(printOf(specs[key], c, rodata, arrays)) {
+		if skip && r.again(printOf(specs[key], c, own)) {
 			continue
 		}
 		if err := r.load(a, key, specs[key]); err != nil {
