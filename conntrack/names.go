@@ -9,17 +9,19 @@ import "time"
 // Class is what a packet is to its connection.
 type Class uint32
 
-// The classes. Related is decided by the caller: an ICMP error about a packet of a connection.
+// The classes. The caller decides on the last two: Related is an ICMP error about a packet of a connection, and an
+// Untracked packet has none.
 const (
 	Invalid Class = iota
 	New
 	Established
 	Related
+	Untracked
 )
 
 func (c Class) String() string { return name(classes, int(c)) }
 
-var classes = []string{"INVALID", "NEW", "ESTABLISHED", "RELATED"}
+var classes = []string{"INVALID", "NEW", "ESTABLISHED", "RELATED", "UNTRACKED"}
 
 // Phase is the state of a connection, by name.
 type Phase uint8

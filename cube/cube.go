@@ -126,6 +126,8 @@ type Env interface {
 	Type() Type
 	// Instance is the cube's number, which no other cube has as long as it exists: pcn_instance(md) in its programs.
 	Instance() uint16
+	// UUID identifies the cube: unlike its name and its number, no other cube ever has it.
+	UUID() string
 	// Logger logs at the cube's own level.
 	Logger() *slog.Logger
 	// Map returns one of the instance's maps by its C name. It is available from the steps of the first plan on;

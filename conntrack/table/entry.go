@@ -152,8 +152,7 @@ type control struct {
 
 // zone is struct pcn_conntrack_zone.
 type zone struct {
-	count, limit, generation uint32
-	_                        uint32
+	count, limit, generation, owner uint32
 }
 
 func mix(x uint64) uint64 {

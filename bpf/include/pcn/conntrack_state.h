@@ -26,13 +26,13 @@
 
 #include <pcn/ctx.h>
 
-/* What a packet is to its connection. RELATED is decided by the caller: an ICMP error about a packet
- * of a connection. */
+/* What a packet is to its connection. The caller decides on the last two. */
 enum pcn_ct_class {
 	PCN_CT_INVALID,	    /* belongs to no connection, and opens none */
 	PCN_CT_NEW,	    /* opens a connection, or repeats that before a reply */
 	PCN_CT_ESTABLISHED, /* a reply, or after a reply */
-	PCN_CT_RELATED,
+	PCN_CT_RELATED,	    /* an ICMP error about a packet of a connection */
+	PCN_CT_UNTRACKED,   /* has no connection: ARP, neighbour discovery, later fragments */
 };
 
 /* The states of a connection. */

@@ -88,7 +88,7 @@ struct pcn_conntrack_zone {
 	__u32 count;
 	__u32 limit; /* 0: none */
 	__u32 generation;
-	__u32 zero;
+	__u32 owner; /* the control plane's; 0: none */
 };
 
 PCN_MAP_SHARED_FLAGS(conntrack, ct_lines, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_conntrack_line,

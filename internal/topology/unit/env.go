@@ -87,12 +87,10 @@ func NewPortTable(recs ...*world.Cube) *PortTable {
 func (e *env) Name() string         { return e.name }
 func (e *env) Type() cube.Type      { return e.typ }
 func (e *env) Instance() uint16     { return uint16(e.id) }
+func (e *env) UUID() string         { return e.uuid }
 func (e *env) Logger() *slog.Logger { return e.log }
 
 // The following is for external services, which access it through interfaces of their own.
-
-// UUID does not change as long as the cube exists.
-func (e *env) UUID() string { return e.uuid }
 
 // TakenOver reports whether the cube existed before its code.
 func (e *env) TakenOver() bool { return e.takenOver }

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package table
+
+import (
+	"hash/fnv"
+	"sync/atomic"
+)
+
+// Own gives a zone to an owner, such as the UUID of a cube whose number is that of the zone. If it was that of another
+// one, which does not exist any more, its connections are removed, and it has neither a limit nor timeouts. A restart of
+// the daemon changes nothing.
+func (t *Table) Own(zone uint16, owner string) error {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(owner)) // never fails
+	id := max(h.Sum32(), 1)
+	z := &t.zones[zone]
+	if atomic.LoadUint32(&z.owner) == id {
+		return nil
+	}
+	if _, err := t.Remove(func(e *Entry) bool { return e.Key.Zone == zone }); err != nil {
+		return err
+	}
+	t.setting.Lock()
+	defer t.setting.Unlock()
+	delete(t.timeouts, zone)
+	t.Limit(zone, 0)
+	atomic.StoreUint32(&z.owner, id)
+	return nil
+}

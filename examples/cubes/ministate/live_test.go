@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ministate_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pace"
+)
+
+// serve answers each line over TCP with the same line, until the test ends.
+func serve(t *testing.T, host *netns.Node, address string) {
+	t.Helper()
+	var l net.Listener
+	host.Must(func() (err error) { l, err = net.Listen("tcp4", address); return err })
+	var all []net.Conn
+	var working sync.WaitGroup
+	ended := make(chan struct{})
+	t.Cleanup(func() {
+		_ = l.Close()
+		<-ended
+		for _, c := range all {
+			_ = c.Close()
+		}
+		working.Wait()
+	})
+	go func() {
+		defer close(ended)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all = append(all, c)
+			working.Go(func() {
+				for in := bufio.NewScanner(c); in.Scan(); {
+					_, _ = fmt.Fprintln(c, in.Text()) // the client misses it
+				}
+			})
+		}
+	}()
+}
+
+// dial opens a connection from a host.
+func dial(t *testing.T, host *netns.Node, network, address string, within time.Duration) (net.Conn, error) {
+	t.Helper()
+	var c net.Conn
+	err := host.Do(func() (err error) {
+		c, err = net.DialTimeout(network, address, within)
+		return err
+	})
+	if err == nil {
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	return c, err
+}
+
+// ask sends a line and returns the answer.
+func ask(c net.Conn, line string, within time.Duration) (string, error) {
+	if err := c.SetDeadline(time.Now().Add(within)); err != nil {
+		return "", err
+	}
+	if _, err := fmt.Fprintln(c, line); err != nil {
+		return "", err
+	}
+	return bufio.NewReader(c).ReadString('\n')
+}
+
+// TestHostsBehindTheFirewall: TCP of the hosts' own, at each hook.
+func TestHostsBehindTheFirewall(t *testing.T) {
+	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPSKB, cube.TypeXDPDRV} {
+		t.Run(strings.ToLower(string(typ)), func(t *testing.T) {
+			t.Parallel()
+			o := bpftest.Options{Type: typ, Hosts: 2}
+			if typ != cube.TypeTC {
+				o.Host = []netns.Option{netns.WithoutTxChecksum(), netns.WithGRO()}
+			}
+			l := bpftest.New(t, o)
+			firewalled(t, l)
+			wires, far, near := l.Wires(), l.Hosts[0], l.Hosts[1]
+			far.Run("ip", "addr", "add", "10.0.0.1/24", "dev", netns.Inner)
+			near.Run("ip", "addr", "add", "10.0.0.2/24", "dev", netns.Inner)
+			serve(t, far, "10.0.0.1:7000")
+			serve(t, near, "10.0.0.2:7000")
+			patience, soon := pace.Stretch(10*time.Second), time.Second
+
+			c, err := dial(t, near, "tcp4", "10.0.0.1:7000", patience)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := ask(c, "hello", patience); got != "hello\n" || err != nil {
+				t.Errorf("the answer from outside is %q, %v", got, err)
+			}
+			unsolicited := tcp("10.0.0.1", "10.0.0.2", 7001, 7002, syn|ack, 1000, 1000)
+			wires[0].Puts(unsolicited)
+			netns.Eventually(t, bpftest.Patience, func() error {
+				if fates := l.Fates("m"); fates["invalid"] != 1 {
+					return fmt.Errorf("a SYN-ACK without a connection: %v, want one that is invalid", fates)
+				}
+				return nil
+			})
+			if wires[1].Got(unsolicited) {
+				t.Error("a SYN-ACK without a connection comes in")
+			}
+			if _, err := dial(t, far, "tcp4", "10.0.0.2:7000", soon); err == nil {
+				t.Error("a connection comes in without a rule")
+			}
+			l.Set("POST", "m rules 1", `{"l4_proto":"TCP","dst_port":7000}`)
+			c, err = dial(t, far, "tcp4", "10.0.0.2:7000", patience)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := ask(c, "hello", patience); got != "hello\n" || err != nil {
+				t.Errorf("the answer from inside is %q, %v", got, err)
+			}
+			l.Set("DELETE", "m rules 1", "")
+			if got, err := ask(c, "again", soon); err == nil {
+				t.Errorf("without the rule, the answer from inside is %q", got)
+			}
+			c, err = dial(t, near, "udp4", "10.0.0.1:7000", patience)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := ask(c, "hello", patience); !errors.Is(err, syscall.ECONNREFUSED) {
+				t.Errorf("where no one listens: %v, want the ICMP error to arrive", err)
+			}
+		})
+	}
+}
