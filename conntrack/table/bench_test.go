@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/polycube/polycube/conntrack"
 )
 
 // instructions returns how many the verifier processed for a program.
@@ -92,6 +94,44 @@ func BenchmarkTable(b *testing.B) {
 				if slices.Sort(v); name != "" {
 					b.ReportMetric(v[len(v)/2]-empty[len(empty)/2], name+"-ns")
 					b.ReportMetric(v[0]-empty[0], name+"-min-ns")
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkPacket reports ns for classifying a packet of a connection that the rules have accepted, net of reading the
+// packet: the difference of the medians, and that of the minimums.
+func BenchmarkPacket(b *testing.B) {
+	for hook, object := range packetObjects {
+		b.Run(hook, func(b *testing.B) {
+			l := newPacketLab(b, object, 1024)
+			ack := tcpFrame(hostA, hostB, 1, 80, conntrack.Segment{Flags: conntrack.ACK, Scale: conntrack.NoScale})
+			l.v.Options = conntrack.Options{PickUp: true}.Bits()
+			times := map[string][]float64{}
+			for b.Loop() {
+				for name, frames := range map[string][2][]byte{
+					"TCP": {ack, tcpFrame(hostB, hostA, 80, 1, conntrack.Segment{Flags: conntrack.ACK, Scale: conntrack.NoScale})},
+					"UDP": {udpFrame(hostA, hostB, 1, 53), udpFrame(hostB, hostA, 53, 1)},
+				} {
+					l.pass(frames[0], 0)
+					if got := l.pass(frames[1], 0); conntrack.Class(got.Class) != conntrack.Established {
+						b.Fatalf("%s: the reply is %+v", name, got)
+					}
+					for program, key := range map[string]string{"nothing": "", "track": name} {
+						_, d, err := l.progs[program].Benchmark(frames[0], 8192, nil)
+						if err != nil {
+							b.Fatal(err)
+						}
+						times[key] = append(times[key], float64(d))
+					}
+				}
+			}
+			slices.Sort(times[""])
+			for name, v := range times {
+				if slices.Sort(v); name != "" {
+					b.ReportMetric(v[len(v)/2]-times[""][len(times[""])/2], name+"-ns")
+					b.ReportMetric(v[0]-times[""][0], name+"-min-ns")
 				}
 			}
 		})

@@ -52,6 +52,7 @@ func TestTheStructsAreAlike(t *testing.T) {
 	bpftest.Layout(t, tableTC, zonesMap, zone{})
 	bpftest.Layout(t, tableTC, controlMap, control{})
 	bpftest.Layout(t, tableTC, "jobs", job{})
+	bpftest.Layout(t, packetTC, "verdicts", verdict{})
 }
 
 // lab is a table in the kernel with the programs that use it.
@@ -65,6 +66,14 @@ type lab struct {
 
 // newLab creates a table for a number of entries.
 func newLab(t testing.TB, object []byte, entries uint32) *lab {
+	t.Helper()
+	l := load(t, object, entries)
+	l.job = mappedOf[job](l, "jobs")
+	return l
+}
+
+// load loads an object, and creates its table.
+func load(t testing.TB, object []byte, entries uint32) *lab {
 	t.Helper()
 	netns.NeedRoot(t)
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
@@ -80,15 +89,21 @@ func newLab(t testing.TB, object []byte, entries uint32) *lab {
 	}
 	t.Cleanup(c.Close)
 	l := &lab{t: t, progs: c.Programs, maps: c.Maps}
-	mem, err := unix.Mmap(c.Maps["jobs"].FD(), 0, int(unsafe.Sizeof(job{})), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Munmap(mem) })
-	l.job = (*job)(unsafe.Pointer(&mem[0]))
 	l.open()
 	t.Cleanup(func() { _ = l.Close() })
 	return l
+}
+
+// mappedOf maps the only element of a map into memory.
+func mappedOf[T any](l *lab, name string) *T {
+	l.t.Helper()
+	var one T
+	mem, err := unix.Mmap(l.maps[name].FD(), 0, int(unsafe.Sizeof(one)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() { _ = unix.Munmap(mem) })
+	return (*T)(unsafe.Pointer(&mem[0]))
 }
 
 // open opens the table, as a new daemon does.
