@@ -137,3 +137,37 @@ func BenchmarkPacket(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkHalfOpen reports ns for classifying and accepting the first packet of a connection, and for the reply that
+// moves it to the large table, net of a program that only makes the packet: the difference of the medians, and that of
+// the minimums. More connections than may be half open, so each takes the entry of another, are the flood.
+func BenchmarkHalfOpen(b *testing.B) {
+	const some = 8192
+	l := newPacketLab(b, packetTC, 1<<14)
+	times := map[string][]float64{}
+	measure := func(name, program string, first uint64) {
+		l.v.Next = first
+		ret, d, err := l.progs[program].Benchmark(make([]byte, 64), some, nil)
+		if err != nil || ret != 0 {
+			b.Fatalf("%s: %d, %v", name, int32(ret), err)
+		}
+		times[name] = append(times[name], float64(d))
+	}
+	for i := uint64(0); b.Loop(); i++ {
+		first := i % (1 << 10) * 4 * some
+		measure("", "count", first)
+		measure("first", "open", first)
+		measure("reply", "answer", first)
+		for n := range uint64(3) {
+			measure("flood", "open", first+(n+1)*some)
+		}
+		l.remove(all)
+	}
+	for name, v := range times {
+		slices.Sort(times[""])
+		if slices.Sort(v); name != "" {
+			b.ReportMetric(v[len(v)/2]-times[""][len(times[""])/2], name+"-ns")
+			b.ReportMetric(v[0]-times[""][0], name+"-min-ns")
+		}
+	}
+}

@@ -53,6 +53,8 @@ func TestTheStructsAreAlike(t *testing.T) {
 	bpftest.Layout(t, tableTC, controlMap, control{})
 	bpftest.Layout(t, tableTC, "jobs", job{})
 	bpftest.Layout(t, packetTC, "verdicts", verdict{})
+	bpftest.Layout(t, packetTC, embryosMap, Entry{})
+	bpftest.Layout(t, packetTC, embryoRingMap, embryoRing{})
 }
 
 // lab is a table in the kernel with the programs that use it.
@@ -83,6 +85,8 @@ func load(t testing.TB, object []byte, entries uint32) *lab {
 	spec.Maps[entriesMap].MaxEntries = entries
 	spec.Maps[linesMap].MaxEntries = entries / 8
 	spec.Maps[ringMap].MaxEntries = entries / takes
+	spec.Maps[embryosMap].MaxEntries = min(entries, 1<<14)
+	spec.Maps[embryoLinesMap].MaxEntries = min(entries, 1<<14) / 8
 	c, err := ebpf.NewCollection(spec)
 	if err != nil {
 		t.Fatalf("%+v", err)

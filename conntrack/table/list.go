@@ -5,15 +5,23 @@ package table
 import "sync/atomic"
 
 // Page returns up to limit open connections that a filter selects, nil for all, from a cursor on, and the cursor for the
-// next page: 0 to begin, and 0 at the end. Connections that exist from the first page to the last are returned once;
-// others may be missing. The state of a connection that has packets at the moment may be that between two of them.
+// next page: 0 to begin, and 0 at the end. Half-open connections come last. Connections that exist, and are not half open,
+// from the first page to the last are returned once; others may be missing. The state of a connection that has packets at
+// the moment may be that between two of them.
 func (t *Table) Page(cursor uint32, limit int, selected func(*Entry) bool) ([]Entry, uint32) {
 	var out []Entry
-	for n := max(cursor, 1); int(n) < len(t.entries); n++ {
+	for n := int(max(cursor, 1)); n < len(t.entries)+len(t.young.entries); n++ {
 		if len(out) == limit {
-			return out, n
+			return out, uint32(n)
 		}
-		if e, ok := t.read(n); ok && (selected == nil || selected(&e)) {
+		var e Entry
+		var ok bool
+		if young := n - len(t.entries); young < 0 {
+			e, ok = t.read(uint32(n))
+		} else {
+			e, _, ok = t.young.read(young)
+		}
+		if ok && (selected == nil || selected(&e)) {
 			out = append(out, e)
 		}
 	}

@@ -7,13 +7,13 @@ import "sync/atomic"
 // step is the number of entries that are removed with one grace period.
 const step = 1 << 15
 
-// Remove removes the open connections that a filter selects, and those that programs have ended, and returns their
-// number. The filter may read an entry only during its call. A program that has found a connection before still sees it
-// as it was.
+// Remove removes the open and half-open connections that a filter selects, and those that programs have ended, and
+// returns their number. The filter may read an entry only during its call. A program that has found a connection before
+// still sees it as it was.
 func (t *Table) Remove(selected func(*Entry) bool) (int, error) {
 	t.sweeping.Lock()
 	defer t.sweeping.Unlock()
-	removed := 0
+	removed := t.young.remove(selected)
 	var numbers []uint32
 	for n := 1; n < len(t.entries); n++ {
 		gone, connection := t.unlink(uint32(n), selected)

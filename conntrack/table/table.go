@@ -26,6 +26,10 @@ const (
 	controlMap = "ct_control"
 	zonesMap   = "ct_zones"
 	takenMap   = "ct_taken"
+
+	embryosMap     = "ct_embryos"
+	embryoLinesMap = "ct_embryo_lines"
+	embryoRingMap  = "ct_embryo_ring"
 )
 
 // tables are the open tables, by the ID of the map of entries: a process may have several daemons' in tests.
@@ -46,6 +50,7 @@ type Table struct {
 	zones   []zone
 	control *control
 	taken   *ebpf.Map
+	young   embryos
 
 	sweeping sync.Mutex // held while entries are removed; guards what follows
 	spare    []uint32   // free numbers that are too few for a part of the ring
@@ -123,6 +128,9 @@ func (t *Table) start(maps func(name string) (*ebpf.Map, error)) error {
 		return err
 	}
 	t.control = &controls[0]
+	if err := t.startEmbryos(maps); err != nil {
+		return err
+	}
 	taken, err := maps(takenMap)
 	if err != nil {
 		return err

@@ -9,7 +9,7 @@
  *		return pcn_pkt_drop(ctx, md, X_TRUNCATED);
  *	int class = pcn_conntrack_track(ctx, w, zone, 0);
  *	if (class == PCN_CT_INVALID)
- *		return pcn_pkt_drop(ctx, md, X_INVALID);
+ *		return pcn_pkt_drop(ctx, md, w->refusal ? X_NO_ENTRY : X_INVALID);
  *	if (pcn_conntrack_known(w) && w->accepted)
  *		return pcn_pkt_pass(ctx, md);
  *	if (... the rules refuse the packet ...) {
@@ -23,31 +23,13 @@
 #define PCN_CONNTRACK_PACKET_H
 
 #include <linux/tcp.h>
-#include <pcn/conntrack.h>
-#include <pcn/conntrack_state.h>
-#include <pcn/time.h>
+#include <pcn/conntrack_embryo.h>
 
 /* Internal: TCP options; kinds of RFC 9293 and RFC 7323. */
 #define PCN_CT_OPTIONS 40
 #define PCN_CT_OPTION_END 0
 #define PCN_CT_OPTION_NOP 1
 #define PCN_CT_OPTION_SCALE 3
-
-/* What a cube knows about a packet and its connection. It is not on the stack, of which Linux 6.1 has 512 bytes for
- * all functions that call each other. */
-struct pcn_conntrack_work {
-	struct pcn_flow flow;		  /* from pcn_flow_read */
-	struct pcn_conntrack_entry fresh; /* to be opened; mark, rule and user are the cube's */
-	__u32 number;	       /* of the packet's connection in the table; 0: it has none yet */
-	__u8 class;	       /* enum pcn_ct_class */
-	__u8 reply;	       /* the packet is from the side that did not open the connection */
-	__u8 accepted;	       /* the rules have accepted the connection since they last changed */
-	__u8 side;	       /* Internal, like the rest */
-	struct pcn_flow inner; /* the packet in an ICMP error */
-	struct pcn_ct_segment segment;
-	struct pcn_ct_state next; /* the state after the packet */
-	__u64 was;		  /* what pcn_ct_store replaces */
-};
 
 PCN_MAP_SHARED(conntrack, ct_work, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_conntrack_work, 1);
 
@@ -158,22 +140,75 @@ PCN_INLINE int pcn_ct_store(struct pcn_conntrack_work *w, struct pcn_conntrack_e
 	return 1;
 }
 
-/* Internal: the class of a packet with a key, whose connection has an entry, or w->fresh. */
-PCN_INLINE int pcn_ct_apply(struct CTXTYPE *ctx, struct pcn_conntrack_work *w,
-			    struct pcn_conntrack_entry *e, __u32 options)
+/* Internal: the connection is half open: of TCP, its handshake is incomplete, or refused. */
+PCN_INLINE int pcn_ct_is_half_open(const struct pcn_ct_state *s)
 {
-	if (w->flow.protocol == IPPROTO_TCP &&
-	    (!(w->flow.has & PCN_FLOW_TCP) || pcn_ct_read_segment(ctx, w)))
-		return PCN_CT_INVALID;
+	return s->state == PCN_CT_UNREPLIED || s->state == PCN_CT_CLOSE ||
+	       (s->state >= PCN_CT_SYN_SENT && s->state < PCN_CT_OPEN);
+}
+
+/* Internal: moves the half-open connection to the large table. Returns 0 if that refuses it. */
+PCN_INLINE int pcn_ct_move(struct pcn_conntrack_work *w)
+{
+	int number = pcn_conntrack_open(&w->fresh);
+
+	if (number > 0)
+		pcn_embryo_leave(w, PCN_EMBRYO_MOVED);
+	else if (number != PCN_CONNTRACK_BUSY)
+		w->refusal = number;
+	return !w->refusal;
+}
+
+/* Internal: takes the packet into account in its connection, which has an entry in the large table or is the half-open
+ * one that w->fresh is a copy of. 0 if a packet on another CPU has changed it meanwhile, and it is to be done
+ * again; also when the connection has moved to the large table. */
+PCN_INLINE int pcn_ct_take(struct pcn_conntrack_work *w, struct pcn_conntrack_entry *e,
+			   __u32 options)
+{
+	w->next = e ? e->state : w->fresh.state;
+	w->was = ((__u64 *)&w->next)[PCN_CT_SHARED];
+	w->class = pcn_ct_step(w, w->side, options);
+	if (w->class != PCN_CT_ESTABLISHED)
+		return 1;
+	if (e)
+		return pcn_ct_store(w, e);
+	if (pcn_ct_is_half_open(&w->next)) {
+		w->fresh.state = w->next;
+		return pcn_embryo_update(w);
+	}
+	if (pcn_ct_move(w))
+		return 0;
+	w->class = PCN_CT_INVALID;
+	return 1;
+}
+
+/* Internal: finds the connection of a key, in either table, and classifies the packet. While a connection moves, it
+ * may be in neither for those who look into the large table too early: so they look again. Returns the
+ * connection's entry in the large table, if there is one. */
+PCN_INLINE struct pcn_conntrack_entry *pcn_ct_apply(struct pcn_conntrack_work *w, __u32 error,
+						    __u32 options)
+{
+	struct pcn_conntrack_entry *e = NULL;
+
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < 4; i++) {
-		w->next = e->state;
-		w->was = ((__u64 *)&w->next)[PCN_CT_SHARED];
-		w->class = pcn_ct_step(w, w->side, options);
-		if (w->class != PCN_CT_ESTABLISHED || pcn_ct_store(w, e))
+		w->embryo = 0;
+		w->number = pcn_conntrack_find(&w->fresh.key);
+		e = pcn_conntrack_entry(w->number);
+		if (!e) {
+			int embryo = pcn_embryo_find(w);
+
+			if (embryo == PCN_EMBRYO_BUSY || (embryo == PCN_EMBRYO_MOVED && !i))
+				continue;
+		}
+		if (error) {
+			w->class = e || w->embryo ? PCN_CT_RELATED : PCN_CT_INVALID;
+			break;
+		}
+		if (pcn_ct_take(w, e, options))
 			break;
 	}
-	return w->class;
+	return e;
 }
 
 /* Internal: true for an ICMP error, which contains the beginning of another packet. */
@@ -212,7 +247,7 @@ PCN_INLINE int pcn_ct_read_inner(struct CTXTYPE *ctx, struct pcn_conntrack_work 
  * to `accepted`. An ICMP error is RELATED to the connection of the packet that caused it. UNTRACKED are
  * later fragments, other ICMP, and what is not IP. If the packet is ESTABLISHED, the state of its connection has
  * changed; if it is NEW, pcn_conntrack_accept changes or opens it. options are those of pcn_ct_tcp. With
- * all that it calls and pcn_conntrack_accept, verified once: 23,000 instructions on Linux 6.18. */
+ * all that it calls and pcn_conntrack_accept, verified once: 32,400 instructions on Linux 6.18. */
 PCN_GLOBAL int pcn_conntrack_track(struct CTXTYPE *ctx, struct pcn_conntrack_work *w PCN_NONNULL,
 				   __u32 zone, __u32 options)
 {
@@ -220,6 +255,8 @@ PCN_GLOBAL int pcn_conntrack_track(struct CTXTYPE *ctx, struct pcn_conntrack_wor
 	struct pcn_conntrack_entry *e;
 
 	w->number = 0;
+	w->refusal = 0;
+	w->embryo = 0;
 	w->reply = 0;
 	w->accepted = 0;
 	w->class = PCN_CT_INVALID;
@@ -230,16 +267,14 @@ PCN_GLOBAL int pcn_conntrack_track(struct CTXTYPE *ctx, struct pcn_conntrack_wor
 		return w->class;
 	}
 	w->side = (side ^ error) & 1; /* an error goes the other way */
-	w->fresh.generation = pcn_conntrack_generation(zone);
-	w->number = pcn_conntrack_find(&w->fresh.key);
-	e = pcn_conntrack_entry(w->number);
-	if (error)
-		w->class = e ? PCN_CT_RELATED : PCN_CT_INVALID;
-	else
-		pcn_ct_apply(ctx, w, e ?: &w->fresh, options);
-	if (e) {
-		w->reply = w->side != (e->state.flags & PCN_CT_OPENER);
-		w->accepted = e->generation == w->fresh.generation;
+	w->generation = pcn_conntrack_generation(zone);
+	if (!error && w->flow.protocol == IPPROTO_TCP &&
+	    (!(w->flow.has & PCN_FLOW_TCP) || pcn_ct_read_segment(ctx, w)))
+		return PCN_CT_INVALID;
+	e = pcn_ct_apply(w, error, options);
+	if (e || w->embryo) {
+		w->reply = w->side != ((e ? e->state.flags : w->fresh.state.flags) & PCN_CT_OPENER);
+		w->accepted = (e ? e->generation : w->fresh.generation) == w->generation;
 	}
 	return w->class;
 }
@@ -250,9 +285,9 @@ PCN_INLINE int pcn_conntrack_known(const struct pcn_conntrack_work *w)
 	return w->class == PCN_CT_ESTABLISHED || w->class == PCN_CT_RELATED;
 }
 
-/* The rules accept the packet: opens the connection of one that is NEW, and records that the rules of this
- * generation accept the connection of one that is ESTABLISHED. Returns 0, or a negative enum
- * pcn_conntrack_refusal if there is no entry for the connection. */
+/* The rules accept the packet: opens the connection of one that is NEW, half open until there is a reply, or of TCP
+ * until the handshake is complete; and records that the rules of this generation accept the connection of one
+ * that is ESTABLISHED. Returns 0, or a negative enum pcn_conntrack_refusal if there is no entry for it. */
 PCN_GLOBAL int pcn_conntrack_accept(struct pcn_conntrack_work *w PCN_NONNULL)
 {
 	struct pcn_conntrack_entry *e = pcn_conntrack_entry(w->number);
@@ -262,16 +297,21 @@ PCN_GLOBAL int pcn_conntrack_accept(struct pcn_conntrack_work *w PCN_NONNULL)
 	if (e) {
 		if (w->class == PCN_CT_NEW)
 			pcn_ct_store(w, e); /* else its retransmission will */
-		e->generation = w->fresh.generation;
+		e->generation = w->generation;
 		return 0;
 	}
 	w->fresh.state = w->next;
+	w->fresh.generation = w->generation;
+	if (w->embryo) {
+		__u32 ticket = w->embryo >> 8;
+
+		e = pcn_embryo_of(w);
+		/* If a packet on another CPU changes it now, it stays as that leaves it. */
+		if (pcn_embryo_update(w) || (e && pcn_embryo_status(e) >> 8 == ticket))
+			return 0;
+	}
 	w->fresh.seen = pcn_time_coarse();
-	int number = pcn_conntrack_open(&w->fresh);
-	if (number < 0)
-		return number;
-	w->number = number;
-	return 0;
+	return pcn_embryo_open(w);
 }
 
 /* The rules refuse the packet: ends the connection of one that is ESTABLISHED, since they accept it no longer. One
@@ -280,8 +320,12 @@ PCN_INLINE void pcn_conntrack_refuse(struct pcn_conntrack_work *w)
 {
 	struct pcn_conntrack_entry *e = pcn_conntrack_entry(w->number);
 
-	if (e && w->class == PCN_CT_ESTABLISHED)
+	if (w->class != PCN_CT_ESTABLISHED)
+		return;
+	if (e)
 		pcn_conntrack_end(e);
+	else
+		pcn_embryo_leave(w, PCN_EMBRYO_DEAD);
 }
 
 #endif

@@ -91,6 +91,31 @@ struct pcn_conntrack_zone {
 	__u32 owner; /* the control plane's; 0: none */
 };
 
+/* Internal: half-open connections, and the words of a line that refer to them. */
+#define PCN_CONNTRACK_EMBRYOS (1 << 14)
+#define PCN_CONNTRACK_EMBRYO_WORDS 16
+
+/* Internal: references to half-open connections: the tag in the upper 8 bits, a ticket in the lower 24. */
+struct pcn_conntrack_embryo_line {
+	__u32 word[PCN_CONNTRACK_EMBRYO_WORDS];
+};
+
+/* Internal: the first line does not change while programs use the table. */
+struct pcn_conntrack_embryo_ring {
+	__u32 embryos; /* mask of a ticket: its entry; 0: the table is not set up */
+	__u32 lines;   /* mask of the number of a line */
+	__u32 zero[14];
+	__u32 head; /* the next ticket, modulo 2^32 */
+	__u32 zero1[15];
+};
+
+PCN_MAP_SHARED_FLAGS(conntrack, ct_embryos, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_conntrack_entry,
+		     PCN_CONNTRACK_EMBRYOS, BPF_F_MMAPABLE);
+PCN_MAP_SHARED(conntrack, ct_embryo_lines, BPF_MAP_TYPE_ARRAY, __u32,
+	       struct pcn_conntrack_embryo_line, PCN_CONNTRACK_EMBRYOS / 8);
+PCN_MAP_SHARED_FLAGS(conntrack, ct_embryo_ring, BPF_MAP_TYPE_ARRAY, __u32,
+		     struct pcn_conntrack_embryo_ring, 1, BPF_F_MMAPABLE);
+
 PCN_MAP_SHARED_FLAGS(conntrack, ct_lines, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_conntrack_line,
 		     PCN_CONNTRACK_ENTRIES / 8, BPF_F_MMAPABLE);
 PCN_MAP_SHARED_FLAGS(conntrack, ct_entries, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_conntrack_entry,

@@ -25,7 +25,7 @@ PCN_INLINE int judge(struct CTXTYPE *ctx, struct pcn_md *md, const int in)
 		return pcn_pkt_drop(ctx, md, MINISTATE_TRUNCATED);
 	int class = pcn_conntrack_track(ctx, w, pcn_instance(md), 0);
 	if (class == PCN_CT_INVALID)
-		return pcn_pkt_drop(ctx, md, MINISTATE_INVALID);
+		return pcn_pkt_drop(ctx, md, w->refusal ? MINISTATE_NO_ENTRY : MINISTATE_INVALID);
 	if (class == PCN_CT_UNTRACKED && !(w->flow.has & PCN_FLOW_IP))
 		return pcn_pkt_pass(ctx, md); /* ARP, for example */
 	if (pcn_conntrack_known(w) && (!in || w->reply || w->accepted))

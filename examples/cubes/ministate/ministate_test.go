@@ -222,18 +222,21 @@ func TestAFullZoneRefuses(t *testing.T) {
 	bpftest.Each(t, options, func(t *testing.T, l *bpftest.Lab) {
 		in, out := firewalled(t, l)
 		out("UDP", udp(inside, outside, 1000, 53), "")
+		in("its reply", udp(outside, inside, 53, 1000), "")
+		out("half open", udp(inside, outside, 1002, 53), "")
 		connections, err := table.Open(func(name string) (*ebpf.Map, error) { return l.Map("m", name), nil })
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = connections.Close() }()
 		page, _ := connections.Page(0, 2, nil)
-		if len(page) != 1 {
-			t.Fatalf("the table contains %+v, want one connection", page)
+		if len(page) != 2 {
+			t.Fatalf("the table contains %+v, want two connections", page)
 		}
 		connections.Limit(page[0].Key.Zone, 1)
 		out("another one", udp(inside, outside, 1001, 53), "no-entry")
 		in("a reply to the first", udp(outside, inside, 53, 1000), "")
+		in("a reply to one that is half open", udp(outside, inside, 53, 1002), "no-entry")
 	})
 }
 
