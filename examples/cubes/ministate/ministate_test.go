@@ -256,6 +256,36 @@ func TestItHasNoMapsOfItsOwn(t *testing.T) {
 	}
 }
 
+// TestFirewallsOfNetdevsAreApart: these run the same programs, and have rules and connections of their own.
+func TestFirewallsOfNetdevsAreApart(t *testing.T) {
+	bpftest.Each(t, options, func(t *testing.T, l *bpftest.Lab) {
+		there := udp(outside, inside, 1000, 53)
+		for name, dev := range map[string]string{"m": "veth1", "n": "veth2"} {
+			l.Create("ministate", name, "")
+			l.Attach(name, dev)
+		}
+		expect := func(dev, verdict, fate string) {
+			t.Helper()
+			if got, want := l.Run(dev, there), (bpftest.Outcome{Verdict: verdict, Fate: fate}); got != want {
+				t.Errorf("%s: %+v, want %+v", dev, got, want)
+			}
+		}
+		linked := l.Linked()
+		expect("veth1", "drop", "m no-rule")
+		l.Set("POST", "m rules 7", `{"dst_port":53}`)
+		expect("veth1", "pass", "m pass")
+		expect("veth2", "drop", "n no-rule")
+		l.Set("POST", "n rules 1", `{"dst_port":53}`)
+		expect("veth2", "pass", "n pass")
+		l.Set("DELETE", "m rules 7", "")
+		expect("veth1", "drop", "m no-rule")
+		expect("veth2", "pass", "n pass")
+		if n := l.Linked(); n > linked {
+			t.Errorf("rules link program %d, after %d", n, linked)
+		}
+	})
+}
+
 // TestFirewallsAreApart: another one has its own connections, and one that takes the number of a deleted one has none.
 func TestFirewallsAreApart(t *testing.T) {
 	bpftest.Each(t, options, func(t *testing.T, l *bpftest.Lab) {
