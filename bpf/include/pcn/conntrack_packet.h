@@ -69,14 +69,19 @@ PCN_INLINE __u8 pcn_ct_scale(struct CTXTYPE *ctx, __u32 at, __u32 length)
 /* Internal: reads the segment of a packet; -1 if its TCP header is incomplete. */
 PCN_GLOBAL int pcn_ct_read_segment(struct CTXTYPE *ctx, struct pcn_conntrack_work *w PCN_NONNULL)
 {
-	__u32 at = w->flow.l4, ipv6 = w->flow.has & PCN_FLOW_IPV6;
-	__u32 ip = w->flow.l3, begin = ipv6 ? ip + sizeof(struct ipv6hdr) : ip;
-	__be16 length;
-	struct tcphdr tcp;
+	__u32 at = w->flow.l4, ipv6 = w->flow.has & PCN_FLOW_IPV6, ip = w->flow.l3;
+	__u32 begin = ipv6 ? ip + sizeof(struct ipv6hdr) : ip, field = ip + (ipv6 ? 4 : 2);
+	void *data = pcn_data(ctx), *end = pcn_data_end(ctx);
+	__be16 length, *there_length = data + (field & 0x3ff);
+	struct tcphdr tcp, *there_tcp = data + (at & 0x3ff);
 
-	if (pcn_load_bytes(ctx, at, &tcp, sizeof(tcp)) ||
-	    pcn_load_bytes(ctx, ip + (ipv6 ? 4 : 2), &length, sizeof(length)))
+	if ((void *)(there_tcp + 1) <= end && (void *)(there_length + 1) <= end) {
+		tcp = *there_tcp;
+		length = *there_length;
+	} else if (pcn_load_bytes(ctx, at, &tcp, sizeof(tcp)) ||
+		   pcn_load_bytes(ctx, field, &length, sizeof(length))) {
 		return -1;
+	}
 	__u32 header = tcp.doff * 4, there = begin + bpf_ntohs(length) - at;
 	if (header < sizeof(tcp) || header > there)
 		return -1;

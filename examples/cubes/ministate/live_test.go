@@ -4,6 +4,7 @@ package ministate_test
 
 import (
 	"bufio"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -17,6 +18,7 @@ import (
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pace"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 // serve answers each line over TCP with the same line, until the test ends.
@@ -136,5 +138,35 @@ func TestHostsBehindTheFirewall(t *testing.T) {
 				t.Errorf("where no one listens: %v, want the ICMP error to arrive", err)
 			}
 		})
+	}
+}
+
+// TestHeadersThatCannotBeReadDirectly: of these segments, only the Ethernet header is in the linear part of the skb.
+func TestHeadersThatCannotBeReadDirectly(t *testing.T) {
+	mtu := bpftest.LongestMTU(t, cube.TypeTC)
+	l := bpftest.New(t, bpftest.Options{Type: cube.TypeTC, Hosts: 2, Host: []netns.Option{netns.WithMTU(mtu)}})
+	firewalled(t, l)
+	wires := l.Wires()
+	const far, near = 0, 1
+	const data = 4200 // more than a page, in which the kernel would not split it
+	pass := func(from int, flags byte, seq, acked uint32) {
+		t.Helper()
+		frame := tcp(outside, inside, 80, 1000, flags, seq, acked)
+		if from == near {
+			frame = tcp(inside, outside, 1000, 80, flags, seq, acked)
+		}
+		frame = append(frame, make([]byte, data)...)
+		binary.BigEndian.PutUint16(frame[16:], uint16(len(frame)-14))
+		pkt.SumIPv4(frame[14:])
+		if err := bpftest.SendSplit(l.Hosts[from], frame, 14); err != nil {
+			t.Fatal(err)
+		}
+		wires[1-from].Gets(frame)
+	}
+	pass(near, syn, 1000, 0)
+	pass(far, syn|ack, 5000, 1001+data)
+	pass(near, ack, 1001+data, 5001+data)
+	if got, want := l.Run("veth1", tcp(outside, inside, 80, 1000, ack, 1_000_000, 1001)), (bpftest.Outcome{Verdict: "drop", Fate: "m invalid"}); got != want {
+		t.Errorf("a segment beyond the window: %+v, want %+v", got, want)
 	}
 }
