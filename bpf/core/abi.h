@@ -52,6 +52,22 @@ struct pcn_exit {
 	__u16 slot;
 };
 
+/* In place of an interface index: the port leads to a port of a cube, whose number is in bits 16 to 27,
+ * that of the port below. */
+#define PCN_EXIT_CUBE (1U << 31)
+
+/* The transparent cubes on a cube's ports that run programs of their own, by cube; 0: none. */
+struct pcn_stack {
+	__u16 tcube[PCN_MAX_PORTS];
+};
+
+/* The port on which such a transparent cube is. */
+struct pcn_parent {
+	__u16 cube;
+	__u16 port;
+	__u32 pad;
+};
+
 struct pcn_slot {
 	__u64 rx_packets, rx_bytes, tx_packets, tx_bytes;
 };

@@ -47,6 +47,14 @@ PCN_INLINE int count_flood(struct pcn_flood *row, __u32 cube, __u32 in_port)
 	return ports;
 }
 
+/* The word of a set of ports without the port where the packet came in. */
+PCN_INLINE __u64 other_ports(const __u64 *ports, __u32 word, __u32 in_port)
+{
+	__u64 bits = ports[word % (PCN_MAX_PORTS / 64)];
+
+	return in_port / 64 == word ? bits & ~(1ULL << (in_port % 64)) : bits;
+}
+
 /* True for targets on the way out of a cube. */
 PCN_INLINE int is_egress_target(__u32 target)
 {
@@ -81,8 +89,12 @@ struct flood_walk {
 	struct __sk_buff *ctx;
 	struct pcn_md *md;
 	struct pcn_flood *row;
+	__u64 bits; /* remaining bits of the word of ports that lead to programs */
 	__u32 who;
 	__u32 len;
+	__u16 word; /* the next one */
+	__u16 port; /* the last one found */
+	__u16 found;
 };
 
 static long flood_one(__u32 i, struct flood_walk *w)
@@ -110,8 +122,30 @@ static long flood_one(__u32 i, struct flood_walk *w)
 	return 0;
 }
 
-/* Sends copies to all netdev ports of the cube except the one where the packet came in. The packet
- * itself stays. Always returns 0: the driver continues with the ports that lead to cubes. */
+/* Sends a copy to a port that leads to a program when the next one is found: the last one gets the packet
+ * itself. */
+static long flood_program(__u32 i, struct flood_walk *w)
+{
+	__u64 bits = w->bits;
+
+	(void)i;
+	if (!bits) {
+		if (w->word >= PCN_MAX_PORTS / 64)
+			return 1;
+		w->bits = other_ports(w->row->complex_ports, w->word, w->md->in_port);
+		w->word++;
+		return 0;
+	}
+	if (w->found && recirculate(w->ctx, w->md, CUBE(w->who), w->port, w->row->tap))
+		pcn_count_fate(CUBE(w->who), PCN_REASON_COPY_FAILED);
+	w->found = 1;
+	w->port = (w->word - 1) * 64 + lowest(bits);
+	w->bits = bits & (bits - 1);
+	return 0;
+}
+
+/* Sends copies to all ports of the cube except the one where the packet came in. Returns -1 if the driver
+ * must send the packet itself out of md.out_port, otherwise 0. */
 PCN_GLOBAL int pcn_core_flood(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who)
 {
 	__u32 cube = CUBE(who);
@@ -120,19 +154,22 @@ PCN_GLOBAL int pcn_core_flood(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL
 	if (!count_flood(row, cube, md->in_port) || !row)
 		return 0;
 	ctx->mark = md->traffic_class;
-	struct flood_walk w = { ctx, md, row, who, ctx->len };
+	__u64 unknown = row->complex_ports[0];
+	struct flood_walk w = { .ctx = ctx, .md = md, .row = row, .who = who, .len = ctx->len };
+
+	w.bits = pcn_opaque(0, unknown);
+	w.word = pcn_opaque(0, unknown);
+	w.port = pcn_opaque(0, unknown);
+	w.found = pcn_opaque(0, unknown);
 	bpf_loop(row->count, flood_one, &w, 0);
-	return 0;
+	if (row->complex)
+		bpf_loop(row->complex + PCN_MAX_PORTS / 64 + 1, flood_program, &w, 0);
+	if (!w.found)
+		return 0;
+	md->out_port = w.port;
+	return -1;
 }
 
-/* Sends a copy to a port that leads to another program. tap is our own interface. */
-PCN_GLOBAL int pcn_core_recirculate(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who,
-				    __u32 port, __u32 tap)
-{
-	if (recirculate(ctx, md, CUBE(who), port, tap))
-		pcn_count_fate(CUBE(who), PCN_REASON_COPY_FAILED);
-	return 0;
-}
 /* Sends the packet itself through our own interface to the place where it would have continued: it
  * has used all tail calls of this run. Returns the hook's verdict. */
 PCN_GLOBAL int pcn_core_again(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who,
@@ -209,10 +246,23 @@ PCN_INLINE int can_broadcast(struct xdp_md *ctx, struct pcn_flood *row, __u32 cu
 	return LEN(ctx) == (__u64)(ctx->data_end - ctx->data);
 }
 
+/* Chooses the only port of a set except the one where the packet came in, and returns -1. */
+PCN_INLINE int to_only_port(struct pcn_md *md, const __u64 *ports)
+{
+	__u32 in_port = md->in_port;
+
+	for (__u32 i = 0; i < PCN_MAX_PORTS / 64; i++) {
+		__u64 bits = other_ports(ports, i, in_port);
+		if (bits)
+			md->out_port = i * 64 + lowest(bits);
+	}
+	return -1;
+}
+
 /* Sends the packet to all ports of the cube except the one where it came in: in one broadcast to
  * the netdevs, and through the loop to the ports that lead to programs. If the kernel cannot copy
  * the packet, user space does. Returns the hook's verdict, or -1 if there is only one port to send
- * to and it leads to another program, where the driver then continues. */
+ * to and it leads to another program: the driver sends the packet itself out of md.out_port. */
 PCN_GLOBAL int pcn_core_flood(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 who)
 {
 	__u32 cube = CUBE(who), in_port = md->in_port;
@@ -225,7 +275,7 @@ PCN_GLOBAL int pcn_core_flood(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL
 	int others = row->complex - has_port(row->complex_ports, in_port);
 
 	if (!netdevs && others < 2 && !(THROUGH_EGRESS(who) && others))
-		return others ? -1 : XDP_DROP;
+		return others ? to_only_port(md, row->complex_ports) : XDP_DROP;
 	__u32 group = row->group;
 	void *map = bpf_map_lookup_elem(&pcn_groups, &group);
 	if (!map || !can_broadcast(ctx, row, cube, in_port) ||
@@ -298,7 +348,7 @@ SEC(PCN_SECTION) int pcn_core(struct CTXTYPE *ctx)
 		pcn_core_capture(ctx, &md, 1, 1, 1) + pcn_core_flood_set(ctx, &md, 1) +
 		pcn_core_to_set_for(ctx, &md, 1, 1, 1);
 #ifdef PCN_TC
-	r += pcn_core_recirculate(ctx, &md, 1, 1, 1) + pcn_core_span(ctx, &md, 1);
+	r += pcn_core_span(ctx, &md, 1);
 #else
 	r += pcn_core_pass(ctx, &md) + pcn_core_set_up(ctx, &md, 1);
 #endif

@@ -51,7 +51,9 @@ func (b *bridge) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan,
 	if c.New != nil {
 		change.Aging = c.New.Fdb.aging()
 		plan.Constants = c.New.Fdb.constants()
-		plan.After = append(plan.After, b.fdb.EndLeasesStep())
+		if c.Old == nil || c.Old.Fdb != c.New.Fdb || len(b.changedPorts(c.Old.Ports, c.New.Ports)) > 0 {
+			plan.After = append(plan.After, b.fdb.EndLeasesStep())
+		}
 	}
 	if c.Created() {
 		change.Room = c.New.Fdb.MaxEntries

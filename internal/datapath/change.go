@@ -47,6 +47,7 @@ func (p *Plane) Prepare(ctx context.Context, g *Graph) (Change, error) {
 	w, onlyCode := p.onlyCode(g)
 	if !onlyCode {
 		w = graph.NewWiring(g)
+		w.SetApart(p.partitioner.kindOf)
 	}
 	ch := &change{p: p, g: g, wiring: w, stale: w.StaleSince(p.wiring), rows: p.tables.InUse()}
 	ch.onlyCode = onlyCode && ch.stale != nil

@@ -5,6 +5,7 @@ package datapath
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/counters"
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
+	"github.com/polycube/polycube/internal/datapath/segments"
 	"github.com/polycube/polycube/internal/datapath/state"
 )
 
@@ -29,6 +31,8 @@ type partitioner struct {
 	heavier map[*link.Object]int
 	// loads are the shares of the kernel's limits that cubes need, as far as known.
 	loads map[CubeID]knownLoad
+	// shareable are the cubes whose programs others may have, as far as known.
+	shareable map[CubeID]knownShareable
 	// partitioned is how the graph in use was cut into segments.
 	partitioned [][][]CubeID
 }
@@ -81,10 +85,36 @@ func (p *partitioner) loadsOf(g *Graph, s graph.Stale) map[CubeID]graph.Load {
 	return loads
 }
 
+// knownShareable is whether other cubes may have the programs of a cube, as long as it has the same objects.
+type knownShareable struct {
+	used state.UsedCube
+	yes  bool
+}
+
+// kindOf is what cubes that are set apart have in common, nil for one that cannot be.
+func (p *partitioner) kindOf(n *Node) any {
+	used, open := p.state.Used(n.ID)
+	if !open || n.Shadow != nil {
+		return nil
+	}
+	k, known := p.shareable[n.ID]
+	if !known || k.used != used || len(n.Programs) > 0 {
+		k = knownShareable{used, segments.Shareable(p.state, n)}
+		p.shareable[n.ID] = k
+	}
+	if !k.yes {
+		return nil
+	}
+	return struct {
+		service string
+		typ     cube.Type
+	}{p.state.Cube(n.ID).Spec().Service, n.Type}
+}
+
 // partition cuts the graph into segments; asBefore is set if they are those of the graph in use. onlyCode is that of
 // the change, was the graph in use and present its segments.
 func (p *partitioner) partition(w, was *graph.Wiring, s graph.Stale, onlyCode bool, present func() [][]CubeID) (segments [][][]CubeID, asBefore bool) {
-	if p.partitioned != nil && p.loads != nil && (onlyCode || s.JoinedAs(w, was)) {
+	if p.partitioned != nil && p.loads != nil && (onlyCode || s.JoinedAs(w, was) && maps.Equal(w.Apart, was.Apart)) {
 		return p.partitioned, true
 	}
 	stacks, links := w.Edges()
@@ -97,18 +127,27 @@ func (p *partitioner) partition(w, was *graph.Wiring, s graph.Stale, onlyCode bo
 	var edges []graph.Edge // in the order in which to join
 	for _, ids := range w.Split(append(stacks, links...)) {
 		var total graph.Load
+		var part [][]CubeID
+		var together []CubeID
 		for _, id := range ids {
-			total = total.Plus(loads[id])
+			if w.Apart[id] {
+				part = append(part, []CubeID{id})
+				continue
+			}
+			total, together = total.Plus(loads[id]), append(together, id)
 		}
 		if total.Fits(limit) {
-			out = append(out, [][]CubeID{ids})
+			if len(together) > 0 {
+				part = append(part, together)
+			}
+			out = append(out, part)
 			continue
 		}
 		if edges == nil {
 			p.byUse(w, links, present())
-			edges = append(stacks, links...)
+			edges = slices.DeleteFunc(append(stacks, links...), func(e graph.Edge) bool { return w.Apart[e.A] || w.Apart[e.B] })
 		}
-		out = append(out, graph.Cut(ids, edges, loads, limit, present()))
+		out = append(out, append(part, graph.Cut(together, edges, loads, limit, present())...))
 	}
 	return out, false
 }

@@ -196,7 +196,8 @@ func (p *Plane) openParts() (err error) {
 		Framework: p.fw, State: p.state, Kernel: p.kernel, MTU: o.MTU, Collector: p.collect, Dir: p.dir("generations"),
 		Tap: o.Taps[cube.TC], LoopOut: o.Loop.Out,
 	})
-	p.partitioner = &partitioner{state: p.state, counters: p.Counters, cubes: o.SegmentCubes, heavier: map[*link.Object]int{}}
+	p.partitioner = &partitioner{state: p.state, counters: p.Counters, cubes: o.SegmentCubes, heavier: map[*link.Object]int{},
+		shareable: map[CubeID]knownShareable{}}
 	p.slots = slots{p.fw, p.log}
 	return nil
 }

@@ -15,11 +15,14 @@ func (b *bench) wantWhole() {
 	p := b.plane
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	rows, fresh := p.tables.InUse(), p.tables.Derive(graph.NewWiring(p.graph), nil)
+	w := graph.NewWiring(p.graph)
+	w.SetApart(p.partitioner.kindOf)
+	rows, fresh := p.tables.InUse(), p.tables.Derive(w, nil)
 	for name, pair := range map[string][2]any{
 		"entries": {rows.Entries, fresh.Entries}, "outEntries": {rows.OutEntries, fresh.OutEntries},
 		"exits": {rows.Exits, fresh.Exits}, "devices": {rows.Devices, fresh.Devices}, "shadows": {rows.Shadows, fresh.Shadows},
 		"floods": {rows.Floods, fresh.Floods}, "ways": {rows.Ways, fresh.Ways},
+		"stacks": {rows.Stacks, fresh.Stacks}, "parents": {rows.Parents, fresh.Parents},
 	} {
 		if !reflect.DeepEqual(pair[0], pair[1]) {
 			b.t.Errorf("rows of %s in use are\n%v, of the whole graph\n%v", name, pair[0], pair[1])

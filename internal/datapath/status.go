@@ -16,6 +16,8 @@ type CubeStatus struct {
 	// Segment is the number of the cube's segment among the Segments of its connected part of
 	// the graph, from 1, and Cubes how many cubes are in the segment.
 	Segment, Segments, Cubes int
+	// Alike is how many segments have the same programs, this one included.
+	Alike int
 	// Spare is set if other programs are ready to take a change of constants without a relink.
 	Spare bool
 	// Instructions is the size of the kernel program that contains the cube, Verified how many instructions the
@@ -32,7 +34,7 @@ func (p *Plane) Status(id CubeID) CubeStatus {
 		for _, other := range c.IDs {
 			if other == id {
 				return CubeStatus{
-					Mode: c.gen.Mode.String(), Reason: p.whyCall(c), Segment: c.number, Segments: c.of, Cubes: len(c.IDs),
+					Mode: c.gen.Mode.String(), Reason: p.whyCall(c), Segment: c.number, Segments: c.of, Cubes: len(c.IDs), Alike: p.users[c.gen],
 					Spare: p.spareOf(c) != nil || c.gen.Live(), Instructions: c.gen.Instructions, Verified: c.gen.Verified, Load: c.gen.LoadTime,
 				}
 			}

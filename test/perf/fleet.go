@@ -152,9 +152,9 @@ func (s fleetShape) run(rig *lab.Rig, r *Run, n int, got *fleetResult) error {
 	return s.restart(rig, w, d, got)
 }
 
-// fleetMemory reads the memory when nothing is left to inline.
+// fleetMemory reads the memory when the daemon has nothing to do in the background.
 func fleetMemory(d *lab.Daemon) (lab.Memory, error) {
-	if err := allInlined(d); err != nil {
+	if err := fleetQuiet(d); err != nil {
 		return lab.Memory{}, err
 	}
 	return d.Memory()
@@ -213,6 +213,11 @@ func (s fleetShape) attach(c *lab.Client, i int, got *fleetResult) error {
 		return err
 	}
 	took, err := timed(c, "POST", "/cubes", string(text))
+	if err == nil && s.linked() {
+		var more time.Duration
+		more, err = timed(c, "PATCH", "/simplebridge/hub/ports", hubPorts(i, i+1))
+		took += more
+	}
 	if err != nil {
 		return err
 	}
@@ -297,7 +302,22 @@ func (s fleetShape) rest(d *lab.Daemon, from, to int) error {
 	if err != nil {
 		return err
 	}
-	return d.Request("POST", "/cubes", string(text))
+	if err := d.Request("POST", "/cubes", string(text)); err != nil || !s.linked() {
+		return err
+	}
+	return d.Request("PATCH", "/simplebridge/hub/ports", hubPorts(from, to))
+}
+
+// linked reports whether a port of the bridge leads to each instance.
+func (s fleetShape) linked() bool { return s.together && s.service == "pbforwarder" }
+
+// hubPorts is the configuration of the bridge's ports that lead to instances.
+func hubPorts(from, to int) string {
+	var ports []string
+	for i := from; i < to; i++ {
+		ports = append(ports, fmt.Sprintf(`{"name":"p%d","peer":"f%d:in"}`, i, i))
+	}
+	return "[" + strings.Join(ports, ",") + "]"
 }
 
 func timed(c *lab.Client, method, path, body string) (time.Duration, error) {

@@ -22,6 +22,26 @@ type Exit struct {
 	Page, Slot uint16
 }
 
+// exitCube is PCN_EXIT_CUBE.
+const exitCube = 1 << 31
+
+// ExitToCube is the exit of a port that leads to a port of a cube.
+func ExitToCube(id graph.CubeID, port, page, slot uint16) Exit {
+	return Exit{exitCube | uint32(id)<<16 | uint32(port), page, slot}
+}
+
+// IsCube reports whether the exit leads to a cube instead of a netdev.
+func (e Exit) IsCube() bool { return e.Ifindex&exitCube != 0 }
+
+// Stack is struct pcn_stack: the transparent cubes on a cube's ports that are set apart.
+type Stack struct{ Tcube [link.MaxPorts]uint16 }
+
+// Parent is struct pcn_parent: the port on which such a transparent cube is.
+type Parent struct {
+	Cube, Port uint16
+	Pad_       uint32
+}
+
 // Slot is struct pcn_slot, the counters of a port.
 type Slot struct{ RxPackets, RxBytes, TxPackets, TxBytes uint64 }
 

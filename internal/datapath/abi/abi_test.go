@@ -24,7 +24,7 @@ func TestABI(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, value := range map[string]any{
-		"pcn_entry": Entry{}, "pcn_exit": Exit{}, "pcn_slot": Slot{}, "pcn_page": Page{},
+		"pcn_entry": Entry{}, "pcn_exit": Exit{}, "pcn_stack": Stack{}, "pcn_parent": Parent{}, "pcn_slot": Slot{}, "pcn_page": Page{},
 		"pcn_fates": Fates{}, "pcn_flood": Flood{}, "pcn_flood_exit": FloodExit{}, "pcn_flood_set": FloodSet{}, "pcn_copies": Copies{},
 	} {
 		var c *btf.Struct

@@ -10,6 +10,8 @@ const (
 	MapFar        = "pcn_far_entries"
 	MapOutEntries = "pcn_out_entries"
 	MapExits      = "pcn_exits"
+	MapStacks     = "pcn_stacks"
+	MapParents    = "pcn_parents"
 	MapDevices    = "pcn_devices"
 	MapShadows    = "pcn_shadows"
 	MapCounters   = "pcn_counters"

@@ -93,14 +93,13 @@ func ReadArray[V comparable](m *ebpf.Map, into map[uint32]V) error {
 	}
 	for key := range m.MaxEntries() {
 		row := rows[int(key)*size:][:size]
-		if binary.NativeEndian.Uint64(row) == 0 { // rows have 8 bytes, see TestABI
-			continue
-		}
-		var v V
+		var v, none V
 		if _, err := binary.Decode(row, binary.NativeEndian, &v); err != nil {
 			return fmt.Errorf("table %s, row %d: %w", m, key, err)
 		}
-		into[key] = v
+		if v != none {
+			into[key] = v
+		}
 	}
 	return nil
 }

@@ -34,6 +34,10 @@ func (w *Wiring) StaleSince(was *Wiring) Stale {
 		if w.Graph.Cubes[id] == nil {
 			s.mark(was.Graph, n)
 		}
+		if w.Apart[id] != was.Apart[id] {
+			s.markApart(was, id)
+			s.markApart(w, id)
+		}
 	}
 	for name, dev := range w.Graph.Netdevs {
 		if before := was.Graph.Netdevs[name]; !dev.same(before) {
@@ -72,6 +76,14 @@ func (s Stale) mark(g *Graph, n *Node) {
 		for _, id := range chain {
 			s[id] = true
 		}
+	}
+}
+
+// markApart marks a cube whose edges become data, or code, and its neighbours.
+func (s Stale) markApart(w *Wiring, id CubeID) {
+	s.mark(w.Graph, w.Graph.Cubes[id])
+	if at, there := w.Stack[id]; there && at.Port.Port != nil {
+		s.mark(w.Graph, w.Graph.Cubes[at.Port.ID])
 	}
 }
 

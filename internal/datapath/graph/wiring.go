@@ -16,6 +16,8 @@ type Wiring struct {
 	Netdevs []*Netdev          // by name
 	Owner   map[string]PortRef // the port whose peer is a netdev
 	Stack   map[CubeID]Stacked // transparent cubes
+	// Apart are cubes whose edges to others are data: each has programs of its own, or shares those of others.
+	Apart map[CubeID]bool
 }
 
 // PortRef is a port with the cube that it belongs to.
@@ -50,7 +52,7 @@ func NewWiring(g *Graph) *Wiring {
 
 // with returns the wiring of a graph with the same connections, in which some cubes are nodes with other ports.
 func (w *Wiring) with(g *Graph, other []*Node) *Wiring {
-	next := &Wiring{Graph: g, Netdevs: make([]*Netdev, len(w.Netdevs)), Owner: w.Owner, Stack: w.Stack}
+	next := &Wiring{Graph: g, Netdevs: make([]*Netdev, len(w.Netdevs)), Owner: w.Owner, Stack: w.Stack, Apart: w.Apart}
 	for i, dev := range w.Netdevs {
 		next.Netdevs[i] = g.Netdevs[dev.Name]
 	}
@@ -97,7 +99,21 @@ func (w *Wiring) Enters(dev *Netdev) (in, out CubeID) {
 	if n := len(dev.Tcubes); n > 0 {
 		return dev.Tcubes[0], dev.Tcubes[n-1]
 	}
-	return w.Owner[dev.Name].ID, 0
+	owner := w.Owner[dev.Name]
+	if owner.Port != nil {
+		if x := w.ApartOn(owner.Port); x != 0 {
+			return x, 0
+		}
+	}
+	return owner.ID, 0
+}
+
+// ApartOn returns the transparent cube on a port that is set apart, 0 if there is none.
+func (w *Wiring) ApartOn(p *Port) CubeID {
+	if len(p.Tcubes) == 0 || !w.Apart[p.Tcubes[0]] {
+		return 0
+	}
+	return p.Tcubes[0]
 }
 
 // Edge connects two cubes of the graph.

@@ -69,6 +69,7 @@ const (
 type From struct {
 	Graph     *graph.Graph
 	Segments  [][]graph.CubeID // in use
+	Apart     map[graph.CubeID]bool
 	Maker     *segments.Maker
 	State     *state.State
 	Tables    *tables.Tables
@@ -112,6 +113,7 @@ func New(from From, id graph.CubeID) (*Sandbox, error) {
 		s.g.Cubes[other] = &copied
 	}
 	w := graph.NewWiring(s.g)
+	w.Apart = from.Apart
 	s.rows = from.Tables.Derive(w, nil)
 	stacks, links := w.Edges()
 	var part []graph.CubeID
@@ -205,6 +207,12 @@ func (s *Sandbox) writeRows() error {
 				if ifindex, ok := t.Shadows[key]; ok {
 					errs = append(errs, s.fw[abi.MapShadows].Put(key, ifindex))
 				}
+			}
+			if row, ok := t.Stacks[uint32(id)]; ok {
+				errs = append(errs, s.fw[abi.MapStacks].Put(uint32(id), row))
+			}
+			if row, ok := t.Parents[uint32(id)]; ok {
+				errs = append(errs, s.fw[abi.MapParents].Put(uint32(id), row))
 			}
 			if at, ok := t.Floods[uint32(id)]; ok {
 				row := *at

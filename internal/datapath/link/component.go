@@ -35,6 +35,8 @@ type Component struct {
 	Page uint16
 	// Hops limits how often a packet may turn back, cross into another segment or re-enter.
 	Hops int
+	// Joined is true if packets come from other segments by edges that are data.
+	Joined bool
 	// Trace is what trace sessions observe; nil for none.
 	Trace *Trace
 }
@@ -61,6 +63,8 @@ type Cube struct {
 	// Alike is true if the cube stands for several: its number is data, which programs read where packets enter, and
 	// nothing else of it differs. It is the only cube of its component.
 	Alike bool
+	// Stacks is true for a standard cube some of whose ports have a transparent cube that is data (pcn_stacks).
+	Stacks bool
 	// Shadow is true for a cube with a namespace, Span if that gets copies of all its traffic (TC).
 	Shadow, Span bool
 	// NextIn and NextOut are the next steps of a transparent cube's packets.
@@ -107,11 +111,12 @@ type NextKind uint8
 
 // The steps after a transparent cube.
 const (
-	ToHook  NextKind = iota // the stack on ingress of a netdev, the wire on its egress
-	ToCube                  // another transparent cube, in the same direction
-	ToPort                  // the standard cube's ingress program, on port Port
-	ToPeer                  // to the peer of port Port of cube Cube
-	ToEntry                 // to the port whose peer is the netdev: port Port of cube Cube
+	ToHook   NextKind = iota // the stack on ingress of a netdev, the wire on its egress
+	ToCube                   // another transparent cube, in the same direction
+	ToPort                   // the standard cube's ingress program, on port Port
+	ToPeer                   // to the peer of port Port of cube Cube
+	ToEntry                  // to the port whose peer is the netdev: port Port of cube Cube
+	ToParent                 // as the row of the cube in pcn_parents says: ToPort on ingress, out of the port on egress
 )
 
 // Next is the next step of a transparent cube's packets.
@@ -124,7 +129,7 @@ type Next struct {
 // Crossed reports whether packets come from cubes of other segments, through the resume program.
 func (c *Component) Crossed() bool {
 	foreign := func(c *Cube) bool { return c != nil && c.Foreign }
-	return slices.ContainsFunc(c.Cubes, func(lc *Cube) bool {
+	return c.Joined || slices.ContainsFunc(c.Cubes, func(lc *Cube) bool {
 		return foreign(lc.NextIn.Cube) || foreign(lc.NextOut.Cube) || slices.ContainsFunc(lc.Ports, func(p *Port) bool {
 			return foreign(p.Peer) || slices.ContainsFunc(p.Tcubes, foreign)
 		})
@@ -240,7 +245,7 @@ func (n Next) sites(dir cube.Direction) []site {
 			return p.arrival(n.Cube)
 		}
 		return []site{entrance(n.Cube, cube.Ingress)}
-	case ToHook:
+	case ToHook, ToParent:
 	}
 	return nil
 }

@@ -232,7 +232,18 @@ func (g *generator) wire(at place) {
 	for _, p := range c.Ports {
 		to = append(to, branch{int32(p.Index), fmt.Sprintf("port.%d.%d.%d", c.ID, p.Index, at.sweep)})
 	}
-	b.choose(asm.R1, to, fmt.Sprintf("exit.%d", c.ID))
+	if !c.Stacks {
+		b.choose(asm.R1, to, fmt.Sprintf("exit.%d", c.ID))
+		return
+	}
+	stack := g.block("stack.%d.%d", c.ID, at.sweep)
+	b.choose(asm.R1, to, stack.label)
+	none := g.block("%s.none", stack.label)
+	g.left(none, asm.R1, mdOutPort)
+	none.jump(fmt.Sprintf("exit.%d", c.ID))
+	g.stacked(stack, c, none.label)
+	g.unflag(stack)
+	stack.jump(g.edge(targetOut))
 }
 
 // peer emits the crossing from a port to its peer.
@@ -357,6 +368,8 @@ func (g *generator) next(b *block, at place, n Next) {
 		g.jumpTo(b, at, n.sites(at.dir)[0], turnCross)
 	case ToPeer:
 		g.peer(b, at, n.Cube, n.Cube.port(n.Port))
+	case ToParent:
+		g.toParent(b, at)
 	case ToHook:
 		to := "stack"
 		if at.dir == cube.Egress {

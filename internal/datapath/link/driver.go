@@ -125,7 +125,7 @@ func newGenerator(l linking) *generator {
 	g := &generator{linking: l, code: &code{maps: l.core.Maps}, veil: veil{l.core.Kernel.StackByAnyRegister},
 		copier: copier{l.core.Rodata, l.core.Kernel, l.c.commonMaps()}}
 	g.tracer = tracer{g.veil, l.c.Trace, l.core.Object}
-	g.turner = &turner{linking: l, code: g.code, turns: map[turn]string{}}
+	g.turner = &turner{linking: l, code: g.code, turns: map[turn]string{}, edges: map[int32]bool{}}
 	g.order, g.index = order(l.roots())
 	g.registers = keep(l.mode, g.order)
 	return g
@@ -135,7 +135,7 @@ func newGenerator(l linking) *generator {
 func Program(c *Component, core *Core, mode Mode, role Role) (*ebpf.ProgramSpec, error) {
 	g := newGenerator(linking{c: c, core: core, mode: mode, role: role})
 	in := &entry{g.linking, g.code, g.tracer, g.registers, g.turner}
-	out := &exits{g.linking, g.code, g.veil, g.tracer}
+	out := &exits{g.linking, g.code, g.veil, g.tracer, g.turner}
 	in.prologue()
 	for _, s := range g.order {
 		g.site(place{s, 0})
@@ -150,6 +150,7 @@ func Program(c *Component, core *Core, mode Mode, role Role) (*ebpf.ProgramSpec,
 	}
 	out.tails()
 	g.emitTurns()
+	g.emitEdges()
 	if g.err != nil {
 		return nil, g.err
 	}

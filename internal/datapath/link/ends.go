@@ -16,6 +16,7 @@ type exits struct {
 	*code
 	veil
 	tracer
+	*turner
 }
 
 // ends emits the fates of packets in a cube. layout omits unused ones.
@@ -132,7 +133,7 @@ func (x *exits) exit() {
 	b.lookup(x.m("pcn_exits"), "nopeer")
 	b.add(asm.Mov.Reg(asm.R7, asm.R0))
 	b.load(asm.R8, asm.R7, 0, asm.Word) // ifindex
-	b.add(asm.JEq.Imm(asm.R8, 0, "nopeer"))
+	b.add(asm.JEq.Imm(asm.R8, 0, "nopeer"), asm.JSLT.Imm32(asm.R8, 0, "exit.cube"))
 	if !x.tc() {
 		b.load(asm.R2, asm.R10, offKey, asm.Word)
 		b.add(mapPtr(asm.R1, x.m("pcn_devices")), asm.Mov.Imm(asm.R3, xdpDrop),
@@ -162,8 +163,29 @@ func (x *exits) exit() {
 	page.add(asm.Mov.Reg(asm.R2, asm.R0))
 	page.jump("exit.count")
 
+	x.exitCube()
 	x.dropAtExit("nopeer", reasonNoPeer)
 	x.dropAtExit("toolong", reasonTooLong)
+}
+
+// exitCube emits the crossing to a port of a cube of another segment, by the row of the port in r7 and its first word in r8.
+func (x *exits) exitCube() {
+	b := x.block("exit.cube")
+	b.load(asm.R1, asm.R7, 4, asm.Half) // page
+	b.store(asm.R10, offKey, asm.R1, asm.Word)
+	b.lookup(x.m("pcn_counters"), "exit.arrive")
+	b.load(asm.R1, asm.R7, 6, asm.Half) // slot
+	b.add(asm.JGT.Imm(asm.R1, NoSlot, "exit.arrive"),
+		asm.LSh.Imm(asm.R1, slotShift), asm.Add.Reg(asm.R0, asm.R1))
+	b.count(asm.R0, slotTx)
+	b.mark("exit.arrive")
+	b.add(asm.Mov.Reg(asm.R1, asm.R8), asm.And.Imm(asm.R1, MaxPorts-1))
+	b.store(asm.R10, mdInPort, asm.R1, asm.Half)
+	b.add(asm.Mov.Reg(asm.R6, asm.R8), asm.RSh.Imm(asm.R6, 16), asm.And.Imm(asm.R6, MaxCubes-1))
+	if x.role == OnResume {
+		flag(b, 0)
+	}
+	b.jump(x.edge(targetRX))
 }
 
 // dropAtExit emits a drop at the exit, which is counted for the cube in r6.
@@ -186,8 +208,7 @@ func (x *exits) refuseFrags(b *block) {
 	b.add(asm.JNE.Reg(asm.R1, asm.R2, "toolong"))
 }
 
-// flood emits the replication to the ports of a cube: netdevs in the framework's function, then the ports that lead to
-// programs.
+// flood emits the replication to the ports of a cube, which is the framework's; one copy may be the packet itself.
 func (g *generator) flood(at place) {
 	c := at.cube
 	b := g.block("%s", floodLabel(at))
@@ -195,41 +216,10 @@ func (g *generator) flood(at place) {
 	b.args()
 	b.number(asm.R3, c, c.throughEgress())
 	b.call("pcn_core_flood")
+	b.add(asm.JEq.Imm32(asm.R0, -1, txLabel(at)))
 	if !g.tc() {
-		b.add(asm.JNE.Imm32(asm.R0, -1, "leave"))
-	}
-	last := len(c.Ports) - 1
-	for i, p := range c.Ports {
-		skip := b.local()
-		b.load(asm.R1, asm.R10, mdInPort, asm.Half)
-		b.add(asm.JEq.Imm(asm.R1, int32(p.Index), skip))
-		final := !g.tc() || i == last
-		if !final && i == last-1 { // the last port is skipped if the packet came from there
-			more := b.local()
-			b.add(asm.JNE.Imm(asm.R1, int32(c.Ports[last].Index), more))
-			g.sendTo(b, at, p)
-			b.mark(more)
-		}
-		if final {
-			g.sendTo(b, at, p)
-		} else {
-			g.recirculate(b, c, p)
-		}
-		b.mark(skip)
+		b.jump("leave")
+		return
 	}
 	b.leave(g.drop())
-}
-
-func (g *generator) sendTo(b *block, at place, p *Port) {
-	b.set(asm.R10, mdOutPort, int32(p.Index), asm.Half)
-	b.jump(txLabel(at))
-}
-
-// recirculate sends a copy to the port through our own interface.
-func (g *generator) recirculate(b *block, c *Cube, p *Port) {
-	b.args()
-	b.number(asm.R3, c, 0)
-	b.add(asm.Mov.Imm(asm.R4, int32(p.Index)),
-		asm.Mov.Imm(asm.R5, int32(g.core.TapIndex)))
-	b.call("pcn_core_recirculate")
 }

@@ -192,7 +192,8 @@ func (e *entry) targets(c *Cube) {
 	if c.Transparent {
 		to = append(to,
 			branch{targetInNext, nextLabel(first(c, cube.Ingress))},
-			branch{targetOutNext, nextLabel(first(c, cube.Egress))})
+			branch{targetOutNext, nextLabel(first(c, cube.Egress))},
+			branch{targetRX, fmt.Sprintf("rx.%d", c.ID)})
 	} else {
 		to = append(to,
 			branch{targetRX, fmt.Sprintf("rx.%d", c.ID)},
@@ -209,6 +210,13 @@ func (e *entry) rx(c *Cube) {
 	b := e.block("rx.%d", c.ID)
 	e.sentByNamespace(b, c)
 	in := first(c, cube.Ingress).String()
+	if c.Stacks {
+		stack := e.block("rx.%d.stack", c.ID)
+		stack.load(asm.R1, asm.R10, mdInPort, asm.Half)
+		e.stacked(stack, c, in)
+		stack.jump(e.edge(targetIn))
+		in = stack.label
+	}
 	if c.Transparent || len(c.Ports) == 0 {
 		b.jump(in)
 		return

@@ -43,6 +43,7 @@ type turner struct {
 	linking
 	*code
 	turns map[turn]string // with their labels
+	edges map[int32]bool  // by target
 }
 
 // turn returns the label of the code for a turn.
@@ -201,15 +202,83 @@ func (tr *turner) enterAgain(b *block, t turn) {
 	if t.to.dir == cube.Egress { // the interface does not carry the port to which an offered packet returns
 		ifOffered(b, fmt.Sprintf("hop.%d", t.to.cube.ID))
 	}
+	b.number(asm.R3, t.to.cube, who)
+	tr.again(b, t.target())
+}
+
+// again sends the packet through our own interface; r3 is the cube.
+func (tr *turner) again(b *block, target int32) {
 	b.load(asm.R1, asm.R10, mdHops, asm.Half)
 	b.add(asm.Add.Imm(asm.R1, 1))
 	b.store(asm.R10, mdHops, asm.R1, asm.Half)
 	b.args()
-	b.number(asm.R3, t.to.cube, who)
-	b.add(asm.Mov.Imm(asm.R4, t.target()),
-		asm.Mov.Imm(asm.R5, int32(tr.core.TapIndex)))
+	b.add(asm.Mov.Imm(asm.R4, target), asm.Mov.Imm(asm.R5, int32(tr.core.TapIndex)))
 	b.call("pcn_core_again")
 	b.add(asm.Return())
+}
+
+// edge returns the label of the code for crossing into another segment by an edge that is data: r6 is the cube there.
+func (tr *turner) edge(target int32) string {
+	tr.edges[target] = true
+	return fmt.Sprintf("edge.%d", target)
+}
+
+// emitEdges emits the edges that are used.
+func (tr *turner) emitEdges() {
+	for _, target := range slices.Sorted(maps.Keys(tr.edges)) {
+		tr.emitEdge(target)
+	}
+	tr.dropAtExit("edge.hop", reasonHopLimit)
+	tr.dropAtExit("edge.noprogram", reasonNoProgram)
+}
+
+func (tr *turner) emitEdge(target int32) {
+	b := tr.block("edge.%d", target)
+	b.load(asm.R1, asm.R10, mdHops, asm.Half)
+	b.add(asm.JGE.Imm(asm.R1, int32(tr.c.Hops), "edge.hop"))
+	if tr.core.TapIndex != 0 {
+		b.load(asm.R1, asm.R10, mdTurns, asm.Half)
+		b.add(asm.JGE.Imm(asm.R1, maxTurns, b.label+".again"))
+		again := tr.block("%s.again", b.label)
+		again.add(asm.Mov.Reg(asm.R3, asm.R6))
+		if tr.c.Cubes[0].Generic {
+			again.add(asm.Or.Imm(asm.R3, genericXDP))
+		}
+		tr.again(again, target)
+	}
+	tr.handOver(b, "edge.hop", handOver{arrives: target == targetRX, turns: 1})
+	b.store(asm.R0, mdSize, asm.R6, asm.Half)
+	b.set(asm.R0, mdSize+2, target, asm.Half)
+	b.add(mapPtr(asm.R2, tr.m("pcn_cubes")), asm.Mov.Reg(asm.R3, asm.R6), asm.FnTailCall.Call())
+	b.load(asm.R1, asm.R10, mdTurns, asm.Half) // without this one
+	b.add(asm.JLT.Imm(asm.R1, kernelTurns-1, "edge.noprogram"))
+	b.jump("edge.hop")
+}
+
+// stacked leaves in r6 the transparent cube on the port of cube c in r1, or goes elsewhere if there is none that is data.
+// The registers that keep pointers survive.
+func (tr *turner) stacked(b *block, c *Cube, none string) {
+	b.add(asm.Mov.Reg(asm.R6, asm.R1), asm.JGE.Imm(asm.R6, MaxPorts, none))
+	b.lookupConst(tr.m("pcn_stacks"), int32(c.ID), none)
+	b.add(asm.LSh.Imm(asm.R6, 1), asm.Add.Reg(asm.R0, asm.R6))
+	b.load(asm.R6, asm.R0, 0, asm.Half)
+	b.add(asm.JEq.Imm(asm.R6, 0, none))
+}
+
+// toParent emits the way on from a transparent cube whose port is data: into the port's cube, or out of the port.
+func (g *generator) toParent(b *block, at place) {
+	b.number(asm.R1, at.cube, 0)
+	b.store(asm.R10, offKey, asm.R1, asm.Word)
+	b.lookup(g.m("pcn_parents"), "lost")
+	b.load(asm.R6, asm.R0, 0, asm.Half) // cube
+	b.load(asm.R1, asm.R0, 2, asm.Half) // port
+	if at.dir == cube.Ingress {
+		b.store(asm.R10, mdInPort, asm.R1, asm.Half)
+		b.jump(g.edge(targetIn))
+		return
+	}
+	b.add(asm.Mov.Reg(asm.R2, asm.R6), asm.Mul.Imm(asm.R2, MaxPorts), asm.Or.Reg(asm.R1, asm.R2))
+	b.jump("exit")
 }
 
 // elsewhere emits the destination of a packet from a table that leads to a cube of another component: while netdevs

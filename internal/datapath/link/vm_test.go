@@ -358,6 +358,11 @@ func (m *vm) taken(ins *asm.Instruction) bool {
 		return a < b
 	case asm.JLE:
 		return a <= b
+	case asm.JSLT:
+		if ins.OpCode.Class() == asm.Jump32Class {
+			return int32(a) < int32(b)
+		}
+		return int64(a) < int64(b)
 	}
 	panic(fmt.Sprintf("jump %v", ins))
 }

@@ -14,35 +14,63 @@ import (
 	"github.com/polycube/polycube/internal/datapath/state"
 )
 
-// Cubes that are alike run the same programs: the number of the cube is data there. A cube can be one of several if it is
-// connected to no other cube and its programs use no map of its own.
+// Cubes that are alike run the same programs: the number of the cube is data there. A cube can be one of several if its
+// programs use no map of its own, and its connections to other cubes are data.
 
-// alike reports whether the cube of a segment can be one of several.
-func (b *builder) alike(ids []graph.CubeID) bool {
-	if len(ids) != 1 {
-		return false
-	}
-	n, in := b.Graph.Cubes[ids[0]], b.m.state.Cube(ids[0])
-	if n == nil || in == nil || n.Shadow != nil || in.Spec().External {
-		return false
-	}
-	for _, p := range n.Ports {
-		if len(p.Tcubes) > 0 || b.PeerOf(n.ID, p) != nil {
-			return false
-		}
-	}
-	if at, there := b.Stack[n.ID]; there && (at.Dev == nil || b.Owner[at.Dev.Name].Port != nil) {
+// Shareable reports whether other cubes may have the same programs as a cube, as far as that depends on the cube alone.
+func Shareable(s *state.State, n *graph.Node) bool {
+	in := s.Cube(n.ID)
+	if in == nil || n.Shadow != nil || in.Spec().External {
 		return false
 	}
 	for _, h := range abi.Hooks { // the TC side of a cube at XDP is in its companion
 		if in.Object(h) == nil {
 			continue
 		}
-		programs, err := b.m.state.ProgramsOf(n, h)
-		if err != nil || slices.ContainsFunc(programs, func(pr state.Program) bool { return in.HasOwn(pr.Function.Maps) }) {
+		programs, err := s.ProgramsOf(n, h)
+		if err != nil || slices.ContainsFunc(programs, func(pr state.Program) bool {
+			return in.HasOwn(pr.Function.Maps) || pr.Object.HasConstant(takesConstant) // offers go to cubes that are code
+		}) {
 			return false
 		}
 	}
+	return true
+}
+
+// alike reports whether the cube of a segment can be one of several.
+func (b *builder) alike(ids []graph.CubeID) bool {
+	if len(ids) != 1 {
+		return false
+	}
+	n := b.Graph.Cubes[ids[0]]
+	for _, p := range n.Ports {
+		if len(p.Tcubes) > 0 || b.PeerOf(n.ID, p) != nil && !b.Apart[n.ID] {
+			return false
+		}
+	}
+	if at, there := b.Stack[n.ID]; there && !b.Apart[n.ID] && (at.Dev == nil || b.Owner[at.Dev.Name].Port != nil) {
+		return false
+	}
+	return Shareable(b.m.state, n)
+}
+
+// data reports whether a port that leads to a cube is data. If its packets are captured, it is code: the place of the
+// capture.
+func (b *builder) data(id graph.CubeID, p *graph.Port) bool {
+	if b.Graph.Trace != nil && slices.ContainsFunc(b.Graph.Trace.Sessions, func(s link.Session) bool {
+		return s.Capture != nil && *s.Capture == link.Capture{Cube: uint16(id), Port: p.Index}
+	}) {
+		return false
+	}
+	if len(p.Tcubes) == 0 {
+		joined := b.Apart[id] || b.Apart[p.Peer.Cube]
+		b.c.Code.Joined = b.c.Code.Joined || joined
+		return joined
+	}
+	if !b.Apart[p.Tcubes[0]] {
+		return false
+	}
+	b.c.Code.Joined, b.cubes[id].Stacks = true, true
 	return true
 }
 

@@ -201,7 +201,7 @@ func (b *builder) addPorts() {
 		n := b.Graph.Cubes[id]
 		for _, index := range slices.Sorted(maps.Keys(n.Ports)) {
 			p := n.Ports[index]
-			if len(p.Tcubes) == 0 && b.PeerOf(id, p) == nil {
+			if len(p.Tcubes) == 0 && b.PeerOf(id, p) == nil || b.data(id, p) {
 				continue
 			}
 			b.cubes[id].Ports = append(b.cubes[id].Ports, b.port(id, p))
@@ -238,6 +238,12 @@ func (b *builder) addStack(id graph.CubeID) {
 		return
 	}
 	lt := b.cubes[id]
+	if b.Apart[id] {
+		lt.Entry, b.c.Code.Joined = true, true
+		lt.NextIn, lt.NextOut = link.Next{Kind: link.ToParent}, link.Next{Kind: link.ToParent}
+		b.printNext(lt.NextIn)
+		return
+	}
 	inward, outward := at.I-1, at.I+1
 	if at.Dev == nil {
 		c := b.cube(at.Port.ID)
@@ -327,9 +333,14 @@ func (b *builder) finish() {
 			break
 		}
 	}
+	for _, lc := range b.c.Code.Cubes {
+		if lc.Stacks {
+			fmt.Fprintf(&b.print, "stacks %d\n", lc.ID)
+		}
+	}
 	b.trace()
 	b.c.Frags = b.c.Hook == cube.XDP && netdevs.NeedFrags(b.c.Netdevs, b.m.askMTU)
-	fmt.Fprintf(&b.print, "page %d frags %t tap %d\n", b.c.Code.Page, b.c.Frags, b.m.again(b.c.Hook))
+	fmt.Fprintf(&b.print, "page %d frags %t tap %d joined %t\n", b.c.Code.Page, b.c.Frags, b.m.again(b.c.Hook), b.c.Code.Joined)
 	shape := b.print.Len()
 	fmt.Fprintf(&b.print, "%x", b.c.Rodata)
 	b.c.Print = b.print.String()

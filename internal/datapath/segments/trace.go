@@ -22,7 +22,7 @@ func (b *builder) trace() {
 			continue
 		}
 		mine = append(mine, s)
-		fmt.Fprintf(&b.print, "trace %d cube %d capture %v", s.Bit, s.Cube, s.Capture != nil)
+		fmt.Fprintf(&b.print, "trace %d cube %d here %t capture %v", s.Bit, s.Cube, b.local[graph.CubeID(s.Cube)], s.Capture != nil)
 		if s.Capture != nil {
 			fmt.Fprintf(&b.print, " %v", *s.Capture)
 		}

@@ -21,6 +21,8 @@ func (t *Tables) read() (*Rows, error) {
 		bpfmap.ReadHash(t.maps[abi.MapFar], now.Entries),
 		bpfmap.ReadHash(t.maps[abi.MapOutEntries], now.OutEntries),
 		bpfmap.ReadArray(t.maps[abi.MapExits], now.Exits),
+		bpfmap.ReadArray(t.maps[abi.MapStacks], now.Stacks),
+		bpfmap.ReadArray(t.maps[abi.MapParents], now.Parents),
 		bpfmap.ReadHash(t.maps[abi.MapShadows], now.Shadows),
 		bpfmap.ReadHash(t.maps[abi.MapFloods], floods),
 	)
@@ -28,7 +30,9 @@ func (t *Tables) read() (*Rows, error) {
 		now.Floods[id] = &row
 	}
 	for key, e := range now.Exits {
-		now.Devices[key] = e.Ifindex
+		if !e.IsCube() {
+			now.Devices[key] = e.Ifindex
+		}
 	}
 	return now, err
 }

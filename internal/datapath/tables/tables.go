@@ -31,12 +31,15 @@ type Rows struct {
 	Shadows    map[uint32]uint32     // the ports of shadow cubes: exitKey to ifindex
 	Floods     map[uint32]*abi.Flood // by cube
 	Ways       map[uint32][]Way      // XDP cubes: contents of the group in the flood row
+	Stacks     map[uint32]abi.Stack  // by cube
+	Parents    map[uint32]abi.Parent // by transparent cube
 }
 
 func newRows() *Rows {
 	return &Rows{
 		Entries: map[uint32]abi.Entry{}, OutEntries: map[uint32]abi.Entry{}, Exits: map[uint32]abi.Exit{}, Shadows: map[uint32]uint32{},
 		Devices: map[uint32]uint32{}, Floods: map[uint32]*abi.Flood{}, Ways: map[uint32][]Way{},
+		Stacks: map[uint32]abi.Stack{}, Parents: map[uint32]abi.Parent{},
 	}
 }
 
@@ -90,6 +93,7 @@ func (t *Rows) next(w *graph.Wiring, s graph.Stale, from Origin) *Rows {
 			now.addPort(w, n, n.Ports[index], row)
 		}
 		if n.Ports == nil {
+			now.addParent(w, id)
 			continue
 		}
 		if n.Type.Hook() == cube.XDP {
@@ -118,8 +122,7 @@ func (t *Rows) next(w *graph.Wiring, s graph.Stale, from Origin) *Rows {
 func (t *Rows) keep(was *Rows, w *graph.Wiring, n *graph.Node) {
 	for _, p := range n.Ports {
 		if dev := w.Graph.Netdevs[p.Peer.Netdev]; p.Peer.Netdev != "" && dev != nil && dev.Index > 0 {
-			pg, place := abi.SlotAddress(p.Slot)
-			t.Entries[uint32(dev.Index)] = abi.Entry{Cube: uint16(n.ID), Port: p.Index, Page: pg, Slot: place}
+			t.addEntry(w, n, p, dev)
 		}
 		key := abi.ExitKey(n.ID, p.Index)
 		keepRow(t.Exits, was.Exits, key)
@@ -128,6 +131,25 @@ func (t *Rows) keep(was *Rows, w *graph.Wiring, n *graph.Node) {
 	t.addShadow(n)
 	keepRow(t.Floods, was.Floods, uint32(n.ID))
 	keepRow(t.Ways, was.Ways, uint32(n.ID))
+	keepRow(t.Stacks, was.Stacks, uint32(n.ID))
+	keepRow(t.Parents, was.Parents, uint32(n.ID))
+}
+
+// addEntry adds the row of a netdev that is the peer of a port.
+func (t *Rows) addEntry(w *graph.Wiring, n *graph.Node, p *graph.Port, dev *graph.Netdev) {
+	pg, place := abi.SlotAddress(p.Slot)
+	first := n.ID
+	if x := w.ApartOn(p); x != 0 {
+		first = x
+	}
+	t.Entries[uint32(dev.Index)] = abi.Entry{Cube: uint16(first), Port: p.Index, Page: pg, Slot: place}
+}
+
+// addParent adds the row of a transparent cube that is set apart.
+func (t *Rows) addParent(w *graph.Wiring, id graph.CubeID) {
+	if at := w.Stack[id]; w.Apart[id] {
+		t.Parents[uint32(id)] = abi.Parent{Cube: uint16(at.Port.ID), Port: at.Port.Port.Index}
+	}
 }
 
 // sameFlood returns the current flood row of a cube if the new one, which has no group yet, is otherwise equal. If not,
@@ -181,7 +203,7 @@ func (t *Rows) addPort(w *graph.Wiring, n *graph.Node, p *graph.Port, row *abi.F
 	dev := w.Graph.Netdevs[p.Peer.Netdev]
 	netdev := p.Peer.Netdev != "" && dev != nil && dev.Index > 0
 	if netdev {
-		t.Entries[uint32(dev.Index)] = abi.Entry{Cube: uint16(n.ID), Port: p.Index, Page: pg, Slot: place}
+		t.addEntry(w, n, p, dev)
 	}
 	if netdev = netdev && !dev.Down; netdev {
 		key := abi.ExitKey(n.ID, p.Index)
@@ -189,6 +211,14 @@ func (t *Rows) addPort(w *graph.Wiring, n *graph.Node, p *graph.Port, row *abi.F
 		if n.Type.Hook() == cube.XDP {
 			t.Devices[key] = uint32(dev.Index)
 		}
+	}
+	if x := w.ApartOn(p); x != 0 {
+		stack := t.Stacks[uint32(n.ID)]
+		stack.Tcube[p.Index] = uint16(x)
+		t.Stacks[uint32(n.ID)] = stack
+	}
+	if peer := w.PeerOf(n.ID, p); peer != nil && (w.Apart[n.ID] || w.Apart[p.Peer.Cube]) {
+		t.Exits[abi.ExitKey(n.ID, p.Index)] = abi.ExitToCube(p.Peer.Cube, peer.Index, pg, place)
 	}
 	switch {
 	case len(p.Tcubes) > 0 || w.PeerOf(n.ID, p) != nil:
@@ -209,7 +239,25 @@ func (t *Tables) WriteExits(u *undo.Stack, now *Rows) error {
 		bpfmap.Write(u, t.setDevice, old.Devices, now.Devices, nil),
 		bpfmap.Write(u, bpfmap.HashSetter[uint32](t.maps[abi.MapShadows]), old.Shadows, now.Shadows, nil),
 		bpfmap.Write(u, t.setFlood, old.Floods, now.Floods, nil),
+		bpfmap.Write(u, bpfmap.ArraySetter[abi.Parent](t.maps[abi.MapParents]), old.Parents, now.Parents, nil),
+		bpfmap.Write(u, bpfmap.ArraySetter[abi.Stack](t.maps[abi.MapStacks]), old.Stacks, both(old.Stacks, now.Stacks), nil),
 	)
+}
+
+// both are rows with the transparent cubes of two graphs: programs in use go through those of the old one until the others
+// are there.
+func both(old, now map[uint32]abi.Stack) map[uint32]abi.Stack {
+	out := maps.Clone(now)
+	for id, was := range old {
+		row := out[id]
+		for port, t := range was.Tcube {
+			if row.Tcube[port] == 0 {
+				row.Tcube[port] = t
+			}
+		}
+		out[id] = row
+	}
+	return out
 }
 
 // Clear deletes the rows of netdevs that are no longer in the graph.
@@ -222,7 +270,24 @@ func (t *Tables) clearExits(now *Rows) error {
 		bpfmap.Clear(t.setDevice, old.Devices, now.Devices),
 		bpfmap.Clear(bpfmap.HashSetter[uint32](t.maps[abi.MapShadows]), old.Shadows, now.Shadows),
 		bpfmap.Clear(t.setFlood, old.Floods, now.Floods),
+		bpfmap.Clear(bpfmap.ArraySetter[abi.Parent](t.maps[abi.MapParents]), old.Parents, now.Parents),
+		t.clearStacks(now),
 	)
+}
+
+// clearStacks removes the transparent cubes of the old graph only from the rows.
+func (t *Tables) clearStacks(now *Rows) error {
+	set := bpfmap.ArraySetter[abi.Stack](t.maps[abi.MapStacks])
+	for id, row := range both(t.now.Stacks, now.Stacks) {
+		want := now.Stacks[id]
+		if row == want {
+			continue
+		}
+		if err := set(id, &want); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // WriteEntries adds and changes the rows that say which program handles packets of a netdev. Writing a row twice is

@@ -37,6 +37,8 @@ type CubeStats struct {
 	Segment      int `json:"segment"`
 	Segments     int `json:"segments"`
 	SegmentCubes int `json:"segment-cubes"`
+	// AlikeCubes is how many cubes, this one included, run the same program, which has the code of one of them.
+	AlikeCubes int `json:"alike-cubes"`
 	// Instructions is the size of that program, Verified how many instructions the kernel's verifier processed, in
 	// LoadMicroseconds.
 	Instructions     int   `json:"instructions"`
@@ -57,6 +59,7 @@ func (o *Observer) CubeStats(ctx context.Context, service, name string) (CubeSta
 	}
 	out.Mode, out.Reason = status.Mode, status.Reason
 	out.Segment, out.Segments, out.SegmentCubes = status.Segment, status.Segments, status.Cubes
+	out.AlikeCubes = status.Alike
 	out.Instructions, out.Verified, out.LoadMicroseconds = status.Instructions, status.Verified, status.Load.Microseconds()
 	for _, port := range o.ports(ctx, service, name) {
 		c, err := o.manager.PortStats(name, port)
