@@ -31,6 +31,8 @@ type partitioner struct {
 	heavier map[*link.Object]int
 	// loads are the shares of the kernel's limits that cubes need, as far as known.
 	loads map[CubeID]knownLoad
+	// shared are the bits of maps that cubes share, by place.
+	shared map[string]uint64
 	// shareable are the cubes whose programs others may have, as far as known.
 	shareable map[CubeID]knownShareable
 	// partitioned is how the graph in use was cut into segments.
@@ -51,7 +53,12 @@ func (p *partitioner) loadOf(n *Node) graph.Load {
 	used := map[string]bool{}
 	for _, pr := range programs {
 		for _, m := range pr.Function.Maps {
-			if !strings.HasPrefix(m, ".") { // all constants are in one
+			if strings.HasPrefix(m, ".") { // all constants are in one
+				continue
+			}
+			if bit := p.sharedBit(n.ID, m); bit != 0 {
+				l.Shared |= bit
+			} else {
 				used[m] = true
 			}
 		}
@@ -60,6 +67,20 @@ func (p *partitioner) loadOf(n *Node) graph.Load {
 	}
 	l.Maps = len(used)
 	return l
+}
+
+// sharedBit returns the bit in a load of a cube's map that other cubes share, 0 for any other map.
+func (p *partitioner) sharedBit(id CubeID, name string) uint64 {
+	place := p.state.Cube(id).Place(name)
+	if place == "" {
+		return 0
+	}
+	bit, known := p.shared[place]
+	if !known && len(p.shared) < 64 {
+		bit = 1 << len(p.shared)
+		p.shared[place] = bit
+	}
+	return bit
 }
 
 // knownLoad is the load of a node of the graph, as long as the cube is linked from the same input.

@@ -197,7 +197,7 @@ func (p *Plane) openParts() (err error) {
 		Tap: o.Taps[cube.TC], LoopOut: o.Loop.Out,
 	})
 	p.partitioner = &partitioner{state: p.state, counters: p.Counters, cubes: o.SegmentCubes, heavier: map[*link.Object]int{},
-		shareable: map[CubeID]knownShareable{}}
+		shareable: map[CubeID]knownShareable{}, shared: map[string]uint64{}}
 	p.slots = slots{p.fw, p.log}
 	return nil
 }

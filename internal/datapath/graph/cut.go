@@ -2,7 +2,11 @@
 
 package graph
 
-import "github.com/polycube/polycube/internal/datapath/link"
+import (
+	"math/bits"
+
+	"github.com/polycube/polycube/internal/datapath/link"
+)
 
 // One kernel program may use 64 maps and 256 functions, and the verifier processes a million instructions at most. A
 // connected part of the graph that needs more is split into segments. The split is kept from one graph to the next, so
@@ -10,19 +14,23 @@ import "github.com/polycube/polycube/internal/datapath/link"
 // carried most packets, so that the links between segments, which cost a tail call, are those least used.
 
 // Load is the share of the kernel's limits that a cube or a segment takes.
-type Load struct{ Cubes, Maps, Functions, Verified int }
+type Load struct {
+	Cubes, Maps, Functions, Verified int
+	// Shared has a bit for each map that cubes share, which a segment needs once.
+	Shared uint64
+}
 
 // SegmentLimit reserves some for the framework: about 20 maps and functions.
 var SegmentLimit = Load{Cubes: link.MaxCubes, Maps: 42, Functions: 220, Verified: 600_000}
 
 // Plus adds another load.
 func (l Load) Plus(m Load) Load {
-	return Load{l.Cubes + m.Cubes, l.Maps + m.Maps, l.Functions + m.Functions, l.Verified + m.Verified}
+	return Load{l.Cubes + m.Cubes, l.Maps + m.Maps, l.Functions + m.Functions, l.Verified + m.Verified, l.Shared | m.Shared}
 }
 
 // Fits reports whether the load is within a limit.
 func (l Load) Fits(limit Load) bool {
-	return l.Cubes <= limit.Cubes && l.Maps <= limit.Maps && l.Functions <= limit.Functions && l.Verified <= limit.Verified
+	return l.Cubes <= limit.Cubes && l.Maps+bits.OnesCount64(l.Shared) <= limit.Maps && l.Functions <= limit.Functions && l.Verified <= limit.Verified
 }
 
 // Cut divides a connected part of the graph into segments within the limit. present are the current ones.

@@ -330,6 +330,15 @@ func (in *Instance) Object(h cube.Hook) *link.Object { return in.objects[h] }
 // FrozenConstants returns the constants of a cube that runs as an earlier daemon left it; false for any other cube.
 func (in *Instance) FrozenConstants(o *link.Object) ([]byte, bool) { return in.constants[o], in.frozen }
 
+// Place is where a map that cubes share is, the same for all of them; "" for a map of the cube's own.
+func (in *Instance) Place(name string) string {
+	d, ok := in.declared[name]
+	if !ok {
+		return ""
+	}
+	return d.common(name)
+}
+
 // HasOwn reports whether one of some maps is the cube's alone. Constants are no such maps.
 func (in *Instance) HasOwn(names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
