@@ -62,7 +62,7 @@ func firstPacket(ctx context.Context, r *Run) (*report.Table, error) {
 		rounds := r.rounds(11, 3)
 		r.progress("daemon: first packet, %s, %d rounds", typ, rounds)
 		err := lab.With(ctx, func(rig *lab.Rig) error {
-			w, d, err := daemonOnWire(rig, r)
+			w, d, err := daemonOnWire(rig, r.bin())
 			if err != nil {
 				return err
 			}
@@ -93,7 +93,7 @@ func firstPacket(ctx context.Context, r *Run) (*report.Table, error) {
 }
 
 // daemonOnWire starts a daemon between two hosts, with the sink at the right one.
-func daemonOnWire(rig *lab.Rig, r *Run) (*lab.Wire, *lab.Daemon, error) {
+func daemonOnWire(rig *lab.Rig, bin string) (*lab.Wire, *lab.Daemon, error) {
 	w, err := rig.NewWire(stations)
 	if err != nil {
 		return nil, nil, err
@@ -101,7 +101,7 @@ func daemonOnWire(rig *lab.Rig, r *Run) (*lab.Wire, *lab.Daemon, error) {
 	if err := rig.Sink(w, cube.XDP); err != nil {
 		return nil, nil, err
 	}
-	d, err := startDaemon(rig, r.Root, w)
+	d, err := startDaemon(rig, bin, w)
 	return w, d, err
 }
 
@@ -206,7 +206,7 @@ func restarts(ctx context.Context, r *Run) (*report.Table, []report.Check, error
 		var packets, lost uint64
 		kept := true
 		err := lab.With(ctx, func(rig *lab.Rig) error {
-			w, d, err := daemonOnWire(rig, r)
+			w, d, err := daemonOnWire(rig, r.bin())
 			if err != nil {
 				return err
 			}

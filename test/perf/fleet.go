@@ -9,6 +9,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -35,9 +37,18 @@ func (s fleetShape) String() string {
 
 var fleetShapes = []fleetShape{
 	{"pbforwarder", false}, {"pbforwarder", true}, {"transparenthelloworld", false}, {"transparenthelloworld", true},
+	{"ministate", false}, {"ministate", true},
 }
 
-// fleetRules is the number of rules that each pbforwarder gets at once after the first one.
+// transparent reports whether the instances are transparent cubes, constant whether a constant of theirs is changed instead
+// of rules.
+func (s fleetShape) transparent() bool { return s.service != "pbforwarder" }
+func (s fleetShape) constant() bool    { return s.service == "transparenthelloworld" }
+
+// linked reports whether a port of the bridge leads to each instance.
+func (s fleetShape) linked() bool { return s.together && !s.transparent() }
+
+// fleetRules is the number of rules that each instance with rules gets at once after the first one.
 const fleetRules = 3
 
 // fleetConstants is how many instances get another constant.
@@ -46,11 +57,12 @@ const fleetConstants = 10
 // fleetRate is that of the running flow, in packets per second: it must not use up the CPU of the daemon.
 const fleetRate = 5000
 
-const fleetText = "One instance after the other is created through the API of bin/polycubed as installed, each with a veth " +
+const fleetText = "One instance after the other is created through the API of polycubed with persistence, each with a veth " +
 	"of its own; wall time, from the request to the end of the answer: by then packets go through it. A pbforwarder has a port " +
 	"at its veth and another port, which leads nowhere, or to one simplebridge for all. It gets its first rule in one request " +
-	"and more in a second. A transparenthelloworld is attached to its veth, or to a port of the bridge; a constant of some is " +
-	"changed when all exist and the daemon is idle. After 10 s, the rest is created in one request. *maps* and *programs* are the " +
+	"and more in a second. A transparenthelloworld or ministate, the stateful firewall of the examples, is attached to its veth, or " +
+	"to a port of the bridge; a ministate gets rules in the same way, a constant of some transparenthelloworld is changed when all " +
+	"exist and the daemon is idle. After 10 s, the rest is created in one request. *maps* and *programs* are the " +
 	"kernel memory that an instance adds, including machine code; *daemon* is the increase of the process. *restart* is from " +
 	"exec after a kill to the first answer, under a flow through a pbforwarder between two more netdevs."
 
@@ -103,7 +115,7 @@ func (s fleetShape) checks(n int, got *fleetResult) []report.Check {
 	}
 	what := fmt.Sprintf("%d of %s: ", n, s)
 	change, limit := "first rule", 50.0
-	if s.service == "transparenthelloworld" {
+	if s.constant() {
 		change, limit = "a constant", 20
 	}
 	all.What = what + "all attached"
@@ -144,7 +156,7 @@ func (s fleetShape) run(rig *lab.Rig, r *Run, n int, got *fleetResult) error {
 	each := func(last, first uint64) float64 { return (float64(last) - float64(first)) / float64(n-1) }
 	got.maps, got.programs = each(last.Maps, first.Maps), each(last.Programs, first.Programs)
 	got.resident = each(last.Resident, first.Resident)
-	if s.service == "transparenthelloworld" {
+	if s.constant() {
 		if err := errors.Join(fleetQuiet(d), s.constants(c, n, got)); err != nil {
 			return err
 		}
@@ -179,14 +191,14 @@ func fleetQuiet(d *lab.Daemon) error {
 
 // prepare starts a daemon with what the instances need, and with the forwarder for the running flow.
 func (s fleetShape) prepare(rig *lab.Rig, r *Run, n int) (*lab.Wire, *lab.Daemon, error) {
-	w, d, err := daemonOnWire(rig, r)
+	w, d, err := s.daemon(rig, r)
 	if err != nil {
 		return nil, nil, err
 	}
 	ports := make([]map[string]string, n)
 	for i := range n {
 		ports[i] = map[string]string{"name": fmt.Sprintf("p%d", i)}
-		if s.service == "transparenthelloworld" {
+		if s.transparent() {
 			ports[i]["peer"] = fmt.Sprintf("v%d", i)
 		}
 		if err := w.Spare(fmt.Sprintf("v%d", i)); err != nil {
@@ -206,6 +218,20 @@ func (s fleetShape) prepare(rig *lab.Rig, r *Run, n int) (*lab.Wire, *lab.Daemon
 	return w, d, d.Request("POST", "/cubes", string(document))
 }
 
+// daemon starts polycubed, with the examples if the service is one of them.
+func (s fleetShape) daemon(rig *lab.Rig, r *Run) (*lab.Wire, *lab.Daemon, error) {
+	bin := r.bin()
+	if s.service == "ministate" {
+		bin = rig.TempDir()
+		build := exec.CommandContext(rig.Context(), "go", "build", "-trimpath", "-o", filepath.Join(bin, "polycubed"), "./test/perf/cmd/fleetd")
+		build.Dir = r.Root
+		if out, err := build.CombinedOutput(); err != nil {
+			return nil, nil, fmt.Errorf("build the daemon with the examples: %w: %s", err, out)
+		}
+	}
+	return daemonOnWire(rig, bin)
+}
+
 // attach creates an instance and changes its configuration.
 func (s fleetShape) attach(c *lab.Client, i int, got *fleetResult) error {
 	text, err := json.Marshal([]any{s.instance(i)})
@@ -223,15 +249,15 @@ func (s fleetShape) attach(c *lab.Client, i int, got *fleetResult) error {
 	}
 	got.attach = append(got.attach, ms(took))
 	got.all += took
-	if s.service == "transparenthelloworld" {
+	if s.constant() {
 		return nil
 	}
-	rules := fleetRulesOf(i)
+	rules := s.rulesOf(i)
 	for k, some := range [][]any{rules[:1], rules[1:]} {
 		if text, err = json.Marshal(some); err != nil {
 			return err
 		}
-		if took, err = timed(c, "POST", fmt.Sprintf("/pbforwarder/f%d/rules", i), string(text)); err != nil {
+		if took, err = timed(c, "POST", fmt.Sprintf("/%s/f%d/rules", s.service, i), string(text)); err != nil {
 			return err
 		}
 		if k == 0 {
@@ -258,7 +284,7 @@ func (s fleetShape) constants(c *lab.Client, n int, got *fleetResult) error {
 func (s fleetShape) instance(i int) map[string]any {
 	netdev, hub := fmt.Sprintf("v%d", i), fmt.Sprintf("hub:p%d", i)
 	of := map[string]any{"service-name": s.service, "name": fmt.Sprintf("f%d", i)}
-	if s.service == "transparenthelloworld" {
+	if s.transparent() {
 		of["parent"] = netdev
 		if s.together {
 			of["parent"] = hub
@@ -273,16 +299,22 @@ func (s fleetShape) instance(i int) map[string]any {
 	return of
 }
 
-// fleetRulesOf are the rules of a pbforwarder.
-func fleetRulesOf(i int) []any {
-	network := fmt.Sprintf("10.%d.%d.0/24", i>>8, i&255)
-	rules := []any{map[string]any{"id": 1, "src_ip": network, "action": "FORWARD", "out_port": "in"}}
+// rulesOf are the rules of an instance.
+func (s fleetShape) rulesOf(i int) []any {
+	rules := []any{s.rule(1, "in", map[string]any{"src_ip": fmt.Sprintf("10.%d.%d.0/24", i>>8, i&255)})}
 	for port := range fleetRules {
-		rules = append(rules, map[string]any{
-			"id": port + 2, "l4_proto": "TCP", "dst_port": 1000*port + i, "action": "FORWARD", "out_port": "out",
-		})
+		rules = append(rules, s.rule(port+2, "out", map[string]any{"l4_proto": "TCP", "dst_port": 1000*port + i}))
 	}
 	return rules
+}
+
+// rule completes a rule; a forwarder sends its packets out of a port.
+func (s fleetShape) rule(id int, to string, rule map[string]any) map[string]any {
+	rule["id"] = id
+	if !s.transparent() {
+		rule["action"], rule["out_port"] = "FORWARD", to
+	}
+	return rule
 }
 
 // rest creates the instances from one number to another in one request.
@@ -290,8 +322,8 @@ func (s fleetShape) rest(d *lab.Daemon, from, to int) error {
 	all := []any{}
 	for i := from; i < to; i++ {
 		of := s.instance(i)
-		if s.service == "pbforwarder" {
-			of["rules"] = fleetRulesOf(i)
+		if !s.constant() {
+			of["rules"] = s.rulesOf(i)
 		}
 		all = append(all, of)
 	}
@@ -307,9 +339,6 @@ func (s fleetShape) rest(d *lab.Daemon, from, to int) error {
 	}
 	return d.Request("PATCH", "/simplebridge/hub/ports", hubPorts(from, to))
 }
-
-// linked reports whether a port of the bridge leads to each instance.
-func (s fleetShape) linked() bool { return s.together && s.service == "pbforwarder" }
 
 // hubPorts is the configuration of the bridge's ports that lead to instances.
 func hubPorts(from, to int) string {

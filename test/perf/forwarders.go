@@ -73,7 +73,7 @@ var roomyBody = `{"fdb":{"max-entries":%d},` + bridgeBody[1:]
 
 // newDaemonBridge creates br1 of a service in a daemon between the netdevs of a wire, with room for a number of addresses.
 func newDaemonBridge(r *lab.Rig, root string, w *lab.Wire, service string, typ cube.Type, room int) (*lab.Daemon, error) {
-	d, err := startDaemon(r, root, w)
+	d, err := startDaemon(r, filepath.Join(root, "bin"), w)
 	if err != nil {
 		return nil, err
 	}
@@ -81,8 +81,8 @@ func newDaemonBridge(r *lab.Rig, root string, w *lab.Wire, service string, typ c
 }
 
 // startDaemon starts a daemon in the machine between the hosts of a wire.
-func startDaemon(r *lab.Rig, root string, w *lab.Wire) (*lab.Daemon, error) {
-	d, err := r.NewDaemon(w.Machine.Namespace, filepath.Join(root, "bin"))
+func startDaemon(r *lab.Rig, bin string, w *lab.Wire) (*lab.Daemon, error) {
+	d, err := r.NewDaemon(w.Machine.Namespace, bin)
 	if err == nil {
 		_, err = d.Start()
 	}

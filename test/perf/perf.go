@@ -10,6 +10,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -39,6 +40,9 @@ type Run struct {
 	// Costs and Weights of helpers are for their reference.
 	Costs, Weights reference.Costs
 }
+
+// bin is the directory of the programs as installed.
+func (r *Run) bin() string { return filepath.Join(r.Root, "bin") }
 
 // Section is the results of one part.
 type Section struct {

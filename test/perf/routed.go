@@ -102,7 +102,7 @@ type routerRoute struct {
 // newRouter creates the router r1 in a daemon between the hosts; its ports have the addresses of the netdevs, and the
 // given addresses of the right network belong to the right host. There is room for a number of routes.
 func newRouter(rig *lab.Rig, r *Run, w *lab.Wire, typ cube.Type, room int, networks []netip.Prefix, on ...netip.Addr) (*lab.Daemon, error) {
-	d, err := startDaemon(rig, r.Root, w)
+	d, err := startDaemon(rig, r.bin(), w)
 	if err != nil {
 		return nil, err
 	}

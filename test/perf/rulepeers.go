@@ -58,7 +58,7 @@ type ourRule struct {
 // ourRules creates the forwarder f1 in a daemon.
 func ourRules(typ cube.Type) func(*lab.Rig, *Run, *lab.Wire, *ruled) error {
 	return func(rig *lab.Rig, r *Run, w *lab.Wire, rs *ruled) error {
-		d, err := startDaemon(rig, r.Root, w)
+		d, err := startDaemon(rig, r.bin(), w)
 		if err != nil {
 			return err
 		}

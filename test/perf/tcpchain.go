@@ -88,7 +88,7 @@ func (b between) tcp(ctx context.Context, r *Run, w *lab.Wire, streams, requests
 
 // oursInARow creates the chain of cubes.
 func oursInARow(rig *lab.Rig, r *Run, w *lab.Wire) error {
-	d, err := startDaemon(rig, r.Root, w)
+	d, err := startDaemon(rig, r.bin(), w)
 	if err != nil {
 		return err
 	}
