@@ -49,7 +49,7 @@ func (o *Object) addCommon() {
 // commonSymbol returns the symbol of a common function, "" for any other function. It is different for functions that
 // differ, themselves or in what they call: cubes may be compiled with different versions of a header.
 func (o *Object) commonSymbol(f *Function, name string) string {
-	hash := fnv.New64a()
+	hash, buf := fnv.New64a(), []byte(nil)
 	names := reached(f.Callees, name)
 	for _, n := range names {
 		body := f.Callees[n]
@@ -70,13 +70,10 @@ func (o *Object) commonSymbol(f *Function, name string) string {
 			if ins.IsFunctionReference() {
 				constant = 0 // a distance
 			}
-			_ = binary.Write(hash, binary.NativeEndian, struct {
-				Op       uint16
-				Dst, Src uint8
-				Offset   int16
-				Constant int64
-			}{uint16(ins.OpCode), uint8(ins.Dst), uint8(ins.Src), ins.Offset, constant})
-			fmt.Fprintf(hash, " %s\n", ins.Reference())
+			buf = binary.NativeEndian.AppendUint64(buf[:0], uint64(ins.OpCode)<<32|uint64(ins.Dst)<<24|uint64(ins.Src)<<16|uint64(uint16(ins.Offset)))
+			buf = binary.NativeEndian.AppendUint64(buf, uint64(constant))
+			buf = append(append(buf, ins.Reference()...), '\n')
+			_, _ = hash.Write(buf)
 		}
 	}
 	return fmt.Sprintf("common_%s_%016x", name, hash.Sum64())

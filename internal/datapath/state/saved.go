@@ -9,6 +9,7 @@ package state
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -116,7 +117,7 @@ func (in *Instance) load(pin string) ([]byte, error) {
 
 // readSaved reads what is saved, and the declarations of maps in saved programs. What cannot be read is saved again; then,
 // maps are only compared by their sizes.
-func (in *Instance) readSaved() map[cube.Hook][]savedProgram {
+func (cs *State) readSaved(in *Instance) map[cube.Hook][]savedProgram {
 	in.was, in.wasOwn = map[string]*ebpf.MapSpec{}, map[string]bool{}
 	out := map[cube.Hook][]savedProgram{}
 	for _, h := range abi.Hooks {
@@ -127,7 +128,7 @@ func (in *Instance) readSaved() map[cube.Hook][]savedProgram {
 		}
 		in.saved[pinPrograms+h.String()] = list
 		for _, pr := range programs {
-			in.readObject(h, pr)
+			cs.readObject(in, h, pr)
 		}
 		out[h] = programs
 	}
@@ -135,7 +136,7 @@ func (in *Instance) readSaved() map[cube.Hook][]savedProgram {
 }
 
 // readObject reads the object of a program, once.
-func (in *Instance) readObject(h cube.Hook, pr savedProgram) {
+func (cs *State) readObject(in *Instance, h cube.Hook, pr savedProgram) {
 	pin := numbered(pinObject, h, pr.Object)
 	if in.saved[pin] != nil {
 		return
@@ -144,11 +145,11 @@ func (in *Instance) readObject(h cube.Hook, pr savedProgram) {
 	if err != nil {
 		return
 	}
+	o, elf, err := cs.parseSaved(h, elf)
 	in.saved[pin] = elf
 	if data, err := in.load(numbered(pinConstants, h, pr.Object)); err == nil {
 		in.saved[numbered(pinConstants, h, pr.Object)] = data
 	}
-	o, err := link.ParseObject(h, elf)
 	if err != nil {
 		return
 	}
@@ -156,6 +157,26 @@ func (in *Instance) readObject(h cube.Hook, pr savedProgram) {
 		in.was[name] = spec
 		in.wasOwn[name] = in.wasOwn[name] || pr.Own
 	}
+}
+
+// parsed is a saved object that was read, with its bytes.
+type parsed struct {
+	object *link.Object
+	elf    []byte
+}
+
+// parseSaved parses a saved object, once for all cubes that have the same, until the first commit. It returns one copy of its
+// bytes for all.
+func (cs *State) parseSaved(h cube.Hook, elf []byte) (*link.Object, []byte, error) {
+	key := sha256.Sum256(append([]byte{byte(h)}, elf...))
+	if p, known := cs.parsed[key]; known {
+		return p.object, p.elf, nil
+	}
+	o, err := link.ParseObject(h, elf)
+	if err == nil && cs.parsed != nil {
+		cs.parsed[key] = parsed{o, elf}
+	}
+	return o, elf, err
 }
 
 func numbered(pin string, h cube.Hook, n int) string { return fmt.Sprintf("%s%s-%d", pin, h, n) }
@@ -327,7 +348,7 @@ func (c *Cubes) HoldCube(spec Spec) error {
 // openFrozen fills an instance from its pins.
 func (cs *State) openFrozen(in *Instance) error {
 	own := in.spec.Type.Hook()
-	for h, programs := range in.readSaved() {
+	for h, programs := range cs.readSaved(in) {
 		if err := in.thaw(h, programs); err != nil {
 			return err
 		}
@@ -422,6 +443,7 @@ func (c *Cubes) Forget(uuid string) error {
 
 // ForgetUnknown removes the maps of cubes that no longer exist, after the first commit.
 func (cs *State) ForgetUnknown() {
+	cs.parsed = nil
 	entries, err := os.ReadDir(filepath.Join(cs.dir, "cubes"))
 	if err != nil {
 		cs.log.Warn("read pinned cubes", "err", err)
