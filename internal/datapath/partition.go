@@ -108,28 +108,38 @@ func (p *partitioner) loadsOf(g *Graph, s graph.Stale) map[CubeID]graph.Load {
 
 // knownShareable is whether other cubes may have the programs of a cube, as long as it has the same objects.
 type knownShareable struct {
-	used state.UsedCube
-	yes  bool
+	used       state.UsedCube
+	yes, large bool
 }
 
-// kindOf is what cubes that are set apart have in common, nil for one that cannot be.
-func (p *partitioner) kindOf(n *Node) any {
+// kindOf is what cubes that are set apart have in common.
+func (p *partitioner) kindOf(n *Node) graph.Kind {
 	used, open := p.state.Used(n.ID)
 	if !open || n.Shadow != nil {
-		return nil
+		return graph.Kind{}
 	}
 	k, known := p.shareable[n.ID]
 	if !known || k.used != used || len(n.Programs) > 0 {
-		k = knownShareable{used, segments.Shareable(p.state, n)}
+		k = knownShareable{used, segments.Shareable(p.state, n), p.large(n)}
 		p.shareable[n.ID] = k
 	}
 	if !k.yes {
-		return nil
+		return graph.Kind{}
 	}
-	return struct {
-		service string
-		typ     cube.Type
-	}{p.state.Cube(n.ID).Spec().Service, n.Type}
+	return graph.Kind{Service: p.state.Cube(n.ID).Spec().Service, Type: n.Type, Large: k.large}
+}
+
+// large reports whether the programs of a cube are large, with the functions that a program has once for all cubes.
+func (p *partitioner) large(n *Node) bool {
+	programs, err := p.state.ProgramsOf(n, n.Type.Hook())
+	if err != nil {
+		return false
+	}
+	total := 0
+	for _, pr := range programs {
+		total = max(total, pr.Function.Whole())
+	}
+	return total*verifiedPerInstruction > smallVerified
 }
 
 // partition cuts the graph into segments; asBefore is set if they are those of the graph in use. onlyCode is that of

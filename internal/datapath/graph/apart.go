@@ -2,22 +2,33 @@
 
 package graph
 
+import "github.com/polycube/polycube/cube"
+
 // Many cubes of one service around another cube, such as a firewall on each port of a bridge, would be as many copies of
 // the same code in one program, or in several. Their edges are data instead, so that they run the same programs.
 
-// ApartFrom is from how many cubes of one service and type in a connected part of the graph on they are set apart. Below,
-// the crossings within one program are faster.
-const ApartFrom = 8
+// ApartFrom is from how many cubes of one kind in a connected part of the graph on they are set apart. Below, the crossings
+// within one program are faster. Cubes with large programs are set apart earlier: each change would verify them again.
+const (
+	ApartFrom      = 8
+	LargeApartFrom = 2
+)
 
-// apartClass is what cubes that are set apart together have in common.
+// Kind is what cubes that are set apart together have in common. The zero Kind is that of a cube that cannot be.
+type Kind struct {
+	Service string
+	Type    cube.Type
+	Large   bool
+}
+
+// apartClass are the cubes of one kind in a connected part of the graph.
 type apartClass struct {
-	kind any
+	kind Kind
 	part int
 }
 
-// SetApart chooses the cubes that are set apart. kind returns what a cube must have in common with the others, nil if it
-// cannot be set apart.
-func (w *Wiring) SetApart(kind func(*Node) any) {
+// SetApart chooses the cubes that are set apart.
+func (w *Wiring) SetApart(kind func(*Node) Kind) {
 	classes := map[apartClass][]CubeID{}
 	var part map[CubeID]int
 	for id, n := range w.Graph.Cubes {
@@ -25,7 +36,7 @@ func (w *Wiring) SetApart(kind func(*Node) any) {
 			continue
 		}
 		k := kind(n)
-		if k == nil {
+		if k == (Kind{}) {
 			continue
 		}
 		if part == nil {
@@ -37,7 +48,7 @@ func (w *Wiring) SetApart(kind func(*Node) any) {
 	w.Apart = map[CubeID]bool{}
 	for c, ids := range classes {
 		ids = w.withoutNeighbours(ids, c.kind, kind)
-		if len(ids) < ApartFrom {
+		if len(ids) < LargeApartFrom || !c.kind.Large && len(ids) < ApartFrom {
 			continue
 		}
 		for _, id := range ids {
@@ -73,7 +84,7 @@ func (w *Wiring) leaf(n *Node) bool {
 
 // withoutNeighbours are those of some cubes that have no neighbour of the same kind: a row of forwarders is fastest in one
 // program.
-func (w *Wiring) withoutNeighbours(ids []CubeID, of any, kind func(*Node) any) []CubeID {
+func (w *Wiring) withoutNeighbours(ids []CubeID, of Kind, kind func(*Node) Kind) []CubeID {
 	var out []CubeID
 	for _, id := range ids {
 		alone := true

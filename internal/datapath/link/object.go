@@ -274,6 +274,15 @@ func (f *Function) measure() {
 	}
 }
 
+// Whole is the number of instructions of the function and all that it calls.
+func (f *Function) Whole() int {
+	total := len(f.Body)
+	for _, body := range f.Callees {
+		total += len(body)
+	}
+	return total
+}
+
 // addUses sets Maps and Instructions.
 func (f *Function) addUses() {
 	seen := map[string]bool{}
