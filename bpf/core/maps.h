@@ -16,7 +16,8 @@ PCN_MAP_FLAGS(pcn_out_entries, BPF_MAP_TYPE_HASH, __u32, struct pcn_entry, PCN_M
 	      BPF_F_NO_PREALLOC);
 PCN_MAP_FLAGS(pcn_exits, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_exit, PCN_MAX_CUBES *PCN_MAX_PORTS,
 	      BPF_F_MMAPABLE);
-PCN_MAP_FLAGS(pcn_stacks, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_stack, PCN_MAX_CUBES, BPF_F_MMAPABLE);
+PCN_MAP_FLAGS(pcn_stacks, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_stack, PCN_MAX_CUBES,
+	      BPF_F_MMAPABLE);
 PCN_MAP_FLAGS(pcn_parents, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_parent, PCN_MAX_CUBES,
 	      BPF_F_MMAPABLE);
 PCN_MAP(pcn_counters, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_page, PCN_PAGES);

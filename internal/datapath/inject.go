@@ -22,12 +22,8 @@ func (p *Plane) Inject(ctx context.Context, at Injection) ([][]byte, error) {
 func (p *Plane) newSandbox(id CubeID) (*inject.Sandbox, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var apart map[CubeID]bool
-	if p.wiring != nil {
-		apart = p.wiring.Apart
-	}
 	return inject.New(inject.From{
-		Graph: p.graph, Segments: p.present(), Apart: apart, Maker: p.maker, State: p.state, Tables: p.tables,
+		Graph: p.graph, Wiring: p.wiring, Segments: p.present(), Maker: p.maker, State: p.state, Tables: p.tables,
 		Framework: p.fw, Kernel: p.kernel, Copies: p.sets.Copies,
 	}, id)
 }

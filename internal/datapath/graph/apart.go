@@ -57,6 +57,13 @@ func (w *Wiring) SetApart(kind func(*Node) Kind) {
 	}
 }
 
+// SetApartLike sets those cubes apart that are set apart in another wiring of the graph, which may be nil.
+func (w *Wiring) SetApartLike(other *Wiring) {
+	if other != nil {
+		w.Apart = other.Apart
+	}
+}
+
 // leaf reports whether the edges of a cube to others can be data: it is a transparent cube that is alone on a port that does
 // not lead to a cube, or a standard cube without transparent cubes, all of whose links are to ports without them.
 func (w *Wiring) leaf(n *Node) bool {

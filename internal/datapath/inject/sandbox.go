@@ -68,8 +68,8 @@ const (
 // From is the data plane to copy a part of.
 type From struct {
 	Graph     *graph.Graph
+	Wiring    *graph.Wiring
 	Segments  [][]graph.CubeID // in use
-	Apart     map[graph.CubeID]bool
 	Maker     *segments.Maker
 	State     *state.State
 	Tables    *tables.Tables
@@ -113,7 +113,7 @@ func New(from From, id graph.CubeID) (*Sandbox, error) {
 		s.g.Cubes[other] = &copied
 	}
 	w := graph.NewWiring(s.g)
-	w.Apart = from.Apart
+	w.SetApartLike(from.Wiring)
 	s.rows = from.Tables.Derive(w, nil)
 	stacks, links := w.Edges()
 	var part []graph.CubeID

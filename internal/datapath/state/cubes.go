@@ -209,7 +209,7 @@ func (cs *State) openMaps(in *Instance, declared map[cube.Hook]map[string]declar
 	}
 	if _, err := os.Stat(in.dir); err == nil {
 		reopened = true
-		cs.readSaved(in)
+		in.readSaved(cs.parsed)
 	} else {
 		if err := bpfmap.EnsureDir(in.dir); err != nil {
 			return false, err

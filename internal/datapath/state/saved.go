@@ -117,7 +117,7 @@ func (in *Instance) load(pin string) ([]byte, error) {
 
 // readSaved reads what is saved, and the declarations of maps in saved programs. What cannot be read is saved again; then,
 // maps are only compared by their sizes.
-func (cs *State) readSaved(in *Instance) map[cube.Hook][]savedProgram {
+func (in *Instance) readSaved(known *savedObjects) map[cube.Hook][]savedProgram {
 	in.was, in.wasOwn = map[string]*ebpf.MapSpec{}, map[string]bool{}
 	out := map[cube.Hook][]savedProgram{}
 	for _, h := range abi.Hooks {
@@ -128,7 +128,7 @@ func (cs *State) readSaved(in *Instance) map[cube.Hook][]savedProgram {
 		}
 		in.saved[pinPrograms+h.String()] = list
 		for _, pr := range programs {
-			cs.readObject(in, h, pr)
+			in.readObject(known, h, pr)
 		}
 		out[h] = programs
 	}
@@ -136,7 +136,7 @@ func (cs *State) readSaved(in *Instance) map[cube.Hook][]savedProgram {
 }
 
 // readObject reads the object of a program, once.
-func (cs *State) readObject(in *Instance, h cube.Hook, pr savedProgram) {
+func (in *Instance) readObject(known *savedObjects, h cube.Hook, pr savedProgram) {
 	pin := numbered(pinObject, h, pr.Object)
 	if in.saved[pin] != nil {
 		return
@@ -145,7 +145,7 @@ func (cs *State) readObject(in *Instance, h cube.Hook, pr savedProgram) {
 	if err != nil {
 		return
 	}
-	o, elf, err := cs.parseSaved(h, elf)
+	o, elf, err := known.parse(h, elf)
 	in.saved[pin] = elf
 	if data, err := in.load(numbered(pinConstants, h, pr.Object)); err == nil {
 		in.saved[numbered(pinConstants, h, pr.Object)] = data
@@ -159,22 +159,29 @@ func (cs *State) readObject(in *Instance, h cube.Hook, pr savedProgram) {
 	}
 }
 
-// parsed is a saved object that was read, with its bytes.
-type parsed struct {
+// savedObjects are saved objects that were read, by the hash of hook and bytes; nil reads each anew.
+type savedObjects struct {
+	byHash map[[sha256.Size]byte]savedObject
+}
+
+type savedObject struct {
 	object *link.Object
 	elf    []byte
 }
 
-// parseSaved parses a saved object, once for all cubes that have the same, until the first commit. It returns one copy of its
-// bytes for all.
-func (cs *State) parseSaved(h cube.Hook, elf []byte) (*link.Object, []byte, error) {
+// parse parses a saved object, once for all cubes that have the same. It returns one copy of its bytes for all.
+func (so *savedObjects) parse(h cube.Hook, elf []byte) (*link.Object, []byte, error) {
+	if so == nil {
+		o, err := link.ParseObject(h, elf)
+		return o, elf, err
+	}
 	key := sha256.Sum256(append([]byte{byte(h)}, elf...))
-	if p, known := cs.parsed[key]; known {
-		return p.object, p.elf, nil
+	if known, ok := so.byHash[key]; ok {
+		return known.object, known.elf, nil
 	}
 	o, err := link.ParseObject(h, elf)
-	if err == nil && cs.parsed != nil {
-		cs.parsed[key] = parsed{o, elf}
+	if err == nil {
+		so.byHash[key] = savedObject{o, elf}
 	}
 	return o, elf, err
 }
@@ -348,7 +355,7 @@ func (c *Cubes) HoldCube(spec Spec) error {
 // openFrozen fills an instance from its pins.
 func (cs *State) openFrozen(in *Instance) error {
 	own := in.spec.Type.Hook()
-	for h, programs := range cs.readSaved(in) {
+	for h, programs := range in.readSaved(cs.parsed) {
 		if err := in.thaw(h, programs); err != nil {
 			return err
 		}

@@ -35,8 +35,8 @@ type State struct {
 	byID     map[graph.CubeID]*Instance
 	commons  *commons
 	retained map[string]bool // UUIDs of cubes that are not open and not forgotten
-	// parsed are saved objects by the hash of hook and bytes, nil from the first commit on.
-	parsed map[[sha256.Size]byte]parsed
+	// parsed are the saved objects of restored cubes, nil from the first commit on.
+	parsed *savedObjects
 	// savedAt are the paths at which objects are pinned.
 	savedAt map[*link.Object]string
 }
@@ -65,7 +65,7 @@ type Options struct {
 func New(s Options) *State {
 	return &State{
 		dir: s.Dir, log: s.Logger, collect: s.Collector, floods: s.Floods, fates: s.Fates, inGraph: s.InGraph, mu: s.Lock,
-		services: map[string]*Service{}, given: map[source]*link.Object{}, parsed: map[[sha256.Size]byte]parsed{}, byID: map[graph.CubeID]*Instance{},
+		services: map[string]*Service{}, given: map[source]*link.Object{}, parsed: &savedObjects{map[[sha256.Size]byte]savedObject{}}, byID: map[graph.CubeID]*Instance{},
 		commons: &commons{s.Dir, map[string]*common{}}, retained: map[string]bool{}, savedAt: map[*link.Object]string{},
 	}
 }
