@@ -31,6 +31,8 @@ type blocks struct {
 	mem   []byte
 	base  uint32
 	space *space
+	// uses are the sets of addresses that rules which are written match.
+	uses *used
 	// used are freed runs that packets in flight may still read; last those that the last change freed, which its
 	// undo needs. usedCount and lastCount are their numbers of blocks.
 	used, last           []run
@@ -38,7 +40,7 @@ type blocks struct {
 }
 
 func newBlocks(mem []byte, base uint32) *blocks {
-	return &blocks{mem: mem, base: base, space: newSpace(len(mem)/blockSize, base)}
+	return &blocks{mem: mem, base: base, uses: &used{}, space: newSpace(len(mem)/blockSize, base)}
 }
 
 // count is the total number of blocks.
@@ -245,10 +247,18 @@ func (b *blocks) conditions(at uint32, c *conditions, isLong bool) {
 			native.PutUint64(block[24+8*w:], c.mask[3*i+w])
 		}
 	}
+	if value, mask := b.uses.bits(c); value != 0 {
+		last := b.at(at + longBlocks - 1)
+		native.PutUint64(last[16:], c.value[wordMark]|value)
+		native.PutUint64(last[40:], c.mask[wordMark]|mask)
+	}
 }
 
-// forest writes the block that contains trees; for a single leaf, it writes that leaf.
+// forest writes the block that contains trees, and the one before it; for a single leaf, it writes that leaf.
 func (b *blocks) forest(at uint32, trees []tree) {
+	if len(b.uses.sets) > 0 {
+		b.uses.write(b.at(at - 1))
+	}
 	if len(trees) == 1 && trees[0].root.kids == nil {
 		b.header(at, trees[0].root)
 		return

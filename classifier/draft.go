@@ -5,6 +5,13 @@ package classifier
 // The writes of a change: the place of each new rule and node is allocated when the change is prepared, so that lack of
 // space is known before anything happens.
 
+import (
+	"errors"
+	"fmt"
+
+	"github.com/polycube/polycube/cube"
+)
+
 // draft contains allocated blocks that are not written yet.
 type draft struct {
 	b      *blocks
@@ -33,7 +40,7 @@ func (b *blocks) draft(trees []tree, fresh []*rule) *draft {
 			d.trees = append(d.trees, t)
 		}
 	}
-	if d.forest = d.take(1); d.full {
+	if d.forest = d.forestBlock(); d.full {
 		d.cancel()
 		return nil
 	}
@@ -52,6 +59,14 @@ func (d *draft) take(count int) uint32 {
 	}
 	d.taken = append(d.taken, run{at, count})
 	return at
+}
+
+// forestBlock allocates the block of a forest, and if rules match sets of addresses, the one before it.
+func (d *draft) forestBlock() uint32 {
+	if len(d.b.uses.sets) == 0 {
+		return d.take(1)
+	}
+	return d.take(2) + 1
 }
 
 // node allocates blocks for everything below a node.
@@ -113,9 +128,9 @@ func (d *draft) write() {
 	d.b.forest(d.forest, d.all)
 }
 
-// blocksOf returns the number of blocks that trees and rules without blocks need, including the forest.
+// blocksOf returns the number of blocks that trees and rules without blocks need, including the forest and the block before it.
 func blocksOf(trees []tree, fresh []*rule) int {
-	sum := 1 + ruleBlocks(fresh)
+	sum := 2 + ruleBlocks(fresh)
 	for _, t := range trees {
 		if t.at == 0 {
 			sum += 1 + t.root.blocks()
@@ -185,4 +200,29 @@ func ruleBlocks(rules []*rule) (sum int) {
 		sum += r.size()
 	}
 	return sum
+}
+
+// settle writes rules and trees to separate memory.
+func settle(memory func(blocks int) (home, error), size int, trees []tree, rules []*rule, uses *used) (state, error) {
+	home, err := memory(size)
+	if err != nil {
+		return state{}, err
+	}
+	is := state{rules: byOrders(rules), trees: trees, home: home, blocks: newBlocks(home.memory(), home.base()), uses: uses}
+	is.blocks.uses = uses
+	d := is.blocks.draft(trees, rules)
+	if d == nil {
+		return state{}, errors.Join(fmt.Errorf("%d rules exceed their memory: %w", len(rules), cube.ErrFull), home.close())
+	}
+	d.write()
+	is.forest = d.forest
+	return is, nil
+}
+
+func byOrders(rules []*rule) map[uint32]*rule {
+	out := make(map[uint32]*rule, len(rules))
+	for _, r := range rules {
+		out[r.order] = r
+	}
+	return out
 }

@@ -5,6 +5,7 @@ package classifier
 import (
 	"encoding/binary"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 )
 
@@ -20,7 +21,11 @@ func FuzzSet(f *testing.F) {
 		if seed%2 == 0 {
 			l.set.rebuildFrom = 0
 		}
-		next := func() Match { return fuzzedWithout(&data, rng) }
+		sets := 0 // that a rule may match: rules may match no more than 32, sources and destinations counted apart
+		if seed%3 != 0 {
+			sets = 1 + int(seed/3%16)
+		}
+		next := func() Match { return fuzzedWithout(&data, rng, sets) }
 		l.apply(l.edits(rng, len(data)/4%400, next))
 		for range 6 {
 			l.apply(l.edits(rng, 1+rng.IntN(30), next))
@@ -39,10 +44,12 @@ func FuzzSet(f *testing.F) {
 }
 
 // fuzzedWithout is a match that may have exceptions.
-func fuzzedWithout(data *[]byte, rng *rand.Rand) Match {
+func fuzzedWithout(data *[]byte, rng *rand.Rand, sets int) Match {
 	m := fuzzed(data, rng)
+	m.inSets(rng, sets)
 	for rng.IntN(3) == 0 {
 		e := fuzzed(data, rng)
+		e.inSets(rng, sets)
 		was := m
 		if err := m.Except(e); err != nil && m != was {
 			panic("an exception that is refused changes the rule")
@@ -71,6 +78,8 @@ func fuzzed(data *[]byte, rng *rand.Rand) Match {
 			mask &= 0xffffff00
 		case wordLink:
 			mask &^= kindICMP // which has no ports
+		case wordMark:
+			mask &= 1<<usedShift - 1
 		}
 		m.set(w, uint64(bits&7)<<60|uint64(bits>>3&7)<<16|rng.Uint64N(4), mask)
 		m.reading(w)
@@ -84,6 +93,17 @@ func fuzzed(data *[]byte, rng *rand.Rand) Match {
 		}
 	}
 	return m
+}
+
+// inSets makes some rules match some sets of addresses.
+func (m *Match) inSets(rng *rand.Rand, sets int) {
+	for _, set := range []func(string) error{m.SourceSet, m.DestinationSet} {
+		if sets > 0 && rng.IntN(4) == 0 {
+			if err := set(strconv.Itoa(rng.IntN(sets))); err != nil {
+				panic(err)
+			}
+		}
+	}
 }
 
 // reading requires the headers from which a word is read, as all matches do.
@@ -127,5 +147,6 @@ func keyIn(l *lab, rng *rand.Rand) Key {
 	if rng.IntN(3) == 0 {
 		k[rng.IntN(words)] ^= 1 << rng.IntN(64)
 	}
+	k[wordMark] &= 1<<usedShift - 1
 	return k
 }

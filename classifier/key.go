@@ -5,7 +5,12 @@ package classifier
 // The fields of a packet in Go, as the fast path reads them: the oracle for tests, and used to find the matching rule of
 // a packet.
 
-import "github.com/polycube/polycube/flow"
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/polycube/polycube/flow"
+)
 
 // Key contains the fields that rules match, as pcn_classify_read reads them from a packet.
 type Key [words]uint64
@@ -34,4 +39,15 @@ func KeyOf(frame []byte, inPort uint16, mark uint32) (Key, bool) {
 	}
 	k[wordPorts] = ports<<32 | uint64(f.TCPFlags)<<24 | uint64(f.DSCP)<<16
 	return k, true
+}
+
+// address returns the address of an IP packet that begins in a word.
+func (k *Key) address(word int) netip.Addr {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:], k[word])
+	binary.BigEndian.PutUint64(b[8:], k[word+wordSourceLow-wordSource])
+	if k[wordLink]&kindIPv6 == 0 {
+		return netip.AddrFrom4([4]byte(b[:4]))
+	}
+	return netip.AddrFrom16(b)
 }

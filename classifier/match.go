@@ -61,6 +61,7 @@ type Match struct {
 type conditions struct {
 	value, mask         [words]uint64
 	source, destination ports
+	sets                [2]string // of source and of destination addresses; "": any address
 }
 
 // ports is a range of ports; not set: any.
@@ -136,6 +137,22 @@ func (m *Match) address(high, low int, p netip.Prefix) error {
 	a := p.Addr().As16()
 	m.set(high, number(a[:8]), prefixMask(min(bits, 64)))
 	m.set(low, number(a[8:]), prefixMask(max(bits-64, 0)))
+	return nil
+}
+
+// SourceSet matches IP packets whose source address is in a set of addresses (Addresses), by its name. A set that does not
+// exist is empty.
+func (m *Match) SourceSet(name string) error { return m.addressSet(0, name) }
+
+// DestinationSet is SourceSet for the destination.
+func (m *Match) DestinationSet(name string) error { return m.addressSet(1, name) }
+
+func (m *Match) addressSet(which int, name string) error {
+	if name == "" || m.sets[which] != "" && m.sets[which] != name {
+		return fmt.Errorf("set of addresses %q: a rule matches one set for each address: %w", name, cube.ErrInvalid)
+	}
+	m.set(wordLink, kindIP, kindIP)
+	m.sets[which] = name
 	return nil
 }
 
@@ -232,22 +249,33 @@ func (m *Match) State(value, mask uint8) {
 // Mark matches the traffic class (the skb mark, at TC) in the bits of a mask.
 func (m *Match) Mark(value, mask uint32) { m.set(wordMark, uint64(value), uint64(mask)) }
 
-// Matches reports whether a packet matches the conditions. The fast path must give the same result for each rule.
+// Matches reports whether a packet matches the conditions, if all sets of addresses are empty. The fast path must give the
+// same result for each rule.
 func (m *Match) Matches(k *Key) bool {
-	if !m.conditions.matches(k) {
+	return m.MatchesIn(k, func(string, netip.Addr) bool { return false })
+}
+
+// MatchesIn is Matches with sets of addresses.
+func (m *Match) MatchesIn(k *Key, contains func(set string, address netip.Addr) bool) bool {
+	if !m.conditions.matches(k, contains) {
 		return false
 	}
 	for e := range m.exceptions {
-		if e.matches(k) {
+		if e.matches(k, contains) {
 			return false
 		}
 	}
 	return true
 }
 
-func (m *conditions) matches(k *Key) bool {
+func (m *conditions) matches(k *Key, contains func(set string, address netip.Addr) bool) bool {
 	for w := range k {
 		if k[w]&m.mask[w] != m.value[w] {
+			return false
+		}
+	}
+	for i, set := range m.sets {
+		if set != "" && !contains(set, k.address(wordSource+i)) {
 			return false
 		}
 	}
@@ -278,7 +306,7 @@ func (m *conditions) reads() uint32 {
 
 // isLong reports whether the rule needs further blocks.
 func (m *Match) isLong() bool {
-	if m.except != (unique.Handle[exception]{}) {
+	if m.except != (unique.Handle[exception]{}) || m.sets != [2]string{} {
 		return true
 	}
 	rest := m.mask[wordPorts]

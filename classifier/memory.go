@@ -9,6 +9,7 @@ package classifier
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -30,8 +31,9 @@ const (
 
 // Names of the maps in C.
 const (
-	memoryMap = "classify_memory"
-	setsMap   = "classify_sets"
+	memoryMap    = "classify_memory"
+	setsMap      = "classify_sets"
+	addressesMap = "classify_addresses"
 )
 
 // pools are the open memories, by the ID of the map of sets: a process may have several daemons' in tests.
@@ -54,10 +56,12 @@ type pool struct {
 
 	mu    sync.Mutex // guards what follows
 	parts map[uint32]*part
+	names names
 	// left are the parts of an earlier daemon by the sets that are still there, and leftIn the number of these sets.
 	left   map[uint32]uint32
 	leftIn map[uint32]int
-	// closed are regions of closed sets, which packets may still read until another cube has the set's number.
+	// closed are regions of closed sets, which packets may still read until another set has the number. Sets of
+	// addresses have addressKey and their number here and in left.
 	closed map[uint32][]*region
 }
 
@@ -123,13 +127,37 @@ func newPool(env cube.Env, sets *ebpf.Map) (*pool, error) {
 		return nil, errors.Join(fmt.Errorf("map %s: %w", memoryMap, err), unix.Munmap(p.roots))
 	}
 	p.made = p.root(sets.MaxEntries() - 1)
+	if err := p.readNames(env); err != nil {
+		return nil, errors.Join(err, unix.Munmap(p.roots), p.memory.Close())
+	}
 	for set := range sets.MaxEntries() - 1 {
-		if root := atomic.LoadUint64(p.root(set)); root != 0 {
-			p.left[set] = partOf(root)
-			p.leftIn[partOf(root)]++
-		}
+		p.isLeft(set, atomic.LoadUint64(p.root(set)))
+	}
+	for number := range uint32(addressSets) {
+		p.isLeft(addressKey+number, p.addressesAt(number))
 	}
 	return p, p.dropParts()
+}
+
+func (p *pool) readNames(env cube.Env) error {
+	m, err := env.Map(addressesMap)
+	if err != nil {
+		return err
+	}
+	table, err := unix.Mmap(m.FD(), 0, addressSets*addressesSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("map %s: map it into memory: %w", addressesMap, err)
+	}
+	p.names = openNames(table)
+	return nil
+}
+
+// isLeft records where an earlier daemon has a set.
+func (p *pool) isLeft(key uint32, root uint64) {
+	if root != 0 {
+		p.left[key] = partOf(root)
+		p.leftIn[partOf(root)]++
+	}
 }
 
 // dropParts removes the parts of an earlier daemon in which no set is.
@@ -160,7 +188,7 @@ func (p *pool) release() error {
 		return nil
 	}
 	delete(pools.byID, p.id)
-	errs := []error{unix.Munmap(p.roots), p.memory.Close()}
+	errs := []error{unix.Munmap(p.roots), unix.Munmap(p.names.table), p.memory.Close()}
 	for _, x := range p.parts {
 		errs = append(errs, unix.Munmap(x.mem), x.inner.Close())
 	}
@@ -177,10 +205,9 @@ func partOf(root uint64) uint32 { return uint32(root >> 32) }
 func (p *pool) take(blocks int) (*region, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	units := (blocks + unit - 1) / unit
 	for _, x := range p.parts {
-		if at := x.space.take(units); at != 0 {
-			return &region{p, x, at, units}, nil
+		if r := p.regionIn(x, blocks); r != nil {
+			return r, nil
 		}
 	}
 	free := uint32(0)
@@ -193,7 +220,23 @@ func (p *pool) take(blocks int) (*region, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &region{p, x, x.space.take(units), units}, nil
+	return p.regionIn(x, blocks), nil
+}
+
+// takeIn allocates a region of a part; nil if there is no room.
+func (p *pool) takeIn(x *part, blocks int) *region {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.regionIn(x, blocks)
+}
+
+func (p *pool) regionIn(x *part, blocks int) *region {
+	units := (blocks + unit - 1) / unit
+	at := x.space.take(units)
+	if at == 0 {
+		return nil
+	}
+	return &region{p, x, at, units}
 }
 
 // makePart creates a part.
@@ -267,11 +310,34 @@ func (r *region) root(block uint32) uint64 { return uint64(r.in.index)<<32 | uin
 
 func (r *region) close() error { return r.p.give(r) }
 
+// keep keeps regions of a set that is closed: if the daemon stops, programs go on reading them.
+func (p *pool) keep(key uint32, used []home) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, h := range used {
+		p.closed[key] = append(p.closed[key], h.(*region))
+	}
+}
+
+// closeKept frees the regions of an earlier set.
+func (p *pool) closeKept(key uint32) error {
+	p.mu.Lock()
+	closed := p.closed[key]
+	delete(p.closed, key)
+	p.mu.Unlock()
+	var errs []error
+	for _, r := range closed {
+		errs = append(errs, r.close())
+	}
+	return errors.Join(errs...)
+}
+
 // shared is a set in the memory of all sets.
 type shared struct {
 	env    cube.Env
 	number uint32
 	pool   *pool
+	used   map[string]uint32 // sets of addresses that rules match
 }
 
 // set is the index of the set among all sets.
@@ -290,16 +356,7 @@ func (s *shared) open() error {
 		return err
 	}
 	s.pool = p
-	p.mu.Lock()
-	closed := p.closed[s.set()]
-	delete(p.closed, s.set())
-	p.mu.Unlock()
-	for _, r := range closed {
-		if err := r.close(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.closeKept(s.set())
 }
 
 func (s *shared) maker() (func(blocks int) (home, error), error) {
@@ -331,10 +388,39 @@ func (s *shared) close(used []home) error {
 	}
 	p := s.pool
 	s.pool = nil
-	p.mu.Lock()
-	for _, h := range used {
-		p.closed[s.set()] = append(p.closed[s.set()], h.(*region))
+	p.keep(s.set(), used)
+	for _, number := range s.used {
+		p.unrefer(number, true)
 	}
-	p.mu.Unlock()
 	return p.release()
+}
+
+// refer returns the numbers of sets of addresses, which are kept until unrefer.
+func (s *shared) refer(names []string) ([]uint32, error) {
+	if s.used == nil {
+		s.used = map[string]uint32{}
+	}
+	out := make([]uint32, len(names))
+	for i, name := range names {
+		number, ok := s.used[name]
+		if !ok {
+			var err error
+			if number, err = s.pool.refer(name); err != nil {
+				return nil, err
+			}
+			s.used[name] = number
+		}
+		out[i] = number
+	}
+	return out, nil
+}
+
+// unrefer ends the use of all sets of addresses but some.
+func (s *shared) unrefer(but []string) {
+	for name, number := range s.used {
+		if !slices.Contains(but, name) {
+			delete(s.used, name)
+			s.pool.unrefer(number, false)
+		}
+	}
 }

@@ -64,7 +64,8 @@ func (s *Set) begin() error {
 	}
 	m := &making{patience: patience}
 	s.making = m
-	m.inBackground(func() { m.make(memory, rules) })
+	uses := s.uses
+	m.inBackground(func() { m.make(memory, rules, uses) })
 	return nil
 }
 
@@ -88,8 +89,8 @@ func (m *making) busy() bool {
 	}
 }
 
-// make builds the set of rules.
-func (m *making) make(memory func(blocks int) (home, error), rules []*rule) {
+// make builds the set of rules, with the bits that sets of addresses have.
+func (m *making) make(memory func(blocks int) (home, error), rules []*rule, uses *used) {
 	slices.SortFunc(rules, func(x, y *rule) int { return byOrder(x, y.order) })
 	m.copies = make(map[*rule]*rule, len(rules))
 	for i, r := range rules {
@@ -101,7 +102,7 @@ func (m *making) make(memory func(blocks int) (home, error), rules []*rule) {
 		m.err = errNoRoom
 		return
 	}
-	m.state, m.err = settle(memory, size, trees, rules)
+	m.state, m.err = settle(memory, size, trees, rules, uses)
 	m.reads = readsOf(rules)
 }
 
@@ -136,6 +137,9 @@ func (s *Set) ready(changes int) *making {
 	case m.err != nil:
 		s.abandon()
 		return nil
+	}
+	m.blocks.uses = s.uses // bits stay as they are until all rules are written
+	switch {
 	case len(m.log) > manySwaps && m.rounds < maxRounds:
 		m.rounds++
 		log := m.log
@@ -178,7 +182,7 @@ func (m *making) follow(log []swap) error {
 		m.reads |= r.reads()
 		fresh = append(fresh, r)
 	}
-	for _, r := range append(e.free, run{m.forest, 1}) {
+	for _, r := range append(e.free, m.uses.forest(m.forest)) {
 		m.blocks.space.give(r.at, r.count)
 	}
 	fresh = slices.DeleteFunc(fresh, func(r *rule) bool { return m.rules[r.order] != r })
@@ -187,7 +191,7 @@ func (m *making) follow(log []swap) error {
 		return errNoRoom
 	}
 	d.write()
-	m.trees, m.forest = e.trees, d.forest
+	m.trees, m.forest, m.uses = e.trees, d.forest, m.blocks.uses
 	return nil
 }
 

@@ -63,6 +63,8 @@ type state struct {
 	forest uint32
 	blocks *blocks
 	home   home
+	// uses are the sets of addresses that programs look up.
+	uses *used
 	// reads are the fields that rules match, or have matched since the trees were built.
 	reads uint32
 	// edits counts the rules changed since the trees were built.
@@ -80,6 +82,9 @@ type store interface {
 	// fields are the fields that packets are read for.
 	fields() uint32
 	setFields(fields uint32)
+	// refer returns the numbers of sets of addresses, which are kept until unrefer names others.
+	refer(names []string) ([]uint32, error)
+	unrefer(but []string)
 	// wait returns when no packet uses a root or fields that were replaced before.
 	wait() error
 	// settle says that packets use the set's own memory, not that of an earlier daemon.
@@ -109,7 +114,7 @@ var sizes = [...]int{1 << 8, 1 << 10, 1 << 12, 1 << 14, 1 << 15, 1 << 16, 1 << 1
 func New(env cube.Env, number uint32) *Set { return newSet(&shared{env: env, number: number}) }
 
 func newSet(s store) *Set {
-	return &Set{store: s, state: state{rules: map[uint32]*rule{}}, rebuildFrom: manyRules}
+	return &Set{store: s, state: state{rules: map[uint32]*rule{}, uses: &used{}}, rebuildFrom: manyRules}
 }
 
 // Len returns the number of rules.
@@ -127,6 +132,7 @@ type next struct {
 	free    []run
 	size    int // of rebuilt trees
 	reads   uint32
+	uses    *used
 	draft   *draft  // new blocks in the current set, or a rebuilt one
 	making  *making // its trees were built in the background
 }
@@ -142,6 +148,7 @@ func (s *Set) Prepare(changes []Change) (cube.Plan, error) {
 	if err := n.check(); err != nil {
 		return cube.Plan{}, err
 	}
+	n.uses = s.uses.with(n.fresh)
 	if n.needsRebuild() || !n.adopt() && !n.edit() {
 		if err := n.build(); err != nil {
 			return cube.Plan{}, err
@@ -166,7 +173,7 @@ func (s *Set) forget() {
 // most of them change.
 func (n *next) needsRebuild() bool {
 	s := n.s
-	return s.blocks == nil || len(n.changes)*rebuildShare > len(s.rules)+64 || s.isWornOut() && len(s.rules) < s.rebuildFrom
+	return s.blocks == nil || n.uses == nil || len(n.changes)*rebuildShare > len(s.rules)+64 || s.isWornOut() && len(s.rules) < s.rebuildFrom
 }
 
 func (n *next) check() error {
@@ -197,7 +204,8 @@ func (n *next) edit() bool {
 	s := n.s
 	e := edit{trees: slices.Clone(s.trees)}
 	e.carry(n.gone, n.fresh)
-	n.trees, n.free, n.reads = e.trees, append(e.free, run{s.forest, 1}), s.reads|readsOf(n.fresh)
+	n.trees, n.free, n.reads = e.trees, append(e.free, s.uses.forest(s.forest)), s.reads|readsOf(n.fresh)
+	s.blocks.uses = n.uses
 	if s.blocks.usedCount < s.blocks.count()/8 {
 		n.draft = s.blocks.draft(n.trees, n.fresh)
 	}
@@ -221,12 +229,13 @@ func (n *next) adopt() bool {
 		gone[i] = m.copies[r]
 	}
 	e.carry(gone, n.fresh)
+	m.blocks.uses = n.uses
 	n.draft = m.blocks.draft(e.trees, n.fresh)
 	if n.draft == nil {
 		n.s.abandon()
 		return false
 	}
-	n.making, n.trees, n.free, n.reads = m, e.trees, append(e.free, run{m.forest, 1}), m.reads|readsOf(n.fresh)
+	n.making, n.trees, n.free, n.reads = m, e.trees, append(e.free, m.uses.forest(m.forest)), m.reads|readsOf(n.fresh)
 	return true
 }
 
@@ -238,6 +247,9 @@ func (n *next) build() error {
 		all[i] = r.unwritten()
 	}
 	n.fresh, n.draft, n.making = all, nil, nil
+	if n.uses = (&used{}).with(all); n.uses == nil {
+		return tooManySets()
+	}
 	trees, size, ok := compile(all, nil)
 	if !ok {
 		return n.tooMany()
@@ -318,6 +330,11 @@ func (n *next) commit() error {
 		return err
 	}
 	n.was, n.wasRoot = s.state, s.store.root()
+	if n.uses.numbers == nil {
+		if n.uses.numbers, err = s.store.refer(n.uses.names()); err != nil {
+			return err
+		}
+	}
 	if err := s.read(n.reads); err != nil {
 		return err
 	}
@@ -350,7 +367,13 @@ func (s *Set) read(fields uint32) error {
 }
 
 // publish makes the current trees visible to packets.
-func (s *Set) publish() { s.store.publish(s.home.root(s.forest)) }
+func (s *Set) publish() {
+	root := s.home.root(s.forest)
+	if len(s.uses.sets) > 0 {
+		root |= hasUsed
+	}
+	s.store.publish(root)
+}
 
 // freeUnused frees what the last change kept for its undo, and discarded trees.
 func (s *Set) freeUnused() error {
@@ -364,6 +387,7 @@ func (s *Set) freeUnused() error {
 		s.old = nil
 	}
 	s.stale = false
+	s.store.unrefer(s.uses.names())
 	s.store.setFields(s.reads)
 	return s.store.settle()
 }
@@ -378,7 +402,7 @@ func (n *next) write() {
 	for _, r := range n.fresh {
 		s.rules[r.order] = r
 	}
-	s.trees, s.forest, s.reads = n.trees, n.draft.forest, n.reads
+	s.trees, s.forest, s.reads, s.uses = n.trees, n.draft.forest, n.reads, n.uses
 	s.edits += len(n.changes)
 	s.blocks.retire(n.free)
 }
@@ -396,7 +420,7 @@ func (n *next) take() error {
 // replace replaces the set by a new one.
 func (n *next) replace(memory func(blocks int) (home, error)) error {
 	s := n.s
-	is, err := settle(memory, n.size, n.trees, n.fresh)
+	is, err := settle(memory, n.size, n.trees, n.fresh, n.uses)
 	if err != nil {
 		return err
 	}
@@ -422,30 +446,6 @@ func (n *next) switchOver() error {
 	}
 	s.old, s.stale = n.was.home, true
 	return nil
-}
-
-// settle writes rules and trees to separate memory.
-func settle(memory func(blocks int) (home, error), size int, trees []tree, rules []*rule) (state, error) {
-	home, err := memory(size)
-	if err != nil {
-		return state{}, err
-	}
-	is := state{rules: byOrders(rules), trees: trees, home: home, blocks: newBlocks(home.memory(), home.base())}
-	d := is.blocks.draft(trees, rules)
-	if d == nil {
-		return state{}, errors.Join(fmt.Errorf("%d rules exceed their memory: %w", len(rules), cube.ErrFull), home.close())
-	}
-	d.write()
-	is.forest = d.forest
-	return is, nil
-}
-
-func byOrders(rules []*rule) map[uint32]*rule {
-	out := make(map[uint32]*rule, len(rules))
-	for _, r := range rules {
-		out[r.order] = r
-	}
-	return out
 }
 
 func (n *next) undo() error {

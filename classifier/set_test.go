@@ -24,6 +24,9 @@ type heap struct {
 	at    uint64
 	reads uint32
 	open  atomic.Int32
+	// sets are names of sets of addresses by their numbers, of which 0 is none; kept are those in use.
+	sets []string
+	kept map[string]bool
 	// hold, if set, blocks the rebuild of a set until it is closed.
 	hold chan struct{}
 	mu   sync.Mutex // guards pages and made
@@ -97,7 +100,7 @@ type lab struct {
 }
 
 func newLab(t testing.TB) *lab {
-	h := &heap{pages: map[uint32]*page{}}
+	h := &heap{pages: map[uint32]*page{}, sets: []string{""}, kept: map[string]bool{}}
 	return &lab{t: t, heap: h, set: newSet(h), rules: map[uint32]Rule{}}
 }
 
@@ -135,7 +138,7 @@ func (l *lab) apply(changes []Change) {
 func (l *lab) linear(k *Key) (result, order uint32, ok bool) {
 	order = none
 	for o, r := range l.rules {
-		if o < order && r.Matches(k) {
+		if o < order && r.MatchesIn(k, contains) {
 			order, result = o, r.Result
 		}
 	}
@@ -148,7 +151,12 @@ func (l *lab) find(k *Key) (result, order uint32, ok bool) {
 	if b == nil {
 		return 0, 0, false
 	}
-	return searchFrom(b, at, limited(k, l.heap.reads))
+	k = limited(k, l.heap.reads)
+	k[wordMark] &= 1<<usedShift - 1
+	if l.heap.at&hasUsed != 0 && k[wordLink]&kindIP != 0 {
+		l.setsOf(b.at(at-1), k)
+	}
+	return searchFrom(b, at, k)
 }
 
 // where is what packets search, and the block where they begin.
@@ -157,7 +165,7 @@ func (h *heap) where() (*blocks, uint32) {
 	if p == nil {
 		return nil, 0
 	}
-	return newBlocks(p.mem, p.first), uint32(h.at)
+	return newBlocks(p.mem, p.first), uint32(h.at) &^ hasUsed
 }
 
 // searchFrom is pcn_classify from a forest, or a leaf, on.
@@ -355,7 +363,7 @@ func (s *state) tight() error {
 			seen[at] = what
 		}
 	}
-	use(run{s.forest, 1}, "the forest")
+	use(s.uses.forest(s.forest), "the forest")
 	for _, r := range s.rules {
 		use(run{r.at, r.size()}, "a rule")
 	}

@@ -86,6 +86,9 @@ type Instance struct {
 	// NetdevChanged returns the edits by which a port follows its netdev, like NamespaceChanged for the namespace.
 	NetdevChanged func(port string, was, is Interface) ([]Edit, error)
 
+	// Deleted is called before Close when the cube is deleted, and no packet runs its programs any more. It is for what the
+	// cube has given to other cubes, which outlives the daemon.
+	Deleted func()
 	// Close is called when the cube is deleted or the daemon stops; in the latter case maps stay pinned.
 	Close func()
 }

@@ -6,6 +6,7 @@ package all
 import (
 	_ "github.com/polycube/polycube/cubes/bridge"                // registers itself
 	_ "github.com/polycube/polycube/cubes/helloworld"            // registers itself
+	_ "github.com/polycube/polycube/cubes/ipset"                 // registers itself
 	_ "github.com/polycube/polycube/cubes/nat"                   // registers itself
 	_ "github.com/polycube/polycube/cubes/pbforwarder"           // registers itself
 	_ "github.com/polycube/polycube/cubes/router"                // registers itself

@@ -33,6 +33,8 @@ type Fields struct {
 	DstMAC     *inet.MACMatch  `json:"dst_mac,omitempty"`
 	SrcIP      *inet.Prefix    `json:"src_ip,omitempty"`
 	DstIP      *inet.Prefix    `json:"dst_ip,omitempty"`
+	SrcSet     string          `json:"src_set,omitempty"`
+	DstSet     string          `json:"dst_set,omitempty"`
 	DSCP       *uint8          `json:"dscp,omitempty"`
 	L4Proto    *inet.Protocol  `json:"l4_proto,omitempty"`
 	SrcPort    *inet.Ports     `json:"src_port,omitempty"`

@@ -73,6 +73,8 @@ func (f *Fields) each(env cube.Env, with func(set func(*classifier.Match) error)
 		{"l4_proto", f.L4Proto != nil, func(m *classifier.Match) error { m.Protocol(uint8(*f.L4Proto)); return nil }},
 		{"src_ip", f.SrcIP != nil, func(m *classifier.Match) error { return m.Source(f.SrcIP.Prefix) }},
 		{"dst_ip", f.DstIP != nil, func(m *classifier.Match) error { return m.Destination(f.DstIP.Prefix) }},
+		{"src_set", f.SrcSet != "", func(m *classifier.Match) error { return m.SourceSet(f.SrcSet) }},
+		{"dst_set", f.DstSet != "", func(m *classifier.Match) error { return m.DestinationSet(f.DstSet) }},
 		{"dscp", f.DSCP != nil, func(m *classifier.Match) error { m.DSCP(*f.DSCP); return nil }},
 		{"src_port", f.SrcPort != nil, func(m *classifier.Match) error { return m.SourcePorts(f.SrcPort.First, f.SrcPort.Last) }},
 		{"dst_port", f.DstPort != nil, func(m *classifier.Match) error { return m.DestinationPorts(f.DstPort.First, f.DstPort.Last) }},

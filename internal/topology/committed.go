@@ -31,7 +31,7 @@ func (c *committed) publish() {
 	}
 	c.retirePredecessors()
 	for _, u := range c.removed {
-		u.Close()
+		u.Delete()
 		if err := unit.Guard(func() error { return c.dp.DeleteCube(u.ID) }); err != nil {
 			c.log.Error("remove a cube's maps", "cube", u.Name, "error", err)
 		}

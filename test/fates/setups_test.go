@@ -16,6 +16,11 @@ var setups = map[string]func(*bpftest.Lab){
 	"helloworld": func(l *bpftest.Lab) {
 		l.Create("helloworld", "h", `{"action":"FORWARD","ports":[{"name":"p1","peer":"veth1"},{"name":"p2","peer":"veth2"}]}`)
 	},
+	"ipset": func(l *bpftest.Lab) {
+		between(l)
+		l.Create("ipset", "s", `{"prefixes":[{"prefix":"10.0.0.0/8"},{"prefix":"2001:db8::/32"}]}`)
+		l.Attach("s", "f:p1")
+	},
 	"nat": func(l *bpftest.Lab) {
 		between(l)
 		l.Create("nat", "n", `{"behaviour":{"filtering":"address-dependent"},"rule":{

@@ -21,7 +21,7 @@ enum pcn_classify_word {
 	PCN_CLASSIFY_DST_LOW,
 	PCN_CLASSIFY_SRC_MAC, /* the first byte is the most significant of the 48 bits */
 	PCN_CLASSIFY_DST_MAC,
-	PCN_CLASSIFY_MARK, /* traffic class from the metadata */
+	PCN_CLASSIFY_MARK, /* bits of sets of addresses:32, written by the search; traffic class from the metadata:32 */
 	PCN_CLASSIFY_WORDS,
 };
 

@@ -5,6 +5,7 @@
 #ifndef PCN_CLASSIFY_SEARCH_H
 #define PCN_CLASSIFY_SEARCH_H
 
+#include <pcn/classify_addresses.h>
 #include <pcn/classify_key.h>
 #include <pcn/classify_tree.h>
 
@@ -408,8 +409,7 @@ struct pcn_classify_trees {
 };
 
 /* Internal: pcn_classify, inline, for a set's root. */
-PCN_INLINE int pcn_classify_search(const struct pcn_classify_key *key,
-				   struct pcn_classify_match *match,
+PCN_INLINE int pcn_classify_search(struct pcn_classify_key *key, struct pcn_classify_match *match,
 				   const struct pcn_classify_root *root)
 {
 	__u64 where = root ? root->at : 0;
@@ -420,6 +420,8 @@ PCN_INLINE int pcn_classify_search(const struct pcn_classify_key *key,
 	match->result = 0;
 	if (!m)
 		return 0;
+	if (at & PCN_CLASSIFY_HAS_USED)
+		pcn_classify_sets_of(m, key, at);
 	const struct pcn_classify_block *block = pcn_classify_at(m, at);
 	struct pcn_classify_trees t = { .forest = &block->forest, .count = 1 };
 	if (!block->leaf.word) {
@@ -445,7 +447,7 @@ PCN_INLINE int pcn_classify_search(const struct pcn_classify_key *key,
 	return match->order != none;
 }
 /* Finds the first rule of a set (pcn_classify_set) that matches a key: 1 and the match, or 0. */
-PCN_GLOBAL int pcn_classify(const struct pcn_classify_key *key PCN_NONNULL,
+PCN_GLOBAL int pcn_classify(struct pcn_classify_key *key PCN_NONNULL,
 			    struct pcn_classify_match *match PCN_NONNULL, __u32 set)
 {
 	return pcn_classify_search(key, match, bpf_map_lookup_elem(&classify_sets, &set));

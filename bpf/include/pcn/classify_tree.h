@@ -5,7 +5,7 @@
 #define PCN_CLASSIFY_TREE_H
 
 #include <pcn/classify_key.h>
-#include <pcn/map.h>
+#include <pcn/classify_memory.h>
 
 /* The rule that matched. */
 struct pcn_classify_match {
@@ -116,6 +116,31 @@ struct pcn_classify_forest {
 	} tree[PCN_CLASSIFY_TREES];
 };
 
+/* Internal: a node of a trie of prefixes: references to what follows for each value of a nibble; 0: nothing. */
+struct pcn_classify_node {
+	__u32 child[16];
+};
+
+/* Internal: a prefix, as the halves of an IPv6 address; of IPv4, the upper half begins with it. */
+struct pcn_classify_prefix {
+	__u64 value[2];
+	__u64 mask[2];
+};
+
+/* Internal: the tries of a set of addresses. */
+struct pcn_classify_address_tries {
+	__u32 ipv4, ipv6;
+};
+
+/* Internal: sets of addresses that the rules of a set match, those of source and of destination addresses
+ * counted apart: each is the number of the set, a bit for destinations, and the number of its bit in the
+ * key, in the order of sets. They are in the block before the forest if the reference to that has
+ * PCN_CLASSIFY_HAS_USED. */
+#define PCN_CLASSIFY_USED_SETS 32
+#define PCN_CLASSIFY_OF_DESTINATION (1 << 10)
+#define PCN_CLASSIFY_BIT 11
+#define PCN_CLASSIFY_HAS_USED (1u << 31)
+
 struct pcn_classify_block {
 	union {
 		struct pcn_classify_forest forest;
@@ -126,52 +151,24 @@ struct pcn_classify_block {
 		__u64 bits[2][PCN_CLASSIFY_BITS];
 		struct pcn_classify_rule rule;
 		struct pcn_classify_more more;
+		struct pcn_classify_node node;
+		struct pcn_classify_prefix prefix;
+		struct pcn_classify_address_tries tries;
+		__u16 used[PCN_CLASSIFY_USED_SETS];
 	};
 };
 
 _Static_assert(sizeof(struct pcn_classify_block) == 64, "a block is a cache line");
 
-/* Internal: the memory of all sets consists of parts with this many blocks. A part is the only element
- * of an array, so a block is found by arithmetic: a reference beyond the end leads to another block
- * of the part, and needs no test. */
-#define PCN_CLASSIFY_BLOCKS (1 << 18)
-#define PCN_CLASSIFY_PARTS 1024
-/* The map is declared with plain words: clang emits no type for a struct that only a map names. */
-typedef __u64 pcn_classify_words[PCN_CLASSIFY_BLOCKS * 8];
+/* Internal: a part of the memory. */
 struct pcn_classify_part {
 	struct pcn_classify_block block[PCN_CLASSIFY_BLOCKS];
 };
-
-/* Internal: sets that a cube may have. */
-#define PCN_CLASSIFY_SETS 8
-
-/* Internal: where a set is, in one word so that it is replaced at once: its part in the upper half, the
- * block with its forest, leaf or group in the lower half; 0: it has no rules. */
-struct pcn_classify_root {
-	__u64 at;
-	__u64 fields; /* enum pcn_classify_fields that its rules match */
-};
-
-PCN_MAP_OF_MAPS_SHARED(classify, classify_memory, BPF_MAP_TYPE_ARRAY_OF_MAPS, __u32,
-		       PCN_CLASSIFY_PARTS, BPF_MAP_TYPE_ARRAY, __u32, pcn_classify_words, 1,
-		       BPF_F_MMAPABLE);
-/* Internal: where each set is. The element after the last set belongs to the control plane. */
-PCN_MAP_SHARED_FLAGS(classify, classify_sets, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_classify_root,
-		     1024 * PCN_CLASSIFY_SETS + 1, BPF_F_MMAPABLE);
 
 /* Internal: returns a block of a part. */
 PCN_INLINE struct pcn_classify_block *pcn_classify_at(void *memory, __u64 at)
 {
 	return memory + ((at & (PCN_CLASSIFY_BLOCKS - 1)) << 6);
-}
-
-/* Internal: the memory of a part, NULL if it does not exist. */
-PCN_INLINE void *pcn_classify_memory(__u32 part)
-{
-	void *array = bpf_map_lookup_elem(&classify_memory, &part);
-	__u32 only = 0;
-
-	return array ? bpf_map_lookup_elem(array, &only) : NULL;
 }
 
 #endif

@@ -300,32 +300,44 @@ func (u *Unit) logPanic(err error) error {
 	return err
 }
 
-// Close ends the instance and frees the tree. The code of a degraded cube may never return, so nothing waits for it.
-func (u *Unit) Close() {
+// Close ends the instance and frees the tree.
+func (u *Unit) Close() { end(u, func() {}) }
+
+// Delete is Close for a cube that was deleted.
+func (u *Unit) Delete() {
+	end(u, func() {
+		if u.inst.Deleted != nil {
+			u.inst.Deleted()
+		}
+	})
+}
+
+// end closes a unit. The code of a degraded cube may never return, so nothing waits for it.
+func end(u *Unit, first func()) {
 	defer u.Tree.Close()
 	u.ended.Store(true)
 	u.timers.stop()
 	u.mail.close()
+	finish := func() {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		err := u.callUnless(ctx, nil, func() error {
+			u.closed = true
+			first()
+			if u.inst.Close != nil {
+				u.inst.Close()
+			}
+			return nil
+		})
+		if err != nil {
+			u.Log.Warn("error closing its code", "error", err)
+		}
+	}
 	if u.degraded.Load() != nil {
-		go u.finish()
+		go finish()
 		return
 	}
-	u.finish()
-}
-
-func (u *Unit) finish() {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	err := u.callUnless(ctx, nil, func() error {
-		u.closed = true
-		if u.inst.Close != nil {
-			u.inst.Close()
-		}
-		return nil
-	})
-	if err != nil {
-		u.Log.Warn("error closing its code", "error", err)
-	}
+	finish()
 }
 
 // closeTimeout limits the wait for a cube's turn when the cube is deleted.
