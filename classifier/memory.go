@@ -9,7 +9,6 @@ package classifier
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -18,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/shared"
 )
 
 const (
@@ -36,17 +36,11 @@ const (
 	addressesMap = "classify_addresses"
 )
 
-// pools are the open memories, by the ID of the map of sets: a process may have several daemons' in tests.
-var pools = struct {
-	mu   sync.Mutex // guards byID, and users of the pools
-	byID map[ebpf.MapID]*pool
-}{byID: map[ebpf.MapID]*pool{}}
+// pools are the open memories, by the map of sets.
+var pools shared.Registry[*pool]
 
 // pool is the memory of all sets.
 type pool struct {
-	id    ebpf.MapID
-	users int
-
 	memory *ebpf.Map
 	spec   *ebpf.MapSpec // of a part
 	roots  []byte        // the map of sets
@@ -87,27 +81,7 @@ func openPool(env cube.Env) (*pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := sets.Info()
-	if err != nil {
-		return nil, fmt.Errorf("map %s: %w", setsMap, err)
-	}
-	id, ok := info.ID()
-	if !ok {
-		return nil, fmt.Errorf("map %s has no ID: %w", setsMap, cube.ErrUnsupported)
-	}
-	pools.mu.Lock()
-	defer pools.mu.Unlock()
-	if p := pools.byID[id]; p != nil {
-		p.users++
-		return p, nil
-	}
-	p, err := newPool(env, sets)
-	if err != nil {
-		return nil, err
-	}
-	p.id, p.users = id, 1
-	pools.byID[id] = p
-	return p, nil
+	return pools.Open(sets, func() (*pool, error) { return newPool(env, sets) })
 }
 
 func newPool(env cube.Env, sets *ebpf.Map) (*pool, error) {
@@ -181,13 +155,9 @@ func (p *pool) dropPart(index uint32) error {
 }
 
 // release ends a use of the pool. The memory stays in the kernel.
-func (p *pool) release() error {
-	pools.mu.Lock()
-	defer pools.mu.Unlock()
-	if p.users--; p.users > 0 {
-		return nil
-	}
-	delete(pools.byID, p.id)
+func (p *pool) release() error { return pools.Release(p, p.close) }
+
+func (p *pool) close() error {
 	errs := []error{unix.Munmap(p.roots), unix.Munmap(p.names.table), p.memory.Close()}
 	for _, x := range p.parts {
 		errs = append(errs, unix.Munmap(x.mem), x.inner.Close())
@@ -330,97 +300,4 @@ func (p *pool) closeKept(key uint32) error {
 		errs = append(errs, r.close())
 	}
 	return errors.Join(errs...)
-}
-
-// shared is a set in the memory of all sets.
-type shared struct {
-	env    cube.Env
-	number uint32
-	pool   *pool
-	used   map[string]uint32 // sets of addresses that rules match
-}
-
-// set is the index of the set among all sets.
-func (s *shared) set() uint32 { return uint32(s.env.Instance())*setsOfCube + s.number }
-
-// open opens the pool; the first steps of a cube's plan are the earliest use.
-func (s *shared) open() error {
-	if s.pool != nil {
-		return nil
-	}
-	if s.number >= setsOfCube {
-		return fmt.Errorf("set %d: a cube has up to %d sets of rules: %w", s.number, setsOfCube, cube.ErrInvalid)
-	}
-	p, err := openPool(s.env)
-	if err != nil {
-		return err
-	}
-	s.pool = p
-	return p.closeKept(s.set())
-}
-
-func (s *shared) maker() (func(blocks int) (home, error), error) {
-	if err := s.open(); err != nil {
-		return nil, err
-	}
-	p := s.pool
-	return func(blocks int) (home, error) { return p.take(blocks) }, nil
-}
-
-func (s *shared) root() uint64 { return atomic.LoadUint64(s.pool.root(s.set())) }
-
-func (s *shared) publish(root uint64) { atomic.StoreUint64(s.pool.root(s.set()), root) }
-
-func (s *shared) fields() uint32 { return uint32(atomic.LoadUint64(s.pool.fields(s.set()))) }
-
-func (s *shared) setFields(fields uint32) {
-	atomic.StoreUint64(s.pool.fields(s.set()), uint64(fields))
-}
-
-func (s *shared) wait() error { return s.pool.wait() }
-
-func (s *shared) settle() error { return s.pool.settle(s.set()) }
-
-// close keeps the regions of the set: if the daemon stops, its programs go on searching there.
-func (s *shared) close(used []home) error {
-	if s.pool == nil {
-		return nil
-	}
-	p := s.pool
-	s.pool = nil
-	p.keep(s.set(), used)
-	for _, number := range s.used {
-		p.unrefer(number, true)
-	}
-	return p.release()
-}
-
-// refer returns the numbers of sets of addresses, which are kept until unrefer.
-func (s *shared) refer(names []string) ([]uint32, error) {
-	if s.used == nil {
-		s.used = map[string]uint32{}
-	}
-	out := make([]uint32, len(names))
-	for i, name := range names {
-		number, ok := s.used[name]
-		if !ok {
-			var err error
-			if number, err = s.pool.refer(name); err != nil {
-				return nil, err
-			}
-			s.used[name] = number
-		}
-		out[i] = number
-	}
-	return out, nil
-}
-
-// unrefer ends the use of all sets of addresses but some.
-func (s *shared) unrefer(but []string) {
-	for name, number := range s.used {
-		if !slices.Contains(but, name) {
-			delete(s.used, name)
-			s.pool.unrefer(number, false)
-		}
-	}
 }

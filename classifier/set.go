@@ -111,7 +111,7 @@ const maxBlocks = partBlocks - unit
 var sizes = [...]int{1 << 8, 1 << 10, 1 << 12, 1 << 14, 1 << 15, 1 << 16, 1 << 17, maxBlocks}
 
 // New returns the set of a cube with a number, below eight. It uses no map before the steps of the first plan.
-func New(env cube.Env, number uint32) *Set { return newSet(&shared{env: env, number: number}) }
+func New(env cube.Env, number uint32) *Set { return newSet(&pooled{env: env, number: number}) }
 
 func newSet(s store) *Set {
 	return &Set{store: s, state: state{rules: map[uint32]*rule{}, uses: &used{}}, rebuildFrom: manyRules}

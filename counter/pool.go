@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/shared"
 	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/inet"
 )
@@ -28,17 +29,11 @@ const (
 	keptMap     = "rule_counters_kept"
 )
 
-// pools are the open memories, by the ID of the map of counters: a process may have several daemons' in tests.
-var pools = struct {
-	mu   sync.Mutex // guards byID, and users of the pools
-	byID map[ebpf.MapID]*pool
-}{byID: map[ebpf.MapID]*pool{}}
+// pools are the open memories, by the map of counters.
+var pools shared.Registry[*pool]
 
 // pool is the memory of all counters.
 type pool struct {
-	id    ebpf.MapID
-	users int
-
 	counters, owners       *ebpf.Map
 	counterSpec, ownerSpec *ebpf.MapSpec // of parts
 
@@ -62,26 +57,13 @@ func openPool(env cube.Env) (*pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := counters.Info()
-	if err != nil {
-		return nil, fmt.Errorf("map %s: %w", countersMap, err)
-	}
-	id, ok := info.ID()
-	if !ok {
-		return nil, fmt.Errorf("map %s has no ID: %w", countersMap, cube.ErrUnsupported)
-	}
-	pools.mu.Lock()
-	defer pools.mu.Unlock()
-	if p := pools.byID[id]; p != nil {
-		p.users++
+	return pools.Open(counters, func() (*pool, error) {
+		p := &pool{}
+		if err := p.open(env, counters); err != nil {
+			return nil, errors.Join(err, p.close())
+		}
 		return p, nil
-	}
-	p := &pool{id: id, users: 1}
-	if err := p.open(env, counters); err != nil {
-		return nil, errors.Join(err, p.close())
-	}
-	pools.byID[id] = p
-	return p, nil
+	})
 }
 
 // open reads the parts of an earlier daemon. There are no gaps between parts: the first that is missing is the end.
@@ -289,15 +271,7 @@ func (p *pool) read(indexes []uint32) ([]inet.Count, error) {
 }
 
 // release ends a use of the pool. The memory stays in the kernel.
-func (p *pool) release() error {
-	pools.mu.Lock()
-	defer pools.mu.Unlock()
-	if p.users--; p.users > 0 {
-		return nil
-	}
-	delete(pools.byID, p.id)
-	return p.close()
-}
+func (p *pool) release() error { return pools.Release(p, p.close) }
 
 func (p *pool) close() error {
 	var errs []error

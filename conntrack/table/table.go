@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/conntrack"
+	"github.com/polycube/polycube/cube/shared"
 )
 
 // Names of the maps in C.
@@ -32,17 +33,11 @@ const (
 	embryoRingMap  = "ct_embryo_ring"
 )
 
-// tables are the open tables, by the ID of the map of entries: a process may have several daemons' in tests.
-var tables = struct {
-	mu   sync.Mutex // guards byID, and users of the tables
-	byID map[ebpf.MapID]*Table
-}{byID: map[ebpf.MapID]*Table{}}
+// tables are the open tables, by the map of entries.
+var tables shared.Registry[*Table]
 
 // Table is the table of connections. Its methods may be called by several goroutines at a time.
 type Table struct {
-	id    ebpf.MapID
-	users int
-
 	mapped  [][]byte
 	lines   []line
 	entries []Entry
@@ -72,38 +67,17 @@ func Open(maps func(name string) (*ebpf.Map, error)) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := entries.Info()
-	if err != nil {
-		return nil, fmt.Errorf("map %s: %w", entriesMap, err)
-	}
-	id, ok := info.ID()
-	if !ok {
-		return nil, fmt.Errorf("map %s has no ID: %w", entriesMap, ebpf.ErrNotSupported)
-	}
-	tables.mu.Lock()
-	defer tables.mu.Unlock()
-	if t := tables.byID[id]; t != nil {
-		t.users++
+	return tables.Open(entries, func() (*Table, error) {
+		t := &Table{}
+		if err := t.start(maps); err != nil {
+			return nil, errors.Join(fmt.Errorf("connection table: %w", err), t.unmap())
+		}
 		return t, nil
-	}
-	t := &Table{id: id, users: 1}
-	if err := t.start(maps); err != nil {
-		return nil, errors.Join(fmt.Errorf("connection table: %w", err), t.unmap())
-	}
-	tables.byID[id] = t
-	return t, nil
+	})
 }
 
 // Close ends a use of the table. Connections remain in the kernel.
-func (t *Table) Close() error {
-	tables.mu.Lock()
-	defer tables.mu.Unlock()
-	if t.users--; t.users > 0 {
-		return nil
-	}
-	delete(tables.byID, t.id)
-	return t.unmap()
-}
+func (t *Table) Close() error { return tables.Release(t, t.unmap) }
 
 // Size is the number of connections for which the table has memory.
 func (t *Table) Size() int { return len(t.entries) - 1 }
