@@ -30,6 +30,7 @@ enum pcn_classify_word {
 
 struct pcn_classify_key {
 	__u64 word[PCN_CLASSIFY_WORDS];
+	__u64 left[4]; /* internal: of the search, which has no room for it on the stack */
 };
 
 /* Internal: a key for each CPU. */

@@ -6,6 +6,7 @@
 #define PCN_CLASSIFY_SEARCH_H
 
 #include <pcn/classify_addresses.h>
+#include <pcn/classify_bits.h>
 #include <pcn/classify_key.h>
 #include <pcn/classify_tree.h>
 
@@ -143,63 +144,23 @@ PCN_INLINE __u64 *pcn_classify_column(void *m, const struct pcn_classify_key *ke
 	return NULL;
 }
 
-/* Internal: the number of trailing zero bits of a non-zero number. */
-PCN_INLINE __u64 pcn_classify_lowest(__u64 x)
-{
-	x = (x & -x) - 1; /* one bit set for each trailing zero; count them */
-	x -= x >> 1 & 0x5555555555555555;
-	x = (x & 0x3333333333333333) + (x >> 2 & 0x3333333333333333);
-	x = (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0f;
-	return x * 0x0101010101010101 >> 56;
-}
-
-/* Internal: 1 if a number is 0, else 0, without a branch. */
-PCN_INLINE __u64 pcn_classify_is_zero(__u64 x)
-{
-	return ((x | -x) >> 63) ^ 1;
-}
-
-/* Internal: the rules of a group that may match, a bit for each. */
-struct pcn_classify_candidates {
-	__u64 bits[PCN_CLASSIFY_BITS];
-};
-
-_Static_assert(PCN_CLASSIFY_BITS == 4, "four words, one after the other");
-
-/* Internal: removes the first candidate and returns its number, a meaningless one if there is none. */
-PCN_INLINE __u64 pcn_classify_first(struct pcn_classify_candidates *c)
-{
-	__u64 a = c->bits[0], b = c->bits[1], x = c->bits[2], y = c->bits[3];
-	__u64 no_a = pcn_classify_is_zero(a), no_b = no_a & pcn_classify_is_zero(b);
-	__u64 no_x = no_b & pcn_classify_is_zero(x);
-	__u64 word = a | (b & -no_a) | (x & -no_b) | (y & -no_x);
-
-	c->bits[0] = a & (a - 1);
-	c->bits[1] = b & (b - no_a);
-	c->bits[2] = x & (x - no_b);
-	c->bits[3] = y & (y - no_x);
-	return (no_a + no_b + no_x) * 64 + pcn_classify_lowest(word);
-}
-
-/* Internal: the state of a bpf_loop over candidates. */
+/* Internal: the state of a bpf_loop over the rules of a group that may match, whose bits are in the key. */
 struct pcn_classify_tries {
-	struct pcn_classify_candidates left;
 	void *m;
-	const struct pcn_classify_key *key;
+	struct pcn_classify_key *key;
 	struct pcn_classify_match *match;
 	__u32 rules;
 	__u32 count;
 };
 
-/* Internal: an iteration of bpf_loop: tests the first candidate. 1 if it matches, or if there is none. */
-static long pcn_classify_next_try(__u64 turn, struct pcn_classify_tries *t)
+/* Internal: tests the first candidate. 1 if it matches, and then sets the count to 0, or if there is none. */
+PCN_INLINE int pcn_classify_try(struct pcn_classify_tries *t)
 {
-	__u64 *left = t->left.bits;
+	__u64 *left = t->key->left;
 
-	(void)turn;
 	if (!(left[0] | left[1] | left[2] | left[3]))
 		return 1;
-	__u64 n = pcn_classify_first(&t->left), third = n * 43691 >> 17;
+	__u64 n = pcn_classify_first(left), third = n * 43691 >> 17;
 	__u64 shift = (n - third * 3) * PCN_CLASSIFY_REFERENCE;
 	struct pcn_classify_block *block = pcn_classify_at(t->m, t->rules + third);
 
@@ -209,12 +170,23 @@ static long pcn_classify_next_try(__u64 turn, struct pcn_classify_tries *t)
 	if (pcn_classify_misses(t->m, t->key, reference))
 		return 0;
 	pcn_classify_found(t->match, pcn_classify_rule_at(t->m, reference));
+	t->count = 0;
 	return 1;
 }
 
+/* Internal: an iteration of bpf_loop. */
+static long pcn_classify_next_try(__u64 turn, struct pcn_classify_tries *t)
+{
+	(void)turn;
+	return pcn_classify_try(t);
+}
+
+/* Internal: no block that is used. */
+#define PCN_CLASSIFY_MATCHED 1
+
 /* Internal: finds the first matching rule of the group in a block. Returns the block, if that is
- * not a group, or 0. */
-PCN_INLINE __u32 pcn_classify_columns(void *m, const struct pcn_classify_key *key, __u32 at,
+ * not a group, PCN_CLASSIFY_MATCHED, or 0. */
+PCN_INLINE __u32 pcn_classify_columns(void *m, struct pcn_classify_key *key, __u32 at,
 				      struct pcn_classify_match *match)
 {
 	struct pcn_classify_block *first = pcn_classify_at(m, at);
@@ -224,15 +196,12 @@ PCN_INLINE __u32 pcn_classify_columns(void *m, const struct pcn_classify_key *ke
 	const struct pcn_classify_group *group = &first->group;
 	if (group->order > match->order)
 		return 0;
-	struct pcn_classify_tries t = {
-		.m = m, .key = key, .match = match, .rules = group->rules, .count = group->count
-	};
-	__u64 *bits = t.left.bits;
+	__u64 *bits = key->left;
 
-	bits[0] = bits[1] = bits[2] = bits[3] = pcn_opaque(~0ull, group->unknown);
+	bits[0] = bits[1] = bits[2] = bits[3] = ~0ull;
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < PCN_CLASSIFY_COLUMNS && i < group->columns; i++) {
-		__u64 *column = pcn_classify_column(t.m, t.key, group->column[i]);
+		__u64 *column = pcn_classify_column(m, key, group->column[i]);
 		if (!column)
 			return 0;
 		/* Keep the bits where they are: there are not enough registers, nor stack for copies. */
@@ -244,9 +213,12 @@ PCN_INLINE __u32 pcn_classify_columns(void *m, const struct pcn_classify_key *ke
 		if (!(bits[0] | bits[1] | bits[2] | bits[3]))
 			return 0;
 	}
-	/* Testing the first one here would save a call, but the stack of Linux 6.1 has no room for it. */
-	bpf_loop(t.count, pcn_classify_next_try, &t, 0);
-	return 0;
+	struct pcn_classify_tries t = {
+		.m = m, .key = key, .match = match, .rules = group->rules, .count = group->count
+	};
+	if (!pcn_classify_try(&t))
+		bpf_loop(t.count, pcn_classify_next_try, &t, 0);
+	return t.count ? 0 : PCN_CLASSIFY_MATCHED;
 }
 
 /* Internal: makes the j-th rule of a leaf block the match and returns 1, if it matches the key. */
@@ -277,11 +249,13 @@ PCN_INLINE __u32 pcn_classify_entries(void *m, const struct pcn_classify_key *ke
 }
 
 /* Internal: what is searched without a call: the first trees; leaf blocks in the very first, and in each
- * of the others. The verifier checks all of them one by one. bpf_loop takes some blocks at a time. */
+ * of the others. The verifier checks all of them one by one. Of a list, some blocks are searched without
+ * bpf_loop, whose iterations take some at a time. */
 #define PCN_CLASSIFY_FAST_TREES 3
 #define PCN_CLASSIFY_FIRST_BLOCKS 4
 #define PCN_CLASSIFY_FAST_BLOCKS 2
-#define PCN_CLASSIFY_LIST_BLOCKS 4
+#define PCN_CLASSIFY_LIST_BLOCKS 7
+#define PCN_CLASSIFY_LOOP_BLOCKS 3
 
 /* Internal: tests the rules of some leaf blocks. Returns the next block, or 0 if there is none. */
 PCN_INLINE __u32 pcn_classify_scan(void *m, const struct pcn_classify_key *key, __u32 at,
@@ -309,7 +283,7 @@ static long pcn_classify_turn(__u64 turn, struct pcn_classify_walk *walk)
 {
 	(void)turn;
 	walk->at = pcn_classify_scan(walk->m, walk->key, walk->at, walk->match,
-				     PCN_CLASSIFY_LIST_BLOCKS);
+				     PCN_CLASSIFY_LOOP_BLOCKS);
 	return !walk->at;
 }
 
@@ -318,15 +292,18 @@ PCN_GLOBAL int pcn_classify_list_at(struct pcn_classify_part *m PCN_NONNULL,
 				    const struct pcn_classify_key *key PCN_NONNULL,
 				    struct pcn_classify_match *match PCN_NONNULL, __u32 at)
 {
+	at = pcn_classify_scan(m, key, at, match, PCN_CLASSIFY_LIST_BLOCKS);
+	if (!at)
+		return 0;
 	struct pcn_classify_walk walk = { at, m, key, match };
 
 	bpf_loop(1 << 20, pcn_classify_turn, &walk, 0);
 	return 0;
 }
 
-/* Internal: searches the group in a block. Returns the block, if it is a leaf instead, or 0. */
+/* Internal: searches the group in a block, and returns what pcn_classify_columns does. */
 PCN_GLOBAL int pcn_classify_group_at(struct pcn_classify_part *m PCN_NONNULL,
-				     const struct pcn_classify_key *key PCN_NONNULL,
+				     struct pcn_classify_key *key PCN_NONNULL,
 				     struct pcn_classify_match *match PCN_NONNULL, __u32 at)
 {
 	return pcn_classify_columns(m, key, at, match);
@@ -335,29 +312,42 @@ PCN_GLOBAL int pcn_classify_group_at(struct pcn_classify_part *m PCN_NONNULL,
 /* Internal: the state of a bpf_loop over a sequence. */
 struct pcn_classify_row {
 	struct pcn_classify_part *m;
-	const struct pcn_classify_key *key;
+	struct pcn_classify_key *key;
 	struct pcn_classify_match *match;
-	__u32 first;
-	__u32 order; /* of the match so far */
+	__u32 first; /* the next element */
+	__u32 end;
 };
 
-/* Internal: an iteration of bpf_loop: the next element of a sequence. */
+/* Internal: elements of a sequence that an iteration of bpf_loop searches. */
+#define PCN_CLASSIFY_STEPS 8
+
+/* Internal: an iteration of bpf_loop: the next elements of a sequence. */
 static long pcn_classify_step(__u64 turn, struct pcn_classify_row *row)
 {
-	__u32 at = pcn_classify_group_at(row->m, row->key, row->match, row->first + turn);
+	(void)turn;
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < PCN_CLASSIFY_STEPS; i++) {
+		__u32 at = row->first++;
 
-	if (at)
-		pcn_classify_list_at(row->m, row->key, row->match, at);
-	return row->match->order != row->order;
+		if (at >= row->end)
+			return 1;
+		at = pcn_classify_group_at(row->m, row->key, row->match, at);
+		if (at == PCN_CLASSIFY_MATCHED)
+			return 1;
+		/* What follows a rule that matches in a list cannot replace it, so going on does no harm. */
+		if (at)
+			pcn_classify_list_at(row->m, row->key, row->match, at);
+	}
+	return 0;
 }
 
 /* Internal: searches the sequence in a block. */
 PCN_GLOBAL int pcn_classify_sequence_at(struct pcn_classify_part *m PCN_NONNULL,
-					const struct pcn_classify_key *key PCN_NONNULL,
+					struct pcn_classify_key *key PCN_NONNULL,
 					struct pcn_classify_match *match PCN_NONNULL, __u32 at)
 {
 	const struct pcn_classify_sequence *s = &pcn_classify_at(m, at)->sequence;
-	struct pcn_classify_row row = { m, key, match, s->first, match->order };
+	struct pcn_classify_row row = { m, key, match, s->first, s->first + s->count };
 
 	bpf_loop(s->count, pcn_classify_step, &row, 0);
 	return 0;
@@ -378,7 +368,7 @@ PCN_INLINE __u32 pcn_classify_walk_tree(void *m, const struct pcn_classify_key *
 }
 
 /* Internal: searches what pcn_classify_walk_tree has left. */
-PCN_INLINE void pcn_classify_rest(struct pcn_classify_part *m, const struct pcn_classify_key *key,
+PCN_INLINE void pcn_classify_rest(struct pcn_classify_part *m, struct pcn_classify_key *key,
 				  struct pcn_classify_match *match, __u32 at)
 {
 	__u8 word = pcn_classify_at(m, at)->leaf.word;

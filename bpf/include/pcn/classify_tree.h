@@ -68,9 +68,7 @@ struct pcn_classify_group {
 	__u16 count;
 	__u32 rules;
 	__u32 column[PCN_CLASSIFY_COLUMNS];
-	__u32 zero;
-	__u64 unknown; /* any number: what the verifier must not know is combined with it */
-	__u32 unused[4];
+	__u32 unused[7];
 };
 
 /* Internal: leaves and groups of rules in order, in consecutive blocks starting at `first`. */
