@@ -30,7 +30,7 @@ func TestTheVerifiersWorkIsSmall(t *testing.T) {
 	for hook, object := range objects {
 		l := newLab(t, object, 256)
 		nothing := l.instructions("nothing")
-		for program, limit := range map[string]uint32{"find": 2500, "open": 17000} {
+		for program, limit := range map[string]uint32{"find": 3500, "open": 26000} {
 			n := l.instructions(program) - nothing
 			t.Logf("%s: %s: %d instructions", hook, program, n)
 			if n > limit {

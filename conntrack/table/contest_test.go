@@ -22,7 +22,7 @@ const (
 	looking        // at the word of a slot and the state of its entry
 	ending         // it
 	confirming
-	withdrawing
+	yielding
 	done
 )
 
@@ -38,7 +38,7 @@ func (m model) next(n uint8, onlyFirst bool) model {
 	c := &m.cpu[n]
 	switch c.step {
 	case claiming:
-		for i := range m.words { // other CPUs take words meanwhile, but give none back before they have looked
+		for i := range m.words { // other CPUs take words meanwhile, but give none back
 			if m.words[i] == 0 {
 				m.words[i] = n + 1
 				break
@@ -56,7 +56,7 @@ func (m model) next(n uint8, onlyFirst bool) model {
 		case m.words[c.slot] == 0 || other == n:
 			c.slot++
 		case m.status[other] == open || m.status[other] == tentative && other < n:
-			c.step = withdrawing
+			c.step = yielding
 		case m.status[other] == tentative:
 			c.step, c.ends = ending, other
 		default:
@@ -68,22 +68,17 @@ func (m model) next(n uint8, onlyFirst bool) model {
 		}
 		c.step, c.slot = looking, c.slot+1
 		if m.status[c.ends] == open {
-			c.step = withdrawing
+			c.step = yielding
 		} else if onlyFirst {
 			c.slot = cpus
 		}
 	case confirming:
-		c.step = withdrawing
+		c.step = yielding
 		if m.status[n] == tentative {
 			m.status[n], c.step = open, done
 		}
-	case withdrawing:
-		for i := range m.words {
-			if m.words[i] == n+1 {
-				m.words[i] = 0
-			}
-		}
-		m.status[n], c.step = withdrawn, done
+	case yielding:
+		m.status[n], c.step = ended, done
 	}
 	return m
 }

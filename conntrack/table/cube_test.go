@@ -5,6 +5,7 @@ package table_test
 // Cubes that use the table: it is shared, and outlives the daemon.
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"strings"
@@ -51,7 +52,7 @@ func newFilter(env cube.Env) (cube.Instance, error) {
 		if f.table != nil {
 			return nil, nil
 		}
-		f.table, err = table.Open(env.Map)
+		f.table, err = table.Open(env, table.DefaultSize)
 		return nil, err
 	})
 	return cube.Instance{
@@ -113,10 +114,23 @@ func TestCubesShareTheTable(t *testing.T) {
 	})
 }
 
+// mapsOf are the maps of the cube f.
+type mapsOf struct{ l *bpftest.Lab }
+
+func (m mapsOf) Map(name string) (*ebpf.Map, error) { return m.l.Map("f", name), nil }
+
+func (mapsOf) Inner(name string) (*ebpf.MapSpec, error) {
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(filterTC))
+	if err != nil {
+		return nil, err
+	}
+	return spec.Maps[name].InnerMap, nil
+}
+
 // open opens the table of a lab.
 func open(t *testing.T, l *bpftest.Lab) *table.Table {
 	t.Helper()
-	tab, err := table.Open(func(name string) (*ebpf.Map, error) { return l.Map("f", name), nil })
+	tab, err := table.Open(mapsOf{l}, table.DefaultSize)
 	if err != nil {
 		t.Fatal(err)
 	}

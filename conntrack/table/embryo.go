@@ -6,10 +6,13 @@ package table
 // an entry is copied, and then counts only if its status is the same as before.
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/polycube/polycube/cube"
 )
 
 // embryoRing is struct pcn_conntrack_embryo_ring.
@@ -34,14 +37,18 @@ type embryos struct {
 	ring    *embryoRing
 }
 
-// startEmbryos maps the half-open connections into memory. Their table is ready as soon as its size is written.
-func (t *Table) startEmbryos(maps func(name string) (*ebpf.Map, error)) error {
+// startEmbryos maps the half-open connections into memory. Their table is ready as soon as its size is written. A cube's own
+// table has none.
+func (t *Table) startEmbryos(maps Maps) error {
 	y := &t.young
 	var err error
-	if y.entries, err = mapped[Entry](t, maps, embryosMap); err != nil {
+	if y.entries, err = mapped[Entry](t, maps, embryosMap); errors.Is(err, cube.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
-	words, err := maps(embryoLinesMap)
+	words, err := maps.Map(embryoLinesMap)
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func (l *packetLab) handshake(client uint32, port uint16) {
 func (l *packetLab) numbers() (n []uint32) {
 	l.t.Helper()
 	var cpus []taken
-	if err := l.taken.Lookup(uint32(0), &cpus); err != nil {
+	if err := l.ring.taken.Lookup(uint32(0), &cpus); err != nil {
 		l.t.Fatal(err)
 	}
 	for _, cpu := range cpus {

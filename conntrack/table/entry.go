@@ -128,7 +128,14 @@ type line struct {
 
 const (
 	numberBits = 24
+	numberMask = 1<<numberBits - 1
 	takes      = 16 // numbers that a CPU takes at a time
+	// partEntries is PCN_CONNTRACK_PART.
+	partEntries = 1 << 15
+	// entriesOfLine is how many entries there are for each line.
+	entriesOfLine = 8
+	// minSize is the least size of a table: lines of two, and numbers for a CPU.
+	minSize = 2*takes - 1
 )
 
 // taken is struct pcn_conntrack_taken.
@@ -141,14 +148,21 @@ type taken struct {
 // control is struct pcn_conntrack_control.
 type control struct {
 	seed  [keyWords]uint64
-	lines uint32
+	lines uint64
 	ring  uint32
-	_     [4]uint32
+	size  uint32
+	_     uint64
 	head  uint32
 	_     [15]uint32
 	tail  uint32
 	_     [15]uint32
 }
+
+// Members of control.lines: PCN_CONNTRACK_LINES_MASK and PCN_CONNTRACK_LINES_SECOND.
+const (
+	linesMask   = 0xffffff
+	linesSecond = 1 << 31
+)
 
 // zone is struct pcn_conntrack_zone.
 type zone struct {

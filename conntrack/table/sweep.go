@@ -2,60 +2,162 @@
 
 package table
 
-import "sync/atomic"
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
 
-// step is the number of entries that are removed with one grace period.
+	"github.com/polycube/polycube/cube"
+)
+
+// step is the number of entries that are examined at a time: those of them that are removed wait for one grace period.
 const step = 1 << 15
 
 // Remove removes the open and half-open connections that a filter selects, and those that programs have ended, and
 // returns their number. The filter may read an entry only during its call. A program that has found a connection before
 // still sees it as it was.
 func (t *Table) Remove(selected func(*Entry) bool) (int, error) {
+	removed := 0
+	for n := uint32(1); n != 0; {
+		some, next, err := t.RemoveSome(n, selected)
+		if removed += some; err != nil {
+			return removed, err
+		}
+		n = next
+	}
+	return removed, nil
+}
+
+// RemoveSome does that for a part of the table, from a cursor on: 0 to begin. It returns the cursor for the next part, 0 at
+// the end.
+func (t *Table) RemoveSome(cursor uint32, selected func(*Entry) bool) (removed int, next uint32, err error) {
 	t.sweeping.Lock()
 	defer t.sweeping.Unlock()
-	removed := t.young.remove(selected)
+	if cursor <= 1 {
+		removed = t.young.remove(selected)
+	}
 	var numbers []uint32
-	for n := 1; n < len(t.entries); n++ {
-		gone, connection := t.unlink(uint32(n), selected)
+	first, end := max(cursor, 1), min(max(cursor, 1)+step, uint32(len(t.entries.elem)*partEntries))
+	for n := first; n < end; n++ {
+		gone, connection := t.unlink(n, selected)
 		if connection {
 			removed++
 		}
 		if gone {
-			numbers = append(numbers, uint32(n))
+			numbers = append(numbers, n)
 		}
-		if len(numbers) == step {
-			if err := t.release(numbers); err != nil {
-				return removed, err
-			}
-			numbers = numbers[:0]
+	}
+	if len(numbers) > 0 {
+		err = t.release(numbers)
+	}
+	if int(end) < len(t.entries.elem)*partEntries {
+		return removed, end, err
+	}
+	return removed, 0, errors.Join(err, t.trim())
+}
+
+// End ends the connection with a key, and returns false if there is none. A Remove makes its memory free.
+func (t *Table) End(key Key) bool {
+	t.giving.RLock()
+	defer t.giving.RUnlock()
+	n, _ := t.search(&key, isOpen)
+	return n != 0 && t.end(n)
+}
+
+// end ends a connection, and returns false if a program has just done it.
+func (t *Table) end(n uint32) bool {
+	e := t.entry(n)
+	if !atomic.CompareAndSwapUint32(&e.Status, open, ended) {
+		return false
+	}
+	atomic.AddUint32(&t.zones[e.Key.Zone].count, ^uint32(0))
+	return true
+}
+
+// Retire ends the connections with some keys. Once no program uses one that it had found before, used is called for it,
+// and if that returns true, it is open again unless programs have opened another one with its key.
+func (t *Table) Retire(keys []Key, used func(*Entry) bool) error {
+	t.sweeping.Lock()
+	defer t.sweeping.Unlock()
+	var numbers []uint32
+	for i := range keys {
+		if n, _ := t.search(&keys[i], isOpen); n != 0 && t.end(n) {
+			numbers = append(numbers, n)
 		}
 	}
 	if len(numbers) == 0 {
-		return removed, nil
+		return nil
 	}
-	return removed, t.release(numbers)
+	if err := waitForPrograms(); err != nil {
+		return err
+	}
+	for _, n := range numbers {
+		if used(t.entry(n)) {
+			t.reopen(n)
+		}
+	}
+	return nil
+}
+
+// Add opens a connection: one that a cube brings from elsewhere. If there is one with its key, that stays, and added is
+// false. It has the key's zone, and counts there whatever the limit.
+func (t *Table) Add(is *Entry) (added bool, err error) {
+	t.sweeping.Lock()
+	defer t.sweeping.Unlock()
+	if len(t.ring.spare) == 0 {
+		t.ring.spare = t.ring.take(takes)
+	}
+	if len(t.ring.spare) == 0 {
+		return false, fmt.Errorf("connection table: %w", cube.ErrFull)
+	}
+	n := t.ring.spare[0]
+	hash := t.control.hash(&is.Key)
+	e := t.entry(n)
+	*e = *is
+	e.Status = ended
+	lines, _ := t.inUse()
+	if !t.insert(lines, hash, wordOf(hash, n)) {
+		e.Status = free
+		return false, fmt.Errorf("connection table: too many connections have a similar hash: %w", cube.ErrFull)
+	}
+	t.ring.spare = t.ring.spare[1:]
+	return t.reopen(n), nil
+}
+
+// reopen opens a connection that has ended, as programs open one: it is tentative until it is known to be the only one of
+// its key. If another one may be, this one gives way.
+func (t *Table) reopen(n uint32) bool {
+	e := t.entry(n)
+	atomic.StoreUint32(&e.Status, tentative)
+	other, _ := t.search(&e.Key, func(m, status uint32) bool { return m != n && (status == open || status == tentative) })
+	if other != 0 || !atomic.CompareAndSwapUint32(&e.Status, tentative, open) {
+		atomic.StoreUint32(&e.Status, ended)
+		return false
+	}
+	atomic.AddUint32(&t.zones[e.Key.Zone].count, 1)
+	return true
 }
 
 // unlink makes an entry unreachable for programs that begin after it, if it has ended or is selected. It returns whether
 // the entry is, and whether it was a connection.
 func (t *Table) unlink(n uint32, selected func(*Entry) bool) (gone, connection bool) {
-	e := &t.entries[n]
+	e := t.entry(n)
 	switch atomic.LoadUint32(&e.Status) {
 	case withdrawn:
-		return true, false // its owner has unlinked it
+		return true, false // it is in no line
 	case open:
 		if !selected(e) {
 			return false, false
 		}
-		atomic.CompareAndSwapUint32(&e.Status, open, ended) // or a program has just done it
+		t.end(n)
 	case ended:
 	default:
 		return false, false
 	}
 	hash := t.control.hash(&e.Key)
 	word := wordOf(hash, n)
-	mask := uint64(t.control.lines)
-	if first := &t.lines[hash&mask]; !first.remove(word) && t.lines[(hash+1)&mask].remove(word) {
+	lines, _ := t.inUse()
+	if first := t.line(lines, hash, 0); !first.remove(word) && t.line(lines, hash, 1).remove(word) {
 		atomic.AddUint32(&first.beyond, ^uint32(0))
 	}
 	return true, true
@@ -79,11 +181,8 @@ func (t *Table) release(numbers []uint32) error {
 	t.giving.Lock()
 	defer t.giving.Unlock()
 	for _, n := range numbers {
-		e := &t.entries[n]
-		if atomic.SwapUint32(&e.Status, free) == ended { // the count of one that was withdrawn is its owner's
-			atomic.AddUint32(&t.zones[e.Key.Zone].count, ^uint32(0))
-		}
+		atomic.StoreUint32(&t.entry(n).Status, free)
 	}
-	t.give(numbers)
+	t.ring.give(numbers)
 	return nil
 }

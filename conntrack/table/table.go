@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -36,40 +35,47 @@ const (
 // tables are the open tables, by the map of entries.
 var tables shared.Registry[*Table]
 
+// Maps are the maps of the cube that opens a table: a cube.Env.
+type Maps interface {
+	Map(name string) (*ebpf.Map, error)
+	Inner(name string) (*ebpf.MapSpec, error)
+}
+
+// DefaultSize is for tables that all cubes share.
+const DefaultSize = 1 << 18
+
 // Table is the table of connections. Its methods may be called by several goroutines at a time.
 type Table struct {
-	mapped  [][]byte
-	lines   []line
-	entries []Entry
-	ring    []uint32
+	memory  []mapping // the maps that are not in parts
 	zones   []zone
 	control *control
-	taken   *ebpf.Map
 	young   embryos
 
-	sweeping sync.Mutex // held while entries are removed; guards what follows
-	spare    []uint32   // free numbers that are too few for a part of the ring
+	sweeping sync.Mutex // held while entries are removed or the size changes; guards what follows
+	lines    [2]parts[line]
+	ring     ring
 
 	setting  sync.Mutex // guards what follows
 	timeouts map[uint16]*conntrack.Timeouts
 	swept    time.Duration // when the last sweep began
 
 	// giving is held for writing while numbers of removed entries become free, and for reading while an entry is
-	// read: it is not used for another connection meanwhile.
-	giving sync.RWMutex
+	// read: it is not used for another connection meanwhile. It guards what follows, and where lines are in use.
+	giving  sync.RWMutex
+	entries parts[Entry]
 }
 
-// Open returns the table whose maps a function finds by name: the Map method of a cube.Env. All callers in a process get
-// the same one. The first prepares the maps if they are new; if not, it collects numbers that an earlier process lost.
-// The caller closes it.
-func Open(maps func(name string) (*ebpf.Map, error)) (*Table, error) {
-	entries, err := maps(entriesMap)
+// Open returns the table in a cube's maps. All callers in a process get the same one. The first prepares the maps for a
+// number of connections if they are new. If not, the table keeps its size, and numbers that an earlier process lost are
+// collected. The caller closes it.
+func Open(maps Maps, size int) (*Table, error) {
+	entries, err := maps.Map(entriesMap)
 	if err != nil {
 		return nil, err
 	}
 	return tables.Open(entries, func() (*Table, error) {
 		t := &Table{}
-		if err := t.start(maps); err != nil {
+		if err := t.start(maps, size); err != nil {
 			return nil, errors.Join(fmt.Errorf("connection table: %w", err), t.unmap())
 		}
 		return t, nil
@@ -80,20 +86,10 @@ func Open(maps func(name string) (*ebpf.Map, error)) (*Table, error) {
 func (t *Table) Close() error { return tables.Release(t, t.unmap) }
 
 // Size is the number of connections for which the table has memory.
-func (t *Table) Size() int { return len(t.entries) - 1 }
+func (t *Table) Size() int { return int(atomic.LoadUint32(&t.control.size)) }
 
 // start maps the table into memory and makes it ready.
-func (t *Table) start(maps func(name string) (*ebpf.Map, error)) error {
-	var err error
-	if t.lines, err = mapped[line](t, maps, linesMap); err != nil {
-		return err
-	}
-	if t.entries, err = mapped[Entry](t, maps, entriesMap); err != nil {
-		return err
-	}
-	if t.ring, err = mapped[uint32](t, maps, ringMap); err != nil {
-		return err
-	}
+func (t *Table) start(maps Maps, size int) (err error) {
 	if t.zones, err = mapped[zone](t, maps, zonesMap); err != nil {
 		return err
 	}
@@ -101,55 +97,27 @@ func (t *Table) start(maps func(name string) (*ebpf.Map, error)) error {
 	if err != nil {
 		return err
 	}
-	t.control = &controls[0]
+	t.control, t.ring.control = &controls[0], &controls[0]
 	if err := t.startEmbryos(maps); err != nil {
 		return err
 	}
-	taken, err := maps(takenMap)
+	taken, err := maps.Map(takenMap)
 	if err != nil {
 		return err
 	}
-	if t.taken, err = taken.Clone(); err != nil { // it is used longer than the cube's own descriptor
+	if t.ring.taken, err = taken.Clone(); err != nil { // it is used longer than the cube's own descriptor
 		return fmt.Errorf("map %s: %w", takenMap, err)
 	}
-	if n := len(t.entries); len(t.ring) != n || n&(n-1) != 0 || n < 2*takes || n>>numberBits > 0 || len(t.lines)&(len(t.lines)-1) != 0 {
-		return fmt.Errorf("%d entries, %d lines and %d numbers do not fit together: %w", n, len(t.lines), len(t.ring), ebpf.ErrNotSupported)
-	}
-	if atomic.LoadUint32(&t.control.ring) == 0 {
-		return t.prepare()
-	}
-	return t.collect()
-}
-
-// mapped maps a map into memory, as a slice of its elements or of parts of them.
-func mapped[T any](t *Table, maps func(name string) (*ebpf.Map, error), name string) ([]T, error) {
-	m, err := maps(name)
+	err = errors.Join(t.entries.open(maps, entriesMap, 0), t.lines[0].open(maps, linesMap, 0), t.ring.places.open(maps, ringMap, 0))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	size := int(m.ValueSize()) * int(m.MaxEntries())
-	mem, err := unix.Mmap(m.FD(), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return nil, fmt.Errorf("map %s: map it into memory: %w", name, err)
+	if err := t.lines[1].open(maps, linesMap, t.entries.most()); err != nil {
+		return err
 	}
-	t.mapped = append(t.mapped, mem)
-	var one T
-	return unsafe.Slice((*T)(unsafe.Pointer(&mem[0])), size/int(unsafe.Sizeof(one))), nil
-}
-
-func (t *Table) unmap() error {
-	var errs []error
-	for _, mem := range t.mapped {
-		errs = append(errs, unix.Munmap(mem))
+	if t.Size() > 0 {
+		return t.adopt()
 	}
-	if t.taken != nil {
-		errs = append(errs, t.taken.Close())
-	}
-	return errors.Join(errs...)
-}
-
-// prepare makes a new table ready: programs refuse all connections until it has numbers.
-func (t *Table) prepare() error {
 	for i := range t.control.seed {
 		var b [8]byte
 		if _, err := rand.Read(b[:]); err != nil {
@@ -157,59 +125,62 @@ func (t *Table) prepare() error {
 		}
 		t.control.seed[i] = binary.NativeEndian.Uint64(b[:])
 	}
-	t.control.lines = uint32(len(t.lines) - 1)
-	atomic.StoreUint32(&t.control.ring, uint32(len(t.ring)/takes-1))
-	numbers := make([]uint32, 0, t.Size())
-	for n := range t.Size() {
-		numbers = append(numbers, uint32(n+1))
-	}
-	t.give(numbers)
-	return nil
+	t.control.lines, t.control.ring = 0, 0 // an earlier process may have been killed here
+	return t.grow(size)
 }
 
-// give puts free numbers into the ring: whole parts, and the rest with the next ones.
-func (t *Table) give(numbers []uint32) {
-	numbers = append(t.spare, numbers...)
-	tail := atomic.LoadUint32(&t.control.tail)
-	whole := len(numbers) / takes * takes
-	for i, n := range numbers[:whole] {
-		t.ring[(int(tail)+i)&(len(t.ring)-1)] = n
+// mapped maps a map into memory, as a slice of its elements.
+func mapped[T any](t *Table, maps Maps, name string) ([]T, error) {
+	m, err := maps.Map(name)
+	if err != nil {
+		return nil, err
 	}
-	atomic.StoreUint32(&t.control.tail, tail+uint32(whole))
-	t.spare = append([]uint32(nil), numbers[whole:]...)
+	mem, err := mapMemory(m, name)
+	if err != nil {
+		return nil, err
+	}
+	t.memory = append(t.memory, mem)
+	return elements[T](mem), nil
 }
 
-// collect gives back the numbers that a process lost when it was killed: of entries that are free, but in no list. A
-// number goes from the ring to a CPU's own list and from there to an entry, each within one run of a program, so it is
-// seen if the three are read in this order, with a grace period in between.
+func (t *Table) unmap() error {
+	errs := []error{t.entries.close(), t.lines[0].close(), t.lines[1].close(), t.ring.places.close()}
+	for _, mem := range t.memory {
+		errs = append(errs, mem.unmap())
+	}
+	if t.ring.taken != nil {
+		errs = append(errs, t.ring.taken.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// entry returns an entry, nil for one without memory.
+func (t *Table) entry(n uint32) *Entry { return t.entries.at(n) }
+
+// line returns the line for a hash, or the one after it, in lines of pcn_conntrack_control.
+func (t *Table) line(lines uint32, hash uint64, next uint64) *line {
+	return t.lines[lines>>31].at(uint32(hash+next) & lines & linesMask)
+}
+
+// inUse are the lines in which programs look up connections, and others in which they write them, too, or 0.
+func (t *Table) inUse() (lines, also uint32) {
+	both := atomic.LoadUint64(&t.control.lines)
+	return uint32(both), uint32(both >> 32)
+}
+
+// collect gives numbers that are free but in no list: of a larger size, and those that a process lost when it was killed.
 func (t *Table) collect() error {
-	known := make([]bool, len(t.entries))
-	head, tail := atomic.LoadUint32(&t.control.head), atomic.LoadUint32(&t.control.tail)
-	for at := head; at != tail; at++ {
-		known[t.ring[int(at)&(len(t.ring)-1)]&uint32(len(t.entries)-1)] = true
-	}
-	if err := waitForPrograms(); err != nil {
-		return err
-	}
-	var all []taken
-	if err := t.taken.Lookup(uint32(0), &all); err != nil {
-		return fmt.Errorf("map %s: %w", takenMap, err)
-	}
-	for _, cpu := range all {
-		for _, n := range cpu.Number[takes-min(cpu.Left, takes):] {
-			known[n&uint32(len(t.entries)-1)] = true
-		}
-	}
-	if err := waitForPrograms(); err != nil {
+	listed, err := t.ring.listed(len(t.entries.elem) * partEntries)
+	if err != nil {
 		return err
 	}
 	var lost []uint32
-	for n := 1; n < len(t.entries); n++ {
-		if !known[n] && atomic.LoadUint32(&t.entries[n].Status) == free {
-			lost = append(lost, uint32(n))
+	for n := uint32(1); n <= uint32(t.Size()); n++ {
+		if !listed(n) && atomic.LoadUint32(&t.entry(n).Status) == free {
+			lost = append(lost, n)
 		}
 	}
-	t.give(lost)
+	t.ring.give(lost)
 	return nil
 }
 

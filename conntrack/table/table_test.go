@@ -25,8 +25,9 @@ func TestConnectionsAreFoundUntilTheyEnd(t *testing.T) {
 			if got := l.run("find", 8, 0, 2000); got.Found != 0 {
 				t.Errorf("%d of another zone are found", got.Found)
 			}
-			if got := l.run("open", 7, 100, 200); got.Opened != 100 {
-				t.Errorf("opening again returns %d of 100: %v", got.Opened, got.Refused)
+			again := l.run("open", 7, 100, 200)
+			if again.Opened < 100 || again.Refused != [8]uint64{} { // a run that a signal interrupts is repeated
+				t.Errorf("opening again returns %d of 100: %v", again.Opened, again.Refused)
 			}
 			if n := l.check(); n != 2000 {
 				t.Errorf("%d connections are open, want 2000", n)
@@ -38,8 +39,8 @@ func TestConnectionsAreFoundUntilTheyEnd(t *testing.T) {
 			if got := l.run("pass", 7, 500, 600); got.Opened != 100 {
 				t.Errorf("%d of 100 are opened again before the sweep: %v", got.Opened, got.Refused)
 			}
-			if n := l.remove(none); n != 500 {
-				t.Errorf("the sweeper removes %d, want the 500 that ended", n)
+			if n := l.remove(none); n != 500+int(again.Opened) {
+				t.Errorf("the sweeper removes %d, want the 500 that ended and the %d that were there", n, again.Opened)
 			}
 			if n := l.check(); n != 1600 || l.Count(7) != 1600 {
 				t.Errorf("%d connections are open, and zone 7 has %d, want 1600", n, l.Count(7))
@@ -72,7 +73,7 @@ func TestAFullTableRefusesAndRecovers(t *testing.T) {
 // TestTwoFullLinesRefuse: with two lines, all keys have the same two places.
 func TestTwoFullLinesRefuse(t *testing.T) {
 	l := newLab(t, tableXDP, 256)
-	l.control.lines = 1
+	l.control.lines = 1 // a mask: two lines
 	if got := l.run("pass", 0, 0, 50); got.Opened != 30 || got.Refused[crowded] != 20 {
 		t.Errorf("%d are opened, want 30: %v", got.Opened, got.Refused)
 	}
@@ -82,8 +83,8 @@ func TestTwoFullLinesRefuse(t *testing.T) {
 	if n := l.remove(all); n != 30 {
 		t.Errorf("%d are removed, want 30", n)
 	}
-	if l.check() != 0 || l.lines[0].beyond != 0 || l.lines[1].beyond != 0 {
-		t.Errorf("lines of an empty table: %v", l.lines[:2])
+	if l.check() != 0 || l.lines[0].at(0).beyond != 0 || l.lines[0].at(1).beyond != 0 {
+		t.Errorf("lines of an empty table: %v", l.lines[0].elem[0][:2])
 	}
 }
 
@@ -156,7 +157,7 @@ func TestEntriesHaveTheGenerationOfTheirZone(t *testing.T) {
 	l := newLab(t, tableXDP, 1024)
 	for generation := range uint32(3) {
 		l.run("pass", 9, uint64(generation), uint64(generation)+1)
-		if got := l.entries[l.job.Number].Generation; got != generation || l.Generation(9) != generation || l.Generation(8) != 0 {
+		if got := l.entry(l.job.Number).Generation; got != generation || l.Generation(9) != generation || l.Generation(8) != 0 {
 			t.Errorf("the entry has generation %d, the zone %d, want %d", got, l.Generation(9), generation)
 		}
 		l.NextGeneration(9)
@@ -195,12 +196,80 @@ func TestPagesShowEachConnectionOnce(t *testing.T) {
 	}
 }
 
+// TestRetiredConnectionsOpenAgain if they are used, and no other has their key.
+func TestRetiredConnectionsOpenAgain(t *testing.T) {
+	l := newLab(t, tableXDP, 1024)
+	l.run("pass", 4, 0, 9)
+	numbers := l.numbers()
+	var keys []Key
+	for k := range numbers {
+		keys = append(keys, k)
+	}
+	err := l.Retire(keys, func(e *Entry) bool {
+		if e.Key == keys[0] {
+			l.run("pass", 4, 0, 9) // opens the first, and others that were not yet opened again
+		}
+		return e.Key == keys[0] || e.Key == keys[2]
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := l.check(); n != 9 || l.Count(4) != 9 {
+		t.Errorf("%d connections are open, and counted are %d, want 9", n, l.Count(4))
+	}
+	if now := l.numbers(); now[keys[0]] == numbers[keys[0]] {
+		t.Error("a connection that programs have opened is open twice, or the wrong one is")
+	}
+	if err := l.Retire(keys[2:3], func(*Entry) bool { return true }); err != nil || l.Count(4) != 9 {
+		t.Errorf("a connection that is used ends: %v", err)
+	}
+	if !l.End(keys[2]) || l.End(keys[2]) || l.Count(4) != 8 {
+		t.Error("ending one twice")
+	}
+	if got := l.run("find", 4, 0, 9); got.Found != 8 {
+		t.Errorf("%d are found, want 8", got.Found)
+	}
+	l.check()
+}
+
+// TestConnectionsFromElsewhere: they are found, and each is there once.
+func TestConnectionsFromElsewhere(t *testing.T) {
+	l := newLab(t, tableXDP, 1024)
+	l.run("pass", 4, 0, 100)
+	var all []Entry
+	for cursor := uint32(0); len(all) < 100; {
+		var page []Entry
+		page, cursor = l.Page(cursor, 30, nil)
+		all = append(all, page...)
+	}
+	l.remove(func(e *Entry) bool { return e.User[0]&0x100 != 0 })
+	left := l.Count(4)
+	added := 0
+	for i := range all {
+		ok, err := l.Add(&all[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok {
+			added++
+		}
+	}
+	if added != 100-left || l.Count(4) != 100 || l.check() != 100 {
+		t.Errorf("%d are added to %d, and counted are %d, want 100 together", added, left, l.Count(4))
+	}
+	if e, ok := l.Find(all[7].Key); !ok || e != all[7] {
+		t.Errorf("%+v is found, want %+v", e, all[7])
+	}
+	if got := l.run("find", 4, 0, 100); got.Found != 100 {
+		t.Errorf("%d are found, want 100", got.Found)
+	}
+}
+
 // TestANewProcessFindsTheTable, and what an earlier one left half done when it was killed.
 func TestANewProcessFindsTheTable(t *testing.T) {
 	l := newLab(t, tableXDP, 1024)
 	l.run("pass", 3, 0, 300)
 	seed := l.control.seed
-	entries := l.entries
 	gone := 0
 	for n := uint32(50); n < 90; n++ { // killed in its sweep: they are unlinked, some of them free, but not given back
 		if _, ok := l.unlink(n, all); ok {
@@ -208,9 +277,8 @@ func TestANewProcessFindsTheTable(t *testing.T) {
 		}
 	}
 	for n := uint32(50); n < 60; n++ {
-		if entries[n].Status == ended {
-			entries[n].Status = free
-			l.zones[3].count--
+		if e := l.entry(n); e.Status == ended {
+			e.Status = free
 		}
 	}
 	if err := l.Close(); err != nil {
@@ -284,7 +352,7 @@ func TestCPUsOpenTheSameConnections(t *testing.T) {
 		listed++
 	})
 	work(func() {
-		other, err := Open(l.find)
+		other, err := Open(l, l.size)
 		if err != nil {
 			t.Error(err)
 			return

@@ -58,7 +58,7 @@ func monotonic() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// Count returns the number of open connections of a zone, those included that have ended and are not yet removed.
+// Count returns the number of open connections of a zone.
 func (t *Table) Count(zone uint16) int { return int(int32(atomic.LoadUint32(&t.zones[zone].count))) }
 
 // Limit sets how many connections a zone may have; 0: no limit but the size of the table. Those that exist stay.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/polycube/polycube/internal/datapath/segments"
 	"github.com/polycube/polycube/internal/datapath/undo"
-	"github.com/polycube/polycube/internal/memory"
+	"github.com/polycube/polycube/memory"
 )
 
 const (

@@ -18,6 +18,17 @@ import (
 // case and underscores. The C struct is the definition; `_` fields in Go are its padding.
 func Layout(t testing.TB, object []byte, mapName string, value any) {
 	t.Helper()
+	layout(t, object, mapName, value, func(m *ebpf.MapSpec) *ebpf.MapSpec { return m })
+}
+
+// InnerLayout is Layout for the maps in a map of maps.
+func InnerLayout(t testing.TB, object []byte, mapName string, value any) {
+	t.Helper()
+	layout(t, object, mapName, value, func(m *ebpf.MapSpec) *ebpf.MapSpec { return m.InnerMap })
+}
+
+func layout(t testing.TB, object []byte, mapName string, value any, of func(*ebpf.MapSpec) *ebpf.MapSpec) {
+	t.Helper()
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
 	if err != nil {
 		t.Fatal(err)
@@ -26,12 +37,15 @@ func Layout(t testing.TB, object []byte, mapName string, value any) {
 	if m == nil {
 		t.Fatalf("the object has no map %s", mapName)
 	}
-	for _, fault := range differences(m.Value, reflect.TypeOf(value)) {
+	for _, fault := range differences(of(m).Value, reflect.TypeOf(value)) {
 		t.Errorf("map %s: %s", mapName, fault)
 	}
 }
 
 func differences(c btf.Type, g reflect.Type) []string {
+	if one, ok := btf.UnderlyingType(c).(*btf.Array); ok && one.Nelems == 1 {
+		c = one.Type
+	}
 	def, ok := btf.UnderlyingType(c).(*btf.Struct)
 	if !ok || g.Kind() != reflect.Struct {
 		return []string{fmt.Sprintf("%v and %v: two structs are wanted", c, g)}

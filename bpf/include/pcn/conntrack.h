@@ -81,12 +81,13 @@ PCN_INLINE int pcn_conntrack_key(struct pcn_conntrack_key *key, const struct pcn
 	return swap & 1;
 }
 
-/* Returns an entry by its number, NULL for 0 and for a refusal. */
+/* In the result of pcn_conntrack_open: the connection was there. */
+#define PCN_CONNTRACK_THERE 0x1000000
+
+/* Returns the entry of a result of the functions below, NULL for 0 and for a refusal. */
 PCN_INLINE struct pcn_conntrack_entry *pcn_conntrack_entry(int number)
 {
-	__u32 at = number;
-
-	return number > 0 ? bpf_map_lookup_elem(&ct_entries, &at) : NULL;
+	return number > 0 ? pcn_conntrack_at(number & PCN_CONNTRACK_NUMBER) : NULL;
 }
 
 /* The generation of a zone's rules. If an entry has another one, the packet goes through the rules like
@@ -99,10 +100,25 @@ PCN_INLINE __u32 pcn_conntrack_generation(__u16 zone)
 	return z ? PCN_CONNTRACK_ONCE(z->generation) : 0;
 }
 
+/* Internal: counts connections of a zone. True if there were as many as it may have. */
+PCN_INLINE bool pcn_conntrack_count(__u16 zone, __s32 more)
+{
+	__u32 at = zone, count, limit;
+	struct pcn_conntrack_zone *z = bpf_map_lookup_elem(&ct_zones, &at);
+
+	if (!z)
+		return true;
+	count = __sync_fetch_and_add(&z->count, more);
+	limit = PCN_CONNTRACK_ONCE(z->limit);
+	return limit && count >= limit;
+}
+
 /* Ends a connection: packets do not find it any more. Its memory is free after the next sweep. */
 PCN_INLINE void pcn_conntrack_end(struct pcn_conntrack_entry *e)
 {
-	__sync_val_compare_and_swap(&e->status, PCN_CONNTRACK_IS_OPEN, PCN_CONNTRACK_IS_ENDED);
+	if (__sync_val_compare_and_swap(&e->status, PCN_CONNTRACK_IS_OPEN,
+					PCN_CONNTRACK_IS_ENDED) == PCN_CONNTRACK_IS_OPEN)
+		pcn_conntrack_count(e->key.zone, -1);
 }
 
 /* Internal: finds the open entry with a key in a line. It returns a pointer, of which the verifier knows whether
@@ -118,6 +134,7 @@ PCN_INLINE struct pcn_conntrack_entry *pcn_conntrack_search(struct pcn_conntrack
 
 		if (word >> 24 != tag)
 			continue;
+		asm volatile("" : : : "memory"); /* else the key is on the stack */
 		struct pcn_conntrack_entry *e = pcn_conntrack_match(word, key);
 		if (!e || PCN_CONNTRACK_ONCE(e->status) != PCN_CONNTRACK_IS_OPEN)
 			continue;
@@ -127,32 +144,47 @@ PCN_INLINE struct pcn_conntrack_entry *pcn_conntrack_search(struct pcn_conntrack
 	return NULL;
 }
 
-/* Internal: the same in both lines where it may be: its number, or 0. */
-PCN_INLINE int pcn_conntrack_look(const struct pcn_conntrack_control *control, __u64 hash,
-				  const struct pcn_conntrack_key *key)
+/* Internal: the same in both lines where it may be. */
+PCN_INLINE struct pcn_conntrack_entry *
+pcn_conntrack_look(__u32 lines, __u64 hash, const struct pcn_conntrack_key *key, __u32 *number)
 {
-	struct pcn_conntrack_line *line = pcn_conntrack_line(control, hash, 0);
-	__u32 tag = pcn_conntrack_tag(hash), number;
+	struct pcn_conntrack_line *line = pcn_conntrack_line(lines, hash, 0);
+	__u32 tag = pcn_conntrack_tag(hash);
+	struct pcn_conntrack_entry *e;
 
 	if (!line)
-		return 0;
-	if (pcn_conntrack_search(line, tag, key, &number))
-		return number;
-	if (!PCN_CONNTRACK_ONCE(line->beyond))
-		return 0;
-	line = pcn_conntrack_line(control, hash, 1);
-	return line && pcn_conntrack_search(line, tag, key, &number) ? number : 0;
+		return NULL;
+	e = pcn_conntrack_search(line, tag, key, number);
+	if (e || !PCN_CONNTRACK_ONCE(line->beyond))
+		return e;
+	line = pcn_conntrack_line(lines, hash, 1);
+	return line ? pcn_conntrack_search(line, tag, key, number) : NULL;
 }
 
 /* Returns the number of the open connection with a key, 0 if there is none. In each program, the verifier
- * processes it once: 1,840 instructions on Linux 6.1, 1,839 on 6.18. */
+ * processes it once: 2,730 instructions on Linux 6.18. */
 PCN_GLOBAL int pcn_conntrack_find(const struct pcn_conntrack_key *key)
 {
 	struct pcn_conntrack_control *control = pcn_conntrack_control();
+	__u32 number;
 
-	if (!key || !control)
+	if (!key || !control ||
+	    !pcn_conntrack_look(pcn_conntrack_lines(control), pcn_conntrack_hash(control, key), key,
+				&number))
 		return 0;
-	return pcn_conntrack_look(control, pcn_conntrack_hash(control, key), key);
+	return number;
+}
+
+/* Internal: copies words of 64 bits one by one. A compiler reads all of them before it writes, which takes
+ * 100 bytes of the stack. */
+PCN_INLINE void pcn_conntrack_copy(void *to, const void *from, const __u32 size)
+{
+	volatile __u64 *t = __builtin_assume_aligned(to, 8);
+	const volatile __u64 *f = __builtin_assume_aligned(from, 8);
+
+#pragma unroll
+	for (__u32 i = 0; i < size / 8; i++)
+		t[i] = f[i];
 }
 
 /* Internal: copies free numbers from the ring to a CPU's own. 0 if there are none. */
@@ -162,17 +194,21 @@ PCN_INLINE int pcn_conntrack_refill(struct pcn_conntrack_control *control,
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < 4; i++) {
 		__u32 head = PCN_CONNTRACK_ONCE(control->head);
-		__u32 part = head / PCN_CONNTRACK_TAKES & control->ring;
+		__u32 block = head / PCN_CONNTRACK_TAKES & PCN_CONNTRACK_ONCE(control->ring);
+		__u32 part = block / PCN_CONNTRACK_PART_FREES;
 
 		if ((__s32)(PCN_CONNTRACK_ONCE(control->tail) - head) < PCN_CONNTRACK_TAKES)
 			return 0;
 		if (__sync_val_compare_and_swap(&control->head, head, head + PCN_CONNTRACK_TAKES) !=
 		    head)
 			continue;
-		struct pcn_conntrack_frees *frees = bpf_map_lookup_elem(&ct_ring, &part);
+		void *array = bpf_map_lookup_elem(&ct_ring, &part);
+		block &= PCN_CONNTRACK_PART_FREES - 1;
+		struct pcn_conntrack_frees *frees =
+			array ? bpf_map_lookup_elem(array, &block) : NULL;
 		if (!frees)
 			return 0;
-		__builtin_memcpy(taken->number, frees->number, sizeof(taken->number));
+		pcn_conntrack_copy(taken->number, frees->number, sizeof(taken->number));
 		taken->left = PCN_CONNTRACK_TAKES;
 		return 1;
 	}
@@ -202,22 +238,11 @@ PCN_INLINE int pcn_conntrack_claim(struct pcn_conntrack_line *line, __u32 word)
 	return 0;
 }
 
-/* Internal: removes a word from a line. 0 if it is not there. */
-PCN_INLINE int pcn_conntrack_withdraw(struct pcn_conntrack_line *line, __u32 word)
-{
-#pragma clang loop unroll(disable)
-	for (int i = 0; i < PCN_CONNTRACK_WORDS; i++)
-		if (PCN_CONNTRACK_ONCE(line->word[i]) == word)
-			return __sync_val_compare_and_swap(&line->word[i], word, 0) == word;
-	return 0;
-}
-
-/* Internal: ends all tentative entries with the same key and a higher number than `mine`. Returns the first
- * that is open, or has a lower number, because of which `mine` must be withdrawn; NULL if there is none. */
-PCN_INLINE struct pcn_conntrack_entry *pcn_conntrack_contest(struct pcn_conntrack_line *line,
-							     __u32 mine,
-							     const struct pcn_conntrack_key *key,
-							     __u32 *number)
+/* Internal: ends all tentative entries with the same key and a higher number than `mine`. Returns the number of
+ * the first that is open, or has a lower number, because of which `mine` gives way; 0 if there is
+ * none. */
+PCN_INLINE __u32 pcn_conntrack_contest(struct pcn_conntrack_line *line, __u32 mine,
+				       const struct pcn_conntrack_key *key)
 {
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < PCN_CONNTRACK_WORDS; i++) {
@@ -225,6 +250,11 @@ PCN_INLINE struct pcn_conntrack_entry *pcn_conntrack_contest(struct pcn_conntrac
 
 		if (word >> 24 != mine >> 24 || word == mine)
 			continue;
+		asm volatile(
+			""
+			:
+			:
+			: "memory"); /* else the key is read before the loop, and on the stack in it */
 		struct pcn_conntrack_entry *e = pcn_conntrack_match(word, key);
 		if (!e)
 			continue;
@@ -234,115 +264,129 @@ PCN_INLINE struct pcn_conntrack_entry *pcn_conntrack_contest(struct pcn_conntrac
 							     PCN_CONNTRACK_IS_OUTBID);
 		else if (status == PCN_CONNTRACK_IS_TENTATIVE)
 			status = PCN_CONNTRACK_IS_OPEN; /* as good as that */
-		if (status != PCN_CONNTRACK_IS_OPEN)
-			continue;
-		*number = word & PCN_CONNTRACK_NUMBER;
-		return e;
+		if (status == PCN_CONNTRACK_IS_OPEN)
+			return word & PCN_CONNTRACK_NUMBER;
 	}
-	return NULL;
+	return 0;
 }
 
-/* Internal: the number of the entry that another CPU opened instead of one that was withdrawn. */
-PCN_INLINE int pcn_conntrack_other(const struct pcn_conntrack_control *control, __u64 hash,
-				   struct pcn_conntrack_entry *winner, __u32 winner_number,
-				   const struct pcn_conntrack_key *key)
+/* Internal: puts a word into the line for a hash, or the one after it. 0 if both are full. */
+PCN_INLINE int pcn_conntrack_insert(__u32 lines, __u64 hash, __u32 word)
 {
-	int number;
+	struct pcn_conntrack_line *line = pcn_conntrack_line(lines, hash, 0);
 
+	if (!line)
+		return 0;
+	if (pcn_conntrack_claim(line, word))
+		return 1;
+	/* Before the claim: who reads 0 there may rely on it. */
+	__sync_fetch_and_add(&line->beyond, 1);
+	line = pcn_conntrack_line(lines, hash, 1);
+	if (line && pcn_conntrack_claim(line, word))
+		return 1;
+	line = pcn_conntrack_line(lines, hash, 0);
+	if (line)
+		__sync_fetch_and_add(&line->beyond, -1);
+	return 0;
+}
+
+/* Internal: ends the tentative entry of this CPU because of another one with its key, `winner`, if that is
+ * known: returns its number. The sweeper removes the word. */
+PCN_INLINE int pcn_conntrack_lose(struct pcn_conntrack_entry *e, __u32 winner)
+{
+	pcn_conntrack_count(e->key.zone, -1);
+	PCN_CONNTRACK_ONCE(e->status) = PCN_CONNTRACK_IS_ENDED;
+	e = winner ? pcn_conntrack_at(winner) : NULL;
 	/* It takes the other CPU less than a microsecond. */
 #pragma clang loop unroll(disable)
-	for (int i = 0; winner && i < 16; i++) {
-		__u32 status = PCN_CONNTRACK_ONCE(winner->status);
+	for (int i = 0; e && i < 16; i++) {
+		__u32 status = PCN_CONNTRACK_ONCE(e->status);
 
 		if (status == PCN_CONNTRACK_IS_OPEN)
-			return winner_number;
+			return winner | PCN_CONNTRACK_THERE;
 		if (status != PCN_CONNTRACK_IS_TENTATIVE)
 			break;
 	}
-	number = pcn_conntrack_look(control, hash, key);
-	return number ? number : PCN_CONNTRACK_BUSY;
+	return PCN_CONNTRACK_BUSY;
 }
 
-/* Internal: publishes a tentative entry and confirms it, or withdraws it. */
-PCN_INLINE int pcn_conntrack_publish(struct pcn_conntrack_control *control,
-				     struct pcn_conntrack_entry *e, __u32 number,
-				     const struct pcn_conntrack_key *key)
+/* Internal: puts a word into the lines that are not in use yet, while the table grows. Rare, and so is not
+ * inlined. */
+PCN_GLOBAL int pcn_conntrack_insert_also(__u32 lines, __u64 hash, __u32 word)
 {
-	__u64 hash = pcn_conntrack_hash(control, key);
-	__u32 mine = pcn_conntrack_tag(hash) << 24 | number, other = 0;
-	struct pcn_conntrack_entry *winner;
-	struct pcn_conntrack_line *first = pcn_conntrack_line(control, hash, 0);
-	struct pcn_conntrack_line *next = pcn_conntrack_line(control, hash, 1);
-	int result = PCN_CONNTRACK_CROWDED;
+	return pcn_conntrack_insert(lines, hash, word);
+}
 
-	if (!first || !next)
-		return result;
-	if (!pcn_conntrack_claim(first, mine)) {
-		/* Before the claim: who reads 0 there may rely on it. */
-		__sync_fetch_and_add(&first->beyond, 1);
-		if (!pcn_conntrack_claim(next, mine)) {
-			__sync_fetch_and_add(&first->beyond, -1);
-			goto lost;
-		}
+/* Internal: publishes a tentative entry and confirms it, or ends it. */
+PCN_INLINE int pcn_conntrack_publish(struct pcn_conntrack_control *control,
+				     struct pcn_conntrack_entry *e, __u32 number)
+{
+	__u64 hash = pcn_conntrack_hash(control, &e->key), lines = pcn_conntrack_lines(control);
+	__u32 mine = pcn_conntrack_tag(hash) << 24 | number, winner = 0;
+	struct pcn_conntrack_line *line;
+
+	if (!pcn_conntrack_insert(lines, hash, mine)) {
+		pcn_conntrack_count(e->key.zone, -1);
+		PCN_CONNTRACK_ONCE(e->status) = PCN_CONNTRACK_IS_WITHDRAWN;
+		return PCN_CONNTRACK_CROWDED;
 	}
+	/* While the table grows, into the other lines, too. */
+	if (lines >> 32 && !pcn_conntrack_insert_also(lines >> 32, hash, mine))
+		return pcn_conntrack_lose(e, 0);
 	/* All CPUs claim before they look, so of two, at least one sees the other. */
-	winner = pcn_conntrack_contest(first, mine, key, &other);
-	if (!winner && PCN_CONNTRACK_ONCE(first->beyond))
-		winner = pcn_conntrack_contest(next, mine, key, &other);
+	line = pcn_conntrack_line(lines, hash, 0);
+	if (line)
+		winner = pcn_conntrack_contest(line, mine, &e->key);
+	if (!winner && line && PCN_CONNTRACK_ONCE(line->beyond)) {
+		line = pcn_conntrack_line(lines, hash, 1);
+		if (line)
+			winner = pcn_conntrack_contest(line, mine, &e->key);
+	}
 	if (!winner &&
 	    __sync_val_compare_and_swap(&e->status, PCN_CONNTRACK_IS_TENTATIVE,
 					PCN_CONNTRACK_IS_OPEN) == PCN_CONNTRACK_IS_TENTATIVE)
-		return number;
-	if (!pcn_conntrack_withdraw(first, mine) && pcn_conntrack_withdraw(next, mine))
-		__sync_fetch_and_add(&first->beyond, -1);
-	result = pcn_conntrack_other(control, hash, winner, other, key);
-lost:
-	PCN_CONNTRACK_ONCE(e->status) = PCN_CONNTRACK_IS_WITHDRAWN;
-	return result;
+		return mine & PCN_CONNTRACK_NUMBER;
+	return pcn_conntrack_lose(e, winner);
 }
 
-/* Opens a connection: key, state and the rest of the entry except `status` are the caller's. Returns its
- * number, or that of the same connection if another CPU has opened it meanwhile, or a negative
- * enum pcn_conntrack_refusal. Call pcn_conntrack_find first. Verified once: 15,121 instructions on Linux 6.1,
- * 9,817 on 6.18. */
-PCN_GLOBAL int pcn_conntrack_open(const struct pcn_conntrack_entry *new)
+/* Internal: opens a connection. In each program, the verifier processes it once. */
+PCN_GLOBAL int pcn_conntrack_try(const struct pcn_conntrack_entry *new)
 {
 	struct pcn_conntrack_control *control = pcn_conntrack_control();
-	struct pcn_conntrack_zone *zone;
 	struct pcn_conntrack_entry *e;
-	__u32 at, limit, number;
-	int result = PCN_CONNTRACK_FULL;
+	__u32 number;
 
 	if (!new || !control)
-		return result;
-	at = new->key.zone;
-	zone = bpf_map_lookup_elem(&ct_zones, &at);
-	if (!zone)
-		return result;
-	limit = PCN_CONNTRACK_ONCE(zone->limit);
-	if ((__u32)__sync_fetch_and_add(&zone->count, 1) >= limit && limit) {
-		result = PCN_CONNTRACK_LIMIT;
-		goto refuse;
+		return PCN_CONNTRACK_FULL;
+	if (pcn_conntrack_count(new->key.zone, 1)) {
+		pcn_conntrack_count(new->key.zone, -1);
+		return PCN_CONNTRACK_LIMIT;
 	}
 	number = pcn_conntrack_take(control);
 	e = pcn_conntrack_entry(number);
-	if (!e)
-		goto refuse;
-	e->key = new->key;
+	if (!e) {
+		pcn_conntrack_count(new->key.zone, -1);
+		return PCN_CONNTRACK_FULL;
+	}
+	pcn_conntrack_copy(&e->key, &new->key, sizeof(e->key));
 	e->generation = new->generation;
-	e->seen = new->seen;
-	e->mark = new->mark;
-	e->rule = new->rule;
-	e->state = new->state;
-	e->user[0] = new->user[0];
-	e->user[1] = new->user[1];
+	pcn_conntrack_copy(&e->seen, &new->seen,
+			   sizeof(*e) - __builtin_offsetof(struct pcn_conntrack_entry, seen));
 	PCN_CONNTRACK_ONCE(e->status) = PCN_CONNTRACK_IS_TENTATIVE;
-	result = pcn_conntrack_publish(control, e, number, &new->key);
-	if (result == (int)number)
-		return result;
-refuse:
-	__sync_fetch_and_add(&zone->count, -1);
-	return result;
+	return pcn_conntrack_publish(control, e, number);
+}
+
+/* Opens a connection: key, state and the rest of the entry except `status` are the caller's. Returns its
+ * number; if another CPU has opened the same meanwhile, that one's with PCN_CONNTRACK_THERE; or a negative
+ * enum pcn_conntrack_refusal. Call pcn_conntrack_find first. */
+PCN_INLINE int pcn_conntrack_open(const struct pcn_conntrack_entry *new)
+{
+	int number = pcn_conntrack_try(new);
+
+	if (number != PCN_CONNTRACK_BUSY)
+		return number;
+	number = pcn_conntrack_find(&new->key);
+	return number ? number | PCN_CONNTRACK_THERE : PCN_CONNTRACK_BUSY;
 }
 
 #endif

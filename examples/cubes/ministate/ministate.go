@@ -106,7 +106,7 @@ func (f *firewall) open() (undo func() error, err error) {
 	if f.connections != nil {
 		return nil, nil
 	}
-	t, err := table.Open(f.env.Map)
+	t, err := table.Open(f.env, table.DefaultSize)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/conntrack/table"
+	"github.com/polycube/polycube/cube"
 	_ "github.com/polycube/polycube/examples/cubes/ministate" // registers itself
 	"github.com/polycube/polycube/test/bpftest"
 	_ "github.com/polycube/polycube/test/bpftest/cubes" // one to attach to
@@ -218,13 +219,20 @@ func TestPacketsWithoutAConnectionNeedARule(t *testing.T) {
 	})
 }
 
+// mapsOf are the maps of the cube m, whose table is open.
+type mapsOf struct{ l *bpftest.Lab }
+
+func (m mapsOf) Map(name string) (*ebpf.Map, error) { return m.l.Map("m", name), nil }
+
+func (mapsOf) Inner(string) (*ebpf.MapSpec, error) { return nil, cube.ErrNotFound }
+
 func TestAFullZoneRefuses(t *testing.T) {
 	bpftest.Each(t, options, func(t *testing.T, l *bpftest.Lab) {
 		in, out := firewalled(t, l)
 		out("UDP", udp(inside, outside, 1000, 53), "")
 		in("its reply", udp(outside, inside, 53, 1000), "")
 		out("half open", udp(inside, outside, 1002, 53), "")
-		connections, err := table.Open(func(name string) (*ebpf.Map, error) { return l.Map("m", name), nil })
+		connections, err := table.Open(mapsOf{l}, table.DefaultSize)
 		if err != nil {
 			t.Fatal(err)
 		}

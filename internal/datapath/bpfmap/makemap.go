@@ -7,49 +7,23 @@ package bpfmap
 
 import (
 	"errors"
-	"fmt"
 	"math/bits"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/internal/memory"
+	"github.com/polycube/polycube/memory"
 )
-
-const (
-	// Smaller maps are created without reading how much memory is available.
-	largeMap = 1 << 20
-	// memoryReserve is left for the daemon itself: its heap may double between two garbage collections.
-	memoryReserve = 32 << 20
-)
-
-// memoryError is the error for a map that needs more memory than is available.
-type memoryError struct {
-	entries uint32
-	takes   uint64
-	room    memory.Room
-}
-
-func (e *memoryError) Error() string {
-	return fmt.Sprintf("its %d entries need %d MB, and %s has %d MB available, of which %d are reserved for the daemon", e.entries, e.takes>>20,
-		e.room.Of, e.room.Bytes>>20, memoryReserve>>20)
-}
-
-// Is matches cube.ErrFull, for clients, and ENOMEM, a lack of resources.
-func (e *memoryError) Is(target error) bool { return target == cube.ErrFull || target == unix.ENOMEM }
 
 // New creates a map. If there is not enough memory for it, the error matches cube.ErrFull and ENOMEM.
 func New(spec *ebpf.MapSpec) (*ebpf.Map, error) {
 	takes := footprint(spec)
-	if takes >= largeMap {
-		if room := memory.Available(); room.Bytes < takes+memoryReserve {
-			return nil, &memoryError{spec.MaxEntries, takes, room}
-		}
+	if err := memory.Check(spec.MaxEntries, takes); err != nil {
+		return nil, err
 	}
 	m, err := ebpf.NewMap(spec)
 	if errors.Is(err, unix.ENOMEM) {
-		return nil, &memoryError{spec.MaxEntries, takes, memory.Available()}
+		return nil, memory.Lack(spec.MaxEntries, takes)
 	}
 	return m, err
 }
