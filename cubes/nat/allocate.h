@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* External endpoints. An endpoint is claimed by inserting its ingress entry: the kernel lets only
+/* External endpoints. An endpoint is claimed by inserting its entry as seen outside: the table lets only
  * one CPU insert a key, so no endpoint is allocated twice, and none is lost. */
 #ifndef NAT_ALLOCATE_H
 #define NAT_ALLOCATE_H
@@ -37,7 +37,7 @@ PCN_INLINE void nat_range(struct nat_open *o, const struct nat_source *rule)
 }
 
 /* True if a rule forwards the port: replies to a mapping with it would be misdirected. */
-PCN_NOINLINE int nat_is_forwarded(const struct nat_key6 *out)
+PCN_NOINLINE int nat_is_forwarded(const struct nat_key *out)
 {
 	struct nat_forward_key key = { .prefixlen = 160,
 				       .proto = out->proto,
@@ -49,22 +49,21 @@ PCN_NOINLINE int nat_is_forwarded(const struct nat_key6 *out)
 }
 
 /* True if a session of a mapping already has the external endpoint towards the same remote. */
-PCN_INLINE int nat_is_shared(const struct nat_open *o, const __u32 table)
+PCN_INLINE int nat_is_shared(const struct nat_open *o)
 {
-	return nat_is_marked(o->out.local_port, NAT_MARK_MAPPING) &&
-	       (table & NAT_V6 ? nat_is_mapped6(&o->out) : nat_is_mapped4(&o->out));
+	return nat_is_marked(o->out.local_port, NAT_MARK_MAPPING) && nat_is_mapped(&o->out);
 }
 
 /* Claims out.local_port. A mapping must not use a forwarded port. */
-PCN_INLINE long nat_try(struct nat_open *o, __u16 port, const __u32 table)
+PCN_INLINE long nat_try(struct nat_open *o, __u16 port)
 {
 	long err = NAT_EEXIST;
 
 	o->out.local_port = bpf_htons(port);
 	if (!has_forwards || !(o->entry.flags & NAT_MAPPING) || !nat_is_forwarded(&o->out))
-		err = nat_put(o, table | NAT_IN);
-	if (!err && !(o->entry.flags & NAT_MAPPING) && nat_is_shared(o, table)) {
-		nat_remove(&o->out, table | NAT_IN);
+		err = nat_put(o, 1);
+	if (!err && !(o->entry.flags & NAT_MAPPING) && nat_is_shared(o)) {
+		nat_remove(&o->out);
 		err = NAT_EEXIST;
 	}
 	if (err == NAT_EEXIST)
@@ -74,7 +73,7 @@ PCN_INLINE long nat_try(struct nat_open *o, __u16 port, const __u32 table)
 
 /* Claims the port of probe i: random (RFC 6056), and first with the parity that UDP requires. A
  * range of NAT_PROBES ports or fewer is tried completely. */
-PCN_INLINE long nat_probe(struct nat_open *o, __u32 i, __u32 random, const __u32 table)
+PCN_INLINE long nat_probe(struct nat_open *o, __u32 i, __u32 random)
 {
 	__u32 want = bpf_ntohs(o->in.local_port), first = o->first;
 	__u32 all = (o->last - first + 1) & 0x1ffff, odd = (first ^ want) & 1;
@@ -83,66 +82,56 @@ PCN_INLINE long nat_probe(struct nat_open *o, __u32 i, __u32 random, const __u32
 	if (i >= all)
 		return NAT_ENOSPC;
 	if (o->in.proto != IPPROTO_UDP || all == 1)
-		return nat_try(o, first + (random + i * step) % all, table);
+		return nat_try(o, first + (random + i * step) % all);
 	__u32 alike = (all + !odd) / 2;
 	if (i >= NAT_PARITY_PROBES || i >= alike) {
 		alike = all - alike;
 		odd ^= 1;
 	}
-	return nat_try(o, first + odd + (random + i * step) % (alike & 0xffff) * 2, table);
+	return nat_try(o, first + odd + (random + i * step) % (alike & 0xffff) * 2);
 }
 
 /* True if another CPU has just claimed the endpoint for the same session, whose packets arrive on
  * several CPUs at once. */
-PCN_INLINE int nat_is_claimed_for_same(const struct nat_open *o, const __u32 table)
+PCN_INLINE int nat_is_claimed_for_same(const struct nat_open *o)
 {
-	struct nat_session4 *s = nat_find(&o->out, table | NAT_IN);
+	struct nat_session *s = nat_find(&o->out);
 
-	return s && nat_leads(o, s, table | NAT_IN) &&
-	       pcn_age(o->entry.seen, s->created) < NAT_CLAIM_NS &&
-	       ((o->entry.flags & NAT_MAPPING) || !nat_is_shared(o, table));
+	return s && nat_leads(o, s, 1) && pcn_age(o->entry.seen, s->created) < NAT_CLAIM_NS &&
+	       ((o->entry.flags & NAT_MAPPING) || !nat_is_shared(o));
 }
 
 /* The first try is the internal port, if it is in the range or belongs to the host itself.
  * NAT_THERE: another CPU has claimed it for the same session. */
-PCN_INLINE long nat_try_own(struct nat_open *o, const __u32 table)
+PCN_INLINE long nat_try_own(struct nat_open *o)
 {
 	__u16 want = bpf_ntohs(o->in.local_port);
 
 	if ((want < o->first || want > o->last) && !(o->entry.flags & NAT_OWN))
 		return NAT_EEXIST;
-	long err = nat_try(o, want, table);
-	return err == NAT_EEXIST && nat_is_claimed_for_same(o, table) ? NAT_THERE : err;
+	long err = nat_try(o, want);
+	return err == NAT_EEXIST && nat_is_claimed_for_same(o) ? NAT_THERE : err;
 }
 
-PCN_GLOBAL int nat_probe4(__u32 i, __u32 random)
+PCN_GLOBAL int nat_probe_for(__u32 i, __u32 random)
 {
 	struct nat_open *o = nat_scratch();
 
 	if (!o)
 		return NAT_ENOMEM;
-	return i ? nat_probe(o, i - 1, random, 0) : nat_try_own(o, 0);
-}
-
-PCN_GLOBAL int nat_probe6(__u32 i, __u32 random)
-{
-	struct nat_open *o = nat_scratch();
-
-	if (!o)
-		return NAT_ENOMEM;
-	return i ? nat_probe(o, i - 1, random, NAT_V6) : nat_try_own(o, NAT_V6);
+	return i ? nat_probe(o, i - 1, random) : nat_try_own(o);
 }
 
 /* Claims a port of first .. last of the scratch area for its in: the same port, or another.
  * NAT_THERE: another CPU has just claimed it for the same session. Negative: NAT_ENOSPC, or the
  * table is full. */
-PCN_NOINLINE long nat_claim(__u32 table)
+PCN_INLINE long nat_claim(void)
 {
 	__u32 random = bpf_get_prandom_u32();
 	int err = NAT_EEXIST;
 
 	for (__u32 i = 0; i <= NAT_PROBES && err == NAT_EEXIST; i++)
-		err = table & NAT_V6 ? nat_probe6(i, random) : nat_probe4(i, random);
+		err = nat_probe_for(i, random);
 	return err == NAT_EEXIST ? NAT_ENOSPC : err;
 }
 

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
@@ -41,33 +40,29 @@ func (b *bench) claimed() (sessions, mappings int) {
 }
 
 func (b *bench) claims() (sessions, mappings int, err error) {
-	var key, twin key4
-	var s, back session4
 	var wrong []error
-	count, mapped := map[string]int{}, 0
-	for table, opposite := range map[string]string{"egress4": "ingress4", "ingress4": "egress4"} {
-		other, entries := b.Map("n", opposite), b.Map("n", table).Iterate()
-		for entries.Next(&key, &s) {
-			count[table]++
-			if table == "egress4" && s.Half.Flags&flagMapping != 0 {
-				mappings++
-			} else if table == "egress4" {
-				sessions++
-			}
-			twin = twin4(key, s)
-			if table == "egress4" && s.Half.Flags&flagMapped != 0 {
+	tables, count, mapped := tablesOf(b.t, b.Lab), [2]int{}, 0
+	for _, s := range append(tables.all(0), tables.all(zoneOutside)...) {
+		twin, back := s.twin(), s.Key
+		count[s.Key.Zone&zoneOutside]++
+		switch {
+		case s.Key.Zone&zoneOutside != 0:
+		case s.is(flagMapping):
+			mappings++
+		default:
+			sessions++
+			if s.is(flagMapped) {
 				mapped++
-				twin, key = bare4(twin), bare4(key) // found by its mapping
-			}
-			if err := other.Lookup(&twin, &back); err != nil {
-				wrong = append(wrong, fmt.Errorf("%s: %v leads to %v, from where nothing leads back: %w", table, key, twin, err))
-			} else if back.Addr != key.Local || back.Half.Port != key.LocalPort {
-				wrong = append(wrong, fmt.Errorf("%s: %v leads to %v, which leads to %v %v", table, key, twin, back.Addr, back.Half.Port))
+				twin, back = twin.bare(), back.bare() // found by its mapping
 			}
 		}
-		wrong = append(wrong, entries.Err())
+		if other, ok := tables.find(twin); !ok {
+			wrong = append(wrong, fmt.Errorf("%v leads to %v, from where nothing leads back", s.Key, twin))
+		} else if other.twin() != back {
+			wrong = append(wrong, fmt.Errorf("%v leads to %v, which leads to %v", s.Key, twin, other.twin()))
+		}
 	}
-	if count["egress4"] != count["ingress4"]+mapped {
+	if count[0] != count[1]+mapped {
 		wrong = append(wrong, fmt.Errorf("entries: %v, and %d sessions of mappings", count, mapped))
 	}
 	return sessions, mappings, errors.Join(wrong...)
@@ -157,14 +152,13 @@ func TestAPortThatIsBeingClaimedForTheSameSession(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					k := key4Of(endpoint{netip.MustParseAddr(ours), port}, endpoint{netip.MustParseAddr(other), 53}, unix.IPPROTO_UDP)
-					v := session4{Half: half{Rule: 1, Port: k.LocalPort}, Addr: netip.MustParseAddr(host).As4()}
-					v.Half.Created = now - uint64(age)
-					v.Half.Seen = v.Half.Created
+					v := session{Key: keyOf(endpoint{netip.MustParseAddr(ours), port}, endpoint{netip.MustParseAddr(other), 53}, unix.IPPROTO_UDP),
+						Rule: 1, Created: now - uint64(age), Seen: now - uint64(age)}.as(host, port)
+					v.Key.Zone = zoneOutside
 					if mapping == "endpoint-independent" {
-						k, v.Half.Flags = bare4(k), flagMapping
+						v.Key, v.Flags = v.Key.bare(), flagMapping
 					}
-					if err := b.Map("n", "ingress4").Update(&k, &v, ebpf.UpdateNoExist); err != nil {
+					if err := tablesOf(t, l).add(v); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -198,7 +192,7 @@ func TestAFullTableRefusesNewSessionsOnly(t *testing.T) {
 	atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
 		b := newBench(t, l, `{"max-sessions":1024,"behaviour":{"mapping":"address-and-port-dependent"},"rule":{
 			"snat":{"entry":[{"id":1,"internal-net":"10.0.0.0/8","external-ip":"203.0.113.1"}]}}}`)
-		room := int(b.Map("n", "ingress4").MaxEntries())
+		const room = 1024
 		frames, full := hosts4(room+100), 0
 		l.Together("veth1", 4, frames, func(n int, got []byte) {
 			if got == nil {

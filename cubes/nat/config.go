@@ -121,11 +121,3 @@ func (c *Config) constants() map[string]any {
 		"refresh_ns": uint64(aging.Refresh(c.Timeout.least())),
 	}
 }
-
-// mapSizes returns the sizes of the tables: a session may have its own mapping, and has one entry for packets from
-// outside: its mapping's or, without one, its own. They are preallocated, so IPv6, which rarely needs a NAT, gets a
-// quarter.
-func (c *Config) mapSizes() map[string]uint32 {
-	n := c.MaxSessions
-	return map[string]uint32{"egress4": 2 * n, "ingress4": n, "egress6": n / 2, "ingress6": n / 4}
-}

@@ -75,11 +75,11 @@ func TestMaxSessionsChanges(t *testing.T) {
 	e.serve(e.outside, ":7000")
 	meet(e.Lab.Lab.Namespace, e.Hosts)
 	c := e.dial(e.inside.Namespace, "tcp4", outsideIP+":7000")
-	for _, size := range []string{"200000", "1024", "4096"} {
-		e.Set("PATCH", "n max-sessions", size)
+	for _, size := range []uint32{200000, 1024, 4096} {
+		e.Set("PATCH", "n max-sessions", fmt.Sprint(size))
 		e.wantSeenAs(c, edgeIP)
-		if n := fmt.Sprint(e.Map("n", "egress4").MaxEntries() / 2); n != size {
-			t.Errorf("there is room for %s sessions, want %s", n, size)
+		if n := tablesOf(t, e.Lab).sessions.Size(); n != entriesFor(size) {
+			t.Errorf("there is room for %d entries, want %d", n, entriesFor(size))
 		}
 	}
 	m := newMachine(t, "ours", e.Hosts)

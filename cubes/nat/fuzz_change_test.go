@@ -204,29 +204,21 @@ func (r *rig) end(o op) error {
 		return err
 	}
 	then := now - uint64(3*time.Hour) // it wraps if the machine has not run for so long
-	if f.local.addr.Is4() {
-		return silence(&r.tables.v4, f, func(s *session4) { s.Half.Seen, s.In.Seen = then, then })
-	}
-	return silence(&r.tables.v6, f, func(s *session6) { s.Half.Seen, s.In.Seen = then, then })
+	return r.tables.silence(f, then)
 }
 
-// silence makes a session look silent for longer than any timeout.
-func silence[K comparable, V any](t *family[K, V], f *flow, quiet func(*V)) error {
-	key := t.key(f.local, f.remote, f.proto)
-	v, ok, err := t.egress.Get(key)
-	if err != nil || !ok {
-		return fmt.Errorf("there is no session %v: %w", f.pair, err)
+// silence makes a session look silent since a time before any timeout.
+func (t *tables) silence(f *flow, then uint64) error {
+	quiet := func(s *session) { s.Seen, s.InSeen = then, uint32(then>>seenUnit) }
+	is, ok := t.find(keyOf(f.local, f.remote, f.proto))
+	if !ok {
+		return fmt.Errorf("there is no session %v", f.pair)
 	}
-	twin := t.twin(key, v)
-	if quiet(&v); f.mapped {
-		return t.egress.Set(key, v)
+	if !f.mapped && !t.change(is.twin(), quiet) {
+		return fmt.Errorf("there is no way back of session %v", f.pair)
 	}
-	back, ok, err := t.ingress.Get(twin)
-	if err != nil || !ok {
-		return fmt.Errorf("there is no way back of session %v: %w", f.pair, err)
-	}
-	quiet(&back)
-	return errors.Join(t.ingress.Set(twin, back), t.egress.Set(key, v))
+	t.change(is.Key, quiet)
+	return nil
 }
 
 // swept has the tables swept once more.
@@ -290,7 +282,7 @@ func (r *rig) compare() error {
 			return err
 		}
 	}
-	return errors.Join(compareFamily(&r.tables.v4, r.o.v4), compareFamily(&r.tables.v6, r.o.v6))
+	return errors.Join(r.tables.compare(0, r.o.v4), r.tables.compare(zoneIPv6, r.o.v6))
 }
 
 // shown is a session in the form of a table.
@@ -303,25 +295,30 @@ type shown struct {
 	out, in  count
 }
 
-func compareFamily[K comparable, V any](f *family[K, V], o *sessionTable) error {
+// compare compares the sessions of a family with those of the oracle.
+func (t *tables) compare(family uint16, o *sessionTable) error {
 	sessions, mappings, permits, back := map[pair]shown{}, map[claim]endpoint{}, map[permit]bool{}, map[pair]endpoint{}
-	var err error
-	for k, v := range f.ingress.All(&err) {
-		s := f.session(k, v)
-		back[pair{s.internal, s.remote, s.proto}] = s.external // in an ingress entry, the two are swapped
+	for _, s := range t.all(zoneOutside) {
+		if s.Key.Zone&zoneIPv6 == family {
+			back[pair{s.internal(), s.like(s.remote()), s.Key.Proto}] = s.external() // as seen outside, the two are swapped
+		}
 	}
-	for k, v := range f.egress.All(&err) {
-		s := f.session(k, v)
-		switch mine := (claim{s.internal, s.proto}); {
-		case s.Flags&flagMapping != 0 && s.remote.addr.IsUnspecified():
-			mappings[mine] = s.external
-		case s.Flags&flagMapping != 0:
-			permits[permit{mine, s.remote.addr}] = true
+	for _, s := range t.all(0) {
+		if s.Key.Zone&zoneIPv6 != family {
+			continue
+		}
+		switch mine := (claim{s.internal(), s.Key.Proto}); {
+		case s.is(flagMapping) && s.remote().addr.IsUnspecified():
+			mappings[mine] = s.external()
+		case s.is(flagMapping):
+			permits[permit{mine, s.remote().addr}] = true
 		default:
-			other, failed := otherHalf(f, k, v)
-			err = errors.Join(err, failed)
-			sessions[pair{s.internal, s.remote, s.proto}] = shown{s.external, s.Flags&flagMapped != 0, s.Flags&flagHairpin != 0, s.Rule, s.Origin,
-				count{s.Packets, s.Bytes}, count{other.Packets, other.Bytes}}
+			in := count{s.InPackets, s.InBytes}
+			if other, ok := t.find(s.twin()); ok && !s.is(flagMapped) {
+				in = count{other.Packets, other.Bytes}
+			}
+			sessions[pair{s.internal(), s.remote(), s.Key.Proto}] = shown{s.external(), s.is(flagMapped), s.is(flagHairpin), s.Rule, s.Origin,
+				count{s.Packets, s.Bytes}, in}
 		}
 	}
 	want, claims, ways := map[pair]shown{}, map[claim]endpoint{}, map[pair]endpoint{}
@@ -335,8 +332,23 @@ func compareFamily[K comparable, V any](f *family[K, V], o *sessionTable) error 
 	for k, f := range o.alone {
 		ways[k] = f.local
 	}
-	return errors.Join(err, equal("sessions", sessions, want), equal("mappings", mappings, claims), equal("addresses that were sent to", permits, o.permits),
+	return errors.Join(equal("sessions", sessions, want), equal("mappings", mappings, claims), equal("addresses that were sent to", permits, o.permits),
 		equal("external endpoints", back, ways))
+}
+
+// like is an endpoint, the unspecified one of the family for that of a mapping.
+func (s session) like(e endpoint) endpoint {
+	if e.addr.IsUnspecified() {
+		e.addr = unspecifiedLike(s.internal().addr)
+	}
+	return e
+}
+
+func unspecifiedLike(a netip.Addr) netip.Addr {
+	if a.Is4() {
+		return netip.IPv4Unspecified()
+	}
+	return netip.IPv6Unspecified()
 }
 
 // flagHairpin: the remote end is an external endpoint of another host inside.

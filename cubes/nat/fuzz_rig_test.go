@@ -285,20 +285,11 @@ func (v *verdict) left(p *opening) error {
 
 // entry returns the external endpoint of a session from the table, and whether it has no mapping.
 func (r *rig) entry(k pair) (at endpoint, alone bool, err error) {
-	if k.local.addr.Is4() {
-		return entryOf(&r.tables.v4, k)
+	s, ok := r.tables.find(keyOf(k.local, k.remote, k.proto))
+	if !ok {
+		return endpoint{}, false, fmt.Errorf("there is no session %v", k)
 	}
-	return entryOf(&r.tables.v6, k)
-}
-
-func entryOf[K comparable, V any](f *family[K, V], k pair) (at endpoint, alone bool, err error) {
-	key := f.key(k.local, k.remote, k.proto)
-	v, ok, err := f.egress.Get(key)
-	if err != nil || !ok {
-		return endpoint{}, false, fmt.Errorf("there is no session %v: %w", k, err)
-	}
-	s := f.session(key, v)
-	return s.external, s.Flags&flagMapped == 0, nil
+	return s.external(), !s.is(flagMapped), nil
 }
 
 // remember stores a packet that came out for others that refer to it.

@@ -31,9 +31,10 @@ PCN_INLINE int nat_inner_headers(struct CTXTYPE *ctx, const struct pcn_flow *flo
 /* The key of the packet inside, as that of a packet in the direction of the error. -1 if it has no
  * ports: the key's are 0. */
 PCN_INLINE int nat_inner_key(const struct pcn_flow *flow, const struct nat_inner *in,
-			     struct nat_key6 *key, const int egress, const int v6)
+			     struct nat_key *key, const int egress, const int v6)
 {
-	nat_key((void *)key, flow, !egress, 1);
+	nat_key(key, flow, !egress, v6);
+	key->zone ^= NAT_IN; /* the entry is that for the direction of the error */
 	if (flow->fragment == PCN_FRAGMENT_LATER)
 		return -1;
 	if (!pcn_has_ports(in->proto) && in->proto != (v6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP))
@@ -60,7 +61,7 @@ PCN_INLINE __u32 nat_inner_check(__sum16 *check, __u32 diff, int udp)
 }
 
 /* Translates the L4 header inside; returns the difference for the checksum of the error. */
-PCN_INLINE __u32 nat_rewrite_inner(struct nat_inner *in, const struct nat_session4 *s,
+PCN_INLINE __u32 nat_rewrite_inner(struct nat_inner *in, const struct nat_session *s,
 				   const int egress, const int v6)
 {
 	struct pcn_ports *ports = in->l4;
@@ -88,14 +89,14 @@ PCN_INLINE __u32 nat_rewrite_inner(struct nat_inner *in, const struct nat_sessio
 
 /* Writes the session's outer address, and the checksum of the error. */
 PCN_INLINE void nat_rewrite_outer(struct CTXTYPE *ctx, void *l3, struct pcn_icmp *icmp,
-				  const struct nat_session4 *s, __u32 covered, const int egress,
+				  const struct nat_session *s, __u32 covered, const int egress,
 				  const int v6)
 {
 	__u32 delta;
 
 	if (v6) {
 		struct ipv6hdr *ip = l3;
-		const __be32 *to = ((const struct nat_session6 *)s)->addr;
+		const __be32 *to = s->addr;
 
 		delta = pcn_csum_diff16(
 			egress ? ip->saddr.in6_u.u6_addr32 : ip->daddr.in6_u.u6_addr32, to);
@@ -104,8 +105,8 @@ PCN_INLINE void nat_rewrite_outer(struct CTXTYPE *ctx, void *l3, struct pcn_icmp
 		return;
 	}
 	struct iphdr *ip = l3;
-	delta = pcn_csum_diff4(egress ? ip->saddr : ip->daddr, s->addr);
-	nat_write_address(l3, &s->addr, delta, egress, 0);
+	delta = pcn_csum_diff4(egress ? ip->saddr : ip->daddr, s->addr[3]);
+	nat_write_address(l3, &s->addr[3], delta, egress, 0);
 	icmp->check = pcn_csum_add(icmp->check, covered);
 }
 
@@ -113,7 +114,7 @@ PCN_INLINE void nat_rewrite_outer(struct CTXTYPE *ctx, void *l3, struct pcn_icmp
  * address: it is dropped if the packet inside has one. If the error itself comes from one, for
  * example from an internal router about untranslated packets, it gets the external address. */
 PCN_INLINE int nat_unrelated(struct CTXTYPE *ctx, struct pcn_md *md, void *l3,
-			     struct pcn_icmp *icmp, const struct nat_key6 *key, const int egress,
+			     struct pcn_icmp *icmp, const struct nat_key *key, const int egress,
 			     const int v6)
 {
 	struct nat_open *o = nat_scratch();
@@ -134,11 +135,8 @@ PCN_INLINE int nat_unrelated(struct CTXTYPE *ctx, struct pcn_md *md, void *l3,
 	struct nat_source *rule = nat_hides(o->in.local, o->remote);
 	if (rule) {
 		nat_choose_address(o, rule);
-		if (v6)
-			pcn_address_copy(o->entry.addr, o->out.local);
-		else
-			o->entry.addr[0] = o->out.local[3];
-		nat_rewrite_outer(ctx, l3, icmp, (void *)&o->entry, 0, egress, v6);
+		pcn_address_copy(o->entry.addr, o->out.local);
+		nat_rewrite_outer(ctx, l3, icmp, &o->entry, 0, egress, v6);
 	}
 	return pcn_pkt_pass(ctx, md);
 }
@@ -147,10 +145,9 @@ PCN_INLINE int nat_unrelated(struct CTXTYPE *ctx, struct pcn_md *md, void *l3,
  * verdict. */
 PCN_INLINE int nat_error(struct CTXTYPE *ctx, struct pcn_md *md, const int egress, const int v6)
 {
-	const __u32 table = (v6 ? NAT_V6 : 0) | (egress ? 0 : NAT_IN);
-	struct nat_session4 *s = NULL;
+	struct nat_session *s = NULL;
 	struct nat_open *o = nat_scratch();
-	struct nat_key6 key;
+	struct nat_key key;
 	struct nat_inner in;
 	__u32 covered;
 
@@ -162,12 +159,11 @@ PCN_INLINE int nat_error(struct CTXTYPE *ctx, struct pcn_md *md, const int egres
 	if (!ip || !icmp || nat_inner_headers(ctx, &o->inner, &in, v6))
 		return nat_malformed(ctx, md, egress);
 	if (!nat_inner_key(&o->inner, &in, &key, egress, v6))
-		s = nat_translation(&key, table);
+		s = nat_translation(&key);
 	if (!s || (nat_offered(md, egress) && !(s->flags & NAT_HAIRPIN)))
 		return nat_unrelated(ctx, md, ip, icmp, &key, egress, v6);
 	covered = nat_rewrite_inner(&in, s, egress, v6);
-	nat_write_address(in.l3, v6 ? ((struct nat_session6 *)s)->addr : &s->addr, s->addr_delta,
-			  !egress, v6);
+	nat_write_address(in.l3, v6 ? s->addr : &s->addr[3], s->addr_delta, !egress, v6);
 	if (v6)
 		covered += s->addr_delta; /* IPv4's own checksum compensates for it */
 	nat_rewrite_outer(ctx, ip, icmp, s, covered, egress, v6);

@@ -159,10 +159,10 @@ func TestErrorsLeaveSessionsAlone(t *testing.T) {
 			return plain4(from, other, nextTCP, tcp4(from, other, 4000, 80, 2, nil))
 		}
 		b.steps(step{"TCP", false, outFrame(segment(host)), outFrame(segment(ours)), ""})
-		before := b.session4("egress4", host, 4000, other, 80, nextTCP)
+		before := b.session(0, host, 4000, other, 80, nextTCP)
 		b.steps(step{"about it", true, inFrame(plain4(hop, ours, nextICMP, icmp(3, 1, 0, segment(ours)))),
 			inFrame(plain4(hop, host, nextICMP, icmp(3, 1, 0, segment(host)))), ""})
-		if after := b.session4("egress4", host, 4000, other, 80, nextTCP); after != before {
+		if after := b.session(0, host, 4000, other, 80, nextTCP); after != before {
 			t.Errorf("the session was %+v, is %+v", before, after)
 		}
 	})

@@ -107,14 +107,14 @@ func in4(from, to string, o ...pkt.IPv4Options) *pkt.Frame {
 func out6(from, to string) *pkt.Frame { return pkt.Eth(insideMAC, outsideMAC).IPv6(from, to) }
 func in6(from, to string) *pkt.Frame  { return pkt.Eth(outsideMAC, insideMAC).IPv6(from, to) }
 
-// session4 reads an entry of a table of IPv4 sessions; the test fails if there is none.
-func (b *bench) session4(table, local string, lport uint16, remote string, rport uint16, proto uint8) session4 {
+// session reads an entry as seen on one side; the test fails if there is none.
+func (b *bench) session(side uint16, local string, lport uint16, remote string, rport uint16, proto uint8) session {
 	b.t.Helper()
-	key := key4{Local: netip.MustParseAddr(local).As4(), Remote: netip.MustParseAddr(remote).As4(),
-		LocalPort: portOf(lport), RemotePort: portOf(rport), Proto: proto}
-	var s session4
-	if err := b.Map("n", table).Lookup(&key, &s); err != nil {
-		b.t.Errorf("%s %s:%d %s:%d: %v", table, local, lport, remote, rport, err)
+	k := keyOf(endpoint{netip.MustParseAddr(local), lport}, endpoint{netip.MustParseAddr(remote), rport}, proto)
+	k.Zone |= side
+	s, ok := tablesOf(b.t, b.Lab).find(k)
+	if !ok {
+		b.t.Errorf("side %d: there is no session of %s:%d %s:%d", side, local, lport, remote, rport)
 	}
 	return s
 }

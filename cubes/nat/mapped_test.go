@@ -100,7 +100,7 @@ func TestASessionIsOfTheRuleOfItsMapping(t *testing.T) {
 	})
 }
 
-// Bits of half.Flags.
+// Bits of session.Flags.
 const (
 	flagTentative = 1 << 6
 	flagWithdrawn = 1 << 7
@@ -118,35 +118,32 @@ func TestSessionsThatAreNotDecided(t *testing.T) {
 		udp6 := func(from, to string, sport, dport uint16) []byte {
 			return ip6(from, to, nextUDP, udp(from, to, sport, dport, nil))
 		}
-		notDecided(b, &tables.v4, udp4, host, ours, other, func(v *session4) *half { return &v.Half })
-		notDecided(b, &tables.v6, udp6, host6, ours6, other6, func(v *session6) *half { return &v.Half })
+		notDecided(b, tables, udp4, host, ours, other)
+		notDecided(b, tables, udp6, host6, ours6, other6)
 	})
 }
 
-func notDecided[K comparable, V any](b *bench, f *family[K, V], udp func(from, to string, sport, dport uint16) []byte,
-	host, ours, other string, half func(*V) *half) {
+func notDecided(b *bench, tables *tables, udp func(from, to string, sport, dport uint16) []byte, host, ours, other string) {
 	at := func(addr string, port uint16) endpoint { return endpoint{netip.MustParseAddr(addr), port} }
-	key := f.key(at(host, 2000), at(other, 53), nextUDP)
-	entry := func() (v V) {
+	key := keyOf(at(host, 2000), at(other, 53), nextUDP)
+	entry := func() session {
 		b.t.Helper()
-		v, ok, err := f.egress.Get(key)
-		if err != nil || !ok {
-			b.t.Fatalf("the session of %s: %v, %v", host, ok, err)
+		v, ok := tables.find(key)
+		if !ok {
+			b.t.Fatalf("there is no session of %s", host)
 		}
 		return v
 	}
 	flags := func(set uint8) {
 		b.t.Helper()
-		v := entry()
-		half(&v).Flags |= set
-		if err := f.egress.Set(key, v); err != nil {
-			b.t.Fatal(err)
+		if !tables.change(key, func(s *session) { s.Flags |= set }) {
+			b.t.Fatalf("there is no session of %s", host)
 		}
 	}
 	wantFlags := func(want uint8) {
 		b.t.Helper()
 		v := entry()
-		if got := half(&v).Flags & (flagMapped | flagTentative | flagWithdrawn); got != want {
+		if got := v.Flags & (flagMapped | flagTentative | flagWithdrawn); got != want {
 			b.t.Errorf("the session of %s has flags %#x, want %#x", host, got, want)
 		}
 	}
@@ -170,10 +167,9 @@ func notDecided[K comparable, V any](b *bench, f *family[K, V], udp func(from, t
 	wantFlags(flagMapped)
 	// The host has it, towards the same remote.
 	flags(flagTentative)
-	alone := f.twin(key, entry())
-	v := entry()
-	half(&v).Flags = 0
-	if err := f.ingress.Set(alone, v); err != nil {
+	alone := entry().outside()
+	alone.Flags = 0
+	if err := tables.add(alone); err != nil {
 		b.t.Fatal(err)
 	}
 	leaves.want, leaves.why = nil, "endpoint-taken"

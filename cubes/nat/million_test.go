@@ -5,6 +5,7 @@ package nat
 import (
 	"encoding/binary"
 	"fmt"
+	"net/netip"
 	"os"
 	"runtime"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/inet"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pace"
@@ -81,23 +83,15 @@ func fillMillion(t *testing.T, tables *tables, many int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const batch = 100_000
-	for from := 0; from < many; from += batch {
-		var out, in []key4
-		var values, back []session4
-		for i := from; i < from+batch; i++ {
-			internal, external := [4]byte{10}, [4]byte{203, 0, 113, byte(i >> 16)}
-			binary.BigEndian.PutUint16(internal[2:], uint16(i))
-			k := key4{Local: internal, Remote: [4]byte{198, 51, 100, 1}, LocalPort: portOf(uint16(i >> 16)), RemotePort: portOf(53), Proto: unix.IPPROTO_UDP}
-			v := session4{Half: half{Created: now, Seen: now, Rule: 1, Port: portOf(uint16(i))}, Addr: external}
-			w := session4{Half: half{Created: now, Seen: now, Rule: 1, Port: k.LocalPort}, Addr: internal}
-			out, values, in, back = append(out, k), append(values, v), append(in, twin4(k, v)), append(back, w)
-		}
-		if _, err := tables.v4.egress.SetAll(out, values); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := tables.v4.ingress.SetAll(in, back); err != nil {
-			t.Fatal(err)
+	for i := range many {
+		internal, external := [4]byte{10}, [4]byte{203, 0, 113, byte(i >> 16)}
+		binary.BigEndian.PutUint16(internal[2:], uint16(i))
+		is := session{Created: now, Seen: now, Rule: 1, Port: portOf(uint16(i)), Addr: inet.AddressOf(netip.AddrFrom4(external))}
+		is.Key = keyOf(endpoint{netip.AddrFrom4(internal), uint16(i >> 16)}, endpoint{netip.AddrFrom4([4]byte{198, 51, 100, 1}), 53}, unix.IPPROTO_UDP)
+		for _, s := range []session{is, is.outside()} {
+			if err := tables.add(s); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	t.Logf("%d sessions are in the tables", many)

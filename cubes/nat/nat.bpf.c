@@ -1,103 +1,62 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* Network address and port translation. A packet of a session costs one lookup in the table of its
- * direction, or two from outside: the mapping and the session. Everything else is separate: new
+/* Network address and port translation. A packet of a session costs one lookup, or two from outside: the mapping and the session. Everything else is separate: new
  * sessions (open.h, insert.h), external ports (allocate.h), ICMP errors (icmp_error.h) and fragments
  * (fragment.h). */
 #include "icmp_error.h"
 #include "fragment.h"
 
-PCN_INLINE struct nat_session4 *nat_lookup(const union nat_any_key *key, const int egress,
-					   const int v6)
-{
-	if (v6 && egress)
-		return bpf_map_lookup_elem(&egress6, &key->six);
-	if (v6)
-		return bpf_map_lookup_elem(&ingress6, &key->six);
-	if (egress)
-		return bpf_map_lookup_elem(&egress4, &key->four);
-	return bpf_map_lookup_elem(&ingress4, &key->four);
-}
-
 /* The session and translation of a packet. */
 struct nat_found {
-	struct nat_session4 *by; /* the translation; NULL: no session */
-	struct nat_session4
-		*of; /* the session, which counts it; with mapped, an entry of the egress table */
+	struct nat_session *by; /* the translation; NULL: no session */
+	struct nat_session *of; /* the session, which counts it; with mapped, as seen inside */
 	int mapped;
 };
 
 /* Looks up the session of a packet from outside through the mapping of its external endpoint. */
-PCN_NOINLINE void nat_lookup_mapped(struct nat_found *f, const union nat_any_key *key, int v6)
+PCN_NOINLINE void nat_lookup_mapped(struct nat_found *f, const struct nat_key *key)
 {
 	struct nat_open *o = nat_scratch();
 
 	if (!o)
 		return;
-	union nat_any_key *in = (void *)&o->probe; /* stack space is limited */
-	if (v6) {
-		nat_bare(&in->six, &key->six);
-	} else {
-		in->four = key->four;
-		in->four.remote = 0;
-		in->four.remote_port = 0;
-	}
-	f->by = nat_lookup(in, 0, v6);
+	struct nat_key *in = &o->probe; /* stack space is limited */
+	nat_bare(in, key);
+	f->by = nat_find(in);
 	if (!f->by)
 		return;
-	if (v6) {
-		pcn_address_copy(in->six.local, ((struct nat_session6 *)f->by)->addr);
-		pcn_address_copy(in->six.remote, key->six.remote);
-		in->six.remote_port = key->six.remote_port;
-		in->six.local_port = f->by->port;
-	} else {
-		in->four.local = f->by->addr;
-		in->four.remote = key->four.remote;
-		in->four.local_port = f->by->port;
-		in->four.remote_port = key->four.remote_port;
-	}
-	f->of = nat_lookup(in, 1, v6);
+	pcn_address_copy(in->local, f->by->addr);
+	pcn_address_copy(in->remote, key->remote);
+	in->local_port = f->by->port;
+	in->remote_port = key->remote_port;
+	in->zone &= ~NAT_IN;
+	f->of = nat_find(in);
 	f->mapped = f->of && (f->of->flags & (NAT_MAPPED | NAT_TENTATIVE)) == NAT_MAPPED;
 	if (!f->mapped)
 		f->by = NULL;
 }
 
 /* Looks up the session of a packet. */
-PCN_INLINE void nat_look(struct nat_found *f, const union nat_any_key *key, const int egress,
-			 const int v6)
+PCN_INLINE void nat_look(struct nat_found *f, const struct nat_key *key, const int egress)
 {
 	f->mapped = 0;
 	f->by = NULL;
 	if (!egress && NAT_HAS_SOURCES)
-		nat_lookup_mapped(f, key, v6);
+		nat_lookup_mapped(f, key);
 	if (f->by)
 		return;
-	f->by = f->of = nat_lookup(key, egress, v6);
+	f->by = f->of = nat_find(key);
 	/* From outside with address and port 0: that is the key of a mapping. */
 	if (f->by && f->by->flags & (egress ? NAT_TENTATIVE : NAT_MAPPING))
 		f->by = NULL;
 }
 
-PCN_INLINE void nat_generic(struct nat_key6 *to, const union nat_any_key *key, const __u32 table)
-{
-	if (table & NAT_V6) {
-		*to = key->six;
-		return;
-	}
-	pcn_address_set4(to->local, key->four.local);
-	pcn_address_set4(to->remote, key->four.remote);
-	to->local_port = key->four.local_port;
-	to->remote_port = key->four.remote_port;
-	to->proto = key->four.proto;
-	to->zero[0] = to->zero[1] = to->zero[2] = 0;
-}
-
 /* The connection changes its state: in the entries of both directions, if there are two. */
-PCN_INLINE int nat_advance(const void *key, struct nat_session4 *s, __u32 bits, const __u32 table)
+PCN_GLOBAL int nat_advance(struct nat_session *s PCN_NONNULL, __u32 bits, __u32 egress)
 {
 	struct nat_open *o = nat_scratch();
-	struct nat_session4 *twin = NULL;
+	struct nat_session *twin = NULL;
 	__u32 state = s->state, clear = 0;
 	__u32 closed = (state & (NAT_OUT_RST | NAT_IN_RST)) ||
 		       (state & (NAT_OUT_FIN | NAT_IN_FIN)) == (NAT_OUT_FIN | NAT_IN_FIN);
@@ -107,13 +66,14 @@ PCN_INLINE int nat_advance(const void *key, struct nat_session4 *s, __u32 bits, 
 	if (closed && (bits == NAT_OUT_SYN || bits == NAT_IN_SYN))
 		clear = ~0U; /* a new connection between the same endpoints */
 	else if (!(bits & (NAT_OUT_RST | NAT_IN_RST)))
-		clear = table & NAT_IN ? NAT_IN_RST
-				       : NAT_OUT_RST; /* RFC 7857, 2.2: the reset was not genuine */
+		clear = egress ? NAT_OUT_RST
+			       : NAT_IN_RST; /* RFC 7857, 2.2: the reset was not genuine */
 	if (!(s->flags & NAT_MAPPED)) {
-		nat_generic(&o->in, key, table);
-		nat_target(o->in.local, s, table);
-		o->in.local_port = s->port;
-		twin = nat_find(&o->in, table ^ NAT_IN);
+		o->probe = s->key;
+		pcn_address_copy(o->probe.local, s->addr);
+		o->probe.local_port = s->port;
+		o->probe.zone ^= NAT_IN;
+		twin = nat_find(&o->probe);
 	}
 	__sync_fetch_and_and(&s->state, ~clear);
 	__sync_fetch_and_or(&s->state, bits);
@@ -124,22 +84,9 @@ PCN_INLINE int nat_advance(const void *key, struct nat_session4 *s, __u32 bits, 
 	return 0;
 }
 
-PCN_GLOBAL int nat_advance4(const struct nat_key4 *key PCN_NONNULL,
-			    struct nat_session4 *s PCN_NONNULL, __u32 bits, __u32 in)
-{
-	return in ? nat_advance(key, s, bits, NAT_IN) : nat_advance(key, s, bits, 0);
-}
-
-PCN_GLOBAL int nat_advance6(const struct nat_key6 *key PCN_NONNULL,
-			    struct nat_session6 *s PCN_NONNULL, __u32 bits, __u32 in)
-{
-	return in ? nat_advance(key, (void *)s, bits, NAT_V6 | NAT_IN)
-		  : nat_advance(key, (void *)s, bits, NAT_V6);
-}
-
-/* Fills the scratch area for a packet without a session. */
-PCN_INLINE int nat_new(const union nat_any_key *key, __u32 bits, __u32 kind, __u32 length,
-		       const __u32 table)
+/* Opens a session for a packet of a key, or returns the drop reason. */
+PCN_INLINE int nat_new(const struct nat_key *key, __u32 bits, __u32 kind, __u32 length,
+		       const int egress)
 {
 	struct nat_open *o = nat_scratch();
 
@@ -150,104 +97,78 @@ PCN_INLINE int nat_new(const union nat_any_key *key, __u32 bits, __u32 kind, __u
 	o->entry.state = bits;
 	o->fixed = kind == NAT_FIXED || kind == NAT_OTHER;
 	o->length = length;
-	nat_generic(&o->in, key, table);
-	o->out = o->in;
-	pcn_address_copy(o->remote, o->in.remote);
-	o->remote_port = o->in.remote_port;
-	return table & NAT_IN ? nat_open_ingress(o, kind, table & NAT_V6)
-			      : nat_open_egress(o, kind, table & NAT_V6);
+	o->in = *key;
+	o->in.zone &= ~NAT_IN;
+	o->out = *key;
+	o->out.zone |= NAT_IN;
+	pcn_address_copy(o->remote, key->remote);
+	o->remote_port = key->remote_port;
+	return egress ? nat_open_egress(o, kind) : nat_open_ingress(o, kind);
 }
 
-PCN_GLOBAL int nat_new_out4(const struct nat_key4 *key PCN_NONNULL, __u32 bits, __u32 kind,
-			    __u32 length)
+PCN_GLOBAL int nat_new_out(const struct nat_key *key PCN_NONNULL, __u32 bits, __u32 kind,
+			   __u32 length)
 {
-	return nat_new((const void *)key, bits, kind, length, 0);
+	return nat_new(key, bits, kind, length, 1);
 }
 
-PCN_GLOBAL int nat_new_in4(const struct nat_key4 *key PCN_NONNULL, __u32 bits, __u32 kind)
+PCN_GLOBAL int nat_new_in(const struct nat_key *key PCN_NONNULL, __u32 bits, __u32 kind)
 {
-	return nat_new((const void *)key, bits, kind, 0, NAT_IN);
-}
-
-PCN_GLOBAL int nat_new_out6(const struct nat_key6 *key PCN_NONNULL, __u32 bits, __u32 kind,
-			    __u32 length)
-{
-	return nat_new((const void *)key, bits, kind, length, NAT_V6);
-}
-
-PCN_GLOBAL int nat_new_in6(const struct nat_key6 *key PCN_NONNULL, __u32 bits, __u32 kind)
-{
-	return nat_new((const void *)key, bits, kind, 0, NAT_V6 | NAT_IN);
+	return nat_new(key, bits, kind, 0, 0);
 }
 
 /* Opens a session for a packet, or returns the drop reason. */
-PCN_INLINE int nat_miss(const struct pcn_md *md, const union nat_any_key *key, __u32 what,
-			const int egress, const int v6)
+PCN_INLINE int nat_miss(const struct pcn_md *md, const struct nat_key *key, __u32 what,
+			const int egress)
 {
 	__u32 bits = NAT_BITS_OF(what), kind = NAT_KIND_OF(what);
 
 	if (nat_offered(md, egress))
 		bits |= NAT_OFFERED;
-	if (v6)
-		return egress ? nat_new_out6(&key->six, bits, kind, md->packet_len)
-			      : nat_new_in6(&key->six, bits << 4, kind);
-	return egress ? nat_new_out4(&key->four, bits, kind, md->packet_len)
-		      : nat_new_in4(&key->four, bits << 4, kind);
-}
-
-/* Counts a packet for a direction. */
-PCN_INLINE void nat_add(const struct pcn_md *md, __u64 *packets, __u64 *bytes, __u64 *seen,
-			int refreshes)
-{
-	__u64 now = pcn_time_coarse();
-
-	++*packets;
-	*bytes += md->packet_len;
-	if (pcn_refresh_due(now, *seen, refresh_ns) && refreshes)
-		*seen = now;
+	return egress ? nat_new_out(key, bits, kind, md->packet_len)
+		      : nat_new_in(key, bits << 4, kind);
 }
 
 /* Counts a packet for a session. */
-PCN_INLINE void nat_account(const struct pcn_md *md, const union nat_any_key *key,
-			    struct nat_found *f, __u32 what, const int egress, const int v6)
+PCN_INLINE void nat_account(const struct pcn_md *md, struct nat_found *f, __u32 what,
+			    const int egress)
 {
 	__u32 own = NAT_BITS_OF(what), bits = egress ? own : own << 4;
 	__u32 reset = egress ? NAT_OUT_RST : NAT_IN_RST;
 	int refreshes = egress || inbound_refresh || !(what & NAT_CHECK_UDP);
-	struct nat_session4 *s = f->of;
-	struct nat_session6 *s6 = (void *)s;
+	struct nat_session *s = f->of;
+	__u64 now = pcn_time_coarse();
 
-	if (egress || !f->mapped)
-		nat_add(md, &s->packets, &s->bytes, &s->seen, refreshes);
-	else if (v6)
-		nat_add(md, &s6->in_packets, &s6->in_bytes, &s6->in_seen, refreshes);
-	else
-		nat_add(md, &s->in_packets, &s->in_bytes, &s->in_seen, refreshes);
+	if (egress || !f->mapped) {
+		s->packets++;
+		s->bytes += md->packet_len;
+		if (pcn_refresh_due(now, s->seen, refresh_ns) && refreshes)
+			s->seen = now;
+	} else {
+		__u32 units = now >> NAT_SEEN_UNIT;
+
+		s->in_packets++;
+		s->in_bytes += md->packet_len;
+		if (units - s->in_seen > refresh_ns >> NAT_SEEN_UNIT && refreshes)
+			s->in_seen = units;
+	}
 	if ((s->state & bits) == bits && !(s->state & reset) &&
 	    (own != NAT_OUT_SYN || s->state == bits))
 		return;
-	if (v6)
-		nat_advance6(&key->six, s6, bits, !egress);
-	else
-		nat_advance4(&key->four, s, bits, !egress);
+	nat_advance(s, bits, egress);
 }
 
 /* A later fragment: uses the stored translation of the first one. */
 PCN_INLINE int nat_later(struct CTXTYPE *ctx, struct pcn_md *md, const struct pcn_flow *flow,
-			 const union nat_any_key *key, const int egress, const int v6)
+			 const struct nat_key *key, const int egress, const int v6)
 {
-	const __u32 table = (v6 ? NAT_V6 : 0) | (egress ? 0 : NAT_IN);
-	struct nat_open *o = nat_scratch();
+	struct nat_fragment *f = nat_recall(key, flow->id);
 	pcn_address addr;
 
-	if (!o)
-		return pcn_pkt_drop(ctx, md, NAT_SESSION_TABLE_FULL);
-	nat_generic(&o->in, key, table);
-	struct nat_fragment *f = nat_recall(&o->in, flow->id, table);
 	if (nat_offered(md, egress) && (!f || !f->turns))
 		return pcn_pkt_pass(ctx, md);
 	if (!f) {
-		int reason = nat_stray(&o->in, table);
+		int reason = nat_stray(key);
 		return reason ? pcn_pkt_drop(ctx, md, reason) : pcn_pkt_pass(ctx, md);
 	}
 	nat_reach(ctx, flow->l4);
@@ -263,58 +184,51 @@ PCN_INLINE int nat_later(struct CTXTYPE *ctx, struct pcn_md *md, const struct pc
 
 /* Finds the translation of a packet that is not a fragment, or opens a session for it: NAT_OPENED,
  * NAT_UNTOUCHED, or a drop reason. */
-PCN_INLINE int nat_decide(const struct pcn_md *md, __u32 what, const union nat_any_key *key,
-			  struct nat_session4 **by, const int egress, const int v6)
+PCN_INLINE int nat_decide(const struct pcn_md *md, __u32 what, const struct nat_key *key,
+			  struct nat_session **by, const int egress)
 {
 	struct nat_found f = {};
 
 	/* ICMP without an id belongs to no session: its key would be that of a query with id 0. */
 	if (NAT_KIND_OF(what) != NAT_REST)
-		nat_look(&f, key, egress, v6);
+		nat_look(&f, key, egress);
 	if (!f.by) {
-		int result = nat_miss(md, key, what, egress, v6);
+		int result = nat_miss(md, key, what, egress);
 		struct nat_open *o = nat_scratch();
 		if (egress && o && result == NAT_MADE) {
-			*by = (void *)&o->entry;
+			*by = &o->entry;
 			return NAT_OPENED;
 		}
 		if (result != NAT_OPENED && result != NAT_MADE)
 			return result;
-		nat_look(&f, key, egress, v6);
+		nat_look(&f, key, egress);
 		if (!f.by)
 			return NAT_SESSION_TABLE_FULL;
 	}
 	if (nat_offered(md, egress) && !(f.by->flags & NAT_HAIRPIN))
 		return NAT_UNTOUCHED;
 	*by = f.by;
-	nat_account(md, key, &f, what, egress, v6);
+	nat_account(md, &f, what, egress);
 	return NAT_OPENED;
 }
 
 /* The rest of the processing of a packet that was parsed. */
 PCN_INLINE int nat_translate(struct CTXTYPE *ctx, struct pcn_md *md, const struct pcn_flow *flow,
-			     __u32 what, const union nat_any_key *key, const int egress,
-			     const int v6)
+			     __u32 what, const struct nat_key *key, const int egress, const int v6)
 {
-	const __u32 table = (v6 ? NAT_V6 : 0) | (egress ? 0 : NAT_IN);
-	struct nat_session4 *s = NULL;
+	struct nat_session *s = NULL;
 
 	if (NAT_KIND_OF(what) == NAT_LATER)
 		return nat_later(ctx, md, flow, key, egress, v6);
 	if (NAT_KIND_OF(what) == NAT_LOCAL)
 		return pcn_pkt_pass(ctx, md);
-	int result = nat_decide(md, what, key, &s, egress, v6);
+	int result = nat_decide(md, what, key, &s, egress);
 	if (result == NAT_UNTOUCHED)
 		return pcn_pkt_pass(ctx, md);
 	if (result != NAT_OPENED || !s)
 		return pcn_pkt_drop(ctx, md, result);
-	if (what & NAT_FIRST) {
-		struct nat_open *o = nat_scratch();
-		if (o) {
-			nat_generic(&o->in, key, table);
-			nat_remember(&o->in, s, flow->id, table);
-		}
-	}
+	if (what & NAT_FIRST)
+		nat_remember(key, s, flow->id);
 	if (nat_rewrite(ctx, flow, what, s, egress, v6))
 		return pcn_pkt_drop(ctx, md, NAT_MALFORMED);
 	return egress && hairpin && (s->flags & NAT_HAIRPIN) ? nat_turn(ctx, md)
@@ -340,7 +254,7 @@ PCN_INLINE int nat_ip(struct CTXTYPE *ctx, struct pcn_md *md, struct nat_open *o
 		      const int v6)
 {
 	const struct pcn_flow *flow = &o->flow;
-	union nat_any_key key;
+	struct nat_key key;
 	__u32 what;
 
 	if (nat_what(ctx, flow, &what, v6))

@@ -7,6 +7,7 @@ package nat
 import (
 	"context"
 	"embed"
+	"errors"
 	"maps"
 
 	"github.com/polycube/polycube/aging"
@@ -34,8 +35,6 @@ type nat struct {
 	rules  ruleSet
 	// parent is the source of masquerade addresses; nil until the cube is notified, also after a restart.
 	parent *cube.Parent
-	// nextSet is the set of next tables that the programs use, next_set of nat.h.
-	nextSet bool
 	// flushed is when all sessions were deleted, in the fast path's time.
 	flushed uint64
 	// installed is the content of the map `sources`.
@@ -65,19 +64,7 @@ func (n *nat) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, er
 			return cube.Plan{}, err
 		}
 		maps.Copy(plan.Constants, c.New.constants())
-		resized := c.Created() || c.Old.MaxSessions != c.New.MaxSessions
-		if resized {
-			plan.MapSizes = c.New.mapSizes()
-		}
-		plan.Before = append(plan.Before, cube.Effect(func() (func() error, error) { return n.configure(*c.New, c.Created(), resized) }))
-		switch {
-		case c.Created():
-			plan.Before = append(plan.Before, cube.Effect(n.adoptNext))
-		case resized:
-			plan.Constants["next_set"] = !n.nextSet
-			plan.Before = append(plan.Before, cube.Effect(n.writeNext))
-			plan.After = append(plan.After, n.forgetNext(n.nextSet))
-		}
+		plan.Before = append(plan.Before, cube.Effect(func() (func() error, error) { return n.configure(*c.New, c.Created()) }))
 	}
 	if !c.Created() && len(c.Entries) == 0 {
 		return plan, nil
@@ -93,23 +80,28 @@ func (n *nat) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, er
 }
 
 // configure applies a configuration, except for its rules. The returned function undoes it.
-func (n *nat) configure(is Config, created, resized bool) (func() error, error) {
+func (n *nat) configure(is Config, created bool) (func() error, error) {
 	was := n.config
 	if created {
+		if err := n.tables.open(is.MaxSessions); err != nil {
+			return nil, errors.Join(err, n.tables.close())
+		}
 		n.config = is
 		n.sweep.every(aging.Period(is.Timeout.least()))
-		return func() error { n.sweep.stop(); return nil }, nil
+		return func() error { n.sweep.stop(); return n.tables.close() }, nil
 	}
-	if err := n.reconfigure(is, resized); err != nil {
+	if err := n.reconfigure(is); err != nil {
 		n.config = was
 		return nil, err
 	}
-	return func() error { return n.reconfigure(was, resized) }, nil
+	return func() error { return n.reconfigure(was) }, nil
 }
 
-func (n *nat) reconfigure(is Config, resized bool) error {
-	if resized {
-		n.sweep.restart()
+func (n *nat) reconfigure(is Config) error {
+	if is.MaxSessions != n.config.MaxSessions {
+		if err := n.tables.resize(is.MaxSessions); err != nil {
+			return err
+		}
 	}
 	n.config = is
 	if err := n.masquerade(); err != nil {
@@ -120,5 +112,10 @@ func (n *nat) reconfigure(is Config, resized bool) error {
 	return nil
 }
 
-// Close stops the sweeps.
-func (n *nat) Close() { n.sweep.stop() }
+// Close stops the sweeps, and leaves the sessions to the next daemon.
+func (n *nat) Close() {
+	n.sweep.stop()
+	if err := n.tables.close(); err != nil {
+		n.env.Logger().Error("close the table of sessions", "error", err)
+	}
+}

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /* Definitions shared by the NAT's programs and its control plane: rules, sessions, counters.
- * Addresses outside of the session tables have 16 bytes, IPv4 as ::ffff:a.b.c.d, so that rules of
- * both families are in one map. "Inside" means packets as seen behind the NAT, "outside" as seen on
+ * Addresses have 16 bytes, IPv4 as ::ffff:a.b.c.d, so that both families are in one table. "Inside" means packets as seen behind the NAT, "outside" as seen on
  * the wire. An endpoint is an address with a port, or with the id of ICMP queries. */
 #ifndef NAT_H
 #define NAT_H
 
+/* The NAT's own table has four zones: NAT_IN and NAT_V6 combined. */
+#define PCN_CONNTRACK_OWN 4
+
+#include <pcn/conntrack.h>
 #include <pcn/cube.h>
 #include <pcn/flow.h>
 
@@ -74,27 +77,23 @@ struct nat_forward {
 	__u8 pad[3];
 };
 
-/* A session as seen on one side: in egress tables `local` is the internal endpoint, in ingress
- * tables the external one. If remote and remote_port are 0, this is a mapping. If only remote_port
- * is 0, with flag NAT_MAPPING, it records that `local` has sent to that address (address-dependent
- * filtering). */
-struct nat_key4 {
-	__be32 local;
-	__be32 remote;
-	__be16 local_port; /* or id of ICMP queries, which have a remote_port of 0 */
-	__be16 remote_port;
-	__u8 proto;
-	__u8 zero[3];
-};
+/* Zones of the table, each with its own limit: of sessions and mappings as seen inside (0) or outside. */
+#define NAT_IN 0x1
+#define NAT_V6 0x2
 
-struct nat_key6 {
+/* A session as seen on one side, a struct pcn_conntrack_key: inside, `local` is the internal endpoint,
+ * outside the external one. If remote and remote_port are 0, this is a mapping. If only remote_port is 0,
+ * with flag NAT_MAPPING, it records that `local` has sent to that address (address-dependent
+ * filtering). */
+struct nat_key {
 	pcn_address local;
 	pcn_address remote;
-	__be16 local_port;
+	__be16 local_port; /* or id of ICMP queries, which have a remote_port of 0 */
 	__be16 remote_port;
+	__u16 zone;
 	__u8 proto;
-	__u8 zero[3];
-};
+	__u8 zero;
+} __attribute__((aligned(8)));
 
 /* nat_session.state: the TCP flags seen in each direction; for other protocols only ACK, after the
  * first packet. */
@@ -113,54 +112,44 @@ struct nat_key6 {
 #define NAT_OVERLOAD 0x04 /* no mapping: the external endpoint is for this remote only */
 #define NAT_OWN 0x10	  /* the session of the host that has the external address */
 #define NAT_MAPPED \
-	0x20 /* of a mapping, through which packets from outside find it: no ingress entry */
+	0x20 /* of a mapping, through which packets from outside find it: no entry as seen outside */
 #define NAT_HAIRPIN 0x08   /* the remote is an external endpoint of another internal host */
 #define NAT_TENTATIVE 0x40 /* of a mapping; not confirmed yet, so not used for packets */
 #define NAT_WITHDRAWN 0x80 /* with NAT_TENTATIVE: it will be removed */
 
-/* The content of an entry: for the direction of its table or, in egress tables with NAT_MAPPED, for
+/* An entry, a struct pcn_conntrack_entry: for the direction of its zone or, inside with NAT_MAPPED, for
  * both. Each direction has its own counters and timestamp. */
-struct nat_session4 {
-	__u64 created; /* coarse monotonic ns */
-	__u64 seen;    /* likewise, for the last packet; in a mapping, for its newest session */
-	__u64 packets;
-	__u64 bytes;
+struct nat_session {
+	struct nat_key key;
+	__u32 status;  /* of the table */
+	__u32 in_seen; /* of the other direction, with NAT_MAPPED: NAT_SEEN_UNIT; 0: no packet yet */
+	__u64 seen; /* coarse monotonic ns of the last packet; in a mapping, of its newest session */
+	__u32 state; /* NAT_OUT_SYN ...: of both directions, in both entries */
 	__u32 rule;
-	__u32 state;	  /* NAT_OUT_SYN ...: of both directions, in both entries */
 	__u16 addr_delta; /* difference that the new address adds to a checksum, ... */
 	__u16 port_delta; /* ... and difference of the new port */
 	__be16 port;	  /* replaces the key's local_port; one word with flags and origin */
 	__u8 flags;
 	__u8 origin;
-	__be32 addr; /* replaces the key's local */
-	__u32 zero;
-	__u64 in_seen; /* counters of the other direction, with NAT_MAPPED */
-	__u64 in_packets;
-	__u64 in_bytes;
-};
-
-struct nat_session6 {
-	__u64 created;
-	__u64 seen;
+	pcn_address addr; /* replaces the key's local */
+	__u64 created;	  /* coarse monotonic ns */
 	__u64 packets;
 	__u64 bytes;
-	__u32 rule;
-	__u32 state;
-	__u16 addr_delta;
-	__u16 port_delta;
-	__be16 port;
-	__u8 flags;
-	__u8 origin;
-	pcn_address addr;
-	__u64 in_seen;
-	__u64 in_packets;
+	__u64 in_packets; /* of the other direction, with NAT_MAPPED */
 	__u64 in_bytes;
 };
 
-_Static_assert(__builtin_offsetof(struct nat_session4, addr) ==
-		       __builtin_offsetof(struct nat_session6, addr),
-	       "sessions of both families begin alike");
-_Static_assert(__builtin_offsetof(struct nat_session4, port) % 4 == 0,
+/* in_seen counts units of 2^26 ns, 67 ms. */
+#define NAT_SEEN_UNIT 26
+
+#define NAT_SAME(a, b)                                \
+	(__builtin_offsetof(struct nat_session, a) == \
+	 __builtin_offsetof(struct pcn_conntrack_entry, b))
+_Static_assert(sizeof(struct nat_session) == sizeof(struct pcn_conntrack_entry) &&
+		       NAT_SAME(key.zone, key.zone) && NAT_SAME(status, status) &&
+		       NAT_SAME(seen, seen) && NAT_SAME(addr_delta, state),
+	       "sessions are entries of the table");
+_Static_assert(__builtin_offsetof(struct nat_session, port) % 4 == 0,
 	       "port, flags and origin change at once");
 
 /* A datagram whose first fragment has passed. */
@@ -182,22 +171,22 @@ struct nat_fragment {
 	__u32 zero;
 };
 
-/* A packet, and the session that is being opened for it: too large for the stack. Addresses have 16 bytes. */
+/* A packet, and the session that is being opened for it: too large for the stack. */
 struct nat_open {
-	struct nat_key6 in;	   /* as seen inside: the key of egress tables */
-	struct nat_key6 out;	   /* as seen outside: the key of ingress tables */
-	struct nat_key6 other;	   /* of another session */
-	struct nat_key6 probe;	   /* of nat_is_mapped */
-	struct nat_session6 entry; /* in IPv4 tables only the first part is used, with addr[0] */
+	struct nat_key in;	  /* as seen inside */
+	struct nat_key out;	  /* as seen outside */
+	struct nat_key other;	  /* of another session */
+	struct nat_key probe;	  /* of nat_is_mapped */
+	struct nat_session entry; /* its key is set when it is inserted */
 	struct nat_fragment_key fragment_key;
 	struct nat_fragment fragment;
 	pcn_address remote;
 	__be16 remote_port;
-	__u16 first, last; /* ports to choose from */
-	__u16 addr_delta;  /* checksum difference of in.local becoming out.local */
-	__u32 fixed;	   /* the port must not change */
-	__u32 length;	   /* of the packet */
-	__u32 zero;
+	__u16 first, last;     /* ports to choose from */
+	__u16 addr_delta;      /* checksum difference of in.local becoming out.local */
+	__u32 fixed;	       /* the port must not change */
+	__u32 length;	       /* of the packet */
+	__s32 number;	       /* of the entry that was inserted */
 	struct pcn_flow flow;  /* the packet */
 	struct pcn_flow inner; /* the packet in an ICMP error */
 };
@@ -218,8 +207,6 @@ enum nat_counter {
 };
 
 #define NAT_MAX_RULES 65536
-#define NAT_ENTRIES4 131072
-#define NAT_ENTRIES6 32768
 #define NAT_FRAGMENT_ENTRIES 16384
 #define NAT_MARKS 2048
 
@@ -236,8 +223,6 @@ PCN_CONFIG(bool, hairpin) = true;
 PCN_CONFIG(bool, has_sources) = false;
 PCN_CONFIG(bool, has_forwards) = false;
 PCN_CONFIG(bool, has_masquerade) = false;
-/* Which of the two sets of next tables these programs use. */
-PCN_CONFIG(bool, next_set) = false;
 /* How old `seen` may be before it is updated. */
 PCN_CONFIG(__u64, refresh_ns) = 1000000000;
 
@@ -246,32 +231,15 @@ PCN_MAP_FLAGS(sources, BPF_MAP_TYPE_LPM_TRIE, struct nat_source_key, struct nat_
 PCN_MAP_FLAGS(forwards, BPF_MAP_TYPE_LPM_TRIE, struct nat_forward_key, struct nat_forward,
 	      NAT_MAX_RULES, BPF_F_NO_PREALLOC);
 
-/* Sessions and mappings. Not an LRU, which would evict idle established sessions under a flood of
- * new ones: the control plane removes expired entries. Preallocated: allocating entries one by one
- * makes new sessions twice as slow. */
-PCN_MAP(egress4, BPF_MAP_TYPE_HASH, struct nat_key4, struct nat_session4, NAT_ENTRIES4);
-PCN_MAP(ingress4, BPF_MAP_TYPE_HASH, struct nat_key4, struct nat_session4, NAT_ENTRIES4);
-PCN_MAP(egress6, BPF_MAP_TYPE_HASH, struct nat_key6, struct nat_session6, NAT_ENTRIES6);
-PCN_MAP(ingress6, BPF_MAP_TYPE_HASH, struct nat_key6, struct nat_session6, NAT_ENTRIES6);
-
-/* The tables that will replace those above, while their size changes: programs add and delete the same
- * entries in both. There are two sets of NAT_NEXT_TABLES, so that the programs that use the new tables
- * do not write to them twice. */
-#define NAT_NEXT_TABLES 2
-PCN_MAP_OF_MAPS(next4, BPF_MAP_TYPE_ARRAY_OF_MAPS, __u32, 2 * NAT_NEXT_TABLES, BPF_MAP_TYPE_HASH,
-		struct nat_key4, struct nat_session4, 1, 0);
-PCN_MAP_OF_MAPS(next6, BPF_MAP_TYPE_ARRAY_OF_MAPS, __u32, 2 * NAT_NEXT_TABLES, BPF_MAP_TYPE_HASH,
-		struct nat_key6, struct nat_session6, 1, 0);
-
-/* Which external ports have ever had a session with its own entry in the ingress table, and which a
+/* Which external ports have ever had a session with its own entry as seen outside, and which a
  * mapping: two bits per port. If one kind has never existed, the other need not look for it. */
 PCN_MAP(marks, BPF_MAP_TYPE_ARRAY, __u32, __u64, NAT_MARKS);
 
 PCN_MAP(fragments, BPF_MAP_TYPE_LRU_HASH, struct nat_fragment_key, struct nat_fragment,
 	NAT_FRAGMENT_ENTRIES);
 /* The scratch area. A daemon carries no map of one layout over to another, so it has a new name when that
- * changes: `scratch` was the first. */
-PCN_MAP(scratch2, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct nat_open, 1);
+ * changes. */
+PCN_MAP(scratch3, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct nat_open, 1);
 PCN_COUNTERS(counters, nat_counter, NAT_COUNTERS);
 
 /* Drop reasons. */
@@ -300,6 +268,7 @@ PCN_REASONS(nat_reason);
 /* The result for a packet, or a drop reason. */
 #define NAT_UNTOUCHED 0 /* pass it unchanged */
 #define NAT_OPENED 1	/* there is a session now */
-#define NAT_MADE 2 /* the same; the scratch area has its egress entry, which counts the packet */
+#define NAT_MADE \
+	2 /* the same; the scratch area has its entry as seen inside, which counts the packet */
 
 #endif

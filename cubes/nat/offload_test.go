@@ -96,15 +96,8 @@ func superframesAreTranslatedWhole(t *testing.T, old bool) {
 
 // outward returns the sum of the sessions' outgoing counts.
 func (e *edge) outward() (packets, size uint64) {
-	var k4 key4
-	var s4 session4
-	for it := e.Map("n", "egress4").Iterate(); it.Next(&k4, &s4); {
-		packets, size = packets+s4.Half.Packets, size+s4.Half.Bytes
-	}
-	var k6 key6
-	var s6 session6
-	for it := e.Map("n", "egress6").Iterate(); it.Next(&k6, &s6); {
-		packets, size = packets+s6.Half.Packets, size+s6.Half.Bytes
+	for _, s := range tablesOf(e.t, e.Lab).all(0) {
+		packets, size = packets+s.Packets, size+s.Bytes
 	}
 	return packets, size
 }

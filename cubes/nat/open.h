@@ -92,7 +92,7 @@ PCN_INLINE void nat_choose_address(struct nat_open *o, const struct nat_source *
 }
 
 /* Whether the destination of a packet is an external endpoint of another internal host. */
-PCN_NOINLINE int nat_is_hairpin(struct nat_open *o, __u32 table)
+PCN_NOINLINE int nat_is_hairpin(struct nat_open *o)
 {
 	struct nat_forward_key key = { .prefixlen = 160,
 				       .proto = o->in.proto,
@@ -108,11 +108,11 @@ PCN_NOINLINE int nat_is_hairpin(struct nat_open *o, __u32 table)
 	pcn_address_copy(o->out.local, o->remote);
 	o->out.local_port = o->remote_port;
 	nat_wildcard(o);
-	return nat_find(&o->out, table | NAT_IN) != NULL;
+	return nat_find(&o->out) != NULL;
 }
 
 /* An outgoing packet without a session. o->in, o->remote, o->entry.seen and .state are set. */
-PCN_INLINE int nat_open_egress(struct nat_open *o, __u32 kind, __u32 table)
+PCN_INLINE int nat_open_egress(struct nat_open *o, __u32 kind)
 {
 	struct nat_source *rule = NAT_HAS_SOURCES ? nat_source_of(o->in.local) : NULL;
 	__u8 flags = 0;
@@ -121,7 +121,7 @@ PCN_INLINE int nat_open_egress(struct nat_open *o, __u32 kind, __u32 table)
 		return NAT_UNTOUCHED;
 	int own = nat_distance(rule, o->in.local) < rule->count;
 	if (o->entry.state & NAT_OFFERED) {
-		if (own || !nat_is_hairpin(o, table))
+		if (own || !nat_is_hairpin(o))
 			return NAT_UNTOUCHED;
 		o->entry.state &= ~NAT_OFFERED;
 	}
@@ -136,7 +136,7 @@ PCN_INLINE int nat_open_egress(struct nat_open *o, __u32 kind, __u32 table)
 	if (own)
 		flags = NAT_OWN;
 	else if (hairpin && (kind == NAT_PORTS || kind == NAT_FIXED || has_forwards) &&
-		 nat_is_hairpin(o, table))
+		 nat_is_hairpin(o))
 		flags = NAT_HAIRPIN;
 	o->entry.rule = rule->rule;
 	o->entry.origin = rule->origin;
@@ -151,13 +151,13 @@ PCN_INLINE int nat_open_egress(struct nat_open *o, __u32 kind, __u32 table)
 	if (o->fixed)
 		o->first = o->last = bpf_ntohs(o->in.local_port);
 	if (o->fixed || own || mapping == NAT_MAP_ADDRESS_PORT_DEPENDENT)
-		return nat_open_alone(o, table);
-	return nat_open_mapped(o, table);
+		return nat_open_alone(o);
+	return nat_open_mapped(o);
 }
 
 /* Whether an incoming packet comes from an internal host, whose session it belongs to on the other
  * side. */
-PCN_INLINE int nat_has_turned(struct nat_open *o, const __u32 table)
+PCN_INLINE int nat_has_turned(struct nat_open *o)
 {
 	pcn_address_copy(o->other.local, o->remote);
 	pcn_address_copy(o->other.remote, o->out.local);
@@ -168,34 +168,35 @@ PCN_INLINE int nat_has_turned(struct nat_open *o, const __u32 table)
 		o->other.remote_port = 0;
 	}
 	o->other.proto = o->out.proto;
-	return nat_translation(&o->other, table | NAT_IN) != NULL;
+	o->other.zone = o->out.zone;
+	return nat_translation(&o->other) != NULL;
 }
 
 /* Opens the session of an incoming packet, whose internal endpoint o->in is known now: a session of
  * its mapping, or of a rule. */
-PCN_INLINE int nat_open_inbound(struct nat_open *o, int mapped, const __u32 table)
+PCN_INLINE int nat_open_inbound(struct nat_open *o, int mapped)
 {
 	if (o->in.proto == IPPROTO_TCP && (o->entry.state & NAT_IN_RST))
 		return NAT_NO_SESSION;
 	o->entry.flags = NAT_INBOUND;
-	if (hairpin && NAT_HAS_SOURCES && nat_has_turned(o, table))
+	if (hairpin && NAT_HAS_SOURCES && nat_has_turned(o))
 		o->entry.flags |= NAT_HAIRPIN;
 	o->addr_delta = pcn_csum_diff16(o->in.local, o->out.local);
 	nat_specific(o);
 	if (mapped) {
-		long err = table & NAT_V6 ? nat_join6() : nat_join4();
+		long err = nat_join();
 		return err < 0 ? nat_refuse(err) : err;
 	}
-	long err = nat_ensure(o, table | NAT_IN);
-	if (!err && NAT_HAS_SOURCES && nat_is_shared(o, table)) {
-		nat_remove(&o->out, table | NAT_IN);
+	long err = nat_ensure(o);
+	if (!err && NAT_HAS_SOURCES && nat_is_shared(o)) {
+		nat_remove(&o->out);
 		err = NAT_EEXIST;
 	}
-	return err < 0 ? nat_refuse(err) : nat_complete(o, err, table);
+	return err < 0 ? nat_refuse(err) : nat_complete(o, err);
 }
 
 /* Applies a rule to an incoming packet. */
-PCN_INLINE int nat_open_forward(struct nat_open *o, __u32 kind, __u32 table)
+PCN_INLINE int nat_open_forward(struct nat_open *o, __u32 kind)
 {
 	struct nat_forward_key key = { .prefixlen = 160,
 				       .proto = o->out.proto,
@@ -221,14 +222,14 @@ PCN_INLINE int nat_open_forward(struct nat_open *o, __u32 kind, __u32 table)
 	}
 	o->entry.rule = f->rule;
 	o->entry.origin = f->origin;
-	return nat_open_inbound(o, 0, table);
+	return nat_open_inbound(o, 0);
 }
 
 /* An incoming packet without a session. o->out, o->remote, o->entry.seen and .state are set. */
-PCN_INLINE int nat_open_ingress(struct nat_open *o, __u32 kind, __u32 table)
+PCN_INLINE int nat_open_ingress(struct nat_open *o, __u32 kind)
 {
 	if (has_forwards) {
-		int result = nat_open_forward(o, kind, table);
+		int result = nat_open_forward(o, kind);
 		if (result != NAT_UNTOUCHED)
 			return result;
 	}
@@ -236,23 +237,23 @@ PCN_INLINE int nat_open_ingress(struct nat_open *o, __u32 kind, __u32 table)
 	    (kind != NAT_PORTS && kind != NAT_QUERY))
 		return NAT_UNTOUCHED;
 	nat_wildcard(o);
-	struct nat_session4 *m = nat_find(&o->out, table | NAT_IN);
+	struct nat_session *m = nat_find(&o->out);
 	if (!m)
 		return NAT_UNTOUCHED;
 	if (filtering == NAT_FILTER_ADDRESS_PORT_DEPENDENT || nat_is_exempt(o->remote) ||
 	    (filtering == NAT_FILTER_ADDRESS_DEPENDENT && !o->remote_port))
 		return NAT_FILTERED;
-	nat_target(o->in.local, m, table);
+	pcn_address_copy(o->in.local, m->addr);
 	o->in.local_port = m->port;
 	o->entry.rule = m->rule;
 	o->entry.origin = m->origin;
 	if (filtering == NAT_FILTER_ADDRESS_DEPENDENT) {
 		nat_specific(o);
 		o->in.remote_port = 0;
-		if (!nat_find(&o->in, table))
+		if (!nat_find(&o->in))
 			return NAT_FILTERED;
 	}
-	return nat_open_inbound(o, 1, table);
+	return nat_open_inbound(o, 1);
 }
 
 #endif

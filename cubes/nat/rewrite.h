@@ -22,11 +22,6 @@
 #define NAT_BITS_OF(what) ((what) >> 16)
 #define NAT_KIND_OF(what) ((what)&0xff)
 
-union nat_any_key {
-	struct nat_key4 four;
-	struct nat_key6 six;
-};
-
 /* At TC, makes the first len bytes readable, or all of a shorter packet. Only data in fragments of
  * the buffer is moved. */
 PCN_INLINE void nat_reach(struct CTXTYPE *ctx, __u32 len)
@@ -109,31 +104,18 @@ PCN_INLINE int nat_what(struct CTXTYPE *ctx, const struct pcn_flow *f, __u32 *wh
 }
 
 /* The key of a packet for a session. */
-PCN_INLINE void nat_key(union nat_any_key *key, const struct pcn_flow *f, const int egress,
+PCN_INLINE void nat_key(struct nat_key *key, const struct pcn_flow *f, const int egress,
 			const int v6)
 {
-	const __be32 *local = egress ? f->source : f->destination;
-	const __be32 *remote = egress ? f->destination : f->source;
-	__be16 local_port = egress ? f->source_port : f->destination_port;
-	__be16 remote_port = egress ? f->destination_port : f->source_port;
-
+	pcn_address_copy(key->local, egress ? f->source : f->destination);
+	pcn_address_copy(key->remote, egress ? f->destination : f->source);
+	key->local_port = egress ? f->source_port : f->destination_port;
+	key->remote_port = egress ? f->destination_port : f->source_port;
 	if (!(f->has & PCN_FLOW_PORTS))
-		remote_port = 0; /* ICMP: the id is that of the internal endpoint */
-	if (v6) {
-		pcn_address_copy(key->six.local, local);
-		pcn_address_copy(key->six.remote, remote);
-		key->six.local_port = local_port;
-		key->six.remote_port = remote_port;
-		key->six.proto = f->protocol;
-		key->six.zero[0] = key->six.zero[1] = key->six.zero[2] = 0;
-	} else {
-		key->four.local = local[3];
-		key->four.remote = remote[3];
-		key->four.local_port = local_port;
-		key->four.remote_port = remote_port;
-		key->four.proto = f->protocol;
-		key->four.zero[0] = key->four.zero[1] = key->four.zero[2] = 0;
-	}
+		key->remote_port = 0; /* ICMP: the id is that of the internal endpoint */
+	key->zone = (v6 ? NAT_V6 : 0) | (egress ? 0 : NAT_IN);
+	key->proto = f->protocol;
+	key->zero = 0;
 }
 
 /* Writes the new address. `delta` is its difference for checksums. */
@@ -174,7 +156,7 @@ PCN_INLINE int nat_turn(struct CTXTYPE *ctx, struct pcn_md *md)
 
 /* Translates a packet for its session. -1 if it has become shorter. */
 PCN_INLINE int nat_rewrite(struct CTXTYPE *ctx, const struct pcn_flow *f, __u32 what,
-			   const struct nat_session4 *s, const int egress, const int v6)
+			   const struct nat_session *s, const int egress, const int v6)
 {
 	void *l3 = nat_header(ctx, f->l3, v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
 	__u32 offset = NAT_CHECK_OF(what), query = NAT_KIND_OF(what) == NAT_QUERY;
@@ -185,8 +167,7 @@ PCN_INLINE int nat_rewrite(struct CTXTYPE *ctx, const struct pcn_flow *f, __u32 
 
 	if (!l3 || (offset && (!ports || !check)))
 		return -1;
-	nat_write_address(l3, v6 ? ((const struct nat_session6 *)s)->addr : &s->addr, s->addr_delta,
-			  egress, v6);
+	nat_write_address(l3, v6 ? s->addr : &s->addr[3], s->addr_delta, egress, v6);
 	if (!offset) {
 		if (v6)
 			pcn_csum_bytes(ctx, s->addr_delta);

@@ -205,19 +205,15 @@ func TestRFC4787NoOverloadingUnlessWanted(t *testing.T) {
 // claimedAlone checks that no two sessions have the same external endpoint and remote.
 func (b *bench) claimedAlone() {
 	b.t.Helper()
-	var key key4
-	var s session4
-	seen := map[key4]key4{}
-	for it := b.Map("n", "egress4").Iterate(); it.Next(&key, &s); {
-		if s.Half.Flags&flagMapping != 0 {
+	seen := map[key]key{}
+	for _, s := range tablesOf(b.t, b.Lab).all(0) {
+		if s.is(flagMapping) {
 			continue
 		}
-		outside := key
-		outside.Local, outside.LocalPort = s.Addr, s.Half.Port
-		if had, ok := seen[outside]; ok {
-			b.t.Errorf("%v and %v are both %v outside", had, key, outside)
+		if had, ok := seen[s.twin()]; ok {
+			b.t.Errorf("%v and %v are both %v outside", had, s.Key, s.twin())
 		}
-		seen[outside] = key
+		seen[s.twin()] = s.Key
 	}
 }
 
@@ -251,7 +247,7 @@ func TestTheStateOfAConnectionIsInBothDirections(t *testing.T) {
 	t.Parallel()
 	fin, rst := pkt.TCPFlags{FIN: true, ACK: true}, pkt.TCPFlags{RST: true}
 	const outSYN, inSYN = 1, 1 << 4
-	test := func(t *testing.T, l *bpftest.Lab, config string, both func(*bench) (out, in half)) {
+	test := func(t *testing.T, l *bpftest.Lab, config string, both func(*bench) (out, in session)) {
 		b := newBench(t, l, config)
 		for _, s := range []struct {
 			name  string
@@ -291,18 +287,16 @@ func TestTheStateOfAConnectionIsInBothDirections(t *testing.T) {
 	}
 	t.Run("one entry, found by the mapping", func(t *testing.T) {
 		atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
-			test(t, l, snat, func(b *bench) (out, in half) {
-				s := b.session4("egress4", host, 4000, other, 80, nextTCP)
-				in = s.In.half()
-				in.State = s.Half.State
-				return s.Half, in
+			test(t, l, snat, func(b *bench) (out, in session) {
+				out = b.session(0, host, 4000, other, 80, nextTCP)
+				return out, session{State: out.State, Packets: out.InPackets, Bytes: out.InBytes}
 			})
 		})
 	})
 	t.Run("an entry for each direction", func(t *testing.T) {
 		atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
-			test(t, l, snatWith(`"mapping":"address-and-port-dependent"`, ""), func(b *bench) (out, in half) {
-				return b.session4("egress4", host, 4000, other, 80, nextTCP).Half, b.session4("ingress4", ours, 4000, other, 80, nextTCP).Half
+			test(t, l, snatWith(`"mapping":"address-and-port-dependent"`, ""), func(b *bench) (out, in session) {
+				return b.session(0, host, 4000, other, 80, nextTCP), b.session(zoneOutside, ours, 4000, other, 80, nextTCP)
 			})
 		})
 	})

@@ -10,12 +10,13 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/polycube/polycube/aging"
+	conns "github.com/polycube/polycube/conntrack/table"
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/inet"
 )
 
@@ -74,18 +75,26 @@ func protoOf(name string) (uint8, error) {
 	return uint8(proto), nil
 }
 
-// show returns a session as shown. in is the information of the other direction.
-func (n *nat) show(is session, in half, now uint64) entry {
-	timeout := n.config.Timeout.of(is.proto, is.State)
+// show returns a session as shown.
+func (n *nat) show(is *session, now uint64) entry {
 	age := aging.Age(now, is.Seen)
-	if in.Seen != 0 {
-		age = min(age, aging.Age(now, in.Seen))
+	inPackets, inBytes := is.InPackets, is.InBytes
+	inAge, received := is.inAge(now)
+	if !is.is(flagMapped) {
+		var other session
+		other, received = n.tables.find(is.twin())
+		inAge, inPackets, inBytes = aging.Age(now, other.Seen), other.Packets, other.Bytes
 	}
+	if received {
+		age = min(age, inAge)
+	}
+	timeout := n.config.Timeout.of(is.Key.Proto, is.State)
+	internal, remote, external := is.internal(), is.remote(), is.external()
 	e := entry{
-		InternalSrc: is.internal.addr, InternalDst: is.remote.addr, InternalSport: is.internal.port, InternalDport: is.remote.port,
-		Proto: protoName(is.proto), OriginatingRule: is.Origin.String(), ExternalIP: is.external.addr, ExternalPort: is.external.port,
-		State: stateOf(is.proto, is.State), Age: seconds(age), Expires: seconds(max(0, timeout-age)), Duration: seconds(aging.Age(now, is.Created)),
-		PacketsOut: is.Packets, BytesOut: is.Bytes, PacketsIn: in.Packets, BytesIn: in.Bytes,
+		InternalSrc: internal.addr, InternalDst: remote.addr, InternalSport: internal.port, InternalDport: remote.port,
+		Proto: protoName(is.Key.Proto), OriginatingRule: is.Origin.String(), ExternalIP: external.addr, ExternalPort: external.port,
+		State: stateOf(is.Key.Proto, is.State), Age: seconds(age), Expires: seconds(max(0, timeout-age)), Duration: seconds(aging.Age(now, is.Created)),
+		PacketsOut: is.Packets, BytesOut: is.Bytes, PacketsIn: inPackets, BytesIn: inBytes,
 	}
 	if is.Origin != originMasquerade {
 		e.RuleID = &is.Rule
@@ -95,88 +104,45 @@ func (n *nat) show(is session, in half, now uint64) entry {
 
 func seconds(d time.Duration) uint32 { return uint32(d / time.Second) }
 
-// Page returns a page of sessions. IPv4 comes first.
-func (n *nat) Page(_ context.Context, path []string, q cube.PageQuery) (cube.Page, error) {
+// Page returns a page of sessions, in no particular order.
+func (n *nat) Page(_ context.Context, path []string, q cube.PageQuery) (page cube.Page, err error) {
 	if !slices.Equal(path, []string{"natting-table"}) {
 		return cube.Page{}, fmt.Errorf("%s: %w", strings.Join(path, " "), cube.ErrNotFound)
 	}
-	which, after, _ := strings.Cut(q.After, ".")
-	q.After = after
-	switch which {
-	case "", "4":
-		page, err := pageOf(n, &n.tables.v4, q)
-		if page.Next != "" {
-			page.Next = "4." + page.Next
-		} else {
-			page.Next = "6." // the next page contains the rest
+	cursor := uint64(0)
+	if q.After != "" {
+		if cursor, err = strconv.ParseUint(q.After, 10, 24); err != nil {
+			return page, fmt.Errorf("after %.80q: not a position in the list: use the value from the previous page: %w", q.After, cube.ErrInvalid)
 		}
-		return page, err
-	case "6":
-		page, err := pageOf(n, &n.tables.v6, q)
-		if page.Next != "" {
-			page.Next = "6." + page.Next
-		}
-		return page, err
 	}
-	return cube.Page{}, fmt.Errorf("after %.80q: not a position in the list: use the value from the previous page: %w", q.After, cube.ErrInvalid)
-}
-
-// pageOf reads a page of one family.
-func pageOf[K comparable, V any](n *nat, f *family[K, V], q cube.PageQuery) (page cube.Page, err error) {
 	now, err := cube.TimeCoarse()
 	if err != nil {
 		return page, err
 	}
-	shown := map[K]json.RawMessage{}
-	var failed error
-	keep := func(k K, v V) bool {
-		if f.half(v).Flags&flagMapping != 0 {
+	_, next := n.tables.sessions.Page(uint32(cursor), q.Limit, func(e *conns.Entry) bool {
+		is := sessionOf(e)
+		if is.is(flagMapping) || is.Key.Zone&zoneOutside != 0 || err != nil {
 			return false
 		}
-		raw, err := rawEntry(n, f, k, v, now)
-		if err != nil {
-			failed = err
+		var raw json.RawMessage
+		if raw, err = n.raw(is, now); err != nil || q.Matches != nil && !q.Matches(raw) {
 			return false
 		}
-		if q.Matches != nil && !q.Matches(raw) {
-			return false
-		}
-		shown[k] = raw
+		page.Entries = append(page.Entries, raw)
 		return true
+	})
+	if next != 0 {
+		page.Next = strconv.Itoa(int(next))
 	}
-	entries, next, err := f.egress.Page(q.After, q.Limit, keep)
-	if err == nil {
-		err = failed
-	}
-	if err != nil {
-		return page, err
-	}
-	page.Next = next
-	for _, e := range entries {
-		page.Entries = append(page.Entries, shown[e.Key])
-	}
-	return page, nil
+	return page, err
 }
 
-func rawEntry[K comparable, V any](n *nat, f *family[K, V], k K, v V, now uint64) (json.RawMessage, error) {
-	other, err := otherHalf(f, k, v)
-	if err != nil {
-		return nil, err
-	}
-	raw, err := json.Marshal(n.show(f.session(k, v), other, now))
+func (n *nat) raw(is *session, now uint64) (json.RawMessage, error) {
+	raw, err := json.Marshal(n.show(is, now))
 	if err != nil {
 		return nil, fmt.Errorf("encode a session: %w", err)
 	}
 	return raw, nil
-}
-
-// otherHalf returns the other direction of a session of the egress table: all 0 if that is gone.
-func otherHalf[K comparable, V any](f *family[K, V], k K, v V) (half, error) {
-	if is := f.session(k, v); is.Flags&flagMapped != 0 {
-		return is.in.half(), nil
-	}
-	other, _, err := f.ingress.Get(f.twin(k, v))
-	return f.half(other), err
 }
 
 // sessionKeys are the keys of an entry of `natting-table`.
@@ -212,23 +178,15 @@ func (n *nat) one(words []string) (json.RawMessage, error) {
 	if err != nil {
 		return nil, nil //nolint:nilerr // it is no session
 	}
-	if k.internal.addr.Is4() {
-		return oneOf(n, &n.tables.v4, k)
-	}
-	return oneOf(n, &n.tables.v6, k)
-}
-
-func oneOf[K comparable, V any](n *nat, f *family[K, V], keys sessionKeys) (json.RawMessage, error) {
-	k := f.key(keys.internal, keys.remote, keys.proto)
-	v, ok, err := f.egress.Get(k)
-	if err != nil || !ok || f.half(v).Flags&flagMapping != 0 {
-		return nil, err
+	is, ok := n.tables.find(keyOf(k.internal, k.remote, k.proto))
+	if !ok || is.is(flagMapping) {
+		return nil, nil
 	}
 	now, err := cube.TimeCoarse()
 	if err != nil {
 		return nil, err
 	}
-	return rawEntry(n, f, k, v, now)
+	return n.raw(&is, now)
 }
 
 // DeleteState ends one session, or all.
@@ -244,29 +202,21 @@ func (n *nat) DeleteState(_ context.Context, path []string) error {
 	if err != nil {
 		return err
 	}
-	if k.internal.addr.Is4() {
-		return deleteOne(&n.tables.v4, k)
-	}
-	return deleteOne(&n.tables.v6, k)
-}
-
-func deleteOne[K comparable, V any](f *family[K, V], keys sessionKeys) error {
-	k := f.key(keys.internal, keys.remote, keys.proto)
-	v, ok, err := f.egress.Get(k)
-	if err != nil {
-		return err
-	}
-	if !ok || f.half(v).Flags&flagMapping != 0 {
+	is, ok := n.tables.find(keyOf(k.internal, k.remote, k.proto))
+	if !ok || is.is(flagMapping) {
 		return fmt.Errorf("no such session: %w", cube.ErrNotFound)
 	}
-	if f.half(v).Flags&flagMapped != 0 {
-		return dropSessions(f, nil, []K{k})
-	}
-	return dropSessions(f, []K{f.twin(k, v)}, []K{k})
+	n.end(&is)
+	n.tables.sessions.End(is.Key.entry())
+	return nil
 }
 
-// flushTime limits the time of a request to end all sessions; the next sweep ends the rest.
-const flushTime = 5 * time.Second
+// end stops packets from outside for a session that is about to end.
+func (n *nat) end(is *session) {
+	if !is.is(flagMapped) {
+		n.tables.sessions.End(is.twin().entry())
+	}
+}
 
 // flush ends all sessions and mappings: packets from outside are stopped first.
 func (n *nat) flush() error {
@@ -275,25 +225,10 @@ func (n *nat) flush() error {
 		return err
 	}
 	n.flushed, n.sweep.last = now, nil
-	until := time.Now().Add(flushTime)
-	for _, empty := range []func() error{
-		func() error { return drain(n.tables.v4.ingress, until) }, func() error { return drain(n.tables.v6.ingress, until) },
-		func() error { return drain(n.tables.v4.egress, until) }, func() error { return drain(n.tables.v6.egress, until) },
-	} {
-		if err := empty(); err != nil {
-			return err
-		}
+	outside := func(e *conns.Entry) bool { return e.Key.Zone&zoneOutside != 0 }
+	if _, err := n.tables.sessions.Remove(outside); err != nil {
+		return err
 	}
-	return nil
-}
-
-// drain empties a table within the time limit.
-func drain[K comparable, V any](table table.Table[K, V], until time.Time) (err error) {
-	taken := 0
-	for range table.Drain(&err) {
-		if taken++; taken%1024 == 0 && time.Now().After(until) {
-			break
-		}
-	}
+	_, err = n.tables.sessions.Remove(func(*conns.Entry) bool { return true })
 	return err
 }

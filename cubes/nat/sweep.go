@@ -6,19 +6,17 @@ package nat
 // sweep processes the tables in steps, between which the cube does other work; it counts the remaining sessions.
 
 import (
-	"errors"
 	"hash/maphash"
+	"maps"
 	"math/bits"
-	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/polycube/polycube/aging"
+	conns "github.com/polycube/polycube/conntrack/table"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/inet"
 )
-
-// stepEntries is the number of entries per step: a few milliseconds.
-const stepEntries = 16384
 
 // strayEvery says that one in so many sweeps, including the first, looks for halves of sessions whose other half is
 // gone, and strayAge how old they must be: a new session gets its second half within microseconds.
@@ -45,8 +43,7 @@ type sweeper struct {
 
 // pass is the state of one sweep.
 type pass struct {
-	stage stage
-	after string
+	cursor uint32 // in the table
 	// began is its start, in the fast path's time.
 	began uint64
 	// used has bits for internal endpoints with sessions, alone and with the remote address.
@@ -63,16 +60,6 @@ type counts struct {
 	mappings uint32
 }
 
-type stage int
-
-const (
-	stageEgress4 stage = iota
-	stageEgress6
-	stageIngress4
-	stageIngress6
-	stageEnd
-)
-
 // every sets the interval of sweeps.
 func (s *sweeper) every(period time.Duration) { s.timer.Every(s.nat.env, period, s.begin) }
 
@@ -83,14 +70,6 @@ func (s *sweeper) stop() {
 		s.stopStep()
 	}
 	*s = sweeper{nat: s.nat}
-}
-
-// restart starts again with other maps.
-func (s *sweeper) restart() {
-	if s.stopStep != nil {
-		s.stopStep()
-	}
-	s.running, s.stopStep, s.last = false, nil, nil
 }
 
 // sweepNow sweeps at once, twice: during the first sweep, the fast path may still create sessions on a mapping that must be
@@ -139,13 +118,7 @@ func (s *sweeper) step() {
 		s.running = false
 		return
 	}
-	if s.after = next; next == "" {
-		s.stage++
-		if s.stage == stageIngress4 && !s.looksForStrays() {
-			s.stage = stageEnd
-		}
-	}
-	if s.stage < stageEnd {
+	if s.cursor = next; next != 0 {
 		s.stopStep = s.nat.env.After(0, s.step)
 		return
 	}
@@ -160,139 +133,98 @@ func (s *sweeper) step() {
 // looksForStrays reports whether this sweep looks for halves of sessions.
 func (s *sweeper) looksForStrays() bool { return s.swept%strayEvery == 0 }
 
-// work processes the current part.
-func (s *sweeper) work() (next string, err error) {
+// work processes the current part of the table, and returns the next one, 0 at the end.
+func (s *sweeper) work() (next uint32, err error) {
 	now, err := cube.TimeCoarse()
 	if err != nil {
-		return "", err
+		return 0, err
 	}
-	switch t := &s.nat.tables; s.stage {
-	case stageEgress4:
-		return sweepEgress(s, &t.v4, now)
-	case stageEgress6:
-		return sweepEgress(s, &t.v6, now)
-	case stageIngress4:
-		return sweepIngress(s, &t.v4, now)
-	case stageIngress6:
-		return sweepIngress(s, &t.v6, now)
-	case stageEnd:
-	}
-	return "", nil
-}
-
-// sweepEgress removes finished sessions in a part of an egress table.
-func sweepEgress[K comparable, V any](s *sweeper, f *family[K, V], now uint64) (string, error) {
-	entries, next, err := f.egress.Page(s.after, stepEntries, nil)
-	if err != nil {
-		return "", err
-	}
-	var ingress, egress []K
-	for _, e := range entries {
-		is := f.session(e.Key, e.Value)
-		stays := s.nat.fits(is)
+	sessions := s.nat.tables.sessions
+	unused := map[conns.Key]uint64{} // mappings, and when they had been used last
+	_, next, err = sessions.RemoveSome(s.cursor, func(e *conns.Entry) bool {
+		is := sessionOf(e)
 		switch {
-		case is.Flags&flagMapping != 0:
-			mapping := is.remote.addr.IsUnspecified() // other entries record destinations
-			if stays = stays || !mapping; stays && s.inUse(is) {
-				if mapping {
-					s.mappings++
-				}
-			} else if err := dropMapping(f, e.Key, e.Value, stays); err != nil {
-				return "", err
+		case is.Key.Zone&zoneOutside != 0:
+			return s.isStray(is, now)
+		case is.is(flagMapping):
+			if s.keeps(is) {
+				return false
 			}
-			continue
-		case stays:
-			if stays, err = isActive(s, f, e.Key, e.Value, now); err != nil {
-				return "", err
-			}
+			unused[e.Key] = is.Seen
+			return false
+		case !s.nat.fits(is) || !s.isActive(is, now):
+			s.nat.end(is)
+			return true
 		}
-		if !stays {
-			if egress = append(egress, e.Key); is.Flags&flagMapped == 0 {
-				ingress = append(ingress, f.twin(e.Key, e.Value))
-			}
-			continue
-		}
-		s.sessions[kindOf(is.proto)]++
+		s.sessions[kindOf(is.Key.Proto)]++
 		s.use(is)
+		return false
+	})
+	if err != nil || len(unused) == 0 {
+		return next, err
 	}
-	return next, dropSessions(f, ingress, egress)
+	return next, s.dropMappings(unused)
 }
 
-// dropSessions deletes sessions: packets from outside are stopped first.
-func dropSessions[K comparable, V any](f *family[K, V], ingress, egress []K) error {
-	_, err := f.ingress.DeleteAll(ingress)
-	if err == nil {
-		_, err = f.egress.DeleteAll(egress)
+// keeps reports whether a mapping stays, and counts it. Other entries with its flag record destinations.
+func (s *sweeper) keeps(is *session) bool {
+	mapping := is.remote().addr.IsUnspecified()
+	if (mapping && !s.nat.fits(is)) || !s.inUse(is) {
+		return false
 	}
-	return err
+	if mapping {
+		s.mappings++
+	}
+	return true
 }
 
-// dropMapping deletes the claim of an external endpoint. If a session was created on it in the meantime, it is
-// restored, unless fits is false.
-func dropMapping[K comparable, V any](f *family[K, V], k K, v V, fits bool) error {
-	was, ok, err := f.egress.LookupAndDelete(k)
-	if err != nil || !ok {
-		return err
-	}
-	if fits && aging.Later(f.half(was).Seen, f.half(v).Seen) {
-		_, err := f.egress.Add(k, was) // the fast path may have done it
-		if !errors.Is(err, cube.ErrFull) {
-			return err
+// dropMappings ends claims of external endpoints. If a session was created on one in the meantime, that stays unless its rule
+// is gone.
+func (s *sweeper) dropMappings(unused map[conns.Key]uint64) error {
+	stays := map[conns.Key]bool{}
+	twins := map[conns.Key]conns.Key{}
+	err := s.nat.tables.sessions.Retire(slices.Collect(maps.Keys(unused)), func(e *conns.Entry) bool {
+		is := sessionOf(e)
+		twins[e.Key] = is.twin().entry()
+		stays[e.Key] = s.nat.fits(is) && aging.Later(is.Seen, unused[e.Key])
+		return stays[e.Key]
+	})
+	for k, twin := range twins {
+		if !stays[k] {
+			s.nat.tables.sessions.End(twin)
 		}
 	}
-	_, err = f.ingress.Delete(f.twin(k, was))
 	return err
 }
 
 // isActive reports whether a session had a packet within its timeout. A session whose mapping was removed when a packet
 // raced with a sweep is not alive: packets from outside do not find it, and the next one from inside creates a new one.
-func isActive[K comparable, V any](s *sweeper, f *family[K, V], k K, v V, now uint64) (bool, error) {
-	is := f.session(k, v)
-	if is.Flags&flagMapped != 0 && s.looksForStrays() && aging.Age(now, is.Created) >= strayAge {
-		back := f.bare(f.twin(k, v))
-		mapping, ok, err := f.ingress.Get(back)
-		if err != nil || !ok || f.twin(back, mapping) != f.bare(k) {
-			return false, err
+func (s *sweeper) isActive(is *session, now uint64) bool {
+	if is.is(flagMapped) && s.looksForStrays() && aging.Age(now, is.Created) >= strayAge {
+		mapping, ok := s.nat.tables.find(is.twin().bare())
+		if !ok || mapping.twin() != is.Key.bare() {
+			return false
 		}
 	}
-	return s.fresh(is, func() (uint64, error) {
-		other, err := otherHalf(f, k, v)
-		return other.Seen, err
-	}, now)
-}
-
-// sweepIngress deletes halves of sessions and mappings whose other half is gone: races between packets and sweeps leave
-// some.
-func sweepIngress[K comparable, V any](s *sweeper, f *family[K, V], now uint64) (string, error) {
-	entries, next, err := f.ingress.Page(s.after, stepEntries, nil)
-	if err != nil {
-		return "", err
-	}
-	var stray []K
-	for _, e := range entries {
-		if h := f.half(e.Value); min(aging.Age(now, h.Created), aging.Age(now, h.Seen)) < strayAge {
-			continue
-		}
-		_, ok, err := f.egress.Get(f.twin(e.Key, e.Value))
-		if err != nil {
-			return "", err
-		}
-		if !ok {
-			stray = append(stray, e.Key)
-		}
-	}
-	_, err = f.ingress.DeleteAll(stray)
-	return next, err
-}
-
-// fresh reports whether a session had a packet within its timeout. twin returns the other direction's entry.
-func (s *sweeper) fresh(is session, twin func() (uint64, error), now uint64) (bool, error) {
-	timeout := s.nat.config.Timeout.of(is.proto, is.State)
+	timeout := s.nat.config.Timeout.of(is.Key.Proto, is.State)
 	if aging.Age(now, is.Seen) <= timeout {
-		return true, nil
+		return true
 	}
-	seen, err := twin()
-	return seen != 0 && aging.Age(now, seen) <= timeout, err
+	if is.is(flagMapped) {
+		age, received := is.inAge(now)
+		return received && age <= timeout
+	}
+	other, ok := s.nat.tables.find(is.twin())
+	return ok && aging.Age(now, other.Seen) <= timeout
+}
+
+// isStray reports whether an entry as seen outside has lost its other half: races between packets and sweeps leave some.
+func (s *sweeper) isStray(is *session, now uint64) bool {
+	if !s.looksForStrays() || min(aging.Age(now, is.Created), aging.Age(now, is.Seen)) < strayAge {
+		return false
+	}
+	_, ok := s.nat.tables.find(is.twin())
+	return !ok
 }
 
 // of returns the timeout of a session.
@@ -336,60 +268,50 @@ func (c counts) active() (sum uint32) {
 // bit returns the position of an internal endpoint, with a remote address or the unspecified one, among those in use.
 // Two may share a position, so that a mapping stays longer; the next sweep uses another seed, so this rarely happens
 // twice.
-func (p *pass) bit(is session) (word int, mask uint64) {
-	h := maphash.Comparable(p.seed, struct {
-		addr, remote inet.Address
-		port         uint16
-		proto        uint8
-	}{inet.AddressOf(is.internal.addr), inet.AddressOf(is.remote.addr), is.internal.port, is.proto})
-	h %= uint64(len(p.used)) * 64
+func (p *pass) bit(k key) (word int, mask uint64) {
+	h := maphash.Comparable(p.seed, k) % (uint64(len(p.used)) * 64)
 	return int(h / 64), 1 << (h % 64)
 }
 
 // use records that an internal endpoint has a session.
-func (s *sweeper) use(is session) {
-	word, mask := s.bit(is)
-	s.used[word] |= mask
-	is.remote.addr = unspecifiedLike(is.remote.addr)
-	word, mask = s.bit(is)
-	s.used[word] |= mask
-}
-
-func unspecifiedLike(a netip.Addr) netip.Addr {
-	if a.Is4() {
-		return netip.IPv4Unspecified()
+func (s *sweeper) use(is *session) {
+	permit := is.Key
+	permit.RemotePort = port{}
+	for _, k := range []key{permit, is.Key.bare()} {
+		word, mask := s.bit(k)
+		s.used[word] |= mask
 	}
-	return netip.IPv6Unspecified()
 }
 
 // inUse reports whether a mapping had sessions in the last sweep, or got one since that began.
-func (s *sweeper) inUse(is session) bool {
+func (s *sweeper) inUse(is *session) bool {
 	if s.last == nil || !aging.Later(s.last.began, is.Seen) {
 		return true
 	}
-	word, mask := s.last.bit(is)
+	word, mask := s.last.bit(is.Key)
 	return s.last.used[word]&mask != 0
 }
 
 // fits reports whether the rule of a session, or of a mapping, still exists and translates the same way.
-func (n *nat) fits(is session) bool {
+func (n *nat) fits(is *session) bool {
+	internal, external := is.internal(), is.external()
 	if n.flushed != 0 && !aging.Later(is.Created, n.flushed) {
 		return false
 	}
 	switch is.Origin {
 	case originSnat:
 		r := n.rules.snat[is.Rule]
-		return r != nil && r.InternalNet.Contains(is.internal.addr) && r.ExternalIP.Contains(is.external.addr)
+		return r != nil && r.InternalNet.Contains(internal.addr) && r.ExternalIP.Contains(external.addr)
 	case originMasquerade:
-		return n.masqueradeAddress(is.external.addr.Is4()) == is.external.addr
+		return n.masqueradeAddress(external.addr.Is4()) == external.addr
 	case originDnat:
 		r := n.rules.dnat[is.Rule]
-		return r != nil && r.ExternalIP.Addr() == is.external.addr && r.InternalIP == is.internal.addr
+		return r != nil && r.ExternalIP.Addr() == external.addr && r.InternalIP == internal.addr
 	case originForwarding:
 		r := n.rules.forward[is.Rule]
-		return r != nil && r.ExternalIP.Addr() == is.external.addr && r.InternalIP == is.internal.addr &&
-			r.ExternalPort <= is.external.port && is.external.port <= r.last() &&
-			is.external.port-r.ExternalPort == is.internal.port-r.InternalPort && (r.Proto == protoAll || numbers[r.Proto] == is.proto)
+		return r != nil && r.ExternalIP.Addr() == external.addr && r.InternalIP == internal.addr &&
+			r.ExternalPort <= external.port && external.port <= r.last() &&
+			external.port-r.ExternalPort == internal.port-r.InternalPort && (r.Proto == protoAll || numbers[r.Proto] == is.Key.Proto)
 	}
 	return false
 }

@@ -3,7 +3,6 @@
 package nat
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -11,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/inet"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
 )
@@ -40,27 +39,6 @@ func point(t testing.TB, text string) endpoint {
 	return endpoint{p.Addr(), p.Port()}
 }
 
-// tablesOf opens the tables of the cube `n`.
-func tablesOf(t testing.TB, l *bpftest.Lab) *tables {
-	t.Helper()
-	tables := newTables(mapsOf{l: l})
-	return &tables
-}
-
-// mapsOf is an Env that has the maps of the cube `n`.
-type mapsOf struct {
-	cube.Env
-	l *bpftest.Lab
-}
-
-func (mapsOf) Inner(name string) (*ebpf.MapSpec, error) {
-	spec := &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 16, ValueSize: uint32(binary.Size(session4{}))}
-	if name == "next6" {
-		spec.KeySize, spec.ValueSize = 40, uint32(binary.Size(session6{}))
-	}
-	return spec, nil
-}
-
 // plant writes a session, or a mapping, as the fast path does.
 func plant(t testing.TB, tables *tables, p planted) {
 	t.Helper()
@@ -69,27 +47,19 @@ func plant(t testing.TB, tables *tables, p planted) {
 		t.Fatal(err)
 	}
 	internal, remote, external := point(t, p.internal), point(t, p.remote), point(t, p.external)
-	out := half{Created: now - uint64(p.age), Seen: now - uint64(p.age), Packets: 3, Bytes: 300, Rule: p.rule, State: p.state,
-		Port: portOf(external.port), Origin: p.origin}
-	in := out
-	in.Seen, in.Packets, in.Bytes, in.Port = now-uint64(p.inAge), 2, 200, portOf(internal.port)
+	s := session{Key: keyOf(internal, remote, p.proto), Created: now - uint64(p.age), Seen: now - uint64(p.age), Packets: 3, Bytes: 300, Rule: p.rule,
+		State: p.state, Port: portOf(external.port), Origin: p.origin, Addr: inet.AddressOf(external.addr)}
+	back := s.outside()
+	back.Seen, back.Packets, back.Bytes = now-uint64(p.inAge), 2, 200
 	if p.mapping {
-		out.Flags, in.Flags = flagMapping, flagMapping
+		s.Key, s.Flags, back.Key, back.Flags = s.Key.bare(), flagMapping, back.Key.bare(), flagMapping
 	}
-	var back inbound
 	if p.mapped {
-		out.Flags, back = flagMapped, inbound{Seen: in.Seen, Packets: in.Packets, Bytes: in.Bytes}
+		s.Flags, s.InSeen, s.InPackets, s.InBytes = flagMapped, uint32(back.Seen>>seenUnit), back.Packets, back.Bytes
 	}
-	if internal.addr.Is4() {
-		err = tables.v4.egress.Set(key4Of(internal, remote, p.proto), session4{Half: out, Addr: external.addr.As4(), In: back})
-		if err == nil && !p.mapped {
-			err = tables.v4.ingress.Set(key4Of(external, remote, p.proto), session4{Half: in, Addr: internal.addr.As4()})
-		}
-	} else {
-		err = tables.v6.egress.Set(key6Of(internal, remote, p.proto), session6{Half: out, Addr: external.addr.As16(), In: back})
-		if err == nil && !p.mapped {
-			err = tables.v6.ingress.Set(key6Of(external, remote, p.proto), session6{Half: in, Addr: internal.addr.As16()})
-		}
+	err = tables.put(s)
+	if err == nil && !p.mapped {
+		err = tables.put(back)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -98,23 +68,7 @@ func plant(t testing.TB, tables *tables, p planted) {
 
 func sizes(t testing.TB, tables *tables) (egress, ingress int) {
 	t.Helper()
-	var err error
-	for range tables.v4.egress.All(&err) {
-		egress++
-	}
-	for range tables.v6.egress.All(&err) {
-		egress++
-	}
-	for range tables.v4.ingress.All(&err) {
-		ingress++
-	}
-	for range tables.v6.ingress.All(&err) {
-		ingress++
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return egress, ingress
+	return len(tables.all(0)), len(tables.all(zoneOutside))
 }
 
 // wantSessions waits until the tables have a number of entries on both sides.
@@ -302,8 +256,8 @@ func TestHalvesOfSessionsGo(t *testing.T) {
 	plant(t, tables, p)
 	p.internal, p.external = "10.0.0.2:5", "203.0.113.1:1025"
 	plant(t, tables, p)
-	if _, err := tables.v4.egress.Delete(key4Of(point(t, p.internal), point(t, p.remote), p.proto)); err != nil {
-		t.Fatal(err)
+	if !tables.sessions.End(keyOf(point(t, p.internal), point(t, p.remote), p.proto).entry()) {
+		t.Fatal("there is no session")
 	}
 	l.Restart(nil) // the first sweep looks for them
 	wantSessions(t, tablesOf(t, l), 1, 1)
@@ -383,13 +337,13 @@ func TestManySessionsAreReadInPages(t *testing.T) {
 	}
 	for i := range each {
 		remote := endpoint{netip.AddrFrom4([4]byte{198, 51, byte(i >> 8), byte(i)}), 53}
-		k := key4Of(point(t, "10.0.0.1:5"), remote, unix.IPPROTO_UDP)
-		v := session4{Half: half{Created: now, Seen: now, Rule: 1, Port: portOf(1024)}, Addr: [4]byte{203, 0, 113, 1}}
+		is := session{Created: now, Seen: now, Rule: 1}.as("203.0.113.1", 1024)
+		is.Key = keyOf(point(t, "10.0.0.1:5"), remote, unix.IPPROTO_UDP)
 		remote6 := endpoint{netip.AddrFrom16([16]byte{0x20, 1, 14: byte(i >> 8), 15: byte(i)}), 53}
-		k6 := key6Of(point(t, "[fd00::1]:5"), remote6, unix.IPPROTO_UDP)
-		v6 := session6{Half: half{Created: now, Seen: now, Rule: 2, Port: portOf(1024)}, Addr: netip.MustParseAddr("2001:db8::1").As16()}
-		for _, err := range []error{tables.v4.egress.Set(k, v), tables.v6.egress.Set(k6, v6), tables.v4.ingress.Set(twin4(k, v), v), tables.v6.ingress.Set(twin6(k6, v6), v6)} {
-			if err != nil {
+		is6 := session{Created: now, Seen: now, Rule: 2}.as("2001:db8::1", 1024)
+		is6.Key = keyOf(point(t, "[fd00::1]:5"), remote6, unix.IPPROTO_UDP)
+		for _, s := range []session{is, is6, is.outside(), is6.outside()} {
+			if err := tables.add(s); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -417,5 +371,3 @@ func TestManySessionsAreReadInPages(t *testing.T) {
 		}
 	}
 }
-
-func (m mapsOf) Map(name string) (*ebpf.Map, error) { return m.l.Map("n", name), nil }

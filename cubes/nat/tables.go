@@ -6,9 +6,14 @@ package nat
 
 import (
 	"encoding/binary"
+	"fmt"
 	"net/netip"
+	"runtime"
 	"strconv"
+	"time"
+	"unsafe"
 
+	conns "github.com/polycube/polycube/conntrack/table"
 	"github.com/polycube/polycube/counter"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/table"
@@ -99,55 +104,86 @@ type forward struct {
 	_      [3]uint8
 }
 
-// key4 is struct nat_key4.
-type key4 struct {
-	Local, Remote         [4]byte
+// Zones of the table of sessions: NAT_IN and NAT_V6, combined.
+const (
+	zoneOutside = 1 << iota // as seen outside
+	zoneIPv6
+	zones
+)
+
+// key is struct nat_key.
+type key struct {
+	Local, Remote         inet.Address
 	LocalPort, RemotePort port
+	Zone                  uint16
 	Proto                 uint8
-	_                     [3]uint8
+	_                     uint8
 }
 
-// key6 is struct nat_key6.
-type key6 struct {
-	Local, Remote         [16]byte
-	LocalPort, RemotePort port
-	Proto                 uint8
-	_                     [3]uint8
+// entry returns the key as the table has it.
+func (k key) entry() conns.Key { return *(*conns.Key)(unsafe.Pointer(&k)) }
+
+// keyOf is the key of a session as seen inside.
+func keyOf(internal, remote endpoint, proto uint8) key {
+	k := key{Local: inet.AddressOf(internal.addr), Remote: inet.AddressOf(remote.addr), LocalPort: portOf(internal.port),
+		RemotePort: portOf(remote.port), Proto: proto}
+	if !internal.addr.Unmap().Is4() {
+		k.Zone = zoneIPv6
+	}
+	return k
 }
 
-// half is the common beginning of struct nat_session4 and nat_session6: one direction of a session.
-type half struct {
-	Created, Seen        uint64
-	Packets, Bytes       uint64
-	Rule                 uint32
+// bare is the key of the mapping of the local endpoint.
+func (k key) bare() key {
+	return key{Local: k.Local, LocalPort: k.LocalPort, Zone: k.Zone, Proto: k.Proto}
+}
+
+// session is struct nat_session: a session, or a mapping, as seen on one side. Its methods are for those as seen inside.
+type session struct {
+	Key                  key
+	Status               uint32
+	InSeen               uint32 // units of 2^26 ns, 0: never
+	Seen                 uint64
 	State                uint32
+	Rule                 uint32
 	AddrDelta, PortDelta uint16
 	Port                 port
 	Flags                uint8
 	Origin               origin
+	Addr                 inet.Address
+	Created              uint64
+	Packets, Bytes       uint64
+	InPackets, InBytes   uint64
 }
 
-// inbound is the other direction's part of an entry of egress tables with flagMapped.
-type inbound struct{ Seen, Packets, Bytes uint64 }
+var _ [unsafe.Sizeof(conns.Entry{})]byte = [unsafe.Sizeof(session{})]byte{}
 
-func (in inbound) half() half { return half{Seen: in.Seen, Packets: in.Packets, Bytes: in.Bytes} }
+// sessionOf is an entry of the table as the session that it is.
+func sessionOf(e *conns.Entry) *session { return (*session)(unsafe.Pointer(e)) }
 
-// session4 is struct nat_session4.
-type session4 struct {
-	Half half
-	Addr [4]byte
-	_    uint32
-	In   inbound
+// seenUnit is NAT_SEEN_UNIT.
+const seenUnit = 26
+
+// inAge is the time since the last packet of the other direction.
+func (s *session) inAge(now uint64) (time.Duration, bool) {
+	return max(0, time.Duration(int32(uint32(now>>seenUnit)-s.InSeen))<<seenUnit), s.InSeen != 0
 }
 
-// session6 is struct nat_session6.
-type session6 struct {
-	Half half
-	Addr [16]byte
-	In   inbound
+// twin is the key of the other side.
+func (s *session) twin() key {
+	k := s.Key
+	k.Local, k.LocalPort, k.Zone = s.Addr, s.Port, k.Zone^zoneOutside
+	return k
 }
 
-// The bits of half.State: the TCP flags seen; for other protocols only ACK.
+func (s *session) internal() endpoint { return endpoint{s.Key.Local.Addr(), s.Key.LocalPort.number()} }
+func (s *session) remote() endpoint   { return endpoint{s.Key.Remote.Addr(), s.Key.RemotePort.number()} }
+func (s *session) external() endpoint { return endpoint{s.Addr.Addr(), s.Port.number()} }
+
+// is reports whether a flag is set.
+func (s *session) is(flag uint8) bool { return s.Flags&flag != 0 }
+
+// The bits of session.State: the TCP flags seen; for other protocols only ACK.
 const (
 	outACK = 1 << 1
 	outFIN = 1 << 2
@@ -157,11 +193,11 @@ const (
 	inRST  = 1 << 7
 )
 
-// The bits of half.Flags that matter here.
+// The bits of session.Flags that matter here.
 const (
 	// flagMapping: not a session but the claim of an external endpoint.
 	flagMapping = 1 << 0
-	// flagMapped: packets from outside find the session through its mapping; it has no entry in the ingress table.
+	// flagMapped: packets from outside find the session through its mapping; it is not in the table as seen outside.
 	flagMapped = 1 << 5
 )
 
@@ -171,87 +207,84 @@ type endpoint struct {
 	port uint16
 }
 
-// session is an entry of an egress table in the control plane's types.
-type session struct {
-	half
-	in                         inbound
-	proto                      uint8
-	internal, remote, external endpoint
-}
-
-// family contains the tables of IPv4 or IPv6.
-type family[K comparable, V any] struct {
-	egress, ingress table.Table[K, V]
-	// session decodes an entry of egress; twin returns the key of the other direction, for entries of both tables,
-	// and bare the key of the mapping of a local endpoint.
-	session func(K, V) session
-	twin    func(K, V) K
-	bare    func(K) K
-	half    func(V) half
-	// key is the inverse of session.
-	key func(internal, remote endpoint, proto uint8) K
-}
-
 // tables are the maps.
 type tables struct {
+	env      cube.Env
 	sources  table.Table[sourceKey, source]
 	forwards table.Table[forwardKey, forward]
-	v4       family[key4, session4]
-	v6       family[key6, session6]
-	// next4 and next6 contain the tables that will replace those above, while their size changes.
-	next4    table.MapOf[uint32, key4, session4]
-	next6    table.MapOf[uint32, key6, session6]
 	counters counter.Set
+	// sessions is nil before the steps of the first plan.
+	sessions *conns.Table
 }
 
 func newTables(env cube.Env) tables {
-	return tables{
-		sources:  table.New[sourceKey, source](env, "sources"),
-		forwards: table.New[forwardKey, forward](env, "forwards"),
-		next4:    table.NewMapOf[uint32, key4, session4](env, "next4"),
-		next6:    table.NewMapOf[uint32, key6, session6](env, "next6"),
-		counters: counters.In(env, "counters"),
-		v4: family[key4, session4]{session: session4Of, twin: twin4, bare: bare4, half: func(s session4) half { return s.Half }, key: key4Of,
-			egress: table.New[key4, session4](env, "egress4"), ingress: table.New[key4, session4](env, "ingress4")},
-		v6: family[key6, session6]{session: session6Of, twin: twin6, bare: bare6, half: func(s session6) half { return s.Half }, key: key6Of,
-			egress: table.New[key6, session6](env, "egress6"), ingress: table.New[key6, session6](env, "ingress6")},
+	return tables{env: env, sources: table.New[sourceKey, source](env, "sources"), forwards: table.New[forwardKey, forward](env, "forwards"),
+		counters: counters.In(env, "counters")}
+}
+
+// open opens the table of sessions. An earlier daemon may have been killed after a change of its size, and before it was
+// stored.
+func (t *tables) open(most uint32) (err error) {
+	if t.sessions, err = conns.Open(t.env, entriesFor(most)); err != nil {
+		return err
+	}
+	if t.sessions.Size() != entriesFor(most) {
+		err = t.sessions.Resize(entriesFor(most))
+	}
+	t.limit(most)
+	return err
+}
+
+func (t *tables) close() error {
+	if t.sessions == nil {
+		return nil
+	}
+	err := t.sessions.Close()
+	t.sessions = nil
+	return err
+}
+
+// limits are how many entries each zone may have: a session may have its own mapping, and has one entry as seen outside: its
+// mapping's or, without one, its own. IPv6, which rarely needs a NAT, gets a quarter.
+func limits(most uint32) [zones]uint32 {
+	return [zones]uint32{0: 2 * most, zoneOutside: most, zoneIPv6: most / 2, zoneIPv6 | zoneOutside: most / 4}
+}
+
+// entriesFor is how many entries the table needs: some may have ended and not be removed yet, or be kept by CPUs.
+func entriesFor(most uint32) int {
+	sum := 32 * runtime.NumCPU()
+	for _, limit := range limits(most) {
+		sum += int(limit)
+	}
+	return sum + int(most/8)
+}
+
+// resize changes the number of sessions. It refuses one that is too small for those that exist.
+func (t *tables) resize(most uint32) error {
+	if _, err := t.sessions.Remove(func(*conns.Entry) bool { return false }); err != nil {
+		return err
+	}
+	for zone, limit := range limits(most) {
+		if n := t.sessions.Count(uint16(zone)); uint32(n) > limit {
+			return fmt.Errorf("max-sessions %d: %d entries do not fit: the limit would be %d: %w", most, n, limit, cube.ErrFull)
+		}
+	}
+	if err := t.sessions.Resize(entriesFor(most)); err != nil {
+		return err
+	}
+	t.limit(most)
+	return nil
+}
+
+// limit sets the limits of the zones.
+func (t *tables) limit(most uint32) {
+	for zone, limit := range limits(most) {
+		t.sessions.Limit(uint16(zone), limit)
 	}
 }
 
-func session4Of(k key4, v session4) session {
-	return session{half: v.Half, in: v.In, proto: k.Proto,
-		internal: endpoint{netip.AddrFrom4(k.Local), k.LocalPort.number()},
-		remote:   endpoint{netip.AddrFrom4(k.Remote), k.RemotePort.number()},
-		external: endpoint{netip.AddrFrom4(v.Addr), v.Half.Port.number()}}
-}
-
-func session6Of(k key6, v session6) session {
-	return session{half: v.Half, in: v.In, proto: k.Proto,
-		internal: endpoint{netip.AddrFrom16(k.Local), k.LocalPort.number()},
-		remote:   endpoint{netip.AddrFrom16(k.Remote), k.RemotePort.number()},
-		external: endpoint{netip.AddrFrom16(v.Addr), v.Half.Port.number()}}
-}
-
-func twin4(k key4, v session4) key4 {
-	k.Local, k.LocalPort = v.Addr, v.Half.Port
-	return k
-}
-
-func twin6(k key6, v session6) key6 {
-	k.Local, k.LocalPort = v.Addr, v.Half.Port
-	return k
-}
-
-func bare4(k key4) key4 { return key4{Local: k.Local, LocalPort: k.LocalPort, Proto: k.Proto} }
-
-func bare6(k key6) key6 { return key6{Local: k.Local, LocalPort: k.LocalPort, Proto: k.Proto} }
-
-func key4Of(internal, remote endpoint, proto uint8) key4 {
-	return key4{Local: internal.addr.As4(), Remote: remote.addr.As4(), LocalPort: portOf(internal.port),
-		RemotePort: portOf(remote.port), Proto: proto}
-}
-
-func key6Of(internal, remote endpoint, proto uint8) key6 {
-	return key6{Local: internal.addr.As16(), Remote: remote.addr.As16(), LocalPort: portOf(internal.port),
-		RemotePort: portOf(remote.port), Proto: proto}
+// find returns the session with a key.
+func (t *tables) find(k key) (session, bool) {
+	e, ok := t.sessions.Find(k.entry())
+	return *sessionOf(&e), ok
 }
