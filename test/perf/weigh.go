@@ -149,7 +149,7 @@ var before = map[string]string{
 
 // weighAll weighs each case against the same program without the helper.
 func (s *scales) weighAll(cases []helperCase, result func(name string, w HelperWeight)) error {
-	c, err := s.cube()
+	c, err := s.cube("helpers_weigh")
 	if err != nil {
 		return err
 	}
@@ -176,9 +176,9 @@ func (s *scales) weighAll(cases []helperCase, result func(name string, w HelperW
 	return nil
 }
 
-// cube is a cube of the programs that are weighed.
-func (s *scales) cube() (*link.Cube, error) {
-	elf, err := bpf.Object("helpers_weigh", s.hook)
+// cube is a cube of the programs of an object, which are weighed.
+func (s *scales) cube(object string) (*link.Cube, error) {
+	elf, err := bpf.Object(object, s.hook)
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +186,7 @@ func (s *scales) cube() (*link.Cube, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &link.Cube{ID: 1, Name: "helpers", Object: o, Entry: true, Maps: map[string]asm.FDer{}}
+	c := &link.Cube{ID: 1, Name: object, Object: o, Entry: true, Maps: map[string]asm.FDer{}}
 	for name, spec := range o.Maps {
 		if c.Maps[name], err = s.make(spec); err != nil {
 			return nil, err
@@ -208,17 +208,26 @@ func (s *scales) cube() (*link.Cube, error) {
 	return c, nil
 }
 
-// weigh verifies the cube with one of the programs.
-func (s *scales) weigh(c *link.Cube, program string) (HelperWeight, error) {
+// link links the cube with one of the programs.
+func (s *scales) link(c *link.Cube, program string) (*ebpf.ProgramSpec, error) {
 	f := c.Object.Functions[program]
 	if f == nil {
-		return HelperWeight{}, fmt.Errorf("program %s: %w", program, cube.ErrNotFound)
+		return nil, fmt.Errorf("program %s: %w", program, cube.ErrNotFound)
 	}
 	one := *c
 	one.Programs[cube.Ingress] = []link.CubeProgram{{Object: c.Object, Function: f}}
 	spec, err := link.Program(&link.Component{Hook: s.hook, Hops: link.DefaultHops, Cubes: []*link.Cube{&one}}, &s.core, link.Call, link.OnIngress)
 	if err != nil {
-		return HelperWeight{}, fmt.Errorf("program %s: %w", program, err)
+		return nil, fmt.Errorf("program %s: %w", program, err)
+	}
+	return spec, nil
+}
+
+// weigh verifies the cube with one of the programs.
+func (s *scales) weigh(c *link.Cube, program string) (HelperWeight, error) {
+	spec, err := s.link(c, program)
+	if err != nil {
+		return HelperWeight{}, err
 	}
 	w, err := refusal.Weigh(spec)
 	if err != nil {

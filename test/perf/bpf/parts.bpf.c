@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+//go:build ignore
+
+/* The smallest use of each shared part in a program of its own, to be verified: the difference to part_nothing is what
+ * the part costs. */
+#include <pcn/cube.h>
+#include <pcn/classify.h>
+#include <pcn/conntrack_packet.h>
+#include <pcn/fdb.h>
+#include <pcn/rule_counters.h>
+
+PCN_MAP(fdb, BPF_MAP_TYPE_HASH, __u64, struct pcn_fdb_entry, 64);
+
+#include <pcn/fdb_cache.h>
+
+enum parts_reason {
+	PARTS_YES = PCN_REASON_FIRST, /* the part has found something */
+	PARTS_NO,
+};
+PCN_REASONS(parts_reason);
+
+PCN_PROGRAM(part_nothing)
+{
+	return pcn_pkt_drop(ctx, md, PARTS_NO);
+}
+
+PCN_PROGRAM(part_flow)
+{
+	struct pcn_flow flow = {};
+
+	if (pcn_flow_read(ctx, &flow) || !(flow.has & PCN_FLOW_PORTS))
+		return pcn_pkt_drop(ctx, md, PARTS_NO);
+	return pcn_pkt_drop(ctx, md, PARTS_YES);
+}
+
+PCN_PROGRAM(part_classifier)
+{
+	struct pcn_classify_match match;
+
+	if (pcn_classify_packet(ctx, md, &match, pcn_classify_set(md, 0)) <= 0)
+		return pcn_pkt_drop(ctx, md, PARTS_NO);
+	return pcn_pkt_drop(ctx, md, PARTS_YES);
+}
+
+/* The key is read once, for two sets. */
+PCN_PROGRAM(part_classifier_key)
+{
+	__u32 first = pcn_classify_set(md, 0), second = pcn_classify_set(md, 1);
+	__u32 fields = pcn_classify_fields(first) | pcn_classify_fields(second);
+	struct pcn_classify_key *key = pcn_classify_key();
+	struct pcn_classify_match match;
+
+	if (!key || pcn_classify_read(ctx, key, fields, md->in_port, md->traffic_class))
+		return pcn_pkt_drop(ctx, md, PARTS_NO);
+	if (pcn_classify(key, &match, first) || pcn_classify(key, &match, second))
+		return pcn_pkt_drop(ctx, md, PARTS_YES);
+	return pcn_pkt_drop(ctx, md, PARTS_NO);
+}
+
+PCN_PROGRAM(part_rule_counters)
+{
+	__u32 counter = md->in_port;
+
+	pcn_count_rule(&counter, md->packet_len);
+	return pcn_pkt_drop(ctx, md, PARTS_YES);
+}
+
+/* The calls of a stateful cube, without those of its rules. */
+PCN_PROGRAM(part_connections)
+{
+	struct pcn_conntrack_work *w = pcn_conntrack_begin();
+
+	if (!w || pcn_flow_read(ctx, &w->flow))
+		return pcn_pkt_drop(ctx, md, PARTS_NO);
+	if (pcn_conntrack_track(ctx, w, pcn_instance(md), 0) == PCN_CT_INVALID)
+		return pcn_pkt_drop(ctx, md, PARTS_NO);
+	if (!pcn_conntrack_known(w) && pcn_conntrack_accept(w) < 0)
+		return pcn_pkt_drop(ctx, md, PARTS_NO);
+	return pcn_pkt_drop(ctx, md, PARTS_YES);
+}
+
+/* The table alone, with a state of the cube's own. */
+PCN_PROGRAM(part_connections_table)
+{
+	struct pcn_conntrack_work *w = pcn_conntrack_begin();
+
+	if (!w || pcn_flow_read(ctx, &w->flow))
+		return pcn_pkt_drop(ctx, md, PARTS_NO);
+	struct pcn_conntrack_entry *new = &w->fresh;
+	if (pcn_conntrack_key(&new->key, &w->flow, pcn_instance(md)) < 0)
+		return pcn_pkt_drop(ctx, md, PARTS_NO);
+	if (pcn_conntrack_find(&new->key) > 0 || pcn_conntrack_open(new) > 0)
+		return pcn_pkt_drop(ctx, md, PARTS_YES);
+	return pcn_pkt_drop(ctx, md, PARTS_NO);
+}
+
+PCN_PROGRAM(part_bridge_cache)
+{
+	struct pcn_cursor c;
+
+	pcn_cursor_open(&c, ctx, sizeof(struct ethhdr));
+	struct ethhdr *eth = pcn_parse_eth(&c);
+	if (!eth)
+		return pcn_pkt_drop(ctx, md, PARTS_NO);
+	struct pcn_macs mac = pcn_macs(eth);
+	__u64 now = pcn_fdb_now();
+	pcn_fdb_learn(mac.from, md->in_port, now);
+	if (pcn_fdb_find(mac.to, now) < 0)
+		return pcn_pkt_drop(ctx, md, PARTS_NO);
+	return pcn_pkt_drop(ctx, md, PARTS_YES);
+}
+
+PCN_LICENSE;
