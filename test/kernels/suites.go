@@ -21,8 +21,8 @@ var (
 
 const trialsFile = "/tmp/trials.json"
 
-// Short is part of every CI run: the packet path of each service at each hook, and the demo. Tests are named: one that
-// does not run, or skips, fails.
+// Short is part of every CI run: the packet path of each service at each hook, the demo, and the weight of the shared
+// parts for the verifier, which differs by kernel. Tests are named: one that does not run, or skips, fails.
 func Short() []Job {
 	tests := func(pkg string, names ...string) Job {
 		return Job{Package: pkg, Tests: names, Within: 10 * time.Minute}
@@ -43,6 +43,7 @@ func Short() []Job {
 		tests("test/hairpin", "TestHostsReachAForwardedPortOfTheRoutersAddress"),
 		tests("test/fates", "TestEveryFrameHasAFate"),
 		tests("test/cubeapi", "TestProgramsCallEachOtherByIndex"),
+		tests("test/perf", "TestPartsWeighWhatTheirPagesSay"),
 	}
 }
 
