@@ -55,34 +55,62 @@ PCN_INLINE void *pcn_classify_tries_of(const struct pcn_classify_key *key, __u32
 	return *trie ? m : NULL;
 }
 
+/* Internal: sets the bit of a set that the rules match in the word of the mark, if the set has the address. */
+PCN_INLINE void pcn_classify_set_bit(void *in, struct pcn_classify_key *key, __u32 trie, __u32 used)
+{
+	__u32 word = used & PCN_CLASSIFY_OF_DESTINATION ? PCN_CLASSIFY_DST : PCN_CLASSIFY_SRC;
+	__u64 has = pcn_classify_in_trie(in, key, trie, word);
+
+	key->word[PCN_CLASSIFY_MARK] |= (has & 1) << (32 + (used >> PCN_CLASSIFY_BIT));
+}
+
+/* Internal: the i-th use of a set by the rules; 0 after the last one. Linux 6.1 knows a mask better than a comparison. */
+PCN_INLINE __u32 pcn_classify_used(const struct pcn_classify_block *block, __u32 i)
+{
+	asm volatile("" : "+r"(i));
+	return block->used[i & (PCN_CLASSIFY_USED_SETS - 1)];
+}
+
+/* Internal: sets the bits of the i-th use of a set by the rules, and the next one if it is of the same set: where the set is is
+ * read once for both addresses, so a packet sees it before a change or after. Returns 0 after the last one. A
+ * function of its own, so that the verifier checks it once. */
+PCN_GLOBAL int pcn_classify_use(struct pcn_classify_part *m PCN_NONNULL,
+				struct pcn_classify_key *key PCN_NONNULL, __u32 forest, __u32 i)
+{
+	const struct pcn_classify_block *block = pcn_classify_at(m, forest - 1);
+	const __u32 set = PCN_CLASSIFY_ADDRESSES - 1;
+	__u32 used, trie = 0, next = 0;
+
+	if (i >= PCN_CLASSIFY_USED_SETS)
+		return 0;
+	used = pcn_classify_used(block, i);
+	if (!used)
+		return 0;
+	if (i && !((pcn_classify_used(block, i - 1) ^ used) & set))
+		return 1; /* done with the one before */
+	void *in = pcn_classify_tries_of(key, used & set, &trie);
+	if (!in)
+		return 1;
+	pcn_classify_set_bit(in, key, trie, used);
+	if (i + 1 < PCN_CLASSIFY_USED_SETS)
+		next = pcn_classify_used(block, i + 1);
+	if (next && !((next ^ used) & set))
+		pcn_classify_set_bit(in, key, trie, next);
+	return 1;
+}
+
 /* Internal: writes the bits of the sets that the rules match, which are in the block before the forest, to
- * the upper half of the word of the mark. Where a set is is read once for both addresses: a packet
- * sees it before a change or after. */
+ * the upper half of the word of the mark. */
 PCN_GLOBAL int pcn_classify_sets_of(struct pcn_classify_part *m PCN_NONNULL,
 				    struct pcn_classify_key *key PCN_NONNULL, __u32 forest)
 {
-	const struct pcn_classify_block *block = pcn_classify_at(m, forest - 1);
-	__u32 set = 0, trie = 0;
-	void *in = NULL;
-
 	key->word[PCN_CLASSIFY_MARK] = (__u32)key->word[PCN_CLASSIFY_MARK];
 	if (!(key->word[PCN_CLASSIFY_LINK] & PCN_FLOW_IP))
 		return 0;
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < PCN_CLASSIFY_USED_SETS; i++) {
-		__u32 used = block->used[i];
-
-		if (!used)
+		if (!pcn_classify_use(m, key, forest, i))
 			break;
-		if ((used & (PCN_CLASSIFY_ADDRESSES - 1)) != set) {
-			set = used & (PCN_CLASSIFY_ADDRESSES - 1);
-			in = pcn_classify_tries_of(key, set, &trie);
-		}
-		if (in &&
-		    pcn_classify_in_trie(in, key, trie,
-					 used & PCN_CLASSIFY_OF_DESTINATION ? PCN_CLASSIFY_DST
-									    : PCN_CLASSIFY_SRC))
-			key->word[PCN_CLASSIFY_MARK] |= 1ull << (32 + (used >> PCN_CLASSIFY_BIT));
 	}
 	return 0;
 }
