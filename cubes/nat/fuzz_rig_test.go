@@ -283,9 +283,14 @@ func (v *verdict) left(p *opening) error {
 	return err
 }
 
-// entry returns the external endpoint of a session from the table, and whether it has no mapping.
+// entry returns the external endpoint of a session or, without a remote address, a mapping from the table, and whether it has
+// no mapping.
 func (r *rig) entry(k pair) (at endpoint, alone bool, err error) {
-	s, ok := r.tables.find(keyOf(k.local, k.remote, k.proto))
+	key := keyOf(k.local, k.remote, k.proto)
+	if k.remote.addr.IsUnspecified() {
+		key = key.bare()
+	}
+	s, ok := r.tables.find(key)
 	if !ok {
 		return endpoint{}, false, fmt.Errorf("there is no session %v", k)
 	}

@@ -23,9 +23,12 @@ import (
 
 // What ships runs as a part of the daemon, and some of it uses what services may not: by the file, what is said of it.
 var oursAlone = map[string]string{
-	"nat.tc.o":          `calls the kernel function "bpf_cast_to_kern_ctx"`,
-	"pbforwarder.tc.o":  "it is shared between services (shared:classify)",
-	"pbforwarder.xdp.o": "it is shared between services (shared:classify)",
+	"ipset.tc.o":        "services may not use the map flags 0x400", // of maps that all cubes share
+	"ipset.xdp.o":       "services may not use the map flags 0x400",
+	"nat.tc.o":          "services may not use the map flags 0x400",
+	"nat.xdp.o":         "services may not use the map flags 0x400",
+	"pbforwarder.tc.o":  "services may not use the map flags 0x400",
+	"pbforwarder.xdp.o": "services may not use the map flags 0x400",
 	"router.tc.o":       "the limit of a service is 256",
 	"router.xdp.o":      "the limit of a service is 256",
 }

@@ -72,8 +72,8 @@ type md struct {
 	PacketLen, TrafficClass, FlowHash, Tenant uint32
 	MD                                        [4]uint32
 	PassIfindex                               uint32
-	Turns, Flags, TraceID, Pad                uint16
-	Reserved                                  [3]uint32
+	Turns, Flags, TraceID, Pad, Cube, Pad2    uint16
+	Reserved                                  [2]uint32
 }
 
 // resume is struct pcn_resume.
