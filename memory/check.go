@@ -6,6 +6,7 @@ package memory
 
 import (
 	"fmt"
+	"runtime/debug"
 
 	"golang.org/x/sys/unix"
 
@@ -34,11 +35,13 @@ func (e *lackError) Error() string {
 // Is matches cube.ErrFull, for clients, and ENOMEM, a lack of resources.
 func (e *lackError) Is(target error) bool { return target == cube.ErrFull || target == unix.ENOMEM }
 
-// Check refuses a map that takes a number of bytes if they are not available. The error matches cube.ErrFull and ENOMEM.
+// Check refuses a map that takes a number of bytes if they are not available, even if the daemon gives back what it has
+// freed. The error matches cube.ErrFull and ENOMEM.
 func Check(entries uint32, takes uint64) error {
-	if takes < large {
+	if takes < large || Available().Bytes >= takes+reserve {
 		return nil
 	}
+	debug.FreeOSMemory()
 	if room := Available(); room.Bytes < takes+reserve {
 		return &lackError{entries, takes, room}
 	}
