@@ -221,7 +221,7 @@ func TestProgramsAndGoClassifyAlike(t *testing.T) {
 				if !connected {
 					continue
 				}
-				e, c := *l.entry(uint32(n)), m.of[port]
+				e, c := *l.entry(n), m.of[port]
 				if n == 0 {
 					e = l.embryos()[port]
 				}
