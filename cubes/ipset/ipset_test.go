@@ -59,7 +59,7 @@ func TestRulesMatchAddressesOfASet(t *testing.T) {
 				}
 			}
 		}
-		check("two sets, of which one does not exist", map[string]string{
+		check("two sets, one of which does not exist", map[string]string{
 			"10.255.0.1 11.0.0.1": "action-drop", "11.0.0.1 10.0.0.1": "f:p1", "11.0.0.1 9.255.255.255": "f:p2",
 			"192.0.2.1 1.1.1.1": "action-drop", "192.0.2.2 192.0.2.1": "f:p1", "192.0.2.2 192.0.2.0": "f:p2",
 			"2001:db8:7fff::1 ::1": "action-drop", "2001:db8:8000::1 2001:db8::": "f:p1", "2001:db8:8000::1 2001:db8:8000::": "f:p2",

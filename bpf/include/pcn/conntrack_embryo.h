@@ -3,9 +3,9 @@
  * oldest, so a flood of SYNs makes half-open connections give way, and takes nothing of the table of
  * <pcn/conntrack.h>. Include <pcn/conntrack_packet.h>, which moves a connection there once it is open.
  *
- * Entries change hands without a grace period. So each has a ticket, its number in the order of arrival, which is
- * in the words that refer to it, too; only who has claimed an entry writes to it; and readers copy it and then
- * look whether it still has the ticket. docs/adr/0048-connection-table.md explains it. */
+ * Entries are reused without waiting for a grace period. So each entry has a ticket, its number in the order of
+ * arrival, and the words that refer to it contain the same ticket. Only the CPU that has claimed an entry writes
+ * to it. Readers copy an entry and then check that its ticket is unchanged: docs/adr/0048-connection-table.md. */
 #ifndef PCN_CONNTRACK_EMBRYO_H
 #define PCN_CONNTRACK_EMBRYO_H
 

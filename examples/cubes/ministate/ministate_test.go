@@ -172,7 +172,7 @@ func TestForgedSYNsChangeNothing(t *testing.T) {
 		in("the answer", tcp(outside, inside, 80, 1000, syn|ack, 5000, 1001), "")
 		out("the third", tcp(inside, outside, 1000, 80, ack, 1001, 5001), "")
 		in("a SYN within the connection", tcp(outside, inside, 80, 1000, syn, 5001, 0), "no-rule")
-		in("the connection goes on", tcp(outside, inside, 80, 1000, ack, 5001, 1001), "")
+		in("a segment of the open connection", tcp(outside, inside, 80, 1000, ack, 5001, 1001), "")
 		out("it ends", tcp(inside, outside, 1000, 80, fin|ack, 1001, 5001), "")
 		in("on both sides", tcp(outside, inside, 80, 1000, fin|ack, 5001, 1002), "")
 		out("the last", tcp(inside, outside, 1000, 80, ack, 1002, 5002), "")

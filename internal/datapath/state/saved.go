@@ -159,7 +159,7 @@ func (in *Instance) readObject(known *savedObjects, h cube.Hook, pr savedProgram
 	}
 }
 
-// savedObjects are saved objects that were read, by the hash of hook and bytes; nil reads each anew.
+// savedObjects caches parsed saved objects by the hash of their hook and bytes. A nil cache parses every object again.
 type savedObjects struct {
 	byHash map[[sha256.Size]byte]savedObject
 }
