@@ -12,7 +12,7 @@ import (
 
 	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
-	"github.com/polycube/polycube/internal/datapath/expedite"
+	"github.com/polycube/polycube/internal/expedite"
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/netdevs"

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/polycube/polycube/internal/datapath/expedite"
+	"github.com/polycube/polycube/internal/expedite"
 	"github.com/polycube/polycube/internal/datapath/segments"
 	"github.com/polycube/polycube/test/netns"
 )

@@ -9,7 +9,7 @@
 // use, its segments, the order of the steps of a change and the lock; everything else has an
 // owner of its own, each in a package below this one that imports only those above it here:
 //
-//	undo, expedite, collect  the way back from a step, grace periods, what is freed later
+//	undo, collect            the way back from a step, what is freed later
 //	graph                    the desired state, and what follows from it alone
 //	abi, bpfmap              structs and names that programs share, helpers for maps
 //	framework                the framework's maps and programs, the loop
@@ -34,7 +34,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
 	"github.com/polycube/polycube/internal/datapath/collect"
 	"github.com/polycube/polycube/internal/datapath/counters"
-	"github.com/polycube/polycube/internal/datapath/expedite"
+	"github.com/polycube/polycube/internal/expedite"
 	"github.com/polycube/polycube/internal/datapath/floods"
 	"github.com/polycube/polycube/internal/datapath/framework"
 	"github.com/polycube/polycube/internal/datapath/graph"

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/expedite"
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
@@ -284,8 +285,10 @@ func (x *execution) undoPlan(p planned, done *cube.Undo) error {
 	return nil
 }
 
-// commitPlan runs steps of a plan or their undo. Meanwhile the cube cannot change its programs: it would wait for itself.
+// commitPlan runs steps of a plan or their undo, which may wait until no packet reads what they replace. Meanwhile the cube
+// cannot change its programs: it would wait for itself.
 func (x *execution) commitPlan(ctx context.Context, u *unit.Unit, fn func() error) error {
+	defer expedite.Begin()()
 	u.BeginCommit()
 	defer u.EndCommit()
 	return x.call(ctx, u, fn)

@@ -21,7 +21,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/abi"
-	"github.com/polycube/polycube/internal/datapath/expedite"
+	"github.com/polycube/polycube/internal/expedite"
 	"github.com/polycube/polycube/internal/datapath/framework"
 	"github.com/polycube/polycube/internal/datapath/tables"
 )

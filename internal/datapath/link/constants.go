@@ -62,24 +62,25 @@ func (o *Object) IsSet(constants []byte, name string) bool {
 // Reads reports whether a program of the object, or a function that it calls, loads the constant of that C name.
 func (o *Object) Reads(name string) bool {
 	v, ok := o.variables[name]
-	if !ok {
-		return false
-	}
-	loads := func(ins asm.Instruction) bool {
-		base, constant := o.sections[ins.Reference()]
-		return constant && ins.IsLoadFromMap() && uint32(uint64(ins.Constant)>>32)+base == v.offset
-	}
-	for _, f := range o.Functions {
-		if slices.ContainsFunc(f.Body, loads) {
-			return true
-		}
-		for _, body := range f.Callees {
-			if slices.ContainsFunc(body, loads) {
-				return true
+	return ok && o.loaded[v.offset]
+}
+
+// addLoaded notes which constants functions load.
+func (o *Object) addLoaded() {
+	o.loaded = map[uint32]bool{}
+	add := func(body asm.Instructions) {
+		for _, ins := range body {
+			if base, constant := o.sections[ins.Reference()]; constant && ins.IsLoadFromMap() {
+				o.loaded[uint32(uint64(ins.Constant)>>32)+base] = true
 			}
 		}
 	}
-	return false
+	for _, f := range o.Functions {
+		add(f.Body)
+		for _, body := range f.Callees {
+			add(body)
+		}
+	}
 }
 
 // HasConstant reports whether the object has a constant of that C name.

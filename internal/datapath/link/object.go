@@ -62,6 +62,7 @@ type Object struct {
 	rodata    []byte
 	sections  map[string]uint32 // offset of each .rodata section in rodata
 	variables map[string]variable
+	loaded    map[uint32]bool // offsets in rodata of the constants that functions load
 }
 
 type variable struct {
@@ -141,6 +142,7 @@ func parse(hook cube.Hook, elf []byte) (*Object, error) {
 	for _, f := range o.Functions {
 		f.addUses()
 	}
+	o.addLoaded()
 	if o.Switches, err = o.switches(); err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
-	"github.com/polycube/polycube/internal/datapath/expedite"
+	"github.com/polycube/polycube/internal/expedite"
 )
 
 // spot is one attachment point of one netdev.

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/expedite"
 	"github.com/polycube/polycube/internal/kernel"
 )
 
@@ -16,9 +17,12 @@ type AfterSteps struct {
 	log  *slog.Logger
 	post func(Task)
 
-	mu      sync.Mutex // guards steps
-	steps   []cube.Step
-	waiting sync.WaitGroup // for grace periods
+	mu    sync.Mutex // guards the following
+	steps []cube.Step
+	// added and done are the numbers of steps that were ever added and carried out.
+	added, done int
+	// waiting is true while a goroutine waits for a grace period.
+	waiting bool
 }
 
 // Add schedules steps to run once no packet runs the old programs.
@@ -27,26 +31,56 @@ func (a *AfterSteps) Add(steps []cube.Step) {
 		return
 	}
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.steps = append(a.steps, steps...)
-	a.mu.Unlock()
-	a.waiting.Go(func() {
-		if err := kernel.WaitForPrograms(); err != nil {
-			a.log.Warn("wait for packets in flight", "error", err)
-		}
-		a.post(Task{What: "After", Run: a.carryOut})
-	})
+	a.added += len(steps)
+	if !a.waiting {
+		a.waiting = true
+		go a.background(a.added)
+	}
 }
 
-// Finish runs the remaining steps. The caller has the cube's turn.
+// background waits for packets in flight, once for all steps that were added before, until none are left.
+func (a *AfterSteps) background(to int) {
+	for more := true; more; {
+		upTo := to
+		a.wait()
+		a.post(Task{What: "After", Run: func() { a.carryOut(upTo) }})
+		a.mu.Lock()
+		more, to = a.added > upTo, a.added
+		a.waiting = more
+		a.mu.Unlock()
+	}
+}
+
+func (a *AfterSteps) wait() {
+	if err := kernel.WaitForPrograms(); err != nil {
+		a.log.Warn("wait for packets in flight", "error", err)
+	}
+}
+
+// Finish runs the remaining steps. The caller has the cube's turn, and a request waits for it, so the grace period is
+// expedited.
 func (a *AfterSteps) Finish() {
-	a.waiting.Wait()
-	a.carryOut()
+	a.mu.Lock()
+	to, left := a.added, len(a.steps) > 0
+	a.mu.Unlock()
+	if !left {
+		return
+	}
+	end := expedite.Begin()
+	a.wait()
+	end()
+	a.carryOut(to)
 }
 
-func (a *AfterSteps) carryOut() {
+// carryOut runs the steps up to a number of those added: later ones have not waited.
+func (a *AfterSteps) carryOut(to int) {
 	a.mu.Lock()
-	steps := a.steps
-	a.steps = nil
+	n := max(0, to-a.done)
+	steps := a.steps[:n]
+	a.steps = a.steps[n:]
+	a.done += n
 	a.mu.Unlock()
 	for _, s := range steps {
 		if _, err := s.Do(); err != nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package expedite requests expedited RCU grace periods while a change is committed.
+// Package expedite requests expedited RCU grace periods while a change is committed, for the data plane and for cubes.
 package expedite
 
 import (
