@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/segments"
 	"github.com/polycube/polycube/test/netns"
@@ -177,5 +178,66 @@ func (b *bench) wantMembers(gen *segments.Generation, want ...CubeID) {
 			return fmt.Errorf("the programs are for %v, want %v", is, want)
 		}
 		return nil
+	})
+}
+
+// TestProgramsOfCubesAloneAreKept: a cube that is linked to another for a while gets the programs back that it had alone, and
+// they go with the last cube of the service.
+func TestProgramsOfCubesAloneAreKept(t *testing.T) {
+	kept := []setting{{typ: cube.TypeTC, mode: ModeAuto, spares: true}, {typ: cube.TypeXDPDRV, mode: ModeCall, spares: true}}
+	in(t, kept, func(t *testing.T, b *bench) {
+		one := b.twins(1)[0]
+		alone := b.gen(one.Node)
+		other := b.cube("twin", 1, nil)
+		further := &Port{Index: 2, Name: "p2", Slot: b.slots}
+		for round := range 3 {
+			b.g.Cubes[other.ID], one.Ports[2] = other, further
+			b.link(one.Node, 2, other, 0)
+			b.commit()
+			if b.gen(one.Node) == alone {
+				t.Fatal("a linked cube has the programs of one that is alone")
+			}
+			b.passes(one.x, one.y, frame("linked"))
+			delete(b.g.Cubes, other.ID)
+			delete(one.Ports, 2)
+			b.commit()
+			if b.gen(one.Node) != alone {
+				t.Errorf("round %d: the cube has new programs", round)
+			}
+			b.passes(one.x, one.y, frame("alone again"))
+		}
+		b.wantMembers(alone, one.ID)
+		b.must(func() error { return b.plane.DeleteCube(other.ID) })
+		b.drop(one.Node)
+		b.plane.mu.Lock()
+		defer b.plane.mu.Unlock()
+		if n := len(b.plane.kept); n != 0 {
+			t.Errorf("%d sets of programs are kept for a service without cubes", n)
+		}
+	})
+}
+
+// TestThePreparedChangeThatTakesKeptProgramsIsAborted: they are kept for the next one.
+func TestThePreparedChangeThatTakesKeptProgramsIsAborted(t *testing.T) {
+	in(t, []setting{{typ: cube.TypeTC, mode: ModeCall, spares: true}}, func(t *testing.T, b *bench) {
+		one := b.twins(1)[0]
+		alone := b.gen(one.Node)
+		other := b.cube("twin", 1, nil)
+		one.Ports[2] = &Port{Index: 2, Name: "p2", Slot: b.slots}
+		b.link(one.Node, 2, other, 0)
+		b.commit()
+		delete(b.g.Cubes, other.ID)
+		delete(one.Ports, 2)
+		change, err := b.plane.Prepare(t.Context(), cloneOf(b.g))
+		if err != nil {
+			t.Fatal(err)
+		}
+		change.Abort()
+		b.passes(one.x, one.y, frame("linked"))
+		b.commit()
+		if b.gen(one.Node) != alone {
+			t.Error("the cube has new programs")
+		}
+		b.passes(one.x, one.y, frame("alone again"))
 	})
 }

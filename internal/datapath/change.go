@@ -12,7 +12,6 @@ import (
 
 	"github.com/polycube/polycube/internal/datapath/abi"
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
-	"github.com/polycube/polycube/internal/expedite"
 	"github.com/polycube/polycube/internal/datapath/graph"
 	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/netdevs"
@@ -20,6 +19,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/state"
 	"github.com/polycube/polycube/internal/datapath/tables"
 	"github.com/polycube/polycube/internal/datapath/undo"
+	"github.com/polycube/polycube/internal/expedite"
 )
 
 // change is a prepared graph: its components, those that differ from the present ones built.
@@ -174,7 +174,11 @@ func (ch *change) kept(c *segment, number, of int, native bool) *segment {
 
 // reuse gives the component the programs it has already, if the code is the same; false if there are none.
 func (p *Plane) reuse(ch *change, c *segment) bool {
-	if old := p.part(c.Print); old != nil && !p.claimed[old.gen] {
+	old := p.part(c.Print)
+	if old == nil {
+		old = p.kept.find(c.Print)
+	}
+	if old != nil && !p.claimed[old.gen] {
 		c.gen, c.note = old.gen, old.note
 		return true
 	}
@@ -259,8 +263,9 @@ func (ch *change) refresh() {
 	}
 	for _, c := range ch.p.notInUse(ch.parts) {
 		if !built[c] {
-			now := ch.p.part(c.Print)
-			c.gen, c.note = now.gen, now.note
+			if now := ch.p.part(c.Print); now != nil { // otherwise its programs were kept
+				c.gen, c.note = now.gen, now.note
+			}
 		}
 	}
 }
@@ -372,6 +377,7 @@ func (ch *change) finish() {
 		p.unclaim(c)
 	}
 	left, gone := p.setParts(ch.parts)
+	gone = p.keepPrograms(left, gone)
 	p.expel(left)
 	p.state.Keep(ch.g, linkedOf(linked))
 	for _, c := range slices.Concat(ch.built, ch.constants) {
@@ -396,42 +402,6 @@ func (p *Plane) otherwise(parts []*segment) []*segment {
 		old := p.byCube[c.IDs[0]]
 		return old != nil && old.Print == c.Print
 	})
-}
-
-// admit makes a segment's programs process packets of its cubes.
-func (p *Plane) admit(u *undo.Stack, c *segment) error {
-	for _, id := range c.IDs {
-		if was := p.byCube[id]; was != nil && was.gen == c.gen {
-			continue
-		}
-		gen := c.gen
-		if err := gen.Admit(id); err != nil {
-			return err
-		}
-		u.Push(func() error { return gen.Expel(id) })
-	}
-	return nil
-}
-
-// expel makes programs that others still use forget the cubes of segments that are no longer in use, once no packet of
-// them can be there.
-func (p *Plane) expel(left []*segment) {
-	for _, c := range left {
-		gen := c.gen
-		for _, id := range c.IDs {
-			if now := p.byCube[id]; now != nil && now.gen == gen || p.users[gen] == 0 {
-				continue
-			}
-			p.collect.Add(func() error {
-				p.mu.Lock()
-				defer p.mu.Unlock()
-				if now := p.byCube[id]; now != nil && now.gen == gen || p.users[gen] == 0 {
-					return nil
-				}
-				return gen.Expel(id)
-			})
-		}
-	}
 }
 
 // swap writes the programs into every slot that leads to them. What the programs before wrote to maps that have successors

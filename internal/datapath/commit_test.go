@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/polycube/polycube/internal/expedite"
 	"github.com/polycube/polycube/internal/datapath/segments"
+	"github.com/polycube/polycube/internal/expedite"
 	"github.com/polycube/polycube/test/netns"
 )
 

@@ -34,7 +34,6 @@ import (
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
 	"github.com/polycube/polycube/internal/datapath/collect"
 	"github.com/polycube/polycube/internal/datapath/counters"
-	"github.com/polycube/polycube/internal/expedite"
 	"github.com/polycube/polycube/internal/datapath/floods"
 	"github.com/polycube/polycube/internal/datapath/framework"
 	"github.com/polycube/polycube/internal/datapath/graph"
@@ -43,6 +42,7 @@ import (
 	"github.com/polycube/polycube/internal/datapath/segments"
 	"github.com/polycube/polycube/internal/datapath/state"
 	"github.com/polycube/polycube/internal/datapath/tables"
+	"github.com/polycube/polycube/internal/expedite"
 	"github.com/polycube/polycube/internal/kernel"
 )
 
@@ -64,7 +64,7 @@ type Options struct {
 	Loop Loop
 	// SegmentCubes limits the cubes of one segment, for tests; 0 means as many as the kernel can load.
 	SegmentCubes int
-	// NoSpares builds no spare programs in the background; for tests that count programs.
+	// NoSpares builds no spare programs in the background, and keeps none that are not in use; for tests that count programs.
 	NoSpares bool
 	// MTU returns a netdev's MTU in bytes; nil asks the kernel.
 	MTU func(ifindex int) (int, error)
@@ -110,6 +110,7 @@ type Plane struct {
 	graph  *Graph // committed; nil before the first commit
 	wiring *graph.Wiring
 	inUse
+	kept kept
 	// staleGens are pins of an earlier daemon's generations, which the first commit removes.
 	staleGens []string
 }
@@ -227,6 +228,9 @@ func (p *Plane) Close() error {
 	defer p.mu.Unlock()
 	for gen := range p.users {
 		gen.Release()
+	}
+	for _, c := range p.kept {
+		c.gen.Release()
 	}
 	for _, s := range p.shapes {
 		if s.spare != nil {

@@ -21,9 +21,9 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/abi"
-	"github.com/polycube/polycube/internal/expedite"
 	"github.com/polycube/polycube/internal/datapath/framework"
 	"github.com/polycube/polycube/internal/datapath/tables"
+	"github.com/polycube/polycube/internal/expedite"
 )
 
 // copyUntagged is PCN_COPY_UNTAGGED.
