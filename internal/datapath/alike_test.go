@@ -211,7 +211,7 @@ func TestProgramsOfCubesAloneAreKept(t *testing.T) {
 		b.drop(one.Node)
 		b.plane.mu.Lock()
 		defer b.plane.mu.Unlock()
-		if n := len(b.plane.kept); n != 0 {
+		if n := len(b.plane.kept.all); n != 0 {
 			t.Errorf("%d sets of programs are kept for a service without cubes", n)
 		}
 	})

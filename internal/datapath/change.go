@@ -377,7 +377,7 @@ func (ch *change) finish() {
 		p.unclaim(c)
 	}
 	left, gone := p.setParts(ch.parts)
-	gone = p.keepPrograms(left, gone)
+	gone = p.kept.update(left, gone, p.users, p.graph)
 	p.expel(left)
 	p.state.Keep(ch.g, linkedOf(linked))
 	for _, c := range slices.Concat(ch.built, ch.constants) {

@@ -2,14 +2,9 @@
 
 package datapath
 
-// For which cubes programs are that several cubes use, and programs that none uses any more.
+// For which cubes programs are that several cubes use.
 
-import (
-	"slices"
-
-	"github.com/polycube/polycube/internal/datapath/segments"
-	"github.com/polycube/polycube/internal/datapath/undo"
-)
+import "github.com/polycube/polycube/internal/datapath/undo"
 
 // admit makes a segment's programs process packets of its cubes.
 func (p *Plane) admit(u *undo.Stack, c *segment) error {
@@ -49,24 +44,4 @@ func (p *Plane) expel(left []*segment) {
 			})
 		}
 	}
-}
-
-// keepPrograms keeps what others may need of the programs that no segment uses any more, and returns the rest.
-func (p *Plane) keepPrograms(left []*segment, gone []*segments.Generation) []*segments.Generation {
-	if p.opts.NoSpares {
-		return gone
-	}
-	gone = p.kept.keep(left, gone)
-	if len(p.kept) == 0 {
-		return gone
-	}
-	there := map[serviceHook]bool{}
-	for id, n := range p.graph.Cubes {
-		there[serviceHook{p.state.Cube(id).Spec().Service, n.Type.Hook()}] = true
-	}
-	limit := keptAtMost
-	if little() {
-		limit = 0
-	}
-	return slices.Concat(gone, p.kept.forget(p.users, there, limit))
 }

@@ -129,7 +129,11 @@ func (p *partitioner) kindOf(n *Node) graph.Kind {
 	return graph.Kind{Service: p.state.Cube(n.ID).Spec().Service, Type: n.Type, Large: k.large}
 }
 
-// large reports whether the programs of a cube are large, with the functions that a program has once for all cubes.
+// largeProgram is from how many instructions on, with the functions that a program has once for all cubes, a cube's program is
+// large: each change near it would take tens of milliseconds, since the verifier processes many of them again and again.
+const largeProgram = 2_500
+
+// large reports whether a program of a cube is large.
 func (p *partitioner) large(n *Node) bool {
 	programs, err := p.state.ProgramsOf(n, n.Type.Hook())
 	if err != nil {
@@ -139,7 +143,7 @@ func (p *partitioner) large(n *Node) bool {
 	for _, pr := range programs {
 		total = max(total, pr.Function.Whole())
 	}
-	return total*verifiedPerInstruction > smallVerified
+	return total > largeProgram
 }
 
 // partition cuts the graph into segments; asBefore is set if they are those of the graph in use. onlyCode is that of

@@ -193,6 +193,7 @@ func (p *Plane) openParts() (err error) {
 		InGraph: func(id CubeID) bool { return p.graph != nil && p.graph.Cubes[id] != nil },
 	})
 	p.Cubes = state.NewCubes(p.state)
+	p.kept = kept{state: p.state, none: o.NoSpares}
 	p.maker = segments.New(segments.Options{
 		Framework: p.fw, State: p.state, Kernel: p.kernel, MTU: o.MTU, Collector: p.collect, Dir: p.dir("generations"),
 		Tap: o.Taps[cube.TC], LoopOut: o.Loop.Out,
@@ -229,7 +230,7 @@ func (p *Plane) Close() error {
 	for gen := range p.users {
 		gen.Release()
 	}
-	for _, c := range p.kept {
+	for _, c := range p.kept.all {
 		c.gen.Release()
 	}
 	for _, s := range p.shapes {

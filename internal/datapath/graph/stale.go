@@ -25,9 +25,15 @@ func (w *Wiring) StaleSince(was *Wiring) Stale {
 	}
 	s := Stale{}
 	for id, n := range w.Graph.Cubes {
-		if !n.same(was.Graph.Cubes[id]) {
-			s.mark(was.Graph, was.Graph.Cubes[id])
+		before := was.Graph.Cubes[id]
+		switch {
+		case n == before:
+		case before == nil || !n.sameButPorts(before):
+			s.mark(was.Graph, before)
 			s.mark(w.Graph, n)
+		default:
+			s.markChanged(w.Graph, n, before)
+			s.markChanged(was.Graph, before, n)
 		}
 	}
 	for id, n := range was.Graph.Cubes {
@@ -66,15 +72,31 @@ func (s Stale) mark(g *Graph, n *Node) {
 	}
 	s[n.ID] = true
 	for _, port := range n.Ports {
-		if port.Peer.Cube != 0 {
-			s[port.Peer.Cube] = true
-		}
-		chain := port.Tcubes
-		if dev := g.Netdevs[port.Peer.Netdev]; dev != nil {
-			chain = append(slices.Clip(chain), dev.Tcubes...)
-		}
-		for _, id := range chain {
+		s.markPort(g, n.ID, port)
+	}
+}
+
+// markPort marks the cube of a port and its neighbours there.
+func (s Stale) markPort(g *Graph, id CubeID, port *Port) {
+	s[id] = true
+	if port.Peer.Cube != 0 {
+		s[port.Peer.Cube] = true
+	}
+	for _, id := range port.Tcubes {
+		s[id] = true
+	}
+	if dev := g.Netdevs[port.Peer.Netdev]; dev != nil {
+		for _, id := range dev.Tcubes {
 			s[id] = true
+		}
+	}
+}
+
+// markChanged marks a cube and its neighbours at those ports that it has not, or not the same, in another graph.
+func (s Stale) markChanged(g *Graph, n, other *Node) {
+	for index, port := range n.Ports {
+		if o := other.Ports[index]; o == nil || !port.Same(o) {
+			s.markPort(g, n.ID, port)
 		}
 	}
 }
@@ -93,7 +115,7 @@ func (s Stale) markDevice(w *Wiring, dev *Netdev) {
 		return
 	}
 	if ref, ok := w.Owner[dev.Name]; ok {
-		s.mark(w.Graph, w.Graph.Cubes[ref.ID])
+		s.markPort(w.Graph, ref.ID, ref.Port)
 	}
 	for _, id := range dev.Tcubes {
 		s[id] = true
@@ -151,13 +173,14 @@ func (s Stale) JoinedAs(w, was *Wiring) bool {
 }
 
 func (n *Node) same(o *Node) bool {
-	if n == o {
-		return true
-	}
-	return o != nil && n.ID == o.ID && n.Name == o.Name && n.Type == o.Type && n.LogLevel == o.LogLevel && n.Maps == o.Maps &&
-		len(n.Programs) == len(o.Programs) && (n.Ports == nil) == (o.Ports == nil) &&
-		maps.EqualFunc(n.Ports, o.Ports, (*Port).Same) && reflect.DeepEqual(n.Shadow, o.Shadow) &&
-		reflect.DeepEqual(n.Constants, o.Constants) && reflect.DeepEqual(n.Programs, o.Programs)
+	return n == o || o != nil && n.sameButPorts(o) && maps.EqualFunc(n.Ports, o.Ports, (*Port).Same)
+}
+
+// sameButPorts reports whether two nodes are equal, whatever their ports are.
+func (n *Node) sameButPorts(o *Node) bool {
+	return n.ID == o.ID && n.Name == o.Name && n.Type == o.Type && n.LogLevel == o.LogLevel && n.Maps == o.Maps &&
+		(n.Ports == nil) == (o.Ports == nil) && reflect.DeepEqual(n.Shadow, o.Shadow) &&
+		reflect.DeepEqual(n.Constants, o.Constants) && len(n.Programs) == len(o.Programs) && reflect.DeepEqual(n.Programs, o.Programs)
 }
 
 // Same reports whether two ports are equal.

@@ -50,6 +50,14 @@ func TestAChangeLeavesOthersAsTheyAre(t *testing.T) {
 		{"a filter on a netdev", graph(map[string]*Netdev{"veth1": {Name: "veth1", Index: 7, MTU: 1500, Tcubes: []CubeID{5}}},
 			node(1, linked(0, Peer{Cube: 2})), node(2, linked(0, Peer{Cube: 1})), node(3, linked(0, Peer{Netdev: "veth1"})), node(4, nil),
 			&Node{ID: 5, Name: "t", Type: cube.TypeTC}), Stale{3: true, 5: true}},
+		{"the peer of a port", graph(veth, node(1, linked(0, Peer{Cube: 2})), node(2, linked(0, Peer{Cube: 1})), node(3, nil), node(4, nil)),
+			Stale{3: true}},
+		{"a cube that is between two others", graph(veth, node(1, linked(0, Peer{Cube: 2})),
+			node(2, func(n *Node) { n.Ports[0].Peer, n.Ports[1].Peer = Peer{Cube: 1}, Peer{Cube: 4} }),
+			node(3, linked(0, Peer{Netdev: "veth1"})), node(4, linked(0, Peer{Cube: 2, Port: 1}))), Stale{2: true, 4: true}},
+		{"the constant of a cube with a neighbour", graph(veth, node(1, func(n *Node) {
+			n.Ports[0].Peer, n.Constants = Peer{Cube: 2}, map[string]any{"x": 1}
+		}), node(2, linked(0, Peer{Cube: 1})), node(3, linked(0, Peer{Netdev: "veth1"})), node(4, nil)), Stale{1: true, 2: true}},
 		{"a cube that goes", graph(veth, node(1, nil), node(3, linked(0, Peer{Netdev: "veth1"})), node(4, nil)), Stale{1: true, 2: true}},
 	} {
 		if got := NewWiring(c.now).StaleSince(NewWiring(was())); !reflect.DeepEqual(got, c.want) {
