@@ -12,7 +12,9 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"time"
 
+	"github.com/polycube/polycube/bucket"
 	"github.com/polycube/polycube/cube"
 	sdk "github.com/polycube/polycube/sdk/go"
 )
@@ -42,7 +44,7 @@ type config struct {
 }
 
 // sender is an entry of the map, struct sender in C.
-type sender struct{ Last, Credit, Packets, Dropped, Told uint64 }
+type sender struct{ Bucket, Packets, Dropped, Told uint64 }
 
 // over is the type of the message that a sender exceeds its rate.
 const over = 1
@@ -55,14 +57,15 @@ type limiter struct {
 }
 
 func newLimiter(env sdk.Env) *limiter {
-	l := &limiter{env: env, senders: sdk.OpenTable[uint64, sender](env, "senders")}
+	l := &limiter{env: env, senders: sdk.OpenTable[uint64, sender](env, "sender_buckets")}
 	l.PrepareConfig = l.prepare
 	return l
 }
 
-// prepare sets two constants, with which the program is relinked.
+// prepare sets a constant, with which the program is relinked.
 func (l *limiter) prepare(_ context.Context, _, after *config) (sdk.Plan, error) {
-	return sdk.Plan{Constants: map[string]any{"rate": after.Rate, "burst": after.Burst}}, nil
+	limit, err := bucket.New(uint64(after.Rate), time.Second, after.Burst)
+	return sdk.Plan{Constants: map[string]any{"limit": limit}}, err
 }
 
 // State lists the senders.

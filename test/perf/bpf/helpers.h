@@ -5,6 +5,7 @@
 #define HELPERS_H
 
 #include <pcn/cube.h>
+#include <pcn/bucket.h>
 #include <pcn/conntrack_state.h>
 #include <pcn/csum.h>
 #include <pcn/extensions.h>
@@ -33,6 +34,7 @@
 	X(COST_pcn_fdb_aged)             \
 	X(COST_pcn_count)                \
 	X(COST_pcn_count_packet)         \
+	X(COST_pcn_bucket_take)          \
 	X(COST_pcn_ct_tcp)               \
 	X(COST_pcn_ct_udp)               \
 	X(COST_pcn_ct_icmp)              \
@@ -370,6 +372,9 @@ PCN_INLINE void keep(const struct pcn_md *md, const __u32 what)
 	case COST_pcn_count:
 	case COST_pcn_count_packet:
 		tally(md, what);
+		break;
+	case COST_pcn_bucket_take:
+		spend();
 		break;
 	case COST_pcn_ct_tcp:
 	case COST_pcn_ct_udp:

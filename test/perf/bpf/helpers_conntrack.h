@@ -1,7 +1,29 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* The cases of helpers for connections. Included by helpers.h, which has the macros. */
+/* The cases of helpers for connections and token buckets. Included by helpers.h, which has the macros. */
 #ifndef HELPERS_CONNTRACK_H
 #define HELPERS_CONNTRACK_H
+
+PCN_MAP(bucket, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1);
+
+/* Takes from a bucket for which tokens cost nothing. */
+PCN_INLINE void spend(void)
+{
+	struct pcn_bucket_limit limit = { .size = 1000, .burst = 1 };
+	__u32 zero = 0;
+	__u64 now = 7, *one = bpf_map_lookup_elem(&bucket, &zero);
+
+	if (!one)
+		return;
+	EACH
+	{
+		HIDE(limit.price);
+		HIDE(limit.size);
+		HIDE(limit.shift);
+		HIDE(limit.burst);
+		HIDE(now);
+		KEEP(pcn_bucket_take(one, &limit, 1, now));
+	}
+}
 
 /* A connection of TCP, and one of the other protocols. */
 PCN_MAP(connections, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_ct_state, 2);

@@ -4,6 +4,7 @@
 /* The smallest use of each shared part in a program of its own, to be verified: the difference to part_nothing is what
  * the part costs. */
 #include <pcn/cube.h>
+#include <pcn/bucket.h>
 #include <pcn/classify.h>
 #include <pcn/conntrack_packet.h>
 #include <pcn/fdb.h>
@@ -55,6 +56,20 @@ PCN_PROGRAM(part_classifier_key)
 	if (pcn_classify(key, &match, first) || pcn_classify(key, &match, second))
 		return pcn_pkt_drop(ctx, md, PARTS_YES);
 	return pcn_pkt_drop(ctx, md, PARTS_NO);
+}
+
+PCN_MAP(bucket_limits, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_bucket_limit, 1);
+PCN_MAP(buckets, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1);
+
+PCN_PROGRAM(part_bucket)
+{
+	__u32 zero = 0;
+	struct pcn_bucket_limit *limit = bpf_map_lookup_elem(&bucket_limits, &zero);
+	__u64 *bucket = bpf_map_lookup_elem(&buckets, &zero);
+
+	if (!limit || !bucket || !pcn_bucket_take(bucket, limit, md->packet_len, pcn_time_coarse()))
+		return pcn_pkt_drop(ctx, md, PARTS_NO);
+	return pcn_pkt_drop(ctx, md, PARTS_YES);
 }
 
 PCN_PROGRAM(part_rule_counters)

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* Token buckets: they let packets through at a rate, and a burst of them at once. Exact on any number of
+ * CPUs, without a lock: a bucket is one word, which a packet changes by one compare-and-swap.
+ *
+ *	struct pcn_bucket_limit *limit = bpf_map_lookup_elem(&limits, &class);
+ *	__u64 *bucket = bpf_map_lookup_elem(&buckets, &class);
+ *
+ *	if (limit && bucket && !pcn_bucket_take(bucket, limit, md->packet_len, pcn_time_coarse()))
+ *		return pcn_pkt_drop(ctx, md, POLICER_OVER_RATE);
+ *
+ * Tokens are what the limit counts, such as bytes or packets. Go package bucket makes limits of rates. The
+ * control plane writes limits, programs write buckets: keep them in different maps, or in members that the
+ * control plane does not overwrite. A bucket of zeros is full.
+ *
+ * The word is a time, in 2^-8 ns modulo 2^64: the bucket has the tokens of all the time that has passed since,
+ * but never more than a burst (the virtual scheduling algorithm of ITU-T I.371). */
+#ifndef PCN_BUCKET_H
+#define PCN_BUCKET_H
+
+#include <pcn/ctx.h>
+
+/* A rate and a burst, as bucket.Limit in Go has them. All zeros let nothing through. */
+struct pcn_bucket_limit {
+	__u64 price; /* of a token, in 2^-(8 + shift) ns */
+	__u64 size;  /* price of the burst, in 2^-8 ns */
+	__u32 shift;
+	__u32 burst; /* tokens */
+};
+
+/* Internal: how far ahead another CPU may have read the clock, in 2^-8 ns: a second. */
+#define PCN_BUCKET_AHEAD 256000000000ll
+/* Internal: how often a packet tries to be first. */
+#define PCN_BUCKET_TRIES 8
+
+/* Takes tokens from a bucket. Returns 1, or 0 if it has not as many: then it is unchanged. `now` is
+ * pcn_time(), or pcn_time_coarse() if the burst takes more than 10 ms at that rate; all packets of a bucket
+ * have the same clock. Also returns 0 if other CPUs take from the bucket first eight times in a row. */
+PCN_INLINE int pcn_bucket_take(__u64 *bucket, const volatile struct pcn_bucket_limit *limit,
+			       __u32 tokens, __u64 now)
+{
+	__u64 size = limit->size;
+	__u32 shift = limit->shift & 63;
+	__u64 cost = (tokens * limit->price + (1ull << shift) - 1) >> shift;
+
+	if (tokens > limit->burst)
+		return 0;
+	now <<= 8;
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < PCN_BUCKET_TRIES; i++) {
+		__u64 was = *(volatile __u64 *)bucket, empty = was;
+		__s64 passed = now - was;
+
+		if (!was || passed > (__s64)size || passed < -PCN_BUCKET_AHEAD)
+			empty = now - size; /* it is full */
+		empty += cost;
+		if ((__s64)(now - empty) < 0)
+			return 0;
+		if (__sync_val_compare_and_swap(bucket, was, empty) == was)
+			return 1;
+	}
+	return 0;
+}
+
+#endif

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bucket
+
+// Programs and Go do the same, and programs on several CPUs take no token twice.
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/repeat"
+)
+
+var (
+	//go:embed testdata/bucket.tc.o
+	bucketTC []byte
+	//go:embed testdata/bucket.xdp.o
+	bucketXDP []byte
+)
+
+// one is struct bucket_case.
+type one struct {
+	Limit  Limit
+	Bucket uint64
+	Now    uint64
+	Tokens uint32
+	Taken  uint32
+}
+
+// shared is struct bucket_shared.
+type shared struct {
+	Limit                  Limit
+	Bucket, Taken, Refused uint64
+}
+
+func load(t *testing.T, object []byte) *ebpf.Collection {
+	t.Helper()
+	netns.NeedRoot(t)
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := ebpf.NewCollection(spec)
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func TestTheStructsAreAlike(t *testing.T) {
+	bpftest.Layout(t, bucketTC, "cases", one{})
+	bpftest.Layout(t, bucketTC, "shared", shared{})
+}
+
+// draw is a random case: limits of all sizes, buckets that are empty, full, ahead of the clock or anything.
+func draw(r *rand.Rand) one {
+	for {
+		l, err := New(r.Uint64()>>r.IntN(64), time.Duration(r.Int64()>>r.IntN(63)), r.Uint32()>>r.IntN(32))
+		if err != nil {
+			continue
+		}
+		c := one{Limit: l, Now: r.Uint64() >> (8 + r.IntN(20)), Tokens: r.Uint32() >> r.IntN(32)}
+		at := c.Now << fraction
+		c.Bucket = []uint64{0, at, at - l.Size, at - r.Uint64()%(l.Size+1), at + r.Uint64()%uint64(2*ahead), r.Uint64()}[r.IntN(6)]
+		switch r.IntN(4) {
+		case 0:
+			c.Tokens = l.Burst
+		case 1:
+			c.Tokens = uint32(r.Uint64N(uint64(l.Burst) + 1))
+		}
+		return c
+	}
+}
+
+func TestProgramsAndGoDoTheSame(t *testing.T) {
+	seed := repeat.Seed(t)
+	for hook, object := range map[string][]byte{"TC": bucketTC, "XDP": bucketXDP} {
+		t.Run(hook, func(t *testing.T) {
+			prog := load(t, object).Programs["bucket_take"]
+			r := rand.New(rand.NewPCG(seed, 0))
+			frame := make([]byte, 16+binary.Size(one{}))
+			taken := 0
+			for range 4000 {
+				in := draw(r)
+				got, want := in, in
+				if want.Limit.Take(&want.Bucket, want.Tokens, time.Duration(want.Now)) {
+					want.Taken = 1
+					taken++
+				}
+				if _, err := binary.Encode(frame[16:], binary.NativeEndian, in); err != nil {
+					t.Fatal(err)
+				}
+				opts := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256)}
+				if verdict, err := prog.Run(&opts); err != nil || verdict != 0 {
+					t.Fatalf("run the program: %d, %v", int32(verdict), err)
+				}
+				if _, err := binary.Decode(opts.DataOut[16:], binary.NativeEndian, &got); err != nil {
+					t.Fatal(err)
+				}
+				if got != want {
+					t.Fatalf("in %+v\n got %+v\nwant %+v", in, got, want)
+				}
+			}
+			if taken < 1000 || taken > 3500 {
+				t.Errorf("%d of 4000 packets pass: the cases are one-sided", taken)
+			}
+		})
+	}
+}
+
+// monotonic is the clock of programs.
+func monotonic(t *testing.T) time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(ts.Nano())
+}
+
+// TestNoTokenIsTakenTwice, by programs on all CPUs at once, and hardly any is left.
+func TestNoTokenIsTakenTwice(t *testing.T) {
+	const perSecond, burst, lasts = 3_000_000, 30_000, 300 * time.Millisecond
+	c := load(t, bucketTC)
+	l, err := New(perSecond, time.Second, burst)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := c.Maps["shared"]
+	if err := state.Put(uint32(0), shared{Limit: l}); err != nil {
+		t.Fatal(err)
+	}
+	start := monotonic(t)
+	var wg sync.WaitGroup
+	for range max(2, runtime.NumCPU()) {
+		wg.Go(func() {
+			for monotonic(t)-start < lasts {
+				opts := ebpf.RunOptions{Data: make([]byte, 64), Repeat: 5000}
+				if _, err := c.Programs["bucket_race"].Run(&opts); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	took := monotonic(t) - start
+	var is shared
+	if err := state.Lookup(uint32(0), &is); err != nil {
+		t.Fatal(err)
+	}
+	most := math.Ceil(took.Seconds()*perSecond) + burst
+	if float64(is.Taken) > most || is.Refused == 0 {
+		t.Errorf("%d tokens in %s, %d packets refused; the rate and a burst allow %.0f", is.Taken, took, is.Refused, most)
+	}
+	// What the programs missed while they did not run for longer than the burst lasts is not counted against the bucket.
+	if float64(is.Taken) < most/2 {
+		t.Errorf("%d tokens in %s, want about %.0f", is.Taken, took, most)
+	}
+}
