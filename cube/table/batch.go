@@ -12,17 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/locked"
 )
 
 // batch is the number of entries per system call; a hash bucket that has more makes it grow.
 const batch = 1024
 
 // batchRead is BatchLookup or BatchLookupAndDelete.
-type batchRead func(cursor *ebpf.MapBatchCursor, keys, values any, opts *ebpf.BatchOptions) (int, error)
+type batchRead func(cursor *ebpf.MapBatchCursor, keys, values any) (int, error)
 
 // entries passes the entries of a map to yield. stride is the number of values of an entry: 1, or one per CPU; the
 // slice is valid during the call only.
-func entries[K comparable, V any](name string, m *ebpf.Map, stride int, read batchRead, yield func(K, []V) bool) error {
+func entries[K comparable, V any](name string, m locked.Map, stride int, read batchRead, yield func(K, []V) bool) error {
 	switch m.Type() {
 	case ebpf.Queue, ebpf.Stack, ebpf.BloomFilter, ebpf.RingBuf, ebpf.PerfEventArray:
 		return fmt.Errorf("map %s: entries of a map of type %s cannot be listed: %w", name, m.Type(), cube.ErrUnsupported)
@@ -35,7 +36,7 @@ func entries[K comparable, V any](name string, m *ebpf.Map, stride int, read bat
 	size := max(1, min(batch, int(m.MaxEntries())))
 	keys, values := make([]K, size), make([]V, size*stride)
 	for {
-		n, err := read(&cursor, keys, values, nil)
+		n, err := read(&cursor, keys, values)
 		last := errors.Is(err, ebpf.ErrKeyNotExist)
 		switch {
 		case errors.Is(err, unix.ENOSPC):
@@ -60,7 +61,7 @@ func entries[K comparable, V any](name string, m *ebpf.Map, stride int, read bat
 
 // walk iterates from key to key. If a key is deleted meanwhile, the kernel restarts from the beginning, so keys that
 // were passed on are remembered.
-func walk[K comparable, V any](name string, m *ebpf.Map, yield func(K, []V) bool) error {
+func walk[K comparable, V any](name string, m locked.Map, yield func(K, []V) bool) error {
 	seen := map[K]bool{}
 	var key K
 	err := m.NextKey(nil, &key)
@@ -90,7 +91,7 @@ func walk[K comparable, V any](name string, m *ebpf.Map, yield func(K, []V) bool
 }
 
 // drain removes the entries, if the kernel can do that without losing concurrent writes of programs.
-func drain[K comparable, V any](name string, m *ebpf.Map, stride int, yield func(K, []V) bool) error {
+func drain[K comparable, V any](name string, m locked.Map, stride int, yield func(K, []V) bool) error {
 	switch {
 	case isArray(m.Type()):
 		return fmt.Errorf("map %s: the entries of an array cannot be removed: %w", name, cube.ErrUnsupported)
@@ -101,11 +102,11 @@ func drain[K comparable, V any](name string, m *ebpf.Map, stride int, yield func
 }
 
 // setAll writes keys in one batch; one writes a single entry if the map has no batches.
-func setAll[K comparable](name string, m *ebpf.Map, keys []K, values any, one func(i int) error) (int, error) {
+func setAll[K comparable](name string, m locked.Map, keys []K, values any, one func(i int) error) (int, error) {
 	if len(keys) == 0 {
 		return 0, nil
 	}
-	n, err := m.BatchUpdate(keys, values, nil)
+	n, err := m.BatchUpdate(keys, values)
 	if errors.Is(err, ebpf.ErrNotSupported) {
 		for n, err = 0, nil; n < len(keys) && err == nil; {
 			if err = one(n); err == nil {
@@ -121,7 +122,7 @@ func setAll[K comparable](name string, m *ebpf.Map, keys []K, values any, one fu
 }
 
 // deleteAll removes keys; missing ones are skipped.
-func deleteAll[K comparable](name string, m *ebpf.Map, keys []K) (int, error) {
+func deleteAll[K comparable](name string, m locked.Map, keys []K) (int, error) {
 	gone := 0
 	for len(keys) > 0 {
 		n, err := m.BatchDelete(keys, nil)

@@ -65,7 +65,7 @@ func (t MapOf[K, IK, IV]) Replace(key K, set iter.Seq2[IK, IV]) error {
 	for k, v := range set {
 		keys, values = append(keys, k), append(values, v)
 	}
-	outer, err := t.Map()
+	outer, err := t.open()
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (t MapOf[K, IK, IV]) Replace(key K, set iter.Seq2[IK, IV]) error {
 
 // Get opens the set at key, and reports whether there is one. Packets see writes to it at once. The caller closes it.
 func (t MapOf[K, IK, IV]) Get(key K) (set *Inner[IK, IV], ok bool, err error) {
-	outer, err := t.Map()
+	outer, err := t.open()
 	if err != nil {
 		return nil, false, err
 	}
@@ -118,7 +118,7 @@ func (t MapOf[K, IK, IV]) Get(key K) (set *Inner[IK, IV], ok bool, err error) {
 
 // Delete removes the set at key, and reports whether there was one.
 func (t MapOf[K, IK, IV]) Delete(key K) (bool, error) {
-	m, err := t.Map()
+	m, err := t.open()
 	if err != nil {
 		return false, err
 	}
@@ -128,7 +128,7 @@ func (t MapOf[K, IK, IV]) Delete(key K) (bool, error) {
 // Keys iterates over the keys that have a set. When the loop is over, failed is the error that ended it, or nil.
 func (t MapOf[K, IK, IV]) Keys(failed *error) iter.Seq[K] {
 	return func(yield func(K) bool) {
-		m, err := t.Map()
+		m, err := t.open()
 		if err == nil {
 			err = walk(t.name, m, func(k K, _ []uint32) bool { return yield(k) })
 		}

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/locked"
 )
 
 // PageEntry is an entry of a page.
@@ -41,7 +42,7 @@ const PageScan = 1 << 15
 // added and deleted meanwhile, including the entry before the cursor. A cursor belongs to a size of the map: after a
 // resize, it is cube.ErrStale. An invalid cursor is cube.ErrInvalid.
 func (t Table[K, V]) Page(after string, limit int, keep func(K, V) bool) (entries []PageEntry[K, V], next string, err error) {
-	m, err := t.Map()
+	m, err := t.open()
 	if err != nil {
 		return nil, "", err
 	}
@@ -83,7 +84,7 @@ func (c pageCursor) text(size uint32) string {
 	return text
 }
 
-func parseCursor(text string, m *ebpf.Map) (c pageCursor, err error) {
+func parseCursor(text string, m locked.Map) (c pageCursor, err error) {
 	if text == "" {
 		return c, nil
 	}
@@ -114,7 +115,7 @@ func parseCursor(text string, m *ebpf.Map) (c pageCursor, err error) {
 
 // pageReader collects a page.
 type pageReader[K comparable, V any] struct {
-	m     *ebpf.Map
+	m     locked.Map
 	at    pageCursor
 	limit int
 	keep  func(K, V) bool
@@ -290,9 +291,9 @@ func (r *pageReader[K, V]) read(bucket uint32, count int) (got []PageEntry[K, V]
 		return uint64(uintptr(p))
 	}
 	attr := pageAttr{inBatch: address(unsafe.Pointer(in)), outBatch: address(unsafe.Pointer(out)), keys: address(keys.memory()),
-		values: address(values.memory()), count: uint32(count), fd: uint32(m.FD())}
+		values: address(values.memory()), count: uint32(count), fd: uint32(m.FD()), elemFlags: m.Flags}
 	_, _, errno := unix.Syscall(unix.SYS_BPF, bpfMapLookupBatch, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
-	runtime.KeepAlive(m)
+	runtime.KeepAlive(m.Map)
 	if errno != 0 && errno != unix.ENOENT {
 		return nil, 0, false, errno
 	}

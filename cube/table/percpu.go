@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/locked"
 )
 
 // PerCPU is a map whose values are V, one for each possible CPU.
@@ -45,10 +46,10 @@ func checkPerCPU[K comparable, V any](name string) func(*ebpf.Map) error {
 }
 
 // open returns the map and the number of CPUs.
-func (t PerCPU[K, V]) open() (*ebpf.Map, int, error) {
-	m, err := t.Map()
+func (t PerCPU[K, V]) open() (locked.Map, int, error) {
+	m, err := t.view.open()
 	if err != nil {
-		return nil, 0, err
+		return m, 0, err
 	}
 	n, err := cpus()
 	return m, n, err
@@ -94,7 +95,7 @@ func (t PerCPU[K, V]) SetAll(keys []K, value V) (int, error) {
 
 // Delete removes an entry; it reports whether there was one. Entries of arrays cannot be removed.
 func (t PerCPU[K, V]) Delete(key K) (bool, error) {
-	m, err := t.Map()
+	m, err := t.view.open()
 	if err != nil {
 		return false, err
 	}
@@ -103,7 +104,7 @@ func (t PerCPU[K, V]) Delete(key K) (bool, error) {
 
 // DeleteAll removes entries, many in one system call; it returns how many of them existed.
 func (t PerCPU[K, V]) DeleteAll(keys []K) (int, error) {
-	m, err := t.Map()
+	m, err := t.view.open()
 	if err != nil {
 		return 0, err
 	}
@@ -145,7 +146,7 @@ func (t PerCPU[K, V]) Drain(failed *error) iter.Seq2[K, []V] {
 
 // Clear removes the existing entries; those of an array become zero. Concurrent counts of programs may stay.
 func (t PerCPU[K, V]) Clear() error {
-	m, err := t.Map()
+	m, err := t.view.open()
 	if err != nil {
 		return err
 	}
@@ -207,7 +208,7 @@ func checkQueue[V any](name string) func(*ebpf.Map) error {
 
 // Push adds a value. The error for a full one wraps cube.ErrFull.
 func (q Queue[V]) Push(value V) error {
-	m, err := q.Map()
+	m, err := q.open()
 	if err != nil {
 		return err
 	}
@@ -216,7 +217,7 @@ func (q Queue[V]) Push(value V) error {
 
 // Pop returns and removes the next value, and reports whether there was one.
 func (q Queue[V]) Pop() (value V, ok bool, err error) {
-	m, err := q.Map()
+	m, err := q.open()
 	if err != nil {
 		return value, false, err
 	}

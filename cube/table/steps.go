@@ -65,7 +65,7 @@ func Replace[K comparable, V comparable](t Table[K, V], want map[K]V) cube.Step 
 }
 
 func (t Table[K, V]) become(want map[K]V, undo *cube.Undo) error {
-	m, err := t.Map()
+	m, err := t.open()
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package table provides typed views of a cube's maps: single entries, batches, pages, per-CPU values, maps of maps,
-// and the steps of a plan that change them. Errors wrap those of package cube.
+// arrays in memory, and the steps of a plan that change them. Values with a spin lock are read and written under it. Errors
+// wrap those of package cube.
 package table
 
 import (
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/locked"
 	"github.com/polycube/polycube/cube/origins"
 )
 
@@ -30,20 +32,32 @@ type view struct {
 	find   func() (*ebpf.Map, error)
 	origin func() (origins.Origin, error)
 	check  func(*ebpf.Map) error
-	seen   atomic.Pointer[ebpf.Map] // the last map found, which has been checked
+	seen   atomic.Pointer[locked.Map] // the last map found, which has been checked
 }
 
 // Map returns the map itself. A cube has none before the steps of its first plan.
 func (v *view) Map() (*ebpf.Map, error) {
+	m, err := v.open()
+	return m.Map, err
+}
+
+func (v *view) open() (locked.Map, error) {
 	m, err := v.find()
-	if err != nil || v.seen.Load() == m {
-		return m, err
+	if err != nil {
+		return locked.Map{}, err
+	}
+	if seen := v.seen.Load(); seen != nil && seen.Map == m {
+		return *seen, nil
 	}
 	if err := v.check(m); err != nil {
-		return nil, err
+		return locked.Map{}, err
 	}
-	v.seen.Store(m)
-	return m, nil
+	fresh, err := locked.Of(m)
+	if err != nil {
+		return locked.Map{}, err
+	}
+	v.seen.Store(&fresh)
+	return fresh, nil
 }
 
 // Origin returns how the map was created: empty, or with previous entries, unchanged or copied to another size or layout.
@@ -121,7 +135,7 @@ func isArray(t ebpf.MapType) bool {
 
 // Get returns a key's value, and whether there is one.
 func (t Table[K, V]) Get(key K) (value V, ok bool, err error) {
-	m, err := t.Map()
+	m, err := t.open()
 	if err != nil {
 		return value, false, err
 	}
@@ -132,7 +146,7 @@ func (t Table[K, V]) Get(key K) (value V, ok bool, err error) {
 
 // Set writes an entry. The error for a full map wraps cube.ErrFull.
 func (t Table[K, V]) Set(key K, value V) error {
-	m, err := t.Map()
+	m, err := t.open()
 	if err != nil {
 		return err
 	}
@@ -142,7 +156,7 @@ func (t Table[K, V]) Set(key K, value V) error {
 // Add writes an entry if there is none; it reports whether it did. The check and the write are atomic with respect to
 // programs.
 func (t Table[K, V]) Add(key K, value V) (bool, error) {
-	m, err := t.Map()
+	m, err := t.open()
 	if err != nil {
 		return false, err
 	}
@@ -155,7 +169,7 @@ func (t Table[K, V]) Add(key K, value V) (bool, error) {
 
 // Delete removes an entry; it reports whether there was one. Entries of arrays cannot be removed.
 func (t Table[K, V]) Delete(key K) (bool, error) {
-	m, err := t.Map()
+	m, err := t.open()
 	if err != nil {
 		return false, err
 	}
@@ -164,7 +178,7 @@ func (t Table[K, V]) Delete(key K) (bool, error) {
 
 // LookupAndDelete removes an entry of a hash and returns it, atomically with respect to programs.
 func (t Table[K, V]) LookupAndDelete(key K) (value V, ok bool, err error) {
-	m, err := t.Map()
+	m, err := t.open()
 	if err != nil {
 		return value, false, err
 	}
@@ -182,7 +196,7 @@ func (t Table[K, V]) LookupAndDelete(key K) (value V, ok bool, err error) {
 //	if err != nil { ... }
 func (t Table[K, V]) All(failed *error) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
-		m, err := t.Map()
+		m, err := t.open()
 		if err == nil {
 			err = entries(t.name, m, 1, m.BatchLookup, func(k K, v []V) bool { return yield(k, v[0]) })
 		}
@@ -195,7 +209,7 @@ func (t Table[K, V]) All(failed *error) iter.Seq2[K, V] {
 // the loop early loses up to a batch of them.
 func (t Table[K, V]) Drain(failed *error) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
-		m, err := t.Map()
+		m, err := t.open()
 		if err == nil {
 			err = drain(t.name, m, 1, func(k K, v []V) bool { return yield(k, v[0]) })
 		}
@@ -209,7 +223,7 @@ func (t Table[K, V]) SetAll(keys []K, values []V) (int, error) {
 	if len(keys) != len(values) {
 		return 0, fmt.Errorf("map %s: %d keys for %d values: %w", t.name, len(keys), len(values), cube.ErrInvalid)
 	}
-	m, err := t.Map()
+	m, err := t.open()
 	if err != nil {
 		return 0, err
 	}
@@ -218,7 +232,7 @@ func (t Table[K, V]) SetAll(keys []K, values []V) (int, error) {
 
 // DeleteAll removes entries, many in one system call; it returns how many of them existed.
 func (t Table[K, V]) DeleteAll(keys []K) (int, error) {
-	m, err := t.Map()
+	m, err := t.open()
 	if err != nil {
 		return 0, err
 	}
@@ -227,7 +241,7 @@ func (t Table[K, V]) DeleteAll(keys []K) (int, error) {
 
 // Clear removes the existing entries; those of an array become zero. Entries that programs add meanwhile may stay.
 func (t Table[K, V]) Clear() error {
-	m, err := t.Map()
+	m, err := t.open()
 	if err != nil {
 		return err
 	}
@@ -247,7 +261,7 @@ func (t Table[K, V]) Clear() error {
 }
 
 // found converts the error for a missing key to false.
-func found(name string, m *ebpf.Map, what string, err error) (bool, error) {
+func found(name string, m locked.Map, what string, err error) (bool, error) {
 	switch {
 	case err == nil:
 		return true, nil
@@ -262,7 +276,7 @@ func found(name string, m *ebpf.Map, what string, err error) (bool, error) {
 }
 
 // fault returns the error for a key, with the kinds of error of package cube.
-func fault(name string, m *ebpf.Map, what string, key any, err error) error {
+func fault(name string, m locked.Map, what string, key any, err error) error {
 	switch {
 	case err == nil:
 		return nil

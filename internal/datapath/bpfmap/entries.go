@@ -10,6 +10,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube/locked"
 )
 
 // Entries as bytes: a key, and a value as in a batch. For a per-CPU map that is the values of all CPUs, each padded to a
@@ -47,10 +49,14 @@ func batches(m *ebpf.Map, fn func(n int, keys, values []byte) error) error {
 	if err != nil {
 		return err
 	}
+	held, err := locked.Of(m)
+	if err != nil {
+		return err
+	}
 	count := int(max(1, min(m.MaxEntries(), max(64, batchBytes/(m.KeySize()+size)))))
 	keys, values := make([]byte, count*int(m.KeySize())), make([]byte, count*int(size))
 	for at := (cursor{}); ; {
-		n, err := at.next(m, count, keys, values)
+		n, err := at.next(held, count, keys, values)
 		if errors.Is(err, errBatchSmall) { // the cursor is at the bucket that has more
 			count *= 4
 			keys, values = make([]byte, count*int(m.KeySize())), make([]byte, count*int(size))
@@ -74,7 +80,11 @@ func entryAt(m *ebpf.Map, keys, values []byte, i int) (key, value []byte) {
 
 // Lookup returns the value of a key, nil if there is none.
 func Lookup(m *ebpf.Map, key []byte) ([]byte, error) {
-	value, err := m.LookupBytes(key)
+	held, err := locked.Of(m)
+	if err != nil {
+		return nil, err
+	}
+	value, err := held.LookupBytes(key)
 	if err != nil {
 		return nil, fmt.Errorf("read an entry: %w", err)
 	}
@@ -86,7 +96,11 @@ func putBatch(m *ebpf.Map, n int, keys, values []byte) error {
 	if n == 0 {
 		return nil
 	}
-	attr := batchAttr{count: uint32(n), fd: uint32(m.FD())}
+	held, err := locked.Of(m)
+	if err != nil {
+		return err
+	}
+	attr := batchAttr{count: uint32(n), fd: uint32(m.FD()), elemFlags: held.Flags}
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	pin.Pin(&keys[0])
@@ -103,7 +117,11 @@ func putBatch(m *ebpf.Map, n int, keys, values []byte) error {
 // Put writes an entry of a copy. With UpdateNoExist, an existing entry is left unchanged. An entry beyond the end of a
 // smaller array is skipped.
 func Put(to *ebpf.Map, key, value []byte, flags ebpf.MapUpdateFlags) error {
-	return written(to, key, to.Update(key, perCPU(to, value), flags), flags)
+	held, err := locked.Of(to)
+	if err != nil {
+		return err
+	}
+	return written(to, key, held.Update(key, perCPU(to, value), flags), flags)
 }
 
 // perCPU splits a value into one for each CPU, as the library expects.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube/locked"
 )
 
 // Entries of any type in the kernel's batches. The library needs a Go type, which counts and copies do not have.
@@ -40,7 +42,7 @@ type cursor struct {
 }
 
 // next reads a batch and returns its number of entries; with the last batch also ebpf.ErrKeyNotExist.
-func (c *cursor) next(m *ebpf.Map, count int, keys, values []byte) (int, error) {
+func (c *cursor) next(m locked.Map, count int, keys, values []byte) (int, error) {
 	if c.at == nil {
 		c.at = make([]byte, max(8, m.KeySize()))
 	}
@@ -50,12 +52,12 @@ func (c *cursor) next(m *ebpf.Map, count int, keys, values []byte) (int, error) 
 		pin.Pin(&b[0])
 		return uint64(uintptr(unsafe.Pointer(&b[0])))
 	}
-	attr := batchAttr{outBatch: address(c.at), keys: address(keys), values: address(values), count: uint32(count), fd: uint32(m.FD())}
+	attr := batchAttr{outBatch: address(c.at), keys: address(keys), values: address(values), count: uint32(count), fd: uint32(m.FD()), elemFlags: m.Flags}
 	if c.begun {
 		attr.inBatch = attr.outBatch
 	}
 	_, _, errno := unix.Syscall(unix.SYS_BPF, bpfMapLookupBatch, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
-	runtime.KeepAlive(m)
+	runtime.KeepAlive(m.Map)
 	c.begun = true
 	switch {
 	case errno == 0:
@@ -112,7 +114,7 @@ func countBatches(m *ebpf.Map, batch int, values uint32) (int, error) {
 	var at cursor
 	total := 0
 	for total < MaxCounted {
-		n, err := at.next(m, batch, keys, vals)
+		n, err := at.next(locked.Map{Map: m}, batch, keys, vals)
 		total += n
 		if errors.Is(err, ebpf.ErrKeyNotExist) {
 			return min(total, MaxCounted), nil
