@@ -8,12 +8,15 @@ import (
 )
 
 // Own gives a zone to an owner, such as the UUID of a cube whose number is that of the zone. If it was that of another
-// one, which does not exist any more, its connections are removed, and it has neither a limit nor timeouts. A restart of
-// the daemon changes nothing.
+// one, which does not exist any more, its connections are removed, and it has neither a limit nor timeouts. A cube that is
+// deleted gives its zone to nobody, "". A restart of the daemon changes nothing.
 func (t *Table) Own(zone uint16, owner string) error {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(owner)) // never fails
-	id := max(h.Sum32(), 1)
+	id := uint32(0)
+	if owner != "" {
+		h := fnv.New32a()
+		_, _ = h.Write([]byte(owner)) // never fails
+		id = max(h.Sum32(), 1)
+	}
 	z := &t.zones[zone]
 	if atomic.LoadUint32(&z.owner) == id {
 		return nil

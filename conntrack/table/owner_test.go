@@ -40,4 +40,13 @@ func TestAnotherOwnerOfAZoneFindsItEmpty(t *testing.T) {
 	if n, err := l.Sweep(0); n != 0 || err != nil || l.check() != 150 {
 		t.Errorf("%d expire by the old timeouts, %v", n, err)
 	}
+	l.Limit(5, 10)
+	own("", 0)
+	if n := l.check(); n != 50 {
+		t.Errorf("%d connections are left, want the 50 of another zone", n)
+	}
+	if got := l.run("pass", 5, 0, 100); got.Opened != 100 {
+		t.Errorf("%d are opened without the old limit, want 100: %v", got.Opened, got.Refused)
+	}
+	own("b", 0)
 }

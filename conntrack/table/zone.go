@@ -13,7 +13,7 @@ import (
 )
 
 // SetTimeouts sets how long connections of a zone are kept without packets. Those of a zone without timeouts do not
-// expire: after a restart, its cube may not be there yet. A cube that is deleted removes its connections.
+// expire: after a restart, its cube may not be there yet. A cube that is deleted removes its connections by Own.
 func (t *Table) SetTimeouts(zone uint16, timeouts conntrack.Timeouts) {
 	t.setting.Lock()
 	defer t.setting.Unlock()

@@ -52,7 +52,7 @@ type firewall struct {
 func newFirewall(env cube.Env) (cube.Instance, error) {
 	f := &firewall{env: env, zone: env.Instance(), rules: classifier.New(env, 0)}
 	env.Every(sweepInterval, f.sweep)
-	return cube.Instance{Prepare: cube.Typed(f.prepare), Close: f.close}, nil
+	return cube.Instance{Prepare: cube.Typed(f.prepare), Deleted: f.deleted, Close: f.close}, nil
 }
 
 func (f *firewall) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, error) {
@@ -130,6 +130,16 @@ func (f *firewall) sweep() {
 	}
 	if _, err := f.connections.Sweep(sweepInterval); err != nil {
 		f.env.Logger().Error("remove connections", "error", err)
+	}
+}
+
+// deleted removes the connections, which are in a table of all cubes.
+func (f *firewall) deleted() {
+	if f.connections == nil {
+		return
+	}
+	if err := f.connections.Own(f.zone, ""); err != nil {
+		f.env.Logger().Error("remove the connections", "error", err)
 	}
 }
 

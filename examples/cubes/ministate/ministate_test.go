@@ -219,10 +219,13 @@ func TestPacketsWithoutAConnectionNeedARule(t *testing.T) {
 	})
 }
 
-// mapsOf are the maps of the cube m, whose table is open.
-type mapsOf struct{ l *bpftest.Lab }
+// mapsOf are the maps of a cube, whose table is open.
+type mapsOf struct {
+	l    *bpftest.Lab
+	cube string
+}
 
-func (m mapsOf) Map(name string) (*ebpf.Map, error) { return m.l.Map("m", name), nil }
+func (m mapsOf) Map(name string) (*ebpf.Map, error) { return m.l.Map(m.cube, name), nil }
 
 func (mapsOf) Inner(string) (*ebpf.MapSpec, error) { return nil, cube.ErrNotFound }
 
@@ -232,7 +235,7 @@ func TestAFullZoneRefuses(t *testing.T) {
 		out("UDP", udp(inside, outside, 1000, 53), "")
 		in("its reply", udp(outside, inside, 53, 1000), "")
 		out("half open", udp(inside, outside, 1002, 53), "")
-		connections, err := table.Open(mapsOf{l}, table.DefaultSize)
+		connections, err := table.Open(mapsOf{l, "m"}, table.DefaultSize)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -306,7 +309,16 @@ func TestFirewallsAreApart(t *testing.T) {
 		if got, want := l.Run("veth1", udp(outside, inside, 53, 1000)), (bpftest.Outcome{Verdict: "drop", Fate: "other no-rule"}); got != want {
 			t.Errorf("a reply to another firewall's connection: %+v, want %+v", got, want)
 		}
+		connections, err := table.Open(mapsOf{l, "other"}, table.DefaultSize)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = connections.Close() }()
+		page, _ := connections.Page(0, 2, nil)
 		l.Set("DELETE", "m", "")
+		if left, _ := connections.Page(0, 2, nil); len(page) != 1 || len(left) != 0 {
+			t.Errorf("of the connections %+v of a deleted firewall, %+v are left", page, left)
+		}
 		l.Detach("other", "f:p1")
 		l.Create("ministate", "m", "")
 		l.Attach("m", "f:p1")
