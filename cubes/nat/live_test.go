@@ -3,7 +3,6 @@
 package nat
 
 import (
-	"bufio"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -75,37 +74,15 @@ func newEdgeOn(t *testing.T, old bool, typ cube.Type, config string) *edge {
 // serve answers each line with the peer's address and the line, over TCP and UDP, until the test ends.
 func (e *edge) serve(host *netns.Node, address string) {
 	e.t.Helper()
-	var stream net.Listener
+	seen := func(from net.Addr, line string) string { return fmt.Sprintf("%s %s", from, line) }
+	host.AnswerLines(address, seen)
 	var datagrams net.PacketConn
-	host.Must(func() (err error) {
-		if stream, err = net.Listen("tcp", address); err != nil {
-			return err
-		}
-		datagrams, err = net.ListenPacket("udp", address)
-		return err
-	})
-	var all []net.Conn
+	host.Must(func() (err error) { datagrams, err = net.ListenPacket("udp", address); return err })
 	var working sync.WaitGroup
-	ended := make(chan struct{})
 	e.t.Cleanup(func() {
-		_, _ = stream.Close(), datagrams.Close()
-		<-ended
-		for _, c := range all {
-			_ = c.Close()
-		}
+		_ = datagrams.Close()
 		working.Wait()
 	})
-	go func() {
-		defer close(ended)
-		for {
-			c, err := stream.Accept()
-			if err != nil {
-				return
-			}
-			all = append(all, c)
-			working.Go(func() { echo(c) })
-		}
-	}()
 	working.Go(func() {
 		b := make([]byte, 2048)
 		for {
@@ -113,22 +90,9 @@ func (e *edge) serve(host *netns.Node, address string) {
 			if err != nil {
 				return
 			}
-			_, _ = datagrams.WriteTo(fmt.Appendf(nil, "%s %s", from, b[:n]), from)
+			_, _ = datagrams.WriteTo([]byte(seen(from, string(b[:n]))), from)
 		}
 	})
-}
-
-func echo(c net.Conn) {
-	r := bufio.NewReader(c)
-	for {
-		line, err := r.ReadString('\n')
-		if err != nil {
-			return
-		}
-		if _, err := fmt.Fprintf(c, "%s %s", c.RemoteAddr(), line); err != nil {
-			return
-		}
-	}
 }
 
 // dial opens a connection from a host.

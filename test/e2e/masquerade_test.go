@@ -8,50 +8,14 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/polycube/polycube/test/netns"
 )
 
-// answerer tells the sender of each line its address, over TCP, until the test ends.
-func answerer(t *testing.T, host *netns.Node, address string) {
-	t.Helper()
-	var l net.Listener
-	host.Must(func() (err error) { l, err = net.Listen("tcp", address); return err })
-	var all []net.Conn
-	var working sync.WaitGroup
-	ended := make(chan struct{})
-	t.Cleanup(func() {
-		_ = l.Close()
-		<-ended
-		for _, c := range all {
-			_ = c.Close()
-		}
-		working.Wait()
-	})
-	go func() {
-		defer close(ended)
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			all = append(all, c)
-			working.Go(func() {
-				for r := bufio.NewReader(c); ; {
-					if _, err := r.ReadString('\n'); err != nil {
-						return
-					}
-					if _, err := fmt.Fprintln(c, c.RemoteAddr()); err != nil {
-						return
-					}
-				}
-			})
-		}
-	}()
-}
+// sender answers a line with the address that it came from.
+func sender(from net.Addr, _ string) string { return from.String() }
 
 // asked is a connection, and seenAs the address and port that the other side sees.
 type asked struct {
@@ -108,7 +72,7 @@ func TestMasqueradeInOneCommand(t *testing.T) {
 	want(0, "masquerade-r1-wan", "masquerade", "del", "r1:wan")
 	d.Do("router del r1")
 	d.lab.Run("ip", "addr", "add", "203.0.113.1/24", "dev", "wan0")
-	answerer(t, wan, "203.0.113.2:7000")
+	wan.AnswerLines("203.0.113.2:7000", sender)
 	want(0, "wan0 is masqueraded by masquerade-wan0: 203.0.113.1\n", "masquerade", "wan0")
 	want(0, "wan0 is already masqueraded by masquerade-wan0: 203.0.113.1", "masquerade", "wan0")
 	c := connectTo(t, lan, "203.0.113.2:7000")

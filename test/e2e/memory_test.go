@@ -48,7 +48,7 @@ func newTightNAT(t *testing.T, sessions int, behaviour string) *tightNAT {
 		t.Skipf("needs a kernel that charges maps to control groups (not cgroup.memory=nokmem): a table of %d sessions took %d bytes", sessions, took)
 	}
 	n.Do("attach n wan0")
-	answerer(t, n.wan, "203.0.113.2:7000")
+	n.wan.AnswerLines("203.0.113.2:7000", sender)
 	return n
 }
 

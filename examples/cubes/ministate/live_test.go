@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -21,38 +20,8 @@ import (
 	"github.com/polycube/polycube/test/pkt"
 )
 
-// serve answers each line over TCP with the same line, until the test ends.
-func serve(t *testing.T, host *netns.Node, address string) {
-	t.Helper()
-	var l net.Listener
-	host.Must(func() (err error) { l, err = net.Listen("tcp4", address); return err })
-	var all []net.Conn
-	var working sync.WaitGroup
-	ended := make(chan struct{})
-	t.Cleanup(func() {
-		_ = l.Close()
-		<-ended
-		for _, c := range all {
-			_ = c.Close()
-		}
-		working.Wait()
-	})
-	go func() {
-		defer close(ended)
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			all = append(all, c)
-			working.Go(func() {
-				for in := bufio.NewScanner(c); in.Scan(); {
-					_, _ = fmt.Fprintln(c, in.Text()) // the client misses it
-				}
-			})
-		}
-	}()
-}
+// echo answers a line with the same.
+func echo(_ net.Addr, line string) string { return line }
 
 // dial opens a connection from a host.
 func dial(t *testing.T, host *netns.Node, network, address string, within time.Duration) (net.Conn, error) {
@@ -93,8 +62,8 @@ func TestHostsBehindTheFirewall(t *testing.T) {
 			wires, far, near := l.Wires(), l.Hosts[0], l.Hosts[1]
 			far.Run("ip", "addr", "add", "10.0.0.1/24", "dev", netns.Inner)
 			near.Run("ip", "addr", "add", "10.0.0.2/24", "dev", netns.Inner)
-			serve(t, far, "10.0.0.1:7000")
-			serve(t, near, "10.0.0.2:7000")
+			far.AnswerLines("10.0.0.1:7000", echo)
+			near.AnswerLines("10.0.0.2:7000", echo)
 			patience, soon := pace.Stretch(10*time.Second), time.Second
 
 			c, err := dial(t, near, "tcp4", "10.0.0.1:7000", patience)
