@@ -25,6 +25,8 @@ func lawful(in, out step) error {
 		return errors.New("a connection was established by its first packet")
 	case out.Class != Invalid && is.Timeout == Unlimited:
 		return errors.New("a connection has no timeout")
+	case in.Protocol == stepFollow:
+		return followed(in, out)
 	case !tcp:
 		return nil
 	case was.State != None && !p.has(SYN) && is.Side[1-from] != was.Side[1-from]:
@@ -40,6 +42,26 @@ func lawful(in, out step) error {
 		if is.State > SynSent && side.Window == 0 && is.State != Closed {
 			return errors.New("a side has no window")
 		}
+	}
+	return nil
+}
+
+// followed checks what is true for all packets of connections without windows.
+func followed(in, out step) error {
+	was, is, flags := in.State, out.State, in.Segment.Flags
+	switch {
+	case in.Options != protoTCP:
+		return nil
+	case out.Class == Invalid && (was.State != None || flags&RST == 0):
+		return errors.New("a packet other than an RST of no connection is invalid")
+	case is.State == Closed && was.State != Closed && flags&RST == 0:
+		return errors.New("a connection was reset without an RST")
+	case flags&RST != 0 && is.Steps != was.Steps:
+		return errors.New("an RST has opened or closed something")
+	case was.State == Open && flags&(SYN|FIN|RST) == 0 && is != was:
+		return errors.New("a segment changed an open connection")
+	case is.State == Open && is.Flags&flagSeenReply == 0:
+		return errors.New("a connection is open without a reply")
 	}
 	return nil
 }

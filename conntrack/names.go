@@ -2,7 +2,7 @@
 
 package conntrack
 
-// What users see: classes, states and timeouts, in the order of the enums of <pcn/conntrack_state.h>.
+// What users see: classes, states and timeouts, in the order of the enums of <pcn/conntrack_progress.h>.
 
 import "time"
 

@@ -9,7 +9,7 @@ type State struct {
 	SynWindow uint16
 	SynScale  uint8
 	_         uint8
-	State     Phase
+	State     Phase // of Progress, as are Steps, Timeout and Flags
 	Steps     uint8
 	Timeout   Timeout
 	Cap       Timeout
@@ -21,44 +21,22 @@ type State struct {
 // Side is struct pcn_ct_side: what one side of a connection has sent.
 type Side struct{ End, Ack, Limit, Window uint32 }
 
-// Members of Flags and, for side 0, of Steps.
-const (
-	flagOpener    = 0x01
-	flagSeenReply = 0x02
-	flagPending   = 0x04
-	flagSynSide   = 0x08
-	flagReset     = 0x10
-
-	sentSYN  = 0x01
-	synAcked = 0x04
-	sentFIN  = 0x10
-	finAcked = 0x40
-)
-
 // Opener is the side that opened the connection, 0 or 1.
 func (s *State) Opener() uint8 { return s.Flags & flagOpener }
 
-// valid records a valid packet of a side, and returns its class.
-func (s *State) valid(from uint8) Class {
-	if s.Opener() != from {
-		s.Flags |= flagSeenReply
-	}
-	if s.Flags&flagSeenReply != 0 {
-		return Established
-	}
-	return New
+// Progress is how far the connection has got.
+func (s *State) Progress() Progress { return Progress{s.State, s.Steps, s.Timeout, s.Flags} }
+
+// set is pcn_ct_store_progress.
+func (s *State) set(p Progress) {
+	s.State, s.Steps, s.Timeout, s.Flags = p.State, p.Steps, p.Timeout, p.Flags
 }
 
 // packet changes the state for protocols without states.
 func (s *State) packet(from uint8, timeout, replied Timeout) Class {
-	if s.State == None {
-		s.Flags = from
-	}
-	class := s.valid(from)
-	s.State, s.Timeout = Unreplied, timeout
-	if class != New {
-		s.State, s.Timeout = Replied, replied
-	}
+	p := s.Progress()
+	class := p.packet(from, timeout, replied)
+	s.set(p)
 	return class
 }
 

@@ -144,7 +144,7 @@ func (t *talk) next() (uint8, Segment) {
 			return from, p
 		}
 	case 3, 4:
-		if t.steps++; t.steps > 5 && !me.fin {
+		if t.steps++; t.steps > 5 && !me.fin && after(peer.limit, me.next) { // a FIN beyond the window is sent again
 			t.kind = "FIN"
 			p := me.segment(FIN|ACK, 0)
 			me.next++

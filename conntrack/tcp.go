@@ -57,63 +57,40 @@ func (o Options) Bits() uint32 {
 // after reports whether a sequence number follows another.
 func after(a, b uint32) bool { return int32(a-b) > 0 }
 
-// phase is the state that the steps lead to.
-func (s *State) phase() Phase {
-	const fins, finsAcked, syns, synsAcked = sentFIN * 3, finAcked * 3, sentSYN * 3, synAcked * 3
-	switch {
-	case s.Flags&flagReset != 0:
-		return Closed
-	case s.Steps&fins == fins && s.Steps&finsAcked == finsAcked:
-		return TimeWait
-	case s.Steps&fins == fins:
-		return LastAck
-	case s.Steps&fins != 0 && s.Steps&finsAcked != 0:
-		return CloseWait
-	case s.Steps&fins != 0:
-		return FinWait
-	case s.Steps&syns != syns:
-		return SynSent
-	case s.Steps&synsAcked == synsAcked:
-		return Open
-	case s.Steps&synsAcked != 0:
-		return SynRecv
-	}
-	return SynSent2
-}
+// only is the result of the methods below for a segment that does nothing but what they have done: its class. Others are
+// what proceed takes.
+func only(c Class) uint16 { return onlyClass | uint16(c) }
 
-// settle stores the state and the timeouts.
-func (s *State) settle(o Options) {
-	s.State, s.Timeout = s.phase(), TCPSynSent
-	if s.State >= SynRecv {
-		s.Timeout = TCPSynRecv + Timeout(s.State-SynRecv)
-	}
+const onlyClass = 0x1000
+
+// limit is the timeout that limits the one of the state.
+func (s *State) limit(o Options) Timeout {
 	switch {
 	case o.MaxRetrans > 0 && s.Retrans >= o.MaxRetrans:
-		s.Cap = TCPMaxRetrans
+		return TCPMaxRetrans
 	case s.State > SynRecv && (after(s.Side[0].End, s.Side[1].Ack) || after(s.Side[1].End, s.Side[0].Ack)):
-		s.Cap = TCPUnacknowledged
-	default:
-		s.Cap = Unlimited
+		return TCPUnacknowledged
 	}
+	return Unlimited
 }
 
 func (s *State) retransmitted() { s.Retrans = uint8(min(int(s.Retrans)+1, 255)) }
 
 // begin starts a connection with a SYN.
 func (s *State) begin(from uint8, p *Segment) {
-	*s = State{Syn: p.Seq, SynWindow: p.Window, SynScale: p.Scale, Flags: from | from*flagSynSide, Steps: sentSYN << from}
+	*s = State{Syn: p.Seq, SynWindow: p.Window, SynScale: p.Scale, State: SynSent, Flags: from | from*flagSynSide, Steps: sentSYN << from}
 	s.Side[from].End = p.Seq + 1 + p.Length
 	s.Side[from].Window = max(uint32(p.Window), 1)
 }
 
 // join is the other side's first SYN.
-func (s *State) join(from uint8, p *Segment) {
+func (s *State) join(from uint8, p *Segment) (does uint16) {
 	me, peer := &s.Side[from], &s.Side[1-from]
 	*me = Side{End: p.Seq + 1 + p.Length, Ack: s.Syn, Limit: peer.End, Window: max(uint32(p.Window), 1)}
-	s.Steps |= sentSYN << from
+	does = sentSYN
 	if p.has(ACK) {
 		me.Ack, me.Limit = p.Ack, p.Ack
-		s.Steps |= synAcked << (1 - from)
+		does |= synAcked
 	}
 	me.Limit += me.Window
 	peer.Ack, peer.Limit = p.Seq, p.Seq+1+peer.Window
@@ -121,16 +98,17 @@ func (s *State) join(from uint8, p *Segment) {
 		s.Scale[from], s.Scale[1-from] = min(p.Scale, 14), min(s.SynScale, 14)
 	}
 	s.Retrans = 0
+	return does
 }
 
 // syn is a SYN without ACK.
-func (s *State) syn(from uint8, p *Segment, o Options) Class {
+func (s *State) syn(from uint8, p *Segment) (does uint16) {
 	me := &s.Side[from]
 	known := s.State != None && s.State < TimeWait
 	same := p.Seq == s.Syn && from == s.Flags&flagSynSide/flagSynSide && s.Flags&flagPending == 0
 	switch {
 	case s.State == SynSent && from != s.Opener():
-		s.join(from, p)
+		return s.join(from, p)
 	case known && (same || s.State < Open && from != s.Opener() && p.end() == me.End):
 		s.retransmitted() // by either side
 	case s.State == None, s.State == SynSent, s.State == Closed, s.State == TimeWait && !after(me.End, p.Seq):
@@ -138,51 +116,39 @@ func (s *State) syn(from uint8, p *Segment, o Options) Class {
 	default:
 		s.Syn, s.SynWindow, s.SynScale = p.Seq, p.Window, p.Scale
 		s.Flags = s.Flags&^flagSynSide | flagPending | from*flagSynSide
-		return New
+		return only(New)
 	}
-	s.settle(o)
-	return s.valid(from)
+	return 0
 }
 
 // pickUp is the first segment seen of a connection that was open before.
-func (s *State) pickUp(from uint8, p *Segment, o Options) Class {
+func (s *State) pickUp(from uint8, p *Segment, o Options) (does uint16) {
 	if !o.PickUp || p.has(SYN|RST|FIN) {
-		return Invalid
+		return only(Invalid)
 	}
 	window := max(uint32(p.Window)<<14, 1)
 	s.Side[from] = Side{End: p.end(), Ack: p.Ack, Limit: p.Ack + window, Window: window}
 	s.Side[1-from] = Side{End: p.Ack, Ack: p.Seq, Limit: p.Seq + 1<<30, Window: 1 << 30}
 	s.Scale = [2]uint8{14, 14}
-	s.Flags, s.Steps = from, (sentSYN|synAcked)*3
-	s.settle(o)
-	return s.valid(from)
+	s.Steps = synAcked << from
+	return synAcked
 }
 
 // beforeReply is a segment other than a SYN before the other side has sent one.
-func (s *State) beforeReply(from uint8, p *Segment, o Options) Class {
+func (s *State) beforeReply(from uint8, p *Segment) (does uint16) {
 	answers := p.has(ACK) && p.Ack != s.Syn && p.Ack-s.Syn <= s.Side[s.Opener()].End-s.Syn
+	opener := from == s.Opener()
 	switch {
-	case from == s.Opener():
-		if !p.has(RST) {
-			return Invalid
-		}
-		if p.Seq == s.Side[from].End {
-			s.Flags |= flagReset
-		}
-	case p.has(RST):
-		if !answers {
-			return Invalid
-		}
-		s.Flags |= flagReset
-	case p.synAck() && answers:
-		s.join(from, p)
-	case p.has(SYN | FIN):
-		return Invalid
-	default:
-		return Established
+	case opener && p.has(RST) && p.Seq != s.Side[from].End:
+		return 0
+	case p.has(RST) && (opener || answers):
+		return resets
+	case !opener && answers && p.synAck():
+		return s.join(from, p)
+	case opener || p.has(SYN|FIN|RST):
+		return only(Invalid)
 	}
-	s.settle(o)
-	return s.valid(from)
+	return only(Established)
 }
 
 // fits reports whether a segment begins where the other side allows, and acknowledges only what it has sent.
@@ -198,32 +164,31 @@ func (s *State) late(from uint8, p *Segment) bool {
 }
 
 // rst is an RST after the first answer.
-func (s *State) rst(from uint8, p *Segment, o Options) Class {
+func (s *State) rst(from uint8, p *Segment) (does uint16) {
 	me, peer := &s.Side[from], &s.Side[1-from]
 	switch {
 	case p.Seq == peer.Ack || p.Seq == me.End:
-		s.Flags |= flagReset
+		return resets
 	case after(peer.Ack, p.Seq) || after(p.Seq, peer.Limit):
-		return Invalid
+		return only(Invalid)
 	}
-	s.settle(o)
-	return s.valid(from)
+	return 0
 }
 
 // advance is what a valid segment opens, acknowledges and closes.
-func (s *State) advance(from uint8, p *Segment, o Options) {
+func (s *State) advance(from uint8, p *Segment, o Options) (does uint16) {
 	me, peer := &s.Side[from], &s.Side[1-from]
 	window, end := uint32(p.Window), p.end()
 	if !p.has(SYN) {
 		window <<= s.Scale[from]
 	}
 	if after(p.Ack, me.Ack) {
-		s.Steps |= synAcked << (1 - from)
+		does |= synAcked
 		s.Retrans, me.Ack = 0, p.Ack
 	}
 	if after(end, me.End) {
 		if !o.Liberal {
-			s.Steps &^= (sentFIN | finAcked) << from
+			does |= resumes
 		}
 		me.End = end
 	} else if end != p.Seq && after(me.End, peer.Ack) {
@@ -235,41 +200,53 @@ func (s *State) advance(from uint8, p *Segment, o Options) {
 	}
 	me.Window = max(me.Window, window)
 	if p.has(FIN) && (end == me.End || o.Liberal) {
-		s.Steps |= sentFIN << from
+		does |= sentFIN
 	}
 	if s.Steps&(sentFIN<<(1-from)) != 0 && !after(peer.End, me.Ack) {
-		s.Steps |= finAcked << (1 - from)
+		does |= finAcked
 	}
+	return does
 }
 
 // validFlags are the combinations of SYN, FIN, RST and ACK that RFC 9293 knows.
 var validFlags = map[Flag]bool{SYN: true, RST: true, ACK: true, SYN | ACK: true, RST | ACK: true, FIN | ACK: true}
 
-// TCP changes the state of a TCP connection by a segment of a side, 0 or 1, and returns its class. Nothing changes if
-// it is Invalid.
-func (s *State) TCP(from uint8, p Segment, o Options) Class {
-	from &= 1
+// judge applies a segment to the windows, and returns what it does, or only its class.
+func (s *State) judge(from uint8, p *Segment, o Options) (does uint16) {
 	switch {
 	case !validFlags[p.Flags&(SYN|FIN|RST|ACK)]:
-		return Invalid
+		return only(Invalid)
 	case p.has(SYN) && !p.has(ACK):
-		return s.syn(from, &p, o)
+		return s.syn(from, p)
 	case s.State == None:
-		return s.pickUp(from, &p, o)
+		return s.pickUp(from, p, o)
 	case p.synAck() && s.Flags&flagPending != 0 && from != s.Flags&flagSynSide/flagSynSide && p.Ack == s.Syn+1:
 		s.begin(1-from, &Segment{Seq: s.Syn, Window: s.SynWindow, Scale: s.SynScale})
 	}
 	switch {
 	case s.Steps&(sentSYN<<(1-s.Opener())) == 0:
-		return s.beforeReply(from, &p, o)
+		return s.beforeReply(from, p)
 	case p.has(RST):
-		return s.rst(from, &p, o)
-	case !o.Liberal && !s.fits(from, &p):
-		return Invalid
-	case !o.Liberal && s.late(from, &p):
-		return s.valid(from)
+		return s.rst(from, p)
+	case !o.Liberal && !s.fits(from, p):
+		return only(Invalid)
+	case !o.Liberal && s.late(from, p):
+		return 0
 	}
-	s.advance(from, &p, o)
-	s.settle(o)
-	return s.valid(from)
+	return s.advance(from, p, o)
+}
+
+// TCP changes the state of a TCP connection by a segment of a side, 0 or 1, and returns its class. Nothing changes if
+// it is Invalid.
+func (s *State) TCP(from uint8, p Segment, o Options) Class {
+	from &= 1
+	does := s.judge(from, &p, o)
+	if does&onlyClass != 0 {
+		return Class(does &^ onlyClass)
+	}
+	progress := s.Progress()
+	class := progress.proceed(from, does)
+	s.set(progress)
+	s.Cap = s.limit(o)
+	return class
 }

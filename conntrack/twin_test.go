@@ -44,6 +44,7 @@ const (
 	stepUDP
 	stepICMP
 	stepOther
+	stepFollow
 	stepProtocols
 )
 
@@ -58,6 +59,10 @@ func (s *step) inGo() {
 		s.Class = s.State.UDP(from)
 	case stepICMP:
 		s.Class = s.State.ICMP(from, s.Options != 0)
+	case stepFollow:
+		p := s.State.Progress()
+		s.Class = p.Follow(from, uint8(s.Options), s.Segment.Flags)
+		s.State.set(p)
 	default:
 		s.Class = s.State.Other(from)
 	}
@@ -145,16 +150,23 @@ func sequences(d dice, connections, packets int, same func(in, want step)) map[P
 	reached := map[Phase]int{}
 	for range connections {
 		var s step
-		s.Protocol = []uint32{stepTCP, stepTCP, stepTCP, stepTCP, stepTCP, uint32(d.IntN(stepProtocols))}[d.IntN(6)]
+		s.Protocol = []uint32{stepTCP, stepTCP, stepTCP, stepTCP, stepFollow, uint32(d.IntN(stepProtocols))}[d.IntN(6)]
 		options := Options{Liberal: d.IntN(4) == 0, PickUp: d.IntN(2) == 0, MaxRetrans: uint8(d.IntN(4))}
+		followed := []uint32{protoTCP, protoTCP, protoTCP, protoUDP, protoICMP, protoICMPv6, experimental}[d.IntN(7)]
 		for i := range s.Timeouts {
 			s.Timeouts[i] = uint32(d.IntN(1000))
 		}
 		for range packets {
 			s.From = d.Uint32()
 			s.Options = uint32(d.IntN(2))
-			if s.Protocol == stepTCP {
+			switch s.Protocol {
+			case stepTCP:
 				s.Segment, s.Options = d.segment(&s.State, uint8(s.From&1)), options.Bits()
+			case stepFollow:
+				s.Segment.Flags, s.Options = 0, followed
+				if followed == protoTCP {
+					s.Segment.Flags = d.segment(&s.State, uint8(s.From&1)).Flags
+				}
 			}
 			in := s
 			s.inGo()

@@ -12,6 +12,7 @@ enum state_protocol {
 	STATE_UDP,
 	STATE_ICMP,
 	STATE_OTHER,
+	STATE_FOLLOW, /* without windows */
 };
 
 struct state_step {
@@ -19,7 +20,7 @@ struct state_step {
 	struct pcn_ct_segment segment;
 	__u32 protocol;
 	__u32 from;
-	__u32 options; /* of TCP; for ICMP, 1 if it is a request */
+	__u32 options; /* of TCP; for ICMP, 1 if it is a request; without windows, the IP protocol */
 	__u32 class;
 	__u32 timeout;
 	__u32 timeouts[PCN_CT_TIMEOUTS];
@@ -30,6 +31,7 @@ PCN_MAP(steps, BPF_MAP_TYPE_ARRAY, __u32, struct state_step, 1);
 SEC(PCN_SECTION) int state(struct CTXTYPE *ctx)
 {
 	struct state_step *in = pcn_data(ctx) + 16; /* after an Ethernet header */
+	struct pcn_ct_progress progress;
 	__u32 zero = 0;
 	struct state_step *step = bpf_map_lookup_elem(&steps, &zero);
 
@@ -45,6 +47,12 @@ SEC(PCN_SECTION) int state(struct CTXTYPE *ctx)
 		break;
 	case STATE_ICMP:
 		step->class = pcn_ct_icmp(&step->state, step->from, step->options);
+		break;
+	case STATE_FOLLOW:
+		progress = pcn_ct_progress_of(&step->state);
+		step->class =
+			pcn_ct_follow(&progress, step->from, step->options, step->segment.flags);
+		pcn_ct_store_progress(&step->state, progress);
 		break;
 	default:
 		step->class = pcn_ct_other(&step->state, step->from);

@@ -9,8 +9,8 @@
  * window scaling (RFC 7323). Selective acknowledgements are not looked at: they allow nothing that
  * the others do not.
  *
- * The sides of a connection are 0 and 1, in any order that is the same for all of its packets: with
- * the ends of the key sorted, one entry serves both directions. The state says which side opened.
+ * The windows decide what a segment does; <pcn/conntrack_progress.h>, which says what the sides of a
+ * connection are, goes from there to the state.
  *
  * A state of zeros is no connection. To track a packet, copy the entry's state, or zeros if there is
  * none, and call the function of the protocol. If the packet is INVALID, nothing has changed and
@@ -24,64 +24,12 @@
 #ifndef PCN_CONNTRACK_STATE_H
 #define PCN_CONNTRACK_STATE_H
 
-#include <pcn/ctx.h>
-
-/* What a packet is to its connection. The caller decides on the last two. */
-enum pcn_ct_class {
-	PCN_CT_INVALID,	    /* belongs to no connection, and opens none */
-	PCN_CT_NEW,	    /* opens a connection, or repeats that before a reply */
-	PCN_CT_ESTABLISHED, /* a reply, or after a reply */
-	PCN_CT_RELATED,	    /* an ICMP error about a packet of a connection */
-	PCN_CT_UNTRACKED,   /* has no connection: ARP, neighbour discovery, later fragments */
-};
-
-/* The states of a connection. */
-enum pcn_ct_state_name {
-	PCN_CT_NONE,
-	PCN_CT_UNREPLIED, /* not TCP: packets of one side only */
-	PCN_CT_REPLIED,	  /* not TCP: packets of both sides */
-	PCN_CT_SYN_SENT,
-	PCN_CT_SYN_SENT2,  /* simultaneous open: both sides sent a SYN */
-	PCN_CT_SYN_RECV,   /* one of two SYNs is acknowledged */
-	PCN_CT_OPEN,	   /* both SYNs are acknowledged, or the connection was picked up */
-	PCN_CT_FIN_WAIT,   /* one side sent a FIN */
-	PCN_CT_CLOSE_WAIT, /* it is acknowledged */
-	PCN_CT_LAST_ACK,   /* both sides sent a FIN */
-	PCN_CT_TIME_WAIT,  /* both are acknowledged */
-	PCN_CT_CLOSE,	   /* reset */
-	PCN_CT_STATES,
-};
-
-/* How long a connection without packets is kept. Those of TCP states have the order of the states. */
-enum pcn_ct_timeout_name {
-	PCN_CT_TIMEOUT_NONE, /* no limit */
-	PCN_CT_TIMEOUT_UDP,
-	PCN_CT_TIMEOUT_UDP_STREAM, /* after a reply */
-	PCN_CT_TIMEOUT_ICMP,
-	PCN_CT_TIMEOUT_OTHER,
-	PCN_CT_TIMEOUT_SYN_SENT, /* of SYN_SENT2, too */
-	PCN_CT_TIMEOUT_SYN_RECV,
-	PCN_CT_TIMEOUT_ESTABLISHED,
-	PCN_CT_TIMEOUT_FIN_WAIT,
-	PCN_CT_TIMEOUT_CLOSE_WAIT,
-	PCN_CT_TIMEOUT_LAST_ACK,
-	PCN_CT_TIMEOUT_TIME_WAIT,
-	PCN_CT_TIMEOUT_CLOSE,
-	PCN_CT_TIMEOUT_UNACKNOWLEDGED, /* at most, while data is not acknowledged */
-	PCN_CT_TIMEOUT_MAX_RETRANS,    /* at most, after as many retransmissions as are set */
-	PCN_CT_TIMEOUTS,
-};
+#include <pcn/conntrack_progress.h>
 
 /* Options of pcn_ct_tcp. */
 #define PCN_CT_LIBERAL 0x100 /* segments outside of the windows are valid, except RST */
 #define PCN_CT_PICK_UP 0x200 /* connections that were open before are tracked from any ACK on */
 #define PCN_CT_RETRANS 0xff  /* the number of retransmissions; 0: they are not counted */
-
-/* TCP flags, as in the header. */
-#define PCN_CT_FIN 0x01
-#define PCN_CT_SYN 0x02
-#define PCN_CT_RST 0x04
-#define PCN_CT_ACK 0x10
 
 /* A TCP segment, in host byte order. */
 struct pcn_ct_segment {
@@ -111,27 +59,14 @@ struct pcn_ct_state {
 	__u16 syn_window; /* its window */
 	__u8 syn_scale;	  /* its option */
 	__u8 pad;
-	__u8 state;    /* enum pcn_ct_state_name */
-	__u8 steps;    /* PCN_CT_SENT_SYN ... */
-	__u8 timeout;  /* enum pcn_ct_timeout_name */
+	__u8 state; /* these, and flags: of struct pcn_ct_progress */
+	__u8 steps;
+	__u8 timeout;
 	__u8 cap;      /* another timeout that limits it, or 0 */
 	__u8 scale[2]; /* of the sides' windows */
 	__u8 retrans;  /* retransmissions since the last new acknowledgement */
-	__u8 flags;    /* PCN_CT_OPENER ... */
+	__u8 flags;
 };
-
-/* Internal: members of flags. */
-#define PCN_CT_OPENER 0x01     /* the side that opened the connection */
-#define PCN_CT_SEEN_REPLY 0x02 /* the other side has sent a packet */
-#define PCN_CT_PENDING 0x04  /* syn is a SYN within a connection: the next one, if it is answered */
-#define PCN_CT_SYN_SIDE 0x08 /* the side that sent syn */
-#define PCN_CT_RESET 0x10
-
-/* Internal: members of steps, of side 0; shifted by one for side 1. */
-#define PCN_CT_SENT_SYN 0x01
-#define PCN_CT_SYN_ACKED 0x04
-#define PCN_CT_SENT_FIN 0x10
-#define PCN_CT_FIN_ACKED 0x40
 
 /* Internal: a is after b. */
 PCN_INLINE int pcn_ct_after(__u32 a, __u32 b)
@@ -146,48 +81,36 @@ PCN_INLINE void pcn_ct_raise(__u32 *highest, __u32 value)
 		*highest = value;
 }
 
-/* Internal: the class of a valid packet. */
-PCN_INLINE __u32 pcn_ct_valid(struct pcn_ct_state *s, __u32 from)
+/* Internal: how far the connection has got. */
+PCN_INLINE struct pcn_ct_progress pcn_ct_progress_of(const struct pcn_ct_state *s)
 {
-	if ((s->flags & PCN_CT_OPENER) != from)
-		s->flags |= PCN_CT_SEEN_REPLY;
-	return s->flags & PCN_CT_SEEN_REPLY ? PCN_CT_ESTABLISHED : PCN_CT_NEW;
+	return (struct pcn_ct_progress){ s->state, s->steps, s->timeout, s->flags };
 }
 
-/* Internal: the state of a TCP connection that the steps lead to. */
-PCN_INLINE __u32 pcn_ct_tcp_state(__u32 steps, __u32 flags)
+/* Internal: stores it. */
+PCN_INLINE void pcn_ct_store_progress(struct pcn_ct_state *s, struct pcn_ct_progress c)
 {
-	const __u32 fins = PCN_CT_SENT_FIN * 3, syns = PCN_CT_SENT_SYN * 3;
-	const __u32 fins_acked = PCN_CT_FIN_ACKED * 3, syns_acked = PCN_CT_SYN_ACKED * 3;
-
-	if (flags & PCN_CT_RESET)
-		return PCN_CT_CLOSE;
-	if ((steps & fins) == fins)
-		return (steps & fins_acked) == fins_acked ? PCN_CT_TIME_WAIT : PCN_CT_LAST_ACK;
-	if (steps & fins)
-		return steps & fins_acked ? PCN_CT_CLOSE_WAIT : PCN_CT_FIN_WAIT;
-	if ((steps & syns) != syns)
-		return PCN_CT_SYN_SENT;
-	if ((steps & syns_acked) == syns_acked)
-		return PCN_CT_OPEN;
-	return steps & syns_acked ? PCN_CT_SYN_RECV : PCN_CT_SYN_SENT2;
+	s->state = c.state;
+	s->steps = c.steps;
+	s->timeout = c.timeout;
+	s->flags = c.flags;
 }
 
-/* Internal: stores the state and the timeouts. */
-PCN_INLINE void pcn_ct_settle(struct pcn_ct_state *s, __u32 options)
-{
-	__u32 state = pcn_ct_tcp_state(s->steps, s->flags), most = options & PCN_CT_RETRANS;
+/* Internal: results of the functions below for a segment that does nothing but what they have done: its class. Others
+ * are what pcn_ct_proceed takes. */
+#define PCN_CT_ONLY(class) (0x1000 | (class))
 
-	s->state = state;
-	s->timeout = state <= PCN_CT_SYN_SENT2 ? PCN_CT_TIMEOUT_SYN_SENT
-					       : state - PCN_CT_SYN_RECV + PCN_CT_TIMEOUT_SYN_RECV;
+/* Internal: the timeout that limits the one of the state. */
+PCN_INLINE __u32 pcn_ct_cap(const struct pcn_ct_state *s, __u32 options)
+{
+	__u32 most = options & PCN_CT_RETRANS;
+
 	if (most && s->retrans >= most)
-		s->cap = PCN_CT_TIMEOUT_MAX_RETRANS;
-	else if (state > PCN_CT_SYN_RECV && (pcn_ct_after(s->side[0].end, s->side[1].ack) ||
-					     pcn_ct_after(s->side[1].end, s->side[0].ack)))
-		s->cap = PCN_CT_TIMEOUT_UNACKNOWLEDGED;
-	else
-		s->cap = PCN_CT_TIMEOUT_NONE;
+		return PCN_CT_TIMEOUT_MAX_RETRANS;
+	if (s->state > PCN_CT_SYN_RECV && (pcn_ct_after(s->side[0].end, s->side[1].ack) ||
+					   pcn_ct_after(s->side[1].end, s->side[0].ack)))
+		return PCN_CT_TIMEOUT_UNACKNOWLEDGED;
+	return PCN_CT_TIMEOUT_NONE;
 }
 
 /* Internal: a retransmission was sent. */
@@ -212,10 +135,11 @@ PCN_INLINE void pcn_ct_begin(struct pcn_ct_state *s, __u32 from, __u32 seq, __u3
 	s->syn_scale = scale;
 	s->flags = from ? PCN_CT_OPENER | PCN_CT_SYN_SIDE : 0;
 	s->steps = PCN_CT_SENT_SYN << from;
+	s->state = PCN_CT_SYN_SENT;
 }
 
 /* Internal: the other side's first SYN, which may acknowledge the opener's. */
-PCN_INLINE void pcn_ct_join(struct pcn_ct_state *s, __u32 from, const struct pcn_ct_segment *p)
+PCN_INLINE __u32 pcn_ct_join(struct pcn_ct_state *s, __u32 from, const struct pcn_ct_segment *p)
 {
 	struct pcn_ct_side *me = &s->side[from], *peer = &s->side[!from];
 	__u32 acked = p->flags & PCN_CT_ACK;
@@ -230,17 +154,14 @@ PCN_INLINE void pcn_ct_join(struct pcn_ct_state *s, __u32 from, const struct pcn
 		s->scale[from] = p->scale < 14 ? p->scale : 14;
 		s->scale[!from] = s->syn_scale < 14 ? s->syn_scale : 14;
 	}
-	s->steps |= PCN_CT_SENT_SYN << from;
-	if (acked)
-		s->steps |= PCN_CT_SYN_ACKED << !from;
 	s->retrans = 0;
+	return PCN_CT_SENT_SYN | (acked ? PCN_CT_SYN_ACKED : 0);
 }
 
 /* Internal: a SYN without ACK. One that belongs to no handshake is the next connection of the same
  * ends: at once if this one is over, otherwise if the other side acknowledges it. Meanwhile this one
  * continues: the sender may have forged it, or the other side may refuse it (RFC 9293, 3.5.1). */
-PCN_INLINE __u32 pcn_ct_syn(struct pcn_ct_state *s, __u32 from, const struct pcn_ct_segment *p,
-			    __u32 options)
+PCN_INLINE __u32 pcn_ct_syn(struct pcn_ct_state *s, __u32 from, const struct pcn_ct_segment *p)
 {
 	struct pcn_ct_side *me = &s->side[from];
 	__u32 end = p->seq + 1 + p->length, opener = s->flags & PCN_CT_OPENER;
@@ -248,10 +169,9 @@ PCN_INLINE __u32 pcn_ct_syn(struct pcn_ct_state *s, __u32 from, const struct pcn
 		     !(s->flags & PCN_CT_PENDING);
 	__u32 known = s->state != PCN_CT_NONE && s->state < PCN_CT_TIME_WAIT;
 
-	if (s->state == PCN_CT_SYN_SENT && from != opener) {
-		pcn_ct_join(s, from, p);
-	} else if (known &&
-		   (same || (s->state < PCN_CT_OPEN && from != opener && end == me->end))) {
+	if (s->state == PCN_CT_SYN_SENT && from != opener)
+		return pcn_ct_join(s, from, p);
+	if (known && (same || (s->state < PCN_CT_OPEN && from != opener && end == me->end))) {
 		pcn_ct_retransmitted(s); /* by either side */
 	} else if (s->state == PCN_CT_NONE || s->state == PCN_CT_SYN_SENT ||
 		   s->state == PCN_CT_CLOSE ||
@@ -263,10 +183,9 @@ PCN_INLINE __u32 pcn_ct_syn(struct pcn_ct_state *s, __u32 from, const struct pcn
 		s->syn_scale = p->scale;
 		s->flags &= ~PCN_CT_SYN_SIDE;
 		s->flags |= PCN_CT_PENDING | (from ? PCN_CT_SYN_SIDE : 0);
-		return PCN_CT_NEW;
+		return PCN_CT_ONLY(PCN_CT_NEW);
 	}
-	pcn_ct_settle(s, options);
-	return pcn_ct_valid(s, from);
+	return 0;
 }
 
 /* Internal: the first segment seen of a connection that was open before. Nothing is known about the
@@ -277,7 +196,7 @@ PCN_INLINE __u32 pcn_ct_pick_up(struct pcn_ct_state *s, __u32 from, const struct
 	struct pcn_ct_side *me = &s->side[from], *peer = &s->side[!from];
 
 	if (!(options & PCN_CT_PICK_UP) || (p->flags & (PCN_CT_SYN | PCN_CT_RST | PCN_CT_FIN)))
-		return PCN_CT_INVALID;
+		return PCN_CT_ONLY(PCN_CT_INVALID);
 	me->end = p->seq + p->length;
 	me->ack = p->ack;
 	me->window = (__u32)p->window << 14 ?: 1;
@@ -288,40 +207,29 @@ PCN_INLINE __u32 pcn_ct_pick_up(struct pcn_ct_state *s, __u32 from, const struct
 	peer->limit = p->seq + peer->window;
 	s->scale[0] = 14;
 	s->scale[1] = 14;
-	s->flags = from ? PCN_CT_OPENER : 0;
-	s->steps = (PCN_CT_SENT_SYN | PCN_CT_SYN_ACKED) * 3;
-	pcn_ct_settle(s, options);
-	return pcn_ct_valid(s, from);
+	s->steps = PCN_CT_SYN_ACKED << from;
+	return PCN_CT_SYN_ACKED;
 }
 
 /* Internal: the peer of a SYN_SENT connection, or the opener, sends something that is not a SYN. */
 PCN_INLINE __u32 pcn_ct_before_reply(struct pcn_ct_state *s, __u32 from,
-				     const struct pcn_ct_segment *p, __u32 options)
+				     const struct pcn_ct_segment *p)
 {
 	__u32 opener = s->flags & PCN_CT_OPENER, syn_ack = PCN_CT_SYN | PCN_CT_ACK;
 	__u32 answers = (p->flags & PCN_CT_ACK) && p->ack != s->syn &&
 			p->ack - s->syn <= s->side[opener].end - s->syn;
 
-	if (from == opener) {
-		/* It refuses an answer from an earlier connection, or gives up. */
-		if (!(p->flags & PCN_CT_RST))
-			return PCN_CT_INVALID;
-		if (p->seq == s->side[from].end)
-			s->flags |= PCN_CT_RESET;
-	} else if (p->flags & PCN_CT_RST) {
-		if (!answers)
-			return PCN_CT_INVALID;
-		s->flags |= PCN_CT_RESET;
-	} else if ((p->flags & syn_ack) == syn_ack && answers) {
-		pcn_ct_join(s, from, p);
-	} else if (p->flags & (PCN_CT_SYN | PCN_CT_FIN)) {
-		return PCN_CT_INVALID;
-	} else {
-		/* An answer from an earlier connection: the opener refuses it with an RST. */
-		return PCN_CT_ESTABLISHED;
-	}
-	pcn_ct_settle(s, options);
-	return pcn_ct_valid(s, from);
+	/* The opener refuses an answer from an earlier connection, or gives up. */
+	if (from == opener && p->flags & PCN_CT_RST)
+		return p->seq == s->side[from].end ? PCN_CT_RESETS : 0;
+	if (from != opener && answers && p->flags & PCN_CT_RST)
+		return PCN_CT_RESETS;
+	if (from != opener && answers && (p->flags & syn_ack) == syn_ack)
+		return pcn_ct_join(s, from, p);
+	if (from == opener || p->flags & (PCN_CT_SYN | PCN_CT_FIN | PCN_CT_RST))
+		return PCN_CT_ONLY(PCN_CT_INVALID);
+	/* An answer from an earlier connection: the opener refuses it with an RST. */
+	return PCN_CT_ONLY(PCN_CT_ESTABLISHED);
 }
 
 /* Internal: the segment fits the windows: it begins where the other side allows, which cuts the rest
@@ -344,35 +252,35 @@ PCN_INLINE int pcn_ct_late(const struct pcn_ct_side *me, const struct pcn_ct_sid
 /* Internal: an RST. It closes the connection if the receiver expects exactly this sequence number,
  * or if it follows what was sent. Others within the window make the receiver ask (RFC 9293, 3.10.7.4;
  * RFC 5961). */
-PCN_INLINE __u32 pcn_ct_rst(struct pcn_ct_state *s, __u32 from, __u32 seq, __u32 options)
+PCN_INLINE __u32 pcn_ct_rst(const struct pcn_ct_state *s, __u32 from, __u32 seq)
 {
-	struct pcn_ct_side *me = &s->side[from], *peer = &s->side[!from];
+	const struct pcn_ct_side *me = &s->side[from], *peer = &s->side[!from];
 
 	if (seq == peer->ack || seq == me->end)
-		s->flags |= PCN_CT_RESET;
-	else if (pcn_ct_after(peer->ack, seq) || pcn_ct_after(seq, peer->limit))
-		return PCN_CT_INVALID;
-	pcn_ct_settle(s, options);
-	return pcn_ct_valid(s, from);
+		return PCN_CT_RESETS;
+	if (pcn_ct_after(peer->ack, seq) || pcn_ct_after(seq, peer->limit))
+		return PCN_CT_ONLY(PCN_CT_INVALID);
+	return 0;
 }
 
 /* Internal: what a valid segment opens, acknowledges and closes. A FIN is the end of the data: it is
  * forgotten if data follows, since somebody else may have sent it. If segments outside of the windows
  * are valid, it is not known where the data ends. */
-PCN_INLINE void pcn_ct_advance(struct pcn_ct_state *s, __u32 from, const struct pcn_ct_segment *p,
-			       __u32 end, __u32 liberal)
+PCN_INLINE __u32 pcn_ct_advance(struct pcn_ct_state *s, __u32 from, const struct pcn_ct_segment *p,
+				__u32 end, __u32 liberal)
 {
 	struct pcn_ct_side *me = &s->side[from], *peer = &s->side[!from];
 	__u32 window = p->flags & PCN_CT_SYN ? p->window : (__u32)p->window << s->scale[from];
+	__u32 does = 0;
 
 	if (pcn_ct_after(p->ack, me->ack)) {
-		s->steps |= PCN_CT_SYN_ACKED << !from;
+		does |= PCN_CT_SYN_ACKED;
 		s->retrans = 0;
 		me->ack = p->ack;
 	}
 	if (pcn_ct_after(end, me->end)) {
 		if (!liberal)
-			s->steps &= ~((PCN_CT_SENT_FIN | PCN_CT_FIN_ACKED) << from);
+			does |= PCN_CT_RESUMES;
 		me->end = end;
 	} else if (end != p->seq && pcn_ct_after(me->end, peer->ack)) {
 		pcn_ct_retransmitted(s);
@@ -382,9 +290,10 @@ PCN_INLINE void pcn_ct_advance(struct pcn_ct_state *s, __u32 from, const struct 
 	if (window > me->window)
 		me->window = window;
 	if ((p->flags & PCN_CT_FIN) && (end == me->end || liberal))
-		s->steps |= PCN_CT_SENT_FIN << from;
+		does |= PCN_CT_SENT_FIN;
 	if ((s->steps & (PCN_CT_SENT_FIN << !from)) && !pcn_ct_after(peer->end, me->ack))
-		s->steps |= PCN_CT_FIN_ACKED << !from;
+		does |= PCN_CT_FIN_ACKED;
+	return does;
 }
 
 /* Internal: RFC 9293 knows these combinations of SYN, FIN, RST and ACK only. */
@@ -396,56 +305,65 @@ PCN_INLINE int pcn_ct_flags_valid(__u32 flags)
 	       flags == (PCN_CT_FIN | PCN_CT_ACK);
 }
 
-/* Changes the state of a TCP connection by a segment of the side `from`, 0 or 1, and returns its
- * class. options: PCN_CT_LIBERAL, PCN_CT_PICK_UP, and the number of retransmissions after which
- * PCN_CT_TIMEOUT_MAX_RETRANS limits the timeout. */
-PCN_INLINE __u32 pcn_ct_tcp(struct pcn_ct_state *s, __u32 from, const struct pcn_ct_segment *p,
-			    __u32 options)
+/* Internal: applies a segment to the windows, and returns what it does, or PCN_CT_ONLY its class. */
+PCN_INLINE __u32 pcn_ct_judge(struct pcn_ct_state *s, __u32 from, const struct pcn_ct_segment *p,
+			      __u32 options)
 {
 	const __u32 syn_ack = PCN_CT_SYN | PCN_CT_ACK;
 	__u32 end = p->seq + p->length + !!(p->flags & PCN_CT_SYN) + !!(p->flags & PCN_CT_FIN);
 	__u32 liberal = options & PCN_CT_LIBERAL;
 
-	from &= 1;
 	if (!pcn_ct_flags_valid(p->flags))
-		return PCN_CT_INVALID;
+		return PCN_CT_ONLY(PCN_CT_INVALID);
 	if ((p->flags & syn_ack) == PCN_CT_SYN)
-		return pcn_ct_syn(s, from, p, options);
+		return pcn_ct_syn(s, from, p);
 	if (s->state == PCN_CT_NONE)
 		return pcn_ct_pick_up(s, from, p, options);
 	if ((p->flags & syn_ack) == syn_ack && (s->flags & PCN_CT_PENDING) &&
 	    from != !!(s->flags & PCN_CT_SYN_SIDE) && p->ack == s->syn + 1)
 		pcn_ct_begin(s, !from, s->syn, s->syn + 1, s->syn_window, s->syn_scale);
 	if (!(s->steps & (PCN_CT_SENT_SYN << !(s->flags & PCN_CT_OPENER))))
-		return pcn_ct_before_reply(s, from, p, options);
+		return pcn_ct_before_reply(s, from, p);
 	if (p->flags & PCN_CT_RST)
-		return pcn_ct_rst(s, from, p->seq, options);
+		return pcn_ct_rst(s, from, p->seq);
 	if (!liberal && !pcn_ct_fits(&s->side[!from], p->seq, p->ack))
-		return PCN_CT_INVALID;
+		return PCN_CT_ONLY(PCN_CT_INVALID);
 	if (!liberal && pcn_ct_late(&s->side[from], &s->side[!from], p->seq, p->ack))
-		return pcn_ct_valid(s, from);
-	pcn_ct_advance(s, from, p, end, liberal);
-	pcn_ct_settle(s, options);
-	return pcn_ct_valid(s, from);
+		return 0;
+	return pcn_ct_advance(s, from, p, end, liberal);
 }
 
-/* Internal: a packet of a protocol without states. */
-PCN_INLINE __u32 pcn_ct_packet(struct pcn_ct_state *s, __u32 from, __u32 timeout, __u32 replied)
+/* Changes the state of a TCP connection by a segment of the side `from`, 0 or 1, and returns its
+ * class. options: PCN_CT_LIBERAL, PCN_CT_PICK_UP, and the number of retransmissions after which
+ * PCN_CT_TIMEOUT_MAX_RETRANS limits the timeout. */
+PCN_INLINE __u32 pcn_ct_tcp(struct pcn_ct_state *s, __u32 from, const struct pcn_ct_segment *p,
+			    __u32 options)
 {
-	__u32 class;
+	__u32 does = pcn_ct_judge(s, from & 1, p, options), class;
+	struct pcn_ct_progress c = pcn_ct_progress_of(s);
 
-	if (s->state == PCN_CT_NONE)
-		s->flags = from ? PCN_CT_OPENER : 0;
-	class = pcn_ct_valid(s, from);
-	s->state = class == PCN_CT_NEW ? PCN_CT_UNREPLIED : PCN_CT_REPLIED;
-	s->timeout = class == PCN_CT_NEW ? timeout : replied;
+	if (does & PCN_CT_ONLY(0))
+		return does & ~PCN_CT_ONLY(0);
+	class = pcn_ct_proceed(&c, from & 1, does);
+	pcn_ct_store_progress(s, c);
+	s->cap = pcn_ct_cap(s, options);
+	return class;
+}
+
+/* Internal: a packet of another protocol. */
+PCN_INLINE __u32 pcn_ct_datagram(struct pcn_ct_state *s, __u32 from, __u32 timeout, __u32 replied)
+{
+	struct pcn_ct_progress c = pcn_ct_progress_of(s);
+	__u32 class = pcn_ct_packet(&c, from & 1, timeout, replied);
+
+	pcn_ct_store_progress(s, c);
 	return class;
 }
 
 /* Changes the state of a UDP session by a packet of the side `from`, and returns its class. */
 PCN_INLINE __u32 pcn_ct_udp(struct pcn_ct_state *s, __u32 from)
 {
-	return pcn_ct_packet(s, from & 1, PCN_CT_TIMEOUT_UDP, PCN_CT_TIMEOUT_UDP_STREAM);
+	return pcn_ct_datagram(s, from, PCN_CT_TIMEOUT_UDP, PCN_CT_TIMEOUT_UDP_STREAM);
 }
 
 /* The same for an ICMP query: a request or the reply to one. Requests open sessions, so the key must
@@ -456,13 +374,13 @@ PCN_INLINE __u32 pcn_ct_icmp(struct pcn_ct_state *s, __u32 from, __u32 request)
 	from &= 1;
 	if (s->state == PCN_CT_NONE ? !request : !request == (from == (s->flags & PCN_CT_OPENER)))
 		return PCN_CT_INVALID;
-	return pcn_ct_packet(s, from, PCN_CT_TIMEOUT_ICMP, PCN_CT_TIMEOUT_ICMP);
+	return pcn_ct_datagram(s, from, PCN_CT_TIMEOUT_ICMP, PCN_CT_TIMEOUT_ICMP);
 }
 
 /* The same for all other protocols. */
 PCN_INLINE __u32 pcn_ct_other(struct pcn_ct_state *s, __u32 from)
 {
-	return pcn_ct_packet(s, from & 1, PCN_CT_TIMEOUT_OTHER, PCN_CT_TIMEOUT_OTHER);
+	return pcn_ct_datagram(s, from, PCN_CT_TIMEOUT_OTHER, PCN_CT_TIMEOUT_OTHER);
 }
 
 /* The time after which a connection without packets has ended, from the timeouts by name, in their

@@ -40,6 +40,8 @@
 	X(COST_pcn_ct_icmp)              \
 	X(COST_pcn_ct_other)             \
 	X(COST_pcn_ct_timeout)           \
+	X(COST_pcn_ct_follow)            \
+	X(COST_pcn_ct_follow_shared)     \
 	X(COST_pcn_address_set4)         \
 	X(COST_pcn_address_set6)         \
 	X(COST_pcn_address_copy)         \
@@ -381,6 +383,8 @@ PCN_INLINE void keep(const struct pcn_md *md, const __u32 what)
 	case COST_pcn_ct_icmp:
 	case COST_pcn_ct_other:
 	case COST_pcn_ct_timeout:
+	case COST_pcn_ct_follow:
+	case COST_pcn_ct_follow_shared:
 		track(what);
 		break;
 	case COST_pcn_address_set4:

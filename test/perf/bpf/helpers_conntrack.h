@@ -25,16 +25,18 @@ PCN_INLINE void spend(void)
 	}
 }
 
-/* A connection of TCP, and one of the other protocols. */
-PCN_MAP(connections, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_ct_state, 2);
+/* A connection of TCP, one of the other protocols, and one without windows. */
+PCN_MAP(connections, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_ct_state, 3);
 static const __u32 no_timeouts[PCN_CT_TIMEOUTS];
 
 /* Helpers for the state of a connection: a byte of data, and a packet of the opener.
  * A loop, since they are large; a function, for a stack of their own. */
 PCN_NOINLINE void track(__u32 what)
 {
-	__u32 which = what != COST_pcn_ct_tcp;
+	__u32 without = what == COST_pcn_ct_follow || what == COST_pcn_ct_follow_shared;
+	__u32 which = without ? 2 : what != COST_pcn_ct_tcp;
 	struct pcn_ct_state *s = bpf_map_lookup_elem(&connections, &which);
+	struct pcn_ct_progress *progress = (void *)s;
 
 	if (!s)
 		return;
@@ -58,6 +60,10 @@ PCN_NOINLINE void track(__u32 what)
 			KEEP(pcn_ct_icmp(s, 0, 1));
 		else if (what == COST_pcn_ct_other)
 			KEEP(pcn_ct_other(s, 0));
+		else if (what == COST_pcn_ct_follow)
+			KEEP(pcn_ct_follow(progress, 0, IPPROTO_TCP, flags));
+		else if (what == COST_pcn_ct_follow_shared)
+			pcn_ct_follow_shared(progress, 0, IPPROTO_TCP, flags);
 		else
 			KEEP(pcn_ct_timeout(s, no_timeouts));
 	}
