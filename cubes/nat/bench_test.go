@@ -3,6 +3,7 @@
 package nat
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -14,7 +15,7 @@ import (
 // from the host that has the external address. It takes the path of every session.
 func BenchmarkSession(b *testing.B) {
 	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPDRV} {
-		for _, name := range []string{"UDP", "UDP of IPv6", "without NAT"} {
+		for _, name := range []string{"UDP", "UDP of IPv6", "TCP", "without NAT"} {
 			b.Run(strings.ToLower(string(typ))+"/"+name, func(b *testing.B) {
 				l := bpftest.New(b, bpftest.Options{Type: typ, Hosts: 2})
 				config := snatOwn
@@ -25,6 +26,15 @@ func BenchmarkSession(b *testing.B) {
 				frame := out4("203.0.113.1", "198.51.100.1").UDP(4000, 53).Payload(18).Bytes()
 				if name == "UDP of IPv6" {
 					frame = out6("2001:db8::1", "2001:db8:9::1").UDP(4000, 53).Payload(18).Bytes()
+				}
+				if name == "TCP" {
+					there, back := out4("203.0.113.1", "198.51.100.1"), in4("198.51.100.1", "203.0.113.1")
+					frame = there.TCP(4000, 80, ack).Bytes()
+					_, sent := t.pass(false, there.TCP(4000, 80, syn).Bytes())
+					_, answered := t.pass(true, back.TCP(80, 4000, synAck).Bytes())
+					if err := errors.Join(sent, answered); err != nil {
+						b.Fatal(err)
+					}
 				}
 				if _, err := t.pass(false, frame); err != nil {
 					b.Fatal(err)

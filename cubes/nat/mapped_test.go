@@ -36,7 +36,7 @@ func TestSessionsOfMappingsAreSweptAndShown(t *testing.T) {
 		p := planted{proto: unix.IPPROTO_UDP, rule: family.rule, internal: family.internal, external: family.external, remote: family.nobody, mapping: true}
 		plant(t, tables, p)
 		p.remote, p.mapping, p.mapped = family.remote, false, true
-		p.state, p.age = both, 50*time.Second // the remote was heard
+		p.talk, p.age = both, 50*time.Second // the remote was heard
 		plant(t, tables, p)
 		p.remote = strings.Replace(family.remote, "53", "54", 1)
 		p.inAge = 50 * time.Second

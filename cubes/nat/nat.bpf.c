@@ -53,39 +53,25 @@ PCN_INLINE void nat_look(struct nat_found *f, const struct nat_key *key, const i
 }
 
 /* The connection changes its state: in the entries of both directions, if there are two. */
-PCN_GLOBAL int nat_advance(struct nat_session *s PCN_NONNULL, __u32 bits, __u32 egress)
+PCN_GLOBAL int nat_advance(struct nat_session *s PCN_NONNULL, __u32 outside, __u32 tcp_flags)
 {
 	struct nat_open *o = nat_scratch();
-	struct nat_session *twin = NULL;
-	__u32 state = s->state, clear = 0;
-	__u32 closed = (state & (NAT_OUT_RST | NAT_IN_RST)) ||
-		       (state & (NAT_OUT_FIN | NAT_IN_FIN)) == (NAT_OUT_FIN | NAT_IN_FIN);
 
-	if (!o)
+	pcn_ct_follow_shared(&s->progress, outside, s->key.proto, tcp_flags);
+	if (!o || s->flags & NAT_MAPPED)
 		return 0;
-	if (closed && (bits == NAT_OUT_SYN || bits == NAT_IN_SYN))
-		clear = ~0U; /* a new connection between the same endpoints */
-	else if (!(bits & (NAT_OUT_RST | NAT_IN_RST)))
-		clear = egress ? NAT_OUT_RST
-			       : NAT_IN_RST; /* RFC 7857, 2.2: the reset was not genuine */
-	if (!(s->flags & NAT_MAPPED)) {
-		o->probe = s->key;
-		pcn_address_copy(o->probe.local, s->addr);
-		o->probe.local_port = s->port;
-		o->probe.zone ^= NAT_IN;
-		twin = nat_find(&o->probe);
-	}
-	__sync_fetch_and_and(&s->state, ~clear);
-	__sync_fetch_and_or(&s->state, bits);
-	if (twin) {
-		__sync_fetch_and_and(&twin->state, ~clear);
-		__sync_fetch_and_or(&twin->state, bits);
-	}
+	o->probe = s->key;
+	pcn_address_copy(o->probe.local, s->addr);
+	o->probe.local_port = s->port;
+	o->probe.zone ^= NAT_IN;
+	s = nat_find(&o->probe);
+	if (s)
+		pcn_ct_follow_shared(&s->progress, outside, s->key.proto, tcp_flags);
 	return 0;
 }
 
 /* Opens a session for a packet of a key, or returns the drop reason. */
-PCN_INLINE int nat_new(const struct nat_key *key, __u32 bits, __u32 kind, __u32 length,
+PCN_INLINE int nat_new(const struct nat_key *key, __u32 tcp_flags, __u32 kind, __u32 length,
 		       const int egress)
 {
 	struct nat_open *o = nat_scratch();
@@ -94,7 +80,8 @@ PCN_INLINE int nat_new(const struct nat_key *key, __u32 bits, __u32 kind, __u32 
 		return NAT_SESSION_TABLE_FULL;
 	__builtin_memset(&o->entry, 0, sizeof(o->entry));
 	o->entry.created = o->entry.seen = pcn_time_coarse();
-	o->entry.state = bits;
+	pcn_ct_follow(&o->entry.progress, !egress, key->proto, (__u8)tcp_flags);
+	o->offered = tcp_flags & NAT_OFFERED;
 	o->fixed = kind == NAT_FIXED || kind == NAT_OTHER;
 	o->length = length;
 	o->in = *key;
@@ -106,37 +93,36 @@ PCN_INLINE int nat_new(const struct nat_key *key, __u32 bits, __u32 kind, __u32 
 	return egress ? nat_open_egress(o, kind) : nat_open_ingress(o, kind);
 }
 
-PCN_GLOBAL int nat_new_out(const struct nat_key *key PCN_NONNULL, __u32 bits, __u32 kind,
+PCN_GLOBAL int nat_new_out(const struct nat_key *key PCN_NONNULL, __u32 tcp_flags, __u32 kind,
 			   __u32 length)
 {
-	return nat_new(key, bits, kind, length, 1);
+	return nat_new(key, tcp_flags, kind, length, 1);
 }
 
-PCN_GLOBAL int nat_new_in(const struct nat_key *key PCN_NONNULL, __u32 bits, __u32 kind)
+PCN_GLOBAL int nat_new_in(const struct nat_key *key PCN_NONNULL, __u32 tcp_flags, __u32 kind)
 {
-	return nat_new(key, bits, kind, 0, 0);
+	return nat_new(key, tcp_flags, kind, 0, 0);
 }
 
 /* Opens a session for a packet, or returns the drop reason. */
 PCN_INLINE int nat_miss(const struct pcn_md *md, const struct nat_key *key, __u32 what,
 			const int egress)
 {
-	__u32 bits = NAT_BITS_OF(what), kind = NAT_KIND_OF(what);
+	__u32 tcp_flags = NAT_TCP_OF(what), kind = NAT_KIND_OF(what);
 
 	if (nat_offered(md, egress))
-		bits |= NAT_OFFERED;
-	return egress ? nat_new_out(key, bits, kind, md->packet_len)
-		      : nat_new_in(key, bits << 4, kind);
+		tcp_flags |= NAT_OFFERED;
+	return egress ? nat_new_out(key, tcp_flags, kind, md->packet_len)
+		      : nat_new_in(key, tcp_flags, kind);
 }
 
 /* Counts a packet for a session. */
 PCN_INLINE void nat_account(const struct pcn_md *md, struct nat_found *f, __u32 what,
 			    const int egress)
 {
-	__u32 own = NAT_BITS_OF(what), bits = egress ? own : own << 4;
-	__u32 reset = egress ? NAT_OUT_RST : NAT_IN_RST;
 	int refreshes = egress || inbound_refresh || !(what & NAT_CHECK_UDP);
 	struct nat_session *s = f->of;
+	struct pcn_ct_progress next = s->progress;
 	__u64 now = pcn_time_coarse();
 
 	if (egress || !f->mapped) {
@@ -152,10 +138,9 @@ PCN_INLINE void nat_account(const struct pcn_md *md, struct nat_found *f, __u32 
 		if (units - s->in_seen > refresh_ns >> NAT_SEEN_UNIT && refreshes)
 			s->in_seen = units;
 	}
-	if ((s->state & bits) == bits && !(s->state & reset) &&
-	    (own != NAT_OUT_SYN || s->state == bits))
-		return;
-	nat_advance(s, bits, egress);
+	pcn_ct_follow(&next, !egress, s->key.proto, NAT_TCP_OF(what));
+	if (__builtin_memcmp(&next, &s->progress, sizeof(next)))
+		nat_advance(s, !egress, NAT_TCP_OF(what));
 }
 
 /* A later fragment: uses the stored translation of the first one. */

@@ -95,17 +95,6 @@ struct nat_key {
 	__u8 zero;
 } __attribute__((aligned(8)));
 
-/* nat_session.state: the TCP flags seen in each direction; for other protocols only ACK, after the
- * first packet. */
-#define NAT_OUT_SYN 0x01
-#define NAT_OUT_ACK 0x02
-#define NAT_OUT_FIN 0x04
-#define NAT_OUT_RST 0x08
-#define NAT_IN_SYN 0x10
-#define NAT_IN_ACK 0x20
-#define NAT_IN_FIN 0x40
-#define NAT_IN_RST 0x80
-
 /* nat_session.flags */
 #define NAT_MAPPING 0x01  /* a mapping: the key's remote is 0 */
 #define NAT_INBOUND 0x02  /* the first packet came from outside */
@@ -124,7 +113,7 @@ struct nat_session {
 	__u32 status;  /* of the table */
 	__u32 in_seen; /* of the other direction, with NAT_MAPPED: NAT_SEEN_UNIT; 0: no packet yet */
 	__u64 seen; /* coarse monotonic ns of the last packet; in a mapping, of its newest session */
-	__u32 state; /* NAT_OUT_SYN ...: of both directions, in both entries */
+	struct pcn_ct_progress progress; /* of both directions, in both entries; side 0 is inside */
 	__u32 rule;
 	__u16 addr_delta; /* difference that the new address adds to a checksum, ... */
 	__u16 port_delta; /* ... and difference of the new port */
@@ -185,6 +174,7 @@ struct nat_open {
 	__u16 first, last;     /* ports to choose from */
 	__u16 addr_delta;      /* checksum difference of in.local becoming out.local */
 	__u32 fixed;	       /* the port must not change */
+	__u32 offered;	       /* it is offered by its cube: hairpinned or left unchanged */
 	__u32 length;	       /* of the packet */
 	__s32 number;	       /* of the entry that was inserted */
 	struct pcn_flow flow;  /* the packet */
@@ -239,7 +229,7 @@ PCN_MAP(fragments, BPF_MAP_TYPE_LRU_HASH, struct nat_fragment_key, struct nat_fr
 	NAT_FRAGMENT_ENTRIES);
 /* The scratch area. A daemon carries no map of one layout over to another, so it has a new name when that
  * changes. */
-PCN_MAP(scratch3, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct nat_open, 1);
+PCN_MAP(scratch4, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct nat_open, 1);
 PCN_COUNTERS(counters, nat_counter, NAT_COUNTERS);
 
 /* Drop reasons. */

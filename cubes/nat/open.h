@@ -17,7 +17,7 @@ enum nat_kind {
 	NAT_LOCAL, /* neighbour discovery etc., never translated */
 };
 
-/* Flag for a packet without a session: it is offered, so it is hairpinned or left unchanged. */
+/* With the TCP flags of a packet without a session: it is offered by its cube. */
 #define NAT_OFFERED 0x80000000
 
 /* Not 0 if the packet is offered by its cube. */
@@ -111,7 +111,7 @@ PCN_NOINLINE int nat_is_hairpin(struct nat_open *o)
 	return nat_find(&o->out) != NULL;
 }
 
-/* An outgoing packet without a session. o->in, o->remote, o->entry.seen and .state are set. */
+/* An outgoing packet without a session. o->in, o->remote, o->entry.seen and .progress are set. */
 PCN_INLINE int nat_open_egress(struct nat_open *o, __u32 kind)
 {
 	struct nat_source *rule = NAT_HAS_SOURCES ? nat_source_of(o->in.local) : NULL;
@@ -120,18 +120,15 @@ PCN_INLINE int nat_open_egress(struct nat_open *o, __u32 kind)
 	if (!rule || !rule->count || nat_is_exempt(o->in.local) || nat_is_exempt(o->remote))
 		return NAT_UNTOUCHED;
 	int own = nat_distance(rule, o->in.local) < rule->count;
-	if (o->entry.state & NAT_OFFERED) {
-		if (own || !nat_is_hairpin(o))
-			return NAT_UNTOUCHED;
-		o->entry.state &= ~NAT_OFFERED;
-	}
+	if (o->offered && (own || !nat_is_hairpin(o)))
+		return NAT_UNTOUCHED;
 	if (kind == NAT_OTHER || kind == NAT_REST) {
 		if (own || other_protocols == NAT_OTHER_PASS)
 			return NAT_UNTOUCHED;
 		if (kind == NAT_REST || other_protocols == NAT_OTHER_DROP)
 			return NAT_PROTOCOL;
 	}
-	if (o->in.proto == IPPROTO_TCP && (o->entry.state & NAT_OUT_RST))
+	if (o->entry.progress.state == PCN_CT_NONE) /* an RST */
 		return own ? NAT_UNTOUCHED : NAT_NO_SESSION;
 	if (own)
 		flags = NAT_OWN;
@@ -176,7 +173,7 @@ PCN_INLINE int nat_has_turned(struct nat_open *o)
  * its mapping, or of a rule. */
 PCN_INLINE int nat_open_inbound(struct nat_open *o, int mapped)
 {
-	if (o->in.proto == IPPROTO_TCP && (o->entry.state & NAT_IN_RST))
+	if (o->entry.progress.state == PCN_CT_NONE) /* an RST */
 		return NAT_NO_SESSION;
 	o->entry.flags = NAT_INBOUND;
 	if (hairpin && NAT_HAS_SOURCES && nat_has_turned(o))
@@ -225,7 +222,7 @@ PCN_INLINE int nat_open_forward(struct nat_open *o, __u32 kind)
 	return nat_open_inbound(o, 0);
 }
 
-/* An incoming packet without a session. o->out, o->remote, o->entry.seen and .state are set. */
+/* An incoming packet without a session. o->out, o->remote, o->entry.seen and .progress are set. */
 PCN_INLINE int nat_open_ingress(struct nat_open *o, __u32 kind)
 {
 	if (has_forwards) {

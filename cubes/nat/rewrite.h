@@ -17,9 +17,9 @@
 #define NAT_CHECK_UDP 0x2000
 /* The first fragment of a datagram. */
 #define NAT_FIRST 0x4000
-/* NAT_OUT_SYN ... for this packet. */
-#define NAT_BITS(bits) ((bits) << 16)
-#define NAT_BITS_OF(what) ((what) >> 16)
+/* TCP flags. */
+#define NAT_TCP(flags) ((flags) << 16)
+#define NAT_TCP_OF(what) ((what) >> 16)
 #define NAT_KIND_OF(what) ((what)&0xff)
 
 /* At TC, makes the first len bytes readable, or all of a shorter packet. Only data in fragments of
@@ -38,12 +38,6 @@ PCN_INLINE void nat_reach(struct CTXTYPE *ctx, __u32 len)
 #endif
 }
 
-PCN_INLINE __u32 nat_tcp_bits(__u8 flags)
-{
-	return (flags >> 1 & 1) * NAT_OUT_SYN | (flags >> 4 & 1) * NAT_OUT_ACK |
-	       (flags & 1) * NAT_OUT_FIN | (flags >> 2 & 1) * NAT_OUT_RST;
-}
-
 /* The kind of an ICMP packet. */
 PCN_INLINE __u32 nat_icmp_kind(__u8 type, const int v6)
 {
@@ -59,21 +53,20 @@ PCN_INLINE __u32 nat_what_l4(const struct pcn_flow *f, const int v6)
 {
 	switch (f->protocol) {
 	case IPPROTO_TCP:
-		return NAT_PORTS | NAT_CHECK(16) | NAT_BITS(nat_tcp_bits(f->tcp_flags));
+		return NAT_PORTS | NAT_CHECK(16) | NAT_TCP(f->tcp_flags);
 	case IPPROTO_UDP:
-		return NAT_PORTS | NAT_CHECK(6) | NAT_CHECK_UDP | NAT_BITS(NAT_OUT_ACK);
+		return NAT_PORTS | NAT_CHECK(6) | NAT_CHECK_UDP;
 	case IPPROTO_UDPLITE:
 	case IPPROTO_DCCP:
-		return NAT_PORTS | NAT_CHECK(6) | NAT_BITS(NAT_OUT_ACK);
+		return NAT_PORTS | NAT_CHECK(6);
 	case IPPROTO_SCTP:
-		return NAT_FIXED | NAT_BITS(NAT_OUT_ACK);
+		return NAT_FIXED;
 	case IPPROTO_ICMP:
 	case IPPROTO_ICMPV6:
 		if (f->protocol == (v6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP))
-			return nat_icmp_kind(f->icmp_type, v6) | NAT_CHECK(2) |
-			       NAT_BITS(NAT_OUT_ACK);
+			return nat_icmp_kind(f->icmp_type, v6) | NAT_CHECK(2);
 	}
-	return NAT_OTHER | NAT_BITS(NAT_OUT_ACK);
+	return NAT_OTHER;
 }
 
 /* The header at byte `at` of the frame; NULL if it is incomplete. */

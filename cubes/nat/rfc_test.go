@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/polycube/polycube/conntrack"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/pkt"
 )
@@ -246,29 +247,28 @@ func TestRFC5382SimultaneousOpen(t *testing.T) {
 func TestTheStateOfAConnectionIsInBothDirections(t *testing.T) {
 	t.Parallel()
 	fin, rst := pkt.TCPFlags{FIN: true, ACK: true}, pkt.TCPFlags{RST: true}
-	const outSYN, inSYN = 1, 1 << 4
 	test := func(t *testing.T, l *bpftest.Lab, config string, both func(*bench) (out, in session)) {
 		b := newBench(t, l, config)
 		for _, s := range []struct {
 			name  string
 			in    bool
 			flags pkt.TCPFlags
-			want  uint32
+			want  conntrack.Phase
 		}{
-			{"SYN", false, syn, outSYN},
-			{"SYN, ACK", true, synAck, outSYN | inSYN | inACK},
-			{"ACK: established", false, ack, outSYN | outACK | inSYN | inACK},
-			{"RST in", true, rst, outSYN | outACK | inSYN | inACK | inRST},
-			{"still there: it was forged (RFC 7857, 2.2)", true, ack, outSYN | outACK | inSYN | inACK},
-			{"RST out", false, rst, outSYN | outACK | inSYN | inACK | outRST},
-			{"what was on its way does not make it undone", true, ack, outSYN | outACK | inSYN | inACK | outRST},
-			{"the same endpoints begin anew", false, syn, outSYN},
-			{"SYN, ACK", true, synAck, outSYN | inSYN | inACK},
-			{"ACK", false, ack, outSYN | outACK | inSYN | inACK},
-			{"FIN", true, fin, outSYN | outACK | inSYN | inACK | inFIN},
-			{"half closed", false, ack, outSYN | outACK | inSYN | inACK | inFIN},
-			{"FIN", false, fin, outSYN | outACK | inSYN | inACK | inFIN | outFIN},
-			{"and anew from outside", true, syn, inSYN},
+			{"SYN", false, syn, conntrack.SynSent},
+			{"SYN, ACK", true, synAck, conntrack.SynRecv},
+			{"ACK: established", false, ack, conntrack.Open},
+			{"RST in", true, rst, conntrack.Closed},
+			{"still there: it was forged (RFC 7857, 2.2)", true, ack, conntrack.Open},
+			{"RST out", false, rst, conntrack.Closed},
+			{"what was on its way does not make it undone", true, ack, conntrack.Closed},
+			{"the same endpoints begin anew", false, syn, conntrack.SynSent},
+			{"SYN, ACK", true, synAck, conntrack.SynRecv},
+			{"ACK", false, ack, conntrack.Open},
+			{"FIN", true, fin, conntrack.FinWait},
+			{"half closed", false, ack, conntrack.CloseWait},
+			{"FIN", false, fin, conntrack.LastAck},
+			{"and anew from outside", true, syn, conntrack.SynSent},
 		} {
 			frame := out4(host, other).TCP(4000, 80, s.flags)
 			if s.in {
@@ -277,8 +277,8 @@ func TestTheStateOfAConnectionIsInBothDirections(t *testing.T) {
 			if _, err := b.pass(s.in, frame.Bytes()); err != nil {
 				t.Fatalf("%s: %v", s.name, err)
 			}
-			if out, in := both(b); out.State != s.want || in.State != s.want {
-				t.Errorf("%s: state %02x and %02x, want %02x", s.name, out.State, in.State, s.want)
+			if out, in := both(b); out.Progress.State != s.want || in.Progress != out.Progress {
+				t.Errorf("%s: %+v and %+v, want %v", s.name, out.Progress, in.Progress, s.want)
 			}
 		}
 		if out, in := both(b); out.Packets != 7 || in.Packets != 7 || out.Bytes != 7*54 || in.Bytes != 7*54 {
@@ -289,7 +289,7 @@ func TestTheStateOfAConnectionIsInBothDirections(t *testing.T) {
 		atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
 			test(t, l, snat, func(b *bench) (out, in session) {
 				out = b.session(0, host, 4000, other, 80, nextTCP)
-				return out, session{State: out.State, Packets: out.InPackets, Bytes: out.InBytes}
+				return out, session{Progress: out.Progress, Packets: out.InPackets, Bytes: out.InBytes}
 			})
 		})
 	})

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/aging"
+	"github.com/polycube/polycube/conntrack"
 	conns "github.com/polycube/polycube/conntrack/table"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/inet"
@@ -51,12 +52,12 @@ const (
 	stateClosing     = "closing"
 )
 
-func stateOf(proto uint8, state uint32) string {
-	const fins = outFIN | inFIN
+// stateOf returns the model's name: a connection that one side has closed is established as long as the other sends.
+func stateOf(p *conntrack.Progress) string {
 	switch {
-	case inet.Protocol(proto) == inet.TCP && (state&(outRST|inRST) != 0 || state&fins == fins):
+	case p.State >= conntrack.LastAck:
 		return stateClosing
-	case state&outACK != 0 && state&inACK != 0:
+	case p.Replied() && (p.State >= conntrack.Open || p.State == conntrack.Replied):
 		return stateEstablished
 	}
 	return stateOpening
@@ -77,6 +78,7 @@ func protoOf(name string) (uint8, error) {
 
 // show returns a session as shown.
 func (n *nat) show(is *session, now uint64) entry {
+	is.adopt()
 	age := aging.Age(now, is.Seen)
 	inPackets, inBytes := is.InPackets, is.InBytes
 	inAge, received := is.inAge(now)
@@ -88,12 +90,12 @@ func (n *nat) show(is *session, now uint64) entry {
 	if received {
 		age = min(age, inAge)
 	}
-	timeout := n.config.Timeout.of(is.Key.Proto, is.State)
+	timeout := n.config.Timeout.of(is)
 	internal, remote, external := is.internal(), is.remote(), is.external()
 	e := entry{
 		InternalSrc: internal.addr, InternalDst: remote.addr, InternalSport: internal.port, InternalDport: remote.port,
 		Proto: protoName(is.Key.Proto), OriginatingRule: is.Origin.String(), ExternalIP: external.addr, ExternalPort: external.port,
-		State: stateOf(is.Key.Proto, is.State), Age: seconds(age), Expires: seconds(max(0, timeout-age)), Duration: seconds(aging.Age(now, is.Created)),
+		State: stateOf(&is.Progress), Age: seconds(age), Expires: seconds(max(0, timeout-age)), Duration: seconds(aging.Age(now, is.Created)),
 		PacketsOut: is.Packets, BytesOut: is.Bytes, PacketsIn: inPackets, BytesIn: inBytes,
 	}
 	if is.Origin != originMasquerade {

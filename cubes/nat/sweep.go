@@ -143,6 +143,7 @@ func (s *sweeper) work() (next uint32, err error) {
 	unused := map[conns.Key]uint64{} // mappings, and when they had been used last
 	_, next, err = sessions.RemoveSome(s.cursor, func(e *conns.Entry) bool {
 		is := sessionOf(e)
+		is.adopt()
 		switch {
 		case is.Key.Zone&zoneOutside != 0:
 			return s.isStray(is, now)
@@ -206,7 +207,7 @@ func (s *sweeper) isActive(is *session, now uint64) bool {
 			return false
 		}
 	}
-	timeout := s.nat.config.Timeout.of(is.Key.Proto, is.State)
+	timeout := s.nat.config.Timeout.of(is)
 	if aging.Age(now, is.Seen) <= timeout {
 		return true
 	}
@@ -228,18 +229,11 @@ func (s *sweeper) isStray(is *session, now uint64) bool {
 }
 
 // of returns the timeout of a session.
-func (t Timeout) of(proto uint8, state uint32) time.Duration {
-	seconds := t.Other
-	switch inet.Protocol(proto) {
-	case inet.TCP:
-		if seconds = t.TCPTransitory; stateOf(proto, state) == stateEstablished {
-			seconds = t.TCPEstablished
-		}
-	case inet.UDP:
-		seconds = t.UDP
-	case inet.ICMP, inet.ICMPv6:
-		seconds = t.ICMP
-	default:
+func (t Timeout) of(is *session) time.Duration {
+	kind := kindOf(is.Key.Proto)
+	seconds := [...]uint32{t.TCPTransitory, t.UDP, t.ICMP, t.Other}[kind]
+	if kind == 0 && stateOf(&is.Progress) == stateEstablished {
+		seconds = t.TCPEstablished
 	}
 	return time.Duration(seconds) * time.Second
 }

@@ -4,6 +4,7 @@ package nat
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/polycube/polycube/conntrack"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/inet"
 	"github.com/polycube/polycube/test/bpftest"
@@ -22,7 +24,7 @@ import (
 type planted struct {
 	proto                      uint8
 	internal, remote, external string
-	state                      uint32
+	talk                       talk
 	age, inAge                 time.Duration
 	origin                     origin
 	rule                       uint32
@@ -48,7 +50,7 @@ func plant(t testing.TB, tables *tables, p planted) {
 	}
 	internal, remote, external := point(t, p.internal), point(t, p.remote), point(t, p.external)
 	s := session{Key: keyOf(internal, remote, p.proto), Created: now - uint64(p.age), Seen: now - uint64(p.age), Packets: 3, Bytes: 300, Rule: p.rule,
-		State: p.state, Port: portOf(external.port), Origin: p.origin, Addr: inet.AddressOf(external.addr)}
+		Progress: p.talk.after(p.proto), Port: portOf(external.port), Origin: p.origin, Addr: inet.AddressOf(external.addr)}
 	back := s.outside()
 	back.Seen, back.Packets, back.Bytes = now-uint64(p.inAge), 2, 200
 	if p.mapping {
@@ -57,13 +59,15 @@ func plant(t testing.TB, tables *tables, p planted) {
 	if p.mapped {
 		s.Flags, s.InSeen, s.InPackets, s.InBytes = flagMapped, uint32(back.Seen>>seenUnit), back.Packets, back.Bytes
 	}
-	err = tables.put(s)
-	if err == nil && !p.mapped {
-		err = tables.put(back)
+	if !p.mapped { // first, and new: a sweep must neither take it for a stray nor remove the session without it
+		fresh := back
+		fresh.Created, fresh.Seen = now, now
+		err = tables.put(fresh)
 	}
-	if err != nil {
+	if err = errors.Join(err, tables.put(s)); err != nil {
 		t.Fatal(err)
 	}
+	tables.change(back.Key, func(s *session) { s.Created, s.Seen = back.Created, back.Seen })
 }
 
 func sizes(t testing.TB, tables *tables) (egress, ingress int) {
@@ -86,35 +90,65 @@ const someRules = `{"rule":{"snat":{"entry":[{"id":1,"internal-net":"10.0.0.0/24
 	"dnat":{"entry":[{"id":3,"external-ip":"203.0.113.9","internal-ip":"10.0.0.9"}]},
 	"port-forwarding":{"entry":[{"id":4,"external-ip":"203.0.113.8","external-port":80,"external-port-last":89,"internal-ip":"10.0.0.8","internal-port":8080}]}}}`
 
-const both = outACK | inACK
+// segment is one of a side; other protocols have packets without flags.
+type segment struct {
+	side  uint8
+	flags conntrack.Flag
+}
+
+// talk is what the packets of a session were; nil: one from inside.
+type talk []segment
+
+// both is an established session.
+var both = talk{{0, conntrack.SYN}, {1, conntrack.SYN | conntrack.ACK}, {0, conntrack.ACK}}
+
+// and is the talk with more packets.
+func (t talk) and(more ...segment) talk { return append(t[:len(t):len(t)], more...) }
+
+// after is the progress of a session after the talk.
+func (t talk) after(proto uint8) (p conntrack.Progress) {
+	if t == nil {
+		t = both[:1]
+	}
+	for _, s := range t {
+		p.Follow(s.side, proto, s.flags)
+	}
+	return p
+}
 
 // TestTimeouts: each protocol and state has its timeout, which is that of the later direction.
 func TestTimeouts(t *testing.T) {
 	timeout := Timeout{TCPEstablished: 7440, TCPTransitory: 240, UDP: 300, ICMP: 60, Other: 100}
+	out, in := segment{0, conntrack.FIN | conntrack.ACK}, segment{1, conntrack.FIN | conntrack.ACK}
 	for _, tt := range []struct {
 		proto uint8
-		state uint32
+		talk  talk
 		want  int // seconds
 		shown string
 	}{
-		{unix.IPPROTO_TCP, 1, 240, "opening"},
+		{unix.IPPROTO_TCP, nil, 240, "opening"},
+		{unix.IPPROTO_TCP, both[:2], 240, "opening"},
+		{unix.IPPROTO_TCP, both[:1].and(out), 240, "opening"},
 		{unix.IPPROTO_TCP, both, 7440, "established"},
-		{unix.IPPROTO_TCP, both | outFIN, 7440, "established"},
-		{unix.IPPROTO_TCP, both | outFIN | inFIN, 240, "closing"},
-		{unix.IPPROTO_TCP, both | inRST, 240, "closing"},
-		{unix.IPPROTO_TCP, both | outRST, 240, "closing"},
-		{unix.IPPROTO_UDP, outACK, 300, "opening"},
+		{unix.IPPROTO_TCP, both.and(out), 7440, "established"},
+		{unix.IPPROTO_TCP, both.and(out, segment{1, conntrack.ACK}), 7440, "established"},
+		{unix.IPPROTO_TCP, both.and(out, in), 240, "closing"},
+		{unix.IPPROTO_TCP, both.and(out, in, segment{0, conntrack.ACK}), 240, "closing"},
+		{unix.IPPROTO_TCP, both.and(segment{1, conntrack.RST}), 240, "closing"},
+		{unix.IPPROTO_TCP, both.and(segment{0, conntrack.RST}), 240, "closing"},
+		{unix.IPPROTO_UDP, nil, 300, "opening"},
 		{unix.IPPROTO_UDP, both, 300, "established"},
 		{unix.IPPROTO_ICMP, both, 60, "established"},
-		{unix.IPPROTO_ICMPV6, outACK, 60, "opening"},
+		{unix.IPPROTO_ICMPV6, nil, 60, "opening"},
 		{unix.IPPROTO_SCTP, both, 100, "established"},
-		{unix.IPPROTO_GRE, outACK, 100, "opening"},
+		{unix.IPPROTO_GRE, nil, 100, "opening"},
 	} {
-		if got := timeout.of(tt.proto, tt.state); got != time.Duration(tt.want)*time.Second {
-			t.Errorf("protocol %d, state %#x: %v, want %d s", tt.proto, tt.state, got, tt.want)
+		is := session{Key: key{Proto: tt.proto}, Progress: tt.talk.after(tt.proto)}
+		if got := timeout.of(&is); got != time.Duration(tt.want)*time.Second {
+			t.Errorf("protocol %d, %+v: %v, want %d s", tt.proto, is.Progress, got, tt.want)
 		}
-		if got := stateOf(tt.proto, tt.state); got != tt.shown {
-			t.Errorf("protocol %d, state %#x is %s, want %s", tt.proto, tt.state, got, tt.shown)
+		if got := stateOf(&is.Progress); got != tt.shown {
+			t.Errorf("protocol %d, %+v is %s, want %s", tt.proto, is.Progress, got, tt.shown)
 		}
 	}
 }
@@ -127,7 +161,7 @@ func TestAgedSessionsGo(t *testing.T) {
 	tables := tablesOf(t, l)
 	fill := func() {
 		for i, p := range []planted{
-			{proto: unix.IPPROTO_TCP, state: both}, {proto: unix.IPPROTO_TCP}, {proto: unix.IPPROTO_UDP, state: both},
+			{proto: unix.IPPROTO_TCP, talk: both}, {proto: unix.IPPROTO_TCP}, {proto: unix.IPPROTO_UDP, talk: both},
 			{proto: unix.IPPROTO_ICMP}, {proto: unix.IPPROTO_GRE},
 		} {
 			p.rule, p.age, p.inAge = 1, 50*time.Second, 50*time.Second
@@ -174,7 +208,7 @@ func TestSessionsGoWithTheirRule(t *testing.T) {
 			{internal: "10.0.0.8:8085", external: "203.0.113.8:85", origin: originForwarding, rule: 4},
 			{internal: "10.0.0.8:8084", external: "203.0.113.8:84", origin: originForwarding, rule: 4, proto: unix.IPPROTO_UDP},
 		} {
-			p.proto, p.remote, p.state = max(p.proto, unix.IPPROTO_TCP), remote, both
+			p.proto, p.remote, p.talk = max(p.proto, unix.IPPROTO_TCP), remote, both
 			plant(t, tables, p)
 			p.remote, p.mapping = "0.0.0.0:0", true
 			plant(t, tables, p)
@@ -223,7 +257,7 @@ func TestUnusedMappingsGo(t *testing.T) {
 	l := bpftest.New(t, bpftest.Options{Hosts: 1})
 	l.Create("nat", "n", strings.Replace(someRules, "{", `{"timeout":{"icmp":1},`, 1))
 	tables := tablesOf(t, l)
-	p := planted{proto: unix.IPPROTO_UDP, rule: 1, state: both, internal: "10.0.0.1:5", external: "203.0.113.1:1024"}
+	p := planted{proto: unix.IPPROTO_UDP, rule: 1, talk: both, internal: "10.0.0.1:5", external: "203.0.113.1:1024"}
 	for i := range 3 {
 		p.remote = fmt.Sprintf("198.51.100.%d:53", i+1)
 		plant(t, tables, p)
@@ -251,7 +285,7 @@ func TestHalvesOfSessionsGo(t *testing.T) {
 	l := bpftest.New(t, bpftest.Options{Hosts: 1})
 	l.Create("nat", "n", strings.Replace(someRules, "{", `{"timeout":{"icmp":1},`, 1))
 	tables := tablesOf(t, l)
-	p := planted{proto: unix.IPPROTO_TCP, rule: 1, state: both, internal: "10.0.0.1:5", remote: "198.51.100.1:53", external: "203.0.113.1:1024",
+	p := planted{proto: unix.IPPROTO_TCP, rule: 1, talk: both, internal: "10.0.0.1:5", remote: "198.51.100.1:53", external: "203.0.113.1:1024",
 		age: time.Minute, inAge: time.Minute}
 	plant(t, tables, p)
 	p.internal, p.external = "10.0.0.2:5", "203.0.113.1:1025"
@@ -276,9 +310,9 @@ func TestTheTableIsShown(t *testing.T) {
 	l := bpftest.New(t, bpftest.Options{Hosts: 1})
 	l.Create("nat", "n", someRules)
 	tables := tablesOf(t, l)
-	plant(t, tables, planted{proto: unix.IPPROTO_TCP, rule: 1, state: both, internal: "10.0.0.1:5", remote: "198.51.100.1:53", external: "203.0.113.1:1024",
+	plant(t, tables, planted{proto: unix.IPPROTO_TCP, rule: 1, talk: both, internal: "10.0.0.1:5", remote: "198.51.100.1:53", external: "203.0.113.1:1024",
 		age: 100 * time.Second, inAge: 40 * time.Second})
-	plant(t, tables, planted{proto: unix.IPPROTO_ICMPV6, rule: 2, state: outACK, internal: "[fd00::1]:7", remote: "[2001:db8::5]:0", external: "[2001:db8::1]:9"})
+	plant(t, tables, planted{proto: unix.IPPROTO_ICMPV6, rule: 2, internal: "[fd00::1]:7", remote: "[2001:db8::5]:0", external: "[2001:db8::1]:9"})
 	plant(t, tables, planted{proto: unix.IPPROTO_UDP, rule: 1, internal: "10.0.0.2:5", remote: "198.51.100.1:53", external: "203.0.113.1:1026"})
 	l.Set("DELETE", "n natting-table 10.0.0.2 198.51.100.1 5 53 UDP", "") // and counts again
 	var one map[string]any

@@ -13,6 +13,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/polycube/polycube/conntrack"
 	conns "github.com/polycube/polycube/conntrack/table"
 	"github.com/polycube/polycube/counter"
 	"github.com/polycube/polycube/cube"
@@ -144,7 +145,7 @@ type session struct {
 	Status               uint32
 	InSeen               uint32 // units of 2^26 ns, 0: never
 	Seen                 uint64
-	State                uint32
+	Progress             conntrack.Progress // side 0 is inside
 	Rule                 uint32
 	AddrDelta, PortDelta uint16
 	Port                 port
@@ -183,20 +184,12 @@ func (s *session) external() endpoint { return endpoint{s.Addr.Addr(), s.Port.nu
 // is reports whether a flag is set.
 func (s *session) is(flag uint8) bool { return s.Flags&flag != 0 }
 
-// The bits of session.State: the TCP flags seen; for other protocols only ACK.
-const (
-	outACK = 1 << 1
-	outFIN = 1 << 2
-	outRST = 1 << 3
-	inACK  = 1 << 5
-	inFIN  = 1 << 6
-	inRST  = 1 << 7
-)
-
 // The bits of session.Flags that matter here.
 const (
 	// flagMapping: not a session but the claim of an external endpoint.
 	flagMapping = 1 << 0
+	// flagInbound: the first packet came from outside.
+	flagInbound = 1 << 1
 	// flagMapped: packets from outside find the session through its mapping; it is not in the table as seen outside.
 	flagMapped = 1 << 5
 )

@@ -88,6 +88,35 @@ func TestAnUpgradeLosesNoSession(t *testing.T) {
 	}
 }
 
+// TestAnUpgradeKeepsTheStateOfConnections: one that is open, and sends nothing, is established for the next polycubed.
+func TestAnUpgradeKeepsTheStateOfConnections(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.bin = baseline(t)
+	lan, wan := m.lab.Host("lan0", "10.0.0.2/24"), m.lab.Host("wan0", "203.0.113.2/24")
+	m.lab.Run("ip", "addr", "add", "10.0.0.1/24", "dev", "lan0")
+	m.lab.Run("ip", "addr", "add", "203.0.113.1/24", "dev", "wan0")
+	m.lab.Run("sysctl", "-qw", "net.ipv4.ip_forward=1")
+	lan.Run("ip", "route", "add", "default", "via", "10.0.0.1")
+	wan.AnswerLines("203.0.113.2:7000", sender)
+	d := m.Start()
+	d.Do("masquerade wan0")
+	c := connectTo(t, lan, "203.0.113.2:7000")
+	as := c.seenAs()
+	d.Kill9()
+	m.bin = ""
+	d = m.Start()
+	if out := d.Do("masquerade-wan0 natting-table show -limit=10"); !strings.Contains(out, "established") {
+		t.Errorf("after the upgrade, there is %s", out)
+	}
+	if got := c.seenAs(); got != as {
+		t.Errorf("after the upgrade, the other side sees %s, not %s", got, as)
+	}
+	if out := d.Do("masquerade-wan0 natting-table show -limit=10"); !strings.Contains(out, "established") {
+		t.Errorf("after more packets, there is %s", out)
+	}
+}
+
 // TestATableThatChangesItsSizeLosesNoSession: max-sessions changes under traffic, up and down. Every session keeps its external
 // endpoint, whenever it was opened.
 func TestATableThatChangesItsSizeLosesNoSession(t *testing.T) {
