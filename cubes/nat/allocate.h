@@ -54,15 +54,18 @@ PCN_INLINE int nat_is_shared(const struct nat_open *o)
 	return nat_is_marked(o->out.local_port, NAT_MARK_MAPPING) && nat_is_mapped(&o->out);
 }
 
-/* Claims out.local_port. A mapping must not use a forwarded port. */
+/* Claims out.local_port. A mapping must not use a forwarded port; a session without one must not use that of a session
+ * of a mapping, which is checked before the claim, as one that is given back takes memory until the next sweep, and
+ * after it. */
 PCN_INLINE long nat_try(struct nat_open *o, __u16 port)
 {
+	__u32 alone = !(o->entry.flags & NAT_MAPPING);
 	long err = NAT_EEXIST;
 
 	o->out.local_port = bpf_htons(port);
-	if (!has_forwards || !(o->entry.flags & NAT_MAPPING) || !nat_is_forwarded(&o->out))
+	if (alone ? !nat_is_shared(o) : !has_forwards || !nat_is_forwarded(&o->out))
 		err = nat_put(o, 1);
-	if (!err && !(o->entry.flags & NAT_MAPPING) && nat_is_shared(o)) {
+	if (!err && alone && nat_is_shared(o)) {
 		nat_remove(&o->out);
 		err = NAT_EEXIST;
 	}

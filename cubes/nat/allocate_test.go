@@ -220,3 +220,17 @@ func TestAFullTableRefusesNewSessionsOnly(t *testing.T) {
 		}
 	})
 }
+
+// TestRefusedSessionsTakeNoMemory: where sessions share ports, those that find none leave room for others.
+func TestRefusedSessionsTakeNoMemory(t *testing.T) {
+	atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
+		b := newBench(t, l, `{"max-sessions":1024,`+snatWith(`"overload":true`, `,"port-first":20000,"port-last":20003`)[1:])
+		for n := range 2000 {
+			from := fmt.Sprintf("10.0.%d.%d", n>>8, n&0xff)
+			_, err := b.pass(false, outFrame(plain4(from, other, nextUDP, udp(from, other, 4000, 53, nil))))
+			if want := n < 4; want != (err == nil) || !want && err.Error() != "n ports-exhausted" {
+				t.Fatalf("session %d for 4 ports: %v", n, err)
+			}
+		}
+	})
+}
