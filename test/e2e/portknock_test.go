@@ -23,6 +23,7 @@ import (
 
 	"github.com/polycube/polycube/test/executable"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 // installed is a directory where only root writes, as services need one.
@@ -246,6 +247,7 @@ func TestPortKnocking(t *testing.T) {
 			}
 			k.Do("attach k1 veth1")
 			k.isOut("nobody knocked")
+			k.cannotHide()
 			reaches(t, k.host, serverHost)
 			k.knock(7001, 9003, 8002)
 			k.isOut("the order was wrong")
@@ -267,6 +269,48 @@ func TestPortKnocking(t *testing.T) {
 			k.Do("services del portknock")
 		})
 	}
+}
+
+// cannotHide sends segments to the port behind other headers: all are dropped, those that cannot be read as well.
+func (k *knocker) cannotHide() {
+	k.t.Helper()
+	const from, to = "fd00::1", "fd00::254"
+	segment := pkt.TCPSegment(from, to, 1000, 2222, 0x02, nil)
+	behind := func(extensions int) []byte {
+		headers := []byte{}
+		for i := range extensions {
+			headers = append(headers, pkt.IPv6Extension(map[bool]byte{true: pkt.ProtoTCP, false: 60}[i == extensions-1])...)
+		}
+		return pkt.IPv6Header{From: from, To: to, Next: 60, HopLimit: 64}.Packet(append(headers, segment...))
+	}
+	plain := pkt.IPv4Header{From: "10.0.0.1", To: serverHost, Protocol: pkt.ProtoTCP, TTL: 64}.Packet(segment)
+	before := k.Stats("k1")
+	wire := netns.OpenRaw(k.t, k.host, netns.Inner)
+	want := map[string]uint64{}
+	for _, c := range []struct {
+		fate  string
+		frame []byte
+	}{
+		{"closed", pkt.Eth("02:00:00:00:00:01", "ff:ff:ff:ff:ff:ff").VLAN(5).IP(plain).Bytes()},
+		{"closed", pkt.Eth("02:00:00:00:00:01", "ff:ff:ff:ff:ff:ff").IP(behind(3)).Bytes()},
+		{"unreadable", pkt.Eth("02:00:00:00:00:01", "ff:ff:ff:ff:ff:ff").IP(behind(12)).Bytes()},
+		{"unreadable", pkt.Eth("02:00:00:00:00:01", "ff:ff:ff:ff:ff:ff").IP(plain[:30]).Bytes()},
+		{"unreadable", pkt.Eth("02:00:00:00:00:01", "ff:ff:ff:ff:ff:ff").IP(plain[:15]).Bytes()},
+	} {
+		if err := wire.Send(c.frame); err != nil {
+			k.t.Fatal(err)
+		}
+		want[c.fate]++
+	}
+	netns.Eventually(k.t, patience, func() error {
+		now := k.Stats("k1")
+		for fate, n := range want {
+			if got := now.Fate(k.t, fate) - before.Fate(k.t, fate); got != n {
+				return fmt.Errorf("%d segments are %s, want %d", got, fate, n)
+			}
+		}
+		return nil
+	})
 }
 
 // survives kills the service: admitted clients stay admitted, others do not, and it restarts with the list.
