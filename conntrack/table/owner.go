@@ -21,7 +21,10 @@ func (t *Table) Own(zone uint16, owner string) error {
 	if atomic.LoadUint32(&z.owner) == id {
 		return nil
 	}
-	if _, err := t.Remove(func(e *Entry) bool { return e.Key.Zone == zone }); err != nil {
+	mine := func(e *Entry) bool { return e.Key.Zone == zone }
+	if t.Count(zone) == 0 {
+		t.young.remove(mine) // usually: the large table need not be gone through
+	} else if _, err := t.Remove(mine); err != nil {
 		return err
 	}
 	t.setting.Lock()
