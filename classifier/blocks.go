@@ -87,8 +87,10 @@ func (b *blocks) node(n *node) {
 	}
 	switch {
 	case n.kids != nil:
+		b.allColumns(n)
 	case n.group != nil:
-		b.group(n)
+		b.list(n.at, n.rules, 0)
+		b.allColumns(n)
 	default:
 		rest, at := n.rules[blockRules:], n.at
 		for _, next := range n.more {
@@ -115,15 +117,11 @@ func (b *blocks) list(at uint32, rules []*rule, then uint32) {
 func (b *blocks) header(at uint32, n *node) {
 	switch {
 	case n.sequence:
-		block := b.at(at)
-		clear(block)
-		native.PutUint32(block, n.at)
-		block[4] = isSequence
-		native.PutUint32(block[8:], uint32(len(n.kids)))
+		b.groupHeader(at, n, isSequence, len(n.kids))
 	case n.kids != nil:
 		b.branch(at, n.at, fields[n.field], n.values, false)
 	case n.group != nil:
-		b.groupHeader(at, n)
+		b.groupHeader(at, n, isGroup, len(n.rules))
 	default:
 		b.leaf(at, n.rules[:min(len(n.rules), blockRules)], n.at)
 	}

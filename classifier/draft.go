@@ -89,11 +89,10 @@ func (d *draft) node(n *node) {
 		}
 		return
 	}
-	if n.at = d.take(count); n.group == nil {
-		return
-	}
-	for i := range n.group.columns {
-		n.group.columns[i].at = d.take(n.group.columns[i].run())
+	n.at = d.take(count)
+	columns := n.searched()
+	for i := range columns {
+		columns[i].at = d.take(columns[i].run())
 	}
 }
 
@@ -145,10 +144,8 @@ func (n *node) blocks() int {
 		return 0
 	}
 	sum := n.run()
-	if n.group != nil {
-		for i := range n.group.columns {
-			sum += n.group.columns[i].run()
-		}
+	for _, c := range n.searched() {
+		sum += c.run()
 	}
 	for _, k := range n.kids {
 		sum += k.blocks()
@@ -183,11 +180,8 @@ func (n *node) runs(yield func(run)) {
 		return
 	}
 	yield(run{n.at, count})
-	if n.group == nil {
-		return
-	}
-	for i := range n.group.columns {
-		yield(run{n.group.columns[i].at, n.group.columns[i].run()})
+	for _, c := range n.searched() {
+		yield(run{c.at, c.run()})
 	}
 }
 

@@ -124,6 +124,7 @@ func (e *edit) insert(n *node, r *rule, in *box, depth int) *node {
 		} else {
 			out.kids[first] = kid
 		}
+		out.columns = columnsOf(out.boxes())
 		return out
 	}
 	lo, hi := in.lo[n.field], in.hi[n.field]
@@ -206,9 +207,16 @@ func (e *edit) without(n *node, r *rule) *node {
 	for i := first; i <= last; i++ {
 		out.kids[i] = e.without(n.kids[i], r)
 	}
-	if n.sequence && len(out.kids[first].rules) == 0 {
+	if !n.sequence {
+		return out
+	}
+	if len(out.kids[first].rules) == 0 {
 		out.kids = slices.Delete(out.kids, first, first+1)
 	}
+	if len(out.kids) == 0 {
+		return &node{}
+	}
+	out.columns = columnsOf(out.boxes())
 	return out
 }
 

@@ -13,13 +13,18 @@ const (
 	groupRules  = 256
 	maxColumns  = 6
 	columnDepth = 3
+	// columnRanges is the maximum number of ranges of a column: maxBranches to the power of columnDepth.
+	columnRanges = maxBranches * maxBranches * maxBranches
 	rowSize     = groupRules / 8
+	// groupParts is the maximum number of bits of a group in the columns of a sequence.
+	groupParts = 4
 )
 
 // group is the search structure for the rules of a leaf.
 type group struct {
 	columns []column
 	cost    float64
+	parts   [groupParts]box
 }
 
 // column contains the ranges of a field, as the last values of all but the last one.
@@ -39,7 +44,73 @@ func grouped(rules []*rule) *node {
 	for part := range slices.Chunk(rules, fill) {
 		n.kids = append(n.kids, grouped(part))
 	}
+	n.columns = columnsOf(n.boxes())
 	return n
+}
+
+// boxes are what the bits of columns are for: the rules of a group; for a sequence, the boxes around parts of each kid's
+// rules.
+func (n *node) boxes() []*rule {
+	if !n.sequence {
+		return n.rules
+	}
+	each := 1 << n.bitShift()
+	boxes := make([]*rule, 0, len(n.kids)*each)
+	for _, k := range n.kids {
+		parts := k.parts()
+		for i := range each {
+			one := parts[i*groupParts/each]
+			for _, other := range parts[i*groupParts/each+1 : (i+1)*groupParts/each] {
+				one.extend(&other)
+			}
+			boxes = append(boxes, &rule{box: &one})
+		}
+	}
+	return boxes
+}
+
+// bitShift is the binary logarithm of the number of bits of each kid in the columns of a sequence. Kids share bits if
+// they are more than there are bits.
+func (n *node) bitShift() int {
+	shift := 0
+	for 2<<shift <= groupParts && len(n.kids)*2<<shift <= groupRules {
+		shift++
+	}
+	return shift
+}
+
+// columnsOf returns the columns of a sequence.
+func columnsOf(boxes []*rule) []column {
+	columns, _ := choose(boxes, nsGroup)
+	return columns
+}
+
+// parts returns the boxes around parts of the rules of a leaf.
+func (n *node) parts() *[groupParts]box {
+	if n.group != nil {
+		return &n.group.parts
+	}
+	parts := partsOf(n.rules)
+	return &parts
+}
+
+// partsOf divides rules, and returns the box around each part, of at least one rule.
+func partsOf(rules []*rule) (parts [groupParts]box) {
+	for i := range parts {
+		first, end := i*len(rules)/groupParts, (i+1)*len(rules)/groupParts
+		parts[i] = *rules[first].box
+		for _, r := range rules[first:max(first, end)] {
+			parts[i].extend(r.box)
+		}
+	}
+	return parts
+}
+
+// extend makes a box contain another one.
+func (b *box) extend(other *box) {
+	for f := range fields {
+		b.lo[f], b.hi[f] = min(b.lo[f], other.lo[f]), max(b.hi[f], other.hi[f])
+	}
 }
 
 // hasGroup reports whether there is a group below a node.
@@ -55,9 +126,22 @@ func (n *node) regroup() {
 	}
 }
 
-// newGroup chooses the most selective columns, as long as each is worth its cost.
 func newGroup(rules []*rule) *group {
-	g := &group{cost: nsGroup}
+	g := &group{cost: nsGroup, parts: partsOf(rules)}
+	var left float64
+	g.columns, left = choose(rules, nsTry)
+	for i := range g.columns {
+		g.cost += g.columns[i].cost()
+	}
+	if g.cost += left * nsTry; left > groupTries {
+		g.cost += float64(len(rules)) * nsLoopRule
+	}
+	return g
+}
+
+// choose returns the most selective columns, as long as each is worth its cost, and how many rules remain on average.
+// Each rule that it excludes saves some nanoseconds.
+func choose(rules []*rule, saves float64) (columns []column, left float64) {
 	type choice struct {
 		column
 		share float64
@@ -79,19 +163,15 @@ func newGroup(rules []*rule) *group {
 		}
 		return 0
 	})
-	left := float64(len(rules))
+	left = float64(len(rules))
 	for _, c := range all {
-		if len(g.columns) == maxColumns || left*(1-c.share)*nsTry < c.cost() {
+		if len(columns) == maxColumns || left*(1-c.share)*saves < c.cost() {
 			break
 		}
-		g.columns = append(g.columns, c.column)
-		g.cost += c.cost()
+		columns = append(columns, c.column)
 		left *= c.share
 	}
-	if g.cost += left * nsTry; left > groupTries {
-		g.cost += float64(len(rules)) * nsLoopRule
-	}
-	return g
+	return columns, left
 }
 
 // endsOf returns the boundaries of rules in a field: the last value of each range but the last.
@@ -107,7 +187,15 @@ func endsOf(rules []*rule, f int) []uint64 {
 		}
 	}
 	slices.Sort(ends)
-	return slices.Compact(ends)
+	ends = slices.Compact(ends)
+	// If there are too many, ranges are wider: a rule's bit is set in all that contain a part of it.
+	for len(ends) >= columnRanges {
+		for i := range len(ends) / 2 {
+			ends[i] = ends[2*i]
+		}
+		ends = ends[:len(ends)/2]
+	}
+	return ends
 }
 
 // share returns the average fraction of rules in the range of a rule.
@@ -155,26 +243,39 @@ func (c *column) run() int {
 
 func (c *column) cost() float64 { return nsColumn + nsVisit*float64(len(c.levels())) }
 
-// group writes a group except for its header.
-func (b *blocks) group(n *node) {
-	b.list(n.at, n.rules, 0)
-	for i := range n.group.columns {
-		c := &n.group.columns[i]
-		b.column(c.at, c, n.rules)
+// searched returns the columns of a group or a sequence.
+func (n *node) searched() []column {
+	switch {
+	case n.sequence:
+		return n.columns
+	case n.group != nil:
+		return n.group.columns
+	}
+	return nil
+}
+
+// allColumns writes the columns of a group or a sequence.
+func (b *blocks) allColumns(n *node) {
+	boxes := n.boxes()
+	for i := range n.searched() {
+		c := &n.searched()[i]
+		b.column(c.at, c, boxes)
 	}
 }
 
-// groupHeader writes the first block of a group.
-func (b *blocks) groupHeader(at uint32, n *node) {
-	block := b.at(at)
+// groupHeader writes the first block of a group or a sequence.
+func (b *blocks) groupHeader(at uint32, n *node, word byte, count int) {
+	block, columns := b.at(at), n.searched()
 	clear(block)
-	native.PutUint32(block, n.rules[0].order)
-	block[4], block[5] = isGroup, byte(len(n.group.columns))
-	native.PutUint16(block[6:], uint16(len(n.rules)))
+	native.PutUint32(block, n.best())
+	block[4], block[5] = word, byte(len(columns))
+	native.PutUint16(block[6:], uint16(count))
 	native.PutUint32(block[8:], n.at)
-	for i := range n.group.columns {
-		native.PutUint32(block[12+4*i:], n.group.columns[i].at)
+	for i := range columns {
+		native.PutUint32(block[12+4*i:], columns[i].at)
 	}
+	native.PutUint32(block[36:], uint32(n.bitShift()))
+	native.PutUint32(block[40:], 1<<(1<<n.bitShift())-1)
 }
 
 // column writes the branches of a column, level by level, and then the bits.
@@ -207,7 +308,7 @@ func (b *blocks) column(at uint32, c *column, rules []*rule) {
 	for i, r := range rules {
 		first, last := c.reach(r)
 		for j := first; j <= last; j++ {
-			rows[j*rowSize+i/8^bigEndian] |= 1 << (i % 8)
+			rows[j*rowSize+i%groupRules/8^bigEndian] |= 1 << (i % 8)
 		}
 	}
 }

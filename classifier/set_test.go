@@ -221,8 +221,12 @@ func (b *blocks) end(at uint32, k *Key) (result, order uint32) {
 	block := b.at(at)
 	switch block[4] {
 	case isSequence:
-		first := native.Uint32(block)
-		for i := range native.Uint32(block[8:]) {
+		// The first one is searched before the columns.
+		first := native.Uint32(block[8:])
+		for i := range uint32(native.Uint16(block[6:])) {
+			if i > 0 && !b.mayContain(block, k, i) {
+				continue
+			}
 			if result, order = b.end(first+i, k); order != none {
 				return result, order
 			}
@@ -238,17 +242,7 @@ func (b *blocks) end(at uint32, k *Key) (result, order uint32) {
 func (b *blocks) columns(block []byte, k *Key) (result, order uint32) {
 	count, first := int(native.Uint16(block[6:])), native.Uint32(block[8:])
 	for i := range count {
-		all := true
-		for j := range block[5] {
-			at, last := native.Uint32(block[12+4*int(j):]), false
-			for depth := 0; !last; depth++ {
-				if depth >= columnDepth {
-					return 0, none
-				}
-				at, last = b.branchOf(at, k), b.at(at)[7] == 1
-			}
-			all = all && native.Uint64(b.at(at / 2)[at%2*rowSize+uint32(i/64*8):])>>(i%64)&1 == 1
-		}
+		all := b.may(block, k, i)
 		reference := uint32(native.Uint64(b.at(first + uint32(i/blockRules))[8:]) >> (referenceBits * (i % blockRules)) & (1<<referenceBits - 1))
 		if all && b.match(reference, k) {
 			r := b.at(reference &^ long)
@@ -256,6 +250,34 @@ func (b *blocks) columns(block []byte, k *Key) (result, order uint32) {
 		}
 	}
 	return 0, none
+}
+
+// mayContain reports whether an element of a sequence is searched.
+func (b *blocks) mayContain(sequence []byte, k *Key, i uint32) bool {
+	first, may := int(i<<native.Uint32(sequence[36:])), false
+	for bit := range 32 {
+		if native.Uint32(sequence[40:])>>bit&1 == 1 {
+			may = may || b.may(sequence, k, (first+bit)%groupRules)
+		}
+	}
+	return may
+}
+
+// may reports whether all columns of a group or a sequence have a bit for a key.
+func (b *blocks) may(block []byte, k *Key, bit int) bool {
+	for j := range block[5] {
+		at, last := native.Uint32(block[12+4*int(j):]), false
+		for depth := 0; !last; depth++ {
+			if depth >= columnDepth {
+				return false
+			}
+			at, last = b.branchOf(at, k), b.at(at)[7] == 1
+		}
+		if native.Uint64(b.at(at / 2)[at%2*rowSize+uint32(bit/64*8):])>>(bit%64)&1 == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // branchOf is pcn_classify_next.

@@ -54,8 +54,10 @@ type node struct {
 	field  int
 	values []uint64
 	kids   []*node
-	// A sequence has kids that are leaves, in the order of their rules.
+	// A sequence has kids that are leaves, in the order of their rules, and columns that tell which of them may have a
+	// rule that matches.
 	sequence bool
+	columns  []column
 	// A leaf has rules in order.
 	rules []*rule
 	// group is set for a large leaf whose rules are searched by columns.

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/classifier"
+	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/inet"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/repeat"
@@ -195,4 +196,35 @@ func differ(t *testing.T, l *bpftest.Lab, shape string, n int, seed uint64, firs
 		}
 	}
 	return o.counts[-1]
+}
+
+// TestACubeSearchesTheGroupsThatMayMatch has 12,500 rules on ranges of ports, in more than 64 groups. Packets with ports
+// near zero match few of them or none.
+func TestACubeSearchesTheGroupsThatMayMatch(t *testing.T) {
+	seed := repeat.Seed(t)
+	const n = 12_500
+	rules := generated("ranges", n, seed)
+	o := &oracle{matches: map[int]classifier.Match{}, counts: map[int]uint64{}}
+	texts := make([]string, n)
+	for i := range rules {
+		texts[i] = text(i, &rules[i], "")
+		o.matches[i] = rules[i].Match()
+	}
+	l := bpftest.New(t, bpftest.Options{Type: cube.TypeXDPDRV})
+	l.Create("pbforwarder", "f", threePorts)
+	l.Set("PUT", "f rules", "["+strings.Join(texts, ",")+"]")
+	rng := rand.New(rand.NewPCG(seed, 4))
+	low := func() *rulesets.Ports {
+		p := uint16(1<<rng.IntN(14)) + uint16(rng.IntN(1<<rng.IntN(14)))
+		return &rulesets.Ports{First: p, Last: p}
+	}
+	for range 400 {
+		p := rulesets.NewPackets([]rulesets.Rule{{SrcPort: low(), DstPort: low()}}, labPorts, rng.Uint64()).In(0)
+		o.see(p)
+		l.Flood(fmt.Sprintf("veth%d", p.InPort+1), p.Frame, 1)
+	}
+	if len(o.counts) < 6 || o.counts[-1] < 20 {
+		t.Fatalf("packets match %d rules, and %d packets match none: too few to tell", len(o.counts), o.counts[-1])
+	}
+	o.compare(t, l, "wide ranges")
 }

@@ -30,11 +30,15 @@ enum pcn_classify_word {
 
 struct pcn_classify_key {
 	__u64 word[PCN_CLASSIFY_WORDS];
-	__u64 left[4]; /* internal: of the search, which has no room for it on the stack */
+	/* Internal: of the search, which has no room for them on the stack: which rules of a group may match, and
+	 * which groups of a sequence. */
+	__u64 left[4];
+	__u64 groups[4];
 };
 
-/* Internal: a key for each CPU. */
-PCN_MAP_SHARED(classify, classify_keys, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_classify_key,
+/* Internal: a key for each CPU. A change of the layout takes another name: its entries are not worth a
+ * conversion, and one in use by the programs of the daemon before cannot have another size. */
+PCN_MAP_SHARED(classify, classify_work, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_classify_key,
 	       1);
 
 /* Returns memory for the key of a packet, which stays as it is until the packet leaves the cube: on the
@@ -43,7 +47,7 @@ PCN_INLINE struct pcn_classify_key *pcn_classify_key(void)
 {
 	__u32 only = 0;
 
-	return bpf_map_lookup_elem(&classify_keys, &only);
+	return bpf_map_lookup_elem(&classify_work, &only);
 }
 
 /* Headers that rules match. EtherType and VLAN are always read, other headers only if a rule matches them. */

@@ -185,13 +185,14 @@ static long pcn_classify_next_try(__u64 turn, struct pcn_classify_tries *t)
 #define PCN_CLASSIFY_MATCHED 1
 
 /* Internal: finds the first matching rule of the group in a block. Returns the block, if that is
- * not a group, PCN_CLASSIFY_MATCHED, or 0. */
+ * not a group, PCN_CLASSIFY_MATCHED, or 0. If the block is a sequence, writes to the key which of its groups may
+ * match, and returns 0 if none does. */
 PCN_INLINE __u32 pcn_classify_columns(void *m, struct pcn_classify_key *key, __u32 at,
 				      struct pcn_classify_match *match)
 {
 	struct pcn_classify_block *first = pcn_classify_at(m, at);
 
-	if (first->leaf.word != PCN_CLASSIFY_IS_GROUP)
+	if (first->leaf.word == PCN_CLASSIFY_IS_LEAF)
 		return at;
 	const struct pcn_classify_group *group = &first->group;
 	if (group->order > match->order)
@@ -213,8 +214,14 @@ PCN_INLINE __u32 pcn_classify_columns(void *m, struct pcn_classify_key *key, __u
 		if (!(bits[0] | bits[1] | bits[2] | bits[3]))
 			return 0;
 	}
+	if (first->leaf.word == PCN_CLASSIFY_IS_SEQUENCE) {
+#pragma unroll
+		for (int j = 0; j < PCN_CLASSIFY_BITS; j++)
+			key->groups[j] = bits[j];
+		return at;
+	}
 	struct pcn_classify_tries t = {
-		.m = m, .key = key, .match = match, .rules = group->rules, .count = group->count
+		.m = m, .key = key, .match = match, .rules = group->first, .count = group->count
 	};
 	if (!pcn_classify_try(&t))
 		bpf_loop(t.count, pcn_classify_next_try, &t, 0);
@@ -314,8 +321,8 @@ struct pcn_classify_row {
 	struct pcn_classify_part *m;
 	struct pcn_classify_key *key;
 	struct pcn_classify_match *match;
-	__u32 first; /* the next element */
-	__u32 end;
+	__u32 at;   /* its block */
+	__u32 next; /* number of the next element */
 };
 
 /* Internal: elements of a sequence that an iteration of bpf_loop searches. */
@@ -324,14 +331,18 @@ struct pcn_classify_row {
 /* Internal: an iteration of bpf_loop: the next elements of a sequence. */
 static long pcn_classify_step(__u64 turn, struct pcn_classify_row *row)
 {
+	const struct pcn_classify_group *s = &pcn_classify_at(row->m, row->at)->group;
+
 	(void)turn;
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < PCN_CLASSIFY_STEPS; i++) {
-		__u32 at = row->first++;
+		__u32 next = row->next++, at, bit = next << (s->shift & 31);
 
-		if (at >= row->end)
+		if (next >= s->count)
 			return 1;
-		at = pcn_classify_group_at(row->m, row->key, row->match, at);
+		if (!(row->key->groups[bit >> 6 & (PCN_CLASSIFY_BITS - 1)] >> (bit & 63) & s->mask))
+			continue;
+		at = pcn_classify_group_at(row->m, row->key, row->match, s->first + next);
 		if (at == PCN_CLASSIFY_MATCHED)
 			return 1;
 		/* What follows a rule that matches in a list cannot replace it, so going on does no harm. */
@@ -346,10 +357,20 @@ PCN_GLOBAL int pcn_classify_sequence_at(struct pcn_classify_part *m PCN_NONNULL,
 					struct pcn_classify_key *key PCN_NONNULL,
 					struct pcn_classify_match *match PCN_NONNULL, __u32 at)
 {
-	const struct pcn_classify_sequence *s = &pcn_classify_at(m, at)->sequence;
-	struct pcn_classify_row row = { m, key, match, s->first, s->first + s->count };
+	struct pcn_classify_row row = { m, key, match, at, 1 }, *r = &row;
 
-	bpf_loop(s->count, pcn_classify_step, &row, 0);
+	asm volatile(
+		""
+		: "+r"(r)::"memory"); /* all is there, so nothing is kept elsewhere on the stack */
+	/* Most packets match a rule of the first group. */
+	at = pcn_classify_group_at(r->m, r->key, r->match,
+				   pcn_classify_at(r->m, r->at)->group.first);
+	if (at == PCN_CLASSIFY_MATCHED)
+		return 0;
+	if (at)
+		pcn_classify_list_at(r->m, r->key, r->match, at);
+	if (pcn_classify_group_at(r->m, r->key, r->match, r->at))
+		bpf_loop(pcn_classify_at(r->m, r->at)->group.count, pcn_classify_step, r, 0);
 	return 0;
 }
 

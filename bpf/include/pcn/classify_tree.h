@@ -58,26 +58,23 @@ struct pcn_classify_leaf {
 #define PCN_CLASSIFY_COLUMN_DEPTH 3
 #define PCN_CLASSIFY_BITS 4
 
-/* Internal: a group contains up to 256 rules, stored in consecutive leaf blocks starting at
- * `rules`. A column is a tree of branches on one field; they lead to half a block of bits, one for
- * each rule of the group, set if the rule may match. Rules that remain in all columns may match. */
+/* Internal: a group contains up to 256 rules, stored in consecutive leaf blocks starting at `first`.
+ * A column is a tree of branches on one field; they lead to half a block of bits, one for each rule
+ * of the group, set if the rule may match. Rules that remain in all columns may match.
+ *
+ * A sequence contains any number of leaves and groups of rules in order, in consecutive blocks
+ * starting at `first`. The bits of its columns tell which of them may have a rule that matches: each
+ * has `mask`, at its number shifted left by `shift`, modulo 256. */
 struct pcn_classify_group {
 	__u32 order; /* of the first rule in it */
 	__u8 word;
 	__u8 columns;
 	__u16 count;
-	__u32 rules;
-	__u32 column[PCN_CLASSIFY_COLUMNS];
-	__u32 unused[7];
-};
-
-/* Internal: leaves and groups of rules in order, in consecutive blocks starting at `first`. */
-struct pcn_classify_sequence {
 	__u32 first;
-	__u8 word;
-	__u8 zero[3];
-	__u32 count;
-	__u32 unused[13];
+	__u32 column[PCN_CLASSIFY_COLUMNS];
+	__u32 shift;
+	__u32 mask;
+	__u32 unused[5];
 };
 
 /* Internal: a rule is a value and a mask for each word, except for ports, which are the first port
@@ -145,7 +142,6 @@ struct pcn_classify_block {
 		struct pcn_classify_branch branch;
 		struct pcn_classify_leaf leaf;
 		struct pcn_classify_group group;
-		struct pcn_classify_sequence sequence;
 		__u64 bits[2][PCN_CLASSIFY_BITS];
 		struct pcn_classify_rule rule;
 		struct pcn_classify_more more;
