@@ -117,11 +117,11 @@ func (b *blocks) list(at uint32, rules []*rule, then uint32) {
 func (b *blocks) header(at uint32, n *node) {
 	switch {
 	case n.sequence:
-		b.groupHeader(at, n, isSequence, len(n.kids))
+		b.sequenceHeader(at, n)
 	case n.kids != nil:
 		b.branch(at, n.at, fields[n.field], n.values, false)
 	case n.group != nil:
-		b.groupHeader(at, n, isGroup, len(n.rules))
+		b.groupHeader(at, n)
 	default:
 		b.leaf(at, n.rules[:min(len(n.rules), blockRules)], n.at)
 	}

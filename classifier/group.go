@@ -15,7 +15,7 @@ const (
 	columnDepth = 3
 	// columnRanges is the maximum number of ranges of a column: maxBranches to the power of columnDepth.
 	columnRanges = maxBranches * maxBranches * maxBranches
-	rowSize     = groupRules / 8
+	rowSize      = groupRules / 8
 	// groupParts is the maximum number of bits of a group in the columns of a sequence.
 	groupParts = 4
 )
@@ -263,19 +263,36 @@ func (b *blocks) allColumns(n *node) {
 	}
 }
 
-// groupHeader writes the first block of a group or a sequence.
-func (b *blocks) groupHeader(at uint32, n *node, word byte, count int) {
+// groupHeader writes the first block of a group.
+func (b *blocks) groupHeader(at uint32, n *node) {
+	block := b.columnHeader(at, n)
+	native.PutUint32(block, n.rules[0].order)
+	block[4] = isGroup
+	native.PutUint16(block[6:], uint16(len(n.rules)))
+	native.PutUint32(block[8:], n.at)
+}
+
+// columnHeader writes what the first blocks of groups and sequences have in common.
+func (b *blocks) columnHeader(at uint32, n *node) []byte {
 	block, columns := b.at(at), n.searched()
 	clear(block)
-	native.PutUint32(block, n.best())
-	block[4], block[5] = word, byte(len(columns))
-	native.PutUint16(block[6:], uint16(count))
-	native.PutUint32(block[8:], n.at)
+	block[5] = byte(len(columns))
 	for i := range columns {
 		native.PutUint32(block[12+4*i:], columns[i].at)
 	}
+	return block
+}
+
+// sequenceHeader writes the first block of a sequence.
+func (b *blocks) sequenceHeader(at uint32, n *node) {
+	block := b.columnHeader(at, n)
+	native.PutUint32(block, n.at)
+	block[4] = isSequence
+	native.PutUint32(block[8:], uint32(len(n.kids)))
 	native.PutUint32(block[36:], uint32(n.bitShift()))
-	native.PutUint32(block[40:], 1<<(1<<n.bitShift())-1)
+	if len(n.columns) > 0 {
+		native.PutUint32(block[40:], 1<<(1<<n.bitShift())-1)
+	}
 }
 
 // column writes the branches of a column, level by level, and then the bits.

@@ -222,8 +222,8 @@ func (b *blocks) end(at uint32, k *Key) (result, order uint32) {
 	switch block[4] {
 	case isSequence:
 		// The first one is searched before the columns.
-		first := native.Uint32(block[8:])
-		for i := range uint32(native.Uint16(block[6:])) {
+		first := native.Uint32(block)
+		for i := range native.Uint32(block[8:]) {
 			if i > 0 && !b.mayContain(block, k, i) {
 				continue
 			}
@@ -254,7 +254,7 @@ func (b *blocks) columns(block []byte, k *Key) (result, order uint32) {
 
 // mayContain reports whether an element of a sequence is searched.
 func (b *blocks) mayContain(sequence []byte, k *Key, i uint32) bool {
-	first, may := int(i<<native.Uint32(sequence[36:])), false
+	first, may := int(i<<native.Uint32(sequence[36:])), native.Uint32(sequence[40:]) == 0
 	for bit := range 32 {
 		if native.Uint32(sequence[40:])>>bit&1 == 1 {
 			may = may || b.may(sequence, k, (first+bit)%groupRules)

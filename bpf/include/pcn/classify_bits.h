@@ -19,7 +19,11 @@ PCN_INLINE __u64 pcn_classify_lowest(__u64 x)
 /* Internal: 1 if a number is 0, else 0, without a branch. */
 PCN_INLINE __u64 pcn_classify_is_zero(__u64 x)
 {
-	return ((x | -x) >> 63) ^ 1;
+	x |= -x;
+	asm("" : "+r"(x)); /* else clang makes branches of it */
+	x = (x >> 63) ^ 1;
+	asm("" : "+r"(x));
+	return x;
 }
 
 _Static_assert(PCN_CLASSIFY_BITS == 4, "four words, one after the other");

@@ -34,6 +34,7 @@ struct pcn_classify_key {
 	 * which groups of a sequence. */
 	__u64 left[4];
 	__u64 groups[4];
+	__u64 trees; /* internal: how many the set has */
 };
 
 /* Internal: a key for each CPU. A change of the layout takes another name: its entries are not worth a

@@ -58,19 +58,28 @@ struct pcn_classify_leaf {
 #define PCN_CLASSIFY_COLUMN_DEPTH 3
 #define PCN_CLASSIFY_BITS 4
 
-/* Internal: a group contains up to 256 rules, stored in consecutive leaf blocks starting at `first`.
- * A column is a tree of branches on one field; they lead to half a block of bits, one for each rule
- * of the group, set if the rule may match. Rules that remain in all columns may match.
- *
- * A sequence contains any number of leaves and groups of rules in order, in consecutive blocks
- * starting at `first`. The bits of its columns tell which of them may have a rule that matches: each
- * has `mask`, at its number shifted left by `shift`, modulo 256. */
+/* Internal: a group contains up to 256 rules, stored in consecutive leaf blocks starting at
+ * `rules`. A column is a tree of branches on one field; they lead to half a block of bits, one for
+ * each rule of the group, set if the rule may match. Rules that remain in all columns may match. */
 struct pcn_classify_group {
 	__u32 order; /* of the first rule in it */
 	__u8 word;
 	__u8 columns;
 	__u16 count;
+	__u32 rules;
+	__u32 column[PCN_CLASSIFY_COLUMNS];
+	__u32 unused[7];
+};
+
+/* Internal: leaves and groups of rules in order, in consecutive blocks starting at `first`. The columns are
+ * where a group has them. Their bits tell which of the elements may have a rule that matches: each has
+ * `mask`, at its number shifted left by `shift`, modulo 256. Without columns, `mask` is 0. */
+struct pcn_classify_sequence {
 	__u32 first;
+	__u8 word;
+	__u8 columns;
+	__u16 zero;
+	__u32 count;
 	__u32 column[PCN_CLASSIFY_COLUMNS];
 	__u32 shift;
 	__u32 mask;
@@ -142,6 +151,7 @@ struct pcn_classify_block {
 		struct pcn_classify_branch branch;
 		struct pcn_classify_leaf leaf;
 		struct pcn_classify_group group;
+		struct pcn_classify_sequence sequence;
 		__u64 bits[2][PCN_CLASSIFY_BITS];
 		struct pcn_classify_rule rule;
 		struct pcn_classify_more more;
@@ -163,6 +173,24 @@ struct pcn_classify_part {
 PCN_INLINE struct pcn_classify_block *pcn_classify_at(void *memory, __u64 at)
 {
 	return memory + ((at & (PCN_CLASSIFY_BLOCKS - 1)) << 6);
+}
+
+/* Internal: the verifier remembers its state here, so that it follows what comes next once, whichever way it
+ * came. It does so only where it has seen two jumps; the kernel removes these when the program is loaded. */
+#define PCN_CLASSIFY_CHECKPOINT() asm volatile("goto +0\n\tgoto +0")
+
+/* Internal: the block that a branch selects for a key. */
+PCN_INLINE __u32 pcn_classify_next(const struct pcn_classify_branch *branch,
+				   const struct pcn_classify_key *key, __u64 word)
+{
+	/* Both are less than 2^63, so the sign of the difference tells which is less. */
+	__u64 field = key->word[word] << (branch->left & 63) >> (branch->right & 63);
+	__u32 at = branch->first;
+
+#pragma unroll
+	for (int i = 0; i < PCN_CLASSIFY_BRANCHES - 1; i++)
+		at += (branch->value[i] - field) >> 63;
+	return at;
 }
 
 #endif
