@@ -3,25 +3,25 @@
 #ifndef HELPERS_CONNTRACK_H
 #define HELPERS_CONNTRACK_H
 
-PCN_MAP(bucket, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1);
+struct spent {
+	struct pcn_bucket_limit limit;
+	__u64 bucket;
+};
+PCN_MAP(spents, BPF_MAP_TYPE_ARRAY, __u32, struct spent, 1);
 
-/* Takes from a bucket for which tokens cost nothing. */
+/* Takes no tokens from a bucket. The limit is not on the stack, of which there is not enough. */
 PCN_INLINE void spend(void)
 {
-	struct pcn_bucket_limit limit = { .size = 1000, .burst = 1 };
 	__u32 zero = 0;
-	__u64 now = 7, *one = bpf_map_lookup_elem(&bucket, &zero);
+	struct spent *s = bpf_map_lookup_elem(&spents, &zero);
+	__u64 now = 7;
 
-	if (!one)
+	if (!s)
 		return;
 	EACH
 	{
-		HIDE(limit.price);
-		HIDE(limit.size);
-		HIDE(limit.shift);
-		HIDE(limit.burst);
 		HIDE(now);
-		KEEP(pcn_bucket_take(one, &limit, 1, now));
+		KEEP(pcn_bucket_take(&s->bucket, &s->limit, 0, now));
 	}
 }
 
