@@ -37,18 +37,22 @@ func (e *lackError) Error() string {
 func (e *lackError) Is(target error) bool { return target == cube.ErrFull || target == unix.ENOMEM }
 
 // Check refuses a map that takes a number of bytes if they are not available, even if the daemon gives back what it has
-// freed. The error matches cube.ErrFull and ENOMEM.
+// freed. The error matches cube.ErrFull and ENOMEM. If they are available, the daemon's heap is confined to what is left.
 func Check(entries uint32, takes uint64) error {
-	if takes < large || Available().Bytes >= takes+reserve {
+	if takes < large {
 		return nil
 	}
-	debug.FreeOSMemory()
-	var is runtime.MemStats
-	runtime.ReadMemStats(&is)
-	// The heap has no garbage now, and grows to twice its size before the next collection.
-	if room := Available(); room.Bytes < takes+reserve+is.HeapAlloc {
-		return &lackError{entries, takes, room}
+	room := Available()
+	if room.Bytes < takes+reserve {
+		debug.FreeOSMemory()
+		var is runtime.MemStats
+		runtime.ReadMemStats(&is)
+		// The heap has no garbage now, and grows to twice its size before the next collection.
+		if room = Available(); room.Bytes < takes+reserve+is.HeapAlloc {
+			return &lackError{entries, takes, room}
+		}
 	}
+	confine(room.Bytes - takes)
 	return nil
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/topology"
 	"github.com/polycube/polycube/internal/trace"
+	"github.com/polycube/polycube/memory"
 )
 
 // shutdownTimeout bounds each step of stopping.
@@ -157,6 +158,7 @@ func (d *daemon) prepareSystem(context.Context) error {
 	if err := raiseFileLimit(); err != nil {
 		d.log.Warn("the limit of open files is low", "err", err)
 	}
+	d.undo = append(d.undo, background(memory.Watch))
 	if err := d.parts.ensureBPFFS(d.opts.BPFFS); err != nil {
 		return err
 	}

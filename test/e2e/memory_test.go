@@ -104,7 +104,7 @@ func TestTablesBeyondMemoryAreRefused(t *testing.T) {
 		t.Errorf("the other side sees %s", as)
 	}
 	before := n.shown()
-	n.leave(128 * megabyte)
+	n.leave(96 * megabyte) // 250,000 sessions take 100, and the daemon may give back 30 that it has freed
 	var reading sync.WaitGroup
 	stop := make(chan struct{})
 	for range 3 {
