@@ -5,7 +5,6 @@ package bucket
 // Programs and Go do the same, and programs on several CPUs take no token twice.
 
 import (
-	"bytes"
 	_ "embed"
 	"encoding/binary"
 	"math"
@@ -19,7 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/test/bpftest"
-	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/repeat"
 )
 
@@ -43,21 +41,6 @@ type one struct {
 type shared struct {
 	Limit                  Limit
 	Bucket, Taken, Refused uint64
-}
-
-func load(t *testing.T, object []byte) *ebpf.Collection {
-	t.Helper()
-	netns.NeedRoot(t)
-	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := ebpf.NewCollection(spec)
-	if err != nil {
-		t.Fatalf("%+v", err)
-	}
-	t.Cleanup(c.Close)
-	return c
 }
 
 func TestTheStructsAreAlike(t *testing.T) {
@@ -89,7 +72,7 @@ func TestProgramsAndGoDoTheSame(t *testing.T) {
 	seed := repeat.Seed(t)
 	for hook, object := range map[string][]byte{"TC": bucketTC, "XDP": bucketXDP} {
 		t.Run(hook, func(t *testing.T) {
-			prog := load(t, object).Programs["bucket_take"]
+			prog := bpftest.Load(t, object).Programs["bucket_take"]
 			r := rand.New(rand.NewPCG(seed, 0))
 			frame := make([]byte, 16+binary.Size(one{}))
 			taken := 0
@@ -133,7 +116,7 @@ func monotonic(t *testing.T) time.Duration {
 // TestNoTokenIsTakenTwice, by programs on all CPUs at once, and hardly any is left.
 func TestNoTokenIsTakenTwice(t *testing.T) {
 	const perSecond, burst, lasts = 3_000_000, 30_000, 300 * time.Millisecond
-	c := load(t, bucketTC)
+	c := bpftest.Load(t, bucketTC)
 	l, err := New(perSecond, time.Second, burst)
 	if err != nil {
 		t.Fatal(err)

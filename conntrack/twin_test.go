@@ -5,7 +5,6 @@ package conntrack
 // The functions for programs and those in Go give the same results for random packets.
 
 import (
-	"bytes"
 	_ "embed"
 	"encoding/binary"
 	"math/rand/v2"
@@ -15,7 +14,6 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/test/bpftest"
-	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/repeat"
 )
 
@@ -87,21 +85,6 @@ func (s *step) inKernel(t testing.TB, prog *ebpf.Program, frame []byte) {
 	if _, err := binary.Decode(opts.DataOut[16:], binary.NativeEndian, s); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func loadState(t testing.TB, object []byte) *ebpf.Program {
-	t.Helper()
-	netns.NeedRoot(t)
-	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := ebpf.NewCollection(spec)
-	if err != nil {
-		t.Fatalf("%+v", err)
-	}
-	t.Cleanup(c.Close)
-	return c.Programs["state"]
 }
 
 func TestTheStructsAreAlike(t *testing.T) { bpftest.Layout(t, stateTC, "steps", step{}) }
@@ -181,7 +164,7 @@ func TestProgramsAndGoComputeTheSame(t *testing.T) {
 	seed := repeat.Seed(t)
 	for hook, object := range map[string][]byte{"TC": stateTC, "XDP": stateXDP} {
 		t.Run(hook, func(t *testing.T) {
-			prog := loadState(t, object)
+			prog := bpftest.Load(t, object).Programs["state"]
 			frame := make([]byte, 16+binary.Size(step{}))
 			reached := sequences(dice{rand.New(rand.NewPCG(seed, 0))}, 500, 40, func(in, want step) {
 				got := in

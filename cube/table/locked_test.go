@@ -3,7 +3,6 @@
 package table_test
 
 import (
-	"bytes"
 	_ "embed"
 	"fmt"
 	"sync"
@@ -13,7 +12,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube/table"
-	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/bpftest"
 )
 
 //go:embed testdata/locked.tc.o
@@ -39,16 +38,7 @@ func (g guarded) whole() error {
 
 // TestValuesWithALockAreNeverTorn, while a program changes them under the lock: neither what is read, nor what is written.
 func TestValuesWithALockAreNeverTorn(t *testing.T) {
-	netns.NeedRoot(t)
-	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(lockedTC))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := ebpf.NewCollection(spec)
-	if err != nil {
-		t.Fatalf("%+v", err)
-	}
-	t.Cleanup(c.Close)
+	c := bpftest.Load(t, lockedTC)
 	for _, name := range []string{"hash", "array"} {
 		values, err := table.Of[uint32, guarded](name, c.Maps[name])
 		if err == nil {
