@@ -42,15 +42,22 @@ PCN_MAP(shared, BPF_MAP_TYPE_ARRAY, __u32, struct bucket_shared, 1);
 
 SEC(PCN_SECTION) int bucket_race(struct CTXTYPE *ctx)
 {
+	__u64 taken = 0, refused = 0;
 	__u32 zero = 0;
 	struct bucket_shared *s = bpf_map_lookup_elem(&shared, &zero);
 
 	if (!s || pcn_data(ctx) >= pcn_data_end(ctx))
 		return -1;
-	if (pcn_bucket_take(&s->bucket, &s->limit, 3, pcn_time()))
-		__sync_fetch_and_add(&s->taken, 3);
-	else
-		__sync_fetch_and_add(&s->refused, 1);
+		/* One after the other, so that other CPUs come in between. */
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < 64; i++) {
+		if (pcn_bucket_take(&s->bucket, &s->limit, 3, pcn_time()))
+			taken += 3;
+		else
+			refused++;
+	}
+	__sync_fetch_and_add(&s->taken, taken);
+	__sync_fetch_and_add(&s->refused, refused);
 	return 0;
 }
 
