@@ -26,29 +26,30 @@ func TestSessionsOfMappingsAreSweptAndShown(t *testing.T) {
 	l := bpftest.New(t, bpftest.Options{Hosts: 1})
 	l.Create("nat", "n", strings.Replace(someRules, "{", `{"timeout":{"udp":40},`, 1))
 	tables := tablesOf(t, l)
-	for _, family := range []struct {
-		rule                               uint32
-		internal, external, remote, nobody string
-	}{
-		{1, "10.0.0.1:5", "203.0.113.1:1024", "198.51.100.1:53", "0.0.0.0:0"},
-		{2, "[fd00::1]:5", "[2001:db8::1]:1024", "[2001:db8:1::1]:53", "[::]:0"},
-	} {
-		p := planted{proto: unix.IPPROTO_UDP, rule: family.rule, internal: family.internal, external: family.external, remote: family.nobody, mapping: true}
-		plant(t, tables, p)
-		p.remote, p.mapping, p.mapped = family.remote, false, true
-		p.talk, p.age = both, 50*time.Second // the remote was heard
-		plant(t, tables, p)
-		p.remote = strings.Replace(family.remote, "53", "54", 1)
-		p.inAge = 50 * time.Second
-		plant(t, tables, p)
-		p.remote = strings.Replace(family.remote, "53", "55", 1)
-		p.internal, p.inAge = strings.Replace(family.internal, "5", "6", 1), 0 // has no mapping
-		plant(t, tables, p)
-		p.age = 0 // the same, but it may be in flight
-		p.remote = strings.Replace(family.remote, "53", "56", 1)
-		plant(t, tables, p)
-	}
-	l.Restart(nil) // the first sweep looks for mappings
+	l.Restart(func() { // while nothing is swept; the first sweep looks for mappings
+		for _, family := range []struct {
+			rule                               uint32
+			internal, external, remote, nobody string
+		}{
+			{1, "10.0.0.1:5", "203.0.113.1:1024", "198.51.100.1:53", "0.0.0.0:0"},
+			{2, "[fd00::1]:5", "[2001:db8::1]:1024", "[2001:db8:1::1]:53", "[::]:0"},
+		} {
+			p := planted{proto: unix.IPPROTO_UDP, rule: family.rule, internal: family.internal, external: family.external, remote: family.nobody, mapping: true}
+			plant(t, tables, p)
+			p.remote, p.mapping, p.mapped = family.remote, false, true
+			p.talk, p.age = both, 50*time.Second // the remote was heard
+			plant(t, tables, p)
+			p.remote = strings.Replace(family.remote, "53", "54", 1)
+			p.inAge = 50 * time.Second
+			plant(t, tables, p)
+			p.remote = strings.Replace(family.remote, "53", "55", 1)
+			p.internal, p.inAge = strings.Replace(family.internal, "5", "6", 1), 0 // has no mapping
+			plant(t, tables, p)
+			p.age = 0 // the same, but it may be in flight
+			p.remote = strings.Replace(family.remote, "53", "56", 1)
+			plant(t, tables, p)
+		}
+	})
 	wantSessions(t, tablesOf(t, l), 6, 2)
 	for _, words := range []string{"10.0.0.1 198.51.100.1 5 53 udp", "fd00::1 2001:db8:1::1 5 53 udp"} {
 		var shown struct {
