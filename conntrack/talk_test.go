@@ -168,6 +168,9 @@ func (t *talk) next() (uint8, Segment) {
 	return from, p
 }
 
+// tooOld is what is wrong with a segment from long before the window.
+const tooOld = "older than the window"
+
 // wrong is a segment that a host does not send there, and what is wrong with it.
 func (t *talk) wrong() (uint8, Segment) {
 	from := uint8(t.IntN(2))
@@ -179,7 +182,7 @@ func (t *talk) wrong() (uint8, Segment) {
 		t.kind = "beyond the window"
 		p.Seq += 1<<30 + 1<<17
 	case 1:
-		t.kind = "older than the window"
+		t.kind = tooOld
 		p.Seq -= 1<<30 + 1<<17
 	case 2:
 		t.kind = "acknowledges what was not sent"
