@@ -6,7 +6,6 @@ package bucket
 
 import (
 	_ "embed"
-	"encoding/binary"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -76,7 +75,6 @@ func TestProgramsAndGoDoTheSame(t *testing.T) {
 		t.Run(hook, func(t *testing.T) {
 			prog := bpftest.Load(t, object).Programs["bucket_take"]
 			r := rand.New(rand.NewPCG(seed, 0))
-			frame := make([]byte, 16+binary.Size(one{}))
 			taken := 0
 			for range 4000 {
 				in := draw(r)
@@ -85,16 +83,7 @@ func TestProgramsAndGoDoTheSame(t *testing.T) {
 					want.Taken = 1
 					taken++
 				}
-				if _, err := binary.Encode(frame[16:], binary.NativeEndian, in); err != nil {
-					t.Fatal(err)
-				}
-				opts := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256)}
-				if verdict, err := prog.Run(&opts); err != nil || verdict != 0 {
-					t.Fatalf("run the program: %d, %v", int32(verdict), err)
-				}
-				if _, err := binary.Decode(opts.DataOut[16:], binary.NativeEndian, &got); err != nil {
-					t.Fatal(err)
-				}
+				bpftest.Exchange(t, prog, &got)
 				if got != want {
 					t.Fatalf("in %+v\n got %+v\nwant %+v", in, got, want)
 				}

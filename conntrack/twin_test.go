@@ -6,12 +6,9 @@ package conntrack
 
 import (
 	_ "embed"
-	"encoding/binary"
 	"math/rand/v2"
 	"testing"
 	"time"
-
-	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/repeat"
@@ -69,22 +66,6 @@ func (s *step) inGo() {
 		all[i] = time.Duration(t) * time.Second
 	}
 	s.Timeout = uint32(all.Of(&s.State) / time.Second)
-}
-
-// inKernel runs the program on a step.
-func (s *step) inKernel(t testing.TB, prog *ebpf.Program, frame []byte) {
-	t.Helper()
-	if _, err := binary.Encode(frame[16:], binary.NativeEndian, s); err != nil {
-		t.Fatal(err)
-	}
-	opts := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256)}
-	verdict, err := prog.Run(&opts)
-	if err != nil || verdict != 0 {
-		t.Fatalf("run the program: %d, %v", int32(verdict), err)
-	}
-	if _, err := binary.Decode(opts.DataOut[16:], binary.NativeEndian, s); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestTheStructsAreAlike(t *testing.T) { bpftest.Layout(t, stateTC, "steps", step{}) }
@@ -165,10 +146,9 @@ func TestProgramsAndGoComputeTheSame(t *testing.T) {
 	for hook, object := range map[string][]byte{"TC": stateTC, "XDP": stateXDP} {
 		t.Run(hook, func(t *testing.T) {
 			prog := bpftest.Load(t, object).Programs["state"]
-			frame := make([]byte, 16+binary.Size(step{}))
 			reached := sequences(dice{rand.New(rand.NewPCG(seed, 0))}, 500, 40, func(in, want step) {
 				got := in
-				got.inKernel(t, prog, frame)
+				bpftest.Exchange(t, prog, &got)
 				if got != want {
 					t.Fatalf("packet %+v of side %d, options %#x\n   in %+v\n  got %+v %v, %d s\n want %+v %v, %d s", in.Segment, in.From&1,
 						in.Options, in.State, got.State, got.Class, got.Timeout, want.State, want.Class, want.Timeout)

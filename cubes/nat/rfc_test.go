@@ -262,13 +262,13 @@ func TestTheStateOfAConnectionIsInBothDirections(t *testing.T) {
 			{"still there: it was forged (RFC 7857, 2.2)", true, ack, conntrack.Open},
 			{"RST out", false, rst, conntrack.Closed},
 			{"what was on its way does not make it undone", true, ack, conntrack.Closed},
-			{"the same endpoints begin anew", false, syn, conntrack.SynSent},
+			{"another connection of the same endpoints", false, syn, conntrack.SynSent},
 			{"SYN, ACK", true, synAck, conntrack.SynRecv},
 			{"ACK", false, ack, conntrack.Open},
 			{"FIN", true, fin, conntrack.FinWait},
 			{"half closed", false, ack, conntrack.CloseWait},
 			{"FIN", false, fin, conntrack.LastAck},
-			{"and anew from outside", true, syn, conntrack.SynSent},
+			{"and another one, from outside", true, syn, conntrack.SynSent},
 		} {
 			frame := out4(host, other).TCP(4000, 80, s.flags)
 			if s.in {

@@ -58,8 +58,10 @@ func (k *kept) update(left []*segment, gone []*segments.Generation, users map[*s
 		if users[c.gen] > 0 {
 			return true
 		}
-		if size += c.gen.Size; size <= limit && there[serviceHook{c.Code.Cubes[0].Service, c.Hook}] {
-			return false
+		if there[serviceHook{c.Code.Cubes[0].Service, c.Hook}] {
+			if size += c.gen.Size; size <= limit {
+				return false
+			}
 		}
 		out = append(out, c.gen)
 		return true

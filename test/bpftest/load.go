@@ -4,6 +4,7 @@ package bpftest
 
 import (
 	"bytes"
+	"encoding/binary"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -26,4 +27,22 @@ func Load(t testing.TB, object []byte) *ebpf.Collection {
 	}
 	t.Cleanup(c.Close)
 	return c
+}
+
+// Exchange runs a program on a struct, behind an Ethernet header and two bytes, and reads what it has become. value is a
+// pointer to it. The program returns 0.
+func Exchange(t testing.TB, prog *ebpf.Program, value any) {
+	t.Helper()
+	const header = 16
+	data, err := binary.Append(make([]byte, header), binary.NativeEndian, value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts := ebpf.RunOptions{Data: data, DataOut: make([]byte, len(data)+256)}
+	if verdict, err := prog.Run(&opts); err != nil || verdict != 0 {
+		t.Fatalf("run the program: %d, %v", int32(verdict), err)
+	}
+	if _, err := binary.Decode(opts.DataOut[header:], binary.NativeEndian, value); err != nil {
+		t.Fatal(err)
+	}
 }
