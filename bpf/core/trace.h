@@ -128,7 +128,7 @@ PCN_INLINE void fill_trace(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_tr
 
 PCN_INLINE long load_captured(struct CTXTYPE *ctx, struct pcn_record *r, __u32 n, const __u32 max)
 {
-	return load(ctx, r->data + sizeof(struct pcn_trace), n, max);
+	return pcn_load_first(ctx, r->data + sizeof(struct pcn_trace), n, max);
 }
 
 /* Records a step of a packet with its first bytes. The upper bits of who are the index of the

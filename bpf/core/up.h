@@ -100,36 +100,17 @@ PCN_INLINE struct pcn_record *reserve(__u32 class)
 	}
 }
 
-/* Copies the first n bytes of the packet to a buffer of max bytes. */
-PCN_INLINE long load(struct CTXTYPE *ctx, void *to, __s64 n, const __s64 max)
-{
-	/* Two separate comparisons, of the 64 bits that are passed: the compiler would combine them
-	 * to n - 1 < max, and the verifier of Linux 6.12 does not derive the bound of n from that
-	 * of n - 1. Signed, because the verifier of 6.1 learns nothing from n != 0. */
-	asm volatile("" : "+r"(n));
-	if (n < 1)
-		return -1;
-	asm volatile("" : "+r"(n));
-	if (n > max)
-		return -1;
-#ifdef PCN_TC
-	return bpf_skb_load_bytes(ctx, 0, to, n);
-#else
-	return bpf_xdp_load_bytes(ctx, 0, to, n);
-#endif
-}
-
 PCN_INLINE long load_class(struct CTXTYPE *ctx, struct pcn_record *r, __u32 n, __u32 class)
 {
 	switch (class) {
 	case CLASS_1:
-		return load(ctx, r->data, n, CLASS_1);
+		return pcn_load_first(ctx, r->data, n, CLASS_1);
 	case CLASS_2:
-		return load(ctx, r->data, n, CLASS_2);
+		return pcn_load_first(ctx, r->data, n, CLASS_2);
 	case CLASS_3:
-		return load(ctx, r->data, n, CLASS_3);
+		return pcn_load_first(ctx, r->data, n, CLASS_3);
 	default:
-		return load(ctx, r->data, n, CLASS_4);
+		return pcn_load_first(ctx, r->data, n, CLASS_4);
 	}
 }
 

@@ -13,21 +13,34 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/ring"
 )
 
-// fakeRing is a ring without a kernel. It is as long as what a test writes, so nothing wraps.
-func fakeRing(size int) *Ring {
-	r := &Ring{consumer: new(uint64), producer: new(uint64), sleeping: new(uint32), size: uint64(size), data: make([]byte, 2*size),
-		shares: make(shares, 4), buf: make([]byte, maxCapture+vlanTag), epoll: -1, kick: -1}
-	return r
+// fake is a ring without a kernel. It is as long as what a test writes, so nothing wraps.
+type fake struct {
+	*Ring
+	ring.Memory
+}
+
+func fakeRing(size int) *fake {
+	m := ring.Memory{Consumer: new(uint64), Producer: new(uint64), Data: make([]byte, 2*size)}
+	r := newRing()
+	r.records, r.shares = ring.Over(m), make(shares, 4)
+	return &fake{r, m}
 }
 
 // put appends a record with the head word given.
-func (r *Ring) put(head uint32, body []byte) {
-	at := *r.producer
-	binary.NativeEndian.PutUint32(r.data[at:], head)
-	copy(r.data[at+headSize:], body)
-	*r.producer += uint64(headSize+len(body)+7) &^ 7
+func (f *fake) put(head uint32, body []byte) {
+	at := *f.Producer
+	binary.NativeEndian.PutUint32(f.Data[at:], head)
+	copy(f.Data[at+ring.HeadSize:], body)
+	*f.Producer += uint64(ring.HeadSize+len(body)+7) &^ 7
+}
+
+// drain handles the finished records.
+func (r *Ring) drain(h Handler) int {
+	defer r.report()
+	return r.records.Drain(func(b []byte) { r.deliver(b, h) })
 }
 
 // recordBytes makes struct pcn_record with a frame.
@@ -80,7 +93,7 @@ func TestHostileRecordsAreDropped(t *testing.T) {
 		if n := r.drain(&got); n != 2 || len(got.all()) != 1 || r.Stats() != (Stats{Packets: 1, Malformed: 1}) {
 			t.Errorf("%s: %d records, %+v, %+v", c.name, n, got.all(), r.Stats())
 		}
-		if !r.empty() || *r.consumer != *r.producer {
+		if !r.records.Empty() || *r.Consumer != *r.Producer {
 			t.Errorf("%s: the ring is not read to its end", c.name)
 		}
 	}
@@ -106,49 +119,6 @@ func TestCutPacketsKeepTheirLength(t *testing.T) {
 	p := e[1].Packet
 	if p.Length != 104 || len(p.Data) != 64 || [4]byte(p.Data[12:]) != [4]byte{0x88, 0xa8, 0xe0, 0x64} || [2]byte(p.Data[16:]) != [2]byte{0x88, 0xb5} {
 		t.Errorf("%+v", p)
-	}
-}
-
-func TestUnfinishedAndDiscardedRecords(t *testing.T) {
-	rec := recordBytes(1, 1, frame(60), nil)
-	n := uint32(len(rec))
-	r := fakeRing(1 << 16)
-	r.put(n|discardBit, rec)
-	r.put(n, rec)
-	r.put(n|busyBit, rec)
-	r.put(n, rec)
-	var got collector
-	if took := r.drain(&got); took != 2 || len(got.all()) != 1 || r.empty() {
-		t.Errorf("took %d, handled %d", took, len(got.all()))
-	}
-	step := (*r.producer) / 4
-	if *r.consumer != 2*step {
-		t.Errorf("gave %d bytes back, want %d", *r.consumer, 2*step)
-	}
-	binary.NativeEndian.PutUint32(r.data[2*step:], n)
-	if took := r.drain(&got); took != 2 || len(got.all()) != 3 || !r.empty() {
-		t.Errorf("then took %d, handled %d", took, len(got.all()))
-	}
-}
-
-func TestADamagedRingIsLeftBehind(t *testing.T) {
-	rec := recordBytes(1, 1, frame(60), nil)
-	for _, c := range []struct {
-		name   string
-		damage func(r *Ring)
-	}{
-		{"a record beyond the end", func(r *Ring) { binary.NativeEndian.PutUint32(r.data, 1<<29) }},
-		{"a reader ahead of the writers", func(r *Ring) { r.next = *r.producer + 8 }},
-		{"a reader far behind", func(r *Ring) { *r.producer = r.size + 8 }},
-	} {
-		r := fakeRing(1 << 16)
-		r.put(uint32(len(rec)), rec)
-		c.damage(r)
-		var got collector
-		r.drain(&got)
-		if !r.empty() || *r.consumer != *r.producer || len(got.all()) != 0 || r.counted.Damaged != 1 {
-			t.Errorf("%s: %+v", c.name, r.counted)
-		}
 	}
 }
 
@@ -188,7 +158,7 @@ func TestARecordIsNotHandedTwiceToAHandlerThatPanics(t *testing.T) {
 		r.drain(panics{})
 	}()
 	var got collector
-	if n := r.drain(&got); n != 1 || r.shares[1].Consumed != r.shares[1].Produced || !r.empty() {
+	if n := r.drain(&got); n != 1 || r.shares[1].Consumed != r.shares[1].Produced || !r.records.Empty() {
 		t.Errorf("%d records were left, %+v", n, r.shares[1])
 	}
 }
@@ -208,13 +178,13 @@ func FuzzRecord(f *testing.F) {
 		r := fakeRing(1 << 18)
 		head := uint32(len(b))
 		if discard {
-			head |= discardBit
+			head |= ring.Discarded
 		}
 		r.put(head, b)
 		var got collector
 		n := r.drain(&got)
 		s := r.Stats()
-		if n != 1 || !r.empty() || s.Damaged != 0 || s.Packets+s.Floods+s.Logs != uint64(len(got.all())) {
+		if n != 1 || !r.records.Empty() || s.Damaged != 0 || s.Packets+s.Floods+s.Logs != uint64(len(got.all())) {
 			t.Fatalf("%d records, %+v, %d calls", n, s, len(got.all()))
 		}
 		if !discard && s.Malformed+s.Steps+uint64(len(got.all())) != 1 {

@@ -3,20 +3,14 @@
 // Package slowpath carries packets up from the fast path, through a ring that it shares with the eBPF programs, and
 // down into it, through a TAP. A packet costs no system call or allocation on the way up; on the way down it costs one
 // write.
-//
-// The layout of the ring is the kernel's (Documentation/bpf/ringbuf.rst): the reader's position in a separate page,
-// followed by the writers' position and the data, which are mapped twice in a row so that a record never wraps. Each
-// record has a header of 8 bytes: its length with two flags on top, and a number that only the kernel uses.
 package slowpath
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -24,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/ring"
 )
 
 // Handler receives what comes up. Its methods are called one at a time, from Run's goroutine. A packet, its bytes,
@@ -40,27 +35,11 @@ type Handler interface {
 	Notify(cube uint16, kind uint32, message []byte)
 }
 
-const (
-	busyBit    = 1 << 31
-	discardBit = 1 << 30
-	headSize   = 8
-
-	// publishEvery is how many bytes are read before the space is released: each release costs the writers a cache
-	// miss.
-	publishEvery = 32 << 10
-	// pause is how long the reader stops reading when the ring is empty and more may arrive immediately. It earns one
-	// pause for so many records, and keeps at most so many: so a trickle wakes it, and a stream finds it awake.
-	pause           = 50 * time.Microsecond
-	recordsPerPause = 8
-	maxPauses       = 8
-	// safetyNet limits a sleep that is never ended.
-	safetyNet = time.Second
-	// staleDeadline is how long OpenRing waits for programs that are writing.
-	staleDeadline = time.Second
-)
+// staleDeadline is how long OpenRing waits for programs that are writing.
+const staleDeadline = time.Second
 
 // ErrClosed is returned after Close.
-var ErrClosed = errors.New("it is closed")
+var ErrClosed = ring.ErrClosed
 
 // Stats are totals since OpenRing.
 type Stats struct {
@@ -84,57 +63,44 @@ func (s Stats) handled() uint64 {
 
 // Ring reads the records of the fast path.
 type Ring struct {
-	positions, pages []byte // the mappings, to undo
-	controlMem       []byte
-	sharesMem        []byte
+	records               *ring.Records
+	controlMem, sharesMem []byte // the mappings, to undo
+	shares                shares
+	// settled says that the shares are right, with damaged resets of the ring.
+	settled bool
+	damaged uint64
 
-	consumer, producer *uint64
-	sleeping           *uint32
-	data               []byte // twice in a row
-	size               uint64
-	shares             shares
-
-	// next is the position of the next record. published is the position that the writers know.
-	next, published uint64
-	settled         bool
-	record          record
-	packet          cube.PacketIn
-	step            Step
-	meta            Meta
-	buf             []byte
+	record record
+	packet cube.PacketIn
+	step   Step
+	meta   Meta
+	buf    []byte
 
 	counted Stats // by the reader
 
 	statsMu sync.Mutex
 	stats   Stats // for readers of the statistics
-	// unmapped is set before the mappings are removed.
-	unmapped bool
 
-	epoll, kick int
-	closing     atomic.Bool
-	closeOnce   sync.Once
-
-	running sync.Mutex // held by Run; guards closed
-	closed  bool
+	closeOnce sync.Once
 }
 
 // OpenRing maps the ring (pcn_ring), the flag of the sleeping reader (pcn_control) and the cubes' shares (pcn_shares).
 // Existing records are skipped: they are packets from before a restart, and one of them may have crashed the last
 // reader. The maps may be closed afterwards.
 func OpenRing(ring, control, shares *ebpf.Map) (*Ring, error) {
-	r := &Ring{epoll: -1, kick: -1, buf: make([]byte, maxCapture+vlanTag)}
+	r := newRing()
 	if err := r.open(ring, control, shares); err != nil {
-		return nil, fmt.Errorf("open the ring of the slow path: %w", errors.Join(err, r.release()))
+		return nil, fmt.Errorf("open the ring of the slow path: %w", errors.Join(err, r.Close()))
 	}
 	return r, nil
 }
 
-func (r *Ring) open(ring, ctl, shs *ebpf.Map) error {
-	if ring == nil || ring.Type() != ebpf.RingBuf {
+func newRing() *Ring { return &Ring{buf: make([]byte, maxCapture+vlanTag)} }
+
+func (r *Ring) open(of, ctl, shs *ebpf.Map) error {
+	if of == nil || of.Type() != ebpf.RingBuf {
 		return errors.New("map pcn_ring: it is not a ring buffer")
 	}
-	page := os.Getpagesize()
-	r.size = uint64(ring.MaxEntries())
 	var err error
 	if r.controlMem, err = mapArray(ctl, "pcn_control", uint32(unsafe.Sizeof(control{})), 1); err != nil {
 		return err
@@ -142,100 +108,45 @@ func (r *Ring) open(ring, ctl, shs *ebpf.Map) error {
 	if r.sharesMem, err = mapArray(shs, "pcn_shares", uint32(unsafe.Sizeof(share{})), 1); err != nil {
 		return err
 	}
-	if r.positions, err = mapMemory(ring, 0, page, unix.PROT_READ|unix.PROT_WRITE); err != nil {
-		return fmt.Errorf("map pcn_ring: reader's position: %w", err)
-	}
-	if r.pages, err = mapMemory(ring, int64(page), page+2*int(r.size), unix.PROT_READ); err != nil {
-		return fmt.Errorf("map pcn_ring: data: %w", err)
-	}
-	r.consumer = (*uint64)(unsafe.Pointer(&r.positions[0]))
-	r.producer = (*uint64)(unsafe.Pointer(&r.pages[0]))
-	r.data = r.pages[page:]
-	r.sleeping = &(*control)(unsafe.Pointer(&r.controlMem[0])).Sleeping
 	r.shares = unsafe.Slice((*share)(unsafe.Pointer(&r.sharesMem[0])), shs.MaxEntries())
-	if err := r.openPoll(ring.FD()); err != nil {
-		return err
+	sleeping := &(*control)(unsafe.Pointer(&r.controlMem[0])).Sleeping
+	if r.records, err = ring.Map(of.FD(), uint64(of.MaxEntries()), sleeping); err != nil {
+		return fmt.Errorf("map pcn_ring: %w", err)
 	}
-	r.next = atomic.LoadUint64(r.consumer)
-	r.published = r.next
 	return r.skip(staleDeadline)
 }
 
-// openPoll creates what the reader sleeps on: the ring, or its end. The caller may close the map: its mapping keeps
-// the file open that epoll watches.
-func (r *Ring) openPoll(ring int) error {
-	var err error
-	if r.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-		return fmt.Errorf("epoll: %w", err)
-	}
-	if r.kick, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
-		return fmt.Errorf("eventfd: %w", err)
-	}
-	for _, fd := range []int{ring, r.kick} {
-		ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}
-		if err := unix.EpollCtl(r.epoll, unix.EPOLL_CTL_ADD, fd, &ev); err != nil {
-			return fmt.Errorf("epoll: %w", err)
-		}
-	}
-	return nil
-}
-
-// skip drops what is in the ring now. It waits for records that are being written, because their writers would
-// otherwise write into released space.
+// skip drops what is in the ring now.
 func (r *Ring) skip(within time.Duration) error {
-	end, deadline := atomic.LoadUint64(r.producer), time.Now().Add(within)
 	before := r.counted
-	for r.next < end {
-		if r.drain(nil) == 0 && r.next < end {
-			if time.Now().After(deadline) {
-				return fmt.Errorf("a record of the ring was not finished within %v", within)
-			}
-			shortSleep()
-		}
-	}
-	read := r.counted
+	err := r.records.Skip(within, func(b []byte) { r.deliver(b, nil) })
+	stale := r.counted.handled() - before.handled()
 	r.counted = before
-	r.counted.Damaged = read.Damaged
-	r.counted.Stale += read.handled() - before.handled()
+	r.counted.Stale += stale
 	r.report()
-	return nil
+	return err
 }
 
 // Run reads records and calls h until ctx ends, which is not an error. Only one Run reads at a time.
 func (r *Ring) Run(ctx context.Context, h Handler) error {
-	r.running.Lock()
-	defer r.running.Unlock()
-	if r.closed {
-		return fmt.Errorf("read the ring of the slow path: %w", ErrClosed)
-	}
 	raisePriority()
-	kicked := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() { defer close(kicked); r.wake() })
-	defer func() {
-		if !stop() {
-			<-kicked // the descriptor may be closed afterwards
-		}
-	}()
 	defer r.report()
-	earned := 0
-	for ctx.Err() == nil && !r.closing.Load() {
-		if n := r.drain(h); n > 0 {
-			earned = min(earned+n, maxPauses*recordsPerPause)
-			continue
-		}
-		switch {
-		case !r.empty(): // someone writes
-			shortSleep()
-		case earned >= recordsPerPause:
-			earned -= recordsPerPause
-			shortSleep()
-		default:
-			if err := r.sleep(); err != nil {
-				return fmt.Errorf("read the ring of the slow path: %w", err)
-			}
-		}
+	err := r.records.Run(ctx, ring.Handler{Deliver: func(b []byte) { r.deliver(b, h) }, Drained: r.report, Idle: r.idle})
+	if err != nil {
+		return fmt.Errorf("read the ring of the slow path: %w", err)
 	}
 	return nil
+}
+
+// idle is called before the reader sleeps.
+func (r *Ring) idle() {
+	if damaged := r.records.Damaged(); damaged != r.damaged {
+		r.damaged, r.settled = damaged, false
+	}
+	if !r.settled {
+		r.settled = r.shares.settle(r.records.Empty)
+	}
+	r.report()
 }
 
 // raisePriority gives the calling goroutine a separate thread with a higher priority, so that a cube whose handler
@@ -248,102 +159,6 @@ func raisePriority() {
 
 // readerNice is far from real time: a polling thread must not starve the kernel's own.
 const readerNice = -10
-
-// shortSleep does not use the runtime's timers, which have millisecond resolution only when nothing else runs.
-func shortSleep() {
-	t := unix.NsecToTimespec(int64(pause))
-	_ = unix.Nanosleep(&t, nil) // a signal ends it early; the caller checks again
-}
-
-// empty reports whether no record is written or being written.
-func (r *Ring) empty() bool { return atomic.LoadUint64(r.producer) == r.next }
-
-// sleep waits until a program writes a record. The flag is set before the last check, and programs reserve before they
-// clear the flag, so one of the two sees the other.
-func (r *Ring) sleep() error {
-	if !r.settled {
-		r.settled = r.shares.settle(r.empty)
-	}
-	r.counted.Sleeps++
-	r.report()
-	atomic.StoreUint32(r.sleeping, 1)
-	defer atomic.StoreUint32(r.sleeping, 0)
-	if !r.empty() {
-		return nil
-	}
-	var events [2]unix.EpollEvent
-	n, err := unix.EpollWait(r.epoll, events[:], int(safetyNet.Milliseconds()))
-	if err != nil && !errors.Is(err, unix.EINTR) {
-		return fmt.Errorf("epoll: %w", err)
-	}
-	for _, ev := range events[:max(n, 0)] {
-		if int(ev.Fd) == r.kick {
-			var count [8]byte
-			if _, err := unix.Read(r.kick, count[:]); err != nil && !errors.Is(err, unix.EAGAIN) {
-				return fmt.Errorf("eventfd: %w", err)
-			}
-		}
-	}
-	return nil
-}
-
-// wake ends a sleep, this one or the next.
-func (r *Ring) wake() {
-	one := [8]byte{1, 1} // any number but 0, whatever the byte order
-	_, _ = unix.Write(r.kick, one[:])
-}
-
-// drain handles the finished records, in order, and returns how many. A nil handler only removes them.
-func (r *Ring) drain(h Handler) int {
-	n, end := 0, atomic.LoadUint64(r.producer)
-	for r.next != end {
-		if left := end - r.next; left > r.size {
-			r.damaged(end)
-			break
-		}
-		at := r.next & (r.size - 1)
-		head := atomic.LoadUint32((*uint32)(unsafe.Pointer(&r.data[at])))
-		if head&busyBit != 0 {
-			break
-		}
-		length := uint64(head &^ (busyBit | discardBit))
-		step := (headSize + length + 7) &^ 7
-		if step > end-r.next {
-			r.damaged(end)
-			break
-		}
-		// Before the handler runs: if it panics and the panic is recovered, it does not get the same record again.
-		r.next += step
-		n++
-		if head&discardBit == 0 {
-			r.deliver(r.data[at+headSize:at+headSize+length], h)
-		}
-		if r.next-r.published >= publishEvery {
-			r.publish()
-		}
-	}
-	r.publish()
-	if n > 0 {
-		r.report()
-	}
-	return n
-}
-
-// publish releases the space of the records that were read.
-func (r *Ring) publish() {
-	if r.published != r.next {
-		r.published = r.next
-		atomic.StoreUint64(r.consumer, r.next)
-	}
-}
-
-// damaged continues with the next record that will be written: positions are always at the start of a record. This
-// happens only if another process writes to the ring.
-func (r *Ring) damaged(end uint64) {
-	r.next = end
-	r.counted.Damaged++
-	r.settled = false
-}
 
 // deliver handles one record and credits its cube.
 func (r *Ring) deliver(b []byte, h Handler) {
@@ -432,7 +247,9 @@ func (r *Ring) report() {
 func (r *Ring) Stats() Stats {
 	r.statsMu.Lock()
 	defer r.statsMu.Unlock()
-	return r.stats
+	s := r.stats
+	s.Damaged, s.Sleeps = r.records.Damaged(), r.records.Sleeps()
+	return s
 }
 
 // Load is how full the ring is.
@@ -444,42 +261,20 @@ type Load struct {
 
 // Load returns the counters and how full the ring is.
 func (r *Ring) Load() Load {
-	l := Load{Stats: r.Stats(), Size: r.size}
-	r.statsMu.Lock()
-	defer r.statsMu.Unlock()
-	if !r.unmapped {
-		consumed := atomic.LoadUint64(r.consumer)
-		l.Used = atomic.LoadUint64(r.producer) - consumed
-	}
-	return l
+	return Load{Stats: r.Stats(), Size: r.records.Size(), Used: r.records.Used()}
 }
 
 // Close ends Run, waits for it, and unmaps the ring, which stays. A handler must not call it.
 func (r *Ring) Close() error {
 	var err error
 	r.closeOnce.Do(func() {
-		r.closing.Store(true)
-		r.wake()
-		r.running.Lock()
-		defer r.running.Unlock()
-		r.closed = true
-		err = r.release()
+		if r.records != nil {
+			err = r.records.Close()
+		}
+		err = errors.Join(err, unmap(r.controlMem, r.sharesMem))
 	})
 	if err != nil {
 		return fmt.Errorf("close the ring of the slow path: %w", err)
 	}
 	return nil
-}
-
-func (r *Ring) release() error {
-	r.statsMu.Lock()
-	r.unmapped = true
-	r.statsMu.Unlock()
-	err := unmap(r.positions, r.pages, r.controlMem, r.sharesMem)
-	for _, fd := range []int{r.epoll, r.kick} {
-		if fd >= 0 {
-			err = errors.Join(err, unix.Close(fd))
-		}
-	}
-	return err
 }

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ring
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// Maps finds the maps of a cube by their C names; cube.Env does.
+type Maps interface {
+	Map(name string) (*ebpf.Map, error)
+}
+
+// ReaderSuffix and CountsSuffix name the maps that PCN_RING declares besides the ring: what its reader writes, and what
+// programs count.
+const (
+	ReaderSuffix = "_reader"
+	CountsSuffix = "_counts"
+)
+
+// readerPage is struct pcn_ring_reader.
+type readerPage struct {
+	Sleeping, Pad uint32
+	Owner         uint64
+}
+
+// Counts is struct pcn_ring_counts: what programs counted, by CPU.
+type Counts struct {
+	// Written and Lost are packets; lost ones found the ring full.
+	Written, Lost uint64
+	// Woken is when the reader was last woken.
+	Woken uint64
+}
+
+// Stats are totals of one reader.
+type Stats struct {
+	Packets uint64
+	// Malformed records were dropped.
+	Malformed uint64
+	// Damaged is how often the reader lost its position and skipped what was in the ring: someone else wrote there.
+	Damaged uint64
+	// Sleeps is how often the reader waited to be woken.
+	Sleeps uint64
+}
+
+// Reader reads the packets of a ring. One reader reads at a time: a new one takes over, and Run of the other one returns
+// ErrTaken.
+type Reader struct {
+	records            *Records
+	page               []byte
+	packet             Packet
+	buf                []byte
+	packets, malformed atomic.Uint64
+}
+
+// Open opens a ring of a cube in the same process, by its C name. Packets in the ring are read as well, from the place
+// where the last reader stopped: see Skip. Call it from a step of the first plan on: the map does not exist before.
+func Open(m Maps, name string) (*Reader, error) {
+	of, err := m.Map(name)
+	if err != nil {
+		return nil, err
+	}
+	page, err := m.Map(name + ReaderSuffix)
+	if err != nil {
+		return nil, err
+	}
+	if of.Type() != ebpf.RingBuf || page.Type() != ebpf.Array || page.ValueSize() != uint32(unsafe.Sizeof(readerPage{})) {
+		return nil, fmt.Errorf("map %s: it is not a ring; declare it with PCN_RING", name)
+	}
+	return open(name, of.FD(), page.FD(), uint64(of.MaxEntries()))
+}
+
+// OpenFiles opens a ring by the descriptors of the ring buffer, of size bytes, and of the map that its reader writes. They
+// may be closed afterwards. It makes no call that a confined service may not make.
+func OpenFiles(name string, ring, reader *os.File, size uint64) (*Reader, error) {
+	return open(name, int(ring.Fd()), int(reader.Fd()), size)
+}
+
+func open(name string, ring, reader int, size uint64) (*Reader, error) {
+	page, err := unix.Mmap(reader, 0, unix.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("ring %s: map the page of its reader: %w", name, err)
+	}
+	p := (*readerPage)(unsafe.Pointer(&page[0]))
+	token := newToken()
+	atomic.StoreUint64(&p.Owner, token)
+	records, err := Map(ring, size, &p.Sleeping)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("ring %s: %w", name, err), unix.Munmap(page))
+	}
+	records.owner, records.token = &p.Owner, token
+	return &Reader{records: records, page: page, buf: make([]byte, maxCapture+vlanTag)}, nil
+}
+
+// newToken is a number that no other reader has.
+func newToken() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails: the runtime ends the process if the kernel has no randomness
+	return binary.NativeEndian.Uint64(b[:]) | 1
+}
+
+// Run calls fn with each packet until ctx ends, which is not an error, or until Close. The error is ErrTaken if another
+// reader has taken over, and ErrClosed after Close.
+func (r *Reader) Run(ctx context.Context, fn func(*Packet)) error {
+	return r.records.Run(ctx, Handler{Deliver: func(b []byte) { r.deliver(b, fn) }})
+}
+
+func (r *Reader) deliver(b []byte, fn func(*Packet)) {
+	if r.packet.decode(b, r.buf) != nil {
+		r.malformed.Add(1)
+		return
+	}
+	r.packets.Add(1)
+	fn(&r.packet)
+}
+
+// Skip drops the packets that are in the ring, before Run: for a reader to which old packets are of no use, or one that
+// would fail at the packet at which the last one failed.
+func (r *Reader) Skip() error { return r.records.Skip(safetyNet, func([]byte) {}) }
+
+// Stats returns what this reader counted.
+func (r *Reader) Stats() Stats {
+	return Stats{Packets: r.packets.Load(), Malformed: r.malformed.Load(), Damaged: r.records.Damaged(), Sleeps: r.records.Sleeps()}
+}
+
+// Used is how many bytes of the ring wait to be read, of Size.
+func (r *Reader) Used() uint64 { return r.records.Used() }
+
+// Size is that of the ring in bytes.
+func (r *Reader) Size() uint64 { return r.records.Size() }
+
+// Close ends Run, waits for it, and unmaps the ring, which stays. fn must not call it.
+func (r *Reader) Close() error {
+	err := r.records.Close()
+	if r.page != nil {
+		err = errors.Join(err, unix.Munmap(r.page))
+		r.page = nil
+	}
+	return err
+}
