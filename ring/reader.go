@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -61,6 +62,7 @@ type Reader struct {
 	packet             Packet
 	buf                []byte
 	packets, malformed atomic.Uint64
+	closed             sync.Once
 }
 
 // Open opens a ring of a cube in the same process, by its C name. Packets in the ring are read as well, from the place
@@ -115,6 +117,13 @@ func (r *Reader) Run(ctx context.Context, fn func(*Packet)) error {
 	return r.records.Run(ctx, Handler{Deliver: func(b []byte) { r.deliver(b, fn) }})
 }
 
+// Read calls fn with the packets that are in the ring now, and returns their number. It must not be called while Run runs.
+func (r *Reader) Read(fn func(*Packet)) int {
+	before := r.packets.Load()
+	r.records.Drain(func(b []byte) { r.deliver(b, fn) })
+	return int(r.packets.Load() - before)
+}
+
 func (r *Reader) deliver(b []byte, fn func(*Packet)) {
 	if r.packet.decode(b, r.buf) != nil {
 		r.malformed.Add(1)
@@ -141,10 +150,7 @@ func (r *Reader) Size() uint64 { return r.records.Size() }
 
 // Close ends Run, waits for it, and unmaps the ring, which stays. fn must not call it.
 func (r *Reader) Close() error {
-	err := r.records.Close()
-	if r.page != nil {
-		err = errors.Join(err, unix.Munmap(r.page))
-		r.page = nil
-	}
+	var err error
+	r.closed.Do(func() { err = errors.Join(r.records.Close(), unix.Munmap(r.page)) })
 	return err
 }

@@ -28,6 +28,9 @@ import (
 // SocketEnv is the environment variable that tells a service where to listen.
 const SocketEnv = "POLYCUBE_SERVICE_SOCKET"
 
+// DescriptorsEnv is the environment variable with the descriptor of the socket over which a service gets descriptors.
+const DescriptorsEnv = "POLYCUBE_SERVICE_DESCRIPTORS"
+
 const socketName = "service.sock"
 
 // startTime is the time limit from the start to the first instruction of the service.
@@ -60,11 +63,13 @@ type Process struct {
 	user   *reservedUser
 	group  *group
 	output *lineLog
-	read   chan struct{} // closed when all output was read
-	done   chan struct{}
-	err    error
-	left   error // what could not be cleaned up, part of err
-	stop   atomic.Bool
+	// descriptors is our end of the socket for descriptors.
+	descriptors *os.File
+	read        chan struct{} // closed when all output was read
+	done        chan struct{}
+	err         error
+	left        error // what could not be cleaned up, part of err
+	stop        atomic.Bool
 }
 
 // started counts processes, for names.
@@ -146,21 +151,35 @@ func (p *Process) supervise(c Config, e *Executable, ready chan<- error) {
 	close(p.done)
 }
 
+// socketPair creates two connected sockets of a kind.
+func socketPair(kind int) (ours, theirs *os.File, err error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("create a socket pair: %w", err)
+	}
+	return os.NewFile(uintptr(pair[0]), "ours"), os.NewFile(uintptr(pair[1]), "theirs"), nil
+}
+
 // start runs the stage and sends it its configuration.
 func (p *Process) start(c Config, e *Executable) error {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	ours, theirs, err := socketPair(unix.SOCK_STREAM)
 	if err != nil {
-		return fmt.Errorf("create a socket pair: %w", err)
+		return err
 	}
-	ours, theirs := os.NewFile(uintptr(pair[0]), "control"), os.NewFile(uintptr(pair[1]), "stage")
 	defer ours.Close()
 	defer theirs.Close()
+	descriptors, inherited, err := socketPair(unix.SOCK_SEQPACKET)
+	if err != nil {
+		return err
+	}
+	p.descriptors = descriptors
+	defer inherited.Close()
 	lines, out, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("create a pipe for its output: %w", err)
 	}
 	defer out.Close()
-	p.cmd = stageCommand(c, e, theirs, out)
+	p.cmd = stageCommand(c, out, e.file, theirs, inherited)
 	if err := p.cmd.Start(); err != nil {
 		close(p.read)
 		return errors.Join(err, lines.Close())
@@ -171,6 +190,7 @@ func (p *Process) start(c Config, e *Executable) error {
 		close(p.read)
 	}()
 	_ = theirs.Close()
+	_ = inherited.Close()
 	_ = out.Close()
 	if err := p.sendConfig(c, e, ours); err != nil {
 		_ = p.cmd.Process.Kill()
@@ -181,7 +201,8 @@ func (p *Process) start(c Config, e *Executable) error {
 	return nil
 }
 
-func stageCommand(c Config, e *Executable, control, out *os.File) *exec.Cmd {
+// stageCommand is the command of the stage, which inherits files from fdExecutable on.
+func stageCommand(c Config, out *os.File, files ...*os.File) *exec.Cmd {
 	spaces := unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 	if !c.Network {
 		spaces |= unix.CLONE_NEWNET
@@ -189,7 +210,7 @@ func stageCommand(c Config, e *Executable, control, out *os.File) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args, cmd.Env, cmd.Dir = []string{stageName}, []string{}, "/"
 	cmd.Stdout, cmd.Stderr = out, out
-	cmd.ExtraFiles = []*os.File{e.file, control}
+	cmd.ExtraFiles = files
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: uintptr(spaces), Setsid: true, Pdeathsig: unix.SIGKILL}
 	return cmd
 }
@@ -203,7 +224,8 @@ func (p *Process) sendConfig(c Config, e *Executable, control *os.File) error {
 		User: p.user.id, Dir: p.dir, Script: e.script, Hidden: c.Hidden, Limits: c.Limits,
 		Argv: append([]string{e.Path}, c.Args...),
 		Env: []string{"PATH=/usr/bin:/bin", "LANG=C.UTF-8", "HOME=/tmp", "TMPDIR=/tmp", "PYTHONDONTWRITEBYTECODE=1",
-			"POLYCUBE_SERVICE=" + c.Name, SocketEnv + "=" + filepath.Join(viewDir, socketName)},
+			"POLYCUBE_SERVICE=" + c.Name, SocketEnv + "=" + filepath.Join(viewDir, socketName),
+			DescriptorsEnv + "=" + strconv.Itoa(fdDescriptors)},
 	}
 	if err := unix.SetsockoptTimeval(int(control.Fd()), unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: int64(startTime / time.Second)}); err != nil {
 		return fmt.Errorf("set the time limit of its start: %w", err)
@@ -245,6 +267,9 @@ func (p *Process) wait() error {
 // cleanUp releases what prepare created.
 func (p *Process) cleanUp() error {
 	err := p.group.remove()
+	if p.descriptors != nil {
+		err = errors.Join(err, p.descriptors.Close())
+	}
 	if p.dir != "" {
 		err = errors.Join(err, os.RemoveAll(p.dir))
 	}
@@ -281,6 +306,25 @@ func (p *Process) Dial(ctx context.Context) (net.Conn, error) {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return conn, nil
+}
+
+// Pass sends the process a message with a file descriptor. It does not wait: EAGAIN if the process does not read its
+// messages.
+func (p *Process) Pass(message []byte, fd int) error {
+	raw, err := p.descriptors.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("pass a descriptor: %w", err)
+	}
+	var sent error
+	if err := raw.Control(func(to uintptr) {
+		sent = unix.Sendmsg(int(to), message, unix.UnixRights(fd), nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	}); err != nil {
+		return fmt.Errorf("pass a descriptor: %w", err)
+	}
+	if sent != nil {
+		return fmt.Errorf("pass a descriptor: %w", sent)
+	}
+	return nil
 }
 
 func (p *Process) checkPeer(conn net.Conn) error {

@@ -22,6 +22,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -101,6 +102,7 @@ var deeds = map[string]func([]string) error{
 	"listen": listen,
 	"crash":  func([]string) error { var p *int; *p = 1; return nil },
 	"orphan": orphan,
+	"take":   take,
 	"link":   func(w []string) error { return errors.Join(os.Symlink(w[0], os.Getenv(SocketEnv)), hang(nil)) },
 }
 
@@ -193,6 +195,36 @@ func listen([]string) error {
 		fmt.Fprint(c, "hello")
 		c.Close()
 	}
+}
+
+// take receives a descriptor of a map, maps it into memory and prints what is there. It cannot use the map otherwise.
+func take([]string) error {
+	socket, err := strconv.Atoi(os.Getenv(DescriptorsEnv))
+	if err != nil {
+		return err
+	}
+	message, oob := make([]byte, 16), make([]byte, unix.CmsgSpace(4))
+	n, oobn, _, _, err := unix.Recvmsg(socket, message, oob, unix.MSG_CMSG_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("receive: %w", err)
+	}
+	rights, err := unix.ParseSocketControlMessage(oob[:oobn])
+	if err != nil || len(rights) != 1 {
+		return fmt.Errorf("%d control messages: %w", len(rights), err)
+	}
+	fds, err := unix.ParseUnixRights(&rights[0])
+	if err != nil {
+		return fmt.Errorf("rights: %w", err)
+	}
+	mem, err := unix.Mmap(fds[0], 0, 4096, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("map: %w", err)
+	}
+	if _, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_MAP_FREEZE, uintptr(unsafe.Pointer(&fds[0])), 4); errno != unix.EPERM {
+		fmt.Println("bpf:", errno)
+	}
+	fmt.Printf("%s: %s\n", message[:n], mem[:5])
+	return nil
 }
 
 // orphan leaves a process behind in a session of its own, and ends.

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/test/netns"
@@ -153,6 +154,48 @@ func TestTheDaemonConnectsToTheServiceAndNobodyElse(t *testing.T) {
 				return nil
 			})
 		})
+	}
+}
+
+func TestAServiceMapsWhatItIsPassed(t *testing.T) {
+	t.Parallel()
+	_, executable := place(t)
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1, Flags: unix.BPF_F_MMAPABLE})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if err := m.Put(uint32(0), []byte("content ")); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, Config{Path: executable}, "take")
+	if err := p.Pass([]byte("number 7"), m.FD()); err != nil {
+		t.Fatal(err)
+	}
+	if out := p.ends(t); !strings.Contains(out, `msg="number 7: conte"`) || !strings.Contains(out, "msg=done") || strings.Count(out, "\n") != 2 {
+		t.Errorf("got %s", out)
+	}
+	if err := p.Pass([]byte("x"), m.FD()); err == nil {
+		t.Error("a descriptor was passed to a process that ended")
+	}
+}
+
+func TestAServiceThatTakesNothingDoesNotBlockTheDaemon(t *testing.T) {
+	t.Parallel()
+	_, executable := place(t)
+	p := start(t, Config{Path: executable}, "hang")
+	null, err := os.Open("/dev/null")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	for range 1 << 20 {
+		if err = p.Pass([]byte("12345678"), int(null.Fd())); err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.ETOOMANYREFS) {
+		t.Errorf("got %v, want EAGAIN", err)
 	}
 }
 

@@ -21,10 +21,12 @@ import (
 // stageName is the argv[0] of a stage.
 const stageName = "polycube-service-stage"
 
-// Descriptors of a stage. The service keeps that of the executable if it is a script.
+// Descriptors of a stage. The service keeps that of the socket for descriptors, and that of the executable if it is a
+// script.
 const (
-	fdExecutable = 3
-	fdControl    = 4
+	fdExecutable  = 3
+	fdControl     = 4
+	fdDescriptors = 5
 )
 
 // stageConfig is the configuration that the daemon sends to the stage.
@@ -120,9 +122,13 @@ func execService(control *os.File, o *stageConfig) error {
 	if err := unix.CloseRange(first, ^uint(0)>>32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("close file descriptors: %w", err)
 	}
+	keep := []int{fdDescriptors}
 	if o.Script {
-		if _, err := unix.FcntlInt(fdExecutable, unix.F_SETFD, 0); err != nil {
-			return fmt.Errorf("keep the script open: %w", err)
+		keep = append(keep, fdExecutable)
+	}
+	for _, fd := range keep {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
+			return fmt.Errorf("keep descriptor %d open: %w", fd, err)
 		}
 	}
 	argv, err := syscall.SlicePtrFromStrings(o.Argv)

@@ -30,6 +30,7 @@ const (
 	maxPrograms     = 64
 	maxMaps         = 32
 	maxEntries      = 1 << 20
+	maxRing         = 16 << 20
 	maxMemory       = 256 << 20
 	// entryOverhead is about what the kernel needs in addition to key and value.
 	entryOverhead = 64
@@ -40,7 +41,8 @@ var helpers = []asm.BuiltinFunc{
 	asm.FnMapLookupElem, asm.FnMapUpdateElem, asm.FnMapDeleteElem, asm.FnMapPushElem, asm.FnMapPopElem, asm.FnMapPeekElem,
 	asm.FnMapLookupPercpuElem, asm.FnKtimeGetNs, asm.FnKtimeGetBootNs, asm.FnKtimeGetCoarseNs, asm.FnKtimeGetTaiNs,
 	asm.FnJiffies64, asm.FnGetPrandomU32, asm.FnGetSmpProcessorId, asm.FnGetNumaNodeId, asm.FnCsumDiff, asm.FnFibLookup,
-	asm.FnCheckMtu, asm.FnStrncmp,
+	asm.FnCheckMtu, asm.FnStrncmp, asm.FnRingbufReserve, asm.FnRingbufSubmit, asm.FnRingbufDiscard, asm.FnRingbufOutput,
+	asm.FnRingbufQuery,
 }
 
 // hookHelpers are allowed at one hook only.
@@ -66,9 +68,7 @@ var instead = map[asm.BuiltinFunc]string{
 	asm.FnTailCall:        "return pcn_call_program(ctx, md, index)",
 	asm.FnTracePrintk:     "use pcn_log(ctx, LOG_DEBUG, ...)",
 	asm.FnTraceVprintk:    "use pcn_log(ctx, LOG_DEBUG, ...)",
-	asm.FnPerfEventOutput: "use pcn_notify or pcn_pkt_copy",
-	asm.FnRingbufOutput:   "use pcn_notify or pcn_pkt_copy",
-	asm.FnRingbufReserve:  "use pcn_notify or pcn_pkt_copy",
+	asm.FnPerfEventOutput: "use pcn_ring_packet, pcn_notify or pcn_pkt_copy",
 	asm.FnXdpAdjustMeta:   "use the words md->md",
 	asm.FnLoop:            "write a loop with a bound",
 	asm.FnForEachMapElem:  "let the service go through the map",
@@ -79,7 +79,7 @@ var instead = map[asm.BuiltinFunc]string{
 // mapTypes are the allowed map types.
 var mapTypes = []ebpf.MapType{
 	ebpf.Hash, ebpf.Array, ebpf.PerCPUHash, ebpf.PerCPUArray, ebpf.LRUHash, ebpf.LRUCPUHash, ebpf.LPMTrie, ebpf.Queue,
-	ebpf.Stack, ebpf.BloomFilter, ebpf.ArrayOfMaps, ebpf.HashOfMaps,
+	ebpf.Stack, ebpf.BloomFilter, ebpf.ArrayOfMaps, ebpf.HashOfMaps, ebpf.RingBuf,
 }
 
 // Flags of maps, as in <linux/bpf.h>.
@@ -88,6 +88,7 @@ const (
 	flagNoCommonLRU = 1 << 1
 	flagRdonlyProg  = 1 << 7
 	flagWronlyProg  = 1 << 8
+	flagMmapable    = 1 << 10
 	flagInnerMap    = 1 << 12
 	mapFlags        = flagNoPrealloc | flagNoCommonLRU | flagRdonlyProg | flagWronlyProg | flagInnerMap
 )

@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/ring"
 )
 
 // Words that the macros of <pcn/map.h> leave in the object.
@@ -23,7 +24,7 @@ const (
 )
 
 func checkMaps(specs map[string]*ebpf.MapSpec) error {
-	total, count := uint64(0), 0
+	total, count, rings := uint64(0), 0, 0
 	for _, name := range slices.Sorted(maps.Keys(specs)) {
 		spec := specs[name]
 		if strings.HasPrefix(name, ".rodata") {
@@ -31,9 +32,15 @@ func checkMaps(specs map[string]*ebpf.MapSpec) error {
 		}
 		count++
 		size, err := checkMap(name, spec)
+		if err == nil && spec.Type == ebpf.RingBuf {
+			rings++
+			err = checkRing(name, specs)
+		}
 		total += size
 		switch {
 		case err != nil:
+		case rings > 1:
+			err = fmt.Errorf("a cube has one ring; tell packets apart by their kind: %w", cube.ErrInvalid)
 		case count > maxMaps:
 			err = fmt.Errorf("too many maps, the limit is %d: %w", maxMaps, cube.ErrInvalid)
 		case total > maxMemory:
@@ -42,6 +49,18 @@ func checkMaps(specs map[string]*ebpf.MapSpec) error {
 		if err != nil {
 			return fmt.Errorf("map %.80s: %w", name, err)
 		}
+	}
+	return nil
+}
+
+// checkRing refuses a ring buffer that is not one of PCN_RING.
+func checkRing(name string, specs map[string]*ebpf.MapSpec) error {
+	page, counts := specs[name+ring.ReaderSuffix], specs[name+ring.CountsSuffix]
+	if page == nil || page.Type != ebpf.Array || page.Flags != flagMmapable || counts == nil || counts.Type != ebpf.PerCPUArray {
+		return fmt.Errorf("a ring buffer is declared with PCN_RING: %w", cube.ErrInvalid)
+	}
+	if size := specs[name].MaxEntries; size < 4096 || size > maxRing || size&(size-1) != 0 {
+		return fmt.Errorf("it has %d bytes; the size of a ring is a power of two from 4096 to %d bytes: %w", size, maxRing, cube.ErrInvalid)
 	}
 	return nil
 }
@@ -70,6 +89,9 @@ func checkMap(name string, s *ebpf.MapSpec) (uint64, error) {
 	if err := checkKind(s.InnerMap); err != nil {
 		return 0, fmt.Errorf("inner maps: %w", err)
 	}
+	if s.InnerMap.Type == ebpf.RingBuf {
+		return 0, fmt.Errorf("inner maps cannot be ring buffers: %w", cube.ErrInvalid)
+	}
 	if s.InnerMap.Type == ebpf.ArrayOfMaps || s.InnerMap.Type == ebpf.HashOfMaps {
 		return 0, fmt.Errorf("inner maps cannot have inner maps: %w", cube.ErrInvalid)
 	}
@@ -84,7 +106,9 @@ func checkKind(s *ebpf.MapSpec) error {
 		return fmt.Errorf("it requests pinning by name; the framework pins maps itself: %w", cube.ErrInvalid)
 	case s.Flags&^mapFlags != 0:
 		return fmt.Errorf("services may not use the map flags %#x: %w", s.Flags&^mapFlags, cube.ErrInvalid)
-	case s.MaxEntries == 0 || s.MaxEntries > maxEntries:
+	case s.Flags&flagMmapable != 0 && s.Type != ebpf.Array:
+		return fmt.Errorf("only an array can have the flag BPF_F_MMAPABLE: %w", cube.ErrInvalid)
+	case s.Type != ebpf.RingBuf && (s.MaxEntries == 0 || s.MaxEntries > maxEntries):
 		return fmt.Errorf("it has %d entries, the range is 1 to %d: %w", s.MaxEntries, maxEntries, cube.ErrInvalid)
 	case len(s.Contents) > 0:
 		return fmt.Errorf("it has initial entries; write them from the service instead: %w", cube.ErrInvalid)
@@ -109,6 +133,8 @@ func sizeOf(s *ebpf.MapSpec) uint64 {
 		return uint64(s.MaxEntries) * value
 	case ebpf.BloomFilter:
 		return uint64(s.MaxEntries) * 8
+	case ebpf.RingBuf:
+		return uint64(s.MaxEntries)
 	default:
 		return uint64(s.MaxEntries) * (uint64(s.KeySize) + value + entryOverhead)
 	}

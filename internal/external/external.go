@@ -37,6 +37,9 @@ type Process interface {
 	// Done is closed when the process has ended, with Err as the reason.
 	Done() <-chan struct{}
 	Err() error
+	// Pass sends a message with a file descriptor to the process, over the socket that it inherited. It does not wait:
+	// EAGAIN if the process does not read its messages.
+	Pass(message []byte, fd int) error
 	// Stop ends it.
 	Stop(context.Context) error
 }

@@ -57,6 +57,9 @@ func (i *instance) mapRequest(r *pb.MapRequest, reply *pb.MapReply) error {
 		return t.take(r.GetTake().GetKeys(), reply, i.undo)
 	case r.GetClear() != nil:
 		return t.clear(reply, i.undo)
+	case r.GetShare() != nil:
+		reply.Info = t.info()
+		return i.share(t, r.GetId())
 	}
 	return fmt.Errorf("map %s: unknown operation: %w", t.name, cube.ErrUnsupported)
 }

@@ -42,6 +42,7 @@ func Main[T Instance](s Service[T]) {
 // Serve runs a service until the context ends. args are the command line's arguments: --listen HOST:PORT serves remote
 // daemons, with --cert, --key and --ca (PEM) for mutual TLS, which is required except on loopback.
 func Serve[T Instance](ctx context.Context, s Service[T], args []string, help io.Writer) error {
+	keepSocket()
 	listener, creds, err := where(s.Name, args, help)
 	if err != nil {
 		return err

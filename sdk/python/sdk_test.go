@@ -12,7 +12,7 @@ import (
 )
 
 // interpreter is that of the environment with the SDK.
-func interpreter(t *testing.T) string {
+func interpreter(t testing.TB) string {
 	t.Helper()
 	path, err := filepath.Abs("../../.cache/python/bin/python")
 	if err == nil {

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import logging
+import mmap
+import os
 import threading
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -13,6 +15,7 @@ from typing import Any, Callable, Mapping, Sequence
 from ._api import service_pb2 as pb
 from .layout import LayoutLike
 from .maps import Map
+from .ring import Ring, descriptors
 from .session import Session
 
 #: A cube's configuration according to the model, as returned by json.loads.
@@ -159,6 +162,7 @@ class Env:
         self.lock = threading.RLock()
         self.ports: dict[str, int] = {}
         self._ended = threading.Event()
+        self._rings: list[Ring] = []
         self.log = logging.Logger(f"polycube.{self.name}", logging.DEBUG)
         self.log.addHandler(_ToDaemon(session, self.number))
 
@@ -174,6 +178,39 @@ class Env:
     def inner(self, name: str, at: bytes, key: LayoutLike, value: LayoutLike) -> Map[Any, Any]:
         """The inner map of a map of maps at a key."""
         return Map(self._session, self.number, name, key, value, at)
+
+    def ring(self, name: str) -> Ring:
+        """The ring of the cube, by the name in PCN_RING, from the first commit on. It is closed with the cube."""
+        buffer, info = self._descriptor(name)
+        try:
+            page, _ = self._descriptor(name + "_reader")
+        except BaseException:
+            os.close(buffer)
+            raise
+        ring = Ring(name, buffer, page, info.max_entries)
+        self._rings.append(ring)
+        return ring
+
+    def memory(self, name: str) -> mmap.mmap:
+        """An array with the flag BPF_F_MMAPABLE, from the first commit on: not a copy, but the memory that programs use.
+        memoryview(m).cast("Q") has its 64-bit words. What is written there is not undone when a change fails."""
+        array, info = self._descriptor(name)
+        try:
+            return mmap.mmap(array, info.max_entries * ((info.value_size + 7) // 8 * 8), mmap.MAP_SHARED)
+        finally:
+            os.close(array)
+
+    def _descriptor(self, name: str) -> tuple[int, Any]:
+        """The descriptor of a map, and its properties."""
+        numbers: list[int] = []
+
+        def wrap(number: int) -> Any:
+            numbers.append(number)
+            return pb.ToDaemon(map=pb.MapRequest(id=number, cube=self.number, map=name, share=pb.MapShare()))
+
+        with descriptors.lock:
+            reply = self._session.request(wrap)
+            return descriptors.receive(numbers[0]), reply.info
 
     def send(
         self,
@@ -231,8 +268,10 @@ class Env:
         return stop.set
 
     def end(self) -> None:
-        """Stops the timers."""
+        """Stops the timers and closes the rings."""
         self._ended.set()
+        for ring in self._rings:
+            ring.close()
 
 
 def program_change(p: Program) -> Any:

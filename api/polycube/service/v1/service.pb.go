@@ -5,7 +5,8 @@
 //
 // Roles. The service listens and the daemon connects: over a Unix socket whose path the daemon passes in the
 // environment variable POLYCUBE_SERVICE_SOCKET to a process that it has started (type lib), or over HOST:PORT (type
-// grpc), which requires mutual TLS except on loopback.
+// grpc), which requires mutual TLS except on loopback. A process that it has started also inherits a socket over which it
+// gets descriptors of maps (MapShare).
 //
 // Order. Describe comes first and may come at any time, also from a daemon that then disconnects, and there may be
 // several sessions at a time: of an update, or of several daemons. Then the daemon opens one Session and one Packets
@@ -255,7 +256,7 @@ func (x Metric_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Metric_Kind.Descriptor instead.
 func (Metric_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{50, 0}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{51, 0}
 }
 
 type DescribeRequest struct {
@@ -2175,6 +2176,7 @@ type MapRequest struct {
 	//	*MapRequest_Iterate
 	//	*MapRequest_Clear
 	//	*MapRequest_Replace
+	//	*MapRequest_Share
 	Operation     isMapRequest_Operation `protobuf_oneof:"operation"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2317,6 +2319,15 @@ func (x *MapRequest) GetReplace() *MapReplace {
 	return nil
 }
 
+func (x *MapRequest) GetShare() *MapShare {
+	if x != nil {
+		if x, ok := x.Operation.(*MapRequest_Share); ok {
+			return x.Share
+		}
+	}
+	return nil
+}
+
 type isMapRequest_Operation interface {
 	isMapRequest_Operation()
 }
@@ -2358,6 +2369,11 @@ type MapRequest_Replace struct {
 	Replace *MapReplace `protobuf:"bytes,12,opt,name=replace,proto3,oneof"`
 }
 
+type MapRequest_Share struct {
+	// Passes a descriptor of the map to the service, which maps it into memory.
+	Share *MapShare `protobuf:"bytes,13,opt,name=share,proto3,oneof"`
+}
+
 func (*MapRequest_Info) isMapRequest_Operation() {}
 
 func (*MapRequest_Lookup) isMapRequest_Operation() {}
@@ -2373,6 +2389,8 @@ func (*MapRequest_Iterate) isMapRequest_Operation() {}
 func (*MapRequest_Clear) isMapRequest_Operation() {}
 
 func (*MapRequest_Replace) isMapRequest_Operation() {}
+
+func (*MapRequest_Share) isMapRequest_Operation() {}
 
 type MapInfoRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2643,6 +2661,48 @@ func (x *MapReplace) GetEntries() []*Entry {
 	return nil
 }
 
+// MapShare is for the two maps of a ring (PCN_RING: its name, and its name with _reader), and for arrays with the flag
+// BPF_F_MMAPABLE. The reply has MapInfo. What the service writes through memory is not undone when a change fails. Before
+// the daemon answers, it sends a message of 8 bytes to the Unix socket
+// (SOCK_SEQPACKET) whose descriptor is in the environment variable POLYCUBE_SERVICE_DESCRIPTORS: the id of the request,
+// little endian, with the map's descriptor (SCM_RIGHTS). A process that the daemon started can map it into memory and poll
+// it, but must not call bpf(). A service that the daemon did not start has no such socket: UNIMPLEMENTED.
+type MapShare struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MapShare) Reset() {
+	*x = MapShare{}
+	mi := &file_polycube_service_v1_service_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MapShare) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MapShare) ProtoMessage() {}
+
+func (x *MapShare) ProtoReflect() protoreflect.Message {
+	mi := &file_polycube_service_v1_service_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MapShare.ProtoReflect.Descriptor instead.
+func (*MapShare) Descriptor() ([]byte, []int) {
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{35}
+}
+
 // MapReply answers a MapRequest.
 type MapReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2662,7 +2722,7 @@ type MapReply struct {
 
 func (x *MapReply) Reset() {
 	*x = MapReply{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[35]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2674,7 +2734,7 @@ func (x *MapReply) String() string {
 func (*MapReply) ProtoMessage() {}
 
 func (x *MapReply) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[35]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2687,7 +2747,7 @@ func (x *MapReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapReply.ProtoReflect.Descriptor instead.
 func (*MapReply) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{35}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *MapReply) GetId() uint64 {
@@ -2748,7 +2808,7 @@ type MapInfo struct {
 
 func (x *MapInfo) Reset() {
 	*x = MapInfo{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[36]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2760,7 +2820,7 @@ func (x *MapInfo) String() string {
 func (*MapInfo) ProtoMessage() {}
 
 func (x *MapInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[36]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2773,7 +2833,7 @@ func (x *MapInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapInfo.ProtoReflect.Descriptor instead.
 func (*MapInfo) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{36}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *MapInfo) GetType() string {
@@ -2823,7 +2883,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[37]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2835,7 +2895,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[37]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2848,7 +2908,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{37}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Fault) GetCode() uint32 {
@@ -2880,7 +2940,7 @@ type ProgramsRequest struct {
 
 func (x *ProgramsRequest) Reset() {
 	*x = ProgramsRequest{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[38]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2892,7 +2952,7 @@ func (x *ProgramsRequest) String() string {
 func (*ProgramsRequest) ProtoMessage() {}
 
 func (x *ProgramsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[38]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2905,7 +2965,7 @@ func (x *ProgramsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramsRequest.ProtoReflect.Descriptor instead.
 func (*ProgramsRequest) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{38}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ProgramsRequest) GetId() uint64 {
@@ -2948,7 +3008,7 @@ type ProgramsReply struct {
 
 func (x *ProgramsReply) Reset() {
 	*x = ProgramsReply{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[39]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2960,7 +3020,7 @@ func (x *ProgramsReply) String() string {
 func (*ProgramsReply) ProtoMessage() {}
 
 func (x *ProgramsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[39]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2973,7 +3033,7 @@ func (x *ProgramsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramsReply.ProtoReflect.Descriptor instead.
 func (*ProgramsReply) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{39}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ProgramsReply) GetId() uint64 {
@@ -3010,7 +3070,7 @@ type PacketsIn struct {
 
 func (x *PacketsIn) Reset() {
 	*x = PacketsIn{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[40]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3022,7 +3082,7 @@ func (x *PacketsIn) String() string {
 func (*PacketsIn) ProtoMessage() {}
 
 func (x *PacketsIn) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[40]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3035,7 +3095,7 @@ func (x *PacketsIn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PacketsIn.ProtoReflect.Descriptor instead.
 func (*PacketsIn) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{40}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PacketsIn) GetPackets() []*PacketIn {
@@ -3082,7 +3142,7 @@ type PacketIn struct {
 
 func (x *PacketIn) Reset() {
 	*x = PacketIn{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[41]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3094,7 +3154,7 @@ func (x *PacketIn) String() string {
 func (*PacketIn) ProtoMessage() {}
 
 func (x *PacketIn) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[41]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3107,7 +3167,7 @@ func (x *PacketIn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PacketIn.ProtoReflect.Descriptor instead.
 func (*PacketIn) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{41}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PacketIn) GetCube() uint64 {
@@ -3194,7 +3254,7 @@ type Trip struct {
 
 func (x *Trip) Reset() {
 	*x = Trip{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[42]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3206,7 +3266,7 @@ func (x *Trip) String() string {
 func (*Trip) ProtoMessage() {}
 
 func (x *Trip) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[42]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3219,7 +3279,7 @@ func (x *Trip) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trip.ProtoReflect.Descriptor instead.
 func (*Trip) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{42}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Trip) GetHops() uint32 {
@@ -3297,7 +3357,7 @@ type Notice struct {
 
 func (x *Notice) Reset() {
 	*x = Notice{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[43]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3309,7 +3369,7 @@ func (x *Notice) String() string {
 func (*Notice) ProtoMessage() {}
 
 func (x *Notice) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[43]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3322,7 +3382,7 @@ func (x *Notice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notice.ProtoReflect.Descriptor instead.
 func (*Notice) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{43}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Notice) GetCube() uint64 {
@@ -3356,7 +3416,7 @@ type PacketsOut struct {
 
 func (x *PacketsOut) Reset() {
 	*x = PacketsOut{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[44]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3368,7 +3428,7 @@ func (x *PacketsOut) String() string {
 func (*PacketsOut) ProtoMessage() {}
 
 func (x *PacketsOut) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[44]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3381,7 +3441,7 @@ func (x *PacketsOut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PacketsOut.ProtoReflect.Descriptor instead.
 func (*PacketsOut) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{44}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *PacketsOut) GetPackets() []*PacketOut {
@@ -3412,7 +3472,7 @@ type PacketOut struct {
 
 func (x *PacketOut) Reset() {
 	*x = PacketOut{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[45]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3424,7 +3484,7 @@ func (x *PacketOut) String() string {
 func (*PacketOut) ProtoMessage() {}
 
 func (x *PacketOut) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[45]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3437,7 +3497,7 @@ func (x *PacketOut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PacketOut.ProtoReflect.Descriptor instead.
 func (*PacketOut) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{45}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *PacketOut) GetCube() uint64 {
@@ -3508,7 +3568,7 @@ type PortChanged struct {
 
 func (x *PortChanged) Reset() {
 	*x = PortChanged{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[46]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3520,7 +3580,7 @@ func (x *PortChanged) String() string {
 func (*PortChanged) ProtoMessage() {}
 
 func (x *PortChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[46]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3533,7 +3593,7 @@ func (x *PortChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortChanged.ProtoReflect.Descriptor instead.
 func (*PortChanged) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{46}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *PortChanged) GetCube() uint64 {
@@ -3581,7 +3641,7 @@ type ParentChanged struct {
 
 func (x *ParentChanged) Reset() {
 	*x = ParentChanged{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[47]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3593,7 +3653,7 @@ func (x *ParentChanged) String() string {
 func (*ParentChanged) ProtoMessage() {}
 
 func (x *ParentChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[47]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3606,7 +3666,7 @@ func (x *ParentChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParentChanged.ProtoReflect.Descriptor instead.
 func (*ParentChanged) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{47}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ParentChanged) GetCube() uint64 {
@@ -3689,7 +3749,7 @@ type Log struct {
 
 func (x *Log) Reset() {
 	*x = Log{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[48]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3701,7 +3761,7 @@ func (x *Log) String() string {
 func (*Log) ProtoMessage() {}
 
 func (x *Log) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[48]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3714,7 +3774,7 @@ func (x *Log) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Log.ProtoReflect.Descriptor instead.
 func (*Log) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{48}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Log) GetCube() uint64 {
@@ -3756,7 +3816,7 @@ type Metrics struct {
 
 func (x *Metrics) Reset() {
 	*x = Metrics{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[49]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3768,7 +3828,7 @@ func (x *Metrics) String() string {
 func (*Metrics) ProtoMessage() {}
 
 func (x *Metrics) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[49]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3781,7 +3841,7 @@ func (x *Metrics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Metrics.ProtoReflect.Descriptor instead.
 func (*Metrics) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{49}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Metrics) GetCube() uint64 {
@@ -3813,7 +3873,7 @@ type Metric struct {
 
 func (x *Metric) Reset() {
 	*x = Metric{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[50]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3825,7 +3885,7 @@ func (x *Metric) String() string {
 func (*Metric) ProtoMessage() {}
 
 func (x *Metric) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[50]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3838,7 +3898,7 @@ func (x *Metric) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Metric.ProtoReflect.Descriptor instead.
 func (*Metric) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{50}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Metric) GetName() string {
@@ -3888,7 +3948,7 @@ type MigrateIn struct {
 
 func (x *MigrateIn) Reset() {
 	*x = MigrateIn{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[51]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3900,7 +3960,7 @@ func (x *MigrateIn) String() string {
 func (*MigrateIn) ProtoMessage() {}
 
 func (x *MigrateIn) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[51]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3913,7 +3973,7 @@ func (x *MigrateIn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateIn.ProtoReflect.Descriptor instead.
 func (*MigrateIn) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{51}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *MigrateIn) GetStart() *MigrateStart {
@@ -3943,7 +4003,7 @@ type MigrateStart struct {
 
 func (x *MigrateStart) Reset() {
 	*x = MigrateStart{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[52]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3955,7 +4015,7 @@ func (x *MigrateStart) String() string {
 func (*MigrateStart) ProtoMessage() {}
 
 func (x *MigrateStart) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[52]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3968,7 +4028,7 @@ func (x *MigrateStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateStart.ProtoReflect.Descriptor instead.
 func (*MigrateStart) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{52}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *MigrateStart) GetCube() string {
@@ -4009,7 +4069,7 @@ type MigrateOut struct {
 
 func (x *MigrateOut) Reset() {
 	*x = MigrateOut{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[53]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4021,7 +4081,7 @@ func (x *MigrateOut) String() string {
 func (*MigrateOut) ProtoMessage() {}
 
 func (x *MigrateOut) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[53]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4034,7 +4094,7 @@ func (x *MigrateOut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateOut.ProtoReflect.Descriptor instead.
 func (*MigrateOut) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{53}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *MigrateOut) GetEntries() []*Entry {
@@ -4175,7 +4235,7 @@ const file_polycube_service_v1_service_proto_rawDesc = "" +
 	"\x06delete\x18\x03 \x01(\bR\x06delete\"\"\n" +
 	"\fCloseRequest\x12\x12\n" +
 	"\x04cube\x18\x01 \x01(\x04R\x04cube\"\x0f\n" +
-	"\rCloseResponse\"\xbe\x04\n" +
+	"\rCloseResponse\"\xf5\x04\n" +
 	"\n" +
 	"MapRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
@@ -4190,7 +4250,8 @@ const file_polycube_service_v1_service_proto_rawDesc = "" +
 	"\aiterate\x18\n" +
 	" \x01(\v2\x1f.polycube.service.v1.MapIterateH\x00R\aiterate\x125\n" +
 	"\x05clear\x18\v \x01(\v2\x1d.polycube.service.v1.MapClearH\x00R\x05clear\x12;\n" +
-	"\areplace\x18\f \x01(\v2\x1f.polycube.service.v1.MapReplaceH\x00R\areplaceB\v\n" +
+	"\areplace\x18\f \x01(\v2\x1f.polycube.service.v1.MapReplaceH\x00R\areplace\x125\n" +
+	"\x05share\x18\r \x01(\v2\x1d.polycube.service.v1.MapShareH\x00R\x05shareB\v\n" +
 	"\toperationB\b\n" +
 	"\x06_inner\"\x10\n" +
 	"\x0eMapInfoRequest\"\x1d\n" +
@@ -4212,7 +4273,9 @@ const file_polycube_service_v1_service_proto_rawDesc = "" +
 	"\bMapClear\"B\n" +
 	"\n" +
 	"MapReplace\x124\n" +
-	"\aentries\x18\x01 \x03(\v2\x1a.polycube.service.v1.EntryR\aentries\"\xdc\x01\n" +
+	"\aentries\x18\x01 \x03(\v2\x1a.polycube.service.v1.EntryR\aentries\"\n" +
+	"\n" +
+	"\bMapShare\"\xdc\x01\n" +
 	"\bMapReply\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x120\n" +
 	"\x05fault\x18\x02 \x01(\v2\x1a.polycube.service.v1.FaultR\x05fault\x124\n" +
@@ -4367,7 +4430,7 @@ func file_polycube_service_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_polycube_service_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_polycube_service_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
+var file_polycube_service_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_polycube_service_v1_service_proto_goTypes = []any{
 	(Hook)(0),                   // 0: polycube.service.v1.Hook
 	(Direction)(0),              // 1: polycube.service.v1.Direction
@@ -4408,29 +4471,30 @@ var file_polycube_service_v1_service_proto_goTypes = []any{
 	(*MapIterate)(nil),          // 36: polycube.service.v1.MapIterate
 	(*MapClear)(nil),            // 37: polycube.service.v1.MapClear
 	(*MapReplace)(nil),          // 38: polycube.service.v1.MapReplace
-	(*MapReply)(nil),            // 39: polycube.service.v1.MapReply
-	(*MapInfo)(nil),             // 40: polycube.service.v1.MapInfo
-	(*Fault)(nil),               // 41: polycube.service.v1.Fault
-	(*ProgramsRequest)(nil),     // 42: polycube.service.v1.ProgramsRequest
-	(*ProgramsReply)(nil),       // 43: polycube.service.v1.ProgramsReply
-	(*PacketsIn)(nil),           // 44: polycube.service.v1.PacketsIn
-	(*PacketIn)(nil),            // 45: polycube.service.v1.PacketIn
-	(*Trip)(nil),                // 46: polycube.service.v1.Trip
-	(*Notice)(nil),              // 47: polycube.service.v1.Notice
-	(*PacketsOut)(nil),          // 48: polycube.service.v1.PacketsOut
-	(*PacketOut)(nil),           // 49: polycube.service.v1.PacketOut
-	(*PortChanged)(nil),         // 50: polycube.service.v1.PortChanged
-	(*ParentChanged)(nil),       // 51: polycube.service.v1.ParentChanged
-	(*Log)(nil),                 // 52: polycube.service.v1.Log
-	(*Metrics)(nil),             // 53: polycube.service.v1.Metrics
-	(*Metric)(nil),              // 54: polycube.service.v1.Metric
-	(*MigrateIn)(nil),           // 55: polycube.service.v1.MigrateIn
-	(*MigrateStart)(nil),        // 56: polycube.service.v1.MigrateStart
-	(*MigrateOut)(nil),          // 57: polycube.service.v1.MigrateOut
-	nil,                         // 58: polycube.service.v1.Plan.ConstantsEntry
-	nil,                         // 59: polycube.service.v1.Plan.MapSizesEntry
-	nil,                         // 60: polycube.service.v1.Log.AttributesEntry
-	nil,                         // 61: polycube.service.v1.Metric.LabelsEntry
+	(*MapShare)(nil),            // 39: polycube.service.v1.MapShare
+	(*MapReply)(nil),            // 40: polycube.service.v1.MapReply
+	(*MapInfo)(nil),             // 41: polycube.service.v1.MapInfo
+	(*Fault)(nil),               // 42: polycube.service.v1.Fault
+	(*ProgramsRequest)(nil),     // 43: polycube.service.v1.ProgramsRequest
+	(*ProgramsReply)(nil),       // 44: polycube.service.v1.ProgramsReply
+	(*PacketsIn)(nil),           // 45: polycube.service.v1.PacketsIn
+	(*PacketIn)(nil),            // 46: polycube.service.v1.PacketIn
+	(*Trip)(nil),                // 47: polycube.service.v1.Trip
+	(*Notice)(nil),              // 48: polycube.service.v1.Notice
+	(*PacketsOut)(nil),          // 49: polycube.service.v1.PacketsOut
+	(*PacketOut)(nil),           // 50: polycube.service.v1.PacketOut
+	(*PortChanged)(nil),         // 51: polycube.service.v1.PortChanged
+	(*ParentChanged)(nil),       // 52: polycube.service.v1.ParentChanged
+	(*Log)(nil),                 // 53: polycube.service.v1.Log
+	(*Metrics)(nil),             // 54: polycube.service.v1.Metrics
+	(*Metric)(nil),              // 55: polycube.service.v1.Metric
+	(*MigrateIn)(nil),           // 56: polycube.service.v1.MigrateIn
+	(*MigrateStart)(nil),        // 57: polycube.service.v1.MigrateStart
+	(*MigrateOut)(nil),          // 58: polycube.service.v1.MigrateOut
+	nil,                         // 59: polycube.service.v1.Plan.ConstantsEntry
+	nil,                         // 60: polycube.service.v1.Plan.MapSizesEntry
+	nil,                         // 61: polycube.service.v1.Log.AttributesEntry
+	nil,                         // 62: polycube.service.v1.Metric.LabelsEntry
 }
 var file_polycube_service_v1_service_proto_depIdxs = []int32{
 	6,  // 0: polycube.service.v1.Description.objects:type_name -> polycube.service.v1.Object
@@ -4438,19 +4502,19 @@ var file_polycube_service_v1_service_proto_depIdxs = []int32{
 	0,  // 2: polycube.service.v1.Object.hook:type_name -> polycube.service.v1.Hook
 	10, // 3: polycube.service.v1.ToService.hello:type_name -> polycube.service.v1.Hello
 	12, // 4: polycube.service.v1.ToService.ping:type_name -> polycube.service.v1.Ping
-	39, // 5: polycube.service.v1.ToService.map:type_name -> polycube.service.v1.MapReply
-	43, // 6: polycube.service.v1.ToService.programs:type_name -> polycube.service.v1.ProgramsReply
-	50, // 7: polycube.service.v1.ToService.port:type_name -> polycube.service.v1.PortChanged
-	51, // 8: polycube.service.v1.ToService.parent:type_name -> polycube.service.v1.ParentChanged
+	40, // 5: polycube.service.v1.ToService.map:type_name -> polycube.service.v1.MapReply
+	44, // 6: polycube.service.v1.ToService.programs:type_name -> polycube.service.v1.ProgramsReply
+	51, // 7: polycube.service.v1.ToService.port:type_name -> polycube.service.v1.PortChanged
+	52, // 8: polycube.service.v1.ToService.parent:type_name -> polycube.service.v1.ParentChanged
 	11, // 9: polycube.service.v1.ToDaemon.ready:type_name -> polycube.service.v1.Ready
 	13, // 10: polycube.service.v1.ToDaemon.pong:type_name -> polycube.service.v1.Pong
 	32, // 11: polycube.service.v1.ToDaemon.map:type_name -> polycube.service.v1.MapRequest
-	42, // 12: polycube.service.v1.ToDaemon.programs:type_name -> polycube.service.v1.ProgramsRequest
-	52, // 13: polycube.service.v1.ToDaemon.log:type_name -> polycube.service.v1.Log
-	53, // 14: polycube.service.v1.ToDaemon.metrics:type_name -> polycube.service.v1.Metrics
+	43, // 12: polycube.service.v1.ToDaemon.programs:type_name -> polycube.service.v1.ProgramsRequest
+	53, // 13: polycube.service.v1.ToDaemon.log:type_name -> polycube.service.v1.Log
+	54, // 14: polycube.service.v1.ToDaemon.metrics:type_name -> polycube.service.v1.Metrics
 	17, // 15: polycube.service.v1.PrepareRequest.ports:type_name -> polycube.service.v1.Port
-	58, // 16: polycube.service.v1.Plan.constants:type_name -> polycube.service.v1.Plan.ConstantsEntry
-	59, // 17: polycube.service.v1.Plan.map_sizes:type_name -> polycube.service.v1.Plan.MapSizesEntry
+	59, // 16: polycube.service.v1.Plan.constants:type_name -> polycube.service.v1.Plan.ConstantsEntry
+	60, // 17: polycube.service.v1.Plan.map_sizes:type_name -> polycube.service.v1.Plan.MapSizesEntry
 	21, // 18: polycube.service.v1.Plan.programs:type_name -> polycube.service.v1.ProgramChange
 	19, // 19: polycube.service.v1.Plan.writes:type_name -> polycube.service.v1.MapWrite
 	20, // 20: polycube.service.v1.MapWrite.entries:type_name -> polycube.service.v1.Entry
@@ -4465,62 +4529,63 @@ var file_polycube_service_v1_service_proto_depIdxs = []int32{
 	36, // 29: polycube.service.v1.MapRequest.iterate:type_name -> polycube.service.v1.MapIterate
 	37, // 30: polycube.service.v1.MapRequest.clear:type_name -> polycube.service.v1.MapClear
 	38, // 31: polycube.service.v1.MapRequest.replace:type_name -> polycube.service.v1.MapReplace
-	2,  // 32: polycube.service.v1.MapUpdate.mode:type_name -> polycube.service.v1.MapUpdate.Mode
-	20, // 33: polycube.service.v1.MapUpdate.entries:type_name -> polycube.service.v1.Entry
-	20, // 34: polycube.service.v1.MapReplace.entries:type_name -> polycube.service.v1.Entry
-	41, // 35: polycube.service.v1.MapReply.fault:type_name -> polycube.service.v1.Fault
-	20, // 36: polycube.service.v1.MapReply.entries:type_name -> polycube.service.v1.Entry
-	40, // 37: polycube.service.v1.MapReply.info:type_name -> polycube.service.v1.MapInfo
-	21, // 38: polycube.service.v1.ProgramsRequest.changes:type_name -> polycube.service.v1.ProgramChange
-	21, // 39: polycube.service.v1.ProgramsRequest.add:type_name -> polycube.service.v1.ProgramChange
-	41, // 40: polycube.service.v1.ProgramsReply.fault:type_name -> polycube.service.v1.Fault
-	45, // 41: polycube.service.v1.PacketsIn.packets:type_name -> polycube.service.v1.PacketIn
-	47, // 42: polycube.service.v1.PacketsIn.notices:type_name -> polycube.service.v1.Notice
-	1,  // 43: polycube.service.v1.PacketIn.direction:type_name -> polycube.service.v1.Direction
-	46, // 44: polycube.service.v1.PacketIn.trip:type_name -> polycube.service.v1.Trip
-	49, // 45: polycube.service.v1.PacketsOut.packets:type_name -> polycube.service.v1.PacketOut
-	1,  // 46: polycube.service.v1.PacketOut.direction:type_name -> polycube.service.v1.Direction
-	46, // 47: polycube.service.v1.PacketOut.trip:type_name -> polycube.service.v1.Trip
-	60, // 48: polycube.service.v1.Log.attributes:type_name -> polycube.service.v1.Log.AttributesEntry
-	54, // 49: polycube.service.v1.Metrics.metrics:type_name -> polycube.service.v1.Metric
-	3,  // 50: polycube.service.v1.Metric.kind:type_name -> polycube.service.v1.Metric.Kind
-	61, // 51: polycube.service.v1.Metric.labels:type_name -> polycube.service.v1.Metric.LabelsEntry
-	56, // 52: polycube.service.v1.MigrateIn.start:type_name -> polycube.service.v1.MigrateStart
-	20, // 53: polycube.service.v1.MigrateIn.entries:type_name -> polycube.service.v1.Entry
-	40, // 54: polycube.service.v1.MigrateStart.old:type_name -> polycube.service.v1.MapInfo
-	40, // 55: polycube.service.v1.MigrateStart.new:type_name -> polycube.service.v1.MapInfo
-	20, // 56: polycube.service.v1.MigrateOut.entries:type_name -> polycube.service.v1.Entry
-	4,  // 57: polycube.service.v1.Service.Describe:input_type -> polycube.service.v1.DescribeRequest
-	8,  // 58: polycube.service.v1.Service.Session:input_type -> polycube.service.v1.ToService
-	44, // 59: polycube.service.v1.Service.Packets:input_type -> polycube.service.v1.PacketsIn
-	14, // 60: polycube.service.v1.Service.Open:input_type -> polycube.service.v1.OpenRequest
-	16, // 61: polycube.service.v1.Service.Prepare:input_type -> polycube.service.v1.PrepareRequest
-	22, // 62: polycube.service.v1.Service.Commit:input_type -> polycube.service.v1.PlanRequest
-	22, // 63: polycube.service.v1.Service.Undo:input_type -> polycube.service.v1.PlanRequest
-	22, // 64: polycube.service.v1.Service.Abort:input_type -> polycube.service.v1.PlanRequest
-	24, // 65: polycube.service.v1.Service.State:input_type -> polycube.service.v1.StateRequest
-	24, // 66: polycube.service.v1.Service.DeleteState:input_type -> polycube.service.v1.StateRequest
-	27, // 67: polycube.service.v1.Service.Action:input_type -> polycube.service.v1.ActionRequest
-	55, // 68: polycube.service.v1.Service.Migrate:input_type -> polycube.service.v1.MigrateIn
-	30, // 69: polycube.service.v1.Service.Close:input_type -> polycube.service.v1.CloseRequest
-	5,  // 70: polycube.service.v1.Service.Describe:output_type -> polycube.service.v1.Description
-	9,  // 71: polycube.service.v1.Service.Session:output_type -> polycube.service.v1.ToDaemon
-	48, // 72: polycube.service.v1.Service.Packets:output_type -> polycube.service.v1.PacketsOut
-	15, // 73: polycube.service.v1.Service.Open:output_type -> polycube.service.v1.OpenResponse
-	18, // 74: polycube.service.v1.Service.Prepare:output_type -> polycube.service.v1.Plan
-	23, // 75: polycube.service.v1.Service.Commit:output_type -> polycube.service.v1.PlanResponse
-	23, // 76: polycube.service.v1.Service.Undo:output_type -> polycube.service.v1.PlanResponse
-	23, // 77: polycube.service.v1.Service.Abort:output_type -> polycube.service.v1.PlanResponse
-	25, // 78: polycube.service.v1.Service.State:output_type -> polycube.service.v1.StateResponse
-	26, // 79: polycube.service.v1.Service.DeleteState:output_type -> polycube.service.v1.DeleteStateResponse
-	28, // 80: polycube.service.v1.Service.Action:output_type -> polycube.service.v1.ActionResponse
-	57, // 81: polycube.service.v1.Service.Migrate:output_type -> polycube.service.v1.MigrateOut
-	31, // 82: polycube.service.v1.Service.Close:output_type -> polycube.service.v1.CloseResponse
-	70, // [70:83] is the sub-list for method output_type
-	57, // [57:70] is the sub-list for method input_type
-	57, // [57:57] is the sub-list for extension type_name
-	57, // [57:57] is the sub-list for extension extendee
-	0,  // [0:57] is the sub-list for field type_name
+	39, // 32: polycube.service.v1.MapRequest.share:type_name -> polycube.service.v1.MapShare
+	2,  // 33: polycube.service.v1.MapUpdate.mode:type_name -> polycube.service.v1.MapUpdate.Mode
+	20, // 34: polycube.service.v1.MapUpdate.entries:type_name -> polycube.service.v1.Entry
+	20, // 35: polycube.service.v1.MapReplace.entries:type_name -> polycube.service.v1.Entry
+	42, // 36: polycube.service.v1.MapReply.fault:type_name -> polycube.service.v1.Fault
+	20, // 37: polycube.service.v1.MapReply.entries:type_name -> polycube.service.v1.Entry
+	41, // 38: polycube.service.v1.MapReply.info:type_name -> polycube.service.v1.MapInfo
+	21, // 39: polycube.service.v1.ProgramsRequest.changes:type_name -> polycube.service.v1.ProgramChange
+	21, // 40: polycube.service.v1.ProgramsRequest.add:type_name -> polycube.service.v1.ProgramChange
+	42, // 41: polycube.service.v1.ProgramsReply.fault:type_name -> polycube.service.v1.Fault
+	46, // 42: polycube.service.v1.PacketsIn.packets:type_name -> polycube.service.v1.PacketIn
+	48, // 43: polycube.service.v1.PacketsIn.notices:type_name -> polycube.service.v1.Notice
+	1,  // 44: polycube.service.v1.PacketIn.direction:type_name -> polycube.service.v1.Direction
+	47, // 45: polycube.service.v1.PacketIn.trip:type_name -> polycube.service.v1.Trip
+	50, // 46: polycube.service.v1.PacketsOut.packets:type_name -> polycube.service.v1.PacketOut
+	1,  // 47: polycube.service.v1.PacketOut.direction:type_name -> polycube.service.v1.Direction
+	47, // 48: polycube.service.v1.PacketOut.trip:type_name -> polycube.service.v1.Trip
+	61, // 49: polycube.service.v1.Log.attributes:type_name -> polycube.service.v1.Log.AttributesEntry
+	55, // 50: polycube.service.v1.Metrics.metrics:type_name -> polycube.service.v1.Metric
+	3,  // 51: polycube.service.v1.Metric.kind:type_name -> polycube.service.v1.Metric.Kind
+	62, // 52: polycube.service.v1.Metric.labels:type_name -> polycube.service.v1.Metric.LabelsEntry
+	57, // 53: polycube.service.v1.MigrateIn.start:type_name -> polycube.service.v1.MigrateStart
+	20, // 54: polycube.service.v1.MigrateIn.entries:type_name -> polycube.service.v1.Entry
+	41, // 55: polycube.service.v1.MigrateStart.old:type_name -> polycube.service.v1.MapInfo
+	41, // 56: polycube.service.v1.MigrateStart.new:type_name -> polycube.service.v1.MapInfo
+	20, // 57: polycube.service.v1.MigrateOut.entries:type_name -> polycube.service.v1.Entry
+	4,  // 58: polycube.service.v1.Service.Describe:input_type -> polycube.service.v1.DescribeRequest
+	8,  // 59: polycube.service.v1.Service.Session:input_type -> polycube.service.v1.ToService
+	45, // 60: polycube.service.v1.Service.Packets:input_type -> polycube.service.v1.PacketsIn
+	14, // 61: polycube.service.v1.Service.Open:input_type -> polycube.service.v1.OpenRequest
+	16, // 62: polycube.service.v1.Service.Prepare:input_type -> polycube.service.v1.PrepareRequest
+	22, // 63: polycube.service.v1.Service.Commit:input_type -> polycube.service.v1.PlanRequest
+	22, // 64: polycube.service.v1.Service.Undo:input_type -> polycube.service.v1.PlanRequest
+	22, // 65: polycube.service.v1.Service.Abort:input_type -> polycube.service.v1.PlanRequest
+	24, // 66: polycube.service.v1.Service.State:input_type -> polycube.service.v1.StateRequest
+	24, // 67: polycube.service.v1.Service.DeleteState:input_type -> polycube.service.v1.StateRequest
+	27, // 68: polycube.service.v1.Service.Action:input_type -> polycube.service.v1.ActionRequest
+	56, // 69: polycube.service.v1.Service.Migrate:input_type -> polycube.service.v1.MigrateIn
+	30, // 70: polycube.service.v1.Service.Close:input_type -> polycube.service.v1.CloseRequest
+	5,  // 71: polycube.service.v1.Service.Describe:output_type -> polycube.service.v1.Description
+	9,  // 72: polycube.service.v1.Service.Session:output_type -> polycube.service.v1.ToDaemon
+	49, // 73: polycube.service.v1.Service.Packets:output_type -> polycube.service.v1.PacketsOut
+	15, // 74: polycube.service.v1.Service.Open:output_type -> polycube.service.v1.OpenResponse
+	18, // 75: polycube.service.v1.Service.Prepare:output_type -> polycube.service.v1.Plan
+	23, // 76: polycube.service.v1.Service.Commit:output_type -> polycube.service.v1.PlanResponse
+	23, // 77: polycube.service.v1.Service.Undo:output_type -> polycube.service.v1.PlanResponse
+	23, // 78: polycube.service.v1.Service.Abort:output_type -> polycube.service.v1.PlanResponse
+	25, // 79: polycube.service.v1.Service.State:output_type -> polycube.service.v1.StateResponse
+	26, // 80: polycube.service.v1.Service.DeleteState:output_type -> polycube.service.v1.DeleteStateResponse
+	28, // 81: polycube.service.v1.Service.Action:output_type -> polycube.service.v1.ActionResponse
+	58, // 82: polycube.service.v1.Service.Migrate:output_type -> polycube.service.v1.MigrateOut
+	31, // 83: polycube.service.v1.Service.Close:output_type -> polycube.service.v1.CloseResponse
+	71, // [71:84] is the sub-list for method output_type
+	58, // [58:71] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_polycube_service_v1_service_proto_init() }
@@ -4553,6 +4618,7 @@ func file_polycube_service_v1_service_proto_init() {
 		(*MapRequest_Iterate)(nil),
 		(*MapRequest_Clear)(nil),
 		(*MapRequest_Replace)(nil),
+		(*MapRequest_Share)(nil),
 	}
 	file_polycube_service_v1_service_proto_msgTypes[32].OneofWrappers = []any{}
 	type x struct{}
@@ -4561,7 +4627,7 @@ func file_polycube_service_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_polycube_service_v1_service_proto_rawDesc), len(file_polycube_service_v1_service_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   58,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

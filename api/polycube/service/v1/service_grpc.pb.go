@@ -5,7 +5,8 @@
 //
 // Roles. The service listens and the daemon connects: over a Unix socket whose path the daemon passes in the
 // environment variable POLYCUBE_SERVICE_SOCKET to a process that it has started (type lib), or over HOST:PORT (type
-// grpc), which requires mutual TLS except on loopback.
+// grpc), which requires mutual TLS except on loopback. A process that it has started also inherits a socket over which it
+// gets descriptors of maps (MapShare).
 //
 // Order. Describe comes first and may come at any time, also from a daemon that then disconnects, and there may be
 // several sessions at a time: of an update, or of several daemons. Then the daemon opens one Session and one Packets
