@@ -80,15 +80,12 @@ func (w *writer) snap(n uint32) {
 	}
 }
 
-// counts sums what programs counted.
-func (w *writer) counts() (sum Counts) {
+// counts is what programs counted.
+func (w *writer) counts() Counts {
 	w.t.Helper()
-	var each []Counts
-	if err := w.Maps["copies"+CountsSuffix].Lookup(uint32(0), &each); err != nil {
+	sum, err := Sum(w.Maps["copies"+CountsSuffix])
+	if err != nil {
 		w.t.Fatal(err)
-	}
-	for _, c := range each {
-		sum.Written, sum.Lost = sum.Written+c.Written, sum.Lost+c.Lost
 	}
 	return sum
 }
@@ -242,8 +239,9 @@ func TestAFullRingLosesWhatDoesNotFitAndCountsIt(t *testing.T) {
 	if c.Written != fits || c.Lost < 10_000-fits { // a run that a signal interrupts is repeated
 		t.Errorf("programs counted %+v, want %d written", c, fits)
 	}
-	if used := r.Used(); used != fits*each {
-		t.Errorf("%d bytes wait, want %d", used, fits*each)
+	waiting, err := Waiting(w.Maps["copies"])
+	if used := r.Used(); used != fits*each || waiting != used || err != nil {
+		t.Errorf("%d bytes wait, %d for others, %v; want %d", used, waiting, err, fits*each)
 	}
 	var got collector
 	start(t, r, got.add)

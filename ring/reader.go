@@ -43,6 +43,28 @@ type Counts struct {
 	Woken uint64
 }
 
+// Sum adds what programs counted on all CPUs, from the map NAME_counts. Woken is 0.
+func Sum(counts *ebpf.Map) (Counts, error) {
+	var each []Counts
+	if err := counts.Lookup(uint32(0), &each); err != nil {
+		return Counts{}, fmt.Errorf("read the counters of a ring: %w", err)
+	}
+	var sum Counts
+	for _, c := range each {
+		sum.Written, sum.Lost = sum.Written+c.Written, sum.Lost+c.Lost
+	}
+	return sum, nil
+}
+
+// Waiting is how many bytes of a ring were not read yet, without being its reader.
+func Waiting(ring *ebpf.Map) (uint64, error) {
+	r, err := Map(ring.FD(), uint64(ring.MaxEntries()), nil)
+	if err != nil {
+		return 0, err
+	}
+	return r.Used(), r.Close()
+}
+
 // Stats are totals of one reader.
 type Stats struct {
 	Packets uint64

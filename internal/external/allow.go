@@ -90,7 +90,7 @@ const (
 	flagWronlyProg  = 1 << 8
 	flagMmapable    = 1 << 10
 	flagInnerMap    = 1 << 12
-	mapFlags        = flagNoPrealloc | flagNoCommonLRU | flagRdonlyProg | flagWronlyProg | flagInnerMap
+	mapFlags        = flagNoPrealloc | flagNoCommonLRU | flagRdonlyProg | flagWronlyProg | flagMmapable | flagInnerMap
 )
 
 // licences that allow linking a program with the framework.

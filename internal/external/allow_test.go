@@ -23,12 +23,12 @@ import (
 
 // What ships runs as a part of the daemon, and some of it uses what services may not: by the file, what is said of it.
 var oursAlone = map[string]string{
-	"ipset.tc.o":        "services may not use the map flags 0x400", // of maps that all cubes share
-	"ipset.xdp.o":       "services may not use the map flags 0x400",
-	"nat.tc.o":          "services may not use the map flags 0x400",
-	"nat.xdp.o":         "services may not use the map flags 0x400",
-	"pbforwarder.tc.o":  "services may not use the map flags 0x400",
-	"pbforwarder.xdp.o": "services may not use the map flags 0x400",
+	"ipset.tc.o":        "shared between services",
+	"ipset.xdp.o":       "shared between services",
+	"nat.tc.o":          "the limit of a service is 256",
+	"nat.xdp.o":         "the limit of a service is 256",
+	"pbforwarder.tc.o":  "shared between services",
+	"pbforwarder.xdp.o": "shared between services",
 	"router.tc.o":       "the limit of a service is 256",
 	"router.xdp.o":      "the limit of a service is 256",
 }
@@ -93,7 +93,7 @@ func TestProgramsThatCouldHurtAreRefused(t *testing.T) {
 			"writes_to_processes": "calls bpf_probe_write_user, which services may not",
 			"signals":             "calls bpf_send_signal, which services may not",
 			"asks_who":            "calls bpf_get_current_pid_tgid, which services may not",
-			"emits":               "calls bpf_ringbuf_output, which services may not; use pcn_notify or pcn_pkt_copy",
+			"emits":               "", // its map is refused
 			"calls_back":          "takes the address of a function",
 			"calls_the_kernel":    `calls the kernel function "bpf_kernel_function"`,
 			"calls_by_number":     "calls bpf_sys_bpf, which services may not",
@@ -135,11 +135,11 @@ func TestMapsThatCouldHurtAreRefused(t *testing.T) {
 		"programs": "may not have maps of type ProgramArray",
 		"devices":  "may not have maps of type DevMap",
 		"sockets":  "may not have maps of type SockHash",
-		"ring":     "may not have maps of type RingBuf",
+		"ring":     "a ring buffer is declared with PCN_RING",
 		"many":     "it has 2097152 entries, the range is 1 to 1048576",
 		"fat":      "MiB, the limit of a service is 256",
 		"fat_sets": "the limit of a service is 256",
-		"mapped":   "may not use the map flags 0x400",
+		"mapped":   "", "mapped_hash": "only an array can have the flag BPF_F_MMAPABLE",
 		"common":   "shared between services (shared:space)",
 		"theirs":   "shared between services (extern:bridge)",
 		"pinned":   "it requests pinning by name",
@@ -161,6 +161,37 @@ func TestMapsThatCouldHurtAreRefused(t *testing.T) {
 		crowd[fmt.Sprint("m", i)] = spec.Maps["good"]
 	}
 	judge(t, checkMaps(crowd), "too many maps, the limit is 32")
+}
+
+// rings are the maps of PCN_RING, of a number of rings.
+func rings(n int, change func(of *ebpf.MapSpec)) map[string]*ebpf.MapSpec {
+	out := map[string]*ebpf.MapSpec{}
+	for i := range n {
+		name := fmt.Sprint("r", i)
+		out[name] = &ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: 1 << 20}
+		change(out[name])
+		out[name+"_reader"] = &ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 16, MaxEntries: 1, Flags: flagMmapable}
+		out[name+"_counts"] = &ebpf.MapSpec{Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 24, MaxEntries: 1}
+	}
+	return out
+}
+
+func TestACubeHasOneRingOfALimitedSize(t *testing.T) {
+	t.Parallel()
+	size := func(n uint32) func(*ebpf.MapSpec) { return func(m *ebpf.MapSpec) { m.MaxEntries = n } }
+	judge(t, checkMaps(rings(1, size(1<<20))), "")
+	judge(t, checkMaps(rings(1, size(maxRing))), "")
+	judge(t, checkMaps(rings(2, size(1<<20))), "a cube has one ring")
+	for _, n := range []uint32{0, 2048, 12288, 2 * maxRing} {
+		judge(t, checkMaps(rings(1, size(n))), "a power of two from 4096 to 16777216 bytes")
+	}
+	for _, part := range []string{"r0_reader", "r0_counts"} {
+		half := rings(1, size(1<<20))
+		delete(half, part)
+		judge(t, checkMaps(half), "declared with PCN_RING")
+	}
+	sets := &ebpf.MapSpec{Type: ebpf.HashOfMaps, KeySize: 4, ValueSize: 4, MaxEntries: 1, InnerMap: &ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: 4096}}
+	judge(t, checkMaps(map[string]*ebpf.MapSpec{"sets": sets}), "inner maps cannot be ring buffers")
 }
 
 // TestInstructionsThatNoCompilerMakes: who writes an object by hand is refused anyway.

@@ -112,6 +112,17 @@ func (e *Exporter) writePrograms(enc *encoder, f scrapeData) {
 			enc.put("polycube_map_memory_bytes", float64(u.Bytes), cube, u.Name)
 		}
 	})
+	each(func(cube string, u *datapath.MapUsage) {
+		if u.Ring != nil {
+			enc.put("polycube_ring_packets_total", float64(u.Ring.Lost), cube, "lost", u.Name)
+			enc.put("polycube_ring_packets_total", float64(u.Ring.Written), cube, "written", u.Name)
+		}
+	})
+	each(func(cube string, u *datapath.MapUsage) {
+		if u.Ring != nil {
+			enc.put("polycube_ring_waiting_bytes", float64(u.Ring.Waiting), cube, u.Name)
+		}
+	})
 	enc.put("polycube_map_oldest_look_seconds", f.oldest.Seconds())
 }
 

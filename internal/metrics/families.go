@@ -69,6 +69,9 @@ var table = []Family{
 	{Name: "polycube_map_entries", Kind: Gauge, Labels: []string{"cubeName", "map"}, Series: perMap, Help: "Number of entries of a cube's map, counted up to 262144."},
 	{Name: "polycube_map_max_entries", Kind: Gauge, Labels: []string{"cubeName", "map"}, Series: perMap, Help: "Maximum number of entries of a cube's map."},
 	{Name: "polycube_map_memory_bytes", Kind: Gauge, Labels: []string{"cubeName", "map"}, Series: perMap, Help: "Memory of a cube's map in the kernel."},
+	{Name: "polycube_ring_packets_total", Kind: Counter, Labels: []string{"cubeName", "outcome", "ring"}, Series: "2 × rings of cubes",
+		Help: "Packets that programs copied to a ring of their own: written, or lost because the ring was full."},
+	{Name: "polycube_ring_waiting_bytes", Kind: Gauge, Labels: []string{"cubeName", "ring"}, Series: "rings of cubes", Help: "Bytes of a cube's ring that wait to be read."},
 	{Name: "polycube_map_oldest_look_seconds", Kind: Gauge, Series: one, Help: "Age of the oldest metrics about maps: one scrape updates only some of them."},
 
 	{Name: "polycube_slowpath_records_total", Kind: Counter, Labels: []string{"kind"}, Series: "5", Help: "Records from the fast path: packet, flood, log, notice, step."},

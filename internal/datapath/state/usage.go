@@ -11,6 +11,7 @@ import (
 
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
 	"github.com/polycube/polycube/internal/datapath/graph"
+	"github.com/polycube/polycube/ring"
 )
 
 // How full maps are, for metrics, at a bounded cost.
@@ -25,6 +26,14 @@ type MapUsage struct {
 	Entries int
 	// Bytes is the kernel memory that it uses, 0 if the kernel does not report it.
 	Bytes uint64
+	// Ring is set for a ring of PCN_RING.
+	Ring *RingUsage
+}
+
+// RingUsage is what programs did with a ring.
+type RingUsage struct {
+	// Written and Lost are packets; lost ones found the ring full. Waiting are bytes that were not read yet.
+	Written, Lost, Waiting uint64
 }
 
 // MapUsage returns how full a cube's maps are, in order of their names. Shared maps are listed for each cube. A map that
@@ -32,13 +41,34 @@ type MapUsage struct {
 func (c *Cubes) MapUsage(id graph.CubeID) []MapUsage {
 	cs := c.state
 	var out []MapUsage
-	for _, m := range cs.heldMaps(id) {
+	held := cs.heldMaps(id)
+	for _, m := range held {
 		if u, err := usageOf(m.m, m.name); err == nil {
+			u.Ring = ringUsage(m, held)
 			out = append(out, u)
 		}
+	}
+	for _, m := range held {
 		_ = m.m.Close()
 	}
 	return out
+}
+
+// ringUsage reads what programs counted for a ring; nil for another map.
+func ringUsage(m heldMap, held []heldMap) *RingUsage {
+	counts := slices.IndexFunc(held, func(h heldMap) bool { return h.name == m.name+ring.CountsSuffix })
+	if m.m.Type() != ebpf.RingBuf || counts < 0 {
+		return nil
+	}
+	sum, err := ring.Sum(held[counts].m)
+	if err != nil {
+		return nil
+	}
+	waiting, err := ring.Waiting(m.m)
+	if err != nil {
+		return nil
+	}
+	return &RingUsage{Written: sum.Written, Lost: sum.Lost, Waiting: waiting}
 }
 
 type heldMap struct {

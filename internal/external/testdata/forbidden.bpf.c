@@ -18,6 +18,7 @@ PCN_MAP(many, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1 << 21);
 PCN_MAP(
 	fat, BPF_MAP_TYPE_HASH, __u32, struct { char bytes[4096]; }, 1 << 20);
 PCN_MAP_FLAGS(mapped, BPF_MAP_TYPE_ARRAY, __u32, __u64, 4, BPF_F_MMAPABLE);
+PCN_MAP_FLAGS(mapped_hash, BPF_MAP_TYPE_HASH, __u32, __u64, 4, BPF_F_MMAPABLE);
 PCN_MAP_SHARED(space, common, BPF_MAP_TYPE_HASH, __u32, __u32, 4);
 PCN_MAP_EXTERN(bridge, theirs, BPF_MAP_TYPE_HASH, __u32, __u32);
 PCN_MAP_PUBLIC(ours, BPF_MAP_TYPE_HASH, __u32, __u32, 4);
