@@ -356,10 +356,10 @@ var liars = map[string]func(r *Records, page *readerPage){
 	"a position far ahead":  func(r *Records, _ *readerPage) { *r.Consumer = *r.Producer + 1<<40 },
 	"a position far behind": func(r *Records, _ *readerPage) { *r.Consumer = *r.Producer - 1<<40 },
 	"positions between records": func(r *Records, _ *readerPage) {
-		*r.Consumer = *r.Producer - uint64(rand.IntN(1<<20)) //nolint:gosec // any position
+		*r.Consumer = *r.Producer - uint64(rand.IntN(1<<20))
 	},
 	"always asleep":     func(_ *Records, page *readerPage) { page.Sleeping = 1 },
-	"any sleeping word": func(_ *Records, page *readerPage) { page.Sleeping = rand.Uint32() }, //nolint:gosec // any word
+	"any sleeping word": func(_ *Records, page *readerPage) { page.Sleeping = rand.Uint32() },
 }
 
 // A reader that lies harms itself: programs go on, the next ring is not touched, and an honest reader that takes over

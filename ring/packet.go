@@ -73,7 +73,7 @@ func (p *Packet) decode(b, buf []byte) error {
 	}
 	flags := e.Uint16(b[18:])
 	*p = Packet{
-		Time: time.Duration(e.Uint64(b[0:])), //nolint:gosec // nanoseconds since the start of the system
+		Time: time.Duration(e.Uint64(b[0:])),
 		Kind: e.Uint16(b[16:]), InPort: e.Uint16(b[20:]), OutPort: e.Uint16(b[22:]), XDP: flags&flagXDP != 0,
 		Netdev: int(e.Uint32(b[32:])), FlowHash: e.Uint32(b[36:]),
 		Metadata: [4]uint32{e.Uint32(b[40:]), e.Uint32(b[44:]), e.Uint32(b[48:]), e.Uint32(b[52:])},

@@ -24,8 +24,9 @@ import (
 const (
 	// HeadSize is the size of a record's header.
 	HeadSize = 8
-	// Busy marks a record that is being written, Discarded one that has no content.
-	Busy      = 1 << 31
+	// Busy marks a record that is being written.
+	Busy = 1 << 31
+	// Discarded marks a record without content.
 	Discarded = 1 << 30
 
 	// publishEvery is how many bytes are read before the space is released: each release costs the writers a cache

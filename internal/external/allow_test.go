@@ -140,10 +140,10 @@ func TestMapsThatCouldHurtAreRefused(t *testing.T) {
 		"fat":      "MiB, the limit of a service is 256",
 		"fat_sets": "the limit of a service is 256",
 		"mapped":   "", "mapped_hash": "only an array can have the flag BPF_F_MMAPABLE",
-		"common":   "shared between services (shared:space)",
-		"theirs":   "shared between services (extern:bridge)",
-		"pinned":   "it requests pinning by name",
-		".bss":     "global variables must be constants",
+		"common": "shared between services (shared:space)",
+		"theirs": "shared between services (extern:bridge)",
+		"pinned": "it requests pinning by name",
+		".bss":   "global variables must be constants",
 	}
 	for name, m := range spec.Maps {
 		want, known := says[name]

@@ -9,9 +9,9 @@ PCN_RING(copies, 1 << 20);
 /* The snap length of `copy`. */
 PCN_MAP(snap, BPF_MAP_TYPE_ARRAY, __u32, __u32, 1);
 
-#define MD                                                                     \
-	{                                                                      \
-		.in_port = 3, .out_port = 5, .flow_hash = 0x12345678,          \
+#define MD                                                                   \
+	{                                                                    \
+		.in_port = 3, .out_port = 5, .flow_hash = 0x12345678,        \
 		.md = { 1, 0x80000002, 3, 0xffffffff }, .pass_ifindex = 4711 \
 	}
 
