@@ -24,8 +24,8 @@ type Segment struct {
 	Mode  string
 	// Reason says why it is not inlined.
 	Reason string
-	// Instructions and Maps are those of its largest program.
-	Instructions, Maps int
+	// Instructions, Verified, Stack and Maps are the largest among its programs.
+	Instructions, Verified, Stack, Maps int
 }
 
 // Segments lists the programs in use.
@@ -35,7 +35,7 @@ func (p *Plane) Segments() []Segment {
 	out := make([]Segment, 0, len(p.parts))
 	for _, c := range p.parts {
 		out = append(out, Segment{First: c.Code.Cubes[0].Name, Cubes: len(c.IDs), Mode: c.gen.Mode.String(), Reason: p.whyCall(c),
-			Instructions: c.gen.Instructions, Maps: c.gen.Maps})
+			Instructions: c.gen.Instructions, Verified: c.gen.Verified, Stack: c.gen.Stack, Maps: c.gen.Maps})
 	}
 	return out
 }

@@ -3,8 +3,12 @@
 package datapath
 
 import (
+	"maps"
 	"slices"
 	"time"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/segments"
 )
 
 // CubeStatus says how a cube's programs run.
@@ -20,10 +24,22 @@ type CubeStatus struct {
 	Alike int
 	// Spare is set if other programs are ready to take a change of constants without a relink.
 	Spare bool
-	// Instructions is the size of the kernel program that contains the cube, Verified how many instructions the
-	// verifier processed for it, and Load how long that took.
-	Instructions, Verified int
-	Load                   time.Duration
+	// Instructions is the size of the segment's largest program, Verified the most instructions that the verifier
+	// processed for one, and Stack the most bytes of stack that one needs, as the kernel counts them.
+	Instructions, Verified, Stack int
+	// OwnInstructions are those of the cube alone, and OwnStack is what it adds to the stack of the driver.
+	OwnInstructions, OwnStack int
+	// Load is how long it took to load the programs, and Programs what each costs.
+	Load     time.Duration
+	Programs []ProgramStatus
+}
+
+// ProgramStatus says what one of a segment's programs costs.
+type ProgramStatus struct {
+	Hook cube.Hook
+	// Role is in, out or resume.
+	Role                          string
+	Instructions, Verified, Stack int
 }
 
 // Status returns how a cube's programs run.
@@ -31,16 +47,27 @@ func (p *Plane) Status(id CubeID) CubeStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range p.parts {
-		for _, other := range c.IDs {
-			if other == id {
-				return CubeStatus{
-					Mode: c.gen.Mode.String(), Reason: p.whyCall(c), Segment: c.number, Segments: c.of, Cubes: len(c.IDs), Alike: p.users[c.gen],
-					Spare: p.spareOf(c) != nil || c.gen.Live(), Instructions: c.gen.Instructions, Verified: c.gen.Verified, Load: c.gen.LoadTime,
-				}
-			}
+		if i := slices.Index(c.IDs, id); i >= 0 {
+			s := c.status(i)
+			s.Reason, s.Alike, s.Spare = p.whyCall(c), p.users[c.gen], p.spareOf(c) != nil || c.gen.Live()
+			return s
 		}
 	}
 	return CubeStatus{}
+}
+
+// status returns what the segment knows about how one of its cubes runs, by the cube's place.
+func (c *segment) status(i int) CubeStatus {
+	own := c.gen.Share(c.Code.Cubes[i].Name)
+	s := CubeStatus{
+		Mode: c.gen.Mode.String(), Segment: c.number, Segments: c.of, Cubes: len(c.IDs), Instructions: c.gen.Instructions,
+		Verified: c.gen.Verified, Stack: c.gen.Stack, OwnInstructions: own.Instructions, OwnStack: own.Stack, Load: c.gen.LoadTime,
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(c.gen.Programs), segments.Program.Compare) {
+		cost := c.gen.Programs[key]
+		s.Programs = append(s.Programs, ProgramStatus{key.Hook, key.Role.String(), cost.Instructions, cost.Verified, cost.Stack})
+	}
+	return s
 }
 
 // Fates returns how packets ended in a cube, other than forwarded: those that occurred and all that the service

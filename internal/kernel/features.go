@@ -32,10 +32,21 @@ type Features struct {
 	// assume that a constant on one path is the same on all paths, and remove the code for the others. So the linker
 	// hides the constants that cubes read through their pointer to the metadata.
 	StackByAnyRegister bool
+	// SmallFrames: a function of a program counts for a multiple of 16 bytes of stack, possibly none (Linux 6.8). Otherwise
+	// it counts for a multiple of 32, at least one.
+	SmallFrames bool
+}
+
+// Frame returns the number of bytes for which a function with some bytes of stack counts.
+func (f Features) Frame(bytes int) int {
+	if f.SmallFrames {
+		return (bytes + 15) &^ 15
+	}
+	return (max(bytes, 1) + 31) &^ 31
 }
 
 // All has every feature.
-var All = Features{NonNullArgs: true, LoopsByFallThrough: true, SkbOfContext: true, RedirectFrags: true, StackByAnyRegister: true}
+var All = Features{NonNullArgs: true, LoopsByFallThrough: true, SkbOfContext: true, RedirectFrags: true, StackByAnyRegister: true, SmallFrames: true}
 
 // Probe probes the running kernel. It needs the privileges for loading a program.
 func Probe() (Features, error) {
@@ -51,11 +62,16 @@ func Probe() (Features, error) {
 	if err != nil {
 		return Features{}, fmt.Errorf("probe the kernel for constants on the stack: %w", err)
 	}
+	frames, err := accepts(frameProbe)
+	if err != nil {
+		return Features{}, fmt.Errorf("probe the kernel for the size of frames: %w", err)
+	}
 	spec, err := btf.LoadKernelSpec()
 	if err != nil {
 		return Features{}, fmt.Errorf("probe the kernel: its types: %w", err)
 	}
-	f := Features{NonNullArgs: nonNull, LoopsByFallThrough: loops, StackByAnyRegister: stack, RedirectFrags: hasEnumerator(spec, "netdev_xdp_act", "NETDEV_XDP_ACT_NDO_XMIT_SG")}
+	f := Features{NonNullArgs: nonNull, LoopsByFallThrough: loops, StackByAnyRegister: stack, SmallFrames: frames,
+		RedirectFrags: hasEnumerator(spec, "netdev_xdp_act", "NETDEV_XDP_ACT_NDO_XMIT_SG")}
 	var fn *btf.Func
 	f.SkbOfContext = spec.TypeByName("bpf_cast_to_kern_ctx", &fn) == nil
 	return f, nil
@@ -120,6 +136,22 @@ func loopProbe(needs bool) *ebpf.ProgramSpec {
 		insns = append(insns, asm.Ja.Label("head"))
 	}
 	return probe(append(insns, asm.JLT.Imm(asm.R0, 4, "body").WithSymbol("head"), asm.Return()))
+}
+
+// frameProbe is a function with 496 bytes of stack that, if required, calls one with none: of 512, both fit only if they
+// count for what they use.
+func frameProbe(needs bool) *ebpf.ProgramSpec {
+	main := []asm.Instruction{asm.StoreImm(asm.R10, -496, 0, asm.Word), asm.Mov.Imm(asm.R0, 0), asm.Return()}
+	if !needs {
+		return probe(main)
+	}
+	function := func(name string, body ...asm.Instruction) asm.Instructions {
+		typ := &btf.FuncProto{Return: &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}}
+		body[0] = btf.WithFuncMetadata(body[0], &btf.Func{Name: name, Linkage: btf.StaticFunc, Type: typ}).WithSymbol(name)
+		return body
+	}
+	return probe(append(function("pcn_probe_main", main[0], asm.Call.Label("pcn_probe_called"), main[1], main[2]),
+		function("pcn_probe_called", main[1], main[2])...))
 }
 
 // testStateFreq is BPF_F_TEST_STATE_FREQ: the verifier compares states wherever possible, not only where that seems

@@ -27,6 +27,7 @@ func TestProbeAgreesWithNewKernels(t *testing.T) {
 		{"bpf_cast_to_kern_ctx", got.SkbOfContext, 6, 2},
 		{"redirects of frames in several buffers", got.RedirectFrags, 6, 3},
 		{"the stack read by any register", got.StackByAnyRegister, 6, 8},
+		{"functions that count for a multiple of 16 bytes", got.SmallFrames, 6, 8},
 	} {
 		if !f.has && need.Linux(t, f.major, f.minor) {
 			t.Errorf("%s: not found on a kernel from %d.%d on", f.name, f.major, f.minor)

@@ -138,6 +138,12 @@ func (e *Exporter) writeLinker(enc *encoder) {
 		enc.put("polycube_segment_instructions", float64(s.Instructions), s.First)
 	}
 	for _, s := range segments {
+		enc.put("polycube_segment_verified_instructions", float64(s.Verified), s.First)
+	}
+	for _, s := range segments {
+		enc.put("polycube_segment_stack_bytes", float64(s.Stack), s.First)
+	}
+	for _, s := range segments {
 		enc.put("polycube_segment_maps", float64(s.Maps), s.First)
 	}
 	a := e.Linker.Activity()

@@ -329,7 +329,8 @@ func TestFramework(t *testing.T) {
 		{"/drops", `[{"cube":"l1","reason":"no-peer","packets":7,"per-second":0},{"cube":"t1",`},
 		{"/drops/t1", `[{"cube":"t1","reason":"no-peer","packets":7,"per-second":0}]`},
 		{"/drops/framework", `[{"cube":"framework","reason":"no-peer","packets":7,"per-second":0}]`},
-		{"/cubes/t1/stats", `"mode":"inline","mode-reason":"","segment":2,"segments":3,"segment-cubes":4,"alike-cubes":2,"instructions":77,"verified-instructions":99,"load-microseconds":5000,"degraded":"","ports":[]`},
+		{"/cubes/t1/stats", `"mode":"inline","mode-reason":"","segment":2,"segments":3,"segment-cubes":4,"alike-cubes":2,"instructions":77,"verified-instructions":99,"stack-bytes":208,"own-instructions":40,"own-stack-bytes":96,"load-microseconds":5000,"degraded":"",` +
+			`"programs":[{"role":"in","hook":"TC","instructions":77,"verified-instructions":99,"stack-bytes":208}],"ports":[]`},
 		{"/netdevs", `"name":"veth1"`},
 		{"/netdevs/veth2", `"name":"veth2"`},
 		{"/topology", `[{"name":"l1"`},

@@ -58,7 +58,9 @@ func (noKernel) Origin(datapath.CubeID, string) (origins.Origin, error)         
 func (noKernel) Inner(datapath.CubeID, string) (*ebpf.MapSpec, error)                 { return nil, cube.ErrNotFound }
 func (noKernel) Status(datapath.CubeID) datapath.CubeStatus {
 	return datapath.CubeStatus{
-		Mode: "inline", Segment: 2, Segments: 3, Cubes: 4, Alike: 2, Instructions: 77, Verified: 99, Load: 5 * time.Millisecond,
+		Mode: "inline", Segment: 2, Segments: 3, Cubes: 4, Alike: 2, Instructions: 77, Verified: 99, Stack: 208,
+		OwnInstructions: 40, OwnStack: 96, Load: 5 * time.Millisecond,
+		Programs: []datapath.ProgramStatus{{Hook: cube.TC, Role: "in", Instructions: 77, Verified: 99, Stack: 208}},
 	}
 }
 func (noKernel) CheckObject(string, map[cube.Hook][]byte) error { return nil }

@@ -40,7 +40,7 @@ func (madeUpLinker) Activity() datapath.Activity {
 }
 
 func (madeUpLinker) Segments() []datapath.Segment {
-	return []datapath.Segment{{First: "l1", Cubes: 2, Mode: "inline", Instructions: 77, Maps: 3},
+	return []datapath.Segment{{First: "l1", Cubes: 2, Mode: "inline", Instructions: 77, Verified: 99, Stack: 208, Maps: 3},
 		{First: "t1", Cubes: 1, Mode: "call", Reason: "it is too large", Instructions: 9, Maps: 1}}
 }
 
@@ -86,6 +86,8 @@ func TestMetrics(t *testing.T) {
 		`polycube_cube_healthy{cubeName="l1",service="lab"} 1.000000`,
 		`polycube_build_info{version="1.2.3"} 1.000000`,
 		`polycube_segment_inlined{cubeName="t1"} 0.000000`,
+		`polycube_segment_verified_instructions{cubeName="l1"} 99.000000`,
+		`polycube_segment_stack_bytes{cubeName="l1"} 208.000000`,
 		`polycube_relink_duration_seconds_bucket{mode="call",le="0.003"} 1`,
 		`polycube_relink_failures_total{reason="too-large"} 2.000000`,
 		`polycube_slowpath_records_total{kind="packet"} 12.000000`,

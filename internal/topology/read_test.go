@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -106,7 +105,7 @@ func TestServicesAndCounters(t *testing.T) {
 	if f, err := l.Fates("br2"); err != nil || fmt.Sprint(f) != "[{pass false 2}]" {
 		t.Errorf("fates are %v, %v", f, err)
 	}
-	if st, err := l.Status("br2"); err != nil || st != (datapath.CubeStatus{Mode: "inline"}) {
+	if st, err := l.Status("br2"); err != nil || st.Mode != "inline" {
 		t.Errorf("status is %v, %v", st, err)
 	}
 	if _, err := l.Fates("nope"); !errors.Is(err, cube.ErrNotFound) {

@@ -31,6 +31,7 @@ type line struct {
 	Constants    string `json:"constants,omitempty"`
 	Instructions int    `json:"instructions,omitempty"`
 	Verified     int    `json:"verified,omitempty"`
+	Stack        int    `json:"stack,omitempty"`
 	Microseconds int64  `json:"microseconds,omitempty"`
 	Refused      string `json:"refused,omitempty"`
 }
@@ -78,7 +79,7 @@ func table(t *testing.T, service string, report datapath.TrialReport, err error)
 	out := json.NewEncoder(f)
 	var lines []line
 	for _, l := range report.Loads {
-		lines = append(lines, line{service, l.Hook.String(), l.At, l.Role.String(), l.Mode.String(), l.Constants, l.Instructions, l.Verified, l.Took.Microseconds(), ""})
+		lines = append(lines, line{service, l.Hook.String(), l.At, l.Role.String(), l.Mode.String(), l.Constants, l.Instructions, l.Verified, l.Stack, l.Took.Microseconds(), ""})
 	}
 	var r *datapath.TrialError
 	if errors.As(err, &r) {

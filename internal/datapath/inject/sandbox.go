@@ -334,7 +334,7 @@ func (s *Sandbox) load() error {
 		if err != nil {
 			return fmt.Errorf("copy the programs: %w", err)
 		}
-		prog, err := refusal.Load(spec)
+		prog, _, err := refusal.Load(spec, s.from.Kernel.Frame)
 		if err != nil {
 			return fmt.Errorf("load the copy of the programs: %w", err)
 		}

@@ -3,8 +3,8 @@
 // Package refusal loads linked programs, and if the kernel's verifier refuses one, determines the cause: which cube,
 // which of its functions, which line of C, and the remedy.
 //
-// Programs are loaded without the verifier's log, which costs time and memory. Only a refused one is loaded again, with
-// a log of limited size.
+// Programs are loaded with the shortest log of the verifier, a few lines of figures. The log of its steps costs time and
+// memory: only a refused program is loaded again with that, of limited size.
 package refusal
 
 import (
@@ -18,27 +18,33 @@ import (
 )
 
 // Load loads a linked program. An error is a *Error if the verifier refuses the program. Any other failure (no memory,
-// no privilege, a program of several cubes that is too large and will be split) is not.
-func Load(spec *ebpf.ProgramSpec) (*ebpf.Program, error) {
-	prog, err := ebpf.NewProgramWithOptions(spec, ebpf.ProgramOptions{LogDisabled: true})
+// no privilege, a program of several cubes that is too large and will be split) is not. round is how many bytes of stack
+// a function counts for.
+func Load(spec *ebpf.ProgramSpec, round func(bytes int) int) (*ebpf.Program, Cost, error) {
+	prog, err := ebpf.NewProgramWithOptions(spec, ebpf.ProgramOptions{LogLevel: ebpf.LogLevelStats})
 	if err == nil {
-		return prog, nil
+		return prog, costOf(spec, read(prog.VerifierLog), round), nil
 	}
+	return nil, Cost{}, refused(spec, err)
+}
+
+// refused returns why a program was refused.
+func refused(spec *ebpf.ProgramSpec, err error) error {
 	places := link.Places(spec.Instructions)
 	if r := missingFunction(spec, places, err); r != nil {
-		return nil, r
+		return r
 	}
 	if verdict(err) && (!errors.Is(err, unix.E2BIG) || len(cubesOf(places)) <= 1) {
 		b, aerr := assemble(spec)
 		if aerr != nil {
-			return nil, fmt.Errorf("%w (find the reason: %w)", err, aerr)
+			return fmt.Errorf("%w (find the reason: %w)", err, aerr)
 		}
 		defer b.close()
 		if r := explain(spec, places, err, read(logOf(b.load, heavy(err)))); r != nil {
-			return nil, r
+			return r
 		}
 	}
-	return nil, fmt.Errorf("refused by the kernel: %w", err)
+	return fmt.Errorf("refused by the kernel: %w", err)
 }
 
 // verdicts are the errors of the verifier: EFAULT is also returned if there are too many jumps on a path, 524 is

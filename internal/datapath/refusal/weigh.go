@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
 
 	"github.com/polycube/polycube/internal/datapath/link"
 )
@@ -47,42 +46,14 @@ func Weigh(spec *ebpf.ProgramSpec) (map[link.Origin]Weight, error) {
 }
 
 // WeighWhole lets the kernel verify a program, and closes it. The weight is that of the whole program, with all that it
-// calls: its stack is that of the deepest chain of calls as the kernel counts it for its limit of 512 bytes. round is how
-// many bytes a function counts for, which depends on the kernel.
+// calls. round is how many bytes of stack a function counts for, which depends on the kernel.
 func WeighWhole(spec *ebpf.ProgramSpec, round func(bytes int) int) (Weight, error) {
-	b, err := assemble(spec)
+	prog, cost, err := Load(spec, round)
 	if err != nil {
 		return Weight{}, err
 	}
-	defer b.close()
-	log, _, err := b.load(levelReason, logStart)
-	if err != nil {
-		return Weight{}, fmt.Errorf("refused by the kernel: %w\n%s", err, log)
-	}
-	said, places := read(log), link.Places(spec.Instructions)
-	if said.verified == 0 || len(said.depths) == 0 {
-		return Weight{}, fmt.Errorf("no figures in the verifier's log: %q", log)
-	}
-	loops := map[int]bool{}
-	for i, p := range places {
-		if in := &spec.Instructions[i]; in.IsBuiltinCall() && in.Constant == int64(asm.FnLoop) {
-			loops[p.Subprogram] = true
-		}
-	}
-	for f, bytes := range said.depths {
-		if loops[f] {
-			bytes -= inlinedLoop
-		}
-		said.depths[f] = round(bytes)
-	}
-	every := func(int) bool { return true }
-	_, bytes := chainFrom(callGraph(spec.Instructions, places, len(said.depths), every), said.depths, 0)
-	return Weight{Verified: said.verified, Stack: bytes}, nil
+	return Weight{cost.Verified, cost.Stack}, prog.Close()
 }
-
-// inlinedLoop is the number of bytes that the kernel adds to the stack of a function when it inlines calls of bpf_loop
-// in it, after it has compared the stack with the limit, and before it logs it.
-const inlinedLoop = 24
 
 // levelAll keeps the steps of successful paths, in a log several times as long.
 const levelAll = 2 | levelSteps

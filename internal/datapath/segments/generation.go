@@ -42,9 +42,10 @@ type Program struct {
 type Generation struct {
 	// Mode is how the programs were linked.
 	Mode link.Mode
-	// Instructions is the size of the largest program, Verified the number of instructions that the
-	// verifier looked at.
-	Instructions, Verified int
+	// Cost has the largest of each figure among the Programs.
+	refusal.Cost
+	// Programs are what each program costs.
+	Programs map[Program]refusal.Cost
 	// Size is the number of instructions of all programs.
 	Size int
 	// Maps is how many maps the program with the most of them uses.
@@ -92,7 +93,7 @@ func (m *Maker) BuildLive(c *Description) (*Generation, error) {
 func (m *Maker) build(c *Description, mode link.Mode, rodata *ebpf.Map, live *liveConstants) (_ *Generation, err error) {
 	defer func(began time.Time) { m.activity.done(mode, began, err) }(time.Now())
 	gen := &Generation{
-		Mode: mode, Shape: c.Shape, progs: map[Program]*ebpf.Program{}, arrays: map[cube.Hook]*ebpf.Map{}, live: live,
+		Mode: mode, Shape: c.Shape, Programs: map[Program]refusal.Cost{}, progs: map[Program]*ebpf.Program{}, arrays: map[cube.Hook]*ebpf.Map{}, live: live,
 	}
 	defer func() { _ = rodata.Close() }()
 	if err := m.makeArrays(gen, c); err != nil {
@@ -107,7 +108,7 @@ func (m *Maker) build(c *Description, mode link.Mode, rodata *ebpf.Map, live *li
 	}
 	if err == nil {
 		start = time.Now()
-		err = gen.load(specs)
+		err = gen.load(specs, m.kernel.Frame)
 		gen.LoadTime = time.Since(start)
 	}
 	for h, array := range gen.arrays {
@@ -228,26 +229,25 @@ func (c *Description) enterable() bool {
 	return false
 }
 
-// load loads the programs in parallel, because the verifier takes most of the time.
-func (gen *Generation) load(specs map[Program]*ebpf.ProgramSpec) error {
+// load loads the programs in parallel, because the verifier takes most of the time. frame is how many bytes of stack a
+// function counts for.
+func (gen *Generation) load(specs map[Program]*ebpf.ProgramSpec, frame func(bytes int) int) error {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	errs := map[Program]error{}
 	for key, spec := range specs {
 		wg.Go(func() {
-			prog, err := refusal.Load(spec)
+			prog, cost, err := refusal.Load(spec, frame)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
 				errs[key] = fmt.Errorf("load the %s %s program: %w", key.Hook, key.Role, err)
 				return
 			}
-			gen.progs[key] = prog
-			gen.Instructions = max(gen.Instructions, len(spec.Instructions))
-			gen.Size += len(spec.Instructions)
+			gen.progs[key], gen.Programs[key] = prog, cost
+			gen.Cost = gen.Cost.Most(cost)
+			gen.Size += cost.Instructions
 			if info, err := prog.Info(); err == nil {
-				n, _ := info.VerifiedInstructions()
-				gen.Verified = max(gen.Verified, int(n))
 				used, _ := info.MapIDs()
 				gen.Maps = max(gen.Maps, len(used))
 			}
@@ -284,6 +284,17 @@ func (gen *Generation) Release() {
 	if gen.members != nil {
 		_ = gen.members.m.Close()
 	}
+}
+
+// Share is the part of one of its cubes in the costs. Programs of cubes that are alike have the code of one of them.
+func (gen *Generation) Share(name string) refusal.Share {
+	if share, ok := gen.Cubes[name]; ok || gen.members == nil {
+		return share
+	}
+	for _, share := range gen.Cubes {
+		return share
+	}
+	return refusal.Share{}
 }
 
 // Live reports whether the constants of the programs can be written.

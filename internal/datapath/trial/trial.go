@@ -78,9 +78,10 @@ type Load struct {
 	Role link.Role
 	Mode link.Mode
 	// Constants are those that differ from their defaults, in words.
-	Constants              string
-	Instructions, Verified int
-	Took                   time.Duration
+	Constants string
+	// Instructions, Verified and Stack are what the program costs.
+	Instructions, Verified, Stack int
+	Took                          time.Duration
 }
 
 // Error is a program that could not be linked or that the kernel refused.
@@ -158,7 +159,7 @@ func TryLike(ctx context.Context, t Trial, as Like) (Report, error) {
 		if service.Object(h) == nil || t.Hooks != nil && !slices.Contains(t.Hooks, h) {
 			continue
 		}
-		r := &trier{t: t, hook: h, mode: as.Mode, service: service, report: &report}
+		r := &trier{t: t, hook: h, mode: as.Mode, service: service, frame: as.Kernel.Frame, report: &report}
 		if err := r.run(ctx, as); err != nil {
 			return report, err
 		}
@@ -174,6 +175,7 @@ type trier struct {
 	mode    segments.Mode
 	service *state.Service
 	m       *segments.Maker // of the trial: with a framework and cubes without pins
+	frame   func(bytes int) int
 
 	mu     sync.Mutex
 	report *Report
@@ -392,29 +394,25 @@ func (r *trier) again(print [32]byte) bool {
 // load loads one program and closes it.
 func (r *trier) load(a attempt, key segments.Program, spec *ebpf.ProgramSpec) error {
 	began := time.Now()
-	prog, err := refusal.Load(spec)
+	prog, cost, err := refusal.Load(spec, r.frame)
 	if err != nil {
 		a.at.hook = key.Hook // the program of a companion is a different one
 		return r.fault(a, key.Role, err)
 	}
 	took := time.Since(began)
-	verified := 0
-	if info, err := prog.Info(); err == nil {
-		n, _ := info.VerifiedInstructions()
-		verified = int(n)
-	}
 	if err := prog.Close(); err != nil {
 		return r.fault(a, key.Role, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.report.Programs++
-	r.report.Verified += verified
+	r.report.Verified += cost.Verified
 	mode := a.mode
 	if key.Role == link.OnResume {
 		mode = link.Call // the same whatever the mode of the others
 	}
-	r.report.heaviest(Load{key.Hook, a.at.name, key.Role, mode, r.words(a.values), len(spec.Instructions), verified, took})
+	r.report.heaviest(Load{key.Hook, a.at.name, key.Role, mode, r.words(a.values),
+		cost.Instructions, cost.Verified, cost.Stack, took})
 	return nil
 }
 
