@@ -37,7 +37,7 @@ type line struct {
 }
 
 // TestEveryServiceOnTrial: the kernel accepts all programs of every service, with every pair of constant values, as
-// functions and inlined.
+// functions and inlined, and they keep to their budgets.
 func TestEveryServiceOnTrial(t *testing.T) {
 	netns.NeedRoot(t)
 	for _, s := range cube.Services() {
@@ -60,6 +60,11 @@ func TestEveryServiceOnTrial(t *testing.T) {
 			}
 			if report.NotInlined != "" {
 				t.Errorf("it cannot be inlined: %s", report.NotInlined)
+			}
+			for _, l := range report.Loads {
+				if what := overBudget(info.Name, l); what != "" {
+					t.Errorf("%s, %s program at %s, %s mode, %s: %s", l.At, l.Role, l.Hook, l.Mode, l.Constants, what)
+				}
 			}
 		})
 	}

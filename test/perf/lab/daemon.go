@@ -199,9 +199,12 @@ type Memory struct {
 }
 
 // Memory reads it.
-func (d *Daemon) Memory() (Memory, error) {
+func (d *Daemon) Memory() (Memory, error) { return MemoryOf(d.cmd.Process.Pid) }
+
+// MemoryOf reads the memory of a process that is a daemon, or does the same.
+func MemoryOf(pid int) (Memory, error) {
 	var m Memory
-	proc := filepath.Join("/proc", strconv.Itoa(d.cmd.Process.Pid))
+	proc := filepath.Join("/proc", strconv.Itoa(pid))
 	status, err := fields(filepath.Join(proc, "status"))
 	if err != nil {
 		return m, fmt.Errorf("memory of the daemon: %w", err)
