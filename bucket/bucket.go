@@ -101,6 +101,13 @@ func (l Limit) Left(bucket uint64, now time.Duration) uint32 {
 	return uint32(min(n, uint64(l.Burst)))
 }
 
+// Moved returns a bucket that has, with limit to, the tokens that a bucket has with l, but at most the new burst. A bucket
+// is a time, of which a higher rate makes more tokens: programs that get a higher rate without this let a burst through.
+// Store it by compare-and-swap before programs get the limit.
+func (l Limit) Moved(bucket uint64, to Limit, now time.Duration) uint64 {
+	return uint64(now)<<fraction - to.cost(min(l.Left(bucket, now), to.Burst))
+}
+
 // emptied is since when a bucket has been filling, at most the time of the burst ago.
 func (l Limit) emptied(bucket, at uint64) uint64 {
 	if passed := int64(at - bucket); bucket == 0 || passed > int64(l.Size) || passed < -ahead {

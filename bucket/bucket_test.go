@@ -195,3 +195,29 @@ func TestRatesThatAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestAMovedBucketHasAsManyTokens: with rates that rise and fall, and a smaller burst.
+func TestAMovedBucketHasAsManyTokens(t *testing.T) {
+	limit := func(rate uint64, burst uint32) Limit {
+		l, err := New(rate, time.Second, burst)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	const now = 1000 * time.Hour
+	slow, fast, small := limit(1000, 5000), limit(1_000_000_000, 5000), limit(1000, 50)
+	for _, tokens := range []uint32{0, 1, 49, 51, 4999, 5000} {
+		for _, tt := range []struct{ from, to Limit }{{slow, fast}, {fast, slow}, {slow, small}, {small, slow}, {slow, slow}} {
+			var word uint64
+			if taken := tt.from.Burst - min(tokens, tt.from.Burst); taken > 0 && !tt.from.Take(&word, taken, now) {
+				t.Fatalf("%d tokens cannot be taken from a full bucket of %+v", taken, tt.from)
+			}
+			had := tt.from.Left(word, now)
+			got, want := tt.to.Left(tt.from.Moved(word, tt.to, now), now), min(had, tt.to.Burst)
+			if got != want {
+				t.Errorf("%d tokens of %+v are %d of %+v, want %d", had, tt.from, got, tt.to, want)
+			}
+		}
+	}
+}

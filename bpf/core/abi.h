@@ -7,7 +7,6 @@
 #include <pcn/ctx.h>
 #include <pcn/md.h>
 
-#define PCN_MAX_CUBES 1024
 #define PCN_MAX_PORTS 512 /* of one cube; a power of two */
 #define PCN_PAGES 16
 #define PCN_SLOTS 1001 /* counter slots in a page; the last one counts packets of no port */

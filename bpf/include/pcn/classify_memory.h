@@ -36,7 +36,7 @@ PCN_MAP_OF_MAPS_SHARED(classify, classify_memory, BPF_MAP_TYPE_ARRAY_OF_MAPS, __
 		       BPF_F_MMAPABLE);
 /* Internal: where each set is. The element after the last set belongs to the control plane. */
 PCN_MAP_SHARED_FLAGS(classify, classify_sets, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_classify_root,
-		     1024 * PCN_CLASSIFY_SETS + 1, BPF_F_MMAPABLE);
+		     PCN_MAX_CUBES *PCN_CLASSIFY_SETS + 1, BPF_F_MMAPABLE);
 PCN_MAP_SHARED_FLAGS(classify, classify_addresses, BPF_MAP_TYPE_ARRAY, __u32,
 		     struct pcn_classify_addresses, PCN_CLASSIFY_ADDRESSES, BPF_F_MMAPABLE);
 

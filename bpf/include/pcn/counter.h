@@ -33,15 +33,22 @@ struct pcn_count {
 	__u64 bytes;
 };
 
-/* Adds a packet of `bytes` bytes to an entry of a map of struct pcn_count, if the entry exists. */
-PCN_INLINE void pcn_count_packet(void *counters, const void *key, __u32 bytes)
+/* Adds a number of packets of `bytes` bytes together, such as those of a superframe, to an entry of a
+ * map of struct pcn_count, if the entry exists. */
+PCN_INLINE void pcn_count_packets(void *counters, const void *key, __u32 packets, __u32 bytes)
 {
 	struct pcn_count *n = bpf_map_lookup_elem(counters, key);
 
 	if (!n)
 		return;
-	n->packets++;
+	n->packets += packets;
 	n->bytes += bytes;
+}
+
+/* Adds a packet of `bytes` bytes to an entry of a map of struct pcn_count, if the entry exists. */
+PCN_INLINE void pcn_count_packet(void *counters, const void *key, __u32 bytes)
+{
+	pcn_count_packets(counters, key, 1, bytes);
 }
 
 #endif

@@ -6,6 +6,9 @@
 
 #include <linux/types.h>
 
+/* The numbers of cubes, pcn_instance(md), are below this: the size of arrays that have a row for each. */
+#define PCN_MAX_CUBES 1024
+
 /* Metadata of a packet, version 1: 64 bytes, zeroed when the packet enters. The linker and the
  * daemon know the offsets (internal/datapath/abi); extend it only in `reserved`. */
 struct pcn_md {

@@ -24,10 +24,10 @@ PCN_MAP_OF_MAPS_SHARED(rules, rule_owners, BPF_MAP_TYPE_ARRAY_OF_MAPS, __u32,
 /* Internal: exists as long as the cube, and distinguishes it from an earlier cube with the same number. */
 PCN_MAP(rule_counters_kept, BPF_MAP_TYPE_ARRAY, __u32, __u32, 1);
 
-/* Counts a packet of `bytes` bytes for the rule whose counter is `*counter`, a number that the
- * control plane put into the rule's result. The variable is overwritten, so that the function needs
- * no stack of its own. */
-PCN_INLINE void pcn_count_rule(__u32 *counter, __u32 bytes)
+/* Counts a number of packets of `bytes` bytes together, such as those of a superframe, for the rule
+ * whose counter is `*counter`, a number that the control plane put into the rule's result. The
+ * variable is overwritten, so that the function needs no stack of its own. */
+PCN_INLINE void pcn_count_rule_packets(__u32 *counter, __u32 packets, __u32 bytes)
 {
 	__u32 which = *counter;
 	void *part;
@@ -37,7 +37,13 @@ PCN_INLINE void pcn_count_rule(__u32 *counter, __u32 bytes)
 	if (!part)
 		return;
 	*counter = which % PCN_RULE_COUNTERS;
-	pcn_count_packet(part, counter, bytes);
+	pcn_count_packets(part, counter, packets, bytes);
+}
+
+/* Counts a packet of `bytes` bytes in the same way. */
+PCN_INLINE void pcn_count_rule(__u32 *counter, __u32 bytes)
+{
+	pcn_count_rule_packets(counter, 1, bytes);
 }
 
 #endif
