@@ -3,12 +3,15 @@
 package guide
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/polycube/polycube/test/lint"
+	"github.com/polycube/polycube/test/pace"
 )
 
 // hosts are two network namespaces, each with a wire to the machine.
@@ -52,6 +55,39 @@ polycubectl s set max-length=200`)
 		t.Errorf("ping of 1000 bytes at a limit of 200: exit %d\n%s", exit, out)
 	}
 	term.Must("ip netns exec host1 ping -c 1 -s 100 10.0.0.2")
+}
+
+// TestTimedThePacketsOfANewCubeFlowSoon: from the scaffold to the first packet through it, with the build, takes two minutes
+// of a processor: unlike time, that hardly depends on what else the machine does.
+func TestTimedThePacketsOfANewCubeFlowSoon(t *testing.T) {
+	for _, tt := range []struct{ name, options, use string }{
+		{"patchpanel", "", `polycubectl patchpanel add p
+polycubectl p ports add p1 peer=veth1
+polycubectl p ports add p2 peer=veth2
+`},
+		{"sizeguard", "TRANSPARENT=1", `polycubectl sizeguard add s
+polycubectl simplebridge add br1
+polycubectl br1 ports add p1 peer=veth1
+polycubectl br1 ports add p2 peer=veth2
+polycubectl attach s br1:p1
+`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			term := open(t, clone(t))
+			term.Must("make new-cube NAME=" + tt.name + " " + tt.options + "\nmake\n" + daemon + hosts + tt.use + "ip netns exec host1 ping -c 1 10.0.0.2")
+			var minutes, more int
+			var user, system float64 // of all commands that have ended
+			printed := term.Must("times | tail -n 1")
+			if _, err := fmt.Sscanf(strings.TrimSpace(printed), "%dm%fs %dm%fs", &minutes, &user, &more, &system); err != nil {
+				t.Fatalf("the times of the commands are %q: %v", printed, err)
+			}
+			took := time.Duration((float64(60*(minutes+more)) + user + system) * float64(time.Second))
+			t.Logf("%s from the scaffold to the first packet", took)
+			if limit := pace.Stretch(2 * time.Minute); took > limit {
+				t.Errorf("%s from the scaffold to the first packet, want at most %s", took, limit)
+			}
+		})
+	}
 }
 
 // checkSources checks the created files with the house rules and the tools that `make lint` runs.

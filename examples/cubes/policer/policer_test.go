@@ -220,8 +220,19 @@ func TestARateTakesEffectAtOnceWithoutABurst(t *testing.T) {
 			}
 			return nil
 		})
+		const burst = 10 // frames
+		l.Set("PATCH", "p limit 0 INGRESS rate", "100000000000")
+		for range 2 * burst {
+			passes(t, l, "at 100 Gbit/s", "veth1", udp(0))
+		}
 		l.Set("PATCH", "p limit 0 INGRESS rate", "1")
-		exceeds(t, l, "with the old rate again", "veth1", udp(0))
+		n = 0 // a bucket that was full is full
+		for n <= burst && l.Run("veth1", udp(0)).Verdict == "send" {
+			n++
+		}
+		for range burst {
+			exceeds(t, l, "with the first rate again", "veth1", udp(0))
+		}
 	})
 }
 
