@@ -17,7 +17,7 @@ import (
 
 // mostVerified is more than the verifier processes for ten forwarders in one program, and less than for two programs that
 // have a search each.
-const mostVerified = 60_000
+const mostVerified = 36_000
 
 func TestForwardersInARowShareTheSearch(t *testing.T) {
 	const row = 10
