@@ -4,17 +4,21 @@ package netns
 
 import (
 	"bufio"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"sync"
 )
 
 // AnswerLines listens for TCP and answers each line with what answer returns for it and its sender, until the test ends.
-// Lines are without their ends.
-func (n *Namespace) AnswerLines(address string, answer func(from net.Addr, line string) string) {
+// Lines are without their ends. With a configuration, the connections are TLS.
+func (n *Namespace) AnswerLines(address string, answer func(from net.Addr, line string) string, secure ...*tls.Config) {
 	n.t.Helper()
 	var l net.Listener
 	n.Must(func() (err error) { l, err = net.Listen("tcp", address); return err })
+	for _, config := range secure {
+		l = tls.NewListener(l, config)
+	}
 	var all []net.Conn
 	var working sync.WaitGroup
 	ended := make(chan struct{})
