@@ -23,7 +23,7 @@ func (i *instance) share(t *table, id uint64) error {
 	case i.l.process == nil:
 		return fmt.Errorf("map %s: only a service that the daemon starts (type lib) can map it into memory: %w", t.name, cube.ErrUnsupported)
 	case t.inner != nil:
-		return fmt.Errorf("map %s: a map inside of a map of maps cannot be mapped into memory: %w", t.name, cube.ErrUnsupported)
+		return fmt.Errorf("map %s: the inner maps of a map of maps cannot be mapped into memory: %w", t.name, cube.ErrUnsupported)
 	case t.m.Type() != ebpf.RingBuf && (t.m.Type() != ebpf.Array || t.m.Flags()&flagMmapable == 0):
 		return fmt.Errorf("map %s: only a ring, or an array with the flag BPF_F_MMAPABLE, can be mapped into memory: %w", t.name, cube.ErrInvalid)
 	}

@@ -113,6 +113,7 @@ func TestTheReadmesOfServices(t *testing.T) {
 	for name, install := range map[string]func(testing.TB) string{
 		"portknock": func(t testing.TB) string { return pythonService(t, "polycube-portknock") },
 		"ratelimit": func(t testing.TB) string { return goService(t, "../../examples/services/ratelimit") },
+		"hostguard": func(t testing.TB) string { return goService(t, "../../examples/services/hostguard") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -62,8 +63,12 @@ func slowPath(ctx context.Context, r *Run) error {
 	if err != nil {
 		return fmt.Errorf("superframes: %w", err)
 	}
-	r.add(Section{Title: "Slow path", Text: slowText, Tables: []*report.Table{rates, share, fair, super}},
-		append(append(checks, fairChecks...), superCheck)...)
+	own, ownChecks, err := ringTable(ctx, r)
+	if err != nil {
+		return err
+	}
+	r.add(Section{Title: "Slow path", Text: slowText, Tables: []*report.Table{rates, share, fair, super, own}},
+		slices.Concat(checks, fairChecks, []report.Check{superCheck}, ownChecks)...)
 	return nil
 }
 

@@ -37,8 +37,9 @@ struct pcn_ring_counts {
 		      BPF_F_MMAPABLE);                                                     \
 	PCN_MAP(name##_counts, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_ring_counts, 1)
 
-#define PCN_RING_VLAN 1 /* flag: vlan_proto and vlan_tci are valid */
-#define PCN_RING_XDP 2	/* flag: from a program at XDP */
+/* Flags of a record: vlan_proto and vlan_tci are valid; a program at XDP wrote it. */
+#define PCN_RING_VLAN 1
+#define PCN_RING_XDP 2
 
 /* A record of the ring: 56 bytes, followed by the first `caplen` bytes of the frame. */
 struct pcn_ring_record {

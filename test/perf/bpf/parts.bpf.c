@@ -8,6 +8,7 @@
 #include <pcn/classify.h>
 #include <pcn/conntrack_packet.h>
 #include <pcn/fdb.h>
+#include <pcn/ring.h>
 #include <pcn/rule_counters.h>
 
 PCN_MAP(fdb, BPF_MAP_TYPE_HASH, __u64, struct pcn_fdb_entry, 64);
@@ -68,6 +69,15 @@ PCN_PROGRAM(part_bucket)
 	__u64 *bucket = bpf_map_lookup_elem(&buckets, &zero);
 
 	if (!limit || !bucket || !pcn_bucket_take(bucket, limit, md->packet_len, pcn_time_coarse()))
+		return pcn_pkt_drop(ctx, md, PARTS_NO);
+	return pcn_pkt_drop(ctx, md, PARTS_YES);
+}
+
+PCN_RING(copies, 1 << 20);
+
+PCN_PROGRAM(part_ring)
+{
+	if (pcn_ring_packet(copies, ctx, md, 128, 0))
 		return pcn_pkt_drop(ctx, md, PARTS_NO);
 	return pcn_pkt_drop(ctx, md, PARTS_YES);
 }

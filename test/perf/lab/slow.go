@@ -89,17 +89,21 @@ func (p *Plane) Read(ctx context.Context, h slowpath.Handler) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
+	return Start(ctx, func(ctx context.Context) error { return errors.Join(ring.Run(ctx, h), ring.Close()) }), nil
+}
+
+// Start runs a reader on the last CPU until its context ends; call Stop.
+func Start(ctx context.Context, run func(context.Context) error) *Reader {
 	rd := &Reader{ended: make(chan error, 1)}
 	ctx, rd.stop = context.WithCancel(ctx)
 	go func() {
-		err := netns.OnCPU(lastCPU(), func() error {
+		rd.ended <- netns.OnCPU(lastCPU(), func() error {
 			start := threadTime()
 			defer func() { rd.spent = threadTime() - start }()
-			return ring.Run(ctx, h)
+			return run(ctx)
 		})
-		rd.ended <- errors.Join(err, ring.Close())
 	}()
-	return rd, nil
+	return rd
 }
 
 // Stop ends the reader and returns the CPU time in ns that it used.
