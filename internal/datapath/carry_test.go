@@ -303,6 +303,44 @@ func TestSizesThatCannotBeAreRefused(t *testing.T) {
 	}
 }
 
+// A map that is declared disposable starts empty where its entries do not fit the new declaration. The service is not asked.
+func TestADisposableMapStartsEmpty(t *testing.T) {
+	asked := func(cube.Migration) error { return errors.New("it was asked") }
+	in(t, few, func(t *testing.T, b *bench) {
+		n, x, y := b.tallied()
+		for _, tt := range []struct {
+			version string
+			migrate func(cube.Migration) error
+			want    map[uint32]wide // after the upgrade, and after a packet more
+			origin  origins.Origin
+		}{
+			{"tally_more", nil, map[uint32]wide{0: {3, 192}, 1: {1, 64}}, origins.Resized},
+			{"tally_fewer", nil, map[uint32]wide{0: {1, 64}}, origins.Created},
+			{"tally_fewer", nil, map[uint32]wide{0: {2, 128}}, origins.Adopted},
+			{"tally_dropped", asked, map[uint32]wide{0: {1, 64}}, origins.Created},
+			{"tally_dropped", asked, map[uint32]wide{0: {2, 128}}, origins.Adopted},
+		} {
+			b.must(func() error { return b.upgrade(n, tt.version, tt.migrate, nil) })
+			if got, err := b.plane.Origin(n.ID, "seen"); err != nil || got != tt.origin {
+				t.Errorf("%s: the map was %v, want %v (%v)", tt.version, got, tt.origin, err)
+			}
+			b.commit()
+			b.passes(x, y, frame("one more"))
+			got := map[uint32]wide{}
+			if tt.version == "tally_dropped" {
+				got = seen[wide](b, n)
+			} else {
+				for port, c := range seen[counter](b, n) {
+					got[port] = wide{uint64(c.Packets), uint64(c.Bytes)}
+				}
+			}
+			if !maps.Equal(got, tt.want) {
+				t.Errorf("%s: counted %v, want %v", tt.version, got, tt.want)
+			}
+		}
+	})
+}
+
 func TestALayoutThatCannotBeCarriedOverChangesNothing(t *testing.T) {
 	boom := func(cube.Migration) error { panic("boom") }
 	refuse := func(m cube.Migration) error {

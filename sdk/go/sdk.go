@@ -26,6 +26,9 @@ type Service[T Instance] struct {
 	// MinKernel is the oldest supported kernel, such as "6.1"; empty means the model's value.
 	MinKernel string
 	Deadlines Deadlines
+	// Migrations convert the maps whose layout differs from that of an earlier version of the service. Without the one for
+	// a map, cubes of that version refuse the new one, unless the map is declared with PCN_DISPOSABLE.
+	Migrations []Migration
 	// New creates an instance; it must not access maps yet.
 	New func(Env) (T, error)
 }

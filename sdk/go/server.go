@@ -60,13 +60,18 @@ func (s *server[T]) Describe(_ context.Context, r *pb.DescribeRequest) (*pb.Desc
 	if r.GetProtocol() < protocol {
 		return nil, status.Errorf(codes.Unimplemented, "the daemon uses version %d of the protocol, the service version %d", r.GetProtocol(), protocol)
 	}
+	for _, m := range s.service.Migrations {
+		if err := m.check(); err != nil {
+			return nil, status.Error(codes.InvalidArgument, err.Error())
+		}
+	}
 	d := s.service.Deadlines
 	return &pb.Description{
 		Protocol: protocol, Name: s.service.Name, Model: s.service.Model, Objects: objects(s.service.Objects),
 		MaxPorts: uint32(s.service.MaxPorts), MinKernel: s.service.MinKernel,
 		State: has[Stater, T](), DeleteState: has[StateDeleter, T](), Actions: has[Actor, T](),
 		Packets: has[PacketHandler, T](), Notifications: has[Notified, T](), Ports: has[PortWatcher, T](),
-		Parent: has[ParentWatcher, T](),
+		Parent: has[ParentWatcher, T](), Migrate: len(s.service.Migrations) > 0,
 		Deadlines: &pb.Deadlines{Prepare: uint32(d.Prepare.Milliseconds()), Commit: uint32(d.Commit.Milliseconds()),
 			State: uint32(d.State.Milliseconds()), Action: uint32(d.Action.Milliseconds())},
 	}, nil

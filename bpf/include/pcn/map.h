@@ -65,6 +65,12 @@
 			       inner_entries, inner_flags)                                      \
 	name SEC(".maps") PCN_MAP_TAG("pcn_shared:" #namespace)
 
+/* In front of a map: its entries may be dropped. If a later version declares the map with another
+ * layout, or too small for them, it starts empty, and the service need not convert them.
+ *
+ *	PCN_DISPOSABLE PCN_MAP(cache, BPF_MAP_TYPE_LRU_HASH, __u32, struct answer, 1024); */
+#define PCN_DISPOSABLE PCN_MAP_TAG("pcn_disposable")
+
 /* Internal: a map without a name. */
 #define PCN_MAP_STRUCT(kind, key_type, value_type, entries, flags) \
 	struct {                                                   \

@@ -7,11 +7,18 @@ package bpfmap
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 )
+
+// TagDisposable is the tag that PCN_DISPOSABLE of <pcn/map.h> writes to the object.
+const TagDisposable = "pcn_disposable"
+
+// Disposable reports whether the entries of a map may be dropped when its declaration changes.
+func Disposable(s *ebpf.MapSpec) bool { return slices.Contains(s.Tags, TagDisposable) }
 
 // Difference is how an existing map differs from its current declaration.
 type Difference uint8
@@ -116,6 +123,9 @@ func btof(b bool) int {
 func DeclaredOtherwise(a, b *ebpf.MapSpec) string {
 	if a.Type != b.Type || a.KeySize != b.KeySize || a.ValueSize != b.ValueSize || a.MaxEntries != b.MaxEntries || a.Flags != b.Flags {
 		return fmt.Sprintf("%s and not %s", a, b)
+	}
+	if Disposable(a) != Disposable(b) {
+		return "only one of the declarations has PCN_DISPOSABLE"
 	}
 	return unlike(a, b)
 }

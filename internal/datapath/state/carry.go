@@ -39,6 +39,8 @@ type succession struct {
 	copied bpfmap.Image
 	// other is set if the layout differs; nil if only the size does.
 	other *otherLayout
+	// dropped is set if the successor starts empty.
+	dropped bool
 }
 
 // otherLayout converts entries from one layout to another.
@@ -57,35 +59,52 @@ func (in *Instance) carry(name string, m *ebpf.Map, spec *ebpf.MapSpec, u *undo.
 	if kind == bpfmap.Same {
 		return m, nil
 	}
-	if kind == bpfmap.Other && in.spec.Migrate == nil {
-		return nil, fmt.Errorf("map %s has another layout (%s), and the service cannot convert its entries: %w",
-			name, what, cube.ErrUnsupported)
+	disposable := bpfmap.Disposable(spec)
+	if kind == bpfmap.Other && in.spec.Migrate == nil && !disposable {
+		return nil, fmt.Errorf("map %s has another layout (%s), and the service cannot convert its entries: "+
+			"it needs Migrate, or PCN_DISPOSABLE in the map's declaration if they may be dropped: %w", name, what, cube.ErrUnsupported)
 	}
 	s := spec.Copy()
 	s.Pinning = ebpf.PinNone
-	next, err := bpfmap.New(s)
+	next, err := successor(name, s, u)
+	if err != nil {
+		return nil, err
+	}
+	late := succession{name: name, was: m, now: next, copied: bpfmap.Image{}}
+	switch {
+	case disposable && kind == bpfmap.Other:
+		late.dropped, in.origins[name] = true, origins.Created
+	case kind == bpfmap.Resized:
+		in.origins[name] = origins.Resized
+		err := bpfmap.Copy(m, next, late.copied)
+		if err != nil && disposable {
+			late.dropped, in.origins[name] = true, origins.Created
+			late.now, err = successor(name, s, u)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("map %s (%s): %w", name, what, err)
+		}
+	default:
+		late.other = &otherLayout{had: bpfmap.Image{}, spec: s, migrate: func(from, to *ebpf.Map) error {
+			return migrate(in.spec.Migrate, cube.Migration{Cube: in.spec.Name, Map: name, Old: from, New: to, Was: was})
+		}}
+		in.origins[name] = origins.Migrated
+		if err := late.begin(); err != nil {
+			return nil, fmt.Errorf("map %s has another layout (%s), and its entries cannot be converted: %w", name, what, err)
+		}
+	}
+	in.late = append(in.late, late)
+	return late.now, nil
+}
+
+// successor creates an empty map, which u closes.
+func successor(name string, spec *ebpf.MapSpec, u *undo.Stack) (*ebpf.Map, error) {
+	m, err := bpfmap.New(spec)
 	if err != nil {
 		return nil, fmt.Errorf("create map %s: %w", name, err)
 	}
-	u.Push(next.Close)
-	late := succession{name: name, was: m, now: next, copied: bpfmap.Image{}}
-	if kind == bpfmap.Resized {
-		if err := bpfmap.Copy(m, next, late.copied); err != nil {
-			return nil, fmt.Errorf("map %s (%s): %w", name, what, err)
-		}
-		in.late = append(in.late, late)
-		in.origins[name] = origins.Resized
-		return next, nil
-	}
-	late.other = &otherLayout{had: bpfmap.Image{}, spec: s, migrate: func(from, to *ebpf.Map) error {
-		return migrate(in.spec.Migrate, cube.Migration{Cube: in.spec.Name, Map: name, Old: from, New: to, Was: was})
-	}}
-	if err := late.begin(); err != nil {
-		return nil, fmt.Errorf("map %s has another layout (%s), and its entries cannot be converted: %w", name, what, err)
-	}
-	in.late = append(in.late, late)
-	in.origins[name] = origins.Migrated
-	return next, nil
+	u.Push(m.Close)
+	return m, nil
 }
 
 // migrate calls the service's function. A panic in it is returned as an error.
@@ -107,6 +126,10 @@ func (cs *State) takeOver(in *Instance) error {
 	errs := []error{cs.repin(in, nil)}
 	late, olds := in.late, in.olds
 	for _, s := range late {
+		if s.dropped {
+			cs.log.Info("a disposable map starts empty: its declaration changed", "cube", in.spec.Name, "map", s.name)
+			continue
+		}
 		cs.log.Info("a map has a successor with its entries", "cube", in.spec.Name, "map", s.name, "origin", in.origins[s.name], "entries", len(s.copied))
 	}
 	if len(in.moves) > 0 {

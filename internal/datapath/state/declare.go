@@ -108,7 +108,7 @@ func declare(service, name string, spec *ebpf.MapSpec) (declaration, error) {
 		return d, err
 	}
 	for _, tag := range spec.Tags {
-		if !strings.HasPrefix(tag, tagPrefix) {
+		if !strings.HasPrefix(tag, tagPrefix) || tag == bpfmap.TagDisposable {
 			continue
 		}
 		if d.scope != private {

@@ -32,6 +32,8 @@ func TestHostileDeclarations(t *testing.T) {
 		{"fdb", tagged("pcn_shared:a-b_9"), ""},
 		{"fdb", tagged("other tools' tag", "pcn_public"), ""},
 		{"fdb", tagged("pcn_extern:nat"), ""},
+		{"fdb", tagged("pcn_disposable"), ""},
+		{"fdb", tagged("pcn_disposable", "pcn_shared:a"), ""},
 		{"../../br1/fdb", good, "C name"},
 		{"..", good, "C name"},
 		{"+object-tc", good, "C name"},
@@ -68,5 +70,19 @@ func TestHostileDeclarations(t *testing.T) {
 	twins := &link.Object{Maps: map[string]*ebpf.MapSpec{".bss": good, "_bss": good}}
 	if _, err := declarations("me", twins); !errors.Is(err, cube.ErrInvalid) {
 		t.Errorf("two maps with one pin: %v", err)
+	}
+}
+
+func TestDeclarationsOfOneMapAgreeWhetherItIsDisposable(t *testing.T) {
+	spec := func(tags ...string) *ebpf.MapSpec {
+		return &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 8, MaxEntries: 16, Tags: append(tags, "pcn_public")}
+	}
+	kept, dropped := declaration{spec: spec(), scope: public}, declaration{spec: spec("pcn_disposable"), scope: public}
+	in := &Instance{spec: Spec{Name: "c"}}
+	if err := in.agree("m", kept, dropped); err == nil || !strings.Contains(err.Error(), "only one of the declarations has PCN_DISPOSABLE") {
+		t.Errorf("one that is disposable and one that is not: %v", err)
+	}
+	if err := in.agree("m", dropped, dropped); err != nil {
+		t.Errorf("two that are disposable: %v", err)
 	}
 }

@@ -26,9 +26,14 @@ func programsWrite(t ebpf.MapType) bool {
 
 func isArray(t ebpf.MapType) bool { return t == ebpf.Array || t == ebpf.PerCPUArray }
 
+// carries reports whether changes by programs are carried over.
+func (s *succession) carries() bool {
+	return !s.dropped && programsWrite(s.was.Type()) && programsWrite(s.now.Type())
+}
+
 // begin carries entries over to another layout for the first time.
 func (s *succession) begin() error {
-	passes := programsWrite(s.was.Type()) && programsWrite(s.now.Type())
+	passes := s.carries()
 	if passes {
 		if err := s.other.had.Note(s.was); err != nil {
 			return err
@@ -44,7 +49,7 @@ func (s *succession) begin() error {
 // catchUp brings a successor that no program uses yet up to date: entries that were added, changed or deleted
 // since, unless the control plane changed them in the successor.
 func (s *succession) catchUp() error {
-	if !programsWrite(s.was.Type()) || !programsWrite(s.now.Type()) {
+	if !s.carries() {
 		return nil
 	}
 	if s.other == nil {
@@ -72,7 +77,7 @@ func (s *succession) catchUp() error {
 // follow carries over entries that were added since, to a successor that programs use. Entries that these have written are
 // kept; one that was carried over before and no longer exists was deleted by them.
 func (s *succession) follow() error {
-	if !programsWrite(s.was.Type()) || !programsWrite(s.now.Type()) || isArray(s.was.Type()) {
+	if !s.carries() || isArray(s.was.Type()) {
 		return nil // an array's entries are all there
 	}
 	if s.other == nil {

@@ -66,7 +66,7 @@ func (cs *State) owned(name string, d declaration) (declaration, error) {
 			continue
 		}
 		mine := d.spec.Copy()
-		mine.MaxEntries, mine.Flags = theirs.spec.MaxEntries, theirs.spec.Flags
+		mine.MaxEntries, mine.Flags, mine.Tags = theirs.spec.MaxEntries, theirs.spec.Flags, theirs.spec.Tags
 		if what := bpfmap.DeclaredOtherwise(theirs.spec, mine); what != "" {
 			return d, fmt.Errorf("service %s has a different declaration: %s: %w", d.space, what, cube.ErrInvalid)
 		}

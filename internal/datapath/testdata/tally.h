@@ -24,9 +24,14 @@
 #define TALLY_FORGETS 0
 #endif
 
+/* PCN_DISPOSABLE in a version whose counters may be dropped. */
+#ifndef TALLY_DISPOSABLE
+#define TALLY_DISPOSABLE
+#endif
+
 struct tally_counter TALLY_MEMBERS;
 
-PCN_MAP(seen, BPF_MAP_TYPE_HASH, __u32, struct tally_counter, TALLY_ENTRIES);
+TALLY_DISPOSABLE PCN_MAP(seen, BPF_MAP_TYPE_HASH, __u32, struct tally_counter, TALLY_ENTRIES);
 
 /* The value of the constant when the program was linked. */
 PCN_CONFIG(__u32, mark) = 0;

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import logging
 import os
@@ -21,6 +22,7 @@ from . import cube as cubes
 from . import errors
 from ._api import service_pb2 as pb
 from ._api import service_pb2_grpc as rpc
+from .migrate import Migration, find
 from .session import Session as Connection
 
 #: The highest supported version of the protocol.
@@ -50,6 +52,9 @@ class Service:
     min_kernel: str = ""
     #: Time limits of calls in seconds, by "prepare", "commit", "state" and "action"; the daemon's defaults for the rest.
     deadlines: Mapping[str, float] = field(default_factory=dict)
+    #: Conversions of the maps whose layout differs from that of an earlier version. Without the one for a map, cubes of that
+    #: version refuse the new one, unless the map is declared with PCN_DISPOSABLE.
+    migrations: Sequence[Migration] = ()
 
     @classmethod
     def from_files(cls, name: str, directory: Path, cube: type[cubes.Cube], **more: Any) -> Service:
@@ -86,6 +91,7 @@ class Service:
             objects=[pb.Object(hook=hooks[h], elf=elf) for h, elf in self.objects.items()],
             max_ports=self.max_ports,
             min_kernel=self.min_kernel,
+            migrate=bool(self.migrations),
             deadlines=pb.Deadlines(**{k: int(v * 1000) for k, v in self.deadlines.items()}),
             **has,
         )
@@ -299,6 +305,20 @@ class Servicer(rpc.ServiceServicer):  # type: ignore[misc]
                     for e in answer.edits
                 ],
             )
+
+    def Migrate(self, incoming: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+        """Converts the entries of a map."""
+        first = next(incoming, None)
+        with self._answering(context):
+            if first is None or not first.HasField("start"):
+                raise errors.Invalid("a migration must begin with MigrateStart")
+            conversion = find(self.service.migrations, first.start)
+        for page in itertools.chain([first], incoming):
+            with self._answering(context):
+                made = (conversion.convert(e.key, e.value) for e in page.entries)
+                out = pb.MigrateOut(entries=[pb.Entry(key=e[0], value=e[1]) for e in made if e is not None])
+            if out.entries:
+                yield out
 
     def Close(self, request: Any, context: grpc.ServicerContext) -> Any:
         """Closes the control plane of a cube."""

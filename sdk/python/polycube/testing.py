@@ -222,6 +222,13 @@ class Daemon:
         """Sends a message of the session."""
         self._down.put(message)
 
+    def migrate(self, name: str, old: Any, new: Any, entries: dict[bytes, bytes]) -> dict[bytes, bytes]:
+        """Has the service convert the entries of a map, from and to a map that a MapInfo describes."""
+        start = pb.MigrateStart(cube="c", map=name, old=old, new=new)
+        pages = [pb.MigrateIn(entries=[pb.Entry(key=k, value=v)]) for k, v in entries.items()]
+        made = self._stub.Migrate(iter([pb.MigrateIn(start=start), *pages]), timeout=PATIENCE)
+        return {e.key: e.value for out in made for e in out.entries}
+
     def close(self, number: int) -> None:
         """Deletes a cube."""
         self._stub.Close(pb.CloseRequest(cube=number), timeout=PATIENCE)
