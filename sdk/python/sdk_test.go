@@ -29,12 +29,16 @@ func interpreter(t testing.TB) string {
 
 func TestPython(t *testing.T) {
 	t.Parallel()
-	for name, args := range map[string][]string{
-		"unit tests":       {"-I", "-m", "unittest", "discover", "-s", "tests"},
-		"portknock":        {"-I", "-m", "unittest", "discover", "-s", "../../examples/services/portknock"},
-		"types":            {"-m", "mypy", "--cache-dir", t.TempDir(), "polycube", "tests"},
-		"portknock, types": {"-m", "mypy", "--cache-dir", t.TempDir(), "--config-file", "pyproject.toml", "../../examples/services/portknock/portknock.py"},
-	} {
+	runs := map[string][]string{
+		"unit tests": {"-I", "-m", "unittest", "discover", "-s", "tests"},
+		"types":      {"-m", "mypy", "--cache-dir", t.TempDir(), "polycube", "tests"},
+	}
+	for _, name := range []string{"portknock", "quota"} {
+		folder := "../../examples/services/" + name
+		runs[name] = []string{"-I", "-m", "unittest", "discover", "-s", folder}
+		runs[name+", types"] = []string{"-m", "mypy", "--cache-dir", t.TempDir(), "--config-file", "pyproject.toml", folder + "/" + name + ".py"}
+	}
+	for name, args := range runs {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.Command(interpreter(t), args...)

@@ -112,6 +112,7 @@ func TestTheReadmesOfServices(t *testing.T) {
 	t.Parallel()
 	for name, install := range map[string]func(testing.TB) string{
 		"portknock": func(t testing.TB) string { return pythonService(t, "polycube-portknock") },
+		"quota":     func(t testing.TB) string { return pythonService(t, "polycube-quota") },
 		"ratelimit": func(t testing.TB) string { return goService(t, "../../examples/services/ratelimit") },
 		"hostguard": func(t testing.TB) string { return goService(t, "../../examples/services/hostguard") },
 	} {

@@ -5,9 +5,11 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,6 +23,8 @@ import (
 const (
 	// streamType is the EtherType that IEEE left for local experiments.
 	streamType = 0x88b5
+	// streamPayload is the number of bytes after the headers of a frame.
+	streamPayload = 50
 	// perTick frames are sent every tick.
 	perTick = 4
 )
@@ -33,6 +37,7 @@ type stream struct {
 	t        testing.TB
 	from, to *netns.Raw
 	frame    []byte
+	at       int // where the number of the stream and that of the frame begin
 	sent     atomic.Uint64
 	stop     chan struct{} // ends the sender
 	over     chan struct{} // ends the receiver, when nothing is waited for any more
@@ -50,11 +55,17 @@ var streams atomic.Uint32
 // startStream sends frames between two hosts until Stop. The bridges on the path learn both addresses first.
 func startStream(t testing.TB, from, to *netns.Node) *stream {
 	t.Helper()
-	s := &stream{t: t, from: netns.OpenRaw(t, from, netns.Inner), to: netns.OpenRaw(t, to, netns.Inner), stop: make(chan struct{}), over: make(chan struct{})}
+	return startStreamOf(t, from, to, pkt.EthernetFrame(to.MAC, from.MAC, streamType, nil))
+}
+
+// startStreamOf sends frames that begin with these headers.
+func startStreamOf(t testing.TB, from, to *netns.Node, headers []byte) *stream {
+	t.Helper()
+	s := &stream{t: t, from: netns.OpenRaw(t, from, netns.Inner), to: netns.OpenRaw(t, to, netns.Inner), stop: make(chan struct{}),
+		over: make(chan struct{}), frame: append(slices.Clip(headers), make([]byte, streamPayload)...), at: len(headers)}
 	id := streams.Add(1)
-	s.frame = pkt.EthernetFrame(to.MAC, from.MAC, streamType, make([]byte, 50))
-	binary.BigEndian.PutUint32(s.frame[14:], id)
-	back := pkt.EthernetFrame(from.MAC, to.MAC, streamType, make([]byte, 50))
+	binary.BigEndian.PutUint32(s.frame[s.at:], id)
+	back := pkt.EthernetFrame(from.MAC, to.MAC, streamType, make([]byte, streamPayload))
 	netns.Eventually(t, patience, func() error { // the first frames after a program was attached may be lost in the device
 		if err := s.to.Send(back); err != nil {
 			return err
@@ -98,7 +109,7 @@ func (s *stream) send() {
 		case <-due.C:
 		}
 		for range perTick {
-			binary.BigEndian.PutUint64(s.frame[18:], s.sent.Load())
+			binary.BigEndian.PutUint64(s.frame[s.at+4:], s.sent.Load())
 			if err := s.from.Send(s.frame); err != nil {
 				s.problem(err)
 				return
@@ -110,12 +121,14 @@ func (s *stream) send() {
 
 // receive continues until the test is over: on a busy machine the last frames may take some time.
 func (s *stream) receive(id uint32) {
-	mine := func(f []byte) bool { return isStream(f) && binary.BigEndian.Uint32(f[14:]) == id }
+	mine := func(f []byte) bool {
+		return len(f) >= s.at+12 && bytes.Equal(f[12:s.at], s.frame[12:s.at]) && binary.BigEndian.Uint32(f[s.at:]) == id
+	}
 	for {
 		f, err := s.to.Recv(mine, 100*time.Millisecond)
 		switch {
 		case err == nil:
-			s.count(binary.BigEndian.Uint64(f[18:]))
+			s.count(binary.BigEndian.Uint64(f[s.at+4:]))
 			continue
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			s.problem(err)
