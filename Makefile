@@ -34,8 +34,8 @@ BPF_DIRS := $(wildcard bpf bucket classifier conntrack cube cubes examples fdb i
 BPF_SRC  := $(if $(BPF_DIRS),$(shell find $(BPF_DIRS) -name '*.bpf.c' | LC_ALL=C sort))
 BPF_OBJ  := $(BPF_SRC:.bpf.c=.tc.o) $(BPF_SRC:.bpf.c=.xdp.o)
 BPF_HDR  := $(if $(BPF_DIRS),$(shell find bpf -name '*.h'))
-BPF_FLAGS := -O2 -g -target bpf -mcpu=v3 -Wall -Wextra -Werror -I bpf/include \
-	-idirafter /usr/include/$(shell uname -m)-linux-gnu -ffile-prefix-map=$(CURDIR)=.
+# The same flags as outside the repository, and source lines without the path of the checkout.
+BPF_FLAGS := $(shell deploy/polycube-cc --flags) -ffile-prefix-map=$(CURDIR)=.
 
 .PHONY: help deps deps-openapi deps-lint generate build python fmt lint soak demo bench docs reference proto new-cube install clean bpffs objects
 

@@ -4,15 +4,27 @@
 
 .PHONY: uninstall
 
+# What authors of external services need: headers, models, and the sources of the SDKs, in Go those of the packages that a
+# service imports.
+HEADERS := $(patsubst bpf/include/%,%,$(wildcard bpf/include/pcn/*.h))
+MODELS  := $(notdir $(wildcard yang/*.yang))
+GO_SDK  := go.mod go.sum $(filter-out %_test.go,$(wildcard $(addsuffix /*.go,api/polycube/service/v1 bucket cube \
+	cube/origins flow inet sdk/go wire)))
+PYTHON_SDK := pyproject.toml setup.py README.md $(patsubst sdk/python/%,%,$(wildcard sdk/python/polycube/*.py \
+	sdk/python/polycube/py.typed sdk/python/polycube/_api/*.py))
+SHARE   := $(PREFIX)/share/polycube
+
 # The destinations of make install: one line per file, which uninstall removes.
 UNIT_DIR := $(PREFIX)/lib/systemd/system
 INSTALLED = $(PREFIX)/sbin/polycubed $(PREFIX)/bin/polycubectl $(UNIT_DIR)/polycubed.service \
 	$(PREFIX)/lib/sysusers.d/polycube.conf $(PREFIX)/lib/tmpfiles.d/polycube.conf \
 	$(PREFIX)/share/bash-completion/completions/polycubectl $(PREFIX)/share/zsh/site-functions/_polycubectl \
 	$(PREFIX)/share/fish/vendor_completions.d/polycubectl.fish \
-	$(PREFIX)/share/man/man8/polycubed.8 $(PREFIX)/share/man/man1/polycubectl.1
+	$(addprefix $(PREFIX)/share/man/,man8/polycubed.8 man1/polycubectl.1 man1/polycube-cc.1) \
+	$(PREFIX)/bin/polycube-cc $(addprefix $(PREFIX)/include/polycube/,$(HEADERS)) \
+	$(addprefix $(SHARE)/yang/,$(MODELS)) $(addprefix $(SHARE)/go/,$(GO_SDK)) $(SHARE)/polycube-python.tar.gz
 
-install: build ## install programs, unit, completion and man pages under PREFIX (and DESTDIR)
+install: build ## install programs, unit, completion, man pages and what services need under PREFIX (and DESTDIR)
 	install -D -m 0755 bin/polycubed $(DESTDIR)$(PREFIX)/sbin/polycubed
 	install -D -m 0755 bin/polycubectl $(DESTDIR)$(PREFIX)/bin/polycubectl
 	install -D -m 0644 deploy/polycubed.service $(DESTDIR)$(UNIT_DIR)/polycubed.service
@@ -24,11 +36,21 @@ install: build ## install programs, unit, completion and man pages under PREFIX 
 	install -D -m 0644 internal/cli/completion.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/polycubectl.fish
 	install -D -m 0644 deploy/polycubed.8 $(DESTDIR)$(PREFIX)/share/man/man8/polycubed.8
 	install -D -m 0644 deploy/polycubectl.1 $(DESTDIR)$(PREFIX)/share/man/man1/polycubectl.1
+	install -D -m 0644 deploy/polycube-cc.1 $(DESTDIR)$(PREFIX)/share/man/man1/polycube-cc.1
+	install -D -m 0755 deploy/polycube-cc $(DESTDIR)$(PREFIX)/bin/polycube-cc
+	@cd bpf/include && for f in $(HEADERS); do install -D -m 0644 $$f $(DESTDIR)$(PREFIX)/include/polycube/$$f; done
+	@cd yang && for f in $(MODELS); do install -D -m 0644 $$f $(DESTDIR)$(SHARE)/yang/$$f; done
+	@for f in $(GO_SDK); do install -D -m 0644 $$f $(DESTDIR)$(SHARE)/go/$$f; done
+	@tar -czf $(DESTDIR)$(SHARE)/polycube-python.tar.gz --mode=u=rwX,go=rX --owner=0 --group=0 --numeric-owner \
+		--transform='s|^|polycube/|' -C sdk/python $(PYTHON_SDK) -C $(CURDIR)/api/polycube/service/v1 service.proto
+	@chmod 0644 $(DESTDIR)$(SHARE)/polycube-python.tar.gz
 	install -d -m 0755 $(DESTDIR)/etc/polycube
 
-# Configuration and state stay: they belong to the administrator. Directories stay too, except those of a staged tree.
+# Configuration and state stay: they belong to the administrator. Directories stay too, except our own and those of a
+# staged tree.
 uninstall: ## remove what make install put there
 	rm -f $(addprefix $(DESTDIR),$(INSTALLED))
 	@rmdir --ignore-fail-on-non-empty $(DESTDIR)/etc/polycube 2>/dev/null || true
-	@[ -z "$(DESTDIR)" ] || ! cd "$(DESTDIR)" || \
-		rmdir -p --ignore-fail-on-non-empty $(patsubst /%,%,$(sort $(dir $(INSTALLED)))) etc 2>/dev/null || true
+	@if [ -n "$(DESTDIR)" ]; then cd "$(DESTDIR)" && \
+		rmdir -p --ignore-fail-on-non-empty $(patsubst /%,%,$(sort $(dir $(INSTALLED)))) etc 2>/dev/null || true; \
+	else for d in $(wildcard $(SHARE) $(PREFIX)/include/polycube); do find $$d -depth -type d -empty -delete; done; fi

@@ -28,6 +28,8 @@ const (
 	Slower Grade = "slower"
 	// Unfit is a netdev that cannot be the peer of a port.
 	Unfit Grade = "unfit"
+	// Refused keeps the daemon from accepting a service.
+	Refused Grade = "refused"
 	// Missing keeps the daemon from working.
 	Missing Grade = "missing"
 )
@@ -46,8 +48,8 @@ type Finding struct {
 // Report has all findings, in the order of the checks.
 type Report []Finding
 
-// Runs reports whether nothing is missing.
-func (r Report) Runs() bool { return r.count(Missing) == 0 }
+// Runs reports whether nothing is missing or refused.
+func (r Report) Runs() bool { return r.count(Missing)+r.count(Refused) == 0 }
 
 // Good reports whether a daemon can run, with all given netdevs.
 func (r Report) Good() bool { return r.Runs() && r.count(Unfit) == 0 }
@@ -96,8 +98,25 @@ func (r Report) JSON(w io.Writer) error {
 	return enc.Encode(map[string]any{"runs": r.Runs(), "findings": r})
 }
 
-// Table writes the report for people: one line for each finding, its remedy below it, and a summary.
+// Table writes the report on a machine for people: one line for each finding, its remedy below it, and a summary.
 func (r Report) Table(w io.Writer) error {
+	return r.table(w, ofMachine)
+}
+
+// ServiceTable is Table for the report on a service.
+func (r Report) ServiceTable(w io.Writer) error {
+	return r.table(w, ofService)
+}
+
+// verdicts begin a summary: nothing is missing, something is, something could not be checked.
+type verdicts struct{ good, bad, open string }
+
+var (
+	ofMachine = verdicts{"polycubed can run here", "polycubed cannot run here", "polycubed might run here"}
+	ofService = verdicts{"polycubed accepts the service", "polycubed refuses the service", "polycubed may accept the service"}
+)
+
+func (r Report) table(w io.Writer, v verdicts) error {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, f := range r {
@@ -109,27 +128,27 @@ func (r Report) Table(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	b.WriteString("\n" + r.summary() + "\n")
+	b.WriteString("\n" + r.summary(v) + "\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func (r Report) summary() string {
+func (r Report) summary(v verdicts) string {
 	var parts []string
 	for _, p := range []struct {
 		g    Grade
 		text string
-	}{{Missing, "missing"}, {Unknown, "could not be checked"}, {Unfit, "cannot be the peer of a port"}, {Slower, "slower than possible"}} {
+	}{{Missing, "missing"}, {Refused, "refused"}, {Unknown, "could not be checked"}, {Unfit, "cannot be the peer of a port"}, {Slower, "slower than possible"}} {
 		if n := r.count(p.g); n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, p.text))
 		}
 	}
-	head := "polycubed can run here"
+	head := v.good
 	switch {
 	case !r.Runs():
-		head = "polycubed cannot run here"
+		head = v.bad
 	case r.count(Unknown) > 0:
-		head = "polycubed might run here"
+		head = v.open
 	}
 	return strings.TrimSuffix(head+": "+strings.Join(parts, ", "), ": ")
 }

@@ -358,7 +358,7 @@ func TestTable(t *testing.T) {
 		{Report{{"BTF", Missing, "none", ""}, {"tcx", Unknown, "?", ""}}, "polycubed cannot run here: 1 missing, 1 could not be checked, 1 slower than possible"},
 		{Report{{"tcx", Unknown, "?", ""}}, "polycubed might run here: 1 could not be checked, 1 slower than possible"},
 	} {
-		if got := append(tt.more, report...).summary(); got != tt.last {
+		if got := append(tt.more, report...).summary(ofMachine); got != tt.last {
 			t.Errorf("summary %q, want %q", got, tt.last)
 		}
 	}

@@ -51,6 +51,8 @@ func command(ctx context.Context, args []string, p parts, stdout, stderr io.Writ
 		return exitUsage
 	case o.Check:
 		return checkMachine(ctx, check.This(), o, stdout, stderr)
+	case len(o.CheckService) > 0:
+		return checkService(ctx, check.This(), o, stdout, stderr)
 	case o.CheckConfig:
 		err = checkOptions(o, stdout)
 	case o.Cleanup:

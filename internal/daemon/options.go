@@ -72,6 +72,8 @@ type Options struct {
 	// loads programs with all values of their constants.
 	Check, JSON, All bool
 	Netdevs          []string
+	// CheckService checks the files of a service, model and programs, instead of running a daemon.
+	CheckService []string
 	accessOptions
 	serviceOptions
 	// Warnings are what the user should know about the options given.
@@ -168,10 +170,15 @@ func ParseOptions(args []string, out io.Writer) (Options, error) {
 	case f.NArg() > 0 && f.Arg(0) == "check":
 		r.Check, r.Netdevs = true, f.Args()[1:]
 		return r.Options, nil
+	case f.NArg() > 0 && f.Arg(0) == "check-service" && !r.JSON:
+		if r.CheckService = f.Args()[1:]; len(r.CheckService) < 2 {
+			return Options{}, usageError{errors.New("check-service needs the files NAME.yang and NAME.tc.o, NAME.xdp.o or both")}
+		}
+		return r.Options, nil
 	case r.JSON:
 		return Options{}, usageError{errors.New("--json is accepted only by polycubed check")}
 	case r.All:
-		return Options{}, usageError{errors.New("--all is accepted only by polycubed check")}
+		return Options{}, usageError{errors.New("--all is accepted only by polycubed check and check-service")}
 	case f.NArg() == 1 && f.Arg(0) == "cleanup":
 		r.Cleanup = true
 	case f.NArg() > 0:
