@@ -26,7 +26,7 @@ existing() {
 
 c_format() { tracked '*.c' '*.h' | existing | xargs -0r clang-format --dry-run --Werror; }
 
-shell_check() { tracked '*.sh' .ci/run | existing | xargs -0r shellcheck; }
+shell_check() { tracked '*.sh' .ci/run deploy/polycube-cc | existing | xargs -0r shellcheck; }
 
 # pyang_lint runs pyang without two rules about publishing a module as an RFC.
 pyang_lint() {

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Creates .cache/python: a virtual environment with the Python SDK, the services of examples/services that are written
-# in Python, and their dependencies, with pinned versions. It uses the network only if those have changed.
+# Creates .cache/wheels, the third-party packages with pinned versions, and from them .cache/python: a virtual environment
+# with the Python SDK, the services of examples/services that are written in Python, and their dependencies. It uses the
+# network only if the versions have changed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,10 +22,12 @@ sources() {
 mkdir -p .cache
 exec 9>.cache/python.lock
 flock 9
-if [ "$(cat "$VENV/pinned" 2>/dev/null)" != "$(stamp)" ]; then
+if [ "$(cat "$VENV/pinned" 2>/dev/null)" != "$(stamp)" ] || [ ! -d .cache/wheels ]; then
 	echo "python: installing ${PINNED[*]}" >&2
 	"$PYTHON" -m venv --clear "$VENV"
-	"$VENV/bin/pip" install -q --disable-pip-version-check "${PINNED[@]}"
+	rm -rf .cache/wheels
+	"$VENV/bin/pip" download -q --disable-pip-version-check -d .cache/wheels "${PINNED[@]}"
+	"$VENV/bin/pip" install -q --disable-pip-version-check --no-index -f .cache/wheels "${PINNED[@]}"
 	stamp >"$VENV/pinned"
 fi
 if [ ! -e "$VENV/built" ] || [ -n "$(sources | xargs -r -I{} find {} -newer "$VENV/built")" ]; then

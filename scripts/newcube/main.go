@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command newcube creates the folder of a new cube under cubes/, complete and passing its tests and all house rules,
-// and lists it in cubes/all. `make new-cube` runs it.
+// and lists it in cubes/all, or that of an external service anywhere. `make new-cube` and `make new-service` run it.
 package main
 
 import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 )
 
 func main() {
@@ -20,6 +21,9 @@ func main() {
 func run(args []string) error {
 	flags := flag.NewFlagSet("newcube", flag.ContinueOnError)
 	root := flags.String("root", ".", "directory of the repository")
+	language := flags.String("service", "none", "create an external service instead, with the control plane in go or python")
+	dir := flags.String("dir", "", "folder of the service (default examples/services/NAME)")
+	prefix := flags.String("prefix", "/usr/local", "where Polycube is installed, for a service")
 	transparent := flags.Bool("transparent", false, "create a transparent cube: no ports, attached to a port or a netdev")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -28,13 +32,22 @@ func run(args []string) error {
 	if flags.NArg() > 1 {
 		return fmt.Errorf("expected one name, got %d: NAME=firewall", flags.NArg())
 	}
-	files, err := scaffold(*root, name, *transparent)
+	next := fmt.Sprintf("make && go test ./cubes/%s, then docs/guide/write-a-cube.md", name)
+	var files []string
+	var err error
+	if *language == "none" {
+		files, err = scaffold(*root, name, *transparent)
+	} else {
+		s := service{Name: name, Upper: strings.ToUpper(name), Language: *language, Transparent: *transparent, Prefix: *prefix}
+		files, err = scaffoldService(*root, *dir, s)
+		next = "make, make test and make install there, then docs/guide/plug-in-a-service.md"
+	}
 	if err != nil {
 		return err
 	}
 	for _, f := range files {
 		fmt.Println(f)
 	}
-	fmt.Printf("Next: make && go test ./cubes/%s, then docs/guide/write-a-cube.md\n", name)
+	fmt.Println("Next:", next)
 	return nil
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/polycube/polycube/internal/commands"
 )
 
-//go:embed templates
+//go:embed all:templates
 var templates embed.FS
 
 // placeholder is replaced by the cube's name in the file names of templates.
@@ -37,7 +37,7 @@ const listing = "cubes/all/all.go"
 const nameLimit = 24
 
 var (
-	errNameless = errors.New("a cube needs a name: make new-cube NAME=firewall")
+	errNameless = errors.New("it needs a name: NAME=firewall")
 	errName     = errors.New("choose another name")
 	goodName    = regexp.MustCompile(`^[a-z][a-z0-9]+$`)
 )
@@ -115,37 +115,50 @@ func render(name string, transparent bool) (map[string][]byte, error) {
 	if transparent {
 		kind = "transparent"
 	}
-	data := struct{ Name, Upper string }{name, strings.ToUpper(name)}
 	files := map[string][]byte{}
-	dir := path.Join("templates", kind)
+	err := fill(files, path.Join("templates", kind), name, struct{ Name, Upper string }{name, strings.ToUpper(name)})
+	return files, err
+}
+
+// fill adds the files that the templates of a folder make.
+func fill(files map[string][]byte, dir, name string, data any) error {
 	entries, err := templates.ReadDir(dir)
 	if err != nil {
-		return nil, fmt.Errorf("read the templates: %w", err)
+		return fmt.Errorf("read the templates: %w", err)
 	}
 	for _, e := range entries {
-		source, err := templates.ReadFile(path.Join(dir, e.Name()))
+		text, err := execute(path.Join(dir, e.Name()), data)
 		if err != nil {
-			return nil, fmt.Errorf("read a template: %w", err)
-		}
-		// The usual braces occur everywhere in the rendered files.
-		t, err := template.New(e.Name()).Delims("[[", "]]").Option("missingkey=error").Parse(string(source))
-		if err != nil {
-			return nil, fmt.Errorf("read a template: %w", err)
-		}
-		var text bytes.Buffer
-		if err := t.Execute(&text, data); err != nil {
-			return nil, fmt.Errorf("fill in a template: %w", err)
+			return err
 		}
 		file := strings.TrimSuffix(strings.ReplaceAll(e.Name(), placeholder, name), ".tmpl")
-		files[file] = text.Bytes()
+		files[file] = text
 		if path.Ext(file) != ".go" {
 			continue
 		}
-		if files[file], err = format.Source(text.Bytes()); err != nil {
-			return nil, fmt.Errorf("format %s: %w", file, err)
+		if files[file], err = format.Source(text); err != nil {
+			return fmt.Errorf("format %s: %w", file, err)
 		}
 	}
-	return files, nil
+	return nil
+}
+
+// execute fills in a template.
+func execute(name string, data any) ([]byte, error) {
+	source, err := templates.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("read a template: %w", err)
+	}
+	// The usual braces occur everywhere in the rendered files.
+	t, err := template.New(path.Base(name)).Delims("[[", "]]").Option("missingkey=error").Parse(string(source))
+	if err != nil {
+		return nil, fmt.Errorf("read a template: %w", err)
+	}
+	var text bytes.Buffer
+	if err := t.Execute(&text, data); err != nil {
+		return nil, fmt.Errorf("fill in a template: %w", err)
+	}
+	return text.Bytes(), nil
 }
 
 // enlist adds the import of a cube to the source of package all, in alphabetical order.

@@ -84,13 +84,7 @@ func TestGuideLeadsToAForwardedPacket(t *testing.T) {
 				t.Fatalf("line %d: %v", s.line, err)
 			}
 		case "console":
-			out, exit := term.Run(s.text)
-			if exit != s.show.Exit {
-				t.Errorf("line %d: %s: exit %d, the guide says %d:\n%s", s.line, s.text, exit, s.show.Exit, out)
-			}
-			if err := s.show.Match(out); err != nil {
-				t.Error(err)
-			}
+			console(t, term, s.show)
 		}
 	}
 	for _, kind := range []string{"sh", "diff", "file", "console"} {
