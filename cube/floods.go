@@ -30,6 +30,8 @@ type Floods interface {
 	Set(index uint32, members []FloodMember) error
 	// SetAll replaces several sets, each in one step, and leaves the others unchanged.
 	SetAll(sets map[uint32][]FloodMember) error
+	// All returns the sets, as programs see them.
+	All() map[uint32][]FloodMember
 	// Reset replaces all sets of the cube by these.
 	Reset(sets map[uint32][]FloodMember) error
 }

@@ -46,26 +46,40 @@ func (t Table[K, V]) Page(after string, limit int, keep func(K, V) bool) (entrie
 	if err != nil {
 		return nil, "", err
 	}
-	if typ := m.Type(); typ != ebpf.Hash && typ != ebpf.LRUHash {
-		return nil, "", fmt.Errorf("map %s: a map of type %s cannot be read in pages: %w", t.name, typ, cube.ErrUnsupported)
-	}
 	if sizeOf[K]() <= 0 || sizeOf[V]() <= 0 {
 		return nil, "", fmt.Errorf("map %s: types with their own encoding cannot be read in pages: %w", t.name, cube.ErrUnsupported)
 	}
-	at, err := parseCursor(after, m)
+	encode := func(key K) ([]byte, error) { return binary.Append(nil, binary.NativeEndian, key) }
+	return (&pageReader[K, V]{m: m, limit: max(1, limit), keep: keep, fetch: typedEntries[K, V], encode: encode}).page(t.name, after)
+}
+
+// RawPage is Page for a map and its entries as bytes.
+func RawPage(name string, m *ebpf.Map, after string, limit int) (entries []PageEntry[string, []byte], next string, err error) {
+	held, err := locked.Of(m)
 	if err != nil {
+		return nil, "", fmt.Errorf("map %s: %w", name, err)
+	}
+	encode := func(key string) ([]byte, error) { return []byte(key), nil }
+	return (&pageReader[string, []byte]{m: held, limit: max(1, limit), fetch: rawEntries, encode: encode}).page(name, after)
+}
+
+// page reads the page after a cursor.
+func (r *pageReader[K, V]) page(name, after string) (entries []PageEntry[K, V], next string, err error) {
+	if typ := r.m.Type(); typ != ebpf.Hash && typ != ebpf.LRUHash {
+		return nil, "", fmt.Errorf("map %s: a map of type %s cannot be read in pages: %w", name, typ, cube.ErrUnsupported)
+	}
+	if r.at, err = parseCursor(after, r.m); err != nil {
 		return nil, "", err
 	}
-	r := pageReader[K, V]{m: m, at: at, limit: max(1, limit), keep: keep}
 	for !r.full() {
 		if err := r.step(); err != nil {
-			return nil, "", fmt.Errorf("map %s: read a page: %w", t.name, err)
+			return nil, "", fmt.Errorf("map %s: read a page: %w", name, err)
 		}
 		if r.end {
 			return r.out, "", nil
 		}
 	}
-	return r.out, r.at.text(m.MaxEntries()), nil
+	return r.out, r.at.text(r.m.MaxEntries()), nil
 }
 
 // pageCursor is a position in a hash.
@@ -119,6 +133,9 @@ type pageReader[K comparable, V any] struct {
 	at    pageCursor
 	limit int
 	keep  func(K, V) bool
+	// fetch reads up to count entries of whole buckets from one on; see lookupBatch. encode encodes a key.
+	fetch  func(m locked.Map, bucket uint32, count int) (got []PageEntry[K, V], next uint32, last bool, err error)
+	encode func(K) ([]byte, error)
 
 	out     []PageEntry[K, V]
 	scanned int
@@ -146,7 +163,7 @@ func (r *pageReader[K, V]) step() error {
 	if r.at.last != nil {
 		return r.bucket()
 	}
-	got, next, last, err := r.read(r.at.bucket, count)
+	got, next, last, err := r.fetch(r.m, r.at.bucket, count)
 	if errors.Is(err, unix.ENOSPC) {
 		if r.short = len(r.out) > 0 && r.keep == nil; r.short {
 			return nil
@@ -169,7 +186,7 @@ func (r *pageReader[K, V]) step() error {
 // bucket reads one bucket, in the order of its keys.
 func (r *pageReader[K, V]) bucket() error {
 	for count := 1; count <= int(r.m.MaxEntries()); count++ {
-		got, next, last, err := r.read(r.at.bucket, count)
+		got, next, last, err := r.fetch(r.m, r.at.bucket, count)
 		if errors.Is(err, unix.ENOSPC) {
 			continue // if it is large enough the first time, one bucket fills it
 		}
@@ -192,7 +209,7 @@ func (r *pageReader[K, V]) checkBucket(got []PageEntry[K, V]) error {
 	if len(got) == 0 {
 		return nil
 	}
-	behind, _, _, err := r.read(r.at.bucket+1, len(got))
+	behind, _, _, err := r.fetch(r.m, r.at.bucket+1, len(got))
 	if err != nil && !errors.Is(err, unix.ENOSPC) {
 		return err
 	}
@@ -206,7 +223,7 @@ func (r *pageReader[K, V]) checkBucket(got []PageEntry[K, V]) error {
 func (r *pageReader[K, V]) within(got []PageEntry[K, V], next uint32, last bool) error {
 	raw := make(map[K][]byte, len(got))
 	for _, e := range got {
-		b, err := binary.Append(nil, binary.NativeEndian, e.Key)
+		b, err := r.encode(e.Key)
 		if err != nil {
 			return fmt.Errorf("encode a key: %w", err)
 		}
@@ -236,7 +253,7 @@ func (r *pageReader[K, V]) home(key K, entries int, end uint32) (uint32, error) 
 	low, high := r.at.bucket, end // it is in low or after, and before high
 	for low+1 < high {
 		middle := low + (high-low)/2
-		got, _, _, err := r.read(middle, entries)
+		got, _, _, err := r.fetch(r.m, middle, entries)
 		switch {
 		case err != nil && !errors.Is(err, unix.ENOSPC):
 			return 0, err
@@ -277,11 +294,9 @@ type pageAttr struct {
 
 const bpfMapLookupBatch = 24 // BPF_MAP_LOOKUP_BATCH of <linux/bpf.h>
 
-// read reads whole buckets starting with one, up to count entries; the error is ENOSPC if the first one has more. last
-// says that there are no more buckets.
-func (r *pageReader[K, V]) read(bucket uint32, count int) (got []PageEntry[K, V], next uint32, last bool, err error) {
-	m := r.m
-	keys, values := newColumn[K](count), newColumn[V](count)
+// lookupBatch reads whole buckets starting with one, up to count entries; the error is ENOSPC if the first one has more.
+// last says that there are no more buckets.
+func lookupBatch(m locked.Map, bucket uint32, count int, keys, values unsafe.Pointer) (n int, next uint32, last bool, err error) {
 	in, out := new(uint32), new(uint32)
 	*in = bucket
 	var pin runtime.Pinner
@@ -290,14 +305,23 @@ func (r *pageReader[K, V]) read(bucket uint32, count int) (got []PageEntry[K, V]
 		pin.Pin(p)
 		return uint64(uintptr(p))
 	}
-	attr := pageAttr{inBatch: address(unsafe.Pointer(in)), outBatch: address(unsafe.Pointer(out)), keys: address(keys.memory()),
-		values: address(values.memory()), count: uint32(count), fd: uint32(m.FD()), elemFlags: m.Flags}
+	attr := pageAttr{inBatch: address(unsafe.Pointer(in)), outBatch: address(unsafe.Pointer(out)), keys: address(keys),
+		values: address(values), count: uint32(count), fd: uint32(m.FD()), elemFlags: m.Flags}
 	_, _, errno := unix.Syscall(unix.SYS_BPF, bpfMapLookupBatch, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
 	runtime.KeepAlive(m.Map)
 	if errno != 0 && errno != unix.ENOENT {
-		return nil, 0, false, errno
+		return 0, 0, false, errno
 	}
-	n := int(attr.count)
+	return int(attr.count), *out, errno == unix.ENOENT, nil
+}
+
+// typedEntries reads entries of the types of a table.
+func typedEntries[K comparable, V any](m locked.Map, bucket uint32, count int) (got []PageEntry[K, V], next uint32, last bool, err error) {
+	keys, values := newColumn[K](count), newColumn[V](count)
+	n, next, last, err := lookupBatch(m, bucket, count, keys.memory(), values.memory())
+	if err != nil {
+		return nil, 0, false, err
+	}
 	ks, err := keys.decode(n)
 	if err != nil {
 		return nil, 0, false, fmt.Errorf("decode keys: %w", err)
@@ -310,7 +334,22 @@ func (r *pageReader[K, V]) read(bucket uint32, count int) (got []PageEntry[K, V]
 	for i := range got {
 		got[i] = PageEntry[K, V]{ks[i], vs[i]}
 	}
-	return got, *out, errno == unix.ENOENT, nil
+	return got, next, last, nil
+}
+
+// rawEntries reads entries as bytes.
+func rawEntries(m locked.Map, bucket uint32, count int) (got []PageEntry[string, []byte], next uint32, last bool, err error) {
+	k, v := int(m.KeySize()), int(m.ValueSize())
+	keys, values := make([]byte, count*k), make([]byte, count*v)
+	n, next, last, err := lookupBatch(m, bucket, count, unsafe.Pointer(&keys[0]), unsafe.Pointer(&values[0]))
+	if err != nil {
+		return nil, 0, false, err
+	}
+	got = make([]PageEntry[string, []byte], n)
+	for i := range got {
+		got[i] = PageEntry[string, []byte]{string(keys[i*k:][:k]), values[i*v:][:v:v]}
+	}
+	return got, next, last, nil
 }
 
 // column is a buffer for keys or values in the kernel's layout: a type without padding is read directly.

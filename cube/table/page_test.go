@@ -3,6 +3,7 @@
 package table_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -180,5 +181,43 @@ func TestCursorsThatAreNone(t *testing.T) {
 	}
 	if _, _, err := tableOf[uint32, pair](t, ebpf.Array, 4, 16, 4).Page("", 3, nil); !errors.Is(err, cube.ErrUnsupported) {
 		t.Errorf("an array: %v", err)
+	}
+}
+
+// TestRawPagesAreTheSame: entries as bytes come on the same pages as typed ones.
+func TestRawPagesAreTheSame(t *testing.T) {
+	typed := filled(t, 1024, 700)
+	m, err := typed.Map()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Close() })
+	for _, limit := range []int{1, 3, 64, 5000} {
+		after := ""
+		for more := true; more; more = after != "" {
+			want, next, err := typed.Page(after, limit, nil)
+			got, rawNext, rawErr := table.RawPage("typed", m, after, limit)
+			if err := errors.Join(err, rawErr); err != nil || rawNext != next || len(got) != len(want) {
+				t.Fatalf("by %d after %q: %d entries and %q, want %d and %q (%v)", limit, after, len(got), rawNext, len(want), next, err)
+			}
+			for i, e := range got {
+				if key, value := binary.NativeEndian.Uint32([]byte(e.Key)), binary.NativeEndian.Uint64(e.Value); key != want[i].Key || value != want[i].Value.A {
+					t.Errorf("by %d after %q: entry %d is %d: %d, want %+v", limit, after, i, key, value, want[i])
+				}
+			}
+			after = next
+		}
+	}
+	if _, _, err := table.RawPage("typed", m, "zz-1", 3); !errors.Is(err, cube.ErrStale) {
+		t.Errorf("a cursor of another size: %v", err)
+	}
+	array := tableOf[uint32, pair](t, ebpf.Array, 4, 16, 4)
+	a, err := array.Map()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = a.Close() })
+	if _, _, err := table.RawPage("array", a, "", 3); !errors.Is(err, cube.ErrUnsupported) {
+		t.Errorf("pages of an array: %v", err)
 	}
 }

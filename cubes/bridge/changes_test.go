@@ -26,6 +26,8 @@ type fakeFloods struct {
 	fail error
 }
 
+func (f *fakeFloods) All() map[uint32][]cube.FloodMember { return maps.Clone(f.sets) }
+
 func (f *fakeFloods) Set(index uint32, members []cube.FloodMember) error {
 	return f.SetAll(map[uint32][]cube.FloodMember{index: members})
 }

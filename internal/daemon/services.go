@@ -11,12 +11,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 
 	"github.com/spf13/pflag"
 
+	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/confine"
 	"github.com/polycube/polycube/internal/external"
+	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/topology/service"
 )
 
@@ -71,7 +74,7 @@ func (d *daemon) serviceHost() (service.Host, error) {
 		return confined{file, confine.Config{Name: service, Executable: file, RunDir: d.opts.RunDir, Hidden: hidden,
 			Log: d.log.With(slog.String("service", service))}}, nil
 	}
-	return external.New(external.Options{Open: open, TLS: config, Logger: d.log, Version: Version}), nil
+	return external.New(external.Options{Open: open, TLS: config, Route: route, Logger: d.log, Version: Version}), nil
 }
 
 // confined is an executable that runs as package confine specifies. The file is closed when it is no longer
@@ -108,4 +111,13 @@ func (o *serviceOptions) serviceTLS() (*tls.Config, error) {
 		return nil, fmt.Errorf("services-cacert %s: contains no certificate", o.ServicesCA)
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, RootCAs: pool}, nil
+}
+
+// route looks up a route for a service.
+func route(to netip.Addr) (external.Route, error) {
+	r, err := netdev.RouteTo(to)
+	if errors.Is(err, netdev.ErrNoRoute) {
+		err = fmt.Errorf("%w: %w", err, cube.ErrNotFound)
+	}
+	return external.Route(r), err
 }

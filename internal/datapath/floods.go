@@ -14,6 +14,9 @@ func (p *Plane) SetFloods(id CubeID, sets map[uint32][]cube.FloodMember, only bo
 	return p.sets.Set(id, sets, only)
 }
 
+// FloodSets returns the sets of a cube. It waits for a change that is being committed.
+func (p *Plane) FloodSets(id CubeID) map[uint32][]cube.FloodMember { return p.sets.All(id) }
+
 // Floods returns the members of a cube's set, as programs see it. It does not wait for changes of the graph.
 func (p *Plane) Floods(id CubeID, index uint32) []cube.FloodMember { return p.sets.Members(id, index) }
 

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"path/filepath"
 	"time"
 
@@ -56,6 +57,8 @@ type Options struct {
 	// TLS is for services of type grpc, with the certificate to present and the authority to trust; nil restricts them
 	// to loopback addresses, without TLS.
 	TLS *tls.Config
+	// Route looks up a route of the host for a service; cube.ErrNotFound if there is none. Nil refuses such requests.
+	Route func(netip.Addr) (Route, error)
 	// Logger receives the log lines of services.
 	Logger *slog.Logger
 	// Version is the daemon's.

@@ -118,6 +118,7 @@ type fakeEnv struct {
 	sent     []cube.PacketOut
 	degraded string
 	programs map[cube.ProgramSlot]*cube.Program
+	floods   map[uint32][]cube.FloodMember
 }
 
 func (e *fakeEnv) Name() string                      { return e.name }
@@ -129,7 +130,7 @@ func (e *fakeEnv) Logger() *slog.Logger              { return e.log }
 func (e *fakeEnv) PortIndex(n string) (uint16, bool) { return uint16(len(n)), n != "" }
 func (e *fakeEnv) PortName(uint16) (string, bool)    { return "", false }
 func (e *fakeEnv) Programs() cube.Programs           { return fakePrograms{e} }
-func (e *fakeEnv) Floods() cube.Floods               { return nil }
+func (e *fakeEnv) Floods() cube.Floods               { return fakeFloods{e} }
 
 func (e *fakeEnv) Do(fn func()) error { fn(); return nil }
 

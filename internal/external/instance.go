@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,8 +52,18 @@ func (l *life) newInstance(env cube.Env) (cube.Instance, error) {
 	if err != nil {
 		return cube.Instance{}, err
 	}
-	return cube.Instance{Prepare: i.Prepare, State: i.State, DeleteState: i.DeleteState, Action: i.Action, PacketIn: i.PacketIn, Notify: i.Notify,
-		PortChanged: i.PortChanged, ParentChanged: i.ParentChanged, Close: i.Close}, nil
+	out := cube.Instance{Prepare: i.Prepare, State: i.State, DeleteState: i.DeleteState, Action: i.Action, PacketIn: i.PacketIn, Notify: i.Notify,
+		PortChanged: i.PortChanged, ParentChanged: i.ParentChanged, Close: i.Close}
+	if l.description.GetPages() {
+		out.Page = i.Page
+	}
+	if l.description.GetPeers() {
+		out.PeerChanged = i.PeerChanged
+	}
+	if l.description.GetLinks() {
+		out.LinkChanged = i.LinkChanged
+	}
+	return out, nil
 }
 
 func instanceOf(l *life, env cube.Env) (*instance, error) {
@@ -333,9 +344,24 @@ func (i *instance) ParentChanged(p cube.Parent) {
 		return
 	}
 	m := &pb.ParentChanged{Cube: i.handle, Name: p.Name, Peer: p.Peer, Netdev: p.Netdev, Index: uint32(p.Index), Mac: p.MAC,
-		Mtu: uint32(p.MTU), Leaves: p.Leaves}
-	for _, a := range p.Addresses {
-		m.Addresses = append(m.Addresses, a.String())
-	}
+		Addresses: texts(p.Addresses), Mtu: uint32(p.MTU), Leaves: p.Leaves}
 	i.l.tell(&pb.ToService{Message: &pb.ToService_Parent{Parent: m}})
+}
+
+// PeerChanged notifies the service.
+func (i *instance) PeerChanged(port string, p cube.Peer) {
+	i.l.tell(&pb.ToService{Message: &pb.ToService_Peer{Peer: &pb.PeerChanged{Cube: i.handle, Port: port, Name: p.Name, Netdev: p.Netdev,
+		Index: uint32(p.Index), Mac: p.MAC, Addresses: texts(p.Addresses), Mtu: uint32(p.MTU), Speed: p.Speed}}})
+}
+
+// LinkChanged notifies the service.
+func (i *instance) LinkChanged(port string, works bool) {
+	i.l.tell(&pb.ToService{Message: &pb.ToService_Link{Link: &pb.LinkChanged{Cube: i.handle, Port: port, Up: works}}})
+}
+
+func texts(prefixes []netip.Prefix) (out []string) {
+	for _, p := range prefixes {
+		out = append(out, p.String())
+	}
+	return out
 }

@@ -284,6 +284,10 @@ func (l *life) receive(m *pb.ToDaemon) {
 		reply := l.mapRequest(m.GetMap())
 		reply.Id = m.GetMap().GetId()
 		l.answer(&pb.ToService{Message: &pb.ToService_Map{Map: reply}})
+	case m.GetFloods() != nil:
+		l.answer(&pb.ToService{Message: &pb.ToService_Floods{Floods: l.floodsRequest(m.GetFloods())}})
+	case m.GetRoute() != nil:
+		l.answer(&pb.ToService{Message: &pb.ToService_Route{Route: l.routeRequest(m.GetRoute())}})
 	case m.GetPrograms() != nil:
 		l.programsRequest(m.GetPrograms())
 	case m.GetLog() != nil:

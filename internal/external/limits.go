@@ -51,7 +51,7 @@ const (
 	packetRate  = 500_000
 	packetQueue = 4096
 	packetBytes = 8 << 20
-	outboxSize  = 1024
+	outboxSize  = 16_384
 )
 
 var identifier = regexp.MustCompile(`^[A-Za-z_.][A-Za-z0-9_.]*$`)
@@ -79,7 +79,7 @@ func sentence(text string) string {
 var kinds = map[codes.Code]error{
 	codes.InvalidArgument: cube.ErrInvalid, codes.OutOfRange: cube.ErrInvalid, codes.NotFound: cube.ErrNotFound,
 	codes.AlreadyExists: cube.ErrExists, codes.FailedPrecondition: cube.ErrInUse, codes.ResourceExhausted: cube.ErrFull,
-	codes.Unimplemented: cube.ErrUnsupported, codes.Unavailable: cube.ErrUnavailable,
+	codes.Unimplemented: cube.ErrUnsupported, codes.Unavailable: cube.ErrUnavailable, codes.Aborted: cube.ErrStale,
 }
 
 // lost is the error of a service that ended.

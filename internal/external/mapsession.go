@@ -12,6 +12,7 @@ import (
 
 	pb "github.com/polycube/polycube/api/polycube/service/v1"
 	"github.com/polycube/polycube/cube"
+	maps "github.com/polycube/polycube/cube/table"
 )
 
 // mapRequest carries out a request.
@@ -49,6 +50,8 @@ func (i *instance) mapRequest(r *pb.MapRequest, reply *pb.MapReply) error {
 		return t.lookup(r.GetLookup().GetKeys(), reply)
 	case r.GetIterate() != nil:
 		return t.iterate(r.GetIterate(), reply)
+	case r.GetPage() != nil:
+		return t.byPosition(r.GetPage(), reply)
 	case r.GetUpdate() != nil:
 		return t.update(r.GetUpdate(), reply, i.undo)
 	case r.GetDelete() != nil:
@@ -104,6 +107,27 @@ func (t *table) iterate(r *pb.MapIterate, reply *pb.MapReply) error {
 		return nil
 	})
 	return err
+}
+
+// byPosition reads a page of a hash by position instead of key.
+func (t *table) byPosition(r *pb.MapPage, reply *pb.MapReply) error {
+	if err := t.plain(); err != nil {
+		return err
+	}
+	// The answer must fit a message.
+	limit := max(1, min(maxBatch, maxMessage/2/(int(t.m.KeySize())+t.width())))
+	if n := r.GetLimit(); n > 0 && int64(n) < int64(limit) {
+		limit = int(n)
+	}
+	entries, next, err := maps.RawPage(t.name, t.m, r.GetAfter(), limit)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		reply.Entries = append(reply.Entries, &pb.Entry{Key: []byte(e.Key), Value: e.Value})
+	}
+	reply.Next, reply.Last = next, next == ""
+	return nil
 }
 
 func (t *table) update(r *pb.MapUpdate, reply *pb.MapReply, j *journal) error {

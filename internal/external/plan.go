@@ -52,11 +52,19 @@ func (i *instance) checkPlan(number uint64, p *pb.Plan, begun *atomic.Bool) (cub
 	if out.Programs, err = changesOf(p.GetPrograms()); err != nil {
 		return out, err
 	}
-	if err := checkWrites(p.GetWrites()); err != nil {
-		return out, err
+	for _, writes := range [][]*pb.MapWrite{p.GetWrites(), p.GetAfter()} {
+		if err := checkWrites(writes); err != nil {
+			return out, err
+		}
 	}
-	if p.GetCommit() || len(p.GetWrites()) > 0 {
-		c := &commitment{i: i, number: number, writes: p.GetWrites(), ask: p.GetCommit()}
+	if _, err := floodSets(p.GetFloods()); err != nil {
+		return out, invalid("%w", err)
+	}
+	for _, w := range p.GetAfter() {
+		out.After = append(out.After, cube.Effect(func() (func() error, error) { return nil, i.write(w, nil) }))
+	}
+	if p.GetCommit() || len(p.GetWrites()) > 0 || p.GetFloods() != nil {
+		c := &commitment{i: i, number: number, writes: p.GetWrites(), floods: p.GetFloods(), ask: p.GetCommit()}
 		out.Before = []cube.Step{cube.Effect(func() (func() error, error) {
 			begun.Store(true)
 			return c.undo, c.commit()
@@ -84,6 +92,7 @@ type commitment struct {
 	i      *instance
 	number uint64
 	writes []*pb.MapWrite
+	floods *pb.FloodWrite // nil for none
 	// ask says that the service wants to be called.
 	ask bool
 	// ours and theirs are the changes of this side, and of the service.
@@ -106,6 +115,9 @@ func (c *commitment) write() error {
 		if err := c.i.write(w, &c.ours); err != nil {
 			return err
 		}
+	}
+	if c.floods != nil {
+		return c.i.writeFloods(c.floods, &c.ours)
 	}
 	return nil
 }
@@ -148,6 +160,8 @@ const maxJournal = 64 << 20
 type journal struct {
 	entries []before
 	size    int
+	// floods restore sets of ports.
+	floods []func() error
 }
 
 // before is a previous entry; value is nil if there was none.
@@ -188,6 +202,11 @@ func (j *journal) back(i *instance) error {
 			t.close()
 		}
 		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	for n := len(j.floods) - 1; n >= 0; n-- {
+		if err := j.floods[n](); err != nil {
 			errs = append(errs, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -117,6 +118,33 @@ func (e *environment) Every(d time.Duration, fn func(context.Context)) (stop fun
 		}
 	}()
 	return cancel
+}
+
+// Floods implements Env.
+func (e *environment) Floods(ctx context.Context, f Floods) error {
+	w := f.message()
+	if w == nil {
+		return nil
+	}
+	_, err := e.session.ask(ctx, func(id uint64) *pb.ToDaemon {
+		return &pb.ToDaemon{Message: &pb.ToDaemon_Floods{Floods: &pb.FloodsRequest{Id: id, Cube: e.open.GetCube(), Write: w}}}
+	})
+	return err
+}
+
+// Route implements Env.
+func (e *environment) Route(ctx context.Context, to netip.Addr) (Route, error) {
+	m, err := e.session.ask(ctx, func(id uint64) *pb.ToDaemon {
+		return &pb.ToDaemon{Message: &pb.ToDaemon_Route{Route: &pb.RouteRequest{Id: id, Destination: to.String()}}}
+	})
+	if err != nil {
+		return Route{}, err
+	}
+	r := m.GetRoute()
+	out := Route{Netdev: r.GetNetdev(), Index: int(r.GetIndex()), MAC: r.GetMac(), MTU: int(r.GetMtu())}
+	out.Gateway, _ = netip.ParseAddr(r.GetGateway()) // empty: none
+	out.Source, _ = netip.ParseAddr(r.GetSource())
+	return out, nil
 }
 
 // Metrics implements Env.

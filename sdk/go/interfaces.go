@@ -17,6 +17,12 @@ type Stater interface {
 	State(ctx context.Context, path []string) (any, error)
 }
 
+// Pager reads a part of a list of state that the model marks `paged`, as Page of cube.Instance does. The daemon filters
+// the entries itself: Matches is nil. Table.Page reads a map in pages.
+type Pager interface {
+	Page(ctx context.Context, path []string, q cube.PageQuery) (cube.Page, error)
+}
+
 // StateDeleter deletes state, like DeleteState of cube.Instance.
 type StateDeleter interface {
 	DeleteState(ctx context.Context, path []string) error
@@ -41,6 +47,18 @@ type Notified interface {
 // PortWatcher is called when a port got or lost its peer, after the change has taken effect.
 type PortWatcher interface {
 	PortChanged(port string, up bool)
+}
+
+// PeerWatcher is called with the peers of the ports of a standard cube: once for each port that has one when the cube is
+// opened, and then when the peer, or its netdev, has changed. Several changes may be reported in one call.
+type PeerWatcher interface {
+	PeerChanged(port string, peer cube.Peer)
+}
+
+// LinkWatcher is called when the link of a port went up or down: it is up while the port has its peer and, if that is a
+// netdev, the netdev has carrier.
+type LinkWatcher interface {
+	LinkChanged(port string, works bool)
 }
 
 // ParentWatcher is called when a transparent cube was attached or detached, or its parent changed.

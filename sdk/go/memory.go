@@ -108,10 +108,10 @@ func descriptor(ctx context.Context, env Env, name string) (*os.File, *pb.MapInf
 	keepSocket()
 	inherited.Lock()
 	defer inherited.Unlock()
-	r := &pb.MapRequest{Cube: env.access().cube, Map: name, Operation: &pb.MapRequest_Share{Share: &pb.MapShare{}}}
-	reply, err := env.access().s.ask(ctx, r)
+	r := &pb.MapRequest{Operation: &pb.MapRequest_Share{Share: &pb.MapShare{}}}
+	reply, err := env.access().ask(ctx, name, r)
 	if err != nil {
-		return nil, nil, fmt.Errorf("map %s: %w", name, err)
+		return nil, nil, err
 	}
 	for {
 		number, file, err := receive(inherited.fd)

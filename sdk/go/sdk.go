@@ -10,8 +10,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
 	"time"
 
+	pb "github.com/polycube/polycube/api/polycube/service/v1"
 	"github.com/polycube/polycube/cube"
 )
 
@@ -55,8 +60,51 @@ type Plan struct {
 	Programs map[cube.ProgramSlot]*cube.Program
 	// Writes are made by the daemon, and undone if the change fails. See Entries.
 	Writes []Write
+	// After are made by the daemon after the change: once it is durable and no packet runs the programs of before. They
+	// free what only these used, and cannot refuse the change.
+	After []Write
+	// Floods are sets of ports for pcn_pkt_flood_set; they are replaced and undone like Writes.
+	Floods Floods
 	// Commit does the rest, and Undo reverses it. They may be nil.
 	Commit, Undo func(context.Context) error
+}
+
+// Floods are sets of ports by their index, each of them replaced in one step; one without members is deleted. With
+// Replace, all others are deleted.
+type Floods struct {
+	Sets    map[uint32][]cube.FloodMember
+	Replace bool
+}
+
+func (f Floods) message() *pb.FloodWrite {
+	if len(f.Sets) == 0 && !f.Replace {
+		return nil
+	}
+	out := &pb.FloodWrite{Replace: f.Replace}
+	for _, index := range slices.Sorted(maps.Keys(f.Sets)) {
+		set := &pb.FloodSet{Index: index}
+		for _, m := range f.Sets[index] {
+			if m.Tagged {
+				set.Tagged = append(set.Tagged, uint32(m.Port))
+			} else {
+				set.Ports = append(set.Ports, uint32(m.Port))
+			}
+		}
+		out.Sets = append(out.Sets, set)
+	}
+	return out
+}
+
+// Route is the way on which the host sends packets.
+type Route struct {
+	// Netdev is where they leave.
+	Netdev string
+	Index  int
+	// Gateway is the next hop, the zero value if the destination is on the link, and Source the host's address.
+	Gateway, Source netip.Addr
+	// MAC is that of the next hop or the destination, nil while the kernel does not know it.
+	MAC net.HardwareAddr
+	MTU int
 }
 
 // Write is a set of map entries to write.
@@ -118,6 +166,11 @@ type Env interface {
 	// Every calls fn after each interval d, in turn with the cube's methods, until the cube is closed or stop is
 	// called.
 	Every(d time.Duration, fn func(context.Context)) (stop func())
+	// Floods replaces sets of ports, not as part of a plan.
+	Floods(context.Context, Floods) error
+	// Route returns the way to a destination, according to the routes of the daemon's network namespace; cube.ErrNotFound
+	// if there is none.
+	Route(ctx context.Context, to netip.Addr) (Route, error)
 	// Metrics replaces the cube's own metrics on /metrics.
 	Metrics([]Metric) error
 

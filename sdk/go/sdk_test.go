@@ -84,6 +84,8 @@ func (e *everything) prepare(_ context.Context, old, after *conf) (Plan, error) 
 	e.step("prepare %v %d", old != nil, after.Limit)
 	return Plan{
 		Constants: map[string]any{"limit": after.Limit},
+		After:     []Write{Deleting("ports", uint16(8))},
+		Floods:    Floods{Sets: map[uint32][]cube.FloodMember{7: {{Port: 1}, {Port: 2, Tagged: true}}, 5: nil}, Replace: true},
 		Writes:    []Write{Entries("ports", true, map[uint16]uint8{uint16(after.Limit): 1}), Deleting("ports", uint16(9))},
 		Programs:  map[cube.ProgramSlot]*cube.Program{{Direction: cube.Egress, Index: 2}: {Function: "f"}},
 		Commit: func(ctx context.Context) error {
@@ -209,6 +211,8 @@ func (h *host) listen() {
 		h.mu.Lock()
 		if r := m.GetMap(); r != nil {
 			_ = h.stream.Send(&pb.ToService{Message: &pb.ToService_Map{Map: h.reply(r)}}) // the test is over
+		} else if reply := h.other(m); reply != nil {
+			_ = h.stream.Send(reply) // the same
 		} else {
 			h.heard = append(h.heard, m)
 		}
@@ -237,8 +241,8 @@ func (h *host) reply(r *pb.MapRequest) *pb.MapReply {
 		}
 	case r.GetDelete() != nil:
 		for _, k := range r.GetDelete().GetKeys() {
-			if _, ok := h.entries[string(k)]; !ok {
-				out.Fault = &pb.Fault{Code: uint32(codes.NotFound), Message: "no such entry"}
+			if _, ok := h.entries[string(k)]; ok {
+				out.Done++
 			}
 			delete(h.entries, string(k))
 		}
@@ -252,6 +256,23 @@ func (h *host) reply(r *pb.MapRequest) *pb.MapReply {
 			out.Entries = append(out.Entries, &pb.Entry{Key: []byte(k), Value: h.entries[k]})
 		}
 		out.Last = from+3 >= len(keys)
+	case r.GetTake() != nil:
+		for _, k := range r.GetTake().GetKeys() {
+			if v, ok := h.entries[string(k)]; ok {
+				out.Entries = append(out.Entries, &pb.Entry{Key: k, Value: v})
+				delete(h.entries, string(k))
+			}
+		}
+	case r.GetPage() != nil:
+		keys := slices.Sorted(maps.Keys(h.entries))
+		from, _ := slices.BinarySearch(keys, r.GetPage().GetAfter())
+		to := min(len(keys), from+int(r.GetPage().GetLimit()))
+		for _, k := range keys[from:to] {
+			out.Entries = append(out.Entries, &pb.Entry{Key: []byte(k), Value: h.entries[k]})
+		}
+		if to < len(keys) {
+			out.Next = keys[to]
+		}
 	case r.GetClear() != nil:
 		clear(h.entries)
 	}
@@ -271,7 +292,8 @@ func TestADescriptionSaysWhatTheTypeDefines(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, got := range []bool{d.GetState(), d.GetDeleteState(), d.GetActions(), d.GetPackets(), d.GetNotifications(), d.GetPorts(), d.GetParent()} {
+		for _, got := range []bool{d.GetState(), d.GetDeleteState(), d.GetActions(), d.GetPackets(), d.GetNotifications(), d.GetPorts(), d.GetParent(),
+			d.GetPages(), d.GetPeers(), d.GetLinks()} {
 			if got != tt.has {
 				t.Errorf("%v: announced is %v, want %v", d, got, tt.has)
 			}
@@ -289,7 +311,8 @@ func TestAPlanIsMadeAndCarriedOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `constants:{key:"limit" value:"\x02\x01\x00\x00"} programs:{direction:DIRECTION_EGRESS index:2 function:"f"} ` +
-		`writes:{map:"ports" entries:{key:"\x02\x01" value:"\x01"} replace:true} writes:{map:"ports" entries:{key:"\t\x00"}} commit:true`
+		`writes:{map:"ports" entries:{key:"\x02\x01" value:"\x01"} replace:true} writes:{map:"ports" entries:{key:"\t\x00"}} commit:true ` +
+		`after:{map:"ports" entries:{key:"\x08\x00"}} floods:{sets:{index:5} sets:{index:7 ports:1 tagged:2} replace:true}`
 	if got := strings.ReplaceAll(plan.String(), "  ", " "); got != want {
 		t.Errorf("the plan is %s, want %s", got, want)
 	}

@@ -10,8 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/netip"
 	"runtime/debug"
 	"sync"
 
@@ -72,6 +70,7 @@ func (s *server[T]) Describe(_ context.Context, r *pb.DescribeRequest) (*pb.Desc
 		State: has[Stater, T](), DeleteState: has[StateDeleter, T](), Actions: has[Actor, T](),
 		Packets: has[PacketHandler, T](), Notifications: has[Notified, T](), Ports: has[PortWatcher, T](),
 		Parent: has[ParentWatcher, T](), Migrate: len(s.service.Migrations) > 0,
+		Pages: has[Pager, T](), Peers: has[PeerWatcher, T](), Links: has[LinkWatcher, T](),
 		Deadlines: &pb.Deadlines{Prepare: uint32(d.Prepare.Milliseconds()), Commit: uint32(d.Commit.Milliseconds()),
 			State: uint32(d.State.Milliseconds()), Action: uint32(d.Action.Milliseconds())},
 	}, nil
@@ -103,26 +102,27 @@ func (s *server[T]) Session(stream pb.Service_SessionServer) error {
 	s.mu.Unlock()
 	defer s.end(ses)
 	ses.out <- &pb.ToDaemon{Message: &pb.ToDaemon_Ready{Ready: &pb.Ready{}}}
-	events := make(chan *pb.ToService, waiting)
-	defer close(events)
-	go s.tell(events)
+	news := make(chan *pb.ToService, events)
+	defer close(news)
+	go s.tell(news)
 	go ses.write(stream)
 	for {
 		m, err := stream.Recv()
 		if err != nil {
 			return err
 		}
-		switch {
-		case m.GetPing() != nil:
+		if m.GetPing() != nil {
 			_ = ses.say(&pb.ToDaemon{Message: &pb.ToDaemon_Pong{Pong: &pb.Pong{Number: m.GetPing().GetNumber()}}}) // a busy service is alive, too
-		case m.GetMap() != nil:
-			ses.hear(m.GetMap())
-		case m.GetPort() != nil, m.GetParent() != nil:
-			select {
-			case events <- m:
-			default:
-				return status.Error(codes.ResourceExhausted, "the service does not keep up with events")
-			}
+			continue
+		}
+		if id, _ := replyOf(m); id != 0 {
+			ses.hear(id, m)
+			continue
+		}
+		select {
+		case news <- m:
+		default:
+			return status.Error(codes.ResourceExhausted, "the service does not keep up with events")
 		}
 	}
 }
@@ -194,35 +194,6 @@ func (s *server[T]) in(number uint64, fn func(*opened) error) error {
 		return status.Error(codeOf(err), err.Error())
 	}
 	return nil
-}
-
-// tell passes on events, in order.
-func (s *server[T]) tell(events <-chan *pb.ToService) {
-	for m := range events {
-		if p := m.GetPort(); p != nil {
-			_ = s.in(p.GetCube(), func(c *opened) error { // nobody waits for a response
-				c.instance.(PortWatcher).PortChanged(p.GetPort(), p.GetUp())
-				return nil
-			})
-			continue
-		}
-		p := m.GetParent()
-		_ = s.in(p.GetCube(), func(c *opened) error { // nobody waits for a response
-			c.instance.(ParentWatcher).ParentChanged(parentOf(p))
-			return nil
-		})
-	}
-}
-
-func parentOf(p *pb.ParentChanged) cube.Parent {
-	out := cube.Parent{Name: p.GetName(), Peer: p.GetPeer(), Netdev: p.GetNetdev(), Index: int(p.GetIndex()),
-		MAC: net.HardwareAddr(p.GetMac()), MTU: int(p.GetMtu()), Leaves: p.GetLeaves()}
-	for _, a := range p.GetAddresses() {
-		if prefix, err := netip.ParsePrefix(a); err == nil {
-			out.Addresses = append(out.Addresses, prefix)
-		}
-	}
-	return out
 }
 
 // sessionOf finds the session of a stream of packets.
@@ -368,11 +339,23 @@ func (p Plan) message() (*pb.Plan, error) {
 		}
 		out.Programs = append(out.Programs, change)
 	}
-	for _, w := range p.Writes {
+	var err error
+	if out.Writes, err = protoWrites(p.Writes); err != nil {
+		return nil, err
+	}
+	if out.After, err = protoWrites(p.After); err != nil {
+		return nil, err
+	}
+	out.Floods = p.Floods.message()
+	return out, nil
+}
+
+func protoWrites(list []Write) (out []*pb.MapWrite, err error) {
+	for _, w := range list {
 		if w.err != nil {
 			return nil, fmt.Errorf("map %s: %w", w.Map, w.err)
 		}
-		out.Writes = append(out.Writes, &pb.MapWrite{Map: w.Map, Replace: w.Replace, Entries: protoEntries(w.entries)})
+		out = append(out, &pb.MapWrite{Map: w.Map, Replace: w.Replace, Entries: protoEntries(w.entries)})
 	}
 	return out, nil
 }
@@ -413,6 +396,20 @@ func (s *server[T]) State(ctx context.Context, r *pb.StateRequest) (*pb.StateRes
 		value, err := c.instance.(Stater).State(ctx, r.GetPath())
 		if err == nil && value != nil {
 			out.State, err = json.Marshal(value)
+		}
+		return err
+	})
+	return out, err
+}
+
+// Page implements the protocol.
+func (s *server[T]) Page(ctx context.Context, r *pb.PageRequest) (*pb.PageResponse, error) {
+	out := &pb.PageResponse{}
+	err := s.in(r.GetCube(), func(c *opened) error {
+		page, err := c.instance.(Pager).Page(ctx, r.GetPath(), cube.PageQuery{After: r.GetAfter(), Limit: int(r.GetLimit())})
+		out.Next = page.Next
+		for _, e := range page.Entries {
+			out.Entries = append(out.Entries, e)
 		}
 		return err
 	})

@@ -18,8 +18,12 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// waiting is the number of messages and packets that may be queued.
-const waiting = 1024
+// waiting is the number of messages and packets that may be queued, events that of the daemon's events: several for each
+// port when cubes are opened.
+const (
+	waiting = 1024
+	events  = 16_384
+)
 
 // ErrLost is returned once the daemon is gone: the cube is closed, and reopened when the daemon is back.
 var ErrLost = errors.New("the session with the daemon has ended")
@@ -33,12 +37,12 @@ type session struct {
 
 	mu      sync.Mutex
 	number  uint64
-	replies map[uint64]chan *pb.MapReply
+	replies map[uint64]chan *pb.ToService
 }
 
 func newSession(hello *pb.Hello) *session {
 	return &session{hello: hello, out: make(chan *pb.ToDaemon, waiting), packets: make(chan *pb.PacketOut, waiting),
-		done: make(chan struct{}), slots: make(chan struct{}, max(1, hello.GetRequests())), replies: map[uint64]chan *pb.MapReply{}}
+		done: make(chan struct{}), slots: make(chan struct{}, max(1, hello.GetRequests())), replies: map[uint64]chan *pb.ToService{}}
 }
 
 // say sends a message without a response.
@@ -53,8 +57,8 @@ func (s *session) say(m *pb.ToDaemon) error {
 	}
 }
 
-// ask sends a map request and waits for the response.
-func (s *session) ask(ctx context.Context, r *pb.MapRequest) (*pb.MapReply, error) {
+// ask sends a request, which wrap numbers, and waits for the response.
+func (s *session) ask(ctx context.Context, wrap func(id uint64) *pb.ToDaemon) (*pb.ToService, error) {
 	select {
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()
@@ -63,19 +67,19 @@ func (s *session) ask(ctx context.Context, r *pb.MapRequest) (*pb.MapReply, erro
 	case <-ctx.Done():
 		return nil, fmt.Errorf("wait for other requests: %w", ctx.Err())
 	}
-	reply := make(chan *pb.MapReply, 1)
+	reply := make(chan *pb.ToService, 1)
 	s.mu.Lock()
 	s.number++
-	r.Id = s.number
-	s.replies[r.GetId()] = reply
+	id := s.number
+	s.replies[id] = reply
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.replies, r.GetId())
+		delete(s.replies, id)
 	}()
 	select {
-	case s.out <- &pb.ToDaemon{Message: &pb.ToDaemon_Map{Map: r}}:
+	case s.out <- wrap(id):
 	case <-s.done:
 		return nil, ErrLost
 	case <-ctx.Done():
@@ -83,7 +87,8 @@ func (s *session) ask(ctx context.Context, r *pb.MapRequest) (*pb.MapReply, erro
 	}
 	select {
 	case m := <-reply:
-		return m, faultOf(m.GetFault())
+		_, f := replyOf(m)
+		return m, faultOf(f)
 	case <-s.done:
 		return nil, ErrLost
 	case <-ctx.Done():
@@ -91,12 +96,25 @@ func (s *session) ask(ctx context.Context, r *pb.MapRequest) (*pb.MapReply, erro
 	}
 }
 
+// replyOf returns the number of the request that a message answers, 0 if it answers none, and its fault.
+func replyOf(m *pb.ToService) (id uint64, fault *pb.Fault) {
+	switch {
+	case m.GetMap() != nil:
+		return m.GetMap().GetId(), m.GetMap().GetFault()
+	case m.GetFloods() != nil:
+		return m.GetFloods().GetId(), m.GetFloods().GetFault()
+	case m.GetRoute() != nil:
+		return m.GetRoute().GetId(), m.GetRoute().GetFault()
+	}
+	return 0, nil
+}
+
 // hear passes a response to its caller.
-func (s *session) hear(m *pb.MapReply) {
+func (s *session) hear(id uint64, m *pb.ToService) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if reply := s.replies[m.GetId()]; reply != nil {
-		delete(s.replies, m.GetId())
+	if reply := s.replies[id]; reply != nil {
+		delete(s.replies, id)
 		reply <- m
 	}
 }
@@ -104,7 +122,7 @@ func (s *session) hear(m *pb.MapReply) {
 // kinds are the errors of package cube by their codes.
 var kinds = map[codes.Code]error{
 	codes.InvalidArgument: cube.ErrInvalid, codes.NotFound: cube.ErrNotFound, codes.AlreadyExists: cube.ErrExists,
-	codes.FailedPrecondition: cube.ErrInUse, codes.ResourceExhausted: cube.ErrFull, codes.Unimplemented: cube.ErrUnsupported,
+	codes.FailedPrecondition: cube.ErrInUse, codes.ResourceExhausted: cube.ErrFull, codes.Unimplemented: cube.ErrUnsupported, codes.Aborted: cube.ErrStale,
 }
 
 func faultOf(f *pb.Fault) error {

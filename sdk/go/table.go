@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	pb "github.com/polycube/polycube/api/polycube/service/v1"
 	"github.com/polycube/polycube/cube"
@@ -33,13 +34,19 @@ func OpenTable[K comparable, V any](env Env, name string) Table[K, V] {
 	return Table[K, V]{m: env.access(), name: name}
 }
 
-func (t Table[K, V]) ask(ctx context.Context, r *pb.MapRequest) (*pb.MapReply, error) {
-	r.Cube, r.Map = t.m.cube, t.name
-	reply, err := t.m.s.ask(ctx, r)
+func (t Table[K, V]) ask(ctx context.Context, r *pb.MapRequest) (*pb.MapReply, error) { return t.m.ask(ctx, t.name, r) }
+
+// ask makes a request about a map.
+func (a access) ask(ctx context.Context, name string, r *pb.MapRequest) (*pb.MapReply, error) {
+	r.Cube, r.Map = a.cube, name
+	reply, err := a.s.ask(ctx, func(id uint64) *pb.ToDaemon {
+		r.Id = id
+		return &pb.ToDaemon{Message: &pb.ToDaemon_Map{Map: r}}
+	})
 	if err != nil {
-		return nil, fmt.Errorf("map %s: %w", t.name, err)
+		return nil, fmt.Errorf("map %s: %w", name, err)
 	}
-	return reply, nil
+	return reply.GetMap(), nil
 }
 
 // Get reads the entry of a key; ErrNotFound if there is none.
@@ -93,17 +100,99 @@ func protoEntries(entries []entry) []*pb.Entry {
 	return out
 }
 
+// GetAll reads the entries of keys, in batches; a missing one is not in the result.
+func (t Table[K, V]) GetAll(ctx context.Context, keys ...K) (map[K]V, error) {
+	return t.readAll(ctx, keys, func(part *pb.MapKeys) *pb.MapRequest {
+		return &pb.MapRequest{Operation: &pb.MapRequest_Lookup{Lookup: part}}
+	})
+}
+
+// Take removes the entries of keys and returns them, each atomically with respect to programs.
+func (t Table[K, V]) Take(ctx context.Context, keys ...K) (map[K]V, error) {
+	return t.readAll(ctx, keys, func(part *pb.MapKeys) *pb.MapRequest {
+		return &pb.MapRequest{Operation: &pb.MapRequest_Take{Take: part}}
+	})
+}
+
+func (t Table[K, V]) readAll(ctx context.Context, keys []K, request func(*pb.MapKeys) *pb.MapRequest) (map[K]V, error) {
+	out := make(map[K]V, len(keys))
+	err := t.eachBatch(keys, func(part *pb.MapKeys) error {
+		reply, err := t.ask(ctx, request(part))
+		for _, e := range reply.GetEntries() {
+			key, value, decodeErr := t.entry(e)
+			out[key] = value
+			err = errors.Join(err, decodeErr)
+		}
+		return err
+	})
+	return out, err
+}
+
+// entry decodes an entry.
+func (t Table[K, V]) entry(e *pb.Entry) (key K, value V, err error) {
+	if err = errors.Join(decode(e.GetKey(), &key), decode(e.GetValue(), &value)); err != nil {
+		err = fmt.Errorf("map %s: %w", t.name, err)
+	}
+	return key, value, err
+}
+
+// eachBatch divides keys to fit into messages.
+func (t Table[K, V]) eachBatch(keys []K, do func(*pb.MapKeys) error) error {
+	for part := range slices.Chunk(keys, max(1, int(t.m.s.hello.GetEntries()))) {
+		request := &pb.MapKeys{}
+		for _, key := range part {
+			k, err := encode(key)
+			if err != nil {
+				return err
+			}
+			request.Keys = append(request.Keys, k)
+		}
+		if err := do(request); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Delete deletes an entry, and reports whether it existed.
 func (t Table[K, V]) Delete(ctx context.Context, key K) (bool, error) {
-	k, err := encode(key)
+	n, err := t.DeleteAll(ctx, key)
+	return n > 0, err
+}
+
+// DeleteAll deletes the entries of keys, in batches, and returns how many existed; after an error some of them are deleted.
+func (t Table[K, V]) DeleteAll(ctx context.Context, keys ...K) (int, error) {
+	n := 0
+	err := t.eachBatch(keys, func(part *pb.MapKeys) error {
+		reply, err := t.ask(ctx, &pb.MapRequest{Operation: &pb.MapRequest_Delete{Delete: part}})
+		n += int(reply.GetDone())
+		return err
+	})
+	return n, err
+}
+
+// Entry is an entry of a page.
+type Entry[K comparable, V any] struct {
+	Key   K
+	Value V
+}
+
+// Page reads up to limit entries of a hash, starting after a position, "" for the beginning. next is the position after
+// them, "" at the end. An entry that exists from beginning to end is returned exactly once, whatever is added and deleted
+// meanwhile. After the map has got another size, a position is cube.ErrStale.
+func (t Table[K, V]) Page(ctx context.Context, after string, limit int) (entries []Entry[K, V], next string, err error) {
+	reply, err := t.ask(ctx, &pb.MapRequest{Operation: &pb.MapRequest_Page{Page: &pb.MapPage{After: after, Limit: uint32(max(1, limit))}}})
 	if err != nil {
-		return false, err
+		return nil, "", err
 	}
-	_, err = t.ask(ctx, &pb.MapRequest{Operation: &pb.MapRequest_Delete{Delete: &pb.MapKeys{Keys: [][]byte{k}}}})
-	if errors.Is(err, cube.ErrNotFound) {
-		return false, nil
+	for _, e := range reply.GetEntries() {
+		key, value, err := t.entry(e)
+		if err != nil {
+			return nil, "", err
+		}
+		entries = append(entries, Entry[K, V]{key, value})
 	}
-	return err == nil, err
+	return entries, reply.GetNext(), nil
 }
 
 // Clear deletes all entries; those of an array become zero.
@@ -124,10 +213,9 @@ func (t Table[K, V]) All(ctx context.Context, failed *error) iter.Seq2[K, V] {
 			}
 			page = nil
 			for _, e := range reply.GetEntries() {
-				var key K
-				var value V
-				if err := errors.Join(decode(e.GetKey(), &key), decode(e.GetValue(), &value)); err != nil {
-					*failed = fmt.Errorf("map %s: %w", t.name, err)
+				key, value, err := t.entry(e)
+				if err != nil {
+					*failed = err
 					return
 				}
 				if !yield(key, value) {

@@ -33,6 +33,8 @@ type Server struct {
 	Read      func(*Cube, []string) ([]byte, error)
 	Act       func(*Cube, []string, []byte) (*pb.ActionResponse, error)
 	Translate func(*pb.MigrateStart, *pb.Entry) *pb.Entry
+	// Part answers Page.
+	Part func(*Cube, *pb.PageRequest) (*pb.PageResponse, error)
 	// Packet answers a packet with others.
 	Packet func(*Cube, *pb.PacketIn) []*pb.PacketOut
 	// Heard is told of each call and message, by name.
@@ -122,6 +124,16 @@ func (se *Session) hear(m *pb.ToService) error {
 		se.answer(m.GetMap().GetId(), m)
 	case m.GetPrograms() != nil:
 		se.answer(m.GetPrograms().GetId(), m)
+	case m.GetFloods() != nil:
+		se.answer(m.GetFloods().GetId(), m)
+	case m.GetRoute() != nil:
+		se.answer(m.GetRoute().GetId(), m)
+	case m.GetPeer() != nil:
+		p := m.GetPeer()
+		se.server.heard(se.server.name(p.GetCube()), fmt.Sprintf("peer %s %s %s %d %x %v %d %d", p.GetPort(), p.GetName(), p.GetNetdev(),
+			p.GetIndex(), p.GetMac(), p.GetAddresses(), p.GetMtu(), p.GetSpeed()))
+	case m.GetLink() != nil:
+		se.server.heard(se.server.name(m.GetLink().GetCube()), fmt.Sprintf("link %s %t", m.GetLink().GetPort(), m.GetLink().GetUp()))
 	case m.GetPort() != nil:
 		se.server.heard(se.server.name(m.GetPort().GetCube()), fmt.Sprintf("port %s %t", m.GetPort().GetPort(), m.GetPort().GetUp()))
 	case m.GetParent() != nil:
@@ -195,6 +207,28 @@ func (c *Cube) Programs(r *pb.ProgramsRequest) (uint32, error) {
 		return 0, status.Error(codes.Code(f.GetCode()), f.GetMessage())
 	}
 	return m.GetPrograms().GetIndex(), nil
+}
+
+// Floods changes sets of ports; a fault is an error.
+func (c *Cube) Floods(w *pb.FloodWrite) error {
+	m, err := c.Session.ask(func(id uint64) *pb.ToDaemon {
+		return &pb.ToDaemon{Message: &pb.ToDaemon_Floods{Floods: &pb.FloodsRequest{Id: id, Cube: c.GetCube(), Write: w}}}
+	})
+	if f := m.GetFloods().GetFault(); err == nil && f != nil {
+		err = status.Error(codes.Code(f.GetCode()), f.GetMessage())
+	}
+	return err
+}
+
+// Route looks up a route; a fault is an error.
+func (c *Cube) Route(destination string) (*pb.RouteReply, error) {
+	m, err := c.Session.ask(func(id uint64) *pb.ToDaemon {
+		return &pb.ToDaemon{Message: &pb.ToDaemon_Route{Route: &pb.RouteRequest{Id: id, Destination: destination}}}
+	})
+	if f := m.GetRoute().GetFault(); err == nil && f != nil {
+		err = status.Error(codes.Code(f.GetCode()), f.GetMessage())
+	}
+	return m.GetRoute(), err
 }
 
 // Log writes a line.
@@ -314,6 +348,15 @@ func (s *Server) State(_ context.Context, r *pb.StateRequest) (*pb.StateResponse
 	}
 	state, err := s.Read(c, r.GetPath())
 	return &pb.StateResponse{State: state}, err
+}
+
+// Page implements the protocol.
+func (s *Server) Page(_ context.Context, r *pb.PageRequest) (*pb.PageResponse, error) {
+	c, err := s.found(r.GetCube(), "Page")
+	if err != nil || s.Part == nil {
+		return &pb.PageResponse{}, err
+	}
+	return s.Part(c, r)
 }
 
 // Action implements the protocol.

@@ -131,9 +131,25 @@ func (s *Sets) Members(id graph.CubeID, index uint32) []cube.FloodMember {
 	if err := s.m.Lookup(setKey(id, index), &row); err != nil {
 		return nil // no such set
 	}
-	var out []cube.FloodMember
+	return membersOf(row)
+}
+
+func membersOf(row abi.FloodSet) (out []cube.FloodMember) {
 	for port := range row.Ports.All {
 		out = append(out, cube.FloodMember{Port: port, Tagged: row.Tagged.Has(port)})
+	}
+	return out
+}
+
+// All returns the sets of a cube.
+func (s *Sets) All(id graph.CubeID) map[uint32][]cube.FloodMember {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[uint32][]cube.FloodMember{}
+	for key, row := range s.sets {
+		if graph.CubeID(key>>16) == id {
+			out[key&cube.MaxFloodSet] = membersOf(row)
+		}
 	}
 	return out
 }

@@ -20,6 +20,10 @@ type floodsPlane struct {
 	err    error
 }
 
+func (p *floodsPlane) FloodSets(id datapath.CubeID) map[uint32][]cube.FloodMember {
+	return p.floods[id]
+}
+
 func (p *floodsPlane) SetFloods(id datapath.CubeID, sets map[uint32][]cube.FloodMember, only bool) error {
 	if p.err != nil {
 		return p.err
@@ -55,6 +59,9 @@ func TestACubeFillsItsOwnSets(t *testing.T) {
 		}
 		if got := dp.floods[7]; !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%s: the data plane has %v, want %v", tt.what, got, tt.want)
+		}
+		if got := e.Floods().All(); !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("%s: the cube reads %v, want %v", tt.what, got, tt.want)
 		}
 	}
 	dp.err = errors.New("injected")

@@ -22,7 +22,7 @@
 //
 // Errors are gRPC statuses. The message is a sentence for the user who made the request. INVALID_ARGUMENT: the request
 // can never succeed in this form. NOT_FOUND, ALREADY_EXISTS: as their names say. FAILED_PRECONDITION: a conflict with
-// something else. RESOURCE_EXHAUSTED: full. UNIMPLEMENTED: not possible here. Any other code is an internal error of
+// something else. RESOURCE_EXHAUSTED: full. ABORTED: what the request refers to has changed meanwhile. UNIMPLEMENTED: not possible here. Any other code is an internal error of
 // the service.
 //
 // Versions. The daemon sends the highest version that it supports, the service answers with the one to use, which is
@@ -210,7 +210,7 @@ func (x MapUpdate_Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use MapUpdate_Mode.Descriptor instead.
 func (MapUpdate_Mode) EnumDescriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{31, 0}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{35, 0}
 }
 
 type Metric_Kind int32
@@ -256,7 +256,7 @@ func (x Metric_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Metric_Kind.Descriptor instead.
 func (Metric_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{51, 0}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{62, 0}
 }
 
 type DescribeRequest struct {
@@ -348,6 +348,9 @@ type Description struct {
 	Ports         bool `protobuf:"varint,12,opt,name=ports,proto3" json:"ports,omitempty"`
 	Parent        bool `protobuf:"varint,13,opt,name=parent,proto3" json:"parent,omitempty"`
 	Migrate       bool `protobuf:"varint,14,opt,name=migrate,proto3" json:"migrate,omitempty"`
+	Pages         bool `protobuf:"varint,16,opt,name=pages,proto3" json:"pages,omitempty"`
+	Peers         bool `protobuf:"varint,17,opt,name=peers,proto3" json:"peers,omitempty"`
+	Links         bool `protobuf:"varint,18,opt,name=links,proto3" json:"links,omitempty"`
 	// Time limits of calls; 0 is the default, and the daemon reduces values above the maximum.
 	Deadlines     *Deadlines `protobuf:"bytes,15,opt,name=deadlines,proto3" json:"deadlines,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -482,6 +485,27 @@ func (x *Description) GetMigrate() bool {
 	return false
 }
 
+func (x *Description) GetPages() bool {
+	if x != nil {
+		return x.Pages
+	}
+	return false
+}
+
+func (x *Description) GetPeers() bool {
+	if x != nil {
+		return x.Peers
+	}
+	return false
+}
+
+func (x *Description) GetLinks() bool {
+	if x != nil {
+		return x.Links
+	}
+	return false
+}
+
 func (x *Description) GetDeadlines() *Deadlines {
 	if x != nil {
 		return x.Deadlines
@@ -549,7 +573,7 @@ type Deadlines struct {
 	Prepare uint32 `protobuf:"varint,1,opt,name=prepare,proto3" json:"prepare,omitempty"`
 	// Commit, and Undo (5,000; 10,000).
 	Commit uint32 `protobuf:"varint,2,opt,name=commit,proto3" json:"commit,omitempty"`
-	// State and DeleteState (2,000; 10,000).
+	// State, Page and DeleteState (2,000; 10,000).
 	State uint32 `protobuf:"varint,3,opt,name=state,proto3" json:"state,omitempty"`
 	// Action (5,000; 10,000).
 	Action        uint32 `protobuf:"varint,4,opt,name=action,proto3" json:"action,omitempty"`
@@ -626,6 +650,10 @@ type ToService struct {
 	//	*ToService_Programs
 	//	*ToService_Port
 	//	*ToService_Parent
+	//	*ToService_Floods
+	//	*ToService_Route
+	//	*ToService_Peer
+	//	*ToService_Link
 	Message       isToService_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -722,6 +750,42 @@ func (x *ToService) GetParent() *ParentChanged {
 	return nil
 }
 
+func (x *ToService) GetFloods() *FloodsReply {
+	if x != nil {
+		if x, ok := x.Message.(*ToService_Floods); ok {
+			return x.Floods
+		}
+	}
+	return nil
+}
+
+func (x *ToService) GetRoute() *RouteReply {
+	if x != nil {
+		if x, ok := x.Message.(*ToService_Route); ok {
+			return x.Route
+		}
+	}
+	return nil
+}
+
+func (x *ToService) GetPeer() *PeerChanged {
+	if x != nil {
+		if x, ok := x.Message.(*ToService_Peer); ok {
+			return x.Peer
+		}
+	}
+	return nil
+}
+
+func (x *ToService) GetLink() *LinkChanged {
+	if x != nil {
+		if x, ok := x.Message.(*ToService_Link); ok {
+			return x.Link
+		}
+	}
+	return nil
+}
+
 type isToService_Message interface {
 	isToService_Message()
 }
@@ -753,6 +817,22 @@ type ToService_Parent struct {
 	Parent *ParentChanged `protobuf:"bytes,6,opt,name=parent,proto3,oneof"`
 }
 
+type ToService_Floods struct {
+	Floods *FloodsReply `protobuf:"bytes,7,opt,name=floods,proto3,oneof"`
+}
+
+type ToService_Route struct {
+	Route *RouteReply `protobuf:"bytes,8,opt,name=route,proto3,oneof"`
+}
+
+type ToService_Peer struct {
+	Peer *PeerChanged `protobuf:"bytes,9,opt,name=peer,proto3,oneof"`
+}
+
+type ToService_Link struct {
+	Link *LinkChanged `protobuf:"bytes,10,opt,name=link,proto3,oneof"`
+}
+
 func (*ToService_Hello) isToService_Message() {}
 
 func (*ToService_Ping) isToService_Message() {}
@@ -765,6 +845,14 @@ func (*ToService_Port) isToService_Message() {}
 
 func (*ToService_Parent) isToService_Message() {}
 
+func (*ToService_Floods) isToService_Message() {}
+
+func (*ToService_Route) isToService_Message() {}
+
+func (*ToService_Peer) isToService_Message() {}
+
+func (*ToService_Link) isToService_Message() {}
+
 // ToDaemon is a message from the service in a session.
 type ToDaemon struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -776,6 +864,8 @@ type ToDaemon struct {
 	//	*ToDaemon_Programs
 	//	*ToDaemon_Log
 	//	*ToDaemon_Metrics
+	//	*ToDaemon_Floods
+	//	*ToDaemon_Route
 	Message       isToDaemon_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -872,6 +962,24 @@ func (x *ToDaemon) GetMetrics() *Metrics {
 	return nil
 }
 
+func (x *ToDaemon) GetFloods() *FloodsRequest {
+	if x != nil {
+		if x, ok := x.Message.(*ToDaemon_Floods); ok {
+			return x.Floods
+		}
+	}
+	return nil
+}
+
+func (x *ToDaemon) GetRoute() *RouteRequest {
+	if x != nil {
+		if x, ok := x.Message.(*ToDaemon_Route); ok {
+			return x.Route
+		}
+	}
+	return nil
+}
+
 type isToDaemon_Message interface {
 	isToDaemon_Message()
 }
@@ -901,6 +1009,14 @@ type ToDaemon_Metrics struct {
 	Metrics *Metrics `protobuf:"bytes,6,opt,name=metrics,proto3,oneof"`
 }
 
+type ToDaemon_Floods struct {
+	Floods *FloodsRequest `protobuf:"bytes,7,opt,name=floods,proto3,oneof"`
+}
+
+type ToDaemon_Route struct {
+	Route *RouteRequest `protobuf:"bytes,8,opt,name=route,proto3,oneof"`
+}
+
 func (*ToDaemon_Ready) isToDaemon_Message() {}
 
 func (*ToDaemon_Pong) isToDaemon_Message() {}
@@ -913,6 +1029,10 @@ func (*ToDaemon_Log) isToDaemon_Message() {}
 
 func (*ToDaemon_Metrics) isToDaemon_Message() {}
 
+func (*ToDaemon_Floods) isToDaemon_Message() {}
+
+func (*ToDaemon_Route) isToDaemon_Message() {}
+
 // Hello starts a session.
 type Hello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -922,7 +1042,7 @@ type Hello struct {
 	Cpus uint32 `protobuf:"varint,2,opt,name=cpus,proto3" json:"cpus,omitempty"`
 	// How long the service may be silent after a ping.
 	SilenceMs uint32 `protobuf:"varint,3,opt,name=silence_ms,json=silenceMs,proto3" json:"silence_ms,omitempty"`
-	// Maximum number of map and program requests without an answer; more are not read until some are answered.
+	// Maximum number of requests without an answer; more are not read until some are answered.
 	Requests uint32 `protobuf:"varint,4,opt,name=requests,proto3" json:"requests,omitempty"`
 	// Maximum number of entries of a MapRequest, and of its answer.
 	Entries uint32 `protobuf:"varint,5,opt,name=entries,proto3" json:"entries,omitempty"`
@@ -1418,7 +1538,13 @@ type Plan struct {
 	// nothing else leaves `commit` unset and is not called again.
 	Writes []*MapWrite `protobuf:"bytes,4,rep,name=writes,proto3" json:"writes,omitempty"`
 	// Commit must be called.
-	Commit        bool `protobuf:"varint,5,opt,name=commit,proto3" json:"commit,omitempty"`
+	Commit bool `protobuf:"varint,5,opt,name=commit,proto3" json:"commit,omitempty"`
+	// Entries that the daemon writes and deletes after the change: once it is durable and no packet runs the programs of
+	// before. They free what only these used, and cannot refuse the change: an error is logged, and the next one is
+	// carried out. They are not written if the daemon dies before. At most Hello.entries in total.
+	After []*MapWrite `protobuf:"bytes,6,rep,name=after,proto3" json:"after,omitempty"`
+	// Sets of ports for pcn_pkt_flood_set, written and undone like `writes`.
+	Floods        *FloodWrite `protobuf:"bytes,7,opt,name=floods,proto3" json:"floods,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1488,6 +1614,139 @@ func (x *Plan) GetCommit() bool {
 	return false
 }
 
+func (x *Plan) GetAfter() []*MapWrite {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *Plan) GetFloods() *FloodWrite {
+	if x != nil {
+		return x.Floods
+	}
+	return nil
+}
+
+// FloodWrite replaces sets of ports of a standard cube. They survive like map entries, and a packet sees the old or the
+// new version of a set.
+type FloodWrite struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Sets  []*FloodSet            `protobuf:"bytes,1,rep,name=sets,proto3" json:"sets,omitempty"`
+	// Delete all sets that are not in `sets`.
+	Replace       bool `protobuf:"varint,2,opt,name=replace,proto3" json:"replace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FloodWrite) Reset() {
+	*x = FloodWrite{}
+	mi := &file_polycube_service_v1_service_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FloodWrite) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FloodWrite) ProtoMessage() {}
+
+func (x *FloodWrite) ProtoReflect() protoreflect.Message {
+	mi := &file_polycube_service_v1_service_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FloodWrite.ProtoReflect.Descriptor instead.
+func (*FloodWrite) Descriptor() ([]byte, []int) {
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *FloodWrite) GetSets() []*FloodSet {
+	if x != nil {
+		return x.Sets
+	}
+	return nil
+}
+
+func (x *FloodWrite) GetReplace() bool {
+	if x != nil {
+		return x.Replace
+	}
+	return false
+}
+
+// FloodSet is a set of ports; one without members is deleted.
+type FloodSet struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0 to 65,535, the `set` of pcn_pkt_flood_set.
+	Index uint32 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	// Numbers of ports, each in one of the two: members get the frame without the tag that the program specifies, tagged
+	// members with it.
+	Ports         []uint32 `protobuf:"varint,2,rep,packed,name=ports,proto3" json:"ports,omitempty"`
+	Tagged        []uint32 `protobuf:"varint,3,rep,packed,name=tagged,proto3" json:"tagged,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FloodSet) Reset() {
+	*x = FloodSet{}
+	mi := &file_polycube_service_v1_service_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FloodSet) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FloodSet) ProtoMessage() {}
+
+func (x *FloodSet) ProtoReflect() protoreflect.Message {
+	mi := &file_polycube_service_v1_service_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FloodSet.ProtoReflect.Descriptor instead.
+func (*FloodSet) Descriptor() ([]byte, []int) {
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *FloodSet) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *FloodSet) GetPorts() []uint32 {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+func (x *FloodSet) GetTagged() []uint32 {
+	if x != nil {
+		return x.Tagged
+	}
+	return nil
+}
+
 // MapWrite writes entries, or deletes those without a value; deleting a missing entry is no error.
 type MapWrite struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -1501,7 +1760,7 @@ type MapWrite struct {
 
 func (x *MapWrite) Reset() {
 	*x = MapWrite{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[15]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1513,7 +1772,7 @@ func (x *MapWrite) String() string {
 func (*MapWrite) ProtoMessage() {}
 
 func (x *MapWrite) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[15]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1526,7 +1785,7 @@ func (x *MapWrite) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapWrite.ProtoReflect.Descriptor instead.
 func (*MapWrite) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{15}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *MapWrite) GetMap() string {
@@ -1562,7 +1821,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[16]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1574,7 +1833,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[16]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1587,7 +1846,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{16}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Entry) GetKey() []byte {
@@ -1620,7 +1879,7 @@ type ProgramChange struct {
 
 func (x *ProgramChange) Reset() {
 	*x = ProgramChange{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[17]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1632,7 +1891,7 @@ func (x *ProgramChange) String() string {
 func (*ProgramChange) ProtoMessage() {}
 
 func (x *ProgramChange) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[17]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1645,7 +1904,7 @@ func (x *ProgramChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramChange.ProtoReflect.Descriptor instead.
 func (*ProgramChange) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{17}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ProgramChange) GetDirection() Direction {
@@ -1686,7 +1945,7 @@ type PlanRequest struct {
 
 func (x *PlanRequest) Reset() {
 	*x = PlanRequest{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[18]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1698,7 +1957,7 @@ func (x *PlanRequest) String() string {
 func (*PlanRequest) ProtoMessage() {}
 
 func (x *PlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[18]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1711,7 +1970,7 @@ func (x *PlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanRequest.ProtoReflect.Descriptor instead.
 func (*PlanRequest) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{18}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PlanRequest) GetCube() uint64 {
@@ -1736,7 +1995,7 @@ type PlanResponse struct {
 
 func (x *PlanResponse) Reset() {
 	*x = PlanResponse{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[19]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1748,7 +2007,7 @@ func (x *PlanResponse) String() string {
 func (*PlanResponse) ProtoMessage() {}
 
 func (x *PlanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[19]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1761,7 +2020,7 @@ func (x *PlanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanResponse.ProtoReflect.Descriptor instead.
 func (*PlanResponse) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{19}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{21}
 }
 
 type StateRequest struct {
@@ -1775,7 +2034,7 @@ type StateRequest struct {
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[20]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1787,7 +2046,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[20]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1800,7 +2059,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{20}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StateRequest) GetCube() uint64 {
@@ -1827,7 +2086,7 @@ type StateResponse struct {
 
 func (x *StateResponse) Reset() {
 	*x = StateResponse{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[21]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1839,7 +2098,7 @@ func (x *StateResponse) String() string {
 func (*StateResponse) ProtoMessage() {}
 
 func (x *StateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[21]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1852,7 +2111,7 @@ func (x *StateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateResponse.ProtoReflect.Descriptor instead.
 func (*StateResponse) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{21}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StateResponse) GetState() []byte {
@@ -1860,6 +2119,131 @@ func (x *StateResponse) GetState() []byte {
 		return x.State
 	}
 	return nil
+}
+
+type PageRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Cube  uint64                 `protobuf:"varint,1,opt,name=cube,proto3" json:"cube,omitempty"`
+	// The list, without keys of its own.
+	Path []string `protobuf:"bytes,2,rep,name=path,proto3" json:"path,omitempty"`
+	// PageResponse.next of the previous page; empty is the beginning.
+	After string `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
+	// Maximum number of entries, at least 1.
+	Limit         uint32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PageRequest) Reset() {
+	*x = PageRequest{}
+	mi := &file_polycube_service_v1_service_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PageRequest) ProtoMessage() {}
+
+func (x *PageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_polycube_service_v1_service_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PageRequest.ProtoReflect.Descriptor instead.
+func (*PageRequest) Descriptor() ([]byte, []int) {
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *PageRequest) GetCube() uint64 {
+	if x != nil {
+		return x.Cube
+	}
+	return 0
+}
+
+func (x *PageRequest) GetPath() []string {
+	if x != nil {
+		return x.Path
+	}
+	return nil
+}
+
+func (x *PageRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *PageRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type PageResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Objects of the model. There may be fewer than requested, or none, if `next` is set.
+	Entries [][]byte `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	// `after` of the next page, empty if there is none: up to 512 bytes of text without blanks, opaque to others.
+	Next          string `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PageResponse) Reset() {
+	*x = PageResponse{}
+	mi := &file_polycube_service_v1_service_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PageResponse) ProtoMessage() {}
+
+func (x *PageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_polycube_service_v1_service_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PageResponse.ProtoReflect.Descriptor instead.
+func (*PageResponse) Descriptor() ([]byte, []int) {
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *PageResponse) GetEntries() [][]byte {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *PageResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
 }
 
 type DeleteStateResponse struct {
@@ -1870,7 +2254,7 @@ type DeleteStateResponse struct {
 
 func (x *DeleteStateResponse) Reset() {
 	*x = DeleteStateResponse{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[22]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1882,7 +2266,7 @@ func (x *DeleteStateResponse) String() string {
 func (*DeleteStateResponse) ProtoMessage() {}
 
 func (x *DeleteStateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[22]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1895,7 +2279,7 @@ func (x *DeleteStateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteStateResponse.ProtoReflect.Descriptor instead.
 func (*DeleteStateResponse) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{22}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{26}
 }
 
 type ActionRequest struct {
@@ -1911,7 +2295,7 @@ type ActionRequest struct {
 
 func (x *ActionRequest) Reset() {
 	*x = ActionRequest{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[23]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1923,7 +2307,7 @@ func (x *ActionRequest) String() string {
 func (*ActionRequest) ProtoMessage() {}
 
 func (x *ActionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[23]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1936,7 +2320,7 @@ func (x *ActionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionRequest.ProtoReflect.Descriptor instead.
 func (*ActionRequest) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{23}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ActionRequest) GetCube() uint64 {
@@ -1972,7 +2356,7 @@ type ActionResponse struct {
 
 func (x *ActionResponse) Reset() {
 	*x = ActionResponse{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[24]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1984,7 +2368,7 @@ func (x *ActionResponse) String() string {
 func (*ActionResponse) ProtoMessage() {}
 
 func (x *ActionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[24]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1997,7 +2381,7 @@ func (x *ActionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionResponse.ProtoReflect.Descriptor instead.
 func (*ActionResponse) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{24}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ActionResponse) GetOutput() []byte {
@@ -2026,7 +2410,7 @@ type Edit struct {
 
 func (x *Edit) Reset() {
 	*x = Edit{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[25]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2038,7 +2422,7 @@ func (x *Edit) String() string {
 func (*Edit) ProtoMessage() {}
 
 func (x *Edit) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[25]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2051,7 +2435,7 @@ func (x *Edit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Edit.ProtoReflect.Descriptor instead.
 func (*Edit) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{25}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Edit) GetPath() []string {
@@ -2084,7 +2468,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[26]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2096,7 +2480,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[26]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2109,7 +2493,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{26}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CloseRequest) GetCube() uint64 {
@@ -2127,7 +2511,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[27]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2139,7 +2523,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[27]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2152,7 +2536,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{27}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{31}
 }
 
 // MapRequest reads or writes one of the cube's own maps. Requests of a session are executed in order.
@@ -2177,6 +2561,7 @@ type MapRequest struct {
 	//	*MapRequest_Clear
 	//	*MapRequest_Replace
 	//	*MapRequest_Share
+	//	*MapRequest_Page
 	Operation     isMapRequest_Operation `protobuf_oneof:"operation"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2184,7 +2569,7 @@ type MapRequest struct {
 
 func (x *MapRequest) Reset() {
 	*x = MapRequest{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[28]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2196,7 +2581,7 @@ func (x *MapRequest) String() string {
 func (*MapRequest) ProtoMessage() {}
 
 func (x *MapRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[28]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2209,7 +2594,7 @@ func (x *MapRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapRequest.ProtoReflect.Descriptor instead.
 func (*MapRequest) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{28}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *MapRequest) GetId() uint64 {
@@ -2328,6 +2713,15 @@ func (x *MapRequest) GetShare() *MapShare {
 	return nil
 }
 
+func (x *MapRequest) GetPage() *MapPage {
+	if x != nil {
+		if x, ok := x.Operation.(*MapRequest_Page); ok {
+			return x.Page
+		}
+	}
+	return nil
+}
+
 type isMapRequest_Operation interface {
 	isMapRequest_Operation()
 }
@@ -2374,6 +2768,11 @@ type MapRequest_Share struct {
 	Share *MapShare `protobuf:"bytes,13,opt,name=share,proto3,oneof"`
 }
 
+type MapRequest_Page struct {
+	// Reads a hash by position instead of key.
+	Page *MapPage `protobuf:"bytes,14,opt,name=page,proto3,oneof"`
+}
+
 func (*MapRequest_Info) isMapRequest_Operation() {}
 
 func (*MapRequest_Lookup) isMapRequest_Operation() {}
@@ -2392,6 +2791,8 @@ func (*MapRequest_Replace) isMapRequest_Operation() {}
 
 func (*MapRequest_Share) isMapRequest_Operation() {}
 
+func (*MapRequest_Page) isMapRequest_Operation() {}
+
 type MapInfoRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2400,7 +2801,7 @@ type MapInfoRequest struct {
 
 func (x *MapInfoRequest) Reset() {
 	*x = MapInfoRequest{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[29]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2412,7 +2813,7 @@ func (x *MapInfoRequest) String() string {
 func (*MapInfoRequest) ProtoMessage() {}
 
 func (x *MapInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[29]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2425,7 +2826,7 @@ func (x *MapInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapInfoRequest.ProtoReflect.Descriptor instead.
 func (*MapInfoRequest) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{29}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{33}
 }
 
 type MapKeys struct {
@@ -2437,7 +2838,7 @@ type MapKeys struct {
 
 func (x *MapKeys) Reset() {
 	*x = MapKeys{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[30]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2449,7 +2850,7 @@ func (x *MapKeys) String() string {
 func (*MapKeys) ProtoMessage() {}
 
 func (x *MapKeys) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[30]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2462,7 +2863,7 @@ func (x *MapKeys) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapKeys.ProtoReflect.Descriptor instead.
 func (*MapKeys) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{30}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *MapKeys) GetKeys() [][]byte {
@@ -2483,7 +2884,7 @@ type MapUpdate struct {
 
 func (x *MapUpdate) Reset() {
 	*x = MapUpdate{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[31]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2495,7 +2896,7 @@ func (x *MapUpdate) String() string {
 func (*MapUpdate) ProtoMessage() {}
 
 func (x *MapUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[31]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2508,7 +2909,7 @@ func (x *MapUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapUpdate.ProtoReflect.Descriptor instead.
 func (*MapUpdate) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{31}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *MapUpdate) GetMode() MapUpdate_Mode {
@@ -2539,7 +2940,7 @@ type MapIterate struct {
 
 func (x *MapIterate) Reset() {
 	*x = MapIterate{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[32]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2551,7 +2952,7 @@ func (x *MapIterate) String() string {
 func (*MapIterate) ProtoMessage() {}
 
 func (x *MapIterate) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[32]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2564,7 +2965,7 @@ func (x *MapIterate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapIterate.ProtoReflect.Descriptor instead.
 func (*MapIterate) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{32}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *MapIterate) GetAfter() []byte {
@@ -2581,6 +2982,63 @@ func (x *MapIterate) GetLimit() uint32 {
 	return 0
 }
 
+// MapPage reads a hash or an LRU hash in pages. Unlike with MapIterate, an entry that exists from beginning to end is
+// returned exactly once, whatever is added and deleted meanwhile, which suits PageResponse.
+type MapPage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// MapReply.next of the previous page; empty is the beginning. INVALID_ARGUMENT if it is none, ABORTED if the map has
+	// another size since: begin again.
+	After string `protobuf:"bytes,1,opt,name=after,proto3" json:"after,omitempty"`
+	// Maximum number of entries of the page; 0 is Hello.entries.
+	Limit         uint32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MapPage) Reset() {
+	*x = MapPage{}
+	mi := &file_polycube_service_v1_service_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MapPage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MapPage) ProtoMessage() {}
+
+func (x *MapPage) ProtoReflect() protoreflect.Message {
+	mi := &file_polycube_service_v1_service_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MapPage.ProtoReflect.Descriptor instead.
+func (*MapPage) Descriptor() ([]byte, []int) {
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *MapPage) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *MapPage) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
 type MapClear struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2589,7 +3047,7 @@ type MapClear struct {
 
 func (x *MapClear) Reset() {
 	*x = MapClear{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[33]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2601,7 +3059,7 @@ func (x *MapClear) String() string {
 func (*MapClear) ProtoMessage() {}
 
 func (x *MapClear) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[33]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2614,7 +3072,7 @@ func (x *MapClear) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapClear.ProtoReflect.Descriptor instead.
 func (*MapClear) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{33}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{38}
 }
 
 type MapReplace struct {
@@ -2626,7 +3084,7 @@ type MapReplace struct {
 
 func (x *MapReplace) Reset() {
 	*x = MapReplace{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[34]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2638,7 +3096,7 @@ func (x *MapReplace) String() string {
 func (*MapReplace) ProtoMessage() {}
 
 func (x *MapReplace) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[34]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2651,7 +3109,7 @@ func (x *MapReplace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapReplace.ProtoReflect.Descriptor instead.
 func (*MapReplace) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{34}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *MapReplace) GetEntries() []*Entry {
@@ -2675,7 +3133,7 @@ type MapShare struct {
 
 func (x *MapShare) Reset() {
 	*x = MapShare{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[35]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2687,7 +3145,7 @@ func (x *MapShare) String() string {
 func (*MapShare) ProtoMessage() {}
 
 func (x *MapShare) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[35]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2700,7 +3158,7 @@ func (x *MapShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapShare.ProtoReflect.Descriptor instead.
 func (*MapShare) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{35}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{40}
 }
 
 // MapReply answers a MapRequest.
@@ -2714,15 +3172,17 @@ type MapReply struct {
 	// Number of entries written or deleted; with a fault, those before the one that failed.
 	Done uint32 `protobuf:"varint,4,opt,name=done,proto3" json:"done,omitempty"`
 	// There are no more entries after this page.
-	Last          bool     `protobuf:"varint,5,opt,name=last,proto3" json:"last,omitempty"`
-	Info          *MapInfo `protobuf:"bytes,6,opt,name=info,proto3" json:"info,omitempty"`
+	Last bool     `protobuf:"varint,5,opt,name=last,proto3" json:"last,omitempty"`
+	Info *MapInfo `protobuf:"bytes,6,opt,name=info,proto3" json:"info,omitempty"`
+	// Position after a page of MapPage, empty at the end.
+	Next          string `protobuf:"bytes,7,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MapReply) Reset() {
 	*x = MapReply{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[36]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2734,7 +3194,7 @@ func (x *MapReply) String() string {
 func (*MapReply) ProtoMessage() {}
 
 func (x *MapReply) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[36]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2747,7 +3207,7 @@ func (x *MapReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapReply.ProtoReflect.Descriptor instead.
 func (*MapReply) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{36}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *MapReply) GetId() uint64 {
@@ -2792,6 +3252,13 @@ func (x *MapReply) GetInfo() *MapInfo {
 	return nil
 }
 
+func (x *MapReply) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
 // MapInfo contains the properties of a map.
 type MapInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2808,7 +3275,7 @@ type MapInfo struct {
 
 func (x *MapInfo) Reset() {
 	*x = MapInfo{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[37]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2820,7 +3287,7 @@ func (x *MapInfo) String() string {
 func (*MapInfo) ProtoMessage() {}
 
 func (x *MapInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[37]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2833,7 +3300,7 @@ func (x *MapInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapInfo.ProtoReflect.Descriptor instead.
 func (*MapInfo) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{37}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *MapInfo) GetType() string {
@@ -2883,7 +3350,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[38]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2895,7 +3362,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[38]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2908,7 +3375,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{38}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Fault) GetCode() uint32 {
@@ -2940,7 +3407,7 @@ type ProgramsRequest struct {
 
 func (x *ProgramsRequest) Reset() {
 	*x = ProgramsRequest{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[39]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2952,7 +3419,7 @@ func (x *ProgramsRequest) String() string {
 func (*ProgramsRequest) ProtoMessage() {}
 
 func (x *ProgramsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[39]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2965,7 +3432,7 @@ func (x *ProgramsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramsRequest.ProtoReflect.Descriptor instead.
 func (*ProgramsRequest) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{39}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ProgramsRequest) GetId() uint64 {
@@ -3008,7 +3475,7 @@ type ProgramsReply struct {
 
 func (x *ProgramsReply) Reset() {
 	*x = ProgramsReply{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[40]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3020,7 +3487,7 @@ func (x *ProgramsReply) String() string {
 func (*ProgramsReply) ProtoMessage() {}
 
 func (x *ProgramsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[40]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3033,7 +3500,7 @@ func (x *ProgramsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramsReply.ProtoReflect.Descriptor instead.
 func (*ProgramsReply) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{40}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ProgramsReply) GetId() uint64 {
@@ -3057,6 +3524,279 @@ func (x *ProgramsReply) GetIndex() uint32 {
 	return 0
 }
 
+// FloodsRequest changes sets of ports, not as part of a plan. Not allowed before the first Commit.
+type FloodsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Cube          uint64                 `protobuf:"varint,2,opt,name=cube,proto3" json:"cube,omitempty"`
+	Write         *FloodWrite            `protobuf:"bytes,3,opt,name=write,proto3" json:"write,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FloodsRequest) Reset() {
+	*x = FloodsRequest{}
+	mi := &file_polycube_service_v1_service_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FloodsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FloodsRequest) ProtoMessage() {}
+
+func (x *FloodsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_polycube_service_v1_service_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FloodsRequest.ProtoReflect.Descriptor instead.
+func (*FloodsRequest) Descriptor() ([]byte, []int) {
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *FloodsRequest) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *FloodsRequest) GetCube() uint64 {
+	if x != nil {
+		return x.Cube
+	}
+	return 0
+}
+
+func (x *FloodsRequest) GetWrite() *FloodWrite {
+	if x != nil {
+		return x.Write
+	}
+	return nil
+}
+
+type FloodsReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Fault         *Fault                 `protobuf:"bytes,2,opt,name=fault,proto3" json:"fault,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FloodsReply) Reset() {
+	*x = FloodsReply{}
+	mi := &file_polycube_service_v1_service_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FloodsReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FloodsReply) ProtoMessage() {}
+
+func (x *FloodsReply) ProtoReflect() protoreflect.Message {
+	mi := &file_polycube_service_v1_service_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FloodsReply.ProtoReflect.Descriptor instead.
+func (*FloodsReply) Descriptor() ([]byte, []int) {
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *FloodsReply) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *FloodsReply) GetFault() *Fault {
+	if x != nil {
+		return x.Fault
+	}
+	return nil
+}
+
+// RouteRequest asks which way the host sends packets: the daemon looks it up in the kernel's routes of its network
+// namespace. A service that the daemon confines cannot do that itself.
+type RouteRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// IPv4 or IPv6 address, without prefix length.
+	Destination   string `protobuf:"bytes,2,opt,name=destination,proto3" json:"destination,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RouteRequest) Reset() {
+	*x = RouteRequest{}
+	mi := &file_polycube_service_v1_service_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RouteRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RouteRequest) ProtoMessage() {}
+
+func (x *RouteRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_polycube_service_v1_service_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RouteRequest.ProtoReflect.Descriptor instead.
+func (*RouteRequest) Descriptor() ([]byte, []int) {
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *RouteRequest) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *RouteRequest) GetDestination() string {
+	if x != nil {
+		return x.Destination
+	}
+	return ""
+}
+
+type RouteReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// NOT_FOUND if there is no route.
+	Fault *Fault `protobuf:"bytes,2,opt,name=fault,proto3" json:"fault,omitempty"`
+	// The netdev that packets leave through, and its interface index.
+	Netdev string `protobuf:"bytes,3,opt,name=netdev,proto3" json:"netdev,omitempty"`
+	Index  uint32 `protobuf:"varint,4,opt,name=index,proto3" json:"index,omitempty"`
+	// Next hop, empty if the destination is on the link.
+	Gateway string `protobuf:"bytes,5,opt,name=gateway,proto3" json:"gateway,omitempty"`
+	// Source address that the host uses.
+	Source string `protobuf:"bytes,6,opt,name=source,proto3" json:"source,omitempty"`
+	// MAC address of the next hop or the destination, empty while the kernel does not know it.
+	Mac           []byte `protobuf:"bytes,7,opt,name=mac,proto3" json:"mac,omitempty"`
+	Mtu           uint32 `protobuf:"varint,8,opt,name=mtu,proto3" json:"mtu,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RouteReply) Reset() {
+	*x = RouteReply{}
+	mi := &file_polycube_service_v1_service_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RouteReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RouteReply) ProtoMessage() {}
+
+func (x *RouteReply) ProtoReflect() protoreflect.Message {
+	mi := &file_polycube_service_v1_service_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RouteReply.ProtoReflect.Descriptor instead.
+func (*RouteReply) Descriptor() ([]byte, []int) {
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *RouteReply) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *RouteReply) GetFault() *Fault {
+	if x != nil {
+		return x.Fault
+	}
+	return nil
+}
+
+func (x *RouteReply) GetNetdev() string {
+	if x != nil {
+		return x.Netdev
+	}
+	return ""
+}
+
+func (x *RouteReply) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *RouteReply) GetGateway() string {
+	if x != nil {
+		return x.Gateway
+	}
+	return ""
+}
+
+func (x *RouteReply) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *RouteReply) GetMac() []byte {
+	if x != nil {
+		return x.Mac
+	}
+	return nil
+}
+
+func (x *RouteReply) GetMtu() uint32 {
+	if x != nil {
+		return x.Mtu
+	}
+	return 0
+}
+
 // PacketsIn is a batch for the service.
 type PacketsIn struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -3070,7 +3810,7 @@ type PacketsIn struct {
 
 func (x *PacketsIn) Reset() {
 	*x = PacketsIn{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[41]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3082,7 +3822,7 @@ func (x *PacketsIn) String() string {
 func (*PacketsIn) ProtoMessage() {}
 
 func (x *PacketsIn) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[41]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3095,7 +3835,7 @@ func (x *PacketsIn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PacketsIn.ProtoReflect.Descriptor instead.
 func (*PacketsIn) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{41}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *PacketsIn) GetPackets() []*PacketIn {
@@ -3142,7 +3882,7 @@ type PacketIn struct {
 
 func (x *PacketIn) Reset() {
 	*x = PacketIn{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[42]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3154,7 +3894,7 @@ func (x *PacketIn) String() string {
 func (*PacketIn) ProtoMessage() {}
 
 func (x *PacketIn) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[42]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3167,7 +3907,7 @@ func (x *PacketIn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PacketIn.ProtoReflect.Descriptor instead.
 func (*PacketIn) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{42}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *PacketIn) GetCube() uint64 {
@@ -3254,7 +3994,7 @@ type Trip struct {
 
 func (x *Trip) Reset() {
 	*x = Trip{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[43]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3266,7 +4006,7 @@ func (x *Trip) String() string {
 func (*Trip) ProtoMessage() {}
 
 func (x *Trip) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[43]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3279,7 +4019,7 @@ func (x *Trip) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trip.ProtoReflect.Descriptor instead.
 func (*Trip) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{43}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Trip) GetHops() uint32 {
@@ -3357,7 +4097,7 @@ type Notice struct {
 
 func (x *Notice) Reset() {
 	*x = Notice{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[44]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3369,7 +4109,7 @@ func (x *Notice) String() string {
 func (*Notice) ProtoMessage() {}
 
 func (x *Notice) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[44]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3382,7 +4122,7 @@ func (x *Notice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notice.ProtoReflect.Descriptor instead.
 func (*Notice) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{44}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Notice) GetCube() uint64 {
@@ -3416,7 +4156,7 @@ type PacketsOut struct {
 
 func (x *PacketsOut) Reset() {
 	*x = PacketsOut{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[45]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3428,7 +4168,7 @@ func (x *PacketsOut) String() string {
 func (*PacketsOut) ProtoMessage() {}
 
 func (x *PacketsOut) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[45]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3441,7 +4181,7 @@ func (x *PacketsOut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PacketsOut.ProtoReflect.Descriptor instead.
 func (*PacketsOut) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{45}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *PacketsOut) GetPackets() []*PacketOut {
@@ -3472,7 +4212,7 @@ type PacketOut struct {
 
 func (x *PacketOut) Reset() {
 	*x = PacketOut{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[46]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3484,7 +4224,7 @@ func (x *PacketOut) String() string {
 func (*PacketOut) ProtoMessage() {}
 
 func (x *PacketOut) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[46]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3497,7 +4237,7 @@ func (x *PacketOut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PacketOut.ProtoReflect.Descriptor instead.
 func (*PacketOut) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{46}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *PacketOut) GetCube() uint64 {
@@ -3568,7 +4308,7 @@ type PortChanged struct {
 
 func (x *PortChanged) Reset() {
 	*x = PortChanged{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[47]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3580,7 +4320,7 @@ func (x *PortChanged) String() string {
 func (*PortChanged) ProtoMessage() {}
 
 func (x *PortChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[47]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3593,7 +4333,7 @@ func (x *PortChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortChanged.ProtoReflect.Descriptor instead.
 func (*PortChanged) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{47}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *PortChanged) GetCube() uint64 {
@@ -3611,6 +4351,182 @@ func (x *PortChanged) GetPort() string {
 }
 
 func (x *PortChanged) GetUp() bool {
+	if x != nil {
+		return x.Up
+	}
+	return false
+}
+
+// PeerChanged describes the peer of a port of a standard cube: once for each port that has one when the cube is opened,
+// and then when the peer, or its netdev, has changed. One message may report several changes.
+type PeerChanged struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Cube  uint64                 `protobuf:"varint,1,opt,name=cube,proto3" json:"cube,omitempty"`
+	Port  string                 `protobuf:"bytes,2,opt,name=port,proto3" json:"port,omitempty"`
+	// "cube:port", the name of a netdev, or empty: none.
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// The name again if it is a netdev, and its interface index, 0 while it does not exist. What follows describes it.
+	Netdev string `protobuf:"bytes,4,opt,name=netdev,proto3" json:"netdev,omitempty"`
+	Index  uint32 `protobuf:"varint,5,opt,name=index,proto3" json:"index,omitempty"`
+	Mac    []byte `protobuf:"bytes,6,opt,name=mac,proto3" json:"mac,omitempty"`
+	// With prefix length.
+	Addresses []string `protobuf:"bytes,7,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	Mtu       uint32   `protobuf:"varint,8,opt,name=mtu,proto3" json:"mtu,omitempty"`
+	// Mbit/s, 0 while it is unknown.
+	Speed         uint32 `protobuf:"varint,9,opt,name=speed,proto3" json:"speed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PeerChanged) Reset() {
+	*x = PeerChanged{}
+	mi := &file_polycube_service_v1_service_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PeerChanged) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PeerChanged) ProtoMessage() {}
+
+func (x *PeerChanged) ProtoReflect() protoreflect.Message {
+	mi := &file_polycube_service_v1_service_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PeerChanged.ProtoReflect.Descriptor instead.
+func (*PeerChanged) Descriptor() ([]byte, []int) {
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *PeerChanged) GetCube() uint64 {
+	if x != nil {
+		return x.Cube
+	}
+	return 0
+}
+
+func (x *PeerChanged) GetPort() string {
+	if x != nil {
+		return x.Port
+	}
+	return ""
+}
+
+func (x *PeerChanged) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PeerChanged) GetNetdev() string {
+	if x != nil {
+		return x.Netdev
+	}
+	return ""
+}
+
+func (x *PeerChanged) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *PeerChanged) GetMac() []byte {
+	if x != nil {
+		return x.Mac
+	}
+	return nil
+}
+
+func (x *PeerChanged) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+func (x *PeerChanged) GetMtu() uint32 {
+	if x != nil {
+		return x.Mtu
+	}
+	return 0
+}
+
+func (x *PeerChanged) GetSpeed() uint32 {
+	if x != nil {
+		return x.Speed
+	}
+	return 0
+}
+
+// LinkChanged: the link of a port went up or down. It is up while the port has its peer and, if that is a netdev, the
+// netdev has carrier.
+type LinkChanged struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cube          uint64                 `protobuf:"varint,1,opt,name=cube,proto3" json:"cube,omitempty"`
+	Port          string                 `protobuf:"bytes,2,opt,name=port,proto3" json:"port,omitempty"`
+	Up            bool                   `protobuf:"varint,3,opt,name=up,proto3" json:"up,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LinkChanged) Reset() {
+	*x = LinkChanged{}
+	mi := &file_polycube_service_v1_service_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LinkChanged) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LinkChanged) ProtoMessage() {}
+
+func (x *LinkChanged) ProtoReflect() protoreflect.Message {
+	mi := &file_polycube_service_v1_service_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LinkChanged.ProtoReflect.Descriptor instead.
+func (*LinkChanged) Descriptor() ([]byte, []int) {
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *LinkChanged) GetCube() uint64 {
+	if x != nil {
+		return x.Cube
+	}
+	return 0
+}
+
+func (x *LinkChanged) GetPort() string {
+	if x != nil {
+		return x.Port
+	}
+	return ""
+}
+
+func (x *LinkChanged) GetUp() bool {
 	if x != nil {
 		return x.Up
 	}
@@ -3641,7 +4557,7 @@ type ParentChanged struct {
 
 func (x *ParentChanged) Reset() {
 	*x = ParentChanged{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[48]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3653,7 +4569,7 @@ func (x *ParentChanged) String() string {
 func (*ParentChanged) ProtoMessage() {}
 
 func (x *ParentChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[48]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3666,7 +4582,7 @@ func (x *ParentChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParentChanged.ProtoReflect.Descriptor instead.
 func (*ParentChanged) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{48}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ParentChanged) GetCube() uint64 {
@@ -3749,7 +4665,7 @@ type Log struct {
 
 func (x *Log) Reset() {
 	*x = Log{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[49]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3761,7 +4677,7 @@ func (x *Log) String() string {
 func (*Log) ProtoMessage() {}
 
 func (x *Log) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[49]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3774,7 +4690,7 @@ func (x *Log) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Log.ProtoReflect.Descriptor instead.
 func (*Log) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{49}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Log) GetCube() uint64 {
@@ -3816,7 +4732,7 @@ type Metrics struct {
 
 func (x *Metrics) Reset() {
 	*x = Metrics{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[50]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3828,7 +4744,7 @@ func (x *Metrics) String() string {
 func (*Metrics) ProtoMessage() {}
 
 func (x *Metrics) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[50]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3841,7 +4757,7 @@ func (x *Metrics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Metrics.ProtoReflect.Descriptor instead.
 func (*Metrics) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{50}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Metrics) GetCube() uint64 {
@@ -3873,7 +4789,7 @@ type Metric struct {
 
 func (x *Metric) Reset() {
 	*x = Metric{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[51]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3885,7 +4801,7 @@ func (x *Metric) String() string {
 func (*Metric) ProtoMessage() {}
 
 func (x *Metric) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[51]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3898,7 +4814,7 @@ func (x *Metric) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Metric.ProtoReflect.Descriptor instead.
 func (*Metric) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{51}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Metric) GetName() string {
@@ -3948,7 +4864,7 @@ type MigrateIn struct {
 
 func (x *MigrateIn) Reset() {
 	*x = MigrateIn{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[52]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3960,7 +4876,7 @@ func (x *MigrateIn) String() string {
 func (*MigrateIn) ProtoMessage() {}
 
 func (x *MigrateIn) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[52]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3973,7 +4889,7 @@ func (x *MigrateIn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateIn.ProtoReflect.Descriptor instead.
 func (*MigrateIn) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{52}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *MigrateIn) GetStart() *MigrateStart {
@@ -4003,7 +4919,7 @@ type MigrateStart struct {
 
 func (x *MigrateStart) Reset() {
 	*x = MigrateStart{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[53]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4015,7 +4931,7 @@ func (x *MigrateStart) String() string {
 func (*MigrateStart) ProtoMessage() {}
 
 func (x *MigrateStart) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[53]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4028,7 +4944,7 @@ func (x *MigrateStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateStart.ProtoReflect.Descriptor instead.
 func (*MigrateStart) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{53}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *MigrateStart) GetCube() string {
@@ -4069,7 +4985,7 @@ type MigrateOut struct {
 
 func (x *MigrateOut) Reset() {
 	*x = MigrateOut{}
-	mi := &file_polycube_service_v1_service_proto_msgTypes[54]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4081,7 +4997,7 @@ func (x *MigrateOut) String() string {
 func (*MigrateOut) ProtoMessage() {}
 
 func (x *MigrateOut) ProtoReflect() protoreflect.Message {
-	mi := &file_polycube_service_v1_service_proto_msgTypes[54]
+	mi := &file_polycube_service_v1_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4094,7 +5010,7 @@ func (x *MigrateOut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateOut.ProtoReflect.Descriptor instead.
 func (*MigrateOut) Descriptor() ([]byte, []int) {
-	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{54}
+	return file_polycube_service_v1_service_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *MigrateOut) GetEntries() []*Entry {
@@ -4112,7 +5028,7 @@ const file_polycube_service_v1_service_proto_rawDesc = "" +
 	"\x0fDescribeRequest\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x16\n" +
 	"\x06daemon\x18\x02 \x01(\tR\x06daemon\x12\x16\n" +
-	"\x06kernel\x18\x03 \x01(\tR\x06kernel\"\xdf\x03\n" +
+	"\x06kernel\x18\x03 \x01(\tR\x06kernel\"\xa1\x04\n" +
 	"\vDescription\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -4129,7 +5045,10 @@ const file_polycube_service_v1_service_proto_rawDesc = "" +
 	"\rnotifications\x18\v \x01(\bR\rnotifications\x12\x14\n" +
 	"\x05ports\x18\f \x01(\bR\x05ports\x12\x16\n" +
 	"\x06parent\x18\r \x01(\bR\x06parent\x12\x18\n" +
-	"\amigrate\x18\x0e \x01(\bR\amigrate\x12<\n" +
+	"\amigrate\x18\x0e \x01(\bR\amigrate\x12\x14\n" +
+	"\x05pages\x18\x10 \x01(\bR\x05pages\x12\x14\n" +
+	"\x05peers\x18\x11 \x01(\bR\x05peers\x12\x14\n" +
+	"\x05links\x18\x12 \x01(\bR\x05links\x12<\n" +
 	"\tdeadlines\x18\x0f \x01(\v2\x1e.polycube.service.v1.DeadlinesR\tdeadlines\"I\n" +
 	"\x06Object\x12-\n" +
 	"\x04hook\x18\x01 \x01(\x0e2\x19.polycube.service.v1.HookR\x04hook\x12\x10\n" +
@@ -4138,22 +5057,29 @@ const file_polycube_service_v1_service_proto_rawDesc = "" +
 	"\aprepare\x18\x01 \x01(\rR\aprepare\x12\x16\n" +
 	"\x06commit\x18\x02 \x01(\rR\x06commit\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\rR\x05state\x12\x16\n" +
-	"\x06action\x18\x04 \x01(\rR\x06action\"\xe6\x02\n" +
+	"\x06action\x18\x04 \x01(\rR\x06action\"\xcb\x04\n" +
 	"\tToService\x122\n" +
 	"\x05hello\x18\x01 \x01(\v2\x1a.polycube.service.v1.HelloH\x00R\x05hello\x12/\n" +
 	"\x04ping\x18\x02 \x01(\v2\x19.polycube.service.v1.PingH\x00R\x04ping\x121\n" +
 	"\x03map\x18\x03 \x01(\v2\x1d.polycube.service.v1.MapReplyH\x00R\x03map\x12@\n" +
 	"\bprograms\x18\x04 \x01(\v2\".polycube.service.v1.ProgramsReplyH\x00R\bprograms\x126\n" +
 	"\x04port\x18\x05 \x01(\v2 .polycube.service.v1.PortChangedH\x00R\x04port\x12<\n" +
-	"\x06parent\x18\x06 \x01(\v2\".polycube.service.v1.ParentChangedH\x00R\x06parentB\t\n" +
-	"\amessage\"\xdb\x02\n" +
+	"\x06parent\x18\x06 \x01(\v2\".polycube.service.v1.ParentChangedH\x00R\x06parent\x12:\n" +
+	"\x06floods\x18\a \x01(\v2 .polycube.service.v1.FloodsReplyH\x00R\x06floods\x127\n" +
+	"\x05route\x18\b \x01(\v2\x1f.polycube.service.v1.RouteReplyH\x00R\x05route\x126\n" +
+	"\x04peer\x18\t \x01(\v2 .polycube.service.v1.PeerChangedH\x00R\x04peer\x126\n" +
+	"\x04link\x18\n" +
+	" \x01(\v2 .polycube.service.v1.LinkChangedH\x00R\x04linkB\t\n" +
+	"\amessage\"\xd4\x03\n" +
 	"\bToDaemon\x122\n" +
 	"\x05ready\x18\x01 \x01(\v2\x1a.polycube.service.v1.ReadyH\x00R\x05ready\x12/\n" +
 	"\x04pong\x18\x02 \x01(\v2\x19.polycube.service.v1.PongH\x00R\x04pong\x123\n" +
 	"\x03map\x18\x03 \x01(\v2\x1f.polycube.service.v1.MapRequestH\x00R\x03map\x12B\n" +
 	"\bprograms\x18\x04 \x01(\v2$.polycube.service.v1.ProgramsRequestH\x00R\bprograms\x12,\n" +
 	"\x03log\x18\x05 \x01(\v2\x18.polycube.service.v1.LogH\x00R\x03log\x128\n" +
-	"\ametrics\x18\x06 \x01(\v2\x1c.polycube.service.v1.MetricsH\x00R\ametricsB\t\n" +
+	"\ametrics\x18\x06 \x01(\v2\x1c.polycube.service.v1.MetricsH\x00R\ametrics\x12<\n" +
+	"\x06floods\x18\a \x01(\v2\".polycube.service.v1.FloodsRequestH\x00R\x06floods\x129\n" +
+	"\x05route\x18\b \x01(\v2!.polycube.service.v1.RouteRequestH\x00R\x05routeB\t\n" +
 	"\amessage\"\xd9\x01\n" +
 	"\x05Hello\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x12\n" +
@@ -4187,19 +5113,29 @@ const file_polycube_service_v1_service_proto_rawDesc = "" +
 	"\x05ports\x18\x05 \x03(\v2\x19.polycube.service.v1.PortR\x05ports\"0\n" +
 	"\x04Port\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\rR\x05index\"\x9e\x03\n" +
+	"\x05index\x18\x02 \x01(\rR\x05index\"\x8c\x04\n" +
 	"\x04Plan\x12F\n" +
 	"\tconstants\x18\x01 \x03(\v2(.polycube.service.v1.Plan.ConstantsEntryR\tconstants\x12D\n" +
 	"\tmap_sizes\x18\x02 \x03(\v2'.polycube.service.v1.Plan.MapSizesEntryR\bmapSizes\x12>\n" +
 	"\bprograms\x18\x03 \x03(\v2\".polycube.service.v1.ProgramChangeR\bprograms\x125\n" +
 	"\x06writes\x18\x04 \x03(\v2\x1d.polycube.service.v1.MapWriteR\x06writes\x12\x16\n" +
-	"\x06commit\x18\x05 \x01(\bR\x06commit\x1a<\n" +
+	"\x06commit\x18\x05 \x01(\bR\x06commit\x123\n" +
+	"\x05after\x18\x06 \x03(\v2\x1d.polycube.service.v1.MapWriteR\x05after\x127\n" +
+	"\x06floods\x18\a \x01(\v2\x1f.polycube.service.v1.FloodWriteR\x06floods\x1a<\n" +
 	"\x0eConstantsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\x1a;\n" +
 	"\rMapSizesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"l\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"Y\n" +
+	"\n" +
+	"FloodWrite\x121\n" +
+	"\x04sets\x18\x01 \x03(\v2\x1d.polycube.service.v1.FloodSetR\x04sets\x12\x18\n" +
+	"\areplace\x18\x02 \x01(\bR\areplace\"N\n" +
+	"\bFloodSet\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\rR\x05index\x12\x14\n" +
+	"\x05ports\x18\x02 \x03(\rR\x05ports\x12\x16\n" +
+	"\x06tagged\x18\x03 \x03(\rR\x06tagged\"l\n" +
 	"\bMapWrite\x12\x10\n" +
 	"\x03map\x18\x01 \x01(\tR\x03map\x124\n" +
 	"\aentries\x18\x02 \x03(\v2\x1a.polycube.service.v1.EntryR\aentries\x12\x18\n" +
@@ -4220,7 +5156,15 @@ const file_polycube_service_v1_service_proto_rawDesc = "" +
 	"\x04cube\x18\x01 \x01(\x04R\x04cube\x12\x12\n" +
 	"\x04path\x18\x02 \x03(\tR\x04path\"%\n" +
 	"\rStateResponse\x12\x14\n" +
-	"\x05state\x18\x01 \x01(\fR\x05state\"\x15\n" +
+	"\x05state\x18\x01 \x01(\fR\x05state\"a\n" +
+	"\vPageRequest\x12\x12\n" +
+	"\x04cube\x18\x01 \x01(\x04R\x04cube\x12\x12\n" +
+	"\x04path\x18\x02 \x03(\tR\x04path\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\tR\x05after\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\rR\x05limit\"<\n" +
+	"\fPageResponse\x12\x18\n" +
+	"\aentries\x18\x01 \x03(\fR\aentries\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"\x15\n" +
 	"\x13DeleteStateResponse\"M\n" +
 	"\rActionRequest\x12\x12\n" +
 	"\x04cube\x18\x01 \x01(\x04R\x04cube\x12\x12\n" +
@@ -4235,7 +5179,7 @@ const file_polycube_service_v1_service_proto_rawDesc = "" +
 	"\x06delete\x18\x03 \x01(\bR\x06delete\"\"\n" +
 	"\fCloseRequest\x12\x12\n" +
 	"\x04cube\x18\x01 \x01(\x04R\x04cube\"\x0f\n" +
-	"\rCloseResponse\"\xf5\x04\n" +
+	"\rCloseResponse\"\xa9\x05\n" +
 	"\n" +
 	"MapRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
@@ -4251,7 +5195,8 @@ const file_polycube_service_v1_service_proto_rawDesc = "" +
 	" \x01(\v2\x1f.polycube.service.v1.MapIterateH\x00R\aiterate\x125\n" +
 	"\x05clear\x18\v \x01(\v2\x1d.polycube.service.v1.MapClearH\x00R\x05clear\x12;\n" +
 	"\areplace\x18\f \x01(\v2\x1f.polycube.service.v1.MapReplaceH\x00R\areplace\x125\n" +
-	"\x05share\x18\r \x01(\v2\x1d.polycube.service.v1.MapShareH\x00R\x05shareB\v\n" +
+	"\x05share\x18\r \x01(\v2\x1d.polycube.service.v1.MapShareH\x00R\x05share\x122\n" +
+	"\x04page\x18\x0e \x01(\v2\x1c.polycube.service.v1.MapPageH\x00R\x04pageB\v\n" +
 	"\toperationB\b\n" +
 	"\x06_inner\"\x10\n" +
 	"\x0eMapInfoRequest\"\x1d\n" +
@@ -4268,21 +5213,25 @@ const file_polycube_service_v1_service_proto_rawDesc = "" +
 	"MapIterate\x12\x19\n" +
 	"\x05after\x18\x01 \x01(\fH\x00R\x05after\x88\x01\x01\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limitB\b\n" +
-	"\x06_after\"\n" +
+	"\x06_after\"5\n" +
+	"\aMapPage\x12\x14\n" +
+	"\x05after\x18\x01 \x01(\tR\x05after\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\rR\x05limit\"\n" +
 	"\n" +
 	"\bMapClear\"B\n" +
 	"\n" +
 	"MapReplace\x124\n" +
 	"\aentries\x18\x01 \x03(\v2\x1a.polycube.service.v1.EntryR\aentries\"\n" +
 	"\n" +
-	"\bMapShare\"\xdc\x01\n" +
+	"\bMapShare\"\xf0\x01\n" +
 	"\bMapReply\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x120\n" +
 	"\x05fault\x18\x02 \x01(\v2\x1a.polycube.service.v1.FaultR\x05fault\x124\n" +
 	"\aentries\x18\x03 \x03(\v2\x1a.polycube.service.v1.EntryR\aentries\x12\x12\n" +
 	"\x04done\x18\x04 \x01(\rR\x04done\x12\x12\n" +
 	"\x04last\x18\x05 \x01(\bR\x04last\x120\n" +
-	"\x04info\x18\x06 \x01(\v2\x1c.polycube.service.v1.MapInfoR\x04info\"\x91\x01\n" +
+	"\x04info\x18\x06 \x01(\v2\x1c.polycube.service.v1.MapInfoR\x04info\x12\x12\n" +
+	"\x04next\x18\a \x01(\tR\x04next\"\x91\x01\n" +
 	"\aMapInfo\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x19\n" +
 	"\bkey_size\x18\x02 \x01(\rR\akeySize\x12\x1d\n" +
@@ -4302,7 +5251,27 @@ const file_polycube_service_v1_service_proto_rawDesc = "" +
 	"\rProgramsReply\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x120\n" +
 	"\x05fault\x18\x02 \x01(\v2\x1a.polycube.service.v1.FaultR\x05fault\x12\x14\n" +
-	"\x05index\x18\x03 \x01(\rR\x05index\"\x95\x01\n" +
+	"\x05index\x18\x03 \x01(\rR\x05index\"j\n" +
+	"\rFloodsRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
+	"\x04cube\x18\x02 \x01(\x04R\x04cube\x125\n" +
+	"\x05write\x18\x03 \x01(\v2\x1f.polycube.service.v1.FloodWriteR\x05write\"O\n" +
+	"\vFloodsReply\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x120\n" +
+	"\x05fault\x18\x02 \x01(\v2\x1a.polycube.service.v1.FaultR\x05fault\"@\n" +
+	"\fRouteRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12 \n" +
+	"\vdestination\x18\x02 \x01(\tR\vdestination\"\xd2\x01\n" +
+	"\n" +
+	"RouteReply\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x120\n" +
+	"\x05fault\x18\x02 \x01(\v2\x1a.polycube.service.v1.FaultR\x05fault\x12\x16\n" +
+	"\x06netdev\x18\x03 \x01(\tR\x06netdev\x12\x14\n" +
+	"\x05index\x18\x04 \x01(\rR\x05index\x12\x18\n" +
+	"\agateway\x18\x05 \x01(\tR\agateway\x12\x16\n" +
+	"\x06source\x18\x06 \x01(\tR\x06source\x12\x10\n" +
+	"\x03mac\x18\a \x01(\fR\x03mac\x12\x10\n" +
+	"\x03mtu\x18\b \x01(\rR\x03mtu\"\x95\x01\n" +
 	"\tPacketsIn\x127\n" +
 	"\apackets\x18\x01 \x03(\v2\x1d.polycube.service.v1.PacketInR\apackets\x125\n" +
 	"\anotices\x18\x02 \x03(\v2\x1b.polycube.service.v1.NoticeR\anotices\x12\x18\n" +
@@ -4344,6 +5313,20 @@ const file_polycube_service_v1_service_proto_rawDesc = "" +
 	"\x04trip\x18\a \x01(\v2\x19.polycube.service.v1.TripR\x04trip\x12\x12\n" +
 	"\x04data\x18\b \x01(\fR\x04data\"E\n" +
 	"\vPortChanged\x12\x12\n" +
+	"\x04cube\x18\x01 \x01(\x04R\x04cube\x12\x12\n" +
+	"\x04port\x18\x02 \x01(\tR\x04port\x12\x0e\n" +
+	"\x02up\x18\x03 \x01(\bR\x02up\"\xcf\x01\n" +
+	"\vPeerChanged\x12\x12\n" +
+	"\x04cube\x18\x01 \x01(\x04R\x04cube\x12\x12\n" +
+	"\x04port\x18\x02 \x01(\tR\x04port\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x16\n" +
+	"\x06netdev\x18\x04 \x01(\tR\x06netdev\x12\x14\n" +
+	"\x05index\x18\x05 \x01(\rR\x05index\x12\x10\n" +
+	"\x03mac\x18\x06 \x01(\fR\x03mac\x12\x1c\n" +
+	"\taddresses\x18\a \x03(\tR\taddresses\x12\x10\n" +
+	"\x03mtu\x18\b \x01(\rR\x03mtu\x12\x14\n" +
+	"\x05speed\x18\t \x01(\rR\x05speed\"E\n" +
+	"\vLinkChanged\x12\x12\n" +
 	"\x04cube\x18\x01 \x01(\x04R\x04cube\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\tR\x04port\x12\x0e\n" +
 	"\x02up\x18\x03 \x01(\bR\x02up\"\xd3\x01\n" +
@@ -4401,7 +5384,7 @@ const file_polycube_service_v1_service_proto_rawDesc = "" +
 	"\tDirection\x12\x19\n" +
 	"\x15DIRECTION_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11DIRECTION_INGRESS\x10\x01\x12\x14\n" +
-	"\x10DIRECTION_EGRESS\x10\x022\x9c\b\n" +
+	"\x10DIRECTION_EGRESS\x10\x022\xe9\b\n" +
 	"\aService\x12R\n" +
 	"\bDescribe\x12$.polycube.service.v1.DescribeRequest\x1a .polycube.service.v1.Description\x12L\n" +
 	"\aSession\x12\x1e.polycube.service.v1.ToService\x1a\x1d.polycube.service.v1.ToDaemon(\x010\x01\x12N\n" +
@@ -4411,7 +5394,8 @@ const file_polycube_service_v1_service_proto_rawDesc = "" +
 	"\x06Commit\x12 .polycube.service.v1.PlanRequest\x1a!.polycube.service.v1.PlanResponse\x12K\n" +
 	"\x04Undo\x12 .polycube.service.v1.PlanRequest\x1a!.polycube.service.v1.PlanResponse\x12L\n" +
 	"\x05Abort\x12 .polycube.service.v1.PlanRequest\x1a!.polycube.service.v1.PlanResponse\x12N\n" +
-	"\x05State\x12!.polycube.service.v1.StateRequest\x1a\".polycube.service.v1.StateResponse\x12Z\n" +
+	"\x05State\x12!.polycube.service.v1.StateRequest\x1a\".polycube.service.v1.StateResponse\x12K\n" +
+	"\x04Page\x12 .polycube.service.v1.PageRequest\x1a!.polycube.service.v1.PageResponse\x12Z\n" +
 	"\vDeleteState\x12!.polycube.service.v1.StateRequest\x1a(.polycube.service.v1.DeleteStateResponse\x12Q\n" +
 	"\x06Action\x12\".polycube.service.v1.ActionRequest\x1a#.polycube.service.v1.ActionResponse\x12N\n" +
 	"\aMigrate\x12\x1e.polycube.service.v1.MigrateIn\x1a\x1f.polycube.service.v1.MigrateOut(\x010\x01\x12N\n" +
@@ -4430,7 +5414,7 @@ func file_polycube_service_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_polycube_service_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_polycube_service_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
+var file_polycube_service_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
 var file_polycube_service_v1_service_proto_goTypes = []any{
 	(Hook)(0),                   // 0: polycube.service.v1.Hook
 	(Direction)(0),              // 1: polycube.service.v1.Direction
@@ -4451,50 +5435,61 @@ var file_polycube_service_v1_service_proto_goTypes = []any{
 	(*PrepareRequest)(nil),      // 16: polycube.service.v1.PrepareRequest
 	(*Port)(nil),                // 17: polycube.service.v1.Port
 	(*Plan)(nil),                // 18: polycube.service.v1.Plan
-	(*MapWrite)(nil),            // 19: polycube.service.v1.MapWrite
-	(*Entry)(nil),               // 20: polycube.service.v1.Entry
-	(*ProgramChange)(nil),       // 21: polycube.service.v1.ProgramChange
-	(*PlanRequest)(nil),         // 22: polycube.service.v1.PlanRequest
-	(*PlanResponse)(nil),        // 23: polycube.service.v1.PlanResponse
-	(*StateRequest)(nil),        // 24: polycube.service.v1.StateRequest
-	(*StateResponse)(nil),       // 25: polycube.service.v1.StateResponse
-	(*DeleteStateResponse)(nil), // 26: polycube.service.v1.DeleteStateResponse
-	(*ActionRequest)(nil),       // 27: polycube.service.v1.ActionRequest
-	(*ActionResponse)(nil),      // 28: polycube.service.v1.ActionResponse
-	(*Edit)(nil),                // 29: polycube.service.v1.Edit
-	(*CloseRequest)(nil),        // 30: polycube.service.v1.CloseRequest
-	(*CloseResponse)(nil),       // 31: polycube.service.v1.CloseResponse
-	(*MapRequest)(nil),          // 32: polycube.service.v1.MapRequest
-	(*MapInfoRequest)(nil),      // 33: polycube.service.v1.MapInfoRequest
-	(*MapKeys)(nil),             // 34: polycube.service.v1.MapKeys
-	(*MapUpdate)(nil),           // 35: polycube.service.v1.MapUpdate
-	(*MapIterate)(nil),          // 36: polycube.service.v1.MapIterate
-	(*MapClear)(nil),            // 37: polycube.service.v1.MapClear
-	(*MapReplace)(nil),          // 38: polycube.service.v1.MapReplace
-	(*MapShare)(nil),            // 39: polycube.service.v1.MapShare
-	(*MapReply)(nil),            // 40: polycube.service.v1.MapReply
-	(*MapInfo)(nil),             // 41: polycube.service.v1.MapInfo
-	(*Fault)(nil),               // 42: polycube.service.v1.Fault
-	(*ProgramsRequest)(nil),     // 43: polycube.service.v1.ProgramsRequest
-	(*ProgramsReply)(nil),       // 44: polycube.service.v1.ProgramsReply
-	(*PacketsIn)(nil),           // 45: polycube.service.v1.PacketsIn
-	(*PacketIn)(nil),            // 46: polycube.service.v1.PacketIn
-	(*Trip)(nil),                // 47: polycube.service.v1.Trip
-	(*Notice)(nil),              // 48: polycube.service.v1.Notice
-	(*PacketsOut)(nil),          // 49: polycube.service.v1.PacketsOut
-	(*PacketOut)(nil),           // 50: polycube.service.v1.PacketOut
-	(*PortChanged)(nil),         // 51: polycube.service.v1.PortChanged
-	(*ParentChanged)(nil),       // 52: polycube.service.v1.ParentChanged
-	(*Log)(nil),                 // 53: polycube.service.v1.Log
-	(*Metrics)(nil),             // 54: polycube.service.v1.Metrics
-	(*Metric)(nil),              // 55: polycube.service.v1.Metric
-	(*MigrateIn)(nil),           // 56: polycube.service.v1.MigrateIn
-	(*MigrateStart)(nil),        // 57: polycube.service.v1.MigrateStart
-	(*MigrateOut)(nil),          // 58: polycube.service.v1.MigrateOut
-	nil,                         // 59: polycube.service.v1.Plan.ConstantsEntry
-	nil,                         // 60: polycube.service.v1.Plan.MapSizesEntry
-	nil,                         // 61: polycube.service.v1.Log.AttributesEntry
-	nil,                         // 62: polycube.service.v1.Metric.LabelsEntry
+	(*FloodWrite)(nil),          // 19: polycube.service.v1.FloodWrite
+	(*FloodSet)(nil),            // 20: polycube.service.v1.FloodSet
+	(*MapWrite)(nil),            // 21: polycube.service.v1.MapWrite
+	(*Entry)(nil),               // 22: polycube.service.v1.Entry
+	(*ProgramChange)(nil),       // 23: polycube.service.v1.ProgramChange
+	(*PlanRequest)(nil),         // 24: polycube.service.v1.PlanRequest
+	(*PlanResponse)(nil),        // 25: polycube.service.v1.PlanResponse
+	(*StateRequest)(nil),        // 26: polycube.service.v1.StateRequest
+	(*StateResponse)(nil),       // 27: polycube.service.v1.StateResponse
+	(*PageRequest)(nil),         // 28: polycube.service.v1.PageRequest
+	(*PageResponse)(nil),        // 29: polycube.service.v1.PageResponse
+	(*DeleteStateResponse)(nil), // 30: polycube.service.v1.DeleteStateResponse
+	(*ActionRequest)(nil),       // 31: polycube.service.v1.ActionRequest
+	(*ActionResponse)(nil),      // 32: polycube.service.v1.ActionResponse
+	(*Edit)(nil),                // 33: polycube.service.v1.Edit
+	(*CloseRequest)(nil),        // 34: polycube.service.v1.CloseRequest
+	(*CloseResponse)(nil),       // 35: polycube.service.v1.CloseResponse
+	(*MapRequest)(nil),          // 36: polycube.service.v1.MapRequest
+	(*MapInfoRequest)(nil),      // 37: polycube.service.v1.MapInfoRequest
+	(*MapKeys)(nil),             // 38: polycube.service.v1.MapKeys
+	(*MapUpdate)(nil),           // 39: polycube.service.v1.MapUpdate
+	(*MapIterate)(nil),          // 40: polycube.service.v1.MapIterate
+	(*MapPage)(nil),             // 41: polycube.service.v1.MapPage
+	(*MapClear)(nil),            // 42: polycube.service.v1.MapClear
+	(*MapReplace)(nil),          // 43: polycube.service.v1.MapReplace
+	(*MapShare)(nil),            // 44: polycube.service.v1.MapShare
+	(*MapReply)(nil),            // 45: polycube.service.v1.MapReply
+	(*MapInfo)(nil),             // 46: polycube.service.v1.MapInfo
+	(*Fault)(nil),               // 47: polycube.service.v1.Fault
+	(*ProgramsRequest)(nil),     // 48: polycube.service.v1.ProgramsRequest
+	(*ProgramsReply)(nil),       // 49: polycube.service.v1.ProgramsReply
+	(*FloodsRequest)(nil),       // 50: polycube.service.v1.FloodsRequest
+	(*FloodsReply)(nil),         // 51: polycube.service.v1.FloodsReply
+	(*RouteRequest)(nil),        // 52: polycube.service.v1.RouteRequest
+	(*RouteReply)(nil),          // 53: polycube.service.v1.RouteReply
+	(*PacketsIn)(nil),           // 54: polycube.service.v1.PacketsIn
+	(*PacketIn)(nil),            // 55: polycube.service.v1.PacketIn
+	(*Trip)(nil),                // 56: polycube.service.v1.Trip
+	(*Notice)(nil),              // 57: polycube.service.v1.Notice
+	(*PacketsOut)(nil),          // 58: polycube.service.v1.PacketsOut
+	(*PacketOut)(nil),           // 59: polycube.service.v1.PacketOut
+	(*PortChanged)(nil),         // 60: polycube.service.v1.PortChanged
+	(*PeerChanged)(nil),         // 61: polycube.service.v1.PeerChanged
+	(*LinkChanged)(nil),         // 62: polycube.service.v1.LinkChanged
+	(*ParentChanged)(nil),       // 63: polycube.service.v1.ParentChanged
+	(*Log)(nil),                 // 64: polycube.service.v1.Log
+	(*Metrics)(nil),             // 65: polycube.service.v1.Metrics
+	(*Metric)(nil),              // 66: polycube.service.v1.Metric
+	(*MigrateIn)(nil),           // 67: polycube.service.v1.MigrateIn
+	(*MigrateStart)(nil),        // 68: polycube.service.v1.MigrateStart
+	(*MigrateOut)(nil),          // 69: polycube.service.v1.MigrateOut
+	nil,                         // 70: polycube.service.v1.Plan.ConstantsEntry
+	nil,                         // 71: polycube.service.v1.Plan.MapSizesEntry
+	nil,                         // 72: polycube.service.v1.Log.AttributesEntry
+	nil,                         // 73: polycube.service.v1.Metric.LabelsEntry
 }
 var file_polycube_service_v1_service_proto_depIdxs = []int32{
 	6,  // 0: polycube.service.v1.Description.objects:type_name -> polycube.service.v1.Object
@@ -4502,90 +5497,105 @@ var file_polycube_service_v1_service_proto_depIdxs = []int32{
 	0,  // 2: polycube.service.v1.Object.hook:type_name -> polycube.service.v1.Hook
 	10, // 3: polycube.service.v1.ToService.hello:type_name -> polycube.service.v1.Hello
 	12, // 4: polycube.service.v1.ToService.ping:type_name -> polycube.service.v1.Ping
-	40, // 5: polycube.service.v1.ToService.map:type_name -> polycube.service.v1.MapReply
-	44, // 6: polycube.service.v1.ToService.programs:type_name -> polycube.service.v1.ProgramsReply
-	51, // 7: polycube.service.v1.ToService.port:type_name -> polycube.service.v1.PortChanged
-	52, // 8: polycube.service.v1.ToService.parent:type_name -> polycube.service.v1.ParentChanged
-	11, // 9: polycube.service.v1.ToDaemon.ready:type_name -> polycube.service.v1.Ready
-	13, // 10: polycube.service.v1.ToDaemon.pong:type_name -> polycube.service.v1.Pong
-	32, // 11: polycube.service.v1.ToDaemon.map:type_name -> polycube.service.v1.MapRequest
-	43, // 12: polycube.service.v1.ToDaemon.programs:type_name -> polycube.service.v1.ProgramsRequest
-	53, // 13: polycube.service.v1.ToDaemon.log:type_name -> polycube.service.v1.Log
-	54, // 14: polycube.service.v1.ToDaemon.metrics:type_name -> polycube.service.v1.Metrics
-	17, // 15: polycube.service.v1.PrepareRequest.ports:type_name -> polycube.service.v1.Port
-	59, // 16: polycube.service.v1.Plan.constants:type_name -> polycube.service.v1.Plan.ConstantsEntry
-	60, // 17: polycube.service.v1.Plan.map_sizes:type_name -> polycube.service.v1.Plan.MapSizesEntry
-	21, // 18: polycube.service.v1.Plan.programs:type_name -> polycube.service.v1.ProgramChange
-	19, // 19: polycube.service.v1.Plan.writes:type_name -> polycube.service.v1.MapWrite
-	20, // 20: polycube.service.v1.MapWrite.entries:type_name -> polycube.service.v1.Entry
-	1,  // 21: polycube.service.v1.ProgramChange.direction:type_name -> polycube.service.v1.Direction
-	6,  // 22: polycube.service.v1.ProgramChange.objects:type_name -> polycube.service.v1.Object
-	29, // 23: polycube.service.v1.ActionResponse.edits:type_name -> polycube.service.v1.Edit
-	33, // 24: polycube.service.v1.MapRequest.info:type_name -> polycube.service.v1.MapInfoRequest
-	34, // 25: polycube.service.v1.MapRequest.lookup:type_name -> polycube.service.v1.MapKeys
-	35, // 26: polycube.service.v1.MapRequest.update:type_name -> polycube.service.v1.MapUpdate
-	34, // 27: polycube.service.v1.MapRequest.delete:type_name -> polycube.service.v1.MapKeys
-	34, // 28: polycube.service.v1.MapRequest.take:type_name -> polycube.service.v1.MapKeys
-	36, // 29: polycube.service.v1.MapRequest.iterate:type_name -> polycube.service.v1.MapIterate
-	37, // 30: polycube.service.v1.MapRequest.clear:type_name -> polycube.service.v1.MapClear
-	38, // 31: polycube.service.v1.MapRequest.replace:type_name -> polycube.service.v1.MapReplace
-	39, // 32: polycube.service.v1.MapRequest.share:type_name -> polycube.service.v1.MapShare
-	2,  // 33: polycube.service.v1.MapUpdate.mode:type_name -> polycube.service.v1.MapUpdate.Mode
-	20, // 34: polycube.service.v1.MapUpdate.entries:type_name -> polycube.service.v1.Entry
-	20, // 35: polycube.service.v1.MapReplace.entries:type_name -> polycube.service.v1.Entry
-	42, // 36: polycube.service.v1.MapReply.fault:type_name -> polycube.service.v1.Fault
-	20, // 37: polycube.service.v1.MapReply.entries:type_name -> polycube.service.v1.Entry
-	41, // 38: polycube.service.v1.MapReply.info:type_name -> polycube.service.v1.MapInfo
-	21, // 39: polycube.service.v1.ProgramsRequest.changes:type_name -> polycube.service.v1.ProgramChange
-	21, // 40: polycube.service.v1.ProgramsRequest.add:type_name -> polycube.service.v1.ProgramChange
-	42, // 41: polycube.service.v1.ProgramsReply.fault:type_name -> polycube.service.v1.Fault
-	46, // 42: polycube.service.v1.PacketsIn.packets:type_name -> polycube.service.v1.PacketIn
-	48, // 43: polycube.service.v1.PacketsIn.notices:type_name -> polycube.service.v1.Notice
-	1,  // 44: polycube.service.v1.PacketIn.direction:type_name -> polycube.service.v1.Direction
-	47, // 45: polycube.service.v1.PacketIn.trip:type_name -> polycube.service.v1.Trip
-	50, // 46: polycube.service.v1.PacketsOut.packets:type_name -> polycube.service.v1.PacketOut
-	1,  // 47: polycube.service.v1.PacketOut.direction:type_name -> polycube.service.v1.Direction
-	47, // 48: polycube.service.v1.PacketOut.trip:type_name -> polycube.service.v1.Trip
-	61, // 49: polycube.service.v1.Log.attributes:type_name -> polycube.service.v1.Log.AttributesEntry
-	55, // 50: polycube.service.v1.Metrics.metrics:type_name -> polycube.service.v1.Metric
-	3,  // 51: polycube.service.v1.Metric.kind:type_name -> polycube.service.v1.Metric.Kind
-	62, // 52: polycube.service.v1.Metric.labels:type_name -> polycube.service.v1.Metric.LabelsEntry
-	57, // 53: polycube.service.v1.MigrateIn.start:type_name -> polycube.service.v1.MigrateStart
-	20, // 54: polycube.service.v1.MigrateIn.entries:type_name -> polycube.service.v1.Entry
-	41, // 55: polycube.service.v1.MigrateStart.old:type_name -> polycube.service.v1.MapInfo
-	41, // 56: polycube.service.v1.MigrateStart.new:type_name -> polycube.service.v1.MapInfo
-	20, // 57: polycube.service.v1.MigrateOut.entries:type_name -> polycube.service.v1.Entry
-	4,  // 58: polycube.service.v1.Service.Describe:input_type -> polycube.service.v1.DescribeRequest
-	8,  // 59: polycube.service.v1.Service.Session:input_type -> polycube.service.v1.ToService
-	45, // 60: polycube.service.v1.Service.Packets:input_type -> polycube.service.v1.PacketsIn
-	14, // 61: polycube.service.v1.Service.Open:input_type -> polycube.service.v1.OpenRequest
-	16, // 62: polycube.service.v1.Service.Prepare:input_type -> polycube.service.v1.PrepareRequest
-	22, // 63: polycube.service.v1.Service.Commit:input_type -> polycube.service.v1.PlanRequest
-	22, // 64: polycube.service.v1.Service.Undo:input_type -> polycube.service.v1.PlanRequest
-	22, // 65: polycube.service.v1.Service.Abort:input_type -> polycube.service.v1.PlanRequest
-	24, // 66: polycube.service.v1.Service.State:input_type -> polycube.service.v1.StateRequest
-	24, // 67: polycube.service.v1.Service.DeleteState:input_type -> polycube.service.v1.StateRequest
-	27, // 68: polycube.service.v1.Service.Action:input_type -> polycube.service.v1.ActionRequest
-	56, // 69: polycube.service.v1.Service.Migrate:input_type -> polycube.service.v1.MigrateIn
-	30, // 70: polycube.service.v1.Service.Close:input_type -> polycube.service.v1.CloseRequest
-	5,  // 71: polycube.service.v1.Service.Describe:output_type -> polycube.service.v1.Description
-	9,  // 72: polycube.service.v1.Service.Session:output_type -> polycube.service.v1.ToDaemon
-	49, // 73: polycube.service.v1.Service.Packets:output_type -> polycube.service.v1.PacketsOut
-	15, // 74: polycube.service.v1.Service.Open:output_type -> polycube.service.v1.OpenResponse
-	18, // 75: polycube.service.v1.Service.Prepare:output_type -> polycube.service.v1.Plan
-	23, // 76: polycube.service.v1.Service.Commit:output_type -> polycube.service.v1.PlanResponse
-	23, // 77: polycube.service.v1.Service.Undo:output_type -> polycube.service.v1.PlanResponse
-	23, // 78: polycube.service.v1.Service.Abort:output_type -> polycube.service.v1.PlanResponse
-	25, // 79: polycube.service.v1.Service.State:output_type -> polycube.service.v1.StateResponse
-	26, // 80: polycube.service.v1.Service.DeleteState:output_type -> polycube.service.v1.DeleteStateResponse
-	28, // 81: polycube.service.v1.Service.Action:output_type -> polycube.service.v1.ActionResponse
-	58, // 82: polycube.service.v1.Service.Migrate:output_type -> polycube.service.v1.MigrateOut
-	31, // 83: polycube.service.v1.Service.Close:output_type -> polycube.service.v1.CloseResponse
-	71, // [71:84] is the sub-list for method output_type
-	58, // [58:71] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	45, // 5: polycube.service.v1.ToService.map:type_name -> polycube.service.v1.MapReply
+	49, // 6: polycube.service.v1.ToService.programs:type_name -> polycube.service.v1.ProgramsReply
+	60, // 7: polycube.service.v1.ToService.port:type_name -> polycube.service.v1.PortChanged
+	63, // 8: polycube.service.v1.ToService.parent:type_name -> polycube.service.v1.ParentChanged
+	51, // 9: polycube.service.v1.ToService.floods:type_name -> polycube.service.v1.FloodsReply
+	53, // 10: polycube.service.v1.ToService.route:type_name -> polycube.service.v1.RouteReply
+	61, // 11: polycube.service.v1.ToService.peer:type_name -> polycube.service.v1.PeerChanged
+	62, // 12: polycube.service.v1.ToService.link:type_name -> polycube.service.v1.LinkChanged
+	11, // 13: polycube.service.v1.ToDaemon.ready:type_name -> polycube.service.v1.Ready
+	13, // 14: polycube.service.v1.ToDaemon.pong:type_name -> polycube.service.v1.Pong
+	36, // 15: polycube.service.v1.ToDaemon.map:type_name -> polycube.service.v1.MapRequest
+	48, // 16: polycube.service.v1.ToDaemon.programs:type_name -> polycube.service.v1.ProgramsRequest
+	64, // 17: polycube.service.v1.ToDaemon.log:type_name -> polycube.service.v1.Log
+	65, // 18: polycube.service.v1.ToDaemon.metrics:type_name -> polycube.service.v1.Metrics
+	50, // 19: polycube.service.v1.ToDaemon.floods:type_name -> polycube.service.v1.FloodsRequest
+	52, // 20: polycube.service.v1.ToDaemon.route:type_name -> polycube.service.v1.RouteRequest
+	17, // 21: polycube.service.v1.PrepareRequest.ports:type_name -> polycube.service.v1.Port
+	70, // 22: polycube.service.v1.Plan.constants:type_name -> polycube.service.v1.Plan.ConstantsEntry
+	71, // 23: polycube.service.v1.Plan.map_sizes:type_name -> polycube.service.v1.Plan.MapSizesEntry
+	23, // 24: polycube.service.v1.Plan.programs:type_name -> polycube.service.v1.ProgramChange
+	21, // 25: polycube.service.v1.Plan.writes:type_name -> polycube.service.v1.MapWrite
+	21, // 26: polycube.service.v1.Plan.after:type_name -> polycube.service.v1.MapWrite
+	19, // 27: polycube.service.v1.Plan.floods:type_name -> polycube.service.v1.FloodWrite
+	20, // 28: polycube.service.v1.FloodWrite.sets:type_name -> polycube.service.v1.FloodSet
+	22, // 29: polycube.service.v1.MapWrite.entries:type_name -> polycube.service.v1.Entry
+	1,  // 30: polycube.service.v1.ProgramChange.direction:type_name -> polycube.service.v1.Direction
+	6,  // 31: polycube.service.v1.ProgramChange.objects:type_name -> polycube.service.v1.Object
+	33, // 32: polycube.service.v1.ActionResponse.edits:type_name -> polycube.service.v1.Edit
+	37, // 33: polycube.service.v1.MapRequest.info:type_name -> polycube.service.v1.MapInfoRequest
+	38, // 34: polycube.service.v1.MapRequest.lookup:type_name -> polycube.service.v1.MapKeys
+	39, // 35: polycube.service.v1.MapRequest.update:type_name -> polycube.service.v1.MapUpdate
+	38, // 36: polycube.service.v1.MapRequest.delete:type_name -> polycube.service.v1.MapKeys
+	38, // 37: polycube.service.v1.MapRequest.take:type_name -> polycube.service.v1.MapKeys
+	40, // 38: polycube.service.v1.MapRequest.iterate:type_name -> polycube.service.v1.MapIterate
+	42, // 39: polycube.service.v1.MapRequest.clear:type_name -> polycube.service.v1.MapClear
+	43, // 40: polycube.service.v1.MapRequest.replace:type_name -> polycube.service.v1.MapReplace
+	44, // 41: polycube.service.v1.MapRequest.share:type_name -> polycube.service.v1.MapShare
+	41, // 42: polycube.service.v1.MapRequest.page:type_name -> polycube.service.v1.MapPage
+	2,  // 43: polycube.service.v1.MapUpdate.mode:type_name -> polycube.service.v1.MapUpdate.Mode
+	22, // 44: polycube.service.v1.MapUpdate.entries:type_name -> polycube.service.v1.Entry
+	22, // 45: polycube.service.v1.MapReplace.entries:type_name -> polycube.service.v1.Entry
+	47, // 46: polycube.service.v1.MapReply.fault:type_name -> polycube.service.v1.Fault
+	22, // 47: polycube.service.v1.MapReply.entries:type_name -> polycube.service.v1.Entry
+	46, // 48: polycube.service.v1.MapReply.info:type_name -> polycube.service.v1.MapInfo
+	23, // 49: polycube.service.v1.ProgramsRequest.changes:type_name -> polycube.service.v1.ProgramChange
+	23, // 50: polycube.service.v1.ProgramsRequest.add:type_name -> polycube.service.v1.ProgramChange
+	47, // 51: polycube.service.v1.ProgramsReply.fault:type_name -> polycube.service.v1.Fault
+	19, // 52: polycube.service.v1.FloodsRequest.write:type_name -> polycube.service.v1.FloodWrite
+	47, // 53: polycube.service.v1.FloodsReply.fault:type_name -> polycube.service.v1.Fault
+	47, // 54: polycube.service.v1.RouteReply.fault:type_name -> polycube.service.v1.Fault
+	55, // 55: polycube.service.v1.PacketsIn.packets:type_name -> polycube.service.v1.PacketIn
+	57, // 56: polycube.service.v1.PacketsIn.notices:type_name -> polycube.service.v1.Notice
+	1,  // 57: polycube.service.v1.PacketIn.direction:type_name -> polycube.service.v1.Direction
+	56, // 58: polycube.service.v1.PacketIn.trip:type_name -> polycube.service.v1.Trip
+	59, // 59: polycube.service.v1.PacketsOut.packets:type_name -> polycube.service.v1.PacketOut
+	1,  // 60: polycube.service.v1.PacketOut.direction:type_name -> polycube.service.v1.Direction
+	56, // 61: polycube.service.v1.PacketOut.trip:type_name -> polycube.service.v1.Trip
+	72, // 62: polycube.service.v1.Log.attributes:type_name -> polycube.service.v1.Log.AttributesEntry
+	66, // 63: polycube.service.v1.Metrics.metrics:type_name -> polycube.service.v1.Metric
+	3,  // 64: polycube.service.v1.Metric.kind:type_name -> polycube.service.v1.Metric.Kind
+	73, // 65: polycube.service.v1.Metric.labels:type_name -> polycube.service.v1.Metric.LabelsEntry
+	68, // 66: polycube.service.v1.MigrateIn.start:type_name -> polycube.service.v1.MigrateStart
+	22, // 67: polycube.service.v1.MigrateIn.entries:type_name -> polycube.service.v1.Entry
+	46, // 68: polycube.service.v1.MigrateStart.old:type_name -> polycube.service.v1.MapInfo
+	46, // 69: polycube.service.v1.MigrateStart.new:type_name -> polycube.service.v1.MapInfo
+	22, // 70: polycube.service.v1.MigrateOut.entries:type_name -> polycube.service.v1.Entry
+	4,  // 71: polycube.service.v1.Service.Describe:input_type -> polycube.service.v1.DescribeRequest
+	8,  // 72: polycube.service.v1.Service.Session:input_type -> polycube.service.v1.ToService
+	54, // 73: polycube.service.v1.Service.Packets:input_type -> polycube.service.v1.PacketsIn
+	14, // 74: polycube.service.v1.Service.Open:input_type -> polycube.service.v1.OpenRequest
+	16, // 75: polycube.service.v1.Service.Prepare:input_type -> polycube.service.v1.PrepareRequest
+	24, // 76: polycube.service.v1.Service.Commit:input_type -> polycube.service.v1.PlanRequest
+	24, // 77: polycube.service.v1.Service.Undo:input_type -> polycube.service.v1.PlanRequest
+	24, // 78: polycube.service.v1.Service.Abort:input_type -> polycube.service.v1.PlanRequest
+	26, // 79: polycube.service.v1.Service.State:input_type -> polycube.service.v1.StateRequest
+	28, // 80: polycube.service.v1.Service.Page:input_type -> polycube.service.v1.PageRequest
+	26, // 81: polycube.service.v1.Service.DeleteState:input_type -> polycube.service.v1.StateRequest
+	31, // 82: polycube.service.v1.Service.Action:input_type -> polycube.service.v1.ActionRequest
+	67, // 83: polycube.service.v1.Service.Migrate:input_type -> polycube.service.v1.MigrateIn
+	34, // 84: polycube.service.v1.Service.Close:input_type -> polycube.service.v1.CloseRequest
+	5,  // 85: polycube.service.v1.Service.Describe:output_type -> polycube.service.v1.Description
+	9,  // 86: polycube.service.v1.Service.Session:output_type -> polycube.service.v1.ToDaemon
+	58, // 87: polycube.service.v1.Service.Packets:output_type -> polycube.service.v1.PacketsOut
+	15, // 88: polycube.service.v1.Service.Open:output_type -> polycube.service.v1.OpenResponse
+	18, // 89: polycube.service.v1.Service.Prepare:output_type -> polycube.service.v1.Plan
+	25, // 90: polycube.service.v1.Service.Commit:output_type -> polycube.service.v1.PlanResponse
+	25, // 91: polycube.service.v1.Service.Undo:output_type -> polycube.service.v1.PlanResponse
+	25, // 92: polycube.service.v1.Service.Abort:output_type -> polycube.service.v1.PlanResponse
+	27, // 93: polycube.service.v1.Service.State:output_type -> polycube.service.v1.StateResponse
+	29, // 94: polycube.service.v1.Service.Page:output_type -> polycube.service.v1.PageResponse
+	30, // 95: polycube.service.v1.Service.DeleteState:output_type -> polycube.service.v1.DeleteStateResponse
+	32, // 96: polycube.service.v1.Service.Action:output_type -> polycube.service.v1.ActionResponse
+	69, // 97: polycube.service.v1.Service.Migrate:output_type -> polycube.service.v1.MigrateOut
+	35, // 98: polycube.service.v1.Service.Close:output_type -> polycube.service.v1.CloseResponse
+	85, // [85:99] is the sub-list for method output_type
+	71, // [71:85] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_polycube_service_v1_service_proto_init() }
@@ -4600,6 +5610,10 @@ func file_polycube_service_v1_service_proto_init() {
 		(*ToService_Programs)(nil),
 		(*ToService_Port)(nil),
 		(*ToService_Parent)(nil),
+		(*ToService_Floods)(nil),
+		(*ToService_Route)(nil),
+		(*ToService_Peer)(nil),
+		(*ToService_Link)(nil),
 	}
 	file_polycube_service_v1_service_proto_msgTypes[5].OneofWrappers = []any{
 		(*ToDaemon_Ready)(nil),
@@ -4608,8 +5622,10 @@ func file_polycube_service_v1_service_proto_init() {
 		(*ToDaemon_Programs)(nil),
 		(*ToDaemon_Log)(nil),
 		(*ToDaemon_Metrics)(nil),
+		(*ToDaemon_Floods)(nil),
+		(*ToDaemon_Route)(nil),
 	}
-	file_polycube_service_v1_service_proto_msgTypes[28].OneofWrappers = []any{
+	file_polycube_service_v1_service_proto_msgTypes[32].OneofWrappers = []any{
 		(*MapRequest_Info)(nil),
 		(*MapRequest_Lookup)(nil),
 		(*MapRequest_Update)(nil),
@@ -4619,15 +5635,16 @@ func file_polycube_service_v1_service_proto_init() {
 		(*MapRequest_Clear)(nil),
 		(*MapRequest_Replace)(nil),
 		(*MapRequest_Share)(nil),
+		(*MapRequest_Page)(nil),
 	}
-	file_polycube_service_v1_service_proto_msgTypes[32].OneofWrappers = []any{}
+	file_polycube_service_v1_service_proto_msgTypes[36].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_polycube_service_v1_service_proto_rawDesc), len(file_polycube_service_v1_service_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   59,
+			NumMessages:   70,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

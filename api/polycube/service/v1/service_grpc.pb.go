@@ -22,7 +22,7 @@
 //
 // Errors are gRPC statuses. The message is a sentence for the user who made the request. INVALID_ARGUMENT: the request
 // can never succeed in this form. NOT_FOUND, ALREADY_EXISTS: as their names say. FAILED_PRECONDITION: a conflict with
-// something else. RESOURCE_EXHAUSTED: full. UNIMPLEMENTED: not possible here. Any other code is an internal error of
+// something else. RESOURCE_EXHAUSTED: full. ABORTED: what the request refers to has changed meanwhile. UNIMPLEMENTED: not possible here. Any other code is an internal error of
 // the service.
 //
 // Versions. The daemon sends the highest version that it supports, the service answers with the one to use, which is
@@ -68,6 +68,7 @@ const (
 	Service_Undo_FullMethodName        = "/polycube.service.v1.Service/Undo"
 	Service_Abort_FullMethodName       = "/polycube.service.v1.Service/Abort"
 	Service_State_FullMethodName       = "/polycube.service.v1.Service/State"
+	Service_Page_FullMethodName        = "/polycube.service.v1.Service/Page"
 	Service_DeleteState_FullMethodName = "/polycube.service.v1.Service/DeleteState"
 	Service_Action_FullMethodName      = "/polycube.service.v1.Service/Action"
 	Service_Migrate_FullMethodName     = "/polycube.service.v1.Service/Migrate"
@@ -104,6 +105,9 @@ type ServiceClient interface {
 	Abort(ctx context.Context, in *PlanRequest, opts ...grpc.CallOption) (*PlanResponse, error)
 	// State returns the state (config false) of a cube, as declared in Description.state.
 	State(ctx context.Context, in *StateRequest, opts ...grpc.CallOption) (*StateResponse, error)
+	// Page returns a part of a list of state that the model marks paged, as declared in Description.pages. Such a list is
+	// only read through Page; State is called for single entries, and may omit the list otherwise.
+	Page(ctx context.Context, in *PageRequest, opts ...grpc.CallOption) (*PageResponse, error)
 	// DeleteState deletes a list entry that is state, such as a learned address. NOT_FOUND if there is none. An entry
 	// that is refused with INVALID_ARGUMENT, FAILED_PRECONDITION or UNIMPLEMENTED stays when its whole list is deleted.
 	// For a list of state that the model marks deletable, path may be that of the list: delete every entry, or answer
@@ -225,6 +229,16 @@ func (c *serviceClient) State(ctx context.Context, in *StateRequest, opts ...grp
 	return out, nil
 }
 
+func (c *serviceClient) Page(ctx context.Context, in *PageRequest, opts ...grpc.CallOption) (*PageResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PageResponse)
+	err := c.cc.Invoke(ctx, Service_Page_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *serviceClient) DeleteState(ctx context.Context, in *StateRequest, opts ...grpc.CallOption) (*DeleteStateResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DeleteStateResponse)
@@ -298,6 +312,9 @@ type ServiceServer interface {
 	Abort(context.Context, *PlanRequest) (*PlanResponse, error)
 	// State returns the state (config false) of a cube, as declared in Description.state.
 	State(context.Context, *StateRequest) (*StateResponse, error)
+	// Page returns a part of a list of state that the model marks paged, as declared in Description.pages. Such a list is
+	// only read through Page; State is called for single entries, and may omit the list otherwise.
+	Page(context.Context, *PageRequest) (*PageResponse, error)
 	// DeleteState deletes a list entry that is state, such as a learned address. NOT_FOUND if there is none. An entry
 	// that is refused with INVALID_ARGUMENT, FAILED_PRECONDITION or UNIMPLEMENTED stays when its whole list is deleted.
 	// For a list of state that the model marks deletable, path may be that of the list: delete every entry, or answer
@@ -349,6 +366,9 @@ func (UnimplementedServiceServer) Abort(context.Context, *PlanRequest) (*PlanRes
 }
 func (UnimplementedServiceServer) State(context.Context, *StateRequest) (*StateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method State not implemented")
+}
+func (UnimplementedServiceServer) Page(context.Context, *PageRequest) (*PageResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Page not implemented")
 }
 func (UnimplementedServiceServer) DeleteState(context.Context, *StateRequest) (*DeleteStateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteState not implemented")
@@ -523,6 +543,24 @@ func _Service_State_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Service_Page_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PageRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ServiceServer).Page(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Service_Page_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ServiceServer).Page(ctx, req.(*PageRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Service_DeleteState_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(StateRequest)
 	if err := dec(in); err != nil {
@@ -618,6 +656,10 @@ var Service_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "State",
 			Handler:    _Service_State_Handler,
+		},
+		{
+			MethodName: "Page",
+			Handler:    _Service_Page_Handler,
 		},
 		{
 			MethodName: "DeleteState",
