@@ -56,7 +56,7 @@ func (*fakePlane) ResizeMaps(datapath.CubeID, map[string]uint32) (func() error, 
 	return nil, nil
 }
 func (*fakePlane) Keep(string)                                                          {}
-func (*fakePlane) FloodSets(datapath.CubeID) map[uint32][]cube.FloodMember              { return nil }
+func (*fakePlane) Floods(datapath.CubeID) map[uint32][]cube.FloodMember                 { return nil }
 func (*fakePlane) SetFloods(datapath.CubeID, map[uint32][]cube.FloodMember, bool) error { return nil }
 func (*fakePlane) Forget(string) error                                                  { return nil }
 func (*fakePlane) PortCounters(uint16) (c datapath.PortCounters, _ error)               { return c, nil }

@@ -358,7 +358,7 @@ func TestMoreSetsThanThereIsRoomForAreRefused(t *testing.T) {
 		if err := b.lab.Do(func() error { return b.plane.SetFloods(other.ID, more, true) }); !errors.Is(err, cube.ErrFull) {
 			t.Errorf("%v, want %v", err, cube.ErrFull)
 		}
-		if got := b.plane.Floods(other.ID, 5); !slices.Equal(got, one) {
+		if got := b.plane.Floods(other.ID)[5]; !slices.Equal(got, one) {
 			t.Errorf("set 5 is %v now", got)
 		}
 		if sets, _ := b.countSets(); sets != 64<<10 {

@@ -14,11 +14,8 @@ func (p *Plane) SetFloods(id CubeID, sets map[uint32][]cube.FloodMember, only bo
 	return p.sets.Set(id, sets, only)
 }
 
-// FloodSets returns the sets of a cube. It waits for a change that is being committed.
-func (p *Plane) FloodSets(id CubeID) map[uint32][]cube.FloodMember { return p.sets.All(id) }
-
-// Floods returns the members of a cube's set, as programs see it. It does not wait for changes of the graph.
-func (p *Plane) Floods(id CubeID, index uint32) []cube.FloodMember { return p.sets.Members(id, index) }
+// Floods returns the sets of a cube. It waits for a change that is being committed.
+func (p *Plane) Floods(id CubeID) map[uint32][]cube.FloodMember { return p.sets.All(id) }
 
 // FloodCopies returns the copies of a packet for the ports of a set, by port, if the packet came in at a port. A frame
 // is valid until the next one. words are the packet's metadata.

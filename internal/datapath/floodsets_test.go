@@ -268,11 +268,11 @@ func TestSetsOutliveTheDaemon(t *testing.T) {
 		})
 		b.commit()
 		step("after its first change")
-		if got := b.plane.Floods(c.ID, 7); !slices.Equal(got, []cube.FloodMember{{Port: 0}}) {
+		if got := b.plane.Floods(c.ID)[7]; !slices.Equal(got, []cube.FloodMember{{Port: 0}}) {
 			t.Errorf("set 7 is %v", got)
 		}
 		b.floods(c, map[uint32][]cube.FloodMember{100: {{Port: 1}}})
-		if got := b.plane.Floods(c.ID, 7); got != nil {
+		if got := b.plane.Floods(c.ID)[7]; got != nil {
 			t.Errorf("set 7 is %v after a reset without it", got)
 		}
 		delete(b.g.Cubes, c.ID)
@@ -323,7 +323,7 @@ func TestWrongSetsChangeNothing(t *testing.T) {
 				}
 			}
 		}
-		if got := b.plane.Floods(c.ID, 5); !slices.Equal(got, was) {
+		if got := b.plane.Floods(c.ID)[5]; !slices.Equal(got, was) {
 			t.Errorf("set 5 is %v, was %v", got, was)
 		}
 	})

@@ -285,9 +285,9 @@ func (l *life) receive(m *pb.ToDaemon) {
 		reply.Id = m.GetMap().GetId()
 		l.answer(&pb.ToService{Message: &pb.ToService_Map{Map: reply}})
 	case m.GetFloods() != nil:
-		l.answer(&pb.ToService{Message: &pb.ToService_Floods{Floods: l.floodsRequest(m.GetFloods())}})
+		l.answer(&pb.ToService{Message: &pb.ToService_Floods{Floods: floodsRequest(l, m.GetFloods())}})
 	case m.GetRoute() != nil:
-		l.answer(&pb.ToService{Message: &pb.ToService_Route{Route: l.routeRequest(m.GetRoute())}})
+		l.answer(&pb.ToService{Message: &pb.ToService_Route{Route: l.opts.routeRequest(m.GetRoute())}})
 	case m.GetPrograms() != nil:
 		l.programsRequest(m.GetPrograms())
 	case m.GetLog() != nil:

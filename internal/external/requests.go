@@ -78,8 +78,8 @@ func (i *instance) writeFloods(w *pb.FloodWrite, j *journal) error {
 	return nil
 }
 
-// floodsRequest changes sets of ports.
-func (l *life) floodsRequest(r *pb.FloodsRequest) *pb.FloodsReply {
+// floodsRequest changes sets of ports of a cube.
+func floodsRequest(l *life, r *pb.FloodsRequest) *pb.FloodsReply {
 	reply := &pb.FloodsReply{Id: r.GetId()}
 	i, err := l.cube(r.GetCube())
 	if err == nil {
@@ -101,9 +101,9 @@ func (i *instance) floodsRequest(w *pb.FloodWrite) error {
 }
 
 // routeRequest looks up a route of the host.
-func (l *life) routeRequest(r *pb.RouteRequest) *pb.RouteReply {
+func (o Options) routeRequest(r *pb.RouteRequest) *pb.RouteReply {
 	reply := &pb.RouteReply{Id: r.GetId()}
-	route, err := l.route(r.GetDestination())
+	route, err := o.route(r.GetDestination())
 	if err != nil {
 		reply.Fault = fault(err)
 		return reply
@@ -118,13 +118,13 @@ func (l *life) routeRequest(r *pb.RouteRequest) *pb.RouteReply {
 	return reply
 }
 
-func (l *life) route(destination string) (Route, error) {
+func (o Options) route(destination string) (Route, error) {
 	to, err := netip.ParseAddr(destination)
 	if err != nil || to.Zone() != "" {
 		return Route{}, fmt.Errorf("destination %.80q: must be an IPv4 or IPv6 address: %w", destination, cube.ErrInvalid)
 	}
-	if l.opts.Route == nil {
+	if o.Route == nil {
 		return Route{}, fmt.Errorf("this daemon looks up no routes: %w", cube.ErrUnsupported)
 	}
-	return l.opts.Route(to)
+	return o.Route(to)
 }

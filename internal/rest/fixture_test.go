@@ -52,7 +52,7 @@ func (noKernel) DeleteCube(datapath.CubeID) error                               
 func (noKernel) HoldCube(datapath.Spec) error                                         { return cube.ErrNotFound }
 func (noKernel) ResizeMaps(datapath.CubeID, map[string]uint32) (func() error, error)  { return nil, nil }
 func (noKernel) Keep(string)                                                          {}
-func (noKernel) FloodSets(datapath.CubeID) map[uint32][]cube.FloodMember              { return nil }
+func (noKernel) Floods(datapath.CubeID) map[uint32][]cube.FloodMember                 { return nil }
 func (noKernel) SetFloods(datapath.CubeID, map[uint32][]cube.FloodMember, bool) error { return nil }
 func (noKernel) Forget(string) error                                                  { return nil }
 func (noKernel) Origin(datapath.CubeID, string) (origins.Origin, error)               { return 0, cube.ErrNotFound }

@@ -106,7 +106,7 @@ func (f *fakePlane) Map(id datapath.CubeID, name string) (*ebpf.Map, error) {
 	return nil, nil
 }
 
-func (f *fakePlane) FloodSets(datapath.CubeID) map[uint32][]cube.FloodMember { return nil }
+func (f *fakePlane) Floods(datapath.CubeID) map[uint32][]cube.FloodMember { return nil }
 func (f *fakePlane) SetFloods(datapath.CubeID, map[uint32][]cube.FloodMember, bool) error {
 	return f.step("SetFloods")
 }

@@ -34,7 +34,9 @@ func OpenTable[K comparable, V any](env Env, name string) Table[K, V] {
 	return Table[K, V]{m: env.access(), name: name}
 }
 
-func (t Table[K, V]) ask(ctx context.Context, r *pb.MapRequest) (*pb.MapReply, error) { return t.m.ask(ctx, t.name, r) }
+func (t Table[K, V]) ask(ctx context.Context, r *pb.MapRequest) (*pb.MapReply, error) {
+	return t.m.ask(ctx, t.name, r)
+}
 
 // ask makes a request about a map.
 func (a access) ask(ctx context.Context, name string, r *pb.MapRequest) (*pb.MapReply, error) {

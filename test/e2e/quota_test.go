@@ -17,22 +17,23 @@ import (
 	"github.com/polycube/polycube/test/pkt"
 )
 
-// firstQuota installs version 1.0 of quota next to the current one, whose environment it uses, and returns its program.
-func firstQuota(t testing.TB, current string) string {
+// scriptService installs a service in Python that is a script in testdata, with the environment of another service, and
+// returns its program.
+func scriptService(t testing.TB, other, folder, name string) string {
 	t.Helper()
 	dir := installed(t)
-	for _, name := range []string{"quota.yang", "quota.tc.o", "quota.xdp.o", "quota.py"} {
-		data, err := os.ReadFile(filepath.Join("testdata/quota1", name))
+	for _, file := range []string{".yang", ".tc.o", ".xdp.o", ".py"} {
+		data, err := os.ReadFile(filepath.Join("testdata", folder, name+file))
 		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), data, 0o644)
+			err = os.WriteFile(filepath.Join(dir, name+file), data, 0o644)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	path := filepath.Join(dir, "quota")
+	path := filepath.Join(dir, name)
 	// The interpreter gets a descriptor of this file, so the files next to it need a path.
-	script := fmt.Sprintf("#!%s/python3\nimport runpy\nrunpy.run_path(%q, run_name='__main__')\n", filepath.Dir(current), filepath.Join(dir, "quota.py"))
+	script := fmt.Sprintf("#!%s/python3\nimport runpy\nrunpy.run_path(%q, run_name='__main__')\n", filepath.Dir(other), path+".py")
 	if err := executable.Write(path, []byte(script)); err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +100,7 @@ func (s *sources) send(source string, frames, accepted, dropped uint64) {
 func TestAQuotaIsUpgradedWithAnotherStruct(t *testing.T) {
 	t.Parallel()
 	second := pythonService(t, "polycube-quota")
-	first := firstQuota(t, second)
+	first := scriptService(t, second, "quota1", "quota")
 	for _, kind := range types {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()

@@ -18,6 +18,9 @@ NANOSECONDS = 1_000_000_000
 #: The kind of the message that a source has used up its quota.
 EXCEEDED = 1
 
+#: The number of sources that are shown with the rest of the cube.
+FIRST = 1000
+
 IPAddress = IPv4Address | IPv6Address
 
 
@@ -57,6 +60,12 @@ def key_of(address: IPAddress) -> bytes:
     return address.packed if address.version == 6 else IPv6Address(f"::ffff:{address}").packed
 
 
+def shown(key: bytes, usage: Usage) -> polycube.Config:
+    """A source in the model's list."""
+    counters = {name: str(getattr(usage, name)) for name in ("bytes", "packets", "dropped")}
+    return {"address": str(address_of(key)), **counters}
+
+
 class Quota(polycube.Cube):
     """A cube."""
 
@@ -73,20 +82,20 @@ class Quota(polycube.Cube):
             }
         )
 
+    def page(self, path: Sequence[str], after: str, limit: int) -> polycube.Page:
+        """Lists the sources, as many as fit a page."""
+        entries, following = self.sources.page(after, limit)
+        return polycube.Page([shown(key, usage) for key, usage in entries], following)
+
     def state(self, path: Sequence[str]) -> polycube.Config | None:
-        """Lists the sources."""
+        """One source, or the first ones: the list is read in pages."""
         if path and path[0] != "sources":
             return None
-        sources = [
-            {
-                "address": str(address_of(key)),
-                "bytes": str(usage.bytes),
-                "packets": str(usage.packets),
-                "dropped": str(usage.dropped),
-            }
-            for key, usage in self.sources.items()
-        ]
-        return {"sources": {"source": sources}}
+        if len(path) < 3:
+            return {"sources": {"source": [shown(key, usage) for key, usage in self.sources.page(limit=FIRST)[0]]}}
+        key = key_of(ip_address(path[2]))
+        usage = self.sources.get(key)
+        return None if usage is None else {"sources": {"source": [shown(key, usage)]}}
 
     def action(self, path: Sequence[str], input: polycube.Config) -> polycube.Config:
         """Forgets one source or all, which then have their whole quota again."""

@@ -38,7 +38,18 @@ class QuotaTest(unittest.TestCase):
         state = self.daemon.state(self.cube, "sources")["sources"]["source"]
         self.assertIn({"address": ALICE, "bytes": "4900", "packets": "49", "dropped": "3"}, state)
         self.assertIn({"address": BOB, "bytes": "60", "packets": "1", "dropped": "0"}, state)
+        self.assertEqual(
+            self.daemon.state(self.cube, "sources", "source", BOB)["sources"]["source"],
+            [{"address": BOB, "bytes": "60", "packets": "1", "dropped": "0"}],
+        )
+        self.assertIsNone(self.daemon.state(self.cube, "sources", "source", "10.0.0.9"))
         self.assertIsNone(self.daemon.state(self.cube, "period"))
+
+    def test_the_list_is_read_in_pages(self) -> None:
+        first, after = self.daemon.page(self.cube, "sources", "source", limit=1)
+        second, end = self.daemon.page(self.cube, "sources", "source", after=after, limit=1)
+        self.assertEqual(sorted(e["address"] for e in first + second), [ALICE, BOB])
+        self.assertEqual(end, "")
 
     def test_reset(self) -> None:
         def reset(**given: str) -> bytes:

@@ -31,8 +31,8 @@ type Datapath interface {
 	Origin(id datapath.CubeID, name string) (origins.Origin, error)
 	// SetFloods replaces sets of ports that a cube's programs flood to; only says that it has no others afterwards.
 	SetFloods(id datapath.CubeID, sets map[uint32][]cube.FloodMember, only bool) error
-	// FloodSets returns these sets of a cube.
-	FloodSets(id datapath.CubeID) map[uint32][]cube.FloodMember
+	// Floods returns these sets of a cube.
+	Floods(id datapath.CubeID) map[uint32][]cube.FloodMember
 	// Send sends a packet of the slow path into the fast path.
 	Send(id datapath.CubeID, transparent bool, p *cube.PacketOut) error
 }
@@ -173,7 +173,7 @@ func (f floods) Set(index uint32, members []cube.FloodMember) error {
 }
 
 func (f floods) SetAll(sets map[uint32][]cube.FloodMember) error { return f.set(sets, false) }
-func (f floods) All() map[uint32][]cube.FloodMember              { return f.e.dp.FloodSets(f.e.id) }
+func (f floods) All() map[uint32][]cube.FloodMember              { return f.e.dp.Floods(f.e.id) }
 func (f floods) Reset(sets map[uint32][]cube.FloodMember) error  { return f.set(sets, true) }
 
 func (f floods) set(sets map[uint32][]cube.FloodMember, only bool) error {

@@ -20,7 +20,7 @@ type floodsPlane struct {
 	err    error
 }
 
-func (p *floodsPlane) FloodSets(id datapath.CubeID) map[uint32][]cube.FloodMember {
+func (p *floodsPlane) Floods(id datapath.CubeID) map[uint32][]cube.FloodMember {
 	return p.floods[id]
 }
 

@@ -53,6 +53,29 @@ class Write:
     replace: bool = False
 
 
+@dataclass(frozen=True)
+class FloodSet:
+    """A set of ports, by their numbers; one without members is deleted."""
+
+    #: Members that get the frame without the tag that the program specifies, and those that get it with the tag.
+    ports: Sequence[int] = ()
+    tagged: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class Floods:
+    """Sets of ports for pcn_pkt_flood_set, by index. Each of them is replaced in one step."""
+
+    sets: Mapping[int, FloodSet]
+    #: Delete all sets that are not in sets.
+    replace: bool = False
+
+    def message(self) -> Any:
+        """The protocol message."""
+        sets = [pb.FloodSet(index=i, ports=s.ports, tagged=s.tagged) for i, s in sorted(self.sets.items())]
+        return pb.FloodWrite(sets=sets, replace=self.replace)
+
+
 def nothing() -> None:
     """The action of an empty plan."""
 
@@ -67,6 +90,11 @@ class Plan:
     map_sizes: dict[str, int] = field(default_factory=dict)
     programs: Sequence[Program] = ()
     writes: Sequence[Write] = ()
+    #: Made by the daemon after the change: once it is durable and no packet runs the programs of before. They free what only
+    #: these used, and cannot refuse the change.
+    after: Sequence[Write] = ()
+    #: Sets of ports; they are replaced and restored like writes.
+    floods: Floods | None = None
     #: Called when the programs with the new constants are loaded and before packets see them; if it raises, it must have
     #: changed nothing.
     commit: Callable[[], None] = nothing
@@ -117,6 +145,43 @@ class Parent:
     addresses: tuple[str, ...] = ()
     mtu: int = 0
     leaves: Config | None = None
+
+
+@dataclass(frozen=True)
+class Peer:
+    """The peer of a port of a standard cube; an empty name means that it has none. The rest describes a netdev."""
+
+    name: str = ""
+    netdev: str = ""
+    index: int = 0
+    mac: bytes = b""
+    addresses: tuple[str, ...] = ()
+    mtu: int = 0
+    #: In Mbit/s, 0 while it is unknown.
+    speed: int = 0
+
+
+@dataclass(frozen=True)
+class Route:
+    """The way on which the host sends packets."""
+
+    netdev: str
+    index: int
+    #: Next hop, empty if the destination is on the link.
+    gateway: str
+    source: str
+    #: MAC address of the next hop or the destination, empty while the kernel does not know it.
+    mac: bytes
+    mtu: int
+
+
+@dataclass(frozen=True)
+class Page:
+    """A part of a list of state."""
+
+    entries: Sequence[Config]
+    #: Position of the next page, empty if there is none.
+    next: str = ""
 
 
 @dataclass(frozen=True)
@@ -241,6 +306,18 @@ class Env:
             lambda n: pb.ToDaemon(programs=pb.ProgramsRequest(id=n, cube=self.number, changes=request))
         )
 
+    def floods(self, floods: Floods) -> None:
+        """Replaces sets of ports, not as part of a plan."""
+        write = floods.message()
+        self._session.request(
+            lambda n: pb.ToDaemon(floods=pb.FloodsRequest(id=n, cube=self.number, write=write))
+        )
+
+    def route(self, destination: str) -> Route:
+        """The way to an address, according to the routes of the daemon's network namespace; NotFound if there is none."""
+        r = self._session.request(lambda n: pb.ToDaemon(route=pb.RouteRequest(id=n, destination=destination)))
+        return Route(r.netdev, r.index, r.gateway, r.source, r.mac, r.mtu)
+
     def metrics(self, metrics: Sequence[Metric]) -> None:
         """Replaces the cube's own metrics on /metrics."""
         series = [
@@ -302,6 +379,14 @@ class Cube:
         """State (config false), shaped like the cube's tree. path is the requested node; empty is everything."""
         raise NotImplementedError
 
+    def page(self, path: Sequence[str], after: str, limit: int) -> Page:
+        """A part of a list of state that the model marks `paged`: up to limit entries after a position, "" for the beginning.
+
+        Such a list is only read through page; state is called for single entries, and may omit the list otherwise.
+        Map.page reads a map in this way.
+        """
+        raise NotImplementedError
+
     def delete_state(self, path: Sequence[str]) -> None:
         """Deletes a list entry that is state; NotFound if there is none.
 
@@ -325,6 +410,18 @@ class Cube:
 
     def port_changed(self, port: str, up: bool) -> None:
         """A port got or lost its peer."""
+        raise NotImplementedError
+
+    def peer_changed(self, port: str, peer: Peer) -> None:
+        """A port of a standard cube has another peer, or the peer's netdev has changed.
+
+        It is also called for each port that has a peer when the cube is opened. Several changes may be reported in one
+        call.
+        """
+        raise NotImplementedError
+
+    def link_changed(self, port: str, up: bool) -> None:
+        """The link of a port went up or down: it is up while the port has its peer and a netdev there has carrier."""
         raise NotImplementedError
 
     def parent_changed(self, parent: Parent) -> None:

@@ -48,13 +48,19 @@ class Unsupported(PolycubeError):
     code = grpc.StatusCode.UNIMPLEMENTED
 
 
+class Stale(PolycubeError):
+    """What the request refers to has changed meanwhile."""
+
+    code = grpc.StatusCode.ABORTED
+
+
 class Lost(PolycubeError):
     """The daemon is gone: the cube is closed, and reopened when the daemon is back."""
 
     code = grpc.StatusCode.UNAVAILABLE
 
 
-_BY_NUMBER = {kind.code.value[0]: kind for kind in (Invalid, NotFound, Exists, InUse, Full, Unsupported)}
+_BY_NUMBER = {kind.code.value[0]: kind for kind in (Invalid, NotFound, Exists, InUse, Full, Unsupported, Stale)}
 
 
 def fault(code: int, message: str) -> PolycubeError:

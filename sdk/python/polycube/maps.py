@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Any, Generic, Iterable, Iterator, Mapping, TypeVar
 
-from . import errors
 from ._api import service_pb2 as pb
 from .layout import Layout, LayoutLike, layout
 from .session import Session
@@ -83,11 +82,12 @@ class Map(Generic[K, V]):
 
     def delete(self, key: K) -> bool:
         """Deletes an entry; False if there is none."""
-        try:
-            self._ask(delete=pb.MapKeys(keys=[self.key.pack(key)]))
-        except errors.NotFound:
-            return False
-        return True
+        return self.delete_all([key]) > 0
+
+    def delete_all(self, keys: Iterable[K]) -> int:
+        """Deletes entries in batches, and returns how many there were."""
+        batches = self._batches(self.key.pack(k) for k in keys)
+        return sum(self._ask(delete=pb.MapKeys(keys=batch)).done for batch in batches)
 
     def clear(self) -> None:
         """Deletes all entries; those of an array become zero."""
@@ -112,6 +112,16 @@ class Map(Generic[K, V]):
             if page.last or not page.entries:
                 return
             after = page.entries[-1].key
+
+    def page(self, after: str = "", limit: int = 0) -> tuple[list[tuple[K, V]], str]:
+        """Up to limit entries of a hash, starting after a position, "" for the beginning; the second result is the position
+        after them, "" at the end.
+
+        An entry that exists from beginning to end is returned exactly once, whatever is added and deleted meanwhile. After
+        the map has got another size, a position is Stale.
+        """
+        reply = self._ask(page=pb.MapPage(after=after, limit=limit))
+        return [(self.key.unpack(e.key), self.value.unpack(e.value)) for e in reply.entries], reply.next
 
     def keys(self) -> Iterator[K]:
         """All keys."""

@@ -82,6 +82,9 @@ class Service:
                 ("notifications", "notify"),
                 ("ports", "port_changed"),
                 ("parent", "parent_changed"),
+                ("pages", "page"),
+                ("peers", "peer_changed"),
+                ("links", "link_changed"),
             )
         }
         return pb.Description(
@@ -95,6 +98,15 @@ class Service:
             deadlines=pb.Deadlines(**{k: int(v * 1000) for k, v in self.deadlines.items()}),
             **has,
         )
+
+
+#: What the methods of a cube are called with, for the daemon's events.
+EVENTS: Mapping[str, Callable[[cubes.Cube, Any], None]] = {
+    "port": lambda c, e: c.port_changed(e.port, e.up),
+    "parent": lambda c, e: c.parent_changed(_parent(e)),
+    "peer": lambda c, e: c.peer_changed(e.port, _peer(e)),
+    "link": lambda c, e: c.link_changed(e.port, e.up),
+}
 
 
 @dataclass
@@ -159,11 +171,9 @@ class Servicer(rpc.ServiceServicer):  # type: ignore[misc]
         kind = message.WhichOneof("message")
         if kind == "ping":
             session.out.put(pb.ToDaemon(pong=pb.Pong(number=message.ping.number)))
-        elif kind == "map":
-            session.answer(message.map)
-        elif kind == "programs":
-            session.answer(message.programs)
-        elif kind in ("port", "parent"):
+        elif kind in ("map", "programs", "floods", "route"):
+            session.answer(getattr(message, kind))
+        elif kind in EVENTS:
             session.events.put(message)
 
     def _tell(self, session: Connection) -> None:
@@ -172,12 +182,9 @@ class Servicer(rpc.ServiceServicer):  # type: ignore[misc]
         Not in the thread that reads the session, because the methods may access maps.
         """
         for message in session.events:
-            if message.WhichOneof("message") == "port":
-                port = message.port
-                self._told(port.cube, lambda c, port=port: c.port_changed(port.port, port.up))  # type: ignore[misc]
-            else:
-                parent = message.parent
-                self._told(parent.cube, lambda c, parent=parent: c.parent_changed(_parent(parent)))  # type: ignore[misc]
+            kind = message.WhichOneof("message")
+            event = getattr(message, kind)
+            self._told(event.cube, lambda c, e=event, call=EVENTS[kind]: call(c, e))  # type: ignore[misc]
 
     def _told(self, number: int, call: Callable[[cubes.Cube], None]) -> None:
         with self._lock:
@@ -259,6 +266,8 @@ class Servicer(rpc.ServiceServicer):  # type: ignore[misc]
                 map_sizes=plan.map_sizes,
                 programs=[cubes.program_change(p) for p in plan.programs],
                 writes=[_write(w) for w in plan.writes],
+                after=[_write(w) for w in plan.after],
+                floods=None if plan.floods is None else plan.floods.message(),
                 commit=plan.commit is not cubes.nothing,
             )
 
@@ -285,6 +294,12 @@ class Servicer(rpc.ServiceServicer):  # type: ignore[misc]
         """Reads state."""
         with self._answering(context, request.cube) as found:
             return pb.StateResponse(state=cubes.document(found.cube.state(list(request.path))))
+
+    def Page(self, request: Any, context: grpc.ServicerContext) -> Any:
+        """Reads a part of a list of state."""
+        with self._answering(context, request.cube) as found:
+            page = found.cube.page(list(request.path), request.after, request.limit)
+            return pb.PageResponse(entries=[cubes.document(e) for e in page.entries], next=page.next)
 
     def DeleteState(self, request: Any, context: grpc.ServicerContext) -> Any:
         """Deletes state."""
@@ -390,6 +405,10 @@ def _packet(p: Any) -> cubes.Packet:
 def _parent(p: Any) -> cubes.Parent:
     leaves = json.loads(p.leaves) if p.leaves else None
     return cubes.Parent(p.name, p.peer, p.netdev, p.index, p.mac, tuple(p.addresses), p.mtu, leaves)
+
+
+def _peer(p: Any) -> cubes.Peer:
+    return cubes.Peer(p.name, p.netdev, p.index, p.mac, tuple(p.addresses), p.mtu, p.speed)
 
 
 def server(service: Service, address: str, credentials: grpc.ServerCredentials | None = None) -> grpc.Server:

@@ -21,6 +21,9 @@ ANSWER_SECONDS = 10.0
 #: The maximum number of queued messages; further packets are lost, as on any wire.
 QUEUE = 4096
 
+#: The maximum number of the daemon's events that wait: several for each port when cubes are opened.
+EVENTS = 16384
+
 
 class Outbox:
     """Queued messages of a stream."""
@@ -80,7 +83,7 @@ class Session:
         self.hello: Any = pb.Hello(cpus=1, requests=16, entries=1024, packets=64)
         self.out = Outbox()
         self.packets = Outbox()
-        self.events = Outbox()
+        self.events = Outbox(EVENTS)
         self.lost = 0
         self._numbers = itertools.count(1)
         self._waiting: dict[int, Future[Any]] = {}

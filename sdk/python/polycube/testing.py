@@ -23,6 +23,7 @@ import grpc
 
 from ._api import service_pb2 as pb
 from ._api import service_pb2_grpc as rpc
+from .cube import FloodSet, Route
 from .service import Service, server
 
 PATIENCE = 10.0
@@ -45,6 +46,10 @@ class Daemon:
         self._configs: dict[int, Any] = {}
         #: Entries by cube, map and key.
         self.maps: dict[str, dict[str, dict[bytes, bytes]]] = {}
+        #: Sets of ports by cube and index.
+        self.floods: dict[str, dict[int, FloodSet]] = {}
+        #: Routes by destination, for the test to fill.
+        self.routes: dict[str, Route] = {}
         self.constants: dict[str, dict[str, bytes]] = {}
         self.logs: list[Any] = []
         self.metrics: dict[str, list[Any]] = {}
@@ -81,6 +86,11 @@ class Daemon:
                     self._ready.set()
                 elif kind == "map":
                     self._down.put(pb.ToService(map=self._map(message.map)))
+                elif kind == "floods":
+                    self._floods(self._names[message.floods.cube], message.floods.write)
+                    self._down.put(pb.ToService(floods=pb.FloodsReply(id=message.floods.id)))
+                elif kind == "route":
+                    self._down.put(pb.ToService(route=self._route(message.route)))
                 with self._changed:
                     if kind == "log":
                         self.logs.append(message.log)
@@ -110,6 +120,15 @@ class Daemon:
             with self._changed:
                 self._changed.wait(0.01)
 
+    def _route(self, request: Any) -> Any:
+        route = self.routes.get(request.destination)
+        if route is None:
+            return pb.RouteReply(id=request.id, fault=pb.Fault(code=5, message=f"no route to {request.destination}"))
+        return pb.RouteReply(
+            id=request.id, netdev=route.netdev, index=route.index, gateway=route.gateway, source=route.source,
+            mac=route.mac, mtu=route.mtu,
+        )  # fmt: skip
+
     # Maps.
 
     def _map(self, request: Any) -> Any:
@@ -125,8 +144,9 @@ class Daemon:
             self._update(entries, request.update, reply)
         elif operation == "delete":
             for key in request.delete.keys:
-                if entries.pop(key, None) is None:
-                    reply.fault.CopyFrom(pb.Fault(code=5, message=f"map {request.map}: no such entry"))
+                reply.done += entries.pop(key, None) is not None
+        elif operation == "page":
+            self._page(entries, request.page, reply)
         elif operation == "clear":
             entries.clear()
         elif operation == "info":
@@ -138,6 +158,27 @@ class Daemon:
             reply.entries.extend(pb.Entry(key=k, value=entries[k]) for k in page)
             reply.last = begin + 8 >= len(keys)
         return reply
+
+    def _page(self, entries: dict[bytes, bytes], page: Any, reply: Any) -> None:
+        """Positions are the keys of the next entries."""
+        try:
+            keys = [k for k in sorted(entries) if k >= bytes.fromhex(page.after)]
+        except ValueError:
+            reply.fault.CopyFrom(pb.Fault(code=3, message=f"after {page.after}: not a position"))
+            return
+        most = page.limit or 8
+        reply.entries.extend(pb.Entry(key=k, value=entries[k]) for k in keys[:most])
+        reply.next = keys[most].hex() if len(keys) > most else ""
+
+    def _floods(self, name: str, write: Any) -> None:
+        """Replaces sets of ports."""
+        sets = self.floods.setdefault(name, {})
+        if write.replace:
+            sets.clear()
+        for each in write.sets:
+            sets[each.index] = FloodSet(tuple(each.ports), tuple(each.tagged))
+            if not each.ports and not each.tagged:
+                del sets[each.index]
 
     def _update(self, entries: dict[bytes, bytes], update: Any, reply: Any) -> None:
         for entry in update.entries:
@@ -187,17 +228,27 @@ class Daemon:
 
     def _carry_out(self, name: str, plan: Any) -> None:
         self.constants.setdefault(name, {}).update(plan.constants)
-        for write in plan.writes:
+        self._floods(name, plan.floods)
+        for write in (*plan.writes, *plan.after):
             entries = self.maps.setdefault(name, {}).setdefault(write.map, {})
             if write.replace:
                 entries.clear()
             for entry in write.entries:
-                entries[entry.key] = entry.value
+                if entry.value:
+                    entries[entry.key] = entry.value
+                else:
+                    entries.pop(entry.key, None)
 
     def state(self, number: int, *path: str) -> Any:
         """Reads state."""
         answer = self._stub.State(pb.StateRequest(cube=number, path=path), timeout=PATIENCE).state
         return json.loads(answer) if answer else None
+
+    def page(self, number: int, *path: str, after: str = "", limit: int = 100) -> tuple[list[Any], str]:
+        """Reads a part of a list of state: the entries, and the position after them."""
+        request = pb.PageRequest(cube=number, path=path, after=after, limit=limit)
+        answer = self._stub.Page(request, timeout=PATIENCE)
+        return [json.loads(e) for e in answer.entries], answer.next
 
     def delete_state(self, number: int, *path: str) -> None:
         """Deletes state."""

@@ -4358,7 +4358,8 @@ func (x *PortChanged) GetUp() bool {
 }
 
 // PeerChanged describes the peer of a port of a standard cube: once for each port that has one when the cube is opened,
-// and then when the peer, or its netdev, has changed. One message may report several changes.
+// and then when the peer, or its netdev, has changed. One message may report several changes. Deleted ports are not
+// reported: Prepare has the configuration.
 type PeerChanged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Cube  uint64                 `protobuf:"varint,1,opt,name=cube,proto3" json:"cube,omitempty"`
