@@ -28,6 +28,10 @@ struct pcn_pass {
 /* skb->tc_index of a copy for a namespace: visible to its taps, but not to its stack. */
 #define PCN_SPAN 0x9c5c
 
+/* The upper byte of skb->tc_index of a packet that a cube redirected to a netdev; the lower byte
+ * contains its hops. */
+#define PCN_REDIRECTED 0x9d
+
 /* Flag in pcn_entry.port: packets come from the cube's namespace and leave by the port. */
 #define PCN_SENT 0x8000
 
@@ -44,7 +48,8 @@ struct pcn_entry {
 	__u16 slot;
 };
 
-/* Where packets of a port go, by cube << 9 | port. */
+/* Where packets of a port go, by cube << 9 | port. Those of a transparent cube are its outputs: to a
+ * port of a cube with the counters of that port, to a netdev with PCN_OUTPUT_... in `page`. */
 struct pcn_exit {
 	__u32 ifindex; /* 0: no netdev */
 	__u16 page;
@@ -54,6 +59,8 @@ struct pcn_exit {
 /* In place of an interface index: the port leads to a port of a cube, whose number is in bits 16 to 27,
  * that of the port below. */
 #define PCN_EXIT_CUBE (1U << 31)
+
+#define PCN_OUTPUT_RECEIVED 1 /* the netdev receives the packet: BPF_F_INGRESS */
 
 /* The transparent cubes on a cube's ports that run programs of their own, by cube; 0: none. */
 struct pcn_stack {

@@ -29,6 +29,8 @@ type (
 	Port = graph.Port
 	// Peer is the other end of a port.
 	Peer = graph.Peer
+	// Output is the destination of packets that a transparent cube redirects.
+	Output = graph.Output
 	// Netdev is a network device that the graph uses.
 	Netdev = graph.Netdev
 	// Shadow is a cube's namespace.

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -68,6 +69,10 @@ var (
 	takerTC []byte
 	//go:embed testdata/taker.xdp.o
 	takerXDP []byte
+	//go:embed testdata/detour.tc.o
+	detourTC []byte
+	//go:embed testdata/detour.xdp.o
+	detourXDP []byte
 	//go:embed testdata/twoway.tc.o
 	twowayTC []byte
 	//go:embed testdata/twoway.xdp.o
@@ -200,6 +205,7 @@ func register(p *Plane) error {
 		"setsout":    {cube.TC: setsoutTC, cube.XDP: setsoutXDP},
 		"twoway":     {cube.TC: twowayTC, cube.XDP: twowayXDP},
 		"offering":   {cube.TC: offeringTC, cube.XDP: offeringXDP},
+		"detour":     {cube.TC: detourTC, cube.XDP: detourXDP},
 		"taker":      {cube.TC: takerTC, cube.XDP: takerXDP},
 	} {
 		errs = append(errs, p.CheckObject(name, objects))
@@ -221,6 +227,9 @@ func (b *bench) must(fn func() error) {
 	}
 }
 
+// transparent are the services of transparent cubes.
+var transparent = map[string]bool{"gate": true, "taker": true, "detour": true}
+
 // cube makes a cube of a service with n ports.
 func (b *bench) cube(service string, ports int, constants map[string]any) *Node {
 	b.t.Helper()
@@ -231,11 +240,11 @@ func (b *bench) cube(service string, ports int, constants map[string]any) *Node 
 	}
 	b.must(func() error {
 		return b.plane.CreateCube(Spec{
-			ID: n.ID, UUID: n.Name, Name: n.Name, Service: service, Type: b.typ, Transparent: service == "gate" || service == "taker",
+			ID: n.ID, UUID: n.Name, Name: n.Name, Service: service, Type: b.typ, Transparent: transparent[service],
 		})
 	})
 	b.g.Cubes[n.ID] = n
-	if service != "gate" && service != "taker" {
+	if !transparent[service] {
 		n.Ports = map[uint16]*Port{}
 	}
 	for i := range uint16(ports) {
@@ -295,6 +304,7 @@ func cloneOf(g *Graph) *Graph {
 	out := &Graph{Cubes: map[CubeID]*Node{}, Netdevs: map[string]*Netdev{}, Trace: g.Trace}
 	for id, n := range g.Cubes {
 		c := *n
+		c.Outputs = slices.Clone(n.Outputs)
 		if n.Ports != nil {
 			c.Ports = map[uint16]*Port{}
 		}

@@ -208,7 +208,7 @@ func (p *Plane) openNetdevs() (err error) {
 	o := p.opts
 	s := netdevs.Options{
 		Dir: o.Dir, Instance: o.Instance, Clsact: o.Clsact, MTU: o.MTU, Kernel: p.kernel, Loop: o.Loop, Taps: o.Taps, Logger: p.log,
-		Framework: p.fw, Collector: p.collect,
+		Framework: p.fw, Collector: p.collect, Redirected: p.tables.SendsTo,
 	}
 	p.Helpers = netdevs.NewHelpers(s)
 	if p.netdevs, err = netdevs.Open(s); err != nil {

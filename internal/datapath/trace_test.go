@@ -81,7 +81,7 @@ func (b *bench) show(s step) string {
 	}
 	switch s.stage {
 	case link.StageProgram:
-		verdict := [...]string{"pass", "send", "drop", "flood", "up", "call", "namespace", "flood", "turn", "offer"}[s.verdict]
+		verdict := [...]string{"pass", "send", "drop", "flood", "up", "call", "namespace", "flood", "turn", "offer", "redirect"}[s.verdict]
 		switch verdict {
 		case "send", "offer":
 			verdict = fmt.Sprintf("%s %d", verdict, s.out)

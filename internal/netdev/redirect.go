@@ -28,10 +28,16 @@ type Readiness struct {
 // other end, in any namespace, and switches GRO on there unless a native XDP program has the same effect. A state that
 // it cannot repair is not an error but a Readiness that is not OK; call it again when the device's Carrier or peer
 // changes.
-func EnsureCanReceiveRedirects(name string) (Readiness, error) {
+func EnsureCanReceiveRedirects(name string) (Readiness, error) { return readiness(name, true) }
+
+// TakesRedirects reports what EnsureCanReceiveRedirects would report, and changes nothing.
+func TakesRedirects(name string) (Readiness, error) { return readiness(name, false) }
+
+// readiness finds the state of a device, after it has been prepared if that is wanted.
+func readiness(name string, prepare bool) (Readiness, error) {
 	var r Readiness
 	kind, err := withPeer(name, func(peer Info) error {
-		return r.prepare(name, peer)
+		return r.prepare(name, peer, prepare)
 	})
 	switch {
 	case errors.Is(err, errUnreachable):
@@ -44,7 +50,7 @@ func EnsureCanReceiveRedirects(name string) (Readiness, error) {
 	case kind != "veth":
 		return other(name, kind)
 	}
-	if r.OK {
+	if r.OK && prepare {
 		err = r.ensurePrepared(name)
 	}
 	return r, err
@@ -107,8 +113,8 @@ func (r *Readiness) ensurePrepared(name string) error {
 	return nil
 }
 
-// prepare runs in the peer's namespace.
-func (r *Readiness) prepare(name string, peer Info) error {
+// prepare runs in the peer's namespace. It switches GRO on there if needed and wanted.
+func (r *Readiness) prepare(name string, peer Info, wanted bool) error {
 	if !peer.Up {
 		r.Reason = fmt.Sprintf("the other end of %s, %s, is down: set it up", name, peer.Name)
 		return nil
@@ -120,7 +126,7 @@ func (r *Readiness) prepare(name string, peer Info) error {
 		if err != nil {
 			return err
 		}
-		if !on {
+		if !on && wanted {
 			if err := setFeature(peer.Name, unix.ETHTOOL_SGRO, unix.ETHTOOL_GGRO, true); err != nil {
 				return err
 			}

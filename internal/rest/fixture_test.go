@@ -106,6 +106,10 @@ func (n madeUpNetdevs) Status(name string) (netdev.Status, error) {
 	return netdev.Status{Index: info.Index, MAC: info.MAC}, err
 }
 
+func (madeUpNetdevs) TakesRedirects(string) (netdev.Readiness, error) {
+	return netdev.Readiness{OK: true}, nil
+}
+
 func (madeUpNetdevs) Put(int, netdev.Settings) error { return nil }
 
 // accepts accepts every configuration.

@@ -62,6 +62,9 @@ type Netdevs interface {
 	Get(name string) (netdev.Info, error)
 	// Status reads the addresses and settings of a device; errors are the same as for Get.
 	Status(name string) (netdev.Status, error)
+	// TakesRedirects reports whether frames that native XDP redirects to a device arrive, or would after it has been
+	// prepared.
+	TakesRedirects(name string) (netdev.Readiness, error)
 	// Put changes them, all or none. A device that does not exist is no error.
 	Put(index int, d netdev.Settings) error
 }
@@ -72,7 +75,10 @@ type kernelNetdevs struct{}
 func (kernelNetdevs) List() ([]netdev.Info, error)              { return netdev.List() }
 func (kernelNetdevs) Get(name string) (netdev.Info, error)      { return netdev.Get(name) }
 func (kernelNetdevs) Status(name string) (netdev.Status, error) { return netdev.StatusOf(name) }
-func (kernelNetdevs) Put(index int, d netdev.Settings) error    { return netdev.Put(index, d) }
+func (kernelNetdevs) TakesRedirects(name string) (netdev.Readiness, error) {
+	return netdev.TakesRedirects(name)
+}
+func (kernelNetdevs) Put(index int, d netdev.Settings) error { return netdev.Put(index, d) }
 
 // ReleaseNetdevs removes from netdevs what the ports of stored cubes gave them. The records stay as they are, so a daemon
 // that starts with them gives the netdevs the addresses of their ports again.

@@ -330,6 +330,11 @@ func (f *fakeNetdevs) Status(name string) (netdev.Status, error) {
 		Flaps: f.flaps[info.Index]}, err
 }
 
+func (f *fakeNetdevs) TakesRedirects(name string) (netdev.Readiness, error) {
+	info, err := f.Get(name)
+	return netdev.Readiness{OK: info.Carrier, Reason: "the other end is down"}, err
+}
+
 func (f *fakeNetdevs) Put(index int, d netdev.Settings) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

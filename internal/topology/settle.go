@@ -88,6 +88,9 @@ func (t *settling) complete() error {
 	if err := t.checkPeers(); err != nil {
 		return err
 	}
+	if err := t.checkOutputs(); err != nil {
+		return err
+	}
 	if t.extent = t.reach(); !t.extent.Wired {
 		return nil
 	}
@@ -110,6 +113,11 @@ func (t *settling) derive(name string) error {
 	ports := text.Member("ports")
 	samePorts := rec.Config != nil && bytes.Equal(rec.Config.Ports, ports)
 	members := []string{"type", "loglevel", "shadow", "span"}
+	if rec.Transparent {
+		if rec.Outputs, err = world.OutputsIn(text.Only("outputs")); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
 	if !samePorts {
 		members = append(members, "ports")
 	}

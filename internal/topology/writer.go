@@ -148,9 +148,9 @@ func (w *writer) setUnused(links map[string]world.Link) bool {
 		return true
 	}
 	next := w.view.Load()
-	held := next.AllHolders()
+	used := next.Uses()
 	for name := range links {
-		if len(held[name]) > 0 || len(next.Chains[name]) > 0 {
+		if used(name) {
 			return false
 		}
 	}

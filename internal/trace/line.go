@@ -39,10 +39,10 @@ type Line struct {
 }
 
 // verdicts are the names of enum pcn_verdict.
-var verdicts = []string{"pass", "send", "drop", "flood", "slowpath", "call", "namespace", "flood", "turn", "offer"}
+var verdicts = []string{"pass", "send", "drop", "flood", "slowpath", "call", "namespace", "flood", "turn", "offer", "redirect"}
 
 const (
-	verdictSend, verdictDrop, verdictSlowpath, verdictCall, verdictNamespace, verdictOffer = 1, 2, 4, 5, 6, 9
+	verdictSend, verdictDrop, verdictSlowpath, verdictCall, verdictNamespace, verdictOffer, verdictRedirect = 1, 2, 4, 5, 6, 9, 10
 )
 
 // Next waits for the next step. It returns io.EOF when the session has ended, and the context's
@@ -108,6 +108,8 @@ func (h *Hub) verdict(l *Line, id datapath.CubeID, step *slowpath.Step) {
 		l.Reason = cubeReason(drops, step.Reason, frameworkReason(0))
 	case verdictSlowpath:
 		l.Reason = cubeReason(ups, step.Reason, strconv.Itoa(int(step.Reason)))
+	case verdictRedirect:
+		l.Out = strconv.Itoa(int(step.OutPort))
 	case verdictCall:
 		l.Out = strconv.Itoa(int(step.Reason))
 	}

@@ -105,13 +105,13 @@ func (l *Lab) judge(raw uint32, o Outcome) (string, error) {
 		names = map[uint32]string{xdpDrop: "drop", xdpPass: "pass", xdpRedirect: "send"}
 	}
 	name, ok := names[raw]
-	flooded := strings.Contains(o.Fate, " flood")
+	flooded, redirected := strings.Contains(o.Fate, " flood"), strings.Contains(o.Fate, " redirected")
 	switch {
 	case !ok:
 		return "", fmt.Errorf("the program returned %d, which is no verdict of the hook", int32(raw))
 	case flooded && name != "pass":
 		return "flood", nil // TC drops the original of the copies, XDP broadcasts it
-	case name == "send" && o.Sent == "", name == "drop" && o.Fate == "", name == "pass" && !strings.Contains(o.Fate, " pass"):
+	case name == "send" && o.Sent == "" && !redirected, name == "drop" && o.Fate == "", name == "pass" && !strings.Contains(o.Fate, " pass"):
 		return name, fmt.Errorf("the verdict is %s, but sent is %q and fate %q", name, o.Sent, o.Fate)
 	}
 	return name, nil

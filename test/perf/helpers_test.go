@@ -26,9 +26,10 @@ var unmeasured = []string{
 	"pcn_pkt_flood_set",         // as many copies as ports: a separate part
 	"pcn_pkt_offer",             // a tail call, for a port with a cube that takes offers; see ADR 41
 	"pcn_offered", "pcn_turned", // one load each
+	"pcn_pkt_redirect", "pcn_outputs", // only in transparent cubes; see ADR 55
 	"pcn_pkt_turn", // only in the egress program of a transparent cube, where no other verdict ends a packet this way
 	// Not functions, or other names of measured ones.
-	"pcn_log_level", "pcn_instance", "pcn_shadow", "pcn_span", "pcn_offers", "pcn_pkt_redirect", "pcn_pkt_redirect_ns", "pcn_pkt_controller_with_metadata",
+	"pcn_log_level", "pcn_instance", "pcn_shadow", "pcn_span", "pcn_offers", "pcn_pkt_redirect_ns", "pcn_pkt_controller_with_metadata",
 	// Measured in the bridges, by the part "bridge": what they cost depends on the stations.
 	"pcn_fdb_now", "pcn_fdb_learn", "pcn_fdb_find",
 	// Measured in the forwarder, by the part "pbforwarder": what a search costs depends on the rules;

@@ -54,6 +54,7 @@ enum pcn_verdict {
 	PCN_FLOOD_SET = 7,  /* out of the ports of a set, described by md->md */
 	PCN_TURN = 8,	    /* transparent cube, egress: back in, through its own ingress program */
 	PCN_OFFER = 9,	    /* to the transparent cubes of md->out_port, one of which may turn it */
+	PCN_REDIRECT = 10,  /* transparent cube: to its output md->out_port */
 };
 
 /* The fates of packets in a cube: verdict, counter index, drop reason and metric label in one.
@@ -75,6 +76,8 @@ enum pcn_reason {
 	PCN_REASON_NAMESPACE,	    /* sent to the cube's namespace */
 	PCN_REASON_NOTIFY_SHED,	    /* not a packet: a pcn_notify message that was shed */
 	PCN_REASON_TOO_LONG, /* the frame is in several buffers, which this kernel cannot redirect */
+	PCN_REASON_REDIRECTED, /* redirected to an output of the transparent cube */
+	PCN_REASON_NO_OUTPUT,  /* the output is not configured, or its destination is gone */
 	PCN_REASON_FIRST = 32,
 	PCN_REASON_MAX = 64,
 };

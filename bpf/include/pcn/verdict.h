@@ -119,6 +119,23 @@ PCN_INLINE int pcn_turned(const struct pcn_md *md)
 	return md->flags & PCN_MD_TURNED;
 }
 
+/* The number of outputs of a transparent cube. pcn_pkt_redirect reads it: that is how the linker
+ * knows which cubes redirect. */
+const volatile __u32 pcn_outputs = 16;
+
+/* In a program of a transparent cube: redirects the packet to an output of the cube, which the
+ * configuration leads to a netdev (list `outputs` of the model): the netdev sends it or, at TC, may
+ * receive it; or to a port of another cube, which receives it. No further program of this path sees
+ * it. If the output is not configured or its destination is gone, the packet is dropped as
+ * `no-output`. */
+PCN_INLINE int pcn_pkt_redirect(struct CTXTYPE *ctx, struct pcn_md *md, __u16 output)
+{
+	(void)ctx;
+	(void)pcn_outputs;
+	md->out_port = output;
+	return PCN_REDIRECT;
+}
+
 /* Continues in another program of this cube and direction, selected by index; does not return. The
  * words in md->md stay. If the index has no program, the packet is dropped as `no-program`. */
 PCN_INLINE int pcn_call_program(struct CTXTYPE *ctx, struct pcn_md *md, __u16 index)

@@ -16,7 +16,7 @@ import (
 // Entry is struct pcn_entry: where packets of a netdev go.
 type Entry struct{ Cube, Port, Page, Slot uint16 }
 
-// Exit is struct pcn_exit: where packets of a port go.
+// Exit is struct pcn_exit: where packets of a port go, or those that a transparent cube redirects to an output.
 type Exit struct {
 	Ifindex    uint32
 	Page, Slot uint16
@@ -28,6 +28,18 @@ const exitCube = 1 << 31
 // ExitToCube is the exit of a port that leads to a port of a cube.
 func ExitToCube(id graph.CubeID, port, page, slot uint16) Exit {
 	return Exit{exitCube | uint32(id)<<16 | uint32(port), page, slot}
+}
+
+// outputReceived is PCN_OUTPUT_RECEIVED.
+const outputReceived = 1
+
+// ExitToNetdev is the exit of an output that leads to a netdev, which may receive the packets instead of sending them.
+func ExitToNetdev(ifindex int, received bool) Exit {
+	e := Exit{Ifindex: uint32(ifindex)}
+	if received {
+		e.Page = outputReceived
+	}
+	return e
 }
 
 // IsCube reports whether the exit leads to a cube instead of a netdev.

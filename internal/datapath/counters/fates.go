@@ -38,6 +38,8 @@ var frameworkFates = []Fate{
 	{Name: "namespace"},
 	{Name: "notify-shed"},
 	{Name: "too-long", Drop: true},
+	{Name: "redirected"},
+	{Name: "no-output", Drop: true},
 }
 
 const firstReason = 32 // PCN_REASON_FIRST

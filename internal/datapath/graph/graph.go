@@ -43,7 +43,8 @@ const (
 // Graph is the desired state of the data plane. It is not changed after it was passed on.
 type Graph struct {
 	Cubes map[CubeID]*Node
-	// Netdevs contains every netdev that is a port's peer or has transparent cubes, by name.
+	// Netdevs contains every netdev that is a port's peer, has transparent cubes or is the destination of an output, by
+	// name.
 	Netdevs map[string]*Netdev
 	// Trace is what trace sessions observe; nil for nothing. It is not changed either.
 	Trace *link.Trace
@@ -66,6 +67,8 @@ type Node struct {
 	Programs map[cube.ProgramSlot]cube.Program
 	// Ports of a standard cube by index; nil for a transparent cube.
 	Ports map[uint16]*Port
+	// Outputs of a transparent cube by ascending number, those with a destination.
+	Outputs []Output
 	// Shadow is set for a cube with a namespace (TC).
 	Shadow *Shadow
 }
@@ -86,6 +89,16 @@ type Peer struct {
 	Netdev string
 	Cube   CubeID
 	Port   uint16
+}
+
+// Output is the destination of packets that a transparent cube redirects: a netdev, or a port of a cube.
+type Output struct {
+	Number uint16
+	Netdev string
+	// Received is set if the netdev receives the packets instead of sending them (TC).
+	Received bool
+	Cube     CubeID
+	Port     uint16
 }
 
 // Netdev is a network device that the graph uses.

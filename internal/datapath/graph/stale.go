@@ -56,7 +56,21 @@ func (w *Wiring) StaleSince(was *Wiring) Stale {
 			s.markDevice(was, before)
 		}
 	}
+	s.markOutputs(was, w)
 	return s
+}
+
+// markOutputs marks the cubes with outputs that lead to stale cubes.
+func (s Stale) markOutputs(wirings ...*Wiring) {
+	var from []CubeID
+	for id := range s {
+		for _, w := range wirings {
+			from = append(from, w.ToCube[id]...)
+		}
+	}
+	for _, id := range from {
+		s[id] = true
+	}
 }
 
 // Same reports whether two graphs are equal. Shared parts are not compared.
@@ -73,6 +87,11 @@ func (s Stale) mark(g *Graph, n *Node) {
 	s[n.ID] = true
 	for _, port := range n.Ports {
 		s.markPort(g, n.ID, port)
+	}
+	for _, o := range n.Outputs {
+		if o.Cube != 0 {
+			s[o.Cube] = true
+		}
 	}
 }
 
@@ -117,7 +136,7 @@ func (s Stale) markDevice(w *Wiring, dev *Netdev) {
 	if ref, ok := w.Owner[dev.Name]; ok {
 		s.markPort(w.Graph, ref.ID, ref.Port)
 	}
-	for _, id := range dev.Tcubes {
+	for _, id := range slices.Concat(w.ToNetdev[dev.Name], dev.Tcubes) {
 		s[id] = true
 	}
 }
@@ -138,7 +157,7 @@ func (w *Wiring) OnlyCode(g *Graph) (*Wiring, bool) {
 			continue
 		}
 		if n.Type != o.Type || (n.Ports == nil) != (o.Ports == nil) || !maps.EqualFunc(n.Ports, o.Ports, (*Port).Same) ||
-			!reflect.DeepEqual(n.Shadow, o.Shadow) || !reflect.DeepEqual(n.Programs, o.Programs) {
+			!slices.Equal(n.Outputs, o.Outputs) || !reflect.DeepEqual(n.Shadow, o.Shadow) || !reflect.DeepEqual(n.Programs, o.Programs) {
 			return nil, false
 		}
 		if !maps.Equal(n.Ports, o.Ports) {
@@ -179,7 +198,7 @@ func (n *Node) same(o *Node) bool {
 // sameButPorts reports whether two nodes are equal, whatever their ports are.
 func (n *Node) sameButPorts(o *Node) bool {
 	return n.ID == o.ID && n.Name == o.Name && n.Type == o.Type && n.LogLevel == o.LogLevel && n.Maps == o.Maps &&
-		(n.Ports == nil) == (o.Ports == nil) && reflect.DeepEqual(n.Shadow, o.Shadow) &&
+		(n.Ports == nil) == (o.Ports == nil) && slices.Equal(n.Outputs, o.Outputs) && reflect.DeepEqual(n.Shadow, o.Shadow) &&
 		reflect.DeepEqual(n.Constants, o.Constants) && len(n.Programs) == len(o.Programs) && reflect.DeepEqual(n.Programs, o.Programs)
 }
 

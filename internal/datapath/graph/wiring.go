@@ -16,6 +16,9 @@ type Wiring struct {
 	Netdevs []*Netdev          // by name
 	Owner   map[string]PortRef // the port whose peer is a netdev
 	Stack   map[CubeID]Stacked // transparent cubes
+	// ToNetdev and ToCube are the cubes with outputs that lead to a netdev, or to a port of a cube.
+	ToNetdev map[string][]CubeID
+	ToCube   map[CubeID][]CubeID
 	// Apart are cubes whose edges to others are data: each has programs of its own, or shares those of others.
 	Apart map[CubeID]bool
 }
@@ -36,9 +39,16 @@ type Stacked struct {
 
 // NewWiring indexes a graph.
 func NewWiring(g *Graph) *Wiring {
-	w := &Wiring{Graph: g, Owner: map[string]PortRef{}, Stack: map[CubeID]Stacked{}}
+	w := &Wiring{Graph: g, Owner: map[string]PortRef{}, Stack: map[CubeID]Stacked{}, ToNetdev: map[string][]CubeID{}, ToCube: map[CubeID][]CubeID{}}
 	for _, n := range g.Cubes {
 		w.place(n)
+		for _, o := range n.Outputs {
+			if o.Cube != 0 {
+				w.ToCube[o.Cube] = append(w.ToCube[o.Cube], n.ID)
+			} else {
+				w.ToNetdev[o.Netdev] = append(w.ToNetdev[o.Netdev], n.ID)
+			}
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(g.Netdevs)) {
 		dev := g.Netdevs[name]
@@ -52,7 +62,8 @@ func NewWiring(g *Graph) *Wiring {
 
 // with returns the wiring of a graph with the same connections, in which some cubes are nodes with other ports.
 func (w *Wiring) with(g *Graph, other []*Node) *Wiring {
-	next := &Wiring{Graph: g, Netdevs: make([]*Netdev, len(w.Netdevs)), Owner: w.Owner, Stack: w.Stack, Apart: w.Apart}
+	next := &Wiring{Graph: g, Netdevs: make([]*Netdev, len(w.Netdevs)), Owner: w.Owner, Stack: w.Stack, Apart: w.Apart,
+		ToNetdev: w.ToNetdev, ToCube: w.ToCube}
 	for i, dev := range w.Netdevs {
 		next.Netdevs[i] = g.Netdevs[dev.Name]
 	}
@@ -145,6 +156,20 @@ func (w *Wiring) Edges() (stacks, links []Edge) {
 		slices.SortFunc(es, func(x, y Edge) int { return cmp.Or(cmp.Compare(x.A, y.A), cmp.Compare(x.B, y.B)) })
 	}
 	return stacks, links
+}
+
+// Redirects lists the connections from transparent cubes to the cubes that receive what they redirect, in the order of
+// the IDs.
+func (w *Wiring) Redirects() []Edge {
+	var out []Edge
+	for _, to := range slices.Sorted(maps.Keys(w.ToCube)) {
+		for _, from := range w.ToCube[to] {
+			if w.Graph.Cubes[to] != nil {
+				out = append(out, Edge{from, to})
+			}
+		}
+	}
+	return out
 }
 
 // Native reports whether one of the cubes, which may be in several segments, is of type XDP_DRV.

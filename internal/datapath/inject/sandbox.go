@@ -117,7 +117,7 @@ func New(from From, id graph.CubeID) (*Sandbox, error) {
 	s.rows = from.Tables.Derive(w, nil)
 	stacks, links := w.Edges()
 	var part []graph.CubeID
-	for _, ids := range w.Split(append(stacks, links...)) {
+	for _, ids := range w.Split(slices.Concat(stacks, links, w.Redirects())) {
 		if slices.Contains(ids, id) {
 			part = ids
 		}
@@ -196,7 +196,7 @@ func (s *Sandbox) writeRows() error {
 	var errs []error
 	for _, c := range s.segments {
 		for _, id := range c.IDs {
-			for index := range s.g.Cubes[id].Ports {
+			for index := range uint16(link.MaxPorts) { // ports, or outputs
 				key := abi.ExitKey(id, index)
 				if row, ok := t.Exits[key]; ok {
 					errs = append(errs, s.fw[abi.MapExits].Put(key, row))

@@ -37,6 +37,8 @@ type Component struct {
 	Hops int
 	// Joined is true if packets come from other segments by edges that are data.
 	Joined bool
+	// Companion is true for the TC side of cubes at XDP.
+	Companion bool
 	// Trace is what trace sessions observe; nil for none.
 	Trace *Trace
 }
@@ -69,6 +71,8 @@ type Cube struct {
 	Shadow, Span bool
 	// NextIn and NextOut are the next steps of a transparent cube's packets.
 	NextIn, NextOut Next
+	// Redirects is true for a transparent cube whose programs may redirect packets to its outputs.
+	Redirects bool
 	// Offers is true for a standard cube whose programs may offer packets to the transparent cubes of a port.
 	Offers bool
 	// OfferedBy is the standard cube on whose port a transparent cube is, if its programs may offer packets.

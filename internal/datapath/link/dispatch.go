@@ -112,6 +112,9 @@ func (g *generator) verdict(at place, b *block) {
 		if at.turnsBack() {
 			o.add(asm.JEq.Imm32(asm.R0, verdictTurn, backLabel(at)))
 		}
+		if at.cube.Redirects {
+			o.add(asm.JEq.Imm32(asm.R0, verdictRedirect, redirectLabel(at.cube)))
+		}
 	case at.dir == cube.Egress:
 		b.add(asm.JNE.Imm32(asm.R0, verdictPass, o.label))
 		b.jump(wireLabel(at))

@@ -50,6 +50,9 @@ func (x *exits) ends(c *Cube) {
 	exit.exitKey(asm.R1, asm.R2, c)
 	exit.number(asm.R6, c, 0)
 	exit.jump("exit")
+	if c.Redirects {
+		x.redirect(c)
+	}
 	for _, dir := range []cube.Direction{cube.Ingress, cube.Egress} {
 		at := first(c, dir)
 		up := x.block("up.%s", at)
@@ -71,6 +74,7 @@ func (w *code) dropAs(label string, c *Cube, reason int32) {
 // tails emits the code that all cubes share: the exit to a netdev and the counting of fates.
 func (x *exits) tails() {
 	x.exit()
+	x.redirectTails()
 	x.enterNamespace()
 	for _, tail := range []string{"fate.drop", "fate.stack", "fate.hook"} {
 		b := x.block("%s", tail)
@@ -170,15 +174,21 @@ func (x *exits) exit() {
 
 // exitCube emits the crossing to a port of a cube of another segment, by the row of the port in r7 and its first word in r8.
 func (x *exits) exitCube() {
-	b := x.block("exit.cube")
+	x.toCube(x.block("exit.cube"), slotTx)
+}
+
+// toCube emits that crossing with counters at an offset in the row's slot: those of the port that sends, or of the one that
+// receives.
+func (x *exits) toCube(b *block, counters int16) {
+	arrive := b.local()
 	b.load(asm.R1, asm.R7, 4, asm.Half) // page
 	b.store(asm.R10, offKey, asm.R1, asm.Word)
-	b.lookup(x.m("pcn_counters"), "exit.arrive")
+	b.lookup(x.m("pcn_counters"), arrive)
 	b.load(asm.R1, asm.R7, 6, asm.Half) // slot
-	b.add(asm.JGT.Imm(asm.R1, NoSlot, "exit.arrive"),
+	b.add(asm.JGT.Imm(asm.R1, NoSlot, arrive),
 		asm.LSh.Imm(asm.R1, slotShift), asm.Add.Reg(asm.R0, asm.R1))
-	b.count(asm.R0, slotTx)
-	b.mark("exit.arrive")
+	b.count(asm.R0, counters)
+	b.mark(arrive)
 	b.add(asm.Mov.Reg(asm.R1, asm.R8), asm.And.Imm(asm.R1, MaxPorts-1))
 	b.store(asm.R10, mdInPort, asm.R1, asm.Half)
 	b.add(asm.Mov.Reg(asm.R6, asm.R8), asm.RSh.Imm(asm.R6, 16), asm.And.Imm(asm.R6, MaxCubes-1))

@@ -36,6 +36,7 @@ func (e *entry) prologue() {
 		b.set(asm.R10, offMD+off, 0, asm.DWord)
 	}
 	e.length(b)
+	e.redirected(b)
 	e.traceBegin(b)
 	if e.role == OnEgress {
 		e.enterEgress(b)

@@ -44,7 +44,7 @@ func (x *exits) namespace(c *Cube) {
 	x.left(b, asm.R1, mdOutPort)
 	b.add(asm.JGE.Imm(asm.R1, MaxPorts, fmt.Sprintf("badport.%d", c.ID)),
 		asm.Or.Imm(asm.R1, int32(c.ID)*MaxPorts))
-	b.jump("namespace")
+	b.jump("shadow")
 }
 
 // enterNamespace emits the code that shadow cubes share: r1 is the key in the table of the namespaces' interfaces, r6
@@ -57,17 +57,12 @@ func (x *exits) enterNamespace() {
 	if !shadows || !x.tc() {
 		return
 	}
-	b := x.block("namespace")
+	b := x.block("shadow")
 	b.store(asm.R10, offKey, asm.R1, asm.Word)
 	b.lookup(x.m("pcn_shadows"), "nopeer")
 	b.load(asm.R8, asm.R0, 0, asm.Word) // ifindex
 	x.traceLeave(b)
-	b.store(asm.R10, offKey, asm.R6, asm.Word)
-	b.lookup(x.m("pcn_fates"), "namespace.go")
-	b.load(asm.R1, asm.R0, reasonNamespace*8, asm.DWord)
-	b.add(asm.Add.Imm(asm.R1, 1))
-	b.store(asm.R0, reasonNamespace*8, asm.R1, asm.DWord)
-	b.mark("namespace.go")
+	x.countFate(b, reasonNamespace)
 	b.add(asm.Mov.Reg(asm.R1, asm.R8), asm.Mov.Imm(asm.R2, 0), asm.FnRedirect.Call(), asm.Return())
 }
 

@@ -126,6 +126,8 @@ func (g *generator) destination(at place, verdict, port int64) string {
 		return fmt.Sprintf("drop.%d", id)
 	case verdict == verdictTurn && at.turnsBack():
 		return backLabel(at)
+	case verdict == verdictRedirect && at.cube.Redirects:
+		return redirectLabel(at.cube)
 	case verdict == verdictPass && at.cube.Transparent:
 		return nextLabel(at)
 	case verdict == verdictPass && at.dir == cube.Egress:

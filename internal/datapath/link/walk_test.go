@@ -28,7 +28,8 @@ type machine struct {
 	core   *Core
 	mode   Mode
 	ctx    int
-	script []uint64 // verdict<<16 | port, in the order in which cubes ask
+	arrive func(ctx []byte) // changes the context of a packet that arrives; nil for nothing
+	script []uint64         // verdict<<16 | port, in the order in which cubes ask
 	asked  int
 
 	trail    []string // the places passed, "in.1 in.2'"
@@ -204,6 +205,9 @@ func (m *machine) run(role Role, ifindex uint32, script ...uint64) uint32 {
 	} else {
 		binary.LittleEndian.PutUint32(ctx[xdpDataEnd:], 100)
 		binary.LittleEndian.PutUint32(ctx[xdpIngressIfindex:], ifindex)
+	}
+	if m.arrive != nil {
+		m.arrive(ctx)
 	}
 	r0, err := m.vm.run(m.program(role), address(m.ctx, 0))
 	if err != nil {

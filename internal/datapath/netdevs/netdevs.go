@@ -34,6 +34,7 @@ type Netdevs struct {
 	// mu guards the following fields.
 	mu       sync.Mutex
 	attached map[spot]*attachment
+	outputs  map[int]linkState // by ifindex; netdevs that are prepared for redirects
 	roots    map[*root]bool
 	lastRoot int
 }
@@ -45,13 +46,15 @@ type Options struct {
 	// Clsact forces filters on clsact where tcx would do.
 	Clsact bool
 	// MTU returns the MTU of a netdev; nil asks the kernel.
-	MTU       func(ifindex int) (int, error)
-	Kernel    kernel.Features
-	Loop      framework.Loop
-	Taps      map[cube.Hook]int
-	Logger    *slog.Logger
-	Framework *framework.Framework
-	Collector *collect.Collector
+	MTU    func(ifindex int) (int, error)
+	Kernel kernel.Features
+	Loop   framework.Loop
+	Taps   map[cube.Hook]int
+	Logger *slog.Logger
+	// Redirected reports whether programs of a previous daemon send to a netdev.
+	Redirected func(ifindex uint32) bool
+	Framework  *framework.Framework
+	Collector  *collect.Collector
 }
 
 // Open finds the programs of a previous daemon on the netdevs.
@@ -59,7 +62,7 @@ func Open(s Options) (*Netdevs, error) {
 	n := &Netdevs{
 		dir: s.Dir, instance: s.Instance, clsact: s.Clsact, askMTU: s.MTU, kernel: s.Kernel, log: s.Logger,
 		fw: s.Framework, collect: s.Collector, notes: &Notes{log: s.Logger},
-		attached: map[spot]*attachment{}, roots: map[*root]bool{},
+		attached: map[spot]*attachment{}, outputs: map[int]linkState{}, roots: map[*root]bool{},
 	}
 	core := filepath.Join(s.Dir, "core")
 	var err error
@@ -70,7 +73,7 @@ func Open(s Options) (*Netdevs, error) {
 		err = n.openAttachments()
 	}
 	if err == nil {
-		err = n.forgetNetdevs()
+		err = n.forgetNetdevs(s.Redirected)
 	}
 	if err != nil {
 		n.closeMaps()
@@ -118,6 +121,10 @@ func (n *Netdevs) DetachAll() error {
 	for s, a := range n.attached {
 		errs = append(errs, a.hold.detach(), n.promiscOff(s), n.undoForXDP(s))
 		delete(n.attached, s)
+	}
+	var ifindex, bits uint32
+	for it := n.prepared.Iterate(); it.Next(&ifindex, &bits); {
+		errs = append(errs, n.undoForXDP(spot{int(ifindex), kindXDP}))
 	}
 	return errors.Join(errs...)
 }

@@ -34,6 +34,8 @@ type Plan struct {
 	n     *Netdevs
 	parts []Segment
 	wants []want
+	// outputs are other netdevs to which cubes at native XDP redirect packets.
+	outputs []want
 }
 
 // Segment contains the properties of a segment that a plan needs.
@@ -75,6 +77,7 @@ func (n *Netdevs) Plan(w *graph.Wiring, parts []Segment) *Plan {
 		pl.addShadows(w.Graph, c)
 	}
 	pl.giveRoots()
+	pl.addOutputs(w)
 	return pl
 }
 
@@ -186,7 +189,7 @@ func (pl *Plan) Attach(u *undo.Stack) error {
 			a.port = true
 		}
 	}
-	return nil
+	return pl.prepareOutputs(u)
 }
 
 // reattach attaches a netdev. One that changes between generic and native XDP is detached first, because the kernel
@@ -299,7 +302,11 @@ func (pl *Plan) DetachUnused() {
 			}
 		}
 		delete(n.attached, s)
+		if s.place == kindXDP {
+			delete(n.outputs, s.ifindex)
+		}
 	}
+	pl.releaseOutputs()
 	used := map[*root]bool{}
 	for _, a := range n.attached {
 		used[a.root] = true

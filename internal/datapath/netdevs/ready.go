@@ -161,14 +161,14 @@ func (n *Netdevs) undoForXDP(s spot) error {
 
 // forgetNetdevs removes a previous daemon's records of netdevs that no longer carry a program of ours: the index may
 // belong to another netdev by now.
-func (n *Netdevs) forgetNetdevs() error {
+func (n *Netdevs) forgetNetdevs(redirected func(ifindex uint32) bool) error {
 	for name, m := range map[string]*ebpf.Map{mapPromisc: n.promisc, mapPrepared: n.prepared} {
 		var key, value uint32
 		var gone []uint32
 		rows := m.Iterate()
 		for rows.Next(&key, &value) {
 			i := int(key)
-			if n.attached[spot{i, kindIngress}] == nil && n.attached[spot{i, kindXDP}] == nil {
+			if n.attached[spot{i, kindIngress}] == nil && n.attached[spot{i, kindXDP}] == nil && !(m == n.prepared && redirected(key)) {
 				gone = append(gone, key)
 			}
 		}

@@ -95,6 +95,7 @@ func (b *builder) addCubes() error {
 			return err
 		}
 		b.cubes[id], b.local[id] = lc, true
+		b.c.Code.Joined = b.c.Code.Joined || len(b.ToCube[id]) > 0
 		b.c.Used = append(b.c.Used, in.Used())
 		if b.c.Alike {
 			fmt.Fprintf(&b.print, "cubes of type %s %d\n", n.Type, n.Maps)
@@ -120,6 +121,13 @@ func (b *builder) addPrograms(lc *link.Cube, n *graph.Node, h cube.Hook) error {
 			if offsets[pr.Object], err = b.constants(pr.Object, n); err != nil {
 				return err
 			}
+		}
+		if pr.Object.Reads(link.OutputsConstant) {
+			if !lc.Transparent {
+				return fmt.Errorf("cube %s: its programs call pcn_pkt_redirect, which is for transparent cubes: "+
+					"to send a packet out of a port, use pcn_pkt_send: %w", n.Name, cube.ErrInvalid)
+			}
+			lc.Redirects = true
 		}
 		lc.Offers = lc.Offers || pr.Object.IsSet(b.c.Constants[state.Linked{ID: n.ID, Object: pr.Object}], OffersConstant)
 		lc.Programs[pr.Direction] = append(lc.Programs[pr.Direction], link.CubeProgram{
@@ -298,7 +306,7 @@ func (b *builder) addCompanion() error {
 	if b.c.Hook != cube.XDP || !b.c.egress {
 		return nil
 	}
-	b.c.companion = &link.Component{Hook: cube.TC, Hops: link.DefaultHops}
+	b.c.companion = &link.Component{Hook: cube.TC, Hops: link.DefaultHops, Companion: true}
 	twins := map[*link.Cube]*link.Cube{}
 	for _, c := range b.c.Code.Cubes {
 		if !c.Transparent || !c.Entry {

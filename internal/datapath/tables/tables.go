@@ -69,6 +69,16 @@ func Open(maps map[string]*ebpf.Map, from Origin) (*Tables, error) {
 // InUse returns the rows of the current graph.
 func (t *Tables) InUse() *Rows { return t.now }
 
+// SendsTo reports whether an exit leads to a netdev.
+func (t *Tables) SendsTo(ifindex uint32) bool {
+	for _, e := range t.now.Exits {
+		if e.Ifindex == ifindex {
+			return true
+		}
+	}
+	return false
+}
+
 // Use makes rows the rows of the current graph.
 func (t *Tables) Use(now *Rows) { t.now = now }
 
@@ -94,6 +104,7 @@ func (t *Rows) next(w *graph.Wiring, s graph.Stale, from Origin) *Rows {
 		}
 		if n.Ports == nil {
 			now.addParent(w, id)
+			now.addOutputs(w, n)
 			continue
 		}
 		if n.Type.Hook() == cube.XDP {
@@ -125,6 +136,11 @@ func (t *Rows) keep(was *Rows, w *graph.Wiring, n *graph.Node) {
 			t.addEntry(w, n, p, dev)
 		}
 		key := abi.ExitKey(n.ID, p.Index)
+		keepRow(t.Exits, was.Exits, key)
+		keepRow(t.Devices, was.Devices, key)
+	}
+	for _, o := range n.Outputs {
+		key := abi.ExitKey(n.ID, o.Number)
 		keepRow(t.Exits, was.Exits, key)
 		keepRow(t.Devices, was.Devices, key)
 	}

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/polycube/polycube/internal/shadow"
 	"github.com/polycube/polycube/internal/topology/document"
@@ -81,7 +82,11 @@ func ConfineToPorts(state map[string]any, rec *world.Cube) map[string]any {
 // base is the framework's layer.
 func (rd *Reader) base(w *unit.Snapshot, rec *world.Cube) map[string]any {
 	if rec.Transparent {
-		return map[string]any{"uuid": rec.UUID, "service-name": rec.Service, "parent": rec.Parent}
+		base := map[string]any{"uuid": rec.UUID, "service-name": rec.Service, "parent": rec.Parent}
+		if len(rec.Outputs) > 0 {
+			base["outputs"] = outputs(w, rec, rd.notes)
+		}
+		return base
 	}
 	var ports []any
 	for _, p := range rec.PortsByIndex() {
@@ -97,6 +102,20 @@ func (rd *Reader) base(w *unit.Snapshot, rec *world.Cube) map[string]any {
 		ports = append(ports, entry)
 	}
 	return map[string]any{"uuid": rec.UUID, "service-name": rec.Service, "ports": ports}
+}
+
+// outputs is the framework's layer of a cube's outputs.
+func outputs(w *unit.Snapshot, rec *world.Cube, notes world.Notes) []any {
+	var list []any
+	for _, o := range rec.Outputs {
+		why := w.WhyNoOutput(rec, o, notes)
+		entry := map[string]any{"number": json.Number(strconv.Itoa(int(o.Number))), "status": UpOrDown(why == "")}
+		if why != "" {
+			entry["status-reason"] = why
+		}
+		list = append(list, entry)
+	}
+	return list
 }
 
 // shadowRemark says that a port's interface is down, and how to set it up; "" if it is up.

@@ -38,10 +38,28 @@ func Load(s cube.Service) (*Service, error) {
 		schema.Close()
 		return nil, fmt.Errorf("service %s: no constructor: %w", info.Name, cube.ErrInvalid)
 	}
+	if err := checkOutputs(schema); err != nil {
+		schema.Close()
+		return nil, err
+	}
 	// If there are a few ports too many, the error says how many there are. A body with far more is not read to its
 	// end.
 	schema.Bound("ports", 2*datapath.MaxPorts)
 	return &Service{Service: s, Schema: schema, Info: info}, nil
+}
+
+// checkOutputs refuses a transparent service with another list, or node, of the name of the one that the framework reads.
+func checkOutputs(schema *yang.Schema) error {
+	const list, grouping = "outputs", "polycube-transparent-base:redirect-outputs"
+	n := schema.Root().Child(list)
+	if n == nil || !schema.Service().Transparent {
+		return nil
+	}
+	if n.Kind() == yang.List && len(n.Keys()) == 1 && n.Keys()[0].Name() == "number" && n.Child("to") != nil && n.Child("received") != nil {
+		return nil
+	}
+	return fmt.Errorf("service %s: its model has a node %s, which is the name of the list in grouping %s: use that, or choose another name: %w",
+		schema.Service().Name, list, grouping, cube.ErrInvalid)
 }
 
 // schemaRest is how long the model of a removed service is kept for requests that still read it.

@@ -45,9 +45,10 @@ func (w *World) node(rec *Cube, by Programs) *datapath.Node {
 	return n
 }
 
-// addPorts derives the ports of a cube's node. was is the previous node, with which it shares unchanged ports, or nil.
+// addPorts derives the ports, or the outputs, of a cube's node. was is the previous node, with which it shares unchanged ports, or nil.
 func (w *World) addPorts(g *datapath.Graph, n *datapath.Node, rec *Cube, was *datapath.Node) {
 	if rec.Transparent {
+		n.Outputs = w.outputs(g, rec)
 		return
 	}
 	n.Ports = make(map[uint16]*datapath.Port, len(rec.Ports))

@@ -14,9 +14,9 @@ import (
 
 // SetLinks records the state of netdevs; a deleted one is kept as long as something refers to it.
 func (w *World) SetLinks(links map[string]Link) {
-	held := w.AllHolders()
+	used := w.Uses()
 	for name, l := range links {
-		if l.Index == 0 && len(held[name]) == 0 && len(w.Chains[name]) == 0 {
+		if l.Index == 0 && !used(name) {
 			w.toOwnLinks()
 			delete(w.Links, name)
 		} else {

@@ -73,6 +73,11 @@ func (r *Reach) spread(old, w *World, devices map[string]bool) {
 					r.Near[far] = true
 				}
 			}
+			for _, o := range rec.outputsOf() {
+				if far, _, ok := strings.Cut(o.To, ":"); ok {
+					r.Near[far] = true
+				}
+			}
 		}
 	}
 	for name, rec := range w.Cubes {
@@ -86,13 +91,20 @@ func (r *Reach) spread(old, w *World, devices map[string]bool) {
 				break
 			}
 		}
+		for _, o := range rec.Outputs {
+			far, _, isCube := strings.Cut(o.To, ":")
+			if isCube && r.Changed[far] || !isCube && devices[o.To] {
+				r.Near[name] = true
+				break
+			}
+		}
 	}
 }
 
 // wiredLike reports whether two records of a cube are the same to other cubes: its hook, its ports and their links.
 func (r *Cube) wiredLike(o *Cube) bool {
 	return o != nil && r.ID == o.ID && r.UUID == o.UUID && r.Type == o.Type && r.Shadow == o.Shadow && r.Span == o.Span &&
-		r.Parent == o.Parent && maps.EqualFunc(r.Ports, o.Ports, func(p, q *Port) bool {
+		r.Parent == o.Parent && slices.Equal(r.Outputs, o.Outputs) && maps.EqualFunc(r.Ports, o.Ports, func(p, q *Port) bool {
 		return p.Index == q.Index && p.Slot == q.Slot && p.Peer == q.Peer && p.Outer == q.Outer && p.InnerDown == q.InnerDown &&
 			slices.Equal(p.Tcubes, q.Tcubes)
 	})
@@ -123,7 +135,7 @@ func (w *World) GraphAfter(old *World, base *datapath.Graph, r *Reach, by Progra
 		was := base.Cubes[rec.ID]
 		node := w.node(rec, by)
 		if was != nil && !r.Wired {
-			node.Ports = was.Ports
+			node.Ports, node.Outputs = was.Ports, was.Outputs
 		} else {
 			w.addPorts(apart, node, rec, was)
 		}
@@ -170,6 +182,7 @@ func (w *World) netdevs(base *datapath.Graph) map[string]*datapath.Netdev {
 				w.peer(g, rec, p)
 			}
 		}
+		w.outputs(g, rec)
 	}
 	for name, dev := range g.Netdevs {
 		if was := base.Netdevs[name]; was != nil && reflect.DeepEqual(was, dev) {

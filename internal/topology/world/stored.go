@@ -124,5 +124,11 @@ func (s *Stored) Cube(transparent bool) (*Cube, error) {
 			p.Peer, p.Tcubes = c.Peer, c.Tcubes
 		}
 	}
+	if transparent {
+		var err error
+		if rec.Outputs, err = OutputsIn(s.Config); err != nil {
+			return nil, err
+		}
+	}
 	return rec, nil
 }

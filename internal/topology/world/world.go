@@ -60,6 +60,8 @@ type Cube struct {
 	// Maps counts how often maps of the cube were resized.
 	Maps  uint64
 	Ports map[string]*Port
+	// Outputs are those of a transparent cube, sorted by number.
+	Outputs []cube.Output
 	// Shadow is true for a cube with a namespace, Span if the namespace gets all its traffic.
 	Shadow, Span bool
 	// Parent is where a transparent cube is attached, "" for nowhere.
@@ -258,6 +260,14 @@ func (r *Cube) PortsOf() map[string]*Port {
 		return nil
 	}
 	return r.Ports
+}
+
+// outputsOf are the outputs of a record, none of nil.
+func (r *Cube) outputsOf() []cube.Output {
+	if r == nil {
+		return nil
+	}
+	return r.Outputs
 }
 
 // PeerOf returns the peer of a port.

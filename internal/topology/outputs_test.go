@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/netdev"
+)
+
+func TestRefusedOutputs(t *testing.T) {
+	for _, c := range []struct {
+		name, when string
+		want       error
+		says       string
+	}{
+		{"a netdev that is not there", `post th1 outputs 1 <<< {"to":"nodev0"}`, cube.ErrNotFound, "output 1 of th1: to nodev0: netdev nodev0: not found"},
+		{"a netdev that is down", `post th1 outputs 1 <<< {"to":"down0"}`, cube.ErrInvalid, "netdev down0 is down, set it up first"},
+		{"a netdev without Ethernet", `post th1 outputs 1 <<< {"to":"tun0"}`, cube.ErrInvalid, "has no Ethernet frames"},
+		{"neither a netdev nor a port", `post th1 outputs 1 <<< {"to":"a/b"}`, cube.ErrInvalid, "neither a netdev's name nor cube:port"},
+		{"a cube that is not there", `post th1 outputs 1 <<< {"to":"br9:p1"}`, cube.ErrNotFound, "output 1 of th1: to br9:p1: cube br9: not found"},
+		{"a port that is not there", `post th1 outputs 1 <<< {"to":"br1:p9"}`, cube.ErrNotFound, "port p9 of br1: not found"},
+		{"a transparent cube", `post th1 outputs 1 <<< {"to":"th2:p1"}`, cube.ErrInvalid, "has no ports"},
+		{"a port at the other hook", `post th1 outputs 1 <<< {"to":"xbr:p1"}`, cube.ErrInvalid, "packets cannot cross between TC and XDP"},
+		{"a port at the other hook, from XDP", `post xth outputs 1 <<< {"to":"br1:p1"}`, cube.ErrInvalid, "packets cannot cross between TC and XDP"},
+		{"the stack of a netdev, from XDP", `post xth outputs 1 <<< {"to":"veth1","received":true}`, cube.ErrInvalid, "only a cube of type TC can make a netdev receive"},
+		{"a netdev without NAPI, from XDP", `create toyfilter x2 <<< {"type":"XDP_DRV","outputs":[{"number":1,"to":"lame0"}]}`, cube.ErrInvalid,
+			"output 1 of x2: to lame0: the other end is down"},
+		{"a changed destination", `patch th3 outputs 1 <<< {"to":"nodev0"}`, cube.ErrNotFound, "output 1 of th3"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, "veth1", "veth2")
+			for name, info := range map[string]netdev.Info{
+				"down0": {Index: 99}, "tun0": {Index: 98, Up: true, NoEthernet: true, Kind: "tun"}, "lame0": {Index: 97, Up: true, Kind: "veth"},
+			} {
+				info.Name = name
+				l.devs.set(info)
+			}
+			l.must(bridges...)
+			l.must(`post th3 outputs 1 <<< {"to":"veth1"}`)
+			before := l.state()
+			err := l.do(c.when)
+			if !errors.Is(err, c.want) || !strings.Contains(fmt.Sprint(err), c.says) {
+				t.Errorf("%s answers %v, want %q (%v)", c.when, err, c.says, c.want)
+			}
+			l.wantState(before)
+		})
+	}
+}
+
+// wantOutputs checks the outputs of a cube in the graph.
+func (l *lab) wantOutputs(step, name string, want ...datapath.Output) {
+	l.t.Helper()
+	if got := graphNode(l, name).Outputs; !reflect.DeepEqual(got, want) {
+		l.t.Errorf("%s: the outputs of %s in the graph are %+v, want %+v", step, name, got, want)
+	}
+}
+
+// TestOutputsFollowTheirDestinations: netdevs, ports and cubes go and come back; the configuration stays, also across a
+// restart, and what is missing is reported.
+func TestOutputsFollowTheirDestinations(t *testing.T) {
+	l := newLab(t, "veth1", "veth2")
+	l.must(bridges...)
+	l.must(`post th1 outputs 0 <<< {"to":"veth2","received":true}`, `post th1 outputs 2 <<< {"to":"br2:p2"}`)
+	br2 := graphNode(l, "br2").ID
+	dev := datapath.Output{Number: 0, Netdev: "veth2", Received: true}
+	port := datapath.Output{Number: 2, Cube: br2, Port: 1}
+	const conf = `[{"number":0,"to":"veth2","received":true,"status":%s},{"number":2,"to":"br2:p2","received":false,"status":%s}]`
+	const up = `"UP"`
+	status := func(step, first, second string) {
+		t.Helper()
+		want := fmt.Sprintf(conf, first, second)
+		if got, err := l.read("th1", "outputs"); err != nil || got != want {
+			t.Errorf("%s: outputs are\n%s, %v, want\n%s", step, got, err, want)
+		}
+	}
+	l.wantOutputs("configured", "th1", dev, port)
+	status("configured", up, up)
+	if l.plane.now().Netdevs["veth2"] == nil {
+		t.Error("the graph does not have the netdev")
+	}
+
+	info := l.devs.infos["veth2"]
+	delete(l.devs.infos, "veth2")
+	l.NetdevEvent(netdev.Event{Kind: netdev.Removed, Info: info})
+	l.wantGraph()
+	if dev := l.plane.now().Netdevs["veth2"]; dev == nil || dev.Index != 0 {
+		t.Errorf("the netdev in the graph is %+v, want none with an index", dev)
+	}
+	status("the netdev is gone", `"DOWN","status-reason":"no netdev veth2: packets are dropped until it appears"`, up)
+	info.Index = 77
+	l.NetdevEvent(netdev.Event{Kind: netdev.Added, Info: l.devs.set(info)})
+	l.wantGraph()
+	if dev := l.plane.now().Netdevs["veth2"]; dev == nil || dev.Index != 77 {
+		t.Errorf("the netdev in the graph is %+v, want index 77", dev)
+	}
+	status("the netdev is back", up, up)
+
+	l.must(`del br2 ports p2`)
+	l.wantOutputs("the port is gone", "th1", dev)
+	status("the port is gone", up, `"DOWN","status-reason":"no port br2:p2: packets are dropped until it exists"`)
+	l.must(`delete br2`, `create toybridge br2 <<< {"ports":[{"name":"p2"}]}`)
+	l.wantOutputs("the cube is back", "th1", dev, datapath.Output{Number: 2, Cube: graphNode(l, "br2").ID, Port: 0})
+	l.restart()
+	l.wantGraph()
+	l.wantOutputs("after a restart", "th1", dev, datapath.Output{Number: 2, Cube: graphNode(l, "br2").ID, Port: 0})
+	status("after a restart", up, up)
+	l.must(`delete br2`, `create toybridge br2 <<< {"type":"XDP_SKB","ports":[{"name":"p2"}]}`)
+	status("a cube at the other hook", up, `"DOWN","status-reason":"th1 is of type TC and br2 of type XDP_SKB: packets cannot cross between TC and XDP"`)
+	l.must(`del th1 outputs`)
+	l.wantOutputs("without outputs", "th1")
+	if l.plane.now().Netdevs["veth2"] != nil {
+		t.Error("the graph still has the netdev")
+	}
+}
+
+// TestABrokenCubeKeepsItsOutputs: they are known without its service.
+func TestABrokenCubeKeepsItsOutputs(t *testing.T) {
+	l := newLab(t, "veth1")
+	l.must(bridges...)
+	l.must(`post th1 outputs 3 <<< {"to":"veth1"}`)
+	l.stop()
+	l.records["cube/th1"] = []byte(strings.Replace(string(l.records["cube/th1"]), `"toyfilter"`, `"lost"`, 1))
+	l.plane.holds = true
+	l.start()
+	if broken := l.Broken(); len(broken) != 1 {
+		t.Fatalf("broken: %+v", broken)
+	}
+	l.wantOutputs("without its service", "th1", datapath.Output{Number: 3, Netdev: "veth1"})
+}
