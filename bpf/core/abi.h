@@ -49,7 +49,8 @@ struct pcn_entry {
 };
 
 /* Where packets of a port go, by cube << 9 | port. Those of a transparent cube are its outputs: to a
- * port of a cube with the counters of that port, to a netdev with PCN_OUTPUT_... in `page`. */
+ * port of a cube with the counters of that port, to a netdev with PCN_OUTPUT_... in `page`; and, at
+ * XDP, the netdev that it is on. */
 struct pcn_exit {
 	__u32 ifindex; /* 0: no netdev */
 	__u16 page;
@@ -60,7 +61,15 @@ struct pcn_exit {
  * that of the port below. */
 #define PCN_EXIT_CUBE (1U << 31)
 
-#define PCN_OUTPUT_RECEIVED 1 /* the netdev receives the packet: BPF_F_INGRESS */
+/* Flag beside PCN_EXIT_CUBE (XDP): the number is that of the outermost transparent cube on the netdev
+ * that is the peer of the port. Packets pass its egress program. */
+#define PCN_EXIT_EGRESS (1U << 30)
+
+/* The row of the netdev that a transparent cube is on (XDP), after those of its outputs. */
+#define PCN_EXIT_OWN 16
+
+#define PCN_OUTPUT_RECEIVED 1	/* the netdev receives the packet: BPF_F_INGRESS */
+#define PCN_OUTPUT_EGRESS 0x100 /* XDP: `slot` is the outermost transparent cube on the netdev */
 
 /* The transparent cubes on a cube's ports that run programs of their own, by cube; 0: none. */
 struct pcn_stack {

@@ -285,7 +285,7 @@ func (ch *change) effect(u *undo.Stack) error {
 	if err := p.sets.Group(p.tables.InUse(), ch.rows); err != nil {
 		return err
 	}
-	if err := p.tables.WriteExits(u, ch.rows); err != nil {
+	if err := p.tables.WriteExits(u, ch.rows, p.knows); err != nil {
 		return err
 	}
 	if err := p.sets.Move(u, ch.g, ch.rows, ch.stale, p.state.ThroughEgress); err != nil {
@@ -309,6 +309,9 @@ func (ch *change) effect(u *undo.Stack) error {
 		return err
 	}
 	if err := p.tables.WriteEntries(u, ch.rows, nil); err != nil {
+		return err
+	}
+	if err := p.tables.WriteEgressExits(u, ch.rows, p.knows); err != nil {
 		return err
 	}
 	return plan.Move(u)

@@ -78,7 +78,7 @@ func TestCopiesOfAFloodPassTheEgressProgram(t *testing.T) {
 // record is the header of a record in the ring; struct pcn_record.
 type record struct {
 	kind, cube, port, reason uint16
-	flags, length            uint32
+	flags, length, ifindex   uint32
 	words                    [4]uint32
 	data                     []byte
 }
@@ -112,7 +112,7 @@ func (b *bench) records() []record {
 		caplen := n.Uint32(s[16:])
 		out = append(out, record{
 			kind: n.Uint16(s), cube: n.Uint16(s[2:]), port: n.Uint16(s[4:]), reason: n.Uint16(s[6:]),
-			flags: n.Uint32(s[8:]), length: n.Uint32(s[12:]), data: s[recordHead : recordHead+caplen],
+			flags: n.Uint32(s[8:]), length: n.Uint32(s[12:]), ifindex: n.Uint32(s[24:]), data: s[recordHead : recordHead+caplen],
 			words: [4]uint32{n.Uint32(s[48:]), n.Uint32(s[52:]), n.Uint32(s[56:]), n.Uint32(s[60:])},
 		})
 	}

@@ -81,6 +81,12 @@ type inUse struct {
 	claimed map[*segments.Generation]bool
 }
 
+// knows tells whether packets from netdevs may enter the programs in use at a cube.
+func (u *inUse) knows(id CubeID) bool {
+	c := u.byCube[id]
+	return c != nil && c.enters(uint16(id))
+}
+
 // shape is what segments whose code differs in constants only have in common.
 type shape struct {
 	segments int

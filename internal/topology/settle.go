@@ -94,10 +94,7 @@ func (t *settling) complete() error {
 	if t.extent = t.reach(); !t.extent.Wired {
 		return nil
 	}
-	if err := t.checkHooks(); err != nil {
-		return err
-	}
-	return t.checkBypass()
+	return t.checkHooks()
 }
 
 // derive makes a cube's record follow its tree.

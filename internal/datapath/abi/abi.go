@@ -22,16 +22,30 @@ type Exit struct {
 	Page, Slot uint16
 }
 
-// exitCube is PCN_EXIT_CUBE.
-const exitCube = 1 << 31
+// exitCube is PCN_EXIT_CUBE, exitEgress PCN_EXIT_EGRESS.
+const (
+	exitCube   = 1 << 31
+	exitEgress = 1 << 30
+)
 
 // ExitToCube is the exit of a port that leads to a port of a cube.
 func ExitToCube(id graph.CubeID, port, page, slot uint16) Exit {
 	return Exit{exitCube | uint32(id)<<16 | uint32(port), page, slot}
 }
 
-// outputReceived is PCN_OUTPUT_RECEIVED.
-const outputReceived = 1
+// ExitThroughEgress is the exit of a port whose packets pass the egress program of a transparent cube on its netdev.
+func ExitThroughEgress(tcube graph.CubeID, page, slot uint16) Exit {
+	return Exit{exitCube | exitEgress | uint32(tcube)<<16, page, slot}
+}
+
+// ExitOwn is the exit of a transparent cube to the netdev that it is on.
+func ExitOwn(ifindex int) Exit { return Exit{Ifindex: uint32(ifindex)} }
+
+// outputReceived is PCN_OUTPUT_RECEIVED, outputEgress PCN_OUTPUT_EGRESS.
+const (
+	outputReceived = 1
+	outputEgress   = 0x100 // no page of a port
+)
 
 // ExitToNetdev is the exit of an output that leads to a netdev, which may receive the packets instead of sending them.
 func ExitToNetdev(ifindex int, received bool) Exit {
@@ -40,6 +54,22 @@ func ExitToNetdev(ifindex int, received bool) Exit {
 		e.Page = outputReceived
 	}
 	return e
+}
+
+// ExitToEgress is the exit of an output that leads to a netdev through the egress program of a transparent cube on it.
+func ExitToEgress(ifindex int, tcube graph.CubeID) Exit {
+	return Exit{uint32(ifindex), outputEgress, uint16(tcube)}
+}
+
+// Egress returns the transparent cube through whose egress program the exit leads, 0 if there is none.
+func (e Exit) Egress() graph.CubeID {
+	switch {
+	case e.IsCube() && e.Ifindex&exitEgress != 0:
+		return graph.CubeID(e.Ifindex >> 16 & (link.MaxCubes - 1))
+	case !e.IsCube() && e.Page == outputEgress:
+		return graph.CubeID(e.Slot)
+	}
+	return 0
 }
 
 // IsCube reports whether the exit leads to a cube instead of a netdev.

@@ -92,6 +92,11 @@ func (s Stale) mark(g *Graph, n *Node) {
 		if o.Cube != 0 {
 			s[o.Cube] = true
 		}
+		if dev := g.Netdevs[o.Netdev]; dev != nil {
+			for _, id := range dev.Tcubes {
+				s[id] = true
+			}
+		}
 	}
 }
 

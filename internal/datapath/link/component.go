@@ -120,6 +120,7 @@ const (
 	ToPort                   // the standard cube's ingress program, on port Port
 	ToPeer                   // to the peer of port Port of cube Cube
 	ToEntry                  // to the port whose peer is the netdev: port Port of cube Cube
+	ToWire                   // to the netdev of the cube, by a redirect (XDP)
 	ToParent                 // as the row of the cube in pcn_parents says: ToPort on ingress, out of the port on egress
 )
 
@@ -249,7 +250,7 @@ func (n Next) sites(dir cube.Direction) []site {
 			return p.arrival(n.Cube)
 		}
 		return []site{entrance(n.Cube, cube.Ingress)}
-	case ToHook, ToParent:
+	case ToHook, ToParent, ToWire:
 	}
 	return nil
 }

@@ -371,6 +371,9 @@ func (g *generator) next(b *block, at place, n Next) {
 		g.jumpTo(b, at, n.sites(at.dir)[0], turnCross)
 	case ToPeer:
 		g.peer(b, at, n.Cube, n.Cube.port(n.Port))
+	case ToWire:
+		b.number(asm.R6, at.cube, 0)
+		b.jump("own")
 	case ToParent:
 		g.toParent(b, at)
 	case ToHook:

@@ -168,27 +168,24 @@ func (x *exits) exit() {
 	page.jump("exit.count")
 
 	x.exitCube()
+	x.exitEgress()
 	x.dropAtExit("nopeer", reasonNoPeer)
 	x.dropAtExit("toolong", reasonTooLong)
 }
 
 // exitCube emits the crossing to a port of a cube of another segment, by the row of the port in r7 and its first word in r8.
 func (x *exits) exitCube() {
-	x.toCube(x.block("exit.cube"), slotTx)
+	b := x.block("exit.cube")
+	if !x.tc() {
+		b.add(asm.JSet.Imm(asm.R8, exitEgress, "exit.egress"))
+	}
+	x.toCube(b, slotTx)
 }
 
 // toCube emits that crossing with counters at an offset in the row's slot: those of the port that sends, or of the one that
 // receives.
 func (x *exits) toCube(b *block, counters int16) {
-	arrive := b.local()
-	b.load(asm.R1, asm.R7, 4, asm.Half) // page
-	b.store(asm.R10, offKey, asm.R1, asm.Word)
-	b.lookup(x.m("pcn_counters"), arrive)
-	b.load(asm.R1, asm.R7, 6, asm.Half) // slot
-	b.add(asm.JGT.Imm(asm.R1, NoSlot, arrive),
-		asm.LSh.Imm(asm.R1, slotShift), asm.Add.Reg(asm.R0, asm.R1))
-	b.count(asm.R0, counters)
-	b.mark(arrive)
+	x.countRow(b, counters)
 	b.add(asm.Mov.Reg(asm.R1, asm.R8), asm.And.Imm(asm.R1, MaxPorts-1))
 	b.store(asm.R10, mdInPort, asm.R1, asm.Half)
 	b.add(asm.Mov.Reg(asm.R6, asm.R8), asm.RSh.Imm(asm.R6, 16), asm.And.Imm(asm.R6, MaxCubes-1))
@@ -196,6 +193,19 @@ func (x *exits) toCube(b *block, counters int16) {
 		flag(b, 0)
 	}
 	b.jump(x.edge(targetRX))
+}
+
+// countRow counts a packet in the slot of the row in r7.
+func (x *exits) countRow(b *block, counters int16) {
+	skip := b.local()
+	b.load(asm.R1, asm.R7, 4, asm.Half) // page
+	b.store(asm.R10, offKey, asm.R1, asm.Word)
+	b.lookup(x.m("pcn_counters"), skip)
+	b.load(asm.R1, asm.R7, 6, asm.Half) // slot
+	b.add(asm.JGT.Imm(asm.R1, NoSlot, skip),
+		asm.LSh.Imm(asm.R1, slotShift), asm.Add.Reg(asm.R0, asm.R1))
+	b.count(asm.R0, counters)
+	b.mark(skip)
 }
 
 // dropAtExit emits a drop at the exit, which is counted for the cube in r6.

@@ -16,6 +16,9 @@ import (
 // Outputs is the number of outputs of a transparent cube, the value of pcn_outputs in verdict.h.
 const Outputs = 16
 
+// OwnExit is PCN_EXIT_OWN: the place of a transparent cube's exit to the netdev that it is on, after its outputs (XDP).
+const OwnExit = 16
+
 // OutputsConstant is the constant that pcn_pkt_redirect reads.
 const OutputsConstant = "pcn_outputs"
 
@@ -89,13 +92,9 @@ func (x *exits) redirectTC(b *block) {
 
 // redirectXDP emits the redirect by the key that is on the stack.
 func (x *exits) redirectXDP(b *block) {
-	x.refuseFrags(b)
-	b.load(asm.R2, asm.R10, offKey, asm.Word)
-	b.add(mapPtr(asm.R1, x.m("pcn_devices")), asm.Mov.Imm(asm.R3, xdpDrop),
-		asm.FnRedirectMap.Call(), asm.JNE.Imm(asm.R0, xdpRedirect, "nooutput"))
-	x.countFate(b, reasonRedirected)
-	x.traceLeave(b)
-	b.leave(xdpRedirect)
+	b.load(asm.R1, asm.R7, 4, asm.Half)
+	b.add(asm.JEq.Imm(asm.R1, outputEgress, x.outputEgress()))
+	x.toDevice(b, reasonRedirected, "nooutput")
 }
 
 // redirectCube emits the redirect to a port of a cube, by the row in r7 and its first word in r8, and returns its label. On

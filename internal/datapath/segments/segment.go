@@ -265,6 +265,10 @@ func (b *builder) addStack(id graph.CubeID) {
 		inward, outward = at.I+1, at.I-1
 		lt.Entry, b.c.egress = true, true
 		lt.NextIn, lt.NextOut = link.Next{Kind: link.ToHook}, link.Next{Kind: link.ToHook}
+		if b.c.Hook == cube.XDP {
+			lt.NextOut.Kind = link.ToWire
+			b.c.Code.Joined = b.c.Code.Joined || b.Owner[at.Dev.Name].Port != nil || len(b.ToNetdev[at.Dev.Name]) > 0
+		}
 		if ref, isPeer := b.Owner[at.Dev.Name]; isPeer {
 			lt.NextIn = link.Next{Kind: link.ToEntry, Cube: b.cube(ref.ID), Port: ref.Port.Index}
 		}
@@ -326,6 +330,9 @@ func (b *builder) addCompanion() error {
 	for _, t := range twins {
 		if t.NextOut.Kind == link.ToCube && !t.NextOut.Cube.Foreign {
 			t.NextOut.Cube = twins[t.NextOut.Cube]
+		}
+		if t.NextOut.Kind == link.ToWire {
+			t.NextOut.Kind = link.ToHook
 		}
 	}
 	return nil

@@ -124,6 +124,7 @@ func (t *Rows) next(w *graph.Wiring, s graph.Stale, from Origin) *Rows {
 			e.Cube = uint16(dev.Tcubes[0])
 			now.Entries[uint32(dev.Index)] = e
 			now.OutEntries[uint32(dev.Index)] = abi.Entry{Cube: uint16(dev.Tcubes[n-1])}
+			now.addOwnExits(w, dev)
 		}
 	}
 	return now
@@ -221,12 +222,9 @@ func (t *Rows) addPort(w *graph.Wiring, n *graph.Node, p *graph.Port, row *abi.F
 	if netdev {
 		t.addEntry(w, n, p, dev)
 	}
+	chain := false
 	if netdev = netdev && !dev.Down; netdev {
-		key := abi.ExitKey(n.ID, p.Index)
-		t.Exits[key] = abi.Exit{Ifindex: uint32(dev.Index), Page: pg, Slot: place}
-		if n.Type.Hook() == cube.XDP {
-			t.Devices[key] = uint32(dev.Index)
-		}
+		chain = t.addExit(n, p, dev)
 	}
 	if x := w.ApartOn(p); x != 0 {
 		stack := t.Stacks[uint32(n.ID)]
@@ -237,7 +235,7 @@ func (t *Rows) addPort(w *graph.Wiring, n *graph.Node, p *graph.Port, row *abi.F
 		t.Exits[abi.ExitKey(n.ID, p.Index)] = abi.ExitToCube(p.Peer.Cube, peer.Index, pg, place)
 	}
 	switch {
-	case len(p.Tcubes) > 0 || w.PeerOf(n.ID, p) != nil:
+	case len(p.Tcubes) > 0 || w.PeerOf(n.ID, p) != nil || chain:
 		row.Complex++
 		row.ComplexPorts.Add(p.Index)
 	case netdev:
@@ -247,17 +245,48 @@ func (t *Rows) addPort(w *graph.Wiring, n *graph.Node, p *graph.Port, row *abi.F
 	}
 }
 
-// WriteExits adds the rows that programs need to send to netdevs.
-func (t *Tables) WriteExits(u *undo.Stack, now *Rows) error {
+// addExit adds the exit of a port to a netdev that is up, and reports whether packets pass egress programs there.
+func (t *Rows) addExit(n *graph.Node, p *graph.Port, dev *graph.Netdev) bool {
+	key := abi.ExitKey(n.ID, p.Index)
+	pg, place := abi.SlotAddress(p.Slot)
+	if out := outermost(n, dev); out != 0 {
+		t.Exits[key] = abi.ExitThroughEgress(out, pg, place)
+		return true
+	}
+	t.Exits[key] = abi.Exit{Ifindex: uint32(dev.Index), Page: pg, Slot: place}
+	if n.Type.Hook() == cube.XDP {
+		t.Devices[key] = uint32(dev.Index)
+	}
+	return false
+}
+
+// WriteExits adds the rows that programs need to send to netdevs, except for new ones that lead through egress programs.
+// enters reports whether the programs in use know a cube as one on a netdev.
+func (t *Tables) WriteExits(u *undo.Stack, now *Rows, enters func(graph.CubeID) bool) error {
 	old := t.now
 	return errors.Join(
-		bpfmap.Write(u, bpfmap.ArraySetter[abi.Exit](t.maps[abi.MapExits]), old.Exits, now.Exits, nil),
+		bpfmap.Write(u, bpfmap.ArraySetter[abi.Exit](t.maps[abi.MapExits]), old.Exits, now.Exits, func(was, is abi.Exit) bool {
+			return known(was, is, enters)
+		}),
 		bpfmap.Write(u, t.setDevice, old.Devices, now.Devices, nil),
 		bpfmap.Write(u, bpfmap.HashSetter[uint32](t.maps[abi.MapShadows]), old.Shadows, now.Shadows, nil),
 		bpfmap.Write(u, t.setFlood, old.Floods, now.Floods, nil),
 		bpfmap.Write(u, bpfmap.ArraySetter[abi.Parent](t.maps[abi.MapParents]), old.Parents, now.Parents, nil),
 		bpfmap.Write(u, bpfmap.ArraySetter[abi.Stack](t.maps[abi.MapStacks]), old.Stacks, both(old.Stacks, now.Stacks), nil),
 	)
+}
+
+// WriteEgressExits adds the rows that WriteExits left out, once the programs are in use that know the cubes.
+func (t *Tables) WriteEgressExits(u *undo.Stack, now *Rows, enters func(graph.CubeID) bool) error {
+	return bpfmap.Write(u, bpfmap.ArraySetter[abi.Exit](t.maps[abi.MapExits]), t.now.Exits, now.Exits, func(was, is abi.Exit) bool {
+		return !known(was, is, enters)
+	})
+}
+
+// known reports whether an exit can be changed while the programs in use run: they know the cubes through which it leads.
+func known(was, is abi.Exit, enters func(graph.CubeID) bool) bool {
+	to, from := is.Egress(), was.Egress()
+	return to == 0 || enters(to) && (from == 0 || enters(from))
 }
 
 // both are rows with the transparent cubes of two graphs: programs in use go through those of the old one until the others

@@ -48,23 +48,9 @@ func (w *World) Apply(o Op) error {
 	if err := next.change(o); err != nil {
 		return err
 	}
-	if next.bypassed() {
-		return refuse("%s: what a cube sends at XDP would pass by the egress of a transparent cube", o)
-	}
 	next.forget(w)
 	*w = *next
 	return nil
-}
-
-// bypassed reports whether a transparent cube is on a network device to which an XDP cube sends: these packets do not
-// pass the device's own egress.
-func (w *World) bypassed() bool {
-	for _, n := range w.Netdevs {
-		if c, _ := w.port(w.Holder(n.Name)); c != nil && Hook(c.Type) == "XDP" && len(n.Chain) > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 func (w *World) change(o Op) error {
