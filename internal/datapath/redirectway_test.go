@@ -232,3 +232,32 @@ func TestAlikeCubesHaveTheirOwnOutputs(t *testing.T) {
 		}
 	})
 }
+
+// TestAnInjectedPacketFollowsRedirects: into another part of the graph, and out through the cubes on a netdev at XDP.
+func TestAnInjectedPacketFollowsRedirects(t *testing.T) {
+	in(t, hooksAndModes, func(t *testing.T, b *bench) {
+		d, to := b.detour('d', true, false), b.cube("probe", 2, map[string]any{"what": uint32(6)})
+		b.wire("alone")
+		b.host("c", "", to, 0)
+		b.host("e", "", to, 1)
+		b.g.Netdevs["alone"].Tcubes, b.g.Netdevs["e"].Tcubes = []CubeID{d.ID}, b.gates("g")
+		last := "probe2 leaves by e"
+		if b.typ != cube.TypeTC {
+			last = "gate3:0 out pass; gate3 leaves by e"
+		}
+		for _, tt := range []struct {
+			outputs []Output
+			want    string
+		}{
+			{[]Output{{Cube: to.ID}}, "detour1:0 in redirect 0; probe2:0 in send 1; " + last},
+			{[]Output{{Netdev: "c"}}, "detour1:0 in redirect 0; detour1 leaves by c"},
+			{nil, "detour1:0 in redirect 0; detour1 no-output"},
+		} {
+			d.Outputs = tt.outputs
+			b.commit()
+			if got := b.injects(Injection{Cube: d.ID, Frame: frame("there")}); got != tt.want {
+				t.Errorf("outputs %+v:\n%s, want\n%s", tt.outputs, got, tt.want)
+			}
+		}
+	})
+}

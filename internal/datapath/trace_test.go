@@ -83,7 +83,7 @@ func (b *bench) show(s step) string {
 	case link.StageProgram:
 		verdict := [...]string{"pass", "send", "drop", "flood", "up", "call", "namespace", "flood", "turn", "offer", "redirect"}[s.verdict]
 		switch verdict {
-		case "send", "offer":
+		case "send", "offer", "redirect":
 			verdict = fmt.Sprintf("%s %d", verdict, s.out)
 		case "drop", "up":
 			verdict = fmt.Sprintf("%s %d", verdict, s.reason)

@@ -104,6 +104,7 @@ func TestConstantsAreThoseOfTheHeaders(t *testing.T) {
 	for name, want := range map[string]int{
 		"PCN_MAX_CUBES": MaxCubes, "PCN_MAX_PORTS": MaxPorts, "PCN_PAGES": Pages, "PCN_SLOTS": Slots + 1,
 		"PCN_ENTRIES": Entries, "PCN_MAX_HOPS": DefaultHops, "PCN_SKIP": skipMark,
+		"PCN_REDIRECTED": redirectMark, "PCN_EXIT_OWN": OwnExit, "PCN_OUTPUT_EGRESS": outputEgress,
 	} {
 		if got, ok := defines[name]; !ok || got != want {
 			t.Errorf("%s is %d (there: %t), the linker takes it for %d", name, got, ok, want)
@@ -119,6 +120,7 @@ func TestEnumeratorsAreThoseOfTheHeaders(t *testing.T) {
 		"PCN_REASON_UNSPECIFIED": reasonUnspecified, "PCN_REASON_PASS": reasonPass, "PCN_REASON_NO_PEER": reasonNoPeer,
 		"PCN_REASON_BAD_PORT": reasonBadPort, "PCN_REASON_BAD_VERDICT": reasonBadVerdict,
 		"PCN_REASON_HOP_LIMIT": reasonHopLimit, "PCN_REASON_NO_PROGRAM": reasonNoProgram,
+		"PCN_REASON_REDIRECTED": reasonRedirected, "PCN_REASON_NO_OUTPUT": reasonNoOutput,
 		"PCN_REASON_FIRST": reasonFirst, "PCN_REASON_MAX": reasonMax,
 	}
 	types, err := btf.LoadSpecFromReader(bytes.NewReader(coreBytes(t, cube.TC)))

@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/datapath/bpfmap"
 	"github.com/polycube/polycube/internal/datapath/collect"
 	"github.com/polycube/polycube/internal/datapath/framework"
 	"github.com/polycube/polycube/internal/kernel"
@@ -122,8 +123,9 @@ func (n *Netdevs) DetachAll() error {
 		errs = append(errs, a.hold.detach(), n.promiscOff(s), n.undoForXDP(s))
 		delete(n.attached, s)
 	}
-	var ifindex, bits uint32
-	for it := n.prepared.Iterate(); it.Next(&ifindex, &bits); {
+	others := map[uint32]uint32{} // netdevs without a program, to which packets are redirected
+	errs = append(errs, bpfmap.ReadHash(n.prepared, others))
+	for ifindex := range others {
 		errs = append(errs, n.undoForXDP(spot{int(ifindex), kindXDP}))
 	}
 	return errors.Join(errs...)
