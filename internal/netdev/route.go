@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoRoute: the host cannot reach a destination, or must not.
+// ErrNoRoute says that the host cannot reach a destination, or must not.
 var ErrNoRoute = errors.New("no route")
 
 // Route is the way to a destination.
