@@ -36,14 +36,16 @@ type Limit struct {
 	ExceedDSCP   uint8     `json:"exceed-dscp"`
 }
 
-// The model's enumerations, in the order of the program's.
-type (
-	Direction uint32
-	Unit      uint32
-	Action    uint32
-)
+// Direction is an enumeration of the model, with the numbers of the program.
+type Direction uint32
 
-// Their values.
+// Unit is what a rate counts.
+type Unit uint32
+
+// Action is what happens to packets above the rate, with the numbers of enum policer_action.
+type Action uint32
+
+// Values of these.
 const (
 	Ingress Direction = iota
 	Egress

@@ -50,16 +50,15 @@ func upload(t *testing.T, l *bpftest.Lab, n int64) (arrived *atomic.Int64) {
 		t.Fatal(err)
 	}
 	arrived = new(atomic.Int64)
-	sent, received := make(chan error, 1), make(chan error, 1)
+	sent, received := make(chan struct{}), make(chan error, 1)
 	go func() {
+		defer close(sent)
 		block := make([]byte, 64<<10)
 		for left := n; n == 0 || left > 0; left -= int64(len(block)) {
 			if _, err := c.Write(block); err != nil {
-				sent <- err
-				return
+				return // the test ends
 			}
 		}
-		sent <- nil
 	}()
 	go func() {
 		block := make([]byte, 64<<10)
