@@ -28,14 +28,15 @@ struct pcn_ring_counts {
 
 /* PCN_RING(copies, 1 << 20); declares a ring of a cube: its size in bytes is a power of two, at
  * least a page. It survives what maps survive: relinks, restarts and updates. */
-#define PCN_RING(name, bytes)                                                              \
-	struct {                                                                           \
-		__uint(type, BPF_MAP_TYPE_RINGBUF);                                        \
-		__uint(max_entries, bytes);                                                \
-	} name SEC(".maps");                                                               \
-	PCN_MAP_FLAGS(name##_reader, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_ring_reader, 1, \
-		      BPF_F_MMAPABLE);                                                     \
-	PCN_MAP(name##_counts, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_ring_counts, 1)
+#define PCN_RING(name, bytes)                                                    \
+	struct {                                                                 \
+		__uint(type, BPF_MAP_TYPE_RINGBUF);                              \
+		__uint(max_entries, bytes);                                      \
+	} name SEC(".maps");                                                     \
+	PCN_DISPOSABLE PCN_MAP_FLAGS(name##_reader, BPF_MAP_TYPE_ARRAY, __u32,   \
+				     struct pcn_ring_reader, 1, BPF_F_MMAPABLE); \
+	PCN_DISPOSABLE PCN_MAP(name##_counts, BPF_MAP_TYPE_PERCPU_ARRAY, __u32,  \
+			       struct pcn_ring_counts, 1)
 
 /* Flags of a record: vlan_proto and vlan_tci are valid; a program at XDP wrote it. */
 #define PCN_RING_VLAN 1
