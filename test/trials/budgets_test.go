@@ -153,7 +153,8 @@ func TestTimedEachCubeForwardsSoon(t *testing.T) {
 		limit := pace.Stretch(attachBudget * time.Duration(allowed(s.Name, link.Call)) / verifiedBudget)
 		for _, typ := range hooks {
 			t.Run(s.Name+"/"+strings.ToLower(string(typ)), func(t *testing.T) {
-				l := bpftest.New(t, bpftest.Options{Type: typ, Mode: datapath.ModeAuto, Hosts: 2})
+				// Inlining follows in the background: nothing waits for it.
+				l := bpftest.New(t, bpftest.Options{Type: typ, Mode: datapath.ModeCall, Hosts: 2})
 				first, other := time.Hour, time.Hour
 				netns.Eventually(t, 4*bpftest.Patience, func() error { // the fastest counts
 					first = min(first, attach(l, s, 1))
