@@ -59,6 +59,9 @@ type Instance struct {
 	// changes may be reported in one call. If links change too, LinkChanged comes before it for a link that went
 	// down, and after it for one that is up.
 	PeerChanged func(port string, peer Peer)
+	// OutputChanged reports where the outputs of a transparent cube lead (list `outputs`), as PeerChanged reports the
+	// peers of ports. An output that is removed is not reported.
+	OutputChanged func(number uint8, peer Peer)
 	// ParentChanged is called when a transparent cube was attached or detached, and when a parameter of its parent
 	// changed: the configuration of the port, its peer, or the netdev. The calls come in the order of the changes,
 	// each with all information available at the time, and not before the change has taken effect; several changes

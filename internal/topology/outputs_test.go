@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/netdev"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 func TestRefusedOutputs(t *testing.T) {
@@ -134,4 +136,62 @@ func TestABrokenCubeKeepsItsOutputs(t *testing.T) {
 		t.Fatalf("broken: %+v", broken)
 	}
 	l.wantOutputs("without its service", "th1", datapath.Output{Number: 3, Netdev: "veth1"})
+}
+
+// leading is a filter that wants to know where its outputs lead.
+type leading struct {
+	toyFilter
+	mu    *sync.Mutex
+	heard map[uint8]cube.Peer
+}
+
+func (f *leading) OutputChanged(number uint8, p cube.Peer) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.heard[number] = p
+}
+
+func TestCubesHearWhereTheirOutputsLead(t *testing.T) {
+	var mu sync.Mutex
+	heard := map[uint8]cube.Peer{}
+	l := newLab(t)
+	model := strings.ReplaceAll(readFile(t, "testdata/toyfilter.yang"), "toyfilter", "leading")
+	l.extra = []cube.Service{{Model: model, New: func(e cube.Env) (cube.Instance, error) {
+		return instanceOf(&leading{toyFilter{toy{e, l.b}}, &mu, heard}), nil
+	}}}
+	l.restart()
+	device := netdev.Info{Name: "veth1", Index: 10, Up: true, Carrier: true, MTU: 1500, MAC: pkt.MAC("02:00:00:00:00:10")}
+	l.devs.set(device)
+	l.NetdevEvent(netdev.Event{Kind: netdev.Added, Info: device})
+	l.must(`create leading f1`, `create toybridge br1 <<< {"ports":[{"name":"p1"}]}`)
+	to := func(index int) cube.Peer {
+		return cube.Peer{Name: "veth1", Netdev: "veth1", Index: index, MTU: 1500, MAC: device.MAC}
+	}
+	for _, tt := range []struct {
+		step string
+		do   func()
+		want map[uint8]cube.Peer
+	}{
+		{"a netdev", func() { l.must(`post f1 outputs 3 <<< {"to":"veth1"}`) }, map[uint8]cube.Peer{3: to(10)}},
+		{"a port", func() { l.must(`post f1 outputs 15 <<< {"to":"br1:p1"}`) }, map[uint8]cube.Peer{15: {Name: "br1:p1"}}},
+		{"another device of the name", func() {
+			l.NetdevEvent(netdev.Event{Kind: netdev.Removed, Info: device})
+			device.Index = 11
+			l.NetdevEvent(netdev.Event{Kind: netdev.Added, Info: l.devs.set(device)})
+		}, map[uint8]cube.Peer{3: to(11)}},
+		{"what does not concern it", func() { l.must(`patch f1 loglevel <<< "DEBUG"`) }, map[uint8]cube.Peer{}},
+		{"an output that is removed", func() { l.must(`del f1 outputs 15`) }, map[uint8]cube.Peer{}},
+		{"another destination", func() { l.must(`patch f1 outputs 3 <<< {"to":"br1:p1"}`) }, map[uint8]cube.Peer{3: {Name: "br1:p1"}}},
+	} {
+		mu.Lock()
+		clear(heard)
+		mu.Unlock()
+		tt.do()
+		l.quiet()
+		mu.Lock()
+		if !reflect.DeepEqual(heard, tt.want) {
+			t.Errorf("%s: heard %+v, want %+v", tt.step, heard, tt.want)
+		}
+		mu.Unlock()
+	}
 }

@@ -250,6 +250,9 @@ func setEvents(i *cube.Instance, c any) {
 	if c, ok := c.(interface{ PeerChanged(string, cube.Peer) }); ok {
 		i.PeerChanged = c.PeerChanged
 	}
+	if c, ok := c.(interface{ OutputChanged(uint8, cube.Peer) }); ok {
+		i.OutputChanged = c.OutputChanged
+	}
 	if c, ok := c.(interface{ ParentChanged(cube.Parent) }); ok {
 		i.ParentChanged = c.ParentChanged
 	}

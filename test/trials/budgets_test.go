@@ -13,6 +13,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	_ "github.com/polycube/polycube/examples/cubes/ministate" // the examples have the same budgets
+	_ "github.com/polycube/polycube/examples/cubes/fastpath"
 	_ "github.com/polycube/polycube/examples/cubes/policer"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/datapath/link"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package neighbours notifies cubes of what is around them: transparent cubes of what they inherit from the place where they
-// are attached, standard cubes of what their ports are connected to. Both are recomputed after each change that may affect
+// are attached and of where their outputs lead, standard cubes of what their ports are connected to. Both are recomputed after each change that may affect
 // them, and a cube is notified if they differ from the last notification. One lock keeps the order. A notification is
 // composed when the cube is ready to receive it, so a burst of changes is one notification.
 package neighbours
@@ -82,7 +82,7 @@ func (n *Neighbours) Note(e netdev.Event) {
 	}
 }
 
-// Tell notifies transparent cubes of changes of their parents, and standard cubes of changes of their peers.
+// Tell notifies transparent cubes of changes of their parents and outputs, and standard cubes of changes of their peers.
 func (n *Neighbours) Tell() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -98,6 +98,7 @@ func (n *Neighbours) Tell() {
 			n.tellPeers(w, rec, u)
 			continue
 		}
+		n.tellOutputs(w, rec, u)
 		changed := u.Instance().ParentChanged
 		if changed == nil {
 			continue

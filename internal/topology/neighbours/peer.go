@@ -2,11 +2,12 @@
 
 package neighbours
 
-// What the ports of a standard cube are connected to.
+// What the ports of a standard cube are connected to, and where the outputs of a transparent cube lead.
 
 import (
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/netdev"
@@ -14,7 +15,8 @@ import (
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
-// peers is the last notification of a cube about the peers of its ports. The lock of the neighbours guards it.
+// peers is the last notification of a cube about the peers of its ports, or of its outputs, by name or number. The lock of
+// the neighbours guards it.
 type peers struct {
 	told map[string]cube.Peer
 	// news are the changes that are not delivered yet; while there are some, a call is in the mailbox.
@@ -27,27 +29,51 @@ func (n *Neighbours) tellPeers(w *unit.Snapshot, rec *world.Cube, u *unit.Unit) 
 	if changed == nil {
 		return
 	}
+	is := make(map[string]string, len(rec.Ports))
+	for name, port := range rec.Ports {
+		is[name] = port.Peer
+	}
+	n.tellChanges(w, u, "PeerChanged", is, changed)
+}
+
+// tellOutputs notifies a transparent cube of changes of the destinations of its outputs. n.mu is held.
+func (n *Neighbours) tellOutputs(w *unit.Snapshot, rec *world.Cube, u *unit.Unit) {
+	changed := u.Instance().OutputChanged
+	if changed == nil {
+		return
+	}
+	is := make(map[string]string, len(rec.Outputs))
+	for _, o := range rec.Outputs {
+		is[strconv.Itoa(int(o.Number))] = o.To
+	}
+	n.tellChanges(w, u, "OutputChanged", is, func(name string, p cube.Peer) {
+		number, _ := strconv.ParseUint(name, 10, 8) // it was written above
+		changed(uint8(number), p)
+	})
+}
+
+// tellChanges notifies a cube of what has changed since the last notification. n.mu is held.
+func (n *Neighbours) tellChanges(w *unit.Snapshot, u *unit.Unit, what string, is map[string]string, changed func(string, cube.Peer)) {
 	p := &n.of(u).peers
 	posted := len(p.news) > 0
 	if p.told == nil {
 		p.told, p.news = map[string]cube.Peer{}, map[string]cube.Peer{}
 	}
 	for name := range p.told {
-		if rec.Ports[name] == nil {
+		if _, there := is[name]; !there {
 			delete(p.told, name)
 			delete(p.news, name)
 		}
 	}
-	for name, port := range rec.Ports {
-		is := n.peerOf(w, port)
-		if !is.Equal(p.told[name]) {
-			p.told[name], p.news[name] = is, is
+	for name, text := range is {
+		if peer := n.peerOf(w, text); !peer.Equal(p.told[name]) {
+			p.told[name], p.news[name] = peer, peer
 		}
 	}
 	if posted || len(p.news) == 0 {
 		return
 	}
-	n.news.Tell(u, "PeerChanged", func() {
+	n.news.Tell(u, what, func() {
 		n.mu.Lock()
 		news := p.news
 		p.news = map[string]cube.Peer{}
@@ -58,10 +84,10 @@ func (n *Neighbours) tellPeers(w *unit.Snapshot, rec *world.Cube, u *unit.Unit) 
 	})
 }
 
-// peerOf returns what is known of a port's peer. A netdev that a request found before its event came is looked up.
-func (n *Neighbours) peerOf(w *unit.Snapshot, p *world.Port) cube.Peer {
-	out := cube.Peer{Name: p.Peer}
-	at, err := world.ParsePlace(p.Peer)
+// peerOf returns what is known of the peer of a port or output. A netdev that a request found before its event came is looked up.
+func (n *Neighbours) peerOf(w *unit.Snapshot, peer string) cube.Peer {
+	out := cube.Peer{Name: peer}
+	at, err := world.ParsePlace(peer)
 	if err != nil || at.Netdev == "" {
 		return out
 	}

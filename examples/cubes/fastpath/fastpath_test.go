@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fastpath_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/polycube/polycube/cube"
+	_ "github.com/polycube/polycube/examples/cubes/fastpath" // registers itself
+	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pace"
+	"github.com/polycube/polycube/test/pkt"
+)
+
+func TestMain(m *testing.M) { os.Exit(netns.CheckLeaks(m)) }
+
+// The machine between two networks, and a neighbour in the second.
+const (
+	ownMAC, sentMAC, neighbourMAC, senderMAC = "02:00:00:00:01:01", "02:00:00:00:02:01", "02:00:00:00:02:09", "02:00:00:00:01:09"
+	sender, neighbour                        = "10.0.1.9", "10.0.2.9"
+	sender6, neighbour6                      = "2001:db8:1::9", "2001:db8:2::9"
+)
+
+// routed is a host that forwards between veth1 and veth2 with a fast path on veth1, which knows one neighbour.
+func routed(t *testing.T, l *bpftest.Lab) {
+	t.Helper()
+	forwarding(l)
+	l.Lab.Run("ip", "link", "set", "veth1", "address", ownMAC)
+	l.Lab.Run("ip", "link", "set", "veth2", "address", sentMAC)
+	l.Lab.Run("ip", "neigh", "add", neighbour, "lladdr", neighbourMAC, "dev", "veth2", "nud", "permanent")
+	l.Lab.Run("ip", "neigh", "add", neighbour6, "lladdr", neighbourMAC, "dev", "veth2", "nud", "permanent")
+	l.Create("fastpath", "f", `{"outputs":[{"number":5,"to":"veth2"}]}`)
+	l.Attach("f", "veth1")
+	netns.Eventually(t, bpftest.Patience, func() error { // the MAC address and the output are known
+		if out, _, err := l.TryBytes("veth1", packet4(neighbour, 64)); err != nil || out.Fate != "f redirected" {
+			return fmt.Errorf("%+v, %w", out, err)
+		}
+		return nil
+	})
+}
+
+// forwarding gives the machine addresses in both networks and lets it forward.
+func forwarding(l *bpftest.Lab) {
+	l.Lab.Run("sysctl", "-q", "-w", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
+	for dev, addresses := range map[string][]string{"veth1": {"10.0.1.254/24", "2001:db8:1::fe/64"}, "veth2": {"10.0.2.254/24", "2001:db8:2::fe/64"}} {
+		l.Lab.Run("sysctl", "-q", "-w", "net.ipv6.conf."+dev+".disable_ipv6=0")
+		for _, a := range addresses {
+			args := []string{"addr", "add", a, "dev", dev}
+			if strings.Contains(a, ":") {
+				args = append(args, "nodad")
+			}
+			l.Lab.Run("ip", args...)
+		}
+	}
+}
+
+func packet4(to string, ttl uint8) []byte {
+	return framed(pkt.IPv4Header{From: sender, To: to, Protocol: pkt.ProtoUDP, TTL: ttl}.Packet(pkt.UDPDatagram(sender, to, 1, 2, make([]byte, 40))))
+}
+
+func packet6(to string, limit uint8) []byte {
+	return framed(pkt.IPv6Header{From: sender6, To: to, Next: pkt.ProtoUDP, HopLimit: limit}.Packet(pkt.UDPDatagram(sender6, to, 1, 2, make([]byte, 40))))
+}
+
+func framed(packet []byte) []byte { return pkt.Eth(senderMAC, ownMAC).IP(packet).Bytes() }
+
+// next is what the neighbour gets of a frame.
+func next(frame []byte) []byte {
+	out := pkt.Hop(bytes.Clone(frame))
+	copy(out, pkt.MAC(neighbourMAC))
+	copy(out[6:], pkt.MAC(sentMAC))
+	return out
+}
+
+func TestPacketsAreForwardedByTheRoutesOfTheHost(t *testing.T) {
+	bpftest.Each(t, bpftest.Options{Hosts: 2, Follow: true}, func(t *testing.T, l *bpftest.Lab) {
+		routed(t, l)
+		for what, frame := range map[string][]byte{"IPv4": packet4(neighbour, 64), "TTL 2": packet4(neighbour, 2), "IPv6": packet6(neighbour6, 64)} {
+			out, got := l.RunBytes("veth1", frame)
+			if want := (bpftest.Outcome{Verdict: "send", Fate: "f redirected"}); out != want || !bytes.Equal(got, next(frame)) {
+				t.Errorf("%s: %+v\n got %x\nwant %x", what, out, got, next(frame))
+			}
+		}
+	})
+}
+
+func TestTheStackGetsEverythingElse(t *testing.T) {
+	bpftest.Each(t, bpftest.Options{Hosts: 2, Follow: true}, func(t *testing.T, l *bpftest.Lab) {
+		routed(t, l)
+		wrongSum := packet4(neighbour, 64)
+		wrongSum[24]++
+		elsewhere := packet4(neighbour, 64)
+		elsewhere[5]++
+		back := packet4("10.0.1.8", 64)
+		l.Lab.Run("ip", "neigh", "add", "10.0.1.8", "lladdr", neighbourMAC, "dev", "veth1", "nud", "permanent")
+		for _, c := range []struct {
+			what    string
+			frame   []byte
+			counter string
+		}{
+			{"the last TTL", packet4(neighbour, 1), "exception"},
+			{"the last hop limit", packet6(neighbour6, 1), "exception"},
+			{"a wrong checksum", wrongSum, "exception"},
+			{"options", framed(pkt.IPv4Header{From: sender, To: neighbour, Protocol: pkt.ProtoUDP, TTL: 64, Options: []byte{1, 1, 1, 1}}.Packet(make([]byte, 40))), "exception"},
+			{"link-local", packet6("fe80::1", 64), "exception"},
+			{"multicast", packet6("ff02::1", 64), "exception"},
+			{"for the host", packet4("10.0.2.254", 64), "no-way"},
+			{"without a route", packet4("192.0.2.1", 64), "no-way"},
+			{"to a neighbour that is not resolved", packet4("10.0.2.8", 64), "no-way"},
+			{"for another station", elsewhere, "not-routed"},
+			{"ARP", pkt.Eth(senderMAC, ownMAC).ARPRequest(senderMAC, sender, "10.0.1.254").Bytes(), "not-routed"},
+			{"back where it came from", back, "no-output"},
+		} {
+			before := counters(l)
+			if got, want := l.Run("veth1", c.frame), (bpftest.Outcome{Verdict: "pass", Fate: "f pass"}); got != want {
+				t.Errorf("%s: %+v, want %+v", c.what, got, want)
+			}
+			for name, n := range counters(l) {
+				if n-before[name] != map[bool]uint64{true: 1}[name == c.counter] {
+					t.Errorf("%s: counter %s has grown by %d", c.what, name, n-before[name])
+				}
+			}
+		}
+		// Outputs that are removed, or lead elsewhere, are not used any more.
+		l.Set("DELETE", "f outputs 5", "")
+		if got, want := l.Run("veth1", packet4(neighbour, 64)), (bpftest.Outcome{Verdict: "pass", Fate: "f pass"}); got != want {
+			t.Errorf("without an output: %+v, want %+v", got, want)
+		}
+		l.Set("POST", "f outputs 7", `{"to":"veth2"}`)
+		netns.Eventually(t, bpftest.Patience, func() error {
+			if out, _, err := l.TryBytes("veth1", packet4(neighbour, 64)); err != nil || out.Fate != "f redirected" {
+				return fmt.Errorf("with another output: %+v, %w", out, err)
+			}
+			return nil
+		})
+	})
+}
+
+// counters reads what the stack got.
+func counters(l *bpftest.Lab) map[string]uint64 {
+	out := map[string]uint64{}
+	for _, name := range []string{"not-routed", "exception", "no-way", "no-output"} {
+		var n uint64
+		if _, err := fmt.Sscan(strings.Trim(l.Read("f to-stack "+name), `"`), &n); err != nil {
+			panic(err)
+		}
+		out[name] = n
+	}
+	return out
+}
+
+// TestHostsTalkThroughTheFastPath: TCP and ping between two networks, in both directions, at each hook. The stack resolves
+// neighbours and answers what has expired.
+func TestHostsTalkThroughTheFastPath(t *testing.T) {
+	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPSKB, cube.TypeXDPDRV} {
+		t.Run(strings.ToLower(string(typ)), func(t *testing.T) {
+			t.Parallel()
+			o := bpftest.Options{Type: typ, Hosts: 2, Follow: true}
+			if typ != cube.TypeTC {
+				o.Host = []netns.Option{netns.WithoutTxChecksum(), netns.WithGRO()}
+			}
+			l := bpftest.New(t, o)
+			forwarding(l)
+			l.CreateAll(`[{"name":"a","service-name":"fastpath","type":"` + string(typ) + `","outputs":[{"number":0,"to":"veth2"}]},
+				{"name":"b","service-name":"fastpath","type":"` + string(typ) + `","outputs":[{"number":0,"to":"veth1"}]}]`)
+			l.Attach("a", "veth1")
+			l.Attach("b", "veth2")
+			for i, h := range l.Hosts {
+				h.Run("ip", "addr", "add", fmt.Sprintf("10.0.%d.1/24", i+1), "dev", netns.Inner)
+				h.Run("ip", "route", "add", "default", "via", fmt.Sprintf("10.0.%d.254", i+1))
+			}
+			near, far := l.Hosts[0], l.Hosts[1]
+			near.Reaches(t, bpftest.Patience, "10.0.2.1", netns.PingOptions{Count: 20})
+			far.AnswerLines("10.0.2.1:7000", func(_ net.Addr, line string) string { return line })
+			if err := talks(near, "10.0.2.1:7000"); err != nil {
+				t.Error(err)
+			}
+			for _, name := range []string{"a", "b"} {
+				if fates := l.Fates(name); fates["redirected"] < 20 {
+					t.Errorf("%s: %v, want most packets redirected", name, fates)
+				}
+			}
+			if out, err := near.Command("ping", "-c", "1", "-W", "5", "-t", "1", "10.0.2.1").CombinedOutput(); !strings.Contains(string(out), "10.0.1.254") ||
+				!strings.Contains(string(out), "Time to live exceeded") {
+				t.Errorf("a packet with TTL 1: %v, %s", err, out)
+			}
+		})
+	}
+}
+
+// talks exchanges lines of 10 KB.
+func talks(from *netns.Node, address string) error {
+	return from.Do(func() error {
+		c, err := net.DialTimeout("tcp", address, pace.Stretch(10*time.Second))
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		line := append(bytes.Repeat([]byte("x"), 10_000), '\n')
+		got := make([]byte, len(line))
+		for range 50 {
+			if err := c.SetDeadline(time.Now().Add(pace.Stretch(10 * time.Second))); err != nil {
+				return err
+			}
+			if _, err := c.Write(line); err != nil {
+				return err
+			}
+			for n := 0; n < len(got); {
+				m, err := c.Read(got[n:])
+				if err != nil {
+					return err
+				}
+				n += m
+			}
+			if !bytes.Equal(got, line) {
+				return errors.New("the answer differs")
+			}
+		}
+		return nil
+	})
+}
+
+func TestExamplesOfTheReadme(t *testing.T) { bpftest.Readme(t, "README.md") }
