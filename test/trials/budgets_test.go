@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
-	_ "github.com/polycube/polycube/examples/cubes/ministate" // the examples have the same budgets
-	_ "github.com/polycube/polycube/examples/cubes/fastpath"
+	_ "github.com/polycube/polycube/examples/cubes/fastpath" // the examples have the same budgets
+	_ "github.com/polycube/polycube/examples/cubes/ministate"
 	_ "github.com/polycube/polycube/examples/cubes/policer"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/datapath/link"
