@@ -53,7 +53,7 @@ var exceptions = []exception{
 	{"bridge", link.Inline, 82_000, "2026-11-25", 74_438, "6.12", "inlined in the background; in the program twice if it has a cube as peer"},
 	{"ministate", link.Call, 70_000, "2026-11-25", 63_405, "6.18", "31,000 are the tracking of connections, 23,000 the search for a rule"},
 	{"ministate", link.Inline, 68_000, "2026-11-25", 61_060, "6.18", "as in call mode"},
-	{"nat", link.Call, 132_000, "2026-11-25", 119_834, "6.18", "all features at once, which few configurations use; to be built on the shared connections"},
+	{"nat", link.Call, 132_000, "2026-11-25", 119_834, "6.18", "all features at once, which few configurations use"},
 	{"nat", link.Inline, 150_000, "2026-11-25", 135_605, "6.18", "as in call mode"},
 	{"pbforwarder", link.Call, 31_000, "2026-11-25", 27_713, "6.18", "23,000 are the search for a rule, which a program has once"},
 	{"pbforwarder", link.Inline, 30_000, "2026-11-25", 26_314, "6.18", "as in call mode"},
