@@ -54,7 +54,9 @@ func takeObjects(t *testing.T, dir string) {
 	t.Helper()
 	var newest time.Time
 	objects := map[string]time.Time{}
-	for _, folder := range []string{"bpf", "cubes", "internal", "test", "examples", "Makefile"} {
+	for _, folder := range []string{
+		"bpf", "bucket", "classifier", "conntrack", "cube", "cubes", "examples", "fdb", "internal", "ring", "test", "Makefile",
+	} {
 		err := filepath.WalkDir(filepath.Join(root, folder), func(name string, e os.DirEntry, err error) error {
 			if err != nil || e.IsDir() {
 				return err
