@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -28,7 +29,7 @@ func hello(t testing.TB, name string) []byte {
 	if _, err := io.ReadFull(server, body); err != nil {
 		t.Fatal(err)
 	}
-	return append(head, body...)
+	return slices.Concat(head, body)
 }
 
 // split puts the handshake of a record into two records.
