@@ -22,8 +22,8 @@ type Maps interface {
 	Map(name string) (*ebpf.Map, error)
 }
 
-// ReaderSuffix and CountsSuffix name the maps that PCN_RING declares besides the ring: what its reader writes, and what
-// programs count.
+// ReaderSuffix and CountsSuffix name the two maps that PCN_RING declares with the ring: one that its reader writes, and the
+// counters of programs.
 const (
 	ReaderSuffix = "_reader"
 	CountsSuffix = "_counts"

@@ -13,10 +13,9 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// growthKB is how much resident memory may grow with a thorough garbage collector: the heap varies more otherwise. It grows by
-// 6 to 8 MB in 1,000 cubes, and by 7 in 2,500, so it is no leak by cube; which of the daemon's caches that is has not been
-// found. A model or a program that is not freed takes more than 20 KB per cube, which is 20 MB.
-const growthKB = 10 << 10
+// growthKB is how much resident memory may grow with a thorough garbage collector: the heap varies by 8 MB otherwise. A
+// model or a program that is not freed takes more than 20 KB per cube.
+const growthKB = 6 << 10
 
 func TestCubesLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
@@ -25,7 +24,7 @@ func TestCubesLeaveNothingBehind(t *testing.T) {
 		rounds *= 50
 	}
 	m := newMachine(t)
-	m.env = []string{"GOGC=20"}
+	m.env = []string{"GOGC=5"}
 	d := m.Start()
 	hosts := threeHosts(d.machine, v4)
 	d.lab.Host("veth4", "")
