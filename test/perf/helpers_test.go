@@ -35,7 +35,9 @@ var unmeasured = []string{
 	// Measured in the forwarder, by the part "pbforwarder": what a search costs depends on the rules;
 	// the reader and the counter are part of it.
 	"pcn_classify_set", "pcn_classify_fields", "pcn_classify_read", "pcn_classify", "pcn_classify_packet",
-	"pcn_classify_key", "pcn_count_rule",
+	"pcn_classify_key", "pcn_count_rule", "pcn_count_rule_packets",
+	// Measured by the part "slowpath": what it costs depends on the length of the copy.
+	"pcn_ring_packet",
 	// Measured by BenchmarkTable of package conntrack/table: what they cost depends on the connections.
 	"pcn_conntrack_key", "pcn_conntrack_entry", "pcn_conntrack_generation", "pcn_conntrack_end", "pcn_conntrack_find",
 	"pcn_conntrack_open", "pcn_conntrack_begin", "pcn_conntrack_track", "pcn_conntrack_known", "pcn_conntrack_accept",

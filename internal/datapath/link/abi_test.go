@@ -91,14 +91,16 @@ func TestContextOffsetsAreTheKernels(t *testing.T) {
 }
 
 func TestConstantsAreThoseOfTheHeaders(t *testing.T) {
-	text, err := os.ReadFile("../../../bpf/core/abi.h")
-	if err != nil {
-		t.Fatal(err)
-	}
 	defines := map[string]int{}
-	for _, m := range regexp.MustCompile(`(?m)^#define (\w+) (\w+)`).FindAllSubmatch(text, -1) {
-		if n, err := strconv.ParseInt(string(m[2]), 0, 64); err == nil {
-			defines[string(m[1])] = int(n)
+	for _, header := range []string{"core/abi.h", "include/pcn/md.h"} {
+		text, err := os.ReadFile("../../../bpf/" + header)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^#define (\w+) (\w+)`).FindAllSubmatch(text, -1) {
+			if n, err := strconv.ParseInt(string(m[2]), 0, 64); err == nil {
+				defines[string(m[1])] = int(n)
+			}
 		}
 	}
 	for name, want := range map[string]int{

@@ -127,20 +127,23 @@ func TestWhatIsRefusedChangesNothing(t *testing.T) {
 	}
 }
 
-func TestATransparentCubeThatAnXDPCubeSendsPastIsRefused(t *testing.T) {
+func TestWhatAnXDPCubeSendsPassesTheCubesOnTheNetdev(t *testing.T) {
 	w := after(t, Op{Verb: AddCube, Cube: "c1", To: Bridge, Value: "XDP_DRV"}, Op{Verb: AddPort, At: "c1:p1"},
-		Op{Verb: AddCube, Cube: "t1", To: Transparent, Value: "XDP_SKB"}, Op{Verb: Attach, Cube: "t1", To: "d1", Value: "first"})
-	if err := w.Apply(Op{Verb: Connect, At: "c1:p1", To: "d1"}); !errors.Is(err, ErrRefused) {
-		t.Errorf("connected all the same: %v", err)
+		Op{Verb: AddPort, At: "c1:p2"}, Op{Verb: Connect, At: "c1:p2", To: "d2"},
+		Op{Verb: AddCube, Cube: "t1", To: Transparent, Value: "XDP_SKB"}, Op{Verb: Attach, Cube: "t1", To: "d1", Value: "first"},
+		Op{Verb: Connect, At: "c1:p1", To: "d1"})
+	o := NewOutcome()
+	w.FromHost("d2", Broadcast, o)
+	if o.Arrive["d1"] != 1 || o.Tx["c1:p1"] != 1 || o.Fates["t1"]["pass"] != 1 {
+		t.Errorf("a frame through the cube: %+v", o)
 	}
-	if err := w.Apply(Op{Verb: Connect, At: "c1:p1", To: "d2"}); err != nil {
-		t.Error(err)
+	if err := w.Apply(Op{Verb: Set, Cube: "t1", To: "egress-action", Value: "DROP"}); err != nil {
+		t.Fatal(err)
 	}
-	if err := w.Apply(Op{Verb: Detach, Cube: "t1", To: "d1"}); err != nil {
-		t.Error(err)
-	}
-	if err := w.Apply(Op{Verb: Attach, Cube: "t1", To: "d2", Value: "first"}); !errors.Is(err, ErrRefused) {
-		t.Errorf("attached all the same: %v", err)
+	o = NewOutcome()
+	w.FromHost("d2", Broadcast, o)
+	if o.Arrive["d1"] != 0 || o.Fates["t1"]["egress-drop"] != 1 {
+		t.Errorf("a frame that the cube drops: %+v", o)
 	}
 }
 

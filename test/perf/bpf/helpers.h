@@ -34,6 +34,7 @@
 	X(COST_pcn_fdb_aged)             \
 	X(COST_pcn_count)                \
 	X(COST_pcn_count_packet)         \
+	X(COST_pcn_count_packets)        \
 	X(COST_pcn_bucket_take)          \
 	X(COST_pcn_ct_tcp)               \
 	X(COST_pcn_ct_udp)               \
@@ -72,6 +73,7 @@
 	X(COST_pcn_csum_l4)              \
 	X(COST_pcn_vlan_tag)             \
 	X(COST_pcn_load_bytes)           \
+	X(COST_pcn_load_first)           \
 	X(COST_pcn_frame_len)            \
 	X(COST_pcn_is_ipv6_extension)    \
 	X(COST_pcn_flow_read)            \
@@ -169,8 +171,10 @@ PCN_INLINE void tally(const struct pcn_md *md, __u32 what)
 		HIDE(zero);
 		if (what == COST_pcn_count)
 			pcn_count(&counters, zero);
-		else
+		else if (what == COST_pcn_count_packet)
 			pcn_count_packet(&packets, &zero, md->packet_len);
+		else
+			pcn_count_packets(&packets, &zero, 2, md->packet_len);
 	}
 }
 
@@ -373,6 +377,7 @@ PCN_INLINE void keep(const struct pcn_md *md, const __u32 what)
 		break;
 	case COST_pcn_count:
 	case COST_pcn_count_packet:
+	case COST_pcn_count_packets:
 		tally(md, what);
 		break;
 	case COST_pcn_bucket_take:

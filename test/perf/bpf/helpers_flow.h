@@ -36,6 +36,8 @@ PCN_INLINE void flows(struct CTXTYPE *ctx, struct pcn_md *md, __u32 what)
 			KEEP(pcn_get_flow_hash(md, &to->flow));
 		else if (what == COST_pcn_load_bytes)
 			KEEP(pcn_load_bytes(ctx, 14, to->bytes, sizeof(to->bytes)));
+		else if (what == COST_pcn_load_first)
+			KEEP(pcn_load_first(ctx, to->bytes, i + 1, sizeof(to->bytes)));
 		else if (what == COST_pcn_frame_len)
 			KEEP(pcn_frame_len(ctx));
 	}
@@ -44,7 +46,8 @@ PCN_INLINE void flows(struct CTXTYPE *ctx, struct pcn_md *md, __u32 what)
 /* True for the cases of flows(). */
 PCN_INLINE int is_flow_case(const __u32 what)
 {
-	return what == COST_pcn_load_bytes || what == COST_pcn_frame_len ||
+	return what == COST_pcn_load_bytes || what == COST_pcn_load_first ||
+	       what == COST_pcn_frame_len ||
 	       (what >= COST_pcn_flow_read && what <= COST_pcn_get_flow_hash);
 }
 
