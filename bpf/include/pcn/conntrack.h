@@ -238,12 +238,16 @@ PCN_INLINE int pcn_conntrack_claim(struct pcn_conntrack_line *line, __u32 word)
 	return 0;
 }
 
-/* Internal: ends all tentative entries with the same key and a higher number than `mine`. Returns the number of
+/* Internal: ends all tentative entries with the key of `mine` and a higher number in a line. Returns the number of
  * the first that is open, or has a lower number, because of which `mine` gives way; 0 if there is
- * none. */
-PCN_INLINE __u32 pcn_conntrack_contest(struct pcn_conntrack_line *line, __u32 mine,
-				       const struct pcn_conntrack_key *key)
+ * none. In each program, the verifier processes it once. */
+PCN_GLOBAL __u32 pcn_conntrack_contest(__u32 lines, __u64 hash, __u32 next, __u32 mine)
 {
+	struct pcn_conntrack_line *line = pcn_conntrack_line(lines, hash, next);
+	struct pcn_conntrack_entry *own = pcn_conntrack_at(mine & PCN_CONNTRACK_NUMBER);
+
+	if (!line || !own)
+		return 0;
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < PCN_CONNTRACK_WORDS; i++) {
 		__u32 word = PCN_CONNTRACK_ONCE(line->word[i]), status;
@@ -255,7 +259,7 @@ PCN_INLINE __u32 pcn_conntrack_contest(struct pcn_conntrack_line *line, __u32 mi
 			:
 			:
 			: "memory"); /* else the key is read before the loop, and on the stack in it */
-		struct pcn_conntrack_entry *e = pcn_conntrack_match(word, key);
+		struct pcn_conntrack_entry *e = pcn_conntrack_match(word, &own->key);
 		if (!e)
 			continue;
 		status = PCN_CONNTRACK_ONCE(e->status);
@@ -334,14 +338,10 @@ PCN_INLINE int pcn_conntrack_publish(struct pcn_conntrack_control *control,
 	if (lines >> 32 && !pcn_conntrack_insert_also(lines >> 32, hash, mine))
 		return pcn_conntrack_lose(e, 0);
 	/* All CPUs claim before they look, so of two, at least one sees the other. */
+	winner = pcn_conntrack_contest(lines, hash, 0, mine);
 	line = pcn_conntrack_line(lines, hash, 0);
-	if (line)
-		winner = pcn_conntrack_contest(line, mine, &e->key);
-	if (!winner && line && PCN_CONNTRACK_ONCE(line->beyond)) {
-		line = pcn_conntrack_line(lines, hash, 1);
-		if (line)
-			winner = pcn_conntrack_contest(line, mine, &e->key);
-	}
+	if (!winner && line && PCN_CONNTRACK_ONCE(line->beyond))
+		winner = pcn_conntrack_contest(lines, hash, 1, mine);
 	if (!winner &&
 	    __sync_val_compare_and_swap(&e->status, PCN_CONNTRACK_IS_TENTATIVE,
 					PCN_CONNTRACK_IS_OPEN) == PCN_CONNTRACK_IS_TENTATIVE)
