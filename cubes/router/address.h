@@ -48,43 +48,16 @@ PCN_INLINE int router_maybe_own(__u32 folded)
 	return o && (o->bits[(bit >> 6) & (ROUTER_OWN_BITS / 64 - 1)] >> (bit & 63) & 1);
 }
 
-/* Sources that are never valid (RFC 1812 5.3.7, RFC 6890), in host byte order: 0/8, 127/8, 224/4
- * and 240/4. */
-PCN_INLINE int router_martian_source4(__u32 source)
-{
-	return source - 0x01000000 >= 0xdf000000 || source >> 24 == 127;
-}
-
-/* Destinations that a router refuses: the same, without multicast and broadcast, which were checked
+/* Destinations that a router refuses: martians, without multicast and broadcast, which were checked
  * before. */
 PCN_INLINE int router_martian_destination4(__u32 destination)
 {
-	return router_martian_source4(destination);
+	return pcn_ipv4_is_martian(destination);
 }
 
 PCN_INLINE int router_link_local4(__u32 address)
 {
 	return address >> 16 == 0xa9fe;
-}
-
-/* Never valid on a link: unspecified, loopback, and IPv4-mapped or -compatible (RFC 6890). One
- * comparison reduces the verifier's work: a product is 0 if a factor is. */
-PCN_INLINE int router_martian6(const struct in6_addr *a)
-{
-	const __be32 *w = a->in6_u.u6_addr32;
-
-	return !((w[0] | w[1]) | (__u64)w[2] * (w[2] ^ bpf_htonl(0xffff)));
-}
-
-PCN_INLINE int router_multicast6(const struct in6_addr *a)
-{
-	return a->in6_u.u6_addr8[0] == 0xff;
-}
-
-/* fe80::/10 */
-PCN_INLINE int router_link_local6(const struct in6_addr *a)
-{
-	return (a->in6_u.u6_addr32[0] & bpf_htonl(0xffc00000)) == bpf_htonl(0xfe800000);
 }
 
 PCN_INLINE int router_unspecified6(const struct in6_addr *a)

@@ -47,7 +47,7 @@ PCN_INLINE int router_on_link4(__be32 address, __u16 port)
 
 PCN_INLINE int router_on_link6(const struct in6_addr *address, __u16 port)
 {
-	if (router_link_local6(address))
+	if (pcn_ipv6_is_link_local(address))
 		return 1;
 	__u32 index = router_route6(address);
 	struct router_next_hop *hop = bpf_map_lookup_elem(&next_hops, &index);
@@ -166,7 +166,7 @@ PCN_GLOBAL int router_nd(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u
 			return router_control(ctx, md, ROUTER_ND);
 		return router_punt(ctx, md, ROUTER_ND, ROUTER_CLASS_CONTROL, md->in_port, 0);
 	}
-	if (nd->code || router_nd_sum(ip, nd) != 0xffff || router_multicast6(&nd->target))
+	if (nd->code || router_nd_sum(ip, nd) != 0xffff || pcn_ipv6_is_multicast(&nd->target))
 		return pcn_pkt_drop(ctx, md, ROUTER_BAD_HEADER);
 	__u64 sender_mac = pcn_mac(nd->mac);
 

@@ -123,7 +123,7 @@ PCN_INLINE int router_ip4(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_cur
 		if (reason)
 			return pcn_pkt_drop(ctx, md, reason);
 	}
-	if (router_martian_source4(source) && (source || destination != 0xffffffff))
+	if (pcn_ipv4_is_martian(source) && (source || destination != 0xffffffff))
 		return pcn_pkt_drop(ctx, md, ROUTER_MARTIAN_SOURCE);
 	if (router_maybe_own(from ^ bpf_htonl(0xffff)) && !pcn_turned(md) &&
 	    router_find4(from) == ROUTER_HOP_LOCAL)
@@ -172,11 +172,11 @@ PCN_INLINE int router_ip6(struct CTXTYPE *ctx, struct pcn_md *md, const struct r
 		return pcn_pkt_drop(ctx, md, ROUTER_BAD_HEADER);
 	p.ttl = ip->hop_limit;
 	p.key.port = md->in_port;
-	int multicast = router_multicast6(&ip->daddr);
-	int link_local = router_link_local6(&ip->saddr);
+	int multicast = pcn_ipv6_is_multicast(&ip->daddr);
+	int link_local = pcn_ipv6_is_link_local(&ip->saddr);
 
-	if (router_multicast6(&ip->saddr) ||
-	    (router_martian6(&ip->saddr) && !(multicast && router_unspecified6(&ip->saddr))))
+	if (pcn_ipv6_is_multicast(&ip->saddr) ||
+	    (pcn_ipv6_is_martian(&ip->saddr) && !(multicast && router_unspecified6(&ip->saddr))))
 		return pcn_pkt_drop(ctx, md, ROUTER_MARTIAN_SOURCE);
 	if (router_maybe_own(router_fold6(&ip->saddr)) && !pcn_turned(md)) {
 		pcn_address_set6(p.key.address, &ip->saddr);
@@ -188,10 +188,10 @@ PCN_INLINE int router_ip6(struct CTXTYPE *ctx, struct pcn_md *md, const struct r
 	}
 	if (multicast)
 		goto local;
-	if (router_martian6(&ip->daddr))
+	if (pcn_ipv6_is_martian(&ip->daddr))
 		return pcn_pkt_drop(ctx, md, ROUTER_MARTIAN_DESTINATION);
 	pcn_address_set6(p.key.address, &ip->daddr);
-	if (router_link_local6(&ip->daddr)) { /* only valid on its own link */
+	if (pcn_ipv6_is_link_local(&ip->daddr)) { /* only valid on its own link */
 		if (bpf_map_lookup_elem(&addresses, &p.key))
 			goto local;
 		return pcn_pkt_drop(ctx, md, ROUTER_LINK_LOCAL);

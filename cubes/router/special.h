@@ -113,7 +113,7 @@ PCN_GLOBAL int router_local6(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
 	struct ipv6hdr *ip = eth ? pcn_parse_ipv6(&c) : NULL;
 	if (!ip)
 		return pcn_pkt_drop(ctx, md, ROUTER_TRUNCATED);
-	multicast = router_multicast6(&ip->daddr);
+	multicast = pcn_ipv6_is_multicast(&ip->daddr);
 	int group = router_destination(eth) & 1;
 	pcn_address_set6(key.address, &ip->daddr);
 	pcn_address_set6(source.address, &ip->saddr);

@@ -110,6 +110,35 @@ PCN_INLINE struct ipv6hdr *pcn_parse_ipv6(struct pcn_cursor *c)
 	return ip && ip->version == 6 ? ip : NULL;
 }
 
+/* True for IPv4 addresses, in host byte order, that are never valid as a source (RFC 1812 5.3.7, RFC
+ * 6890): 0/8, 127/8, 224/4 and 240/4. */
+PCN_INLINE int pcn_ipv4_is_martian(__u32 address)
+{
+	return address - 0x01000000 >= 0xdf000000 || address >> 24 == 127;
+}
+
+/* True for IPv6 addresses that are never valid on a link: unspecified, loopback, and IPv4-mapped or
+ * -compatible (RFC 6890). */
+PCN_INLINE int pcn_ipv6_is_martian(const struct in6_addr *a)
+{
+	const __be32 *w = a->in6_u.u6_addr32;
+
+	/* One comparison reduces the verifier's work: a product is 0 if a factor is. */
+	return !((w[0] | w[1]) | (__u64)w[2] * (w[2] ^ bpf_htonl(0xffff)));
+}
+
+/* True for ff00::/8. */
+PCN_INLINE int pcn_ipv6_is_multicast(const struct in6_addr *a)
+{
+	return a->in6_u.u6_addr8[0] == 0xff;
+}
+
+/* True for fe80::/10. */
+PCN_INLINE int pcn_ipv6_is_link_local(const struct in6_addr *a)
+{
+	return (a->in6_u.u6_addr32[0] & bpf_htonl(0xffc00000)) == bpf_htonl(0xfe800000);
+}
+
 /* The ports at the start of TCP, UDP, UDP-Lite, SCTP and DCCP. */
 struct pcn_ports {
 	__be16 source;

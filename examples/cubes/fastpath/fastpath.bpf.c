@@ -5,10 +5,7 @@
  * answer at once goes to the stack, which resolves neighbours, answers, fragments and sends errors:
  * no packet is dropped here that the stack would forward. */
 #include <pcn/cube.h>
-#include <pcn/csum.h>
-
-#define AF_INET 2
-#define AF_INET6 10
+#include <pcn/hostfib.h>
 
 enum fastpath_counter {
 	FASTPATH_NOT_ROUTED,
@@ -36,46 +33,6 @@ PCN_INLINE int to_stack(struct CTXTYPE *ctx, struct pcn_md *md, enum fastpath_co
 	return pcn_pkt_pass(ctx, md);
 }
 
-/* Prepares the lookup for an IPv4 packet. 0: only the stack can forward it. */
-PCN_INLINE int ask4(struct pcn_cursor *c, struct bpf_fib_lookup *q)
-{
-	struct iphdr *ip = pcn_cursor_take(c, sizeof(*ip));
-
-	if (!ip || ip->version != 4 || ip->ihl != 5 || ip->ttl <= 1 ||
-	    !pcn_ipv4_checksum_ok(ip, c->end))
-		return 0;
-	q->family = AF_INET;
-	q->l4_protocol = ip->protocol;
-	q->tos = ip->tos;
-	q->ipv4_src = ip->saddr;
-	q->ipv4_dst = ip->daddr;
-#ifdef PCN_XDP
-	q->tot_len =
-		bpf_ntohs(ip->tot_len); /* at TC, the kernel knows the segments of a superframe */
-#endif
-	return 1;
-}
-
-/* The same for IPv6. */
-PCN_INLINE int ask6(struct pcn_cursor *c, struct bpf_fib_lookup *q)
-{
-	struct ipv6hdr *ip = pcn_parse_ipv6(c);
-
-	if (!ip || ip->hop_limit <= 1 || ip->nexthdr == IPPROTO_HOPOPTS ||
-	    ip->daddr.in6_u.u6_addr8[0] == 0xff || ip->daddr.in6_u.u6_addr8[0] == 0xfe ||
-	    ip->saddr.in6_u.u6_addr8[0] == 0xfe)
-		return 0;
-	q->family = AF_INET6;
-	q->l4_protocol = ip->nexthdr;
-	q->flowinfo = *(__be32 *)ip & bpf_htonl(0x0fffffff);
-	pcn_address_set6(q->ipv6_src, &ip->saddr);
-	pcn_address_set6(q->ipv6_dst, &ip->daddr);
-#ifdef PCN_XDP
-	q->tot_len = bpf_ntohs(ip->payload_len) + sizeof(*ip);
-#endif
-	return 1;
-}
-
 /* Writes the frame for the next hop. 0, or -1 if it has become shorter. */
 PCN_INLINE int write_hop(struct CTXTYPE *ctx, const struct bpf_fib_lookup *q)
 {
@@ -88,7 +45,7 @@ PCN_INLINE int write_hop(struct CTXTYPE *ctx, const struct bpf_fib_lookup *q)
 		return -1;
 	__builtin_memcpy(eth->h_dest, q->dmac, ETH_ALEN);
 	__builtin_memcpy(eth->h_source, q->smac, ETH_ALEN);
-	if (q->family == AF_INET) {
+	if (eth->h_proto == bpf_htons(ETH_P_IP)) {
 		struct iphdr *ip = packet;
 		__be16 *word = packet + 8, was = *word;
 
@@ -113,7 +70,7 @@ PCN_INGRESS
 
 	if (!own)
 		return to_stack(ctx, md, FASTPATH_NOT_ROUTED);
-	pcn_cursor_open(&c, ctx, sizeof(struct ethhdr) + sizeof(struct ipv6hdr));
+	pcn_cursor_open(&c, ctx, sizeof(struct ethhdr) + sizeof(struct ipv6hdr) + 4);
 	struct ethhdr *eth = pcn_parse_eth(&c);
 	if (!eth || pcn_mac(eth->h_dest) != own->mac)
 		return to_stack(ctx, md, FASTPATH_NOT_ROUTED);
@@ -121,18 +78,15 @@ PCN_INGRESS
 	if (ctx->vlan_present)
 		return to_stack(ctx, md, FASTPATH_NOT_ROUTED);
 #endif
-	q.ifindex = own->index;
-	if (eth->h_proto == bpf_htons(ETH_P_IP)) {
-		if (!ask4(&c, &q))
-			return to_stack(ctx, md, FASTPATH_EXCEPTION);
-	} else if (eth->h_proto == bpf_htons(ETH_P_IPV6)) {
-		if (!ask6(&c, &q))
-			return to_stack(ctx, md, FASTPATH_EXCEPTION);
-	} else {
+	if (eth->h_proto != bpf_htons(ETH_P_IP) && eth->h_proto != bpf_htons(ETH_P_IPV6))
 		return to_stack(ctx, md, FASTPATH_NOT_ROUTED);
-	}
-	if (bpf_fib_lookup(ctx, &q, sizeof(q), 0) != BPF_FIB_LKUP_RET_SUCCESS)
+	q.ifindex = own->index;
+	switch (pcn_hostfib_ask(ctx, eth->h_proto, &c, &q)) {
+	case PCN_HOSTFIB_EXCEPTION:
+		return to_stack(ctx, md, FASTPATH_EXCEPTION);
+	case PCN_HOSTFIB_NO_ROUTE:
 		return to_stack(ctx, md, FASTPATH_NO_WAY);
+	}
 	index = q.ifindex;
 	output = bpf_map_lookup_elem(&output_of, &index);
 	if (!output ||

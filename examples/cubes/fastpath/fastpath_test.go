@@ -101,6 +101,13 @@ func TestTheStackGetsEverythingElse(t *testing.T) {
 		elsewhere[5]++
 		back := packet4("10.0.1.8", 64)
 		l.Lab.Run("ip", "neigh", "add", "10.0.1.8", "lladdr", neighbourMAC, "dev", "veth1", "nud", "permanent")
+		l.Lab.Run("ip", "rule", "add", "ipproto", "udp", "dport", "53", "blackhole")
+		from := func(source string) []byte {
+			return framed(pkt.IPv4Header{From: source, To: neighbour, Protocol: pkt.ProtoUDP, TTL: 64}.Packet(make([]byte, 40)))
+		}
+		from6 := func(source string) []byte {
+			return framed(pkt.IPv6Header{From: source, To: neighbour6, Next: pkt.ProtoUDP, HopLimit: 64}.Packet(make([]byte, 40)))
+		}
 		for _, c := range []struct {
 			what    string
 			frame   []byte
@@ -112,6 +119,11 @@ func TestTheStackGetsEverythingElse(t *testing.T) {
 			{"options", framed(pkt.IPv4Header{From: sender, To: neighbour, Protocol: pkt.ProtoUDP, TTL: 64, Options: []byte{1, 1, 1, 1}}.Packet(make([]byte, 40))), "exception"},
 			{"link-local", packet6("fe80::1", 64), "exception"},
 			{"multicast", packet6("ff02::1", 64), "exception"},
+			{"from the loopback network", from("127.0.0.1"), "exception"},
+			{"from a multicast address", from("224.0.0.1"), "exception"},
+			{"from nobody", from6("::"), "exception"},
+			{"from a link-local address", from6("fe80::1"), "exception"},
+			{"to a port that a rule forbids", framed(pkt.IPv4Header{From: sender, To: neighbour, Protocol: pkt.ProtoUDP, TTL: 64}.Packet(pkt.UDPDatagram(sender, neighbour, 1, 53, nil))), "no-way"},
 			{"for the host", packet4("10.0.2.254", 64), "no-way"},
 			{"without a route", packet4("192.0.2.1", 64), "no-way"},
 			{"to a neighbour that is not resolved", packet4("10.0.2.8", 64), "no-way"},

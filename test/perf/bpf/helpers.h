@@ -76,6 +76,10 @@
 	X(COST_pcn_load_first)           \
 	X(COST_pcn_frame_len)            \
 	X(COST_pcn_is_ipv6_extension)    \
+	X(COST_pcn_ipv4_is_martian)      \
+	X(COST_pcn_ipv6_is_martian)      \
+	X(COST_pcn_ipv6_is_multicast)    \
+	X(COST_pcn_ipv6_is_link_local)   \
 	X(COST_pcn_flow_read)            \
 	X(COST_pcn_flow_read_inline)     \
 	X(COST_pcn_flow_read_inner)      \
@@ -112,6 +116,7 @@ PCN_REASONS(helpers_reason);
 
 #define EACH _Pragma("unroll") for (int i = 0; i < TIMES; i++)
 
+#include "helpers_address.h"
 #include "helpers_conntrack.h"
 #include "helpers_flow.h"
 
@@ -175,30 +180,6 @@ PCN_INLINE void tally(const struct pcn_md *md, __u32 what)
 			pcn_count_packet(&packets, &zero, md->packet_len);
 		else
 			pcn_count_packets(&packets, &zero, 2, md->packet_len);
-	}
-}
-
-/* Addresses of both families in one type. */
-PCN_INLINE void address(__u32 what)
-{
-	pcn_address a = { 1, 2, 3, 4 }, b = { 5, 6, 7, 8 };
-	struct in6_addr from = {};
-
-	EACH
-	{
-		for (int word = 0; word < 4; word++) {
-			HIDE(b[word]);
-			HIDE(from.in6_u.u6_addr32[word]);
-		}
-		if (what == COST_pcn_address_set4)
-			pcn_address_set4(a, b[0]);
-		else if (what == COST_pcn_address_set6)
-			pcn_address_set6(a, &from);
-		else if (what == COST_pcn_address_copy)
-			pcn_address_copy(a, b);
-		else
-			KEEP(pcn_address_same(a, b));
-		KEEP(a[0] ^ a[1] ^ a[2] ^ a[3]);
 	}
 }
 
@@ -396,6 +377,10 @@ PCN_INLINE void keep(const struct pcn_md *md, const __u32 what)
 	case COST_pcn_address_set6:
 	case COST_pcn_address_copy:
 	case COST_pcn_address_same:
+	case COST_pcn_ipv4_is_martian:
+	case COST_pcn_ipv6_is_martian:
+	case COST_pcn_ipv6_is_multicast:
+	case COST_pcn_ipv6_is_link_local:
 		address(what);
 		break;
 	case COST_pcn_csum_fold:

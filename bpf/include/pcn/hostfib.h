@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* Forwarding by the routes and neighbours of the host (bpf_fib_lookup). Whatever the lookup cannot
+ * answer at once is for the stack, which resolves neighbours, answers, fragments and sends errors: a
+ * cube that passes it on drops no packet that the stack would forward.
+ *
+ * Include it yourself. */
+#ifndef PCN_HOSTFIB_H
+#define PCN_HOSTFIB_H
+
+#include <pcn/address.h>
+#include <pcn/csum.h>
+#include <pcn/ip.h>
+
+/* What the host does with a packet. */
+enum pcn_hostfib {
+	PCN_HOSTFIB_ROUTE,     /* it forwards the packet, and knows the next hop */
+	PCN_HOSTFIB_EXCEPTION, /* only the stack can tell: options, a TTL of 1, an address that is not routed */
+	PCN_HOSTFIB_NO_ROUTE,  /* the lookup has no answer: it is for the host, or needs a neighbour */
+};
+
+/* Internal: the families of addresses, as the kernel numbers them. */
+#define PCN_HOSTFIB_INET 2
+#define PCN_HOSTFIB_INET6 10
+
+/* Internal: the ports of a packet, which rules and multipath routes use. */
+PCN_INLINE void pcn_hostfib_ports(struct pcn_cursor *c, struct bpf_fib_lookup *q)
+{
+	struct pcn_ports *ports = pcn_parse_ports(c);
+
+	if (!ports)
+		return;
+	q->sport = ports->source;
+	q->dport = ports->destination;
+}
+
+/* Internal: prepares the lookup for an IPv4 packet. 0: only the stack can forward it. */
+PCN_INLINE int pcn_hostfib_ask4(struct pcn_cursor *c, struct bpf_fib_lookup *q)
+{
+	struct iphdr *ip = pcn_cursor_take(c, sizeof(*ip));
+
+	if (!ip || *(__u8 *)ip != 0x45 || ip->ttl <= 1 || !pcn_ipv4_checksum_ok(ip, c->end) ||
+	    pcn_ipv4_is_martian(bpf_ntohl(ip->saddr)))
+		return 0;
+	q->family = PCN_HOSTFIB_INET;
+	q->l4_protocol = ip->protocol;
+	q->tos = ip->tos;
+	q->ipv4_src = ip->saddr;
+	q->ipv4_dst = ip->daddr;
+#ifdef PCN_XDP
+	/* At TC, the kernel knows the segments of a superframe. */
+	q->tot_len = bpf_ntohs(ip->tot_len);
+#endif
+	if (pcn_has_ports(ip->protocol) && pcn_ipv4_fragment(ip) == PCN_FRAGMENT_NONE)
+		pcn_hostfib_ports(c, q);
+	return 1;
+}
+
+/* Internal: the same for IPv6. */
+PCN_INLINE int pcn_hostfib_ask6(struct pcn_cursor *c, struct bpf_fib_lookup *q)
+{
+	struct ipv6hdr *ip = pcn_parse_ipv6(c);
+
+	if (!ip || ip->hop_limit <= 1 || pcn_ipv6_is_martian(&ip->saddr) ||
+	    pcn_ipv6_is_multicast(&ip->saddr) || pcn_ipv6_is_multicast(&ip->daddr) ||
+	    pcn_ipv6_is_link_local(&ip->saddr) || pcn_ipv6_is_link_local(&ip->daddr) ||
+	    ip->nexthdr == IPPROTO_HOPOPTS)
+		return 0;
+	q->family = PCN_HOSTFIB_INET6;
+	q->l4_protocol = ip->nexthdr;
+	q->flowinfo = *(__be32 *)ip & bpf_htonl(0x0fffffff);
+	pcn_address_set6(q->ipv6_src, &ip->saddr);
+	pcn_address_set6(q->ipv6_dst, &ip->daddr);
+#ifdef PCN_XDP
+	q->tot_len = bpf_ntohs(ip->payload_len) + sizeof(*ip);
+#endif
+	if (pcn_has_ports(ip->nexthdr))
+		pcn_hostfib_ports(c, q);
+	return 1;
+}
+
+/* Asks how the host forwards a packet of IPv4 or IPv6, by its ethertype, that a netdev received. The
+ * cursor is behind the Ethernet header; q is zeros but for `ifindex`, the netdev. Returns an enum
+ * pcn_hostfib: for a route, q has the netdev where the packet leaves (ifindex) and the MAC addresses of
+ * the frame (smac, dmac). */
+PCN_INLINE int pcn_hostfib_ask(struct CTXTYPE *ctx, __be16 ethertype, struct pcn_cursor *c,
+			       struct bpf_fib_lookup *q)
+{
+	if (ethertype == bpf_htons(ETH_P_IP) ? !pcn_hostfib_ask4(c, q) : !pcn_hostfib_ask6(c, q))
+		return PCN_HOSTFIB_EXCEPTION;
+	if (bpf_fib_lookup(ctx, q, sizeof(*q), 0) != BPF_FIB_LKUP_RET_SUCCESS)
+		return PCN_HOSTFIB_NO_ROUTE;
+	return PCN_HOSTFIB_ROUTE;
+}
+
+#endif
