@@ -58,12 +58,14 @@ var hookHelpers = map[cube.Hook][]asm.BuiltinFunc{
 	},
 }
 
+const sendInstead = "return pcn_pkt_send(ctx, md, port), in a transparent cube pcn_pkt_redirect(ctx, md, output)"
+
 // instead is what to use instead of something that is not allowed.
 var instead = map[asm.BuiltinFunc]string{
-	asm.FnRedirect:        "return pcn_pkt_send(ctx, md, port)",
-	asm.FnRedirectMap:     "return pcn_pkt_send(ctx, md, port)",
-	asm.FnRedirectPeer:    "return pcn_pkt_send(ctx, md, port)",
-	asm.FnRedirectNeigh:   "return pcn_pkt_send(ctx, md, port)",
+	asm.FnRedirect:        sendInstead,
+	asm.FnRedirectMap:     sendInstead,
+	asm.FnRedirectPeer:    sendInstead,
+	asm.FnRedirectNeigh:   sendInstead,
 	asm.FnCloneRedirect:   "return pcn_pkt_flood(ctx, md), or send copies from the slow path",
 	asm.FnTailCall:        "return pcn_call_program(ctx, md, index)",
 	asm.FnTracePrintk:     "use pcn_log(ctx, LOG_DEBUG, ...)",

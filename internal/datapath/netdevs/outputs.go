@@ -77,10 +77,11 @@ func (n *Netdevs) readyForRedirects(u *undo.Stack, w want) error {
 	return nil
 }
 
-// releaseOutputs restores the settings of netdevs to which no packets are redirected any more.
+// releaseOutputs restores the settings of netdevs to which no packets are redirected any more. It is too late to undo the
+// change: problems are logged.
 func (pl *Plan) releaseOutputs() {
 	n := pl.n
-	var u undo.Stack
+	var u undo.Stack // nothing runs it
 	for _, w := range pl.outputs {
 		if _, known := n.outputs[w.spot.ifindex]; known {
 			continue
