@@ -273,7 +273,7 @@ func TestPacketsOutsideOfConnections(t *testing.T) {
 		"an echo reply":           {of6(129), conntrack.Invalid},
 		"an error":                {of6(1), conntrack.Invalid},
 		"a router solicitation":   {of4(icmp, 0, pkt.ICMPMessage(10, 0, 0, nil)), conntrack.Untracked},
-		"a later fragment":        {of4(udp, 100, make([]byte, 40)), conntrack.Untracked},
+		"a later fragment":        {of4(47, 100, make([]byte, 40)), conntrack.Untracked}, // the first one of UDP is known
 		"the first fragment":      {of4(udp, 0x2000, pkt.UDPDatagram(hostA, hostB, 3, 4, nil)), conntrack.New},
 		"GRE":                     {of4(47, 0, make([]byte, 40)), conntrack.New},
 		"a short header of IP":    {malformed, conntrack.Invalid},

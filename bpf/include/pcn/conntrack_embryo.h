@@ -46,6 +46,7 @@ struct pcn_conntrack_work {
 	__u32 zero;
 	struct pcn_flow inner; /* the packet in an ICMP error */
 	struct pcn_ct_segment segment;
+	__u32 header;		  /* bytes of the segment before its payload */
 	struct pcn_ct_state next; /* the state after the packet */
 	__u64 was;		  /* what pcn_ct_store replaces */
 	__u64 hash;		  /* of the key */

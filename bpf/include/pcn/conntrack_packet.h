@@ -23,7 +23,7 @@
 #define PCN_CONNTRACK_PACKET_H
 
 #include <linux/tcp.h>
-#include <pcn/conntrack_embryo.h>
+#include <pcn/conntrack_fragment.h>
 
 /* Internal: TCP options; kinds of RFC 9293 and RFC 7323. */
 #define PCN_CT_OPTIONS 40
@@ -88,6 +88,7 @@ PCN_GLOBAL int pcn_ct_read_segment(struct CTXTYPE *ctx, struct pcn_conntrack_wor
 	w->segment.seq = bpf_ntohl(tcp.seq);
 	w->segment.ack = bpf_ntohl(tcp.ack_seq);
 	w->segment.length = there - header;
+	w->header = header;
 	w->segment.window = bpf_ntohs(tcp.window);
 	w->segment.flags = w->flow.tcp_flags;
 	w->segment.scale = PCN_CT_NO_SCALE;
@@ -249,14 +250,16 @@ PCN_INLINE int pcn_ct_read_inner(struct CTXTYPE *ctx, struct pcn_conntrack_work 
 }
 
 /* Returns the class of the packet that w->flow was read from, an enum pcn_ct_class, and sets the members of w up
- * to `accepted`. An ICMP error is RELATED to the connection of the packet that caused it. UNTRACKED are
- * later fragments, other ICMP, and what is not IP. If the packet is ESTABLISHED, the state of its connection has
+ * to `accepted`. An ICMP error is RELATED to the connection of the packet that caused it. A later fragment is
+ * ESTABLISHED if its first one came before it and belongs to a connection. UNTRACKED are other later fragments, other
+ * ICMP, and what is not IP. If the packet is ESTABLISHED, the state of its connection has
  * changed; if it is NEW, pcn_conntrack_accept changes or opens it. options are those of pcn_ct_tcp. With
- * all that it calls and pcn_conntrack_accept, verified once: 26,000 instructions on Linux 6.18. */
+ * all that it calls and pcn_conntrack_accept, verified once: 28,000 instructions on Linux 6.18. */
 PCN_GLOBAL int pcn_conntrack_track(struct CTXTYPE *ctx, struct pcn_conntrack_work *w PCN_NONNULL,
 				   __u32 zone, __u32 options)
 {
-	int error = pcn_ct_is_error(&w->flow), side = -1;
+	int later = w->flow.fragment == PCN_FRAGMENT_LATER;
+	int error = !later && pcn_ct_is_error(&w->flow), side = -1;
 	struct pcn_conntrack_entry *e;
 
 	w->number = 0;
@@ -265,7 +268,12 @@ PCN_GLOBAL int pcn_conntrack_track(struct CTXTYPE *ctx, struct pcn_conntrack_wor
 	w->reply = 0;
 	w->accepted = 0;
 	w->class = PCN_CT_INVALID;
-	if (!error || !pcn_ct_read_inner(ctx, w))
+	w->segment.seq = 0;
+	w->header = 0;
+	w->segment.flags = 0;
+	if (later)
+		side = w->flow.has & PCN_FLOW_L4 ? pcn_ct_recall_fragment(ctx, w, zone) : -1;
+	else if (!error || !pcn_ct_read_inner(ctx, w))
 		side = pcn_conntrack_key(&w->fresh.key, error ? &w->inner : &w->flow, zone);
 	if (side < 0) {
 		w->class = error ? PCN_CT_INVALID : pcn_ct_keyless(&w->flow);
@@ -273,13 +281,20 @@ PCN_GLOBAL int pcn_conntrack_track(struct CTXTYPE *ctx, struct pcn_conntrack_wor
 	}
 	w->side = (side ^ error) & 1; /* an error goes the other way */
 	w->generation = pcn_conntrack_generation(zone);
-	if (!error && w->flow.protocol == IPPROTO_TCP &&
+	if (!error && !later && w->flow.protocol == IPPROTO_TCP &&
 	    (!(w->flow.has & PCN_FLOW_TCP) || pcn_ct_read_segment(ctx, w)))
 		return PCN_CT_INVALID;
-	e = pcn_ct_apply(w, error, options);
+	e = pcn_ct_apply(w, error | later, options);
 	if (e || w->embryo) {
 		w->reply = w->side != ((e ? e->state.flags : w->fresh.state.flags) & PCN_CT_OPENER);
 		w->accepted = (e ? e->generation : w->fresh.generation) == w->generation;
+	}
+	if (later) {
+		w->class = w->class == PCN_CT_RELATED ? PCN_CT_ESTABLISHED : PCN_CT_UNTRACKED;
+		if (e)
+			pcn_ct_extend(w, e);
+	} else if (w->flow.fragment && w->class == PCN_CT_ESTABLISHED) {
+		pcn_ct_note_fragment(w);
 	}
 	return w->class;
 }
@@ -297,8 +312,11 @@ PCN_GLOBAL int pcn_conntrack_accept(struct pcn_conntrack_work *w PCN_NONNULL)
 {
 	struct pcn_conntrack_entry *e = pcn_conntrack_entry(w->number);
 
-	if (w->class != PCN_CT_NEW && w->class != PCN_CT_ESTABLISHED)
+	if ((w->class != PCN_CT_NEW && w->class != PCN_CT_ESTABLISHED) ||
+	    w->flow.fragment == PCN_FRAGMENT_LATER)
 		return 0;
+	if (w->flow.fragment)
+		pcn_ct_note_fragment(w);
 	if (e) {
 		if (w->class == PCN_CT_NEW)
 			pcn_ct_store(w, e); /* else its retransmission will */
@@ -320,12 +338,13 @@ PCN_GLOBAL int pcn_conntrack_accept(struct pcn_conntrack_work *w PCN_NONNULL)
 }
 
 /* The rules refuse the packet: ends the connection of one that is ESTABLISHED, since they accept it no longer. One
- * that is NEW has changed nothing: whoever forges a SYN ends no connection. */
+ * that is NEW has changed nothing: whoever forges a SYN ends no connection. Nor does a later fragment, which has no
+ * ports that rules could match. */
 PCN_INLINE void pcn_conntrack_refuse(struct pcn_conntrack_work *w)
 {
 	struct pcn_conntrack_entry *e = pcn_conntrack_entry(w->number);
 
-	if (w->class != PCN_CT_ESTABLISHED)
+	if (w->class != PCN_CT_ESTABLISHED || w->flow.fragment == PCN_FRAGMENT_LATER)
 		return;
 	if (e)
 		pcn_conntrack_end(e);

@@ -99,6 +99,11 @@ func TestHostsBehindTheFirewall(t *testing.T) {
 			if got, err := ask(c, "again", soon); err == nil {
 				t.Errorf("without the rule, the answer from inside is %q", got)
 			}
+			// Echo requests and replies of three fragments each.
+			near.Run("ping", "-c", "1", "-W", "10", "-s", "4000", "10.0.0.1")
+			if out, err := far.Command("ping", "-c", "1", "-W", "1", "-s", "4000", "10.0.0.2").CombinedOutput(); err == nil {
+				t.Errorf("fragments come in without a rule: %s", out)
+			}
 			c, err = dial(t, near, "udp4", "10.0.0.1:7000", patience)
 			if err != nil {
 				t.Fatal(err)
