@@ -24,15 +24,15 @@ func TestCubesLeaveNothingBehind(t *testing.T) {
 		rounds *= 50
 	}
 	m := newMachine(t)
-	m.env = []string{"GOGC=5"}
+	m.env = []string{"GOGC=20"}
 	d := m.Start()
 	hosts := threeHosts(d.machine, v4)
 	d.lab.Host("veth4", "")
 	d.lab.Host("veth5", "") // no port's peer: at XDP its cubes cannot share a netdev with one
 	d.Must(http.StatusCreated, "POST", "/simplebridge/stays", `{"ports":[{"name":"p1","peer":"veth1"},{"name":"p2","peer":"veth2"}]}`)
 	reaches(t, hosts[0], "10.0.0.2")
-	// The first rounds fill pools and caches that stay.
-	for i := range rounds / 8 {
+	// The first rounds fill pools and caches that stay, and leave gaps in the heap.
+	for i := range rounds * 3 / 8 {
 		d.comeAndGo(i)
 	}
 	before := d.settled()
