@@ -157,22 +157,21 @@ func TestTimedEachCubeForwardsSoon(t *testing.T) {
 			t.Run(s.Name+"/"+strings.ToLower(string(typ)), func(t *testing.T) {
 				// Inlining follows in the background: nothing waits for it.
 				l := bpftest.New(t, bpftest.Options{Type: typ, Mode: datapath.ModeCall, Hosts: 2})
-				first, other, verifier := time.Hour, time.Hour, time.Hour
-				netns.Eventually(t, 4*bpftest.Patience, func() error { // the fastest counts
-					verifier = min(verifier, reference(t))
-					first = min(first, attach(l, s, 1))
-					other = min(other, attach(l, s, 2))
+				var took []time.Duration // of the slower of both, as it would be on the budgets' machine
+				netns.Eventually(t, 4*bpftest.Patience, func() error {
+					verifier := reference(t)
+					first := attach(l, s, 1)
+					other := attach(l, s, 2)
 					for i := range 2 {
 						l.Set("DELETE", fmt.Sprintf("c%d", i+1), "")
 					}
-					limit := time.Duration(float64(budget) * slower(verifier))
-					if max(first, other) > limit {
-						return fmt.Errorf("the first cube forwards after %s, another after %s, the budget is %s", first, other, limit)
+					took = append(took, time.Duration(float64(max(first, other))/slower(verifier)))
+					t.Logf("the first forwards after %s, another after %s; %d instructions are verified in %s", first, other, referenceVerified, verifier)
+					if median, ok := lately(took); !ok || median > budget {
+						return fmt.Errorf("a cube forwards after %s, the budget is %s; last: %s", median, budget, took[max(0, len(took)-3):])
 					}
 					return nil
 				})
-				t.Logf("the first forwards after %s, another after %s; %d instructions are verified in %s", first, other,
-					referenceVerified, verifier)
 			})
 		}
 	}
