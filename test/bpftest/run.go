@@ -321,8 +321,20 @@ func (l *Lab) Fates(name string) map[string]uint64 {
 // Time returns nanoseconds for each run of a frame on a netdev, the framework's part included.
 func (l *Lab) Time(b *testing.B, dev string, frame []byte) {
 	b.Helper()
+	l.TimeWith(b, dev, frame, func(carried *ebpf.Program) (*ebpf.Program, error) { return carried.Clone() })
+}
+
+// TimeWith does that for a program around the one that the netdev carries, which a function creates, such as one that
+// writes another packet first. It is closed.
+func (l *Lab) TimeWith(b *testing.B, dev string, frame []byte, around func(carried *ebpf.Program) (*ebpf.Program, error)) {
+	b.Helper()
 	err := l.Do(func() (err error) {
-		prog, ifindex, err := l.program(dev)
+		carried, ifindex, err := l.program(dev)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, carried.Close()) }()
+		prog, err := around(carried)
 		if err != nil {
 			return err
 		}
