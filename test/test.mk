@@ -13,7 +13,7 @@ SLOW_PKGS    ?= ./test/e2e ./internal/datapath ./test/guide ./cubes/nat ./cubes/
 	./test/fates ./internal/yang ./classifier ./test/perf ./test/cubeapi ./test/rerun \
 	./test/trials ./cubes/simplebridge ./cmd/polycubed ./internal/check \
 	./internal/store ./internal/rest ./internal/topology ./internal/cli
-TEST_TIMEOUT ?= 20m
+TEST_TIMEOUT ?= 30m
 # No cached results: the cache does not depend on the kernel or on bin/. Three parallel tests per package, with two
 # packages under the race detector and three others, keep two CPUs busy; with four tests, or three and three packages,
 # the same tests take a tenth longer.
