@@ -73,6 +73,10 @@ var (
 	detourTC []byte
 	//go:embed testdata/detour.xdp.o
 	detourXDP []byte
+	//go:embed testdata/echoer.tc.o
+	echoerTC []byte
+	//go:embed testdata/echoer.xdp.o
+	echoerXDP []byte
 	//go:embed testdata/twoway.tc.o
 	twowayTC []byte
 	//go:embed testdata/twoway.xdp.o
@@ -206,6 +210,7 @@ func register(p *Plane) error {
 		"twoway":     {cube.TC: twowayTC, cube.XDP: twowayXDP},
 		"offering":   {cube.TC: offeringTC, cube.XDP: offeringXDP},
 		"detour":     {cube.TC: detourTC, cube.XDP: detourXDP},
+		"echoer":     {cube.TC: echoerTC, cube.XDP: echoerXDP},
 		"taker":      {cube.TC: takerTC, cube.XDP: takerXDP},
 	} {
 		errs = append(errs, p.CheckObject(name, objects))
@@ -228,7 +233,7 @@ func (b *bench) must(fn func() error) {
 }
 
 // transparent are the services of transparent cubes.
-var transparent = map[string]bool{"gate": true, "taker": true, "detour": true}
+var transparent = map[string]bool{"gate": true, "taker": true, "detour": true, "echoer": true}
 
 // cube makes a cube of a service with n ports.
 func (b *bench) cube(service string, ports int, constants map[string]any) *Node {

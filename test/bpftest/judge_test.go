@@ -24,6 +24,7 @@ func TestVerdictsAreHeldAgainstTheCounters(t *testing.T) {
 	}{
 		{"sent at TC", cube.TypeTC, 7, Outcome{Sent: "br:p1"}, "send", false},
 		{"sent at XDP", cube.TypeXDPDRV, 4, Outcome{Sent: "br:p1"}, "send", false},
+		{"sent back by a cube on the netdev", cube.TypeXDPDRV, 4, Outcome{Fate: "s pass"}, "send", false},
 		{"sent and not counted", cube.TypeTC, 7, Outcome{}, "send", true},
 		{"dropped", cube.TypeTC, 2, Outcome{Fate: "br same-port"}, "drop", false},
 		{"dropped without a reason", cube.TypeXDPSKB, 1, Outcome{}, "drop", true},

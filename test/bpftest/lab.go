@@ -48,6 +48,8 @@ type Options struct {
 	Follow bool
 	// Services that can be made; those that are registered when nil.
 	Services []cube.Service
+	// ServicesIn returns the services instead, for cubes whose code enters the lab's namespace (Lab.Do) when it is created.
+	ServicesIn func(l *Lab) []cube.Service
 	// Old disables all optional features of the kernel (internal/kernel).
 	Old bool
 	// Shadow lets cubes have namespaces.
@@ -94,6 +96,9 @@ func New(t testing.TB, o Options) *Lab {
 		o.Services = cube.Services()
 	}
 	l := &Lab{Lab: netns.NewLab(t), Type: o.Type, t: t, opts: o, logs: &output.Buffer{}, conf: t.TempDir()}
+	if o.ServicesIn != nil {
+		l.opts.Services = o.ServicesIn(l)
+	}
 	for i := range o.Hosts {
 		l.Hosts = append(l.Hosts, l.Host(fmt.Sprintf("veth%d", i+1), "", o.Host...))
 	}

@@ -52,9 +52,9 @@ enum pcn_verdict {
 	PCN_CALL = 5,	    /* call another program of this cube; md->reason is its index */
 	PCN_NAMESPACE = 6,  /* to the cube's namespace, through the interface of md->out_port */
 	PCN_FLOOD_SET = 7,  /* out of the ports of a set, described by md->md */
-	PCN_TURN = 8,	    /* transparent cube, egress: back in, through its own ingress program */
-	PCN_OFFER = 9,	    /* to the transparent cubes of md->out_port, one of which may turn it */
-	PCN_REDIRECT = 10,  /* transparent cube: to its output md->out_port */
+	PCN_TURN = 8,  /* transparent cube: back, through its own program of the other direction */
+	PCN_OFFER = 9, /* to the transparent cubes of md->out_port, one of which may turn it */
+	PCN_REDIRECT = 10, /* transparent cube: to its output md->out_port */
 };
 
 /* The fates of packets in a cube: verdict, counter index, drop reason and metric label in one.

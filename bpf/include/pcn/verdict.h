@@ -93,6 +93,20 @@ PCN_INLINE int pcn_pkt_turn(struct CTXTYPE *ctx, struct pcn_md *md)
 	return PCN_TURN;
 }
 
+/* Internal: read by pcn_pkt_reply(), so that the linker knows which cubes reply. */
+const volatile __u32 pcn_replies = 1;
+
+/* In an ingress program of a transparent cube: sends the packet, of which the cube has made an answer,
+ * back to where it came from. It continues in the cube's egress program, then outwards; the words in
+ * md->md stay. The cube swaps the addresses itself, in the Ethernet header, too. */
+PCN_INLINE int pcn_pkt_reply(struct CTXTYPE *ctx, struct pcn_md *md)
+{
+	(void)ctx;
+	(void)md;
+	(void)pcn_replies;
+	return PCN_TURN;
+}
+
 /* In an ingress program of a standard cube: offers a packet that is addressed to the cube itself to
  * the transparent cubes of a port, one of which may turn it; the cube then receives it on that
  * port. The packet does not leave. If no cube turns it, this program gets it again, on the port

@@ -73,6 +73,8 @@ type Cube struct {
 	NextIn, NextOut Next
 	// Redirects is true for a transparent cube whose programs may redirect packets to its outputs.
 	Redirects bool
+	// Replies is true for a transparent cube whose ingress programs may send packets back to where they came from.
+	Replies bool
 	// Offers is true for a standard cube whose programs may offer packets to the transparent cubes of a port.
 	Offers bool
 	// OfferedBy is the standard cube on whose port a transparent cube is, if its programs may offer packets.

@@ -54,28 +54,55 @@ func (tr *turner) turn(t turn) string {
 	return tr.turns[t]
 }
 
-// verdictTurn sends a packet that leaves through a transparent cube back in through the same cube.
+// verdictTurn sends a packet that leaves through a transparent cube back in through the same cube, and one that comes in
+// back out.
 const verdictTurn = 8
+
+// RepliesConstant is the constant that pcn_pkt_reply reads.
+const RepliesConstant = "pcn_replies"
 
 // turnsBack reports whether the place's program may return that.
 func (s site) turnsBack() bool {
-	return s.cube.Transparent && s.dir == cube.Egress && s.cube.has(cube.Ingress)
+	if s.dir == cube.Ingress {
+		return s.cube.Replies && s.cube.has(cube.Egress)
+	}
+	return s.cube.Transparent && s.cube.has(cube.Ingress)
 }
 
 func backLabel(at place) string { return at.String() + ".back" }
 
-// turnBack emits the way back in. It is a tail call: where packets leave a netdev, this program has no ingress side,
-// and from the resume program they get to the stack of the netdev in md.
+// turnBack emits the way back in, or out. It is a tail call: where packets leave a netdev, this program has no ingress
+// side, and where they enter one, no egress side. From the resume program they get to the stack, or the wire, of the netdev
+// in md.
 func (g *generator) turnBack(at place) {
 	b := &block{label: backLabel(at)}
-	flag(b, mdTurned)
-	if g.role == OnEgress {
-		b.load(asm.R1, asm.R10, offCtx, asm.DWord)
-		b.load(asm.R1, asm.R1, skbIfindex, asm.Word)
-		b.store(asm.R10, mdPassIfindex, asm.R1, asm.Word)
+	if at.dir == cube.Egress {
+		flag(b, mdTurned)
 	}
-	b.jump(g.turn(turn{entrance(at.cube, cube.Ingress), turnCall}))
+	if g.role == OnEgress || at.dir == cube.Ingress {
+		g.stayHere(b)
+	}
+	b.jump(g.turn(turn{entrance(at.cube, 1-at.dir), turnCall}))
 	g.later(b)
+}
+
+// stayHere records the netdev where this run began in md, unless another one is there: that of a packet which came by user
+// space or through our own interface.
+func (g *generator) stayHere(b *block) {
+	at, skip := int16(skbIfindex), b.local()
+	if !g.tc() {
+		at = xdpIngressIfindex
+	}
+	if g.role == OnResume {
+		b.load(asm.R1, asm.R10, mdPassIfindex, asm.Word)
+		b.add(asm.JNE.Imm(asm.R1, 0, skip))
+	}
+	b.load(asm.R1, asm.R10, offCtx, asm.DWord)
+	b.load(asm.R1, asm.R1, at, asm.Word)
+	b.store(asm.R10, mdPassIfindex, asm.R1, asm.Word)
+	if g.role == OnResume {
+		b.mark(skip)
+	}
 }
 
 // target is the turn's value of enum pcn_target, with the program's index in the upper bits.

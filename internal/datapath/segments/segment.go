@@ -129,6 +129,13 @@ func (b *builder) addPrograms(lc *link.Cube, n *graph.Node, h cube.Hook) error {
 			}
 			lc.Redirects = true
 		}
+		if pr.Object.Reads(link.RepliesConstant) {
+			if !lc.Transparent {
+				return fmt.Errorf("cube %s: its programs call pcn_pkt_reply, which is for transparent cubes: "+
+					"to send a packet back, use pcn_pkt_send with md->in_port: %w", n.Name, cube.ErrInvalid)
+			}
+			lc.Replies = true
+		}
 		lc.Offers = lc.Offers || pr.Object.IsSet(b.c.Constants[state.Linked{ID: n.ID, Object: pr.Object}], OffersConstant)
 		lc.Programs[pr.Direction] = append(lc.Programs[pr.Direction], link.CubeProgram{
 			Index: uint8(pr.Index), Object: pr.Object, Function: pr.Function, Rodata: offsets[pr.Object],
