@@ -12,5 +12,6 @@ import (
 	_ "github.com/polycube/polycube/cubes/router"                // registers itself
 	_ "github.com/polycube/polycube/cubes/simplebridge"          // registers itself
 	_ "github.com/polycube/polycube/cubes/simpleforwarder"       // registers itself
+	_ "github.com/polycube/polycube/cubes/synflood"              // registers itself
 	_ "github.com/polycube/polycube/cubes/transparenthelloworld" // registers itself
 )

@@ -34,6 +34,7 @@ const populated = `[{"name":"helloworld1","service-name":"helloworld","ports":[{
 		"dnat":{"entry":[{"id":1,"external-ip":"203.0.113.2","internal-ip":"10.0.0.2"}]},
 		"port-forwarding":{"entry":[{"id":1,"external-ip":"203.0.113.3/32","external-port":80,"internal-ip":"10.0.0.3","internal-port":80}]}}},
 	{"name":"ipset1","service-name":"ipset","prefixes":[{"prefix":"192.0.2.0/24"}]},
+	{"name":"synflood1","service-name":"synflood","protected-ports":[{"port":80}],"protected-addresses":[{"address":"192.0.2.1"}]},
 	{"name":"pbforwarder1","service-name":"pbforwarder","ports":[{"name":"port1"}],
 		"rules":[{"id":1,"in_port":"port1","src_ip":"10.0.0.0/8","action":"DROP"}]}]`
 

@@ -50,6 +50,11 @@ var setups = map[string]func(*bpftest.Lab){
 		l.Create("simpleforwarder", "f", `{`+three+`,"actions":[{"inport":"p1","action":"FORWARD","outport":"p2"},
 			{"inport":"p2","action":"SLOWPATH"}]}`)
 	},
+	"synflood": func(l *bpftest.Lab) {
+		between(l)
+		l.Create("synflood", "s", `{"protection":"ON","forward-syn-rate":1,"protected-ports":[{"port":80}]}`)
+		l.Attach("s", "f:p1")
+	},
 	"transparenthelloworld": func(l *bpftest.Lab) {
 		between(l)
 		l.Create("transparenthelloworld", "th", "")
