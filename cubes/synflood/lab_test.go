@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -324,11 +325,25 @@ var (
 	overRate = bpftest.Outcome{Verdict: "drop", Fate: "s forward-rate"}
 )
 
+// others are packets that the machine sends by itself meanwhile, such as neighbour discovery: they pass the cube on their way
+// out.
+var others = regexp.MustCompile(`(^|, )s pass( x\d+)?`)
+
+// fate leaves out such packets.
+func fate(o bpftest.Outcome) bpftest.Outcome {
+	passed := ""
+	if o.Verdict != "drop" && others.MatchString(o.Fate) {
+		passed = "s pass"
+	}
+	o.Fate = strings.TrimPrefix(others.ReplaceAllString(o.Fate, ""), ", ") + passed
+	return o
+}
+
 // answers runs a SYN and checks that it is answered; it returns the cookie.
 func (m *machine) answers(what string, s segment, a answered) uint32 {
 	m.t.Helper()
 	out, got := m.RunBytes("veth1", m.frame(s))
-	if out != sentBack {
+	if fate(out) != sentBack {
 		m.t.Fatalf("%s: %+v, want an answer", what, out)
 	}
 	return m.checkAnswer(s, got, a)
@@ -337,7 +352,7 @@ func (m *machine) answers(what string, s segment, a answered) uint32 {
 // leaves runs a frame and checks what becomes of it, without a change of its bytes.
 func (m *machine) leaves(what string, frame []byte, want bpftest.Outcome) {
 	m.t.Helper()
-	if out := m.Run("veth1", frame); out != want {
+	if out := m.Run("veth1", frame); fate(out) != want {
 		m.t.Errorf("%s: %+v, want %+v", what, out, want)
 	}
 }

@@ -259,7 +259,7 @@ func TestProtectionFollowsTheRateOfSYNs(t *testing.T) {
 		m.reads("s cookies status", `"IDLE"`)
 		l.Set("PATCH", "s", `{"threshold":1,"hold-time":3600}`)
 		netns.Eventually(t, bpftest.Patience, func() error { // two in one second
-			if out, _ := l.RunBytes("veth1", m.frame(s)); out != sentBack {
+			if out, _ := l.RunBytes("veth1", m.frame(s)); fate(out) != sentBack {
 				return fmt.Errorf("above the threshold: %+v", out)
 			}
 			return nil
