@@ -38,6 +38,7 @@ func Short() []Job {
 		tests("cubes/pbforwarder", "TestTheFirstRuleDecides"),
 		tests("cubes/router", "TestPacketsGoTheWayOfTheLongestPrefix"),
 		tests("cubes/nat", "TestSourceNAT"),
+		tests("cubes/synflood", "TestOnlyACKsWithACookieReachTheListener"),
 		tests("examples/cubes/ministate", "TestRepliesComeIn"),
 		tests("examples/cubes/policer", "TestPacketsAboveTheRateAreDropped"),
 		tests("examples/cubes/fastpath", "TestPacketsAreForwardedByTheRoutesOfTheHost"),
@@ -63,7 +64,7 @@ func Long() [][]Job {
 			"internal/datapath/trial", "internal/slowpath", "internal/netdev", "internal/shadow", "internal/check")...)
 	daemon := func(names []string) Job { return Job{Package: "test/e2e", Tests: names, Within: 40 * time.Minute} }
 	cubes := tests("cubes/helloworld", "cubes/simpleforwarder", "cubes/transparenthelloworld", "cubes/simplebridge", "cubes/bridge",
-		"cubes/pbforwarder", "cubes/router", "cubes/nat", "examples/cubes/ministate", "examples/cubes/policer",
+		"cubes/pbforwarder", "cubes/router", "cubes/nat", "cubes/synflood", "examples/cubes/ministate", "examples/cubes/policer",
 		"examples/cubes/fastpath", "test/hairpin", "test/fates", "test/bpftest", "test/netns", "test/need", "test/cubeapi")
 	return [][]Job{append(core, daemon(withADaemon)), append(cubes, daemon(withDevices))}
 }
