@@ -159,6 +159,20 @@ func TestUploadsBeginAtOnce(t *testing.T) {
 	})
 }
 
+// TestProtectionSurvivesARestart: a client gets its cookie from the programs while the daemon is away, and the counters stay.
+func TestProtectionSurvivesARestart(t *testing.T) {
+	everyHook(t, on, func(t *testing.T, m *machine) {
+		m.pair(server4)
+		before := m.counts()["cookies-valid"]
+		m.Restart(func() { m.pair(server4) })
+		m.pair(server4)
+		if got := m.counts()["cookies-valid"]; got < before+2 {
+			t.Errorf("%d cookies are counted as valid, want %d", got, before+2)
+		}
+		m.reads("s cookies status", `"ACTIVE"`)
+	})
+}
+
 // flood sends SYNs from random addresses until the returned function is called, which returns how many they were.
 func (m *machine) flood() (stop func() int) {
 	m.t.Helper()

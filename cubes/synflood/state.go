@@ -70,7 +70,7 @@ type status struct {
 // status reads whether there is a flood from the map that the programs write.
 func (s *synflood) status() (status, error) {
 	reason := s.facts.unavailable()
-	if !onNetdev(s.parent) {
+	if !onNetdev(s.netdev()) {
 		reason = "the cube is not on a network interface: attach it to the one where the clients' packets arrive"
 	}
 	switch {

@@ -27,8 +27,11 @@ PCN_CONFIG(enum synflood_protection, protection) = OFF;
 /* What the destination of a packet is to this host: 0 for another host. */
 PCN_INLINE __u8 destination(const struct synflood_packet *p, const struct synflood_settings *s)
 {
-	__u8 *is = p->mac == s->mac ? bpf_map_lookup_elem(&addresses, &p->to) : NULL;
+	__u8 *is;
 
+	if (!s->mac || p->mac != s->mac)
+		return 0;
+	is = bpf_map_lookup_elem(&addresses, &p->to);
 	return is ? *is : 0;
 }
 

@@ -41,7 +41,8 @@ type synflood struct {
 	kernel *kernel
 	// config is nil before the first change, when maps cannot be used yet.
 	config *Config
-	parent cube.Parent
+	// parent is nil until the cube is notified, also after a restart.
+	parent *cube.Parent
 	facts  facts
 	stats  statistics
 	// reported is the status that was logged last, with its reason.
@@ -97,20 +98,39 @@ func (s *synflood) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Pla
 
 // apply makes the maps match the configuration, the netdev and the kernel's settings.
 func (s *synflood) apply() (undo func() error, err error) {
-	values, err := s.config.settings(s.parent, s.facts)
+	values, err := s.config.settings(s.netdev(), s.facts)
 	if err != nil {
 		return nil, err
 	}
+	steps := []cube.Step{table.Replace(s.ports, s.config.ports())}
+	if s.parent != nil {
+		steps = append(steps, table.Replace(s.addresses, s.config.addresses(*s.parent)))
+	} else if err := s.keepNetdev(&values); err != nil {
+		return nil, err
+	}
 	var all cube.Undo
-	err = cube.Carry([]cube.Step{
-		table.Replace(s.ports, s.config.ports()),
-		table.Replace(s.addresses, s.config.addresses(s.parent)),
-		table.Put(s.settings, 0, values),
-	}, &all)
+	err = cube.Carry(append(steps, table.Put(s.settings, 0, values)), &all)
 	if err != nil {
 		return nil, errors.Join(err, all.Run())
 	}
 	return all.Run, nil
+}
+
+// netdev is the netdev that the cube is on, as far as it is known.
+func (s *synflood) netdev() cube.Parent {
+	if s.parent == nil {
+		return cube.Parent{}
+	}
+	return *s.parent
+}
+
+// keepNetdev lets programs keep what they know of the netdev: a restarted daemon does not know it yet.
+func (s *synflood) keepNetdev(values *settings) error {
+	was, _, err := s.settings.Get(0)
+	if err == nil && was.MAC != 0 {
+		values.MAC, values.MSS4, values.MSS6 = was.MAC, was.MSS4, was.MSS6
+	}
+	return err
 }
 
 // follow applies a change that is not one of the configuration.
@@ -126,7 +146,7 @@ func (s *synflood) follow(what string) {
 
 // parentChanged notes the netdev whose addresses are protected. On a port there is no stack to protect.
 func (s *synflood) parentChanged(p cube.Parent) {
-	s.parent = p
+	s.parent = &p
 	s.follow("its netdev")
 }
 
@@ -169,11 +189,11 @@ func (s *synflood) report() {
 	case is.Status == statusUnavailable:
 		log.Warn("no protection from SYN floods", "reason", is.Reason)
 	case is.Status == statusActive:
-		log.Info("protection from SYN floods starts", "protection", protectionNames[s.config.Protection], "netdev", s.parent.Netdev)
+		log.Info("protection from SYN floods starts", "protection", protectionNames[s.config.Protection], "netdev", s.netdev().Netdev)
 	case was.Status == statusActive:
-		log.Info("protection from SYN floods ends", "netdev", s.parent.Netdev)
+		log.Info("protection from SYN floods ends", "netdev", s.netdev().Netdev)
 	case was.Status == statusUnavailable:
-		log.Info("protection from SYN floods is possible now", "netdev", s.parent.Netdev)
+		log.Info("protection from SYN floods is possible now", "netdev", s.netdev().Netdev)
 	}
 }
 

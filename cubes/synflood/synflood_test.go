@@ -394,6 +394,8 @@ func TestOnAPortThereIsNothingToProtect(t *testing.T) {
 		l.Flood("veth1", frame, 300)
 		m.leaves("above the rate", frame, overRate)
 		m.leaves("an ACK", m.frame(fromClient(false, ack)), bpftest.Outcome{Verdict: "send", Sent: "f:p2"})
+		m.here = make(net.HardwareAddr, 6) // the address of no netdev
+		m.leaves("to a station without an address", m.frame(fromClient(false, syn, usual...)), overRate)
 	})
 }
 
