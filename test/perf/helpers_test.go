@@ -29,7 +29,7 @@ var unmeasured = []string{
 	"pcn_hostfib_ask", // the kernel's lookup of routes
 	"pcn_pkt_redirect", "pcn_outputs", // only in transparent cubes; see ADR 55
 	"pcn_pkt_turn",                 // only in the egress program of a transparent cube, where no other verdict ends a packet this way
-	"pcn_pkt_reply", "pcn_replies", // only in the ingress program of a transparent cube; see ADR 59
+	"pcn_pkt_reply", "pcn_replies", // only in the ingress program of a transparent cube; see ADR 60
 	// Not functions, or other names of measured ones.
 	"pcn_log_level", "pcn_instance", "pcn_shadow", "pcn_span", "pcn_offers", "pcn_pkt_redirect_ns", "pcn_pkt_controller_with_metadata",
 	// Measured in the bridges, by the part "bridge": what they cost depends on the stations.
