@@ -30,14 +30,14 @@ BENCH_FLAGS  ?=
 DEMO_FLAGS   ?=
 
 # Every eBPF program is compiled twice: for TC (skb) and for XDP.
-BPF_DIRS := $(wildcard bpf bucket classifier conntrack cube cubes examples fdb internal ring test)
+BPF_DIRS := $(wildcard bpf bucket classifier conntrack cube cubes examples fdb internal ring sketch test)
 BPF_SRC  := $(if $(BPF_DIRS),$(shell find $(BPF_DIRS) -name '*.bpf.c' | LC_ALL=C sort))
 BPF_OBJ  := $(BPF_SRC:.bpf.c=.tc.o) $(BPF_SRC:.bpf.c=.xdp.o)
 BPF_HDR  := $(if $(BPF_DIRS),$(shell find bpf -name '*.h'))
 # The same flags as outside the repository, and source lines without the path of the checkout.
 BPF_FLAGS := $(shell deploy/polycube-cc --flags) -ffile-prefix-map=$(CURDIR)=.
 
-.PHONY: help deps deps-openapi deps-lint generate build python fmt lint soak demo bench docs reference proto new-cube new-service install clean bpffs objects
+.PHONY: help deps deps-openapi deps-lint generate build python fmt lint soak demo demo-ddos bench docs reference proto new-cube new-service install clean bpffs objects
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -103,6 +103,10 @@ soak: build python bpffs deps-openapi ## run the long forms of the tests (POLYCU
 
 demo: build bpffs ## run two bridges, three hosts and a transparent cube, live
 	scripts/demo.sh $(DEMO_FLAGS)
+
+demo-ddos: build bpffs ## run a flood against a DDoS mitigator that finds the attacker, live
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/flood ./scripts/flood
+	scripts/demo-ddos.sh $(DEMO_FLAGS)
 
 bench: build bpffs ## measure, compared with the kernel's own forwarding, in one run
 	$(GO) run ./test/perf/cmd/bench $(BENCH_FLAGS)

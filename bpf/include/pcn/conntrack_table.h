@@ -7,6 +7,7 @@
 
 #include <pcn/address.h>
 #include <pcn/conntrack_state.h>
+#include <pcn/hash.h>
 #include <pcn/map.h>
 
 /* Internal: entries of a part, and parts of the largest table. Entry 0 is not used. */
@@ -176,14 +177,6 @@ PCN_INLINE __u64 pcn_conntrack_word(const struct pcn_conntrack_key *key, int i)
 	return word;
 }
 
-/* Internal: changes each bit of the result with a probability of one half if one bit of x changes. */
-PCN_INLINE __u64 pcn_conntrack_mix(__u64 x)
-{
-	x = (x ^ x >> 32) * 0xd6e8feb86659fd93ULL;
-	x = (x ^ x >> 32) * 0xd6e8feb86659fd93ULL;
-	return x ^ x >> 32;
-}
-
 /* Internal: the hash of a key. Each word is mixed completely, by itself, so that the processor does all of
  * them at once. In Go: Table.hash. */
 PCN_INLINE __u64 pcn_conntrack_hash(const struct pcn_conntrack_control *control,
@@ -193,8 +186,8 @@ PCN_INLINE __u64 pcn_conntrack_hash(const struct pcn_conntrack_control *control,
 
 #pragma unroll
 	for (int i = 0; i < 5; i++)
-		sum += pcn_conntrack_mix(pcn_conntrack_word(key, i) ^ control->seed[i]);
-	return pcn_conntrack_mix(sum);
+		sum += pcn_hash_mix(pcn_conntrack_word(key, i) ^ control->seed[i]);
+	return pcn_hash_mix(sum);
 }
 
 /* Internal: the upper byte of a line's word for a hash: 1 instead of 0, which is an unused word, without a

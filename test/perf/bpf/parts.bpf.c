@@ -10,6 +10,7 @@
 #include <pcn/fdb.h>
 #include <pcn/ring.h>
 #include <pcn/rule_counters.h>
+#include <pcn/sketch.h>
 
 PCN_MAP(fdb, BPF_MAP_TYPE_HASH, __u64, struct pcn_fdb_entry, 64);
 
@@ -70,6 +71,59 @@ PCN_PROGRAM(part_bucket)
 
 	if (!limit || !bucket || !pcn_bucket_take(bucket, limit, md->packet_len, pcn_time_coarse()))
 		return pcn_pkt_drop(ctx, md, PARTS_NO);
+	return pcn_pkt_drop(ctx, md, PARTS_YES);
+}
+
+PCN_MAP(sketch_seed, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_hash_seed, 1);
+PCN_SKETCH(sketch_sums, 4096);
+PCN_SKETCH_RATES(sketch_rates, 4096);
+PCN_SKETCH_DISTINCT(sketch_distinct);
+PCN_SKETCH_TOP(sketch_top, 64);
+
+/* The hash of a key that the parts below have. */
+PCN_INLINE __u64 sketch_hash(const struct pcn_md *md, struct pcn_sketch_key *key)
+{
+	__u32 zero = 0;
+	struct pcn_hash_seed *seed = bpf_map_lookup_elem(&sketch_seed, &zero);
+
+	pcn_address_set4(key->address, md->in_port);
+	key->number = 0;
+	return seed ? pcn_hash_address(seed, key->address, key->number) : 0;
+}
+
+PCN_PROGRAM(part_sketch)
+{
+	struct pcn_sketch_key key;
+
+	if (pcn_sketch_add(&sketch_sums, sketch_hash(md, &key), md->packet_len) > 1 << 20)
+		return pcn_pkt_drop(ctx, md, PARTS_NO);
+	return pcn_pkt_drop(ctx, md, PARTS_YES);
+}
+
+PCN_PROGRAM(part_sketch_rates)
+{
+	struct pcn_sketch_key key;
+	__u64 hash = sketch_hash(md, &key);
+
+	if (pcn_sketch_rate(&sketch_rates, hash, md->packet_len, pcn_time_coarse()) > 1 << 20)
+		return pcn_pkt_drop(ctx, md, PARTS_NO);
+	return pcn_pkt_drop(ctx, md, PARTS_YES);
+}
+
+PCN_PROGRAM(part_sketch_distinct)
+{
+	struct pcn_sketch_key key;
+
+	pcn_sketch_distinct_add(&sketch_distinct, sketch_hash(md, &key));
+	return pcn_pkt_drop(ctx, md, PARTS_YES);
+}
+
+PCN_PROGRAM(part_sketch_top)
+{
+	struct pcn_sketch_key key;
+	__u64 hash = sketch_hash(md, &key);
+
+	pcn_sketch_top_add(&sketch_top, hash, &key, md->packet_len);
 	return pcn_pkt_drop(ctx, md, PARTS_YES);
 }
 
