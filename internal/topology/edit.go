@@ -6,6 +6,7 @@ package topology
 // something.
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -79,4 +80,34 @@ func (t *editing) setPeer(cubeName, portName, peer string) error {
 	path := yang.Path{{Name: "ports", Keys: []string{portName}}, {Name: "peer"}}
 	body, _ := json.Marshal(peer) // a string always marshals
 	return t.edit(t.next.Units[cubeName], yang.Merge, path, body)
+}
+
+// editOwn makes the edits that a cube's code wants at the time of the change, unless it is deleted by then.
+func (w *writer) editOwn(name, uuid string, wanted func() ([]cube.Edit, error)) error {
+	err := w.transact(context.Background(), func(t *editing) error {
+		rec := t.own(name)
+		if rec == nil || rec.UUID != uuid {
+			return errUnchanged
+		}
+		u := t.next.Units[name]
+		var edits []cube.Edit
+		err := t.call(t.ctx, u, func() (err error) {
+			edits, err = wanted()
+			return err
+		})
+		if err == nil && len(edits) == 0 {
+			err = errUnchanged
+		}
+		for i := 0; i < len(edits) && err == nil; i++ {
+			err = t.applyEdit(u, edits[i])
+		}
+		return err
+	})
+	if errors.Is(err, errUnchanged) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%s: edit its configuration: %w", name, err)
+	}
+	return nil
 }

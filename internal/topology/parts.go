@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"sync/atomic"
 
+	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/topology/align"
 	"github.com/polycube/polycube/internal/topology/announce"
@@ -38,6 +39,9 @@ type parts struct {
 	// inUse is the graph that the data plane has. Its lock is taken last, after the writer's token and the gates of cubes;
 	// who holds it does not wait for a handler.
 	inUse *graphInUse
+
+	// editOwn makes edits that a cube's code has asked for.
+	editOwn func(name, uuid string, wanted func() ([]cube.Edit, error)) error
 
 	units      *units
 	news       unit.News

@@ -88,6 +88,7 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 	}
 	p := newParts(o, commit)
 	m := &Manager{parts: p, writer: newWriter(p), version: o.Version}
+	p.editOwn = m.writer.editOwn
 	m.namespaces = &namespaces{parts: p, writer: m.writer}
 	m.follower = follow.New(&p.view, p.netdevs, p.neighbours, p.events, p.log, &netdevChanges{parts: p, writer: m.writer, namespaces: m.namespaces})
 	p.aligner = align.New(p.netdevs, p.neighbours, p.log, m.follower.Synced)

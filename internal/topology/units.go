@@ -59,7 +59,8 @@ func (n *units) make(svc *service.Service, name, uuid string, id datapath.CubeID
 	p := n.parts
 	return unit.New(unit.Options{Service: svc, Name: name, UUID: uuid, ID: id, Datapath: p.dp, Plane: p.inUse, Log: p.log,
 		OwnStation: p.neighbours.OwnStation, Handlers: p.tallies.handlers, Waits: p.tallies.waits,
-		Announce: func(reason string) { p.events.Cube(name, svc.Info.Name, "degraded", reason) }})
+		Announce: func(state, reason string) { p.events.Cube(name, svc.Info.Name, state, reason) },
+		Edit:     func(wanted func() ([]cube.Edit, error)) error { return p.editOwn(name, uuid, wanted) }})
 }
 
 // stage returns the tree, unit and record of a stored cube; its code is not called yet.

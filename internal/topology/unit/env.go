@@ -62,6 +62,9 @@ type env struct {
 	programs programs
 	start    func(d time.Duration, repeat bool, fn func()) (stop func())
 	post     func(Task)
+	// edit and announce are the manager's.
+	edit     func(wanted func() ([]cube.Edit, error)) error
+	announce func(state, reason string)
 }
 
 // PortTable translates between names and indexes of ports. During a transaction it contains the ports from before and
@@ -161,6 +164,17 @@ func (e *env) Send(p *cube.PacketOut) error {
 
 // OwnStation implements cube.Host.
 func (e *env) OwnStation(mac net.HardwareAddr) bool { return e.ownStation(mac) }
+
+// EditLater implements author.Author.
+func (e *env) EditLater(wanted func() ([]cube.Edit, error), done func(error)) {
+	go func() {
+		err := e.edit(wanted)
+		e.post(Task{What: "EditLater", Run: func() { done(err) }, Dropped: func() {}})
+	}()
+}
+
+// Announce implements author.Author.
+func (e *env) Announce(state, reason string) { e.announce(state, reason) }
 
 func (e *env) Programs() cube.Programs { return e.programs }
 func (e *env) Floods() cube.Floods     { return floods{e} }
