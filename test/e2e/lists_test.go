@@ -33,6 +33,8 @@ const populated = `[{"name":"helloworld1","service-name":"helloworld","ports":[{
 		"snat":{"entry":[{"id":1,"internal-net":"10.0.0.0/24","external-ip":"203.0.113.1"}]},
 		"dnat":{"entry":[{"id":1,"external-ip":"203.0.113.2","internal-ip":"10.0.0.2"}]},
 		"port-forwarding":{"entry":[{"id":1,"external-ip":"203.0.113.3/32","external-port":80,"internal-ip":"10.0.0.3","internal-port":80}]}}},
+	{"name":"ddosmitigator1","service-name":"ddosmitigator","blacklist-src":[{"ip":"192.0.2.0/24","lifetime":3600}],"blacklist-dst":[{"ip":"198.51.100.1"}],
+		"allow":[{"ip":"203.0.113.0/24"}]},
 	{"name":"ipset1","service-name":"ipset","prefixes":[{"prefix":"192.0.2.0/24"}]},
 	{"name":"synflood1","service-name":"synflood","protected-ports":[{"port":80}],"protected-addresses":[{"address":"192.0.2.1"}]},
 	{"name":"pbforwarder1","service-name":"pbforwarder","ports":[{"name":"port1"}],

@@ -13,6 +13,13 @@ var setups = map[string]func(*bpftest.Lab){
 		l.Create("bridge", "br", `{"ports":[{"name":"p1","peer":"veth1","mode":"trunk","trunk":{"allowed":[{"vlanid":10}],"native-vlan":5}},
 			{"name":"p2","peer":"veth2"},{"name":"p3","peer":"veth3","access":{"vlanid":5}}]}`)
 	},
+	"ddosmitigator": func(l *bpftest.Lab) {
+		between(l)
+		l.Create("ddosmitigator", "d", `{"blacklist-src":[{"ip":"10.0.1.2"},{"ip":"2001:db8::/32"}],"blacklist-dst":[{"ip":"10.0.3.0/24"},{"ip":"fd00::/16"}],
+			"allow":[{"ip":"10.0.1.77"}],"auto-src-packets":1000,"auto-src-syns":1000,"auto-src-bytes":100000,
+			"auto-dst-packets":1000,"auto-dst-syns":1000,"auto-dst-bytes":100000}`)
+		l.Attach("d", "f:p1")
+	},
 	"helloworld": func(l *bpftest.Lab) {
 		l.Create("helloworld", "h", `{"action":"FORWARD","ports":[{"name":"p1","peer":"veth1"},{"name":"p2","peer":"veth2"}]}`)
 	},
