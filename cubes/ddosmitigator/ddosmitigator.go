@@ -128,65 +128,6 @@ func (m *mitigator) close() {
 	}
 }
 
-// state has the structure of the model.
-type state struct {
-	Stats        *stats       `json:"stats,omitempty"`
-	BlacklistSrc []entryState `json:"blacklist-src,omitempty"`
-	BlacklistDst []entryState `json:"blacklist-dst,omitempty"`
-	Allow        []entryState `json:"allow,omitempty"`
-	Detected     []suspectOf  `json:"detected,omitempty"`
-}
-
-type stats struct {
-	PPS       uint64 `json:"pps"`
-	Pkts      uint64 `json:"pkts"`
-	Bytes     uint64 `json:"bytes"`
-	NotListed uint64 `json:"not-listed"`
-}
-
-// entryState is the state of an entry of a list.
-type entryState struct {
-	IP        string  `json:"ip"`
-	TimeLeft  *uint32 `json:"time-left,omitempty"`
-	DropPkts  *uint64 `json:"drop-pkts,omitempty"`
-	DropBytes *uint64 `json:"drop-bytes,omitempty"`
-}
-
-// whole is how many entries have their counters in an answer about the whole cube, which monitoring may request often.
-const whole = 10_000
-
-func (m *mitigator) state(_ context.Context, path []string) (any, error) {
-	wanted := func(name string) bool { return len(path) == 0 || path[0] == name }
-	var s state
-	if wanted("stats") {
-		n, err := m.total()
-		if err != nil {
-			return nil, err
-		}
-		notListed, err := m.counters.Sum("not-listed")
-		if err != nil {
-			return nil, err
-		}
-		s.Stats = &stats{m.sample.pps, n.Packets, n.Bytes, notListed}
-	}
-	if wanted("detected") {
-		var err error
-		if s.Detected, err = m.detected.list(); err != nil {
-			return nil, err
-		}
-	}
-	for list, into := range map[int]*[]entryState{source: &s.BlacklistSrc, destination: &s.BlacklistDst, allow: &s.Allow} {
-		if !wanted(listNames[list]) || len(path) == 0 && m.lists.total() > whole {
-			continue
-		}
-		var err error
-		if *into, err = m.lists.state(list, path); err != nil {
-			return nil, err
-		}
-	}
-	return s, nil
-}
-
 // deleteState releases addresses that were listed automatically.
 func (m *mitigator) deleteState(_ context.Context, path []string) error {
 	if len(path) == 0 || path[0] != "detected" {

@@ -128,16 +128,16 @@ func (c *change) note(list int, e cube.Changed[Entry]) {
 	if e.Old != nil && e.New != nil && *e.Old == *e.New {
 		return
 	}
-	key, bit := prefix{}, uint32(1)<<list
+	bit := uint32(1) << list
 	if e.Old != nil {
-		key = prefixOf(e.Old.IP.Prefix)
+		key := prefixOf(e.Old.IP.Prefix)
 		is := c.edits[key]
 		is.leave |= bit
 		c.edits[key] = is
 		c.count[list]--
 	}
 	if e.New != nil {
-		key = prefixOf(e.New.IP.Prefix)
+		key := prefixOf(e.New.IP.Prefix)
 		is := c.edits[key]
 		is.join, is.lifetime[list] = is.join|bit, e.New.Lifetime
 		c.edits[key] = is
@@ -455,46 +455,4 @@ func (p *prefixes) tellLengths() error {
 		atomic.StoreUint64(&all[0].Of[end].Upper, is.Upper)
 	}
 	return nil
-}
-
-// state returns the state of the entries of a list, or of the one that the path has the key of.
-func (p *prefixes) state(list int, path []string) ([]entryState, error) {
-	now, err := cube.TimeCoarse()
-	if err != nil {
-		return nil, err
-	}
-	if len(path) > 1 {
-		var a Address
-		if err := a.UnmarshalText([]byte(path[1])); err != nil {
-			return nil, nil // not configured either
-		}
-		e, ok, err := p.entries.Get(prefixOf(a.Prefix))
-		if err != nil || !ok || e.Lists&(1<<list) == 0 {
-			return nil, err
-		}
-		return []entryState{e.state(a, list, now)}, nil
-	}
-	all := make([]entryState, 0, p.count[list])
-	for key, e := range p.entries.All(&err) {
-		if e.Lists&(1<<list) != 0 {
-			all = append(all, e.state(key.address(), list, now))
-		}
-	}
-	return all, err
-}
-
-// state returns the state of an entry in a list.
-func (e *entry) state(a Address, list int, now uint64) entryState {
-	s := entryState{IP: a.String()}
-	if list < ends {
-		s.DropPkts, s.DropBytes = &e.Drops[list].Packets, &e.Drops[list].Bytes
-	}
-	if at := e.Expires[list]; at != 0 {
-		left := uint32(0)
-		if at > now {
-			left = seconds(at, now)
-		}
-		s.TimeLeft = &left
-	}
-	return s
 }

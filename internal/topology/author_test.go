@@ -43,9 +43,13 @@ func TestACubeEditsItsOwnConfiguration(t *testing.T) {
 	}
 	wrong := errors.New("not now")
 	for what, wanted := range map[string]func() ([]cube.Edit, error){
-		"not now":  func() ([]cube.Edit, error) { return nil, wrong },
-		"no-leaf":  func() ([]cube.Edit, error) { return []cube.Edit{note("half"), {Path: []string{"no-leaf"}, Value: 1}}, nil },
-		"p9":       func() ([]cube.Edit, error) { return []cube.Edit{note("half"), {Delete: true, Path: []string{"ports", "p9"}}}, nil },
+		"not now": func() ([]cube.Edit, error) { return nil, wrong },
+		"no-leaf": func() ([]cube.Edit, error) {
+			return []cube.Edit{note("half"), {Path: []string{"no-leaf"}, Value: 1}}, nil
+		},
+		"p9": func() ([]cube.Edit, error) {
+			return []cube.Edit{note("half"), {Delete: true, Path: []string{"ports", "p9"}}}, nil
+		},
 	} {
 		if err := l.edits(env, wanted); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%s: %v", what, err)
