@@ -42,6 +42,9 @@ lists() { polycubectl ddos1 show detected -json </dev/null | jq -e --arg ip "$1"
 # lists_not ADDRESS is the opposite.
 lists_not() { ! lists "$1"; }
 
+# announced succeeds if the events have both.
+announced() { grep -q 'was listed' "$state/background" && grep -q 'was released' "$state/background"; }
+
 build() {
 	say "A victim (host1), a client (host2) and an attacker (host3) on a bridge, and a mitigator at each of the outer ports."
 	new_host 1 10.0.0.1/24
@@ -76,6 +79,7 @@ show_lists() {
 
 show_automatic() {
 	say "Automatic: sources above 2000 packets per second are listed for 5 seconds. The client sends less."
+	in_background "$machine" polycubectl events ddos1 --type cube
 	ctl ddos1 set auto-src-packets=2000
 	ctl ddos1 set auto-lifetime=5
 	flood 3 10.0.0.67
@@ -86,7 +90,8 @@ show_automatic() {
 	reach 3 10.0.0.1 "the victim, with another address"
 	say "It is released when its time is over."
 	eventually 20 "the attacker is released" lists_not 10.0.0.67
-	polycubectl events -last=20 </dev/null 2>/dev/null | grep -E 'ddos1 is (listed|released)' || true
+	eventually 5 "both were announced as events" announced
+	grep -E 'was (listed|released)' "$state/background"
 }
 
 show_random() {

@@ -15,8 +15,8 @@ type Author interface {
 	// is called, in turn with the functions of the instance and while no other change is made, and returns the edits;
 	// none, if nothing is to change any more. done is called in turn with the result, unless the cube is deleted.
 	EditLater(wanted func() ([]cube.Edit, error), done func(error))
-	// Announce adds an event of type `cube`. state is one word.
-	Announce(state, reason string)
+	// Announce adds an event of type `cube`. state is one word, what a sentence.
+	Announce(state, what string)
 }
 
 // EditLater asks an Env to make edits; for one that cannot, done is called with an error that wraps cube.ErrUnsupported.
@@ -29,8 +29,8 @@ func EditLater(env cube.Env, wanted func() ([]cube.Edit, error), done func(error
 }
 
 // Announce adds an event, if the Env can.
-func Announce(env cube.Env, state, reason string) {
+func Announce(env cube.Env, state, what string) {
 	if a, ok := env.(Author); ok {
-		a.Announce(state, reason)
+		a.Announce(state, what)
 	}
 }

@@ -39,6 +39,12 @@ var (
 	exceededNames = [...]string{1: "PACKETS", 2: "SYNS", 3: "BYTES"}
 )
 
+// The same in sentences.
+var (
+	endWords      = [ends]string{"source", "destination"}
+	exceededWords = [...]string{1: "packets", 2: "SYNs", 3: "bytes"}
+)
+
 // suspectOf is an entry of the list `detected`.
 type suspectOf struct {
 	End       string `json:"end"`
@@ -157,10 +163,10 @@ func (d *detections) tell(what string, all []suspect, of map[suspect]listing) {
 		}
 		l := of[s]
 		rate := sketch.PerSecond(l.Rate)
-		d.env.Logger().Warn("address "+what, "end", endNames[s.End], "ip", s.addr().String(), "reason", l.reason(),
+		d.env.Logger().Warn("address "+what, "end", endNames[s.End%ends], "ip", s.addr().String(), "reason", l.reason(),
 			"rate", rate, "drop-pkts", l.Drops.Packets)
-		author.Announce(d.env, what, fmt.Sprintf("%s %s was %s: %d %s per second, %d packets dropped",
-			endNames[s.End], s.addr(), what, rate, l.reason(), l.Drops.Packets))
+		author.Announce(d.env, what, fmt.Sprintf("%s %s was %s, with %d %s per second; %d packets were dropped",
+			endWords[s.End%ends], s.addr(), what, rate, exceededWords[l.Exceeded%uint32(len(exceededWords))], l.Drops.Packets))
 	}
 }
 

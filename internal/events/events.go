@@ -23,7 +23,7 @@ const (
 	Config Type = "config"
 	// Port is a port that went UP or DOWN.
 	Port Type = "port"
-	// Cube is a cube that is degraded, broken, restored or adopted.
+	// Cube is a cube that is degraded, broken, restored or adopted, or what its code reports.
 	Cube Type = "cube"
 	// Netdev is a network device that appeared, disappeared, is up or is down.
 	Netdev Type = "netdev"

@@ -66,6 +66,11 @@ func (a *Announcer) Cube(name, service, state, reason string) {
 	a.events.Add(events.Event{Type: events.Cube, Cube: name, Service: service, State: state, Reason: reason, Message: message})
 }
 
+// Told announces what a cube's code says of the cube.
+func (a *Announcer) Told(name, service, state, what string) {
+	a.events.Add(events.Event{Type: events.Cube, Cube: name, Service: service, State: state, Reason: what, Message: name + ": " + what})
+}
+
 // Service announces that a service was registered, updated, removed or lost, or that it is back.
 func (a *Announcer) Service(name, state, reason string) {
 	message := "service " + name + " " + state

@@ -62,9 +62,9 @@ type env struct {
 	programs programs
 	start    func(d time.Duration, repeat bool, fn func()) (stop func())
 	post     func(Task)
-	// edit and announce are the manager's.
-	edit     func(wanted func() ([]cube.Edit, error)) error
-	announce func(state, reason string)
+	// edit and tell are the manager's.
+	edit func(wanted func() ([]cube.Edit, error)) error
+	tell func(state, what string)
 }
 
 // PortTable translates between names and indexes of ports. During a transaction it contains the ports from before and
@@ -174,7 +174,7 @@ func (e *env) EditLater(wanted func() ([]cube.Edit, error), done func(error)) {
 }
 
 // Announce implements author.Author.
-func (e *env) Announce(state, reason string) { e.announce(state, reason) }
+func (e *env) Announce(state, what string) { e.tell(state, what) }
 
 func (e *env) Programs() cube.Programs { return e.programs }
 func (e *env) Floods() cube.Floods     { return floods{e} }

@@ -72,8 +72,8 @@ type Unit struct {
 	programs atomic.Pointer[ProgramSet]
 	// committing is set while the code of a plan runs: the lock of the data plane is held then.
 	committing atomic.Bool
-	// announce reports that the cube is in another state; handlers measures how long calls for the slow path took.
-	announce func(state, reason string)
+	// announce reports that the cube is degraded; handlers measures how long calls for the slow path took.
+	announce func(reason string)
 	handlers *tally.Histogram
 	// Patience is how long a call may take.
 	Patience time.Duration
@@ -95,9 +95,11 @@ type Options struct {
 	Log *slog.Logger
 	// OwnStation reports whether the host's stack sends from an address.
 	OwnStation func(net.HardwareAddr) bool
-	// Announce reports that the cube is in another state; Handlers and Waits measure how long calls for the slow path took
+	// Announce reports that the cube is degraded; Handlers and Waits measure how long calls for the slow path took
 	// and waited.
-	Announce func(state, reason string)
+	Announce func(reason string)
+	// Tell adds an event in the name of the cube.
+	Tell func(state, what string)
 	// Edit makes the edits that the function returns, as a change of its own.
 	Edit            func(wanted func() ([]cube.Edit, error)) error
 	Handlers, Waits *tally.Histogram
@@ -114,7 +116,7 @@ func New(o Options) *Unit {
 	u.Log = o.logger(level, nil)
 	u.env = &env{name: o.Name, id: o.ID, uuid: o.UUID, degrade: u.Degrade, transparent: o.Service.Info.Transparent, dp: o.Datapath, level: level,
 		log: o.logger(level, newLineLimit()), programs: programs{o.Plane, u}, start: u.start, post: u.Post, ownStation: o.OwnStation,
-		edit: o.Edit, announce: o.Announce}
+		edit: o.Edit, tell: o.Tell}
 	u.env.ports.Store(NewPortTable())
 	u.SetReady(false)
 	u.mail = newMailbox(u.deliver, u.perform)
@@ -290,7 +292,7 @@ func (u *Unit) Degrade(reason string) {
 	if u.degraded.CompareAndSwap(nil, &reason) {
 		u.Log.Error("degraded: its code is no longer called, the fast path continues", "reason", reason)
 		if u.announce != nil {
-			u.announce("degraded", reason)
+			u.announce(reason)
 		}
 	}
 }
