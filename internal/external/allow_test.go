@@ -23,16 +23,6 @@ import (
 
 // What ships runs as a part of the daemon, and some of it uses what services may not: by the file, what is said of it.
 var oursAlone = map[string]string{
-	"ipset.tc.o":        "shared between services",
-	"ipset.xdp.o":       "shared between services",
-	"nat.tc.o":          "the limit of a service is 256",
-	"nat.xdp.o":         "the limit of a service is 256",
-	"pbforwarder.tc.o":  "shared between services",
-	"pbforwarder.xdp.o": "shared between services",
-	"router.tc.o":       "the limit of a service is 256",
-	"router.xdp.o":      "the limit of a service is 256",
-	"synflood.tc.o":     "bpf_skc_lookup_tcp",
-	"synflood.xdp.o":    "bpf_skc_lookup_tcp",
 	"ddosmitigator.tc.o":  "services may not use callbacks",
 	"ddosmitigator.xdp.o": "services may not use callbacks",
 	"ipset.tc.o":          "shared between services",
@@ -43,6 +33,8 @@ var oursAlone = map[string]string{
 	"pbforwarder.xdp.o":   "shared between services",
 	"router.tc.o":         "the limit of a service is 256",
 	"router.xdp.o":        "the limit of a service is 256",
+	"synflood.tc.o":       "bpf_skc_lookup_tcp",
+	"synflood.xdp.o":      "bpf_skc_lookup_tcp",
 }
 
 func TestAllThatCubesAreMadeOfIsAllowed(t *testing.T) {
