@@ -26,7 +26,7 @@ var unmeasured = []string{
 	"pcn_pkt_flood_set",         // as many copies as ports: a separate part
 	"pcn_pkt_offer",             // a tail call, for a port with a cube that takes offers; see ADR 41
 	"pcn_offered", "pcn_turned", // one load each
-	"pcn_hostfib_ask", // the kernel's lookup of routes
+	"pcn_hostfib_ask",                 // the kernel's lookup of routes
 	"pcn_pkt_redirect", "pcn_outputs", // only in transparent cubes; see ADR 55
 	"pcn_pkt_turn",                 // only in the egress program of a transparent cube, where no other verdict ends a packet this way
 	"pcn_pkt_reply", "pcn_replies", // only in the ingress program of a transparent cube; see ADR 60
