@@ -36,7 +36,7 @@ struct onelookup_action {
 	__u32 addresses; /* how their words have changed, for checksums */
 	__u32 covered;	 /* the same of ports */
 	__u32 header;	 /* the same of the IP header: addresses and TTL */
-	__u32 tracked;	 /* 1 + the index of its TCP connection in `states`, with the sender's side in bit 31; 0: none */
+	__u32 tracked; /* 1 + the index of its TCP connection in `states`, with the sender's side in bit 31; 0: none */
 };
 _Static_assert(sizeof(struct onelookup_action) <= sizeof(struct pcn_ct_state),
 	       "it fits into an entry");
@@ -63,7 +63,8 @@ PCN_INLINE int read_segment(struct CTXTYPE *ctx, struct onelookup_work *w)
 }
 
 /* The segment fits the connection, whose state becomes that after it. 0: the chain decides. */
-PCN_INLINE int track(struct CTXTYPE *ctx, struct onelookup_work *w, const struct onelookup_action *a)
+PCN_INLINE int track(struct CTXTYPE *ctx, struct onelookup_work *w,
+		     const struct onelookup_action *a)
 {
 	__u32 at = (a->tracked & 0x7fffffff) - 1, side = a->tracked >> 31, mine = side * 2;
 	struct pcn_ct_state *s = bpf_map_lookup_elem(&states, &at);

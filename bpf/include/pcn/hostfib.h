@@ -13,9 +13,9 @@
 
 /* What the host does with a packet. */
 enum pcn_hostfib {
-	PCN_HOSTFIB_ROUTE,     /* it forwards the packet, and knows the next hop */
+	PCN_HOSTFIB_ROUTE, /* it forwards the packet, and knows the next hop */
 	PCN_HOSTFIB_EXCEPTION, /* only the stack can tell: options, a TTL of 1, an address that is not routed */
-	PCN_HOSTFIB_NO_ROUTE,  /* the lookup has no answer: it is for the host, or needs a neighbour */
+	PCN_HOSTFIB_NO_ROUTE, /* the lookup has no answer: it is for the host, or needs a neighbour */
 };
 
 /* Internal: the families of addresses, as the kernel numbers them. */
