@@ -202,7 +202,7 @@ const reads = 4096
 func (c *change) read() (map[prefix]entry, error) {
 	have := map[prefix]entry{}
 	origin, err := c.entries.Origin()
-	if err != nil || origin == origins.Created && c.created || c.distinct == 0 && !c.created {
+	if err != nil || origin == origins.Created && c.created || !c.created && c.allFresh() {
 		return have, err
 	}
 	if len(c.edits) <= reads && !c.created {
@@ -223,6 +223,20 @@ func (c *change) read() (map[prefix]entry, error) {
 		}
 	}
 	return have, err
+}
+
+// allFresh reports whether no prefix of the change can have an entry: all join one list, and no other list has any.
+func (c *change) allFresh() bool {
+	var joined, left uint32
+	for _, is := range c.edits {
+		joined, left = joined|is.join, left|is.leave
+	}
+	for list, n := range c.prefixes.count {
+		if n > 0 && joined != 1<<list {
+			return false
+		}
+	}
+	return left == 0
 }
 
 // writes are the entries to write and to remove.
