@@ -3,6 +3,7 @@
 package ddosmitigator_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -175,5 +176,35 @@ func TestMitigatorsAreApart(t *testing.T) {
 		l.Set("DELETE", "d detected", "")
 		l.Set("PATCH", "d auto-src-packets", "0")
 		expect(t, l, "after this one has", frame("192.0.2.1", "10.0.0.1"), "pass")
+	})
+}
+
+// TestMoreThanFitIsNotListed: the packets pass, and are counted.
+func TestMoreThanFitIsNotListed(t *testing.T) {
+	each(t, `{"auto-src-packets":1000}`, func(t *testing.T, l *bpftest.Lab) {
+		type key struct {
+			High, Low uint64
+			Cube, End uint32
+		}
+		type value [5]uint64
+		m := l.Map("d", "detected")
+		keys := make([]key, m.MaxEntries())
+		for i := range keys {
+			keys[i] = key{High: uint64(i), Cube: 1 << 20} // of no cube
+		}
+		if n, err := m.BatchUpdate(keys, make([]value, len(keys)), nil); err != nil || n != len(keys) {
+			t.Fatalf("%d of %d entries: %v", n, len(keys), err)
+		}
+		netns.Eventually(t, bpftest.Patience, func() error {
+			l.Flood("veth1", frame("192.0.2.1", "10.0.0.1"), 2000)
+			if state[map[string]uint64](t, l, "d stats")["not-listed"] == 0 {
+				return errors.New("no packet is counted as not listed")
+			}
+			return nil
+		})
+		expect(t, l, "of an address without room", frame("192.0.2.1", "10.0.0.1"), "pass")
+		if got := l.Read("d detected"); got != "[]" {
+			t.Errorf("%s are listed", got)
+		}
 	})
 }

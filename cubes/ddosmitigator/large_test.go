@@ -4,6 +4,7 @@ package ddosmitigator_test
 
 import (
 	"fmt"
+	mathbits "math/bits"
 	"net/netip"
 	"os"
 	"slices"
@@ -128,4 +129,38 @@ func BenchmarkPacket(b *testing.B) {
 	run("a rate", "192.0.2.1")
 	l.Set("PATCH", "d auto-dst-packets", "4000000000")
 	run("two rates", "192.0.2.1")
+}
+
+// TestTheFilterForgets the bits of prefixes that were removed, and the maps have grown with the list.
+func TestTheFilterForgets(t *testing.T) {
+	l := bpftest.New(t, bpftest.Options{Hosts: 1})
+	l.Create("ddosmitigator", "d", `{"blacklist-src":`+hosts(0, 10)+`}`)
+	l.Attach("d", "veth1")
+	bits := func() (n int) {
+		m := l.Map("d", "filter")
+		for i := uint32(1); i < m.MaxEntries(); i++ {
+			var word uint64
+			if err := m.Lookup(i, &word); err != nil {
+				t.Fatal(err)
+			}
+			n += mathbits.OnesCount64(word)
+		}
+		return n
+	}
+	if n := bits(); n < 9 || n > 10 {
+		t.Errorf("10 entries have %d bits", n)
+	}
+	l.Set("POST", "d blacklist-src", hosts(10, 3000))
+	if n := bits(); n < 2900 || n > 3010 {
+		t.Errorf("3010 entries have %d bits", n)
+	}
+	if got, want := [2]uint32{l.Map("d", "entries").MaxEntries(), l.Map("d", "filter").MaxEntries()}, [2]uint32{4096, 1 + 2048}; got != want {
+		t.Errorf("the maps have %d entries, want %d", got, want)
+	}
+	l.Set("PUT", "d blacklist-src", hosts(0, 10))
+	if n := bits(); n < 9 || n > 10 {
+		t.Errorf("10 entries that are left have %d bits", n)
+	}
+	expect(t, l, "an entry that stays", frame(host(9).String(), "10.0.0.1"), src)
+	expect(t, l, "one that was removed", frame(host(10).String(), "10.0.0.1"), "pass")
 }
