@@ -41,7 +41,7 @@ func forServices(t *testing.T) (names []string) {
 		"go.???": "/share/polycube/go/", "sdk/go/*.go": "/share/polycube/go/sdk/go/", "cube/*.go": "/share/polycube/go/cube/",
 		"cube/origins/*.go": "/share/polycube/go/cube/origins/", "api/polycube/service/v1/*.go": "/share/polycube/go/api/polycube/service/v1/",
 		"bucket/*.go": "/share/polycube/go/bucket/", "flow/*.go": "/share/polycube/go/flow/", "inet/*.go": "/share/polycube/go/inet/", "ring/*.go": "/share/polycube/go/ring/",
-		"wire/*.go": "/share/polycube/go/wire/"} {
+		"sketch/*.go": "/share/polycube/go/sketch/", "wire/*.go": "/share/polycube/go/wire/"} {
 		paths, err := filepath.Glob(filepath.Join(root(t), pattern))
 		if err != nil || len(paths) == 0 {
 			t.Fatalf("no %s: %v", pattern, err)
