@@ -377,10 +377,6 @@ PCN_INLINE void keep(const struct pcn_md *md, const __u32 what)
 	case COST_pcn_address_set6:
 	case COST_pcn_address_copy:
 	case COST_pcn_address_same:
-	case COST_pcn_ipv4_is_martian:
-	case COST_pcn_ipv6_is_martian:
-	case COST_pcn_ipv6_is_multicast:
-	case COST_pcn_ipv6_is_link_local:
 		address(what);
 		break;
 	case COST_pcn_csum_fold:

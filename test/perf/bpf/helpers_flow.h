@@ -10,7 +10,7 @@ struct read_flow {
 };
 PCN_MAP(read_flows, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct read_flow, 1);
 
-/* Helpers that read the packet into a flow, and those for its hash. */
+/* Helpers that read the packet into a flow, those for its hash, and kinds of addresses. */
 PCN_INLINE void flows(struct CTXTYPE *ctx, struct pcn_md *md, __u32 what)
 {
 	__u32 zero = 0;
@@ -38,6 +38,14 @@ PCN_INLINE void flows(struct CTXTYPE *ctx, struct pcn_md *md, __u32 what)
 			KEEP(pcn_load_bytes(ctx, 14, to->bytes, sizeof(to->bytes)));
 		else if (what == COST_pcn_load_first)
 			KEEP(pcn_load_first(ctx, to->bytes, i + 1, sizeof(to->bytes)));
+		else if (what == COST_pcn_ipv4_is_martian)
+			KEEP(pcn_ipv4_is_martian(to->bytes[0]));
+		else if (what == COST_pcn_ipv6_is_martian)
+			KEEP(pcn_ipv6_is_martian((void *)to->bytes));
+		else if (what == COST_pcn_ipv6_is_multicast)
+			KEEP(pcn_ipv6_is_multicast((void *)to->bytes));
+		else if (what == COST_pcn_ipv6_is_link_local)
+			KEEP(pcn_ipv6_is_link_local((void *)to->bytes));
 		else if (what == COST_pcn_frame_len)
 			KEEP(pcn_frame_len(ctx));
 	}
@@ -48,7 +56,8 @@ PCN_INLINE int is_flow_case(const __u32 what)
 {
 	return what == COST_pcn_load_bytes || what == COST_pcn_load_first ||
 	       what == COST_pcn_frame_len ||
-	       (what >= COST_pcn_flow_read && what <= COST_pcn_get_flow_hash);
+	       (what >= COST_pcn_flow_read && what <= COST_pcn_get_flow_hash) ||
+	       (what >= COST_pcn_ipv4_is_martian && what <= COST_pcn_ipv6_is_link_local);
 }
 
 #endif
