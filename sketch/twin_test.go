@@ -17,6 +17,7 @@ import (
 
 	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/repeat"
 )
 
@@ -86,7 +87,7 @@ func mapped[V any](t testing.TB, m *ebpf.Map) []V {
 	return values
 }
 
-// add passes a stream through the program, on several CPUs at once if threads is more than one, and returns the results.
+// add passes a stream through the program, by threads on a CPU each, and returns the results.
 func (r *rig) add(all []item, threads int) []item {
 	r.t.Helper()
 	if len(all) > len(r.items) {
@@ -94,13 +95,20 @@ func (r *rig) add(all []item, threads int) []item {
 	}
 	copy(r.items, all)
 	*r.stream = stream{End: uint64(len(all))}
+	cpus, err := netns.CPUs()
+	if err != nil {
+		r.t.Fatal(err)
+	}
 	var wg sync.WaitGroup
-	for range threads {
+	for i := range threads {
 		wg.Go(func() {
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
 			opts := ebpf.RunOptions{Data: make([]byte, 64), Repeat: uint32(len(all)/takes/threads + 1)}
-			if _, err := r.Programs["sketch_add"].Run(&opts); err != nil {
+			// The kernel would move the thread to another CPU between two runs of the program.
+			err := netns.OnCPU(cpus[i%len(cpus)], func() error {
+				_, err := r.Programs["sketch_add"].Run(&opts)
+				return err
+			})
+			if err != nil {
 				r.t.Error(err)
 			}
 		})
