@@ -67,7 +67,11 @@ func (w *writer) Map(name string) (*ebpf.Map, error) { return w.Maps[name], nil 
 // run copies a frame n times, by a program.
 func (w *writer) run(program string, frame []byte, n int, ctx any) {
 	w.t.Helper()
-	if _, err := w.Programs[program].Run(&ebpf.RunOptions{Data: frame, Repeat: uint32(n), Context: ctx}); err != nil {
+	err := netns.Uninterrupted(func() error {
+		_, err := w.Programs[program].Run(&ebpf.RunOptions{Data: frame, Repeat: uint32(n), Context: ctx})
+		return err
+	})
+	if err != nil {
 		w.t.Fatalf("run: %v", err)
 	}
 }

@@ -363,7 +363,7 @@ func (l *Lab) Flood(dev string, frame []byte, times uint32) {
 		defer func() { err = errors.Join(err, prog.Close()) }()
 		opts := l.testRun(ifindex, frame)
 		opts.Repeat = times
-		return uninterrupted(func() error {
+		return netns.Uninterrupted(func() error {
 			_, err := prog.Run(opts)
 			return err
 		})
@@ -371,18 +371,6 @@ func (l *Lab) Flood(dev string, frame []byte, times uint32) {
 	if err != nil {
 		l.t.Fatalf("run %d frames on %s: %v", times, dev, err)
 	}
-}
-
-// uninterrupted runs fn, on a locked thread, without Go's preemption signal: that interrupts a test run of many
-// packets, which is then restarted, and some packets are counted twice.
-func uninterrupted(fn func() error) (err error) {
-	var set, old unix.Sigset_t
-	set.Val[0] = 1 << (unix.SIGURG - 1)
-	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &set, &old); err != nil {
-		return fmt.Errorf("blocking a signal: %w", err)
-	}
-	defer func() { err = errors.Join(err, unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil)) }()
-	return fn()
 }
 
 // Shed returns how many packets and messages of a cube were not handled in user space.

@@ -28,6 +28,20 @@ func OnCPU(cpu int, fn func() error) error {
 	return errors.Join(fn(), unix.SchedSetaffinity(0, &was))
 }
 
+// Uninterrupted runs fn without Go's preemption signal: that interrupts a test run of many packets, which is then
+// restarted, and some packets are counted twice.
+func Uninterrupted(fn func() error) (err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var set, old unix.Sigset_t
+	set.Val[0] = 1 << (unix.SIGURG - 1)
+	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &set, &old); err != nil {
+		return fmt.Errorf("blocking a signal: %w", err)
+	}
+	defer func() { err = errors.Join(err, unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil)) }()
+	return fn()
+}
+
 // CPUs are the CPUs that the calling thread may run on.
 func CPUs() ([]int, error) {
 	var set unix.CPUSet
