@@ -115,6 +115,9 @@ type ActionResult struct {
 type Edit struct {
 	// Delete removes the node; otherwise Value (marshalled to JSON) is merged at Path.
 	Delete bool
+	// Insert adds Value at the position that ends Path, which is an entry of a list marked `positions`: the entries
+	// from there on move.
+	Insert bool
 	Path   []string
 	Value  any
 }

@@ -14,8 +14,12 @@ import (
 type EntryChange struct {
 	// List is the path of the list, without keys: ["fdb", "entry"].
 	List []string
+	// Above are the keys of the lists above it, outermost first: ["INGRESS"] for chain INGRESS rule 3.
+	Above []string
 	// Old and New are the entry before and after, as JSON of the model with defaults; Old is nil for an added
-	// entry, New for a removed one.
+	// entry, New for a removed one. In a list marked `positions`, the key is not the position of the entry, but a
+	// number that is greater than those of the entries before it and less than those of the entries after it. It
+	// only changes where entries are inserted so often at one place that there is no number left.
 	Old, New json.RawMessage
 }
 
@@ -23,6 +27,7 @@ type EntryChange struct {
 func DecodeEntries[E any](changes []EntryChange) ([]Changed[E], error) {
 	out := make([]Changed[E], len(changes))
 	for i, c := range changes {
+		out[i].Above = c.Above
 		for _, side := range []struct {
 			raw  json.RawMessage
 			into **E
@@ -41,4 +46,7 @@ func DecodeEntries[E any](changes []EntryChange) ([]Changed[E], error) {
 }
 
 // Changed is an EntryChange in a cube's own type.
-type Changed[E any] struct{ Old, New *E }
+type Changed[E any] struct {
+	Above    []string
+	Old, New *E
+}
