@@ -63,10 +63,7 @@ func (l *lab) configOf(name string) string {
 	defer func() { l.token <- struct{}{} }()
 	w := l.view.Load()
 	text := string(w.Cubes[name].Saved)
-	for _, table := range w.Cubes[name].Tables {
-		text += fmt.Sprintf(" %d entries", table.Len())
-	}
-	return text
+	return text + fmt.Sprintf(" %d entries", w.Cubes[name].Tables.Len())
 }
 
 // TestConfigurationGoesWithWhatItDependsOn: in the same transaction, so that it is persisted with it.

@@ -67,6 +67,9 @@ func (t *editing) applyEdit(u *unit.Unit, e cube.Edit) error {
 	if err != nil {
 		return fmt.Errorf("encode a change: %w", err)
 	}
+	if e.Insert {
+		return t.edit(u, yang.Insert, path, body)
+	}
 	err = t.edit(u, yang.Merge, path, body)
 	var missing *yang.Error
 	if errors.As(err, &missing) && missing.Tag == yang.DataMissing && len(path) > 0 && len(path[len(path)-1].Keys) > 0 {

@@ -7,10 +7,12 @@ package topology
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/bulk"
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
@@ -23,10 +25,12 @@ func (t *txn) entryChanges(u *unit.Unit, rec *world.Cube, fresh bool) []yang.Ent
 	if fresh {
 		var all []yang.EntryChange
 		for _, list := range u.Service.Schema.BulkLists() {
-			rec.Tables[list].All(func(e *yang.Entry) bool {
-				all = append(all, yang.EntryChange{List: list, New: e})
-				return true
-			})
+			for _, table := range rec.Tables.Of(list.Path()) {
+				table.Stored(func(e *bulk.Entry) bool {
+					all = append(all, yang.EntryChange{List: list, Above: table.Above(), Change: bulk.Change{New: e}})
+					return true
+				})
+			}
 		}
 		return all
 	}
@@ -41,7 +45,7 @@ func (t *txn) entryChanges(u *unit.Unit, rec *world.Cube, fresh bool) []yang.Ent
 		if e == nil {
 			e = c.Old
 		}
-		id := world.EntryID("", c.List, e)
+		id := fmt.Sprintf("%s|%q|%s", c.List.Path(), c.Above, e.Identity())
 		if i, ok := first[id]; ok {
 			out[i].New = c.New
 			continue
@@ -51,7 +55,7 @@ func (t *txn) entryChanges(u *unit.Unit, rec *world.Cube, fresh bool) []yang.Ent
 	}
 	return slices.DeleteFunc(out, func(c yang.EntryChange) bool {
 		return c.Old == nil && c.New == nil ||
-			c.Old != nil && c.New != nil && c.Old.JSON(yang.JSONOptions{}) == c.New.JSON(yang.JSONOptions{})
+			c.Old != nil && c.New != nil && c.Old.Saved == c.New.Saved
 	})
 }
 
@@ -62,16 +66,16 @@ func entryList(changes []yang.EntryChange) []cube.EntryChange {
 	}
 	list := make([]cube.EntryChange, 0, len(changes))
 	for _, c := range changes {
-		list = append(list, cube.EntryChange{List: strings.Split(c.List.Path(), "/"), Old: entryJSON(c.Old), New: entryJSON(c.New)})
+		list = append(list, cube.EntryChange{List: strings.Split(c.List.Path(), "/"), Above: c.Above, Old: entryJSON(c.Old), New: entryJSON(c.New)})
 	}
 	return list
 }
 
-func entryJSON(e *yang.Entry) json.RawMessage {
+func entryJSON(e *bulk.Entry) json.RawMessage {
 	if e == nil {
 		return nil
 	}
-	return json.RawMessage(e.JSON(yang.JSONOptions{Defaults: true}))
+	return json.RawMessage(e.Full)
 }
 
 // entryRecords encodes the entries of cubes that differ from the store.
@@ -94,13 +98,11 @@ func (x *execution) entryRecords() []store.Record {
 		switch {
 		case rec == nil:
 		case u.Restored != nil && x.before(name) == nil:
-			recs = append(recs, u.Restored.Moved(rec)...)
+			recs = append(recs, u.Restored.Moved(u.Service.Schema, rec)...)
 		case slices.Contains(x.created, u):
 			recs = append(recs, world.EntryRecords(rec, rec)...)
 		default:
-			for _, c := range x.entryChanges(u, rec, false) {
-				recs = append(recs, world.EntryRecord(rec.UUID, c))
-			}
+			recs = append(recs, world.ChangedRecords(rec.UUID, x.entryChanges(u, rec, false))...)
 		}
 	}
 	return recs

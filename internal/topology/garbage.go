@@ -23,9 +23,7 @@ func (c *committed) freeMemory() {
 		n += len(changes)
 	}
 	for _, u := range c.created {
-		for _, table := range u.Tree.Tables() {
-			n += table.Len()
-		}
+		n += u.Tree.Tables().Len()
 	}
 	if n >= manyEntries {
 		c.garbage.free()

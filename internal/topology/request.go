@@ -216,6 +216,9 @@ func (t *editing) act(u *unit.Unit, path yang.Path, body []byte, words bool) (js
 	if err != nil {
 		return nil, err
 	}
+	if path, err = u.Service.Schema.Canonical(path); err != nil {
+		return nil, err
+	}
 	t.direct[u.Name] = true
 	var result cube.ActionResult
 	err = u.Handle(t.ctx, "Action", func() (err error) {

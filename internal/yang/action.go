@@ -7,6 +7,8 @@ package yang
 import (
 	"context"
 	"fmt"
+
+	"github.com/polycube/polycube/internal/fault"
 )
 
 // ParseInput checks the body of a call of the action at p and returns it normalised, with defaults. The list entries
@@ -29,7 +31,7 @@ func (t *Tree) operation(p Path, body []byte, output, words bool) ([]byte, error
 		return nil, err
 	}
 	if action.kind != Action {
-		return nil, fault(OperationNotSupported, p, "is not an action")
+		return nil, fault.At(OperationNotSupported, p, "is not an action")
 	}
 	part := action.input
 	if output {
@@ -46,7 +48,7 @@ func (t *Tree) operation(p Path, body []byte, output, words bool) ([]byte, error
 		return nil, err
 	}
 	b.object(call, part, p, v)
-	if err := join(b.errs); err != nil {
+	if err := fault.Join(b.errs); err != nil {
 		return nil, err
 	}
 	if err := validateOp(b.tops[0].topRef(), t.root, output); err != nil {
@@ -72,12 +74,12 @@ func (t *Tree) call(b *builder, p Path) (*fragment, error) {
 			if err != nil {
 				return nil, err
 			}
-			if at == nil {
-				return nil, fault(DataMissing, p[:i+1], "does not exist")
+			if at == nil && !node.systemCreated {
+				return nil, fault.At(DataMissing, p[:i+1], "does not exist")
 			}
 		}
 		if parent = b.step(parent, node, p[:i], step.Keys); parent == nil {
-			return nil, join(b.errs)
+			return nil, fault.Join(b.errs)
 		}
 	}
 	if len(b.tops) == 0 {

@@ -8,6 +8,8 @@ package yang
 import (
 	"fmt"
 	"slices"
+
+	"github.com/polycube/polycube/internal/fault"
 )
 
 // editor is one edit in progress.
@@ -31,14 +33,14 @@ type place struct {
 }
 
 func (e *editor) in(parent place, n *Node, at ref) place {
-	return place{at: at, path: parent.path.with(n.name), node: n, existing: parent.existing}
+	return place{at: at, path: parent.path.With(n.name), node: n, existing: parent.existing}
 }
 
 // configure starts the configuration of an entry that exists by itself.
 func (e *editor) configure(from place, f *fragment) error {
 	entry, err := newList(from.at, f.node, f.keys) // insert first removes it from there
 	if err != nil {
-		return fmt.Errorf("create %s: %w", from.path.with(f.node.name, f.keys...), err)
+		return fmt.Errorf("create %s: %w", from.path.With(f.node.name, f.keys...), err)
 	}
 	return e.insert(from, &fragment{node: f.node, ref: entry, keys: f.keys})
 }
@@ -84,15 +86,15 @@ func (e *editor) descend(from place, f *fragment, p Path) (place, error) {
 			at = e.t.same(from.at, f)
 		}
 		if at == nil {
-			return place{}, fault(DataMissing, p, "does not exist")
+			return place{}, fault.At(DataMissing, p, "does not exist")
 		}
-		return place{at: at, path: from.path.with(n.name, f.keys...), node: n, existing: true}, nil
+		return place{at: at, path: from.path.With(n.name, f.keys...), node: n, existing: true}, nil
 	}
 	if at := findSchema(e.t.root, from.at, n); at != nil {
 		return e.in(from, n, at), nil
 	}
 	if n.presence || e.op == Delete {
-		return place{}, fault(DataMissing, p, "does not exist")
+		return place{}, fault.At(DataMissing, p, "does not exist")
 	}
 	// created below its parent, or as a root if it is the cube
 	at, err := newInner(from.at, n)
@@ -112,32 +114,32 @@ func (e *editor) descend(from place, f *fragment, p Path) (place, error) {
 
 func (e *editor) leafTarget(in place, f *fragment) error {
 	n := f.node
-	p := in.path.with(n.name)
+	p := in.path.With(n.name)
 	cur := findSchema(e.t.root, in.at, n)
 	isSet := cur != nil && !isDefault(cur)
 	switch {
 	case e.op == Create && isSet:
-		return fault(DataExists, p, "is already set to %s", shorten(termValue(cur)))
+		return fault.At(DataExists, p, "is already set to %s", fault.Shorten(termValue(cur)))
 	case e.op != Delete:
 		return e.setLeaf(in, f)
 	case !isSet:
-		return fault(DataMissing, p, "is not set")
+		return fault.At(DataMissing, p, "is not set")
 	case e.fixed(in, n):
-		return fault(InvalidValue, p, "is fixed at creation and cannot be deleted")
+		return fault.At(InvalidValue, p, "is fixed at creation and cannot be deleted")
 	}
 	return e.clear(in, n)
 }
 
 func (e *editor) containerTarget(in place, f *fragment) error {
 	n := f.node
-	p := in.path.with(n.name)
+	p := in.path.With(n.name)
 	cur := findSchema(e.t.root, in.at, n)
 	if n.presence {
 		switch {
 		case e.op == Create && cur != nil:
-			return fault(DataExists, p, "exists already")
+			return fault.At(DataExists, p, "exists already")
 		case (e.op == Merge || e.op == Delete) && cur == nil:
-			return fault(DataMissing, p, "does not exist")
+			return fault.At(DataMissing, p, "does not exist")
 		}
 	}
 	switch {
@@ -152,18 +154,18 @@ func (e *editor) containerTarget(in place, f *fragment) error {
 // entryTarget edits one entry of a list or leaf-list.
 func (e *editor) entryTarget(in place, list *fragment) error {
 	n, f := list.node, list.kids[0]
-	p := in.path.with(n.name, f.keys...)
+	p := in.path.With(n.name, f.keys...)
 	cur := e.t.same(in.at, f)
 	switch {
 	case e.op == Create && cur != nil:
-		return fault(DataExists, p, "exists already")
+		return fault.At(DataExists, p, "exists already")
 	case (e.op == Merge && !n.systemCreated || e.op == Delete) && cur == nil:
-		return fault(DataMissing, p, "does not exist")
+		return fault.At(DataMissing, p, "does not exist")
 	case e.op == Delete && e.fixed(in, n):
-		return fault(InvalidValue, p, "is fixed at creation and cannot be deleted")
+		return fault.At(InvalidValue, p, "is fixed at creation and cannot be deleted")
 	}
 	if n.kind == LeafList {
-		if err := e.touchNow(in.path.with(n.name), n); err != nil {
+		if err := e.touchNow(in.path.With(n.name), n); err != nil {
 			return err
 		}
 	}
@@ -184,15 +186,15 @@ func (e *editor) entryTarget(in place, list *fragment) error {
 // wholeTarget edits a whole list or leaf-list.
 func (e *editor) wholeTarget(in place, list *fragment) error {
 	n := list.node
-	p := in.path.with(n.name)
+	p := in.path.With(n.name)
 	cur := findSchema(e.t.root, in.at, n)
 	switch {
 	case e.op == Delete && e.fixed(in, n) && cur != nil:
-		return fault(InvalidValue, p, "is fixed at creation and cannot be deleted")
+		return fault.At(InvalidValue, p, "is fixed at creation and cannot be deleted")
 	case e.op == Delete:
 		return e.clear(in, n)
 	case n.kind == LeafList && e.op == Create && cur != nil && !isDefault(cur):
-		return fault(DataExists, p, "is already set")
+		return fault.At(DataExists, p, "is already set")
 	case n.kind == LeafList:
 		return e.setLeafList(in, list)
 	case list.exact:
@@ -201,10 +203,10 @@ func (e *editor) wholeTarget(in place, list *fragment) error {
 	for _, f := range list.kids {
 		exists := e.t.same(in.at, f) != nil
 		if e.op == Create && exists {
-			return fault(DataExists, in.path.with(n.name, f.keys...), "exists already")
+			return fault.At(DataExists, in.path.With(n.name, f.keys...), "exists already")
 		}
 		if e.op == Merge && !exists && !n.systemCreated {
-			return fault(DataMissing, in.path.with(n.name, f.keys...), "does not exist")
+			return fault.At(DataMissing, in.path.With(n.name, f.keys...), "does not exist")
 		}
 	}
 	return e.list(in, list, e.op == Replace)
@@ -234,7 +236,7 @@ func (e *editor) content(in place, kids []*fragment, replace bool) error {
 // unset removes a member, if it exists.
 func (e *editor) unset(in place, n *Node) error {
 	if cur := findSchema(e.t.root, in.at, n); cur != nil && e.fixed(in, n) && !isDefault(cur) {
-		return fault(InvalidValue, in.path.with(n.name), "is fixed at creation and cannot be deleted")
+		return fault.At(InvalidValue, in.path.With(n.name), "is fixed at creation and cannot be deleted")
 	}
 	return e.clear(in, n)
 }
@@ -266,7 +268,7 @@ func (e *editor) fixed(in place, n *Node) bool {
 
 func (e *editor) setLeaf(in place, f *fragment) error {
 	n := f.node
-	p := in.path.with(n.name)
+	p := in.path.With(n.name)
 	cur := findSchema(e.t.root, in.at, n)
 	same := cur != nil && termValue(cur) == termValue(f.ref)
 	switch {
@@ -274,9 +276,9 @@ func (e *editor) setLeaf(in place, f *fragment) error {
 		return nil
 	case !same && e.fixed(in, n):
 		if cur == nil {
-			return fault(InvalidValue, p, "was not set at creation and cannot be set later")
+			return fault.At(InvalidValue, p, "was not set at creation and cannot be set later")
 		}
-		return fault(InvalidValue, p, "is fixed at creation and stays %s", shorten(termValue(cur)))
+		return fault.At(InvalidValue, p, "is fixed at creation and stays %s", fault.Shorten(termValue(cur)))
 	}
 	if err := e.touchNow(p, n); err != nil {
 		return err
@@ -289,7 +291,7 @@ func (e *editor) setLeaf(in place, f *fragment) error {
 
 func (e *editor) setLeafList(in place, list *fragment) error {
 	n := list.node
-	p := in.path.with(n.name)
+	p := in.path.With(n.name)
 	var have []string
 	explicit := true
 	for cur := findSchema(e.t.root, in.at, n); cur != nil && e.t.schema.is(cur, n); cur = nextSibling(cur) {
@@ -309,7 +311,7 @@ func (e *editor) setLeafList(in place, list *fragment) error {
 		return nil
 	}
 	if !same && e.fixed(in, n) {
-		return fault(InvalidValue, p, "is fixed at creation")
+		return fault.At(InvalidValue, p, "is fixed at creation")
 	}
 	if err := e.touchNow(p, n); err != nil {
 		return err
@@ -330,7 +332,7 @@ func (e *editor) list(in place, list *fragment, replace bool) error {
 	n := list.node
 	misplaced := replace && n.userOrder && e.misplaced(in, list)
 	if misplaced {
-		if err := e.touchNow(in.path.with(n.name), n); err != nil {
+		if err := e.touchNow(in.path.With(n.name), n); err != nil {
 			return err
 		}
 	}
@@ -344,7 +346,7 @@ func (e *editor) list(in place, list *fragment, replace bool) error {
 				continue
 			}
 			if e.fixed(in, n) {
-				return fault(InvalidValue, in.path.with(n.name, entryKeys(cur, n)...), "is fixed at creation")
+				return fault.At(InvalidValue, in.path.With(n.name, entryKeys(cur, n)...), "is fixed at creation")
 			}
 			if err := e.removeEntry(in, n, cur); err != nil {
 				return err
@@ -352,7 +354,7 @@ func (e *editor) list(in place, list *fragment, replace bool) error {
 		}
 	}
 	for _, f := range list.kids {
-		at := place{path: in.path.with(n.name, f.keys...), node: n, existing: true}
+		at := place{path: in.path.With(n.name, f.keys...), node: n, existing: true}
 		var err error
 		if at.at = e.t.same(in.at, f); at.at != nil {
 			err = e.content(at, f.kids, replace)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Large lists. A list that the model marks `bulk` is not part of the tree that libyang validates as a whole: its
-// entries are checked one by one and kept in a [Table], so the cost of a change does not grow with the list.
+// entries are checked one by one and kept in a [bulk.Table], so the cost of a change does not grow with the list.
 //
 // The model of such a list can only have constraints that can be checked entry by entry.
 
@@ -12,9 +12,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/polycube/polycube/internal/bulk"
+	"github.com/polycube/polycube/internal/fault"
 )
 
-// Bulk reports whether the node is a list whose entries are kept in a [Table].
+// Bulk reports whether the node is a list whose entries are kept in a [bulk.Table].
 func (n *Node) Bulk() bool { return n.bulk }
 
 // BulkLists returns the lists of the model whose entries are kept in tables.
@@ -31,6 +34,9 @@ func (n *Node) checkMarks() error {
 		if _, ok := n.extensions[mark]; ok && (!n.marked(mark) || len(n.keys) == 0) {
 			return fmt.Errorf("%s is marked %s: only a state list with keys can be", n.path, mark)
 		}
+	}
+	if n.positions && !n.bulk {
+		return fmt.Errorf("%s is marked positions: only a list that is marked bulk can be", n.path)
 	}
 	if _, ok := n.extensions["add-replaces"]; ok && !n.AddReplaces() {
 		return fmt.Errorf("%s is marked add-replaces: only a configuration list can be", n.path)
@@ -50,6 +56,7 @@ func (s *Schema) findBulk(n *Node) error {
 			return fmt.Errorf("%s is marked bulk: %w", n.path, err)
 		}
 		s.bulk = append(s.bulk, n)
+		s.forms[n.path] = formOf(n)
 		for above := n.parent; above != nil; above = above.parent {
 			above.holdsBulk = true
 		}
@@ -71,13 +78,26 @@ func (n *Node) checkBulk() error {
 		return fmt.Errorf("its entries must be ordered-by system")
 	case n.min > 0 || n.max > 0:
 		return fmt.Errorf("min-elements and max-elements are not supported here")
+	case n.positions && (len(n.keys) != 1 || n.keys[0] != n.children[0] || n.keys[0].typ.Base != "uint32"):
+		return fmt.Errorf("it is marked positions, so its first leaf must be its only key, a uint32")
 	}
 	for above := n.parent; above != nil && above.parent != nil; above = above.parent {
-		if above.kind != Container || above.presence || above.when || len(above.cases) > 0 {
-			return fmt.Errorf("its ancestor %s must be a container without presence, when and choice", above.path)
+		nests := above.kind == Container && !above.presence || above.kind == List && !above.userOrder
+		if !nests || above.when || len(above.cases) > 0 {
+			return fmt.Errorf("its ancestor %s must be a container without presence, or a list ordered-by system, and have neither when nor choice",
+				above.path)
 		}
 	}
 	return n.checkBelow(n)
+}
+
+// formOf is what the tables of a bulk list have in common.
+func formOf(n *Node) *bulk.Form {
+	f := &bulk.Form{List: n.path, Positions: n.positions}
+	for _, k := range n.keys {
+		f.Numeric = append(f.Numeric, strings.Contains(k.typ.Base, "int") && len(k.typ.Union) == 0)
+	}
+	return f
 }
 
 // checkBelow checks n, which is a part of the bulk list.
@@ -155,7 +175,7 @@ func (n *Node) follow(path string) *Node {
 		case word == "..":
 			at = at.parent
 		default:
-			at = at.Child(bare(word))
+			at = at.Child(fault.Bare(word))
 		}
 	}
 	return at
@@ -211,8 +231,8 @@ func (s *Schema) bulkStep(p Path) int {
 	return -1
 }
 
-// above returns the containers of a node, outermost first.
-func (n *Node) above() []*Node {
+// Ancestors returns the ancestors of a node, outermost first.
+func (n *Node) Ancestors() []*Node {
 	var out []*Node
 	for up := n.parent; up != nil && up.parent != nil; up = up.parent {
 		out = append(out, up)
@@ -221,10 +241,49 @@ func (n *Node) above() []*Node {
 	return out
 }
 
-// pathTo returns the path of a node that is in no list.
-func (n *Node) pathTo() Path {
-	if n.parent == nil {
-		return Path{}
+// pathTo returns the path of a node below list entries with some keys, outermost first.
+func (n *Node) pathTo(keys ...string) Path {
+	p := Path{}
+	for _, node := range append(n.Ancestors(), n) {
+		if node.parent == nil {
+			break
+		}
+		mine := 0
+		if node.kind == List {
+			mine = min(len(node.keys), len(keys))
+		}
+		p = p.With(node.name, keys[:mine:mine]...)
+		keys = keys[mine:]
 	}
-	return n.parent.pathTo().with(n.name)
+	return p
+}
+
+// KeysAbove returns the keys of the list entries on a path, without those of its last step, in canonical form.
+func (s *Schema) KeysAbove(p Path) ([]string, error) {
+	var keys []string
+	node := s.root
+	for _, step := range p[:max(len(p)-1, 0)] {
+		if node = node.Child(step.Name); node.kind != List {
+			continue
+		}
+		own, err := node.CanonicalKeys(step.Keys)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, own...)
+	}
+	return keys, nil
+}
+
+// Canonical returns the path to an action or a leaf with its keys in canonical form.
+func (s *Schema) Canonical(p Path) (Path, error) {
+	node, err := s.node(p)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := s.KeysAbove(p)
+	if err != nil {
+		return nil, err
+	}
+	return node.pathTo(keys...), nil
 }

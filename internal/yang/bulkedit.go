@@ -7,14 +7,17 @@ package yang
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
+
+	"github.com/polycube/polycube/internal/bulk"
+	"github.com/polycube/polycube/internal/fault"
 )
 
-// EntryChange is an entry of a bulk list that was added (Old is nil), deleted (New is nil) or changed.
+// EntryChange is a change of an entry of a bulk list, below list entries with some keys.
 type EntryChange struct {
-	List     *Node
-	Old, New *Entry
+	List  *Node
+	Above []string
+	bulk.Change
 }
 
 // bulkEditor is the part of an edit that concerns bulk lists.
@@ -23,43 +26,14 @@ type bulkEditor struct {
 	t       *Tree
 	op      Op
 	amend   bool
-	before  map[*Node]*Table
-	own     map[*Node]bool
+	before  *bulk.Tables
+	own     map[*bulk.Table]bool
 	errs    []*Error
 	changes []EntryChange
 }
 
 func (t *Tree) newBulkEditor(ctx context.Context, op Op, amend bool) *bulkEditor {
-	return &bulkEditor{ctx: ctx, t: t, op: op, amend: amend, before: maps.Clone(t.tables), own: map[*Node]bool{}}
-}
-
-// bulkBody is the part of a body about a bulk list.
-type bulkBody struct {
-	list *Node
-	body value
-}
-
-// cutBulk removes the bulk lists from the body of an edit of n.
-func (n *Node) cutBulk(v value) (value, []bulkBody) {
-	if v.kind != objectValue || !n.holdsBulk {
-		return v, nil
-	}
-	var cut []bulkBody
-	rest := value{kind: objectValue}
-	for _, m := range v.members {
-		child := n.Child(m.name)
-		switch {
-		case child != nil && child.bulk:
-			cut = append(cut, bulkBody{child, m.value})
-			continue
-		case child != nil && child.holdsBulk:
-			var below []bulkBody
-			m.value, below = child.cutBulk(m.value)
-			cut = append(cut, below...)
-		}
-		rest.members = append(rest.members, m)
-	}
-	return rest, cut
+	return &bulkEditor{ctx: ctx, t: t, op: op, amend: amend, before: t.tables, own: map[*bulk.Table]bool{}}
 }
 
 // editBulk edits a bulk list, or something in it; step i of the path is the list.
@@ -75,64 +49,148 @@ func (t *Tree) editBulk(ctx context.Context, op Op, p Path, i int, body []byte, 
 			typed, err = t.schema.node(p)
 		}
 		if err == nil {
-			v, err = parse(&reader{ctx: ctx, words: m.words}, body, typed, p.toEntry())
+			v, err = parse(&reader{ctx: ctx, words: m.words}, body, typed, p.ToEntry())
 		}
 		if err != nil {
 			return nil, &Error{Tag: InvalidValue, Path: p.String(), Message: err.Error()}
 		}
 	}
 	b := t.newBulkEditor(ctx, op, m.amend)
-	if len(p[i].Keys) == 0 {
-		b.whole(list, v)
+	e, deltas, above, err := standOn(ctx, t, op, p[:i+1])
+	if err != nil {
+		b.refuse(p, v, err)
+		return nil, fault.Join(b.errs)
+	}
+	if l := (bulkPlace{list, above}); len(p[i].Keys) == 0 {
+		b.whole(l, v)
 	} else {
-		b.entry(list, p, i, v)
+		b.entry(l, p, i, v)
 	}
 	if len(b.errs) == 0 {
 		b.checkReferences(nil)
 	}
 	if len(b.errs) > 0 {
 		b.rollback()
-		return nil, join(b.errs)
+		return nil, e.rollback(fault.Join(b.errs))
 	}
-	return t.changed(&editor{t: t, undo: &undo{}}, b, nil), nil
+	return t.changed(e, b, deltas), nil
+}
+
+// standOn returns the keys of the list entries above a bulk list, which must exist. Those that need no configuration to
+// exist get one.
+func standOn(ctx context.Context, t *Tree, op Op, p Path) (*editor, []Delta, []string, error) {
+	e := &editor{t: t, op: Merge, undo: &undo{}}
+	above, err := t.schema.KeysAbove(p)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	at, err := missingAbove(t, p)
+	if err != nil || at == nil {
+		return e, nil, above, err
+	}
+	node, err := t.schema.node(at)
+	switch {
+	case err != nil:
+		return nil, nil, nil, err
+	case !node.systemCreated || op == Delete:
+		return nil, nil, nil, fault.At(DataMissing, at, "does not exist")
+	}
+	b := &builder{ctx: ctx, merges: true}
+	defer b.free()
+	chain, target, err := t.requestValue(b, Merge, at, node, value{kind: objectValue})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	deltas, err := e.carryOut(at, node, chain, target)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	t.printed.reached(t, at, e.touches)
+	return e, deltas, above, nil
+}
+
+// missingAbove returns the path of the innermost list entry above p if there is no such entry.
+func missingAbove(t *Tree, p Path) (Path, error) {
+	last := len(p) - 2
+	for last >= 0 && len(p[last].Keys) == 0 {
+		last--
+	}
+	if last < 0 {
+		return nil, nil
+	}
+	at := p[:last+1]
+	there, err := t.find(at)
+	if err != nil || there != nil {
+		return nil, err
+	}
+	return at, nil
 }
 
 // rest is the part of an edit above bulk lists that affects them.
-func (b *bulkEditor) rest(node *Node, bodies []bulkBody) {
-	given := map[*Node]bool{}
+func (b *bulkEditor) rest(p Path, node *Node, bodies []bulkBody, deltas []Delta) {
+	given := map[string]bool{}
 	for _, body := range bodies {
-		given[body.list] = true
+		given[body.path().ID()] = true
 		if b.op == Merge && body.body.kind == nullValue && !b.fixed(body.list) {
-			b.clear(body.list)
-		} else if b.isArray(body.list, body.body) {
-			b.put(body.list, body.body.items, upsert)
+			b.clear(body.bulkPlace)
+		} else if b.isArray(body.bulkPlace, body.body) {
+			b.put(body.bulkPlace, body.body.items, upsert)
 		}
 	}
-	if b.op != Replace && b.op != Delete {
+	keys, err := b.t.schema.KeysAbove(append(slices.Clip(p), Step{}))
+	if err != nil {
+		b.fail(err)
 		return
 	}
+	if b.op == Replace || b.op == Delete {
+		b.clearBelow(node, keys, given)
+	}
+	for _, d := range deltas {
+		if d.Op != Deleted || len(d.Path[len(d.Path)-1].Keys) == 0 {
+			continue
+		}
+		gone, err := b.t.schema.node(d.Path)
+		if err == nil && gone.holdsBulk {
+			keys, err = b.t.schema.KeysAbove(append(slices.Clip(d.Path), Step{}))
+			b.clearBelow(gone, keys, nil)
+		}
+		if err != nil {
+			b.fail(err)
+		}
+	}
+}
+
+// clearBelow removes the entries of all bulk lists at a node that is, or is below, list entries with some keys, except
+// those of the lists that were given.
+func (b *bulkEditor) clearBelow(node *Node, keys []string, given map[string]bool) {
 	for _, list := range b.t.schema.bulk {
-		if !given[list] && list.within(node) && !b.fixed(list) {
-			b.clear(list)
+		if !list.within(node) || b.fixed(list) {
+			continue
+		}
+		for _, table := range b.t.tables.Of(list.path) {
+			l := bulkPlace{list, table.Above()}
+			if slices.Equal(l.above[:min(len(keys), len(l.above))], keys) && !given[l.path().ID()] {
+				b.clear(l)
+			}
 		}
 	}
 }
 
 // whole edits a whole list.
-func (b *bulkEditor) whole(list *Node, v value) {
+func (b *bulkEditor) whole(l bulkPlace, v value) {
 	switch {
-	case b.op == Delete && b.fixed(list) && b.t.tables[list].Len() > 0:
-		b.fail(fault(InvalidValue, list.pathTo(), "is fixed at creation and cannot be deleted"))
-	case b.op == Delete, b.op == Merge && v.kind == nullValue && !b.fixed(list):
-		b.clear(list)
-	case b.isArray(list, v):
-		b.put(list, v.items, strict)
+	case b.op == Delete && b.fixed(l.list) && b.table(l).Len() > 0:
+		b.fail(fault.At(InvalidValue, l.path(), "is fixed at creation and cannot be deleted"))
+	case b.op == Delete, b.op == Merge && v.kind == nullValue && !b.fixed(l.list):
+		b.clear(l)
+	case b.isArray(l, v):
+		b.put(l, v.items, strict)
 	}
 }
 
-func (b *bulkEditor) isArray(list *Node, v value) bool {
+func (b *bulkEditor) isArray(l bulkPlace, v value) bool {
 	if v.kind != arrayValue {
-		b.fail(fault(InvalidValue, list.pathTo(), "%s is given, but an array of objects is required", v.kind))
+		b.fail(fault.At(InvalidValue, l.path(), "%s is given, but an array of objects is required", v.kind))
 	}
 	return v.kind == arrayValue
 }
@@ -147,49 +205,52 @@ const (
 )
 
 // put applies entries to a list. Replace removes the others.
-func (b *bulkEditor) put(list *Node, items []value, how presence) {
-	above := list.parent.pathTo()
+func (b *bulkEditor) put(l bulkPlace, items []value, how presence) {
+	list, above := l.list, l.list.parent.pathTo(l.above...)
+	if list.positions {
+		items = inPlace(list, items)
+	}
 	seen := make(map[string]bool, len(items))
 	fb := &builder{ctx: b.ctx}
 	defer fb.free()
 	for i, it := range items {
 		if err := b.ctx.Err(); err != nil {
-			b.fail(fault(InvalidValue, above.with(list.name), "element %d: %v", i, err))
+			b.fail(fault.At(InvalidValue, above.With(list.name), "element %d: %v", i, err))
 			return
 		}
 		if it.kind != objectValue {
-			b.fail(fault(InvalidValue, above.with(list.name), "element %d is %s, but must be an object", i, it.kind))
+			b.fail(fault.At(InvalidValue, above.With(list.name), "element %d is %s, but must be an object", i, it.kind))
 			continue
 		}
 		keys, ok := fb.keysOf(list, above, i, it)
 		if !ok {
 			continue
 		}
-		b.putEntry(list, keys, it, how, seen)
+		b.putEntry(l, keys, it, how, seen)
 	}
 	b.errs = append(b.errs, fb.errs...)
 	if b.op != Replace || len(b.errs) > 0 {
 		return
 	}
-	var gone []*Entry
-	b.t.tables[list].All(func(e *Entry) bool {
-		if !seen[keysID(e.keys)] {
+	var gone []*bulk.Entry
+	b.table(l).All(func(e *bulk.Entry) bool {
+		if !seen[keysID(e.Keys)] {
 			gone = append(gone, e)
 		}
 		return true
 	})
 	if len(gone) > 0 && b.fixed(list) {
-		b.fail(fault(InvalidValue, above.with(list.name, gone[0].keys...), "is fixed at creation"))
+		b.fail(fault.At(InvalidValue, l.at(gone[0].Keys), "is fixed at creation"))
 		return
 	}
-	for _, e := range gone {
-		b.remove(list, e)
+	for _, e := range slices.Backward(gone) {
+		b.remove(l, e)
 	}
 }
 
 // putEntry applies one entry to a list.
-func (b *bulkEditor) putEntry(list *Node, keys []string, v value, how presence, seen map[string]bool) {
-	fresh, err := b.t.schema.newEntry(list, keys)
+func (b *bulkEditor) putEntry(l bulkPlace, keys []string, v value, how presence, seen map[string]bool) {
+	fresh, err := b.t.schema.newEntry(l.list, l.above, keys)
 	if err != nil {
 		b.fail(err)
 		return
@@ -198,50 +259,52 @@ func (b *bulkEditor) putEntry(list *Node, keys []string, v value, how presence, 
 	id := keysID(fresh.keys())
 	p := fresh.path()
 	if seen[id] {
-		b.fail(fault(InvalidValue, p, "is given twice"))
+		b.fail(fault.At(InvalidValue, p, "is given twice"))
 		return
 	}
 	seen[id] = true
-	old, there := b.t.tables[list].Get(fresh.keys())
+	old, there := b.t.tables.At(l.list.path, l.above).Get(fresh.keys())
 	switch {
 	case there && b.op == Create && how == strict:
-		b.refuse(p, v, fault(DataExists, p, "exists already"))
+		b.refuse(p, v, fault.At(DataExists, p, "exists already"))
 	case !there && b.op == Merge && how == strict:
-		b.refuse(p, v, fault(DataMissing, p, "does not exist"))
+		b.refuse(p, v, fault.At(DataMissing, p, "does not exist"))
 	case !there:
-		b.add(list, fresh, p, v)
+		b.add(l, fresh, p, v)
 	case b.op == Replace:
-		b.change(list, old, Replace, p, v)
+		b.change(l, old, Replace, p, v)
 	default:
-		b.change(list, old, Merge, p, v)
+		b.change(l, old, Merge, p, v)
 	}
 }
 
 // entry edits one entry, or something in it.
-func (b *bulkEditor) entry(list *Node, p Path, i int, v value) {
-	fresh, err := b.t.schema.newEntry(list, p[i].Keys)
+func (b *bulkEditor) entry(l bulkPlace, p Path, i int, v value) {
+	fresh, err := b.t.schema.newEntry(l.list, l.above, p[i].Keys)
 	if err != nil {
 		b.refuse(p, v, err)
 		return
 	}
 	defer fresh.free()
-	old, there := b.t.tables[list].Get(fresh.keys())
+	old, there := b.t.tables.At(l.list.path, l.above).Get(fresh.keys())
 	at := fresh.path()
 	switch itself := i == len(p)-1; {
+	case b.op == Insert:
+		b.add(l, fresh, p, v)
 	case !there && !itself:
-		b.refuse(p, v, fault(DataMissing, p[:i+1], "does not exist"))
+		b.refuse(p, v, fault.At(DataMissing, p[:i+1], "does not exist"))
 	case there && itself && b.op == Create:
-		b.refuse(p, v, fault(DataExists, at, "exists already"))
+		b.refuse(p, v, fault.At(DataExists, at, "exists already"))
 	case !there && (b.op == Merge || b.op == Delete):
-		b.refuse(p, v, fault(DataMissing, at, "does not exist"))
+		b.refuse(p, v, fault.At(DataMissing, at, "does not exist"))
 	case !there:
-		b.add(list, fresh, p, v)
-	case itself && b.op == Delete && b.fixed(list):
-		b.fail(fault(InvalidValue, at, "is fixed at creation and cannot be deleted"))
+		b.add(l, fresh, p, v)
+	case itself && b.op == Delete && b.fixed(l.list):
+		b.fail(fault.At(InvalidValue, at, "is fixed at creation and cannot be deleted"))
 	case itself && b.op == Delete:
-		b.remove(list, old)
+		b.remove(l, old)
 	default:
-		b.change(list, old, b.op, p, v)
+		b.change(l, old, b.op, p, v)
 	}
 }
 
@@ -261,9 +324,9 @@ func (b *bulkEditor) refuse(p Path, v value, why error) {
 }
 
 // add adds a new entry.
-func (b *bulkEditor) add(list *Node, fresh *newEntry, p Path, v value) {
-	if b.fixed(list) {
-		b.refuse(p, v, fault(InvalidValue, fresh.path(), "is fixed at creation and cannot be added"))
+func (b *bulkEditor) add(l bulkPlace, fresh *newEntry, p Path, v value) {
+	if b.fixed(l.list) {
+		b.refuse(p, v, fault.At(InvalidValue, fresh.path(), "is fixed at creation and cannot be added"))
 		return
 	}
 	e, err := fresh.fill(b.t, p, v)
@@ -271,17 +334,25 @@ func (b *bulkEditor) add(list *Node, fresh *newEntry, p Path, v value) {
 		b.fail(err)
 		return
 	}
-	b.set(list, e)
+	if !l.list.positions {
+		b.note(l, b.table(l).Set(e))
+		return
+	}
+	changes, err := b.table(l).Insert(e)
+	if err != nil {
+		b.fail(fault.At(InvalidValue, fresh.path(), "%v", err))
+	}
+	b.note(l, changes...)
 }
 
 // change edits an existing entry.
-func (b *bulkEditor) change(list *Node, old *Entry, op Op, p Path, v value) {
-	e, err := b.t.editEntry(list, old, op, p, v, b.amend)
+func (b *bulkEditor) change(l bulkPlace, old *bulk.Entry, op Op, p Path, v value) {
+	e, err := b.t.editEntry(l.list, l.above, old, op, p, v, b.amend)
 	switch {
 	case err != nil:
 		b.fail(err)
-	case e.saved != old.saved || e.full != old.full:
-		b.set(list, e)
+	case !e.Same(old):
+		b.note(l, b.table(l).Set(e))
 	}
 }
 
@@ -289,31 +360,31 @@ func (b *bulkEditor) change(list *Node, old *Entry, op Op, p Path, v value) {
 func (b *bulkEditor) fixed(list *Node) bool { return list.initOnly && b.t.created && !b.amend }
 
 // table returns the list's table for changes.
-func (b *bulkEditor) table(list *Node) *Table {
-	if !b.own[list] {
-		b.t.tables[list] = b.t.tables[list].copy()
-		b.own[list] = true
+func (b *bulkEditor) table(l bulkPlace) *bulk.Table {
+	table := b.t.tables.At(l.list.path, l.above)
+	if b.own[table] {
+		return table
 	}
-	return b.t.tables[list]
+	if b.t.tables == b.before {
+		b.t.tables = b.before.Clone()
+	}
+	table = table.Copy()
+	b.t.tables.Put(table)
+	b.own[table] = true
+	return table
 }
 
-func (b *bulkEditor) set(list *Node, e *Entry) {
-	old := b.table(list).set(e)
-	b.changes = append(b.changes, EntryChange{List: list, Old: old, New: e})
+func (b *bulkEditor) note(l bulkPlace, changes ...bulk.Change) {
+	for _, c := range changes {
+		b.changes = append(b.changes, EntryChange{l.list, l.above, c})
+	}
 }
 
-func (b *bulkEditor) remove(list *Node, e *Entry) {
-	b.table(list).remove(e)
-	b.changes = append(b.changes, EntryChange{List: list, Old: e})
-}
+func (b *bulkEditor) remove(l bulkPlace, e *bulk.Entry) { b.note(l, b.table(l).Remove(e)) }
 
 // clear removes all entries.
-func (b *bulkEditor) clear(list *Node) {
-	b.t.tables[list].All(func(e *Entry) bool {
-		b.changes = append(b.changes, EntryChange{List: list, Old: e})
-		return true
-	})
-	b.t.tables[list], b.own[list] = newTable(list), true
+func (b *bulkEditor) clear(l bulkPlace) {
+	b.note(l, b.table(l).Clear()...)
 }
 
 func (b *bulkEditor) rollback() { b.t.tables = b.before }
@@ -351,9 +422,10 @@ func (b *bulkEditor) checkReferences(deltas []Delta) {
 		if c.New == nil {
 			continue
 		}
-		for _, id := range c.New.refs {
+		for _, id := range c.New.Refs {
 			if !there(c.List, id) {
-				b.dangling(c.List, c.New, id)
+				_, is := c.Shown()
+				b.dangling(bulkPlace{c.List, c.Above}, is, id)
 			}
 		}
 	}
@@ -361,22 +433,23 @@ func (b *bulkEditor) checkReferences(deltas []Delta) {
 		return
 	}
 	for _, list := range b.t.schema.bulk {
-		b.t.tables[list].used.Scan(func(id string, _ int) bool {
-			if !there(list, id) {
-				b.dangling(list, b.t.tables[list].referrer(id), id)
-			}
-			return len(b.errs) == 0
-		})
+		for _, table := range b.t.tables.Of(list.path) {
+			table.Used(func(id string) bool {
+				if !there(list, id) {
+					b.dangling(bulkPlace{list, table.Above()}, table.Referrer(id), id)
+				}
+				return len(b.errs) == 0
+			})
+		}
 	}
 }
 
-func (b *bulkEditor) dangling(list *Node, e *Entry, id string) {
+func (b *bulkEditor) dangling(l bulkPlace, e *bulk.Entry, id string) {
 	ref, value := splitRef(id)
-	leaf := list.refs[ref].leaf
-	err := fault(InvalidValue, list.parent.pathTo().with(list.name, e.keys...).with(leaf.name),
-		"refers to %q, which is not in %s", shorten(value), leaf.typ.refersTo())
-	err.Given = value
-	b.fail(err)
+	leaf := l.list.refs[ref].leaf
+	err := fault.At(InvalidValue, l.at(e.Keys).With(leaf.name),
+		"refers to %q, which is not in %s", fault.Shorten(value), leaf.typ.refersTo())
+	b.fail(err.About(value))
 }
 
 // holds reports whether the tree has a value that a leafref can refer to.

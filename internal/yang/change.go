@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+
+	"github.com/polycube/polycube/internal/bulk"
 )
 
 // DeltaOp is what happened to a leaf or list entry.
@@ -46,7 +48,7 @@ type Change struct {
 	deltas        []Delta
 	undo          *undo
 	// tables are those before the edit, entries how they differ from those after it.
-	tables  map[*Node]*Table
+	tables  *bulk.Tables
 	entries []EntryChange
 }
 
@@ -57,19 +59,21 @@ var ErrNotNewest = errors.New("a newer change must be reverted first")
 func (c *Change) Diff() []Delta {
 	out := slices.Clip(c.deltas)
 	for _, e := range c.entries {
-		d := Delta{Op: Replaced}
-		if e.Old == nil {
+		if e.Moved() {
+			continue
+		}
+		d := Delta{Op: Replaced, Path: entryPath(e.List, e.Above, e.At)}
+		was, is := e.Shown()
+		if was == nil {
 			d.Op = Created
 		} else {
-			d.Old = []byte(e.Old.full)
+			d.Old = []byte(was.Full)
 		}
-		entry := e.New
-		if entry == nil {
-			d.Op, entry = Deleted, e.Old
+		if is == nil {
+			d.Op = Deleted
 		} else {
-			d.Value = []byte(e.New.full)
+			d.Value = []byte(is.Full)
 		}
-		d.Path = e.List.parent.pathTo().with(e.List.name, entry.keys...)
 		out = append(out, d)
 	}
 	return out
@@ -137,7 +141,7 @@ type touch struct {
 
 // touched records the value that the node at p had before the edit. Only the first call for a path counts.
 func (e *editor) touched(p Path, node *Node, old []byte) {
-	id := p.id()
+	id := p.ID()
 	if e.seen == nil {
 		e.seen = make(map[string]int)
 	}
@@ -175,7 +179,7 @@ func (e *editor) deltas() ([]Delta, error) {
 			d.Op = Replaced
 		}
 		if c.node.kind != Leaf && c.node.kind != LeafList {
-			whole[c.path.id()] = true
+			whole[c.path.ID()] = true
 		}
 		out = append(out, d)
 	}
@@ -197,10 +201,10 @@ func covered(p Path, whole map[string]bool) bool {
 		return false
 	}
 	for i := range p {
-		if i > 0 && whole[p[:i].id()] {
+		if i > 0 && whole[p[:i].ID()] {
 			return true
 		}
-		if len(p[i].Keys) > 0 && whole[append(slices.Clone(p[:i]), Step{Name: p[i].Name}).id()] {
+		if len(p[i].Keys) > 0 && whole[append(slices.Clone(p[:i]), Step{Name: p[i].Name}).ID()] {
 			return true
 		}
 	}
@@ -233,11 +237,11 @@ func (e *editor) touchItems(p Path, items []*item, op byte) {
 		switch n.kind {
 		case Leaf:
 			if own != 'n' && !n.key {
-				e.touched(p.with(n.name), n, oldLeaf(it, own))
+				e.touched(p.With(n.name), n, oldLeaf(it, own))
 			}
 		case LeafList:
 			if own != 'n' {
-				e.touched(p.with(n.name), n, oldLeafList(it, items, op))
+				e.touched(p.With(n.name), n, oldLeafList(it, items, op))
 			}
 		default:
 			e.touchInner(p, it, own)
@@ -246,9 +250,9 @@ func (e *editor) touchItems(p Path, items []*item, op byte) {
 }
 
 func (e *editor) touchInner(p Path, it *item, op byte) {
-	n, at := it.node, p.with(it.node.name)
+	n, at := it.node, p.With(it.node.name)
 	if n.kind == List {
-		at = p.with(n.name, itemKeys(it)...)
+		at = p.With(n.name, itemKeys(it)...)
 	}
 	if (n.kind == List || n.presence) && op != 'n' {
 		var old []byte

@@ -9,6 +9,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/polycube/polycube/internal/fault"
 )
 
 // Op is the operation of an edit on a node.
@@ -25,11 +27,13 @@ const (
 	Merge
 	// Delete removes the node, or the content of a container (DELETE).
 	Delete
+	// Insert adds an entry at a position of a list of positions, whose entries from there on move.
+	Insert
 )
 
 // String returns the name of the operation.
 func (op Op) String() string {
-	return [...]string{"create", "replace", "merge", "delete"}[op]
+	return [...]string{"create", "replace", "merge", "delete", "insert"}[op]
 }
 
 // Edit applies op with a JSON body to the node at p and validates the tree. On any error, including one of the
@@ -60,7 +64,7 @@ func (t *Tree) editUntil(ctx context.Context, op Op, p Path, body []byte, m edit
 		return nil, t.broken
 	}
 	t.collect()
-	if op < Create || op > Delete {
+	if op < Create || op > Insert {
 		return nil, fmt.Errorf("edit %s: no operation %d", p, int(op))
 	}
 	node, err := t.schema.node(p)
@@ -80,12 +84,35 @@ func (t *Tree) editUntil(ctx context.Context, op Op, p Path, body []byte, m edit
 		return nil, err
 	}
 	e := &editor{t: t, op: op, amend: m.amend, undo: &undo{}}
+	deltas, err := e.carryOut(p, node, chain, target)
+	if err != nil {
+		return nil, err
+	}
+	bulk := t.newBulkEditor(ctx, op, m.amend)
+	if node.holdsBulk {
+		bulk.rest(p, node, lists, deltas)
+	}
+	if len(bulk.errs) == 0 {
+		bulk.checkReferences(deltas)
+	}
+	if len(bulk.errs) > 0 {
+		bulk.rollback()
+		return nil, e.rollback(fault.Join(bulk.errs))
+	}
+	t.printed.reached(t, p, e.touches)
+	return t.changed(e, bulk, deltas), nil
+}
+
+// carryOut makes the edit and validates the tree, or undoes it.
+func (e *editor) carryOut(p Path, node *Node, chain []*fragment, target *fragment) ([]Delta, error) {
+	t := e.t
 	if err := e.undo.copyTree(t); err != nil {
 		return nil, err
 	}
 	if err := e.run(p, node, chain, target); err != nil {
 		return nil, e.rollback(err)
 	}
+	var err error
 	e.undo.diff, err = t.schema.validate(&t.root)
 	t.outdated(e.undo.diff)
 	if err != nil {
@@ -95,32 +122,22 @@ func (t *Tree) editUntil(ctx context.Context, op Op, p Path, body []byte, m edit
 	if err != nil {
 		return nil, e.rollback(err)
 	}
-	bulk := t.newBulkEditor(ctx, op, m.amend)
-	if node.holdsBulk {
-		bulk.rest(node, lists)
-	}
-	if len(bulk.errs) == 0 {
-		bulk.checkReferences(deltas)
-	}
-	if len(bulk.errs) > 0 {
-		bulk.rollback()
-		return nil, e.rollback(join(bulk.errs))
-	}
-	t.printed.reached(t, p, e.touches)
-	return t.changed(e, bulk, deltas), nil
+	return deltas, nil
 }
 
 // editable refuses nodes that cannot be edited whatever the body.
 func editable(op Op, p Path, node *Node) error {
 	switch {
 	case node.kind == Action:
-		return fault(OperationNotSupported, p, "is an action, not configuration")
+		return fault.At(OperationNotSupported, p, "is an action, not configuration")
 	case !node.config:
-		return fault(InvalidValue, p[:len(p)-1], "%s is read-only", node.name)
+		return fault.At(InvalidValue, p[:len(p)-1], "%s is read-only", node.name)
 	case node.key:
-		return fault(OperationNotSupported, p, "is a key and cannot be changed")
+		return fault.At(OperationNotSupported, p, "is a key and cannot be changed")
 	case len(p) == 0 && op == Delete:
 		return &Error{Tag: OperationNotSupported, Message: "a cube cannot be emptied, only deleted as a whole"}
+	case op == Insert && (!node.positions || !p.ToEntry()):
+		return fault.At(OperationNotSupported, p, "is not an entry of a list of positions, so nothing can be inserted there")
 	}
 	return nil
 }
@@ -136,10 +153,12 @@ func (t *Tree) request(b *builder, op Op, p Path, node *Node, body []byte) ([]*f
 		if b.trusted {
 			bounded = nil
 		}
-		if v, err = parse(&reader{ctx: b.ctx, words: b.words}, body, bounded, p.toEntry()); err != nil {
+		if v, err = parse(&reader{ctx: b.ctx, words: b.words}, body, bounded, p.ToEntry()); err != nil {
 			return nil, nil, nil, &Error{Tag: InvalidValue, Path: p.String(), Message: err.Error()}
 		}
-		v, lists = node.cutBulk(v)
+		if v, lists, err = cut(p, node, v); err != nil {
+			return nil, nil, nil, err
+		}
 	}
 	chain, target, err := t.requestValue(b, op, p, node, v)
 	return chain, target, lists, err
@@ -148,13 +167,13 @@ func (t *Tree) request(b *builder, op Op, p Path, node *Node, body []byte) ([]*f
 // requestValue is request for a parsed body without bulk lists.
 func (t *Tree) requestValue(b *builder, op Op, p Path, node *Node, v value) ([]*fragment, *fragment, error) {
 	if op != Delete && node.kind == Leaf && v.kind == objectValue && len(v.members) == 0 {
-		return nil, nil, fault(MissingElement, p, "the body is empty, but must be %s", node.typ.allowed())
+		return nil, nil, fault.At(MissingElement, p, "the body is empty, but must be %s", node.typ.allowed())
 	}
 	if len(p) == 0 {
 		// the cube is not a data node: its members are tops of the builder
 		b.object(nil, node, p, v)
 		b.nameService(t)
-		return nil, &fragment{node: node, kids: b.tops}, join(b.errs)
+		return nil, &fragment{node: node, kids: b.tops}, fault.Join(b.errs)
 	}
 	var chain []*fragment
 	var parent *fragment
@@ -162,12 +181,12 @@ func (t *Tree) requestValue(b *builder, op Op, p Path, node *Node, v value) ([]*
 	for i, step := range p[:len(p)-1] {
 		above = above.Child(step.Name)
 		if parent = b.step(parent, above, p[:i], step.Keys); parent == nil {
-			return nil, nil, join(b.errs)
+			return nil, nil, fault.Join(b.errs)
 		}
 		chain = append(chain, parent)
 	}
 	target := b.target(parent, op, p, node, v)
-	return chain, target, join(b.errs)
+	return chain, target, fault.Join(b.errs)
 }
 
 // nameService sets the leaf with the service of a new cube.

@@ -7,39 +7,64 @@ package yang
 import (
 	"context"
 	"fmt"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/polycube/polycube/internal/bulk"
+	"github.com/polycube/polycube/internal/fault"
 )
+
+// refID encodes a leafref: its number among the list's references, and the value.
+func refID(ref int, value string) string { return string(rune('0'+ref)) + value }
+
+// splitRef is the reverse of refID.
+func splitRef(id string) (ref int, value string) {
+	r, n := utf8.DecodeRuneInString(id)
+	return int(r - '0'), id[n:]
+}
 
 // newEntry is an entry to be added to a table.
 type newEntry struct {
 	b     *builder
 	list  *Node
+	above []string
 	entry *fragment
 }
 
 // CanonicalKeys returns the keys of an entry of a list as the model spells them.
 func (n *Node) CanonicalKeys(keys []string) ([]string, error) {
-	e, err := n.schema.newEntry(n, keys)
-	if err != nil {
-		return nil, err
+	out := make([]string, len(keys))
+	for i, key := range keys {
+		text, err := n.keys[i].word(key)
+		if err != nil {
+			return nil, fault.At(InvalidValue, n.pathTo(), "%s: %v", n.keys[i].name, err)
+		}
+		if out[i], err = canonical(n.keys[i], text); err != nil {
+			e := fault.At(InvalidValue, n.pathTo(), "%s: %s", n.keys[i].name, n.keys[i].reason(text, err))
+			e.Path = n.keys[i].path
+			return nil, e
+		}
 	}
-	defer e.free()
-	return e.keys(), nil
+	return out, nil
 }
 
-// newEntry creates an entry that has only its keys.
-func (s *Schema) newEntry(list *Node, keys []string) (*newEntry, error) {
+// newEntry creates an entry that has only its keys, below entries with other keys.
+func (s *Schema) newEntry(list *Node, above, keys []string) (*newEntry, error) {
 	b := &builder{ctx: context.Background()}
-	above := list.parent.pathTo()
+	path := list.parent.pathTo(above...)
 	var parent *fragment
-	for i, node := range list.above() {
-		parent = b.step(parent, node, above[:i], nil)
+	for i, node := range list.Ancestors() {
+		if parent = b.step(parent, node, path[:i], path[i].Keys); parent == nil {
+			b.free()
+			return nil, fault.Join(b.errs)
+		}
 	}
-	entry := b.step(parent, list, above, keys)
+	entry := b.step(parent, list, path, keys)
 	if entry == nil {
 		b.free()
-		return nil, join(b.errs)
+		return nil, fault.Join(b.errs)
 	}
-	return &newEntry{b, list, entry}, nil
+	return &newEntry{b, list, above, entry}, nil
 }
 
 func (n *newEntry) free() { n.b.free() }
@@ -48,19 +73,24 @@ func (n *newEntry) free() { n.b.free() }
 func (n *newEntry) keys() []string { return n.entry.keys }
 
 // path is the path of the entry, with its keys in canonical form.
-func (n *newEntry) path() Path { return n.list.parent.pathTo().with(n.list.name, n.entry.keys...) }
+func (n *newEntry) path() Path { return entryPath(n.list, n.above, n.entry.keys) }
+
+// entryPath returns the path of an entry of a list below entries with some keys.
+func entryPath(n *Node, above, keys []string) Path {
+	return n.parent.pathTo(above...).With(n.name, keys...)
+}
 
 // fill adds the members of a body to the entry; errors in the body name p.
-func (n *newEntry) fill(t *Tree, p Path, v value) (*Entry, error) {
+func (n *newEntry) fill(t *Tree, p Path, v value) (*bulk.Entry, error) {
 	n.b.object(n.entry, n.list, p, v)
 	if len(n.b.errs) > 0 {
-		return nil, join(n.b.errs)
+		return nil, fault.Join(n.b.errs)
 	}
 	return t.finish(n.list, n.entry.ref, n.path())
 }
 
 // finish adds the defaults, checks that nothing is missing, and converts the entry.
-func (t *Tree) finish(list *Node, at ref, p Path) (*Entry, error) {
+func (t *Tree) finish(list *Node, at ref, p Path) (*bulk.Entry, error) {
 	if err := addDefaults(at); err != nil {
 		return nil, fmt.Errorf("add defaults to %s: %w", p, err)
 	}
@@ -77,9 +107,9 @@ func (t *Tree) finish(list *Node, at ref, p Path) (*Entry, error) {
 	full, saved := printer{defaults: true}, printer{}
 	full.item(items[0])
 	saved.item(items[0])
-	e := &Entry{keys: itemKeys(items[0]), full: string(full.buf), saved: string(saved.buf)}
-	if e.full == e.saved {
-		e.saved = e.full
+	e := &bulk.Entry{Keys: itemKeys(items[0]), Full: string(full.buf), Saved: string(saved.buf)}
+	if e.Full == e.Saved {
+		e.Saved = e.Full
 	}
 	for i, ref := range list.refs {
 		t.referred(e, i, ref.leaf, items[0].kids)
@@ -88,11 +118,11 @@ func (t *Tree) finish(list *Node, at ref, p Path) (*Entry, error) {
 }
 
 // referred collects the values of leafrefs below items.
-func (t *Tree) referred(e *Entry, ref int, leaf *Node, items []*item) {
+func (t *Tree) referred(e *bulk.Entry, ref int, leaf *Node, items []*item) {
 	for _, it := range items {
 		switch {
 		case it.node == leaf:
-			e.refs = append(e.refs, t.intern(refID(ref, it.text)))
+			e.Refs = append(e.Refs, t.intern(refID(ref, it.text)))
 		case leaf.within(it.node):
 			t.referred(e, ref, leaf, it.kids)
 		}
@@ -121,20 +151,20 @@ func complete(n *Node, items []*item, p Path) error {
 		given := count[c]
 		switch {
 		case c.kind == Leaf && given == 0 && c.mandatory:
-			e := fault(MissingAttribute, p, "%s is mandatory but missing", c.name)
-			e.Path = p.with(c.name).String()
+			e := fault.At(MissingAttribute, p, "%s is mandatory but missing", c.name)
+			e.Path = p.With(c.name).String()
 			return e
 		case !c.listed():
 		case given < c.min:
-			return fault(MissingElement, p.with(c.name), "too few entries, at least %d are required", c.min)
+			return fault.At(MissingElement, p.With(c.name), "too few entries, at least %d are required", c.min)
 		case c.max > 0 && given > c.max:
-			return fault(InvalidValue, p.with(c.name), "too many entries, at most %d are allowed", c.max)
+			return fault.At(InvalidValue, p.With(c.name), "too many entries, at most %d are allowed", c.max)
 		}
 	}
 	for _, it := range items {
-		at := p.with(it.node.name)
+		at := p.With(it.node.name)
 		if it.node.kind == List {
-			at = p.with(it.node.name, itemKeys(it)...)
+			at = p.With(it.node.name, itemKeys(it)...)
 		}
 		if err := complete(it.node, it.kids, at); err != nil {
 			return err
@@ -145,8 +175,8 @@ func complete(n *Node, items []*item, p Path) error {
 
 // editEntry returns old after an edit at p, which is the entry's path or below it. The edit is made in a tree with
 // only this entry.
-func (t *Tree) editEntry(list *Node, old *Entry, op Op, p Path, v value, amend bool) (*Entry, error) {
-	apart, at, err := t.apart(list, old)
+func (t *Tree) editEntry(list *Node, above []string, old *bulk.Entry, op Op, p Path, v value, amend bool) (*bulk.Entry, error) {
+	apart, at, err := t.apart(list, above, old)
 	if err != nil {
 		return nil, err
 	}
@@ -162,11 +192,14 @@ func (t *Tree) editEntry(list *Node, old *Entry, op Op, p Path, v value, amend b
 }
 
 // apart creates a tree with only one entry, and returns the path to it.
-func (t *Tree) apart(list *Node, e *Entry) (*Tree, Path, error) {
+func (t *Tree) apart(list *Node, above []string, e *bulk.Entry) (*Tree, Path, error) {
 	apart := t.schema.NewTree()
 	apart.created = true
-	at := list.parent.pathTo().with(list.name, e.keys...)
-	body, err := parseBody(context.Background(), []byte(e.saved), nil, false)
+	at := entryPath(list, above, e.Keys)
+	body, err := parseBody(context.Background(), []byte(e.Saved), nil, false)
+	if err == nil {
+		err = hold(apart, at)
+	}
 	if err == nil {
 		err = apart.writeEntry(Create, at, body, true)
 	}
@@ -175,6 +208,19 @@ func (t *Tree) apart(list *Node, e *Entry) (*Tree, Path, error) {
 		return nil, nil, fmt.Errorf("read %s: %w", at, err)
 	}
 	return apart, at, nil
+}
+
+// hold creates the entries of lists above a path.
+func hold(t *Tree, p Path) error {
+	for i, step := range p[:len(p)-1] {
+		if len(step.Keys) == 0 {
+			continue
+		}
+		if err := t.writeEntry(Create, slices.Clone(p[:i+1]), value{kind: objectValue}, true); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // writeEntry makes an edit without validation.

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/polycube/polycube/internal/fault"
 )
 
 // maxFaults is how many errors of one body are reported.
@@ -68,15 +70,15 @@ func (b *builder) free() {
 // fault records an error about the node at p.
 func (b *builder) fault(tag Tag, p Path, format string, args ...any) {
 	if len(b.errs) < maxFaults {
-		b.errs = append(b.errs, fault(tag, p, format, args...))
+		b.errs = append(b.errs, fault.At(tag, p, format, args...))
 	}
 }
 
 // memberFault records an error about a member of the node at p; the message names the member itself.
 func (b *builder) memberFault(tag Tag, p Path, name, format string, args ...any) {
 	if len(b.errs) < maxFaults {
-		e := fault(tag, p, format, args...)
-		e.Path = p.with(name).String()
+		e := fault.At(tag, p, format, args...)
+		e.Path = p.With(name).String()
 		b.errs = append(b.errs, e)
 	}
 }
@@ -110,7 +112,7 @@ func (b *builder) step(parent *fragment, n *Node, p Path, keys []string) *fragme
 	}
 	made, err := newInner(parent.native(), n)
 	if err != nil {
-		b.fault(InvalidValue, p.with(n.name), "%v", err)
+		b.fault(InvalidValue, p.With(n.name), "%v", err)
 		return nil
 	}
 	f := &fragment{node: n, ref: made}
@@ -124,7 +126,7 @@ func (b *builder) entry(parent *fragment, n *Node, p Path, keys []string) *fragm
 	for i, k := range n.keys {
 		text, err := k.word(keys[i])
 		if err != nil {
-			b.fault(InvalidValue, p.with(n.name), "%s: %v", k.name, err)
+			b.fault(InvalidValue, p.With(n.name), "%s: %v", k.name, err)
 			return nil
 		}
 		words[i] = text
@@ -141,11 +143,11 @@ func (b *builder) entry(parent *fragment, n *Node, p Path, keys []string) *fragm
 func (b *builder) keyFault(n *Node, p Path, words []string, err error) {
 	for i, k := range n.keys {
 		if _, bad := canonical(k, words[i]); bad != nil {
-			b.memberFault(InvalidValue, p.with(n.name), k.name, "%s: %s", k.name, k.reason(words[i], bad))
+			b.memberFault(InvalidValue, p.With(n.name), k.name, "%s: %s", k.name, k.reason(words[i], bad))
 			return
 		}
 	}
-	b.fault(InvalidValue, p.with(n.name), "%v", err)
+	b.fault(InvalidValue, p.With(n.name), "%v", err)
 }
 
 // entryKeys reads the keys of an entry in canonical form.
@@ -173,11 +175,11 @@ func (b *builder) object(f *fragment, n *Node, p Path, v value) {
 		switch {
 		case child == nil || child.kind == Action:
 			names, sentence := memberNames(n)
-			none := unknown(m.name, names, "unknown member %q%s", shorten(m.name), sentence)
-			if none.near == nil {
-				none.near = n.inside(m.name, true)
+			none := fault.Unknown(m.name, names, "unknown member %q%s", fault.Shorten(m.name), sentence)
+			if none.Near == nil {
+				none.Near = n.inside(m.name, true)
 			}
-			b.memberFault(InvalidValue, p, shorten(m.name), "%v", none)
+			b.memberFault(InvalidValue, p, fault.Shorten(m.name), "%v", none)
 		case !child.config && !child.inOutput:
 			b.memberFault(InvalidValue, p, m.name, "%s is read-only", m.name)
 		case child.key:
@@ -194,9 +196,9 @@ func (b *builder) object(f *fragment, n *Node, p Path, v value) {
 // noValue refuses a value for a container, and names its members.
 func (b *builder) noValue(n *Node, p Path) {
 	names, _ := memberNames(n)
-	none := &unknownError{sentence: "it has no value of its own, only members: " + strings.Join(names, ", "), given: n.name}
+	none := &fault.UnknownError{Sentence: "it has no value of its own, only members: " + strings.Join(names, ", "), Given: n.name}
 	for _, name := range names[:min(len(names), maxInside)] {
-		none.near = append(none.near, n.name+"."+name)
+		none.Near = append(none.Near, n.name+"."+name)
 	}
 	b.fault(InvalidValue, p, "%v", none)
 }
@@ -235,15 +237,15 @@ func (b *builder) sameKey(f *fragment, key *Node, p Path, v value) {
 	}
 	text, err := key.scalar(v)
 	if err != nil {
-		b.fault(InvalidValue, p.with(key.name), "%v", err)
+		b.fault(InvalidValue, p.With(key.name), "%v", err)
 		return
 	}
 	if text == want {
 		return
 	}
 	if got, err := canonical(key, text); err != nil || got != want {
-		b.memberFault(InvalidValue, p, key.name, "%s is %q in the body but %q in the path", key.name, shorten(text),
-			shorten(want))
+		b.memberFault(InvalidValue, p, key.name, "%s is %q in the body but %q in the path", key.name, fault.Shorten(text),
+			fault.Shorten(want))
 	}
 }
 
@@ -268,14 +270,14 @@ func (b *builder) member(parent *fragment, n *Node, p Path, v value) {
 	}
 	switch n.kind {
 	case Leaf:
-		b.leaf(parent, n, p.with(n.name), v)
+		b.leaf(parent, n, p.With(n.name), v)
 	case LeafList:
-		b.leafList(parent, n, p.with(n.name), v)
+		b.leafList(parent, n, p.With(n.name), v)
 	case List:
 		b.list(parent, n, p, v)
 	case Container:
 		if f := b.step(parent, n, p, nil); f != nil {
-			b.object(f, n, p.with(n.name), v)
+			b.object(f, n, p.With(n.name), v)
 		}
 	case Action: // object refuses it as a member
 	}
@@ -289,7 +291,7 @@ func (b *builder) term(parent *fragment, n *Node, p Path, v value) *fragment {
 		return nil
 	}
 	if n.name == "service-name" && n.parent == n.schema.root && text != n.schema.info.Name {
-		b.fault(InvalidValue, p, "%q is not the service of this cube, which is %s", shorten(text), n.schema.info.Name)
+		b.fault(InvalidValue, p, "%q is not the service of this cube, which is %s", fault.Shorten(text), n.schema.info.Name)
 		return nil
 	}
 	made, err := newTerm(parent.native(), n, text)
@@ -322,7 +324,7 @@ func (b *builder) leafList(parent *fragment, n *Node, p Path, v value) {
 		list.kids = append(list.kids, f)
 		f.keys = []string{termValue(f.ref)}
 		if n.config && seen[f.keys[0]] {
-			b.fault(InvalidValue, p, "%q is given twice", shorten(f.keys[0]))
+			b.fault(InvalidValue, p, "%q is given twice", fault.Shorten(f.keys[0]))
 		}
 		seen[f.keys[0]] = true
 	}
@@ -334,20 +336,20 @@ func (b *builder) list(parent *fragment, n *Node, p Path, v value) {
 	b.attach(parent, list)
 	switch {
 	case v.kind != arrayValue:
-		b.fault(InvalidValue, p.with(n.name), "%s is given, but an array of objects is required", v.kind)
+		b.fault(InvalidValue, p.With(n.name), "%s is given, but an array of objects is required", v.kind)
 		return
 	case list.exact && !n.Bare():
-		b.fault(InvalidValue, p.with(n.name), "its entries have more than a %s: change them one at a time", n.keys[0].name)
+		b.fault(InvalidValue, p.With(n.name), "its entries have more than a %s: change them one at a time", n.keys[0].name)
 		return
 	}
 	seen := make(map[string]bool)
 	for i, it := range v.items {
 		if err := b.ctx.Err(); err != nil {
-			b.fault(InvalidValue, p.with(n.name), "element %d: %v", i, err)
+			b.fault(InvalidValue, p.With(n.name), "element %d: %v", i, err)
 			return
 		}
 		if it.kind != objectValue {
-			b.fault(InvalidValue, p.with(n.name), "element %d is %s, but must be an object", i, it.kind)
+			b.fault(InvalidValue, p.With(n.name), "element %d is %s, but must be an object", i, it.kind)
 			continue
 		}
 		keys, ok := b.keysOf(n, p, i, it)
@@ -359,7 +361,7 @@ func (b *builder) list(parent *fragment, n *Node, p Path, v value) {
 			continue
 		}
 		list.kids = append(list.kids, entry)
-		at := p.with(n.name, entry.keys...)
+		at := p.With(n.name, entry.keys...)
 		if id := fmt.Sprintf("%q", entry.keys); seen[id] && len(entry.keys) > 0 {
 			b.fault(InvalidValue, at, "is given twice")
 		} else {
@@ -375,12 +377,12 @@ func (b *builder) keysOf(n *Node, p Path, i int, v value) ([]string, bool) {
 	for _, k := range n.keys {
 		given, ok := v.get(k.name)
 		if !ok {
-			b.memberFault(MissingAttribute, p.with(n.name), k.name, "element %d has no %s, which is a key", i, k.name)
+			b.memberFault(MissingAttribute, p.With(n.name), k.name, "element %d has no %s, which is a key", i, k.name)
 			return nil, false
 		}
 		text, err := k.scalar(given)
 		if err != nil {
-			b.fault(InvalidValue, p.with(n.name).with(k.name), "%v", err)
+			b.fault(InvalidValue, p.With(n.name).With(k.name), "%v", err)
 			return nil, false
 		}
 		keys = append(keys, text)

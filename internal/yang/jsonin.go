@@ -13,6 +13,7 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	"github.com/polycube/polycube/internal/fault"
 	"github.com/polycube/polycube/internal/jsonscan"
 )
 
@@ -155,7 +156,7 @@ func (r *reader) object(n *Node, depth int) (value, error) {
 			}
 		}
 		if seen[name] || seen == nil && slices.ContainsFunc(out.members, func(m member) bool { return m.name == name }) {
-			return fmt.Errorf("the body has %q twice in the same object", shorten(name))
+			return fmt.Errorf("the body has %q twice in the same object", fault.Shorten(name))
 		}
 		if seen != nil {
 			seen[name] = true

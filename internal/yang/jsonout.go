@@ -9,6 +9,8 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/polycube/polycube/internal/bulk"
+	"github.com/polycube/polycube/internal/fault"
 	"github.com/polycube/polycube/internal/jsonscan"
 )
 
@@ -30,7 +32,7 @@ type item struct {
 	original string
 	kids     []*item
 	// table are the entries of a bulk list.
-	table *Table
+	table *bulk.Table
 }
 
 var errDump = errors.New("libyang printed data that cannot be read back")
@@ -181,33 +183,54 @@ func (p *printer) array(items []*item) {
 }
 
 // table prints the entries of a bulk list.
-func (p *printer) table(t *Table) {
+func (p *printer) table(t *bulk.Table) {
 	p.buf = append(p.buf, '[')
 	comma := false
-	t.All(func(e *Entry) bool {
+	t.All(func(e *bulk.Entry) bool {
 		if comma {
 			p.buf = append(p.buf, ',')
 		}
 		comma = true
-		p.buf = append(p.buf, e.JSON(JSONOptions{Defaults: p.defaults})...)
+		text := e.Saved
+		if p.defaults {
+			text = e.Full
+		}
+		p.buf = append(p.buf, text...)
 		return true
 	})
 	p.buf = append(p.buf, ']')
 }
 
-// withTables adds the bulk lists to the items below n.
-func (t *Tree) withTables(n *Node, items []*item) []*item {
+// fill adds the bulk lists in some items, which are below list entries with some keys.
+func fill(t *Tree, above []string, items []*item) {
+	for _, it := range items {
+		if !it.node.holdsBulk {
+			continue
+		}
+		below := above
+		if it.node.kind == List {
+			below = slices.Concat(above, itemKeys(it))
+		}
+		it.kids = t.withTables(it.node, below, it.kids)
+	}
+}
+
+// withTables adds the bulk lists to the items below n, which is below list entries with some keys.
+func (t *Tree) withTables(n *Node, above []string, items []*item) []*item {
 	if !n.holdsBulk {
 		return items
 	}
-	for _, it := range items {
-		if it.node.holdsBulk {
-			it.kids = t.withTables(it.node, it.kids)
-		}
-	}
-	for _, list := range t.schema.bulk {
-		if list.parent == n && t.tables[list].Len() > 0 {
-			items = append(items, &item{node: list, table: t.tables[list]})
+	fill(t, above, items)
+	for _, c := range n.children {
+		absent := !slices.ContainsFunc(items, func(it *item) bool { return it.node == c })
+		if c.bulk {
+			if table := t.tables.At(c.path, above); table.Len() > 0 {
+				items = append(items, &item{node: c, table: table})
+			}
+		} else if c.holdsBulk && c.kind == Container && absent { // libyang has no container that is empty without them
+			if kids := t.withTables(c, above, nil); len(kids) > 0 {
+				items = append(items, &item{node: c, kids: kids})
+			}
 		}
 	}
 	return items
@@ -231,7 +254,7 @@ func appendScalar(buf []byte, base, text string) []byte {
 	case "empty":
 		return append(buf, "true"...)
 	case "identityref":
-		return jsonscan.AppendString(buf, bare(text))
+		return jsonscan.AppendString(buf, fault.Bare(text))
 	}
 	return jsonscan.AppendString(buf, text)
 }

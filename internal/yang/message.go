@@ -8,6 +8,8 @@ import (
 	"errors"
 	"slices"
 	"strings"
+
+	"github.com/polycube/polycube/internal/fault"
 )
 
 // explain converts a validation error. It reads the tree as validation left it.
@@ -16,32 +18,30 @@ func (t *Tree) explain(err error) error {
 	if !errors.As(err, &n) {
 		return err
 	}
-	p := parseLocation(n.path)
+	p := fault.Location(n.path)
 	node, at := t.schema.nearest(p)
-	named := quotedIn(n.msg)
+	named := fault.Quoted(n.msg)
 	switch {
 	case strings.HasPrefix(n.msg, "Mandatory node "):
 		return t.missing(node, at, named)
 	case strings.HasPrefix(n.msg, "Mandatory choice "):
-		return fault(MissingAttribute, at, "one of %s must be given", strings.Join(node.alternatives(named), ", "))
+		return fault.At(MissingAttribute, at, "one of %s must be given", strings.Join(node.alternatives(named), ", "))
 	case n.apptag == "too-few-elements":
 		return t.tooFew(node, whole(at))
 	case n.apptag == "too-many-elements":
-		return fault(InvalidValue, whole(at), "too many entries, at most %d are allowed", node.max)
+		return fault.At(InvalidValue, whole(at), "too many entries, at most %d are allowed", node.max)
 	case n.apptag == "data-not-unique":
-		return fault(InvalidValue, at, "another entry has the same %s", named)
+		return fault.At(InvalidValue, at, "another entry has the same %s", named)
 	case n.apptag == "instance-required":
-		e := fault(InvalidValue, at, "refers to %q, which is not in %s", shorten(named), node.typ.refersTo())
-		e.Given = named
-		return e
+		return fault.At(InvalidValue, at, "refers to %q, which is not in %s", fault.Shorten(named), node.typ.refersTo()).About(named)
 	case strings.HasPrefix(n.msg, "When condition "):
-		return fault(InvalidValue, at, "is allowed only when %s", strings.TrimSuffix(named, "."))
+		return fault.At(InvalidValue, at, "is allowed only when %s", strings.TrimSuffix(named, "."))
 	case strings.HasPrefix(n.msg, "Must condition "):
-		return fault(InvalidValue, at, "does not satisfy the condition %s", named)
+		return fault.At(InvalidValue, at, "does not satisfy the condition %s", named)
 	case strings.HasPrefix(n.msg, "Data for both cases "):
-		return fault(InvalidValue, at, "mutually exclusive alternatives are given")
+		return fault.At(InvalidValue, at, "mutually exclusive alternatives are given")
 	}
-	return fault(InvalidValue, at, "%s", strings.TrimSuffix(n.msg, "."))
+	return fault.At(InvalidValue, at, "%s", strings.TrimSuffix(n.msg, "."))
 }
 
 // alternatives names the members of a choice; the choice itself if there are none.
@@ -63,7 +63,7 @@ func whole(p Path) Path {
 	if len(p) == 0 {
 		return p
 	}
-	return p[:len(p)-1].with(p[len(p)-1].Name)
+	return p[:len(p)-1].With(p[len(p)-1].Name)
 }
 
 // missing reports a mandatory leaf. libyang names only its schema node, so the first entry without the leaf is
@@ -74,7 +74,7 @@ func (t *Tree) missing(node *Node, at Path, name string) error {
 	}
 	child := node.Child(name)
 	if child == nil {
-		return fault(MissingAttribute, at, "%s is mandatory but missing", name)
+		return fault.At(MissingAttribute, at, "%s is mandatory but missing", name)
 	}
 	items, err := t.read(t.root, allSiblings)
 	if err != nil {
@@ -83,8 +83,8 @@ func (t *Tree) missing(node *Node, at Path, name string) error {
 	if found, ok := lacking(items, Path{}, child); ok {
 		at = found
 	}
-	e := fault(MissingAttribute, at, "%s is mandatory but missing", name)
-	e.Path = at.with(name).String()
+	e := fault.At(MissingAttribute, at, "%s is mandatory but missing", name)
+	e.Path = at.With(name).String()
 	return e
 }
 
@@ -95,9 +95,9 @@ func (t *Tree) tooFew(node *Node, at Path) error {
 		return err
 	}
 	if found, ok := lacking(items, Path{}, node); ok {
-		at = found.with(node.name)
+		at = found.With(node.name)
 	}
-	return fault(MissingElement, at, "too few entries, at least %d are required", node.min)
+	return fault.At(MissingElement, at, "too few entries, at least %d are required", node.min)
 }
 
 // lacking finds an instance of the parent of n that has no n, or too few of them.
@@ -106,9 +106,9 @@ func lacking(items []*item, p Path, n *Node) (Path, bool) {
 		if it.node.kind != Container && it.node.kind != List {
 			continue
 		}
-		at := p.with(it.node.name)
+		at := p.With(it.node.name)
 		if it.node.kind == List {
-			at = p.with(it.node.name, itemKeys(it)...)
+			at = p.With(it.node.name, itemKeys(it)...)
 		}
 		count := 0
 		for _, k := range it.kids {
@@ -139,65 +139,8 @@ func (s *Schema) nearest(p Path) (*Node, Path) {
 		}
 		if child != nil {
 			node = child
-			at = at.with(step.Name, step.Keys...)
+			at = at.With(step.Name, step.Keys...)
 		}
 	}
 	return node, at
-}
-
-// quotedIn returns the first quoted text of a message. Text quoted by libyang may contain quotes; it then ends where
-// the message continues.
-func quotedIn(msg string) string {
-	_, rest, ok := strings.Cut(msg, `"`)
-	if !ok {
-		return ""
-	}
-	for _, end := range []string{`" - no target`, `" not satisfied`, `" instance`, `" data do not`} {
-		if text, _, ok := strings.Cut(rest, end); ok {
-			return text
-		}
-	}
-	text, _, _ := strings.Cut(rest, `"`)
-	return text
-}
-
-// parseLocation parses the path in libyang's description of a location, such as Data location "/m:list[k='v']/leaf".
-func parseLocation(place string) Path {
-	if _, after, ok := strings.Cut(place, `location "`); ok {
-		place = after
-		for _, end := range []string{`", line`, `", data`, `".`} {
-			if i := strings.LastIndex(place, end); i >= 0 {
-				place = place[:i]
-			}
-		}
-	}
-	var p Path
-	for strings.HasPrefix(place, "/") {
-		end := strings.IndexAny(place[1:], "/[") + 1
-		if end == 0 {
-			end = len(place)
-		}
-		step := Step{Name: bare(place[1:end])}
-		place = place[end:]
-		for strings.HasPrefix(place, "[") {
-			key, rest, ok := parsePredicate(place)
-			if !ok {
-				return append(p, step)
-			}
-			step.Keys = append(step.Keys, key)
-			place = rest
-		}
-		p = append(p, step)
-	}
-	return p
-}
-
-// parsePredicate reads [name='value'] and returns the value and what follows.
-func parsePredicate(s string) (key, rest string, ok bool) {
-	i := strings.IndexByte(s, '=')
-	if i < 0 || i+1 >= len(s) || (s[i+1] != '\'' && s[i+1] != '"') {
-		return "", "", false
-	}
-	key, rest, ok = strings.Cut(s[i+2:], s[i+1:i+2]+"]")
-	return key, rest, ok
 }

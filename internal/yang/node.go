@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/polycube/polycube/internal/bulk"
+	"github.com/polycube/polycube/internal/fault"
 )
 
 // Kind is the kind of a schema node. A choice is not a kind: the nodes of its cases appear as members of its parent,
@@ -67,6 +70,7 @@ type Node struct {
 	systemCreated                  bool
 	// bulk lists are kept separately; the following fields are only for them.
 	bulk, holdsBulk bool
+	positions       bool
 	refs            []reference
 	conditions      []string
 	def             *string
@@ -84,7 +88,7 @@ type Node struct {
 	native          schemaRef
 	cases           []alternative
 	// taken are texts that a leaf of a union accepted.
-	taken texts
+	taken bulk.Texts
 }
 
 // alternative is a case of a choice that contains a node.
@@ -253,7 +257,7 @@ func (t *Type) allowed() string {
 	case t.Base == "boolean":
 		return "true or false"
 	case t.Name != t.Base && t.LeafrefPath == "":
-		return "a valid " + bare(t.Name)
+		return "a valid " + fault.Bare(t.Name)
 	case t.Base == "string" && t.Length != "":
 		return "a string of " + t.Length + " characters"
 	case len(t.Union) > 0:
@@ -275,11 +279,6 @@ func (t *Type) refersTo() string {
 		path = path[len("../"):]
 	}
 	return path
-}
-
-// bare removes the prefix of a name.
-func bare(name string) string {
-	return name[strings.LastIndexByte(name, ':')+1:]
 }
 
 // Conditional reports whether the node exists only under a condition: it has a when, or is in a case of a choice.

@@ -6,11 +6,9 @@ package yang
 
 import (
 	"fmt"
-	"net/url"
-	"strconv"
 	"strings"
-	"unicode/utf8"
 
+	"github.com/polycube/polycube/internal/fault"
 	"github.com/polycube/polycube/internal/suggest"
 )
 
@@ -20,69 +18,6 @@ const (
 	maxPathWords = maxDepth * 9
 	maxValue     = 1 << 20
 )
-
-// Step is one node on a path.
-type Step struct {
-	// Name is the node's name in the model.
-	Name string
-	// Keys are the keys of a list entry in model order, or the value of a leaf-list entry. It is nil for a whole list
-	// and for anything else.
-	Keys []string
-}
-
-// Path leads from a cube to a node in it. The empty path is the cube.
-type Path []Step
-
-// Segments returns the words of the path, keys after their list.
-func (p Path) Segments() []string {
-	var words []string
-	for _, s := range p {
-		words = append(append(words, s.Name), s.Keys...)
-	}
-	return words
-}
-
-// String returns the path as a URL path, each word escaped.
-func (p Path) String() string {
-	words := p.Segments()
-	for i, w := range words {
-		words[i] = url.PathEscape(w)
-	}
-	return strings.Join(words, "/")
-}
-
-// toEntry reports whether the path ends with the keys of an entry.
-func (p Path) toEntry() bool { return len(p) > 0 && len(p[len(p)-1].Keys) > 0 }
-
-// Words returns the path as a person types it: a key that is empty or contains spaces is quoted.
-func (p Path) Words() string {
-	words := p.Segments()
-	for i, w := range words {
-		if words[i] = shorten(w); w == "" || strings.ContainsAny(w, " \t\r\n") {
-			words[i] = strconv.Quote(words[i])
-		}
-	}
-	return strings.Join(words, " ")
-}
-
-// with returns the path extended by one step; it never shares memory with p.
-func (p Path) with(name string, keys ...string) Path {
-	out := make(Path, len(p), len(p)+1)
-	copy(out, p)
-	return append(out, Step{Name: name, Keys: keys})
-}
-
-// id is a unique string for each path, whatever bytes the keys contain.
-func (p Path) id() string {
-	var b strings.Builder
-	for _, s := range p {
-		fmt.Fprintf(&b, "/%s%q", s.Name, s.Keys)
-	}
-	return b.String()
-}
-
-// keysID is a unique string for each list of keys.
-func keysID(keys []string) string { return fmt.Sprintf("%q", keys) }
 
 // Resolve resolves the words of a URL below a cube to a node and the path to it. Keys are positional, one word each. A
 // path that ends within the keys of a list is a [*PartialKeysError], anything else an [*Error].
@@ -102,7 +37,7 @@ func (s *Schema) Resolve(words []string) (*Node, Path, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		path = path.with(name, keys...)
+		path = path.With(name, keys...)
 		words = words[len(keys):]
 	}
 	return node, path, nil
@@ -119,10 +54,10 @@ func (s *Schema) ActionOf(words []string) (action *Node, path Path, values []str
 			return nil, nil, nil
 		}
 		if a := node.Child(words[0] + "-" + words[1]); a != nil && a.kind == Action && child.kind == List {
-			return a, path.with(a.name), words[2:]
+			return a, path.With(a.name), words[2:]
 		}
 		keys := min(child.keyCount(), len(words)-1)
-		path = path.with(words[0], words[1:1+keys]...)
+		path = path.With(words[0], words[1:1+keys]...)
 		node, words = child, words[1+keys:]
 	}
 	return nil, nil, nil
@@ -159,8 +94,8 @@ func (n *Node) lacks(p Path, name string) *Error {
 	default:
 		near = n.inside(name, false)
 	}
-	return &Error{Tag: BadElement, Path: p.with(shorten(name)).String(), Given: name, Near: near,
-		Message: fmt.Sprintf("%s has no %q", n.what(p), shorten(name))}
+	return &Error{Tag: BadElement, Path: p.With(fault.Shorten(name)).String(), Given: name, Near: near,
+		Message: fmt.Sprintf("%s has no %q", n.what(p), fault.Shorten(name))}
 }
 
 // maxInside is up to how many matching members are offered.
@@ -192,12 +127,12 @@ func stepKeys(node *Node, parent Path, words []string) ([]string, error) {
 	}
 	keys := words[:min(want, len(words))]
 	for _, k := range keys {
-		if err := checkText(k); err != nil {
-			return nil, fault(InvalidValue, parent.with(node.name), "key %q: %v", shorten(k), err)
+		if err := fault.Text(k); err != nil {
+			return nil, fault.At(InvalidValue, parent.With(node.name), "key %q: %v", fault.Shorten(k), err)
 		}
 	}
 	if len(keys) < want {
-		return nil, &PartialKeysError{List: node, Path: parent.with(node.name), Given: keys}
+		return nil, &PartialKeysError{List: node, Path: parent.With(node.name), Given: keys}
 	}
 	return keys, nil
 }
@@ -215,14 +150,14 @@ func (s *Schema) node(p Path) (*Node, error) {
 		}
 		want := child.keyCount()
 		if len(step.Keys) > 0 && len(step.Keys) != want {
-			return nil, fault(InvalidValue, p[:i+1], "%d keys given, %d required", len(step.Keys), want)
+			return nil, fault.At(InvalidValue, p[:i+1], "%d keys given, %d required", len(step.Keys), want)
 		}
 		if child.kind == List && len(step.Keys) == 0 && i < len(p)-1 {
-			return nil, fault(MissingElement, p[:i+1], "keys are missing")
+			return nil, fault.At(MissingElement, p[:i+1], "keys are missing")
 		}
 		for _, k := range step.Keys {
-			if err := checkText(k); err != nil {
-				return nil, fault(InvalidValue, p[:i], "%s: key %q: %v", step.Name, shorten(k), err)
+			if err := fault.Text(k); err != nil {
+				return nil, fault.At(InvalidValue, p[:i], "%s: key %q: %v", step.Name, fault.Shorten(k), err)
 			}
 		}
 		node = child
@@ -230,18 +165,5 @@ func (s *Schema) node(p Path) (*Node, error) {
 	return node, nil
 }
 
-// checkText accepts what RFC 7950 §9.4 allows in a string; libyang relies on it.
-func checkText(s string) error {
-	if len(s) > maxValue {
-		return fmt.Errorf("longer than %d bytes", maxValue)
-	}
-	if !utf8.ValidString(s) {
-		return fmt.Errorf("not valid UTF-8")
-	}
-	for _, r := range s {
-		if (r < ' ' && r != '\t' && r != '\n' && r != '\r') || r&0xfffe == 0xfffe || (r >= 0xfdd0 && r <= 0xfdef) {
-			return fmt.Errorf("contains the character %U, which is not allowed", r)
-		}
-	}
-	return nil
-}
+// keysID is a unique string for each list of keys.
+func keysID(keys []string) string { return fmt.Sprintf("%q", keys) }

@@ -7,12 +7,13 @@ package yang
 import (
 	"errors"
 	"fmt"
-	"math/big"
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"unicode/utf8"
+
+	"github.com/polycube/polycube/internal/fault"
+	"github.com/polycube/polycube/internal/number"
 )
 
 // scalar returns the text of v for a leaf of type t. The error is the end of a sentence that starts with the leaf's
@@ -25,7 +26,7 @@ func (n *Node) scalar(v value) (string, error) {
 	case objectValue, arrayValue, nullValue:
 		return "", fmt.Errorf("%s is given, but must be %s", v.kind, n.typ.allowed())
 	case stringValue:
-		if err := checkText(v.text); err != nil {
+		if err := fault.Text(v.text); err != nil {
 			return "", fmt.Errorf("the value %w", err)
 		}
 		if err := n.checkHostBits(v.text); err != nil {
@@ -50,45 +51,14 @@ func (n *Node) checkHostBits(text string) error {
 
 // takes reports whether the leaf accepts a text unchanged.
 func (n *Node) takes(text string) bool {
-	if n.taken.has(text) {
+	if n.taken.Has(text) {
 		return true
 	}
 	if _, err := canonical(n, text); err != nil {
 		return false
 	}
-	n.taken.add(text)
+	n.taken.Add(text)
 	return true
-}
-
-// texts is a small set of texts: most of many entries refer to the same ones, and a query of libyang takes a
-// microsecond.
-type texts struct {
-	mu  sync.Mutex
-	set map[string]bool
-}
-
-// Limits of the set: when full it is cleared, and long texts are not kept, because clients control them.
-const (
-	maxTexts = 1024
-	maxText  = 64 // bytes
-)
-
-func (t *texts) has(text string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.set[text]
-}
-
-func (t *texts) add(text string) {
-	if len(text) > maxText {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.set == nil || len(t.set) >= maxTexts {
-		t.set = map[string]bool{}
-	}
-	t.set[strings.Clone(text)] = true
 }
 
 // word returns the text of a word of a path for the key n.
@@ -117,7 +87,7 @@ func (t *Type) normal(v value, accepts func(string) bool) (string, error) {
 		if text := strings.ToLower(v.text); v.kind != numberValue && (text == "true" || text == "false") {
 			return text, nil
 		}
-		return "", fmt.Errorf("%q is not true or false", shorten(v.text))
+		return "", fmt.Errorf("%q is not true or false", fault.Shorten(v.text))
 	case "union":
 		return t.member(v, accepts), nil
 	}
@@ -128,10 +98,10 @@ func (t *Type) normal(v value, accepts func(string) bool) (string, error) {
 	case "enumeration":
 		return t.enum(v.text)
 	case "identityref":
-		if id, ok := t.identities[bare(v.text)]; ok {
+		if id, ok := t.identities[fault.Bare(v.text)]; ok {
 			return id, nil
 		}
-		return "", unknown(v.text, t.Enums, "%q is not %s", shorten(v.text), t.allowed())
+		return "", fault.Unknown(v.text, t.Enums, "%q is not %s", fault.Shorten(v.text), t.allowed())
 	}
 	if slices.ContainsFunc(t.Patterns, func(p string) bool { return hexPatterns[p] }) {
 		return strings.ToLower(v.text), nil
@@ -159,7 +129,7 @@ func (t *Type) enum(text string) (string, error) {
 		}
 	}
 	if found == "" {
-		return "", unknown(text, t.Enums, "%q is not %s", shorten(text), t.allowed())
+		return "", fault.Unknown(text, t.Enums, "%q is not %s", fault.Shorten(text), t.allowed())
 	}
 	return found, nil
 }
@@ -185,43 +155,24 @@ func (t *Type) member(v value, accepts func(string) bool) string {
 
 // integer accepts only plain decimal digits: libyang would read 010 as eight.
 func (t *Type) integer(v value) (string, error) {
-	text, sign := v.text, ""
 	if v.kind == boolValue {
-		return "", fmt.Errorf("%s is a boolean, but must be %s", text, t.allowed())
+		return "", fmt.Errorf("%s is a boolean, but must be %s", v.text, t.allowed())
 	}
-	if strings.HasPrefix(text, "-") {
-		text, sign = text[1:], "-"
+	text, ok := number.Integer(v.text)
+	switch {
+	case !ok:
+		return "", fmt.Errorf("%q is not a whole number in %s", fault.Shorten(v.text), t.Range)
+	case text == "":
+		return "", fmt.Errorf("%s is out of range %s", fault.Shorten(v.text), t.Range)
 	}
-	digits := strings.TrimLeft(text, "0")
-	if text == "" || strings.Trim(digits, "0123456789") != "" {
-		return "", fmt.Errorf("%q is not a whole number in %s", shorten(v.text), t.Range)
-	}
-	if digits == "" {
-		return "0", nil
-	}
-	if len(digits) > 20 {
-		return "", fmt.Errorf("%s is out of range %s", shorten(v.text), t.Range)
-	}
-	return sign + digits, nil
+	return text, nil
 }
 
 // decimal writes a number without exponent.
 func (t *Type) decimal(v value) (string, error) {
-	bad := fmt.Errorf("%q is not a decimal number with at most %d digits after the point", shorten(v.text),
-		t.FractionDigits)
-	mantissa, exponent, _ := strings.Cut(strings.ToLower(v.text), "e")
-	if v.kind == boolValue || len(v.text) > 40 || len(strings.TrimLeft(exponent, "+-")) > 2 ||
-		mantissa == "" || strings.Trim(mantissa, "-0123456789.") != "" {
-		return "", bad
-	}
-	number, ok := new(big.Rat).SetString(v.text)
-	if !ok {
-		return "", bad
-	}
-	text := number.FloatString(t.FractionDigits)
-	exact, ok := new(big.Rat).SetString(text)
-	if !ok || exact.Cmp(number) != 0 {
-		return "", bad
+	text, ok := number.Decimal(v.text, t.FractionDigits)
+	if !ok || v.kind == boolValue {
+		return "", fmt.Errorf("%q is not a decimal number with at most %d digits after the point", fault.Shorten(v.text), t.FractionDigits)
 	}
 	return text, nil
 }
@@ -229,16 +180,16 @@ func (t *Type) decimal(v value) (string, error) {
 // reason says why libyang refused a text for a leaf, as the end of a sentence.
 func (n *Node) reason(text string, err error) string {
 	var native *nativeError
-	t, quotedText := &n.typ, fmt.Sprintf("%q", shorten(text))
+	t, quotedText := &n.typ, fmt.Sprintf("%q", fault.Shorten(text))
 	if !errors.As(err, &native) {
 		return fmt.Sprintf("%s is not %s: %v", quotedText, t.allowed(), err)
 	}
-	if custom := customMessage(native.msg); custom != "" {
+	if custom := fault.CustomMessage(native.msg); custom != "" {
 		return fmt.Sprintf("%s is refused: %s", quotedText, custom)
 	}
 	switch {
 	case t.Range != "":
-		return fmt.Sprintf("%s is out of range %s", shorten(text), t.Range)
+		return fmt.Sprintf("%s is out of range %s", fault.Shorten(text), t.Range)
 	case t.Length != "" && strings.Contains(native.msg, "length"):
 		return fmt.Sprintf("%s has %d characters, the allowed length is %s", quotedText, utf8.RuneCountInString(text), t.Length)
 	case t.Name != t.Base || len(t.Enums) > 0:
@@ -261,21 +212,4 @@ func (n *Node) like() string {
 		return ""
 	}
 	return ", which matches " + patterns
-}
-
-// nativePrefixes are the prefixes of libyang's own messages about values.
-var nativePrefixes = []string{"Invalid ", "Unsatisfied ", "Value ", "Unsupported ", "Failed ", "Internal ", "Leafref ", "Base64 ",
-	"Unexpected ", "Duplicate ", "Conversion ", "libyang error"}
-
-// customMessage returns an error-message of the model.
-func customMessage(msg string) string {
-	if msg == "" {
-		return ""
-	}
-	for _, s := range nativePrefixes {
-		if strings.HasPrefix(msg, s) {
-			return ""
-		}
-	}
-	return strings.TrimSuffix(msg, ".")
 }

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/polycube/polycube/internal/bulk"
+	"github.com/polycube/polycube/internal/fault"
 	models "github.com/polycube/polycube/yang"
 )
 
@@ -63,6 +65,8 @@ type Schema struct {
 	conditional bool
 	// bulk are the lists that are kept separately.
 	bulk []*Node
+	// forms are what the tables of these lists have in common, by the path of the list.
+	forms map[string]*bulk.Form
 }
 
 // Load compiles the text of a service module. The modules that it imports come from package models and from libyang
@@ -80,7 +84,7 @@ func Load(serviceModule string) (*Schema, error) {
 	text := C.CString(serviceModule)
 	defer C.free(unsafe.Pointer(text))
 
-	s := &Schema{nodes: make(map[uintptr]*Node)}
+	s := &Schema{nodes: make(map[uintptr]*Node), forms: make(map[string]*bulk.Form)}
 	var e C.struct_pcn_err
 	var ctx *C.struct_ly_ctx
 	var module *C.struct_lys_module
@@ -154,7 +158,7 @@ func (s *Schema) build(text string) error {
 		if used == nil {
 			break
 		}
-		if name := bare(C.GoString(used)); name == standardGrouping || name == transparentGrouping {
+		if name := fault.Bare(C.GoString(used)); name == standardGrouping || name == transparentGrouping {
 			bases = append(bases, name)
 		}
 	}
@@ -253,7 +257,7 @@ func checkModuleText(text string) error {
 				return errors.New("not valid UTF-8")
 			}
 		}
-		if err := checkText(text[:n]); err != nil {
+		if err := fault.Text(text[:n]); err != nil {
 			return err
 		}
 		text = text[n:]

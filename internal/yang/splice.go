@@ -9,13 +9,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"slices"
 
+	"github.com/polycube/polycube/internal/bulk"
+	"github.com/polycube/polycube/internal/fault"
 	"github.com/polycube/polycube/internal/jsonscan"
 )
 
-// Restore adds the entries of a bulk list to a tree that has none, as written by [Entry.JSON] without defaults. All
-// are checked again.
-func (t *Tree) Restore(list *Node, entries iter.Seq[string]) error {
+// Restore adds the entries of a bulk list, below list entries with some keys, to a tree that has none of them: the texts of
+// [bulk.Table.Stored] without defaults. All are checked again.
+func (t *Tree) Restore(list *Node, above []string, entries iter.Seq[string]) error {
 	if t.broken != nil {
 		return t.broken
 	}
@@ -23,18 +26,18 @@ func (t *Tree) Restore(list *Node, entries iter.Seq[string]) error {
 		return fmt.Errorf("restore %s: not a bulk list", list.path)
 	}
 	b := t.newBulkEditor(context.Background(), Create, true)
-	seen := make(map[string]bool)
+	l := bulkPlace{list, above}
 	fb := &builder{ctx: b.ctx}
 	defer fb.free()
 	i := 0
 	for text := range entries {
 		v, err := parseBody(context.Background(), []byte(text), nil, false)
 		if err != nil {
-			b.fail(fault(InvalidValue, list.pathTo(), "element %d: %v", i, err))
+			b.fail(fault.At(InvalidValue, l.path(), "element %d: %v", i, err))
 			break
 		}
-		if keys, ok := fb.keysOf(list, list.parent.pathTo(), i, v); ok {
-			b.putEntry(list, keys, v, strict, seen)
+		if keys, ok := fb.keysOf(list, list.parent.pathTo(above...), i, v); ok {
+			b.restore(l, keys, v)
 		}
 		i++
 		if b.errs = append(b.errs, fb.errs...); len(b.errs) > 0 {
@@ -46,37 +49,45 @@ func (t *Tree) Restore(list *Node, entries iter.Seq[string]) error {
 	}
 	if len(b.errs) > 0 {
 		b.rollback()
-		return fmt.Errorf("restore %s: %w", list.path, join(b.errs))
+		return fmt.Errorf("restore %s: %w", list.path, fault.Join(b.errs))
 	}
 	return nil
 }
 
-// Saved iterates over the entries in the form that [Tree.Restore] takes.
-func (t *Table) Saved() iter.Seq[string] {
-	return func(yield func(string) bool) {
-		t.All(func(e *Entry) bool { return yield(e.saved) })
+// restore adds an entry that was stored.
+func (b *bulkEditor) restore(l bulkPlace, keys []string, v value) {
+	fresh, err := b.t.schema.newEntry(l.list, l.above, keys)
+	if err != nil {
+		b.fail(err)
+		return
+	}
+	defer fresh.free()
+	e, err := fresh.fill(b.t, fresh.path(), v)
+	switch {
+	case err != nil:
+		b.fail(err)
+	case !b.table(l).Restore(e):
+		b.fail(fault.At(InvalidValue, fresh.path(), "is given twice"))
+	default:
+		b.note(l, bulk.Change{At: e.Keys, New: e})
 	}
 }
 
 // Splice inserts the entries into a configuration that was printed with Apart. A configuration without bulk lists is
 // returned unchanged.
-func (s *Schema) Splice(apart []byte, tables map[*Node]*Table, o JSONOptions) ([]byte, error) {
-	any := false
-	for _, t := range tables {
-		any = any || t.Len() > 0
-	}
-	if !any {
+func (s *Schema) Splice(apart []byte, tables *bulk.Tables, o JSONOptions) ([]byte, error) {
+	if tables.Len() == 0 {
 		return apart, nil
 	}
 	pr := &printer{defaults: o.Defaults}
-	if err := pr.spliced(s.root, apart, tables); err != nil {
+	if err := pr.spliced(s.root, nil, apart, tables); err != nil {
 		return nil, fmt.Errorf("add the entries of large lists: %w", err)
 	}
 	return pr.buf, nil
 }
 
-// spliced prints the object of n.
-func (p *printer) spliced(n *Node, apart []byte, tables map[*Node]*Table) error {
+// spliced prints the object of n, which is below list entries with some keys.
+func (p *printer) spliced(n *Node, above []string, apart []byte, tables *bulk.Tables) error {
 	members := map[string]json.RawMessage{}
 	if len(apart) > 0 {
 		if err := json.Unmarshal(apart, &members); err != nil {
@@ -87,7 +98,7 @@ func (p *printer) spliced(n *Node, apart []byte, tables map[*Node]*Table) error 
 	start := len(p.buf)
 	for _, c := range n.children {
 		raw, given := members[c.name]
-		filled := c.bulk && tables[c].Len() > 0
+		filled := c.bulk && tables.At(c.path, above).Len() > 0
 		below := c.holdsBulk && filledBelow(c, tables)
 		if !given && !filled && !below {
 			continue
@@ -98,9 +109,13 @@ func (p *printer) spliced(n *Node, apart []byte, tables map[*Node]*Table) error 
 		p.buf = append(jsonscan.AppendString(p.buf, c.name), ':')
 		switch {
 		case filled:
-			p.table(tables[c])
+			p.table(tables.At(c.path, above))
+		case below && c.kind == List:
+			if err := p.splicedEntries(c, above, raw, tables); err != nil {
+				return err
+			}
 		case below:
-			if err := p.spliced(c, raw, tables); err != nil {
+			if err := p.spliced(c, above, raw, tables); err != nil {
 				return err
 			}
 		default:
@@ -111,11 +126,35 @@ func (p *printer) spliced(n *Node, apart []byte, tables map[*Node]*Table) error 
 	return nil
 }
 
-func filledBelow(n *Node, tables map[*Node]*Table) bool {
-	for list, t := range tables {
-		if t.Len() > 0 && list.within(n) {
-			return true
+// splicedEntries prints the entries of a list.
+func (p *printer) splicedEntries(n *Node, above []string, apart []byte, tables *bulk.Tables) error {
+	var entries []json.RawMessage
+	if len(apart) > 0 {
+		if err := json.Unmarshal(apart, &entries); err != nil {
+			return err
 		}
 	}
-	return false
+	p.buf = append(p.buf, '[')
+	for i, raw := range entries {
+		if i > 0 {
+			p.buf = append(p.buf, ',')
+		}
+		v, err := parseBody(context.Background(), raw, nil, false)
+		if err != nil {
+			return err
+		}
+		keys, ok := (&builder{}).keysOf(n, nil, i, v)
+		if !ok {
+			return fmt.Errorf("an entry of %s has no key", n.path)
+		}
+		if err := p.spliced(n, slices.Concat(above, keys), raw, tables); err != nil {
+			return err
+		}
+	}
+	p.buf = append(p.buf, ']')
+	return nil
+}
+
+func filledBelow(n *Node, tables *bulk.Tables) bool {
+	return slices.ContainsFunc(n.schema.bulk, func(list *Node) bool { return list.within(n) && len(tables.Of(list.path)) > 0 })
 }

@@ -7,11 +7,13 @@ package yang
 import (
 	"fmt"
 	"slices"
+
+	"github.com/polycube/polycube/internal/fault"
 )
 
 // touchNow records the current value at p.
 func (e *editor) touchNow(p Path, n *Node) error {
-	if _, ok := e.seen[p.id()]; ok {
+	if _, ok := e.seen[p.ID()]; ok {
 		return nil
 	}
 	old, err := e.now(touch{path: p, node: n})
@@ -31,7 +33,7 @@ func (e *editor) remove(in place, node ref) {
 
 // removeEntry removes a list entry.
 func (e *editor) removeEntry(in place, n *Node, entry ref) error {
-	if err := e.touchNow(in.path.with(n.name, entryKeys(entry, n)...), n); err != nil {
+	if err := e.touchNow(in.path.With(n.name, entryKeys(entry, n)...), n); err != nil {
 		return err
 	}
 	e.remove(in, entry)
@@ -61,7 +63,7 @@ func (e *editor) clear(in place, n *Node) error {
 	if cur == nil || e.fixed(in, n) || n.kind == Action {
 		return nil
 	}
-	p := in.path.with(n.name)
+	p := in.path.With(n.name)
 	switch n.kind {
 	case Leaf, LeafList:
 		if isDefault(cur) {
@@ -92,7 +94,7 @@ func (e *editor) clear(in place, n *Node) error {
 
 // insert moves a fragment into the tree, after the other entries of its list.
 func (e *editor) insert(in place, f *fragment) error {
-	p := in.path.with(f.node.name, f.keys...)
+	p := in.path.With(f.node.name, f.keys...)
 	if in.existing && !e.amend {
 		if err := newFixed(f, p); err != nil {
 			return err
@@ -126,15 +128,15 @@ func newFixed(f *fragment, p Path) error {
 		return nil
 	case List:
 		if f.node.initOnly {
-			return fault(InvalidValue, p, "is fixed at creation and cannot be added")
+			return fault.At(InvalidValue, p, "is fixed at creation and cannot be added")
 		}
 		return nil
 	case Container, Action:
 	}
 	for _, k := range f.kids {
-		at := p.with(k.node.name)
+		at := p.With(k.node.name)
 		if k.node.initOnly {
-			return fault(InvalidValue, at, "was not set at creation and cannot be set later")
+			return fault.At(InvalidValue, at, "was not set at creation and cannot be set later")
 		}
 		if k.node.kind == Container {
 			if err := newFixed(k, at); err != nil {
@@ -148,14 +150,14 @@ func newFixed(f *fragment, p Path) error {
 // touchNew records the nodes of a new fragment; p is its parent's path.
 func (e *editor) touchNew(p Path, f *fragment) {
 	n := f.node
-	at := p.with(n.name)
+	at := p.With(n.name)
 	switch {
 	case n.kind == List && f.ref == nil:
 		for _, entry := range f.kids {
 			e.touchNew(p, entry)
 		}
 	case n.kind == List:
-		e.touched(p.with(n.name, f.keys...), n, nil)
+		e.touched(p.With(n.name, f.keys...), n, nil)
 	case n.kind == Container && !n.presence:
 		for _, k := range f.kids {
 			e.touchNew(at, k)
@@ -196,7 +198,7 @@ func (e *editor) misplaced(in place, list *fragment) bool {
 // reorder puts the entries of a list, which are those of the fragment, into its order by removing and appending each.
 func (e *editor) reorder(in place, list *fragment) error {
 	for _, f := range list.kids {
-		p := in.path.with(list.node.name, f.keys...)
+		p := in.path.With(list.node.name, f.keys...)
 		node, err := e.t.find(p)
 		if err != nil || node == nil {
 			return fmt.Errorf("reorder %s: find entry: %w", p, err)

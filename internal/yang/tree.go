@@ -5,12 +5,15 @@
 package yang
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/polycube/polycube/internal/bulk"
+	"github.com/polycube/polycube/internal/fault"
 )
 
 // Tree is the configuration of one cube. It belongs to one goroutine at a time and must be closed before its schema.
@@ -24,7 +27,7 @@ type Tree struct {
 	broken error
 	tops   index
 	// tables are the entries of bulk lists.
-	tables   map[*Node]*Table
+	tables   *bulk.Tables
 	interned map[string]string
 	live     map[*undo]struct{}
 	printed  printed
@@ -36,15 +39,20 @@ type Tree struct {
 // NewTree returns the tree of a cube that does not exist yet: the first edit, usually a Create of the empty path,
 // creates it.
 func (s *Schema) NewTree() *Tree {
-	t := &Tree{schema: s, live: make(map[*undo]struct{}), tops: make(index), tables: make(map[*Node]*Table, len(s.bulk))}
-	for _, list := range s.bulk {
-		t.tables[list] = newTable(list)
-	}
-	return t
+	return &Tree{schema: s, live: make(map[*undo]struct{}), tops: make(index), tables: bulk.NewTables(s.forms)}
 }
 
-// Tables returns the current entries of bulk lists.
-func (t *Tree) Tables() map[*Node]*Table { return maps.Clone(t.tables) }
+// Tables returns the current entries of bulk lists. They do not change any more.
+func (t *Tree) Tables() *bulk.Tables { return t.tables }
+
+// tableAt returns the table that a path leads to or into, whose step i is its list.
+func tableAt(t *Tree, list *Node, p Path, i int) (*bulk.Table, error) {
+	above, err := t.schema.KeysAbove(p[:i+1])
+	if err != nil {
+		return nil, err
+	}
+	return t.tables.At(list.path, above), nil
+}
 
 // Close frees the tree. Its changes can no longer be reverted.
 func (t *Tree) Close() {
@@ -62,7 +70,7 @@ func (t *Tree) Close() {
 // unreliable.
 func (t *Tree) Clone() *Tree {
 	c := t.schema.NewTree()
-	c.created, c.broken, c.tables = t.created, t.broken, maps.Clone(t.tables)
+	c.created, c.broken, c.tables = t.created, t.broken, t.tables
 	if c.broken != nil {
 		return c
 	}
@@ -90,10 +98,10 @@ func (t *Tree) JSON(p Path, o JSONOptions) ([]byte, error) {
 		return nil, err
 	}
 	if node.kind == Action {
-		return nil, fault(OperationNotSupported, p, "is an action and has no value")
+		return nil, fault.At(OperationNotSupported, p, "is an action and has no value")
 	}
 	if !node.config {
-		return nil, fault(DataMissing, p, "is state, not configuration")
+		return nil, fault.At(DataMissing, p, "is state, not configuration")
 	}
 	if i := t.schema.bulkStep(p); i >= 0 {
 		return t.bulkJSON(p, i, node, o)
@@ -103,7 +111,7 @@ func (t *Tree) JSON(p Path, o JSONOptions) ([]byte, error) {
 		return nil, err
 	}
 	if out == nil {
-		return nil, fault(DataMissing, p, "does not exist")
+		return nil, fault.At(DataMissing, p, "does not exist")
 	}
 	return out, nil
 }
@@ -119,12 +127,16 @@ func (t *Tree) Entries(p Path) ([][]string, error) {
 		return nil, err
 	}
 	if node.keyCount() == 0 || !node.config || len(p[len(p)-1].Keys) > 0 {
-		return nil, fault(BadElement, p, "is not a list")
+		return nil, fault.At(BadElement, p, "is not a list")
 	}
 	var out [][]string
 	if node.bulk {
-		t.tables[node].All(func(e *Entry) bool {
-			out = append(out, e.keys)
+		table, err := tableAt(t, node, p, len(p)-1)
+		if err != nil {
+			return nil, err
+		}
+		table.All(func(e *bulk.Entry) bool {
+			out = append(out, e.Keys)
 			return true
 		})
 		return out, nil
@@ -158,15 +170,9 @@ func (t *Tree) Only(p Path) (Path, error) {
 	if node.kind != List || len(last.Keys) >= node.keyCount() {
 		return p, nil
 	}
-	given := make([]string, len(last.Keys))
-	for i, key := range last.Keys {
-		text, err := node.keys[i].word(key)
-		if err != nil {
-			return nil, fault(InvalidValue, list, "%s: %v", node.keys[i].name, err)
-		}
-		if given[i], err = canonical(node.keys[i], text); err != nil {
-			return nil, fault(InvalidValue, list, "%s: %s", node.keys[i].name, node.keys[i].reason(text, err))
-		}
+	given, err := node.CanonicalKeys(last.Keys)
+	if err != nil {
+		return nil, err
 	}
 	entries, err := t.Entries(list)
 	if err != nil {
@@ -177,11 +183,11 @@ func (t *Tree) Only(p Path) (Path, error) {
 	case 0:
 		return nil, &Error{Tag: DataMissing, Path: p.String(), Message: p.Words() + ": does not exist"}
 	case 1:
-		return list[:len(list)-1].with(last.Name, entries[0]...), nil
+		return list[:len(list)-1].With(last.Name, entries[0]...), nil
 	}
 	var found []string
 	for _, keys := range entries[:min(len(entries), maxFaults)] {
-		found = append(found, list[:len(list)-1].with(last.Name, keys...).Words())
+		found = append(found, list[:len(list)-1].With(last.Name, keys...).Words())
 	}
 	return nil, &Error{Tag: InvalidValue, Path: p.String(),
 		Message: fmt.Sprintf("%s: there are %d, specify one: %s", p.Words(), len(entries), strings.Join(found, ", "))}
@@ -197,7 +203,7 @@ func (t *Tree) render(p Path, node *Node, o JSONOptions) ([]byte, error) {
 			return nil, err
 		}
 		if !o.Apart {
-			items = t.withTables(node, items)
+			items = t.withTables(node, nil, items)
 		}
 		pr.object(items)
 		return pr.buf, nil
@@ -218,14 +224,18 @@ func (t *Tree) render(p Path, node *Node, o JSONOptions) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if node.holdsBulk && !o.Apart {
+		above, err := t.schema.KeysAbove(p)
+		if err != nil {
+			return nil, err
+		}
+		fill(t, above, items)
+	}
 	if whole {
 		pr.array(items)
-		return pr.buf, nil
+	} else {
+		pr.item(items[0])
 	}
-	if node.holdsBulk && !o.Apart {
-		items[0].kids = t.withTables(node, items[0].kids)
-	}
-	pr.item(items[0])
 	return pr.buf, nil
 }
 
@@ -235,33 +245,42 @@ func (t *Tree) bulkJSON(p Path, i int, node *Node, o JSONOptions) ([]byte, error
 	if err != nil {
 		return nil, err
 	}
+	table, err := tableAt(t, list, p, i)
+	if err != nil {
+		return nil, err
+	}
+	if missing, err := missingAbove(t, p[:i+1]); err != nil || missing != nil {
+		return nil, cmp.Or(err, error(fault.At(DataMissing, p, "does not exist")))
+	}
 	if len(p[i].Keys) == 0 {
 		pr := &printer{defaults: o.Defaults}
-		pr.table(t.tables[list])
+		pr.table(table)
 		return pr.buf, nil
 	}
-	wanted, err := t.schema.newEntry(list, p[i].Keys)
+	wanted, err := t.schema.newEntry(list, table.Above(), p[i].Keys)
 	if err != nil {
 		return nil, err
 	}
 	defer wanted.free()
-	e, ok := t.tables[list].Get(wanted.keys())
+	e, ok := table.Get(wanted.keys())
 	switch {
 	case !ok:
-		return nil, fault(DataMissing, p, "does not exist")
+		return nil, fault.At(DataMissing, p, "does not exist")
+	case i == len(p)-1 && o.Defaults:
+		return []byte(e.Full), nil
 	case i == len(p)-1:
-		return []byte(e.JSON(o)), nil
+		return []byte(e.Saved), nil
 	}
-	out, err := t.inEntry(list, e, p, node, o)
+	out, err := t.inEntry(list, table.Above(), e, p, node, o)
 	if err == nil && out == nil {
-		err = fault(DataMissing, p, "does not exist")
+		err = fault.At(DataMissing, p, "does not exist")
 	}
 	return out, err
 }
 
 // inEntry prints something in an entry.
-func (t *Tree) inEntry(list *Node, e *Entry, p Path, node *Node, o JSONOptions) ([]byte, error) {
-	apart, at, err := t.apart(list, e)
+func (t *Tree) inEntry(list *Node, above []string, e *bulk.Entry, p Path, node *Node, o JSONOptions) ([]byte, error) {
+	apart, at, err := t.apart(list, above, e)
 	if err != nil {
 		return nil, err
 	}
@@ -320,11 +339,11 @@ func (t *Tree) find(p Path) (ref, error) {
 	for i, step := range p {
 		node = node.Child(step.Name)
 		if node == nil {
-			return nil, fault(BadElement, p[:i+1], "unknown")
+			return nil, fault.At(BadElement, p[:i+1], "unknown")
 		}
 		at, next := t.findStep(b, like, parent, node, p[:i], step)
 		if len(b.errs) > 0 {
-			return nil, join(b.errs)
+			return nil, fault.Join(b.errs)
 		}
 		if at == nil {
 			return nil, nil
@@ -344,7 +363,7 @@ func (t *Tree) findStep(b *builder, like *fragment, parent ref, node *Node, p Pa
 	case len(step.Keys) == 0:
 		return findSchema(t.root, parent, node), nil
 	case node.kind == LeafList:
-		f := b.term(like, node, p.with(node.name), value{kind: stringValue, text: step.Keys[0]})
+		f := b.term(like, node, p.With(node.name), value{kind: stringValue, text: step.Keys[0]})
 		if f == nil {
 			return nil, nil
 		}

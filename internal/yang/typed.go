@@ -9,6 +9,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	"github.com/polycube/polycube/internal/fault"
 )
 
 // EditWords is Edit with a body typed in words. A merge gives a list exactly the values in the word, as for a
@@ -58,7 +60,7 @@ func (n *Node) split(word value) (value, error) {
 	}
 	for part := range strings.SplitSeq(word.text, ",") {
 		if part = strings.TrimSpace(part); part == "" {
-			return value{}, fmt.Errorf("%s: %q has an empty value between commas", n.name, shorten(word.text))
+			return value{}, fmt.Errorf("%s: %q has an empty value between commas", n.name, fault.Shorten(word.text))
 		}
 		if len(out.items) == n.most() {
 			return value{}, fmt.Errorf("%s: more than %d entries", n.name, n.most())

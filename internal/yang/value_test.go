@@ -128,7 +128,7 @@ func TestHostileKeys(t *testing.T) {
 			t.Fatalf("key %q: %v", k, err)
 		}
 		_, resolved, err := s.Resolve(p.Segments())
-		if err != nil || resolved.id() != p.id() {
+		if err != nil || resolved.ID() != p.ID() {
 			t.Errorf("resolve %q: %v, %v", p.Segments(), resolved, err)
 		}
 		out, err := tree.JSON(p, JSONOptions{})

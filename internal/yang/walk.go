@@ -125,6 +125,7 @@ func (w *walker) node(parent *Node, ref schemaRef, sn *C.struct_pcn_snode, depth
 	n.when, n.musts, n.unique = sn.has_when != 0, sn.has_must != 0, sn.has_unique != 0
 	n.conditions = conditions(ref)
 	_, n.bulk = n.extensions["bulk"]
+	_, n.positions = n.extensions["positions"]
 	_, n.systemCreated = n.extensions["system-created"]
 	w.kind(n, sn, depth)
 }

@@ -218,8 +218,8 @@ func check(b testing.TB, l *bpftest.Lab, talks []*talk) {
 	}
 }
 
-// harness is a program that writes the headers of each flow in turn and goes on to another program; to one that does
-// nothing if that is nil.
+// harness returns a program that writes the headers of the next flow into the packet, and then runs target. With a nil
+// target it runs an empty program, which measures the harness itself.
 func harness(b testing.TB, l *bpftest.Lab, talks []*talk, target *ebpf.Program) (*ebpf.Program, error) {
 	prog, err := tryHarness(b, l, talks, target, 0)
 	if errors.Is(err, unix.EINVAL) && l.Type.Hook() == cube.XDP {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/polycube/polycube/internal/bulk"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -44,8 +45,7 @@ func Merge(list *yang.Node, layers []any) []*Entry {
 func (e *Entry) emit(b *bytes.Buffer, list *yang.Node) { emitObject(b, list, e.layers) }
 
 // EachOfTable calls f with the entries of a large list that come after the keys in after, in the order of their keys.
-func EachOfTable(table *yang.Table, layers []any, after []string, f func(keys []string, entry json.RawMessage) bool) error {
-	list := table.List()
+func EachOfTable(list *yang.Node, table *bulk.Table, layers []any, after []string, f func(keys []string, entry json.RawMessage) bool) error {
 	state := Merge(list, layers)
 	byKey := make(map[string]*Entry, len(state))
 	var alone []*Entry
@@ -65,25 +65,24 @@ func EachOfTable(table *yang.Table, layers []any, after []string, f func(keys []
 	}
 	goOn := true
 	var failed error
-	table.After(after, func(e *yang.Entry) bool {
-		for goOn && len(alone) > 0 && table.Compare(alone[0].Keys, e.Keys()) < 0 {
+	table.After(after, func(e *bulk.Entry) bool {
+		for goOn && len(alone) > 0 && table.Compare(alone[0].Keys, e.Keys) < 0 {
 			goOn, alone = show(alone[0]), alone[1:]
 		}
 		if !goOn {
 			return false
 		}
-		text := e.JSON(yang.JSONOptions{Defaults: true})
-		with := byKey[fmt.Sprintf("%q", e.Keys())]
+		with := byKey[fmt.Sprintf("%q", e.Keys)]
 		if with == nil {
-			goOn = f(e.Keys(), json.RawMessage(text))
+			goOn = f(e.Keys, json.RawMessage(e.Full))
 			return goOn
 		}
-		conf, err := world.DecodeObject([]byte(text))
+		conf, err := world.DecodeObject([]byte(e.Full))
 		if err != nil {
 			failed = err
 			return false
 		}
-		goOn = show(&Entry{Keys: e.Keys(), layers: append([]any{conf}, with.layers...)})
+		goOn = show(&Entry{Keys: e.Keys, layers: append([]any{conf}, with.layers...)})
 		return goOn
 	})
 	for goOn && failed == nil && len(alone) > 0 {
@@ -127,7 +126,7 @@ func emitList(b *bytes.Buffer, list *yang.Node, layers []any) {
 		return true
 	}
 	if i := slices.IndexFunc(layers, isTable); i >= 0 {
-		_ = EachOfTable(layers[i].(*yang.Table), layers, nil, add) // entries of a table can be decoded
+		_ = EachOfTable(list, layers[i].(*bulk.Table), layers, nil, add) // entries of a table can be decoded
 	} else {
 		_ = EachInOrder(list, nil, layers, nil, add) // fails only if after is not nil
 	}
@@ -135,6 +134,6 @@ func emitList(b *bytes.Buffer, list *yang.Node, layers []any) {
 }
 
 func isTable(layer any) bool {
-	_, ok := layer.(*yang.Table)
+	_, ok := layer.(*bulk.Table)
 	return ok
 }

@@ -9,15 +9,16 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/polycube/polycube/internal/bulk"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
 // entryOf finds an entry of a table, whose keys may be spelled as a user types them.
-func entryOf(table *yang.Table, keys []string) (map[string]any, error) {
+func entryOf(list *yang.Node, table *bulk.Table, keys []string) (map[string]any, error) {
 	e, ok := table.Get(keys)
 	if !ok {
-		canonical, err := table.List().CanonicalKeys(keys)
+		canonical, err := list.CanonicalKeys(keys)
 		if err != nil {
 			return nil, err
 		}
@@ -25,7 +26,7 @@ func entryOf(table *yang.Table, keys []string) (map[string]any, error) {
 			return nil, nil
 		}
 	}
-	return world.DecodeObject([]byte(e.JSON(yang.JSONOptions{Defaults: true})))
+	return world.DecodeObject([]byte(e.Full))
 }
 
 // NodeAt finds the node of a path.
@@ -80,8 +81,8 @@ func membersOf(layers []any, name string) []any {
 func EntriesAt(list *yang.Node, layers []any, keys []string) ([]any, error) {
 	var out []any
 	for _, l := range layers {
-		if table, ok := l.(*yang.Table); ok {
-			e, err := entryOf(table, keys)
+		if table, ok := l.(*bulk.Table); ok {
+			e, err := entryOf(list, table, keys)
 			if err != nil {
 				return nil, err
 			}

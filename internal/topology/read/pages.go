@@ -10,7 +10,10 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/polycube/polycube/internal/bulk"
 	"github.com/polycube/polycube/internal/topology/document"
+	"github.com/polycube/polycube/internal/topology/unit"
+	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
@@ -54,9 +57,12 @@ func (rd *Reader) CountEntries(ctx context.Context, serviceName, name string, pa
 	if err != nil {
 		return c, err
 	}
-	if table := rec.Tables[node]; table != nil {
-		c.Configured = table.Len()
-		return c, nil
+	if node.Bulk() {
+		table, err := tableAt(u, rec, node, path)
+		if err == nil {
+			c.Configured = table.Len()
+		}
+		return c, err
 	}
 	conf, err := rec.Config.Decode()
 	if err != nil {
@@ -96,7 +102,20 @@ func (rd *Reader) Entries(ctx context.Context, serviceName, name string, path ya
 		return err
 	}
 	if node.Bulk() {
-		return document.EachOfTable(rec.Tables[node], layers, after, f)
+		table, err := tableAt(u, rec, node, path)
+		if err != nil {
+			return err
+		}
+		return document.EachOfTable(node, table, layers, after, f)
 	}
 	return document.EachInOrder(node, path, layers, after, f)
+}
+
+// tableAt returns the entries of the large list at a path.
+func tableAt(u *unit.Unit, rec *world.Cube, list *yang.Node, path yang.Path) (*bulk.Table, error) {
+	above, err := u.Service.Schema.KeysAbove(path)
+	if err != nil {
+		return nil, err
+	}
+	return rec.Tables.At(list.Path(), above), nil
 }

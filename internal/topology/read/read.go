@@ -59,7 +59,7 @@ func (rd *Reader) layers(ctx context.Context, w *unit.Snapshot, rec *world.Cube,
 	if err != nil {
 		return nil, err
 	}
-	layers := []any{conf, rec.TableLayer()}
+	layers := []any{conf, rec.TableLayer(u.Service.Schema)}
 	if state != nil {
 		layers = append(layers, ConfineToPorts(state, rec))
 	}

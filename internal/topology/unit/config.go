@@ -12,6 +12,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/polycube/polycube/internal/bulk"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -34,9 +35,26 @@ func RestoreTree(s *world.Stored, u *Unit) error {
 	}
 	for _, path := range slices.Sorted(maps.Keys(s.Entries.ByList)) {
 		if list := lists[path]; list != nil {
-			if err := u.Tree.Restore(list, slices.Values(s.Entries.ByList[path])); err != nil {
+			if err := restoreList(u.Tree, list, s.Entries.ByList[path]); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// restoreList restores the entries of a list, those below the same list entries together.
+func restoreList(t *yang.Tree, list *yang.Node, entries []world.StoredEntry) error {
+	texts := map[string][]string{}
+	above := map[string][]string{}
+	for _, e := range entries {
+		keys := e.Keys[:max(len(e.Keys)-len(list.Keys()), 0)]
+		id := fmt.Sprintf("%q", keys)
+		texts[id], above[id] = append(texts[id], e.Text), keys
+	}
+	for _, id := range slices.Sorted(maps.Keys(texts)) {
+		if err := t.Restore(list, above[id], slices.Values(texts[id])); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -48,11 +66,12 @@ func (u *Unit) Inherit(was *Unit) error {
 	if err != nil {
 		return fmt.Errorf("read it: %w", err)
 	}
-	s := world.Stored{Config: saved, Entries: &world.StoredEntries{ByList: map[string][]string{}}}
-	for list, table := range was.Tree.Tables() {
-		if table.Len() > 0 {
-			s.Entries.ByList[list.Path()] = slices.Collect(table.Saved())
-		}
+	s := world.Stored{Config: saved, Entries: &world.StoredEntries{ByList: map[string][]world.StoredEntry{}}}
+	for list, table := range was.Tree.Tables().Each() {
+		table.Stored(func(e *bulk.Entry) bool {
+			s.Entries.ByList[list] = append(s.Entries.ByList[list], world.StoredEntry{Keys: slices.Concat(table.Above(), e.Keys), Text: e.Saved})
+			return true
+		})
 	}
 	return RestoreTree(&s, u)
 }

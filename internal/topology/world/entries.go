@@ -7,30 +7,39 @@ package world
 import (
 	"encoding/json"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 
+	"github.com/polycube/polycube/internal/bulk"
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/yang"
 )
 
-// EntryKey is the prefix of the keys of entries in the store: entry/UUID/LIST|KEY/KEY, each word escaped as in a URL.
+// EntryKey is the prefix of the keys of entries in the store: entry/UUID/LIST|KEY/KEY, each word escaped as in a URL. The
+// first keys are those of the lists above.
 const EntryKey = "entry/"
 
 // EntryID is the key of an entry in the store.
-func EntryID(uuid string, list *yang.Node, e *yang.Entry) string {
-	keys := make(yang.Path, 0, len(e.Keys()))
-	for _, k := range e.Keys() {
+func EntryID(uuid, list string, above []string, e *bulk.Entry) string {
+	keys := make(yang.Path, 0, len(above)+len(e.Keys))
+	for _, k := range slices.Concat(above, e.Keys) {
 		keys = append(keys, yang.Step{Name: k})
 	}
-	return EntryKey + uuid + "/" + list.Path() + "|" + keys.String()
+	return EntryKey + uuid + "/" + list + "|" + keys.String()
 }
 
 // StoredEntries are the entries of a stored cube, only with what was set.
 type StoredEntries struct {
 	// ByList has the entries by the path of their list, keys the keys of their records.
-	ByList map[string][]string
+	ByList map[string][]StoredEntry
 	Keys   []string
+}
+
+// StoredEntry is an entry as JSON, with all keys: first those of the lists above.
+type StoredEntry struct {
+	Keys []string
+	Text string
 }
 
 // ReadEntries collects the entries of the store by the UUID of their cube.
@@ -42,16 +51,27 @@ func ReadEntries(state *store.State) map[string]*StoredEntries {
 			continue
 		}
 		uuid, rest, _ := strings.Cut(rest, "/")
-		list, _, _ := strings.Cut(rest, "|")
+		list, words, _ := strings.Cut(rest, "|")
 		e := all[uuid]
 		if e == nil {
-			e = &StoredEntries{ByList: map[string][]string{}}
+			e = &StoredEntries{ByList: map[string][]StoredEntry{}}
 			all[uuid] = e
 		}
-		e.ByList[list] = append(e.ByList[list], string(r.Value))
+		e.ByList[list] = append(e.ByList[list], StoredEntry{unescaped(words), string(r.Value)})
 		e.Keys = append(e.Keys, r.Key)
 	}
 	return all
+}
+
+// unescaped returns the words of a path, as they were before they were escaped.
+func unescaped(path string) []string {
+	words := strings.Split(path, "/")
+	for i, w := range words {
+		if is, err := url.PathUnescape(w); err == nil {
+			words[i] = is
+		}
+	}
+	return words
 }
 
 // Whole is the configuration of a stored cube including the entries of the lists that pick selects.
@@ -67,10 +87,10 @@ func (s *Stored) Whole(pick func(list string) bool) (json.RawMessage, error) {
 		if !pick(list) {
 			continue
 		}
-		at, name := holderOf(object, list)
+		at, name := holderOf(object, strings.Split(list, "/"), nil)
 		entries, _ := at[name].([]any)
-		for _, text := range s.Entries.ByList[list] {
-			entries = append(entries, json.RawMessage(text))
+		for _, e := range s.Entries.ByList[list] {
+			entries = append(entries, json.RawMessage(e.Text))
 		}
 		at[name] = entries
 	}
@@ -78,10 +98,17 @@ func (s *Stored) Whole(pick func(list string) bool) (json.RawMessage, error) {
 }
 
 // holderOf finds the object that contains the list at a path, and the list's name in it. Missing objects on the path
-// are created.
-func holderOf(object map[string]any, list string) (map[string]any, string) {
-	words := strings.Split(list, "/")
-	for _, word := range words[:len(words)-1] {
+// are created. entry finds or creates the entry of a list on the path, given by its number of words; nil if there are none.
+func holderOf(object map[string]any, words []string, entry func(depth int, entries []any) (map[string]any, []any)) (map[string]any, string) {
+	for i, word := range words[:len(words)-1] {
+		if entry != nil {
+			entries, _ := object[word].([]any)
+			if below, all := entry(i+1, entries); below != nil {
+				object[word] = all
+				object = below
+				continue
+			}
+		}
 		below, ok := object[word].(map[string]any)
 		if !ok {
 			below = map[string]any{}
@@ -97,22 +124,28 @@ func (r *Cube) SavedWhole(schema *yang.Schema) (json.RawMessage, error) {
 	return schema.Splice(r.Saved, r.Tables, yang.JSONOptions{})
 }
 
-// EntryRecord is the record of a changed entry: its new text, or its deletion.
-func EntryRecord(uuid string, c yang.EntryChange) store.Record {
-	if c.New == nil {
-		return store.Record{Key: EntryID(uuid, c.List, c.Old)}
+// ChangedRecords are the records of changed entries: first those that are deleted, then those that are written.
+func ChangedRecords(uuid string, changes []yang.EntryChange) []store.Record {
+	var gone, written []store.Record
+	for _, c := range changes {
+		if c.New == nil || c.Moved() {
+			gone = append(gone, store.Record{Key: EntryID(uuid, c.List.Path(), c.Above, c.Old)})
+		}
+		if c.New != nil {
+			written = append(written, store.Record{Key: EntryID(uuid, c.List.Path(), c.Above, c.New), Value: []byte(c.New.Saved)})
+		}
 	}
-	return store.Record{Key: EntryID(uuid, c.List, c.New), Value: []byte(c.New.JSON(yang.JSONOptions{}))}
+	return append(gone, written...)
 }
 
 // EntryRecords are the records of all entries of a cube: to be written, or to be deleted if is is nil.
 func EntryRecords(rec, is *Cube) []store.Record {
 	var recs []store.Record
-	for list, table := range rec.Tables {
-		table.All(func(e *yang.Entry) bool {
-			r := store.Record{Key: EntryID(rec.UUID, list, e)}
+	for list, table := range rec.Tables.Each() {
+		table.Stored(func(e *bulk.Entry) bool {
+			r := store.Record{Key: EntryID(rec.UUID, list, table.Above(), e)}
 			if is != nil {
-				r.Value = []byte(e.JSON(yang.JSONOptions{}))
+				r.Value = []byte(e.Saved)
 			}
 			recs = append(recs, r)
 			return true
@@ -122,13 +155,11 @@ func EntryRecords(rec, is *Cube) []store.Record {
 }
 
 // Moved are the records that change because the model of a restored cube marks other lists as large.
-func (e *StoredEntries) Moved(rec *Cube) []store.Record {
+func (e *StoredEntries) Moved(schema *yang.Schema, rec *Cube) []store.Record {
 	now := map[string]bool{}
 	var recs []store.Record
-	count := 0
-	for list, table := range rec.Tables {
+	for _, list := range schema.BulkLists() {
 		now[list.Path()] = true
-		count += table.Len()
 	}
 	stored := 0
 	for list, texts := range e.ByList {
@@ -142,21 +173,49 @@ func (e *StoredEntries) Moved(rec *Cube) []store.Record {
 			recs = append(recs, store.Record{Key: key})
 		}
 	}
-	if count != stored {
+	if rec.Tables.Len() != stored {
 		recs = append(recs, EntryRecords(rec, rec)...)
 	}
 	return recs
 }
 
 // TableLayer puts a cube's entries where a read expects them.
-func (r *Cube) TableLayer() map[string]any {
+func (r *Cube) TableLayer(schema *yang.Schema) map[string]any {
 	layer := map[string]any{}
-	for list, table := range r.Tables {
-		if table.Len() == 0 {
-			continue
+	for _, list := range schema.BulkLists() {
+		ancestors := list.Ancestors()
+		for _, table := range r.Tables.Of(list.Path()) {
+			keys := table.Above()
+			at, name := holderOf(layer, strings.Split(list.Path(), "/"), func(depth int, entries []any) (map[string]any, []any) {
+				above := ancestors[depth-1]
+				if above.Kind() != yang.List {
+					return nil, nil
+				}
+				own := keys[:len(above.Keys())]
+				keys = keys[len(own):]
+				return entryWith(above, entries, own)
+			})
+			at[name] = table
 		}
-		at, name := holderOf(layer, list.Path())
-		at[name] = table
 	}
 	return layer
+}
+
+// entryWith finds the entry of a list with some keys, or adds it.
+func entryWith(list *yang.Node, entries []any, keys []string) (map[string]any, []any) {
+	for _, e := range entries {
+		object, _ := e.(map[string]any)
+		same := true
+		for i, k := range list.Keys() {
+			same = same && object[k.Name()] == keys[i]
+		}
+		if same {
+			return object, entries
+		}
+	}
+	object := map[string]any{}
+	for i, k := range list.Keys() {
+		object[k.Name()] = keys[i]
+	}
+	return object, append(entries, object)
 }

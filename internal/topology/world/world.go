@@ -15,9 +15,9 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/bulk"
 	"github.com/polycube/polycube/internal/datapath"
 	fuse "github.com/polycube/polycube/internal/datapath/link"
-	"github.com/polycube/polycube/internal/yang"
 )
 
 // World is one consistent state of cubes, chains and netdevs.
@@ -54,7 +54,7 @@ type Cube struct {
 	Config *Config
 	Saved  json.RawMessage
 	// Tables are the entries of large lists, which are not in Config and Saved.
-	Tables map[*yang.Node]*yang.Table
+	Tables *bulk.Tables
 	// Constants are all constants that the cube's plans have set so far.
 	Constants map[string]any
 	// Maps counts how often maps of the cube were resized.
