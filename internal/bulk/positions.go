@@ -101,7 +101,7 @@ func (t *Table) room(at int) (uint32, []Change) {
 // spread gives the entries around a position other orders, and returns the order between them. The more entries move,
 // the wider apart they must get, so that it takes longer until as many have to move again.
 func (t *Table) spread(at int) (uint32, []Change) {
-	from, to := at, at // the entries that move
+	var from, to int // the entries that move
 	var low, gap int64
 	for size, enough := 8, int64(8); ; size, enough = 2*size, enough*3/2 {
 		from, to = max(at-size, 0), min(at+size, t.Len())

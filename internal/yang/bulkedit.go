@@ -383,9 +383,7 @@ func (b *bulkEditor) note(l bulkPlace, changes ...bulk.Change) {
 func (b *bulkEditor) remove(l bulkPlace, e *bulk.Entry) { b.note(l, b.table(l).Remove(e)) }
 
 // clear removes all entries.
-func (b *bulkEditor) clear(l bulkPlace) {
-	b.note(l, b.table(l).Clear()...)
-}
+func (b *bulkEditor) clear(l bulkPlace) { b.note(l, b.table(l).Clear()...) }
 
 func (b *bulkEditor) rollback() { b.t.tables = b.before }
 

@@ -11,11 +11,14 @@ import (
 	"github.com/polycube/polycube/internal/fault"
 )
 
-// Paths lead from a cube to a node in it, and errors say what is wrong there.
 type (
-	Step  = fault.Step
-	Path  = fault.Path
-	Tag   = fault.Tag
+	// Step is one node on a path.
+	Step = fault.Step
+	// Path leads from a cube to a node in it.
+	Path = fault.Path
+	// Tag is a RESTCONF error tag.
+	Tag = fault.Tag
+	// Error is a request that the model refuses.
 	Error = fault.Error
 )
 
