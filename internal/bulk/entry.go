@@ -5,6 +5,7 @@
 package bulk
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,15 +56,7 @@ func (e *Entry) Identity() string {
 	if e.serial != 0 {
 		return strconv.FormatUint(e.serial, 10)
 	}
-	return strings.Join(e.quoted(), ",")
-}
-
-func (e *Entry) quoted() []string {
-	out := make([]string, len(e.Keys))
-	for i, k := range e.Keys {
-		out[i] = strconv.Quote(k)
-	}
-	return out
+	return fmt.Sprintf("%q", e.Keys)
 }
 
 // serials numbers the entries of lists of positions.

@@ -140,7 +140,6 @@ func TestPositionsAreThoseOfAnArray(t *testing.T) {
 		}
 		l.check()
 		l.table = l.restored()
-		l.table.used = *l.table.used.Copy()
 		for i, name := range l.names {
 			if e, ok := l.table.Get([]string{strconv.Itoa(i)}); !ok || !e.Same(rule(i, name)) {
 				t.Fatalf("seed %d: after a restart entry %d is %+v, want %d", seed, i, e, name)
