@@ -46,7 +46,8 @@ func TestTimedRestartUnderTraffic(t *testing.T) {
 	for i, kind := range types {
 		for _, r := range restarts[:len(restarts)-min(i, 1)] { // SIGTERM on the first hook only
 			t.Run(kind+", "+r.name, func(t *testing.T) {
-				d := start(t)
+				d := newMachine(t).measure()
+				empty := d.tookToAnswer
 				hosts := threeHosts(d.machine, v4)
 				d.twoBridges(kind)
 				d.Do("transparenthelloworld add th1 type=" + kind)
@@ -63,8 +64,8 @@ func TestTimedRestartUnderTraffic(t *testing.T) {
 				s.Flowing(4000) // a second without a daemon
 				d = d.measure()
 				s.Flowing(1000)
-				if d.tookToAnswer > time.Second {
-					t.Errorf("the API was back after %v, not within a second", d.tookToAnswer)
+				if limit := max(time.Second, 3*empty); d.tookToAnswer > limit {
+					t.Errorf("the API was back after %v, not within %v; a daemon without cubes takes %v", d.tookToAnswer, limit, empty)
 				}
 				if got := d.learned("br1"); !slices.Equal(got, known) {
 					t.Errorf("learned addresses: %v, before %v", got, known)

@@ -23,8 +23,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(netns.CheckLeaks(m)) }
 
-// patience bounds a step in the terminal, which may build everything.
-var patience = pace.Stretch(4 * time.Minute)
+// patience bounds a step in the terminal, which may build everything. It is a guard against hangs.
+var patience = pace.Stretch(15 * time.Minute)
 
 const root = "../.."
 

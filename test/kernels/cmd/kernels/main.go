@@ -126,7 +126,7 @@ func (f flags) limit(form string) time.Duration {
 	case f.within != 0:
 		return f.within
 	case form == "short":
-		return 15 * time.Minute
+		return 35 * time.Minute // a guard against hangs: they take 5 to 16, as the machine is fast or slow
 	}
 	return time.Hour
 }
