@@ -24,6 +24,9 @@ type Rule struct {
 	Result uint32
 }
 
+// SetResult sets the result, if it is known only when the rule is committed.
+func (r *Rule) SetResult(result uint32) { r.Result = result }
+
 // Change is a rule that is added, changed or, without Rule, removed. Rules with a lower order come first.
 type Change struct {
 	Order uint32

@@ -184,6 +184,13 @@ func (p *pool) take(set, id uint32) (uint32, error) {
 	}
 }
 
+// rename gives a counter to another rule of the same list.
+func (p *pool) rename(set, index, id uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.parts[index/partSize].owners[index%partSize] = uint64(set)<<32 | uint64(id)
+}
+
 // give frees counters.
 func (p *pool) give(indexes []uint32) {
 	p.mu.Lock()

@@ -87,6 +87,25 @@ func (r *Rules) Take(ids []uint32) (indexes []uint32, undo func() error, err err
 	}, nil
 }
 
+// Renamed is a rule that gets another id.
+type Renamed struct{ Index, From, To uint32 }
+
+// Rename records that rules have other ids, under which the next daemon takes their counters. undo reverses it.
+func (r *Rules) Rename(rules []Renamed) (undo func() error) {
+	for _, is := range rules {
+		r.pool.rename(r.set(), is.Index, is.To)
+	}
+	return func() error {
+		for _, is := range rules {
+			r.pool.rename(r.set(), is.Index, is.From)
+		}
+		return nil
+	}
+}
+
+// Reset sets counters to zero.
+func (r *Rules) Reset(indexes []uint32) error { return r.pool.clear(indexes) }
+
 // Free frees counters, once no packet uses the rules any more and the change cannot be undone.
 func (r *Rules) Free(indexes []uint32) error {
 	r.pool.give(indexes)

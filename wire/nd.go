@@ -155,13 +155,18 @@ func (n ND) Frame() []byte {
 func frame6(toMAC, fromMAC MAC, from, to netip.Addr, hops uint8, icmp []byte) []byte {
 	binary.BigEndian.PutUint16(icmp[2:], 0)
 	binary.BigEndian.PutUint16(icmp[2:], fold(sum(pseudo(from, to, len(icmp), ProtoICMPv6), icmp)))
+	return header6(toMAC, fromMAC, from, to, ProtoICMPv6, hops, icmp)
+}
+
+// header6 returns the frame with an IPv6 packet.
+func header6(toMAC, fromMAC MAC, from, to netip.Addr, proto, hops uint8, payload []byte) []byte {
 	f := ethernet(toMAC, fromMAC, EtherIPv6)
 	f = append(f, 0x60, 0, 0, 0)
-	f = binary.BigEndian.AppendUint16(f, uint16(len(icmp)))
-	f = append(f, ProtoICMPv6, hops)
+	f = binary.BigEndian.AppendUint16(f, uint16(len(payload)))
+	f = append(f, proto, hops)
 	f = append(f, from.AsSlice()...)
 	f = append(f, to.AsSlice()...)
-	return append(f, icmp...)
+	return append(f, payload...)
 }
 
 // Solicit requests the owner of target: from all stations with the same solicited-node group, or from its last known

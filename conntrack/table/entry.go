@@ -4,6 +4,7 @@ package table
 
 import (
 	"encoding/binary"
+	"net/netip"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -64,12 +65,30 @@ func KeyOf(f *flow.Flow, zone uint16) (k Key, side uint8, ok bool) {
 			return Key{}, 0, false
 		}
 	}
+	return k, k.sort(), true
+}
+
+// Between returns the key of the connection that one end opened to another, and the side of the one that opened it. Of
+// ICMP, the port of the one is the id of the query, and that of the other the type of the request.
+func Between(from, to netip.AddrPort, protocol uint8, zone uint16) (k Key, side uint8) {
+	k = Key{[2]inet.Address{inet.AddressOf(from.Addr()), inet.AddressOf(to.Addr())}, [2]flow.Port{}, zone, protocol, 0}
+	for i, end := range []netip.AddrPort{from, to} {
+		binary.BigEndian.PutUint16(k.Port[i][:], end.Port())
+		if end.Addr().Is6() {
+			k.IPv6 = 1
+		}
+	}
+	return k, k.sort()
+}
+
+// sort sorts the ends, and returns the side that was the first.
+func (k *Key) sort() (side uint8) {
 	if k.first() {
-		return k, 0, true
+		return 0
 	}
 	k.Address[0], k.Address[1] = k.Address[1], k.Address[0]
 	k.Port[0], k.Port[1] = k.Port[1], k.Port[0]
-	return k, 1, true
+	return 1
 }
 
 // first reports whether the first end is not after the second, in an order that is the same for programs.

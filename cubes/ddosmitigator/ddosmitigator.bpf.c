@@ -363,17 +363,6 @@ PCN_INLINE int judge(const struct pcn_flow *flow, const struct pcn_md *md, const
 	       ddosmitigator_listed(flow, cube, end, 0, bytes);
 }
 
-/* Neighbour discovery (RFC 4861), which routers do not forward: without it there is no link. */
-PCN_INLINE int is_neighbour_discovery(struct CTXTYPE *ctx, const struct pcn_flow *flow)
-{
-	__u8 hop_limit = 0;
-
-	if (!(flow->has & PCN_FLOW_IPV6) || !(flow->has & PCN_FLOW_ICMP) || flow->icmp_type < 133 ||
-	    flow->icmp_type > 137)
-		return 0;
-	return !pcn_load_bytes(ctx, flow->l3 + 7, &hop_limit, 1) && hop_limit == 255;
-}
-
 PCN_INLINE int drop(struct CTXTYPE *ctx, struct pcn_md *md, __u32 packets, __u16 reason)
 {
 	__u32 zero = 0;
@@ -395,7 +384,7 @@ PCN_INGRESS
 #endif
 	int src = find(&flow, &has->of[SOURCE], SOURCE),
 	    dst = src == ALLOWED ? 0 : find(&flow, &has->of[DESTINATION], DESTINATION);
-	if (src == ALLOWED || dst == ALLOWED || is_neighbour_discovery(ctx, &flow))
+	if (src == ALLOWED || dst == ALLOWED || pcn_is_neighbour_discovery(ctx, &flow))
 		return pcn_pkt_pass(ctx, md);
 	if (src) {
 		ddosmitigator_count(&flow, SOURCE, src, packets, md->packet_len);

@@ -146,7 +146,7 @@ func (c *change) assign() error {
 		c.fresh[id].counter = counters[i]
 	}
 	for _, e := range c.fresh {
-		e.result.Result = e.does | e.counter<<(actionBits+portBits)
+		e.result.SetResult(e.does | e.counter<<(actionBits+portBits))
 	}
 	return nil
 }

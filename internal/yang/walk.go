@@ -194,7 +194,7 @@ func (w *walker) kind(n *Node, sn *C.struct_pcn_snode, depth int) {
 	if n.kind == List && len(n.keys) > C.PCN_MAX_KEYS {
 		w.fail("%s has more than %d keys", n.path, C.PCN_MAX_KEYS)
 	}
-	if n.kind == List && n.config && len(n.keys) == 0 {
+	if n.kind == List && sn.flags&C.LYS_CONFIG_W != 0 && len(n.keys) == 0 {
 		w.fail("%s has no key", n.path)
 	}
 }

@@ -86,19 +86,17 @@ PCN_INLINE void pcn_classify_flow(struct pcn_classify_key *key, const struct pcn
 		ports << 32 | (__u64)f->tcp_flags << 24 | (__u64)f->dscp << 16;
 }
 
-/* Internal: pcn_classify_read, inline. */
-PCN_INLINE int pcn_classify_fill(struct CTXTYPE *ctx, struct pcn_classify_key *key, __u32 fields,
-				 __u32 in_port, __u32 traffic_class)
+/* Writes the key of a packet from its flow, which pcn_flow_read has read: for a cube that needs the flow, too.
+ * Otherwise like pcn_classify_read. */
+PCN_INLINE int pcn_classify_key_of(struct CTXTYPE *ctx, struct pcn_classify_key *key,
+				   const struct pcn_flow *flow, __u32 fields, __u32 in_port,
+				   __u32 traffic_class)
 {
-	struct pcn_flow flow = {};
-
-	if (pcn_flow_read_mode(ctx, &flow, fields & PCN_CLASSIFY_READ_IP ? 0 : PCN_FLOW_LINK))
-		return -1;
 	key->word[PCN_CLASSIFY_LINK] = (__u64)in_port << 48;
 	key->word[PCN_CLASSIFY_SRC_MAC] = 0;
 	key->word[PCN_CLASSIFY_DST_MAC] = 0;
 	key->word[PCN_CLASSIFY_MARK] = traffic_class;
-	pcn_classify_flow(key, &flow);
+	pcn_classify_flow(key, flow);
 	if (fields & PCN_CLASSIFY_READ_MAC) {
 		struct ethhdr *eth = pcn_data(ctx);
 
@@ -108,6 +106,24 @@ PCN_INLINE int pcn_classify_fill(struct CTXTYPE *ctx, struct pcn_classify_key *k
 		key->word[PCN_CLASSIFY_DST_MAC] = bpf_cpu_to_be64(pcn_mac(eth->h_dest)) >> 16;
 	}
 	return 0;
+}
+
+/* Internal: pcn_classify_read, inline. */
+PCN_INLINE int pcn_classify_fill(struct CTXTYPE *ctx, struct pcn_classify_key *key, __u32 fields,
+				 __u32 in_port, __u32 traffic_class)
+{
+	struct pcn_flow flow = {};
+
+	if (pcn_flow_read_mode(ctx, &flow, fields & PCN_CLASSIFY_READ_IP ? 0 : PCN_FLOW_LINK))
+		return -1;
+	return pcn_classify_key_of(ctx, key, &flow, fields, in_port, traffic_class);
+}
+
+/* Writes what a cube with connection tracking says of the packet: the byte that rules match by
+ * classifier.Match.State. Each bit means what the cube wants it to. */
+PCN_INLINE void pcn_classify_state(struct pcn_classify_key *key, __u8 state)
+{
+	key->word[PCN_CLASSIFY_PORTS] |= (__u64)state << 8;
 }
 
 /* Reads a packet that arrived on a port, with a traffic class from the metadata. Returns -1 if its

@@ -283,18 +283,37 @@ PCN_GLOBAL int pcn_flow_read(struct CTXTYPE *ctx, struct pcn_flow *flow PCN_NONN
 	return pcn_flow_read_inline(ctx, flow);
 }
 
-/* Reads the packet in an ICMP error, whose IP header is at byte `at` of the frame: flow.l4 + 8 of
- * the error. proto is the EtherType of the error. The packet may be cut off: the flags of TCP are
- * not read, and the length in its header is ignored. `flow` must be 0. Returns 0. */
-PCN_GLOBAL int pcn_flow_read_inner(struct CTXTYPE *ctx, struct pcn_flow *flow PCN_NONNULL, __u32 at,
-				   __u32 proto)
+/* Internal: pcn_flow_read_inner where the packet can be read directly; else PCN_FLOW_ELSEWHERE. */
+PCN_GLOBAL int pcn_flow_try_inner(struct CTXTYPE *ctx, struct pcn_flow *flow PCN_NONNULL, __u32 at,
+				  __u32 proto)
 {
 	flow->vlan = PCN_FLOW_UNTAGGED;
 	flow->ethertype = proto;
-	at &= 0x3ff;
-	return pcn_flow_ip(ctx, flow, NULL, at, proto, PCN_FLOW_DIRECT | PCN_FLOW_INNER)
-		       ? pcn_flow_load(ctx, flow, at, proto)
+	return pcn_flow_ip(ctx, flow, NULL, at & 0x3ff, proto, PCN_FLOW_DIRECT | PCN_FLOW_INNER);
+}
+
+/* Reads the packet in an ICMP error, whose IP header is at byte `at` of the frame: flow.l4 + 8 of
+ * the error. proto is the EtherType of the error. The packet may be cut off: the flags of TCP are
+ * not read, and the length in its header is ignored. `flow` must be 0. Returns 0. The two readers are
+ * called one after the other, as each needs much of the stack. */
+PCN_INLINE int pcn_flow_read_inner(struct CTXTYPE *ctx, struct pcn_flow *flow, __u32 at,
+				   __u32 proto)
+{
+	return pcn_flow_try_inner(ctx, flow, at, proto)
+		       ? pcn_flow_load(ctx, flow, at & 0x3ff, proto)
 		       : 0;
+}
+
+/* True for neighbour discovery (RFC 4861) of the link, which no router forwards, and without which a link
+ * does not work. */
+PCN_INLINE int pcn_is_neighbour_discovery(struct CTXTYPE *ctx, const struct pcn_flow *flow)
+{
+	__u8 hop_limit = 0;
+
+	if (!(flow->has & PCN_FLOW_IPV6) || !(flow->has & PCN_FLOW_ICMP) || flow->icmp_type < 133 ||
+	    flow->icmp_type > 137)
+		return 0;
+	return !pcn_load_bytes(ctx, flow->l3 + 7, &hop_limit, 1) && hop_limit == 255;
 }
 
 /* Internal: mixes a word into a hash. */

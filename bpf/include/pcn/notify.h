@@ -8,7 +8,7 @@
 /* The maximum length of a message, in bytes. */
 #define PCN_NOTIFY_MAX 128
 
-/* Internal: a message in transit. */
+/* A message: its kind, its length in bytes, and its data. */
 struct pcn_notice {
 	__u32 kind;
 	__u32 size;
@@ -34,5 +34,12 @@ PCN_STUB int pcn_core_notify(struct CTXTYPE *ctx, const struct pcn_notice *notic
 		(void)(md);                                                               \
 		pcn_core_notify(ctx, &pcn_message);                                       \
 	})
+
+/* Sends a message that is in the memory of a map, since a long one takes much of the stack. Otherwise like
+ * pcn_notify; size is at most PCN_NOTIFY_MAX. */
+PCN_INLINE int pcn_notify_notice(struct CTXTYPE *ctx, const struct pcn_notice *notice)
+{
+	return pcn_core_notify(ctx, notice);
+}
 
 #endif

@@ -28,6 +28,8 @@ PCN_INLINE void flows(struct CTXTYPE *ctx, struct pcn_md *md, __u32 what)
 			KEEP(pcn_flow_read_inline(ctx, &to->flow));
 		else if (what == COST_pcn_flow_read_inner)
 			KEEP(pcn_flow_read_inner(ctx, &to->flow, 14, bpf_htons(ETH_P_IP)));
+		else if (what == COST_pcn_is_neighbour_discovery)
+			KEEP(pcn_is_neighbour_discovery(ctx, &to->flow));
 		else if (what == COST_pcn_flow_hash)
 			KEEP(pcn_flow_hash(&to->flow));
 		else if (what == COST_pcn_set_flow_hash)
@@ -49,6 +51,21 @@ PCN_INLINE void flows(struct CTXTYPE *ctx, struct pcn_md *md, __u32 what)
 		else if (what == COST_pcn_frame_len)
 			KEEP(pcn_frame_len(ctx));
 	}
+}
+
+PCN_MAP(notices, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_notice, 1);
+
+/* Sends a message of 32 bytes that is in a map. */
+PCN_INLINE void report(struct CTXTYPE *ctx)
+{
+	__u32 zero = 0;
+	struct pcn_notice *notice = bpf_map_lookup_elem(&notices, &zero);
+
+	if (!notice)
+		return;
+	notice->kind = 1;
+	notice->size = 32;
+	pcn_notify_notice(ctx, notice);
 }
 
 /* True for the cases of flows(). */

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"bytes"
+	"encoding/hex"
+	"testing"
+
+	"github.com/polycube/polycube/test/pkt"
+)
+
+const hostMAC, gateMAC = "02:00:00:00:00:01", "02:00:00:00:00:02"
+
+// reset returns the answer to a frame.
+func reset(t *testing.T, frame []byte) []byte {
+	t.Helper()
+	p, err := ParseIP(frame)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Reset(&p, Source(frame), Destination(frame))
+}
+
+func TestSegmentsAreReset(t *testing.T) {
+	four := func(from, to string, ours bool, sport, dport uint16, f pkt.TCPFlags) []byte {
+		e := pkt.Eth(hostMAC, gateMAC)
+		if ours {
+			e = pkt.Eth(gateMAC, hostMAC)
+		}
+		return e.IPv4(from, to).TCP(sport, dport, f).Bytes()
+	}
+	six := func(from, to string, ours bool, sport, dport uint16, f pkt.TCPFlags) []byte {
+		e := pkt.Eth(hostMAC, gateMAC)
+		if ours {
+			e = pkt.Eth(gateMAC, hostMAC)
+		}
+		return e.IPv6(from, to).TCP(sport, dport, f).Bytes()
+	}
+	for _, tt := range []struct {
+		name    string
+		is, won pkt.TCPFlags
+	}{
+		{"a SYN", pkt.TCPFlags{SYN: true, Seq: 100}, pkt.TCPFlags{RST: true, ACK: true, Ack: 101}},
+		{"an ACK", pkt.TCPFlags{ACK: true, Seq: 100, Ack: 7}, pkt.TCPFlags{RST: true, Seq: 7}},
+		{"a FIN without ACK", pkt.TCPFlags{FIN: true, Seq: 0xffffffff}, pkt.TCPFlags{RST: true, ACK: true}},
+	} {
+		for version, c := range map[string]struct{ frame, want []byte }{
+			"IPv4": {four("10.0.0.1", "10.0.0.2", false, 1000, 80, tt.is), four("10.0.0.2", "10.0.0.1", true, 80, 1000, tt.won)},
+			"IPv6": {six("2001:db8::1", "2001:db8::2", false, 1000, 80, tt.is), six("2001:db8::2", "2001:db8::1", true, 80, 1000, tt.won)},
+		} {
+			got := reset(t, c.frame)
+			want := bytes.Clone(c.want)
+			tcp := len(want) - tcpLen
+			if len(got) == len(want) { // the window of a reset means nothing
+				copy(want[tcp+14:tcp+18], got[tcp+14:tcp+18])
+			}
+			if !bytes.Equal(got, want) {
+				t.Errorf("%s of %s:\n%swant\n%s", tt.name, version, hex.Dump(got), hex.Dump(want))
+			}
+			if packet, err := ParseIP(got); err != nil || pkt.Sum(pkt.PseudoHeader(packet.Src.String(), packet.Dst.String(), pkt.ProtoTCP, tcpLen), packet.Payload) != 0xffff {
+				t.Errorf("%s of %s: the checksum is wrong, or the packet: %v", tt.name, version, err)
+			}
+		}
+	}
+}
+
+func TestDataThatIsCutOffCounts(t *testing.T) {
+	frame := pkt.Eth(hostMAC, gateMAC).IPv4("10.0.0.1", "10.0.0.2").TCP(1, 2, pkt.TCPFlags{PSH: true, Seq: 1000}).Payload(500).Bytes()
+	got := reset(t, frame[:60])
+	if len(got) < ethLen+ipv4Len+tcpLen || !bytes.Equal(got[ethLen+ipv4Len+8:ethLen+ipv4Len+12], []byte{0, 0, 0x05, 0xdc}) {
+		t.Errorf("the answer is %x, want one that acknowledges 1500", got)
+	}
+}
+
+func TestWhatIsNotReset(t *testing.T) {
+	syn := pkt.TCPFlags{SYN: true}
+	for name, frame := range map[string][]byte{
+		"a reset":           pkt.Eth(hostMAC, gateMAC).IPv4("10.0.0.1", "10.0.0.2").TCP(1, 2, pkt.TCPFlags{RST: true}).Bytes(),
+		"UDP":               pkt.Eth(hostMAC, gateMAC).IPv4("10.0.0.1", "10.0.0.2").UDP(1, 2).Payload(30).Bytes(),
+		"a fragment":        pkt.Eth(hostMAC, gateMAC).IPv4("10.0.0.1", "10.0.0.2", pkt.IPv4Options{MoreFragments: true}).TCP(1, 2, syn).Bytes(),
+		"to a group":        pkt.Eth(hostMAC, pkt.Broadcast).IPv4("10.0.0.1", "10.0.0.2").TCP(1, 2, syn).Bytes(),
+		"a multicast":       pkt.Eth(hostMAC, gateMAC).IPv4("10.0.0.1", "224.0.0.9").TCP(1, 2, syn).Bytes(),
+		"half a TCP header": pkt.Eth(hostMAC, gateMAC).IPv4("10.0.0.1", "10.0.0.2").TCP(1, 2, syn).Bytes()[:ethLen+ipv4Len+12],
+	} {
+		if got := reset(t, frame); got != nil {
+			t.Errorf("%s is answered by %x", name, got)
+		}
+	}
+}
+
+func TestPacketsInALine(t *testing.T) {
+	const macs = "MAC=02:00:00:00:00:02:02:00:00:00:00:01:"
+	for _, tt := range []struct {
+		frame []byte
+		want  string
+	}{
+		{pkt.Eth(hostMAC, gateMAC).IPv4("10.0.0.1", "10.0.0.2", pkt.IPv4Options{TOS: 0xb8, ID: 9, DontFragment: true}).TCP(1, 2, pkt.TCPFlags{SYN: true, ACK: true}).Bytes(),
+			macs + "08:00 SRC=10.0.0.1 DST=10.0.0.2 LEN=40 TOS=0x18 PREC=0xA0 TTL=64 ID=9 DF PROTO=TCP SPT=1 DPT=2 WINDOW=65535 RES=0x00 ACK SYN URGP=0"},
+		{pkt.Eth(hostMAC, gateMAC).VLAN(7).IPv4("10.0.0.1", "10.0.0.2").Echo(3, 4).Bytes(),
+			macs + "81:00 SRC=10.0.0.1 DST=10.0.0.2 LEN=28 TOS=0x00 PREC=0x00 TTL=64 ID=0 PROTO=ICMP TYPE=8 CODE=0 ID=3 SEQ=4"},
+		{pkt.Eth(hostMAC, gateMAC).IPv4("10.0.0.1", "10.0.0.2", pkt.IPv4Options{Offset: 185}).Protocol(17).Payload(8).Bytes(),
+			macs + "08:00 SRC=10.0.0.1 DST=10.0.0.2 LEN=28 TOS=0x00 PREC=0x00 TTL=64 ID=0 FRAG:185 PROTO=UDP"},
+		{pkt.Eth(hostMAC, gateMAC).IPv6("2001:db8::1", "2001:db8::2").UDP(1, 53).Payload(4).Bytes(),
+			macs + "86:dd SRC=2001:db8::1 DST=2001:db8::2 LEN=52 TC=0 HOPLIMIT=64 FLOWLBL=0 PROTO=UDP SPT=1 DPT=53 LEN=12"},
+		{pkt.Eth(hostMAC, gateMAC).IPv4("10.0.0.1", "10.0.0.2").TCP(1, 2, pkt.TCPFlags{}).Bytes()[:ethLen+ipv4Len+5],
+			macs + "08:00 SRC=10.0.0.1 DST=10.0.0.2 LEN=40 TOS=0x00 PREC=0x00 TTL=64 ID=0 PROTO=TCP INCOMPLETE [5 bytes]"},
+		{pkt.Eth(hostMAC, gateMAC).ARPRequest(hostMAC, "10.0.0.1", "10.0.0.2").Bytes(), macs + "08:06"},
+		{nil, "TRUNCATED"},
+	} {
+		if got := Line(tt.frame); got != tt.want {
+			t.Errorf("got  %s\nwant %s", got, tt.want)
+		}
+	}
+}
+
+// FuzzAnswers: whatever a frame contains, it has a line, and an answer that can be parsed, or none.
+func FuzzAnswers(f *testing.F) {
+	f.Add(pkt.Eth(hostMAC, gateMAC).IPv4("10.0.0.1", "10.0.0.2").TCP(1, 2, pkt.TCPFlags{SYN: true}).Bytes())
+	f.Add(pkt.Eth(hostMAC, gateMAC).VLAN(7).IPv6("2001:db8::1", "2001:db8::2").TCP(1, 2, pkt.TCPFlags{ACK: true}).Bytes())
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		if line := Line(frame); line == "" || bytes.ContainsAny([]byte(line), "\n\x00") {
+			t.Errorf("%x has the line %q", frame, line)
+		}
+		p, err := ParseIP(frame)
+		if err != nil {
+			return
+		}
+		if got := Reset(&p, Source(frame), Destination(frame)); got != nil {
+			if _, err := ParseIP(got); err != nil {
+				t.Errorf("%x is answered by %x: %v", frame, got, err)
+			}
+		}
+	})
+}
