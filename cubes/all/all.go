@@ -6,6 +6,7 @@ package all
 import (
 	_ "github.com/polycube/polycube/cubes/bridge"                // registers itself
 	_ "github.com/polycube/polycube/cubes/ddosmitigator"         // registers itself
+	_ "github.com/polycube/polycube/cubes/firewall"              // registers itself
 	_ "github.com/polycube/polycube/cubes/helloworld"            // registers itself
 	_ "github.com/polycube/polycube/cubes/ipset"                 // registers itself
 	_ "github.com/polycube/polycube/cubes/nat"                   // registers itself

@@ -35,13 +35,15 @@ const populated = `[{"name":"helloworld1","service-name":"helloworld","ports":[{
 		"port-forwarding":{"entry":[{"id":1,"external-ip":"203.0.113.3/32","external-port":80,"internal-ip":"10.0.0.3","internal-port":80}]}}},
 	{"name":"ddosmitigator1","service-name":"ddosmitigator","parent":"bridge1:port2","auto-src-bytes":1,"blacklist-src":[{"ip":"192.0.2.0/24","lifetime":3600}],"blacklist-dst":[{"ip":"198.51.100.1"}],
 		"allow":[{"ip":"203.0.113.0/24"}]},
+	{"name":"firewall1","service-name":"firewall","parent":"router1:port2","chain":[{"name":"INGRESS","rule":[{"id":0,"src":"192.0.2.0/24","action":"DROP"}]},
+		{"name":"EGRESS","rule":[{"id":0,"dport":9,"action":"DROP"}]}]},
 	{"name":"ipset1","service-name":"ipset","prefixes":[{"prefix":"192.0.2.0/24"}]},
 	{"name":"synflood1","service-name":"synflood","protected-ports":[{"port":80}],"protected-addresses":[{"address":"192.0.2.1"}]},
 	{"name":"pbforwarder1","service-name":"pbforwarder","ports":[{"name":"port1"}],
 		"rules":[{"id":1,"in_port":"port1","src_ip":"10.0.0.0/8","action":"DROP"}]}]`
 
 // learns are the lists that get entries from packets.
-var learns = []string{"bridge fdb/entry", "ddosmitigator detected", "nat natting-table", "router arp-table", "simplebridge fdb/entry"}
+var learns = []string{"bridge fdb/entry", "ddosmitigator detected", "firewall session-table", "nat natting-table", "router arp-table", "simplebridge fdb/entry"}
 
 // stays are the entries that cannot be deleted: they follow from other configuration.
 var stays = map[string][]string{

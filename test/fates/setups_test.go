@@ -20,6 +20,14 @@ var setups = map[string]func(*bpftest.Lab){
 			"auto-dst-packets":1000,"auto-dst-syns":1000,"auto-dst-bytes":100000}`)
 		l.Attach("d", "f:p1")
 	},
+	"firewall": func(l *bpftest.Lab) {
+		between(l)
+		l.Create("firewall", "fw", `{"families":["ipv4","ipv6"],"chain":[{"name":"INGRESS","default":"DROP","rule":[
+			{"id":0,"ethertype":"0x88b5","action":"DROP"},{"id":1,"action":"LOG"},{"id":2,"l4proto":"TCP","action":"REJECT"},
+			{"id":3,"src":"10.0.0.0/8","limit":"5/second","limit-by":"SOURCE","action":"ACCEPT"}]},
+			{"name":"EGRESS","rule":[{"id":0,"conntrack":"INVALID","action":"DROP"}]}]}`)
+		l.Attach("fw", "f:p1")
+	},
 	"helloworld": func(l *bpftest.Lab) {
 		l.Create("helloworld", "h", `{"action":"FORWARD","ports":[{"name":"p1","peer":"veth1"},{"name":"p2","peer":"veth2"}]}`)
 	},

@@ -38,6 +38,7 @@ func Short() []Job {
 		tests("cubes/pbforwarder", "TestTheFirstRuleDecides"),
 		tests("cubes/router", "TestPacketsGoTheWayOfTheLongestPrefix"),
 		tests("cubes/nat", "TestSourceNAT"),
+		tests("cubes/firewall", "TestConnectionsAreTracked"),
 		tests("cubes/synflood", "TestOnlyACKsWithACookieReachTheListener"),
 		tests("examples/cubes/ministate", "TestRepliesComeIn"),
 		tests("examples/cubes/policer", "TestPacketsAboveTheRateAreDropped"),

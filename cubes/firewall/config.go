@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package firewall
+
+// The configuration in Go, except for the rules, which come one by one.
+
+import (
+	"slices"
+	"time"
+
+	"github.com/polycube/polycube/bucket"
+	"github.com/polycube/polycube/conntrack"
+	"github.com/polycube/polycube/cube"
+)
+
+// Config is the decoded configuration.
+type Config struct {
+	Conntrack         Switch   `json:"conntrack"`
+	AcceptEstablished Switch   `json:"accept-established"`
+	Families          []Family `json:"families"`
+	BeLiberal         bool     `json:"be-liberal"`
+	PickUp            bool     `json:"pick-up"`
+	MaxSessions       uint32   `json:"max-sessions"`
+	LogLimit          uint32   `json:"log-limit"`
+	RejectLimit       uint32   `json:"reject-limit"`
+	Timeout           Timeout  `json:"timeout"`
+	Chain             []Chain  `json:"chain"`
+}
+
+// Chain is an entry of the list `chain`, without its rules.
+type Chain struct {
+	Name    Direction `json:"name"`
+	Default Action    `json:"default"`
+}
+
+// Switch is a leaf that is ON or OFF.
+type Switch uint32
+
+// The values of a switch.
+const (
+	Off Switch = iota
+	On
+)
+
+// UnmarshalText parses the model's name.
+func (s *Switch) UnmarshalText(text []byte) (err error) {
+	*s, err = cube.Enum[Switch]("switch", text, "OFF", "ON")
+	return err
+}
+
+// Family is a version of IP.
+type Family uint32
+
+// The families. The zero value of a rule's family is none.
+const (
+	NoFamily Family = iota
+	IPv4
+	IPv6
+)
+
+// UnmarshalText parses the model's name.
+func (f *Family) UnmarshalText(text []byte) error {
+	is, err := cube.Enum[Family]("family", text, "ipv4", "ipv6")
+	*f = is + IPv4
+	return err
+}
+
+// Direction is a chain: cube.Ingress or cube.Egress.
+type Direction uint32
+
+// The chains.
+const (
+	Ingress Direction = iota
+	Egress
+	directions
+)
+
+// chainNames are the names of the chains.
+var chainNames = [directions]string{"INGRESS", "EGRESS"}
+
+// UnmarshalText parses the model's name.
+func (d *Direction) UnmarshalText(text []byte) (err error) {
+	*d, err = cube.Enum[Direction]("chain", text, chainNames[:]...)
+	return err
+}
+
+func (d Direction) String() string { return chainNames[d] }
+
+// Timeout is the container `timeout`; all are in seconds.
+type Timeout struct {
+	TCPEstablished uint32 `json:"tcp-established"`
+	TCPSynSent     uint32 `json:"tcp-syn-sent"`
+	TCPSynRecv     uint32 `json:"tcp-syn-recv"`
+	TCPFinWait     uint32 `json:"tcp-fin-wait"`
+	TCPCloseWait   uint32 `json:"tcp-close-wait"`
+	TCPLastAck     uint32 `json:"tcp-last-ack"`
+	TCPTimeWait    uint32 `json:"tcp-time-wait"`
+	TCPClose       uint32 `json:"tcp-close"`
+	UDP            uint32 `json:"udp"`
+	UDPStream      uint32 `json:"udp-stream"`
+	ICMP           uint32 `json:"icmp"`
+	Other          uint32 `json:"other"`
+}
+
+// timeouts returns the form of the table of connections.
+func (t *Timeout) timeouts() conntrack.Timeouts {
+	all := conntrack.DefaultTimeouts
+	for which, seconds := range map[conntrack.Timeout]uint32{
+		conntrack.TCPEstablished: t.TCPEstablished, conntrack.TCPSynSent: t.TCPSynSent, conntrack.TCPSynRecv: t.TCPSynRecv,
+		conntrack.TCPFinWait: t.TCPFinWait, conntrack.TCPCloseWait: t.TCPCloseWait, conntrack.TCPLastAck: t.TCPLastAck,
+		conntrack.TCPTimeWait: t.TCPTimeWait, conntrack.TCPClose: t.TCPClose, conntrack.UDP: t.UDP, conntrack.UDPStream: t.UDPStream,
+		conntrack.ICMP: t.ICMP, conntrack.Other: t.Other,
+	} {
+		all[which] = time.Duration(seconds) * time.Second
+	}
+	return all
+}
+
+// defaultOf returns the default action of a chain.
+func (c *Config) defaultOf(d Direction) Action {
+	for _, chain := range c.Chain {
+		if chain.Name == d {
+			return chain.Default
+		}
+	}
+	return Accept
+}
+
+// covers reports whether rules that name no family are for one.
+func (c *Config) covers(f Family) bool { return slices.Contains(c.Families, f) }
+
+// constants returns the values of the program's constants.
+func (c *Config) constants() (map[string]any, error) {
+	logs, err := bucket.New(uint64(c.LogLimit), time.Second, c.LogLimit)
+	if err != nil {
+		return nil, err
+	}
+	answers, err := bucket.New(uint64(c.RejectLimit), time.Second, c.RejectLimit)
+	if err != nil {
+		return nil, err
+	}
+	options := conntrack.Options{Liberal: c.BeLiberal, PickUp: c.PickUp, MaxRetrans: maxRetrans}
+	return map[string]any{
+		"conntrack": c.Conntrack == On, "accept_established": c.AcceptEstablished == On, "ipv4": c.covers(IPv4), "ipv6": c.covers(IPv6),
+		"tcp_options": options.Bits(), "log_limit": logs, "reject_limit": answers,
+	}, nil
+}
+
+// maxRetrans is after how many retransmissions a connection is given up earlier, as in Linux.
+const maxRetrans = 3

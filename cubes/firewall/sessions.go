@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package firewall
+
+// Sessions: connections that the rules have accepted.
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	conns "github.com/polycube/polycube/conntrack/table"
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/inet"
+)
+
+// sessionTable is the name of the list of sessions.
+const sessionTable = "session-table"
+
+// shownWhole is the maximum number of sessions shown when the whole cube is read.
+const shownWhole = 1000
+
+// session is an entry of the list.
+type session struct {
+	Src     netip.Addr `json:"src"`
+	Dst     netip.Addr `json:"dst"`
+	L4Proto string     `json:"l4proto"`
+	SPort   uint16     `json:"sport"`
+	DPort   uint16     `json:"dport"`
+	State   string     `json:"state"`
+	ETA     uint32     `json:"eta"`
+	Age     uint32     `json:"age"`
+}
+
+// show returns a connection as shown, seen from the side that opened it.
+func (f *firewall) show(e *conns.Entry, now time.Duration) (json.RawMessage, error) {
+	from := e.State.Opener()
+	idle := e.Idle(now)
+	timeouts := f.config.Timeout.timeouts()
+	left := max(0, timeouts.Of(&e.State)-idle)
+	raw, err := json.Marshal(session{
+		Src: e.Key.Address[from].Addr(), Dst: e.Key.Address[1-from].Addr(), L4Proto: inet.Protocol(e.Key.Protocol).String(),
+		SPort: e.Key.Port[from].Number(), DPort: e.Key.Port[1-from].Number(),
+		State: e.State.State.String(), ETA: seconds(left), Age: seconds(idle),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode a session: %w", err)
+	}
+	return raw, nil
+}
+
+func seconds(d time.Duration) uint32 { return uint32(d / time.Second) }
+
+// Page returns a page of sessions, in no particular order.
+func (f *firewall) Page(_ context.Context, path []string, q cube.PageQuery) (page cube.Page, err error) {
+	if !slices.Equal(path, []string{sessionTable}) {
+		return page, fmt.Errorf("%s: %w", strings.Join(path, " "), cube.ErrNotFound)
+	}
+	cursor := uint64(0)
+	if q.After != "" {
+		if cursor, err = strconv.ParseUint(q.After, 10, 32); err != nil {
+			return page, fmt.Errorf("after %.80q: not a position in the list: use the value from the previous page: %w", q.After, cube.ErrInvalid)
+		}
+	}
+	now, err := clock()
+	if err != nil {
+		return page, err
+	}
+	_, next := f.connections.Page(uint32(cursor), q.Limit, func(e *conns.Entry) bool {
+		if e.Key.Zone != f.env.Instance() || err != nil {
+			return false
+		}
+		var raw json.RawMessage
+		if raw, err = f.show(e, now); err != nil || q.Matches != nil && !q.Matches(raw) {
+			return false
+		}
+		page.Entries = append(page.Entries, raw)
+		return true
+	})
+	if next != 0 {
+		page.Next = strconv.FormatUint(uint64(next), 10)
+	}
+	return page, err
+}
+
+// clock returns the time that packets get.
+func clock() (time.Duration, error) {
+	now, err := cube.TimeCoarse()
+	return time.Duration(now), err
+}
+
+// sessionState returns one session or, for the whole cube, all if there are few.
+func (f *firewall) sessionState(path []string) (all []json.RawMessage, err error) {
+	if len(path) > 1 {
+		e, err := f.find(path[1:min(len(path), 6)])
+		if err != nil {
+			return nil, nil //nolint:nilerr // it is no session
+		}
+		now, err := clock()
+		if err != nil {
+			return nil, err
+		}
+		raw, err := f.show(e, now)
+		return []json.RawMessage{raw}, err
+	}
+	zone := f.env.Instance()
+	if len(path) > 0 || f.connections.Count(zone)+f.connections.HalfOpen(zone) > shownWhole {
+		return nil, nil
+	}
+	q := cube.PageQuery{Limit: shownWhole}
+	for {
+		page, err := f.Page(context.Background(), []string{sessionTable}, q)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Entries...)
+		if q.After = page.Next; q.After == "" {
+			return all, nil
+		}
+	}
+}
+
+// find returns the session with five keys.
+func (f *firewall) find(words []string) (*conns.Entry, error) {
+	none := fmt.Errorf("%s %s: %w", sessionTable, strings.Join(words, " "), cube.ErrNotFound)
+	if len(words) != 5 {
+		return nil, none
+	}
+	var ends [2]netip.AddrPort
+	for i := range ends {
+		addr, err := netip.ParseAddr(words[i])
+		port, ok := inet.ParsePort(words[3+i])
+		if err != nil || !ok {
+			return nil, none
+		}
+		ends[i] = netip.AddrPortFrom(addr, port)
+	}
+	protocol, ok := inet.Protocols.Parse(strings.ToUpper(words[2]))
+	if !ok || ends[0].Addr().Is4() != ends[1].Addr().Is4() {
+		return nil, none
+	}
+	key, from := conns.Between(ends[0], ends[1], uint8(protocol), f.env.Instance())
+	e, ok := f.connections.Find(key)
+	if !ok || e.State.Opener() != from {
+		return nil, none
+	}
+	return &e, nil
+}
+
+// DeleteState ends one session, or all.
+func (f *firewall) DeleteState(_ context.Context, path []string) error {
+	if len(path) == 0 || path[0] != sessionTable {
+		return fmt.Errorf("%s: %w", strings.Join(path, " "), cube.ErrNotFound)
+	}
+	if len(path) == 1 {
+		_, err := f.connections.Remove(func(e *conns.Entry) bool { return e.Key.Zone == f.env.Instance() })
+		return err
+	}
+	e, err := f.find(path[1:])
+	if err != nil {
+		return err
+	}
+	f.connections.End(e.Key)
+	return nil
+}
