@@ -25,8 +25,8 @@ import (
 var oursAlone = map[string]string{
 	"ddosmitigator.tc.o":  "services may not use callbacks",
 	"ddosmitigator.xdp.o": "services may not use callbacks",
-	"firewall.tc.o":       "the limit of a service is 256",
-	"firewall.xdp.o":      "the limit of a service is 256",
+	"firewall.tc.o":       "shared between services",
+	"firewall.xdp.o":      "shared between services",
 	"ipset.tc.o":          "shared between services",
 	"ipset.xdp.o":         "shared between services",
 	"nat.tc.o":            "the limit of a service is 256",

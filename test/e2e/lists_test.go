@@ -51,6 +51,7 @@ var stays = map[string][]string{
 	"bridge ports/port1/trunk/allowed": {"1"},
 	"bridge ports/port2/stp":           {"1"},
 	"bridge stp":                       {"1", "10"},
+	"firewall chain":                   {"INGRESS", "EGRESS"},
 	"router route":                     {"10.0.0.0/24 local", "10.0.1.0/24 local", "10.0.2.0/24 local"},
 }
 
