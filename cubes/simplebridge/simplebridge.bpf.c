@@ -27,6 +27,14 @@ enum simplebridge_counter {
 };
 PCN_COUNTERS(not_learned, simplebridge_counter, SIMPLEBRIDGE_COUNTERS);
 
+/* Logs a frame to an unknown address. Not inlined: the arguments of a log line take 128 bytes of the stack, which cubes in
+ * front of the bridge need. */
+PCN_GLOBAL int simplebridge_log_unknown(struct CTXTYPE *ctx, __u32 port, __u64 to)
+{
+	pcn_log(ctx, LOG_TRACE, "port %d: %M is unknown, flooded", port, to);
+	return 0;
+}
+
 PCN_INGRESS
 {
 	struct pcn_cursor c;
@@ -46,7 +54,8 @@ PCN_INGRESS
 		return pcn_pkt_flood(ctx, md);
 	int port = pcn_fdb_find(mac.to, now);
 	if (port < 0) {
-		pcn_log(ctx, LOG_TRACE, "port %d: %M is unknown, flooded", md->in_port, mac.to);
+		if (LOG_TRACE >= pcn_log_level)
+			simplebridge_log_unknown(ctx, md->in_port, mac.to);
 		return pcn_pkt_flood(ctx, md);
 	}
 	if (port == md->in_port)
