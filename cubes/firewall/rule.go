@@ -7,7 +7,6 @@ package firewall
 import (
 	"encoding/json"
 	"fmt"
-	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -270,7 +269,7 @@ func withLength(p *inet.Prefix) string {
 	if p == nil {
 		return ""
 	}
-	return netip.Prefix(p.Prefix).String()
+	return p.Prefix.String()
 }
 
 // decodeRule decodes the members of a rule, as an action gets them.
