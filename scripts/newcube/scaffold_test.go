@@ -106,7 +106,7 @@ func TestWhatCannotBeListedIsNotWritten(t *testing.T) {
 }
 
 func TestScaffoldsKeepTheHouseRules(t *testing.T) {
-	for _, name := range []string{"ab", "firewall", "zz9", strings.Repeat("w", nameLimit)} {
+	for _, name := range []string{"ab", "fencing", "zz9", strings.Repeat("w", nameLimit)} {
 		for _, transparent := range []bool{false, true} {
 			root := repository(t)
 			written, err := scaffold(root, name, transparent)
