@@ -12,7 +12,7 @@ import (
 // Parent is the port or netdev that a transparent cube is attached to, with the parameters that the cube inherits. The
 // zero value is for a cube that is not attached. It must not be modified.
 type Parent struct {
-	// Name is "cube:port" or the name of a netdev.
+	// Name is "cube:port", the name of a netdev, or "host": then no other member is set.
 	Name string
 	// Cube and Port are the two parts of the name of a port.
 	Cube, Port string

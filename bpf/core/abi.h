@@ -18,6 +18,8 @@
 /* skb->tc_index of a packet that one of our programs sends past the program of a netdev, which has
  * already processed it. */
 #define PCN_SKIP 0x9c5b
+/* The same, past the program between a netdev and the host's stack. */
+#define PCN_SKIP_HOST 0x9c5d
 /* Precedes a frame for the stack of a netdev with generic XDP, whose program would otherwise
  * process it again: a secret that only our programs know, in place of an Ethernet header. */
 struct pcn_pass {

@@ -12,6 +12,27 @@ struct {
 	__type(value, __u32);
 } pcn_slot SEC(".maps");
 
+#ifdef PCN_TC
+/* A netdev may have two root programs in each direction: its own, and one between it and the host's stack, in which
+ * pcn_at_host is not 0. pcn_before is not 0 in the one that runs first: in that of the netdev on the way in, in that of
+ * the stack on the way out. */
+const volatile __u32 pcn_at_host = 0;
+const volatile __u32 pcn_before = 0;
+
+/* True for a packet that this program must leave alone. A mark for the program that runs first is used up there; one for
+ * the other has passed this one. */
+PCN_INLINE int skips(struct __sk_buff *ctx)
+{
+	__u32 mark = ctx->tc_index, own = pcn_at_host ? PCN_SKIP_HOST : PCN_SKIP;
+
+	if (mark != PCN_SKIP && mark != PCN_SKIP_HOST)
+		return 0;
+	if (mark == own || !pcn_before)
+		ctx->tc_index = 0;
+	return mark == own || pcn_before;
+}
+#endif
+
 #ifdef PCN_XDP
 /* Not 0 on a netdev with generic XDP. */
 const volatile __u64 pcn_secret = 0;
@@ -33,10 +54,8 @@ SEC(PCN_SECTION) int pcn_root(struct CTXTYPE *ctx)
 	if (take_pass_header(ctx))
 		return XDP_PASS;
 #else
-	if (ctx->tc_index == PCN_SKIP) {
-		ctx->tc_index = 0;
+	if (skips(ctx))
 		return -1; /* TC_ACT_UNSPEC: the next program, then the stack or the wire */
-	}
 #endif
 	bpf_tail_call(ctx, &pcn_slot, 0);
 	pcn_count_fate(0, PCN_REASON_NO_PROGRAM);

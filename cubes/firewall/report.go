@@ -7,6 +7,8 @@ package firewall
 import (
 	"encoding/binary"
 	"fmt"
+	"net"
+	"strconv"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/flow"
@@ -20,17 +22,17 @@ const (
 )
 
 // frameMax is FIREWALL_FRAME.
-const frameMax = 112
+const frameMax = 108
 
 // report is struct firewall_report.
 type report struct {
-	Counter, Length uint32
-	FrameLength     uint16
-	TCI             uint16
-	Tagged          uint8
-	Out             uint8
-	_               uint16
-	Frame           [frameMax]byte
+	Counter, Length, Ifindex uint32
+	FrameLength              uint16
+	TCI                      uint16
+	Tagged                   uint8
+	Out                      uint8
+	_                        uint16
+	Frame                    [frameMax]byte
 }
 
 // Notify receives the reports of the program.
@@ -52,10 +54,33 @@ func (f *firewall) Notify(kind uint32, data []byte) {
 		if is.Tagged != 0 {
 			answer = tag(answer, is.TCI)
 		}
-		if err := f.env.Send(&cube.PacketOut{Direction: cube.Direction(1 - d), Data: answer}); err != nil {
+		if err := f.env.Send(&cube.PacketOut{Direction: cube.Direction(1 - d), Trip: cube.Trip{Netdev: f.netdevOf(&is)}, Data: answer}); err != nil {
 			f.env.Logger().Debug("answer a rejected packet", "error", err)
 		}
 	}
+}
+
+// netdevOf is the index of the netdev of a report, if the firewall has many: at the host's stack.
+func (f *firewall) netdevOf(is *report) int {
+	if f.parent != hostStack {
+		return 0
+	}
+	return int(is.Ifindex)
+}
+
+// hostStack is the parent of a cube that gets the packets of all netdevs.
+const hostStack = "host"
+
+// place is the name for the log of where a packet is received or sent.
+func (f *firewall) place(is *report) string {
+	if f.parent != hostStack {
+		return f.parent
+	}
+	dev, err := net.InterfaceByIndex(int(is.Ifindex))
+	if err != nil {
+		return strconv.Itoa(int(is.Ifindex)) // it is gone
+	}
+	return dev.Name
 }
 
 // byCounter returns the rule with a counter, and its position.
@@ -114,9 +139,9 @@ func (f *firewall) log(is *report, d Direction, r *rule, position int) {
 	if r.is.Description != nil {
 		text = *r.is.Description
 	}
-	in, out := f.parent, ""
+	in, out := f.place(is), ""
 	if d == Egress {
-		in, out = "", f.parent
+		in, out = "", in
 	}
 	f.env.Logger().Info(fmt.Sprintf("IN=%s OUT=%s %s", in, out, wire.Line(is.Frame[:is.FrameLength])),
 		"chain", d.String(), "rule", position, "description", text)

@@ -16,12 +16,13 @@ PCN_CONFIG(struct pcn_bucket_limit, reject_limit) = {};
 PCN_MAP(report_buckets, BPF_MAP_TYPE_ARRAY, __u32, __u64, FIREWALL_KINDS);
 
 /* Enough for all headers up to the flags of TCP, with two VLAN tags. */
-#define FIREWALL_FRAME 112
+#define FIREWALL_FRAME 108
 
 /* The data of a report. */
 struct firewall_report {
 	__u32 counter; /* of the rule */
 	__u32 length;  /* bytes of the packet */
+	__u32 ifindex; /* of the netdev where it is received or sent */
 	__u16 frame_length;
 	__u16 tci; /* of a tag that is not in the frame */
 	__u8 tagged;
@@ -58,7 +59,10 @@ PCN_GLOBAL int firewall_report(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNUL
 	r->tci = 0;
 	r->tagged = 0;
 	r->zero = 0;
-#ifdef PCN_TC
+#ifdef PCN_XDP
+	r->ifindex = ctx->ingress_ifindex;
+#else
+	r->ifindex = ctx->ifindex;
 	if (ctx->vlan_present) {
 		r->tci = ctx->vlan_tci;
 		r->tagged = 1;

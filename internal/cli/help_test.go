@@ -113,7 +113,7 @@ bridge      service  L2 bridge
 router      service  IPv4 router
 connect     command  Connect two ports, or a port and a netdev
 disconnect  command  Undo a connection
-attach      command  Attach a transparent cube to a port or a netdev
+attach      command  Attach a transparent cube to a port, a netdev or the host
 detach      command  Detach a transparent cube from a port or a netdev
 masquerade  command  Masquerade behind the address of a netdev: source NAT in one command
 services    command  Show, add, update and remove services

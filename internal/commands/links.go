@@ -45,23 +45,23 @@ var linkCommands = []Command{
 	{
 		Name: "attach",
 		Typed: &Typed{
-			Description: "Attach a transparent cube to a port or a netdev",
-			Usage:       "attach CUBE PORT [position=auto|first|last | before=CUBE | after=CUBE]  (PORT is CUBE:PORT or a netdev)",
-			Details: `  position=first   next to the cube, or on a netdev next to the network stack
-  position=last    next to the wire
+			Description: "Attach a transparent cube to a port, a netdev or the host",
+			Usage:       "attach CUBE PORT [position=auto|first|last | before=CUBE | after=CUBE]  (PORT is CUBE:PORT, a netdev, or host for all netdevs)",
+			Details: `  position=first   on a port next to the cube, on a netdev or the host next to the wire
+  position=last    on a port next to the wire, on a netdev or the host next to the network stack
   position=auto    the only position, if no cube is attached yet
   before=CUBE      before a cube that is attached there
   after=CUBE       after a cube that is attached there`,
-			Examples: []string{"attach fw1 br1:p1", "attach fw1 veth1 position=last", "attach mon1 br1:p1 before=fw1"},
+			Examples: []string{"attach fw1 br1:p1", "attach fw1 veth1 position=last", "attach fw1 host", "attach mon1 br1:p1 before=fw1"},
 			Live:     true,
 		},
 		Resource: &Resource{
 			Segments: 3, Offered: true,
 			Operations: []Operation{
-				{Method: "POST", Path: "/attach", Summary: "Attach a transparent cube to a port or a network device", Body: []Argument{
+				{Method: "POST", Path: "/attach", Summary: "Attach a transparent cube to a port, a network device or the host", Body: []Argument{
 					{Name: "cube", Description: "A transparent cube", Example: "fw1", Positional: true},
-					{Name: "port", Description: "A netdev or CUBE:PORT", Example: "br1:p1", Positional: true},
-					{Name: "position", Description: "first is next to the cube or the network stack, last is next to the wire", Example: "last",
+					{Name: "port", Description: "A netdev, CUBE:PORT or host", Example: "br1:p1", Positional: true},
+					{Name: "position", Description: "on a port, first is next to the cube and last next to the wire; on a netdev or the host, first is next to the wire and last next to the network stack", Example: "last",
 						Values: []string{"auto", "first", "last"}, Optional: true},
 					{Name: "before", Description: "Attach before this cube", Example: "fw2", Optional: true},
 					{Name: "after", Description: "Attach after this cube", Example: "fw2", Optional: true},

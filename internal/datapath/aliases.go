@@ -33,6 +33,10 @@ type (
 	Output = graph.Output
 	// Netdev is a network device that the graph uses.
 	Netdev = graph.Netdev
+	// Host contains the transparent cubes between the netdevs and the host's stack (TC).
+	Host = graph.Host
+	// HostNetdev is a netdev that leads to the host's stack.
+	HostNetdev = graph.HostNetdev
 	// Shadow is a cube's namespace.
 	Shadow = graph.Shadow
 )

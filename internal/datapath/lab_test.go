@@ -328,6 +328,9 @@ func cloneOf(g *Graph) *Graph {
 		c.Tcubes = append([]CubeID(nil), d.Tcubes...)
 		out.Netdevs[name] = &c
 	}
+	if g.Host != nil {
+		out.Host = &Host{Tcubes: slices.Clone(g.Host.Tcubes), Netdevs: slices.Clone(g.Host.Netdevs)}
+	}
 	return out
 }
 

@@ -127,7 +127,7 @@ func TestCompletionOffersWhatExistsAndFits(t *testing.T) {
 		{"disconnect: the other end", "/disconnect/a:p2?help=NONE", "b:q1"},
 		{"disconnect a netdev: its port", "/disconnect/veth1?help=NONE", "a:p1"},
 		{"attach: cubes that are free", "/attach?help=NONE", "t3"},
-		{"attach: places", "/attach/t3?help=NONE", "a:p1 a:p2 a:p3 b:q1 b:q2 veth1 veth2 down0"},
+		{"attach: places", "/attach/t3?help=NONE", "a:p1 a:p2 a:p3 b:q1 b:q2 veth1 veth2 down0 host"},
 		{"attach: where", "/attach/t3/a:p1?help=NONE", "position= before= after="},
 		{"attach: before a cube of a port", "/attach/t3/a:p1/before?help=NONE", "t1"},
 		{"attach: after a cube of a netdev", "/attach/t3/veth2/after?help=NONE", "t2"},

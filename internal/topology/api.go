@@ -49,3 +49,6 @@ type (
 	// AbsentError is the error of a request that names an object that does not exist.
 	AbsentError = world.AbsentError
 )
+
+// HostStack is the place between the netdevs and the host's stack, where transparent cubes get the packets of all netdevs.
+const HostStack = world.HostStack

@@ -19,7 +19,7 @@ import (
 // AttachRequest asks for a transparent cube to be attached. At most one of Position, Before and After is given.
 type AttachRequest struct {
 	Cube string `json:"cube"`
-	// Port is "cube:port" or a netdev.
+	// Port is "cube:port", a netdev, or "host".
 	Port string `json:"port"`
 	// Position is "auto" (also when nothing is given), "first" or "last". On a port, first is next to the cube; on a
 	// netdev, first sees a packet first on ingress.
@@ -127,7 +127,7 @@ func (m *Manager) Disconnect(ctx context.Context, a, b string) error {
 	})
 }
 
-// Attach puts a transparent cube on a port or a netdev.
+// Attach puts a transparent cube on a port or a netdev, or at the host's stack.
 func (m *Manager) Attach(ctx context.Context, r AttachRequest) error {
 	return m.transact(ctx, func(t *editing) error {
 		at, err := world.ParsePlace(r.Port)
@@ -174,6 +174,9 @@ func (t *editing) checkAttachPoint(at world.Place) error {
 	if at.Netdev == "" {
 		_, _, err := t.next.PortAt(at)
 		return err
+	}
+	if at.IsHost() {
+		return nil
 	}
 	l, err := t.findNetdev(at.Netdev)
 	if err == nil && l.Bare {

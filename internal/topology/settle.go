@@ -374,6 +374,11 @@ func (t *settling) checkHooks() error {
 		return fmt.Errorf("%s is of type %s, but %s of type %s is already there: TC and XDP cannot be mixed: %w",
 			name, tc.Type, rec.Name, rec.Type, cube.ErrInvalid)
 	}
+	for _, name := range w.Chains[world.HostStack] {
+		if tc := w.Cubes[name]; tc != nil && tc.Type.Hook() != cube.TC {
+			return fmt.Errorf("%s is of type %s: only cubes of type TC can be attached to the host: %w", name, tc.Type, cube.ErrInvalid)
+		}
+	}
 	devices := map[string]*world.Cube{} // what a chain has to agree with, nil for its own first cube
 	for _, name := range t.next.ChainsChanged(&t.old.World) {
 		devices[name] = nil

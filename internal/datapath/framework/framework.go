@@ -115,7 +115,7 @@ func (f *Framework) loadDown(h cube.Hook, spec *ebpf.CollectionSpec, name, progr
 	if f.Hook[h][abi.MapDown] == nil {
 		return nil // an error before this one
 	}
-	prog, err := f.LoadOne(spec, program, f.Hook[h], f.Secret)
+	prog, err := f.LoadOne(spec, program, f.Hook[h], map[string]any{"pcn_secret": f.Secret})
 	if err != nil {
 		return err
 	}
@@ -123,16 +123,19 @@ func (f *Framework) loadDown(h cube.Hook, spec *ebpf.CollectionSpec, name, progr
 	return nil
 }
 
-// LoadOne loads one program of an object, bound to the framework's maps and others.
-func (f *Framework) LoadOne(spec *ebpf.CollectionSpec, program string, others map[string]*ebpf.Map, secret uint64) (*ebpf.Program, error) {
+// LoadOne loads one program of an object, bound to the framework's maps and others, with those of the constants that the
+// object has.
+func (f *Framework) LoadOne(spec *ebpf.CollectionSpec, program string, others map[string]*ebpf.Map, constants map[string]any) (*ebpf.Program, error) {
 	s := spec.Copy()
 	s.Programs = map[string]*ebpf.ProgramSpec{program: s.Programs[program]}
 	if s.Programs[program].Type == ebpf.XDP {
 		s.Programs[program].Flags |= link.FlagFrags
 	}
-	if v := s.Variables["pcn_secret"]; v != nil {
-		if err := v.Set(secret); err != nil {
-			return nil, fmt.Errorf("%s: set the secret: %w", program, err)
+	for name, value := range constants {
+		if v := s.Variables[name]; v != nil {
+			if err := v.Set(value); err != nil {
+				return nil, fmt.Errorf("%s: set %s: %w", program, name, err)
+			}
 		}
 	}
 	bound := map[string]*ebpf.Map{}

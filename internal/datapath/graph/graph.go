@@ -6,6 +6,8 @@
 package graph
 
 import (
+	"slices"
+
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath/link"
 )
@@ -46,6 +48,8 @@ type Graph struct {
 	// Netdevs contains every netdev that is a port's peer, has transparent cubes or is the destination of an output, by
 	// name.
 	Netdevs map[string]*Netdev
+	// Host is nil if no cubes are between the netdevs and the host's stack. It is not changed either.
+	Host *Host
 	// Trace is what trace sessions observe; nil for nothing. It is not changed either.
 	Trace *link.Trace
 }
@@ -117,6 +121,33 @@ type Netdev struct {
 	// Tcubes are the transparent cubes on the netdev, listed first to last towards the
 	// stack (or the port whose peer it is) on ingress; egress runs them in reverse.
 	Tcubes []CubeID
+}
+
+// Host contains the transparent cubes between the netdevs and the host's stack (TC).
+type Host struct {
+	// Tcubes are listed first to last towards the stack; what the host sends passes them in reverse.
+	Tcubes []CubeID
+	// Netdevs are all those that lead to the stack, by index.
+	Netdevs []HostNetdev
+}
+
+// HostNetdev is a netdev that leads to the host's stack.
+type HostNetdev struct {
+	Index int
+	Name  string
+}
+
+// Same reports whether two are equal, or both nil.
+func (h *Host) Same(o *Host) bool {
+	return h == o || h != nil && o != nil && slices.Equal(h.Tcubes, o.Tcubes) && slices.Equal(h.Netdevs, o.Netdevs)
+}
+
+// cubes are its transparent cubes, none if it is nil.
+func (h *Host) cubes() []CubeID {
+	if h == nil {
+		return nil
+	}
+	return h.Tcubes
 }
 
 // Shadow is a cube's namespace.

@@ -56,6 +56,11 @@ func (w *Wiring) StaleSince(was *Wiring) Stale {
 			s.markDevice(was, before)
 		}
 	}
+	if !slices.Equal(w.Graph.Host.cubes(), was.Graph.Host.cubes()) {
+		for _, id := range slices.Concat(w.Graph.Host.cubes(), was.Graph.Host.cubes()) {
+			s[id] = true
+		}
+	}
 	s.markOutputs(was, w)
 	return s
 }
@@ -76,7 +81,7 @@ func (s Stale) markOutputs(wirings ...*Wiring) {
 // Same reports whether two graphs are equal. Shared parts are not compared.
 func (g *Graph) Same(o *Graph) bool {
 	return maps.EqualFunc(g.Cubes, o.Cubes, (*Node).same) && maps.EqualFunc(g.Netdevs, o.Netdevs, (*Netdev).same) &&
-		(g.Trace == o.Trace || reflect.DeepEqual(g.Trace, o.Trace))
+		g.Host.Same(o.Host) && (g.Trace == o.Trace || reflect.DeepEqual(g.Trace, o.Trace))
 }
 
 // mark marks a cube of a graph and its neighbours.
@@ -149,7 +154,8 @@ func (s Stale) markDevice(w *Wiring, dev *Netdev) {
 // OnlyCode reports whether a graph differs from the one in use only in the programs of some cubes: constants, maps, log
 // levels. Data derived from ports and netdevs is then still valid. It returns the wiring of the new graph.
 func (w *Wiring) OnlyCode(g *Graph) (*Wiring, bool) {
-	if w == nil || len(g.Cubes) != len(w.Graph.Cubes) || !maps.EqualFunc(g.Netdevs, w.Graph.Netdevs, (*Netdev).same) {
+	if w == nil || len(g.Cubes) != len(w.Graph.Cubes) || !maps.EqualFunc(g.Netdevs, w.Graph.Netdevs, (*Netdev).same) ||
+		!g.Host.Same(w.Graph.Host) {
 		return nil, false
 	}
 	var other []*Node
@@ -175,7 +181,8 @@ func (w *Wiring) OnlyCode(g *Graph) (*Wiring, bool) {
 // JoinedAs reports whether two graphs connect the same cubes in the same way, as far as stale cubes tell: only their
 // programs differ.
 func (s Stale) JoinedAs(w, was *Wiring) bool {
-	if s == nil || was == nil || len(w.Graph.Cubes) != len(was.Graph.Cubes) || len(w.Graph.Netdevs) != len(was.Graph.Netdevs) {
+	if s == nil || was == nil || len(w.Graph.Cubes) != len(was.Graph.Cubes) || len(w.Graph.Netdevs) != len(was.Graph.Netdevs) ||
+		!slices.Equal(w.Graph.Host.cubes(), was.Graph.Host.cubes()) {
 		return false
 	}
 	for name, dev := range w.Graph.Netdevs {

@@ -35,6 +35,7 @@ type Stacked struct {
 	I     int
 	Port  PortRef
 	Dev   *Netdev // nil: on a port
+	Host  bool    // between the netdevs and the host's stack; Dev is then no particular one
 }
 
 // NewWiring indexes a graph.
@@ -54,8 +55,11 @@ func NewWiring(g *Graph) *Wiring {
 		dev := g.Netdevs[name]
 		w.Netdevs = append(w.Netdevs, dev)
 		for i, t := range dev.Tcubes {
-			w.Stack[t] = Stacked{dev.Tcubes, i, PortRef{}, dev}
+			w.Stack[t] = Stacked{Chain: dev.Tcubes, I: i, Dev: dev}
 		}
+	}
+	for i, t := range g.Host.cubes() {
+		w.Stack[t] = Stacked{Chain: g.Host.Tcubes, I: i, Dev: &Netdev{}, Host: true}
 	}
 	return w
 }
@@ -84,7 +88,7 @@ func (w *Wiring) place(n *Node) {
 			w.Owner[p.Peer.Netdev] = ref
 		}
 		for i, t := range p.Tcubes {
-			w.Stack[t] = Stacked{p.Tcubes, i, ref, nil}
+			w.Stack[t] = Stacked{Chain: p.Tcubes, I: i, Port: ref}
 		}
 	}
 }

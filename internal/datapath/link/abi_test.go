@@ -105,7 +105,7 @@ func TestConstantsAreThoseOfTheHeaders(t *testing.T) {
 	}
 	for name, want := range map[string]int{
 		"PCN_MAX_CUBES": MaxCubes, "PCN_MAX_PORTS": MaxPorts, "PCN_PAGES": Pages, "PCN_SLOTS": Slots + 1,
-		"PCN_ENTRIES": Entries, "PCN_MAX_HOPS": DefaultHops, "PCN_SKIP": skipMark,
+		"PCN_ENTRIES": Entries, "PCN_MAX_HOPS": DefaultHops, "PCN_SKIP": skipMark, "PCN_SKIP_HOST": skipHost,
 		"PCN_REDIRECTED": redirectMark, "PCN_EXIT_OWN": OwnExit, "PCN_OUTPUT_EGRESS": outputEgress,
 	} {
 		if got, ok := defines[name]; !ok || got != want {

@@ -23,6 +23,7 @@ const (
 	slotShift   = 5
 	slotTx      = 16     // offset of the counters of sent packets in a slot
 	skipMark    = 0x9c5b // PCN_SKIP
+	skipHost    = 0x9c5d // PCN_SKIP_HOST
 	DefaultHops = 128    // PCN_MAX_HOPS
 )
 
@@ -37,6 +38,10 @@ type Component struct {
 	Hops int
 	// Joined is true if packets come from other segments by edges that are data.
 	Joined bool
+	// Host is true for cubes between the netdevs and the host's stack (TC). Packets of all netdevs enter at FromWire on
+	// the way in, and at FromStack on the way out; nil if they enter in another segment.
+	Host                bool
+	FromWire, FromStack *Cube
 	// Companion is true for the TC side of cubes at XDP.
 	Companion bool
 	// Trace is what trace sessions observe; nil for none.

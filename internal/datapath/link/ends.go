@@ -122,11 +122,19 @@ func (x *exits) toHook(b *block, flags int32) {
 	b.load(asm.R1, asm.R10, mdPassIfindex, asm.Word)
 	b.add(asm.JEq.Imm(asm.R1, 0, here))
 	b.load(asm.R2, asm.R10, offCtx, asm.DWord)
-	b.add(asm.Mov.Imm(asm.R3, skipMark))
+	b.add(asm.Mov.Imm(asm.R3, x.skip()))
 	b.store(asm.R2, skbTCIndex, asm.R3, asm.Word)
 	b.add(asm.Mov.Imm(asm.R2, flags), asm.FnRedirect.Call(), asm.Return())
 	b.mark(here)
 	b.leave(x.pass())
+}
+
+// skip is the mark of packets that are past the programs of this component.
+func (l linking) skip() int32 {
+	if l.c.Host {
+		return skipHost
+	}
+	return skipMark
 }
 
 // exit emits the exit to a netdev; r1 is the key in the table of exits, r6 the cube.

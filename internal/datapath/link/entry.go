@@ -38,6 +38,10 @@ func (e *entry) prologue() {
 	e.length(b)
 	e.redirected(b)
 	e.traceBegin(b)
+	if e.c.Host {
+		e.enterHost(b)
+		return
+	}
 	if e.role == OnEgress {
 		e.enterEgress(b)
 		return
@@ -123,6 +127,20 @@ func (e *entry) enterEgress(b *block) {
 		return first(c, cube.Egress).String()
 	}, "elsewhere")
 	e.elsewhere(targetOut)
+}
+
+// enterHost goes to the cube that gets the packets of all netdevs first.
+func (e *entry) enterHost(b *block) {
+	c, dir := e.c.FromWire, cube.Ingress
+	if e.role == OnEgress {
+		c, dir = e.c.FromStack, cube.Egress
+	}
+	if c == nil {
+		b.jump("lost")
+		return
+	}
+	e.fill(b)
+	b.jump(first(c, dir).String())
 }
 
 // resume restores md and continues at the target.

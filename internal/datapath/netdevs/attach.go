@@ -83,11 +83,11 @@ func (n *Netdevs) put(name string, s spot, mode cube.Type, r *root) (*attachment
 	case s.place == kindXDP:
 		a.hold, err = n.attachXDP(s, mode, r)
 	case n.clsact:
-		a.hold, err = attachFilter(s, filterName(n.instance), r.prog)
+		a.hold, err = attachFilter(s, filterName(n.instance, s.place), r.prog)
 	default:
 		a.hold, err = n.attachTCX(s, r)
 		if errors.Is(err, ebpf.ErrNotSupported) {
-			a.hold, err = attachFilter(s, filterName(n.instance), r.prog)
+			a.hold, err = attachFilter(s, filterName(n.instance, s.place), r.prog)
 		}
 	}
 	if err != nil {
@@ -129,15 +129,27 @@ func (n *Netdevs) attachXDP(s spot, mode cube.Type, r *root) (holder, error) {
 }
 
 func (n *Netdevs) attachTCX(s spot, r *root) (holder, error) {
-	at := ebpf.AttachTCXIngress
-	if s.place == kindEgress {
-		at = ebpf.AttachTCXEgress
-	}
-	l, err := ebpflink.AttachTCX(ebpflink.TCXOptions{Program: r.prog, Interface: s.ifindex, Attach: at})
+	l, err := ebpflink.AttachTCX(ebpflink.TCXOptions{Program: r.prog, Interface: s.ifindex, Attach: attachPoint(s.place), Anchor: n.anchor(s)})
 	if err != nil {
 		return nil, err
 	}
 	return n.pinLink(l, s)
+}
+
+// anchor says where among the programs of an attachment point one is put. That between a netdev and the stack is next to
+// the netdev's own, or else in front of those of other tools: behind them it would not run if they accept the packet.
+func (n *Netdevs) anchor(s spot) ebpflink.Anchor {
+	if s.place == kindHostIn {
+		if own, ok := n.attached[spot{s.ifindex, kindIngress}]; ok {
+			return ebpflink.AfterProgram(own.root.prog)
+		}
+	}
+	if s.place == kindEgress {
+		if host, ok := n.attached[spot{s.ifindex, kindHostOut}]; ok {
+			return ebpflink.AfterProgram(host.root.prog)
+		}
+	}
+	return ebpflink.Head()
 }
 
 func (n *Netdevs) pinLink(l ebpflink.Link, s spot) (holder, error) {

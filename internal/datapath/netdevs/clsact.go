@@ -20,13 +20,46 @@ type filterHolder struct{ filter *netlink.BpfFilter }
 // filterPriority leaves room for filters of others before and after ours.
 const filterPriority = 49152
 
-func filterName(instance string) string { return "polycube-" + instance }
+// filterName is the name of the filter at an attachment point.
+func filterName(instance string, place kind) string {
+	if place.atHost() {
+		return "polycube-" + instance + "@host"
+	}
+	return "polycube-" + instance
+}
+
+// placeOf is the attachment point of a filter with a name, in the direction of another one; false if it is not ours.
+func placeOf(name, instance string, direction kind) (kind, bool) {
+	own, host := kindIngress, kindHostIn
+	if direction.outward() {
+		own, host = kindEgress, kindHostOut
+	}
+	for _, place := range []kind{own, host} {
+		if name == filterName(instance, place) {
+			return place, true
+		}
+	}
+	return "", false
+}
+
+// priority is that of the filter at an attachment point. The one next to the wire is first on the way in, and last on the way
+// out.
+func priority(place kind) uint16 {
+	switch place {
+	case kindHostIn:
+		return filterPriority + 1
+	case kindHostOut:
+		return filterPriority - 1
+	case kindIngress, kindEgress, kindXDP, kindGeneric:
+	}
+	return filterPriority
+}
 
 // tapFilterName differs, so that a TAP is not taken for a netdev of the graph.
 func tapFilterName(instance string) string { return "polycube-tap-" + instance }
 
 func filterParent(place kind) uint32 {
-	if place == kindEgress {
+	if place.outward() {
 		return netlink.HANDLE_MIN_EGRESS
 	}
 	return netlink.HANDLE_MIN_INGRESS
@@ -43,7 +76,7 @@ func attachFilter(s spot, name string, prog *ebpf.Program) (holder, error) {
 	h := &filterHolder{filter: &netlink.BpfFilter{
 		FilterAttrs: netlink.FilterAttrs{
 			LinkIndex: s.ifindex, Parent: filterParent(s.place), Handle: 1,
-			Protocol: unix.ETH_P_ALL, Priority: filterPriority,
+			Protocol: unix.ETH_P_ALL, Priority: priority(s.place),
 		},
 		Name: name, DirectAction: true,
 	}}
@@ -99,7 +132,11 @@ func openFilters(instance string, roots map[ebpf.ProgramID]*root) ([]*attachment
 			}
 			for _, f := range filters {
 				b, ok := f.(*netlink.BpfFilter)
-				if !ok || b.Name != filterName(instance) {
+				if !ok {
+					continue
+				}
+				place, own := placeOf(b.Name, instance, place)
+				if !own {
 					continue
 				}
 				s := spot{ifindex: l.Attrs().Index, place: place}

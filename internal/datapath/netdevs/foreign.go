@@ -20,7 +20,7 @@ import (
 
 // attachPoint is the tcx name of an attachment point.
 func attachPoint(place kind) ebpf.AttachType {
-	if place == kindEgress {
+	if place.outward() {
 		return ebpf.AttachTCXEgress
 	}
 	return ebpf.AttachTCXIngress
@@ -29,22 +29,22 @@ func attachPoint(place kind) ebpf.AttachType {
 // foreign returns an error if other tools' programs are at an attachment point of a netdev. At XDP the kernel itself
 // refuses.
 func (n *Netdevs) foreign(name string, s spot) error {
-	if s.place == kindXDP {
-		return nil
+	if s.place == kindXDP || s.place.atHost() && !n.clsact {
+		return nil // with tcx, a program at the host's stack is in front of theirs
 	}
 	others, err := n.foreignPrograms(s)
 	if err != nil {
 		return fmt.Errorf("attach to %s: %w", name, err)
 	}
 	direction := "ingress"
-	if s.place == kindEgress {
+	if s.place.outward() {
 		direction = "egress"
 	}
 	if len(others) > 0 {
 		return fmt.Errorf("attach to %s: other programs are attached at its TC %s hook (%s; see `bpftool net show dev %s`): detach them first: %w",
 			name, direction, strings.Join(others, ", "), name, cube.ErrInUse)
 	}
-	filters, err := foreignFilters(s, filterName(n.instance))
+	filters, err := foreignFilters(s, n.instance)
 	if err != nil {
 		return fmt.Errorf("attach to %s: %w", name, err)
 	}
@@ -95,7 +95,7 @@ func programName(id ebpf.ProgramID) string {
 }
 
 // foreignFilters names the filters of other tools.
-func foreignFilters(s spot, own string) ([]string, error) {
+func foreignFilters(s spot, instance string) ([]string, error) {
 	dev := &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: s.ifindex}}
 	filters, err := listFilters(dev, s.place)
 	if noFilters(err) {
@@ -108,7 +108,7 @@ func foreignFilters(s spot, own string) ([]string, error) {
 	for _, f := range filters {
 		name := f.Type()
 		if b, ok := f.(*netlink.BpfFilter); ok {
-			if b.Name == own {
+			if _, own := placeOf(b.Name, instance, s.place); own {
 				continue
 			}
 			name += " " + b.Name

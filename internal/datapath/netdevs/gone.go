@@ -35,13 +35,21 @@ func Gone(g *graph.Graph, err error) error {
 		return nil
 	}
 	missing := map[string]int{}
-	for name, n := range g.Netdevs {
+	look := func(name string, index int) {
 		var no netlink.LinkNotFoundError
-		if n.Index == 0 {
-			continue
+		if index == 0 {
+			return
 		}
-		if _, look := netlink.LinkByIndex(n.Index); errors.As(look, &no) {
-			missing[name] = n.Index
+		if _, err := netlink.LinkByIndex(index); errors.As(err, &no) {
+			missing[name] = index
+		}
+	}
+	for name, n := range g.Netdevs {
+		look(name, n.Index)
+	}
+	if g.Host != nil {
+		for _, n := range g.Host.Netdevs {
+			look(n.Name, n.Index)
 		}
 	}
 	if len(missing) == 0 {

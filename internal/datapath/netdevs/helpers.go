@@ -31,12 +31,18 @@ type Helpers struct {
 // NewHelpers creates the Helpers of a Plane.
 func NewHelpers(s Options) *Helpers {
 	h := &Helpers{dir: s.Dir, instance: s.Instance, clsact: s.Clsact, loop: s.Loop, fw: s.Framework, log: s.Logger}
-	h.indexes = map[int]bool{s.Loop.In: true, s.Loop.Out: true}
-	for _, tap := range s.Taps {
-		h.indexes[tap] = true
-	}
-	delete(h.indexes, 0)
+	h.indexes = s.helpers()
 	return h
+}
+
+// helpers are the indexes of the TAPs and of the ends of the loop.
+func (s Options) helpers() map[int]bool {
+	indexes := map[int]bool{s.Loop.In: true, s.Loop.Out: true}
+	for _, tap := range s.Taps {
+		indexes[tap] = true
+	}
+	delete(indexes, 0)
+	return indexes
 }
 
 // ForgetHelper removes an interface of the daemon from a trip. A packet that was sent down without a netdev comes up

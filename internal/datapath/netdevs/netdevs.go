@@ -29,6 +29,8 @@ type Netdevs struct {
 	fw            *framework.Framework
 	collect       *collect.Collector
 	notes         *Notes
+	// helpers are the interfaces of the daemon itself.
+	helpers map[int]bool
 	// promisc and prepared record by ifindex which settings were changed for a program, also across a restart.
 	promisc, prepared *ebpf.Map
 
@@ -62,7 +64,7 @@ type Options struct {
 func Open(s Options) (*Netdevs, error) {
 	n := &Netdevs{
 		dir: s.Dir, instance: s.Instance, clsact: s.Clsact, askMTU: s.MTU, kernel: s.Kernel, log: s.Logger,
-		fw: s.Framework, collect: s.Collector, notes: &Notes{log: s.Logger},
+		fw: s.Framework, collect: s.Collector, notes: &Notes{log: s.Logger}, helpers: s.helpers(),
 		attached: map[spot]*attachment{}, outputs: map[int]linkState{}, roots: map[*root]bool{},
 	}
 	core := filepath.Join(s.Dir, "core")

@@ -75,6 +75,7 @@ func (n *Netdevs) Plan(w *graph.Wiring, parts []Segment) *Plan {
 			pl.addOutNetdev(w.Graph, c, dev)
 		}
 		pl.addShadows(w.Graph, c)
+		pl.addHost(w.Graph.Host, c)
 	}
 	pl.giveRoots()
 	pl.addOutputs(w)
@@ -103,6 +104,25 @@ func (pl *Plan) addOutNetdev(g *graph.Graph, c *Segment, dev *graph.Netdev) {
 			spot: spot{dev.Index, kindEgress}, name: dev.Name, kind: kindEgress, part: c, mode: g.Cubes[dev.Tcubes[0]].Type,
 		})
 	}
+}
+
+// addHost adds the root programs of cubes at the host's stack: they are on all netdevs.
+func (pl *Plan) addHost(h *graph.Host, c *Segment) {
+	if h == nil {
+		return
+	}
+	add := func(k kind, first graph.CubeID) {
+		if !slices.Contains(c.IDs, first) {
+			return
+		}
+		for _, dev := range h.Netdevs {
+			if !pl.n.helpers[dev.Index] {
+				pl.wants = append(pl.wants, want{spot: spot{dev.Index, k}, name: dev.Name, kind: k, part: c, mode: cube.TypeTC})
+			}
+		}
+	}
+	add(kindHostIn, h.Tcubes[0])
+	add(kindHostOut, h.Tcubes[len(h.Tcubes)-1])
 }
 
 // ownerType returns the type of the cube that a netdev leads to, and whether that is through a port.

@@ -28,6 +28,9 @@ const (
 	kindGeneric kind = "xdpskb" // generic XDP, which shares the attachment point with native
 	kindIngress kind = "tcin"
 	kindEgress  kind = "tcout"
+	// Between a netdev and the host's stack: behind kindIngress, and in front of kindEgress.
+	kindHostIn  kind = "hostin"
+	kindHostOut kind = "hostout"
 )
 
 func (k kind) hook() cube.Hook {
@@ -52,9 +55,30 @@ func (k kind) mode() cube.Type {
 		return cube.TypeXDPDRV
 	case kindGeneric:
 		return cube.TypeXDPSKB
-	case kindIngress, kindEgress:
+	case kindIngress, kindEgress, kindHostIn, kindHostOut:
 	}
 	return ""
+}
+
+// outward reports whether the kind gets what the host sends.
+func (k kind) outward() bool { return k == kindEgress || k == kindHostOut }
+
+// atHost reports whether the kind is between the netdev and the host's stack.
+func (k kind) atHost() bool { return k == kindHostIn || k == kindHostOut }
+
+// constants are those of the root program of the kind.
+func (k kind) constants(secret uint64) map[string]any {
+	out := map[string]any{}
+	if k == kindGeneric {
+		out["pcn_secret"] = secret
+	}
+	if k.atHost() {
+		out["pcn_at_host"] = uint32(1)
+	}
+	if k == kindIngress || k == kindHostOut {
+		out["pcn_before"] = uint32(1)
+	}
+	return out
 }
 
 // programs are those of a segment.
@@ -65,7 +89,7 @@ type programs interface {
 
 // of returns the program of a segment that the kind leads to, nil if there is none.
 func (k kind) of(p programs) *ebpf.Program {
-	if k == kindEgress {
+	if k.outward() {
 		return p.Program(cube.TC, link.OnEgress)
 	}
 	return p.Program(k.hook(), link.OnIngress)
@@ -104,11 +128,7 @@ func (r *root) load(fw *framework.Framework) (err error) {
 	if r.slot, err = bpfmap.Open(filepath.Join(r.dir, "slot"), spec.Maps["pcn_slot"]); err != nil {
 		return err
 	}
-	var secret uint64
-	if r.kind == kindGeneric {
-		secret = fw.Secret
-	}
-	r.prog, err = fw.LoadOne(spec, "pcn_root", map[string]*ebpf.Map{"pcn_slot": r.slot}, secret)
+	r.prog, err = fw.LoadOne(spec, "pcn_root", map[string]*ebpf.Map{"pcn_slot": r.slot}, r.kind.constants(fw.Secret))
 	if err != nil {
 		return err
 	}

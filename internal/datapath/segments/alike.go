@@ -48,7 +48,7 @@ func (b *builder) alike(ids []graph.CubeID) bool {
 			return false
 		}
 	}
-	if at, there := b.Stack[n.ID]; there && !b.Apart[n.ID] && (at.Dev == nil || b.Owner[at.Dev.Name].Port != nil) {
+	if at, there := b.Stack[n.ID]; there && !b.Apart[n.ID] && (at.Dev == nil || at.Host || b.Owner[at.Dev.Name].Port != nil) {
 		return false
 	}
 	return Shareable(b.m.state, n)

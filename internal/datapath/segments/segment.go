@@ -84,6 +84,9 @@ func (b *builder) addCubes() error {
 		if in == nil {
 			return fmt.Errorf("cube %s: %w in the data plane", n.Name, cube.ErrNotFound)
 		}
+		if b.Stack[id].Host && b.c.Hook != cube.TC {
+			return fmt.Errorf("cube %s is of type %s, but only cubes of type TC can be attached to the host: %w", n.Name, n.Type, cube.ErrUnsupported)
+		}
 		if n.Type.Hook() != b.c.Hook {
 			return fmt.Errorf("cube %s is of type %s, but is connected to cubes of type %s: %w", n.Name, n.Type, b.c.Hook, cube.ErrInvalid)
 		}
@@ -272,6 +275,7 @@ func (b *builder) addStack(id graph.CubeID) {
 		inward, outward = at.I+1, at.I-1
 		lt.Entry, b.c.egress = true, true
 		lt.NextIn, lt.NextOut = link.Next{Kind: link.ToHook}, link.Next{Kind: link.ToHook}
+		b.addHost(lt, at)
 		if b.c.Hook == cube.XDP {
 			lt.NextOut.Kind = link.ToWire
 			b.c.Code.Joined = b.c.Code.Joined || b.Owner[at.Dev.Name].Port != nil || len(b.ToNetdev[at.Dev.Name]) > 0
@@ -288,6 +292,21 @@ func (b *builder) addStack(id graph.CubeID) {
 	}
 	b.printNext(lt.NextIn)
 	b.printNext(lt.NextOut)
+}
+
+// addHost notes where packets enter cubes at the host's stack.
+func (b *builder) addHost(lt *link.Cube, at graph.Stacked) {
+	if !at.Host {
+		return
+	}
+	b.c.Code.Host = true
+	if at.I == 0 {
+		b.c.Code.FromWire = lt
+	}
+	if at.I == len(at.Chain)-1 {
+		b.c.Code.FromStack = lt
+	}
+	fmt.Fprintf(&b.print, "host %d of %d\n", at.I, len(at.Chain))
 }
 
 func (b *builder) printNext(n link.Next) {

@@ -68,7 +68,7 @@ func (dir *Directory) Attachable(r *http.Request) []string {
 			out = append(out, d.Name)
 		}
 	}
-	return out
+	return append(out, topology.HostStack)
 }
 
 // TransparentCubes are the transparent cubes for which keep returns true, given where they are attached.

@@ -32,7 +32,9 @@ func (n *Neighbours) inherit(w *unit.Snapshot, rec *world.Cube, h *parentNews) b
 		if err != nil {
 			return false
 		}
-		p.Netdev = at.Netdev
+		if p.Netdev = at.Netdev; at.IsHost() {
+			p.Netdev = ""
+		}
 		if at.Netdev == "" {
 			from = w.Cubes[at.Cube]
 			p.Cube, p.Port, p.Peer, p.Netdev = at.Cube, at.Port, "", ""

@@ -109,7 +109,9 @@ func (rd *Reader) NetdevNumbers() []NetdevNumbers {
 	w := rd.view.Load()
 	used := map[string]bool{}
 	for name := range w.Chains {
-		used[name] = true
+		if name != world.HostStack {
+			used[name] = true
+		}
 	}
 	for _, rec := range w.AllRunning() {
 		for _, p := range rec.Ports {

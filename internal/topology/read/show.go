@@ -57,7 +57,7 @@ func (rd *Reader) NetdevTopology(_ context.Context, iface string) (json.RawMessa
 		}
 	} else if ends := w.AllHolders()[dev]; len(ends) > 0 {
 		end, inner = ends[0].String(), w.ChainAt(ends[0])
-	} else if len(w.Chains[dev]) == 0 {
+	} else if len(w.Chains[dev]) == 0 && !at.IsHost() {
 		if _, err := rd.GetNetdev(dev); err != nil {
 			return nil, err
 		}

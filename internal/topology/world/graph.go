@@ -5,6 +5,7 @@ package world
 // From the world to the data plane's desired state.
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -23,10 +24,7 @@ type Programs interface {
 // whose filter is missing passes nothing rather than everything.
 func (w *World) Graph(by Programs) *datapath.Graph {
 	g := &datapath.Graph{Cubes: make(map[datapath.CubeID]*datapath.Node, len(w.Cubes)), Netdevs: map[string]*datapath.Netdev{}, Trace: w.Trace}
-	for name, chain := range w.Chains {
-		ids, _ := w.ChainIDs(chain)
-		w.addNetdev(g, name).Tcubes = ids
-	}
+	w.addChains(g)
 	for _, rec := range w.AllRunning() {
 		n := w.node(rec, by)
 		w.addPorts(g, n, rec, nil)
@@ -98,6 +96,36 @@ func (w *World) addNetdev(g *datapath.Graph, name string) *datapath.Netdev {
 		g.Netdevs[name] = n
 	}
 	return n
+}
+
+// addChains adds the transparent cubes of netdevs and of the host's stack.
+func (w *World) addChains(g *datapath.Graph) {
+	for name, chain := range w.Chains {
+		ids, _ := w.ChainIDs(chain)
+		if name != HostStack {
+			w.addNetdev(g, name).Tcubes = ids
+		} else if len(ids) > 0 {
+			g.Host = &datapath.Host{Tcubes: ids, Netdevs: w.hostNetdevs()}
+		}
+	}
+}
+
+// hostNetdevs are the netdevs that lead to the host's stack, by index: not those that lead into the namespace of a cube.
+func (w *World) hostNetdevs() []datapath.HostNetdev {
+	shadows := map[int]bool{}
+	for _, rec := range w.AllRunning() {
+		for _, p := range rec.Ports {
+			shadows[p.Outer] = true
+		}
+	}
+	var out []datapath.HostNetdev
+	for name, l := range w.Links {
+		if l.Index != 0 && l.Refused == "" && !l.Bare && !shadows[l.Index] {
+			out = append(out, datapath.HostNetdev{Index: l.Index, Name: name})
+		}
+	}
+	slices.SortFunc(out, func(a, b datapath.HostNetdev) int { return cmp.Compare(a.Index, b.Index) })
+	return out
 }
 
 // ChainIDs translates a chain; whole is false if one of its cubes does not exist.

@@ -55,7 +55,11 @@ func CheckPortName(owner, name string) error {
 	return nil
 }
 
-// Place is the location of a port's peer or of a transparent cube: a cube's port, or a netdev.
+// HostStack is the place between the netdevs and the host's stack, where transparent cubes get the packets of all netdevs. A
+// netdev with this name can be the peer of a port, but has no place of its own for transparent cubes.
+const HostStack = "host"
+
+// Place is the location of a port's peer or of a transparent cube: a cube's port, a netdev, or the host's stack.
 type Place struct {
 	Cube, Port string
 	Netdev     string
@@ -68,6 +72,9 @@ func (p Place) String() string {
 	}
 	return p.Cube + ":" + p.Port
 }
+
+// IsHost reports whether it is the host's stack.
+func (p Place) IsHost() bool { return p.Netdev == HostStack }
 
 // ParsePlace reads "cube:port" or the name of a netdev.
 func ParsePlace(s string) (Place, error) {

@@ -74,8 +74,12 @@ func (w *World) outputs(g *datapath.Graph, rec *Cube) []datapath.Output {
 	return out
 }
 
-// Uses reports whether a cube uses a netdev of a name: as the peer of a port, for a chain, or for an output.
+// Uses reports whether a cube uses a netdev of a name: as the peer of a port, for a chain, or for an output. A cube at the
+// host's stack uses all.
 func (w *World) Uses() func(netdev string) bool {
+	if len(w.Chains[HostStack]) > 0 {
+		return func(string) bool { return true }
+	}
 	held := w.AllHolders()
 	redirected := map[string]bool{}
 	for _, rec := range w.AllRunning() {

@@ -124,7 +124,7 @@ func (w *World) RecordsOf(names map[string]bool) []*Cube {
 
 // GraphAfter derives the desired state from base, that of the previous world, within the reach of the change.
 func (w *World) GraphAfter(old *World, base *datapath.Graph, r *Reach, by Programs) *datapath.Graph {
-	g := &datapath.Graph{Cubes: maps.Clone(base.Cubes), Netdevs: base.Netdevs, Trace: w.Trace}
+	g := &datapath.Graph{Cubes: maps.Clone(base.Cubes), Netdevs: base.Netdevs, Host: base.Host, Trace: w.Trace}
 	apart := &datapath.Graph{Netdevs: map[string]*datapath.Netdev{}}
 	for name := range r.Near {
 		if was := old.Cubes[name]; was != nil {
@@ -145,7 +145,7 @@ func (w *World) GraphAfter(old *World, base *datapath.Graph, r *Reach, by Progra
 		g.Cubes[rec.ID] = node
 	}
 	if r.Wired {
-		g.Netdevs = w.netdevs(base)
+		g.Netdevs, g.Host = w.netdevs(base)
 	}
 	return g
 }
@@ -166,13 +166,10 @@ func (w *World) ChainsChanged(old *World) []string {
 	return out
 }
 
-// netdevs derives the netdevs of the graph. Unchanged ones are taken from base.
-func (w *World) netdevs(base *datapath.Graph) map[string]*datapath.Netdev {
+// netdevs derives the netdevs of the graph, and what is at the host's stack. What did not change is taken from base.
+func (w *World) netdevs(base *datapath.Graph) (map[string]*datapath.Netdev, *datapath.Host) {
 	g := &datapath.Graph{Netdevs: map[string]*datapath.Netdev{}}
-	for name, chain := range w.Chains {
-		ids, _ := w.ChainIDs(chain)
-		w.addNetdev(g, name).Tcubes = ids
-	}
+	w.addChains(g)
 	for _, rec := range w.AllRunning() {
 		for _, p := range rec.Ports {
 			if p.Peer == "" || strings.Contains(p.Peer, ":") {
@@ -189,5 +186,8 @@ func (w *World) netdevs(base *datapath.Graph) map[string]*datapath.Netdev {
 			g.Netdevs[name] = was
 		}
 	}
-	return g.Netdevs
+	if g.Host.Same(base.Host) {
+		g.Host = base.Host
+	}
+	return g.Netdevs, g.Host
 }

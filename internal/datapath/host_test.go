@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Transparent cubes between the netdevs and the host's stack. The stack of these tests is a Linux bridge: what it forwards
+// has passed them on the way in and on the way out.
+
+package datapath
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/netns"
+)
+
+// atHost are the settings of cubes at the host's stack.
+var atHost = []setting{settings[0], settings[1], settings[2], settings[6], {typ: cube.TypeTC, mode: ModeInline, clsact: true, old: true}}
+
+// bridged makes hosts whose netdevs are in a Linux bridge.
+func (b *bench) bridged(names ...string) []*netns.Node {
+	b.t.Helper()
+	var out []*netns.Node
+	for _, name := range names {
+		out = append(out, b.lab.Host(name, ""))
+		b.lab.Run("ip", "link", "set", "dev", name, "master", "bridge")
+	}
+	return out
+}
+
+// stack puts cubes at the host's stack, on some netdevs.
+func (b *bench) stack(cubes []CubeID, netdevs ...string) {
+	b.t.Helper()
+	b.g.Host = &Host{Tcubes: cubes}
+	for _, name := range netdevs {
+		b.must(func() error {
+			index, err := ifindex(name)
+			b.g.Host.Netdevs = append(b.g.Host.Netdevs, HostNetdev{Index: index, Name: name})
+			return err
+		})
+	}
+}
+
+// attached returns the programs at the hooks of a netdev: on the way in, and out.
+func (b *bench) attached(name string) string {
+	b.t.Helper()
+	var all [2][]ebpf.ProgramID
+	b.must(func() error {
+		dev, err := netlink.LinkByName(name)
+		if err != nil {
+			return err
+		}
+		for i, at := range []ebpf.AttachType{ebpf.AttachTCXIngress, ebpf.AttachTCXEgress} {
+			if all[i], err = netns.TCPrograms(dev, at); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return fmt.Sprint(all)
+}
+
+func newBridge(b *bench) {
+	b.t.Helper()
+	b.lab.Run("ip", "link", "add", "name", "bridge", "type", "bridge", "forward_delay", "0")
+	b.lab.Run("ip", "link", "set", "dev", "bridge", "up")
+}
+
+func TestCubesAtTheHostsStackAreNextToIt(t *testing.T) {
+	in(t, atHost, func(t *testing.T, b *bench) {
+		newBridge(b)
+		hosts := b.bridged("a", "z")
+		host, onA, onZ := b.gates("ab"), b.gates("xy"), b.gates("12")
+		check := func(when, want string) {
+			t.Helper()
+			if got := marks(b.passes(hosts[0], hosts[1], frame(""))); got != want {
+				t.Errorf("%s: %q, want %q", when, got, want)
+			}
+		}
+		b.commit()
+		check("before", "")
+		b.stack(host, "a", "z")
+		b.commit()
+		check("cubes at the host only", "abba")
+		b.netdev("a").Tcubes, b.netdev("z").Tcubes = onA, onZ
+		b.commit()
+		check("netdevs get cubes, too", "xyabba21")
+		b.restart()
+		check("a restart", "xyabba21")
+		b.g.Host = nil
+		b.commit()
+		check("none at the host", "xy21")
+		b.stack(host[:1], "a")
+		b.commit()
+		check("one, on one netdev, where there are others", "xya21")
+		b.g.Netdevs["a"].Tcubes, b.g.Netdevs["z"].Tcubes = nil, nil
+		b.stack(host, "a", "z")
+		b.commit()
+		check("all cubes of netdevs leave", "abba")
+		b.g.Host = nil
+		b.commit()
+		for _, name := range []string{"a", "z"} {
+			if got := b.attached(name); got != "[[] []]" {
+				t.Errorf("programs that stay on %s: %s", name, got)
+			}
+		}
+	})
+}
+
+// TestNetdevsComeAndGoAtTheHostsStack: another netdev needs no other program.
+func TestNetdevsComeAndGoAtTheHostsStack(t *testing.T) {
+	in(t, atHost, func(t *testing.T, b *bench) {
+		newBridge(b)
+		hosts := b.bridged("a", "z")
+		host := b.gates("ab")
+		b.stack(host, "a")
+		b.commit()
+		if got := marks(b.passes(hosts[0], hosts[1], frame(""))); got != "ab" {
+			t.Errorf("from a netdev of theirs to another one: %q, want ab", got)
+		}
+		was := b.gen(b.g.Cubes[host[0]])
+		b.stack(host, "a", "z")
+		b.commit()
+		if got := marks(b.passes(hosts[0], hosts[1], frame(""))); got != "abba" {
+			t.Errorf("from and to netdevs of theirs: %q, want abba", got)
+		}
+		if b.gen(b.g.Cubes[host[0]]) != was {
+			t.Error("another netdev has changed the programs")
+		}
+		drops := b.g.Cubes[host[1]]
+		drops.Constants = map[string]any{"letter": uint32('b'), "what_in": uint32(1)}
+		b.commit()
+		b.send(hosts[0], frame(""))
+		b.eventually(drops, "unspecified", 1)
+	})
+}
+
+// TestOnlyTCIsAtTheHostsStack: the daemon refuses other cubes before, with more to say.
+func TestOnlyTCIsAtTheHostsStack(t *testing.T) {
+	in(t, settings[3:4], func(t *testing.T, b *bench) {
+		b.stack(b.gates("a"))
+		b.must(func() error {
+			if err := b.tryCommit(); err == nil {
+				t.Error("a cube at XDP is at the host's stack")
+			}
+			return nil
+		})
+	})
+}

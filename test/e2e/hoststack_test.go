@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Cubes at the host's stack get the packets of all netdevs.
+
+package e2e
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/test/netns"
+)
+
+// TestAFirewallAtTheHostsStack protects the host and the networks behind it on all netdevs: those that exist, and one that
+// comes later. It goes on without a daemon, and answers what it rejects by the netdev that it came from.
+func TestAFirewallAtTheHostsStack(t *testing.T) {
+	t.Parallel()
+	d := start(t)
+	lan, wan := d.lab.Host("lan0", "10.0.0.2/24"), d.lab.Host("wan0", "203.0.113.2/24")
+	d.lab.Run("ip", "addr", "add", "10.0.0.1/24", "dev", "lan0")
+	d.lab.Run("ip", "addr", "add", "203.0.113.1/24", "dev", "wan0")
+	d.lab.Run("sysctl", "-qw", "net.ipv4.ip_forward=1")
+	lan.Run("ip", "route", "add", "default", "via", "10.0.0.1")
+	wan.Run("ip", "route", "add", "default", "via", "203.0.113.1")
+	wan.AnswerLines("203.0.113.2:7000", sender)
+	d.lab.AnswerLines("127.0.0.1:7001", sender)
+	lan.Reaches(t, patience, "203.0.113.2")
+
+	d.Do("firewall add fw1")
+	d.Do("attach fw1 host")
+	if got := d.Do("topology show host"); !strings.Contains(got, "ingress service chain: fw1 ---> stack") {
+		t.Errorf("topology show host:\n%s", got)
+	}
+	d.Do("fw1 chain INGRESS append src=10.0.0.0/24 l4proto=TCP dport=7000 action=ACCEPT")
+	d.Do("fw1 chain INGRESS append src=127.0.0.0/8 action=ACCEPT")
+	d.Do("fw1 chain INGRESS append l4proto=UDP action=REJECT")
+	d.Do("fw1 chain INGRESS set default=DROP")
+	c := connectTo(t, lan, "203.0.113.2:7000")
+	c.seenAs()
+	connectTo(t, &netns.Node{Namespace: d.lab.Namespace}, "127.0.0.1:7001").seenAs()
+	blocked := func(from *netns.Node, to string) {
+		t.Helper()
+		if err := from.Ping(to, netns.Brief); err == nil {
+			t.Errorf("a ping from %s reaches %s", from.Outer, to)
+		}
+	}
+	blocked(lan, "10.0.0.1")
+	blocked(wan, "10.0.0.2")
+	// The answer is not that of an open port, nor dropped on its way out.
+	d.Do("fw1 chain EGRESS append l4proto=ICMP action=DROP")
+	for _, host := range []*netns.Node{lan, wan} {
+		if err := rejected(host, "203.0.113.1:9"); err != nil {
+			t.Errorf("a datagram from %s: %v", host.Outer, err)
+		}
+	}
+
+	later := d.lab.Host("later0", "192.0.2.2/24")
+	d.lab.Run("ip", "addr", "add", "192.0.2.1/24", "dev", "later0")
+	netns.Eventually(t, patience, func() error { return rejected(later, "192.0.2.1:9") })
+	blocked(later, "192.0.2.1")
+	d.lab.Run("ip", "link", "del", "later0")
+
+	d.Kill9()
+	c.seenAs()
+	blocked(wan, "203.0.113.1")
+	d = d.machine.Start()
+	c.seenAs()
+	blocked(wan, "203.0.113.1")
+	if err := rejected(lan, "10.0.0.1:9"); err != nil {
+		t.Errorf("after a restart: %v", err)
+	}
+
+	d.Do("detach fw1 host")
+	lan.Reaches(t, patience, "10.0.0.1")
+	c.seenAs()
+}
+
+// TestCubesThatTheHostsStackDoesNotTake are refused, and change nothing.
+func TestCubesThatTheHostsStackDoesNotTake(t *testing.T) {
+	t.Parallel()
+	d := start(t)
+	host := d.lab.Host("veth1", "10.0.0.2/24")
+	d.lab.Run("ip", "addr", "add", "10.0.0.1/24", "dev", "veth1")
+	d.Do("firewall add fw1 type=XDP_SKB")
+	d.refuses("attach fw1 host", "only cubes of type TC can be attached to the host")
+	d.Do("simplebridge add br1")
+	d.refuses("attach br1 host", "br1 is not a transparent cube")
+	d.Do("firewall add fw2")
+	d.Do("attach fw2 host")
+	host.Reaches(t, patience, "10.0.0.1")
+}
+
+// rejected sends a datagram, which must be answered by the error "port unreachable".
+func rejected(from *netns.Node, to string) error {
+	return from.Do(func() error {
+		c, err := net.Dial("udp", to)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = c.Close() }()
+		if err := c.SetDeadline(time.Now().Add(answerTime)); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintln(c, "is anybody there?"); err != nil {
+			return err
+		}
+		if _, err := bufio.NewReader(c).ReadByte(); !errors.Is(err, unix.ECONNREFUSED) {
+			return fmt.Errorf("is answered by %w, want %w", err, unix.ECONNREFUSED)
+		}
+		return nil
+	})
+}
