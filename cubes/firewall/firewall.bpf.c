@@ -37,6 +37,8 @@ enum {
 	NAMED_LOG, /* LOG rules, for the same packets */
 };
 #define DIRECTIONS 2
+/* How many LOG rules a packet may match. */
+#define LOGS_MAX 16
 
 /* The result of a rule: its action, whether it has a limit, its chain, and the index of its counter. The actions have
  * the order of the model's. */
@@ -96,15 +98,12 @@ PCN_INLINE void count(const struct pcn_md *md, __u32 result)
 	pcn_count_rule(&counter, md->packet_len);
 }
 
-/* Counts the packet for the LOG rule that matches it, and reports it to the log, unless another rule has decided
- * before. */
+/* Counts the packet for a LOG rule that matches it, and reports it to the log. */
 PCN_GLOBAL int firewall_log(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
 			    const struct firewall_work *is PCN_NONNULL)
 {
 	__u32 result = is->logged.result;
 
-	if (is->logged.order > is->match.order)
-		return 0;
 	count(md, result);
 	return firewall_report(ctx, md, FIREWALL_LOGGED, result >> COUNTER_SHIFT,
 			       !!(result & EGRESS));
@@ -152,8 +151,14 @@ PCN_INLINE int judge(struct CTXTYPE *ctx, struct pcn_md *md, const struct pcn_fl
 	if (!is || !key || logs < 0)
 		return FIREWALL_TRUNCATED;
 	pcn_classify(key, &is->match, set);
-	if (logs && pcn_classify(key, &is->logged, set + LOG * DIRECTIONS))
+#pragma clang loop unroll(disable)
+	for (int i = 0; logs && i < LOGS_MAX; i++) {
+		if (!pcn_classify(key, &is->logged, set + LOG * DIRECTIONS) ||
+		    is->logged.order > is->match.order)
+			break;
 		firewall_log(ctx, md, is);
+		pcn_classify_after(key, &is->logged);
+	}
 	return firewall_apply(ctx, md, flow, is, set);
 }
 

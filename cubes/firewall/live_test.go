@@ -117,8 +117,9 @@ func TestPacketsAreLogged(t *testing.T) {
 	eachType(t, "", func(t *testing.T, p *peers) {
 		p.Action("fw chain INGRESS append", `{"dport":9,"action":"DROP"}`)
 		p.Action("fw chain INGRESS append", `{"src":"10.0.0.0/24","action":"LOG","description":"from the net"}`)
-		p.Action("fw chain INGRESS append", `{"action":"LOG","description":"never"}`)
+		p.Action("fw chain INGRESS append", `{"l4proto":"TCP","action":"LOG","description":"and TCP"}`)
 		p.Action("fw chain INGRESS append", `{"dport":8,"action":"DROP"}`)
+		p.Action("fw chain INGRESS append", `{"dport":8,"action":"LOG","description":"never"}`)
 		wires := p.Wires()
 		send := func(sport, dport uint16) []byte {
 			frame := pkt.Eth(macOut, macIn).IPv4(farIP, nearIP).UDP(sport, dport).Payload(30).Bytes()
@@ -132,7 +133,7 @@ func TestPacketsAreLogged(t *testing.T) {
 		line := `IN=f:p1 OUT= MAC=02:00:00:00:00:02:02:00:00:00:00:01:08:00 SRC=10.0.0.1 DST=10.0.0.2 LEN=58 TOS=0x00 PREC=0x00 TTL=64 ID=0 PROTO=UDP SPT=`
 		netns.Eventually(t, bpftest.Patience, func() error {
 			logs := p.Logs()
-			for _, want := range []string{line + "2 DPT=8 LEN=38", line + "3 DPT=7 LEN=38", "SPT=4 DPT=5 WINDOW=65535 RES=0x00 PSH SYN URGP=0", `"from the net"`} {
+			for _, want := range []string{line + "2 DPT=8 LEN=38", line + "3 DPT=7 LEN=38", "SPT=4 DPT=5 WINDOW=65535 RES=0x00 PSH SYN URGP=0", `"from the net"`, `"and TCP"`} {
 				if !strings.Contains(logs, want) {
 					return fmt.Errorf("the log lacks %s:\n%s", want, logs)
 				}
@@ -142,7 +143,7 @@ func TestPacketsAreLogged(t *testing.T) {
 		if logs := p.Logs(); strings.Contains(logs, "SPT=1 DPT=9") || strings.Contains(logs, "never") {
 			t.Errorf("too much is logged:\n%s", logs)
 		}
-		p.counted("INGRESS", "1 72", "3 198", "0 0", "1 72", "2 126")
+		p.counted("INGRESS", "1 72", "3 198", "1 54", "1 72", "0 0", "2 126")
 	})
 }
 

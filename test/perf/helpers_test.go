@@ -37,7 +37,7 @@ var unmeasured = []string{
 	// Measured in the forwarder, by the part "pbforwarder": what a search costs depends on the rules;
 	// the reader and the counter are part of it.
 	"pcn_classify_set", "pcn_classify_fields", "pcn_classify_read", "pcn_classify", "pcn_classify_packet",
-	"pcn_classify_key", "pcn_classify_key_of", "pcn_classify_state", "pcn_count_rule", "pcn_count_rule_packets",
+	"pcn_classify_after", "pcn_classify_key", "pcn_classify_key_of", "pcn_classify_state", "pcn_count_rule", "pcn_count_rule_packets",
 	// Measured by BenchmarkCost of package sketch: what they cost depends on the keys.
 	"pcn_hash_mix", "pcn_hash_words", "pcn_hash_address", "pcn_trailing_zeros",
 	"pcn_sketch_add", "pcn_sketch_rate", "pcn_sketch_distinct_add", "pcn_sketch_top_add",

@@ -35,11 +35,12 @@ struct pcn_classify_key {
 	__u64 left[4];
 	__u64 groups[4];
 	__u64 trees; /* internal: how many the set has */
+	__u64 from;  /* rules with a lower order do not match; see pcn_classify_after */
 };
 
 /* Internal: a key for each CPU. A change of the layout takes another name: its entries are not worth a
  * conversion, and one in use by the programs of the daemon before cannot have another size. */
-PCN_MAP_SHARED(classify, classify_work, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_classify_key,
+PCN_MAP_SHARED(classify, classify_keys, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_classify_key,
 	       1);
 
 /* Returns memory for the key of a packet, which stays as it is until the packet leaves the cube: on the
@@ -48,7 +49,7 @@ PCN_INLINE struct pcn_classify_key *pcn_classify_key(void)
 {
 	__u32 only = 0;
 
-	return bpf_map_lookup_elem(&classify_work, &only);
+	return bpf_map_lookup_elem(&classify_keys, &only);
 }
 
 /* Headers that rules match. EtherType and VLAN are always read, other headers only if a rule matches them. */
@@ -96,6 +97,7 @@ PCN_INLINE int pcn_classify_key_of(struct CTXTYPE *ctx, struct pcn_classify_key 
 	key->word[PCN_CLASSIFY_SRC_MAC] = 0;
 	key->word[PCN_CLASSIFY_DST_MAC] = 0;
 	key->word[PCN_CLASSIFY_MARK] = traffic_class;
+	key->from = 0;
 	pcn_classify_flow(key, flow);
 	if (fields & PCN_CLASSIFY_READ_MAC) {
 		struct ethhdr *eth = pcn_data(ctx);

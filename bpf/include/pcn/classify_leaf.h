@@ -22,6 +22,13 @@ PCN_INLINE __u64 pcn_classify_differs(const struct pcn_classify_rule *rule,
 	       (rule->sources - source) >> 63 | (rule->destinations - destination) >> 63;
 }
 
+/* Internal: 0 if the order of a rule is not before those that are wanted. */
+PCN_INLINE __u64 pcn_classify_early(const struct pcn_classify_rule *rule,
+				    const struct pcn_classify_key *key)
+{
+	return ((__u64)rule->order - key->from) >> 63;
+}
+
 /* Internal: 0 if the remaining words of a key match a rule. */
 PCN_INLINE __u64 pcn_classify_more_differs(const struct pcn_classify_more *m,
 					   const struct pcn_classify_more *n,
@@ -76,7 +83,8 @@ PCN_INLINE __u64 pcn_classify_misses(void *m, const struct pcn_classify_key *key
 {
 	/* Recompute what depends on the key each time: keeping it would use stack. */
 	asm volatile("" ::: "memory");
-	__u64 differs = pcn_classify_differs(pcn_classify_rule_at(m, reference), key);
+	const struct pcn_classify_rule *rule = pcn_classify_rule_at(m, reference);
+	__u64 differs = pcn_classify_differs(rule, key) | pcn_classify_early(rule, key);
 
 	if (differs || !(reference & PCN_CLASSIFY_LONG))
 		return differs;
@@ -168,7 +176,8 @@ PCN_INLINE __u32 pcn_classify_scan_short(void *m, const struct pcn_classify_key 
 				continue;
 			reference = leaf->rules >> PCN_CLASSIFY_REFERENCE * j;
 			asm volatile("" ::: "memory"); /* as in pcn_classify_misses */
-			if (!pcn_classify_differs(pcn_classify_rule_at(m, reference), key))
+			const struct pcn_classify_rule *rule = pcn_classify_rule_at(m, reference);
+			if (!(pcn_classify_differs(rule, key) | pcn_classify_early(rule, key)))
 				goto candidate;
 		}
 		at = leaf->next;

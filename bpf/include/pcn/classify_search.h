@@ -136,6 +136,14 @@ PCN_GLOBAL int pcn_classify(struct pcn_classify_key *key PCN_NONNULL,
 	return pcn_classify_search(key, match, bpf_map_lookup_elem(&classify_sets, &set));
 }
 
+/* Makes the next search for a key begin after a match: for rules that do not decide, but count or log. The search of a set
+ * goes on as long as it finds rules. */
+PCN_INLINE void pcn_classify_after(struct pcn_classify_key *key,
+				   const struct pcn_classify_match *match)
+{
+	key->from = (__u64)match->order + 1;
+}
+
 /* Internal: pcn_classify_packet, with what the key has of the metadata. The key is not its own, so that the
  * verifier knows nothing of it, and checks the search once. */
 PCN_GLOBAL int pcn_classify_both(struct CTXTYPE *ctx, struct pcn_classify_key *key PCN_NONNULL,
