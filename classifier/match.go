@@ -86,6 +86,12 @@ func (m *conditions) set(word int, value, mask uint64) {
 // InPort matches packets that entered at a port, by its index.
 func (m *Match) InPort(index uint16) { m.set(wordLink, uint64(index)<<48, 0xffff<<48) }
 
+// InPortBits matches packets by some bits of what is in the place of the port's index, where a cube without ports can have
+// something else.
+func (m *Match) InPortBits(value, mask uint16) {
+	m.set(wordLink, uint64(value&mask)<<48, uint64(mask)<<48)
+}
+
 // VLAN matches packets by the id of their outer tag.
 func (m *Match) VLAN(id uint16) { m.set(wordLink, uint64(id)<<32, 0xffff<<32) }
 

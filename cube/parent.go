@@ -4,6 +4,7 @@ package cube
 
 import (
 	"encoding/json"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -12,7 +13,7 @@ import (
 // Parent is the port or netdev that a transparent cube is attached to, with the parameters that the cube inherits. The
 // zero value is for a cube that is not attached. It must not be modified.
 type Parent struct {
-	// Name is "cube:port", the name of a netdev, or "host": then no other member is set.
+	// Name is "cube:port", the name of a netdev, or "host": then only Netdevs is set, too.
 	Name string
 	// Cube and Port are the two parts of the name of a port.
 	Cube, Port string
@@ -28,6 +29,8 @@ type Parent struct {
 	Addresses []netip.Prefix
 	// MTU is the leaf `mtu` of the port or, if it has none, that of the netdev; 0 is unknown.
 	MTU int
+	// Netdevs are the names of the netdevs by interface index, if the cube is at the host's stack. The map is not changed.
+	Netdevs map[int]string
 	// Leaves is the port's configuration with defaults, an object of its model; nil for a netdev.
 	Leaves json.RawMessage
 }
@@ -46,5 +49,5 @@ func (p Parent) Leaf(name string, value any) bool {
 // Equal reports whether two Parents are the same.
 func (p Parent) Equal(q Parent) bool {
 	return p.Name == q.Name && p.Peer == q.Peer && p.Netdev == q.Netdev && p.Index == q.Index && p.MTU == q.MTU &&
-		slices.Equal(p.MAC, q.MAC) && slices.Equal(p.Addresses, q.Addresses) && slices.Equal(p.Leaves, q.Leaves)
+		maps.Equal(p.Netdevs, q.Netdevs) && slices.Equal(p.MAC, q.MAC) && slices.Equal(p.Addresses, q.Addresses) && slices.Equal(p.Leaves, q.Leaves)
 }

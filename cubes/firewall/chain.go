@@ -20,9 +20,9 @@ type rule struct {
 	counter uint32
 }
 
-// newRule checks a rule.
-func newRule(r *Rule) (*rule, error) {
-	match, err := r.match()
+// newRule checks a rule of a chain.
+func newRule(r *Rule, d Direction, x *interfaces) (*rule, error) {
+	match, err := r.match(d, x)
 	if err != nil {
 		return nil, err
 	}
@@ -115,6 +115,16 @@ func (c chain) with(gone map[uint32]bool, fresh []*rule) chain {
 		}
 	}
 	return append(out, fresh...)
+}
+
+// namesInterfaces returns 1 if a rule of the chain names an interface.
+func (c chain) namesInterfaces() uint32 {
+	for _, r := range c {
+		if len(r.is.interfaces()) > 0 {
+			return 1
+		}
+	}
+	return 0
 }
 
 // logs returns 1 if the chain has LOG rules.

@@ -67,7 +67,7 @@ func (f *firewall) newChange(c cube.ChangeOf[Config]) (*change, error) {
 		of[d] = append(of[d], r)
 	}
 	for d := range directions {
-		if err := n.chains[d].prepare(f.chains[d], of[d]); err != nil {
+		if err := n.chains[d].prepare(f.chains[d], of[d], d, f.interfaces); err != nil {
 			return nil, fmt.Errorf("chain %s: %w", d, err)
 		}
 		if err := n.prepareSets(d); err != nil {
@@ -78,7 +78,7 @@ func (f *firewall) newChange(c cube.ChangeOf[Config]) (*change, error) {
 }
 
 // prepare computes the chain after changes of its rules.
-func (c *chainChange) prepare(is chain, changes []cube.Changed[Rule]) error {
+func (c *chainChange) prepare(is chain, changes []cube.Changed[Rule], d Direction, x *interfaces) error {
 	c.was, c.gone, c.next = map[*rule]*rule{}, map[uint32]bool{}, is
 	if len(changes) == 0 {
 		return nil
@@ -93,7 +93,7 @@ func (c *chainChange) prepare(is chain, changes []cube.Changed[Rule]) error {
 			c.removed = append(c.removed, was)
 			continue
 		}
-		fresh, err := newRule(r.New)
+		fresh, err := newRule(r.New, d, x)
 		if err != nil {
 			return c.failed(is, changes, r.New, err)
 		}
@@ -169,6 +169,9 @@ func (n *change) commit() (undo func() error, err error) {
 	if err := f.open(n.config); err != nil {
 		return nil, err
 	}
+	if err := n.adopt(); err != nil {
+		return nil, err
+	}
 	chains, defaults := f.chains, f.defaults
 	n.undone.Push(func() error { f.config, f.chains, f.defaults = n.was, chains, defaults; return nil })
 	for d := range directions {
@@ -176,6 +179,11 @@ func (n *change) commit() (undo func() error, err error) {
 			return nil, errors.Join(err, n.undone.Run())
 		}
 	}
+	undoInterfaces, err := f.interfaces.write()
+	if err != nil {
+		return nil, errors.Join(err, n.undone.Run())
+	}
+	n.undone.Push(undoInterfaces)
 	for _, r := range n.results {
 		r.to.SetResult(r.of.result(r.in))
 	}
@@ -186,13 +194,37 @@ func (n *change) commit() (undo func() error, err error) {
 	}
 	for d := range directions {
 		f.chains[d] = n.chains[d].next
-		state := chainState{resultOf(n.config.defaultOf(d), d, f.defaults[d]), f.chains[d].logs()}
+		state := chainState{resultOf(n.config.defaultOf(d), d, f.defaults[d]), f.chains[d].logs(), f.chains[d].namesInterfaces()}
 		if err := cube.Carry([]cube.Step{table.Put(f.states, uint32(d), state)}, &n.undone); err != nil {
 			return nil, errors.Join(err, n.undone.Run())
 		}
 	}
 	f.config = n.config
 	return n.undone.Run, nil
+}
+
+// adopt makes rules compare the numbers that an earlier daemon has given to interfaces: packets are compared with its rules
+// until these are in use.
+func (n *change) adopt() error {
+	if !n.created {
+		return nil
+	}
+	changed, err := n.f.interfaces.adopt()
+	if err != nil || !changed {
+		return err
+	}
+	n.plans, n.results = nil, nil
+	for d := range directions {
+		for _, r := range n.chains[d].next {
+			if r.match, err = r.is.match(d, n.f.interfaces); err != nil {
+				return err
+			}
+		}
+		if err := n.prepareSets(d); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // commitChain gives the new rules of a chain their counters and limits.
@@ -282,6 +314,11 @@ func (n *change) free() (undo func() error, err error) {
 		}
 		errs = append(errs, f.counters[d].Free(freed), f.counters[d].Abandon())
 	}
+	used := map[string]bool{}
+	for d := range directions {
+		f.chains[d].names(used)
+	}
+	errs = append(errs, f.interfaces.forget(used))
 	return nil, errors.Join(errs...)
 }
 

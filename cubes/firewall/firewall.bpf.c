@@ -53,10 +53,38 @@ enum { DROP, ACCEPT, REJECT };
 #define NEIGHBOUR_DISCOVERY 0x80
 
 struct firewall_chain {
-	__u32 result; /* of the default, like that of a rule */
-	__u32 logs;   /* whether there are LOG rules */
+	__u32 result;	  /* of the default, like that of a rule */
+	__u32 logs;	  /* whether there are LOG rules */
+	__u32 interfaces; /* whether a rule names an interface */
 };
 PCN_MAP(chains, BPF_MAP_TYPE_ARRAY, __u32, struct firewall_chain, DIRECTIONS);
+
+/* The numbers of netdevs that rules name, by interface index. */
+struct firewall_interface {
+	__u32 number;
+	char name[16];
+};
+PCN_MAP(interfaces, BPF_MAP_TYPE_HASH, __u32, struct firewall_interface, 4096);
+
+/* The number of a netdev, 0 if no rule names it. */
+PCN_INLINE __u32 number_of(__u32 ifindex)
+{
+	const struct firewall_interface *i = bpf_map_lookup_elem(&interfaces, &ifindex);
+
+	return i ? i->number & 0xff : 0;
+}
+
+/* The netdevs of a packet as rules compare them: where it was received, and where it is sent. */
+PCN_INLINE __u32 netdevs_of(struct CTXTYPE *ctx, __u32 out)
+{
+#ifdef PCN_TC
+	if (out)
+		return number_of(ctx->ingress_ifindex) << 8 | number_of(ctx->ifindex);
+	return number_of(ctx->ifindex) << 8;
+#else
+	return out ? 0 : number_of(ctx->ingress_ifindex) << 8;
+#endif
+}
 
 /* What the rules say about a packet; in a map, as a search leaves little stack. */
 struct firewall_work {
@@ -76,7 +104,7 @@ PCN_INLINE __u32 set_of(const struct pcn_md *md, __u32 which, __u32 out)
 PCN_GLOBAL int firewall_key(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
 			    const struct pcn_flow *flow PCN_NONNULL, __u32 set, __u32 state)
 {
-	__u32 out = set & 1, fields = pcn_classify_fields(set), logs = 0;
+	__u32 out = set & 1, fields = pcn_classify_fields(set), logs = 0, netdevs = 0;
 	const struct firewall_chain *chain = bpf_map_lookup_elem(&chains, &out);
 	struct pcn_classify_key *key = pcn_classify_key();
 
@@ -84,7 +112,9 @@ PCN_GLOBAL int firewall_key(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
 		fields |= pcn_classify_fields(set + LOG * DIRECTIONS);
 		logs = 1;
 	}
-	if (!key || pcn_classify_key_of(ctx, key, flow, fields, 0, md->traffic_class))
+	if (chain && chain->interfaces)
+		netdevs = netdevs_of(ctx, out);
+	if (!key || pcn_classify_key_of(ctx, key, flow, fields, netdevs, md->traffic_class))
 		return -1;
 	pcn_classify_state(key, state);
 	return logs;

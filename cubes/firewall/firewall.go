@@ -32,7 +32,7 @@ func init() {
 }
 
 // chainState is struct firewall_chain.
-type chainState struct{ Result, Logs uint32 }
+type chainState struct{ Result, Logs, Interfaces uint32 }
 
 type firewall struct {
 	env cube.Env
@@ -48,12 +48,13 @@ type firewall struct {
 	limits      table.Table[uint32, limit]
 	buckets     table.Table[uint32, uint64]
 	connections *conns.Table
+	interfaces  *interfaces
 	parent      string
 }
 
 func newFirewall(env cube.Env) *firewall {
 	f := &firewall{env: env, states: table.New[uint32, chainState](env, "chains"),
-		limits: table.New[uint32, limit](env, "limits"), buckets: table.New[uint32, uint64](env, "rule_buckets")}
+		limits: table.New[uint32, limit](env, "limits"), buckets: table.New[uint32, uint64](env, "rule_buckets"), interfaces: newInterfaces(env)}
 	for d := range directions {
 		f.counters[d] = counter.NewRules(env, uint32(d))
 		for set := range sets {
@@ -179,8 +180,13 @@ func (f *firewall) sweep() {
 	}
 }
 
-// parentChanged remembers where the cube is attached, for the log of packets.
-func (f *firewall) parentChanged(p cube.Parent) { f.parent = p.Name }
+// parentChanged takes over where the cube is attached, and which netdevs there are.
+func (f *firewall) parentChanged(p cube.Parent) {
+	f.parent = p.Name
+	if err := f.interfaces.follow(p.Netdevs); err != nil {
+		f.env.Logger().Error("rules do not match by interface", "error", err)
+	}
+}
 
 // deleted removes the connections, which are in a table of all cubes.
 func (f *firewall) deleted() {

@@ -5,9 +5,9 @@ package firewall
 // Reports of packets from the program: the log, and answers to rejected packets.
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
-	"net"
 	"strconv"
 
 	"github.com/polycube/polycube/cube"
@@ -76,11 +76,7 @@ func (f *firewall) place(is *report) string {
 	if f.parent != hostStack {
 		return f.parent
 	}
-	dev, err := net.InterfaceByIndex(int(is.Ifindex))
-	if err != nil {
-		return strconv.Itoa(int(is.Ifindex)) // it is gone
-	}
-	return dev.Name
+	return cmp.Or(f.interfaces.name(is.Ifindex), strconv.Itoa(int(is.Ifindex)))
 }
 
 // byCounter returns the rule with a counter, and its position.

@@ -55,10 +55,13 @@ type Fields struct {
 	DstMAC     *inet.MACMatch  `json:"dst_mac,omitempty"`
 	VLAN       *uint32         `json:"vlan,omitempty"`
 	EtherType  *inet.EtherType `json:"ethertype,omitempty"`
+	InIface    string          `json:"in-iface,omitempty"`
+	OutIface   string          `json:"out-iface,omitempty"`
 }
 
-func (f *Fields) conditions() conditions.List {
+func (f *Fields) conditions(x *interfaces) conditions.List {
 	return conditions.List{
+		conditions.Of("in-iface", x.condition(f.InIface, inShift, inMask)), conditions.Of("out-iface", x.condition(f.OutIface, outShift, outMask)),
 		conditions.VLAN("vlan", f.VLAN), conditions.EtherType("ethertype", f.EtherType),
 		conditions.SourceMAC("src_mac", f.SrcMAC), conditions.DestinationMAC("dst_mac", f.DstMAC),
 		conditions.Protocol("l4proto", f.L4Proto),
@@ -234,10 +237,13 @@ func (f *Fields) isNeighbourDiscovery() bool {
 	return f.ICMPv6Type != nil && f.ICMPv6Type.Type >= 133 && f.ICMPv6Type.Type <= 137
 }
 
-// match returns the conditions of the rule, without what only concerns one set of rules.
-func (r *RuleFields) match() (m classifier.Match, err error) {
-	if err := conditions.Match(&m, r.conditions(), r.Not.conditions()); err != nil {
+// match returns the conditions of the rule in a chain, without what only concerns one set of rules.
+func (r *RuleFields) match(d Direction, x *interfaces) (m classifier.Match, err error) {
+	if err := conditions.Match(&m, r.conditions(x), r.Not.conditions(x)); err != nil {
 		return m, err
+	}
+	if d == Ingress && r.OutIface+r.Not.OutIface != "" {
+		return m, fmt.Errorf("out-iface: where packets of the chain INGRESS leave is not known yet; use the chain EGRESS: %w", cube.ErrInvalid)
 	}
 	if r.RejectWith != RejectDefault && *r.Action != Reject {
 		return m, fmt.Errorf("reject-with: the action is %s: %w", *r.Action, cube.ErrInvalid)

@@ -39,7 +39,7 @@ func TestAFirewallAtTheHostsStack(t *testing.T) {
 		t.Errorf("topology show host:\n%s", got)
 	}
 	d.Do("fw1 chain INGRESS append src=10.0.0.0/24 l4proto=TCP dport=7000 action=ACCEPT")
-	d.Do("fw1 chain INGRESS append src=127.0.0.0/8 action=ACCEPT")
+	d.Do("fw1 chain INGRESS append in-iface=lo action=ACCEPT")
 	d.Do("fw1 chain INGRESS append l4proto=UDP action=REJECT")
 	d.Do("fw1 chain INGRESS set default=DROP")
 	c := connectTo(t, lan, "203.0.113.2:7000")
@@ -80,6 +80,59 @@ func TestAFirewallAtTheHostsStack(t *testing.T) {
 	d.Do("detach fw1 host")
 	lan.Reaches(t, patience, "10.0.0.1")
 	c.seenAs()
+}
+
+// TestRulesKnowTheInterface: where packets are received and, for those that the host forwards, both netdevs; also when a
+// netdev is created anew, and after a restart.
+func TestRulesKnowTheInterface(t *testing.T) {
+	t.Parallel()
+	d := start(t)
+	lan, wan := d.lab.Host("lan0", "10.0.0.2/24"), d.lab.Host("wan0", "203.0.113.2/24")
+	d.lab.Run("ip", "addr", "add", "10.0.0.1/24", "dev", "lan0")
+	d.lab.Run("ip", "addr", "add", "203.0.113.1/24", "dev", "wan0")
+	d.lab.Run("sysctl", "-qw", "net.ipv4.ip_forward=1")
+	lan.Run("ip", "route", "add", "default", "via", "10.0.0.1")
+	wan.Run("ip", "route", "add", "default", "via", "203.0.113.1")
+	d.Do("firewall add fw1 accept-established=OFF")
+	d.Do("attach fw1 host")
+	pings := func(when string, from *netns.Node, to string, want bool) {
+		t.Helper()
+		if err := from.Ping(to, netns.Brief); (err == nil) != want {
+			t.Errorf("%s: a ping from %s to %s passes: %t, want %t", when, from.Outer, to, err == nil, want)
+		}
+	}
+	d.Do("fw1 chain INGRESS append in-iface=lan0 dport=9 action=DROP")
+	d.Do("fw1 chain INGRESS append in-iface=wan0 icmp_type=8 action=DROP")
+	d.Do("fw1 chain INGRESS rule 0 del") // the next daemon would number the interfaces in another way
+	for range 2 {
+		pings("received by wan0", wan, "203.0.113.1", false)
+		pings("received by lan0", lan, "10.0.0.1", true)
+		pings("answers are received by wan0", lan, "203.0.113.2", true)
+		d.Kill9()
+		d = d.machine.Start()
+	}
+	d.Do("fw1 chain INGRESS del")
+	d.Do("fw1 chain EGRESS append in-iface=lan0 out-iface=wan0 action=DROP")
+	pings("from lan0 to wan0", lan, "203.0.113.2", false)
+	pings("to the host's own address", lan, "203.0.113.1", true)
+	pings("answers of the host leave by wan0", wan, "203.0.113.1", true)
+	d.Do("fw1 chain EGRESS del")
+	d.Do("fw1 chain EGRESS append not.in-iface=lan0 out-iface=wan0 action=DROP")
+	pings("not from lan0 to wan0", lan, "203.0.113.2", true)
+	pings("answers of the host are received by none", wan, "203.0.113.1", false)
+	d.refuses("fw1 chain INGRESS append out-iface=wan0 action=DROP", "use the chain EGRESS")
+
+	d.lab.Run("ip", "link", "del", "wan0")
+	again := d.lab.Host("wan0", "203.0.113.2/24")
+	d.lab.Run("ip", "addr", "add", "203.0.113.1/24", "dev", "wan0")
+	netns.Eventually(t, patience, func() error {
+		if err := again.Ping("203.0.113.1", netns.Brief); err == nil {
+			return errors.New("a ping passes by the wan0 that was created anew")
+		}
+		return nil
+	})
+	d.Do("fw1 chain EGRESS del")
+	again.Reaches(t, patience, "203.0.113.1")
 }
 
 // TestCubesThatTheHostsStackDoesNotTake are refused, and change nothing.

@@ -5,6 +5,7 @@ package neighbours
 // What a transparent cube inherits from where it is attached.
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/polycube/polycube/cube"
@@ -33,7 +34,7 @@ func (n *Neighbours) inherit(w *unit.Snapshot, rec *world.Cube, h *parentNews) b
 			return false
 		}
 		if p.Netdev = at.Netdev; at.IsHost() {
-			p.Netdev = ""
+			p.Netdev, p.Netdevs = "", n.names()
 		}
 		if at.Netdev == "" {
 			from = w.Cubes[at.Cube]
@@ -44,13 +45,22 @@ func (n *Neighbours) inherit(w *unit.Snapshot, rec *world.Cube, h *parentNews) b
 		}
 	}
 	device := n.infos[p.Netdev]
-	if h.Name == p.Name && h.Netdev == p.Netdev && h.from == from && sameNetdev(h.device, device) {
+	if h.Name == p.Name && h.Netdev == p.Netdev && h.from == from && sameNetdev(h.device, device) && maps.Equal(h.Netdevs, p.Netdevs) {
 		return false
 	}
 	world.Fill(&p, from, device)
 	changed := !h.Equal(p)
 	h.Parent, h.from, h.device = p, from, device
 	return changed
+}
+
+// names are those of all netdevs, by interface index.
+func (n *Neighbours) names() map[int]string {
+	out := make(map[int]string, len(n.infos))
+	for name, info := range n.infos {
+		out[info.Index] = name
+	}
+	return out
 }
 
 // sameNetdev reports whether nothing that is inherited has changed.
