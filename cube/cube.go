@@ -8,6 +8,7 @@
 package cube
 
 import (
+	"context"
 	"io/fs"
 	"log/slog"
 	"time"
@@ -109,6 +110,9 @@ type ActionResult struct {
 	Output any
 	// Edits are applied to the configuration in the same transaction, then persisted.
 	Edits []Edit
+	// Rest, if set, is the part of the action that takes long. It is called after the transaction, while the daemon
+	// makes other changes, and not in turn with the functions of the instance (see Env.Do). It returns the output.
+	Rest func(ctx context.Context) (output any, err error)
 }
 
 // Edit is one change of configuration requested by an action.

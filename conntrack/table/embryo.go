@@ -77,13 +77,22 @@ func (y *embryos) read(n int) (Entry, uint32, bool) {
 	return e, status, atomic.AddUint32(&from.Status, 0) == status // also orders the reads before it, on arm64
 }
 
+// tries is how often the removal of a half-open connection is tried while packets change it.
+const tries = 8
+
 // remove ends the half-open connections that a filter selects, and returns their number. Programs reuse their memory.
 func (y *embryos) remove(selected func(*Entry) bool) int {
 	removed := 0
 	for n := range y.entries {
-		e, status, ok := y.read(n)
-		if ok && selected(&e) && atomic.CompareAndSwapUint32(&y.entries[n].Status, status, status&^embryoStatus|embryoDead) {
-			removed++
+		for range tries {
+			e, status, ok := y.read(n)
+			if ok && !selected(&e) || !ok && status == 0 {
+				break
+			}
+			if ok && atomic.CompareAndSwapUint32(&y.entries[n].Status, status, status&^embryoStatus|embryoDead) {
+				removed++
+				break
+			}
 		}
 	}
 	return removed

@@ -4,6 +4,7 @@ package table
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -158,6 +159,45 @@ func TestHalfOpenConnectionsExpireAndAreListed(t *testing.T) {
 	want("with another owner", 0, 0)
 	if n := l.HalfOpen(0); n != 1 {
 		t.Errorf("another zone has %d half-open connections, want 1", n)
+	}
+}
+
+// TestADeletionCountsWhatItSelects: half-open connections, and those of all parts of the table, but not those that programs
+// had ended.
+func TestADeletionCountsWhatItSelects(t *testing.T) {
+	l := newPacketLab(t, packetTC, 3*step)
+	l.v.Zone = 7
+	for n := range uint32(10) {
+		l.class("a SYN", segment(n, 1, conntrack.SYN, false), conntrack.New)
+		if n < 6 {
+			l.class("its answer", segment(n, 1, synAck, true), conntrack.Established)
+			l.class("the third", segment(n, 1, conntrack.ACK, false), conntrack.Established)
+		}
+	}
+	far := []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")}
+	for range 2*step/takes + 1 { // numbers of the first parts are taken
+		l.ring.spare = append(l.ring.spare, l.ring.take(takes)...)
+	}
+	l.ring.spare = l.ring.spare[2*step:]
+	for port := range uint16(5) {
+		e := Entry{State: conntrack.State{State: conntrack.Open}}
+		e.Key, _ = Between(netip.AddrPortFrom(far[0], port), netip.AddrPortFrom(far[1], 80), tcp, 7)
+		if added, err := l.Add(&e); !added || err != nil {
+			t.Fatal(added, err)
+		}
+		if port == 0 && !l.End(e.Key) {
+			t.Fatal("it is not ended")
+		}
+	}
+	d, steps := Deletion{Table: l.Table, Selects: func(e *Entry) bool { return e.Key.Zone == 7 }}, 0
+	for d.Next != 0 || steps == 0 {
+		if err := d.Step(); err != nil {
+			t.Fatal(err)
+		}
+		steps++
+	}
+	if d.Deleted != 4+6+4 || d.Collected != 1 || steps < 3 || l.Count(7) != 0 || l.HalfOpen(7) != 0 {
+		t.Errorf("%d deleted, %d collected in %d steps; %d are left, and %d half open", d.Deleted, d.Collected, steps, l.Count(7), l.HalfOpen(7))
 	}
 }
 

@@ -31,29 +31,53 @@ func (t *Table) Remove(selected func(*Entry) bool) (int, error) {
 // RemoveSome does that for a part of the table, from a cursor on: 0 to begin. It returns the cursor for the next part, 0 at
 // the end.
 func (t *Table) RemoveSome(cursor uint32, selected func(*Entry) bool) (removed int, next uint32, err error) {
+	d := Deletion{Table: t, Selects: selected, Next: cursor}
+	err = d.Step()
+	return d.Deleted + d.Collected, d.Next, err
+}
+
+// Deletion is a removal in steps.
+type Deletion struct {
+	Table *Table
+	// Selects is the filter.
+	Selects func(*Entry) bool
+	// Next is the cursor for the next part of the table: 0 to begin, and 0 at the end.
+	Next uint32
+	// Deleted is the number of connections that the filter has selected, Collected that of those that programs had ended.
+	Deleted, Collected int
+}
+
+// Step processes a part of the table.
+func (d *Deletion) Step() error {
+	t := d.Table
 	t.sweeping.Lock()
 	defer t.sweeping.Unlock()
-	if cursor <= 1 {
-		removed = t.young.remove(selected)
+	if d.Next <= 1 {
+		d.Deleted += t.young.remove(d.Selects)
 	}
 	var numbers []uint32
-	first, end := max(cursor, 1), min(max(cursor, 1)+step, uint32(len(t.entries.elem)*partEntries))
+	first, end := max(d.Next, 1), min(max(d.Next, 1)+step, uint32(len(t.entries.elem)*partEntries))
 	for n := first; n < end; n++ {
-		gone, connection := t.unlink(n, selected)
-		if connection {
-			removed++
+		was := t.unlink(n, d.Selects)
+		switch was {
+		case free:
+			continue
+		case open:
+			d.Deleted++
+		case ended:
+			d.Collected++
 		}
-		if gone {
-			numbers = append(numbers, n)
-		}
+		numbers = append(numbers, n)
 	}
+	var err error
 	if len(numbers) > 0 {
 		err = t.release(numbers)
 	}
-	if int(end) < len(t.entries.elem)*partEntries {
-		return removed, end, err
+	if d.Next = end; int(end) < len(t.entries.elem)*partEntries {
+		return err
 	}
-	return removed, 0, errors.Join(err, t.trim())
+	d.Next = 0
+	return errors.Join(err, t.trim())
 }
 
 // End ends the connection with a key, and returns false if there is none. A Remove makes its memory free.
@@ -138,21 +162,23 @@ func (t *Table) reopen(n uint32) bool {
 	return true
 }
 
-// unlink makes an entry unreachable for programs that begin after it, if it has ended or is selected. It returns whether
-// the entry is, and whether it was a connection.
-func (t *Table) unlink(n uint32, selected func(*Entry) bool) (gone, connection bool) {
+// unlink makes an entry unreachable for programs that begin after it, if it has ended or is selected. It returns the status
+// that the entry had, free if it stays.
+func (t *Table) unlink(n uint32, selected func(*Entry) bool) (was uint32) {
 	e := t.entry(n)
-	switch atomic.LoadUint32(&e.Status) {
+	switch was = atomic.LoadUint32(&e.Status); was {
 	case withdrawn:
-		return true, false // it is in no line
+		return was // it is in no line
 	case open:
 		if !selected(e) {
-			return false, false
+			return free
 		}
-		t.end(n)
+		if !t.end(n) {
+			was = ended
+		}
 	case ended:
 	default:
-		return false, false
+		return free
 	}
 	hash := t.control.hash(&e.Key)
 	word := wordOf(hash, n)
@@ -160,7 +186,7 @@ func (t *Table) unlink(n uint32, selected func(*Entry) bool) (gone, connection b
 	if first := t.line(lines, hash, 0); !first.remove(word) && t.line(lines, hash, 1).remove(word) {
 		atomic.AddUint32(&first.beyond, ^uint32(0))
 	}
-	return true, true
+	return was
 }
 
 // remove removes a word, and returns whether it was there.

@@ -2,7 +2,7 @@
 
 package firewall
 
-// The actions of a chain.
+// The actions of a chain, and the deletion of sessions.
 
 import (
 	"context"
@@ -13,11 +13,15 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/polycube/polycube/conntrack/session"
 	"github.com/polycube/polycube/cube"
 )
 
-// Action runs an action of a chain.
+// Action runs an action: delete-sessions, or one of a chain.
 func (f *firewall) Action(_ context.Context, path []string, input json.RawMessage) (cube.ActionResult, error) {
+	if len(path) == 1 && path[0] == "delete-sessions" {
+		return session.DeleteOfZone(f.env, f.connections, f.env.Instance(), input)
+	}
 	if len(path) != 3 || path[0] != "chain" {
 		return cube.ActionResult{}, fmt.Errorf("action %s: %w", strings.Join(path, " "), cube.ErrNotFound)
 	}

@@ -158,6 +158,48 @@ func TestConnectionsAreTracked(t *testing.T) {
 	})
 }
 
+func TestSessionsAreDeletedByConditions(t *testing.T) {
+	bpftest.Each(t, hosts, func(t *testing.T, l *bpftest.Lab) {
+		g := guard(t, l, `{"chain":[{"name":"INGRESS","default":"DROP"}]}`)
+		ports := []uint16{1, 2, 3, 4, 5, 6}
+		for _, port := range ports {
+			g.out("UDP", udp(inside, outside, port, 53), "")
+			if port > 2 {
+				g.in("its reply", udp(outside, inside, 53, port), "")
+			}
+		}
+		g.out("UDP to another port", udp(inside, outside, 9, 54), "")
+		g.out("UDP from another host", udp("10.0.0.2", outside, 9, 53), "")
+		g.out("a SYN", tcp(inside, outside, 1000, 80, pkt.TCPFlags{SYN: true, Seq: 1000}), "")
+		for _, c := range []struct {
+			conditions string
+			deleted    int
+		}{
+			{`{"src":"192.0.2.0/24"}`, 0},
+			{`{"src":"10.0.0.2","dport":54}`, 0},
+			{`{"l4proto":"TCP","state":"ESTABLISHED"}`, 0},
+			{`{"dst":"10.0.0.0/8"}`, 0},
+			{`{"sport":3}`, 1},
+			{`{"dport":53,"state":"NEW"}`, 3},
+			{`{"dport":53,"state":"NEW"}`, 0},
+			{`{"state":"SYN_SENT"}`, 1},
+			{`{"src":"10.0.0.0/8","dst":"192.0.2.0/24","l4proto":17,"sport":4,"dport":53,"state":"ESTABLISHED"}`, 1},
+			{``, 3},
+		} {
+			if got, want := g.Action("fw delete-sessions", c.conditions), fmt.Sprintf(`{"deleted":%d}`, c.deleted); got != want {
+				t.Errorf("conditions %s: %s, want %s", c.conditions, got, want)
+			}
+			if c.deleted == 1 && strings.Contains(c.conditions, `"sport":3`) {
+				g.in("a reply of a deleted session", udp(outside, inside, 53, 3), "default")
+				g.in("a reply of another one", udp(outside, inside, 53, 4), "")
+			}
+		}
+		if _, err := g.TryAction("fw delete-sessions", `{"state":"OPEN"}`); err == nil {
+			t.Error("a state that does not exist is accepted")
+		}
+	})
+}
+
 func TestOtherPacketsPassUnlessARuleNamesThem(t *testing.T) {
 	arp := pkt.Eth(macOut, pkt.Broadcast).ARPRequest(macOut, outside, inside).Bytes()
 	six := pkt.Eth(macOut, macIn).IPv6("2001:db8::1", "2001:db8::2").UDP(1, 2).Bytes()

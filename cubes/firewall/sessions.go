@@ -25,8 +25,8 @@ const sessionTable = "session-table"
 // shownWhole is the maximum number of sessions shown when the whole cube is read.
 const shownWhole = 1000
 
-// session is an entry of the list.
-type session struct {
+// listed is an entry of the list.
+type listed struct {
 	Src     netip.Addr `json:"src"`
 	Dst     netip.Addr `json:"dst"`
 	L4Proto string     `json:"l4proto"`
@@ -43,7 +43,7 @@ func (f *firewall) show(e *conns.Entry, now time.Duration) (json.RawMessage, err
 	idle := e.Idle(now)
 	timeouts := f.config.Timeout.timeouts()
 	left := max(0, timeouts.Of(&e.State)-idle)
-	raw, err := json.Marshal(session{
+	raw, err := json.Marshal(listed{
 		Src: e.Key.Address[from].Addr(), Dst: e.Key.Address[1-from].Addr(), L4Proto: inet.Protocol(e.Key.Protocol).String(),
 		SPort: e.Key.Port[from].Number(), DPort: e.Key.Port[1-from].Number(),
 		State: e.State.State.String(), ETA: seconds(left), Age: seconds(idle),

@@ -2,16 +2,20 @@
 
 package nat
 
-// The model's actions: appending rules, and switching masquerade.
+// The model's actions: appending rules, switching masquerade, and deleting sessions.
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"strconv"
 	"strings"
 
+	ctsession "github.com/polycube/polycube/conntrack/session"
+	conns "github.com/polycube/polycube/conntrack/table"
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/inet"
 )
 
 // Action runs the actions of the model.
@@ -31,6 +35,8 @@ func (n *nat) Action(_ context.Context, path []string, input json.RawMessage) (c
 		return switchMasquerade(true), nil
 	case "rule masquerade disable":
 		return switchMasquerade(false), nil
+	case "delete-sessions":
+		return n.deleteSessions(input)
 	}
 	return cube.ActionResult{}, fmt.Errorf("action %s: %w", words, cube.ErrNotFound)
 }
@@ -59,4 +65,57 @@ func appendRule[E any](list string, entries map[uint32]E, input json.RawMessage)
 	}
 	return cube.ActionResult{Output: map[string]uint32{"id": id},
 		Edits: []cube.Edit{{Path: []string{"rule", list, "entry", strconv.FormatUint(uint64(id), 10)}, Value: value}}}, nil
+}
+
+// conditions is the input of `delete-sessions`.
+type conditions struct {
+	InternalSrc   *inet.Prefix `json:"internal-src"`
+	InternalDst   *inet.Prefix `json:"internal-dst"`
+	InternalSport *uint16      `json:"internal-sport"`
+	InternalDport *uint16      `json:"internal-dport"`
+	Proto         string       `json:"proto"`
+	State         string       `json:"state"`
+}
+
+// filter returns the filter for sessions as seen from behind the NAT.
+func (c *conditions) filter() (*ctsession.Filter, error) {
+	f := &ctsession.Filter{Src: c.InternalSrc, Dst: c.InternalDst, SPort: c.InternalSport, DPort: c.InternalDport, State: c.State}
+	if c.Proto == "" {
+		return f, nil
+	}
+	proto, ok := protocols.Parse(strings.ToLower(c.Proto))
+	if !ok {
+		return nil, fmt.Errorf("protocol %.20q: %w", c.Proto, cube.ErrInvalid)
+	}
+	f.L4Proto = &proto
+	return f, nil
+}
+
+// deleteSessions ends some sessions: packets from outside are stopped first. A sweep ends the mappings that were theirs.
+func (n *nat) deleteSessions(input json.RawMessage) (cube.ActionResult, error) {
+	var c conditions
+	if len(input) > 0 {
+		if err := json.Unmarshal(input, &c); err != nil {
+			return cube.ActionResult{}, fmt.Errorf("decode the conditions: %w", err)
+		}
+	}
+	f, err := c.filter()
+	if err != nil {
+		return cube.ActionResult{}, err
+	}
+	selects := func(e *conns.Entry) bool {
+		is := sessionOf(e)
+		if is.is(flagMapping) || is.Key.Zone&zoneOutside != 0 {
+			return false
+		}
+		is.adopt()
+		internal, remote := is.internal(), is.remote()
+		if !f.Selects(ctsession.Session{Src: netip.AddrPortFrom(internal.addr, internal.port), Dst: netip.AddrPortFrom(remote.addr, remote.port),
+			Protocol: is.Key.Proto, State: stateOf(&is.Progress)}) {
+			return false
+		}
+		n.end(is)
+		return true
+	}
+	return ctsession.Delete(n.env, n.tables.sessions, selects, n.sweep.sweepNow), nil
 }

@@ -67,6 +67,12 @@ func TestAMillionSessions(t *testing.T) {
 		t.Error("reading them takes more than 100 MB")
 	}
 	began = time.Now()
+	if got := l.Action("n delete-sessions", `{"internal-src":"10.0.0.0/17"}`); got != `{"deleted":508480}` {
+		t.Errorf("deletion by a condition: %s", got)
+	}
+	runtime.ReadMemStats(&after)
+	t.Logf("those of a prefix were deleted in %v, the heap has %d MB", time.Since(began), after.HeapAlloc>>20)
+	began = time.Now()
 	l.Set("DELETE", "n natting-table", "")
 	t.Logf("they were deleted in %v", time.Since(began))
 	wantSessions(t, tablesOf(t, l), 0, 0)

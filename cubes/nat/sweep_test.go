@@ -187,6 +187,46 @@ func TestAgedSessionsGo(t *testing.T) {
 	}
 }
 
+// TestSessionsAreDeletedByConditions: with what is seen of them outside, and mappings that no session uses any more.
+func TestSessionsAreDeletedByConditions(t *testing.T) {
+	t.Parallel()
+	l := bpftest.New(t, bpftest.Options{Hosts: 1})
+	l.Create("nat", "n", someRules)
+	tables := tablesOf(t, l)
+	for i := range 4 {
+		p := planted{proto: unix.IPPROTO_TCP, rule: 1, internal: fmt.Sprintf("10.0.0.%d:1000", i+1), remote: "198.51.100.1:80", external: fmt.Sprintf("203.0.113.1:%d", 2000+i)}
+		if i < 2 {
+			p.talk = both
+		}
+		plant(t, tables, p)
+	}
+	plant(t, tables, planted{proto: unix.IPPROTO_UDP, rule: 2, internal: "[fd00::1]:1", remote: "[2001:db8:1::1]:1", external: "[2001:db8::1]:1"})
+	mapped := planted{proto: unix.IPPROTO_UDP, rule: 1, internal: "10.0.0.9:53", remote: "198.51.100.1:53", external: "203.0.113.1:53", mapped: true}
+	plant(t, tables, mapped)
+	mapped.mapped, mapped.mapping = false, true
+	plant(t, tables, mapped)
+	wantSessions(t, tables, 7, 6)
+	for _, c := range []struct {
+		conditions               string
+		deleted, inside, outside int
+	}{
+		{`{"internal-src":"10.0.0.1","internal-dport":81}`, 0, 7, 6},
+		{`{"internal-dst":"10.0.0.0/8"}`, 0, 7, 6},
+		{`{"proto":"tcp","state":"established"}`, 2, 5, 4},
+		{`{"internal-src":"fd00::/16"}`, 1, 4, 3},
+		{`{"internal-src":"10.0.0.0/8","internal-sport":53}`, 1, 2, 2},
+		{``, 2, 0, 0},
+	} {
+		if got, want := l.Action("n delete-sessions", c.conditions), fmt.Sprintf(`{"deleted":%d}`, c.deleted); got != want {
+			t.Errorf("conditions %s: %s, want %s", c.conditions, got, want)
+		}
+		wantSessions(t, tables, c.inside, c.outside)
+	}
+	if _, err := l.TryAction("n delete-sessions", `{"proto":"nope"}`); err == nil {
+		t.Error("a protocol that does not exist is accepted")
+	}
+}
+
 // TestSessionsGoWithTheirRule: and if its translation changes, but no others.
 func TestSessionsGoWithTheirRule(t *testing.T) {
 	t.Parallel()

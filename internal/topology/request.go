@@ -186,27 +186,56 @@ func (m *Manager) forgetBroken(b *world.Broken) {
 
 // Action runs one of the model's actions; the changes of configuration that it asks for are part of the transaction.
 func (m *Manager) Action(ctx context.Context, serviceName, name string, path yang.Path, body []byte) (json.RawMessage, error) {
-	var output json.RawMessage
+	var act action
 	words := areWords(ctx)
 	err := m.transact(ctx, func(t *editing) error {
 		_, u, err := t.next.Find(serviceName, name)
 		if err != nil {
 			return err
 		}
-		output, err = t.act(u, path, body, words)
+		act, err = t.act(u, path, body, words)
 		return err
 	})
-	return output, err
+	if err != nil || act.rest == nil {
+		return act.output, err
+	}
+	value, err := act.rest(ctx)
+	if err == nil {
+		err = m.Exclusively(ctx, func() error {
+			if m.view.Load().Units[name] != act.unit {
+				return fmt.Errorf("the cube has been deleted: %w", cube.ErrNotFound)
+			}
+			act.output, err = actionOutput(act.unit, act.path, value)
+			return err
+		})
+	}
+	return act.output, act.fails(err)
 }
 
-func (t *editing) act(u *unit.Unit, path yang.Path, body []byte, words bool) (json.RawMessage, error) {
+// action is an action that a cube has carried out, or begun: then it has a rest.
+type action struct {
+	unit   *unit.Unit
+	path   yang.Path
+	output json.RawMessage
+	rest   func(context.Context) (any, error)
+}
+
+// fails says which action an error is of.
+func (a *action) fails(err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: %s: %w", a.unit.Name, a.path.Words(), err)
+	}
+	return nil
+}
+
+func (t *editing) act(u *unit.Unit, path yang.Path, body []byte, words bool) (action, error) {
 	node, err := document.NodeAt(u.Service.Schema, path)
 	if err != nil {
-		return nil, err
+		return action{}, err
 	}
-	action := u.Instance().Action
-	if node.Kind() != yang.Action || action == nil {
-		return nil, &yang.Error{Tag: yang.OperationNotSupported, Path: path.String(), Message: path.Words() + ": not an action of " + u.Name}
+	run := u.Instance().Action
+	if node.Kind() != yang.Action || run == nil {
+		return action{}, &yang.Error{Tag: yang.OperationNotSupported, Path: path.String(), Message: path.Words() + ": not an action of " + u.Name}
 	}
 	parse := u.Tree.ParseInput
 	if words {
@@ -214,30 +243,30 @@ func (t *editing) act(u *unit.Unit, path yang.Path, body []byte, words bool) (js
 	}
 	input, err := parse(path, body)
 	if err != nil {
-		return nil, err
+		return action{}, err
 	}
 	if path, err = u.Service.Schema.Canonical(path); err != nil {
-		return nil, err
+		return action{}, err
 	}
 	t.direct[u.Name] = true
 	var result cube.ActionResult
 	err = u.Handle(t.ctx, "Action", func() (err error) {
-		result, err = action(t.ctx, path.Segments(), input)
+		result, err = run(t.ctx, path.Segments(), input)
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %s: %w", u.Name, path.Words(), err)
+	a := action{unit: u, path: path, rest: result.Rest}
+	if err == nil && a.rest == nil {
+		a.output, err = actionOutput(u, path, result.Output)
 	}
-	output, err := actionOutput(u, path, result.Output)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s: %w", u.Name, path.Words(), err)
+		return action{}, a.fails(err)
 	}
 	for _, e := range result.Edits {
 		if err := t.applyEdit(u, e); err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", u.Name, path.Words(), err)
+			return action{}, a.fails(err)
 		}
 	}
-	return output, nil
+	return a, nil
 }
 
 func actionOutput(u *unit.Unit, path yang.Path, value any) (json.RawMessage, error) {

@@ -37,6 +37,8 @@ type behaviour struct {
 	programs map[cube.ProgramSlot]*cube.Program
 	// after has a step after the flip in every plan.
 	after bool
+	// rest is the rest of the action flush.
+	rest func(context.Context) (any, error)
 }
 
 func (b *behaviour) call(name, method string, args ...any) error {
@@ -168,6 +170,9 @@ func (c *toyBridge) DeleteState(_ context.Context, path []string) error {
 func (c *toyBridge) Action(_ context.Context, path []string, input json.RawMessage) (cube.ActionResult, error) {
 	if err := c.b.call(c.env.Name(), "Action"); err != nil {
 		return cube.ActionResult{}, err
+	}
+	if path[1] == "flush" && c.b.rest != nil {
+		return cube.ActionResult{Rest: c.b.rest}, nil
 	}
 	if path[1] == "flush" {
 		return cube.ActionResult{Output: map[string]any{"flushed": len(c.b.learned)}}, nil

@@ -230,27 +230,6 @@ func TestMapSizesChangeWithTheConfiguration(t *testing.T) {
 	}
 }
 
-func TestActionsChangeTheConfiguration(t *testing.T) {
-	l := newLab(t)
-	l.must(bridges[0], `act br1 fdb learn <<< {"address":"bb"}`)
-	l.wantRead(`"learned bb"`, "br1", "note")
-	l.wantRead(`{"address":"bb","port":"p1"}`, "br1", "fdb", "entry", "bb")
-	if !strings.Contains(string(l.records[world.CubeKey+"br1"]), "learned bb") {
-		t.Error("the change is not in the store")
-	}
-	out, err := l.act("br1", []string{"fdb", "flush"}, "")
-	if err != nil || out != `{"flushed":0}` {
-		t.Errorf("flush answers %s, %v", out, err)
-	}
-	before := l.state()
-	for _, body := range []string{`{}`, `{"address":"cc","nope":1}`, `[`, `{"address":`} {
-		if _, err := l.act("br1", []string{"fdb", "learn"}, body); err == nil {
-			t.Errorf("learn %s is accepted", body)
-		}
-	}
-	l.wantState(before)
-}
-
 func TestDeletingStateAsksTheCube(t *testing.T) {
 	l := newLab(t)
 	l.must(bridges[0], `post br1 fdb entry aa <<< {"port":"p1"}`)

@@ -7,6 +7,7 @@ package ministate
 import (
 	"context"
 	"embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/polycube/polycube/classifier"
 	"github.com/polycube/polycube/conntrack"
+	"github.com/polycube/polycube/conntrack/session"
 	"github.com/polycube/polycube/conntrack/table"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/inet"
@@ -52,7 +54,7 @@ type firewall struct {
 func newFirewall(env cube.Env) (cube.Instance, error) {
 	f := &firewall{env: env, zone: env.Instance(), rules: classifier.New(env, 0)}
 	env.Every(sweepInterval, f.sweep)
-	return cube.Instance{Prepare: cube.Typed(f.prepare), Deleted: f.deleted, Close: f.close}, nil
+	return cube.Instance{Prepare: cube.Typed(f.prepare), Action: f.action, Deleted: f.deleted, Close: f.close}, nil
 }
 
 func (f *firewall) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, error) {
@@ -122,6 +124,11 @@ func (f *firewall) open() (undo func() error, err error) {
 func (f *firewall) changed() (undo func() error, err error) {
 	f.connections.NextGeneration(f.zone)
 	return nil, nil
+}
+
+// action is the only one of the model, delete-sessions.
+func (f *firewall) action(_ context.Context, _ []string, input json.RawMessage) (cube.ActionResult, error) {
+	return session.DeleteOfZone(f.env, f.connections, f.zone, input)
 }
 
 func (f *firewall) sweep() {

@@ -101,6 +101,20 @@ func TestRepliesComeIn(t *testing.T) {
 	})
 }
 
+func TestDeletedSessionsHaveNoReplies(t *testing.T) {
+	bpftest.Each(t, options, func(t *testing.T, l *bpftest.Lab) {
+		in, out := firewalled(t, l)
+		out("UDP", udp(inside, outside, 1000, 53), "")
+		out("UDP", udp(inside, outside, 1001, 53), "")
+		in("its reply", udp(outside, inside, 53, 1001), "")
+		if got := l.Action("m delete-sessions", `{"src":"10.0.0.0/24","sport":1001}`); got != `{"deleted":1}` {
+			t.Errorf("the answer is %s", got)
+		}
+		in("a reply of the deleted one", udp(outside, inside, 53, 1001), "no-rule")
+		in("a reply of the other one", udp(outside, inside, 53, 1000), "")
+	})
+}
+
 func TestWindowsAreScaled(t *testing.T) {
 	bpftest.Each(t, options, func(t *testing.T, l *bpftest.Lab) {
 		in, out := firewalled(t, l)
