@@ -5,6 +5,7 @@ package table
 import (
 	"bytes"
 	_ "embed"
+	"fmt"
 	"runtime"
 	"testing"
 	"unsafe"
@@ -12,6 +13,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/flow"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
@@ -54,6 +56,7 @@ func TestTheStructsAreAlike(t *testing.T) {
 	bpftest.Layout(t, tableTC, "jobs", job{})
 	bpftest.Layout(t, packetTC, "verdicts", verdict{})
 	bpftest.Layout(t, packetTC, embryosMap, Entry{})
+	bpftest.InnerLayout(t, packetTC, countsMap, sides{})
 	bpftest.Layout(t, packetTC, embryoRingMap, embryoRing{})
 }
 
@@ -79,11 +82,17 @@ func newLab(t testing.TB, object []byte, entries uint32) *lab {
 // load loads an object, and creates its table.
 func load(t testing.TB, object []byte, entries uint32) *lab {
 	t.Helper()
-	netns.NeedRoot(t)
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return loadSpec(t, spec, entries)
+}
+
+// loadSpec does that for an object whose constants are set.
+func loadSpec(t testing.TB, spec *ebpf.CollectionSpec, entries uint32) *lab {
+	t.Helper()
+	netns.NeedRoot(t)
 	spec.Maps[embryosMap].MaxEntries = min(entries, 1<<14)
 	spec.Maps[embryoLinesMap].MaxEntries = min(entries, 1<<14) / 8
 	c, err := ebpf.NewCollection(spec)
@@ -119,7 +128,12 @@ func (l *lab) open() {
 	l.Table = t
 }
 
-func (l *lab) Map(name string) (*ebpf.Map, error) { return l.maps[name], nil }
+func (l *lab) Map(name string) (*ebpf.Map, error) {
+	if m := l.maps[name]; m != nil {
+		return m, nil
+	}
+	return nil, fmt.Errorf("map %s: %w", name, cube.ErrNotFound)
+}
 
 func (l *lab) Inner(name string) (*ebpf.MapSpec, error) { return l.specs[name].InnerMap.Copy(), nil }
 

@@ -14,42 +14,21 @@ const (
 // next page: 0 to begin, and 0 at the end. It examines some 32,768 connections at most, so a page may have fewer. Half-open
 // connections come last. Connections that exist, and are not half open, from the first page to the last are returned once;
 // others may be missing. The state of a connection that has packets at the moment may be that between two of them.
-func (t *Table) Page(cursor uint32, limit int, selected func(*Entry) bool) ([]Entry, uint32) {
-	var out []Entry
-	t.giving.RLock()
-	entries := len(t.entries.elem) * partEntries
-	t.giving.RUnlock()
-	first, examined := max(cursor, 1), 0
-	for n := first; int(n) < entries+len(t.young.entries); n++ {
-		if len(out) == limit || examined == pageConnections || n-first == pageEntries {
-			return out, n
+func (t *Table) Page(cursor uint32, limit int, selected func(*Entry) bool) (out []Entry, next uint32) {
+	next = Counters{t}.Page(cursor, limit, func(e *Entry, _ Counts) bool {
+		if selected != nil && !selected(e) {
+			return false
 		}
-		var e Entry
-		var ok bool
-		if young := int(n) - entries; young < 0 {
-			e, ok = t.read(n)
-		} else {
-			e, _, ok = t.young.read(young)
-		}
-		if ok {
-			examined++
-		}
-		if ok && (selected == nil || selected(&e)) {
-			out = append(out, e)
-		}
-	}
-	return out, 0
+		out = append(out, *e)
+		return true
+	})
+	return out, next
 }
 
 // Find returns the open connection with a key.
 func (t *Table) Find(key Key) (e Entry, ok bool) {
-	t.giving.RLock()
-	defer t.giving.RUnlock()
-	n, at := t.search(&key, isOpen)
-	if n == 0 {
-		return Entry{}, false
-	}
-	return at.copy(), true
+	e, _, ok = Counters{t}.Find(key)
+	return e, ok
 }
 
 // isOpen is for search.
@@ -73,17 +52,6 @@ func (t *Table) search(key *Key, accepts func(n, status uint32) bool) (uint32, *
 		}
 	}
 	return 0, nil
-}
-
-// read copies an entry if it is an open connection.
-func (t *Table) read(n uint32) (Entry, bool) {
-	t.giving.RLock()
-	defer t.giving.RUnlock()
-	e := t.entry(n)
-	if e == nil || atomic.LoadUint32(&e.Status) != open {
-		return Entry{}, false
-	}
-	return e.copy(), true
 }
 
 // copy returns a copy of an open connection.

@@ -27,6 +27,9 @@ func (t *Table) Own(zone uint16, owner string) error {
 	} else if _, err := t.Remove(mine); err != nil {
 		return err
 	}
+	if err := (Counters{t}).Stop(zone); err != nil {
+		return err
+	}
 	t.setting.Lock()
 	defer t.setting.Unlock()
 	delete(t.timeouts, zone)

@@ -43,11 +43,17 @@ type packetLab struct {
 	v *verdict
 }
 
-func newPacketLab(t testing.TB, object []byte, entries uint32) *packetLab {
+// needPackets skips tests that load programs without the linker.
+func needPackets(t testing.TB) {
 	t.Helper()
 	if !need.Linux(t, 6, 8) {
 		t.Skip("older kernels know no arguments that are never NULL: only the linker makes programs for them")
 	}
+}
+
+func newPacketLab(t testing.TB, object []byte, entries uint32) *packetLab {
+	t.Helper()
+	needPackets(t)
 	l := load(t, object, entries)
 	return &packetLab{l, mappedOf[verdict](l, "verdicts")}
 }

@@ -42,10 +42,16 @@ func (t *Table) grow(size int) error {
 	}
 	capacity := 1 << bits.Len(uint(size)) // of the ring: more than the size
 	takes := t.entries.lacks(size+1) + t.ring.places.lacks(capacity) + t.lines[0].bytes(t.lines[0].count(capacity/entriesOfLine))
+	if t.counting.on() {
+		takes += t.counting.large.lacks(size + 1)
+	}
 	err := memory.Check(uint32(size), takes)
 	if err == nil {
 		t.giving.Lock()
-		err = t.entries.extend(size + 1)
+		if t.counting.on() {
+			err = t.counting.extend(size + 1)
+		}
+		err = errors.Join(err, t.entries.extend(size+1))
 		t.giving.Unlock()
 	}
 	if err == nil {
@@ -171,7 +177,7 @@ func (t *Table) trim() error {
 				return nil
 			}
 		}
-		if err := t.entries.drop(last); err != nil {
+		if err := errors.Join(t.entries.drop(last), t.counting.trim(last)); err != nil {
 			return err
 		}
 		t.entries.mem, t.entries.elem = t.entries.mem[:last], t.entries.elem[:last]
@@ -184,6 +190,9 @@ func (t *Table) adopt() error {
 	lines, also := t.inUse()
 	most := t.entries.most()
 	if err := errors.Join(t.entries.adopt(most), t.ring.places.adopt(most), t.lines[0].adopt(most), t.lines[1].adopt(most)); err != nil {
+		return err
+	}
+	if err := t.counting.adopt(len(t.entries.elem) * partEntries); err != nil {
 		return err
 	}
 	if also != 0 {

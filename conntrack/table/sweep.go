@@ -207,6 +207,7 @@ func (t *Table) release(numbers []uint32) error {
 	t.giving.Lock()
 	defer t.giving.Unlock()
 	for _, n := range numbers {
+		t.counting.clear(n)
 		atomic.StoreUint32(&t.entry(n).Status, free)
 	}
 	t.ring.give(numbers)

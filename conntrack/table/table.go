@@ -61,8 +61,9 @@ type Table struct {
 
 	// giving is held for writing while numbers of removed entries become free, and for reading while an entry is
 	// read: it is not used for another connection meanwhile. It guards what follows, and where lines are in use.
-	giving  sync.RWMutex
-	entries parts[Entry]
+	giving   sync.RWMutex
+	entries  parts[Entry]
+	counting counting
 }
 
 // Open returns the table in a cube's maps. All callers in a process get the same one. The first prepares the maps for a
@@ -115,6 +116,9 @@ func (t *Table) start(maps Maps, size int) (err error) {
 	if err := t.lines[1].open(maps, linesMap, t.entries.most()); err != nil {
 		return err
 	}
+	if err := t.counting.open(maps); err != nil {
+		return err
+	}
 	if t.Size() > 0 {
 		return t.adopt()
 	}
@@ -144,7 +148,7 @@ func mapped[T any](t *Table, maps Maps, name string) ([]T, error) {
 }
 
 func (t *Table) unmap() error {
-	errs := []error{t.entries.close(), t.lines[0].close(), t.lines[1].close(), t.ring.places.close()}
+	errs := []error{t.entries.close(), t.lines[0].close(), t.lines[1].close(), t.ring.places.close(), t.counting.close()}
 	for _, mem := range t.memory {
 		errs = append(errs, mem.unmap())
 	}

@@ -152,20 +152,35 @@ func (f *firewall) open(c *Config) error {
 
 // track sets what connections may do.
 func (f *firewall) track(was, is *Config) (undo func() error, err error) {
-	set := func(c *Config) {
+	set := func(c *Config) error {
 		f.connections.SetTimeouts(f.env.Instance(), c.Timeout.timeouts())
 		f.connections.Limit(f.env.Instance(), c.MaxSessions)
+		return f.account(c.Accounting == On)
 	}
 	if f.connections.Size() < int(is.MaxSessions) {
 		if err := f.connections.Resize(int(is.MaxSessions)); err != nil {
 			return nil, fmt.Errorf("max-sessions: %w", err)
 		}
 	}
-	set(is)
+	if err := set(is); err != nil {
+		if was != nil {
+			err = errors.Join(err, set(was))
+		}
+		return nil, fmt.Errorf("accounting: %w", err)
+	}
 	if was == nil {
 		return nil, nil
 	}
-	return func() error { set(was); return nil }, nil
+	return func() error { return set(was) }, nil
+}
+
+// account makes memory for the packets and bytes of sessions, or frees it.
+func (f *firewall) account(on bool) error {
+	counters := conns.Counters{Table: f.connections}
+	if on {
+		return counters.Start(f.env.Instance())
+	}
+	return counters.Stop(f.env.Instance())
 }
 
 // sweepInterval is how often connections that have expired are removed.

@@ -158,6 +158,44 @@ func TestConnectionsAreTracked(t *testing.T) {
 	})
 }
 
+func TestPacketsOfSessionsAreCounted(t *testing.T) {
+	bpftest.Each(t, hosts, func(t *testing.T, l *bpftest.Lab) {
+		g := guard(t, l, `{"chain":[{"name":"INGRESS","default":"DROP"}]}`)
+		const which = "fw session-table 10.0.0.1 192.0.2.1 UDP 1000 53"
+		want := func(what, counts string) {
+			t.Helper()
+			if got := g.Read(which); !strings.Contains(got, counts) {
+				t.Errorf("%s: %s, want %s", what, got, counts)
+			}
+		}
+		there, back := udp(inside, outside, 1000, 53), udp(outside, inside, 53, 1000)
+		g.out("UDP", there, "")
+		g.in("its reply", back, "")
+		if got := g.Read(which); strings.Contains(got, "packets") {
+			t.Errorf("nothing is to be counted: %s", got)
+		}
+		g.Set("PATCH", "fw", `{"accounting":"ON"}`)
+		want("none since then", `"packets-original":0,"bytes-original":0,"packets-reply":0,"bytes-reply":0`)
+		size := len(there) - 14
+		for range 3 {
+			g.out("UDP", there, "")
+		}
+		g.in("its reply", back, "")
+		counted := fmt.Sprintf(`"packets-original":3,"bytes-original":%d,"packets-reply":1,"bytes-reply":%d`, 3*size, size)
+		want("since then", counted)
+		if all := fmt.Sprintf("%s", slices.Collect(g.Entries("fw session-table"))); !strings.Contains(all, counted) {
+			t.Errorf("the list: %s, want %s", all, counted)
+		}
+		g.Restart(nil)
+		want("after a restart", counted)
+		g.out("UDP after a restart", there, "")
+		want("after a restart", `"packets-original":4`)
+		g.Set("PATCH", "fw", `{"accounting":"OFF"}`)
+		g.Set("PATCH", "fw", `{"accounting":"ON"}`)
+		want("again", `"packets-original":0`)
+	})
+}
+
 func TestSessionsAreDeletedByConditions(t *testing.T) {
 	bpftest.Each(t, hosts, func(t *testing.T, l *bpftest.Lab) {
 		g := guard(t, l, `{"chain":[{"name":"INGRESS","default":"DROP"}]}`)

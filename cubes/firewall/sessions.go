@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/polycube/polycube/conntrack/session"
 	conns "github.com/polycube/polycube/conntrack/table"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/inet"
@@ -35,19 +36,24 @@ type listed struct {
 	State   string     `json:"state"`
 	ETA     uint32     `json:"eta"`
 	Age     uint32     `json:"age"`
+	session.Counters
 }
 
 // show returns a connection as shown, seen from the side that opened it.
-func (f *firewall) show(e *conns.Entry, now time.Duration) (json.RawMessage, error) {
+func (f *firewall) show(e *conns.Entry, counts conns.Counts, now time.Duration) (json.RawMessage, error) {
 	from := e.State.Opener()
 	idle := e.Idle(now)
 	timeouts := f.config.Timeout.timeouts()
 	left := max(0, timeouts.Of(&e.State)-idle)
-	raw, err := json.Marshal(listed{
+	is := listed{
 		Src: e.Key.Address[from].Addr(), Dst: e.Key.Address[1-from].Addr(), L4Proto: inet.Protocol(e.Key.Protocol).String(),
 		SPort: e.Key.Port[from].Number(), DPort: e.Key.Port[1-from].Number(),
 		State: e.State.State.String(), ETA: seconds(left), Age: seconds(idle),
-	})
+	}
+	if f.config.Accounting == On {
+		is.Counters = session.CountersOf(counts)
+	}
+	raw, err := json.Marshal(is)
 	if err != nil {
 		return nil, fmt.Errorf("encode a session: %w", err)
 	}
@@ -71,12 +77,12 @@ func (f *firewall) Page(_ context.Context, path []string, q cube.PageQuery) (pag
 	if err != nil {
 		return page, err
 	}
-	_, next := f.connections.Page(uint32(cursor), q.Limit, func(e *conns.Entry) bool {
+	next := conns.Counters{Table: f.connections}.Page(uint32(cursor), q.Limit, func(e *conns.Entry, counts conns.Counts) bool {
 		if e.Key.Zone != f.env.Instance() || err != nil {
 			return false
 		}
 		var raw json.RawMessage
-		if raw, err = f.show(e, now); err != nil || q.Matches != nil && !q.Matches(raw) {
+		if raw, err = f.show(e, counts, now); err != nil || q.Matches != nil && !q.Matches(raw) {
 			return false
 		}
 		page.Entries = append(page.Entries, raw)
@@ -97,7 +103,7 @@ func clock() (time.Duration, error) {
 // sessionState returns one session or, for the whole cube, all if there are few.
 func (f *firewall) sessionState(path []string) (all []json.RawMessage, err error) {
 	if len(path) > 1 {
-		e, err := f.find(path[1:min(len(path), 6)])
+		e, counts, err := f.find(path[1:min(len(path), 6)])
 		if err != nil {
 			return nil, nil //nolint:nilerr // it is no session
 		}
@@ -105,7 +111,7 @@ func (f *firewall) sessionState(path []string) (all []json.RawMessage, err error
 		if err != nil {
 			return nil, err
 		}
-		raw, err := f.show(e, now)
+		raw, err := f.show(e, counts, now)
 		return []json.RawMessage{raw}, err
 	}
 	zone := f.env.Instance()
@@ -126,30 +132,30 @@ func (f *firewall) sessionState(path []string) (all []json.RawMessage, err error
 }
 
 // find returns the session with five keys.
-func (f *firewall) find(words []string) (*conns.Entry, error) {
+func (f *firewall) find(words []string) (e *conns.Entry, counts conns.Counts, err error) {
 	none := fmt.Errorf("%s %s: %w", sessionTable, strings.Join(words, " "), cube.ErrNotFound)
 	if len(words) != 5 {
-		return nil, none
+		return nil, counts, none
 	}
 	var ends [2]netip.AddrPort
 	for i := range ends {
 		addr, err := netip.ParseAddr(words[i])
 		port, ok := inet.ParsePort(words[3+i])
 		if err != nil || !ok {
-			return nil, none
+			return nil, counts, none
 		}
 		ends[i] = netip.AddrPortFrom(addr, port)
 	}
 	protocol, ok := inet.Protocols.Parse(strings.ToUpper(words[2]))
 	if !ok || ends[0].Addr().Is4() != ends[1].Addr().Is4() {
-		return nil, none
+		return nil, counts, none
 	}
 	key, from := conns.Between(ends[0], ends[1], uint8(protocol), f.env.Instance())
-	e, ok := f.connections.Find(key)
-	if !ok || e.State.Opener() != from {
-		return nil, none
+	found, counts, ok := conns.Counters{Table: f.connections}.Find(key)
+	if !ok || found.State.Opener() != from {
+		return nil, counts, none
 	}
-	return &e, nil
+	return &found, counts, nil
 }
 
 // DeleteState ends one session, or all.
@@ -161,7 +167,7 @@ func (f *firewall) DeleteState(_ context.Context, path []string) error {
 		_, err := f.connections.Remove(func(e *conns.Entry) bool { return e.Key.Zone == f.env.Instance() })
 		return err
 	}
-	e, err := f.find(path[1:])
+	e, _, err := f.find(path[1:])
 	if err != nil {
 		return err
 	}
