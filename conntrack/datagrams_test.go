@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package conntrack
+package conntrack_test
 
 import (
 	"encoding/binary"
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/polycube/polycube/conntrack"
 	"github.com/polycube/polycube/test/pkt"
 	"github.com/polycube/polycube/test/repeat"
 )
@@ -38,23 +39,23 @@ func datagram(protocol, from byte, number uint16, request bool) (payload []byte,
 // TestLinuxTracksDatagramsAlike: UDP, ping and an unknown protocol have the same classes and states as in nf_conntrack,
 // and the same timeout before a reply. Linux prolongs that of UDP only after two seconds.
 func TestLinuxTracksDatagramsAlike(t *testing.T) {
-	k := newKernel(t, Options{})
+	k := newKernel(t, conntrack.Options{})
 	r := rand.New(rand.NewPCG(repeat.Seed(t), 0))
 	for number := range uint16(60) {
 		protocol := []byte{pkt.ProtoUDP, pkt.ProtoICMP, experimental}[number%3]
 		if protocol == experimental { // it has no ports: all are one flow
-			if err := k.forget(); err != nil {
+			if err := k.Forget(); err != nil {
 				t.Fatal(err)
 			}
 		}
-		var s State
+		var s conntrack.State
 		for packet := range 6 {
 			from := byte(r.IntN(2))
 			if packet == 0 && protocol != pkt.ProtoICMP {
 				from = 0
 			}
 			payload, of := datagram(protocol, from, 1000+number, from == 0)
-			var ours Class
+			var ours conntrack.Class
 			switch protocol {
 			case pkt.ProtoUDP:
 				ours = s.UDP(from)
@@ -74,7 +75,7 @@ func TestLinuxTracksDatagramsAlike(t *testing.T) {
 			if ours != theirs || s.State != state {
 				t.Fatalf("packet %d of protocol %d: %v in %v; with Linux %v in %v", packet, protocol, ours, s.State, theirs, state)
 			}
-			if want := kernelTimeouts.Of(&s); ours != Invalid && (s.State == Unreplied || protocol != pkt.ProtoUDP) && (left-want).Abs() > 500*time.Second {
+			if want := kernelTimeouts.Of(&s); ours != conntrack.Invalid && (s.State == conntrack.Unreplied || protocol != pkt.ProtoUDP) && (left-want).Abs() > 500*time.Second {
 				t.Errorf("packet %d of protocol %d: the timeout is %v; with Linux %v", packet, protocol, want, left)
 			}
 		}
