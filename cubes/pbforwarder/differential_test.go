@@ -9,14 +9,12 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/polycube/polycube/classifier"
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/inet"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/repeat"
 	"github.com/polycube/polycube/test/rulesets"
@@ -26,74 +24,13 @@ const labPorts = 3
 
 // text returns a rule in the form of the API.
 func text(id int, r *rulesets.Rule, action string) string {
-	m := members(r)
+	m := r.Members(nil)
 	m["id"] = id
-	if r.Not != nil {
-		m["not"] = members(r.Not)
-	}
 	out, err := json.Marshal(m)
 	if err != nil {
 		panic(err)
 	}
 	return strings.TrimSuffix(string(out), "}") + action + "}"
-}
-
-// members are the fields of a rule.
-func members(r *rulesets.Rule) map[string]any {
-	m := map[string]any{}
-	if r.Src.IsValid() {
-		m["src_ip"] = r.Src.String()
-	}
-	if r.Dst.IsValid() {
-		m["dst_ip"] = r.Dst.String()
-	}
-	if r.Protocol != nil {
-		m["l4_proto"] = *r.Protocol
-	}
-	for name, p := range map[string]*rulesets.Ports{"src_port": r.SrcPort, "dst_port": r.DstPort} {
-		switch {
-		case p == nil:
-		case p.First == p.Last:
-			m[name] = p.First
-		default:
-			m[name] = fmt.Sprintf("%d-%d", p.First, p.Last)
-		}
-	}
-	for name, mac := range map[string]*[6]byte{"src_mac": r.SrcMAC, "dst_mac": r.DstMAC} {
-		if mac != nil {
-			m[name] = net.HardwareAddr(mac[:]).String()
-		}
-	}
-	if r.SrcMask != nil {
-		m["src_mac"] = fmt.Sprintf("%s/%s", m["src_mac"], net.HardwareAddr(r.SrcMask[:]))
-	}
-	if r.VLAN != nil {
-		m["vlan"] = *r.VLAN
-	}
-	if r.InPort != nil {
-		m["in_port"] = fmt.Sprintf("p%d", *r.InPort+1)
-	}
-	if r.EtherType != nil {
-		m["ethertype"] = fmt.Sprintf("0x%04x", *r.EtherType)
-	}
-	if r.DSCP != nil {
-		m["dscp"] = *r.DSCP
-	}
-	if r.Flags != nil {
-		m["tcp_flags"] = inet.TCPFlags{Value: r.Flags.Value, Mask: r.Flags.Mask}.String()
-	}
-	if i := r.ICMP; i != nil {
-		m[map[bool]string{false: "icmp_type", true: "icmpv6_type"}[i.V6]] = icmpText(i)
-	}
-	return m
-}
-
-// icmpText returns a type with one code, or with all.
-func icmpText(i *rulesets.ICMP) any {
-	if i.First == 0 && i.Last == 255 {
-		return i.Type
-	}
-	return fmt.Sprintf("%d/%d", i.Type, i.First)
 }
 
 // generated are rules of a shape for a lab's ports.
