@@ -54,21 +54,23 @@ func NewRouter(t testing.TB, o conntrack.Options, timeouts conntrack.Timeouts) *
 	if err := r.Load("table inet probe { chain c { type filter hook forward priority 0; ct state new accept; }; }; delete table inet probe"); err != nil {
 		t.Skipf("nftables cannot track connections on this machine: %v", err)
 	}
-	r.Run("sysctl", settings(o, timeouts)...)
+	r.Track(o)
+	list := []string{"-qw"}
+	for timeout, name := range sysctls {
+		list = append(list, fmt.Sprintf("net.netfilter.nf_conntrack_%s=%d", name, timeouts[timeout]/time.Second))
+	}
+	r.Run("sysctl", list...)
 	r.Socket = open(t, r)
 	return r
 }
 
-// settings are the arguments of sysctl.
-func settings(o conntrack.Options, timeouts conntrack.Timeouts) []string {
+// Track sets how TCP is tracked.
+func (r *Router) Track(o conntrack.Options) {
 	list := []string{"-qw", fmt.Sprintf("net.netfilter.nf_conntrack_tcp_max_retrans=%d", o.MaxRetrans)}
 	for name, on := range map[string]bool{"tcp_be_liberal": o.Liberal, "tcp_loose": o.PickUp} {
 		list = append(list, fmt.Sprintf("net.netfilter.nf_conntrack_%s=%d", name, map[bool]int{true: 1}[on]))
 	}
-	for timeout, name := range sysctls {
-		list = append(list, fmt.Sprintf("net.netfilter.nf_conntrack_%s=%d", name, timeouts[timeout]/time.Second))
-	}
-	return list
+	r.Run("sysctl", list...)
 }
 
 // sysctls are the names of the timeouts.

@@ -47,6 +47,25 @@ type headers struct {
 // Next returns a packet for a randomly chosen rule, with some of its fields moved to the boundary of another rule, or
 // away.
 func (p *Packets) Next() Packet {
+	h := p.next()
+	return p.build(&h)
+}
+
+// Headers are those of a packet that Next would return, of a connection: without what is below and in between.
+type Headers struct {
+	Src, Dst         netip.Addr
+	Protocol         uint8
+	SrcPort, DstPort uint16 // of ICMP, the first is the type and the code
+	DSCP, Flags      uint8
+}
+
+// Headers returns the headers of a packet as Next chooses them.
+func (p *Packets) Headers() Headers {
+	h := p.next()
+	return Headers{h.src, h.dst, h.protocol, h.sport, h.dport, h.dscp, h.flags}
+}
+
+func (p *Packets) next() headers {
 	h := p.random()
 	if len(p.rules) > 0 {
 		for range 1 + p.IntN(3) {
@@ -56,7 +75,7 @@ func (p *Packets) Next() Packet {
 			p.spoil(&h)
 		}
 	}
-	return p.build(&h)
+	return h
 }
 
 // In is a packet in a rule.

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package firewall_test
+
+// The same random rules and traffic through the cube and through a Linux router with nftables and nf_conntrack: each
+// packet must pass or be dropped in both, by the same rule, and have the same state.
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/polycube/polycube/conntrack"
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/netfilter"
+	"github.com/polycube/polycube/test/pkt"
+	"github.com/polycube/polycube/test/repeat"
+	"github.com/polycube/polycube/test/rulesets"
+	"github.com/polycube/polycube/test/talk"
+)
+
+// contest is a comparison.
+type contest struct {
+	linux *linux
+	ours  []*ours
+	// Numbers of packets: by state, those that pass, and those that are not compared, by reason.
+	classes map[conntrack.Class]int
+	passed  int
+	ruled   int // those that a rule judges, not the default or the state
+	known   map[string]int
+}
+
+// step applies a packet that Linux has judged to its TCP connection. known is the reason for which we judge it in another
+// way on purpose.
+func (c *contest) step(j *judged, options conntrack.Options) (known string, err error) {
+	conn := j.conn
+	if conn == nil {
+		return "", nil
+	}
+	next := conn.state
+	d := talk.Difference{Before: conn.state, Segment: j.segment, Opener: j.of == conn.state.Opener(), Picked: conn.picked, Options: options}
+	d.Ours = talk.Verdict{Class: next.TCP(j.of, j.segment, options), State: next.State}
+	if d.Ours.Class == conntrack.New && !j.passed {
+		next, d.Ours.State = conn.state, conn.state.State // the rules refuse it
+	}
+	d.Theirs.Class = j.class
+	if d.Theirs.State, err = c.phase(j, &next); err != nil {
+		return "", err
+	}
+	switch {
+	case d.Ours == d.Theirs:
+	case d.Ours.Class == conntrack.New && d.Theirs == talk.Verdict{Class: conntrack.New} && !j.passed:
+		// Linux forgets a closed connection when a SYN reuses its ports, even if the rules refuse it. The SYN counts.
+	case d.Known() != "":
+		conn.ended = true
+		return d.Known(), nil
+	default:
+		return "", fmt.Errorf("%s is %v in %v by our model of TCP, and %v in %v by Linux; before %+v", j.what, d.Ours.Class, d.Ours.State, d.Theirs.Class, d.Theirs.State, d.Before)
+	}
+	conn.picked = conn.picked || conn.state.State == conntrack.None && next.State == conntrack.Open
+	conn.state = next
+	conn.ended = d.Confused(next.State) || d.Ours != d.Theirs
+	return "", nil
+}
+
+// phase is the state of a TCP connection in the kernel's table. The connection may have been opened by either side.
+func (c *contest) phase(j *judged, next *conntrack.State) (conntrack.Phase, error) {
+	f := netfilter.Flow{Protocol: pkt.ProtoTCP, Src: j.ends[0].Addr(), Dst: j.ends[1].Addr(), Ports: [2]uint16{j.ends[0].Port(), j.ends[1].Port()}}
+	if opener := next.Opener(); next.State != conntrack.None && opener != j.of {
+		f = netfilter.Flow{Protocol: pkt.ProtoTCP, Src: f.Dst, Dst: f.Src, Ports: [2]uint16{f.Ports[1], f.Ports[0]}}
+	}
+	phase, _, err := c.linux.Tracked(f)
+	return phase, err
+}
+
+// round compares a number of packets with random rules.
+func (c *contest) round(t *testing.T, seed uint64, packets int) {
+	rules := randomRules(seed)
+	if err := c.linux.load(rules); err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
+	}
+	if err := c.linux.Forget(); err != nil {
+		t.Fatal(err)
+	}
+	var all []judged
+	traffic := newTraffic(rules.plain(), seed)
+	for range packets {
+		j, err := c.linux.judge(traffic.next())
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		known, err := c.step(&j, rules.options)
+		if err != nil {
+			t.Errorf("seed %d: packet %d: %v\n%s", seed, len(all), err, rules.describe(&j))
+			return
+		}
+		if known != "" {
+			c.known[known]++
+			continue
+		}
+		c.classes[j.class]++
+		if j.passed {
+			c.passed++
+		}
+		if rules.ruled(&j) {
+			c.ruled++
+		}
+		all = append(all, j)
+	}
+	for _, o := range c.ours {
+		o.load(rules)
+		if err := o.compare(rules, all); err != nil {
+			t.Errorf("seed %d: %s: %v", seed, o.name, err)
+		}
+	}
+}
+
+// maxRetrans is that of the cube, and of Linux by default.
+const maxRetrans = 3
+
+// setCount is the number of sets of addresses.
+const setCount = 3
+
+// randomRules are the rules for a seed.
+func randomRules(seed uint64) *ruleset {
+	g := &matcher{rand.New(rand.NewPCG(seed, 13))}
+	rules := &ruleset{sets: map[string][]string{}, pass: g.IntN(3) == 0, observed: g.IntN(3) > 0}
+	rules.options = conntrack.Options{PickUp: g.IntN(4) > 0, Liberal: g.IntN(5) == 0, MaxRetrans: maxRetrans}
+	var names []string
+	for i := range setCount {
+		names = append(names, fmt.Sprintf("set%d", i))
+		for _, shape := range []string{"acl", "acl6"} {
+			for _, r := range rulesets.Make(shape, 12, seed+uint64(i)) {
+				rules.sets[names[i]] = append(rules.sets[names[i]], r.Dst.String())
+			}
+		}
+		slices.Sort(rules.sets[names[i]])
+		rules.sets[names[i]] = slices.Compact(rules.sets[names[i]])
+	}
+	for side := range rules.chains {
+		rules.accept[side] = g.IntN(2) == 0
+		if g.IntN(5) == 0 {
+			continue
+		}
+		for range 1 + g.IntN(40) {
+			rules.chains[side] = append(rules.chains[side], g.rule(names))
+		}
+	}
+	return rules
+}
+
+// plain are the header fields of all rules.
+func (r *ruleset) plain() (out []rulesets.Rule) {
+	for _, chain := range r.chains {
+		for i := range chain {
+			one := chain[i].Rule
+			if chain[i].dports != nil {
+				one.DstPort = &chain[i].dports[0]
+			}
+			if chain[i].sports != nil {
+				one.SrcPort = &chain[i].sports[0]
+			}
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+// ruled reports whether a rule has judged a packet.
+func (r *ruleset) ruled(j *judged) bool {
+	return slices.ContainsFunc(j.counts, func(name string) bool {
+		side, rule, ok := ruleOf(name)
+		return ok && rule < len(r.chains[side])
+	})
+}
+
+// describe says what a packet is, and which rules have counted it in Linux.
+func (r *ruleset) describe(j *judged) string {
+	text := fmt.Sprintf("%s from side %d, %v in Linux, passed: %v: %x\n", j.what, j.from, j.class, j.passed, j.ip)
+	for _, name := range j.counts {
+		if side, rule, ok := ruleOf(name); ok && rule < len(r.chains[side]) {
+			text += r.chains[side][rule].nft(name) + r.chains[side][rule].api() + "\n"
+		} else if ok {
+			text += name + ", the default\n"
+		}
+	}
+	return text
+}
+
+// expected are the packets that each rule of the cube counts.
+func (r *ruleset) expected(all []judged) (out [2][]uint64) {
+	frees := 0
+	if r.observed {
+		frees = len(states)
+	}
+	for side := range out {
+		out[side] = make([]uint64, frees+len(r.chains[side])+1)
+	}
+	for _, j := range all {
+		for _, name := range j.counts {
+			side, rule, ok := ruleOf(name)
+			if !ok {
+				continue
+			}
+			out[side][frees+rule]++
+			if r.observed {
+				out[side][slices.Index(states, j.class)]++
+			}
+		}
+	}
+	return out
+}
+
+// compare has the cube judge packets, and returns in what it differs.
+func (o *ours) compare(rules *ruleset, all []judged) error {
+	for i, passed := range o.run(all) {
+		if passed != all[i].passed {
+			return fmt.Errorf("packet %d of %d passes: %v\n%s%s", i, len(all), passed, rules.describe(&all[i]), o.replay(rules, all))
+		}
+	}
+	for side, want := range rules.expected(all) {
+		if got := o.counts(uint8(side)); !slices.Equal(got, want) {
+			return fmt.Errorf("the counters of chain %s are\n%v, want\n%v\n%s", chainNames[side], got, want, o.replay(rules, all))
+		}
+	}
+	return nil
+}
+
+// replay finds the first packet that another rule counts than in Linux.
+func (o *ours) replay(rules *ruleset, all []judged) string {
+	o.forget()
+	for i := range all {
+		o.run(all[i : i+1])
+		want := rules.expected(all[:i+1])
+		for side := range want {
+			if got := o.counts(uint8(side)); !slices.Equal(got, want[side]) {
+				var b strings.Builder
+				fmt.Fprintf(&b, "packet %d is the first that %s counts differently:\n%v, want\n%v\n", i, chainNames[side], got, want[side])
+				for n := range i + 1 {
+					if all[n].conn != nil && all[n].conn == all[i].conn || n == i {
+						fmt.Fprintf(&b, "%d: %s", n, rules.describe(&all[n]))
+					}
+				}
+				for k := range got {
+					if at := k - o.frees; got[k] != want[side][k] && at >= 0 && at < len(rules.chains[side]) {
+						fmt.Fprintf(&b, "rule %d: %s\n", at, rules.chains[side][at].api())
+					}
+				}
+				return b.String()
+			}
+		}
+	}
+	return "one by one, all packets are counted as in Linux"
+}
+
+func TestTheFirewallJudgesAsNftablesDoes(t *testing.T) {
+	seed := repeat.Seed(t)
+	c := &contest{linux: newLinux(t), classes: map[conntrack.Class]int{}, known: map[string]int{}}
+	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPDRV} {
+		c.ours = append(c.ours, newOurs(t, typ))
+	}
+	rounds, packets := uint64(20), 700
+	if os.Getenv("POLYCUBE_SOAK") != "" {
+		rounds = 1000
+	}
+	for round := range rounds {
+		c.round(t, seed+round, packets)
+		if t.Failed() {
+			return
+		}
+	}
+	c.enough(t)
+}
+
+// enough fails the test if its packets say too little.
+func (c *contest) enough(t *testing.T) {
+	all := 0
+	for _, n := range c.classes {
+		all += n
+	}
+	t.Logf("%d packets: %v; %d pass, a rule judges %d, known differences: %v", all, c.classes, c.passed, c.ruled, c.known)
+	if c.passed < all/5 || all-c.passed < all/5 || c.ruled < all/5 {
+		t.Error("the packets pass, are dropped, or are judged by rules too rarely")
+	}
+	for _, class := range []conntrack.Class{conntrack.New, conntrack.Established, conntrack.Related, conntrack.Invalid} {
+		if c.classes[class] < all/50 {
+			t.Errorf("%d packets are %v", c.classes[class], class)
+		}
+	}
+}
