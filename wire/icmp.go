@@ -140,14 +140,22 @@ type header4 struct {
 	src, dst   netip.Addr
 	proto, tos byte
 	id         uint16
+	whole      bool // routers must not fragment it, so that its id means nothing (RFC 6864)
 }
+
+// dontFragment is a flag in the first byte of the fragment offset.
+const dontFragment = 0x40
 
 func frame4(to, from MAC, h header4, payload []byte) []byte {
 	f := ethernet(to, from, EtherIPv4)
 	f = append(f, 0x45, h.tos)
 	f = binary.BigEndian.AppendUint16(f, uint16(ipv4Len+len(payload)))
 	f = binary.BigEndian.AppendUint16(f, h.id)
-	f = append(f, 0, 0, hopLimit, h.proto, 0, 0)
+	flags := byte(0)
+	if h.whole {
+		flags = dontFragment
+	}
+	f = append(f, flags, 0, hopLimit, h.proto, 0, 0)
 	f = append(f, h.src.AsSlice()...)
 	f = append(f, h.dst.AsSlice()...)
 	binary.BigEndian.PutUint16(f[ethLen+10:], fold(sum(0, f[ethLen:])))

@@ -57,5 +57,5 @@ func Reset(p *Packet, to, from MAC) []byte {
 	}
 	s, d := p.Dst.As4(), p.Src.As4()
 	binary.BigEndian.PutUint16(b[16:], fold(sum(sum(sum(uint32(len(b))+uint32(ProtoTCP), s[:]), d[:]), b)))
-	return frame4(to, from, header4{src: p.Dst, dst: p.Src, proto: ProtoTCP}, b)
+	return frame4(to, from, header4{src: p.Dst, dst: p.Src, proto: ProtoTCP, whole: true}, b)
 }

@@ -28,7 +28,7 @@ func TestSegmentsAreReset(t *testing.T) {
 		if ours {
 			e = pkt.Eth(gateMAC, hostMAC)
 		}
-		return e.IPv4(from, to).TCP(sport, dport, f).Bytes()
+		return e.IPv4(from, to, pkt.IPv4Options{DontFragment: ours}).TCP(sport, dport, f).Bytes()
 	}
 	six := func(from, to string, ours bool, sport, dport uint16, f pkt.TCPFlags) []byte {
 		e := pkt.Eth(hostMAC, gateMAC)
