@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"path/filepath"
@@ -21,6 +22,8 @@ import (
 
 // Config of a run.
 type Config struct {
+	// Group chooses one of Groups; empty is all parts that are in none.
+	Group string
 	// Rounds is how often each thing is measured, all things of a part in a new random order each time; 0 is the
 	// part's own default.
 	Rounds int
@@ -79,23 +82,54 @@ func Parts() []Part {
 	}
 }
 
+// Groups are parts that are measured apart from the others, and have a section of their own in the document.
+func Groups() map[string][]Part {
+	return map[string][]Part{"filters": filterParts()}
+}
+
+// GroupNames lists the names of all groups.
+func GroupNames() []string { return slices.Sorted(maps.Keys(Groups())) }
+
+// parts are those of the group of the run.
+func (r *Run) parts() ([]Part, error) {
+	if r.Group == "" {
+		return Parts(), nil
+	}
+	parts, ok := Groups()[r.Group]
+	if !ok {
+		return nil, fmt.Errorf("group of benchmarks %q: %w (there are %v)", r.Group, cube.ErrNotFound, GroupNames())
+	}
+	return parts, nil
+}
+
 // PartNames lists the names of all parts.
 func PartNames() []string {
-	var names []string
-	for _, p := range Parts() {
+	names := partNames(Parts())
+	for _, group := range GroupNames() {
+		names = append(names, partNames(Groups()[group])...)
+	}
+	return names
+}
+
+func partNames(parts []Part) (names []string) {
+	for _, p := range parts {
 		names = append(names, p.Name)
 	}
 	return names
 }
 
-// Do runs the named parts, all if there are none.
+// Do runs the named parts of the run's group, all if there are none.
 func (r *Run) Do(ctx context.Context, names []string) error {
+	parts, err := r.parts()
+	if err != nil {
+		return err
+	}
 	for _, name := range names {
-		if !slices.Contains(PartNames(), name) {
-			return fmt.Errorf("benchmark %q: %w (there are %v)", name, cube.ErrNotFound, PartNames())
+		if !slices.Contains(partNames(parts), name) {
+			return fmt.Errorf("benchmark %q: %w (there are %v)", name, cube.ErrNotFound, partNames(parts))
 		}
 	}
-	for _, p := range Parts() {
+	for _, p := range parts {
 		if len(names) > 0 && !slices.Contains(names, p.Name) {
 			continue
 		}

@@ -79,6 +79,7 @@ func (d *Daemon) Start() (time.Duration, error) {
 	d.cmd.Stdout, d.cmd.Stderr = &d.out, &d.out
 	start := time.Now()
 	if err := d.cmd.Start(); err != nil {
+		d.cmd = nil
 		return 0, fmt.Errorf("starting the daemon: %w", err)
 	}
 	for {

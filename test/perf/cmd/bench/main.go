@@ -34,6 +34,7 @@ var errMissed = errors.New("not all that was promised was measured")
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	only := flags.String("only", "", "parts to run, separated by commas: "+strings.Join(perf.PartNames(), ", "))
+	group := flags.String("group", "", "group of parts to run, with a section of its own in docs/performance.md: "+strings.Join(perf.GroupNames(), ", "))
 	rounds := flags.Int("rounds", 0, "rounds of each part; 0: the part's own number")
 	quick := flags.Bool("quick", false, "measure less of everything")
 	out := flags.String("o", "", "write the results to this file as Markdown; a whole run that is not quick writes docs/performance.md, and costs of helpers go to docs/reference/helpers.md")
@@ -49,7 +50,7 @@ func run(ctx context.Context, args []string) error {
 	if *only != "" {
 		parts = strings.Split(*only, ",")
 	}
-	r := &perf.Run{Config: perf.Config{Rounds: *rounds, Quick: *quick, Root: *root, Progress: os.Stdout}}
+	r := &perf.Run{Config: perf.Config{Group: *group, Rounds: *rounds, Quick: *quick, Root: *root, Progress: os.Stdout}}
 	if err := r.Do(ctx, parts); err != nil {
 		return err
 	}

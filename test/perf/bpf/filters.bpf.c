@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+//go:build ignore
+
+/* Generator and sink for filters between two networks. Frames come unchanged from a table, or are
+ * TCP segments of many connections whose headers are written here; the sink counts all of IPv4 that
+ * arrives. */
+#include <linux/if_ether.h>
+#include <linux/ip.h>
+#include <linux/tcp.h>
+#include <pcn/ctx.h>
+#include <pcn/map.h>
+
+#ifdef PCN_XDP
+#define FRAMES 16384
+#define SIZE 60
+
+struct traffic_state {
+	__u64 packets;
+	__u32 next; /* number of the next frame or flow */
+	__u32 random;
+};
+
+struct frame {
+	__u64 words[SIZE / 8];
+	__u32 rest;
+	__u32 pad;
+};
+
+PCN_MAP(received, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct traffic_state, 1);
+PCN_MAP(sent, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct traffic_state, 1);
+PCN_MAP(frames, BPF_MAP_TYPE_ARRAY, __u32, struct frame, FRAMES);
+
+SEC("xdp") int sink(struct xdp_md *ctx)
+{
+	void *data = pcn_data(ctx), *end = pcn_data_end(ctx);
+	struct ethhdr *eth = data;
+	__u32 zero = 0;
+	struct traffic_state *st = bpf_map_lookup_elem(&received, &zero);
+
+	if (!st || (void *)(eth + 1) > end || eth->h_proto != bpf_htons(ETH_P_IP))
+		return XDP_PASS; /* the kernel's own frames */
+	st->packets++;
+	return XDP_DROP;
+}
+
+__u32 discard_first = 0; /* a network, in network order */
+__u32 discard_mask = 0;
+
+/* The least that a filter of sources can cost: it drops those of one network. */
+SEC("xdp") int discard(struct xdp_md *ctx)
+{
+	void *data = pcn_data(ctx), *end = pcn_data_end(ctx);
+	struct ethhdr *eth = data;
+	struct iphdr *ip = (void *)(eth + 1);
+
+	if ((void *)(ip + 1) > end || eth->h_proto != bpf_htons(ETH_P_IP) ||
+	    (ip->saddr & discard_mask) != discard_first)
+		return XDP_PASS;
+	return XDP_DROP;
+}
+
+const volatile __u32 gen_ifindex = 0;
+__u32 gen_frames = 1; /* number of entries of the table in use */
+
+SEC("xdp") int generator(struct xdp_md *ctx)
+{
+	void *data = pcn_data(ctx), *end = pcn_data_end(ctx);
+	__u32 zero = 0;
+	struct traffic_state *st = bpf_map_lookup_elem(&sent, &zero);
+
+	if (!st || data + SIZE > end)
+		return XDP_ABORTED;
+	__u32 place = st->next < gen_frames ? st->next : 0;
+	struct frame *f = bpf_map_lookup_elem(&frames, &place);
+
+	if (!f)
+		return XDP_ABORTED;
+	__u64 *to = data;
+	for (int i = 0; i < SIZE / 8; i++)
+		to[i] = f->words[i];
+	*(__u32 *)(to + SIZE / 8) = f->rest;
+	st->next = place + 1;
+	st->packets++;
+	return bpf_redirect(gen_ifindex, 0);
+}
+
+/* Connections: flow i has one of the clients' addresses, of which each uses PORTS ports. What is the
+ * same in all segments comes from frame 0, whose addresses of the client and checksums are 0. */
+#define PORTS 16
+#define FIRST_PORT 1024
+
+__u32 gen_flows = 1;
+__u32 gen_first = 0;  /* the first address of clients, host order */
+__u32 gen_random = 0; /* whether flows come in random order */
+__u32 gen_back = 0;   /* whether the segments are the servers' */
+__u32 gen_ip_sum = 0; /* the words of the IP header, without the client's address */
+__u32 gen_l4_sum = 0; /* of pseudo header and segment, without the client's address and port */
+
+PCN_INLINE __u16 folded(__u32 sum)
+{
+	sum = (sum >> 16) + (sum & 0xffff);
+	sum = (sum >> 16) + (sum & 0xffff);
+	return ~sum;
+}
+
+PCN_INLINE __u32 next_flow(struct traffic_state *st)
+{
+	if (gen_random) {
+		st->random = st->random * 1664525 + 1013904223;
+		return (__u64)st->random * gen_flows >> 32;
+	}
+	__u32 i = st->next < gen_flows ? st->next : 0;
+
+	st->next = i + 1;
+	return i;
+}
+
+SEC("xdp") int segments(struct xdp_md *ctx)
+{
+	void *data = pcn_data(ctx), *end = pcn_data_end(ctx);
+	struct iphdr *ip = data + sizeof(struct ethhdr);
+	struct tcphdr *tcp = (void *)(ip + 1);
+	__u32 zero = 0;
+	struct traffic_state *st = bpf_map_lookup_elem(&sent, &zero);
+	struct frame *f = bpf_map_lookup_elem(&frames, &zero);
+
+	if (!st || !f || data + SIZE > end)
+		return XDP_ABORTED;
+	__u64 *to = data;
+	for (int i = 0; i < SIZE / 8; i++)
+		to[i] = f->words[i];
+	*(__u32 *)(to + SIZE / 8) = f->rest;
+
+	__u32 i = next_flow(st), client = bpf_htonl(gen_first + i / PORTS);
+	__u32 both = (client >> 16) + (client & 0xffff);
+	__u16 port = bpf_htons(FIRST_PORT + i % PORTS);
+
+	if (gen_back) {
+		ip->daddr = client;
+		tcp->dest = port;
+	} else {
+		ip->saddr = client;
+		tcp->source = port;
+	}
+	ip->check = folded(gen_ip_sum + both);
+	tcp->check = folded(gen_l4_sum + both + port);
+	st->packets++;
+	return bpf_redirect(gen_ifindex, 0);
+}
+#endif
+
+char _license[] SEC("license") = "Dual BSD/GPL";

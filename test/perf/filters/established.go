@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filters
+
+// Segments of established connections, and connections that open and close.
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/perf/lab"
+	"github.com/polycube/polycube/test/perf/report"
+)
+
+// trackingFirewall is a firewall that accepts established connections, and what rules accept.
+func trackingFirewall(rig *lab.Rig, b *Bench, w *lab.Filtered, typ cube.Type, rules []ourRule) (*lab.Daemon, error) {
+	conf := firewallConf(typ, true, rules)
+	conf["max-sessions"], conf["pick-up"] = 1<<20, false
+	return attached(rig, b, w, "firewall", conf)
+}
+
+// establish creates a wire with a device, and opens connections through it.
+func establish[T any](rig *lab.Rig, b *Bench, c lab.Connections, setup func(*lab.Filtered) (T, error)) (w *lab.Filtered, d T, err error) {
+	if w, err = rig.NewFiltered(); err != nil {
+		return nil, d, err
+	}
+	if err := w.Sinks(rig); err != nil {
+		return nil, d, err
+	}
+	if err := w.Route(); err != nil {
+		return nil, d, err
+	}
+	if d, err = setup(w); err != nil {
+		return nil, d, err
+	}
+	c.Random = false
+	for _, s := range []lab.Segment{segSYN, segSYNACK, segACK} {
+		stream, err := w.Segments(c, s)
+		if err != nil {
+			return nil, d, err
+		}
+		if err := stream.Restart(); err != nil {
+			return nil, d, err
+		}
+		p, err := stream.Send(c.Count)
+		if err != nil {
+			return nil, d, err
+		}
+		if p.Received < p.Sent {
+			return nil, d, fmt.Errorf("of %d segments with flags %#x %d arrive: %w", p.Sent, s.Flags, p.Received, errLost)
+		}
+	}
+	return w, d, nil
+}
+
+const establishedText = "The kernel forwards TCP segments without data, of connections that were opened through the filter before, as " +
+	"above. nftables has `ct state established accept` and accepts what opens a connection to the server; checksums are not " +
+	"verified. Ours does the same with one rule. A segment without a connection must not get through."
+
+const ctEstablished = "nftables, ct state established"
+
+// nftOpeners is what nftables needs for the same as openers.
+var nftOpeners = fmt.Sprintf("ct state established accept\nct state new ip daddr %s tcp dport %d accept\n", serverAt.Addr(), serverAt.Port())
+
+func nftTracking(rig *lab.Rig, w *lab.Filtered, chain string) error {
+	err := fed(w.Machine.Command("nft", "-f", "-"), "table ip bench {\nchain in {\ntype filter hook forward priority 0; policy drop;\n"+chain+"}\n}\n")
+	if err != nil {
+		return err
+	}
+	return trackWell(rig, w)
+}
+
+// established is the part "filter-established".
+func established(ctx context.Context, b *Bench) (*Result, error) {
+	out := &Result{Title: "Filters: established connections", Text: establishedText}
+	for _, c := range []struct {
+		sessions   int
+		promised   float64
+		inRotation string
+	}{{1000, 4, "in turn"}, {500_000, 2.5, "in random order"}} {
+		b.Progress("filter-established: %d connections", c.sessions)
+		var all []*runner
+		err := lab.With(ctx, func(rig *lab.Rig) (err error) {
+			all, err = establishedRunners(rig, b, clients(c.sessions, c.sessions > 1000))
+			if err != nil {
+				return err
+			}
+			return race(rig.Context(), b.Rounds(21, 5), all)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("%d connections: %w", c.sessions, err)
+		}
+		f := figuresOf(all)
+		t := &report.Table{Title: thousands(c.sessions) + " connections, " + c.inRotation, Columns: columns(fwXDP, fwTCX)}
+		f.rows(t, all, fwXDP, fwTCX)
+		out.Tables = append(out.Tables, t)
+		out.Checks = append(out.Checks, report.AtLeast(
+			fmt.Sprintf("%s against ct state established accept, %s connections, net", fwXDP, thousands(c.sessions)), "%.2f ×", f.ratio(ctEstablished, fwXDP), c.promised))
+	}
+	return out, nil
+}
+
+func establishedRunners(rig *lab.Rig, b *Bench, c lab.Connections) ([]*runner, error) {
+	var all []*runner
+	for _, d := range []device{
+		{none, noFilter},
+		{fwXDP, func(rig *lab.Rig, b *Bench, w *lab.Filtered) error {
+			_, err := trackingFirewall(rig, b, w, cube.TypeXDPDRV, openers())
+			return err
+		}},
+		{fwTCX, func(rig *lab.Rig, b *Bench, w *lab.Filtered) error {
+			_, err := trackingFirewall(rig, b, w, cube.TypeTC, openers())
+			return err
+		}},
+		{ctEstablished, func(rig *lab.Rig, _ *Bench, w *lab.Filtered) error { return nftTracking(rig, w, nftOpeners) }},
+	} {
+		w, _, err := establish(rig, b, c, func(w *lab.Filtered) (struct{}, error) { return struct{}{}, d.setup(rig, b, w) })
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", d.name, err)
+		}
+		r := &runner{name: d.name, wire: w}
+		strangers := c
+		strangers.First, strangers.Count = c.Strangers(), 1024
+		if d.name != none {
+			r.drops = true
+			if r.stream, err = w.Segments(strangers, segACK); err == nil {
+				_, err = r.send(1024)
+			}
+			if err != nil {
+				return nil, err
+			}
+			r.drops = false
+		}
+		if r.stream, err = w.Segments(c, segACK); err != nil {
+			return nil, err
+		}
+		if err := r.warm(4096); err != nil {
+			return nil, err
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+const freshText = "Connections of SYN, SYN and ACK, ACK, FIN in both directions and a last ACK, 6 segments in all, each segment for all " +
+	"of 20,000 connections before the next. There are 100 rules in front of the one that accepts them. CPU time of the " +
+	"whole connection; *net* is minus the same without a filter."
+
+// fresh is the part "filter-new".
+func fresh(ctx context.Context, b *Bench) (*Result, error) {
+	out := &Result{Title: "Filters: new connections", Text: freshText}
+	rs := exact(100)
+	rules := ourRules(rs.rules)
+	last := openers()[0]
+	last.ID = len(rules)
+	rules = append(rules, last)
+	_, list := listed(rs.rules)
+	_, sets := hashed(rs.rules)
+	_ = sets
+	devices := []device{
+		{none, noFilter},
+		{fwXDP, func(rig *lab.Rig, b *Bench, w *lab.Filtered) error {
+			_, err := trackingFirewall(rig, b, w, cube.TypeXDPDRV, rules)
+			return err
+		}},
+		{fwTCX, func(rig *lab.Rig, b *Bench, w *lab.Filtered) error {
+			_, err := trackingFirewall(rig, b, w, cube.TypeTC, rules)
+			return err
+		}},
+		{nftList, func(rig *lab.Rig, _ *Bench, w *lab.Filtered) error {
+			return nftTracking(rig, w, tracked+list+nftOpeners)
+		}},
+	}
+	f := figures{}
+	rounds, count := b.Rounds(7, 2), 20_000
+	for round := range rounds {
+		b.Progress("filter-new: round %d of %d", round+1, rounds)
+		for _, d := range devices {
+			ns, err := freshOnce(ctx, b, d, clients(count, false))
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", d.name, err)
+			}
+			f[d.name] = append(f[d.name], ns)
+		}
+	}
+	t := &report.Table{Title: "A connection, 100 rules", Columns: []string{"", "ns of CPU per connection", "net ns", "of nftables"}}
+	for _, d := range devices {
+		net, share := "", ""
+		if d.name != none {
+			net, share = f.net(d.name).Spread(0), fmt.Sprintf("%.2f", f.net(d.name).Median()/f.net(nftList).Median())
+		}
+		t.Add(d.name, f[d.name].Spread(0), net, share)
+	}
+	out.Tables = append(out.Tables, t)
+	for _, ours := range []string{fwXDP, fwTCX} {
+		out.Checks = append(out.Checks, report.AtMost(ours+", a new connection, 100 rules, net, against nftables", "%.2f ×",
+			f.net(ours).Median()/f.net(nftList).Median(), 1./3))
+	}
+	return out, nil
+}
+
+// freshOnce is the CPU time of a connection from its SYN to its last ACK.
+func freshOnce(ctx context.Context, b *Bench, d device, c lab.Connections) (ns float64, err error) {
+	err = lab.With(ctx, func(rig *lab.Rig) error {
+		w, err := rig.NewFiltered()
+		if err != nil {
+			return err
+		}
+		if err := w.Sinks(rig); err != nil {
+			return err
+		}
+		if err := w.Route(); err != nil {
+			return err
+		}
+		if err := d.setup(rig, b, w); err != nil {
+			return err
+		}
+		for _, s := range []lab.Segment{segSYN, segSYNACK, segACK, segFIN, segFINACK, segEnd} {
+			stream, err := w.Segments(c, s)
+			if err != nil {
+				return err
+			}
+			if err := stream.Restart(); err != nil {
+				return err
+			}
+			p, err := stream.Send(c.Count)
+			if err != nil {
+				return err
+			}
+			if p.Received < p.Sent {
+				return fmt.Errorf("of %d segments with flags %#x %d arrive: %w", p.Sent, s.Flags, p.Received, errLost)
+			}
+			ns += p.PerFrame()
+		}
+		return nil
+	})
+	return ns, err
+}
