@@ -191,17 +191,22 @@ const (
 
 // Packet is the segment of connection i as an IP packet.
 func (c Connections) Packet(i int, s Segment) []byte {
-	first := c.First.As4()
-	var addr [4]byte
-	binary.BigEndian.PutUint32(addr[:], binary.BigEndian.Uint32(first[:])+uint32(i/PortsOfClient))
-	return c.packet(netip.AddrFrom4(addr), uint16(clientPort+i%PortsOfClient), s)
+	return c.packet(c.address(uint32(i/PortsOfClient)), uint16(clientPort+i%PortsOfClient), s)
 }
 
 // Strangers is the first address of clients that have no connection.
-func (c Connections) Strangers() netip.Addr {
+func (c Connections) Strangers() netip.Addr { return c.address(1 << 20) }
+
+func (c Connections) address(i uint32) netip.Addr {
 	a := c.First.As4()
-	binary.BigEndian.PutUint32(a[:], binary.BigEndian.Uint32(a[:])+1<<20)
+	binary.BigEndian.PutUint32(a[:], binary.BigEndian.Uint32(a[:])+i)
 	return netip.AddrFrom4(a)
+}
+
+// Part are n of the connections in turn, from i on, which is a multiple of PortsOfClient.
+func (c Connections) Part(i, n int) Connections {
+	c.First, c.Count, c.Random = c.address(uint32(i/PortsOfClient)), n, false
+	return c
 }
 
 func (c Connections) packet(client netip.Addr, port uint16, s Segment) []byte {
