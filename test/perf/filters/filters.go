@@ -53,6 +53,7 @@ func Parts() []Part {
 		{"filter-lists", generated},
 		{"filter-established", established},
 		{"filter-new", fresh},
+		{"filter-ddos", ddos},
 	}
 }
 

@@ -137,31 +137,38 @@ func programs(ctx context.Context, b *Bench) (*Result, error) {
 			}
 			all = append(all, of...)
 		}
-		order := append([]*alone(nil), all...)
-		for range b.Rounds(25, 5) {
-			rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
-			for _, a := range order {
-				if err := errors.Join(rig.Context().Err(), a.time()); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
+		return raceAlone(rig, b.Rounds(25, 5), all)
 	})
 	if err != nil {
 		return nil, err
 	}
 	for _, hook := range []cube.Hook{cube.XDP, cube.TC} {
-		out.scale(hook, all)
+		out.scale(hook, all, "The program alone, "+hookNames[hook])
 	}
 	return out, nil
 }
 
-// scale adds the table and the checks of a hook.
-func (out *Result) scale(hook cube.Hook, all []*alone) {
-	label := map[cube.Hook]string{cube.XDP: "XDP", cube.TC: "TC"}[hook]
-	t := &report.Table{Title: "The program alone, " + label, Columns: []string{"", "ns per packet", "scaled", "at most"}}
-	times := map[string]report.Sample{}
+// raceAlone times all in turns, each time in a new order.
+func raceAlone(rig *lab.Rig, rounds int, all []*alone) error {
+	order := append([]*alone(nil), all...)
+	for range rounds {
+		rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+		for _, a := range order {
+			if err := errors.Join(rig.Context().Err(), a.time()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// hookNames are the names of hooks in tables.
+var hookNames = map[cube.Hook]string{cube.XDP: "XDP", cube.TC: "TC"}
+
+// scale adds the table and the checks of a hook, and returns the scaled figures.
+func (out *Result) scale(hook cube.Hook, all []*alone, title string) map[string]float64 {
+	t := &report.Table{Title: title, Columns: []string{"", "ns per packet", "scaled", "at most"}}
+	figures, times := map[string]float64{}, map[string]report.Sample{}
 	for _, a := range all {
 		if a.hook == hook {
 			times[a.name] = a.times
@@ -174,14 +181,16 @@ func (out *Result) scale(hook cube.Hook, all []*alone) {
 		}
 		net := times[a.name].Less(times[nothing])
 		scaled := net.Median() / one.Median() * unit
+		figures[a.name] = scaled
 		limit := ""
 		if a.limit > 0 {
 			limit = fmt.Sprintf("%.0f", a.limit)
-			out.Checks = append(out.Checks, report.AtMost("firewall program alone, "+label+", "+a.name+", scaled", "%.0f ns", scaled, a.limit))
+			out.Checks = append(out.Checks, report.AtMost("firewall program alone, "+hookNames[hook]+", "+a.name+", scaled", "%.0f ns", scaled, a.limit))
 		}
 		t.Add(a.name, net.Spread(1), fmt.Sprintf("%.1f", scaled), limit)
 	}
 	out.Tables = append(out.Tables, t)
+	return figures
 }
 
 // programsAt sets up all programs of a hook.

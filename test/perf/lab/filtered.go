@@ -197,6 +197,9 @@ func (c Connections) Packet(i int, s Segment) []byte {
 // Strangers is the first address of clients that have no connection.
 func (c Connections) Strangers() netip.Addr { return c.address(1 << 20) }
 
+// Last is the address of the client of the last connection.
+func (c Connections) Last() netip.Addr { return c.address(uint32((c.Count - 1) / PortsOfClient)) }
+
 func (c Connections) address(i uint32) netip.Addr {
 	a := c.First.As4()
 	binary.BigEndian.PutUint32(a[:], binary.BigEndian.Uint32(a[:])+i)
