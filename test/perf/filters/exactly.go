@@ -175,7 +175,7 @@ const listsText = "As above, with 1,000 rules as the generator of ClassBench mak
 
 // generated is the part "filter-lists".
 func generated(ctx context.Context, b *Bench) (*Result, error) {
-	out := &Result{Title: "Filters: generated rules", Text: listsText}
+	out := &Result{Title: "Filters: generated rules", Text: listsText + "\n\n" + vswitchText}
 	for _, shape := range shapes {
 		rs := made(shape, 1000)
 		b.Progress("filter-lists: %s, %d others", shape, len(rs.others))
@@ -194,6 +194,9 @@ func generated(ctx context.Context, b *Bench) (*Result, error) {
 			report.AtLeast(fwXDP+" against iptables-legacy"+what, "%.1f ×", f.ratio(iptables, fwXDP), 10),
 			report.AtLeast(fwXDP+" against nftables' list"+what, "%.1f ×", f.ratio(nftList, fwXDP), 31.8),
 		)
+		if err := againstSwitch(ctx, b, out, shape, rs); err != nil {
+			return nil, fmt.Errorf("%s: %w", shape, err)
+		}
 	}
 	return out, nil
 }

@@ -54,6 +54,7 @@ func Parts() []Part {
 		{"filter-established", established},
 		{"filter-new", fresh},
 		{"filter-ddos", ddos},
+		{"filter-synflood", synflood},
 	}
 }
 

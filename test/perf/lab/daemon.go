@@ -322,9 +322,15 @@ func fields(path string) (map[string]uint64, error) {
 
 // CPU is the time that the daemon's threads have used so far.
 func (d *Daemon) CPU() (time.Duration, error) {
-	tasks, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(d.cmd.Process.Pid), "task", "*", "schedstat"))
+	ns, err := threadsTime(d.cmd.Process.Pid)
+	return time.Duration(ns), err
+}
+
+// threadsTime is the CPU time in ns that the threads of a process have used so far.
+func threadsTime(pid int) (int64, error) {
+	tasks, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task", "*", "schedstat"))
 	if err != nil {
-		return 0, fmt.Errorf("time of the daemon: %w", err)
+		return 0, fmt.Errorf("time of process %d: %w", pid, err)
 	}
 	var sum int64
 	for _, task := range tasks {
@@ -334,9 +340,9 @@ func (d *Daemon) CPU() (time.Duration, error) {
 		}
 		var ns int64
 		if _, err := fmt.Sscan(string(text), &ns); err != nil {
-			return 0, fmt.Errorf("time of the daemon: %s: %w", task, err)
+			return 0, fmt.Errorf("time of process %d: %s: %w", pid, task, err)
 		}
 		sum += ns
 	}
-	return time.Duration(sum), nil
+	return sum, nil
 }

@@ -298,7 +298,8 @@ func total(m *ebpf.Map) (uint64, error) {
 
 // Passage is what a number of frames took, and how many arrived.
 type Passage struct {
-	NS             int64 // CPU time in all
+	NS             int64 // CPU time in all, of the sender
+	Process        int64 // CPU time of the process that forwards
 	Sent, Received uint64
 }
 
@@ -317,12 +318,7 @@ func (s *Stream) Send(n int) (p Passage, err error) {
 	if err := read(&before); err != nil {
 		return p, err
 	}
-	frame := Template(FrameSize)
-	p.NS, err = CPUTime(0, func() error {
-		return netns.Uninterrupted(func() error {
-			return s.from.Do(func() error { return live(s.objects.Programs[s.program], frame, n) })
-		})
-	})
+	p.NS, err = CPUTime(0, func() error { return netns.Uninterrupted(func() error { return s.burst(n) }) })
 	if err != nil {
 		return p, err
 	}
@@ -350,4 +346,58 @@ func (f *Filtered) Fill(harness *ebpf.Collection, packets [][]byte) error {
 		frames[i] = f.frameOf(p)
 	}
 	return putFrames(harness, frames)
+}
+
+// Flood sends frames from CPU 0 that need not arrive.
+func (s *Stream) Flood(n int) (p Passage, err error) {
+	before, err := total(s.objects.Maps["sent"])
+	if err != nil {
+		return p, err
+	}
+	if err := netns.OnCPU(0, func() error { return s.burst(n) }); err != nil {
+		return p, err
+	}
+	after, err := total(s.objects.Maps["sent"])
+	p.Sent = after - before
+	return p, err
+}
+
+// Through sends frames to a process that forwards them, as fast as it goes, and also returns the CPU time of that process
+// meanwhile. Frames may be lost.
+func (s *Stream) Through(n, pid int) (p Passage, err error) {
+	if pid == 0 {
+		return s.Send(n)
+	}
+	var sent, received, process [2]int64
+	read := func(i int) error {
+		a, err := total(s.objects.Maps["sent"])
+		if err != nil {
+			return err
+		}
+		b, err := total(s.objects.Maps["received"])
+		if err != nil {
+			return err
+		}
+		sent[i], received[i] = int64(a), int64(b)
+		process[i], err = threadsTime(pid)
+		return err
+	}
+	if err := netns.OnCPU(0, func() error { return s.burst(n) }); err != nil { // it is busy from the beginning on
+		return p, err
+	}
+	if err := read(0); err != nil {
+		return p, err
+	}
+	p.NS, err = CPUTime(0, func() error { return s.burst(8 * n) })
+	if err != nil {
+		return p, err
+	}
+	err = read(1)
+	p.Sent, p.Received, p.Process = uint64(sent[1]-sent[0]), uint64(received[1]-received[0]), process[1]-process[0]
+	return p, err
+}
+
+// burst sends frames on the calling thread's CPU.
+func (s *Stream) burst(n int) error {
+	return s.from.Do(func() error { return live(s.objects.Programs[s.program], Template(FrameSize), n) })
 }

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filters
+
+// Open vSwitch in user space, with AF_XDP ports and a polling thread on CPU 1.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/perf/lab"
+	"github.com/polycube/polycube/test/perf/report"
+	"github.com/polycube/polycube/test/rulesets"
+)
+
+const (
+	vswitch     = "/usr/lib/openvswitch-switch/ovs-vswitchd"
+	vswitchText = "Open vSwitch forwards by itself, so here everything forwards without the kernel's stack, and *net* is minus the " +
+		"generator and the first veth alone. Ours is a `firewall` on a port of a `simpleforwarder` at XDP. Open vSwitch runs in user " +
+		"space with AF_XDP ports, and its polling thread on CPU 1 is kept busy: its CPU time per packet that arrives is added to " +
+		"that of the generator's side per packet sent. It caches the decision for each flow."
+	ovs       = "Open vSwitch, AF_XDP"
+	ovsPlain  = "Open vSwitch, AF_XDP, no rules"
+	bothXDP   = "simpleforwarder + firewall, XDP"
+	plainXDP  = "simpleforwarder, XDP"
+	generator = "generator and veth"
+)
+
+// forwarder forwards between the netdevs; with rules, a firewall is on the port where packets come in.
+func forwarder(typ cube.Type, rules []rulesets.Rule) func(*lab.Rig, *Bench, *lab.Filtered) error {
+	return func(rig *lab.Rig, b *Bench, w *lab.Filtered) error {
+		d, err := daemonAt(rig, b, w)
+		if err != nil {
+			return err
+		}
+		type object map[string]any
+		err = post(d, "/simpleforwarder/f1", object{
+			"type": typ, "ports": []object{{"name": "left", "peer": lab.In}, {"name": "right", "peer": lab.Out}},
+			"actions": []object{{"inport": "left", "action": "FORWARD", "outport": "right"}},
+		})
+		if err != nil || rules == nil {
+			return errors.Join(err, d.Inlined("f1"))
+		}
+		return errors.Join(
+			post(d, "/firewall/c1", firewallConf(typ, false, ourRules(rules))),
+			post(d, "/attach", object{"cube": "c1", "port": "f1:left"}), d.Inlined("f1", "c1"),
+		)
+	}
+}
+
+// openFlow are the rules as flows.
+func openFlow(rules []rulesets.Rule) string {
+	if rules == nil {
+		return "in_port=" + lab.In + ",actions=output:" + lab.Out + "\n"
+	}
+	var b strings.Builder
+	b.WriteString("priority=0,actions=drop\n")
+	for _, r := range rules {
+		match := "priority=10,in_port=" + lab.In + ",ip"
+		if r.Protocol != nil {
+			match = "priority=10,in_port=" + lab.In + "," + protocolName(*r.Protocol)
+		}
+		for field, p := range map[string]netip.Prefix{"nw_src": prefix(r.Src), "nw_dst": prefix(r.Dst)} {
+			if p.Bits() > 0 {
+				match += fmt.Sprintf(",%s=%s", field, p)
+			}
+		}
+		for _, s := range blocks(r.SrcPort) {
+			for _, d := range blocks(r.DstPort) {
+				fmt.Fprintf(&b, "%s%s%s,actions=output:%s\n", match, s.flow("tp_src"), d.flow("tp_dst"), lab.Out)
+			}
+		}
+	}
+	return b.String()
+}
+
+// block are the ports that are first under mask.
+type block struct{ first, mask uint16 }
+
+func (b block) flow(field string) string {
+	if b.mask == 0 {
+		return ""
+	}
+	return fmt.Sprintf(",%s=%#x/%#x", field, b.first, b.mask)
+}
+
+// blocks divides a range of ports into the minimum number of blocks; nil is all of them.
+func blocks(r *rulesets.Ports) []block {
+	if r == nil {
+		return []block{{}}
+	}
+	var out []block
+	for first, left := uint32(r.First), uint32(r.Last)-uint32(r.First)+1; left > 0; {
+		size := uint32(1) << min(bits.TrailingZeros32(first|1<<16), bits.Len32(left)-1)
+		out = append(out, block{uint16(first), uint16(1<<16 - size)})
+		first, left = first+size, left-size
+	}
+	return out
+}
+
+// openVSwitch starts one between the netdevs, and returns its process.
+func openVSwitch(rig *lab.Rig, w *lab.Filtered, flows string) (pid int, err error) {
+	dir := rig.TempDir()
+	env := append(os.Environ(), "OVS_RUNDIR="+dir, "OVS_LOGDIR="+dir, "OVS_DBDIR="+dir)
+	socket := "unix:" + filepath.Join(dir, "db.sock")
+	run := func(input, name string, args ...string) error {
+		cmd := w.Machine.Command(name, args...)
+		cmd.Env = env
+		return fed(cmd, input)
+	}
+	start := func(name string, args ...string) (*exec.Cmd, error) {
+		cmd := w.Machine.Command(name, args...)
+		cmd.Env = env
+		err := cmd.Start()
+		if err == nil {
+			rig.Cleanup(func() {
+				_ = cmd.Process.Kill() // it may have ended
+				_ = cmd.Wait()
+			})
+		}
+		return cmd, err
+	}
+	db := filepath.Join(dir, "conf.db")
+	if err := run("", "ovsdb-tool", "create", db, "/usr/share/openvswitch/vswitch.ovsschema"); err != nil {
+		return 0, err
+	}
+	if _, err := start("ovsdb-server", db, "--remote=p"+socket, "--log-file="+filepath.Join(dir, "db.log")); err != nil {
+		return 0, err
+	}
+	control := func(args ...string) error {
+		return run("", "ovs-vsctl", append([]string{"--db=" + socket, "--retry", "--timeout=20"}, args...)...)
+	}
+	if err := control("--no-wait", "init"); err != nil {
+		return 0, err
+	}
+	if err := control("--no-wait", "set", "Open_vSwitch", ".", "other_config:pmd-cpu-mask=0x2"); err != nil {
+		return 0, err
+	}
+	cmd, err := start("taskset", "-c", "1", vswitch, socket, "--log-file="+filepath.Join(dir, "vs.log"))
+	if err != nil {
+		return 0, err
+	}
+	bridge := []string{"add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev", "fail_mode=secure"}
+	for _, dev := range []string{lab.In, lab.Out} {
+		bridge = append(bridge, "--", "add-port", "br0", dev, "--", "set", "interface", dev, "type=afxdp", "options:xdp-mode=best-effort", "options:n_rxq=1")
+	}
+	if err := control(bridge...); err != nil {
+		return 0, err
+	}
+	return cmd.Process.Pid, run(flows, "ovs-ofctl", "add-flows", "unix:"+filepath.Join(dir, "br0.mgmt"), "-")
+}
+
+// switched is what forwards by itself.
+type switched struct {
+	name   string
+	stream *lab.Stream
+	pid    int // of the process that forwards, or 0
+	drops  bool
+	times  report.Sample
+}
+
+// sample is the CPU time of a packet.
+func (s *switched) sample() (float64, error) {
+	p, err := s.stream.Through(1<<16, s.pid)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", s.name, err)
+	}
+	if s.drops != (p.Received == 0) || s.pid == 0 && !s.drops && p.Received < p.Sent {
+		return 0, fmt.Errorf("%s: of %d frames %d arrive: %w", s.name, p.Sent, p.Received, errLost)
+	}
+	ns := p.PerFrame()
+	if s.pid != 0 {
+		ns += float64(p.Process) / float64(p.Received)
+	}
+	return ns, nil
+}
+
+// newSwitched sets one up; the packets that match no rule must not arrive.
+func newSwitched(rig *lab.Rig, b *Bench, name string, rs *ruled) (*switched, error) {
+	w, err := rig.NewFiltered()
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Sinks(rig); err != nil {
+		return nil, err
+	}
+	s := &switched{name: name, drops: name == generator}
+	switch name {
+	case generator:
+		err = w.DiscardFrom(rig, netip.PrefixFrom(netip.IPv4Unspecified(), 0))
+	case plainXDP:
+		err = forwarder(cube.TypeXDPDRV, nil)(rig, b, w)
+	case bothXDP:
+		err = forwarder(cube.TypeXDPDRV, rs.rules)(rig, b, w)
+	case ovsPlain:
+		s.pid, err = openVSwitch(rig, w, openFlow(nil))
+	case ovs:
+		s.pid, err = openVSwitch(rig, w, openFlow(rs.rules))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if s.stream, err = w.Replay(rs.accepted); err != nil {
+		return nil, err
+	}
+	if err := s.forwards(); err != nil {
+		return nil, err
+	}
+	if name == bothXDP || name == ovs {
+		if s.stream, err = w.Replay(rs.others); err != nil {
+			return nil, err
+		}
+		if p, err := s.stream.Send(len(rs.others)); err != nil || p.Received > 0 {
+			return nil, fmt.Errorf("%s: of %d frames that no rule accepts %d arrive: %w", name, p.Sent, p.Received, errors.Join(err, errLost))
+		}
+		s.stream, err = w.Replay(rs.accepted)
+	}
+	return s, err
+}
+
+// forwards waits until it does.
+func (s *switched) forwards() error {
+	const patience = 10 * time.Second
+	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		p, err := s.stream.Send(64)
+		if err != nil || s.drops || p.Received == p.Sent {
+			return err
+		}
+		if time.Since(begin) > patience {
+			return fmt.Errorf("%s: of %d frames %d arrive: %w", s.name, p.Sent, p.Received, errLost)
+		}
+	}
+}
+
+// againstSwitch compares the firewall with Open vSwitch, with the rules of a shape.
+func againstSwitch(ctx context.Context, b *Bench, out *Result, shape string, rs *ruled) error {
+	all := []string{generator, plainXDP, bothXDP}
+	if _, err := os.Stat(vswitch); err == nil {
+		all = append(all, ovsPlain, ovs)
+	} else {
+		b.Progress("filter-lists: Open vSwitch is not installed, and not measured: %v", err)
+	}
+	f := figures{}
+	err := lab.With(ctx, func(rig *lab.Rig) error {
+		rounds := b.Rounds(7, 3)
+		var ready []*switched
+		// One Open vSwitch at a time: each keeps a CPU busy.
+		for _, name := range all[:3] {
+			s, err := newSwitched(rig, b, name, rs)
+			if err != nil {
+				return err
+			}
+			ready = append(ready, s)
+		}
+		for range rounds {
+			rand.Shuffle(len(ready), func(i, j int) { ready[i], ready[j] = ready[j], ready[i] })
+			for _, s := range ready {
+				ns, err := s.sample()
+				if err != nil {
+					return err
+				}
+				f[s.name] = append(f[s.name], ns)
+			}
+		}
+		return nil
+	})
+	for _, name := range all[3:] {
+		err = errors.Join(err, lab.With(ctx, func(rig *lab.Rig) error {
+			s, err := newSwitched(rig, b, name, rs)
+			for range b.Rounds(7, 3) {
+				if err != nil {
+					return err
+				}
+				var ns float64
+				ns, err = s.sample()
+				f[name] = append(f[name], ns)
+			}
+			return err
+		}))
+	}
+	if err != nil {
+		return err
+	}
+	f[none] = f[generator]
+	t := &report.Table{Title: "Forwarding and filtering, 1,000 rules, " + shape, Columns: columns(bothXDP)}
+	for _, name := range all {
+		t.Add(name, f[name].Spread(0), f.net(name).Spread(0), fmt.Sprintf("%.2f", f.ratio(name, bothXDP)))
+	}
+	if len(all) == 3 {
+		t.Notes = append(t.Notes, "Open vSwitch was not installed, and was not measured.")
+	} else {
+		out.Checks = append(out.Checks, report.AtLeast(
+			fmt.Sprintf("%s against %s, 1,000 generated rules (%s), without the generator", bothXDP, ovs, shape), "%.2f ×", f.ratio(ovs, bothXDP), 1.4))
+	}
+	out.Tables = append(out.Tables, t)
+	return nil
+}
