@@ -18,9 +18,10 @@ import (
 
 // packet is an IP packet from one side. The sides are the chains: what side 0 sends comes in.
 type packet struct {
-	from uint8
-	ip   []byte
-	what string // for humans
+	from     uint8
+	protocol uint8
+	ip       []byte
+	what     string // for humans
 	// conn is the TCP connection that the packet is a segment of; nil for all else.
 	conn    *connection
 	segment conntrack.Segment
@@ -160,7 +161,7 @@ func (t *traffic) of(e *exchange) packet {
 	if e.steps > 0 {
 		side = uint8(t.IntN(2))
 	}
-	p := packet{conn: e.conn, what: "packet"}
+	p := packet{conn: e.conn, protocol: e.protocol, what: "packet"}
 	ports := e.ports
 	if e.conn != nil && e.conn.talk != nil {
 		side, p.segment = e.conn.talk.Next()
@@ -245,7 +246,8 @@ func (t *traffic) icmpError(about packet) packet {
 	inner := about.ip[:min(len(about.ip), least+t.IntN(60))]
 	kind := kinds[t.IntN(len(kinds))]
 	payload := append([]byte{kind[0], kind[1], 0, 0, 0, 0, 0, 0}, inner...)
-	p.ip = t.packet(from, to, map[bool]uint8{false: pkt.ProtoICMP, true: pkt.ProtoICMPv6}[six], payload, uint8(t.IntN(64)))
+	p.protocol = map[bool]uint8{false: pkt.ProtoICMP, true: pkt.ProtoICMPv6}[six]
+	p.ip = t.packet(from, to, p.protocol, payload, uint8(t.IntN(64)))
 	return p
 }
 
