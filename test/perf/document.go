@@ -41,6 +41,55 @@ func (r *Run) Document(args []string) (text, chart string) {
 	return b.String(), chart
 }
 
+// GroupDocument is the document with the section of the run's group, written anew.
+func (r *Run) GroupDocument(old string, args []string) string {
+	var b strings.Builder
+	command := "make bench BENCH=" + r.Group
+	if len(args) > 0 {
+		command += fmt.Sprintf(" BENCH_FLAGS='%s'", strings.Join(args, " "))
+	}
+	begin, end := groupMarks(r.Group)
+	fmt.Fprintf(&b, "%s\n## Group %s\n\nMeasured on %s by `%s`, apart from all above, and read in the same way.\n\n",
+		begin, r.Group, time.Now().UTC().Format(time.DateOnly), command)
+	b.WriteString(machine().Markdown())
+	fmt.Fprintf(&b, "\n### Goals of group %s\n\n%d of %d are missed.\n\n", r.Group, report.Misses(r.Checks), len(r.Checks))
+	b.WriteString(report.Checks(r.Checks).Markdown())
+	for _, s := range r.Sections {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n", s.Title, s.Text)
+		for _, t := range s.Tables {
+			fmt.Fprintf(&b, "\n%s", t.Markdown())
+		}
+	}
+	b.WriteString(end + "\n")
+	rest := strings.TrimRight(strings.Replace(old, groupSection(old, r.Group), "", 1), "\n")
+	return rest + "\n\n" + b.String()
+}
+
+func groupMarks(group string) (begin, end string) {
+	return fmt.Sprintf("<!-- group %s -->", group), fmt.Sprintf("<!-- end of group %s -->", group)
+}
+
+// groupSection is the section of a group in a document, or "".
+func groupSection(document, group string) string {
+	begin, end := groupMarks(group)
+	_, text, found := strings.Cut(document, begin)
+	text, _, ended := strings.Cut(text, end+"\n")
+	if !found || !ended {
+		return ""
+	}
+	return begin + text + end + "\n"
+}
+
+// WithGroups is a new document with the sections of groups in the old one, which only runs of the groups write.
+func WithGroups(document, old string) string {
+	for _, group := range GroupNames() {
+		if s := groupSection(old, group); s != "" {
+			document = strings.TrimRight(document, "\n") + "\n\n" + s
+		}
+	}
+	return document
+}
+
 const documentHead = `What Polycube costs, compared with the kernel's own forwarding, measured in one run.
 This file is written by ` + "`make bench`" + `; do not edit it.
 

@@ -6,6 +6,7 @@ package filters
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/polycube/polycube/cube"
@@ -113,7 +114,30 @@ func exactly(ctx context.Context, b *Bench) (*Result, error) {
 			report.AtLeast(fwXDP+", stretch: against nftables' interval set, 1,000 exact rules, "+what+", net", "%.2f ×", f.ratio(nftRanges, fwXDP), 5),
 		)
 	}
-	return out, exactMany(ctx, b, out)
+	return out, errors.Join(exactForwarded(ctx, b, out, rs), exactMany(ctx, b, out))
+}
+
+// exactForwarded measures ours where it does not lead to the kernel's stack.
+func exactForwarded(ctx context.Context, b *Bench, out *Result, rs *ruled) error {
+	t := &report.Table{Title: "1,000 exact rules on a port of a simpleforwarder, conntrack off", Columns: columns(bothXDP),
+		Notes: []string{"The same firewall where a `simpleforwarder` forwards instead of the kernel; *net* is minus the forwarder alone."}}
+	var all []*runner
+	err := lab.With(ctx, func(rig *lab.Rig) error {
+		for _, d := range []device{{none, forwarder(cube.TypeXDPDRV, nil)}, {bothXDP, forwarder(cube.TypeXDPDRV, rs.rules)}} {
+			r, err := runnerOf(rig, b, d, rs)
+			if err != nil {
+				return err
+			}
+			all = append(all, r)
+		}
+		return race(rig.Context(), b.Rounds(21, 5), all)
+	})
+	if err != nil {
+		return fmt.Errorf("on a forwarder: %w", err)
+	}
+	figuresOf(all).rows(t, all, bothXDP)
+	out.Tables = append(out.Tables, t)
+	return nil
 }
 
 // trackedAt makes a peer track in its best form.

@@ -143,7 +143,7 @@ func openVSwitch(rig *lab.Rig, w *lab.Filtered, flows string) (pid int, err erro
 	if err := control("--no-wait", "init"); err != nil {
 		return 0, err
 	}
-	if err := control("--no-wait", "set", "Open_vSwitch", ".", "other_config:pmd-cpu-mask=0x2"); err != nil {
+	if err := control("--no-wait", "set", "Open_vSwitch", ".", "other_config:pmd-cpu-mask=0x2", "other_config:emc-insert-inv-prob=1"); err != nil {
 		return 0, err
 	}
 	cmd, err := start("taskset", "-c", "1", vswitch, socket, "--log-file="+filepath.Join(dir, "vs.log"))
@@ -223,9 +223,16 @@ func newSwitched(rig *lab.Rig, b *Bench, name string, rs *ruled) (*switched, err
 		if p, err := s.stream.Send(len(rs.others)); err != nil || p.Received > 0 {
 			return nil, fmt.Errorf("%s: of %d frames that no rule accepts %d arrive: %w", name, p.Sent, p.Received, errors.Join(err, errLost))
 		}
-		s.stream, err = w.Replay(rs.accepted)
+		if s.stream, err = w.Replay(rs.accepted); err != nil {
+			return nil, err
+		}
 	}
-	return s, err
+	for range 4 { // until the decisions are cached
+		if _, err := s.sample(); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
 }
 
 // forwards waits until it does.
@@ -292,9 +299,13 @@ func againstSwitch(ctx context.Context, b *Bench, out *Result, shape string, rs 
 		return err
 	}
 	f[none] = f[generator]
-	t := &report.Table{Title: "Forwarding and filtering, 1,000 rules, " + shape, Columns: columns(bothXDP)}
+	t := &report.Table{Title: "Forwarding and filtering, 1,000 rules, " + shape, Columns: append(columns(bothXDP), "minus the same without rules")}
 	for _, name := range all {
-		t.Add(name, f[name].Spread(0), f.net(name).Spread(0), fmt.Sprintf("%.2f", f.ratio(name, bothXDP)))
+		rules := ""
+		if plain := map[string]string{bothXDP: plainXDP, ovs: ovsPlain}[name]; plain != "" {
+			rules = fmt.Sprintf("%.0f", f[name].Median()-f[plain].Median())
+		}
+		t.Add(name, f[name].Spread(0), f.net(name).Spread(0), fmt.Sprintf("%.2f", f.ratio(name, bothXDP)), rules)
 	}
 	if len(all) == 3 {
 		t.Notes = append(t.Notes, "Open vSwitch was not installed, and was not measured.")

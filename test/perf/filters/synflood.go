@@ -25,7 +25,7 @@ import (
 const synText = "A client behind a veth opens connections to a server and closes them by a reset, one after the other, both ends on " +
 	"CPU 1. CPU 0 floods the same port of the server through the same veth with SYNs from random sources of a network of " +
 	"4 million addresses. In the control, a bare XDP program drops that network; `synflood` answers its SYNs with cookies, and " +
-	"those of the client, too. Without protection, `tcp_syncookies` is 0. For all alike, transmit checksum offload is off and " +
+	"those of the client, too. Without protection, `tcp_syncookies` is 0. For all alike, veths have a queue for each CPU, transmit checksum offload is off and " +
 	"`gso_max_segs` is 1, without which XDP on a veth cannot see TCP. The rate is per second of CPU time of CPU 1's thread, and " +
 	"of what it waited for connections that were not opened within 400 ms: what else runs on the machine does not count."
 
@@ -98,6 +98,8 @@ func (d *defence) start(rig *lab.Rig, b *Bench) (err error) {
 	left.Run("ip", "neigh", "add", serverIP, "lladdr", left.OuterMAC.String(), "dev", netns.Inner, "nud", "permanent")
 	left.Run("ip", "link", "set", netns.Inner, "gso_max_segs", "1")
 	d.wire.Machine.Run("ip", "link", "set", lab.In, "gso_max_segs", "1")
+	queuePerCPU(left.Namespace, netns.Inner)
+	queuePerCPU(d.wire.Machine.Namespace, lab.In)
 	if d.daemon, err = d.setup(rig, b, d.wire); err != nil {
 		return fmt.Errorf("%s: %w", d.name, err)
 	}
@@ -115,6 +117,14 @@ func (d *defence) start(rig *lab.Rig, b *Bench) (err error) {
 		return fmt.Errorf("server: %w", err)
 	}
 	return nil
+}
+
+// queuePerCPU gives a veth two queues, as a network card has: what one CPU sends is not handled by the other one.
+func queuePerCPU(ns *netns.Namespace, dev string) {
+	ns.Run("ethtool", "-L", dev, "rx", "2", "tx", "2")
+	// sysfs shows the netdevs of the namespace in which it is mounted.
+	ns.Run("unshare", "-m", "sh", "-ec", fmt.Sprintf(
+		"mount -t sysfs none /sys; for q in 0 1; do echo $((1 << q)) >/sys/class/net/%s/queues/tx-$q/xps_cpus; done", dev))
 }
 
 // attempt is how long a connection may take.

@@ -59,8 +59,10 @@ func run(ctx context.Context, args []string) error {
 		*out = filepath.Join(*root, "docs", "performance.md")
 	}
 	if *out != "" {
-		text, chart := r.Document(repeatable(flags))
-		err := os.WriteFile(*out, []byte(text), 0o644)
+		text, chart, err := document(r, *out, repeatable(flags))
+		if err == nil {
+			err = os.WriteFile(*out, []byte(text), 0o644)
+		}
 		if chart != "" {
 			err = errors.Join(err, os.WriteFile(filepath.Join(filepath.Dir(*out), perf.ChartName), []byte(chart), 0o644))
 		}
@@ -79,11 +81,24 @@ func run(ctx context.Context, args []string) error {
 	return nil
 }
 
+// document is the file to write, with what other runs wrote to it.
+func document(r *perf.Run, path string, args []string) (text, chart string, err error) {
+	old, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	if r.Group != "" {
+		return r.GroupDocument(string(old), args), "", err
+	}
+	text, chart = r.Document(args)
+	return perf.WithGroups(text, string(old)), chart, err
+}
+
 // repeatable lists the options that a reader needs to measure the same.
 func repeatable(flags *flag.FlagSet) []string {
 	var args []string
 	flags.Visit(func(f *flag.Flag) {
-		if f.Name != "o" && f.Name != "root" && f.Name != "check" {
+		if f.Name != "o" && f.Name != "root" && f.Name != "check" && f.Name != "group" {
 			args = append(args, fmt.Sprintf("-%s=%s", f.Name, f.Value))
 		}
 	})
