@@ -65,7 +65,7 @@ SEC(PCN_SECTION) int lookup(struct CTXTYPE *ctx)
 
 	if ((void *)(ip + 1) + 4 > end)
 		return 0;
-	struct flow_key key = {ip->saddr, ip->daddr, *(__u32 *)(ip + 1), ip->protocol};
+	struct flow_key key = { ip->saddr, ip->daddr, *(__u32 *)(ip + 1), ip->protocol };
 
 	return bpf_map_lookup_elem(&empty, &key) ? 0 : 1;
 }

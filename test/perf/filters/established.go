@@ -7,7 +7,6 @@ package filters
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/perf/lab"
@@ -186,8 +185,7 @@ func fresh(ctx context.Context, b *Bench) (*Result, error) {
 	rounds, count := b.Rounds(7, 2), 40_000
 	for round := range rounds {
 		b.Progress("filter-new: round %d of %d", round+1, rounds)
-		for _, i := range rand.Perm(len(devices)) {
-			d := devices[i]
+		for _, d := range shuffled(devices) {
 			ns, err := freshOnce(ctx, b, d, clients(count, false))
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", d.name, err)

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -109,10 +110,8 @@ func (r *runner) warm(frames int) error {
 
 // race measures all runners in turns, each time in a new order.
 func race(ctx context.Context, rounds int, all []*runner) error {
-	order := append([]*runner(nil), all...)
 	for range rounds {
-		rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
-		for _, r := range order {
+		for _, r := range shuffled(all) {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
@@ -124,6 +123,13 @@ func race(ctx context.Context, rounds int, all []*runner) error {
 		}
 	}
 	return nil
+}
+
+// shuffled is a list in a new order, so that none always follows the same other one.
+func shuffled[T any](list []T) []T {
+	out := slices.Clone(list)
+	rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] }) //nolint:gosec // an order, not a secret
+	return out
 }
 
 // figures are the times of runners by name.

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 
 	"github.com/cilium/ebpf"
@@ -45,7 +44,7 @@ const (
 	nothing = "nothing"
 )
 
-// harness is a harness around a program that runs in the place of a wire's netdev; those named lookup and nothing are its own.
+// newAlone is a harness around a program that runs in the place of a wire's netdev; those named lookup and nothing are its own.
 func newAlone(rig *lab.Rig, w *lab.Filtered, name string, hook cube.Hook, program *ebpf.Program, packets [][]byte) (*alone, error) {
 	a := &alone{name: name, hook: hook}
 	var err error
@@ -150,10 +149,8 @@ func programs(ctx context.Context, b *Bench) (*Result, error) {
 
 // raceAlone times all in turns, each time in a new order.
 func raceAlone(rig *lab.Rig, rounds int, all []*alone) error {
-	order := append([]*alone(nil), all...)
 	for range rounds {
-		rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
-		for _, a := range order {
+		for _, a := range shuffled(all) {
 			if err := errors.Join(rig.Context().Err(), a.time()); err != nil {
 				return err
 			}

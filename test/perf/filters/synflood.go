@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"sync"
 	"time"
@@ -243,10 +242,8 @@ func synflood(ctx context.Context, b *Bench) (*Result, error) {
 			}
 			d.opened, d.failed = 0, 0
 		}
-		order := append([]*defence(nil), all...)
 		for range b.Rounds(15, 3) {
-			rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
-			for _, d := range order {
+			for _, d := range shuffled(all) {
 				if err := d.flooded(rig.Context(), 500*time.Millisecond); err != nil {
 					return fmt.Errorf("%s: %w", d.name, err)
 				}
