@@ -40,7 +40,10 @@ type Info struct {
 	// NoEthernet tells that the frames of the device have no Ethernet header.
 	NoEthernet bool
 	// OwnOnly tells that the device receives only frames to its own address and to groups, even in promiscuous mode.
-	OwnOnly   bool
+	OwnOnly bool
+	// Enslaved tells that the host receives what the device receives from another one: it is in a bridge, a bond or the like,
+	// though not in a VRF.
+	Enslaved  bool
 	Addresses []netip.Prefix // sorted
 	// PeerIndex is the index of a veth's other end, 0 for other kinds. PeerNetnsID is the number of the other end's
 	// namespace in this one, -1 if it is in this one.
@@ -194,6 +197,7 @@ func infoOf(l netlink.Link) Info {
 		Name: a.Name, Index: a.Index, MAC: slices.Clone(a.HardwareAddr), MTU: a.MTU, Kind: kindOf(l),
 		Up: a.RawFlags&unix.IFF_UP != 0, Carrier: a.RawFlags&unix.IFF_LOWER_UP != 0, PeerNetnsID: -1,
 		NoEthernet: a.EncapType != "ether" && a.EncapType != "loopback", OwnOnly: ownOnly(l),
+		Enslaved: a.MasterIndex != 0 && (a.Slave == nil || a.Slave.SlaveType() != "vrf"),
 	}
 	if info.Kind == "veth" {
 		info.PeerIndex, info.PeerNetnsID = a.ParentIndex, a.NetNsID

@@ -135,6 +135,37 @@ func TestRulesKnowTheInterface(t *testing.T) {
 	again.Reaches(t, patience, "203.0.113.1")
 }
 
+// TestALinuxBridgeLeadsToTheHostsStack, and its members do not: frames between them pass, whatever the rules are.
+func TestALinuxBridgeLeadsToTheHostsStack(t *testing.T) {
+	t.Parallel()
+	d := start(t)
+	one, two := d.lab.Host("veth1", "10.0.0.1/24"), d.lab.Host("veth2", "10.0.0.2/24")
+	d.Do("firewall add fw1")
+	d.Do("fw1 chain INGRESS set default=DROP")
+	d.Do("attach fw1 host")
+	d.lab.Run("ip", "link", "add", "name", "lan", "type", "bridge", "forward_delay", "0")
+	d.lab.Run("ip", "addr", "add", "10.0.0.3/24", "dev", "lan")
+	d.lab.Run("ip", "link", "set", "dev", "lan", "up")
+	for _, name := range []string{"veth1", "veth2"} {
+		d.lab.Run("ip", "link", "set", "dev", name, "master", "lan")
+	}
+	one.Reaches(t, patience, "10.0.0.2")
+	if err := two.Ping("10.0.0.3", netns.Brief); err == nil {
+		t.Error("a ping reaches the host")
+	}
+	d.Do("fw1 chain INGRESS append in-iface=lan action=ACCEPT")
+	two.Reaches(t, patience, "10.0.0.3")
+	d.lab.Run("ip", "link", "set", "dev", "veth1", "nomaster")
+	d.lab.Run("ip", "addr", "add", "10.0.0.4/32", "dev", "veth1")
+	d.lab.Run("ip", "route", "add", "10.0.0.1/32", "dev", "veth1")
+	netns.Eventually(t, patience, func() error {
+		if err := one.Ping("10.0.0.4", netns.Brief); err == nil {
+			return errors.New("a ping reaches the host by a netdev that is not in the bridge any more")
+		}
+		return nil
+	})
+}
+
 // TestCubesThatTheHostsStackDoesNotTake are refused, and change nothing.
 func TestCubesThatTheHostsStackDoesNotTake(t *testing.T) {
 	t.Parallel()

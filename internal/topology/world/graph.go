@@ -110,7 +110,8 @@ func (w *World) addChains(g *datapath.Graph) {
 	}
 }
 
-// hostNetdevs are the netdevs that lead to the host's stack, by index: not those that lead into the namespace of a cube.
+// hostNetdevs are the netdevs that lead to the host's stack, by index: not those that lead into the namespace of a cube, or
+// to another netdev.
 func (w *World) hostNetdevs() []datapath.HostNetdev {
 	shadows := map[int]bool{}
 	for _, rec := range w.AllRunning() {
@@ -120,7 +121,7 @@ func (w *World) hostNetdevs() []datapath.HostNetdev {
 	}
 	var out []datapath.HostNetdev
 	for name, l := range w.Links {
-		if l.Index != 0 && l.Refused == "" && !l.Bare && !shadows[l.Index] {
+		if l.Index != 0 && l.Refused == "" && !l.Bare && !l.enslaved && !shadows[l.Index] {
 			out = append(out, datapath.HostNetdev{Index: l.Index, Name: name})
 		}
 	}

@@ -140,9 +140,9 @@ type Link struct {
 	// Carrier is set if the device's other end works, flaps counts how often it was seen to be lost and to return.
 	Carrier bool
 	Flaps   int
-	// kind is netdev.Info's; bare (NoEthernet there) and ownOnly, too.
-	kind          string
-	Bare, ownOnly bool
+	// kind is netdev.Info's; bare (NoEthernet there), ownOnly and enslaved, too.
+	kind                    string
+	Bare, ownOnly, enslaved bool
 	// Gone says how a device that a cube uses was removed; all other fields are then zero.
 	Gone string
 	// Refused says why the data plane could not use the device; it is left out until it changes.
@@ -152,7 +152,7 @@ type Link struct {
 // LinkOf returns the part of a device's state that is used here.
 func LinkOf(info netdev.Info) Link {
 	return Link{Index: info.Index, Up: info.Up, MTU: info.MTU, Carrier: info.Carrier,
-		kind: info.Kind, Bare: info.NoEthernet, ownOnly: info.OwnOnly}
+		kind: info.Kind, Bare: info.NoEthernet, ownOnly: info.OwnOnly, enslaved: info.Enslaved}
 }
 
 // Deleted is how a netdev went, as far as that is known without its event.
