@@ -31,6 +31,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asDaemon) != "" {
 		beDaemon()
 	}
+	if os.Getenv(asReturner) != "" {
+		beReturner()
+	}
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err) // the testing package has another name for it
 	}
