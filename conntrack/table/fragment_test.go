@@ -92,6 +92,39 @@ func TestLaterFragmentsBelongToTheConnectionOfTheFirst(t *testing.T) {
 	}
 }
 
+// TestAFragmentDoesNotOverwriteTheHeaderOfTCP: the rules have seen the ports and flags of the first one, and a host may
+// take those of a later one.
+func TestAFragmentDoesNotOverwriteTheHeaderOfTCP(t *testing.T) {
+	segment := func(from, to string, dport uint16) []byte {
+		return pkt.TCPSegment(from, to, 1000, dport, byte(conntrack.SYN), make([]byte, 100))
+	}
+	for hook, object := range packetObjects {
+		t.Run(hook, func(t *testing.T) {
+			l := newPacketLab(t, object, 1024)
+			check := func(family string, first, over8, over16, behind []byte) {
+				t.Helper()
+				l.is(family+": the first", l.pass(first, 0), conntrack.New, 0, 0)
+				l.is(family+": one that overwrites the flags", l.pass(over8, 0), conntrack.Untracked, 0, 0)
+				l.is(family+": one that overwrites the checksum", l.pass(over16, 0), conntrack.Untracked, 0, 0)
+				l.is(family+": one behind the header", l.pass(behind, 0), conntrack.Established, 0, 1)
+			}
+			v4 := func(dport uint16, at int) (first, later []byte) {
+				return fragments4(hostA, hostB, tcp, 7, segment(hostA, hostB, dport), at)
+			}
+			v6 := func(dport uint16, at int) (first, later []byte) {
+				return fragments6(hostA6, hostB6, tcp, 7, segment(hostA6, hostB6, dport), at)
+			}
+			for family, cut := range map[string]func(uint16, int) (first, later []byte){"IPv4": v4, "IPv6": v6} {
+				first, _ := cut(80, 104)
+				_, over8 := cut(22, 8)
+				_, over16 := cut(22, 16)
+				_, behind := cut(80, 24)
+				check(family, first, over8, over16, behind)
+			}
+		})
+	}
+}
+
 // fragment is struct pcn_ct_fragment.
 type fragment struct {
 	Key        Key

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -82,6 +83,10 @@ func Open(maps Maps, size int) (*Table, error) {
 		return t, nil
 	})
 }
+
+// Room returns the size of a table that always has an entry for a number of connections: CPUs keep free ones, and some may
+// have ended and not be removed yet.
+func Room(connections int) int { return connections + connections/8 + 2*takes*runtime.NumCPU() }
 
 // Close ends a use of the table. Connections remain in the kernel.
 func (t *Table) Close() error { return tables.Release(t, t.unmap) }

@@ -139,7 +139,7 @@ func (f *firewall) open(c *Config) error {
 	if f.connections != nil {
 		return nil
 	}
-	t, err := conns.Open(f.env, int(c.MaxSessions))
+	t, err := conns.Open(f.env, conns.Room(int(c.MaxSessions)))
 	if err != nil {
 		return err
 	}
@@ -157,8 +157,8 @@ func (f *firewall) track(was, is *Config) (undo func() error, err error) {
 		f.connections.Limit(f.env.Instance(), c.MaxSessions)
 		return f.account(c.Accounting == On)
 	}
-	if f.connections.Size() < int(is.MaxSessions) {
-		if err := f.connections.Resize(int(is.MaxSessions)); err != nil {
+	if room := conns.Room(int(is.MaxSessions)); f.connections.Size() < room {
+		if err := f.connections.Resize(room); err != nil {
 			return nil, fmt.Errorf("max-sessions: %w", err)
 		}
 	}

@@ -4,6 +4,7 @@
 #ifndef PCN_CONNTRACK_FRAGMENT_H
 #define PCN_CONNTRACK_FRAGMENT_H
 
+#include <linux/tcp.h>
 #include <pcn/conntrack_embryo.h>
 
 /* Internal: for how long, as in the kernel's ipfrag_time. */
@@ -82,6 +83,7 @@ PCN_GLOBAL int pcn_ct_recall_fragment(struct CTXTYPE *ctx, struct pcn_conntrack_
 	__u32 ipv6 = w->flow.has & PCN_FLOW_IPV6, l3 = w->flow.l3, l4 = w->flow.l4;
 	struct pcn_ct_fragment *is;
 	__be16 length, offset;
+	__u32 from;
 
 	if (!at)
 		return -1;
@@ -92,9 +94,12 @@ PCN_GLOBAL int pcn_ct_recall_fragment(struct CTXTYPE *ctx, struct pcn_conntrack_
 	if (pcn_load_bytes(ctx, l3 + (ipv6 ? 4 : 2), &length, sizeof(length)) ||
 	    pcn_load_bytes(ctx, ipv6 ? l4 - 6 : l3 + 6, &offset, sizeof(offset)))
 		return -1;
-	w->segment.seq = is->base + bpf_ntohs(length) + l3 + (ipv6 ? sizeof(struct ipv6hdr) : 0) -
-			 l4 +
-			 (ipv6 ? bpf_ntohs(offset) & 0xfff8 : (bpf_ntohs(offset) & 0x1fff) * 8);
+	from = ipv6 ? bpf_ntohs(offset) & 0xfff8 : (bpf_ntohs(offset) & 0x1fff) * 8;
+	/* It would overwrite the ports and flags that were compared with the rules (RFC 1858, RFC 3128). */
+	if (w->flow.protocol == IPPROTO_TCP && from < sizeof(struct tcphdr))
+		return -1;
+	w->segment.seq =
+		is->base + bpf_ntohs(length) + l3 + (ipv6 ? sizeof(struct ipv6hdr) : 0) - l4 + from;
 	return is->side & 1;
 }
 

@@ -23,6 +23,7 @@
 #define PCN_CONNTRACK_PACKET_H
 
 #include <linux/tcp.h>
+#include <linux/udp.h>
 #include <pcn/conntrack_fragment.h>
 
 /* Internal: TCP options; kinds of RFC 9293 and RFC 7323. */
@@ -309,6 +310,9 @@ PCN_GLOBAL int pcn_conntrack_track(struct CTXTYPE *ctx, struct pcn_conntrack_wor
 	w->generation = pcn_conntrack_generation(zone);
 	if (!error && !later && w->flow.protocol == IPPROTO_TCP &&
 	    (!(w->flow.has & PCN_FLOW_TCP) || pcn_ct_read_segment(ctx, w)))
+		return PCN_CT_INVALID;
+	if (!error && !later && w->flow.protocol == IPPROTO_UDP &&
+	    w->flow.l4 + sizeof(struct udphdr) > pcn_frame_len(ctx))
 		return PCN_CT_INVALID;
 	e = pcn_ct_apply(w, error | later, options);
 	if (e || w->embryo) {
