@@ -2,7 +2,7 @@
 
 package table
 
-// Packets and bytes of connections, of <pcn/conntrack_count.h>. Their memory exists while a zone wants them.
+// Packets and bytes of connections, of <pcn/conntrack_account.h>. Their memory exists while a zone wants them.
 
 import (
 	"errors"

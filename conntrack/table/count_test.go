@@ -49,7 +49,7 @@ func loadCounting(t testing.TB, object []byte, counts bool) *packetLab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := spec.Variables["conntrack_counts"].Set(counts); err != nil {
+	if err := spec.Variables["counts"].Set(counts); err != nil {
 		t.Fatal(err)
 	}
 	l := loadSpec(t, spec, 256)

@@ -142,7 +142,7 @@ func (c *Config) constants() (map[string]any, error) {
 	}
 	options := conntrack.Options{Liberal: c.BeLiberal, PickUp: c.PickUp, MaxRetrans: maxRetrans}
 	return map[string]any{
-		"conntrack": c.Conntrack == On, "conntrack_counts": c.Accounting == On, "accept_established": c.AcceptEstablished == On, "ipv4": c.covers(IPv4), "ipv6": c.covers(IPv6),
+		"conntrack": c.Conntrack == On, "accounting": c.Accounting == On, "accept_established": c.AcceptEstablished == On, "ipv4": c.covers(IPv4), "ipv6": c.covers(IPv6),
 		"tcp_options": options.Bits(), "log_limit": logs, "reject_limit": answers,
 	}, nil
 }

@@ -5,7 +5,7 @@
  * their way out. The first rule that matches a packet decides, or else the chain's default. */
 #include <pcn/cube.h>
 #include <pcn/classify.h>
-#include <pcn/conntrack_packet.h>
+#include <pcn/conntrack_account.h>
 #include <pcn/rule_counters.h>
 
 #include "limit.h"
@@ -23,6 +23,7 @@ enum firewall_reason {
 PCN_REASONS(firewall_reason);
 
 PCN_CONFIG(bool, conntrack) = true;
+PCN_CONFIG(bool, accounting) = false;
 PCN_CONFIG(bool, accept_established) = true;
 PCN_CONFIG(bool, ipv4) = true;
 PCN_CONFIG(bool, ipv6) = false;
@@ -209,14 +210,20 @@ PCN_INLINE int filter(struct CTXTYPE *ctx, struct pcn_md *md, const __u32 out)
 		state = CLASS(pcn_conntrack_track(ctx, w, pcn_instance(md), tcp_options) & 7);
 		if (w->refusal)
 			return pcn_pkt_drop(ctx, md, FIREWALL_NO_ENTRY);
+		if (accounting && w->class == PCN_CT_ESTABLISHED)
+			pcn_conntrack_account(ctx, w);
 		/* Rules cannot see the ports of later fragments. */
 		if (pcn_conntrack_known(w) &&
 		    (accept_established || w->flow.fragment == PCN_FRAGMENT_LATER))
 			return pcn_pkt_pass(ctx, md);
 	}
 	int reason = judge(ctx, md, &w->flow, set, state);
-	if (!reason && conntrack && !(set & NAMED * DIRECTIONS) && pcn_conntrack_accept(w) < 0)
-		reason = FIREWALL_NO_ENTRY;
+	if (!reason && conntrack && !(set & NAMED * DIRECTIONS)) {
+		if (pcn_conntrack_accept(w) < 0)
+			reason = FIREWALL_NO_ENTRY;
+		else if (accounting && w->class == PCN_CT_NEW)
+			pcn_conntrack_account(ctx, w);
+	}
 	return reason ? pcn_pkt_drop(ctx, md, reason) : pcn_pkt_pass(ctx, md);
 }
 

@@ -9,7 +9,7 @@
 #ifndef PCN_CONNTRACK_EMBRYO_H
 #define PCN_CONNTRACK_EMBRYO_H
 
-#include <pcn/conntrack_count.h>
+#include <pcn/conntrack.h>
 #include <pcn/time.h>
 
 /* Internal: the status of an entry: its ticket in the upper 24 bits, then the number of changes modulo 16, then
@@ -43,7 +43,8 @@ struct pcn_conntrack_work {
 	__u8 side;	  /* Internal, like the rest */
 	__u32 embryo;	  /* status of the half-open connection that `fresh` is a copy of, or 0 */
 	__u32 generation; /* of the zone */
-	__u32 length;	  /* of the packet from its IP header on, if packets are counted */
+	__u32 change; /* status of the half-open connection that the packet has opened (WRITTEN), or that it
+		       * was of before others changed or moved that (OPEN); else 0 */
 	struct pcn_flow inner; /* the packet in an ICMP error */
 	struct pcn_ct_segment segment;
 	__u32 header;		  /* bytes of the segment before its payload */
@@ -302,13 +303,12 @@ PCN_GLOBAL int pcn_embryo_open(struct pcn_conntrack_work *w PCN_NONNULL)
 		return PCN_CONNTRACK_BUSY;
 	e->key = w->fresh.key;
 	pcn_embryo_copy(e, &w->fresh);
-	if (conntrack_counts)
-		pcn_ct_count_first(0, ticket, w->side, w->length);
 	pcn_embryo_become(e, ticket << 8 | PCN_EMBRYO_WRITTEN, ticket << 8 | PCN_EMBRYO_OPEN);
 	word = pcn_conntrack_tag(w->hash) << 24 | ticket;
 	if (!pcn_embryo_link(line, word))
 		return PCN_CONNTRACK_BUSY;
 	pcn_embryo_contest(ring, line, e, word, &w->fresh.key);
+	w->change = ticket << 8 | PCN_EMBRYO_WRITTEN;
 	return 0;
 }
 

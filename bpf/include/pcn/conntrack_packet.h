@@ -159,13 +159,10 @@ PCN_INLINE int pcn_ct_move(struct pcn_conntrack_work *w)
 {
 	int number = pcn_conntrack_open(&w->fresh);
 
-	if (number > 0) {
-		if (conntrack_counts && !(number & PCN_CONNTRACK_THERE))
-			pcn_ct_count_moved(number, w->embryo >> 8);
+	if (number > 0)
 		pcn_embryo_leave(w, PCN_EMBRYO_MOVED);
-	} else if (number != PCN_CONNTRACK_BUSY) {
+	else if (number != PCN_CONNTRACK_BUSY)
 		w->refusal = number;
-	}
 	return !w->refusal;
 }
 
@@ -202,6 +199,7 @@ PCN_INLINE struct pcn_conntrack_entry *pcn_ct_apply(struct pcn_conntrack_work *w
 
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < 4; i++) {
+		w->change = w->embryo;
 		w->embryo = 0;
 		w->number = pcn_conntrack_find(&w->fresh.key);
 		e = pcn_conntrack_entry(w->number);
@@ -251,29 +249,6 @@ PCN_INLINE int pcn_ct_read_inner(struct CTXTYPE *ctx, struct pcn_conntrack_work 
 	pcn_flow_read_inner(ctx, &w->inner, w->flow.l4 + sizeof(struct pcn_icmp),
 			    w->flow.ethertype);
 	return to[0] == sender[0] && to[1] == sender[1] ? 0 : -1;
-}
-
-/* Internal: a packet of IP that Ethernet may have padded. */
-#define PCN_CT_PADDED 46
-
-/* Internal: notes the length of a packet from its IP header on, without padding, and counts it if it is of a connection.
- */
-PCN_GLOBAL int pcn_ct_measure(struct CTXTYPE *ctx, struct pcn_conntrack_work *w PCN_NONNULL)
-{
-	__u32 ipv6 = w->flow.has & PCN_FLOW_IPV6, l3 = w->flow.l3;
-	__u32 length = pcn_frame_len(ctx) - l3;
-	__be16 says;
-
-	if (length <= PCN_CT_PADDED &&
-	    !pcn_load_bytes(ctx, l3 + (ipv6 ? 4 : 2), &says, sizeof(says))) {
-		__u32 whole = bpf_ntohs(says) + (ipv6 ? sizeof(struct ipv6hdr) : 0);
-
-		length = whole < length ? whole : length;
-	}
-	w->length = length;
-	if (w->class == PCN_CT_ESTABLISHED)
-		pcn_ct_count(w->number, w->embryo >> 8, w->side, length);
-	return 0;
 }
 
 /* Returns the class of the packet that w->flow was read from, an enum pcn_ct_class, and sets the members of w up
@@ -326,8 +301,6 @@ PCN_GLOBAL int pcn_conntrack_track(struct CTXTYPE *ctx, struct pcn_conntrack_wor
 	} else if (w->flow.fragment && w->class == PCN_CT_ESTABLISHED) {
 		pcn_ct_note_fragment(w);
 	}
-	if (conntrack_counts)
-		pcn_ct_measure(ctx, w);
 	return w->class;
 }
 
@@ -350,11 +323,8 @@ PCN_GLOBAL int pcn_conntrack_accept(struct pcn_conntrack_work *w PCN_NONNULL)
 	if (w->flow.fragment)
 		pcn_ct_note_fragment(w);
 	if (e) {
-		if (w->class == PCN_CT_NEW) {
+		if (w->class == PCN_CT_NEW)
 			pcn_ct_store(w, e); /* else its retransmission will */
-			if (conntrack_counts)
-				pcn_ct_count_first(w->number, 0, w->side, w->length);
-		}
 		e->generation = w->generation;
 		return 0;
 	}
@@ -364,8 +334,6 @@ PCN_GLOBAL int pcn_conntrack_accept(struct pcn_conntrack_work *w PCN_NONNULL)
 		__u32 ticket = w->embryo >> 8;
 
 		e = pcn_embryo_of(w);
-		if (conntrack_counts && w->class == PCN_CT_NEW)
-			pcn_ct_count(0, ticket, w->side, w->length);
 		/* If a packet on another CPU changes it now, it stays as that leaves it. */
 		if (pcn_embryo_update(w) || (e && pcn_embryo_status(e) >> 8 == ticket))
 			return 0;

@@ -3,7 +3,9 @@
 
 /* For tests: classifies a packet, and accepts it. */
 #include <pcn/config.h>
-#include <pcn/conntrack_packet.h>
+#include <pcn/conntrack_account.h>
+
+PCN_CONFIG(bool, counts) = false;
 
 /* The zone, options for pcn_conntrack_track, and what came out. */
 struct verdict {
@@ -97,6 +99,8 @@ SEC(PCN_SECTION) int track(struct CTXTYPE *ctx)
 	if (!w || !v || pcn_flow_read(ctx, &w->flow))
 		return -1;
 	v->class = pcn_conntrack_track(ctx, w, v->zone, v->options);
+	if (counts && v->class == PCN_CT_ESTABLISHED)
+		pcn_conntrack_account(ctx, w);
 	v->refusal = w->refusal;
 	if (v->class == PCN_CT_INVALID || (pcn_conntrack_known(w) && w->accepted))
 		;
@@ -104,6 +108,8 @@ SEC(PCN_SECTION) int track(struct CTXTYPE *ctx)
 		pcn_conntrack_refuse(w);
 	else
 		v->refusal = pcn_conntrack_accept(w);
+	if (counts && v->class == PCN_CT_NEW && !v->refuse)
+		pcn_conntrack_account(ctx, w);
 	v->number = w->number;
 	v->reply = w->reply;
 	v->accepted = w->accepted;
