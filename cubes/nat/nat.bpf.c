@@ -239,7 +239,6 @@ PCN_INLINE int nat_ip(struct CTXTYPE *ctx, struct pcn_md *md, struct nat_open *o
 		      const int v6)
 {
 	const struct pcn_flow *flow = &o->flow;
-	struct nat_key key;
 	__u32 what;
 
 	if (nat_what(ctx, flow, &what, v6))
@@ -247,8 +246,8 @@ PCN_INLINE int nat_ip(struct CTXTYPE *ctx, struct pcn_md *md, struct nat_open *o
 	what = pcn_opaque(what, flow->source[3]);
 	if (NAT_KIND_OF(what) == NAT_ERROR)
 		return nat_ip_error(ctx, md, o, egress, v6);
-	nat_key(&key, flow, egress, v6);
-	return nat_translate(ctx, md, flow, what, &key, egress, v6);
+	nat_key(&o->key, flow, egress, v6);
+	return nat_translate(ctx, md, flow, what, &o->key, egress, v6);
 }
 
 /* Ethernet and at most two tags, then IPv4 or IPv6. Everything else passes. */

@@ -179,6 +179,7 @@ struct nat_open {
 	__s32 number;	       /* of the entry that was inserted */
 	struct pcn_flow flow;  /* the packet */
 	struct pcn_flow inner; /* the packet in an ICMP error */
+	struct nat_key key;    /* of the packet; not on the stack, which cubes in a chain share */
 };
 
 enum nat_counter {
@@ -229,7 +230,7 @@ PCN_MAP(fragments, BPF_MAP_TYPE_LRU_HASH, struct nat_fragment_key, struct nat_fr
 	NAT_FRAGMENT_ENTRIES);
 /* The scratch area. A daemon carries no map of one layout over to another, so it has a new name when that
  * changes. */
-PCN_MAP(scratch4, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct nat_open, 1);
+PCN_MAP(scratch5, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct nat_open, 1);
 PCN_COUNTERS(counters, nat_counter, NAT_COUNTERS);
 
 /* Drop reasons. */

@@ -17,7 +17,7 @@ PCN_INLINE struct nat_open *nat_scratch(void)
 {
 	__u32 zero = 0;
 
-	return bpf_map_lookup_elem(&scratch4, &zero);
+	return bpf_map_lookup_elem(&scratch5, &zero);
 }
 
 /* The entry for a key, NULL if there is none. */
