@@ -213,15 +213,15 @@ func (o *ours) forget() {
 }
 
 // counts are the packets of each rule of a chain, and of its default.
-func (o *ours) counts(side uint8) (out []uint64) {
+func (g *guarded) counts(side uint8) (out []uint64) {
 	var entries []struct{ Pkts json.Number }
-	if err := json.Unmarshal([]byte(o.Read("fw chain "+chainNames[side]+" stats")), &entries); err != nil {
-		o.t.Fatal(err)
+	if err := json.Unmarshal([]byte(g.Read("fw chain "+chainNames[side]+" stats")), &entries); err != nil {
+		g.t.Fatal(err)
 	}
 	for _, e := range entries {
 		n, err := e.Pkts.Int64()
 		if err != nil {
-			o.t.Fatal(err)
+			g.t.Fatal(err)
 		}
 		out = append(out, uint64(n))
 	}
