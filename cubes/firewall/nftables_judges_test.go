@@ -169,7 +169,7 @@ func newOurs(t *testing.T, typ cube.Type) *ours {
 // states are those that the cube counts, in the order of its rules.
 var states = slices.Sorted(maps.Values(classes))
 
-// load replaces the rules.
+// load replaces the rules. Connections stay.
 func (o *ours) load(rules *ruleset) {
 	o.frees = 0
 	if rules.observed {
@@ -201,15 +201,20 @@ func (o *ours) load(rules *ruleset) {
 		o.Set("PUT", words+" rule", "["+strings.Join(list, ",")+"]")
 		o.Set("PATCH", words, fmt.Sprintf(`{"default":%q}`, map[bool]string{true: "ACCEPT", false: "DROP"}[rules.accept[side]]))
 	}
-	o.forget()
+	o.reset()
+}
+
+// reset resets the counters.
+func (o *ours) reset() {
+	for _, name := range chainNames {
+		o.Action("fw chain "+name+" reset-counters", "")
+	}
 }
 
 // forget ends all connections, and resets the counters.
 func (o *ours) forget() {
 	o.Set("DELETE", "fw session-table", "")
-	for _, name := range chainNames {
-		o.Action("fw chain "+name+" reset-counters", "")
-	}
+	o.reset()
 }
 
 // counts are the packets of each rule of a chain, and of its default.

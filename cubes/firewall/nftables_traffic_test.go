@@ -61,9 +61,14 @@ type traffic struct {
 }
 
 func newTraffic(rules []rulesets.Rule, seed uint64) *traffic {
-	return &traffic{
-		Rand: rand.New(rand.NewPCG(seed, 11)), headers: rulesets.NewPackets(rules, 1, seed), known: map[[2]netip.AddrPort]bool{},
-	}
+	t := &traffic{Rand: rand.New(rand.NewPCG(seed, 11)), known: map[[2]netip.AddrPort]bool{}}
+	t.follow(rules, seed)
+	return t
+}
+
+// follow begins exchanges that match other rules from now on.
+func (t *traffic) follow(rules []rulesets.Rule, seed uint64) {
+	t.headers = rulesets.NewPackets(rules, 1, seed)
 }
 
 // next is the next packet.
