@@ -155,7 +155,7 @@ func establishedRunners(rig *lab.Rig, b *Bench, c lab.Connections) ([]*runner, e
 }
 
 const freshText = "Connections of SYN, SYN and ACK, ACK, FIN in both directions and a last ACK, 6 segments in all, each segment for " +
-	"8,000 connections before the next, 40,000 in all. There are 100 rules in front of the one that accepts them. CPU time of the " +
+	"8,000 connections before the next, 24,000 in all. There are 100 rules in front of the one that accepts them. CPU time of the " +
 	"whole connection; *net* is minus the same without a filter."
 
 // fresh is the part "filter-new".
@@ -182,7 +182,7 @@ func fresh(ctx context.Context, b *Bench) (*Result, error) {
 		}},
 	}
 	f := figures{}
-	rounds, count := b.Rounds(7, 2), 40_000
+	rounds, count := b.Rounds(7, 2), 24_000
 	for round := range rounds {
 		b.Progress("filter-new: round %d of %d", round+1, rounds)
 		for _, d := range shuffled(devices) {

@@ -226,7 +226,7 @@ func newSwitched(rig *lab.Rig, b *Bench, name string, rs *ruled) (*switched, err
 			return nil, err
 		}
 	}
-	for range 4 { // until the decisions are cached
+	for range 3 { // until the decisions are cached
 		if _, err := s.sample(); err != nil {
 			return nil, err
 		}
@@ -281,7 +281,7 @@ func againstSwitch(ctx context.Context, b *Bench, out *Result, shape string, rs 
 // switchedTimes measures ours in turns, and then each Open vSwitch: it keeps a CPU busy even without packets.
 func switchedTimes(ctx context.Context, b *Bench, names []string, rs *ruled) (figures, error) {
 	f := figures{}
-	rounds := b.Rounds(9, 3)
+	rounds := b.Rounds(7, 3)
 	together := func(names ...string) error {
 		return lab.With(ctx, func(rig *lab.Rig) error {
 			var all []*switched
