@@ -37,11 +37,7 @@ func median(times int, do func(i int)) (middle, longest time.Duration) {
 	return took[times/2], took[times-1]
 }
 
-// promised is what an edit among 10,000 rules takes at most.
-const promised = 50 * time.Millisecond
-
-// TestTimedAnEditCostsLittleAmongManyRules prints the times; it asserts that an edit is much faster than a load, and
-// within what is promised.
+// TestTimedAnEditCostsLittleAmongManyRules prints the times; it asserts that an edit is much faster than a load.
 func TestTimedAnEditCostsLittleAmongManyRules(t *testing.T) {
 	g := guard(t, bpftest.New(t, hosts), "")
 	const n, chain = 10000, "fw chain INGRESS"
@@ -66,7 +62,7 @@ func TestTimedAnEditCostsLittleAmongManyRules(t *testing.T) {
 		} {
 			took, longest := median(9, edit)
 			t.Logf("%s: %d rules are loaded in %v; %s: %v, at most %v", shape, n, load, what, took, longest)
-			if took > load/2 || took > promised {
+			if took > load/4 {
 				t.Errorf("%s: an edit (%s) takes %v, loading all rules %v", shape, what, took, load)
 			}
 		}
