@@ -182,7 +182,7 @@ func fresh(ctx context.Context, b *Bench) (*Result, error) {
 		}},
 	}
 	f := figures{}
-	rounds, count := b.Rounds(7, 2), 24_000
+	rounds, count := b.Rounds(5, 2), 24_000
 	for round := range rounds {
 		b.Progress("filter-new: round %d of %d", round+1, rounds)
 		for _, d := range shuffled(devices) {

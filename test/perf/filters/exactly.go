@@ -203,7 +203,7 @@ func generated(ctx context.Context, b *Bench) (*Result, error) {
 	for _, shape := range shapes {
 		rs := made(shape, 1000)
 		b.Progress("filter-lists: %s, %d others", shape, len(rs.others))
-		f, all, err := compete(ctx, b, b.Rounds(13, 3), rs, []device{
+		f, all, err := compete(ctx, b, b.Rounds(11, 3), rs, []device{
 			{fwXDP, firewall(cube.TypeXDPDRV, false, rs.rules)}, {fwTCX, firewall(cube.TypeTC, false, rs.rules)},
 			{iptables, iptablesRules(rs.rules)}, {nftList, nft("", listed, rs.rules)},
 		})

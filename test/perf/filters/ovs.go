@@ -281,7 +281,7 @@ func againstSwitch(ctx context.Context, b *Bench, out *Result, shape string, rs 
 // switchedTimes measures ours in turns, and then each Open vSwitch: it keeps a CPU busy even without packets.
 func switchedTimes(ctx context.Context, b *Bench, names []string, rs *ruled) (figures, error) {
 	f := figures{}
-	rounds := b.Rounds(7, 3)
+	rounds := b.Rounds(5, 3)
 	together := func(names ...string) error {
 		return lab.With(ctx, func(rig *lab.Rig) error {
 			var all []*switched

@@ -242,7 +242,7 @@ func synflood(ctx context.Context, b *Bench) (*Result, error) {
 			}
 			d.opened, d.failed = 0, 0
 		}
-		for range b.Rounds(15, 3) {
+		for range b.Rounds(11, 3) {
 			for _, d := range shuffled(all) {
 				if err := d.flooded(rig.Context(), 500*time.Millisecond); err != nil {
 					return fmt.Errorf("%s: %w", d.name, err)
