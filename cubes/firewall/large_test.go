@@ -6,12 +6,12 @@ package firewall_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/repeat"
 	"github.com/polycube/polycube/test/rulesets"
 )
 
@@ -25,25 +25,13 @@ func manyRules(shape string, n int) string {
 	return "[" + strings.Join(texts, ",") + "]"
 }
 
-// median returns the median time of several runs, and the longest.
-func median(times int, do func(i int)) (middle, longest time.Duration) {
-	took := make([]time.Duration, times)
-	for i := range took {
-		begin := time.Now()
-		do(i)
-		took[i] = time.Since(begin)
-	}
-	slices.Sort(took)
-	return took[times/2], took[times-1]
-}
-
 // TestTimedAnEditCostsLittleAmongManyRules prints the times; it asserts that an edit is much faster than a load.
 func TestTimedAnEditCostsLittleAmongManyRules(t *testing.T) {
 	g := guard(t, bpftest.New(t, hosts), "")
 	const n, chain = 10000, "fw chain INGRESS"
 	for _, shape := range []string{"fw", "acl"} {
 		body := manyRules(shape, n)
-		load, _ := median(1, func(int) { g.Set("PUT", chain+" rule", body) })
+		load, _ := repeat.Times(1, func(int) { g.Set("PUT", chain+" rule", body) })
 		for what, edit := range map[string]func(i int){
 			"insert at the front": func(i int) {
 				g.Action(chain+" insert", fmt.Sprintf(`{"dst":"10.1.2.3","dport":%d,"action":"DROP"}`, 1+i))
@@ -60,7 +48,7 @@ func TestTimedAnEditCostsLittleAmongManyRules(t *testing.T) {
 			"delete":                   func(i int) { g.Set("DELETE", fmt.Sprintf("%s rule %d", chain, 6000+i), "") },
 			"delete the first of many": func(int) { g.Set("DELETE", chain+" rule 0", "") },
 		} {
-			took, longest := median(9, edit)
+			took, longest := repeat.Times(9, edit)
 			t.Logf("%s: %d rules are loaded in %v; %s: %v, at most %v", shape, n, load, what, took, longest)
 			if took > load/4 {
 				t.Errorf("%s: an edit (%s) takes %v, loading all rules %v", shape, what, took, load)
@@ -77,7 +65,7 @@ func TestTimedManyRulesAreLoadedInProportion(t *testing.T) {
 	took := map[int]time.Duration{}
 	for _, n := range []int{10000, 100000} {
 		body := manyRules("acl", n)
-		took[n], _ = median(1, func(int) { g.Set("PUT", chain+" rule", body) })
+		took[n], _ = repeat.Times(1, func(int) { g.Set("PUT", chain+" rule", body) })
 		t.Logf("%d rules are loaded in %v", n, took[n])
 	}
 	if took[100000] > 40*took[10000] {
@@ -94,7 +82,7 @@ func TestTimedManyRulesAreLoadedInProportion(t *testing.T) {
 		}[i%4])
 	}
 	input := `{"rules":[` + strings.Join(operations, ",") + `]}`
-	batch, _ := median(1, func(int) { g.Action(chain+" batch", input) })
+	batch, _ := repeat.Times(1, func(int) { g.Action(chain+" batch", input) })
 	t.Logf("a batch of %d operations among 10,000 rules takes %v", len(operations), batch)
 	if batch > 6*took[10000] {
 		t.Errorf("a batch of %d operations takes %v, loading 10,000 rules %v", len(operations), batch, took[10000])
@@ -107,13 +95,13 @@ func TestTimedManyRulesAreDeletedByTheirMembers(t *testing.T) {
 	g := guard(t, bpftest.New(t, hosts), "")
 	const n, chain = 10000, "fw chain EGRESS"
 	rules, body := rulesets.Make("acl", n, 1), manyRules("acl", n)
-	load, _ := median(1, func(int) { g.Set("PUT", chain+" rule", body) })
+	load, _ := repeat.Times(1, func(int) { g.Set("PUT", chain+" rule", body) })
 	var operations []string
 	for i := range 1000 {
 		one := ruling{Rule: rules[n-1-i], action: "DROP"}
 		operations = append(operations, `{"operation":"DELETE",`+one.api()[1:])
 	}
-	took, _ := median(1, func(int) { g.Action(chain+" batch", `{"rules":[`+strings.Join(operations, ",")+`]}`) })
+	took, _ := repeat.Times(1, func(int) { g.Action(chain+" batch", `{"rules":[`+strings.Join(operations, ",")+`]}`) })
 	t.Logf("1,000 of %d rules are deleted in %v, and all were loaded in %v", n, took, load)
 	if got := len(g.counts(1)); got != n-1000+1 {
 		t.Errorf("%d rules are left", got-1)

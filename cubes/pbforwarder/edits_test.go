@@ -6,13 +6,13 @@ package pbforwarder
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/repeat"
 )
 
 // manyRules is the JSON of n rules of a shape, with ids that leave room.
@@ -25,18 +25,6 @@ func manyRules(shape string, n int) string {
 	return "[" + strings.Join(texts, ",") + "]"
 }
 
-// timed returns the median time of several runs.
-func timed(times int, do func(i int)) time.Duration {
-	took := make([]time.Duration, times)
-	for i := range took {
-		begin := time.Now()
-		do(i)
-		took[i] = time.Since(begin)
-	}
-	slices.Sort(took)
-	return took[times/2]
-}
-
 // TestTimedAnEditCostsLittleAmongManyRules prints the times; it asserts that an edit is much faster than a load, and
 // within the promised 50 ms.
 func TestTimedAnEditCostsLittleAmongManyRules(t *testing.T) {
@@ -45,7 +33,7 @@ func TestTimedAnEditCostsLittleAmongManyRules(t *testing.T) {
 	for _, shape := range []string{"acl", "fw", "overlapping", "ranges", "singles"} {
 		const n = 10000
 		body := manyRules(shape, n)
-		load := timed(1, func(int) { l.Set("PUT", "f rules", body) })
+		load, _ := repeat.Times(1, func(int) { l.Set("PUT", "f rules", body) })
 		edit := map[string]func(i int){
 			"front":  func(i int) { l.Set("POST", fmt.Sprintf("f rules %d", i), `{"dst_ip":"10.1.2.3","dst_port":77}`) },
 			"middle": func(i int) { l.Set("POST", fmt.Sprintf("f rules %d", 50001+i), `{"src_ip":"10.0.0.0/9"}`) },
@@ -54,7 +42,7 @@ func TestTimedAnEditCostsLittleAmongManyRules(t *testing.T) {
 			"delete": func(i int) { l.Set("DELETE", fmt.Sprintf("f rules %d", 60000+10*i), "") },
 		}
 		for _, what := range []string{"front", "middle", "end", "change", "delete"} {
-			took := timed(9, edit[what])
+			took, _ := repeat.Times(9, edit[what])
 			t.Logf("%s: %d rules are loaded in %v, one edit (%s) takes %v", shape, n, load, what, took)
 			if took > load/2 || took > 50*time.Millisecond {
 				t.Errorf("%s: an edit (%s) takes %v, loading all rules %v", shape, what, took, load)
