@@ -43,6 +43,7 @@ var rejections = map[string]string{
 // linuxRejector is a router. It answers by the route to the side that sends.
 func linuxRejector(t *testing.T) *rejector {
 	l := newLinux(t)
+	l.Needs(t, "reject with icmpx host-unreachable")
 	r := &rejector{name: "nftables", wires: l.Wires}
 	for i, h := range l.Hosts {
 		r.macs[i] = [2]string{h.MAC.String(), h.OuterMAC.String()}

@@ -22,8 +22,8 @@ import (
 // among them: on Linux 6.1 it reassembles fragments in every namespace, and the tests run it in user space.
 var modules = strings.Fields(`veth tun bridge br_netfilter 8021q bonding dummy vrf macvlan vxlan ifb
 	sch_ingress sch_netem sch_htb sch_fq_codel cls_bpf cls_matchall cls_u32 cls_flower act_bpf act_mirred act_gact act_police
-	nf_tables nft_chain_nat nft_ct nft_masq nft_nat nft_redir nft_log nf_flow_table nft_flow_offload nf_conntrack
-	xfrm_user sctp ip_vs tls`)
+	nf_tables nft_chain_nat nft_ct nft_masq nft_nat nft_redir nft_log nft_objref nft_reject_inet
+	nf_flow_table nft_flow_offload nf_conntrack xfrm_user sctp ip_vs tls`)
 
 // Options of a run.
 type Options struct {

@@ -39,6 +39,7 @@ func NewRouter(t testing.TB, o conntrack.Options, timeouts conntrack.Timeouts) *
 		r.Hosts[i] = r.Host(dev, "")
 		r.Wires[i] = netns.OpenRaw(t, r.Hosts[i], netns.Inner)
 	}
+	r.Needs(t, "ct state new accept")
 	// No address is the router's, so every packet is forwarded.
 	r.Run("sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1", "net.ipv4.conf.all.rp_filter=0")
 	for i, dev := range Devices {
@@ -50,9 +51,6 @@ func NewRouter(t testing.TB, o conntrack.Options, timeouts conntrack.Timeouts) *
 			r.Run("ip", version, "route", "add", "default", "via", gateway, "dev", other, "onlink", "table", table)
 			r.Run("ip", version, "rule", "add", "iif", dev, "lookup", table)
 		}
-	}
-	if err := r.Load("table inet probe { chain c { type filter hook forward priority 0; ct state new accept; }; }; delete table inet probe"); err != nil {
-		t.Skipf("nftables cannot track connections on this machine: %v", err)
 	}
 	r.Track(o)
 	list := []string{"-qw"}
@@ -91,6 +89,15 @@ func (r *Router) Load(commands string) error {
 		return fmt.Errorf("nft: %w: %.4000s", err, out)
 	}
 	return nil
+}
+
+// Needs skips the test if the kernel has not what a rule needs.
+func (r *Router) Needs(t testing.TB, rule string) {
+	t.Helper()
+	err := r.Load("table inet probe { counter some {}; chain c { type filter hook forward priority 0; " + rule + "; }; }; delete table inet probe")
+	if err != nil {
+		t.Skipf("nftables has no %s on this machine: %v", rule, err)
+	}
 }
 
 // Send sends a frame from a host, 0 or 1.
