@@ -41,37 +41,51 @@ func newReader(family Family, args []string) *reader {
 		rule: Rule{Family: family}}
 }
 
-// SplitLine splits a line into arguments, as iptables-restore does: at spaces that are not in double quotes. In quotes,
-// a backslash takes the next character as it is.
+// SplitLine splits a line of a save file into arguments: at spaces that are not in double quotes. In quotes, a backslash
+// takes the next character as it is. A quote is only allowed where an argument begins and ends.
 func SplitLine(line string) (args []string, err error) {
-	var arg strings.Builder
-	begun, inQuotes := false, false
-	for i := 0; i < len(line); i++ {
-		c := line[i]
-		switch {
-		case inQuotes && c == '\\' && i+1 < len(line):
-			i++
-			arg.WriteByte(line[i])
-		case c == '"':
-			inQuotes, begun = !inQuotes, true
-		case !inQuotes && (c == ' ' || c == '\t' || c == '\n' || c == '\r'):
-			if begun {
-				args = append(args, arg.String())
+	for {
+		line = strings.TrimLeft(line, " \t\n\r")
+		if line == "" {
+			return args, nil
+		}
+		var arg string
+		if line[0] == '"' {
+			if arg, line, err = quotedArgument(line[1:]); err != nil {
+				return nil, err
 			}
-			arg.Reset()
-			begun = false
+			args = append(args, arg)
+			continue
+		}
+		end := strings.IndexAny(line, " \t\n\r")
+		if end < 0 {
+			end = len(line)
+		}
+		if arg, line = line[:end], line[end:]; strings.Contains(arg, `"`) {
+			return nil, fmt.Errorf("a quote is inside the argument %q", arg)
+		}
+		args = append(args, arg)
+	}
+}
+
+// quotedArgument reads to the end of the quotes.
+func quotedArgument(text string) (arg, rest string, err error) {
+	var out strings.Builder
+	for i := 0; i < len(text); i++ {
+		switch {
+		case text[i] == '\\' && i+1 < len(text):
+			i++
+			out.WriteByte(text[i])
+		case text[i] == '"':
+			if rest = text[i+1:]; rest != "" && strings.IndexByte(" \t\n\r", rest[0]) < 0 {
+				return "", "", fmt.Errorf("no space follows the quoted argument %q", out.String())
+			}
+			return out.String(), rest, nil
 		default:
-			begun = true
-			arg.WriteByte(c)
+			out.WriteByte(text[i])
 		}
 	}
-	if inQuotes {
-		return nil, errors.New("a quote has no end")
-	}
-	if begun {
-		args = append(args, arg.String())
-	}
-	return args, nil
+	return "", "", errors.New("a quote has no end")
 }
 
 func (r *reader) read() error {

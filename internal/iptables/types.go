@@ -27,7 +27,8 @@ type Command struct {
 	Chain string
 	// Number is the position of I (1 if none was given), D, R, L, S or Z; 0 if there is none.
 	Number int
-	// Rules are those of A, I, D, R and C. A list of addresses gives several.
+	// Rules are those of A, I, D, R and C. A list of addresses gives several, which are applied one after the other: I
+	// inserts each at Number, so that the last one becomes the first.
 	Rules []Rule
 	// Name is the new name of E, or the policy of P.
 	Name string
