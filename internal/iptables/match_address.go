@@ -129,6 +129,9 @@ func (m MAC) String() string { return bang(m.Not, "--mac-source "+m.Source.Strin
 var addressTypes = []string{"UNSPEC", "UNICAST", "LOCAL", "BROADCAST", "ANYCAST", "MULTICAST", "BLACKHOLE",
 	"UNREACHABLE", "PROHIBIT", "THROW", "NAT", "XRESOLVE"}
 
+// onlyIPv4Types are the types that the kernel does not match in IPv6.
+var onlyIPv4Types = []string{"BROADCAST", "BLACKHOLE", "PROHIBIT", "THROW", "NAT", "XRESOLVE"}
+
 func newAddrType(Family) *builder {
 	var m AddrType
 	of := func(to *[]string, not *bool, name string) option {
@@ -150,6 +153,11 @@ func newAddrType(Family) *builder {
 		finish: func(c *context) error {
 			if m.Source == nil && m.Destination == nil {
 				return errors.New("--src-type or --dst-type must be specified")
+			}
+			for _, name := range append(slices.Clone(m.Source), m.Destination...) {
+				if c.family == IPv6 && slices.Contains(onlyIPv4Types, name) {
+					return fmt.Errorf("type %s does not exist in IPv6", name)
+				}
 			}
 			if m.LimitIn && slices.Contains([]string{"OUTPUT", "POSTROUTING"}, c.chain) {
 				return fmt.Errorf("--limit-iface-in cannot be used in %s", c.chain)

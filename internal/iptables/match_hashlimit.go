@@ -21,12 +21,15 @@ type HashLimit struct {
 	// Burst is in packets or in bytes, as the rate; 0 is none, which rates of bytes can have.
 	Burst uint64
 	// By are the fields that make a group, some of srcip, srcport, dstip and dstport in this order.
-	By                    []string
-	HashName              string
-	Size, Max, GC, Expire uint32 // 0 is the kernel's default; GC and Expire are in milliseconds
-	SrcMask, DstMask      uint8
-	RateMatch             bool
-	RateInterval          uint32 // in seconds
+	By       []string
+	HashName string
+	// Size and Max are of the hash table; GC is the milliseconds between its collections; 0 are the kernel's defaults.
+	Size, Max, GC uint32
+	// Expire is after how many idle milliseconds an entry ends.
+	Expire           uint32
+	SrcMask, DstMask uint8
+	RateMatch        bool
+	RateInterval     uint32 // in seconds
 }
 
 var hashModes = []string{"srcip", "srcport", "dstip", "dstport"}
@@ -63,30 +66,32 @@ func bytesText(n uint64) string {
 	return strconv.FormatUint(n, 10) + "b"
 }
 
-func hashRate(text string) (Rate, error) {
+// hashRate reads a rate of packets or of bytes. seconds is the length of the unit.
+func hashRate(text string) (r Rate, seconds uint64, err error) {
 	digits, _ := strings.CutSuffix(text, "/s")
 	n, ok := byteCount(strings.TrimSuffix(digits, "/"))
 	if !ok || !strings.HasSuffix(text, "b/s") {
 		if strings.HasSuffix(digits, "b") {
-			return Rate{}, fmt.Errorf("bad rate %q: a rate of bytes is Nb/s, Nkb/s or Nmb/s", text)
+			return r, 0, fmt.Errorf("bad rate %q: a rate of bytes is Nb/s, Nkb/s or Nmb/s", text)
 		}
 		return rate(text, hashlimitScale)
 	}
 	if n < 16 {
-		return Rate{}, fmt.Errorf("rate too slow %q: at least 16b/s", text)
+		return r, 0, fmt.Errorf("rate too slow %q: at least 16b/s", text)
 	}
 	// The rate that the kernel counts with is printed rounded, which must not change it again.
 	n = costBytes(byteCost(n))
 	if short, ok := byteCount(bytesText(n)); ok {
 		n = short
 	}
-	return Rate{Count: n, Per: "sec", Bytes: true}, nil
+	return Rate{Count: n, Per: "sec", Bytes: true}, 1, nil
 }
 
 func newHashLimit(family Family) *builder {
 	m := &HashLimit{SrcMask: uint8(family.bits()), DstMask: uint8(family.bits())}
 	b := &builder{name: "hashlimit", required: "--hashlimit-name"}
 	var burst string
+	var seconds uint64
 	number32 := func(to *uint32, name string, low uint64) option {
 		return option{names: []string{name}, arity: oneValue, set: func(v value) error {
 			n, err := v.numberOf(low, math.MaxUint32)
@@ -105,7 +110,7 @@ func newHashLimit(family Family) *builder {
 		return option{names: names, arity: oneValue, not: true, excludes: []string{excludes},
 			set: func(v value) (err error) {
 				m.Above = above != v.not
-				m.Rate, err = hashRate(v.text)
+				m.Rate, seconds, err = hashRate(v.text)
 				return err
 			}}
 	}
@@ -131,7 +136,7 @@ func newHashLimit(family Family) *builder {
 		flag(&m.RateMatch, "--hashlimit-rate-match"),
 		number32(&m.RateInterval, "--hashlimit-rate-interval", 1),
 	}
-	b.finish = func(*context) error { return m.finish(burst) }
+	b.finish = func(*context) error { return m.finish(burst, seconds) }
 	b.match = func() Match { return *m }
 	return b
 }
@@ -142,15 +147,21 @@ func (m *HashLimit) readMode(text string) error {
 	return err
 }
 
-func (m *HashLimit) finish(burst string) error {
+func (m *HashLimit) finish(burst string, seconds uint64) error {
 	if m.Rate.Count == 0 {
 		return errors.New("--hashlimit-upto or --hashlimit-above must be specified")
+	}
+	if m.Expire == 0 {
+		m.Expire = uint32(seconds * 1000)
 	}
 	if m.GC == 1000 {
 		m.GC = 0 // the default
 	}
 	if m.RateInterval != 0 && !m.RateMatch {
 		return errors.New("--hashlimit-rate-interval needs --hashlimit-rate-match")
+	}
+	if m.RateMatch && (m.Rate.Bytes || m.Rate.Per != "sec") {
+		return errors.New("--hashlimit-rate-match needs a rate per second")
 	}
 	if m.RateInterval == 1 {
 		m.RateInterval = 0
@@ -218,7 +229,7 @@ func (m HashLimit) String() string {
 	return joined("--hashlimit-"+mode+" "+m.Rate.String(), when(m.Burst != 0, "--hashlimit-burst "+burst),
 		when(m.By != nil, "--hashlimit-mode "+strings.Join(m.By, ",")), "--hashlimit-name "+m.HashName,
 		num("htable-size", m.Size), num("htable-max", m.Max), num("htable-gcinterval", m.GC),
-		num("htable-expire", m.Expire),
+		when(uint64(m.Expire) != m.Rate.seconds()*1000, num("htable-expire", m.Expire)),
 		when(m.SrcMask != full, fmt.Sprintf("--hashlimit-srcmask %d", m.SrcMask)),
 		when(m.DstMask != full, fmt.Sprintf("--hashlimit-dstmask %d", m.DstMask)),
 		when(m.RateMatch, "--hashlimit-rate-match"), num("rate-interval", m.RateInterval))

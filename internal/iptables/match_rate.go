@@ -59,10 +59,10 @@ const (
 	hashlimitScale = 1000000
 )
 
-// rate reads N/UNIT and rounds it as the kernel counts: with periods of 1/scale seconds.
-func rate(text string, scale uint64) (r Rate, err error) {
+// rate reads N/UNIT and rounds it as the kernel counts: with periods of 1/scale seconds. seconds is the unit's length.
+func rate(text string, scale uint64) (r Rate, seconds uint64, err error) {
 	count, unit, divided := strings.Cut(text, "/")
-	seconds := uint64(1)
+	seconds = 1
 	if divided {
 		if unit = strings.ToLower(unit); strings.HasPrefix("minute", unit) {
 			unit = "min"[:min(len(unit), 3)]
@@ -76,19 +76,19 @@ func rate(text string, scale uint64) (r Rate, err error) {
 			return unit != "" && strings.HasPrefix(u.name, unit)
 		})
 		if i < 0 {
-			return r, fmt.Errorf("bad rate %q: it is N/second, /minute, /hour or /day", text)
+			return r, 0, fmt.Errorf("bad rate %q: it is N/second, /minute, /hour or /day", text)
 		}
 		seconds = units[i].seconds
 	}
 	n, ok := decimal(count, math.MaxUint32)
 	if !ok || n == 0 {
-		return r, fmt.Errorf("bad rate %q: it is N/second, /minute, /hour or /day", text)
+		return r, 0, fmt.Errorf("bad rate %q: it is N/second, /minute, /hour or /day", text)
 	}
 	period := scale * seconds / n
 	if period == 0 || n > scale*seconds {
-		return r, fmt.Errorf("rate too fast %q: at most %d/second", text, scale)
+		return r, 0, fmt.Errorf("rate too fast %q: at most %d/second", text, scale)
 	}
-	return rateOf(period, scale), nil
+	return rateOf(period, scale), seconds, nil
 }
 
 // rateOf returns the rate of a period, in the shortest unit that is exact enough for iptables.
@@ -101,6 +101,16 @@ func rateOf(period, scale uint64) Rate {
 		}
 	}
 	return Rate{Count: units[i-1].seconds * scale / period, Per: units[i-1].name}
+}
+
+// seconds returns the length of the unit.
+func (r Rate) seconds() uint64 {
+	for _, u := range units {
+		if u.name == r.Per {
+			return u.seconds
+		}
+	}
+	return 1
 }
 
 // String returns N/UNIT.
@@ -117,7 +127,7 @@ func newLimit(Family) *builder {
 		name: "limit",
 		options: []option{
 			{names: []string{"--limit"}, arity: oneValue, set: func(v value) (err error) {
-				m.Rate, err = rate(v.text, limitScale)
+				m.Rate, _, err = rate(v.text, limitScale)
 				return err
 			}},
 			{names: []string{"--limit-burst"}, arity: oneValue, set: func(v value) error {

@@ -118,7 +118,8 @@ func (String) Name() string { return "string" }
 
 func (m String) String() string {
 	text := `--string "` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(m.Pattern) + `"`
-	if strings.IndexFunc(m.Pattern, func(r rune) bool { return r < ' ' || r > '~' }) >= 0 {
+	unprintable := func(r rune) bool { return r < ' ' || r > '~' }
+	if strings.IndexFunc(m.Pattern, unprintable) >= 0 || strings.HasSuffix(m.Pattern, `\`) {
 		text = `--hex-string "|` + hex.EncodeToString([]byte(m.Pattern)) + `|"`
 	}
 	return joined(bang(m.Not, text), "--algo "+m.Algo, when(m.From != 0, "--from "+itoa(m.From)),
