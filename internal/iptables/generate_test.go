@@ -37,7 +37,8 @@ var anyMatch = []string{
 		"(| --hashlimit-htable-gcinterval 5<8>)",
 	"-m hashlimit --hashlimit-upto <8>1/s --hashlimit-name <name> --hashlimit-rate-match" +
 		"(| --hashlimit-rate-interval (1|7))",
-	"-m hashlimit --hashlimit-above (16|999|<bytes>)(b|kb)/s --hashlimit-mode srcip --hashlimit-name <name>",
+	"-m hashlimit --hashlimit-above (16|999|<bytes>)(b|kb)/s --hashlimit-mode srcip --hashlimit-name <name>" +
+		"(| --hashlimit-burst <bytes>mb)",
 	"-m connlimit --connlimit-(above|upto) <32>(| --connlimit-mask <len>)(| --connlimit-(saddr|daddr))",
 	"-m addrtype (! |)--src-type (LOCAL|UNICAST,local|UNSPEC,UNREACHABLE)",
 	"-m addrtype (! |)--dst-type (MULTICAST|ANYCAST)(| --limit-iface-in| --limit-iface-out)",

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -194,20 +193,32 @@ func (m *HashLimit) readBurst(text string) error {
 	if n < m.Rate.Count {
 		return fmt.Errorf("the burst %s cannot be smaller than the rate %s", text, m.Rate)
 	}
-	// The kernel counts a burst as a multiple of the rate.
-	n = (n + m.Rate.Count - 1) / m.Rate.Count * m.Rate.Count
-	if n > math.MaxUint32 {
+	if n = m.multiple(n); n > math.MaxUint32 {
 		return fmt.Errorf("the burst %s is too large", text)
 	}
-	if m.Burst = n; !slices.Contains([]uint64{0, n}, mustBytes(bytesText(n))) {
-		m.Burst = mustBytes(bytesText(n))
-	}
+	m.Burst = n
 	return nil
 }
 
-func mustBytes(text string) uint64 {
-	n, _ := byteCount(text)
-	return n
+// multiple rounds a burst of bytes up to a multiple of the rate, as the kernel counts it.
+func (m HashLimit) multiple(n uint64) uint64 {
+	return (n + m.Rate.Count - 1) / m.Rate.Count * m.Rate.Count
+}
+
+// burstText prints a burst of bytes as iptables does, in the largest unit, rounded down; but exactly if the rounded one
+// would be another burst.
+func (m HashLimit) burstText() string {
+	for _, u := range byteUnits {
+		n := m.Burst / u.size * u.size
+		if m.Burst < u.size {
+			continue
+		}
+		if n >= m.Rate.Count && m.multiple(n) == m.Burst {
+			return strconv.FormatUint(m.Burst/u.size, 10) + u.name
+		}
+		break
+	}
+	return strconv.FormatUint(m.Burst, 10) + "b"
 }
 
 // Name returns hashlimit.
@@ -219,7 +230,7 @@ func (m HashLimit) String() string {
 		mode = "above"
 	}
 	if m.Rate.Bytes {
-		burst = bytesText(m.Burst)
+		burst = m.burstText()
 	}
 	num := func(name string, n uint32) string { return when(n != 0, fmt.Sprintf("--hashlimit-%s %d", name, n)) }
 	full := uint8(32)
