@@ -80,8 +80,8 @@ func (y *embryos) read(n int) (Entry, uint32, bool) {
 // tries is how often the removal of a half-open connection is tried while packets change it.
 const tries = 8
 
-// remove ends the half-open connections that a filter selects, and returns their number. Programs reuse their memory.
-func (y *embryos) remove(selected func(*Entry) bool) int {
+// remove ends the half-open connections that a filter selects, reports them, and returns their number. Programs reuse their memory.
+func (y *embryos) remove(selected func(*Entry) bool, ended func(*Entry)) int {
 	removed := 0
 	for n := range y.entries {
 		for range tries {
@@ -91,6 +91,7 @@ func (y *embryos) remove(selected func(*Entry) bool) int {
 			}
 			if ok && atomic.CompareAndSwapUint32(&y.entries[n].Status, status, status&^embryoStatus|embryoDead) {
 				removed++
+				ended(&e)
 				break
 			}
 		}

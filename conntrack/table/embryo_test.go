@@ -189,6 +189,8 @@ func TestADeletionCountsWhatItSelects(t *testing.T) {
 			t.Fatal("it is not ended")
 		}
 	}
+	ended := 0
+	Watch(l.Table, 7, func(*Entry) { ended++ })
 	d, steps := Deletion{Table: l.Table, Selects: func(e *Entry) bool { return e.Key.Zone == 7 }}, 0
 	for d.Next != 0 || steps == 0 {
 		if err := d.Step(); err != nil {
@@ -196,8 +198,8 @@ func TestADeletionCountsWhatItSelects(t *testing.T) {
 		}
 		steps++
 	}
-	if d.Deleted != 4+6+4 || d.Collected != 1 || steps < 3 || l.Count(7) != 0 || l.HalfOpen(7) != 0 {
-		t.Errorf("%d deleted, %d collected in %d steps; %d are left, and %d half open", d.Deleted, d.Collected, steps, l.Count(7), l.HalfOpen(7))
+	if d.Deleted != 4+6+4 || d.Collected != 1 || steps < 3 || ended != 15 || l.Count(7) != 0 || l.HalfOpen(7) != 0 {
+		t.Errorf("%d deleted, %d collected, %d reported in %d steps; %d are left, and %d half open", d.Deleted, d.Collected, ended, steps, l.Count(7), l.HalfOpen(7))
 	}
 }
 

@@ -23,10 +23,11 @@ func (t *Table) Own(zone uint16, owner string) error {
 	}
 	mine := func(e *Entry) bool { return e.Key.Zone == zone }
 	if t.Count(zone) == 0 {
-		t.young.remove(mine) // usually: the large table need not be gone through
+		t.young.remove(mine, func(*Entry) {}) // usually: the large table need not be gone through
 	} else if _, err := t.Remove(mine); err != nil {
 		return err
 	}
+	Watch(t, zone, nil)
 	if err := (Counters{t}).Stop(zone); err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func (d *Deletion) Step() error {
 	t.sweeping.Lock()
 	defer t.sweeping.Unlock()
 	if d.Next <= 1 {
-		d.Deleted += t.young.remove(d.Selects)
+		d.Deleted += t.young.remove(d.Selects, func(e *Entry) { report(t, e) })
 	}
 	var numbers []uint32
 	first, end := max(d.Next, 1), min(max(d.Next, 1)+step, uint32(len(t.entries.elem)*partEntries))
@@ -66,6 +66,9 @@ func (d *Deletion) Step() error {
 			d.Deleted++
 		case ended:
 			d.Collected++
+		}
+		if was != withdrawn {
+			report(t, t.entry(n))
 		}
 		numbers = append(numbers, n)
 	}

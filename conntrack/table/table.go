@@ -55,6 +55,7 @@ type Table struct {
 	sweeping sync.Mutex // held while entries are removed or the size changes; guards what follows
 	lines    [2]parts[line]
 	ring     ring
+	watching map[uint16]func(*Entry) // by zone
 
 	setting  sync.Mutex // guards what follows
 	timeouts map[uint16]*conntrack.Timeouts

@@ -17,6 +17,8 @@ type Author interface {
 	EditLater(wanted func() ([]cube.Edit, error), done func(error))
 	// Announce adds an event of type `cube`. state is one word, what a sentence.
 	Announce(state, what string)
+	// AnnounceSession adds an event of type `session`, likewise.
+	AnnounceSession(state, what string)
 }
 
 // EditLater asks an Env to make edits; for one that cannot, done is called with an error that wraps cube.ErrUnsupported.
@@ -32,5 +34,12 @@ func EditLater(env cube.Env, wanted func() ([]cube.Edit, error), done func(error
 func Announce(env cube.Env, state, what string) {
 	if a, ok := env.(Author); ok {
 		a.Announce(state, what)
+	}
+}
+
+// AnnounceSession adds an event of a session, if the Env can.
+func AnnounceSession(env cube.Env, state, what string) {
+	if a, ok := env.(Author); ok {
+		a.AnnounceSession(state, what)
 	}
 }

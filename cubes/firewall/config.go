@@ -17,6 +17,7 @@ import (
 type Config struct {
 	Conntrack         Switch   `json:"conntrack"`
 	Accounting        Switch   `json:"accounting"`
+	SessionEvents     Switch   `json:"session-events"`
 	AcceptEstablished Switch   `json:"accept-established"`
 	Families          []Family `json:"families"`
 	BeLiberal         bool     `json:"be-liberal"`
@@ -140,12 +141,20 @@ func (c *Config) constants() (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
+	events, err := bucket.New(eventLimit, time.Second, eventLimit)
+	if err != nil {
+		return nil, err
+	}
 	options := conntrack.Options{Liberal: c.BeLiberal, PickUp: c.PickUp, MaxRetrans: maxRetrans}
 	return map[string]any{
 		"conntrack": c.Conntrack == On, "accounting": c.Accounting == On, "accept_established": c.AcceptEstablished == On, "ipv4": c.covers(IPv4), "ipv6": c.covers(IPv6),
 		"tcp_options": options.Bits(), "log_limit": logs, "reject_limit": answers,
+		"session_events": c.SessionEvents == On, "session_event_limit": events,
 	}, nil
 }
+
+// eventLimit is the maximum number of events of sessions per second.
+const eventLimit = 100
 
 // maxRetrans is after how many retransmissions a connection is given up earlier, as in Linux.
 const maxRetrans = 3

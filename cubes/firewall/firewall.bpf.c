@@ -6,6 +6,7 @@
 #include <pcn/cube.h>
 #include <pcn/classify.h>
 #include <pcn/conntrack_account.h>
+#include <pcn/conntrack_event.h>
 #include <pcn/rule_counters.h>
 
 #include "limit.h"
@@ -24,6 +25,7 @@ PCN_REASONS(firewall_reason);
 
 PCN_CONFIG(bool, conntrack) = true;
 PCN_CONFIG(bool, accounting) = false;
+PCN_CONFIG(bool, session_events) = false;
 PCN_CONFIG(bool, accept_established) = true;
 PCN_CONFIG(bool, ipv4) = true;
 PCN_CONFIG(bool, ipv6) = false;
@@ -212,6 +214,8 @@ PCN_INLINE int filter(struct CTXTYPE *ctx, struct pcn_md *md, const __u32 out)
 			return pcn_pkt_drop(ctx, md, FIREWALL_NO_ENTRY);
 		if (accounting && w->class == PCN_CT_ESTABLISHED)
 			pcn_conntrack_account(ctx, w);
+		if (session_events && w->class == PCN_CT_ESTABLISHED)
+			pcn_conntrack_event(ctx, w, FIREWALL_SESSION);
 		/* Rules cannot see the ports of later fragments. */
 		if (pcn_conntrack_known(w) &&
 		    (accept_established || w->flow.fragment == PCN_FRAGMENT_LATER))
@@ -223,6 +227,8 @@ PCN_INLINE int filter(struct CTXTYPE *ctx, struct pcn_md *md, const __u32 out)
 			reason = FIREWALL_NO_ENTRY;
 		else if (accounting && w->class == PCN_CT_NEW)
 			pcn_conntrack_account(ctx, w);
+		if (session_events && !reason && w->class == PCN_CT_NEW)
+			pcn_conntrack_event(ctx, w, FIREWALL_SESSION);
 	}
 	return reason ? pcn_pkt_drop(ctx, md, reason) : pcn_pkt_pass(ctx, md);
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/classifier"
+	"github.com/polycube/polycube/conntrack/session"
 	conns "github.com/polycube/polycube/conntrack/table"
 	"github.com/polycube/polycube/counter"
 	"github.com/polycube/polycube/cube"
@@ -48,12 +49,13 @@ type firewall struct {
 	limits      table.Table[uint32, limit]
 	buckets     table.Table[uint32, uint64]
 	connections *conns.Table
+	events      *session.Events
 	interfaces  *interfaces
 	parent      string
 }
 
 func newFirewall(env cube.Env) *firewall {
-	f := &firewall{env: env, states: table.New[uint32, chainState](env, "chains"),
+	f := &firewall{env: env, events: session.NewEvents(env, eventLimit), states: table.New[uint32, chainState](env, "chains"),
 		limits: table.New[uint32, limit](env, "limits"), buckets: table.New[uint32, uint64](env, "rule_buckets"), interfaces: newInterfaces(env)}
 	for d := range directions {
 		f.counters[d] = counter.NewRules(env, uint32(d))
@@ -155,6 +157,7 @@ func (f *firewall) track(was, is *Config) (undo func() error, err error) {
 	set := func(c *Config) error {
 		f.connections.SetTimeouts(f.env.Instance(), c.Timeout.timeouts())
 		f.connections.Limit(f.env.Instance(), c.MaxSessions)
+		f.watch(c.SessionEvents == On)
 		return f.account(c.Accounting == On)
 	}
 	if room := conns.Room(int(is.MaxSessions)); f.connections.Size() < room {
@@ -172,6 +175,15 @@ func (f *firewall) track(was, is *Config) (undo func() error, err error) {
 		return nil, nil
 	}
 	return func() error { return set(was) }, nil
+}
+
+// watch makes events of sessions that have ended, or not.
+func (f *firewall) watch(on bool) {
+	if on {
+		conns.Watch(f.connections, f.env.Instance(), f.events.Destroyed)
+	} else {
+		conns.Watch(f.connections, f.env.Instance(), nil)
+	}
 }
 
 // account makes memory for the packets and bytes of sessions, or frees it.
@@ -192,6 +204,12 @@ func (f *firewall) sweep() {
 	}
 	if _, err := f.connections.Sweep(sweepInterval); err != nil {
 		f.env.Logger().Error("remove connections", "error", err)
+	}
+	if f.config == nil || f.config.SessionEvents == Off {
+		return
+	}
+	if err := f.events.Tick(); err != nil {
+		f.env.Logger().Error("events of sessions", "error", err)
 	}
 }
 

@@ -196,6 +196,69 @@ func TestPacketsOfSessionsAreCounted(t *testing.T) {
 	})
 }
 
+func TestSessionsAreEvents(t *testing.T) {
+	bpftest.Each(t, hosts, func(t *testing.T, l *bpftest.Lab) {
+		g := guard(t, l, "")
+		wants := func(what string, want ...string) {
+			t.Helper()
+			netns.Eventually(t, bpftest.Patience, func() error {
+				got := l.Events("session")
+				for _, w := range want {
+					if !slices.Contains(got, "fw: "+w) {
+						return fmt.Errorf("%s: the events lack %q: %q", what, w, got)
+					}
+				}
+				return nil
+			})
+		}
+		g.out("without events", udp(inside, outside, 999, 53), "")
+		g.Set("PATCH", "fw", `{"session-events":"ON"}`)
+		g.out("UDP", udp(inside, outside, 1000, 53), "")
+		g.in("its reply", udp(outside, inside, 53, 1000), "")
+		g.in("another one", udp(outside, inside, 53, 1000), "")
+		g.in("a SYN", tcp(outside, inside, 1000, 80, pkt.TCPFlags{SYN: true, Seq: 1000}), "")
+		g.out("the answer", tcp(inside, outside, 80, 1000, pkt.TCPFlags{SYN: true, ACK: true, Seq: 1, Ack: 1001}), "")
+		g.in("the third", tcp(outside, inside, 1000, 80, pkt.TCPFlags{ACK: true, Seq: 1001, Ack: 2}), "")
+		g.in("a reset", tcp(outside, inside, 1000, 80, pkt.TCPFlags{RST: true, Seq: 1001}), "")
+		if got := g.Action("fw delete-sessions", `{"sport":1000}`); got != `{"deleted":2}` {
+			t.Errorf("deleted: %s", got)
+		}
+		const dns, web = "UDP 10.0.0.1:1000 > 192.0.2.1:53 ", "TCP 192.0.2.1:1000 > 10.0.0.1:80 "
+		wants("sessions", "new "+dns+"NEW", "updated "+dns+"ESTABLISHED", "destroyed "+dns+"ESTABLISHED", "new "+web+"SYN_SENT",
+			"updated "+web+"SYN_RECV", "updated "+web+"ESTABLISHED", "updated "+web+"CLOSE", "destroyed "+web+"CLOSE")
+		if got := l.Events("session"); len(got) != 8 {
+			t.Errorf("there are %d events, want 8: %q", len(got), got)
+		}
+		for port := range uint16(300) {
+			g.out("many", udp(inside, outside, 2000+port, 53), "")
+		}
+		netns.Eventually(t, bpftest.Patience, func() error {
+			got, lost, shown := l.Events("session"), 0, 0
+			for _, e := range got {
+				var n int
+				if _, err := fmt.Sscanf(e, "fw: lost %d events of sessions were lost", &n); err == nil {
+					lost += n
+				} else if strings.Contains(e, ":53 NEW") {
+					shown++
+				}
+			}
+			if lost == 0 || lost+shown != 301 {
+				return fmt.Errorf("%d events and %d lost, want 301 in all", shown, lost)
+			}
+			return nil
+		})
+		g.Set("PATCH", "fw", `{"session-events":"OFF"}`)
+		was := len(l.Events("session"))
+		g.out("switched off", udp(inside, outside, 3000, 53), "")
+		if got := g.Action("fw delete-sessions", ""); got == `{"deleted":0}` {
+			t.Error("nothing is deleted")
+		}
+		if is := len(l.Events("session")); is != was {
+			t.Errorf("%d events after they were switched off", is-was)
+		}
+	})
+}
+
 func TestSessionsAreDeletedByConditions(t *testing.T) {
 	bpftest.Each(t, hosts, func(t *testing.T, l *bpftest.Lab) {
 		g := guard(t, l, `{"chain":[{"name":"INGRESS","default":"DROP"}]}`)

@@ -19,6 +19,7 @@ import (
 const (
 	logged = iota
 	rejected
+	aboutSession
 )
 
 // frameMax is FIREWALL_FRAME.
@@ -37,6 +38,10 @@ type report struct {
 
 // Notify receives the reports of the program.
 func (f *firewall) Notify(kind uint32, data []byte) {
+	if kind == aboutSession {
+		f.events.Notify(data)
+		return
+	}
 	var is report
 	if n, err := binary.Decode(data, binary.NativeEndian, &is); err != nil || n != len(data) || is.FrameLength > frameMax || is.Out >= uint8(directions) {
 		return

@@ -8,7 +8,12 @@
 #include <pcn/cube.h>
 
 /* The kinds of reports. */
-enum firewall_kind { FIREWALL_LOGGED, FIREWALL_REJECTED, FIREWALL_KINDS };
+enum firewall_kind {
+	FIREWALL_LOGGED,
+	FIREWALL_REJECTED,
+	FIREWALL_KINDS,
+	FIREWALL_SESSION = FIREWALL_KINDS
+};
 
 /* How many there may be of each. */
 PCN_CONFIG(struct pcn_bucket_limit, log_limit) = {};

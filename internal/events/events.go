@@ -25,6 +25,8 @@ const (
 	Port Type = "port"
 	// Cube is a cube that is degraded, broken, restored or adopted, or what its code reports.
 	Cube Type = "cube"
+	// Session is a session of a cube that is new, in another state or gone, or the number of such events that are lost.
+	Session Type = "session"
 	// Netdev is a network device that appeared, disappeared, is up or is down.
 	Netdev Type = "netdev"
 	// Relink is a cube's program that was relinked, in call or inline mode, or could not be inlined.
@@ -38,7 +40,7 @@ const (
 )
 
 // Types lists the types that can be requested.
-var Types = []Type{Config, Port, Cube, Netdev, Relink, Service, Daemon}
+var Types = []Type{Config, Port, Cube, Session, Netdev, Relink, Service, Daemon}
 
 // MaxListed limits the cubes and the paths that one event lists.
 const MaxListed = 32

@@ -59,9 +59,10 @@ func (n *units) make(svc *service.Service, name, uuid string, id datapath.CubeID
 	p := n.parts
 	return unit.New(unit.Options{Service: svc, Name: name, UUID: uuid, ID: id, Datapath: p.dp, Plane: p.inUse, Log: p.log,
 		OwnStation: p.neighbours.OwnStation, Handlers: p.tallies.handlers, Waits: p.tallies.waits,
-		Announce: func(reason string) { p.events.Cube(name, svc.Info.Name, "degraded", reason) },
-		Tell:     func(state, what string) { p.events.Told(name, svc.Info.Name, state, what) },
-		Edit:     func(wanted func() ([]cube.Edit, error)) error { return p.editOwn(name, uuid, wanted) }})
+		Announce:    func(reason string) { p.events.Cube(name, svc.Info.Name, "degraded", reason) },
+		Tell:        func(state, what string) { p.events.Told(name, svc.Info.Name, state, what) },
+		TellSession: func(state, what string) { p.events.Session(name, svc.Info.Name, state, what) },
+		Edit:        func(wanted func() ([]cube.Edit, error)) error { return p.editOwn(name, uuid, wanted) }})
 }
 
 // stage returns the tree, unit and record of a stored cube; its code is not called yet.

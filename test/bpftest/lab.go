@@ -25,6 +25,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/kernel"
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/store"
@@ -141,7 +142,7 @@ func (l *Lab) start() error {
 		return err
 	}
 	l.undo = append(l.undo, st.Close)
-	o := topology.Options{Datapath: l.plane, Store: st, State: state, Services: l.opts.Services, Logger: logger}
+	o := topology.Options{Datapath: l.plane, Store: st, State: state, Services: l.opts.Services, Logger: logger, Events: events.New("lab", 0)}
 	if l.opts.Shadow {
 		if err := l.openShadows(logger); err != nil {
 			return err
@@ -261,6 +262,22 @@ func (p *plane) Prepare(ctx context.Context, g *datapath.Graph) (topology.Change
 
 // Logs returns the lines logged so far, by the topology, the data plane and the cubes.
 func (l *Lab) Logs() string { return l.logs.String() }
+
+// Events returns the messages of the events since the last start, of a type.
+func (l *Lab) Events(of events.Type) (messages []string) {
+	l.t.Helper()
+	r, err := l.manager.Events().Follow("other-0")
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	all, _ := r.Next(1 << 20)
+	for _, e := range all {
+		if e.Type == of {
+			messages = append(messages, e.Message)
+		}
+	}
+	return messages
+}
 
 // Create creates a cube of the lab's type. body is JSON, "" for defaults.
 func (l *Lab) Create(service, name, body string) {

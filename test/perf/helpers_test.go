@@ -46,7 +46,7 @@ var unmeasured = []string{
 	// Measured by BenchmarkTable of package conntrack/table: what they cost depends on the connections.
 	"pcn_conntrack_key", "pcn_conntrack_entry", "pcn_conntrack_generation", "pcn_conntrack_end", "pcn_conntrack_find",
 	"pcn_conntrack_open", "pcn_conntrack_begin", "pcn_conntrack_track", "pcn_conntrack_known", "pcn_conntrack_accept",
-	"pcn_conntrack_refuse", "pcn_conntrack_account",
+	"pcn_conntrack_refuse", "pcn_conntrack_account", "pcn_conntrack_event",
 }
 
 // TestEveryHelperIsMeasured compares bpf/helpers.bpf.c with the headers: every function has a case.

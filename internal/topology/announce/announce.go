@@ -71,6 +71,11 @@ func (a *Announcer) Told(name, service, state, what string) {
 	a.events.Add(events.Event{Type: events.Cube, Cube: name, Service: service, State: state, Reason: what, Message: name + ": " + what})
 }
 
+// Session announces what a cube's code says of a session.
+func (a *Announcer) Session(name, service, state, what string) {
+	a.events.Add(events.Event{Type: events.Session, Cube: name, Service: service, State: state, Reason: what, Message: name + ": " + state + " " + what})
+}
+
 // Service announces that a service was registered, updated, removed or lost, or that it is back.
 func (a *Announcer) Service(name, state, reason string) {
 	message := "service " + name + " " + state

@@ -63,8 +63,9 @@ type env struct {
 	start    func(d time.Duration, repeat bool, fn func()) (stop func())
 	post     func(Task)
 	// edit and tell are the manager's.
-	edit func(wanted func() ([]cube.Edit, error)) error
-	tell func(state, what string)
+	edit        func(wanted func() ([]cube.Edit, error)) error
+	tell        func(state, what string)
+	tellSession func(state, what string)
 }
 
 // PortTable translates between names and indexes of ports. During a transaction it contains the ports from before and
@@ -175,6 +176,9 @@ func (e *env) EditLater(wanted func() ([]cube.Edit, error), done func(error)) {
 
 // Announce implements author.Author.
 func (e *env) Announce(state, what string) { e.tell(state, what) }
+
+// AnnounceSession implements author.Author.
+func (e *env) AnnounceSession(state, what string) { e.tellSession(state, what) }
 
 func (e *env) Programs() cube.Programs { return e.programs }
 func (e *env) Floods() cube.Floods     { return floods{e} }

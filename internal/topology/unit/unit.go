@@ -98,8 +98,8 @@ type Options struct {
 	// Announce reports that the cube is degraded; Handlers and Waits measure how long calls for the slow path took
 	// and waited.
 	Announce func(reason string)
-	// Tell adds an event in the name of the cube.
-	Tell func(state, what string)
+	// Tell adds an event in the name of the cube, TellSession one of a session.
+	Tell, TellSession func(state, what string)
 	// Edit makes the edits that the function returns, as a change of its own.
 	Edit            func(wanted func() ([]cube.Edit, error)) error
 	Handlers, Waits *tally.Histogram
@@ -116,7 +116,7 @@ func New(o Options) *Unit {
 	u.Log = o.logger(level, nil)
 	u.env = &env{name: o.Name, id: o.ID, uuid: o.UUID, degrade: u.Degrade, transparent: o.Service.Info.Transparent, dp: o.Datapath, level: level,
 		log: o.logger(level, newLineLimit()), programs: programs{o.Plane, u}, start: u.start, post: u.Post, ownStation: o.OwnStation,
-		edit: o.Edit, tell: o.Tell}
+		edit: o.Edit, tell: o.Tell, tellSession: o.TellSession}
 	u.env.ports.Store(NewPortTable())
 	u.SetReady(false)
 	u.mail = newMailbox(u.deliver, u.perform)
