@@ -70,12 +70,13 @@ func TestCommandsThatAreRefusedNameTheArgument(t *testing.T) {
 		"create a bitmap:port":             "the mandatory option range is missing",
 		"create a hash:ip family ipv4":     `unknown family "ipv4": it is inet or inet6`,
 		"create a hash:ip timeout 2147484": `timeout "2147484" is not a number from 0 to 2147483`,
-		"create " + strings.Repeat("x", 32) + " hash:ip": `set name "` + strings.Repeat("x", 32) + `" is longer than 31 characters`,
-		"add a 1.1.1.1 skbmark 1":                        `unknown argument "skbmark"`,
-		"del a 1.1.1.1 timeout 1":                        `del does not take the option "timeout"`,
-		"add a b before c after d":                       "before and after cannot be used together",
-		"add a b --frob":                                 `unknown option "--frob"`,
-		"save -t":                                        "-name and -terse are for list, not for save",
+		"create " + strings.Repeat("x", 32) + " hash:ip": `set name "` +
+			strings.Repeat("x", 32) + `" is longer than 31 characters`,
+		"add a 1.1.1.1 skbmark 1":  `unknown argument "skbmark"`,
+		"del a 1.1.1.1 timeout 1":  `del does not take the option "timeout"`,
+		"add a b before c after d": "before and after cannot be used together",
+		"add a b --frob":           `unknown option "--frob"`,
+		"save -t":                  "-name and -terse are for list, not for save",
 	} {
 		if got := printed(t, line); got != want {
 			t.Errorf("%s\n got %s\nwant %s", line, got, want)
@@ -95,7 +96,8 @@ func TestElementsHaveThePartsOfTheirType(t *testing.T) {
 		{"hash:ip,port,ip", "1.1.1.1,80,2.2.2.2", "1.1.1.1,tcp:80,2.2.2.2"},
 		{"hash:mac", "aa:bb:cc:dd:ee:0f", "AA:BB:CC:DD:EE:0F"}, {"bitmap:port range 5-10", "7-6", "6-7"},
 		{"list:set", "a", "a"},
-		{"hash:ip", "::1", `bad IPv4 address "::1"`}, {"hash:ip", "1.1.1.1/0", `bad prefix "1.1.1.1/0": its length is from 1 to 32`},
+		{"hash:ip", "::1", `bad IPv4 address "::1"`},
+		{"hash:ip", "1.1.1.1/0", `bad prefix "1.1.1.1/0": its length is from 1 to 32`},
 		{"hash:ip,port", "1.1.1.1", `element "1.1.1.1" of a set of type hash:ip,port has 1 parts, not 2`},
 		{"hash:ip,port", "1.1.1.1,47:5", `bad port "5": a protocol without ports has port 0`},
 		{"bitmap:port range 5-10", "11", `element "11" is out of the range 5-10 of the set`},

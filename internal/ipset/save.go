@@ -50,7 +50,8 @@ func readLine(text string) (Command, error) {
 	return c, err
 }
 
-// SplitLine splits a line of a save file into arguments: at spaces that are not in double quotes, which have no escapes.
+// SplitLine splits a line of a save file into arguments: at spaces that are not in double quotes, which have no
+// escapes.
 func SplitLine(line string) (args []string, err error) {
 	for {
 		line = strings.TrimLeft(line, " \t\r\n")

@@ -8,8 +8,8 @@
 // never a pointer), and a Target. Rule.String prints a rule as `iptables -S` would.
 //
 // What iptables refuses, this package refuses, and so it does with what it does not know: the only option without
-// effect is -W, which is obsolete. Like iptables it normalises what it reads: host bits of an address are cleared, a --limit becomes the rate
-// that the kernel counts with, --syn becomes --tcp-flags. Unlike iptables it
+// effect is -W, which is obsolete. Like iptables it normalises what it reads: host bits of an address are cleared, a
+// --limit becomes the rate that the kernel counts with, --syn becomes --tcp-flags. Unlike iptables it
 //
 //   - refuses what can never match: negations of everything (`! -i +`, `! -s 0/0`, `! --dport 0:65535`), of which
 //     iptables loses the `!`, and reversed ranges;

@@ -46,7 +46,8 @@ var anyMatch = []string{
 	"-m length (! |)--length (<16>|<16>:|:<16>|0x10:0x1000)", "-m dscp (! |)--dscp(-class (AF11|CS5|EF|be)| <6>)",
 	"-m tos (! |)--tos (<8>|<8>/<8>|Minimize-Delay)", "-m owner (! |)--uid-owner (<16>|3-9<16>|root)",
 	"-m owner --gid-owner <16>(| --suppl-groups)(| (! |)--socket-exists)",
-	"-m statistic --mode random (! |)--probability 0.<16>", "-m statistic --mode nth (! |)--every 9<8> --packet (0|1|7|89)",
+	"-m statistic --mode random (! |)--probability 0.<16>",
+	"-m statistic --mode nth (! |)--every 9<8> --packet (0|1|7|89)",
 	"-m string (! |)--string <text> --algo (bm|kmp)(| --from <6>)(| --to 3<8>1)(| --icase)",
 	"-m string (! |)--hex-string (\"|00 ff|ab|41|\"|\"|6162|\"|\"x\\\\|y\") --algo bm",
 	"-m set (! |)--match-set one (src|dst)", "-m set (! |)--match-set two (src,dst|dst,dst)(| --return-nomatch)" +
@@ -57,7 +58,8 @@ var anyMatch = []string{
 
 // familyMatch are templates of matches that only one family has.
 var familyMatch = map[Family][]string{
-	IPv4: {"-m addrtype --src-type (BROADCAST|NAT,THROW,UNICAST,XRESOLVE,BLACKHOLE|PROHIBIT)", "-m ttl (! |)--ttl(|-eq) <8>", "-m ttl --ttl-(lt|gt) <8>", "(! |)-f"},
+	IPv4: {"-m addrtype --src-type (BROADCAST|NAT,THROW,UNICAST,XRESOLVE,BLACKHOLE|PROHIBIT)",
+		"-m ttl (! |)--ttl(|-eq) <8>", "-m ttl --ttl-(lt|gt) <8>", "(! |)-f"},
 	IPv6: {"-m hl (! |)--hl(|-eq) <8>", "-m hl --hl-(lt|gt) <8>"},
 }
 

@@ -41,8 +41,8 @@ func newReader(family Family, args []string) *reader {
 		rule: Rule{Family: family}}
 }
 
-// SplitLine splits a line of a save file into arguments: at spaces that are not in double quotes. In quotes, a backslash
-// takes the next character as it is. A quote is only allowed where an argument begins and ends.
+// SplitLine splits a line of a save file into arguments: at spaces that are not in double quotes. In quotes, a
+// backslash takes the next character as it is. A quote is only allowed where an argument begins and ends.
 func SplitLine(line string) (args []string, err error) {
 	for {
 		line = strings.TrimLeft(line, " \t\n\r")

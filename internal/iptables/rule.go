@@ -74,7 +74,7 @@ func interfaceName(option, text string, not bool) (i Interface, err error) {
 		return i, fmt.Errorf("the interface of %s is empty", option)
 	case len(text) > 15:
 		return i, fmt.Errorf("interface name %q must have at most 15 characters", text)
-	case strings.ContainsAny(text, "/\"\\") || strings.IndexFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f }) >= 0:
+	case strings.ContainsAny(text, "/\"\\\x7f") || strings.IndexFunc(text, func(r rune) bool { return r <= ' ' }) >= 0:
 		return i, fmt.Errorf("invalid character in interface name %q", text)
 	case text == "+" && not:
 		return i, fmt.Errorf("! %s + never matches", option)

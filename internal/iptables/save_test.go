@@ -58,10 +58,11 @@ func TestSaveFilesSkipRulesOfTheOtherFamily(t *testing.T) {
 
 func TestErrorsOfSaveFilesNameTheLine(t *testing.T) {
 	for file, want := range map[string]string{
-		"*filter\n":                                "line 2: COMMIT of the table filter expected",
-		"*filter\n*nat\n":                          "line 2: COMMIT of the table filter expected",
-		"\n-A INPUT\n":                             `line 2: a table (*NAME) expected, found "-A INPUT"`,
-		"*security\n":                              `line 1: the table "security" is not supported: the tables are filter, nat, mangle and raw`,
+		"*filter\n":       "line 2: COMMIT of the table filter expected",
+		"*filter\n*nat\n": "line 2: COMMIT of the table filter expected",
+		"\n-A INPUT\n":    `line 2: a table (*NAME) expected, found "-A INPUT"`,
+		"*security\n": `line 1: the table "security" is not supported: ` +
+			`the tables are filter, nat, mangle and raw`,
 		"*filter\n:INPUT\n":                        `line 2: a chain needs a name, a policy and counters: ":INPUT"`,
 		"*filter\n:INPUT REJECT [0:0]\n":           `line 2: bad policy name "REJECT": it is ACCEPT or DROP`,
 		"*filter\n:web ACCEPT [0:0]\n":             `line 2: bad policy "ACCEPT" of the user-defined chain web: it is -`,
