@@ -140,7 +140,7 @@ func answers(answer, ip []byte) bool {
 
 // reportedLength is how much of a packet the program reports to user space, which writes the answer: FIREWALL_FRAME
 // without the Ethernet header. An ICMP error contains no more of it; in Linux up to 548 bytes, of IPv6 1232.
-const reportedLength = 112 - 14
+const reportedLength = 108 - 14
 
 // normal is an answer without what differs on purpose:
 //   - the identification of IPv4, the flow label of IPv6, and the TTL or hop limit, which hosts choose (RFC 6864, RFC
