@@ -184,7 +184,7 @@ type Trip struct {
 	Hops uint16
 	// Netdev is the index of the network interface where the packet entered, whose stack gets it when it is passed.
 	// If it is 0, that is the netdev where the cube is attached or, for a standard cube, the peer of the port that
-	// the packet is sent to.
+	// the packet is sent to. A cube at the host's stack has no such netdev: a packet without one is refused.
 	Netdev int
 	// FlowHash and Tenant are those of the metadata; 0 means unknown.
 	FlowHash, Tenant uint32

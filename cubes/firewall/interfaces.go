@@ -3,8 +3,8 @@
 package firewall
 
 // Interfaces in rules. At the host's stack, a firewall gets the packets of many netdevs. Programs know a netdev by its index,
-// which differs after it was created anew, so rules compare the number of a name, and a table has the numbers of the
-// netdevs that rules name.
+// and one that is deleted and created again has another index. So rules compare a number for the name, and a table maps
+// the indexes of the netdevs that rules name to these numbers.
 
 import (
 	"bytes"
@@ -21,6 +21,7 @@ import (
 type interfaces struct {
 	rows    table.Table[uint32, interfaceRow]
 	numbers map[string]uint8
+	// netdevs are the names by index; nil anywhere but at the host's stack.
 	netdevs map[int]string
 }
 
@@ -125,9 +126,6 @@ func (x *interfaces) follow(netdevs map[int]string) error {
 	_, wrong := x.write()
 	return errors.Join(err, bad, wrong)
 }
-
-// name is that of a netdev for the log, "" if it has gone.
-func (x *interfaces) name(index uint32) string { return x.netdevs[int(index)] }
 
 // into and outOf are where the key has the numbers of the netdevs.
 const (

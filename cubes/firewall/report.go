@@ -67,21 +67,18 @@ func (f *firewall) Notify(kind uint32, data []byte) {
 
 // netdevOf is the index of the netdev of a report, if the firewall has many: at the host's stack.
 func (f *firewall) netdevOf(is *report) int {
-	if f.parent != hostStack {
+	if f.interfaces.netdevs == nil {
 		return 0
 	}
 	return int(is.Ifindex)
 }
 
-// hostStack is the parent of a cube that gets the packets of all netdevs.
-const hostStack = "host"
-
 // place is the name for the log of where a packet is received or sent.
 func (f *firewall) place(is *report) string {
-	if f.parent != hostStack {
+	if f.netdevOf(is) == 0 {
 		return f.parent
 	}
-	return cmp.Or(f.interfaces.name(is.Ifindex), strconv.Itoa(int(is.Ifindex)))
+	return cmp.Or(f.interfaces.netdevs[int(is.Ifindex)], strconv.Itoa(int(is.Ifindex)))
 }
 
 // byCounter returns the rule with a counter, and its position.

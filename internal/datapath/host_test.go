@@ -6,6 +6,7 @@
 package datapath
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -134,6 +135,24 @@ func TestNetdevsComeAndGoAtTheHostsStack(t *testing.T) {
 		b.commit()
 		b.send(hosts[0], frame(""))
 		b.eventually(drops, "unspecified", 1)
+	})
+}
+
+// TestNewPacketsAtTheHostsStackNameTheirNetdev: there is none that follows from where the cube is.
+func TestNewPacketsAtTheHostsStackNameTheirNetdev(t *testing.T) {
+	in(t, atHost[:1], func(t *testing.T, b *bench) {
+		newBridge(b)
+		b.bridged("a")
+		host := b.gates("a")
+		b.stack(host, "a")
+		b.commit()
+		if _, _, err := b.plane.WayDown(host[0], true, &cube.PacketOut{}); !errors.Is(err, cube.ErrInvalid) {
+			t.Errorf("a packet without a netdev: %v, want %v", err, cube.ErrInvalid)
+		}
+		named := cube.PacketOut{Trip: cube.Trip{Netdev: b.g.Host.Netdevs[0].Index}, Direction: cube.Egress}
+		if typ, _, err := b.plane.WayDown(host[0], true, &named); typ != cube.TypeTC || err != nil {
+			t.Errorf("a packet with a netdev: %s, %v", typ, err)
+		}
 	})
 }
 

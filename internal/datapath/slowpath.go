@@ -23,6 +23,9 @@ func (p *Plane) WayDown(id CubeID, transparent bool, out *cube.PacketOut) (typ c
 		typ = cube.TypeTC
 	}
 	if out.Trip.Netdev == 0 {
+		if now.AtHost(id) {
+			return "", 0, fmt.Errorf("send a packet of cube %d, which is at the host's stack: it names no netdev (Trip.Netdev): %w", id, cube.ErrInvalid)
+		}
 		netdev = now.ReceivedAt(id, transparent, out.Port)
 	}
 	return typ, netdev, nil

@@ -18,17 +18,24 @@ import (
 	"github.com/polycube/polycube/test/netns"
 )
 
-// TestAFirewallAtTheHostsStack protects the host and the networks behind it on all netdevs: those that exist, and one that
-// comes later. It goes on without a daemon, and answers what it rejects by the netdev that it came from.
-func TestAFirewallAtTheHostsStack(t *testing.T) {
-	t.Parallel()
-	d := start(t)
-	lan, wan := d.lab.Host("lan0", "10.0.0.2/24"), d.lab.Host("wan0", "203.0.113.2/24")
+// betweenNetworks makes the machine a router between two hosts.
+func (d *daemon) betweenNetworks() (lan, wan *netns.Node) {
+	d.t.Helper()
+	lan, wan = d.lab.Host("lan0", "10.0.0.2/24"), d.lab.Host("wan0", "203.0.113.2/24")
 	d.lab.Run("ip", "addr", "add", "10.0.0.1/24", "dev", "lan0")
 	d.lab.Run("ip", "addr", "add", "203.0.113.1/24", "dev", "wan0")
 	d.lab.Run("sysctl", "-qw", "net.ipv4.ip_forward=1")
 	lan.Run("ip", "route", "add", "default", "via", "10.0.0.1")
 	wan.Run("ip", "route", "add", "default", "via", "203.0.113.1")
+	return lan, wan
+}
+
+// TestAFirewallAtTheHostsStack protects the host and the networks behind it on all netdevs: those that exist, and one that
+// appears later. It keeps filtering while no daemon runs, and answers a rejected packet through the netdev that received it.
+func TestAFirewallAtTheHostsStack(t *testing.T) {
+	t.Parallel()
+	d := start(t)
+	lan, wan := d.betweenNetworks()
 	wan.AnswerLines("203.0.113.2:7000", sender)
 	d.lab.AnswerLines("127.0.0.1:7001", sender)
 	lan.Reaches(t, patience, "203.0.113.2")
@@ -82,17 +89,12 @@ func TestAFirewallAtTheHostsStack(t *testing.T) {
 	c.seenAs()
 }
 
-// TestRulesKnowTheInterface: where packets are received and, for those that the host forwards, both netdevs; also when a
-// netdev is created anew, and after a restart.
+// TestRulesKnowTheInterface: where packets are received and, for those that the host forwards, both netdevs; also after a
+// netdev was deleted and created again, and after a restart.
 func TestRulesKnowTheInterface(t *testing.T) {
 	t.Parallel()
 	d := start(t)
-	lan, wan := d.lab.Host("lan0", "10.0.0.2/24"), d.lab.Host("wan0", "203.0.113.2/24")
-	d.lab.Run("ip", "addr", "add", "10.0.0.1/24", "dev", "lan0")
-	d.lab.Run("ip", "addr", "add", "203.0.113.1/24", "dev", "wan0")
-	d.lab.Run("sysctl", "-qw", "net.ipv4.ip_forward=1")
-	lan.Run("ip", "route", "add", "default", "via", "10.0.0.1")
-	wan.Run("ip", "route", "add", "default", "via", "203.0.113.1")
+	lan, wan := d.betweenNetworks()
 	d.Do("firewall add fw1 accept-established=OFF")
 	d.Do("attach fw1 host")
 	pings := func(when string, from *netns.Node, to string, want bool) {
@@ -127,7 +129,7 @@ func TestRulesKnowTheInterface(t *testing.T) {
 	d.lab.Run("ip", "addr", "add", "203.0.113.1/24", "dev", "wan0")
 	netns.Eventually(t, patience, func() error {
 		if err := again.Ping("203.0.113.1", netns.Brief); err == nil {
-			return errors.New("a ping passes by the wan0 that was created anew")
+			return errors.New("a ping passes through the new wan0")
 		}
 		return nil
 	})

@@ -24,12 +24,7 @@ const manyConnections = 10_000
 func TestRestartsCutNoneOfManyConnections(t *testing.T) {
 	t.Parallel()
 	d := start(t)
-	lan, wan := d.lab.Host("lan0", "10.0.0.2/24"), d.lab.Host("wan0", "203.0.113.2/24")
-	d.lab.Run("ip", "addr", "add", "10.0.0.1/24", "dev", "lan0")
-	d.lab.Run("ip", "addr", "add", "203.0.113.1/24", "dev", "wan0")
-	d.lab.Run("sysctl", "-qw", "net.ipv4.ip_forward=1")
-	lan.Run("ip", "route", "add", "default", "via", "10.0.0.1")
-	wan.Run("ip", "route", "add", "default", "via", "203.0.113.1")
+	lan, wan := d.betweenNetworks()
 	d.Do("firewall add fw1")
 	d.Do("fw1 chain INGRESS append in-iface=lan0 l4proto=TCP dport=7000 action=ACCEPT")
 	d.Do("fw1 chain INGRESS set default=DROP")

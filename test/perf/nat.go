@@ -103,8 +103,8 @@ const masqueradeRules = `table ip bench {
 // masquerade lets the machine forward and translate.
 func masquerade(rig *lab.Rig, _ *Run, w *lab.Wire) error {
 	err := errors.Join(
-		setKernel(rig, "/proc/sys/net/netfilter/nf_conntrack_max", 2<<20),
-		setKernel(rig, "/sys/module/nf_conntrack/parameters/hashsize", 1<<20),
+		rig.AtLeast("/proc/sys/net/netfilter/nf_conntrack_max", 2<<20),
+		rig.AtLeast("/sys/module/nf_conntrack/parameters/hashsize", 1<<20),
 		kernelAddresses(w, servers()...),
 	)
 	if err != nil {

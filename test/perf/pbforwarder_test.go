@@ -12,7 +12,6 @@ import (
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/perf/lab"
-	"github.com/polycube/polycube/test/rulesets"
 )
 
 func TestFramesMatchTheOneRuleThatTheyAreOf(t *testing.T) {
@@ -41,31 +40,6 @@ func TestFramesMatchTheOneRuleThatTheyAreOf(t *testing.T) {
 				t.Errorf("packets %s: %x matches %d rules, rule %d at last; want %d", kind, f, matches, last, want)
 			}
 		}
-	}
-}
-
-func TestBlocksOfPortsAreTheRange(t *testing.T) {
-	for _, r := range []rulesets.Ports{{First: 0, Last: 65535}, {First: 443, Last: 443}, {First: 1024, Last: 65535}, {First: 1, Last: 65534}, {First: 0, Last: 1023}, {First: 65535, Last: 65535}, {First: 999, Last: 1500}} {
-		times := map[uint16]int{}
-		for _, b := range blocks(&r) {
-			for p := range 1 << 16 {
-				if uint16(p)&b.mask == b.first {
-					times[uint16(p)]++
-				}
-			}
-		}
-		for p := range 1 << 16 {
-			want := 0
-			if int(r.First) <= p && p <= int(r.Last) {
-				want = 1
-			}
-			if times[uint16(p)] != want {
-				t.Fatalf("%v: port %d is in %d blocks, want %d", r, p, times[uint16(p)], want)
-			}
-		}
-	}
-	if b := blocks(nil); len(b) != 1 || b[0] != (block{}) {
-		t.Errorf("no range has the blocks %v, want one of all ports", b)
 	}
 }
 

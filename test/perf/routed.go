@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/polycube/polycube/cube"
@@ -171,24 +170,4 @@ func (b between) cost(rig *lab.Rig, r *Run, flows lab.Flows, fresh bool) (c lab.
 		c.Lost += one.Lost
 	}
 	return c, nil
-}
-
-// setKernel writes a setting of the whole machine, and restores it at the end.
-func setKernel(rig *lab.Rig, path string, value int) error {
-	was, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	if n, err := strconv.Atoi(strings.TrimSpace(string(was))); err == nil && n >= value {
-		return nil
-	}
-	if err := os.WriteFile(path, []byte(strconv.Itoa(value)), 0); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	rig.Cleanup(func() {
-		if err := os.WriteFile(path, was, 0); err != nil {
-			rig.Error(err)
-		}
-	})
-	return nil
 }

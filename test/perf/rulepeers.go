@@ -7,7 +7,6 @@ package perf
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"net"
 	"net/netip"
 	"os/exec"
@@ -199,7 +198,7 @@ func hashedRules(_ *lab.Rig, _ *Run, w *lab.Wire, rs *ruled) error {
 			}
 			place = to[2]
 		}
-		for _, ports := range blocks(r.DstPort) {
+		for _, ports := range r.DstPort.Blocks() {
 			fmt.Fprintf(&b, filter+"u32 ht %x:%x: %saction mirred egress redirect dev %s\n", table, place, u32Match(&r, ports), lab.Out)
 		}
 	}
@@ -210,31 +209,14 @@ func hashedRules(_ *lab.Rig, _ *Run, w *lab.Wire, rs *ruled) error {
 }
 
 // u32Match is a rule for some of its ports as u32 writes it.
-func u32Match(r *rulesets.Rule, ports block) string {
+func u32Match(r *rulesets.Rule, ports rulesets.Block) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "match ip dst %s match ip protocol %d 0xff ", r.Dst, *r.Protocol)
 	if r.Src.IsValid() {
 		fmt.Fprintf(&b, "match ip src %s ", r.Src)
 	}
-	if ports.mask > 0 {
-		fmt.Fprintf(&b, "match ip dport %d %#x ", ports.first, ports.mask)
+	if ports.Mask > 0 {
+		fmt.Fprintf(&b, "match ip dport %d %#x ", ports.First, ports.Mask)
 	}
 	return b.String()
-}
-
-// block are the ports that are first under mask.
-type block struct{ first, mask uint16 }
-
-// blocks divides a range of ports into the minimum number of blocks; nil is all of them.
-func blocks(r *rulesets.Ports) []block {
-	if r == nil {
-		return []block{{}}
-	}
-	var out []block
-	for first, left := uint32(r.First), uint32(r.Last)-uint32(r.First)+1; left > 0; {
-		size := uint32(1) << min(bits.TrailingZeros32(first|1<<16), bits.Len32(left)-1)
-		out = append(out, block{uint16(first), uint16(1<<16 - size)})
-		first, left = first+size, left-size
-	}
-	return out
 }

@@ -136,8 +136,8 @@ PCN_GLOBAL int pcn_classify(struct pcn_classify_key *key PCN_NONNULL,
 	return pcn_classify_search(key, match, bpf_map_lookup_elem(&classify_sets, &set));
 }
 
-/* Makes the next search for a key begin after a match: for rules that do not decide, but count or log. The search of a set
- * goes on as long as it finds rules. */
+/* Makes the next search for a key begin after a match, for rules that do not decide, but count or log. Search until no
+ * rule matches. */
 PCN_INLINE void pcn_classify_after(struct pcn_classify_key *key,
 				   const struct pcn_classify_match *match)
 {

@@ -25,6 +25,9 @@ func (w *Wiring) ReceivedAt(id CubeID, transparent bool, port uint16) int {
 	return w.index(n.Ports[port].Peer)
 }
 
+// AtHost reports whether a transparent cube is at the host's stack, where a new packet has no netdev unless the cube names it.
+func (w *Wiring) AtHost(id CubeID) bool { return w != nil && w.Stack[id].Host }
+
 // OnNetdev reports whether a transparent cube is on a netdev and not on a port.
 func (w *Wiring) OnNetdev(id CubeID) bool { return w != nil && w.Stack[id].Dev != nil }
 

@@ -20,15 +20,7 @@ struct traffic_state {
 	__u32 random;
 };
 
-struct frame {
-	__u64 words[SIZE / 8];
-	__u32 rest;
-	__u32 pad;
-};
-
 PCN_MAP(received, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct traffic_state, 1);
-PCN_MAP(sent, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct traffic_state, 1);
-PCN_MAP(frames, BPF_MAP_TYPE_ARRAY, __u32, struct frame, FRAMES);
 
 SEC("xdp") int sink(struct xdp_md *ctx)
 {
@@ -59,30 +51,7 @@ SEC("xdp") int discard(struct xdp_md *ctx)
 	return XDP_DROP;
 }
 
-const volatile __u32 gen_ifindex = 0;
-__u32 gen_frames = 1; /* number of entries of the table in use */
-
-SEC("xdp") int generator(struct xdp_md *ctx)
-{
-	void *data = pcn_data(ctx), *end = pcn_data_end(ctx);
-	__u32 zero = 0;
-	struct traffic_state *st = bpf_map_lookup_elem(&sent, &zero);
-
-	if (!st || data + SIZE > end)
-		return XDP_ABORTED;
-	__u32 place = st->next < gen_frames ? st->next : 0;
-	struct frame *f = bpf_map_lookup_elem(&frames, &place);
-
-	if (!f)
-		return XDP_ABORTED;
-	__u64 *to = data;
-	for (int i = 0; i < SIZE / 8; i++)
-		to[i] = f->words[i];
-	*(__u32 *)(to + SIZE / 8) = f->rest;
-	st->next = place + 1;
-	st->packets++;
-	return bpf_redirect(gen_ifindex, 0);
-}
+#include "generator.h"
 
 /* Connections: flow i has one of the clients' addresses, of which each uses PORTS ports. What is the
  * same in all segments comes from frame 0, whose addresses of the client and checksums are 0. */

@@ -152,10 +152,10 @@ func trackedAt(setup func(*lab.Rig, *Bench, *lab.Filtered) error) func(*lab.Rig,
 
 // trackWell lets the kernel track many connections, without more work than ours: no checksums.
 func trackWell(rig *lab.Rig, w *lab.Filtered) error {
-	if err := global(rig, "/proc/sys/net/netfilter/nf_conntrack_max", 2<<20); err != nil {
+	if err := rig.AtLeast("/proc/sys/net/netfilter/nf_conntrack_max", 2<<20); err != nil {
 		return err
 	}
-	if err := global(rig, "/sys/module/nf_conntrack/parameters/hashsize", 1<<20); err != nil {
+	if err := rig.AtLeast("/sys/module/nf_conntrack/parameters/hashsize", 1<<20); err != nil {
 		return err
 	}
 	return sysctl(w, map[string]int{

@@ -237,26 +237,6 @@ func sysctl(w *lab.Filtered, settings map[string]int) error {
 	})
 }
 
-// global writes a setting of the whole machine, if it is below a value, and restores it at the end.
-func global(rig *lab.Rig, path string, value int) error {
-	was, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	if n, err := strconv.Atoi(strings.TrimSpace(string(was))); err == nil && n >= value {
-		return nil
-	}
-	if err := os.WriteFile(path, []byte(strconv.Itoa(value)), 0); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	rig.Cleanup(func() {
-		if err := os.WriteFile(path, was, 0); err != nil {
-			rig.Error(err)
-		}
-	})
-	return nil
-}
-
 // thousands writes a number with commas.
 func thousands(n int) string {
 	s := strconv.Itoa(n)

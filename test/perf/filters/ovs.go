@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/bits"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -75,42 +74,28 @@ func openFlow(rules []rulesets.Rule) string {
 				match += fmt.Sprintf(",%s=%s", field, p)
 			}
 		}
-		for _, s := range blocks(r.SrcPort) {
-			for _, d := range blocks(r.DstPort) {
-				fmt.Fprintf(&b, "%s%s%s,actions=output:%s\n", match, s.flow("tp_src"), d.flow("tp_dst"), lab.Out)
+		for _, s := range r.SrcPort.Blocks() {
+			for _, d := range r.DstPort.Blocks() {
+				fmt.Fprintf(&b, "%s%s%s,actions=output:%s\n", match, portField("tp_src", s), portField("tp_dst", d), lab.Out)
 			}
 		}
 	}
 	return b.String()
 }
 
-// block are the ports that are first under mask.
-type block struct{ first, mask uint16 }
-
-func (b block) flow(field string) string {
-	if b.mask == 0 {
+// portField is a condition on a block of ports; "" for all of them.
+func portField(field string, b rulesets.Block) string {
+	if b.Mask == 0 {
 		return ""
 	}
-	return fmt.Sprintf(",%s=%#x/%#x", field, b.first, b.mask)
-}
-
-// blocks divides a range of ports into the minimum number of blocks; nil is all of them.
-func blocks(r *rulesets.Ports) []block {
-	if r == nil {
-		return []block{{}}
-	}
-	var out []block
-	for first, left := uint32(r.First), uint32(r.Last)-uint32(r.First)+1; left > 0; {
-		size := uint32(1) << min(bits.TrailingZeros32(first|1<<16), bits.Len32(left)-1)
-		out = append(out, block{uint16(first), uint16(1<<16 - size)})
-		first, left = first+size, left-size
-	}
-	return out
+	return fmt.Sprintf(",%s=%#x/%#x", field, b.First, b.Mask)
 }
 
 // openVSwitch starts one between the netdevs, and returns its process.
 func openVSwitch(rig *lab.Rig, w *lab.Filtered, flows string) (pid int, err error) {
 	dir := rig.TempDir()
+	// Its AF_XDP library makes this folder for pins, and leaves it. It stays if it is of others, who have pins there.
+	rig.Cleanup(func() { _ = os.Remove("/sys/fs/bpf/xdp") })
 	env := append(os.Environ(), "OVS_RUNDIR="+dir, "OVS_LOGDIR="+dir, "OVS_DBDIR="+dir)
 	socket := "unix:" + filepath.Join(dir, "db.sock")
 	run := func(input, name string, args ...string) error {

@@ -236,19 +236,24 @@ func (c aloneCase) setup(rig *lab.Rig, b *Bench, hook cube.Hook, typ cube.Type) 
 		return nil, err
 	}
 	rig.Closing(program)
-	wrong, err := newAlone(rig, w, c.name, hook, program, c.rs.others)
+	return checked(rig, w, alone{name: c.name, hook: hook, limit: c.limit}, program, c.rs.accepted, c.rs.others)
+}
+
+// checked is a harness around a program that is found to accept some packets and to drop others.
+func checked(rig *lab.Rig, w *lab.Filtered, as alone, program *ebpf.Program, accepted, others [][]byte) (*alone, error) {
+	wrong, err := newAlone(rig, w, as.name, as.hook, program, others)
 	if err == nil {
-		err = wrong.passes(len(c.rs.others), false)
+		err = wrong.passes(len(others), false)
 	}
 	if err != nil {
 		return nil, err
 	}
-	a, err := newAlone(rig, w, c.name, hook, program, c.rs.accepted)
+	a, err := newAlone(rig, w, as.name, as.hook, program, accepted)
 	if err != nil {
 		return nil, err
 	}
-	a.limit = c.limit
-	return a, a.passes(len(c.rs.accepted), true)
+	a.limit = as.limit
+	return a, a.passes(len(accepted), true)
 }
 
 // serverAt is the server of all connections.
@@ -292,17 +297,5 @@ func establishedAlone(rig *lab.Rig, b *Bench, hook cube.Hook, typ cube.Type) (*a
 		packets[i], strangers[i] = c.Packet(i, segACK), c.Packet(n+i, segACK)
 	}
 	const name = "a segment of 1,000 established TCP connections"
-	wrong, err := newAlone(rig, w, name, hook, program, strangers)
-	if err == nil {
-		err = wrong.passes(n, false)
-	}
-	if err != nil {
-		return nil, err
-	}
-	a, err := newAlone(rig, w, name, hook, program, packets)
-	if err != nil {
-		return nil, err
-	}
-	a.limit = 100
-	return a, a.passes(n, true)
+	return checked(rig, w, alone{name: name, hook: hook, limit: 100}, program, packets, strangers)
 }

@@ -11,6 +11,8 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -105,4 +107,24 @@ func (r *Rig) TempDir() string {
 		}
 	})
 	return dir
+}
+
+// AtLeast raises a setting of the whole machine to a value, if it is below, and restores it at the end.
+func (r *Rig) AtLeast(path string, value int) error {
+	was, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if n, err := strconv.Atoi(strings.TrimSpace(string(was))); err == nil && n >= value {
+		return nil
+	}
+	if err := os.WriteFile(path, []byte(strconv.Itoa(value)), 0); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	r.Cleanup(func() {
+		if err := os.WriteFile(path, was, 0); err != nil {
+			r.Error(err)
+		}
+	})
+	return nil
 }
