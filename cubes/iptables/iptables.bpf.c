@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+//go:build ignore
+
+/* The chains of iptables at the host's stack: INPUT for packets to the host, on their way in; FORWARD for those that it
+ * forwards, and OUTPUT for those that it sends, on their way out. */
+#include <pcn/cube.h>
+#include <pcn/classify.h>
+#include <pcn/conntrack_packet.h>
+#include <pcn/report.h>
+#include <pcn/rule_counters.h>
+
+#include "local.h"
+#include "rule.h"
+#include "test.h"
+
+enum iptables_reason {
+	IPTABLES_TRUNCATED = PCN_REASON_FIRST, /* shorter than its Ethernet header and VLAN tags */
+	IPTABLES_RULE,			       /* as a rule says */
+	IPTABLES_POLICY,	    /* no rule has decided, and the policy is DROP */
+	IPTABLES_REJECTED_AND_TOLD, /* as a rule says, and the sender is told */
+	IPTABLES_REJECTED_SILENTLY, /* the same, above reject-limit */
+	IPTABLES_NO_ENTRY,	    /* no memory for another connection */
+	IPTABLES_TOO_MANY_RULES,    /* it matches more rules without a verdict than are searched */
+};
+PCN_REASONS(iptables_reason);
+
+/* Options of pcn_ct_tcp. */
+PCN_CONFIG(__u32, tcp_options) = 0;
+
+/* The chains that are built in, for each family. */
+enum { INPUT, FORWARD, OUTPUT };
+#define HOOKS 3
+
+struct iptables_hook {
+	__u32 chain;
+	__u32 result; /* of the policy, like that of a rule */
+};
+PCN_MAP(hooks, BPF_MAP_TYPE_ARRAY, __u32, struct iptables_hook, 2 * HOOKS);
+
+/* The order of a rule: its chain, and its place there. */
+#define CHAIN_SHIFT 20
+
+/* The chains that may wait for others to return. */
+#define DEPTH 16
+/* The rules without a verdict, and the ends of chains, that a packet may pass. */
+#define STEPS 512
+
+/* Where a packet is; in a map, as a search leaves little stack. */
+struct iptables_work {
+	struct pcn_classify_match match;
+	__u32 chain;
+	__u32 hook;
+	__u32 policy; /* result */
+	__u32 untracked;
+	__u32 depth;
+	__u32 back[DEPTH]; /* orders behind which chains continue */
+};
+PCN_MAP(work, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct iptables_work, 1);
+
+/* What a step decides: to go on, to accept, or the reason to drop the packet. */
+#define GO_ON (-1)
+#define PASS 0
+
+/* What the rules know of a connection: a bit for the class of the packet. */
+#define CLASS(class) (1 << (class))
+
+PCN_INLINE void count(const struct pcn_md *md, __u32 result)
+{
+	__u32 counter = result >> IPTABLES_COUNTER_SHIFT;
+
+	pcn_count_rule(&counter, md->packet_len);
+}
+
+/* The chain has ended: that which called it continues, or the policy decides. */
+PCN_INLINE int leave(struct pcn_md *md, struct pcn_classify_key *key, struct iptables_work *is)
+{
+	__u32 top = is->depth - 1;
+
+	if (top < DEPTH) {
+		is->depth = top;
+		is->chain = is->back[top] >> CHAIN_SHIFT;
+		key->from = (__u64)is->back[top] + 1;
+		return GO_ON;
+	}
+	count(md, is->policy);
+	return (is->policy & IPTABLES_VERB) == IPTABLES_ACCEPT ? PASS : IPTABLES_POLICY;
+}
+
+/* Continues in another chain. */
+PCN_INLINE int enter(struct pcn_classify_key *key, struct iptables_work *is,
+		     const struct iptables_row *row, __u32 verb)
+{
+	__u32 top = is->depth;
+
+	if (verb == IPTABLES_JUMP) {
+		if (top >= DEPTH)
+			return IPTABLES_TOO_MANY_RULES;
+		is->back[top] = is->match.order;
+		is->depth = top + 1;
+	}
+	is->chain = row->chain;
+	key->from = (__u64)row->chain << CHAIN_SHIFT;
+	return GO_ON;
+}
+
+/* Changes the mark of the packet, for later rules and the host. */
+PCN_INLINE void mark(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_classify_key *key,
+		     const struct iptables_row *row)
+{
+	__u32 is = (md->traffic_class & ~row->mask) ^ row->value;
+
+	md->traffic_class = is;
+	key->word[PCN_CLASSIFY_MARK] = key->word[PCN_CLASSIFY_MARK] >> 32 << 32 | is;
+#ifdef PCN_TC
+	ctx->mark = is;
+#else
+	(void)ctx;
+#endif
+}
+
+/* Rules do not match the packet by its connection any more. */
+PCN_INLINE void untrack(struct pcn_classify_key *key, struct iptables_work *is)
+{
+	is->untracked = 1;
+	key->word[PCN_CLASSIFY_PORTS] &= ~0xff00ULL;
+	pcn_classify_state(key, CLASS(PCN_CT_UNTRACKED));
+}
+
+/* Does what a rule with a row says, whose conditions the packet fulfils. */
+PCN_GLOBAL int iptables_target(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
+			       struct iptables_work *is PCN_NONNULL,
+			       const struct iptables_row *row PCN_NONNULL)
+{
+	__u32 result = is->match.result, counter = result >> IPTABLES_COUNTER_SHIFT;
+	struct pcn_classify_key *key = pcn_classify_key();
+
+	if (!key)
+		return IPTABLES_TRUNCATED;
+	switch (result & IPTABLES_VERB) {
+	case IPTABLES_DROP:
+		return IPTABLES_RULE;
+	case IPTABLES_ACCEPT:
+		return PASS;
+	case IPTABLES_RETURN:
+		return leave(md, key, is);
+	case IPTABLES_JUMP:
+	case IPTABLES_GOTO:
+		return enter(key, is, row, result & IPTABLES_VERB);
+	case IPTABLES_REJECT:
+		return pcn_report(ctx, md, PCN_REPORT_REJECTED, counter, is->hook != INPUT)
+			       ? IPTABLES_REJECTED_AND_TOLD
+			       : IPTABLES_REJECTED_SILENTLY;
+	case IPTABLES_LOG:
+		pcn_report(ctx, md, PCN_REPORT_LOGGED, counter, is->hook != INPUT);
+		break;
+	case IPTABLES_MARK:
+		mark(ctx, md, key, row);
+		break;
+	case IPTABLES_NOTRACK:
+		untrack(key, is);
+		break;
+	}
+	return GO_ON;
+}
+
+/* Takes the result of a search: PASS, GO_ON with another search, or the reason to drop the packet. */
+PCN_GLOBAL int iptables_step(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
+			     const struct pcn_flow *flow PCN_NONNULL,
+			     struct iptables_work *is PCN_NONNULL)
+{
+	__u32 result = is->match.result, order = is->match.order;
+	struct pcn_classify_key *key = pcn_classify_key();
+
+	if (!key)
+		return IPTABLES_TRUNCATED;
+	if (order == (__u32)-1 || order >> CHAIN_SHIFT != is->chain)
+		return leave(md, key, is);
+	key->from = (__u64)order + 1;
+	if (result & IPTABLES_HAS_ROW) {
+		__u32 counter = result >> IPTABLES_COUNTER_SHIFT;
+		const struct iptables_row *row = bpf_map_lookup_elem(&rows, &counter);
+
+		if (!row || !iptables_test(ctx, flow, row, is->hook))
+			return GO_ON;
+		count(md, result);
+		return iptables_target(ctx, md, is, row);
+	}
+	count(md, result);
+	switch (result & IPTABLES_VERB) {
+	case IPTABLES_DROP:
+		return IPTABLES_RULE;
+	case IPTABLES_ACCEPT:
+		return PASS;
+	case IPTABLES_RETURN:
+		return leave(md, key, is);
+	}
+	return GO_ON;
+}
+
+/* Compares a packet with the rules: PASS, or the reason to drop it. This is no function of its own, since a search needs
+ * nearly all calls that may be nested. */
+PCN_INLINE int judge(struct CTXTYPE *ctx, struct pcn_md *md, const struct pcn_flow *flow,
+		     struct iptables_work *is, __u32 set)
+{
+	struct pcn_classify_key *key = pcn_classify_key();
+
+	if (!key)
+		return IPTABLES_TRUNCATED;
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < STEPS; i++) {
+		pcn_classify(key, &is->match, set);
+		int verdict = iptables_step(ctx, md, flow, is);
+		if (verdict != GO_ON)
+			return verdict;
+	}
+	return IPTABLES_TOO_MANY_RULES;
+}
+
+/* Prepares the comparison with the rules of a hook. */
+PCN_GLOBAL int iptables_begin(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
+			      struct pcn_conntrack_work *w PCN_NONNULL,
+			      struct iptables_work *is PCN_NONNULL, __u32 set)
+{
+	__u32 at = is->hook + (w->flow.has & PCN_FLOW_IPV6 ? HOOKS : 0);
+	const struct iptables_hook *h = bpf_map_lookup_elem(&hooks, &at);
+	struct pcn_classify_key *key = pcn_classify_key();
+
+	if (!h || !key ||
+	    pcn_classify_key_of(ctx, key, &w->flow, pcn_classify_fields(set), 0, md->traffic_class))
+		return -1;
+	pcn_classify_state(key, CLASS(w->class & 7));
+	is->chain = h->chain;
+	is->policy = h->result;
+	is->depth = 0;
+	is->untracked = 0;
+	key->from = (__u64)h->chain << CHAIN_SHIFT;
+	return 0;
+}
+
+/* Judges a packet in a hook. Each cube has its own zone in the table of connections. */
+PCN_INLINE int filter(struct CTXTYPE *ctx, struct pcn_md *md, const __u32 out)
+{
+	struct pcn_conntrack_work *w = pcn_conntrack_begin();
+	__u32 zero = 0, set;
+	struct iptables_work *is = bpf_map_lookup_elem(&work, &zero);
+
+	if (!w || !is || pcn_flow_read(ctx, &w->flow))
+		return pcn_pkt_drop(ctx, md, IPTABLES_TRUNCATED);
+	if (!(w->flow.has & PCN_FLOW_IP))
+		return pcn_pkt_pass(ctx, md);
+	is->hook = INPUT;
+	if (out)
+		is->hook = iptables_is_forwarded(ctx) ? FORWARD : OUTPUT;
+	else if (!iptables_is_local(ctx, &w->flow))
+		return pcn_pkt_pass(ctx, md); /* FORWARD, on its way out */
+	pcn_conntrack_track(ctx, w, pcn_instance(md), tcp_options);
+	if (w->refusal)
+		return pcn_pkt_drop(ctx, md, IPTABLES_NO_ENTRY);
+	set = pcn_classify_set(md, w->flow.has & PCN_FLOW_IPV6 ? 1 : 0);
+	if (iptables_begin(ctx, md, w, is, set))
+		return pcn_pkt_drop(ctx, md, IPTABLES_TRUNCATED);
+	int reason = judge(ctx, md, &w->flow, is, set);
+	if (!reason && !is->untracked && pcn_conntrack_accept(w) < 0)
+		reason = IPTABLES_NO_ENTRY;
+	return reason ? pcn_pkt_drop(ctx, md, reason) : pcn_pkt_pass(ctx, md);
+}
+
+PCN_INGRESS
+{
+	return filter(ctx, md, 0);
+}
+
+PCN_EGRESS
+{
+	return filter(ctx, md, 1);
+}
+
+PCN_LICENSE;
