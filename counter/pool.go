@@ -247,6 +247,24 @@ func (p *pool) clear(indexes []uint32) error {
 	})
 }
 
+// write sets counters to counts.
+func (p *pool) write(indexes []uint32, counts []inet.Count) error {
+	return p.byPart(indexes, func(x *part, at []uint32, place []int) error {
+		for i, key := range at {
+			values, _, err := x.counters.Get(key)
+			if err != nil {
+				return err
+			}
+			clear(values)
+			values[0] = counts[place[i]]
+			if err := x.counters.Set(key, values...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // fewCounters is up to how many counters of a part are read one by one: a system call reads a quarter of the part.
 const fewCounters = 50
 

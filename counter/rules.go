@@ -16,8 +16,12 @@ import (
 	"github.com/polycube/polycube/inet"
 )
 
-// setsOfCube is the number of lists of rules that a cube may have.
-const setsOfCube = 8
+// setsOfCube is how many lists of rules a cube may have whose numbers are next to each other; see set. maxSets is how many
+// there may be in all.
+const (
+	setsOfCube = 8
+	maxSets    = setsOfCube << 12
+)
 
 // Rules are the counters of a list of rules of a cube. Its functions must not be called at the same time.
 type Rules struct {
@@ -31,16 +35,19 @@ type Rules struct {
 // NewRules returns the counters of one of a cube's lists of rules, by its number.
 func NewRules(env cube.Env, number uint32) *Rules { return &Rules{env: env, number: number} }
 
-// set is the number of the list among all lists.
-func (r *Rules) set() uint32 { return uint32(r.env.Instance())*setsOfCube + r.number }
+// set is the number of the list among all lists: its upper bits are those of the list's number, so the first lists of cubes
+// have the numbers that they had when there could be no others.
+func (r *Rules) set() uint32 {
+	return uint32(r.env.Instance())*setsOfCube + r.number%setsOfCube | r.number/setsOfCube<<19
+}
 
 // Open opens the memory, before anything else is called. Rules that had counters before get them again by Take.
 func (r *Rules) Open() error {
 	if r.pool != nil {
 		return nil
 	}
-	if r.number >= setsOfCube {
-		return fmt.Errorf("counters of list %d: a cube has up to %d lists of rules: %w", r.number, setsOfCube, cube.ErrInvalid)
+	if r.number >= maxSets {
+		return fmt.Errorf("counters of list %d: a cube has up to %d lists of rules: %w", r.number, maxSets, cube.ErrInvalid)
 	}
 	origin, err := r.env.Origin(keptMap)
 	if err != nil {
@@ -105,6 +112,11 @@ func (r *Rules) Rename(rules []Renamed) (undo func() error) {
 
 // Reset sets counters to zero.
 func (r *Rules) Reset(indexes []uint32) error { return r.pool.clear(indexes) }
+
+// Write sets counters to counts, in the order of their indexes, as if one CPU had counted them.
+func (r *Rules) Write(indexes []uint32, counts []inet.Count) error {
+	return r.pool.write(indexes, counts)
+}
 
 // Free frees counters, once no packet uses the rules any more and the change cannot be undone.
 func (r *Rules) Free(indexes []uint32) error {

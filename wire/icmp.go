@@ -30,6 +30,14 @@ const (
 	NoPort
 	// TooBig: the packet exceeds the MTU, and must not be fragmented.
 	TooBig
+	// NetProhibited: the network is prohibited by policy.
+	NetProhibited
+	// HostProhibited: the host is prohibited by policy.
+	HostProhibited
+	// BadSource: the source address is prohibited by policy.
+	BadSource
+	// RejectRoute: a route that rejects packets.
+	RejectRoute
 )
 
 // numbers are type and code in ICMP and in ICMPv6, as Linux uses them in the same cases.
@@ -43,6 +51,10 @@ var numbers = [...]struct{ v4, v6 [2]byte }{
 	NoProtocol:       {[2]byte{3, 2}, [2]byte{4, 1}},
 	NoPort:           {[2]byte{3, 3}, [2]byte{1, 4}},
 	TooBig:           {[2]byte{3, 4}, [2]byte{2, 0}},
+	NetProhibited:    {[2]byte{3, 9}, [2]byte{1, 1}},
+	HostProhibited:   {[2]byte{3, 10}, [2]byte{1, 1}},
+	BadSource:        {[2]byte{3, 13}, [2]byte{1, 5}},
+	RejectRoute:      {[2]byte{3, 1}, [2]byte{1, 6}},
 }
 
 // The maximum length of an error, including headers: RFC 1812 4.3.2.3, RFC 4443 2.4(c).

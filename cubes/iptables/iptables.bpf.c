@@ -26,6 +26,8 @@ PCN_REASONS(iptables_reason);
 
 /* Options of pcn_ct_tcp. */
 PCN_CONFIG(__u32, tcp_options) = 0;
+/* The mark of packets by which the host answers rejected ones; nobody else knows it. */
+PCN_CONFIG(__u32, answer_mark) = 0;
 
 /* The chains that are built in, for each family. */
 enum { INPUT, FORWARD, OUTPUT };
@@ -36,6 +38,13 @@ struct iptables_hook {
 	__u32 result; /* of the policy, like that of a rule */
 };
 PCN_MAP(hooks, BPF_MAP_TYPE_ARRAY, __u32, struct iptables_hook, 2 * HOOKS);
+
+/* The names of chains by number, for the next daemon. Programs do not read it. */
+struct iptables_chain {
+	__u32 set;
+	char name[28];
+};
+PCN_MAP(names, BPF_MAP_TYPE_HASH, __u32, struct iptables_chain, 4096);
 
 /* The order of a rule: its chain, and its place there. */
 #define CHAIN_SHIFT 20
@@ -232,9 +241,14 @@ PCN_GLOBAL int iptables_begin(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL
 	is->chain = h->chain;
 	is->policy = h->result;
 	is->depth = 0;
-	is->untracked = 0;
 	key->from = (__u64)h->chain << CHAIN_SHIFT;
 	return 0;
+}
+
+/* Whether the packet answers a rejected one, and so is related to the connection of that, which the table does not have. */
+PCN_INLINE int is_answer(const struct pcn_md *md)
+{
+	return answer_mark && md->traffic_class == answer_mark;
 }
 
 /* Judges a packet in a hook. Each cube has its own zone in the table of connections. */
@@ -253,9 +267,15 @@ PCN_INLINE int filter(struct CTXTYPE *ctx, struct pcn_md *md, const __u32 out)
 		is->hook = iptables_is_forwarded(ctx) ? FORWARD : OUTPUT;
 	else if (!iptables_is_local(ctx, &w->flow))
 		return pcn_pkt_pass(ctx, md); /* FORWARD, on its way out */
-	pcn_conntrack_track(ctx, w, pcn_instance(md), tcp_options);
-	if (w->refusal)
-		return pcn_pkt_drop(ctx, md, IPTABLES_NO_ENTRY);
+	if (is_answer(md)) {
+		w->class = PCN_CT_RELATED;
+		is->untracked = 1;
+	} else {
+		pcn_conntrack_track(ctx, w, pcn_instance(md), tcp_options);
+		is->untracked = 0;
+		if (w->refusal)
+			return pcn_pkt_drop(ctx, md, IPTABLES_NO_ENTRY);
+	}
 	set = pcn_classify_set(md, w->flow.has & PCN_FLOW_IPV6 ? 1 : 0);
 	if (iptables_begin(ctx, md, w, is, set))
 		return pcn_pkt_drop(ctx, md, IPTABLES_TRUNCATED);

@@ -6,7 +6,9 @@ package iptables
 
 import (
 	"encoding/binary"
+	"fmt"
 
+	"github.com/polycube/polycube/cube"
 	language "github.com/polycube/polycube/internal/iptables"
 )
 
@@ -31,6 +33,31 @@ func netdevTest(kind testKind, i language.Interface) test {
 	}
 	copy(t.Text[:], i.Name)
 	return t
+}
+
+// maskTest is the condition that bits of an address have a value.
+func maskTest(kind testKind, a language.Address) test {
+	t := test{Kind: kind, Negated: a.Not}
+	copy(t.Text[:], a.Addr.AsSlice())
+	copy(t.Text[4:], a.Mask.AsSlice())
+	return t
+}
+
+// testsOf returns the conditions of a match that the search does not compare.
+func testsOf(_ *language.Rule, m language.Match) ([]test, error) {
+	switch m := m.(type) {
+	case language.TCP:
+		if m.Option == 0 {
+			return nil, nil
+		}
+	case language.Conntrack:
+		return nil, nil
+	case language.Length:
+		t := test{Kind: testLength, Negated: m.Range.Not}
+		t.words(m.Range.First, m.Range.Last)
+		return []test{t}, nil
+	}
+	return nil, fmt.Errorf("not supported: %w", cube.ErrUnsupported)
 }
 
 // words are the condition's numbers.

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package zone keeps the connections of one cube in the table that all cubes share: their settings, their list, and their
+// end. It is the Go side of the YANG module polycube-conntrack.
+package zone
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/polycube/polycube/conntrack"
+	"github.com/polycube/polycube/conntrack/session"
+	conns "github.com/polycube/polycube/conntrack/table"
+	"github.com/polycube/polycube/cube"
+)
+
+// Settings is the grouping `settings`.
+type Settings struct {
+	BeLiberal   bool    `json:"be-liberal"`
+	PickUp      bool    `json:"pick-up"`
+	MaxSessions uint32  `json:"max-sessions"`
+	Timeout     Timeout `json:"timeout"`
+}
+
+// Timeout is the container `timeout`; all are in seconds.
+type Timeout struct {
+	TCPEstablished uint32 `json:"tcp-established"`
+	TCPSynSent     uint32 `json:"tcp-syn-sent"`
+	TCPSynRecv     uint32 `json:"tcp-syn-recv"`
+	TCPFinWait     uint32 `json:"tcp-fin-wait"`
+	TCPCloseWait   uint32 `json:"tcp-close-wait"`
+	TCPLastAck     uint32 `json:"tcp-last-ack"`
+	TCPTimeWait    uint32 `json:"tcp-time-wait"`
+	TCPClose       uint32 `json:"tcp-close"`
+	UDP            uint32 `json:"udp"`
+	UDPStream      uint32 `json:"udp-stream"`
+	ICMP           uint32 `json:"icmp"`
+	Other          uint32 `json:"other"`
+}
+
+// timeouts returns the form of the table of connections.
+func (t *Timeout) timeouts() conntrack.Timeouts {
+	all := conntrack.DefaultTimeouts
+	for which, seconds := range map[conntrack.Timeout]uint32{
+		conntrack.TCPEstablished: t.TCPEstablished, conntrack.TCPSynSent: t.TCPSynSent, conntrack.TCPSynRecv: t.TCPSynRecv,
+		conntrack.TCPFinWait: t.TCPFinWait, conntrack.TCPCloseWait: t.TCPCloseWait, conntrack.TCPLastAck: t.TCPLastAck,
+		conntrack.TCPTimeWait: t.TCPTimeWait, conntrack.TCPClose: t.TCPClose, conntrack.UDP: t.UDP, conntrack.UDPStream: t.UDPStream,
+		conntrack.ICMP: t.ICMP, conntrack.Other: t.Other,
+	} {
+		all[which] = time.Duration(seconds) * time.Second
+	}
+	return all
+}
+
+// maxRetrans is after how many retransmissions a connection is given up earlier, as in Linux.
+const maxRetrans = 3
+
+// Options returns the options of pcn_ct_tcp.
+func (s *Settings) Options() uint32 {
+	return conntrack.Options{Liberal: s.BeLiberal, PickUp: s.PickUp, MaxRetrans: maxRetrans}.Bits()
+}
+
+// Counts are the numbers of connections of a cube.
+type Counts struct {
+	Active   int `json:"active"`
+	HalfOpen int `json:"half-open"`
+}
+
+// Zone is the part of the table that belongs to a cube. Its methods are called one at a time, like those of the cube.
+type Zone struct {
+	env        cube.Env
+	table      *conns.Table
+	settings   *Settings // in effect
+	accounting bool
+}
+
+// sweepInterval is how often connections that have expired are removed.
+const sweepInterval = time.Second
+
+// New returns the zone of a cube, which has no connections before Open.
+func New(env cube.Env) *Zone {
+	z := &Zone{env: env}
+	env.Every(sweepInterval, z.sweep)
+	return z
+}
+
+// Open opens the table, if it is not open.
+func (z *Zone) Open(s *Settings) error {
+	if z.table != nil {
+		return nil
+	}
+	t, err := conns.Open(z.env, conns.Room(int(s.MaxSessions)))
+	if err != nil {
+		return err
+	}
+	if err := t.Own(z.env.Instance(), z.env.UUID()); err != nil {
+		return errors.Join(err, t.Close())
+	}
+	z.table = t
+	return nil
+}
+
+// Apply is the step that gives connections other settings. Open has been called before it is carried out.
+func (z *Zone) Apply(is *Settings) cube.Step {
+	return cube.Effect(func() (undo func() error, err error) {
+		if room := conns.Room(int(is.MaxSessions)); z.table.Size() < room {
+			if err := z.table.Resize(room); err != nil {
+				return nil, fmt.Errorf("max-sessions: %w", err)
+			}
+		}
+		was := z.settings
+		z.set(is)
+		return func() error {
+			if was != nil {
+				z.set(was)
+			}
+			return nil
+		}, nil
+	})
+}
+
+func (z *Zone) set(s *Settings) {
+	z.table.SetTimeouts(z.env.Instance(), s.Timeout.timeouts())
+	z.table.Limit(z.env.Instance(), s.MaxSessions)
+	z.settings = s
+}
+
+func (z *Zone) sweep() {
+	if z.table == nil {
+		return
+	}
+	if _, err := z.table.Sweep(sweepInterval); err != nil {
+		z.env.Logger().Error("remove connections", "error", err)
+	}
+}
+
+// Count returns how many connections there are.
+func (z *Zone) Count() Counts {
+	return Counts{z.table.Count(z.env.Instance()), z.table.HalfOpen(z.env.Instance())}
+}
+
+// Delete is the action that deletes the sessions that its input selects.
+func (z *Zone) Delete(input []byte) (cube.ActionResult, error) {
+	return session.DeleteOfZone(z.env, z.table, z.env.Instance(), input)
+}
+
+// Deleted removes the connections: it is for cube.Instance.Deleted.
+func (z *Zone) Deleted() {
+	if z.table == nil {
+		return
+	}
+	if err := z.table.Own(z.env.Instance(), ""); err != nil {
+		z.env.Logger().Error("remove the connections", "error", err)
+	}
+}
+
+// Close ends the use of the table; connections stay.
+func (z *Zone) Close() error {
+	if z.table == nil {
+		return nil
+	}
+	return z.table.Close()
+}

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iptables
+
+// Compilation of a rule: what the search compares, and the row with the rest.
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/polycube/polycube/classifier"
+	"github.com/polycube/polycube/conntrack"
+	"github.com/polycube/polycube/cube"
+	language "github.com/polycube/polycube/internal/iptables"
+)
+
+// compiled is a rule in the forms of the program.
+type compiled struct {
+	match classifier.Match
+	verb  verb
+	row   *row // nil if it says nothing
+	jump  string
+}
+
+// compiler compiles one rule.
+type compiler struct {
+	out   compiled
+	tests []test
+}
+
+// compile returns the forms of a rule. Its row lacks the number of the chain that it jumps to.
+func compile(r *language.Rule) (compiled, error) {
+	c := &compiler{}
+	if err := c.header(r); err != nil {
+		return c.out, err
+	}
+	for _, m := range r.Matches {
+		if err := c.extension(r, m); err != nil {
+			return c.out, fmt.Errorf("-m %s: %w", m.Name(), err)
+		}
+	}
+	if err := c.target(r.Target); err != nil {
+		return c.out, fmt.Errorf("-j %s: %w", r.Target.Name(), err)
+	}
+	if len(c.tests) > maxTests {
+		return c.out, fmt.Errorf("the rule has %d conditions of the kind that is tested after the search, and may have %d: %w", len(c.tests), maxTests, cube.ErrUnsupported)
+	}
+	if len(c.tests) > 0 && c.out.row == nil {
+		c.out.row = &row{}
+	}
+	if c.out.row != nil {
+		c.out.row.Tests = uint32(copy(c.out.row.Test[:], c.tests))
+	}
+	return c.out, nil
+}
+
+// condition adds what set makes a match of, or the opposite.
+func (c *compiler) condition(not bool, set func(*classifier.Match) error) error {
+	if !not {
+		return set(&c.out.match)
+	}
+	var except classifier.Match
+	if err := set(&except); err != nil {
+		return err
+	}
+	return c.out.match.Except(except)
+}
+
+// header compiles the options that each rule has.
+func (c *compiler) header(r *language.Rule) error {
+	for _, a := range []struct {
+		is   language.Address
+		kind testKind
+		set  func(*classifier.Match, netip.Prefix) error
+	}{
+		{r.Source, testSource, (*classifier.Match).Source}, {r.Destination, testDestination, (*classifier.Match).Destination},
+	} {
+		if a.is.Any() {
+			continue
+		}
+		p, ok := a.is.Prefix()
+		if !ok {
+			c.tests = append(c.tests, maskTest(a.kind, a.is))
+			continue
+		}
+		if err := c.condition(a.is.Not, func(m *classifier.Match) error { return a.set(m, p) }); err != nil {
+			return err
+		}
+	}
+	if number := r.Protocol.Number; number != 0 {
+		protocol := func(m *classifier.Match) error { m.Protocol(number); return nil }
+		if err := c.condition(r.Protocol.Not, protocol); err != nil {
+			return err
+		}
+	}
+	if r.Fragment != language.AnyFragment {
+		c.tests = append(c.tests, test{Kind: testLaterFragment, Negated: r.Fragment == language.FirstFragment})
+	}
+	if r.In != (language.Interface{}) {
+		c.tests = append(c.tests, netdevTest(testIn, r.In))
+	}
+	if r.Out != (language.Interface{}) {
+		c.tests = append(c.tests, netdevTest(testOut, r.Out))
+	}
+	return nil
+}
+
+// extension compiles one -m.
+func (c *compiler) extension(r *language.Rule, m language.Match) error {
+	switch m := m.(type) {
+	case language.Comment:
+		return nil
+	case language.TCP:
+		return c.tcp(m)
+	case language.UDP:
+		return c.ports(m.SPort, m.DPort)
+	case language.ICMP:
+		return c.icmp(m)
+	case language.Multiport:
+		if done, err := c.multiport(m); done || err != nil {
+			return err
+		}
+	case language.MAC:
+		return c.condition(m.Not, func(to *classifier.Match) error {
+			to.SourceMAC(m.Source.Bytes(), [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
+			return nil
+		})
+	case language.Mark:
+		return c.condition(m.Not, func(to *classifier.Match) error { to.Mark(m.Value, m.Mask); return nil })
+	case language.DSCP:
+		return c.condition(m.Not, func(to *classifier.Match) error { to.DSCP(m.Value); return nil })
+	case language.Conntrack:
+		if len(m.State) > 0 {
+			if err := c.states(m); err != nil {
+				return err
+			}
+		}
+	}
+	tests, err := testsOf(r, m)
+	c.tests = append(c.tests, tests...)
+	return err
+}
+
+// ports adds conditions of ports: a packet that has none does not match, even if all ports do.
+func (c *compiler) ports(source, destination language.PortRange) error {
+	for _, p := range []struct {
+		is  language.PortRange
+		set func(*classifier.Match, uint16, uint16) error
+	}{{source, (*classifier.Match).SourcePorts}, {destination, (*classifier.Match).DestinationPorts}} {
+		if p.is.Any() && !p.is.Not {
+			continue
+		}
+		if err := c.condition(p.is.Not, func(m *classifier.Match) error { return p.set(m, p.is.First, p.is.Last) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *compiler) tcp(m language.TCP) error {
+	if err := c.ports(m.SPort, m.DPort); err != nil {
+		return err
+	}
+	if f := m.Flags; f.Mask|f.Set != 0 {
+		flags := func(to *classifier.Match) error { to.TCPFlags(f.Set, f.Mask); return nil }
+		if err := c.condition(f.Not, flags); err != nil {
+			return err
+		}
+	}
+	tests, err := testsOf(nil, m)
+	c.tests = append(c.tests, tests...)
+	return err
+}
+
+func (c *compiler) icmp(m language.ICMP) error {
+	if m.Any {
+		return nil
+	}
+	return c.condition(m.Not, func(to *classifier.Match) error {
+		if m.Family == language.IPv6 {
+			to.ICMPv6(m.Type, m.FirstCode, m.LastCode)
+		} else {
+			to.ICMP(m.Type, m.FirstCode, m.LastCode)
+		}
+		return nil
+	})
+}
+
+// maxGaps is how many gaps a list of ports may have that the search compares: exceptions of a rule.
+const maxGaps = 8
+
+// multiport adds a list of source or destination ports; false if the search cannot compare it.
+func (c *compiler) multiport(m language.Multiport) (done bool, err error) {
+	set := (*classifier.Match).SourcePorts
+	switch m.Of {
+	case "ports":
+		return false, nil
+	case "dports":
+		set = (*classifier.Match).DestinationPorts
+	}
+	ranges := merged(m.Ports)
+	except := func(first, last uint16) error {
+		return c.condition(true, func(to *classifier.Match) error { return set(to, first, last) })
+	}
+	if len(ranges) > maxGaps {
+		return false, nil
+	}
+	if m.Not {
+		for _, r := range ranges {
+			if err := except(r.First, r.Last); err != nil {
+				return true, err
+			}
+		}
+		return true, nil
+	}
+	if err := set(&c.out.match, ranges[0].First, ranges[len(ranges)-1].Last); err != nil {
+		return true, err
+	}
+	for i, r := range ranges[1:] {
+		if err := except(ranges[i].Last+1, r.First-1); err != nil {
+			return true, err
+		}
+	}
+	return true, nil
+}
+
+// merged returns ranges in their order, with those that touch each other as one.
+func merged(in []language.PortRange) (out []language.PortRange) {
+	for _, r := range slices.SortedFunc(slices.Values(in), func(a, b language.PortRange) int { return int(a.First) - int(b.First) }) {
+		if n := len(out); n > 0 && int(r.First) <= int(out[n-1].Last)+1 {
+			out[n-1].Last = max(out[n-1].Last, r.Last)
+			continue
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// states adds the states of the packet's connection.
+func (c *compiler) states(m language.Conntrack) error {
+	bits := uint8(0)
+	for _, name := range m.State {
+		known := false
+		for class := conntrack.Invalid; class <= conntrack.Untracked; class++ {
+			if class.String() == name {
+				bits |= 1 << class
+				known = true
+			}
+		}
+		if !known {
+			return fmt.Errorf("--ctstate %s: connections are translated by the cube nat, which is not in the table filter: %w", name, cube.ErrUnsupported)
+		}
+	}
+	if m.StateNot {
+		bits = ^bits
+	}
+	c.out.match.State(0, ^bits)
+	return nil
+}
+
+// target compiles the target.
+func (c *compiler) target(t language.Target) error {
+	switch t := t.(type) {
+	case nil:
+		c.out.verb = verbCount
+	case language.Verdict:
+		c.out.verb = map[language.Verdict]verb{"ACCEPT": verbAccept, "DROP": verbDrop, "RETURN": verbReturn}[t]
+	case language.Jump:
+		c.out.verb, c.out.jump, c.out.row = verbJump, t.Chain, &row{}
+		if t.Goto {
+			c.out.verb = verbGoto
+		}
+	case language.Reject:
+		c.out.verb, c.out.row = verbReject, &row{}
+	case language.Log:
+		c.out.verb, c.out.row = verbLog, &row{}
+	case language.SetMark:
+		c.out.verb, c.out.row = verbMark, &row{Value: t.Value, Mask: t.Mask}
+	case language.NoTrack:
+		c.out.verb, c.out.row = verbNoTrack, &row{}
+	case language.NFLog:
+		return fmt.Errorf("only the kernel can send packets to a netlink group; use LOG: %w", cube.ErrUnsupported)
+	case language.NAT:
+		return fmt.Errorf("addresses are translated by the cube nat: %w", cube.ErrUnsupported)
+	default:
+		return fmt.Errorf("not supported: %w", cube.ErrUnsupported)
+	}
+	return nil
+}

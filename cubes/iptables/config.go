@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iptables
+
+// The configuration in Go, except for the rules, which come one by one.
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/polycube/polycube/conntrack/zone"
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/inet"
+	language "github.com/polycube/polycube/internal/iptables"
+	"github.com/polycube/polycube/report"
+)
+
+// Config is the decoded configuration.
+type Config struct {
+	zone.Settings
+	LogLimit    uint32  `json:"log-limit"`
+	RejectLimit uint32  `json:"reject-limit"`
+	Chain       []Chain `json:"chain"`
+	Chain6      []Chain `json:"chain6"`
+}
+
+// Chain is an entry of the lists `chain` and `chain6`, without its rules.
+type Chain struct {
+	Name    string `json:"name"`
+	Default string `json:"default"`
+}
+
+// constants returns the values of the program's constants.
+func (c *Config) constants(answerMark uint32) (map[string]any, error) {
+	all, err := report.Limits(c.LogLimit, c.RejectLimit)
+	if err != nil {
+		return nil, err
+	}
+	all["tcp_options"] = c.Options()
+	all["answer_mark"] = answerMark
+	return all, nil
+}
+
+// families are the lists of chains, and the sets of rules of the program.
+var families = [...]language.Family{language.IPv4, language.IPv6}
+
+// listNames are the names of the lists of chains.
+var listNames = [len(families)]string{"chain", "chain6"}
+
+// setOf returns the position of a family in families.
+func setOf(f language.Family) int {
+	if f == language.IPv6 {
+		return 1
+	}
+	return 0
+}
+
+// chainsOf returns the configured chains of a family.
+func (c *Config) chainsOf(set int) []Chain { return [...][]Chain{c.Chain, c.Chain6}[set] }
+
+// builtIn are the chains that always exist, in the order of the program.
+var builtIn = [...]string{"INPUT", "FORWARD", "OUTPUT"}
+
+// Rule is an entry of the list `rule`. Its ID is the order that the framework gives to it.
+type Rule struct {
+	ID uint32 `json:"id"`
+	RuleFields
+}
+
+// RuleFields are the grouping `rule-fields`.
+type RuleFields struct {
+	Spec      *string        `json:"spec,omitempty"`
+	InIface   string         `json:"in-iface,omitempty"`
+	OutIface  string         `json:"out-iface,omitempty"`
+	Src       *inet.Prefix   `json:"src,omitempty"`
+	Dst       *inet.Prefix   `json:"dst,omitempty"`
+	L4Proto   *inet.Protocol `json:"l4proto,omitempty"`
+	SPort     string         `json:"sport,omitempty"`
+	DPort     string         `json:"dport,omitempty"`
+	TCPFlags  *inet.TCPFlags `json:"tcpflags,omitempty"`
+	Conntrack string         `json:"conntrack,omitempty"`
+	Action    string         `json:"action,omitempty"`
+}
+
+// read returns the rule in the language of iptables, for a chain of a family.
+func (r *RuleFields) read(family language.Family, chain string) (language.Rule, error) {
+	args, err := r.arguments()
+	if err != nil {
+		return language.Rule{}, err
+	}
+	c, err := language.ReadCommand(family, append([]string{"-A", chain}, args...))
+	switch {
+	case err != nil:
+		return language.Rule{}, fmt.Errorf("%w: %w", err, cube.ErrInvalid)
+	case c.Op != 'A' || c.Chain != chain || c.Table != "filter" || len(c.Rules) != 1 || c.Family != family:
+		return language.Rule{}, fmt.Errorf("spec: expected one rule of the table filter, without its chain: %w", cube.ErrInvalid)
+	}
+	c.Rules[0].Packets, c.Rules[0].Bytes = 0, 0
+	return c.Rules[0], nil
+}
+
+// arguments returns the rule as options of iptables.
+func (r *RuleFields) arguments() ([]string, error) {
+	if r.Spec == nil {
+		return r.words()
+	}
+	others := *r
+	others.Spec = nil
+	if others != (RuleFields{}) {
+		return nil, fmt.Errorf("spec: it has all that the rule says: remove the other members: %w", cube.ErrInvalid)
+	}
+	words, err := language.SplitLine(*r.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("spec: %w: %w", err, cube.ErrInvalid)
+	}
+	return words, nil
+}
+
+// words returns the members other than spec as options of iptables.
+func (r *RuleFields) words() (out []string, err error) {
+	add := func(option, value string) {
+		if value != "" {
+			out = append(out, option, value)
+		}
+	}
+	add("-i", r.InIface)
+	add("-o", r.OutIface)
+	for option, p := range map[string]*inet.Prefix{"-s": r.Src, "-d": r.Dst} {
+		if p != nil {
+			add(option, p.Prefix.String())
+		}
+	}
+	protocol := r.L4Proto
+	if protocol == nil && r.TCPFlags != nil {
+		tcp := inet.TCP
+		protocol = &tcp
+	}
+	if protocol != nil {
+		add("-p", strconv.Itoa(int(*protocol)))
+	}
+	if r.SPort+r.DPort != "" && (protocol == nil || *protocol != inet.TCP && *protocol != inet.UDP) {
+		return nil, fmt.Errorf("sport and dport need l4proto TCP or UDP: %w", cube.ErrInvalid)
+	}
+	add("--sport", r.SPort)
+	add("--dport", r.DPort)
+	if r.TCPFlags != nil {
+		words, err := flagWords(*r.TCPFlags)
+		if err != nil {
+			return nil, err
+		}
+		out = append(append(out, "--tcp-flags"), words...)
+	}
+	if r.Conntrack != "" {
+		out = append(out, "-m", "conntrack", "--ctstate", r.Conntrack)
+	}
+	return append(out, "-j", cmp.Or(r.Action, "DROP")), nil
+}
+
+// flagWords returns the flags that are compared, and those that must be set.
+func flagWords(f inet.TCPFlags) ([]string, error) {
+	known := [...]string{"FIN", "SYN", "RST", "PSH", "ACK", "URG"}
+	if f.Mask>>len(known) != 0 {
+		return nil, fmt.Errorf("tcpflags: iptables does not know ECE and CWR: %w", cube.ErrInvalid)
+	}
+	names := func(bits uint8) string {
+		var all []string
+		for i, name := range known {
+			if bits&(1<<i) != 0 {
+				all = append(all, name)
+			}
+		}
+		return cmp.Or(strings.Join(all, ","), "NONE")
+	}
+	return []string{names(f.Mask), names(f.Value)}, nil
+}

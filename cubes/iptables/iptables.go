@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package iptables filters the packets of the host by the chains and rules of iptables. Package internal/iptables knows
+// their language; this package compiles rules for package classifier, and keeps chains, counters and connections.
+package iptables
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"embed"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/polycube/polycube/classifier"
+	"github.com/polycube/polycube/conntrack/zone"
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
+)
+
+// files are the model and the compiled programs.
+//
+//go:embed iptables.yang iptables.tc.o iptables.xdp.o
+var files embed.FS
+
+func init() {
+	cube.Register(cube.Service{
+		Files: files,
+		New:   func(env cube.Env) (cube.Instance, error) { return newIptables(env).instance(), nil },
+	})
+}
+
+// hook is struct iptables_hook.
+type hook struct{ Chain, Result uint32 }
+
+// netdev is struct iptables_netdev.
+type netdev struct{ Name [16]byte }
+
+// chainName is struct iptables_chain.
+type chainName struct {
+	Set  uint32
+	Name [28]byte
+}
+
+func nameOf(k key) chainName {
+	n := chainName{Set: uint32(k.set)}
+	copy(n.Name[:], k.name)
+	return n
+}
+
+func (n *chainName) key() key { return key{int(n.Set), string(bytes.TrimRight(n.Name[:], "\x00"))} }
+
+type iptables struct {
+	env cube.Env
+
+	// The state in effect; config is nil before the first change.
+	config *Config
+	chains map[key]*chain
+
+	sets    [len(families)]*classifier.Set
+	hooks   table.Table[uint32, hook]
+	rows    table.Table[uint32, row]
+	names   table.Table[uint32, chainName]
+	netdevs table.Table[uint32, netdev]
+	zone    *zone.Zone
+	answers *answers
+}
+
+func newIptables(env cube.Env) *iptables {
+	f := &iptables{
+		env: env, chains: map[key]*chain{}, hooks: table.New[uint32, hook](env, "hooks"), rows: table.New[uint32, row](env, "rows"),
+		names: table.New[uint32, chainName](env, "names"), netdevs: table.New[uint32, netdev](env, "netdevs"), zone: zone.New(env), answers: newAnswers(secret()),
+	}
+	for set := range f.sets {
+		f.sets[set] = classifier.New(env, uint32(set))
+	}
+	return f
+}
+
+// instance returns the functions that the framework calls.
+func (f *iptables) instance() cube.Instance {
+	return cube.Instance{
+		Prepare: cube.Typed(f.prepare), State: f.State, Page: f.zone.Page, DeleteState: f.zone.DeleteState, Action: f.Action,
+		Notify: f.Notify, ParentChanged: f.parentChanged, Deleted: f.zone.Deleted, Close: f.close,
+	}
+}
+
+func (f *iptables) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, error) {
+	if f.env.Type() != cube.TypeTC {
+		return cube.Plan{}, fmt.Errorf("type %s: the chains OUTPUT and FORWARD need the packets that the host sends, which XDP does not have; use type=TC: %w", f.env.Type(), cube.ErrUnsupported)
+	}
+	n, err := f.newChange(c)
+	if err != nil {
+		return cube.Plan{}, err
+	}
+	plan := cube.Plan{Before: []cube.Step{cube.Effect(n.commit)}}
+	if c.New != nil {
+		if plan.Constants, err = c.New.constants(f.answers.mark); err != nil {
+			return cube.Plan{}, err
+		}
+		open := cube.Effect(func() (func() error, error) { return nil, f.zone.Open(&c.New.Settings) })
+		plan.Before = append([]cube.Step{open, f.zone.Apply(&c.New.Settings)}, plan.Before...)
+	}
+	plan.After = append(plan.After, cube.Effect(func() (func() error, error) { return nil, n.after() }), cube.Effect(n.free))
+	return plan, nil
+}
+
+// after carries out the steps of the classifier that free memory.
+func (n *change) after() error {
+	var errs []error
+	for _, p := range n.plans {
+		for _, step := range p.After {
+			_, err := step.Do()
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// secret returns a mark that is not 0.
+func secret() uint32 {
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.NativeEndian.Uint32(b[:]) | 1
+}
+
+// chainNumbers returns the numbers of the chains in effect.
+func (f *iptables) chainNumbers() map[key]uint32 {
+	out := map[key]uint32{}
+	for k, c := range f.chains {
+		out[k] = c.number
+	}
+	return out
+}
+
+// kept returns the numbers of the chains that packets use.
+func (f *iptables) kept() (map[key]uint32, error) {
+	out := map[key]uint32{}
+	var err error
+	for number, name := range f.names.All(&err) {
+		out[name.key()] = number
+	}
+	return out, err
+}
+
+// parentChanged takes over which netdevs there are.
+func (f *iptables) parentChanged(p cube.Parent) {
+	want := map[uint32]netdev{}
+	add := func(index int, name string) {
+		if index == 0 {
+			return
+		}
+		var n netdev
+		copy(n.Name[:15], name)
+		want[uint32(index)] = n
+	}
+	add(p.Index, p.Netdev)
+	for index, name := range p.Netdevs {
+		add(index, name)
+	}
+	if _, err := table.Replace(f.netdevs, want).Do(); err != nil {
+		f.env.Logger().Error("rules do not match by interface", "error", err)
+	}
+}
+
+// close ends the use of the memory. Packets still see the rules, and connections stay.
+func (f *iptables) close() {
+	var errs []error
+	for _, c := range f.chains {
+		errs = append(errs, c.counters.Close())
+	}
+	for _, s := range f.sets {
+		errs = append(errs, s.Close())
+	}
+	if err := errors.Join(append(errs, f.answers.close(), f.zone.Close())...); err != nil {
+		f.env.Logger().Error("close the firewall", "error", err)
+	}
+}
