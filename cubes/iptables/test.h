@@ -48,16 +48,13 @@ PCN_INLINE __u32 iptables_length(struct CTXTYPE *ctx, const struct pcn_flow *flo
 
 /* Whether one condition holds, without regard to its negation. */
 PCN_INLINE int iptables_holds(struct CTXTYPE *ctx, const struct pcn_flow *flow,
-			      const struct iptables_test *t, __u32 hook)
+			      const struct iptables_test *t, __u32 in, __u32 out)
 {
-	(void)hook; /* at XDP */
 	switch (t->kind) {
-#ifdef PCN_TC
 	case IPTABLES_IN:
-		return iptables_is_netdev(hook == 0 ? ctx->ifindex : ctx->ingress_ifindex, t);
+		return iptables_is_netdev(in, t);
 	case IPTABLES_OUT:
-		return iptables_is_netdev(hook == 0 ? 0 : ctx->ifindex, t);
-#endif
+		return iptables_is_netdev(out, t);
 	case IPTABLES_SOURCE:
 		return (flow->source[3] & t->word[1]) == t->word[0];
 	case IPTABLES_DESTINATION:
@@ -78,11 +75,22 @@ PCN_INLINE int iptables_holds(struct CTXTYPE *ctx, const struct pcn_flow *flow,
 PCN_GLOBAL int iptables_test(struct CTXTYPE *ctx, const struct pcn_flow *flow PCN_NONNULL,
 			     const struct iptables_row *row PCN_NONNULL, __u32 hook)
 {
+	__u32 in = ctx->ingress_ifindex, out = 0;
+#ifdef PCN_TC
+	__u32 at = ctx->ifindex;
+
+	/* The context is read by its members: the compiler must not choose between their addresses. */
+	asm volatile("" : "+r"(at), "+r"(in));
+	out = hook ? at : 0;
+	in = hook ? in : at;
+#else
+	(void)hook;
+#endif
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < IPTABLES_TESTS; i++) {
 		if (i >= row->tests)
 			break;
-		if (iptables_holds(ctx, flow, &row->test[i], hook) == !!row->test[i].negated)
+		if (iptables_holds(ctx, flow, &row->test[i], in, out) == !!row->test[i].negated)
 			return 0;
 	}
 	return 1;
