@@ -74,9 +74,15 @@ generate: deps ## compile the eBPF programs for TC and XDP (incremental)
 objects: $(BPF_OBJ)
 	@:
 
-build: generate ## build bin/polycubed and bin/polycubectl
+# The programs of iptables: one binary by many names.
+IPTABLES_LINKS := pcn-ip6tables pcn-iptables-save pcn-ip6tables-save pcn-iptables-restore pcn-ip6tables-restore \
+	pcn-iptables-init pcn-iptables-init-xdp pcn-iptables-clean
+
+build: generate ## build bin/polycubed, bin/polycubectl and bin/pcn-iptables
 	CGO_ENABLED=1 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/polycubed ./cmd/polycubed
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w $(LDFLAGS)" -o bin/polycubectl ./cmd/polycubectl
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w $(LDFLAGS)" -o bin/pcn-iptables ./cmd/pcn-iptables
+	@for link in $(IPTABLES_LINKS); do ln -sf pcn-iptables bin/$$link; done
 
 python: deps generate ## build the Python SDK and the services written in it, in .cache/python
 	@scripts/python.sh

@@ -20,6 +20,8 @@ func (f *iptables) Action(_ context.Context, path []string, input json.RawMessag
 	switch {
 	case len(path) == 1 && path[0] == "delete-sessions":
 		return f.zone.Delete(input)
+	case len(path) == 1 && path[0] == "run":
+		return f.run(input)
 	case len(path) == 3 && slices.Contains(listNames[:], path[0]):
 		c := f.chains[key{slices.Index(listNames[:], path[0]), path[1]}]
 		if c == nil {

@@ -30,7 +30,7 @@ type test struct {
 	Negated bool
 	Number  uint16
 	Value   uint32
-	Text    [16]byte
+	Data    [32]byte
 }
 
 // row is struct iptables_row.

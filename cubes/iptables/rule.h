@@ -4,6 +4,7 @@
 #ifndef IPTABLES_RULE_H
 #define IPTABLES_RULE_H
 
+#include <pcn/bucket.h>
 #include <pcn/cube.h>
 
 /* What becomes of a packet that a rule matches. */
@@ -34,9 +35,11 @@ struct iptables_test {
 	__u16 number;
 	__u32 value;
 	union {
-		__u8 text[16];
-		__u32 word[4];
-		__u64 wide[2];
+		__u8 text[32];
+		__u16 half[16];
+		__u32 word[8];
+		__u64 wide[4];
+		struct pcn_bucket_limit limit;
 	};
 };
 

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package commands
+
+// The programs: their options, and what they read.
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/polycube/polycube/internal/iptables"
+)
+
+// Views returns the chains of a family.
+type Views func(iptables.Family) (*View, error)
+
+// Family returns the family of a program by its name.
+func Family(program string) iptables.Family {
+	if strings.HasPrefix(program, "ip6") {
+		return iptables.IPv6
+	}
+	return iptables.IPv4
+}
+
+// Run runs a program: iptables, ip6tables, or either with -save or -restore, which reads the input. Errors that have an exit
+// status of their own are of the type Error.
+func (views Views) Run(program string, args []string, input string) (Result, iptables.Family, error) {
+	family := Family(program)
+	var r Result
+	var err error
+	switch _, kind, _ := strings.Cut(program, "-"); kind {
+	case "":
+		r, family, err = views.command(family, args)
+	case "save":
+		r, err = views.save(family, args)
+	case "restore":
+		r, err = views.restore(family, args, input)
+	default:
+		err = &Error{badParameter, "there is no program " + program}
+	}
+	return r, family, err
+}
+
+// version is what -V prints.
+const version = " v1.8.9 (polycube)\n"
+
+// usage is what -h prints.
+const usage = `Usage: %[1]s -[ACD] chain rule-specification [options]
+       %[1]s -I chain [rulenum] rule-specification [options]
+       %[1]s -R chain rulenum rule-specification [options]
+       %[1]s -D chain rulenum [options]
+       %[1]s -[LS] [chain [rulenum]] [options]
+       %[1]s -[FZ] [chain] [options]
+       %[1]s -[NX] chain
+       %[1]s -E old-chain-name new-chain-name
+       %[1]s -P chain target [options]
+
+The options are those of iptables(8), for the table filter.
+`
+
+// asked answers -V and -h.
+func asked(args []string, name string) (Result, bool) {
+	for _, a := range args {
+		switch a {
+		case "-V", "--version":
+			return Result{Output: name + version}, true
+		case "-h", "--help":
+			return Result{Output: fmt.Sprintf(usage, name)}, true
+		}
+	}
+	return Result{}, false
+}
+
+// name is that of the program for a family.
+func name(family iptables.Family) string {
+	if family == iptables.IPv6 {
+		return "ip6tables"
+	}
+	return "iptables"
+}
+
+func (views Views) command(family iptables.Family, args []string) (Result, iptables.Family, error) {
+	if len(args) == 1 {
+		if r, ok := asked(args, name(family)); ok {
+			return r, family, nil
+		}
+	}
+	c, err := iptables.ReadCommand(family, args)
+	if err != nil {
+		return Result{}, family, &Error{badParameter, err.Error()}
+	}
+	v, err := views(c.Family)
+	if err != nil {
+		return Result{}, family, err
+	}
+	r, err := Run(v, c)
+	return r, c.Family, err
+}
+
+// flags are the options of -save and -restore, by their short letters.
+type flags struct {
+	set   map[byte]bool
+	table string
+}
+
+// readFlags reads options: known has the letters and the long forms; those in valued have a value.
+func readFlags(args []string, known map[string]byte, valued string) (f flags, err error) {
+	f.set = map[byte]bool{}
+	for i := 0; i < len(args); i++ {
+		option, value, has := strings.Cut(args[i], "=")
+		var letters []byte
+		switch {
+		case known[option] != 0:
+			letters = []byte{known[option]}
+		case len(option) > 1 && option[0] == '-' && option[1] != '-':
+			for _, l := range []byte(option[1:]) {
+				letter := known["-"+string(rune(l))]
+				if letter == 0 {
+					return f, &Error{badParameter, fmt.Sprintf("unknown option %q", args[i])}
+				}
+				letters = append(letters, letter)
+			}
+		default:
+			return f, &Error{badParameter, fmt.Sprintf("unknown arguments found on commandline: %q", args[i])}
+		}
+		for _, l := range letters {
+			f.set[l] = true
+			if strings.IndexByte(valued, l) < 0 {
+				continue
+			}
+			if !has {
+				if i++; i == len(args) {
+					return f, &Error{badParameter, fmt.Sprintf("option %q requires an argument", option)}
+				}
+				value = args[i]
+			}
+			if l == 't' {
+				f.table = value
+			}
+		}
+	}
+	if f.table != "" && f.table != "filter" {
+		return f, otherTable(f.table)
+	}
+	return f, nil
+}
+
+func (views Views) save(family iptables.Family, args []string) (Result, error) {
+	f, err := readFlags(args, map[string]byte{"-c": 'c', "--counters": 'c', "-t": 't', "--table": 't', "-V": 'V', "--version": 'V', "-h": 'h', "--help": 'h'}, "t")
+	if err != nil {
+		return Result{}, err
+	}
+	if r, ok := asked(args, name(family)+"-save"); ok {
+		return r, nil
+	}
+	v, err := views(family)
+	if err != nil {
+		return Result{}, err
+	}
+	text, err := Save(v, f.set['c'])
+	return Result{Output: text}, err
+}
+
+func (views Views) restore(family iptables.Family, args []string, input string) (Result, error) {
+	f, err := readFlags(waits(args), map[string]byte{
+		"-c": 'c', "--counters": 'c', "-n": 'n', "--noflush": 'n', "-t": 'e', "--test": 'e', "-v": 'v', "--verbose": 'v', "-w": 'w', "--wait": 'w',
+		"-W": 'W', "--wait-interval": 'W', "-T": 't', "--table": 't', "-V": 'V', "--version": 'V', "-h": 'h', "--help": 'h',
+	}, "Wt")
+	if err != nil {
+		return Result{}, err
+	}
+	if r, ok := asked(args, name(family)+"-restore"); ok {
+		return r, nil
+	}
+	tables, err := iptables.ReadSave(family, strings.NewReader(input))
+	if err != nil {
+		return Result{}, &Error{badParameter, err.Error()}
+	}
+	v, err := views(family)
+	if err != nil {
+		return Result{}, err
+	}
+	r, err := Restore(v, tables, f.set['n'], f.set['c'])
+	if f.set['e'] {
+		r.Edits = nil
+	}
+	if own := (*Error)(nil); err != nil && !errors.As(err, &own) {
+		err = &Error{otherProblem, err.Error()}
+	}
+	return r, err
+}
+
+// waits leaves out the number of seconds after -w, which is optional.
+func waits(args []string) (out []string) {
+	for i, a := range args {
+		if i > 0 && (args[i-1] == "-w" || args[i-1] == "--wait") && a != "" && strings.Trim(a, "0123456789") == "" {
+			continue
+		}
+		out = append(out, a)
+	}
+	return out
+}

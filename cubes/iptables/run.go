@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iptables
+
+// The action `run`: commands of iptables, as package commands carries them out.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cubes/iptables/commands"
+	"github.com/polycube/polycube/inet"
+	language "github.com/polycube/polycube/internal/iptables"
+)
+
+// command is the input of the action.
+type command struct {
+	Program  string   `json:"program"`
+	Argument []string `json:"argument"`
+	Input    string   `json:"input"`
+}
+
+// answer is the output of the action.
+type answer struct {
+	Output string `json:"output,omitempty"`
+	Code   int    `json:"code"`
+	Error  string `json:"error,omitempty"`
+}
+
+// counting is a counter to be set, by the place of its rule after the change; -1 is the policy.
+type counting struct {
+	chain key
+	at    int
+	to    commands.Counts
+}
+
+// run carries out a command.
+func (f *iptables) run(input json.RawMessage) (cube.ActionResult, error) {
+	var in command
+	if err := json.Unmarshal(input, &in); err != nil {
+		return cube.ActionResult{}, fmt.Errorf("decode the command: %w", err)
+	}
+	r, family, err := commands.Views(f.view).Run(in.Program, in.Argument, in.Input)
+	var failed *commands.Error
+	if errors.As(err, &failed) {
+		return cube.ActionResult{Output: answer{Code: failed.Code, Error: err.Error()}}, nil
+	} else if err != nil {
+		return cube.ActionResult{}, err
+	}
+	out := cube.ActionResult{Output: answer{Output: r.Output}}
+	edits, counts := translate(setOf(family), r.Edits)
+	out.Edits = edits
+	if len(counts) > 0 {
+		out.Rest = func(context.Context) (any, error) {
+			var failed error
+			if err := f.env.Do(func() { failed = f.setCounts(counts) }); err != nil {
+				return nil, err
+			}
+			return answer{Output: r.Output}, failed
+		}
+	}
+	return out, nil
+}
+
+// view returns the chains of a family as commands see them.
+func (f *iptables) view(family language.Family) (*commands.View, error) {
+	v := &commands.View{Family: family}
+	for _, c := range f.ordered(setOf(family)) {
+		is := &commands.Chain{Name: c.name, Rules: make([]language.Rule, len(c.rules))}
+		if c.builtIn() >= 0 {
+			is.Policy = map[bool]string{true: "DROP", false: "ACCEPT"}[c.drops]
+		}
+		counts, err := c.counters.Counts(c.counterIndexes())
+		if err != nil {
+			return nil, err
+		}
+		for i, r := range c.rules {
+			is.Rules[i] = r.is
+			n := shownCounts(counts[i])
+			is.Rules[i].Packets, is.Rules[i].Bytes = n.Packets, n.Bytes
+		}
+		if is.Policy != "" {
+			is.Counts = shownCounts(counts[len(c.rules)])
+		}
+		v.Chains = append(v.Chains, is)
+	}
+	return v, nil
+}
+
+// shownCounts are the packets and bytes as iptables counts them: without the Ethernet header.
+func shownCounts(n inet.Count) commands.Counts {
+	return commands.Counts{Packets: n.Packets, Bytes: n.Bytes - ethernetLen*n.Packets}
+}
+
+// translate returns the edits of the configuration, and the counters to be set after them.
+func translate(set int, edits []commands.Edit) (out []cube.Edit, counts []counting) {
+	for _, e := range edits {
+		k := key{set, e.Chain}
+		path := []string{listNames[set], e.Chain}
+		at := (&chain{key: k}).edit(e.At)
+		remove, insert := at, at
+		remove.Delete = true
+		insert.Insert, insert.Value = true, map[string]string{"spec": e.Rule.String()}
+		switch e.Op {
+		case commands.AddChain:
+			out = append(out, cube.Edit{Path: path, Value: map[string]string{"default": "ACCEPT"}})
+		case commands.DeleteChain:
+			out = append(out, cube.Edit{Path: path, Delete: true})
+		case commands.SetPolicy:
+			out = append(out, cube.Edit{Path: path, Value: map[string]string{"default": e.Name}})
+		case commands.InsertRule:
+			out = append(out, insert)
+			counts = shifted(counts, k, e.At, 1)
+		case commands.DeleteRule:
+			out = append(out, remove)
+			counts = shifted(counts, k, e.At, -1)
+		case commands.ReplaceRule:
+			out = append(out, remove, insert)
+		}
+		if e.Op == commands.SetCounts || e.Counts != (commands.Counts{}) {
+			counts = append(counts, counting{k, e.At, e.Counts})
+		}
+	}
+	return out, counts
+}
+
+// shifted returns counters after a rule was inserted or deleted.
+func shifted(counts []counting, k key, at, by int) []counting {
+	counts = slices.DeleteFunc(counts, func(c counting) bool { return by < 0 && c.chain == k && c.at == at })
+	for i, c := range counts {
+		if c.chain == k && c.at >= at {
+			counts[i].at += by
+		}
+	}
+	return counts
+}
+
+// setCounts sets counters of rules that exist.
+func (f *iptables) setCounts(counts []counting) error {
+	indexes := map[*chain][]uint32{}
+	values := map[*chain][]inet.Count{}
+	for _, n := range counts {
+		c := f.chains[n.chain]
+		if c == nil || n.at >= len(c.rules) {
+			continue // another change came first
+		}
+		index := c.policy
+		if n.at >= 0 {
+			index = c.rules[n.at].counter
+		}
+		indexes[c] = append(indexes[c], index)
+		values[c] = append(values[c], inet.Count{Packets: n.to.Packets, Bytes: n.to.Bytes + ethernetLen*n.to.Packets})
+	}
+	var errs []error
+	for c, at := range indexes {
+		errs = append(errs, c.counters.Write(at, values[c]))
+	}
+	return errors.Join(errs...)
+}

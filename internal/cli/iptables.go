@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+// The programs pcn-iptables, pcn-ip6tables, and those that save, restore, create and delete: each sends its arguments to
+// the cube, which knows the language.
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// defaultIptablesCube is the cube of these programs.
+const defaultIptablesCube = "pcn-iptables"
+
+// iptablesPrograms are those that the cube carries out.
+var iptablesPrograms = []string{"iptables", "ip6tables", "iptables-save", "ip6tables-save", "iptables-restore", "ip6tables-restore"}
+
+// The exit statuses of iptables.
+const (
+	iptablesProblem   = 1
+	iptablesParameter = 2
+)
+
+// Iptables is the programs pcn-iptables and its relatives: name says which. It returns the exit status.
+func Iptables(name string, args []string, stdin *os.File, stdout, stderr io.Writer, getenv func(string) string) int {
+	name = filepath.Base(name)
+	s := newSession(stdin, stdout, stderr, getenv)
+	code, err := s.iptables(strings.TrimPrefix(name, "pcn-"), args)
+	if lost := s.stdout.Flush(); err == nil && lost != nil {
+		code, err = iptablesProblem, fmt.Errorf("write the output: %w", lost)
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", name, err)
+	}
+	return code
+}
+
+// iptables runs one of the programs.
+func (s *session) iptables(program string, args []string) (code int, err error) {
+	cube := cmp.Or(s.getenv("PCN_IPTABLES_CUBE"), defaultIptablesCube)
+	switch program {
+	case "iptables-init":
+		return s.iptablesSteps([]string{"iptables", "add", cube}, []string{"attach", cube, "host"})
+	case "iptables-init-xdp":
+		return iptablesParameter, errors.New("a host firewall sees what the host sends, which XDP does not have: run pcn-iptables-init, which uses TC")
+	case "iptables-clean":
+		return s.iptablesSteps([]string{"iptables", "del", cube})
+	}
+	if !slices.Contains(iptablesPrograms, program) {
+		return iptablesParameter, fmt.Errorf("this program must be called by one of its names: %s, iptables-init, iptables-clean, with or without pcn- before it", strings.Join(iptablesPrograms, ", "))
+	}
+	input := ""
+	if strings.HasSuffix(program, "-restore") {
+		if input, args, err = restoreInput(s.stdin, args); err != nil {
+			return iptablesProblem, err
+		}
+	}
+	return s.iptablesCommand(cube, program, args, input)
+}
+
+// restoreInput returns what a restoring program reads: the file that its last argument names, or the standard input.
+func restoreInput(stdin io.Reader, args []string) (text string, rest []string, err error) {
+	if last := len(args) - 1; last >= 0 && !strings.HasPrefix(args[last], "-") && !takesValue(args[:last]) {
+		raw, err := os.ReadFile(args[last])
+		return string(raw), args[:last], err
+	}
+	if slices.Contains(args, "-h") || slices.Contains(args, "--help") || slices.Contains(args, "-V") || slices.Contains(args, "--version") {
+		return "", args, nil
+	}
+	raw, err := io.ReadAll(io.LimitReader(stdin, maxAnswer))
+	return string(raw), args, err
+}
+
+// takesValue reports whether the last option may be followed by a value.
+func takesValue(args []string) bool {
+	return len(args) > 0 && slices.Contains([]string{"-w", "--wait", "-W", "--wait-interval", "-T", "--table", "-M", "--modprobe"}, args[len(args)-1])
+}
+
+// iptablesSteps runs commands of polycubectl up to the first that fails.
+func (s *session) iptablesSteps(commands ...[]string) (code int, err error) {
+	for _, c := range commands {
+		if err := s.execute(c); err != nil {
+			return iptablesProblem, err
+		}
+	}
+	return 0, nil
+}
+
+// iptablesCommand has the cube carry out a command.
+func (s *session) iptablesCommand(cube, program string, args []string, input string) (code int, err error) {
+	if s.config, err = loadConfig(s.getenv, ""); err != nil {
+		return iptablesProblem, err
+	}
+	body := map[string]any{"program": program, "argument": args}
+	if len(args) == 0 {
+		delete(body, "argument")
+	}
+	if input != "" {
+		body["input"] = input
+	}
+	r := request{method: http.MethodPost, path: []string{"iptables", cube, "run"}}
+	if r.body, err = json.Marshal(body); err != nil {
+		return iptablesProblem, err
+	}
+	a, err := s.demand(r)
+	if a.status == http.StatusNotFound {
+		return iptablesProblem, fmt.Errorf("there is no cube %s: create it with pcn-iptables-init", cube)
+	} else if err != nil {
+		return iptablesProblem, err
+	}
+	var is struct {
+		Output string
+		Code   int
+		Error  string
+	}
+	if err := json.Unmarshal(a.body, &is); err != nil {
+		return iptablesProblem, fmt.Errorf("read the answer: %w", err)
+	}
+	if is.Code != 0 {
+		return is.Code, errors.New(is.Error)
+	}
+	_, err = s.stdout.WriteString(is.Output)
+	return 0, err
+}
