@@ -20,6 +20,7 @@ import (
 	"github.com/polycube/polycube/test/netfilter"
 	"github.com/polycube/polycube/test/pace"
 	"github.com/polycube/polycube/test/pkt"
+	"github.com/polycube/polycube/test/traffic"
 )
 
 // ruleset are the rules of both chains. INGRESS is for packets of side 0, EGRESS for those of side 1.
@@ -95,14 +96,14 @@ func (l *linux) load(rules *ruleset) error {
 }
 
 // frame is a packet with the Ethernet header that the router needs.
-func (l *linux) frame(p *packet) []byte {
-	h := l.Hosts[p.from]
-	return pkt.Eth(h.MAC.String(), h.OuterMAC.String()).IP(p.ip).Bytes()
+func (l *linux) frame(p *traffic.Packet) []byte {
+	h := l.Hosts[p.From]
+	return pkt.Eth(h.MAC.String(), h.OuterMAC.String()).IP(p.IP).Bytes()
 }
 
 // judged is what Linux has done with a packet.
 type judged struct {
-	packet
+	traffic.Packet
 	frame  []byte
 	class  conntrack.Class
 	passed bool
@@ -110,9 +111,9 @@ type judged struct {
 }
 
 // judge sends a packet, and waits until the router has dealt with it.
-func (l *linux) judge(p packet) (judged, error) {
-	j := judged{packet: p, frame: l.frame(&p)}
-	if err := l.Send(p.from, j.frame); err != nil {
+func (l *linux) judge(p traffic.Packet) (judged, error) {
+	j := judged{Packet: p, frame: l.frame(&p)}
+	if err := l.Send(p.From, j.frame); err != nil {
 		return j, err
 	}
 	var now map[string]uint64
@@ -125,7 +126,7 @@ func (l *linux) judge(p packet) (judged, error) {
 			break
 		}
 		if time.Now().After(deadline) {
-			return j, fmt.Errorf("the router does not forward %s %x", p.what, j.frame)
+			return j, fmt.Errorf("the router does not forward %s %x", p.What, j.frame)
 		}
 	}
 	for name, n := range now {
@@ -142,8 +143,8 @@ func (l *linux) judge(p packet) (judged, error) {
 	if !j.passed {
 		return j, nil
 	}
-	got, err := l.Receive(1-p.from, func(b []byte) bool {
-		return len(b) > 34 && bytes.Equal(b[12:14], j.frame[12:14]) && number(b[14:]) == number(p.ip)
+	got, err := l.Receive(1-p.From, func(b []byte) bool {
+		return len(b) > 34 && bytes.Equal(b[12:14], j.frame[12:14]) && traffic.Number(b[14:]) == traffic.Number(p.IP)
 	})
 	if want := pkt.Hop(j.frame); err == nil && !bytes.Equal(got[14:], want[14:]) {
 		return j, fmt.Errorf("the router forwards %x as %x", want, got)
@@ -238,10 +239,10 @@ func (o *ours) run(all []judged) (passed []bool) {
 	for begin := 0; begin < len(all); {
 		end := begin
 		var frames [][]byte
-		for ; end < len(all) && all[end].from == all[begin].from; end++ {
+		for ; end < len(all) && all[end].From == all[begin].From; end++ {
 			frames = append(frames, all[end].frame)
 		}
-		for i, got := range o.RunAll(fmt.Sprintf("veth%d", 1+all[begin].from), frames) {
+		for i, got := range o.RunAll(fmt.Sprintf("veth%d", 1+all[begin].From), frames) {
 			if got != nil && !bytes.Equal(got, frames[i]) {
 				o.t.Errorf("%s: %x comes out as %x", o.name, frames[i], got)
 			}

@@ -20,6 +20,7 @@ import (
 	"github.com/polycube/polycube/test/pkt"
 	"github.com/polycube/polycube/test/repeat"
 	"github.com/polycube/polycube/test/rulesets"
+	"github.com/polycube/polycube/test/traffic"
 )
 
 // rejector rejects packets of a side.
@@ -135,7 +136,7 @@ func answers(answer, ip []byte) bool {
 	if bytes.Equal(rest[:2], ports[2:]) && bytes.Equal(rest[2:4], ports[:2]) {
 		return true
 	}
-	return len(rest) >= 8+header+4 && bytes.Equal(rest[8+header:8+header+4], ports) && number(rest[8:]) == number(ip)
+	return len(rest) >= 8+header+4 && bytes.Equal(rest[8+header:8+header+4], ports) && traffic.Number(rest[8:]) == traffic.Number(ip)
 }
 
 // reportedLength is how much of a packet the program reports to user space, which writes the answer: FIREWALL_FRAME
@@ -197,13 +198,13 @@ var summed = map[uint8]bool{pkt.ProtoTCP: true, pkt.ProtoUDP: true, pkt.ProtoICM
 
 // rejected are packets of one side, of these protocols.
 type rejected struct {
-	*traffic
+	*traffic.Source
 	side uint8
 }
 
-func (r *rejected) next() packet {
+func (r *rejected) next() traffic.Packet {
 	for {
-		if p := r.traffic.next(); p.from == r.side && summed[p.protocol] {
+		if p := r.Next(); p.From == r.side && summed[p.Protocol] {
 			return p
 		}
 	}
@@ -211,21 +212,21 @@ func (r *rejected) next() packet {
 
 // barrier is a packet that is answered for sure: of TCP or UDP.
 func (r *rejected) barrier(six bool, protocol uint8) []byte {
-	r.id++
+	id := r.Number()
 	from, to := "10.1.2.3", "10.3.2.1"
 	if six {
 		from, to = "2001:db8::7", "2001:db8::8"
 	}
-	sport := uint16(20000 + r.id%40000)
+	sport := uint16(20000 + id%40000)
 	payload := pkt.UDPDatagram(from, to, sport, 9, make([]byte, 8))
 	if protocol == pkt.ProtoTCP {
 		payload = pkt.TCPSegment(from, to, sport, 9, byte(conntrack.SYN), nil)
 	}
 	if !six {
-		return pkt.IPv4Header{From: from, To: to, Protocol: protocol, TTL: 64, ID: uint16(r.id)}.Packet(payload)
+		return pkt.IPv4Header{From: from, To: to, Protocol: protocol, TTL: 64, ID: uint16(id)}.Packet(payload)
 	}
 	b := pkt.IPv6Header{From: from, To: to, Next: protocol, HopLimit: 64}.Packet(payload)
-	binary.BigEndian.PutUint16(b[2:], uint16(r.id))
+	binary.BigEndian.PutUint16(b[2:], uint16(id))
 	return b
 }
 
@@ -243,15 +244,15 @@ func TestRejectedPacketsAreAnsweredAsByNftables(t *testing.T) {
 				r.set(side, with)
 			}
 			rules := append(rulesets.Make("acl6", 20, seed), rulesets.Make("fw", 30, seed)...)
-			source := &rejected{newTraffic(rules, seed), side}
+			source := &rejected{traffic.New(rules, seed), side}
 			for range packets {
 				p := source.next()
 				protocol := uint8(pkt.ProtoUDP)
 				if with == "tcp-reset" {
 					protocol = pkt.ProtoTCP
 				}
-				barrier := source.barrier(p.ip[0]>>4 == 6, protocol)
-				if with == "tcp-reset" && (p.conn == nil) {
+				barrier := source.barrier(p.IP[0]>>4 == 6, protocol)
+				if with == "tcp-reset" && (p.Conn == nil) {
 					continue // it passes
 				}
 				if sameAnswers(t, all, &p, with, barrier) {
@@ -269,21 +270,21 @@ func TestRejectedPacketsAreAnsweredAsByNftables(t *testing.T) {
 }
 
 // sameAnswers compares the answers to a packet, and returns whether there is one.
-func sameAnswers(t *testing.T, all []*rejector, p *packet, with string, barrier []byte) bool {
+func sameAnswers(t *testing.T, all []*rejector, p *traffic.Packet, with string, barrier []byte) bool {
 	var want []byte
 	for i, r := range all {
-		answer, err := r.answer(p.from, p.ip, barrier)
+		answer, err := r.answer(p.From, p.IP, barrier)
 		if err != nil {
-			t.Fatalf("reject with %s, %s: %v", with, p.what, err)
+			t.Fatalf("reject with %s, %s: %v", with, p.What, err)
 		}
 		got, err := normal(answer, i > 0)
 		if err != nil {
-			t.Fatalf("%s, reject with %s, %s: %v", r.name, with, p.what, err)
+			t.Fatalf("%s, reject with %s, %s: %v", r.name, with, p.What, err)
 		}
 		if i == 0 {
 			want = got
 		} else if !bytes.Equal(got, want) {
-			t.Fatalf("%s, reject with %s, %s:\n%sis answered by\n%swant\n%s", r.name, with, p.what, hex.Dump(p.ip), hex.Dump(got), hex.Dump(want))
+			t.Fatalf("%s, reject with %s, %s:\n%sis answered by\n%swant\n%s", r.name, with, p.What, hex.Dump(p.IP), hex.Dump(got), hex.Dump(want))
 		}
 	}
 	return want != nil

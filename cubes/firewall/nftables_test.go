@@ -20,6 +20,7 @@ import (
 	"github.com/polycube/polycube/test/repeat"
 	"github.com/polycube/polycube/test/rulesets"
 	"github.com/polycube/polycube/test/talk"
+	"github.com/polycube/polycube/test/traffic"
 )
 
 // contest is a comparison.
@@ -36,15 +37,15 @@ type contest struct {
 // step applies a packet that Linux has judged to its TCP connection. known is the reason for which we judge it in another
 // way on purpose.
 func (c *contest) step(j *judged, options conntrack.Options) (known string, err error) {
-	conn := j.conn
+	conn := j.Conn
 	if conn == nil {
 		return "", nil
 	}
-	next := conn.state
-	d := talk.Difference{Before: conn.state, Segment: j.segment, Opener: j.of == conn.state.Opener(), Picked: conn.picked, Options: options}
-	d.Ours = talk.Verdict{Class: next.TCP(j.of, j.segment, options), State: next.State}
+	next := conn.State
+	d := talk.Difference{Before: conn.State, Segment: j.Segment, Opener: j.Of == conn.State.Opener(), Picked: conn.Picked, Options: options}
+	d.Ours = talk.Verdict{Class: next.TCP(j.Of, j.Segment, options), State: next.State}
 	if d.Ours.Class == conntrack.New && !j.passed {
-		next, d.Ours.State = conn.state, conn.state.State // the rules refuse it
+		next, d.Ours.State = conn.State, conn.State.State // the rules refuse it
 	}
 	d.Theirs.Class = j.class
 	if d.Theirs.State, err = c.phase(j, &next); err != nil {
@@ -55,21 +56,21 @@ func (c *contest) step(j *judged, options conntrack.Options) (known string, err 
 	case d.Ours.Class == conntrack.New && d.Theirs == talk.Verdict{Class: conntrack.New} && !j.passed:
 		// Linux forgets a closed connection when a SYN reuses its ports, even if the rules refuse it. The SYN counts.
 	case d.Known() != "":
-		conn.ended = true
+		conn.Ended = true
 		return d.Known(), nil
 	default:
-		return "", fmt.Errorf("%s is %v in %v by our model of TCP, and %v in %v by Linux; before %+v", j.what, d.Ours.Class, d.Ours.State, d.Theirs.Class, d.Theirs.State, d.Before)
+		return "", fmt.Errorf("%s is %v in %v by our model of TCP, and %v in %v by Linux; before %+v", j.What, d.Ours.Class, d.Ours.State, d.Theirs.Class, d.Theirs.State, d.Before)
 	}
-	conn.picked = conn.picked || conn.state.State == conntrack.None && next.State == conntrack.Open
-	conn.state = next
-	conn.ended = d.Confused(next.State) || d.Ours != d.Theirs
+	conn.Picked = conn.Picked || conn.State.State == conntrack.None && next.State == conntrack.Open
+	conn.State = next
+	conn.Ended = d.Confused(next.State) || d.Ours != d.Theirs
 	return "", nil
 }
 
 // phase is the state of a TCP connection in the kernel's table. The connection may have been opened by either side.
 func (c *contest) phase(j *judged, next *conntrack.State) (conntrack.Phase, error) {
-	f := netfilter.Flow{Protocol: pkt.ProtoTCP, Src: j.ends[0].Addr(), Dst: j.ends[1].Addr(), Ports: [2]uint16{j.ends[0].Port(), j.ends[1].Port()}}
-	if opener := next.Opener(); next.State != conntrack.None && opener != j.of {
+	f := netfilter.Flow{Protocol: pkt.ProtoTCP, Src: j.Ends[0].Addr(), Dst: j.Ends[1].Addr(), Ports: [2]uint16{j.Ends[0].Port(), j.Ends[1].Port()}}
+	if opener := next.Opener(); next.State != conntrack.None && opener != j.Of {
 		f = netfilter.Flow{Protocol: pkt.ProtoTCP, Src: f.Dst, Dst: f.Src, Ports: [2]uint16{f.Ports[1], f.Ports[0]}}
 	}
 	phase, _, err := c.linux.Tracked(f)
@@ -87,13 +88,13 @@ func (c *contest) round(t *testing.T, seed uint64, packets int) {
 	for _, o := range c.ours {
 		o.forget()
 	}
-	var source *traffic
+	var source *traffic.Source
 	for phase := range uint64(phases) {
 		rules := randomRules(seed, phase)
 		if phase == 0 {
-			source = newTraffic(rules.plain(), seed)
+			source = traffic.New(rules.plain(), seed)
 		}
-		source.follow(rules.plain(), seed+phase)
+		source.Follow(rules.plain(), seed+phase)
 		all, err := c.judge(rules, source, packets/phases)
 		if err != nil {
 			t.Fatalf("seed %d, phase %d: %v", seed, phase, err)
@@ -108,12 +109,12 @@ func (c *contest) round(t *testing.T, seed uint64, packets int) {
 }
 
 // judge has Linux judge packets, and returns those that are compared.
-func (c *contest) judge(rules *ruleset, source *traffic, packets int) (all []judged, err error) {
+func (c *contest) judge(rules *ruleset, source *traffic.Source, packets int) (all []judged, err error) {
 	if err := c.linux.load(rules); err != nil {
 		return nil, err
 	}
 	for range packets {
-		j, err := c.linux.judge(source.next())
+		j, err := c.linux.judge(source.Next())
 		if err != nil {
 			return nil, err
 		}
@@ -200,7 +201,7 @@ func (r *ruleset) ruled(j *judged) bool {
 
 // describe says what a packet is, and which rules have counted it in Linux.
 func (r *ruleset) describe(j *judged) string {
-	text := fmt.Sprintf("%s from side %d, %v in Linux, passed: %v: %x\n", j.what, j.from, j.class, j.passed, j.ip)
+	text := fmt.Sprintf("%s from side %d, %v in Linux, passed: %v: %x\n", j.What, j.From, j.class, j.passed, j.IP)
 	for _, name := range j.counts {
 		if side, rule, ok := ruleOf(name); ok && rule < len(r.chains[side]) {
 			text += r.chains[side][rule].nft(name) + r.chains[side][rule].api() + "\n"
@@ -266,7 +267,7 @@ func (o *ours) replay(rules *ruleset, all []judged) string {
 				var b strings.Builder
 				fmt.Fprintf(&b, "packet %d is the first that %s counts differently:\n%v, want\n%v\n", i, chainNames[side], got, want[side])
 				for n := range i + 1 {
-					if all[n].conn != nil && all[n].conn == all[i].conn || n == i {
+					if all[n].Conn != nil && all[n].Conn == all[i].Conn || n == i {
 						fmt.Fprintf(&b, "%d: %s", n, rules.describe(&all[n]))
 					}
 				}

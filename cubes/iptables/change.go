@@ -284,7 +284,13 @@ func (n *change) carry() error {
 		if r.forms.jump != "" {
 			is.Chain = n.chains[key{c.set, r.forms.jump}].number
 		}
-		if err := cube.Carry([]cube.Step{table.Put(n.f.rows, r.counter, is)}, &n.undone); err != nil {
+		steps := []cube.Step{table.Put(n.f.rows, r.counter, is)}
+		for i, t := range is.Test[:is.Tests] {
+			if t.Kind.counts() {
+				steps = append(steps, n.f.keep(counted{r.counter, uint32(i)}))
+			}
+		}
+		if err := cube.Carry(steps, &n.undone); err != nil {
 			return err
 		}
 	}
@@ -389,8 +395,7 @@ func (n *change) free() (undo func() error, err error) {
 	for _, r := range n.gone {
 		indexes = append(indexes, r.counter)
 		if r.forms.row != nil {
-			_, err := f.rows.Delete(r.counter)
-			errs = append(errs, err)
+			errs = append(errs, f.unrow(r))
 		}
 	}
 	if len(indexes) > 0 {
@@ -404,6 +409,28 @@ func (n *change) free() (undo func() error, err error) {
 		errs = append(errs, f.forget())
 	}
 	return nil, errors.Join(errs...)
+}
+
+// keep is the step that makes memory for what a condition counts, unless an earlier daemon has.
+func (f *iptables) keep(k counted) cube.Step {
+	return cube.Effect(func() (undo func() error, err error) {
+		if _, there, err := f.counted.Get(k); there || err != nil {
+			return nil, err
+		}
+		return table.Put(f.counted, k, 0).Do()
+	})
+}
+
+// unrow frees the row of a rule, and what its conditions have counted.
+func (f *iptables) unrow(r *rule) error {
+	_, err := f.rows.Delete(r.counter)
+	for i, t := range r.forms.row.Test[:r.forms.row.Tests] {
+		if t.Kind.counts() {
+			_, bad := f.counted.Delete(counted{r.counter, uint32(i)})
+			err = errors.Join(err, bad)
+		}
+	}
+	return err
 }
 
 // forget frees what the rules of an earlier daemon had that are gone.
@@ -420,6 +447,13 @@ func (f *iptables) forget() error {
 	}
 	var err error
 	var rows, names []uint32
+	var kept []counted
+	for k := range f.counted.All(&err) {
+		if !used[k.Counter] {
+			kept = append(kept, k)
+		}
+	}
+	errs = append(errs, err)
 	for counter := range f.rows.All(&err) {
 		if !used[counter] {
 			rows = append(rows, counter)
@@ -431,6 +465,7 @@ func (f *iptables) forget() error {
 			names = append(names, number)
 		}
 	}
+	_, lost := f.counted.DeleteAll(kept)
 	_, bad := f.rows.DeleteAll(rows)
 	_, wrong := f.names.DeleteAll(names)
 	for _, number := range names {
@@ -439,7 +474,7 @@ func (f *iptables) forget() error {
 			errs = append(errs, c.Abandon(), c.Close())
 		}
 	}
-	return errors.Join(append(errs, err, bad, wrong)...)
+	return errors.Join(append(errs, err, lost, bad, wrong)...)
 }
 
 // checkJumps refuses jumps to chains that do not exist, loops, and chains that are nested too deeply.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/polycube/polycube/classifier"
 	"github.com/polycube/polycube/conntrack"
@@ -118,9 +119,11 @@ func (c *compiler) extension(r *language.Rule, m language.Match) error {
 	case language.ICMP:
 		return c.icmp(m)
 	case language.Multiport:
-		if done, err := c.multiport(m); done || err != nil {
-			return err
+		if m.Of != "ports" {
+			return c.multiport(m)
 		}
+	case language.Set:
+		return c.set(m)
 	case language.MAC:
 		return c.condition(m.Not, func(to *classifier.Match) error {
 			to.SourceMAC(m.Source.Bytes(), [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
@@ -137,7 +140,7 @@ func (c *compiler) extension(r *language.Rule, m language.Match) error {
 			}
 		}
 	}
-	tests, err := testsOf(r, m)
+	tests, err := testsOf(r.Family, m)
 	c.tests = append(c.tests, tests...)
 	return err
 }
@@ -168,9 +171,10 @@ func (c *compiler) tcp(m language.TCP) error {
 			return err
 		}
 	}
-	tests, err := testsOf(nil, m)
-	c.tests = append(c.tests, tests...)
-	return err
+	if m.Option != 0 {
+		return fmt.Errorf("--tcp-option: %w", cube.ErrUnsupported)
+	}
+	return nil
 }
 
 func (c *compiler) icmp(m language.ICMP) error {
@@ -187,42 +191,48 @@ func (c *compiler) icmp(m language.ICMP) error {
 	})
 }
 
-// maxGaps is how many gaps a list of ports may have that the search compares: exceptions of a rule.
-const maxGaps = 8
-
-// multiport adds a list of source or destination ports; false if the search cannot compare it.
-func (c *compiler) multiport(m language.Multiport) (done bool, err error) {
+// multiport adds a list of source or destination ports: a range, without the gaps in it.
+func (c *compiler) multiport(m language.Multiport) error {
 	set := (*classifier.Match).SourcePorts
-	switch m.Of {
-	case "ports":
-		return false, nil
-	case "dports":
+	if m.Of == "dports" {
 		set = (*classifier.Match).DestinationPorts
 	}
 	ranges := merged(m.Ports)
 	except := func(first, last uint16) error {
 		return c.condition(true, func(to *classifier.Match) error { return set(to, first, last) })
 	}
-	if len(ranges) > maxGaps {
-		return false, nil
-	}
 	if m.Not {
 		for _, r := range ranges {
 			if err := except(r.First, r.Last); err != nil {
-				return true, err
+				return err
 			}
 		}
-		return true, nil
+		return nil
 	}
 	if err := set(&c.out.match, ranges[0].First, ranges[len(ranges)-1].Last); err != nil {
-		return true, err
+		return err
 	}
 	for i, r := range ranges[1:] {
 		if err := except(ranges[i].Last+1, r.First-1); err != nil {
-			return true, err
+			return err
 		}
 	}
-	return true, nil
+	return nil
+}
+
+// set adds the condition that an address is in a set: the cube ipset of that name.
+func (c *compiler) set(m language.Set) error {
+	if len(m.Dirs) != 1 {
+		return fmt.Errorf("%s: sets of addresses have one dimension: %w", strings.Join(m.Dirs, ","), cube.ErrUnsupported)
+	}
+	if m.ReturnNoMatch {
+		return fmt.Errorf("--return-nomatch is not supported: %w", cube.ErrUnsupported)
+	}
+	set := (*classifier.Match).SourceSet
+	if m.Dirs[0] == "dst" {
+		set = (*classifier.Match).DestinationSet
+	}
+	return c.condition(m.Not, func(to *classifier.Match) error { return set(to, m.Set) })
 }
 
 // merged returns ranges in their order, with those that touch each other as one.
@@ -284,7 +294,7 @@ func (c *compiler) target(t language.Target) error {
 	case language.NAT:
 		return fmt.Errorf("addresses are translated by the cube nat: %w", cube.ErrUnsupported)
 	default:
-		return fmt.Errorf("not supported: %w", cube.ErrUnsupported)
+		return cube.ErrUnsupported
 	}
 	return nil
 }

@@ -61,6 +61,7 @@ struct iptables_work {
 	__u32 hook;
 	__u32 policy; /* result */
 	__u32 untracked;
+	__u32 where; /* for iptables_test */
 	__u32 depth;
 	__u32 back[DEPTH]; /* orders behind which chains continue */
 };
@@ -189,7 +190,7 @@ PCN_GLOBAL int iptables_step(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
 		__u32 counter = result >> IPTABLES_COUNTER_SHIFT;
 		const struct iptables_row *row = bpf_map_lookup_elem(&rows, &counter);
 
-		if (!row || !iptables_test(ctx, flow, row, is->hook))
+		if (!row || !iptables_test(ctx, flow, row, is->where, counter))
 			return GO_ON;
 		count(md, result);
 		return iptables_target(ctx, md, is, row);
@@ -241,6 +242,7 @@ PCN_GLOBAL int iptables_begin(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL
 	is->chain = h->chain;
 	is->policy = h->result;
 	is->depth = 0;
+	is->where = (is->hook == INPUT ? 0 : IPTABLES_LEAVES) | (w->reply ? IPTABLES_REPLIED : 0);
 	key->from = (__u64)h->chain << CHAIN_SHIFT;
 	return 0;
 }

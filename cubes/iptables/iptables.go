@@ -62,6 +62,8 @@ type iptables struct {
 	hooks   table.Table[uint32, hook]
 	rows    table.Table[uint32, row]
 	names   table.Table[uint32, chainName]
+	counted table.Table[counted, uint64]
+	own     *ownAddresses
 	netdevs table.Table[uint32, netdev]
 	zone    *zone.Zone
 	answers *answers
@@ -70,7 +72,8 @@ type iptables struct {
 func newIptables(env cube.Env) *iptables {
 	f := &iptables{
 		env: env, chains: map[key]*chain{}, hooks: table.New[uint32, hook](env, "hooks"), rows: table.New[uint32, row](env, "rows"),
-		names: table.New[uint32, chainName](env, "names"), netdevs: table.New[uint32, netdev](env, "netdevs"), zone: zone.New(env), answers: newAnswers(secret()),
+		names: table.New[uint32, chainName](env, "names"), netdevs: table.New[uint32, netdev](env, "netdevs"),
+		counted: table.New[counted, uint64](env, "counted"), own: newOwnAddresses(env), zone: zone.New(env), answers: newAnswers(secret()),
 	}
 	for set := range f.sets {
 		f.sets[set] = classifier.New(env, uint32(set))
@@ -102,7 +105,7 @@ func (f *iptables) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Pla
 		open := cube.Effect(func() (func() error, error) { return nil, f.zone.Open(&c.New.Settings) })
 		plan.Before = append([]cube.Step{open, f.zone.Apply(&c.New.Settings)}, plan.Before...)
 	}
-	plan.After = append(plan.After, cube.Effect(func() (func() error, error) { return nil, n.after() }), cube.Effect(n.free))
+	plan.After = append(plan.After, cube.Effect(func() (func() error, error) { return nil, n.after() }), cube.Effect(n.free), cube.Effect(f.own.follow))
 	return plan, nil
 }
 
@@ -173,6 +176,7 @@ func (f *iptables) close() {
 	for _, s := range f.sets {
 		errs = append(errs, s.Close())
 	}
+	f.own.close()
 	if err := errors.Join(append(errs, f.answers.close(), f.zone.Close())...); err != nil {
 		f.env.Logger().Error("close the firewall", "error", err)
 	}

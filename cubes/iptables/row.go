@@ -30,7 +30,7 @@ type test struct {
 	Negated bool
 	Number  uint16
 	Value   uint32
-	Data    [32]byte
+	Data    [72]byte
 }
 
 // row is struct iptables_row.

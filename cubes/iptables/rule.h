@@ -35,11 +35,15 @@ struct iptables_test {
 	__u16 number;
 	__u32 value;
 	union {
-		__u8 text[32];
-		__u16 half[16];
+		__u8 text[72];
+		__u16 half[30];
 		__u32 word[8];
 		__u64 wide[4];
 		struct pcn_bucket_limit limit;
+		struct {
+			__u32 span[2];
+			__u8 pattern[64];
+		};
 	};
 };
 

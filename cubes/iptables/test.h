@@ -1,21 +1,49 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Conditions of rules that the search does not know, and that are tested after it. */
+/* Conditions of rules that the search does not compare, and that are tested after it. */
 #ifndef IPTABLES_TEST_H
 #define IPTABLES_TEST_H
 
 #include <pcn/cube.h>
 #include <pcn/flow.h>
 
+#include "rate.h"
 #include "rule.h"
+#include "string.h"
 
-/* The kinds of conditions: tests.go. */
+/* The kinds of conditions: tests.go. In parentheses: what of struct iptables_test they have. */
 enum iptables_test_kind {
-	IPTABLES_IN,		 /* name of the netdev that received the packet: text, and of it `number` bytes */
-	IPTABLES_OUT,		 /* of the netdev that sends it */
-	IPTABLES_SOURCE,	 /* IPv4 address: bits of the mask in word[1] are word[0] */
+	IPTABLES_IN,	      /* the netdev that received the packet: (text) a name, and (number) its length */
+	IPTABLES_OUT,	      /* the netdev that sends it */
+	IPTABLES_SOURCE,      /* bits of the address: (word[0..3]) the value, (word[4..7]) the mask */
 	IPTABLES_DESTINATION,
+	IPTABLES_SOURCE_RANGE, /* the address: (word) from four words to four others, in host byte order */
+	IPTABLES_DESTINATION_RANGE,
 	IPTABLES_LATER_FRAGMENT,
-	IPTABLES_LENGTH,	 /* bytes of the IP packet: word[0] to word[1] */
+	IPTABLES_LENGTH,      /* bytes of the IP packet: (word) from, to */
+	IPTABLES_TTL,	      /* TTL or hop limit: (word) from, to */
+	IPTABLES_TOS,	      /* traffic class: (word) value, mask */
+	IPTABLES_EITHER_PORT, /* source or destination port: (half) pairs of first and last, (number) of them */
+	IPTABLES_LIMIT,	      /* a rate: (limit) */
+	IPTABLES_HASH_LIMIT,  /* a rate for each group: (limit), (number) enum iptables_by, (value) bits of
+			       * the source and of the destination that count */
+	IPTABLES_RANDOM,      /* (value) of 2^31 packets */
+	IPTABLES_NTH,	      /* (word) of so many packets, the first after so many */
+	IPTABLES_OWNER,	      /* user of the socket: (word) from, to */
+	IPTABLES_SOCKET,      /* there is a socket */
+	IPTABLES_PACKET_TYPE, /* (value) PACKET_HOST, ... */
+	IPTABLES_SOURCE_TYPE, /* (value) bits of enum iptables_address_type */
+	IPTABLES_DESTINATION_TYPE,
+	IPTABLES_STRING, /* (pattern), (number) its length, (span) offsets from, to; (value) the case of letters
+			  * does not count */
+	IPTABLES_REPLY, /* the direction of the connection */
+};
+
+/* The types of addresses. */
+enum iptables_address_type {
+	IPTABLES_UNICAST = 1,
+	IPTABLES_LOCAL = 2,
+	IPTABLES_BROADCAST = 4,
+	IPTABLES_MULTICAST = 8,
 };
 
 /* The names of netdevs. */
@@ -23,6 +51,9 @@ struct iptables_netdev {
 	__u64 name[2];
 };
 PCN_MAP(netdevs, BPF_MAP_TYPE_HASH, __u32, struct iptables_netdev, 8192);
+
+/* The addresses of the host, and those of all stations of its links: IPTABLES_LOCAL or IPTABLES_BROADCAST. */
+PCN_MAP(addresses, BPF_MAP_TYPE_HASH, pcn_address, __u32, 16384);
 
 PCN_INLINE int iptables_is_netdev(__u32 ifindex, const struct iptables_test *t)
 {
@@ -40,57 +71,212 @@ PCN_INLINE int iptables_is_netdev(__u32 ifindex, const struct iptables_test *t)
 	return !(((name[0] ^ t->wide[0]) & low) | ((name[1] ^ t->wide[1]) & high));
 }
 
-/* The bytes of the packet from its IP header on. */
-PCN_INLINE __u32 iptables_length(struct CTXTYPE *ctx, const struct pcn_flow *flow)
+/* Whether bits of an address have a value. */
+PCN_INLINE int iptables_is_masked(const __be32 *address, const struct iptables_test *t)
 {
-	return pcn_frame_len(ctx) - flow->l3;
+	__u32 differ = 0;
+
+#pragma unroll
+	for (int i = 0; i < 4; i++)
+		differ |= (address[i] ^ t->word[i]) & t->word[4 + i];
+	return !differ;
 }
 
-/* Whether one condition holds, without regard to its negation. */
-PCN_INLINE int iptables_holds(struct CTXTYPE *ctx, const struct pcn_flow *flow,
-			      const struct iptables_test *t, __u32 in, __u32 out)
+/* Whether an address is in a range. */
+PCN_INLINE int iptables_is_between(const __be32 *address, const struct iptables_test *t)
 {
-	switch (t->kind) {
-	case IPTABLES_IN:
-		return iptables_is_netdev(in, t);
-	case IPTABLES_OUT:
-		return iptables_is_netdev(out, t);
-	case IPTABLES_SOURCE:
-		return (flow->source[3] & t->word[1]) == t->word[0];
-	case IPTABLES_DESTINATION:
-		return (flow->destination[3] & t->word[1]) == t->word[0];
-	case IPTABLES_LATER_FRAGMENT:
-		return flow->fragment == PCN_FRAGMENT_LATER;
-	case IPTABLES_LENGTH: {
-		__u32 length = iptables_length(ctx, flow);
+	__u64 high = (__u64)bpf_ntohl(address[0]) << 32 | bpf_ntohl(address[1]);
+	__u64 low = (__u64)bpf_ntohl(address[2]) << 32 | bpf_ntohl(address[3]);
 
-		return length >= t->word[0] && length <= t->word[1];
-	}
+	if (high < t->wide[0] || (high == t->wide[0] && low < t->wide[1]))
+		return 0;
+	return high < t->wide[2] || (high == t->wide[2] && low <= t->wide[3]);
+}
+
+PCN_INLINE int iptables_is_in(__u32 n, const struct iptables_test *t)
+{
+	return n >= t->word[0] && n <= t->word[1];
+}
+
+/* The byte of the header at `six` for IPv6, else at `four`; -1 if it is not there. */
+PCN_INLINE int iptables_header_byte(struct CTXTYPE *ctx, const struct pcn_flow *flow, __u32 four,
+				    __u32 six)
+{
+	__u8 byte = 0;
+
+	if (pcn_load_bytes(ctx, flow->l3 + (flow->has & PCN_FLOW_IPV6 ? six : four), &byte, 1))
+		return -1;
+	return byte;
+}
+
+/* The traffic class, or type of service. */
+PCN_INLINE int iptables_is_tos(struct CTXTYPE *ctx, const struct pcn_flow *flow,
+			       const struct iptables_test *t)
+{
+	int second = iptables_header_byte(ctx, flow, 1, 1);
+
+	if (second < 0)
+		return 0;
+	if (flow->has & PCN_FLOW_IPV6)
+		second = (second >> 4 & 3) | flow->dscp << 2;
+	return ((__u32)second & t->word[1]) == t->word[0];
+}
+
+/* As many ranges of ports as iptables takes. */
+#define IPTABLES_PORTS 15
+
+PCN_INLINE int iptables_is_either_port(const struct pcn_flow *flow, const struct iptables_test *t)
+{
+	__u16 source = bpf_ntohs(flow->source_port), to = bpf_ntohs(flow->destination_port);
+
+	if (!(flow->has & PCN_FLOW_PORTS))
+		return 0;
+#pragma unroll
+	for (__u32 i = 0; i < IPTABLES_PORTS; i++) {
+		__u16 first = t->half[2 * i], last = t->half[2 * i + 1];
+
+		if (i < t->number &&
+		    ((source >= first && source <= last) || (to >= first && to <= last)))
+			return 1;
 	}
 	return 0;
 }
 
-/* Whether all conditions of a row hold. Those that change something when they hold, such as limits, come in the order of
- * the rule, after one that does not hold none is tested. */
-PCN_GLOBAL int iptables_test(struct CTXTYPE *ctx, const struct pcn_flow *flow PCN_NONNULL,
-			     const struct iptables_row *row PCN_NONNULL, __u32 hook)
+/* The type of an address, as the host's routes see it. */
+PCN_INLINE __u32 iptables_address_type(const __be32 *address, __u32 ipv6)
 {
-	__u32 in = ctx->ingress_ifindex, out = 0;
+	__u32 *known = bpf_map_lookup_elem(&addresses, address);
+	__u32 first = bpf_ntohl(ipv6 ? address[0] : address[3]);
+
+	if (known)
+		return *known;
+	if (ipv6 ? first >> 24 == 0xff : first >> 28 == 0xe)
+		return IPTABLES_MULTICAST;
+	if (!ipv6 && first == 0xffffffff)
+		return IPTABLES_BROADCAST;
+	if (!ipv6 && first >> 24 == 127)
+		return IPTABLES_LOCAL;
+	return IPTABLES_UNICAST;
+}
+
+/* What a packet is to its socket. */
+PCN_INLINE int iptables_is_owned(struct CTXTYPE *ctx, const struct iptables_test *t)
+{
 #ifdef PCN_TC
-	__u32 at = ctx->ifindex;
+	if (!ctx->sk)
+		return 0;
+	return t->kind == IPTABLES_SOCKET || iptables_is_in(bpf_get_socket_uid(ctx), t);
+#else
+	(void)ctx;
+	(void)t;
+	return 0;
+#endif
+}
+
+/* Where a packet is: what conditions need that is not in it. */
+struct iptables_place {
+	__u32 in;
+	__u32 out;
+	__u32 type;
+	__u32 reply;
+};
+
+/* Whether one condition about headers holds, without regard to its negation; the others are below. */
+PCN_INLINE int iptables_is_header(struct CTXTYPE *ctx, const struct pcn_flow *flow,
+				  const struct iptables_test *t)
+{
+	switch (t->kind) {
+	case IPTABLES_SOURCE:
+		return iptables_is_masked(flow->source, t);
+	case IPTABLES_DESTINATION:
+		return iptables_is_masked(flow->destination, t);
+	case IPTABLES_SOURCE_RANGE:
+		return iptables_is_between(flow->source, t);
+	case IPTABLES_DESTINATION_RANGE:
+		return iptables_is_between(flow->destination, t);
+	case IPTABLES_LATER_FRAGMENT:
+		return flow->fragment == PCN_FRAGMENT_LATER;
+	case IPTABLES_LENGTH:
+		return iptables_is_in(pcn_frame_len(ctx) - flow->l3, t);
+	case IPTABLES_TTL:
+		return iptables_is_in(iptables_header_byte(ctx, flow, 8, 7), t);
+	case IPTABLES_TOS:
+		return iptables_is_tos(ctx, flow, t);
+	case IPTABLES_EITHER_PORT:
+		return iptables_is_either_port(flow, t);
+	case IPTABLES_SOURCE_TYPE:
+		return !!(iptables_address_type(flow->source, flow->has & PCN_FLOW_IPV6) &
+			  t->value);
+	case IPTABLES_DESTINATION_TYPE:
+		return !!(iptables_address_type(flow->destination, flow->has & PCN_FLOW_IPV6) &
+			  t->value);
+	}
+	return 0;
+}
+
+PCN_GLOBAL int iptables_header_test(struct CTXTYPE *ctx, const struct pcn_flow *flow PCN_NONNULL,
+				    const struct iptables_test *t PCN_NONNULL)
+{
+	return iptables_is_header(ctx, flow, t);
+}
+
+/* Whether one condition holds. */
+PCN_INLINE int iptables_holds(struct CTXTYPE *ctx, const struct pcn_flow *flow,
+			      const struct iptables_row *row, __u32 i,
+			      const struct iptables_place *at, __u32 counter)
+{
+	const struct iptables_test *t = &row->test[i];
+
+	switch (t->kind) {
+	case IPTABLES_IN:
+		return iptables_is_netdev(at->in, t);
+	case IPTABLES_OUT:
+		return iptables_is_netdev(at->out, t);
+	case IPTABLES_LIMIT:
+		return iptables_within(t, counter, i);
+	case IPTABLES_HASH_LIMIT:
+		return iptables_group_within(flow, t, counter, i, pcn_frame_len(ctx) - flow->l3);
+	case IPTABLES_RANDOM:
+		return bpf_get_prandom_u32() >> 1 < t->value;
+	case IPTABLES_NTH:
+		return iptables_is_nth(t, counter, i);
+	case IPTABLES_OWNER:
+	case IPTABLES_SOCKET:
+		return iptables_is_owned(ctx, t);
+	case IPTABLES_PACKET_TYPE:
+		return at->type == t->value;
+	case IPTABLES_STRING:
+		return iptables_has_string(ctx, t, flow->l3);
+	case IPTABLES_REPLY:
+		return at->reply;
+	}
+	return iptables_header_test(ctx, flow, t);
+}
+
+/* What iptables_test is told about a packet. */
+#define IPTABLES_LEAVES 1 /* it is on its way out */
+#define IPTABLES_REPLIED 2 /* it is from the side that did not open its connection */
+
+/* Whether all conditions of a row hold. They are tested in the order of the rule, up to the first that does not hold:
+ * those behind it, such as limits, do not count the packet. */
+PCN_GLOBAL int iptables_test(struct CTXTYPE *ctx, const struct pcn_flow *flow PCN_NONNULL,
+			     const struct iptables_row *row PCN_NONNULL, __u32 where, __u32 counter)
+{
+	struct iptables_place at = { .in = ctx->ingress_ifindex, .reply = where & IPTABLES_REPLIED };
+#ifdef PCN_TC
+	__u32 here = ctx->ifindex, from = at.in;
 
 	/* The context is read by its members: the compiler must not choose between their addresses. */
-	asm volatile("" : "+r"(at), "+r"(in));
-	out = hook ? at : 0;
-	in = hook ? in : at;
-#else
-	(void)hook;
+	asm volatile("" : "+r"(here), "+r"(from));
+	at.out = where & IPTABLES_LEAVES ? here : 0;
+	at.in = where & IPTABLES_LEAVES ? from : here;
+	at.type = ctx->pkt_type;
 #endif
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < IPTABLES_TESTS; i++) {
 		if (i >= row->tests)
 			break;
-		if (iptables_holds(ctx, flow, &row->test[i], in, out) == !!row->test[i].negated)
+		if (iptables_holds(ctx, flow, row, i, &at, counter) == !!row->test[i].negated)
 			return 0;
 	}
 	return 1;

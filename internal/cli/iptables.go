@@ -115,7 +115,7 @@ func (s *session) iptablesCommand(cube, program string, args []string, input str
 	if a.status == http.StatusNotFound {
 		return iptablesProblem, fmt.Errorf("there is no cube %s: create it with pcn-iptables-init", cube)
 	} else if err != nil {
-		return iptablesProblem, err
+		return iptablesProblem, errors.New(strings.TrimPrefix(err.Error(), cube+": "))
 	}
 	var is struct {
 		Output string

@@ -200,6 +200,9 @@ func addressRange(side string, r iptables.AddressRange) string {
 	return joined(side+" IP range", not(r.Not), r.First.String()+"-"+r.Last.String())
 }
 
+// defaultExpire are the milliseconds after which groups are forgotten by default, by the unit of the rate.
+var defaultExpire = map[string]uint32{"sec": 1000, "min": 60_000, "hour": 3_600_000, "day": 86_400_000}
+
 func hashLimit(m iptables.HashLimit) string {
 	out := "limit: up to "
 	if m.Above {
@@ -214,7 +217,7 @@ func hashLimit(m iptables.HashLimit) string {
 	}
 	most := uint8(32)
 	out += when(m.Size != 0, fmt.Sprintf(" htable-size %d", m.Size)) + when(m.Max != 0, fmt.Sprintf(" htable-max %d", m.Max)) +
-		when(m.GC != 0, fmt.Sprintf(" htable-gcinterval %d", m.GC)) + when(m.Expire != 0, fmt.Sprintf(" htable-expire %d", m.Expire))
+		when(m.GC != 0, fmt.Sprintf(" htable-gcinterval %d", m.GC)) + when(m.Expire != 0 && m.Expire != defaultExpire[m.Rate.Per], fmt.Sprintf(" htable-expire %d", m.Expire))
 	return out + when(m.SrcMask != 0 && m.SrcMask != most, fmt.Sprintf(" srcmask %d", m.SrcMask)) +
 		when(m.DstMask != 0 && m.DstMask != most, fmt.Sprintf(" dstmask %d", m.DstMask))
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package firewall_test
-
-// Random traffic: TCP connections, UDP and ICMP exchanges, ICMP errors about packets of them, and packets on their own,
-// all at once.
+// Package traffic makes random traffic for tests that compare cubes with Linux: TCP connections, UDP and ICMP exchanges,
+// ICMP errors about packets of them, and packets on their own, all at once.
+package traffic
 
 import (
 	"encoding/binary"
@@ -16,24 +15,24 @@ import (
 	"github.com/polycube/polycube/test/talk"
 )
 
-// packet is an IP packet from one side. The sides are the chains: what side 0 sends comes in.
-type packet struct {
-	from     uint8
-	protocol uint8
-	ip       []byte
-	what     string // for humans
-	// conn is the TCP connection that the packet is a segment of; nil for all else.
-	conn    *connection
-	segment conntrack.Segment
-	of      uint8             // the side of the connection that sends it
-	ends    [2]netip.AddrPort // its sender and its receiver
+// Packet is an IP packet from one side. The sides are the chains: what side 0 sends comes in.
+type Packet struct {
+	From     uint8
+	Protocol uint8
+	IP       []byte
+	What     string // for humans
+	// Conn is the TCP connection that the packet is a segment of; nil for all else.
+	Conn    *Connection
+	Segment conntrack.Segment
+	Of      uint8             // the side of the connection that sends it
+	Ends    [2]netip.AddrPort // its sender and its receiver
 }
 
-// connection is a TCP connection, as our tracking without a kernel sees it.
-type connection struct {
-	state  conntrack.State
-	picked bool // it was open before
-	ended  bool // the states differ from now on
+// Connection is a TCP connection, as our tracking without a kernel sees it.
+type Connection struct {
+	State  conntrack.State
+	Picked bool // it was open before
+	Ended  bool // the states differ from now on
 	talk   *talk.Talk
 }
 
@@ -47,32 +46,39 @@ type exchange struct {
 	first    uint8
 	steps    int
 	queries  bool // echo requests and replies
-	conn     *connection
+	conn     *Connection
 }
 
-// traffic is a source of packets that depends on the seed alone.
-type traffic struct {
+// Source is a source of packets that depends on the seed alone.
+type Source struct {
 	*rand.Rand
 	headers   *rulesets.Packets
 	exchanges []*exchange
-	sent      []packet // packets that errors may be about
+	sent      []Packet // packets that errors may be about
 	known     map[[2]netip.AddrPort]bool
 	id        uint32
 }
 
-func newTraffic(rules []rulesets.Rule, seed uint64) *traffic {
-	t := &traffic{Rand: rand.New(rand.NewPCG(seed, 11)), known: map[[2]netip.AddrPort]bool{}}
-	t.follow(rules, seed)
+// New returns traffic that matches rules.
+func New(rules []rulesets.Rule, seed uint64) *Source {
+	t := &Source{Rand: rand.New(rand.NewPCG(seed, 11)), known: map[[2]netip.AddrPort]bool{}}
+	t.Follow(rules, seed)
 	return t
 }
 
-// follow begins exchanges that match other rules from now on.
-func (t *traffic) follow(rules []rulesets.Rule, seed uint64) {
+// Follow begins exchanges that match other rules from now on.
+func (t *Source) Follow(rules []rulesets.Rule, seed uint64) {
 	t.headers = rulesets.NewPackets(rules, 1, seed)
 }
 
-// next is the next packet.
-func (t *traffic) next() packet {
+// Number is a number for a packet that is sent besides the others.
+func (t *Source) Number() uint32 {
+	t.id++
+	return t.id
+}
+
+// Next is the next packet.
+func (t *Source) Next() Packet {
 	for {
 		for len(t.exchanges) < 12 {
 			if e := t.begin(); e != nil {
@@ -81,12 +87,12 @@ func (t *traffic) next() packet {
 		}
 		n := t.IntN(len(t.exchanges))
 		e := t.exchanges[n]
-		if e.steps--; e.steps < 0 || e.conn != nil && e.conn.ended {
+		if e.steps--; e.steps < 0 || e.conn != nil && e.conn.Ended {
 			t.exchanges = append(t.exchanges[:n], t.exchanges[n+1:]...)
 			continue
 		}
-		var p packet
-		if about := t.IntN(300); about < len(t.sent) && (t.sent[about].conn == nil || !t.sent[about].conn.ended) {
+		var p Packet
+		if about := t.IntN(300); about < len(t.sent) && (t.sent[about].Conn == nil || !t.sent[about].Conn.Ended) {
 			p = t.icmpError(t.sent[about])
 		} else {
 			p = t.of(e)
@@ -97,7 +103,7 @@ func (t *traffic) next() packet {
 }
 
 // begin begins an exchange; nil if a router does not forward its packets.
-func (t *traffic) begin() *exchange {
+func (t *Source) begin() *exchange {
 	h := t.headers.Headers()
 	e := &exchange{
 		hosts: [2]netip.Addr{h.Src, h.Dst}, ports: [2]uint16{h.SrcPort, h.DstPort}, protocol: h.Protocol, dscp: h.DSCP, flags: h.Flags,
@@ -116,7 +122,7 @@ func (t *traffic) begin() *exchange {
 			return nil
 		}
 		t.known[ends] = true
-		e.conn = &connection{}
+		e.conn = &Connection{}
 		if t.IntN(4) > 0 {
 			e.steps = 4 + t.IntN(30)
 			e.conn.talk = talk.New(t.Rand)
@@ -161,30 +167,30 @@ func forwarded(a netip.Addr) bool {
 }
 
 // of is the next packet of an exchange.
-func (t *traffic) of(e *exchange) packet {
+func (t *Source) of(e *exchange) Packet {
 	side := uint8(0)
 	if e.steps > 0 {
 		side = uint8(t.IntN(2))
 	}
-	p := packet{conn: e.conn, protocol: e.protocol, what: "packet"}
+	p := Packet{Conn: e.conn, Protocol: e.protocol, What: "packet"}
 	ports := e.ports
 	if e.conn != nil && e.conn.talk != nil {
-		side, p.segment = e.conn.talk.Next()
-		p.what = e.conn.talk.Kind
+		side, p.Segment = e.conn.talk.Next()
+		p.What = e.conn.talk.Kind
 	} else if e.conn != nil {
-		p.segment = conntrack.Segment{Seq: t.Uint32(), Ack: t.Uint32(), Window: uint16(t.IntN(65536)), Flags: conntrack.Flag(e.flags), Scale: conntrack.NoScale}
-		p.what = "segment"
+		p.Segment = conntrack.Segment{Seq: t.Uint32(), Ack: t.Uint32(), Window: uint16(t.IntN(65536)), Flags: conntrack.Flag(e.flags), Scale: conntrack.NoScale}
+		p.What = "segment"
 	}
-	p.of, p.from = side, side^e.first
+	p.Of, p.From = side, side^e.first
 	from, to := e.hosts[side], e.hosts[1-side]
 	if side == 1 {
 		ports = [2]uint16{ports[1], ports[0]}
 	}
-	p.ends = [2]netip.AddrPort{netip.AddrPortFrom(from, ports[0]), netip.AddrPortFrom(to, ports[1])}
+	p.Ends = [2]netip.AddrPort{netip.AddrPortFrom(from, ports[0]), netip.AddrPortFrom(to, ports[1])}
 	var payload []byte
 	switch e.protocol {
 	case pkt.ProtoTCP:
-		payload = talk.Bytes(p.segment, ports)
+		payload = talk.Bytes(p.Segment, ports)
 		if e.conn.talk == nil {
 			payload[13] = e.flags
 		}
@@ -192,16 +198,16 @@ func (t *traffic) of(e *exchange) packet {
 		payload = pkt.UDPDatagram(from.String(), to.String(), ports[0], ports[1], make([]byte, t.IntN(30)))
 	case pkt.ProtoICMP, pkt.ProtoICMPv6:
 		payload = t.icmp(e, side)
-		p.what = "ICMP"
+		p.What = "ICMP"
 	default:
 		payload = make([]byte, 8+t.IntN(30))
 	}
-	p.ip = t.packet(from, to, e.protocol, payload, e.dscp)
+	p.IP = t.packet(from, to, e.protocol, payload, e.dscp)
 	return p
 }
 
 // icmp is a query, a reply, or any message. Both ports together are the identifier.
-func (t *traffic) icmp(e *exchange, side uint8) []byte {
+func (t *Source) icmp(e *exchange, side uint8) []byte {
 	kind, code := uint8(e.ports[0]>>8), uint8(e.ports[0])
 	if e.queries {
 		kind, code = map[bool]uint8{true: 8, false: 0}[side == 0 == (t.IntN(8) > 0)], 0
@@ -217,9 +223,9 @@ func (t *traffic) icmp(e *exchange, side uint8) []byte {
 }
 
 // icmpError is an error about a packet, from its receiver or a router: some of them are wrong.
-func (t *traffic) icmpError(about packet) packet {
-	p := packet{from: 1 - about.from, what: "ICMP error about a " + about.what}
-	six := about.ip[0]>>4 == 6
+func (t *Source) icmpError(about Packet) Packet {
+	p := Packet{From: 1 - about.From, What: "ICMP error about a " + about.What}
+	six := about.IP[0]>>4 == 6
 	at, length, least := 12, 4, 28
 	kinds := [][2]uint8{{3, 0}, {3, 1}, {3, 3}, {3, 4}, {3, 13}, {11, 0}, {12, 0}, {4, 0}, {5, 1}}
 	if six {
@@ -227,7 +233,7 @@ func (t *traffic) icmpError(about packet) packet {
 		kinds = [][2]uint8{{1, 0}, {1, 1}, {1, 3}, {1, 4}, {2, 0}, {3, 0}, {4, 1}}
 	}
 	address := func(at int) netip.Addr {
-		a, _ := netip.AddrFromSlice(about.ip[at : at+length])
+		a, _ := netip.AddrFromSlice(about.IP[at : at+length])
 		return a
 	}
 	to, from := address(at), address(at+length)
@@ -236,28 +242,28 @@ func (t *traffic) icmpError(about packet) packet {
 	}
 	switch t.IntN(16) {
 	case 0:
-		p.what += ", to another host"
+		p.What += ", to another host"
 		to = to.Next()
 	case 1:
-		p.what += ", from the sender's side"
-		p.from = about.from
+		p.What += ", from the sender's side"
+		p.From = about.From
 	case 2:
-		p.what += ", to the receiver"
+		p.What += ", to the receiver"
 		from, to = to, from
 	}
 	if !forwarded(to) || !forwarded(from) {
 		from, to = address(at+length), address(at)
 	}
-	inner := about.ip[:min(len(about.ip), least+t.IntN(60))]
+	inner := about.IP[:min(len(about.IP), least+t.IntN(60))]
 	kind := kinds[t.IntN(len(kinds))]
 	payload := append([]byte{kind[0], kind[1], 0, 0, 0, 0, 0, 0}, inner...)
-	p.protocol = map[bool]uint8{false: pkt.ProtoICMP, true: pkt.ProtoICMPv6}[six]
-	p.ip = t.packet(from, to, p.protocol, payload, uint8(t.IntN(64)))
+	p.Protocol = map[bool]uint8{false: pkt.ProtoICMP, true: pkt.ProtoICMPv6}[six]
+	p.IP = t.packet(from, to, p.Protocol, payload, uint8(t.IntN(64)))
 	return p
 }
 
 // packet is an IP packet, with all checksums. Some of IPv6 have an extension header.
-func (t *traffic) packet(from, to netip.Addr, protocol uint8, payload []byte, dscp uint8) []byte {
+func (t *Source) packet(from, to netip.Addr, protocol uint8, payload []byte, dscp uint8) []byte {
 	t.id++
 	if at, there := map[uint8]int{pkt.ProtoTCP: 16, pkt.ProtoUDP: 6, pkt.ProtoICMP: 2, pkt.ProtoICMPv6: 2}[protocol]; there {
 		payload[at], payload[at+1] = 0, 0
@@ -285,8 +291,8 @@ func (t *traffic) packet(from, to netip.Addr, protocol uint8, payload []byte, ds
 	return b
 }
 
-// number is the number of a packet: the ID of IPv4, the flow label of IPv6.
-func number(ip []byte) uint32 {
+// Number is the number of a packet: the ID of IPv4, the flow label of IPv6.
+func Number(ip []byte) uint32 {
 	if ip[0]>>4 == 6 {
 		return binary.BigEndian.Uint32(ip) & 0xfffff
 	}
