@@ -101,19 +101,10 @@ func (l *linux) frame(p *traffic.Packet) []byte {
 	return pkt.Eth(h.MAC.String(), h.OuterMAC.String()).IP(p.IP).Bytes()
 }
 
-// judged is what Linux has done with a packet.
-type judged struct {
-	traffic.Packet
-	frame  []byte
-	class  conntrack.Class
-	passed bool
-	counts []string // the counters that it has moved
-}
-
 // judge sends a packet, and waits until the router has dealt with it.
-func (l *linux) judge(p traffic.Packet) (judged, error) {
-	j := judged{Packet: p, frame: l.frame(&p)}
-	if err := l.Send(p.From, j.frame); err != nil {
+func (l *linux) judge(p traffic.Packet) (traffic.Judged, error) {
+	j := traffic.Judged{Packet: p, Frame: l.frame(&p)}
+	if err := l.Send(p.From, j.Frame); err != nil {
 		return j, err
 	}
 	var now map[string]uint64
@@ -126,27 +117,27 @@ func (l *linux) judge(p traffic.Packet) (judged, error) {
 			break
 		}
 		if time.Now().After(deadline) {
-			return j, fmt.Errorf("the router does not forward %s %x", p.What, j.frame)
+			return j, fmt.Errorf("the router does not forward %s %x", p.What, j.Frame)
 		}
 	}
 	for name, n := range now {
 		if n == l.counters[name] {
 			continue
 		}
-		j.counts = append(j.counts, name)
+		j.Counts = append(j.Counts, name)
 		if class, is := classes[name]; is {
-			j.class = class
+			j.Class = class
 		}
 	}
-	j.passed = now["passed"] > l.counters["passed"]
+	j.Passed = now["passed"] > l.counters["passed"]
 	l.counters = now
-	if !j.passed {
+	if !j.Passed {
 		return j, nil
 	}
 	got, err := l.Receive(1-p.From, func(b []byte) bool {
-		return len(b) > 34 && bytes.Equal(b[12:14], j.frame[12:14]) && traffic.Number(b[14:]) == traffic.Number(p.IP)
+		return len(b) > 34 && bytes.Equal(b[12:14], j.Frame[12:14]) && traffic.Number(b[14:]) == traffic.Number(p.IP)
 	})
-	if want := pkt.Hop(j.frame); err == nil && !bytes.Equal(got[14:], want[14:]) {
+	if want := pkt.Hop(j.Frame); err == nil && !bytes.Equal(got[14:], want[14:]) {
 		return j, fmt.Errorf("the router forwards %x as %x", want, got)
 	}
 	return j, err
@@ -235,12 +226,12 @@ func (g *guarded) counts(side uint8) (out []uint64) {
 }
 
 // run judges packets in their order, and returns which of them pass.
-func (o *ours) run(all []judged) (passed []bool) {
+func (o *ours) run(all []traffic.Judged) (passed []bool) {
 	for begin := 0; begin < len(all); {
 		end := begin
 		var frames [][]byte
 		for ; end < len(all) && all[end].From == all[begin].From; end++ {
-			frames = append(frames, all[end].frame)
+			frames = append(frames, all[end].Frame)
 		}
 		for i, got := range o.RunAll(fmt.Sprintf("veth%d", 1+all[begin].From), frames) {
 			if got != nil && !bytes.Equal(got, frames[i]) {

@@ -15,11 +15,8 @@ import (
 
 	"github.com/polycube/polycube/conntrack"
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/test/netfilter"
-	"github.com/polycube/polycube/test/pkt"
 	"github.com/polycube/polycube/test/repeat"
 	"github.com/polycube/polycube/test/rulesets"
-	"github.com/polycube/polycube/test/talk"
 	"github.com/polycube/polycube/test/traffic"
 )
 
@@ -32,49 +29,6 @@ type contest struct {
 	passed  int
 	ruled   int // those that a rule judges, not the default or the state
 	known   map[string]int
-}
-
-// step applies a packet that Linux has judged to its TCP connection. known is the reason for which we judge it in another
-// way on purpose.
-func (c *contest) step(j *judged, options conntrack.Options) (known string, err error) {
-	conn := j.Conn
-	if conn == nil {
-		return "", nil
-	}
-	next := conn.State
-	d := talk.Difference{Before: conn.State, Segment: j.Segment, Opener: j.Of == conn.State.Opener(), Picked: conn.Picked, Options: options}
-	d.Ours = talk.Verdict{Class: next.TCP(j.Of, j.Segment, options), State: next.State}
-	if d.Ours.Class == conntrack.New && !j.passed {
-		next, d.Ours.State = conn.State, conn.State.State // the rules refuse it
-	}
-	d.Theirs.Class = j.class
-	if d.Theirs.State, err = c.phase(j, &next); err != nil {
-		return "", err
-	}
-	switch {
-	case d.Ours == d.Theirs:
-	case d.Ours.Class == conntrack.New && d.Theirs == talk.Verdict{Class: conntrack.New} && !j.passed:
-		// Linux forgets a closed connection when a SYN reuses its ports, even if the rules refuse it. The SYN counts.
-	case d.Known() != "":
-		conn.Ended = true
-		return d.Known(), nil
-	default:
-		return "", fmt.Errorf("%s is %v in %v by our model of TCP, and %v in %v by Linux; before %+v", j.What, d.Ours.Class, d.Ours.State, d.Theirs.Class, d.Theirs.State, d.Before)
-	}
-	conn.Picked = conn.Picked || conn.State.State == conntrack.None && next.State == conntrack.Open
-	conn.State = next
-	conn.Ended = d.Confused(next.State) || d.Ours != d.Theirs
-	return "", nil
-}
-
-// phase is the state of a TCP connection in the kernel's table. The connection may have been opened by either side.
-func (c *contest) phase(j *judged, next *conntrack.State) (conntrack.Phase, error) {
-	f := netfilter.Flow{Protocol: pkt.ProtoTCP, Src: j.Ends[0].Addr(), Dst: j.Ends[1].Addr(), Ports: [2]uint16{j.Ends[0].Port(), j.Ends[1].Port()}}
-	if opener := next.Opener(); next.State != conntrack.None && opener != j.Of {
-		f = netfilter.Flow{Protocol: pkt.ProtoTCP, Src: f.Dst, Dst: f.Src, Ports: [2]uint16{f.Ports[1], f.Ports[0]}}
-	}
-	phase, _, err := c.linux.Tracked(f)
-	return phase, err
 }
 
 // phases are how many rule sets follow each other while connections continue.
@@ -109,7 +63,7 @@ func (c *contest) round(t *testing.T, seed uint64, packets int) {
 }
 
 // judge has Linux judge packets, and returns those that are compared.
-func (c *contest) judge(rules *ruleset, source *traffic.Source, packets int) (all []judged, err error) {
+func (c *contest) judge(rules *ruleset, source *traffic.Source, packets int) (all []traffic.Judged, err error) {
 	if err := c.linux.load(rules); err != nil {
 		return nil, err
 	}
@@ -118,7 +72,7 @@ func (c *contest) judge(rules *ruleset, source *traffic.Source, packets int) (al
 		if err != nil {
 			return nil, err
 		}
-		known, err := c.step(&j, rules.options)
+		known, err := j.Apply(c.linux.Router, rules.options)
 		if err != nil {
 			return nil, fmt.Errorf("packet %d: %w\n%s", len(all), err, rules.describe(&j))
 		}
@@ -126,8 +80,8 @@ func (c *contest) judge(rules *ruleset, source *traffic.Source, packets int) (al
 			c.known[known]++
 			continue
 		}
-		c.classes[j.class]++
-		if j.passed {
+		c.classes[j.Class]++
+		if j.Passed {
 			c.passed++
 		}
 		if rules.ruled(&j) {
@@ -192,17 +146,17 @@ func (r *ruleset) plain() (out []rulesets.Rule) {
 }
 
 // ruled reports whether a rule has judged a packet.
-func (r *ruleset) ruled(j *judged) bool {
-	return slices.ContainsFunc(j.counts, func(name string) bool {
+func (r *ruleset) ruled(j *traffic.Judged) bool {
+	return slices.ContainsFunc(j.Counts, func(name string) bool {
 		side, rule, ok := ruleOf(name)
 		return ok && rule < len(r.chains[side])
 	})
 }
 
 // describe says what a packet is, and which rules have counted it in Linux.
-func (r *ruleset) describe(j *judged) string {
-	text := fmt.Sprintf("%s from side %d, %v in Linux, passed: %v: %x\n", j.What, j.From, j.class, j.passed, j.IP)
-	for _, name := range j.counts {
+func (r *ruleset) describe(j *traffic.Judged) string {
+	text := fmt.Sprintf("%s from side %d, %v in Linux, passed: %v: %x\n", j.What, j.From, j.Class, j.Passed, j.IP)
+	for _, name := range j.Counts {
 		if side, rule, ok := ruleOf(name); ok && rule < len(r.chains[side]) {
 			text += r.chains[side][rule].nft(name) + r.chains[side][rule].api() + "\n"
 		} else if ok {
@@ -213,7 +167,7 @@ func (r *ruleset) describe(j *judged) string {
 }
 
 // expected are the packets that each rule of the cube counts.
-func (r *ruleset) expected(all []judged) (out [2][]uint64) {
+func (r *ruleset) expected(all []traffic.Judged) (out [2][]uint64) {
 	frees := 0
 	if r.observed {
 		frees = len(states)
@@ -222,14 +176,14 @@ func (r *ruleset) expected(all []judged) (out [2][]uint64) {
 		out[side] = make([]uint64, frees+len(r.chains[side])+1)
 	}
 	for _, j := range all {
-		for _, name := range j.counts {
+		for _, name := range j.Counts {
 			side, rule, ok := ruleOf(name)
 			if !ok {
 				continue
 			}
 			out[side][frees+rule]++
 			if r.observed {
-				out[side][slices.Index(states, j.class)]++
+				out[side][slices.Index(states, j.Class)]++
 			}
 		}
 	}
@@ -238,13 +192,13 @@ func (r *ruleset) expected(all []judged) (out [2][]uint64) {
 
 // compare has the cube judge packets, and returns in what it differs. fresh says that there were no connections before, so
 // that a difference can be found by judging the packets again.
-func (o *ours) compare(rules *ruleset, all []judged, fresh bool) error {
+func (o *ours) compare(rules *ruleset, all []traffic.Judged, fresh bool) error {
 	again := func() string { return "" }
 	if fresh {
 		again = func() string { return o.replay(rules, all) }
 	}
 	for i, passed := range o.run(all) {
-		if passed != all[i].passed {
+		if passed != all[i].Passed {
 			return fmt.Errorf("packet %d of %d passes: %v\n%s%s", i, len(all), passed, rules.describe(&all[i]), again())
 		}
 	}
@@ -257,7 +211,7 @@ func (o *ours) compare(rules *ruleset, all []judged, fresh bool) error {
 }
 
 // replay finds the first packet that another rule counts than in Linux.
-func (o *ours) replay(rules *ruleset, all []judged) string {
+func (o *ours) replay(rules *ruleset, all []traffic.Judged) string {
 	o.forget()
 	for i := range all {
 		o.run(all[i : i+1])

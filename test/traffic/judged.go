@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package traffic
+
+// What Linux says of a packet, and what our model of TCP says.
+
+import (
+	"fmt"
+
+	"github.com/polycube/polycube/conntrack"
+	"github.com/polycube/polycube/test/netfilter"
+	"github.com/polycube/polycube/test/pkt"
+	"github.com/polycube/polycube/test/talk"
+)
+
+// Judged is what Linux has done with a packet.
+type Judged struct {
+	Packet
+	Frame  []byte
+	Class  conntrack.Class
+	Passed bool
+	Counts []string // the counters that it has moved
+}
+
+// Apply applies a packet that Linux has judged to its TCP connection. known is the reason for which we judge it in another
+// way on purpose.
+func (j *Judged) Apply(router *netfilter.Router, options conntrack.Options) (known string, err error) {
+	conn := j.Conn
+	if conn == nil {
+		return "", nil
+	}
+	next := conn.State
+	d := talk.Difference{Before: conn.State, Segment: j.Segment, Opener: j.Of == conn.State.Opener(), Picked: conn.Picked, Options: options}
+	d.Ours = talk.Verdict{Class: next.TCP(j.Of, j.Segment, options), State: next.State}
+	if d.Ours.Class == conntrack.New && !j.Passed {
+		next, d.Ours.State = conn.State, conn.State.State // the rules refuse it
+	}
+	d.Theirs.Class = j.Class
+	if d.Theirs.State, err = j.phase(router, &next); err != nil {
+		return "", err
+	}
+	switch {
+	case d.Ours == d.Theirs:
+	case d.Ours.Class == conntrack.New && d.Theirs == talk.Verdict{Class: conntrack.New} && !j.Passed:
+		// Linux forgets a closed connection when a SYN reuses its ports, even if the rules refuse it. The SYN counts.
+	case d.Known() != "":
+		conn.Ended = true
+		return d.Known(), nil
+	default:
+		return "", fmt.Errorf("%s is %v in %v by our model of TCP, and %v in %v by Linux; before %+v", j.What, d.Ours.Class, d.Ours.State, d.Theirs.Class, d.Theirs.State, d.Before)
+	}
+	conn.Picked = conn.Picked || conn.State.State == conntrack.None && next.State == conntrack.Open
+	conn.State = next
+	conn.Ended = d.Confused(next.State) || d.Ours != d.Theirs
+	return "", nil
+}
+
+// phase is the state of a TCP connection in the kernel's table. The connection may have been opened by either side.
+func (j *Judged) phase(router *netfilter.Router, next *conntrack.State) (conntrack.Phase, error) {
+	f := netfilter.Flow{Protocol: pkt.ProtoTCP, Src: j.Ends[0].Addr(), Dst: j.Ends[1].Addr(), Ports: [2]uint16{j.Ends[0].Port(), j.Ends[1].Port()}}
+	if opener := next.Opener(); next.State != conntrack.None && opener != j.Of {
+		f = netfilter.Flow{Protocol: pkt.ProtoTCP, Src: f.Dst, Dst: f.Src, Ports: [2]uint16{f.Ports[1], f.Ports[0]}}
+	}
+	phase, _, err := router.Tracked(f)
+	return phase, err
+}
