@@ -27,7 +27,7 @@ PCN_INLINE int iptables_within(const struct iptables_test *t, __u32 counter, __u
 	return bucket && pcn_bucket_take(bucket, &t->limit, 1, pcn_time());
 }
 
-/* Of word[0] packets the last, beginning with word[1]. */
+/* Of word[0] packets the one behind word[1] others. */
 PCN_INLINE int iptables_is_nth(const struct iptables_test *t, __u32 counter, __u32 place)
 {
 	struct iptables_counted which = { counter, place };
@@ -35,7 +35,7 @@ PCN_INLINE int iptables_is_nth(const struct iptables_test *t, __u32 counter, __u
 
 	if (!count || !t->word[0])
 		return 0;
-	return (__sync_fetch_and_add(count, 1) + t->word[1] + 1) % t->word[0] == 0;
+	return __sync_fetch_and_add(count, 1) % t->word[0] == t->word[1];
 }
 
 /* What makes a group of packets. */
@@ -92,6 +92,8 @@ PCN_GLOBAL int iptables_group_within(const struct pcn_flow *flow PCN_NONNULL,
 		iptables_prefix(g->source, flow->source, t->value & 0xff, ipv6);
 	if (by & IPTABLES_BY_DESTINATION)
 		iptables_prefix(g->destination, flow->destination, t->value >> 8 & 0xff, ipv6);
+	if (!(flow->has & PCN_FLOW_PORTS))
+		by &= ~(IPTABLES_BY_SOURCE_PORT | IPTABLES_BY_DESTINATION_PORT);
 	if (by & IPTABLES_BY_SOURCE_PORT)
 		g->source_port = flow->source_port;
 	if (by & IPTABLES_BY_DESTINATION_PORT)

@@ -27,7 +27,7 @@ enum iptables_test_kind {
 	IPTABLES_HASH_LIMIT,  /* a rate for each group: (limit), (number) enum iptables_by, (value) bits of
 			       * the source and of the destination that count */
 	IPTABLES_RANDOM,      /* (value) of 2^31 packets */
-	IPTABLES_NTH,	      /* (word) of so many packets, the first after so many */
+	IPTABLES_NTH,	      /* (word) of so many packets, the one behind so many others */
 	IPTABLES_OWNER,	      /* user of the socket: (word) from, to */
 	IPTABLES_SOCKET,      /* there is a socket */
 	IPTABLES_PACKET_TYPE, /* (value) PACKET_HOST, ... */
