@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	language "github.com/polycube/polycube/internal/iptables"
+	"github.com/polycube/polycube/cubes/iptables/language"
 	"github.com/polycube/polycube/report"
 	"github.com/polycube/polycube/wire"
 )

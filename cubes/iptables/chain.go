@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/counter"
-	language "github.com/polycube/polycube/internal/iptables"
+	"github.com/polycube/polycube/cubes/iptables/language"
 )
 
 // rule is a rule in effect. It is not changed once it has its counter: one that says something else is another rule.

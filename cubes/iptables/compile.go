@@ -13,7 +13,7 @@ import (
 	"github.com/polycube/polycube/classifier"
 	"github.com/polycube/polycube/conntrack"
 	"github.com/polycube/polycube/cube"
-	language "github.com/polycube/polycube/internal/iptables"
+	"github.com/polycube/polycube/cubes/iptables/language"
 )
 
 // compiled is a rule in the forms of the program.

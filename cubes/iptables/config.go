@@ -7,19 +7,25 @@ package iptables
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 
 	"github.com/polycube/polycube/conntrack/zone"
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cubes/iptables/language"
 	"github.com/polycube/polycube/inet"
-	language "github.com/polycube/polycube/internal/iptables"
 	"github.com/polycube/polycube/report"
 )
 
 // Config is the decoded configuration.
 type Config struct {
 	zone.Settings
+	// These have no effect.
+	Interactive bool   `json:"interactive"`
+	Conntrack   string `json:"conntrack"`
+	Horus       string `json:"horus"`
+
 	LogLimit    uint32  `json:"log-limit"`
 	RejectLimit uint32  `json:"reject-limit"`
 	Chain       []Chain `json:"chain"`
@@ -77,8 +83,8 @@ type RuleFields struct {
 	Src       *inet.Prefix   `json:"src,omitempty"`
 	Dst       *inet.Prefix   `json:"dst,omitempty"`
 	L4Proto   *inet.Protocol `json:"l4proto,omitempty"`
-	SPort     string         `json:"sport,omitempty"`
-	DPort     string         `json:"dport,omitempty"`
+	SPort     inet.PortList  `json:"sport,omitempty"`
+	DPort     inet.PortList  `json:"dport,omitempty"`
 	TCPFlags  *inet.TCPFlags `json:"tcpflags,omitempty"`
 	Conntrack string         `json:"conntrack,omitempty"`
 	Action    string         `json:"action,omitempty"`
@@ -97,8 +103,7 @@ func (r *RuleFields) read(family language.Family, chain string) (language.Rule, 
 	case c.Op != 'A' || c.Chain != chain || c.Table != "filter" || len(c.Rules) != 1 || c.Family != family:
 		return language.Rule{}, fmt.Errorf("spec: expected one rule of the table filter, without its chain: %w", cube.ErrInvalid)
 	}
-	c.Rules[0].Packets, c.Rules[0].Bytes = 0, 0
-	return c.Rules[0], nil
+	return c.Rules[0].Counted(0, 0), nil
 }
 
 // arguments returns the rule as options of iptables.
@@ -108,7 +113,7 @@ func (r *RuleFields) arguments() ([]string, error) {
 	}
 	others := *r
 	others.Spec = nil
-	if others != (RuleFields{}) {
+	if !reflect.DeepEqual(others, RuleFields{}) {
 		return nil, fmt.Errorf("spec: it has all that the rule says: remove the other members: %w", cube.ErrInvalid)
 	}
 	words, err := language.SplitLine(*r.Spec)
@@ -140,11 +145,10 @@ func (r *RuleFields) words() (out []string, err error) {
 	if protocol != nil {
 		add("-p", strconv.Itoa(int(*protocol)))
 	}
-	if r.SPort+r.DPort != "" && (protocol == nil || *protocol != inet.TCP && *protocol != inet.UDP) {
+	if len(r.SPort)+len(r.DPort) > 0 && (protocol == nil || *protocol != inet.TCP && *protocol != inet.UDP) {
 		return nil, fmt.Errorf("sport and dport need l4proto TCP or UDP: %w", cube.ErrInvalid)
 	}
-	add("--sport", r.SPort)
-	add("--dport", r.DPort)
+	out = append(append(out, portWords("sport", r.SPort)...), portWords("dport", r.DPort)...)
 	if r.TCPFlags != nil {
 		words, err := flagWords(*r.TCPFlags)
 		if err != nil {
@@ -156,6 +160,18 @@ func (r *RuleFields) words() (out []string, err error) {
 		out = append(out, "-m", "conntrack", "--ctstate", r.Conntrack)
 	}
 	return append(out, "-j", cmp.Or(r.Action, "DROP")), nil
+}
+
+// portWords returns the option for ports: a list needs a match of its own.
+func portWords(option string, ports inet.PortList) []string {
+	text := strings.ReplaceAll(ports.String(), "-", ":")
+	switch len(ports) {
+	case 0:
+		return nil
+	case 1:
+		return []string{"--" + option, text}
+	}
+	return []string{"-m", "multiport", "--" + option + "s", text}
 }
 
 // flagWords returns the flags that are compared, and those that must be set.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package iptables filters the packets of the host by the chains and rules of iptables. Package internal/iptables knows
-// their language; this package compiles rules for package classifier, and keeps chains, counters and connections.
+// Package iptables filters the packets of the host by the chains and rules of iptables. Package language knows it; this package compiles rules for package classifier, and keeps chains, counters and connections.
 package iptables
 
 import (

@@ -12,7 +12,7 @@ import (
 
 	"github.com/polycube/polycube/bucket"
 	"github.com/polycube/polycube/cube"
-	language "github.com/polycube/polycube/internal/iptables"
+	"github.com/polycube/polycube/cubes/iptables/language"
 )
 
 // counted is struct iptables_counted: the key of what a condition has counted.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cubes/iptables/commands"
+	"github.com/polycube/polycube/cubes/iptables/language"
 	"github.com/polycube/polycube/inet"
-	language "github.com/polycube/polycube/internal/iptables"
 )
 
 // command is the input of the action.
@@ -70,23 +70,21 @@ func (f *iptables) run(input json.RawMessage) (cube.ActionResult, error) {
 func (f *iptables) view(family language.Family) (*commands.View, error) {
 	v := &commands.View{Family: family}
 	for _, c := range f.ordered(setOf(family)) {
-		is := &commands.Chain{Name: c.name, Rules: make([]language.Rule, len(c.rules))}
-		if c.builtIn() >= 0 {
-			is.Policy = map[bool]string{true: "DROP", false: "ACCEPT"}[c.drops]
-		}
 		counts, err := c.counters.Counts(c.counterIndexes())
 		if err != nil {
 			return nil, err
 		}
+		rules := make([]language.Rule, len(c.rules))
 		for i, r := range c.rules {
-			is.Rules[i] = r.is
 			n := shownCounts(counts[i])
-			is.Rules[i].Packets, is.Rules[i].Bytes = n.Packets, n.Bytes
+			rules[i] = r.is.Counted(n.Packets, n.Bytes)
 		}
-		if is.Policy != "" {
-			is.Counts = shownCounts(counts[len(c.rules)])
+		policy, policyCounts := "", commands.Counts{}
+		if c.builtIn() >= 0 {
+			policy = map[bool]string{true: "DROP", false: "ACCEPT"}[c.drops]
+			policyCounts = shownCounts(counts[len(c.rules)])
 		}
-		v.Chains = append(v.Chains, is)
+		v.Chains = append(v.Chains, commands.NewChain(c.name, policy, policyCounts, rules))
 	}
 	return v, nil
 }

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
-	language "github.com/polycube/polycube/internal/iptables"
+	"github.com/polycube/polycube/cubes/iptables/language"
 )
 
 // testKind is the kind of a condition: enum iptables_test_kind.

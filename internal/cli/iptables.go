@@ -49,11 +49,11 @@ func (s *session) iptables(program string, args []string) (code int, err error) 
 	cube := cmp.Or(s.getenv("PCN_IPTABLES_CUBE"), defaultIptablesCube)
 	switch program {
 	case "iptables-init":
-		return s.iptablesSteps([]string{"iptables", "add", cube}, []string{"attach", cube, "host"})
+		return iptablesSteps(s, []string{"iptables", "add", cube}, []string{"attach", cube, "host"})
 	case "iptables-init-xdp":
 		return iptablesParameter, errors.New("a host firewall sees what the host sends, which XDP does not have: run pcn-iptables-init, which uses TC")
 	case "iptables-clean":
-		return s.iptablesSteps([]string{"iptables", "del", cube})
+		return iptablesSteps(s, []string{"iptables", "del", cube})
 	}
 	if !slices.Contains(iptablesPrograms, program) {
 		return iptablesParameter, fmt.Errorf("this program must be called by one of its names: %s, iptables-init, iptables-clean, with or without pcn- before it", strings.Join(iptablesPrograms, ", "))
@@ -86,7 +86,7 @@ func takesValue(args []string) bool {
 }
 
 // iptablesSteps runs commands of polycubectl up to the first that fails.
-func (s *session) iptablesSteps(commands ...[]string) (code int, err error) {
+func iptablesSteps(s *session, commands ...[]string) (code int, err error) {
 	for _, c := range commands {
 		if err := s.execute(c); err != nil {
 			return iptablesProblem, err

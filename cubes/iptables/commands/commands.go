@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/polycube/polycube/internal/iptables"
+	"github.com/polycube/polycube/cubes/iptables/language"
 )
 
 // Counts are packets and the bytes of IP in them.
@@ -22,12 +22,17 @@ type Chain struct {
 	Policy string
 	// Counts are those of the policy.
 	Counts
-	Rules []iptables.Rule
+	Rules []language.Rule
+}
+
+// NewChain returns a chain; policy is empty if users have defined it.
+func NewChain(name, policy string, counts Counts, rules []language.Rule) *Chain {
+	return &Chain{name, policy, counts, rules}
 }
 
 // View are the chains of a family: those that are built in, then the others by name.
 type View struct {
-	Family iptables.Family
+	Family language.Family
 	Chains []*Chain
 }
 
@@ -51,7 +56,7 @@ type Edit struct {
 	Chain string
 	At    int
 	Name  string
-	Rule  iptables.Rule
+	Rule  language.Rule
 	Counts
 }
 
@@ -101,7 +106,7 @@ func newEditor(v *View) *editor {
 func (e *editor) result() Result { return Result{e.out.String(), e.list} }
 
 // Run carries out a command.
-func Run(v *View, c iptables.Command) (Result, error) {
+func Run(v *View, c language.Command) (Result, error) {
 	e := newEditor(v)
 	if err := e.run(c); err != nil {
 		return Result{}, err
@@ -122,7 +127,7 @@ func (v *View) chain(name string) *Chain {
 func (v *View) references(name string) (n int) {
 	for _, c := range v.Chains {
 		for _, r := range c.Rules {
-			if j, ok := r.Target.(iptables.Jump); ok && j.Chain == name {
+			if j, ok := r.Target.(language.Jump); ok && j.Chain == name {
 				n++
 			}
 		}
@@ -131,7 +136,7 @@ func (v *View) references(name string) (n int) {
 }
 
 // run carries out a command.
-func (e *editor) run(c iptables.Command) error {
+func (e *editor) run(c language.Command) error {
 	if c.Table != "filter" {
 		return otherTable(c.Table)
 	}
@@ -193,14 +198,14 @@ func otherTable(table string) error {
 }
 
 // find returns the position of the first rule that says the same, or -1.
-func (c *Chain) find(r iptables.Rule) int {
+func (c *Chain) find(r language.Rule) int {
 	text := r.String()
-	return slices.IndexFunc(c.Rules, func(other iptables.Rule) bool { return other.String() == text })
+	return slices.IndexFunc(c.Rules, func(other language.Rule) bool { return other.String() == text })
 }
 
 // checkTarget refuses a jump to a chain that does not exist, or that leads back.
-func (e *editor) checkTarget(from string, r *iptables.Rule) error {
-	j, ok := r.Target.(iptables.Jump)
+func (e *editor) checkTarget(from string, r *language.Rule) error {
+	j, ok := r.Target.(language.Jump)
 	if !ok {
 		return nil
 	}
@@ -224,7 +229,7 @@ func (e *editor) leads(from, to string, seen map[string]bool) bool {
 	}
 	seen[from] = true
 	for _, r := range e.view.chain(from).Rules {
-		if j, ok := r.Target.(iptables.Jump); ok && e.leads(j.Chain, to, seen) {
+		if j, ok := r.Target.(language.Jump); ok && e.leads(j.Chain, to, seen) {
 			return true
 		}
 	}
@@ -232,7 +237,7 @@ func (e *editor) leads(from, to string, seen map[string]bool) bool {
 }
 
 // put inserts a rule.
-func (e *editor) put(chain *Chain, at int, r iptables.Rule) error {
+func (e *editor) put(chain *Chain, at int, r language.Rule) error {
 	if err := e.checkTarget(chain.Name, &r); err != nil {
 		return err
 	}
@@ -241,7 +246,7 @@ func (e *editor) put(chain *Chain, at int, r iptables.Rule) error {
 	return nil
 }
 
-func (e *editor) insert(chain *Chain, c iptables.Command) error {
+func (e *editor) insert(chain *Chain, c language.Command) error {
 	for _, r := range c.Rules {
 		at := len(chain.Rules)
 		if c.Op == 'I' {
@@ -256,7 +261,7 @@ func (e *editor) insert(chain *Chain, c iptables.Command) error {
 	return nil
 }
 
-func (e *editor) delete(chain *Chain, c iptables.Command) error {
+func (e *editor) delete(chain *Chain, c language.Command) error {
 	if len(c.Rules) == 0 {
 		if c.Number > len(chain.Rules) {
 			return problem("Index of deletion too big.")
@@ -279,7 +284,7 @@ func (e *editor) drop(chain *Chain, at int) {
 	e.list = append(e.list, Edit{Op: DeleteRule, Chain: chain.Name, At: at})
 }
 
-func (e *editor) replace(chain *Chain, c iptables.Command) error {
+func (e *editor) replace(chain *Chain, c language.Command) error {
 	at, r := c.Number-1, c.Rules[0]
 	if at >= len(chain.Rules) {
 		return problem("Index of replacement too big.")
@@ -317,7 +322,7 @@ func (e *editor) flush(chain *Chain) error {
 }
 
 // zero sets counters to zero: of a rule, of a chain or of all.
-func (e *editor) zero(c iptables.Command) error {
+func (e *editor) zero(c language.Command) error {
 	if c.Number == 0 {
 		return e.each(c.Chain, e.zeroChain)
 	}
@@ -347,7 +352,7 @@ func (e *editor) count(chain *Chain, at int, to Counts) {
 	if at < 0 {
 		chain.Counts = to
 	} else {
-		chain.Rules[at].Packets, chain.Rules[at].Bytes = to.Packets, to.Bytes
+		chain.Rules[at] = chain.Rules[at].Counted(to.Packets, to.Bytes)
 	}
 	e.list = append(e.list, Edit{Op: SetCounts, Chain: chain.Name, At: at, Counts: to})
 }
@@ -421,7 +426,7 @@ func (e *editor) rename(name, to string) error {
 	}
 	for _, c := range e.view.Chains {
 		for at, r := range c.Rules {
-			if j, ok := r.Target.(iptables.Jump); ok && j.Chain == name {
+			if j, ok := r.Target.(language.Jump); ok && j.Chain == name {
 				j.Chain = to
 				r.Target = j
 				c.Rules[at] = r

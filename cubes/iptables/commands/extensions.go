@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/polycube/polycube/internal/iptables"
+	"github.com/polycube/polycube/cubes/iptables/language"
 )
 
 // portRange prints a range of ports, with the name of the field.
-func portRange(field string, r iptables.PortRange) string {
+func portRange(field string, r language.PortRange) string {
 	switch {
 	case r.Any() && !r.Not:
 		return ""
@@ -31,50 +31,50 @@ func span(first, last uint32) string {
 }
 
 // listedMatch is a match as -L prints it.
-func listedMatch(m iptables.Match, numeric bool) string {
+func listedMatch(m language.Match, numeric bool) string {
 	switch m := m.(type) {
-	case iptables.TCP:
+	case language.TCP:
 		return joined("tcp", portRange("spt", m.SPort), portRange("dpt", m.DPort), tcpOption(m), tcpFlags(m.Flags, numeric))
-	case iptables.UDP:
+	case language.UDP:
 		return joined("udp", portRange("spt", m.SPort), portRange("dpt", m.DPort))
-	case iptables.ICMP:
+	case language.ICMP:
 		return icmp(m)
-	case iptables.Multiport:
+	case language.Multiport:
 		return multiport(m)
-	case iptables.Conntrack:
+	case language.Conntrack:
 		return conntrack(m)
-	case iptables.Comment:
+	case language.Comment:
 		return "/* " + m.Text + " */"
-	case iptables.MAC:
+	case language.MAC:
 		return joined("MAC", not(m.Not), m.Source.String())
-	case iptables.Mark:
+	case language.Mark:
 		return joined("mark match", not(m.Not), masked(m.Value, m.Mask))
-	case iptables.Length:
+	case language.Length:
 		return "length " + not(m.Range.Not) + span(m.Range.First, m.Range.Last)
-	case iptables.TTL:
+	case language.TTL:
 		return ttl(m)
-	case iptables.PktType:
+	case language.PktType:
 		return "PKTTYPE " + not(m.Not) + "= " + m.Type
-	case iptables.DSCP:
+	case language.DSCP:
 		return fmt.Sprintf("DSCP match %s0x%02x", not(m.Not), m.Value)
-	case iptables.TOS:
+	case language.TOS:
 		return fmt.Sprintf("tos match%s0x%02x/0x%02x", not(m.Not), m.Value, m.Mask)
-	case iptables.AddrType:
+	case language.AddrType:
 		return addrType(m)
-	case iptables.IPRange:
+	case language.IPRange:
 		return joined(addressRange("source", m.Source), addressRange("destination", m.Destination))
 	}
 	return listedLimit(m)
 }
 
 // listedLimit is listedMatch for matches that count, or look into a packet.
-func listedLimit(m iptables.Match) string {
+func listedLimit(m language.Match) string {
 	switch m := m.(type) {
-	case iptables.Limit:
+	case language.Limit:
 		return fmt.Sprintf("limit: avg %s burst %d", m.Rate, m.Burst)
-	case iptables.HashLimit:
+	case language.HashLimit:
 		return hashLimit(m)
-	case iptables.ConnLimit:
+	case language.ConnLimit:
 		side, op := "src", "<="
 		if m.Destination {
 			side = "dst"
@@ -83,14 +83,14 @@ func listedLimit(m iptables.Match) string {
 			op = ">"
 		}
 		return fmt.Sprintf("#conn %s/%d %s %d", side, m.MaskBits, op, m.Count)
-	case iptables.Statistic:
+	case language.Statistic:
 		if m.Every != 0 {
 			return fmt.Sprintf("statistic mode nth %severy %d%s", spaced(m.Not), m.Every, when(m.Packet != 0, fmt.Sprintf(" packet %d", m.Packet)))
 		}
 		return fmt.Sprintf("statistic mode random %sprobability %.11f", spaced(m.Not), m.Probability)
-	case iptables.String:
+	case language.String:
 		return stringMatch(m)
-	case iptables.Set:
+	case language.Set:
 		return fmt.Sprintf("%smatch-set %s %s", spaced(m.Not), m.Set, strings.Join(m.Dirs, ","))
 	}
 	return m.Name() + " " + m.String()
@@ -111,11 +111,11 @@ func masked(value, mask uint32) string {
 	return fmt.Sprintf("0x%x", value) + when(mask != 0xffffffff, fmt.Sprintf("/0x%x", mask))
 }
 
-func tcpOption(m iptables.TCP) string {
+func tcpOption(m language.TCP) string {
 	return when(m.Option != 0, fmt.Sprintf("option=%s%d", not(m.OptionNot), m.Option))
 }
 
-func tcpFlags(f iptables.TCPFlags, numeric bool) string {
+func tcpFlags(f language.TCPFlags, numeric bool) string {
 	switch {
 	case f.Mask == 0 && f.Set == 0:
 		return ""
@@ -139,9 +139,9 @@ func flagNames(bits uint8) string {
 	return strings.Join(out, ",")
 }
 
-func icmp(m iptables.ICMP) string {
+func icmp(m language.ICMP) string {
 	name := "icmptype"
-	if m.Family == iptables.IPv6 {
+	if m.Family == language.IPv6 {
 		name = "ipv6-icmptype"
 	}
 	switch {
@@ -155,7 +155,7 @@ func icmp(m iptables.ICMP) string {
 	return fmt.Sprintf("%s%s %d codes %d-%d", not(m.Not), name, m.Type, m.FirstCode, m.LastCode)
 }
 
-func multiport(m iptables.Multiport) string {
+func multiport(m language.Multiport) string {
 	var ports []string
 	for _, r := range m.Ports {
 		ports = append(ports, span(uint32(r.First), uint32(r.Last)))
@@ -163,16 +163,16 @@ func multiport(m iptables.Multiport) string {
 	return "multiport " + m.Of + " " + when(m.Not, " !") + strings.Join(ports, ",")
 }
 
-func conntrack(m iptables.Conntrack) string {
+func conntrack(m language.Conntrack) string {
 	rest := m
 	rest.State, rest.StateNot = nil, false
 	states := when(len(m.State) > 0, spaced(m.StateNot)+when(!m.Short, "ct")+"state "+strings.Join(m.State, ","))
 	return joined(states, strings.ReplaceAll(rest.String(), "--", ""))
 }
 
-func ttl(m iptables.TTL) string {
+func ttl(m language.TTL) string {
 	name := "TTL"
-	if m.Family == iptables.IPv6 {
+	if m.Family == language.IPv6 {
 		name = "HL"
 	}
 	op := map[string]string{"eq": "==", "lt": "<", "gt": ">"}[m.Op]
@@ -182,7 +182,7 @@ func ttl(m iptables.TTL) string {
 	return fmt.Sprintf("%s match %s %s %d", name, name, op, m.Value)
 }
 
-func addrType(m iptables.AddrType) string {
+func addrType(m language.AddrType) string {
 	out := "ADDRTYPE match"
 	if len(m.Source) > 0 {
 		out += " src-type " + not(m.SourceNot) + strings.Join(m.Source, ",")
@@ -193,8 +193,8 @@ func addrType(m iptables.AddrType) string {
 	return out + when(m.LimitIn, " limit-in") + when(m.LimitOut, " limit-out")
 }
 
-func addressRange(side string, r iptables.AddressRange) string {
-	if r == (iptables.AddressRange{}) {
+func addressRange(side string, r language.AddressRange) string {
+	if r == (language.AddressRange{}) {
 		return ""
 	}
 	return joined(side+" IP range", not(r.Not), r.First.String()+"-"+r.Last.String())
@@ -203,7 +203,7 @@ func addressRange(side string, r iptables.AddressRange) string {
 // defaultExpire are the milliseconds after which groups are forgotten by default, by the unit of the rate.
 var defaultExpire = map[string]uint32{"sec": 1000, "min": 60_000, "hour": 3_600_000, "day": 86_400_000}
 
-func hashLimit(m iptables.HashLimit) string {
+func hashLimit(m language.HashLimit) string {
 	out := "limit: up to "
 	if m.Above {
 		out = "limit: above "
@@ -222,7 +222,7 @@ func hashLimit(m iptables.HashLimit) string {
 		when(m.DstMask != 0 && m.DstMask != most, fmt.Sprintf(" dstmask %d", m.DstMask))
 }
 
-func stringMatch(m iptables.String) string {
+func stringMatch(m language.String) string {
 	pattern := `"` + m.Pattern + `"`
 	for i := range len(m.Pattern) {
 		if c := m.Pattern[i]; c < ' ' || c > '~' {
@@ -238,13 +238,13 @@ func stringMatch(m iptables.String) string {
 var levels = [...]string{"emerg", "alert", "crit", "err", "warn", "notice", "info", "debug"}
 
 // listedTarget is a target as -L prints it.
-func listedTarget(t iptables.Target, numeric bool) string {
+func listedTarget(t language.Target, numeric bool) string {
 	switch t := t.(type) {
-	case iptables.Reject:
+	case language.Reject:
 		return "reject-with " + t.With
-	case iptables.Log:
+	case language.Log:
 		return logTarget(t, numeric)
-	case iptables.SetMark:
+	case language.SetMark:
 		switch {
 		case t.Value == 0:
 			return fmt.Sprintf("MARK and 0x%x", ^t.Mask)
@@ -256,7 +256,7 @@ func listedTarget(t iptables.Target, numeric bool) string {
 			return fmt.Sprintf("MARK set 0x%x", t.Value)
 		}
 		return fmt.Sprintf("MARK xset 0x%x/0x%x", t.Value, t.Mask)
-	case iptables.NoTrack:
+	case language.NoTrack:
 		return when(t.CT, "CT notrack")
 	case nil:
 		return ""
@@ -264,7 +264,7 @@ func listedTarget(t iptables.Target, numeric bool) string {
 	return strings.ReplaceAll(t.String(), "--", "")
 }
 
-func logTarget(t iptables.Log, numeric bool) string {
+func logTarget(t language.Log, numeric bool) string {
 	flags := []struct {
 		is   bool
 		name string

@@ -9,11 +9,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/polycube/polycube/internal/iptables"
+	"github.com/polycube/polycube/cubes/iptables/language"
 )
 
 // print prints a chain, or all, and sets the counters to zero if the command wants that.
-func (e *editor) print(c iptables.Command, chain func(*Chain, iptables.Command)) error {
+func (e *editor) print(c language.Command, chain func(*Chain, language.Command)) error {
 	first := true
 	if c.Op == 'S' && c.Chain == "" {
 		for _, each := range e.view.Chains {
@@ -35,7 +35,7 @@ func (e *editor) print(c iptables.Command, chain func(*Chain, iptables.Command))
 }
 
 // declare prints the command that makes a chain, or sets its policy.
-func (e *editor) declare(chain *Chain, c iptables.Command) {
+func (e *editor) declare(chain *Chain, c language.Command) {
 	if chain.Policy == "" {
 		fmt.Fprintf(&e.out, "-N %s\n", chain.Name)
 		return
@@ -48,7 +48,7 @@ func (e *editor) declare(chain *Chain, c iptables.Command) {
 }
 
 // commands prints the commands that make the rules of a chain.
-func (e *editor) commands(chain *Chain, c iptables.Command) {
+func (e *editor) commands(chain *Chain, c language.Command) {
 	if c.Chain != "" && c.Number == 0 {
 		e.declare(chain, c)
 	}
@@ -61,7 +61,7 @@ func (e *editor) commands(chain *Chain, c iptables.Command) {
 			target := r.Target
 			r.Target = nil
 			text = joined(text, r.String(), fmt.Sprintf("-c %d %d", r.Packets, r.Bytes))
-			r = iptables.Rule{Family: r.Family, Target: target}
+			r = language.Rule{Family: r.Family, Target: target}
 		}
 		fmt.Fprintln(&e.out, joined(text, r.String()))
 	}
@@ -94,7 +94,7 @@ func number(n uint64, exact bool) string {
 }
 
 // listed prints a chain as a table.
-func (e *editor) listed(chain *Chain, c iptables.Command) {
+func (e *editor) listed(chain *Chain, c language.Command) {
 	if c.Number == 0 {
 		e.heading(chain, c)
 	}
@@ -105,7 +105,7 @@ func (e *editor) listed(chain *Chain, c iptables.Command) {
 	}
 }
 
-func (e *editor) heading(chain *Chain, c iptables.Command) {
+func (e *editor) heading(chain *Chain, c language.Command) {
 	switch {
 	case chain.Policy == "":
 		fmt.Fprintf(&e.out, "Chain %s (%d references)\n", chain.Name, e.view.references(chain.Name))
@@ -132,7 +132,7 @@ func (e *editor) heading(chain *Chain, c iptables.Command) {
 }
 
 // row prints a rule.
-func (e *editor) row(i int, r *iptables.Rule, c iptables.Command) {
+func (e *editor) row(i int, r *language.Rule, c language.Command) {
 	if c.LineNumbers {
 		fmt.Fprintf(&e.out, "%-4d ", i+1)
 	}
@@ -152,7 +152,7 @@ func (e *editor) row(i int, r *iptables.Rule, c iptables.Command) {
 	}
 	fmt.Fprintf(&e.out, "%1s%-19s %1s%-19s ", not(r.Source.Not), address(r.Source, r.Family, c.Numeric),
 		not(r.Destination.Not), address(r.Destination, r.Family, c.Numeric))
-	if j, ok := r.Target.(iptables.Jump); ok && j.Goto {
+	if j, ok := r.Target.(language.Jump); ok && j.Goto {
 		e.out.WriteString("[goto] ")
 	}
 	for _, m := range r.Matches {
@@ -175,7 +175,7 @@ func not(negated bool) string {
 }
 
 // protocolName is the name of a protocol, or its number.
-func protocolName(p iptables.Protocol, numeric bool) string {
+func protocolName(p language.Protocol, numeric bool) string {
 	switch {
 	case numeric:
 		return strconv.Itoa(int(p.Number))
@@ -186,32 +186,32 @@ func protocolName(p iptables.Protocol, numeric bool) string {
 }
 
 // options are those for fragments.
-func options(r *iptables.Rule) string {
+func options(r *language.Rule) string {
 	switch r.Fragment {
-	case iptables.LaterFragments:
+	case language.LaterFragments:
 		return "-f"
-	case iptables.FirstFragment:
+	case language.FirstFragment:
 		return "!f"
 	}
 	return "--"
 }
 
-func interfaceName(i iptables.Interface) string {
-	if i == (iptables.Interface{}) {
+func interfaceName(i language.Interface) string {
+	if i == (language.Interface{}) {
 		return "*"
 	}
 	return not(i.Not) + i.String()
 }
 
 // address is an address without the length of a single host.
-func address(a iptables.Address, family iptables.Family, numeric bool) string {
+func address(a language.Address, family language.Family, numeric bool) string {
 	switch {
 	case a.Any() && !numeric:
 		return "anywhere"
-	case a.Any() && family == iptables.IPv6:
+	case a.Any() && family == language.IPv6:
 		return "::/0"
 	case a.Any():
 		return "0.0.0.0/0"
 	}
-	return strings.TrimSuffix(a.String(), map[iptables.Family]string{iptables.IPv4: "/32", iptables.IPv6: "/128"}[family])
+	return strings.TrimSuffix(a.String(), map[language.Family]string{language.IPv4: "/32", language.IPv6: "/128"}[family])
 }

@@ -9,23 +9,23 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/polycube/polycube/internal/iptables"
+	"github.com/polycube/polycube/cubes/iptables/language"
 )
 
 // Views returns the chains of a family.
-type Views func(iptables.Family) (*View, error)
+type Views func(language.Family) (*View, error)
 
 // Family returns the family of a program by its name.
-func Family(program string) iptables.Family {
+func Family(program string) language.Family {
 	if strings.HasPrefix(program, "ip6") {
-		return iptables.IPv6
+		return language.IPv6
 	}
-	return iptables.IPv4
+	return language.IPv4
 }
 
 // Run runs a program: iptables, ip6tables, or either with -save or -restore, which reads the input. Errors that have an exit
 // status of their own are of the type Error.
-func (views Views) Run(program string, args []string, input string) (Result, iptables.Family, error) {
+func (views Views) Run(program string, args []string, input string) (Result, language.Family, error) {
 	family := Family(program)
 	var r Result
 	var err error
@@ -73,20 +73,20 @@ func asked(args []string, name string) (Result, bool) {
 }
 
 // name is that of the program for a family.
-func name(family iptables.Family) string {
-	if family == iptables.IPv6 {
+func name(family language.Family) string {
+	if family == language.IPv6 {
 		return "ip6tables"
 	}
 	return "iptables"
 }
 
-func (views Views) command(family iptables.Family, args []string) (Result, iptables.Family, error) {
+func (views Views) command(family language.Family, args []string) (Result, language.Family, error) {
 	if len(args) == 1 {
 		if r, ok := asked(args, name(family)); ok {
 			return r, family, nil
 		}
 	}
-	c, err := iptables.ReadCommand(family, args)
+	c, err := language.ReadCommand(family, args)
 	if err != nil {
 		return Result{}, family, &Error{badParameter, err.Error()}
 	}
@@ -146,7 +146,7 @@ func readFlags(args []string, known map[string]byte, valued string) (f flags, er
 	return f, nil
 }
 
-func (views Views) save(family iptables.Family, args []string) (Result, error) {
+func (views Views) save(family language.Family, args []string) (Result, error) {
 	f, err := readFlags(args, map[string]byte{"-c": 'c', "--counters": 'c', "-t": 't', "--table": 't', "-V": 'V', "--version": 'V', "-h": 'h', "--help": 'h'}, "t")
 	if err != nil {
 		return Result{}, err
@@ -162,7 +162,7 @@ func (views Views) save(family iptables.Family, args []string) (Result, error) {
 	return Result{Output: text}, err
 }
 
-func (views Views) restore(family iptables.Family, args []string, input string) (Result, error) {
+func (views Views) restore(family language.Family, args []string, input string) (Result, error) {
 	f, err := readFlags(waits(args), map[string]byte{
 		"-c": 'c', "--counters": 'c', "-n": 'n', "--noflush": 'n', "-t": 'e', "--test": 'e', "-v": 'v', "--verbose": 'v', "-w": 'w', "--wait": 'w',
 		"-W": 'W', "--wait-interval": 'W', "-T": 't', "--table": 't', "-V": 'V', "--version": 'V', "-h": 'h', "--help": 'h',
@@ -173,7 +173,7 @@ func (views Views) restore(family iptables.Family, args []string, input string) 
 	if r, ok := asked(args, name(family)+"-restore"); ok {
 		return r, nil
 	}
-	tables, err := iptables.ReadSave(family, strings.NewReader(input))
+	tables, err := language.ReadSave(family, strings.NewReader(input))
 	if err != nil {
 		return Result{}, &Error{badParameter, err.Error()}
 	}
