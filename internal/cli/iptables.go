@@ -24,6 +24,9 @@ const defaultIptablesCube = "pcn-iptables"
 // iptablesPrograms are those that the cube carries out.
 var iptablesPrograms = []string{"iptables", "ip6tables", "iptables-save", "ip6tables-save", "iptables-restore", "ip6tables-restore"}
 
+// iptablesVersion follows the name: programs that call iptables find out by it what options there are.
+const iptablesVersion = " v1.8.9 (polycube)\n"
+
 // The exit statuses of iptables.
 const (
 	iptablesProblem   = 1
@@ -57,6 +60,10 @@ func (s *session) iptables(program string, args []string) (code int, err error) 
 	}
 	if !slices.Contains(iptablesPrograms, program) {
 		return iptablesParameter, fmt.Errorf("this program must be called by one of its names: %s, iptables-init, iptables-clean, with or without pcn- before it", strings.Join(iptablesPrograms, ", "))
+	}
+	if len(args) == 1 && (args[0] == "-V" || args[0] == "--version") {
+		_, err := s.stdout.WriteString(program + iptablesVersion)
+		return 0, err
 	}
 	input := ""
 	if strings.HasSuffix(program, "-restore") {

@@ -42,9 +42,6 @@ func (views Views) Run(program string, args []string, input string) (Result, lan
 	return r, family, err
 }
 
-// version is what -V prints.
-const version = " v1.8.9 (polycube)\n"
-
 // usage is what -h prints.
 const usage = `Usage: %[1]s -[ACD] chain rule-specification [options]
        %[1]s -I chain [rulenum] rule-specification [options]
@@ -59,13 +56,10 @@ const usage = `Usage: %[1]s -[ACD] chain rule-specification [options]
 The options are those of iptables(8), for the table filter.
 `
 
-// asked answers -V and -h.
+// asked answers -h.
 func asked(args []string, name string) (Result, bool) {
 	for _, a := range args {
-		switch a {
-		case "-V", "--version":
-			return Result{Output: name + version}, true
-		case "-h", "--help":
+		if a == "-h" || a == "--help" {
 			return Result{Output: fmt.Sprintf(usage, name)}, true
 		}
 	}
@@ -147,7 +141,7 @@ func readFlags(args []string, known map[string]byte, valued string) (f flags, er
 }
 
 func (views Views) save(family language.Family, args []string) (Result, error) {
-	f, err := readFlags(args, map[string]byte{"-c": 'c', "--counters": 'c', "-t": 't', "--table": 't', "-V": 'V', "--version": 'V', "-h": 'h', "--help": 'h'}, "t")
+	f, err := readFlags(args, map[string]byte{"-c": 'c', "--counters": 'c', "-t": 't', "--table": 't', "-h": 'h', "--help": 'h'}, "t")
 	if err != nil {
 		return Result{}, err
 	}
@@ -165,7 +159,7 @@ func (views Views) save(family language.Family, args []string) (Result, error) {
 func (views Views) restore(family language.Family, args []string, input string) (Result, error) {
 	f, err := readFlags(waits(args), map[string]byte{
 		"-c": 'c', "--counters": 'c', "-n": 'n', "--noflush": 'n', "-t": 'e', "--test": 'e', "-v": 'v', "--verbose": 'v', "-w": 'w', "--wait": 'w',
-		"-W": 'W', "--wait-interval": 'W', "-T": 't', "--table": 't', "-V": 'V', "--version": 'V', "-h": 'h', "--help": 'h',
+		"-W": 'W', "--wait-interval": 'W', "-T": 't', "--table": 't', "-h": 'h', "--help": 'h',
 	}, "Wt")
 	if err != nil {
 		return Result{}, err
