@@ -130,7 +130,11 @@ func newOurs(t *testing.T) *ours {
 // do runs a program of iptables.
 func (o *ours) do(t *testing.T, input, program string, args ...string) string {
 	t.Helper()
-	body, err := json.Marshal(map[string]any{"program": program, "argument": append([]string{}, args...), "input": input})
+	list := make([]map[string]string, len(args))
+	for i, a := range args {
+		list[i] = map[string]string{"text": a}
+	}
+	body, err := json.Marshal(map[string]any{"program": program, "argument": list, "input": input})
 	if err != nil {
 		t.Fatal(err)
 	}

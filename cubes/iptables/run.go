@@ -19,9 +19,11 @@ import (
 
 // command is the input of the action.
 type command struct {
-	Program  string   `json:"program"`
-	Argument []string `json:"argument"`
-	Input    string   `json:"input"`
+	Program  string `json:"program"`
+	Argument []struct {
+		Text string `json:"text"`
+	} `json:"argument"`
+	Input string `json:"input"`
 }
 
 // answer is the output of the action.
@@ -44,7 +46,11 @@ func (f *iptables) run(input json.RawMessage) (cube.ActionResult, error) {
 	if err := json.Unmarshal(input, &in); err != nil {
 		return cube.ActionResult{}, fmt.Errorf("decode the command: %w", err)
 	}
-	r, family, err := commands.Views(f.view).Run(in.Program, in.Argument, in.Input)
+	args := make([]string, len(in.Argument))
+	for i, a := range in.Argument {
+		args[i] = a.Text
+	}
+	r, family, err := commands.Views(f.view).Run(in.Program, args, in.Input)
 	var failed *commands.Error
 	if errors.As(err, &failed) {
 		return cube.ActionResult{Output: answer{Code: failed.Code, Error: err.Error()}}, nil

@@ -36,6 +36,8 @@ enum iptables_test_kind {
 	IPTABLES_STRING, /* (pattern), (number) its length, (span) offsets from, to; (value) the case of letters
 			  * does not count */
 	IPTABLES_REPLY, /* the direction of the connection */
+	IPTABLES_ROUTING,	/* a routing header of IPv6 with this type: (value) of it plus 1 */
+	IPTABLES_ROUTING_OTHER, /* one with another type */
 };
 
 /* The types of addresses. */
@@ -142,6 +144,22 @@ PCN_INLINE int iptables_is_either_port(const struct pcn_flow *flow, const struct
 	return 0;
 }
 
+/* The type of the routing header of an IPv6 packet plus 1, 0 if there is none. */
+PCN_INLINE __u32 iptables_routing(struct CTXTYPE *ctx, const struct pcn_flow *flow)
+{
+	struct pcn_ipv6_payload found = {};
+	int next;
+
+	if (!(flow->has & PCN_FLOW_IPV6))
+		return 0;
+	next = iptables_header_byte(ctx, flow, 6, 6);
+	if (next < 0)
+		return 0;
+	found.protocol = next;
+	pcn_ipv6_walk(ctx, flow->l3 + sizeof(struct ipv6hdr), &found);
+	return found.routing;
+}
+
 /* The type of an address, as the host's routes see it. */
 PCN_INLINE __u32 iptables_address_type(const __be32 *address, __u32 ipv6)
 {
@@ -204,6 +222,13 @@ PCN_INLINE int iptables_is_header(struct CTXTYPE *ctx, const struct pcn_flow *fl
 		return iptables_is_tos(ctx, flow, t);
 	case IPTABLES_EITHER_PORT:
 		return iptables_is_either_port(flow, t);
+	case IPTABLES_ROUTING:
+		return iptables_routing(ctx, flow) == t->value;
+	case IPTABLES_ROUTING_OTHER: {
+		__u32 routing = iptables_routing(ctx, flow);
+
+		return routing && routing != t->value;
+	}
 	case IPTABLES_SOURCE_TYPE:
 		return !!(iptables_address_type(flow->source, flow->has & PCN_FLOW_IPV6) &
 			  t->value);

@@ -44,6 +44,8 @@ const (
 	testDestinationType
 	testString
 	testReply
+	testRouting
+	testRoutingOther
 )
 
 // counts reports whether the condition has memory of its own: struct iptables_counted.
@@ -96,6 +98,11 @@ func testsOf(family language.Family, m language.Match) ([]test, error) {
 		return []test{numbers(testLength, m.Range.Not, m.Range.First, m.Range.Last)}, nil
 	case language.TTL:
 		return []test{ttlTest(m)}, nil
+	case language.Routing:
+		if m.Not { // another routing header, not none
+			return []test{{Kind: testRoutingOther, Value: m.Type + 1}}, nil
+		}
+		return []test{{Kind: testRouting, Value: m.Type + 1}}, nil
 	case language.TOS:
 		return []test{numbers(testTOS, m.Not, uint32(m.Value), uint32(m.Mask))}, nil
 	case language.Multiport:

@@ -107,10 +107,14 @@ func (s *session) iptablesCommand(cube, program string, args []string, input str
 	if s.config, err = loadConfig(s.getenv, ""); err != nil {
 		return iptablesProblem, err
 	}
-	body := map[string]any{"program": program, "argument": args}
-	if len(args) == 0 {
-		delete(body, "argument")
+	type argument struct {
+		Text string `json:"text"`
 	}
+	list := make([]argument, len(args))
+	for i, a := range args {
+		list[i].Text = a
+	}
+	body := map[string]any{"program": program, "argument": list}
 	if input != "" {
 		body["input"] = input
 	}

@@ -57,6 +57,8 @@ func listedMatch(m language.Match, numeric bool) string {
 		return "PKTTYPE " + not(m.Not) + "= " + m.Type
 	case language.DSCP:
 		return fmt.Sprintf("DSCP match %s0x%02x", not(m.Not), m.Value)
+	case language.Routing:
+		return fmt.Sprintf("rt type:%s%d", not(m.Not), m.Type)
 	case language.TOS:
 		return fmt.Sprintf("tos match%s0x%02x/0x%02x", not(m.Not), m.Value, m.Mask)
 	case language.AddrType:

@@ -60,7 +60,7 @@ var anyMatch = []string{
 var familyMatch = map[Family][]string{
 	IPv4: {"-m addrtype --src-type (BROADCAST|NAT,THROW,UNICAST,XRESOLVE,BLACKHOLE|PROHIBIT)",
 		"-m ttl (! |)--ttl(|-eq) <8>", "-m ttl --ttl-(lt|gt) <8>", "(! |)-f"},
-	IPv6: {"-m hl (! |)--hl(|-eq) <8>", "-m hl --hl-(lt|gt) <8>"},
+	IPv6: {"-m hl (! |)--hl(|-eq) <8>", "-m hl --hl-(lt|gt) <8>", "-m rt (! |)--rt-type <8>"},
 }
 
 // protocolMatch are templates of protocols with matches that depend on them.

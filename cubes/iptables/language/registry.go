@@ -18,7 +18,7 @@ var matchers = map[string]func(Family) *builder{
 	"conntrack": newConntrack, "state": newState, "multiport": newMultiport, "iprange": newIPRange, "set": newSet,
 	"mac": newMAC, "mark": newMark, "limit": newLimit, "hashlimit": newHashLimit, "connlimit": newConnLimit,
 	"comment": newComment, "addrtype": newAddrType, "pkttype": newPktType, "length": newLength, "dscp": newDSCP,
-	"tos": newTOS, "ttl": only(IPv4, newTTL), "hl": only(IPv6, newTTL), "owner": newOwner,
+	"tos": newTOS, "ttl": only(IPv4, newTTL), "hl": only(IPv6, newTTL), "rt": only(IPv6, newRouting), "owner": newOwner,
 	"statistic": newStatistic, "string": newString,
 }
 
