@@ -183,11 +183,9 @@ func (c *compiler) icmp(m language.ICMP) error {
 	}
 	return c.condition(m.Not, func(to *classifier.Match) error {
 		if m.Family == language.IPv6 {
-			to.ICMPv6(m.Type, m.FirstCode, m.LastCode)
-		} else {
-			to.ICMP(m.Type, m.FirstCode, m.LastCode)
+			return to.ICMPv6(m.Type, m.FirstCode, m.LastCode)
 		}
-		return nil
+		return to.ICMP(m.Type, m.FirstCode, m.LastCode)
 	})
 }
 

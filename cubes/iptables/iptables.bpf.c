@@ -16,11 +16,11 @@
 enum iptables_reason {
 	IPTABLES_TRUNCATED = PCN_REASON_FIRST, /* shorter than its Ethernet header and VLAN tags */
 	IPTABLES_RULE,			       /* as a rule says */
-	IPTABLES_POLICY,	    /* no rule has decided, and the policy is DROP */
-	IPTABLES_REJECTED_AND_TOLD, /* as a rule says, and the sender is told */
-	IPTABLES_REJECTED_SILENTLY, /* the same, above reject-limit */
-	IPTABLES_NO_ENTRY,	    /* no memory for another connection */
-	IPTABLES_TOO_MANY_RULES,    /* it matches more rules without a verdict than are searched */
+	IPTABLES_POLICY,		       /* no rule has decided, and the policy is DROP */
+	IPTABLES_REJECTED_AND_TOLD,	       /* as a rule says, and the sender is told */
+	IPTABLES_REJECTED_SILENTLY,	       /* the same, above reject-limit */
+	IPTABLES_NO_ENTRY,		       /* no memory for another connection */
+	IPTABLES_TOO_MANY_RULES, /* it matches more rules without a verdict than are searched */
 };
 PCN_REASONS(iptables_reason);
 

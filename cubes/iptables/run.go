@@ -124,6 +124,7 @@ func translate(set int, edits []commands.Edit) (out []cube.Edit, counts []counti
 			counts = shifted(counts, k, e.At, -1)
 		case commands.ReplaceRule:
 			out = append(out, remove, insert)
+		case commands.SetCounts: // afterwards
 		}
 		if e.Op == commands.SetCounts || e.Counts != (commands.Counts{}) {
 			counts = append(counts, counting{k, e.At, e.Counts})

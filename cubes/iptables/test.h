@@ -12,19 +12,19 @@
 
 /* The kinds of conditions: tests.go. In parentheses: what of struct iptables_test they have. */
 enum iptables_test_kind {
-	IPTABLES_IN,	      /* the netdev that received the packet: (text) a name, and (number) its length */
-	IPTABLES_OUT,	      /* the netdev that sends it */
-	IPTABLES_SOURCE,      /* bits of the address: (word[0..3]) the value, (word[4..7]) the mask */
+	IPTABLES_IN, /* the netdev that received the packet: (text) a name, and (number) its length */
+	IPTABLES_OUT,	 /* the netdev that sends it */
+	IPTABLES_SOURCE, /* bits of the address: (word[0..3]) the value, (word[4..7]) the mask */
 	IPTABLES_DESTINATION,
 	IPTABLES_SOURCE_RANGE, /* the address: (word) from four words to four others, in host byte order */
 	IPTABLES_DESTINATION_RANGE,
 	IPTABLES_LATER_FRAGMENT,
-	IPTABLES_LENGTH,      /* bytes of the IP packet: (word) from, to */
-	IPTABLES_TTL,	      /* TTL or hop limit: (word) from, to */
-	IPTABLES_TOS,	      /* traffic class: (word) value, mask */
+	IPTABLES_LENGTH, /* bytes of the IP packet: (word) from, to */
+	IPTABLES_TTL,	 /* TTL or hop limit: (word) from, to */
+	IPTABLES_TOS,	 /* traffic class: (word) value, mask */
 	IPTABLES_EITHER_PORT, /* source or destination port: (half) pairs of first and last, (number) of them */
-	IPTABLES_LIMIT,	      /* a rate: (limit) */
-	IPTABLES_HASH_LIMIT,  /* a rate for each group: (limit), (number) enum iptables_by, (value) bits of
+	IPTABLES_LIMIT, /* a rate: (limit) */
+	IPTABLES_HASH_LIMIT, /* a rate for each group: (limit), (number) enum iptables_by, (value) bits of
 			       * the source and of the destination that count */
 	IPTABLES_RANDOM,      /* (value) of 2^31 packets */
 	IPTABLES_NTH,	      /* (word) of so many packets, the one behind so many others */
@@ -35,7 +35,7 @@ enum iptables_test_kind {
 	IPTABLES_DESTINATION_TYPE,
 	IPTABLES_STRING, /* (pattern), (number) its length, (span) offsets from, to; (value) the case of letters
 			  * does not count */
-	IPTABLES_REPLY, /* the direction of the connection */
+	IPTABLES_REPLY,		/* the direction of the connection */
 	IPTABLES_ROUTING,	/* a routing header of IPv6 with this type: (value) of it plus 1 */
 	IPTABLES_ROUTING_OTHER, /* one with another type */
 };
@@ -279,7 +279,7 @@ PCN_INLINE int iptables_holds(struct CTXTYPE *ctx, const struct pcn_flow *flow,
 }
 
 /* What iptables_test is told about a packet. */
-#define IPTABLES_LEAVES 1 /* it is on its way out */
+#define IPTABLES_LEAVES 1  /* it is on its way out */
 #define IPTABLES_REPLIED 2 /* it is from the side that did not open its connection */
 
 /* Whether all conditions of a row hold. They are tested in the order of the rule, up to the first that does not hold:
@@ -287,7 +287,8 @@ PCN_INLINE int iptables_holds(struct CTXTYPE *ctx, const struct pcn_flow *flow,
 PCN_GLOBAL int iptables_test(struct CTXTYPE *ctx, const struct pcn_flow *flow PCN_NONNULL,
 			     const struct iptables_row *row PCN_NONNULL, __u32 where, __u32 counter)
 {
-	struct iptables_place at = { .in = ctx->ingress_ifindex, .reply = where & IPTABLES_REPLIED };
+	struct iptables_place at = { .in = ctx->ingress_ifindex,
+				     .reply = where & IPTABLES_REPLIED };
 #ifdef PCN_TC
 	__u32 here = ctx->ifindex, from = at.in;
 

@@ -61,7 +61,7 @@ type Source struct {
 
 // New returns traffic that matches rules.
 func New(rules []rulesets.Rule, seed uint64) *Source {
-	t := &Source{Rand: rand.New(rand.NewPCG(seed, 11)), known: map[[2]netip.AddrPort]bool{}}
+	t := &Source{Rand: rand.New(rand.NewPCG(seed, 11)), known: map[[2]netip.AddrPort]bool{}} //nolint:gosec // it has to repeat
 	t.Follow(rules, seed)
 	return t
 }

@@ -83,8 +83,8 @@ const (
 
 func problem(text string) error { return &Error{otherProblem, text} }
 
-// noSuchChain is what iptables says of one that does not exist.
-var noSuchChain = problem("No chain/target/match by that name.")
+// errNoChain is what iptables says of one that does not exist.
+var errNoChain = problem("No chain/target/match by that name.")
 
 // editor carries out commands on a copy of a view.
 type editor struct {
@@ -158,7 +158,7 @@ func (e *editor) run(c language.Command) error {
 	}
 	chain := e.view.chain(c.Chain)
 	if chain == nil {
-		return noSuchChain
+		return errNoChain
 	}
 	switch c.Op {
 	case 'P':
@@ -177,7 +177,7 @@ func (e *editor) run(c language.Command) error {
 	case 'C':
 		for _, r := range c.Rules {
 			if chain.find(r) < 0 {
-				return badRule
+				return errNoRule
 			}
 		}
 		return nil
@@ -185,8 +185,8 @@ func (e *editor) run(c language.Command) error {
 	return &Error{badParameter, fmt.Sprintf("option \"-%c\" is not supported", c.Op)}
 }
 
-// badRule is what iptables says of a rule that there is not.
-var badRule = problem("Bad rule (does a matching rule exist in that chain?).")
+// errNoRule is what iptables says of a rule that there is not.
+var errNoRule = problem("Bad rule (does a matching rule exist in that chain?).")
 
 // otherTable says what there is instead of a table.
 func otherTable(table string) error {
@@ -272,7 +272,7 @@ func (e *editor) delete(chain *Chain, c language.Command) error {
 	for _, r := range c.Rules {
 		at := chain.find(r)
 		if at < 0 {
-			return badRule
+			return errNoRule
 		}
 		e.drop(chain, at)
 	}
@@ -302,7 +302,7 @@ func (e *editor) each(name string, fn func(*Chain) error) error {
 	if name != "" {
 		chain := e.view.chain(name)
 		if chain == nil {
-			return noSuchChain
+			return errNoChain
 		}
 		return fn(chain)
 	}
@@ -329,7 +329,7 @@ func (e *editor) zero(c language.Command) error {
 	chain := e.view.chain(c.Chain)
 	switch {
 	case chain == nil:
-		return noSuchChain
+		return errNoChain
 	case c.Number > len(chain.Rules):
 		return problem("Index of replacement too big.")
 	}
@@ -395,7 +395,7 @@ func (e *editor) removeChain(name string) error {
 	chain := e.view.chain(name)
 	switch {
 	case chain == nil:
-		return noSuchChain
+		return errNoChain
 	case chain.Policy != "":
 		return problem("Invalid argument: " + name + " is a built-in chain.")
 	case e.view.references(name) > 0:
@@ -412,7 +412,7 @@ func (e *editor) rename(name, to string) error {
 	chain := e.view.chain(name)
 	switch {
 	case chain == nil || chain.Policy != "":
-		return noSuchChain
+		return errNoChain
 	case e.view.chain(to) != nil:
 		return problem("File exists.")
 	}

@@ -187,13 +187,7 @@ func protocolName(p language.Protocol, numeric bool) string {
 
 // options are those for fragments.
 func options(r *language.Rule) string {
-	switch r.Fragment {
-	case language.LaterFragments:
-		return "-f"
-	case language.FirstFragment:
-		return "!f"
-	}
-	return "--"
+	return [...]string{language.AnyFragment: "--", language.LaterFragments: "-f", language.FirstFragment: "!f"}[r.Fragment]
 }
 
 func interfaceName(i language.Interface) string {
