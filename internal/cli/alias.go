@@ -6,6 +6,7 @@
 package cli
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -31,6 +32,7 @@ func plans() map[string]func(command) (plan, error) {
 		"connect": planPeers, "disconnect": planPeers, "attach": planAttach, "detach": planDetach,
 		"services": planServices, "cubes": planCubes, "topology": planTopology, "netdevs": planNetdevs,
 		"drops": planDrops, "daemon": planDaemon, "version": planVersion, "completion": planCompletion,
+		"confirm": planConfirm,
 	}
 }
 
@@ -112,6 +114,20 @@ func planPeers(c command) (plan, error) {
 		return plan{}, err
 	}
 	return planPost(c.path[0], output.Member{Key: "peer1", Val: output.StringValue(c.path[1])}, output.Member{Key: "peer2", Val: output.StringValue(c.path[2])}), nil
+}
+
+func planConfirm(c command) (plan, error) {
+	if c.verb == verbShow && len(c.path) == 1 {
+		return planShow(c)
+	}
+	keep := true
+	if len(c.path) == 2 && c.path[1] == "no" {
+		keep, c.path = false, c.path[:1]
+	}
+	if err := wordsOnly(c, 0); err != nil {
+		return plan{}, err
+	}
+	return planPost("confirm", output.Member{Key: "keep", Val: output.Value{Kind: output.KindBool, Text: fmt.Sprint(keep)}}), nil
 }
 
 func planDetach(c command) (plan, error) {

@@ -53,6 +53,7 @@ type client struct {
 	end   endpoint
 	http  *http.Transport // not http.Client, which follows redirects itself
 	debug io.Writer       // nil: off
+	try   string          // for how many seconds changes are on trial, "" if they are not
 
 	mu   sync.Mutex
 	conn net.Conn // the last connection
@@ -172,6 +173,9 @@ func (c *client) newRequest(ctx context.Context, r request, target *url.URL) (*h
 	}
 	if r.verb != "" {
 		req.Header.Set("Polycube-Verb", r.verb)
+	}
+	if c.try != "" && r.method != http.MethodGet && r.method != http.MethodOptions {
+		req.Header.Set("Polycube-Try", c.try)
 	}
 	if r.ifMatch != "" {
 		req.Header.Set("If-Match", r.ifMatch)

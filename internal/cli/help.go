@@ -17,7 +17,7 @@ import (
 )
 
 // usageText is printed for no words at all, -h and --help.
-const usageText = `Usage: polycubectl [--instance NAME] [word ...] [add|del|show|set] [word ...] [key=value ...] [flags] [?]
+const usageText = `Usage: polycubectl [--instance NAME] [--try SECONDS] [word ...] [add|del|show|set] [word ...] [key=value ...] [flags] [?]
 
 The words are a path: a cube (or a service, to add one), then
 lists with their keys, containers, parameters. The verb may be anywhere
@@ -35,6 +35,9 @@ With add, set and actions, YAML or JSON on standard input is the body, instead
 of key=value. A pipe is used if it has data immediately; the word "-" waits
 for it. Dots lead into containers, commas separate the values of a list. A value
 that must be text but looks like a number is written key='"007"'.
+
+With --try SECONDS, a change is taken back after that time unless you confirm it:
+"polycubectl confirm".
 
 Flags of show: -normal -brief -verbose -json -yaml -hide=key1,key2.inner
 Flag of del: --all deletes every entry of a list without asking, for scripts

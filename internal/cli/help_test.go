@@ -130,6 +130,7 @@ export      command  Print the whole configuration as YAML, for apply
 apply       command  Apply the configuration in files, in one step
 history     command  Show who changed what in the configuration
 rollback    command  Return to the configuration of a revision
+confirm     command  Keep the change that was made with --try
 r1          cube     Cube of type router
 `
 	if r := d.run("?"); r.code != ExitOK || r.out != want {

@@ -37,12 +37,20 @@ const (
 func Iptables(name string, args []string, stdin *os.File, stdout, stderr io.Writer, getenv func(string) string) int {
 	name = filepath.Base(name)
 	s := newSession(stdin, stdout, stderr, getenv)
+	args, try, err := cutTry(args)
+	if err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", name, err)
+		return iptablesParameter
+	}
+	s.try = try
 	code, err := s.iptables(strings.TrimPrefix(name, "pcn-"), args)
 	if lost := s.stdout.Flush(); err == nil && lost != nil {
 		code, err = iptablesProblem, fmt.Errorf("write the output: %w", lost)
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "%s: %v\n", name, err)
+	} else {
+		tried(s)
 	}
 	return code
 }

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -32,6 +33,7 @@ type session struct {
 	getenv   func(string) string
 	patience patience
 	config   config
+	try      string  // seconds of --try, "" without it
 	sent     request // for the log
 	status   int
 	terminal int  // the width of the terminal, 0 if it is none
@@ -59,6 +61,9 @@ func (s *session) run(args []string) Exit {
 	if lost != nil && (err == nil || errors.Is(err, errors.Unwrap(lost))) {
 		err, lost = lost, nil
 	}
+	if err == nil {
+		tried(s)
+	}
 	code := s.conclude(err)
 	if code == ExitUsage || code == ExitServer {
 		fmt.Fprint(s.stderr, globHint(args))
@@ -75,6 +80,9 @@ func isHelp(word string) bool { return word == "-h" || word == "--help" }
 
 func (s *session) execute(args []string) error {
 	args, instance, err := cutInstance(args)
+	if err == nil {
+		args, s.try, err = cutTry(args)
+	}
 	if err != nil {
 		return err
 	}
@@ -126,7 +134,39 @@ func (s *session) execute(args []string) error {
 		return err
 	}
 	createConfig(s.getenv)
+	if s.try != "" && p.req.method == http.MethodGet {
+		return usagef("--try is for changes, and this command only reads")
+	}
 	return s.exchange(p)
+}
+
+// tried tells the user how to keep a change that was made with --try.
+func tried(s *session) {
+	if s.try != "" {
+		fmt.Fprintf(s.stderr, "On trial for %s seconds: \"polycubectl confirm\" keeps it, \"polycubectl confirm no\" takes it back now.\n", s.try)
+	}
+}
+
+// cutTry takes the option --try SECONDS off the beginning of the words.
+func cutTry(args []string) (rest []string, seconds string, err error) {
+	if len(args) == 0 {
+		return args, "", nil
+	}
+	seconds, found := strings.CutPrefix(args[0], "--try=")
+	switch {
+	case found:
+		args = args[1:]
+	case args[0] != "--try":
+		return args, "", nil
+	case len(args) == 1:
+		return nil, "", usagef("--try needs a number of seconds")
+	default:
+		seconds, args = args[1], args[2:]
+	}
+	if n, err := strconv.ParseUint(seconds, 10, 32); err != nil || n == 0 || n > 86400 {
+		return nil, "", usagef("--try: %q is not a number of seconds from 1 to 86400", seconds)
+	}
+	return args, seconds, nil
 }
 
 // printCompletion prints the completion script of a shell.
@@ -170,7 +210,9 @@ func (s *session) connect() (*client, error) {
 	if s.config.debug {
 		debug = s.stderr
 	}
-	return newClient(end, debug), nil
+	c := newClient(end, debug)
+	c.try = s.try
+	return c, nil
 }
 
 // exchange executes a plan.

@@ -70,6 +70,23 @@ var configCommands = []Command{
 		},
 	},
 	{
+		Name: "confirm",
+		Typed: &Typed{
+			Description: "Keep the change that was made with --try",
+			Usage: `confirm       keep it
+  confirm no    take it back now
+  confirm show  show it`,
+			Details:  "A change that is made with --try SECONDS is taken back after that time unless it is confirmed, so a rule that locks you out does so for a minute.",
+			Examples: []string{"--try 60 fw1 chain INGRESS set default=DROP", "confirm"},
+		},
+		Resource: &Resource{
+			Operations: []Operation{
+				{Method: "GET", Path: "/confirm", Summary: "The change on trial"},
+				{Method: "POST", Path: "/confirm", Summary: "Keep the change on trial, or take it back"},
+			},
+		},
+	},
+	{
 		Name: "config",
 		Resource: &Resource{
 			Conditional: true,

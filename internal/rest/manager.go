@@ -51,6 +51,9 @@ type Manager interface {
 	History(from uint64, n int) (*topology.History, error)
 	RevisionAt(revision uint64) (*topology.RevisionDetail, error)
 	Rollback(ctx context.Context, revision uint64, o topology.ApplyOptions) (*topology.Applied, error)
+	// Trial returns the change on trial, EndTrial keeps it or takes it back.
+	Trial() *topology.Trial
+	EndTrial(ctx context.Context, keep bool) error
 
 	Connect(ctx context.Context, a, b string) error
 	Disconnect(ctx context.Context, a, b string) error

@@ -37,6 +37,7 @@ func (s *Server) frameworkHandlers() map[string]handler {
 		"config":       s.config.ServeConfig,
 		"history":      s.config.ServeHistory,
 		"rollback":     s.config.ServeRollback,
+		"confirm":      s.config.ServeConfirm,
 		"metrics":      s.observer.ServeMetrics,
 		"openapi.json": s.documents.ServeOpenAPI,
 	}

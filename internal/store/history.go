@@ -193,6 +193,13 @@ func (d *dir) snapshotSequence(g generation) (seq uint64, ok bool) {
 	return binary.LittleEndian.Uint64(b[16:]), true
 }
 
+// Pin keeps the state of a transaction, however old it gets, and that of no other one; 0 keeps none.
+func (s *Store) Pin(seq uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pinned = seq
+}
+
 // bytes is the size of a generation's files.
 func (d *dir) bytes(g generation) int64 {
 	var n int64
@@ -219,7 +226,7 @@ type retention struct {
 func (k *retention) keeps(g generation) bool {
 	k.bytes += k.s.dir.bytes(g)
 	o := &k.s.opts
-	if k.whole >= o.KeepGenerations && (k.s.seq-k.oldest >= o.KeepTransactions || k.bytes > o.KeepBytes) {
+	if k.whole >= o.KeepGenerations && (k.s.pinned == 0 || k.oldest <= k.s.pinned) && (k.s.seq-k.oldest >= o.KeepTransactions || k.bytes > o.KeepBytes) {
 		return false
 	}
 	if seq, ok := k.s.dir.snapshotSequence(g); ok && !k.s.suspect[g.gen] {

@@ -97,7 +97,8 @@ type Store struct {
 	nextTry int   // records at which the next snapshot is tried
 	tryAt   int64 // journal bytes at which it is tried before that
 	suspect map[uint64]bool
-	broken  bool // the end of the journal or the newest rename may or may not be on disk
+	pinned  uint64 // a transaction whose state stays, 0 for none
+	broken  bool   // the end of the journal or the newest rename may or may not be on disk
 	closed  bool
 }
 

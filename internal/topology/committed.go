@@ -25,6 +25,7 @@ func (c *committed) publish() {
 	}
 	c.introduce()
 	c.inUse.publish(c.next)
+	c.followTrial()
 	c.unlock()
 	for _, p := range c.plans {
 		p.unit.After.Add(p.plan.After)

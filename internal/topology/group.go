@@ -21,6 +21,8 @@ type waiting struct {
 	fn  func(*editing) error
 	// cubes are those that the change looks at.
 	cubes []string
+	// single tells that the change is made by itself: it is on trial.
+	single bool
 	// alone tells that no other change of the group may touch them: the change decides by what was there before.
 	alone bool
 	done  chan error
@@ -57,7 +59,7 @@ func (q *queue) take() []*waiting {
 	var group, rest []*waiting
 	taken := map[string]bool{} // by whether the change that has the cube is alone with it
 	for _, w := range q.list {
-		fits := len(group) < maxGroup && !slices.ContainsFunc(w.cubes, func(c string) bool {
+		fits := len(group) < maxGroup && (len(group) == 0 || !w.single && !group[0].single) && !slices.ContainsFunc(w.cubes, func(c string) bool {
 			alone, there := taken[c]
 			return there && (alone || w.alone)
 		})
@@ -85,7 +87,7 @@ func (w *writer) together(ctx context.Context, cubes []string, alone bool, fn fu
 			cubes = append(slices.Clone(cubes), p.cube)
 		}
 	}
-	one := &waiting{ctx: ctx, fn: requested(ctx, fn), cubes: cubes, alone: alone, done: make(chan error, 1)}
+	one := &waiting{ctx: ctx, fn: requested(ctx, fn), cubes: cubes, alone: alone, single: trialLength(ctx) > 0, done: make(chan error, 1)}
 	w.queue.add(one)
 	for {
 		select {

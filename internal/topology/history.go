@@ -51,8 +51,18 @@ func (x *execution) changeRecord() store.Record {
 }
 
 // Rollback restores the configuration of a revision, as a new revision. It is refused if that is no longer possible,
-// because a netdev or a service does not exist any more.
+// because a netdev or a service does not exist any more. It ends a trial.
 func (m *Manager) Rollback(ctx context.Context, revision uint64, o ApplyOptions) (*Applied, error) {
+	running := m.trials.Running()
+	applied, err := m.rollback(endsTrial(ctx, running), revision, o)
+	if err == nil && running != nil && !applied.Changed && !o.DryRun {
+		err = m.forgetTrial(ctx, running, "the end of a trial")
+	}
+	return applied, err
+}
+
+// rollback is Rollback, by a context that says whether it ends a trial.
+func (m *Manager) rollback(ctx context.Context, revision uint64, o ApplyOptions) (*Applied, error) {
 	c, err := m.ConfigurationAt(revision)
 	if err != nil {
 		return nil, err

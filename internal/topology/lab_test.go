@@ -76,12 +76,13 @@ func (l *lab) start() {
 		logger = slog.NewTextHandler(l.t.Output(), nil)
 	}
 	m, err := newManager(Options{Datapath: l.plane, State: state, Services: append(toyServices(l.t, l.b), l.extra...), Netdevs: l.devs, Shadows: l.shadows, Host: l.host,
-		Logger: slog.New(logger), Events: l.events, Version: "1"}, l.commit)
+		Logger: slog.New(logger), Events: l.events, Version: "1"}, l.commit, func(uint64) {})
 	if err != nil {
 		l.t.Fatal(err)
 	}
 	l.Manager = m
 	m.Past = history.New(labPast{l}, m.ModelOf, m.Revision)
+	m.trials.Start()
 }
 
 func (l *lab) stop() {

@@ -64,6 +64,9 @@ func requested(ctx context.Context, fn func(*editing) error) func(*editing) erro
 		if err := t.checkPrecondition(ctx); err != nil {
 			return err
 		}
+		if err := t.checkTrial(ctx); err != nil {
+			return err
+		}
 		t.origins = append(t.origins, OriginOf(ctx))
 		return fn(t)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/polycube/polycube/internal/topology/neighbours"
 	"github.com/polycube/polycube/internal/topology/read"
 	"github.com/polycube/polycube/internal/topology/service"
+	"github.com/polycube/polycube/internal/topology/trial"
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 )
@@ -49,6 +50,7 @@ type parts struct {
 	aligner    *align.Aligner
 	events     *announce.Announcer
 	tallies    tallies
+	trials     *trial.Keeper
 	garbage    garbage
 }
 

@@ -17,7 +17,8 @@ import (
 // persist writes what changed to the store, as one transaction of its own.
 func (x *execution) persist() error {
 	recs, err := x.storeRecords()
-	recs = append(append(recs, x.entryRecords()...), x.also...)
+	recs = append(recs, x.entryRecords()...)
+	recs = append(append(recs, x.also...), x.trialRecords(len(recs) > 0)...)
 	if err != nil || len(recs) == 0 {
 		return err
 	}

@@ -35,6 +35,7 @@ import (
 	"github.com/polycube/polycube/internal/topology/history"
 	"github.com/polycube/polycube/internal/topology/service"
 	"github.com/polycube/polycube/internal/topology/services"
+	"github.com/polycube/polycube/internal/topology/trial"
 )
 
 // Options of New. Datapath is required.
@@ -72,23 +73,26 @@ type Manager struct {
 // New loads the services' models and restores the stored cubes.
 func New(o Options) (*Manager, error) {
 	if o.Store == nil {
-		return newManager(o, nil)
+		return newManager(o, nil, func(uint64) {})
 	}
-	m, err := newManager(o, o.Store.Commit)
+	m, err := newManager(o, o.Store.Commit, o.Store.Pin)
 	if err == nil {
 		m.Past = history.New(o.Store, m.ModelOf, m.Revision)
+		m.trials.Start()
 	}
 	return m, err
 }
 
-// newManager is New with another way to make records durable, nil for none.
-func newManager(o Options, commit func([]store.Record) error) (*Manager, error) {
+// newManager is New with another way to make records durable, nil for none, and to keep a revision.
+func newManager(o Options, commit func([]store.Record) error, pin func(revision uint64)) (*Manager, error) {
 	if o.Datapath == nil {
 		return nil, errors.New("topology: no data plane given")
 	}
 	p := newParts(o, commit)
 	m := &Manager{parts: p, writer: newWriter(p), version: o.Version}
 	p.editOwn = m.writer.editOwn
+	p.trials = trial.NewKeeper(m.expire, pin)
+	p.trials.Restore(o.State)
 	m.namespaces = &namespaces{parts: p, writer: m.writer}
 	m.follower = follow.New(&p.view, p.netdevs, p.neighbours, p.events, p.log, &netdevChanges{parts: p, writer: m.writer, namespaces: m.namespaces})
 	p.aligner = align.New(p.netdevs, p.neighbours, p.log, m.follower.Synced)
@@ -113,6 +117,7 @@ func newManager(o Options, commit func([]store.Record) error) (*Manager, error) 
 // Close ends the cubes' code. The fast path and the store stay as they are.
 func (m *Manager) Close(ctx context.Context) error {
 	defer m.Keeper.Close()
+	m.trials.Stop()
 	if err := m.writer.close(ctx, m.CloseSchemas); err != nil {
 		return fmt.Errorf("topology: close: %w", err)
 	}

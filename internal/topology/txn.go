@@ -14,6 +14,7 @@ import (
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/topology/announce"
 	"github.com/polycube/polycube/internal/topology/history"
+	"github.com/polycube/polycube/internal/topology/trial"
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
@@ -59,6 +60,9 @@ type asked struct {
 	note string
 	// also are records of the store that are no cube's.
 	also []store.Record
+	// trial is the trial that begins with the change, endsTrial whether one ends with it.
+	trial     *trial.Trial
+	endsTrial bool
 	// emptied are the lists whose state is deleted when everything else is done.
 	emptied []emptied
 }

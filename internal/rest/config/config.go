@@ -33,6 +33,9 @@ type Manager interface {
 	History(from uint64, n int) (*topology.History, error)
 	RevisionAt(revision uint64) (*topology.RevisionDetail, error)
 	Rollback(ctx context.Context, revision uint64, o topology.ApplyOptions) (*topology.Applied, error)
+	// Trial returns the change on trial, EndTrial keeps it or takes it back.
+	Trial() *topology.Trial
+	EndTrial(ctx context.Context, keep bool) error
 }
 
 // Configuration serves the whole configuration and its history.

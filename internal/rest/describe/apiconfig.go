@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/polycube/polycube/internal/openapi"
+	"github.com/polycube/polycube/internal/rest/config"
 	"github.com/polycube/polycube/internal/rest/resource"
 	"github.com/polycube/polycube/internal/topology"
 )
@@ -49,6 +50,13 @@ func configPaths() []pathDoc {
 			{method: http.MethodPost, success: http.StatusOK, says: "The changes.", query: dry,
 				body: openapi.Of("type", "object", "properties", openapi.Of("revision", revision), "required", []string{"revision"}), needsBody: true,
 				example: openapi.Of("revision", 1), content: applied, also: append([]int{http.StatusNotFound}, conflicts...)},
+			helpDoc()}},
+		{path: "/confirm", operations: []operationDoc{
+			reading("The change on trial, if there is one: a request with the header Polycube-Try and a number of seconds has made it.", openapi.GoType(config.Confirmation{})),
+			{method: http.MethodPost, success: http.StatusOK, says: "The trial has ended.",
+				description: "Keeps the change on trial or, with keep=false, takes it back.",
+				body:        openapi.Of("type", "object", "properties", openapi.Of("keep", openapi.Of("type", "boolean"))),
+				example:     openapi.Of("keep", true), content: answers(openapi.GoType(config.Confirmation{})), also: append([]int{http.StatusNotFound}, conflicts...)},
 			helpDoc()}},
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"mime"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -95,11 +96,38 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, done := f.endWithoutRights(r, g.Caller)
 	defer done()
 	ctx = context.WithValue(ctx, callerKey{}, g.Caller)
+	ctx, err = onTrial(ctx, r)
+	if err != nil {
+		f.fail(rec, r, err)
+		return
+	}
 	r = r.WithContext(topology.WithOrigin(ctx, topology.Origin{Who: g.Caller.who, From: g.Caller.from, What: r.Method + " " + r.URL.EscapedPath()}))
 	r.Body = g.body
 	if err := f.handle(rec, r); err != nil {
 		f.fail(rec, r, err)
 	}
+}
+
+// tryHeader is the header of a change that is made on trial, with the number of seconds.
+const tryHeader = "Polycube-Try"
+
+// onTrial puts the change of a request on trial, if it asks for that.
+func onTrial(ctx context.Context, r *http.Request) (context.Context, error) {
+	text := r.Header.Get(tryHeader)
+	if text == "" {
+		return ctx, nil
+	}
+	refused := func(why string) (context.Context, error) {
+		return nil, &message.Error{Status: http.StatusBadRequest, Tag: message.TagMalformed, Message: "header " + tryHeader + ": " + why}
+	}
+	seconds, err := strconv.ParseUint(text, 10, 32)
+	if length := time.Duration(seconds) * time.Second; err == nil && length >= topology.ShortestTrial && length <= topology.LongestTrial {
+		if slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions}, r.Method) {
+			return refused("a " + r.Method + " request changes nothing that could be on trial")
+		}
+		return topology.OnTrial(ctx, length), nil
+	}
+	return refused(fmt.Sprintf("expected a number of seconds, from %.0f to %.0f", topology.ShortestTrial.Seconds(), topology.LongestTrial.Seconds()))
 }
 
 // slotsFor are the slots for a caller's requests.
