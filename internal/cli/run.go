@@ -134,9 +134,6 @@ func (s *session) execute(args []string) error {
 		return err
 	}
 	createConfig(s.getenv)
-	if s.try != "" && p.req.method == http.MethodGet {
-		return usagef("--try is for changes, and this command only reads")
-	}
 	return s.exchange(p)
 }
 
@@ -217,6 +214,9 @@ func (s *session) connect() (*client, error) {
 
 // exchange executes a plan.
 func (s *session) exchange(p plan) error {
+	if s.try != "" && p.req.method == http.MethodGet {
+		return usagef("--try is for changes, and this command only reads")
+	}
 	c, err := s.connect()
 	if err != nil {
 		return err
