@@ -29,6 +29,8 @@ var oursAlone = map[string]string{
 	"firewall.xdp.o":      "shared between services",
 	"ipset.tc.o":          "shared between services",
 	"ipset.xdp.o":         "shared between services",
+	"iptables.tc.o":       "shared between services",
+	"iptables.xdp.o":      "shared between services",
 	"nat.tc.o":            "the limit of a service is 256",
 	"nat.xdp.o":           "the limit of a service is 256",
 	"pbforwarder.tc.o":    "shared between services",

@@ -59,13 +59,16 @@ func (g *generator) mutations(d *datum, n *yang.Node, add func(mutation)) {
 	for i := range d.members {
 		m := &d.members[i]
 		c := n.Child(m.name)
-		if c.Mandatory() {
+		_, positions := n.Extension("positions")
+		switch {
+		case positions && c.IsKey(): // an element without one has its place in the array, which YANG does not know
+		case c.Mandatory():
 			what := "what is mandatory is missing"
 			if c.IsKey() {
 				what = "a key is missing"
 			}
 			put(what, func() { d.members = slices.Delete(d.members, i, i+1) })
-		} else {
+		default:
 			put("something is missing", func() { d.members = slices.Delete(d.members, i, i+1) })
 		}
 		g.typeMutations(&m.value, c, add)

@@ -37,13 +37,17 @@ const populated = `[{"name":"helloworld1","service-name":"helloworld","ports":[{
 		"allow":[{"ip":"203.0.113.0/24"}]},
 	{"name":"firewall1","service-name":"firewall","parent":"router1:port2","chain":[{"name":"INGRESS","rule":[{"id":0,"src":"192.0.2.0/24","action":"DROP"}]},
 		{"name":"EGRESS","rule":[{"id":0,"dport":9,"action":"DROP"}]}]},
+	{"name":"iptables1","service-name":"iptables","parent":"router1:port2","chain":[{"name":"web","rule":[{"id":0,"spec":"-j RETURN"}]},
+		{"name":"INPUT","rule":[{"id":0,"spec":"-j web"},{"id":1,"l4proto":"TCP","dport":9,"action":"DROP"}]},
+		{"name":"FORWARD","default":"DROP","rule":[{"id":0,"spec":"-j ACCEPT"}]},{"name":"OUTPUT","rule":[{"id":0}]}],
+		"chain6":[{"name":"INPUT","rule":[{"id":0,"spec":"-j DROP"}]},{"name":"FORWARD","default":"DROP"},{"name":"OUTPUT","default":"DROP"}]},
 	{"name":"ipset1","service-name":"ipset","prefixes":[{"prefix":"192.0.2.0/24"}]},
 	{"name":"synflood1","service-name":"synflood","protected-ports":[{"port":80}],"protected-addresses":[{"address":"192.0.2.1"}]},
 	{"name":"pbforwarder1","service-name":"pbforwarder","ports":[{"name":"port1"}],
 		"rules":[{"id":1,"in_port":"port1","src_ip":"10.0.0.0/8","action":"DROP"}]}]`
 
 // learns are the lists that get entries from packets.
-var learns = []string{"bridge fdb/entry", "ddosmitigator detected", "firewall session-table", "nat natting-table", "router arp-table", "simplebridge fdb/entry"}
+var learns = []string{"bridge fdb/entry", "ddosmitigator detected", "firewall session-table", "iptables session-table", "nat natting-table", "router arp-table", "simplebridge fdb/entry"}
 
 // stays are the entries that cannot be deleted: they follow from other configuration.
 var stays = map[string][]string{
@@ -52,6 +56,8 @@ var stays = map[string][]string{
 	"bridge ports/port2/stp":           {"1"},
 	"bridge stp":                       {"1", "10"},
 	"firewall chain":                   {"INGRESS", "EGRESS"},
+	"iptables chain":                   {"INPUT", "FORWARD", "OUTPUT"},
+	"iptables chain6":                  {"INPUT", "FORWARD", "OUTPUT"},
 	"router route":                     {"10.0.0.0/24 local", "10.0.1.0/24 local", "10.0.2.0/24 local"},
 }
 

@@ -2,7 +2,10 @@
 
 package fates
 
-import "github.com/polycube/polycube/test/bpftest"
+import (
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/bpftest"
+)
 
 // three are ports at the three hosts.
 const three = `"ports":[{"name":"p1","peer":"veth1"},{"name":"p2","peer":"veth2"},{"name":"p3","peer":"veth3"}]`
@@ -35,6 +38,18 @@ var setups = map[string]func(*bpftest.Lab){
 		between(l)
 		l.Create("ipset", "s", `{"prefixes":[{"prefix":"10.0.0.0/8"},{"prefix":"2001:db8::/32"}]}`)
 		l.Attach("s", "f:p1")
+	},
+	"iptables": func(l *bpftest.Lab) {
+		between(l)
+		if l.Type != cube.TypeTC {
+			return // it needs what the host sends
+		}
+		rules := `[{"id":0,"spec":"-p tcp -j REJECT --reject-with tcp-reset"},{"id":1,"spec":"-j LOG"},{"id":2,"spec":"-m limit --limit 5/s -j web"},
+			{"id":3,"spec":"-m conntrack --ctstate INVALID -j DROP"},{"id":4,"spec":"-j MARK --set-mark 1"}]`
+		web := `{"name":"web","rule":[{"id":0,"spec":"-m string --algo bm --string a -j RETURN"},{"id":1,"spec":"-m length --length 0:100"}]}`
+		l.Create("iptables", "ipt", `{"chain":[{"name":"INPUT","default":"DROP","rule":`+rules+`},`+web+`,{"name":"OUTPUT","rule":`+rules+`}],
+			"chain6":[{"name":"INPUT","default":"DROP","rule":`+rules+`},`+web+`]}`)
+		l.Attach("ipt", "f:p1")
 	},
 	"nat": func(l *bpftest.Lab) {
 		between(l)

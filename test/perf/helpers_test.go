@@ -41,6 +41,8 @@ var unmeasured = []string{
 	// Measured by BenchmarkCost of package sketch: what they cost depends on the keys.
 	"pcn_hash_mix", "pcn_hash_words", "pcn_hash_address", "pcn_trailing_zeros",
 	"pcn_sketch_add", "pcn_sketch_rate", "pcn_sketch_distinct_add", "pcn_sketch_top_add",
+	// A bucket and pcn_notify_notice, which are measured.
+	"pcn_report",
 	// Measured by the part "slowpath": what it costs depends on the length of the copy.
 	"pcn_ring_packet",
 	// Measured by BenchmarkTable of package conntrack/table: what they cost depends on the connections.

@@ -135,15 +135,18 @@ func TestTheStackGetsEverythingElse(t *testing.T) {
 			{"ARP", pkt.Eth(senderMAC, ownMAC).ARPRequest(senderMAC, sender, "10.0.1.254").Bytes(), "not-routed"},
 			{"back where it came from", back, "no-output"},
 		} {
-			before := counters(l)
-			if got, want := l.Run("veth1", c.frame), (bpftest.Outcome{Verdict: "pass", Fate: "f pass"}); got != want {
-				t.Errorf("%s: %+v, want %+v", c.what, got, want)
-			}
-			for name, n := range counters(l) {
-				if n-before[name] != map[bool]uint64{true: 1}[name == c.counter] {
-					t.Errorf("%s: counter %s has grown by %d", c.what, name, n-before[name])
+			netns.Eventually(t, bpftest.Patience, func() error { // as above
+				before := counters(l)
+				if got, want := l.Run("veth1", c.frame), (bpftest.Outcome{Verdict: "pass", Fate: "f pass"}); got != want {
+					return fmt.Errorf("%s: %+v, want %+v", c.what, got, want)
 				}
-			}
+				for name, n := range counters(l) {
+					if n-before[name] != map[bool]uint64{true: 1}[name == c.counter] {
+						return fmt.Errorf("%s: counter %s has grown by %d", c.what, name, n-before[name])
+					}
+				}
+				return nil
+			})
 		}
 		// Outputs that are removed, or lead elsewhere, are not used any more.
 		l.Set("DELETE", "f outputs 5", "")
