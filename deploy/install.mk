@@ -21,12 +21,15 @@ INSTALLED = $(PREFIX)/sbin/polycubed $(PREFIX)/bin/polycubectl $(UNIT_DIR)/polyc
 	$(PREFIX)/share/bash-completion/completions/polycubectl $(PREFIX)/share/zsh/site-functions/_polycubectl \
 	$(PREFIX)/share/fish/vendor_completions.d/polycubectl.fish \
 	$(addprefix $(PREFIX)/share/man/,man8/polycubed.8 man1/polycubectl.1 man1/polycube-cc.1) \
+	$(addprefix $(PREFIX)/sbin/,pcn-iptables $(IPTABLES_LINKS)) \
 	$(PREFIX)/bin/polycube-cc $(addprefix $(PREFIX)/include/polycube/,$(HEADERS)) \
 	$(addprefix $(SHARE)/yang/,$(MODELS)) $(addprefix $(SHARE)/go/,$(GO_SDK)) $(SHARE)/polycube-python.tar.gz
 
 install: build ## install programs, unit, completion, man pages and what services need under PREFIX (and DESTDIR)
 	install -D -m 0755 bin/polycubed $(DESTDIR)$(PREFIX)/sbin/polycubed
 	install -D -m 0755 bin/polycubectl $(DESTDIR)$(PREFIX)/bin/polycubectl
+	install -D -m 0755 bin/pcn-iptables $(DESTDIR)$(PREFIX)/sbin/pcn-iptables
+	@for link in $(IPTABLES_LINKS); do ln -sf pcn-iptables $(DESTDIR)$(PREFIX)/sbin/$$link; done
 	install -D -m 0644 deploy/polycubed.service $(DESTDIR)$(UNIT_DIR)/polycubed.service
 	sed -i 's|/usr/local|$(PREFIX)|' $(DESTDIR)$(UNIT_DIR)/polycubed.service
 	install -D -m 0644 deploy/polycube.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/polycube.conf

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +40,11 @@ type linux struct {
 }
 
 func newLinux(t *testing.T) *linux {
+	for _, program := range versions {
+		if _, err := exec.LookPath(program + "-nft"); err != nil {
+			t.Skipf("%s-nft is not installed: there is nothing to compare with", program)
+		}
+	}
 	l := &linux{Router: netfilter.NewRouter(t, conntrack.Options{PickUp: true, MaxRetrans: 3}, conntrack.DefaultTimeouts)}
 	if err := l.Load(`table inet f {
 		counter seen {}; counter passed {}; counter marker {}

@@ -163,7 +163,9 @@ PCN_INLINE __u32 iptables_routing(struct CTXTYPE *ctx, const struct pcn_flow *fl
 /* The type of an address, as the host's routes see it. */
 PCN_INLINE __u32 iptables_address_type(const __be32 *address, __u32 ipv6)
 {
-	__u32 *known = bpf_map_lookup_elem(&addresses, address);
+	pcn_address key; /* Linux 6.1 takes no other memory as a key */
+	pcn_address_copy(key, address);
+	__u32 *known = bpf_map_lookup_elem(&addresses, key);
 	__u32 first = bpf_ntohl(ipv6 ? address[0] : address[3]);
 
 	if (known)
