@@ -68,7 +68,18 @@ func TestInstall(t *testing.T) {
 				"/sbin/polycubed", "/share/bash-completion/completions/polycubectl", "/share/fish/vendor_completions.d/polycubectl.fish",
 				"/share/zsh/site-functions/_polycubectl", "/share/man/man1/polycubectl.1", "/share/man/man1/polycube-cc.1", "/share/man/man8/polycubed.8", "/bin/polycube-cc",
 				"/share/polycube/polycube-python.tar.gz"}
-			want = append(want, forServices(t)...)
+			links := []string{"/sbin/pcn-ip6tables"}
+			for _, name := range []string{"init", "init-xdp", "clean", "save", "restore"} {
+				links = append(links, "/sbin/pcn-iptables-"+name)
+			}
+			links = append(links, "/sbin/pcn-ip6tables-save", "/sbin/pcn-ip6tables-restore")
+			for _, name := range links {
+				if to, err := os.Readlink(dest + prefix + name); err != nil || to != "pcn-iptables" {
+					t.Errorf("%s leads to %q, %v", name, to, err)
+				}
+				delete(files, prefix+name)
+			}
+			want = append(append(want, "/sbin/pcn-iptables"), forServices(t)...)
 			for _, name := range want {
 				mode, ok := files[prefix+name]
 				program := strings.HasPrefix(name, "/bin/") || strings.HasPrefix(name, "/sbin/")
@@ -85,7 +96,7 @@ func TestInstall(t *testing.T) {
 			if err != nil || !strings.Contains(string(unit), "\nExecStart="+prefix+"/sbin/polycubed") || prefix != "/usr/local" && strings.Contains(string(unit), "/usr/local") {
 				t.Errorf("the unit starts something else: %v", err)
 			}
-			for _, words := range [][]string{{"/sbin/polycubed", "--version"}, {"/bin/polycubectl", "-h"}, {"/bin/polycube-cc", "-h"}} {
+			for _, words := range [][]string{{"/sbin/polycubed", "--version"}, {"/sbin/pcn-iptables", "--version"}, {"/bin/polycubectl", "-h"}, {"/bin/polycube-cc", "-h"}} {
 				if text, err := command(dest+prefix+words[0], words[1:]...); err != nil || !strings.Contains(text, "polycube") {
 					t.Errorf("%v: %v %s", words, err, text)
 				}
