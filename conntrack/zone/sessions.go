@@ -50,7 +50,7 @@ func (z *Zone) show(e *conns.Entry, counts conns.Counts, now time.Duration) (jso
 		SPort: e.Key.Port[from].Number(), DPort: e.Key.Port[1-from].Number(),
 		State: e.State.State.String(), ETA: seconds(left), Age: seconds(idle),
 	}
-	if z.accounting {
+	if z.extras.Accounting {
 		is.Counters = session.CountersOf(counts)
 	}
 	raw, err := json.Marshal(is)

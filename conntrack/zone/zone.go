@@ -67,20 +67,27 @@ type Counts struct {
 	HalfOpen int `json:"half-open"`
 }
 
+// Extras are what a cube may do with its sessions besides.
+type Extras struct {
+	// Accounting counts their packets and bytes, Announced makes events of them.
+	Accounting, Announced bool
+}
+
 // Zone is the part of the table that belongs to a cube. Its methods are called one at a time, like those of the cube.
 type Zone struct {
-	env        cube.Env
-	table      *conns.Table
-	settings   *Settings // in effect
-	accounting bool
+	env      cube.Env
+	events   *session.Events // nil if the cube never announces
+	table    *conns.Table
+	settings *Settings // in effect
+	extras   Extras
 }
 
 // sweepInterval is how often connections that have expired are removed.
 const sweepInterval = time.Second
 
-// New returns the zone of a cube, which has no connections before Open.
-func New(env cube.Env) *Zone {
-	z := &Zone{env: env}
+// New returns the zone of a cube, which has no connections before Open. events is nil if the cube does not announce any.
+func New(env cube.Env, events *session.Events) *Zone {
+	z := &Zone{env: env, events: events}
 	env.Every(sweepInterval, z.sweep)
 	return z
 }
@@ -102,36 +109,62 @@ func (z *Zone) Open(s *Settings) error {
 }
 
 // Apply is the step that gives connections other settings. Open has been called before it is carried out.
-func (z *Zone) Apply(is *Settings) cube.Step {
+func (z *Zone) Apply(is *Settings, extras Extras) cube.Step {
 	return cube.Effect(func() (undo func() error, err error) {
 		if room := conns.Room(int(is.MaxSessions)); z.table.Size() < room {
 			if err := z.table.Resize(room); err != nil {
 				return nil, fmt.Errorf("max-sessions: %w", err)
 			}
 		}
-		was := z.settings
-		z.set(is)
-		return func() error {
-			if was != nil {
-				z.set(was)
+		was, before := z.settings, z.extras
+		back := func() error {
+			if was == nil {
+				return nil
 			}
-			return nil
-		}, nil
+			return z.set(was, before)
+		}
+		if err := z.set(is, extras); err != nil {
+			return nil, errors.Join(err, back())
+		}
+		return back, nil
 	})
 }
 
-func (z *Zone) set(s *Settings) {
-	z.table.SetTimeouts(z.env.Instance(), s.Timeout.timeouts())
-	z.table.Limit(z.env.Instance(), s.MaxSessions)
-	z.settings = s
+// set puts settings into effect.
+func (z *Zone) set(s *Settings, extras Extras) error {
+	number := z.env.Instance()
+	z.table.SetTimeouts(number, s.Timeout.timeouts())
+	z.table.Limit(number, s.MaxSessions)
+	z.settings, z.extras = s, extras
+	if extras.Announced {
+		conns.Watch(z.table, number, z.events.Destroyed)
+	} else {
+		conns.Watch(z.table, number, nil)
+	}
+	counters := conns.Counters{Table: z.table}
+	change := counters.Stop
+	if extras.Accounting {
+		change = counters.Start
+	}
+	if err := change(number); err != nil {
+		return fmt.Errorf("accounting: %w", err)
+	}
+	return nil
 }
 
+// sweep removes connections that have expired.
 func (z *Zone) sweep() {
 	if z.table == nil {
 		return
 	}
 	if _, err := z.table.Sweep(sweepInterval); err != nil {
 		z.env.Logger().Error("remove connections", "error", err)
+	}
+	if !z.extras.Announced {
+		return
+	}
+	if err := z.events.Tick(); err != nil {
+		z.env.Logger().Error("events of sessions", "error", err)
 	}
 }
 

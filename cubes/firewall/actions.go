@@ -13,14 +13,13 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/polycube/polycube/conntrack/session"
 	"github.com/polycube/polycube/cube"
 )
 
 // Action runs an action: delete-sessions, or one of a chain.
 func (f *firewall) Action(_ context.Context, path []string, input json.RawMessage) (cube.ActionResult, error) {
 	if len(path) == 1 && path[0] == "delete-sessions" {
-		return session.DeleteOfZone(f.env, f.connections, f.env.Instance(), input)
+		return f.zone.Delete(input)
 	}
 	if len(path) != 3 || path[0] != "chain" {
 		return cube.ActionResult{}, fmt.Errorf("action %s: %w", strings.Join(path, " "), cube.ErrNotFound)

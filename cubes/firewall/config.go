@@ -9,23 +9,20 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/bucket"
-	"github.com/polycube/polycube/conntrack"
+	"github.com/polycube/polycube/conntrack/zone"
 	"github.com/polycube/polycube/cube"
 )
 
 // Config is the decoded configuration.
 type Config struct {
+	zone.Settings
 	Conntrack         Switch   `json:"conntrack"`
 	Accounting        Switch   `json:"accounting"`
 	SessionEvents     Switch   `json:"session-events"`
 	AcceptEstablished Switch   `json:"accept-established"`
 	Families          []Family `json:"families"`
-	BeLiberal         bool     `json:"be-liberal"`
-	PickUp            bool     `json:"pick-up"`
-	MaxSessions       uint32   `json:"max-sessions"`
 	LogLimit          uint32   `json:"log-limit"`
 	RejectLimit       uint32   `json:"reject-limit"`
-	Timeout           Timeout  `json:"timeout"`
 	Chain             []Chain  `json:"chain"`
 }
 
@@ -88,36 +85,6 @@ func (d *Direction) UnmarshalText(text []byte) (err error) {
 
 func (d Direction) String() string { return chainNames[d] }
 
-// Timeout is the container `timeout`; all are in seconds.
-type Timeout struct {
-	TCPEstablished uint32 `json:"tcp-established"`
-	TCPSynSent     uint32 `json:"tcp-syn-sent"`
-	TCPSynRecv     uint32 `json:"tcp-syn-recv"`
-	TCPFinWait     uint32 `json:"tcp-fin-wait"`
-	TCPCloseWait   uint32 `json:"tcp-close-wait"`
-	TCPLastAck     uint32 `json:"tcp-last-ack"`
-	TCPTimeWait    uint32 `json:"tcp-time-wait"`
-	TCPClose       uint32 `json:"tcp-close"`
-	UDP            uint32 `json:"udp"`
-	UDPStream      uint32 `json:"udp-stream"`
-	ICMP           uint32 `json:"icmp"`
-	Other          uint32 `json:"other"`
-}
-
-// timeouts returns the form of the table of connections.
-func (t *Timeout) timeouts() conntrack.Timeouts {
-	all := conntrack.DefaultTimeouts
-	for which, seconds := range map[conntrack.Timeout]uint32{
-		conntrack.TCPEstablished: t.TCPEstablished, conntrack.TCPSynSent: t.TCPSynSent, conntrack.TCPSynRecv: t.TCPSynRecv,
-		conntrack.TCPFinWait: t.TCPFinWait, conntrack.TCPCloseWait: t.TCPCloseWait, conntrack.TCPLastAck: t.TCPLastAck,
-		conntrack.TCPTimeWait: t.TCPTimeWait, conntrack.TCPClose: t.TCPClose, conntrack.UDP: t.UDP, conntrack.UDPStream: t.UDPStream,
-		conntrack.ICMP: t.ICMP, conntrack.Other: t.Other,
-	} {
-		all[which] = time.Duration(seconds) * time.Second
-	}
-	return all
-}
-
 // defaultOf returns the default action of a chain.
 func (c *Config) defaultOf(d Direction) Action {
 	for _, chain := range c.Chain {
@@ -145,16 +112,12 @@ func (c *Config) constants() (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := conntrack.Options{Liberal: c.BeLiberal, PickUp: c.PickUp, MaxRetrans: maxRetrans}
 	return map[string]any{
 		"conntrack": c.Conntrack == On, "accounting": c.Accounting == On, "accept_established": c.AcceptEstablished == On, "ipv4": c.covers(IPv4), "ipv6": c.covers(IPv6),
-		"tcp_options": options.Bits(), "log_limit": logs, "reject_limit": answers,
+		"tcp_options": c.Options(), "log_limit": logs, "reject_limit": answers,
 		"session_events": c.SessionEvents == On, "session_event_limit": events,
 	}, nil
 }
 
 // eventLimit is the maximum number of events of sessions per second.
 const eventLimit = 100
-
-// maxRetrans is after how many retransmissions a connection is given up earlier, as in Linux.
-const maxRetrans = 3

@@ -10,11 +10,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/polycube/polycube/classifier"
 	"github.com/polycube/polycube/conntrack/session"
-	conns "github.com/polycube/polycube/conntrack/table"
+	"github.com/polycube/polycube/conntrack/zone"
 	"github.com/polycube/polycube/counter"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/table"
@@ -43,15 +42,15 @@ type firewall struct {
 	chains   [directions]chain
 	defaults [directions]uint32 // counters
 
-	sets        [directions][sets]*classifier.Set
-	counters    [directions]*counter.Rules
-	states      table.Table[uint32, chainState]
-	limits      table.Table[uint32, limit]
-	buckets     table.Table[uint32, uint64]
-	connections *conns.Table
-	events      *session.Events
-	interfaces  *interfaces
-	parent      string
+	sets       [directions][sets]*classifier.Set
+	counters   [directions]*counter.Rules
+	states     table.Table[uint32, chainState]
+	limits     table.Table[uint32, limit]
+	buckets    table.Table[uint32, uint64]
+	zone       *zone.Zone
+	events     *session.Events
+	interfaces *interfaces
+	parent     string
 }
 
 func newFirewall(env cube.Env) *firewall {
@@ -63,15 +62,15 @@ func newFirewall(env cube.Env) *firewall {
 			f.sets[d][set] = classifier.New(env, uint32(set)*uint32(directions)+uint32(d))
 		}
 	}
-	env.Every(sweepInterval, f.sweep)
+	f.zone = zone.New(env, f.events)
 	return f
 }
 
 // instance returns the functions that the framework calls.
 func (f *firewall) instance() cube.Instance {
 	return cube.Instance{
-		Prepare: cube.Typed(f.prepare), Dependents: f.dependents, State: f.State, Page: f.Page, DeleteState: f.DeleteState,
-		Action: f.Action, Notify: f.Notify, ParentChanged: f.parentChanged, Deleted: f.deleted, Close: f.close,
+		Prepare: cube.Typed(f.prepare), Dependents: f.dependents, State: f.State, Page: f.zone.Page, DeleteState: f.zone.DeleteState,
+		Action: f.Action, Notify: f.Notify, ParentChanged: f.parentChanged, Deleted: f.zone.Deleted, Close: f.close,
 	}
 }
 
@@ -85,7 +84,7 @@ func (f *firewall) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Pla
 		if plan.Constants, err = c.New.constants(); err != nil {
 			return cube.Plan{}, err
 		}
-		plan.Before = append(plan.Before, cube.Effect(func() (func() error, error) { return f.track(c.Old, c.New) }))
+		plan.Before = append(plan.Before, f.zone.Apply(&c.New.Settings, zone.Extras{Accounting: c.New.Accounting == On, Announced: c.New.SessionEvents == On}))
 	}
 	for _, p := range n.plans {
 		plan.After = append(plan.After, p.After...)
@@ -138,79 +137,7 @@ func (f *firewall) open(c *Config) error {
 			return err
 		}
 	}
-	if f.connections != nil {
-		return nil
-	}
-	t, err := conns.Open(f.env, conns.Room(int(c.MaxSessions)))
-	if err != nil {
-		return err
-	}
-	if err := t.Own(f.env.Instance(), f.env.UUID()); err != nil {
-		return errors.Join(err, t.Close())
-	}
-	f.connections = t
-	return nil
-}
-
-// track sets what connections may do.
-func (f *firewall) track(was, is *Config) (undo func() error, err error) {
-	set := func(c *Config) error {
-		f.connections.SetTimeouts(f.env.Instance(), c.Timeout.timeouts())
-		f.connections.Limit(f.env.Instance(), c.MaxSessions)
-		f.watch(c.SessionEvents == On)
-		return f.account(c.Accounting == On)
-	}
-	if room := conns.Room(int(is.MaxSessions)); f.connections.Size() < room {
-		if err := f.connections.Resize(room); err != nil {
-			return nil, fmt.Errorf("max-sessions: %w", err)
-		}
-	}
-	if err := set(is); err != nil {
-		if was != nil {
-			err = errors.Join(err, set(was))
-		}
-		return nil, fmt.Errorf("accounting: %w", err)
-	}
-	if was == nil {
-		return nil, nil
-	}
-	return func() error { return set(was) }, nil
-}
-
-// watch makes events of sessions that have ended, or not.
-func (f *firewall) watch(on bool) {
-	if on {
-		conns.Watch(f.connections, f.env.Instance(), f.events.Destroyed)
-	} else {
-		conns.Watch(f.connections, f.env.Instance(), nil)
-	}
-}
-
-// account makes memory for the packets and bytes of sessions, or frees it.
-func (f *firewall) account(on bool) error {
-	counters := conns.Counters{Table: f.connections}
-	if on {
-		return counters.Start(f.env.Instance())
-	}
-	return counters.Stop(f.env.Instance())
-}
-
-// sweepInterval is how often connections that have expired are removed.
-const sweepInterval = time.Second
-
-func (f *firewall) sweep() {
-	if f.connections == nil {
-		return
-	}
-	if _, err := f.connections.Sweep(sweepInterval); err != nil {
-		f.env.Logger().Error("remove connections", "error", err)
-	}
-	if f.config == nil || f.config.SessionEvents == Off {
-		return
-	}
-	if err := f.events.Tick(); err != nil {
-		f.env.Logger().Error("events of sessions", "error", err)
-	}
+	return f.zone.Open(&c.Settings)
 }
 
 // parentChanged takes over where the cube is attached, and which netdevs there are.
@@ -218,16 +145,6 @@ func (f *firewall) parentChanged(p cube.Parent) {
 	f.parent = p.Name
 	if err := f.interfaces.follow(p.Netdevs); err != nil {
 		f.env.Logger().Error("rules do not match by interface", "error", err)
-	}
-}
-
-// deleted removes the connections, which are in a table of all cubes.
-func (f *firewall) deleted() {
-	if f.connections == nil {
-		return
-	}
-	if err := f.connections.Own(f.env.Instance(), ""); err != nil {
-		f.env.Logger().Error("remove the connections", "error", err)
 	}
 }
 
@@ -240,10 +157,7 @@ func (f *firewall) close() {
 			errs = append(errs, f.sets[d][set].Close())
 		}
 	}
-	if f.connections != nil {
-		errs = append(errs, f.connections.Close())
-	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(append(errs, f.zone.Close())...); err != nil {
 		f.env.Logger().Error("close the firewall", "error", err)
 	}
 }

@@ -12,13 +12,14 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/conntrack"
+	"github.com/polycube/polycube/conntrack/zone"
 	"github.com/polycube/polycube/cube"
 )
 
 // state has the structure of the model.
 type state struct {
 	Chain        []chainStats      `json:"chain,omitempty"`
-	Sessions     *sessionCounts    `json:"sessions,omitempty"`
+	Sessions     *zone.Counts      `json:"sessions,omitempty"`
 	SessionTable []json.RawMessage `json:"session-table,omitempty"`
 }
 
@@ -51,27 +52,22 @@ type ruleForm struct {
 	Dst string `json:"dst,omitempty"`
 }
 
-type sessionCounts struct {
-	Active   int `json:"active"`
-	HalfOpen int `json:"half-open"`
-}
-
 // State returns what is requested.
 func (f *firewall) State(_ context.Context, path []string) (any, error) {
 	wanted := func(name string) bool { return len(path) == 0 || path[0] == name }
 	var s state
 	var err error
-	zone := f.env.Instance()
 	if wanted("sessions") {
-		s.Sessions = &sessionCounts{f.connections.Count(zone), f.connections.HalfOpen(zone)}
+		counts := f.zone.Count()
+		s.Sessions = &counts
 	}
 	if wanted("chain") {
 		if s.Chain, err = f.chainStates(path); err != nil {
 			return nil, err
 		}
 	}
-	if wanted("session-table") {
-		s.SessionTable, err = f.sessionState(path)
+	if wanted(zone.SessionTable) {
+		s.SessionTable, err = f.zone.Sessions(path)
 	}
 	return s, err
 }

@@ -72,7 +72,7 @@ func newIptables(env cube.Env) *iptables {
 	f := &iptables{
 		env: env, chains: map[key]*chain{}, hooks: table.New[uint32, hook](env, "hooks"), rows: table.New[uint32, row](env, "rows"),
 		names: table.New[uint32, chainName](env, "names"), netdevs: table.New[uint32, netdev](env, "netdevs"),
-		counted: table.New[counted, uint64](env, "counted"), own: newOwnAddresses(env), zone: zone.New(env), answers: newAnswers(secret()),
+		counted: table.New[counted, uint64](env, "counted"), own: newOwnAddresses(env), zone: zone.New(env, nil), answers: newAnswers(secret()),
 	}
 	for set := range f.sets {
 		f.sets[set] = classifier.New(env, uint32(set))
@@ -102,7 +102,7 @@ func (f *iptables) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Pla
 			return cube.Plan{}, err
 		}
 		open := cube.Effect(func() (func() error, error) { return nil, f.zone.Open(&c.New.Settings) })
-		plan.Before = append([]cube.Step{open, f.zone.Apply(&c.New.Settings)}, plan.Before...)
+		plan.Before = append([]cube.Step{open, f.zone.Apply(&c.New.Settings, zone.Extras{})}, plan.Before...)
 	}
 	plan.After = append(plan.After, cube.Effect(func() (func() error, error) { return nil, n.after() }), cube.Effect(n.free), cube.Effect(f.own.follow))
 	return plan, nil
