@@ -92,9 +92,3 @@ func (r *Report) Packet() (wire.Packet, bool) {
 	packet, err := wire.ParseIP(append(append([]byte{}, r.Frame[:12]...), r.Frame[is.L3-2:]...))
 	return packet, err == nil
 }
-
-// TCP reports whether the packet has a TCP header.
-func (r *Report) TCP() bool {
-	is, ok := flow.Read(r.Frame)
-	return ok && is.Has&flow.TCP != 0
-}

@@ -5,12 +5,14 @@ package firewall
 // The configuration in Go, except for the rules, which come one by one.
 
 import (
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/polycube/polycube/bucket"
 	"github.com/polycube/polycube/conntrack/zone"
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/report"
 )
 
 // Config is the decoded configuration.
@@ -100,11 +102,7 @@ func (c *Config) covers(f Family) bool { return slices.Contains(c.Families, f) }
 
 // constants returns the values of the program's constants.
 func (c *Config) constants() (map[string]any, error) {
-	logs, err := bucket.New(uint64(c.LogLimit), time.Second, c.LogLimit)
-	if err != nil {
-		return nil, err
-	}
-	answers, err := bucket.New(uint64(c.RejectLimit), time.Second, c.RejectLimit)
+	all, err := report.Limits(c.LogLimit, c.RejectLimit)
 	if err != nil {
 		return nil, err
 	}
@@ -112,11 +110,12 @@ func (c *Config) constants() (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]any{
-		"conntrack": c.Conntrack == On, "accounting": c.Accounting == On, "accept_established": c.AcceptEstablished == On, "ipv4": c.covers(IPv4), "ipv6": c.covers(IPv6),
-		"tcp_options": c.Options(), "log_limit": logs, "reject_limit": answers,
+	maps.Copy(all, map[string]any{
+		"conntrack": c.Conntrack == On, "accounting": c.Accounting == On, "accept_established": c.AcceptEstablished == On,
+		"ipv4": c.covers(IPv4), "ipv6": c.covers(IPv6), "tcp_options": c.Options(),
 		"session_events": c.SessionEvents == On, "session_event_limit": events,
-	}, nil
+	})
+	return all, nil
 }
 
 // eventLimit is the maximum number of events of sessions per second.

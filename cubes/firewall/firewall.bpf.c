@@ -7,10 +7,10 @@
 #include <pcn/classify.h>
 #include <pcn/conntrack_account.h>
 #include <pcn/conntrack_event.h>
+#include <pcn/report.h>
 #include <pcn/rule_counters.h>
 
 #include "limit.h"
-#include "report.h"
 
 enum firewall_reason {
 	FIREWALL_TRUNCATED = PCN_REASON_FIRST, /* shorter than its Ethernet header and VLAN tags */
@@ -50,6 +50,9 @@ enum { DROP, ACCEPT, REJECT };
 #define LIMITED 4
 #define EGRESS 8
 #define COUNTER_SHIFT 4
+
+/* The kind of messages about sessions. */
+#define FIREWALL_SESSION PCN_REPORT_KINDS
 
 /* What the rules know of a connection: a bit for the class of the packet. Neighbour discovery has a bit, too. */
 #define CLASS(class) (1 << (class))
@@ -138,8 +141,7 @@ PCN_GLOBAL int firewall_log(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
 	__u32 result = is->logged.result;
 
 	count(md, result);
-	return firewall_report(ctx, md, FIREWALL_LOGGED, result >> COUNTER_SHIFT,
-			       !!(result & EGRESS));
+	return pcn_report(ctx, md, PCN_REPORT_LOGGED, result >> COUNTER_SHIFT, !!(result & EGRESS));
 }
 
 /* Does what the rule of a set says that matches the packet, or the chain's default. Returns 0, or the reason to drop
@@ -166,9 +168,8 @@ PCN_GLOBAL int firewall_apply(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL
 									   : 0;
 	if ((result & ACTION) == DROP)
 		return reason;
-	return firewall_report(ctx, md, FIREWALL_REJECTED, counter, out)
-		       ? FIREWALL_REJECTED_AND_TOLD
-		       : FIREWALL_REJECTED_SILENTLY;
+	return pcn_report(ctx, md, PCN_REPORT_REJECTED, counter, out) ? FIREWALL_REJECTED_AND_TOLD
+								      : FIREWALL_REJECTED_SILENTLY;
 }
 
 /* Compares a packet with the rules of a set: 0, or the reason to drop it. This is no function of its own, since a search

@@ -139,7 +139,7 @@ func answers(answer, ip []byte) bool {
 	return len(rest) >= 8+header+4 && bytes.Equal(rest[8+header:8+header+4], ports) && traffic.Number(rest[8:]) == traffic.Number(ip)
 }
 
-// reportedLength is how much of a packet the program reports to user space, which writes the answer: FIREWALL_FRAME
+// reportedLength is how much of a packet the program reports to user space, which writes the answer: PCN_REPORT_FRAME
 // without the Ethernet header. An ICMP error contains no more of it; in Linux up to 548 bytes, of IPv6 1232.
 const reportedLength = 108 - 14
 

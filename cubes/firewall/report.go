@@ -6,35 +6,17 @@ package firewall
 
 import (
 	"cmp"
-	"encoding/binary"
 	"fmt"
 	"strconv"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/flow"
+	"github.com/polycube/polycube/report"
 	"github.com/polycube/polycube/wire"
 )
 
-// The kinds of reports: enum firewall_kind.
-const (
-	logged = iota
-	rejected
-	aboutSession
-)
-
-// frameMax is FIREWALL_FRAME.
-const frameMax = 108
-
-// report is struct firewall_report.
-type report struct {
-	Counter, Length, Ifindex uint32
-	FrameLength              uint16
-	TCI                      uint16
-	Tagged                   uint8
-	Out                      uint8
-	_                        uint16
-	Frame                    [frameMax]byte
-}
+// aboutSession is FIREWALL_SESSION.
+const aboutSession = 2
 
 // Notify receives the reports of the program.
 func (f *firewall) Notify(kind uint32, data []byte) {
@@ -42,23 +24,23 @@ func (f *firewall) Notify(kind uint32, data []byte) {
 		f.events.Notify(data)
 		return
 	}
-	var is report
-	if n, err := binary.Decode(data, binary.NativeEndian, &is); err != nil || n != len(data) || is.FrameLength > frameMax || is.Out >= uint8(directions) {
+	is, ok := report.Read(data)
+	if !ok {
 		return
 	}
-	d := Direction(is.Out)
-	rule, position := f.byCounter(d, is.Counter)
+	d := Ingress
+	if is.Out {
+		d = Egress
+	}
+	rule, position := f.byCounter(d, is.Rule)
 	if rule == nil {
 		return // it was removed meanwhile
 	}
-	if kind == logged {
+	if report.Kind(kind) == report.Logged {
 		f.log(&is, d, rule, position)
 		return
 	}
-	if answer := rule.answer(is.Frame[:is.FrameLength]); answer != nil {
-		if is.Tagged != 0 {
-			answer = tag(answer, is.TCI)
-		}
+	if answer := rule.answer(is.Frame); answer != nil {
 		if err := f.env.Send(&cube.PacketOut{Direction: cube.Direction(1 - d), Trip: cube.Trip{Netdev: f.netdevOf(&is)}, Data: answer}); err != nil {
 			f.env.Logger().Debug("answer a rejected packet", "error", err)
 		}
@@ -66,19 +48,19 @@ func (f *firewall) Notify(kind uint32, data []byte) {
 }
 
 // netdevOf is the index of the netdev of a report, if the firewall has many: at the host's stack.
-func (f *firewall) netdevOf(is *report) int {
+func (f *firewall) netdevOf(is *report.Report) int {
 	if f.interfaces.netdevs == nil {
 		return 0
 	}
-	return int(is.Ifindex)
+	return is.Netdev
 }
 
 // place is the name for the log of where a packet is received or sent.
-func (f *firewall) place(is *report) string {
+func (f *firewall) place(is *report.Report) string {
 	if f.netdevOf(is) == 0 {
 		return f.parent
 	}
-	return cmp.Or(f.interfaces.netdevs[int(is.Ifindex)], strconv.Itoa(int(is.Ifindex)))
+	return cmp.Or(f.interfaces.netdevs[is.Netdev], strconv.Itoa(is.Netdev))
 }
 
 // byCounter returns the rule with a counter, and its position.
@@ -89,13 +71,6 @@ func (f *firewall) byCounter(d Direction, counter uint32) (*rule, int) {
 		}
 	}
 	return nil, 0
-}
-
-// tag adds a VLAN tag to a frame.
-func tag(frame []byte, tci uint16) []byte {
-	out := append(append([]byte{}, frame[:12]...), 0x81, 0x00)
-	out = binary.BigEndian.AppendUint16(out, tci)
-	return append(out, frame[12:]...)
 }
 
 // answer returns the frame that tells the sender of a packet that the rule rejects it; nil if there is to be none.
@@ -132,7 +107,7 @@ func (r *rule) bareAnswer(frame []byte, is *flow.Flow) []byte {
 }
 
 // log writes a line with the fields of iptables.
-func (f *firewall) log(is *report, d Direction, r *rule, position int) {
+func (f *firewall) log(is *report.Report, d Direction, r *rule, position int) {
 	text := ""
 	if r.is.Description != nil {
 		text = *r.is.Description
@@ -141,6 +116,6 @@ func (f *firewall) log(is *report, d Direction, r *rule, position int) {
 	if d == Egress {
 		in, out = "", in
 	}
-	f.env.Logger().Info(fmt.Sprintf("IN=%s OUT=%s %s", in, out, wire.Line(is.Frame[:is.FrameLength])),
+	f.env.Logger().Info(fmt.Sprintf("IN=%s OUT=%s %s", in, out, wire.Line(is.Frame)),
 		"chain", d.String(), "rule", position, "description", text)
 }
