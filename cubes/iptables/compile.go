@@ -81,7 +81,7 @@ func (c *compiler) header(r *language.Rule) error {
 			continue
 		}
 		p, ok := a.is.Prefix()
-		if !ok {
+		if !ok || p.Addr().Is4In6() { // which would be an IPv4 address for the search
 			c.tests = append(c.tests, maskTest(a.kind, a.is))
 			continue
 		}
@@ -256,8 +256,9 @@ func (c *compiler) states(m language.Conntrack) error {
 				known = true
 			}
 		}
-		if !known {
-			return fmt.Errorf("--ctstate %s: connections are translated by the cube nat, which is not in the table filter: %w", name, cube.ErrUnsupported)
+		// No packet has SNAT or DNAT: connections that the kernel or the cube nat translates are not known to be.
+		if !known && name != "SNAT" && name != "DNAT" {
+			return fmt.Errorf("--ctstate %s: %w", name, cube.ErrUnsupported)
 		}
 	}
 	if m.StateNot {

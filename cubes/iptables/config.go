@@ -8,11 +8,13 @@ import (
 	"cmp"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/polycube/polycube/conntrack/zone"
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cubes/iptables/commands"
 	"github.com/polycube/polycube/cubes/iptables/language"
 	"github.com/polycube/polycube/inet"
 	"github.com/polycube/polycube/report"
@@ -30,6 +32,38 @@ type Config struct {
 	RejectLimit uint32  `json:"reject-limit"`
 	Chain       []Chain `json:"chain"`
 	Chain6      []Chain `json:"chain6"`
+	Table       []Table `json:"table"`
+}
+
+// Table is an entry of the list `table`: chains without effect, in the format of iptables-save.
+type Table struct {
+	Family string `json:"family"`
+	Name   string `json:"name"`
+	Text   string `json:"text"`
+}
+
+// familyNames are the names of the families in the model, as in families.
+var familyNames = [len(families)]string{"ipv4", "ipv6"}
+
+// tableText returns the text of a table.
+func (c *Config) tableText(family language.Family, name string) string {
+	for _, t := range c.Table {
+		if t.Family == familyNames[setOf(family)] && t.Name == name {
+			return t.Text
+		}
+	}
+	return ""
+}
+
+// checkTables refuses tables that cannot be read, or have rules with an effect.
+func (c *Config) checkTables() error {
+	for _, t := range c.Table {
+		family := families[slices.Index(familyNames[:], t.Family)]
+		if _, err := commands.Parse(family, t.Name, t.Text); err != nil {
+			return fmt.Errorf("table %s %s: %w: %w", t.Family, t.Name, err, cube.ErrInvalid)
+		}
+	}
+	return nil
 }
 
 // Chain is an entry of the lists `chain` and `chain6`, without its rules.

@@ -92,6 +92,11 @@ func (f *iptables) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Pla
 	if f.env.Type() != cube.TypeTC {
 		return cube.Plan{}, fmt.Errorf("type %s: the chains OUTPUT and FORWARD need the packets that the host sends, which XDP does not have; use type=TC: %w", f.env.Type(), cube.ErrUnsupported)
 	}
+	if c.New != nil {
+		if err := c.New.checkTables(); err != nil {
+			return cube.Plan{}, err
+		}
+	}
 	n, err := f.newChange(c)
 	if err != nil {
 		return cube.Plan{}, err

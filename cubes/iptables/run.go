@@ -59,7 +59,7 @@ func (f *iptables) run(input json.RawMessage) (cube.ActionResult, error) {
 	}
 	out := cube.ActionResult{Output: answer{Output: r.Output}}
 	edits, counts := translate(setOf(family), r.Edits)
-	out.Edits = edits
+	out.Edits = append(edits, f.tableEdits(family, r.Tables)...)
 	if len(counts) > 0 {
 		out.Rest = func(context.Context) (any, error) {
 			var failed error
@@ -72,9 +72,28 @@ func (f *iptables) run(input json.RawMessage) (cube.ActionResult, error) {
 	return out, nil
 }
 
-// view returns the chains of a family as commands see them.
-func (f *iptables) view(family language.Family) (*commands.View, error) {
-	v := &commands.View{Family: family}
+// tableEdits returns the edits of tables other than filter.
+func (f *iptables) tableEdits(family language.Family, tables map[string]string) (out []cube.Edit) {
+	for name, text := range tables {
+		path := []string{"table", familyNames[setOf(family)], name}
+		was := f.config.tableText(family, name)
+		switch {
+		case text == was:
+		case text == "":
+			out = append(out, cube.Edit{Path: path, Delete: true})
+		default:
+			out = append(out, cube.Edit{Path: path, Value: map[string]string{"text": text}})
+		}
+	}
+	return out
+}
+
+// view returns the chains of a table of a family as commands see them.
+func (f *iptables) view(family language.Family, table string) (*commands.View, error) {
+	if table != "filter" {
+		return commands.Parse(family, table, f.config.tableText(family, table))
+	}
+	var chains []*commands.Chain
 	for _, c := range f.ordered(setOf(family)) {
 		counts, err := c.counters.Counts(c.counterIndexes())
 		if err != nil {
@@ -90,9 +109,9 @@ func (f *iptables) view(family language.Family) (*commands.View, error) {
 			policy = map[bool]string{true: "DROP", false: "ACCEPT"}[c.drops]
 			policyCounts = shownCounts(counts[len(c.rules)])
 		}
-		v.Chains = append(v.Chains, commands.NewChain(c.name, policy, policyCounts, rules))
+		chains = append(chains, commands.NewChain(c.name, policy, policyCounts, rules))
 	}
-	return v, nil
+	return commands.NewView(family, table, chains), nil
 }
 
 // shownCounts are the packets and bytes as iptables counts them: without the Ethernet header.

@@ -121,3 +121,45 @@ func TestFail2banRunsOnTheCube(t *testing.T) {
 		trap - EXIT
 		! iptables -S | grep -q f2b-probe`, dir), lan)
 }
+
+// TestFirewalldRunsOnTheCube: with the iptables backend and without the check of reverse paths, which is a rule of the table
+// raw. It makes chains in all tables. What it does not clean up when it ends filters.
+func TestFirewalldRunsOnTheCube(t *testing.T) {
+	t.Parallel()
+	needs(t, "firewalld")
+	needs(t, "dbus-daemon")
+	d := start(t)
+	lan, _ := d.betweenNetworks()
+	d.lab.AnswerLines("10.0.0.1:7000", sender)
+	d.lab.AnswerLines("10.0.0.1:7001", sender)
+	out := d.inPlaceOfIptables(fmt.Sprintf(`
+		conf=%[1]s/firewalld run=%[1]s/run
+		cp -a /etc/firewalld $conf && mount --bind $conf /etc/firewalld
+		sed -i 's/^FirewallBackend=.*/FirewallBackend=iptables/; s/^IPv6_rpfilter=.*/IPv6_rpfilter=no/; s/^CleanupOnExit=.*/CleanupOnExit=no/' $conf/firewalld.conf
+		pcn-iptables-init
+		# Its children have no environment: the daemon's socket is where it is by default.
+		mkdir -p %[1]s/own && mount --bind $run %[1]s/own
+		mount -t tmpfs run /run && mkdir -p /run/dbus /run/firewalld /run/polycube && mount --bind %[1]s/own /run/polycube
+		bus=$(dbus-daemon --system --fork --print-pid)
+		trap 'kill $bus' EXIT
+		firewalld --nofork --nopid --log-target file --log-file %[1]s/firewalld.log &
+		until firewall-cmd --state > /dev/null 2>&1; do
+			kill -0 $!
+			read -t 0.2 < /dev/zero || true
+		done
+		firewall-cmd --add-port=7000/tcp
+		firewall-cmd --list-ports
+		kill $! && wait $! || true
+		iptables-save
+		cat %[1]s/firewalld.log`, d.dir))
+	contains(t, out, "success", "7000/tcp", "-A IN_public_allow -p tcp -m tcp --dport 7000", "*mangle")
+	if strings.Contains(out, "ERROR") {
+		t.Errorf("firewalld says\n%s", out)
+	}
+	if err := dials(lan, "10.0.0.1", 7000); err != nil {
+		t.Errorf("a port that is open: %v", err)
+	}
+	if dials(lan, "10.0.0.1", 7001) == nil {
+		t.Error("another port is open, too")
+	}
+}

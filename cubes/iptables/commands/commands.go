@@ -5,6 +5,7 @@
 package commands
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,10 +31,16 @@ func NewChain(name, policy string, counts Counts, rules []language.Rule) *Chain 
 	return &Chain{name, policy, counts, rules}
 }
 
-// View are the chains of a family: those that are built in, then the others by name.
+// View are the chains of a table of a family: those that are built in, then the others by name.
 type View struct {
 	Family language.Family
+	Table  string
 	Chains []*Chain
+}
+
+// NewView returns the view of a table with chains in their order.
+func NewView(family language.Family, table string, chains []*Chain) *View {
+	return &View{family, table, chains}
 }
 
 // Op is the kind of an edit.
@@ -60,10 +67,12 @@ type Edit struct {
 	Counts
 }
 
-// Result is what a command prints, and what it changes.
+// Result is what a command prints, and what it changes: edits of the table filter, and other tables as they are then, by name,
+// in the format of iptables-save; one that has nothing is empty.
 type Result struct {
 	Output string
 	Edits  []Edit
+	Tables map[string]string
 }
 
 // Error is what a program says if it fails, and its exit status.
@@ -94,7 +103,7 @@ type editor struct {
 }
 
 func newEditor(v *View) *editor {
-	e := &editor{view: View{Family: v.Family}}
+	e := &editor{view: View{Family: v.Family, Table: v.Table}}
 	for _, c := range v.Chains {
 		is := *c
 		is.Rules = slices.Clone(c.Rules)
@@ -103,7 +112,16 @@ func newEditor(v *View) *editor {
 	return e
 }
 
-func (e *editor) result() Result { return Result{e.out.String(), e.list} }
+// result is what the commands so far have printed and changed.
+func (e *editor) result() (Result, error) {
+	r := Result{Output: e.out.String(), Edits: e.list}
+	if e.view.Table == filter || len(r.Edits) == 0 {
+		return r, nil
+	}
+	text, err := e.view.text()
+	r.Edits, r.Tables = nil, map[string]string{e.view.Table: text}
+	return r, err
+}
 
 // Run carries out a command.
 func Run(v *View, c language.Command) (Result, error) {
@@ -111,7 +129,7 @@ func Run(v *View, c language.Command) (Result, error) {
 	if err := e.run(c); err != nil {
 		return Result{}, err
 	}
-	return e.result(), nil
+	return e.result()
 }
 
 // chain returns the chain with a name, or nil.
@@ -137,9 +155,6 @@ func (v *View) references(name string) (n int) {
 
 // run carries out a command.
 func (e *editor) run(c language.Command) error {
-	if c.Table != "filter" {
-		return otherTable(c.Table)
-	}
 	switch c.Op {
 	case 'L':
 		return e.print(c, e.listed)
@@ -165,6 +180,9 @@ func (e *editor) run(c language.Command) error {
 		if chain.Policy == "" {
 			return problem("Bad built-in chain name.")
 		}
+		if c.Name != "ACCEPT" && e.view.Table != filter {
+			return otherTable(e.view.Table, "-P "+c.Chain+" "+c.Name)
+		}
 		chain.Policy = c.Name
 		e.list = append(e.list, Edit{Op: SetPolicy, Chain: c.Chain, Name: c.Name})
 		return nil
@@ -188,13 +206,33 @@ func (e *editor) run(c language.Command) error {
 // errNoRule is what iptables says of a rule that there is not.
 var errNoRule = problem("Bad rule (does a matching rule exist in that chain?).")
 
-// otherTable says what there is instead of a table.
-func otherTable(table string) error {
-	instead := "only the table filter is supported"
+// filter is the table whose rules packets are compared with.
+const filter = "filter"
+
+// otherTable refuses what would have an effect in another table than filter.
+func otherTable(table, what string) error {
+	instead := "only rules of the table filter have an effect"
 	if table == "nat" {
-		instead = "addresses are translated by the cube nat; see `polycubectl nat --help`"
+		instead = "addresses are translated by the cube nat: see `polycubectl nat --help`"
 	}
-	return &Error{3, fmt.Sprintf("can't initialize iptables table `%s': %s", table, instead)}
+	return &Error{badParameter, fmt.Sprintf("table %s: %s: %s", table, what, instead)}
+}
+
+// checkTable refuses rules of other tables than filter, unless they only lead from chain to chain: programs make chains in all
+// tables, also if they need none.
+func (e *editor) checkTable(r *language.Rule) error {
+	if e.view.Table == filter {
+		return nil
+	}
+	switch t := r.Target.(type) {
+	case nil, language.Jump:
+		return nil
+	case language.Verdict:
+		if t != "DROP" {
+			return nil
+		}
+	}
+	return otherTable(e.view.Table, r.String())
 }
 
 // find returns the position of the first rule that says the same, or -1.
@@ -238,7 +276,7 @@ func (e *editor) leads(from, to string, seen map[string]bool) bool {
 
 // put inserts a rule.
 func (e *editor) put(chain *Chain, at int, r language.Rule) error {
-	if err := e.checkTarget(chain.Name, &r); err != nil {
+	if err := errors.Join(e.checkTarget(chain.Name, &r), e.checkTable(&r)); err != nil {
 		return err
 	}
 	chain.Rules = slices.Insert(chain.Rules, at, r)
@@ -289,7 +327,7 @@ func (e *editor) replace(chain *Chain, c language.Command) error {
 	if at >= len(chain.Rules) {
 		return problem("Index of replacement too big.")
 	}
-	if err := e.checkTarget(chain.Name, &r); err != nil {
+	if err := errors.Join(e.checkTarget(chain.Name, &r), e.checkTable(&r)); err != nil {
 		return err
 	}
 	chain.Rules[at] = r

@@ -7,13 +7,14 @@ package commands
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/polycube/polycube/cubes/iptables/language"
 )
 
-// Views returns the chains of a family.
-type Views func(language.Family) (*View, error)
+// Views returns the chains of a table of a family.
+type Views func(family language.Family, table string) (*View, error)
 
 // Family returns the family of a program by its name.
 func Family(program string) language.Family {
@@ -75,8 +76,8 @@ func name(family language.Family) string {
 }
 
 func (views Views) command(family language.Family, args []string) (Result, language.Family, error) {
-	if len(args) == 1 {
-		if r, ok := asked(args, name(family)); ok {
+	if n := len(args); n > 0 {
+		if r, ok := asked(args[n-1:], name(family)); ok {
 			return r, family, nil
 		}
 	}
@@ -84,7 +85,7 @@ func (views Views) command(family language.Family, args []string) (Result, langu
 	if err != nil {
 		return Result{}, family, &Error{badParameter, err.Error()}
 	}
-	v, err := views(c.Family)
+	v, err := views(c.Family, c.Table)
 	if err != nil {
 		return Result{}, family, err
 	}
@@ -134,8 +135,8 @@ func readFlags(args []string, known map[string]byte, valued string) (f flags, er
 			}
 		}
 	}
-	if f.table != "" && f.table != "filter" {
-		return f, otherTable(f.table)
+	if f.table != "" && language.BuiltIn(f.table) == nil {
+		return f, &Error{badParameter, fmt.Sprintf("there is no table %q", f.table)}
 	}
 	return f, nil
 }
@@ -148,13 +149,30 @@ func (views Views) save(family language.Family, args []string) (Result, error) {
 	if r, ok := asked(args, name(family)+"-save"); ok {
 		return r, nil
 	}
-	v, err := views(family)
-	if err != nil {
-		return Result{}, err
+	names := allTables
+	if f.table != "" {
+		names = []string{f.table}
 	}
-	text, err := Save(v, f.set['c'])
+	var all []*View
+	for _, name := range names {
+		v, err := views(family, name)
+		if err != nil {
+			return Result{}, err
+		}
+		text, err := v.text()
+		if err != nil {
+			return Result{}, err
+		}
+		if text != "" || f.table != "" || name == filter {
+			all = append(all, v)
+		}
+	}
+	text, err := Save(all, f.set['c'])
 	return Result{Output: text}, err
 }
+
+// allTables are the tables, in the order in which packets would meet them.
+var allTables = []string{"raw", "mangle", "nat", filter}
 
 func (views Views) restore(family language.Family, args []string, input string) (Result, error) {
 	f, err := readFlags(waits(args), map[string]byte{
@@ -171,18 +189,34 @@ func (views Views) restore(family language.Family, args []string, input string) 
 	if err != nil {
 		return Result{}, &Error{badParameter, err.Error()}
 	}
-	v, err := views(family)
-	if err != nil {
-		return Result{}, err
+	all := Result{Tables: map[string]string{}}
+	seen := map[string]bool{}
+	for _, t := range tables {
+		if seen[t.Name] {
+			return Result{}, &Error{badParameter, "the table " + t.Name + " is there twice"}
+		}
+		seen[t.Name] = true
+		if f.table != "" && t.Name != f.table {
+			continue
+		}
+		v, err := views(family, t.Name)
+		if err != nil {
+			return Result{}, err
+		}
+		r, err := Restore(v, &t, f.set['n'], f.set['c'])
+		if own := (*Error)(nil); err != nil && !errors.As(err, &own) {
+			err = &Error{otherProblem, err.Error()}
+		}
+		if err != nil {
+			return Result{}, err
+		}
+		all.Edits = append(all.Edits, r.Edits...)
+		maps.Copy(all.Tables, r.Tables)
 	}
-	r, err := Restore(v, tables, f.set['n'], f.set['c'])
 	if f.set['e'] {
-		r.Edits = nil
+		return Result{}, nil
 	}
-	if own := (*Error)(nil); err != nil && !errors.As(err, &own) {
-		err = &Error{otherProblem, err.Error()}
-	}
-	return r, err
+	return all, nil
 }
 
 // waits leaves out the number of seconds after -w, which is optional.

@@ -114,6 +114,9 @@ var chains = map[string][]string{
 	"raw":    {"PREROUTING", "OUTPUT"},
 }
 
+// BuiltIn returns the chains that a table always has.
+func BuiltIn(table string) []string { return chains[table] }
+
 // tableName checks the name of a table.
 func tableName(name string) error {
 	if _, ok := chains[name]; !ok {
