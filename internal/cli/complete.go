@@ -68,6 +68,9 @@ func (t *completer) complete(args []string, instance string) error {
 	if rest, name, err := cutInstance(words); err == nil && name != "" {
 		words, instance = rest, name
 	}
+	if rest, _, err := cutTry(words); err == nil {
+		words = rest
+	}
 	var err error
 	if *t.config, err = loadConfig(t.getenv, instance); err != nil {
 		return err
@@ -88,7 +91,9 @@ func (t *completer) candidates(words []string, current string) []string {
 	case len(words) == 0 && strings.HasPrefix(current, "--instance="):
 		return instanceNames("--instance=")
 	case len(words) == 0 && strings.HasPrefix(current, "-"):
-		return []string{"--instance", "--help", "-h"}
+		return []string{"--instance", "--try", "--help", "-h"}
+	case slices.Equal(words, []string{"--try"}):
+		return nil // a number
 	case ownFlags(first) != nil:
 		return t.watchWords(first, words[1:], current)
 	}
@@ -202,7 +207,9 @@ func clientWords(c command, current string) ([]string, bool) {
 	switch name := c.first(); {
 	case name == "completion" && len(c.path) == 1:
 		return shells(), true
-	case name == "completion" || name == "version":
+	case name == "confirm" && len(c.path) == 1 && c.verb == verbNone:
+		return []string{"no", "show"}, true
+	case name == "completion" || name == "version" || name == "confirm":
 		return nil, true
 	case name == "attach" && len(c.pairs) > 0:
 		return nil, true

@@ -69,7 +69,7 @@ func completing(t *testing.T) *daemon {
 
 // everyFirst are the daemon's first words, then the client's own.
 const everyFirst = "bridge router connect r1 disconnect attach detach masquerade services cubes topology netdevs drops trace capture " +
-	"status events daemon export apply history rollback version completion"
+	"status events daemon export apply history rollback confirm version completion"
 
 func TestWhatMayFollow(t *testing.T) {
 	tests := []struct{ line, want string }{
@@ -109,7 +109,13 @@ func TestWhatMayFollow(t *testing.T) {
 		{"polycubectl services update ", "one two"},
 		{"polycubectl show r1 -hide=", "-hide=ports -hide=uuid -hide=loglevel"},
 		{"polycubectl show r1 -hide=uuid,l", "-hide=uuid,loglevel"},
-		{"polycubectl -", "--instance --help -h"},
+		{"polycubectl -", "--instance --try --help -h"},
+		{"polycubectl --try ", ""},
+		{"polycubectl --try 60 r1 s", "show set"},
+		{"polycubectl --try=60 r1 s", "show set"},
+		{"polycubectl confirm ", "no show"},
+		{"polycubectl confirm no ", ""},
+		{"polycubectl confirm show ", ""},
 		{"polycubectl trace ic", "icmp icmp6"},
 		{"polycubectl trace icmp -", "--cube --egress --inject -c -json -t"},
 		{"polycubectl trace --cube r1 --", "--egress --inject"},
