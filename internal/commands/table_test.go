@@ -51,7 +51,7 @@ func checkResource(t *testing.T, name string, r *Resource) {
 // TestReservedWordsStay: a word that is taken off this list may be the name of a cube, and one that is added may be the
 // name of a cube that exists.
 func TestReservedWordsStay(t *testing.T) {
-	want := strings.Fields("add apply attach capture config connect cubes daemon del detach disconnect drops events export framework " +
+	want := strings.Fields("add apply attach capture config confirm connect cubes daemon del detach disconnect drops events export framework " +
 		"history masquerade metrics netdevs openapi.json rollback services set show status topology trace version")
 	got := Reserved()
 	slices.Sort(got)
