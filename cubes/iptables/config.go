@@ -7,7 +7,6 @@ package iptables
 import (
 	"cmp"
 	"fmt"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -142,19 +141,15 @@ func (r *RuleFields) read(family language.Family, chain string) (language.Rule, 
 
 // arguments returns the rule as options of iptables.
 func (r *RuleFields) arguments() ([]string, error) {
-	if r.Spec == nil {
-		return r.words()
-	}
-	others := *r
-	others.Spec = nil
-	if !reflect.DeepEqual(others, RuleFields{}) {
-		return nil, fmt.Errorf("spec: it has all that the rule says: remove the other members: %w", cube.ErrInvalid)
+	out, err := r.words()
+	if err != nil || r.Spec == nil {
+		return out, err
 	}
 	words, err := language.SplitLine(*r.Spec)
 	if err != nil {
 		return nil, fmt.Errorf("spec: %w: %w", err, cube.ErrInvalid)
 	}
-	return words, nil
+	return append(out, words...), nil
 }
 
 // words returns the members other than spec as options of iptables.
@@ -193,7 +188,10 @@ func (r *RuleFields) words() (out []string, err error) {
 	if r.Conntrack != "" {
 		out = append(out, "-m", "conntrack", "--ctstate", r.Conntrack)
 	}
-	return append(out, "-j", cmp.Or(r.Action, "DROP")), nil
+	if action := r.Action; action != "" || r.Spec == nil {
+		out = append(out, "-j", cmp.Or(action, "DROP"))
+	}
+	return out, nil
 }
 
 // portWords returns the option for ports: a list needs a match of its own.

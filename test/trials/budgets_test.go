@@ -151,12 +151,12 @@ func attach(l *bpftest.Lab, s yang.Info, number int) time.Duration {
 	return time.Since(began)
 }
 
-// TestTimedEachCubeForwardsSoon: the first cube of a service, whose programs nothing else has, and another one after it.
-// Verified instructions are what takes the time, so an exception for them is one for this, and so is a machine that takes
-// longer to verify.
 // onlyAtTC are the services that refuse XDP.
 var onlyAtTC = []string{"iptables"}
 
+// TestTimedEachCubeForwardsSoon: the first cube of a service, whose programs nothing else has, and another one after it.
+// Verified instructions are what takes the time, so an exception for them is one for this, and so is a machine that takes
+// longer to verify.
 func TestTimedEachCubeForwardsSoon(t *testing.T) {
 	for _, s := range services(t) {
 		budget := pace.Stretch(attachBudget * time.Duration(allowed(s.Name, link.Call)) / verifiedBudget)
