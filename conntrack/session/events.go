@@ -42,6 +42,17 @@ type Events struct {
 // NewEvents returns the events of a cube, of which there are at most limit per second.
 func NewEvents(env cube.Env, limit int) *Events { return &Events{env: env, limit: limit, left: limit} }
 
+// Begin is called before packets run the cube's programs: what was lost before is not told again.
+func (e *Events) Begin() {
+	all, err := e.programs()
+	if err != nil {
+		return // no cube has lost any yet
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.told = all
+}
+
 // Notify announces the session of a message of pcn_conntrack_event.
 func (e *Events) Notify(data []byte) {
 	var m message
@@ -94,7 +105,7 @@ func (e *Events) programs() (uint64, error) {
 		return 0, err
 	}
 	var is events
-	if err := m.Lookup(uint32(0), &is); err != nil {
+	if err := m.Lookup(uint32(e.env.Instance()), &is); err != nil {
 		return 0, fmt.Errorf("map ct_events: %w", err)
 	}
 	return is.Lost, nil

@@ -105,6 +105,9 @@ func (z *Zone) Open(s *Settings) error {
 		return errors.Join(err, t.Close())
 	}
 	z.table = t
+	if z.events != nil {
+		z.events.Begin()
+	}
 	return nil
 }
 

@@ -195,7 +195,7 @@ func (n *change) commit() (undo func() error, err error) {
 	for d := range directions {
 		f.chains[d] = n.chains[d].next
 		state := chainState{resultOf(n.config.defaultOf(d), d, f.defaults[d]), f.chains[d].logs(), f.chains[d].namesInterfaces()}
-		if err := cube.Carry([]cube.Step{table.Put(f.states, uint32(d), state)}, &n.undone); err != nil {
+		if err := cube.Carry([]cube.Step{table.Put(f.states, f.row(d), state)}, &n.undone); err != nil {
 			return nil, errors.Join(err, n.undone.Run())
 		}
 	}

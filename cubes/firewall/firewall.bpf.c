@@ -58,46 +58,53 @@ enum { DROP, ACCEPT, REJECT };
 #define CLASS(class) (1 << (class))
 #define NEIGHBOUR_DISCOVERY 0x80
 
+/* What the control plane says of a chain, by cube and direction. */
 struct firewall_chain {
 	__u32 result;	  /* of the default, like that of a rule */
 	__u32 logs;	  /* whether there are LOG rules */
 	__u32 interfaces; /* whether a rule names an interface */
 };
-PCN_MAP(chains, BPF_MAP_TYPE_ARRAY, __u32, struct firewall_chain, DIRECTIONS);
+PCN_MAP_PUBLIC(chains, BPF_MAP_TYPE_ARRAY, __u32, struct firewall_chain, PCN_MAX_CUBES *DIRECTIONS);
 
-/* The numbers of netdevs that rules name, by interface index. */
+/* The numbers of netdevs that the rules of a cube name. */
+struct firewall_netdev {
+	__u32 cube;
+	__u32 ifindex;
+};
 struct firewall_interface {
 	__u32 number;
 	char name[16];
 };
-PCN_MAP(interfaces, BPF_MAP_TYPE_HASH, __u32, struct firewall_interface, 4096);
+PCN_MAP_PUBLIC_FLAGS(interfaces, BPF_MAP_TYPE_HASH, struct firewall_netdev,
+		     struct firewall_interface, 65536, BPF_F_NO_PREALLOC);
 
 /* The number of a netdev, 0 if no rule names it. */
-PCN_INLINE __u32 number_of(__u32 ifindex)
+PCN_INLINE __u32 number_of(const struct pcn_md *md, __u32 ifindex)
 {
-	const struct firewall_interface *i = bpf_map_lookup_elem(&interfaces, &ifindex);
+	struct firewall_netdev netdev = { pcn_instance(md), ifindex };
+	const struct firewall_interface *i = bpf_map_lookup_elem(&interfaces, &netdev);
 
 	return i ? i->number & 0xff : 0;
 }
 
 /* The netdevs of a packet as rules compare them: where it was received, and where it is sent. */
-PCN_INLINE __u32 netdevs_of(struct CTXTYPE *ctx, __u32 out)
+PCN_INLINE __u32 netdevs_of(struct CTXTYPE *ctx, const struct pcn_md *md, __u32 out)
 {
 #ifdef PCN_TC
 	if (out)
-		return number_of(ctx->ingress_ifindex) << 8 | number_of(ctx->ifindex);
-	return number_of(ctx->ifindex) << 8;
+		return number_of(md, ctx->ingress_ifindex) << 8 | number_of(md, ctx->ifindex);
+	return number_of(md, ctx->ifindex) << 8;
 #else
-	return out ? 0 : number_of(ctx->ingress_ifindex) << 8;
+	return out ? 0 : number_of(md, ctx->ingress_ifindex) << 8;
 #endif
 }
 
-/* What the rules say about a packet; in a map, as a search leaves little stack. */
-struct firewall_work {
-	struct pcn_classify_match match;
-	struct pcn_classify_match logged;
-};
-PCN_MAP(work, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct firewall_work, 1);
+PCN_INLINE const struct firewall_chain *chain_of(const struct pcn_md *md, __u32 out)
+{
+	__u32 at = pcn_instance(md) * DIRECTIONS + out;
+
+	return bpf_map_lookup_elem(&chains, &at);
+}
 
 /* The number of a set, of packets on their way in (0) or out (1). The lowest bit is the direction. */
 PCN_INLINE __u32 set_of(const struct pcn_md *md, __u32 which, __u32 out)
@@ -105,25 +112,56 @@ PCN_INLINE __u32 set_of(const struct pcn_md *md, __u32 which, __u32 out)
 	return pcn_classify_set(md, which * DIRECTIONS + out);
 }
 
-/* Writes the key of a packet that is compared with the rules of a set, and those of its LOG rules, if there are any:
- * then 1, else 0; -1 if there is no packet. */
-PCN_GLOBAL int firewall_key(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
-			    const struct pcn_flow *flow PCN_NONNULL, __u32 set, __u32 state)
+/* The set of rules for a packet. */
+PCN_INLINE __u32 rules_for(struct CTXTYPE *ctx, const struct pcn_md *md,
+			   const struct pcn_flow *flow, __u32 out)
+{
+	if (((ipv4 && flow->ethertype == bpf_htons(ETH_P_IP)) ||
+	     (ipv6 && flow->ethertype == bpf_htons(ETH_P_IPV6))) &&
+	    !pcn_is_neighbour_discovery(ctx, flow))
+		return set_of(md, RULES, out);
+	return set_of(md, NAMED, out);
+}
+
+/* With the number of a set: the packet is compared with its LOG rules, too. */
+#define LOGS 0x10000
+
+/* Writes the key of a packet for the rules of a set, and returns the set and LOGS; -1 if there is no packet. */
+PCN_INLINE int write_key(struct CTXTYPE *ctx, struct pcn_md *md, const struct pcn_flow *flow,
+			 __u32 set, __u32 state)
 {
 	__u32 out = set & 1, fields = pcn_classify_fields(set), logs = 0, netdevs = 0;
-	const struct firewall_chain *chain = bpf_map_lookup_elem(&chains, &out);
+	const struct firewall_chain *chain = chain_of(md, out);
 	struct pcn_classify_key *key = pcn_classify_key();
 
 	if (chain && chain->logs) {
 		fields |= pcn_classify_fields(set + LOG * DIRECTIONS);
-		logs = 1;
+		logs = LOGS;
 	}
 	if (chain && chain->interfaces)
-		netdevs = netdevs_of(ctx, out);
+		netdevs = netdevs_of(ctx, md, out);
+	if (set & NAMED * DIRECTIONS && pcn_is_neighbour_discovery(ctx, flow))
+		state |= NEIGHBOUR_DISCOVERY;
 	if (!key || pcn_classify_key_of(ctx, key, flow, fields, netdevs, md->traffic_class))
 		return -1;
 	pcn_classify_state(key, state);
-	return logs;
+	return set | logs;
+}
+
+/* The same for a packet that is tracked. */
+PCN_GLOBAL int firewall_key(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
+			    const struct pcn_flow *flow PCN_NONNULL, __u32 set, __u32 state)
+{
+	return write_key(ctx, md, flow, set, state);
+}
+
+/* Reads a packet that is not tracked, and writes its key. */
+PCN_GLOBAL int firewall_read(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
+			     struct pcn_flow *flow PCN_NONNULL, __u32 out)
+{
+	if (pcn_flow_read_inline(ctx, flow))
+		return -1;
+	return write_key(ctx, md, flow, rules_for(ctx, md, flow, out), CLASS(PCN_CT_UNTRACKED));
 }
 
 /* Counts the packet for a rule. */
@@ -135,26 +173,34 @@ PCN_INLINE void count(const struct pcn_md *md, __u32 result)
 }
 
 /* Counts the packet for a LOG rule that matches it, and reports it to the log. */
-PCN_GLOBAL int firewall_log(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
-			    const struct firewall_work *is PCN_NONNULL)
+PCN_GLOBAL int firewall_log(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 result)
 {
-	__u32 result = is->logged.result;
-
 	count(md, result);
 	return pcn_report(ctx, md, PCN_REPORT_LOGGED, result >> COUNTER_SHIFT, !!(result & EGRESS));
 }
 
-/* Does what the rule of a set says that matches the packet, or the chain's default. Returns 0, or the reason to drop
- * it. */
+/* Does what takes more than a verdict: limits and rejects. Returns 0, or the reason to drop the packet. */
 PCN_GLOBAL int firewall_apply(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
-			      const struct pcn_flow *flow PCN_NONNULL,
-			      const struct firewall_work *is PCN_NONNULL, __u32 set)
+			      const struct pcn_flow *flow PCN_NONNULL, __u32 result)
 {
-	__u32 result = is->match.result, out = set & 1, counter;
+	__u32 counter = result >> COUNTER_SHIFT;
+
+	if ((result & ACTION) == ACCEPT)
+		return firewall_within(flow, counter) ? 0 : FIREWALL_OVER_LIMIT;
+	return pcn_report(ctx, md, PCN_REPORT_REJECTED, counter, !!(result & EGRESS))
+		       ? FIREWALL_REJECTED_AND_TOLD
+		       : FIREWALL_REJECTED_SILENTLY;
+}
+
+/* Does what the rule says that matches a packet, or its chain's default. Returns 0, or the reason to drop it. */
+PCN_INLINE int apply(struct CTXTYPE *ctx, struct pcn_md *md, const struct pcn_flow *flow, __u32 set,
+		     const struct pcn_classify_match *match)
+{
+	__u32 result = match->result;
 	int reason = FIREWALL_RULE;
 
-	if (is->match.order == (__u32)-1) {
-		const struct firewall_chain *chain = bpf_map_lookup_elem(&chains, &out);
+	if (match->order == (__u32)-1) {
+		const struct firewall_chain *chain = chain_of(md, set & 1);
 
 		if (set & NAMED * DIRECTIONS || !chain)
 			return 0;
@@ -162,86 +208,105 @@ PCN_GLOBAL int firewall_apply(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL
 		reason = FIREWALL_DEFAULT;
 	}
 	count(md, result);
-	counter = result >> COUNTER_SHIFT;
-	if ((result & ACTION) == ACCEPT)
-		return result & LIMITED && !firewall_within(flow, counter) ? FIREWALL_OVER_LIMIT
-									   : 0;
-	if ((result & ACTION) == DROP)
+	switch (result & (ACTION | LIMITED)) {
+	case ACCEPT:
+		return 0;
+	case DROP:
+	case DROP | LIMITED:
 		return reason;
-	return pcn_report(ctx, md, PCN_REPORT_REJECTED, counter, out) ? FIREWALL_REJECTED_AND_TOLD
-								      : FIREWALL_REJECTED_SILENTLY;
-}
-
-/* Compares a packet with the rules of a set: 0, or the reason to drop it. This is no function of its own, since a search
- * needs nearly all calls that may be nested. */
-PCN_INLINE int judge(struct CTXTYPE *ctx, struct pcn_md *md, const struct pcn_flow *flow, __u32 set,
-		     __u32 state)
-{
-	__u32 zero = 0;
-	struct firewall_work *is = bpf_map_lookup_elem(&work, &zero);
-	struct pcn_classify_key *key = pcn_classify_key();
-	int logs = firewall_key(ctx, md, flow, set, state);
-
-	if (!is || !key || logs < 0)
-		return FIREWALL_TRUNCATED;
-	pcn_classify(key, &is->match, set);
-#pragma clang loop unroll(disable)
-	for (int i = 0; logs && i < LOGS_MAX; i++) {
-		if (!pcn_classify(key, &is->logged, set + LOG * DIRECTIONS) ||
-		    is->logged.order > is->match.order)
-			break;
-		firewall_log(ctx, md, is);
-		pcn_classify_after(key, &is->logged);
 	}
-	return firewall_apply(ctx, md, flow, is, set);
+	return firewall_apply(ctx, md, flow, result);
 }
 
-/* Judges a packet on its way in (0) or out (1). Each cube has its own zone in the table of connections. */
+/* Compares a packet with the rules of a set, both of firewall_key: 0, or the reason to drop it. This is no function of
+ * its own, since a search needs nearly all calls that may be nested. */
+PCN_INLINE int judge(struct CTXTYPE *ctx, struct pcn_md *md, const struct pcn_flow *flow, int which)
+{
+	struct pcn_classify_key *key = pcn_classify_key();
+	struct pcn_classify_match match, logged;
+	__u32 set = which & (LOGS - 1);
+
+	if (which < 0 || !key)
+		return FIREWALL_TRUNCATED;
+	pcn_classify(key, &match, set);
+#pragma clang loop unroll(disable)
+	for (int i = 0; which & LOGS && i < LOGS_MAX; i++) {
+		if (!pcn_classify(key, &logged, set + LOG * DIRECTIONS) ||
+		    logged.order > match.order)
+			break;
+		firewall_log(ctx, md, logged.result);
+		pcn_classify_after(key, &logged);
+	}
+	return apply(ctx, md, flow, set, &match);
+}
+
+/* Tracks the connection of a packet; each cube has its own zone in the table. Returns 1 if that decides: then w->refusal
+ * is the reason to drop the packet, or else it passes. */
+PCN_INLINE int track(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_conntrack_work *w)
+{
+	pcn_conntrack_track(ctx, w, pcn_instance(md), tcp_options);
+	if (w->refusal)
+		return 1;
+	if (accounting && w->class == PCN_CT_ESTABLISHED)
+		pcn_conntrack_account(ctx, w);
+	if (session_events && w->class == PCN_CT_ESTABLISHED)
+		pcn_conntrack_event(ctx, md, w, FIREWALL_SESSION);
+	/* Rules cannot see the ports of later fragments. */
+	return pcn_conntrack_known(w) &&
+	       (accept_established || w->flow.fragment == PCN_FRAGMENT_LATER);
+}
+
+/* Opens the connection of a packet that the rules accept. Returns 0, or the reason to drop it. */
+PCN_INLINE int open(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_conntrack_work *w)
+{
+	if (pcn_conntrack_accept(w) < 0)
+		return FIREWALL_NO_ENTRY;
+	if (accounting && w->class == PCN_CT_NEW)
+		pcn_conntrack_account(ctx, w);
+	if (session_events && w->class == PCN_CT_NEW)
+		pcn_conntrack_event(ctx, md, w, FIREWALL_SESSION);
+	return 0;
+}
+
+/* Judges a packet on its way in (0) or out (1): 0, or the reason to drop it. */
 PCN_INLINE int filter(struct CTXTYPE *ctx, struct pcn_md *md, const __u32 out)
 {
 	struct pcn_conntrack_work *w = pcn_conntrack_begin();
-	__u32 set = set_of(md, NAMED, out), state = CLASS(PCN_CT_UNTRACKED);
+	__u32 set, state = CLASS(PCN_CT_UNTRACKED), tracked = 0;
+	int which, reason;
 
-	if (!w || pcn_flow_read(ctx, &w->flow))
-		return pcn_pkt_drop(ctx, md, FIREWALL_TRUNCATED);
-	if (pcn_is_neighbour_discovery(ctx, &w->flow))
-		state |= NEIGHBOUR_DISCOVERY;
-	else if ((ipv4 && w->flow.ethertype == bpf_htons(ETH_P_IP)) ||
-		 (ipv6 && w->flow.ethertype == bpf_htons(ETH_P_IPV6)))
-		set = set_of(md, RULES, out);
-	if (conntrack && !(set & NAMED * DIRECTIONS)) {
-		state = CLASS(pcn_conntrack_track(ctx, w, pcn_instance(md), tcp_options) & 7);
-		if (w->refusal)
-			return pcn_pkt_drop(ctx, md, FIREWALL_NO_ENTRY);
-		if (accounting && w->class == PCN_CT_ESTABLISHED)
-			pcn_conntrack_account(ctx, w);
-		if (session_events && w->class == PCN_CT_ESTABLISHED)
-			pcn_conntrack_event(ctx, w, FIREWALL_SESSION);
-		/* Rules cannot see the ports of later fragments. */
-		if (pcn_conntrack_known(w) &&
-		    (accept_established || w->flow.fragment == PCN_FRAGMENT_LATER))
-			return pcn_pkt_pass(ctx, md);
+	if (!w)
+		return FIREWALL_TRUNCATED;
+	if (conntrack) {
+		if (pcn_flow_read(ctx, &w->flow))
+			return FIREWALL_TRUNCATED;
+		set = rules_for(ctx, md, &w->flow, out);
+		tracked = !(set & NAMED * DIRECTIONS);
+		if (tracked && track(ctx, md, w))
+			return w->refusal ? FIREWALL_NO_ENTRY : 0;
+		if (tracked)
+			state = CLASS(w->class & 7);
+		which = firewall_key(ctx, md, &w->flow, set, state);
+	} else {
+		which = firewall_read(ctx, md, &w->flow, out);
 	}
-	int reason = judge(ctx, md, &w->flow, set, state);
-	if (!reason && conntrack && !(set & NAMED * DIRECTIONS)) {
-		if (pcn_conntrack_accept(w) < 0)
-			reason = FIREWALL_NO_ENTRY;
-		else if (accounting && w->class == PCN_CT_NEW)
-			pcn_conntrack_account(ctx, w);
-		if (session_events && !reason && w->class == PCN_CT_NEW)
-			pcn_conntrack_event(ctx, w, FIREWALL_SESSION);
-	}
+	reason = judge(ctx, md, &w->flow, which);
+	return reason || !tracked ? reason : open(ctx, md, w);
+}
+
+PCN_INLINE int verdict(struct CTXTYPE *ctx, struct pcn_md *md, int reason)
+{
 	return reason ? pcn_pkt_drop(ctx, md, reason) : pcn_pkt_pass(ctx, md);
 }
 
 PCN_INGRESS
 {
-	return filter(ctx, md, 0);
+	return verdict(ctx, md, filter(ctx, md, 0));
 }
 
 PCN_EGRESS
 {
-	return filter(ctx, md, 1);
+	return verdict(ctx, md, filter(ctx, md, 1));
 }
 
 PCN_LICENSE;

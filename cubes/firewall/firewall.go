@@ -70,7 +70,7 @@ func newFirewall(env cube.Env) *firewall {
 func (f *firewall) instance() cube.Instance {
 	return cube.Instance{
 		Prepare: cube.Typed(f.prepare), Dependents: f.dependents, State: f.State, Page: f.zone.Page, DeleteState: f.zone.DeleteState,
-		Action: f.Action, Notify: f.Notify, ParentChanged: f.parentChanged, Deleted: f.zone.Deleted, Close: f.close,
+		Action: f.Action, Notify: f.Notify, ParentChanged: f.parentChanged, Deleted: f.deleted, Close: f.close,
 	}
 }
 
@@ -145,6 +145,27 @@ func (f *firewall) parentChanged(p cube.Parent) {
 	f.parent = p.Name
 	if err := f.interfaces.follow(p.Netdevs); err != nil {
 		f.env.Logger().Error("rules do not match by interface", "error", err)
+	}
+}
+
+// row is where the program has the state of a chain.
+func (f *firewall) row(d Direction) uint32 {
+	return uint32(f.env.Instance())*uint32(directions) + uint32(d)
+}
+
+// deleted removes what the cube has in memory that it shares with others.
+func (f *firewall) deleted() {
+	f.zone.Deleted()
+	errs := []error{f.interfaces.follow(nil)}
+	for _, chain := range f.chains {
+		for _, r := range chain {
+			if r.limit != nil {
+				errs = append(errs, f.unlimit(r.counter))
+			}
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		f.env.Logger().Error("remove the limits of rules", "error", err)
 	}
 }
 

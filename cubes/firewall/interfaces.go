@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/polycube/polycube/classifier"
@@ -19,10 +20,28 @@ import (
 
 // interfaces are the numbers of names, and the netdevs that have names.
 type interfaces struct {
-	rows    table.Table[uint32, interfaceRow]
+	rows    table.Table[netdevKey, interfaceRow]
+	cube    uint32
 	numbers map[string]uint8
 	// netdevs are the names by index; nil anywhere but at the host's stack.
 	netdevs map[int]string
+}
+
+// netdevKey is struct firewall_netdev.
+type netdevKey struct{ Cube, Ifindex uint32 }
+
+// key is that of a netdev.
+func (x *interfaces) key(index int) netdevKey { return netdevKey{x.cube, uint32(index)} }
+
+// own yields the rows of this cube.
+func (x *interfaces) own(failed *error) iter.Seq2[netdevKey, interfaceRow] {
+	return func(yield func(netdevKey, interfaceRow) bool) {
+		for key, row := range x.rows.All(failed) {
+			if key.Cube == x.cube && !yield(key, row) {
+				return
+			}
+		}
+	}
 }
 
 // interfaceRow is struct firewall_interface.
@@ -37,7 +56,7 @@ func (r *interfaceRow) name() string { return string(bytes.TrimRight(r.Name[:], 
 const maxInterfaces = 255
 
 func newInterfaces(env cube.Env) *interfaces {
-	return &interfaces{rows: table.New[uint32, interfaceRow](env, "interfaces"), numbers: map[string]uint8{}}
+	return &interfaces{rows: table.New[netdevKey, interfaceRow](env, "interfaces"), cube: uint32(env.Instance()), numbers: map[string]uint8{}}
 }
 
 // number returns that of a name, which gets one if it has none.
@@ -63,7 +82,7 @@ func (x *interfaces) number(name string) (uint8, error) {
 func (x *interfaces) adopt() (changed bool, err error) {
 	given := x.numbers
 	x.numbers = map[string]uint8{}
-	for _, row := range x.rows.All(&err) {
+	for _, row := range x.own(&err) {
 		x.numbers[row.name()] = uint8(row.Number)
 	}
 	for name, n := range given {
@@ -90,7 +109,7 @@ func (x *interfaces) clear(name string) error {
 	var errs []error
 	for index, is := range x.netdevs {
 		if is == name {
-			_, err := x.rows.Delete(uint32(index))
+			_, err := x.rows.Delete(x.key(index))
 			errs = append(errs, err)
 		}
 	}
@@ -104,7 +123,7 @@ func (x *interfaces) write() (undo func() error, err error) {
 		if n := x.numbers[name]; n != 0 {
 			row := interfaceRow{Number: uint32(n)}
 			copy(row.Name[:], name)
-			if err := cube.Carry([]cube.Step{table.Put(x.rows, uint32(index), row)}, &done); err != nil {
+			if err := cube.Carry([]cube.Step{table.Put(x.rows, x.key(index), row)}, &done); err != nil {
 				return nil, errors.Join(err, done.Run())
 			}
 		}
@@ -115,10 +134,10 @@ func (x *interfaces) write() (undo func() error, err error) {
 // follow takes over which netdevs there are.
 func (x *interfaces) follow(netdevs map[int]string) error {
 	var err error
-	var gone []uint32
-	for index, row := range x.rows.All(&err) {
-		if netdevs[int(index)] != row.name() {
-			gone = append(gone, index)
+	var gone []netdevKey
+	for key, row := range x.own(&err) {
+		if netdevs[int(key.Ifindex)] != row.name() {
+			gone = append(gone, key)
 		}
 	}
 	_, bad := x.rows.DeleteAll(gone)

@@ -12,11 +12,13 @@ struct firewall_limit {
 	__u64 by_source;
 };
 
-/* The limits of rules, by the rule's counter, and the buckets of rules: the control plane adds and removes both. */
-PCN_MAP_FLAGS(limits, BPF_MAP_TYPE_HASH, __u32, struct firewall_limit, 131072, BPF_F_NO_PREALLOC);
-PCN_MAP_FLAGS(rule_buckets, BPF_MAP_TYPE_HASH, __u32, __u64, 131072, BPF_F_NO_PREALLOC);
+/* The limits of rules, by the rule's counter, and the buckets of rules: the control plane adds and removes both. Counters
+ * are those of all cubes. */
+PCN_MAP_PUBLIC_FLAGS(limits, BPF_MAP_TYPE_HASH, __u32, struct firewall_limit, 262144,
+		     BPF_F_NO_PREALLOC);
+PCN_MAP_PUBLIC_FLAGS(rule_buckets, BPF_MAP_TYPE_HASH, __u32, __u64, 262144, BPF_F_NO_PREALLOC);
 
-/* A source of packets to a rule; counters are those of all cubes. */
+/* A source of packets to a rule. */
 struct firewall_source {
 	pcn_address address;
 	__u32 counter;

@@ -116,8 +116,8 @@ PCN_INLINE void pcn_embryo_copy(struct pcn_conntrack_entry *to,
 	to->user[1] = from->user[1];
 }
 
-/* Internal: finds the half-open connection with the key of w->fresh, and copies it there. Returns PCN_EMBRYO_OPEN;
- * or NONE, MOVED, if it was, or BUSY, if it is about to change. */
+/* Internal: finds the half-open connection with the key of w->fresh, and copies it there; else what is there is zeros.
+ * Returns PCN_EMBRYO_OPEN; or NONE, MOVED, if it was, or BUSY, if it is about to change. */
 PCN_GLOBAL int pcn_embryo_find(struct pcn_conntrack_work *w PCN_NONNULL)
 {
 	struct pcn_conntrack_control *control = pcn_conntrack_control();
@@ -127,7 +127,8 @@ PCN_GLOBAL int pcn_embryo_find(struct pcn_conntrack_work *w PCN_NONNULL)
 	__u32 tag;
 
 	w->embryo = 0;
-	__builtin_memset(&w->fresh.state, 0, sizeof(w->fresh.state));
+	__builtin_memset(&w->fresh.mark, 0,
+			 sizeof(w->fresh) - __builtin_offsetof(struct pcn_conntrack_entry, mark));
 	if (!control || !ring)
 		return result;
 	w->hash = pcn_conntrack_hash(control, &w->fresh.key);

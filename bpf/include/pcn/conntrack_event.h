@@ -17,25 +17,26 @@ struct pcn_conntrack_event {
 	__u8 zero[5];
 };
 
-/* Internal: the bucket of a cube's messages, and how many were left out. */
+/* Internal: the bucket of a cube's messages, and how many were left out since there is the map. */
 struct pcn_conntrack_events {
 	__u64 bucket;
 	__u64 lost;
 };
 
-PCN_MAP(ct_events, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_conntrack_events, 1);
-PCN_MAP(ct_notices, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_notice, 1);
+PCN_MAP_SHARED(conntrack, ct_events, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_conntrack_events,
+	       PCN_MAX_CUBES);
+PCN_MAP_SHARED(conntrack, ct_notices, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_notice, 1);
 
 /* How many messages there may be. */
 PCN_CONFIG(struct pcn_bucket_limit, session_event_limit) = {};
 
 /* Tells the control plane of a connection that is in another state, or new: call it where pcn_conntrack_account may be
  * called. `kind` is that of pcn_notify. Returns 0. */
-PCN_GLOBAL int pcn_conntrack_event(struct CTXTYPE *ctx, struct pcn_conntrack_work *w PCN_NONNULL,
-				   __u32 kind)
+PCN_GLOBAL int pcn_conntrack_event(struct CTXTYPE *ctx, const struct pcn_md *md PCN_NONNULL,
+				   struct pcn_conntrack_work *w PCN_NONNULL, __u32 kind)
 {
-	__u32 only = 0, updated = w->class == PCN_CT_ESTABLISHED;
-	struct pcn_conntrack_events *events = bpf_map_lookup_elem(&ct_events, &only);
+	__u32 only = 0, cube = pcn_instance(md), updated = w->class == PCN_CT_ESTABLISHED;
+	struct pcn_conntrack_events *events = bpf_map_lookup_elem(&ct_events, &cube);
 	struct pcn_notice *notice = bpf_map_lookup_elem(&ct_notices, &only);
 
 	if (!events || !notice || w->flow.fragment == PCN_FRAGMENT_LATER)

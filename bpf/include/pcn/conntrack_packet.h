@@ -34,15 +34,15 @@
 
 PCN_MAP_SHARED(conntrack, ct_work, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_conntrack_work, 1);
 
-/* Returns the memory for this packet; its flow and the connection to be opened are zeros. It is valid until
- * the packet leaves the cube. NULL only as far as the verifier knows. */
+/* Returns the memory for this packet; its flow is zeros. It is valid until the packet leaves the cube. NULL only as far
+ * as the verifier knows. */
 PCN_INLINE struct pcn_conntrack_work *pcn_conntrack_begin(void)
 {
 	__u32 only = 0;
 	struct pcn_conntrack_work *w = bpf_map_lookup_elem(&ct_work, &only);
 
 	if (w)
-		__builtin_memset(w, 0, __builtin_offsetof(struct pcn_conntrack_work, number));
+		__builtin_memset(&w->flow, 0, sizeof(w->flow));
 	return w;
 }
 

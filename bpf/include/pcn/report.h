@@ -17,7 +17,9 @@ enum pcn_report_kind {
 /* How many there may be of each: report.Limits. */
 PCN_CONFIG(struct pcn_bucket_limit, log_limit) = {};
 PCN_CONFIG(struct pcn_bucket_limit, reject_limit) = {};
-PCN_MAP(report_buckets, BPF_MAP_TYPE_ARRAY, __u32, __u64, PCN_REPORT_KINDS);
+/* Internal: the buckets of all cubes. */
+PCN_MAP_SHARED(report, report_buckets, BPF_MAP_TYPE_ARRAY, __u32, __u64,
+	       PCN_MAX_CUBES *PCN_REPORT_KINDS);
 
 /* Enough for an ICMP error with the first 94 bytes of the packet. */
 #define PCN_REPORT_FRAME 108
@@ -40,7 +42,8 @@ struct pcn_report {
 
 _Static_assert(sizeof(struct pcn_report) == PCN_NOTIFY_MAX, "a report fills a message");
 
-PCN_MAP(report_notices, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_notice, 1);
+/* Internal: where a report is made. */
+PCN_MAP_SHARED(report, report_notices, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_notice, 1);
 
 /* Internal: what the context knows of the packet. */
 PCN_INLINE void pcn_report_origin(struct CTXTYPE *ctx, struct pcn_report *r, __u32 out)
@@ -67,7 +70,8 @@ PCN_GLOBAL int pcn_report(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __
 			  __u32 rule, __u32 out)
 {
 	__u32 zero = 0, length = pcn_frame_len(ctx);
-	__u64 *bucket = bpf_map_lookup_elem(&report_buckets, &kind);
+	__u32 at = pcn_instance(md) * PCN_REPORT_KINDS + kind;
+	__u64 *bucket = bpf_map_lookup_elem(&report_buckets, &at);
 	struct pcn_notice *notice = bpf_map_lookup_elem(&report_notices, &zero);
 
 	if (!bucket || !notice)

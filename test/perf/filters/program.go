@@ -211,6 +211,11 @@ func programsAt(rig *lab.Rig, b *Bench, hook cube.Hook) ([]*alone, error) {
 		}
 		all = append(all, a)
 	}
+	a, err := letsPass(rig, b, hook, typ, thousand.accepted)
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, a)
 	for _, c := range cases {
 		a, err := c.setup(rig, b, hook, typ)
 		if err != nil {
@@ -218,8 +223,28 @@ func programsAt(rig *lab.Rig, b *Bench, hook cube.Hook) ([]*alone, error) {
 		}
 		all = append(all, a)
 	}
-	a, err := establishedAlone(rig, b, hook, typ)
-	return append(all, a), err
+	if a, err = establishedAlone(rig, b, hook, typ); err != nil {
+		return nil, err
+	}
+	return append(all, a), nil
+}
+
+// letsPass is a cube that lets all packets pass: what the framework takes.
+func letsPass(rig *lab.Rig, b *Bench, hook cube.Hook, typ cube.Type, packets [][]byte) (*alone, error) {
+	w, err := rig.NewFiltered()
+	if err != nil {
+		return nil, err
+	}
+	d, err := attached(rig, b, w, "transparenthelloworld", map[string]any{"type": typ})
+	if err != nil {
+		return nil, err
+	}
+	program, err := d.Entry(hook, lab.In)
+	if err != nil {
+		return nil, err
+	}
+	rig.Closing(program)
+	return newAlone(rig, w, "a cube that lets all pass", hook, program, packets)
 }
 
 func (c aloneCase) setup(rig *lab.Rig, b *Bench, hook cube.Hook, typ cube.Type) (*alone, error) {
