@@ -111,7 +111,7 @@ type home interface {
 const maxBlocks = partBlocks - unit
 
 // sizes are the sizes of memory, in blocks.
-var sizes = [...]int{1 << 8, 1 << 10, 1 << 12, 1 << 14, 1 << 15, 1 << 16, 1 << 17, maxBlocks}
+var sizes = [...]int{unit, 1 << 8, 1 << 10, 1 << 12, 1 << 14, 1 << 15, 1 << 16, 1 << 17, maxBlocks}
 
 // New returns the set of a cube with a number, below eight. It uses no map before the steps of the first plan.
 func New(env cube.Env, number uint32) *Set { return newSet(&pooled{env: env, number: number}) }
@@ -292,6 +292,9 @@ func byBest(x, y tree) int { return int(int64(x.order) - int64(y.order)) }
 // spare is the space that edits need until blocks are free again, so that none has to rebuild all trees. One edit may
 // create many groups.
 func spare(need int, trees []tree) int {
+	if len(trees) == 0 {
+		return unit / 2 // a cube may have many sets, and no rules in most of them
+	}
 	for _, t := range trees {
 		if t.root.hasGroup() {
 			return need/2 + 1<<14

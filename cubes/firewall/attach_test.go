@@ -49,7 +49,7 @@ func portsWithPeers(l *bpftest.Lab, n int) (ports []string) {
 func TestTimedFirewallsOnAllPortsOfACube(t *testing.T) {
 	count := 30
 	if os.Getenv("POLYCUBE_SOAK") != "" {
-		count = 200
+		count = 500
 	}
 	// As the daemon begins: it inlines programs later, in the background.
 	l := bpftest.New(t, bpftest.Options{Hosts: 2, Mode: "call"})

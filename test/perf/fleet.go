@@ -37,7 +37,7 @@ func (s fleetShape) String() string {
 
 var fleetShapes = []fleetShape{
 	{"pbforwarder", false}, {"pbforwarder", true}, {"transparenthelloworld", false}, {"transparenthelloworld", true},
-	{"ministate", false}, {"ministate", true},
+	{"ministate", false}, {"ministate", true}, {"firewall", false}, {"firewall", true},
 }
 
 // transparent reports whether the instances are transparent cubes, constant whether a constant of theirs is changed instead
@@ -60,8 +60,8 @@ const fleetRate = 5000
 const fleetText = "One instance after the other is created through the API of polycubed with persistence, each with a veth " +
 	"of its own; wall time, from the request to the end of the answer: by then packets go through it. A pbforwarder has a port " +
 	"at its veth and another port, which leads nowhere, or to one simplebridge for all. It gets its first rule in one request " +
-	"and more in a second. A transparenthelloworld or ministate, the stateful firewall of the examples, is attached to its veth, or " +
-	"to a port of the bridge; a ministate gets rules in the same way, a constant of some transparenthelloworld is changed when all " +
+	"and more in a second. A transparenthelloworld, a firewall or a ministate, the stateful firewall of the examples, is attached to " +
+	"its veth, or to a port of the bridge; both firewalls get rules in the same way, a constant of some transparenthelloworld is changed when all " +
 	"exist and the daemon is idle. After 10 s, the rest is created in one request. *maps* and *programs* are the " +
 	"kernel memory that an instance adds, including machine code; *daemon* is the increase of the process. *restart* is from " +
 	"exec after a kill to the first answer, under a flow through a pbforwarder between two more netdevs."
@@ -257,7 +257,7 @@ func (s fleetShape) attach(c *lab.Client, i int, got *fleetResult) error {
 		if text, err = json.Marshal(some); err != nil {
 			return err
 		}
-		if took, err = timed(c, "POST", fmt.Sprintf("/%s/f%d/rules", s.service, i), string(text)); err != nil {
+		if took, err = timed(c, "POST", fmt.Sprintf("/%s/f%d/%s", s.service, i, s.list()), string(text)); err != nil {
 			return err
 		}
 		if k == 0 {
@@ -299,11 +299,26 @@ func (s fleetShape) instance(i int) map[string]any {
 	return of
 }
 
+// filter is the service whose rules are those of a chain, by other names.
+const filter = "firewall"
+
+// list is the list of an instance's rules.
+func (s fleetShape) list() string {
+	if s.service == filter {
+		return "chain/INGRESS/rule"
+	}
+	return "rules"
+}
+
 // rulesOf are the rules of an instance.
 func (s fleetShape) rulesOf(i int) []any {
-	rules := []any{s.rule(1, "in", map[string]any{"src_ip": fmt.Sprintf("10.%d.%d.0/24", i>>8, i&255)})}
-	for port := range fleetRules {
-		rules = append(rules, s.rule(port+2, "out", map[string]any{"l4_proto": "TCP", "dst_port": 1000*port + i}))
+	source, protocol, port := "src_ip", "l4_proto", "dst_port"
+	if s.service == filter {
+		source, protocol, port = "src", "l4proto", "dport"
+	}
+	rules := []any{s.rule(1, "in", map[string]any{source: fmt.Sprintf("10.%d.%d.0/24", i>>8, i&255)})}
+	for n := range fleetRules {
+		rules = append(rules, s.rule(n+2, "out", map[string]any{protocol: "TCP", port: 1000*n + i}))
 	}
 	return rules
 }
@@ -311,7 +326,10 @@ func (s fleetShape) rulesOf(i int) []any {
 // rule completes a rule; a forwarder sends its packets out of a port.
 func (s fleetShape) rule(id int, to string, rule map[string]any) map[string]any {
 	rule["id"] = id
-	if !s.transparent() {
+	switch {
+	case s.service == filter:
+		rule["id"], rule["action"] = id-1, "ACCEPT" // positions begin with 0
+	case !s.transparent():
 		rule["action"], rule["out_port"] = "FORWARD", to
 	}
 	return rule
@@ -322,7 +340,11 @@ func (s fleetShape) rest(d *lab.Daemon, from, to int) error {
 	all := []any{}
 	for i := from; i < to; i++ {
 		of := s.instance(i)
-		if !s.constant() {
+		switch {
+		case s.constant():
+		case s.service == filter:
+			of["chain"] = []map[string]any{{"name": "INGRESS", "rule": s.rulesOf(i)}}
+		default:
 			of["rules"] = s.rulesOf(i)
 		}
 		all = append(all, of)
