@@ -69,7 +69,7 @@ func TestBlocksAreUsedAgain(t *testing.T) {
 	if err := l.tight(); err != nil {
 		t.Error(err)
 	}
-	if has := l.set.blocks.count(); has != sizes[0] {
+	if has := l.set.blocks.count(); has != sizes[1] {
 		t.Errorf("40 rules take memory of %d blocks", has)
 	}
 	if open := l.heap.open.Load(); open > 2 {
