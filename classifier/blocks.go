@@ -19,7 +19,7 @@ const (
 	// longBlocks is the number of blocks of such a rule, and of an exception.
 	longBlocks = 3
 	// isLeaf and the others are used instead of a branch's word.
-	isLeaf, isGroup, isSequence = words, words + 1, words + 2
+	isLeaf, isGroup, isSequence, isHash = words, words + 1, words + 2, words + 3
 	// maxTelling is after the words that a leaf can compare first.
 	maxTelling = 8
 	// never is a value that is at least as large as any field.
@@ -116,6 +116,8 @@ func (b *blocks) list(at uint32, rules []*rule, then uint32) {
 // header writes the first block of a node: a branch, or the first block of a leaf.
 func (b *blocks) header(at uint32, n *node) {
 	switch {
+	case n.hash != nil:
+		b.hashHeader(at, n)
 	case n.sequence:
 		b.sequenceHeader(at, n)
 	case n.kids != nil:
@@ -252,12 +254,12 @@ func (b *blocks) conditions(at uint32, c *conditions, isLong bool) {
 	}
 }
 
-// forest writes the block that contains trees, and the one before it; for a single leaf, it writes that leaf.
+// forest writes the block that contains trees, and the one before it; for a single leaf or table, it writes that.
 func (b *blocks) forest(at uint32, trees []tree) {
 	if len(b.uses.sets) > 0 {
 		b.uses.write(b.at(at - 1))
 	}
-	if len(trees) == 1 && trees[0].root.kids == nil {
+	if len(trees) == 1 && (trees[0].root.kids == nil || trees[0].root.hash != nil) {
 		b.header(at, trees[0].root)
 		return
 	}

@@ -10,6 +10,7 @@ const (
 	nsRule     = 1.1  // a rule of a leaf that is skipped
 	nsTry      = 5.0  // a rule that is compared completely
 	nsTree     = 3.0  // a tree
+	nsHash     = 6.0  // a hash table, without its leaves
 	nsFastRule = 36   // rules of a leaf that cost only nsRule
 	nsLoopRule = 3.0  // a rule after them
 	nsGroup    = 25.0 // a group, without columns
@@ -33,6 +34,14 @@ func (n *node) cost() float64 {
 			return listCost(len(n.rules))
 		}
 		return n.group.cost
+	}
+	if n.hash != nil {
+		sum, rules := 0.0, 0
+		for _, k := range n.kids {
+			sum += k.cost() * float64(len(k.rules))
+			rules += len(k.rules)
+		}
+		return nsHash + sum/float64(rules)
 	}
 	if n.sequence {
 		sum := 0.0

@@ -19,6 +19,7 @@ type draft struct {
 	rules  []*rule
 	nodes  []*node
 	trees  []*tree
+	hashes []freshHash
 	forest uint32
 	all    []tree
 	full   bool
@@ -74,6 +75,10 @@ func (d *draft) node(n *node) {
 	if n.at != 0 || d.full {
 		return
 	}
+	if n.hash != nil {
+		d.hash(n)
+		return
+	}
 	for _, k := range n.kids {
 		d.node(k)
 	}
@@ -110,7 +115,10 @@ func (d *draft) cancel() {
 	for _, t := range d.trees {
 		t.at = 0
 	}
-	d.taken, d.rules, d.nodes, d.trees = nil, nil, nil, nil
+	for i := range d.hashes {
+		d.hashes[i].cancel()
+	}
+	d.taken, d.rules, d.nodes, d.trees, d.hashes = nil, nil, nil, nil, nil
 }
 
 // write writes the blocks. Packets see none of them before the forest is published.
@@ -120,6 +128,9 @@ func (d *draft) write() {
 	}
 	for _, n := range d.nodes {
 		d.b.node(n)
+	}
+	for i := range d.hashes {
+		d.b.hash(&d.hashes[i])
 	}
 	for _, t := range d.trees {
 		d.b.header(t.at, t.root)
@@ -143,6 +154,9 @@ func (n *node) blocks() int {
 	if n.at != 0 {
 		return 0
 	}
+	if n.hash != nil {
+		return n.hashBlocks()
+	}
 	sum := n.run()
 	for _, c := range n.searched() {
 		sum += c.run()
@@ -165,8 +179,15 @@ func (n *node) run() int {
 	return max(0, lists(len(n.rules))-1)
 }
 
-// runs returns the blocks of a node without its first.
+// runs returns the blocks of a node without its first, unless that is by itself.
 func (n *node) runs(yield func(run)) {
+	if n.head != 0 {
+		yield(run{n.head, 1})
+	}
+	if n.hash != nil {
+		n.hashRuns(yield)
+		return
+	}
 	if n.at == 0 {
 		return
 	}

@@ -46,6 +46,8 @@ type run struct {
 // leaves counts the leaves that contain a rule, or would, up to a limit.
 func (n *node) leaves(r *rule, limit int) int {
 	switch {
+	case n.hash != nil:
+		return manyLeaves // it does not fit
 	case n.group != nil:
 		return groupLeaves
 	case n.kids == nil:
@@ -61,16 +63,7 @@ func (n *node) leaves(r *rule, limit int) int {
 
 // add adds a rule to the tree where it costs least.
 func (e *edit) add(r *rule) {
-	best, least := -1, manyLeaves
-	for i := range e.trees {
-		c := e.trees[i].root.leaves(r, least)
-		if c < least {
-			best, least = i, c
-		}
-		if least <= fewLeaves {
-			break
-		}
-	}
+	best := e.cheapest(r)
 	if best < 0 && len(e.trees) < maxTrees {
 		e.trees = append(e.trees, tree{root: &node{rules: []*rule{r}}, order: r.order, rules: 1})
 		return
@@ -85,11 +78,32 @@ func (e *edit) add(r *rule) {
 	t.rules++
 }
 
-// smallest returns the tree with the fewest rules.
-func (e *edit) smallest() int {
-	at := 0
+// cheapest returns the tree where a rule changes the fewest leaves, or few of them; a table that it fits into, if there is
+// one; -1 if it changes too many in all.
+func (e *edit) cheapest(r *rule) int {
 	for i := range e.trees {
-		if e.trees[i].rules < e.trees[at].rules {
+		if h := e.trees[i].root.hash; h != nil && h.mask.within(r.tuple()) {
+			return i
+		}
+	}
+	best, least := -1, manyLeaves
+	for i := range e.trees {
+		c := e.trees[i].root.leaves(r, least)
+		if c < least {
+			best, least = i, c
+		}
+		if least <= fewLeaves {
+			break
+		}
+	}
+	return best
+}
+
+// smallest returns the tree with the fewest rules that may have any rule.
+func (e *edit) smallest() int {
+	at := -1
+	for i := range e.trees {
+		if e.trees[i].root.hash == nil && (at < 0 || e.trees[i].rules < e.trees[at].rules) {
 			at = i
 		}
 	}
@@ -110,6 +124,9 @@ func (e *edit) replaced(n *node) {
 }
 
 func (e *edit) insert(n *node, r *rule, in *box, depth int) *node {
+	if n.hash != nil {
+		return e.insertHashed(n, r)
+	}
 	e.replaced(n)
 	if n.kids == nil {
 		return e.grow(n, r, in, depth)
@@ -185,6 +202,10 @@ func (e *edit) remove(r *rule) {
 
 // has reports whether a rule is below a node: if so, it is in all leaves that it reaches.
 func (n *node) has(r *rule) bool {
+	if n.hash != nil {
+		kid, ok := n.hash.find(r)
+		return ok && n.hash.mask.within(r.tuple()) && n.kids[kid].has(r)
+	}
 	for n.kids != nil {
 		first, _ := n.reach(r)
 		n = n.kids[first]
@@ -194,6 +215,9 @@ func (n *node) has(r *rule) bool {
 }
 
 func (e *edit) without(n *node, r *rule) *node {
+	if n.hash != nil {
+		return e.removeHashed(n, r)
+	}
 	e.replaced(n)
 	if n.kids == nil {
 		out := &node{rules: slices.DeleteFunc(slices.Clone(n.rules), func(x *rule) bool { return x == r })}

@@ -8,6 +8,7 @@ package classifier
 // et al., 2010) and CutSplit (Li et al., 2018): each tree then has rules that constrain similar fields.
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"sync/atomic"
@@ -62,6 +63,9 @@ type node struct {
 	rules []*rule
 	// group is set for a large leaf whose rules are searched by columns.
 	group *group
+	// hash is set for a table, which is the root of a tree: its kids are leaves, each with its first block at head.
+	hash *hash
+	head uint32
 	// at is the first block of the kids, or of a leaf except for its first block; 0 until it is allocated. A long
 	// leaf that is no group continues at more.
 	at   uint32
@@ -100,6 +104,7 @@ type builder struct {
 	groups  bool // leaves may be groups
 	stop    *atomic.Bool
 	target  int // rules with which a node is not divided
+	trees   int // how many there may be; 0: builtTrees
 	// frugal branches only if that divides rules well: an edit must not make a tree much larger.
 	frugal bool
 }
@@ -128,7 +133,7 @@ var forms = []struct {
 	make func(rules []*rule, stop *atomic.Bool) ([]tree, float64)
 	most int     // rules; 0: any number
 	from float64 // nanoseconds: if another form costs less, this one is not tried
-}{{list, straightMost, 0}, {branched, 0, 15}, {compact, 0, 100}, {sequences, 0, 100}}
+}{{list, straightMost, 0}, {hashed, 0, nsTree + nsHash}, {branched, 0, 15}, {compact, 0, 100}, {sequences, 0, 100}}
 
 // list tests rules one after the other.
 func list(rules []*rule, _ *atomic.Bool) ([]tree, float64) {
@@ -166,12 +171,13 @@ func trees(rules []*rule, how builder) ([]tree, float64) {
 	var out []tree
 	cost := 0.0
 	how.target = leafTarget
+	most := cmp.Or(how.trees, builtTrees)
 	if len(rules) <= smallSet {
 		how.target = smallLeaf
 	}
 	for len(rules) > 0 {
 		b := how
-		b.spill, b.room = len(out) < builtTrees-1, 24*len(rules)+4096
+		b.spill, b.room = len(out) < most-1, 24*len(rules)+4096
 		root := b.node(rules, everything(), 0)
 		if len(b.spilled) > 0 {
 			root.removeMoved()

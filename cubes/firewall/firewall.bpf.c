@@ -126,42 +126,69 @@ PCN_INLINE __u32 rules_for(struct CTXTYPE *ctx, const struct pcn_md *md,
 /* With the number of a set: the packet is compared with its LOG rules, too. */
 #define LOGS 0x10000
 
-/* Writes the key of a packet for the rules of a set, and returns the set and LOGS; -1 if there is no packet. */
-PCN_INLINE int write_key(struct CTXTYPE *ctx, struct pcn_md *md, const struct pcn_flow *flow,
-			 __u32 set, __u32 state)
+/* Begins the key of a packet. */
+PCN_INLINE const struct firewall_chain *begin_key(struct CTXTYPE *ctx, const struct pcn_md *md,
+						  struct pcn_classify_key *key, __u32 out)
 {
-	__u32 out = set & 1, fields = pcn_classify_fields(set), logs = 0, netdevs = 0;
 	const struct firewall_chain *chain = chain_of(md, out);
-	struct pcn_classify_key *key = pcn_classify_key();
+
+	pcn_classify_key_begin(key, chain && chain->interfaces ? netdevs_of(ctx, md, out) : 0,
+			       md->traffic_class);
+	return chain;
+}
+
+/* Ends the key of a packet, which is compared with the rules of a set. Returns the set and LOGS; -1 if there is no packet. */
+PCN_INLINE int end_key(struct CTXTYPE *ctx, struct pcn_classify_key *key,
+		       const struct firewall_chain *chain, __u32 set, __u32 state)
+{
+	__u32 fields = pcn_classify_fields(set), logs = 0;
 
 	if (chain && chain->logs) {
 		fields |= pcn_classify_fields(set + LOG * DIRECTIONS);
 		logs = LOGS;
 	}
-	if (chain && chain->interfaces)
-		netdevs = netdevs_of(ctx, md, out);
-	if (set & NAMED * DIRECTIONS && pcn_is_neighbour_discovery(ctx, flow))
-		state |= NEIGHBOUR_DISCOVERY;
-	if (!key || pcn_classify_key_of(ctx, key, flow, fields, netdevs, md->traffic_class))
-		return -1;
 	pcn_classify_state(key, state);
-	return set | logs;
+	return pcn_classify_key_end(ctx, key, fields) ? -1 : (int)(set | logs);
 }
 
-/* The same for a packet that is tracked. */
+/* The bits for the state of a packet that is not tracked. */
+PCN_INLINE __u32 untracked(struct CTXTYPE *ctx, const struct pcn_flow *flow)
+{
+	return CLASS(PCN_CT_UNTRACKED) |
+	       (pcn_is_neighbour_discovery(ctx, flow) ? NEIGHBOUR_DISCOVERY : 0);
+}
+
+/* Writes the key of a packet from its flow: what end_key returns. */
 PCN_GLOBAL int firewall_key(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
 			    const struct pcn_flow *flow PCN_NONNULL, __u32 set, __u32 state)
 {
-	return write_key(ctx, md, flow, set, state);
+	struct pcn_classify_key *key = pcn_classify_key();
+
+	if (!key)
+		return -1;
+	const struct firewall_chain *chain = begin_key(ctx, md, key, set & 1);
+	pcn_classify_flow(key, flow);
+	return end_key(ctx, key, chain, set, state);
 }
 
-/* Reads a packet that is not tracked, and writes its key. */
+/* The same for a packet that is not tracked, which it reads. */
 PCN_GLOBAL int firewall_read(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
 			     struct pcn_flow *flow PCN_NONNULL, __u32 out)
 {
-	if (pcn_flow_read_inline(ctx, flow))
+	__u32 set = set_of(md, ipv4 ? RULES : NAMED, out), state = CLASS(PCN_CT_UNTRACKED);
+	struct pcn_classify_key *key = pcn_classify_key();
+
+	if (!key)
 		return -1;
-	return write_key(ctx, md, flow, rules_for(ctx, md, flow, out), CLASS(PCN_CT_UNTRACKED));
+	const struct firewall_chain *chain = begin_key(ctx, md, key, out);
+	if (!pcn_classify_quick(ctx, key)) {
+		if (pcn_flow_read_inline(ctx, flow))
+			return -1;
+		pcn_classify_flow(key, flow);
+		set = rules_for(ctx, md, flow, out);
+		state = untracked(ctx, flow);
+	}
+	return end_key(ctx, key, chain, set, state);
 }
 
 /* Counts the packet for a rule. */
@@ -181,20 +208,20 @@ PCN_GLOBAL int firewall_log(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, 
 
 /* Does what takes more than a verdict: limits and rejects. Returns 0, or the reason to drop the packet. */
 PCN_GLOBAL int firewall_apply(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
-			      const struct pcn_flow *flow PCN_NONNULL, __u32 result)
+			      const struct pcn_classify_key *key PCN_NONNULL, __u32 result)
 {
 	__u32 counter = result >> COUNTER_SHIFT;
 
 	if ((result & ACTION) == ACCEPT)
-		return firewall_within(flow, counter) ? 0 : FIREWALL_OVER_LIMIT;
+		return firewall_within(key, counter) ? 0 : FIREWALL_OVER_LIMIT;
 	return pcn_report(ctx, md, PCN_REPORT_REJECTED, counter, !!(result & EGRESS))
 		       ? FIREWALL_REJECTED_AND_TOLD
 		       : FIREWALL_REJECTED_SILENTLY;
 }
 
 /* Does what the rule says that matches a packet, or its chain's default. Returns 0, or the reason to drop it. */
-PCN_INLINE int apply(struct CTXTYPE *ctx, struct pcn_md *md, const struct pcn_flow *flow, __u32 set,
-		     const struct pcn_classify_match *match)
+PCN_INLINE int apply(struct CTXTYPE *ctx, struct pcn_md *md, const struct pcn_classify_key *key,
+		     __u32 set, const struct pcn_classify_match *match)
 {
 	__u32 result = match->result;
 	int reason = FIREWALL_RULE;
@@ -215,12 +242,12 @@ PCN_INLINE int apply(struct CTXTYPE *ctx, struct pcn_md *md, const struct pcn_fl
 	case DROP | LIMITED:
 		return reason;
 	}
-	return firewall_apply(ctx, md, flow, result);
+	return firewall_apply(ctx, md, key, result);
 }
 
 /* Compares a packet with the rules of a set, both of firewall_key: 0, or the reason to drop it. This is no function of
  * its own, since a search needs nearly all calls that may be nested. */
-PCN_INLINE int judge(struct CTXTYPE *ctx, struct pcn_md *md, const struct pcn_flow *flow, int which)
+PCN_INLINE int judge(struct CTXTYPE *ctx, struct pcn_md *md, int which)
 {
 	struct pcn_classify_key *key = pcn_classify_key();
 	struct pcn_classify_match match, logged;
@@ -237,7 +264,7 @@ PCN_INLINE int judge(struct CTXTYPE *ctx, struct pcn_md *md, const struct pcn_fl
 		firewall_log(ctx, md, logged.result);
 		pcn_classify_after(key, &logged);
 	}
-	return apply(ctx, md, flow, set, &match);
+	return apply(ctx, md, key, set, &match);
 }
 
 /* Tracks the connection of a packet; each cube has its own zone in the table. Returns 1 if that decides: then w->refusal
@@ -272,7 +299,7 @@ PCN_INLINE int open(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_conntrack
 PCN_INLINE int filter(struct CTXTYPE *ctx, struct pcn_md *md, const __u32 out)
 {
 	struct pcn_conntrack_work *w = pcn_conntrack_begin();
-	__u32 set, state = CLASS(PCN_CT_UNTRACKED), tracked = 0;
+	__u32 set, tracked = 0;
 	int which, reason;
 
 	if (!w)
@@ -284,13 +311,12 @@ PCN_INLINE int filter(struct CTXTYPE *ctx, struct pcn_md *md, const __u32 out)
 		tracked = !(set & NAMED * DIRECTIONS);
 		if (tracked && track(ctx, md, w))
 			return w->refusal ? FIREWALL_NO_ENTRY : 0;
-		if (tracked)
-			state = CLASS(w->class & 7);
-		which = firewall_key(ctx, md, &w->flow, set, state);
+		which = firewall_key(ctx, md, &w->flow, set,
+				     tracked ? CLASS(w->class & 7) : untracked(ctx, &w->flow));
 	} else {
 		which = firewall_read(ctx, md, &w->flow, out);
 	}
-	reason = judge(ctx, md, &w->flow, which);
+	reason = judge(ctx, md, which);
 	return reason || !tracked ? reason : open(ctx, md, w);
 }
 

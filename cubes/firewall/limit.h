@@ -5,7 +5,7 @@
 
 #include <pcn/bucket.h>
 #include <pcn/cube.h>
-#include <pcn/flow.h>
+#include <pcn/classify_key.h>
 
 struct firewall_limit {
 	struct pcn_bucket_limit of;
@@ -18,11 +18,11 @@ PCN_MAP_PUBLIC_FLAGS(limits, BPF_MAP_TYPE_HASH, __u32, struct firewall_limit, 26
 		     BPF_F_NO_PREALLOC);
 PCN_MAP_PUBLIC_FLAGS(rule_buckets, BPF_MAP_TYPE_HASH, __u32, __u64, 262144, BPF_F_NO_PREALLOC);
 
-/* A source of packets to a rule. */
+/* A source of packets to a rule: its address, as in a key. */
 struct firewall_source {
-	pcn_address address;
+	__u64 address[2];
 	__u32 counter;
-	__u32 zero;
+	__u32 ipv6;
 };
 
 /* Those that sent most recently have a bucket. */
@@ -31,12 +31,15 @@ PCN_MAP_PUBLIC(source_buckets, BPF_MAP_TYPE_LRU_HASH, struct firewall_source, __
 	       FIREWALL_SOURCES);
 
 /* The bucket of a packet's source; NULL if there is no memory. */
-PCN_INLINE __u64 *firewall_source_bucket(const struct pcn_flow *flow, __u32 counter)
+PCN_INLINE __u64 *firewall_source_bucket(const struct pcn_classify_key *key, __u32 counter)
 {
-	struct firewall_source source = { .counter = counter };
+	struct firewall_source source = {
+		.address = { key->word[PCN_CLASSIFY_SRC], key->word[PCN_CLASSIFY_SRC_LOW] },
+		.counter = counter,
+		.ipv6 = !!(key->word[PCN_CLASSIFY_LINK] & PCN_FLOW_IPV6),
+	};
 	__u64 full = 0, *bucket;
 
-	__builtin_memcpy(source.address, flow->source, sizeof(source.address));
 	bucket = bpf_map_lookup_elem(&source_buckets, &source);
 	if (bucket)
 		return bucket;
@@ -44,15 +47,15 @@ PCN_INLINE __u64 *firewall_source_bucket(const struct pcn_flow *flow, __u32 coun
 	return bpf_map_lookup_elem(&source_buckets, &source);
 }
 
-/* Takes the packet into account. 0 if it is above the limit of the rule. */
-PCN_GLOBAL int firewall_within(const struct pcn_flow *flow PCN_NONNULL, __u32 counter)
+/* Takes the packet of a key into account. 0 if it is above the limit of the rule. */
+PCN_GLOBAL int firewall_within(const struct pcn_classify_key *key PCN_NONNULL, __u32 counter)
 {
 	const struct firewall_limit *limit = bpf_map_lookup_elem(&limits, &counter);
 	__u64 *bucket;
 
 	if (!limit)
 		return 1; /* it was removed just now */
-	bucket = limit->by_source ? firewall_source_bucket(flow, counter)
+	bucket = limit->by_source ? firewall_source_bucket(key, counter)
 				  : bpf_map_lookup_elem(&rule_buckets, &counter);
 	return bucket && pcn_bucket_take(bucket, &limit->of, 1, pcn_time());
 }

@@ -4,6 +4,7 @@
 #ifndef PCN_CLASSIFY_KEY_H
 #define PCN_CLASSIFY_KEY_H
 
+#include <linux/tcp.h>
 #include <pcn/config.h>
 #include <pcn/flow.h>
 #include <pcn/map.h>
@@ -87,38 +88,92 @@ PCN_INLINE void pcn_classify_flow(struct pcn_classify_key *key, const struct pcn
 		ports << 32 | (__u64)f->tcp_flags << 24 | (__u64)f->dscp << 16;
 }
 
-/* Writes the key of a packet from its flow, which pcn_flow_read has read: for a cube that needs the flow, too.
- * Otherwise like pcn_classify_read. */
-PCN_INLINE int pcn_classify_key_of(struct CTXTYPE *ctx, struct pcn_classify_key *key,
-				   const struct pcn_flow *flow, __u32 fields, __u32 in_port,
-				   __u32 traffic_class)
+/* Internal: writes the key of the most frequent kind of packet, which needs no struct pcn_flow: TCP or UDP over IPv4, whole,
+ * without tags or options, all of whose headers can be read directly. 0 if it is another one. What it writes is what
+ * pcn_classify_flow would. */
+PCN_INLINE int pcn_classify_quick(struct CTXTYPE *ctx, struct pcn_classify_key *key)
+{
+	struct ethhdr *eth = pcn_data(ctx);
+	struct iphdr *ip = (void *)(eth + 1);
+	struct tcphdr *tcp = (void *)(ip + 1);
+
+	if ((void *)(tcp + 1) > pcn_data_end(ctx))
+		return 0;
+#ifdef PCN_TC
+	if (ctx->vlan_present)
+		return 0;
+#endif
+	__u64 protocol = ip->protocol, udp = !!(protocol ^ IPPROTO_TCP);
+	/* One branch for all that it must be. */
+	if ((__u64)(eth->h_proto ^ bpf_htons(ETH_P_IP)) | (*(__u8 *)ip ^ 0x45) |
+	    (ip->frag_off & bpf_htons(0x3fff)) | (protocol ^ (udp ? IPPROTO_UDP : IPPROTO_TCP)) |
+	    (__u64)(bpf_ntohs(ip->tot_len) - sizeof(*ip)) >> 63)
+		return 0;
+	key->word[PCN_CLASSIFY_LINK] |= (__u64)PCN_FLOW_UNTAGGED << 32 | (__u64)ETH_P_IP << 16 |
+					protocol << 8 | PCN_FLOW_IP | PCN_FLOW_L4 | PCN_FLOW_PORTS |
+					(udp ? 0 : PCN_FLOW_TCP);
+	key->word[PCN_CLASSIFY_SRC] = (__u64)bpf_ntohl(ip->saddr) << 32;
+	key->word[PCN_CLASSIFY_SRC_LOW] = 0;
+	key->word[PCN_CLASSIFY_DST] = (__u64)bpf_ntohl(ip->daddr) << 32;
+	key->word[PCN_CLASSIFY_DST_LOW] = 0;
+	key->word[PCN_CLASSIFY_PORTS] = (__u64)bpf_ntohl(*(__be32 *)tcp) << 32 |
+					(__u64)(udp ? 0 : ((__u8 *)tcp)[13]) << 24 |
+					(__u64)(ip->tos >> 2) << 16;
+	return 1;
+}
+
+/* Internal: begins a key. */
+PCN_INLINE void pcn_classify_key_begin(struct pcn_classify_key *key, __u32 in_port,
+				       __u32 traffic_class)
 {
 	key->word[PCN_CLASSIFY_LINK] = (__u64)in_port << 48;
 	key->word[PCN_CLASSIFY_SRC_MAC] = 0;
 	key->word[PCN_CLASSIFY_DST_MAC] = 0;
 	key->word[PCN_CLASSIFY_MARK] = traffic_class;
 	key->from = 0;
-	pcn_classify_flow(key, flow);
-	if (fields & PCN_CLASSIFY_READ_MAC) {
-		struct ethhdr *eth = pcn_data(ctx);
+}
 
-		if ((void *)(eth + 1) > pcn_data_end(ctx))
-			return -1;
-		key->word[PCN_CLASSIFY_SRC_MAC] = bpf_cpu_to_be64(pcn_mac(eth->h_source)) >> 16;
-		key->word[PCN_CLASSIFY_DST_MAC] = bpf_cpu_to_be64(pcn_mac(eth->h_dest)) >> 16;
-	}
+/* Internal: ends a key, with MAC addresses if rules match any. -1 if there is no Ethernet header. */
+PCN_INLINE int pcn_classify_key_end(struct CTXTYPE *ctx, struct pcn_classify_key *key, __u32 fields)
+{
+	struct ethhdr *eth;
+
+	if (!(fields & PCN_CLASSIFY_READ_MAC))
+		return 0;
+	eth = pcn_data(ctx);
+	if ((void *)(eth + 1) > pcn_data_end(ctx))
+		return -1;
+	key->word[PCN_CLASSIFY_SRC_MAC] = bpf_cpu_to_be64(pcn_mac(eth->h_source)) >> 16;
+	key->word[PCN_CLASSIFY_DST_MAC] = bpf_cpu_to_be64(pcn_mac(eth->h_dest)) >> 16;
 	return 0;
+}
+
+/* Writes the key of a packet from its flow, which pcn_flow_read has read: for a cube that needs the flow, too.
+ * Otherwise like pcn_classify_read. */
+PCN_INLINE int pcn_classify_key_of(struct CTXTYPE *ctx, struct pcn_classify_key *key,
+				   const struct pcn_flow *flow, __u32 fields, __u32 in_port,
+				   __u32 traffic_class)
+{
+	pcn_classify_key_begin(key, in_port, traffic_class);
+	pcn_classify_flow(key, flow);
+	return pcn_classify_key_end(ctx, key, fields);
 }
 
 /* Internal: pcn_classify_read, inline. */
 PCN_INLINE int pcn_classify_fill(struct CTXTYPE *ctx, struct pcn_classify_key *key, __u32 fields,
 				 __u32 in_port, __u32 traffic_class)
 {
-	struct pcn_flow flow = {};
+	struct pcn_flow flow;
 
-	if (pcn_flow_read_mode(ctx, &flow, fields & PCN_CLASSIFY_READ_IP ? 0 : PCN_FLOW_LINK))
-		return -1;
-	return pcn_classify_key_of(ctx, key, &flow, fields, in_port, traffic_class);
+	pcn_classify_key_begin(key, in_port, traffic_class);
+	if (!pcn_classify_quick(ctx, key)) {
+		__builtin_memset(&flow, 0, sizeof(flow));
+		if (pcn_flow_read_mode(ctx, &flow,
+				       fields & PCN_CLASSIFY_READ_IP ? 0 : PCN_FLOW_LINK))
+			return -1;
+		pcn_classify_flow(key, &flow);
+	}
+	return pcn_classify_key_end(ctx, key, fields);
 }
 
 /* Writes what a cube with connection tracking says of the packet: the byte that rules match by

@@ -37,9 +37,14 @@ pcn_classify_descend(void *m, const struct pcn_classify_key *key, __u32 *at)
 PCN_INLINE __u32 pcn_classify_walk_tree(void *m, const struct pcn_classify_key *key,
 					struct pcn_classify_match *match, __u32 at, __u32 blocks)
 {
+	struct pcn_classify_block *block = pcn_classify_at(m, at);
+
+	if (block->leaf.word == PCN_CLASSIFY_IS_HASH)
+		at = pcn_classify_hashed(m, key, &block->hash);
 	/* Linux takes a call to read all registers for arguments: this one, too, has a value on all ways. */
 	asm volatile("r5 = 0" ::: "r5");
-	struct pcn_classify_block *block = pcn_classify_descend(m, key, &at);
+	PCN_CLASSIFY_CHECKPOINT();
+	block = pcn_classify_descend(m, key, &at);
 	PCN_CLASSIFY_CHECKPOINT();
 
 	if (block->leaf.word != PCN_CLASSIFY_IS_LEAF)

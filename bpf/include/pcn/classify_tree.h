@@ -19,10 +19,11 @@ struct pcn_classify_match {
 #define PCN_CLASSIFY_LEAF 3
 #define PCN_CLASSIFY_TREES 7
 #define PCN_CLASSIFY_DEPTH 12
-/* Internal: values of a branch's word that mean a leaf, a group or a sequence instead. */
+/* Internal: values of a branch's word that mean a leaf, a group, a sequence or a hash table instead. */
 #define PCN_CLASSIFY_IS_LEAF PCN_CLASSIFY_WORDS
 #define PCN_CLASSIFY_IS_GROUP (PCN_CLASSIFY_WORDS + 1)
 #define PCN_CLASSIFY_IS_SEQUENCE (PCN_CLASSIFY_WORDS + 2)
+#define PCN_CLASSIFY_IS_HASH (PCN_CLASSIFY_WORDS + 3)
 /* Internal: a reference to a rule: its block, and whether it matches more than the first four
  * words. */
 #define PCN_CLASSIFY_REFERENCE 21
@@ -84,6 +85,20 @@ struct pcn_classify_sequence {
 	__u32 shift;
 	__u32 mask;
 	__u32 unused[5];
+};
+
+/* Internal: the root of a tree of rules that all match the same bits of the first six words: a hash of these leads to a
+ * leaf. Pages of slots refer to leaves, and `pages` is the first block of the references to pages, in order. A slot
+ * without rules refers to a leaf without rules. */
+#define PCN_CLASSIFY_HASH_WORDS 6
+struct pcn_classify_hash {
+	__u32 pages;
+	__u8 word;
+	__u8 shift; /* of the hash: what remains is the number of a slot */
+	__u8 page;  /* binary logarithm of the slots of a page */
+	__u8 zero;
+	__u64 mask[PCN_CLASSIFY_HASH_WORDS];
+	__u64 unused;
 };
 
 /* Internal: a rule is a value and a mask for each word, except for ports, which are the first port
@@ -152,6 +167,7 @@ struct pcn_classify_block {
 		struct pcn_classify_leaf leaf;
 		struct pcn_classify_group group;
 		struct pcn_classify_sequence sequence;
+		struct pcn_classify_hash hash;
 		__u64 bits[2][PCN_CLASSIFY_BITS];
 		struct pcn_classify_rule rule;
 		struct pcn_classify_more more;
@@ -191,6 +207,30 @@ PCN_INLINE __u32 pcn_classify_next(const struct pcn_classify_branch *branch,
 	for (int i = 0; i < PCN_CLASSIFY_BRANCHES - 1; i++)
 		at += (branch->value[i] - field) >> 63;
 	return at;
+}
+
+/* Internal: the i-th of the references in blocks from `first` on. */
+PCN_INLINE __u32 pcn_classify_referred(void *memory, __u64 first, __u64 i)
+{
+	__u64 at = (first << 4) + i;
+
+	return *(__u32 *)(memory + ((at & (PCN_CLASSIFY_BLOCKS * 16 - 1)) << 2));
+}
+
+/* Internal: the leaf that a hash table has for a key. In Go: hash.slot. */
+PCN_INLINE __u32 pcn_classify_hashed(void *m, const struct pcn_classify_key *key,
+				     const struct pcn_classify_hash *h)
+{
+	__u64 sum = (key->word[0] & h->mask[0]) * 0x9e3779b97f4a7c15ULL +
+		    (key->word[1] & h->mask[1]) * 0xc2b2ae3d27d4eb4fULL +
+		    (key->word[2] & h->mask[2]) * 0xd6e8feb86659fd93ULL +
+		    (key->word[3] & h->mask[3]) * 0xa0761d6478bd642fULL +
+		    (key->word[4] & h->mask[4]) * 0x8ebc6af09c88c6e3ULL +
+		    (key->word[5] & h->mask[5]) * 0x589965cc75374cc3ULL;
+	__u64 slot = ((sum ^ sum >> 32) * 0xe7037ed1a0b428dbULL) >> (h->shift & 63);
+	__u32 page = pcn_classify_referred(m, h->pages, slot >> (h->page & 63));
+
+	return pcn_classify_referred(m, page, slot & ((1ULL << (h->page & 63)) - 1));
 }
 
 #endif
