@@ -152,9 +152,29 @@ func (o *ours) do(t *testing.T, input, program string, args ...string) string {
 		t.Fatal(err)
 	}
 	if out.Code != 0 {
-		t.Fatalf("%s %v: %d %s\n%s", program, args, out.Code, out.Error, input)
+		t.Fatalf("%s %v: %d %s\n%s\n%s", program, args, out.Code, out.Error, out.Output, input)
 	}
 	return out.Output
+}
+
+// judges sends packets, and fails if the cube judges one in another way. It returns how many pass, and how many do not.
+func (o *ours) judges(t *testing.T, all []traffic.Judged, seed uint64, rules func() string) (passed, dropped int) {
+	t.Helper()
+	for i := range all {
+		h := o.Hosts[all[i].From]
+		frame := pkt.Eth(h.MAC.String(), h.OuterMAC.String()).IP(all[i].IP).Bytes()
+		got := o.RunAll(h.Outer, [][]byte{frame})
+		if (got[0] != nil) != all[i].Passed {
+			t.Fatalf("seed %d: packet %d, %s of class %v from side %d, passes: %t, want %t: %x\n%s", seed, i, all[i].What, all[i].Class,
+				all[i].From, got[0] != nil, all[i].Passed, all[i].IP, rules())
+		}
+		if all[i].Passed {
+			passed++
+		} else {
+			dropped++
+		}
+	}
+	return passed, dropped
 }
 
 // shared returns the lines of a save file about the chains that both have.
@@ -178,26 +198,14 @@ func TestTheCubeJudgesAsIptablesDoes(t *testing.T) {
 	for round := range rounds {
 		g := &generator{rand.New(rand.NewPCG(seed+round, 5))}
 		rules := g.ruleset()
-		all, left := theirs.compared(t, rules, seed+round, packets)
+		all, left := theirs.compared(t, func() { theirs.load(t, rules) }, rules.headers, seed+round, packets)
 		known += left
 		o.Set("DELETE", "ipt session-table", "")
 		for i, program := range versions {
 			o.do(t, rules.text(i, "", "-j side0", "-j side1"), program+"-restore")
 		}
-		for i := range all {
-			h := o.Hosts[all[i].From]
-			frame := pkt.Eth(h.MAC.String(), h.OuterMAC.String()).IP(all[i].IP).Bytes()
-			got := o.RunAll(h.Outer, [][]byte{frame})
-			if (got[0] != nil) != all[i].Passed {
-				t.Fatalf("seed %d: packet %d, %s of class %v from side %d, passes: %t, want %t: %x\n%s", seed+round, i, all[i].What, all[i].Class,
-					all[i].From, got[0] != nil, all[i].Passed, all[i].IP, rules.text(0, "", "", "")+rules.text(1, "", "", ""))
-			}
-			if all[i].Passed {
-				passed++
-			} else {
-				dropped++
-			}
-		}
+		p, d := o.judges(t, all, seed+round, func() string { return rules.text(0, "", "", "") + rules.text(1, "", "", "") })
+		passed, dropped = passed+p, dropped+d
 		for _, program := range versions {
 			want, got := shared(theirs.run(t, "", program+"-nft-save", "-c")), shared(o.do(t, "", program+"-save", "-c"))
 			ruled += differ(t, seed+round, want, got)
@@ -212,23 +220,25 @@ func TestTheCubeJudgesAsIptablesDoes(t *testing.T) {
 	}
 }
 
+// load forgets connections and loads rules.
+func (l *linux) load(t *testing.T, rules *ruleset) {
+	t.Helper()
+	if err := l.Forget(); err != nil {
+		t.Fatal(err)
+	}
+	for i, program := range versions {
+		l.run(t, "", program+"-nft", "-F") // else a hashlimit finds the groups of the one before with its name
+		l.run(t, rules.text(i, "-i veth0 -j side0\n-A FORWARD -i veth1 -j side1", "", ""), program+"-nft-restore")
+	}
+}
+
 // compared returns packets that Linux has judged by the rules, and how many it has left out because we judge them in another
 // way on purpose. Since the rules must not have counted those, the others are sent twice.
-func (l *linux) compared(t *testing.T, rules *ruleset, seed uint64, packets int) (all []traffic.Judged, known int) {
+func (l *linux) compared(t *testing.T, load func(), headers []rulesets.Rule, seed uint64, packets int) (all []traffic.Judged, known int) {
 	t.Helper()
 	options := conntrack.Options{PickUp: true, MaxRetrans: 3}
-	load := func() {
-		t.Helper()
-		if err := l.Forget(); err != nil {
-			t.Fatal(err)
-		}
-		for i, program := range versions {
-			l.run(t, "", program+"-nft", "-F") // else a hashlimit finds the groups of the one before with its name
-			l.run(t, rules.text(i, "-i veth0 -j side0\n-A FORWARD -i veth1 -j side1", "", ""), program+"-nft-restore")
-		}
-	}
 	load()
-	source := traffic.New(rules.headers, seed)
+	source := traffic.New(headers, seed)
 	for range packets {
 		j, err := l.judge(source.Next())
 		if err != nil {

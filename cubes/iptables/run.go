@@ -50,26 +50,58 @@ func (f *iptables) run(input json.RawMessage) (cube.ActionResult, error) {
 	for i, a := range in.Argument {
 		args[i] = a.Text
 	}
+	if in.Program == commands.ImportProgram {
+		return f.runImport(args, in.Input)
+	}
 	r, family, err := commands.Views(f.view).Run(in.Program, args, in.Input)
+	if err != nil {
+		return failure(err)
+	}
+	edits, counts := translate(setOf(family), r.Edits)
+	return f.result(answer{Output: r.Output}, append(edits, f.tableEdits(family, r.Tables)...), counts), nil
+}
+
+// failure is the answer to a command that fails by an error with an exit status; others are those of the action.
+func failure(err error) (cube.ActionResult, error) {
 	var failed *commands.Error
 	if errors.As(err, &failed) {
 		return cube.ActionResult{Output: answer{Code: failed.Code, Error: err.Error()}}, nil
-	} else if err != nil {
-		return cube.ActionResult{}, err
 	}
-	out := cube.ActionResult{Output: answer{Output: r.Output}}
-	edits, counts := translate(setOf(family), r.Edits)
-	out.Edits = append(edits, f.tableEdits(family, r.Tables)...)
+	return cube.ActionResult{}, err
+}
+
+// result is an answer with the edits, after which counters are set.
+func (f *iptables) result(is answer, edits []cube.Edit, counts []counting) cube.ActionResult {
+	out := cube.ActionResult{Output: is, Edits: edits}
 	if len(counts) > 0 {
 		out.Rest = func(context.Context) (any, error) {
 			var failed error
 			if err := f.env.Do(func() { failed = f.setCounts(counts) }); err != nil {
 				return nil, err
 			}
-			return answer{Output: r.Output}, failed
+			return is, failed
 		}
 	}
-	return out, nil
+	return out
+}
+
+// runImport carries out the program iptables-import, which may change the chains of both families.
+func (f *iptables) runImport(args []string, input string) (cube.ActionResult, error) {
+	check := func(r *language.Rule) error {
+		_, err := compile(r)
+		return err
+	}
+	is, err := commands.Views(f.view).Import(check, args, input)
+	if err != nil {
+		return failure(err)
+	}
+	var edits []cube.Edit
+	var counts []counting
+	for set, family := range families {
+		e, c := translate(set, is.Edits[family])
+		edits, counts = append(edits, e...), append(counts, c...)
+	}
+	return f.result(answer{Output: is.Output, Code: is.Code}, edits, counts), nil
 }
 
 // tableEdits returns the edits of tables other than filter.

@@ -2,7 +2,7 @@
 
 package cli
 
-// The programs pcn-iptables, pcn-ip6tables, and those that save, restore, create and delete: each sends its arguments to
+// The programs pcn-iptables, pcn-ip6tables, and those that save, restore, import, create and delete: each sends its arguments to
 // the cube, which knows the language.
 
 import (
@@ -22,7 +22,7 @@ import (
 const defaultIptablesCube = "pcn-iptables"
 
 // iptablesPrograms are those that the cube carries out.
-var iptablesPrograms = []string{"iptables", "ip6tables", "iptables-save", "ip6tables-save", "iptables-restore", "ip6tables-restore"}
+var iptablesPrograms = []string{"iptables", "ip6tables", "iptables-save", "ip6tables-save", "iptables-restore", "ip6tables-restore", "iptables-import"}
 
 // iptablesVersion follows the name: programs that call iptables find out by it what options there are.
 const iptablesVersion = " v1.8.9 (polycube)\n"
@@ -74,7 +74,7 @@ func (s *session) iptables(program string, args []string) (code int, err error) 
 		return 0, err
 	}
 	input := ""
-	if strings.HasSuffix(program, "-restore") {
+	if strings.HasSuffix(program, "-restore") || program == "iptables-import" {
 		if input, args, err = restoreInput(s.stdin, args); err != nil {
 			return iptablesProblem, err
 		}
@@ -82,7 +82,7 @@ func (s *session) iptables(program string, args []string) (code int, err error) 
 	return s.iptablesCommand(cube, program, args, input)
 }
 
-// restoreInput returns what a restoring program reads: the file that its last argument names, or the standard input.
+// restoreInput returns what a program that restores or imports reads: the file that its last argument names, or the standard input.
 func restoreInput(stdin io.Reader, args []string) (text string, rest []string, err error) {
 	if last := len(args) - 1; last >= 0 && !strings.HasPrefix(args[last], "-") && !takesValue(args[:last]) {
 		raw, err := os.ReadFile(args[last])
@@ -144,9 +144,11 @@ func (s *session) iptablesCommand(cube, program string, args []string, input str
 	if err := json.Unmarshal(a.body, &is); err != nil {
 		return iptablesProblem, fmt.Errorf("read the answer: %w", err)
 	}
-	if is.Code != 0 {
+	if is.Error != "" {
 		return is.Code, errors.New(is.Error)
 	}
-	_, err = s.stdout.WriteString(is.Output)
-	return 0, err
+	if _, err := s.stdout.WriteString(is.Output); err != nil {
+		return iptablesProblem, err
+	}
+	return is.Code, nil // of an import that has left out rules, if it is not 0
 }

@@ -69,7 +69,7 @@ func TestInstall(t *testing.T) {
 				"/share/zsh/site-functions/_polycubectl", "/share/man/man1/polycubectl.1", "/share/man/man1/polycube-cc.1", "/share/man/man8/polycubed.8", "/bin/polycube-cc",
 				"/share/polycube/polycube-python.tar.gz"}
 			links := []string{"/sbin/pcn-ip6tables"}
-			for _, name := range []string{"init", "init-xdp", "clean", "save", "restore"} {
+			for _, name := range []string{"init", "init-xdp", "clean", "save", "restore", "import"} {
 				links = append(links, "/sbin/pcn-iptables-"+name)
 			}
 			links = append(links, "/sbin/pcn-ip6tables-save", "/sbin/pcn-ip6tables-restore")

@@ -167,7 +167,7 @@ func (views Views) save(family language.Family, args []string) (Result, error) {
 			all = append(all, v)
 		}
 	}
-	text, err := Save(all, f.set['c'])
+	text, err := Save(family, all, f.set['c'])
 	return Result{Output: text}, err
 }
 

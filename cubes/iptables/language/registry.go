@@ -140,12 +140,18 @@ func chainName(name string) error {
 	return nil
 }
 
+// IsTarget reports whether iptables has a target of this name, which so cannot be the name of a chain.
+func IsTarget(name string) bool {
+	_, ok := targets[name]
+	return ok || isVerdict(name) || slices.Contains(foreign, name)
+}
+
 // newChainName checks the name of a chain that is to be created.
 func newChainName(name, table string) error {
 	if err := chainName(name); err != nil {
 		return err
 	}
-	if _, ok := targets[name]; ok || isVerdict(name) || slices.Contains(foreign, name) {
+	if IsTarget(name) {
 		return fmt.Errorf("chain name %q may not clash with the name of a target", name)
 	}
 	if slices.Contains(chains[table], name) {
