@@ -154,7 +154,9 @@ type importReport struct {
 	Imported int       `json:"imported"`
 	DryRun   bool      `json:"dry-run"`
 	LeftOut  []leftOut `json:"left-out"`
-	handles  bool
+	// Sets are those that imported rules compare with: they match nothing until there are cubes of these names.
+	Sets    []string `json:"sets"`
+	handles bool
 }
 
 // leftOut is a rule that was not imported, or not for both families.
@@ -168,8 +170,9 @@ type leftOut struct {
 }
 
 func newReport(rules *source.Set, dry bool) *importReport {
-	r := &importReport{Rules: len(rules.Rules), DryRun: dry, LeftOut: []leftOut{}, handles: rules.Handles}
+	r := &importReport{Rules: len(rules.Rules), DryRun: dry, LeftOut: []leftOut{}, Sets: []string{}, handles: rules.Handles}
 	for _, one := range rules.Rules {
+		r.noteSets(one.Rules)
 		if len(one.Reasons) == 0 {
 			r.Imported++
 			continue
@@ -186,6 +189,17 @@ func newReport(rules *source.Set, dry bool) *importReport {
 		r.LeftOut = append(r.LeftOut, l)
 	}
 	return r
+}
+
+// noteSets notes the sets that rules compare with.
+func (r *importReport) noteSets(rules []language.Rule) {
+	for _, one := range rules {
+		for _, m := range one.Matches {
+			if s, ok := m.(language.Set); ok && !slices.Contains(r.Sets, s.Set) {
+				r.Sets = append(r.Sets, s.Set)
+			}
+		}
+	}
 }
 
 func (r *importReport) left() int { return len(r.LeftOut) }
@@ -217,6 +231,9 @@ func (r *importReport) text() (string, error) {
 	}
 	if err := w.Flush(); err != nil {
 		return "", err
+	}
+	if len(r.Sets) > 0 {
+		fmt.Fprintf(&out, "rules match by these sets, which must be cubes ipset, with their addresses: %s\n", shown(strings.Join(r.Sets, ", ")))
 	}
 	verb := map[bool]string{true: "would import", false: "imported"}[r.DryRun]
 	fmt.Fprintf(&out, "%s %d of %d rules; %d left out\n", verb, r.Imported, r.Rules, r.left())
