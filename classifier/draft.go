@@ -149,6 +149,20 @@ func blocksOf(trees []tree, fresh []*rule) int {
 	return sum
 }
 
+// spare is the space that edits need until blocks are free again, so that none has to rebuild all trees. One edit may
+// create many groups.
+func spare(need int, trees []tree) int {
+	if len(trees) == 0 {
+		return unit / 2 // a cube may have many sets, and no rules in most of them
+	}
+	for _, t := range trees {
+		if t.root.hasGroup() {
+			return need/2 + 1<<14
+		}
+	}
+	return need/2 + 64
+}
+
 // blocks returns the number of blocks of a node and its descendants, without its first block.
 func (n *node) blocks() int {
 	if n.at != 0 {

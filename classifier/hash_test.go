@@ -52,6 +52,17 @@ func (l *lab) table() (most *tree) {
 	return most
 }
 
+// hashed is pcn_classify_hashed.
+func (b *blocks) hashed(block []byte, k *Key) uint32 {
+	words, mask := tuple(k[:hashWords]), tuple{}
+	for w := range mask {
+		mask[w] = native.Uint64(block[8+8*w:])
+	}
+	slot := slotOf(&words, &mask, int(block[5]))
+	referred := func(from, i uint32) uint32 { return native.Uint32(b.at(from + i/references)[i%references*4:]) }
+	return referred(referred(native.Uint32(block), slot>>block[6]), slot&(1<<block[6]-1))
+}
+
 // TestRulesOfATupleAreInATable has a table that begins with few rules, and gets many more and loses them, one by one and many
 // at once, with others that do not fit into it.
 func TestRulesOfATupleAreInATable(t *testing.T) {

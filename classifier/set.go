@@ -289,20 +289,6 @@ func compile(rules []*rule, stop *atomic.Bool) (trees []tree, size int, ok bool)
 // byBest orders trees in the order of search.
 func byBest(x, y tree) int { return int(int64(x.order) - int64(y.order)) }
 
-// spare is the space that edits need until blocks are free again, so that none has to rebuild all trees. One edit may
-// create many groups.
-func spare(need int, trees []tree) int {
-	if len(trees) == 0 {
-		return unit / 2 // a cube may have many sets, and no rules in most of them
-	}
-	for _, t := range trees {
-		if t.root.hasGroup() {
-			return need/2 + 1<<14
-		}
-	}
-	return need/2 + 64
-}
-
 // tooMany returns the error that there is no room, with the remedy.
 func (n *next) tooMany() error {
 	return fmt.Errorf("%d rules need more than the %d MB available for searching them, which are enough for 75000 to 100000 "+

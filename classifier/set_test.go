@@ -216,17 +216,6 @@ func (b *blocks) search(at uint32, k *Key) (result, order uint32) {
 	}
 }
 
-// hashed is pcn_classify_hashed.
-func (b *blocks) hashed(block []byte, k *Key) uint32 {
-	words, mask := tuple(k[:hashWords]), tuple{}
-	for w := range mask {
-		mask[w] = native.Uint64(block[8+8*w:])
-	}
-	slot := slotOf(&words, &mask, int(block[5]))
-	referred := func(from, i uint32) uint32 { return native.Uint32(b.at(from + i/references)[i%references*4:]) }
-	return referred(referred(native.Uint32(block), slot>>block[6]), slot&(1<<block[6]-1))
-}
-
 // end is the end of pcn_classify_tree_at, and everything that it calls.
 func (b *blocks) end(at uint32, k *Key) (result, order uint32) {
 	block := b.at(at)
