@@ -55,6 +55,13 @@ func (j *Judged) Apply(router *netfilter.Router, options conntrack.Options) (kno
 	return "", nil
 }
 
+// Again makes the connection of a packet one that no packet has been applied to, so that all its packets may be judged again.
+func (j *Judged) Again() {
+	if j.Conn != nil {
+		j.Conn.State, j.Conn.Picked, j.Conn.Ended = conntrack.State{}, false, false
+	}
+}
+
 // phase is the state of a TCP connection in the kernel's table. The connection may have been opened by either side.
 func (j *Judged) phase(router *netfilter.Router, next *conntrack.State) (conntrack.Phase, error) {
 	f := netfilter.Flow{Protocol: pkt.ProtoTCP, Src: j.Ends[0].Addr(), Dst: j.Ends[1].Addr(), Ports: [2]uint16{j.Ends[0].Port(), j.Ends[1].Port()}}
