@@ -30,13 +30,14 @@ type names struct {
 	table  []byte // the map
 	byName map[string]uint32
 	users  map[uint32]int // sets of rules that use a number
+	tests  map[uint32]int // other uses by rules
 	// owners are the cubes with the set: for a moment two, if one takes the place of another. The last one counts.
 	owners map[uint32][]*Addresses
 }
 
 // openNames reads the names that an earlier daemon has left.
 func openNames(table []byte) names {
-	n := names{table, map[string]uint32{}, map[uint32]int{}, map[uint32][]*Addresses{}}
+	n := names{table, map[string]uint32{}, map[uint32]int{}, map[uint32]int{}, map[uint32][]*Addresses{}}
 	for number := uint32(1); number < addressSets; number++ {
 		if name := n.name(number); name != "" {
 			n.byName[name] = number
@@ -80,7 +81,7 @@ func (n *names) number(name string) (uint32, error) {
 
 // isUnused reports whether neither rules nor addresses use a number.
 func (n *names) isUnused(number uint32) bool {
-	return n.users[number] == 0 && len(n.owners[number]) == 0 && atomic.LoadUint64(n.at(number)) == 0
+	return n.users[number]+n.tests[number] == 0 && len(n.owners[number]) == 0 && atomic.LoadUint64(n.at(number)) == 0
 }
 
 // forget frees the number if it is unused.

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ipset keeps a named set of addresses, which rules of other cubes match. Package classifier has it where their
-// programs find it.
+// Package ipset keeps a named set of addresses, ports or others, which rules of other cubes match. Package classifier has
+// plain prefixes where their programs find them, and package elements everything else.
 package ipset
 
 import (
 	"context"
 	"embed"
-	"fmt"
+	"errors"
+	"net/netip"
+	"time"
 
 	"github.com/polycube/polycube/classifier"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/inet"
+	"github.com/polycube/polycube/ipset"
+	"github.com/polycube/polycube/ipset/elements"
 )
 
 // files are the model and the compiled programs.
@@ -28,46 +32,78 @@ type Entry struct {
 	Prefix inet.Prefix `json:"prefix"`
 }
 
+// sweeping is how often elements are removed that have expired; packets do not find them any more before that.
+const sweeping = 5 * time.Second
+
 type set struct {
 	env       cube.Env
 	addresses *classifier.Addresses
+	memory    *elements.Memory
+	members   *classifier.References
+
+	// The state in effect; config is nil before the first change.
+	config   *ipset.Config
+	prefixes map[netip.Prefix]bool
+	// wanted are the configured elements, whose keys have no slot.
+	wanted map[elements.Key]*ipset.Entry
+	// slot has the elements; 0 if they are prefixes.
+	slot     uint32
+	referred []uint32 // members
+	sweeps   bool     // a sweep is in progress
 }
 
 func newSet(env cube.Env) *set {
-	return &set{env, classifier.NewAddresses(env, env.Name())}
+	s := &set{
+		env: env, addresses: classifier.NewAddresses(env, env.Name()), memory: elements.New(env), members: classifier.NewReferences(env),
+		prefixes: map[netip.Prefix]bool{}, wanted: map[elements.Key]*ipset.Entry{},
+	}
+	env.Every(sweeping, s.sweep)
+	return s
 }
 
 // instance returns the functions that the framework calls.
 func (s *set) instance() cube.Instance {
-	return cube.Instance{Prepare: s.prepare, Deleted: s.addresses.Empty, Close: s.close}
+	return cube.Instance{
+		Prepare: cube.Typed(s.prepare), State: s.state, DeleteState: s.deleteState, Action: s.action, Deleted: s.deleted, Close: s.close,
+	}
 }
 
-func (s *set) prepare(_ context.Context, c cube.Change) (cube.Plan, error) {
-	entries, err := cube.DecodeEntries[Entry](c.Entries)
+func (s *set) prepare(_ context.Context, c cube.ChangeOf[ipset.Config]) (cube.Plan, error) {
+	n, err := s.newChange(c)
 	if err != nil {
 		return cube.Plan{}, err
 	}
-	changes := make([]classifier.AddressChange, 0, len(entries))
-	for _, e := range entries {
-		if e.New == nil {
-			changes = append(changes, classifier.AddressChange{Prefix: e.Old.Prefix.Prefix, Remove: true})
-		}
+	commit, free := cube.Effect(n.commit), cube.Effect(func() (func() error, error) { return nil, n.free() })
+	plan := n.plan
+	if c.Created() || n.config.Plain() {
+		// Packets find the prefixes before they look for them.
+		plan.Before = append(plan.Before, commit)
+	} else {
+		plan.Before = append([]cube.Step{commit}, plan.Before...)
 	}
-	for _, e := range entries {
-		if e.Old == nil {
-			changes = append(changes, classifier.AddressChange{Prefix: e.New.Prefix.Prefix})
-		}
-	}
-	plan, err := s.addresses.Prepare(changes)
-	if err != nil {
-		return cube.Plan{}, fmt.Errorf("prefixes: %w", err)
-	}
+	plan.After = append(plan.After, free)
 	return plan, nil
 }
 
-// close leaves the addresses where they are, because a daemon that stops closes its cubes.
+// deleted removes the elements, unless another set has them now.
+func (s *set) deleted() {
+	var errs []error
+	if s.slot != 0 {
+		_, err := s.memory.Show(s.addresses.Number(), 0)
+		errs = append(errs, err, s.release(s.slot))
+	}
+	s.addresses.Empty()
+	for _, number := range s.referred {
+		s.members.Unrefer(number)
+	}
+	if err := errors.Join(errs...); err != nil {
+		s.env.Logger().Error("remove the elements", "error", err)
+	}
+}
+
+// close leaves the elements where they are, because a daemon that stops closes its cubes.
 func (s *set) close() {
-	if err := s.addresses.Close(); err != nil {
-		s.env.Logger().Error("close the set of addresses", "error", err)
+	if err := errors.Join(s.addresses.Close(), s.memory.Close(), s.members.Close()); err != nil {
+		s.env.Logger().Error("close the set", "error", err)
 	}
 }

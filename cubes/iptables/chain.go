@@ -20,15 +20,16 @@ type rule struct {
 	text    string
 	forms   compiled
 	counter uint32
+	sets    []uint32 // numbers of the sets that its tests are about
 }
 
 // newRule checks a rule of a chain.
-func newRule(r *Rule, k key) (*rule, error) {
+func newRule(r *Rule, k key, plain func(set string) bool) (*rule, error) {
 	is, err := r.read(families[k.set], k.name)
 	if err != nil {
 		return nil, err
 	}
-	forms, err := compile(&is)
+	forms, err := compile(&is, plain)
 	if err != nil {
 		return nil, err
 	}

@@ -141,7 +141,7 @@ func (n *change) buildChain(c *chain, entries []cube.Changed[Rule]) error {
 			n.remove(c, old)
 			continue
 		}
-		r, err := newRule(e.New, c.key)
+		r, err := newRule(e.New, c.key, n.f.plain)
 		if err != nil {
 			return fmt.Errorf("rule %d: %w", position(was, entries, e.New.ID), err)
 		}
@@ -282,6 +282,9 @@ func (n *change) carry() error {
 		is := *r.forms.row
 		if r.forms.jump != "" {
 			is.Chain = n.chains[key{c.set, r.forms.jump}].number
+		}
+		if err := n.refer(r, &is); err != nil {
+			return err
 		}
 		steps := []cube.Step{table.Put(n.f.rows, r.counter, is)}
 		for i, t := range is.Test[:is.Tests] {

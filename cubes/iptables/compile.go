@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/polycube/polycube/classifier"
 	"github.com/polycube/polycube/conntrack"
@@ -22,17 +21,21 @@ type compiled struct {
 	verb  verb
 	row   *row // nil if it says nothing
 	jump  string
+	sets  [maxTests]string // names of the sets that tests are about
 }
 
 // compiler compiles one rule.
 type compiler struct {
 	out   compiled
 	tests []test
+	sets  map[int]string // by the index of a test
+	plain func(set string) bool
 }
 
-// compile returns the forms of a rule. Its row lacks the number of the chain that it jumps to.
-func compile(r *language.Rule) (compiled, error) {
-	c := &compiler{}
+// compile returns the forms of a rule. Its row lacks the numbers of the chain that it jumps to, and of sets. plain reports
+// whether a set exists and the search knows what it has.
+func compile(r *language.Rule, plain func(set string) bool) (compiled, error) {
+	c := &compiler{sets: map[int]string{}, plain: plain}
 	if err := c.header(r); err != nil {
 		return c.out, err
 	}
@@ -52,6 +55,9 @@ func compile(r *language.Rule) (compiled, error) {
 	}
 	if c.out.row != nil {
 		c.out.row.Tests = uint32(copy(c.out.row.Test[:], c.tests))
+		for i, name := range c.sets {
+			c.out.sets[i] = name
+		}
 	}
 	return c.out, nil
 }
@@ -218,21 +224,6 @@ func (c *compiler) multiport(m language.Multiport) error {
 	return nil
 }
 
-// set adds the condition that an address is in a set: the cube ipset of that name.
-func (c *compiler) set(m language.Set) error {
-	if len(m.Dirs) != 1 {
-		return fmt.Errorf("%s: sets of addresses have one dimension: %w", strings.Join(m.Dirs, ","), cube.ErrUnsupported)
-	}
-	if m.ReturnNoMatch {
-		return fmt.Errorf("--return-nomatch is not supported: %w", cube.ErrUnsupported)
-	}
-	set := (*classifier.Match).SourceSet
-	if m.Dirs[0] == "dst" {
-		set = (*classifier.Match).DestinationSet
-	}
-	return c.condition(m.Not, func(to *classifier.Match) error { return set(to, m.Set) })
-}
-
 // merged returns ranges in their order, with those that touch each other as one.
 func merged(in []language.PortRange) (out []language.PortRange) {
 	for _, r := range slices.SortedFunc(slices.Values(in), func(a, b language.PortRange) int { return int(a.First) - int(b.First) }) {
@@ -288,6 +279,9 @@ func (c *compiler) target(t language.Target) error {
 		c.out.verb, c.out.row = verbMark, &row{Value: t.Value, Mask: t.Mask}
 	case language.NoTrack:
 		c.out.verb, c.out.row = verbNoTrack, &row{}
+	case language.ModifySet:
+		c.out.verb, c.out.row = verbCount, &row{}
+		return c.modifySet(t)
 	case language.NFLog:
 		return fmt.Errorf("only the kernel can send packets to a netlink group; use LOG: %w", cube.ErrUnsupported)
 	case language.NAT:

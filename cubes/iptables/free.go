@@ -49,6 +49,9 @@ func (f *iptables) keep(k counted) cube.Step {
 // unrow frees the row of a rule, and what its conditions have counted.
 func (f *iptables) unrow(r *rule) error {
 	_, err := f.rows.Delete(r.counter)
+	for _, number := range r.sets {
+		f.references.Unrefer(number)
+	}
 	for i, t := range r.forms.row.Test[:r.forms.row.Tests] {
 		if t.Kind.counts() {
 			_, bad := f.counted.Delete(counted{r.counter, uint32(i)})

@@ -16,6 +16,7 @@ import (
 	"github.com/polycube/polycube/conntrack/zone"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/table"
+	"github.com/polycube/polycube/ipset/elements"
 )
 
 // files are the model and the compiled programs.
@@ -66,6 +67,9 @@ type iptables struct {
 	netdevs table.Table[uint32, netdev]
 	zone    *zone.Zone
 	answers *answers
+
+	memory     *elements.Memory
+	references *classifier.References
 }
 
 func newIptables(env cube.Env) *iptables {
@@ -73,6 +77,7 @@ func newIptables(env cube.Env) *iptables {
 		env: env, chains: map[key]*chain{}, hooks: table.New[uint32, hook](env, "hooks"), rows: table.New[uint32, row](env, "rows"),
 		names: table.New[uint32, chainName](env, "names"), netdevs: table.New[uint32, netdev](env, "netdevs"),
 		counted: table.New[counted, uint64](env, "counted"), own: newOwnAddresses(env), zone: zone.New(env, nil), answers: newAnswers(secret()),
+		memory: elements.New(env), references: classifier.NewReferences(env),
 	}
 	for set := range f.sets {
 		f.sets[set] = classifier.New(env, uint32(set))
@@ -181,6 +186,7 @@ func (f *iptables) close() {
 		errs = append(errs, s.Close())
 	}
 	f.own.close()
+	errs = append(errs, f.memory.Close(), f.references.Close())
 	if err := errors.Join(append(errs, f.answers.close(), f.zone.Close())...); err != nil {
 		f.env.Logger().Error("close the firewall", "error", err)
 	}

@@ -95,7 +95,6 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 		"INPUT -j NFLOG":                              "use LOG",
 		"INPUT -m owner --gid-owner 0":                "works only in the chains OUTPUT",
 		"OUTPUT -m owner --gid-owner 0":               "see the user of a socket",
-		"INPUT -m set --match-set a src,dst":          "one dimension",
 		"INPUT -m conntrack --ctorigsrc 10.0.0.1":     "only --ctstate and --ctdir",
 		"INPUT -p tcp -m tcp --tcp-option 8":          "--tcp-option",
 		"INPUT -m addrtype --dst-type BLACKHOLE":      "use UNICAST, LOCAL",

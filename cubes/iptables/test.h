@@ -4,6 +4,7 @@
 #define IPTABLES_TEST_H
 
 #include <pcn/cube.h>
+#include <pcn/elements.h>
 #include <pcn/flow.h>
 
 #include "rate.h"
@@ -38,6 +39,9 @@ enum iptables_test_kind {
 	IPTABLES_REPLY,		/* the direction of the connection */
 	IPTABLES_ROUTING,	/* a routing header of IPv6 with this type: (value) of it plus 1 */
 	IPTABLES_ROUTING_OTHER, /* one with another type */
+	IPTABLES_SET, /* (value) the number of a set, (word) how it is searched: pcn/elements.h */
+	IPTABLES_SET_ADD, /* always holds, and adds the packet to a set: the same, and for how many seconds */
+	IPTABLES_SET_END, /* always holds, and removes it */
 };
 
 /* The types of addresses. */
@@ -276,6 +280,14 @@ PCN_INLINE int iptables_holds(struct CTXTYPE *ctx, const struct pcn_flow *flow,
 		return iptables_has_string(ctx, t, flow->l3);
 	case IPTABLES_REPLY:
 		return at->reply;
+	case IPTABLES_SET:
+		return pcn_elements_test(ctx, flow, t->value, t->word[0]);
+	case IPTABLES_SET_ADD:
+		pcn_elements_add(ctx, flow, t->value, t->word[0], t->word[1]);
+		return 1;
+	case IPTABLES_SET_END:
+		pcn_elements_end(ctx, flow, t->value, t->word[0]);
+		return 1;
 	}
 	return iptables_header_test(ctx, flow, t);
 }

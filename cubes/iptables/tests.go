@@ -46,6 +46,9 @@ const (
 	testReply
 	testRouting
 	testRoutingOther
+	testSet
+	testSetAdd
+	testSetEnd
 )
 
 // counts reports whether the condition has memory of its own: struct iptables_counted.
