@@ -39,16 +39,17 @@ const populated = `[{"name":"helloworld1","service-name":"helloworld","ports":[{
 		{"name":"EGRESS","rule":[{"id":0,"dport":9,"action":"DROP"}]}]},
 	{"name":"iptables1","service-name":"iptables","parent":"router1:port2","chain":[{"name":"web","rule":[{"id":0,"spec":"-j RETURN"}]},
 		{"name":"INPUT","rule":[{"id":0,"spec":"-j web"},{"id":1,"l4proto":"TCP","dport":9,"action":"DROP"}]},
-		{"name":"FORWARD","default":"DROP","rule":[{"id":0,"spec":"-j ACCEPT"}]},{"name":"OUTPUT","rule":[{"id":0}]}],
+		{"name":"FORWARD","default":"DROP","rule":[{"id":0,"spec":"-j SET --add-set ipset1 src"},{"id":1,"spec":"-j ACCEPT"}]},{"name":"OUTPUT","rule":[{"id":0}]}],
 		"chain6":[{"name":"INPUT","rule":[{"id":0,"spec":"-j DROP"}]},{"name":"FORWARD","default":"DROP"},{"name":"OUTPUT","default":"DROP"}],
 		"table":[{"family":"ipv4","name":"nat","text":"*nat\n:X - [0:0]\nCOMMIT\n"}]},
-	{"name":"ipset1","service-name":"ipset","prefixes":[{"prefix":"192.0.2.0/24"}]},
+	{"name":"ipset2","service-name":"ipset","prefixes":[{"prefix":"192.0.2.0/24"}]},
+	{"name":"ipset1","service-name":"ipset","set-type":"hash:ip","timeout":0,"element":[{"entry":"192.0.2.1"}]},
 	{"name":"synflood1","service-name":"synflood","protected-ports":[{"port":80}],"protected-addresses":[{"address":"192.0.2.1"}]},
 	{"name":"pbforwarder1","service-name":"pbforwarder","ports":[{"name":"port1"}],
 		"rules":[{"id":1,"in_port":"port1","src_ip":"10.0.0.0/8","action":"DROP"}]}]`
 
 // learns are the lists that get entries from packets.
-var learns = []string{"bridge fdb/entry", "ddosmitigator detected", "firewall session-table", "iptables session-table", "nat natting-table", "router arp-table", "simplebridge fdb/entry"}
+var learns = []string{"bridge fdb/entry", "ddosmitigator detected", "firewall session-table", "ipset element", "iptables session-table", "nat natting-table", "router arp-table", "simplebridge fdb/entry"}
 
 // stays are the entries that cannot be deleted: they follow from other configuration.
 var stays = map[string][]string{

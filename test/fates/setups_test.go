@@ -45,7 +45,7 @@ var setups = map[string]func(*bpftest.Lab){
 			return // it needs what the host sends
 		}
 		rules := `[{"id":0,"spec":"-p tcp -j REJECT --reject-with tcp-reset"},{"id":1,"spec":"-j LOG"},{"id":2,"spec":"-m limit --limit 5/s -j web"},
-			{"id":3,"spec":"-m conntrack --ctstate INVALID -j DROP"},{"id":4,"spec":"-j MARK --set-mark 1"}]`
+			{"id":3,"spec":"-m conntrack --ctstate INVALID -j DROP"},{"id":4,"spec":"-j MARK --set-mark 1"},{"id":5,"spec":"-m set --match-set s src,dst"},{"id":6,"spec":"-j SET --add-set s src,dst"}]`
 		web := `{"name":"web","rule":[{"id":0,"spec":"-m string --algo bm --string a -j RETURN"},{"id":1,"spec":"-m length --length 0:100"}]}`
 		l.Create("iptables", "ipt", `{"chain":[{"name":"INPUT","default":"DROP","rule":`+rules+`},`+web+`,{"name":"OUTPUT","rule":`+rules+`}],
 			"chain6":[{"name":"INPUT","default":"DROP","rule":`+rules+`},`+web+`]}`)

@@ -63,8 +63,8 @@ PCN_INLINE int pcn_elements_key(struct CTXTYPE *ctx, struct pcn_elements_work *w
 
 	__builtin_memset(&w->key, 0, sizeof(w->key));
 	if (kind == PCN_ELEMENTS_MAC)
-		return pcn_load_bytes(ctx, pcn_elements_to(options, 0) ? 0 : ETH_ALEN, w->key.address,
-				      ETH_ALEN);
+		return pcn_load_bytes(ctx, pcn_elements_to(options, 0) ? 0 : ETH_ALEN,
+				      w->key.address, ETH_ALEN);
 	if (kind == PCN_ELEMENTS_PORT) {
 		port = pcn_elements_port(flow, pcn_elements_to(options, 0), kind);
 		w->key.port = port;
@@ -81,8 +81,8 @@ PCN_INLINE int pcn_elements_key(struct CTXTYPE *ctx, struct pcn_elements_work *w
 	w->key.port = port;
 	w->key.protocol = flow->protocol;
 	if (kind == PCN_ELEMENTS_IP_PORT_IP)
-		pcn_address_copy(w->key.second, pcn_elements_to(options, 2) ? flow->destination
-									    : flow->source);
+		pcn_address_copy(w->key.second,
+				 pcn_elements_to(options, 2) ? flow->destination : flow->source);
 	return port < 0;
 }
 
@@ -215,9 +215,10 @@ PCN_INLINE int pcn_elements_test(struct CTXTYPE *ctx, const struct pcn_flow *flo
 #define PCN_ELEMENTS_TIMEOUT (1 << 19) /* for the time given, and not that of the set */
 
 /* Internal: whether a packet can be an element of a slot: then its key is the work's. */
-PCN_INLINE struct pcn_elements_work *
-pcn_elements_of_packet(struct CTXTYPE *ctx, const struct pcn_flow *flow,
-		       const struct pcn_elements_slot *s, __u32 slot, __u32 options)
+PCN_INLINE struct pcn_elements_work *pcn_elements_of_packet(struct CTXTYPE *ctx,
+							    const struct pcn_flow *flow,
+							    const struct pcn_elements_slot *s,
+							    __u32 slot, __u32 options)
 {
 	__u32 zero = 0;
 	struct pcn_elements_work *w = bpf_map_lookup_elem(&elements_work, &zero);

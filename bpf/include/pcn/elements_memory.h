@@ -17,24 +17,30 @@ enum pcn_elements_kind {
 	PCN_ELEMENTS_SETS, /* the members are other sets */
 };
 
+/* Internal: the number of slots; the first is not used. */
 #define PCN_ELEMENTS_SLOTS 1024
+/* Internal: the number of sets in a set of sets. */
 #define PCN_ELEMENTS_MEMBERS 64
-/* Flags of a slot. */
+/* Internal: flags of a slot: its addresses are IPv6. */
 #define PCN_ELEMENTS_IPV6 1
-#define PCN_ELEMENTS_COUNT 2  /* count packets */
-#define PCN_ELEMENTS_EXPIRE 4 /* they may expire */
+/* Internal: its elements count packets. */
+#define PCN_ELEMENTS_COUNT 2
+/* Internal: its elements may expire. */
+#define PCN_ELEMENTS_EXPIRE 4
 
 struct pcn_elements_slot {
 	__u64 owner; /* which set the elements were made for; for the control plane */
 	__u64 count;
-	__u64 lengths[2]; /* bit n of the first: there are prefixes of length 128 - n; of the second: 64 - n */
+	__u64 lengths
+		[2]; /* bit n of the first: there are prefixes of length 128 - n; of the second: 64 - n */
 	__u32 kind;
 	__u32 flags;
 	__u32 timeout; /* of elements that programs add, in seconds; 0: for ever */
 	__u32 most;    /* elements */
 	__u32 first;   /* ports */
 	__u32 last;
-	__u16 member[PCN_ELEMENTS_MEMBERS]; /* numbers of sets, in their order; 0 after the last one */
+	__u16 member
+		[PCN_ELEMENTS_MEMBERS]; /* numbers of sets, in their order; 0 after the last one */
 };
 
 /* IPv4 addresses are those of a flow, with prefixes longer than 96; a MAC address is in the first six bytes. */
@@ -47,8 +53,10 @@ struct pcn_element_key {
 	__u8 length; /* of the prefix */
 };
 
-#define PCN_ELEMENT_NOMATCH 1 /* an exception from shorter prefixes */
-#define PCN_ELEMENT_ADDED 2   /* by a program */
+/* Internal: flags of an element: it is an exception from shorter prefixes. */
+#define PCN_ELEMENT_NOMATCH 1
+/* Internal: a program has added it. */
+#define PCN_ELEMENT_ADDED 2
 
 struct pcn_element {
 	__u64 expires; /* pcn_time_coarse(); 0: never */

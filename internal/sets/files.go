@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package sets
 
 // Changes of several sets at once: as a change of the configuration that is only made if nobody else has changed it since
 // it was read.
@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/polycube/polycube/ipset"
 )
@@ -71,14 +72,14 @@ type setFiles struct {
 }
 
 // readSets reads the configuration.
-func (s *session) readSets() (*setFiles, error) {
-	a, err := s.demand(request{method: http.MethodGet, path: []string{"config"}})
+func (s *Program) readSets() (*setFiles, error) {
+	a, err := s.Ask(Request{Method: http.MethodGet, Path: []string{"config"}})
 	if err != nil {
 		return nil, err
 	}
-	d := &setFiles{whole: map[string]json.RawMessage{}, sets: map[string]*setFile{}, revision: a.tag, identity: s.identity}
+	d := &setFiles{whole: map[string]json.RawMessage{}, sets: map[string]*setFile{}, revision: a.Tag, identity: s.identity}
 	var cubes []json.RawMessage
-	if err := json.Unmarshal(a.body, &d.whole); err != nil {
+	if err := json.Unmarshal(a.Body, &d.whole); err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
 	if raw := d.whole["cubes"]; raw != nil {
@@ -131,10 +132,10 @@ func (d *setFiles) read(raw json.RawMessage) error {
 }
 
 // identity returns the UUID of a set.
-func (s *session) identity(name string) (uuid string, err error) {
-	a, err := s.demand(request{method: http.MethodGet, path: []string{"ipset", name, "uuid"}})
+func (s *Program) identity(name string) (uuid string, err error) {
+	a, err := s.Ask(Request{Method: http.MethodGet, Path: []string{"ipset", name, "uuid"}})
 	if err == nil {
-		err = json.Unmarshal(a.body, &uuid)
+		err = json.Unmarshal(a.Body, &uuid)
 	}
 	return uuid, err
 }
@@ -143,7 +144,7 @@ func (s *session) identity(name string) (uuid string, err error) {
 const attempts = 10
 
 // changeSets carries out commands. numbered says that they are the lines of a file.
-func (s *session) changeSets(commands []ipset.Command, numbered bool) error {
+func (s *Program) changeSets(commands []ipset.Command, numbered bool) error {
 	for try := 1; ; try++ {
 		d, err := s.readSets()
 		if err != nil {
@@ -154,32 +155,43 @@ func (s *session) changeSets(commands []ipset.Command, numbered bool) error {
 		}
 		for i, c := range commands {
 			if err := d.carryOut(c); err != nil && numbered {
-				return ipsetFailed("Error in command %d, %s %s: %v", i+1, c.Op, c.Set, err)
+				return failed("Error in command %d, %s %s: %v", i+1, c.Op, c.Set, err)
 			} else if err != nil {
-				return ipsetFailed("%v", err)
+				return failed("%v", err)
 			}
 		}
 		r, err := d.request()
-		if err != nil || r.body == nil {
+		if err != nil || r.Body == nil {
 			return err
 		}
-		a, err := s.demand(r)
-		if a.status != http.StatusPreconditionFailed || try == attempts {
+		a, err := s.Ask(r)
+		if a.Status != http.StatusPreconditionFailed || try == attempts {
 			return err
 		}
 	}
 }
 
+// Rules that are deleted use their sets until no packet sees them any more: that is waited for.
+const (
+	patience = time.Second
+	pause    = 50 * time.Millisecond
+)
+
 // checkUse refuses to delete or rename sets that rules use.
-func (s *session) checkUse(d *setFiles, commands []ipset.Command) error {
+func (s *Program) checkUse(d *setFiles, commands []ipset.Command) error {
+	deadline := time.Now().Add(patience)
 	for _, c := range commands {
 		if d.sets[c.Set] == nil || c.Op != "destroy" && c.Op != "rename" {
 			continue
 		}
-		if _, err := s.runSet(c.Set, []string{"destroy", c.Set}); err != nil {
-			if c.Op == "rename" {
-				return ipsetFailed("Set cannot be renamed: it is in use by another system")
-			}
+		_, err := s.runSet(c.Set, []string{"destroy", c.Set})
+		for err != nil && time.Now().Before(deadline) {
+			time.Sleep(pause)
+			_, err = s.runSet(c.Set, []string{"destroy", c.Set})
+		}
+		if err != nil && c.Op == "rename" {
+			return failed("Set cannot be renamed: it is in use by another system")
+		} else if err != nil {
 			return err
 		}
 	}
@@ -187,12 +199,12 @@ func (s *session) checkUse(d *setFiles, commands []ipset.Command) error {
 }
 
 // request returns the request that makes the change; it has no body if there is none.
-func (d *setFiles) request() (r request, err error) {
-	r = request{method: http.MethodPatch, path: []string{"config"}, ifMatch: d.revision}
+func (d *setFiles) request() (r Request, err error) {
+	r = Request{Method: http.MethodPatch, Path: []string{"config"}, IfMatch: d.revision}
 	cubes := []any{}
 	changed := d.gone
 	if d.gone {
-		r.method = http.MethodPut
+		r.Method = http.MethodPut
 		for _, raw := range d.others {
 			cubes = append(cubes, raw)
 		}
@@ -217,7 +229,7 @@ func (d *setFiles) request() (r request, err error) {
 			}
 		}
 	}
-	r.body, err = json.Marshal(document)
+	r.Body, err = json.Marshal(document)
 	return r, err
 }
 
