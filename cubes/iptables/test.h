@@ -251,6 +251,17 @@ PCN_GLOBAL int iptables_header_test(struct CTXTYPE *ctx, const struct pcn_flow *
 	return iptables_is_header(ctx, flow, t);
 }
 
+/* Whether a set has the packet; changes of sets always hold. */
+PCN_GLOBAL int iptables_set_test(struct CTXTYPE *ctx, const struct pcn_flow *flow PCN_NONNULL,
+				 const struct iptables_test *t PCN_NONNULL)
+{
+	if (t->kind == IPTABLES_SET_ADD)
+		return pcn_elements_add(ctx, flow, t->value, t->word[0], t->word[1]) | 1;
+	if (t->kind == IPTABLES_SET_END)
+		return pcn_elements_end(ctx, flow, t->value, t->word[0]) | 1;
+	return pcn_elements_test(ctx, flow, t->value, t->word[0]);
+}
+
 /* Whether one condition holds. */
 PCN_INLINE int iptables_holds(struct CTXTYPE *ctx, const struct pcn_flow *flow,
 			      const struct iptables_row *row, __u32 i,
@@ -281,13 +292,9 @@ PCN_INLINE int iptables_holds(struct CTXTYPE *ctx, const struct pcn_flow *flow,
 	case IPTABLES_REPLY:
 		return at->reply;
 	case IPTABLES_SET:
-		return pcn_elements_test(ctx, flow, t->value, t->word[0]);
 	case IPTABLES_SET_ADD:
-		pcn_elements_add(ctx, flow, t->value, t->word[0], t->word[1]);
-		return 1;
 	case IPTABLES_SET_END:
-		pcn_elements_end(ctx, flow, t->value, t->word[0]);
-		return 1;
+		return iptables_set_test(ctx, flow, t);
 	}
 	return iptables_header_test(ctx, flow, t);
 }

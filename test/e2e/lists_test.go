@@ -243,6 +243,12 @@ func TestDeletingAListMeansTheSameInEveryCube(t *testing.T) {
 		for _, l := range e.lists(schema.Root(), nil) {
 			e.empty(l)
 		}
+		if s.Name == "ipset" { // a set has one of two lists
+			e.cube = "ipset2"
+			for _, l := range e.lists(schema.Root(), nil) {
+				e.empty(l)
+			}
+		}
 		for _, path := range wanted {
 			if !e.had[path] {
 				t.Errorf("the list %s of %s had no entry: put one into the populated cubes of this test", path, s.Name)

@@ -54,9 +54,9 @@ PCN_INLINE int pcn_elements_port(const struct pcn_flow *flow, __u32 to, __u32 ki
 }
 
 /* Internal: fills in the key of a packet, but for the prefix. 0 if the packet can be in the set. */
-PCN_INLINE int pcn_elements_key(struct CTXTYPE *ctx, struct pcn_elements_work *w,
-				const struct pcn_flow *flow, const struct pcn_elements_slot *s,
-				__u32 options)
+PCN_GLOBAL int pcn_elements_key(struct CTXTYPE *ctx, struct pcn_elements_work *w PCN_NONNULL,
+				const struct pcn_flow *flow PCN_NONNULL,
+				const struct pcn_elements_slot *s PCN_NONNULL, __u32 options)
 {
 	__u32 kind = s->kind, dimensions = options >> PCN_ELEMENTS_DIMENSIONS & 0xff;
 	int port;
@@ -130,8 +130,8 @@ static long pcn_elements_try(__u32 i, void *unused)
 }
 
 /* Internal: whether the elements of a slot have a packet: 1, -1 for an exception, 0 for no. */
-PCN_GLOBAL int pcn_elements_search(struct CTXTYPE *ctx, const struct pcn_flow *flow PCN_NONNULL,
-				   __u32 slot, __u32 options)
+PCN_INLINE int pcn_elements_search(struct CTXTYPE *ctx, const struct pcn_flow *flow, __u32 slot,
+				   __u32 options)
 {
 	const struct pcn_elements_slot *s = bpf_map_lookup_elem(&elements_slots, &slot);
 	__u32 zero = 0;
@@ -153,7 +153,7 @@ PCN_GLOBAL int pcn_elements_search(struct CTXTYPE *ctx, const struct pcn_flow *f
 }
 
 /* Internal: whether a trie of prefixes has an address of a packet, whose key has been read. */
-PCN_GLOBAL int pcn_elements_trie(__u32 set, __u32 to)
+PCN_INLINE int pcn_elements_trie(__u32 set, __u32 to)
 {
 	struct pcn_classify_key *key = pcn_classify_key();
 	__u32 trie = 0;
@@ -166,13 +166,15 @@ PCN_GLOBAL int pcn_elements_trie(__u32 set, __u32 to)
 	       pcn_classify_in_trie(in, key, trie, to ? PCN_CLASSIFY_DST : PCN_CLASSIFY_SRC) & 1;
 }
 
-/* Whether a set, by its number, that is no set of sets has a packet. */
-PCN_INLINE int pcn_elements_match(struct CTXTYPE *ctx, const struct pcn_flow *flow, __u32 set,
-				  __u32 options)
+/* Internal: whether a set, by its number, that is no set of sets has a packet. */
+PCN_GLOBAL int pcn_elements_match(struct CTXTYPE *ctx, const struct pcn_flow *flow PCN_NONNULL,
+				  __u32 set, __u32 options)
 {
 	const __u64 *at = bpf_map_lookup_elem(&elements_of, &set);
-	__u32 slot = at ? *(const volatile __u64 *)at : 0;
+	__u64 slot = at ? *(const volatile __u64 *)at : 0;
 
+	if (slot & PCN_ELEMENTS_OF_SETS)
+		return 0;
 	if (!slot)
 		return pcn_elements_trie(set, pcn_elements_to(options, 0)) &&
 		       !(options & PCN_ELEMENTS_REVERSED);
