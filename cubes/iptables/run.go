@@ -88,7 +88,7 @@ func (f *iptables) result(is answer, edits []cube.Edit, counts []counting) cube.
 // runImport carries out the program iptables-import, which may change the chains of both families.
 func (f *iptables) runImport(args []string, input string) (cube.ActionResult, error) {
 	check := func(r *language.Rule) error {
-		_, err := compile(r)
+		_, err := compile(r, f.plain)
 		return err
 	}
 	is, err := commands.Views(f.view).Import(check, args, input)
