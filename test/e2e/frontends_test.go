@@ -108,13 +108,12 @@ func TestFail2banRunsOnTheCube(t *testing.T) {
 		connect
 		client start
 		trap 'client stop' EXIT
-		until iptables -S | grep -q f2b-probe || ! client ping >/dev/null; do
+		until iptables -S f2b-probe 2>/dev/null | grep -q 'A f2b-probe -s 10.0.0.2/32 -j REJECT' || ! client ping >/dev/null; do
 			for i in 1 2 3; do echo "$(date '+%%Y-%%m-%%d %%H:%%M:%%S') bad login from 10.0.0.2" >> %[1]s/log; done
 			client status probe
 			read -t 0.2 < /dev/zero || true
 		done
 		! connect
-		iptables -S f2b-probe | grep -q 'A f2b-probe -s 10.0.0.2/32 -j REJECT'
 		client set probe unbanip 10.0.0.2
 		connect
 		client stop
