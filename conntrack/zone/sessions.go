@@ -43,7 +43,7 @@ type listed struct {
 func (z *Zone) show(e *conns.Entry, counts conns.Counts, now time.Duration) (json.RawMessage, error) {
 	from := e.State.Opener()
 	idle := e.Idle(now)
-	timeouts := z.settings.Timeout.timeouts()
+	timeouts := z.shares.wanted(z.number()).timeouts
 	left := max(0, timeouts.Of(&e.State)-idle)
 	is := listed{
 		Src: e.Key.Address[from].Addr(), Dst: e.Key.Address[1-from].Addr(), L4Proto: inet.Protocol(e.Key.Protocol).String(),
@@ -78,7 +78,7 @@ func (z *Zone) Page(_ context.Context, path []string, q cube.PageQuery) (page cu
 		return page, err
 	}
 	next := conns.Counters{Table: z.table}.Page(uint32(cursor), q.Limit, func(e *conns.Entry, counts conns.Counts) bool {
-		if e.Key.Zone != z.env.Instance() || err != nil {
+		if e.Key.Zone != z.number() || err != nil {
 			return false
 		}
 		var raw json.RawMessage
@@ -114,7 +114,7 @@ func (z *Zone) Sessions(path []string) (all []json.RawMessage, err error) {
 		raw, err := z.show(e, counts, now)
 		return []json.RawMessage{raw}, err
 	}
-	zone := z.env.Instance()
+	zone := z.number()
 	if len(path) > 0 || z.table.Count(zone)+z.table.HalfOpen(zone) > shownWhole {
 		return nil, nil
 	}
@@ -150,7 +150,7 @@ func (z *Zone) find(words []string) (e *conns.Entry, counts conns.Counts, err er
 	if !ok || ends[0].Addr().Is4() != ends[1].Addr().Is4() {
 		return nil, counts, none
 	}
-	key, from := conns.Between(ends[0], ends[1], uint8(protocol), z.env.Instance())
+	key, from := conns.Between(ends[0], ends[1], uint8(protocol), z.number())
 	found, counts, ok := conns.Counters{Table: z.table}.Find(key)
 	if !ok || found.State.Opener() != from {
 		return nil, counts, none
@@ -164,7 +164,7 @@ func (z *Zone) DeleteState(_ context.Context, path []string) error {
 		return fmt.Errorf("%s: %w", strings.Join(path, " "), cube.ErrNotFound)
 	}
 	if len(path) == 1 {
-		_, err := z.table.Remove(func(e *conns.Entry) bool { return e.Key.Zone == z.env.Instance() })
+		_, err := z.table.Remove(func(e *conns.Entry) bool { return e.Key.Zone == z.number() })
 		return err
 	}
 	e, _, err := z.find(path[1:])

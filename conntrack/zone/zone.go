@@ -69,17 +69,19 @@ type Counts struct {
 
 // Extras are what a cube may do with its sessions besides.
 type Extras struct {
+	// Shared is the name of the zone that the cube shares with others, "" for its own. Free is called after a change.
+	Shared Name
 	// Accounting counts their packets and bytes, Announced makes events of them.
 	Accounting, Announced bool
 }
 
 // Zone is the part of the table that belongs to a cube. Its methods are called one at a time, like those of the cube.
 type Zone struct {
-	env      cube.Env
-	events   *session.Events // nil if the cube never announces
-	table    *conns.Table
-	settings *Settings // in effect
-	extras   Extras
+	env    cube.Env
+	events *session.Events // nil if the cube never announces
+	table  *conns.Table
+	shares *shares
+	extras Extras
 }
 
 // sweepInterval is how often connections that have expired are removed.
@@ -101,7 +103,7 @@ func (z *Zone) Open(s *Settings) error {
 	if err != nil {
 		return err
 	}
-	if err := t.Own(z.env.Instance(), z.env.UUID()); err != nil {
+	if z.shares, err = openShares(z.env, t); err != nil {
 		return errors.Join(err, t.Close())
 	}
 	z.table = t
@@ -119,41 +121,40 @@ func (z *Zone) Apply(is *Settings, extras Extras) cube.Step {
 				return nil, fmt.Errorf("max-sessions: %w", err)
 			}
 		}
-		was, before := z.settings, z.extras
-		back := func() error {
-			if was == nil {
-				return nil
-			}
-			return z.set(was, before)
+		before := z.extras
+		undo, err = z.shares.join(z.env, z.user(is, extras))
+		if err != nil {
+			return nil, err
 		}
-		if err := z.set(is, extras); err != nil {
-			return nil, errors.Join(err, back())
-		}
-		return back, nil
+		z.extras = extras
+		return func() error {
+			z.extras = before
+			return undo()
+		}, nil
 	})
 }
 
-// set puts settings into effect.
-func (z *Zone) set(s *Settings, extras Extras) error {
-	number := z.env.Instance()
-	z.table.SetTimeouts(number, s.Timeout.timeouts())
-	z.table.Limit(number, s.MaxSessions)
-	z.settings, z.extras = s, extras
+// user returns what the cube wants of its zone.
+func (z *Zone) user(s *Settings, extras Extras) user {
+	u := user{cube: z.env.Name(), name: extras.Shared, wants: wants{s.MaxSessions, s.Timeout.timeouts()}, accounting: extras.Accounting}
 	if extras.Announced {
-		conns.Watch(z.table, number, z.events.Destroyed)
-	} else {
-		conns.Watch(z.table, number, nil)
+		u.ended = z.events.Destroyed
 	}
-	counters := conns.Counters{Table: z.table}
-	change := counters.Stop
-	if extras.Accounting {
-		change = counters.Start
-	}
-	if err := change(number); err != nil {
-		return fmt.Errorf("accounting: %w", err)
-	}
-	return nil
+	return u
 }
+
+// Free is the step after a change of the zone, once no packet is of the one before.
+func (z *Zone) Free() cube.Step {
+	return cube.Effect(func() (undo func() error, err error) {
+		if other := z.shares.differs(z.env.Instance()); other != "" {
+			z.env.Logger().Warn("cubes that share sessions have different settings: the largest max-sessions and the longest timeouts apply", "other", other)
+		}
+		return nil, z.shares.free(z.env.Instance())
+	})
+}
+
+// number returns the number of the zone in the table.
+func (z *Zone) number() uint16 { return z.shares.zoneOf(z.env.Instance()) }
 
 // sweep removes connections that have expired.
 func (z *Zone) sweep() {
@@ -173,20 +174,20 @@ func (z *Zone) sweep() {
 
 // Count returns how many connections there are.
 func (z *Zone) Count() Counts {
-	return Counts{z.table.Count(z.env.Instance()), z.table.HalfOpen(z.env.Instance())}
+	return Counts{z.table.Count(z.number()), z.table.HalfOpen(z.number())}
 }
 
 // Delete is the action that deletes the sessions that its input selects.
 func (z *Zone) Delete(input []byte) (cube.ActionResult, error) {
-	return session.DeleteOfZone(z.env, z.table, z.env.Instance(), input)
+	return session.DeleteOfZone(z.env, z.table, z.number(), input)
 }
 
-// Deleted removes the connections: it is for cube.Instance.Deleted.
+// Deleted removes the connections, unless other cubes share them: it is for cube.Instance.Deleted.
 func (z *Zone) Deleted() {
 	if z.table == nil {
 		return
 	}
-	if err := z.table.Own(z.env.Instance(), ""); err != nil {
+	if err := z.shares.leave(z.env.Instance()); err != nil {
 		z.env.Logger().Error("remove the connections", "error", err)
 	}
 }
@@ -196,5 +197,5 @@ func (z *Zone) Close() error {
 	if z.table == nil {
 		return nil
 	}
-	return z.table.Close()
+	return errors.Join(z.shares.close(z.env.Instance()), z.table.Close())
 }

@@ -18,14 +18,15 @@ import (
 // Config is the decoded configuration.
 type Config struct {
 	zone.Settings
-	Conntrack         Switch   `json:"conntrack"`
-	Accounting        Switch   `json:"accounting"`
-	SessionEvents     Switch   `json:"session-events"`
-	AcceptEstablished Switch   `json:"accept-established"`
-	Families          []Family `json:"families"`
-	LogLimit          uint32   `json:"log-limit"`
-	RejectLimit       uint32   `json:"reject-limit"`
-	Chain             []Chain  `json:"chain"`
+	Conntrack         Switch    `json:"conntrack"`
+	SessionZone       zone.Name `json:"session-zone"`
+	Accounting        Switch    `json:"accounting"`
+	SessionEvents     Switch    `json:"session-events"`
+	AcceptEstablished Switch    `json:"accept-established"`
+	Families          []Family  `json:"families"`
+	LogLimit          uint32    `json:"log-limit"`
+	RejectLimit       uint32    `json:"reject-limit"`
+	Chain             []Chain   `json:"chain"`
 }
 
 // Chain is an entry of the list `chain`, without its rules.
@@ -100,6 +101,11 @@ func (c *Config) defaultOf(d Direction) Action {
 // covers reports whether rules that name no family are for one.
 func (c *Config) covers(f Family) bool { return slices.Contains(c.Families, f) }
 
+// extras returns what else there is to the sessions.
+func (c *Config) extras() zone.Extras {
+	return zone.Extras{Shared: c.SessionZone, Accounting: c.Accounting == On, Announced: c.SessionEvents == On}
+}
+
 // constants returns the values of the program's constants.
 func (c *Config) constants() (map[string]any, error) {
 	all, err := report.Limits(c.LogLimit, c.RejectLimit)
@@ -113,7 +119,7 @@ func (c *Config) constants() (map[string]any, error) {
 	maps.Copy(all, map[string]any{
 		"conntrack": c.Conntrack == On, "accounting": c.Accounting == On, "accept_established": c.AcceptEstablished == On,
 		"ipv4": c.covers(IPv4), "ipv6": c.covers(IPv6), "tcp_options": c.Options(),
-		"session_events": c.SessionEvents == On, "session_event_limit": events,
+		"session_events": c.SessionEvents == On, "session_zone_shared": c.SessionZone != "", "session_event_limit": events,
 	})
 	return all, nil
 }

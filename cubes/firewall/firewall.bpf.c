@@ -7,6 +7,7 @@
 #include <pcn/classify.h>
 #include <pcn/conntrack_account.h>
 #include <pcn/conntrack_event.h>
+#include <pcn/conntrack_share.h>
 #include <pcn/report.h>
 #include <pcn/rule_counters.h>
 
@@ -26,6 +27,7 @@ PCN_REASONS(firewall_reason);
 PCN_CONFIG(bool, conntrack) = true;
 PCN_CONFIG(bool, accounting) = false;
 PCN_CONFIG(bool, session_events) = false;
+PCN_CONFIG(bool, session_zone_shared) = false;
 PCN_CONFIG(bool, accept_established) = true;
 PCN_CONFIG(bool, ipv4) = true;
 PCN_CONFIG(bool, ipv6) = false;
@@ -267,11 +269,11 @@ PCN_INLINE int judge(struct CTXTYPE *ctx, struct pcn_md *md, int which)
 	return apply(ctx, md, key, set, &match);
 }
 
-/* Tracks the connection of a packet; each cube has its own zone in the table. Returns 1 if that decides: then w->refusal
+/* Tracks the connection of a packet, in the zone of the cube or one that it shares. Returns 1 if that decides: then w->refusal
  * is the reason to drop the packet, or else it passes. */
 PCN_INLINE int track(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_conntrack_work *w)
 {
-	pcn_conntrack_track(ctx, w, pcn_instance(md), tcp_options);
+	pcn_conntrack_track(ctx, w, pcn_conntrack_zone_of(md, session_zone_shared), tcp_options);
 	if (w->refusal)
 		return 1;
 	if (accounting && w->class == PCN_CT_ESTABLISHED)

@@ -84,7 +84,8 @@ func (f *firewall) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Pla
 		if plan.Constants, err = c.New.constants(); err != nil {
 			return cube.Plan{}, err
 		}
-		plan.Before = append(plan.Before, f.zone.Apply(&c.New.Settings, zone.Extras{Accounting: c.New.Accounting == On, Announced: c.New.SessionEvents == On}))
+		plan.Before = append(plan.Before, f.zone.Apply(&c.New.Settings, c.New.extras()))
+		plan.After = append(plan.After, f.zone.Free())
 	}
 	for _, p := range n.plans {
 		plan.After = append(plan.After, p.After...)
