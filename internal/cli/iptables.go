@@ -85,14 +85,31 @@ func (s *session) iptables(program string, args []string) (code int, err error) 
 // restoreInput returns what a program that restores or imports reads: the file that its last argument names, or the standard input.
 func restoreInput(stdin io.Reader, args []string) (text string, rest []string, err error) {
 	if last := len(args) - 1; last >= 0 && !strings.HasPrefix(args[last], "-") && !takesValue(args[:last]) {
-		raw, err := os.ReadFile(args[last])
-		return string(raw), args[:last], err
+		f, err := os.Open(args[last])
+		if err != nil {
+			return "", nil, err
+		}
+		defer f.Close()
+		text, err = readRules(f)
+		return text, args[:last], err
 	}
 	if slices.Contains(args, "-h") || slices.Contains(args, "--help") || slices.Contains(args, "-V") || slices.Contains(args, "--version") {
 		return "", args, nil
 	}
-	raw, err := io.ReadAll(io.LimitReader(stdin, maxAnswer))
-	return string(raw), args, err
+	text, err = readRules(stdin)
+	return text, args, err
+}
+
+// maxInput is above what the daemon takes in one request.
+const maxInput = 32 << 20
+
+// readRules reads rules, and refuses more than maxInput bytes: a part of them would be another rule set.
+func readRules(r io.Reader) (string, error) {
+	raw, err := io.ReadAll(io.LimitReader(r, maxInput+1))
+	if err == nil && len(raw) > maxInput {
+		err = fmt.Errorf("the input is larger than %d MiB: divide it, and restore all parts but the first with --noflush", maxInput>>20)
+	}
+	return string(raw), err
 }
 
 // takesValue reports whether the last option may be followed by a value.

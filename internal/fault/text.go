@@ -7,16 +7,19 @@ import (
 	"unicode/utf8"
 )
 
-// maxText is how long a text in a path or a body may be, in bytes.
-const maxText = 1 << 20
+// MaxText is how long a text in a path or in the configuration may be, in bytes.
+const MaxText = 1 << 20
 
-// Text accepts what RFC 7950 §9.4 allows in a string, up to maxText bytes; libyang relies on it.
-func Text(s string) error {
-	if len(s) > maxText {
-		return fmt.Errorf("longer than %d bytes", maxText)
+// Text accepts what RFC 7950 §9.4 allows in a string, up to MaxText bytes; libyang relies on it.
+func Text(s string) error { return TextUpTo(s, MaxText) }
+
+// TextUpTo is Text with another limit.
+func TextUpTo(s string, limit int) error {
+	if len(s) > limit {
+		return fmt.Errorf("is longer than %d bytes", limit)
 	}
 	if !utf8.ValidString(s) {
-		return fmt.Errorf("not valid UTF-8")
+		return fmt.Errorf("is not valid UTF-8")
 	}
 	for _, r := range s {
 		if (r < ' ' && r != '\t' && r != '\n' && r != '\r') || r&0xfffe == 0xfffe || (r >= 0xfdd0 && r <= 0xfdef) {

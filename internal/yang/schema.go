@@ -254,7 +254,7 @@ func checkModuleText(text string) error {
 				n--
 			}
 			if n == 0 {
-				return errors.New("not valid UTF-8")
+				return errors.New("is not valid UTF-8")
 			}
 		}
 		if err := fault.Text(text[:n]); err != nil {

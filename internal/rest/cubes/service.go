@@ -50,11 +50,14 @@ type Routes struct {
 	help    *help.Guide
 	// epoch is part of every entity tag.
 	epoch string
+	// long is taken by the request with a large body that is being served.
+	long chan struct{}
 }
 
 // New serves the cubes of a Manager.
 func New(manager Manager, log *slog.Logger, names *directory.Directory, guide *help.Guide) *Routes {
-	return &Routes{manager: manager, log: log, out: message.Sender{Log: log}, names: names, help: guide, epoch: newEpoch()}
+	return &Routes{manager: manager, log: log, out: message.Sender{Log: log}, names: names, help: guide, epoch: newEpoch(),
+		long: make(chan struct{}, 1)}
 }
 
 // ServeService handles /SERVICE and everything below.
@@ -101,7 +104,8 @@ func (c *Routes) ServeService(w http.ResponseWriter, r *http.Request, segments [
 	case http.MethodDelete:
 		return c.remove(w, r, t)
 	}
-	body, err := message.ReadBody(w, r)
+	body, done, err := c.readBody(w, r, t)
+	defer done()
 	if err == nil {
 		err = c.advise(r, t, body)
 	}
@@ -112,6 +116,24 @@ func (c *Routes) ServeService(w http.ResponseWriter, r *http.Request, segments [
 		r = r.WithContext(topology.InWords(r.Context()))
 	}
 	return c.write(w, r, t, body)
+}
+
+// readBody reads the body of a request about a node. That of an action with a long input may be larger than others; such
+// requests take several times as much memory, so they are read and carried out one at a time, until done is called.
+func (c *Routes) readBody(w http.ResponseWriter, r *http.Request, t *resource.Target) (body []byte, done func(), err error) {
+	done = func() {}
+	if t.Kind != resource.KindAction || r.ContentLength >= 0 && r.ContentLength <= message.MaxBodyBytes || !t.Node.TakesLong() {
+		body, err = message.ReadBody(w, r)
+		return body, done, err
+	}
+	select {
+	case c.long <- struct{}{}:
+		done = func() { <-c.long }
+	case <-r.Context().Done():
+		return nil, done, fmt.Errorf("wait for another large request: %w", r.Context().Err())
+	}
+	body, err = message.ReadBodyOf(w, r, yang.MaxCall)
+	return body, done, err
 }
 
 // resolveError turns an error for an unknown resource into 404.
