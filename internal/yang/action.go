@@ -7,54 +7,9 @@ package yang
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/polycube/polycube/internal/fault"
 )
-
-// MaxCall is the size limit of an input or output of an action, in bytes.
-const MaxCall = 32 << 20
-
-// maxText is how long a text of the node may be, in bytes. The model decides for a leaf of an action's input, where
-// nothing is stored: by its length, or else as for configuration. What an action returns is the cube's, and only the
-// whole is limited.
-func (n *Node) maxText() int {
-	if n.inOutput {
-		return MaxCall
-	}
-	if !n.inInput() {
-		return fault.MaxText
-	}
-	_, last, ranged := strings.Cut(n.typ.Length, "..")
-	if !ranged {
-		last = n.typ.Length
-	}
-	characters, err := strconv.Atoi(last)
-	if err != nil || characters <= fault.MaxText {
-		return fault.MaxText
-	}
-	return MaxCall // libyang counts the characters
-}
-
-// inInput reports whether the node is part of an action's input.
-func (n *Node) inInput() bool {
-	for at := n; at.parent != nil; at = at.parent {
-		if at.parent.kind == Action && at.parent.input == at {
-			return true
-		}
-	}
-	return false
-}
-
-// TakesLong reports whether the action has an input that may be longer than a text of the configuration.
-func (n *Node) TakesLong() bool {
-	if n.kind == Action {
-		return n.input != nil && n.input.TakesLong()
-	}
-	return n.kind == Leaf && n.maxText() > fault.MaxText || slices.ContainsFunc(n.children, (*Node).TakesLong)
-}
 
 // ParseInput checks the body of a call of the action at p and returns it normalised, with defaults. The list entries
 // on the path must exist.
@@ -82,7 +37,7 @@ func (t *Tree) operation(p Path, body []byte, output, words bool) ([]byte, error
 	if output {
 		part = action.output
 	}
-	v, err := parse(&reader{ctx: context.Background(), words: words, limit: MaxCall}, body, part, false)
+	v, err := parse(&reader{ctx: context.Background(), words: words}, body, part, false)
 	if err != nil {
 		return nil, &Error{Tag: InvalidValue, Path: p.String(), Message: err.Error()}
 	}

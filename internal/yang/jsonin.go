@@ -7,7 +7,6 @@ package yang
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +18,7 @@ import (
 )
 
 // MaxBody is the size limit of a body, in bytes.
-const MaxBody = 16 << 20
+const MaxBody = fault.MaxBody
 
 // valueKind is the kind of a JSON value.
 type valueKind int
@@ -76,8 +75,6 @@ type reader struct {
 	values int
 	// words marks a body that was typed in words.
 	words bool
-	// limit is the size limit of the body, 0 for MaxBody.
-	limit int
 }
 
 // parseBody parses a body until the context ends; a blank one is an empty object. n is the node of the body, nil if
@@ -87,8 +84,8 @@ func parseBody(ctx context.Context, body []byte, n *Node, entry bool) (value, er
 }
 
 func parse(r *reader, body []byte, n *Node, entry bool) (value, error) {
-	if limit := cmp.Or(r.limit, MaxBody); len(body) > limit {
-		return value{}, fmt.Errorf("the body is longer than %d bytes", limit)
+	if len(body) > MaxBody {
+		return value{}, fmt.Errorf("the body is longer than %d bytes", MaxBody)
 	}
 	if len(bytes.TrimSpace(body)) == 0 {
 		return value{kind: objectValue}, nil

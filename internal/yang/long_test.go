@@ -46,7 +46,7 @@ func TestTheLengthOfAnInputDecides(t *testing.T) {
 		{"longer", `has 2097153 characters, the allowed length is 0..2097152`, text("text", 2<<20+1, "a"), false},
 		{"without a length", "plain: the value is longer than 1048576 bytes", text("plain", fault.MaxText+1, "a"), false},
 		{"a short one", "the allowed length is 1..8", text("few", 9, "a"), false},
-		{"longer than any body", "the body is longer than 33554432 bytes", text("text", MaxCall, "a"), false},
+		{"longer than any body", "the body is longer than 33554432 bytes", text("text", MaxBody, "a"), false},
 		{"an output", "", text("said", 3*fault.MaxText, "a"), true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -62,9 +62,6 @@ func TestTheLengthOfAnInputDecides(t *testing.T) {
 				t.Errorf("%v, want %s", err, c.want)
 			}
 		})
-	}
-	if n := s.Root().Child("run"); !n.TakesLong() || s.Root().Child("kept").TakesLong() {
-		t.Error("the action takes a long input, and the leaf of the configuration does not")
 	}
 	if err := s.Root().Child("kept").Accepts(strings.Repeat("a", fault.MaxText+1)); err == nil || !strings.Contains(err.Error(), "is longer than 1048576 bytes") {
 		t.Errorf("a long text of the configuration: %v", err)

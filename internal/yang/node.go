@@ -69,24 +69,24 @@ type Node struct {
 	when, musts, unique            bool
 	systemCreated                  bool
 	// bulk lists are kept separately; the following fields are only for them.
-	bulk, holdsBulk bool
-	positions       bool
-	refs            []reference
-	conditions      []string
-	def             *string
-	typ             Type
-	min, max        int
-	bound           int // of the entries in one body, 0 for maxEntries
-	extensions      map[string]string
-	parent          *Node
-	keys, children  []*Node
-	byName          map[string]*Node
-	input, output   *Node
-	index           int
-	schema          *Schema
-	inOutput        bool
-	native          schemaRef
-	cases           []alternative
+	bulk, holdsBulk   bool
+	positions         bool
+	refs              []reference
+	conditions        []string
+	def               *string
+	typ               Type
+	min, max          int
+	bound             int // of the entries in one body, 0 for maxEntries
+	extensions        map[string]string
+	parent            *Node
+	keys, children    []*Node
+	byName            map[string]*Node
+	input, output     *Node
+	index             int
+	schema            *Schema
+	inInput, inOutput bool
+	native            schemaRef
+	cases             []alternative
 	// taken are texts that a leaf of a union accepted.
 	taken bulk.Texts
 }

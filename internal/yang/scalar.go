@@ -26,7 +26,7 @@ func (n *Node) scalar(v value) (string, error) {
 	case objectValue, arrayValue, nullValue:
 		return "", fmt.Errorf("%s is given, but must be %s", v.kind, n.typ.allowed())
 	case stringValue:
-		if err := fault.TextUpTo(v.text, n.maxText()); err != nil {
+		if err := fault.TextUpTo(v.text, fault.Longest(n.typ.Length, n.inInput, n.inOutput)); err != nil {
 			return "", fmt.Errorf("the value %w", err)
 		}
 		if err := n.checkHostBits(v.text); err != nil {

@@ -155,5 +155,5 @@ func TestHostileKeys(t *testing.T) {
 	_, _, err = s.Resolve([]string{"rule", "a\x00b", "1"})
 	checkError(t, err, InvalidValue, "rule: key \"a\\x00b\": contains the character U+0000, which is not allowed")
 	_, err = tree.Edit(t.Context(), Create, Path{{Name: "rule", Keys: []string{"\xff", "1"}}}, nil)
-	checkError(t, err, InvalidValue, "rule: key \"\\xff\": not valid UTF-8")
+	checkError(t, err, InvalidValue, "rule: key \"\\xff\": is not valid UTF-8")
 }

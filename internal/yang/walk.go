@@ -107,10 +107,10 @@ func (w *walker) node(parent *Node, ref schemaRef, sn *C.struct_pcn_snode, depth
 		native:      ref,
 		schema:      w.schema,
 		parent:      parent,
-		inOutput:    inOutput,
-		config:      sn.flags&C.LYS_CONFIG_R == 0 && !inOutput,
-		mandatory:   sn.flags&C.LYS_MAND_TRUE != 0,
-		extensions:  make(map[string]string),
+		inInput:     parent != nil && parent.inInput, inOutput: inOutput,
+		config:     sn.flags&C.LYS_CONFIG_R == 0 && !inOutput,
+		mandatory:  sn.flags&C.LYS_MAND_TRUE != 0,
+		extensions: make(map[string]string),
 	}
 	n.path = strings.TrimPrefix(parent.path+"/"+n.name, "/")
 	if parent.Child(n.name) != nil {
@@ -210,7 +210,7 @@ func (w *walker) bounds(n *Node, sn *C.struct_pcn_snode) {
 // inout copies the input or output of an action.
 func (w *walker) inout(action *Node, ref schemaRef, name string, depth int) *Node {
 	n := &Node{name: name, kind: Container, schema: w.schema, parent: action, config: name == "input",
-		path: action.path + "/" + name, native: ref, inOutput: name == "output"}
+		path: action.path + "/" + name, native: ref, inInput: name == "input", inOutput: name == "output"}
 	var sn C.struct_pcn_snode
 	C.pcn_schema(ref, &sn)
 	w.members(n, sn.child, depth+1, n.inOutput)

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/fault"
 	"github.com/polycube/polycube/internal/jsonscan"
 	"github.com/polycube/polycube/internal/rest/directory"
 	"github.com/polycube/polycube/internal/rest/help"
@@ -122,7 +123,7 @@ func (c *Routes) ServeService(w http.ResponseWriter, r *http.Request, segments [
 // requests take several times as much memory, so they are read and carried out one at a time, until done is called.
 func (c *Routes) readBody(w http.ResponseWriter, r *http.Request, t *resource.Target) (body []byte, done func(), err error) {
 	done = func() {}
-	if t.Kind != resource.KindAction || r.ContentLength >= 0 && r.ContentLength <= message.MaxBodyBytes || !t.Node.TakesLong() {
+	if t.Kind != resource.KindAction || r.ContentLength >= 0 && r.ContentLength <= message.MaxBodyBytes || !takesLong(t.Node.Input()) {
 		body, err = message.ReadBody(w, r)
 		return body, done, err
 	}
@@ -132,8 +133,19 @@ func (c *Routes) readBody(w http.ResponseWriter, r *http.Request, t *resource.Ta
 	case <-r.Context().Done():
 		return nil, done, fmt.Errorf("wait for another large request: %w", r.Context().Err())
 	}
-	body, err = message.ReadBodyOf(w, r, yang.MaxCall)
+	body, err = message.ReadBodyOf(w, r, yang.MaxBody)
 	return body, done, err
+}
+
+// takesLong reports whether an input may be longer than a text of the configuration.
+func takesLong(n *yang.Node) bool {
+	if n == nil {
+		return false
+	}
+	if n.Kind() == yang.Leaf {
+		return fault.Longest(n.Type().Length, true, false) > fault.MaxText
+	}
+	return slices.ContainsFunc(n.Children(), takesLong)
 }
 
 // resolveError turns an error for an unknown resource into 404.
