@@ -14,8 +14,8 @@
 
 /* Internal: the zone of a cube that shares one. All but the zone is the control plane's. */
 struct pcn_conntrack_share {
-	__u32 zone;  /* 0: the cube has its own */
-	__u32 limit; /* what the cube wants for the zone */
+	__u32 zone;			       /* 0: the cube has its own */
+	__u32 limit;			       /* what the cube wants for the zone */
 	__u32 timeout[PCN_CONNTRACK_TIMEOUTS]; /* the same, in seconds */
 	char name[36];			       /* of the zone */
 };
