@@ -4,12 +4,22 @@ package zone
 
 import (
 	"errors"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/polycube/polycube/conntrack"
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/bpftest"
 )
+
+func TestTheRowsAreAlike(t *testing.T) {
+	object, err := os.ReadFile("../../cubes/firewall/firewall.tc.o")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bpftest.Layout(t, object, sharesMap, row{})
+}
 
 func TestNamesAreThoseOfTheModel(t *testing.T) {
 	for text, want := range map[string]Name{"own": "", "shared:a": "a", "shared:own": "own"} {

@@ -7,6 +7,7 @@ package firewall_test
 import (
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strings"
 	"testing"
@@ -183,6 +184,75 @@ func TestEachFirewallTellsOfSharedSessions(t *testing.T) {
 			}
 			return nil
 		})
+	})
+}
+
+// TestAPacketPassesTwoFirewallsOfAZone: the second one sees it as sent again, and by its own rules while it is new.
+func TestAPacketPassesTwoFirewallsOfAZone(t *testing.T) {
+	bpftest.Each(t, hosts, func(t *testing.T, l *bpftest.Lab) {
+		g := guard(t, l, `{"session-zone":"shared:up","accounting":"ON","chain":[{"name":"INGRESS","default":"DROP"}]}`)
+		l.Create("firewall", "fw2", `{"session-zone":"shared:up","accounting":"ON","chain":[{"name":"EGRESS","default":"DROP"}]}`)
+		l.Attach("fw2", "f:p2")
+		g.out("a SYN", tcp(inside, outside, 1000, 80, pkt.TCPFlags{SYN: true, Seq: 1000}), "")
+		g.in("the answer", tcp(outside, inside, 80, 1000, pkt.TCPFlags{SYN: true, ACK: true, Seq: 1, Ack: 1001}), "")
+		g.out("the third", tcp(inside, outside, 1000, 80, pkt.TCPFlags{ACK: true, Seq: 1001, Ack: 2}), "")
+		g.in("data", tcp(outside, inside, 80, 1000, pkt.TCPFlags{ACK: true, PSH: true, Seq: 2, Ack: 1001}), "")
+		if got := l.Read("fw2 session-table 10.0.0.1 192.0.2.1 TCP 1000 80"); !strings.Contains(got, `"ESTABLISHED"`) ||
+			!strings.Contains(got, `"packets-original":4,`) || !strings.Contains(got, `"packets-reply":4,`) {
+			t.Errorf("the session is %s, want four packets each", got)
+		}
+		g.Set("POST", "fw chain INGRESS rule 0", `{"l4proto":"UDP","action":"ACCEPT"}`)
+		for range 2 {
+			if got := l.Run("veth1", udp(outside, inside, 9, 9)); got.Fate != "fw2 default" {
+				t.Errorf("a new one that the second drops: %+v", got)
+			}
+		}
+	})
+}
+
+// TestNamesGetZonesOfTheirOwn: two names whose search for a number begins at the same one.
+func TestNamesGetZonesOfTheirOwn(t *testing.T) {
+	first := map[uint32]string{}
+	var names [2]string
+	for i := 0; names[0] == ""; i++ {
+		name := fmt.Sprintf("n%d", i)
+		h := fnv.New32a()
+		_, _ = h.Write([]byte(name))
+		if at := h.Sum32() % (1<<16 - 1024); first[at] != "" {
+			names = [2]string{first[at], name}
+		} else {
+			first[at] = name
+		}
+	}
+	bpftest.Each(t, fourHosts, func(t *testing.T, l *bpftest.Lab) {
+		p := newPaths(t, l, "shared:"+names[0], "shared:"+names[1])
+		p.session(t)
+		l.Restart(nil)
+		p.counts(1, 0)
+		l.Set("PATCH", "fw2", fmt.Sprintf(`{"session-zone":"shared:%s"}`, names[0]))
+		p.counts(1, 1)
+		l.Set("PATCH", "fw1", fmt.Sprintf(`{"session-zone":"shared:%s"}`, names[1]))
+		p.counts(0, 1)
+	})
+}
+
+// session opens a UDP session of fw1.
+func (p *paths) session(t *testing.T) {
+	t.Helper()
+	p.expect("UDP out by fw1", "veth2", udp(inside, outside, 5, 53), "")
+	p.expect("its reply", "veth1", udp(outside, inside, 53, 5), "")
+}
+
+// TestARefusedChangeKeepsTheZone: the sessions are there as before.
+func TestARefusedChangeKeepsTheZone(t *testing.T) {
+	bpftest.Each(t, fourHosts, func(t *testing.T, l *bpftest.Lab) {
+		p := newPaths(t, l, "shared:up", "own")
+		p.session(t)
+		if err := l.Try("PATCH", "fw1", `{"session-zone":"shared:other","conntrack":"OFF","accept-established":"ON","max-sessions":1}`); err == nil {
+			t.Fatal("the change is not refused")
+		}
+		p.counts(1, 0)
+		p.expect("its reply", "veth1", udp(outside, inside, 53, 5), "")
 	})
 }
 
