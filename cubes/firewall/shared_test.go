@@ -243,19 +243,6 @@ func (p *paths) session(t *testing.T) {
 	p.expect("its reply", "veth1", udp(outside, inside, 53, 5), "")
 }
 
-// TestARefusedChangeKeepsTheZone: the sessions are there as before.
-func TestARefusedChangeKeepsTheZone(t *testing.T) {
-	bpftest.Each(t, fourHosts, func(t *testing.T, l *bpftest.Lab) {
-		p := newPaths(t, l, "shared:up", "own")
-		p.session(t)
-		if err := l.Try("PATCH", "fw1", `{"session-zone":"shared:other","conntrack":"OFF","accept-established":"ON","max-sessions":1}`); err == nil {
-			t.Fatal("the change is not refused")
-		}
-		p.counts(1, 0)
-		p.expect("its reply", "veth1", udp(outside, inside, 53, 5), "")
-	})
-}
-
 func TestZonesHaveNames(t *testing.T) {
 	l := bpftest.New(t, hosts)
 	for _, bad := range []string{"", "shared", "shared:", "shared:a/b", "other", "shared:" + strings.Repeat("x", 33)} {
