@@ -327,7 +327,7 @@ func (d *draft) icmpCode(o operand) (err error) {
 // anyFlag adds a match of packets that have one of some TCP flags.
 func (d *draft) anyFlag(o operand) error {
 	if o.op != "in" {
-		return errors.New("iptables compares TCP flags with a mask: write tcp flags & (fin | syn | rst | psh | ack | urg) == ...")
+		return errors.New("iptables compares TCP flags with a mask: write tcp flags & (fin | syn | rst | psh | ack | urg) == and the flags")
 	}
 	bits := uint64(0)
 	for _, i := range o.items {
