@@ -55,7 +55,7 @@ var exceptions = []exception{
 	{"ddosmitigator", link.Inline, 36_000, "2026-11-27", 31_237, "6.1", "as in call mode"},
 	{"firewall", link.Call, 72_000, "2026-11-26", 61_069, "6.18", "as ministate; LOG, REJECT and limits are 5,000"},
 	{"firewall", link.Inline, 70_000, "2026-11-26", 58_915, "6.18", "as in call mode"},
-	{"iptables", link.Call, 144_000, "2026-11-27", 120_026, "6.18", "as firewall; a packet may pass 512 rules that do not decide, and conditions are 30,000; a host has one"},
+	{"iptables", link.Call, 132_000, "2026-11-27", 120_026, "6.18", "as firewall; a packet may pass 512 rules that do not decide, and conditions are 30,000"},
 	{"iptables", link.Inline, 130_000, "2026-11-27", 117_903, "6.18", "as in call mode"},
 	{"ministate", link.Call, 70_000, "2026-11-26", 59_990, "6.18", "28,000 are the tracking of connections, 23,000 the search for a rule"},
 	{"ministate", link.Inline, 68_000, "2026-11-26", 57_855, "6.18", "as in call mode"},
@@ -153,6 +153,11 @@ func attach(l *bpftest.Lab, s yang.Info, number int) time.Duration {
 	return time.Since(began)
 }
 
+// attachLater are services of which a host has one, so it may take longer until that forwards than its verified instructions
+// allow. The kernel patches programs one instruction after the other, and moves the rest each time: for the 18,000 of
+// iptables, in three programs, that is a third of the time. On 2026-11-27, it took 345 ms, and 440 with sets of elements.
+var attachLater = map[string]time.Duration{"iptables": 600 * time.Millisecond}
+
 // onlyAtTC are the services that refuse XDP.
 var onlyAtTC = []string{"iptables"}
 
@@ -161,7 +166,7 @@ var onlyAtTC = []string{"iptables"}
 // longer to verify.
 func TestTimedEachCubeForwardsSoon(t *testing.T) {
 	for _, s := range services(t) {
-		budget := pace.Stretch(attachBudget * time.Duration(allowed(s.Name, link.Call)) / verifiedBudget)
+		budget := pace.Stretch(max(attachLater[s.Name], attachBudget*time.Duration(allowed(s.Name, link.Call))/verifiedBudget))
 		for _, typ := range hooks {
 			if typ != cube.TypeTC && slices.Contains(onlyAtTC, s.Name) {
 				continue
