@@ -156,7 +156,7 @@ func fullest(rules []*rule) (mask tuple, in, rest []*rule) {
 
 // insertHashed adds a rule to a table, which has its tuple.
 func (e *edit) insertHashed(n *node, r *rule) *node {
-	if len(n.hash.slots) > 0 && n.weight() >= crowded<<n.hash.bits && n.hash.bits < mostBits {
+	if n.weight() >= crowded<<n.hash.bits && n.hash.bits < mostBits {
 		e.drop(n)
 		return newHash(n.hash.mask, with(n.allRules(), r))
 	}

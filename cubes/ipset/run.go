@@ -161,7 +161,7 @@ type edition struct {
 	*set
 	header    ipset.Header
 	command   ipset.Command
-	like      ipset.Entry // what new entries have besides their elements
+	like      ipset.Entry // the options of new entries
 	edits     []cube.Edit
 	fresh     int
 	converted bool

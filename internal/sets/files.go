@@ -140,7 +140,7 @@ func (s *Program) identity(name string) (uuid string, err error) {
 	return uuid, err
 }
 
-// attempts is how often a change is computed anew because others have changed the configuration meanwhile.
+// attempts limits the retries of a change when somebody else has changed the configuration in between.
 const attempts = 10
 
 // changeSets carries out commands. numbered says that they are the lines of a file.

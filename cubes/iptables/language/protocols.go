@@ -30,6 +30,12 @@ var protocols = map[string]uint8{
 	"manet": 138, "hip": 139, "shim6": 140, "wesp": 141, "rohc": 142, "ethernet": 143,
 }
 
+// ProtocolNumber returns the number of a protocol that iptables prints by name.
+func ProtocolNumber(name string) (uint8, bool) {
+	n, ok := protocols[name]
+	return n, ok
+}
+
 // protocolNames are the names by number.
 var protocolNames = func() map[uint8]string {
 	names := make(map[uint8]string, len(protocols))

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/polycube/polycube/cubes/iptables/language"
 )
 
@@ -138,7 +140,7 @@ func (d *draft) protocolWords() (out [][]string, err error) {
 			continue
 		}
 		words := []string{"-p", strconv.Itoa(int(p))}
-		name := map[uint8]string{protoTCP: "tcp", protoUDP: "udp"}[p]
+		name := map[uint8]string{unix.IPPROTO_TCP: "tcp", unix.IPPROTO_UDP: "udp"}[p]
 		if name != "" && (d.transport || len(d.single) > 0) {
 			words = append(words, "-m", name)
 		}

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/polycube/polycube/cubes/iptables/language"
 )
 
@@ -31,7 +33,7 @@ var matchers = map[string]func(*draft, operand) error{
 
 // payloads are the protocols that a match of a field implies.
 var payloads = map[string]uint8{
-	"tcp": protoTCP, "udp": protoUDP, "sctp": protoSCTP, "dccp": protoDCCP, "udplite": protoUDPLite, "icmp": protoICMP, "icmpv6": protoICMPv6,
+	"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP, "dccp": unix.IPPROTO_DCCP, "udplite": unix.IPPROTO_UDPLITE, "icmp": unix.IPPROTO_ICMP, "icmpv6": unix.IPPROTO_ICMPV6,
 }
 
 // versions are the families that a match of a field implies.
@@ -240,7 +242,7 @@ func (d *draft) each(o operand, words func(not bool, i item) ([]string, error)) 
 	return nil
 }
 
-// state adds the states of connections, of which each packet has one.
+// state adds a match of connection states. A packet has exactly one.
 func (d *draft) state(o operand) error {
 	if o.flags && o.op != "in" || o.op != "in" && o.op != "==" && o.op != "!=" {
 		return fmt.Errorf("ct state %s with several flags cannot be imported: write a set", o.op)

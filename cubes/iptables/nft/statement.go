@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/polycube/polycube/cubes/iptables/language"
 	"github.com/polycube/polycube/cubes/iptables/source"
 )
@@ -139,7 +141,7 @@ func (d *draft) rejectWith(object map[string]any) (string, error) {
 	case "":
 		return both[d.of]["port-unreachable"], nil
 	case "tcp reset":
-		return "tcp-reset", d.only([]uint8{protoTCP})
+		return "tcp-reset", d.only([]uint8{unix.IPPROTO_TCP})
 	case "icmp", "icmpv6":
 		if versions[kind] != d.of {
 			return "", errNever

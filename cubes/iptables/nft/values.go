@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/polycube/polycube/cubes/iptables/language"
 )
 
@@ -19,26 +21,14 @@ func number(t string, limit uint64) (uint64, bool) {
 	return n, err == nil && n <= limit
 }
 
-// The protocols that matches look into.
-const (
-	protoICMP    = 1
-	protoTCP     = 6
-	protoUDP     = 17
-	protoDCCP    = 33
-	protoICMPv6  = 58
-	protoSCTP    = 132
-	protoUDPLite = 136
-)
-
-// protocols are the names that nft gives to them.
-var protocols = map[string]uint8{
-	"icmp": protoICMP, "igmp": 2, "ipencap": 4, "tcp": protoTCP, "udp": protoUDP, "dccp": protoDCCP, "ipv6": 41, "gre": 47, "esp": 50, "ah": 51,
-	"ipv6-icmp": protoICMPv6, "icmpv6": protoICMPv6, "ospf": 89, "ipip": 94, "pim": 103, "ipcomp": 108, "comp": 108, "vrrp": 112, "l2tp": 115,
-	"sctp": protoSCTP, "udplite": protoUDPLite,
-}
-
 func protocolOf(t string) (uint8, error) {
-	if p, ok := protocols[t]; ok {
+	switch t { // names of nft's own
+	case "icmpv6":
+		return unix.IPPROTO_ICMPV6, nil
+	case "comp":
+		return unix.IPPROTO_COMP, nil
+	}
+	if p, ok := language.ProtocolNumber(t); ok {
 		return p, nil
 	}
 	n, ok := number(t, 255)

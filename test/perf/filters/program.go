@@ -229,38 +229,38 @@ func programsAt(rig *lab.Rig, b *Bench, hook cube.Hook) ([]*alone, error) {
 	return append(all, a), nil
 }
 
-// letsPass is a cube that lets all packets pass: what the framework takes.
-func letsPass(rig *lab.Rig, b *Bench, hook cube.Hook, typ cube.Type, packets [][]byte) (*alone, error) {
+// entry attaches a cube to a netdev and returns the program that its packets enter.
+func entry(rig *lab.Rig, b *Bench, hook cube.Hook, service string, conf any) (*lab.Filtered, *ebpf.Program, error) {
 	w, err := rig.NewFiltered()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	d, err := attached(rig, b, w, "transparenthelloworld", map[string]any{"type": typ})
+	d, err := attached(rig, b, w, service, conf)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	program, err := d.Entry(hook, lab.In)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	rig.Closing(program)
+	return w, program, nil
+}
+
+// letsPass is a cube that lets all packets pass: what the framework takes.
+func letsPass(rig *lab.Rig, b *Bench, hook cube.Hook, typ cube.Type, packets [][]byte) (*alone, error) {
+	w, program, err := entry(rig, b, hook, "transparenthelloworld", map[string]any{"type": typ})
+	if err != nil {
+		return nil, err
+	}
 	return newAlone(rig, w, "a cube that lets all pass", hook, program, packets)
 }
 
 func (c aloneCase) setup(rig *lab.Rig, b *Bench, hook cube.Hook, typ cube.Type) (*alone, error) {
-	w, err := rig.NewFiltered()
+	w, program, err := entry(rig, b, hook, "firewall", firewallConf(typ, false, ourRules(c.rs.rules)))
 	if err != nil {
 		return nil, err
 	}
-	d, err := attached(rig, b, w, "firewall", firewallConf(typ, false, ourRules(c.rs.rules)))
-	if err != nil {
-		return nil, err
-	}
-	program, err := d.Entry(hook, lab.In)
-	if err != nil {
-		return nil, err
-	}
-	rig.Closing(program)
 	return checked(rig, w, alone{name: c.name, hook: hook, limit: c.limit}, program, c.rs.accepted, c.rs.others)
 }
 
