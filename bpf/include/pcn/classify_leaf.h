@@ -113,7 +113,8 @@ PCN_INLINE int pcn_classify_entry(void *m, const struct pcn_classify_key *key,
 				  const struct pcn_classify_leaf *leaf, int j,
 				  struct pcn_classify_match *match)
 {
-	PCN_CLASSIFY_CHECKPOINT();
+	if (!j)
+		PCN_CLASSIFY_CHECKPOINT();
 	if (!pcn_classify_tells(key, leaf, j))
 		return 0;
 	__u32 reference = leaf->rules >> PCN_CLASSIFY_REFERENCE * j;
@@ -171,7 +172,8 @@ PCN_INLINE __u32 pcn_classify_scan_short(void *m, const struct pcn_classify_key 
 
 #pragma unroll
 		for (int j = 0; j < PCN_CLASSIFY_LEAF; j++) {
-			PCN_CLASSIFY_CHECKPOINT();
+			if (!j)
+				PCN_CLASSIFY_CHECKPOINT();
 			if (!pcn_classify_tells(key, leaf, j))
 				continue;
 			reference = leaf->rules >> PCN_CLASSIFY_REFERENCE * j;
