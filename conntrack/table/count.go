@@ -151,9 +151,11 @@ func (c Counters) Page(cursor uint32, limit int, selected func(*Entry, Counts) b
 	t.giving.RLock()
 	entries := len(t.entries.elem) * partEntries
 	t.giving.RUnlock()
+	all := uint32(entries + len(t.young.entries))
 	first, examined, found := max(cursor, 1), 0, 0
-	for n := first; int(n) < entries+len(t.young.entries); n++ {
-		if found == limit || examined == pageConnections || n-first == pageEntries {
+	last := min(first+pageEntries, all)
+	for n := c.nextOpen(first, last, entries); n < last; n = c.nextOpen(n+1, last, entries) {
+		if found == limit || examined == pageConnections {
 			return n
 		}
 		e, counts, ok := c.read(n, entries)
@@ -165,7 +167,29 @@ func (c Counters) Page(cursor uint32, limit int, selected func(*Entry, Counts) b
 			found++
 		}
 	}
+	if last < all {
+		return last
+	}
 	return 0
+}
+
+// nextOpen returns the first number, from one to another one, that an open connection has; the latter if there is none. Most
+// of a table is free, so this takes the lock once for many.
+func (c Counters) nextOpen(from, to uint32, entries int) uint32 {
+	t := c.Table
+	t.giving.RLock()
+	for ; from < min(to, uint32(entries)); from++ {
+		if e := t.entry(from); e != nil && atomic.LoadUint32(&e.Status) == open {
+			break
+		}
+	}
+	t.giving.RUnlock()
+	for ; int(from) >= entries && from < to; from++ {
+		if t.young.isOpen(int(from) - entries) {
+			break
+		}
+	}
+	return from
 }
 
 // read copies an open connection and its counts. Numbers after those of the entries are those of half-open connections.

@@ -66,6 +66,11 @@ func (t *Table) startEmbryos(maps Maps) error {
 	return nil
 }
 
+// isOpen reports whether an entry is a half-open connection.
+func (y *embryos) isOpen(n int) bool {
+	return atomic.LoadUint32(&y.entries[n].Status)&embryoStatus == embryoOpen
+}
+
 // read copies an entry if it is a half-open connection, and returns its status.
 func (y *embryos) read(n int) (Entry, uint32, bool) {
 	from := &y.entries[n]
