@@ -178,7 +178,7 @@ func (c *compiler) tcp(m language.TCP) error {
 		}
 	}
 	if m.Option != 0 {
-		return fmt.Errorf("--tcp-option: %w", cube.ErrUnsupported)
+		c.tests = append(c.tests, test{Kind: testTCPOption, Negated: m.OptionNot, Value: uint32(m.Option)})
 	}
 	return nil
 }

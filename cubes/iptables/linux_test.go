@@ -363,7 +363,7 @@ func (g *generator) rule(six bool, chains []string) (string, rulesets.Rule) {
 	words := g.conditions(&is, six)
 	if g.IntN(2) == 0 {
 		extension := g.extension(six)
-		if strings.Contains(extension, "multiport") { // it needs the protocol
+		if strings.HasPrefix(extension, "-p") {
 			words = nil
 		}
 		words = append(words, extension)
@@ -461,7 +461,8 @@ func (g *generator) extension(six bool) string {
 		fmt.Sprintf("-m hashlimit --hashlimit-above 1/hour --hashlimit-burst %d --hashlimit-mode dstip,dstport --hashlimit-name h%d", 1+g.IntN(4), g.Uint32()),
 		"-m comment --comment \"two words\"", "-m mark --mark 0x1", "-m mark ! --mark 0x1/0x3", "-m tos --tos 0x00/0xff", "-m pkttype --pkt-type unicast",
 		"-m string --hex-string \"|000000|\" --algo bm --to 65535", "-m string ! --hex-string \"|0001|\" --algo kmp --from 20 --to 60",
-		"-m multiport --dports 1:1000,2000:30000", "-m multiport ! --dports 1:1000", "-m multiport --ports 1:500,1000:40000",
+		"-p tcp -m multiport --dports 1:1000,2000:30000", "-p tcp -m multiport ! --dports 1:1000", "-p tcp -m multiport --ports 1:500,1000:40000",
+		"-p tcp -m tcp --tcp-option 3", "-p tcp -m tcp ! --tcp-option 3", "-p tcp -m tcp --tcp-option 1",
 	}
 	if six {
 		all = append(all, "-m hl --hl-gt 10", "-m iprange --src-range 2001:db8::-2001:dbf::1")
@@ -469,11 +470,7 @@ func (g *generator) extension(six bool) string {
 		all = append(all, "-m ttl --ttl-gt 10", "-m iprange --src-range 1.0.0.0-100.1.2.3", "-m iprange ! --dst-range 10.0.0.1-200.0.0.0", "! -f",
 			"-m addrtype --dst-type UNICAST")
 	}
-	e := all[g.IntN(len(all))]
-	if strings.Contains(e, "multiport") {
-		return "-p tcp " + e
-	}
-	return e
+	return all[g.IntN(len(all))]
 }
 
 // target is the end of a rule.

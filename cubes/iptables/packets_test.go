@@ -55,6 +55,31 @@ func TestChainsCallEachOther(t *testing.T) {
 	}
 }
 
+func TestOptionsOfTCPAreFound(t *testing.T) {
+	o := newOurs(t)
+	o.restore(t, []string{"a"}, "INPUT -p tcp -m tcp --tcp-option 8 -j DROP", "INPUT -p tcp -m tcp ! --tcp-option 2 -j a", "a -j ACCEPT")
+	for name, c := range map[string]struct {
+		options string
+		drop    string
+	}{
+		"the first":                     {"\x08\x0a\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00", "rule"},
+		"behind others":                 {"\x02\x04\x05\xb4\x04\x02\x01\x01\x08\x0a\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00", "rule"},
+		"the last byte":                 {"\x01\x01\x01\x08", "rule"},
+		"behind the end":                {"\x00\x00\x00\x08", "rule"},
+		"a length of zero":              {"\x05\x00\x08\x00", "rule"},
+		"inside another":                {"\x05\x04\x08\x08", ""},
+		"behind one that is too long":   {"\x05\xff\x08\x08", ""},
+		"the length is missing":         {"\x01\x01\x01\x05", ""},
+		"behind the header":             {"", ""},
+		"forty bytes without an option": {strings.Repeat("\x01", 40), ""},
+		"the last of forty bytes":       {strings.Repeat("\x01", 39) + "\x08", "rule"},
+	} {
+		segment := pkt.TCPSegment(outside, inside, 1, 2, 0x10, []byte(c.options+strings.Repeat("\x08", 12)))
+		segment[12] = byte(5+len(c.options)/4) << 4
+		o.in(t, name, pkt.IPv4Header{From: outside, To: inside, Protocol: pkt.ProtoTCP, TTL: 64}.Packet(segment), c.drop)
+	}
+}
+
 func TestARestartKeepsRulesAndCounters(t *testing.T) {
 	o := newOurs(t)
 	o.restore(t, []string{"a"}, "INPUT -m limit --limit 1/day --limit-burst 2 -j a", "INPUT -j DROP", "a -p udp -j ACCEPT")
@@ -96,7 +121,6 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 		"INPUT -m owner --gid-owner 0":                "works only in the chains OUTPUT",
 		"OUTPUT -m owner --gid-owner 0":               "see the user of a socket",
 		"INPUT -m conntrack --ctorigsrc 10.0.0.1":     "only --ctstate and --ctdir",
-		"INPUT -p tcp -m tcp --tcp-option 8":          "--tcp-option",
 		"INPUT -m addrtype --dst-type BLACKHOLE":      "use UNICAST, LOCAL",
 		"INPUT -m recent --set":                       "recent",
 		"INPUT -p udp -j REJECT --reject-with nosuch": "nosuch",

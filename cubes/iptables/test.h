@@ -3,6 +3,7 @@
 #ifndef IPTABLES_TEST_H
 #define IPTABLES_TEST_H
 
+#include <linux/tcp.h>
 #include <pcn/cube.h>
 #include <pcn/elements.h>
 #include <pcn/flow.h>
@@ -41,7 +42,8 @@ enum iptables_test_kind {
 	IPTABLES_ROUTING_OTHER, /* one with another type */
 	IPTABLES_SET, /* (value) the number of a set, (word) how it is searched: pcn/elements.h */
 	IPTABLES_SET_ADD, /* always holds, and adds the packet to a set: the same, and for how many seconds */
-	IPTABLES_SET_END, /* always holds, and removes it */
+	IPTABLES_SET_END,    /* always holds, and removes it */
+	IPTABLES_TCP_OPTION, /* (value) the kind of an option of TCP */
 };
 
 /* The types of addresses. */
@@ -162,6 +164,51 @@ PCN_INLINE __u32 iptables_routing(struct CTXTYPE *ctx, const struct pcn_flow *fl
 	found.protocol = next;
 	pcn_ipv6_walk(ctx, flow->l3 + sizeof(struct ipv6hdr), &found);
 	return found.routing;
+}
+
+/* The longest options of TCP. */
+#define IPTABLES_OPTIONS 40
+
+/* A search for an option. */
+struct iptables_options {
+	struct CTXTYPE *ctx;
+	__u32 at; /* the next option */
+	__u32 end;
+	__u32 kind;
+	__u32 found;
+};
+
+/* Internal: looks at one option; 1 ends the search. */
+static long iptables_option(__u32 i, struct iptables_options *s)
+{
+	__u8 byte;
+
+	(void)i;
+	if (s->at >= s->end || pcn_load_bytes(s->ctx, s->at, &byte, 1))
+		return 1;
+	s->found = byte == s->kind;
+	if (s->found)
+		return 1;
+	s->at++;
+	if (byte < 2) /* the end of the options, or no operation */
+		return 0;
+	if (s->at >= s->end || pcn_load_bytes(s->ctx, s->at, &byte, 1))
+		return 1;
+	s->at += byte ? byte - 1 : 0;
+	return 0;
+}
+
+/* Whether the TCP header at `l4` has an option, as iptables looks for it: behind the end of the options, too. */
+PCN_GLOBAL int iptables_has_option(struct CTXTYPE *ctx, __u32 l4, __u32 kind)
+{
+	struct iptables_options s = { .ctx = ctx, .at = l4 + sizeof(struct tcphdr), .kind = kind };
+	__u8 byte;
+
+	if (pcn_load_bytes(ctx, l4 + 12, &byte, 1))
+		return 0;
+	s.end = l4 + (byte >> 4) * 4;
+	bpf_loop(IPTABLES_OPTIONS, iptables_option, &s, 0);
+	return s.found;
 }
 
 /* The type of an address, as the host's routes see it. */
@@ -295,6 +342,8 @@ PCN_INLINE int iptables_holds(struct CTXTYPE *ctx, const struct pcn_flow *flow,
 	case IPTABLES_SET_ADD:
 	case IPTABLES_SET_END:
 		return iptables_set_test(ctx, flow, t);
+	case IPTABLES_TCP_OPTION:
+		return iptables_has_option(ctx, flow->l4, t->value);
 	}
 	return iptables_header_test(ctx, flow, t);
 }

@@ -49,6 +49,7 @@ const (
 	testSet
 	testSetAdd
 	testSetEnd
+	testTCPOption
 )
 
 // counts reports whether the condition has memory of its own: struct iptables_counted.
