@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/ipset"
@@ -18,6 +19,7 @@ import (
 // state has the structure of the model.
 type state struct {
 	References uint32         `json:"references"`
+	Refused    *uint64        `json:"refused,omitempty"`
 	Element    []elementState `json:"element,omitempty"`
 }
 
@@ -36,13 +38,17 @@ const whole = 10_000
 func (s *set) state(_ context.Context, path []string) (any, error) {
 	searched, tested := s.addresses.Uses()
 	out := state{References: uint32(searched + tested)}
-	if s.slot == 0 || len(path) > 0 && path[0] != "element" || s.config.SetType == "list:set" {
+	if s.slot == 0 || s.config.SetType == "list:set" {
 		return out, nil
 	}
-	if len(path) == 0 {
-		if is, err := s.memory.Slot(s.slot); err != nil || is.Count > whole {
-			return out, err
-		}
+	is, err := s.memory.Slot(s.slot)
+	if err != nil {
+		return nil, err
+	}
+	refused := atomic.LoadUint64(&is.Refused)
+	out.Refused = &refused
+	if len(path) > 0 && path[0] != "element" || len(path) == 0 && atomic.LoadUint64(&is.Count) > whole {
+		return out, nil
 	}
 	all, err := s.current()
 	if err != nil {

@@ -5,6 +5,8 @@ package ipset
 // Elements that have expired. Programs ignore them at once; here they are removed from the configuration and the memory.
 
 import (
+	"sync/atomic"
+
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/author"
 	"github.com/polycube/polycube/ipset/elements"
@@ -14,17 +16,26 @@ import (
 const together = 10_000
 
 // sweep removes elements that have expired: those that programs have added at once, and others by a change of the
-// configuration.
+// configuration. Looking at all of them takes a while, as the elements of other sets are among them.
 func (s *set) sweep() {
 	if s.slot == 0 || s.sweeps {
 		return
 	}
-	if _, tested := s.addresses.Uses(); tested == 0 && s.config.Timeout == nil {
-		return // no program has ended any
+	is, err := s.memory.Slot(s.slot)
+	if err != nil {
+		s.failedSweep(err)
+		return
+	}
+	ended := atomic.SwapUint64(&is.Ended, 0) != 0
+	if atomic.LoadUint64(&is.Count) == 0 || !ended && s.config.Timeout == nil {
+		return
 	}
 	over, err := s.over(true)
 	if err != nil {
-		s.env.Logger().Error("remove expired elements", "error", err)
+		s.failedSweep(err)
+	}
+	if err != nil || len(over) > 0 {
+		atomic.StoreUint64(&is.Ended, 1) // the next one looks again
 	}
 	if len(over) == 0 {
 		return
@@ -32,9 +43,13 @@ func (s *set) sweep() {
 	s.sweeps = true
 	author.EditLater(s.env, s.expired, func(err error) {
 		if s.sweeps = false; err != nil {
-			s.env.Logger().Error("remove expired elements", "error", err)
+			s.failedSweep(err)
 		}
 	})
+}
+
+func (s *set) failedSweep(err error) {
+	s.env.Logger().Error("remove expired elements", "error", err)
 }
 
 // over returns the configured elements that have expired, without their slots. With purge, it removes others.

@@ -13,17 +13,22 @@ import (
 
 const inside, outside = "10.0.0.1", "192.0.2.1"
 
-// in sends a frame that comes in; drop is the reason for which it is dropped, "" if it passes.
+// in sends a packet that comes in; drop is the reason for which it is dropped, "" if it passes.
 func (o *ours) in(t *testing.T, name string, ip []byte, drop string) {
 	t.Helper()
-	h := o.Hosts[0]
 	want := bpftest.Outcome{Verdict: "send", Sent: "f:p2"}
 	if drop != "" {
 		want = bpftest.Outcome{Verdict: "drop", Fate: "ipt " + drop}
 	}
-	if got := o.Run(h.Outer, pkt.Eth(h.MAC.String(), h.OuterMAC.String()).IP(ip).Bytes()); got != want {
+	if got := o.send(ip); got != want {
 		t.Errorf("%s: %+v, want %+v", name, got, want)
 	}
+}
+
+// send sends a packet that comes in.
+func (o *ours) send(ip []byte) bpftest.Outcome {
+	h := o.Hosts[0]
+	return o.Run(h.Outer, pkt.Eth(h.MAC.String(), h.OuterMAC.String()).IP(ip).Bytes())
 }
 
 func udp(sport, dport uint16) []byte {

@@ -98,6 +98,9 @@ func TestElementsExpireCountAndAreAddedByRules(t *testing.T) {
 	o.in(t, "adds another", udp(5, 8), "")
 	o.in(t, "the set is full", udp(5, 9), "")
 	o.in(t, "not added", udp(1, 9), "")
+	if got := o.Read("s refused"); got != "1" {
+		t.Errorf("the full set has refused %s packets, want 1", got)
+	}
 	if out, code := o.ipset(t, "s", "add s 192.0.2.1,udp:7"); code != 1 || !strings.Contains(out, "already added") {
 		t.Errorf("a second add: %d %s", code, out)
 	}
@@ -125,6 +128,25 @@ func TestElementsExpireCountAndAreAddedByRules(t *testing.T) {
 		return nil
 	})
 	o.in(t, "expired", udp(2, 9), "")
+}
+
+// TestElementsThatRulesEndMakeRoom: in a set whose elements do not expire, too.
+func TestElementsThatRulesEndMakeRoom(t *testing.T) {
+	o := newOurs(t)
+	o.Create("ipset", "s", `{"set-type":"hash:ip,port","maxelem":1}`)
+	o.restore(t, []string{"a"}, "INPUT -p udp -m udp --sport 5 -j SET --add-set s src,dst", "INPUT -p udp -m udp --sport 6 -j SET --del-set s src,dst",
+		"INPUT -m set --match-set s src,dst -j DROP")
+	o.in(t, "adds", udp(5, 7), "rule")
+	o.in(t, "added", udp(1, 7), "rule")
+	o.in(t, "the set is full", udp(5, 8), "")
+	o.in(t, "ends", udp(6, 7), "")
+	o.in(t, "ended", udp(1, 7), "")
+	netns.Eventually(t, bpftest.Patience, func() error {
+		if got := o.send(udp(5, 8)); got.Verdict != "drop" {
+			return fmt.Errorf("an element is not added: %+v", got)
+		}
+		return nil
+	})
 }
 
 func TestSetsOfSetsAndSwaps(t *testing.T) {

@@ -48,13 +48,16 @@ const MaxMembers = 64
 // Slot is struct pcn_elements_slot.
 type Slot struct {
 	Owner, Count uint64
-	Lengths      [2]uint64
-	Kind         Kind
-	Flags        uint32
-	Timeout      uint32
-	Most         uint32
-	First, Last  uint32
-	Member       [MaxMembers]uint16
+	// Refused is the number of packets that a rule would have added, but there was no room. Ended is not 0 if programs
+	// have ended elements.
+	Refused, Ended uint64
+	Lengths        [2]uint64
+	Kind           Kind
+	Flags          uint32
+	Timeout        uint32
+	Most           uint32
+	First, Last    uint32
+	Member         [MaxMembers]uint16
 }
 
 // Key is struct pcn_element_key.

@@ -237,7 +237,7 @@ PCN_INLINE struct pcn_elements_work *pcn_elements_of_packet(struct CTXTYPE *ctx,
 	return w;
 }
 
-/* Adds what a packet has to a set, by the set's number. A set that is full stays as it is. */
+/* Adds what a packet has to a set, by the set's number. A set that is full stays as it is, and counts the packet. */
 PCN_GLOBAL int pcn_elements_add(struct CTXTYPE *ctx, const struct pcn_flow *flow PCN_NONNULL,
 				__u32 set, __u32 options, __u32 seconds)
 {
@@ -267,6 +267,7 @@ PCN_GLOBAL int pcn_elements_add(struct CTXTYPE *ctx, const struct pcn_flow *flow
 	if (__sync_fetch_and_add(&s->count, 1) >= s->most ||
 	    bpf_map_update_elem(&elements, &w->key, &fresh, BPF_NOEXIST)) {
 		__sync_fetch_and_add(&s->count, -1);
+		__sync_fetch_and_add(&s->refused, 1);
 		return 0;
 	}
 	__sync_fetch_and_or(&s->lengths[0], 1);
@@ -287,8 +288,10 @@ PCN_GLOBAL int pcn_elements_end(struct CTXTYPE *ctx, const struct pcn_flow *flow
 		return 0;
 	w = pcn_elements_of_packet(ctx, flow, s, slot, options);
 	e = w ? bpf_map_lookup_elem(&elements, &w->key) : NULL;
-	if (e)
+	if (e) {
 		e->expires = 1;
+		*(volatile __u64 *)&s->ended = 1;
+	}
 	return 0;
 }
 

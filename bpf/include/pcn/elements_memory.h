@@ -31,6 +31,8 @@ enum pcn_elements_kind {
 struct pcn_elements_slot {
 	__u64 owner; /* which set the elements were made for; for the control plane */
 	__u64 count;
+	__u64 refused; /* packets that a rule would have added, but there was no room */
+	__u64 ended;   /* not 0: programs have ended elements since the control plane set it to 0 */
 	__u64 lengths
 		[2]; /* bit n of the first: there are prefixes of length 128 - n; of the second: 64 - n */
 	__u32 kind;
