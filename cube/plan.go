@@ -43,6 +43,10 @@ type Plan struct {
 	// programs. Their changes are carried over just before that, except to entries that a step has changed in the
 	// new map. Entries that they add after that are carried over at once after the new programs are in use.
 	MapSizes map[string]uint32
+	// Spaces says, by the name of one of the instance's own maps, in which space that is. All cubes of the service with
+	// the same space have the same map, which exists as long as one of them. Spaces are chosen when a cube is created,
+	// and the plans that restore it name them again; in other plans they have no effect.
+	Spaces map[string]string
 	// Programs changes which programs the cube consists of, in one swap with the rest of the change; nil removes a
 	// program. A cube that has more than pcn_ingress and pcn_egress names the others in the plan of its creation.
 	Programs map[ProgramSlot]*Program

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/aging"
+	"github.com/polycube/polycube/conntrack/zone"
 	"github.com/polycube/polycube/cube"
 )
 
@@ -18,6 +19,7 @@ type Config struct {
 	Behaviour   Behaviour `json:"behaviour"`
 	Timeout     Timeout   `json:"timeout"`
 	MaxSessions uint32    `json:"max-sessions"`
+	SessionZone zone.Name `json:"session-zone"`
 }
 
 // Rule is the container `rule`.
@@ -114,10 +116,25 @@ func portRange(first, last uint16) (uint16, uint16, error) {
 
 // constants returns the values of the program's constants, except for those that say which rules exist.
 func (c *Config) constants() map[string]any {
-	b := c.Behaviour
+	b, least := c.Behaviour, c.Timeout.least()
+	if c.SessionZone != "" {
+		least = time.Second // others may have shorter timeouts
+	}
 	return map[string]any{
 		"mapping": uint32(b.Mapping), "filtering": uint32(b.Filtering), "other_protocols": uint32(b.OtherProtocols),
 		"has_masquerade": c.Rule.Masquerade.Enabled, "overload": b.Overload, "inbound_refresh": b.InboundRefresh, "hairpin": b.Hairpin,
-		"refresh_ns": uint64(aging.Refresh(c.Timeout.least())),
+		"refresh_ns": uint64(aging.Refresh(least)),
 	}
+}
+
+// spaces are those of the maps of sessions, nil if the NAT has its own.
+func (c *Config) spaces() map[string]string {
+	if c.SessionZone == "" {
+		return nil
+	}
+	out := map[string]string{}
+	for _, name := range sharedMaps {
+		out[name] = string(c.SessionZone)
+	}
+	return out
 }

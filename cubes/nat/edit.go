@@ -52,7 +52,9 @@ func (e *edit) forward(k forwardKey, to *forward, before map[forwardKey]forward)
 			_, err := e.n.tables.forwards.Delete(k)
 			return err
 		}
-		return e.n.tables.forwards.Set(k, *v)
+		is := *v
+		is.Origin = is.Origin.of(e.n.place)
+		return e.n.tables.forwards.Set(k, is)
 	}
 	if err := set(to); err != nil {
 		return fmt.Errorf("forwarding: %w", err)
@@ -102,7 +104,9 @@ func (n *nat) setSource(k sourceKey, v source, there bool) error {
 		}
 		return err
 	}
-	err := n.tables.sources.Set(k, v)
+	is := v
+	is.Origin = v.Origin.of(n.place)
+	err := n.tables.sources.Set(k, is)
 	if err == nil {
 		n.installed[k] = v
 	}
@@ -148,6 +152,7 @@ func (n *nat) adopt(forwards map[forwardKey]forward) error {
 	var stale []sourceKey
 	for k, v := range n.tables.sources.All(&err) {
 		_, ok := n.installed[k]
+		v.Origin = v.Origin.kind()
 		switch {
 		case ok:
 		case v.Origin == originMasquerade && n.config.Rule.Masquerade.Enabled && n.parent == nil:

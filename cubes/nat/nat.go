@@ -40,6 +40,9 @@ type nat struct {
 	// installed is the content of the map `sources`.
 	installed map[sourceKey]source
 	sweep     sweeper
+	// group are the NATs that share the table of sessions, and place is this one's. nil as long as it is not open.
+	group *group
+	place uint8
 }
 
 func newNAT(env cube.Env) *nat {
@@ -52,7 +55,7 @@ func newNAT(env cube.Env) *nat {
 func (n *nat) instance() cube.Instance {
 	return cube.Instance{
 		Prepare: cube.Typed(n.prepare), State: n.State, Page: n.Page, DeleteState: n.DeleteState,
-		Action: n.Action, ParentChanged: n.ParentChanged, Close: n.Close,
+		Action: n.Action, ParentChanged: n.ParentChanged, Deleted: n.deleted, Close: n.Close,
 	}
 }
 
@@ -64,6 +67,7 @@ func (n *nat) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, er
 			return cube.Plan{}, err
 		}
 		maps.Copy(plan.Constants, c.New.constants())
+		plan.Spaces = c.New.spaces()
 		plan.Before = append(plan.Before, cube.Effect(func() (func() error, error) { return n.configure(*c.New, c.Created()) }))
 	}
 	if !c.Created() && len(c.Entries) == 0 {
@@ -75,6 +79,9 @@ func (n *nat) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, er
 	}
 	constants, err := n.rules.after(changes)
 	maps.Copy(plan.Constants, constants)
+	if c.New != nil && c.New.SessionZone != "" || c.New == nil && n.config.SessionZone != "" {
+		plan.Constants["has_sources"] = true // others may have opened sessions
+	}
 	plan.Before = append(plan.Before, cube.Effect(func() (func() error, error) { return n.changeRules(changes, c.Created()) }))
 	return plan, err
 }
@@ -83,12 +90,7 @@ func (n *nat) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, er
 func (n *nat) configure(is Config, created bool) (func() error, error) {
 	was := n.config
 	if created {
-		if err := n.tables.open(is.MaxSessions); err != nil {
-			return nil, errors.Join(err, n.tables.close())
-		}
-		n.config = is
-		n.sweep.every(aging.Period(is.Timeout.least()))
-		return func() error { n.sweep.stop(); return n.tables.close() }, nil
+		return n.open(is)
 	}
 	if err := n.reconfigure(is); err != nil {
 		n.config = was
@@ -97,13 +99,46 @@ func (n *nat) configure(is Config, created bool) (func() error, error) {
 	return func() error { return n.reconfigure(was) }, nil
 }
 
+// open opens the table of sessions. The returned function undoes it.
+func (n *nat) open(is Config) (undo func() error, err error) {
+	if err := n.tables.open(is.MaxSessions); err != nil {
+		return nil, errors.Join(err, n.tables.close())
+	}
+	g, err := openGroup(&n.tables)
+	if err != nil {
+		return nil, errors.Join(err, n.tables.close())
+	}
+	closed := func() error { return errors.Join(groups.Release(g, func() error { return nil }), n.tables.close()) }
+	place, fresh, err := g.join(&n.tables, is.MaxSessions, &user{timeout: is.Timeout, created: n.created})
+	if err != nil {
+		return nil, errors.Join(err, closed())
+	}
+	n.group, n.place, n.config = g, place, is
+	undo = func() error {
+		n.sweep.stop()
+		n.group = nil
+		err := g.part(place)
+		if fresh {
+			err = errors.Join(err, g.leave(&n.tables, place))
+		}
+		return errors.Join(err, closed())
+	}
+	// An earlier daemon may have been killed after a change of the size, and before it was stored.
+	if err := g.resize(&n.tables, place, is.MaxSessions); err != nil {
+		return nil, errors.Join(err, undo())
+	}
+	n.sweep.every(aging.Period(is.Timeout.least()))
+	return undo, nil
+}
+
 func (n *nat) reconfigure(is Config) error {
 	if is.MaxSessions != n.config.MaxSessions {
-		if err := n.tables.resize(is.MaxSessions); err != nil {
+		if err := n.group.resize(&n.tables, n.place, is.MaxSessions); err != nil {
 			return err
 		}
 	}
 	n.config = is
+	n.group.setTimeout(n.place, is.Timeout)
 	if err := n.masquerade(); err != nil {
 		return err
 	}
@@ -112,10 +147,26 @@ func (n *nat) reconfigure(is Config) error {
 	return nil
 }
 
+// deleted removes the sessions by the rules of a NAT that is deleted, if others share the table.
+func (n *nat) deleted() {
+	if n.group == nil {
+		return
+	}
+	n.sweep.stop()
+	if err := n.group.leave(&n.tables, n.place); err != nil {
+		n.env.Logger().Error("remove the sessions", "error", err)
+	}
+}
+
 // Close stops the sweeps, and leaves the sessions to the next daemon.
 func (n *nat) Close() {
 	n.sweep.stop()
-	if err := n.tables.close(); err != nil {
+	var err error
+	if g := n.group; g != nil {
+		n.group = nil
+		err = errors.Join(g.part(n.place), groups.Release(g, func() error { return nil }))
+	}
+	if err = errors.Join(err, n.tables.close()); err != nil {
 		n.env.Logger().Error("close the table of sessions", "error", err)
 	}
 }

@@ -182,6 +182,17 @@ struct nat_open {
 	struct nat_key key;    /* of the packet; not on the stack, which cubes in a chain share */
 };
 
+/* The NATs that share a table. Each has a place, whose number is in the upper bits of the origin of its rules and sessions:
+ * NAT_MEMBER_SHIFT. Programs do not read the map. */
+#define NAT_MEMBERS 64
+#define NAT_MEMBER_SHIFT 2
+struct nat_member {
+	char uuid[40]; /* of the cube; empty: the place is free */
+	__u32 max_sessions;
+	__u32 zero;
+};
+PCN_MAP(members, BPF_MAP_TYPE_ARRAY, __u32, struct nat_member, NAT_MEMBERS);
+
 enum nat_counter {
 	NAT_CREATED_TCP,
 	NAT_CREATED_UDP,

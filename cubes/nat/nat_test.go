@@ -26,6 +26,7 @@ func TestTypesAreThoseOfTheTables(t *testing.T) {
 	for _, object := range modeltest.Service(t, files).Objects {
 		bpftest.Layout(t, object, "sources", source{})
 		bpftest.Layout(t, object, "forwards", forward{})
+		bpftest.Layout(t, object, "members", member{})
 		bpftest.InnerLayout(t, object, "ct_entries", conns.Entry{}) // as which session is checked
 	}
 }

@@ -90,7 +90,7 @@ func (n *nat) show(is *session, now uint64) entry {
 	if received {
 		age = min(age, inAge)
 	}
-	timeout := n.config.Timeout.of(is)
+	timeout := n.group.timeout(is.Origin.member(), n.config.Timeout).of(is)
 	internal, remote, external := is.internal(), is.remote(), is.external()
 	e := entry{
 		InternalSrc: internal.addr, InternalDst: remote.addr, InternalSport: internal.port, InternalDport: remote.port,
@@ -98,7 +98,7 @@ func (n *nat) show(is *session, now uint64) entry {
 		State: stateOf(&is.Progress), Age: seconds(age), Expires: seconds(max(0, timeout-age)), Duration: seconds(aging.Age(now, is.Created)),
 		PacketsOut: is.Packets, BytesOut: is.Bytes, PacketsIn: inPackets, BytesIn: inBytes,
 	}
-	if is.Origin != originMasquerade {
+	if is.Origin.kind() != originMasquerade {
 		e.RuleID = &is.Rule
 	}
 	return e
@@ -227,10 +227,5 @@ func (n *nat) flush() error {
 		return err
 	}
 	n.flushed, n.sweep.last = now, nil
-	outside := func(e *conns.Entry) bool { return e.Key.Zone&zoneOutside != 0 }
-	if _, err := n.tables.sessions.Remove(outside); err != nil {
-		return err
-	}
-	_, err = n.tables.sessions.Remove(func(*conns.Entry) bool { return true })
-	return err
+	return n.tables.removeAll(func(*session) bool { return true })
 }

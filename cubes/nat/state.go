@@ -187,14 +187,18 @@ func (n *nat) sessionState() (*sessionState, error) {
 	if err != nil {
 		return nil, err
 	}
+	all, err := n.group.created()
+	if err != nil {
+		return nil, err
+	}
 	var last pass
 	if n.sweep.last != nil {
 		last = *n.sweep.last
 	} else {
-		last.created = created // no sweep has finished yet
+		last.created = all // no sweep has finished yet
 	}
 	for i, into := range []*uint32{&s.TCP, &s.UDP, &s.ICMP, &s.Other} {
-		*into = last.sessions[i] + uint32(created[i]-last.created[i])
+		*into = last.sessions[i] + uint32(all[i]-last.created[i])
 		s.Active += *into
 		s.Created += created[i]
 	}

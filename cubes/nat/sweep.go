@@ -95,7 +95,7 @@ func (s *sweeper) begin() {
 	now, err := cube.TimeCoarse()
 	var created [4]uint64
 	if err == nil {
-		created, err = n.created()
+		created, err = n.group.created()
 	}
 	if err != nil {
 		n.env.Logger().Error("sweep the sessions", "error", err)
@@ -144,7 +144,12 @@ func (s *sweeper) work() (next uint32, err error) {
 	_, next, err = sessions.RemoveSome(s.cursor, func(e *conns.Entry) bool {
 		is := sessionOf(e)
 		is.adopt()
-		switch {
+		switch care := s.nat.group.careFor(is.Origin.member(), s.nat.place, now); {
+		case care == careEnd:
+			return true
+		case care == careNone:
+			s.count(is)
+			return false
 		case is.Key.Zone&zoneOutside != 0:
 			return s.isStray(is, now)
 		case is.is(flagMapping):
@@ -165,6 +170,17 @@ func (s *sweeper) work() (next uint32, err error) {
 		return next, err
 	}
 	return next, s.dropMappings(unused)
+}
+
+// count counts a session or mapping of another NAT.
+func (s *sweeper) count(is *session) {
+	switch {
+	case is.Key.Zone&zoneOutside != 0:
+	case !is.is(flagMapping):
+		s.sessions[kindOf(is.Key.Proto)]++
+	case is.remote().addr.IsUnspecified():
+		s.mappings++
+	}
 }
 
 // keeps reports whether a mapping stays, and counts it. Other entries with its flag record destinations.
@@ -292,7 +308,10 @@ func (n *nat) fits(is *session) bool {
 	if n.flushed != 0 && !aging.Later(is.Created, n.flushed) {
 		return false
 	}
-	switch is.Origin {
+	if is.Origin.member() != n.place {
+		return true // the rules of a NAT that is absent are unknown
+	}
+	switch is.Origin.kind() {
 	case originSnat:
 		r := n.rules.snat[is.Rule]
 		return r != nil && r.InternalNet.Contains(internal.addr) && r.ExternalIP.Contains(external.addr)

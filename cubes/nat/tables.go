@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/netip"
 	"runtime"
-	"strconv"
 	"time"
 	"unsafe"
 
@@ -21,8 +20,16 @@ import (
 	"github.com/polycube/polycube/inet"
 )
 
-// origin is enum nat_origin.
+// origin is enum nat_origin and, in the map of rules and in sessions, the member whose rule it is.
 type origin uint8
+
+// memberShift is NAT_MEMBER_SHIFT.
+const memberShift = 2
+
+// kind is the origin without the member, of a member with it.
+func (o origin) kind() origin           { return o & (1<<memberShift - 1) }
+func (o origin) of(member uint8) origin { return o.kind() | origin(member)<<memberShift }
+func (o origin) member() uint8          { return uint8(o >> memberShift) }
 
 const (
 	originSnat origin = iota
@@ -33,10 +40,7 @@ const (
 
 // String returns the model's name.
 func (o origin) String() string {
-	if int(o) < len(originNames) {
-		return originNames[o]
-	}
-	return strconv.Itoa(int(o))
+	return originNames[o.kind()]
 }
 
 var originNames = [...]string{"snat", "masquerade", "dnat", "portforwarding"}
@@ -205,6 +209,7 @@ type tables struct {
 	env      cube.Env
 	sources  table.Table[sourceKey, source]
 	forwards table.Table[forwardKey, forward]
+	members  table.Table[uint32, member]
 	counters counter.Set
 	// sessions is nil before the steps of the first plan.
 	sessions *conns.Table
@@ -212,19 +217,12 @@ type tables struct {
 
 func newTables(env cube.Env) tables {
 	return tables{env: env, sources: table.New[sourceKey, source](env, "sources"), forwards: table.New[forwardKey, forward](env, "forwards"),
-		counters: counters.In(env, "counters")}
+		members: table.New[uint32, member](env, "members"), counters: counters.In(env, "counters")}
 }
 
-// open opens the table of sessions. An earlier daemon may have been killed after a change of its size, and before it was
-// stored.
+// open opens the table of sessions, with room for a number of them if it is new.
 func (t *tables) open(most uint32) (err error) {
-	if t.sessions, err = conns.Open(t.env, entriesFor(most)); err != nil {
-		return err
-	}
-	if t.sessions.Size() != entriesFor(most) {
-		err = t.sessions.Resize(entriesFor(most))
-	}
-	t.limit(most)
+	t.sessions, err = conns.Open(t.env, entriesFor(most))
 	return err
 }
 
@@ -262,8 +260,10 @@ func (t *tables) resize(most uint32) error {
 			return fmt.Errorf("max-sessions %d: %d entries do not fit: the limit would be %d: %w", most, n, limit, cube.ErrFull)
 		}
 	}
-	if err := t.sessions.Resize(entriesFor(most)); err != nil {
-		return err
+	if t.sessions.Size() != entriesFor(most) {
+		if err := t.sessions.Resize(entriesFor(most)); err != nil {
+			return err
+		}
 	}
 	t.limit(most)
 	return nil

@@ -147,6 +147,102 @@ func TestMapsInCommonGoWithTheirLastUser(t *testing.T) {
 	}
 }
 
+// inSpace creates a cube of the service sharer whose own map is in a space.
+func (b *bench) inSpace(name, space string) (Spec, error) {
+	spec := Spec{ID: CubeID(100 + len(name)), UUID: name, Name: name, Service: "sharer", Type: b.typ, Spaces: map[string]string{"own": space}}
+	return spec, b.inLab(func() error { return b.plane.CreateCube(spec) })
+}
+
+// TestOwnMapsInASpaceAreOne, as long as a cube has it: also for one that is held after a restart.
+func TestOwnMapsInASpaceAreOne(t *testing.T) {
+	netns.NeedRoot(t)
+	t.Parallel()
+	b := newBench(t, settings[0])
+	b.serve("sharer")
+	number := func(s Spec) (v uint64) {
+		t.Helper()
+		m, err := b.plane.Map(s.ID, "own")
+		if err == nil {
+			err = m.Lookup(uint32(0), &v)
+		}
+		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			t.Fatal(err)
+		}
+		return v
+	}
+	a, err := b.inSpace("a", "up.1")
+	bb, err2 := b.inSpace("bb", "up.1")
+	ccc, err3 := b.inSpace("ccc", "up_1")
+	if err := errors.Join(err, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	m, err := b.plane.Map(a.ID, "own")
+	if err == nil {
+		err = m.Put(uint32(0), uint64(7))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := [3]uint64{number(a), number(bb), number(ccc)}; got != [3]uint64{7, 7, 0} {
+		t.Errorf("the maps have %v", got)
+	}
+	chosen := func() string {
+		t.Helper()
+		paths, err := filepath.Glob(filepath.Join(b.dir, "chosen", "*", "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range paths {
+			paths[i] = strings.TrimPrefix(paths[i], b.dir+"/")
+		}
+		return strings.Join(paths, " ")
+	}
+	const up1, other = "chosen/sharer-up_d1/own", "chosen/sharer-up__1/own"
+	if got := chosen(); got != other+" "+up1 {
+		t.Errorf("pinned are %s", got)
+	}
+	b.must(func() error { return b.plane.DeleteCube(a.ID) })
+	b.must(func() error { return b.plane.DeleteCube(ccc.ID) })
+	if got := chosen(); got != up1 || number(bb) != 7 {
+		t.Errorf("with one user left, pinned are %s with %d", got, number(bb))
+	}
+	b.must(func() error { return b.plane.DeleteCube(bb.ID) })
+	if got := chosen(); got != "" {
+		t.Errorf("without users, pinned are %s", got)
+	}
+	for space, name := range map[string]string{"a/b": "own", "": "own", "a": "visits", "b": "none"} {
+		spec := Spec{ID: 9, UUID: "x", Name: "x", Service: "sharer", Type: b.typ, Spaces: map[string]string{name: space}}
+		if err := b.inLab(func() error { return b.plane.CreateCube(spec) }); err == nil {
+			t.Errorf("map %s is in the space %q", name, space)
+		}
+	}
+}
+
+// TestOwnMapsInASpaceOutliveTheDaemon: a cube that is held has the map that it shared.
+func TestOwnMapsInASpaceOutliveTheDaemon(t *testing.T) {
+	netns.NeedRoot(t)
+	t.Parallel()
+	b := newBench(t, settings[0])
+	b.serve("sharer")
+	n, x, y := b.pair("sharer", map[string]any{"what": uint32(3)})
+	spec := Spec{ID: n.ID, UUID: n.Name, Name: n.Name, Service: "sharer", Type: b.typ}
+	b.must(func() error { return b.plane.DeleteCube(n.ID) })
+	spec.Spaces = map[string]string{"own": "up"}
+	b.must(func() error { return b.plane.CreateCube(spec) })
+	b.commit()
+	b.passes(x, y, frame("x"))
+	b.close()
+	b.passes(x, y, frame("daemon away"))
+	b.open()
+	spec.Spaces = nil
+	b.must(func() error { return b.plane.HoldCube(spec) })
+	b.commit()
+	b.passes(x, y, frame("held"))
+	if got := b.number(n, "own"); got != 3 {
+		t.Errorf("the held cube has counted %d, want 3", got)
+	}
+}
+
 func TestMapsInCommonSurviveARestart(t *testing.T) {
 	netns.NeedRoot(t)
 	t.Parallel()

@@ -184,7 +184,7 @@ func (x *execution) createMaps() error {
 		if u.Ready() {
 			continue
 		}
-		if err := x.dp.CreateCube(u.Spec(rec, p.plan.MapSizes)); err != nil {
+		if err := x.dp.CreateCube(u.Spec(rec, &p.plan)); err != nil {
 			return blame(u.Name, fmt.Errorf("%s: create its maps: %w", u.Name, err))
 		}
 		u.SetReady(true)

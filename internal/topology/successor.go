@@ -197,7 +197,7 @@ func (x *execution) reopen(s *successor, p planned, rec *world.Cube) error {
 	if !ok {
 		return fmt.Errorf("the data plane cannot re-open a running cube: %w", cube.ErrUnsupported)
 	}
-	r, err := dp.ReplaceCube(u.Spec(rec, p.plan.MapSizes))
+	r, err := dp.ReplaceCube(u.Spec(rec, &p.plan))
 	if err != nil {
 		return blame(u.Name, fmt.Errorf("%s: its maps: %w", u.Name, err))
 	}

@@ -6,6 +6,7 @@ package e2e
 
 import (
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,6 +74,54 @@ func TestFirewallsOfTwoUplinksShareTheirSessions(t *testing.T) {
 			d.Do("firewall add fw3 type=" + kind + " session-zone=shared:uplinks")
 			d.Do("attach fw3 wan0")
 			c.seenAs()
+		})
+	}
+}
+
+// TestNATsOfTwoUplinksShareTheirSessions: replies come back through the NAT of the other uplink, also of connections that
+// began before the daemon was killed, and not without the shared zone.
+func TestNATsOfTwoUplinksShareTheirSessions(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"TC", "XDP_SKB"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			d := start(t)
+			lan, wan := d.twoUplinks()
+			const external = "192.0.2.7"
+			wan.Run("ip", "route", "add", external, "via", "198.51.100.1")
+			wan.AnswerLines("203.0.113.2:7000", sender)
+			add := func(name, netdev, zone string) {
+				d.Do("nat add " + name + " type=" + kind + " session-zone=" + zone)
+				d.Do(name + " rule snat append internal-net=10.0.0.0/24 external-ip=" + external)
+				d.Do("attach " + name + " " + netdev)
+			}
+			add("nat1", "wan0", "shared:uplinks")
+			add("nat2", "up1", "shared:uplinks")
+			translated := func(c *asked) {
+				t.Helper()
+				if got := c.seenAs(); !strings.HasPrefix(got, external) {
+					t.Errorf("the server sees %s, want %s", got, external)
+				}
+			}
+			c := connectTo(t, lan, "203.0.113.2:7000")
+			translated(c)
+			d.Kill9()
+			translated(c)
+			translated(connectTo(t, lan, "203.0.113.2:7000"))
+			d = d.machine.Start()
+			translated(c)
+			translated(connectTo(t, lan, "203.0.113.2:7000"))
+
+			d.Do("detach nat2 up1")
+			d.Do("nat del nat2")
+			add("nat2", "up1", "own")
+			if dials(lan, "203.0.113.2", 7000) == nil {
+				t.Error("replies pass a NAT that does not share the sessions")
+			}
+			d.Do("detach nat2 up1")
+			d.Do("nat del nat2")
+			add("nat2", "up1", "shared:uplinks")
+			translated(c)
 		})
 	}
 }

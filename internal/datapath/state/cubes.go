@@ -32,6 +32,8 @@ type Spec struct {
 	Transparent bool
 	// MapSizes overrides max_entries by map name.
 	MapSizes map[string]uint32
+	// Spaces are those of maps that the service declares as the cube's own, and that cubes of the service share.
+	Spaces map[string]string
 	// Migrate is the service's function; nil if it has none.
 	Migrate func(cube.Migration) error
 	// External marks a cube whose programs are not part of the daemon: they are verified on their own and called, never
@@ -195,6 +197,13 @@ func (in *Instance) declare(declared map[cube.Hook]map[string]declaration) error
 		d, err := d.sized(name, n)
 		if err != nil {
 			return err
+		}
+		in.declared[name] = d
+	}
+	for name, space := range in.spec.Spaces {
+		d, err := in.declared[name].in(in.spec.Service, space)
+		if err != nil {
+			return fmt.Errorf("map %s: %w", name, err)
 		}
 		in.declared[name] = d
 	}

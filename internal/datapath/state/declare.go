@@ -27,6 +27,7 @@ const (
 	shared               // all that name its namespace
 	public               // all instances of the declaring service, and importers
 	extern               // an importer of a public map
+	chosen               // all instances of the service with the same space
 )
 
 // Tags that PCN_MAP_SHARED, PCN_MAP_PUBLIC and PCN_MAP_EXTERN of <pcn/map.h> write to the object.
@@ -41,7 +42,8 @@ const (
 type declaration struct {
 	spec  *ebpf.MapSpec
 	scope scope
-	// space is the namespace, or the service that a public map belongs to; "" for a private map.
+	// space is the namespace, the service that a public map belongs to, or the service and the space that the instance
+	// has chosen; "" for a private map.
 	space string
 }
 
@@ -53,9 +55,31 @@ func (d declaration) common(name string) string {
 		return "shared/" + d.space + "/" + name
 	case public, extern:
 		return "public/" + d.space + "/" + name
+	case chosen:
+		return chosenDir + "/" + d.space + "/" + name
 	case private:
 	}
 	return ""
+}
+
+// chosenDir is the directory of maps in spaces that instances have chosen, below the plane's.
+const chosenDir = "chosen"
+
+// spacePins writes the name of a space as a pin, in which the last hyphen is the one after the service.
+var spacePins = strings.NewReplacer("_", "__", ".", "_d", "-", "_h")
+
+// in returns the declaration of a private map with the space that an instance of a service has chosen for it.
+func (d declaration) in(service, space string) (declaration, error) {
+	switch {
+	case d.spec == nil:
+		return d, fmt.Errorf("it does not exist: %w", cube.ErrNotFound)
+	case d.scope != private:
+		return d, fmt.Errorf("it is shared already: %w", cube.ErrInvalid)
+	case !chosenName.MatchString(space):
+		return d, fmt.Errorf("%.80q is not the name of a space, use up to 64 letters, digits, ., - and _: %w", space, cube.ErrInvalid)
+	}
+	d.scope, d.space = chosen, service+"-"+spacePins.Replace(space)
+	return d, nil
 }
 
 // Limits of what an object may declare.
@@ -67,6 +91,8 @@ const (
 var (
 	mapName   = regexp.MustCompile(`^\.?[A-Za-z_][A-Za-z0-9_.]*$`)
 	spaceName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$`)
+
+	chosenName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 )
 
 // mapTypes are the types that a cube may use. With others, packets could bypass the framework (maps of programs, devices,

@@ -367,6 +367,9 @@ func (cs *State) openFrozen(in *Instance) error {
 		pin := pinName(name)
 		if place := d.common(name); place != "" {
 			pin = refName(place)
+		} else if space := in.chosenSpace(name); space != "" {
+			d.scope, d.space = chosen, space
+			in.declared[name], pin = d, refName(d.common(name))
 		}
 		m, err := ebpf.LoadPinnedMap(filepath.Join(in.dir, pin), nil)
 		if errors.Is(err, fs.ErrNotExist) {

@@ -204,7 +204,7 @@ func dropCommons(dir string) error {
 		return err
 	}
 	var errs []error
-	for _, kind := range []string{"shared", "public"} {
+	for _, kind := range []string{"shared", "public", chosenDir} {
 		spaces, err := os.ReadDir(filepath.Join(dir, kind))
 		if err != nil {
 			if !errors.Is(err, fs.ErrNotExist) {
@@ -240,6 +240,16 @@ func references(dir string) (map[string]bool, error) {
 		used[filepath.Base(path)] = true
 	}
 	return used, nil
+}
+
+// chosenSpace returns the space in which a map of the cube's own is, as its pins say; "" for a map that it does not share.
+func (in *Instance) chosenSpace(name string) string {
+	prefix, suffix := "+"+chosenDir+"+", "+"+pinName(name)
+	refs, err := filepath.Glob(filepath.Join(in.dir, prefix+"*"+suffix))
+	if err != nil || len(refs) != 1 {
+		return ""
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(filepath.Base(refs[0]), prefix), suffix)
 }
 
 // Service are a service's parsed objects, with the maps that they declare.

@@ -349,7 +349,7 @@ func end(u *Unit, first func()) {
 const closeTimeout = 5 * time.Second
 
 // Spec is what the data plane must know of a cube to open it.
-func (u *Unit) Spec(rec *world.Cube, sizes map[string]uint32) datapath.Spec {
+func (u *Unit) Spec(rec *world.Cube, plan *cube.Plan) datapath.Spec {
 	return datapath.Spec{ID: u.ID, UUID: u.UUID, Name: u.Name, Service: u.Service.Info.Name, Type: rec.Type,
-		Transparent: rec.Transparent, MapSizes: sizes, Migrate: u.Service.Migrate, External: u.Service.Reg != nil}
+		Transparent: rec.Transparent, MapSizes: plan.MapSizes, Spaces: plan.Spaces, Migrate: u.Service.Migrate, External: u.Service.Reg != nil}
 }
