@@ -7,9 +7,7 @@ package firewall
 import (
 	"maps"
 	"slices"
-	"time"
 
-	"github.com/polycube/polycube/bucket"
 	"github.com/polycube/polycube/conntrack/zone"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/report"
@@ -18,10 +16,9 @@ import (
 // Config is the decoded configuration.
 type Config struct {
 	zone.Settings
+	zone.Records
 	Conntrack         Switch    `json:"conntrack"`
 	SessionZone       zone.Name `json:"session-zone"`
-	Accounting        Switch    `json:"accounting"`
-	SessionEvents     Switch    `json:"session-events"`
 	AcceptEstablished Switch    `json:"accept-established"`
 	Families          []Family  `json:"families"`
 	LogLimit          uint32    `json:"log-limit"`
@@ -101,28 +98,19 @@ func (c *Config) defaultOf(d Direction) Action {
 // covers reports whether rules that name no family are for one.
 func (c *Config) covers(f Family) bool { return slices.Contains(c.Families, f) }
 
-// extras returns what else there is to the sessions.
-func (c *Config) extras() zone.Extras {
-	return zone.Extras{Shared: c.SessionZone, Accounting: c.Accounting == On, Announced: c.SessionEvents == On}
-}
-
 // constants returns the values of the program's constants.
 func (c *Config) constants() (map[string]any, error) {
 	all, err := report.Limits(c.LogLimit, c.RejectLimit)
 	if err != nil {
 		return nil, err
 	}
-	events, err := bucket.New(eventLimit, time.Second, eventLimit)
-	if err != nil {
+	if err := c.AddConstants(all); err != nil {
 		return nil, err
 	}
 	maps.Copy(all, map[string]any{
-		"conntrack": c.Conntrack == On, "accounting": c.Accounting == On, "accept_established": c.AcceptEstablished == On,
+		"conntrack": c.Conntrack == On, "accept_established": c.AcceptEstablished == On,
 		"ipv4": c.covers(IPv4), "ipv6": c.covers(IPv6), "tcp_options": c.Options(),
-		"session_events": c.SessionEvents == On, "session_zone_shared": c.SessionZone != "", "session_event_limit": events,
+		"session_zone_shared": c.SessionZone != "",
 	})
 	return all, nil
 }
-
-// eventLimit is the maximum number of events of sessions per second.
-const eventLimit = 100

@@ -54,7 +54,7 @@ type firewall struct {
 }
 
 func newFirewall(env cube.Env) *firewall {
-	f := &firewall{env: env, events: session.NewEvents(env, eventLimit), states: table.New[uint32, chainState](env, "chains"),
+	f := &firewall{env: env, events: session.NewEvents(env, zone.EventLimit), states: table.New[uint32, chainState](env, "chains"),
 		limits: table.New[uint32, limit](env, "limits"), buckets: table.New[uint32, uint64](env, "rule_buckets"), interfaces: newInterfaces(env)}
 	for d := range directions {
 		f.counters[d] = counter.NewRules(env, uint32(d))
@@ -84,7 +84,7 @@ func (f *firewall) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Pla
 		if plan.Constants, err = c.New.constants(); err != nil {
 			return cube.Plan{}, err
 		}
-		plan.Before = append(plan.Before, f.zone.Apply(&c.New.Settings, c.New.extras()))
+		plan.Before = append(plan.Before, f.zone.Apply(&c.New.Settings, c.New.Extras(c.New.SessionZone)))
 		plan.After = append(plan.After, f.zone.Free())
 	}
 	for _, p := range n.plans {

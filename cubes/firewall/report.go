@@ -9,18 +9,16 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/polycube/polycube/conntrack/zone"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/flow"
 	"github.com/polycube/polycube/report"
 	"github.com/polycube/polycube/wire"
 )
 
-// aboutSession is FIREWALL_SESSION.
-const aboutSession = 2
-
 // Notify receives the reports of the program.
 func (f *firewall) Notify(kind uint32, data []byte) {
-	if kind == aboutSession {
+	if kind == zone.AboutSession {
 		f.events.Notify(data)
 		return
 	}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/polycube/polycube/conntrack/zone"
 	"github.com/polycube/polycube/cubes/iptables/language"
 	"github.com/polycube/polycube/report"
 	"github.com/polycube/polycube/wire"
@@ -83,6 +84,10 @@ func (a *answers) close() error {
 
 // Notify receives the reports of the program.
 func (f *iptables) Notify(kind uint32, data []byte) {
+	if kind == zone.AboutSession {
+		f.events.Notify(data)
+		return
+	}
 	is, ok := report.Read(data)
 	if !ok {
 		return

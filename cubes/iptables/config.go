@@ -22,6 +22,7 @@ import (
 // Config is the decoded configuration.
 type Config struct {
 	zone.Settings
+	zone.Records
 	// These have no effect.
 	Interactive bool   `json:"interactive"`
 	Conntrack   string `json:"conntrack"`
@@ -75,6 +76,9 @@ type Chain struct {
 func (c *Config) constants(answerMark uint32) (map[string]any, error) {
 	all, err := report.Limits(c.LogLimit, c.RejectLimit)
 	if err != nil {
+		return nil, err
+	}
+	if err := c.AddConstants(all); err != nil {
 		return nil, err
 	}
 	all["tcp_options"] = c.Options()

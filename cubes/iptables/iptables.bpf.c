@@ -5,7 +5,8 @@
  * forwards, and OUTPUT for those that it sends, on their way out. */
 #include <pcn/cube.h>
 #include <pcn/classify.h>
-#include <pcn/conntrack_packet.h>
+#include <pcn/conntrack_account.h>
+#include <pcn/conntrack_event.h>
 #include <pcn/report.h>
 #include <pcn/rule_counters.h>
 
@@ -28,6 +29,11 @@ PCN_REASONS(iptables_reason);
 PCN_CONFIG(__u32, tcp_options) = 0;
 /* The mark of packets by which the host answers rejected ones; nobody else knows it. */
 PCN_CONFIG(__u32, answer_mark) = 0;
+PCN_CONFIG(bool, accounting) = false;
+PCN_CONFIG(bool, session_events) = false;
+
+/* The kind of messages about sessions. */
+#define IPTABLES_SESSION PCN_REPORT_KINDS
 
 /* The chains that are built in, for each family. */
 enum { INPUT, FORWARD, OUTPUT };
@@ -253,6 +259,31 @@ PCN_INLINE int is_answer(const struct pcn_md *md)
 	return answer_mark && md->traffic_class == answer_mark;
 }
 
+/* Counts a packet for its session, and tells of that. */
+PCN_INLINE void record(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_conntrack_work *w)
+{
+	if (accounting)
+		pcn_conntrack_account(ctx, w);
+	if (session_events)
+		pcn_conntrack_event(ctx, md, w, IPTABLES_SESSION);
+}
+
+/* Does what a verdict, 0 or a reason to drop the packet, means for its connection. Returns 0, or the reason to drop the
+ * packet. As in Linux, packets of a session count whatever the rules say; one that they accept opens it. */
+PCN_INLINE int conclude(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_conntrack_work *w,
+			int reason)
+{
+	if (w->class == PCN_CT_ESTABLISHED)
+		record(ctx, md, w);
+	if (reason)
+		return reason;
+	if (pcn_conntrack_accept(w) < 0)
+		return IPTABLES_NO_ENTRY;
+	if (w->class == PCN_CT_NEW)
+		record(ctx, md, w);
+	return 0;
+}
+
 /* Judges a packet in a hook. Each cube has its own zone in the table of connections. */
 PCN_INLINE int filter(struct CTXTYPE *ctx, struct pcn_md *md, const __u32 out)
 {
@@ -282,8 +313,8 @@ PCN_INLINE int filter(struct CTXTYPE *ctx, struct pcn_md *md, const __u32 out)
 	if (iptables_begin(ctx, md, w, is, set))
 		return pcn_pkt_drop(ctx, md, IPTABLES_TRUNCATED);
 	int reason = judge(ctx, md, &w->flow, is, set);
-	if (!reason && !is->untracked && pcn_conntrack_accept(w) < 0)
-		reason = IPTABLES_NO_ENTRY;
+	if (!is->untracked)
+		reason = conclude(ctx, md, w, reason);
 	return reason ? pcn_pkt_drop(ctx, md, reason) : pcn_pkt_pass(ctx, md);
 }
 

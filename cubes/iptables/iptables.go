@@ -13,6 +13,7 @@ import (
 	"fmt"
 
 	"github.com/polycube/polycube/classifier"
+	"github.com/polycube/polycube/conntrack/session"
 	"github.com/polycube/polycube/conntrack/zone"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/table"
@@ -65,6 +66,7 @@ type iptables struct {
 	counted table.Table[counted, uint64]
 	own     *ownAddresses
 	netdevs table.Table[uint32, netdev]
+	events  *session.Events
 	zone    *zone.Zone
 	answers *answers
 
@@ -76,9 +78,10 @@ func newIptables(env cube.Env) *iptables {
 	f := &iptables{
 		env: env, chains: map[key]*chain{}, hooks: table.New[uint32, hook](env, "hooks"), rows: table.New[uint32, row](env, "rows"),
 		names: table.New[uint32, chainName](env, "names"), netdevs: table.New[uint32, netdev](env, "netdevs"),
-		counted: table.New[counted, uint64](env, "counted"), own: newOwnAddresses(env), zone: zone.New(env, nil), answers: newAnswers(secret()),
+		counted: table.New[counted, uint64](env, "counted"), own: newOwnAddresses(env), events: session.NewEvents(env, zone.EventLimit), answers: newAnswers(secret()),
 		memory: elements.New(env), references: classifier.NewReferences(env),
 	}
+	f.zone = zone.New(env, f.events)
 	for set := range f.sets {
 		f.sets[set] = classifier.New(env, uint32(set))
 	}
@@ -112,7 +115,7 @@ func (f *iptables) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Pla
 			return cube.Plan{}, err
 		}
 		open := cube.Effect(func() (func() error, error) { return nil, f.zone.Open(&c.New.Settings) })
-		plan.Before = append([]cube.Step{open, f.zone.Apply(&c.New.Settings, zone.Extras{})}, plan.Before...)
+		plan.Before = append([]cube.Step{open, f.zone.Apply(&c.New.Settings, c.New.Extras(""))}, plan.Before...)
 	}
 	plan.After = append(plan.After, cube.Effect(func() (func() error, error) { return nil, n.after() }), cube.Effect(n.free), cube.Effect(f.own.follow))
 	return plan, nil
