@@ -64,13 +64,14 @@ func (e *Events) Notify(data []byte) {
 	if m.Updated != 0 {
 		what = "updated"
 	}
-	e.announce(what, Of(&is))
+	e.Announce(what, Of(&is).String())
 }
 
 // Destroyed announces that a session has ended: it is for table.Watch.
-func (e *Events) Destroyed(is *table.Entry) { e.announce("destroyed", Of(is)) }
+func (e *Events) Destroyed(is *table.Entry) { e.Announce("destroyed", Of(is).String()) }
 
-func (e *Events) announce(what string, s Session) {
+// Announce makes an event of a session that is new, updated or destroyed.
+func (e *Events) Announce(what, session string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.left == 0 {
@@ -78,7 +79,7 @@ func (e *Events) announce(what string, s Session) {
 		return
 	}
 	e.left--
-	author.AnnounceSession(e.env, what, s.String())
+	author.AnnounceSession(e.env, what, session)
 }
 
 // Tick is called every second: it says how many events were lost.

@@ -20,6 +20,7 @@ type Config struct {
 	Timeout     Timeout   `json:"timeout"`
 	MaxSessions uint32    `json:"max-sessions"`
 	SessionZone zone.Name `json:"session-zone"`
+	zone.Events
 }
 
 // Rule is the container `rule`.
@@ -115,16 +116,17 @@ func portRange(first, last uint16) (uint16, uint16, error) {
 }
 
 // constants returns the values of the program's constants, except for those that say which rules exist.
-func (c *Config) constants() map[string]any {
+func (c *Config) constants() (map[string]any, error) {
 	b, least := c.Behaviour, c.Timeout.least()
 	if c.SessionZone != "" {
 		least = time.Second // others may have shorter timeouts
 	}
-	return map[string]any{
+	all := map[string]any{
 		"mapping": uint32(b.Mapping), "filtering": uint32(b.Filtering), "other_protocols": uint32(b.OtherProtocols),
 		"has_masquerade": c.Rule.Masquerade.Enabled, "overload": b.Overload, "inbound_refresh": b.InboundRefresh, "hairpin": b.Hairpin,
 		"refresh_ns": uint64(aging.Refresh(least)),
 	}
+	return all, c.AddConstants(all)
 }
 
 // spaces are those of the maps of sessions, nil if the NAT has its own.

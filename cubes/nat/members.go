@@ -39,7 +39,8 @@ type member struct {
 type user struct {
 	timeout Timeout
 	created func() ([4]uint64, error)
-	base    [4]uint64 // that it had created when it joined
+	base    [4]uint64      // that it had created when it joined
+	ended   func(*session) // nil if it announces nothing
 }
 
 // The states of a place.
@@ -118,8 +119,41 @@ func (g *group) join(t *tables, most uint32, u *user) (place uint8, fresh bool, 
 	return uint8(at), fresh, nil
 }
 
+// announce makes a member announce each session that has ended, by a function that may be nil.
+func (g *group) announce(t *tables, place uint8, ended func(*session)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if u := g.users[place]; u != nil {
+		u.ended = ended
+	}
+	g.watch(t)
+}
+
+// watch makes the members that announce sessions see those that end. mu is held.
+func (g *group) watch(t *tables) {
+	var tell []func(*session)
+	for _, u := range g.users {
+		if u.ended != nil {
+			tell = append(tell, u.ended)
+		}
+	}
+	for _, inside := range []uint16{0, zoneIPv6} {
+		if tell == nil {
+			conns.Watch(t.sessions, inside, nil)
+			continue
+		}
+		conns.Watch(t.sessions, inside, func(e *conns.Entry) {
+			if is := sessionOf(e); !is.is(flagMapping) {
+				for _, to := range tell {
+					to(is)
+				}
+			}
+		})
+	}
+}
+
 // part ends the presence of a member; its sessions stay.
-func (g *group) part(place uint8) error {
+func (g *group) part(t *tables, place uint8) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now, err := cube.TimeCoarse()
@@ -129,6 +163,7 @@ func (g *group) part(place uint8) error {
 	}
 	u := g.users[place]
 	delete(g.users, place)
+	g.watch(t)
 	created, bad := u.created()
 	for i := range created {
 		g.gone[i] += created[i] - u.base[i]
@@ -136,11 +171,12 @@ func (g *group) part(place uint8) error {
 	return errors.Join(err, bad)
 }
 
-// leave ends the membership of a NAT that is deleted, and its sessions if others have the table.
+// leave ends the membership of a NAT that is deleted, and its sessions if others have the table or they are events.
 func (g *group) leave(t *tables, place uint8) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.alone(place) {
+	u := g.users[place]
+	if !g.alone(place) || u != nil && u.ended != nil {
 		if err := t.removeAll(func(is *session) bool { return is.Origin.member() == place }); err != nil {
 			return err
 		}

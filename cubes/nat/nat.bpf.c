@@ -116,9 +116,35 @@ PCN_INLINE int nat_miss(const struct pcn_md *md, const struct nat_key *key, __u3
 		      : nat_new_in(key, tcp_flags, kind);
 }
 
+/* Tells the control plane of a session. Returns 0. */
+PCN_GLOBAL int nat_tell(struct CTXTYPE *ctx, const struct pcn_md *md PCN_NONNULL,
+			const struct nat_session *s PCN_NONNULL, __u32 kind)
+{
+	__u32 cube = pcn_instance(md);
+	struct pcn_conntrack_events *events = bpf_map_lookup_elem(&ct_events, &cube);
+	struct pcn_notice *notice = events ? pcn_session_notice(events) : NULL;
+
+	if (!notice)
+		return 0;
+	notice->kind = kind;
+	notice->size = sizeof(*s);
+	__builtin_memcpy(notice->data, s, sizeof(*s));
+	pcn_session_notify(ctx, events, notice);
+	return 0;
+}
+
+/* The state of a session as users see it: opening, established or closing. In Go: stateOf. */
+PCN_INLINE __u32 nat_state(const struct pcn_ct_progress *p)
+{
+	if (p->state >= PCN_CT_LAST_ACK)
+		return 2;
+	return (p->flags & PCN_CT_SEEN_REPLY) &&
+	       (p->state >= PCN_CT_OPEN || p->state == PCN_CT_REPLIED);
+}
+
 /* Counts a packet for a session. */
-PCN_INLINE void nat_account(const struct pcn_md *md, struct nat_found *f, __u32 what,
-			    const int egress)
+PCN_INLINE void nat_account(struct CTXTYPE *ctx, const struct pcn_md *md, struct nat_found *f,
+			    __u32 what, const int egress)
 {
 	int refreshes = egress || inbound_refresh || !(what & NAT_CHECK_UDP);
 	struct nat_session *s = f->of;
@@ -139,8 +165,13 @@ PCN_INLINE void nat_account(const struct pcn_md *md, struct nat_found *f, __u32 
 			s->in_seen = units;
 	}
 	pcn_ct_follow(&next, !egress, s->key.proto, NAT_TCP_OF(what));
-	if (__builtin_memcmp(&next, &s->progress, sizeof(next)))
+	if (__builtin_memcmp(&next, &s->progress, sizeof(next))) {
+		int updated = session_events && nat_state(&next) != nat_state(&s->progress);
+
 		nat_advance(s, !egress, NAT_TCP_OF(what));
+		if (updated)
+			nat_tell(ctx, md, s, NAT_SESSION_UPDATED);
+	}
 }
 
 /* A later fragment: uses the stored translation of the first one. */
@@ -169,8 +200,8 @@ PCN_INLINE int nat_later(struct CTXTYPE *ctx, struct pcn_md *md, const struct pc
 
 /* Finds the translation of a packet that is not a fragment, or opens a session for it: NAT_OPENED,
  * NAT_UNTOUCHED, or a drop reason. */
-PCN_INLINE int nat_decide(const struct pcn_md *md, __u32 what, const struct nat_key *key,
-			  struct nat_session **by, const int egress)
+PCN_INLINE int nat_decide(struct CTXTYPE *ctx, const struct pcn_md *md, __u32 what,
+			  const struct nat_key *key, struct nat_session **by, const int egress)
 {
 	struct nat_found f = {};
 
@@ -180,6 +211,10 @@ PCN_INLINE int nat_decide(const struct pcn_md *md, __u32 what, const struct nat_
 	if (!f.by) {
 		int result = nat_miss(md, key, what, egress);
 		struct nat_open *o = nat_scratch();
+		if (session_events && o && result == NAT_MADE) {
+			o->entry.key = o->in;
+			nat_tell(ctx, md, &o->entry, NAT_SESSION_NEW);
+		}
 		if (egress && o && result == NAT_MADE) {
 			*by = &o->entry;
 			return NAT_OPENED;
@@ -193,7 +228,7 @@ PCN_INLINE int nat_decide(const struct pcn_md *md, __u32 what, const struct nat_
 	if (nat_offered(md, egress) && !(f.by->flags & NAT_HAIRPIN))
 		return NAT_UNTOUCHED;
 	*by = f.by;
-	nat_account(md, &f, what, egress);
+	nat_account(ctx, md, &f, what, egress);
 	return NAT_OPENED;
 }
 
@@ -207,7 +242,7 @@ PCN_INLINE int nat_translate(struct CTXTYPE *ctx, struct pcn_md *md, const struc
 		return nat_later(ctx, md, flow, key, egress, v6);
 	if (NAT_KIND_OF(what) == NAT_LOCAL)
 		return pcn_pkt_pass(ctx, md);
-	int result = nat_decide(md, what, key, &s, egress);
+	int result = nat_decide(ctx, md, what, key, &s, egress);
 	if (result == NAT_UNTOUCHED)
 		return pcn_pkt_pass(ctx, md);
 	if (result != NAT_OPENED || !s)

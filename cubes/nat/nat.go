@@ -9,8 +9,11 @@ import (
 	"embed"
 	"errors"
 	"maps"
+	"time"
 
 	"github.com/polycube/polycube/aging"
+	ctsession "github.com/polycube/polycube/conntrack/session"
+	"github.com/polycube/polycube/conntrack/zone"
 	"github.com/polycube/polycube/cube"
 )
 
@@ -43,11 +46,14 @@ type nat struct {
 	// group are the NATs that share the table of sessions, and place is this one's. nil as long as it is not open.
 	group *group
 	place uint8
+	// events announces sessions, if the configuration says so.
+	events *ctsession.Events
 }
 
 func newNAT(env cube.Env) *nat {
-	n := &nat{env: env, tables: newTables(env), rules: newRuleSet(), installed: map[sourceKey]source{}}
+	n := &nat{env: env, tables: newTables(env), rules: newRuleSet(), installed: map[sourceKey]source{}, events: ctsession.NewEvents(env, zone.EventLimit)}
 	n.sweep.nat = n
+	env.Every(time.Second, n.tick)
 	return n
 }
 
@@ -55,7 +61,7 @@ func newNAT(env cube.Env) *nat {
 func (n *nat) instance() cube.Instance {
 	return cube.Instance{
 		Prepare: cube.Typed(n.prepare), State: n.State, Page: n.Page, DeleteState: n.DeleteState,
-		Action: n.Action, ParentChanged: n.ParentChanged, Deleted: n.deleted, Close: n.Close,
+		Action: n.Action, Notify: n.notify, ParentChanged: n.ParentChanged, Deleted: n.deleted, Close: n.Close,
 	}
 }
 
@@ -66,7 +72,11 @@ func (n *nat) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, er
 		if err := c.New.check(); err != nil {
 			return cube.Plan{}, err
 		}
-		maps.Copy(plan.Constants, c.New.constants())
+		constants, err := c.New.constants()
+		if err != nil {
+			return cube.Plan{}, err
+		}
+		maps.Copy(plan.Constants, constants)
 		plan.Spaces = c.New.spaces()
 		plan.Before = append(plan.Before, cube.Effect(func() (func() error, error) { return n.configure(*c.New, c.Created()) }))
 	}
@@ -114,10 +124,12 @@ func (n *nat) open(is Config) (undo func() error, err error) {
 		return nil, errors.Join(err, closed())
 	}
 	n.group, n.place, n.config = g, place, is
+	n.events.Begin()
+	g.announce(&n.tables, place, n.ended())
 	undo = func() error {
 		n.sweep.stop()
 		n.group = nil
-		err := g.part(place)
+		err := g.part(&n.tables, place)
 		if fresh {
 			err = errors.Join(err, g.leave(&n.tables, place))
 		}
@@ -139,6 +151,7 @@ func (n *nat) reconfigure(is Config) error {
 	}
 	n.config = is
 	n.group.setTimeout(n.place, is.Timeout)
+	n.group.announce(&n.tables, n.place, n.ended())
 	if err := n.masquerade(); err != nil {
 		return err
 	}
@@ -164,7 +177,7 @@ func (n *nat) Close() {
 	var err error
 	if g := n.group; g != nil {
 		n.group = nil
-		err = errors.Join(g.part(n.place), groups.Release(g, func() error { return nil }))
+		err = errors.Join(g.part(&n.tables, n.place), groups.Release(g, func() error { return nil }))
 	}
 	if err = errors.Join(err, n.tables.close()); err != nil {
 		n.env.Logger().Error("close the table of sessions", "error", err)

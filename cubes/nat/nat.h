@@ -11,6 +11,7 @@
 #include <pcn/conntrack.h>
 #include <pcn/cube.h>
 #include <pcn/flow.h>
+#include <pcn/session_notice.h>
 
 /* The rule that created a session. */
 enum nat_origin {
@@ -128,6 +129,13 @@ struct nat_session {
 	__u64 in_bytes;
 };
 
+/* The kinds of messages, each a struct nat_session. */
+enum nat_notice {
+	NAT_SESSION_NEW,
+	NAT_SESSION_UPDATED,
+};
+_Static_assert(sizeof(struct nat_session) <= PCN_NOTIFY_MAX, "a message is a session");
+
 /* in_seen counts units of 2^26 ns, 67 ms. */
 #define NAT_SEEN_UNIT 26
 
@@ -225,6 +233,8 @@ PCN_CONFIG(bool, hairpin) = true;
 PCN_CONFIG(bool, has_sources) = false;
 PCN_CONFIG(bool, has_forwards) = false;
 PCN_CONFIG(bool, has_masquerade) = false;
+/* Sessions that are new, or in another state as users see it, are events. */
+PCN_CONFIG(bool, session_events) = false;
 /* How old `seen` may be before it is updated. */
 PCN_CONFIG(__u64, refresh_ns) = 1000000000;
 

@@ -4,9 +4,8 @@
 #ifndef PCN_CONNTRACK_EVENT_H
 #define PCN_CONNTRACK_EVENT_H
 
-#include <pcn/bucket.h>
 #include <pcn/conntrack_packet.h>
-#include <pcn/notify.h>
+#include <pcn/session_notice.h>
 
 /* Internal: a message. */
 struct pcn_conntrack_event {
@@ -17,37 +16,23 @@ struct pcn_conntrack_event {
 	__u8 zero[5];
 };
 
-/* Internal: the bucket of a cube's messages, and how many were left out since there is the map. */
-struct pcn_conntrack_events {
-	__u64 bucket;
-	__u64 lost;
-};
-
-PCN_MAP_SHARED(conntrack, ct_events, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_conntrack_events,
-	       PCN_MAX_CUBES);
-PCN_MAP_SHARED(conntrack, ct_notices, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_notice, 1);
-
-/* How many messages there may be. */
-PCN_CONFIG(struct pcn_bucket_limit, session_event_limit) = {};
-
 /* Tells the control plane of a connection that is in another state, or new: call it where pcn_conntrack_account may be
  * called. `kind` is that of pcn_notify. Returns 0. */
 PCN_GLOBAL int pcn_conntrack_event(struct CTXTYPE *ctx, const struct pcn_md *md PCN_NONNULL,
 				   struct pcn_conntrack_work *w PCN_NONNULL, __u32 kind)
 {
-	__u32 only = 0, cube = pcn_instance(md), updated = w->class == PCN_CT_ESTABLISHED;
+	__u32 cube = pcn_instance(md), updated = w->class == PCN_CT_ESTABLISHED;
 	struct pcn_conntrack_events *events = bpf_map_lookup_elem(&ct_events, &cube);
-	struct pcn_notice *notice = bpf_map_lookup_elem(&ct_notices, &only);
+	struct pcn_notice *notice;
 
-	if (!events || !notice || w->flow.fragment == PCN_FRAGMENT_LATER)
+	if (!events || w->flow.fragment == PCN_FRAGMENT_LATER)
 		return 0;
 	if (updated ? *(__u8 *)&w->was == w->next.state
 		    : (w->change & PCN_EMBRYO_STATUS) != PCN_EMBRYO_WRITTEN && !w->number)
 		return 0;
-	if (!pcn_bucket_take(&events->bucket, &session_event_limit, 1, pcn_time())) {
-		__sync_fetch_and_add(&events->lost, 1);
+	notice = pcn_session_notice(events);
+	if (!notice)
 		return 0;
-	}
 	struct pcn_conntrack_event *e = (void *)notice->data;
 	notice->kind = kind;
 	notice->size = sizeof(*e);
@@ -56,8 +41,7 @@ PCN_GLOBAL int pcn_conntrack_event(struct CTXTYPE *ctx, const struct pcn_md *md 
 	e->opener = w->next.flags & PCN_CT_OPENER;
 	e->updated = updated;
 	__builtin_memset(e->zero, 0, sizeof(e->zero));
-	if (pcn_notify_notice(ctx, notice))
-		__sync_fetch_and_add(&events->lost, 1);
+	pcn_session_notify(ctx, events, notice);
 	return 0;
 }
 
