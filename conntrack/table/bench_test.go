@@ -25,13 +25,12 @@ func (l *lab) instructions(program string) uint32 {
 	return n
 }
 
-// TestTheVerifiersWorkIsSmall: lookup and opening are verified once in a program. An unrolled lookup is 3,000 less, but takes
-// longer to load: the kernel inserts its 60 look-ups in maps one by one (ADR 48).
+// TestTheVerifiersWorkIsSmall: lookup and opening are verified once in a program.
 func TestTheVerifiersWorkIsSmall(t *testing.T) {
 	for hook, object := range objects {
 		l := newLab(t, object, 256)
 		nothing := l.instructions("nothing")
-		for program, limit := range map[string]uint32{"find": 6500, "open": 26000} {
+		for program, limit := range map[string]uint32{"find": 3500, "open": 26000} {
 			n := l.instructions(program) - nothing
 			t.Logf("%s: %s: %d instructions", hook, program, n)
 			if n > limit {

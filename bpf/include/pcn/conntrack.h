@@ -128,8 +128,9 @@ PCN_INLINE struct pcn_conntrack_entry *pcn_conntrack_search(struct pcn_conntrack
 							    const struct pcn_conntrack_key *key,
 							    __u32 *number)
 {
-	/* Unrolled, the kernel would have 60 more look-ups in maps to insert into the program when it loads it. */
-#pragma clang loop unroll(disable)
+	/* Unrolled, it has 60 look-ups in maps, which the kernel inserts one by one when it loads the program. If it were
+	 * a loop of 15, the verifier would forget what it knows of the first ones, and follow them again. */
+#pragma clang loop unroll_count(5)
 	for (int i = 0; i < PCN_CONNTRACK_WORDS; i++) {
 		__u32 word = PCN_CONNTRACK_ONCE(line->word[i]);
 

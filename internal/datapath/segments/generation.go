@@ -176,28 +176,8 @@ type Maps struct {
 	Rodata, Members *ebpf.Map
 }
 
-// Specs links all programs of the component.
+// Specs links all programs of the component, in parallel.
 func (m *Maker) Specs(c *Description, own Maps, mode link.Mode) (map[Program]*ebpf.ProgramSpec, error) {
-	out := map[Program]*ebpf.ProgramSpec{}
-	add := func(lc *link.Component, roles ...link.Role) error {
-		core := &link.Core{
-			Object: m.fw.Objects[lc.Hook], Maps: m.fw.LinkMaps(lc.Hook), Rodata: own.Rodata,
-			Generation: own.Arrays[lc.Hook], Members: own.Members, TapIndex: m.again(lc.Hook), Frags: c.Frags,
-			Kernel: m.kernel,
-		}
-		for _, role := range roles {
-			as := mode
-			if role == link.OnResume && !lc.Crossed() {
-				as = link.Call // entered rarely, and faster to load
-			}
-			spec, err := link.Program(lc, core, as, role)
-			if err != nil {
-				return err
-			}
-			out[Program{lc.Hook, role}] = spec
-		}
-		return nil
-	}
 	roles := []link.Role{link.OnIngress, link.OnResume}
 	if c.egress && c.companion == nil {
 		roles = append(roles, link.OnEgress)
@@ -205,10 +185,41 @@ func (m *Maker) Specs(c *Description, own Maps, mode link.Mode) (map[Program]*eb
 	if !c.enterable() {
 		roles = roles[1:]
 	}
-	if err := add(c.Code, roles...); err != nil || c.companion == nil {
-		return out, err
+	parts := map[*link.Component][]link.Role{c.Code: roles}
+	if c.companion != nil {
+		parts[c.companion] = []link.Role{link.OnEgress, link.OnResume}
 	}
-	return out, add(c.companion, link.OnEgress, link.OnResume)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	out, errs := map[Program]*ebpf.ProgramSpec{}, map[Program]error{}
+	for lc, roles := range parts {
+		core := m.core(lc, c, own)
+		for _, role := range roles {
+			wg.Go(func() {
+				as := mode
+				if role == link.OnResume && !lc.Crossed() {
+					as = link.Call // entered rarely, and faster to load
+				}
+				spec, err := link.Program(lc, core, as, role)
+				mu.Lock()
+				defer mu.Unlock()
+				if out[Program{lc.Hook, role}] = spec; err != nil {
+					errs[Program{lc.Hook, role}] = err
+				}
+			})
+		}
+	}
+	wg.Wait()
+	return out, first(errs)
+}
+
+// core is the framework's part of the programs of a component's side.
+func (m *Maker) core(lc *link.Component, c *Description, own Maps) *link.Core {
+	return &link.Core{
+		Object: m.fw.Objects[lc.Hook], Maps: m.fw.LinkMaps(lc.Hook), Rodata: own.Rodata,
+		Generation: own.Arrays[lc.Hook], Members: own.Members, TapIndex: m.again(lc.Hook), Frags: c.Frags,
+		Kernel: m.kernel,
+	}
 }
 
 // again is the interface through which packets re-enter programs of a hook.
