@@ -3,6 +3,7 @@
 package trials
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -53,16 +54,16 @@ var exceptions = []exception{
 	{"bridge", link.Inline, 82_000, "2026-11-25", 74_438, "6.12", "inlined in the background; in the program twice if it has a cube as peer"},
 	{"ddosmitigator", link.Call, 38_000, "2026-11-27", 32_834, "6.1", "with automatic lists; on 6.12 and 6.18 it is below the budget"},
 	{"ddosmitigator", link.Inline, 36_000, "2026-11-27", 31_237, "6.1", "as in call mode"},
-	{"firewall", link.Call, 72_000, "2026-11-26", 61_069, "6.18", "as ministate; LOG, REJECT and limits are 5,000"},
-	{"firewall", link.Inline, 70_000, "2026-11-26", 58_915, "6.18", "as in call mode"},
-	{"iptables", link.Call, 132_000, "2026-11-27", 120_026, "6.18", "as firewall; a packet may pass 512 rules that do not decide, and conditions are 30,000"},
-	{"iptables", link.Inline, 130_000, "2026-11-27", 117_903, "6.18", "as in call mode"},
-	{"ministate", link.Call, 70_000, "2026-11-26", 59_990, "6.18", "28,000 are the tracking of connections, 23,000 the search for a rule"},
-	{"ministate", link.Inline, 68_000, "2026-11-26", 57_855, "6.18", "as in call mode"},
-	{"nat", link.Call, 122_000, "2026-11-26", 109_283, "6.18", "all features at once, which few configurations use"},
-	{"nat", link.Inline, 140_000, "2026-11-26", 125_043, "6.18", "as in call mode"},
-	{"pbforwarder", link.Call, 31_000, "2026-11-25", 27_713, "6.18", "23,000 are the search for a rule, which a program has once"},
-	{"pbforwarder", link.Inline, 30_000, "2026-11-25", 26_314, "6.18", "as in call mode"},
+	{"firewall", link.Call, 72_000, "2026-11-27", 65_865, "6.18", "as ministate; LOG, REJECT and limits are 5,000"},
+	{"firewall", link.Inline, 70_000, "2026-11-27", 63_803, "6.18", "as in call mode"},
+	{"iptables", link.Call, 132_000, "2026-11-27", 127_775, "6.18", "as firewall; a packet may pass 512 rules that do not decide, and conditions are 30,000"},
+	{"iptables", link.Inline, 130_000, "2026-11-27", 125_522, "6.18", "as in call mode"},
+	{"ministate", link.Call, 70_000, "2026-11-27", 61_755, "6.18", "28,000 are the tracking of connections, 23,000 the search for a rule"},
+	{"ministate", link.Inline, 68_000, "2026-11-27", 59_637, "6.18", "as in call mode"},
+	{"nat", link.Call, 122_000, "2026-11-27", 109_713, "6.18", "all features at once, which few configurations use"},
+	{"nat", link.Inline, 140_000, "2026-11-27", 138_073, "6.18", "as in call mode"},
+	{"pbforwarder", link.Call, 31_000, "2026-11-27", 28_849, "6.18", "23,000 are the search for a rule, which a program has once"},
+	{"pbforwarder", link.Inline, 30_000, "2026-11-27", 27_663, "6.18", "as in call mode"},
 	{"router", link.Call, 22_000, "2026-11-25", 19_218, "6.18", "just below the budget: the margin is for other kernels"},
 	{"router", link.Inline, 27_000, "2026-11-25", 23_950, "6.18", "IPv4, IPv6 and ICMP errors in one program"},
 }
@@ -153,10 +154,15 @@ func attach(l *bpftest.Lab, s yang.Info, number int) time.Duration {
 	return time.Since(began)
 }
 
-// attachLater are services of which a host has one, so it may take longer until that forwards than its verified instructions
-// allow. The kernel patches programs one instruction after the other, and moves the rest each time: for the 18,000 of
-// iptables, in three programs, that is a third of the time. On 2026-11-27, it took 345 ms, and 440 with sets of elements.
-var attachLater = map[string]time.Duration{"iptables": 600 * time.Millisecond}
+// attachLater are services whose first cube may take longer until it forwards than its verified instructions allow, and what
+// another one may take. The kernel patches programs one instruction after the other, and moves the rest each time: for the
+// 18,000 of iptables, in three programs, that is a third of the time. A host has one iptables, and all firewalls share their
+// programs, so only the first one loads any. On 2026-11-27, the first firewall took 205 to 260 ms and another one 30 to 40; an
+// iptables took 490 to 630.
+var attachLater = map[string]struct{ first, another time.Duration }{
+	"firewall": {300 * time.Millisecond, 80 * time.Millisecond},
+	"iptables": {600 * time.Millisecond, 600 * time.Millisecond},
+}
 
 // onlyAtTC are the services that refuse XDP.
 var onlyAtTC = []string{"iptables"}
@@ -166,7 +172,11 @@ var onlyAtTC = []string{"iptables"}
 // longer to verify.
 func TestTimedEachCubeForwardsSoon(t *testing.T) {
 	for _, s := range services(t) {
-		budget := pace.Stretch(max(attachLater[s.Name], attachBudget*time.Duration(allowed(s.Name, link.Call))/verifiedBudget))
+		budget := attachBudget * time.Duration(allowed(s.Name, link.Call)) / verifiedBudget
+		budgets := attachLater[s.Name]
+		if budgets.first == 0 {
+			budgets.first, budgets.another = budget, budget
+		}
 		for _, typ := range hooks {
 			if typ != cube.TypeTC && slices.Contains(onlyAtTC, s.Name) {
 				continue
@@ -174,7 +184,7 @@ func TestTimedEachCubeForwardsSoon(t *testing.T) {
 			t.Run(s.Name+"/"+strings.ToLower(string(typ)), func(t *testing.T) {
 				// Inlining follows in the background: nothing waits for it.
 				l := bpftest.New(t, bpftest.Options{Type: typ, Mode: datapath.ModeCall, Hosts: 2})
-				var took []time.Duration // of the slower of both, as it would be on the budgets' machine
+				var firsts, others []time.Duration // as they would be on the budgets' machine
 				netns.Eventually(t, 4*bpftest.Patience, func() error {
 					verifier := reference(t)
 					first := attach(l, s, 1)
@@ -182,16 +192,22 @@ func TestTimedEachCubeForwardsSoon(t *testing.T) {
 					for i := range 2 {
 						l.Set("DELETE", fmt.Sprintf("c%d", i+1), "")
 					}
-					took = append(took, time.Duration(float64(max(first, other))/slower(verifier)))
+					as := slower(verifier)
+					firsts, others = append(firsts, time.Duration(float64(first)/as)), append(others, time.Duration(float64(other)/as))
 					t.Logf("the first forwards after %s, another after %s; %d instructions are verified in %s", first, other, referenceVerified, verifier)
-					if median, ok := lately(took); !ok || median > budget {
-						return fmt.Errorf("a cube forwards after %s, the budget is %s; last: %s", median, budget, took[max(0, len(took)-3):])
-					}
-					return nil
+					return errors.Join(within("the first cube", firsts, pace.Stretch(budgets.first)), within("another cube", others, pace.Stretch(budgets.another)))
 				})
 			})
 		}
 	}
+}
+
+// within returns an error if a cube took longer than its budget lately.
+func within(what string, took []time.Duration, budget time.Duration) error {
+	if median, ok := lately(took); !ok || median > budget {
+		return fmt.Errorf("%s forwards after %s, the budget is %s; last: %s", what, median, budget, took[max(0, len(took)-3):])
+	}
+	return nil
 }
 
 // onHundredsOfPorts are the services whose instances stand on hundreds of ports.

@@ -103,9 +103,6 @@ func (m *Maker) build(c *Description, mode link.Mode, rodata *ebpf.Map, live *li
 	start := time.Now()
 	specs, err := m.Specs(c, Maps{gen.arrays, rodata, gen.memberMap()}, mode)
 	gen.LinkTime = time.Since(start)
-	if live != nil {
-		dropLines(specs)
-	}
 	if err == nil {
 		start = time.Now()
 		err = gen.load(specs, m.kernel.Frame)
@@ -124,16 +121,6 @@ func (m *Maker) build(c *Description, mode link.Mode, rodata *ebpf.Map, live *li
 		return nil, err
 	}
 	return gen, nil
-}
-
-// dropLines removes the source lines of the instructions, which take more kernel memory than the instructions
-// themselves. Only the verifier's refusals need them.
-func dropLines(specs map[Program]*ebpf.ProgramSpec) {
-	for _, spec := range specs {
-		for i := range spec.Instructions {
-			spec.Instructions[i] = spec.Instructions[i].WithSource(nil)
-		}
-	}
 }
 
 // ArraySpec is the program array of a generation.
