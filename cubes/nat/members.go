@@ -2,7 +2,7 @@
 
 package nat
 
-// NATs that share their sessions (docs/adr/0074-nats-share-sessions.md). Each has a place in the map `members`, which
+// NATs that share their sessions (docs/adr/0072-nats-share-sessions.md). Each has a place in the map `members`, which
 // outlives the daemon, and its sessions have the number of the place: it alone knows the rules by which they end. A NAT with
 // sessions of its own is the only one of its table.
 
