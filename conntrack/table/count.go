@@ -194,13 +194,10 @@ func (c Counters) nextOpen(from, to uint32, entries int) uint32 {
 
 // read copies an open connection and its counts. Numbers after those of the entries are those of half-open connections.
 func (c Counters) read(n uint32, entries int) (Entry, Counts, bool) {
-	t := c.Table
 	if int(n) >= entries {
-		e, status, ok := t.young.read(int(n) - entries)
-		t.giving.RLock()
-		defer t.giving.RUnlock()
-		return e, t.counting.young.at(status >> 8 & (mostEmbryos - 1)).of(e.State.Opener()), ok
+		return c.readHalfOpen(int(n) - entries)
 	}
+	t := c.Table
 	t.giving.RLock()
 	defer t.giving.RUnlock()
 	e := t.entry(n)
@@ -213,13 +210,37 @@ func (c Counters) read(n uint32, entries int) (Entry, Counts, bool) {
 
 // Find is Table.Find with the counts.
 func (c Counters) Find(key Key) (e Entry, counts Counts, ok bool) {
+	if e, counts, ok = c.findOpen(&key); ok {
+		return e, counts, ok
+	}
+	for n := range c.Table.young.entries {
+		if e, counts, ok = c.readHalfOpen(n); ok && e.Key == key {
+			return e, counts, true
+		}
+	}
+	return Entry{}, Counts{}, false
+}
+
+func (c Counters) findOpen(key *Key) (e Entry, counts Counts, ok bool) {
 	t := c.Table
 	t.giving.RLock()
 	defer t.giving.RUnlock()
-	n, at := t.search(&key, isOpen)
+	n, at := t.search(key, isOpen)
 	if n == 0 {
 		return Entry{}, Counts{}, false
 	}
 	e = at.copy()
 	return e, t.counting.large.at(n).of(e.State.Opener()), true
+}
+
+// readHalfOpen copies a half-open connection and its counts.
+func (c Counters) readHalfOpen(n int) (Entry, Counts, bool) {
+	t := c.Table
+	e, status, ok := t.young.read(n)
+	if !ok {
+		return Entry{}, Counts{}, false
+	}
+	t.giving.RLock()
+	defer t.giving.RUnlock()
+	return e, t.counting.young.at(status >> 8 & (mostEmbryos - 1)).of(e.State.Opener()), true
 }

@@ -162,6 +162,37 @@ func TestHalfOpenConnectionsExpireAndAreListed(t *testing.T) {
 	}
 }
 
+// TestAHalfOpenConnectionIsFoundAndEndedByItsKey, as open ones are.
+func TestAHalfOpenConnectionIsFoundAndEndedByItsKey(t *testing.T) {
+	l := newPacketLab(t, packetTC, 256)
+	var reported []Key
+	Watch(l.Table, 0, func(e *Entry) { reported = append(reported, e.Key) })
+	l.handshake(1, 1)
+	for n := uint32(2); n < 5; n++ {
+		l.class("a SYN", segment(n, 1, conntrack.SYN, false), conntrack.New)
+	}
+	key := func(client byte) Key {
+		k, _ := Between(netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, 0, client}), 1), netip.AddrPortFrom(netip.MustParseAddr(hostB), 80), 6, 0)
+		return k
+	}
+	for client := byte(1); client < 5; client++ {
+		if e, ok := l.Find(key(client)); !ok || e.Key != key(client) || halfOpen(&e.State) != (client > 1) {
+			t.Errorf("client %d: found %v, %v", client, e, ok)
+		}
+	}
+	if _, ok := l.Find(key(9)); ok || l.End(key(9)) {
+		t.Error("a connection that does not exist was found or ended")
+	}
+	if !l.End(key(3)) || l.End(key(3)) || l.HalfOpen(0) != 2 || l.Count(0) != 1 {
+		t.Errorf("a half-open connection was not ended once: %d are half open, %d open", l.HalfOpen(0), l.Count(0))
+	}
+	if _, ok := l.Find(key(3)); ok || !slices.Equal(reported, []Key{key(3)}) {
+		t.Errorf("after its end it is found: %v; reported: %v", ok, reported)
+	}
+	l.class("an answer that is late", segment(3, 1, synAck, true), conntrack.Invalid)
+	l.class("its SYN again", segment(3, 1, conntrack.SYN, false), conntrack.New)
+}
+
 // TestADeletionCountsWhatItSelects: half-open connections, and those of all parts of the table, but not those that programs
 // had ended.
 func TestADeletionCountsWhatItSelects(t *testing.T) {

@@ -25,7 +25,7 @@ func (t *Table) Page(cursor uint32, limit int, selected func(*Entry) bool) (out 
 	return out, next
 }
 
-// Find returns the open connection with a key.
+// Find returns the open or half-open connection with a key.
 func (t *Table) Find(key Key) (e Entry, ok bool) {
 	e, _, ok = Counters{t}.Find(key)
 	return e, ok

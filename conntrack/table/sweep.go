@@ -83,11 +83,21 @@ func (d *Deletion) Step() error {
 	return errors.Join(err, t.trim())
 }
 
-// End ends the connection with a key, and returns false if there is none. A Remove makes its memory free.
+// End ends the open or half-open connection with a key, and returns false if there is none. A Remove makes the memory of an
+// open one free.
 func (t *Table) End(key Key) bool {
+	if t.endOpen(&key) {
+		return true
+	}
+	t.sweeping.Lock()
+	defer t.sweeping.Unlock()
+	return t.young.remove(func(e *Entry) bool { return e.Key == key }, func(e *Entry) { report(t, e) }) > 0
+}
+
+func (t *Table) endOpen(key *Key) bool {
 	t.giving.RLock()
 	defer t.giving.RUnlock()
-	n, _ := t.search(&key, isOpen)
+	n, _ := t.search(key, isOpen)
 	return n != 0 && t.end(n)
 }
 
