@@ -54,13 +54,15 @@ type client struct {
 	http  *http.Transport // not http.Client, which follows redirects itself
 	debug io.Writer       // nil: off
 	try   string          // for how many seconds changes are on trial, "" if they are not
+	// onTrial is set once a change that a request has made is on trial.
+	onTrial *bool
 
 	mu   sync.Mutex
 	conn net.Conn // the last connection
 }
 
 func newClient(e endpoint, debug io.Writer) *client {
-	c := &client{end: e, debug: debug}
+	c := &client{end: e, debug: debug, onTrial: new(bool)}
 	c.http = &http.Transport{
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: 64 << 10,
@@ -135,6 +137,9 @@ func (c *client) once(ctx context.Context, r request, target *url.URL, referer s
 		return answer{}, nil, c.end.explain(err)
 	}
 	c.trace("< "+a.line, a.body)
+	if resp.Header.Get("Polycube-Trial") != "" {
+		*c.onTrial = true
+	}
 	if a.status != http.StatusPermanentRedirect && a.status != http.StatusTemporaryRedirect {
 		return a, nil, nil
 	}

@@ -34,6 +34,7 @@ type session struct {
 	patience patience
 	config   config
 	try      string  // seconds of --try, "" without it
+	onTrial  bool    // a change of this run is on trial
 	sent     request // for the log
 	status   int
 	terminal int  // the width of the terminal, 0 if it is none
@@ -139,8 +140,11 @@ func (s *session) execute(args []string) error {
 
 // tried tells the user how to keep a change that was made with --try.
 func tried(s *session) {
-	if s.try != "" {
+	switch {
+	case s.onTrial:
 		fmt.Fprintf(s.stderr, "On trial for %s seconds: \"polycubectl confirm\" keeps it, \"polycubectl confirm no\" takes it back now.\n", s.try)
+	case s.try != "":
+		fmt.Fprintln(s.stderr, "Nothing is on trial: the configuration is as it was before.")
 	}
 }
 
@@ -208,7 +212,7 @@ func (s *session) connect() (*client, error) {
 		debug = s.stderr
 	}
 	c := newClient(end, debug)
-	c.try = s.try
+	c.try, c.onTrial = s.try, &s.onTrial
 	return c, nil
 }
 

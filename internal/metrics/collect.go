@@ -35,6 +35,11 @@ func (e *Exporter) writeCubes(enc *encoder, f scrapeData) {
 		enc.put("polycube_cube_healthy", boolGauge(c.Trouble == ""), c.Name, c.Service)
 	}
 	enc.put("polycube_configuration_revision", float64(e.Topology.Revision()))
+	left := 0.0
+	if t := e.Topology.Trial(); t != nil {
+		left = t.Left().Seconds()
+	}
+	enc.put("polycube_trial_seconds_left", left)
 	f.eachPort(func(c *topology.CubeNumbers, p *topology.PortNumbers) {
 		enc.put("polycube_port_packets_total", float64(p.RxPackets), c.Name, "rx", p.Name)
 		enc.put("polycube_port_packets_total", float64(p.TxPackets), c.Name, "tx", p.Name)

@@ -53,6 +53,7 @@ type Topology interface {
 	Maps(cube string) []datapath.MapUsage
 	Activity() topology.Activity
 	Revision() uint64
+	Trial() *topology.Trial
 	// ServiceStates and ServiceSeries are for external services.
 	ServiceStates() []topology.ServiceState
 	ServiceSeries() []topology.Series

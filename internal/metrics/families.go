@@ -49,6 +49,7 @@ var table = []Family{
 	{Name: "polycube_cube_healthy", Kind: Gauge, Labels: []string{"cubeName", "service"}, Series: perCube,
 		Help: "1 for a cube whose control plane works, 0 for one that is degraded or could not be restored."},
 	{Name: "polycube_configuration_revision", Kind: Gauge, Series: one, Help: "Revision of the configuration."},
+	{Name: "polycube_trial_seconds_left", Kind: Gauge, Series: one, Help: "Time until the change on trial is taken back; 0 if there is none."},
 
 	{Name: "polycube_port_packets_total", Kind: Counter, Labels: []string{"cubeName", "direction", "port"}, Series: "2 × ports", Help: "Packets through a port."},
 	{Name: "polycube_port_bytes_total", Kind: Counter, Labels: []string{"cubeName", "direction", "port"}, Series: "2 × ports", Help: "Bytes through a port."},

@@ -84,6 +84,7 @@ func (o *oneCube) Maps(string) []datapath.MapUsage {
 }
 func (o *oneCube) Activity() topology.Activity            { return topology.Activity{} }
 func (o *oneCube) Revision() uint64                       { return 1 }
+func (o *oneCube) Trial() *topology.Trial                 { return nil }
 func (o *oneCube) ServiceStates() []topology.ServiceState { return nil }
 func (o *oneCube) ServiceSeries() []topology.Series       { return nil }
 

@@ -99,7 +99,7 @@ func New(o Options) *Server {
 	s.packets = observe.NewPackets(s.log, s.names, s.help, o.Trace)
 	s.front = front.New(front.Options{Log: s.log, Tokens: o.Tokens, InsecureLoopback: o.InsecureLoopback, RequireToken: o.RequireToken, TLS: o.TLS,
 		Audit: o.Audit, Rate: o.Rate, Group: o.Group, ReadGroup: o.ReadGroup, Requests: &s.observer.Exports().Requests, Pattern: s.pattern,
-		Handle: s.route, Fail: s.writeError})
+		Handle: s.route, Fail: s.writeError, Trial: s.manager.Trial})
 	s.documents = describe.New(s.manager, s.version, s.log, s.help)
 	s.services = services.New(s.manager, s.out, s.names, s.help)
 	s.config = config.New(s.manager, s.log, s.help)

@@ -5,6 +5,8 @@
 package e2e
 
 import (
+	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -42,7 +44,21 @@ func TestALockoutIsTakenBack(t *testing.T) {
 	d = d.machine.Start()
 	lan.Reaches(t, patience, "10.0.0.1")
 
+	d.Do("fw1 chain INGRESS set default=ACCEPT")
+	if r := d.CLI("--try", "60", "fw1", "chain", "INGRESS", "set", "default=ACCEPT"); r.code != 0 || !strings.Contains(r.stderr, "Nothing is on trial") {
+		t.Errorf("a change that changes nothing: %s", r)
+	}
+	left := func(pattern string) {
+		t.Helper()
+		_, text, err := d.Request(http.MethodGet, "/metrics", "")
+		if err != nil || !regexp.MustCompile("(?m)^polycube_trial_seconds_left "+pattern).MatchString(text) {
+			t.Errorf("polycube_trial_seconds_left is not %s: %v", pattern, err)
+		}
+	}
+	left("0[.]0+$")
+
 	d.Do("--try 600 fw1 chain INGRESS set default=DROP")
+	left("5[0-9]{2}[.]")
 	if got := d.Do("confirm show"); !strings.Contains(got, "revision") {
 		t.Errorf("confirm show prints %q", got)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/polycube/polycube/internal/access"
 	"github.com/polycube/polycube/internal/metrics"
+	"github.com/polycube/polycube/internal/topology"
 )
 
 // Options configure access, and where accepted requests go.
@@ -34,6 +35,8 @@ type Options struct {
 	// Requests counts requests, by the Pattern of their path.
 	Requests *metrics.Requests
 	Pattern  func(*http.Request) string
+	// Trial returns the change on trial, or nil.
+	Trial func() *topology.Trial
 	// Handle serves an accepted request, or returns an error, which Fail sends.
 	Handle func(http.ResponseWriter, *http.Request) error
 	Fail   func(http.ResponseWriter, *http.Request, error)
@@ -46,6 +49,7 @@ type Front struct {
 	pattern  func(*http.Request) string
 	handle   func(http.ResponseWriter, *http.Request) error
 	fail     func(http.ResponseWriter, *http.Request, error)
+	trial    func() *topology.Trial
 
 	tokens                   TokenRoles
 	insecure, requireToken   bool
@@ -66,7 +70,7 @@ type Front struct {
 
 // New creates the front of a server.
 func New(o Options) *Front {
-	f := &Front{log: o.Log, requests: o.Requests, pattern: o.Pattern, handle: o.Handle, fail: o.Fail,
+	f := &Front{log: o.Log, requests: o.Requests, pattern: o.Pattern, handle: o.Handle, fail: o.Fail, trial: o.Trial,
 		tokens: o.Tokens, insecure: o.InsecureLoopback, requireToken: o.RequireToken, tls: o.TLS, audit: o.Audit}
 	f.slots, f.adminSlots = access.NewSlots(MaxRequests, MaxRequestsPerClient), access.NewSlots(MaxRequests, MaxRequestsPerClient)
 	f.ownerSlots = access.NewSlots(MaxRequests, MaxRequests)

@@ -101,6 +101,9 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.fail(rec, r, err)
 		return
 	}
+	if r.Header.Get(tryHeader) != "" {
+		rec.trial = f.trial
+	}
 	r = r.WithContext(topology.WithOrigin(ctx, topology.Origin{Who: g.Caller.who, From: g.Caller.from, What: r.Method + " " + r.URL.EscapedPath()}))
 	r.Body = g.body
 	if err := f.handle(rec, r); err != nil {
@@ -110,6 +113,9 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // tryHeader is the header of a change that is made on trial, with the number of seconds.
 const tryHeader = "Polycube-Try"
+
+// trialHeader is that of the answer to such a change, with the revision that is on trial.
+const trialHeader = "Polycube-Trial"
 
 // onTrial puts the change of a request on trial, if it asks for that.
 func onTrial(ctx context.Context, r *http.Request) (context.Context, error) {
@@ -291,14 +297,26 @@ func denialReason(err error) string {
 type recorder struct {
 	http.ResponseWriter
 	status int
+	trial  func() *topology.Trial // nil if the request put no change on trial
 }
 
 // WriteHeader records the status.
 func (w *recorder) WriteHeader(status int) {
 	if w.status == 0 {
 		w.status = status
+		w.sayTrial()
 	}
 	w.ResponseWriter.WriteHeader(status)
+}
+
+// sayTrial adds the revision of the request's change if that is on trial: a request that changed nothing began no trial.
+func (w *recorder) sayTrial() {
+	if w.trial == nil || w.status >= http.StatusBadRequest {
+		return
+	}
+	if t := w.trial(); t != nil {
+		w.Header().Set(trialHeader, strconv.FormatUint(t.Revision, 10))
+	}
 }
 
 // Unwrap lets http.ResponseController and MaxBytesReader reach the real writer.
