@@ -328,9 +328,7 @@ func (n *change) list(to *elements.Slot) error {
 	for k, c := range n.elements {
 		setOrDelete(wanted, k, c.New, c.New != nil)
 	}
-	entries := slices.SortedFunc(maps.Values(wanted), func(a, b *ipset.Entry) int {
-		return cmp.Or(cmp.Compare(a.Position, b.Position), cmp.Compare(a.Entry, b.Entry))
-	})
+	entries := slices.SortedFunc(maps.Values(wanted), ipset.ByPosition)
 	was, referred := to.Member, n.set.referred
 	var next [elements.MaxMembers]uint16
 	var numbers []uint32

@@ -5,7 +5,6 @@ package ipset
 // What the commands test, list and save print.
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -25,9 +24,7 @@ func (l line) String() string { return strings.TrimRight(l.text+" "+l.options.St
 
 // sorted returns the members of a set of sets in their order.
 func (s *set) sorted() []*ipset.Entry {
-	return slices.SortedFunc(maps.Values(s.wanted), func(a, b *ipset.Entry) int {
-		return cmp.Or(cmp.Compare(a.Position, b.Position), cmp.Compare(a.Entry, b.Entry))
-	})
+	return slices.SortedFunc(maps.Values(s.wanted), ipset.ByPosition)
 }
 
 // lines returns the elements.

@@ -245,25 +245,16 @@ func (n *edition) position(name string) error {
 		return failed("Set to be added/deleted/tested as element does not exist")
 	}
 	list := n.sorted()
-	at := len(list)
-	if next := o.Before + o.After; next != "" {
-		at = slices.IndexFunc(list, func(e *ipset.Entry) bool { return e.Entry == next })
-		if at < 0 {
-			return failed("The set %s, which the element is to be next to, is not a member", next)
-		}
-		if o.After != "" {
-			at++
-		}
+	names, err := o.Place(list, name)
+	if err != nil {
+		return failed("%v", err)
 	}
-	for i, e := range list {
-		if i >= at {
-			i++
-		}
-		if to := uint32(i + 1); e.Position != to {
+	for _, e := range list {
+		if to := uint32(slices.Index(names, e.Entry) + 1); e.Position != to {
 			n.edits = append(n.edits, cube.Edit{Path: []string{"element", e.Entry}, Value: map[string]uint32{"position": to}})
 		}
 	}
-	n.like.Position = uint32(at + 1)
+	n.like.Position = uint32(slices.Index(names, name) + 1)
 	return nil
 }
 

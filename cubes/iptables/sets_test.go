@@ -157,6 +157,8 @@ func TestSetsOfSetsAndSwaps(t *testing.T) {
 	o.Create("ipset", "l", `{"set-type":"list:set"}`)
 	o.must(t, "l", "add l a1")
 	o.must(t, "l", "add l p1 before a1")
+	o.must(t, "l", "add l a1 -exist") // it stays where it is
+	o.must(t, "l", "add l p1 -exist")
 	if got := o.must(t, "l", "save l"); !strings.HasSuffix(got, "add l p1\nadd l a1\n") {
 		t.Errorf("save prints %s", got)
 	}

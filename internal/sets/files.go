@@ -262,6 +262,9 @@ func (d *setFiles) carryOut(c ipset.Command) error {
 		}
 		return d.rename(c, set)
 	case "add", "del":
+		if c.Op == "add" && set.config.SetType == "list:set" && (d.sets[c.Entry] == nil || c.Entry == c.Set) {
+			return errors.New("Set to be added/deleted/tested as element does not exist")
+		}
 		return set.edit(c)
 	}
 	return nil
@@ -358,13 +361,33 @@ func (f *setFile) edit(c ipset.Command) error {
 		}
 		f.config.Exceptions = f.config.Exceptions || is.NoMatch && f.config.Plain()
 		if h.Type == "list:set" {
-			is.Position = uint32(len(f.elements) + 1)
+			if err := f.place(c.Options, &is); err != nil {
+				return err
+			}
 		}
 		f.elements[key] = is
 	}
 	most := max(h.MaxElem, h.Size)
 	if most > 0 && len(f.elements) > int(most) {
 		return errors.New("Hash is full, cannot add more elements")
+	}
+	return nil
+}
+
+// place gives a member of a set of sets, and all others, their positions.
+func (f *setFile) place(o ipset.Options, member *ipset.Entry) error {
+	list := make([]*ipset.Entry, 0, len(f.elements))
+	for _, e := range f.elements {
+		list = append(list, &e)
+	}
+	slices.SortFunc(list, ipset.ByPosition)
+	names, err := o.Place(list, member.Entry)
+	if err != nil {
+		return err
+	}
+	for _, e := range append(list, member) {
+		e.Position = uint32(slices.Index(names, e.Entry) + 1)
+		f.elements[e.Entry] = *e
 	}
 	return nil
 }

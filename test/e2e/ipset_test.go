@@ -65,7 +65,21 @@ func TestScriptsBanHostsBySets(t *testing.T) {
 		ipset list nets`)
 	contains(t, out, "Error in command 2, add nosuch: The set with the given name does not exist", "Members:\n10.0.0.0/8\n10.0.0.2/31 nomatch\n")
 	reaches("an exception", true)
-	d.sets("ipset del nets 10.0.0.2/31")
+	out = d.sets(`
+		ipset restore <<-end
+			create l list:set size 8
+			add l nets
+			add l web before nets
+			end
+		fails ipset restore <<-end
+			add l nosuch
+			end
+		ipset del l web
+		ipset add l web after nets
+		ipset -exist add l nets
+		ipset save l`)
+	contains(t, out, "does not exist", "\nadd l nets\nadd l web\n")
+	d.sets("ipset destroy l\nipset del nets 10.0.0.2/31")
 	reaches("no exception", false)
 	out = d.sets("iptables -F\nipset rename web old\nipset destroy nets\nipset destroy\nipset list")
 	if out != "" {
