@@ -86,19 +86,16 @@ func (d *Deletion) Step() error {
 // End ends the open or half-open connection with a key, and returns false if there is none. A Remove makes the memory of an
 // open one free.
 func (t *Table) End(key Key) bool {
-	if t.endOpen(&key) {
+	t.giving.RLock()
+	n, _ := t.search(&key, isOpen)
+	done := n != 0 && t.end(n)
+	t.giving.RUnlock()
+	if done {
 		return true
 	}
 	t.sweeping.Lock()
 	defer t.sweeping.Unlock()
 	return t.young.remove(func(e *Entry) bool { return e.Key == key }, func(e *Entry) { report(t, e) }) > 0
-}
-
-func (t *Table) endOpen(key *Key) bool {
-	t.giving.RLock()
-	defer t.giving.RUnlock()
-	n, _ := t.search(key, isOpen)
-	return n != 0 && t.end(n)
 }
 
 // end ends a connection, and returns false if a program has just done it.
