@@ -101,8 +101,8 @@ func cutEntries(n *Node, above []string, v value) (value, []bulkBody) {
 }
 
 // inPlace returns the elements of a list of positions in the order of their positions. An element without one has that
-// in the array.
-func inPlace(list *Node, items []value) []value {
+// in the array, counted from first.
+func inPlace(list *Node, items []value, first int) []value {
 	key := list.keys[0].name
 	type placed struct {
 		at int
@@ -110,13 +110,13 @@ func inPlace(list *Node, items []value) []value {
 	}
 	all := make([]placed, len(items))
 	for i, it := range items {
-		all[i] = placed{i, it}
+		all[i] = placed{first + i, it}
 		if it.kind != objectValue {
 			continue
 		}
 		given, ok := it.get(key)
 		if !ok {
-			all[i].members = append([]member{{key, value{kind: numberValue, text: strconv.Itoa(i)}}}, it.members...)
+			all[i].members = append([]member{{key, value{kind: numberValue, text: strconv.Itoa(first + i)}}}, it.members...)
 		} else if at, err := strconv.Atoi(given.text); err == nil {
 			all[i].at = at
 		}

@@ -208,7 +208,11 @@ const (
 func (b *bulkEditor) put(l bulkPlace, items []value, how presence) {
 	list, above := l.list, l.list.parent.pathTo(l.above...)
 	if list.positions {
-		items = inPlace(list, items)
+		first := 0
+		if b.op == Create { // entries without a position follow those that exist
+			first = b.table(l).Len()
+		}
+		items = inPlace(list, items, first)
 	}
 	seen := make(map[string]bool, len(items))
 	fb := &builder{ctx: b.ctx}
