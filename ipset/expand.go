@@ -46,9 +46,10 @@ func (h Header) Expand(e Element) (out []Element, err error) {
 
 // addressesOf returns an element for each address of a range.
 func addressesOf(e Element) (out []Element, err error) {
-	for a, last := e.First, e.Last; ; a = a.Next() {
+	first, last := e.First, e.Last
+	for a := first; ; a = a.Next() {
 		if len(out) == maxExpanded {
-			return nil, fmt.Errorf("the range %s-%s has more than %d addresses", e.First, e.Last, maxExpanded)
+			return nil, fmt.Errorf("the range %s-%s has more than %d addresses", first, last, maxExpanded)
 		}
 		e.First, e.Last = a, a
 		out = append(out, e)
@@ -72,7 +73,7 @@ func prefixesOf(e Element) (out []Element) {
 func prefixes(first, last netip.Addr) iter.Seq[netip.Prefix] {
 	return func(yield func(netip.Prefix) bool) {
 		for a := first; a.IsValid() && !last.Less(a); {
-			length := a.BitLen() - zeros(a)
+			length := max(1, a.BitLen()-zeros(a)) // no element has a prefix of 0 bits
 			p := netip.PrefixFrom(a, length)
 			for length < a.BitLen() && last.Less(lastOf(p)) {
 				length++
