@@ -38,11 +38,12 @@ struct ddosmitigator_prefix {
 	__u64 length;
 };
 
+/* In this order, and behind what the kernel has in front of it, a source that is dropped takes two cache lines. */
 struct ddosmitigator_entry {
-	struct pcn_count drops[ENDS];
-	__u64 expires[LISTS]; /* pcn_time_coarse(); 0: never */
-	__u32 lists;	      /* a bit for each list that has the prefix */
+	__u32 lists; /* a bit for each list that has the prefix */
 	__u32 zero;
+	__u64 expires[LISTS]; /* pcn_time_coarse(); 0: never */
+	struct pcn_count drops[ENDS];
 };
 
 /* The prefixes of all lists. The control plane alone adds and removes them, and resizes the map. */
@@ -116,14 +117,26 @@ PCN_INLINE void address_of(const struct pcn_flow *flow, __u32 end, __u64 *high, 
 	*low = (__u64)bpf_ntohl(a[2]) << 32 | bpf_ntohl(a[3]);
 }
 
-/* The result of a search: an address that is allowed, or else the length of its prefix in the blacklist; 0 for none. */
-#define ALLOWED (-1)
+/* Adds packets of `bytes` bytes together to a counter that CPUs share. */
+PCN_INLINE void add(struct pcn_count *count, __u32 packets, __u32 bytes)
+{
+	__sync_fetch_and_add(&count->packets, packets);
+	__sync_fetch_and_add(&count->bytes, bytes);
+}
 
-/* Looks a prefix up; not inlined, so that the kernel verifies it once. */
-PCN_GLOBAL int ddosmitigator_match(__u64 outer, __u64 inner, __u64 length, __u32 end)
+/* The result of a search: an address that is allowed, or else the length of its prefix in the blacklist, 0 for none, with COUNTED if
+ * the packet has been counted for it. */
+#define ALLOWED (-1)
+#define COUNTED 256
+
+/* Packets and their bytes in one number, so that a function takes it beside others. */
+#define COUNTS(packets, bytes) ((__u64)(packets) << 32 | (bytes))
+
+/* Looks a prefix up, and counts packets if the blacklist has it; not inlined, so that the kernel verifies it once. */
+PCN_GLOBAL int ddosmitigator_match(__u64 outer, __u64 inner, __u64 length, __u32 end, __u64 counts)
 {
 	struct ddosmitigator_prefix prefix = { .outer = outer, .inner = inner, .length = length };
-	const struct ddosmitigator_entry *e = bpf_map_lookup_elem(&entries, &prefix);
+	struct ddosmitigator_entry *e = bpf_map_lookup_elem(&entries, &prefix);
 	__u64 now;
 
 	if (!e)
@@ -131,9 +144,12 @@ PCN_GLOBAL int ddosmitigator_match(__u64 outer, __u64 inner, __u64 length, __u32
 	now = pcn_time_coarse();
 	if (e->lists & 1 << ALLOW && (!e->expires[ALLOW] || now < e->expires[ALLOW]))
 		return ALLOWED;
-	if (!(e->lists >> (end & 1) & 1))
+	if (!(e->lists >> (end & 1) & 1) || (e->expires[end & 1] && now >= e->expires[end & 1]))
 		return 0;
-	return !e->expires[end & 1] || now < e->expires[end & 1] ? length : 0;
+	if (!counts)
+		return length;
+	add(end ? &e->drops[DESTINATION] : &e->drops[SOURCE], counts >> 32, counts);
+	return length | COUNTED;
 }
 
 /* The half of an address that the length of a prefix is in, and the other one, as in a prefix. */
@@ -154,6 +170,7 @@ struct ddosmitigator_search {
 	__u64 inner;
 	__u64 longest; /* length of the first bit of `of` */
 	__u64 end;
+	__u64 counts; /* what the last prefix counts if no other one was found; 0: nothing */
 	__s64 found;
 };
 
@@ -175,7 +192,8 @@ PCN_INLINE long step(struct ddosmitigator_search *s)
 	s->of = of & (of - 1);
 	if (word && !(*word >> (hash & 63) & 1))
 		return 0;
-	__s64 found = ddosmitigator_match(s->outer, inner, length, s->end);
+	__s64 found = ddosmitigator_match(s->outer, inner, length, s->end,
+					  s->of || s->found ? 0 : s->counts);
 	if (found == ALLOWED) {
 		s->found = found;
 		return 1;
@@ -196,9 +214,9 @@ static long step_on(__u32 i, struct ddosmitigator_search *s)
 #define MANY (64 - FEW)
 
 /* Looks an address of a packet up among the prefixes with some lengths, the longest first. `upper` is 1 for those of the upper
- * half of IPv6. */
+ * half of IPv6. `counts` is counted if only the last length has a prefix; not if another one may still allow the address. */
 PCN_GLOBAL int ddosmitigator_search(const struct pcn_flow *flow PCN_NONNULL, __u64 of, __u32 end,
-				    __u32 upper)
+				    __u32 upper, __u64 counts)
 {
 	struct ddosmitigator_search s;
 	__u64 outer, inner;
@@ -209,6 +227,7 @@ PCN_GLOBAL int ddosmitigator_search(const struct pcn_flow *flow PCN_NONNULL, __u
 	s.inner = pcn_opaque(inner, of);
 	s.longest = pcn_opaque(128 - upper * 64, of);
 	s.end = pcn_opaque(end, of);
+	s.counts = pcn_opaque(counts, of);
 	s.found = pcn_opaque(0, of);
 #pragma unroll
 	for (int i = 0; i < FEW; i++) {
@@ -220,26 +239,26 @@ PCN_GLOBAL int ddosmitigator_search(const struct pcn_flow *flow PCN_NONNULL, __u
 	return s.found;
 }
 
-/* Looks an address of a packet up among all prefixes. */
+/* Whether there are prefixes that an address of the packet may have. */
+PCN_INLINE int any(const struct pcn_flow *flow, const struct ddosmitigator_lengths *has)
+{
+	return !!(flow->has & PCN_FLOW_IPV6 ? has->lower | has->upper : has->ipv4);
+}
+
+/* Looks an address of a packet up among all prefixes. `counts` is counted at once if nothing else is to be looked up for it;
+ * that saves another lookup. */
 PCN_INLINE int find(const struct pcn_flow *flow, const struct ddosmitigator_lengths *has,
-		    const __u32 end)
+		    const __u32 end, __u64 counts)
 {
 	int lower = 0, upper = 0;
 
 	if (!(flow->has & PCN_FLOW_IPV6))
-		return has->ipv4 ? ddosmitigator_search(flow, has->ipv4, end, 0) : 0;
+		return has->ipv4 ? ddosmitigator_search(flow, has->ipv4, end, 0, counts) : 0;
 	if (has->lower)
-		lower = ddosmitigator_search(flow, has->lower, end, 0);
+		lower = ddosmitigator_search(flow, has->lower, end, 0, has->upper ? 0 : counts);
 	if (has->upper && lower != ALLOWED)
-		upper = ddosmitigator_search(flow, has->upper, end, 1);
+		upper = ddosmitigator_search(flow, has->upper, end, 1, lower ? 0 : counts);
 	return upper == ALLOWED || !lower ? upper : lower;
-}
-
-/* Adds packets of `bytes` bytes together to a counter that CPUs share. */
-PCN_INLINE void add(struct pcn_count *count, __u32 packets, __u32 bytes)
-{
-	__sync_fetch_and_add(&count->packets, packets);
-	__sync_fetch_and_add(&count->bytes, bytes);
 }
 
 /* Counts packets for the prefix of one of their addresses. */
@@ -382,16 +401,24 @@ PCN_INGRESS
 #ifdef PCN_TC
 	packets = ctx->gso_segs > 1 ? ctx->gso_segs : 1;
 #endif
-	int src = find(&flow, &has->of[SOURCE], SOURCE),
-	    dst = src == ALLOWED ? 0 : find(&flow, &has->of[DESTINATION], DESTINATION);
-	if (src == ALLOWED || dst == ALLOWED || pcn_is_neighbour_discovery(ctx, &flow))
+	if (pcn_is_neighbour_discovery(ctx, &flow))
+		return pcn_pkt_pass(ctx, md);
+	__u64 counts = COUNTS(packets, md->packet_len);
+	int src = find(&flow, &has->of[SOURCE], SOURCE,
+		       any(&flow, &has->of[DESTINATION]) ? 0 : counts);
+	if (src == ALLOWED)
+		return pcn_pkt_pass(ctx, md);
+	int dst = find(&flow, &has->of[DESTINATION], DESTINATION, src ? 0 : counts);
+	if (dst == ALLOWED)
 		return pcn_pkt_pass(ctx, md);
 	if (src) {
-		ddosmitigator_count(&flow, SOURCE, src, packets, md->packet_len);
+		if (!(src & COUNTED))
+			ddosmitigator_count(&flow, SOURCE, src, packets, md->packet_len);
 		return drop(ctx, md, packets, DDOSMITIGATOR_BLACKLIST_SRC);
 	}
 	if (dst) {
-		ddosmitigator_count(&flow, DESTINATION, dst, packets, md->packet_len);
+		if (!(dst & COUNTED))
+			ddosmitigator_count(&flow, DESTINATION, dst, packets, md->packet_len);
 		return drop(ctx, md, packets, DDOSMITIGATOR_BLACKLIST_DST);
 	}
 	if (judge(&flow, md, SOURCE, packets))

@@ -20,10 +20,10 @@ import (
 
 // entry is struct ddosmitigator_entry.
 type entry struct {
-	Drops   [ends]inet.Count
-	Expires [lists]uint64
 	Lists   uint32
 	_       uint32
+	Expires [lists]uint64
+	Drops   [ends]inet.Count
 }
 
 // lengths is struct ddosmitigator_lengths.
