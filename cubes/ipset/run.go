@@ -239,10 +239,8 @@ func (n *edition) position(name string) error {
 	if n.header.Type != "list:set" {
 		return nil
 	}
-	if _, exists, err := n.members.Find(name); err != nil {
+	if err := n.fits(name); err != nil {
 		return err
-	} else if !exists || name == n.env.Name() {
-		return failed("Set to be added/deleted/tested as element does not exist")
 	}
 	list := n.sorted()
 	names, err := o.Place(list, name)
@@ -256,6 +254,26 @@ func (n *edition) position(name string) error {
 	}
 	n.like.Position = uint32(slices.Index(names, name) + 1)
 	return nil
+}
+
+// fits checks that a set can be a member: it exists, and is no set of sets itself.
+func (n *edition) fits(name string) error {
+	number, exists, err := n.members.Find(name)
+	if err != nil {
+		return err
+	}
+	if !exists || name == n.env.Name() {
+		return failed("Set to be added/deleted/tested as element does not exist")
+	}
+	slot, err := n.memory.Of(number)
+	if err != nil || slot == 0 {
+		return err
+	}
+	is, err := n.memory.Slot(slot)
+	if err == nil && is.Kind == elements.Sets {
+		return failed("Sets with list:set type cannot be added to the set")
+	}
+	return err
 }
 
 // rest changes what is in no configuration: the time that elements have left, and those that rules have added.

@@ -159,6 +159,12 @@ func TestSetsOfSetsAndSwaps(t *testing.T) {
 	o.must(t, "l", "add l p1 before a1")
 	o.must(t, "l", "add l a1 -exist") // it stays where it is
 	o.must(t, "l", "add l p1 -exist")
+	o.Create("ipset", "l2", `{"set-type":"list:set"}`)
+	for member, want := range map[string]string{"l2": "Sets with list:set type cannot be added to the set", "l": "does not exist", "none": "does not exist"} {
+		if out, code := o.ipset(t, "l", "add l "+member); code != 1 || !strings.Contains(out, want) {
+			t.Errorf("add l %s: %d %s, want %s", member, code, out, want)
+		}
+	}
 	if got := o.must(t, "l", "save l"); !strings.HasSuffix(got, "add l p1\nadd l a1\n") {
 		t.Errorf("save prints %s", got)
 	}

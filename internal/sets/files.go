@@ -262,8 +262,14 @@ func (d *setFiles) carryOut(c ipset.Command) error {
 		}
 		return d.rename(c, set)
 	case "add", "del":
-		if c.Op == "add" && set.config.SetType == "list:set" && (d.sets[c.Entry] == nil || c.Entry == c.Set) {
-			return errors.New("Set to be added/deleted/tested as element does not exist")
+		if c.Op == "add" && set.config.SetType == "list:set" {
+			member := d.sets[c.Entry]
+			switch {
+			case member == nil || member == set:
+				return errors.New("Set to be added/deleted/tested as element does not exist")
+			case member.config.SetType == "list:set":
+				return errors.New("Sets with list:set type cannot be added to the set")
+			}
 		}
 		return set.edit(c)
 	}

@@ -148,6 +148,7 @@ func TestARestoreThatFailsChangesNothing(t *testing.T) {
 		"create l list:set size 1\ncreate b hash:ip\nadd l a\nadd l b\n": "Error in command 4, add l: Hash is full, cannot add more elements",
 		"create l list:set\nadd l a before b\n":                          "Error in command 2, add l: The set b, which the element is to be next to, is not a member",
 		"create l list:set\nadd l br1\n":                                 "Error in command 2, add l: Set to be added/deleted/tested as element does not exist",
+		"create l list:set\ncreate k list:set\nadd l k\n":                "Error in command 3, add l: Sets with list:set type cannot be added to the set",
 		"create l list:set\nadd l l\n":                                   "Error in command 2, add l: Set to be added/deleted/tested as element does not exist",
 		"create b bitmap:port range 5-9\nadd b 10\n":                     "Error in command 2, add b: ",
 		"create h hash:ip maxelem 1\nadd h 192.0.2.0/31\n":               "Error in command 2, add h: Hash is full, cannot add more elements",
