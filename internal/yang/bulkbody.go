@@ -71,8 +71,7 @@ func (n *Node) cutBulk(above []string, v value) (value, []bulkBody) {
 	return rest, cut
 }
 
-// cutEntries is cutBulk for the body of a whole list. Elements without valid keys remain as they are: they are
-// refused.
+// cutEntries is cutBulk for the body of a whole list. Elements without valid keys remain as they are: they are refused.
 func cutEntries(n *Node, above []string, v value) (value, []bulkBody) {
 	if v.kind != arrayValue {
 		return v, nil

@@ -211,8 +211,7 @@ func covered(p Path, whole map[string]bool) bool {
 	return false
 }
 
-// touchValidated adds the changes of validation: added and removed defaults, and nodes that a choice or a when
-// excluded.
+// touchValidated adds the changes of validation: added and removed defaults, and nodes that a choice or a when excluded.
 func (e *editor) touchValidated() error {
 	buf, err := dump(e.undo.diff, allSiblings, true)
 	if err != nil {

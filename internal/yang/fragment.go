@@ -203,8 +203,7 @@ func (b *builder) noValue(n *Node, p Path) {
 	b.fault(InvalidValue, p, "%v", none)
 }
 
-// exclusive refuses two cases of one choice in one body: libyang would silently drop a case that is already in the
-// tree.
+// exclusive refuses two cases of one choice in one body: libyang would silently drop a case that is already in the tree.
 func (b *builder) exclusive(chosen map[schemaRef]*Node, n *Node, p Path) {
 	for _, a := range n.cases {
 		other := chosen[a.choice]

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Parses a JSON body into values that keep the order of members and the text of numbers, with limits on size and
-// depth.
+// Parses a JSON body into values that keep the order of members and the text of numbers, with limits on size and depth.
 
 package yang
 

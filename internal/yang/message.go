@@ -66,8 +66,7 @@ func whole(p Path) Path {
 	return p[:len(p)-1].With(p[len(p)-1].Name)
 }
 
-// missing reports a mandatory leaf. libyang names only its schema node, so the first entry without the leaf is
-// searched.
+// missing reports a mandatory leaf. libyang names only its schema node, so the first entry without the leaf is searched.
 func (t *Tree) missing(node *Node, at Path, name string) error {
 	if node.name == name && node.parent != nil {
 		node, at = node.parent, at[:len(at)-1]
