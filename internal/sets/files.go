@@ -391,9 +391,10 @@ func (f *setFile) place(o ipset.Options, member *ipset.Entry) error {
 	if err != nil {
 		return err
 	}
-	for _, e := range append(list, member) {
+	for _, e := range list {
 		e.Position = uint32(slices.Index(names, e.Entry) + 1)
 		f.elements[e.Entry] = *e
 	}
+	member.Position = uint32(slices.Index(names, member.Entry) + 1)
 	return nil
 }

@@ -99,7 +99,7 @@ var checks = []string{"not_a_server_error", "status_code_conformance", "content_
 	"response_headers_conformance", "allow_header_conformance", "unsupported_method"}
 
 // requestTimeout is for the largest tables, which the requests may ask for: the kernel allocates and zeroes 2.8 GB for a NAT with
-// 4,194,304 sessions, which takes up to eight seconds beside one other test.
+// 4,194,304 sessions, which took eight seconds on a busy machine.
 const requestTimeout = 60 * time.Second
 
 // settings of schemathesis: its hooks, its checks, and other parameters of a run. Reports show requests as they were sent: what is
