@@ -121,6 +121,9 @@ func TestConnectionsOfTheRFC(t *testing.T) {
 		{"an RST after data that is not acknowledged yet", Options{}, after3(
 			event{1, ACK, 301, 101, 100, Established, Open},
 			event{1, RST | ACK, 401, 101, 0, Established, Closed})},
+		{"an RST that acknowledges what was not sent", Options{}, after3(
+			event{1, RST | ACK, 301, 102, 0, Invalid, Open},
+			event{1, RST | ACK, 301, 101, 0, Established, Closed})},
 		{"SYN with data (RFC 7413), acknowledged or not", Options{}, []event{
 			{0, SYN, 100, 0, 40, New, SynSent},
 			{1, SYN | ACK, 300, 101, 0, Established, SynRecv},

@@ -163,10 +163,12 @@ func (s *State) late(from uint8, p *Segment) bool {
 	return after(me.End-peer.Window, p.Seq) || after(peer.End-max(me.Window, 66000), p.Ack)
 }
 
-// rst is an RST after the first answer.
+// rst is an RST after the first answer. What it acknowledges, if it does, must have been sent.
 func (s *State) rst(from uint8, p *Segment) (does uint16) {
 	me, peer := &s.Side[from], &s.Side[1-from]
 	switch {
+	case p.has(ACK) && after(p.Ack, peer.End):
+		return only(Invalid)
 	case p.Seq == peer.Ack || p.Seq == me.End:
 		return resets
 	case after(peer.Ack, p.Seq) || after(p.Seq, peer.Limit):

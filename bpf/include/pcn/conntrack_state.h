@@ -251,11 +251,15 @@ PCN_INLINE int pcn_ct_late(const struct pcn_ct_side *me, const struct pcn_ct_sid
 
 /* Internal: an RST. It closes the connection if the receiver expects exactly this sequence number,
  * or if it follows what was sent. Others within the window make the receiver ask (RFC 9293, 3.10.7.4;
- * RFC 5961). */
-PCN_INLINE __u32 pcn_ct_rst(const struct pcn_ct_state *s, __u32 from, __u32 seq)
+ * RFC 5961). What it acknowledges, if it does, must have been sent. */
+PCN_INLINE __u32 pcn_ct_rst(const struct pcn_ct_state *s, __u32 from,
+			    const struct pcn_ct_segment *p)
 {
+	__u32 seq = p->seq;
 	const struct pcn_ct_side *me = &s->side[from], *peer = &s->side[!from];
 
+	if ((p->flags & PCN_CT_ACK) && pcn_ct_after(p->ack, peer->end))
+		return PCN_CT_ONLY(PCN_CT_INVALID);
 	if (seq == peer->ack || seq == me->end)
 		return PCN_CT_RESETS;
 	if (pcn_ct_after(peer->ack, seq) || pcn_ct_after(seq, peer->limit))
@@ -325,7 +329,7 @@ PCN_INLINE __u32 pcn_ct_judge(struct pcn_ct_state *s, __u32 from, const struct p
 	if (!(s->steps & (PCN_CT_SENT_SYN << !(s->flags & PCN_CT_OPENER))))
 		return pcn_ct_before_reply(s, from, p);
 	if (p->flags & PCN_CT_RST)
-		return pcn_ct_rst(s, from, p->seq);
+		return pcn_ct_rst(s, from, p);
 	if (!liberal && !pcn_ct_fits(&s->side[!from], p->seq, p->ack))
 		return PCN_CT_ONLY(PCN_CT_INVALID);
 	if (!liberal && pcn_ct_late(&s->side[from], &s->side[!from], p->seq, p->ack))
