@@ -283,7 +283,7 @@ func (n *change) carry() error {
 		if r.forms.jump != "" {
 			is.Chain = n.chains[key{c.set, r.forms.jump}].number
 		}
-		if err := n.refer(r, &is); err != nil {
+		if err := errors.Join(n.refer(r, &is), n.f.numberGroups(r.counter, &is)); err != nil {
 			return err
 		}
 		steps := []cube.Step{table.Put(n.f.rows, r.counter, is)}

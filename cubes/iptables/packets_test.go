@@ -100,6 +100,21 @@ func TestARestartKeepsRulesAndCounters(t *testing.T) {
 	}
 }
 
+// TestARuleHasNoGroupsOfAnother: not even if it says the same, and has the counter that another one had.
+func TestARuleHasNoGroupsOfAnother(t *testing.T) {
+	o := newOurs(t)
+	rule := "INPUT -m hashlimit --hashlimit-upto 1/day --hashlimit-burst 1 --hashlimit-mode srcip --hashlimit-name h -j ACCEPT"
+	for range 3 {
+		o.restore(t, []string{"a"}, rule, "INPUT -j DROP")
+		o.in(t, "the first packet", udp(1, 1), "")
+		o.in(t, "the second", udp(1, 1), "rule")
+		o.Restart(func() {})
+		o.in(t, "after a restart", udp(1, 1), "rule")
+		o.do(t, "", "iptables", "-F")
+		o.in(t, "without rules", udp(1, 1), "")
+	}
+}
+
 func TestRulesWithoutVerdictAreLimited(t *testing.T) {
 	o := newOurs(t)
 	var rules []string

@@ -53,7 +53,7 @@ struct iptables_group {
 	pcn_address destination;
 	__be16 source_port;
 	__be16 destination_port;
-	__u32 zero;
+	__u32 serial; /* of the condition: a rule of which the counter was another's has no groups of that */
 };
 
 /* The groups that have sent most recently. */
@@ -88,6 +88,7 @@ PCN_GLOBAL int iptables_group_within(const struct pcn_flow *flow PCN_NONNULL,
 	__builtin_memset(g, 0, sizeof(*g));
 	g->rule.counter = counter;
 	g->rule.place = place;
+	g->serial = t->serial;
 	if (by & IPTABLES_BY_SOURCE)
 		iptables_prefix(g->source, flow->source, t->value & 0xff, ipv6);
 	if (by & IPTABLES_BY_DESTINATION)

@@ -5,6 +5,7 @@ package iptables
 // Conditions that count packets: rate.h.
 
 import (
+	"crypto/rand"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -41,6 +42,28 @@ func limitTest(r language.Rate, burst uint64) ([]test, error) {
 
 // groupings are the bits of what makes a group: enum iptables_by.
 var groupings = map[string]uint16{"srcip": 1, "srcport": 2, "dstip": 4, "dstport": 8}
+
+// number gives the condition's groups a serial number. One that was there before a restart keeps it, and so its groups.
+func (t *test) number(was *test) {
+	const at = 24 // behind the limit
+	serial := t.Data[at : at+4]
+	if copy(serial, was.Data[at:]); *was == *t {
+		return
+	}
+	_, _ = rand.Read(serial) // never fails
+}
+
+// numberGroups does so for the conditions of a new row. A row of the same rule is there after a restart only: rows are removed
+// before their counters are free.
+func (f *iptables) numberGroups(counter uint32, is *row) error {
+	was, _, err := f.rows.Get(counter)
+	for i := range is.Test[:is.Tests] {
+		if t := &is.Test[i]; t.Kind == testHashLimit {
+			t.number(&was.Test[i])
+		}
+	}
+	return err
+}
 
 // byBytes is IPTABLES_BYTES.
 const byBytes = 16

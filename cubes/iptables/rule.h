@@ -39,7 +39,10 @@ struct iptables_test {
 		__u16 half[30];
 		__u32 word[8];
 		__u64 wide[4];
-		struct pcn_bucket_limit limit;
+		struct {
+			struct pcn_bucket_limit limit;
+			__u32 serial; /* of its groups */
+		};
 		struct {
 			__u32 span[2];
 			__u8 pattern[64];
