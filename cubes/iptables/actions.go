@@ -23,7 +23,7 @@ func (f *iptables) Action(_ context.Context, path []string, input json.RawMessag
 	case len(path) == 1 && path[0] == "run":
 		return f.run(input)
 	case len(path) == 3 && slices.Contains(listNames[:], path[0]):
-		c := f.chains[key{slices.Index(listNames[:], path[0]), path[1]}]
+		c := f.chains[filterKey(slices.Index(listNames[:], path[0]), path[1])]
 		if c == nil {
 			return cube.ActionResult{}, fmt.Errorf("%s %s: %w", path[0], path[1], cube.ErrNotFound)
 		}
@@ -82,7 +82,7 @@ func (c *chain) delete(input json.RawMessage) (cube.ActionResult, error) {
 	if err := json.Unmarshal(input, &is); err != nil {
 		return cube.ActionResult{}, fmt.Errorf("decode the rule: %w", err)
 	}
-	wanted, err := is.read(families[c.set], c.name)
+	wanted, err := is.read(c.key)
 	if err != nil {
 		return cube.ActionResult{}, err
 	}

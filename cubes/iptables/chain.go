@@ -6,6 +6,7 @@ package iptables
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/polycube/polycube/counter"
@@ -14,7 +15,8 @@ import (
 
 // rule is a rule in effect. It is not changed once it has its counter: one that says something else is another rule.
 type rule struct {
-	id      uint32 // the framework's
+	id      uint32 // the framework's; in other tables than filter the place
+	kept    uint32 // under which its counter is kept
 	order   uint32 // in the search: that of the chain and the place there
 	is      language.Rule
 	text    string
@@ -25,7 +27,7 @@ type rule struct {
 
 // newRule checks a rule of a chain.
 func newRule(r *Rule, k key, plain func(set string) bool) (*rule, error) {
-	is, err := r.read(families[k.set], k.name)
+	is, err := r.read(k)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +35,7 @@ func newRule(r *Rule, k key, plain func(set string) bool) (*rule, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &rule{id: r.ID, is: is, text: is.String(), forms: forms}, nil
+	return &rule{id: r.ID, kept: r.ID, is: is, text: is.String(), forms: forms}, nil
 }
 
 // result is what the program gets for the rule.
@@ -51,16 +53,30 @@ const (
 	counterShift = 5
 )
 
+// chainName is the name of a chain in its table.
+type chainName struct{ table, name string }
+
 // key is the name of a chain, and the position of its family.
 type key struct {
-	set  int
-	name string
+	set int
+	chainName
 }
 
-func (k key) String() string { return listNames[k.set] + " " + k.name }
+// filterKey is the key of a chain of the table filter.
+func filterKey(set int, name string) key { return key{set, chainName{filter, name}} }
+
+// sibling is the key of another chain of the same table.
+func (k key) sibling(name string) key { return key{k.set, chainName{k.table, name}} }
+
+func (k key) String() string {
+	if k.table == filter {
+		return listNames[k.set] + " " + k.name
+	}
+	return fmt.Sprintf("table %s %s: chain %s", familyNames[k.set], k.table, k.name)
+}
 
 // builtIn returns the position of the chain among those that always exist, or -1.
-func (k key) builtIn() int { return slices.Index(builtIn[:], k.name) }
+func (k key) builtIn() int { return slices.Index(builtIn[:], k.chainName) }
 
 // chain is a chain of rules. A change makes another one.
 type chain struct {

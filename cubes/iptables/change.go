@@ -14,13 +14,15 @@ import (
 	"github.com/polycube/polycube/counter"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/table"
+	"github.com/polycube/polycube/cubes/iptables/commands"
 )
 
 // change is a prepared change.
 type change struct {
 	f       *iptables
 	created bool
-	config  *Config // afterwards
+	config  *Config                          // afterwards
+	raw     [len(families)][]*commands.Chain // afterwards
 	entries map[key][]cube.Changed[Rule]
 
 	chains map[key]*chain   // afterwards
@@ -41,8 +43,11 @@ func (f *iptables) newChange(c cube.ChangeOf[Config]) (*change, error) {
 		return nil, err
 	}
 	for i, r := range rules {
-		k := key{slices.Index(listNames[:], c.Entries[i].List[0]), r.Above[0]}
+		k := filterKey(slices.Index(listNames[:], c.Entries[i].List[0]), r.Above[0])
 		n.entries[k] = append(n.entries[k], r)
+	}
+	if err := n.readRaw(); err != nil {
+		return nil, err
 	}
 	return n, n.build(f.chainNumbers())
 }
@@ -108,11 +113,16 @@ func (n *change) name(numbers map[key]uint32) error {
 			}
 		}
 		for _, c := range n.config.chainsOf(set) {
-			k := key{set, c.Name}
+			k := filterKey(set, c.Name)
 			if c.Default == "DROP" && k.builtIn() < 0 {
 				return fmt.Errorf("%s: only INPUT, FORWARD and OUTPUT have the default DROP: %w", k, cube.ErrInvalid)
 			}
 			if err := add(k, c.Default == "DROP"); err != nil {
+				return err
+			}
+		}
+		for _, c := range n.raw[set] {
+			if err := add(key{set, chainName{raw, c.Name}}, c.Policy == "DROP"); err != nil {
 				return err
 			}
 		}
@@ -147,7 +157,7 @@ func (n *change) buildChain(c *chain, entries []cube.Changed[Rule]) error {
 		}
 		if old != nil && old.text == r.text {
 			is := *old
-			is.id = r.id
+			is.id, is.kept = r.id, r.kept
 			r = &is
 			there[r] = true
 		} else {
@@ -166,6 +176,9 @@ func (n *change) buildChain(c *chain, entries []cube.Changed[Rule]) error {
 	}
 	slices.SortFunc(fresh, func(a, b *rule) int { return cmp.Compare(a.id, b.id) })
 	c.rules = fresh
+	if c.table == raw {
+		n.keep(c, there)
+	}
 	return n.place(c, there)
 }
 
@@ -249,7 +262,16 @@ func (n *change) commit() (undo func() error, err error) {
 	}
 	config, chains := f.config, f.chains
 	f.config, f.chains = n.config, n.chains
-	n.undone.Push(func() error { f.config, f.chains = config, chains; return nil })
+	for _, c := range n.empty {
+		f.leaving[c] = true
+	}
+	n.undone.Push(func() error {
+		f.config, f.chains = config, chains
+		for _, c := range n.empty {
+			delete(f.leaving, c)
+		}
+		return nil
+	})
 	return n.undone.Run, nil
 }
 
@@ -281,7 +303,7 @@ func (n *change) carry() error {
 		}
 		is := *r.forms.row
 		if r.forms.jump != "" {
-			is.Chain = n.chains[key{c.set, r.forms.jump}].number
+			is.Chain = n.chains[c.sibling(r.forms.jump)].number
 		}
 		if err := errors.Join(n.refer(r, &is), n.f.numberGroups(r.counter, &is)); err != nil {
 			return err
@@ -315,7 +337,7 @@ func (n *change) openChains() error {
 			return err
 		}
 		n.undone.Push(c.counters.Close)
-		if err := cube.Carry([]cube.Step{table.Put(n.f.names, c.number, nameOf(k))}, &n.undone); err != nil {
+		if err := cube.Carry([]cube.Step{table.Put(n.f.names, c.number, numberedOf(k))}, &n.undone); err != nil {
 			return err
 		}
 		if k.builtIn() < 0 {
@@ -340,7 +362,7 @@ func (n *change) count() error {
 	for c, rules := range of {
 		ids := make([]uint32, len(rules))
 		for i, r := range rules {
-			ids[i] = r.id
+			ids[i] = r.kept
 		}
 		indexes, undo, err := c.counters.Take(ids)
 		if err != nil {
@@ -359,11 +381,11 @@ func (n *change) count() error {
 		}
 		before := map[uint32]uint32{}
 		for _, r := range was.rules {
-			before[r.counter] = r.id
+			before[r.counter] = r.kept
 		}
 		for _, r := range c.rules {
-			if id, ok := before[r.counter]; ok && id != r.id {
-				moved[c] = append(moved[c], counter.Renamed{Index: r.counter, From: id, To: r.id})
+			if id, ok := before[r.counter]; ok && id != r.kept {
+				moved[c] = append(moved[c], counter.Renamed{Index: r.counter, From: id, To: r.kept})
 			}
 		}
 	}

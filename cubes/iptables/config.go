@@ -35,7 +35,7 @@ type Config struct {
 	Table       []Table `json:"table"`
 }
 
-// Table is an entry of the list `table`: chains without effect, in the format of iptables-save.
+// Table is an entry of the list `table`, in the format of iptables-save.
 type Table struct {
 	Family string `json:"family"`
 	Name   string `json:"name"`
@@ -55,12 +55,20 @@ func (c *Config) tableText(family language.Family, name string) string {
 	return ""
 }
 
-// checkTables refuses tables that cannot be read, or have rules with an effect.
+// parseTable returns the chains of a table other than filter.
+func (c *Config) parseTable(set int, name string) (*commands.View, error) {
+	v, err := commands.Parse(families[set], name, c.tableText(families[set], name))
+	if err != nil {
+		return nil, fmt.Errorf("table %s %s: %w: %w", familyNames[set], name, err, cube.ErrInvalid)
+	}
+	return v, nil
+}
+
+// checkTables refuses tables that cannot be read, or have rules whose effect there is not.
 func (c *Config) checkTables() error {
 	for _, t := range c.Table {
-		family := families[slices.Index(familyNames[:], t.Family)]
-		if _, err := commands.Parse(family, t.Name, t.Text); err != nil {
-			return fmt.Errorf("table %s %s: %w: %w", t.Family, t.Name, err, cube.ErrInvalid)
+		if _, err := c.parseTable(slices.Index(familyNames[:], t.Family), t.Name); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -73,7 +81,7 @@ type Chain struct {
 }
 
 // constants returns the values of the program's constants.
-func (c *Config) constants(answerMark uint32) (map[string]any, error) {
+func (c *Config) constants(answerMark uint32, hasRaw bool) (map[string]any, error) {
 	all, err := report.Limits(c.LogLimit, c.RejectLimit)
 	if err != nil {
 		return nil, err
@@ -83,6 +91,7 @@ func (c *Config) constants(answerMark uint32) (map[string]any, error) {
 	}
 	all["tcp_options"] = c.Options()
 	all["answer_mark"] = answerMark
+	all["has_raw"] = hasRaw
 	return all, nil
 }
 
@@ -103,8 +112,14 @@ func setOf(f language.Family) int {
 // chainsOf returns the configured chains of a family.
 func (c *Config) chainsOf(set int) []Chain { return [...][]Chain{c.Chain, c.Chain6}[set] }
 
+// filter and raw are the tables with whose rules packets are compared.
+const (
+	filter = "filter"
+	raw    = commands.Raw
+)
+
 // builtIn are the chains that always exist, in the order of the program.
-var builtIn = [...]string{"INPUT", "FORWARD", "OUTPUT"}
+var builtIn = [...]chainName{{filter, "INPUT"}, {filter, "FORWARD"}, {filter, "OUTPUT"}, {raw, "PREROUTING"}, {raw, "OUTPUT"}}
 
 // Rule is an entry of the list `rule`. Its ID is the order that the framework gives to it.
 type Rule struct {
@@ -127,18 +142,19 @@ type RuleFields struct {
 	Action    string         `json:"action,omitempty"`
 }
 
-// read returns the rule in the language of iptables, for a chain of a family.
-func (r *RuleFields) read(family language.Family, chain string) (language.Rule, error) {
+// read returns the rule in the language of iptables, for a chain.
+func (r *RuleFields) read(k key) (language.Rule, error) {
+	family := families[k.set]
 	args, err := r.arguments()
 	if err != nil {
 		return language.Rule{}, err
 	}
-	c, err := language.ReadCommand(family, append([]string{"-A", chain}, args...))
+	c, err := language.ReadCommand(family, append([]string{"-t", k.table, "-A", k.name}, args...))
 	switch {
 	case err != nil:
 		return language.Rule{}, fmt.Errorf("%w: %w", err, cube.ErrInvalid)
-	case c.Op != 'A' || c.Chain != chain || c.Table != "filter" || len(c.Rules) != 1 || c.Family != family:
-		return language.Rule{}, fmt.Errorf("spec: expected one rule of the table filter, without its chain: %w", cube.ErrInvalid)
+	case c.Op != 'A' || c.Chain != k.name || c.Table != k.table || len(c.Rules) != 1 || c.Family != family:
+		return language.Rule{}, fmt.Errorf("spec: expected one rule of the table %s, without its chain: %w", k.table, cube.ErrInvalid)
 	}
 	return c.Rules[0].Counted(0, 0), nil
 }

@@ -27,6 +27,7 @@ func (n *change) free() (undo func() error, err error) {
 		errs = append(errs, f.chains[key{0, builtIn[0]}].counters.Free(indexes))
 	}
 	for _, c := range n.empty {
+		delete(f.leaving, c)
 		_, err := f.names.Delete(c.number)
 		errs = append(errs, err, c.counters.Close())
 	}

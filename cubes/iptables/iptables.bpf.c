@@ -2,7 +2,8 @@
 //go:build ignore
 
 /* The chains of iptables at the host's stack: INPUT for packets to the host, on their way in; FORWARD for those that it
- * forwards, and OUTPUT for those that it sends, on their way out. */
+ * forwards, and OUTPUT for those that it sends, on their way out. In front of them are those of the table raw, which say
+ * what is not tracked. */
 #include <pcn/cube.h>
 #include <pcn/classify.h>
 #include <pcn/conntrack_account.h>
@@ -31,23 +32,27 @@ PCN_CONFIG(__u32, tcp_options) = 0;
 PCN_CONFIG(__u32, answer_mark) = 0;
 PCN_CONFIG(bool, accounting) = false;
 PCN_CONFIG(bool, session_events) = false;
+/* There are rules in the table raw. */
+PCN_CONFIG(bool, has_raw) = false;
 
 /* The kind of messages about sessions. */
 #define IPTABLES_SESSION PCN_REPORT_KINDS
 
-/* The chains that are built in, for each family. */
-enum { INPUT, FORWARD, OUTPUT };
-#define HOOKS 3
+/* The chains that are built in: of the table filter, and of raw. */
+enum { INPUT, FORWARD, OUTPUT, RAW_PREROUTING, RAW_OUTPUT };
+#define HOOKS 5
 
 struct iptables_hook {
 	__u32 chain;
 	__u32 result; /* of the policy, like that of a rule */
 };
+/* By the chain, and HOOKS more for IPv6. */
 PCN_MAP(hooks, BPF_MAP_TYPE_ARRAY, __u32, struct iptables_hook, 2 * HOOKS);
 
 /* The names of chains by number, for the next daemon. Programs do not read it. */
 struct iptables_chain {
-	__u32 set;
+	__u16 set;
+	__u16 raw;
 	char name[28];
 };
 PCN_MAP(names, BPF_MAP_TYPE_HASH, __u32, struct iptables_chain, 4096);
@@ -60,14 +65,20 @@ PCN_MAP(names, BPF_MAP_TYPE_HASH, __u32, struct iptables_chain, 4096);
 /* The rules without a verdict, and the ends of chains, that a packet may pass. */
 #define STEPS 512
 
+/* The table that a packet meets. */
+enum iptables_meets { MEETS_NONE, MEETS_RAW, MEETS_FILTER };
+
 /* Where a packet is; in a map, as a search leaves little stack. */
 struct iptables_work {
 	struct pcn_classify_match match;
+	__u32 set;
 	__u32 chain;
-	__u32 hook;
+	__u32 hook;   /* of the table filter */
+	__u32 meets;  /* enum iptables_meets */
 	__u32 policy; /* result */
 	__u32 untracked;
-	__u32 where; /* for iptables_test */
+	__u32 leaves; /* it is on its way out */
+	__u32 where;  /* for iptables_test */
 	__u32 depth;
 	__u32 back[DEPTH]; /* orders behind which chains continue */
 };
@@ -163,11 +174,11 @@ PCN_GLOBAL int iptables_target(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNUL
 	case IPTABLES_GOTO:
 		return enter(key, is, row, result & IPTABLES_VERB);
 	case IPTABLES_REJECT:
-		return pcn_report(ctx, md, PCN_REPORT_REJECTED, counter, is->hook != INPUT)
+		return pcn_report(ctx, md, PCN_REPORT_REJECTED, counter, is->leaves)
 			       ? IPTABLES_REJECTED_AND_TOLD
 			       : IPTABLES_REJECTED_SILENTLY;
 	case IPTABLES_LOG:
-		pcn_report(ctx, md, PCN_REPORT_LOGGED, counter, is->hook != INPUT);
+		pcn_report(ctx, md, PCN_REPORT_LOGGED, counter, is->leaves);
 		break;
 	case IPTABLES_MARK:
 		mark(ctx, md, key, row);
@@ -179,78 +190,16 @@ PCN_GLOBAL int iptables_target(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNUL
 	return GO_ON;
 }
 
-/* Takes the result of a search: PASS, GO_ON with another search, or the reason to drop the packet. */
-PCN_GLOBAL int iptables_step(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
-			     const struct pcn_flow *flow PCN_NONNULL,
-			     struct iptables_work *is PCN_NONNULL)
+/* Whether a packet meets the table raw. */
+PCN_INLINE int meets_raw(const struct iptables_work *is)
 {
-	__u32 result = is->match.result, order = is->match.order;
-	struct pcn_classify_key *key = pcn_classify_key();
-
-	if (!key)
-		return IPTABLES_TRUNCATED;
-	if (order == (__u32)-1 || order >> CHAIN_SHIFT != is->chain)
-		return leave(md, key, is);
-	key->from = (__u64)order + 1;
-	if (result & IPTABLES_HAS_ROW) {
-		__u32 counter = result >> IPTABLES_COUNTER_SHIFT;
-		const struct iptables_row *row = bpf_map_lookup_elem(&rows, &counter);
-
-		if (!row || !iptables_test(ctx, flow, row, is->where, counter))
-			return GO_ON;
-		count(md, result);
-		return iptables_target(ctx, md, is, row);
-	}
-	count(md, result);
-	switch (result & IPTABLES_VERB) {
-	case IPTABLES_DROP:
-		return IPTABLES_RULE;
-	case IPTABLES_ACCEPT:
-		return PASS;
-	case IPTABLES_RETURN:
-		return leave(md, key, is);
-	}
-	return GO_ON;
+	return has_raw && is->meets == MEETS_RAW;
 }
 
-/* Compares a packet with the rules: PASS, or the reason to drop it. This is no function of its own, since a search needs
- * nearly all calls that may be nested. */
-PCN_INLINE int judge(struct CTXTYPE *ctx, struct pcn_md *md, const struct pcn_flow *flow,
-		     struct iptables_work *is, __u32 set)
+/* The chain in front of that of a packet, in the table raw. What is forwarded is on its way out, too. */
+PCN_INLINE __u32 in_front(__u32 hook)
 {
-	struct pcn_classify_key *key = pcn_classify_key();
-
-	if (!key)
-		return IPTABLES_TRUNCATED;
-#pragma clang loop unroll(disable)
-	for (int i = 0; i < STEPS; i++) {
-		pcn_classify(key, &is->match, set);
-		int verdict = iptables_step(ctx, md, flow, is);
-		if (verdict != GO_ON)
-			return verdict;
-	}
-	return IPTABLES_TOO_MANY_RULES;
-}
-
-/* Prepares the comparison with the rules of a hook. */
-PCN_GLOBAL int iptables_begin(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
-			      struct pcn_conntrack_work *w PCN_NONNULL,
-			      struct iptables_work *is PCN_NONNULL, __u32 set)
-{
-	__u32 at = is->hook + (w->flow.has & PCN_FLOW_IPV6 ? HOOKS : 0);
-	const struct iptables_hook *h = bpf_map_lookup_elem(&hooks, &at);
-	struct pcn_classify_key *key = pcn_classify_key();
-
-	if (!h || !key ||
-	    pcn_classify_key_of(ctx, key, &w->flow, pcn_classify_fields(set), 0, md->traffic_class))
-		return -1;
-	pcn_classify_state(key, CLASS(w->class & 7));
-	is->chain = h->chain;
-	is->policy = h->result;
-	is->depth = 0;
-	is->where = (is->hook == INPUT ? 0 : IPTABLES_LEAVES) | (w->reply ? IPTABLES_REPLIED : 0);
-	key->from = (__u64)h->chain << CHAIN_SHIFT;
-	return 0;
+	return hook == OUTPUT ? RAW_OUTPUT : RAW_PREROUTING;
 }
 
 /* Whether the packet answers a rejected one, and so is related to the connection of that, which the table does not have. */
@@ -284,35 +233,139 @@ PCN_INLINE int conclude(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_connt
 	return 0;
 }
 
-/* Judges a packet in a hook. Each cube has its own zone in the table of connections. */
+/* Finds the connection of a packet. Returns 0, or the reason to drop the packet. Each cube has its own zone in the table
+ * of connections. */
+PCN_INLINE int track(struct CTXTYPE *ctx, const struct pcn_md *md, struct pcn_conntrack_work *w,
+		     struct iptables_work *is)
+{
+	if (is_answer(md)) {
+		w->class = PCN_CT_RELATED;
+		is->untracked = 1;
+	} else if (is->untracked) {
+		w->class = PCN_CT_UNTRACKED;
+	} else {
+		pcn_conntrack_track(ctx, w, pcn_instance(md), tcp_options);
+		if (w->refusal)
+			return IPTABLES_NO_ENTRY;
+	}
+	return 0;
+}
+
+/* Prepares the comparison with the rules of a hook, for those of the table filter with the packet's connection. Returns 0,
+ * or the reason to drop the packet. */
+PCN_INLINE int begin(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_conntrack_work *w,
+		     struct iptables_work *is)
+{
+	__u32 v6 = w->flow.has & PCN_FLOW_IPV6 ? 1 : 0;
+	__u32 at = (meets_raw(is) ? in_front(is->hook) : is->hook) + v6 * HOOKS;
+	const struct iptables_hook *h = bpf_map_lookup_elem(&hooks, &at);
+	struct pcn_classify_key *key = pcn_classify_key();
+	int reason = meets_raw(is) ? 0 : track(ctx, md, w, is);
+
+	if (reason)
+		return reason;
+	is->set = pcn_classify_set(md, v6);
+	if (!h || !key ||
+	    pcn_classify_key_of(ctx, key, &w->flow, pcn_classify_fields(is->set), 0,
+				md->traffic_class))
+		return IPTABLES_TRUNCATED;
+	pcn_classify_state(key, CLASS(w->class & 7));
+	is->chain = h->chain;
+	is->policy = h->result;
+	is->depth = 0;
+	is->where = (is->leaves ? IPTABLES_LEAVES : 0) | (w->reply ? IPTABLES_REPLIED : 0);
+	key->from = (__u64)h->chain << CHAIN_SHIFT;
+	return 0;
+}
+
+/* Takes the result of a search: PASS, GO_ON with another search, or the reason to drop the packet. */
+PCN_INLINE int step(struct CTXTYPE *ctx, struct pcn_md *md, const struct pcn_flow *flow,
+		    struct iptables_work *is)
+{
+	__u32 result = is->match.result, order = is->match.order;
+	struct pcn_classify_key *key = pcn_classify_key();
+
+	if (!key)
+		return IPTABLES_TRUNCATED;
+	if (order == (__u32)-1 || order >> CHAIN_SHIFT != is->chain)
+		return leave(md, key, is);
+	key->from = (__u64)order + 1;
+	if (result & IPTABLES_HAS_ROW) {
+		__u32 counter = result >> IPTABLES_COUNTER_SHIFT;
+		const struct iptables_row *row = bpf_map_lookup_elem(&rows, &counter);
+
+		if (!row || !iptables_test(ctx, flow, row, is->where, counter))
+			return GO_ON;
+		count(md, result);
+		return iptables_target(ctx, md, is, row);
+	}
+	count(md, result);
+	switch (result & IPTABLES_VERB) {
+	case IPTABLES_DROP:
+		return IPTABLES_RULE;
+	case IPTABLES_ACCEPT:
+		return PASS;
+	case IPTABLES_RETURN:
+		return leave(md, key, is);
+	}
+	return GO_ON;
+}
+
+/* The same, first of all without a result. A packet that the table raw accepts goes on with the rules of filter. */
+PCN_GLOBAL int iptables_step(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
+			     struct pcn_conntrack_work *w PCN_NONNULL,
+			     struct iptables_work *is PCN_NONNULL)
+{
+	__u32 meets = is->meets;
+	int verdict = meets == MEETS_NONE ? PASS : step(ctx, md, &w->flow, is);
+
+	if (verdict != PASS || meets == MEETS_FILTER)
+		return verdict;
+	is->meets = has_raw && meets == MEETS_NONE ? MEETS_RAW : MEETS_FILTER;
+	verdict = begin(ctx, md, w, is);
+	return verdict ? verdict : GO_ON;
+}
+
+/* Compares a packet with the rules: PASS, or the reason to drop it. This is no function of its own, since a search needs
+ * nearly all calls that may be nested. */
+PCN_INLINE int judge(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_conntrack_work *w,
+		     struct iptables_work *is)
+{
+	struct pcn_classify_key *key = pcn_classify_key();
+
+	if (!key)
+		return IPTABLES_TRUNCATED;
+#pragma clang loop unroll(disable)
+	for (int i = 0; i <= STEPS; i++) {
+		int verdict = iptables_step(ctx, md, w, is);
+		if (verdict != GO_ON)
+			return verdict;
+		pcn_classify(key, &is->match, is->set);
+	}
+	return IPTABLES_TOO_MANY_RULES;
+}
+
 PCN_INLINE int filter(struct CTXTYPE *ctx, struct pcn_md *md, const __u32 out)
 {
 	struct pcn_conntrack_work *w = pcn_conntrack_begin();
-	__u32 zero = 0, set;
+	__u32 zero = 0;
 	struct iptables_work *is = bpf_map_lookup_elem(&work, &zero);
 
 	if (!w || !is || pcn_flow_read(ctx, &w->flow))
 		return pcn_pkt_drop(ctx, md, IPTABLES_TRUNCATED);
 	if (!(w->flow.has & PCN_FLOW_IP))
 		return pcn_pkt_pass(ctx, md);
+	is->leaves = out;
 	is->hook = INPUT;
 	if (out)
 		is->hook = iptables_is_forwarded(ctx) ? FORWARD : OUTPUT;
 	else if (!iptables_is_local(ctx, &w->flow))
 		return pcn_pkt_pass(ctx, md); /* FORWARD, on its way out */
-	if (is_answer(md)) {
-		w->class = PCN_CT_RELATED;
-		is->untracked = 1;
-	} else {
-		pcn_conntrack_track(ctx, w, pcn_instance(md), tcp_options);
-		is->untracked = 0;
-		if (w->refusal)
-			return pcn_pkt_drop(ctx, md, IPTABLES_NO_ENTRY);
-	}
-	set = pcn_classify_set(md, w->flow.has & PCN_FLOW_IPV6 ? 1 : 0);
-	if (iptables_begin(ctx, md, w, is, set))
-		return pcn_pkt_drop(ctx, md, IPTABLES_TRUNCATED);
-	int reason = judge(ctx, md, &w->flow, is, set);
+	is->meets = MEETS_NONE;
+	is->untracked = 0;
+	w->class = PCN_CT_INVALID; /* for the table raw, as in Linux */
+	w->reply = 0;
+	int reason = judge(ctx, md, w, is);
 	if (!is->untracked)
 		reason = conclude(ctx, md, w, reason);
 	return reason ? pcn_pkt_drop(ctx, md, reason) : pcn_pkt_pass(ctx, md);

@@ -38,19 +38,29 @@ type hook struct{ Chain, Result uint32 }
 // netdev is struct iptables_netdev.
 type netdev struct{ Name [16]byte }
 
-// chainName is struct iptables_chain.
-type chainName struct {
-	Set  uint32
+// numbered is struct iptables_chain.
+type numbered struct {
+	Set  uint16
+	Raw  uint16 // 1 for the table raw
 	Name [28]byte
 }
 
-func nameOf(k key) chainName {
-	n := chainName{Set: uint32(k.set)}
+func numberedOf(k key) numbered {
+	n := numbered{Set: uint16(k.set)}
+	if k.table == raw {
+		n.Raw = 1
+	}
 	copy(n.Name[:], k.name)
 	return n
 }
 
-func (n *chainName) key() key { return key{int(n.Set), string(bytes.TrimRight(n.Name[:], "\x00"))} }
+func (n *numbered) key() key {
+	k := filterKey(int(n.Set), string(bytes.TrimRight(n.Name[:], "\x00")))
+	if n.Raw != 0 {
+		k.table = raw
+	}
+	return k
+}
 
 type iptables struct {
 	env cube.Env
@@ -58,11 +68,13 @@ type iptables struct {
 	// The state in effect; config is nil before the first change.
 	config *Config
 	chains map[key]*chain
+	// leaving are chains that are no more, until their counters are closed.
+	leaving map[*chain]bool
 
 	sets    [len(families)]*classifier.Set
 	hooks   table.Table[uint32, hook]
 	rows    table.Table[uint32, row]
-	names   table.Table[uint32, chainName]
+	names   table.Table[uint32, numbered]
 	counted table.Table[counted, uint64]
 	own     *ownAddresses
 	netdevs table.Table[uint32, netdev]
@@ -76,8 +88,8 @@ type iptables struct {
 
 func newIptables(env cube.Env) *iptables {
 	f := &iptables{
-		env: env, chains: map[key]*chain{}, hooks: table.New[uint32, hook](env, "hooks"), rows: table.New[uint32, row](env, "rows"),
-		names: table.New[uint32, chainName](env, "names"), netdevs: table.New[uint32, netdev](env, "netdevs"),
+		env: env, chains: map[key]*chain{}, leaving: map[*chain]bool{}, hooks: table.New[uint32, hook](env, "hooks"), rows: table.New[uint32, row](env, "rows"),
+		names: table.New[uint32, numbered](env, "names"), netdevs: table.New[uint32, netdev](env, "netdevs"),
 		counted: table.New[counted, uint64](env, "counted"), own: newOwnAddresses(env), events: session.NewEvents(env, zone.EventLimit), answers: newAnswers(secret()),
 		memory: elements.New(env), references: classifier.NewReferences(env),
 	}
@@ -111,7 +123,7 @@ func (f *iptables) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Pla
 	}
 	plan := cube.Plan{Before: []cube.Step{cube.Effect(n.commit)}}
 	if c.New != nil {
-		if plan.Constants, err = c.New.constants(f.answers.mark); err != nil {
+		if plan.Constants, err = c.New.constants(f.answers.mark, n.hasRaw()); err != nil {
 			return cube.Plan{}, err
 		}
 		open := cube.Effect(func() (func() error, error) { return nil, f.zone.Open(&c.New.Settings) })
@@ -183,6 +195,9 @@ func (f *iptables) parentChanged(p cube.Parent) {
 func (f *iptables) close() {
 	var errs []error
 	for _, c := range f.chains {
+		errs = append(errs, c.counters.Close())
+	}
+	for c := range f.leaving {
 		errs = append(errs, c.counters.Close())
 	}
 	for _, s := range f.sets {

@@ -18,10 +18,10 @@ func (n *change) checkJumps() error {
 			if r.forms.jump == "" {
 				continue
 			}
-			if n.chains[key{k.set, r.forms.jump}] == nil {
+			if n.chains[k.sibling(r.forms.jump)] == nil {
 				return fmt.Errorf("%s: rule %d: there is no chain %s: %w", k, i, r.forms.jump, cube.ErrInvalid)
 			}
-			if (key{k.set, r.forms.jump}).builtIn() >= 0 {
+			if k.sibling(r.forms.jump).builtIn() >= 0 {
 				return fmt.Errorf("%s: rule %d: a rule cannot jump to %s: %w", k, i, r.forms.jump, cube.ErrInvalid)
 			}
 			targets[k] = append(targets[k], r)
@@ -50,7 +50,7 @@ func nested(k key, targets map[key][]*rule, depth map[key]int) (int, error) {
 	depth[k] = -1
 	most := 0
 	for _, r := range targets[k] {
-		d, err := nested(key{k.set, r.forms.jump}, targets, depth)
+		d, err := nested(k.sibling(r.forms.jump), targets, depth)
 		if err != nil {
 			return 0, err
 		}

@@ -122,11 +122,11 @@ func (f *iptables) tableEdits(family language.Family, tables map[string]string) 
 
 // view returns the chains of a table of a family as commands see them.
 func (f *iptables) view(family language.Family, table string) (*commands.View, error) {
-	if table != "filter" {
+	if table != filter && table != raw {
 		return commands.Parse(family, table, f.config.tableText(family, table))
 	}
 	var chains []*commands.Chain
-	for _, c := range f.ordered(setOf(family)) {
+	for _, c := range f.ordered(setOf(family), table) {
 		counts, err := c.counters.Counts(c.counterIndexes())
 		if err != nil {
 			return nil, err
@@ -151,31 +151,36 @@ func shownCounts(n inet.Count) commands.Counts {
 	return commands.Counts{Packets: n.Packets, Bytes: n.Bytes - ethernetLen*n.Packets}
 }
 
-// translate returns the edits of the configuration, and the counters to be set after them.
+// translate returns the edits of the lists of chains, and the counters to be set after them. Tables other than filter are
+// texts: tableEdits has their edits.
 func translate(set int, edits []commands.Edit) (out []cube.Edit, counts []counting) {
 	for _, e := range edits {
-		k := key{set, e.Chain}
+		k := key{set, chainName{e.Table, e.Chain}}
 		path := []string{listNames[set], e.Chain}
 		at := (&chain{key: k}).edit(e.At)
 		remove, insert := at, at
 		remove.Delete = true
 		insert.Insert, insert.Value = true, map[string]string{"spec": e.Rule.String()}
+		var is []cube.Edit
 		switch e.Op {
 		case commands.AddChain:
-			out = append(out, cube.Edit{Path: path, Value: map[string]string{"default": "ACCEPT"}})
+			is = []cube.Edit{{Path: path, Value: map[string]string{"default": "ACCEPT"}}}
 		case commands.DeleteChain:
-			out = append(out, cube.Edit{Path: path, Delete: true})
+			is = []cube.Edit{{Path: path, Delete: true}}
 		case commands.SetPolicy:
-			out = append(out, cube.Edit{Path: path, Value: map[string]string{"default": e.Name}})
+			is = []cube.Edit{{Path: path, Value: map[string]string{"default": e.Name}}}
 		case commands.InsertRule:
-			out = append(out, insert)
+			is = []cube.Edit{insert}
 			counts = shifted(counts, k, e.At, 1)
 		case commands.DeleteRule:
-			out = append(out, remove)
+			is = []cube.Edit{remove}
 			counts = shifted(counts, k, e.At, -1)
 		case commands.ReplaceRule:
-			out = append(out, remove, insert)
+			is = []cube.Edit{remove, insert}
 		case commands.SetCounts: // afterwards
+		}
+		if e.Table == filter {
+			out = append(out, is...)
 		}
 		if e.Op == commands.SetCounts || e.Counts != (commands.Counts{}) {
 			counts = append(counts, counting{k, e.At, e.Counts})

@@ -60,10 +60,10 @@ func (f *iptables) State(_ context.Context, path []string) (any, error) {
 	return s, err
 }
 
-// ordered returns the chains of a family: those that are built in, then the others by name.
-func (f *iptables) ordered(set int) (out []*chain) {
+// ordered returns the chains of a table of a family: those that are built in, then the others by name.
+func (f *iptables) ordered(set int, table string) (out []*chain) {
 	for k, c := range f.chains {
-		if k.set == set {
+		if k.set == set && k.table == table {
 			out = append(out, c)
 		}
 	}
@@ -84,7 +84,7 @@ func (f *iptables) ordered(set int) (out []*chain) {
 
 // chainStates returns the state of the chains of a family.
 func (f *iptables) chainStates(set int, path []string) (out []chainStats, err error) {
-	for _, c := range f.ordered(set) {
+	for _, c := range f.ordered(set, filter) {
 		if len(path) > 1 && path[1] != c.name {
 			continue
 		}

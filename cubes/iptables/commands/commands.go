@@ -57,8 +57,9 @@ const (
 	SetCounts   // of the rule At, or of the policy if At is -1
 )
 
-// Edit is one change. Each is about what those before it have left.
+// Edit is one change of a table, which is filter or Raw. Each is about what those before it have left.
 type Edit struct {
+	Table string
 	Op    Op
 	Chain string
 	At    int
@@ -67,8 +68,8 @@ type Edit struct {
 	Counts
 }
 
-// Result is what a command prints, and what it changes: edits of the table filter, and other tables as they are then, by name,
-// in the format of iptables-save; one that has nothing is empty.
+// Result is what a command prints, and what it changes: edits of the tables with whose rules packets are compared, and all
+// tables but filter as they are then, by name, in the format of iptables-save; one that has nothing is empty.
 type Result struct {
 	Output string
 	Edits  []Edit
@@ -115,11 +116,16 @@ func newEditor(v *View) *editor {
 // result is what the commands so far have printed and changed.
 func (e *editor) result() (Result, error) {
 	r := Result{Output: e.out.String(), Edits: e.list}
+	for i := range r.Edits {
+		r.Edits[i].Table = e.view.Table
+	}
 	if e.view.Table == filter || len(r.Edits) == 0 {
 		return r, nil
 	}
 	text, err := e.view.text()
-	r.Edits, r.Tables = nil, map[string]string{e.view.Table: text}
+	if r.Tables = map[string]string{e.view.Table: text}; !judges(e.view.Table) {
+		r.Edits = nil
+	}
 	return r, err
 }
 
@@ -180,7 +186,7 @@ func (e *editor) run(c language.Command) error {
 		if chain.Policy == "" {
 			return problem("Bad built-in chain name.")
 		}
-		if c.Name != "ACCEPT" && e.view.Table != filter {
+		if c.Name != "ACCEPT" && !judges(e.view.Table) {
 			return otherTable(e.view.Table, "-P "+c.Chain+" "+c.Name)
 		}
 		chain.Policy = c.Name
@@ -206,22 +212,29 @@ func (e *editor) run(c language.Command) error {
 // errNoRule is what iptables says of a rule that there is not.
 var errNoRule = problem("Bad rule (does a matching rule exist in that chain?).")
 
-// filter is the table whose rules packets are compared with.
-const filter = "filter"
+// The tables with whose rules packets are compared.
+const (
+	filter = "filter"
+	// Raw is compared with packets before their connections are known.
+	Raw = "raw"
+)
 
-// otherTable refuses what would have an effect in another table than filter.
+// judges reports whether packets are compared with the rules of a table.
+func judges(table string) bool { return table == filter || table == Raw }
+
+// otherTable refuses what would have an effect in another table.
 func otherTable(table, what string) error {
-	instead := "only rules of the table filter have an effect"
+	instead := "only rules of the tables filter and raw have an effect"
 	if table == "nat" {
 		instead = "addresses are translated by the cube nat: see `polycubectl nat --help`"
 	}
 	return &Error{badParameter, fmt.Sprintf("table %s: %s: %s", table, what, instead)}
 }
 
-// checkTable refuses rules of other tables than filter, unless they only lead from chain to chain: programs make chains in all
-// tables, also if they need none.
+// checkTable refuses rules of tables with which no packets are compared, unless they only lead from chain to chain: programs
+// make chains in all tables, also if they need none.
 func (e *editor) checkTable(r *language.Rule) error {
-	if e.view.Table == filter {
+	if judges(e.view.Table) {
 		return nil
 	}
 	switch t := r.Target.(type) {

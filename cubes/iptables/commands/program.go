@@ -54,7 +54,7 @@ const usage = `Usage: %[1]s -[ACD] chain rule-specification [options]
        %[1]s -E old-chain-name new-chain-name
        %[1]s -P chain target [options]
 
-The options are those of iptables(8), for the table filter.
+The options are those of iptables(8), for the tables filter and raw.
 `
 
 // asked answers -h.

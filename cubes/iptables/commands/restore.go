@@ -28,17 +28,22 @@ func (v *View) table() language.Table {
 	return t
 }
 
-// text returns the chains in the save format, nothing if there are only those that are built in, without rules.
+// text returns the chains in the save format without counters, nothing if there are only those that are built in, without
+// rules.
 func (v *View) text() (string, error) {
 	empty := true
 	for _, c := range v.Chains {
-		empty = empty && c.Policy != "" && len(c.Rules) == 0
+		empty = empty && c.Policy == "ACCEPT" && len(c.Rules) == 0
 	}
 	if empty {
 		return "", nil
 	}
 	var out strings.Builder
-	err := language.WriteSave(&out, []language.Table{v.table()}, false)
+	t := v.table()
+	for i := range t.Chains {
+		t.Chains[i].Packets, t.Chains[i].Bytes = 0, 0
+	}
+	err := language.WriteSave(&out, []language.Table{t}, false)
 	return out.String(), err
 }
 
