@@ -233,6 +233,14 @@ PCN_INLINE int conclude(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_connt
 	return 0;
 }
 
+/* Whether the host sends an ICMP error of its own. That is related, as in Linux, also if it is about a packet that has met no
+ * rule yet: FORWARD is on the way out, and one without TTL, or too long, does not get there. */
+PCN_GLOBAL int iptables_is_told(const struct pcn_flow *flow PCN_NONNULL)
+{
+	return pcn_ct_is_error(flow) &&
+	       iptables_address_type(flow->source, flow->has & PCN_FLOW_IPV6) == IPTABLES_LOCAL;
+}
+
 /* Finds the connection of a packet. Returns 0, or the reason to drop the packet. Each cube has its own zone in the table
  * of connections. */
 PCN_INLINE int track(struct CTXTYPE *ctx, const struct pcn_md *md, struct pcn_conntrack_work *w,
@@ -247,6 +255,11 @@ PCN_INLINE int track(struct CTXTYPE *ctx, const struct pcn_md *md, struct pcn_co
 		pcn_conntrack_track(ctx, w, pcn_instance(md), tcp_options);
 		if (w->refusal)
 			return IPTABLES_NO_ENTRY;
+		if (w->class == PCN_CT_INVALID && is->hook == OUTPUT &&
+		    iptables_is_told(&w->flow)) {
+			w->class = PCN_CT_RELATED;
+			is->untracked = 1;
+		}
 	}
 	return 0;
 }
