@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/polycube/polycube/conntrack"
 	"github.com/polycube/polycube/conntrack/session"
 	conns "github.com/polycube/polycube/conntrack/table"
 	"github.com/polycube/polycube/cube"
@@ -129,6 +130,15 @@ func (z *Zone) Sessions(path []string) (all []json.RawMessage, err error) {
 			return all, nil
 		}
 	}
+}
+
+// Phase returns how far a session has got; false if there is none with the key.
+func (z *Zone) Phase(key conns.Key) (conntrack.Phase, bool) {
+	if z.table == nil {
+		return conntrack.None, false
+	}
+	e, ok := z.table.Find(key)
+	return e.State.State, ok
 }
 
 // find returns the session with five keys.

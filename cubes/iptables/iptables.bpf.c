@@ -224,13 +224,16 @@ PCN_INLINE int conclude(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_connt
 {
 	if (w->class == PCN_CT_ESTABLISHED)
 		record(ctx, md, w);
-	if (reason)
+	if (!reason && pcn_conntrack_accept(w) < 0)
+		return IPTABLES_NO_ENTRY;
+	/* What is refused before it is a connection does not count. */
+	if (reason && w->class != PCN_CT_ESTABLISHED)
 		return reason;
-	if (pcn_conntrack_accept(w) < 0)
+	if (iptables_link_all(ctx) && w->class == PCN_CT_NEW)
 		return IPTABLES_NO_ENTRY;
 	if (w->class == PCN_CT_NEW)
 		record(ctx, md, w);
-	return 0;
+	return reason;
 }
 
 /* Whether the host sends an ICMP error of its own. That is related, as in Linux, also if it is about a packet that has met no
@@ -363,8 +366,9 @@ PCN_INLINE int filter(struct CTXTYPE *ctx, struct pcn_md *md, const __u32 out)
 	struct pcn_conntrack_work *w = pcn_conntrack_begin();
 	__u32 zero = 0;
 	struct iptables_work *is = bpf_map_lookup_elem(&work, &zero);
+	struct iptables_links *links = iptables_links();
 
-	if (!w || !is || pcn_flow_read(ctx, &w->flow))
+	if (!w || !is || !links || pcn_flow_read(ctx, &w->flow))
 		return pcn_pkt_drop(ctx, md, IPTABLES_TRUNCATED);
 	if (!(w->flow.has & PCN_FLOW_IP))
 		return pcn_pkt_pass(ctx, md);
@@ -374,6 +378,7 @@ PCN_INLINE int filter(struct CTXTYPE *ctx, struct pcn_md *md, const __u32 out)
 		is->hook = iptables_is_forwarded(ctx) ? FORWARD : OUTPUT;
 	else if (!iptables_is_local(ctx, &w->flow))
 		return pcn_pkt_pass(ctx, md); /* FORWARD, on its way out */
+	links->count = 0;
 	is->meets = MEETS_NONE;
 	is->untracked = 0;
 	w->class = PCN_CT_INVALID; /* for the table raw, as in Linux */

@@ -82,6 +82,7 @@ type iptables struct {
 	zone    *zone.Zone
 	answers *answers
 
+	crowds     *crowds
 	memory     *elements.Memory
 	references *classifier.References
 }
@@ -91,9 +92,10 @@ func newIptables(env cube.Env) *iptables {
 		env: env, chains: map[key]*chain{}, leaving: map[*chain]bool{}, hooks: table.New[uint32, hook](env, "hooks"), rows: table.New[uint32, row](env, "rows"),
 		names: table.New[uint32, numbered](env, "names"), netdevs: table.New[uint32, netdev](env, "netdevs"),
 		counted: table.New[counted, uint64](env, "counted"), own: newOwnAddresses(env), events: session.NewEvents(env, zone.EventLimit), answers: newAnswers(secret()),
-		memory: elements.New(env), references: classifier.NewReferences(env),
+		crowds: newCrowds(env), memory: elements.New(env), references: classifier.NewReferences(env),
 	}
 	f.zone = zone.New(env, f.events)
+	env.Every(crowdTick, f.countOut)
 	for set := range f.sets {
 		f.sets[set] = classifier.New(env, uint32(set))
 	}

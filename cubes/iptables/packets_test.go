@@ -136,7 +136,6 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 		"b -j a":                                      "jump back to b",
 		"b -j nosuch":                                 "there is no such chain",
 		"nosuch -j DROP":                              "No chain/target/match by that name",
-		"INPUT -m connlimit --connlimit-above 3":      "not supported",
 		"INPUT -j NFLOG":                              "use LOG",
 		"INPUT -m owner --gid-owner 0":                "works only in the chains OUTPUT",
 		"OUTPUT -m owner --gid-owner 0":               "see the user of a socket",

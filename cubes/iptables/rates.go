@@ -43,14 +43,20 @@ func limitTest(r language.Rate, burst uint64) ([]test, error) {
 // groupings are the bits of what makes a group: enum iptables_by.
 var groupings = map[string]uint16{"srcip": 1, "srcport": 2, "dstip": 4, "dstport": 8}
 
+// serialAt is where a condition has the serial number of its groups: behind a limit.
+const serialAt = 24
+
+// serial returns the serial number.
+func (t *test) serial() uint32 { return binary.NativeEndian.Uint32(t.Data[serialAt:]) }
+
 // number gives the condition's groups a serial number. One that was there before a restart keeps it, and so its groups.
 func (t *test) number(was *test) {
-	const at = 24 // behind the limit
-	serial := t.Data[at : at+4]
-	if copy(serial, was.Data[at:]); *was == *t {
+	serial := t.Data[serialAt : serialAt+4]
+	if copy(serial, was.Data[serialAt:]); *was == *t && was.serial() != 0 {
 		return
 	}
 	_, _ = rand.Read(serial) // never fails
+	serial[0] |= 1           // there is no 0
 }
 
 // numberGroups does so for the conditions of a new row. A row of the same rule is there after a restart only: rows are removed
@@ -58,7 +64,7 @@ func (t *test) number(was *test) {
 func (f *iptables) numberGroups(counter uint32, is *row) error {
 	was, _, err := f.rows.Get(counter)
 	for i := range is.Test[:is.Tests] {
-		if t := &is.Test[i]; t.Kind == testHashLimit {
+		if t := &is.Test[i]; t.Kind.groups() {
 			t.number(&was.Test[i])
 		}
 	}

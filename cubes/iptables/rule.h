@@ -41,7 +41,7 @@ struct iptables_test {
 		__u64 wide[4];
 		struct {
 			struct pcn_bucket_limit limit;
-			__u32 serial; /* of its groups */
+			__u32 serial; /* of its groups: pcn_bucket_limit is not there if it is about connections */
 		};
 		struct {
 			__u32 span[2];

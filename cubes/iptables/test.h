@@ -8,6 +8,7 @@
 #include <pcn/elements.h>
 #include <pcn/flow.h>
 
+#include "connections.h"
 #include "rate.h"
 #include "rule.h"
 #include "string.h"
@@ -44,6 +45,8 @@ enum iptables_test_kind {
 	IPTABLES_SET_ADD, /* always holds, and adds the packet to a set: the same, and for how many seconds */
 	IPTABLES_SET_END,    /* always holds, and removes it */
 	IPTABLES_TCP_OPTION, /* (value) the kind of an option of TCP */
+	IPTABLES_CONNECTIONS, /* more connections than (value): (number) bits of the source that count, or, with 256, of the
+			       * destination, (serial) */
 };
 
 /* The types of addresses. */
@@ -342,6 +345,8 @@ PCN_INLINE int iptables_holds(struct CTXTYPE *ctx, const struct pcn_flow *flow,
 	case IPTABLES_SET_ADD:
 	case IPTABLES_SET_END:
 		return iptables_set_test(ctx, flow, t);
+	case IPTABLES_CONNECTIONS:
+		return iptables_is_crowded(flow, t, counter, i);
 	case IPTABLES_TCP_OPTION:
 		return iptables_has_option(ctx, flow->l4, t->value);
 	}

@@ -50,7 +50,11 @@ const (
 	testSetAdd
 	testSetEnd
 	testTCPOption
+	testConnections
 )
+
+// groups reports whether the condition has a memory for each group of packets.
+func (k testKind) groups() bool { return k == testHashLimit || k == testConnections }
 
 // counts reports whether the condition has memory of its own: struct iptables_counted.
 func (k testKind) counts() bool { return k == testLimit || k == testNth }
@@ -125,6 +129,8 @@ func testsOf(family language.Family, m language.Match) ([]test, error) {
 		return []test{{Kind: testRandom, Negated: m.Not, Value: uint32(math.Round(m.Probability * (1 << 31)))}}, nil
 	case language.Limit:
 		return limitTest(m.Rate, uint64(m.Burst))
+	case language.ConnLimit:
+		return []test{connectionsTest(m)}, nil
 	case language.HashLimit:
 		return hashLimitTest(family, m)
 	case language.String:
