@@ -14,15 +14,14 @@ import (
 	"github.com/polycube/polycube/counter"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/table"
-	"github.com/polycube/polycube/cubes/iptables/commands"
 )
 
 // change is a prepared change.
 type change struct {
 	f       *iptables
 	created bool
-	config  *Config                          // afterwards
-	raw     [len(families)][]*commands.Chain // afterwards
+	config  *Config   // afterwards
+	raw     rawChains // afterwards
 	entries map[key][]cube.Changed[Rule]
 
 	chains map[key]*chain   // afterwards
@@ -46,8 +45,10 @@ func (f *iptables) newChange(c cube.ChangeOf[Config]) (*change, error) {
 		k := filterKey(slices.Index(listNames[:], c.Entries[i].List[0]), r.Above[0])
 		n.entries[k] = append(n.entries[k], r)
 	}
-	if err := n.readRaw(); err != nil {
-		return nil, err
+	if n.raw = f.raw; c.New != nil {
+		if err := n.readRaw(); err != nil {
+			return nil, err
+		}
 	}
 	return n, n.build(f.chainNumbers())
 }
@@ -260,13 +261,13 @@ func (n *change) commit() (undo func() error, err error) {
 	if err := n.carry(); err != nil {
 		return nil, errors.Join(err, n.undone.Run())
 	}
-	config, chains := f.config, f.chains
-	f.config, f.chains = n.config, n.chains
+	config, chains, rawWas := f.config, f.chains, f.raw
+	f.config, f.chains, f.raw = n.config, n.chains, n.raw
 	for _, c := range n.empty {
 		f.leaving[c] = true
 	}
 	n.undone.Push(func() error {
-		f.config, f.chains = config, chains
+		f.config, f.chains, f.raw = config, chains, rawWas
 		for _, c := range n.empty {
 			delete(f.leaving, c)
 		}

@@ -68,6 +68,7 @@ type iptables struct {
 	// The state in effect; config is nil before the first change.
 	config *Config
 	chains map[key]*chain
+	raw    rawChains
 	// leaving are chains that are no more, until their counters are closed.
 	leaving map[*chain]bool
 
@@ -125,7 +126,7 @@ func (f *iptables) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Pla
 	}
 	plan := cube.Plan{Before: []cube.Step{cube.Effect(n.commit)}}
 	if c.New != nil {
-		if plan.Constants, err = c.New.constants(f.answers.mark, n.hasRaw()); err != nil {
+		if plan.Constants, err = c.New.constants(f.answers.mark, n.raw.any()); err != nil {
 			return cube.Plan{}, err
 		}
 		open := cube.Effect(func() (func() error, error) { return nil, f.zone.Open(&c.New.Settings) })

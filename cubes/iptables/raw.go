@@ -9,8 +9,12 @@ import (
 	"hash/fnv"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cubes/iptables/commands"
 	"github.com/polycube/polycube/cubes/iptables/language"
 )
+
+// rawChains are the chains of the table raw by family, as the configuration has them.
+type rawChains [len(families)][]*commands.Chain
 
 // readRaw reads the chains of the table raw, and notes which of their rules differ from those in effect.
 func (n *change) readRaw() error {
@@ -96,9 +100,9 @@ func rawEntries(was []*rule, is []language.Rule) (out []cube.Changed[Rule]) {
 	return out
 }
 
-// hasRaw reports whether there are rules in the table raw.
-func (n *change) hasRaw() bool {
-	for _, chains := range n.raw {
+// any reports whether there are rules in the table raw.
+func (r *rawChains) any() bool {
+	for _, chains := range r {
 		for _, c := range chains {
 			if len(c.Rules) > 0 || c.Policy == "DROP" {
 				return true
