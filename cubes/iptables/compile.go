@@ -120,7 +120,7 @@ func (c *compiler) extension(r *language.Rule, m language.Match) error {
 		return nil
 	case language.TCP:
 		return c.tcp(m)
-	case language.UDP:
+	case language.Ports:
 		return c.ports(m.SPort, m.DPort)
 	case language.ICMP:
 		return c.icmp(m)

@@ -35,8 +35,8 @@ func listedMatch(m language.Match, numeric bool) string {
 	switch m := m.(type) {
 	case language.TCP:
 		return joined("tcp", portRange("spt", m.SPort), portRange("dpt", m.DPort), tcpOption(m), tcpFlags(m.Flags, numeric))
-	case language.UDP:
-		return joined("udp", portRange("spt", m.SPort), portRange("dpt", m.DPort))
+	case language.Ports:
+		return joined(m.Protocol, portRange("spt", m.SPort), portRange("dpt", m.DPort))
 	case language.ICMP:
 		return icmp(m)
 	case language.Multiport:

@@ -35,7 +35,7 @@ func TestCommandsHaveTheirFields(t *testing.T) {
 		"-D INPUT -i eth+ ! -p tcp": {Op: 'D', Chain: "INPUT", Rules: []Rule{
 			{In: Interface{Name: "eth", Prefix: true}, Protocol: Protocol{Number: 6, Not: true}}}},
 		"-C web -p udp --dport 53:54 -g dns": {Op: 'C', Chain: "web", Rules: []Rule{{Protocol: Protocol{Number: 17},
-			Matches: []Match{UDP{SPort: anyPort, DPort: PortRange{First: 53, Last: 54}}},
+			Matches: []Match{Ports{Protocol: "udp", SPort: anyPort, DPort: PortRange{First: 53, Last: 54}}},
 			Target:  Jump{Chain: "dns", Goto: true}}}},
 	} {
 		want.Family = IPv4

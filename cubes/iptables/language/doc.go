@@ -4,7 +4,7 @@
 // these programs do. It knows their language only: it neither touches the kernel nor decides what a rule becomes.
 //
 // ReadCommand reads one command line, ReadSave a file of iptables-save. Both give Rules of plain values: a Rule has
-// the fields of the packet's header, a Match for each -m (a value of one of the types TCP, UDP, ICMP, Conntrack, ...,
+// the fields of the packet's header, a Match for each -m (a value of one of the types TCP, Ports, ICMP, Conntrack, ...,
 // never a pointer), and a Target. Rule.String prints a rule as `iptables -S` would.
 //
 // What iptables refuses, this package refuses, and so it does with what it does not know: the only option without

@@ -68,7 +68,7 @@ var protocolMatch = []string{
 	"", "", "(! |)-p (tcp|udp|esp|ah|gre|sctp|47|200|icmp|ipv6-icmp|udplite|ospf|igmp|vrrp|135)",
 	"-p tcp(| -m tcp)(| (! |)--sport <ports>)(| (! |)--destination-port <ports>)(| (! |)--tcp-option 1<6>)",
 	"-p tcp (! |)--syn", "-p tcp (! |)--tcp-flags (ALL|SYN,ACK|URG) (NONE|SYN|FIN,PSH|ALL)",
-	"-p udp --sport <ports>", "-p 17 (! |)--dport (<ports>|domain)",
+	"-p sctp (! |)--(sport|dport) <ports>", "-p dccp -m dccp (! |)--(sport|dport) <ports>", "-p udp --sport <ports>", "-p 17 (! |)--dport (<ports>|domain)",
 	"-p (tcp|udp|sctp|dccp|udplite) -m multiport (! |)--(sports|dports|ports) (<port>|<port>,<ports>,<port>|1:2,3:4)",
 }
 

@@ -28,8 +28,10 @@ type TCPFlags struct {
 	Not       bool
 }
 
-// UDP is -m udp.
-type UDP struct {
+// Ports is -m udp, -m sctp or -m dccp.
+type Ports struct {
+	// Protocol is the name of the match.
+	Protocol     string
 	SPort, DPort PortRange
 }
 
@@ -128,28 +130,30 @@ func (m TCP) String() string {
 		when(m.Option != 0, bang(m.OptionNot, "--tcp-option "+strconv.Itoa(int(m.Option)))), flags)
 }
 
-func newUDP(Family) *builder {
-	m := UDP{SPort: anyPort, DPort: anyPort}
-	return &builder{
-		name: "udp",
-		options: []option{
-			portOption(&m.SPort, "--source-port", "--sport"),
-			portOption(&m.DPort, "--destination-port", "--dport"),
-		},
-		finish: func(c *context) error {
-			if !c.protocolIn(protoUDP) {
-				return errors.New("the match requires -p udp")
-			}
-			return nil
-		},
-		match: func() Match { return m },
+func newPorts(protocol uint8) func(Family) *builder {
+	return func(Family) *builder {
+		m := Ports{Protocol: implicit[protocol], SPort: anyPort, DPort: anyPort}
+		return &builder{
+			name: m.Protocol,
+			options: []option{
+				portOption(&m.SPort, "--source-port", "--sport"),
+				portOption(&m.DPort, "--destination-port", "--dport"),
+			},
+			finish: func(c *context) error {
+				if !c.protocolIn(protocol) {
+					return fmt.Errorf("the match requires -p %s", m.Protocol)
+				}
+				return nil
+			},
+			match: func() Match { return m },
+		}
 	}
 }
 
-// Name returns udp.
-func (UDP) Name() string { return "udp" }
+// Name returns the protocol.
+func (m Ports) Name() string { return m.Protocol }
 
-func (m UDP) String() string {
+func (m Ports) String() string {
 	return joined(portText("--sport", m.SPort), portText("--dport", m.DPort))
 }
 
@@ -215,5 +219,5 @@ func (m Multiport) String() string {
 }
 
 func (TCP) match()       {}
-func (UDP) match()       {}
+func (Ports) match()     {}
 func (Multiport) match() {}

@@ -114,7 +114,7 @@ func (r *reader) builders() []*builder {
 }
 
 // implicit are the matches that -p brings when one of their options is met.
-var implicit = map[uint8]string{protoTCP: "tcp", protoUDP: "udp", protoICMP: "icmp", protoICMPv6: "icmp6"}
+var implicit = map[uint8]string{protoTCP: "tcp", protoUDP: "udp", protoSCTP: "sctp", protoDCCP: "dccp", protoICMP: "icmp", protoICMPv6: "icmp6"}
 
 // loadImplicit adds the match of the protocol, unless it is there. It reports whether there is a new match.
 func (r *reader) loadImplicit() bool {
@@ -138,8 +138,8 @@ func (r *reader) loadImplicit() bool {
 // optionError is the error of an option that is not known.
 func (r *reader) optionError(name string) error {
 	for _, known := range []struct{ option, needs string }{
-		{"--dport", "-p tcp or -p udp"}, {"--sport", "-p tcp or -p udp"}, {"--destination-port", "-p tcp or -p udp"},
-		{"--source-port", "-p tcp or -p udp"}, {"--syn", "-p tcp"}, {"--tcp-flags", "-p tcp"},
+		{"--dport", "-p tcp, udp, sctp or dccp"}, {"--sport", "-p tcp, udp, sctp or dccp"}, {"--destination-port", "-p tcp, udp, sctp or dccp"},
+		{"--source-port", "-p tcp, udp, sctp or dccp"}, {"--syn", "-p tcp"}, {"--tcp-flags", "-p tcp"},
 		{"--icmp-type", "-p icmp"}, {"--icmpv6-type", "-p icmpv6"}, {"--state", "-m state"}, {"--ctstate", "-m conntrack"},
 		{"--dports", "-m multiport"}, {"--sports", "-m multiport"}, {"--ports", "-m multiport"},
 		{"--reject-with", "-j REJECT"}, {"--log-prefix", "-j LOG"}, {"--to-source", "-j SNAT"},

@@ -13,7 +13,7 @@ import (
 
 // matchers are the matches by the name after -m.
 var matchers = map[string]func(Family) *builder{
-	"tcp": newTCP, "udp": newUDP, "icmp": only(IPv4, newICMP), "icmp6": only(IPv6, newICMP),
+	"tcp": newTCP, "udp": newPorts(protoUDP), "sctp": newPorts(protoSCTP), "dccp": newPorts(protoDCCP), "icmp": only(IPv4, newICMP), "icmp6": only(IPv6, newICMP),
 	"icmpv6": only(IPv6, newICMP), "ipv6-icmp": only(IPv6, newICMP),
 	"conntrack": newConntrack, "state": newState, "multiport": newMultiport, "iprange": newIPRange, "set": newSet,
 	"mac": newMAC, "mark": newMark, "limit": newLimit, "hashlimit": newHashLimit, "connlimit": newConnLimit,
@@ -33,8 +33,8 @@ var targets = map[string]func(Family) *builder{
 var instead = map[string]string{
 	"recent": "-m set with -j SET --add-set", "u32": "-m string", "bpf": "-m string", "helper": "-m conntrack",
 	"connmark": "-m mark", "physdev": "-i and -o", "devgroup": "-i and -o", "rpfilter": "-m addrtype",
-	"quota": "-m limit", "quota2": "-m limit", "geoip": "-m set", "ULOG": "-j NFLOG", "NETMAP": "-j DNAT or -j SNAT",
-	"CONNMARK": "-j MARK", "QUEUE": "-j NFLOG", "NFQUEUE": "-j NFLOG",
+	"quota": "-m limit", "quota2": "-m limit", "geoip": "-m set", "ULOG": "-j LOG", "NETMAP": "-j DNAT or -j SNAT",
+	"CONNMARK": "-j MARK",
 }
 
 // foreign are targets of iptables that are not supported, which would else pass for chains.
