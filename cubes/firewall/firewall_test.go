@@ -229,9 +229,14 @@ func TestSessionsAreEvents(t *testing.T) {
 		if got := l.Events("session"); len(got) != 8 {
 			t.Errorf("there are %d events, want 8: %q", len(got), got)
 		}
-		for port := range uint16(300) {
-			g.out("many", udp(inside, outside, 2000+port, 53), "")
+		opened := 1
+		open := func() {
+			for range 300 {
+				g.out("many", udp(inside, outside, uint16(2000+opened), 53), "")
+				opened++
+			}
 		}
+		open()
 		netns.Eventually(t, bpftest.Patience, func() error {
 			got, lost, shown := l.Events("session"), 0, 0
 			for _, e := range got {
@@ -242,14 +247,17 @@ func TestSessionsAreEvents(t *testing.T) {
 					shown++
 				}
 			}
-			if lost == 0 || lost+shown != 301 {
-				return fmt.Errorf("%d events and %d lost, want 301 in all", shown, lost)
+			if lost == 0 && shown == opened {
+				open() // the machine was too slow: so many events are allowed in that time
+			}
+			if lost == 0 || lost+shown != opened {
+				return fmt.Errorf("%d events and %d lost, want %d in all", shown, lost, opened)
 			}
 			return nil
 		})
 		g.Set("PATCH", "fw", `{"session-events":"OFF"}`)
 		was := len(l.Events("session"))
-		g.out("switched off", udp(inside, outside, 3000, 53), "")
+		g.out("switched off", udp(inside, outside, 1500, 53), "")
 		if got := g.Action("fw delete-sessions", ""); got == `{"deleted":0}` {
 			t.Error("nothing is deleted")
 		}

@@ -88,11 +88,16 @@ func TestEachNATTellsOfSharedSessions(t *testing.T) {
 func TestEventsAreLimited(t *testing.T) {
 	atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
 		b := newBench(t, l, strings.Replace(snat, `{"rule"`, `{"session-events":"ON","rule"`, 1))
-		for p := range uint16(300) {
-			if _, err := b.pass(false, out4(host, other).UDP(2000+p, 53).Bytes()); err != nil {
-				t.Fatal(err)
+		opened := 0
+		open := func() {
+			for range 300 {
+				if _, err := b.pass(false, out4(host, other).UDP(uint16(2000+opened), 53).Bytes()); err != nil {
+					t.Fatal(err)
+				}
+				opened++
 			}
 		}
+		open()
 		netns.Eventually(t, bpftest.Patience, func() error {
 			lost, shown := 0, 0
 			for _, e := range l.Events("session") {
@@ -103,8 +108,11 @@ func TestEventsAreLimited(t *testing.T) {
 					shown++
 				}
 			}
-			if lost == 0 || lost+shown != 300 {
-				return fmt.Errorf("%d events and %d lost, want 300 in all", shown, lost)
+			if lost == 0 && shown == opened {
+				open() // the machine was too slow: so many events are allowed in that time
+			}
+			if lost == 0 || lost+shown != opened {
+				return fmt.Errorf("%d events and %d lost, want %d in all", shown, lost, opened)
 			}
 			return nil
 		})
