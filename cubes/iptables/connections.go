@@ -2,10 +2,13 @@
 
 package iptables
 
-// Conditions about the number of connections: connections.h. Programs count those that begin, and this those that end.
+// Conditions about the connection of a packet, and about how many connections there are: connections.h. Programs count those that
+// begin, and this those that end.
 
 import (
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/polycube/polycube/conntrack"
@@ -28,6 +31,47 @@ type crowd struct {
 type link struct {
 	Crowd      crowd
 	Connection conns.Key
+}
+
+// connectionTests are those of a connection, besides its state.
+func connectionTests(m language.Conntrack) (out []test, err error) {
+	if m.Status != nil || m.Expire != nil {
+		return nil, fmt.Errorf("--ctstatus and --ctexpire are not supported; use --ctstate: %w", cube.ErrUnsupported)
+	}
+	for _, a := range []struct {
+		kind testKind
+		is   language.Address
+	}{{testCTSource, m.OrigSrc}, {testCTDestination, m.OrigDst}, {testCTDestination, m.ReplSrc}, {testCTSource, m.ReplDst}} {
+		if !a.is.Any() {
+			out = append(out, maskTest(a.kind, a.is))
+		}
+	}
+	for _, p := range []struct {
+		kind testKind
+		is   *language.PortRange
+	}{
+		{testCTSourcePort, m.OrigSrcPort}, {testCTDestinationPort, m.OrigDstPort}, {testCTDestinationPort, m.ReplSrcPort},
+		{testCTSourcePort, m.ReplDstPort},
+	} {
+		if p.is != nil {
+			t := test{Kind: p.kind, Negated: p.is.Not}
+			binary.NativeEndian.PutUint16(t.Data[:], p.is.First)
+			binary.NativeEndian.PutUint16(t.Data[2:], p.is.Last)
+			out = append(out, t)
+		}
+	}
+	if m.HasProtocol && m.Protocol.Number != 0 {
+		out = append(out, test{Kind: testCTProtocol, Negated: m.Protocol.Not, Value: uint32(m.Protocol.Number)})
+	}
+	if m.Dir != "" {
+		out = append(out, test{Kind: testReply, Negated: m.Dir == "ORIGINAL"})
+	}
+	for i := range out {
+		if len(m.State) > 0 { // the only condition that a packet without connection can fulfil, and it is enough
+			out[i].Number = 1
+		}
+	}
+	return out, nil
 }
 
 // byDestination is the bit of a condition that is about destination addresses.

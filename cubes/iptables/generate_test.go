@@ -175,7 +175,9 @@ func icmpType(i *rulesets.ICMP) string {
 func (g *generator) extension(six bool) string {
 	all := []string{
 		"-m conntrack --ctstate NEW", "-m conntrack --ctstate RELATED,ESTABLISHED", "-m conntrack ! --ctstate NEW", "-m conntrack --ctstate INVALID",
-		"-m state --state ESTABLISHED", fmt.Sprintf("-m length --length %d:%d", 20+g.IntN(30), 50+g.IntN(60)), "-m length ! --length 40",
+		"-m state --state ESTABLISHED", "-m conntrack --ctdir REPLY", "-m conntrack --ctdir ORIGINAL", "-m conntrack --ctproto 6",
+		"-m conntrack ! --ctproto 17", "-p tcp -m conntrack --ctorigdstport 1:1000", "-p udp -m conntrack ! --ctorigsrcport 1:30000",
+		"-p tcp -m conntrack --ctstate INVALID,ESTABLISHED --ctreplsrcport 1:2000 --ctdir ORIGINAL", fmt.Sprintf("-m length --length %d:%d", 20+g.IntN(30), 50+g.IntN(60)), "-m length ! --length 40",
 		fmt.Sprintf("-m statistic --mode nth --every %d --packet %d", 2+g.IntN(3), g.IntN(2)), fmt.Sprintf("-m limit --limit 1/day --limit-burst %d", 1+g.IntN(9)),
 		fmt.Sprintf("-m hashlimit --hashlimit-upto 1/hour --hashlimit-burst %d --hashlimit-mode srcip --hashlimit-name h%d", 1+g.IntN(4), g.Uint32()),
 		fmt.Sprintf("-m hashlimit --hashlimit-above 1/hour --hashlimit-burst %d --hashlimit-mode dstip,dstport --hashlimit-name h%d", 1+g.IntN(4), g.Uint32()),
@@ -185,10 +187,12 @@ func (g *generator) extension(six bool) string {
 		"-p tcp -m tcp --tcp-option 3", "-p tcp -m tcp ! --tcp-option 3", "-p tcp -m tcp --tcp-option 1",
 	}
 	if six {
-		all = append(all, "-m hl --hl-gt 10", "-m iprange --src-range 2001:db8::-2001:dbf::1")
+		all = append(all, "-m hl --hl-gt 10", "-m iprange --src-range 2001:db8::-2001:dbf::1",
+			"-m conntrack --ctorigsrc 2001:db8::/33", "-m conntrack ! --ctrepldst 2001:db8:8000::/33 --ctstate NEW,ESTABLISHED")
 	} else {
 		all = append(all, "-m ttl --ttl-gt 10", "-m iprange --src-range 1.0.0.0-100.1.2.3", "-m iprange ! --dst-range 10.0.0.1-200.0.0.0", "! -f",
-			"-m addrtype --dst-type UNICAST")
+			"-m addrtype --dst-type UNICAST", "-m conntrack --ctorigsrc 0.0.0.0/1", "-m conntrack ! --ctorigdst 64.0.0.0/2",
+			"-m conntrack --ctreplsrc 128.0.0.0/1 --ctstate NEW,RELATED,ESTABLISHED")
 	}
 	return all[g.IntN(len(all))]
 }

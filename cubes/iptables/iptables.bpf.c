@@ -251,6 +251,7 @@ PCN_INLINE int track(struct CTXTYPE *ctx, const struct pcn_md *md, struct pcn_co
 {
 	if (is_answer(md)) {
 		w->class = PCN_CT_RELATED;
+		__builtin_memset(&w->fresh.key, 0, sizeof(w->fresh.key));
 		is->untracked = 1;
 	} else if (is->untracked) {
 		w->class = PCN_CT_UNTRACKED;

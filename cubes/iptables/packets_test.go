@@ -139,7 +139,7 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 		"INPUT -j NFLOG":                              "use LOG",
 		"INPUT -m owner --gid-owner 0":                "works only in the chains OUTPUT",
 		"OUTPUT -m owner --gid-owner 0":               "see the user of a socket",
-		"INPUT -m conntrack --ctorigsrc 10.0.0.1":     "only --ctstate and --ctdir",
+		"INPUT -m conntrack --ctexpire 1:10":          "use --ctstate",
 		"INPUT -m addrtype --dst-type BLACKHOLE":      "use UNICAST, LOCAL",
 		"INPUT -m recent --set":                       "recent",
 		"INPUT -p udp -j REJECT --reject-with nosuch": "nosuch",

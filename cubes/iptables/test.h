@@ -38,13 +38,20 @@ enum iptables_test_kind {
 	IPTABLES_DESTINATION_TYPE,
 	IPTABLES_STRING, /* (pattern), (number) its length, (span) offsets from, to; (value) the case of letters
 			  * does not count */
-	IPTABLES_REPLY,		/* the direction of the connection */
+	IPTABLES_REPLY,		/* the direction of the connection: (number) as below */
 	IPTABLES_ROUTING,	/* a routing header of IPv6 with this type: (value) of it plus 1 */
 	IPTABLES_ROUTING_OTHER, /* one with another type */
 	IPTABLES_SET, /* (value) the number of a set, (word) how it is searched: pcn/elements.h */
 	IPTABLES_SET_ADD, /* always holds, and adds the packet to a set: the same, and for how many seconds */
 	IPTABLES_SET_END,    /* always holds, and removes it */
 	IPTABLES_TCP_OPTION, /* (value) the kind of an option of TCP */
+	/* The connection, as its first packet was. Of a packet without one: the condition holds if (number) is 1,
+	 * and if it is 0 it does not, both whether it is negated or not. */
+	IPTABLES_CT_SOURCE, /* as IPTABLES_SOURCE */
+	IPTABLES_CT_DESTINATION,
+	IPTABLES_CT_SOURCE_PORT, /* (half) first and last */
+	IPTABLES_CT_DESTINATION_PORT,
+	IPTABLES_CT_PROTOCOL, /* (value) */
 	IPTABLES_CONNECTIONS, /* more connections than (value): (number) bits of the source that count, or, with 256, of the
 			       * destination, (serial) */
 };
@@ -312,6 +319,35 @@ PCN_GLOBAL int iptables_set_test(struct CTXTYPE *ctx, const struct pcn_flow *flo
 	return pcn_elements_test(ctx, flow, t->value, t->word[0]);
 }
 
+/* Whether the connection of a packet is as a condition says. `reply`: the packet is from the side that did not open it. */
+PCN_GLOBAL int iptables_is_of(const struct iptables_test *t PCN_NONNULL, __u32 reply)
+{
+	__u32 zero = 0;
+	struct pcn_conntrack_work *w = bpf_map_lookup_elem(&ct_work, &zero);
+
+	if (!w || w->class == PCN_CT_INVALID || w->class == PCN_CT_UNTRACKED)
+		return t->number ? !t->negated : !!t->negated;
+	const struct pcn_conntrack_key *key = &w->fresh.key;
+	__u32 opener = (w->side ^ w->reply) & 1;
+	__u32 first = t->half[0], last = t->half[1];
+
+	switch (t->kind) {
+	case IPTABLES_REPLY:
+		return !!reply;
+	case IPTABLES_CT_SOURCE:
+		return iptables_is_masked(key->address[opener], t);
+	case IPTABLES_CT_DESTINATION:
+		return iptables_is_masked(key->address[opener ^ 1], t);
+	case IPTABLES_CT_SOURCE_PORT:
+		return bpf_ntohs(key->port[opener]) >= first &&
+		       bpf_ntohs(key->port[opener]) <= last;
+	case IPTABLES_CT_DESTINATION_PORT:
+		return bpf_ntohs(key->port[opener ^ 1]) >= first &&
+		       bpf_ntohs(key->port[opener ^ 1]) <= last;
+	}
+	return key->protocol == t->value;
+}
+
 /* Whether one condition holds. */
 PCN_INLINE int iptables_holds(struct CTXTYPE *ctx, const struct pcn_flow *flow,
 			      const struct iptables_row *row, __u32 i,
@@ -340,7 +376,12 @@ PCN_INLINE int iptables_holds(struct CTXTYPE *ctx, const struct pcn_flow *flow,
 	case IPTABLES_STRING:
 		return iptables_has_string(ctx, t, flow->l3);
 	case IPTABLES_REPLY:
-		return at->reply;
+	case IPTABLES_CT_SOURCE:
+	case IPTABLES_CT_DESTINATION:
+	case IPTABLES_CT_SOURCE_PORT:
+	case IPTABLES_CT_DESTINATION_PORT:
+	case IPTABLES_CT_PROTOCOL:
+		return iptables_is_of(t, at->reply);
 	case IPTABLES_SET:
 	case IPTABLES_SET_ADD:
 	case IPTABLES_SET_END:

@@ -50,6 +50,11 @@ const (
 	testSetAdd
 	testSetEnd
 	testTCPOption
+	testCTSource
+	testCTDestination
+	testCTSourcePort
+	testCTDestinationPort
+	testCTProtocol
 	testConnections
 )
 
@@ -242,16 +247,4 @@ func stringTest(m language.String) test {
 	}
 	copy(t.Data[8:], pattern)
 	return t
-}
-
-// connectionTests are those of a connection, besides its state.
-func connectionTests(m language.Conntrack) (out []test, err error) {
-	if m.Dir != "" {
-		out = append(out, test{Kind: testReply, Negated: m.Dir == "ORIGINAL"})
-	}
-	m.Dir, m.State, m.StateNot, m.Short = "", nil, false, false
-	if rest := m.String(); rest != "" {
-		return nil, fmt.Errorf("only --ctstate and --ctdir are supported, not %s: %w", rest, cube.ErrUnsupported)
-	}
-	return out, nil
 }
