@@ -69,23 +69,19 @@ func (n *change) keep(c *chain, there map[*rule]bool) {
 // rawEntries returns the changes that make some rules of others. The id of a rule is its place. Those that begin and end
 // alike stay what they are, with their counters.
 func rawEntries(was []*rule, is []language.Rule) (out []cube.Changed[Rule]) {
-	texts := make([]string, len(is))
+	old, texts := make([]string, len(was)), make([]string, len(is))
+	for i := range was {
+		old[i] = was[i].text
+	}
 	for i := range is {
 		texts[i] = is[i].String()
 	}
-	first := 0
-	for first < len(was) && first < len(is) && was[first].text == texts[first] {
-		first++
-	}
-	last := 0
-	for last < len(was)-first && last < len(is)-first && was[len(was)-1-last].text == texts[len(is)-1-last] {
-		last++
-	}
+	first, last := commands.Alike(old, texts)
 	at := func(i int, text string) *Rule {
 		return &Rule{ID: uint32(i), RuleFields: RuleFields{Spec: &text}}
 	}
 	for i := first; i < len(was)-last; i++ {
-		out = append(out, cube.Changed[Rule]{Old: at(i, was[i].text)})
+		out = append(out, cube.Changed[Rule]{Old: at(i, old[i])})
 	}
 	for i := first; i < len(is)-last; i++ {
 		out = append(out, cube.Changed[Rule]{New: at(i, texts[i])})

@@ -182,6 +182,17 @@ func difference(was, is *View, counters bool) (out []Edit) {
 	return out
 }
 
+// Alike returns how many entries two lists have in common at their beginnings, and behind these at their ends.
+func Alike(a, b []string) (first, last int) {
+	for first < len(a) && first < len(b) && a[first] == b[first] {
+		first++
+	}
+	for last < len(a)-first && last < len(b)-first && a[len(a)-1-last] == b[len(b)-1-last] {
+		last++
+	}
+	return first, last
+}
+
 // ruleDifference returns the edits that make the rules of one chain of those of another.
 func ruleDifference(was, is *Chain) (out []Edit) {
 	text := func(r language.Rule) string { return r.String() }
@@ -192,14 +203,7 @@ func ruleDifference(was, is *Chain) (out []Edit) {
 	for i, r := range is.Rules {
 		fresh[i] = text(r)
 	}
-	first := 0
-	for first < len(old) && first < len(fresh) && old[first] == fresh[first] {
-		first++
-	}
-	last := 0
-	for last < len(old)-first && last < len(fresh)-first && old[len(old)-1-last] == fresh[len(fresh)-1-last] {
-		last++
-	}
+	first, last := Alike(old, fresh)
 	for at := len(old) - last - 1; at >= first; at-- {
 		out = append(out, Edit{Op: DeleteRule, Chain: is.Name, At: at})
 	}
