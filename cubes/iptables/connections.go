@@ -33,7 +33,7 @@ type link struct {
 	Connection conns.Key
 }
 
-// connectionTests are those of a connection, besides its state.
+// connectionTests returns the conditions of -m conntrack other than --ctstate.
 func connectionTests(m language.Conntrack) (out []test, err error) {
 	if m.Status != nil || m.Expire != nil {
 		return nil, fmt.Errorf("--ctstatus and --ctexpire are not supported; use --ctstate: %w", cube.ErrUnsupported)
@@ -109,10 +109,6 @@ func (c *crowds) tick(counts func(*crowd) bool, runs func(conns.Key) bool) error
 	for k, n := range c.arrived.All(&err) {
 		arrived[k] = n
 	}
-	if len(arrived) == 0 || err != nil {
-		c.before = arrived
-		return err
-	}
 	there, gone := map[crowd]uint32{}, map[crowd]uint32{}
 	var ended []link
 	for l := range c.links.All(&err) {
@@ -129,6 +125,11 @@ func (c *crowds) tick(counts func(*crowd) bool, runs func(conns.Key) bool) error
 	if _, err := c.links.DeleteAll(ended); err != nil {
 		return err
 	}
+	for _, crowds := range []map[crowd]uint32{there, gone} {
+		for k := range crowds {
+			arrived[k] += 0 // it is in the map, even if a program counted a connection while the crowd was being forgotten
+		}
+	}
 	var errs []error
 	for k, n := range arrived {
 		errs = append(errs, c.settle(k, n, gone[k], there[k]))
@@ -138,8 +139,8 @@ func (c *crowds) tick(counts func(*crowd) bool, runs func(conns.Key) bool) error
 }
 
 // settle writes how many connections of a crowd have departed. If none has arrived since the last tick, the connections that are
-// there tell: nothing is lost if the daemon was killed between the two. A crowd without connections is forgotten then; the next
-// tick corrects what a program counts at this moment.
+// there tell: nothing is lost if the daemon was killed between the two. A crowd without connections is forgotten then. If a program
+// counts one at this moment, the next two ticks find it.
 func (c *crowds) settle(k crowd, arrived, gone, there uint32) error {
 	departed, known, err := c.departed.Get(k)
 	if err != nil {

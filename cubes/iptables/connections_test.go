@@ -3,12 +3,15 @@
 package iptables_test
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pace"
 	"github.com/polycube/polycube/test/pkt"
 	"github.com/polycube/polycube/test/repeat"
@@ -82,6 +85,35 @@ func TestConnectionsAreLimited(t *testing.T) {
 			t.Errorf("%d entries are left in %s", left, name)
 		}
 	}
+}
+
+// TestALostCountIsFound: as if the daemon had forgotten an address at the moment at which a program counted connections of it.
+func TestALostCountIsFound(t *testing.T) {
+	o := newOurs(t)
+	o.restore(t, []string{"a"}, "INPUT -p tcp --syn -m connlimit --connlimit-above 2 -j DROP")
+	o.in(t, "the first", segment(outside, 1, 2), "")
+	o.in(t, "the second", segment(outside, 2, 2), "")
+	for _, name := range []string{"arrived", "departed"} {
+		m := o.Map("ipt", name)
+		var key, value []byte
+		var all [][]byte
+		for entries := m.Iterate(); entries.Next(&key, &value); {
+			all = append(all, bytes.Clone(key))
+		}
+		for _, k := range all {
+			if err := m.Delete(k); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	netns.Eventually(t, bpftest.Patience, func() error {
+		var key, value []byte
+		if !o.Map("ipt", "departed").Iterate().Next(&key, &value) {
+			return errors.New("the count is not corrected")
+		}
+		return nil
+	})
+	o.in(t, "one too many", segment(outside, 3, 2), "rule")
 }
 
 // TestConnectionsAreCountedAsInLinux opens random connections from a few hosts, with rules that count them in different ways, and

@@ -78,7 +78,6 @@ struct iptables_work {
 	__u32 policy; /* result */
 	__u32 untracked;
 	__u32 leaves; /* it is on its way out */
-	__u32 where;  /* for iptables_test */
 	__u32 depth;
 	__u32 back[DEPTH]; /* orders behind which chains continue */
 };
@@ -290,7 +289,6 @@ PCN_INLINE int begin(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_conntrac
 	is->chain = h->chain;
 	is->policy = h->result;
 	is->depth = 0;
-	is->where = (is->leaves ? IPTABLES_LEAVES : 0) | (w->reply ? IPTABLES_REPLIED : 0);
 	key->from = (__u64)h->chain << CHAIN_SHIFT;
 	return 0;
 }
@@ -311,7 +309,7 @@ PCN_INLINE int step(struct CTXTYPE *ctx, struct pcn_md *md, const struct pcn_flo
 		__u32 counter = result >> IPTABLES_COUNTER_SHIFT;
 		const struct iptables_row *row = bpf_map_lookup_elem(&rows, &counter);
 
-		if (!row || !iptables_test(ctx, flow, row, is->where, counter))
+		if (!row || !iptables_test(ctx, flow, row, is->leaves, counter))
 			return GO_ON;
 		count(md, result);
 		return iptables_target(ctx, md, is, row);
@@ -328,7 +326,7 @@ PCN_INLINE int step(struct CTXTYPE *ctx, struct pcn_md *md, const struct pcn_flo
 	return GO_ON;
 }
 
-/* The same, first of all without a result. A packet that the table raw accepts goes on with the rules of filter. */
+/* Takes the result of a search, if there was one. A packet that the table raw accepts continues with the rules of filter. */
 PCN_GLOBAL int iptables_step(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
 			     struct pcn_conntrack_work *w PCN_NONNULL,
 			     struct iptables_work *is PCN_NONNULL)

@@ -62,13 +62,18 @@ func (t *test) number(was *test) {
 // numberGroups does so for the conditions of a new row. A row of the same rule is there after a restart only: rows are removed
 // before their counters are free.
 func (f *iptables) numberGroups(counter uint32, is *row) error {
-	was, _, err := f.rows.Get(counter)
 	for i := range is.Test[:is.Tests] {
-		if t := &is.Test[i]; t.Kind.groups() {
-			t.number(&was.Test[i])
+		t := &is.Test[i]
+		if !t.Kind.groups() {
+			continue
 		}
+		was, _, err := f.rows.Get(counter)
+		if err != nil {
+			return err
+		}
+		t.number(&was.Test[i])
 	}
-	return err
+	return nil
 }
 
 // byBytes is IPTABLES_BYTES.

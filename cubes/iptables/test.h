@@ -259,7 +259,6 @@ struct iptables_place {
 	__u32 in;
 	__u32 out;
 	__u32 type;
-	__u32 reply;
 };
 
 /* Whether one condition about headers holds, without regard to its negation; the others are below. */
@@ -319,8 +318,8 @@ PCN_GLOBAL int iptables_set_test(struct CTXTYPE *ctx, const struct pcn_flow *flo
 	return pcn_elements_test(ctx, flow, t->value, t->word[0]);
 }
 
-/* Whether the connection of a packet is as a condition says. `reply`: the packet is from the side that did not open it. */
-PCN_GLOBAL int iptables_is_of(const struct iptables_test *t PCN_NONNULL, __u32 reply)
+/* Whether the connection of a packet is as a condition says. */
+PCN_GLOBAL int iptables_is_of(const struct iptables_test *t PCN_NONNULL)
 {
 	__u32 zero = 0;
 	struct pcn_conntrack_work *w = bpf_map_lookup_elem(&ct_work, &zero);
@@ -328,22 +327,22 @@ PCN_GLOBAL int iptables_is_of(const struct iptables_test *t PCN_NONNULL, __u32 r
 	if (!w || w->class == PCN_CT_INVALID || w->class == PCN_CT_UNTRACKED)
 		return t->number ? !t->negated : !!t->negated;
 	const struct pcn_conntrack_key *key = &w->fresh.key;
-	__u32 opener = (w->side ^ w->reply) & 1;
+	__u32 side = (w->side ^ w->reply) & 1; /* the opener, or the other */
 	__u32 first = t->half[0], last = t->half[1];
+
+	if (t->kind == IPTABLES_CT_DESTINATION || t->kind == IPTABLES_CT_DESTINATION_PORT)
+		side ^= 1;
+	__u32 port = bpf_ntohs(key->port[side]);
 
 	switch (t->kind) {
 	case IPTABLES_REPLY:
-		return !!reply;
+		return !!w->reply;
 	case IPTABLES_CT_SOURCE:
-		return iptables_is_masked(key->address[opener], t);
 	case IPTABLES_CT_DESTINATION:
-		return iptables_is_masked(key->address[opener ^ 1], t);
+		return iptables_is_masked(key->address[side], t);
 	case IPTABLES_CT_SOURCE_PORT:
-		return bpf_ntohs(key->port[opener]) >= first &&
-		       bpf_ntohs(key->port[opener]) <= last;
 	case IPTABLES_CT_DESTINATION_PORT:
-		return bpf_ntohs(key->port[opener ^ 1]) >= first &&
-		       bpf_ntohs(key->port[opener ^ 1]) <= last;
+		return port >= first && port <= last;
 	}
 	return key->protocol == t->value;
 }
@@ -381,7 +380,7 @@ PCN_INLINE int iptables_holds(struct CTXTYPE *ctx, const struct pcn_flow *flow,
 	case IPTABLES_CT_SOURCE_PORT:
 	case IPTABLES_CT_DESTINATION_PORT:
 	case IPTABLES_CT_PROTOCOL:
-		return iptables_is_of(t, at->reply);
+		return iptables_is_of(t);
 	case IPTABLES_SET:
 	case IPTABLES_SET_ADD:
 	case IPTABLES_SET_END:
@@ -394,25 +393,23 @@ PCN_INLINE int iptables_holds(struct CTXTYPE *ctx, const struct pcn_flow *flow,
 	return iptables_header_test(ctx, flow, t);
 }
 
-/* What iptables_test is told about a packet. */
-#define IPTABLES_LEAVES 1  /* it is on its way out */
-#define IPTABLES_REPLIED 2 /* it is from the side that did not open its connection */
-
 /* Whether all conditions of a row hold. They are tested in the order of the rule, up to the first that does not hold:
- * those behind it, such as limits, do not count the packet. */
+ * those behind it, such as limits, do not count the packet. `leaves`: it is on its way out. */
 PCN_GLOBAL int iptables_test(struct CTXTYPE *ctx, const struct pcn_flow *flow PCN_NONNULL,
-			     const struct iptables_row *row PCN_NONNULL, __u32 where, __u32 counter)
+			     const struct iptables_row *row PCN_NONNULL, __u32 leaves,
+			     __u32 counter)
 {
-	struct iptables_place at = { .in = ctx->ingress_ifindex,
-				     .reply = where & IPTABLES_REPLIED };
+	struct iptables_place at = { .in = ctx->ingress_ifindex };
 #ifdef PCN_TC
 	__u32 here = ctx->ifindex, from = at.in;
 
 	/* The context is read by its members: the compiler must not choose between their addresses. */
 	asm volatile("" : "+r"(here), "+r"(from));
-	at.out = where & IPTABLES_LEAVES ? here : 0;
-	at.in = where & IPTABLES_LEAVES ? from : here;
+	at.out = leaves ? here : 0;
+	at.in = leaves ? from : here;
 	at.type = ctx->pkt_type;
+#else
+	(void)leaves;
 #endif
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < IPTABLES_TESTS; i++) {
