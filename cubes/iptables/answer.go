@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/conntrack/zone"
-	"github.com/polycube/polycube/cubes/iptables/language"
+	"github.com/polycube/polycube/iptables/language"
 	"github.com/polycube/polycube/report"
 	"github.com/polycube/polycube/wire"
 )

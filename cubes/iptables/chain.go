@@ -10,7 +10,7 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/counter"
-	"github.com/polycube/polycube/cubes/iptables/language"
+	"github.com/polycube/polycube/iptables/language"
 )
 
 // rule is a rule in effect. It is not changed once it has its counter: one that says something else is another rule.

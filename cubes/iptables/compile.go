@@ -12,7 +12,7 @@ import (
 	"github.com/polycube/polycube/classifier"
 	"github.com/polycube/polycube/conntrack"
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/cubes/iptables/language"
+	"github.com/polycube/polycube/iptables/language"
 )
 
 // compiled is a rule in the forms of the program.

@@ -13,9 +13,9 @@ import (
 
 	"github.com/polycube/polycube/conntrack/zone"
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/cubes/iptables/commands"
-	"github.com/polycube/polycube/cubes/iptables/language"
 	"github.com/polycube/polycube/inet"
+	"github.com/polycube/polycube/iptables/commands"
+	"github.com/polycube/polycube/iptables/language"
 	"github.com/polycube/polycube/report"
 )
 
@@ -57,7 +57,7 @@ func (c *Config) tableText(family language.Family, name string) string {
 
 // parseTable returns the chains of a table other than filter.
 func (c *Config) parseTable(set int, name string) (*commands.View, error) {
-	v, err := commands.Parse(families[set], name, c.tableText(families[set], name))
+	v, err := commands.Parse(families[set], name, c.tableText(families[set], name), name == raw)
 	if err != nil {
 		return nil, fmt.Errorf("table %s %s: %w: %w", familyNames[set], name, err, cube.ErrInvalid)
 	}

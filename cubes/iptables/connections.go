@@ -15,8 +15,8 @@ import (
 	conns "github.com/polycube/polycube/conntrack/table"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/table"
-	"github.com/polycube/polycube/cubes/iptables/language"
 	"github.com/polycube/polycube/inet"
+	"github.com/polycube/polycube/iptables/language"
 )
 
 // crowd is struct iptables_crowd.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/polycube/polycube/bucket"
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/cubes/iptables/language"
+	"github.com/polycube/polycube/iptables/language"
 )
 
 // counted is struct iptables_counted: the key of what a condition has counted.

@@ -9,8 +9,8 @@ import (
 	"hash/fnv"
 
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/cubes/iptables/commands"
-	"github.com/polycube/polycube/cubes/iptables/language"
+	"github.com/polycube/polycube/iptables/commands"
+	"github.com/polycube/polycube/iptables/language"
 )
 
 // rawChains are the chains of the table raw by family, as the configuration has them.

@@ -8,30 +8,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/cubes/iptables/commands"
-	"github.com/polycube/polycube/cubes/iptables/language"
 	"github.com/polycube/polycube/inet"
+	"github.com/polycube/polycube/iptables/commands"
+	"github.com/polycube/polycube/iptables/language"
 )
-
-// command is the input of the action.
-type command struct {
-	Program  string `json:"program"`
-	Argument []struct {
-		Text string `json:"text"`
-	} `json:"argument"`
-	Input string `json:"input"`
-}
-
-// answer is the output of the action.
-type answer struct {
-	Output string `json:"output,omitempty"`
-	Code   int    `json:"code"`
-	Error  string `json:"error,omitempty"`
-}
 
 // counting is a counter to be set, by the place of its rule after the change; -1 is the policy.
 type counting struct {
@@ -42,36 +25,32 @@ type counting struct {
 
 // run carries out a command.
 func (f *iptables) run(input json.RawMessage) (cube.ActionResult, error) {
-	var in command
-	if err := json.Unmarshal(input, &in); err != nil {
-		return cube.ActionResult{}, fmt.Errorf("decode the command: %w", err)
-	}
-	args := make([]string, len(in.Argument))
-	for i, a := range in.Argument {
-		args[i] = a.Text
+	in, err := commands.ReadRequest(input)
+	if err != nil {
+		return cube.ActionResult{}, err
 	}
 	if in.Program == commands.ImportProgram {
-		return f.runImport(args, in.Input)
+		return f.runImport(in.Args, in.Input)
 	}
-	r, family, err := commands.Views(f.view).Run(in.Program, args, in.Input)
+	r, family, err := commands.Views(f.view).Run(in.Program, in.Args, in.Input)
 	if err != nil {
 		return failure(err)
 	}
 	edits, counts := translate(setOf(family), r.Edits)
-	return f.result(answer{Output: r.Output}, append(edits, f.tableEdits(family, r.Tables)...), counts), nil
+	return f.result(commands.Answer{Output: r.Output}, append(edits, f.tableEdits(family, r.Tables)...), counts), nil
 }
 
 // failure is the answer to a command that fails by an error with an exit status; others are those of the action.
 func failure(err error) (cube.ActionResult, error) {
-	var failed *commands.Error
-	if errors.As(err, &failed) {
-		return cube.ActionResult{Output: answer{Code: failed.Code, Error: err.Error()}}, nil
+	is, err := commands.Failure(err)
+	if err != nil {
+		return cube.ActionResult{}, err
 	}
-	return cube.ActionResult{}, err
+	return cube.ActionResult{Output: is}, nil
 }
 
 // result is an answer with the edits, after which counters are set.
-func (f *iptables) result(is answer, edits []cube.Edit, counts []counting) cube.ActionResult {
+func (f *iptables) result(is commands.Answer, edits []cube.Edit, counts []counting) cube.ActionResult {
 	out := cube.ActionResult{Output: is, Edits: edits}
 	if len(counts) > 0 {
 		out.Rest = func(context.Context) (any, error) {
@@ -101,7 +80,7 @@ func (f *iptables) runImport(args []string, input string) (cube.ActionResult, er
 		e, c := translate(set, is.Edits[family])
 		edits, counts = append(edits, e...), append(counts, c...)
 	}
-	return f.result(answer{Output: is.Output, Code: is.Code}, edits, counts), nil
+	return f.result(commands.Answer{Output: is.Output, Code: is.Code}, edits, counts), nil
 }
 
 // tableEdits returns the edits of tables other than filter.
@@ -123,7 +102,7 @@ func (f *iptables) tableEdits(family language.Family, tables map[string]string) 
 // view returns the chains of a table of a family as commands see them.
 func (f *iptables) view(family language.Family, table string) (*commands.View, error) {
 	if table != filter && table != raw {
-		return commands.Parse(family, table, f.config.tableText(family, table))
+		return commands.Parse(family, table, f.config.tableText(family, table), false)
 	}
 	var chains []*commands.Chain
 	for _, c := range f.ordered(setOf(family), table) {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/polycube/polycube/classifier"
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/cubes/iptables/language"
+	"github.com/polycube/polycube/iptables/language"
 )
 
 // How a set is tested, and how elements are added: PCN_ELEMENTS_... in C.

@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/polycube/polycube/cubes/iptables/language"
-	"github.com/polycube/polycube/cubes/iptables/source"
+	"github.com/polycube/polycube/iptables/language"
+	"github.com/polycube/polycube/iptables/source"
 )
 
 // hooks are the chains of iptables by the hooks of nftables.

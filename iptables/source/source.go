@@ -7,7 +7,7 @@ package source
 import (
 	"slices"
 
-	"github.com/polycube/polycube/cubes/iptables/language"
+	"github.com/polycube/polycube/iptables/language"
 )
 
 // Set is the rules of a host, as far as they can become rules of the table filter.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/polycube/polycube/cubes/iptables/language"
+	"github.com/polycube/polycube/iptables/language"
 )
 
 // empty are views of chains with a rule each that an import must replace.

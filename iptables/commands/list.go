@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/polycube/polycube/cubes/iptables/language"
+	"github.com/polycube/polycube/iptables/language"
 )
 
 // print prints a chain, or all, and sets the counters to zero if the command wants that.

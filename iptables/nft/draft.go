@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/polycube/polycube/cubes/iptables/language"
+	"github.com/polycube/polycube/iptables/language"
 )
 
 // maxCopies is how many rules one rule may become in a family.

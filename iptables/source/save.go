@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/polycube/polycube/cubes/iptables/language"
+	"github.com/polycube/polycube/iptables/language"
 )
 
 // maxLine is the longest line, in bytes.

@@ -13,9 +13,9 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/polycube/polycube/cubes/iptables/language"
-	"github.com/polycube/polycube/cubes/iptables/nft"
-	"github.com/polycube/polycube/cubes/iptables/source"
+	"github.com/polycube/polycube/iptables/language"
+	"github.com/polycube/polycube/iptables/nft"
+	"github.com/polycube/polycube/iptables/source"
 )
 
 // ImportProgram is its name.

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/polycube/polycube/cubes/iptables/language"
-	"github.com/polycube/polycube/cubes/iptables/source"
+	"github.com/polycube/polycube/iptables/language"
+	"github.com/polycube/polycube/iptables/source"
 )
 
 // translate returns the rules of iptables that a rule is in a family.

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/polycube/polycube/cubes/iptables/language"
+	"github.com/polycube/polycube/iptables/language"
 )
 
 // Counts are packets and the bytes of IP in them.
@@ -36,11 +36,13 @@ type View struct {
 	Family language.Family
 	Table  string
 	Chains []*Chain
+	// Judges says that packets are compared with the rules. If not, these may only lead from chain to chain.
+	Judges bool
 }
 
-// NewView returns the view of a table with chains in their order.
+// NewView returns the view of a table with whose rules packets are compared, with chains in their order.
 func NewView(family language.Family, table string, chains []*Chain) *View {
-	return &View{family, table, chains}
+	return &View{family, table, chains, true}
 }
 
 // Op is the kind of an edit.
@@ -57,7 +59,7 @@ const (
 	SetCounts   // of the rule At, or of the policy if At is -1
 )
 
-// Edit is one change of a table, which is filter or Raw. Each is about what those before it have left.
+// Edit is one change of a table with whose rules packets are compared. Each is about what those before it have left.
 type Edit struct {
 	Table string
 	Op    Op
@@ -104,7 +106,7 @@ type editor struct {
 }
 
 func newEditor(v *View) *editor {
-	e := &editor{view: View{Family: v.Family, Table: v.Table}}
+	e := &editor{view: View{Family: v.Family, Table: v.Table, Judges: v.Judges}}
 	for _, c := range v.Chains {
 		is := *c
 		is.Rules = slices.Clone(c.Rules)
@@ -123,7 +125,7 @@ func (e *editor) result() (Result, error) {
 		return r, nil
 	}
 	text, err := e.view.text()
-	if r.Tables = map[string]string{e.view.Table: text}; !judges(e.view.Table) {
+	if r.Tables = map[string]string{e.view.Table: text}; !e.view.Judges {
 		r.Edits = nil
 	}
 	return r, err
@@ -186,7 +188,7 @@ func (e *editor) run(c language.Command) error {
 		if chain.Policy == "" {
 			return problem("Bad built-in chain name.")
 		}
-		if c.Name != "ACCEPT" && !judges(e.view.Table) {
+		if c.Name != "ACCEPT" && !e.view.Judges {
 			return otherTable(e.view.Table, "-P "+c.Chain+" "+c.Name)
 		}
 		chain.Policy = c.Name
@@ -212,20 +214,19 @@ func (e *editor) run(c language.Command) error {
 // errNoRule is what iptables says of a rule that there is not.
 var errNoRule = problem("Bad rule (does a matching rule exist in that chain?).")
 
-// The tables with whose rules packets are compared.
+// Tables by name.
 const (
 	filter = "filter"
 	// Raw is compared with packets before their connections are known.
 	Raw = "raw"
+	// NAT is compared with the first packet of a connection, which it translates.
+	NAT = "nat"
 )
-
-// judges reports whether packets are compared with the rules of a table.
-func judges(table string) bool { return table == filter || table == Raw }
 
 // otherTable refuses what would have an effect in another table.
 func otherTable(table, what string) error {
 	instead := "only rules of the tables filter and raw have an effect"
-	if table == "nat" {
+	if table == NAT {
 		instead = "addresses are translated by the cube nat: see `polycubectl nat --help`"
 	}
 	return &Error{badParameter, fmt.Sprintf("table %s: %s: %s", table, what, instead)}
@@ -234,7 +235,7 @@ func otherTable(table, what string) error {
 // checkTable refuses rules of tables with which no packets are compared, unless they only lead from chain to chain: programs
 // make chains in all tables, also if they need none.
 func (e *editor) checkTable(r *language.Rule) error {
-	if judges(e.view.Table) {
+	if e.view.Judges {
 		return nil
 	}
 	switch t := r.Target.(type) {

@@ -10,7 +10,7 @@ import (
 	"maps"
 	"strings"
 
-	"github.com/polycube/polycube/cubes/iptables/language"
+	"github.com/polycube/polycube/iptables/language"
 )
 
 // Views returns the chains of a table of a family.
@@ -172,7 +172,7 @@ func (views Views) save(family language.Family, args []string) (Result, error) {
 }
 
 // allTables are the tables, in the order in which packets would meet them.
-var allTables = []string{"raw", "mangle", "nat", filter}
+var allTables = []string{Raw, "mangle", NAT, filter}
 
 func (views Views) restore(family language.Family, args []string, input string) (Result, error) {
 	f, err := readFlags(waits(args), map[string]byte{

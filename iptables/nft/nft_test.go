@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/polycube/polycube/cubes/iptables/language"
-	"github.com/polycube/polycube/cubes/iptables/source"
+	"github.com/polycube/polycube/iptables/language"
+	"github.com/polycube/polycube/iptables/source"
 )
 
 func read(t testing.TB, file string) string {

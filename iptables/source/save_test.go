@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/polycube/polycube/cubes/iptables/language"
+	"github.com/polycube/polycube/iptables/language"
 )
 
 // surveyed is a host's: rules of all tables for both families, some of which this package does not know.

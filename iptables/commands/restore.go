@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/polycube/polycube/cubes/iptables/language"
+	"github.com/polycube/polycube/iptables/language"
 )
 
 // table returns the chains in the form of the save format.
@@ -47,9 +47,9 @@ func (v *View) text() (string, error) {
 	return out.String(), err
 }
 
-// Parse returns the chains of a table from its text in the save format.
-func Parse(family language.Family, table, text string) (*View, error) {
-	v := &View{Family: family, Table: table}
+// Parse returns the chains of a table from its text in the save format. judges says whether packets are compared with its rules.
+func Parse(family language.Family, table, text string, judges bool) (*View, error) {
+	v := &View{Family: family, Table: table, Judges: judges}
 	for _, name := range language.BuiltIn(table) {
 		v.Chains = append(v.Chains, NewChain(name, "ACCEPT", Counts{}, nil))
 	}

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/polycube/polycube/cubes/iptables/language"
+	"github.com/polycube/polycube/iptables/language"
 )
 
 // portRange prints a range of ports, with the name of the field.
