@@ -17,6 +17,7 @@ import (
 	"github.com/polycube/polycube/conntrack/zone"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/table"
+	"github.com/polycube/polycube/hostaddr"
 	"github.com/polycube/polycube/ipset/elements"
 )
 
@@ -72,16 +73,17 @@ type iptables struct {
 	// leaving are chains that are no more, until their counters are closed.
 	leaving map[*chain]bool
 
-	sets    [len(families)]*classifier.Set
-	hooks   table.Table[uint32, hook]
-	rows    table.Table[uint32, row]
-	names   table.Table[uint32, numbered]
-	counted table.Table[counted, uint64]
-	own     *ownAddresses
-	netdevs table.Table[uint32, netdev]
-	events  *session.Events
-	zone    *zone.Zone
-	answers *answers
+	sets      [len(families)]*classifier.Set
+	hooks     table.Table[uint32, hook]
+	rows      table.Table[uint32, row]
+	names     table.Table[uint32, numbered]
+	counted   table.Table[counted, uint64]
+	addresses table.Table[[16]byte, uint32]
+	own       *hostaddr.Follower
+	netdevs   table.Table[uint32, netdev]
+	events    *session.Events
+	zone      *zone.Zone
+	answers   *answers
 
 	crowds     *crowds
 	memory     *elements.Memory
@@ -92,9 +94,10 @@ func newIptables(env cube.Env) *iptables {
 	f := &iptables{
 		env: env, chains: map[key]*chain{}, leaving: map[*chain]bool{}, hooks: table.New[uint32, hook](env, "hooks"), rows: table.New[uint32, row](env, "rows"),
 		names: table.New[uint32, numbered](env, "names"), netdevs: table.New[uint32, netdev](env, "netdevs"),
-		counted: table.New[counted, uint64](env, "counted"), own: newOwnAddresses(env), events: session.NewEvents(env, zone.EventLimit), answers: newAnswers(secret()),
+		counted: table.New[counted, uint64](env, "counted"), addresses: table.New[[16]byte, uint32](env, "addresses"), events: session.NewEvents(env, zone.EventLimit), answers: newAnswers(secret()),
 		crowds: newCrowds(env), memory: elements.New(env), references: classifier.NewReferences(env),
 	}
+	f.own = hostaddr.New(env, f.takeAddresses)
 	f.zone = zone.New(env, f.events)
 	env.Every(crowdTick, f.countOut)
 	for set := range f.sets {
@@ -132,7 +135,7 @@ func (f *iptables) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Pla
 		open := cube.Effect(func() (func() error, error) { return nil, f.zone.Open(&c.New.Settings) })
 		plan.Before = append([]cube.Step{open, f.zone.Apply(&c.New.Settings, c.New.Extras(""))}, plan.Before...)
 	}
-	plan.After = append(plan.After, cube.Effect(func() (func() error, error) { return nil, n.after() }), cube.Effect(n.free), cube.Effect(f.own.follow))
+	plan.After = append(plan.After, cube.Effect(func() (func() error, error) { return nil, n.after() }), cube.Effect(n.free), cube.Effect(f.own.Follow))
 	return plan, nil
 }
 
@@ -206,7 +209,7 @@ func (f *iptables) close() {
 	for _, s := range f.sets {
 		errs = append(errs, s.Close())
 	}
-	f.own.close()
+	f.own.Close()
 	errs = append(errs, f.memory.Close(), f.references.Close())
 	if err := errors.Join(append(errs, f.answers.close(), f.zone.Close())...); err != nil {
 		f.env.Logger().Error("close the firewall", "error", err)

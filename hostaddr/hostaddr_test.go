@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostaddr
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+)
+
+func TestLastOfANetwork(t *testing.T) {
+	for prefix, want := range map[string]string{
+		"10.1.2.3/8": "10.255.255.255", "192.0.2.130/25": "192.0.2.255", "198.51.100.5/30": "198.51.100.7", "1.2.3.4/0": "255.255.255.255",
+		"10.0.16.1/20": "10.0.31.255",
+	} {
+		if got := lastOf(netip.MustParsePrefix(prefix)); got.String() != want {
+			t.Errorf("%s: %s instead of %s", prefix, got, want)
+		}
+	}
+}
+
+func TestLoopbackIsListed(t *testing.T) {
+	all, err := List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(all, func(a Address) bool { return a.Prefix == netip.MustParsePrefix("127.0.0.1/8") })
+	if i < 0 {
+		t.Skip("the loopback netdev has no address here")
+	}
+	if a := all[i]; a.Index != 1 || a.Global {
+		t.Errorf("%+v", a)
+	}
+}
