@@ -8,20 +8,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/inet"
 	"github.com/polycube/polycube/iptables/commands"
 	"github.com/polycube/polycube/iptables/language"
 )
-
-// counting is a counter to be set, by the place of its rule after the change; -1 is the policy.
-type counting struct {
-	chain key
-	at    int
-	to    commands.Counts
-}
 
 // run carries out a command.
 func (f *iptables) run(input json.RawMessage) (cube.ActionResult, error) {
@@ -36,8 +28,11 @@ func (f *iptables) run(input json.RawMessage) (cube.ActionResult, error) {
 	if err != nil {
 		return failure(err)
 	}
-	edits, counts := translate(setOf(family), r.Edits)
-	return f.result(commands.Answer{Output: r.Output}, append(edits, f.tableEdits(family, r.Tables)...), counts), nil
+	var counts countings
+	set := setOf(family)
+	counts[set] = commands.CountedBy(r.Edits)
+	edits := append(translate(set, r.Edits), f.tableEdits(family, r.Tables)...)
+	return f.result(commands.Answer{Output: r.Output}, edits, counts), nil
 }
 
 // failure is the answer to a command that fails by an error with an exit status; others are those of the action.
@@ -49,10 +44,16 @@ func failure(err error) (cube.ActionResult, error) {
 	return cube.ActionResult{Output: is}, nil
 }
 
+// countings are counters to be set, by the position of the family.
+type countings [len(families)][]commands.Counted
+
 // result is an answer with the edits, after which counters are set.
-func (f *iptables) result(is commands.Answer, edits []cube.Edit, counts []counting) cube.ActionResult {
+func (f *iptables) result(is commands.Answer, edits []cube.Edit, counts countings) cube.ActionResult {
 	out := cube.ActionResult{Output: is, Edits: edits}
-	if len(counts) > 0 {
+	for _, c := range counts {
+		if len(c) == 0 {
+			continue
+		}
 		out.Rest = func(context.Context) (any, error) {
 			var failed error
 			if err := f.env.Do(func() { failed = f.setCounts(counts) }); err != nil {
@@ -75,10 +76,10 @@ func (f *iptables) runImport(args []string, input string) (cube.ActionResult, er
 		return failure(err)
 	}
 	var edits []cube.Edit
-	var counts []counting
+	var counts countings
 	for set, family := range families {
-		e, c := translate(set, is.Edits[family])
-		edits, counts = append(edits, e...), append(counts, c...)
+		edits = append(edits, translate(set, is.Edits[family])...)
+		counts[set] = commands.CountedBy(is.Edits[family])
 	}
 	return f.result(commands.Answer{Output: is.Output, Code: is.Code}, edits, counts), nil
 }
@@ -130,9 +131,8 @@ func shownCounts(n inet.Count) commands.Counts {
 	return commands.Counts{Packets: n.Packets, Bytes: n.Bytes - ethernetLen*n.Packets}
 }
 
-// translate returns the edits of the lists of chains, and the counters to be set after them. Tables other than filter are
-// texts: tableEdits has their edits.
-func translate(set int, edits []commands.Edit) (out []cube.Edit, counts []counting) {
+// translate returns the edits of the lists of chains. Tables other than filter are texts: tableEdits has their edits.
+func translate(set int, edits []commands.Edit) (out []cube.Edit) {
 	for _, e := range edits {
 		k := key{set, chainName{e.Table, e.Chain}}
 		path := []string{listNames[set], e.Chain}
@@ -150,10 +150,8 @@ func translate(set int, edits []commands.Edit) (out []cube.Edit, counts []counti
 			is = []cube.Edit{{Path: path, Value: map[string]string{"default": e.Name}}}
 		case commands.InsertRule:
 			is = []cube.Edit{insert}
-			counts = shifted(counts, k, e.At, 1)
 		case commands.DeleteRule:
 			is = []cube.Edit{remove}
-			counts = shifted(counts, k, e.At, -1)
 		case commands.ReplaceRule:
 			is = []cube.Edit{remove, insert}
 		case commands.SetCounts: // afterwards
@@ -161,39 +159,27 @@ func translate(set int, edits []commands.Edit) (out []cube.Edit, counts []counti
 		if e.Table == filter {
 			out = append(out, is...)
 		}
-		if e.Op == commands.SetCounts || e.Counts != (commands.Counts{}) {
-			counts = append(counts, counting{k, e.At, e.Counts})
-		}
 	}
-	return out, counts
-}
-
-// shifted returns counters after a rule was inserted or deleted.
-func shifted(counts []counting, k key, at, by int) []counting {
-	counts = slices.DeleteFunc(counts, func(c counting) bool { return by < 0 && c.chain == k && c.at == at })
-	for i, c := range counts {
-		if c.chain == k && c.at >= at {
-			counts[i].at += by
-		}
-	}
-	return counts
+	return out
 }
 
 // setCounts sets counters of rules that exist.
-func (f *iptables) setCounts(counts []counting) error {
+func (f *iptables) setCounts(counts countings) error {
 	indexes := map[*chain][]uint32{}
 	values := map[*chain][]inet.Count{}
-	for _, n := range counts {
-		c := f.chains[n.chain]
-		if c == nil || n.at >= len(c.rules) {
-			continue // another change came first
+	for set, counts := range counts {
+		for _, n := range counts {
+			c := f.chains[key{set, chainName{n.Table, n.Chain}}]
+			if c == nil || n.At >= len(c.rules) {
+				continue // another change came first
+			}
+			index := c.policy
+			if n.At >= 0 {
+				index = c.rules[n.At].counter
+			}
+			indexes[c] = append(indexes[c], index)
+			values[c] = append(values[c], inet.Count{Packets: n.To.Packets, Bytes: n.To.Bytes + ethernetLen*n.To.Packets})
 		}
-		index := c.policy
-		if n.at >= 0 {
-			index = c.rules[n.at].counter
-		}
-		indexes[c] = append(indexes[c], index)
-		values[c] = append(values[c], inet.Count{Packets: n.to.Packets, Bytes: n.to.Bytes + ethernetLen*n.to.Packets})
 	}
 	var errs []error
 	for c, at := range indexes {

@@ -16,6 +16,7 @@ import (
 	conns "github.com/polycube/polycube/conntrack/table"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/inet"
+	"github.com/polycube/polycube/iptables/commands"
 )
 
 // Action runs the actions of the model.
@@ -35,10 +36,47 @@ func (n *nat) Action(_ context.Context, path []string, input json.RawMessage) (c
 		return switchMasquerade(true), nil
 	case "rule masquerade disable":
 		return switchMasquerade(false), nil
+	case "run":
+		return n.run(input)
 	case "delete-sessions":
 		return n.deleteSessions(input)
 	}
 	return cube.ActionResult{}, fmt.Errorf("action %s: %w", words, cube.ErrNotFound)
+}
+
+// run carries out a command of iptables on the table nat.
+func (n *nat) run(input json.RawMessage) (cube.ActionResult, error) {
+	in, err := commands.ReadRequest(input)
+	if err != nil {
+		return cube.ActionResult{}, err
+	}
+	if in.Program == commands.ImportProgram {
+		return cube.ActionResult{}, fmt.Errorf("%s: the cube iptables imports rules: %w", in.Program, cube.ErrUnsupported)
+	}
+	r, family, err := commands.Views(n.chains.view).Run(in.Program, in.Args, in.Input)
+	if err != nil {
+		failed, err := commands.Failure(err)
+		if err != nil {
+			return cube.ActionResult{}, err
+		}
+		return cube.ActionResult{Output: failed}, nil
+	}
+	is := commands.Answer{Output: r.Output}
+	out := cube.ActionResult{Output: is}
+	// A table without rules stays: connections that it has translated go on.
+	if text, changed := r.Tables[commands.NAT]; changed && text != n.config.text(family) {
+		out.Edits = []cube.Edit{{Path: []string{"table", familyNames[family]}, Value: map[string]string{"text": text}}}
+	}
+	if counts := commands.CountedBy(r.Edits); len(counts) > 0 {
+		out.Rest = func(context.Context) (any, error) {
+			var failed error
+			if err := n.env.Do(func() { failed = n.chains.set(family, counts) }); err != nil {
+				return nil, err
+			}
+			return is, failed
+		}
+	}
+	return out, nil
 }
 
 // result is the output of `enable` and `disable`.

@@ -18,12 +18,12 @@
  * was left behind, and sweeps remove it. */
 #define NAT_CLAIM_NS 1000000000
 
-/* The ports of a rule that may be used for an internal port. Ports below 1024 stay below 1024 but
+/* The ports that may be used, of a rule from first to last, for an internal port. Ports below 1024 stay below 1024 but
  * avoid the ports of the host's services (RFC 4787, REQ-3), unless the rule has its own range. */
-PCN_INLINE void nat_range(struct nat_open *o, const struct nat_source *rule)
+PCN_INLINE void nat_range(struct nat_open *o, __u16 first, __u16 last)
 {
-	o->first = rule->port_first;
-	o->last = rule->port_last;
+	o->first = first;
+	o->last = last;
 	if (o->last)
 		return;
 	o->first = 1024;
@@ -111,6 +111,8 @@ PCN_INLINE long nat_try_own(struct nat_open *o)
 	__u16 want = bpf_ntohs(o->in.local_port);
 
 	if ((want < o->first || want > o->last) && !(o->entry.flags & NAT_OWN))
+		return NAT_EEXIST;
+	if (has_policy && o->to.random && !o->fixed)
 		return NAT_EEXIST;
 	long err = nat_try(o, want);
 	return err == NAT_EEXIST && nat_is_claimed_for_same(o) ? NAT_THERE : err;

@@ -20,6 +20,7 @@ type Config struct {
 	Timeout     Timeout   `json:"timeout"`
 	MaxSessions uint32    `json:"max-sessions"`
 	SessionZone zone.Name `json:"session-zone"`
+	Table       []Table   `json:"table"`
 	zone.Events
 }
 
@@ -95,8 +96,23 @@ func (c *Config) check() error {
 	if _, _, err := portRange(m.PortFirst, m.PortLast); err != nil {
 		return fmt.Errorf("rule masquerade: %w", err)
 	}
+	if !c.hasTable() {
+		return nil
+	}
+	if m.Enabled {
+		return errMixed
+	}
+	if c.SessionZone != "" {
+		return fmt.Errorf("session-zone: a NAT with the table nat has its own sessions: %w", cube.ErrUnsupported)
+	}
 	return nil
 }
+
+// errMixed is what a NAT says that would have both kinds of rules.
+var errMixed = fmt.Errorf("table: a NAT with the table nat of iptables has no rules of its own; delete those below rule: %w", cube.ErrInvalid)
+
+// hasTable reports whether the rules are those of the table nat. It may have none, and sessions of rules that it had.
+func (c *Config) hasTable() bool { return len(c.Table) > 0 }
 
 // portRange returns the ports to choose from in the form of the fast path: 0 and 0 for the default.
 func portRange(first, last uint16) (uint16, uint16, error) {
@@ -124,7 +140,7 @@ func (c *Config) constants() (map[string]any, error) {
 	all := map[string]any{
 		"mapping": uint32(b.Mapping), "filtering": uint32(b.Filtering), "other_protocols": uint32(b.OtherProtocols),
 		"has_masquerade": c.Rule.Masquerade.Enabled, "overload": b.Overload, "inbound_refresh": b.InboundRefresh, "hairpin": b.Hairpin,
-		"refresh_ns": uint64(aging.Refresh(least)),
+		"refresh_ns": uint64(aging.Refresh(least)), "has_policy": c.hasTable(),
 	}
 	return all, c.AddConstants(all)
 }

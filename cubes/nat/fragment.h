@@ -52,6 +52,10 @@ PCN_NOINLINE struct nat_fragment *nat_recall(const struct nat_key *key, __u32 id
 /* The result for a fragment without a stored translation: a drop reason, if rules apply to it. */
 PCN_NOINLINE int nat_stray(const struct nat_key *key)
 {
+	if (has_policy)
+		return nat_is_exempt(key->local) || nat_is_exempt(key->remote)
+			       ? NAT_UNTOUCHED
+			       : NAT_FRAGMENT_WITHOUT_FIRST;
 	if (key->zone & NAT_IN) {
 		struct nat_forward_key dnat = { .prefixlen = 160, .proto = key->proto };
 

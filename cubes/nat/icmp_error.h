@@ -160,6 +160,8 @@ PCN_INLINE int nat_error(struct CTXTYPE *ctx, struct pcn_md *md, const int egres
 		return nat_malformed(ctx, md, egress);
 	if (!nat_inner_key(&o->inner, &in, &key, egress, v6))
 		s = nat_translation(&key);
+	if (s && nat_is_identity(s, &key))
+		s = NULL;
 	if (!s || (nat_offered(md, egress) && !(s->flags & NAT_HAIRPIN)))
 		return nat_unrelated(ctx, md, ip, icmp, &key, egress, v6);
 	covered = nat_rewrite_inner(&in, s, egress, v6);

@@ -62,6 +62,7 @@ func (n *nat) masquerade() error {
 // ParentChanged updates the addresses that masquerade uses.
 func (n *nat) ParentChanged(p cube.Parent) {
 	n.parent = &p
+	n.links.name(&p)
 	was := [2]netip.Addr{}
 	for i, net := range everything {
 		was[i] = n.installed[sourceKeyOf(net)].First.Addr()

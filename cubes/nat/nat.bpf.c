@@ -4,8 +4,8 @@
 /* Network address and port translation. A packet of a session costs one lookup, or two from outside: the mapping and the session. Everything else is separate: new
  * sessions (open.h, insert.h), external ports (allocate.h), ICMP errors (icmp_error.h) and fragments
  * (fragment.h). */
+#include "connection.h"
 #include "icmp_error.h"
-#include "fragment.h"
 
 /* The session and translation of a packet. */
 struct nat_found {
@@ -68,52 +68,6 @@ PCN_GLOBAL int nat_advance(struct nat_session *s PCN_NONNULL, __u32 outside, __u
 	if (s)
 		pcn_ct_follow_shared(&s->progress, outside, s->key.proto, tcp_flags);
 	return 0;
-}
-
-/* Opens a session for a packet of a key, or returns the drop reason. */
-PCN_INLINE int nat_new(const struct nat_key *key, __u32 tcp_flags, __u32 kind, __u32 length,
-		       const int egress)
-{
-	struct nat_open *o = nat_scratch();
-
-	if (!o)
-		return NAT_SESSION_TABLE_FULL;
-	__builtin_memset(&o->entry, 0, sizeof(o->entry));
-	o->entry.created = o->entry.seen = pcn_time_coarse();
-	pcn_ct_follow(&o->entry.progress, !egress, key->proto, (__u8)tcp_flags);
-	o->offered = tcp_flags & NAT_OFFERED;
-	o->fixed = kind == NAT_FIXED || kind == NAT_OTHER;
-	o->length = length;
-	o->in = *key;
-	o->in.zone &= ~NAT_IN;
-	o->out = *key;
-	o->out.zone |= NAT_IN;
-	pcn_address_copy(o->remote, key->remote);
-	o->remote_port = key->remote_port;
-	return egress ? nat_open_egress(o, kind) : nat_open_ingress(o, kind);
-}
-
-PCN_GLOBAL int nat_new_out(const struct nat_key *key PCN_NONNULL, __u32 tcp_flags, __u32 kind,
-			   __u32 length)
-{
-	return nat_new(key, tcp_flags, kind, length, 1);
-}
-
-PCN_GLOBAL int nat_new_in(const struct nat_key *key PCN_NONNULL, __u32 tcp_flags, __u32 kind)
-{
-	return nat_new(key, tcp_flags, kind, 0, 0);
-}
-
-/* Opens a session for a packet, or returns the drop reason. */
-PCN_INLINE int nat_miss(const struct pcn_md *md, const struct nat_key *key, __u32 what,
-			const int egress)
-{
-	__u32 tcp_flags = NAT_TCP_OF(what), kind = NAT_KIND_OF(what);
-
-	if (nat_offered(md, egress))
-		tcp_flags |= NAT_OFFERED;
-	return egress ? nat_new_out(key, tcp_flags, kind, md->packet_len)
-		      : nat_new_in(key, tcp_flags, kind);
 }
 
 /* Tells the control plane of a session. Returns 0. */
@@ -209,7 +163,8 @@ PCN_INLINE int nat_decide(struct CTXTYPE *ctx, const struct pcn_md *md, __u32 wh
 	if (NAT_KIND_OF(what) != NAT_REST)
 		nat_look(&f, key, egress);
 	if (!f.by) {
-		int result = nat_miss(md, key, what, egress);
+		int result = has_policy ? nat_policy_miss(ctx, md, key, what, egress)
+					: nat_miss(md, key, what, egress);
 		struct nat_open *o = nat_scratch();
 		if (session_events && o && result == NAT_MADE) {
 			o->entry.key = o->in;
@@ -243,12 +198,17 @@ PCN_INLINE int nat_translate(struct CTXTYPE *ctx, struct pcn_md *md, const struc
 	if (NAT_KIND_OF(what) == NAT_LOCAL)
 		return pcn_pkt_pass(ctx, md);
 	int result = nat_decide(ctx, md, what, key, &s, egress);
-	if (result == NAT_UNTOUCHED)
+	if (result == NAT_UNTOUCHED) {
+		if (has_policy && what & NAT_FIRST)
+			nat_remember_untouched(key, flow->id);
 		return pcn_pkt_pass(ctx, md);
+	}
 	if (result != NAT_OPENED || !s)
 		return pcn_pkt_drop(ctx, md, result);
 	if (what & NAT_FIRST)
 		nat_remember(key, s, flow->id);
+	if (nat_is_identity(s, key))
+		return pcn_pkt_pass(ctx, md);
 	if (nat_rewrite(ctx, flow, what, s, egress, v6))
 		return pcn_pkt_drop(ctx, md, NAT_MALFORMED);
 	return egress && hairpin && (s->flags & NAT_HAIRPIN) ? nat_turn(ctx, md)
@@ -290,7 +250,7 @@ PCN_INLINE int nat_packet(struct CTXTYPE *ctx, struct pcn_md *md, const int egre
 {
 	struct nat_open *o;
 
-	if (!NAT_HAS_SOURCES && !has_forwards)
+	if (!NAT_HAS_SOURCES && !has_forwards && !has_policy)
 		return pcn_pkt_pass(ctx, md);
 	if ((!hairpin || !NAT_HAS_SOURCES) && nat_offered(md, egress))
 		return pcn_pkt_pass(ctx, md);

@@ -48,11 +48,15 @@ type nat struct {
 	place uint8
 	// events announces sessions, if the configuration says so.
 	events *ctsession.Events
+	// chains and links are for a NAT with the table nat of iptables.
+	chains chains
+	links  *links
 }
 
 func newNAT(env cube.Env) *nat {
-	n := &nat{env: env, tables: newTables(env), rules: newRuleSet(), installed: map[sourceKey]source{}, events: ctsession.NewEvents(env, zone.EventLimit)}
+	n := &nat{env: env, chains: newChains(env), tables: newTables(env), rules: newRuleSet(), installed: map[sourceKey]source{}, events: ctsession.NewEvents(env, zone.EventLimit)}
 	n.sweep.nat = n
+	n.links = newLinks(env, n.sweep.sweepNow)
 	env.Every(time.Second, n.tick)
 	return n
 }
@@ -78,9 +82,20 @@ func (n *nat) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, er
 		}
 		maps.Copy(plan.Constants, constants)
 		plan.Spaces = c.New.spaces()
-		plan.Before = append(plan.Before, cube.Effect(func() (func() error, error) { return n.configure(*c.New, c.Created()) }))
+		chains, err := n.chains.prepare(c.New)
+		if err != nil {
+			return cube.Plan{}, err
+		}
+		plan.Before = append(plan.Before, chains, cube.Effect(func() (func() error, error) { return n.configure(*c.New, c.Created()) }))
+		if c.New.hasTable() {
+			plan.After = append(plan.After, cube.Effect(n.links.follower.Follow))
+		}
 	}
-	if !c.Created() && len(c.Entries) == 0 {
+	is := &n.config
+	if c.New != nil {
+		is = c.New
+	}
+	if !c.Created() && len(c.Entries) == 0 && !is.hasTable() {
 		return plan, nil
 	}
 	changes, err := decode(c.Entries)
@@ -88,8 +103,11 @@ func (n *nat) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, er
 		return cube.Plan{}, err
 	}
 	constants, err := n.rules.after(changes)
+	if err == nil && is.hasTable() && (constants["has_sources"] == true || constants["has_forwards"] == true) {
+		err = errMixed
+	}
 	maps.Copy(plan.Constants, constants)
-	if c.New != nil && c.New.SessionZone != "" || c.New == nil && n.config.SessionZone != "" {
+	if is.SessionZone != "" {
 		plan.Constants["has_sources"] = true // others may have opened sessions
 	}
 	plan.Before = append(plan.Before, cube.Effect(func() (func() error, error) { return n.changeRules(changes, c.Created()) }))
@@ -173,6 +191,7 @@ func (n *nat) deleted() {
 
 // Close stops the sweeps, and leaves the sessions to the next daemon.
 func (n *nat) Close() {
+	n.links.follower.Close()
 	n.sweep.stop()
 	var err error
 	if g := n.group; g != nil {

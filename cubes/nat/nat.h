@@ -100,7 +100,7 @@ struct nat_key {
 #define NAT_MAPPING 0x01  /* a mapping: the key's remote is 0 */
 #define NAT_INBOUND 0x02  /* the first packet came from outside */
 #define NAT_OVERLOAD 0x04 /* no mapping: the external endpoint is for this remote only */
-#define NAT_OWN 0x10	  /* the session of the host that has the external address */
+#define NAT_OWN 0x10 /* the session of the host that has the external address; its address stays */
 #define NAT_MAPPED \
 	0x20 /* of a mapping, through which packets from outside find it: no entry as seen outside */
 #define NAT_HAIRPIN 0x08   /* the remote is an external endpoint of another internal host */
@@ -168,6 +168,17 @@ struct nat_fragment {
 	__u32 zero;
 };
 
+/* What a rule of the table nat makes of an address: one of `count` addresses from `first` on, or itself if that is 0.
+ * Ports are in host byte order; if both are 0, they stay. */
+struct nat_target {
+	pcn_address first;
+	__u32 count;
+	__u16 port_first;
+	__u16 port_last;
+	__u16 does;   /* enum nat_row_does */
+	__u16 random; /* the port is not to be that of the packet */
+};
+
 /* A packet, and the session that is being opened for it: too large for the stack. */
 struct nat_open {
 	struct nat_key in;	  /* as seen inside */
@@ -188,6 +199,7 @@ struct nat_open {
 	struct pcn_flow flow;  /* the packet */
 	struct pcn_flow inner; /* the packet in an ICMP error */
 	struct nat_key key;    /* of the packet; not on the stack, which cubes in a chain share */
+	struct nat_target to;  /* by the table nat */
 };
 
 /* The NATs that share a table. Each has a place, whose number is in the upper bits of the origin of its rules and sessions:
@@ -233,6 +245,8 @@ PCN_CONFIG(bool, hairpin) = true;
 PCN_CONFIG(bool, has_sources) = false;
 PCN_CONFIG(bool, has_forwards) = false;
 PCN_CONFIG(bool, has_masquerade) = false;
+/* The rules are the table nat. */
+PCN_CONFIG(bool, has_policy) = false;
 /* Sessions that are new, or in another state as users see it, are events. */
 PCN_CONFIG(bool, session_events) = false;
 /* How old `seen` may be before it is updated. */
@@ -251,7 +265,7 @@ PCN_MAP(fragments, BPF_MAP_TYPE_LRU_HASH, struct nat_fragment_key, struct nat_fr
 	NAT_FRAGMENT_ENTRIES);
 /* The scratch area. A daemon carries no map of one layout over to another, so it has a new name when that
  * changes. */
-PCN_MAP(scratch5, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct nat_open, 1);
+PCN_MAP(scratch6, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct nat_open, 1);
 PCN_COUNTERS(counters, nat_counter, NAT_COUNTERS);
 
 /* Drop reasons. */
@@ -274,6 +288,8 @@ enum nat_reason {
 	NAT_FRAGMENT_WITHOUT_FIRST,
 	/* an ICMP error about a packet without a session */
 	NAT_ICMP_UNRELATED,
+	/* the netdev has no address for MASQUERADE or REDIRECT */
+	NAT_NO_ADDRESS,
 };
 PCN_REASONS(nat_reason);
 

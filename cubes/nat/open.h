@@ -81,14 +81,33 @@ PCN_NOINLINE struct nat_source *nat_hides(const pcn_address local, const pcn_add
 	return rule;
 }
 
+/* One of `count` addresses, which depends on another address. */
+PCN_INLINE void nat_pick(pcn_address to, const pcn_address first, __u32 count, const pcn_address by)
+{
+	__u32 hash = bpf_ntohl(by[3]) * 0x9e3779b1 ^ by[2] ^ by[1];
+
+	pcn_address_copy(to, first);
+	if (count > 1)
+		to[3] = bpf_htonl(bpf_ntohl(first[3]) + (hash >> 4) % count);
+}
+
 /* The external address for o->in: the same for all sessions of a host (RFC 4787, REQ-2). */
 PCN_INLINE void nat_choose_address(struct nat_open *o, const struct nat_source *rule)
 {
-	__u32 hash = bpf_ntohl(o->in.local[3]) * 0x9e3779b1 ^ o->in.local[2] ^ o->in.local[1];
+	nat_pick(o->out.local, rule->first, rule->count, o->in.local);
+}
 
-	pcn_address_copy(o->out.local, rule->first);
-	if (rule->count > 1)
-		o->out.local[3] = bpf_htonl(bpf_ntohl(rule->first[3]) + (hash >> 4) % rule->count);
+/* Opens the session of an outgoing packet, whose external address and ports to choose from are known now. */
+PCN_INLINE int nat_open_out(struct nat_open *o, __u32 kind)
+{
+	o->addr_delta = pcn_csum_diff16(o->in.local, o->out.local);
+	o->fixed = kind == NAT_FIXED || kind == NAT_OTHER;
+	if (o->fixed)
+		o->first = o->last = bpf_ntohs(o->in.local_port);
+	if (o->fixed || o->entry.flags & NAT_OWN || has_policy ||
+	    mapping == NAT_MAP_ADDRESS_PORT_DEPENDENT)
+		return nat_open_alone(o);
+	return nat_open_mapped(o);
 }
 
 /* Whether the destination of a packet is an external endpoint of another internal host. */
@@ -138,18 +157,12 @@ PCN_INLINE int nat_open_egress(struct nat_open *o, __u32 kind)
 	o->entry.rule = rule->rule;
 	o->entry.origin = rule->origin;
 	o->entry.flags = flags;
-	nat_range(o, rule);
+	nat_range(o, rule->port_first, rule->port_last);
 	if (own)
 		pcn_address_copy(o->out.local, o->in.local);
 	else
 		nat_choose_address(o, rule);
-	o->addr_delta = pcn_csum_diff16(o->in.local, o->out.local);
-	o->fixed = kind == NAT_FIXED || kind == NAT_OTHER;
-	if (o->fixed)
-		o->first = o->last = bpf_ntohs(o->in.local_port);
-	if (o->fixed || own || mapping == NAT_MAP_ADDRESS_PORT_DEPENDENT)
-		return nat_open_alone(o);
-	return nat_open_mapped(o);
+	return nat_open_out(o, kind);
 }
 
 /* Whether an incoming packet comes from an internal host, whose session it belongs to on the other
@@ -175,7 +188,7 @@ PCN_INLINE int nat_open_inbound(struct nat_open *o, int mapped)
 {
 	if (o->entry.progress.state == PCN_CT_NONE) /* an RST */
 		return NAT_NO_SESSION;
-	o->entry.flags = NAT_INBOUND;
+	o->entry.flags |= NAT_INBOUND;
 	if (hairpin && NAT_HAS_SOURCES && nat_has_turned(o))
 		o->entry.flags |= NAT_HAIRPIN;
 	o->addr_delta = pcn_csum_diff16(o->in.local, o->out.local);

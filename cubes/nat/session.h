@@ -17,7 +17,7 @@ PCN_INLINE struct nat_open *nat_scratch(void)
 {
 	__u32 zero = 0;
 
-	return bpf_map_lookup_elem(&scratch5, &zero);
+	return bpf_map_lookup_elem(&scratch6, &zero);
 }
 
 /* The entry for a key, NULL if there is none. */
@@ -171,6 +171,12 @@ PCN_INLINE void nat_specific(struct nat_open *o)
 	o->in.remote_port = o->remote_port;
 	o->out.remote_port = o->remote_port;
 	o->entry.flags &= ~NAT_MAPPING;
+}
+
+/* Whether a session leaves its packets as they are. */
+PCN_INLINE int nat_is_identity(const struct nat_session *s, const struct nat_key *key)
+{
+	return has_policy && s->flags & NAT_OWN && s->port == key->local_port;
 }
 
 #endif

@@ -98,7 +98,7 @@ func (n *nat) show(is *session, now uint64) entry {
 		State: stateOf(&is.Progress), Age: seconds(age), Expires: seconds(max(0, timeout-age)), Duration: seconds(aging.Age(now, is.Created)),
 		PacketsOut: is.Packets, BytesOut: is.Bytes, PacketsIn: inPackets, BytesIn: inBytes,
 	}
-	if is.Origin.kind() != originMasquerade {
+	if is.Origin.kind() != originMasquerade && !n.config.hasTable() {
 		e.RuleID = &is.Rule
 	}
 	return e
@@ -123,7 +123,7 @@ func (n *nat) Page(_ context.Context, path []string, q cube.PageQuery) (page cub
 	}
 	_, next := n.tables.sessions.Page(uint32(cursor), q.Limit, func(e *conns.Entry) bool {
 		is := sessionOf(e)
-		if is.is(flagMapping) || is.Key.Zone&zoneOutside != 0 || err != nil {
+		if is.is(flagMapping) || is.isInboundAlone() || is.Key.Zone&zoneOutside != 0 || err != nil {
 			return false
 		}
 		var raw json.RawMessage
@@ -181,7 +181,7 @@ func (n *nat) one(words []string) (json.RawMessage, error) {
 		return nil, nil //nolint:nilerr // it is no session
 	}
 	is, ok := n.tables.find(keyOf(k.internal, k.remote, k.proto))
-	if !ok || is.is(flagMapping) {
+	if !ok || is.is(flagMapping) || is.isInboundAlone() {
 		return nil, nil
 	}
 	now, err := cube.TimeCoarse()

@@ -311,6 +311,9 @@ func (n *nat) fits(is *session) bool {
 	if is.Origin.member() != n.place {
 		return true // the rules of a NAT that is absent are unknown
 	}
+	if n.config.hasTable() { // as in Linux, what a rule has translated stays when the rule is gone
+		return is.Origin.kind() != originMasquerade || n.links.has(external.addr)
+	}
 	switch is.Origin.kind() {
 	case originSnat:
 		r := n.rules.snat[is.Rule]

@@ -188,12 +188,17 @@ func (s *session) external() endpoint { return endpoint{s.Addr.Addr(), s.Port.nu
 // is reports whether a flag is set.
 func (s *session) is(flag uint8) bool { return s.Flags&flag != 0 }
 
+// isInboundAlone reports whether a session only says that a connection from outside is translated by none.
+func (s *session) isInboundAlone() bool { return s.is(flagOwn) && s.is(flagInbound) }
+
 // The bits of session.Flags that matter here.
 const (
 	// flagMapping: not a session but the claim of an external endpoint.
 	flagMapping = 1 << 0
 	// flagInbound: the first packet came from outside.
 	flagInbound = 1 << 1
+	// flagOwn: the address stays.
+	flagOwn = 1 << 4
 	// flagMapped: packets from outside find the session through its mapping; it is not in the table as seen outside.
 	flagMapped = 1 << 5
 )

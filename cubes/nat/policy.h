@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* The table nat of iptables: rules in an order, which are compared with the first packet of each connection only. Its chains
+ * are compiled into one list of rows, each with the row behind it for a packet that matches and for one that does not, so
+ * a jump to a chain is a step forward to a copy of its rules. In Go: package policy. */
+#ifndef NAT_POLICY_H
+#define NAT_POLICY_H
+
+#include "nat.h"
+
+/* The chains. The rows of the first hook of IPv4 begin with row 0, the next with row 1, ...: NAT_HOOKS for each family. */
+enum nat_hook {
+	NAT_PREROUTING,
+	NAT_INPUT,
+	NAT_OUTPUT,
+	NAT_POSTROUTING,
+	NAT_HOOKS,
+};
+
+/* What a row says about a packet that matches. */
+enum nat_row_does {
+	NAT_ROW_NEXT, /* continue with the row `hit` */
+	NAT_ROW_ACCEPT,
+	NAT_ROW_SNAT,
+	NAT_ROW_MASQUERADE,
+	NAT_ROW_DNAT,
+	NAT_ROW_REDIRECT,
+};
+
+/* The conditions of a row, and which of them are negated. */
+#define NAT_ROW_SOURCE 0x1
+#define NAT_ROW_DESTINATION 0x2
+#define NAT_ROW_PROTOCOL 0x4
+#define NAT_ROW_IN 0x8
+#define NAT_ROW_OUT 0x10
+#define NAT_ROW_SPORT 0x20
+#define NAT_ROW_DPORT 0x40
+#define NAT_ROW_EITHER_PORT 0x80
+#define NAT_ROW_MARK 0x100
+#define NAT_ROW_RANDOM 0x200
+#define NAT_ROW_NTH 0x400
+#define NAT_ROW_SOURCE_TYPE 0x800
+#define NAT_ROW_DESTINATION_TYPE 0x1000
+#define NAT_ROW_SOURCE_RANGE 0x2000
+#define NAT_ROW_DESTINATION_RANGE 0x4000
+
+/* As many ranges of ports as -m multiport takes, and one more. */
+#define NAT_ROW_PORTS 16
+
+/* An address and a mask, or the first and the last address of a range in host byte order. */
+struct nat_span {
+	pcn_address first;
+	pcn_address last;
+};
+
+/* Ranges of ports in host byte order, first those of sources, then those of destinations. */
+struct nat_row_port {
+	__u16 first;
+	__u16 last;
+};
+
+/* Part of the name of a netdev. */
+struct nat_name {
+	__u64 value[2];
+	__u64 mask[2];
+};
+
+struct nat_row {
+	__u32 hit;
+	__u32 miss;
+	__u16 has;     /* NAT_ROW_SOURCE, ... */
+	__u16 negated; /* the same */
+	__u8 does;     /* enum nat_row_does */
+	__u8 protocol;
+	__u8 sports;
+	__u8 dports; /* or, with NAT_ROW_EITHER_PORT, of either port */
+	struct nat_span source;
+	struct nat_span destination;
+	struct nat_span source_range;
+	struct nat_span destination_range;
+	struct nat_name in;
+	struct nat_name out;
+	struct nat_row_port port[NAT_ROW_PORTS];
+	__u32 mark;
+	__u32 mark_mask;
+	__u32 chance; /* of 2^31 */
+	__u32 every;  /* of so many packets, the one behind `behind` others */
+	__u32 behind;
+	__u32 seen;
+	__u32 random_port;
+	__u32 source_type; /* bits of enum nat_address_type */
+	__u32 destination_type;
+	__u32 zero;
+	/* The translation: `count` addresses from `to` on, 0 if the address stays, and the ports, 0 if they
+	 * stay. */
+	pcn_address to;
+	__u32 count;
+	__u16 port_first;
+	__u16 port_last;
+	/* The packets that match. */
+	__u64 packets;
+	__u64 bytes;
+};
+
+/* Rows that a packet may meet. */
+#define NAT_STEPS 32768
+
+/* The rows, in one array that is replaced as a whole. */
+PCN_MAP_OF_MAPS(policy, BPF_MAP_TYPE_ARRAY_OF_MAPS, __u32, 1, BPF_MAP_TYPE_ARRAY, __u32,
+		struct nat_row, 1, BPF_F_INNER_MAP);
+
+/* A netdev: its name, and the addresses that MASQUERADE and REDIRECT use, which are 0 if there is none. */
+struct nat_link {
+	__u64 name[2];
+	pcn_address address[2]; /* IPv4, IPv6 */
+};
+PCN_MAP_FLAGS(links, BPF_MAP_TYPE_HASH, __u32, struct nat_link, 8192, BPF_F_NO_PREALLOC);
+
+/* The types of addresses, as in the map below. */
+enum nat_address_type {
+	NAT_UNICAST = 1,
+	NAT_LOCAL_ADDRESS = 2,
+	NAT_BROADCAST = 4,
+	NAT_MULTICAST = 8,
+};
+PCN_MAP_FLAGS(addresses, BPF_MAP_TYPE_HASH, pcn_address, __u32, 16384, BPF_F_NO_PREALLOC);
+
+/* A search through the rows. */
+struct nat_walk {
+	struct CTXTYPE *ctx;
+	void *rows;
+	__u32 at;
+	__u32 in; /* interface index, 0 for what the host sends */
+	__u32 out;
+	__u32 mark;
+	__u32 found; /* the row at `at` decides */
+};
+
+PCN_INLINE int nat_row_address(const pcn_address is, const struct nat_span *s)
+{
+	__u32 differ = 0;
+
+#pragma unroll
+	for (int i = 0; i < 4; i++)
+		differ |= (is[i] ^ s->first[i]) & s->last[i];
+	return !differ;
+}
+
+/* Whether an address is in a range. */
+PCN_INLINE int nat_row_between(const pcn_address is, const struct nat_span *s)
+{
+	__u64 high = (__u64)bpf_ntohl(is[0]) << 32 | bpf_ntohl(is[1]);
+	__u64 low = (__u64)bpf_ntohl(is[2]) << 32 | bpf_ntohl(is[3]);
+	__u64 first[2] = { (__u64)s->first[0] << 32 | s->first[1],
+			   (__u64)s->first[2] << 32 | s->first[3] };
+	__u64 last[2] = { (__u64)s->last[0] << 32 | s->last[1],
+			  (__u64)s->last[2] << 32 | s->last[3] };
+
+	if (high < first[0] || (high == first[0] && low < first[1]))
+		return 0;
+	return high < last[0] || (high == last[0] && low <= last[1]);
+}
+
+PCN_NOINLINE int nat_row_netdev(__u32 ifindex, const struct nat_name *n)
+{
+	const struct nat_link *l = bpf_map_lookup_elem(&links, &ifindex);
+	__u64 low = l ? l->name[0] : 0, high = l ? l->name[1] : 0;
+
+	return !(((low ^ n->value[0]) & n->mask[0]) | ((high ^ n->value[1]) & n->mask[1]));
+}
+
+/* Whether a port is in one of the ranges from number `from` on. */
+PCN_NOINLINE int nat_row_port(const struct nat_row *row, __u32 port, __u32 from, __u32 ranges)
+{
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < NAT_ROW_PORTS; i++)
+		if (i >= from && i < from + ranges && port >= row->port[i].first &&
+		    port <= row->port[i].last)
+			return 1;
+	return 0;
+}
+
+/* The type of an address, as the host's routes see it. */
+PCN_NOINLINE __u32 nat_address_type(const struct pcn_flow *flow, const int source)
+{
+	__be32 first = source ? flow->source[0] : flow->destination[0];
+	__be32 last = source ? flow->source[3] : flow->destination[3];
+	__u32 v6 = flow->has & PCN_FLOW_IPV6;
+	pcn_address key; /* Linux 6.1 takes no other memory as a key */
+
+	pcn_address_copy(key, source ? flow->source : flow->destination);
+	__u32 *known = bpf_map_lookup_elem(&addresses, key);
+	if (known)
+		return *known;
+	if (v6)
+		return bpf_ntohl(first) >> 24 == 0xff ? NAT_MULTICAST : NAT_UNICAST;
+	if (bpf_ntohl(last) >> 28 == 0xe)
+		return NAT_MULTICAST;
+	if (last == 0xffffffff)
+		return NAT_BROADCAST;
+	return bpf_ntohl(last) >> 24 == 127 ? NAT_LOCAL_ADDRESS : NAT_UNICAST;
+}
+
+/* Of the conditions about addresses, those that hold. */
+PCN_INLINE __u32 nat_row_addresses(const struct pcn_flow *flow, const struct nat_row *row)
+{
+	__u32 holds = 0;
+
+	if (nat_row_address(flow->source, &row->source))
+		holds |= NAT_ROW_SOURCE;
+	if (nat_row_address(flow->destination, &row->destination))
+		holds |= NAT_ROW_DESTINATION;
+	if (row->has & NAT_ROW_SOURCE_RANGE && nat_row_between(flow->source, &row->source_range))
+		holds |= NAT_ROW_SOURCE_RANGE;
+	if (row->has & NAT_ROW_DESTINATION_RANGE &&
+	    nat_row_between(flow->destination, &row->destination_range))
+		holds |= NAT_ROW_DESTINATION_RANGE;
+	if (row->has & NAT_ROW_SOURCE_TYPE && nat_address_type(flow, 1) & row->source_type)
+		holds |= NAT_ROW_SOURCE_TYPE;
+	if (row->has & NAT_ROW_DESTINATION_TYPE &&
+	    nat_address_type(flow, 0) & row->destination_type)
+		holds |= NAT_ROW_DESTINATION_TYPE;
+	return holds;
+}
+
+/* Of the conditions about ports, those that hold. */
+PCN_INLINE __u32 nat_row_ports(const struct pcn_flow *flow, const struct nat_row *row)
+{
+	__u32 source = bpf_ntohs(flow->source_port), to = bpf_ntohs(flow->destination_port);
+	__u32 holds = 0;
+
+	if (!(row->has & (NAT_ROW_SPORT | NAT_ROW_DPORT | NAT_ROW_EITHER_PORT)))
+		return 0;
+	if (row->has & NAT_ROW_SPORT && nat_row_port(row, source, 0, row->sports))
+		holds |= NAT_ROW_SPORT;
+	if (nat_row_port(row, to, row->sports, row->dports))
+		holds |= NAT_ROW_DPORT | NAT_ROW_EITHER_PORT;
+	else if (row->has & NAT_ROW_EITHER_PORT &&
+		 nat_row_port(row, source, row->sports, row->dports))
+		holds |= NAT_ROW_EITHER_PORT;
+	return holds;
+}
+
+/* Whether the packet matches a row. Conditions that count packets come last. */
+PCN_INLINE int nat_row_matches(const struct nat_walk *w, const struct pcn_flow *flow,
+			       struct nat_row *row)
+{
+	__u32 counts = NAT_ROW_RANDOM | NAT_ROW_NTH, has = row->has & ~counts;
+	__u32 holds = nat_row_addresses(flow, row) | nat_row_ports(flow, row);
+
+	if (flow->protocol == row->protocol)
+		holds |= NAT_ROW_PROTOCOL;
+	if (has & NAT_ROW_IN && nat_row_netdev(w->in, &row->in))
+		holds |= NAT_ROW_IN;
+	if (has & NAT_ROW_OUT && nat_row_netdev(w->out, &row->out))
+		holds |= NAT_ROW_OUT;
+	if ((w->mark & row->mark_mask) == row->mark)
+		holds |= NAT_ROW_MARK;
+	if (((holds ^ row->negated) & has) != has)
+		return 0;
+	if (row->has & NAT_ROW_RANDOM && bpf_get_prandom_u32() >> 1 < row->chance)
+		holds |= NAT_ROW_RANDOM;
+	if (row->has & NAT_ROW_NTH && row->every &&
+	    __sync_fetch_and_add(&row->seen, 1) % row->every == row->behind)
+		holds |= NAT_ROW_NTH;
+	counts &= row->has;
+	return ((holds ^ row->negated) & counts) == counts;
+}
+
+/* Compares the packet in the scratch area with the next row; 1 ends the search. */
+static long nat_row_step(__u32 i, struct nat_walk *w)
+{
+	__u32 zero = 0, at = w->at;
+	struct nat_open *o = bpf_map_lookup_elem(&scratch6, &zero);
+	struct nat_row *row = bpf_map_lookup_elem(w->rows, &at);
+
+	(void)i;
+	if (!o || !row)
+		return 1;
+	if (!nat_row_matches(w, &o->flow, row)) {
+		w->at = row->miss;
+		return 0;
+	}
+	__sync_fetch_and_add(&row->packets, 1);
+	__sync_fetch_and_add(&row->bytes, (__u64)pcn_frame_len(w->ctx) - o->flow.l3);
+	if (row->does == NAT_ROW_NEXT) {
+		w->at = row->hit;
+		return 0;
+	}
+	w->found = 1;
+	return 1;
+}
+
+/* The addresses that a netdev lends. */
+PCN_INLINE void nat_lend(struct nat_target *to, __u32 ifindex, __u32 v6)
+{
+	const struct nat_link *l = bpf_map_lookup_elem(&links, &ifindex);
+
+	to->count = 0;
+	if (!l)
+		return;
+	pcn_address_copy(to->first, v6 ? l->address[1] : l->address[0]);
+	to->count = (to->first[2] | to->first[3]) != 0;
+}
+
+/* Compares the packet in the scratch area with the rules of a hook. The result is `to` there. Returns enum nat_row_does. */
+PCN_GLOBAL int nat_policy_of(struct CTXTYPE *ctx, __u32 hook, __u32 mark)
+{
+	__u32 zero = 0;
+	struct nat_open *o = bpf_map_lookup_elem(&scratch6, &zero);
+	struct nat_walk w = { .ctx = ctx, .in = ctx->ingress_ifindex, .mark = mark };
+
+	w.rows = bpf_map_lookup_elem(&policy, &zero);
+	if (!o || !w.rows)
+		return NAT_ROW_ACCEPT;
+	__u32 v6 = o->flow.has & PCN_FLOW_IPV6 ? 1 : 0;
+#ifdef PCN_TC
+	__u32 here = ctx->ifindex;
+
+	/* The context is read by its members: the compiler must not choose between their addresses. */
+	asm volatile("" : "+r"(here));
+	if (hook >= NAT_OUTPUT)
+		w.out = here;
+	else
+		w.in = here;
+#endif
+	w.at = hook + v6 * NAT_HOOKS;
+	bpf_loop(NAT_STEPS, nat_row_step, &w, 0);
+	__u32 at = w.at;
+	struct nat_row *row = w.found ? bpf_map_lookup_elem(w.rows, &at) : NULL;
+	if (!row)
+		return NAT_ROW_ACCEPT;
+	o->to.count = row->count;
+	o->to.random = row->random_port;
+	o->to.port_first = row->port_first;
+	o->to.port_last = row->port_last;
+	pcn_address_copy(o->to.first, row->to);
+	if (row->does == NAT_ROW_MASQUERADE)
+		nat_lend(&o->to, w.out, v6);
+	if (row->does == NAT_ROW_REDIRECT)
+		nat_lend(&o->to, w.in, v6);
+	return row->does;
+}
+
+#endif
