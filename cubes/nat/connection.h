@@ -26,8 +26,9 @@ PCN_INLINE void nat_reversed(struct nat_key *to, const struct nat_key *key)
 	to->zero = 0;
 }
 
-/* A connection from outside, by the result of PREROUTING. */
-PCN_NOINLINE int nat_open_policy_in(struct nat_open *o, __u32 kind)
+/* The internal endpoint of a connection from outside, by the result of PREROUTING. NAT_OPENED: it is to be opened;
+ * NAT_UNTOUCHED, or a drop reason. */
+PCN_NOINLINE int nat_policy_in(struct nat_open *o, __u32 kind)
 {
 	__u32 port = bpf_ntohs(o->out.local_port), ports = o->to.port_last - o->to.port_first + 1;
 
@@ -46,7 +47,7 @@ PCN_NOINLINE int nat_open_policy_in(struct nat_open *o, __u32 kind)
 		break;
 	default:
 		o->entry.flags = NAT_OWN;
-		return nat_open_inbound(o, 0);
+		return NAT_OPENED;
 	}
 	if (o->to.count)
 		nat_pick(o->in.local, o->to.first, o->to.count, o->remote);
@@ -58,11 +59,11 @@ PCN_NOINLINE int nat_open_policy_in(struct nat_open *o, __u32 kind)
 			return NAT_PROTOCOL;
 		o->in.local_port = bpf_htons(port);
 	}
-	return nat_open_inbound(o, 0);
+	return NAT_OPENED;
 }
 
-/* A connection on its way out, by the result of POSTROUTING. */
-PCN_NOINLINE int nat_open_policy_out(struct nat_open *o, __u32 kind)
+/* The external address of a connection on its way out, by the result of POSTROUTING. The results are the same. */
+PCN_NOINLINE int nat_policy_out(struct nat_open *o)
 {
 	__u32 does = o->to.does, own = does != NAT_ROW_SNAT && does != NAT_ROW_MASQUERADE;
 
@@ -76,7 +77,7 @@ PCN_NOINLINE int nat_open_policy_out(struct nat_open *o, __u32 kind)
 	if (!own && o->to.count)
 		nat_pick(o->out.local, o->to.first, o->to.count, o->in.local);
 	nat_range(o, own ? 0 : o->to.port_first, own ? 0 : o->to.port_last);
-	return nat_open_out(o, kind);
+	return NAT_OPENED;
 }
 
 /* Opens a session for a packet of a key, or returns the drop reason. */
@@ -99,8 +100,12 @@ PCN_INLINE int nat_new(const struct nat_key *key, __u32 tcp_flags, __u32 kind, _
 	o->out.zone |= NAT_IN;
 	pcn_address_copy(o->remote, key->remote);
 	o->remote_port = key->remote_port;
-	if (has_policy)
-		return egress ? nat_open_policy_out(o, kind) : nat_open_policy_in(o, kind);
+	if (has_policy) {
+		int result = egress ? nat_policy_out(o) : nat_policy_in(o, kind);
+		if (result != NAT_OPENED)
+			return result;
+		return egress ? nat_open_out(o, kind) : nat_open_inbound(o, 0);
+	}
 	return egress ? nat_open_egress(o, kind) : nat_open_ingress(o, kind);
 }
 

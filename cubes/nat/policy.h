@@ -135,18 +135,37 @@ struct nat_walk {
 	__u32 found; /* the row at `at` decides */
 };
 
-PCN_INLINE int nat_row_address(const pcn_address is, const struct nat_span *s)
+/* 1 if a value is 0, else 0, without a branch: the verifier follows one path. */
+PCN_INLINE __u32 nat_zero(__u64 value)
+{
+	__u64 sign = value | -value;
+
+	asm volatile("" : "+r"(sign));
+	return (sign >> 63) ^ 1;
+}
+
+/* 1 if a number of at most 32 bits is between two others, else 0, in the same way. */
+PCN_INLINE __u32 nat_between(__u64 first, __u64 is, __u64 last)
+{
+	__u64 sign = (is - first) | (last - is);
+
+	asm volatile("" : "+r"(sign));
+	return (sign >> 63) ^ 1;
+}
+
+/* Whether bits of an address have a value. */
+PCN_INLINE __u32 nat_row_address(const pcn_address is, const struct nat_span *s)
 {
 	__u32 differ = 0;
 
 #pragma unroll
 	for (int i = 0; i < 4; i++)
 		differ |= (is[i] ^ s->first[i]) & s->last[i];
-	return !differ;
+	return nat_zero(differ);
 }
 
 /* Whether an address is in a range. */
-PCN_INLINE int nat_row_between(const pcn_address is, const struct nat_span *s)
+PCN_NOINLINE int nat_row_range(const pcn_address is, const struct nat_span *s)
 {
 	__u64 high = (__u64)bpf_ntohl(is[0]) << 32 | bpf_ntohl(is[1]);
 	__u64 low = (__u64)bpf_ntohl(is[2]) << 32 | bpf_ntohl(is[3]);
@@ -160,110 +179,113 @@ PCN_INLINE int nat_row_between(const pcn_address is, const struct nat_span *s)
 	return high < last[0] || (high == last[0] && low <= last[1]);
 }
 
-PCN_NOINLINE int nat_row_netdev(__u32 ifindex, const struct nat_name *n)
-{
-	const struct nat_link *l = bpf_map_lookup_elem(&links, &ifindex);
-	__u64 low = l ? l->name[0] : 0, high = l ? l->name[1] : 0;
-
-	return !(((low ^ n->value[0]) & n->mask[0]) | ((high ^ n->value[1]) & n->mask[1]));
-}
-
-/* Whether a port is in one of the ranges from number `from` on. */
-PCN_NOINLINE int nat_row_port(const struct nat_row *row, __u32 port, __u32 from, __u32 ranges)
-{
-#pragma clang loop unroll(disable)
-	for (__u32 i = 0; i < NAT_ROW_PORTS; i++)
-		if (i >= from && i < from + ranges && port >= row->port[i].first &&
-		    port <= row->port[i].last)
-			return 1;
-	return 0;
-}
-
 /* The type of an address, as the host's routes see it. */
-PCN_NOINLINE __u32 nat_address_type(const struct pcn_flow *flow, const int source)
+PCN_NOINLINE __u32 nat_address_type(const pcn_address address, __u32 v6)
 {
-	__be32 first = source ? flow->source[0] : flow->destination[0];
-	__be32 last = source ? flow->source[3] : flow->destination[3];
-	__u32 v6 = flow->has & PCN_FLOW_IPV6;
+	__u32 first = bpf_ntohl(address[0]), last = bpf_ntohl(address[3]);
 	pcn_address key; /* Linux 6.1 takes no other memory as a key */
 
-	pcn_address_copy(key, source ? flow->source : flow->destination);
+	pcn_address_copy(key, address);
 	__u32 *known = bpf_map_lookup_elem(&addresses, key);
 	if (known)
 		return *known;
 	if (v6)
-		return bpf_ntohl(first) >> 24 == 0xff ? NAT_MULTICAST : NAT_UNICAST;
-	if (bpf_ntohl(last) >> 28 == 0xe)
+		return first >> 24 == 0xff ? NAT_MULTICAST : NAT_UNICAST;
+	if (last >> 28 == 0xe)
 		return NAT_MULTICAST;
 	if (last == 0xffffffff)
 		return NAT_BROADCAST;
-	return bpf_ntohl(last) >> 24 == 127 ? NAT_LOCAL_ADDRESS : NAT_UNICAST;
+	return last >> 24 == 127 ? NAT_LOCAL_ADDRESS : NAT_UNICAST;
 }
 
-/* Of the conditions about addresses, those that hold. */
-PCN_INLINE __u32 nat_row_addresses(const struct pcn_flow *flow, const struct nat_row *row)
+/* Of the conditions about ranges and types of addresses, those that hold. */
+PCN_GLOBAL int nat_row_rare(const struct pcn_flow *flow PCN_NONNULL,
+			    const struct nat_row *row PCN_NONNULL)
 {
-	__u32 holds = 0;
+	__u32 v6 = flow->has & PCN_FLOW_IPV6, has = row->has, holds = 0;
 
-	if (nat_row_address(flow->source, &row->source))
-		holds |= NAT_ROW_SOURCE;
-	if (nat_row_address(flow->destination, &row->destination))
-		holds |= NAT_ROW_DESTINATION;
-	if (row->has & NAT_ROW_SOURCE_RANGE && nat_row_between(flow->source, &row->source_range))
+	if (has & NAT_ROW_SOURCE_RANGE && nat_row_range(flow->source, &row->source_range))
 		holds |= NAT_ROW_SOURCE_RANGE;
-	if (row->has & NAT_ROW_DESTINATION_RANGE &&
-	    nat_row_between(flow->destination, &row->destination_range))
+	if (has & NAT_ROW_DESTINATION_RANGE &&
+	    nat_row_range(flow->destination, &row->destination_range))
 		holds |= NAT_ROW_DESTINATION_RANGE;
-	if (row->has & NAT_ROW_SOURCE_TYPE && nat_address_type(flow, 1) & row->source_type)
+	if (has & NAT_ROW_SOURCE_TYPE && nat_address_type(flow->source, v6) & row->source_type)
 		holds |= NAT_ROW_SOURCE_TYPE;
-	if (row->has & NAT_ROW_DESTINATION_TYPE &&
-	    nat_address_type(flow, 0) & row->destination_type)
+	if (has & NAT_ROW_DESTINATION_TYPE &&
+	    nat_address_type(flow->destination, v6) & row->destination_type)
 		holds |= NAT_ROW_DESTINATION_TYPE;
 	return holds;
 }
 
+/* Whether the name of a netdev is as a row says: 1 or 0. */
+PCN_GLOBAL int nat_row_netdev(__u32 ifindex, const struct nat_name *n PCN_NONNULL)
+{
+	const struct nat_link *l = bpf_map_lookup_elem(&links, &ifindex);
+	__u64 low = l ? l->name[0] : 0, high = l ? l->name[1] : 0;
+
+	return nat_zero(((low ^ n->value[0]) & n->mask[0]) | ((high ^ n->value[1]) & n->mask[1]));
+}
+
 /* Of the conditions about ports, those that hold. */
-PCN_INLINE __u32 nat_row_ports(const struct pcn_flow *flow, const struct nat_row *row)
+PCN_GLOBAL int nat_row_ports(const struct pcn_flow *flow PCN_NONNULL,
+			     const struct nat_row *row PCN_NONNULL)
 {
 	__u32 source = bpf_ntohs(flow->source_port), to = bpf_ntohs(flow->destination_port);
-	__u32 holds = 0;
+	__u32 first = row->sports, all = first + row->dports;
+	__u32 sport = 0, dport = 0, either = 0;
 
-	if (!(row->has & (NAT_ROW_SPORT | NAT_ROW_DPORT | NAT_ROW_EITHER_PORT)))
-		return 0;
-	if (row->has & NAT_ROW_SPORT && nat_row_port(row, source, 0, row->sports))
-		holds |= NAT_ROW_SPORT;
-	if (nat_row_port(row, to, row->sports, row->dports))
-		holds |= NAT_ROW_DPORT | NAT_ROW_EITHER_PORT;
-	else if (row->has & NAT_ROW_EITHER_PORT &&
-		 nat_row_port(row, source, row->sports, row->dports))
-		holds |= NAT_ROW_EITHER_PORT;
-	return holds;
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < NAT_ROW_PORTS; i++) {
+		const struct nat_row_port *p = &row->port[i];
+		__u32 is_source = nat_between(p->first, source, p->last);
+		__u32 is_to = nat_between(p->first, to, p->last);
+		__u32 of_sources = nat_between(i + 1, first, NAT_ROW_PORTS);
+		__u32 of_others = (of_sources ^ 1) & nat_between(i + 1, all, NAT_ROW_PORTS);
+
+		sport |= is_source & of_sources;
+		dport |= is_to & of_others;
+		either |= (is_source | is_to) & of_others;
+	}
+	return sport * NAT_ROW_SPORT | dport * NAT_ROW_DPORT | either * NAT_ROW_EITHER_PORT;
 }
+
+/* Of the conditions that count packets, those that hold. */
+PCN_GLOBAL int nat_row_counting(struct nat_row *row PCN_NONNULL)
+{
+	if (row->has & NAT_ROW_RANDOM)
+		return bpf_get_prandom_u32() >> 1 < row->chance ? NAT_ROW_RANDOM : 0;
+	__u32 seen = __sync_fetch_and_add(&row->seen, 1);
+
+	return row->every && seen % row->every == row->behind ? NAT_ROW_NTH : 0;
+}
+
+#define NAT_ROW_RARE                                                             \
+	(NAT_ROW_SOURCE_TYPE | NAT_ROW_DESTINATION_TYPE | NAT_ROW_SOURCE_RANGE | \
+	 NAT_ROW_DESTINATION_RANGE)
+#define NAT_ROW_COUNTING (NAT_ROW_RANDOM | NAT_ROW_NTH)
 
 /* Whether the packet matches a row. Conditions that count packets come last. */
 PCN_INLINE int nat_row_matches(const struct nat_walk *w, const struct pcn_flow *flow,
 			       struct nat_row *row)
 {
-	__u32 counts = NAT_ROW_RANDOM | NAT_ROW_NTH, has = row->has & ~counts;
-	__u32 holds = nat_row_addresses(flow, row) | nat_row_ports(flow, row);
+	__u32 has = row->has & ~NAT_ROW_COUNTING, negated = row->negated;
+	__u32 holds = nat_row_address(flow->source, &row->source) * NAT_ROW_SOURCE |
+		      nat_row_address(flow->destination, &row->destination) * NAT_ROW_DESTINATION |
+		      nat_zero(flow->protocol ^ row->protocol) * NAT_ROW_PROTOCOL |
+		      nat_zero((w->mark & row->mark_mask) ^ row->mark) * NAT_ROW_MARK;
 
-	if (flow->protocol == row->protocol)
-		holds |= NAT_ROW_PROTOCOL;
-	if (has & NAT_ROW_IN && nat_row_netdev(w->in, &row->in))
-		holds |= NAT_ROW_IN;
-	if (has & NAT_ROW_OUT && nat_row_netdev(w->out, &row->out))
-		holds |= NAT_ROW_OUT;
-	if ((w->mark & row->mark_mask) == row->mark)
-		holds |= NAT_ROW_MARK;
-	if (((holds ^ row->negated) & has) != has)
+	if (has & NAT_ROW_IN)
+		holds |= nat_row_netdev(w->in, &row->in) * NAT_ROW_IN;
+	if (has & NAT_ROW_OUT)
+		holds |= nat_row_netdev(w->out, &row->out) * NAT_ROW_OUT;
+	if (has & (NAT_ROW_SPORT | NAT_ROW_DPORT | NAT_ROW_EITHER_PORT))
+		holds |= nat_row_ports(flow, row);
+	if (has & NAT_ROW_RARE)
+		holds |= nat_row_rare(flow, row);
+	if (((holds ^ negated) & has) != has)
 		return 0;
-	if (row->has & NAT_ROW_RANDOM && bpf_get_prandom_u32() >> 1 < row->chance)
-		holds |= NAT_ROW_RANDOM;
-	if (row->has & NAT_ROW_NTH && row->every &&
-	    __sync_fetch_and_add(&row->seen, 1) % row->every == row->behind)
-		holds |= NAT_ROW_NTH;
-	counts &= row->has;
-	return ((holds ^ row->negated) & counts) == counts;
+	__u32 counting = row->has & NAT_ROW_COUNTING;
+	return !counting || ((nat_row_counting(row) ^ negated) & counting) == counting;
 }
 
 /* Compares the packet in the scratch area with the next row; 1 ends the search. */

@@ -8,8 +8,8 @@
 #define NAT_EEXIST (-17)
 #define NAT_ENOMEM (-12)
 
-/* There are rules for new sessions from inside. */
-#define NAT_HAS_SOURCES (has_sources || has_masquerade)
+/* There are rules for new sessions from inside, but for those of the table nat, whose sessions have no mappings. */
+#define NAT_HAS_SOURCES (!has_policy && (has_sources || has_masquerade))
 
 /* A global function looks it up again instead of taking it as an argument: the verifier of Linux
  * 6.1 accepts an argument's memory neither as a map key nor as a value. */

@@ -12,9 +12,11 @@ type Part struct {
 	// Subprogram is the index of the function that the run is in, as the kernel counts them, and Symbol its name there.
 	Subprogram int
 	Symbol     string
-	// Inlined is set for a cube's code in the driver, and Frame is the stack that it uses below the driver's own.
+	// Inlined is set for a cube's code in the driver.
 	Inlined bool
-	Frame   int
+	// Frame is the stack that the code uses, if inlined that below the driver's own. The verifier counts less for a function
+	// of which it can leave out parts.
+	Frame int
 	Code    asm.Instructions
 }
 
@@ -27,8 +29,8 @@ func Parts(insns asm.Instructions) []Part {
 		if i > first {
 			at.Code = insns[first:i]
 			at.Inlined = at.Subprogram == 0 && !at.Framework()
-			if at.Frame = 0; at.Inlined {
-				at.Frame = max(deepestAccess(at.Code)-frameSize, 0)
+			if at.Frame = deepestAccess(at.Code); at.Inlined {
+				at.Frame = max(at.Frame-frameSize, 0)
 			}
 			out = append(out, at)
 		}

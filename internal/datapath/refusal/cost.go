@@ -47,10 +47,14 @@ func (c Cost) Most(other Cost) Cost {
 func costOf(spec *ebpf.ProgramSpec, said report, round func(bytes int) int) Cost {
 	out := Cost{Instructions: len(spec.Instructions), Verified: said.verified, Cubes: map[string]Share{}}
 	parts := link.Parts(spec.Instructions)
-	c := callees(parts, len(said.depths))
-	c.depths = make([]int, len(said.depths))
-	for f, bytes := range said.depths {
-		if c.loops[f] {
+	depths := said.depths
+	if n := functions(parts); len(depths) > 0 && n > len(depths) {
+		depths = frames(parts, n, depths[0])
+	}
+	c := callees(parts, len(depths))
+	c.depths = make([]int, len(depths))
+	for f, bytes := range depths {
+		if c.loops[f] && &depths[0] == &said.depths[0] {
 			bytes -= inlinedLoop
 		}
 		c.depths[f] = round(bytes)
@@ -75,6 +79,25 @@ func costOf(spec *ebpf.ProgramSpec, said report, round func(bytes int) int) Cost
 		}
 		out.Cubes[p.Cube] = share
 	}
+	return out
+}
+
+// functions returns how many functions a program has.
+func functions(parts []link.Part) (n int) {
+	for _, p := range parts {
+		n = max(n, p.Subprogram+1)
+	}
+	return n
+}
+
+// frames returns the stack of each function as its code says. The kernel reports those of the functions that are left when it
+// has removed those that no packet reaches, without saying which these are. The first one stays.
+func frames(parts []link.Part, n, first int) []int {
+	out := make([]int, n)
+	for _, p := range parts {
+		out[p.Subprogram] = max(out[p.Subprogram], p.Frame)
+	}
+	out[0] = first
 	return out
 }
 

@@ -46,3 +46,18 @@ func TestTheCostOfSeveralProgramsIsTheMost(t *testing.T) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
+
+// TestTheStackOfAProgramWithoutSomeFunctions: the kernel has removed one, and does not say which.
+func TestTheStackOfAProgramWithoutSomeFunctions(t *testing.T) {
+	store := func(at int16) asm.Instruction { return asm.StoreMem(asm.R10, at, asm.R1, asm.DWord) }
+	insns, _ := program(
+		function("pcn_driver", asm.Call.Label("a"), asm.Call.Label("b"), asm.Return()),
+		function("a", store(-16), asm.Call.Label("c"), asm.Return()),
+		function("b", store(-48), asm.Return()),
+		function("c", store(-8), asm.Mov.Reg(asm.R1, asm.R10), asm.Add.Imm(asm.R1, -40), asm.Return()))
+	log := "verification time 7 usec\nstack depth 104+48+200\nprocessed 42 insns (limit 1000000)\n"
+	got := costOf(&ebpf.ProgramSpec{Instructions: insns}, read(log), func(bytes int) int { return bytes })
+	if want := 104 + 16 + 40; got.Stack != want {
+		t.Errorf("%+v, want a stack of %d", got, want)
+	}
+}
