@@ -32,7 +32,7 @@ func (f *iptables) run(input json.RawMessage) (cube.ActionResult, error) {
 	set := setOf(family)
 	counts[set] = commands.CountedBy(r.Edits)
 	edits := append(translate(set, r.Edits), f.tableEdits(family, r.Tables)...)
-	return f.result(commands.Answer{Output: r.Output}, edits, counts), nil
+	return f.result(r.Answer(), edits, counts), nil
 }
 
 // failure is the answer to a command that fails by an error with an exit status; others are those of the action.
@@ -102,6 +102,9 @@ func (f *iptables) tableEdits(family language.Family, tables map[string]string) 
 
 // view returns the chains of a table of a family as commands see them.
 func (f *iptables) view(family language.Family, table string) (*commands.View, error) {
+	if table == commands.NAT {
+		return nil, &commands.Elsewhere{Table: table}
+	}
 	if table != filter && table != raw {
 		return commands.Parse(family, table, f.config.tableText(family, table), false)
 	}

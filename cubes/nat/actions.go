@@ -61,7 +61,7 @@ func (n *nat) run(input json.RawMessage) (cube.ActionResult, error) {
 		}
 		return cube.ActionResult{Output: failed}, nil
 	}
-	is := commands.Answer{Output: r.Output}
+	is := r.Answer()
 	out := cube.ActionResult{Output: is}
 	// A table without rules stays: connections that it has translated go on.
 	if text, changed := r.Tables[commands.NAT]; changed && text != n.config.text(family) {

@@ -145,7 +145,7 @@ func texts(c *commands.Chain) []string {
 // view returns the chains of a family as commands see them.
 func (c *chains) view(family language.Family, name string) (*commands.View, error) {
 	if name != commands.NAT {
-		return nil, fmt.Errorf("table %s: a NAT has the table nat alone: the others are those of the cube iptables: %w", name, cube.ErrUnsupported)
+		return nil, &commands.Elsewhere{Table: name}
 	}
 	rows, err := c.read()
 	if err != nil {

@@ -64,7 +64,13 @@ func (s *session) iptables(program string, args []string) (code int, err error) 
 	case "iptables-init-xdp":
 		return iptablesParameter, errors.New("a host firewall sees what the host sends, which XDP does not have: run pcn-iptables-init, which uses TC")
 	case "iptables-clean":
-		return iptablesSteps(s, []string{"iptables", "del", cube})
+		if code, err := iptablesSteps(s, []string{"iptables", "del", cube}); err != nil {
+			return code, err
+		}
+		if err := s.natCube().remove(); err != nil {
+			return iptablesProblem, err
+		}
+		return 0, nil
 	}
 	if !slices.Contains(iptablesPrograms, program) {
 		return iptablesParameter, fmt.Errorf("this program must be called by one of its names: %s, iptables-init, iptables-clean, with or without pcn- before it", strings.Join(iptablesPrograms, ", "))
@@ -127,11 +133,59 @@ func iptablesSteps(s *session, commands ...[]string) (code int, err error) {
 	return 0, nil
 }
 
-// iptablesCommand has the cube carry out a command.
+// iptablesAnswer is what a cube says about a command.
+type iptablesAnswer struct {
+	Output string
+	Code   int
+	Error  string
+	// Table is one of the cube nat, if the command is about that, and Changes says whether it would change it.
+	Table   string
+	Changes bool
+}
+
+// iptablesCommand has the cubes carry out a command: the table nat is that of the cube nat.
 func (s *session) iptablesCommand(cube, program string, args []string, input string) (code int, err error) {
 	if s.config, err = loadConfig(s.getenv, ""); err != nil {
 		return iptablesProblem, err
 	}
+	nat := s.natCube()
+	if strings.HasSuffix(program, "-restore") && hasTableNAT(input) {
+		if code, err := nat.check(program, args, input); code != 0 || err != nil {
+			return code, err
+		}
+	}
+	is, err := s.iptablesRun("iptables", cube, program, args, input)
+	if errors.Is(err, errNoCube) {
+		return iptablesProblem, fmt.Errorf("there is no cube %s: create it with pcn-iptables-init", cube)
+	} else if err != nil {
+		return iptablesProblem, err
+	}
+	switch {
+	case is.Table != "":
+		is, err = nat.run(is, program, args)
+	case is.Error != "":
+	case strings.HasSuffix(program, "-restore") && hasTableNAT(input):
+		is, err = s.iptablesRun("nat", nat.name, program, args, input)
+	case strings.HasSuffix(program, "-save") && !namesTable(args):
+		err = nat.add(&is, program, args)
+	}
+	if err != nil {
+		return iptablesProblem, err
+	}
+	if is.Error != "" {
+		return is.Code, errors.New(is.Error)
+	}
+	if _, err := s.stdout.WriteString(is.Output); err != nil {
+		return iptablesProblem, err
+	}
+	return is.Code, nil // of an import that has left out rules, if it is not 0
+}
+
+// errNoCube says that there is no cube of that name.
+var errNoCube = errors.New("there is no such cube")
+
+// iptablesRun has one cube carry out a command.
+func (s *session) iptablesRun(service, cube, program string, args []string, input string) (is iptablesAnswer, err error) {
 	type argument struct {
 		Text string `json:"text"`
 	}
@@ -143,29 +197,18 @@ func (s *session) iptablesCommand(cube, program string, args []string, input str
 	if input != "" {
 		body["input"] = input
 	}
-	r := request{method: http.MethodPost, path: []string{"iptables", cube, "run"}}
+	r := request{method: http.MethodPost, path: []string{service, cube, "run"}}
 	if r.body, err = json.Marshal(body); err != nil {
-		return iptablesProblem, err
+		return is, err
 	}
 	a, err := s.demand(r)
 	if a.status == http.StatusNotFound {
-		return iptablesProblem, fmt.Errorf("there is no cube %s: create it with pcn-iptables-init", cube)
+		return is, errNoCube
 	} else if err != nil {
-		return iptablesProblem, errors.New(strings.TrimPrefix(err.Error(), cube+": "))
-	}
-	var is struct {
-		Output string
-		Code   int
-		Error  string
+		return is, errors.New(strings.TrimPrefix(err.Error(), cube+": "))
 	}
 	if err := json.Unmarshal(a.body, &is); err != nil {
-		return iptablesProblem, fmt.Errorf("read the answer: %w", err)
+		return is, fmt.Errorf("read the answer: %w", err)
 	}
-	if is.Error != "" {
-		return is.Code, errors.New(is.Error)
-	}
-	if _, err := s.stdout.WriteString(is.Output); err != nil {
-		return iptablesProblem, err
-	}
-	return is.Code, nil // of an import that has left out rules, if it is not 0
+	return is, nil
 }

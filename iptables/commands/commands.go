@@ -76,6 +76,8 @@ type Result struct {
 	Output string
 	Edits  []Edit
 	Tables map[string]string
+	// elsewhere is the answer to a command about a table of another cube.
+	elsewhere Answer
 }
 
 // Error is what a program says if it fails, and its exit status.

@@ -260,6 +260,8 @@ func listedTarget(t language.Target, numeric bool) string {
 		return fmt.Sprintf("MARK xset 0x%x/0x%x", t.Value, t.Mask)
 	case language.NoTrack:
 		return when(t.CT, "CT notrack")
+	case language.NAT:
+		return listedNAT(t)
 	case nil:
 		return ""
 	}
@@ -284,4 +286,13 @@ func logTarget(t language.Log, numeric bool) string {
 		return joined(fmt.Sprintf("LOG flags %d level %d", bits, t.Level), prefix)
 	}
 	return joined("LOG level "+levels[t.Level&7], names, prefix)
+}
+
+// listedNAT is listedTarget for targets of the table nat.
+func listedNAT(t language.NAT) string {
+	options := strings.NewReplacer("--to-source ", "to:", "--to-destination ", "to:", "--to-ports ", "masq ports: ")
+	if t.Kind == "REDIRECT" {
+		options = strings.NewReplacer("--to-ports ", "redir ports ")
+	}
+	return strings.ReplaceAll(options.Replace(t.String()), "--", "")
 }

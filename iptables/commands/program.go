@@ -86,6 +86,10 @@ func (views Views) command(family language.Family, args []string) (Result, langu
 		return Result{}, family, &Error{badParameter, err.Error()}
 	}
 	v, err := views(c.Family, c.Table)
+	if other := (*Elsewhere)(nil); errors.As(err, &other) {
+		r, err := other.result(c.Family, func(v *View) (Result, error) { return Run(v, c) })
+		return r, c.Family, err
+	}
 	if err != nil {
 		return Result{}, family, err
 	}
@@ -156,6 +160,15 @@ func (views Views) save(family language.Family, args []string) (Result, error) {
 	var all []*View
 	for _, name := range names {
 		v, err := views(family, name)
+		if other := (*Elsewhere)(nil); errors.As(err, &other) {
+			if f.table == "" {
+				continue
+			}
+			return other.result(family, func(v *View) (Result, error) {
+				text, err := Save(family, []*View{v}, f.set['c'])
+				return Result{Output: text}, err
+			})
+		}
 		if err != nil {
 			return Result{}, err
 		}
@@ -200,6 +213,9 @@ func (views Views) restore(family language.Family, args []string, input string) 
 			continue
 		}
 		v, err := views(family, t.Name)
+		if errors.As(err, new(*Elsewhere)) {
+			continue
+		}
 		if err != nil {
 			return Result{}, err
 		}

@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/polycube/polycube/iptables/language"
 )
 
 // Request is a program with its arguments and what it reads.
@@ -41,6 +43,38 @@ type Answer struct {
 	Output string `json:"output,omitempty"`
 	Code   int    `json:"code"`
 	Error  string `json:"error,omitempty"`
+	// Table is set if another cube has the table that the command is about: then Output, Code and Error are for a table
+	// without rules, and Changes says whether the command would change it.
+	Table   string `json:"table,omitempty"`
+	Changes bool   `json:"changes,omitempty"`
+}
+
+// Elsewhere is the error of Views for a table that another cube has.
+type Elsewhere struct{ Table string }
+
+func (e *Elsewhere) Error() string { return "another cube has the table " + e.Table }
+
+// result is the result of a command for the table without rules.
+func (e *Elsewhere) result(family language.Family, run func(*View) (Result, error)) (Result, error) {
+	v, err := Parse(family, e.Table, "", true)
+	if err != nil {
+		return Result{}, err
+	}
+	r, err := run(v)
+	is := Result{elsewhere: Answer{Output: r.Output, Table: e.Table, Changes: len(r.Edits) > 0}}
+	if failed := (*Error)(nil); errors.As(err, &failed) {
+		is.elsewhere.Code, is.elsewhere.Error = failed.Code, failed.Text
+		err = nil
+	}
+	return is, err
+}
+
+// Answer is the answer to a command with a result.
+func (r *Result) Answer() Answer {
+	if r.elsewhere.Table != "" {
+		return r.elsewhere
+	}
+	return Answer{Output: r.Output}
 }
 
 // Failure returns the answer to a command that has failed by an Error; another error is returned as it is.

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+// The table nat of pcn-iptables: that of a cube nat at the host's stack, which is made for the first rule or chain.
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// natCube is the cube nat that belongs to the cube iptables.
+type natCube struct {
+	*session
+	name string
+}
+
+// defaultNATCube is the cube with the table nat.
+const defaultNATCube = "pcn-nat"
+
+func (s *session) natCube() natCube {
+	return natCube{s, cmp.Or(s.getenv("PCN_NAT_CUBE"), defaultNATCube)}
+}
+
+// hasTableNAT reports whether what iptables-restore reads has the table nat.
+func hasTableNAT(input string) bool {
+	for line := range strings.Lines(input) {
+		if strings.TrimRight(line, " \t\r\n") == "*nat" {
+			return true
+		}
+	}
+	return false
+}
+
+// namesTable reports whether the arguments of iptables-save say of which table.
+func namesTable(args []string) bool {
+	return slices.ContainsFunc(args, func(a string) bool {
+		return strings.HasPrefix(a, "--t") || strings.HasPrefix(a, "-") && !strings.HasPrefix(a, "--") && strings.Contains(a, "t")
+	})
+}
+
+// created has the cube carry out a command, and creates it before that if it does not exist: in front of all others at the host,
+// since these see packets as the host does. If that command fails, the cube is deleted again.
+func (n natCube) created(program string, args []string, input string) (is iptablesAnswer, err error) {
+	is, err = n.iptablesRun("nat", n.name, program, args, input)
+	if !errors.Is(err, errNoCube) {
+		return is, err
+	}
+	try := n.try
+	_, err = iptablesSteps(n.session, []string{"nat", "add", n.name}, []string{"attach", n.name, "host", "position=first"})
+	n.try = try
+	is, bad := n.iptablesRun("nat", n.name, program, args, input)
+	switch {
+	case errors.Is(bad, errNoCube):
+		return is, cmp.Or(err, bad)
+	case err == nil && (bad != nil || is.Error != ""): // else another program has created it at the same time
+		bad = cmp.Or(bad, n.remove())
+	}
+	return is, bad
+}
+
+// remove deletes the cube, if it exists.
+func (n natCube) remove() error {
+	a, err := n.demand(request{method: http.MethodDelete, path: []string{"nat", n.name}})
+	if a.status == http.StatusNotFound {
+		return nil
+	}
+	return err
+}
+
+// check has the cube read what iptables-restore would restore.
+func (n natCube) check(program string, args []string, input string) (code int, err error) {
+	is, err := n.created(program, append(slices.Clone(args), "--test"), input)
+	if err != nil {
+		return iptablesProblem, err
+	}
+	if is.Error != "" {
+		return is.Code, errors.New(is.Error)
+	}
+	return 0, nil
+}
+
+// run carries out a command about the table, for which the cube iptables has given the answer of a table without rules.
+func (n natCube) run(empty iptablesAnswer, program string, args []string) (iptablesAnswer, error) {
+	if empty.Changes {
+		return n.created(program, args, "")
+	}
+	is, err := n.iptablesRun("nat", n.name, program, args, "")
+	if errors.Is(err, errNoCube) {
+		return empty, nil
+	}
+	return is, err
+}
+
+// add adds the table to the output of iptables-save, if the cube exists.
+func (n natCube) add(is *iptablesAnswer, program string, args []string) error {
+	table, err := n.iptablesRun("nat", n.name, program, append(slices.Clone(args), "-t", "nat"), "")
+	if errors.Is(err, errNoCube) {
+		return nil
+	}
+	if err != nil || table.Error != "" {
+		return cmp.Or(err, errors.New(table.Error))
+	}
+	is.Output += table.Output
+	return nil
+}
