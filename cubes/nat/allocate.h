@@ -110,7 +110,10 @@ PCN_INLINE long nat_try_own(struct nat_open *o)
 {
 	__u16 want = bpf_ntohs(o->in.local_port);
 
-	if ((want < o->first || want > o->last) && !(o->entry.flags & NAT_OWN))
+	/* As in Linux, any port stays that no rule of the table nat changes. */
+	int stays = o->entry.flags & NAT_OWN || (has_policy && !o->to.port_last);
+
+	if ((want < o->first || want > o->last) && !stays)
 		return NAT_EEXIST;
 	if (has_policy && o->to.random && !o->fixed)
 		return NAT_EEXIST;

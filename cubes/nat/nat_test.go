@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	conns "github.com/polycube/polycube/conntrack/table"
+	"github.com/polycube/polycube/cubes/nat/policy"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/modeltest"
 	"github.com/polycube/polycube/test/netns"
@@ -27,6 +28,8 @@ func TestTypesAreThoseOfTheTables(t *testing.T) {
 		bpftest.Layout(t, object, "sources", source{})
 		bpftest.Layout(t, object, "forwards", forward{})
 		bpftest.Layout(t, object, "members", member{})
+		bpftest.Layout(t, object, "links", link{})
+		bpftest.InnerLayout(t, object, "policy", policy.Row{})
 		bpftest.InnerLayout(t, object, "ct_entries", conns.Entry{}) // as which session is checked
 	}
 }

@@ -60,24 +60,24 @@ type name struct{ Value, Mask [16]byte }
 
 // Row is struct nat_row.
 type Row struct {
-	Hit, Miss              uint32
-	Has, Not               uint16
-	Does                   does
-	Protocol               uint8
-	SPorts, DPorts         uint8
-	Source, Destination    span
-	SourceRange, DestRange span
-	In, Out                name
-	Port                   [ports]portRange
-	Mark, MarkMask         uint32
-	Chance                 uint32
-	Every, Behind, Seen    uint32
-	Random                 uint32
-	SourceType, DestType   uint32
-	_                      uint32
-	To                     inet.Address
-	Count                  uint32
-	PortFirst, PortLast    uint16
+	Hit, Miss                     uint32
+	Has, Negated                  uint16
+	Does                          does
+	Protocol                      uint8
+	SPorts, DPorts                uint8
+	Source, Destination           span
+	SourceRange, DestinationRange span
+	In, Out                       name
+	Port                          [ports]portRange
+	Mark, MarkMask                uint32
+	Chance                        uint32
+	Every, Behind, Seen           uint32
+	RandomPort                    uint32
+	SourceType, DestinationType   uint32
+	_                             uint32
+	To                            inet.Address
+	Count                         uint32
+	PortFirst, PortLast           uint16
 
 	// Packets and Bytes of IP in them, which matched.
 	Packets, Bytes uint64
@@ -94,7 +94,7 @@ func (r Row) same(s Row) bool {
 func (r *Row) condition(is uint16, not bool) {
 	r.Has |= is
 	if not {
-		r.Not |= is
+		r.Negated |= is
 	}
 }
 
@@ -172,7 +172,7 @@ func (r *Row) match(m language.Match) error {
 		return nil
 	case language.IPRange:
 		r.addresses(&r.SourceRange, hasSourceRange, m.Source)
-		r.addresses(&r.DestRange, hasDestinationRange, m.Destination)
+		r.addresses(&r.DestinationRange, hasDestinationRange, m.Destination)
 		return nil
 	case language.AddrType:
 		return r.types(m)
@@ -257,7 +257,7 @@ func (r *Row) types(m language.AddrType) error {
 		is    uint16
 		names []string
 		not   bool
-	}{{&r.SourceType, hasSourceType, m.Source, m.SourceNot}, {&r.DestType, hasDestinationType, m.Destination, m.DestinationNot}} {
+	}{{&r.SourceType, hasSourceType, m.Source, m.SourceNot}, {&r.DestinationType, hasDestinationType, m.Destination, m.DestinationNot}} {
 		for _, name := range side.names {
 			if types[name] == 0 {
 				return fmt.Errorf("the type %s is not supported: use UNICAST, LOCAL, BROADCAST or MULTICAST", name)
@@ -295,7 +295,7 @@ func news(m language.Conntrack) error {
 func (r *Row) translate(t language.NAT) error {
 	r.Does = map[string]does{"SNAT": snat, "MASQUERADE": masquerade, "DNAT": dnat, "REDIRECT": redirect}[t.Kind]
 	if t.Random || t.RandomFully {
-		r.Random = 1
+		r.RandomPort = 1
 	}
 	if t.Ports != nil {
 		r.PortFirst, r.PortLast = t.Ports.First, t.Ports.Last

@@ -17,7 +17,7 @@ type Part struct {
 	// Frame is the stack that the code uses, if inlined that below the driver's own. The verifier counts less for a function
 	// of which it can leave out parts.
 	Frame int
-	Code    asm.Instructions
+	Code  asm.Instructions
 }
 
 // Parts divides a linked program by origin.
