@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The table nat of pcn-iptables beside that of iptables.
+
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pace"
+	"github.com/polycube/polycube/test/repeat"
+)
+
+// natHost is a machine between two networks, with the cubes or with the kernel's own table nat.
+type natHost struct {
+	*daemon
+	nodes map[string]*netns.Node
+	// run runs a script in the machine.
+	run func(script string) string
+}
+
+// natHosts returns one of each kind, alike in everything else.
+func natHosts(t *testing.T) (cubes, kernel *natHost) {
+	needs(t, "python3")
+	server, err := filepath.Abs("testdata/echo.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := func() *natHost {
+		d := start(t)
+		lan, wan := d.betweenNetworks()
+		lan.Run("ip", "addr", "add", "10.0.0.3/24", "dev", netns.Inner)
+		wan.Run("ip", "addr", "add", "203.0.113.3/24", "dev", netns.Inner)
+		h := &natHost{daemon: d, nodes: map[string]*netns.Node{"lan": lan, "wan": wan, "host": {Namespace: d.lab.Namespace}}}
+		for name, node := range h.nodes {
+			node.Run("sysctl", "-qw", "net.ipv4.icmp_ratelimit=0") // errors are answers, too
+			serves(t, node, "python3", server, name, "53", "80", "1000", "1001")
+		}
+		return h
+	}
+	cubes, kernel = host(), host()
+	cubes.run = func(script string) string { return cubes.inPlaceOfIptables(script) }
+	kernel.run = func(script string) string {
+		out, err := kernel.shell("exec 2>&1\nset -e\n" + script).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return string(out)
+	}
+	cubes.run("pcn-iptables-init")
+	for _, h := range []*natHost{cubes, kernel} {
+		for _, node := range h.nodes { // until the servers are there
+			h.probe(t, node, []string{"9:127.0.0.1:53", "10:127.0.0.1:1001"}, 20*time.Second)
+		}
+	}
+	return cubes, kernel
+}
+
+// probe sends datagrams, and returns what was answered.
+func (h *natHost) probe(t *testing.T, from *netns.Node, words []string, within time.Duration) string {
+	t.Helper()
+	script, err := filepath.Abs("testdata/probe.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := from.Command("python3", append([]string{script, fmt.Sprint(within.Seconds())}, words...)...).CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	return string(out)
+}
+
+// probeAll probes from all nodes of the machines at once.
+func probeAll(t *testing.T, machines []*natHost, words map[string][]string, within time.Duration) []string {
+	t.Helper()
+	names := slices.Sorted(maps.Keys(words))
+	out := make([][]string, len(machines))
+	var all sync.WaitGroup
+	for i, h := range machines {
+		out[i] = make([]string, len(names))
+		for j, name := range names {
+			all.Go(func() { out[i][j] = name + "\n" + h.probe(t, h.nodes[name], words[name], within) })
+		}
+	}
+	all.Wait()
+	joined := make([]string, len(machines))
+	for i := range out {
+		joined[i] = strings.Join(out[i], "")
+	}
+	return joined
+}
+
+// natRules are random rules of the table nat, in the format of iptables-save.
+type natRules struct {
+	*rand.Rand
+	out strings.Builder
+}
+
+func (r *natRules) one(of ...string) string { return of[r.IntN(len(of))] }
+
+// conditions of a rule, for a chain that packets meet on their way in, out or both.
+func (r *natRules) conditions(in, out bool) string {
+	var all []string
+	add := func(chance int, of ...string) {
+		if r.IntN(chance) == 0 {
+			all = append(all, r.one(of...))
+		}
+	}
+	add(3, "-s 10.0.0.0/24", "-s 203.0.113.2/32", "! -s 10.0.0.2/32", "! -s 203.0.113.0/24")
+	add(3, "-d 203.0.113.1/32", "-d 203.0.113.0/30", "! -d 10.0.0.0/24", "-d 10.0.0.1/32")
+	if in {
+		add(3, "-i lan0", "-i wan0", "! -i lan0", "-i wan+")
+	}
+	if out {
+		add(3, "-o lan0", "-o wan0", "! -o wan0", "-o la+")
+	}
+	all = append(all, "-p udp")
+	add(2, "-m udp --dport 53", "-m udp --dport 1000:1001", "-m udp ! --dport 80", "-m multiport --dports 53,1000:1001", "-m multiport ! --dports 80,1000")
+	add(4, "-m addrtype --dst-type LOCAL", "-m addrtype ! --dst-type LOCAL", "-m addrtype --src-type UNICAST")
+	add(8, "-m comment --comment \"a comment\"", "-m conntrack --ctstate NEW", "-m statistic --mode nth --every 3 --packet 1")
+	return strings.Join(all, " ")
+}
+
+// rules adds rules to a chain.
+func (r *natRules) rules(chain string, n int, in, out bool, targets ...string) {
+	for range n {
+		target := r.one(targets...)
+		if target != "" {
+			target = " " + target
+		}
+		fmt.Fprintf(&r.out, "-A %s %s%s\n", chain, r.conditions(in, out), target)
+	}
+}
+
+func (r *natRules) table() string {
+	r.out.Reset()
+	r.out.WriteString("*nat\n:IN - [0:0]\n:OUT - [0:0]\n:MORE - [0:0]\n")
+	onward := []string{"", "-j ACCEPT", "-j RETURN"}
+	dnat := append(slices.Clone(onward), "-j DNAT --to-destination 10.0.0.2", "-j DNAT --to-destination 10.0.0.3:80", "-j DNAT --to-destination 203.0.113.3:1000",
+		"-j REDIRECT", "-j REDIRECT --to-ports 1001", "-j DNAT --to-destination :53")
+	snat := append(slices.Clone(onward), "-j MASQUERADE", "-j SNAT --to-source 203.0.113.1", "-j SNAT --to-source 10.0.0.1", "-j MASQUERADE")
+	r.rules("PREROUTING", 1+r.IntN(4), true, false, append(dnat, "-j IN", "-j IN", "-g IN", "-j MORE")...)
+	r.rules("IN", r.IntN(5), true, false, append(dnat, "-j MORE", "-g MORE")...)
+	r.rules("MORE", r.IntN(4), false, false, onward...)
+	r.rules("POSTROUTING", 1+r.IntN(4), false, true, append(snat, "-j OUT", "-j OUT", "-g OUT", "-j MORE")...)
+	r.rules("OUT", r.IntN(5), false, true, append(snat, "-j MORE")...)
+	// The kernel has no connections without a rule that translates.
+	r.out.WriteString("-A POSTROUTING -s 192.0.2.1/32 -p udp -j MASQUERADE\nCOMMIT\n")
+	return r.out.String()
+}
+
+// TestRandomTablesNAT: with the same random rules, both machines translate the same connections in the same way, and their rules
+// count the same.
+func TestRandomTablesNAT(t *testing.T) {
+	t.Parallel()
+	cubes, kernel := natHosts(t)
+	seed := repeat.Seed(t)
+	rules := &natRules{Rand: rand.New(rand.NewPCG(seed, 1))}
+	to := map[string][]string{
+		"lan":  {"203.0.113.2", "203.0.113.3", "203.0.113.1", "10.0.0.1"},
+		"wan":  {"203.0.113.1", "10.0.0.2", "10.0.0.3", "10.0.0.1"},
+		"host": {"203.0.113.2", "10.0.0.2", "10.0.0.3"},
+	}
+	sport := 2000
+	for round := range natRounds {
+		table := rules.table()
+		words := map[string][]string{}
+		for name, addresses := range to {
+			for _, a := range addresses {
+				for _, port := range []int{53, 80, 1000, 1001} {
+					words[name] = append(words[name], fmt.Sprintf("%d:%s:%d", sport, a, port))
+					sport++
+				}
+			}
+		}
+		machines := []*natHost{cubes, kernel}
+		for _, h := range machines {
+			h.run("iptables-restore <<-'RULES'\n" + table + "RULES")
+		}
+		var got [2]string
+		compare := func(within time.Duration) bool {
+			answers := probeAll(t, machines, words, within)
+			for i, h := range machines {
+				got[i] = answers[i]
+				for line := range strings.Lines(h.run("iptables -t nat -S -v")) {
+					if strings.HasPrefix(line, "-A") {
+						got[i] += line
+					}
+				}
+			}
+			return got[0] == got[1]
+		}
+		// A busy machine may be late with an answer. The same connections are translated alike.
+		if !compare(pace.Stretch(time.Second)) && !compare(patience) {
+			t.Fatalf("round %d: with\n%s%s", round, table, differences(got[0], got[1]))
+		}
+	}
+}
+
+// natRounds is how many tables are compared.
+const natRounds = 20
+
+// differences are the lines of two texts that are not the same.
+func differences(got, want string) string {
+	var out strings.Builder
+	a, b := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			fmt.Fprintf(&out, "with the cubes: %s\nwith the kernel: %s\n", a[i], b[i])
+		}
+	}
+	return out.String()
+}
