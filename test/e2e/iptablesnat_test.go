@@ -126,7 +126,7 @@ func (r *natRules) conditions(in, out bool) string {
 	all = append(all, "-p udp")
 	add(2, "-m udp --dport 53", "-m udp --dport 1000:1001", "-m udp ! --dport 80", "-m multiport --dports 53,1000:1001", "-m multiport ! --dports 80,1000")
 	add(4, "-m addrtype --dst-type LOCAL", "-m addrtype ! --dst-type LOCAL", "-m addrtype --src-type UNICAST")
-	add(8, "-m comment --comment \"a comment\"", "-m conntrack --ctstate NEW", "-m statistic --mode nth --every 3 --packet 1")
+	add(8, "-m comment --comment \"a comment\"", "-m conntrack --ctstate NEW")
 	return strings.Join(all, " ")
 }
 
@@ -134,8 +134,11 @@ func (r *natRules) conditions(in, out bool) string {
 func (r *natRules) rules(chain string, n int, in, out bool, targets ...string) {
 	for range n {
 		target := r.one(targets...)
-		if target != "" {
+		switch {
+		case target != "":
 			target = " " + target
+		case r.IntN(3) == 0: // without a target, the order of packets does not matter
+			target = " -m statistic --mode nth --every 3 --packet 1"
 		}
 		fmt.Fprintf(&r.out, "-A %s %s%s\n", chain, r.conditions(in, out), target)
 	}
