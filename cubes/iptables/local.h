@@ -24,6 +24,17 @@ PCN_INLINE int iptables_is_forwarded(struct CTXTYPE *ctx)
 #endif
 }
 
+/* Whether the netdev is that of the host for itself. */
+PCN_INLINE int iptables_is_loopback(struct CTXTYPE *ctx)
+{
+#ifdef PCN_TC
+	return ctx->ifindex == 1;
+#else
+	(void)ctx;
+	return 0;
+#endif
+}
+
 /* Whether an address is that of a group, or of all stations of a link. */
 PCN_INLINE int iptables_is_group(const struct pcn_flow *flow)
 {

@@ -63,7 +63,7 @@ PCN_INLINE long nat_try(struct nat_open *o, __u16 port)
 	long err = NAT_EEXIST;
 
 	o->out.local_port = bpf_htons(port);
-	if (alone ? !nat_is_shared(o) : !has_forwards || !nat_is_forwarded(&o->out))
+	if (alone ? !nat_is_shared(o) : !NAT_HAS_FORWARDS || !nat_is_forwarded(&o->out))
 		err = nat_put(o, 1);
 	if (!err && alone && nat_is_shared(o)) {
 		nat_remove(&o->out);

@@ -11,9 +11,15 @@
 
 /* In the rule of an inbound session: it was compared with POSTROUTING. */
 #define NAT_JUDGED 0x80000000
+/* In the rule of an inbound session: the host itself has begun the connection, to a destination that OUTPUT has changed. So
+ * packets are translated on the other side: on their way out, and answers on their way in. Their source stays. */
+#define NAT_FROM_HOST 0x40000000
 
-/* The inner key of the session of which a packet has the other direction. */
-PCN_INLINE void nat_reversed(struct nat_key *to, const struct nat_key *key)
+/* The loopback netdev, on whose way in packets come from the host, which has translated them on their way out. */
+#define NAT_LOOPBACK 1
+
+/* The key of a zone, without its family, by which a packet of a session has the other direction. */
+PCN_INLINE void nat_reversed(struct nat_key *to, const struct nat_key *key, __u16 outside)
 {
 	int query = key->proto == IPPROTO_ICMP || key->proto == IPPROTO_ICMPV6;
 
@@ -21,7 +27,7 @@ PCN_INLINE void nat_reversed(struct nat_key *to, const struct nat_key *key)
 	pcn_address_copy(to->remote, key->local);
 	to->local_port = query ? key->local_port : key->remote_port;
 	to->remote_port = query ? 0 : key->local_port;
-	to->zone = key->zone & ~NAT_IN;
+	to->zone = (key->zone & ~NAT_IN) | outside;
 	to->proto = key->proto;
 	to->zero = 0;
 }
@@ -36,6 +42,7 @@ PCN_NOINLINE int nat_policy_in(struct nat_open *o, __u32 kind)
 		return NAT_UNTOUCHED;
 	pcn_address_copy(o->in.local, o->out.local);
 	o->in.local_port = o->out.local_port;
+	o->entry.rule = o->to.rule;
 	o->entry.origin = NAT_DNAT;
 	switch (o->to.does) {
 	case NAT_ROW_REDIRECT:
@@ -132,31 +139,176 @@ PCN_INLINE int nat_miss(const struct pcn_md *md, const struct nat_key *key, __u3
 		      : nat_new_in(key, tcp_flags, kind);
 }
 
-/* A packet that no session translates: it belongs to one whose packets of this direction stay as they are here, or its
- * connection is new. NAT_UNTOUCHED, NAT_OPENED, NAT_MADE, or a drop reason. */
+/* Whether the host sends a packet, which it has not received before. */
+PCN_INLINE int nat_from_host(struct CTXTYPE *ctx)
+{
+#ifdef PCN_TC
+	return ctx->ingress_ifindex == 0;
+#else
+	(void)ctx;
+	return 0;
+#endif
+}
+
+PCN_INLINE int nat_on_loopback(struct CTXTYPE *ctx)
+{
+#ifdef PCN_TC
+	return ctx->ifindex == NAT_LOOPBACK;
+#else
+	(void)ctx;
+	return 0;
+#endif
+}
+
+/* Compares a packet that the host sends, and that no session translates, with OUTPUT: NAT_NEW if no rule does. */
+PCN_INLINE int nat_judge_output(struct CTXTYPE *ctx, const struct pcn_md *md, struct nat_open *o,
+				const struct nat_key *key)
+{
+	nat_reversed(&o->other, key, NAT_IN);
+	struct nat_session *s = nat_find(&o->other);
+	if (s) /* else it is an answer that is translated when the host receives it */
+		return s->rule & NAT_FROM_HOST ? NAT_ACROSS : NAT_UNTOUCHED;
+	o->to.does = nat_policy_of(ctx, NAT_OUTPUT, md->traffic_class);
+	if (o->to.does <= NAT_ROW_ACCEPT)
+		return NAT_NEW;
+	o->to.rule = NAT_FROM_HOST | NAT_JUDGED;
+	return NAT_NEW_ACROSS;
+}
+
+/* Compares a packet that no session translates with the rules, unless it belongs to a session whose packets of this direction
+ * stay as they are here. Returns NAT_UNTOUCHED, NAT_ACROSS, or what is to be opened: NAT_NEW or NAT_NEW_ACROSS. */
+PCN_GLOBAL int nat_judge(struct CTXTYPE *ctx, const struct pcn_md *md PCN_NONNULL,
+			 const struct nat_key *key PCN_NONNULL, __u32 egress)
+{
+	struct nat_open *o = nat_scratch();
+
+	if (!o || nat_is_exempt(key->local) || nat_is_exempt(key->remote))
+		return NAT_UNTOUCHED;
+	nat_reversed(&o->other, key, 0);
+	struct nat_session *s = nat_find(&o->other);
+	if (s && !egress)
+		return s->rule & NAT_FROM_HOST ? NAT_ACROSS : NAT_UNTOUCHED;
+	if (s && (!(s->flags & NAT_INBOUND) || s->rule & NAT_JUDGED))
+		return NAT_UNTOUCHED;
+	if (nat_on_loopback(ctx) && (!egress || !nat_from_host(ctx)))
+		return NAT_UNTOUCHED;
+	if (egress && !s && nat_from_host(ctx)) {
+		int result = nat_judge_output(ctx, md, o, key);
+		if (result != NAT_NEW)
+			return result;
+		nat_reversed(&o->other, key, 0);
+	}
+	o->to.rule = 0;
+	o->to.does =
+		nat_policy_of(ctx, egress ? NAT_POSTROUTING : NAT_PREROUTING, md->traffic_class);
+	if (!s || o->to.does > NAT_ROW_ACCEPT)
+		return NAT_NEW;
+	__sync_fetch_and_or(&s->rule, NAT_JUDGED);
+	return NAT_UNTOUCHED;
+}
+
+/* A packet that no session translates. NAT_UNTOUCHED, NAT_OPENED, NAT_MADE, NAT_ACROSS, or a drop reason. */
 PCN_INLINE int nat_policy_miss(struct CTXTYPE *ctx, const struct pcn_md *md,
 			       const struct nat_key *key, __u32 what, const int egress)
 {
 	__u32 kind = NAT_KIND_OF(what);
 	struct nat_open *o = nat_scratch();
 
-	if (!o)
-		return NAT_SESSION_TABLE_FULL;
-	if (kind == NAT_REST || nat_is_exempt(key->local) || nat_is_exempt(key->remote))
+	if (!o || kind == NAT_REST)
 		return NAT_UNTOUCHED;
-	nat_reversed(&o->other, key);
+	int result = nat_judge(ctx, md, key, egress);
+	if (egress && result == NAT_NEW_ACROSS) {
+		result = nat_new_in(&o->other, NAT_TCP_OF(what), kind);
+		nat_reversed(&o->other, key, NAT_IN);
+		return result == NAT_OPENED || result == NAT_MADE ? NAT_ACROSS : result;
+	}
+	if (result != NAT_NEW)
+		return result;
+	if (!egress)
+		return nat_new_in(key, NAT_TCP_OF(what), kind);
+	result = nat_new_out(key, NAT_TCP_OF(what), kind, md->packet_len);
 	struct nat_session *s = nat_find(&o->other);
-	if (s && (!egress || !(s->flags & NAT_INBOUND) || s->rule & NAT_JUDGED))
-		return NAT_UNTOUCHED;
-	o->to.does =
-		nat_policy_of(ctx, egress ? NAT_POSTROUTING : NAT_PREROUTING, md->traffic_class);
-	int result = NAT_UNTOUCHED;
-	if (!s || o->to.does > NAT_ROW_ACCEPT)
-		result = egress ? nat_new_out(key, NAT_TCP_OF(what), kind, md->packet_len)
-				: nat_new_in(key, NAT_TCP_OF(what), kind);
 	if (s && result <= NAT_MADE)
 		__sync_fetch_and_or(&s->rule, NAT_JUDGED);
 	return result;
+}
+
+/* Where a packet that was translated by the session with the key o->other goes: -1: on, 0: nowhere, or to the netdev with that
+ * interface index. What the host sends goes where its routes lead to the new destination. Packets between two addresses of the host
+ * go by way of the loopback netdev: the host refuses them from another one. */
+PCN_GLOBAL int nat_route(struct CTXTYPE *ctx, __u32 egress, __u32 v6)
+{
+	struct nat_open *o = nat_scratch();
+	struct nat_session *s = o ? nat_find(&o->other) : NULL;
+	struct bpf_fib_lookup q = {};
+
+	if (!s)
+		return 0;
+	int local = nat_address_type(s->addr, v6) == NAT_LOCAL_ADDRESS;
+	if (!egress || local)
+		return local && !nat_on_loopback(ctx) ? NAT_LOOPBACK : -1;
+	q.l4_protocol = s->key.proto;
+#ifdef PCN_TC
+	q.ifindex = ctx->ifindex;
+#endif
+	if (v6) {
+		q.family = 10;
+		__builtin_memcpy(q.ipv6_src, s->key.remote, sizeof(q.ipv6_src));
+		__builtin_memcpy(q.ipv6_dst, s->addr, sizeof(q.ipv6_dst));
+	} else {
+		q.family = 2;
+		q.ipv4_src = s->key.remote[3];
+		q.ipv4_dst = s->addr[3];
+	}
+	long route = bpf_fib_lookup(ctx, &q, sizeof(q), 0);
+	if (route == BPF_FIB_LKUP_RET_SUCCESS || route == BPF_FIB_LKUP_RET_NO_NEIGH)
+		return q.ifindex;
+#ifdef PCN_TC
+	/* The host forwards nothing, so it does not say: the same netdev may lead there. */
+	if (route == BPF_FIB_LKUP_RET_FWD_DISABLED && !nat_on_loopback(ctx))
+		return ctx->ifindex;
+#endif
+	return 0;
+}
+
+/* Translates a packet by the entry of the other side, whose key is o->other. Returns 0 or a drop reason. */
+PCN_GLOBAL int nat_across(struct CTXTYPE *ctx, const struct pcn_md *md PCN_NONNULL, __u32 what,
+			  __u32 egress, __u32 v6)
+{
+	struct nat_open *o = nat_scratch();
+	struct nat_session *s = o ? nat_find(&o->other) : NULL;
+
+	if (!o || !s)
+		return NAT_SESSION_TABLE_FULL;
+	s->packets++;
+	s->bytes += md->packet_len;
+	if (pcn_refresh_due(pcn_time_coarse(), s->seen, refresh_ns))
+		s->seen = pcn_time_coarse();
+	struct pcn_ct_progress next = s->progress;
+	pcn_ct_follow(&next, !!egress, s->key.proto, NAT_TCP_OF(what));
+	if (__builtin_memcmp(&next, &s->progress, sizeof(next)))
+		nat_advance(s, !!egress, NAT_TCP_OF(what));
+	int malformed = v6 ? nat_rewrite(ctx, &o->flow, what, s, !egress, 1)
+			   : nat_rewrite(ctx, &o->flow, what, s, !egress, 0);
+	return malformed ? NAT_MALFORMED : 0;
+}
+
+/* A packet that the entry of the other side translates. Returns a verdict. */
+PCN_INLINE int nat_cross(struct CTXTYPE *ctx, struct pcn_md *md, __u32 what, const int egress,
+			 const int v6)
+{
+	int reason = nat_across(ctx, md, what, egress, v6);
+
+	if (reason)
+		return pcn_pkt_drop(ctx, md, reason);
+#ifdef PCN_TC
+	int to = nat_route(ctx, egress, v6);
+	if (!to)
+		return pcn_pkt_drop(ctx, md, NAT_NO_ROUTE);
+	if (to > 0)
+		return pcn_pkt_redirect_neigh(ctx, md, to);
+#endif
+	return pcn_pkt_pass(ctx, md);
 }
 
 /* A first fragment whose packet stays as it is: so do the others. */

@@ -62,7 +62,7 @@ PCN_NOINLINE int nat_stray(const struct nat_key *key)
 		if (nat_is_exempt(key->local) || nat_is_exempt(key->remote))
 			return NAT_UNTOUCHED;
 		pcn_address_copy(dnat.addr, key->local);
-		return has_forwards && bpf_map_lookup_elem(&forwards, &dnat)
+		return NAT_HAS_FORWARDS && bpf_map_lookup_elem(&forwards, &dnat)
 			       ? NAT_FRAGMENT_WITHOUT_FIRST
 			       : NAT_UNTOUCHED;
 	}

@@ -52,24 +52,6 @@ PCN_INLINE void nat_look(struct nat_found *f, const struct nat_key *key, const i
 		f->by = NULL;
 }
 
-/* The connection changes its state: in the entries of both directions, if there are two. */
-PCN_GLOBAL int nat_advance(struct nat_session *s PCN_NONNULL, __u32 outside, __u32 tcp_flags)
-{
-	struct nat_open *o = nat_scratch();
-
-	pcn_ct_follow_shared(&s->progress, outside, s->key.proto, tcp_flags);
-	if (!o || s->flags & NAT_MAPPED)
-		return 0;
-	o->probe = s->key;
-	pcn_address_copy(o->probe.local, s->addr);
-	o->probe.local_port = s->port;
-	o->probe.zone ^= NAT_IN;
-	s = nat_find(&o->probe);
-	if (s)
-		pcn_ct_follow_shared(&s->progress, outside, s->key.proto, tcp_flags);
-	return 0;
-}
-
 /* Tells the control plane of a session. Returns 0. */
 PCN_GLOBAL int nat_tell(struct CTXTYPE *ctx, const struct pcn_md *md PCN_NONNULL,
 			const struct nat_session *s PCN_NONNULL, __u32 kind)
@@ -203,6 +185,8 @@ PCN_INLINE int nat_translate(struct CTXTYPE *ctx, struct pcn_md *md, const struc
 			nat_remember_untouched(key, flow->id);
 		return pcn_pkt_pass(ctx, md);
 	}
+	if (has_policy && result == NAT_ACROSS)
+		return nat_cross(ctx, md, what, egress, v6);
 	if (result != NAT_OPENED || !s)
 		return pcn_pkt_drop(ctx, md, result);
 	if (what & NAT_FIRST)
@@ -250,7 +234,7 @@ PCN_INLINE int nat_packet(struct CTXTYPE *ctx, struct pcn_md *md, const int egre
 {
 	struct nat_open *o;
 
-	if (!NAT_HAS_SOURCES && !has_forwards && !has_policy)
+	if (!NAT_HAS_SOURCES && !NAT_HAS_FORWARDS && !has_policy)
 		return pcn_pkt_pass(ctx, md);
 	if ((!hairpin || !NAT_HAS_SOURCES) && nat_offered(md, egress))
 		return pcn_pkt_pass(ctx, md);

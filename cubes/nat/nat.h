@@ -177,6 +177,7 @@ struct nat_target {
 	__u16 port_last;
 	__u16 does;   /* enum nat_row_does */
 	__u16 random; /* the port is not to be that of the packet */
+	__u32 rule;   /* of an inbound session */
 };
 
 /* A packet, and the session that is being opened for it: too large for the stack. */
@@ -290,6 +291,8 @@ enum nat_reason {
 	NAT_ICMP_UNRELATED,
 	/* the netdev has no address for MASQUERADE or REDIRECT */
 	NAT_NO_ADDRESS,
+	/* the host's routes do not lead to the new destination of what it sends */
+	NAT_NO_ROUTE,
 };
 PCN_REASONS(nat_reason);
 
@@ -298,5 +301,8 @@ PCN_REASONS(nat_reason);
 #define NAT_OPENED 1	/* there is a session now */
 #define NAT_MADE \
 	2 /* the same; the scratch area has its entry as seen inside, which counts the packet */
+#define NAT_ACROSS 3	 /* the entry of the other side translates it: nat_across */
+#define NAT_NEW 4	 /* its connection is new, and has no session yet */
+#define NAT_NEW_ACROSS 5 /* the same, and the entry of the other side will translate it */
 
 #endif

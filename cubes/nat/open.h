@@ -118,7 +118,7 @@ PCN_NOINLINE int nat_is_hairpin(struct nat_open *o)
 				       .port = o->remote_port };
 
 	pcn_address_copy(key.addr, o->remote);
-	if (has_forwards && bpf_map_lookup_elem(&forwards, &key))
+	if (NAT_HAS_FORWARDS && bpf_map_lookup_elem(&forwards, &key))
 		return 1;
 	/* ICMP queries have no remote port; 0 would be the id of another host's. */
 	if (mapping != NAT_MAP_ENDPOINT_INDEPENDENT || !o->remote_port ||
@@ -151,7 +151,7 @@ PCN_INLINE int nat_open_egress(struct nat_open *o, __u32 kind)
 		return own ? NAT_UNTOUCHED : NAT_NO_SESSION;
 	if (own)
 		flags = NAT_OWN;
-	else if (hairpin && (kind == NAT_PORTS || kind == NAT_FIXED || has_forwards) &&
+	else if (hairpin && (kind == NAT_PORTS || kind == NAT_FIXED || NAT_HAS_FORWARDS) &&
 		 nat_is_hairpin(o))
 		flags = NAT_HAIRPIN;
 	o->entry.rule = rule->rule;
@@ -238,7 +238,7 @@ PCN_INLINE int nat_open_forward(struct nat_open *o, __u32 kind)
 /* An incoming packet without a session. o->out, o->remote, o->entry.seen and .progress are set. */
 PCN_INLINE int nat_open_ingress(struct nat_open *o, __u32 kind)
 {
-	if (has_forwards) {
+	if (NAT_HAS_FORWARDS) {
 		int result = nat_open_forward(o, kind);
 		if (result != NAT_UNTOUCHED)
 			return result;

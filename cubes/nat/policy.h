@@ -324,6 +324,17 @@ PCN_INLINE void nat_lend(struct nat_target *to, __u32 ifindex, __u32 v6)
 	to->count = (to->first[2] | to->first[3]) != 0;
 }
 
+/* The address of the host for itself. */
+PCN_INLINE void nat_loopback(struct nat_target *to, __u32 v6)
+{
+	to->count = 1;
+	pcn_address_set4(to->first, bpf_htonl(0x7f000001));
+	if (!v6)
+		return;
+	to->first[2] = 0;
+	to->first[3] = bpf_htonl(1);
+}
+
 /* Compares the packet in the scratch area with the rules of a hook. The result is `to` there. Returns enum nat_row_does. */
 PCN_GLOBAL int nat_policy_of(struct CTXTYPE *ctx, __u32 hook, __u32 mark)
 {
@@ -358,8 +369,10 @@ PCN_GLOBAL int nat_policy_of(struct CTXTYPE *ctx, __u32 hook, __u32 mark)
 	pcn_address_copy(o->to.first, row->to);
 	if (row->does == NAT_ROW_MASQUERADE)
 		nat_lend(&o->to, w.out, v6);
-	if (row->does == NAT_ROW_REDIRECT)
+	if (row->does == NAT_ROW_REDIRECT && hook != NAT_OUTPUT)
 		nat_lend(&o->to, w.in, v6);
+	if (row->does == NAT_ROW_REDIRECT && hook == NAT_OUTPUT)
+		nat_loopback(&o->to, v6);
 	return row->does;
 }
 

@@ -10,6 +10,8 @@
 
 /* There are rules for new sessions from inside, but for those of the table nat, whose sessions have no mappings. */
 #define NAT_HAS_SOURCES (!has_policy && (has_sources || has_masquerade))
+/* The same for new sessions from outside. */
+#define NAT_HAS_FORWARDS (!has_policy && has_forwards)
 
 /* A global function looks it up again instead of taking it as an argument: the verifier of Linux
  * 6.1 accepts an argument's memory neither as a map key nor as a value. */
@@ -177,6 +179,24 @@ PCN_INLINE void nat_specific(struct nat_open *o)
 PCN_INLINE int nat_is_identity(const struct nat_session *s, const struct nat_key *key)
 {
 	return has_policy && s->flags & NAT_OWN && s->port == key->local_port;
+}
+
+/* The connection changes its state: in the entries of both directions, if there are two. */
+PCN_GLOBAL int nat_advance(struct nat_session *s PCN_NONNULL, __u32 outside, __u32 tcp_flags)
+{
+	struct nat_open *o = nat_scratch();
+
+	pcn_ct_follow_shared(&s->progress, outside, s->key.proto, tcp_flags);
+	if (!o || s->flags & NAT_MAPPED)
+		return 0;
+	o->probe = s->key;
+	pcn_address_copy(o->probe.local, s->addr);
+	o->probe.local_port = s->port;
+	o->probe.zone ^= NAT_IN;
+	s = nat_find(&o->probe);
+	if (s)
+		pcn_ct_follow_shared(&s->progress, outside, s->key.proto, tcp_flags);
+	return 0;
 }
 
 #endif

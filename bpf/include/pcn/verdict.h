@@ -150,6 +150,21 @@ PCN_INLINE int pcn_pkt_redirect(struct CTXTYPE *ctx, struct pcn_md *md, __u16 ou
 	return PCN_REDIRECT;
 }
 
+/* Internal: an output in md->out_port, of which md->md[0] is the interface index. */
+#define PCN_OUTPUT_NETDEV 0xffff
+
+/* In a program of a transparent cube at TC: a netdev, by its interface index, sends the packet to the neighbour that the
+ * host's routes say for its destination. The kernel writes the Ethernet header. The packet meets the egress programs of that
+ * netdev; no further program of this path sees it. 0: it is dropped as `no-output`. */
+PCN_INLINE int pcn_pkt_redirect_neigh(struct CTXTYPE *ctx, struct pcn_md *md, __u32 ifindex)
+{
+	(void)ctx;
+	(void)pcn_outputs;
+	md->md[0] = ifindex;
+	md->out_port = PCN_OUTPUT_NETDEV;
+	return PCN_REDIRECT;
+}
+
 /* Continues in another program of this cube and direction, selected by index; does not return. The
  * words in md->md stay. If the index has no program, the packet is dropped as `no-program`. */
 PCN_INLINE int pcn_call_program(struct CTXTYPE *ctx, struct pcn_md *md, __u16 index)

@@ -138,8 +138,8 @@ func (c *compiler) rule(chain *commands.Chain, at int) (returning []uint32, err 
 	case language.Jump:
 		return c.jump(place, row, t)
 	case language.NAT:
-		if c.hook == "INPUT" || c.hook == "OUTPUT" {
-			return nil, fmt.Errorf("-j %s: it would translate packets of the chain %s, which is not supported", t.Kind, c.hook)
+		if c.hook == "INPUT" {
+			return nil, fmt.Errorf("-j %s: the sources of what the host receives cannot be translated in the chain INPUT; use POSTROUTING of the sender", t.Kind)
 		}
 		if err := row.translate(t); err != nil {
 			return nil, fmt.Errorf("-j %s: %w", t.Kind, err)

@@ -16,6 +16,9 @@ import (
 // Outputs is the number of outputs of a transparent cube, the value of pcn_outputs in verdict.h.
 const Outputs = 16
 
+// outputNetdev is PCN_OUTPUT_NETDEV.
+const outputNetdev = 0xffff
+
 // OwnExit is PCN_EXIT_OWN: the place of a transparent cube's exit to the netdev that it is on, after its outputs (XDP).
 const OwnExit = 16
 
@@ -46,6 +49,9 @@ func (x *exits) redirect(c *Cube) {
 	b := x.block("%s", redirectLabel(c))
 	b.number(asm.R6, c, 0)
 	x.left(b, asm.R1, mdOutPort)
+	if x.tc() {
+		b.add(asm.JEq.Imm32(asm.R1, outputNetdev, "output.neigh"))
+	}
 	b.add(asm.JGE.Imm(asm.R1, Outputs, "nooutput"))
 	b.exitKey(asm.R1, asm.R2, c)
 	b.jump("output")
@@ -64,13 +70,27 @@ func (x *exits) redirectTails() {
 	b.add(asm.JEq.Imm(asm.R8, 0, "nooutput"), asm.JSLT.Imm32(asm.R8, 0, x.redirectCube()))
 	if x.tc() {
 		x.redirectTC(b)
+		b.add(asm.Mov.Reg(asm.R1, asm.R8))
+		b.load(asm.R2, asm.R7, 4, asm.Half)
+		b.add(asm.FnRedirect.Call(), asm.Return())
+		x.redirectNeigh()
 	} else {
 		x.redirectXDP(b)
 	}
 	x.dropAtExit("nooutput", reasonNoOutput)
 }
 
-// redirectTC emits the redirect to the netdev in r8. The flag in its row is the kernel's BPF_F_INGRESS.
+// redirectNeigh emits the redirect to a neighbour on the netdev of md.md[0].
+func (x *exits) redirectNeigh() {
+	b := x.block("output.neigh")
+	b.load(asm.R8, asm.R10, mdWords, asm.Word)
+	b.add(asm.JEq.Imm(asm.R8, 0, "nooutput"))
+	x.redirectTC(b)
+	b.add(asm.Mov.Reg(asm.R1, asm.R8), asm.Mov.Imm(asm.R2, 0), asm.Mov.Imm(asm.R3, 0), asm.Mov.Imm(asm.R4, 0),
+		asm.FnRedirectNeigh.Call(), asm.Return())
+}
+
+// redirectTC emits what is in front of the redirect to the netdev in r8.
 func (x *exits) redirectTC(b *block) {
 	hops := int32(1)
 	if x.role == OnEgress {
@@ -85,9 +105,6 @@ func (x *exits) redirectTC(b *block) {
 	b.store(asm.R2, skbMark, asm.R1, asm.Word)
 	x.countFate(b, reasonRedirected)
 	x.traceLeave(b)
-	b.add(asm.Mov.Reg(asm.R1, asm.R8))
-	b.load(asm.R2, asm.R7, 4, asm.Half)
-	b.add(asm.FnRedirect.Call(), asm.Return())
 }
 
 // redirectXDP emits the redirect by the key that is on the stack.
