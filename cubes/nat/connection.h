@@ -12,7 +12,8 @@
 /* In the rule of an inbound session: it was compared with POSTROUTING. */
 #define NAT_JUDGED 0x80000000
 /* In the rule of an inbound session: the host itself has begun the connection, to a destination that OUTPUT has changed. So
- * packets are translated on the other side: on their way out, and answers on their way in. Their source stays. */
+ * packets are translated on the other side: on their way out, and answers on their way in. Also in the rule of a session that
+ * POSTROUTING has added to it. */
 #define NAT_FROM_HOST 0x40000000
 
 /* The loopback netdev, on whose way in packets come from the host, which has translated them on their way out. */
@@ -78,6 +79,7 @@ PCN_NOINLINE int nat_policy_out(struct nat_open *o)
 		return NAT_UNTOUCHED;
 	if (does == NAT_ROW_MASQUERADE && !o->to.count)
 		return NAT_NO_ADDRESS;
+	o->entry.rule = o->to.rule;
 	o->entry.origin = does == NAT_ROW_MASQUERADE ? NAT_MASQUERADE : NAT_SNAT;
 	o->entry.flags = own ? NAT_OWN : 0;
 	pcn_address_copy(o->out.local, o->in.local);
@@ -139,6 +141,12 @@ PCN_INLINE int nat_miss(const struct pcn_md *md, const struct nat_key *key, __u3
 		      : nat_new_in(key, tcp_flags, kind);
 }
 
+/* Whether a session translates on the other side. */
+PCN_INLINE int nat_is_across(const struct nat_session *s)
+{
+	return s->flags & NAT_INBOUND && s->rule & NAT_FROM_HOST;
+}
+
 /* Whether the host sends a packet, which it has not received before. */
 PCN_INLINE int nat_from_host(struct CTXTYPE *ctx)
 {
@@ -167,11 +175,11 @@ PCN_INLINE int nat_judge_output(struct CTXTYPE *ctx, const struct pcn_md *md, st
 	nat_reversed(&o->other, key, NAT_IN);
 	struct nat_session *s = nat_find(&o->other);
 	if (s) /* else it is an answer that is translated when the host receives it */
-		return s->rule & NAT_FROM_HOST ? NAT_ACROSS : NAT_UNTOUCHED;
+		return nat_is_across(s) ? NAT_ACROSS : NAT_UNTOUCHED;
 	o->to.does = nat_policy_of(ctx, NAT_OUTPUT, md->traffic_class);
 	if (o->to.does <= NAT_ROW_ACCEPT)
 		return NAT_NEW;
-	o->to.rule = NAT_FROM_HOST | NAT_JUDGED;
+	o->to.rule = NAT_FROM_HOST;
 	return NAT_NEW_ACROSS;
 }
 
@@ -187,7 +195,7 @@ PCN_GLOBAL int nat_judge(struct CTXTYPE *ctx, const struct pcn_md *md PCN_NONNUL
 	nat_reversed(&o->other, key, 0);
 	struct nat_session *s = nat_find(&o->other);
 	if (s && !egress)
-		return s->rule & NAT_FROM_HOST ? NAT_ACROSS : NAT_UNTOUCHED;
+		return nat_is_across(s) ? NAT_ACROSS : NAT_UNTOUCHED;
 	if (s && (!(s->flags & NAT_INBOUND) || s->rule & NAT_JUDGED))
 		return NAT_UNTOUCHED;
 	if (nat_on_loopback(ctx) && (!egress || !nat_from_host(ctx)))
@@ -198,7 +206,7 @@ PCN_GLOBAL int nat_judge(struct CTXTYPE *ctx, const struct pcn_md *md PCN_NONNUL
 			return result;
 		nat_reversed(&o->other, key, 0);
 	}
-	o->to.rule = 0;
+	o->to.rule = s ? s->rule & NAT_FROM_HOST : 0;
 	o->to.does =
 		nat_policy_of(ctx, egress ? NAT_POSTROUTING : NAT_PREROUTING, md->traffic_class);
 	if (!s || o->to.does > NAT_ROW_ACCEPT)
@@ -245,8 +253,10 @@ PCN_GLOBAL int nat_route(struct CTXTYPE *ctx, __u32 egress, __u32 v6)
 	if (!s)
 		return 0;
 	int local = nat_address_type(s->addr, v6) == NAT_LOCAL_ADDRESS;
-	if (!egress || local)
-		return local && !nat_on_loopback(ctx) ? NAT_LOOPBACK : -1;
+	if (local && (egress || !nat_on_loopback(ctx)))
+		return NAT_LOOPBACK;
+	if (!egress)
+		return -1;
 	q.l4_protocol = s->key.proto;
 #ifdef PCN_TC
 	q.ifindex = ctx->ifindex;
@@ -309,6 +319,24 @@ PCN_INLINE int nat_cross(struct CTXTYPE *ctx, struct pcn_md *md, __u32 what, con
 		return pcn_pkt_redirect_neigh(ctx, md, to);
 #endif
 	return pcn_pkt_pass(ctx, md);
+}
+
+/* An answer to the host, whose destination was translated back: its source, too, by the session that OUTPUT has opened.
+ * Returns a verdict. */
+PCN_INLINE int nat_cross_also(struct CTXTYPE *ctx, struct pcn_md *md, __u32 what,
+			      const struct nat_key *key, const struct nat_session *s, const int v6)
+{
+	struct nat_open *o = nat_scratch();
+
+	if (!o)
+		return pcn_pkt_drop(ctx, md, NAT_SESSION_TABLE_FULL);
+	nat_reversed(&o->other, key, 0);
+	pcn_address_copy(o->other.remote, s->addr);
+	if (o->other.remote_port)
+		o->other.remote_port = s->port;
+	else
+		o->other.local_port = s->port; /* the id of ICMP queries */
+	return nat_cross(ctx, md, what, 0, v6);
 }
 
 /* A first fragment whose packet stays as it is: so do the others. */

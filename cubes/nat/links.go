@@ -74,24 +74,40 @@ func (l *links) name(p *cube.Parent) {
 	}
 }
 
-// write writes the netdevs, each with its first address of each family that is known beyond the link.
+// write writes the netdevs, each with its first address of each family that is known beyond the link, or, as in Linux, with the
+// first one of all netdevs.
 func (l *links) write() error {
-	want := map[uint32]link{}
-	for index, name := range l.names {
-		var is link
-		copy(is.Name[:15], name)
-		want[uint32(index)] = is
-	}
+	var first [2]inet.Address
+	own := map[int]*[2]inet.Address{}
 	for _, a := range l.hosts {
+		if !a.Global {
+			continue
+		}
 		family := 0
 		if a.Prefix.Addr().Is6() {
 			family = 1
 		}
-		is := want[uint32(a.Index)]
-		if a.Global && is.Address[family] == (inet.Address{}) {
-			is.Address[family] = inet.AddressOf(a.Prefix.Addr())
-			want[uint32(a.Index)] = is
+		of := own[a.Index]
+		if of == nil {
+			of = &[2]inet.Address{}
+			own[a.Index] = of
 		}
+		for _, to := range []*inet.Address{&first[family], &of[family]} {
+			if *to == (inet.Address{}) {
+				*to = inet.AddressOf(a.Prefix.Addr())
+			}
+		}
+	}
+	want := map[uint32]link{}
+	for index, name := range l.names {
+		is := link{Address: first}
+		copy(is.Name[:15], name)
+		for family := range first {
+			if of := own[index]; of != nil && of[family] != (inet.Address{}) {
+				is.Address[family] = of[family]
+			}
+		}
+		want[uint32(index)] = is
 	}
 	_, err := table.Replace(l.links, want).Do()
 	return err

@@ -58,8 +58,16 @@ func natHosts(t *testing.T) (cubes, kernel *natHost) {
 	}
 	cubes.run("pcn-iptables-init")
 	for _, h := range []*natHost{cubes, kernel} {
-		for _, node := range h.nodes { // until the servers are there
-			h.probe(t, node, []string{"9:127.0.0.1:53", "10:127.0.0.1:1001"}, 20*time.Second)
+		for name, node := range h.nodes { // until the servers are there
+			for deadline := time.Now().Add(patience); ; {
+				got := h.probe(t, node, []string{"9:127.0.0.1:1001"}, time.Second)
+				if strings.Contains(got, name+": 127.0.0.1:9 to 127.0.0.1:1001") {
+					break
+				}
+				if time.Now().After(deadline) {
+					t.Fatalf("the server of %s says:\n%s", name, got)
+				}
+			}
 		}
 	}
 	return cubes, kernel
@@ -146,7 +154,7 @@ func (r *natRules) rules(chain string, n int, in, out bool, targets ...string) {
 
 func (r *natRules) table() string {
 	r.out.Reset()
-	r.out.WriteString("*nat\n:IN - [0:0]\n:OUT - [0:0]\n:MORE - [0:0]\n")
+	r.out.WriteString("*nat\n:PREROUTING ACCEPT\n:INPUT ACCEPT\n:OUTPUT ACCEPT\n:POSTROUTING ACCEPT\n:IN - [0:0]\n:OUT - [0:0]\n:MORE - [0:0]\n")
 	onward := []string{"", "-j ACCEPT", "-j RETURN"}
 	dnat := append(slices.Clone(onward), "-j DNAT --to-destination 10.0.0.2", "-j DNAT --to-destination 10.0.0.3:80", "-j DNAT --to-destination 203.0.113.3:1000",
 		"-j REDIRECT", "-j REDIRECT --to-ports 1001", "-j DNAT --to-destination :53")
@@ -155,6 +163,8 @@ func (r *natRules) table() string {
 	r.rules("IN", r.IntN(5), true, false, append(dnat, "-j MORE", "-g MORE")...)
 	r.rules("MORE", r.IntN(4), false, false, onward...)
 	r.rules("POSTROUTING", 1+r.IntN(4), false, true, append(snat, "-j OUT", "-j OUT", "-g OUT", "-j MORE")...)
+	r.rules("OUTPUT", r.IntN(4), false, true, "", "-j ACCEPT", "-j DNAT --to-destination 10.0.0.2", "-j DNAT --to-destination 203.0.113.3:1000",
+		"-j REDIRECT --to-ports 1001", "-j REDIRECT", "-j DNAT --to-destination 10.0.0.1:80", "-j MORE")
 	r.rules("OUT", r.IntN(5), false, true, append(snat, "-j MORE")...)
 	// The kernel has no connections without a rule that translates.
 	r.out.WriteString("-A POSTROUTING -s 192.0.2.1/32 -p udp -j MASQUERADE\nCOMMIT\n")
@@ -171,7 +181,7 @@ func TestRandomTablesNAT(t *testing.T) {
 	to := map[string][]string{
 		"lan":  {"203.0.113.2", "203.0.113.3", "203.0.113.1", "10.0.0.1"},
 		"wan":  {"203.0.113.1", "10.0.0.2", "10.0.0.3", "10.0.0.1"},
-		"host": {"203.0.113.2", "10.0.0.2", "10.0.0.3"},
+		"host": {"203.0.113.2", "10.0.0.2", "10.0.0.3", "10.0.0.1", "203.0.113.1"},
 	}
 	sport := 2000
 	for round := range natRounds {
