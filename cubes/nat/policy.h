@@ -236,11 +236,13 @@ PCN_GLOBAL int nat_row_ports(const struct pcn_flow *flow PCN_NONNULL,
 
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < NAT_ROW_PORTS; i++) {
+		if (i >= all)
+			break;
 		const struct nat_row_port *p = &row->port[i];
 		__u32 is_source = nat_between(p->first, source, p->last);
 		__u32 is_to = nat_between(p->first, to, p->last);
 		__u32 of_sources = nat_between(i + 1, first, NAT_ROW_PORTS);
-		__u32 of_others = (of_sources ^ 1) & nat_between(i + 1, all, NAT_ROW_PORTS);
+		__u32 of_others = of_sources ^ 1;
 
 		sport |= is_source & of_sources;
 		dport |= is_to & of_others;
@@ -259,6 +261,7 @@ PCN_GLOBAL int nat_row_counting(struct nat_row *row PCN_NONNULL)
 	return row->every && seen % row->every == row->behind ? NAT_ROW_NTH : 0;
 }
 
+#define NAT_ROW_CHEAP (NAT_ROW_SOURCE | NAT_ROW_DESTINATION | NAT_ROW_PROTOCOL | NAT_ROW_MARK)
 #define NAT_ROW_RARE                                                             \
 	(NAT_ROW_SOURCE_TYPE | NAT_ROW_DESTINATION_TYPE | NAT_ROW_SOURCE_RANGE | \
 	 NAT_ROW_DESTINATION_RANGE)
@@ -274,6 +277,8 @@ PCN_INLINE int nat_row_matches(const struct nat_walk *w, const struct pcn_flow *
 		      nat_zero(flow->protocol ^ row->protocol) * NAT_ROW_PROTOCOL |
 		      nat_zero((w->mark & row->mark_mask) ^ row->mark) * NAT_ROW_MARK;
 
+	if (((holds ^ negated) & has & NAT_ROW_CHEAP) != (has & NAT_ROW_CHEAP))
+		return 0;
 	if (has & NAT_ROW_IN)
 		holds |= nat_row_netdev(w->in, &row->in) * NAT_ROW_IN;
 	if (has & NAT_ROW_OUT)

@@ -16,6 +16,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/polycube/polycube/internal/cli/iptinput"
 )
 
 // defaultIptablesCube is the cube of these programs.
@@ -67,7 +69,7 @@ func (s *session) iptables(program string, args []string) (code int, err error) 
 		if code, err := iptablesSteps(s, []string{"iptables", "del", cube}); err != nil {
 			return code, err
 		}
-		if err := s.natCube().remove(); err != nil {
+		if err := natCubeOf(s).remove(); err != nil {
 			return iptablesProblem, err
 		}
 		return 0, nil
@@ -81,46 +83,11 @@ func (s *session) iptables(program string, args []string) (code int, err error) 
 	}
 	input := ""
 	if strings.HasSuffix(program, "-restore") || program == "iptables-import" {
-		if input, args, err = restoreInput(s.stdin, args); err != nil {
+		if input, args, err = iptinput.Restored(s.stdin, args); err != nil {
 			return iptablesProblem, err
 		}
 	}
 	return s.iptablesCommand(cube, program, args, input)
-}
-
-// restoreInput returns what a program that restores or imports reads: the file that its last argument names, or the standard input.
-func restoreInput(stdin io.Reader, args []string) (text string, rest []string, err error) {
-	if last := len(args) - 1; last >= 0 && !strings.HasPrefix(args[last], "-") && !takesValue(args[:last]) {
-		f, err := os.Open(args[last])
-		if err != nil {
-			return "", nil, err
-		}
-		defer f.Close()
-		text, err = readRules(f)
-		return text, args[:last], err
-	}
-	if slices.Contains(args, "-h") || slices.Contains(args, "--help") || slices.Contains(args, "-V") || slices.Contains(args, "--version") {
-		return "", args, nil
-	}
-	text, err = readRules(stdin)
-	return text, args, err
-}
-
-// maxInput is above what the daemon takes in one request.
-const maxInput = 32 << 20
-
-// readRules reads rules, and refuses more than maxInput bytes: a part of them would be another rule set.
-func readRules(r io.Reader) (string, error) {
-	raw, err := io.ReadAll(io.LimitReader(r, maxInput+1))
-	if err == nil && len(raw) > maxInput {
-		err = fmt.Errorf("the input is larger than %d MiB: divide it, and restore all parts but the first with --noflush", maxInput>>20)
-	}
-	return string(raw), err
-}
-
-// takesValue reports whether the last option may be followed by a value.
-func takesValue(args []string) bool {
-	return len(args) > 0 && slices.Contains([]string{"-w", "--wait", "-W", "--wait-interval", "-T", "--table", "-M", "--modprobe"}, args[len(args)-1])
 }
 
 // iptablesSteps runs commands of polycubectl up to the first that fails.
@@ -148,13 +115,13 @@ func (s *session) iptablesCommand(cube, program string, args []string, input str
 	if s.config, err = loadConfig(s.getenv, ""); err != nil {
 		return iptablesProblem, err
 	}
-	nat := s.natCube()
-	if strings.HasSuffix(program, "-restore") && hasTableNAT(input) {
+	nat := natCubeOf(s)
+	if strings.HasSuffix(program, "-restore") && iptinput.HasTable(input, "nat") {
 		if code, err := nat.check(program, args, input); code != 0 || err != nil {
 			return code, err
 		}
 	}
-	is, err := s.iptablesRun("iptables", cube, program, args, input)
+	is, err := runIptables(s, "iptables", cube, program, args, input)
 	if errors.Is(err, errNoCube) {
 		return iptablesProblem, fmt.Errorf("there is no cube %s: create it with pcn-iptables-init", cube)
 	} else if err != nil {
@@ -164,9 +131,9 @@ func (s *session) iptablesCommand(cube, program string, args []string, input str
 	case is.Table != "":
 		is, err = nat.run(is, program, args)
 	case is.Error != "":
-	case strings.HasSuffix(program, "-restore") && hasTableNAT(input):
-		is, err = s.iptablesRun("nat", nat.name, program, args, input)
-	case strings.HasSuffix(program, "-save") && !namesTable(args):
+	case strings.HasSuffix(program, "-restore") && iptinput.HasTable(input, "nat"):
+		is, err = runIptables(s, "nat", nat.name, program, args, input)
+	case strings.HasSuffix(program, "-save") && !iptinput.NamesTable(args):
 		err = nat.add(&is, program, args)
 	}
 	if err != nil {
@@ -184,8 +151,8 @@ func (s *session) iptablesCommand(cube, program string, args []string, input str
 // errNoCube says that there is no cube of that name.
 var errNoCube = errors.New("there is no such cube")
 
-// iptablesRun has one cube carry out a command.
-func (s *session) iptablesRun(service, cube, program string, args []string, input string) (is iptablesAnswer, err error) {
+// runIptables has one cube carry out a command.
+func runIptables(s *session, service, cube, program string, args []string, input string) (is iptablesAnswer, err error) {
 	type argument struct {
 		Text string `json:"text"`
 	}

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strings"
 )
 
 // natCube is the cube nat that belongs to the cube iptables.
@@ -21,38 +20,21 @@ type natCube struct {
 // defaultNATCube is the cube with the table nat.
 const defaultNATCube = "pcn-nat"
 
-func (s *session) natCube() natCube {
+func natCubeOf(s *session) natCube {
 	return natCube{s, cmp.Or(s.getenv("PCN_NAT_CUBE"), defaultNATCube)}
-}
-
-// hasTableNAT reports whether what iptables-restore reads has the table nat.
-func hasTableNAT(input string) bool {
-	for line := range strings.Lines(input) {
-		if strings.TrimRight(line, " \t\r\n") == "*nat" {
-			return true
-		}
-	}
-	return false
-}
-
-// namesTable reports whether the arguments of iptables-save say of which table.
-func namesTable(args []string) bool {
-	return slices.ContainsFunc(args, func(a string) bool {
-		return strings.HasPrefix(a, "--t") || strings.HasPrefix(a, "-") && !strings.HasPrefix(a, "--") && strings.Contains(a, "t")
-	})
 }
 
 // created has the cube carry out a command, and creates it before that if it does not exist: in front of all others at the host,
 // since these see packets as the host does. If that command fails, the cube is deleted again.
 func (n natCube) created(program string, args []string, input string) (is iptablesAnswer, err error) {
-	is, err = n.iptablesRun("nat", n.name, program, args, input)
+	is, err = runIptables(n.session, "nat", n.name, program, args, input)
 	if !errors.Is(err, errNoCube) {
 		return is, err
 	}
 	try := n.try
 	_, err = iptablesSteps(n.session, []string{"nat", "add", n.name}, []string{"attach", n.name, "host", "position=first"})
 	n.try = try
-	is, bad := n.iptablesRun("nat", n.name, program, args, input)
+	is, bad := runIptables(n.session, "nat", n.name, program, args, input)
 	switch {
 	case errors.Is(bad, errNoCube):
 		return is, cmp.Or(err, bad)
@@ -88,7 +70,7 @@ func (n natCube) run(empty iptablesAnswer, program string, args []string) (iptab
 	if empty.Changes {
 		return n.created(program, args, "")
 	}
-	is, err := n.iptablesRun("nat", n.name, program, args, "")
+	is, err := runIptables(n.session, "nat", n.name, program, args, "")
 	if errors.Is(err, errNoCube) {
 		return empty, nil
 	}
@@ -97,7 +79,7 @@ func (n natCube) run(empty iptablesAnswer, program string, args []string) (iptab
 
 // add adds the table to the output of iptables-save, if the cube exists.
 func (n natCube) add(is *iptablesAnswer, program string, args []string) error {
-	table, err := n.iptablesRun("nat", n.name, program, append(slices.Clone(args), "-t", "nat"), "")
+	table, err := runIptables(n.session, "nat", n.name, program, append(slices.Clone(args), "-t", "nat"), "")
 	if errors.Is(err, errNoCube) {
 		return nil
 	}
