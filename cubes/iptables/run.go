@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/inet"
@@ -30,9 +31,25 @@ func (f *iptables) run(input json.RawMessage) (cube.ActionResult, error) {
 	}
 	var counts countings
 	set := setOf(family)
+	if r.Test {
+		return cube.ActionResult{Output: r.Answer()}, f.check(r.Edits)
+	}
 	counts[set] = commands.CountedBy(r.Edits)
 	edits := append(translate(set, r.Edits), f.tableEdits(family, r.Tables)...)
 	return f.result(r.Answer(), edits, counts), nil
+}
+
+// check refuses rules that cannot be carried out.
+func (f *iptables) check(edits []commands.Edit) error {
+	for _, e := range edits {
+		if e.Op != commands.InsertRule && e.Op != commands.ReplaceRule {
+			continue
+		}
+		if _, err := compile(&e.Rule, f.plain); err != nil {
+			return fmt.Errorf("table %s: chain %s: %s: %w", e.Table, e.Chain, e.Rule, err)
+		}
+	}
+	return nil
 }
 
 // failure is the answer to a command that fails by an error with an exit status; others are those of the action.

@@ -64,10 +64,15 @@ func (n *nat) run(input json.RawMessage) (cube.ActionResult, error) {
 	is := r.Answer()
 	out := cube.ActionResult{Output: is}
 	// A table without rules stays: connections that it has translated go on.
-	if text, changed := r.Tables[commands.NAT]; changed && text != n.config.text(family) {
+	text, changed := r.Tables[commands.NAT]
+	if r.Test && changed {
+		_, err := n.chains.prepare(n.config.with(family, text))
+		return out, err
+	}
+	if changed && text != n.config.text(family) {
 		out.Edits = []cube.Edit{{Path: []string{"table", familyNames[family]}, Value: map[string]string{"text": text}}}
 	}
-	if counts := commands.CountedBy(r.Edits); len(counts) > 0 {
+	if counts := commands.CountedBy(r.Edits); len(counts) > 0 && !r.Test {
 		out.Rest = func(context.Context) (any, error) {
 			var failed error
 			if err := n.env.Do(func() { failed = n.chains.set(family, counts) }); err != nil {

@@ -34,6 +34,13 @@ func (c *Config) text(family language.Family) string {
 	return c.Table[i].Text
 }
 
+// with returns a configuration whose table of a family is another one.
+func (c *Config) with(family language.Family, text string) *Config {
+	out := *c
+	out.Table = append(slices.DeleteFunc(slices.Clone(c.Table), func(t Table) bool { return t.Family == familyNames[family] }), Table{familyNames[family], text})
+	return &out
+}
+
 // views are the chains of both families.
 type views [len(policy.Families)]*commands.View
 

@@ -76,6 +76,8 @@ type Result struct {
 	Output string
 	Edits  []Edit
 	Tables map[string]string
+	// Test says that the edits are to be checked, and not carried out.
+	Test bool
 	// elsewhere is the answer to a command about a table of another cube.
 	elsewhere Answer
 }

@@ -229,9 +229,7 @@ func (views Views) restore(family language.Family, args []string, input string) 
 		all.Edits = append(all.Edits, r.Edits...)
 		maps.Copy(all.Tables, r.Tables)
 	}
-	if f.set['e'] {
-		return Result{}, nil
-	}
+	all.Test = f.set['e']
 	return all, nil
 }
 

@@ -233,3 +233,93 @@ func differences(got, want string) string {
 	}
 	return out.String()
 }
+
+// TestPublishedPorts: the rules of a container engine publish a port of a host inside, to the network outside, to the host itself by
+// one of its addresses, and to hosts inside by the address outside. Connections outlive the rules, and a daemon that is killed.
+func TestPublishedPorts(t *testing.T) {
+	t.Parallel()
+	d := start(t)
+	lan, wan := d.betweenNetworks()
+	lan.AnswerLines("10.0.0.2:80", sender)
+	wan.AnswerLines("203.0.113.2:7000", sender)
+	host := &netns.Node{Namespace: d.lab.Namespace}
+	d.inPlaceOfIptables(`
+		pcn-iptables-init
+		iptables -P FORWARD DROP
+		iptables -t nat -N DOCKER
+		iptables -t nat -A PREROUTING -m addrtype --dst-type LOCAL -j DOCKER
+		iptables -t nat -A OUTPUT ! -d 127.0.0.0/8 -m addrtype --dst-type LOCAL -j DOCKER
+		iptables -t nat -A POSTROUTING -s 10.0.0.0/24 ! -o lan0 -j MASQUERADE
+		iptables -t nat -A POSTROUTING -s 10.0.0.0/24 -d 10.0.0.2/32 -p tcp -m tcp --dport 80 -j MASQUERADE
+		iptables -t nat -A DOCKER -p tcp -m tcp --dport 8080 -j DNAT --to-destination 10.0.0.2:80
+		iptables -N DOCKER
+		iptables -A FORWARD -o lan0 -j DOCKER
+		iptables -A FORWARD -o lan0 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+		iptables -A FORWARD -i lan0 ! -o lan0 -j ACCEPT
+		iptables -A FORWARD -i lan0 -o lan0 -j ACCEPT
+		iptables -A DOCKER -d 10.0.0.2/32 -p tcp -m tcp --dport 80 -j ACCEPT`)
+	seen := func(from *netns.Node, to, as string) *asked {
+		t.Helper()
+		c := connectTo(t, from, to)
+		if got := c.seenAs(); !strings.HasPrefix(got, as+":") {
+			t.Errorf("a connection to %s is seen as one from %s instead of %s", to, got, as)
+		}
+		return c
+	}
+	outside := seen(wan, "203.0.113.1:8080", "203.0.113.2")
+	inside := seen(lan, "203.0.113.2:7000", "203.0.113.1")
+	seen(host, "203.0.113.1:8080", "203.0.113.1")
+	seen(host, "10.0.0.1:8080", "10.0.0.1")
+	seen(lan, "203.0.113.1:8080", "10.0.0.1")
+	if err := dials(wan, "10.0.0.2", 81); err == nil {
+		t.Error("the chain FORWARD lets another port through")
+	}
+
+	d.inPlaceOfIptables(`iptables -t nat -F`)
+	outside.seenAs()
+	d.Kill9()
+	inside.seenAs()
+	d = d.Start()
+	outside.seenAs()
+	inside.seenAs()
+	if err := dials(wan, "203.0.113.1", 8080); err == nil {
+		t.Error("without rules, the port is published")
+	}
+	if got := d.inPlaceOfIptables(`pcn-iptables-save; pcn-iptables-clean; polycubectl show cubes`); !strings.Contains(got, "*nat") || strings.Contains(got, "pcn-nat") {
+		t.Errorf("the table, and what is left of the cubes:\n%s", got)
+	}
+}
+
+// TestRefusedTablesNAT: what cannot be done is refused by option and line, and changes nothing, not even of another table.
+func TestRefusedTablesNAT(t *testing.T) {
+	t.Parallel()
+	d := start(t)
+	out := d.inPlaceOfIptables(`
+		pcn-iptables-init
+		iptables -t nat -S
+		iptables -t nat -D POSTROUTING -j MASQUERADE || echo code $?
+		iptables -t nat -A POSTROUTING -j LOG || echo code $?
+		iptables -t nat -A INPUT -j SNAT --to-source 192.0.2.1 || echo code $?
+		iptables-restore <<-'RULES' || echo code $?
+			*filter
+			-A INPUT -p tcp --dport 99 -j DROP
+			COMMIT
+			*nat
+			-A POSTROUTING -m string --string x --algo bm -j MASQUERADE
+			COMMIT
+		RULES
+		iptables-restore <<-'RULES' || echo code $?
+			*nat
+			-A POSTROUTING -j MASQUERADE --to-source 192.0.2.1
+			COMMIT
+		RULES
+		polycubectl show cubes
+		iptables-save`)
+	contains(t, out, "-P POSTROUTING ACCEPT", "Bad rule (does a matching rule exist in that chain?).\ncode 1", "-j LOG: not supported in the table nat",
+		"cannot be translated in the chain INPUT", "-m string: not supported in the table nat", "line 2:")
+	for _, unwanted := range []string{"pcn-nat", "*nat", "--dport 99"} {
+		if strings.Contains(out, unwanted) {
+			t.Errorf("%q is there after what was refused:\n%s", unwanted, out)
+		}
+	}
+}
