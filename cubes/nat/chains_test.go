@@ -284,3 +284,78 @@ func TestTheTableAndOtherRules(t *testing.T) {
 		}
 	}
 }
+
+// TestFragmentsAndErrorsByTheTable: fragments follow their first one, also if that stays as it is, and ICMP errors the connection
+// that they are about, in both directions.
+func TestFragmentsAndErrorsByTheTable(t *testing.T) {
+	t.Parallel()
+	bpftest.Each(t, bpftest.Options{Hosts: 2}, func(t *testing.T, l *bpftest.Lab) {
+		b := newBench(t, l, withTable(`
+-A PREROUTING -d 203.0.113.2/32 -j DNAT --to-destination 10.0.0.8
+-A POSTROUTING -s 10.0.0.0/24 -j SNAT --to-source 203.0.113.1`, ""))
+		out, want := parts4(host, other, 4000, 53, 7), parts4(ours, other, 4000, 53, 7)
+		back, inside := parts4(other, ours, 53, 4000, 7), parts4(other, host, 53, 4000, 7)
+		dnat, behind := parts4(other, "203.0.113.2", 53, 4000, 9), parts4(other, "10.0.0.8", 53, 4000, 9)
+		plain := parts4(other, ours, 1, 2, 3)
+		b.steps(
+			step{"the first", false, outFrame(out[0]), outFrame(want[0]), ""},
+			step{"the last", false, outFrame(out[2]), outFrame(want[2]), ""},
+			step{"the first of an answer", true, inFrame(back[0]), inFrame(inside[0]), ""},
+			step{"the second of an answer", true, inFrame(back[1]), inFrame(inside[1]), ""},
+			same("the first of an answer on its way to the inside", false, outFrame(inside[0])),
+			same("the second of an answer on its way to the inside", false, outFrame(inside[1])),
+			step{"a second one before the first", true, inFrame(dnat[1]), nil, "fragment-without-first"},
+			step{"the first to an address", true, inFrame(dnat[0]), inFrame(behind[0]), ""},
+			step{"the second to an address", true, inFrame(dnat[1]), inFrame(behind[1]), ""},
+			same("the first that no rule translates", true, inFrame(plain[0])),
+			same("the second that no rule translates", true, inFrame(plain[1])),
+			same("of a link", true, inFrame(parts4("0.0.0.0", "255.255.255.255", 68, 67, 5)[1])),
+		)
+		sent := func(from, to string, sport, dport uint16) []byte {
+			return ip4(from, to, nextUDP, 7, 0, nil, udp(from, to, sport, dport, bytesOf(30)))
+		}
+		about := func(from, to string, packet []byte) []byte {
+			return plain4(from, to, nextICMP, icmp(11, 0, 0, packet))
+		}
+		b.steps(
+			step{"out", false, outFrame(sent(host, other, 5000, 53)), outFrame(sent(ours, other, 5000, 53)), ""},
+			step{"an error about it", true, inFrame(about(hop, ours, sent(ours, other, 5000, 53))), inFrame(about(hop, host, sent(host, other, 5000, 53))), ""},
+			step{"in", true, inFrame(sent(other, "203.0.113.2", 53, 80)), inFrame(sent(other, "10.0.0.8", 53, 80)), ""},
+			step{"an error about it", false, outFrame(about("10.0.0.8", other, sent(other, "10.0.0.8", 53, 80))),
+				outFrame(about("203.0.113.2", other, sent(other, "203.0.113.2", 53, 80))), ""},
+			same("that no rule translates", true, inFrame(sent(other, ours, 53, 99))),
+			same("an error about it, from a router inside", false, outFrame(about("10.0.0.1", other, sent(other, ours, 53, 99)))),
+			same("an error about nothing that is known", true, inFrame(about(hop, ours, sent(ours, other, 1, 1)))),
+		)
+	})
+}
+
+// TestTheTableAndItsSessions: what is listed, and what can be deleted.
+func TestTheTableAndItsSessions(t *testing.T) {
+	t.Parallel()
+	l := bpftest.New(t, bpftest.Options{Hosts: 2})
+	b := newBench(t, l, withTable("-A PREROUTING -d 203.0.113.1/32 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.0.0.7:8080\n-A POSTROUTING -s 10.0.0.0/24 -j SNAT --to-source 203.0.113.1", ""))
+	b.steps(
+		step{"out", false, out4(host, other).TCP(4000, 80, syn), out4(ours, other).TCP(4000, 80, syn), ""},
+		step{"in", true, in4(other, ours).TCP(4001, 80, syn), in4(other, host).TCP(4001, 8080, syn), ""},
+		same("that no rule translates", true, in4(other, ours).TCP(4002, 22, syn)),
+		same("out, that no rule translates", false, out4("10.9.0.7", other).TCP(4003, 22, syn)),
+	)
+	var got string
+	for e := range l.Entries("n natting-table") {
+		got += string(e) + "\n"
+	}
+	for _, want := range []string{`"originating-rule":"snat"`, `"originating-rule":"dnat"`, `"external-port":80,`, `"internal-src":"10.9.0.7"`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s is not in %s", want, got)
+		}
+	}
+	if strings.Contains(got, `"internal-sport":22,`) || strings.Contains(got, "rule-id") {
+		t.Errorf("an inbound session that translates nothing, or the number of a rule, is in %s", got)
+	}
+	if got := l.Action("n delete-sessions", `{"internal-src":"10.0.0.7"}`); got != `{"deleted":2}` {
+		t.Errorf("delete-sessions says %s", got)
+	}
+	b.iptables("-F", "POSTROUTING")
+	b.steps(same("out, as a new connection", false, out4(host, other).TCP(4000, 80, ack)))
+}

@@ -323,3 +323,30 @@ func TestRefusedTablesNAT(t *testing.T) {
 		}
 	}
 }
+
+// TestMasqueradeFollowsTheAddress: when the host has another address, sessions with the old one end, and new ones get the new one.
+func TestMasqueradeFollowsTheAddress(t *testing.T) {
+	t.Parallel()
+	d := start(t)
+	lan, wan := d.betweenNetworks()
+	wan.AnswerLines("203.0.113.2:7000", sender)
+	d.inPlaceOfIptables(`
+		pcn-iptables-init
+		iptables -t nat -A POSTROUTING -o wan0 -j MASQUERADE`)
+	as := func(want string) {
+		t.Helper()
+		if got := connectTo(t, lan, "203.0.113.2:7000").seenAs(); !strings.HasPrefix(got, want+":") {
+			t.Errorf("a connection is seen as one from %s instead of %s", got, want)
+		}
+	}
+	as("203.0.113.1")
+	d.lab.Run("ip", "addr", "add", "203.0.113.9/24", "dev", "wan0")
+	d.lab.Run("ip", "addr", "del", "203.0.113.1/24", "dev", "wan0")
+	d.lab.Run("ip", "addr", "replace", "203.0.113.9/24", "dev", "wan0") // the other one was secondary to it
+	for deadline := time.Now().Add(patience); strings.Contains(d.Do("pcn-nat show natting-table"), "203.0.113.1 "); {
+		if time.Now().After(deadline) {
+			t.Fatal("the session with the address that is gone stays")
+		}
+	}
+	as("203.0.113.9")
+}
