@@ -120,7 +120,7 @@ func (f *iptables) tableEdits(family language.Family, tables map[string]string) 
 // view returns the chains of a table of a family as commands see them.
 func (f *iptables) view(family language.Family, table string) (*commands.View, error) {
 	if table == commands.NAT {
-		return nil, &commands.Elsewhere{Table: table}
+		return nil, &commands.ElsewhereError{Table: table}
 	}
 	if table != filter && table != raw {
 		return commands.Parse(family, table, f.config.tableText(family, table), false)

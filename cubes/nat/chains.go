@@ -152,7 +152,7 @@ func texts(c *commands.Chain) []string {
 // view returns the chains of a family as commands see them.
 func (c *chains) view(family language.Family, name string) (*commands.View, error) {
 	if name != commands.NAT {
-		return nil, &commands.Elsewhere{Table: name}
+		return nil, &commands.ElsewhereError{Table: name}
 	}
 	rows, err := c.read()
 	if err != nil {

@@ -86,7 +86,7 @@ func (views Views) command(family language.Family, args []string) (Result, langu
 		return Result{}, family, &Error{badParameter, err.Error()}
 	}
 	v, err := views(c.Family, c.Table)
-	if other := (*Elsewhere)(nil); errors.As(err, &other) {
+	if other := (*ElsewhereError)(nil); errors.As(err, &other) {
 		r, err := other.result(c.Family, func(v *View) (Result, error) { return Run(v, c) })
 		return r, c.Family, err
 	}
@@ -160,7 +160,7 @@ func (views Views) save(family language.Family, args []string) (Result, error) {
 	var all []*View
 	for _, name := range names {
 		v, err := views(family, name)
-		if other := (*Elsewhere)(nil); errors.As(err, &other) {
+		if other := (*ElsewhereError)(nil); errors.As(err, &other) {
 			if f.table == "" {
 				continue
 			}
@@ -213,7 +213,7 @@ func (views Views) restore(family language.Family, args []string, input string) 
 			continue
 		}
 		v, err := views(family, t.Name)
-		if errors.As(err, new(*Elsewhere)) {
+		if errors.As(err, new(*ElsewhereError)) {
 			continue
 		}
 		if err != nil {

@@ -49,13 +49,13 @@ type Answer struct {
 	Changes bool   `json:"changes,omitempty"`
 }
 
-// Elsewhere is the error of Views for a table that another cube has.
-type Elsewhere struct{ Table string }
+// ElsewhereError is the error of Views for a table that another cube has.
+type ElsewhereError struct{ Table string }
 
-func (e *Elsewhere) Error() string { return "another cube has the table " + e.Table }
+func (e *ElsewhereError) Error() string { return "another cube has the table " + e.Table }
 
 // result is the result of a command for the table without rules.
-func (e *Elsewhere) result(family language.Family, run func(*View) (Result, error)) (Result, error) {
+func (e *ElsewhereError) result(family language.Family, run func(*View) (Result, error)) (Result, error) {
 	v, err := Parse(family, e.Table, "", true)
 	if err != nil {
 		return Result{}, err

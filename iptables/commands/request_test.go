@@ -13,7 +13,7 @@ import (
 // elsewhere are the tables of a cube that has all but nat.
 func elsewhere(family language.Family, table string) (*View, error) {
 	if table == NAT {
-		return nil, &Elsewhere{table}
+		return nil, &ElsewhereError{table}
 	}
 	return Parse(family, table, "", true)
 }
