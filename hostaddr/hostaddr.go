@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/inet"
 )
 
 // Address is an address of a netdev.
@@ -22,6 +23,38 @@ type Address struct {
 	Broadcast netip.Addr
 	// Global says that the address is known beyond the link.
 	Global bool
+}
+
+// The types of addresses: enum pcn_address_type.
+const (
+	Unicast   = 1
+	Local     = 2
+	Broadcast = 4
+	Multicast = 8
+)
+
+// Types are the entries of the map `addresses` of <pcn/hostaddr.h>.
+func Types(all []Address) map[inet.Address]uint32 {
+	out := map[inet.Address]uint32{}
+	for _, a := range all {
+		out[inet.AddressOf(a.Prefix.Addr())] = Local
+		if a.Broadcast.IsValid() {
+			out[inet.AddressOf(a.Broadcast)] = Broadcast
+		}
+	}
+	return out
+}
+
+// TypesOf returns the bits of types by the names that iptables gives them.
+func TypesOf(names []string) (bits uint32, err error) {
+	for _, name := range names {
+		bit, ok := map[string]uint32{"UNICAST": Unicast, "LOCAL": Local, "BROADCAST": Broadcast, "MULTICAST": Multicast}[name]
+		if !ok {
+			return 0, fmt.Errorf("the type %s is not supported: use UNICAST, LOCAL, BROADCAST or MULTICAST: %w", name, cube.ErrUnsupported)
+		}
+		bits |= bit
+	}
+	return bits, nil
 }
 
 // Follower gives a cube the addresses. The zero value is not valid: use New.

@@ -5,7 +5,10 @@ package hostaddr
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/polycube/polycube/inet"
 )
 
 func TestLastOfANetwork(t *testing.T) {
@@ -30,5 +33,23 @@ func TestLoopbackIsListed(t *testing.T) {
 	}
 	if a := all[i]; a.Index != 1 || a.Global {
 		t.Errorf("%+v", a)
+	}
+}
+
+func TestTypes(t *testing.T) {
+	got := Types([]Address{
+		{Prefix: netip.MustParsePrefix("192.0.2.1/24"), Broadcast: netip.MustParseAddr("192.0.2.255")},
+		{Prefix: netip.MustParsePrefix("2001:db8::1/64")},
+	})
+	for address, want := range map[string]uint32{"192.0.2.1": Local, "192.0.2.255": Broadcast, "2001:db8::1": Local, "192.0.2.2": 0} {
+		if got[inet.AddressOf(netip.MustParseAddr(address))] != want {
+			t.Errorf("%s: %d instead of %d", address, got[inet.AddressOf(netip.MustParseAddr(address))], want)
+		}
+	}
+	if bits, err := TypesOf([]string{"LOCAL", "BROADCAST"}); bits != 6 || err != nil {
+		t.Errorf("%d, %v", bits, err)
+	}
+	if _, err := TypesOf([]string{"ANYCAST"}); err == nil || !strings.Contains(err.Error(), "the type ANYCAST is not supported") {
+		t.Errorf("%v", err)
 	}
 }

@@ -240,7 +240,7 @@ PCN_INLINE int conclude(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_connt
 PCN_GLOBAL int iptables_is_told(const struct pcn_flow *flow PCN_NONNULL)
 {
 	return pcn_ct_is_error(flow) &&
-	       iptables_address_type(flow->source, flow->has & PCN_FLOW_IPV6) == IPTABLES_LOCAL;
+	       pcn_address_type_of(flow->source, flow->has & PCN_FLOW_IPV6) == PCN_ADDRESS_LOCAL;
 }
 
 /* Finds the connection of a packet. Returns 0, or the reason to drop the packet. Each cube has its own zone in the table

@@ -18,6 +18,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/hostaddr"
+	"github.com/polycube/polycube/inet"
 	"github.com/polycube/polycube/ipset/elements"
 )
 
@@ -78,7 +79,7 @@ type iptables struct {
 	rows      table.Table[uint32, row]
 	names     table.Table[uint32, numbered]
 	counted   table.Table[counted, uint64]
-	addresses table.Table[[16]byte, uint32]
+	addresses table.Table[inet.Address, uint32]
 	own       *hostaddr.Follower
 	netdevs   table.Table[uint32, netdev]
 	events    *session.Events
@@ -94,7 +95,7 @@ func newIptables(env cube.Env) *iptables {
 	f := &iptables{
 		env: env, chains: map[key]*chain{}, leaving: map[*chain]bool{}, hooks: table.New[uint32, hook](env, "hooks"), rows: table.New[uint32, row](env, "rows"),
 		names: table.New[uint32, numbered](env, "names"), netdevs: table.New[uint32, netdev](env, "netdevs"),
-		counted: table.New[counted, uint64](env, "counted"), addresses: table.New[[16]byte, uint32](env, "addresses"), events: session.NewEvents(env, zone.EventLimit), answers: newAnswers(secret()),
+		counted: table.New[counted, uint64](env, "counted"), addresses: table.New[inet.Address, uint32](env, "addresses"), events: session.NewEvents(env, zone.EventLimit), answers: newAnswers(secret()),
 		crowds: newCrowds(env), memory: elements.New(env), references: classifier.NewReferences(env),
 	}
 	f.own = hostaddr.New(env, f.takeAddresses)

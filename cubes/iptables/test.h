@@ -7,6 +7,7 @@
 #include <pcn/cube.h>
 #include <pcn/elements.h>
 #include <pcn/flow.h>
+#include <pcn/hostaddr.h>
 
 #include "connections.h"
 #include "rate.h"
@@ -34,7 +35,7 @@ enum iptables_test_kind {
 	IPTABLES_OWNER,	      /* user of the socket: (word) from, to */
 	IPTABLES_SOCKET,      /* there is a socket */
 	IPTABLES_PACKET_TYPE, /* (value) PACKET_HOST, ... */
-	IPTABLES_SOURCE_TYPE, /* (value) bits of enum iptables_address_type */
+	IPTABLES_SOURCE_TYPE, /* (value) bits of enum pcn_address_type */
 	IPTABLES_DESTINATION_TYPE,
 	IPTABLES_STRING, /* (pattern), (number) its length, (span) offsets from, to; (value) the case of letters
 			  * does not count */
@@ -56,22 +57,11 @@ enum iptables_test_kind {
 			       * destination, (serial) */
 };
 
-/* The types of addresses. */
-enum iptables_address_type {
-	IPTABLES_UNICAST = 1,
-	IPTABLES_LOCAL = 2,
-	IPTABLES_BROADCAST = 4,
-	IPTABLES_MULTICAST = 8,
-};
-
 /* The names of netdevs. */
 struct iptables_netdev {
 	__u64 name[2];
 };
 PCN_MAP(netdevs, BPF_MAP_TYPE_HASH, __u32, struct iptables_netdev, 8192);
-
-/* The addresses of the host, and those of all stations of its links: IPTABLES_LOCAL or IPTABLES_BROADCAST. */
-PCN_MAP(addresses, BPF_MAP_TYPE_HASH, pcn_address, __u32, 16384);
 
 PCN_INLINE int iptables_is_netdev(__u32 ifindex, const struct iptables_test *t)
 {
@@ -221,25 +211,6 @@ PCN_GLOBAL int iptables_has_option(struct CTXTYPE *ctx, __u32 l4, __u32 kind)
 	return s.found;
 }
 
-/* The type of an address, as the host's routes see it. */
-PCN_INLINE __u32 iptables_address_type(const __be32 *address, __u32 ipv6)
-{
-	pcn_address key; /* Linux 6.1 takes no other memory as a key */
-	pcn_address_copy(key, address);
-	__u32 *known = bpf_map_lookup_elem(&addresses, key);
-	__u32 first = bpf_ntohl(ipv6 ? address[0] : address[3]);
-
-	if (known)
-		return *known;
-	if (ipv6 ? first >> 24 == 0xff : first >> 28 == 0xe)
-		return IPTABLES_MULTICAST;
-	if (!ipv6 && first == 0xffffffff)
-		return IPTABLES_BROADCAST;
-	if (!ipv6 && first >> 24 == 127)
-		return IPTABLES_LOCAL;
-	return IPTABLES_UNICAST;
-}
-
 /* What a packet is to its socket. */
 PCN_INLINE int iptables_is_owned(struct CTXTYPE *ctx, const struct iptables_test *t)
 {
@@ -292,10 +263,9 @@ PCN_INLINE int iptables_is_header(struct CTXTYPE *ctx, const struct pcn_flow *fl
 		return routing && routing != t->value;
 	}
 	case IPTABLES_SOURCE_TYPE:
-		return !!(iptables_address_type(flow->source, flow->has & PCN_FLOW_IPV6) &
-			  t->value);
+		return !!(pcn_address_type_of(flow->source, flow->has & PCN_FLOW_IPV6) & t->value);
 	case IPTABLES_DESTINATION_TYPE:
-		return !!(iptables_address_type(flow->destination, flow->has & PCN_FLOW_IPV6) &
+		return !!(pcn_address_type_of(flow->destination, flow->has & PCN_FLOW_IPV6) &
 			  t->value);
 	}
 	return 0;

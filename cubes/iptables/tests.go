@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/hostaddr"
 	"github.com/polycube/polycube/iptables/language"
 )
 
@@ -191,14 +192,6 @@ func portsTest(m language.Multiport) test {
 	return t
 }
 
-// addressTypes are the bits of types of addresses: enum iptables_address_type.
-var addressTypes = map[string]uint32{"UNICAST": 1, "LOCAL": typeLocal, "BROADCAST": typeBroadcast, "MULTICAST": 8}
-
-const (
-	typeLocal     = 2
-	typeBroadcast = 4
-)
-
 func typeTests(m language.AddrType) (out []test, err error) {
 	if m.LimitIn || m.LimitOut {
 		return nil, fmt.Errorf("--limit-iface-in and --limit-iface-out are not supported: an address is local on all netdevs of the host: %w", cube.ErrUnsupported)
@@ -212,12 +205,8 @@ func typeTests(m language.AddrType) (out []test, err error) {
 			continue
 		}
 		t := test{Kind: side.kind, Negated: side.not}
-		for _, name := range side.types {
-			bit := addressTypes[name]
-			if bit == 0 {
-				return nil, fmt.Errorf("the type %s is not supported: use UNICAST, LOCAL, BROADCAST or MULTICAST: %w", name, cube.ErrUnsupported)
-			}
-			t.Value |= bit
+		if t.Value, err = hostaddr.TypesOf(side.types); err != nil {
+			return nil, err
 		}
 		out = append(out, t)
 	}

@@ -252,7 +252,7 @@ PCN_GLOBAL int nat_route(struct CTXTYPE *ctx, __u32 egress, __u32 v6)
 
 	if (!s)
 		return 0;
-	int local = nat_address_type(s->addr, v6) == NAT_LOCAL_ADDRESS;
+	int local = nat_address_type(s->addr, v6) == PCN_ADDRESS_LOCAL;
 	if (local && (egress || !nat_on_loopback(ctx)))
 		return NAT_LOOPBACK;
 	if (!egress)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/table"
-	"github.com/polycube/polycube/cubes/nat/policy"
 	"github.com/polycube/polycube/hostaddr"
 	"github.com/polycube/polycube/inet"
 )
@@ -46,15 +45,10 @@ func newLinks(env cube.Env, changed func()) *links {
 func (l *links) take(all []hostaddr.Address, err error) {
 	if err == nil {
 		l.hosts, l.local = all, map[netip.Addr]bool{}
-		types := map[inet.Address]uint32{}
 		for _, a := range all {
 			l.local[a.Prefix.Addr()] = true
-			types[inet.AddressOf(a.Prefix.Addr())] = policy.Local
-			if a.Broadcast.IsValid() {
-				types[inet.AddressOf(a.Broadcast)] = policy.Broadcast
-			}
 		}
-		_, err = table.Replace(l.types, types).Do()
+		_, err = table.Replace(l.types, hostaddr.Types(all)).Do()
 	}
 	if err = errors.Join(err, l.write()); err != nil {
 		l.env.Logger().Error("the addresses of the host are not known", "error", err)

@@ -5,6 +5,8 @@
 #ifndef NAT_POLICY_H
 #define NAT_POLICY_H
 
+#include <pcn/hostaddr.h>
+
 #include "nat.h"
 
 /* The chains. The rows of the first hook of IPv4 begin with row 0, the next with row 1, ...: NAT_HOOKS for each family. */
@@ -87,7 +89,7 @@ struct nat_row {
 	__u32 behind;
 	__u32 seen;
 	__u32 random_port;
-	__u32 source_type; /* bits of enum nat_address_type */
+	__u32 source_type; /* bits of enum pcn_address_type */
 	__u32 destination_type;
 	__u32 zero;
 	/* The translation: `count` addresses from `to` on, 0 if the address stays, and the ports, 0 if they
@@ -114,15 +116,6 @@ struct nat_link {
 	pcn_address address[2]; /* IPv4, IPv6 */
 };
 PCN_MAP_FLAGS(links, BPF_MAP_TYPE_HASH, __u32, struct nat_link, 8192, BPF_F_NO_PREALLOC);
-
-/* The types of addresses, as in the map below. */
-enum nat_address_type {
-	NAT_UNICAST = 1,
-	NAT_LOCAL_ADDRESS = 2,
-	NAT_BROADCAST = 4,
-	NAT_MULTICAST = 8,
-};
-PCN_MAP_FLAGS(addresses, BPF_MAP_TYPE_HASH, pcn_address, __u32, 16384, BPF_F_NO_PREALLOC);
 
 /* A search through the rows. */
 struct nat_walk {
@@ -179,23 +172,9 @@ PCN_NOINLINE int nat_row_range(const pcn_address is, const struct nat_span *s)
 	return high < last[0] || (high == last[0] && low <= last[1]);
 }
 
-/* The type of an address, as the host's routes see it. */
 PCN_NOINLINE __u32 nat_address_type(const pcn_address address, __u32 v6)
 {
-	__u32 first = bpf_ntohl(address[0]), last = bpf_ntohl(address[3]);
-	pcn_address key; /* Linux 6.1 takes no other memory as a key */
-
-	pcn_address_copy(key, address);
-	__u32 *known = bpf_map_lookup_elem(&addresses, key);
-	if (known)
-		return *known;
-	if (v6)
-		return first >> 24 == 0xff ? NAT_MULTICAST : NAT_UNICAST;
-	if (last >> 28 == 0xe)
-		return NAT_MULTICAST;
-	if (last == 0xffffffff)
-		return NAT_BROADCAST;
-	return last >> 24 == 127 ? NAT_LOCAL_ADDRESS : NAT_UNICAST;
+	return pcn_address_type_of(address, v6);
 }
 
 /* Of the conditions about ranges and types of addresses, those that hold. */

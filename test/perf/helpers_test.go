@@ -27,6 +27,7 @@ var unmeasured = []string{
 	"pcn_pkt_offer",             // a tail call, for a port with a cube that takes offers; see ADR 41
 	"pcn_offered", "pcn_turned", // one load each
 	"pcn_hostfib_ask",                 // the kernel's lookup of routes
+	"pcn_address_type_of",             // one lookup in a hash
 	"pcn_pkt_redirect", "pcn_outputs", // only in transparent cubes; see ADR 55
 	"pcn_pkt_redirect_neigh",       // the same, and then it is the kernel's look-up of a route and a neighbour
 	"pcn_pkt_turn",                 // only in the egress program of a transparent cube, where no other verdict ends a packet this way

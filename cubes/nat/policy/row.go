@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/polycube/polycube/hostaddr"
 	"github.com/polycube/polycube/inet"
 	"github.com/polycube/polycube/iptables/language"
 )
@@ -239,15 +240,6 @@ func wordsOf(a netip.Addr) (out [16]byte) {
 	return out
 }
 
-// types are the bits of types of addresses: enum nat_address_type.
-var types = map[string]uint32{"UNICAST": 1, "LOCAL": Local, "BROADCAST": Broadcast, "MULTICAST": 8}
-
-// The types of addresses in the map `addresses`.
-const (
-	Local     = 2
-	Broadcast = 4
-)
-
 func (r *Row) types(m language.AddrType) error {
 	if m.LimitIn || m.LimitOut {
 		return fmt.Errorf("--limit-iface-in and --limit-iface-out are not supported: an address is local on all netdevs of the host")
@@ -258,12 +250,11 @@ func (r *Row) types(m language.AddrType) error {
 		names []string
 		not   bool
 	}{{&r.SourceType, hasSourceType, m.Source, m.SourceNot}, {&r.DestinationType, hasDestinationType, m.Destination, m.DestinationNot}} {
-		for _, name := range side.names {
-			if types[name] == 0 {
-				return fmt.Errorf("the type %s is not supported: use UNICAST, LOCAL, BROADCAST or MULTICAST", name)
-			}
-			*side.to |= types[name]
+		bits, err := hostaddr.TypesOf(side.names)
+		if err != nil {
+			return err
 		}
+		*side.to = bits
 		if len(side.names) > 0 {
 			r.condition(side.is, side.not)
 		}
