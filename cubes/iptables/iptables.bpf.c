@@ -377,9 +377,6 @@ PCN_INLINE int filter(struct CTXTYPE *ctx, struct pcn_md *md, const __u32 out)
 		is->hook = iptables_is_forwarded(ctx) ? FORWARD : OUTPUT;
 	else if (!iptables_is_local(ctx, &w->flow))
 		return pcn_pkt_pass(ctx, md); /* FORWARD, on its way out */
-	if (is->hook == FORWARD && iptables_is_loopback(ctx))
-		return pcn_pkt_pass(
-			ctx, md); /* an answer that a NAT leads to the host, where it meets INPUT */
 	links->count = 0;
 	is->meets = MEETS_NONE;
 	is->untracked = 0;

@@ -13,22 +13,14 @@
 /* The types of a packet in an skb: linux/if_packet.h. */
 #define IPTABLES_OTHERHOST 3
 
+/* The loopback netdev, by which nothing is forwarded: a NAT leads answers to the host that way. */
+#define IPTABLES_LOOPBACK 1
+
 /* Whether a packet that is sent was received before. The kernel clears the netdev of what it encapsulates. */
 PCN_INLINE int iptables_is_forwarded(struct CTXTYPE *ctx)
 {
 #ifdef PCN_TC
-	return ctx->ingress_ifindex != 0;
-#else
-	(void)ctx;
-	return 0;
-#endif
-}
-
-/* Whether the netdev is that of the host for itself. */
-PCN_INLINE int iptables_is_loopback(struct CTXTYPE *ctx)
-{
-#ifdef PCN_TC
-	return ctx->ifindex == 1;
+	return ctx->ingress_ifindex != 0 && ctx->ifindex != IPTABLES_LOOPBACK;
 #else
 	(void)ctx;
 	return 0;

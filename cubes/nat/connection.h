@@ -206,9 +206,9 @@ PCN_GLOBAL int nat_judge(struct CTXTYPE *ctx, const struct pcn_md *md PCN_NONNUL
 			return result;
 		nat_reversed(&o->other, key, 0);
 	}
-	o->to.rule = s ? s->rule & NAT_FROM_HOST : 0;
 	o->to.does =
 		nat_policy_of(ctx, egress ? NAT_POSTROUTING : NAT_PREROUTING, md->traffic_class);
+	o->to.rule = s ? s->rule & NAT_FROM_HOST : 0;
 	if (!s || o->to.does > NAT_ROW_ACCEPT)
 		return NAT_NEW;
 	__sync_fetch_and_or(&s->rule, NAT_JUDGED);

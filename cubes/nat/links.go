@@ -6,7 +6,8 @@ package nat
 
 import (
 	"errors"
-	"maps"
+	"fmt"
+	"net"
 	"net/netip"
 
 	"github.com/polycube/polycube/cube"
@@ -30,7 +31,7 @@ type links struct {
 	// changed is called when addresses have changed.
 	changed func()
 
-	names map[int]string
+	// Nil before the first take.
 	hosts []hostaddr.Address
 	local map[netip.Addr]bool
 }
@@ -41,36 +42,47 @@ func newLinks(env cube.Env, changed func()) *links {
 	return l
 }
 
-// take takes over the addresses of the host.
+// take takes over the addresses of the host when they have changed.
 func (l *links) take(all []hostaddr.Address, err error) {
 	if err == nil {
-		l.hosts, l.local = all, map[netip.Addr]bool{}
-		for _, a := range all {
-			l.local[a.Prefix.Addr()] = true
-		}
-		_, err = table.Replace(l.types, hostaddr.Types(all)).Do()
+		err = l.know(all)
 	}
-	if err = errors.Join(err, l.write()); err != nil {
+	if err != nil {
 		l.env.Logger().Error("the addresses of the host are not known", "error", err)
 		return
 	}
 	l.changed()
 }
 
-// name takes over which netdevs there are.
-func (l *links) name(p *cube.Parent) {
-	l.names = maps.Clone(p.Netdevs)
-	if p.Index != 0 {
-		l.names = map[int]string{p.Index: p.Netdev}
+// know writes addresses.
+func (l *links) know(all []hostaddr.Address) error {
+	l.hosts, l.local = all, map[netip.Addr]bool{}
+	for _, a := range all {
+		l.local[a.Prefix.Addr()] = true
 	}
-	if err := l.write(); err != nil {
-		l.env.Logger().Error("rules do not match by interface", "error", err)
+	_, err := table.Replace(l.types, hostaddr.Types(all)).Do()
+	return errors.Join(err, l.write())
+}
+
+// refresh writes the netdevs that there are, and the first time the addresses. It is a step of a plan, without an undo.
+func (l *links) refresh() (undo func() error, err error) {
+	if l.hosts != nil {
+		return nil, l.write()
 	}
+	all, err := hostaddr.List()
+	if err != nil {
+		return nil, err
+	}
+	return nil, l.know(all)
 }
 
 // write writes the netdevs, each with its first address of each family that is known beyond the link, or, as in Linux, with the
 // first one of all netdevs.
 func (l *links) write() error {
+	netdevs, err := net.Interfaces()
+	if err != nil {
+		return fmt.Errorf("list the netdevs: %w", err)
+	}
 	var first [2]inet.Address
 	own := map[int]*[2]inet.Address{}
 	for _, a := range l.hosts {
@@ -93,17 +105,17 @@ func (l *links) write() error {
 		}
 	}
 	want := map[uint32]link{}
-	for index, name := range l.names {
+	for _, d := range netdevs {
 		is := link{Address: first}
-		copy(is.Name[:15], name)
+		copy(is.Name[:15], d.Name)
 		for family := range first {
-			if of := own[index]; of != nil && of[family] != (inet.Address{}) {
+			if of := own[d.Index]; of != nil && of[family] != (inet.Address{}) {
 				is.Address[family] = of[family]
 			}
 		}
-		want[uint32(index)] = is
+		want[uint32(d.Index)] = is
 	}
-	_, err := table.Replace(l.links, want).Do()
+	_, err = table.Replace(l.links, want).Do()
 	return err
 }
 

@@ -62,7 +62,11 @@ func (n *nat) masquerade() error {
 // ParentChanged updates the addresses that masquerade uses.
 func (n *nat) ParentChanged(p cube.Parent) {
 	n.parent = &p
-	n.links.name(&p)
+	if n.config.hasTable() {
+		if _, err := n.links.refresh(); err != nil {
+			n.env.Logger().Error("rules do not match by interface", "error", err)
+		}
+	}
 	was := [2]netip.Addr{}
 	for i, net := range everything {
 		was[i] = n.installed[sourceKeyOf(net)].First.Addr()

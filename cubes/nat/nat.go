@@ -86,6 +86,9 @@ func (n *nat) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, er
 		if err != nil {
 			return cube.Plan{}, err
 		}
+		if c.New.hasTable() {
+			plan.Before = append(plan.Before, cube.Effect(n.links.refresh))
+		}
 		plan.Before = append(plan.Before, chains, cube.Effect(func() (func() error, error) { return n.configure(*c.New, c.Created()) }))
 		if c.New.hasTable() {
 			plan.After = append(plan.After, cube.Effect(n.links.follower.Follow))

@@ -327,7 +327,10 @@ PCN_GLOBAL int nat_policy_of(struct CTXTYPE *ctx, __u32 hook, __u32 mark)
 	struct nat_walk w = { .ctx = ctx, .in = ctx->ingress_ifindex, .mark = mark };
 
 	w.rows = bpf_map_lookup_elem(&policy, &zero);
-	if (!o || !w.rows)
+	if (!o)
+		return NAT_ROW_ACCEPT;
+	__builtin_memset(&o->to, 0, sizeof(o->to));
+	if (!w.rows)
 		return NAT_ROW_ACCEPT;
 	__u32 v6 = o->flow.has & PCN_FLOW_IPV6 ? 1 : 0;
 #ifdef PCN_TC
