@@ -116,12 +116,15 @@ func (s *session) iptablesCommand(cube, program string, args []string, input str
 		return iptablesProblem, err
 	}
 	nat := natCubeOf(s)
-	if strings.HasSuffix(program, "-restore") && iptinput.HasTable(input, "nat") {
-		if code, err := nat.check(program, args, input); code != 0 || err != nil {
-			return code, err
+	both := strings.HasSuffix(program, "-restore") && iptinput.HasTable(input, "nat")
+	first := args
+	if both { // both cubes are asked before either changes
+		first = append(slices.Clone(args), "--test")
+		if s.try != "" && !iptinput.RestoresOne(args) {
+			return iptablesParameter, errors.New("--try: the table nat changes apart from the others: restore it alone (-T nat), and then them")
 		}
 	}
-	is, err := runIptables(s, "iptables", cube, program, args, input)
+	is, err := runIptables(s, "iptables", cube, program, first, input)
 	if errors.Is(err, errNoCube) {
 		return iptablesProblem, fmt.Errorf("there is no cube %s: create it with pcn-iptables-init", cube)
 	} else if err != nil {
@@ -131,8 +134,8 @@ func (s *session) iptablesCommand(cube, program string, args []string, input str
 	case is.Table != "":
 		is, err = nat.run(is, program, args)
 	case is.Error != "":
-	case strings.HasSuffix(program, "-restore") && iptinput.HasTable(input, "nat"):
-		is, err = runIptables(s, "nat", nat.name, program, args, input)
+	case both:
+		is, err = nat.restore(cube, program, args, input)
 	case strings.HasSuffix(program, "-save") && !iptinput.NamesTable(args):
 		err = nat.add(&is, program, args)
 	}

@@ -53,16 +53,16 @@ func (n natCube) remove() error {
 	return err
 }
 
-// check has the cube read what iptables-restore would restore.
-func (n natCube) check(program string, args []string, input string) (code int, err error) {
-	is, err := n.created(program, append(slices.Clone(args), "--test"), input)
-	if err != nil {
-		return iptablesProblem, err
+// restore has the cube, and that of the other tables, restore what these have found to be right. The last answer is that of the
+// first that fails.
+func (n natCube) restore(others, program string, args []string, input string) (is iptablesAnswer, err error) {
+	if is, err = n.created(program, append(slices.Clone(args), "--test"), input); err != nil || is.Error != "" {
+		return is, err
 	}
-	if is.Error != "" {
-		return is.Code, errors.New(is.Error)
+	if is, err = runIptables(n.session, "iptables", others, program, args, input); err != nil || is.Error != "" {
+		return is, err
 	}
-	return 0, nil
+	return runIptables(n.session, "nat", n.name, program, args, input)
 }
 
 // run carries out a command about the table, for which the cube iptables has given the answer of a table without rules.

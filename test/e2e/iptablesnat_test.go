@@ -295,7 +295,17 @@ func TestRefusedTablesNAT(t *testing.T) {
 	t.Parallel()
 	d := start(t)
 	out := d.inPlaceOfIptables(`
+		iptables-restore <<-'RULES' || echo code $?
+			*nat
+			-A POSTROUTING -j MASQUERADE
+			COMMIT
+		RULES
 		pcn-iptables-init
+		iptables-restore --try 5 <<-'RULES' || echo code $?
+			*nat
+			-A POSTROUTING -j MASQUERADE
+			COMMIT
+		RULES
 		iptables -t nat -S
 		iptables -t nat -D POSTROUTING -j MASQUERADE || echo code $?
 		iptables -t nat -A POSTROUTING -j LOG || echo code $?
@@ -315,7 +325,7 @@ func TestRefusedTablesNAT(t *testing.T) {
 		RULES
 		polycubectl show cubes
 		iptables-save`)
-	contains(t, out, "-P POSTROUTING ACCEPT", "Bad rule (does a matching rule exist in that chain?).\ncode 1", "-j LOG: not supported in the table nat",
+	contains(t, out, "there is no cube pcn-iptables: create it with pcn-iptables-init\ncode 1", "restore it alone (-T nat), and then them\ncode 2", "-P POSTROUTING ACCEPT", "Bad rule (does a matching rule exist in that chain?).\ncode 1", "-j LOG: not supported in the table nat",
 		"cannot be translated in the chain INPUT", "-m string: not supported in the table nat", "line 2:")
 	for _, unwanted := range []string{"pcn-nat", "*nat", "--dport 99"} {
 		if strings.Contains(out, unwanted) {

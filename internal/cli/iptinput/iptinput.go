@@ -63,3 +63,8 @@ func NamesTable(args []string) bool {
 		return strings.HasPrefix(a, "--t") || strings.HasPrefix(a, "-") && !strings.HasPrefix(a, "--") && strings.Contains(a, "t")
 	})
 }
+
+// RestoresOne reports whether the arguments of iptables-restore say which table of the input is restored.
+func RestoresOne(args []string) bool {
+	return slices.ContainsFunc(args, func(a string) bool { return a == "-T" || strings.HasPrefix(a, "--table") })
+}

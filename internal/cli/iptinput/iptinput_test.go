@@ -48,4 +48,9 @@ func TestWhichTables(t *testing.T) {
 			t.Errorf("%q names a table: %v", args, !want)
 		}
 	}
+	for args, want := range map[string]bool{"": false, "-n -t": false, "-T nat": true, "--table=nat": true} {
+		if RestoresOne(strings.Fields(args)) != want {
+			t.Errorf("%q restores one table: %v", args, !want)
+		}
+	}
 }
