@@ -132,6 +132,8 @@ func TestStepsAreNamed(t *testing.T) {
 		"br1:p1 ingress/0 namespace p2":               func(s *slowpath.Step) { s.Verdict = 6 },
 		"br1:p1 ingress/0 offer p2":                   func(s *slowpath.Step) { s.Verdict = 9 },
 		"th1: egress/0 turn":                          func(s *slowpath.Step) { s.Cube, s.Egress, s.Verdict = 2, true, 8 },
+		"th1: ingress/0 redirect 3":                   func(s *slowpath.Step) { s.Cube, s.Verdict, s.OutPort = 2, 10, 3 },
+		"th1: ingress/0 redirect neighbour":           func(s *slowpath.Step) { s.Cube, s.Verdict, s.OutPort = 2, 10, 0xffff },
 		"br1:p1 ingress/0 bad-verdict 99":             func(s *slowpath.Step) { s.Verdict = 99 },
 		"th1: ingress/0 pass":                         func(s *slowpath.Step) { s.Cube = 2 },
 		"br1: /0 drop no-peer":                        func(s *slowpath.Step) { s.Stage, s.Extra = link.StageEnd, 4 },

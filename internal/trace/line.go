@@ -45,6 +45,9 @@ const (
 	verdictSend, verdictDrop, verdictSlowpath, verdictCall, verdictNamespace, verdictOffer, verdictRedirect = 1, 2, 4, 5, 6, 9, 10
 )
 
+// outputNetdev is PCN_OUTPUT_NETDEV: instead of an output, the netdev that leads to a neighbour.
+const outputNetdev = 0xffff
+
 // Next waits for the next step. It returns io.EOF when the session has ended, and the context's
 // error when that ends.
 func (s *Session) Next(ctx context.Context) (Line, error) {
@@ -109,7 +112,9 @@ func (h *Hub) verdict(l *Line, id datapath.CubeID, step *slowpath.Step) {
 	case verdictSlowpath:
 		l.Reason = cubeReason(ups, step.Reason, strconv.Itoa(int(step.Reason)))
 	case verdictRedirect:
-		l.Out = strconv.Itoa(int(step.OutPort))
+		if l.Out = strconv.Itoa(int(step.OutPort)); step.OutPort == outputNetdev {
+			l.Out = "neighbour"
+		}
 	case verdictCall:
 		l.Out = strconv.Itoa(int(step.Reason))
 	}
