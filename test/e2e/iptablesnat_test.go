@@ -184,7 +184,11 @@ func TestRandomTablesNAT(t *testing.T) {
 		"host": {"203.0.113.2", "10.0.0.2", "10.0.0.3", "10.0.0.1", "203.0.113.1"},
 	}
 	sport := 2000
-	for round := range natRounds {
+	rounds := natRounds
+	if soak {
+		rounds *= 25 // 52 connections each, from ports that no other one had
+	}
+	for round := range rounds {
 		table := rules.table()
 		words := map[string][]string{}
 		for name, addresses := range to {
