@@ -33,6 +33,7 @@ const populated = `[{"name":"helloworld1","service-name":"helloworld","ports":[{
 		"snat":{"entry":[{"id":1,"internal-net":"10.0.0.0/24","external-ip":"203.0.113.1"}]},
 		"dnat":{"entry":[{"id":1,"external-ip":"203.0.113.2","internal-ip":"10.0.0.2"}]},
 		"port-forwarding":{"entry":[{"id":1,"external-ip":"203.0.113.3/32","external-port":80,"internal-ip":"10.0.0.3","internal-port":80}]}}},
+	{"name":"nat2","service-name":"nat","table":[{"family":"ipv4","text":"*nat\n:X - [0:0]\nCOMMIT\n"}]},
 	{"name":"ddosmitigator1","service-name":"ddosmitigator","parent":"bridge1:port2","auto-src-bytes":1,"blacklist-src":[{"ip":"192.0.2.0/24","lifetime":3600}],"blacklist-dst":[{"ip":"198.51.100.1"}],
 		"allow":[{"ip":"203.0.113.0/24"}]},
 	{"name":"firewall1","service-name":"firewall","parent":"router1:port2","chain":[{"name":"INGRESS","rule":[{"id":0,"src":"192.0.2.0/24","action":"DROP"}]},
@@ -41,7 +42,7 @@ const populated = `[{"name":"helloworld1","service-name":"helloworld","ports":[{
 		{"name":"INPUT","rule":[{"id":0,"spec":"-j web"},{"id":1,"l4proto":"TCP","dport":9,"action":"DROP"}]},
 		{"name":"FORWARD","default":"DROP","rule":[{"id":0,"spec":"-j SET --add-set ipset1 src"},{"id":1,"spec":"-j ACCEPT"}]},{"name":"OUTPUT","rule":[{"id":0}]}],
 		"chain6":[{"name":"INPUT","rule":[{"id":0,"spec":"-j DROP"}]},{"name":"FORWARD","default":"DROP"},{"name":"OUTPUT","default":"DROP"}],
-		"table":[{"family":"ipv4","name":"nat","text":"*nat\n:X - [0:0]\nCOMMIT\n"}]},
+		"table":[{"family":"ipv4","name":"mangle","text":"*mangle\n:X - [0:0]\nCOMMIT\n"}]},
 	{"name":"ipset2","service-name":"ipset","prefixes":[{"prefix":"192.0.2.0/24"}]},
 	{"name":"ipset1","service-name":"ipset","set-type":"hash:ip","timeout":0,"element":[{"entry":"192.0.2.1"}]},
 	{"name":"synflood1","service-name":"synflood","protected-ports":[{"port":80}],"protected-addresses":[{"address":"192.0.2.1"}]},
@@ -243,8 +244,8 @@ func TestDeletingAListMeansTheSameInEveryCube(t *testing.T) {
 		for _, l := range e.lists(schema.Root(), nil) {
 			e.empty(l)
 		}
-		if s.Name == "ipset" { // a set has one of two lists
-			e.cube = "ipset2"
+		if s.Name == "ipset" || s.Name == "nat" { // a set has one of two lists, and a NAT one of two kinds of rules
+			e.cube = s.Name + "2"
 			for _, l := range e.lists(schema.Root(), nil) {
 				e.empty(l)
 			}
