@@ -359,3 +359,27 @@ func TestTheTableAndItsSessions(t *testing.T) {
 	b.iptables("-F", "POSTROUTING")
 	b.steps(same("out, as a new connection", false, out4(host, other).TCP(4000, 80, ack)))
 }
+
+// TestNthOfAChainThatIsEnteredTwice: a rule counts packets once, wherever they come from.
+func TestNthOfAChainThatIsEnteredTwice(t *testing.T) {
+	t.Parallel()
+	l := bpftest.New(t, bpftest.Options{Hosts: 2})
+	b := newBench(t, l, withTable(`
+-A PREROUTING -p udp -m udp --dport 1 -j INNER
+-A PREROUTING -p udp -m udp --dport 2 -j INNER
+-A INNER -m statistic --mode nth --every 2 --packet 1 -j DNAT --to-destination 10.0.0.1`, ""))
+	for i := range uint16(4) {
+		want := framer(in4(other, ours).UDP(4000+i, 1+i/2))
+		if i%2 == 1 {
+			want = in4(other, "10.0.0.1").UDP(4000+i, 1+i/2)
+		}
+		b.step(step{"packet", true, in4(other, ours).UDP(4000+i, 1+i/2), want, ""})
+	}
+	for i := range uint16(4) { // one that enters by the other rule is the second
+		want := framer(in4(other, ours).UDP(5000+i, 1+i%2))
+		if i%2 == 1 {
+			want = in4(other, "10.0.0.1").UDP(5000+i, 1+i%2)
+		}
+		b.step(step{"packet by either rule", true, in4(other, ours).UDP(5000+i, 1+i%2), want, ""})
+	}
+}

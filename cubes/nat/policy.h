@@ -91,7 +91,7 @@ struct nat_row {
 	__u32 random_port;
 	__u32 source_type; /* bits of enum pcn_address_type */
 	__u32 destination_type;
-	__u32 zero;
+	__u32 state; /* the row in which `seen` counts: the first copy of a rule */
 	/* The translation: `count` addresses from `to` on, 0 if the address stays, and the ports, 0 if they
 	 * stay. */
 	pcn_address to;
@@ -231,11 +231,12 @@ PCN_GLOBAL int nat_row_ports(const struct pcn_flow *flow PCN_NONNULL,
 }
 
 /* Of the conditions that count packets, those that hold. */
-PCN_GLOBAL int nat_row_counting(struct nat_row *row PCN_NONNULL)
+PCN_GLOBAL int nat_row_counting(const struct nat_row *row PCN_NONNULL,
+				struct nat_row *state PCN_NONNULL)
 {
 	if (row->has & NAT_ROW_RANDOM)
 		return bpf_get_prandom_u32() >> 1 < row->chance ? NAT_ROW_RANDOM : 0;
-	__u32 seen = __sync_fetch_and_add(&row->seen, 1);
+	__u32 seen = __sync_fetch_and_add(&state->seen, 1);
 
 	return row->every && seen % row->every == row->behind ? NAT_ROW_NTH : 0;
 }
@@ -269,7 +270,11 @@ PCN_INLINE int nat_row_matches(const struct nat_walk *w, const struct pcn_flow *
 	if (((holds ^ negated) & has) != has)
 		return 0;
 	__u32 counting = row->has & NAT_ROW_COUNTING;
-	return !counting || ((nat_row_counting(row) ^ negated) & counting) == counting;
+	if (!counting)
+		return 1;
+	__u32 at = row->state;
+	struct nat_row *state = bpf_map_lookup_elem(w->rows, &at);
+	return state && ((nat_row_counting(row, state) ^ negated) & counting) == counting;
 }
 
 /* Compares the packet in the scratch area with the next row; 1 ends the search. */

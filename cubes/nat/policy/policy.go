@@ -89,6 +89,7 @@ func (c *compiler) add(place Place, r Row) uint32 {
 	at := uint32(len(c.out.Rows))
 	c.out.Rows = append(c.out.Rows, r)
 	c.out.of[place] = append(c.out.of[place], at)
+	c.out.Rows[at].State = c.out.of[place][0]
 	return at
 }
 

@@ -75,7 +75,7 @@ type Row struct {
 	Every, Behind, Seen           uint32
 	RandomPort                    uint32
 	SourceType, DestinationType   uint32
-	_                             uint32
+	State                         uint32
 	To                            inet.Address
 	Count                         uint32
 	PortFirst, PortLast           uint16
