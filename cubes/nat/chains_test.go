@@ -383,3 +383,20 @@ func TestNthOfAChainThatIsEnteredTwice(t *testing.T) {
 		b.step(step{"packet by either rule", true, in4(other, ours).UDP(5000+i, 1+i%2), want, ""})
 	}
 }
+
+// TestSessionsOfTheTableAreEvents: those that are listed.
+func TestSessionsOfTheTableAreEvents(t *testing.T) {
+	t.Parallel()
+	l := bpftest.New(t, bpftest.Options{Hosts: 2})
+	b := newBench(t, l, withTable("-A PREROUTING -p udp -m udp --dport 80 -j DNAT --to-destination 10.0.0.7", ""))
+	l.Set("PATCH", "n", `{"session-events":"ON"}`)
+	b.steps(
+		same("that no rule translates", true, in4(other, ours).UDP(4000, 53)),
+		same("its answer", false, out4(ours, other).UDP(53, 4000)),
+		step{"in", true, in4(other, ours).UDP(4001, 80), in4(other, host).UDP(4001, 80), ""},
+		same("out", false, out4(ours, other).UDP(4002, 53)),
+	)
+	l.Set("DELETE", "n natting-table", "")
+	const in, out = "UDP 10.0.0.7:80 > 198.51.100.1:4001 as 203.0.113.1:80 opening", "UDP 203.0.113.1:4002 > 198.51.100.1:53 as 203.0.113.1:4002 opening"
+	wantEvents(t, l, "n: new "+in, "n: new "+out, "n: destroyed "+in, "n: destroyed "+out)
+}

@@ -215,7 +215,7 @@ PCN_GLOBAL int nat_judge(struct CTXTYPE *ctx, const struct pcn_md *md PCN_NONNUL
 	return NAT_UNTOUCHED;
 }
 
-/* A packet that no session translates. NAT_UNTOUCHED, NAT_OPENED, NAT_MADE, NAT_ACROSS, or a drop reason. */
+/* A packet that no session translates. NAT_UNTOUCHED, NAT_OPENED, NAT_MADE, NAT_ACROSS, NAT_MADE_ACROSS, or a drop reason. */
 PCN_INLINE int nat_policy_miss(struct CTXTYPE *ctx, const struct pcn_md *md,
 			       const struct nat_key *key, __u32 what, const int egress)
 {
@@ -228,7 +228,9 @@ PCN_INLINE int nat_policy_miss(struct CTXTYPE *ctx, const struct pcn_md *md,
 	if (egress && result == NAT_NEW_ACROSS) {
 		result = nat_new_in(&o->other, NAT_TCP_OF(what), kind);
 		nat_reversed(&o->other, key, NAT_IN);
-		return result == NAT_OPENED || result == NAT_MADE ? NAT_ACROSS : result;
+		if (result == NAT_MADE)
+			return NAT_MADE_ACROSS;
+		return result == NAT_OPENED ? NAT_ACROSS : result;
 	}
 	if (result != NAT_NEW)
 		return result;
@@ -236,11 +238,12 @@ PCN_INLINE int nat_policy_miss(struct CTXTYPE *ctx, const struct pcn_md *md,
 		return nat_new_in(key, NAT_TCP_OF(what), kind);
 	result = nat_new_out(key, NAT_TCP_OF(what), kind, md->packet_len);
 	struct nat_session *s = nat_find(&o->other);
-	if (s && result <= NAT_MADE)
+	if (s && (result == NAT_OPENED || result == NAT_MADE))
 		__sync_fetch_and_or(&s->rule, NAT_JUDGED);
 	return result;
 }
 
+#ifdef PCN_TC
 /* Where a packet that was translated by the session with the key o->other goes: -1: on, 0: nowhere, or to the netdev with that
  * interface index. What the host sends goes where its routes lead to the new destination. Packets between two addresses of the host
  * go by way of the loopback netdev: the host refuses them from another one. */
@@ -258,9 +261,7 @@ PCN_GLOBAL int nat_route(struct CTXTYPE *ctx, __u32 egress, __u32 v6)
 	if (!egress)
 		return -1;
 	q.l4_protocol = s->key.proto;
-#ifdef PCN_TC
 	q.ifindex = ctx->ifindex;
-#endif
 	if (v6) {
 		q.family = 10;
 		__builtin_memcpy(q.ipv6_src, s->key.remote, sizeof(q.ipv6_src));
@@ -273,13 +274,12 @@ PCN_GLOBAL int nat_route(struct CTXTYPE *ctx, __u32 egress, __u32 v6)
 	long route = bpf_fib_lookup(ctx, &q, sizeof(q), 0);
 	if (route == BPF_FIB_LKUP_RET_SUCCESS || route == BPF_FIB_LKUP_RET_NO_NEIGH)
 		return q.ifindex;
-#ifdef PCN_TC
 	/* The host forwards nothing, so it does not say: the same netdev may lead there. */
 	if (route == BPF_FIB_LKUP_RET_FWD_DISABLED && !nat_on_loopback(ctx))
 		return ctx->ifindex;
-#endif
 	return 0;
 }
+#endif
 
 /* Translates a packet by the entry of the other side, whose key is o->other. Returns 0 or a drop reason. */
 PCN_GLOBAL int nat_across(struct CTXTYPE *ctx, const struct pcn_md *md PCN_NONNULL, __u32 what,

@@ -21,7 +21,7 @@ const (
 // notify announces the session of a message.
 func (n *nat) notify(kind uint32, data []byte) {
 	var is session
-	if size, err := binary.Decode(data, binary.NativeEndian, &is); err != nil || size != len(data) {
+	if size, err := binary.Decode(data, binary.NativeEndian, &is); err != nil || size != len(data) || is.isInboundAlone() {
 		return
 	}
 	switch kind {
@@ -37,7 +37,11 @@ func (n *nat) ended() func(*session) {
 	if !n.config.SessionEvents {
 		return nil
 	}
-	return func(is *session) { n.events.Announce("destroyed", is.String()) }
+	return func(is *session) {
+		if !is.isInboundAlone() {
+			n.events.Announce("destroyed", is.String())
+		}
+	}
 }
 
 // tick announces how many events were lost.

@@ -148,7 +148,8 @@ PCN_INLINE int nat_decide(struct CTXTYPE *ctx, const struct pcn_md *md, __u32 wh
 		int result = has_policy ? nat_policy_miss(ctx, md, key, what, egress)
 					: nat_miss(md, key, what, egress);
 		struct nat_open *o = nat_scratch();
-		if (session_events && o && result == NAT_MADE) {
+		if (session_events && o &&
+		    (result == NAT_MADE || (has_policy && result == NAT_MADE_ACROSS))) {
 			o->entry.key = o->in;
 			nat_tell(ctx, md, &o->entry, NAT_SESSION_NEW);
 		}
@@ -185,7 +186,7 @@ PCN_INLINE int nat_translate(struct CTXTYPE *ctx, struct pcn_md *md, const struc
 			nat_remember_untouched(key, flow->id);
 		return pcn_pkt_pass(ctx, md);
 	}
-	if (has_policy && result == NAT_ACROSS)
+	if (has_policy && (result == NAT_ACROSS || result == NAT_MADE_ACROSS))
 		return nat_cross(ctx, md, what, egress, v6);
 	if (result != NAT_OPENED || !s)
 		return pcn_pkt_drop(ctx, md, result);

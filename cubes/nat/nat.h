@@ -301,8 +301,9 @@ PCN_REASONS(nat_reason);
 #define NAT_OPENED 1	/* there is a session now */
 #define NAT_MADE \
 	2 /* the same; the scratch area has its entry as seen inside, which counts the packet */
-#define NAT_ACROSS 3	 /* the entry of the other side translates it: nat_across */
-#define NAT_NEW 4	 /* its connection is new, and has no session yet */
-#define NAT_NEW_ACROSS 5 /* the same, and the entry of the other side will translate it */
+#define NAT_ACROSS 3	  /* the entry of the other side translates it: nat_across */
+#define NAT_MADE_ACROSS 4 /* the same, as NAT_MADE */
+#define NAT_NEW 5	  /* its connection is new, and has no session yet */
+#define NAT_NEW_ACROSS 6  /* the same, and the entry of the other side will translate it */
 
 #endif

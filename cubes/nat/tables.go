@@ -188,7 +188,8 @@ func (s *session) external() endpoint { return endpoint{s.Addr.Addr(), s.Port.nu
 // is reports whether a flag is set.
 func (s *session) is(flag uint8) bool { return s.Flags&flag != 0 }
 
-// isInboundAlone reports whether a session only says that a connection from outside is translated by none.
+// isInboundAlone reports whether a session only says that no rule translates a connection from outside. It is neither listed nor
+// announced.
 func (s *session) isInboundAlone() bool { return s.is(flagOwn) && s.is(flagInbound) }
 
 // The bits of session.Flags that matter here.

@@ -2,8 +2,8 @@
 
 package policy
 
-// Compilation of chains: each jump leads to a copy of its chain, behind which the rows of the caller go on. So a packet only
-// moves forward, and needs no memory of where it came from.
+// Compilation of chains: each jump is followed by a copy of the chain that it enters, and that by the rest of the calling chain. So
+// a walk only moves forward, and needs no stack to return.
 
 import (
 	"errors"
