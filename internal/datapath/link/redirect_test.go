@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/cilium/ebpf/asm"
+
 	"github.com/polycube/polycube/cube"
 )
 
@@ -43,7 +45,7 @@ func TestRedirects(t *testing.T) {
 				{"nowhere", []uint64{to(5)}, 0, reasonNoOutput, []string{"in.1", "out.3"}},
 				{"to an output without a row", []uint64{to(6)}, 0, reasonNoOutput, []string{"in.1", "out.3"}},
 				{"to an output out of range", []uint64{to(Outputs)}, 0, reasonNoOutput, []string{"in.1", "out.3"}},
-				{"to the largest number", []uint64{to(0xffff)}, 0, reasonNoOutput, []string{"in.1", "out.3"}},
+				{"to the largest number", []uint64{to(outputNetdev - 1)}, 0, reasonNoOutput, []string{"in.1", "out.3"}},
 			} {
 				if !redirects {
 					test.sent, test.fate, test.trail, test.script = 0, reasonBadVerdict, test.trail[:2], test.script[:1]
@@ -62,6 +64,36 @@ func TestRedirects(t *testing.T) {
 				if last := len(m.ports) - 1; len(test.trail) == 3 && m.ports[last] != q.Index {
 					t.Errorf("%s: received on port %d, want %d", test.name, m.ports[last], q.Index)
 				}
+			}
+		})
+	}
+}
+
+// TestRedirectsToNeighbours: the netdev is in the first word of the packet, and programs at XDP have no such redirect.
+func TestRedirectsToNeighbours(t *testing.T) {
+	for netdev, fate := range map[uint32]int{42: reasonRedirected, 1 << 31: reasonRedirected, 0: reasonNoOutput} {
+		g := new(graph).cubes(1)
+		p := &Port{Index: 3}
+		g.Cubes[0].Ports = append(g.Cubes[0].Ports, p)
+		gate := g.gate(g.Cubes[0], p)
+		gate.Redirects = true
+		gate.Object.Functions[Egress] = body(Egress,
+			asm.StoreImm(asm.R2, mdOutPort-offMD, outputNetdev, asm.Half),
+			asm.StoreImm(asm.R2, mdWords-offMD, int64(int32(netdev)), asm.Word),
+			asm.Mov.Imm(asm.R0, verdictRedirect),
+			asm.Return())
+		inBothModes(t, g, func(t *testing.T, m *machine) {
+			sent, want := netdev, fate
+			if m.c.Hook == cube.XDP {
+				sent, want = 0, reasonNoOutput
+			}
+			before := m.fate(gate.ID, want)
+			m.run(OnIngress, 1, send(p.Index))
+			if m.sentNeigh != sent || m.sent != 0 {
+				t.Errorf("netdev %d: sent to a neighbour on %d, and to netdev %d", netdev, m.sentNeigh, m.sent)
+			}
+			if got := m.fate(gate.ID, want) - before; got != 1 {
+				t.Errorf("netdev %d: %d packets with fate %d, want 1", netdev, got, want)
 			}
 		})
 	}

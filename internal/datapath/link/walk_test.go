@@ -32,13 +32,15 @@ type machine struct {
 	script []uint64         // verdict<<16 | port, in the order in which cubes ask
 	asked  int
 
-	trail    []string // the places passed, "in.1 in.2'"
-	ports    []uint16 // md.in_port there
-	turns    int      // tail calls
-	sent     uint32   // the netdev of the last redirect
-	up       []uint32 // who asked for the slow path
-	dirtied  error
-	programs map[Role]asm.Instructions
+	trail []string // the places passed, "in.1 in.2'"
+	ports []uint16 // md.in_port there
+	turns int      // tail calls
+	sent  uint32   // the netdev of the last redirect
+	// sentNeigh is the netdev of the last redirect to a neighbour.
+	sentNeigh uint32
+	up        []uint32 // who asked for the slow path
+	dirtied   error
+	programs  map[Role]asm.Instructions
 }
 
 // placeLabel matches the labels of cubes' places.
@@ -145,6 +147,13 @@ func (m *machine) help(v *vm, fn asm.BuiltinFunc) (uint64, error) {
 	case asm.FnRedirect:
 		m.sent = uint32(v.r[1])
 		return 7, nil
+	case asm.FnRedirectNeigh:
+		if v.r[2] != 0 || v.r[3] != 0 || v.r[4] != 0 {
+			return 0, fmt.Errorf("redirect to the neighbour %#x of length %d with flags %#x, want one that the kernel finds",
+				v.r[2], v.r[3], v.r[4])
+		}
+		m.sentNeigh = uint32(v.r[1])
+		return 7, nil
 	case asm.FnRedirectMap:
 		number := int(uint32(v.r[1]))
 		if number >= len(v.tables) || v.tables[number].name != "pcn_devices" {
@@ -195,7 +204,8 @@ func (m *machine) pass(v *vm, label string) error {
 // run sends one packet through a program. What the frame holds is checked on the way.
 func (m *machine) run(role Role, ifindex uint32, script ...uint64) uint32 {
 	m.t.Helper()
-	m.script, m.asked, m.trail, m.ports, m.turns, m.sent, m.up = script, 0, nil, nil, 0, 0, nil
+	m.script, m.asked, m.trail, m.ports, m.turns, m.up = script, 0, nil, nil, 0, nil
+	m.sent, m.sentNeigh = 0, 0
 	m.vm.steps, m.dirtied = 0, nil
 	ctx := m.vm.regions[m.ctx].data
 	clear(ctx)
