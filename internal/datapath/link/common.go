@@ -15,7 +15,8 @@ import (
 
 // Functions of headers that depend on nothing of a cube are the same in all cubes that include them. A program has one copy
 // of such a function, however many cubes call it, so the verifier checks it once: the search of rules, for example, takes
-// more of the verifier's time than all of the rest of a cube.
+// more of the verifier's time than all of the rest of a cube. Of the others, it has one copy for each cube, whatever the
+// direction of its programs, unless they call the framework, which must know that.
 
 // commonTag is the tag of PCN_MAP_SHARED. The maps of a namespace are the same for all cubes.
 const commonTag = "pcn_shared:"
@@ -34,16 +35,23 @@ func (o *Object) commonPlace(name string) string {
 	return ""
 }
 
-// addCommon finds the common functions among those that the object's programs call.
+// addCommon finds the functions of which a program has one copy among those that the object's programs call.
 func (o *Object) addCommon() {
 	for _, f := range o.Functions {
-		f.Common = map[string]string{}
+		f.Common, f.Undirected = map[string]string{}, map[string]bool{}
 		for name := range f.Callees {
 			if symbol := o.commonSymbol(f, name); symbol != "" {
 				f.Common[name] = symbol
 			}
+			f.Undirected[name] = !slices.ContainsFunc(reached(f.Callees, name), isStub)
 		}
 	}
+}
+
+// isStub reports whether the linker binds a function to one of the framework, with the caller's identity.
+func isStub(function string) bool {
+	_, ok := stubs[function]
+	return ok
 }
 
 // commonSymbol returns the symbol of a common function, "" for any other function. It is different for functions that
@@ -53,7 +61,7 @@ func (o *Object) commonSymbol(f *Function, name string) string {
 	names := reached(f.Callees, name)
 	for _, n := range names {
 		body := f.Callees[n]
-		if _, stub := stubs[n]; stub || body == nil {
+		if isStub(n) || body == nil {
 			return ""
 		}
 		fmt.Fprintf(hash, "%s %d\n", n, len(body))

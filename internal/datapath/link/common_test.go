@@ -8,6 +8,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+
+	"github.com/polycube/polycube/cube"
 )
 
 // fetch is the beginning of a function that looks at a map.
@@ -63,5 +65,35 @@ func TestFunctionsOfHeadersAreCommon(t *testing.T) {
 	}
 	if other["reads_all"] != is["reads_all"] || !strings.Contains(is["plain"], "plain") {
 		t.Errorf("symbols %v and %v", is, other)
+	}
+}
+
+// TestBothDirectionsOfACubeShareFunctions: a function that does not call the framework has one symbol for both programs of a
+// cube, and others for other cubes and objects.
+func TestBothDirectionsOfACubeShareFunctions(t *testing.T) {
+	functions := map[string]*Function{
+		"reads_own": body("reads_own", fetch("own"), asm.Mov.Imm(asm.R0, 0), asm.Return()),
+		"says_who":  body("says_who", asm.Call.Label("pcn_core_log"), asm.Return()),
+		"calls":     body("calls", asm.Call.Label("says_who"), asm.Return()),
+	}
+	o, other := caller(functions), caller(functions)
+	of := func(id uint16, dir cube.Direction, o *Object) site {
+		programs := [2][]CubeProgram{
+			{{Object: o, Function: o.Functions[Ingress]}}, {{Object: o, Function: o.Functions[Ingress]}},
+		}
+		return site{cube: &Cube{ID: id, Programs: programs}, dir: dir}
+	}
+	in, out, elsewhere := of(1, cube.Ingress, o), of(1, cube.Egress, o), of(2, cube.Ingress, o)
+	for name, want := range map[string]bool{"reads_own": true, "says_who": false, "calls": false} {
+		if got := in.callee(name) == out.callee(name); got != want {
+			t.Errorf("%s: %s and %s are the same: %v, want %v", name, in.callee(name), out.callee(name), got, want)
+		}
+		if in.callee(name) == elsewhere.callee(name) {
+			t.Errorf("%s: two cubes have the symbol %s", name, in.callee(name))
+		}
+	}
+	in.cube.Programs[cube.Egress] = []CubeProgram{{Object: other, Function: other.Functions[Ingress]}}
+	if in.callee("reads_own") == entrance(in.cube, cube.Egress).callee("reads_own") {
+		t.Errorf("functions of two objects of a cube have the symbol %s", in.callee("reads_own"))
 	}
 }

@@ -43,8 +43,12 @@ func (s site) symbol(function string) string {
 
 // callee is the symbol of a function that the site's program calls.
 func (s site) callee(function string) string {
-	if symbol := s.program().Function.Common[function]; symbol != "" {
+	p := s.program()
+	switch symbol := p.Function.Common[function]; {
+	case symbol != "":
 		return symbol
+	case p.Function.Undirected[function]:
+		return fmt.Sprintf("c%d.%d_%s", s.cube.ID, slices.Index(s.cube.objects(), p.Object), function)
 	}
 	return s.symbol(function)
 }
@@ -133,13 +137,13 @@ func (cp copier) function(s site, name string, body asm.Instructions, linkage bt
 	return cp.guard(out), nil
 }
 
-// callees returns the site's copies of the functions that its program calls, without the common ones that the program has.
+// callees returns the site's copies of the functions that its program calls, without those that the program has.
 // A global one stays global: the verifier checks it separately, whatever its callers know.
 func (cp copier) callees(s site, f *Function, has map[string]bool) ([]asm.Instructions, error) {
 	var out []asm.Instructions
 	for _, name := range slices.Sorted(maps.Keys(f.Callees)) {
 		body := f.Callees[name]
-		if _, ok := stubs[name]; ok {
+		if isStub(name) {
 			continue
 		}
 		symbol := s.callee(name)

@@ -78,6 +78,8 @@ type Function struct {
 	Callees map[string]asm.Instructions
 	// Common are the symbols of those callees that are the same for all cubes, by name.
 	Common map[string]string
+	// Undirected are those callees that do not tell the framework in which direction they run.
+	Undirected map[string]bool
 	// Maps are the names of those that the function and its callees refer to, constants included, and Instructions is
 	// their total number. Common functions are left out: a program has one copy of each.
 	Maps         []string
