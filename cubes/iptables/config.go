@@ -28,6 +28,7 @@ type Config struct {
 	Conntrack   string `json:"conntrack"`
 	Horus       string `json:"horus"`
 
+	Forward     string  `json:"forward"`
 	LogLimit    uint32  `json:"log-limit"`
 	RejectLimit uint32  `json:"reject-limit"`
 	Chain       []Chain `json:"chain"`
@@ -92,6 +93,7 @@ func (c *Config) constants(answerMark uint32, hasRaw bool) (map[string]any, erro
 	all["tcp_options"] = c.Options()
 	all["answer_mark"] = answerMark
 	all["has_raw"] = hasRaw
+	all["forward_fib"] = c.Forward == "fib"
 	return all, nil
 }
 

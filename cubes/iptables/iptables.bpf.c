@@ -11,6 +11,7 @@
 #include <pcn/report.h>
 #include <pcn/rule_counters.h>
 
+#include "forward.h"
 #include "local.h"
 #include "rule.h"
 #include "test.h"
@@ -360,6 +361,18 @@ PCN_INLINE int judge(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_conntrac
 	return IPTABLES_TOO_MANY_RULES;
 }
 
+/* The verdict on a packet that came in and is not for the host: it meets FORWARD on its way out. -1: it is for the host. */
+PCN_INLINE int pass_by(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_conntrack_work *w)
+{
+#ifdef PCN_TC
+	__u32 netdev = forward_fib ? iptables_forward(ctx, w, pcn_instance(md)) : 0;
+
+	if (netdev)
+		return pcn_pkt_redirect_netdev(ctx, md, netdev);
+#endif
+	return iptables_is_local(ctx, &w->flow) ? -1 : pcn_pkt_pass(ctx, md);
+}
+
 PCN_INLINE int filter(struct CTXTYPE *ctx, struct pcn_md *md, const __u32 out)
 {
 	struct pcn_conntrack_work *w = pcn_conntrack_begin();
@@ -375,8 +388,9 @@ PCN_INLINE int filter(struct CTXTYPE *ctx, struct pcn_md *md, const __u32 out)
 	is->hook = INPUT;
 	if (out)
 		is->hook = iptables_is_forwarded(ctx) ? FORWARD : OUTPUT;
-	else if (!iptables_is_local(ctx, &w->flow))
-		return pcn_pkt_pass(ctx, md); /* FORWARD, on its way out */
+	int verdict = out ? -1 : pass_by(ctx, md, w);
+	if (verdict >= 0)
+		return verdict;
 	links->count = 0;
 	is->meets = MEETS_NONE;
 	is->untracked = 0;

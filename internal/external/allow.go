@@ -236,12 +236,24 @@ func checkLoad(spec *ebpf.CollectionSpec, ins *asm.Instruction) error {
 	case ins.IsConstantLoad(asm.DWord) && name == "":
 		return nil
 	case ins.IsLoadFromMap() && name != "" && spec.Maps[name] != nil:
-		return nil
+		return checkConstant(spec, name, uint32(uint64(ins.Constant)>>32))
 	case ins.IsLoadFromMap() && name == "":
 		return fmt.Errorf("refers to a map by number; declare maps with PCN_MAP: %w", cube.ErrInvalid)
 	default:
 		return fmt.Errorf("refers to the kernel symbol %.80q, which services may not: %w", name, cube.ErrInvalid)
 	}
+}
+
+// checkConstant refuses to load the constant that lets a program send by any netdev of the host, and what is beyond those of a
+// section, where the next section is.
+func checkConstant(spec *ebpf.CollectionSpec, section string, offset uint32) error {
+	if offset > 0 && offset >= spec.Maps[section].ValueSize {
+		return fmt.Errorf("loads what is beyond %.80s: %w", section, cube.ErrInvalid)
+	}
+	if v := spec.Variables["pcn_netdevs"]; v != nil && v.SectionName == section && offset >= v.Offset && offset < v.Offset+v.Size() {
+		return fmt.Errorf("calls pcn_pkt_redirect_netdev or pcn_pkt_redirect_neigh, which services may not; %s: %w", sendInstead, cube.ErrInvalid)
+	}
+	return nil
 }
 
 func checkCall(h cube.Hook, functions map[string]bool, ins *asm.Instruction) error {

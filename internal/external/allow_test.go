@@ -95,6 +95,7 @@ func TestProgramsThatCouldHurtAreRefused(t *testing.T) {
 			"fine":                "",
 			"one_hook":            oneHook[h],
 			"redirects":           "calls bpf_redirect, which services may not; return pcn_pkt_send(ctx, md, port)",
+			"redirects_to_host":   "calls pcn_pkt_redirect_netdev or pcn_pkt_redirect_neigh, which services may not; return pcn_pkt_send",
 			"prints":              "calls bpf_trace_printk, which services may not; use pcn_log",
 			"tail_calls":          "calls bpf_tail_call, which services may not; return pcn_call_program",
 			"reads_the_kernel":    "calls bpf_probe_read_kernel, which services may not",

@@ -45,8 +45,12 @@ const (
 	verdictSend, verdictDrop, verdictSlowpath, verdictCall, verdictNamespace, verdictOffer, verdictRedirect = 1, 2, 4, 5, 6, 9, 10
 )
 
-// outputNetdev is PCN_OUTPUT_NETDEV: instead of an output, the netdev that leads to a neighbour.
-const outputNetdev = 0xffff
+// outputNetdev and outputNeigh are PCN_OUTPUT_NETDEV and PCN_OUTPUT_NEIGH: instead of an output, a netdev of the host, or a
+// neighbour there.
+const (
+	outputNetdev = 0xfffe
+	outputNeigh  = 0xffff
+)
 
 // Next waits for the next step. It returns io.EOF when the session has ended, and the context's
 // error when that ends.
@@ -112,8 +116,13 @@ func (h *Hub) verdict(l *Line, id datapath.CubeID, step *slowpath.Step) {
 	case verdictSlowpath:
 		l.Reason = cubeReason(ups, step.Reason, strconv.Itoa(int(step.Reason)))
 	case verdictRedirect:
-		if l.Out = strconv.Itoa(int(step.OutPort)); step.OutPort == outputNetdev {
+		switch step.OutPort {
+		case outputNetdev:
+			l.Out = "netdev"
+		case outputNeigh:
 			l.Out = "neighbour"
+		default:
+			l.Out = strconv.Itoa(int(step.OutPort))
 		}
 	case verdictCall:
 		l.Out = strconv.Itoa(int(step.Reason))

@@ -29,6 +29,8 @@ var unmeasured = []string{
 	"pcn_hostfib_ask",                 // the kernel's lookup of routes
 	"pcn_address_type_of",             // one lookup in a hash
 	"pcn_pkt_redirect", "pcn_outputs", // only in transparent cubes; see ADR 55
+	"pcn_pkt_redirect_netdev", "pcn_netdevs", // the same, in cubes at the host
+	"pcn_hostfib_frame",            // stores, and the checksum of a word
 	"pcn_pkt_redirect_neigh",       // the same, and then it is the kernel's look-up of a route and a neighbour
 	"pcn_pkt_turn",                 // only in the egress program of a transparent cube, where no other verdict ends a packet this way
 	"pcn_pkt_reply", "pcn_replies", // only in the ingress program of a transparent cube; see ADR 60

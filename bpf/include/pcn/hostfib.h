@@ -22,6 +22,9 @@ enum pcn_hostfib {
 #define PCN_HOSTFIB_INET 2
 #define PCN_HOSTFIB_INET6 10
 
+/* Internal: the bytes of the shortest transport header of a superframe, that of UDP. */
+#define PCN_HOSTFIB_TRANSPORT 8
+
 /* Internal: the ports of a packet, which rules and multipath routes use. */
 PCN_INLINE void pcn_hostfib_ports(struct pcn_cursor *c, struct bpf_fib_lookup *q)
 {
@@ -33,8 +36,34 @@ PCN_INLINE void pcn_hostfib_ports(struct pcn_cursor *c, struct bpf_fib_lookup *q
 	q->dport = ports->destination;
 }
 
+/* Internal: the length that must fit through a route. That of the segments of a superframe is at least this one. */
+PCN_INLINE __u16 pcn_hostfib_length(struct CTXTYPE *ctx, __u16 length, __u32 header)
+{
+#ifdef PCN_TC
+	if (ctx->gso_size)
+		return header + PCN_HOSTFIB_TRANSPORT + ctx->gso_size;
+#endif
+	(void)ctx;
+	(void)header;
+	return length;
+}
+
+/* Internal: whether the segments of a superframe fit through a netdev. */
+PCN_INLINE int pcn_hostfib_fits(struct CTXTYPE *ctx, __u32 ifindex)
+{
+#ifdef PCN_TC
+	__u32 length = 0;
+
+	return !ctx->gso_size || !bpf_check_mtu(ctx, ifindex, &length, 0, BPF_MTU_CHK_SEGS);
+#else
+	(void)ctx;
+	(void)ifindex;
+	return 1;
+#endif
+}
+
 /* Internal: prepares the lookup for an IPv4 packet. 0: only the stack can forward it. */
-PCN_INLINE int pcn_hostfib_ask4(struct pcn_cursor *c, struct bpf_fib_lookup *q)
+PCN_INLINE int pcn_hostfib_ask4(struct CTXTYPE *ctx, struct pcn_cursor *c, struct bpf_fib_lookup *q)
 {
 	struct iphdr *ip = pcn_cursor_take(c, sizeof(*ip));
 
@@ -46,17 +75,14 @@ PCN_INLINE int pcn_hostfib_ask4(struct pcn_cursor *c, struct bpf_fib_lookup *q)
 	q->tos = ip->tos;
 	q->ipv4_src = ip->saddr;
 	q->ipv4_dst = ip->daddr;
-#ifdef PCN_XDP
-	/* At TC, the kernel knows the segments of a superframe. */
-	q->tot_len = bpf_ntohs(ip->tot_len);
-#endif
+	q->tot_len = pcn_hostfib_length(ctx, bpf_ntohs(ip->tot_len), sizeof(*ip));
 	if (pcn_has_ports(ip->protocol) && pcn_ipv4_fragment(ip) == PCN_FRAGMENT_NONE)
 		pcn_hostfib_ports(c, q);
 	return 1;
 }
 
 /* Internal: the same for IPv6. */
-PCN_INLINE int pcn_hostfib_ask6(struct pcn_cursor *c, struct bpf_fib_lookup *q)
+PCN_INLINE int pcn_hostfib_ask6(struct CTXTYPE *ctx, struct pcn_cursor *c, struct bpf_fib_lookup *q)
 {
 	struct ipv6hdr *ip = pcn_parse_ipv6(c);
 
@@ -70,9 +96,7 @@ PCN_INLINE int pcn_hostfib_ask6(struct pcn_cursor *c, struct bpf_fib_lookup *q)
 	q->flowinfo = *(__be32 *)ip & bpf_htonl(0x0fffffff);
 	pcn_address_set6(q->ipv6_src, &ip->saddr);
 	pcn_address_set6(q->ipv6_dst, &ip->daddr);
-#ifdef PCN_XDP
-	q->tot_len = bpf_ntohs(ip->payload_len) + sizeof(*ip);
-#endif
+	q->tot_len = pcn_hostfib_length(ctx, bpf_ntohs(ip->payload_len) + sizeof(*ip), sizeof(*ip));
 	if (pcn_has_ports(ip->nexthdr))
 		pcn_hostfib_ports(c, q);
 	return 1;
@@ -85,11 +109,41 @@ PCN_INLINE int pcn_hostfib_ask6(struct pcn_cursor *c, struct bpf_fib_lookup *q)
 PCN_INLINE int pcn_hostfib_ask(struct CTXTYPE *ctx, __be16 ethertype, struct pcn_cursor *c,
 			       struct bpf_fib_lookup *q)
 {
-	if (ethertype == bpf_htons(ETH_P_IP) ? !pcn_hostfib_ask4(c, q) : !pcn_hostfib_ask6(c, q))
+	if (ethertype == bpf_htons(ETH_P_IP) ? !pcn_hostfib_ask4(ctx, c, q)
+					     : !pcn_hostfib_ask6(ctx, c, q))
 		return PCN_HOSTFIB_EXCEPTION;
 	if (bpf_fib_lookup(ctx, q, sizeof(*q), 0) != BPF_FIB_LKUP_RET_SUCCESS)
 		return PCN_HOSTFIB_NO_ROUTE;
-	return PCN_HOSTFIB_ROUTE;
+	return pcn_hostfib_fits(ctx, q->ifindex) ? PCN_HOSTFIB_ROUTE : PCN_HOSTFIB_EXCEPTION;
+}
+
+/* Writes the frame for the next hop of a route, and takes one from the packet's TTL. 0, or -1 if the packet has become
+ * shorter since pcn_hostfib_ask. */
+PCN_INLINE int pcn_hostfib_frame(struct CTXTYPE *ctx, const struct bpf_fib_lookup *q)
+{
+	struct pcn_cursor c;
+
+	pcn_cursor_open(&c, ctx, sizeof(struct ethhdr) + sizeof(struct ipv6hdr));
+	struct ethhdr *eth = pcn_parse_eth(&c);
+	void *packet = pcn_cursor_take(&c, sizeof(struct iphdr));
+	if (!eth || !packet)
+		return -1;
+	__builtin_memcpy(eth->h_dest, q->dmac, ETH_ALEN);
+	__builtin_memcpy(eth->h_source, q->smac, ETH_ALEN);
+	if (eth->h_proto == bpf_htons(ETH_P_IP)) {
+		struct iphdr *ip = packet;
+		__be16 *word = packet + 8, was = *word;
+
+		ip->ttl--;
+		pcn_csum_ipv4(ip, pcn_csum_diff2(was, *word));
+	} else {
+		struct ipv6hdr *ip = packet;
+		__be16 *word = packet + 6, was = *word;
+
+		ip->hop_limit--;
+		pcn_csum_bytes(ctx, pcn_csum_diff2(was, *word));
+	}
+	return 0;
 }
 
 #endif

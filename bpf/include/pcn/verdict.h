@@ -150,19 +150,34 @@ PCN_INLINE int pcn_pkt_redirect(struct CTXTYPE *ctx, struct pcn_md *md, __u16 ou
 	return PCN_REDIRECT;
 }
 
-/* Internal: an output in md->out_port, of which md->md[0] is the interface index. */
-#define PCN_OUTPUT_NETDEV 0xffff
+/* Internal: outputs in md->out_port of which md->md[0] is the interface index: the netdev sends the frame as it is, or to
+ * the neighbour that the kernel finds. */
+#define PCN_OUTPUT_NETDEV 0xfffe
+#define PCN_OUTPUT_NEIGH 0xffff
 
-/* In a program of a transparent cube at TC: a netdev, by its interface index, sends the packet to the neighbour that the
- * host's routes say for its destination. The kernel writes the Ethernet header. The packet meets the egress programs of that
- * netdev; no further program of this path sees it. 0: it is dropped as `no-output`. */
-PCN_INLINE int pcn_pkt_redirect_neigh(struct CTXTYPE *ctx, struct pcn_md *md, __u32 ifindex)
+/* pcn_pkt_redirect_netdev and pcn_pkt_redirect_neigh read it: programs of external services may not. */
+const volatile __u32 pcn_netdevs = 1;
+
+/* In a program of a transparent cube at TC: a netdev, by its interface index, sends the frame. The packet meets the egress
+ * programs of that netdev; no further program of this path sees it. 0: it is dropped as `no-output`. */
+PCN_INLINE int pcn_pkt_redirect_netdev(struct CTXTYPE *ctx, struct pcn_md *md, __u32 ifindex)
 {
 	(void)ctx;
 	(void)pcn_outputs;
+	(void)pcn_netdevs;
 	md->md[0] = ifindex;
 	md->out_port = PCN_OUTPUT_NETDEV;
 	return PCN_REDIRECT;
+}
+
+/* The same, to the neighbour that the host's routes say for the packet's destination. The kernel finds it, and writes the
+ * Ethernet header. */
+PCN_INLINE int pcn_pkt_redirect_neigh(struct CTXTYPE *ctx, struct pcn_md *md, __u32 ifindex)
+{
+	int verdict = pcn_pkt_redirect_netdev(ctx, md, ifindex);
+
+	md->out_port = PCN_OUTPUT_NEIGH;
+	return verdict;
 }
 
 /* Continues in another program of this cube and direction, selected by index; does not return. The

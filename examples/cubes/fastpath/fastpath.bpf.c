@@ -33,34 +33,6 @@ PCN_INLINE int to_stack(struct CTXTYPE *ctx, struct pcn_md *md, enum fastpath_co
 	return pcn_pkt_pass(ctx, md);
 }
 
-/* Writes the frame for the next hop. 0, or -1 if it has become shorter. */
-PCN_INLINE int write_hop(struct CTXTYPE *ctx, const struct bpf_fib_lookup *q)
-{
-	struct pcn_cursor c;
-
-	pcn_cursor_open(&c, ctx, sizeof(struct ethhdr) + sizeof(struct ipv6hdr));
-	struct ethhdr *eth = pcn_parse_eth(&c);
-	void *packet = pcn_cursor_take(&c, sizeof(struct iphdr));
-	if (!eth || !packet)
-		return -1;
-	__builtin_memcpy(eth->h_dest, q->dmac, ETH_ALEN);
-	__builtin_memcpy(eth->h_source, q->smac, ETH_ALEN);
-	if (eth->h_proto == bpf_htons(ETH_P_IP)) {
-		struct iphdr *ip = packet;
-		__be16 *word = packet + 8, was = *word;
-
-		ip->ttl--;
-		pcn_csum_ipv4(ip, pcn_csum_diff2(was, *word));
-	} else {
-		struct ipv6hdr *ip = packet;
-		__be16 *word = packet + 6, was = *word;
-
-		ip->hop_limit--;
-		pcn_csum_bytes(ctx, pcn_csum_diff2(was, *word));
-	}
-	return 0;
-}
-
 PCN_INGRESS
 {
 	__u32 zero = 0, index, *output;
@@ -92,7 +64,7 @@ PCN_INGRESS
 	if (!output ||
 	    index == own->index) /* back where it came from: the stack sends a redirect */
 		return to_stack(ctx, md, FASTPATH_NO_OUTPUT);
-	if (write_hop(ctx, &q))
+	if (pcn_hostfib_frame(ctx, &q))
 		return to_stack(ctx, md, FASTPATH_EXCEPTION);
 	return pcn_pkt_redirect(ctx, md, *output);
 }

@@ -16,14 +16,20 @@ import (
 // Outputs is the number of outputs of a transparent cube, the value of pcn_outputs in verdict.h.
 const Outputs = 16
 
-// outputNetdev is PCN_OUTPUT_NETDEV.
-const outputNetdev = 0xffff
+// outputNetdev and outputNeigh are PCN_OUTPUT_NETDEV and PCN_OUTPUT_NEIGH.
+const (
+	outputNetdev = 0xfffe
+	outputNeigh  = 0xffff
+)
 
 // OwnExit is PCN_EXIT_OWN: the place of a transparent cube's exit to the netdev that it is on, after its outputs (XDP).
 const OwnExit = 16
 
 // OutputsConstant is the constant that pcn_pkt_redirect reads.
 const OutputsConstant = "pcn_outputs"
+
+// netdevsConstant is the constant that pcn_pkt_redirect_netdev reads.
+const netdevsConstant = "pcn_netdevs"
 
 const (
 	verdictRedirect  = 10
@@ -44,13 +50,18 @@ func (c *Component) redirects() bool {
 	return slices.ContainsFunc(c.Cubes, func(lc *Cube) bool { return lc.Redirects })
 }
 
+// redirectsToHost reports whether, at TC, the programs of a cube may redirect packets to any netdev of the host.
+func (c *Cube) redirectsToHost() bool {
+	return c.Redirects && slices.ContainsFunc(c.objects(), func(o *Object) bool { return o.Reads(netdevsConstant) })
+}
+
 // redirect emits the start of a redirect, by the output in md.out_port.
 func (x *exits) redirect(c *Cube) {
 	b := x.block("%s", redirectLabel(c))
 	b.number(asm.R6, c, 0)
 	x.left(b, asm.R1, mdOutPort)
-	if x.tc() {
-		b.add(asm.JEq.Imm32(asm.R1, outputNetdev, "output.neigh"))
+	if x.tc() && c.redirectsToHost() {
+		b.add(asm.JGE.Imm32(asm.R1, outputNetdev, "output.netdev"))
 	}
 	b.add(asm.JGE.Imm(asm.R1, Outputs, "nooutput"))
 	b.exitKey(asm.R1, asm.R2, c)
@@ -73,21 +84,26 @@ func (x *exits) redirectTails() {
 		b.add(asm.Mov.Reg(asm.R1, asm.R8))
 		b.load(asm.R2, asm.R7, 4, asm.Half)
 		b.add(asm.FnRedirect.Call(), asm.Return())
-		x.redirectNeigh()
+		if slices.ContainsFunc(x.c.Cubes, (*Cube).redirectsToHost) {
+			x.redirectNetdev()
+		}
 	} else {
 		x.redirectXDP(b)
 	}
 	x.dropAtExit("nooutput", reasonNoOutput)
 }
 
-// redirectNeigh emits the redirect to a neighbour on the netdev of md.md[0].
-func (x *exits) redirectNeigh() {
-	b := x.block("output.neigh")
+// redirectNetdev emits the redirect to the netdev of md.md[0], or to a neighbour there.
+func (x *exits) redirectNetdev() {
+	b := x.block("output.netdev")
 	b.load(asm.R8, asm.R10, mdWords, asm.Word)
 	b.add(asm.JEq.Imm(asm.R8, 0, "nooutput"))
 	x.redirectTC(b)
-	b.add(asm.Mov.Reg(asm.R1, asm.R8), asm.Mov.Imm(asm.R2, 0), asm.Mov.Imm(asm.R3, 0), asm.Mov.Imm(asm.R4, 0),
-		asm.FnRedirectNeigh.Call(), asm.Return())
+	x.left(b, asm.R5, mdOutPort)
+	b.add(asm.Mov.Reg(asm.R1, asm.R8), asm.Mov.Imm(asm.R2, 0), asm.JEq.Imm32(asm.R5, outputNeigh, "output.neigh"),
+		asm.FnRedirect.Call(), asm.Return())
+	b = x.block("output.neigh")
+	b.add(asm.Mov.Imm(asm.R3, 0), asm.Mov.Imm(asm.R4, 0), asm.FnRedirectNeigh.Call(), asm.Return())
 }
 
 // redirectTC emits what is in front of the redirect to the netdev in r8.

@@ -45,7 +45,7 @@ func TestRedirects(t *testing.T) {
 				{"nowhere", []uint64{to(5)}, 0, reasonNoOutput, []string{"in.1", "out.3"}},
 				{"to an output without a row", []uint64{to(6)}, 0, reasonNoOutput, []string{"in.1", "out.3"}},
 				{"to an output out of range", []uint64{to(Outputs)}, 0, reasonNoOutput, []string{"in.1", "out.3"}},
-				{"to the largest number", []uint64{to(outputNetdev - 1)}, 0, reasonNoOutput, []string{"in.1", "out.3"}},
+				{"to the largest number", []uint64{to(outputNeigh)}, 0, reasonNoOutput, []string{"in.1", "out.3"}},
 			} {
 				if !redirects {
 					test.sent, test.fate, test.trail, test.script = 0, reasonBadVerdict, test.trail[:2], test.script[:1]
@@ -69,31 +69,43 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// TestRedirectsToNeighbours: the netdev is in the first word of the packet, and programs at XDP have no such redirect.
-func TestRedirectsToNeighbours(t *testing.T) {
-	for netdev, fate := range map[uint32]int{42: reasonRedirected, 1 << 31: reasonRedirected, 0: reasonNoOutput} {
+// TestRedirectsToNetdevsOfTheHost: the netdev is in the first word of the packet, and programs at XDP have no such redirect.
+func TestRedirectsToNetdevsOfTheHost(t *testing.T) {
+	for _, test := range []struct {
+		output int64
+		netdev uint32
+		fate   int
+	}{
+		{outputNetdev, 42, reasonRedirected},
+		{outputNeigh, 42, reasonRedirected},
+		{outputNeigh, 1 << 31, reasonRedirected},
+		{outputNetdev, 0, reasonNoOutput},
+		{outputNeigh, 0, reasonNoOutput},
+	} {
 		g := new(graph).cubes(1)
 		p := &Port{Index: 3}
 		g.Cubes[0].Ports = append(g.Cubes[0].Ports, p)
 		gate := g.gate(g.Cubes[0], p)
 		gate.Redirects = true
+		gate.Object.variables, gate.Object.loaded = map[string]variable{netdevsConstant: {}}, map[uint32]bool{0: true}
 		gate.Object.Functions[Egress] = body(Egress,
-			asm.StoreImm(asm.R2, mdOutPort-offMD, outputNetdev, asm.Half),
-			asm.StoreImm(asm.R2, mdWords-offMD, int64(int32(netdev)), asm.Word),
+			asm.StoreImm(asm.R2, mdOutPort-offMD, test.output, asm.Half),
+			asm.StoreImm(asm.R2, mdWords-offMD, int64(int32(test.netdev)), asm.Word),
 			asm.Mov.Imm(asm.R0, verdictRedirect),
 			asm.Return())
 		inBothModes(t, g, func(t *testing.T, m *machine) {
-			sent, want := netdev, fate
+			test := test
 			if m.c.Hook == cube.XDP {
-				sent, want = 0, reasonNoOutput
+				test.netdev, test.fate = 0, reasonNoOutput
 			}
-			before := m.fate(gate.ID, want)
+			want := map[int64]uint32{test.output: test.netdev}
+			before := m.fate(gate.ID, test.fate)
 			m.run(OnIngress, 1, send(p.Index))
-			if m.sentNeigh != sent || m.sent != 0 {
-				t.Errorf("netdev %d: sent to a neighbour on %d, and to netdev %d", netdev, m.sentNeigh, m.sent)
+			if m.sent != want[outputNetdev] || m.sentNeigh != want[outputNeigh] {
+				t.Errorf("%+v: sent to netdev %d, and to a neighbour on %d", test, m.sent, m.sentNeigh)
 			}
-			if got := m.fate(gate.ID, want) - before; got != 1 {
-				t.Errorf("netdev %d: %d packets with fate %d, want 1", netdev, got, want)
+			if got := m.fate(gate.ID, test.fate) - before; got != 1 {
+				t.Errorf("%+v: %d packets with that fate, want 1", test, got)
 			}
 		})
 	}

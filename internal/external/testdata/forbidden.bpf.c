@@ -54,6 +54,11 @@ PCN_PROGRAM(fine)
 	return pcn_pkt_copy(ctx, md, 0) ? PCN_DROP : PCN_PASS;
 }
 
+PCN_PROGRAM(redirects_to_host)
+{
+	return pcn_pkt_redirect_neigh(ctx, md, 1);
+}
+
 PCN_PROGRAM(redirects)
 {
 	(void)ctx;

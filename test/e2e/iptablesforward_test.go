@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"regexp"
+	"strconv"
+	"testing"
+)
+
+// TestConnectionsAreForwardedByTheFIB: with forward=fib, most packets of a connection pass by the host's stack, and meet the
+// chain FORWARD and the table nat all the same. What only the stack can do, it does: superframes whose segments are too long
+// for the next netdev, and packets without TTL.
+func TestConnectionsAreForwardedByTheFIB(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"iperf3", "traceroute"} {
+		needs(t, name)
+	}
+	d := start(t)
+	lan, wan := d.betweenNetworks()
+	serves(t, wan, "iperf3", "-s", "-B", "203.0.113.2")
+	d.inPlaceOfIptables(`pcn-iptables-init
+		iptables -A FORWARD -o wan0 -p tcp -d 203.0.113.2 --dport 5201 -j ACCEPT
+		iptables -A FORWARD -i wan0 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+		iptables -A FORWARD -o wan0 -p udp -j ACCEPT
+		iptables -P FORWARD DROP
+		iptables -t nat -A POSTROUTING -o wan0 -j MASQUERADE`)
+	redirected := func() uint64 { return d.Stats("pcn-iptables").Fate(t, "redirected") }
+	// transfer returns the packets of a transfer that were redirected, and those that the chain FORWARD has counted.
+	transfer := func() (past, judged uint64) {
+		t.Helper()
+		before := redirected()
+		d.inPlaceOfIptables("iptables -Z FORWARD")
+		prints(t, lan, "iperf Done", "iperf3", "-c", "203.0.113.2", "-n", "5M")
+		for _, rule := range regexp.MustCompile(`(?m)^ *(\d+) +\d+ ACCEPT`).FindAllStringSubmatch(d.inPlaceOfIptables("iptables -L FORWARD -n -v -x"), -1) {
+			n, err := strconv.ParseUint(rule[1], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			judged += n
+		}
+		return redirected() - before, judged
+	}
+	if past, judged := transfer(); past != 0 || judged < 50 {
+		t.Errorf("with forward=stack, %d packets were redirected, and %d met the rules", past, judged)
+	}
+	d.Do("pcn-iptables set forward=fib")
+	// A packet that is redirected is judged where it leaves.
+	if past, judged := transfer(); past < 50 || judged < past {
+		t.Errorf("%d packets were redirected, and %d met the rules", past, judged)
+	}
+	d.lab.Run("ip", "link", "set", "wan0", "mtu", "1300")
+	transfer()
+	prints(t, lan, " 1  10.0.0.1 ", "traceroute", "-n", "-U", "-p", "5201", "-m", "2", "203.0.113.2")
+	d.inPlaceOfIptables("iptables -I FORWARD -p tcp -j DROP")
+	before := redirected()
+	if out, err := lan.Command("timeout", "2", "iperf3", "-c", "203.0.113.2", "-n", "1M").CombinedOutput(); err == nil {
+		t.Errorf("a connection passes a rule that drops it:\n%s", out)
+	}
+	if got := redirected(); got != before {
+		t.Errorf("%d packets of connections that are not open were redirected", got-before)
+	}
+}
