@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestConnectionsAreForwardedByTheFIB: with forward=fib, most packets of a connection pass by the host's stack, and meet the
-// chain FORWARD and the table nat all the same. What only the stack can do, it does: superframes whose segments are too long
-// for the next netdev, and packets without TTL.
+// TestConnectionsAreForwardedByTheFIB: with forward=fib, most packets of a connection bypass the host's stack, and meet the
+// chain FORWARD and the table nat all the same. Connections survive a smaller MTU on the way, the stack answers packets whose TTL
+// is used up, and connections that are not open are not redirected.
 func TestConnectionsAreForwardedByTheFIB(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"iperf3", "traceroute"} {
