@@ -231,10 +231,12 @@ func TestSessionsAreEvents(t *testing.T) {
 		}
 		opened := 1
 		open := func() {
+			var burst [][]byte
 			for range 300 {
-				g.out("many", udp(inside, outside, uint16(2000+opened), 53), "")
+				burst = append(burst, udp(inside, outside, uint16(2000+opened), 53))
 				opened++
 			}
+			l.RunAll("veth2", burst)
 		}
 		open()
 		netns.Eventually(t, bpftest.Patience, func() error {

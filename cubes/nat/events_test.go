@@ -87,15 +87,15 @@ func TestEachNATTellsOfSharedSessions(t *testing.T) {
 // TestEventsAreLimited: one says how many were lost.
 func TestEventsAreLimited(t *testing.T) {
 	atBothHooks(t, func(t *testing.T, l *bpftest.Lab) {
-		b := newBench(t, l, strings.Replace(snat, `{"rule"`, `{"session-events":"ON","rule"`, 1))
+		newBench(t, l, strings.Replace(snat, `{"rule"`, `{"session-events":"ON","rule"`, 1))
 		opened := 0
 		open := func() {
+			var burst [][]byte
 			for range 300 {
-				if _, err := b.pass(false, out4(host, other).UDP(uint16(2000+opened), 53).Bytes()); err != nil {
-					t.Fatal(err)
-				}
+				burst = append(burst, out4(host, other).UDP(uint16(2000+opened), 53).Bytes())
 				opened++
 			}
+			l.RunAll("veth1", burst)
 		}
 		open()
 		netns.Eventually(t, bpftest.Patience, func() error {
