@@ -3,9 +3,7 @@
 package cli
 
 import (
-	"bytes"
 	"crypto/tls"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -17,12 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"testing/iotest"
 	"time"
-
-	"github.com/gopacket/gopacket"
-	"github.com/gopacket/gopacket/layers"
-	"github.com/gopacket/gopacket/pcapgo"
 
 	"github.com/polycube/polycube/test/output"
 	"github.com/polycube/polycube/test/pace"
@@ -153,97 +146,5 @@ func TestTheSummaryOfAWatcher(t *testing.T) {
 	}
 	if missed.event("lost", 0); missed.known {
 		t.Errorf("%+v, but nobody knows how many are missing", missed)
-	}
-}
-
-// captureOf is a file of three packets, one of which was dropped, and its end.
-func captureOf(t *testing.T) (file []byte, ends []int) {
-	t.Helper()
-	var b bytes.Buffer
-	w, err := pcapgo.NewNgWriterInterface(&b, pcapgo.NgInterface{Name: "br1:p1", LinkType: layers.LinkTypeEthernet}, pcapgo.DefaultNgWriterOptions)
-	if err != nil {
-		t.Fatal(err)
-	}
-	mark := func() {
-		if err := w.Flush(); err != nil {
-			t.Fatal(err)
-		}
-		ends = append(ends, b.Len())
-	}
-	mark()
-	for i, fate := range []string{"flood", "drop too-big", "sent"} {
-		data := bytes.Repeat([]byte{byte(i)}, 61+i)
-		err := w.WritePacketWithOptions(gopacket.CaptureInfo{Timestamp: time.Unix(1, 0), CaptureLength: len(data), Length: len(data)}, data,
-			pcapgo.NgPacketOptions{Comments: []string{"port br1:p1", "fate " + fate}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		mark()
-	}
-	if err := w.WriteInterfaceStats(0, pcapgo.NgInterfaceStatistics{LastUpdate: time.Unix(2, 0), PacketsReceived: 3, PacketsDropped: 6}); err != nil {
-		t.Fatal(err)
-	}
-	mark()
-	return b.Bytes(), ends
-}
-
-// TestACaptureIsCopiedInWholeBlocks, wherever its stream ends.
-func TestACaptureIsCopiedInWholeBlocks(t *testing.T) {
-	file, ends := captureOf(t)
-	for n := range len(file) + 1 {
-		var out bytes.Buffer
-		seen := tally{unit: "packet"}
-		if err := copyBlocks(&out, bytes.NewReader(file[:n]), &seen); err != nil {
-			t.Fatalf("%d bytes: %v", n, err)
-		}
-		whole, packets := 0, -1
-		for _, end := range ends {
-			if end <= n {
-				whole, packets = end, packets+1
-			}
-		}
-		// the block of the section ends before the first of the ends
-		if got := out.Len(); got != whole && n >= ends[0] || !bytes.HasPrefix(file, out.Bytes()) {
-			t.Fatalf("of %d bytes, %d are written, want %d", n, got, whole)
-		}
-		if want := max(0, min(packets, 3)); seen.count != want {
-			t.Fatalf("of %d bytes, %d packets are counted, want %d", n, seen.count, want)
-		}
-		if all := n == len(file); seen.known != all || all && (seen.lost != 6 || seen.drops["br1 too-big"] != 1) {
-			t.Fatalf("of %d bytes, this is known: %+v", n, seen)
-		}
-	}
-}
-
-// TestACaptureThatIsCutOff is an error, within a block and between two, with the whole blocks written.
-func TestACaptureThatIsCutOff(t *testing.T) {
-	file, ends := captureOf(t)
-	for n, whole := range map[int]int{ends[2]: ends[2], ends[2] + 5: ends[2], ends[2] + 40: ends[2]} {
-		var out bytes.Buffer
-		err := copyBlocks(&out, io.MultiReader(bytes.NewReader(file[:n]), iotest.ErrReader(io.ErrUnexpectedEOF)), &tally{})
-		if !errors.Is(err, io.ErrUnexpectedEOF) || out.Len() != whole {
-			t.Errorf("after %d bytes: %v, %d bytes are written, want %d", n, err, out.Len(), whole)
-		}
-	}
-}
-
-// TestACaptureThatIsNone is refused after its valid blocks were written.
-func TestACaptureThatIsNone(t *testing.T) {
-	file, ends := captureOf(t)
-	for name, length := range map[string]uint32{"empty": 0, "odd": 33, "huge": 1 << 31} {
-		bad := bytes.Clone(file)
-		binary.LittleEndian.PutUint32(bad[ends[1]+4:], length)
-		var out bytes.Buffer
-		err := copyBlocks(&out, bytes.NewReader(bad), &tally{})
-		if err == nil || !strings.Contains(err.Error(), "cannot parse") || out.Len() != ends[1] {
-			t.Errorf("%s: %v, %d bytes are written, want %d", name, err, out.Len(), ends[1])
-		}
-	}
-	big := bytes.Clone(file[:ends[0]])
-	for i := 0; i < 12; i += 4 { // the same section, written by a machine of the other order
-		binary.BigEndian.PutUint32(big[i:], binary.LittleEndian.Uint32(big[i:]))
-	}
-	if err := copyBlocks(io.Discard, bytes.NewReader(big[:binary.BigEndian.Uint32(big[4:])]), &tally{}); err != nil {
-		t.Errorf("the other order: %v", err)
 	}
 }

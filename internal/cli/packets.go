@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"strconv"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/internal/cli/output"
+	"github.com/polycube/polycube/internal/cli/pcapng"
 	"github.com/polycube/polycube/internal/nofollow"
 )
 
@@ -120,15 +122,15 @@ func (w watchCommand) request() request {
 		r.path = append(r.path, w.place)
 	}
 	if w.file != "" {
-		r.accept = pcapng
+		r.accept = typePcapng
 	}
 	return r
 }
 
 // Content types of streams.
 const (
-	ndjson = "application/x-ndjson"
-	pcapng = "application/x-pcapng"
+	ndjson     = "application/x-ndjson"
+	typePcapng = "application/x-pcapng"
 )
 
 // step is one line of the daemon's stream of steps; the last one has End.
@@ -222,7 +224,7 @@ func (s *session) seen(w watchCommand, line []byte, t *tally) error {
 func (s *session) save(w watchCommand, t *tally) error {
 	return s.open(w.request(), func(body *interruptible) (err error) {
 		if w.file == "-" {
-			return s.watchStream(body, w.what(), t, func() error { return copyBlocks(unbuffered{s.stdout}, body, t) })
+			return s.watchStream(body, w.what(), t, func() error { return t.capture(unbuffered{s.stdout}, body) })
 		}
 		file, err := nofollow.Open(w.file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 		if err != nil {
@@ -230,9 +232,24 @@ func (s *session) save(w watchCommand, t *tally) error {
 		}
 		t.file = w.file
 		return s.watchStream(body, w.what(), t, func() error {
-			return errors.Join(copyBlocks(file, body, t), writeError("write the capture", file.Close()))
+			return errors.Join(t.capture(file, body), writeError("write the capture", file.Close()))
 		})
 	})
+}
+
+// capture copies a capture, and counts what is in it.
+func (t *tally) capture(to io.Writer, from io.Reader) error {
+	is, err := pcapng.Copy(written{to}, from)
+	t.count, t.drops, t.lost, t.known = is.Packets, is.Drops, is.Lost, is.Known
+	return err
+}
+
+// written says that an error is about the output.
+type written struct{ io.Writer }
+
+func (w written) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	return n, writeError("write the capture", err)
 }
 
 // unbuffered writes without a buffer, because a user is watching.

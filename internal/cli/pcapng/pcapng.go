@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A capture arrives in pcapng format and is written block by block, so the file
-// never ends with a truncated block, however the capture ends. The packets, drops
-// and losses in it are counted on the way.
-
-package cli
+// Package pcapng copies captures in pcapng format. A capture is written block by block, so the file never ends with a truncated
+// block, however the capture ends. The packets, drops and losses in it are counted on the way.
+package pcapng
 
 import (
 	"bufio"
@@ -33,24 +31,38 @@ const (
 	wholeBlocks = 64 << 10
 )
 
+// Contents is what a capture contains.
+type Contents struct {
+	Packets int
+	Drops   map[string]int // by cube and reason
+	// Lost is how many packets the capture does not have. Known is false if it does not say.
+	Lost  uint64
+	Known bool
+}
+
 // blocks copies a pcapng stream.
 type blocks struct {
 	in    *bufio.Reader
 	order binary.ByteOrder
-	tally *tally
+	seen  Contents
 }
 
-// copyBlocks copies whole blocks until the stream ends. It writes all complete
-// blocks before it waits for more.
-func copyBlocks(to io.Writer, from io.Reader, t *tally) error {
-	b := blocks{in: bufio.NewReaderSize(from, wholeBlocks), order: binary.LittleEndian, tally: t}
+// Copy copies whole blocks until the stream ends, and returns what they contain. It writes all complete blocks before it
+// waits for more. Its errors are those of the reader and the writer, and one for a stream that is no capture.
+func Copy(to io.Writer, from io.Reader) (Contents, error) {
+	b := blocks{in: bufio.NewReaderSize(from, wholeBlocks), order: binary.LittleEndian}
+	err := b.copy(to)
+	return b.seen, err
+}
+
+func (b *blocks) copy(to io.Writer) error {
 	var out bytes.Buffer
 	for {
 		block, err := b.next()
 		out.Write(block)
 		if out.Len() >= wholeBlocks || b.in.Buffered() < blockFrame || err != nil {
 			if _, werr := to.Write(out.Bytes()); werr != nil {
-				return writeError("write the capture", werr)
+				return werr
 			}
 			out.Reset()
 		}
@@ -95,7 +107,7 @@ func (b *blocks) count(block []byte) {
 	body := block[8 : len(block)-4]
 	switch b.order.Uint32(block) {
 	case packetBlock:
-		b.tally.count++
+		b.seen.Packets++
 		if len(body) < 20 {
 			return
 		}
@@ -109,7 +121,7 @@ func (b *blocks) count(block []byte) {
 		}
 		b.options(body[12:], func(code uint16, v []byte) {
 			if code == optionDropped && len(v) == 8 {
-				b.tally.lost, b.tally.known = b.order.Uint64(v), true
+				b.seen.Lost, b.seen.Known = b.order.Uint64(v), true
 			}
 		})
 	}
@@ -125,7 +137,10 @@ func (b *blocks) fate() func(code uint16, v []byte) {
 		if at, ok := strings.CutPrefix(string(v), "port "); ok {
 			cube, _, _ = strings.Cut(at, ":")
 		} else if reason, ok := strings.CutPrefix(string(v), "fate drop"); ok {
-			b.tally.dropped(cube, strings.TrimSpace(reason))
+			if b.seen.Drops == nil {
+				b.seen.Drops = map[string]int{}
+			}
+			b.seen.Drops[strings.TrimSpace(cube+" "+strings.TrimSpace(reason))]++
 		}
 	}
 }
