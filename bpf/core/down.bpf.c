@@ -162,7 +162,8 @@ SEC(PCN_SECTION) int pcn_down_pass(struct CTXTYPE *ctx)
 		    bpf_skb_store_bytes(ctx, 0, &header, sizeof(header), 0))
 			return drop_counted(0, PCN_REASON_NO_PROGRAM);
 	}
-	ctx->tc_index = PCN_SKIP;
+	if (bpf_map_lookup_elem(&pcn_tc_ingress, &ifindex))
+		ctx->tc_index = PCN_SKIP;
 	return bpf_redirect(ifindex, BPF_F_INGRESS);
 }
 

@@ -35,6 +35,9 @@ PCN_MAP_FLAGS(pcn_shares, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_share, PCN_MAX_C
 	      BPF_F_MMAPABLE);
 /* The netdevs with generic XDP. */
 PCN_MAP(pcn_generic, BPF_MAP_TYPE_HASH, __u32, __u32, PCN_MAX_CUBES);
+/* The netdevs with a root program at TC ingress, which takes the mark of a packet that has passed the programs there. Elsewhere
+ * nothing would take it before the packet leaves by another netdev, whose programs it would bypass. */
+PCN_MAP_FLAGS(pcn_tc_ingress, BPF_MAP_TYPE_HASH, __u32, __u32, PCN_ENTRIES, BPF_F_NO_PREALLOC);
 PCN_MAP_FLAGS(pcn_control, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_control, 1, BPF_F_MMAPABLE);
 
 struct {

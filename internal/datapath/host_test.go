@@ -8,9 +8,11 @@ package datapath
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
+	ebpflink "github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 
 	"github.com/polycube/polycube/cube"
@@ -18,7 +20,10 @@ import (
 )
 
 // atHost are the settings of cubes at the host's stack.
-var atHost = []setting{settings[0], settings[1], settings[2], settings[6], {typ: cube.TypeTC, mode: ModeInline, clsact: true, old: true}}
+var atHost = []setting{
+	settings[0], settings[1], settings[2], settings[3], settings[4], settings[6], settings[7],
+	{typ: cube.TypeTC, mode: ModeInline, clsact: true, old: true}, {typ: cube.TypeXDPDRV, mode: ModeInline, clsact: true},
+}
 
 // bridged makes hosts whose netdevs are in a Linux bridge.
 func (b *bench) bridged(names ...string) []*netns.Node {
@@ -156,15 +161,113 @@ func TestNewPacketsAtTheHostsStackNameTheirNetdev(t *testing.T) {
 	})
 }
 
-// TestOnlyTCIsAtTheHostsStack: the daemon refuses other cubes before, with more to say.
-func TestOnlyTCIsAtTheHostsStack(t *testing.T) {
-	in(t, settings[3:4], func(t *testing.T, b *bench) {
+// TestGenericXDPIsNotAtTheHostsStack: it runs where TC does, and costs more.
+func TestGenericXDPIsNotAtTheHostsStack(t *testing.T) {
+	in(t, settings[5:6], func(t *testing.T, b *bench) {
 		b.stack(b.gates("a"))
 		b.must(func() error {
-			if err := b.tryCommit(); err == nil {
-				t.Error("a cube at XDP is at the host's stack")
+			if err := b.tryCommit(); !errors.Is(err, cube.ErrUnsupported) {
+				t.Errorf("a cube of type XDP_SKB at the host's stack: %v, want %v", err, cube.ErrUnsupported)
 			}
 			return nil
 		})
+	})
+}
+
+// TestAnswersAtTheHostsStackLeaveByTheirNetdev, whichever of all that is.
+func TestAnswersAtTheHostsStackLeaveByTheirNetdev(t *testing.T) {
+	in(t, atHost, func(t *testing.T, b *bench) {
+		newBridge(b)
+		hosts := b.bridged("a", "z")
+		g, echoer := b.gates("12"), b.cube("echoer", 0, map[string]any{"letter": uint32('e')})
+		b.stack([]CubeID{g[0], echoer.ID, g[1]}, "a", "z")
+		b.commit()
+		for _, host := range hosts {
+			if got := marks(b.passes(host, host, frame(""))); got != "1eE1" {
+				t.Errorf("from %s: %q, want 1eE1", host.Outer, got)
+			}
+		}
+	})
+}
+
+// hooks names the hooks of a netdev that have programs.
+func (b *bench) hooks(name string) string {
+	b.t.Helper()
+	var out []string
+	b.must(func() error {
+		dev, err := netlink.LinkByName(name)
+		if err != nil {
+			return err
+		}
+		if x := dev.Attrs().Xdp; x != nil && x.Attached {
+			out = append(out, "XDP")
+		}
+		for _, at := range []ebpf.AttachType{ebpf.AttachTCXIngress, ebpf.AttachTCXEgress} {
+			programs, err := netns.TCPrograms(dev, at)
+			if err != nil {
+				return err
+			}
+			if len(programs) > 0 {
+				out = append(out, at.String())
+			}
+		}
+		return nil
+	})
+	return strings.Join(out, " ")
+}
+
+// TestCubesAtTheHostsStackRunAtXDPWhereTheyCan: not on a netdev whose driver has none, nor where another tool has a program
+// or the netdev has cubes of its own. There they run at TC, and nowhere twice.
+func TestCubesAtTheHostsStackRunAtXDPWhereTheyCan(t *testing.T) {
+	in(t, []setting{settings[4]}, func(t *testing.T, b *bench) {
+		newBridge(b)
+		hosts := b.bridged("a", "z")
+		host, onA := b.gates("ab"), b.gates("x")
+		check := func(when, marked, onA, onZ string) {
+			t.Helper()
+			if got := marks(b.passes(hosts[0], hosts[1], frame(""))); got != marked {
+				t.Errorf("%s: %q, want %q", when, got, marked)
+			}
+			if got := b.hooks("a"); got != onA {
+				t.Errorf("%s, a: programs at %s, want %s", when, got, onA)
+			}
+			if got := b.hooks("z"); got != onZ {
+				t.Errorf("%s, z: programs at %s, want %s", when, got, onZ)
+			}
+		}
+		const atXDP, atTC, atBoth = "XDP TCXEgress", "TCXIngress TCXEgress", "XDP TCXIngress TCXEgress"
+		var leave func() error
+		b.must(func() (err error) {
+			index, err := ifindex("a")
+			if err == nil {
+				leave, err = occupyXDP(ebpflink.XDPDriverMode)(b, index)
+			}
+			return err
+		})
+		b.stack(host, "a", "z", "bridge")
+		b.commit()
+		check("another tool has a program", "abba", atBoth, atXDP)
+		if got := b.hooks("bridge"); got != atTC {
+			t.Errorf("a bridge: programs at %s, want %s", got, atTC)
+		}
+		b.must(leave)
+		b.stack(host, "a", "z")
+		b.commit()
+		check("it has left", "abba", atXDP, atXDP)
+		b.netdev("a").Tcubes = onA
+		b.commit()
+		check("the netdev gets a cube", "xabba", atBoth, atXDP)
+		b.restart()
+		check("a restart", "xabba", atBoth, atXDP)
+		b.g.Netdevs["a"].Tcubes = nil
+		b.commit()
+		check("and loses it", "abba", atXDP, atXDP)
+		b.g.Host = nil
+		b.commit()
+		for _, name := range []string{"a", "z", "bridge"} {
+			if got := b.hooks(name); got != "" {
+				t.Errorf("%s: programs stay at %s", name, got)
+			}
+		}
 	})
 }

@@ -12,14 +12,15 @@ import (
 
 // WayDown returns how a packet of a cube enters the fast path: the type of cubes to which it is sent, and the netdev
 // where it counts as received if it did not enter through one, 0 for none. A packet that leaves through a netdev passes
-// TC there, also one of an XDP cube, because XDP does not see what the stack sends.
+// TC there, also one of an XDP cube, because XDP does not see what the stack sends. One of a cube at the host's stack always
+// passes TC: its netdev may have no XDP.
 func (p *Plane) WayDown(id CubeID, transparent bool, out *cube.PacketOut) (typ cube.Type, netdev int, err error) {
 	typ, ok := p.state.TypeOf(id)
 	if !ok {
 		return "", 0, fmt.Errorf("send a packet of cube %d: %w", id, cube.ErrNotFound)
 	}
 	now := p.now.Load()
-	if now.OnNetdev(id) && out.Direction == cube.Egress {
+	if now.AtHost(id) || now.OnNetdev(id) && out.Direction == cube.Egress {
 		typ = cube.TypeTC
 	}
 	if out.Trip.Netdev == 0 {

@@ -375,8 +375,8 @@ func (t *settling) checkHooks() error {
 			name, tc.Type, rec.Name, rec.Type, cube.ErrInvalid)
 	}
 	for _, name := range w.Chains[world.HostStack] {
-		if tc := w.Cubes[name]; tc != nil && tc.Type.Hook() != cube.TC {
-			return fmt.Errorf("%s is of type %s: only cubes of type TC can be attached to the host: %w", name, tc.Type, cube.ErrInvalid)
+		if tc := w.Cubes[name]; tc != nil && tc.Type == cube.TypeXDPSKB {
+			return fmt.Errorf("%s is of type %s, which is no faster than TC: give a cube for the host type TC or XDP_DRV: %w", name, tc.Type, cube.ErrInvalid)
 		}
 	}
 	devices := map[string]*world.Cube{} // what a chain has to agree with, nil for its own first cube

@@ -33,14 +33,29 @@ func (d *daemon) betweenNetworks() (lan, wan *netns.Node) {
 // TestAFirewallAtTheHostsStack protects the host and the networks behind it on all netdevs: those that exist, and one that
 // appears later. It keeps filtering while no daemon runs, and answers a rejected packet through the netdev that received it.
 func TestAFirewallAtTheHostsStack(t *testing.T) {
+	atTheHost(t, testAFirewallAtTheHostsStack)
+}
+
+// atTheHost runs a test for each type of cubes that the host's stack takes. The loopback device and bridges have no native XDP:
+// packets of these meet cubes of type XDP_DRV at TC.
+func atTheHost(t *testing.T, test func(t *testing.T, typ string)) {
 	t.Parallel()
+	for _, typ := range []string{"TC", "XDP_DRV"} {
+		t.Run(typ, func(t *testing.T) {
+			t.Parallel()
+			test(t, typ)
+		})
+	}
+}
+
+func testAFirewallAtTheHostsStack(t *testing.T, typ string) {
 	d := start(t)
 	lan, wan := d.betweenNetworks()
 	wan.AnswerLines("203.0.113.2:7000", sender)
 	d.lab.AnswerLines("127.0.0.1:7001", sender)
 	lan.Reaches(t, patience, "203.0.113.2")
 
-	d.Do("firewall add fw1")
+	d.Do("firewall add fw1 type=" + typ)
 	d.Do("attach fw1 host")
 	if got := d.Do("topology show host"); !strings.Contains(got, "ingress service chain: fw1 ---> stack") {
 		t.Errorf("topology show host:\n%s", got)
@@ -92,10 +107,13 @@ func TestAFirewallAtTheHostsStack(t *testing.T) {
 // TestRulesKnowTheInterface: where packets are received and, for those that the host forwards, both netdevs; also after a
 // netdev was deleted and created again, and after a restart.
 func TestRulesKnowTheInterface(t *testing.T) {
-	t.Parallel()
+	atTheHost(t, testRulesKnowTheInterface)
+}
+
+func testRulesKnowTheInterface(t *testing.T, typ string) {
 	d := start(t)
 	lan, wan := d.betweenNetworks()
-	d.Do("firewall add fw1 accept-established=OFF")
+	d.Do("firewall add fw1 accept-established=OFF type=" + typ)
 	d.Do("attach fw1 host")
 	pings := func(when string, from *netns.Node, to string, want bool) {
 		t.Helper()
@@ -139,10 +157,13 @@ func TestRulesKnowTheInterface(t *testing.T) {
 
 // TestALinuxBridgeLeadsToTheHostsStack, and its members do not: frames between them pass, whatever the rules are.
 func TestALinuxBridgeLeadsToTheHostsStack(t *testing.T) {
-	t.Parallel()
+	atTheHost(t, testALinuxBridgeLeadsToTheHostsStack)
+}
+
+func testALinuxBridgeLeadsToTheHostsStack(t *testing.T, typ string) {
 	d := start(t)
 	one, two := d.lab.Host("veth1", "10.0.0.1/24"), d.lab.Host("veth2", "10.0.0.2/24")
-	d.Do("firewall add fw1")
+	d.Do("firewall add fw1 type=" + typ)
 	d.Do("fw1 chain INGRESS set default=DROP")
 	d.Do("attach fw1 host")
 	d.lab.Run("ip", "link", "add", "name", "lan", "type", "bridge", "forward_delay", "0")
@@ -168,6 +189,57 @@ func TestALinuxBridgeLeadsToTheHostsStack(t *testing.T) {
 	})
 }
 
+// TestPacketsComeBackToTheHostsStackFromUserSpace once: on a netdev that is theirs alone, and on one with another cube.
+func TestPacketsComeBackToTheHostsStackFromUserSpace(t *testing.T) {
+	atTheHost(t, testPacketsComeBackToTheHostsStackFromUserSpace)
+}
+
+func testPacketsComeBackToTheHostsStackFromUserSpace(t *testing.T, typ string) {
+	d := start(t)
+	lan, wan := d.betweenNetworks()
+	d.Do("transparenthelloworld add up ingress-action=SLOWPATH egress-action=SLOWPATH type=" + typ)
+	d.Do("attach up host")
+	d.Do("transparenthelloworld add other type=" + typ)
+	d.Do("attach other wan0")
+	for _, ends := range []struct {
+		from *netns.Node
+		to   string
+	}{{lan, "10.0.0.1"}, {wan, "203.0.113.1"}, {lan, "203.0.113.2"}} {
+		ends.from.Reaches(t, patience, ends.to)
+		was := d.Stats("up").Fate(t, "slowpath")
+		if err := ends.from.Ping(ends.to, netns.PingOptions{Count: 10}); err != nil {
+			t.Errorf("from %s to %s: %v", ends.from.Outer, ends.to, err)
+		}
+		want := uint64(20)
+		if ends.to == "203.0.113.2" {
+			want = 40 // what is forwarded comes in, and goes out
+		}
+		// ARP may add a few.
+		if n := d.Stats("up").Fate(t, "slowpath") - was; n < want || n > want+8 {
+			t.Errorf("from %s to %s: %d packets went to user space, want %d", ends.from.Outer, ends.to, n, want)
+		}
+	}
+}
+
+// TestPacketsFromUserSpaceMeetTheCubesWhereTheyLeave: what a cube at XDP has passed to the stack is forwarded like others.
+func TestPacketsFromUserSpaceMeetTheCubesWhereTheyLeave(t *testing.T) {
+	t.Parallel()
+	d := start(t)
+	lan, _ := d.betweenNetworks()
+	d.Do("transparenthelloworld add up ingress-action=SLOWPATH type=XDP_DRV")
+	d.Do("attach up lan0")
+	d.Do("transparenthelloworld add out")
+	d.Do("attach out wan0")
+	lan.Reaches(t, patience, "203.0.113.2")
+	was := d.Stats("out").Fate(t, "pass")
+	if err := lan.Ping("203.0.113.2", netns.PingOptions{Count: 10}); err != nil {
+		t.Error(err)
+	}
+	if n := d.Stats("out").Fate(t, "pass") - was; n < 20 {
+		t.Errorf("%d packets have passed the cube on the other netdev, want 20", n)
+	}
+}
+
 // TestCubesThatTheHostsStackDoesNotTake are refused, and change nothing.
 func TestCubesThatTheHostsStackDoesNotTake(t *testing.T) {
 	t.Parallel()
@@ -175,7 +247,7 @@ func TestCubesThatTheHostsStackDoesNotTake(t *testing.T) {
 	host := d.lab.Host("veth1", "10.0.0.2/24")
 	d.lab.Run("ip", "addr", "add", "10.0.0.1/24", "dev", "veth1")
 	d.Do("firewall add fw1 type=XDP_SKB")
-	d.refuses("attach fw1 host", "only cubes of type TC can be attached to the host")
+	d.refuses("attach fw1 host", "give a cube for the host type TC or XDP_DRV")
 	d.Do("simplebridge add br1")
 	d.refuses("attach br1 host", "br1 is not a transparent cube")
 	d.Do("firewall add fw2")

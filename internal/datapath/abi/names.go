@@ -24,6 +24,7 @@ const (
 	MapCubes      = "pcn_cubes"
 	MapReturns    = "pcn_returns"
 	MapGeneric    = "pcn_generic"
+	MapTCIngress  = "pcn_tc_ingress"
 	MapLoopExit   = "pcn_loop_exit"
 	MapLoopBack   = "pcn_loop_back"
 	MapRing       = "pcn_ring"

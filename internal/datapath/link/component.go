@@ -25,6 +25,8 @@ const (
 	skipMark    = 0x9c5b // PCN_SKIP
 	skipHost    = 0x9c5d // PCN_SKIP_HOST
 	DefaultHops = 128    // PCN_MAX_HOPS
+	// redirectIngress is BPF_F_INGRESS.
+	redirectIngress = 1
 )
 
 // Component becomes one program per role: a connected part of the cube graph, or a segment of one that is too large,
@@ -38,7 +40,7 @@ type Component struct {
 	Hops int
 	// Joined is true if packets come from other segments by edges that are data.
 	Joined bool
-	// Host is true for cubes between the netdevs and the host's stack (TC). Packets of all netdevs enter at FromWire on
+	// Host is true for cubes between the netdevs and the host's stack. Packets of all netdevs enter at FromWire on
 	// the way in, and at FromStack on the way out; nil if they enter in another segment.
 	Host                bool
 	FromWire, FromStack *Cube

@@ -94,7 +94,7 @@ func (x *exits) tails() {
 		case "fate.drop":
 			b.leave(x.drop())
 		case "fate.stack":
-			x.toHook(b, 1)
+			x.toHook(b, redirectIngress)
 		default:
 			x.toHook(b, 0)
 		}
@@ -106,7 +106,7 @@ func (x *exits) tails() {
 }
 
 // toHook passes the packet on: to the stack or the wire where it is or, if it comes from the slow path, to those of the
-// netdev in md (flags 1: its ingress, 0: its egress), past the programs there, which have already processed it.
+// netdev in md (flags redirectIngress, or 0: its egress), past the programs there, which have already processed it.
 func (x *exits) toHook(b *block, flags int32) {
 	if x.role != OnResume {
 		b.leave(x.pass())
@@ -118,12 +118,18 @@ func (x *exits) toHook(b *block, flags int32) {
 		b.add(asm.Return())
 		return
 	}
-	here := b.local()
+	here, unmarked := b.local(), b.local()
 	b.load(asm.R1, asm.R10, mdPassIfindex, asm.Word)
 	b.add(asm.JEq.Imm(asm.R1, 0, here))
+	if x.c.Companion && flags == redirectIngress { // the netdev may have its programs at XDP
+		b.store(asm.R10, offKey, asm.R1, asm.Word)
+		b.lookup(x.m("pcn_tc_ingress"), unmarked)
+	}
 	b.load(asm.R2, asm.R10, offCtx, asm.DWord)
 	b.add(asm.Mov.Imm(asm.R3, x.skip()))
 	b.store(asm.R2, skbTCIndex, asm.R3, asm.Word)
+	b.mark(unmarked)
+	b.load(asm.R1, asm.R10, mdPassIfindex, asm.Word) // again: the lookup does not keep it
 	b.add(asm.Mov.Imm(asm.R2, flags), asm.FnRedirect.Call(), asm.Return())
 	b.mark(here)
 	b.leave(x.pass())

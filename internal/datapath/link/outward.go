@@ -28,9 +28,24 @@ func (x *exits) exitEgress() {
 	x.toEgress(b)
 
 	own := x.block("own") // from the innermost of those cubes, in r6
+	if x.c.Host {
+		x.backToNetdev(own)
+		return
+	}
 	x.ownKey(own)
 	own.load(asm.R8, asm.R10, mdPassIfindex, asm.Word)
 	x.toDevice(own, reasonPass, "nopeer")
+}
+
+// backToNetdev emits the redirect at XDP to the netdev in md, which a cube at the host's stack, in r6, has turned a packet
+// back to. It may be any netdev, and pcn_devices has only those of edges.
+func (x *exits) backToNetdev(b *block) {
+	x.refuseFrags(b)
+	b.load(asm.R1, asm.R10, mdPassIfindex, asm.Word)
+	b.add(asm.Mov.Imm(asm.R2, 0), asm.FnRedirect.Call(), asm.JNE.Imm(asm.R0, xdpRedirect, "nopeer"))
+	x.countFate(b, reasonPass)
+	x.traceLeave(b)
+	b.leave(xdpRedirect)
 }
 
 // ownKey puts the key of the exit of the cube in r6 to its netdev where lookups find it.

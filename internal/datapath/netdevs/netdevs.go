@@ -38,8 +38,12 @@ type Netdevs struct {
 	mu       sync.Mutex
 	attached map[spot]*attachment
 	outputs  map[int]linkState // by ifindex; netdevs that are prepared for redirects
-	roots    map[*root]bool
-	lastRoot int
+	// atIngress are the rows of pcn_tc_ingress.
+	atIngress map[uint32]bool
+	// withoutXDP are netdevs, by ifindex, that programs at the host could not be attached to at XDP.
+	withoutXDP map[int]bool
+	roots      map[*root]bool
+	lastRoot   int
 }
 
 // Options are the parameters of attaching programs to netdevs.
@@ -65,7 +69,7 @@ func Open(s Options) (*Netdevs, error) {
 	n := &Netdevs{
 		dir: s.Dir, instance: s.Instance, clsact: s.Clsact, askMTU: s.MTU, kernel: s.Kernel, log: s.Logger,
 		fw: s.Framework, collect: s.Collector, notes: &Notes{log: s.Logger}, helpers: s.helpers(),
-		attached: map[spot]*attachment{}, outputs: map[int]linkState{}, roots: map[*root]bool{},
+		attached: map[spot]*attachment{}, outputs: map[int]linkState{}, withoutXDP: map[int]bool{}, roots: map[*root]bool{},
 	}
 	core := filepath.Join(s.Dir, "core")
 	var err error
@@ -77,6 +81,9 @@ func Open(s Options) (*Netdevs, error) {
 	}
 	if err == nil {
 		err = n.forgetNetdevs(s.Redirected)
+	}
+	if err == nil {
+		err = n.openIngress()
 	}
 	if err != nil {
 		n.closeMaps()

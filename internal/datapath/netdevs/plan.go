@@ -59,6 +59,8 @@ type want struct {
 	port bool // the netdev is the peer of a port
 	link linkState
 	part *Segment
+	// instead is where programs at the host's stack are attached if the netdev cannot have them at XDP, "" for all others.
+	instead kind
 }
 
 // Plan assigns root programs to the netdevs of a graph with these segments.
@@ -75,8 +77,8 @@ func (n *Netdevs) Plan(w *graph.Wiring, parts []Segment) *Plan {
 			pl.addOutNetdev(w.Graph, c, dev)
 		}
 		pl.addShadows(w.Graph, c)
-		pl.addHost(w.Graph.Host, c)
 	}
+	pl.addHost(w.Graph.Host)
 	pl.giveRoots()
 	pl.addOutputs(w)
 	return pl
@@ -104,25 +106,6 @@ func (pl *Plan) addOutNetdev(g *graph.Graph, c *Segment, dev *graph.Netdev) {
 			spot: spot{dev.Index, kindEgress}, name: dev.Name, kind: kindEgress, part: c, mode: g.Cubes[dev.Tcubes[0]].Type,
 		})
 	}
-}
-
-// addHost adds the root programs of cubes at the host's stack: they are on all netdevs.
-func (pl *Plan) addHost(h *graph.Host, c *Segment) {
-	if h == nil {
-		return
-	}
-	add := func(k kind, first graph.CubeID) {
-		if !slices.Contains(c.IDs, first) {
-			return
-		}
-		for _, dev := range h.Netdevs {
-			if !pl.n.helpers[dev.Index] {
-				pl.wants = append(pl.wants, want{spot: spot{dev.Index, k}, name: dev.Name, kind: k, part: c, mode: cube.TypeTC})
-			}
-		}
-	}
-	add(kindHostIn, h.Tcubes[0])
-	add(kindHostOut, h.Tcubes[len(h.Tcubes)-1])
 }
 
 // ownerType returns the type of the cube that a netdev leads to, and whether that is through a port.
@@ -167,21 +150,34 @@ func (pl *Plan) MakeRoots(u *undo.Stack) error {
 	pl.n.mu.Lock()
 	defer pl.n.mu.Unlock()
 	for _, w := range pl.wants {
-		if len(w.part.Entrance.roots[w.kind]) > 0 {
-			continue
-		}
-		r, err := pl.n.newRoot(w.kind, w.kind.of(w.part.Programs))
-		if err != nil {
+		if err := pl.makeRoot(u, w.part, w.kind); err != nil {
 			return err
 		}
-		r.into = w.part.Programs
-		w.part.Entrance.roots[w.kind] = []*root{r}
-		pl.n.roots[r] = true
-		u.Push(pl.n.locked(func() error {
-			delete(pl.n.roots, r)
-			return pl.n.collect.OrLater(r.remove)
-		}))
+		if w.instead != "" && pl.n.attached[w.spot] == nil {
+			if err := pl.makeRoot(u, w.part, w.instead); err != nil {
+				return err
+			}
+		}
 	}
+	return nil
+}
+
+// makeRoot creates a root of a kind for a component that has none.
+func (pl *Plan) makeRoot(u *undo.Stack, part *Segment, k kind) error {
+	if len(part.Entrance.roots[k]) > 0 {
+		return nil
+	}
+	r, err := pl.n.newRoot(k, k.of(part.Programs))
+	if err != nil {
+		return err
+	}
+	r.into = part.Programs
+	part.Entrance.roots[k] = []*root{r}
+	pl.n.roots[r] = true
+	u.Push(pl.n.locked(func() error {
+		delete(pl.n.roots, r)
+		return pl.n.collect.OrLater(r.remove)
+	}))
 	return nil
 }
 
@@ -189,25 +185,30 @@ func (pl *Plan) MakeRoots(u *undo.Stack) error {
 func (pl *Plan) Attach(u *undo.Stack) error {
 	pl.n.mu.Lock()
 	defer pl.n.mu.Unlock()
-	for _, w := range pl.wants {
+	u.Push(pl.n.locked(pl.n.tellIngress))
+	for i := range pl.wants {
+		w := &pl.wants[i]
 		a := pl.n.attached[w.spot]
 		if a == nil || a.mode != "" && a.mode != w.mode && w.spot.place == kindXDP {
-			if err := pl.n.reattach(u, w); err != nil {
+			if err := pl.n.reattachOr(u, w); err != nil {
 				return err
 			}
 			a = pl.n.attached[w.spot]
 		} else if a.link != w.link {
-			if err := pl.n.readyForXDP(u, w); err != nil {
+			if err := pl.n.readyForXDP(u, *w); err != nil {
 				return err
 			}
 		}
 		a.mode, a.link = w.mode, w.link
 		if w.port && !a.port {
-			if err := pl.n.promiscOn(u, w); err != nil {
+			if err := pl.n.promiscOn(u, *w); err != nil {
 				return err
 			}
 			a.port = true
 		}
+	}
+	if err := pl.n.tellIngress(); err != nil {
+		return err
 	}
 	return pl.prepareOutputs(u)
 }
@@ -215,7 +216,6 @@ func (pl *Plan) Attach(u *undo.Stack) error {
 // reattach attaches a netdev. One that changes between generic and native XDP is detached first, because the kernel
 // allows only one of the two.
 func (n *Netdevs) reattach(u *undo.Stack, w want) error {
-	r := w.part.Entrance.roots[w.kind][0]
 	if old := n.attached[w.spot]; old != nil {
 		if err := old.hold.detach(); err != nil {
 			return fmt.Errorf("detach from %s: %w", w.name, err)
@@ -241,7 +241,12 @@ func (n *Netdevs) reattach(u *undo.Stack, w want) error {
 	if err := n.markGeneric(u, w); err != nil {
 		return err
 	}
-	a, err := n.put(w.name, w.spot, w.mode, r)
+	return n.attach(u, w)
+}
+
+// attach attaches a root of its component to a netdev.
+func (n *Netdevs) attach(u *undo.Stack, w want) error {
+	a, err := n.put(w.name, w.spot, w.mode, w.part.Entrance.roots[w.kind][0])
 	if err != nil {
 		return err
 	}
@@ -325,6 +330,9 @@ func (pl *Plan) DetachUnused() {
 		if s.place == kindXDP {
 			delete(n.outputs, s.ifindex)
 		}
+	}
+	if err := n.tellIngress(); err != nil {
+		n.log.Warn("the table of netdevs with programs at TC ingress", "err", err)
 	}
 	pl.releaseOutputs()
 	used := map[*root]bool{}

@@ -176,6 +176,9 @@ func (m *Maker) Specs(c *Description, own Maps, mode link.Mode) (map[Program]*eb
 	if c.companion != nil {
 		parts[c.companion] = []link.Role{link.OnEgress, link.OnResume}
 	}
+	if c.companion != nil && c.companion.Host {
+		parts[c.companion] = append(parts[c.companion], link.OnIngress)
+	}
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	out, errs := map[Program]*ebpf.ProgramSpec{}, map[Program]error{}

@@ -84,8 +84,8 @@ func (b *builder) addCubes() error {
 		if in == nil {
 			return fmt.Errorf("cube %s: %w in the data plane", n.Name, cube.ErrNotFound)
 		}
-		if b.Stack[id].Host && b.c.Hook != cube.TC {
-			return fmt.Errorf("cube %s is of type %s, but only cubes of type TC can be attached to the host: %w", n.Name, n.Type, cube.ErrUnsupported)
+		if b.Stack[id].Host && n.Type == cube.TypeXDPSKB {
+			return fmt.Errorf("cube %s is of type %s, which is not faster than TC: cubes at the host are of type TC or XDP_DRV: %w", n.Name, n.Type, cube.ErrUnsupported)
 		}
 		if n.Type.Hook() != b.c.Hook {
 			return fmt.Errorf("cube %s is of type %s, but is connected to cubes of type %s: %w", n.Name, n.Type, b.c.Hook, cube.ErrInvalid)
@@ -278,7 +278,7 @@ func (b *builder) addStack(id graph.CubeID) {
 		b.addHost(lt, at)
 		if b.c.Hook == cube.XDP {
 			lt.NextOut.Kind = link.ToWire
-			b.c.Code.Joined = b.c.Code.Joined || b.Owner[at.Dev.Name].Port != nil || len(b.ToNetdev[at.Dev.Name]) > 0
+			b.c.Code.Joined = b.c.Code.Joined || !at.Host && (b.Owner[at.Dev.Name].Port != nil || len(b.ToNetdev[at.Dev.Name]) > 0)
 		}
 		if ref, isPeer := b.Owner[at.Dev.Name]; isPeer {
 			lt.NextIn = link.Next{Kind: link.ToEntry, Cube: b.cube(ref.ID), Port: ref.Port.Index}
@@ -330,8 +330,8 @@ func (b *builder) addNetdevs() {
 	}
 }
 
-// addCompanion describes the TC egress of an XDP component: the transparent cubes on netdevs,
-// with the TC build of their programs and the same maps.
+// addCompanion describes the TC side of an XDP component: the transparent cubes on netdevs, on the way out, and those at the
+// host's stack also on the way in, for netdevs without XDP. They have the TC build of their programs and the same maps.
 func (b *builder) addCompanion() error {
 	if b.c.Hook != cube.XDP || !b.c.egress {
 		return nil
@@ -346,16 +346,22 @@ func (b *builder) addCompanion() error {
 			return fmt.Errorf("cube %s: the service has no TC programs, which its egress needs: %w", c.Name, cube.ErrUnsupported)
 		}
 		twin := *c
-		twin.Programs, twin.NextIn = [2][]link.CubeProgram{}, link.Next{Kind: link.ToHook}
+		twin.Programs = [2][]link.CubeProgram{}
+		if !b.c.Code.Host {
+			twin.NextIn = link.Next{Kind: link.ToHook}
+		}
 		if err := b.addPrograms(&twin, b.Graph.Cubes[graph.CubeID(c.ID)], cube.TC); err != nil {
 			return err
 		}
 		twins[c] = &twin
 		b.c.companion.Cubes = append(b.c.companion.Cubes, &twin)
 	}
+	b.c.companion.Host, b.c.companion.FromWire, b.c.companion.FromStack = b.c.Code.Host, twins[b.c.Code.FromWire], twins[b.c.Code.FromStack]
 	for _, t := range twins {
-		if t.NextOut.Kind == link.ToCube && !t.NextOut.Cube.Foreign {
-			t.NextOut.Cube = twins[t.NextOut.Cube]
+		for _, next := range []*link.Next{&t.NextIn, &t.NextOut} {
+			if next.Kind == link.ToCube && !next.Cube.Foreign {
+				next.Cube = twins[next.Cube]
+			}
 		}
 		if t.NextOut.Kind == link.ToWire {
 			t.NextOut.Kind = link.ToHook
@@ -380,7 +386,7 @@ func (b *builder) finish() {
 		}
 	}
 	b.trace()
-	b.c.Frags = b.c.Hook == cube.XDP && netdevs.NeedFrags(b.c.Netdevs, b.m.askMTU)
+	b.c.Frags = b.c.Hook == cube.XDP && (b.c.Code.Host || netdevs.NeedFrags(b.c.Netdevs, b.m.askMTU))
 	fmt.Fprintf(&b.print, "page %d frags %t tap %d joined %t\n", b.c.Code.Page, b.c.Frags, b.m.again(b.c.Hook), b.c.Code.Joined)
 	shape := b.print.Len()
 	fmt.Fprintf(&b.print, "%x", b.c.Rodata)
