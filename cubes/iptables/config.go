@@ -65,8 +65,11 @@ func (c *Config) parseTable(set int, name string) (*commands.View, error) {
 	return v, nil
 }
 
-// checkTables refuses tables that cannot be read, or have rules whose effect there is not.
-func (c *Config) checkTables() error {
+// check refuses tables that cannot be read, or have rules whose effect there is not, and what a type of cubes does not have.
+func (c *Config) check(typ cube.Type) error {
+	if c.Forward == "fib" && typ.Hook() == cube.XDP {
+		return fmt.Errorf("forward fib: a packet that XDP redirects does not meet the chain FORWARD, which is where it leaves: use a firewall of type TC: %w", cube.ErrUnsupported)
+	}
 	for _, t := range c.Table {
 		if _, err := c.parseTable(slices.Index(familyNames[:], t.Family), t.Name); err != nil {
 			return err

@@ -8,13 +8,12 @@
 #include <pcn/hostaddr.h>
 #include <pcn/hostfib.h>
 
+#include "local.h"
+
 /* Packets of open connections are forwarded without the stack. */
 PCN_CONFIG(bool, forward_fib) = false;
 
 #ifdef PCN_TC
-/* The types of a packet in an skb: linux/if_packet.h. */
-#define IPTABLES_HOST 0
-
 /* Where a packet leaves, and its frame is written for that: the interface index. 0: only the stack can forward it. The first
  * packets of a connection are for the stack, too, which checks what no lookup does: their source (rp_filter). Routes that
  * depend on marks are for the stack. */

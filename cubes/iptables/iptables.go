@@ -10,7 +10,6 @@ import (
 	"embed"
 	"encoding/binary"
 	"errors"
-	"fmt"
 
 	"github.com/polycube/polycube/classifier"
 	"github.com/polycube/polycube/conntrack/session"
@@ -116,11 +115,8 @@ func (f *iptables) instance() cube.Instance {
 }
 
 func (f *iptables) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, error) {
-	if f.env.Type() != cube.TypeTC {
-		return cube.Plan{}, fmt.Errorf("type %s: the chains OUTPUT and FORWARD need the packets that the host sends, which XDP does not have; use type=TC: %w", f.env.Type(), cube.ErrUnsupported)
-	}
 	if c.New != nil {
-		if err := c.New.checkTables(); err != nil {
+		if err := c.New.check(f.env.Type()); err != nil {
 			return cube.Plan{}, err
 		}
 	}

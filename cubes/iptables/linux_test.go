@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/conntrack"
+	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/bpftest"
 	_ "github.com/polycube/polycube/test/bpftest/cubes" // a cube to attach to
 	"github.com/polycube/polycube/test/netfilter"
@@ -132,8 +133,10 @@ func (l *linux) judge(p traffic.Packet) (judged, error) {
 // what goes out in OUTPUT, because a test run receives it from no netdev.
 type ours struct{ *bpftest.Lab }
 
-func newOurs(t *testing.T) *ours {
-	l := bpftest.New(t, bpftest.Options{Hosts: 2})
+func newOurs(t *testing.T) *ours { return newOursOf(t, cube.TypeTC) }
+
+func newOursOf(t *testing.T, typ cube.Type) *ours {
+	l := bpftest.New(t, bpftest.Options{Hosts: 2, Type: typ})
 	l.Create("simpleforwarder", "f", `{"ports":[{"name":"p1","peer":"veth1"},{"name":"p2","peer":"veth2"}],
 		"actions":[{"inport":"p1","action":"FORWARD","outport":"p2"},{"inport":"p2","action":"FORWARD","outport":"p1"}]}`)
 	l.Create("iptables", "ipt", `{"log-limit":1,"reject-limit":1}`)
@@ -197,13 +200,14 @@ func shared(save string) (out []string) {
 
 func TestTheCubeJudgesAsIptablesDoes(t *testing.T) {
 	seed := repeat.Seed(t)
-	theirs, o := newLinux(t), newOurs(t)
+	theirs, hooks := newLinux(t), []*ours{newOurs(t), newOursOf(t, cube.TypeXDPDRV)}
 	rounds, packets := uint64(25), 400
 	if os.Getenv("POLYCUBE_SOAK") != "" {
 		rounds = 500
 	}
 	passed, dropped, known, ruled := 0, 0, 0, 0
 	for round := range rounds {
+		o := hooks[round%2]
 		g := &generator{rand.New(rand.NewPCG(seed+round, 5))}
 		rules := []*ruleset{g.ruleset("filter"), g.ruleset("raw")}
 		if (seed+round)%2 == 0 {

@@ -11,6 +11,9 @@
 #define IPTABLES_INET6 10
 
 /* The types of a packet in an skb: linux/if_packet.h. */
+#define IPTABLES_HOST 0
+#define IPTABLES_BROADCAST 1
+#define IPTABLES_MULTICAST 2
 #define IPTABLES_OTHERHOST 3
 
 /* The loopback netdev, by which nothing is forwarded: a NAT leads answers to the host that way. */

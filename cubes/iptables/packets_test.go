@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/pkt"
 )
@@ -154,5 +155,27 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 	}
 	if is := o.do(t, "", "iptables-save"); is != was {
 		t.Errorf("the rules were\n%s\nand are\n%s", was, is)
+	}
+}
+
+// TestConditionsOfTheStackAtXDP: the netdev of a packet, and its type, which there has to be told by the address.
+func TestConditionsOfTheStackAtXDP(t *testing.T) {
+	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPDRV} {
+		o := newOursOf(t, typ)
+		o.restore(t, []string{"a"}, "INPUT -i veth2 -j DROP", "INPUT -m pkttype --pkt-type unicast -p udp -m udp --dport 1 -j DROP",
+			"INPUT -m pkttype --pkt-type multicast -p udp -m udp --dport 2 -j DROP",
+			"INPUT -m pkttype --pkt-type broadcast -p udp -m udp --dport 3 -j DROP")
+		h := o.Hosts[0]
+		for i, to := range []string{h.OuterMAC.String(), "01:00:5e:00:00:fb", "ff:ff:ff:ff:ff:ff"} {
+			for port := uint16(1); port <= 3; port++ {
+				want := "send"
+				if port == uint16(i+1) {
+					want = "drop"
+				}
+				if got := o.Run(h.Outer, pkt.Eth(h.MAC.String(), to).IP(udp(port, port)).Bytes()); got.Verdict != want {
+					t.Errorf("%s, to %s, port %d: %+v, want %s", typ, to, port, got, want)
+				}
+			}
+		}
 	}
 }

@@ -10,6 +10,7 @@
 #include <pcn/hostaddr.h>
 
 #include "connections.h"
+#include "local.h"
 #include "rate.h"
 #include "rule.h"
 #include "string.h"
@@ -363,6 +364,17 @@ PCN_INLINE int iptables_holds(struct CTXTYPE *ctx, const struct pcn_flow *flow,
 	return iptables_header_test(ctx, flow, t);
 }
 
+/* The type of a received packet, as its address says: at XDP there is none of the kernel. */
+PCN_INLINE __u32 iptables_type_of(struct CTXTYPE *ctx)
+{
+	__u8 to[ETH_ALEN];
+
+	if (pcn_load_bytes(ctx, 0, to, sizeof(to)) || !(to[0] & 1))
+		return IPTABLES_HOST;
+	return (to[0] & to[1] & to[2] & to[3] & to[4] & to[5]) == 0xff ? IPTABLES_BROADCAST
+								       : IPTABLES_MULTICAST;
+}
+
 /* Whether all conditions of a row hold. They are tested in the order of the rule, up to the first that does not hold:
  * those behind it, such as limits, do not count the packet. `leaves`: it is on its way out. */
 PCN_GLOBAL int iptables_test(struct CTXTYPE *ctx, const struct pcn_flow *flow PCN_NONNULL,
@@ -380,6 +392,7 @@ PCN_GLOBAL int iptables_test(struct CTXTYPE *ctx, const struct pcn_flow *flow PC
 	at.type = ctx->pkt_type;
 #else
 	(void)leaves;
+	at.type = iptables_type_of(ctx);
 #endif
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < IPTABLES_TESTS; i++) {

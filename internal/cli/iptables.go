@@ -62,9 +62,9 @@ func (s *session) iptables(program string, args []string) (code int, err error) 
 	cube := cmp.Or(s.getenv("PCN_IPTABLES_CUBE"), defaultIptablesCube)
 	switch program {
 	case "iptables-init":
-		return iptablesSteps(s, []string{"iptables", "add", cube}, []string{"attach", cube, "host"})
+		return initIptables(s, cube, typeTC)
 	case "iptables-init-xdp":
-		return iptablesParameter, errors.New("a host firewall sees what the host sends, which XDP does not have: run pcn-iptables-init, which uses TC")
+		return initIptables(s, cube, typeXDP)
 	case "iptables-clean":
 		if code, err := iptablesSteps(s, []string{"iptables", "del", cube}); err != nil {
 			return code, err
@@ -75,7 +75,7 @@ func (s *session) iptables(program string, args []string) (code int, err error) 
 		return 0, nil
 	}
 	if !slices.Contains(iptablesPrograms, program) {
-		return iptablesParameter, fmt.Errorf("this program must be called by one of its names: %s, iptables-init, iptables-clean, with or without pcn- before it", strings.Join(iptablesPrograms, ", "))
+		return iptablesParameter, fmt.Errorf("this program must be called by one of its names: %s, iptables-init, iptables-init-xdp, iptables-clean, with or without pcn- before it", strings.Join(iptablesPrograms, ", "))
 	}
 	if len(args) == 1 && (args[0] == "-V" || args[0] == "--version") {
 		_, err := s.stdout.WriteString(program + iptablesVersion)
@@ -132,7 +132,7 @@ func (s *session) iptablesCommand(cube, program string, args []string, input str
 	}
 	switch {
 	case is.Table != "":
-		is, err = nat.run(is, program, args)
+		is, err = nat.run(is, cube, program, args)
 	case is.Error != "":
 	case both:
 		is, err = nat.restore(cube, program, args, input)

@@ -7,8 +7,11 @@ package cli
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
+
+	"github.com/polycube/polycube/internal/cli/output"
 )
 
 // natCube is the cube nat that belongs to the cube iptables.
@@ -25,38 +28,46 @@ func natCubeOf(s *session) natCube {
 }
 
 // created has the cube carry out a command, and creates it before that if it does not exist: in front of all others at the host,
-// since these see packets as the host does. If that command fails, the cube is deleted again.
-func (n natCube) created(program string, args []string, input string) (is iptablesAnswer, err error) {
+// since these see packets as the host does. If that fails, the cube is deleted again.
+func (n natCube) created(firewall, program string, args []string, input string) (is iptablesAnswer, err error) {
 	is, err = runIptables(n.session, "nat", n.name, program, args, input)
 	if !errors.Is(err, errNoCube) {
 		return is, err
 	}
-	try := n.try
-	_, err = iptablesSteps(n.session, []string{"nat", "add", n.name}, []string{"attach", n.name, "host", "position=first"})
-	n.try = try
-	is, bad := runIptables(n.session, "nat", n.name, program, args, input)
-	switch {
-	case errors.Is(bad, errNoCube):
-		return is, cmp.Or(err, bad)
-	case err == nil && (bad != nil || is.Error != ""): // else another program has created it at the same time
-		bad = cmp.Or(bad, n.remove())
+	if at, err := placeOf(n.session, "iptables", firewall); err == nil && at.Type != typeTC {
+		return is, fmt.Errorf("the table nat needs a firewall of type %s, and %s is of type %s: make one with pcn-iptables-init", typeTC, firewall, output.Clean(at.Type))
 	}
-	return is, bad
+	try := n.try
+	_, added := iptablesSteps(n.session, []string{"nat", "add", n.name}) // it fails, too, if another program is faster
+	if added == nil {
+		if _, err := iptablesSteps(n.session, []string{"attach", n.name, "host", "position=first"}); err != nil {
+			return is, errors.Join(err, n.remove())
+		}
+	}
+	n.try = try
+	is, err = runIptables(n.session, "nat", n.name, program, args, input)
+	switch {
+	case errors.Is(err, errNoCube):
+		return is, cmp.Or(added, err)
+	case added == nil && (err != nil || is.Error != ""):
+		err = cmp.Or(err, n.remove())
+	}
+	return is, err
 }
 
 // remove deletes the cube, if it exists.
 func (n natCube) remove() error {
-	a, err := n.demand(request{method: http.MethodDelete, path: []string{"nat", n.name}})
-	if a.status == http.StatusNotFound {
+	if _, err := placeOf(n.session, "nat", n.name); errors.Is(err, errNoCube) {
 		return nil
 	}
+	_, err := n.demand(request{method: http.MethodDelete, path: []string{"nat", n.name}})
 	return err
 }
 
 // restore has the cube, and that of the other tables, restore what these have found to be right. The last answer is that of the
 // first that fails.
 func (n natCube) restore(others, program string, args []string, input string) (is iptablesAnswer, err error) {
-	if is, err = n.created(program, append(slices.Clone(args), "--test"), input); err != nil || is.Error != "" {
+	if is, err = n.created(others, program, append(slices.Clone(args), "--test"), input); err != nil || is.Error != "" {
 		return is, err
 	}
 	if is, err = runIptables(n.session, "iptables", others, program, args, input); err != nil || is.Error != "" {
@@ -66,9 +77,9 @@ func (n natCube) restore(others, program string, args []string, input string) (i
 }
 
 // run carries out a command about the table, for which the cube iptables has given the answer of a table without rules.
-func (n natCube) run(empty iptablesAnswer, program string, args []string) (iptablesAnswer, error) {
+func (n natCube) run(empty iptablesAnswer, firewall, program string, args []string) (iptablesAnswer, error) {
 	if empty.Changes {
-		return n.created(program, args, "")
+		return n.created(firewall, program, args, "")
 	}
 	is, err := runIptables(n.session, "nat", n.name, program, args, "")
 	if errors.Is(err, errNoCube) {

@@ -20,7 +20,6 @@ import (
 // strict lets in and through what the programs need, and nothing else, not even what the host itself begins to send. Messages
 // about a connection belong to it.
 const strict = `
-	pcn-iptables-init
 	iptables-restore <<-'RULES'
 		*filter
 		:INPUT DROP
@@ -79,11 +78,21 @@ func prints(t *testing.T, from *netns.Node, wanted string, name string, args ...
 	t.Errorf("%s %s: %q is not in\n%s", name, strings.Join(args, " "), wanted, out)
 }
 
+// TestProgramsPassStrictChains at TC, and at XDP.
 func TestProgramsPassStrictChains(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"/usr/sbin/sshd", "ssh", "curl", "iperf3", "traceroute"} {
 		needs(t, name)
 	}
+	for _, initialize := range []string{"pcn-iptables-init", "pcn-iptables-init-xdp"} {
+		t.Run(initialize, func(t *testing.T) {
+			t.Parallel()
+			testProgramsPassStrictChains(t, initialize)
+		})
+	}
+}
+
+func testProgramsPassStrictChains(t *testing.T, initialize string) {
 	d := start(t)
 	lan, wan := d.betweenNetworks()
 	for _, to := range []struct {
@@ -94,7 +103,7 @@ func TestProgramsPassStrictChains(t *testing.T) {
 		to.from.Run("sysctl", "-qw", "net.ipv6.conf."+to.dev+".disable_ipv6=0")
 		to.from.Run("ip", "addr", "add", to.ip, "dev", to.dev, "nodad")
 	}
-	d.inPlaceOfIptables(strict)
+	d.inPlaceOfIptables(initialize + strict)
 
 	t.Run("ssh", func(t *testing.T) { d.secureShell(t, lan, wan) })
 	t.Run("curl", func(t *testing.T) {

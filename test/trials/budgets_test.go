@@ -164,9 +164,6 @@ var attachLater = map[string]struct{ first, another time.Duration }{
 	"iptables": {600 * time.Millisecond, 600 * time.Millisecond},
 }
 
-// onlyAtTC are the services that refuse XDP.
-var onlyAtTC = []string{"iptables"}
-
 // TestTimedEachCubeForwardsSoon: the first cube of a service, whose programs nothing else has, and another one after it.
 // Verified instructions are what takes the time, so an exception for them is one for this, and so is a machine that takes
 // longer to verify.
@@ -178,9 +175,6 @@ func TestTimedEachCubeForwardsSoon(t *testing.T) {
 			budgets.first, budgets.another = budget, budget
 		}
 		for _, typ := range hooks {
-			if typ != cube.TypeTC && slices.Contains(onlyAtTC, s.Name) {
-				continue
-			}
 			t.Run(s.Name+"/"+strings.ToLower(string(typ)), func(t *testing.T) {
 				// Inlining follows in the background: nothing waits for it.
 				l := bpftest.New(t, bpftest.Options{Type: typ, Mode: datapath.ModeCall, Hosts: 2})
