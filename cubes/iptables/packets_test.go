@@ -134,16 +134,16 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 	o.restore(t, []string{"a", "b"}, "INPUT -j a", "a -j b")
 	was := o.do(t, "", "iptables-save")
 	for rule, says := range map[string]string{
-		"b -j a":                                      "jump back to b",
-		"b -j nosuch":                                 "there is no such chain",
-		"nosuch -j DROP":                              "No chain/target/match by that name",
-		"INPUT -j NFLOG":                              "use LOG",
-		"INPUT -m owner --gid-owner 0":                "works only in the chains OUTPUT",
-		"OUTPUT -m owner --gid-owner 0":               "see the user of a socket",
-		"INPUT -m conntrack --ctexpire 1:10":          "use --ctstate",
-		"INPUT -m addrtype --dst-type BLACKHOLE":      "use UNICAST, LOCAL",
-		"INPUT -m recent --set":                       "recent",
-		"INPUT -p udp -j REJECT --reject-with nosuch": "nosuch",
+		"b -j a":                       "jump back to b",
+		"b -j nosuch":                  "there is no such chain",
+		"nosuch -j DROP":               "No chain/target/match by that name",
+		"INPUT -j NFLOG":               "use LOG",
+		"INPUT -m owner --gid-owner 0": "works only in the chains OUTPUT",
+		"OUTPUT -m owner --gid-owner 0 --suppl-groups": "--suppl-groups is not supported",
+		"INPUT -m conntrack --ctexpire 1:10":           "use --ctstate",
+		"INPUT -m addrtype --dst-type BLACKHOLE":       "use UNICAST, LOCAL",
+		"INPUT -m recent --set":                        "recent",
+		"INPUT -p udp -j REJECT --reject-with nosuch":  "nosuch",
 	} {
 		input := "*filter\n-A INPUT -j ACCEPT\n-A " + rule + "\nCOMMIT\n"
 		out, err := o.TryAction("ipt run", fmt.Sprintf(`{"program":"iptables-restore","argument":[{"text":"-n"}],"input":%q}`, input))

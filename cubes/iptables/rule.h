@@ -50,6 +50,12 @@ struct iptables_test {
 	};
 };
 
+/* Whether a number is from one word of a condition to the other. */
+PCN_INLINE int iptables_is_in(__u32 n, const struct iptables_test *t)
+{
+	return n >= t->word[0] && n <= t->word[1];
+}
+
 struct iptables_row {
 	__u32 chain;
 	__u32 value;

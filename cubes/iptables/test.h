@@ -11,6 +11,7 @@
 
 #include "connections.h"
 #include "local.h"
+#include "owner.h"
 #include "rate.h"
 #include "rule.h"
 #include "string.h"
@@ -31,9 +32,11 @@ enum iptables_test_kind {
 	IPTABLES_LIMIT, /* a rate: (limit) */
 	IPTABLES_HASH_LIMIT, /* a rate for each group: (limit), (number) enum iptables_by, (value) bits of
 			       * the source and of the destination that count */
-	IPTABLES_RANDOM,      /* (value) of 2^31 packets */
-	IPTABLES_NTH,	      /* (word) of so many packets, the one behind so many others */
-	IPTABLES_OWNER,	      /* user of the socket: (word) from, to */
+	IPTABLES_RANDOM, /* (value) of 2^31 packets */
+	IPTABLES_NTH,	 /* (word) of so many packets, the one behind so many others */
+	IPTABLES_USER,	 /* user of the socket: (word) from, to */
+	IPTABLES_GROUP, /* its group: (word) from, to, and where struct sock has its struct socket, that its struct file,
+			 * that its struct cred, and that the group */
 	IPTABLES_SOCKET,      /* there is a socket */
 	IPTABLES_PACKET_TYPE, /* (value) PACKET_HOST, ... */
 	IPTABLES_SOURCE_TYPE, /* (value) bits of enum pcn_address_type */
@@ -100,11 +103,6 @@ PCN_INLINE int iptables_is_between(const __be32 *address, const struct iptables_
 	if (high < t->wide[0] || (high == t->wide[0] && low < t->wide[1]))
 		return 0;
 	return high < t->wide[2] || (high == t->wide[2] && low <= t->wide[3]);
-}
-
-PCN_INLINE int iptables_is_in(__u32 n, const struct iptables_test *t)
-{
-	return n >= t->word[0] && n <= t->word[1];
 }
 
 /* The byte of the header at `six` for IPv6, else at `four`; -1 if it is not there. */
@@ -210,20 +208,6 @@ PCN_GLOBAL int iptables_has_option(struct CTXTYPE *ctx, __u32 l4, __u32 kind)
 	s.end = l4 + (byte >> 4) * 4;
 	bpf_loop(IPTABLES_OPTIONS, iptables_option, &s, 0);
 	return s.found;
-}
-
-/* What a packet is to its socket. */
-PCN_INLINE int iptables_is_owned(struct CTXTYPE *ctx, const struct iptables_test *t)
-{
-#ifdef PCN_TC
-	if (!ctx->sk)
-		return 0;
-	return t->kind == IPTABLES_SOCKET || iptables_is_in(bpf_get_socket_uid(ctx), t);
-#else
-	(void)ctx;
-	(void)t;
-	return 0;
-#endif
 }
 
 /* Where a packet is: what conditions need that is not in it. */
@@ -338,9 +322,12 @@ PCN_INLINE int iptables_holds(struct CTXTYPE *ctx, const struct pcn_flow *flow,
 		return bpf_get_prandom_u32() >> 1 < t->value;
 	case IPTABLES_NTH:
 		return iptables_is_nth(t, counter, i);
-	case IPTABLES_OWNER:
+	case IPTABLES_USER:
+		return iptables_is_of_user(ctx, t);
+	case IPTABLES_GROUP:
+		return iptables_is_of_group(ctx, t);
 	case IPTABLES_SOCKET:
-		return iptables_is_owned(ctx, t);
+		return iptables_has_socket(ctx);
 	case IPTABLES_PACKET_TYPE:
 		return at->type == t->value;
 	case IPTABLES_STRING:

@@ -38,7 +38,8 @@ const (
 	testHashLimit
 	testRandom
 	testNth
-	testOwner
+	testUser
+	testGroup
 	testSocket
 	testPacketType
 	testSourceType
@@ -209,19 +210,6 @@ func typeTests(m language.AddrType) (out []test, err error) {
 			return nil, err
 		}
 		out = append(out, t)
-	}
-	return out, nil
-}
-
-func ownerTests(m language.Owner) (out []test, err error) {
-	if m.GID != nil || m.SupplGroups {
-		return nil, fmt.Errorf("--gid-owner and --suppl-groups are not supported: programs see the user of a socket, and not its groups: %w", cube.ErrUnsupported)
-	}
-	if m.SocketExists {
-		out = append(out, test{Kind: testSocket, Negated: m.SocketNot})
-	}
-	if m.UID != nil {
-		out = append(out, numbers(testOwner, m.UID.Not, m.UID.First, m.UID.Last))
 	}
 	return out, nil
 }
