@@ -64,7 +64,7 @@ func serves(t *testing.T, from *netns.Node, name string, args ...string) {
 }
 
 // prints runs a program, which may fail, until it prints something.
-func prints(t *testing.T, from *netns.Node, wanted string, name string, args ...string) {
+func prints(t testing.TB, from *netns.Node, wanted string, name string, args ...string) {
 	t.Helper()
 	var out []byte
 	for deadline := time.Now().Add(pace.Stretch(patience)); time.Now().Before(deadline); {
