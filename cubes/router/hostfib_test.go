@@ -7,8 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 // hostRouter creates a host that routes between two others by its kernel, with a cube on its netdevs.
@@ -84,5 +86,47 @@ func TestHostsRoutesDecide(t *testing.T) {
 				t.Error("a router without addresses forwards by its own routes")
 			}
 		})
+	}
+}
+
+// TestSuperframesFitTheNextNetdev: one whose segments do is forwarded whole, another one is for the stack, which tells the sender.
+func TestSuperframesFitTheNextNetdev(t *testing.T) {
+	t.Parallel()
+	l := hostRouter(t, bpftest.Options{Type: cube.TypeTC})
+	l.Create("router", "r", `{"fib":"host","ports":[{"name":"left","peer":"veth1"},{"name":"right","peer":"veth2"}]}`)
+	l.Lab.Run("ip", "link", "set", "veth2", "mtu", "1300")
+	one := l.Hosts[0]
+	one.Reaches(t, patience, "10.0.2.2")
+	one.Reaches(t, patience, "2001:db8:2::2")
+	segments := func(size int) map[string][]byte {
+		v4 := pkt.IPv4Header{From: "10.0.1.2", To: "10.0.2.2", Protocol: pkt.ProtoTCP, TTL: 64}
+		v6 := pkt.IPv6Header{From: "2001:db8:1::2", To: "2001:db8:2::2", Next: pkt.ProtoTCP, HopLimit: 64}
+		frame := func(packet []byte) []byte { return pkt.Eth(one.MAC.String(), one.OuterMAC.String()).IP(packet).Bytes() }
+		return map[string][]byte{
+			"IPv4": frame(v4.Packet(pkt.TCPSegment(v4.From, v4.To, 4000, 9, 0x10, make([]byte, size)))),
+			"IPv6": frame(v6.Packet(pkt.TCPSegment(v6.From, v6.To, 4000, 9, 0x10, make([]byte, size)))),
+		}
+	}
+	long, short := segments(4000), segments(100)
+	for name := range long {
+		for _, size := range []int{1200, 1270, 1400} {
+			want := uint64(len(short[name]))
+			if size == 1200 { // and headers of 40 or 60 bytes
+				want += uint64(len(long[name]))
+			}
+			before := l.Counters("r", "right").TxBytes
+			// When the last one has arrived, the first one has been dealt with.
+			for _, err := range []error{bpftest.SendSuperframe(one, long[name], size), bpftest.SendSplit(one, short[name], len(short[name]))} {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			netns.Eventually(t, patience, func() error {
+				if got := l.Counters("r", "right").TxBytes - before; got != want {
+					return fmt.Errorf("%s in segments of %d bytes: the cube forwards %d bytes, want %d", name, size, got, want)
+				}
+				return nil
+			})
+		}
 	}
 }

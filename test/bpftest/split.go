@@ -19,6 +19,33 @@ import (
 
 // SendSplit sends a frame of more than a page from a host, with so many bytes in the linear part of the skb.
 func SendSplit(host *netns.Node, frame []byte, linear int) error {
+	header := make([]byte, vnetHeader)
+	binary.NativeEndian.PutUint16(header[2:], uint16(linear))
+	return send(host, header, frame)
+}
+
+// vnetHeader is the size of struct virtio_net_hdr of linux/virtio_net.h.
+const vnetHeader = 10
+
+// SendSuperframe sends a frame of TCP without IP options or extension headers from a host, as one of segments whose payloads have
+// at most so many bytes.
+func SendSuperframe(host *netns.Node, frame []byte, segment int) error {
+	const needsSum, tcp4, tcp6, sumOfTCP = 1, 1, 4, 16
+	kind, transport := byte(tcp4), uint16(34)
+	if frame[12] == 0x86 {
+		kind, transport = tcp6, 54
+	}
+	header := make([]byte, vnetHeader)
+	header[0], header[1] = needsSum, kind
+	binary.NativeEndian.PutUint16(header[2:], transport+20)
+	binary.NativeEndian.PutUint16(header[4:], uint16(segment))
+	binary.NativeEndian.PutUint16(header[6:], transport)
+	binary.NativeEndian.PutUint16(header[8:], sumOfTCP)
+	return send(host, header, frame)
+}
+
+// send sends a frame behind a struct virtio_net_hdr.
+func send(host *netns.Node, header, frame []byte) error {
 	return host.Do(func() (err error) {
 		i, err := net.InterfaceByName(netns.Inner)
 		if err != nil {
@@ -32,8 +59,6 @@ func SendSplit(host *netns.Node, frame []byte, linear int) error {
 		if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1); err != nil {
 			return err
 		}
-		header := make([]byte, 10) // struct virtio_net_hdr
-		binary.NativeEndian.PutUint16(header[2:], uint16(linear))
 		return unix.Sendto(fd, slices.Concat(header, frame), 0, &unix.SockaddrLinklayer{Ifindex: i.Index})
 	})
 }
