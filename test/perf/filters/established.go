@@ -113,8 +113,7 @@ func established(ctx context.Context, b *Bench) (*Result, error) {
 }
 
 func establishedRunners(rig *lab.Rig, b *Bench, c lab.Connections) ([]*runner, error) {
-	var all []*runner
-	for _, d := range []device{
+	return throughConnections(rig, b, c, []device{
 		{none, noFilter},
 		{fwXDP, func(rig *lab.Rig, b *Bench, w *lab.Filtered) error {
 			_, err := trackingFirewall(rig, b, w, cube.TypeXDPDRV, openers())
@@ -125,7 +124,13 @@ func establishedRunners(rig *lab.Rig, b *Bench, c lab.Connections) ([]*runner, e
 			return err
 		}},
 		{ctEstablished, func(rig *lab.Rig, _ *Bench, w *lab.Filtered) error { return nftTracking(rig, w, nftOpeners) }},
-	} {
+	})
+}
+
+// throughConnections has runners that send segments of established connections through devices. Segments of others do not pass.
+func throughConnections(rig *lab.Rig, b *Bench, c lab.Connections, devices []device) ([]*runner, error) {
+	var all []*runner
+	for _, d := range devices {
 		w, _, err := establish(rig, b, c, func(w *lab.Filtered) (struct{}, error) { return struct{}{}, d.setup(rig, b, w) })
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", d.name, err)

@@ -53,6 +53,7 @@ func Parts() []Part {
 		{"filter-rules", exactly},
 		{"filter-lists", generated},
 		{"filter-established", established},
+		{"filter-host", host},
 		{"filter-new", fresh},
 		{"filter-ddos", ddos},
 		{"filter-synflood", synflood},
