@@ -52,10 +52,11 @@ func (pl *Plan) partOf(id graph.CubeID) *Segment {
 	return &pl.parts[slices.IndexFunc(pl.parts, func(c Segment) bool { return slices.Contains(c.IDs, id) })]
 }
 
-// takesXDP reports whether a netdev has a program of ours at XDP, or may get one.
+// takesXDP reports whether a netdev has a program of ours at native XDP, or may get one. One at generic XDP goes first: the kernel
+// allows only one of the two.
 func (n *Netdevs) takesXDP(ifindex int) bool {
-	if n.attached[spot{ifindex, kindXDP}] != nil {
-		return true
+	if a := n.attached[spot{ifindex, kindXDP}]; a != nil {
+		return a.mode == cube.TypeXDPDRV
 	}
 	if n.withoutXDP[ifindex] {
 		return false
