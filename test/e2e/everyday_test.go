@@ -95,14 +95,8 @@ func TestProgramsPassStrictChains(t *testing.T) {
 func testProgramsPassStrictChains(t *testing.T, initialize string) {
 	d := start(t)
 	lan, wan := d.betweenNetworks()
-	for _, to := range []struct {
-		from *netns.Node
-		dev  string
-		ip   string
-	}{{&netns.Node{Namespace: d.lab.Namespace}, "lan0", "fd00::1/64"}, {lan, netns.Inner, "fd00::2/64"}} {
-		to.from.Run("sysctl", "-qw", "net.ipv6.conf."+to.dev+".disable_ipv6=0")
-		to.from.Run("ip", "addr", "add", to.ip, "dev", to.dev, "nodad")
-	}
+	addIPv6(&netns.Node{Namespace: d.lab.Namespace}, "lan0", "fd00::1/64")
+	addIPv6(lan, netns.Inner, "fd00::2/64")
 	d.inPlaceOfIptables(initialize + strict)
 
 	t.Run("ssh", func(t *testing.T) { d.secureShell(t, lan, wan) })

@@ -30,6 +30,12 @@ func (d *daemon) betweenNetworks() (lan, wan *netns.Node) {
 	return lan, wan
 }
 
+// addIPv6 gives a netdev an address of IPv6, which can be used at once.
+func addIPv6(on *netns.Node, dev, address string) {
+	on.Run("sysctl", "-qw", "net.ipv6.conf."+dev+".disable_ipv6=0")
+	on.Run("ip", "addr", "add", address, "dev", dev, "nodad")
+}
+
 // TestAFirewallAtTheHostsStack protects the host and the networks behind it on all netdevs: those that exist, and one that
 // appears later. It keeps filtering while no daemon runs, and answers a rejected packet through the netdev that received it.
 func TestAFirewallAtTheHostsStack(t *testing.T) {

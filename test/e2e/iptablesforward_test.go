@@ -36,13 +36,10 @@ func TestConnectionsOfIPv6AreForwardedByTheFIB(t *testing.T) {
 	d := start(t)
 	lan, wan := d.betweenNetworks()
 	host := &netns.Node{Namespace: d.lab.Namespace}
-	for _, end := range []struct {
-		of       *netns.Node
-		dev, ip6 string
-	}{{host, "lan0", "fd00:1::1/64"}, {host, "wan0", "fd00:2::1/64"}, {lan, netns.Inner, "fd00:1::2/64"}, {wan, netns.Inner, "fd00:2::2/64"}} {
-		end.of.Run("sysctl", "-qw", "net.ipv6.conf."+end.dev+".disable_ipv6=0")
-		end.of.Run("ip", "addr", "add", end.ip6, "dev", end.dev, "nodad")
-	}
+	addIPv6(host, "lan0", "fd00:1::1/64")
+	addIPv6(host, "wan0", "fd00:2::1/64")
+	addIPv6(lan, netns.Inner, "fd00:1::2/64")
+	addIPv6(wan, netns.Inner, "fd00:2::2/64")
 	d.lab.Run("sysctl", "-qw", "net.ipv6.conf.all.forwarding=1")
 	lan.Run("ip", "-6", "route", "add", "default", "via", "fd00:1::1")
 	wan.Run("ip", "-6", "route", "add", "default", "via", "fd00:2::1")

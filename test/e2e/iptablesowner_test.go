@@ -6,7 +6,6 @@ package e2e
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -27,26 +26,19 @@ func TestRulesKnowTheOwner(t *testing.T) {
 		"--uid-owner 4243 --gid-owner 4242", "--uid-owner 0-100 ! --gid-owner 4242", "--socket-exists", "! --socket-exists",
 	}
 	const with = "-p tcp --syn --dport 7000 -m owner %s -j REJECT --reject-with tcp-reset"
-	outcomes := func(add, flush func(rule string)) (out []string) {
+	outcomes := func(iptables func(args string)) (out []string) {
 		for _, owner := range rules {
-			add(fmt.Sprintf(with, owner))
+			iptables("-A OUTPUT " + fmt.Sprintf(with, owner))
 			for _, ids := range [][2]string{{"0", "0"}, {"4243", "4242"}, {"0", "4242"}, {"4243", "0"}} {
 				err := host.Command("timeout", "5", "setpriv", "--reuid", ids[0], "--regid", ids[1], "--clear-groups",
 					"bash", "-c", ": < /dev/tcp/203.0.113.2/7000").Run()
 				out = append(out, fmt.Sprintf("%s, user %s, group %s: connects %t", owner, ids[0], ids[1], err == nil))
 			}
-			flush("")
+			iptables("-F OUTPUT")
 		}
 		return out
 	}
-	linux := func(args string) func(string) {
-		return func(rule string) {
-			if out, err := host.Command("sh", "-c", "iptables-nft "+args+rule).CombinedOutput(); err != nil {
-				t.Fatalf("iptables-nft %s%s: %v: %s", args, rule, err, out)
-			}
-		}
-	}
-	want := outcomes(linux("-A OUTPUT "), linux("-F OUTPUT"))
+	want := outcomes(func(args string) { host.Run("iptables-nft", strings.Fields(args)...) })
 	refused := 0
 	for _, outcome := range want {
 		if strings.HasSuffix(outcome, " false") {
@@ -57,14 +49,9 @@ func TestRulesKnowTheOwner(t *testing.T) {
 		t.Fatalf("Linux refuses %d of %d connections: this compares nothing", refused, len(want))
 	}
 	d.inPlaceOfIptables("pcn-iptables-init")
-	ours := func(args string) func(string) {
-		return func(rule string) { d.inPlaceOfIptables("iptables " + args + rule) }
-	}
-	if got := outcomes(ours("-A OUTPUT "), ours("-F OUTPUT")); !slices.Equal(got, want) {
-		for i := range want {
-			if got[i] != want[i] {
-				t.Errorf("%s, want %s", got[i], want[i])
-			}
+	for i, got := range outcomes(func(args string) { d.inPlaceOfIptables("iptables " + args) }) {
+		if got != want[i] {
+			t.Errorf("%s, want %s", got, want[i])
 		}
 	}
 }

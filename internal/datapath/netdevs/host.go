@@ -18,6 +18,7 @@ import (
 // addHost adds the root programs of cubes at the host's stack.
 func (pl *Plan) addHost(h *graph.Host) {
 	if h == nil {
+		clear(pl.n.withoutXDP) // the next ones try again
 		return
 	}
 	in, out := pl.partOf(h.Tcubes[0]), pl.partOf(h.Tcubes[len(h.Tcubes)-1])
