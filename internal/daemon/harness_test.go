@@ -63,6 +63,7 @@ func (*fakePlane) PortCounters(uint16) (c datapath.PortCounters, _ error)       
 func (*fakePlane) Fates(datapath.CubeID) ([]datapath.Fate, error)                       { return nil, nil }
 func (*fakePlane) Status(datapath.CubeID) (s datapath.CubeStatus)                       { return s }
 func (*fakePlane) CheckObject(string, map[cube.Hook][]byte) error                       { return nil }
+func (*fakePlane) AddObjects(string, map[cube.Hook][]byte)                              {}
 func (*fakePlane) Try(context.Context, datapath.Trial) (r datapath.TrialReport, _ error) {
 	return r, nil
 }

@@ -334,6 +334,23 @@ func TestAnObjectThatGraspsForWhatIsNotItsOwnIsRefused(t *testing.T) {
 	}
 }
 
+func TestObjectsOfTheDaemonAreParsedWhenTheyAreNeeded(t *testing.T) {
+	c := state.NewCubes(state.New(state.Options{Lock: &sync.Mutex{}}))
+	c.AddObjects("tally", objectsOf("tally"))
+	c.AddObjects("grabber", objectsOf("grabber"))
+	c.AddObjects("forgotten", objectsOf("tally"))
+	c.ForgetService("forgotten")
+	for service, want := range map[string]bool{"tally": true, "grabber": false, "forgotten": false, "unknown": false} {
+		if got := c.HasFunction(service, cube.TC, link.Ingress); got != want {
+			t.Errorf("the ingress program of %s is there: %t", service, got)
+		}
+	}
+	err := c.CreateCube(Spec{Name: "g1", Service: "grabber", UUID: "u", ID: 1, Type: cube.TypeTC})
+	if err == nil || !strings.Contains(err.Error(), "names with the prefix pcn_ are reserved for the framework") {
+		t.Errorf("a cube of a service with an invalid object: %v", err)
+	}
+}
+
 func TestUUIDsAreNoPaths(t *testing.T) {
 	netns.NeedRoot(t)
 	t.Parallel()

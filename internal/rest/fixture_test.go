@@ -65,6 +65,7 @@ func (noKernel) Status(datapath.CubeID) datapath.CubeStatus {
 	}
 }
 func (noKernel) CheckObject(string, map[cube.Hook][]byte) error { return nil }
+func (noKernel) AddObjects(string, map[cube.Hook][]byte)        {}
 func (noKernel) Try(_ context.Context, t datapath.Trial) (datapath.TrialReport, error) {
 	return datapath.TrialReport{Programs: 12, Same: 3, Combinations: 4, Untried: 5, Verified: 6789, Took: 1234 * time.Millisecond}, nil
 }

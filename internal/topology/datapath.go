@@ -51,6 +51,8 @@ type Datapath interface {
 	Status(id datapath.CubeID) datapath.CubeStatus
 	// CheckObject parses a service's compiled programs once, when it registers.
 	CheckObject(service string, objects map[cube.Hook][]byte) error
+	// AddObjects does the same for a service that is a part of the daemon, when a cube first needs its programs.
+	AddObjects(service string, objects map[cube.Hook][]byte)
 	// Try loads a service's programs in a trial; the first one refused is returned as a datapath.TrialError.
 	Try(ctx context.Context, t datapath.Trial) (datapath.TrialReport, error)
 }

@@ -263,6 +263,8 @@ func (f *fakePlane) HasFunction(service string, _ cube.Hook, name string) bool {
 
 func (f *fakePlane) CheckObject(string, map[cube.Hook][]byte) error { return f.step("CheckObject") }
 
+func (*fakePlane) AddObjects(string, map[cube.Hook][]byte) {}
+
 func (f *fakePlane) Try(_ context.Context, t datapath.Trial) (datapath.TrialReport, error) {
 	f.mu.Lock()
 	f.tried = append(f.tried, t)

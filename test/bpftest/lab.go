@@ -246,6 +246,14 @@ func (p *plane) CreateCube(s datapath.Spec) error {
 	return p.Plane.CreateCube(s)
 }
 
+// AddObjects parses the objects at once, so that the times of attachments do not include it. What is wrong with objects is
+// known when a cube needs them.
+func (p *plane) AddObjects(service string, objects map[cube.Hook][]byte) {
+	if p.CheckObject(service, objects) != nil {
+		p.Plane.AddObjects(service, objects)
+	}
+}
+
 func (p *plane) id(name string) datapath.CubeID {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -81,8 +81,19 @@ func (c *Cubes) CheckObject(service string, objects map[cube.Hook][]byte) error 
 	}
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	cs.services[service] = s
+	cs.services.forget(service)
+	cs.services.parsed[service] = s
 	return nil
+}
+
+// AddObjects adds a service whose objects are known to be valid. They are parsed when a cube needs them, since that takes up to
+// 40 ms, and a daemon has many services and uses few.
+func (c *Cubes) AddObjects(service string, objects map[cube.Hook][]byte) {
+	cs := c.state
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.services.forget(service)
+	cs.services.unparsed[service] = objects
 }
 
 // CreateCube creates the cube's maps, or opens those that an earlier daemon left pinned. Maps whose declaration changed get

@@ -18,7 +18,7 @@ import (
 // OnTrial returns a State with the same services and without cubes.
 func (cs *State) OnTrial() *State {
 	next := New(Options{})
-	maps.Copy(next.services, cs.services)
+	next.services = cs.services.clone()
 	return next
 }
 

@@ -70,8 +70,8 @@ func (c *Cubes) HasFunction(service string, h cube.Hook, name string) bool {
 	cs := c.state
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	s := cs.services[service]
-	if s == nil {
+	s, err := cs.services.get(service)
+	if err != nil || s == nil {
 		return false
 	}
 	o := s.objects[h]

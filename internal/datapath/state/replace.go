@@ -86,7 +86,10 @@ func (cs *State) open(spec Spec) (in *Instance, undone *undo.Stack, err error) {
 	if err := cs.checkSpec(spec); err != nil {
 		return nil, nil, err
 	}
-	service := cs.services[spec.Service]
+	service, err := cs.services.get(spec.Service)
+	if err != nil {
+		return nil, nil, err
+	}
 	if err := checkService(spec, service); err != nil {
 		return nil, nil, err
 	}
@@ -120,5 +123,5 @@ func (c *Cubes) ForgetService(name string) {
 	cs := c.state
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	delete(cs.services, name)
+	cs.services.forget(name)
 }

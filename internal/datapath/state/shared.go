@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,7 +20,6 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/origins"
 	"github.com/polycube/polycube/internal/datapath/bpfmap"
-	"github.com/polycube/polycube/internal/datapath/link"
 	"github.com/polycube/polycube/internal/datapath/undo"
 )
 
@@ -56,7 +54,10 @@ func (cs *State) owned(name string, d declaration) (declaration, error) {
 	if d.scope != extern {
 		return d, nil
 	}
-	owner := cs.services[d.space]
+	owner, err := cs.services.get(d.space)
+	if err != nil {
+		return d, err
+	}
 	if owner == nil {
 		return d, fmt.Errorf("it belongs to service %s, which is not loaded: %w", d.space, cube.ErrNotFound)
 	}
@@ -251,32 +252,3 @@ func (in *Instance) chosenSpace(name string) string {
 	}
 	return strings.TrimSuffix(strings.TrimPrefix(filepath.Base(refs[0]), prefix), suffix)
 }
-
-// Service are a service's parsed objects, with the maps that they declare.
-type Service struct {
-	objects  map[cube.Hook]*link.Object
-	elfs     map[cube.Hook][]byte
-	declared map[cube.Hook]map[string]declaration
-}
-
-// ParseService parses and checks the objects of a service.
-func ParseService(service string, elfs map[cube.Hook][]byte) (*Service, error) {
-	s := &Service{elfs: elfs, objects: map[cube.Hook]*link.Object{}, declared: map[cube.Hook]map[string]declaration{}}
-	for _, h := range slices.Sorted(maps.Keys(elfs)) {
-		o, err := link.ParseObject(h, elfs[h])
-		if err == nil && o.Functions[link.Ingress] == nil {
-			err = fmt.Errorf("no PCN_INGRESS program: %w", cube.ErrInvalid)
-		}
-		if err == nil {
-			s.declared[h], err = declarations(service, o)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("service %s, %s object: %w", service, h, err)
-		}
-		s.objects[h] = o
-	}
-	return s, nil
-}
-
-// Object returns the service's object for a hook, nil if there is none.
-func (s *Service) Object(h cube.Hook) *link.Object { return s.objects[h] }

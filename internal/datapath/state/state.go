@@ -30,7 +30,7 @@ type State struct {
 	types sync.Map // by cube: its type, for callers that must not wait for a change
 
 	mu       sync.Locker // of the Plane; it guards what follows
-	services map[string]*Service
+	services services
 	given    map[source]*link.Object // at run time, by their bytes
 	byID     map[graph.CubeID]*Instance
 	commons  *commons
@@ -65,7 +65,8 @@ type Options struct {
 func New(s Options) *State {
 	return &State{
 		dir: s.Dir, log: s.Logger, collect: s.Collector, floods: s.Floods, fates: s.Fates, inGraph: s.InGraph, mu: s.Lock,
-		services: map[string]*Service{}, given: map[source]*link.Object{}, parsed: &savedObjects{map[[sha256.Size]byte]savedObject{}}, byID: map[graph.CubeID]*Instance{},
+		services: services{map[string]*Service{}, map[string]map[cube.Hook][]byte{}}, given: map[source]*link.Object{},
+		parsed: &savedObjects{map[[sha256.Size]byte]savedObject{}}, byID: map[graph.CubeID]*Instance{},
 		commons: &commons{s.Dir, map[string]*common{}}, retained: map[string]bool{}, savedAt: map[*link.Object]string{},
 	}
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/polycube/polycube/internal/topology/world"
 )
 
-// Load reads the models and checks the programs of the daemon's own services.
+// Load reads the models of the daemon's own services.
 func (k *Keeper) Load(services []cube.Service) error {
 	for i, s := range services {
 		svc, err := service.Load(s)
@@ -35,9 +35,7 @@ func (k *Keeper) Load(services []cube.Service) error {
 			return err
 		}
 		k.loaded.Store(k.loaded.Load().With(svc))
-		if err := k.dp.CheckObject(svc.Info.Name, s.Objects); err != nil {
-			return fmt.Errorf("programs of service %s: %w", svc.Info.Name, err)
-		}
+		k.dp.AddObjects(svc.Info.Name, s.Objects)
 	}
 	return nil
 }
@@ -74,6 +72,8 @@ func (k *Keeper) CloseSchemas() {
 type Datapath interface {
 	// CheckObject parses a service's compiled programs once, when it registers.
 	CheckObject(service string, objects map[cube.Hook][]byte) error
+	// AddObjects does the same for a service that is a part of the daemon, when a cube first needs its programs.
+	AddObjects(service string, objects map[cube.Hook][]byte)
 	// Try loads a service's programs in a trial; the first one refused is returned as a datapath.TrialError.
 	Try(ctx context.Context, t datapath.Trial) (datapath.TrialReport, error)
 }
