@@ -101,15 +101,15 @@ func TestFail2banRunsOnTheCube(t *testing.T) {
 		printf '[DEFAULT]\nbackend = polling\nbanaction = iptables-multiport\nusedns = no\n[probe]\nenabled = true\nfilter = probe\nlogpath = %[1]s/log\nmaxretry = 2\nport = 7000,22\n' > %[1]s/etc/jail.local
 		printf '[Definition]\nfailregex = bad login from <HOST>\n' > %[1]s/etc/filter.d/probe.conf
 		sed -i 's|^logtarget.*|logtarget = %[1]s/own.log|; s|^dbfile.*|dbfile = %[1]s/db|' %[1]s/etc/fail2ban.conf
-		touch %[1]s/log
 		pcn-iptables-init
 		connect() { timeout 2 nsenter --net=/run/netns/host1 bash -c ': < /dev/tcp/10.0.0.1/7000'; }
 		client() { fail2ban-client -c %[1]s/etc -s %[1]s/run/socket -p %[1]s/run/pid "$@"; }
 		connect
+		for i in 1 2 3; do echo "$(date '+%%Y-%%m-%%d %%H:%%M:%%S') bad login from 10.0.0.2" >> %[1]s/log; done
 		client start
 		trap 'client stop' EXIT
-		until iptables -S f2b-probe 2>/dev/null | grep -q 'A f2b-probe -s 10.0.0.2/32 -j REJECT' || ! client ping >/dev/null; do
-			for i in 1 2 3; do echo "$(date '+%%Y-%%m-%%d %%H:%%M:%%S') bad login from 10.0.0.2" >> %[1]s/log; done
+		until iptables -S f2b-probe 2>/dev/null | grep -q 'A f2b-probe -s 10.0.0.2/32 -j REJECT'; do
+			[ $SECONDS -lt 60 ]
 			client status probe
 			read -t 0.2 < /dev/zero || true
 		done
