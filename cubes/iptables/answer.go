@@ -16,6 +16,7 @@ import (
 
 	"github.com/polycube/polycube/conntrack/zone"
 	"github.com/polycube/polycube/iptables/language"
+	"github.com/polycube/polycube/nflog"
 	"github.com/polycube/polycube/report"
 	"github.com/polycube/polycube/wire"
 )
@@ -101,6 +102,10 @@ func (f *iptables) Notify(kind uint32, data []byte) {
 		if report.Kind(kind) == report.Logged {
 			f.log(&is, c, target)
 		}
+	case language.NFLog:
+		if report.Kind(kind) == report.Logged {
+			f.logTo(&is, c, target)
+		}
 	case language.Reject:
 		if report.Kind(kind) == report.Rejected {
 			f.answer(&is, target)
@@ -139,6 +144,23 @@ func (f *iptables) log(is *report.Report, c *chain, t language.Log) {
 		in, out = f.place(is.Received), in
 	}
 	f.env.Logger().Info(fmt.Sprintf("%sIN=%s OUT=%s %s", t.Prefix, in, out, wire.Line(is.Frame)), "chain", c.name)
+}
+
+// logTo sends a packet to the program that listens to a group.
+func (f *iptables) logTo(is *report.Report, c *chain, t language.NFLog) {
+	p := nflog.Packet{Group: t.Group, Prefix: t.Prefix, Hook: nflog.LocalIn, In: is.Netdev, Frame: is.Frame, Leaves: is.Out, Size: t.Size}
+	switch {
+	case is.Out && is.Received == 0:
+		p.Hook, p.In, p.Out = nflog.LocalOut, 0, is.Netdev
+	case is.Out:
+		p.Hook, p.In, p.Out = nflog.Forward, is.Received, is.Netdev
+	}
+	if c.table == raw && p.Hook != nflog.LocalOut {
+		p.Hook, p.Out = nflog.PreRouting, 0
+	}
+	if err := f.groups.Send(p); err != nil {
+		f.env.Logger().Debug("send a packet to a group of netfilter's log", "error", err)
+	}
 }
 
 // kinds are the ICMP errors of --reject-with.

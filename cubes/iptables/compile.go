@@ -273,7 +273,7 @@ func (c *compiler) target(t language.Target) error {
 		}
 	case language.Reject:
 		c.out.verb, c.out.row = verbReject, &row{}
-	case language.Log:
+	case language.Log, language.NFLog:
 		c.out.verb, c.out.row = verbLog, &row{}
 	case language.SetMark:
 		c.out.verb, c.out.row = verbMark, &row{Value: t.Value, Mask: t.Mask}
@@ -282,8 +282,6 @@ func (c *compiler) target(t language.Target) error {
 	case language.ModifySet:
 		c.out.verb, c.out.row = verbCount, &row{}
 		return c.modifySet(t)
-	case language.NFLog:
-		return fmt.Errorf("only the kernel can send packets to a netlink group; use LOG: %w", cube.ErrUnsupported)
 	case language.NAT:
 		return fmt.Errorf("addresses are translated by the cube nat: %w", cube.ErrUnsupported)
 	default:

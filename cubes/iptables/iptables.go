@@ -19,6 +19,7 @@ import (
 	"github.com/polycube/polycube/hostaddr"
 	"github.com/polycube/polycube/inet"
 	"github.com/polycube/polycube/ipset/elements"
+	"github.com/polycube/polycube/nflog"
 )
 
 // files are the model and the compiled programs.
@@ -84,6 +85,7 @@ type iptables struct {
 	events    *session.Events
 	zone      *zone.Zone
 	answers   *answers
+	groups    nflog.Sender
 
 	crowds     *crowds
 	memory     *elements.Memory
@@ -208,7 +210,7 @@ func (f *iptables) close() {
 	}
 	f.own.Close()
 	errs = append(errs, f.memory.Close(), f.references.Close())
-	if err := errors.Join(append(errs, f.answers.close(), f.zone.Close())...); err != nil {
+	if err := errors.Join(append(errs, f.answers.close(), f.groups.Close(), f.zone.Close())...); err != nil {
 		f.env.Logger().Error("close the firewall", "error", err)
 	}
 }

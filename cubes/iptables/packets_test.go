@@ -137,7 +137,6 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 		"b -j a":                       "jump back to b",
 		"b -j nosuch":                  "there is no such chain",
 		"nosuch -j DROP":               "No chain/target/match by that name",
-		"INPUT -j NFLOG":               "use LOG",
 		"INPUT -m owner --gid-owner 0": "works only in the chains OUTPUT",
 		"OUTPUT -m owner --gid-owner 0 --suppl-groups": "--suppl-groups is not supported",
 		"INPUT -m conntrack --ctexpire 1:10":           "use --ctstate",

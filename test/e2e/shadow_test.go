@@ -148,11 +148,28 @@ func TestAPortSaysThatItsInterfaceIsDown(t *testing.T) {
 	})
 }
 
+// capture runs tcpdump, which listens when it returns; seen waits for what it prints.
+func capture(t *testing.T, tcpdump *exec.Cmd) (seen func() string) {
+	t.Helper()
+	printed := make(chan string, 1)
+	stderr := &lines{}
+	tcpdump.Stderr = stderr
+	go func() {
+		out, err := tcpdump.Output()
+		printed <- fmt.Sprint(string(out), err)
+	}()
+	netns.Eventually(t, patience, func() error {
+		if !strings.Contains(stderr.String(), "listening on") {
+			return errors.New("tcpdump does not listen")
+		}
+		return nil
+	})
+	return func() string { return <-printed }
+}
+
 func TestSpanShowsAllTrafficToTcpdump(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("tcpdump"); err != nil {
-		t.Skip("needs tcpdump: it is what users run in the namespace")
-	}
+	needs(t, "tcpdump")
 	d := shadowMachine(t).Start()
 	hosts := threeHosts(d.machine, v4)
 	d.Must(http.StatusCreated, "POST", "/simplebridge/br1", `{"shadow":true,"span":true,"ports":[
@@ -160,26 +177,13 @@ func TestSpanShowsAllTrafficToTcpdump(t *testing.T) {
 	reaches(t, hosts[0], "10.0.0.2")
 	in := d.inside("br1")
 	for _, port := range []string{"p1", "p2"} {
-		seen := make(chan string, 1)
-		cmd := exec.Command("ip", "netns", "exec", in.name, "timeout", "20", "tcpdump", "-n", "-i", port, "-c", "4", "icmp")
-		stderr := &lines{}
-		cmd.Stderr = stderr
-		go func() {
-			out, err := cmd.Output()
-			seen <- fmt.Sprint(string(out), err)
-		}()
-		netns.Eventually(t, patience, func() error {
-			if !strings.Contains(stderr.String(), "listening on") {
-				return errors.New("tcpdump does not listen")
-			}
-			return nil
-		})
+		seen := capture(t, exec.Command("ip", "netns", "exec", in.name, "timeout", "20", "tcpdump", "-n", "-i", port, "-c", "4", "icmp"))
 		for range 2 {
 			if err := hosts[0].Ping("10.0.0.2"); err != nil {
 				t.Fatal(err)
 			}
 		}
-		got := <-seen
+		got := seen()
 		if strings.Count(got, "ICMP echo request") != 2 || strings.Count(got, "ICMP echo reply") != 2 {
 			t.Errorf("on %s, tcpdump has seen %s", port, got)
 		}
