@@ -18,9 +18,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pace"
 )
 
 func TestMain(m *testing.M) { os.Exit(netns.CheckLeaks(m)) }
+
+// patience is how long a packet may take that is not lost.
+var patience = pace.Stretch(10 * time.Second)
 
 // heard is what a listener received, by attribute.
 type heard struct {
@@ -169,7 +173,7 @@ func TestListenersChoose(t *testing.T) {
 	send(1, 0) // nobody listens
 	parts, all := listen(t, l.Namespace, 1, copyPacket, 12), listen(t, l.Namespace, 3, copyPacket, 0xffff)
 	metadata := listen(t, l.Namespace, 2, 1, 0)
-	netns.Eventually(t, 10*time.Second, func() error { // who listens is not read for each packet
+	netns.Eventually(t, patience, func() error { // who listens is not read for each packet
 		send(1, 0)
 		_, err := parts.next(50 * time.Millisecond)
 		return err
