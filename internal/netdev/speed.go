@@ -13,7 +13,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
@@ -38,19 +37,14 @@ type speeds struct {
 
 // openSpeeds works in the namespace of the calling thread.
 func openSpeeds() (*speeds, error) {
-	family, err := netlink.GenlFamilyGet(ethtoolFamily)
+	family, err := findFamily(ethtoolFamily)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("netlink family %s: %w", ethtoolFamily, err)
+		return nil, err
 	}
-	s := &speeds{family: family.ID, version: uint8(family.Version)}
-	for _, g := range family.Groups {
-		if g.Name == ethtoolMonitor {
-			s.monitor = int(g.ID)
-		}
-	}
+	s := &speeds{family: family.id, version: family.version, monitor: int(family.groups[ethtoolMonitor])}
 	socket, err := nl.Subscribe(unix.NETLINK_GENERIC)
 	if err != nil {
 		return nil, fmt.Errorf("netlink family %s: %w", ethtoolFamily, err)

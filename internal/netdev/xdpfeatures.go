@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
@@ -27,13 +26,6 @@ const (
 // errNoFeatures is for a kernel that does not report them.
 var errNoFeatures = errors.New("the kernel does not report the XDP features of the device")
 
-// genlHeader is struct genlmsghdr: command, version and two bytes that this family requires to be zero. The library
-// sends uninitialised memory there.
-type genlHeader [nl.SizeofGenlmsg]byte
-
-func (h genlHeader) Len() int          { return len(h) }
-func (h genlHeader) Serialize() []byte { return h[:] }
-
 // takesRedirects reports whether the kernel lets XDP redirect frames to the device. Otherwise it silently drops them.
 func takesRedirects(index int) (bool, error) {
 	can, err := xdpFeatures(index)
@@ -42,12 +34,12 @@ func takesRedirects(index int) (bool, error) {
 
 // xdpFeatures are the bits NETDEV_XDP_ACT_* of a device.
 func xdpFeatures(index int) (uint64, error) {
-	family, err := netlink.GenlFamilyGet(netdevFamily)
+	family, err := findFamily(netdevFamily)
 	if err != nil {
 		return 0, errNoFeatures
 	}
-	req := nl.NewNetlinkRequest(int(family.ID), 0)
-	req.AddData(genlHeader{netdevCmdDevGet, uint8(family.Version)})
+	req := nl.NewNetlinkRequest(int(family.id), 0)
+	req.AddData(genlHeader{netdevCmdDevGet, family.version})
 	req.AddData(nl.NewRtAttr(netdevAttrIfindex, nl.Uint32Attr(uint32(index))))
 	msgs, err := req.Execute(unix.NETLINK_GENERIC, 0)
 	if err != nil {
