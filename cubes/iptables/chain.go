@@ -47,6 +47,12 @@ func (r *rule) result() uint32 {
 	return result
 }
 
+// asksForNAT reports whether the rule has a condition about what the cube nat does.
+func (r *rule) asksForNAT() bool {
+	row := r.forms.row
+	return row != nil && slices.ContainsFunc(row.Test[:row.Tests], func(t test) bool { return t.Kind == testState })
+}
+
 // The bits of a result: IPTABLES_HAS_ROW and IPTABLES_COUNTER_SHIFT in C.
 const (
 	hasRow       = 16

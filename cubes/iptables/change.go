@@ -22,6 +22,7 @@ type change struct {
 	created bool
 	config  *Config   // afterwards
 	raw     rawChains // afterwards
+	asks    bool      // for what the cube nat does, afterwards
 	entries map[key][]cube.Changed[Rule]
 
 	chains map[key]*chain   // afterwards
@@ -50,7 +51,14 @@ func (f *iptables) newChange(c cube.ChangeOf[Config]) (*change, error) {
 			return nil, err
 		}
 	}
-	return n, n.build(f.chainNumbers())
+	if err := n.build(f.chainNumbers()); err != nil {
+		return nil, err
+	}
+	n.asks = f.asks
+	for r := range n.fresh {
+		n.asks = n.asks || r.asksForNAT()
+	}
+	return n, nil
 }
 
 // build computes the chains after the change, given the numbers of those that there are.
@@ -261,13 +269,13 @@ func (n *change) commit() (undo func() error, err error) {
 	if err := n.carry(); err != nil {
 		return nil, errors.Join(err, n.undone.Run())
 	}
-	config, chains, rawWas := f.config, f.chains, f.raw
-	f.config, f.chains, f.raw = n.config, n.chains, n.raw
+	config, chains, rawWas, asked := f.config, f.chains, f.raw, f.asks
+	f.config, f.chains, f.raw, f.asks = n.config, n.chains, n.raw, n.asks
 	for _, c := range n.empty {
 		f.leaving[c] = true
 	}
 	n.undone.Push(func() error {
-		f.config, f.chains, f.raw = config, chains, rawWas
+		f.config, f.chains, f.raw, f.asks = config, chains, rawWas, asked
 		for _, c := range n.empty {
 			delete(f.leaving, c)
 		}

@@ -236,9 +236,15 @@ func merged(in []language.PortRange) (out []language.PortRange) {
 	return out
 }
 
-// states adds the states of the packet's connection.
+// The bits of testState for what the cube nat does: PCN_MD_SNAT and PCN_MD_DNAT, above those of the classes.
+const (
+	stateSNAT = 1 << 8
+	stateDNAT = 2 << 8
+)
+
+// states adds the states of the packet's connection. The search compares them, but for those that the cube nat makes.
 func (c *compiler) states(m language.Conntrack) error {
-	bits := uint8(0)
+	bits := uint32(0)
 	for _, name := range m.State {
 		known := false
 		for class := conntrack.Invalid; class <= conntrack.Untracked; class++ {
@@ -247,15 +253,24 @@ func (c *compiler) states(m language.Conntrack) error {
 				known = true
 			}
 		}
-		// No packet has SNAT or DNAT: connections that the kernel or the cube nat translates are not known to be.
-		if !known && name != "SNAT" && name != "DNAT" {
+		switch {
+		case known:
+		case name == "SNAT":
+			bits |= stateSNAT
+		case name == "DNAT":
+			bits |= stateDNAT
+		default:
 			return fmt.Errorf("--ctstate %s: %w", name, cube.ErrUnsupported)
 		}
+	}
+	if bits&(stateSNAT|stateDNAT) != 0 {
+		c.tests = append(c.tests, test{Kind: testState, Negated: m.StateNot, Value: bits})
+		return nil
 	}
 	if m.StateNot {
 		bits = ^bits
 	}
-	c.out.match.State(0, ^bits)
+	c.out.match.State(0, uint8(^bits))
 	return nil
 }
 

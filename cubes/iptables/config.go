@@ -85,7 +85,7 @@ type Chain struct {
 }
 
 // constants returns the values of the program's constants.
-func (c *Config) constants(answerMark uint32, hasRaw bool) (map[string]any, error) {
+func (c *Config) constants(answerMark uint32, hasRaw, asksForNAT bool) (map[string]any, error) {
 	all, err := report.Limits(c.LogLimit, c.RejectLimit)
 	if err != nil {
 		return nil, err
@@ -96,6 +96,7 @@ func (c *Config) constants(answerMark uint32, hasRaw bool) (map[string]any, erro
 	all["tcp_options"] = c.Options()
 	all["answer_mark"] = answerMark
 	all["has_raw"] = hasRaw
+	all["asks_for_nat"] = asksForNAT
 	all["forward_fib"] = c.Forward == "fib"
 	return all, nil
 }

@@ -15,6 +15,7 @@
 #include "local.h"
 #include "rule.h"
 #include "test.h"
+#include "translation.h"
 
 enum iptables_reason {
 	IPTABLES_TRUNCATED = PCN_REASON_FIRST, /* shorter than its Ethernet header and VLAN tags */
@@ -33,6 +34,8 @@ PCN_CONFIG(__u32, tcp_options) = 0;
 PCN_CONFIG(__u32, answer_mark) = 0;
 PCN_CONFIG(bool, accounting) = false;
 PCN_CONFIG(bool, session_events) = false;
+/* There are, or were, rules about what the cube nat does. */
+PCN_CONFIG(bool, asks_for_nat) = false;
 /* There are rules in the table raw. */
 PCN_CONFIG(bool, has_raw) = false;
 
@@ -388,6 +391,8 @@ PCN_INLINE int filter(struct CTXTYPE *ctx, struct pcn_md *md, const __u32 out)
 	is->hook = INPUT;
 	if (out)
 		is->hook = iptables_is_forwarded(ctx) ? FORWARD : OUTPUT;
+	if (asks_for_nat && !out)
+		iptables_note(md);
 	int verdict = out ? -1 : pass_by(ctx, md, w);
 	if (verdict >= 0)
 		return verdict;

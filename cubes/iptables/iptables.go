@@ -71,6 +71,8 @@ type iptables struct {
 	config *Config
 	chains map[key]*chain
 	raw    rawChains
+	// asks is set once a rule asks for what the cube nat does; it stays set, so that rules come and go without new programs.
+	asks bool
 	// leaving are chains that are no more, until their counters are closed.
 	leaving map[*chain]bool
 
@@ -127,10 +129,12 @@ func (f *iptables) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Pla
 		return cube.Plan{}, err
 	}
 	plan := cube.Plan{Before: []cube.Step{cube.Effect(n.commit)}}
-	if c.New != nil {
-		if plan.Constants, err = c.New.constants(f.answers.mark, n.raw.any()); err != nil {
+	if c.New != nil || n.asks != f.asks {
+		if plan.Constants, err = n.config.constants(f.answers.mark, n.raw.any(), n.asks); err != nil {
 			return cube.Plan{}, err
 		}
+	}
+	if c.New != nil {
 		open := cube.Effect(func() (func() error, error) { return nil, f.zone.Open(&c.New.Settings) })
 		plan.Before = append([]cube.Step{open, f.zone.Apply(&c.New.Settings, c.New.Extras(""))}, plan.Before...)
 	}

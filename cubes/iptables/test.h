@@ -15,6 +15,7 @@
 #include "rate.h"
 #include "rule.h"
 #include "string.h"
+#include "translation.h"
 
 /* The kinds of conditions: tests.go. In parentheses: what of struct iptables_test they have. */
 enum iptables_test_kind {
@@ -59,6 +60,7 @@ enum iptables_test_kind {
 	IPTABLES_CT_PROTOCOL, /* (value) */
 	IPTABLES_CONNECTIONS, /* more connections than (value): (number) bits of the source that count, or, with 256, of the
 			       * destination, (serial) */
+	IPTABLES_STATE, /* (value) bits of classes, and of translations */
 };
 
 /* The names of netdevs. */
@@ -345,6 +347,8 @@ PCN_INLINE int iptables_holds(struct CTXTYPE *ctx, const struct pcn_flow *flow,
 		return iptables_set_test(ctx, flow, t);
 	case IPTABLES_CONNECTIONS:
 		return iptables_is_crowded(flow, t, counter, i);
+	case IPTABLES_STATE:
+		return iptables_is_in_state(t);
 	case IPTABLES_TCP_OPTION:
 		return iptables_has_option(ctx, flow->l4, t->value);
 	}

@@ -58,6 +58,7 @@ const (
 	testCTDestinationPort
 	testCTProtocol
 	testConnections
+	testState
 )
 
 // groups reports whether the condition has a memory for each group of packets.

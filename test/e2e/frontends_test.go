@@ -128,7 +128,8 @@ func TestFirewalldRunsOnTheCube(t *testing.T) {
 	needs(t, "firewalld")
 	needs(t, "dbus-daemon")
 	d := start(t)
-	lan, _ := d.betweenNetworks()
+	lan, wan := d.betweenNetworks()
+	wan.AnswerLines("203.0.113.2:7000", sender)
 	d.lab.AnswerLines("10.0.0.1:7000", sender)
 	d.lab.AnswerLines("10.0.0.1:7001", sender)
 	out := d.inPlaceOfIptables(fmt.Sprintf(`
@@ -148,6 +149,7 @@ func TestFirewalldRunsOnTheCube(t *testing.T) {
 		done
 		firewall-cmd --add-port=7000/tcp
 		firewall-cmd --list-ports
+		firewall-cmd --add-forward-port=port=7002:proto=tcp:toport=7000:toaddr=203.0.113.2
 		kill $! && wait $! || true
 		iptables-save
 		cat %[1]s/firewalld.log`, d.dir))
@@ -157,6 +159,12 @@ func TestFirewalldRunsOnTheCube(t *testing.T) {
 	}
 	if err := dials(lan, "10.0.0.1", 7000); err != nil {
 		t.Errorf("a port that is open: %v", err)
+	}
+	if err := dials(lan, "10.0.0.1", 7002); err != nil {
+		t.Errorf("a port that is forwarded to another host: %v", err)
+	}
+	if dials(lan, "203.0.113.2", 7000) == nil {
+		t.Error("the other host can be reached without that, too")
 	}
 	if dials(lan, "10.0.0.1", 7001) == nil {
 		t.Error("another port is open, too")

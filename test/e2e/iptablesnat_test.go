@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -71,6 +72,17 @@ func natHosts(t *testing.T) (cubes, kernel *natHost) {
 		}
 	}
 	return cubes, kernel
+}
+
+// counts are the rules of a table with what they have counted.
+func (h *natHost) counts(table string) string {
+	var out strings.Builder
+	for line := range strings.Lines(h.run("iptables -t " + table + " -S -v")) {
+		if strings.HasPrefix(line, "-A") {
+			out.WriteString(line)
+		}
+	}
+	return out.String()
 }
 
 // probe sends datagrams, and returns what was answered.
@@ -207,12 +219,7 @@ func TestRandomTablesNAT(t *testing.T) {
 		compare := func(within time.Duration) bool {
 			answers := probeAll(t, machines, words, within)
 			for i, h := range machines {
-				got[i] = answers[i]
-				for line := range strings.Lines(h.run("iptables -t nat -S -v")) {
-					if strings.HasPrefix(line, "-A") {
-						got[i] += line
-					}
-				}
+				got[i] = answers[i] + h.counts("nat")
 			}
 			return got[0] == got[1]
 		}
@@ -220,6 +227,56 @@ func TestRandomTablesNAT(t *testing.T) {
 		if !compare(pace.Stretch(time.Second)) && !compare(patience) {
 			t.Fatalf("round %d: with\n%s%s", round, table, differences(got[0], got[1]))
 		}
+	}
+}
+
+// TestRulesKnowWhatIsTranslated: rules of filter about SNAT and DNAT count the same on both machines, for connections that are
+// translated on their way in, out, both or neither.
+func TestRulesKnowWhatIsTranslated(t *testing.T) {
+	t.Parallel()
+	cubes, kernel := natHosts(t)
+	var rules strings.Builder
+	rules.WriteString("*filter\n:INPUT ACCEPT\n:FORWARD ACCEPT\n:OUTPUT ACCEPT\n")
+	for _, chain := range []string{"INPUT", "FORWARD", "OUTPUT"} {
+		for _, states := range []string{"SNAT", "DNAT", "SNAT,DNAT", "NEW,DNAT", "ESTABLISHED,SNAT", "INVALID,SNAT", "NEW", "ESTABLISHED"} {
+			for _, not := range []string{"", "! "} {
+				fmt.Fprintf(&rules, "-A %s -p udp -m conntrack %s--ctstate %s\n", chain, not, states)
+			}
+		}
+	}
+	rules.WriteString(`COMMIT
+*nat
+:PREROUTING ACCEPT
+:OUTPUT ACCEPT
+:POSTROUTING ACCEPT
+-A PREROUTING -d 203.0.113.1 -p udp -m udp --dport 53 -j DNAT --to-destination 10.0.0.2:80
+-A PREROUTING -d 10.0.0.1 -p udp -m udp --dport 1000 -j REDIRECT --to-ports 1001
+-A POSTROUTING -s 10.0.0.0/24 -o wan0 -p udp -j MASQUERADE
+-A POSTROUTING -d 10.0.0.2/32 -o lan0 -p udp -m udp --dport 80 -j SNAT --to-source 10.0.0.1
+COMMIT
+`)
+	machines := []*natHost{cubes, kernel}
+	for _, h := range machines {
+		h.run("iptables-restore <<-'RULES'\n" + rules.String() + "RULES")
+	}
+	words := map[string][]string{
+		"lan":  {"2000:203.0.113.2:53", "2001:203.0.113.3:80", "2002:10.0.0.1:1000", "2003:10.0.0.1:1001"},
+		"wan":  {"2004:203.0.113.1:53", "2005:10.0.0.2:80", "2006:10.0.0.2:1000", "2007:203.0.113.1:80"},
+		"host": {"2008:203.0.113.2:80", "2009:10.0.0.2:1000"},
+	}
+	var got [2]string
+	compare := func(within time.Duration) bool {
+		answers := probeAll(t, machines, words, within)
+		for i, h := range machines {
+			got[i] = answers[i] + h.counts("filter")
+		}
+		return got[0] == got[1]
+	}
+	if !compare(pace.Stretch(time.Second)) && !compare(patience) {
+		t.Fatalf("%s", differences(got[0], got[1]))
+	}
+	if n := len(regexp.MustCompile(`SNAT.* -c [1-9]|DNAT.* -c [1-9]`).FindAllString(got[0], -1)); n < 20 {
+		t.Errorf("%d rules have counted packets, which is too few to compare:\n%s", n, got[0])
 	}
 }
 
