@@ -43,7 +43,7 @@ type Packet struct {
 	Frame []byte
 	// Leaves says that the packet is on its way out: the header is not the one with which it was received.
 	Leaves bool
-	// Size is how many bytes of the IP packet are sent at most, if it is not 0; the listener may want fewer.
+	// Size is how many bytes of the IP packet are sent at most; the listener may want fewer.
 	Size uint32
 }
 
@@ -71,8 +71,7 @@ const stale = 100 * time.Millisecond
 // listing is where the kernel lists them, in the namespace of the thread.
 const listing = "/proc/thread-self/net/netfilter/nfnetlink_log"
 
-// Send sends a packet to the listener of its group, if there is one. A packet for which that has no room is lost, as one
-// of the kernel's is.
+// Send sends a packet to the listener of its group, if there is one. The error wraps EAGAIN if that has no room for it.
 func (s *Sender) Send(p Packet) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,13 +90,11 @@ func (s *Sender) Send(p Packet) error {
 		}
 	}
 	err = unix.Sendto(s.socket, text, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Pid: to.port})
-	switch {
-	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOBUFS): // its buffer is full
-		return nil
-	case errors.Is(err, unix.ECONNREFUSED): // it has ended
+	if errors.Is(err, unix.ECONNREFUSED) { // it has ended
 		s.read = time.Time{}
 		return nil
-	case err != nil:
+	}
+	if err != nil {
 		return fmt.Errorf("send to the listener of group %d: %w", p.Group, err)
 	}
 	return nil
@@ -205,11 +202,10 @@ func message(p *Packet, to listener) ([]byte, bool) {
 		add(attrHardwareHeader, header)
 	}
 	if to.mode == copyPacket {
-		n := min(uint32(len(payload)), to.bytes)
-		if p.Size != 0 {
-			n = min(n, p.Size)
+		payload = payload[:min(uint32(len(payload)), to.bytes, p.Size)]
+		if len(payload) > 0 {
+			add(attrPayload, payload)
 		}
-		add(attrPayload, payload[:n])
 	}
 	return r.Serialize(), true
 }

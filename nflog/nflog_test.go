@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -134,7 +135,7 @@ func TestMessagesAreThoseOfTheKernel(t *testing.T) {
 				_, err = g.next(200 * time.Millisecond)
 			}
 			delete(kernels.values, timestamp)
-			p := Packet{Group: g.number, Hook: hook, Prefix: string(bytes.TrimRight(kernels.values[attrPrefix], "\x00"))}
+			p := Packet{Group: g.number, Hook: hook, Size: math.MaxUint32, Prefix: string(bytes.TrimRight(kernels.values[attrPrefix], "\x00"))}
 			header := kernels.values[attrHardwareHeader]
 			if hook == LocalOut {
 				header = append(make([]byte, macLen), kernels.values[attrPacketHeader][:2]...)
@@ -170,11 +171,11 @@ func TestListenersChoose(t *testing.T) {
 	send := func(number uint16, size uint32) {
 		l.Must(func() error { return s.Send(Packet{Group: number, Frame: frame, Size: size, In: 1}) })
 	}
-	send(1, 0) // nobody listens
+	send(1, math.MaxUint32) // nobody listens
 	parts, all := listen(t, l.Namespace, 1, copyPacket, 12), listen(t, l.Namespace, 3, copyPacket, 0xffff)
 	metadata := listen(t, l.Namespace, 2, 1, 0)
 	netns.Eventually(t, patience, func() error { // who listens is not read for each packet
-		send(1, 0)
+		send(1, math.MaxUint32)
 		_, err := parts.next(50 * time.Millisecond)
 		return err
 	})
@@ -182,7 +183,7 @@ func TestListenersChoose(t *testing.T) {
 		from *group
 		size uint32
 		want int
-	}{{parts, 0, 12}, {parts, 8, 8}, {all, 0, 20}, {all, 16, 16}, {all, 1000, 20}, {metadata, 0, 0}} {
+	}{{parts, math.MaxUint32, 12}, {parts, 8, 8}, {all, math.MaxUint32, 20}, {all, 16, 16}, {all, 0, 0}, {metadata, 1000, 0}} {
 		send(c.from.number, c.size)
 		got, err := c.from.next(5 * time.Second)
 		if err != nil || len(got.values[attrPayload]) != c.want {

@@ -8,6 +8,7 @@ package iptables
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"sync"
@@ -148,7 +149,10 @@ func (f *iptables) log(is *report.Report, c *chain, t language.Log) {
 
 // logTo sends a packet to the program that listens to a group.
 func (f *iptables) logTo(is *report.Report, c *chain, t language.NFLog) {
-	p := nflog.Packet{Group: t.Group, Prefix: t.Prefix, Hook: nflog.LocalIn, In: is.Netdev, Frame: is.Frame, Leaves: is.Out, Size: t.Size}
+	p := nflog.Packet{Group: t.Group, Prefix: t.Prefix, Hook: nflog.LocalIn, In: is.Netdev, Frame: is.Frame, Leaves: is.Out, Size: math.MaxUint32}
+	if t.HasSize {
+		p.Size = t.Size
+	}
 	switch {
 	case is.Out && is.Received == 0:
 		p.Hook, p.In, p.Out = nflog.LocalOut, 0, is.Netdev

@@ -119,6 +119,19 @@ func probeAll(t *testing.T, machines []*natHost, words map[string][]string, with
 	return joined
 }
 
+// probeAlike probes from all nodes of both machines, and reports whether the answers, and what the rules of a table have counted, are
+// the same. A busy machine may be late with an answer, so it tries again: the same connections are translated alike.
+func probeAlike(t *testing.T, cubes, kernel *natHost, words map[string][]string, table string) (got, want string, same bool) {
+	t.Helper()
+	for _, within := range []time.Duration{pace.Stretch(time.Second), patience} {
+		answers := probeAll(t, []*natHost{cubes, kernel}, words, within)
+		if got, want = answers[0]+cubes.counts(table), answers[1]+kernel.counts(table); got == want {
+			return got, want, true
+		}
+	}
+	return got, want, false
+}
+
 // natRules are random rules of the table nat, in the format of iptables-save.
 type natRules struct {
 	*rand.Rand
@@ -211,21 +224,11 @@ func TestRandomTablesNAT(t *testing.T) {
 				}
 			}
 		}
-		machines := []*natHost{cubes, kernel}
-		for _, h := range machines {
+		for _, h := range []*natHost{cubes, kernel} {
 			h.run("iptables-restore <<-'RULES'\n" + table + "RULES")
 		}
-		var got [2]string
-		compare := func(within time.Duration) bool {
-			answers := probeAll(t, machines, words, within)
-			for i, h := range machines {
-				got[i] = answers[i] + h.counts("nat")
-			}
-			return got[0] == got[1]
-		}
-		// A busy machine may be late with an answer. The same connections are translated alike.
-		if !compare(pace.Stretch(time.Second)) && !compare(patience) {
-			t.Fatalf("round %d: with\n%s%s", round, table, differences(got[0], got[1]))
+		if got, want, same := probeAlike(t, cubes, kernel, words, "nat"); !same {
+			t.Fatalf("round %d: with\n%s%s", round, table, differences(got, want))
 		}
 	}
 }
@@ -255,8 +258,7 @@ func TestRulesKnowWhatIsTranslated(t *testing.T) {
 -A POSTROUTING -d 10.0.0.2/32 -o lan0 -p udp -m udp --dport 80 -j SNAT --to-source 10.0.0.1
 COMMIT
 `)
-	machines := []*natHost{cubes, kernel}
-	for _, h := range machines {
+	for _, h := range []*natHost{cubes, kernel} {
 		h.run("iptables-restore <<-'RULES'\n" + rules.String() + "RULES")
 	}
 	words := map[string][]string{
@@ -264,19 +266,12 @@ COMMIT
 		"wan":  {"2004:203.0.113.1:53", "2005:10.0.0.2:80", "2006:10.0.0.2:1000", "2007:203.0.113.1:80"},
 		"host": {"2008:203.0.113.2:80", "2009:10.0.0.2:1000"},
 	}
-	var got [2]string
-	compare := func(within time.Duration) bool {
-		answers := probeAll(t, machines, words, within)
-		for i, h := range machines {
-			got[i] = answers[i] + h.counts("filter")
-		}
-		return got[0] == got[1]
+	got, want, same := probeAlike(t, cubes, kernel, words, "filter")
+	if !same {
+		t.Fatal(differences(got, want))
 	}
-	if !compare(pace.Stretch(time.Second)) && !compare(patience) {
-		t.Fatalf("%s", differences(got[0], got[1]))
-	}
-	if n := len(regexp.MustCompile(`SNAT.* -c [1-9]|DNAT.* -c [1-9]`).FindAllString(got[0], -1)); n < 20 {
-		t.Errorf("%d rules have counted packets, which is too few to compare:\n%s", n, got[0])
+	if n := len(regexp.MustCompile(`SNAT.* -c [1-9]|DNAT.* -c [1-9]`).FindAllString(got, -1)); n < 20 {
+		t.Errorf("%d rules have counted packets, which is too few to compare:\n%s", n, got)
 	}
 }
 
