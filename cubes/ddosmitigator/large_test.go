@@ -43,7 +43,7 @@ func large() int {
 	return 50_000
 }
 
-// fill adds entries to a list, in several requests: a body is limited to 16 MB.
+// fill adds entries to a list, in several requests: a body is limited to 8 MiB.
 func fill(l *bpftest.Lab, name string, count int) {
 	const step = 200_000
 	for at := 0; at < count; at += step {

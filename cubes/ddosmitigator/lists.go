@@ -37,6 +37,9 @@ const (
 	most = 1_000_000
 	// least is the size of the hash of an idle cube.
 	least = 1024
+	// growth is how many times as large a full hash becomes. To replace it costs as much as to fill it, and an entry without a
+	// prefix only 20 bytes.
+	growth = 4
 	// entriesPerWord: the filter has 32 bits for each entry.
 	entriesPerWord = 2
 )
@@ -118,7 +121,7 @@ func (p *prefixes) prepare(created bool, entries []cube.EntryChange) (*change, e
 		}
 	}
 	for c.size < c.room() {
-		c.size *= 2
+		c.size *= growth
 	}
 	return c, nil
 }

@@ -53,7 +53,7 @@ func (f *Form) compare(a, b []string) int {
 // compareKeys orders canonical numbers as numbers and the rest as text.
 func compareKeys(a, b string, numeric bool) int {
 	if !numeric {
-		return cmp.Compare(a, b)
+		return strings.Compare(a, b)
 	}
 	minusA, minusB := strings.HasPrefix(a, "-"), strings.HasPrefix(b, "-")
 	switch {
@@ -62,7 +62,7 @@ func compareKeys(a, b string, numeric bool) int {
 	case minusB && !minusA:
 		return 1
 	}
-	c := cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+	c := cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 	if minusA {
 		return -c
 	}
@@ -131,10 +131,12 @@ func (t *Table) Compare(a, b []string) int { return t.form.compare(a, b) }
 // Set adds an entry, or replaces the one with its keys, of which it may be a version from Get.
 func (t *Table) Set(e *Entry) Change {
 	c := Change{At: e.Keys}
-	if old, ok := t.Get(e.Keys); ok && t.form.Positions {
-		version := *e
-		version.order, version.serial = old.order, old.serial
-		e = version.keyed(uint64(old.order))
+	if t.form.Positions {
+		if old, ok := t.Get(e.Keys); ok {
+			version := *e
+			version.order, version.serial = old.order, old.serial
+			e = version.keyed(uint64(old.order))
+		}
 	}
 	c.Old, _ = t.entries.Set(e)
 	c.New = e

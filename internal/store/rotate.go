@@ -14,11 +14,12 @@ import (
 	"time"
 )
 
-// maybeRotate starts a new generation when the journal has grown enough. Commits are already durable, so a failure (a
-// full disk) is only logged, and retried later.
+// maybeRotate starts a new generation when the journal has grown enough: a snapshot has the whole state, so it is due after
+// as many changes as there are records. Commits are already durable, so a failure (a full disk) is only logged, and
+// retried later.
 func (s *Store) maybeRotate() {
 	large := s.size > s.tryAt && s.size > 2*s.bytes
-	if s.records < s.nextTry && !large {
+	if s.records < max(s.nextTry, len(s.state)) && !large {
 		return
 	}
 	if err := s.rotate(); err != nil {

@@ -54,7 +54,8 @@ type Options struct {
 	// than KeepBytes; older generations are removed. 0 keeps what KeepGenerations keeps.
 	KeepTransactions uint64
 	KeepBytes        int64
-	// SnapshotEvery is how many records a journal has before a snapshot replaces it; 0 means 1000.
+	// SnapshotEvery is how many records a journal has before a snapshot replaces it, at least as many as the store has; 0 means
+	// 1000.
 	SnapshotEvery int
 	// Logger logs repairs; nil means slog.Default.
 	Logger *slog.Logger

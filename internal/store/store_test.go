@@ -147,6 +147,27 @@ func TestOnlyTheGenerationsToKeepStay(t *testing.T) {
 	}
 }
 
+// TestASnapshotComesAfterAsManyRecordsAsItHas: to write a large state again and again would cost more than the changes.
+func TestASnapshotComesAfterAsManyRecordsAsItHas(t *testing.T) {
+	const most = 100
+	s, _ := mustOpen(t, Options{Dir: newDir(t), SnapshotEvery: 4})
+	snapshots := s.counted.snapshots
+	for i := range most {
+		mustCommit(t, s, put(fmt.Sprint("k", i), "v"))
+	}
+	if n := s.counted.snapshots - snapshots; n != 1 { // with the first 4: the journal has fewer than all from then on
+		t.Errorf("%d snapshots of up to %d records", n, most)
+	}
+	before := s.counted.snapshots
+	for i := range 10 * most {
+		mustCommit(t, s, put(fmt.Sprint("k", i%most), "w"))
+	}
+	if n := s.counted.snapshots - before; n != 10 {
+		t.Errorf("%d snapshots after %d records were replaced ten times", n, most)
+	}
+	mustClose(t, s)
+}
+
 // TestJournalOfLargeRecordsIsReplacedBeforeItsCount: one key written again and again must not fill the disk, and a
 // refused snapshot is tried again only after as much again.
 func TestJournalOfLargeRecordsIsReplacedBeforeItsCount(t *testing.T) {

@@ -35,7 +35,7 @@ func (t *txn) entryChanges(u *unit.Unit, rec *world.Cube, fresh bool) []yang.Ent
 		return all
 	}
 	changes := t.entries[u]
-	if len(changes) < 2 {
+	if distinct(changes) {
 		return changes
 	}
 	first := make(map[string]int, len(changes))
@@ -59,14 +59,28 @@ func (t *txn) entryChanges(u *unit.Unit, rec *world.Cube, fresh bool) []yang.Ent
 	})
 }
 
+// distinct reports whether no two changes can be of one entry: an entry is added again only after it was removed.
+func distinct(changes []yang.EntryChange) bool {
+	other := func(c yang.EntryChange) bool { return c.Old != nil }
+	if len(changes) > 0 && changes[0].Old != nil {
+		other = func(c yang.EntryChange) bool { return c.New != nil }
+	}
+	return len(changes) < 2 || !slices.ContainsFunc(changes, other)
+}
+
 // entryList is changes of entries in the form that a cube's code gets.
 func entryList(changes []yang.EntryChange) []cube.EntryChange {
 	if len(changes) == 0 {
 		return nil
 	}
-	list := make([]cube.EntryChange, 0, len(changes))
-	for _, c := range changes {
-		list = append(list, cube.EntryChange{List: strings.Split(c.List.Path(), "/"), Above: c.Above, Old: entryJSON(c.Old), New: entryJSON(c.New)})
+	list := make([]cube.EntryChange, len(changes))
+	for i, c := range changes {
+		list[i] = cube.EntryChange{Above: c.Above, Old: entryJSON(c.Old), New: entryJSON(c.New)}
+		if i > 0 && c.List == changes[i-1].List {
+			list[i].List = list[i-1].List
+		} else {
+			list[i].List = strings.Split(c.List.Path(), "/")
+		}
 	}
 	return list
 }

@@ -6,15 +6,15 @@ package topology
 
 import (
 	"runtime/debug"
-	"sync/atomic"
+	"sync"
 	"time"
 )
 
 // A change of manyEntries entries of large lists leaves more garbage behind than it keeps, and the next collection may be
-// hours away: it is given back to the machine when the request has been answered.
+// hours away: it is given back to the machine when no such change has been made for a while.
 const (
 	manyEntries  = 10_000
-	freeMemoryIn = time.Second
+	freeMemoryIn = 5 * time.Second
 )
 
 func (c *committed) freeMemory() {
@@ -32,16 +32,17 @@ func (c *committed) freeMemory() {
 
 // garbage is the memory that large changes leave unused.
 type garbage struct {
-	// freeing is set while a call of free is pending.
-	freeing atomic.Bool
+	mu    sync.Mutex
+	timer *time.Timer
 }
 
 // free returns it to the machine soon.
 func (g *garbage) free() {
-	if g.freeing.CompareAndSwap(false, true) {
-		time.AfterFunc(freeMemoryIn, func() {
-			g.freeing.Store(false)
-			debug.FreeOSMemory()
-		})
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.timer == nil {
+		g.timer = time.AfterFunc(freeMemoryIn, debug.FreeOSMemory)
+	} else {
+		g.timer.Reset(freeMemoryIn)
 	}
 }

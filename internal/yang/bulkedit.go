@@ -195,93 +195,6 @@ func (b *bulkEditor) isArray(l bulkPlace, v value) bool {
 	return v.kind == arrayValue
 }
 
-// presence says what may exist before an entry is put.
-type presence bool
-
-const (
-	// strict: Create requires it to be missing, Merge to exist.
-	strict presence = false
-	upsert presence = true
-)
-
-// put applies entries to a list. Replace removes the others.
-func (b *bulkEditor) put(l bulkPlace, items []value, how presence) {
-	list, above := l.list, l.list.parent.pathTo(l.above...)
-	if list.positions {
-		first := 0
-		if b.op == Create { // entries without a position follow those that exist
-			first = b.table(l).Len()
-		}
-		items = inPlace(list, items, first)
-	}
-	seen := make(map[string]bool, len(items))
-	fb := &builder{ctx: b.ctx}
-	defer fb.free()
-	for i, it := range items {
-		if err := b.ctx.Err(); err != nil {
-			b.fail(fault.At(InvalidValue, above.With(list.name), "element %d: %v", i, err))
-			return
-		}
-		if it.kind != objectValue {
-			b.fail(fault.At(InvalidValue, above.With(list.name), "element %d is %s, but must be an object", i, it.kind))
-			continue
-		}
-		keys, ok := fb.keysOf(list, above, i, it)
-		if !ok {
-			continue
-		}
-		b.putEntry(l, keys, it, how, seen)
-	}
-	b.errs = append(b.errs, fb.errs...)
-	if b.op != Replace || len(b.errs) > 0 {
-		return
-	}
-	var gone []*bulk.Entry
-	b.table(l).All(func(e *bulk.Entry) bool {
-		if !seen[keysID(e.Keys)] {
-			gone = append(gone, e)
-		}
-		return true
-	})
-	if len(gone) > 0 && b.fixed(list) {
-		b.fail(fault.At(InvalidValue, l.at(gone[0].Keys), "is fixed at creation"))
-		return
-	}
-	for _, e := range slices.Backward(gone) {
-		b.remove(l, e)
-	}
-}
-
-// putEntry applies one entry to a list.
-func (b *bulkEditor) putEntry(l bulkPlace, keys []string, v value, how presence, seen map[string]bool) {
-	fresh, err := b.t.schema.newEntry(l.list, l.above, keys)
-	if err != nil {
-		b.fail(err)
-		return
-	}
-	defer fresh.free()
-	id := keysID(fresh.keys())
-	p := fresh.path()
-	if seen[id] {
-		b.fail(fault.At(InvalidValue, p, "is given twice"))
-		return
-	}
-	seen[id] = true
-	old, there := b.t.tables.At(l.list.path, l.above).Get(fresh.keys())
-	switch {
-	case there && b.op == Create && how == strict:
-		b.refuse(p, v, fault.At(DataExists, p, "exists already"))
-	case !there && b.op == Merge && how == strict:
-		b.refuse(p, v, fault.At(DataMissing, p, "does not exist"))
-	case !there:
-		b.add(l, fresh, p, v)
-	case b.op == Replace:
-		b.change(l, old, Replace, p, v)
-	default:
-		b.change(l, old, Merge, p, v)
-	}
-}
-
 // entry edits one entry, or something in it.
 func (b *bulkEditor) entry(l bulkPlace, p Path, i int, v value) {
 	fresh, err := b.t.schema.newEntry(l.list, l.above, p[i].Keys)
@@ -330,21 +243,31 @@ func (b *bulkEditor) refuse(p Path, v value, why error) {
 // add adds a new entry.
 func (b *bulkEditor) add(l bulkPlace, fresh *newEntry, p Path, v value) {
 	if b.fixed(l.list) {
-		b.refuse(p, v, fault.At(InvalidValue, fresh.path(), "is fixed at creation and cannot be added"))
+		b.refuse(p, v, fixedEntry(l, fresh.keys()))
 		return
 	}
-	e, err := fresh.fill(b.t, p, v)
+	it, err := fresh.fill(p, v)
 	if err != nil {
 		b.fail(err)
 		return
 	}
+	b.insert(l, newBulkEntry(l.list, it))
+}
+
+func fixedEntry(l bulkPlace, keys []string) error {
+	return fault.At(InvalidValue, l.at(keys), "is fixed at creation and cannot be added")
+}
+
+// insert puts a new entry into the list's table.
+func (b *bulkEditor) insert(l bulkPlace, e *bulk.Entry) {
+	b.t.intern(e.Refs)
 	if !l.list.positions {
 		b.note(l, b.table(l).Set(e))
 		return
 	}
 	changes, err := b.table(l).Insert(e)
 	if err != nil {
-		b.fail(fault.At(InvalidValue, fresh.path(), "%v", err))
+		b.fail(fault.At(InvalidValue, l.at(e.Keys), "%v", err))
 	}
 	b.note(l, changes...)
 }
@@ -356,6 +279,7 @@ func (b *bulkEditor) change(l bulkPlace, old *bulk.Entry, op Op, p Path, v value
 	case err != nil:
 		b.fail(err)
 	case !e.Same(old):
+		b.t.intern(e.Refs)
 		b.note(l, b.table(l).Set(e))
 	}
 }

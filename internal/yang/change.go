@@ -55,11 +55,17 @@ type Change struct {
 // ErrNotNewest is the error of a revert if there is a newer change.
 var ErrNotNewest = errors.New("a newer change must be reverted first")
 
-// Diff returns the differences in the order in which they were made, those of bulk lists last.
-func (c *Change) Diff() []Delta {
-	out := slices.Clip(c.deltas)
+// Diff returns the first differences in the order in which they were made, those of bulk lists last, and how many more
+// there are than most.
+func (c *Change) Diff(most int) (first []Delta, more int) {
+	first = slices.Clip(c.deltas[:min(len(c.deltas), most)])
+	more = len(c.deltas) - len(first)
 	for _, e := range c.entries {
 		if e.Moved() {
+			continue
+		}
+		if len(first) >= most {
+			more++
 			continue
 		}
 		d := Delta{Op: Replaced, Path: entryPath(e.List, e.Above, e.At)}
@@ -74,9 +80,9 @@ func (c *Change) Diff() []Delta {
 		} else {
 			d.Value = []byte(is.Full)
 		}
-		out = append(out, d)
+		first = append(first, d)
 	}
-	return out
+	return first, more
 }
 
 // Entries returns the differences of bulk lists in the order in which they were

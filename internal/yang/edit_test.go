@@ -5,6 +5,7 @@ package yang
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -266,7 +267,8 @@ func TestDefaultComesBack(t *testing.T) {
 // diff prints the deltas of a change.
 func diff(c *Change) []string {
 	var out []string
-	for _, d := range c.Diff() {
+	deltas, _ := c.Diff(math.MaxInt)
+	for _, d := range deltas {
 		out = append(out, fmt.Sprintf("%s %s %s %s", d.Op, d.Path, d.Value, d.Old))
 	}
 	return out

@@ -81,20 +81,24 @@ func entryPath(n *Node, above, keys []string) Path {
 }
 
 // fill adds the members of a body to the entry; errors in the body name p.
-func (n *newEntry) fill(t *Tree, p Path, v value) (*bulk.Entry, error) {
+func (n *newEntry) fill(p Path, v value) (*item, error) {
 	n.b.object(n.entry, n.list, p, v)
 	if len(n.b.errs) > 0 {
 		return nil, fault.Join(n.b.errs)
 	}
-	return t.finish(n.list, n.entry.ref, n.path())
+	return finish(n.list, n.entry.ref, n.path())
 }
 
-// finish adds the defaults, checks that nothing is missing, and converts the entry.
-func (t *Tree) finish(list *Node, at ref, p Path) (*bulk.Entry, error) {
+// finish adds the defaults, and checks that nothing is missing.
+func finish(list *Node, at ref, p Path) (*item, error) {
 	if err := addDefaults(at); err != nil {
 		return nil, fmt.Errorf("add defaults to %s: %w", p, err)
 	}
-	items, err := t.read(at, oneNode)
+	buf, err := dump(at, oneNode, false)
+	if err != nil {
+		return nil, err
+	}
+	items, err := list.schema.decode(buf, false)
 	if err != nil {
 		return nil, err
 	}
@@ -104,41 +108,57 @@ func (t *Tree) finish(list *Node, at ref, p Path) (*bulk.Entry, error) {
 	if err := complete(list, items[0].kids, p); err != nil {
 		return nil, err
 	}
-	full, saved := printer{defaults: true}, printer{}
-	full.item(items[0])
-	saved.item(items[0])
-	e := &bulk.Entry{Keys: itemKeys(items[0]), Full: string(full.buf), Saved: string(saved.buf)}
-	if e.Full == e.Saved {
-		e.Saved = e.Full
+	return items[0], nil
+}
+
+// newBulkEntry converts an entry.
+func newBulkEntry(list *Node, it *item) *bulk.Entry {
+	e, _ := printEntry(list, it, nil)
+	return e
+}
+
+// printEntry converts an entry with a buffer that it may reuse and returns.
+func printEntry(list *Node, it *item, buf []byte) (*bulk.Entry, []byte) {
+	p := printer{buf: buf[:0], defaults: true}
+	p.item(it)
+	full := len(p.buf)
+	p.defaults = false
+	p.item(it)
+	e := &bulk.Entry{Keys: itemKeys(it), Full: string(p.buf[:full])}
+	if e.Saved = e.Full; string(p.buf[full:]) != e.Full {
+		e.Saved = string(p.buf[full:])
 	}
 	for i, ref := range list.refs {
-		t.referred(e, i, ref.leaf, items[0].kids)
+		referred(e, i, ref.leaf, it.kids)
 	}
-	return e, nil
+	return e, p.buf
 }
 
 // referred collects the values of leafrefs below items.
-func (t *Tree) referred(e *bulk.Entry, ref int, leaf *Node, items []*item) {
+func referred(e *bulk.Entry, ref int, leaf *Node, items []*item) {
 	for _, it := range items {
 		switch {
 		case it.node == leaf:
-			e.Refs = append(e.Refs, t.intern(refID(ref, it.text)))
+			e.Refs = append(e.Refs, refID(ref, it.text))
 		case leaf.within(it.node):
-			t.referred(e, ref, leaf, it.kids)
+			referred(e, ref, leaf, it.kids)
 		}
 	}
 }
 
-// intern returns the same string for equal ones: many entries refer to few values.
-func (t *Tree) intern(s string) string {
-	if known, ok := t.interned[s]; ok {
-		return known
-	}
+// intern makes equal texts share memory: many entries refer to few values.
+func (t *Tree) intern(texts []string) {
 	if t.interned == nil || len(t.interned) > 4096 {
 		t.interned = make(map[string]string)
 	}
-	t.interned[s] = s
-	return s
+	for i, s := range texts {
+		known, ok := t.interned[s]
+		if !ok {
+			known = s
+			t.interned[s] = s
+		}
+		texts[i] = known
+	}
 }
 
 // complete checks the required members of an entry, or of something in it.
@@ -188,7 +208,11 @@ func (t *Tree) editEntry(list *Node, above []string, old *bulk.Entry, op Op, p P
 	if err != nil || entry == nil {
 		return nil, fmt.Errorf("find %s: %w", at, err)
 	}
-	return apart.finish(list, entry, at)
+	it, err := finish(list, entry, at)
+	if err != nil {
+		return nil, err
+	}
+	return newBulkEntry(list, it), nil
 }
 
 // apart creates a tree with only one entry, and returns the path to it.

@@ -102,7 +102,7 @@ func TestPositionsAreShownAndOrdersStored(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Delta{Op: Created, Path: at(t, s, "side LEFT rule 1"), Value: []byte(`{"id":1,"note":"x","weight":7}`)}
-	if d := change.Diff(); len(d) != 1 || d[0].Path.String() != want.Path.String() || string(d[0].Value) != string(want.Value) || d[0].Op != Created {
+	if d, more := change.Diff(1); len(d) != 1 || more != 0 || d[0].Path.String() != want.Path.String() || string(d[0].Value) != string(want.Value) || d[0].Op != Created {
 		t.Errorf("the difference is %+v, want %+v", d, want)
 	}
 	const view = `[{"name":"LEFT","rule":[{"id":0,"note":"a"},{"id":1,"note":"x"},{"id":2,"note":"b"}]}]`

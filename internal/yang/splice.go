@@ -27,8 +27,7 @@ func (t *Tree) Restore(list *Node, above []string, entries iter.Seq[string]) err
 	}
 	b := t.newBulkEditor(context.Background(), Create, true)
 	l := bulkPlace{list, above}
-	fb := &builder{ctx: b.ctx}
-	defer fb.free()
+	m := newMoulds(l)
 	i := 0
 	for text := range entries {
 		v, err := parseBody(context.Background(), []byte(text), nil, false)
@@ -36,11 +35,9 @@ func (t *Tree) Restore(list *Node, above []string, entries iter.Seq[string]) err
 			b.fail(fault.At(InvalidValue, l.path(), "element %d: %v", i, err))
 			break
 		}
-		if keys, ok := fb.keysOf(list, list.parent.pathTo(above...), i, v); ok {
-			b.restore(l, keys, v)
-		}
+		b.restore(m, i, v)
 		i++
-		if b.errs = append(b.errs, fb.errs...); len(b.errs) > 0 {
+		if len(b.errs) > 0 {
 			break
 		}
 	}
@@ -55,20 +52,20 @@ func (t *Tree) Restore(list *Node, above []string, entries iter.Seq[string]) err
 }
 
 // restore adds an entry that was stored.
-func (b *bulkEditor) restore(l bulkPlace, keys []string, v value) {
-	fresh, err := b.t.schema.newEntry(l.list, l.above, keys)
-	if err != nil {
-		b.fail(err)
-		return
+func (b *bulkEditor) restore(m *moulds, i int, v value) {
+	l := m.bulkPlace
+	keys, err := m.keys(i, v)
+	var e *bulk.Entry
+	if err == nil {
+		e, err = m.entry(keys, v, m.mould(v))
 	}
-	defer fresh.free()
-	e, err := fresh.fill(b.t, fresh.path(), v)
 	switch {
 	case err != nil:
 		b.fail(err)
 	case !b.table(l).Restore(e):
-		b.fail(fault.At(InvalidValue, fresh.path(), "is given twice"))
+		b.fail(fault.At(InvalidValue, l.at(keys), "is given twice"))
 	default:
+		b.t.intern(e.Refs)
 		b.note(l, bulk.Change{At: e.Keys, New: e})
 	}
 }

@@ -26,7 +26,9 @@ func (e Edits) Note(name string, change *yang.Change) {
 		c = &events.Change{Cube: name}
 		e[name] = c
 	}
-	for _, d := range change.Diff() {
+	first, more := change.Diff(events.MaxListed)
+	c.More += more
+	for _, d := range first {
 		if len(c.Paths) >= events.MaxListed {
 			c.More++
 			continue
