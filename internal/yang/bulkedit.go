@@ -374,7 +374,7 @@ func (b *bulkEditor) dangling(l bulkPlace, e *bulk.Entry, id string) {
 	ref, value := splitRef(id)
 	leaf := l.list.refs[ref].leaf
 	err := fault.At(InvalidValue, l.at(e.Keys).With(leaf.name),
-		"refers to %q, which is not in %s", fault.Shorten(value), leaf.typ.refersTo())
+		"refers to %q, which is not in %s", fault.Shorten(value), leaf.typ.RefersTo())
 	b.fail(err.About(value))
 }
 

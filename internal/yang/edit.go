@@ -167,7 +167,7 @@ func (t *Tree) request(b *builder, op Op, p Path, node *Node, body []byte) ([]*f
 // requestValue is request for a parsed body without bulk lists.
 func (t *Tree) requestValue(b *builder, op Op, p Path, node *Node, v value) ([]*fragment, *fragment, error) {
 	if op != Delete && node.kind == Leaf && v.kind == objectValue && len(v.members) == 0 {
-		return nil, nil, fault.At(MissingElement, p, "the body is empty, but must be %s", node.typ.allowed())
+		return nil, nil, fault.At(MissingElement, p, "the body is empty, but must be %s", node.typ.Allowed())
 	}
 	if len(p) == 0 {
 		// the cube is not a data node: its members are tops of the builder

@@ -33,7 +33,7 @@ func (t *Tree) explain(err error) error {
 	case n.apptag == "data-not-unique":
 		return fault.At(InvalidValue, at, "another entry has the same %s", named)
 	case n.apptag == "instance-required":
-		return fault.At(InvalidValue, at, "refers to %q, which is not in %s", fault.Shorten(named), node.typ.refersTo()).About(named)
+		return fault.At(InvalidValue, at, "refers to %q, which is not in %s", fault.Shorten(named), node.typ.RefersTo()).About(named)
 	case strings.HasPrefix(n.msg, "When condition "):
 		return fault.At(InvalidValue, at, "is allowed only when %s", strings.TrimSuffix(named, "."))
 	case strings.HasPrefix(n.msg, "Must condition "):

@@ -5,12 +5,8 @@
 package yang
 
 import (
-	"slices"
-	"strconv"
-	"strings"
-
 	"github.com/polycube/polycube/internal/bulk"
-	"github.com/polycube/polycube/internal/fault"
+	"github.com/polycube/polycube/internal/yang/leaftype"
 )
 
 // Kind is the kind of a schema node. A choice is not a kind: the nodes of its cases appear as members of its parent,
@@ -32,33 +28,7 @@ func (k Kind) String() string {
 }
 
 // Type is the type of a leaf or leaf-list.
-type Type struct {
-	// Name is the type as the model writes it, e.g. "inet:ipv4-address".
-	Name string
-	// Base is the built-in base type, e.g. "string". That of a leafref is the base type of its target; LeafrefPath
-	// tells that it is a leafref.
-	Base string
-	// Enums are the names of an enumeration, of bits, or of the identities that an identityref accepts, as in the
-	// model.
-	Enums []string
-	// EnumTexts are the descriptions of the names of an enumeration or of bits, "" for one without. It is empty for
-	// identities.
-	EnumTexts []string
-	// Range is the range of a number, e.g. "1..4094"; always set for integers.
-	Range string
-	// Length is the length of a string or binary.
-	Length string
-	// Patterns are regular expressions (XML Schema) that a string must match; one that starts with "!" must not match.
-	Patterns []string
-	// LeafrefPath is the path of a leafref.
-	LeafrefPath string
-	// FractionDigits is the number of digits after the point of a decimal64.
-	FractionDigits int
-	// Union are the member types of a union.
-	Union []Type
-
-	identities map[string]string
-}
+type Type = leaftype.Type
 
 // Node is a node of the model.
 type Node struct {
@@ -243,42 +213,6 @@ func (n *Node) add(child *Node) {
 		n.byName = make(map[string]*Node)
 	}
 	n.byName[child.name] = child
-}
-
-// allowed describes the valid values of a leaf in a few words.
-func (t *Type) allowed() string {
-	switch {
-	case len(t.Enums) == 1:
-		return strconv.Quote(t.Enums[0])
-	case len(t.Enums) > 0:
-		return "one of " + strings.Join(t.Enums, ", ")
-	case t.Range != "":
-		return "a number in " + t.Range
-	case t.Base == "boolean":
-		return "true or false"
-	case t.Name != t.Base && t.LeafrefPath == "":
-		return "a valid " + fault.Bare(t.Name)
-	case t.Base == "string" && t.Length != "":
-		return "a string of " + t.Length + " characters"
-	case len(t.Union) > 0:
-		var members []string
-		for i := range t.Union {
-			if m := t.Union[i].allowed(); !slices.Contains(members, m) {
-				members = append(members, m)
-			}
-		}
-		return strings.Join(members, " or ")
-	}
-	return "a " + t.Base
-}
-
-// refersTo is the path of a leafref for people, without the steps up.
-func (t *Type) refersTo() string {
-	path := t.LeafrefPath
-	for strings.HasPrefix(path, "../") {
-		path = path[len("../"):]
-	}
-	return path
 }
 
 // Conditional reports whether the node exists only under a condition: it has a when, or is in a case of a choice.

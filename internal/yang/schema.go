@@ -18,13 +18,8 @@ import (
 
 	"github.com/polycube/polycube/internal/bulk"
 	"github.com/polycube/polycube/internal/fault"
+	"github.com/polycube/polycube/internal/yang/moduletext"
 	models "github.com/polycube/polycube/yang"
-)
-
-// Limits on a model, checked before libyang sees it.
-const (
-	maxModule      = 4 << 20
-	maxModuleDepth = maxDepth
 )
 
 // Groupings that make a service standard or transparent.
@@ -72,7 +67,7 @@ type Schema struct {
 // Load compiles the text of a service module. The modules that it imports come from package models and from libyang
 // itself, never from the file system.
 func Load(serviceModule string) (*Schema, error) {
-	if err := checkModule(serviceModule); err != nil {
+	if err := moduletext.Check(serviceModule); err != nil {
 		return nil, fmt.Errorf("load model: %w", err)
 	}
 	initialise()
@@ -214,75 +209,4 @@ func imports() (*C.struct_pcn_sources, func(), error) {
 		set.count++
 	}
 	return set, free, nil
-}
-
-// checkModule limits size and nesting: libyang's parser recurses.
-func checkModule(text string) error {
-	if len(text) > maxModule {
-		return fmt.Errorf("the module is longer than %d bytes", maxModule)
-	}
-	if err := checkModuleText(text); err != nil {
-		return err
-	}
-	depth := 0
-	for i := 0; i < len(text); i++ {
-		switch rest := text[i:]; {
-		case rest[0] == '{':
-			depth++
-			if depth > maxModuleDepth {
-				return fmt.Errorf("the module is nested deeper than %d statements", maxModuleDepth)
-			}
-		case rest[0] == '}':
-			depth--
-		case rest[0] == '"' || rest[0] == '\'':
-			i += quoted(rest)
-		case strings.HasPrefix(rest, "//"):
-			i += skipTo(rest, "\n")
-		case strings.HasPrefix(rest, "/*"):
-			i += skipTo(rest, "*/")
-		}
-	}
-	return nil
-}
-
-// checkModuleText refuses bytes that no YANG module contains.
-func checkModuleText(text string) error {
-	for len(text) > 0 {
-		n := min(len(text), maxValue)
-		if n < len(text) {
-			for n > 0 && text[n]&0xc0 == 0x80 {
-				n--
-			}
-			if n == 0 {
-				return errors.New("is not valid UTF-8")
-			}
-		}
-		if err := fault.Text(text[:n]); err != nil {
-			return err
-		}
-		text = text[n:]
-	}
-	return nil
-}
-
-// quoted returns the offset of the quote that ends the string at the start of text.
-func quoted(text string) int {
-	for i := 1; i < len(text); i++ {
-		switch {
-		case text[0] == '"' && text[i] == '\\':
-			i++
-		case text[i] == text[0]:
-			return i
-		}
-	}
-	return len(text)
-}
-
-// skipTo returns the offset of the last byte of end in text.
-func skipTo(text, end string) int {
-	i := strings.Index(text, end)
-	if i < 0 {
-		return len(text)
-	}
-	return i + len(end) - 1
 }

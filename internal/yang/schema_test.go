@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/polycube/polycube/internal/yang/moduletext"
 )
 
 func names(nodes []*Node) []string {
@@ -144,7 +146,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"a NUL", head + "\x00}", "U+0000"},
 		{"no UTF-8", head + "\xff}", "UTF-8"},
 		{"too deep", head + strings.Repeat("container c { ", 70) + strings.Repeat("}", 71), "nested deeper"},
-		{"too long", strings.Repeat(" ", maxModule+1), "longer than"},
+		{"too long", strings.Repeat(" ", moduletext.Max+1), "longer than"},
 		{"anydata", head + base + `anydata x; }`, "not supported"},
 		{"a list without key", head + base + `list x { config true; leaf y { type string; } } }`, "load model"},
 		{"too many keys", head + base + `list x { key "a b c d e f g h i"; ` + keyLeaves("abcdefghi") + `} }`, "more than 8 keys"},

@@ -274,7 +274,7 @@ func copyType(name *C.char, ref *C.struct_lysc_type) Type {
 }
 
 func copyIdentities(t *Type, ref *C.struct_lysc_type) {
-	t.identities = make(map[string]string)
+	t.Identities = make(map[string]string)
 	for i := C.size_t(0); ; i++ {
 		var module *C.char
 		name := C.pcn_identity(ref, i, &module)
@@ -282,8 +282,8 @@ func copyIdentities(t *Type, ref *C.struct_lysc_type) {
 			return
 		}
 		id := C.GoString(name)
-		if _, ok := t.identities[id]; !ok {
-			t.identities[id] = C.GoString(module) + ":" + id
+		if _, ok := t.Identities[id]; !ok {
+			t.Identities[id] = C.GoString(module) + ":" + id
 			t.Enums = append(t.Enums, id)
 		}
 	}
