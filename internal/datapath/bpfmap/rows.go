@@ -3,6 +3,7 @@
 package bpfmap
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -82,7 +83,7 @@ func HashSetter[V comparable](m *ebpf.Map) Setter[V] {
 }
 
 // ReadArray returns the rows of a memory-mapped array that are not zero.
-func ReadArray[V comparable](m *ebpf.Map, into map[uint32]V) error {
+func ReadArray[V any](m *ebpf.Map, into map[uint32]V) error {
 	memory, err := m.Memory()
 	if err != nil {
 		return fmt.Errorf("read table %s: %w", m, err)
@@ -91,15 +92,17 @@ func ReadArray[V comparable](m *ebpf.Map, into map[uint32]V) error {
 	if _, err := memory.ReadAt(rows, 0); err != nil {
 		return fmt.Errorf("read table %s: %w", m, err)
 	}
+	empty := make([]byte, size)
 	for key := range m.MaxEntries() {
 		row := rows[int(key)*size:][:size]
-		var v, none V
+		if bytes.Equal(row, empty) {
+			continue
+		}
+		var v V
 		if _, err := binary.Decode(row, binary.NativeEndian, &v); err != nil {
 			return fmt.Errorf("table %s, row %d: %w", m, key, err)
 		}
-		if v != none {
-			into[key] = v
-		}
+		into[key] = v
 	}
 	return nil
 }
