@@ -6,10 +6,8 @@ package cube
 // cost of a change does not grow with the list.
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
-	"sync"
 )
 
 // EntryChange is an entry of a list marked `bulk` that was added, removed or changed.
@@ -25,47 +23,26 @@ type EntryChange struct {
 	Old, New json.RawMessage
 }
 
-// DecodeEntries decodes the changes of one list, many of them on all CPUs. Each result has a nil where the change has one.
+// DecodeEntries decodes the changes of one list. Each result has a nil where the change has one.
 func DecodeEntries[E any](changes []EntryChange) ([]Changed[E], error) {
-	const share = 4096
 	out := make([]Changed[E], len(changes))
-	errs := make([]error, len(changes)/share+1)
-	var wg sync.WaitGroup
-	for i := range errs {
-		from, to := i*share, min((i+1)*share, len(changes))
-		if to == len(changes) {
-			errs[i] = decodeEntries(changes[from:to], out[from:to])
-			break
-		}
-		wg.Go(func() { errs[i] = decodeEntries(changes[from:to], out[from:to]) })
-	}
-	wg.Wait()
-	return out, cmp.Or(errs...)
-}
-
-func decodeEntries[E any](changes []EntryChange, out []Changed[E]) error {
-	decoded := func(c EntryChange, raw json.RawMessage) (*E, error) {
-		if raw == nil {
-			return nil, nil
-		}
-		e := new(E)
-		if err := json.Unmarshal(raw, e); err != nil {
-			return nil, fmt.Errorf("decode an entry of %v: %w", c.List, err)
-		}
-		return e, nil
-	}
 	for i, c := range changes {
-		old, err := decoded(c, c.Old)
-		if err != nil {
-			return err
+		out[i].Above = c.Above
+		for _, side := range []struct {
+			raw  json.RawMessage
+			into **E
+		}{{c.Old, &out[i].Old}, {c.New, &out[i].New}} {
+			if side.raw == nil {
+				continue
+			}
+			e := new(E)
+			if err := json.Unmarshal(side.raw, e); err != nil {
+				return nil, fmt.Errorf("decode an entry of %v: %w", c.List, err)
+			}
+			*side.into = e
 		}
-		is, err := decoded(c, c.New)
-		if err != nil {
-			return err
-		}
-		out[i] = Changed[E]{Above: c.Above, Old: old, New: is}
 	}
-	return nil
+	return out, nil
 }
 
 // Changed is an EntryChange in a cube's own type.
