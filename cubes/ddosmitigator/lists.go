@@ -106,7 +106,11 @@ func (p *prefixes) prepare(created bool, entries []cube.EntryChange) (*change, e
 	}
 	byList := map[string][]cube.EntryChange{}
 	for _, e := range entries {
-		byList[e.List[0]] = append(byList[e.List[0]], e)
+		name := e.List[0]
+		if byList[name] == nil {
+			byList[name] = make([]cube.EntryChange, 0, len(entries))
+		}
+		byList[name] = append(byList[name], e)
 	}
 	for list, name := range listNames {
 		changed, err := cube.DecodeEntries[Entry](byList[name])
@@ -254,7 +258,7 @@ type writes struct {
 
 // plan computes what to write, and takes the change over into the counts.
 func (c *change) plan(have map[prefix]entry, now uint64) *writes {
-	p, w := c.prefixes, &writes{}
+	p, w := c.prefixes, &writes{keys: make([]prefix, 0, len(c.edits)), values: make([]entry, 0, len(c.edits)), fresh: make([]prefix, 0, len(c.edits))}
 	if c.created {
 		p.byLength, p.distinct, p.due = [ends][2][129]int{}, 0, nil
 	}

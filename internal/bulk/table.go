@@ -30,6 +30,14 @@ type Table struct {
 	entries *btree.BTreeG[*Entry]
 	// used counts the entries that refer to a value.
 	used btree.Map[string, int]
+	// last is where the last entry was set: the next one is often its neighbour.
+	last btree.PathHint
+}
+
+// Hint is where an entry was looked for: its neighbours are found with fewer comparisons.
+type Hint struct {
+	path btree.PathHint
+	key  Entry
 }
 
 // New returns an empty table, for the list below entries with some keys.
@@ -81,9 +89,13 @@ func (t *Table) Above() []string { return t.above }
 func (t *Table) Len() int { return t.entries.Len() }
 
 // Get finds an entry by its keys in canonical form.
-func (t *Table) Get(keys []string) (*Entry, bool) {
+func (t *Table) Get(keys []string) (*Entry, bool) { return t.Find(keys, &Hint{}) }
+
+// Find is Get with a hint, for many entries in the order of their keys. It changes the hint.
+func (t *Table) Find(keys []string, near *Hint) (*Entry, bool) {
 	if !t.form.Positions {
-		return t.entries.Get(&Entry{Keys: keys})
+		near.key.Keys = keys
+		return t.entries.GetHint(&near.key, &near.path)
 	}
 	at, ok := position(keys)
 	if !ok {
@@ -138,7 +150,7 @@ func (t *Table) Set(e *Entry) Change {
 			e = version.keyed(uint64(old.order))
 		}
 	}
-	c.Old, _ = t.entries.Set(e)
+	c.Old, _ = t.entries.SetHint(e, &t.last)
 	c.New = e
 	t.count(c.Old, -1)
 	t.count(e, 1)

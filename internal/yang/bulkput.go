@@ -112,7 +112,7 @@ func (b *bulkEditor) examine(m *moulds, c *candidate, how presence) {
 	if c.err != nil {
 		return
 	}
-	c.old, _ = b.t.tables.At(m.list.path, m.above).Get(c.keys)
+	c.old, _ = b.t.tables.At(m.list.path, m.above).Find(c.keys, &m.near)
 	if c.old == nil && !b.fixed(m.list) && (b.op != Merge || how == upsert) {
 		c.fresh, c.err = m.entry(c.keys, c.value, c.mould)
 	}

@@ -27,6 +27,8 @@ type moulds struct {
 	none bool
 	of   map[string]*mould
 	buf  []byte
+	// near is where the last entry was looked for.
+	near bulk.Hint
 }
 
 func newMoulds(l bulkPlace) *moulds {

@@ -47,7 +47,8 @@ func (j *Judged) Apply(router *netfilter.Router, options conntrack.Options) (kno
 		conn.Ended = true
 		return d.Known(), nil
 	default:
-		return "", fmt.Errorf("%s is %v in %v by our model of TCP, and %v in %v by Linux; before %+v", j.What, d.Ours.Class, d.Ours.State, d.Theirs.Class, d.Theirs.State, d.Before)
+		return "", fmt.Errorf("%s is %v in %v by our model of TCP, and %v in %v by Linux; segment %+v of side %d; before %+v",
+			j.What, d.Ours.Class, d.Ours.State, d.Theirs.Class, d.Theirs.State, j.Segment, j.Of, d.Before)
 	}
 	conn.Picked = conn.Picked || conn.State.State == conntrack.None && next.State == conntrack.Open
 	conn.State = next

@@ -126,7 +126,8 @@ func (r *Cube) SavedWhole(schema *yang.Schema) (json.RawMessage, error) {
 
 // ChangedRecords are the records of changed entries: first those that are deleted, then those that are written.
 func ChangedRecords(uuid string, changes []yang.EntryChange) []store.Record {
-	var gone, written []store.Record
+	var gone []store.Record
+	written := make([]store.Record, 0, len(changes))
 	for _, c := range changes {
 		if c.New == nil || c.Moved() {
 			gone = append(gone, store.Record{Key: EntryID(uuid, c.List.Path(), c.Above, c.Old)})
