@@ -82,7 +82,7 @@ func TestTimedALargeListChangesLikeASmallOne(t *testing.T) {
 	l := bpftest.New(t, bpftest.Options{Hosts: 1, Type: cube.TypeXDPDRV})
 	l.Create("ddosmitigator", "small", `{"blacklist-src":`+hosts(0, 10)+`}`)
 	l.Create("ddosmitigator", "large", `{}`)
-	fill(l, "large", large())
+	fill(l, "large", large()-1) // with room for one
 	l.Attach("large", "veth1")
 	times := map[string][]time.Duration{}
 	for i := range 100 {
