@@ -77,8 +77,7 @@ func (b *bulkEditor) put(l bulkPlace, items []value, how presence) {
 
 // read finds the keys of an element of a body.
 func (b *bulkEditor) read(m *moulds, c *candidate) {
-	if err := b.ctx.Err(); err != nil {
-		c.err = fault.At(InvalidValue, m.path(), "element %d: %v", c.at, err)
+	if b.ended(m, c) {
 		return
 	}
 	if c.kind != objectValue {
@@ -87,6 +86,15 @@ func (b *bulkEditor) read(m *moulds, c *candidate) {
 	}
 	c.keys, c.err = m.keys(c.at, c.value)
 	c.mould = m.mould(c.value)
+}
+
+// ended refuses a candidate if nobody waits for the edit any more.
+func (b *bulkEditor) ended(m *moulds, c *candidate) bool {
+	err := b.ctx.Err()
+	if err != nil {
+		c.err = fault.At(InvalidValue, m.path(), "element %d: %v", c.at, err)
+	}
+	return err != nil
 }
 
 // sort returns the candidates in the order of their keys, and refuses those whose keys another one has.
@@ -109,7 +117,7 @@ func (b *bulkEditor) sort(l bulkPlace, all []*candidate) []*candidate {
 
 // examine finds out what a candidate becomes. It changes nothing but the candidate.
 func (b *bulkEditor) examine(m *moulds, c *candidate, how presence) {
-	if c.err != nil {
+	if c.err != nil || b.ended(m, c) {
 		return
 	}
 	c.old, _ = b.t.tables.At(m.list.path, m.above).Find(c.keys, &m.near)

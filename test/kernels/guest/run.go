@@ -23,7 +23,7 @@ func Run() error {
 	if err := modprobe("virtio_console"); err != nil {
 		return err
 	}
-	port, err := openPort()
+	port, err := waitForPort()
 	if err != nil {
 		return err
 	}
@@ -37,6 +37,21 @@ func Run() error {
 		return fmt.Errorf("%s: %w", PlanFile, err)
 	}
 	return p.Run(port)
+}
+
+// portWithin is how long the host may take to tell the driver of the port. An emulated machine is slow.
+const portWithin = 30 * time.Second
+
+// waitForPort opens the serial port once it is there: the driver learns of ports after it has been loaded.
+func waitForPort() (*os.File, error) {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(portWithin); ; <-tick.C {
+		port, err := openPort()
+		if err == nil || time.Now().After(end) {
+			return port, err
+		}
+	}
 }
 
 // openPort finds the serial port by its name: its number depends on the kernel's mood.
