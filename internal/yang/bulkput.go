@@ -58,12 +58,12 @@ func (b *bulkEditor) put(l bulkPlace, items []value, how presence) {
 			b.apply(l, c, how)
 		}
 	} else {
-		refused := false
+		fresh := true
 		for _, c := range sorted {
 			b.examine(m, c, how)
-			refused = refused || c.err != nil
+			fresh = fresh && c.fresh != nil
 		}
-		if !refused { // of many faults, the first ones in the body are reported
+		if fresh { // otherwise there may be faults, of which the first ones in the body are reported
 			all = sorted
 		}
 		for _, c := range all {

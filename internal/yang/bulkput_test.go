@@ -76,6 +76,18 @@ func TestFirstFaultsOfABodyAreReported(t *testing.T) {
 			t.Errorf("fault %d is %q, want %q", i, y.Errs[i].Message, part)
 		}
 	}
+	for i := range items {
+		items[i] = fmt.Sprintf(`{"name":"n%d"}`, 99-i)
+	}
+	body := []byte("[" + strings.Join(items, ",") + "]")
+	if change, err := tree.edit(t.Context(), Create, at(t, tree.schema, "table other"), body, editMode{}); err != nil {
+		t.Fatal(err)
+	} else if _, err = tree.edit(t.Context(), Create, at(t, tree.schema, "table other"), body, editMode{}); !errors.As(err, &y) ||
+		!strings.Contains(y.Errs[0].Message, "n99") || !strings.Contains(y.Errs[maxFaults-1].Message, "n84") {
+		t.Errorf("a body whose entries exist: %v", err)
+	} else if err := change.Revert(); err != nil {
+		t.Fatal(err)
+	}
 	if n := tree.tables.At("table/other", nil).Len(); n != 1 {
 		t.Errorf("%d entries after a body was refused", n)
 	}
