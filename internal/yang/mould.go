@@ -19,7 +19,7 @@ const maxMoulds = 64
 // mould is an entry that others can be made of, nil until libyang has completed one.
 type mould struct{ entry *item }
 
-// moulds are entries of a list, by what a body says of them besides their keys. They are not safe for concurrent use.
+// moulds maps the non-key members of an entry, as given in a body, to an entry that has them. It is not safe for concurrent use.
 type moulds struct {
 	bulkPlace
 	parent Path

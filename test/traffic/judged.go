@@ -13,6 +13,12 @@ import (
 	"github.com/polycube/polycube/test/talk"
 )
 
+// edge is where the last valid segment of a connection ends, if it is older than our windows: we have not taken its data.
+type edge struct {
+	of  uint8
+	end uint32
+}
+
 // Judged is what Linux has done with a packet.
 type Judged struct {
 	Packet
@@ -30,7 +36,8 @@ func (j *Judged) Apply(router *netfilter.Router, options conntrack.Options) (kno
 		return "", nil
 	}
 	next := conn.State
-	d := talk.Difference{Before: conn.State, Segment: j.Segment, Opener: j.Of == conn.State.Opener(), Picked: conn.Picked, Options: options}
+	d := talk.Difference{Before: conn.State, Segment: j.Segment, Opener: j.Of == conn.State.Opener(), Picked: conn.Picked, Options: options,
+		Trails: conn.old != nil && *conn.old == edge{j.Of, j.Segment.Seq}}
 	d.Ours = talk.Verdict{Class: next.TCP(j.Of, j.Segment, options), State: next.State}
 	if d.Ours.Class == conntrack.New && !j.Passed {
 		next, d.Ours.State = conn.State, conn.State.State // the rules refuse it
@@ -50,6 +57,13 @@ func (j *Judged) Apply(router *netfilter.Router, options conntrack.Options) (kno
 		return "", fmt.Errorf("%s is %v in %v by our model of TCP, and %v in %v by Linux; segment %+v of side %d; before %+v",
 			j.What, d.Ours.Class, d.Ours.State, d.Theirs.Class, d.Theirs.State, j.Segment, j.Of, d.Before)
 	}
+	if d.Ours.Class == conntrack.Established {
+		conn.old = nil
+		end := j.Segment.Seq + j.Segment.Length
+		if j.Segment.Flags&(conntrack.SYN|conntrack.FIN|conntrack.RST|conntrack.ACK) == conntrack.ACK && int32(end-next.Side[j.Of].End) > 0 {
+			conn.old = &edge{j.Of, end}
+		}
+	}
 	conn.Picked = conn.Picked || conn.State.State == conntrack.None && next.State == conntrack.Open
 	conn.State = next
 	conn.Ended = d.Confused(next.State) || d.Ours != d.Theirs
@@ -59,7 +73,7 @@ func (j *Judged) Apply(router *netfilter.Router, options conntrack.Options) (kno
 // Again makes the connection of a packet one that no packet has been applied to, so that all its packets may be judged again.
 func (j *Judged) Again() {
 	if j.Conn != nil {
-		j.Conn.State, j.Conn.Picked, j.Conn.Ended = conntrack.State{}, false, false
+		j.Conn.State, j.Conn.Picked, j.Conn.Ended, j.Conn.old = conntrack.State{}, false, false, nil
 	}
 }
 

@@ -33,6 +33,7 @@ type Connection struct {
 	State  conntrack.State
 	Picked bool // it was open before
 	Ended  bool // the states differ from now on
+	old    *edge
 	talk   *talk.Talk
 }
 
