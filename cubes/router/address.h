@@ -17,22 +17,6 @@ PCN_INLINE __u64 router_destination(const struct ethhdr *eth)
 	return *(const __u64 *)eth & ROUTER_MAC_MASK;
 }
 
-/* Writes both addresses of a frame. */
-PCN_INLINE void router_set_macs(struct ethhdr *eth, __u64 to, __u64 from)
-{
-	*(__u64 *)eth = to | from << 48;
-	*(__u32 *)((void *)eth + 8) = from >> 16;
-}
-
-/* Folds a sum of 32-bit words: 0xffff if the words have a correct checksum. */
-PCN_INLINE __u32 router_sum(__u64 sum)
-{
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return (sum & 0xffff) + (sum >> 16);
-}
-
 /* The position of an address in the bits of struct router_own. */
 PCN_INLINE __u32 router_own_bit(__u32 folded)
 {

@@ -4,27 +4,10 @@
 #ifndef ROUTER_ANSWER_H
 #define ROUTER_ANSWER_H
 
+#include <pcn/answer.h>
+
 #include "neighbour.h"
 #include "route.h"
-
-/* A neighbour solicitation or advertisement with the one option that both have. */
-struct router_nd {
-	__u8 type;
-	__u8 code;
-	__sum16 check;
-	__be32 flags;
-	struct in6_addr target;
-	__u8 option; /* 1 source, 2 target link-layer address */
-	__u8 option_len;
-	__u8 mac[ETH_ALEN];
-};
-
-#define ROUTER_ND_ROUTER_SOLICITATION 133
-#define ROUTER_ND_SOLICITATION 135
-#define ROUTER_ND_ADVERTISEMENT 136
-#define ROUTER_ND_REDIRECT 137
-/* Router, solicited, override. */
-#define ROUTER_ND_FLAGS 0xe0000000
 
 /* Sends ARP or neighbour discovery to the control plane, and to the namespace of a shadow cube,
  * whose kernel resolves neighbours for programs there. */
@@ -97,48 +80,7 @@ PCN_GLOBAL int router_arp(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __
 	a = pcn_cursor_take(&c, sizeof(*a));
 	if (!eth || !a)
 		return pcn_pkt_drop(ctx, md, ROUTER_TRUNCATED);
-	__builtin_memcpy(a->target_mac, a->sender_mac, ETH_ALEN);
-	__builtin_memcpy(a->sender_mac, &mac, ETH_ALEN);
-	a->operation = bpf_htons(PCN_ARP_REPLY);
-	a->target = sender;
-	a->sender = target;
-	router_set_macs(eth, sender_mac, mac);
-	return pcn_pkt_send(ctx, md, md->in_port);
-}
-
-/* The sum of the words that an ICMPv6 checksum covers in a solicitation or advertisement: 0xffff if
- * it is correct. */
-PCN_INLINE __u16 router_nd_sum(const struct ipv6hdr *ip, const struct router_nd *nd)
-{
-	const __u32 *address = (const void *)&ip->saddr, *word = (const void *)nd;
-	__u64 sum = (__u64)bpf_htonl(sizeof(*nd)) + bpf_htonl(IPPROTO_ICMPV6);
-
-	for (int i = 0; i < 8; i++)
-		sum += (__u64)address[i] + word[i];
-	return router_sum(sum);
-}
-
-/* Turns a solicitation into an advertisement. */
-PCN_INLINE int router_advertise(struct CTXTYPE *ctx, struct pcn_md *md, __u64 mac)
-{
-	struct pcn_cursor c;
-
-	pcn_cursor_open(&c, ctx, 14 + sizeof(struct ipv6hdr) + sizeof(struct router_nd));
-	struct ethhdr *eth = pcn_parse_eth(&c);
-	struct ipv6hdr *ip = eth ? pcn_parse_ipv6(&c) : NULL;
-	struct router_nd *nd = ip ? pcn_cursor_take(&c, sizeof(*nd)) : NULL;
-	if (!nd)
-		return pcn_pkt_drop(ctx, md, ROUTER_TRUNCATED);
-	router_set_macs(eth, pcn_mac(nd->mac), mac);
-	ip->daddr = ip->saddr;
-	ip->saddr = nd->target;
-	ip->hop_limit = 255;
-	nd->type = ROUTER_ND_ADVERTISEMENT;
-	nd->flags = bpf_htonl(ROUTER_ND_FLAGS);
-	nd->option = 2;
-	__builtin_memcpy(nd->mac, &mac, ETH_ALEN);
-	nd->check = 0;
-	nd->check = ~router_nd_sum(ip, nd);
+	pcn_arp_reply(eth, a, mac);
 	return pcn_pkt_send(ctx, md, md->in_port);
 }
 
@@ -149,24 +91,24 @@ PCN_GLOBAL int router_nd(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u
 	struct router_address *own_address;
 	struct pcn_cursor c;
 
-	pcn_cursor_open(&c, ctx, 14 + sizeof(struct ipv6hdr) + sizeof(struct router_nd));
+	pcn_cursor_open(&c, ctx, 14 + sizeof(struct ipv6hdr) + sizeof(struct pcn_nd));
 	struct ethhdr *eth = pcn_parse_eth(&c);
 	struct ipv6hdr *ip = eth ? pcn_parse_ipv6(&c) : NULL;
 	if (!ip || ip->hop_limit != 255)
 		return pcn_pkt_drop(ctx, md, ROUTER_BAD_HEADER);
 	int unspecified = router_unspecified6(&ip->saddr);
-	int whole = ip->payload_len == bpf_htons(sizeof(struct router_nd));
+	int whole = ip->payload_len == bpf_htons(sizeof(struct pcn_nd));
 	struct pcn_icmp *icmp = c.pos;
-	int advertisement = (void *)(icmp + 1) <= c.end && icmp->type == ROUTER_ND_ADVERTISEMENT;
-	struct router_nd *nd = pcn_cursor_take(&c, sizeof(*nd));
+	int advertisement = (void *)(icmp + 1) <= c.end && icmp->type == PCN_ND_ADVERTISEMENT;
+	struct pcn_nd *nd = pcn_cursor_take(&c, sizeof(*nd));
 	/* Unusual forms, duplicate address probes of other stations, and advertisements. */
-	if (!nd || !whole || nd->type != ROUTER_ND_SOLICITATION || nd->option != 1 ||
+	if (!nd || !whole || nd->type != PCN_ND_SOLICITATION || nd->option != 1 ||
 	    nd->option_len != 1 || unspecified) {
 		if (advertisement)
 			return router_control(ctx, md, ROUTER_ND);
 		return router_punt(ctx, md, ROUTER_ND, ROUTER_CLASS_CONTROL, md->in_port, 0);
 	}
-	if (nd->code || router_nd_sum(ip, nd) != 0xffff || pcn_ipv6_is_multicast(&nd->target))
+	if (nd->code || pcn_nd_sum(ip, nd) != 0xffff || pcn_ipv6_is_multicast(&nd->target))
 		return pcn_pkt_drop(ctx, md, ROUTER_BAD_HEADER);
 	__u64 sender_mac = pcn_mac(nd->mac);
 
@@ -183,7 +125,9 @@ PCN_GLOBAL int router_nd(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u
 		return router_punt(ctx, md, ROUTER_ND, ROUTER_CLASS_CONTROL, md->in_port, 0);
 	if (on_link)
 		router_heard(ctx, md, &key, sender_mac, ROUTER_ND);
-	return router_advertise(ctx, md, mac);
+	if (pcn_nd_advertise(ctx, mac, PCN_ND_ROUTER))
+		return pcn_pkt_drop(ctx, md, ROUTER_TRUNCATED);
+	return pcn_pkt_send(ctx, md, md->in_port);
 }
 
 #endif

@@ -31,7 +31,7 @@ PCN_INLINE int router_send(struct CTXTYPE *ctx, struct pcn_md *md, const int v6,
 		if (!ip)
 			return pcn_pkt_drop(ctx, md, ROUTER_TRUNCATED);
 		ip->hop_limit--;
-		router_set_macs(eth, to, from);
+		pcn_set_macs(eth, to, from);
 #ifdef PCN_TC
 		bpf_csum_update(ctx, 0xfeff); /* the device computed the sum of the whole packet */
 #endif
@@ -45,7 +45,7 @@ PCN_INLINE int router_send(struct CTXTYPE *ctx, struct pcn_md *md, const int v6,
 
 		ip->ttl--;
 		ip->check = ~((sum & 0xffff) + (sum >> 16));
-		router_set_macs(eth, to, from);
+		pcn_set_macs(eth, to, from);
 	}
 	return pcn_pkt_send(ctx, md, port);
 }
@@ -108,7 +108,7 @@ PCN_INLINE int router_ip4(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_cur
 	const __u32 *word = (const void *)ip;
 	__u64 sum = (__u64)word[0] + word[1] + word[2] + word[3] + word[4];
 
-	if (first == 0x45 && router_sum(sum) != 0xffff)
+	if (first == 0x45 && pcn_csum_words(sum) != 0xffff)
 		return pcn_pkt_drop(ctx, md, ROUTER_BAD_CHECKSUM);
 	source = bpf_ntohl(ip->saddr);
 	destination = bpf_ntohl(ip->daddr);

@@ -32,7 +32,7 @@ PCN_GLOBAL int router_options(struct CTXTYPE *ctx, __u32 length, __u64 sum)
 		return ROUTER_TRUNCATED;
 	for (int i = 0; i < 10; i++)
 		sum += ((__u32 *)option)[i];
-	if (router_sum(sum) != 0xffff)
+	if (pcn_csum_words(sum) != 0xffff)
 		return ROUTER_BAD_CHECKSUM;
 #pragma clang loop unroll(disable)
 	for (__u64 i = 0; i < 40; i++) { /* the same for each byte, so there is only one path */
@@ -124,7 +124,7 @@ PCN_GLOBAL int router_local6(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
 			return pcn_pkt_drop(ctx, md, ROUTER_TRUNCATED);
 		type = icmp->type;
 	}
-	if (type == ROUTER_ND_SOLICITATION || type == ROUTER_ND_ADVERTISEMENT)
+	if (type == PCN_ND_SOLICITATION || type == PCN_ND_ADVERTISEMENT)
 		return ROUTER_IS_ND;
 	int verdict = group ? 0 : router_offer(ctx, md, &key);
 	if (verdict)
@@ -133,7 +133,7 @@ PCN_GLOBAL int router_local6(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
 		return pcn_pkt_drop(ctx, md, ROUTER_SPOOFED);
 	if (pcn_shadow)
 		return pcn_pkt_namespace(ctx, md, md->in_port);
-	if (type >= ROUTER_ND_ROUTER_SOLICITATION && type <= ROUTER_ND_REDIRECT)
+	if (type >= PCN_ND_ROUTER_SOLICITATION && type <= PCN_ND_REDIRECT)
 		return pcn_pkt_drop(ctx, md, ROUTER_ARP_NOT_FOR_US);
 	if (multicast && type != 128)
 		return pcn_pkt_drop(ctx, md, ROUTER_MULTICAST);
@@ -152,7 +152,7 @@ PCN_GLOBAL int router_own_source6(struct CTXTYPE *ctx, struct pcn_md *md PCN_NON
 	struct pcn_icmp *icmp = ip ? pcn_parse_icmp(&c) : NULL;
 
 	if (icmp && multicast && ip->nexthdr == IPPROTO_ICMPV6 &&
-	    (icmp->type == ROUTER_ND_SOLICITATION || icmp->type == ROUTER_ND_ADVERTISEMENT))
+	    (icmp->type == PCN_ND_SOLICITATION || icmp->type == PCN_ND_ADVERTISEMENT))
 		return ROUTER_IS_ND;
 	return pcn_pkt_drop(ctx, md, ROUTER_SPOOFED);
 }

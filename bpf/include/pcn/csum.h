@@ -17,6 +17,16 @@ PCN_INLINE __u16 pcn_csum_fold(__u32 sum)
 	return ~sum;
 }
 
+/* The sum of 16-bit words, from a sum of 32-bit words: 0xffff if they have a correct checksum among them.
+ * Its inverse is the checksum of words where that is still 0. */
+PCN_INLINE __u32 pcn_csum_words(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (sum & 0xffff) + (sum >> 16);
+}
+
 /* The checksum after a 16-bit word changed from old to now; all in network byte order. */
 PCN_INLINE __u16 pcn_csum_replace2(__u16 check, __be16 old, __be16 now)
 {

@@ -106,6 +106,16 @@ PCN_INLINE struct pcn_macs pcn_macs(const struct ethhdr *eth)
 	return (struct pcn_macs){ .to = first & 0xffffffffffff, .from = first >> 48 | last << 16 };
 }
 
+/* Sets both addresses of a frame, as returned by pcn_mac(), in two stores. */
+PCN_INLINE void pcn_set_macs(struct ethhdr *eth, __u64 to, __u64 from)
+{
+	typedef __u64 __attribute__((may_alias)) word;
+	typedef __u32 __attribute__((may_alias)) half;
+
+	*(word *)eth = to | from << 48;
+	*(half *)((void *)eth + 8) = from >> 16;
+}
+
 /* True for broadcast and multicast addresses. */
 PCN_INLINE int pcn_mac_is_group(const __u8 mac[ETH_ALEN])
 {

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package balance
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/polycube/polycube/test/repeat"
+)
+
+// randomMembers returns members with keys and weights up to a maximum.
+func randomMembers(r *rand.Rand, count int, weight uint32) []Member {
+	members := make([]Member, count)
+	for i := range members {
+		binary.LittleEndian.PutUint64(members[i].Key[:], r.Uint64())
+		members[i].Server = uint32(i + 1)
+		members[i].Weight = 1 + r.Uint32N(weight)
+	}
+	return members
+}
+
+// owners fills a table and returns the server of each slot.
+func owners(members []Member, size int) []uint32 {
+	in := sorted(members)
+	slots, owner := make([]uint16, size), make([]uint32, size)
+	Fill(slots, in)
+	for i, rank := range slots {
+		owner[i] = in[rank].Server
+	}
+	return owner
+}
+
+func TestSlotsAreSharedByWeight(t *testing.T) {
+	r := rand.New(rand.NewPCG(repeat.Seed(t), 1))
+	for range 20 {
+		members := randomMembers(r, 1+r.IntN(300), 1+r.Uint32N(100))
+		size, total := []int{smallSlots, largeSlots, 65537}[r.IntN(3)], 0.0
+		got := map[uint32]int{}
+		for _, server := range owners(members, size) {
+			got[server]++
+		}
+		for _, m := range members {
+			total += float64(m.Weight)
+		}
+		for _, m := range members {
+			want := float64(size) * float64(m.Weight) / total
+			if n := float64(got[m.Server]); n < want-1 || n > want+1 {
+				t.Fatalf("%d members, %d slots: weight %d of %v has %v slots, want %.1f", len(members), size, m.Weight, total, n, want)
+			}
+		}
+	}
+}
+
+func TestTheOrderOfMembersDoesNotMatter(t *testing.T) {
+	r := rand.New(rand.NewPCG(repeat.Seed(t), 1))
+	for range 20 {
+		members := randomMembers(r, 1+r.IntN(200), 50)
+		want := owners(members, largeSlots)
+		r.Shuffle(len(members), func(a, b int) { members[a], members[b] = members[b], members[a] })
+		if !slices.Equal(owners(members, largeSlots), want) {
+			t.Fatal("the same members in another order have other slots")
+		}
+	}
+}
+
+// moved is the number of slots that changed from one server to another, except those of one server before.
+func moved(was, is []uint32, except uint32) (count int) {
+	for i := range was {
+		if was[i] != except && was[i] != is[i] {
+			count++
+		}
+	}
+	return count
+}
+
+func TestARemovedServerMovesFewSlotsOfOthers(t *testing.T) {
+	r := rand.New(rand.NewPCG(repeat.Seed(t), 1))
+	for _, weight := range []uint32{1, 100} {
+		for _, size := range []int{largeSlots, 65537} {
+			members := randomMembers(r, 100, weight)
+			was := owners(members, size)
+			for range 10 {
+				i := r.IntN(len(members))
+				is := owners(slices.Concat(members[:i], members[i+1:]), size)
+				if n := moved(was, is, members[i].Server); float64(n) > 0.008*float64(size) {
+					t.Errorf("%d slots, weights to %d: a removed server moved %d slots of others", size, weight, n)
+				}
+			}
+		}
+	}
+}
+
+func TestAWeightMovesItsShare(t *testing.T) {
+	r := rand.New(rand.NewPCG(repeat.Seed(t), 1))
+	members := randomMembers(r, 100, 100)
+	was := owners(members, largeSlots)
+	slotsOf := func(owner []uint32, server uint32) (n int) {
+		for _, o := range owner {
+			if o == server {
+				n++
+			}
+		}
+		return n
+	}
+	for range 10 {
+		changed := slices.Clone(members)
+		m := &changed[r.IntN(len(changed))]
+		m.Weight = 1 + r.Uint32N(200)
+		is := owners(changed, largeSlots)
+		share := slotsOf(is, m.Server) - slotsOf(was, m.Server)
+		if n := moved(was, is, 0); n > max(share, -share)+largeSlots*8/1000 {
+			t.Errorf("a weight changed to %d moved %d slots, its share is %d", m.Weight, n, share)
+		}
+	}
+}
+
+func BenchmarkFill(b *testing.B) {
+	members := sorted(randomMembers(rand.New(rand.NewPCG(1, 2)), 100, 1))
+	slots := make([]uint16, 65537)
+	for b.Loop() {
+		Fill(slots, members)
+	}
+}

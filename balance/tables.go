@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package balance
+
+// The memory of tables: parts that are mapped into the daemon, in which tables have runs of units. Pools with the same
+// members share a table.
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/memory"
+)
+
+// The numbers of <pcn/balance.h>.
+const (
+	partSize   = 1 << 18
+	unitSize   = 1 << 11
+	partUnits  = partSize / unitSize
+	parts      = 4096
+	smallSlots = 1021
+	smallList  = 1024
+	largeSlots = 64499
+	largeList  = 64512
+	wideList   = 129008
+)
+
+const (
+	// MaxMembers is the maximum number of servers of a pool.
+	MaxMembers = 4096
+	// fewMembers is the maximum number in a small table, narrowMembers in one with slots of a byte.
+	fewMembers    = 32
+	narrowMembers = 256
+	// rest is how long freed memory is not used again: packets that still read it are long gone then.
+	rest = time.Second
+)
+
+// kind is enum pcn_balance_kind.
+type kind uint8
+
+const (
+	small kind = 1 + iota
+	large
+	wide
+)
+
+// Size says which tables a cube has.
+type Size int
+
+const (
+	// Large tables share flows by weight to a thousandth for 100 servers, and move few flows: 64 KB for each pool.
+	Large Size = iota
+	// Fitting tables are small ones, of 2 KB, for pools of up to 32 servers. Flows of pools that grow beyond that
+	// are distributed anew, so flows need to be pinned.
+	Fitting
+)
+
+// poolTable is the table of a pool.
+type poolTable struct {
+	sum   [2]uint64 // of the members: its identity
+	pool  uint64    // struct pcn_service
+	users int
+	part  *part
+	first int // unit
+	units int
+}
+
+// part is a piece of memory.
+type part struct {
+	index uint32
+	inner *ebpf.Map
+	mem   []byte
+	used  [partUnits]bool
+}
+
+// freed is memory that packets may still read.
+type freed struct {
+	table *poolTable
+	at    time.Time
+}
+
+// Tables are the tables of a cube's pools. They are not safe for concurrent use.
+type Tables struct {
+	env   cube.Env
+	size  Size
+	parts []*part
+	next  uint32 // index of the next part
+	// by has the tables by what is in them, at by where they are.
+	by    map[[2]uint64]*poolTable
+	at    map[uint64]*poolTable
+	freed []freed
+	now   func() time.Time
+}
+
+// NewTables returns a cube's tables. Begin opens them.
+func NewTables(env cube.Env, size Size) *Tables {
+	return &Tables{env: env, size: size, by: map[[2]uint64]*poolTable{}, at: map[uint64]*poolTable{}, now: time.Now}
+}
+
+// old returns the indexes of the parts of an earlier daemon.
+func (t *Tables) old() (indexes []uint32, err error) {
+	m, err := t.env.Map("balance_memory")
+	if err != nil {
+		return nil, err
+	}
+	var index, id uint32
+	for all := m.Iterate(); all.Next(&index, &id); {
+		if id != 0 {
+			indexes = append(indexes, index)
+		}
+	}
+	return indexes, nil
+}
+
+// Begin opens the tables of a cube that was created or restored: those of an earlier daemon stay until the returned
+// function removes them, after all services have new ones.
+func (t *Tables) Begin() (drop func() error, err error) {
+	old, err := t.old()
+	if err != nil {
+		return nil, err
+	}
+	if len(old) > 0 {
+		t.next = slices.Max(old) + 1
+	}
+	return func() error {
+		m, err := t.env.Map("balance_memory")
+		if err != nil {
+			return err
+		}
+		for _, index := range old {
+			err = errors.Join(err, m.Delete(index))
+		}
+		return err
+	}, nil
+}
+
+// identity is the same for pools with the same members, in any order, and for no others: a sum of hashes.
+func identity(members []Member) (sum [2]uint64) {
+	for i := range members {
+		if members[i].Weight > 0 {
+			a, b := members[i].identity()
+			sum[0] += a
+			sum[1] += b
+		}
+	}
+	return sum
+}
+
+func (m *Member) identity() (a, b uint64) {
+	number := uint64(m.Server)<<32 | uint64(m.Weight)
+	return mix(m.Key.hash(0x165667b19e3779f9) + mix(number)), mix(m.Key.hash(0x27d4eb2f165667c5) ^ mix(^number))
+}
+
+// Get returns the table of a pool for struct pcn_service, 0 for one without a server, and begins a use of it.
+func (t *Tables) Get(members []Member) (pool uint64, err error) {
+	return t.get(identity(members), members)
+}
+
+func (t *Tables) get(sum [2]uint64, members []Member) (uint64, error) {
+	if sum == ([2]uint64{}) {
+		return 0, nil
+	}
+	if known := t.by[sum]; known != nil {
+		known.users++
+		return known.pool, nil
+	}
+	in := sorted(members)
+	if len(in) > MaxMembers {
+		return 0, fmt.Errorf("a pool of %d servers, at most %d: %w", len(in), MaxMembers, cube.ErrFull)
+	}
+	made := &poolTable{sum: sum, users: 1}
+	what, slots, list, bytes := t.shape(len(in))
+	if err := t.place(made, (bytes+unitSize-1)/unitSize); err != nil {
+		return 0, err
+	}
+	made.pool = uint64(made.part.index)<<32 | uint64(made.first)<<8 | uint64(what)
+	made.write(in, what, slots, list)
+	t.by[sum], t.at[made.pool] = made, made
+	return made.pool, nil
+}
+
+// shape returns the form of a table for a number of members: slots, where its list begins, and its bytes.
+func (t *Tables) shape(members int) (what kind, slots, list, bytes int) {
+	switch {
+	case t.size == Fitting && members <= fewMembers:
+		return small, smallSlots, smallList, smallList + 4*narrowMembers
+	case members <= narrowMembers:
+		return large, largeSlots, largeList, largeList + 4*narrowMembers
+	}
+	return wide, largeSlots, wideList, wideList + 4*members
+}
+
+// write writes a table.
+func (made *poolTable) write(members []Member, what kind, slots, list int) {
+	ranks := make([]uint16, slots)
+	Fill(ranks, members)
+	to := made.part.mem[made.first*unitSize:][:made.units*unitSize]
+	for slot, rank := range ranks {
+		if what == wide {
+			binary.NativeEndian.PutUint16(to[2*slot:], rank)
+		} else {
+			to[slot] = byte(rank)
+		}
+	}
+	for rank, m := range members {
+		binary.NativeEndian.PutUint32(to[list+4*rank:], m.Server)
+	}
+}
+
+// place finds memory for a table.
+func (t *Tables) place(made *poolTable, units int) error {
+	t.reuse()
+	for _, p := range t.parts {
+		if first, ok := p.find(units); ok {
+			made.take(p, first, units)
+			return nil
+		}
+	}
+	p, err := t.grow()
+	if err != nil {
+		return err
+	}
+	made.take(p, 0, units)
+	return nil
+}
+
+func (made *poolTable) take(p *part, first, units int) {
+	made.part, made.first, made.units = p, first, units
+	p.mark(first, units, true)
+}
+
+// find returns the first run of unused units.
+func (p *part) find(units int) (first int, ok bool) {
+	run := 0
+	for i, used := range p.used {
+		if run++; used {
+			run = 0
+		}
+		if run == units {
+			return i + 1 - units, true
+		}
+	}
+	return 0, false
+}
+
+func (p *part) mark(first, units int, used bool) {
+	for i := range units {
+		p.used[first+i] = used
+	}
+}
+
+// grow adds a part.
+func (t *Tables) grow() (*part, error) {
+	index, err := t.unused()
+	if err != nil {
+		return nil, err
+	}
+	if err := memory.Check(1, partSize); err != nil {
+		return nil, fmt.Errorf("a table of servers: %w", err)
+	}
+	spec, err := t.env.Inner("balance_memory")
+	if err != nil {
+		return nil, err
+	}
+	outer, err := t.env.Map("balance_memory")
+	if err != nil {
+		return nil, err
+	}
+	inner, err := ebpf.NewMap(spec)
+	if err != nil {
+		return nil, fmt.Errorf("a table of servers: %w", err)
+	}
+	mem, err := unix.Mmap(inner.FD(), 0, partSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err == nil {
+		if err = outer.Put(index, inner); err != nil {
+			err = errors.Join(err, unix.Munmap(mem))
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("a table of servers: %w", err), inner.Close())
+	}
+	p := &part{index: index, inner: inner, mem: mem}
+	t.parts = append(t.parts, p)
+	t.next = index + 1
+	return p, nil
+}
+
+// unused returns an index of a part that neither this nor an earlier daemon uses.
+func (t *Tables) unused() (uint32, error) {
+	old, err := t.old()
+	if err != nil {
+		return 0, err
+	}
+	for i := range uint32(parts) {
+		index := (t.next + i) % parts
+		if !slices.Contains(old, index) {
+			return index, nil
+		}
+	}
+	return 0, fmt.Errorf("tables of servers: all %d MB are in use: %w", parts*partSize>>20, cube.ErrFull)
+}
+
+// Release ends a use of a table.
+func (t *Tables) Release(pool uint64) {
+	known := t.at[pool]
+	if known == nil {
+		return
+	}
+	if known.users--; known.users == 0 {
+		delete(t.by, known.sum)
+		delete(t.at, pool)
+		t.freed = append(t.freed, freed{known, t.now()})
+	}
+}
+
+// reuse makes memory available that no packet reads any more.
+func (t *Tables) reuse() {
+	t.freed = slices.DeleteFunc(t.freed, func(f freed) bool {
+		over := t.now().Sub(f.at) >= rest
+		if over {
+			f.table.part.mark(f.table.first, f.table.units, false)
+		}
+		return over
+	})
+}
+
+// Memory returns the bytes of the parts, and the number of tables.
+func (t *Tables) Memory() (bytes, tables int) {
+	return len(t.parts) * partSize, len(t.by)
+}
+
+// Close ends the use of the memory, which stays as it is for packets.
+func (t *Tables) Close() (err error) {
+	for _, p := range t.parts {
+		err = errors.Join(err, unix.Munmap(p.mem), p.inner.Close())
+	}
+	t.parts = nil
+	return err
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* Chooses the server of a packet: the service that it is for, and of its pool the server that Maglev's table has for the
+ * flow's hash (Eisenbud et al., NSDI 2016). Go package balance writes the tables; the same configuration leads to the same
+ * servers on every machine. <pcn/balance_pins.h> keeps flows where they are when a pool changes. */
+#ifndef PCN_BALANCE_H
+#define PCN_BALANCE_H
+
+#include <pcn/flow.h>
+#include <pcn/hash.h>
+#include <pcn/map.h>
+
+/* What packets of a service have in common. */
+struct pcn_service_key {
+	pcn_address address;
+	__be16 port;   /* 0: all that are not of another service */
+	__u8 protocol; /* 0: all, with port 0 */
+	__u8 zero;
+};
+
+/* How the flows of a service are told apart: what the hash is of. */
+enum pcn_balance_by {
+	PCN_BALANCE_BY_FLOW,   /* addresses, ports, protocol */
+	PCN_BALANCE_BY_HOSTS,  /* addresses, protocol */
+	PCN_BALANCE_BY_SOURCE, /* source address */
+	PCN_BALANCE_BY_QUIC,   /* the server ID in QUIC's connection ID, where it has one; else as by flow */
+};
+
+struct pcn_service {
+	__u64 pool;   /* where its table is; 0: no server */
+	__u32 id;     /* 1 to PCN_BALANCE_SERVICES - 1 */
+	__u8 by;      /* enum pcn_balance_by */
+	__u8 timeout; /* of pins, in their units */
+	__u16 flags;  /* the cube's own */
+};
+
+/* Internal: pins have so many bits for each number. */
+#define PCN_BALANCE_SERVICES (1 << 20)
+#define PCN_BALANCE_SERVERS (1 << 20)
+
+PCN_MAP_FLAGS(services, BPF_MAP_TYPE_HASH, struct pcn_service_key, struct pcn_service, 65536,
+	      BPF_F_NO_PREALLOC);
+
+/* Internal: which server has which number; 0 is none. For the control plane: balance.Numbers. */
+struct pcn_server_key {
+	__u64 key[3];
+	__u64 used;
+};
+PCN_MAP_FLAGS(server_keys, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_server_key, 64, BPF_F_MMAPABLE);
+
+/* Internal: the memory of the tables consists of parts with this many bytes, each the only element of an array, and
+ * tables begin at a multiple of a unit. Go package balance has the same numbers. */
+#define PCN_BALANCE_PART (1 << 18)
+#define PCN_BALANCE_UNIT (1 << 11)
+#define PCN_BALANCE_PARTS 4096
+typedef __u64 pcn_balance_words[PCN_BALANCE_PART / 8];
+
+/* Internal: the slots of a table, prime numbers, and the bytes in front of its list of servers. A slot is a place in
+ * the list: one byte, in a wide table two. */
+#define PCN_BALANCE_SMALL_SLOTS 1021
+#define PCN_BALANCE_SMALL_LIST 1024
+#define PCN_BALANCE_LARGE_SLOTS 64499
+#define PCN_BALANCE_LARGE_LIST 64512
+#define PCN_BALANCE_WIDE_LIST 129008
+
+/* Internal: a table in struct pcn_service: its part in the upper half, then the unit, and its kind. */
+enum pcn_balance_kind { PCN_BALANCE_SMALL = 1, PCN_BALANCE_LARGE, PCN_BALANCE_WIDE };
+
+PCN_MAP_OF_MAPS(balance_memory, BPF_MAP_TYPE_ARRAY_OF_MAPS, __u32, PCN_BALANCE_PARTS,
+		BPF_MAP_TYPE_ARRAY, __u32, pcn_balance_words, 1, BPF_F_MMAPABLE);
+
+/* The service of a flow: that of its port, else that of its address; NULL if there is none. A flow without a port, such
+ * as a later fragment, is only of the service of an address. */
+PCN_INLINE struct pcn_service *pcn_balance_service(const struct pcn_flow *flow)
+{
+	struct pcn_service_key key = { .port = flow->destination_port, .protocol = flow->protocol };
+	struct pcn_service *service;
+
+	pcn_address_copy(key.address, flow->destination);
+	if (flow->has & PCN_FLOW_PORTS) {
+		service = bpf_map_lookup_elem(&services, &key);
+		if (service)
+			return service;
+	}
+	key.port = 0;
+	key.protocol = 0;
+	return bpf_map_lookup_elem(&services, &key);
+}
+
+/* The hash of a flow as a service tells flows apart (enum pcn_balance_by). Its seed is fixed, because all machines with
+ * the same services must choose the same servers. In Go: balance.Hash. */
+PCN_INLINE __u64 pcn_balance_hash(const struct pcn_flow *flow, __u32 by)
+{
+	const struct pcn_hash_seed seed = {
+		{ 0x9e3779b97f4a7c15ULL, 0xc2b2ae3d27d4eb4fULL, 0x165667b19e3779f9ULL }
+	};
+	__u64 from = (__u64)flow->source[2] << 32 | flow->source[3];
+	__u64 to = (__u64)flow->destination[2] << 32 | flow->destination[3];
+	__u64 ports = (__u64)flow->protocol << 32;
+
+	from ^= ((__u64)flow->source[0] << 32 | flow->source[1]) * 0x9e3779b97f4a7c15ULL;
+	to ^= ((__u64)flow->destination[0] << 32 | flow->destination[1]) * 0xc2b2ae3d27d4eb4fULL;
+	if (by == PCN_BALANCE_BY_SOURCE)
+		to = ports = 0;
+	else if (by != PCN_BALANCE_BY_HOSTS)
+		ports |= (__u32)flow->source_port << 16 | flow->destination_port;
+	return pcn_hash_words(&seed, from, to, ports);
+}
+
+/* The number of the server in the table `pool` of a service for a hash; 0: the pool has none. */
+PCN_INLINE __u32 pcn_balance_server(__u64 pool, __u64 hash)
+{
+	__u32 part = pool >> 32, at = (__u32)pool >> 8 << 11, kind = pool & 0xff, zero = 0;
+	const __u8 *memory = bpf_map_lookup_elem(&balance_memory, &part);
+	__u32 rank, list = PCN_BALANCE_LARGE_LIST, slots = PCN_BALANCE_LARGE_SLOTS;
+
+	memory = memory ? bpf_map_lookup_elem((void *)memory, &zero) : NULL;
+	if (!memory)
+		return 0;
+	if (kind == PCN_BALANCE_SMALL) {
+		slots = PCN_BALANCE_SMALL_SLOTS;
+		list = PCN_BALANCE_SMALL_LIST;
+	}
+	__u32 slot = (hash >> 32) * slots >> 32;
+	if (kind == PCN_BALANCE_WIDE) {
+		list = PCN_BALANCE_WIDE_LIST;
+		rank = *(const __u16 *)(memory + ((at + 2 * slot) & (PCN_BALANCE_PART - 2)));
+	} else {
+		rank = memory[(at + slot) & (PCN_BALANCE_PART - 1)];
+	}
+	return *(const __u32 *)(memory + ((at + list + 4 * rank) & (PCN_BALANCE_PART - 4)));
+}
+
+#endif

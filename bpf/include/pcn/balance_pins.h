@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* Keeps flows with their servers when a pool changes: a table of bounded size, in buckets of a cache line. A flow has two
+ * buckets, and the second is only looked at where the first does not have it. A pin is confirmed by the flow's second packet
+ * that is not a SYN, and only unconfirmed ones make room for others: a flood of SYNs, or of packets that each are a new
+ * flow, unpins no flow that exists. A flow without a pin goes where the table of its pool says. */
+#ifndef PCN_BALANCE_PINS_H
+#define PCN_BALANCE_PINS_H
+
+#include <pcn/balance.h>
+
+/* Internal: pins of a bucket. */
+#define PCN_PINS_WAYS 4
+
+/* Internal: a pin, and what its word consists of: the numbers of server and service, the unit of time in which the flow
+ * was last seen, and bits. 0: there is none. While its hash is written, it is PCN_PIN_BUSY alone. In Go: balance.Pins. */
+struct pcn_pin {
+	__u64 hash;
+	__u64 word;
+};
+#define PCN_PIN_SERVER(word) ((word) & 0xfffff)
+#define PCN_PIN_SERVICE(word) ((word) >> 20 & 0xfffff)
+#define PCN_PIN_SEEN(word) ((word) >> 40 & 0xff)
+#define PCN_PIN_SEEN_ALL (0xffULL << 40)
+#define PCN_PIN_CONFIRMED (1ULL << 48)
+#define PCN_PIN_BUSY (1ULL << 49)
+
+struct pcn_pins {
+	struct pcn_pin way[PCN_PINS_WAYS];
+};
+
+/* The number of buckets is that of the plan of the cube's creation, a power of two: balance.Pins. */
+PCN_MAP_FLAGS(pins, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_pins, 1, BPF_F_MMAPABLE);
+
+/* The buckets less one. The cube's plan sets it with the size of the map. */
+PCN_CONFIG(__u32, pins_mask) = 0;
+
+/* Internal: the bucket of a flow: its first, or its second. */
+PCN_INLINE struct pcn_pins *pcn_pins_of(__u64 hash, __u32 second)
+{
+	__u32 bucket = (second ? hash >> 24 : hash) & pins_mask;
+
+	return bpf_map_lookup_elem(&pins, &bucket);
+}
+
+/* Internal: the word of a flow's pin in a bucket; NULL: it has none there. */
+PCN_INLINE __u64 *pcn_pins_find(struct pcn_pins *bucket, __u64 hash, __u32 service)
+{
+	for (int i = 0; i < PCN_PINS_WAYS; i++)
+		if (bucket->way[i].hash == hash &&
+		    PCN_PIN_SERVICE(bucket->way[i].word) == service)
+			return &bucket->way[i].word;
+	return NULL;
+}
+
+/* Internal: how willingly a pin makes room: 0 not at all, then by its age if it is unconfirmed, most if it is over. */
+PCN_INLINE __u32 pcn_pin_yields(__u64 word, __u32 now, __u32 timeout)
+{
+	__u32 age = (now - PCN_PIN_SEEN(word)) & 0xff;
+
+	if (!word)
+		return 1 << 10;
+	if (word & PCN_PIN_BUSY)
+		return 0;
+	if (age > timeout)
+		return 1 << 9;
+	return word & PCN_PIN_CONFIRMED ? 0 : age + 1;
+}
+
+/* Pins a flow of a service to a server. Returns 0, or -1 if there is no room. `now` is the unit of time, `timeout` that
+ * of the service in units. */
+PCN_GLOBAL int pcn_pin_add(__u64 hash, __u64 word, __u32 now, __u32 timeout)
+{
+	struct pcn_pin *best = NULL;
+	__u32 most = 0;
+
+	for (int second = 0; second < 2; second++) {
+		struct pcn_pins *bucket = pcn_pins_of(hash, second);
+
+		if (!bucket)
+			return -1;
+		for (int i = 0; i < PCN_PINS_WAYS; i++) {
+			__u32 yields = pcn_pin_yields(bucket->way[i].word, now, timeout);
+
+			if (yields > most) {
+				most = yields;
+				best = &bucket->way[i];
+			}
+		}
+	}
+	if (!best)
+		return -1;
+	__u64 was = best->word;
+	if ((was & PCN_PIN_BUSY) ||
+	    __sync_val_compare_and_swap(&best->word, was, PCN_PIN_BUSY) != was)
+		return -1; /* another CPU has taken it: the flow's next packet tries again */
+	best->hash = hash;
+	__sync_lock_test_and_set(&best->word, word);
+	return 0;
+}
+
+/* The word of a new pin. */
+PCN_INLINE __u64 pcn_pin_word(__u32 service, __u32 server, __u32 now)
+{
+	return server | (__u64)service << 20 | (__u64)(now & 0xff) << 40;
+}
+
+/* The number of the server that a flow of a service is pinned to; 0: none. Notes that the flow was seen; `confirms` says
+ * that the packet shows that the flow exists: it is no SYN. */
+PCN_INLINE __u32 pcn_pin_get(__u64 hash, __u32 service, __u32 now, __u32 timeout, int confirms)
+{
+	struct pcn_pins *bucket = pcn_pins_of(hash, 0);
+	__u64 *word = bucket ? pcn_pins_find(bucket, hash, service) : NULL, was, is;
+
+	if (!word) {
+		bucket = pcn_pins_of(hash, 1);
+		word = bucket ? pcn_pins_find(bucket, hash, service) : NULL;
+	}
+	if (!word)
+		return 0;
+	was = *word;
+	if (PCN_PIN_SERVICE(was) != service || ((now - PCN_PIN_SEEN(was)) & 0xff) > timeout)
+		return 0;
+	is = (was & ~PCN_PIN_SEEN_ALL) | (__u64)(now & 0xff) << 40;
+	if (confirms)
+		is |= PCN_PIN_CONFIRMED;
+	if (is != was)
+		__sync_val_compare_and_swap(word, was, is);
+	return PCN_PIN_SERVER(was);
+}
+
+/* Moves a pinned flow to another server. */
+PCN_GLOBAL int pcn_pin_move(__u64 hash, __u32 service, __u32 from, __u32 to)
+{
+	for (int second = 0; second < 2; second++) {
+		struct pcn_pins *bucket = pcn_pins_of(hash, second);
+		__u64 *word = bucket ? pcn_pins_find(bucket, hash, service) : NULL, was;
+
+		if (!word)
+			continue;
+		was = *word;
+		if (PCN_PIN_SERVICE(was) == service && PCN_PIN_SERVER(was) == from)
+			__sync_val_compare_and_swap(word, was, (was & ~0xfffffULL) | to);
+		return 0;
+	}
+	return -1;
+}
+
+#endif
