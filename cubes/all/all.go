@@ -10,6 +10,7 @@ import (
 	_ "github.com/polycube/polycube/cubes/helloworld"            // registers itself
 	_ "github.com/polycube/polycube/cubes/ipset"                 // registers itself
 	_ "github.com/polycube/polycube/cubes/iptables"              // registers itself
+	_ "github.com/polycube/polycube/cubes/lbdsr"                 // registers itself
 	_ "github.com/polycube/polycube/cubes/nat"                   // registers itself
 	_ "github.com/polycube/polycube/cubes/pbforwarder"           // registers itself
 	_ "github.com/polycube/polycube/cubes/router"                // registers itself

@@ -22,7 +22,7 @@ enum pcn_balance_by {
 	PCN_BALANCE_BY_FLOW,   /* addresses, ports, protocol */
 	PCN_BALANCE_BY_HOSTS,  /* addresses, protocol */
 	PCN_BALANCE_BY_SOURCE, /* source address */
-	PCN_BALANCE_BY_QUIC,   /* the server ID in QUIC's connection ID, where it has one; else as by flow */
+	PCN_BALANCE_BY_QUIC, /* the server ID in QUIC's connection ID, where it has one; else as by flow */
 };
 
 struct pcn_service {
@@ -90,9 +90,8 @@ PCN_INLINE struct pcn_service *pcn_balance_service(const struct pcn_flow *flow)
  * the same services must choose the same servers. In Go: balance.Hash. */
 PCN_INLINE __u64 pcn_balance_hash(const struct pcn_flow *flow, __u32 by)
 {
-	const struct pcn_hash_seed seed = {
-		{ 0x9e3779b97f4a7c15ULL, 0xc2b2ae3d27d4eb4fULL, 0x165667b19e3779f9ULL }
-	};
+	const struct pcn_hash_seed seed = { { 0x9e3779b97f4a7c15ULL, 0xc2b2ae3d27d4eb4fULL,
+					      0x165667b19e3779f9ULL } };
 	__u64 from = (__u64)flow->source[2] << 32 | flow->source[3];
 	__u64 to = (__u64)flow->destination[2] << 32 | flow->destination[3];
 	__u64 ports = (__u64)flow->protocol << 32;

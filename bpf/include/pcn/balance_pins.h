@@ -17,7 +17,7 @@ struct pcn_pin {
 	__u64 hash;
 	__u64 word;
 };
-#define PCN_PIN_SERVER(word) ((word) & 0xfffff)
+#define PCN_PIN_SERVER(word) ((word)&0xfffff)
 #define PCN_PIN_SERVICE(word) ((word) >> 20 & 0xfffff)
 #define PCN_PIN_SEEN(word) ((word) >> 40 & 0xff)
 #define PCN_PIN_SEEN_ALL (0xffULL << 40)
@@ -46,8 +46,7 @@ PCN_INLINE struct pcn_pins *pcn_pins_of(__u64 hash, __u32 second)
 PCN_INLINE __u64 *pcn_pins_find(struct pcn_pins *bucket, __u64 hash, __u32 service)
 {
 	for (int i = 0; i < PCN_PINS_WAYS; i++)
-		if (bucket->way[i].hash == hash &&
-		    PCN_PIN_SERVICE(bucket->way[i].word) == service)
+		if (bucket->way[i].hash == hash && PCN_PIN_SERVICE(bucket->way[i].word) == service)
 			return &bucket->way[i].word;
 	return NULL;
 }
@@ -126,23 +125,6 @@ PCN_INLINE __u32 pcn_pin_get(__u64 hash, __u32 service, __u32 now, __u32 timeout
 	if (is != was)
 		__sync_val_compare_and_swap(word, was, is);
 	return PCN_PIN_SERVER(was);
-}
-
-/* Moves a pinned flow to another server. */
-PCN_GLOBAL int pcn_pin_move(__u64 hash, __u32 service, __u32 from, __u32 to)
-{
-	for (int second = 0; second < 2; second++) {
-		struct pcn_pins *bucket = pcn_pins_of(hash, second);
-		__u64 *word = bucket ? pcn_pins_find(bucket, hash, service) : NULL, was;
-
-		if (!word)
-			continue;
-		was = *word;
-		if (PCN_PIN_SERVICE(was) == service && PCN_PIN_SERVER(was) == from)
-			__sync_val_compare_and_swap(word, was, (was & ~0xfffffULL) | to);
-		return 0;
-	}
-	return -1;
 }
 
 #endif

@@ -25,8 +25,8 @@ struct pcn_encap {
 	__u8 ipv6;	 /* the outer header is one of IPv6 */
 	__u8 inner_ipv6; /* the packet is one of IPv6 */
 	__u32 length;	 /* internal: of the packet */
-	__u16 sum;	 /* internal: of its bytes, as far as the checksum of GUE needs it; 0: not known */
-	__u8 tos;	 /* internal: DSCP and ECN */
+	__u16 sum; /* internal: of its bytes, as far as the checksum of GUE needs it; 0: not known */
+	__u8 tos;  /* internal: DSCP and ECN */
 	__u8 zero;
 };
 
@@ -66,7 +66,8 @@ PCN_INLINE __u64 pcn_encap_sum16(const __be32 *a)
  * up to the inverse of the pseudo header, whether the checksum is there already or a device will write it. 0 if it
  * is not known: of a fragment, or a packet without a checksum. Only for outer headers of IPv6, as those of IPv4 need no
  * checksum of UDP. */
-PCN_INLINE __u16 pcn_encap_inner_sum(struct CTXTYPE *ctx, const struct pcn_flow *f, const __be32 *word)
+PCN_INLINE __u16 pcn_encap_inner_sum(struct CTXTYPE *ctx, const struct pcn_flow *f,
+				     const __be32 *word)
 {
 	__u64 sum = 0xffff;
 
@@ -75,7 +76,8 @@ PCN_INLINE __u16 pcn_encap_inner_sum(struct CTXTYPE *ctx, const struct pcn_flow 
 	if (f->protocol == IPPROTO_UDP) {
 		__u16 check = 0;
 
-		if (pcn_load_bytes(ctx, f->l4 + offsetof(struct udphdr, check), &check, 2) || !check)
+		if (pcn_load_bytes(ctx, f->l4 + offsetof(struct udphdr, check), &check, 2) ||
+		    !check)
 			return 0;
 	} else if (f->protocol != IPPROTO_TCP &&
 		   (f->protocol != IPPROTO_ICMPV6 || !(f->has & PCN_FLOW_IPV6))) {
@@ -83,7 +85,8 @@ PCN_INLINE __u16 pcn_encap_inner_sum(struct CTXTYPE *ctx, const struct pcn_flow 
 	}
 	if (f->has & PCN_FLOW_IPV6) {
 		/* the fixed header, without the addresses, which are in the pseudo header too */
-		__u32 length = bpf_ntohs(word[1] & 0xffff) + sizeof(struct ipv6hdr) - (f->l4 - f->l3);
+		__u32 length =
+			bpf_ntohs(word[1] & 0xffff) + sizeof(struct ipv6hdr) - (f->l4 - f->l3);
 
 		if (f->l4 - f->l3 != sizeof(struct ipv6hdr))
 			return 0;
@@ -141,9 +144,10 @@ PCN_INLINE void pcn_encap_write_udp(struct udphdr *udp, const struct pcn_encap *
 	udp->dest = e->port;
 	udp->len = bpf_htons(length);
 	if (e->ipv6 && e->sum) {
-		check = ~pcn_csum_words(pcn_encap_sum16(e->source) + pcn_encap_sum16(e->destination) +
-					bpf_htonl(length) + bpf_htonl(IPPROTO_UDP) + udp->source +
-					udp->dest + udp->len + e->sum);
+		check = ~pcn_csum_words(pcn_encap_sum16(e->source) +
+					pcn_encap_sum16(e->destination) + bpf_htonl(length) +
+					bpf_htonl(IPPROTO_UDP) + udp->source + udp->dest +
+					udp->len + e->sum);
 		check = check ?: 0xffff;
 	}
 	udp->check = check;
@@ -180,7 +184,8 @@ PCN_INLINE int pcn_encap_read(struct CTXTYPE *ctx, struct pcn_encap *e, const st
 PCN_GLOBAL int pcn_encap(struct CTXTYPE *ctx, struct pcn_encap *e PCN_NONNULL,
 			 const struct pcn_flow *f PCN_NONNULL, __u64 to, __u64 from)
 {
-	__u32 l3 = sizeof(struct ethhdr), l4 = l3 + (e->ipv6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
+	__u32 l3 = sizeof(struct ethhdr),
+	      l4 = l3 + (e->ipv6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
 	struct ethhdr *eth;
 	void *data, *end;
 

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package balance
+
+// The Go types of the YANG module polycube-balance.
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/inet"
+)
+
+// Proto is the protocol of a service.
+type Proto uint32
+
+// The protocols of services.
+const (
+	TCP Proto = iota
+	UDP
+	All
+)
+
+var protos = [...]string{"TCP", "UDP", "ALL"}
+
+// UnmarshalText parses the model's enum.
+func (p *Proto) UnmarshalText(text []byte) (err error) {
+	*p, err = cube.Enum[Proto]("proto", text, protos[:]...)
+	return err
+}
+
+// MarshalText writes the name in the model.
+func (p Proto) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// String returns the name in the model.
+func (p Proto) String() string { return protos[p] }
+
+// ServiceID is the grouping `service-key`.
+type ServiceID struct {
+	VIP   netip.Addr `json:"vip"`
+	Port  uint16     `json:"vport"`
+	Proto Proto      `json:"proto"`
+}
+
+// String returns the keys as in a command line.
+func (s ServiceID) String() string { return fmt.Sprintf("%s %d %s", s.VIP, s.Port, s.Proto) }
+
+// ServiceOf returns the service that the keys of a list entry name.
+func ServiceOf(keys []string) (s ServiceID, err error) {
+	if len(keys) < 3 {
+		return s, fmt.Errorf("service %v: %w", keys, cube.ErrInvalid)
+	}
+	if s.VIP, err = netip.ParseAddr(keys[0]); err == nil {
+		if _, err = fmt.Sscan(keys[1], &s.Port); err == nil {
+			err = s.Proto.UnmarshalText([]byte(keys[2]))
+		}
+	}
+	return s, err
+}
+
+// Check refuses a service whose packets cannot be told from others.
+func (s ServiceID) Check() error {
+	switch {
+	case s.Port == 0 && s.Proto != All:
+		return fmt.Errorf("service %s: vport 0 needs proto ALL, as it has all ports: %w", s, cube.ErrInvalid)
+	case s.VIP.IsUnspecified(), s.VIP.IsMulticast(), s.VIP.Is4In6(), s.VIP.Is6() && s.VIP.IsLinkLocalUnicast():
+		return fmt.Errorf("service %s: not allowed as a virtual address: %w", s, cube.ErrInvalid)
+	}
+	return nil
+}
+
+// serviceKey is struct pcn_service_key.
+type serviceKey struct {
+	Address  inet.Address
+	Port     [2]byte
+	Protocol inet.Protocol
+	Zero     uint8
+}
+
+// keys returns the keys of a service in the data plane.
+func (s ServiceID) keys() []serviceKey {
+	k := serviceKey{Address: inet.AddressOf(s.VIP), Port: [2]byte{byte(s.Port >> 8), byte(s.Port)}}
+	if s.Port == 0 {
+		return []serviceKey{k}
+	}
+	tcp, udp := k, k
+	tcp.Protocol, udp.Protocol = inet.TCP, inet.UDP
+	switch s.Proto {
+	case TCP:
+		return []serviceKey{tcp}
+	case UDP:
+		return []serviceKey{udp}
+	}
+	return []serviceKey{tcp, udp}
+}
+
+// AdminState is the leaf `admin-state`.
+type AdminState uint32
+
+// What a server is used for.
+const (
+	Enabled AdminState = iota
+	Draining
+	Disabled
+)
+
+// UnmarshalText parses the model's enum.
+func (a *AdminState) UnmarshalText(text []byte) (err error) {
+	*a, err = cube.Enum[AdminState]("admin-state", text, "ENABLED", "DRAINING", "DISABLED")
+	return err
+}
+
+// ServerConfig is the grouping `server-config`.
+type ServerConfig struct {
+	Weight       uint32     `json:"weight"`
+	AdminState   AdminState `json:"admin-state"`
+	DrainTimeout uint32     `json:"drain-timeout"`
+}
+
+// Drains returns how long a server that is draining keeps its flows, 0: as long as they last.
+func (s *ServerConfig) Drains() time.Duration { return time.Duration(s.DrainTimeout) * time.Second }

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package balance
+
+// The map of services, which programs find packets' services in. A service keeps its number through restarts, because pins
+// have it; the number of a removed service is not used again until its pins are gone.
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
+	"github.com/polycube/polycube/inet"
+)
+
+// By is enum pcn_balance_by: what tells flows apart.
+type By uint8
+
+// The ways to tell flows apart.
+const (
+	ByFlow By = iota
+	ByHosts
+	BySource
+	ByQUIC
+)
+
+// Wanted is what a service is to be.
+type Wanted struct {
+	By      By
+	Timeout uint8 // of pins, in units
+	Flags   uint16
+	// Members are the servers of new flows.
+	Members []Member
+}
+
+// serviceEntry is struct pcn_service.
+type serviceEntry struct {
+	Pool    uint64
+	ID      uint32
+	By      By
+	Timeout uint8
+	Flags   uint16
+}
+
+// service is a service that is in the map.
+type service struct {
+	entry   serviceEntry
+	members int
+}
+
+// Services are the services of a cube. They are not safe for concurrent use.
+type Services struct {
+	tables  *Tables
+	entries table.Table[serviceKey, serviceEntry]
+	most    uint32
+	known   map[ServiceID]*service
+	echo    map[netip.Addr]bool
+	numbers map[uint32]bool
+	// left are the entries of an earlier daemon that have not been set yet.
+	left    map[serviceKey]serviceEntry
+	resting []uint32 // numbers of removed services
+	next    uint32
+}
+
+// NewServices returns the services of a cube, with numbers below `most`. Begin opens them.
+func NewServices(env cube.Env, tables *Tables, most uint32) *Services {
+	return &Services{
+		tables: tables, entries: table.New[serviceKey, serviceEntry](env, "services"), most: most,
+		known: map[ServiceID]*service{}, echo: map[netip.Addr]bool{}, numbers: map[uint32]bool{}, left: map[serviceKey]serviceEntry{},
+	}
+}
+
+// Begin adopts the numbers of an earlier daemon.
+func (s *Services) Begin() error {
+	var err error
+	for k, e := range s.entries.All(&err) {
+		s.left[k] = e
+		if e.ID != 0 {
+			s.numbers[e.ID] = true
+		}
+	}
+	return err
+}
+
+// Prune removes what an earlier daemon had and this one does not, after all services are set.
+func (s *Services) Prune() (err error) {
+	for k, e := range s.left {
+		_, failed := s.entries.Delete(k)
+		err = errors.Join(err, failed)
+		if e.ID != 0 {
+			s.resting = append(s.resting, e.ID)
+		}
+	}
+	clear(s.left)
+	return err
+}
+
+// number returns the number of a service: that of an earlier daemon, or a new one.
+func (s *Services) number(id ServiceID) (uint32, error) {
+	for _, k := range id.keys() {
+		if e, ok := s.left[k]; ok && e.ID != 0 {
+			return e.ID, nil
+		}
+	}
+	for range s.most {
+		if s.next++; s.next >= s.most {
+			s.next = 1
+		}
+		if !s.numbers[s.next] {
+			s.numbers[s.next] = true
+			return s.next, nil
+		}
+	}
+	return 0, fmt.Errorf("all %d services are in use: %w", s.most-1, cube.ErrFull)
+}
+
+// Set makes a service what is wanted, and returns its number. Packets see it as it was, or as it is to be. After an error
+// the service is as it was, or has a part of its protocols: set it again.
+func (s *Services) Set(id ServiceID, w Wanted) (number uint32, err error) {
+	is := s.known[id]
+	if is == nil {
+		if number, err = s.number(id); err != nil {
+			return 0, err
+		}
+		is = &service{entry: serviceEntry{ID: number}}
+	}
+	pool, err := s.tables.Get(w.Members)
+	if err != nil {
+		return 0, err
+	}
+	entry := serviceEntry{Pool: pool, ID: is.entry.ID, By: w.By, Timeout: w.Timeout, Flags: w.Flags}
+	if s.known[id] == nil || entry != is.entry {
+		for _, k := range id.keys() {
+			if err := s.entries.Set(k, entry); err != nil {
+				s.tables.Release(pool)
+				return 0, err
+			}
+			delete(s.left, k)
+		}
+	}
+	s.tables.Release(is.entry.Pool)
+	s.known[id] = &service{entry: entry, members: len(w.Members)}
+	return entry.ID, nil
+}
+
+// Remove removes a service, if it is there.
+func (s *Services) Remove(id ServiceID) error {
+	is := s.known[id]
+	if is == nil {
+		return nil
+	}
+	for _, k := range id.keys() {
+		if _, err := s.entries.Delete(k); err != nil {
+			return err
+		}
+	}
+	s.tables.Release(is.entry.Pool)
+	s.resting = append(s.resting, is.entry.ID)
+	delete(s.known, id)
+	return nil
+}
+
+// Swept makes the numbers of removed services available again, after Pins.Sweep has removed their pins.
+func (s *Services) Swept() {
+	for _, number := range s.resting {
+		delete(s.numbers, number)
+	}
+	s.resting = nil
+}
+
+// Known returns the number of a service, its number of members, and whether there is one.
+func (s *Services) Known(id ServiceID) (number uint32, members int, ok bool) {
+	is := s.known[id]
+	if is == nil {
+		return 0, 0, false
+	}
+	return is.entry.ID, is.members, true
+}
+
+// echoKeys are the keys of ICMP for an address.
+func echoKey(a netip.Addr) serviceKey {
+	k := serviceKey{Address: inet.AddressOf(a), Protocol: inet.ICMP}
+	if a.Is6() {
+		k.Protocol = inet.ICMPv6
+	}
+	return k
+}
+
+// SetEcho sets the virtual addresses, and whether each answers echo requests. They are entries of the map for ICMP, without a
+// number; their flags are 1 if it answers.
+func (s *Services) SetEcho(addresses map[netip.Addr]bool) error {
+	for a := range s.echo {
+		if _, stays := addresses[a]; stays {
+			continue
+		}
+		if _, err := s.entries.Delete(echoKey(a)); err != nil {
+			return err
+		}
+		delete(s.echo, a)
+	}
+	for a, answers := range addresses {
+		delete(s.left, echoKey(a))
+		if was, known := s.echo[a]; known && was == answers {
+			continue
+		}
+		var e serviceEntry
+		if answers {
+			e.Flags = 1
+		}
+		if err := s.entries.Set(echoKey(a), e); err != nil {
+			return err
+		}
+		s.echo[a] = answers
+	}
+	return nil
+}

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lbdsr
+
+// Makes the maps what the configuration and the state of servers ask for.
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"time"
+
+	"github.com/polycube/polycube/balance"
+	"github.com/polycube/polycube/bucket"
+	"github.com/polycube/polycube/cube/table"
+	"github.com/polycube/polycube/inet"
+	"github.com/polycube/polycube/neigh"
+	"github.com/polycube/polycube/wire"
+)
+
+// server is a server that services have, as the program sees it.
+type server struct {
+	key    balance.Key
+	conf   *Server // one of those with this key: address and way are the same in all
+	number uint32
+	users  map[ServiceID]bool
+	hop    neigh.Key // that packets go to
+	led    bool      // the hop is known
+	wants  bool      // the hop is being resolved
+	mac    inet.MAC
+	failed bool // the neighbour does not answer
+}
+
+// memberKey is a server of a service.
+type memberKey struct {
+	service ServiceID
+	server  balance.Key
+}
+
+// member is the state of a server of a service.
+type member struct {
+	state   state
+	since   time.Time
+	at      time.Duration // the same, of the fast path's clock
+	drained bool          // its time to drain is over
+}
+
+// apply makes the maps what a configuration asks for. After an error, applying the previous configuration undoes it.
+func (b *balancer) apply(next *desired) error {
+	was := b.now
+	b.now = next // what is computed from it depends on all of it
+	if err := b.applyPorts(was.conf); err != nil {
+		return err
+	}
+	for id, w := range next.services {
+		if was.services[id] == w && !b.changed[id] {
+			continue
+		}
+		if err := b.applyService(id, was.services[id], w); err != nil {
+			return err
+		}
+	}
+	for id, w := range was.services {
+		if next.services[id] != nil {
+			continue
+		}
+		if err := b.services.Remove(id); err != nil {
+			return err
+		}
+		b.release(id, w)
+		delete(b.used, id)
+	}
+	return errors.Join(b.applyAddresses(), b.services.SetEcho(b.echoes()), b.applyQUIC())
+}
+
+// applyPorts writes the ports and what holds for all packets, and finds the ways to servers again if they may have changed.
+func (b *balancer) applyPorts(was *Config) error {
+	ports, err := b.maps.ports.Values()
+	if err != nil {
+		return err
+	}
+	entries := map[uint16]portEntry{}
+	for i := range b.now.conf.Ports {
+		p := &b.now.conf.Ports[i]
+		if index, ok := b.env.PortIndex(p.Name); ok {
+			entries[index] = portEntry{Mac: b.macOf(p), Type: uint32(p.Type) + 1, Mtu: p.MTU}
+		}
+	}
+	for i := range ports {
+		if e := entries[uint16(i)]; ports[i] != e {
+			ports[i] = e
+		}
+	}
+	if err := b.applySettings(); err != nil || reflect.DeepEqual(was.Ports, b.now.conf.Ports) {
+		return err
+	}
+	for _, s := range b.servers {
+		if err := b.lead(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// applySettings writes what holds for the cube as a whole.
+func (b *balancer) applySettings() error {
+	settings, err := b.maps.settings.Values()
+	if err != nil {
+		return err
+	}
+	s := settingsEntry{Now: balance.Clock(uint64(b.clock())), Ttl: b.now.conf.Tunnel.TTL}
+	s.Source4, s.Vary4 = b.tunnelSource(b.now.conf.Tunnel.Source, false)
+	s.Source6, s.Vary6 = b.tunnelSource(b.now.conf.Tunnel.Source6, true)
+	if front := b.now.conf.sides(Frontside); len(front) == 1 {
+		index, _ := b.env.PortIndex(front[0].Name)
+		s.Frontend = uint32(index) + 1
+	}
+	if s.Errors, err = bucket.New(100, time.Second, 100); err != nil {
+		return err
+	}
+	if s.Control, err = bucket.New(2000, time.Second, 2000); err != nil {
+		return err
+	}
+	settings[0] = s
+	return nil
+}
+
+// tunnelSource returns the source of outer packets, and how many bits of it vary by flow.
+func (b *balancer) tunnelSource(prefix netip.Prefix, six bool) (inet.Address, uint32) {
+	if prefix.IsValid() {
+		return inet.AddressOf(prefix.Masked().Addr()), uint32(min(prefix.Addr().BitLen()-prefix.Bits(), 32))
+	}
+	for _, p := range b.now.conf.toServers() {
+		if on, _ := p.address(six); on.IsValid() {
+			return inet.AddressOf(on.Addr()), 0
+		}
+	}
+	return inet.Address{}, 0
+}
+
+// macOf returns the MAC address of a port.
+func (b *balancer) macOf(p *Port) inet.MAC {
+	texts := []string{p.MAC}
+	if p.Type == Frontside {
+		texts = append(texts, b.now.conf.Frontend.MAC)
+	}
+	for _, text := range texts {
+		if mac, err := inet.ParseMAC(text); text != "" && err == nil {
+			return mac
+		}
+	}
+	if peer := b.peers[p.Name]; peer.Netdev != "" && len(peer.MAC) == 6 && peer.MAC[0]&1 == 0 {
+		return inet.MACOf(peer.MAC)
+	}
+	return b.own
+}
+
+// applyAddresses writes the addresses that ARP and neighbour discovery are answered for, and announces new ones.
+func (b *balancer) applyAddresses() error {
+	want := map[addressKey]uint32{}
+	for i := range b.now.conf.Ports {
+		p := &b.now.conf.Ports[i]
+		index, ok := b.env.PortIndex(p.Name)
+		if !ok {
+			continue
+		}
+		for _, six := range []bool{false, true} {
+			if a, _ := p.address(six); a.IsValid() {
+				want[addressKey{inet.AddressOf(a.Addr()), uint32(index)}] = 1
+			}
+		}
+		if p.IP6.IsValid() {
+			want[addressKey{inet.AddressOf(wire.LinkLocal(b.macOf(p).Bytes())), uint32(index)}] = 1
+		}
+		if p.Type != Frontside {
+			continue
+		}
+		for id := range b.now.services {
+			want[addressKey{inet.AddressOf(id.VIP), uint32(index)}] = 1
+		}
+	}
+	_, err := table.Replace(b.maps.addresses, want).Do()
+	return err
+}
+
+// applyService makes a service what it is to be.
+func (b *balancer) applyService(id ServiceID, was, w *wanted) error {
+	for _, s := range w.servers {
+		if err := b.take(id, s); err != nil {
+			return fmt.Errorf("service %s: server %s: %w", id, s.Address, err)
+		}
+	}
+	if err := b.set(id, w); err != nil {
+		return fmt.Errorf("service %s: %w", id, err)
+	}
+	if was != nil {
+		gone := &wanted{servers: map[string]*Server{}}
+		for text, s := range was.servers {
+			if is := w.servers[text]; is == nil || is.key() != s.key() {
+				gone.servers[text] = s
+			}
+		}
+		b.release(id, gone)
+	}
+	return nil
+}
+
+// take gives a server of a service a number, and finds the way to it.
+func (b *balancer) take(id ServiceID, conf *Server) error {
+	k := conf.key()
+	s := b.servers[k]
+	if s == nil {
+		number, isNew, err := b.numbers.Take(k)
+		if err != nil {
+			return err
+		}
+		s = &server{key: k, conf: conf, number: number, users: map[ServiceID]bool{}}
+		b.servers[k] = s
+		if isNew {
+			if err := b.maps.serverCounts.Set(number); err != nil {
+				return err
+			}
+		}
+		if err := b.lead(s); err != nil {
+			return err
+		}
+	}
+	s.users[id] = true
+	if b.members[memberKey{id, k}] == nil {
+		b.members[memberKey{id, k}] = &member{state: unknown, since: time.Now(), at: b.clock()}
+	}
+	return nil
+}
+
+// release ends the use of servers by a service. Their numbers are free after the next sweep.
+func (b *balancer) release(id ServiceID, w *wanted) {
+	for _, conf := range w.servers {
+		if s := b.servers[conf.key()]; s != nil {
+			delete(s.users, id)
+		}
+		delete(b.members, memberKey{id, conf.key()})
+		b.mustRun = true
+	}
+	b.mustRun = b.mustRun || b.now.services[id] == nil
+}
+
+// freeServers removes servers that no service has, after a sweep has removed their pins.
+func (b *balancer) freeServers() error {
+	entries, err := b.maps.servers.Values()
+	if err != nil {
+		return err
+	}
+	for k, s := range b.servers {
+		if len(s.users) > 0 {
+			continue
+		}
+		b.leave(s)
+		entries[s.number] = serverEntry{}
+		delete(b.servers, k)
+	}
+	for k, number := range b.numbers.All() {
+		if b.servers[k] == nil {
+			entries[number] = serverEntry{}
+			err = errors.Join(err, b.numbers.Free(k))
+		}
+	}
+	return err
+}

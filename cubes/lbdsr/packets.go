@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lbdsr
+
+// Packets that do not fit the MTU with a tunnel's header.
+
+import (
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/wire"
+)
+
+// reasonTooBig is LBDSR_ANSWER_TOO_BIG.
+const reasonTooBig = 32 + 1
+
+// tooBig fragments a packet if its sender allows that, and else tells the sender the MTU, in the name of the service. The
+// program limits how many there are.
+func (b *balancer) tooBig(p *cube.PacketIn) {
+	ip, err := wire.ParseIP(p.Data)
+	mtu, port := int(p.Metadata[0]), b.portAt(p.Port)
+	if err != nil || port == nil || len(p.Data) < p.Length {
+		return
+	}
+	if !ip.V6() && !ip.DontFragment {
+		pieces, err := ip.Fragments(mtu)
+		if err != nil {
+			return
+		}
+		for _, piece := range pieces {
+			out := cube.PacketOut{Port: p.Port, Direction: cube.Ingress, Data: piece, Trip: p.Trip, TrafficClass: p.TrafficClass}
+			if err := b.env.Send(&out); err != nil {
+				b.env.Logger().Debug("send a fragment", "error", err)
+			}
+		}
+		return
+	}
+	if !ip.Answerable(wire.TooBig) {
+		return
+	}
+	b.ids++
+	e := wire.Error{Kind: wire.TooBig, MTU: mtu, From: ip.Dst, ID: b.ids}
+	b.send(p.Port, e.Frame(&ip, wire.Source(p.Data), wire.MAC(b.macOf(port).Bytes())))
+}
