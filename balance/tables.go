@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -92,16 +93,19 @@ type Tables struct {
 	size  Size
 	parts []*part
 	next  uint32 // index of the next part
+	taken map[uint32]bool
 	// by has the tables by what is in them, at by where they are.
-	by    map[[2]uint64]*poolTable
-	at    map[uint64]*poolTable
-	freed []freed
-	now   func() time.Time
+	by map[[2]uint64]*poolTable
+	at map[uint64]*poolTable
+	// filled are slots of pools that Prepare has filled.
+	filled map[[2]uint64][]uint16
+	freed  []freed
+	now    func() time.Time
 }
 
 // NewTables returns a cube's tables. Begin opens them.
 func NewTables(env cube.Env, size Size) *Tables {
-	return &Tables{env: env, size: size, by: map[[2]uint64]*poolTable{}, at: map[uint64]*poolTable{}, now: time.Now}
+	return &Tables{env: env, size: size, by: map[[2]uint64]*poolTable{}, at: map[uint64]*poolTable{}, taken: map[uint32]bool{}, filled: map[[2]uint64][]uint16{}, now: time.Now}
 }
 
 // old returns the indexes of the parts of an earlier daemon.
@@ -126,8 +130,8 @@ func (t *Tables) Begin() (drop func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(old) > 0 {
-		t.next = slices.Max(old) + 1
+	for _, index := range old {
+		t.taken[index] = true
 	}
 	return func() error {
 		m, err := t.env.Map("balance_memory")
@@ -136,6 +140,7 @@ func (t *Tables) Begin() (drop func() error, err error) {
 		}
 		for _, index := range old {
 			err = errors.Join(err, m.Delete(index))
+			delete(t.taken, index)
 		}
 		return err
 	}, nil
@@ -181,9 +186,36 @@ func (t *Tables) get(sum [2]uint64, members []Member) (uint64, error) {
 		return 0, err
 	}
 	made.pool = uint64(made.part.index)<<32 | uint64(made.first)<<8 | uint64(what)
-	made.write(in, what, slots, list)
+	ranks := t.filled[sum]
+	delete(t.filled, sum)
+	if ranks == nil {
+		ranks = make([]uint16, slots)
+		Fill(ranks, in)
+	}
+	made.write(in, what, ranks, list)
 	t.by[sum], t.at[made.pool] = made, made
 	return made.pool, nil
+}
+
+// Prepare fills the tables of pools that are not there yet, on all CPUs at once; Get, with the same members, is fast then. It
+// takes 128 KB for each pool until then.
+func (t *Tables) Prepare(pools [][]Member) {
+	var group sync.WaitGroup
+	for _, members := range pools {
+		sum := identity(members)
+		if sum == ([2]uint64{}) || t.by[sum] != nil || t.filled[sum] != nil {
+			continue
+		}
+		in := sorted(members)
+		if len(in) > MaxMembers {
+			continue // Get refuses it
+		}
+		_, slots, _, _ := t.shape(len(in))
+		ranks := make([]uint16, slots)
+		t.filled[sum] = ranks
+		group.Go(func() { Fill(ranks, in) })
+	}
+	group.Wait()
 }
 
 // shape returns the form of a table for a number of members: slots, where its list begins, and its bytes.
@@ -198,9 +230,7 @@ func (t *Tables) shape(members int) (what kind, slots, list, bytes int) {
 }
 
 // write writes a table.
-func (made *poolTable) write(members []Member, what kind, slots, list int) {
-	ranks := make([]uint16, slots)
-	Fill(ranks, members)
+func (made *poolTable) write(members []Member, what kind, ranks []uint16, list int) {
 	to := made.part.mem[made.first*unitSize:][:made.units*unitSize]
 	for slot, rank := range ranks {
 		if what == wide {
@@ -288,19 +318,16 @@ func (t *Tables) grow() (*part, error) {
 	}
 	p := &part{index: index, inner: inner, mem: mem}
 	t.parts = append(t.parts, p)
-	t.next = index + 1
+	t.taken[index] = true
 	return p, nil
 }
 
 // unused returns an index of a part that neither this nor an earlier daemon uses.
 func (t *Tables) unused() (uint32, error) {
-	old, err := t.old()
-	if err != nil {
-		return 0, err
-	}
-	for i := range uint32(parts) {
-		index := (t.next + i) % parts
-		if !slices.Contains(old, index) {
+	for range parts {
+		index := t.next
+		t.next = (t.next + 1) % parts
+		if !t.taken[index] {
 			return index, nil
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/netip"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/polycube/polycube/balance"
@@ -53,13 +54,8 @@ func (b *balancer) apply(next *desired) error {
 	if err := b.applyPorts(was.conf); err != nil {
 		return err
 	}
-	for id, w := range next.services {
-		if was.services[id] == w && !b.changed[id] {
-			continue
-		}
-		if err := b.applyService(id, was.services[id], w); err != nil {
-			return err
-		}
+	if err := b.applyServices(was); err != nil {
+		return err
 	}
 	for id, w := range was.services {
 		if next.services[id] != nil {
@@ -72,6 +68,39 @@ func (b *balancer) apply(next *desired) error {
 		delete(b.used, id)
 	}
 	return errors.Join(b.applyAddresses(), b.services.SetEcho(b.echoes()), b.applyQUIC())
+}
+
+// atOnce is how many tables are filled before they are written.
+const atOnce = 32
+
+// applyServices makes services what they are to be, where they changed: some at a time, whose tables are filled on all CPUs.
+func (b *balancer) applyServices(was *desired) error {
+	var changed []ServiceID
+	for id, w := range b.now.services {
+		if was.services[id] != w || b.changed[id] {
+			changed = append(changed, id)
+		}
+	}
+	for some := range slices.Chunk(changed, atOnce) {
+		var pools [][]balance.Member
+		for _, id := range some {
+			w := b.now.services[id]
+			for _, s := range w.servers {
+				if err := b.take(id, s); err != nil {
+					return fmt.Errorf("service %s: server %s: %w", id, s.Address, err)
+				}
+			}
+			pools = append(pools, b.wants(id, w))
+		}
+		b.tables.Prepare(pools)
+		for _, id := range some {
+			if err := b.applyService(id, was.services[id], b.now.services[id]); err != nil {
+				return fmt.Errorf("service %s: %w", id, err)
+			}
+			delete(b.changed, id)
+		}
+	}
+	return nil
 }
 
 // applyPorts writes the ports and what holds for all packets, and finds the ways to servers again if they may have changed.
@@ -186,13 +215,8 @@ func (b *balancer) applyAddresses() error {
 
 // applyService makes a service what it is to be.
 func (b *balancer) applyService(id ServiceID, was, w *wanted) error {
-	for _, s := range w.servers {
-		if err := b.take(id, s); err != nil {
-			return fmt.Errorf("service %s: server %s: %w", id, s.Address, err)
-		}
-	}
 	if err := b.set(id, w); err != nil {
-		return fmt.Errorf("service %s: %w", id, err)
+		return err
 	}
 	if was != nil {
 		gone := &wanted{servers: map[string]*Server{}}

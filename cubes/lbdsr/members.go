@@ -103,12 +103,18 @@ func (b *balancer) last(id ServiceID, w *wanted) (members []balance.Member) {
 	return members
 }
 
-// set makes the table of a service what the states of its servers ask for.
-func (b *balancer) set(id ServiceID, w *wanted) error {
+// wants returns the servers of new flows of a service: those that are up, or as `all-down` says.
+func (b *balancer) wants(id ServiceID, w *wanted) []balance.Member {
 	members := b.follow(id, w)
 	if len(members) == 0 && b.now.conf.AllDown == keep {
 		members = b.last(id, w)
 	}
+	return members
+}
+
+// set makes the table of a service what the states of its servers ask for.
+func (b *balancer) set(id ServiceID, w *wanted) error {
+	members := b.wants(id, w)
 	_, _, known := b.services.Known(id)
 	number, err := b.services.Set(id, balance.Wanted{
 		By: balance.By(w.conf.Select), Timeout: balance.Timeout(w.conf.timeout()), Members: members,

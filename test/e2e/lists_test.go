@@ -46,6 +46,9 @@ const populated = `[{"name":"helloworld1","service-name":"helloworld","ports":[{
 	{"name":"ipset2","service-name":"ipset","prefixes":[{"prefix":"192.0.2.0/24"}]},
 	{"name":"ipset1","service-name":"ipset","set-type":"hash:ip","timeout":0,"element":[{"entry":"192.0.2.1"}]},
 	{"name":"synflood1","service-name":"synflood","protected-ports":[{"port":80}],"protected-addresses":[{"address":"192.0.2.1"}]},
+	{"name":"lbdsr1","service-name":"lbdsr","frontend":{"vip":"10.0.0.200"},"backend":{"pool":[{"id":1,"mac":"02:00:00:00:00:0b"}]},
+		"quic-config":[{"id":1,"server-id-length":4}],"ports":[{"name":"port1","type":"FRONTEND"},{"name":"port2","type":"BACKEND"}],
+		"service":[{"vip":"10.0.0.100","vport":80,"proto":"TCP","server":[{"address":"02:00:00:00:00:0c"}]}]},
 	{"name":"pbforwarder1","service-name":"pbforwarder","ports":[{"name":"port1"}],
 		"rules":[{"id":1,"in_port":"port1","src_ip":"10.0.0.0/8","action":"DROP"}]}]`
 

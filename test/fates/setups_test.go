@@ -60,6 +60,16 @@ var setups = map[string]func(*bpftest.Lab){
 			"port-forwarding":{"entry":[{"id":0,"external-ip":"10.0.2.2","external-port":1,"external-port-last":2000,"internal-ip":"10.0.1.2","internal-port":1}]}}}`)
 		l.Attach("n", "f:p2")
 	},
+	"lbdsr": func(l *bpftest.Lab) {
+		l.Create("lbdsr", "lb", `{"tunnel":{"source":"172.16.0.0/16"},"quic-config":[{"id":0,"server-id-length":4}],"ports":[
+			{"name":"p1","type":"FRONTEND","peer":"veth1","mac":"`+cubeMACs[1]+`"},
+			{"name":"p2","type":"BACKEND","peer":"veth2","mac":"`+cubeMACs[2]+`","ip":"10.0.2.1/24","ip6":"fd00:2::1/64","mtu":1280},
+			{"name":"p3","type":"BACKEND","peer":"veth3"}],"service":[
+			{"vip":"10.0.1.1","vport":80,"proto":"ALL","server":[{"address":"`+macs[2]+`"},{"address":"10.0.2.2"}]},
+			{"vip":"10.0.2.2","vport":0,"proto":"ALL","server":[{"address":"`+macs[2]+`"},{"address":"10.0.2.2","forward":"IPIP"}]},
+			{"vip":"10.0.1.2","vport":443,"proto":"UDP","select":"QUIC","server":[{"address":"fd00:2::2","forward":"GUE","quic-server-id":"01:02:03:04"}]},
+			{"vip":"fd00:2::2","vport":0,"proto":"ALL","select":"SOURCE","server":[{"address":"`+macs[2]+`"}]}]}`)
+	},
 	"pbforwarder": func(l *bpftest.Lab) {
 		l.Create("pbforwarder", "pb", `{`+three+`,"rules":[
 			{"id":1,"in_port":"p1","vlan":7,"src_mac":"02:00:00:00:00:00/ff:00:00:00:00:00","action":"FORWARD","out_port":"p3"},

@@ -87,7 +87,7 @@ PCN_INLINE struct pcn_service *pcn_balance_service(const struct pcn_flow *flow)
 }
 
 /* The hash of a flow as a service tells flows apart (enum pcn_balance_by). Its seed is fixed, because all machines with
- * the same services must choose the same servers. In Go: balance.Hash. */
+ * the same services must choose the same servers. */
 PCN_INLINE __u64 pcn_balance_hash(const struct pcn_flow *flow, __u32 by)
 {
 	const struct pcn_hash_seed seed = { { 0x9e3779b97f4a7c15ULL, 0xc2b2ae3d27d4eb4fULL,
@@ -113,7 +113,7 @@ PCN_INLINE __u32 pcn_balance_server(__u64 pool, __u64 hash)
 	__u32 rank, list = PCN_BALANCE_LARGE_LIST, slots = PCN_BALANCE_LARGE_SLOTS;
 
 	memory = memory ? bpf_map_lookup_elem((void *)memory, &zero) : NULL;
-	if (!memory)
+	if (!memory || !kind)
 		return 0;
 	if (kind == PCN_BALANCE_SMALL) {
 		slots = PCN_BALANCE_SMALL_SLOTS;

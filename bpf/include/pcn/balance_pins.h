@@ -7,6 +7,7 @@
 #define PCN_BALANCE_PINS_H
 
 #include <pcn/balance.h>
+#include <pcn/config.h>
 
 /* Internal: pins of a bucket. */
 #define PCN_PINS_WAYS 4
@@ -51,6 +52,9 @@ PCN_INLINE __u64 *pcn_pins_find(struct pcn_pins *bucket, __u64 hash, __u32 servi
 	return NULL;
 }
 
+/* Internal: what yields first: an old pin of the same flow, which must not be there twice. */
+#define PCN_PIN_YIELDS_FIRST (1 << 11)
+
 /* Internal: how willingly a pin makes room: 0 not at all, then by its age if it is unconfirmed, most if it is over. */
 PCN_INLINE __u32 pcn_pin_yields(__u64 word, __u32 now, __u32 timeout)
 {
@@ -79,6 +83,9 @@ PCN_GLOBAL int pcn_pin_add(__u64 hash, __u64 word, __u32 now, __u32 timeout)
 			return -1;
 		for (int i = 0; i < PCN_PINS_WAYS; i++) {
 			__u32 yields = pcn_pin_yields(bucket->way[i].word, now, timeout);
+
+			if (yields && bucket->way[i].hash == hash)
+				yields = PCN_PIN_YIELDS_FIRST;
 
 			if (yields > most) {
 				most = yields;

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lbdsr
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pkt"
+	"github.com/polycube/polycube/test/repeat"
+	"github.com/polycube/polycube/wire"
+)
+
+// flow returns a packet of a flow by its number.
+func flow(n uint32, flags pkt.TCPFlags) []byte {
+	f := client().IPv4("10.9.0.1", "10.0.0.100").TCP(1000, 80, flags).Bytes()
+	binary.BigEndian.PutUint32(f[26:], 0x0b000000+n)
+	return f
+}
+
+func TestAFloodUnpinsNoFlow(t *testing.T) {
+	const pinned = 600
+	for name, flags := range map[string]pkt.TCPFlags{"SYN": syn, "ACK": ack} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := bpftest.New(t, bpftest.Options{Hosts: 2})
+			l.Create("lbdsr", "lb", strings.TrimSuffix(several, "}")+`,"max-flows":1000}`)
+			where := func() (all []string) {
+				var frames [][]byte
+				for n := range uint32(pinned) {
+					frames = append(frames, flow(n, ack))
+				}
+				for _, f := range l.RunAll("veth1", frames) {
+					all = append(all, fmt.Sprintf("%x", f[:6]))
+				}
+				return all
+			}
+			where()
+			first := where() // the second packet confirms
+			var flood [][]byte
+			for n := range uint32(20480) {
+				flood = append(flood, flow(1<<16+n, flags))
+			}
+			l.RunAll("veth1", flood)
+			l.Set("POST", "lb service 10.0.0.100 80 ALL server 02:00:00:00:02:14", `{"weight":20}`)
+			for n, is := range where() {
+				if is != first[n] {
+					t.Fatalf("flow %d went to %s, and after the flood to %s", n, first[n], is)
+				}
+			}
+			capacity := l.Read("lb flows capacity")
+			if capacity != "2048" {
+				t.Errorf("there is room for %s flows, want 2048, a tenth of the flood", capacity)
+			}
+		})
+	}
+}
+
+func TestTheOrderOfEditsDoesNotMatter(t *testing.T) {
+	r := rand.New(rand.NewPCG(repeat.Seed(t), 2))
+	var labs []*bpftest.Lab
+	for range 2 {
+		l := bpftest.New(t, bpftest.Options{Hosts: 2})
+		l.Create("lbdsr", "lb", `{`+ports+`}`)
+		l.Set("POST", "lb service 10.0.0.100 80 TCP", "{}")
+		labs = append(labs, l)
+		var edits []func()
+		for i := range 12 {
+			server := fmt.Sprintf("lb service 10.0.0.100 80 TCP server 02:00:00:00:03:%02x", i)
+			edits = append(edits, func() { l.Set("POST", server, fmt.Sprintf(`{"weight":%d}`, 1+i%4)) })
+		}
+		for _, i := range r.Perm(len(edits)) {
+			edits[i]()
+			if i%3 == 0 { // it comes, goes and comes again
+				l.Set("DELETE", fmt.Sprintf("lb service 10.0.0.100 80 TCP server 02:00:00:00:03:%02x", i), "")
+				edits[i]()
+			}
+		}
+	}
+	for n := range uint32(500) {
+		a, b := to(labs[0], flow(n, syn)), to(labs[1], flow(n, syn))
+		if a != b {
+			t.Fatalf("flow %d goes to %s, and on the other machine to %s", n, a, b)
+		}
+	}
+}
+
+// answersAll answers the requests for all addresses but one, until the test ends.
+func answersAll(t *testing.T, w *bpftest.Wire, but string) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for t.Context().Err() == nil {
+			var a wire.ARP
+			_, err := w.Recv(func(f []byte) (ok bool) {
+				var err error
+				a, err = wire.ParseARP(f)
+				return err == nil && a.Op == wire.ARPRequest && a.Target.String() != but
+			}, 100*time.Millisecond)
+			if err == nil {
+				last := a.Target.As4()[3]
+				w.Puts(pkt.Eth(server1, backMAC).ARPReply(fmt.Sprintf("02:00:00:00:04:%02x", last), a.Target.String(), backMAC, "10.0.2.1").Bytes())
+			}
+		}
+	}()
+	t.Cleanup(func() { <-done })
+}
+
+// TestTimedOneServerOfManyServices: equal pools share a table, so a server that leaves a thousand of them is gone at once.
+func TestTimedOneServerOfManyServices(t *testing.T) {
+	l := bpftest.New(t, bpftest.Options{Hosts: 2})
+	var servers, services []string
+	for i := range 100 {
+		servers = append(servers, fmt.Sprintf(`{"address":"10.0.2.%d"}`, 10+i))
+	}
+	for i := range 1000 {
+		services = append(services, fmt.Sprintf(`{"vip":"10.1.%d.%d","vport":80,"proto":"TCP","server":[%s]}`, i>>8, i&255, strings.Join(servers, ",")))
+	}
+	start := time.Now()
+	l.Create("lbdsr", "lb", `{`+ports+`,"service":[`+strings.Join(services, ",")+`]}`)
+	t.Logf("1,000 services of 100 servers each were made in %v", time.Since(start))
+	answersAll(t, l.Wires()[1], "10.0.2.109") // all but the last one
+	start = time.Now()
+	netns.Eventually(t, bpftest.Patience, func() error {
+		if live := l.Read("lb service 10.1.3.200 80 TCP live-servers"); live != "99" {
+			return fmt.Errorf("%s servers are up, want 99: the last one does not answer", live)
+		}
+		return nil
+	})
+	frame := client().IPv4("10.9.0.1", "10.1.3.200").TCP(1000, 80, syn).Bytes()
+	netns.Eventually(t, bpftest.Patience, func() error {
+		if got := to(l, frame); len(got) != 12 {
+			return fmt.Errorf("a packet for the last service: %s", got)
+		}
+		return nil
+	})
+}
