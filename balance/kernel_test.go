@@ -122,7 +122,7 @@ func TestProgramsChooseAsTablesSay(t *testing.T) {
 			e := newEnv(t, 1000)
 			_, services := e.begin(t, size)
 			members := randomMembers(r, count, 5)
-			if _, err := services.Set(serviceNumber(7), Wanted{Timeout: 10, Members: members}); err != nil {
+			if _, err := services.Set(serviceNumber(7), Wanted{By: ByFlow, Timeout: 10, Members: members}); err != nil {
 				t.Fatal(err)
 			}
 			slots := largeSlots
@@ -146,7 +146,7 @@ func TestAPinStaysUntilItsTimeIsOver(t *testing.T) {
 	to := serviceNumber(7).VIP
 	set := func(server uint32) {
 		t.Helper()
-		if _, err := services.Set(serviceNumber(7), Wanted{Timeout: 10, Members: []Member{{Key: Key{byte(server)}, Server: server, Weight: 1}}}); err != nil {
+		if _, err := services.Set(serviceNumber(7), Wanted{By: ByFlow, Timeout: 10, Members: []Member{{Key: Key{byte(server)}, Server: server, Weight: 1}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -181,7 +181,7 @@ func TestASweepRemovesWhatIsGone(t *testing.T) {
 		}
 	}()
 	members := []Member{{Key: Key{1}, Server: 1, Weight: 1}, {Key: Key{2}, Server: 2, Weight: 1}}
-	number, err := services.Set(serviceNumber(7), Wanted{Timeout: 10, Members: members})
+	number, err := services.Set(serviceNumber(7), Wanted{By: ByFlow, Timeout: 10, Members: members})
 	if err != nil {
 		t.Fatal(err)
 	}

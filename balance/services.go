@@ -20,10 +20,10 @@ type By uint8
 
 // The ways to tell flows apart.
 const (
-	ByFlow By = iota
-	ByHosts
-	BySource
-	ByQUIC
+	BySource By = 0
+	ByHosts  By = 1
+	ByFlow   By = 3
+	ByQUIC   By = 7
 )
 
 // Wanted is what a service is to be.

@@ -82,7 +82,7 @@ type Service struct {
 // ServiceID is the key of a service.
 type ServiceID = balance.ServiceID
 
-// Select is enum pcn_balance_by.
+// Select is the leaf `select`.
 type Select uint32
 
 // The ways to tell flows apart.
@@ -92,6 +92,8 @@ const (
 	bySource
 	byQUIC
 )
+
+var selects = [...]balance.By{byFlow: balance.ByFlow, byHosts: balance.ByHosts, bySource: balance.BySource, byQUIC: balance.ByQUIC}
 
 // UnmarshalText parses the model's enum.
 func (s *Select) UnmarshalText(text []byte) (err error) {

@@ -161,7 +161,7 @@ PCN_INLINE int lbdsr_serve(struct CTXTYPE *ctx, struct pcn_md *md, const struct 
 	__u32 id = service->id, number;
 
 	pcn_count_packet(&service_counts, &id, md->packet_len);
-	if (quic && service->by == PCN_BALANCE_BY_QUIC && flow->protocol == IPPROTO_UDP) {
+	if (quic && (service->by & PCN_BALANCE_BY_QUIC) && flow->protocol == IPPROTO_UDP) {
 		number = lbdsr_quic(ctx, flow->l4, id);
 		if (number)
 			return lbdsr_send(ctx, md, flow, number, hash);

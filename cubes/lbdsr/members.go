@@ -117,7 +117,7 @@ func (b *balancer) set(id ServiceID, w *wanted) error {
 	members := b.wants(id, w)
 	_, _, known := b.services.Known(id)
 	number, err := b.services.Set(id, balance.Wanted{
-		By: balance.By(w.conf.Select), Timeout: balance.Timeout(w.conf.timeout()), Members: members,
+		By: selects[w.conf.Select], Timeout: balance.Timeout(w.conf.timeout()), Members: members,
 	})
 	if err == nil && !known {
 		err = b.maps.serviceCounts.Set(number)

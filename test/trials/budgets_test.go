@@ -57,6 +57,7 @@ var exceptions = []exception{
 	{"firewall", link.Call, 72_000, "2026-11-27", 65_865, "6.18", "as ministate; LOG, REJECT and limits are 5,000"},
 	{"firewall", link.Inline, 70_000, "2026-11-27", 63_803, "6.18", "as in call mode"},
 	{"iptables", link.Call, 132_000, "2026-11-27", 127_775, "6.18", "as firewall; a packet may pass 512 rules that do not decide, and conditions are 30,000"},
+	{"lbdsr", link.Inline, 32_000, "2026-11-28", 29_117, "6.18", "in the program twice if it has a cube as peer"},
 	{"iptables", link.Inline, 130_000, "2026-11-27", 125_522, "6.18", "as in call mode"},
 	{"ministate", link.Call, 70_000, "2026-11-27", 61_755, "6.18", "28,000 are the tracking of connections, 23,000 the search for a rule"},
 	{"ministate", link.Inline, 68_000, "2026-11-27", 59_637, "6.18", "as in call mode"},

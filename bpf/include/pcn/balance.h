@@ -17,12 +17,12 @@ struct pcn_service_key {
 	__u8 zero;
 };
 
-/* How the flows of a service are told apart: what the hash is of. */
+/* How the flows of a service are told apart: what the hash is of, in bits. */
 enum pcn_balance_by {
-	PCN_BALANCE_BY_FLOW,   /* addresses, ports, protocol */
-	PCN_BALANCE_BY_HOSTS,  /* addresses, protocol */
-	PCN_BALANCE_BY_SOURCE, /* source address */
-	PCN_BALANCE_BY_QUIC, /* the server ID in QUIC's connection ID, where it has one; else as by flow */
+	PCN_BALANCE_BY_SOURCE = 0,	  /* source address */
+	PCN_BALANCE_WITH_DESTINATION = 1, /* and destination address and protocol */
+	PCN_BALANCE_WITH_PORTS = 2,	  /* and ports */
+	PCN_BALANCE_BY_QUIC = 4, /* the server ID in QUIC's connection ID, where it has one */
 };
 
 struct pcn_service {
@@ -96,12 +96,16 @@ PCN_INLINE __u64 pcn_balance_hash(const struct pcn_flow *flow, __u32 by)
 	__u64 to = (__u64)flow->destination[2] << 32 | flow->destination[3];
 	__u64 ports = (__u64)flow->protocol << 32;
 
+	/* Masks, so that there is one path. */
+	__u64 destination = -(__u64)(by & PCN_BALANCE_WITH_DESTINATION);
+	__u64 with_ports = -(__u64)(by >> 1 & 1);
+
+	asm volatile("" : "+r"(destination), "+r"(with_ports));
 	from ^= ((__u64)flow->source[0] << 32 | flow->source[1]) * 0x9e3779b97f4a7c15ULL;
 	to ^= ((__u64)flow->destination[0] << 32 | flow->destination[1]) * 0xc2b2ae3d27d4eb4fULL;
-	if (by == PCN_BALANCE_BY_SOURCE)
-		to = ports = 0;
-	else if (by != PCN_BALANCE_BY_HOSTS)
-		ports |= (__u32)flow->source_port << 16 | flow->destination_port;
+	to &= destination;
+	ports &= destination;
+	ports |= ((__u32)flow->source_port << 16 | flow->destination_port) & with_ports;
 	return pcn_hash_words(&seed, from, to, ports);
 }
 

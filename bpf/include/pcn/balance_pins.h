@@ -43,64 +43,76 @@ PCN_INLINE struct pcn_pins *pcn_pins_of(__u64 hash, __u32 second)
 	return bpf_map_lookup_elem(&pins, &bucket);
 }
 
+/* Internal: hides from the compiler what it knows about a number, so that it makes no branches of arithmetic: the verifier
+ * would follow both ways for each pin of a bucket, and the processor guess. */
+PCN_INLINE __u64 pcn_pins_plain(__u64 x)
+{
+	asm volatile("" : "+r"(x));
+	return x;
+}
+
+/* Internal: 1 if x is 0. */
+PCN_INLINE __u64 pcn_pins_none(__u64 x)
+{
+	return pcn_pins_plain(x | -x) >> 63 ^ 1;
+}
+
 /* Internal: the word of a flow's pin in a bucket; NULL: it has none there. */
 PCN_INLINE __u64 *pcn_pins_find(struct pcn_pins *bucket, __u64 hash, __u32 service)
 {
+	__u64 at = 0;
+
+#pragma unroll
 	for (int i = 0; i < PCN_PINS_WAYS; i++)
-		if (bucket->way[i].hash == hash && PCN_PIN_SERVICE(bucket->way[i].word) == service)
-			return &bucket->way[i].word;
-	return NULL;
+		at |= (i + 1) * pcn_pins_none((bucket->way[i].hash ^ hash) |
+					      (PCN_PIN_SERVICE(bucket->way[i].word) ^ service));
+	return at ? &bucket->way[(at - 1) % PCN_PINS_WAYS].word : NULL;
 }
 
-/* Internal: what yields first: an old pin of the same flow, which must not be there twice. */
-#define PCN_PIN_YIELDS_FIRST (1 << 11)
-
-/* Internal: how willingly a pin makes room: 0 not at all, then by its age if it is unconfirmed, most if it is over. */
-PCN_INLINE __u32 pcn_pin_yields(__u64 word, __u32 now, __u32 timeout)
+/* Internal: how willingly a pin makes room for a flow: 0 not at all, then by its age if it is unconfirmed, more if it is
+ * over, most if there is none; and first of all an old pin of the same flow, which must not be there twice. */
+PCN_INLINE __u64 pcn_pin_yields(const struct pcn_pin *pin, __u64 hash, __u64 now, __u64 timeout)
 {
-	__u32 age = (now - PCN_PIN_SEEN(word)) & 0xff;
+	__u64 word = pin->word, age = (now - PCN_PIN_SEEN(word)) & 0xff;
+	__u64 here = pcn_pins_plain(~word >> 49 & 1), open = pcn_pins_plain(~word >> 48 & 1);
+	__u64 over = pcn_pins_plain(timeout - age) >> 63;
+	__u64 yields = (age + 1) * open | over << 9;
 
-	if (!word)
-		return 1 << 10;
-	if (word & PCN_PIN_BUSY)
-		return 0;
-	if (age > timeout)
-		return 1 << 9;
-	return word & PCN_PIN_CONFIRMED ? 0 : age + 1;
+	return (yields | pcn_pins_none(word) << 10 | pcn_pins_none(pin->hash ^ hash) << 11) * here;
 }
 
 /* Pins a flow of a service to a server. Returns 0, or -1 if there is no room. `now` is the unit of time, `timeout` that
  * of the service in units. */
 PCN_GLOBAL int pcn_pin_add(__u64 hash, __u64 word, __u32 now, __u32 timeout)
 {
-	struct pcn_pin *best = NULL;
-	__u32 most = 0;
+	__u64 best = 0;
 
 	for (int second = 0; second < 2; second++) {
 		struct pcn_pins *bucket = pcn_pins_of(hash, second);
 
 		if (!bucket)
 			return -1;
+#pragma unroll
 		for (int i = 0; i < PCN_PINS_WAYS; i++) {
-			__u32 yields = pcn_pin_yields(bucket->way[i].word, now, timeout);
+			__u64 yields = pcn_pin_yields(&bucket->way[i], hash, now, timeout) << 3 |
+				       second << 2 | i;
+			__s64 less = best - yields;
 
-			if (yields && bucket->way[i].hash == hash)
-				yields = PCN_PIN_YIELDS_FIRST;
-
-			if (yields > most) {
-				most = yields;
-				best = &bucket->way[i];
-			}
+			best ^= (yields ^ best) & pcn_pins_plain(less >> 63); /* the greater one */
 		}
 	}
-	if (!best)
+	if (best < 1 << 3)
 		return -1;
-	__u64 was = best->word;
+	struct pcn_pins *bucket = pcn_pins_of(hash, best >> 2 & 1);
+	if (!bucket)
+		return -1;
+	struct pcn_pin *pin = &bucket->way[best % PCN_PINS_WAYS];
+	__u64 was = pin->word;
 	if ((was & PCN_PIN_BUSY) ||
-	    __sync_val_compare_and_swap(&best->word, was, PCN_PIN_BUSY) != was)
+	    __sync_val_compare_and_swap(&pin->word, was, PCN_PIN_BUSY) != was)
 		return -1; /* another CPU has taken it: the flow's next packet tries again */
-	best->hash = hash;
-	__sync_lock_test_and_set(&best->word, word);
+	pin->hash = hash;
+	__sync_lock_test_and_set(&pin->word, word);
 	return 0;
 }
 
@@ -126,9 +138,7 @@ PCN_INLINE __u32 pcn_pin_get(__u64 hash, __u32 service, __u32 now, __u32 timeout
 	was = *word;
 	if (PCN_PIN_SERVICE(was) != service || ((now - PCN_PIN_SEEN(was)) & 0xff) > timeout)
 		return 0;
-	is = (was & ~PCN_PIN_SEEN_ALL) | (__u64)(now & 0xff) << 40;
-	if (confirms)
-		is |= PCN_PIN_CONFIRMED;
+	is = (was & ~PCN_PIN_SEEN_ALL) | (__u64)(now & 0xff) << 40 | (__u64) !!confirms << 48;
 	if (is != was)
 		__sync_val_compare_and_swap(word, was, is);
 	return PCN_PIN_SERVER(was);

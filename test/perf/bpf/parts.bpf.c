@@ -4,7 +4,9 @@
 /* The smallest use of each shared part in a program of its own, to be verified: the difference to part_nothing is what
  * the part costs. */
 #include <pcn/cube.h>
+#include <pcn/balance_pins.h>
 #include <pcn/bucket.h>
+#include <pcn/encap.h>
 #include <pcn/classify.h>
 #include <pcn/conntrack_packet.h>
 #include <pcn/fdb.h>
@@ -70,6 +72,54 @@ PCN_PROGRAM(part_bucket)
 	__u64 *bucket = bpf_map_lookup_elem(&buckets, &zero);
 
 	if (!limit || !bucket || !pcn_bucket_take(bucket, limit, md->packet_len, pcn_time_coarse()))
+		return pcn_pkt_drop(ctx, md, PARTS_NO);
+	return pcn_pkt_drop(ctx, md, PARTS_YES);
+}
+
+PCN_PROGRAM(part_balance)
+{
+	struct pcn_flow flow = {};
+	struct pcn_service *service;
+
+	if (pcn_flow_read(ctx, &flow))
+		return pcn_pkt_drop(ctx, md, PARTS_NO);
+	service = pcn_balance_service(&flow);
+	if (!service || !pcn_balance_server(service->pool, pcn_balance_hash(&flow, service->by)))
+		return pcn_pkt_drop(ctx, md, PARTS_NO);
+	return pcn_pkt_drop(ctx, md, PARTS_YES);
+}
+
+PCN_PROGRAM(part_balance_pins)
+{
+	struct pcn_flow flow = {};
+	struct pcn_service *service;
+	__u32 now = pcn_time_coarse() >> 33, server;
+
+	if (pcn_flow_read(ctx, &flow))
+		return pcn_pkt_drop(ctx, md, PARTS_NO);
+	service = pcn_balance_service(&flow);
+	if (!service)
+		return pcn_pkt_drop(ctx, md, PARTS_NO);
+	__u64 hash = pcn_balance_hash(&flow, service->by);
+
+	if (pcn_pin_get(hash, service->id, now, service->timeout, 1))
+		return pcn_pkt_drop(ctx, md, PARTS_YES);
+	server = pcn_balance_server(service->pool, hash);
+	if (!server ||
+	    pcn_pin_add(hash, pcn_pin_word(service->id, server, now), now, service->timeout))
+		return pcn_pkt_drop(ctx, md, PARTS_NO);
+	return pcn_pkt_drop(ctx, md, PARTS_YES);
+}
+
+PCN_PROGRAM(part_encap)
+{
+	struct pcn_encap outer = { .kind = PCN_ENCAP_GUE,
+				   .ipv6 = md->traffic_class & 1,
+				   .ttl = 64 };
+	struct pcn_flow flow = {};
+
+	if (pcn_flow_read(ctx, &flow) || !(flow.has & PCN_FLOW_IP) ||
+	    pcn_encap(ctx, &outer, &flow, 1, 2))
 		return pcn_pkt_drop(ctx, md, PARTS_NO);
 	return pcn_pkt_drop(ctx, md, PARTS_YES);
 }
