@@ -199,6 +199,29 @@ func TestASweepRemovesWhatIsGone(t *testing.T) {
 	}
 }
 
+func BenchmarkSweep(b *testing.B) {
+	e := newEnv(b, 196608)
+	pins := NewPins(e)
+	buckets, err := pins.buckets.Values()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range buckets {
+		for w := range buckets[i].way {
+			buckets[i].way[w].word = uint64(1+i%100) | 1<<pinService | pinConfirmed
+		}
+	}
+	for b.Loop() {
+		if _, err := pins.Sweep(1, func(uint32) uint8 { return 10 }, func(Pair) bool { return false }); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.StopTimer()
+	if err := pins.Close(); err != nil {
+		b.Fatal(err)
+	}
+}
+
 func TestEqualPoolsShareATable(t *testing.T) {
 	e := newEnv(t, 1000)
 	tables, services := e.begin(t, Large)

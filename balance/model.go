@@ -92,6 +92,7 @@ func (s ServiceID) keys() []serviceKey {
 		return []serviceKey{tcp}
 	case UDP:
 		return []serviceKey{udp}
+	case All:
 	}
 	return []serviceKey{tcp, udp}
 }

@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	// Unit is the unit of time of pins, MaxTimeout the longest time that they can express.
-	Unit       = 1 << 33 * time.Nanosecond
+	// Unit is the unit of time of pins.
+	Unit = 1 << 33 * time.Nanosecond
+	// MaxTimeout is the longest time that they can express.
 	MaxTimeout = 200 * Unit
 	pinWays    = 4
 )
@@ -26,6 +27,7 @@ const (
 const (
 	pinServer    = 1<<20 - 1
 	pinService   = 20
+	pinPair      = 1<<40 - 1
 	pinSeen      = 40
 	pinConfirmed = 1 << 48
 	pinBusy      = 1 << 49
@@ -77,14 +79,21 @@ type Count struct {
 // Pair is a service and one of its servers, by number.
 type Pair struct{ Service, Server uint32 }
 
+// swept is what a sweep knows about a pair.
+type swept struct {
+	count   Count
+	timeout uint8
+	gone    bool
+}
+
 // Sweep removes pins that are older than the timeout of their service, in units, and pins of pairs that are gone. It
 // returns how many are left of each pair.
 func (p *Pins) Sweep(now uint32, timeout func(service uint32) uint8, gone func(Pair) bool) (map[Pair]Count, error) {
-	left := map[Pair]Count{}
 	buckets, err := p.buckets.Values()
 	if err != nil {
 		return nil, err
 	}
+	pairs := map[uint64]*swept{}
 	for i := range buckets {
 		for w := range buckets[i].way {
 			at := &buckets[i].way[w].word
@@ -92,21 +101,32 @@ func (p *Pins) Sweep(now uint32, timeout func(service uint32) uint8, gone func(P
 			if word == 0 || word&pinBusy != 0 {
 				continue
 			}
-			pair := Pair{Service: uint32(word>>pinService) & pinServer, Server: uint32(word & pinServer)}
-			age := uint8(now) - uint8(word>>pinSeen)
-			if age > timeout(pair.Service) || gone(pair) {
+			is := pairs[word&pinPair]
+			if is == nil {
+				pair := pairOf(word)
+				is = &swept{timeout: timeout(pair.Service), gone: gone(pair)}
+				pairs[word&pinPair] = is
+			}
+			if uint8(now)-uint8(word>>pinSeen) > is.timeout || is.gone {
 				atomic.CompareAndSwapUint64(at, word, 0)
 				continue
 			}
-			c := left[pair]
-			c.Flows++
-			if word&pinConfirmed != 0 {
-				c.Confirmed++
-			}
-			left[pair] = c
+			is.count.Flows++
+			is.count.Confirmed += int(word / pinConfirmed % 2)
+		}
+	}
+	left := map[Pair]Count{}
+	for word, is := range pairs {
+		if is.count.Flows > 0 {
+			left[pairOf(word)] = is.count
 		}
 	}
 	return left, nil
+}
+
+// pairOf returns the pair of a pin.
+func pairOf(word uint64) Pair {
+	return Pair{Service: uint32(word >> pinService & pinServer), Server: uint32(word & pinServer)}
 }
 
 // Capacity returns how many flows can be pinned.

@@ -50,7 +50,7 @@ type member struct {
 // apply makes the maps what a configuration asks for. After an error, applying the previous configuration undoes it.
 func (b *balancer) apply(next *desired) error {
 	was := b.now
-	b.now = next // what is computed from it depends on all of it
+	b.now, b.ways.conf, b.ways.holds = next, next.conf, true // what is computed from it depends on all of it
 	if err := b.applyPorts(was.conf); err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (b *balancer) applyPorts(was *Config) error {
 	for i := range b.now.conf.Ports {
 		p := &b.now.conf.Ports[i]
 		if index, ok := b.env.PortIndex(p.Name); ok {
-			entries[index] = portEntry{Mac: b.macOf(p), Type: uint32(p.Type) + 1, Mtu: p.MTU}
+			entries[index] = portEntry{Mac: b.ways.macOf(p), Type: uint32(p.Type) + 1, Mtu: p.MTU}
 		}
 	}
 	for i := range ports {
@@ -125,7 +125,7 @@ func (b *balancer) applyPorts(was *Config) error {
 		return err
 	}
 	for _, s := range b.servers {
-		if err := b.lead(s); err != nil {
+		if err := b.ways.lead(s); err != nil {
 			return err
 		}
 	}
@@ -138,7 +138,7 @@ func (b *balancer) applySettings() error {
 	if err != nil {
 		return err
 	}
-	s := settingsEntry{Now: balance.Clock(uint64(b.clock())), Ttl: b.now.conf.Tunnel.TTL}
+	s := settingsEntry{Now: balance.Clock(uint64(clock())), Ttl: b.now.conf.Tunnel.TTL}
 	s.Source4, s.Vary4 = b.tunnelSource(b.now.conf.Tunnel.Source, false)
 	s.Source6, s.Vary6 = b.tunnelSource(b.now.conf.Tunnel.Source6, true)
 	if front := b.now.conf.sides(Frontside); len(front) == 1 {
@@ -168,23 +168,6 @@ func (b *balancer) tunnelSource(prefix netip.Prefix, six bool) (inet.Address, ui
 	return inet.Address{}, 0
 }
 
-// macOf returns the MAC address of a port.
-func (b *balancer) macOf(p *Port) inet.MAC {
-	texts := []string{p.MAC}
-	if p.Type == Frontside {
-		texts = append(texts, b.now.conf.Frontend.MAC)
-	}
-	for _, text := range texts {
-		if mac, err := inet.ParseMAC(text); text != "" && err == nil {
-			return mac
-		}
-	}
-	if peer := b.peers[p.Name]; peer.Netdev != "" && len(peer.MAC) == 6 && peer.MAC[0]&1 == 0 {
-		return inet.MACOf(peer.MAC)
-	}
-	return b.own
-}
-
 // applyAddresses writes the addresses that ARP and neighbour discovery are answered for, and announces new ones.
 func (b *balancer) applyAddresses() error {
 	want := map[addressKey]uint32{}
@@ -200,7 +183,7 @@ func (b *balancer) applyAddresses() error {
 			}
 		}
 		if p.IP6.IsValid() {
-			want[addressKey{inet.AddressOf(wire.LinkLocal(b.macOf(p).Bytes())), uint32(index)}] = 1
+			want[addressKey{inet.AddressOf(wire.LinkLocal(b.ways.macOf(p).Bytes())), uint32(index)}] = 1
 		}
 		if p.Type != Frontside {
 			continue
@@ -246,13 +229,13 @@ func (b *balancer) take(id ServiceID, conf *Server) error {
 				return err
 			}
 		}
-		if err := b.lead(s); err != nil {
+		if err := b.ways.lead(s); err != nil {
 			return err
 		}
 	}
 	s.users[id] = true
 	if b.members[memberKey{id, k}] == nil {
-		b.members[memberKey{id, k}] = &member{state: unknown, since: time.Now(), at: b.clock()}
+		b.members[memberKey{id, k}] = &member{state: unknown, since: time.Now(), at: clock()}
 	}
 	return nil
 }
@@ -279,7 +262,7 @@ func (b *balancer) freeServers() error {
 		if len(s.users) > 0 {
 			continue
 		}
-		b.leave(s)
+		b.ways.leave(s)
 		entries[s.number] = serverEntry{}
 		delete(b.servers, k)
 	}

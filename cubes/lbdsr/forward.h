@@ -31,13 +31,7 @@ PCN_GLOBAL int lbdsr_quic(struct CTXTYPE *ctx, __u32 at, __u32 service)
 	config = id >> 5;
 	key.config = config;
 	length = bpf_map_lookup_elem(&quic_configs, &config);
-	if (!length || !*length)
-		return 0;
-	__u32 bytes = *length;
-
-	asm volatile("" : "+r"(bytes));
-	if (bytes < 1 || bytes > sizeof(key.server) ||
-	    pcn_load_bytes(ctx, at + 1, key.server, bytes))
+	if (!length || pcn_load_some(ctx, at + 1, key.server, *length, sizeof(key.server)))
 		return 0;
 	server = bpf_map_lookup_elem(&quic_servers, &key);
 	return server ? *server : 0;

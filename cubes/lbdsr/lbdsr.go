@@ -17,7 +17,6 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/inet"
-	"github.com/polycube/polycube/neigh"
 )
 
 // files are the model and the compiled programs.
@@ -50,12 +49,9 @@ type balancer struct {
 
 	// now is what the maps say.
 	now *desired
-	// servers are those of all services, hops the neighbours that packets for them go to.
+	// servers are those of all services.
 	servers map[balance.Key]*server
-	hops    map[neigh.Key]map[*server]bool
-	table   *neigh.Table[struct{}]
-	peers   map[string]cube.Peer
-	own     inet.MAC // of ports without another one
+	ways    *ways
 	// members is the state of each server of each service.
 	members map[memberKey]*member
 	// used are the servers of new flows of each service, the last ones that were not all down.
@@ -73,13 +69,11 @@ func newBalancer(env cube.Env) (cube.Instance, error) {
 	b := &balancer{
 		env: env, maps: newMaps(env), tables: balance.NewTables(env, balance.Large), numbers: balance.NewNumbers(env),
 		pins: balance.NewPins(env), counters: counters.In(env, "counters"), now: &desired{conf: &Config{}},
-		servers: map[balance.Key]*server{}, hops: map[neigh.Key]map[*server]bool{}, peers: map[string]cube.Peer{},
-		members: map[memberKey]*member{}, changed: map[ServiceID]bool{}, used: map[ServiceID][]balance.Member{}, own: randomMAC(),
+		servers: map[balance.Key]*server{}, members: map[memberKey]*member{}, changed: map[ServiceID]bool{},
+		used: map[ServiceID][]balance.Member{},
 	}
 	b.services = balance.NewServices(env, b.tables, maxServices)
-	b.table = neigh.New[struct{}](b, neigh.Limits{Entries: 65536, PortEntries: 65536, Incomplete: 65536, PortIncomplete: 65536}, neigh.DefaultTiming, func(err error) {
-		env.Logger().Error("write the address of a server", "error", err)
-	})
+	b.ways = newWays(env, b.maps.servers, b.affects)
 	env.Every(tick, b.tick)
 	return cube.Instance{
 		Prepare: cube.Typed(b.prepare), State: b.state, PacketIn: b.packetIn, PeerChanged: b.peerChanged, PortChanged: b.portChanged, Close: b.close,
@@ -129,13 +123,11 @@ func (b *balancer) begin() (drop func() error, err error) {
 
 // tick does the work that is due.
 func (b *balancer) tick() {
-	now := b.clock()
+	now := clock()
 	if err := b.maps.setClock(balance.Clock(uint64(now))); err != nil {
 		b.env.Logger().Error("set the clock of flows", "error", err)
 	}
-	if due, ok := b.table.Next(); ok && due <= now {
-		b.table.Tick(now)
-	}
+	b.ways.tick(now)
 	b.drain(now)
 	if len(b.changed) > 0 {
 		if err := b.choose(); err != nil {
@@ -175,7 +167,7 @@ func (b *balancer) sweep(now time.Duration) {
 }
 
 // clock returns the time of the fast path.
-func (b *balancer) clock() time.Duration {
+func clock() time.Duration {
 	now, err := cube.TimeCoarse()
 	if err != nil {
 		panic(err) // every supported kernel has it

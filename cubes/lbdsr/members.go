@@ -57,6 +57,7 @@ func (b *balancer) keeps(id ServiceID, conf *Server) bool {
 		return true
 	case disabled, drained:
 		return false
+	case unknown, down, unresolved:
 	}
 	return slices.ContainsFunc(b.used[id], func(m balance.Member) bool { return m.Server == s.number })
 }
@@ -72,7 +73,7 @@ func (b *balancer) follow(id ServiceID, w *wanted) (members []balance.Member) {
 			if m.state != unknown {
 				b.env.Logger().Info("a server changed", "service", id.String(), "server", conf.Address.String(), "was", string(m.state), "is", string(is))
 			}
-			m.state, m.since, m.at = is, time.Now(), b.clock()
+			m.state, m.since, m.at = is, time.Now(), clock()
 			b.mustRun = true
 		}
 		if is == up {

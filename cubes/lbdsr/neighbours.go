@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/inet"
 	"github.com/polycube/polycube/neigh"
 	"github.com/polycube/polycube/wire"
@@ -18,55 +19,103 @@ import (
 // noPort is the port of a server that no port leads to.
 const noPort = 1<<16 - 1
 
+// ways are the neighbours that packets for servers go to. A cube has one of them.
+type ways struct {
+	env     cube.Env
+	entries *table.Mapped[serverEntry]
+	// changed is called with servers that became reachable, or are not any more.
+	changed func(*server)
+
+	conf  *Config
+	peers map[string]cube.Peer
+	own   inet.MAC // of ports without another one
+	hops  map[neigh.Key]map[*server]bool
+	table *neigh.Table[struct{}]
+	// holds is set while a change is made, when packets would not reach their destination; later are the requests of
+	// that time.
+	holds bool
+	later []question
+}
+
+// question is a request to a neighbour.
+type question struct {
+	key neigh.Key
+	to  wire.MAC
+}
+
+func newWays(env cube.Env, entries *table.Mapped[serverEntry], changed func(*server)) *ways {
+	w := &ways{
+		env: env, entries: entries, changed: changed, conf: &Config{}, peers: map[string]cube.Peer{}, own: randomMAC(),
+		hops: map[neigh.Key]map[*server]bool{},
+	}
+	limits := neigh.Limits{Entries: 65536, PortEntries: 65536, Incomplete: 65536, PortIncomplete: 65536}
+	w.table = neigh.New[struct{}](w, limits, neigh.DefaultTiming, func(err error) {
+		env.Logger().Error("write the address of a server", "error", err)
+	})
+	return w
+}
+
+// tick does the work that is due.
+func (w *ways) tick(now time.Duration) {
+	later := w.later
+	w.holds, w.later = false, nil
+	for _, q := range later {
+		w.Ask(q.key, q.to)
+	}
+	if due, ok := w.table.Next(); ok && due <= now {
+		w.table.Tick(now)
+	}
+}
+
 // lead finds the way to a server, and writes the server's entry.
-func (b *balancer) lead(s *server) error {
+func (w *ways) lead(s *server) error {
 	hop := neigh.Key{Port: noPort}
-	if port, addr, ok := b.now.conf.route(s.conf); ok {
-		if index, exists := b.env.PortIndex(port.Name); exists {
+	if port, addr, ok := w.conf.route(s.conf); ok {
+		if index, exists := w.env.PortIndex(port.Name); exists {
 			hop = neigh.Key{Addr: addr, Port: index}
 		}
 	}
 	if hop != s.hop || !s.led {
-		b.leave(s)
+		w.leave(s)
 		s.hop, s.led, s.failed, s.mac = hop, true, false, s.conf.Address.MAC
-		b.affects(s)
+		w.changed(s)
 		if hop.Port != noPort && hop.Addr.IsValid() {
-			b.enter(s)
+			w.enter(s)
 		}
 	}
-	return b.write(s)
+	return w.write(s)
 }
 
 // enter begins to resolve the neighbour of a server.
-func (b *balancer) enter(s *server) {
-	if b.hops[s.hop] == nil {
-		b.hops[s.hop] = map[*server]bool{}
+func (w *ways) enter(s *server) {
+	if w.hops[s.hop] == nil {
+		w.hops[s.hop] = map[*server]bool{}
 	}
-	b.hops[s.hop][s] = true
+	w.hops[s.hop][s] = true
 	s.wants = true
-	now := b.clock()
-	b.table.Want(s.hop, now)
-	if n, ok := b.table.Get(s.hop, now); ok && n.State.Usable() {
+	now := clock()
+	w.table.Want(s.hop, now)
+	if n, ok := w.table.Get(s.hop, now); ok && n.State.Usable() {
 		s.mac = inet.MACOf(n.MAC[:])
 	}
 }
 
 // leave ends it.
-func (b *balancer) leave(s *server) {
+func (w *ways) leave(s *server) {
 	if !s.wants {
 		return
 	}
-	b.table.Unwant(s.hop)
-	delete(b.hops[s.hop], s)
-	if len(b.hops[s.hop]) == 0 {
-		delete(b.hops, s.hop)
+	w.table.Unwant(s.hop)
+	delete(w.hops[s.hop], s)
+	if len(w.hops[s.hop]) == 0 {
+		delete(w.hops, s.hop)
 	}
 	s.wants = false
 }
 
 // write writes a server's entry.
-func (b *balancer) write(s *server) error {
-	entries, err := b.maps.servers.Values()
+func (w *ways) write(s *server) error {
+	entries, err := w.entries.Values()
 	if err != nil {
 		return err
 	}
@@ -91,16 +140,16 @@ func (b *balancer) affects(s *server) {
 }
 
 // Set implements neigh.Host.
-func (b *balancer) Set(k neigh.Key, mac wire.MAC, is neigh.State, _ time.Duration) error {
-	for s := range b.hops[k] {
+func (w *ways) Set(k neigh.Key, mac wire.MAC, is neigh.State, _ time.Duration) error {
+	for s := range w.hops[k] {
 		if failed := is == neigh.Failed; s.failed != failed {
 			s.failed = failed
-			b.affects(s)
+			w.changed(s)
 		}
 		if is.Usable() {
 			s.mac = inet.MACOf(mac[:])
 		}
-		if err := b.write(s); err != nil {
+		if err := w.write(s); err != nil {
 			return err
 		}
 	}
@@ -108,58 +157,79 @@ func (b *balancer) Set(k neigh.Key, mac wire.MAC, is neigh.State, _ time.Duratio
 }
 
 // Delete implements neigh.Host.
-func (b *balancer) Delete(k neigh.Key) error { return b.Set(k, wire.MAC{}, neigh.Failed, 0) }
+func (w *ways) Delete(k neigh.Key) error { return w.Set(k, wire.MAC{}, neigh.Failed, 0) }
 
 // Confirmed implements neigh.Host: packets do not come back, so they confirm nothing.
-func (b *balancer) Confirmed(neigh.Key) time.Duration { return 0 }
+func (w *ways) Confirmed(neigh.Key) time.Duration { return 0 }
 
 // Release implements neigh.Host: no packets wait.
-func (b *balancer) Release(struct{}) {}
+func (w *ways) Release(struct{}) {}
 
 // Unreachable implements neigh.Host.
-func (b *balancer) Unreachable(struct{}) {}
+func (w *ways) Unreachable(struct{}) {}
+
+// macOf returns the MAC address of a port.
+func (w *ways) macOf(p *Port) inet.MAC {
+	texts := []string{p.MAC}
+	if p.Type == Frontside {
+		texts = append(texts, w.conf.Frontend.MAC)
+	}
+	for _, text := range texts {
+		if mac, err := inet.ParseMAC(text); text != "" && err == nil {
+			return mac
+		}
+	}
+	if peer := w.peers[p.Name]; peer.Netdev != "" && len(peer.MAC) == 6 && peer.MAC[0]&1 == 0 {
+		return inet.MACOf(peer.MAC)
+	}
+	return w.own
+}
 
 // portAt returns the configuration of a port by its index.
-func (b *balancer) portAt(index uint16) *Port {
-	name, _ := b.env.PortName(index)
-	for i := range b.now.conf.Ports {
-		if b.now.conf.Ports[i].Name == name {
-			return &b.now.conf.Ports[i]
+func (w *ways) portAt(index uint16) *Port {
+	name, _ := w.env.PortName(index)
+	for i := range w.conf.Ports {
+		if w.conf.Ports[i].Name == name {
+			return &w.conf.Ports[i]
 		}
 	}
 	return nil
 }
 
 // Ask implements neigh.Host. Without an address on the link, the request is a probe, as before an address is claimed.
-func (b *balancer) Ask(k neigh.Key, to wire.MAC) {
-	p := b.portAt(k.Port)
+func (w *ways) Ask(k neigh.Key, to wire.MAC) {
+	p := w.portAt(k.Port)
+	if w.holds {
+		w.later = append(w.later, question{k, to})
+		return
+	}
 	if p == nil {
 		return
 	}
-	mac := wire.MAC(b.macOf(p).Bytes())
+	mac := wire.MAC(w.macOf(p).Bytes())
 	on, _ := p.address(k.Addr.Is6())
 	if k.Addr.Is6() {
 		from := wire.LinkLocal(mac)
 		if on.IsValid() && on.Contains(k.Addr) {
 			from = on.Addr()
 		}
-		b.send(k.Port, wire.Solicit(k.Addr, to, mac, from).Frame())
+		w.send(k.Port, wire.Solicit(k.Addr, to, mac, from).Frame())
 		return
 	}
 	if to == (wire.MAC{}) {
 		to = wire.Broadcast
 	}
 	if !on.IsValid() {
-		b.send(k.Port, wire.ProbeARP(k.Addr, mac).Frame())
+		w.send(k.Port, wire.ProbeARP(k.Addr, mac).Frame())
 		return
 	}
-	b.send(k.Port, wire.WhoHas(k.Addr, to, on.Addr(), mac).Frame())
+	w.send(k.Port, wire.WhoHas(k.Addr, to, on.Addr(), mac).Frame())
 }
 
 // send sends a frame out of a port.
-func (b *balancer) send(port uint16, frame []byte) {
-	if err := b.env.Send(&cube.PacketOut{Port: port, Direction: cube.Egress, Data: frame}); err != nil {
-		b.env.Logger().Debug("send a packet", "error", err)
+func (w *ways) send(port uint16, frame []byte) {
+	if err := w.env.Send(&cube.PacketOut{Port: port, Direction: cube.Egress, Data: frame}); err != nil {
+		w.env.Logger().Debug("send a packet", "error", err)
 	}
 }
 
@@ -171,7 +241,7 @@ func (b *balancer) packetIn(p *cube.PacketIn) {
 	}
 	if wire.EtherType(p.Data) == wire.EtherARP {
 		if a, err := wire.ParseARP(p.Data); err == nil {
-			b.answered(neigh.Key{Addr: a.Sender, Port: p.Port}, neigh.Answer{MAC: a.SenderMAC, Solicited: a.Op == wire.ARPReply, Override: true})
+			b.ways.answered(neigh.Key{Addr: a.Sender, Port: p.Port}, neigh.Answer{MAC: a.SenderMAC, Solicited: a.Op == wire.ARPReply, Override: true})
 		}
 		return
 	}
@@ -181,53 +251,57 @@ func (b *balancer) packetIn(p *cube.PacketIn) {
 	}
 	k := neigh.Key{Addr: n.Target, Port: p.Port}
 	a := neigh.Answer{MAC: n.Link, Solicited: n.Solicited, Override: n.Override}
-	if known, ok := b.table.Get(k, b.clock()); ok && a.MAC == (wire.MAC{}) {
+	if known, ok := b.ways.table.Get(k, clock()); ok && a.MAC == (wire.MAC{}) {
 		a.MAC = known.MAC
 	}
-	b.answered(k, a)
+	b.ways.answered(k, a)
 }
 
 // answered processes what a neighbour says about itself.
-func (b *balancer) answered(k neigh.Key, a neigh.Answer) {
-	if p := b.portAt(k.Port); p != nil && a.MAC != wire.MAC(b.macOf(p).Bytes()) && b.hops[k] != nil {
-		b.table.Answered(k, a, b.clock())
+func (w *ways) answered(k neigh.Key, a neigh.Answer) {
+	if p := w.portAt(k.Port); p != nil && a.MAC != wire.MAC(w.macOf(p).Bytes()) && w.hops[k] != nil {
+		w.table.Answered(k, a, clock())
 	}
 }
 
 // peerChanged follows the netdevs of ports, whose MAC addresses ports without one of their own have.
 func (b *balancer) peerChanged(port string, peer cube.Peer) {
-	b.peers[port] = peer
+	b.ways.peers[port] = peer
 	if err := b.applyPorts(b.now.conf); err != nil {
 		b.env.Logger().Error("follow the netdev of a port", "port", port, "error", err)
 	}
-	b.announce(port)
+	b.ways.announce(port, b.vips())
 }
 
 // portChanged announces the virtual addresses at a port that has a peer again.
 func (b *balancer) portChanged(port string, up bool) {
 	if up {
-		b.announce(port)
+		b.ways.announce(port, b.vips())
 	}
 }
 
-// announce tells the link of a frontend port where the virtual addresses are.
-func (b *balancer) announce(port string) {
-	index, ok := b.env.PortIndex(port)
-	p := b.portAt(index)
+// vips returns the virtual addresses.
+func (b *balancer) vips() map[netip.Addr]bool {
+	addresses := map[netip.Addr]bool{}
+	for id := range b.now.services {
+		addresses[id.VIP] = true
+	}
+	return addresses
+}
+
+// announce tells the link of a frontend port where virtual addresses are.
+func (w *ways) announce(port string, vips map[netip.Addr]bool) {
+	index, ok := w.env.PortIndex(port)
+	p := w.portAt(index)
 	if !ok || p == nil || p.Type != Frontside {
 		return
 	}
-	mac := wire.MAC(b.macOf(p).Bytes())
-	told := map[netip.Addr]bool{}
-	for id := range b.now.services {
-		if told[id.VIP] {
-			continue
-		}
-		told[id.VIP] = true
-		if id.VIP.Is4() {
-			b.send(index, wire.AnnounceARP(id.VIP, mac).Frame())
+	mac := wire.MAC(w.macOf(p).Bytes())
+	for vip := range vips {
+		if vip.Is4() {
+			w.send(index, wire.AnnounceARP(vip, mac).Frame())
 		} else {
-			b.send(index, wire.AnnounceND(id.VIP, mac).Frame())
+			w.send(index, wire.AnnounceND(vip, mac).Frame())
 		}
 	}
 }

@@ -16,7 +16,7 @@ const reasonTooBig = 32 + 1
 // program limits how many there are.
 func (b *balancer) tooBig(p *cube.PacketIn) {
 	ip, err := wire.ParseIP(p.Data)
-	mtu, port := int(p.Metadata[0]), b.portAt(p.Port)
+	mtu, port := int(p.Metadata[0]), b.ways.portAt(p.Port)
 	if err != nil || port == nil || len(p.Data) < p.Length {
 		return
 	}
@@ -38,5 +38,5 @@ func (b *balancer) tooBig(p *cube.PacketIn) {
 	}
 	b.ids++
 	e := wire.Error{Kind: wire.TooBig, MTU: mtu, From: ip.Dst, ID: b.ids}
-	b.send(p.Port, e.Frame(&ip, wire.Source(p.Data), wire.MAC(b.macOf(port).Bytes())))
+	b.ways.send(p.Port, e.Frame(&ip, wire.Source(p.Data), wire.MAC(b.ways.macOf(port).Bytes())))
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/polycube/polycube/test/bpftest"
@@ -26,7 +27,7 @@ const several = `{` + ports + `,"service":[
 func to(l *bpftest.Lab, frame []byte) string {
 	got, out := l.RunBytes("veth1", frame)
 	if got != sent {
-		return got.Fate
+		return fmt.Sprintf("%+v", got)
 	}
 	return fmt.Sprintf("%x", out[:6])
 }
@@ -55,7 +56,7 @@ func TestErrorsGoToTheServerOfTheirFlow(t *testing.T) {
 		}
 		answer := pkt.Eth(server1, clientMAC).IPv4("10.0.0.100", "10.9.0.1").TCP(81, 1000, ack).Bytes()
 		body := pkt.ICMPMessage(3, 4, 1400, answer[14:14+28])
-		if got := to(l, client().IPv4("10.8.0.1", "10.0.0.100").Protocol(pkt.ProtoICMP).Data(body).Bytes()); got != "lb no-service" {
+		if got := to(l, client().IPv4("10.8.0.1", "10.0.0.100").Protocol(pkt.ProtoICMP).Data(body).Bytes()); !strings.Contains(got, "lb no-service") {
 			t.Errorf("an error about no service: %s", got)
 		}
 	})
@@ -68,7 +69,7 @@ func TestFragmentsGoWhereTheirDatagramGoes(t *testing.T) {
 			want := to(l, client().IPv4("10.9.0.1", "10.0.0.100").UDP(1000+port, 80).Payload(9).Bytes())
 			first := client().IPv4("10.9.0.1", "10.0.0.100", pkt.IPv4Options{ID: 100 + port, MoreFragments: true}).UDP(1000+port, 80).Payload(64).Bytes()
 			later := client().IPv4("10.9.0.1", "10.0.0.100", pkt.IPv4Options{ID: 100 + port, Offset: 9}).Protocol(pkt.ProtoUDP).Payload(20).Bytes()
-			if got := to(l, later); got != "lb fragment-unknown" {
+			if got := to(l, later); !strings.Contains(got, "lb fragment-unknown") {
 				t.Errorf("port %d: a later fragment before the first one: %s", port, got)
 			}
 			if got := to(l, first); got != want {
@@ -153,7 +154,7 @@ func TestAConnectionOfQUICStaysWhenItsClientMoves(t *testing.T) {
 		}
 		// the next configuration, with longer IDs, beside the first one
 		l.Set("POST", "lb quic-config 2", `{"server-id-length":5}`)
-		l.Set("POST", "lb service 10.0.0.100 443 UDP server 10.0.2.99", `{"quic-server-id":"01:02:03:04:05"}`)
+		l.Set("POST", "lb service 10.0.0.100 443 UDP server 02:00:00:00:02:15", `{"quic-server-id":"01:02:03:04:05"}`)
 		l.Set("POST", "lb service 10.0.0.100 443 UDP server 02:00:00:00:02:14", `{"quic-server-id":"01:02:03:04:06"}`)
 		if got := to(l, quicPacket("10.9.8.8", 7000, false, id(2, 1, 2, 3, 4, 6)...)); got != hex("02:00:00:00:02:14") {
 			t.Errorf("an ID of the next configuration: %s", got)

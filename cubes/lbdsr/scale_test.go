@@ -126,7 +126,6 @@ func TestTimedOneServerOfManyServices(t *testing.T) {
 	l.Create("lbdsr", "lb", `{`+ports+`,"service":[`+strings.Join(services, ",")+`]}`)
 	t.Logf("1,000 services of 100 servers each were made in %v", time.Since(start))
 	answersAll(t, l.Wires()[1], "10.0.2.109") // all but the last one
-	start = time.Now()
 	netns.Eventually(t, bpftest.Patience, func() error {
 		if live := l.Read("lb service 10.1.3.200 80 TCP live-servers"); live != "99" {
 			return fmt.Errorf("%s servers are up, want 99: the last one does not answer", live)

@@ -19,9 +19,13 @@ struct pcn_nd {
 	__u8 mac[ETH_ALEN];
 };
 
+/* Types of neighbour discovery: the first one, */
 #define PCN_ND_ROUTER_SOLICITATION 133
+/* who has an address, */
 #define PCN_ND_SOLICITATION 135
+/* who I am, */
 #define PCN_ND_ADVERTISEMENT 136
+/* and the last one. */
 #define PCN_ND_REDIRECT 137
 
 /* Flags of an advertisement, in host byte order: the sender is a router. */

@@ -55,9 +55,9 @@ PCN_INLINE long pcn_load_bytes(struct CTXTYPE *ctx, __u32 at, void *to, __u32 si
 #endif
 }
 
-/* Copies the first n bytes of the frame to a buffer of max bytes, a constant. 0, or negative if n is
+/* Copies n bytes from anywhere in the frame to a buffer of max bytes, a constant. 0, or negative if n is
  * 0 or more than max, or the frame is shorter. The verifier need not know n. */
-PCN_INLINE long pcn_load_first(struct CTXTYPE *ctx, void *to, __s64 n, const __s64 max)
+PCN_INLINE long pcn_load_some(struct CTXTYPE *ctx, __u32 at, void *to, __s64 n, const __s64 max)
 {
 	/* Two separate comparisons, of the 64 bits that are passed: the compiler would combine them
 	 * to n - 1 < max, and the verifier of Linux 6.12 does not derive the bound of n from that
@@ -68,7 +68,13 @@ PCN_INLINE long pcn_load_first(struct CTXTYPE *ctx, void *to, __s64 n, const __s
 	asm volatile("" : "+r"(n));
 	if (n > max)
 		return -1;
-	return pcn_load_bytes(ctx, 0, to, n);
+	return pcn_load_bytes(ctx, at, to, n);
+}
+
+/* The same with the first n bytes of the frame. */
+PCN_INLINE long pcn_load_first(struct CTXTYPE *ctx, void *to, __s64 n, const __s64 max)
+{
+	return pcn_load_some(ctx, 0, to, n, max);
 }
 
 /* The length of the frame, also of the bytes that cannot be read directly. At TC, without a tag
