@@ -4,6 +4,10 @@
 #ifndef PCN_TRACE_H
 #define PCN_TRACE_H
 
+/* The framework calls the functions of filters by names of its own. */
+#define PCN_FILTER_INTERNAL
+#include <pcn/filter.h>
+
 /* Tracing stops at this time, in monotonic ns: the lease of a daemon, which may have died. */
 PCN_MAP_FLAGS(pcn_tracing, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1, BPF_F_MMAPABLE);
 /* Number of records that were shed, per CPU. */
@@ -15,69 +19,16 @@ PCN_MAP(pcn_trace_lost, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, __u64, 1);
 #define VERDICT(what) ((what) >> 8 & 0xff)
 #define SESSIONS(what) ((what) >> 16 & 0xff)
 
-PCN_INLINE int load_field(struct CTXTYPE *ctx, __u32 at, void *to, const __u32 width)
-{
-#ifdef PCN_TC
-	return bpf_skb_load_bytes(ctx, at, to, width);
-#else
-	return bpf_xdp_load_bytes(ctx, at, to, width);
-#endif
-}
-
-#ifdef PCN_TC
-/* A byte of the frame as it is on the wire, including the tag that the kernel stores in the skb;
- * negative after the end. */
-PCN_INLINE int wire_byte(struct __sk_buff *ctx, __u32 at)
-{
-	__u32 tag = bpf_ntohs((__u16)ctx->vlan_proto) << 16 | (ctx->vlan_tci & 0xffff);
-	__u8 b = 0;
-
-	if (at >= 12 && at < 16)
-		return tag >> (8 * (15 - at)) & 0xff;
-	return load_field(ctx, at < 12 ? at : at - 4, &b, 1) ? -1 : b;
-}
-#endif
-
 /* A field of the frame, of 1, 2 or 4 bytes, or -1 where the frame ends. For filters. */
 PCN_GLOBAL long pcn_core_field(struct CTXTYPE *ctx, __u32 at, __u32 width)
 {
-	__u8 b = 0;
-	__be16 h = 0;
-	__be32 w = 0;
-
-#ifdef PCN_TC
-	if (ctx->vlan_present && at >= 16) {
-		at -= 4;
-	} else if (ctx->vlan_present && at + width > 12) {
-		for (__u32 i = 0; i < 4; i++) {
-			int byte = i < width ? wire_byte(ctx, at + i) : 0;
-
-			if (byte < 0)
-				return -1;
-			w = i < width ? w << 8 | byte : w;
-		}
-		return w;
-	}
-#endif
-	switch (width) {
-	case 1:
-		return load_field(ctx, at, &b, 1) ? -1 : b;
-	case 2:
-		return load_field(ctx, at, &h, 2) ? -1 : bpf_ntohs(h);
-	case 4:
-		return load_field(ctx, at, &w, 4) ? -1 : (long)bpf_ntohl(w);
-	}
-	return -1;
+	return pcn_filter_read(ctx, at, width);
 }
 
 /* The length of the frame on the wire. For filters. */
 PCN_GLOBAL int pcn_core_length(struct CTXTYPE *ctx)
 {
-#ifdef PCN_TC
-	return ctx->len + (ctx->vlan_present ? 4 : 0);
-#else
-	return LEN(ctx);
-#endif
+	return pcn_filter_wire_len(ctx);
 }
 
 /* Marks a packet as followed by the sessions whose filters matched. */

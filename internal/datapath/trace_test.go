@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/internal/datapath/link"
-	"github.com/polycube/polycube/internal/filter"
+	"github.com/polycube/polycube/pcapfilter"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pkt"
 )
@@ -27,9 +27,9 @@ func (b *bench) traces(sessions ...link.Session) {
 	b.commit()
 }
 
-func compile(t *testing.T, expression string) *filter.Filter {
+func compile(t *testing.T, expression string) *pcapfilter.Filter {
 	t.Helper()
-	f, err := filter.Compile(context.Background(), expression)
+	f, err := pcapfilter.Compile(context.Background(), expression)
 	if err != nil {
 		t.Fatal(err)
 	}

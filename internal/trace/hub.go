@@ -14,8 +14,8 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/datapath/link"
-	"github.com/polycube/polycube/internal/filter"
 	"github.com/polycube/polycube/internal/slowpath"
+	"github.com/polycube/polycube/pcapfilter"
 )
 
 // Topology is the hub's interface to the cubes: *topology.Manager.
@@ -123,7 +123,7 @@ func (h *Hub) Open(ctx context.Context, r Request) (*Session, error) {
 	s := newSession(h, r)
 	var err error
 	if r.Filter != "" {
-		if s.want.Filter, err = filter.Compile(ctx, r.Filter); err != nil {
+		if s.want.Filter, err = pcapfilter.Compile(ctx, r.Filter); err != nil {
 			return nil, err
 		}
 	}

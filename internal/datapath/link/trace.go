@@ -11,7 +11,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/internal/filter"
+	"github.com/polycube/polycube/pcapfilter"
 )
 
 // Trace is what trace sessions observe in a component; without it the programs contain no tracing code.
@@ -22,7 +22,7 @@ type Session struct {
 	// Bit identifies a session, in md.flags and in records: 0 to MaxSessions-1.
 	Bit uint8
 	// Filter selects packets where they enter, or at the place of a capture; nil selects all.
-	Filter *filter.Filter
+	Filter *pcapfilter.Filter
 	// Cube is the only one whose steps are recorded, 0: all.
 	Cube uint16
 	// Capture is the place whose packets are recorded completely; nil records steps.
@@ -47,7 +47,7 @@ const (
 )
 
 // traceCalls are the framework's functions that filters call.
-var traceCalls = filter.Calls{Load: "pcn_core_field", Length: "pcn_core_length"}
+var traceCalls = pcapfilter.Calls{Load: "pcn_core_field", Length: "pcn_core_length"}
 
 func filterName(s Session) string { return fmt.Sprintf("pcn_filter_%d", s.Bit) }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package filter
+package pcapfilter
 
 import (
 	"fmt"
@@ -25,19 +25,7 @@ type Calls struct{ Load, Length string }
 func (f *Filter) EBPF(name string, calls Calls) asm.Instructions {
 	t := translator{name: name, calls: calls, targets: map[int]bool{}}
 	t.add(asm.Mov.Reg(regCtx, asm.R1).WithSymbol(name), asm.Mov.Imm32(regA, 0), asm.Mov.Imm32(regX, 0))
-	for _, ins := range f.prog {
-		if class := ins.code & classMask; class <= classLDX && ins.code&modeMask == modeMEM {
-			t.add(asm.StoreImm(asm.R10, slot(ins.k), 0, asm.Word))
-		}
-	}
-	t.findTargets(f.prog)
-	for i, ins := range f.prog {
-		t.pc = i
-		if t.targets[i] {
-			t.next = t.label(i)
-		}
-		t.instruction(ins)
-	}
+	t.program(f.prog)
 	if t.fails { // the kernel refuses unreachable code
 		t.next = t.name + ".no"
 		t.add(asm.Mov.Imm(asm.R0, 0), asm.Return())
@@ -46,13 +34,32 @@ func (f *Filter) EBPF(name string, calls Calls) asm.Instructions {
 }
 
 type translator struct {
-	name    string
-	calls   Calls
+	name  string
+	calls Calls
+	// direct is nil in a function that reads the packet by calls.
+	direct  *direct
 	pc      int
 	targets map[int]bool
 	next    string // label of the next instruction
 	fails   bool   // something ends early
 	out     asm.Instructions
+}
+
+// program translates all instructions.
+func (t *translator) program(prog []instruction) {
+	for _, ins := range prog {
+		if class := ins.code & classMask; class <= classLDX && ins.code&modeMask == modeMEM {
+			t.add(asm.StoreImm(asm.R10, slot(ins.k), 0, asm.Word))
+		}
+	}
+	t.findTargets(prog)
+	for i, ins := range prog {
+		t.pc = i
+		if t.targets[i] {
+			t.next = t.label(i)
+		}
+		t.instruction(ins)
+	}
 }
 
 func (t *translator) label(i int) string { return fmt.Sprintf("%s.%d", t.name, i) }
@@ -124,24 +131,46 @@ func (t *translator) load(ins instruction, to asm.Register) {
 		t.add(asm.LoadMem(to, asm.R10, slot(ins.k), asm.Word))
 		return
 	case modeLEN:
-		t.add(asm.Mov.Reg(asm.R1, regCtx), asm.Call.Label(t.calls.Length), asm.Mov.Reg32(to, asm.R0))
+		t.length(to)
 		return
 	}
-	width := ins.width()
-	if ins.code&modeMask == modeMSH {
-		width = 1
+	if t.direct != nil {
+		t.direct.load(t, ins, to)
+	} else {
+		t.field(ins, to)
 	}
+	if ins.code&modeMask == modeMSH {
+		t.add(asm.And.Imm32(to, 0xf), asm.LSh.Imm32(to, 2))
+	}
+}
+
+// length reads the length of the packet.
+func (t *translator) length(to asm.Register) {
+	if t.direct != nil {
+		t.direct.length(t, to)
+		return
+	}
+	t.add(asm.Mov.Reg(asm.R1, regCtx), asm.Call.Label(t.calls.Length), asm.Mov.Reg32(to, asm.R0))
+}
+
+// field reads a field of the packet by a call.
+func (t *translator) field(ins instruction, to asm.Register) {
 	t.add(asm.Mov.Reg(asm.R1, regCtx))
 	if ins.code&modeMask == modeIND {
 		t.add(asm.Mov.Reg32(asm.R2, regX), asm.Add.Imm32(asm.R2, int32(ins.k)))
 	} else {
 		t.add(asm.Mov.Imm32(asm.R2, int32(ins.k)))
 	}
-	t.add(asm.Mov.Imm32(asm.R3, int32(width)), asm.Call.Label(t.calls.Load),
+	t.add(asm.Mov.Imm32(asm.R3, int32(ins.bytes())), asm.Call.Label(t.calls.Load),
 		asm.JSLT.Imm(asm.R0, 0, t.no()), asm.Mov.Reg32(to, asm.R0))
-	if ins.code&modeMask == modeMSH {
-		t.add(asm.And.Imm32(to, 0xf), asm.LSh.Imm32(to, 2))
+}
+
+// bytes is the number of bytes that a load reads from the packet.
+func (i instruction) bytes() uint32 {
+	if i.code&modeMask == modeMSH {
+		return 1
 	}
+	return i.width()
 }
 
 var arithmetic = map[uint16]asm.ALUOp{
@@ -200,6 +229,8 @@ func (t *translator) jump(ins instruction) {
 
 func (t *translator) leave(ins instruction) {
 	switch {
+	case t.direct != nil:
+		t.direct.leave(t, ins)
 	case ins.code&retA != 0:
 		yes := t.label(t.pc) + ".yes"
 		t.add(jump32(asm.JNE, regA, 0, yes), asm.Mov.Imm(asm.R0, 0), asm.Return())

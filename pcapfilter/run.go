@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package filter
+package pcapfilter
 
 import "encoding/binary"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package filter compiles a filter expression in tcpdump syntax to code for the fast path. tcpdump itself compiles the
+// Package pcapfilter compiles a filter expression in tcpdump syntax to code for the fast path. tcpdump itself compiles the
 // expression to classic BPF; this package translates that to eBPF, and runs it on bytes.
-package filter
+package pcapfilter
 
 import (
 	"bytes"
