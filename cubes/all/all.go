@@ -12,6 +12,7 @@ import (
 	_ "github.com/polycube/polycube/cubes/iptables"              // registers itself
 	_ "github.com/polycube/polycube/cubes/lbdsr"                 // registers itself
 	_ "github.com/polycube/polycube/cubes/nat"                   // registers itself
+	_ "github.com/polycube/polycube/cubes/packetcapture"         // registers itself
 	_ "github.com/polycube/polycube/cubes/pbforwarder"           // registers itself
 	_ "github.com/polycube/polycube/cubes/router"                // registers itself
 	_ "github.com/polycube/polycube/cubes/simplebridge"          // registers itself
