@@ -74,9 +74,9 @@ generate: deps ## compile the eBPF programs for TC and XDP (incremental)
 objects: $(BPF_OBJ)
 	@:
 
-# The programs of iptables, and ipset: one binary by many names.
+# The programs of iptables, ipset and packetcapture: one binary by many names.
 IPTABLES_LINKS := pcn-ip6tables pcn-iptables-save pcn-ip6tables-save pcn-iptables-restore pcn-ip6tables-restore \
-	pcn-iptables-import pcn-iptables-init pcn-iptables-init-xdp pcn-iptables-clean pcn-ipset
+	pcn-iptables-import pcn-iptables-init pcn-iptables-init-xdp pcn-iptables-clean pcn-ipset pcn-packetcapture
 
 build: generate ## build bin/polycubed, bin/polycubectl and bin/pcn-iptables
 	CGO_ENABLED=1 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/polycubed ./cmd/polycubed

@@ -43,7 +43,7 @@ type control struct {
 }
 
 func newControl(env cube.Env) *control {
-	c := &control{env: env, filter: programs{hook: env.Type().Hook()}, intake: newIntake(env.Logger())}
+	c := &control{env: env, intake: newIntake(env.Logger())}
 	env.Every(flushInterval, c.flush)
 	return c
 }

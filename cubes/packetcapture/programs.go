@@ -24,9 +24,8 @@ var entries = map[cube.Direction]struct{ plain, filtered string }{
 	cube.Egress:  {"pcn_egress", "packetcapture_egress"},
 }
 
-// programs compiles filters for a hook.
+// programs compiles filters.
 type programs struct {
-	hook cube.Hook
 	// compiled is the last filter, so that a change of other leaves does not look up names again.
 	compiled *pcapfilter.Filter
 }
@@ -39,8 +38,10 @@ func (p *programs) of(ctx context.Context, conf *Config) (map[cube.ProgramSlot]*
 	}
 	objects := map[cube.Hook][]byte{}
 	if conf.captures() {
-		if objects[p.hook], err = p.object(filter, conf.snap()); err != nil {
-			return nil, err
+		for _, hook := range []cube.Hook{cube.TC, cube.XDP} { // cubes at XDP run at TC where a netdev sends
+			if objects[hook], err = object(filter, hook, conf.snap()); err != nil {
+				return nil, err
+			}
 		}
 	}
 	all := map[cube.ProgramSlot]*cube.Program{}
@@ -69,9 +70,9 @@ func (p *programs) compile(ctx context.Context, expression string) (*pcapfilter.
 	return p.compiled, nil
 }
 
-// object returns the cube's object with a filter, nil for all packets.
-func (p *programs) object(filter *pcapfilter.Filter, snap uint32) ([]byte, error) {
-	plain, err := files.ReadFile(fmt.Sprintf("packetcapture.%s.o", p.hook))
+// object returns the cube's object for a hook with a filter, nil for all packets.
+func object(filter *pcapfilter.Filter, hook cube.Hook, snap uint32) ([]byte, error) {
+	plain, err := files.ReadFile(fmt.Sprintf("packetcapture.%s.o", hook))
 	if err != nil {
 		return nil, err
 	}
@@ -83,5 +84,5 @@ func (p *programs) object(filter *pcapfilter.Filter, snap uint32) ([]byte, error
 	for direction, of := range entries {
 		actions[of.filtered] = pcapfilter.Action{Function: function, First: snap, Second: uint32(direction)}
 	}
-	return filter.Object(plain, p.hook, actions)
+	return filter.Object(plain, hook, actions)
 }

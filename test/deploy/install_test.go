@@ -72,7 +72,7 @@ func TestInstall(t *testing.T) {
 			for _, name := range []string{"init", "init-xdp", "clean", "save", "restore", "import"} {
 				links = append(links, "/sbin/pcn-iptables-"+name)
 			}
-			links = append(links, "/sbin/pcn-ip6tables-save", "/sbin/pcn-ip6tables-restore", "/sbin/pcn-ipset")
+			links = append(links, "/sbin/pcn-ip6tables-save", "/sbin/pcn-ip6tables-restore", "/sbin/pcn-ipset", "/sbin/pcn-packetcapture")
 			for _, name := range links {
 				if to, err := os.Readlink(dest + prefix + name); err != nil || to != "pcn-iptables" {
 					t.Errorf("%s leads to %q, %v", name, to, err)
