@@ -226,7 +226,7 @@ func TestImpossiblePathsAreRefused(t *testing.T) {
 	for path, says := range map[string]string{
 		r.dir + "/none/x":                      "create the directory",
 		r.dir + "/":                            "append the name",
-		"/dev/null/x":                          "no directory",
+		"/dev/null/x":                          "expected a directory",
 		r.dir + "/" + strings.Repeat("n", 231): "the limit is 230",
 	} {
 		if err := l.Try("PATCH", "pc dump", fmt.Sprintf("%q", path)); err == nil || !strings.Contains(err.Error(), says) {

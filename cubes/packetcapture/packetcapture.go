@@ -110,7 +110,7 @@ func (c *control) start(conf *Config) error {
 		defer close(c.ended)
 		defer c.carry()
 		if err := reader.Run(ctx, c.intake.take); err != nil && !errors.Is(err, ring.ErrTaken) && !errors.Is(err, ring.ErrClosed) {
-			c.env.Logger().Error("packets are not captured any more", "error", err)
+			c.env.Logger().Error("the reader of captured packets ended", "error", err)
 		}
 	}()
 	c.intake.files.start(c.carry)

@@ -33,7 +33,10 @@ var (
 	tag4 = pkt.Eth(macA, macB).VLAN(7).IPv4("10.0.0.1", "10.0.0.2").UDP(1000, 53).Payload(200).Bytes()
 )
 
-func TestExamplesOfTheReadme(t *testing.T) { bpftest.Readme(t, "README.md") }
+func TestExamplesOfTheReadme(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	bpftest.Readme(t, "README.md")
+}
 
 // statistics is the container of that name.
 type statistics struct {

@@ -30,7 +30,8 @@ func PacketCapture(args []string, stdin *os.File, stdout, stderr io.Writer, gete
 	defer end()
 	var err error
 	if s.config, err = loadConfig(s.getenv, ""); err == nil {
-		p := pcapclient.Program{Read: s.readPackets, Stop: stop, Stdout: stdout, Terminal: s.screen, Stderr: stderr}
+		read := func(cube string, most int) ([]byte, bool, error) { return readPackets(s, cube, most) }
+		p := pcapclient.Program{Read: read, Stop: stop, Stdout: stdout, Terminal: s.screen, Stderr: stderr}
 		err = p.Run(args)
 	}
 	if err != nil {
@@ -44,7 +45,7 @@ func PacketCapture(args []string, stdin *os.File, stdout, stderr io.Writer, gete
 }
 
 // readPackets calls the action that takes packets out of the queue of a cube.
-func (s *session) readPackets(cube string, most int) (output []byte, away bool, err error) {
+func readPackets(s *session, cube string, most int) (output []byte, away bool, err error) {
 	r := request{method: http.MethodPost, path: []string{"packetcapture", cube, "read"}}
 	if r.body, err = json.Marshal(map[string]int{"max": most}); err != nil {
 		return nil, false, err

@@ -91,6 +91,11 @@ var setups = map[string]func(*bpftest.Lab){
 		l.Create("simpleforwarder", "f", `{`+three+`,"actions":[{"inport":"p1","action":"FORWARD","outport":"p2"},
 			{"inport":"p2","action":"SLOWPATH"}]}`)
 	},
+	"packetcapture": func(l *bpftest.Lab) {
+		between(l)
+		l.Create("packetcapture", "pc", `{"capture":"BIDIRECTIONAL","networkmode":true,"filter":"udp or tcp port 80","snaplen":128}`)
+		l.Attach("pc", "f:p1")
+	},
 	"synflood": func(l *bpftest.Lab) {
 		between(l)
 		l.Create("synflood", "s", `{"protection":"ON","forward-syn-rate":1,"protected-ports":[{"port":80}]}`)

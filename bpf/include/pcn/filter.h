@@ -72,6 +72,7 @@ PCN_GLOBAL long pcn_filter_field(struct CTXTYPE *ctx, __u32 at, __u32 width)
 	return pcn_filter_read(ctx, at, width);
 }
 
+/* Internal: see above. */
 PCN_GLOBAL int pcn_filter_length(struct CTXTYPE *ctx)
 {
 	return pcn_filter_wire_len(ctx);
