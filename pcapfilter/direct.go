@@ -8,6 +8,8 @@ package pcapfilter
 // side effects.
 
 import (
+	"slices"
+
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/polycube/polycube/cube"
@@ -50,14 +52,24 @@ func (f *Filter) program(hook cube.Hook, name string, then Action) asm.Instructi
 	d := &direct{hook: hook, name: name}
 	t := &translator{name: name, direct: d, targets: map[int]bool{}}
 	t.add(asm.Mov.Reg(regCtx, asm.R1).WithSymbol(name))
-	if f != nil {
+	switch {
+	case f == nil:
+		d.yes = true
+	case f.reaches():
 		d.begin(t)
 		t.program(f.prog)
-	} else {
-		d.yes = true
+	default:
+		d.any, d.pass = true, true
 	}
 	d.end(t, then)
 	return t.out
+}
+
+// reaches reports whether all bytes at constant offsets can be read directly.
+func (f *Filter) reaches() bool {
+	return !slices.ContainsFunc(f.prog, func(i instruction) bool {
+		return i.loadsPacket() && i.code&modeMask != modeIND && i.k > reach
+	})
 }
 
 func (d *direct) to(end string) string { return d.name + "." + end }
@@ -91,10 +103,6 @@ func (d *direct) load(t *translator, ins instruction, to asm.Register) {
 			asm.Mov.Reg(asm.R2, regData), asm.Add.Reg(asm.R2, asm.R1), asm.Mov.Reg(asm.R3, asm.R2), asm.Add.Imm(asm.R3, width))
 		from = asm.R2
 	} else {
-		if ins.k > reach {
-			t.add(asm.Ja.Label(d.to("any")))
-			return
-		}
 		at = int16(ins.k)
 		t.add(asm.Mov.Reg(asm.R3, regData), asm.Add.Imm(asm.R3, int32(ins.k)+width))
 	}

@@ -51,6 +51,7 @@ var expressions = []string{
 	"ip[2:2] * 2 / 3 + 7 - 1 > 60 and ip[8] % 3 == 1", "ip[0] | 1 == 0x45 or ip[1] ^ 3 == 3",
 	"ip[0] << (ip[0] & 0xf) > 3", "ip[0] >> (ip[0] & 3) != 0", "-(ip[9]) < 0", "udp[1000] == 3",
 	"(ip[9] / (ip[8] - 64)) > 0", "portrange 50-90 and not icmp", "ip6[6] == 17", "ether[0] & 1 != 0",
+	"udp or ether[40000:2] = 7", "udp[30000:4] = 7 or arp",
 }
 
 func TestFiltersMatchWhatTcpdumpMatches(t *testing.T) {

@@ -138,6 +138,13 @@ func TestTheActionReadTakesManyPackets(t *testing.T) {
 	if l.Read("pc packet rawdata") != `""` {
 		t.Error("packets are left")
 	}
+	r.in(udp4)
+	r.in(udp4)
+	r.waits(2)
+	var a answer
+	if err := json.Unmarshal([]byte(l.Action("pc read", "{}")), &a); err != nil || a.Packets != 2 {
+		t.Errorf("without a maximum: %d packets (%v)", a.Packets, err)
+	}
 }
 
 func TestAReaderThatIsTooSlowLosesTheLastPackets(t *testing.T) {

@@ -119,6 +119,9 @@ func (w *writer) write(c chunk) {
 	if c.last {
 		w.end()
 	}
+	if cap(c.records) == 0 {
+		return
+	}
 	select {
 	case w.free <- c.records:
 	default:

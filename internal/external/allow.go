@@ -163,8 +163,8 @@ func checkPrograms(h cube.Hook, spec *ebpf.CollectionSpec) error {
 		switch {
 		case total > maxInstructions:
 			err = fmt.Errorf("with it, the programs have more than %d instructions: %w", maxInstructions, cube.ErrInvalid)
-		case p.Type != want || p.SectionName != h.String():
-			err = fmt.Errorf("wrong section %q, use PCN_INGRESS, PCN_EGRESS or PCN_PROGRAM: %w", p.SectionName, cube.ErrInvalid)
+		case p.Type != want || p.SectionName != h.String() && p.SectionName != h.String()+"/"+name:
+			err = fmt.Errorf("wrong section %q, use PCN_INGRESS, PCN_EGRESS, PCN_PROGRAM or PCN_FILTER_PROGRAM: %w", p.SectionName, cube.ErrInvalid)
 		case p.Flags != 0 || p.AttachTo != "":
 			err = fmt.Errorf("it requests special load flags: %w", cube.ErrInvalid)
 		case !slices.Contains(licences, p.License):
