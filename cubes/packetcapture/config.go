@@ -50,15 +50,9 @@ func (c *Capture) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// captures says whether packets of a direction are captured.
+// of reports whether packets of a direction are captured.
 func (c Capture) of(d cube.Direction) bool {
-	switch c {
-	case Ingress:
-		return d == cube.Ingress
-	case Egress:
-		return d == cube.Egress
-	}
-	return c == Bidirectional
+	return c == Bidirectional || c == Ingress && d == cube.Ingress || c == Egress && d == cube.Egress
 }
 
 // Timestamps is the leaf `timestamps`.

@@ -157,13 +157,13 @@ func TestAReaderThatIsTooSlowLosesTheLastPackets(t *testing.T) {
 		l.Flood("veth1", udp4, 10000)
 		sent += 10000
 		if err := json.Unmarshal([]byte(l.Read("pc statistics")), &s); err != nil || s.LostQueue == 0 {
-			return fmt.Errorf("nothing is lost: %+v (%v)", s, err)
+			return fmt.Errorf("nothing is lost: %+v, %w", s, err)
 		}
 		return nil
 	})
 	netns.Eventually(t, bpftest.Patience, func() error {
 		if err := json.Unmarshal([]byte(l.Read("pc statistics")), &s); err != nil || s.Captured != s.Queued+s.LostQueue || s.Captured+s.LostRing != sent {
-			return fmt.Errorf("of %d packets: %+v (%v)", sent, s, err)
+			return fmt.Errorf("of %d packets: %+v, %w", sent, s, err)
 		}
 		return nil
 	})

@@ -5,6 +5,7 @@ package packetcapture_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -99,7 +100,7 @@ func readPcap(t testing.TB, file string) (out []record, snap uint32) {
 	}
 	for {
 		data, info, err := p.ReadPacketData()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return out, p.Snaplen()
 		}
 		if err != nil {
@@ -178,7 +179,7 @@ func TestPacketsOfADirectionAreCaptured(t *testing.T) {
 				t.Errorf("%s %q: %d packets were captured, want %d", tt.capture, tt.filter, s.Captured, len(want))
 			}
 		}
-		captured(t, r.file("out.pcap"), want[:len(want)]...)
+		captured(t, r.file("out.pcap"), want...)
 		if c := l.Counters("f", "p1"); c.RxPackets != 9 || c.TxPackets != 9 {
 			t.Errorf("%+v crossed the port, want 9 in each direction", c)
 		}

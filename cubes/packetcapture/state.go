@@ -68,7 +68,7 @@ func (c *control) state(_ context.Context, path []string) (any, error) {
 		f := c.config.format()
 		s.GlobalHeader = &globalHeader{f.magic(), versionMajor, versionMinor, 0, 0, f.snap, linkEthernet}
 	}
-	if wants("packet") {
+	if !all && path[0] == "packet" { // its bytes may be many, and the whole cube is read for metrics
 		s.Packet = c.packet(len(path) == 1)
 	}
 	if wants("file") {

@@ -163,7 +163,7 @@ func TestPacketcaptureClientWritesAFile(t *testing.T) {
 		return nil
 	})
 	d.Kill9()
-	d = d.Start()
+	d.Start()
 	if err := cmd.Wait(); err != nil || !strings.Contains(said.String(), "2000 packets captured") {
 		t.Errorf("it ended with %v: %s", err, said.String())
 	}

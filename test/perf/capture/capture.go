@@ -209,8 +209,8 @@ func send(b *Bench, w *lab.Wire, rate float64) (out result, err error) {
 	}
 	begin := time.Now()
 	err = netns.OnCPU(0, func() error {
-		for n := time.Duration(0); n*period < seconds; n++ {
-			time.Sleep(time.Until(begin.Add(n * period)))
+		for due := begin; due.Before(begin.Add(seconds)); due = due.Add(period) {
+			time.Sleep(time.Until(due))
 			if err := w.Send(burst); err != nil {
 				return err
 			}
