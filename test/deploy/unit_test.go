@@ -84,6 +84,31 @@ func TestUnitWithoutNamespaces(t *testing.T) {
 	m.ping("after a restart without namespaces")
 }
 
+// TestUnitWritesCaptures: to its own directory, and to others if it may.
+func TestUnitWritesCaptures(t *testing.T) {
+	t.Parallel()
+	m := boot(t)
+	m.hosts()
+	m.run("systemctl", "start", "polycubed")
+	m.run("polycubectl", "simplebridge", "add", "br1")
+	m.run("polycubectl", "br1", "ports", "add", "p1", "peer=v1")
+	m.run("polycubectl", "br1", "ports", "add", "p2", "peer=v2")
+	m.run("polycubectl", "packetcapture", "add", "pc1", "capture=BIDIRECTIONAL", "filter=icmp")
+	m.run("polycubectl", "attach", "pc1", "br1:p1")
+	m.ping("with a capture")
+	const written = `for i in $(seq 100); do polycubectl pc1 show dump | grep -q '^capture dump in /var/lib/polycube-captures/capture_' && break; sleep 0.1; done
+		tcpdump -n -r "$(polycubectl pc1 show dump | cut -d' ' -f4-)"`
+	if out := m.run("sh", "-c", written); !strings.Contains(out, "ICMP echo request") {
+		t.Errorf("the file has %q; dump is %s", out, m.run("polycubectl", "pc1", "show", "dump"))
+	}
+	m.run("polycubectl", "pc1", "set", "dump=/usr/x")
+	m.ping("with a capture that fails")
+	const refused = `for i in $(seq 100); do polycubectl pc1 file show error | grep 'read-only' && break; sleep 0.1; done`
+	if out := m.run("sh", "-c", refused); !strings.Contains(out, "read-only file system") {
+		t.Errorf("file/error is %q", out)
+	}
+}
+
 // TestEachRightIsNeeded: without any one of the unit's capabilities something fails. CAP_SYS_ADMIN includes CAP_BPF and
 // CAP_PERFMON, so these count if that is removed; external services need those for running as other users.
 func TestEachRightIsNeeded(t *testing.T) {
