@@ -39,6 +39,8 @@ func Short() []Job {
 		tests("cubes/router", "TestPacketsGoTheWayOfTheLongestPrefix"),
 		tests("cubes/nat", "TestSourceNAT"),
 		tests("cubes/firewall", "TestConnectionsAreTracked"),
+		tests("cubes/packetcapture", "TestPacketsOfADirectionAreCaptured"),
+		tests("pcapfilter", "TestProgramsPassWhatTcpdumpPasses"),
 		tests("cubes/synflood", "TestOnlyACKsWithACookieReachTheListener"),
 		tests("examples/cubes/ministate", "TestRepliesComeIn"),
 		tests("examples/cubes/policer", "TestPacketsAboveTheRateAreDropped"),
