@@ -162,31 +162,63 @@ func judge(t testing.TB, expression string, all [][]byte) []bool {
 func TestProgramsPassWhatTcpdumpPasses(t *testing.T) {
 	all := samples(rand.New(rand.NewPCG(repeat.Seed(t), 0)), 600)
 	for _, expression := range expressions {
-		t.Run(expression, func(t *testing.T) {
-			want := judge(t, expression, all)
-			f := compile(t, expression)
-			tc, xdp := load(t, f, cube.TC), load(t, f, cube.XDP)
-			for i, frame := range all {
-				if got := f.Match(frame, len(frame)); got != want[i] {
-					t.Errorf("%x: Match is %t, tcpdump says %t", frame, got, want[i])
-				}
-				if len(frame) >= 14 {
-					if got := passes(t, xdp, "run", frame); got != want[i] {
-						t.Errorf("XDP, %x: %t, tcpdump says %t", frame, got, want[i])
-					}
-				}
-				if len(frame) < shortest {
-					continue
-				}
-				if got := passes(t, tc, "run", frame); got != want[i] {
-					t.Errorf("TC, %x: %t, tcpdump says %t", frame, got, want[i])
-				}
-				wire := pkt.Tagged(frame, 0x8100<<16|10)
-				if got, want := passes(t, tc, "run_tagged", frame), f.Match(wire, len(wire)); got != want {
-					t.Errorf("%x with a tag in the skb: %t, want %t", frame, got, want)
-				}
+		t.Run(expression, func(t *testing.T) { agrees(t, expression, all) })
+	}
+}
+
+func TestRandomExpressionsPassWhatTcpdumpPasses(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(repeat.Seed(t), 1))
+	all := samples(rnd, 150)
+	for n := 0; n < 40; {
+		expression := randomExpression(rnd, 3)
+		if _, err := Compile(context.Background(), expression); err != nil {
+			continue // it can never be true, or combines protocols that exclude each other
+		}
+		n++
+		t.Run(expression, func(t *testing.T) { agrees(t, expression, all) })
+	}
+}
+
+// randomExpression combines expressions of the list.
+func randomExpression(rnd *rand.Rand, depth int) string {
+	if depth == 0 || rnd.IntN(4) == 0 {
+		return expressions[1+rnd.IntN(len(expressions)-1)]
+	}
+	one, other := randomExpression(rnd, depth-1), randomExpression(rnd, depth-1)
+	switch rnd.IntN(3) {
+	case 0:
+		return "not (" + one + ")"
+	case 1:
+		return "(" + one + ") and (" + other + ")"
+	}
+	return "(" + one + ") or (" + other + ")"
+}
+
+// agrees checks that an expression passes the same frames everywhere.
+func agrees(t *testing.T, expression string, all [][]byte) {
+	t.Helper()
+	want := judge(t, expression, all)
+	f := compile(t, expression)
+	tc, xdp := load(t, f, cube.TC), load(t, f, cube.XDP)
+	for i, frame := range all {
+		if got := f.Match(frame, len(frame)); got != want[i] {
+			t.Errorf("%x: Match is %t, tcpdump says %t", frame, got, want[i])
+		}
+		if len(frame) >= 14 {
+			if got := passes(t, xdp, "run", frame); got != want[i] {
+				t.Errorf("XDP, %x: %t, tcpdump says %t", frame, got, want[i])
 			}
-		})
+		}
+		if len(frame) < shortest {
+			continue
+		}
+		if got := passes(t, tc, "run", frame); got != want[i] {
+			t.Errorf("TC, %x: %t, tcpdump says %t", frame, got, want[i])
+		}
+		wire := pkt.Tagged(frame, 0x8100<<16|10)
+		if got, want := passes(t, tc, "run_tagged", frame), f.Match(wire, len(wire)); got != want {
+			t.Errorf("%x with a tag in the skb: %t, want %t", frame, got, want)
+		}
 	}
 }
 

@@ -149,7 +149,7 @@ func (c *control) close() {
 // closeTime is how long close waits for the disk.
 const closeTime = 2 * time.Second
 
-// lost is the number of packets that found the ring full, and captured the number of those that did not.
+// counts returns the numbers of packets that programs have copied, and of those that found the ring full.
 func (c *control) counts() (captured, lost uint64, err error) {
 	counts, err := c.env.Map("copies" + ring.CountsSuffix)
 	if err != nil {

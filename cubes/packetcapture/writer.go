@@ -183,7 +183,10 @@ func (w *writer) open(seconds uint32) error {
 		w.series.undo()
 		return err
 	}
-	return w.series.limit()
+	if err := w.series.limit(); err != nil {
+		w.log.Warn("old capture files are kept", "error", err)
+	}
+	return nil
 }
 
 // append appends bytes to the file, all or none.

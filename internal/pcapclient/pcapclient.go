@@ -62,6 +62,9 @@ func (p *Program) Run(args []string) (err error) {
 	flags.SetOutput(io.Discard)
 	count, path := flags.Int("c", 0, ""), flags.String("w", "", "")
 	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		_, err := io.WriteString(p.Stdout, Usage)
+		return err
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrUsage, err)
 	case flags.NArg() != 1:

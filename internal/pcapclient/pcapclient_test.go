@@ -111,6 +111,14 @@ func TestWrongCommandsSayWhatIsRight(t *testing.T) {
 	}
 }
 
+func TestHelpIsNoError(t *testing.T) {
+	var stdout bytes.Buffer
+	p := Program{Stdout: &stdout, Terminal: true}
+	if err := p.Run([]string{"-h"}); err != nil || stdout.String() != Usage {
+		t.Errorf("%v, %q", err, stdout.String())
+	}
+}
+
 func TestALinkIsNotFollowed(t *testing.T) {
 	link := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink("/etc/hostname", link); err != nil {
