@@ -34,14 +34,16 @@ type Bench struct {
 
 const (
 	snap = 128
-	// frame is the length of the frames of the generator, which are captured whole.
-	frame = lab.FrameSize
-	// recordSize is that of a packet in a file, headerSize that of a file.
-	recordSize, headerSize = 16 + frame, 24
+	// frame is the length of the frames of the generator.
+	frame = 256
+	// recordSize is that of a packet in a file, headerSize that of a file's header.
+	recordSize, headerSize = 16 + snap, 24
 	// bufferKB is the size of the ring of the cube, in KB.
 	bufferKB = 16384
 	// period is the time between two bursts of the generator.
 	period = 50 * time.Millisecond
+	// rest is the time in which tcpdump gets the last packets: the kernel keeps a block that is not full for up to a second.
+	rest = 1500 * time.Millisecond
 	// wait is the time that a capture may take to write what it has.
 	wait = 20 * time.Second
 )
@@ -155,6 +157,7 @@ func tcpdumpRun(ctx context.Context, b *Bench, rate float64) (result, error) {
 		err = until(func() error { _, err := os.Stat(file); return err }) // it writes the header when it listens
 		if err == nil {
 			out, err = send(b, w, rate)
+			time.Sleep(rest)
 		}
 		err = errors.Join(err, cmd.Process.Signal(syscall.SIGINT), <-ended)
 		var exit *exec.ExitError
@@ -182,6 +185,7 @@ func with(ctx context.Context, fn func(*lab.Rig, *lab.Wire, string) (result, err
 		if err != nil {
 			return err
 		}
+		w.Resize(frame)
 		out, err = fn(rig, w, file)
 		return err
 	})
@@ -198,7 +202,7 @@ func with(ctx context.Context, fn func(*lab.Rig, *lab.Wire, string) (result, err
 
 // send sends at a rate, in Mpps, for some seconds.
 func send(b *Bench, w *lab.Wire, rate float64) (out result, err error) {
-	seconds := 5 * time.Second
+	seconds := 3 * time.Second
 	if b.Quick {
 		seconds = time.Second
 	}

@@ -230,6 +230,9 @@ func (w *Wire) Counts() (Counts, error) {
 	return c, nil
 }
 
+// Resize makes the generator send frames of a number of bytes.
+func (w *Wire) Resize(size int) { w.frame = Template(size) }
+
 // Send sends a number of frames from the left host on the calling thread, which should be locked.
 func (w *Wire) Send(packets int) error {
 	return w.Left.Do(func() error { return live(w.objects.Programs["generator"], w.frame, packets) })
