@@ -31,6 +31,8 @@ var oursAlone = map[string]string{
 	"ipset.xdp.o":         "shared between services",
 	"iptables.tc.o":       "shared between services",
 	"iptables.xdp.o":      "shared between services",
+	"lbdsr.tc.o":          "the limit of a service is 256",
+	"lbdsr.xdp.o":         "the limit of a service is 256",
 	"nat.tc.o":            "the limit of a service is 256",
 	"nat.xdp.o":           "the limit of a service is 256",
 	"pbforwarder.tc.o":    "shared between services",
