@@ -141,10 +141,13 @@ func services(t *testing.T) []yang.Info {
 
 var hooks = []cube.Type{cube.TypeTC, cube.TypeXDPDRV}
 
+// portLeaves are the mandatory leaves of ports, by service.
+var portLeaves = map[string]string{"lbdsr": `,"type":"FRONTEND"`}
+
 // attach creates the cube c<number> of a service with the netdev veth<number>, and sends a packet through it.
 func attach(l *bpftest.Lab, s yang.Info, number int) time.Duration {
 	dev := fmt.Sprintf("veth%d", number)
-	with := fmt.Sprintf(`"ports":[{"name":"p1","peer":%q},{"name":"p2"}]`, dev)
+	with := fmt.Sprintf(`"ports":[{"name":"p1","peer":%q%s},{"name":"p2"%[2]s}]`, dev, portLeaves[s.Name])
 	if s.Transparent {
 		with = fmt.Sprintf(`"parent":%q`, dev)
 	}
