@@ -47,6 +47,12 @@ var unmeasured = []string{
 	"pcn_sketch_add", "pcn_sketch_rate", "pcn_sketch_distinct_add", "pcn_sketch_top_add",
 	// A bucket and pcn_notify_notice, which are measured.
 	"pcn_report",
+	// Parts of BenchmarkPackets of cubes/lbdsr: what they cost depends on the services and flows.
+	"pcn_balance_service", "pcn_balance_hash", "pcn_balance_server", "pcn_pin_get", "pcn_pin_add", "pcn_pin_word", "pcn_set_macs",
+	"pcn_encap", "pcn_encap_overhead", // the packet is another one after that
+	// For packets to the cube itself.
+	"pcn_arp_reply", "pcn_nd_sum", "pcn_nd_advertise", "pcn_csum_words",
+	"pcn_load_some", // as pcn_load_first, which is measured
 	// Measured by BenchmarkPacket of cubes/packetcapture: what it costs depends on the expression.
 	"PCN_FILTER_PROGRAM",
 	// Measured by the part "slowpath": what it costs depends on the length of the copy.
