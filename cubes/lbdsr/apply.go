@@ -66,6 +66,7 @@ func (b *balancer) apply(next *desired) error {
 		}
 		b.release(id, w)
 		delete(b.used, id)
+		delete(b.live, id)
 	}
 	return errors.Join(b.applyAddresses(), b.services.SetEcho(b.echoes()), b.applyQUIC())
 }
@@ -77,7 +78,7 @@ const atOnce = 32
 func (b *balancer) applyServices(was *desired) error {
 	var changed []ServiceID
 	for id, w := range b.now.services {
-		if was.services[id] != w || b.changed[id] {
+		if was.services[id] != w || b.changed[id] || was.conf.AllDown != b.now.conf.AllDown {
 			changed = append(changed, id)
 		}
 	}

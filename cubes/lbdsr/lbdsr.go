@@ -56,6 +56,9 @@ type balancer struct {
 	members map[memberKey]*member
 	// used are the servers of new flows of each service, the last ones that were not all down.
 	used map[ServiceID][]balance.Member
+	// live is how many servers of each service are up, draining are servers whose time to drain ends.
+	live     map[ServiceID]uint32
+	draining map[memberKey]time.Duration
 	// changed are the services whose members have to be computed anew.
 	changed map[ServiceID]bool
 	// pairs are the flows of each server of each service, as of the last sweep.
@@ -70,7 +73,7 @@ func newBalancer(env cube.Env) (cube.Instance, error) {
 		env: env, maps: newMaps(env), tables: balance.NewTables(env, balance.Large), numbers: balance.NewNumbers(env),
 		pins: balance.NewPins(env), counters: counters.In(env, "counters"), now: &desired{conf: &Config{}},
 		servers: map[balance.Key]*server{}, members: map[memberKey]*member{}, changed: map[ServiceID]bool{},
-		used: map[ServiceID][]balance.Member{},
+		used: map[ServiceID][]balance.Member{}, live: map[ServiceID]uint32{}, draining: map[memberKey]time.Duration{},
 	}
 	b.services = balance.NewServices(env, b.tables, maxServices)
 	b.ways = newWays(env, b.maps.servers, b.affects)

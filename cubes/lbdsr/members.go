@@ -64,22 +64,33 @@ func (b *balancer) keeps(id ServiceID, conf *Server) bool {
 
 // follow records the states of the servers of a service, and returns those that new flows go to.
 func (b *balancer) follow(id ServiceID, w *wanted) (members []balance.Member) {
+	var live uint32
 	for _, conf := range w.servers {
-		s, m, is := b.servers[conf.key()], b.members[memberKey{id, conf.key()}], b.stateOf(id, conf)
+		s, m := b.servers[conf.key()], b.members[memberKey{id, conf.key()}]
 		if s == nil || m == nil {
 			continue
 		}
+		m.drained = m.drained && conf.AdminState == balance.Draining
+		is := b.stateOf(id, conf)
 		if m.state != is {
 			if m.state != unknown {
 				b.env.Logger().Info("a server changed", "service", id.String(), "server", conf.Address.String(), "was", string(m.state), "is", string(is))
 			}
 			m.state, m.since, m.at = is, time.Now(), clock()
-			b.mustRun = true
+		}
+		if is == draining && conf.DrainTimeout > 0 {
+			b.draining[memberKey{id, s.key}] = conf.Drains()
+		} else {
+			delete(b.draining, memberKey{id, s.key})
+		}
+		if is == up && conf.Weight > 0 {
+			live++
 		}
 		if is == up {
 			members = append(members, balance.Member{Key: s.key, Server: s.number, Weight: conf.Weight})
 		}
 	}
+	b.live[id] = live
 	return members
 }
 
@@ -125,6 +136,7 @@ func (b *balancer) set(id ServiceID, w *wanted) error {
 	}
 	if err == nil {
 		b.used[id] = members
+		b.mustRun = true // flows may be pinned to servers that the service does not use any more
 	}
 	return err
 }
@@ -142,37 +154,25 @@ func (b *balancer) choose() (err error) {
 	return errors.Join(err, b.services.SetEcho(b.echoes()), b.applyQUIC())
 }
 
-// live returns how many servers of a service are up.
-func (b *balancer) live(id ServiceID, w *wanted) (count uint32) {
-	for _, conf := range w.servers {
-		if conf.Weight > 0 && b.stateOf(id, conf) == up {
-			count++
-		}
-	}
-	return count
-}
-
 // echoes returns the virtual addresses, and whether each answers echo requests: it has a server that is up.
 func (b *balancer) echoes() map[netip.Addr]bool {
 	addresses := map[netip.Addr]bool{}
-	for id, w := range b.now.services {
-		addresses[id.VIP] = addresses[id.VIP] || b.live(id, w) > 0
+	for id := range b.now.services {
+		addresses[id.VIP] = addresses[id.VIP] || b.live[id] > 0
 	}
 	return addresses
 }
 
 // drain ends the time of servers that are draining.
 func (b *balancer) drain(now time.Duration) {
-	for k, m := range b.members {
-		w := b.now.services[k.service]
-		if m.state != draining || m.drained || w == nil {
-			continue
-		}
-		for _, conf := range w.servers {
-			if conf.key() == k.server && conf.DrainTimeout > 0 && now-m.at >= conf.Drains() {
-				m.drained = true
-				b.changed[k.service] = true
-			}
+	for k, time := range b.draining {
+		m := b.members[k]
+		if m == nil {
+			delete(b.draining, k)
+		} else if now-m.at >= time {
+			m.drained = true
+			b.changed[k.service] = true
+			delete(b.draining, k)
 		}
 	}
 }

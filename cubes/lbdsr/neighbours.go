@@ -6,6 +6,7 @@ package lbdsr
 // answer gets no new flows.
 
 import (
+	"errors"
 	"net/netip"
 	"time"
 
@@ -267,7 +268,7 @@ func (w *ways) answered(k neigh.Key, a neigh.Answer) {
 // peerChanged follows the netdevs of ports, whose MAC addresses ports without one of their own have.
 func (b *balancer) peerChanged(port string, peer cube.Peer) {
 	b.ways.peers[port] = peer
-	if err := b.applyPorts(b.now.conf); err != nil {
+	if err := errors.Join(b.applyPorts(b.now.conf), b.applyAddresses()); err != nil {
 		b.env.Logger().Error("follow the netdev of a port", "port", port, "error", err)
 	}
 	b.ways.announce(port, b.vips())

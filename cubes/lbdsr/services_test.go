@@ -202,6 +202,54 @@ func TestFlowsStayWhenServersComeAndGo(t *testing.T) {
 	})
 }
 
+func TestADrainingServerLosesItsFlowsInTheEnd(t *testing.T) {
+	l := bpftest.New(t, bpftest.Options{Hosts: 2})
+	l.Create("lbdsr", "lb", services)
+	const web = "lb service 10.0.0.100 80 TCP server "
+	l.Set("POST", web+server2, `{}`)
+	first := serversOf(l, 50, ack)
+	l.Set("PATCH", strings.TrimSpace(web+server1), `{"admin-state":"DRAINING","drain-timeout":1}`)
+	netns.Eventually(t, bpftest.Patience, func() error {
+		if n := count(serversOf(l, 50, ack), server2); n != 50 {
+			return fmt.Errorf("%d of 50 flows are at the other server", n)
+		}
+		if is := l.Read(web + server1 + " state"); is != `"DRAINED"` {
+			return fmt.Errorf("its state is %s", is)
+		}
+		return nil
+	})
+	if n := count(first, server1); n == 0 || n == 50 {
+		t.Errorf("%d of 50 flows were at the first server", n)
+	}
+	l.Set("PATCH", web+server1+" admin-state", `"ENABLED"`)
+	if n := count(serversFrom(l, 5000, 50), server1); n == 0 {
+		t.Error("a server that is enabled again gets no flows")
+	}
+	if is := l.Read(web + server1 + " state"); is != `"UP"` {
+		t.Errorf("its state is %s", is)
+	}
+}
+
+func TestWhenAllServersAreDown(t *testing.T) {
+	l := bpftest.New(t, bpftest.Options{Hosts: 2})
+	l.Create("lbdsr", "lb", `{`+ports+`,"service":[{"vip":"10.0.0.100","vport":80,"proto":"TCP","server":[{"address":"10.0.2.66"}]}]}`)
+	becomes := func(want bpftest.Outcome, state string) {
+		t.Helper()
+		netns.Eventually(t, bpftest.Patience, func() error {
+			got, _ := l.RunBytes("veth1", flow(1, syn))
+			if is := l.Read("lb service 10.0.0.100 80 TCP server 10.0.2.66 state"); got != want || is != state {
+				return fmt.Errorf("%+v, and the server is %s; want %+v", got, is, want)
+			}
+			return nil
+		})
+	}
+	becomes(dropped("unresolved"), `"UNRESOLVED"`) // nobody answers, and it stays in use
+	l.Set("PATCH", "lb all-down", `"DROP"`)
+	becomes(dropped("no-server"), `"UNRESOLVED"`)
+	answer(t, l.Wires()[1], "10.0.2.66", server1)
+	becomes(sent, `"UP"`)
+}
+
 // serversFrom returns where new flows go, from a number on.
 func serversFrom(l *bpftest.Lab, first, flows int) []string {
 	var out []string
