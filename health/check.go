@@ -42,6 +42,11 @@ const (
 // Methods of HTTP checks.
 var methods = []string{"GET", "HEAD", "OPTIONS", "POST"}
 
+var kindNames = []string{"TCP", "HTTP", "HTTPS", "GRPC", "ICMP", "API"}
+
+// String returns the name in models.
+func (k Kind) String() string { return nameOf(kindNames, int(k)) }
+
 // Check says what to check, and how. The zero value of a member is its default.
 type Check struct {
 	Kind Kind

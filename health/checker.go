@@ -9,7 +9,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,6 +47,7 @@ var errClosed = errors.New("the health checker is closed")
 type Checker struct {
 	changed func(id string, is State)
 	wake    int // eventfd
+	tid     int // of the thread; valid once it has started
 	count   counters
 	ctx     context.Context // done when the Checker closes
 	cancel  context.CancelFunc
@@ -97,6 +101,8 @@ type Stats struct {
 	// handshakes waited for others, in total.
 	Connections, Handshakes uint64
 	HandshakesWaited        time.Duration
+	// CPU is the time that the thread has used, including the kernel's part; handshakes and gRPC are not in it.
+	CPU time.Duration
 	// Panics are errors of this program that a check led to; they count as failures of the server.
 	Panics uint64
 }
@@ -264,7 +270,7 @@ func (c *Checker) Stats() Stats {
 	s := Stats{
 		Checks: n.checks.Load(), Failed: n.failed.Load(), Timeouts: n.timeouts.Load(), Skipped: n.skipped.Load(),
 		Late: n.late.Load(), Connections: n.connections.Load(), Handshakes: n.handshakes.Load(),
-		HandshakesWaited: time.Duration(n.waited.Load()), Panics: n.panics.Load(),
+		HandshakesWaited: time.Duration(n.waited.Load()), Panics: n.panics.Load(), CPU: threadTime(c.tid),
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -279,6 +285,20 @@ func (c *Checker) Stats() Stats {
 		}
 	}
 	return s
+}
+
+// threadTime returns the CPU time of a thread of this process; 0 if it has ended.
+func threadTime(tid int) time.Duration {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/schedstat", tid))
+	if err != nil {
+		return 0
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	ns, err := strconv.ParseInt(first, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(ns)
 }
 
 // Close ends all checks and waits for the callback in progress. It must not be called from the callback.

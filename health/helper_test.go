@@ -19,7 +19,12 @@ import (
 	"github.com/polycube/polycube/test/pace"
 )
 
-func TestMain(m *testing.M) { os.Exit(netns.CheckLeaks(m)) }
+func TestMain(m *testing.M) {
+	if n := os.Getenv(serversVariable); n != "" {
+		os.Exit(serveMany(n))
+	}
+	os.Exit(netns.CheckLeaks(m))
+}
 
 const (
 	serverIP, serverIP6   = "10.0.0.2", "fd00::2"

@@ -89,6 +89,7 @@ func (t *thread) begin(entered chan<- error) {
 // enter enters the namespace, reports whether that has worked, and makes the checks until the Checker closes.
 func (t *thread) enter(entered chan<- error) {
 	back, err := enterNamespace(t.namespace)
+	t.c.tid = unix.Gettid()
 	entered <- err
 	if err != nil {
 		runtime.UnlockOSThread()
