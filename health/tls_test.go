@@ -36,21 +36,26 @@ func certificates(t *testing.T) (caFile string, server tls.Certificate) {
 	return caFile, pair.TLS()
 }
 
-func TestHTTPSChecks(t *testing.T) {
-	l := newLab(t)
-	caFile, cert := certificates(t)
-	w := &web{handle: text("well")}
+// webTLS is web over TLS.
+func (l *lab) webTLS(cert tls.Certificate, handle http.HandlerFunc) *web {
 	is := l.listen(serverIP)
-	w.server = &http.Server{Handler: w, ErrorLog: log.New(io.Discard, "", 0), TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}},
+	w := &web{handle: handle, to: address(is)}
+	w.server = &http.Server{Handler: w, ErrorLog: log.New(io.Discard, "", 0),
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}},
 		ConnState: func(_ net.Conn, s http.ConnState) {
 			if s == http.StateNew {
 				w.connections.Add(1)
 			}
 		}}
 	go w.server.ServeTLS(is, "", "")
-	t.Cleanup(func() { w.server.Close() })
-	w.to = address(is)
+	l.t.Cleanup(func() { w.server.Close() })
+	return w
+}
 
+func TestHTTPSChecks(t *testing.T) {
+	l := newLab(t)
+	caFile, cert := certificates(t)
+	w := l.webTLS(cert, text("well"))
 	good := quick(HTTPS, w.to)
 	good.Interval, good.Timeout = time.Second, time.Second
 	good.CAFile, good.Host, good.Body = caFile, "polycube.test", "well"
