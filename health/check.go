@@ -25,8 +25,10 @@ type Kind uint32
 
 // The kinds of checks.
 const (
+	// None does not check: the server is up.
+	None Kind = iota
 	// TCP connects.
-	TCP Kind = iota
+	TCP
 	// HTTP sends a request (HTTP/1.1) and judges the status, and the body if Body or BodyPattern is set.
 	HTTP
 	// HTTPS is HTTP over TLS.
@@ -42,7 +44,7 @@ const (
 // Methods of HTTP checks.
 var methods = []string{"GET", "HEAD", "OPTIONS", "POST"}
 
-var kindNames = []string{"TCP", "HTTP", "HTTPS", "GRPC", "ICMP", "API"}
+var kindNames = []string{"NONE", "TCP", "HTTP", "HTTPS", "GRPC", "ICMP", "API"}
 
 // String returns the name in models.
 func (k Kind) String() string { return nameOf(kindNames, int(k)) }
@@ -50,7 +52,7 @@ func (k Kind) String() string { return nameOf(kindNames, int(k)) }
 // Check says what to check, and how. The zero value of a member is its default.
 type Check struct {
 	Kind Kind
-	// Target is where the server answers; the port is not used by ICMP, and nothing is by API. A zone names a device.
+	// Target is where the server answers; ICMP does not use the port, None and API use neither. A zone names a device.
 	Target netip.AddrPort
 
 	// Interval is the time from the start of a check to that of the next: 100 ms to 1 h, 5 s by default.
@@ -156,7 +158,7 @@ func (c Check) Validate() error {
 
 func (c Check) prepare() (*prepared, error) {
 	if c.Kind > API {
-		return nil, invalid("kind %d: use TCP, HTTP, HTTPS, GRPC, ICMP or API", c.Kind)
+		return nil, invalid("kind %d: use None, TCP, HTTP, HTTPS, GRPC, ICMP or API", c.Kind)
 	}
 	c.defaults()
 	for _, check := range []func() error{c.checkTimes, c.checkTarget, c.checkSource, c.checkHTTP} {
@@ -254,7 +256,7 @@ func (c *Check) checkTimes() error {
 func (c *Check) checkTarget() error {
 	a := c.Target.Addr()
 	switch {
-	case c.Kind == API:
+	case c.Kind == API || c.Kind == None:
 		return nil
 	case !a.IsValid():
 		return invalid("no address: set that of the server")
@@ -309,6 +311,9 @@ func (c *Check) checkHTTP() error {
 func printable(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r >= 0x7f })
 }
+
+// active reports whether the thread makes checks.
+func (p *prepared) active() bool { return p != nil && p.Kind != None && p.Kind != API }
 
 // accepts reports whether a status is expected.
 func (p *prepared) accepts(status int) bool {

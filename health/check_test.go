@@ -23,7 +23,7 @@ func TestChecksThatAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for why, change := range map[string]func(*Check){
-		"kind 6":                      func(c *Check) { c.Kind = API + 1 },
+		"kind 7":                      func(c *Check) { c.Kind = API + 1 },
 		"interval 50ms":               func(c *Check) { c.Interval = 50 * time.Millisecond },
 		"interval 2h0m0s":             func(c *Check) { c.Interval = 2 * time.Hour },
 		"use a timeout of at most":    func(c *Check) { c.Interval, c.Timeout = time.Second, 2*time.Second },
@@ -67,7 +67,7 @@ func TestDefaultsOfChecks(t *testing.T) {
 		!p.accepts(200) || !p.accepts(299) || p.accepts(300) || p.accepts(199) || p.ServerName != "10.0.0.2" {
 		t.Errorf("%q %+v", p.request, p)
 	}
-	if p := prepare(t, Check{Interval: time.Second}); p.Timeout != time.Second {
+	if p := prepare(t, Check{Kind: TCP, Interval: time.Second}); p.Timeout != time.Second {
 		t.Errorf("timeout %v", p.Timeout)
 	}
 	for host, name := range map[string]string{"a.test": "a.test", "a.test:8443": "a.test", "[fd00::1]:8443": "fd00::1", "": "10.0.0.2"} {

@@ -149,6 +149,10 @@ func (c *Checker) Set(id string, check Check) error {
 	}
 	e.want = p
 	c.enqueue(e)
+	if p.Kind == None {
+		e.state.Error = ""
+		c.become(e, Up, time.Now())
+	}
 	return nil
 }
 
@@ -175,7 +179,7 @@ func (c *Checker) enqueue(e *entry) {
 }
 
 // wakeThread may be called with or without mu. A write fails only if the thread has already been woken.
-func (c *Checker) wakeThread() { unix.Write(c.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) }
+func (c *Checker) wakeThread() { _, _ = unix.Write(c.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) }
 
 // State returns the state of a server; false if there is none.
 func (c *Checker) State(id string) (State, bool) {
@@ -226,10 +230,15 @@ func (c *Checker) record(e *entry, out outcome, is Status, latency time.Duration
 			s.Failed++
 		}
 	}
-	if s.Status == is {
+	c.become(e, is, now)
+}
+
+// become sets the status. The caller holds mu.
+func (c *Checker) become(e *entry, is Status, now time.Time) {
+	if e.state.Status == is {
 		return
 	}
-	s.Status, s.Since = is, now
+	e.state.Status, e.state.Since = is, now
 	if c.changed != nil && !e.noticed {
 		e.noticed = true
 		c.notices = append(c.notices, e)

@@ -5,7 +5,6 @@ package health
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -81,12 +80,12 @@ func TestACallbackThatIsSlow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c.Report("a", true, "")
+	must(t, c.Report("a", true, ""))
 	<-enter
 	for i := range 5 {
-		c.Report("a", i%2 == 1, "")
-		c.Report("b", i%2 == 0, "")
-		c.Report("c", true, "")
+		must(t, c.Report("a", i%2 == 1, ""))
+		must(t, c.Report("b", i%2 == 0, ""))
+		must(t, c.Report("c", true, ""))
 	}
 	c.Remove("c")
 	if _, ok := c.State("c"); ok {
@@ -108,7 +107,7 @@ func TestACallbackThatIsSlow(t *testing.T) {
 
 func TestAClosedChecker(t *testing.T) {
 	c := newChecker(t, Options{})
-	c.Set("s", Check{Kind: API})
+	must(t, c.Set("s", Check{Kind: API}))
 	if err := errors.Join(c.Close(), c.Close()); err != nil {
 		t.Error(err)
 	}
@@ -206,7 +205,7 @@ func TestAPanicIsAFailureOfTheServer(t *testing.T) {
 func TestNothingIsLeftBehind(t *testing.T) {
 	l := newLabAlone(t)
 	l.checker.Close()
-	silent := l.serve(func(c net.Conn) { io.Copy(io.Discard, c) })
+	silent := l.serve(func(c net.Conn) { drain(c) })
 	w := l.web(text("ok"))
 	before, goroutines := openFiles(t), runtime.NumGoroutine()
 	l.start(Options{})
@@ -249,7 +248,7 @@ func openFiles(t *testing.T) int {
 func TestChecksAreSetAndRemovedUnderWay(t *testing.T) {
 	l := newLab(t)
 	w := l.web(text("ok"))
-	silent := l.serve(func(c net.Conn) { io.Copy(io.Discard, c) })
+	silent := l.serve(func(c net.Conn) { drain(c) })
 	refused := netip.MustParseAddrPort(serverIP + ":1")
 	var calls atomic.Int32
 	stop := make(chan struct{})
@@ -257,11 +256,13 @@ func TestChecksAreSetAndRemovedUnderWay(t *testing.T) {
 	for worker := range 4 {
 		go func() {
 			defer func() { done <- struct{}{} }()
+			often := time.NewTicker(200 * time.Microsecond)
+			defer often.Stop()
 			for i := 0; ; i++ {
 				select {
 				case <-stop:
 					return
-				default:
+				case <-often.C:
 				}
 				id := fmt.Sprint(worker, i%50)
 				c := quick([]Kind{TCP, HTTP, HTTPS, GRPC, ICMP, API}[i%6], []netip.AddrPort{w.to, silent, refused}[i%3])
@@ -273,7 +274,6 @@ func TestChecksAreSetAndRemovedUnderWay(t *testing.T) {
 					l.checker.Remove(fmt.Sprint(worker, i*7%50))
 				}
 				calls.Add(1)
-				time.Sleep(100 * time.Microsecond)
 			}
 		}()
 	}

@@ -47,7 +47,7 @@ func (t *thread) connect(s *server) {
 	s.phase = connecting
 	if s.check.Kind == TCP {
 		// Without an immediate acknowledgement, the RST comes before the ACK of the handshake.
-		unix.SetsockoptInt(s.conn.fd, unix.IPPROTO_TCP, unix.TCP_QUICKACK, 0)
+		_ = unix.SetsockoptInt(s.conn.fd, unix.IPPROTO_TCP, unix.TCP_QUICKACK, 0)
 	}
 	err = unix.Connect(s.conn.fd, to)
 	switch {
@@ -79,7 +79,7 @@ func (t *thread) established(s *server) {
 	case HTTPS, GRPC:
 		// The goroutine gets the socket: epoll forgets it first, or it would report events of the duplicate.
 		fd := s.conn.fd
-		unix.EpollCtl(t.epoll, unix.EPOLL_CTL_DEL, fd, nil)
+		_ = unix.EpollCtl(t.epoll, unix.EPOLL_CTL_DEL, fd, nil)
 		s.conn.open = false
 		t.launch(s, fd)
 	default:
@@ -250,10 +250,7 @@ func deviceIndex(fd int, name string) (uint32, error) {
 func words(err error) string {
 	var errno unix.Errno
 	if errors.As(err, &errno) {
-		switch errno {
-		case unix.ECONNREFUSED:
-			return "connection refused"
-		case unix.ECONNRESET, unix.EPIPE:
+		if errno == unix.ECONNRESET || errno == unix.EPIPE {
 			return "the server reset the connection"
 		}
 		return errno.Error()

@@ -111,7 +111,7 @@ func (t *thread) echoSocket(v6 bool) (*echoSocket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open a socket for ICMP: %w", err)
 	}
-	unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, echoQueue) // as much as the host allows
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, echoQueue) // as much as the host allows
 	if err := unix.EpollCtl(t.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: slot}); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("epoll: %w", err)

@@ -41,7 +41,7 @@ func (t *thread) receive(s *server, closing bool) {
 			t.broken(s, err)
 			return
 		}
-		done, err := false, error(nil)
+		var done bool
 		if n == 0 {
 			done, err = s.conn.answer.end()
 		} else {

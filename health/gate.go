@@ -28,7 +28,7 @@ type gatedConn struct {
 // extend sets the deadline.
 func (c *gatedConn) extend(to time.Time) {
 	c.expires = to
-	c.Conn.SetDeadline(to)
+	_ = c.Conn.SetDeadline(to) // fails if the connection is closed, as its next use does
 }
 
 // pass waits for a place.

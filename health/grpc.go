@@ -69,7 +69,7 @@ func newGRPC(conn net.Conn, p *prepared) (*grpcClient, error) {
 	return &grpcClient{conn: is, client: grpc_health_v1.NewHealthClient(is)}, nil
 }
 
-func (g *grpcClient) close() { g.conn.Close() }
+func (g *grpcClient) close() { _ = g.conn.Close() }
 
 // check asks for the health of the service. An error is one of the connection.
 func (g *grpcClient) check(ctx context.Context, p *prepared, expires time.Time) (out outcome, keep bool, err error) {

@@ -6,6 +6,7 @@ package health
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -127,6 +128,22 @@ func address(is net.Listener) netip.AddrPort { return netip.MustParseAddrPort(is
 
 // patience is how long tests wait for an event.
 var patience = pace.Stretch(20 * time.Second)
+
+// drain reads until the other side closes.
+func drain(r io.Reader) { _, _ = io.Copy(io.Discard, r) }
+
+// readOne waits for the first byte.
+func readOne(r io.Reader) { _, _ = r.Read(make([]byte, 1)) }
+
+// send writes to a checker, which may have closed the connection.
+func send(w io.Writer, text string) { _, _ = io.WriteString(w, text) }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // quick is a check with short times, whose first result is seen at once.
 func quick(kind Kind, to netip.AddrPort) Check {

@@ -5,7 +5,6 @@ package health
 import (
 	"bufio"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -41,7 +40,7 @@ func (l *lab) web(handle http.HandlerFunc) *web {
 			w.sources = append(w.sources, c.RemoteAddr().String())
 		}
 	}}
-	go w.server.Serve(is)
+	go func() { _ = w.server.Serve(is) }()
 	l.t.Cleanup(func() { w.server.Close() })
 	return w
 }
@@ -61,7 +60,7 @@ func (w *web) set(handle http.HandlerFunc) {
 }
 
 func text(s string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, s) }
+	return func(w http.ResponseWriter, _ *http.Request) { send(w, s) }
 }
 
 func TestHTTPChecksKeepTheirConnection(t *testing.T) {
@@ -69,7 +68,7 @@ func TestHTTPChecksKeepTheirConnection(t *testing.T) {
 	var seen atomic.Pointer[http.Request]
 	w := l.web(func(rw http.ResponseWriter, r *http.Request) {
 		seen.Store(r)
-		io.WriteString(rw, "fine")
+		send(rw, "fine")
 	})
 	c := quick(HTTP, w.to)
 	c.Interval, c.Method, c.Host, c.Path = 100*time.Millisecond, "OPTIONS", "shop.example", "/health?deep=1"
@@ -93,17 +92,17 @@ func TestAServerMayCloseAKeptConnection(t *testing.T) {
 	l := newLab(t)
 	for name, closes := range map[string]func(net.Conn){
 		"after the answer":          func(net.Conn) {},
-		"when the request is there": func(c net.Conn) { c.Read(make([]byte, 1)) },
+		"when the request is there": func(c net.Conn) { readOne(c) },
 		"with a reset": func(c net.Conn) {
-			c.Read(make([]byte, 1))
-			c.(*net.TCPConn).SetLinger(0)
+			readOne(c)
+			_ = c.(*net.TCPConn).SetLinger(0)
 		},
 	} {
 		var requests atomic.Int32
 		to := l.serve(func(c net.Conn) {
 			if _, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
 				requests.Add(1)
-				io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+				send(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 				closes(c)
 			}
 		})
@@ -119,7 +118,7 @@ func TestWhatHTTPExpects(t *testing.T) {
 	l := newLab(t)
 	w := l.web(func(rw http.ResponseWriter, r *http.Request) {
 		rw.WriteHeader(map[string]int{"/": 200, "/moved": 302, "/broken": 503}[r.URL.Path])
-		io.WriteString(rw, strings.Repeat("all is ", 10)+"well 42\n")
+		send(rw, strings.Repeat("all is ", 10)+"well 42\n")
 	})
 	for _, tt := range []struct {
 		name   string
@@ -176,10 +175,10 @@ func TestServersThatAnswerGarbage(t *testing.T) {
 	l := newLab(t)
 	for name, tt := range answers {
 		to := l.serve(func(c net.Conn) {
-			http.ReadRequest(bufio.NewReader(c))
-			io.WriteString(c, tt.send)
+			_, _ = http.ReadRequest(bufio.NewReader(c))
+			send(c, tt.send)
 			if tt.stays {
-				io.Copy(io.Discard, c) // until the checker closes it
+				drain(c) // until the checker closes it
 			}
 		})
 		l.set(name, quick(HTTP, to))

@@ -135,7 +135,9 @@ func TestAFailedServerIsDownInTime(t *testing.T) {
 		var down, again time.Duration
 		for i, at := range []*time.Duration{&down, &again} {
 			var id, when string
-			fmt.Sscan(x.changes[i+1], &id, &when)
+			if _, err := fmt.Sscan(x.changes[i+1], &id, &when); err != nil {
+				t.Fatal(err)
+			}
 			*at, _ = time.ParseDuration(when)
 		}
 		if limit := fails + 3*c.Interval + c.Timeout + 4*tick; down < fails+2*c.Interval || down > limit {
@@ -266,7 +268,7 @@ func TestTheWheelFiresEachTimerOnceAndInTime(t *testing.T) {
 			var fired []*server
 			w.advance(now, func(s *server) { fired = append(fired, s) })
 			for s, at := range want {
-				if due := (at + tick - 1) / tick * tick; due+tick <= now && !slices.Contains(fired, s) {
+				if due := (at + tick - 1).Truncate(tick); due+tick <= now && !slices.Contains(fired, s) {
 					t.Fatalf("a timer of %v has not fired at %v", at, now)
 				}
 			}

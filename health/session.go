@@ -34,7 +34,7 @@ func (s *session) close() {
 		s.grpc.close()
 	}
 	if s.conn != nil {
-		s.conn.Conn.SetDeadline(time.Now().Add(time.Second)) // for TLS's notice
+		_ = s.conn.Conn.SetDeadline(time.Now().Add(time.Second)) // for TLS's notice
 	}
 	if s.secure != nil {
 		s.secure.Close()
@@ -128,7 +128,7 @@ func (j *job) run(c *Checker, gate gate) (r result) {
 	defer stop()
 	is.conn.extend(j.expires)
 	if is.grpc != nil { // the library reads all the time
-		is.conn.Conn.SetDeadline(time.Time{})
+		_ = is.conn.Conn.SetDeadline(time.Time{})
 	}
 	is.uses++
 	out, keep, err := is.exchange(c.ctx, j.check)

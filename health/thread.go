@@ -169,7 +169,7 @@ func (t *thread) event(e unix.EpollEvent) {
 	switch e.Fd {
 	case slotWake:
 		var count [8]byte
-		unix.Read(t.c.wake, count[:]) // nothing to read is fine, too: commands are looked at in any case
+		_, _ = unix.Read(t.c.wake, count[:]) // nothing to read is fine, too: commands are looked at in any case
 	case slotEcho4, slotEcho6:
 		t.echoes(e.Fd == slotEcho6)
 	default:
@@ -211,7 +211,7 @@ func (t *thread) takeResults() []result {
 
 // apply makes the server of an entry what it should be.
 func (t *thread) apply(e *entry, want *prepared) {
-	checked := want != nil && want.Kind != API
+	checked := want.active()
 	switch s := e.server; {
 	case s == nil && checked:
 		s = &server{entry: e, check: want}
@@ -249,7 +249,7 @@ func (t *thread) drop(s *server) {
 func (t *thread) publish(s *server, out outcome, _ bool, now time.Duration) {
 	t.c.mu.Lock()
 	defer t.c.mu.Unlock()
-	if e := s.entry; e.want != nil && e.want.Kind != API {
+	if e := s.entry; e.want.active() {
 		t.c.record(e, out, s.judge.status, now-s.began, t.base.Add(now))
 	}
 }

@@ -47,7 +47,7 @@ func (l *lab) webTLS(cert tls.Certificate, handle http.HandlerFunc) *web {
 				w.connections.Add(1)
 			}
 		}}
-	go w.server.ServeTLS(is, "", "")
+	go func() { _ = w.server.ServeTLS(is, "", "") }()
 	l.t.Cleanup(func() { w.server.Close() })
 	return w
 }
@@ -93,16 +93,16 @@ func TestServersThatFailAtTLS(t *testing.T) {
 	l := newLab(t)
 	l.start(Options{Handshakes: 1})
 	caFile, cert := certificates(t)
-	silent := l.serve(func(c net.Conn) { io.Copy(io.Discard, c) })
+	silent := l.serve(func(c net.Conn) { drain(c) })
 	for i := range 30 {
 		l.set(fmt.Sprint("silent", i), quick(HTTPS, silent))
 	}
 	plain := l.web(text("plain"))
 	l.set("plain", quick(HTTPS, plain.to))
-	l.set("closing", quick(HTTPS, l.serve(func(c net.Conn) { c.Read(make([]byte, 1)) })))
+	l.set("closing", quick(HTTPS, l.serve(func(c net.Conn) { readOne(c) })))
 	untrusted := quick(HTTPS, l.serve(func(c net.Conn) {
 		c = tls.Server(c, &tls.Config{Certificates: []tls.Certificate{cert}})
-		io.Copy(io.Discard, c)
+		drain(c)
 	}))
 	untrusted.Host = "polycube.test"
 	l.set("untrusted", untrusted)
@@ -112,7 +112,7 @@ func TestServersThatFailAtTLS(t *testing.T) {
 			if _, err := c.Read(b); err != nil {
 				return
 			}
-			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+			send(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 		}
 	}))
 	good.CAFile, good.Host, good.Interval, good.Timeout = caFile, "polycube.test", time.Second, time.Second
@@ -145,7 +145,7 @@ func TestGRPCChecks(t *testing.T) {
 			server, state := grpc.NewServer(options...), health.NewServer()
 			grpc_health_v1.RegisterHealthServer(server, state)
 			state.SetServingStatus("shop", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
-			go server.Serve(is)
+			go func() { _ = server.Serve(is) }()
 			t.Cleanup(server.Stop)
 
 			c := quick(GRPC, address(is))
@@ -181,15 +181,15 @@ func TestServersWithoutGRPCHealth(t *testing.T) {
 	l := newLab(t)
 	is := l.listen(serverIP)
 	server := grpc.NewServer()
-	go server.Serve(is)
+	go func() { _ = server.Serve(is) }()
 	t.Cleanup(server.Stop)
 	c := quick(GRPC, address(is))
 	l.set("none", c)
-	c.Target = l.serve(func(c net.Conn) { io.Copy(io.Discard, c) })
+	c.Target = l.serve(func(c net.Conn) { drain(c) })
 	l.set("silent", c)
 	c.Target = l.web(text("HTTP/1.1")).to
 	l.set("web", c)
-	c.Target = l.serve(func(c net.Conn) { io.WriteString(c, strings.Repeat("\xff", 1<<20)) })
+	c.Target = l.serve(func(c net.Conn) { send(c, strings.Repeat("\xff", 1<<20)) })
 	l.set("garbage", c)
 	l.becomes("none", Down, "the server has no gRPC health service")
 	l.becomes("silent", Down, "connected, but no answer within 200 ms")
@@ -222,7 +222,7 @@ func TestAGRPCServerThatRestarts(t *testing.T) {
 func serveHealth(is net.Listener) *grpc.Server {
 	server := grpc.NewServer()
 	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
-	go server.Serve(is)
+	go func() { _ = server.Serve(is) }()
 	return server
 }
 
