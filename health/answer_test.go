@@ -126,6 +126,23 @@ func TestBytesAfterAnAnswer(t *testing.T) {
 	}
 }
 
+// TestAnAnswerTakesNoMemory: thousands arrive each second.
+func TestAnAnswerTakesNoMemory(t *testing.T) {
+	text := []byte("HTTP/1.1 200 OK\r\nServer: x\r\nConnection: keep-alive\r\nContent-Length: 4\r\n\r\nwell")
+	p := prepare(t, Check{Kind: HTTP, Body: "well"})
+	a := &answer{}
+	n := testing.AllocsPerRun(100, func() {
+		a.begin(p)
+		if done, err := a.feed(text); !done || err != nil || !a.outcome().ok {
+			t.Errorf("%v, %v", done, err)
+		}
+		a.free()
+	})
+	if n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 // FuzzAnswer: the parser never panics and never stores more than its limits; whole or in pieces, it finds the same; and
 // what it takes for a complete answer, the standard library reads the same.
 func FuzzAnswer(f *testing.F) {

@@ -228,8 +228,13 @@ func control(to []byte, level, kind int, value []byte) []byte {
 	return append(to, b...)
 }
 
-// echoes takes the answers that have arrived.
+// echoes takes the answers that have arrived. A panic would be about one packet, from anyone: it is dropped.
 func (t *thread) echoes(v6 bool) {
+	defer func() {
+		if recover() != nil {
+			t.c.count.panics.Add(1)
+		}
+	}()
 	is := &t.echo.sockets[0]
 	if v6 {
 		is = &t.echo.sockets[1]
@@ -245,14 +250,9 @@ func (t *thread) echoes(v6 bool) {
 		}
 		if s := t.echo.match(packet, from, v6); s != nil {
 			t.echo.forget(s)
-			t.answeredEcho(s)
+			t.sched.finish(s, success)
 		}
 	}
-}
-
-func (t *thread) answeredEcho(s *server) {
-	defer t.recovered(s)
-	t.sched.finish(s, success)
 }
 
 // skipIPv4 cuts the IP header off.

@@ -84,6 +84,7 @@ func (t *thread) launch(s *server, fd int) {
 // result takes what a goroutine has found.
 func (t *thread) result(r result) {
 	s := r.server
+	defer t.recovered(s)
 	switch {
 	case r.serial != s.serial:
 		t.c.jobs.Add(1)

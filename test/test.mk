@@ -8,7 +8,7 @@
 # Packages tested under the race detector (a regular expression: it takes several times as long, so packages that count
 # packets are excluded), the slowest packages, which start first so that the others fill the remaining time, and the
 # limits of one run.
-RACE_PKGS    ?= (/internal/(cli|daemon|filter|netdev|rest|shadow|slowpath|store|topology|trace)|/polycube/cube)(/|$$)
+RACE_PKGS    ?= (/internal/(cli|daemon|filter|netdev|rest|shadow|slowpath|store|topology|trace)|/polycube/(cube|health))(/|$$)
 SLOW_PKGS    ?= ./test/e2e ./internal/datapath ./test/guide ./cubes/nat ./cubes/firewall ./test/hairpin ./cubes/bridge ./cubes/router \
 	./cubes/iptables ./cubes/ddosmitigator ./examples/cubes/ministate ./cubes/pbforwarder ./cubes/synflood ./test/fates ./internal/yang ./classifier ./test/perf ./test/cubeapi ./test/rerun \
 	./test/trials ./cubes/simplebridge ./cmd/polycubed ./internal/check \
