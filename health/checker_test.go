@@ -196,7 +196,7 @@ func TestAPanicIsAFailureOfTheServer(t *testing.T) {
 	}
 	l.set("good", quick(HTTP, w.to))
 	l.becomes("good", Up, "")
-	if s := l.moreChecks("good", 3); s.Failed > 0 || l.checker.Stats().Panics < 3 {
+	if s := l.moreChecks("good", 3); l.failed(s) || l.checker.Stats().Panics < 3 {
 		t.Errorf("%+v, %+v", s, l.checker.Stats())
 	}
 }

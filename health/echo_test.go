@@ -32,7 +32,7 @@ func TestICMPChecks(t *testing.T) {
 		l.becomes("not from", Down, "no answer within 200 ms")
 		l.becomes("unreachable", Down, "network is unreachable")
 		l.becomes("absent", Unknown, "cannot check: device nosuch: no such device")
-		if s := l.moreChecks("v6", 5); s.Failed > 0 || s.Latency <= 0 || s.Latency > time.Second {
+		if s := l.moreChecks("v6", 5); l.failed(s) || s.Latency <= 0 || s.Latency > time.Second {
 			t.Errorf("%+v", s)
 		}
 	}

@@ -171,6 +171,9 @@ func (l *lab) becomes(id string, want Status, why string) State {
 	return is
 }
 
+// failed reports whether a server has failures other than answers that were late, as on a busy machine.
+func (l *lab) failed(is State) bool { return is.Failed > l.checker.Stats().Timeouts }
+
 // moreChecks waits until a server has that many more results.
 func (l *lab) moreChecks(id string, n uint64) State {
 	l.t.Helper()

@@ -7,7 +7,9 @@ package health
 
 import (
 	"math/rand/v2"
+	"strings"
 	"time"
+	"unicode"
 )
 
 const (
@@ -33,13 +35,25 @@ const (
 // outcome is the result of a check. A check that could not be made counts neither as a success nor as a failure.
 type outcome struct {
 	ok, skipped bool
+	late        bool   // a failure because the deadline has passed
 	why         string // empty if ok
 }
 
 var success = outcome{ok: true}
 
-func failure(why string) outcome { return outcome{why: why} }
-func skipped(why string) outcome { return outcome{skipped: true, why: why} }
+func failure(why string) outcome  { return outcome{why: visible(why)} }
+func timedOut(why string) outcome { return outcome{late: true, why: why} }
+func skipped(why string) outcome  { return outcome{skipped: true, why: visible(why)} }
+
+// visible replaces characters that a server may have chosen to control a terminal.
+func visible(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, text)
+}
 
 // prober makes checks.
 type prober interface {
@@ -131,8 +145,7 @@ func (c *scheduler) advance() { c.wheel.advance(c.clock(), c.fire) }
 
 func (c *scheduler) fire(s *server) {
 	if s.phase != idle {
-		c.count.timeouts.Add(1)
-		c.finish(s, failure(c.prober.expire(s)))
+		c.finish(s, timedOut(c.prober.expire(s)))
 		return
 	}
 	now := c.clock()
@@ -173,6 +186,9 @@ func (c *scheduler) finish(s *server, out outcome) {
 		c.count.checks.Add(1)
 		if !out.ok {
 			c.count.failed.Add(1)
+		}
+		if out.late {
+			c.count.timeouts.Add(1)
 		}
 		changed = s.judge.result(out.ok, s.check.Rise, s.check.Fall)
 	}

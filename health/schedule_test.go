@@ -281,3 +281,9 @@ func TestTheWheelFiresEachTimerOnceAndInTime(t *testing.T) {
 		}
 	}
 }
+
+func TestErrorsControlNoTerminal(t *testing.T) {
+	if got := failure("gRPC status: \x1b[2J\u009b\xff\nnaïve").why; got != "gRPC status: ?[2J?\ufffd?naïve" {
+		t.Errorf("%q", got)
+	}
+}

@@ -121,7 +121,7 @@ func (j *job) run(c *Checker, gate gate) (r result) {
 	if !kept {
 		is = &session{}
 		if err := is.open(c, j, gate); err != nil {
-			r.out = failure(j.explain(err))
+			r.out = j.explain(err)
 			return r
 		}
 	}
@@ -135,10 +135,10 @@ func (j *job) run(c *Checker, gate gate) (r result) {
 	out, keep, err := is.exchange(c.ctx, j.check)
 	switch {
 	case err != nil && kept && !tooLate(err):
-		r.again, r.out = true, failure(j.explain(err))
+		r.again, r.out = true, j.explain(err)
 		return r
 	case err != nil:
-		r.out = failure(j.explain(err))
+		r.out = j.explain(err)
 		return r
 	}
 	r.out = out
@@ -177,7 +177,7 @@ func exchangeHTTP(conn net.Conn, p *prepared) (out outcome, keep bool, err error
 		case wrong != nil:
 			return outcome{}, false, wrong
 		case err != nil && a.got && errors.Is(err, os.ErrDeadlineExceeded):
-			return failure("the answer was not complete within " + seconds(p.Timeout)), false, nil
+			return timedOut("the answer was not complete within " + seconds(p.Timeout)), false, nil
 		case err != nil:
 			return outcome{}, false, err
 		}
@@ -238,26 +238,26 @@ func tooLate(err error) bool {
 }
 
 // explain says what an error means for the server.
-func (j *job) explain(err error) string {
+func (j *job) explain(err error) outcome {
 	var unknown x509.UnknownAuthorityError
 	var name x509.HostnameError
 	var record tls.RecordHeaderError
 	var alert tls.AlertError
 	switch {
 	case tooLate(err):
-		return "connected, but no answer within " + seconds(j.check.Timeout)
+		return timedOut("connected, but no answer within " + seconds(j.check.Timeout))
 	case errors.As(err, &unknown):
-		return "the certificate is signed by an unknown authority"
+		return failure("the certificate is signed by an unknown authority")
 	case errors.As(err, &name):
-		return "the certificate is not for " + j.check.ServerName
+		return failure("the certificate is not for " + j.check.ServerName)
 	case errors.As(err, &record):
-		return "the server does not speak TLS"
+		return failure("the server does not speak TLS")
 	case errors.As(err, &alert):
-		return "the server refused TLS: " + alert.Error()
+		return failure("the server refused TLS: " + alert.Error())
 	case isEnd(err):
-		return "the server closed the connection"
+		return failure("the server closed the connection")
 	}
-	return limited(words(err))
+	return failure(limited(words(err)))
 }
 
 // limited bounds a text that a server may have chosen.

@@ -123,10 +123,10 @@ func TestServersThatFailAtTLS(t *testing.T) {
 	l.becomes("untrusted", Down, "the certificate is signed by an unknown authority")
 	l.becomes("silent29", Down, "connected, but no answer within 200 ms")
 	l.becomes("good", Up, "")
-	if s := l.moreChecks("good", 3); s.Failed > 0 {
+	if s := l.moreChecks("good", 3); l.failed(s) {
 		t.Errorf("the good server: %+v", s)
 	}
-	if s := l.moreChecks("tcp", 3); s.Failed > 0 {
+	if s := l.moreChecks("tcp", 3); l.failed(s) {
 		t.Errorf("the check without TLS: %+v", s)
 	}
 }
