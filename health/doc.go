@@ -28,8 +28,8 @@
 //
 // A TCP check sends a SYN, and a RST after the SYN-ACK: the connection is never established, so the server's accept
 // does not return it, its log stays empty, and neither side has a connection in TIME_WAIT. It shows that a program
-// listens and its queue is not full; whether the program works is shown by the other kinds. A server or a middlebox
-// that is slower than this host may also see the handshake completed, then the RST.
+// listens and its queue is not full; whether the program works is shown by the other kinds. Only if this host is too busy
+// to send the RST within the 40 ms of a delayed ACK, the server accepts a connection that is then reset.
 //
 // HTTP, HTTPS and gRPC checks keep their connection, and open a new one after 100 checks, so that a server that does
 // not accept any more is found. They close with a RST, too. A server may close the connection at any time: a request

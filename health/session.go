@@ -30,11 +30,11 @@ func (s *session) close() {
 	if s == nil {
 		return
 	}
+	if s.conn != nil {
+		_ = s.conn.Conn.SetDeadline(time.Now().Add(time.Second)) // for the notices of gRPC and TLS
+	}
 	if s.grpc != nil {
 		s.grpc.close()
-	}
-	if s.conn != nil {
-		_ = s.conn.Conn.SetDeadline(time.Now().Add(time.Second)) // for TLS's notice
 	}
 	if s.secure != nil {
 		s.secure.Close()
@@ -73,11 +73,12 @@ func (t *thread) launch(s *server, fd int) {
 	t.c.jobs.Add(1)
 	go func() {
 		defer t.c.jobs.Done()
-		r := j.run(t.c, t.gate)
+		r, unused := j.run(t.c, t.gate)
 		t.c.mu.Lock()
 		t.c.results = append(t.c.results, r)
 		t.c.mu.Unlock()
 		t.c.wakeThread()
+		unused.close() // which may wait for the server, so the result comes first
 	}()
 }
 
@@ -104,8 +105,8 @@ func (t *thread) result(r result) {
 	}
 }
 
-// run makes the check.
-func (j *job) run(c *Checker, gate gate) (r result) {
+// run makes the check. unused is a session that is not kept.
+func (j *job) run(c *Checker, gate gate) (r result, unused *session) {
 	r.server, r.serial = j.server, j.serial
 	is := j.session
 	defer func() {
@@ -114,7 +115,7 @@ func (j *job) run(c *Checker, gate gate) (r result) {
 			r.session, r.out = nil, failure(panicText(p))
 		}
 		if r.session == nil {
-			is.close()
+			unused = is
 		}
 	}()
 	kept := is != nil
@@ -122,7 +123,7 @@ func (j *job) run(c *Checker, gate gate) (r result) {
 		is = &session{}
 		if err := is.open(c, j, gate); err != nil {
 			r.out = j.explain(err)
-			return r
+			return r, nil
 		}
 	}
 	stop := context.AfterFunc(c.ctx, func() { is.conn.Close() })
@@ -136,16 +137,16 @@ func (j *job) run(c *Checker, gate gate) (r result) {
 	switch {
 	case err != nil && kept && !tooLate(err):
 		r.again, r.out = true, j.explain(err)
-		return r
+		return r, nil
 	case err != nil:
 		r.out = j.explain(err)
-		return r
+		return r, nil
 	}
 	r.out = out
 	if keep && is.uses < maxUses {
 		r.session = is
 	}
-	return r
+	return r, nil
 }
 
 func (s *session) exchange(ctx context.Context, p *prepared) (out outcome, keep bool, err error) {

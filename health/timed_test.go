@@ -201,6 +201,36 @@ func TestTimedHandshakesDelayNoOtherChecks(t *testing.T) {
 	}
 }
 
+// TestTimedTooManyOpenFiles: the servers that cannot be checked do not go down for it, and are checked when there are
+// descriptors again. It is not run with others, as the limit is that of the process.
+func TestTimedTooManyOpenFiles(t *testing.T) {
+	const servers = 40
+	l := newLabAlone(t)
+	w := l.web(text("ok"))
+	var was unix.Rlimit
+	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
+	restore := func() { must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was)) }
+	defer restore()
+	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(openFiles(t) + servers/2), Max: was.Max}))
+	for i := range servers {
+		l.set(fmt.Sprint(i), quick(TCP, w.to))
+	}
+	netns.Eventually(t, patience, func() error {
+		if s := l.checker.Stats(); s.Up == 0 || s.Unknown == 0 || s.Up+s.Unknown < servers || s.Skipped < 5*uint64(s.Unknown) {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	last, _ := l.checker.State(fmt.Sprint(servers - 1))
+	restore()
+	if last.Status != Unknown || last.Error != "cannot check: open a socket: too many open files" || last.Checks > 0 {
+		t.Errorf("%+v", last)
+	}
+	for i := range servers {
+		l.becomes(fmt.Sprint(i), Up, "")
+	}
+}
+
 // TestTimedTenThousandChecks: as many can be set, and what a change costs does not depend on how many there are.
 func TestTimedTenThousandChecks(t *testing.T) {
 	const servers, checks, some = 500, 10_000, 500
