@@ -249,13 +249,13 @@ func (c *Checker) become(e *entry, is Status, now time.Time) {
 // notifier calls the callback.
 func (c *Checker) notifier() {
 	defer c.done.Done()
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.mu.Lock() // without defer, which would hide a panic of the callback
 	for {
 		for len(c.notices) == 0 && !c.closed {
 			c.notify.Wait()
 		}
 		if c.closed {
+			c.mu.Unlock()
 			return
 		}
 		notices := c.notices

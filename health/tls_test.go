@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
 
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pki"
@@ -197,7 +198,42 @@ func TestServersWithoutGRPCHealth(t *testing.T) {
 	l.becomes("garbage", Down, "gRPC is unavailable")
 }
 
-// TestAGRPCServerThatRestarts: a lost connection is replaced in the same check.
+// TestAServerMayCloseAKeptTLSConnection: HTTPS and gRPC servers that do so between two checks have no failure for it.
+func TestAServerMayCloseAKeptTLSConnection(t *testing.T) {
+	l := newLab(t)
+	_, cert := certificates(t)
+	var requests, connections atomic.Int32
+	web := quick(HTTPS, l.serve(func(c net.Conn) {
+		c = tls.Server(c, &tls.Config{Certificates: []tls.Certificate{cert}})
+		if _, err := c.Read(make([]byte, 1<<10)); err == nil {
+			requests.Add(1)
+			send(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		}
+		c.Close()
+	}))
+	web.Interval, web.SkipVerify = 500*time.Millisecond, true
+	l.set("web", web)
+
+	is := &counted{l.listen(serverIP), &connections}
+	server := grpc.NewServer(grpc.KeepaliveParams(keepalive.ServerParameters{
+		MaxConnectionAge: 100 * time.Millisecond, MaxConnectionAgeGrace: 100 * time.Millisecond}))
+	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
+	go func() { _ = server.Serve(is) }()
+	t.Cleanup(server.Stop)
+	call := quick(GRPC, address(is))
+	call.Interval = 500 * time.Millisecond
+	l.set("grpc", call)
+
+	l.becomes("web", Up, "")
+	l.becomes("grpc", Up, "")
+	if s := l.moreChecks("web", 5); l.failed(s) || requests.Load() < 5 {
+		t.Errorf("%d requests, %+v", requests.Load(), s)
+	}
+	if s := l.moreChecks("grpc", 5); l.failed(s) || connections.Load() < 5 {
+		t.Errorf("%d connections, %+v", connections.Load(), s)
+	}
+}
+
 func TestAGRPCServerThatRestarts(t *testing.T) {
 	l := newLab(t)
 	is := l.listen(serverIP)
