@@ -2,8 +2,8 @@
 
 package health
 
-// TCP sockets, without Go's: a server's socket is opened once, in the namespace of the thread, and connected again for
-// each connection. connect(2) with AF_UNSPEC ends a connection with a RST, so nothing remains in TIME_WAIT, and keeps
+// TCP sockets, without Go's: a server's socket is opened in the namespace of the thread, and connected again for each
+// connection until a check fails. connect(2) with AF_UNSPEC ends a connection with a RST, so nothing remains in TIME_WAIT, and keeps
 // the socket with its options, its source port and its place in epoll.
 
 import (
@@ -58,14 +58,16 @@ func (t *thread) connect(s *server) {
 	}
 }
 
-// refused takes the error of a connection attempt.
+// refused takes the error of a connection attempt. As after every failure, the next check opens another socket: the
+// device that this one is bound to may be gone, or its source port in use.
 func (t *thread) refused(s *server, err error) {
+	t.closeSocket(s)
 	switch {
 	case errors.Is(err, unix.EADDRNOTAVAIL), errors.Is(err, unix.EADDRINUSE):
-		t.closeSocket(s) // the next check may find another port
 		t.sched.finish(s, skipped("cannot check: no source port is free"))
+	case errors.Is(err, unix.ENODEV), errors.Is(err, unix.EINVAL): // the device or the source address is gone
+		t.sched.finish(s, skipped("cannot check: connect: "+words(err)))
 	default:
-		t.disconnect(s)
 		t.sched.finish(s, failure(words(err)))
 	}
 }
@@ -190,7 +192,10 @@ func bind(fd int, p *prepared) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("bind to %v, ports %v: %w", source, p.SourcePorts, err)
+		if p.SourcePorts.Last == 0 {
+			return fmt.Errorf("bind to %v: %w", source, err)
+		}
+		return fmt.Errorf("bind to %v, port %v: %w", source, p.SourcePorts, err)
 	}
 	return nil
 }

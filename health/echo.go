@@ -160,11 +160,28 @@ func (t *thread) sendEcho(s *server) {
 	}
 	t.echo.forget(s)
 	switch {
+	case s.check.Source.IsValid() && !hasAddress(s.check.Source):
+		t.sched.finish(s, skipped(fmt.Sprintf("cannot check: this host does not have the source address %v", s.check.Source)))
 	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 		t.sched.finish(s, failure(words(err)))
 	default:
 		t.sched.finish(s, skipped(fmt.Sprintf("cannot check: send an echo request: %v", err)))
 	}
+}
+
+// hasAddress reports whether an address is one of the namespace. The errors of sending do not say so.
+func hasAddress(a netip.Addr) bool {
+	family := unix.AF_INET
+	if a.Is6() {
+		family = unix.AF_INET6
+	}
+	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return true // not known
+	}
+	defer unix.Close(fd)
+	as, err := sockaddr(fd, netip.AddrPortFrom(a, 0))
+	return err != nil || !errors.Is(unix.Bind(fd, as), unix.EADDRNOTAVAIL)
 }
 
 // request is the echo request of a server. The kernel sets the identifier of ping sockets and the checksum of IPv6.

@@ -74,7 +74,7 @@ func (t *thread) answered(s *server, closing bool) {
 // closed it before it saw the request, so the request is sent again on a new one.
 func (t *thread) broken(s *server, why error) {
 	again := s.conn.uses > 1 && !s.conn.answer.got && !s.retried
-	t.disconnect(s)
+	t.closeSocket(s)
 	s.conn.answer.free()
 	if again {
 		s.retried = true

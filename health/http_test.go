@@ -272,3 +272,67 @@ func TestTheMarkAndTheDeviceOfChecks(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// TestASourceAddressThatIsGone: servers do not go down for it.
+func TestASourceAddressThatIsGone(t *testing.T) {
+	l := newLab(t)
+	to := l.web(text("ok")).to
+	ids := map[string]Kind{"tcp": TCP, "http": HTTP, "icmp": ICMP}
+	address := func(verb string) { l.near.Run("ip", "address", verb, "10.0.0.50/32", "dev", "far") }
+	address("add")
+	for id, kind := range ids {
+		c := quick(kind, to)
+		c.Source, c.Fall = netip.MustParseAddr("10.0.0.50"), 3
+		l.set(id, c)
+		l.becomes(id, Up, "")
+	}
+	address("del")
+	for id := range ids {
+		l.becomes(id, Up, "cannot check: ")
+	}
+	address("add")
+	for id := range ids {
+		l.becomes(id, Up, "")
+	}
+}
+
+// TestADeviceThatComesBack: a socket is bound to a device, not to its name, so it is not used again after a failure.
+func TestADeviceThatComesBack(t *testing.T) {
+	l := newLab(t)
+	second := l.near.Host("second", "")
+	connect := func() {
+		second.Run("ip", "address", "add", "10.0.2.2/24", "dev", "eth0")
+		second.Run("ip", "link", "set", "eth0", "up")
+		l.near.Run("ip", "address", "add", "10.0.2.1/24", "dev", "second")
+		l.near.Run("ip", "link", "set", "second", "up")
+	}
+	connect()
+	var is net.Listener
+	second.Must(func() (err error) {
+		is, err = net.Listen("tcp", "10.0.2.2:80")
+		return err
+	})
+	server := &http.Server{Handler: text("ok")}
+	go func() { _ = server.Serve(is) }()
+	t.Cleanup(func() { server.Close() })
+	for id, kind := range map[string]Kind{"tcp": TCP, "http": HTTP, "icmp": ICMP} {
+		c := quick(kind, address(is))
+		c.Device = "second"
+		l.set(id, c)
+		l.becomes(id, Up, "")
+	}
+	l.near.Run("ip", "link", "del", "second")
+	for _, id := range []string{"tcp", "http", "icmp"} {
+		netns.Eventually(t, patience, func() error {
+			if is, _ := l.checker.State(id); !strings.HasPrefix(is.Error, "cannot check: ") {
+				return fmt.Errorf("%s: %v, %q", id, is.Status, is.Error)
+			}
+			return nil
+		})
+	}
+	l.near.Run("ip", "link", "add", "second", "type", "veth", "peer", "name", "eth0", "netns", second.Name)
+	connect()
+	for _, id := range []string{"tcp", "http", "icmp"} {
+		l.becomes(id, Up, "")
+	}
+}

@@ -312,7 +312,7 @@ func (t *thread) expire(s *server) (why string) {
 			why = "the answer was not complete within " + within
 		}
 	}
-	t.disconnect(s)
+	t.closeSocket(s)
 	return why
 }
 
