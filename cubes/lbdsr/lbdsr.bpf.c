@@ -87,7 +87,7 @@ PCN_INGRESS
 	struct pcn_flow flow = {};
 	int verdict;
 
-	if (!port || !s || pcn_flow_read_inline(ctx, &flow))
+	if (!port || !s || pcn_flow_read(ctx, &flow))
 		return pcn_pkt_drop(ctx, md, LBDSR_MALFORMED);
 	struct ethhdr *eth = pcn_data(ctx);
 	if ((void *)(eth + 1) > pcn_data_end(ctx))

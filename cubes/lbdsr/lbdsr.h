@@ -93,7 +93,7 @@ struct lbdsr_address_key {
 	pcn_address address;
 	__u32 port;
 };
-PCN_MAP_FLAGS(addresses, BPF_MAP_TYPE_HASH, struct lbdsr_address_key, __u32, 65536,
+PCN_MAP_FLAGS(addresses, BPF_MAP_TYPE_HASH, struct lbdsr_address_key, __u32, 16384,
 	      BPF_F_NO_PREALLOC);
 
 /* A server ID in QUIC's connection IDs (draft-ietf-quic-load-balancers): the bytes behind the first one, filled with
@@ -103,7 +103,7 @@ struct lbdsr_quic_key {
 	__u8 config; /* 0 to 6 */
 	__u8 server[15];
 };
-PCN_MAP_FLAGS(quic_servers, BPF_MAP_TYPE_HASH, struct lbdsr_quic_key, __u32, 65536,
+PCN_MAP_FLAGS(quic_servers, BPF_MAP_TYPE_HASH, struct lbdsr_quic_key, __u32, 16384,
 	      BPF_F_NO_PREALLOC);
 /* The length of server IDs by configuration; 0: there is none. */
 PCN_MAP(quic_configs, BPF_MAP_TYPE_ARRAY, __u32, __u32, 8);
@@ -115,7 +115,7 @@ struct lbdsr_fragment_key {
 	__be32 id;
 	__u32 protocol;
 };
-PCN_DISPOSABLE PCN_MAP(fragments, BPF_MAP_TYPE_LRU_HASH, struct lbdsr_fragment_key, __u32, 16384);
+PCN_DISPOSABLE PCN_MAP(fragments, BPF_MAP_TYPE_LRU_HASH, struct lbdsr_fragment_key, __u32, 4096);
 
 /* Takes a packet from one of the limits; 0: it is reached. */
 PCN_INLINE int lbdsr_allowed(const struct lbdsr_settings *s, __u32 which)

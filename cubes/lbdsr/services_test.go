@@ -290,7 +290,7 @@ func TestWhatAServiceShowsIsTrue(t *testing.T) {
 			is.Server[0].State != "UP" || is.Server[0].MAC != server1 || is.Server[0].Flows != 10 {
 			return fmt.Errorf("15 packets of 10 flows: %+v", is)
 		}
-		if got := l.Read("lb flows"); got != `{"pinned":10,"established":5,"capacity":262144,"not-pinned":0}` {
+		if got := l.Read("lb flows"); got != `{"pinned":10,"established":5,"capacity":65536,"not-pinned":0}` {
 			return fmt.Errorf("flows are %s", got)
 		}
 		return nil

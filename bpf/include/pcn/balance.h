@@ -37,7 +37,7 @@ struct pcn_service {
 #define PCN_BALANCE_SERVICES (1 << 20)
 #define PCN_BALANCE_SERVERS (1 << 20)
 
-PCN_MAP_FLAGS(services, BPF_MAP_TYPE_HASH, struct pcn_service_key, struct pcn_service, 65536,
+PCN_MAP_FLAGS(services, BPF_MAP_TYPE_HASH, struct pcn_service_key, struct pcn_service, 32768,
 	      BPF_F_NO_PREALLOC);
 
 /* Internal: which server has which number; 0 is none. For the control plane: balance.Numbers. */
