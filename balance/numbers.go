@@ -44,9 +44,6 @@ func (n *Numbers) Begin() error {
 	return nil
 }
 
-// Len is how many servers have a number.
-func (n *Numbers) Len() int { return len(n.of) }
-
 // Of returns the number of a server; false if it has none.
 func (n *Numbers) Of(k Key) (uint32, bool) {
 	number, ok := n.of[k]

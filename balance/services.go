@@ -44,18 +44,12 @@ type serviceEntry struct {
 	Flags   uint16
 }
 
-// service is a service that is in the map.
-type service struct {
-	entry   serviceEntry
-	members int
-}
-
 // Services are the services of a cube. They are not safe for concurrent use.
 type Services struct {
 	tables  *Tables
 	entries table.Table[serviceKey, serviceEntry]
 	most    uint32
-	known   map[ServiceID]*service
+	known   map[ServiceID]serviceEntry
 	echo    map[netip.Addr]bool
 	numbers map[uint32]bool
 	// left are the entries of an earlier daemon that have not been set yet.
@@ -68,7 +62,7 @@ type Services struct {
 func NewServices(env cube.Env, tables *Tables, most uint32) *Services {
 	return &Services{
 		tables: tables, entries: table.New[serviceKey, serviceEntry](env, "services"), most: most,
-		known: map[ServiceID]*service{}, echo: map[netip.Addr]bool{}, numbers: map[uint32]bool{}, left: map[serviceKey]serviceEntry{},
+		known: map[ServiceID]serviceEntry{}, echo: map[netip.Addr]bool{}, numbers: map[uint32]bool{}, left: map[serviceKey]serviceEntry{},
 	}
 }
 
@@ -119,19 +113,18 @@ func (s *Services) number(id ServiceID) (uint32, error) {
 // Set makes a service what is wanted, and returns its number. Packets see it as it was, or as it is to be. After an error
 // the service is as it was, or has a part of its protocols: set it again.
 func (s *Services) Set(id ServiceID, w Wanted) (number uint32, err error) {
-	is := s.known[id]
-	if is == nil {
-		if number, err = s.number(id); err != nil {
+	is, known := s.known[id]
+	if !known {
+		if is.ID, err = s.number(id); err != nil {
 			return 0, err
 		}
-		is = &service{entry: serviceEntry{ID: number}}
 	}
 	pool, err := s.tables.Get(w.Members)
 	if err != nil {
 		return 0, err
 	}
-	entry := serviceEntry{Pool: pool, ID: is.entry.ID, By: w.By, Timeout: w.Timeout, Flags: w.Flags}
-	if s.known[id] == nil || entry != is.entry {
+	entry := serviceEntry{Pool: pool, ID: is.ID, By: w.By, Timeout: w.Timeout, Flags: w.Flags}
+	if !known || entry != is {
 		for _, k := range id.keys() {
 			if err := s.entries.Set(k, entry); err != nil {
 				s.tables.Release(pool)
@@ -140,15 +133,15 @@ func (s *Services) Set(id ServiceID, w Wanted) (number uint32, err error) {
 			delete(s.left, k)
 		}
 	}
-	s.tables.Release(is.entry.Pool)
-	s.known[id] = &service{entry: entry, members: len(w.Members)}
+	s.tables.Release(is.Pool)
+	s.known[id] = entry
 	return entry.ID, nil
 }
 
 // Remove removes a service, if it is there.
 func (s *Services) Remove(id ServiceID) error {
-	is := s.known[id]
-	if is == nil {
+	is, known := s.known[id]
+	if !known {
 		return nil
 	}
 	for _, k := range id.keys() {
@@ -156,8 +149,8 @@ func (s *Services) Remove(id ServiceID) error {
 			return err
 		}
 	}
-	s.tables.Release(is.entry.Pool)
-	s.resting = append(s.resting, is.entry.ID)
+	s.tables.Release(is.Pool)
+	s.resting = append(s.resting, is.ID)
 	delete(s.known, id)
 	return nil
 }
@@ -170,13 +163,10 @@ func (s *Services) Swept() {
 	s.resting = nil
 }
 
-// Known returns the number of a service, its number of members, and whether there is one.
-func (s *Services) Known(id ServiceID) (number uint32, members int, ok bool) {
-	is := s.known[id]
-	if is == nil {
-		return 0, 0, false
-	}
-	return is.entry.ID, is.members, true
+// Known returns the number of a service; false if there is no such service.
+func (s *Services) Known(id ServiceID) (number uint32, ok bool) {
+	is, ok := s.known[id]
+	return is.ID, ok
 }
 
 // echoKeys are the keys of ICMP for an address.

@@ -59,7 +59,7 @@ const (
 	// Large tables share flows by weight to a thousandth for 100 servers, and move few flows: 64 KB for each pool.
 	Large Size = iota
 	// Fitting tables are small ones, of 2 KB, for pools of up to 32 servers. Flows of pools that grow beyond that
-	// are distributed anew, so flows need to be pinned.
+	// move to other servers, so the cube must pin flows.
 	Fitting
 )
 

@@ -59,7 +59,7 @@ type balancer struct {
 	// live is how many servers of each service are up, draining are servers whose time to drain ends.
 	live     map[ServiceID]uint32
 	draining map[memberKey]time.Duration
-	// changed are the services whose members have to be computed anew.
+	// changed are the services that may need other servers for new flows.
 	changed map[ServiceID]bool
 	// pairs are the flows of each server of each service, as of the last sweep.
 	pairs   map[balance.Pair]balance.Count
@@ -146,7 +146,7 @@ func (b *balancer) tick() {
 func (b *balancer) sweep(now time.Duration) {
 	timeouts, allowed := map[uint32]uint8{}, map[balance.Pair]bool{}
 	for id, w := range b.now.services {
-		number, _, ok := b.services.Known(id)
+		number, ok := b.services.Known(id)
 		if !ok {
 			continue
 		}

@@ -127,7 +127,7 @@ func (b *balancer) wants(id ServiceID, w *wanted) []balance.Member {
 // set makes the table of a service what the states of its servers ask for.
 func (b *balancer) set(id ServiceID, w *wanted) error {
 	members := b.wants(id, w)
-	_, _, known := b.services.Known(id)
+	_, known := b.services.Known(id)
 	number, err := b.services.Set(id, balance.Wanted{
 		By: selects[w.conf.Select], Timeout: balance.Timeout(w.conf.timeout()), Members: members,
 	})
@@ -141,7 +141,7 @@ func (b *balancer) set(id ServiceID, w *wanted) error {
 	return err
 }
 
-// choose computes the servers of services anew where their states have changed.
+// choose updates the tables of services whose servers have changed state.
 func (b *balancer) choose() (err error) {
 	for id := range b.changed {
 		if w := b.now.services[id]; w != nil {
@@ -184,7 +184,7 @@ func (b *balancer) applyQUIC() error {
 		lengths[c.ID] = c.Length
 	}
 	for id, w := range b.now.services {
-		number, _, ok := b.services.Known(id)
+		number, ok := b.services.Known(id)
 		if !ok || w.conf.Select != byQUIC {
 			continue
 		}

@@ -133,7 +133,7 @@ func (w *ways) write(s *server) error {
 	return nil
 }
 
-// affects has the services of a server computed anew.
+// affects marks the services of a server for the next update.
 func (b *balancer) affects(s *server) {
 	for id := range s.users {
 		b.changed[id] = true

@@ -72,7 +72,7 @@ func (b *balancer) state(_ context.Context, path []string) (any, error) {
 // stateOfService returns the state of a service.
 func (b *balancer) stateOfService(id ServiceID, path []string) (stateService, error) {
 	w := b.now.services[id]
-	number, _, _ := b.services.Known(id)
+	number, _ := b.services.Known(id)
 	is := stateService{ServiceID: id, Live: b.live[id]}
 	counts, _, err := b.maps.serviceCounts.Get(number)
 	if err != nil {

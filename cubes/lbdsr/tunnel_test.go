@@ -101,6 +101,48 @@ func TestPacketsReachServersThroughTunnels(t *testing.T) {
 	})
 }
 
+// TestSourcesOfTunnelsVaryWithinTheirPrefix: each flow has one address of it.
+func TestSourcesOfTunnelsVaryWithinTheirPrefix(t *testing.T) {
+	l := bpftest.New(t, bpftest.Options{Hosts: 2})
+	l.Create("lbdsr", "lb", tunnels)
+	w := l.Wires()[1]
+	answer(t, w, "10.0.2.254", gatewayMAC)
+	answer(t, w, "2001:db8:2::254", gatewayMAC)
+	l.Set("PATCH", "lb tunnel", `{"source":"172.16.0.0/20","source6":"2001:db8:ff::/112"}`)
+	for vip, prefix := range map[string]netip.Prefix{
+		"10.0.0.100": netip.MustParsePrefix("172.16.0.0/20"), "10.0.0.101": netip.MustParsePrefix("2001:db8:ff::/112"),
+	} {
+		at, size := 26, 4
+		if prefix.Addr().Is6() {
+			at, size = 22, 16
+		}
+		seen := map[netip.Addr]bool{}
+		for port := range uint16(50) {
+			inner := client().IPv4("10.9.0.1", vip).UDP(1000+port, 80).Payload(9).Bytes()
+			var first netip.Addr
+			for range 2 {
+				var frame []byte
+				netns.Eventually(t, bpftest.Patience, func() error {
+					var is bpftest.Outcome
+					if is, frame = l.RunBytes("veth1", inner); is != sent {
+						return fmt.Errorf("%s: %+v", vip, is)
+					}
+					return nil
+				})
+				source, _ := netip.AddrFromSlice(frame[at : at+size])
+				if !prefix.Contains(source) || first.IsValid() && source != first {
+					t.Fatalf("port %d: the source is %s, before %v, the prefix is %s", port, source, first, prefix)
+				}
+				first = source
+			}
+			seen[first] = true
+		}
+		if len(seen) < 40 {
+			t.Errorf("50 flows have %d sources of %s", len(seen), prefix)
+		}
+	}
+}
+
 // throughTunnel sends a packet for a service, and compares what is sent to its server.
 func throughTunnel(t *testing.T, l *bpftest.Lab, vip, kind string) {
 	t.Helper()

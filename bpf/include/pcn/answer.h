@@ -19,13 +19,13 @@ struct pcn_nd {
 	__u8 mac[ETH_ALEN];
 };
 
-/* Types of neighbour discovery: the first one, */
+/* The first type of neighbour discovery. */
 #define PCN_ND_ROUTER_SOLICITATION 133
-/* who has an address, */
+/* Type: a request for the MAC address of an IPv6 address. */
 #define PCN_ND_SOLICITATION 135
-/* who I am, */
+/* Type: an answer to it. */
 #define PCN_ND_ADVERTISEMENT 136
-/* and the last one. */
+/* The last type. */
 #define PCN_ND_REDIRECT 137
 
 /* Flags of an advertisement, in host byte order: the sender is a router. */
