@@ -17,7 +17,7 @@ import (
 const (
 	queuePackets = 1 << 17
 	queueBytes   = 32 << 20
-	// packetCost is what a packet of the queue takes besides its bytes.
+	// packetCost is the memory for a queued packet in addition to its bytes.
 	packetCost = 64
 )
 

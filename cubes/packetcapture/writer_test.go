@@ -61,7 +61,7 @@ func TestAPanicOfTheWriterIsCarriedAway(t *testing.T) {
 			t.Error("the writer did not panic on a record without a header")
 		}
 	case <-time.After(pace.Stretch(10 * time.Second)):
-		t.Fatal("the writer goes on")
+		t.Fatal("the writer did not stop")
 	}
 	if !n.close(pace.Stretch(10 * time.Second)) {
 		t.Error("close waits for a writer that has ended")
