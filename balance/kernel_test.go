@@ -171,6 +171,33 @@ func TestAPinStaysUntilItsTimeIsOver(t *testing.T) {
 	}
 }
 
+// TestFlowsWithTheSameHashHaveTheirOwnPins: services that only hash the client have the same hash for all its flows.
+func TestFlowsWithTheSameHashHaveTheirOwnPins(t *testing.T) {
+	e := newEnv(t, 1000)
+	_, services := e.begin(t, Large)
+	set := func(first uint32) {
+		t.Helper()
+		for n := range uint32(3) {
+			members := []Member{{Key: Key{byte(first + n)}, Server: first + n, Weight: 1}}
+			if _, err := services.Set(serviceNumber(int(n)), Wanted{By: BySource, Timeout: 10, Members: members}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	set(1)
+	for range 2 {
+		for n := range 3 {
+			e.packet(t, 5, serviceNumber(n).VIP, 80, 1, true)
+		}
+	}
+	set(11)
+	for n := range 3 {
+		if is := e.packet(t, 5, serviceNumber(n).VIP, 80, 1, true); is.Pinned != uint32(1+n) || is.Chosen != uint32(11+n) {
+			t.Errorf("service %d: %+v, want a pin to server %d", n, is, 1+n)
+		}
+	}
+}
+
 func TestASweepRemovesWhatIsGone(t *testing.T) {
 	e := newEnv(t, 1000)
 	_, services := e.begin(t, Large)
@@ -303,7 +330,7 @@ func TestMemoryIsNotUsedAgainAtOnce(t *testing.T) {
 	tables.now = func() time.Time { return now }
 	get := func(server byte) uint64 {
 		t.Helper()
-		pool, err := tables.Get([]Member{{Key: Key{server}, Server: uint32(server), Weight: 1}})
+		pool, err := tables.Get([]Member{{Key: Key{server}, Server: uint32(server), Weight: 1}}, Spread)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"math/bits"
 	"slices"
 )
 
@@ -77,6 +78,7 @@ func quotas(members []Member, slots int) []int {
 type turn struct {
 	a, b       uint64 // hashes of its key
 	looked     uint32 // how many slots of its sequence it has looked at
+	words      uint32 // how many words of its second sequence had no free slot
 	slot, skip uint32 // the next one, and the step
 	left       int    // slots that it does not have yet
 	weight     uint32
@@ -91,12 +93,18 @@ const (
 	// stride is how many slots of a sequence follow each other at the same distance. In the paper all do, but then some
 	// pairs of servers follow each other's steps, and sets with such a pair move 1 % of the slots.
 	stride = 16
+	// last says when the second sequence begins, which has the slots in words of 64: when less than a 256th of the slots is
+	// free. Finding those last slots one by one would take half of the time. A removed server then moves up to 0.72 %
+	// instead of 0.67 % of the others' slots; with the last 64th it would be 0.89 %.
+	last = 256
+	// words is how many words a member looks at in a turn.
+	words = 8
 )
 
 // Fill fills the slots of a table with positions in the members, which are sorted by key and have weights. The number of
 // slots is a prime, and there are at least as many slots as members. A member has the number of slots that its weight
-// says, rounded up or down. It takes about 2 ms for 100 members
-// and 65,537 slots.
+// says, rounded up or down. It takes 1 to 2 ms for 100 members and
+// 65,537 slots.
 func Fill(slots []uint16, members []Member) {
 	if len(members) == 0 {
 		return
@@ -113,6 +121,9 @@ func Fill(slots []uint16, members []Member) {
 		}
 		most = max(most, members[i].Weight)
 	}
+	if n := size % 64; n != 0 {
+		taken[len(taken)-1] = ^uint64(0) << n
+	}
 	for left := len(slots); left > 0; {
 		for i := range turns {
 			t := &turns[i]
@@ -120,9 +131,16 @@ func Fill(slots []uint16, members []Member) {
 				continue
 			}
 			t.credit -= most
-			slot, found := t.look(taken, size)
+			var slot uint32
+			var found bool
+			if left >= len(slots)/last {
+				slot, found = t.look(taken, size)
+			} else {
+				slot, found = t.lookInWords(taken)
+			}
 			if found {
 				slots[slot] = uint16(i)
+				t.left--
 				left--
 			}
 		}
@@ -131,20 +149,38 @@ func Fill(slots []uint16, members []Member) {
 
 // look takes the next free slot of a member's sequence, if it is among the next ones.
 func (t *turn) look(taken []uint64, size uint32) (uint32, bool) {
+	looked, slot, skip := t.looked, t.slot, t.skip // not in memory, which would be most of the time
 	for range looks {
-		if t.looked%stride == 0 {
-			at := mix(t.a + uint64(t.looked))
-			t.slot, t.skip = uint32(uint64(uint32(at))*uint64(size)>>32), uint32((at>>32)*uint64(size-1)>>32)+1
+		if looked%stride == 0 {
+			at := mix(t.a + uint64(looked))
+			slot, skip = uint32(uint64(uint32(at))*uint64(size)>>32), uint32((at>>32)*uint64(size-1)>>32)+1
 		}
-		t.looked++
-		at := t.slot
-		over := at + t.skip - size
-		t.slot = over + size&uint32(int32(over)>>31) // without a branch, which would be a coin toss
+		looked++
+		at := slot
+		over := at + skip - size
+		slot = over + size&uint32(int32(over)>>31) // without a branch, which would be a coin toss
 		if word := &taken[at/64]; *word>>(at%64)&1 == 0 {
 			*word |= 1 << (at % 64)
-			t.left--
+			t.looked, t.slot, t.skip = looked, slot, skip
 			return at, true
 		}
+	}
+	t.looked, t.slot, t.skip = looked, slot, skip
+	return 0, false
+}
+
+// lookInWords takes a free slot from the next word of a member's second sequence that has one.
+func (t *turn) lookInWords(taken []uint64) (uint32, bool) {
+	for range words {
+		at := mix(t.b + uint64(t.words))
+		word := uint32(at) % uint32(len(taken))
+		if free := ^taken[word]; free != 0 {
+			begin := int(at >> 58)
+			bit := uint32(begin+bits.TrailingZeros64(bits.RotateLeft64(free, -begin))) % 64
+			taken[word] |= 1 << bit
+			return word*64 + bit, true
+		}
+		t.words++
 	}
 	return 0, false
 }

@@ -21,9 +21,11 @@ const (
 	TCP Proto = iota
 	UDP
 	All
+	ICMP // echo requests and their replies, with port 0
+	SCTP
 )
 
-var protos = [...]string{"TCP", "UDP", "ALL"}
+var protos = [...]string{"TCP", "UDP", "ALL", "ICMP", "SCTP"}
 
 // UnmarshalText parses the model's enum.
 func (p *Proto) UnmarshalText(text []byte) (err error) {
@@ -82,17 +84,22 @@ type serviceKey struct {
 // keys returns the keys of a service in the data plane.
 func (s ServiceID) keys() []serviceKey {
 	k := serviceKey{Address: inet.AddressOf(s.VIP), Port: [2]byte{byte(s.Port >> 8), byte(s.Port)}}
+	if s.Proto == ICMP {
+		return []serviceKey{echoKey(s.VIP)}
+	}
 	if s.Port == 0 {
 		return []serviceKey{k}
 	}
-	tcp, udp := k, k
-	tcp.Protocol, udp.Protocol = inet.TCP, inet.UDP
+	tcp, udp, sctp := k, k, k
+	tcp.Protocol, udp.Protocol, sctp.Protocol = inet.TCP, inet.UDP, inet.SCTP
 	switch s.Proto {
 	case TCP:
 		return []serviceKey{tcp}
 	case UDP:
 		return []serviceKey{udp}
-	case All:
+	case SCTP:
+		return []serviceKey{sctp}
+	case All, ICMP:
 	}
 	return []serviceKey{tcp, udp}
 }
@@ -122,3 +129,65 @@ type ServerConfig struct {
 
 // Drains returns how long a server that is draining keeps its flows, 0: as long as they last.
 func (s *ServerConfig) Drains() time.Duration { return time.Duration(s.DrainTimeout) * time.Second }
+
+// State is the leaf `state` of the grouping `server-state`.
+type State string
+
+// The states of a server of a service.
+const (
+	Unused       State = "" // not in use yet
+	Up           State = "UP"
+	Down         State = "DOWN"
+	IsDraining   State = "DRAINING"
+	IsDrained    State = "DRAINED"
+	IsDisabled   State = "DISABLED"
+	IsUnresolved State = "UNRESOLVED"
+)
+
+// State returns the state of a server: drained says that its time to drain is over, resolved that packets can be sent to it,
+// and well that its health check has not found it to be down.
+func (s *ServerConfig) State(drained, resolved, well bool) State {
+	switch {
+	case s.AdminState == Disabled:
+		return IsDisabled
+	case s.AdminState == Draining && drained:
+		return IsDrained
+	case s.AdminState == Draining:
+		return IsDraining
+	case !resolved:
+		return IsUnresolved
+	case !well:
+		return Down
+	}
+	return Up
+}
+
+// AllDown is the leaf `all-down`: what happens when all servers of a service are down.
+type AllDown uint32
+
+// The values of AllDown.
+const (
+	Keep AllDown = iota
+	Drop
+)
+
+// UnmarshalText parses the model's enum.
+func (a *AllDown) UnmarshalText(text []byte) (err error) {
+	*a, err = cube.Enum[AllDown]("all-down", text, "KEEP", "DROP")
+	return err
+}
+
+// Last returns the servers of a service that has none that is up, with all-down KEEP: of those that are enabled, the ones that
+// had flows last; all, if none had.
+func Last(enabled []Member, had func(server uint32) bool) []Member {
+	var last []Member
+	for _, m := range enabled {
+		if had(m.Server) {
+			last = append(last, m)
+		}
+	}
+	if len(last) == 0 {
+		return enabled
+	}
+	return last
+}

@@ -31,8 +31,9 @@ type Wanted struct {
 	By      By
 	Timeout uint8 // of pins, in units
 	Flags   uint16
-	// Members are the servers of new flows.
+	// Members are the servers of new flows, and Order is how their table has them.
 	Members []Member
+	Order   Order
 }
 
 // serviceEntry is struct pcn_service.
@@ -56,6 +57,8 @@ type Services struct {
 	left    map[serviceKey]serviceEntry
 	resting []uint32 // numbers of removed services
 	next    uint32
+	// reserved are the numbers of services that are not set yet.
+	reserved map[ServiceID]uint32
 }
 
 // NewServices returns the services of a cube, with numbers below `most`. Begin opens them.
@@ -63,6 +66,7 @@ func NewServices(env cube.Env, tables *Tables, most uint32) *Services {
 	return &Services{
 		tables: tables, entries: table.New[serviceKey, serviceEntry](env, "services"), most: most,
 		known: map[ServiceID]serviceEntry{}, echo: map[netip.Addr]bool{}, numbers: map[uint32]bool{}, left: map[serviceKey]serviceEntry{},
+		reserved: map[ServiceID]uint32{},
 	}
 }
 
@@ -110,16 +114,30 @@ func (s *Services) number(id ServiceID) (uint32, error) {
 	return 0, fmt.Errorf("all %d services are in use: %w", s.most-1, cube.ErrFull)
 }
 
+// Reserve returns the number that a service has, or will have once it is set.
+func (s *Services) Reserve(id ServiceID) (number uint32, err error) {
+	if is, known := s.known[id]; known {
+		return is.ID, nil
+	}
+	number, known := s.reserved[id]
+	if !known {
+		if number, err = s.number(id); err == nil {
+			s.reserved[id] = number
+		}
+	}
+	return number, err
+}
+
 // Set makes a service what is wanted, and returns its number. Packets see it as it was, or as it is to be. After an error
 // the service is as it was, or has a part of its protocols: set it again.
 func (s *Services) Set(id ServiceID, w Wanted) (number uint32, err error) {
 	is, known := s.known[id]
 	if !known {
-		if is.ID, err = s.number(id); err != nil {
+		if is.ID, err = s.Reserve(id); err != nil {
 			return 0, err
 		}
 	}
-	pool, err := s.tables.Get(w.Members)
+	pool, err := s.tables.Get(w.Members, w.Order)
 	if err != nil {
 		return 0, err
 	}
@@ -135,6 +153,7 @@ func (s *Services) Set(id ServiceID, w Wanted) (number uint32, err error) {
 	}
 	s.tables.Release(is.Pool)
 	s.known[id] = entry
+	delete(s.reserved, id)
 	return entry.ID, nil
 }
 
@@ -142,6 +161,10 @@ func (s *Services) Set(id ServiceID, w Wanted) (number uint32, err error) {
 func (s *Services) Remove(id ServiceID) error {
 	is, known := s.known[id]
 	if !known {
+		if number, ok := s.reserved[id]; ok {
+			s.resting = append(s.resting, number)
+			delete(s.reserved, id)
+		}
 		return nil
 	}
 	for _, k := range id.keys() {

@@ -146,14 +146,18 @@ func (t *Tables) Begin() (drop func() error, err error) {
 	}, nil
 }
 
-// identity is the same for pools with the same members, in any order, and for no others: a sum of hashes.
-func identity(members []Member) (sum [2]uint64) {
+// identity is the same for pools with the same members, in any sequence, in a table of the same order, and for no others:
+// a sum of hashes.
+func identity(members []Member, order Order) (sum [2]uint64) {
 	for i := range members {
 		if members[i].Weight > 0 {
 			a, b := members[i].identity()
 			sum[0] += a
 			sum[1] += b
 		}
+	}
+	if sum != ([2]uint64{}) {
+		sum[0] += uint64(order)
 	}
 	return sum
 }
@@ -164,11 +168,11 @@ func (m *Member) identity() (a, b uint64) {
 }
 
 // Get returns the table of a pool for struct pcn_service, 0 for one without a server, and begins a use of it.
-func (t *Tables) Get(members []Member) (pool uint64, err error) {
-	return t.get(identity(members), members)
+func (t *Tables) Get(members []Member, order Order) (pool uint64, err error) {
+	return t.get(identity(members, order), members, order)
 }
 
-func (t *Tables) get(sum [2]uint64, members []Member) (uint64, error) {
+func (t *Tables) get(sum [2]uint64, members []Member, order Order) (uint64, error) {
 	if sum == ([2]uint64{}) {
 		return 0, nil
 	}
@@ -190,19 +194,23 @@ func (t *Tables) get(sum [2]uint64, members []Member) (uint64, error) {
 	delete(t.filled, sum)
 	if ranks == nil {
 		ranks = make([]uint16, slots)
-		Fill(ranks, in)
+		if order == Turns {
+			fillTurns(ranks, in)
+		} else {
+			Fill(ranks, in)
+		}
 	}
 	made.write(in, what, ranks, list)
 	t.by[sum], t.at[made.pool] = made, made
 	return made.pool, nil
 }
 
-// Prepare fills the tables of pools that are not there yet, on all CPUs at once; Get, with the same members, is fast then. It
+// Prepare fills the tables, of the order Spread, of pools that are not there yet, on all CPUs at once; Get, with the same members, is fast then. It
 // takes 128 KB for each pool until then.
 func (t *Tables) Prepare(pools [][]Member) {
 	var group sync.WaitGroup
 	for _, members := range pools {
-		sum := identity(members)
+		sum := identity(members, Spread)
 		if sum == ([2]uint64{}) || t.by[sum] != nil || t.filled[sum] != nil {
 			continue
 		}
@@ -239,6 +247,7 @@ func (made *poolTable) write(members []Member, what kind, ranks []uint16, list i
 			to[slot] = byte(rank)
 		}
 	}
+	binary.NativeEndian.PutUint16(to[list-2:], uint16(len(members)))
 	for rank, m := range members {
 		binary.NativeEndian.PutUint32(to[list+4*rank:], m.Server)
 	}

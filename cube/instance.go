@@ -21,7 +21,7 @@ type Instance struct {
 
 	// State returns a value that marshals to a JSON object shaped like the cube's tree; the framework merges it
 	// with the configuration (lists by their keys). path is the requested node, so that a cube need not collect the
-	// rest; nil requests everything.
+	// rest; nil requests everything. A large answer may be a tree.State.
 	State func(ctx context.Context, path []string) (any, error)
 	// Page reads a part of a list of state that the model marks `paged`. Such a list is only read through Page;
 	// State is called for single entries, and may omit the list otherwise. A page should not examine more than some

@@ -17,6 +17,9 @@ type Program struct {
 	// name of one of the cube's maps is that map, and must have its layout; others are created for the cube. The
 	// bytes must not be changed afterwards.
 	Objects map[Hook][]byte
+	// Transient maps of the objects exist only as long as a program of the cube uses them; otherwise, they exist as long
+	// as the cube, so that an object that is used again finds its entries. The service's own maps are never transient.
+	Transient bool
 }
 
 // ProgramSlot is the slot of a program. The zero value is where received packets enter.

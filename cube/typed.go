@@ -3,7 +3,7 @@
 package cube
 
 // Configurations in a cube's own type. Of a cube with hundreds of ports, a change usually concerns one member, so only
-// members that differ from those of the last configuration are decoded.
+// members that differ from those of the last configuration are decoded, and of a list only elements that differ.
 
 import (
 	"bytes"
@@ -116,6 +116,9 @@ func (d *decoded[C]) amend(raw []byte) bool {
 		return false
 	}
 	was := d.members[first:after]
+	if len(was) == 1 && d.amendList(raw, first, same, rest) {
+		return true
+	}
 	from, to := was[0].from, was[len(was)-1].to
 	longer := len(raw) - len(d.raw)
 	if from > same || to < rest || to+longer < from {
@@ -141,6 +144,8 @@ func (d *decoded[C]) amend(raw []byte) bool {
 type member struct {
 	name     string
 	from, to int
+	// elements are those of a list that has been amended, nil of one that has not.
+	elements []span
 }
 
 // membersOf returns the members of an object, nil for any other text.
@@ -158,7 +163,7 @@ func membersOf(text []byte) []member {
 		if err != nil || dec.Decode(&value) != nil {
 			return nil
 		}
-		members = append(members, member{name.(string), from, int(dec.InputOffset())})
+		members = append(members, member{name: name.(string), from: from, to: int(dec.InputOffset())})
 	}
 	return members
 }

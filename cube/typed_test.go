@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -89,6 +90,46 @@ func TestConfigurationsAreDecodedByTheirDifference(t *testing.T) {
 	}
 	if amended < 10000 {
 		t.Errorf("%d of 20000 were decoded by their difference", amended)
+	}
+}
+
+// Entries of a list that are added, removed and changed are what is decoded.
+func TestListsAreDecodedByTheirDifference(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(3, 4))
+	d, byElements := newDecoded[typedConf](), 0
+	var ports []string
+	for range 20000 {
+		port := fmt.Sprintf(`{"name":"p%d","peer":%q}`, r.IntN(1000), []string{"", "],[", "}{", "p1"}[r.IntN(4)])
+		from := r.IntN(len(ports) + 1)
+		switch to := min(from+r.IntN(3), len(ports)); r.IntN(3) {
+		case 0:
+			ports = slices.Insert(ports, from, port)
+		case 1:
+			ports = slices.Delete(ports, from, to)
+		default:
+			ports = slices.Replace(ports, from, to, port)
+		}
+		text, before := fmt.Sprintf(`{"a":1,"ports":[%s],"inner":{"X":7}}`, strings.Join(ports, ",")), d.raw
+		var want typedConf
+		if err := json.Unmarshal([]byte(text), &want); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.decode([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(*d.is, want) {
+			t.Fatalf("%s after %s:\n%+v, want\n%+v", text, before, *d.is, want)
+		}
+		if m := d.members[1]; m.elements != nil {
+			byElements++
+			if at := elementsOf([]byte(text[m.from:m.to])); !slices.Equal(m.elements, at) {
+				t.Fatalf("%s after %s: elements at %v, want %v", text, before, m.elements, at)
+			}
+		}
+	}
+	if byElements < 15000 {
+		t.Errorf("%d of 20000 were decoded by the difference of their elements", byElements)
 	}
 }
 

@@ -66,8 +66,11 @@ type Check struct {
 	Jitter int
 	// Initial is the status before the first result.
 	Initial Status
+	// Known says that Initial is what earlier checks found, as before a restart: the first result does not count at once.
+	Known bool
 
-	// Source is the address to send from, SourcePorts the ports. By default, the kernel chooses. ICMP has no ports.
+	// Source is the address to send from, SourcePorts the ports. By default, the kernel chooses. The first of the ports is
+	// the identifier of echo requests of ICMP, where the kernel lets it be chosen: with raw sockets.
 	Source      netip.Addr
 	SourcePorts inet.Ports
 	// Mark is the SO_MARK of packets, Device the netdev (or VRF) that they leave by.
@@ -336,7 +339,7 @@ func (p *prepared) comparesBody() bool { return p.Body != "" || p.pattern != nil
 func (p *prepared) sameProbe(q *prepared) bool {
 	a, b := p.Check, q.Check
 	for _, c := range []*Check{&a, &b} {
-		c.Interval, c.Timeout, c.Rise, c.Fall, c.Jitter, c.Initial = 0, 0, 0, 0, 0, 0
+		c.Interval, c.Timeout, c.Rise, c.Fall, c.Jitter, c.Initial, c.Known = 0, 0, 0, 0, 0, 0, false
 	}
 	return reflect.DeepEqual(a, b)
 }

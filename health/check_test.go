@@ -111,7 +111,7 @@ func TestWhichChangesRestartACheck(t *testing.T) {
 			t.Errorf("%+v is taken for the same", c)
 		}
 	}
-	same := Check{Kind: HTTP, Interval: time.Second, Rise: 9, Fall: 9, Jitter: 9, Initial: Up, Status: slices.Clone([]StatusRange{{200, 299}})}
+	same := Check{Kind: HTTP, Interval: time.Second, Rise: 9, Fall: 9, Jitter: 9, Initial: Up, Known: true, Status: slices.Clone([]StatusRange{{200, 299}})}
 	if !prepare(t, base).sameProbe(prepare(t, same)) {
 		t.Error("a change of times restarts the check")
 	}

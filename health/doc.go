@@ -14,7 +14,7 @@
 //
 // # When a state changes
 //
-// The first result counts at once. After it, a server is down after Fall failures in a row, and up after Rise successes
+// The first result counts at once, unless the status is known from earlier checks (Check.Known). After it, a server is down after Fall failures in a row, and up after Rise successes
 // in a row. A check starts each Interval, or up to Jitter percent of it earlier, and fails at the latest Timeout after it
 // has started. So a server that fails is down within Interval times Fall, plus Timeout. First checks start at once, 200
 // microseconds apart if many servers are set together; the second check of a server follows after a random part of the

@@ -191,7 +191,11 @@ func (p *pinger) request(s *server) []byte {
 	if s.check.Target.Addr().Is6() {
 		b[0] = echoRequest6
 	}
-	binary.BigEndian.PutUint16(b[4:], p.id)
+	id := p.id
+	if s.check.SourcePorts.Last != 0 {
+		id = s.check.SourcePorts.First
+	}
+	binary.BigEndian.PutUint16(b[4:], id)
 	binary.BigEndian.PutUint16(b[6:], s.echo.sequence)
 	binary.BigEndian.PutUint64(b[echoHeader:], s.echo.nonce)
 	var sum uint32

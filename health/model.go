@@ -18,19 +18,18 @@ import (
 
 // Config is the grouping `check`. Times are milliseconds; Check returns the check of a server.
 type Config struct {
-	Type         Kind         `json:"type"`
-	Address      netip.Addr   `json:"address"`
-	Port         uint16       `json:"port"`
-	Interval     uint32       `json:"interval"`
-	Timeout      uint32       `json:"timeout"`
-	Rise         uint8        `json:"rise"`
-	Fall         uint8        `json:"fall"`
-	Jitter       uint8        `json:"jitter"`
-	InitialState Status       `json:"initial-state"`
-	HTTP         HTTPConfig   `json:"http"`
-	GRPC         GRPCConfig   `json:"grpc"`
-	TLS          TLSConfig    `json:"tls"`
-	Source       SourceConfig `json:"source"`
+	Type         Kind       `json:"type"`
+	Address      netip.Addr `json:"address"`
+	Port         uint16     `json:"port"`
+	Interval     uint32     `json:"interval"`
+	Timeout      uint32     `json:"timeout"`
+	Rise         uint8      `json:"rise"`
+	Fall         uint8      `json:"fall"`
+	Jitter       uint8      `json:"jitter"`
+	InitialState Status     `json:"initial-state"`
+	HTTP         HTTPConfig `json:"http"`
+	GRPC         GRPCConfig `json:"grpc"`
+	TLS          TLSConfig  `json:"tls"`
 }
 
 // HTTPConfig is the container `http`.
@@ -57,7 +56,7 @@ type TLSConfig struct {
 	CAFile     string `json:"ca-file"`
 }
 
-// SourceConfig is the container `source`.
+// SourceConfig is the container `source` of the grouping `check-source`.
 type SourceConfig struct {
 	Address netip.Addr `json:"address"`
 	Ports   inet.Ports `json:"ports"`
@@ -104,6 +103,9 @@ func (k *Kind) UnmarshalText(text []byte) (err error) {
 // MarshalText returns the name in models.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
+// Enabled reports whether servers are checked. Without a configuration they are not.
+func (c *Config) Enabled() bool { return c != nil && c.Type != None }
+
 // Check returns the check of a server. The address and the port are those of the configuration, or the server's.
 func (c *Config) Check(server netip.AddrPort) Check {
 	address, port := server.Addr(), server.Port()
@@ -117,12 +119,17 @@ func (c *Config) Check(server netip.AddrPort) Check {
 		Kind: c.Type, Target: netip.AddrPortFrom(address, port),
 		Interval: time.Duration(c.Interval) * time.Millisecond, Timeout: time.Duration(c.Timeout) * time.Millisecond,
 		Rise: int(c.Rise), Fall: int(c.Fall), Jitter: int(c.Jitter), Initial: c.InitialState,
-		Source: c.Source.Address, SourcePorts: c.Source.Ports, Mark: c.Source.Mark, Device: c.Source.Device,
 		Method: c.HTTP.Method, Host: c.HTTP.Host, Path: c.HTTP.Path, Status: c.HTTP.ExpectedStatus,
 		Body: c.HTTP.Body, BodyPattern: c.HTTP.BodyPattern,
 		TLS: c.GRPC.TLS, ServerName: c.TLS.ServerName, SkipVerify: c.TLS.Verify != nil && !*c.TLS.Verify, CAFile: c.TLS.CAFile,
 		Service: c.GRPC.Service,
 	}
+}
+
+// From returns a check that comes from this source.
+func (s SourceConfig) From(c Check) Check {
+	c.Source, c.SourcePorts, c.Mark, c.Device = s.Address, s.Ports, s.Mark, s.Device
+	return c
 }
 
 // View is the container `health` of the grouping `health-state`.

@@ -22,12 +22,18 @@ const balancer = `module balancer {
 	import polycube-standard-base { prefix sb; }
 	import polycube-health { prefix health; }
 	uses sb:standard-base-yang-module;
-	container health-check { uses health:check; }
+	container health-check { uses health:check; uses health:check-source; }
 	list server { key name; leaf name { type string; } uses health:health-state; }
 }`
 
+// sourced are both groupings of a check.
+type sourced struct {
+	Config
+	Source SourceConfig `json:"source"`
+}
+
 type balancerConfig struct {
-	HealthCheck Config `json:"health-check"`
+	HealthCheck sourced `json:"health-check"`
 	Server      []struct {
 		Name string `json:"name"`
 	} `json:"server"`
@@ -70,14 +76,14 @@ func TestEveryLeafIsAMemberOfTheCheck(t *testing.T) {
 		`{"source": {"device": "eth1"}}`:      func(c *Check) { c.Device = "eth1" },
 		`{"http": {"expected-status": "200-204,302"}, "tls": {"verify": true}}`: func(c *Check) { c.Status = []StatusRange{{200, 204}, {302, 302}} },
 	} {
-		var config Config
+		var config sourced
 		if err := json.Unmarshal([]byte(text), &config); err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
 		want := base
 		change(&want)
-		got := config.Check(server)
+		got := config.Source.From(config.Check(server))
 		got.Status, want.Status = append([]StatusRange{}, got.Status...), append([]StatusRange{}, want.Status...)
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\n%+v, want\n%+v", text, got, want)
@@ -90,7 +96,7 @@ func TestConfigurationsThatAreRefused(t *testing.T) {
 		`{"type": "UDP"}`, `{"initial-state": "up"}`, `{"http": {"expected-status": "200-"}}`, `{"http": {"expected-status": 99}}`,
 		`{"http": {"expected-status": ""}}`, `{"source": {"ports": "9-8"}}`,
 	} {
-		var config Config
+		var config sourced
 		if err := json.Unmarshal([]byte(text), &config); !errors.Is(err, cube.ErrInvalid) {
 			t.Errorf("%s: %v", text, err)
 		}

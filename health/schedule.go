@@ -104,7 +104,7 @@ type scheduler struct {
 // add starts to check a server. Entries of the kind API have no server.
 func (c *scheduler) add(s *server) {
 	s.timer.owner = s
-	s.judge = judge{status: s.entry.status()}
+	s.judge = judge{status: s.entry.status(), decided: s.check.Known}
 	c.soon(s)
 }
 

@@ -172,6 +172,24 @@ func TestTheFirstResultCountsAtOnce(t *testing.T) {
 	}
 }
 
+// TestCountingContinuesFromAKnownStatus: a failure right after a restart does not make a server down that was up.
+func TestCountingContinuesFromAKnownStatus(t *testing.T) {
+	for _, known := range []Status{Up, Down} {
+		x := simulate(t, func(*server, time.Duration) (outcome, bool) { return outcome{ok: known == Down}, true })
+		s := x.add("s", Check{Initial: known, Known: true, Rise: 5, Fall: 5, Interval: 10 * time.Second})
+		for len(x.starts["s"]) < 4 {
+			x.run(x.time + time.Second)
+		}
+		if s.judge.status != known {
+			t.Errorf("known to be %v: %v after %d other results", known, s.judge.status, len(x.starts["s"]))
+		}
+		x.run(x.time + 10*time.Second)
+		if s.judge.status == known || len(x.changes) != 1 {
+			t.Errorf("known to be %v: %v after %d other results, %q", known, s.judge.status, len(x.starts["s"]), x.changes)
+		}
+	}
+}
+
 func TestChecksThatCannotBeMadeDoNotCount(t *testing.T) {
 	x := simulate(t, func(_ *server, now time.Duration) (outcome, bool) {
 		if now < time.Minute {

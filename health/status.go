@@ -60,7 +60,7 @@ type State struct {
 // judge counts results in a row.
 type judge struct {
 	status Status
-	// decided says that there was a result: the first one counts at once.
+	// decided says that there was a result, here or before (Check.Known): the first one counts at once.
 	decided bool
 	// streak is the number of results in a row that contradict status.
 	streak int

@@ -5,6 +5,7 @@ package inet
 // MAC addresses, alone and with a mask.
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"net"
@@ -30,6 +31,13 @@ func MACOf(b []byte) MAC {
 	var word [8]byte
 	copy(word[:6], b)
 	return MAC(binary.LittleEndian.Uint64(word[:]))
+}
+
+// LocalMAC returns a locally administered address for a port of a cube, the same as long as the cube exists.
+func LocalMAC(uuid, port string) MAC {
+	sum := sha256.Sum256([]byte(uuid + " " + port))
+	sum[0] = sum[0]&^1 | 2
+	return MACOf(sum[:6])
 }
 
 // Bytes returns the six bytes of the address, in wire order.

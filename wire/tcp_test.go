@@ -4,6 +4,7 @@ package wire
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"testing"
 
@@ -132,4 +133,34 @@ func FuzzAnswers(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestChecksumsThatAreNotThereYetAreCompleted(t *testing.T) {
+	for what, frame := range map[string][]byte{
+		"IPv4": pkt.Eth(hostMAC, gateMAC).IPv4("10.0.0.1", "10.0.0.2").TCP(1000, 80, pkt.TCPFlags{ACK: true}).Payload(33).Bytes(),
+		"IPv6": pkt.Eth(hostMAC, gateMAC).IPv6("2001:db8::1", "2001:db8::2").TCP(1000, 80, pkt.TCPFlags{ACK: true}).Payload(32).Bytes(),
+	} {
+		p, err := ParseIP(frame)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := bytes.Clone(frame)
+		p.CompleteTCP()
+		if !bytes.Equal(frame, want) {
+			t.Errorf("%s: a complete checksum was changed", what)
+		}
+		for _, length := range []int{len(p.Payload), 0} { // of superframes, some drivers leave the length out
+			binary.BigEndian.PutUint16(p.Payload[16:], ^fold(p.tcpPseudo(length)))
+			p.CompleteTCP()
+			if !bytes.Equal(frame, want) {
+				t.Errorf("%s: the frame is\n% x, want\n% x", what, frame, want)
+			}
+		}
+		p.Payload[16] ^= 1
+		wrong := bytes.Clone(frame)
+		p.CompleteTCP()
+		if !bytes.Equal(frame, wrong) {
+			t.Errorf("%s: a wrong checksum was changed", what)
+		}
+	}
 }

@@ -149,7 +149,11 @@ func (l *lab) run(program string, zone uint32, from, to uint64) job {
 func (l *lab) repeat(program string, times int) {
 	l.t.Helper()
 	for ; times > 0; times -= 10000 {
-		verdict, err := l.progs[program].Run(&ebpf.RunOptions{Data: make([]byte, 64), Repeat: uint32(min(times, 10000))})
+		var verdict uint32
+		err := netns.Uninterrupted(func() (err error) { // else some may run twice
+			verdict, err = l.progs[program].Run(&ebpf.RunOptions{Data: make([]byte, 64), Repeat: uint32(min(times, 10000))})
+			return err
+		})
 		if err != nil || verdict != 0 {
 			l.t.Fatalf("run %s: %d, %v", program, int32(verdict), err)
 		}

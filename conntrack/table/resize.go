@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/grace"
 	"github.com/polycube/polycube/memory"
 )
 
@@ -105,7 +106,7 @@ func (t *Table) use(lines, also uint32) error {
 	t.giving.Lock()
 	atomic.StoreUint64(&t.control.lines, uint64(also)<<32|uint64(lines))
 	t.giving.Unlock()
-	return waitForPrograms()
+	return grace.Wait()
 }
 
 // copyLines writes all connections into lines into which programs write new ones. A tentative entry is of such a program.
@@ -148,7 +149,7 @@ func (t *Table) shrink(size int) error {
 		if len(numbers) == 0 {
 			break
 		}
-		if err := waitForPrograms(); err != nil {
+		if err := grace.Wait(); err != nil {
 			return err
 		}
 		t.ring.give(numbers)

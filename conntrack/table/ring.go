@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/polycube/polycube/cube/grace"
 )
 
 // ring is the ring of free numbers. The one who removes entries uses it.
@@ -54,7 +56,7 @@ func (r *ring) listed(entries int) (func(n uint32) bool, error) {
 	for _, n := range r.spare {
 		set(n)
 	}
-	if err := waitForPrograms(); err != nil {
+	if err := grace.Wait(); err != nil {
 		return nil, err
 	}
 	var all []taken
@@ -66,7 +68,7 @@ func (r *ring) listed(entries int) (func(n uint32) bool, error) {
 			set(n)
 		}
 	}
-	return func(n uint32) bool { return known[n/64]>>(n%64)&1 == 1 }, waitForPrograms()
+	return func(n uint32) bool { return known[n/64]>>(n%64)&1 == 1 }, grace.Wait()
 }
 
 // grow makes room for more free numbers. Those whose place is another one in the larger ring are copied there, into
@@ -86,7 +88,7 @@ func (r *ring) grow(capacity int) error {
 		}
 	}
 	atomic.StoreUint32(&r.control.ring, uint32(capacity/takes-1))
-	return waitForPrograms() // before the places of the smaller ring are used for other numbers
+	return grace.Wait() // before the places of the smaller ring are used for other numbers
 }
 
 // take takes some numbers from the ring; fewer if it is empty.

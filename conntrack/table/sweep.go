@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/grace"
 )
 
 // step is the number of entries that are examined at a time: those of them that are removed wait for one grace period.
@@ -122,7 +123,7 @@ func (t *Table) Retire(keys []Key, used func(*Entry) bool) error {
 	if len(numbers) == 0 {
 		return nil
 	}
-	if err := waitForPrograms(); err != nil {
+	if err := grace.Wait(); err != nil {
 		return err
 	}
 	for _, n := range numbers {
@@ -211,7 +212,7 @@ func (l *line) remove(word uint32) bool {
 
 // release makes unlinked entries free once no program reads them any more.
 func (t *Table) release(numbers []uint32) error {
-	if err := waitForPrograms(); err != nil {
+	if err := grace.Wait(); err != nil {
 		return err // the next sweep finds them again
 	}
 	t.giving.Lock()

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/conntrack"
 	"github.com/polycube/polycube/cube/shared"
@@ -191,15 +190,5 @@ func (t *Table) collect() error {
 		}
 	}
 	t.ring.give(lost)
-	return nil
-}
-
-// waitForPrograms returns when every program that was running has ended: they run under RCU, and membarrier(2) waits
-// for a grace period.
-func waitForPrograms() error {
-	const global = 1 // MEMBARRIER_CMD_GLOBAL of <linux/membarrier.h>
-	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0); errno != 0 {
-		return fmt.Errorf("membarrier: %w", errno)
-	}
 	return nil
 }

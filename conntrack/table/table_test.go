@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/conntrack"
+	"github.com/polycube/polycube/cube/grace"
 	"github.com/polycube/polycube/test/pace"
 )
 
@@ -361,7 +362,7 @@ func TestCPUsOpenTheSameConnections(t *testing.T) {
 	})
 	end := time.Now().Add(pace.Stretch(3 * time.Second))
 	for time.Now().Before(end) && !t.Failed() {
-		if err := waitForPrograms(); err != nil {
+		if err := grace.Wait(); err != nil {
 			t.Error(err)
 		}
 	}

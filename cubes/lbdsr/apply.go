@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/balance"
+	"github.com/polycube/polycube/balance/checks"
 	"github.com/polycube/polycube/bucket"
 	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/inet"
@@ -34,17 +35,15 @@ type server struct {
 }
 
 // memberKey is a server of a service.
-type memberKey struct {
-	service ServiceID
-	server  balance.Key
-}
+type memberKey = checks.Key
 
 // member is the state of a server of a service.
 type member struct {
-	state   state
+	state   balance.State
 	since   time.Time
 	at      time.Duration // the same, of the fast path's clock
 	drained bool          // its time to drain is over
+	check   *checks.Check // its health check; nil if there is none
 }
 
 // apply makes the maps what a configuration asks for. After an error, applying the previous configuration undoes it.
@@ -54,6 +53,10 @@ func (b *balancer) apply(next *desired) error {
 	if err := b.applyPorts(was.conf); err != nil {
 		return err
 	}
+	if err := b.checks.apply(next); err != nil {
+		return err
+	}
+	b.announcer.must = true
 	if err := b.applyServices(was); err != nil {
 		return err
 	}
@@ -125,9 +128,13 @@ func (b *balancer) applyPorts(was *Config) error {
 	if err := b.applySettings(); err != nil || reflect.DeepEqual(was.Ports, b.now.conf.Ports) {
 		return err
 	}
+	_, _, checked := b.now.features()
 	for _, s := range b.servers {
 		if err := b.ways.lead(s); err != nil {
 			return err
+		}
+		if checked {
+			b.affects(s) // the source of checks may be another one
 		}
 	}
 	return nil
@@ -152,6 +159,9 @@ func (b *balancer) applySettings() error {
 	if s.Control, err = bucket.New(2000, time.Second, 2000); err != nil {
 		return err
 	}
+	if s.Checks, err = bucket.New(20000, time.Second, 4000); err != nil {
+		return err
+	}
 	settings[0] = s
 	return nil
 }
@@ -169,6 +179,12 @@ func (b *balancer) tunnelSource(prefix netip.Prefix, six bool) (inet.Address, ui
 	return inet.Address{}, 0
 }
 
+// The bits of enum lbdsr_address.
+const (
+	isAnswered = 1 << iota
+	isOfPort
+)
+
 // applyAddresses writes the addresses that ARP and neighbour discovery are answered for, and announces new ones.
 func (b *balancer) applyAddresses() error {
 	want := map[addressKey]uint32{}
@@ -180,17 +196,17 @@ func (b *balancer) applyAddresses() error {
 		}
 		for _, six := range []bool{false, true} {
 			if a, _ := p.address(six); a.IsValid() {
-				want[addressKey{inet.AddressOf(a.Addr()), uint32(index)}] = 1
+				want[addressKey{inet.AddressOf(a.Addr()), uint32(index)}] = isAnswered | isOfPort
 			}
 		}
 		if p.IP6.IsValid() {
-			want[addressKey{inet.AddressOf(wire.LinkLocal(b.ways.macOf(p).Bytes())), uint32(index)}] = 1
+			want[addressKey{inet.AddressOf(wire.LinkLocal(b.ways.macOf(p).Bytes())), uint32(index)}] = isAnswered | isOfPort
 		}
 		if p.Type != Frontside {
 			continue
 		}
 		for id := range b.now.services {
-			want[addressKey{inet.AddressOf(id.VIP), uint32(index)}] = 1
+			want[addressKey{inet.AddressOf(id.VIP), uint32(index)}] |= isAnswered
 		}
 	}
 	_, err := table.Replace(b.maps.addresses, want).Do()
@@ -235,8 +251,8 @@ func (b *balancer) take(id ServiceID, conf *Server) error {
 		}
 	}
 	s.users[id] = true
-	if b.members[memberKey{id, k}] == nil {
-		b.members[memberKey{id, k}] = &member{state: unknown, since: time.Now(), at: clock()}
+	if k := (memberKey{Service: id, Server: k}); b.members[k] == nil {
+		b.members[k] = &member{since: time.Now(), at: clock()}
 	}
 	return nil
 }
@@ -247,7 +263,9 @@ func (b *balancer) release(id ServiceID, w *wanted) {
 		if s := b.servers[conf.key()]; s != nil {
 			delete(s.users, id)
 		}
-		delete(b.members, memberKey{id, conf.key()})
+		k := memberKey{Service: id, Server: conf.key()}
+		b.checks.Unwatch(k)
+		delete(b.members, k)
 		b.mustRun = true
 	}
 	b.mustRun = b.mustRun || b.now.services[id] == nil

@@ -8,26 +8,29 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/netip"
+	"reflect"
 	"strings"
 	"time"
 
 	"github.com/polycube/polycube/balance"
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/health"
 	"github.com/polycube/polycube/inet"
 )
 
 // Config is the decoded configuration, without the servers of services.
 type Config struct {
-	Ports      []Port       `json:"ports"`
-	Algorithm  string       `json:"algorithm,omitempty"`
-	Frontend   Frontend     `json:"frontend"`
-	Backend    Backend      `json:"backend"`
-	Service    []Service    `json:"service"`
-	QUICConfig []QUICConfig `json:"quic-config"`
-	Tunnel     Tunnel       `json:"tunnel"`
-	AllDown    AllDown      `json:"all-down"`
-	MaxFlows   uint32       `json:"max-flows"`
-	MaxServers uint32       `json:"max-servers"`
+	Shadow     bool            `json:"shadow"`
+	Ports      []Port          `json:"ports"`
+	Algorithm  string          `json:"algorithm,omitempty"`
+	Frontend   Frontend        `json:"frontend"`
+	Backend    Backend         `json:"backend"`
+	Service    []Service       `json:"service"`
+	QUICConfig []QUICConfig    `json:"quic-config"`
+	Tunnel     Tunnel          `json:"tunnel"`
+	AllDown    balance.AllDown `json:"all-down"`
+	MaxFlows   uint32          `json:"max-flows"`
+	MaxServers uint32          `json:"max-servers"`
 }
 
 // Port is a port with its addresses.
@@ -77,6 +80,16 @@ type Service struct {
 	Name    string `json:"name,omitempty"`
 	Select  Select `json:"select"`
 	Timeout uint32 `json:"timeout"`
+	// HealthCheck is nil for the service of `frontend vip`.
+	HealthCheck *health.Config `json:"health-check"`
+	Announce    bool           `json:"announce"`
+}
+
+// equal reports whether two configurations of a service are the same.
+func (s *Service) equal(other *Service) bool {
+	a, b := *s, *other
+	a.HealthCheck, b.HealthCheck = nil, nil
+	return a == b && (s.HealthCheck == other.HealthCheck || reflect.DeepEqual(s.HealthCheck, other.HealthCheck))
 }
 
 // ServiceID is the key of a service.
@@ -188,21 +201,6 @@ type Tunnel struct {
 	Source  netip.Prefix `json:"source,omitzero"`
 	Source6 netip.Prefix `json:"source6,omitzero"`
 	TTL     uint32       `json:"ttl"`
-}
-
-// AllDown is what happens when all servers of a service are down.
-type AllDown uint32
-
-// The values of AllDown.
-const (
-	keep AllDown = iota
-	drop
-)
-
-// UnmarshalText parses the model's enum.
-func (a *AllDown) UnmarshalText(text []byte) (err error) {
-	*a, err = cube.Enum[AllDown]("all-down", text, "KEEP", "DROP")
-	return err
 }
 
 // legacy is the service of `frontend vip`; false if there is none.

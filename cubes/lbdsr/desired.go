@@ -7,13 +7,13 @@ package lbdsr
 
 import (
 	"cmp"
-	"crypto/rand"
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
 
 	"github.com/polycube/polycube/balance"
+	"github.com/polycube/polycube/balance/checks"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/inet"
 )
@@ -50,7 +50,7 @@ func (s *Server) key() (k balance.Key) {
 func (d *desired) with(c cube.ChangeOf[Config]) (*desired, error) {
 	next := &desired{conf: d.conf, services: maps.Clone(d.services)}
 	if c.New != nil {
-		if err := next.configure(c.New); err != nil {
+		if err := next.configure(c.New, c.Created()); err != nil {
 			return nil, err
 		}
 	}
@@ -88,8 +88,8 @@ func (d *desired) with(c cube.ChangeOf[Config]) (*desired, error) {
 	return next, nil
 }
 
-// configure takes over a configuration, with the servers that services have.
-func (d *desired) configure(conf *Config) error {
+// configure takes over a configuration, with the servers that services have. created says that the cube is created or restored.
+func (d *desired) configure(conf *Config, created bool) error {
 	services, err := conf.services()
 	if err != nil {
 		return err
@@ -107,7 +107,10 @@ func (d *desired) configure(conf *Config) error {
 		if w == nil {
 			w = &wanted{servers: map[string]*Server{}}
 		}
-		if w.conf != s {
+		if !w.conf.equal(&s) {
+			if err := s.checkHealth(conf, created); err != nil {
+				return err
+			}
 			w = &wanted{conf: s, servers: w.servers}
 		}
 		d.services[s.ServiceID] = w
@@ -169,6 +172,14 @@ func (w *wanted) check() error {
 	return nil
 }
 
+// checkHealth refuses a health check that cannot be made.
+func (s *Service) checkHealth(conf *Config, created bool) error {
+	if s.Announce && !conf.Shadow {
+		return fmt.Errorf("service %s: announce needs a cube with a namespace, which is created with shadow=true: %w", s.ServiceID, cube.ErrInvalid)
+	}
+	return checks.Validate(s.ServiceID, s.HealthCheck, s.target(), created)
+}
+
 // checkPorts refuses addresses of the wrong kind.
 func (c *Config) checkPorts() error {
 	for _, p := range c.Ports {
@@ -185,14 +196,15 @@ func (c *Config) checkPorts() error {
 }
 
 // features reports which parts of the program are needed.
-func (d *desired) features() (tunnels, quic bool) {
+func (d *desired) features() (tunnels, quic, checked bool) {
 	for _, w := range d.services {
+		checked = checked || w.conf.HealthCheck.Enabled()
 		quic = quic || w.conf.Select == byQUIC
 		for _, s := range w.servers {
 			tunnels = tunnels || s.Forward != l2
 		}
 	}
-	return tunnels, quic
+	return tunnels, quic, checked
 }
 
 // sides returns the ports of a side, by name.
@@ -248,12 +260,4 @@ func (c *Config) route(s *Server) (port *Port, hop netip.Addr, ok bool) {
 		return ports[0], a, true
 	}
 	return nil, hop, false
-}
-
-// randomMAC returns a locally administered address.
-func randomMAC() inet.MAC {
-	var b [6]byte
-	_, _ = rand.Read(b[:]) // never fails
-	b[0] = b[0]&^1 | 2
-	return inet.MACOf(b[:])
 }

@@ -133,7 +133,6 @@ PCN_INLINE int lbdsr_send(struct CTXTYPE *ctx, struct pcn_md *md, const struct p
 		return pcn_pkt_drop(ctx, md, LBDSR_NO_PORT);
 	if (!to->mac)
 		return pcn_pkt_drop(ctx, md, LBDSR_UNRESOLVED);
-	pcn_count_packet(&server_counts, &number, md->packet_len);
 	if (tunnels && to->forward != LBDSR_L2)
 		return lbdsr_tunnel(ctx, md, flow, number, hash >> 32);
 
@@ -158,13 +157,15 @@ PCN_INLINE int lbdsr_serve(struct CTXTYPE *ctx, struct pcn_md *md, const struct 
 	if (quic && (service->by & PCN_BALANCE_BY_QUIC) && flow->protocol == IPPROTO_UDP) {
 		number = lbdsr_quic(ctx, flow->l4, id);
 		if (number)
-			return lbdsr_send(ctx, md, flow, number, hash);
+			goto found;
 	}
 	number = pcn_pin_get(hash, id, s->now, service->timeout, !syn);
 	if (!number)
 		number = lbdsr_choose(service, hash, s->now);
 	if (!number)
 		return pcn_pkt_drop(ctx, md, LBDSR_NO_SERVER);
+found:
+	pcn_count_packet(&server_counts, &number, md->packet_len);
 	return lbdsr_send(ctx, md, flow, number, hash);
 }
 

@@ -6,6 +6,7 @@
 #include "lbdsr.h"
 #include "forward.h"
 #include "own.h"
+#include "check.h"
 
 /* The flow that an ICMP error is about, as its client sends it: in the error is a packet of the server. */
 PCN_GLOBAL int lbdsr_inner(struct CTXTYPE *ctx, struct pcn_flow *flow PCN_NONNULL)
@@ -35,7 +36,7 @@ PCN_INLINE int lbdsr_icmp(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_flo
 	pcn_address_copy(key.address, flow->destination);
 	service = bpf_map_lookup_elem(&services, &key);
 	if (!service)
-		return pcn_pkt_drop(ctx, md, LBDSR_NO_SERVICE);
+		return lbdsr_none(ctx, md, flow);
 	if (flow->icmp_type == (v6 ? 128 : 8)) {
 		if (!service->flags)
 			return pcn_pkt_drop(ctx, md, LBDSR_NO_SERVER);
@@ -66,7 +67,7 @@ PCN_INLINE int lbdsr_front(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_fl
 		return pcn_pkt_drop(ctx, md, LBDSR_FRAGMENT_UNKNOWN);
 	service = pcn_balance_service(flow);
 	if (!service)
-		return pcn_pkt_drop(ctx, md, LBDSR_NO_SERVICE);
+		return lbdsr_none(ctx, md, flow);
 	return lbdsr_serve(ctx, md, flow, service, s,
 			   (flow->tcp_flags & 0x12) == 0x02); /* SYN without ACK */
 }
@@ -84,15 +85,18 @@ PCN_INGRESS
 	__u32 index = md->in_port, zero = 0;
 	struct lbdsr_port *port = bpf_map_lookup_elem(&ports, &index);
 	struct lbdsr_settings *s = bpf_map_lookup_elem(&settings, &zero);
-	struct pcn_flow flow = {};
+	struct pcn_flow flow;
 	int verdict;
 
-	if (!port || !s || pcn_flow_read(ctx, &flow))
+	if (!port || !s || pcn_flow_read_common(ctx, &flow))
 		return pcn_pkt_drop(ctx, md, LBDSR_MALFORMED);
 	struct ethhdr *eth = pcn_data(ctx);
 	if ((void *)(eth + 1) > pcn_data_end(ctx))
 		return pcn_pkt_drop(ctx, md, LBDSR_MALFORMED);
 	__u64 to = pcn_macs(eth).to, mac = port->mac;
+
+	if (checks && md->md[0])
+		return lbdsr_check(ctx, md, &flow);
 
 	if (flow.vlan != PCN_FLOW_UNTAGGED)
 		return port->type == LBDSR_BACKEND ? lbdsr_back(ctx, md, s)
@@ -108,7 +112,7 @@ PCN_INGRESS
 	if (to != mac && port->type == LBDSR_BACKEND)
 		return lbdsr_back(ctx, md, s);
 	if (to != mac)
-		return pcn_pkt_drop(ctx, md, LBDSR_OTHER_STATION);
+		return lbdsr_other(ctx, md, s, to);
 	return lbdsr_front(ctx, md, &flow, s, mac);
 }
 

@@ -66,6 +66,10 @@ type balancer struct {
 	swept   time.Duration
 	mustRun bool // a sweep is due
 	ids     uint16
+	tooBigs stateTunnel
+
+	checks    *watcher
+	announcer announcer
 }
 
 func newBalancer(env cube.Env) (cube.Instance, error) {
@@ -76,10 +80,12 @@ func newBalancer(env cube.Env) (cube.Instance, error) {
 		used: map[ServiceID][]balance.Member{}, live: map[ServiceID]uint32{}, draining: map[memberKey]time.Duration{},
 	}
 	b.services = balance.NewServices(env, b.tables, maxServices)
-	b.ways = newWays(env, b.maps.servers, b.affects)
+	b.ways = newWays(env, &b.maps, b.affects)
+	b.checks, b.announcer.env = newWatcher(env, b.ways, b.healthChanged), env
 	env.Every(tick, b.tick)
 	return cube.Instance{
-		Prepare: cube.Typed(b.prepare), State: b.state, PacketIn: b.packetIn, PeerChanged: b.peerChanged, PortChanged: b.portChanged, Close: b.close,
+		Prepare: cube.Typed(b.prepare), State: b.state, Action: b.action, PacketIn: b.packetIn, PeerChanged: b.peerChanged,
+		PortChanged: b.portChanged, Interfaces: b.ways.interfaces, NamespaceChanged: portFollows, Close: b.close,
 	}, nil
 }
 
@@ -95,6 +101,7 @@ func (b *balancer) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Pla
 		for _, name := range []string{"servers", "server_counts", "server_keys"} {
 			plan.MapSizes[name] = next.conf.MaxServers + 1
 		}
+		plan.MapSizes["healths"] = next.conf.MaxServers * healthsEach
 		b.pins.Plan(&plan, next.conf.MaxFlows)
 		var drop func() error
 		plan.Before = append(plan.Before, cube.Effect(func() (_ func() error, err error) {
@@ -103,7 +110,7 @@ func (b *balancer) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Pla
 		}))
 		plan.After = append(plan.After, cube.Effect(func() (func() error, error) { return nil, drop() }))
 	}
-	plan.Constants["tunnels"], plan.Constants["quic"] = next.features()
+	plan.Constants["tunnels"], plan.Constants["quic"], plan.Constants["checks"] = next.features()
 	was := b.now
 	plan.Before = append(plan.Before, cube.Effect(func() (func() error, error) {
 		back := func() error { return b.apply(was) }
@@ -118,10 +125,10 @@ func (b *balancer) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Pla
 // begin adopts the maps of a cube that was created or restored. drop removes what is not used any more after that.
 func (b *balancer) begin() (drop func() error, err error) {
 	old, err := b.tables.Begin()
-	if err = errors.Join(err, b.services.Begin(), b.numbers.Begin()); err != nil {
+	if err = errors.Join(err, b.services.Begin(), b.numbers.Begin(), b.checks.Begin()); err != nil {
 		return nil, err
 	}
-	return func() error { return errors.Join(b.services.Prune(), old()) }, nil
+	return func() error { return errors.Join(b.services.Prune(), old(), b.checks.Forget()) }, nil
 }
 
 // tick does the work that is due.
@@ -131,6 +138,9 @@ func (b *balancer) tick() {
 		b.env.Logger().Error("set the clock of flows", "error", err)
 	}
 	b.ways.tick(now)
+	if err := b.checks.Tick(); err != nil {
+		b.env.Logger().Error("end health checks", "error", err)
+	}
 	b.drain(now)
 	if len(b.changed) > 0 {
 		if err := b.choose(); err != nil {
@@ -140,6 +150,7 @@ func (b *balancer) tick() {
 	if b.mustRun || now-b.swept >= sweepEvery {
 		b.sweep(now)
 	}
+	b.announcer.update(b.now.conf, b.now.services, b.live)
 }
 
 // sweep removes pins that are over, and those to servers that their service does not have any more.
@@ -161,6 +172,7 @@ func (b *balancer) sweep(now time.Duration) {
 		func(p balance.Pair) bool { return !allowed[p] })
 	if err == nil {
 		b.pairs, b.swept, b.mustRun = pairs, now, false
+		b.announcer.doubt()
 		b.services.Swept()
 		err = b.freeServers()
 	}
@@ -179,7 +191,7 @@ func clock() time.Duration {
 }
 
 func (b *balancer) close() {
-	if err := errors.Join(b.tables.Close(), b.numbers.Close(), b.pins.Close(), b.maps.close()); err != nil {
+	if err := errors.Join(b.checks.Close(), b.tables.Close(), b.numbers.Close(), b.pins.Close(), b.maps.close()); err != nil {
 		b.env.Logger().Error("close the tables", "error", err)
 	}
 }
@@ -229,6 +241,7 @@ type settingsEntry struct {
 	Zero     uint32
 	Errors   bucket.Limit
 	Control  bucket.Limit
+	Checks   bucket.Limit
 }
 
 // serverEntry is struct lbdsr_server.

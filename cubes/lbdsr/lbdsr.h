@@ -5,6 +5,7 @@
 
 #include <pcn/cube.h>
 #include <pcn/answer.h>
+#include <pcn/balance_checks.h>
 #include <pcn/balance_pins.h>
 #include <pcn/bucket.h>
 #include <pcn/encap.h>
@@ -22,6 +23,8 @@ enum lbdsr_reason {
 	LBDSR_NOT_ENCAPSULATED, /* there was no room for a tunnel's header */
 	LBDSR_ARP_NOT_FOR_US,	/* ARP or neighbour discovery for other stations */
 	LBDSR_CONTROL_LIMIT,	/* too much ARP or neighbour discovery */
+	LBDSR_NOT_A_CHECK,	/* for an address of a port, and not the answer to a health check */
+	LBDSR_CHECK_LIMIT,	/* too many answers to health checks */
 };
 PCN_REASONS(lbdsr_reason);
 
@@ -29,6 +32,7 @@ enum lbdsr_slowpath_reason {
 	LBDSR_NEIGHBOUR =
 		PCN_REASON_FIRST, /* ARP or neighbour discovery that the program does not answer */
 	LBDSR_ANSWER_TOO_BIG,	  /* to be answered with an ICMP error, or to be fragmented */
+	LBDSR_CHECK_ANSWER,	  /* the answer of a server to a health check */
 };
 PCN_SLOWPATH_REASONS(lbdsr_slowpath_reason);
 
@@ -62,11 +66,12 @@ struct lbdsr_settings {
 	__u32 zero;
 	struct pcn_bucket_limit errors; /* packets that are answered with an ICMP error */
 	struct pcn_bucket_limit control;
+	struct pcn_bucket_limit checks; /* answers to health checks */
 };
 PCN_MAP_FLAGS(settings, BPF_MAP_TYPE_ARRAY, __u32, struct lbdsr_settings, 1, BPF_F_MMAPABLE);
 
 /* What the limits of the settings apply to: a bucket each. */
-enum lbdsr_limited { LBDSR_LIMIT_ERRORS, LBDSR_LIMIT_CONTROL, LBDSR_LIMITS };
+enum lbdsr_limited { LBDSR_LIMIT_ERRORS, LBDSR_LIMIT_CONTROL, LBDSR_LIMIT_CHECKS, LBDSR_LIMITS };
 PCN_MAP(limited, BPF_MAP_TYPE_ARRAY, __u32, __u64, LBDSR_LIMITS);
 
 /* Services, by number; the first is not used. */
@@ -95,6 +100,11 @@ struct lbdsr_address_key {
 };
 PCN_MAP_FLAGS(addresses, BPF_MAP_TYPE_HASH, struct lbdsr_address_key, __u32, 16384,
 	      BPF_F_NO_PREALLOC);
+/* What an address is, in bits. */
+enum lbdsr_address {
+	LBDSR_ADDRESS_ANSWERED = 1,
+	LBDSR_ADDRESS_OF_PORT = 2, /* the source of health checks is one of these */
+};
 
 /* A server ID in QUIC's connection IDs (draft-ietf-quic-load-balancers): the bytes behind the first one, filled with
  * zeros. */
@@ -122,9 +132,13 @@ PCN_INLINE int lbdsr_allowed(const struct lbdsr_settings *s, __u32 which)
 {
 	__u64 *bucket = bpf_map_lookup_elem(&limited, &which);
 
-	return bucket &&
-	       pcn_bucket_take(bucket, which == LBDSR_LIMIT_ERRORS ? &s->errors : &s->control, 1,
-			       pcn_time_coarse());
+	if (!bucket)
+		return 0;
+	if (which == LBDSR_LIMIT_ERRORS)
+		return pcn_bucket_take(bucket, &s->errors, 1, pcn_time_coarse());
+	if (which == LBDSR_LIMIT_CHECKS)
+		return pcn_bucket_take(bucket, &s->checks, 1, pcn_time_coarse());
+	return pcn_bucket_take(bucket, &s->control, 1, pcn_time_coarse());
 }
 
 #endif

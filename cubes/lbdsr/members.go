@@ -12,38 +12,13 @@ import (
 
 	"github.com/polycube/polycube/balance"
 	"github.com/polycube/polycube/cube/table"
+	"github.com/polycube/polycube/health"
 )
 
-// state is the leaf `state` of a server.
-type state string
-
-// The states.
-const (
-	unknown    state = ""
-	up         state = "UP"
-	down       state = "DOWN"
-	draining   state = "DRAINING"
-	drained    state = "DRAINED"
-	disabled   state = "DISABLED"
-	unresolved state = "UNRESOLVED"
-)
-
-// stateOf returns the state of a server of a service.
-func (b *balancer) stateOf(id ServiceID, conf *Server) state {
-	s, m := b.servers[conf.key()], b.members[memberKey{id, conf.key()}]
-	switch {
-	case s == nil || m == nil:
-		return unknown
-	case conf.AdminState == balance.Disabled:
-		return disabled
-	case conf.AdminState == balance.Draining && m.drained:
-		return drained
-	case conf.AdminState == balance.Draining:
-		return draining
-	case s.failed || s.hop.Port == noPort:
-		return unresolved
-	}
-	return up
+// is returns the state of a server of a service.
+func (m *member) is(conf *Server, s *server) balance.State {
+	resolved := !s.failed && s.hop.Port != noPort
+	return conf.State(m.drained, resolved, m.check == nil || m.check.Status() == health.Up)
 }
 
 // keeps reports whether flows that are pinned to a server of a service stay there.
@@ -52,12 +27,18 @@ func (b *balancer) keeps(id ServiceID, conf *Server) bool {
 	if s == nil {
 		return false
 	}
-	switch b.stateOf(id, conf) {
-	case up, draining:
-		return true
-	case disabled, drained:
+	m := b.members[memberKey{Service: id, Server: s.key}]
+	if m == nil {
 		return false
-	case unknown, down, unresolved:
+	}
+	switch m.is(conf, s) {
+	case balance.Up:
+		return true
+	case balance.IsDraining:
+		return m.check == nil || m.check.Status() != health.Down
+	case balance.IsDisabled, balance.IsDrained:
+		return false
+	case balance.Unused, balance.Down, balance.IsUnresolved:
 	}
 	return slices.ContainsFunc(b.used[id], func(m balance.Member) bool { return m.Server == s.number })
 }
@@ -66,27 +47,24 @@ func (b *balancer) keeps(id ServiceID, conf *Server) bool {
 func (b *balancer) follow(id ServiceID, w *wanted) (members []balance.Member) {
 	var live uint32
 	for _, conf := range w.servers {
-		s, m := b.servers[conf.key()], b.members[memberKey{id, conf.key()}]
+		k := memberKey{Service: id, Server: conf.key()}
+		s, m := b.servers[k.Server], b.members[k]
 		if s == nil || m == nil {
 			continue
 		}
 		m.drained = m.drained && conf.AdminState == balance.Draining
-		is := b.stateOf(id, conf)
-		if m.state != is {
-			if m.state != unknown {
-				b.env.Logger().Info("a server changed", "service", id.String(), "server", conf.Address.String(), "was", string(m.state), "is", string(is))
-			}
-			m.state, m.since, m.at = is, time.Now(), clock()
+		b.checks.watch(k, w, conf, s, m)
+		is := m.is(conf, s)
+		b.become(id, conf, m, is)
+		if is == balance.IsDraining && conf.DrainTimeout > 0 {
+			b.draining[k] = conf.Drains()
+		} else if len(b.draining) > 0 {
+			delete(b.draining, k)
 		}
-		if is == draining && conf.DrainTimeout > 0 {
-			b.draining[memberKey{id, s.key}] = conf.Drains()
-		} else {
-			delete(b.draining, memberKey{id, s.key})
-		}
-		if is == up && conf.Weight > 0 {
+		if is == balance.Up && conf.Weight > 0 {
 			live++
 		}
-		if is == up {
+		if is == balance.Up {
 			members = append(members, balance.Member{Key: s.key, Server: s.number, Weight: conf.Weight})
 		}
 	}
@@ -94,39 +72,73 @@ func (b *balancer) follow(id ServiceID, w *wanted) (members []balance.Member) {
 	return members
 }
 
-// last returns the servers of a service without one that is up: those that had flows last and are not disabled, else all
-// that are not.
-func (b *balancer) last(id ServiceID, w *wanted) (members []balance.Member) {
+// become records the state of a server of a service.
+func (b *balancer) become(id ServiceID, conf *Server, m *member, is balance.State) {
+	if m.state == is {
+		return
+	}
+	if m.state != balance.Unused {
+		b.env.Logger().Info("a server changed", "service", id.String(), "server", conf.Address.String(), "was", string(m.state), "is", string(is))
+	}
+	m.state, m.since, m.at = is, time.Now(), clock()
+}
+
+// turn lets new flows of a service go to a server, or not, whose health has changed. Its other servers are not looked at:
+// there may be a hundred, in each of a thousand services. If that is not enough, done is false.
+func (b *balancer) turn(k memberKey) (done bool, err error) {
+	id, w, s, m := k.Service, b.now.services[k.Service], b.servers[k.Server], b.members[k]
+	if w == nil || s == nil || m == nil || b.changed[id] || b.live[id] == 0 {
+		return false, nil
+	}
+	conf := w.servers[s.conf.Address.String()]
+	if conf == nil || conf.key() != k.Server || conf.Weight == 0 {
+		return false, nil
+	}
+	is, live := m.is(conf, s), b.live[id]
+	members := slices.DeleteFunc(slices.Clone(b.used[id]), func(m balance.Member) bool { return m.Server == s.number })
+	switch {
+	case m.state == balance.Up && is == balance.Down && live > 1:
+		live--
+	case m.state == balance.Down && is == balance.Up:
+		live++
+		members = append(members, balance.Member{Key: s.key, Server: s.number, Weight: conf.Weight})
+	default:
+		return false, nil
+	}
+	b.become(id, conf, m, is)
+	b.live[id] = live
+	return true, b.put(id, w, members)
+}
+
+// last returns the servers of a service without one that is up.
+func (b *balancer) last(id ServiceID, w *wanted) []balance.Member {
 	was := map[uint32]bool{}
 	for _, m := range b.used[id] {
 		was[m.Server] = true
 	}
-	for _, only := range []bool{true, false} {
-		for _, conf := range w.servers {
-			s := b.servers[conf.key()]
-			if s != nil && conf.AdminState == balance.Enabled && (was[s.number] || !only) {
-				members = append(members, balance.Member{Key: s.key, Server: s.number, Weight: conf.Weight})
-			}
-		}
-		if len(members) > 0 {
-			break
+	var enabled []balance.Member
+	for _, conf := range w.servers {
+		if s := b.servers[conf.key()]; s != nil && conf.AdminState == balance.Enabled {
+			enabled = append(enabled, balance.Member{Key: s.key, Server: s.number, Weight: conf.Weight})
 		}
 	}
-	return members
+	return balance.Last(enabled, func(server uint32) bool { return was[server] })
 }
 
 // wants returns the servers of new flows of a service: those that are up, or as `all-down` says.
 func (b *balancer) wants(id ServiceID, w *wanted) []balance.Member {
 	members := b.follow(id, w)
-	if len(members) == 0 && b.now.conf.AllDown == keep {
+	if len(members) == 0 && b.now.conf.AllDown == balance.Keep {
 		members = b.last(id, w)
 	}
 	return members
 }
 
 // set makes the table of a service what the states of its servers ask for.
-func (b *balancer) set(id ServiceID, w *wanted) error {
-	members := b.wants(id, w)
+func (b *balancer) set(id ServiceID, w *wanted) error { return b.put(id, w, b.wants(id, w)) }
+
+// put gives new flows of a service these servers.
+func (b *balancer) put(id ServiceID, w *wanted, members []balance.Member) error {
 	_, known := b.services.Known(id)
 	number, err := b.services.Set(id, balance.Wanted{
 		By: selects[w.conf.Select], Timeout: balance.Timeout(w.conf.timeout()), Members: members,
@@ -151,6 +163,7 @@ func (b *balancer) choose() (err error) {
 	if err == nil {
 		clear(b.changed)
 	}
+	b.announcer.must = true
 	return errors.Join(err, b.services.SetEcho(b.echoes()), b.applyQUIC())
 }
 
@@ -171,7 +184,7 @@ func (b *balancer) drain(now time.Duration) {
 			delete(b.draining, k)
 		} else if now-m.at >= time {
 			m.drained = true
-			b.changed[k.service] = true
+			b.changed[k.Service] = true
 			delete(b.draining, k)
 		}
 	}

@@ -24,12 +24,12 @@ const noPort = 1<<16 - 1
 type ways struct {
 	env     cube.Env
 	entries *table.Mapped[serverEntry]
+	ports   *table.Mapped[portEntry]
 	// changed is called with servers that became reachable, or are not any more.
 	changed func(*server)
 
 	conf  *Config
 	peers map[string]cube.Peer
-	own   inet.MAC // of ports without another one
 	hops  map[neigh.Key]map[*server]bool
 	table *neigh.Table[struct{}]
 	// holds is set while a change is made, when packets would not reach their destination; later are the requests of
@@ -44,9 +44,9 @@ type question struct {
 	to  wire.MAC
 }
 
-func newWays(env cube.Env, entries *table.Mapped[serverEntry], changed func(*server)) *ways {
+func newWays(env cube.Env, maps *dataMaps, changed func(*server)) *ways {
 	w := &ways{
-		env: env, entries: entries, changed: changed, conf: &Config{}, peers: map[string]cube.Peer{}, own: randomMAC(),
+		env: env, entries: maps.servers, ports: maps.ports, changed: changed, conf: &Config{}, peers: map[string]cube.Peer{},
 		hops: map[neigh.Key]map[*server]bool{},
 	}
 	limits := neigh.Limits{Entries: 65536, PortEntries: 65536, Incomplete: 65536, PortIncomplete: 65536}
@@ -78,7 +78,11 @@ func (w *ways) lead(s *server) error {
 	}
 	if hop != s.hop || !s.led {
 		w.leave(s)
-		s.hop, s.led, s.failed, s.mac = hop, true, false, s.conf.Address.MAC
+		s.mac = s.conf.Address.MAC
+		if !s.led && s.mac == 0 {
+			s.mac = w.known(s, hop)
+		}
+		s.hop, s.led, s.failed = hop, true, false
 		w.changed(s)
 		if hop.Port != noPort && hop.Addr.IsValid() {
 			w.enter(s)
@@ -112,6 +116,20 @@ func (w *ways) leave(s *server) {
 		delete(w.hops, s.hop)
 	}
 	s.wants = false
+}
+
+// known returns the MAC address that an earlier daemon has found for a server, which packets are sent to until the neighbour
+// answers again.
+func (w *ways) known(s *server, hop neigh.Key) inet.MAC {
+	entries, err := w.entries.Values()
+	if err != nil || hop.Port == noPort {
+		return 0
+	}
+	is := entries[s.number]
+	if is.Port != hop.Port+1 || is.Address != inet.AddressOf(s.conf.Address.IP) || is.Forward != uint8(s.conf.Forward) {
+		return 0
+	}
+	return is.Mac
 }
 
 // write writes a server's entry.
@@ -148,6 +166,9 @@ func (w *ways) Set(k neigh.Key, mac wire.MAC, is neigh.State, _ time.Duration) e
 			w.changed(s)
 		}
 		if is.Usable() {
+			if s.mac == 0 {
+				w.changed(s) // its health check can begin
+			}
 			s.mac = inet.MACOf(mac[:])
 		}
 		if err := w.write(s); err != nil {
@@ -170,20 +191,39 @@ func (w *ways) Release(struct{}) {}
 func (w *ways) Unreachable(struct{}) {}
 
 // macOf returns the MAC address of a port.
-func (w *ways) macOf(p *Port) inet.MAC {
+func (w *ways) macOf(p *Port) inet.MAC { return w.macIn(w.conf, p) }
+
+// macIn returns the MAC address of a port in a configuration.
+func (w *ways) macIn(conf *Config, p *Port) inet.MAC {
 	texts := []string{p.MAC}
 	if p.Type == Frontside {
-		texts = append(texts, w.conf.Frontend.MAC)
+		texts = append(texts, conf.Frontend.MAC)
 	}
 	for _, text := range texts {
 		if mac, err := inet.ParseMAC(text); text != "" && err == nil {
 			return mac
 		}
 	}
-	if peer := w.peers[p.Name]; peer.Netdev != "" && len(peer.MAC) == 6 && peer.MAC[0]&1 == 0 {
+	peer, told := w.peers[p.Name]
+	switch {
+	case conf.Shadow: // the namespace has it from the beginning, before netdevs are known
+		return inet.LocalMAC(w.env.UUID(), p.Name)
+	case !told:
+		return w.before(p)
+	case peer.Netdev != "" && len(peer.MAC) == 6 && peer.MAC[0]&1 == 0:
 		return inet.MACOf(peer.MAC)
 	}
-	return w.own
+	return inet.LocalMAC(w.env.UUID(), p.Name)
+}
+
+// before returns the MAC address that a port had with an earlier daemon, until its netdev is known.
+func (w *ways) before(p *Port) inet.MAC {
+	ports, err := w.ports.Values()
+	index, ok := w.env.PortIndex(p.Name)
+	if err != nil || !ok || int(index) >= len(ports) || ports[index].Mac == 0 {
+		return inet.LocalMAC(w.env.UUID(), p.Name)
+	}
+	return ports[index].Mac
 }
 
 // portAt returns the configuration of a port by its index.
@@ -207,24 +247,8 @@ func (w *ways) Ask(k neigh.Key, to wire.MAC) {
 	if p == nil {
 		return
 	}
-	mac := wire.MAC(w.macOf(p).Bytes())
 	on, _ := p.address(k.Addr.Is6())
-	if k.Addr.Is6() {
-		from := wire.LinkLocal(mac)
-		if on.IsValid() && on.Contains(k.Addr) {
-			from = on.Addr()
-		}
-		w.send(k.Port, wire.Solicit(k.Addr, to, mac, from).Frame())
-		return
-	}
-	if to == (wire.MAC{}) {
-		to = wire.Broadcast
-	}
-	if !on.IsValid() {
-		w.send(k.Port, wire.ProbeARP(k.Addr, mac).Frame())
-		return
-	}
-	w.send(k.Port, wire.WhoHas(k.Addr, to, on.Addr(), mac).Frame())
+	w.send(k.Port, neigh.Request(k.Addr, to, wire.MAC(w.macOf(p).Bytes()), on))
 }
 
 // send sends a frame out of a port.
@@ -236,30 +260,25 @@ func (w *ways) send(port uint16, frame []byte) {
 
 // packetIn processes a packet that the program does not finish.
 func (b *balancer) packetIn(p *cube.PacketIn) {
-	if p.Reason == reasonTooBig {
+	switch p.Reason {
+	case reasonTooBig:
 		b.tooBig(p)
 		return
-	}
-	if wire.EtherType(p.Data) == wire.EtherARP {
-		if a, err := wire.ParseARP(p.Data); err == nil {
-			b.ways.answered(neigh.Key{Addr: a.Sender, Port: p.Port}, neigh.Answer{MAC: a.SenderMAC, Solicited: a.Op == wire.ARPReply, Override: true})
-		}
+	case reasonCheck:
+		b.checks.Answered(p)
 		return
 	}
-	n, err := wire.ParseND(p.Data)
-	if err != nil || !n.Advertisement {
-		return
+	b.ways.toNamespace(p)
+	if neighbour, is, ok := neigh.Received(p.Data); ok {
+		b.ways.answered(neigh.Key{Addr: neighbour, Port: p.Port}, is)
 	}
-	k := neigh.Key{Addr: n.Target, Port: p.Port}
-	a := neigh.Answer{MAC: n.Link, Solicited: n.Solicited, Override: n.Override}
-	if known, ok := b.ways.table.Get(k, clock()); ok && a.MAC == (wire.MAC{}) {
-		a.MAC = known.MAC
-	}
-	b.ways.answered(k, a)
 }
 
 // answered processes what a neighbour says about itself.
 func (w *ways) answered(k neigh.Key, a neigh.Answer) {
+	if known, ok := w.table.Get(k, clock()); ok && a.MAC == (wire.MAC{}) {
+		a.MAC = known.MAC
+	}
 	if p := w.portAt(k.Port); p != nil && a.MAC != wire.MAC(w.macOf(p).Bytes()) && w.hops[k] != nil {
 		w.table.Answered(k, a, clock())
 	}

@@ -213,5 +213,21 @@ func TestPacketsTooBigForATunnelAreAnswered(t *testing.T) {
 				t.Errorf("the fragment at offset %d is %+v, %v", 8*offset, p, err)
 			}
 		}
+		wires[0].Puts(client().IPv4("127.0.0.1", "10.0.0.100", pkt.IPv4Options{DontFragment: true}).UDP(1000, 80).Payload(1472).Bytes())
+		netns.Eventually(t, bpftest.Patience, func() error {
+			if got := l.Read("lb tunnel"); !strings.Contains(got, `"answered":2,"fragmented":1,"unanswered":1`) {
+				return fmt.Errorf("too big packets are counted as %s", got)
+			}
+			return nil
+		})
+		// The MTU of the port decides.
+		l.Set("PATCH", "lb ports b mtu", "1600")
+		if got := to(l, big); len(got) != 12 {
+			t.Errorf("with a larger MTU, the packet that was too big: %s", got)
+		}
+		l.Set("PATCH", "lb ports b mtu", "1400")
+		if got := to(l, whole); !strings.Contains(got, "lb slowpath") {
+			t.Errorf("with a smaller MTU, the packet that did fit: %s", got)
+		}
 	})
 }

@@ -140,3 +140,71 @@ func TestTimedOneServerOfManyServices(t *testing.T) {
 		return nil
 	})
 }
+
+// ages makes all pins older by a number of units of 8.6 s.
+func ages(t *testing.T, l *bpftest.Lab, units uint64) {
+	t.Helper()
+	m := l.Map("lb", "pins")
+	for i := range m.MaxEntries() {
+		var b [8]uint64 // four pins: a hash and a word each
+		if err := m.Lookup(i, &b); err != nil {
+			t.Fatal(err)
+		}
+		changed := false
+		for w := 1; w < len(b); w += 2 {
+			if b[w] != 0 {
+				seen := uint8(b[w]>>40) - uint8(units)
+				b[w] = b[w]&^(0xff<<40) | uint64(seen)<<40
+				changed = true
+			}
+		}
+		if changed {
+			if err := m.Put(i, &b); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func TestFlowsAreKeptForTheTimeoutOfTheirService(t *testing.T) {
+	for timeout, stay := range map[string]bool{"900": true, "170": true, "60": false, "9": false} { // the pins get 10 x 8.6 s old
+		t.Run(timeout, func(t *testing.T) {
+			t.Parallel()
+			l := bpftest.New(t, bpftest.Options{Hosts: 2})
+			l.Create("lbdsr", "lb", strings.TrimSuffix(several, "}")+`,"max-flows":1000}`)
+			l.Set("PATCH", "lb service 10.0.0.100 80 ALL timeout", timeout)
+			serversOf(l, 60, ack)
+			first := serversOf(l, 60, ack)
+			ages(t, l, 10)
+			l.Set("POST", "lb service 10.0.0.100 80 ALL server 02:00:00:00:02:14", `{"weight":20}`)
+			moved := count(serversOf(l, 60, ack), "02:00:00:00:02:14")
+			if (moved == 0) != stay || count(first, "02:00:00:00:02:14") != 0 {
+				t.Errorf("with a timeout of %s s, %d of 60 flows went to the new server", timeout, moved)
+			}
+		})
+	}
+}
+
+func TestThereAreAsManyServersAsAllowed(t *testing.T) {
+	l := bpftest.New(t, bpftest.Options{Hosts: 2})
+	list := func(from, to int) string {
+		var servers []string
+		for i := from; i < to; i++ {
+			servers = append(servers, fmt.Sprintf(`{"address":"02:00:00:00:05:%02x"}`, i))
+		}
+		return strings.Join(servers, ",")
+	}
+	body := func(most, servers int) string {
+		return fmt.Sprintf(`{%s,"max-servers":%d,"service":[{"vip":"10.0.0.100","vport":80,"proto":"TCP","server":[%s]}]}`, ports, most, list(0, servers))
+	}
+	if err := l.TryCreate("lbdsr", "lb", body(64, 65)); err == nil || !strings.Contains(err.Error(), "all 64 servers are in use") {
+		t.Errorf("65 servers of 64: %v", err)
+	}
+	l.Create("lbdsr", "lb", body(65, 65))
+	if err := l.Try("POST", "lb service 10.0.0.100 80 TCP server 02:00:00:00:05:ff", "{}"); err == nil || !strings.Contains(err.Error(), "all 65 servers are in use") {
+		t.Errorf("66 servers of 65: %v", err)
+	}
+	if live := l.Read("lb service 10.0.0.100 80 TCP live-servers"); live != "65" {
+		t.Errorf("%s servers are live", live)
+	}
+}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/balance"
+	"github.com/polycube/polycube/balance/checks"
+	"github.com/polycube/polycube/health"
 	"github.com/polycube/polycube/inet"
 )
 
@@ -25,12 +27,13 @@ type stateService struct {
 
 // stateServer is the state of a server of a service.
 type stateServer struct {
-	Address Address   `json:"address"`
-	State   state     `json:"state"`
-	Since   time.Time `json:"since"`
-	Flows   uint32    `json:"flows"`
+	Address Address       `json:"address"`
+	State   balance.State `json:"state"`
+	Since   time.Time     `json:"since"`
+	Flows   uint32        `json:"flows"`
 	inet.Count
-	MAC string `json:"mac,omitempty"`
+	MAC    string       `json:"mac,omitempty"`
+	Health *health.View `json:"health,omitempty"`
 }
 
 // stateFlows is the container `flows`.
@@ -46,12 +49,20 @@ func (b *balancer) state(_ context.Context, path []string) (any, error) {
 	var out struct {
 		Service []stateService `json:"service,omitempty"`
 		Flows   *stateFlows    `json:"flows,omitempty"`
+		Checks  *checks.Totals `json:"checks,omitempty"`
+		Tunnel  *stateTunnel   `json:"tunnel,omitempty"`
 	}
 	var err error
 	if len(path) == 0 || path[0] == "flows" {
 		if out.Flows, err = b.stateOfFlows(); err != nil {
 			return nil, err
 		}
+	}
+	if len(path) == 0 || path[0] == "tunnel" {
+		out.Tunnel = &b.tooBigs
+	}
+	if len(path) == 0 || path[0] == "checks" {
+		out.Checks = b.checks.Totals()
 	}
 	if len(path) > 0 && path[0] != "service" {
 		return out, nil
@@ -94,14 +105,17 @@ func (b *balancer) stateOfService(id ServiceID, path []string) (stateService, er
 
 // stateOfServer returns the state of a server of a service, whose number is given.
 func (b *balancer) stateOfServer(id ServiceID, number uint32, conf *Server) (stateServer, error) {
-	s, m := b.servers[conf.key()], b.members[memberKey{id, conf.key()}]
+	s, m := b.servers[conf.key()], b.members[memberKey{Service: id, Server: conf.key()}]
 	flows := b.pairs[balance.Pair{Service: number, Server: s.number}].Flows
-	is := stateServer{Address: conf.Address, State: b.stateOf(id, conf), Since: m.since.UTC().Truncate(time.Second), Flows: uint32(flows)}
-	if is.State == draining && flows == 0 && b.swept > m.at {
-		is.State = drained
+	is := stateServer{Address: conf.Address, State: m.is(conf, s), Since: m.since.UTC().Truncate(time.Second), Flows: uint32(flows)}
+	if is.State == balance.IsDraining && flows == 0 && b.swept > m.at {
+		is.State = balance.IsDrained
 	}
 	if s.mac != 0 {
 		is.MAC = s.mac.String()
+	}
+	if m.check != nil {
+		is.Health = b.checks.View(m.check)
 	}
 	counts, _, err := b.maps.serverCounts.Get(s.number)
 	is.Count = inet.Sum(counts)

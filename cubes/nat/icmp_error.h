@@ -21,8 +21,8 @@ PCN_INLINE int nat_inner_headers(struct CTXTYPE *ctx, const struct pcn_flow *flo
 {
 	if (!(flow->has & PCN_FLOW_L4))
 		return -1;
-	in->l3 = nat_header(ctx, flow->l3, v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
-	in->l4 = nat_header(ctx, flow->l4, 0);
+	in->l3 = pcn_header(ctx, flow->l3, v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
+	in->l4 = pcn_header(ctx, flow->l4, 0);
 	in->end = pcn_data_end(ctx);
 	in->proto = flow->protocol;
 	return in->l3 && in->l4 ? 0 : -1;
@@ -47,19 +47,6 @@ PCN_INLINE int nat_inner_key(const struct pcn_flow *flow, const struct nat_inner
 		       : -1;
 }
 
-/* Updates a checksum inside; returns the difference for the enclosing checksum. */
-PCN_INLINE __u32 nat_inner_check(__sum16 *check, __u32 diff, int udp)
-{
-	__u16 was = *check;
-
-	if (udp && !was)
-		return 0;
-	*check = pcn_csum_add(was, diff);
-	if (udp && !*check)
-		*check = 0xffff;
-	return pcn_csum_diff2(was, *check);
-}
-
 /* Translates the L4 header inside; returns the difference for the checksum of the error. */
 PCN_INLINE __u32 nat_rewrite_inner(struct nat_inner *in, const struct nat_session *s,
 				   const int egress, const int v6)
@@ -72,7 +59,7 @@ PCN_INLINE __u32 nat_rewrite_inner(struct nat_inner *in, const struct nat_sessio
 		if (in->l4 + 8 > in->end)
 			return 0;
 		icmp->id = s->port;
-		return s->port_delta + nat_inner_check(&icmp->check, v6 ? diff : s->port_delta, 0);
+		return s->port_delta + pcn_csum_inner(&icmp->check, v6 ? diff : s->port_delta, 0);
 	}
 	if (!pcn_has_ports(in->proto) || in->proto == IPPROTO_SCTP || in->l4 + 8 > in->end)
 		return 0;
@@ -81,10 +68,10 @@ PCN_INLINE __u32 nat_rewrite_inner(struct nat_inner *in, const struct nat_sessio
 	else
 		ports->source = s->port;
 	if (in->proto != IPPROTO_TCP)
-		return s->port_delta + nat_inner_check(in->l4 + 6, diff, in->proto == IPPROTO_UDP);
+		return s->port_delta + pcn_csum_inner(in->l4 + 6, diff, in->proto == IPPROTO_UDP);
 	if (in->l4 + 18 > in->end)
 		return s->port_delta; /* RFC 792 only requires 8 bytes */
-	return s->port_delta + nat_inner_check(in->l4 + 16, diff, 0);
+	return s->port_delta + pcn_csum_inner(in->l4 + 16, diff, 0);
 }
 
 /* Writes the session's outer address, and the checksum of the error. */
@@ -153,9 +140,9 @@ PCN_INLINE int nat_error(struct CTXTYPE *ctx, struct pcn_md *md, const int egres
 
 	if (!o)
 		return pcn_pkt_drop(ctx, md, NAT_SESSION_TABLE_FULL);
-	nat_reach(ctx, o->inner.l4 + 20);
-	void *ip = nat_header(ctx, o->flow.l3, v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
-	struct pcn_icmp *icmp = nat_header(ctx, o->flow.l4, sizeof(*icmp));
+	pcn_reach(ctx, o->inner.l4 + 20);
+	void *ip = pcn_header(ctx, o->flow.l3, v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
+	struct pcn_icmp *icmp = pcn_header(ctx, o->flow.l4, sizeof(*icmp));
 	if (!ip || !icmp || nat_inner_headers(ctx, &o->inner, &in, v6))
 		return nat_malformed(ctx, md, egress);
 	if (!nat_inner_key(&o->inner, &in, &key, egress, v6))

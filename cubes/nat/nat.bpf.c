@@ -123,8 +123,8 @@ PCN_INLINE int nat_later(struct CTXTYPE *ctx, struct pcn_md *md, const struct pc
 		int reason = nat_stray(key);
 		return reason ? pcn_pkt_drop(ctx, md, reason) : pcn_pkt_pass(ctx, md);
 	}
-	nat_reach(ctx, flow->l4);
-	void *l3 = nat_header(ctx, flow->l3, v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
+	pcn_reach(ctx, flow->l4);
+	void *l3 = pcn_header(ctx, flow->l3, v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
 	if (!l3)
 		return pcn_pkt_drop(ctx, md, NAT_MALFORMED);
 	pcn_address_copy(addr, f->addr);

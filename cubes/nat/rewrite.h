@@ -22,22 +22,6 @@
 #define NAT_TCP_OF(what) ((what) >> 16)
 #define NAT_KIND_OF(what) ((what)&0xff)
 
-/* At TC, makes the first len bytes readable, or all of a shorter packet. Only data in fragments of
- * the buffer is moved. */
-PCN_INLINE void nat_reach(struct CTXTYPE *ctx, __u32 len)
-{
-#ifdef PCN_TC
-	__u32 linear = pcn_data_end(ctx) - pcn_data(ctx);
-
-	if (linear < len && linear < ctx->len)
-		bpf_skb_pull_data(ctx, ctx->len < len ? ctx->len : len);
-	asm volatile("" : : : "memory"); /* pointers are read again */
-#else
-	(void)ctx;
-	(void)len;
-#endif
-}
-
 /* The kind of an ICMP packet. */
 PCN_INLINE __u32 nat_icmp_kind(__u8 type, const int v6)
 {
@@ -69,14 +53,6 @@ PCN_INLINE __u32 nat_what_l4(const struct pcn_flow *f, const int v6)
 	return NAT_OTHER;
 }
 
-/* The header at byte `at` of the frame; NULL if it is incomplete. */
-PCN_INLINE void *nat_header(struct CTXTYPE *ctx, __u32 at, __u32 length)
-{
-	void *header = pcn_data(ctx) + (at & 0x3ff);
-
-	return header + length > pcn_data_end(ctx) ? NULL : header;
-}
-
 /* What a packet is. -1 if it is malformed, or if its headers cannot be written. */
 PCN_INLINE int nat_what(struct CTXTYPE *ctx, const struct pcn_flow *f, __u32 *what, const int v6)
 {
@@ -87,9 +63,9 @@ PCN_INLINE int nat_what(struct CTXTYPE *ctx, const struct pcn_flow *f, __u32 *wh
 		return 0;
 	}
 	*what = nat_what_l4(f, v6);
-	nat_reach(ctx, f->l4 + 20);
+	pcn_reach(ctx, f->l4 + 20);
 	if (NAT_KIND_OF(*what) != NAT_OTHER &&
-	    !nat_header(ctx, f->l4, f->protocol == IPPROTO_TCP ? 20 : 8))
+	    !pcn_header(ctx, f->l4, f->protocol == IPPROTO_TCP ? 20 : 8))
 		return -1;
 	if (f->fragment == PCN_FRAGMENT_FIRST)
 		*what |= NAT_FIRST;
@@ -151,11 +127,11 @@ PCN_INLINE int nat_turn(struct CTXTYPE *ctx, struct pcn_md *md)
 PCN_INLINE int nat_rewrite(struct CTXTYPE *ctx, const struct pcn_flow *f, __u32 what,
 			   const struct nat_session *s, const int egress, const int v6)
 {
-	void *l3 = nat_header(ctx, f->l3, v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
+	void *l3 = pcn_header(ctx, f->l3, v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
 	__u32 offset = NAT_CHECK_OF(what), query = NAT_KIND_OF(what) == NAT_QUERY;
-	struct pcn_ports *ports = nat_header(ctx, f->l4, 8);
+	struct pcn_ports *ports = pcn_header(ctx, f->l4, 8);
 	struct pcn_icmp *icmp = (void *)ports;
-	__u16 *check = nat_header(ctx, f->l4 + offset, sizeof(*check));
+	__u16 *check = pcn_header(ctx, f->l4 + offset, sizeof(*check));
 	__u32 flags = v6 ? PCN_CSUM_IPV6 : 0;
 
 	if (!l3 || (offset && (!ports || !check)))

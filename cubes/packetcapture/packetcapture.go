@@ -78,14 +78,15 @@ func (c *control) prepare(ctx context.Context, change cube.ChangeOf[Config]) (cu
 
 // apply follows a configuration.
 func (c *control) apply(conf *Config) (undo func() error, err error) {
+	back := c.intake.use(conf) // before the reader takes the first packet
 	if c.reader == nil {
 		if err := c.start(conf); err != nil {
+			back()
 			return nil, err
 		}
 	}
 	was := c.config
 	c.config = conf
-	back := c.intake.use(conf)
 	return func() error {
 		c.config = was
 		back()

@@ -62,7 +62,9 @@ type Process struct {
 	dir    string
 	user   *reservedUser
 	group  *group
-	output *lineLog
+	output sink
+	// ended is called before its directory is removed, if it is set, with the reason of its end.
+	ended func(exit error)
 	// descriptors is our end of the socket for descriptors.
 	descriptors *os.File
 	read        chan struct{} // closed when all output was read
@@ -70,6 +72,13 @@ type Process struct {
 	err         error
 	left        error // what could not be cleaned up, part of err
 	stop        atomic.Bool
+}
+
+// sink is where its output goes.
+type sink interface {
+	// read reads until all writers are closed; lastLine is then a line that explains the end, or empty.
+	read(r io.Reader)
+	lastLine() string
 }
 
 // started counts processes, for names.
@@ -145,6 +154,9 @@ func (p *Process) supervise(c Config, e *Executable, ready chan<- error) {
 		err = p.wait()
 	} else {
 		ready <- err
+	}
+	if p.ended != nil {
+		p.ended(err)
 	}
 	p.left = p.cleanUp()
 	p.err = errors.Join(err, p.left)

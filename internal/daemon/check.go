@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/foreign"
 	"github.com/polycube/polycube/internal/check"
-	"github.com/polycube/polycube/internal/external"
 )
 
 // usage is the first part of the help.
@@ -69,7 +69,7 @@ func checkService(ctx context.Context, m check.Machine, o Options, stdout, stder
 
 // serviceFiles reads the files of a service.
 func serviceFiles(names []string) (check.Foreign, error) {
-	f := check.Foreign{Objects: map[cube.Hook][]byte{}, Allowed: external.CheckObjects}
+	f := check.Foreign{Objects: map[cube.Hook][]byte{}, Allowed: foreign.Check}
 	for _, name := range names {
 		data, err := os.ReadFile(name)
 		if err != nil {

@@ -69,7 +69,7 @@ func TestCheckMachine(t *testing.T) {
 func TestCheckService(t *testing.T) {
 	const dir = "../../cubes/helloworld/helloworld"
 	good := []string{dir + ".yang", dir + ".tc.o", dir + ".xdp.o"}
-	forbidden := "../external/testdata/forbidden.tc.o"
+	forbidden := "../../cube/foreign/testdata/forbidden.tc.o"
 	m := check.This()
 	m.Capabilities = func() (uint64, error) { return 0, nil } // the kernel is not asked
 	for _, tt := range []struct {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/internal/access"
+	"github.com/polycube/polycube/internal/clang"
 	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/rest"
 	"github.com/polycube/polycube/internal/store"
@@ -210,7 +211,9 @@ func (d *daemon) openManager(context.Context) error {
 	}
 	d.manager, err = topology.New(topology.Options{
 		Datapath: d.plane, Shadows: shadowsOf(d.plane), Store: d.store, State: d.state, Services: d.parts.services(), Logger: d.log, Version: Version,
-		Events: d.events, Host: host,
+		Events: d.events, Host: host, Compile: clang.New(clang.Options{
+			RunDir: d.opts.RunDir, Hidden: []string{d.opts.StateDir, d.opts.RunDir, d.opts.BPFFS},
+			Keep: filepath.Join(d.opts.StateDir, "objects"), Log: d.log}).Compile,
 	})
 	if err == nil {
 		d.undo = append(d.undo, func() error {

@@ -218,6 +218,17 @@ func (ch *change) drop() {
 	ch.p.dispose(ch.built, nil)
 	ch.built = nil
 	ch.unclaim()
+	sweep(ch.p)
+}
+
+// sweep removes maps that were made for programs which are not in the graph in use, or not any more.
+func sweep(p *Plane) {
+	if p.graph == nil {
+		return
+	}
+	if err := state.Sweep(p.state, p.graph); err != nil {
+		p.log.Error("remove maps that no program uses", "err", err)
+	}
 }
 
 // dispose closes the generations of segments that were built for nothing, except those that others have.
@@ -383,6 +394,7 @@ func (ch *change) finish() {
 	gone = p.kept.update(left, gone, p.users, p.graph)
 	p.expel(left)
 	p.state.Keep(ch.g, linkedOf(linked))
+	sweep(p)
 	for _, c := range slices.Concat(ch.built, ch.constants) {
 		p.tell(c)
 	}

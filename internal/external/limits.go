@@ -22,6 +22,7 @@ import (
 
 	pb "github.com/polycube/polycube/api/polycube/service/v1"
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/foreign"
 )
 
 // protocol is the version of the protocol implemented here.
@@ -256,7 +257,7 @@ func objectsOf(list []*pb.Object) (map[cube.Hook][]byte, error) {
 		}
 		out[h] = o.GetElf()
 	}
-	if err := CheckObjects(out); err != nil {
+	if err := foreign.Check(out); err != nil {
 		return nil, err
 	}
 	return out, nil

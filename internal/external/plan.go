@@ -14,6 +14,7 @@ import (
 
 	pb "github.com/polycube/polycube/api/polycube/service/v1"
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/foreign"
 )
 
 func prepareTime(d deadlines) time.Duration { return d.prepare }
@@ -43,8 +44,8 @@ func (i *instance) checkPlan(number uint64, p *pb.Plan, begun *atomic.Bool) (cub
 		if err := checkName("map", name); err != nil {
 			return out, err
 		}
-		if entries > maxEntries {
-			return out, invalid("map %s would have %d entries, the limit is %d", name, entries, maxEntries)
+		if entries > foreign.MaxEntries {
+			return out, invalid("map %s would have %d entries, the limit is %d", name, entries, foreign.MaxEntries)
 		}
 	}
 	out.MapSizes = p.GetMapSizes()

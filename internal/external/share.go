@@ -24,7 +24,7 @@ func (i *instance) share(t *table, id uint64) error {
 		return fmt.Errorf("map %s: only a service that the daemon starts (type lib) can map it into memory: %w", t.name, cube.ErrUnsupported)
 	case t.inner != nil:
 		return fmt.Errorf("map %s: the inner maps of a map of maps cannot be mapped into memory: %w", t.name, cube.ErrUnsupported)
-	case t.m.Type() != ebpf.RingBuf && (t.m.Type() != ebpf.Array || t.m.Flags()&flagMmapable == 0):
+	case t.m.Type() != ebpf.RingBuf && (t.m.Type() != ebpf.Array || t.m.Flags()&unix.BPF_F_MMAPABLE == 0):
 		return fmt.Errorf("map %s: only a ring, or an array with the flag BPF_F_MMAPABLE, can be mapped into memory: %w", t.name, cube.ErrInvalid)
 	}
 	err := i.l.process.Pass(binary.LittleEndian.AppendUint64(nil, id), t.m.FD())

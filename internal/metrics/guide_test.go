@@ -6,8 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -16,8 +14,7 @@ import (
 var update = flag.Bool("update", false, "write the table of the guide anew")
 
 const (
-	guide    = "../../docs/guide/observe.md"
-	examples = "../../examples/monitoring"
+	guide = "../../docs/guide/observe.md"
 	// The guide's table stands behind the first of these lines.
 	tableHead = "| family | kind | labels | series | |\n|---|---|---|---|---|\n"
 )
@@ -51,37 +48,5 @@ func TestGuideHasTheFamilies(t *testing.T) {
 	}
 	if got := string(table.Find(text)); got != asDocument() {
 		t.Errorf("the table of %s is another one (accept with -update):\n%s\nwant\n%s", guide, got, asDocument())
-	}
-}
-
-// TestExamplesUseTheFamilies: each metric that the alert rules name is one of the daemon's, with labels that it has.
-func TestExamplesUseTheFamilies(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(examples, "alerts.yml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := regexp.MustCompile(`\bpolycube_[a-z_]+`).FindAllString(string(text), -1)
-	if len(names) < 8 {
-		t.Fatalf("only %v", names)
-	}
-	for _, name := range names {
-		if index[name] == nil && index[strings.TrimSuffix(name, "_bucket")] == nil {
-			t.Errorf("%s is no family", name)
-		}
-	}
-}
-
-// TestExamplesAreGood: Prometheus' own tool takes the examples.
-func TestExamplesAreGood(t *testing.T) {
-	tool, err := exec.LookPath("promtool")
-	if err != nil {
-		t.Skip("needs promtool, of Debian's package prometheus")
-	}
-	for _, args := range [][]string{{"check", "rules", "alerts.yml"}, {"check", "config", "--syntax-only", "prometheus.yml"}} {
-		cmd := exec.CommandContext(t.Context(), tool, args...)
-		cmd.Dir = examples
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%v: %v\n%s", args, err, out)
-		}
 	}
 }

@@ -242,6 +242,9 @@ func (s *Schemas) array(service string, n *yang.Node, use Use) Object {
 func (s *Schemas) leaf(n *yang.Node, use Use) Object {
 	t := n.Type()
 	out := s.shared(t)
+	if _, json := n.Extension("json-value"); json {
+		out = nil // a value of any type
+	}
 	if ref, ok := out.Get("$ref").(string); ok && s.version == V30 {
 		out = Object{{"allOf", []Object{{{"$ref", ref}}}}} // a reference has no siblings in 3.0
 	}

@@ -39,6 +39,7 @@ const model = `module m {
     leaf either { type union { type uint8; type enumeration { enum any; } } }
     leaf fixed { type boolean; default true; polycube-base:init-only-config; description "Fixed."; }
     leaf seen { type uint32; config false; description "Seen."; }
+    leaf document { type string; config false; description "What was found."; polycube-base:json-value; }
     leaf-list words { type string; max-elements 3; }
   }
   container c {
@@ -100,6 +101,7 @@ func TestLeaves(t *testing.T) {
 		{"either", V31, Read, `{"anyOf":[{"type":"integer","format":"uint8","minimum":0,"maximum":255},{"type":"string","enum":["any"]}]}`},
 		{"fixed", V31, New, `{"type":"boolean","description":"Fixed. Can only be set when the object is created.","default":true,"examples":[true],"x-yang-init-only":true}`},
 		{"seen", V31, Read, `{"type":"integer","format":"uint32","minimum":0,"maximum":4294967295,"description":"Seen.","examples":[0],"readOnly":true}`},
+		{"document", V31, Read, `{"description":"What was found.","examples":["document"],"readOnly":true}`},
 		{"words", V31, Read, `{"type":"array","items":{"type":"string","examples":["words"]},"maxItems":3,"uniqueItems":true}`},
 	} {
 		t.Run(c.leaf+" "+string(c.v), func(t *testing.T) {
@@ -132,7 +134,7 @@ func TestUses(t *testing.T) {
 		use                  Use
 		properties, required []string
 	}{
-		{"read.m.t", Read, []string{"range", "big", "dec", "text", "both", "greek", "day", "bits", "blob", "on", "id", "ref", "mac", "either", "fixed", "seen", "words", "_links"}, nil},
+		{"read.m.t", Read, []string{"range", "big", "dec", "text", "both", "greek", "day", "bits", "blob", "on", "id", "ref", "mac", "either", "fixed", "seen", "document", "words", "_links"}, nil},
 		{"new.m.t", New, []string{"range", "big", "dec", "text", "both", "greek", "day", "bits", "blob", "on", "id", "ref", "mac", "either", "fixed", "words"}, nil},
 		{"change.m.t", Change, []string{"range", "big", "dec", "text", "both", "greek", "day", "bits", "blob", "on", "id", "ref", "mac", "either", "words"}, nil},
 		{"read.m.c.entry", Read, []string{"name", "fixed", "_links"}, []string{"name"}},

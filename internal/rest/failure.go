@@ -112,5 +112,12 @@ func detail(err error) []string {
 	if no := refusal.As(err); no != nil {
 		return no.Detail()
 	}
+	var more interface {
+		error
+		Detail() []string
+	}
+	if errors.As(err, &more) {
+		return more.Detail()
+	}
 	return nil
 }

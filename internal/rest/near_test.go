@@ -142,6 +142,9 @@ func TestWhatCannotHaveBeenMeantSaysWhatToWrite(t *testing.T) {
 		{"an entry to add without its keys", "POST", "/lab/l1/route", "{}", "ADD", 400, "append <network> <nexthop> to the path"},
 		{"an entry to add without its last key", "POST", "/lab/l1/route/10.0.0.0%2F8", "{}", "ADD", 405,
 			"incomplete key in l1 route 10.0.0.0/8: an entry of route is addressed by <network> <nexthop>, and <nexthop> is missing"},
+		{"an entry to add with its last key in the body", "POST", "/lab/l1/route/10.7.0.0%2F16", `{"nexthop":"1.1.1.7","pathcost":3}`, "ADD", 201, ""},
+		{"an entry to set with its last key in the body", "PATCH", "/lab/l1/route/10.0.0.0%2F8", `{"nexthop":"1.1.1.1","pathcost":3}`, "SET", 201, ""},
+		{"an entry to add with a bad body instead of its last key", "POST", "/lab/l1/route/10.0.0.0%2F8", `{"nexthop":`, "ADD", 400, "JSON"},
 		{"an entry to set without its key", "PATCH", "/lab/l1/ports/peer", `"veth1"`, "SET", 400, "specify the entry of ports: <name> comes before peer"},
 		{"a key with blanks and quotes", "POST", "/lab/l1/ports/a%20%22b", "", "NONE", 400, `l1 ports "a \"b" is not an action`},
 	}

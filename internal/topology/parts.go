@@ -5,10 +5,12 @@ package topology
 // What requests, transactions and restoration work on.
 
 import (
+	"context"
 	"log/slog"
 	"sync/atomic"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/compile"
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/topology/align"
 	"github.com/polycube/polycube/internal/topology/announce"
@@ -28,6 +30,8 @@ type parts struct {
 	netdevs Netdevs
 	shadows Shadows // nil: shadow cubes are refused
 	log     *slog.Logger
+	// compile compiles C for cubes; nil if that is not possible.
+	compile func(context.Context, compile.Source) ([]byte, error)
 	// commit makes records durable; nil keeps the configuration in memory only.
 	commit func([]store.Record) error
 	// notes knows why a netdev does not forward; nil when the data plane does not know.
@@ -56,7 +60,7 @@ type parts struct {
 
 // newParts returns the parts of a manager without services and cubes. Missing options have their defaults.
 func newParts(o Options, commit func([]store.Record) error) *parts {
-	p := &parts{dp: o.Datapath, netdevs: o.Netdevs, shadows: o.Shadows, log: o.Logger, commit: commit, tallies: newTallies()}
+	p := &parts{dp: o.Datapath, netdevs: o.Netdevs, shadows: o.Shadows, log: o.Logger, commit: commit, compile: o.Compile, tallies: newTallies()}
 	p.notes, _ = o.Datapath.(world.Notes)
 	if p.netdevs == nil {
 		p.netdevs = kernelNetdevs{}

@@ -5,6 +5,7 @@ package topology
 // What is stored: a record for each cube and for each netdev with transparent cubes, written when it changes.
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -44,7 +45,7 @@ func (x *execution) storeRecords() ([]store.Record, error) {
 		if len(x.entries[x.next.Units[rec.Name]]) > 0 {
 			rec.Revision = x.old.Revision + 1
 		}
-		if string(blob) != string(rec.Blob) {
+		if !bytes.Equal(blob, rec.Blob) {
 			rec.Blob, rec.Revision = blob, x.old.Revision+1
 			recs = append(recs, store.Record{Key: world.CubeKey + rec.Name, Value: blob})
 		}

@@ -130,7 +130,10 @@ func (t *settling) derive(name string) error {
 		return fmt.Errorf("%s: loglevel %q: %w", name, conf.Loglevel, cube.ErrInvalid)
 	}
 	rec.Tables = u.Tree.Tables()
-	rec.Config, rec.Saved = &world.Config{Raw: text.Full, Ports: ports}, text.Saved
+	if rec.Config == nil || !bytes.Equal(rec.Config.Raw, text.Full) {
+		rec.Config = &world.Config{Raw: text.Full, Ports: ports}
+	}
+	rec.Saved = text.Saved
 	rec.Type, rec.LogLevel = conf.Type, level.Fast
 	if t.before(name) == nil {
 		u.SetType(conf.Type)

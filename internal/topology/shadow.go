@@ -335,3 +335,16 @@ func (c *committed) watchRoutes(rec *world.Cube) {
 		teller.WatchRoutes(rec.Namespace(), n.Take)
 	}
 }
+
+// advertiser is a Shadows that has routes of cubes.
+type advertiser interface {
+	Advertise(uuid string, prefixes []netip.Prefix) error
+}
+
+// advertise makes the routes of a cube in its namespace those to prefixes.
+func advertise(to Shadows, uuid string, prefixes []netip.Prefix) error {
+	if a, ok := to.(advertiser); ok {
+		return a.Advertise(uuid, prefixes)
+	}
+	return fmt.Errorf("this daemon does not support namespaces: %w", cube.ErrNotFound)
+}

@@ -27,6 +27,7 @@ import (
 	"log/slog"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/compile"
 	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/store"
@@ -51,6 +52,8 @@ type Options struct {
 	Netdevs Netdevs
 	// Shadows makes the namespaces of shadow cubes; without it such cubes are refused.
 	Shadows Shadows
+	// Compile compiles C for cubes that ask for it; nil refuses that.
+	Compile func(context.Context, compile.Source) ([]byte, error)
 	// Logger gets the topology's and, with attributes service and cube, the cubes' lines; nil means slog.Default.
 	Logger *slog.Logger
 	// Version is the daemon's.

@@ -7,6 +7,7 @@ package topology
 
 import (
 	"fmt"
+	"net/netip"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
@@ -58,10 +59,11 @@ func (n *units) create(svc *service.Service, name string, id datapath.CubeID) (*
 func (n *units) make(svc *service.Service, name, uuid string, id datapath.CubeID) *unit.Unit {
 	p := n.parts
 	return unit.New(unit.Options{Service: svc, Name: name, UUID: uuid, ID: id, Datapath: p.dp, Plane: p.inUse, Log: p.log,
-		OwnStation: p.neighbours.OwnStation, Handlers: p.tallies.handlers, Waits: p.tallies.waits,
+		Compile: p.compile, OwnStation: p.neighbours.OwnStation, Handlers: p.tallies.handlers, Waits: p.tallies.waits,
 		Announce:    func(reason string) { p.events.Cube(name, svc.Info.Name, "degraded", reason) },
 		Tell:        func(state, what string) { p.events.Told(name, svc.Info.Name, state, what) },
 		TellSession: func(state, what string) { p.events.Session(name, svc.Info.Name, state, what) },
+		Advertise:   func(prefixes []netip.Prefix) error { return advertise(p.shadows, uuid, prefixes) },
 		Edit:        func(wanted func() ([]cube.Edit, error)) error { return p.editOwn(name, uuid, wanted) }})
 }
 

@@ -105,7 +105,7 @@ func standOn(ctx context.Context, t *Tree, op Op, p Path) (*editor, []Delta, []s
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	t.printed.reached(t, at, e.touches)
+	e.changedText()
 	return e, deltas, above, nil
 }
 
@@ -167,9 +167,8 @@ func (b *bulkEditor) clearBelow(node *Node, keys []string, given map[string]bool
 		if !list.within(node) || b.fixed(list) {
 			continue
 		}
-		for _, table := range b.t.tables.Of(list.path) {
-			l := bulkPlace{list, table.Above()}
-			if slices.Equal(l.above[:min(len(keys), len(l.above))], keys) && !given[l.path().ID()] {
+		for _, table := range b.t.tables.Below(list.path, keys) {
+			if l := (bulkPlace{list, table.Above()}); !given[l.path().ID()] {
 				b.clear(l)
 			}
 		}
@@ -260,7 +259,7 @@ func fixedEntry(l bulkPlace, keys []string) error {
 
 // insert puts a new entry into the list's table.
 func (b *bulkEditor) insert(l bulkPlace, e *bulk.Entry) {
-	b.t.intern(e.Refs)
+	b.t.interned.Share(e.Refs)
 	if !l.list.positions {
 		b.note(l, b.table(l).Set(e))
 		return
@@ -279,7 +278,7 @@ func (b *bulkEditor) change(l bulkPlace, old *bulk.Entry, op Op, p Path, v value
 	case err != nil:
 		b.fail(err)
 	case !e.Same(old):
-		b.t.intern(e.Refs)
+		b.t.interned.Share(e.Refs)
 		b.note(l, b.table(l).Set(e))
 	}
 }
@@ -359,6 +358,9 @@ func (b *bulkEditor) checkReferences(deltas []Delta) {
 		return
 	}
 	for _, list := range b.t.schema.bulk {
+		if len(list.refs) == 0 {
+			continue
+		}
 		for _, table := range b.t.tables.Of(list.path) {
 			table.Used(func(id string) bool {
 				if !there(list, id) {

@@ -99,7 +99,7 @@ func (t *Tree) editUntil(ctx context.Context, op Op, p Path, body []byte, m edit
 		bulk.rollback()
 		return nil, e.rollback(fault.Join(bulk.errs))
 	}
-	t.printed.reached(t, p, e.touches)
+	e.changedText()
 	return t.changed(e, bulk, deltas), nil
 }
 
@@ -112,11 +112,16 @@ func (e *editor) carryOut(p Path, node *Node, chain []*fragment, target *fragmen
 	if err := e.run(p, node, chain, target); err != nil {
 		return nil, e.rollback(err)
 	}
-	var err error
-	e.undo.diff, err = t.schema.validate(&t.root)
-	t.outdated(e.undo.diff)
-	if err != nil {
-		return nil, e.rollback(t.explain(err))
+	if t.created && e.changedNothing() {
+		return nil, nil // it was valid before: the edit only concerns bulk lists, or asks for what is there
+	}
+	if !e.validateEntries() {
+		var err error
+		e.undo.diff, err = t.schema.validate(&t.root)
+		t.outdated(e.undo.diff)
+		if err != nil {
+			return nil, e.rollback(t.explain(err))
+		}
 	}
 	deltas, err := e.deltas()
 	if err != nil {
@@ -124,6 +129,9 @@ func (e *editor) carryOut(p Path, node *Node, chain []*fragment, target *fragmen
 	}
 	return deltas, nil
 }
+
+// changedNothing reports whether neither the edit nor its validation changed a node of the tree.
+func (e *editor) changedNothing() bool { return len(e.undo.records) == 0 && e.undo.diff == nil }
 
 // editable refuses nodes that cannot be edited whatever the body.
 func editable(op Op, p Path, node *Node) error {

@@ -146,21 +146,6 @@ func referred(e *bulk.Entry, ref int, leaf *Node, items []*item) {
 	}
 }
 
-// intern makes equal texts share memory: many entries refer to few values.
-func (t *Tree) intern(texts []string) {
-	if t.interned == nil || len(t.interned) > 4096 {
-		t.interned = make(map[string]string)
-	}
-	for i, s := range texts {
-		known, ok := t.interned[s]
-		if !ok {
-			known = s
-			t.interned[s] = s
-		}
-		texts[i] = known
-	}
-}
-
 // complete checks the required members of an entry, or of something in it.
 func complete(n *Node, items []*item, p Path) error {
 	count := make(map[*Node]int, len(items))

@@ -81,5 +81,24 @@ func state(t testing.TB, tree *Tree) string {
 	if full, saved := printed(JSONOptions{Defaults: true, Apart: true}), printed(JSONOptions{Apart: true}); string(text.Full) != full || string(text.Saved) != saved {
 		t.Fatalf("the text is\n%s\n%s, want\n%s\n%s", text.Full, text.Saved, full, saved)
 	}
+	valid(t, tree)
 	return printed(JSONOptions{}) + "\n" + printed(JSONOptions{Defaults: true})
+}
+
+// valid checks that validating the whole tree neither fails nor changes anything, whichever part of it edits validated.
+func valid(t testing.TB, tree *Tree) {
+	t.Helper()
+	if !tree.created {
+		return
+	}
+	root, err := cloneTree(tree.root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	diff, err := tree.schema.validate(&root)
+	defer freeAll(root)
+	defer freeAll(diff)
+	if err != nil || diff != nil {
+		t.Fatalf("validation of the whole tree: %v, with changes: %t", err, diff != nil)
+	}
 }

@@ -15,15 +15,20 @@ func (t *Tree) same(parent ref, like *fragment) ref {
 	if parent != nil || like.node.kind != List {
 		return findSame(t.root, parent, like.ref)
 	}
-	entries, ok := t.tops[like.node]
+	return t.indexOf(like.node)[keysID(like.keys)]
+}
+
+// indexOf returns the entries of a list at the top by their keys.
+func (t *Tree) indexOf(list *Node) map[string]ref {
+	entries, ok := t.tops[list]
 	if !ok {
 		entries = make(map[string]ref)
-		for cur := findSchema(t.root, nil, like.node); cur != nil && t.schema.is(cur, like.node); cur = nextSibling(cur) {
-			entries[keysID(entryKeys(cur, like.node))] = cur
+		for cur := findSchema(t.root, nil, list); cur != nil && t.schema.is(cur, list); cur = nextSibling(cur) {
+			entries[keysID(entryKeys(cur, list))] = cur
 		}
-		t.tops[like.node] = entries
+		t.tops[list] = entries
 	}
-	return entries[keysID(like.keys)]
+	return entries
 }
 
 // link inserts a node into the tree at a position in its list.

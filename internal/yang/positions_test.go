@@ -109,14 +109,6 @@ func TestPositionsAreShownAndOrdersStored(t *testing.T) {
 	if got := show(t, tree, "side"); got != view {
 		t.Errorf("it is\n%s, want\n%s", got, view)
 	}
-	apart, err := tree.JSON(nil, JSONOptions{Apart: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	spliced, err := s.Splice(apart, tree.Tables(), JSONOptions{})
-	if err != nil || !strings.Contains(string(spliced), `"side":`+view) {
-		t.Errorf("spliced is %s, %v", spliced, err)
-	}
 	var stored []string
 	tree.Tables().At("side/rule", []string{"LEFT"}).Stored(func(e *bulk.Entry) bool {
 		stored = append(stored, e.Saved)

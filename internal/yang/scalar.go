@@ -7,8 +7,6 @@ package yang
 import (
 	"errors"
 	"fmt"
-	"net/netip"
-	"strings"
 
 	"github.com/polycube/polycube/internal/fault"
 	"github.com/polycube/polycube/internal/yang/leaftype"
@@ -29,8 +27,10 @@ func (n *Node) scalar(v value) (string, error) {
 		if err := fault.TextUpTo(v.text, fault.Longest(n.typ.Length, n.inInput, n.inOutput)); err != nil {
 			return "", fmt.Errorf("the value %w", err)
 		}
-		if err := n.checkHostBits(v.text); err != nil {
-			return "", err
+		if _, marked := n.extensions["no-host-bits"]; marked {
+			if err := leaftype.CheckHostBits(v.text); err != nil {
+				return "", err
+			}
 		}
 	case numberValue:
 		word.Kind = leaftype.Number
@@ -38,18 +38,6 @@ func (n *Node) scalar(v value) (string, error) {
 		word.Kind = leaftype.Bool
 	}
 	return n.typ.Spell(word, n.takes)
-}
-
-// checkHostBits refuses a prefix with host bits set if the model does.
-func (n *Node) checkHostBits(text string) error {
-	if _, marked := n.extensions["no-host-bits"]; !marked {
-		return nil
-	}
-	p, err := netip.ParsePrefix(text)
-	if err != nil || p == p.Masked() {
-		return nil //nolint:nilerr // libyang says what is wrong with it
-	}
-	return fmt.Errorf("%s is an address in a network: the network is %s", text, p.Masked())
 }
 
 // takes reports whether the leaf accepts a text unchanged.
@@ -85,19 +73,5 @@ func (n *Node) reason(text string, err error) string {
 	if !errors.As(err, &native) {
 		return fmt.Sprintf("%q is not %s: %v", fault.Shorten(text), n.typ.Allowed(), err)
 	}
-	return n.typ.Refused(text, native.msg, n.like())
-}
-
-// like gives the example in the model. The name of a type defined in the model says little: without an example, its
-// patterns are given if they are readable.
-func (n *Node) like() string {
-	const readable = 60
-	if n.Example() != "" {
-		return fmt.Sprintf(" (for example %s)", n.Example())
-	}
-	patterns := strings.Join(n.typ.Patterns, " and ")
-	if n.typ.Name == n.typ.Base || patterns == "" || len(patterns) > readable || strings.Contains(patterns, "!") {
-		return ""
-	}
-	return ", which matches " + patterns
+	return n.typ.Refused(text, native.msg, n.typ.Like(n.Example()))
 }

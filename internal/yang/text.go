@@ -1,102 +1,110 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The text of a whole configuration, which is needed after each edit: members that an edit did not reach are not printed
-// again.
+// The text of a whole configuration (package printed), and what edits change of it.
 
 package yang
 
-import "github.com/polycube/polycube/internal/jsonscan"
+import (
+	"errors"
+
+	"github.com/polycube/polycube/internal/yang/printed"
+)
 
 // Text is a whole configuration as JSON objects, without the entries of bulk lists.
-type Text struct {
-	// Full has all leaves, Saved omits those with their default value.
-	Full, Saved []byte
-	members     []memberText
-}
+type Text = printed.Text
 
-// memberText is a member of a configuration, with its value in Full and in Saved; nil where it is omitted.
-type memberText struct {
-	node        *Node
-	full, saved []byte
-}
-
-// Member returns the value of a member of Full, nil if there is none.
-func (x *Text) Member(name string) []byte {
-	for _, m := range x.members {
-		if m.node.name == name {
-			return m.full
-		}
-	}
-	return nil
-}
-
-// Only returns an object with some members of Full.
-func (x *Text) Only(names ...string) []byte {
-	w := jsonscan.NewWriter(0)
-	for _, name := range names {
-		w.Add(name, x.Member(name))
-	}
-	return w.Bytes()
-}
-
-// printed are the members of the last Text, nil if none can be used again; those in stale cannot.
-type printed struct {
-	members []memberText
-	stale   map[*Node]bool
-}
-
-// Text prints the configuration. The text must not be changed.
+// Text prints the configuration. It is the same text as long as the tree is the same: after an edit of entries of bulk lists,
+// it costs nothing.
 func (t *Tree) Text() (*Text, error) {
 	if t.broken != nil {
 		return nil, t.broken
 	}
-	x := &Text{members: make([]memberText, len(t.schema.root.children))}
-	size := 0
-	for _, m := range t.printed.members {
-		size += len(m.full) + 32
+	return t.printed.Text(source{t})
+}
+
+// source prints the members of a tree.
+type source struct{ *Tree }
+
+func (s source) Members() []printed.Member {
+	members := make([]printed.Member, len(s.schema.root.children))
+	for i, n := range s.schema.root.children {
+		members[i] = printed.Member{Name: n.name, List: n.config && n.kind == List}
 	}
-	full, saved := jsonscan.NewWriter(size), jsonscan.NewWriter(size)
-	for i, n := range t.schema.root.children {
-		m := memberText{node: n}
-		if t.printed.members != nil && !t.printed.stale[n] {
-			m = t.printed.members[i]
-		} else if n.config && n.kind != Action {
-			at, err := t.find(Path{{Name: n.name}})
-			if err != nil {
-				return nil, err
-			}
-			items, err := t.read(at, allInstances)
-			if err != nil {
-				return nil, err
-			}
-			m.full, m.saved = printMember(items, true), printMember(items, false)
+	return members
+}
+
+// items reads a member, or an entry of it.
+func (s source) items(i int, what scope, keys ...string) ([]*item, error) {
+	n := s.schema.root.children[i]
+	if !n.config || n.kind == Action {
+		return nil, nil
+	}
+	at, err := s.find(Path{{Name: n.name, Keys: keys}})
+	if err != nil {
+		return nil, err
+	}
+	return s.read(at, what)
+}
+
+func (s source) Value(i int) (v printed.Value, err error) {
+	items, err := s.items(i, allInstances)
+	value := func(defaults bool) []byte {
+		p := &printer{defaults: defaults}
+		if len(items) > 0 && p.shown(items[0]) {
+			p.group(items)
 		}
-		x.members[i] = m
-		full.Add(n.name, m.full)
-		saved.Add(n.name, m.saved)
+		return p.buf
 	}
-	x.Full, x.Saved = full.Bytes(), saved.Bytes()
-	t.printed = printed{x.members, make(map[*Node]bool)}
-	return x, nil
+	return printed.Value{Full: value(true), Saved: value(false)}, err
 }
 
-// printMember returns the value of a member, nil if it is omitted.
-func printMember(items []*item, defaults bool) []byte {
-	p := &printer{defaults: defaults}
-	if len(items) > 0 && p.shown(items[0]) {
-		p.group(items)
+func (s source) Entries(i int, f func(keys []string, v printed.Value)) error {
+	items, err := s.items(i, allInstances)
+	for _, it := range items {
+		f(itemKeys(it), entryText(it))
 	}
-	return p.buf
+	return err
 }
 
-// reached notes which members an edit of the node at p, or its validation, can have changed.
-func (pr *printed) reached(t *Tree, p Path, touches []touch) {
-	if len(p) == 0 || !t.created || pr.members == nil {
-		pr.members = nil
+func (s source) Entry(i int, keys []string) (v printed.Value, err error) {
+	items, err := s.items(i, oneNode, keys...)
+	if err != nil || len(items) != 1 {
+		return v, errors.Join(err, ErrNotFound)
+	}
+	return entryText(items[0]), nil
+}
+
+func entryText(it *item) printed.Value {
+	full, saved := &printer{defaults: true}, &printer{}
+	full.item(it)
+	saved.item(it)
+	return printed.Value{Full: full.buf, Saved: saved.buf}
+}
+
+// changedText notes what an edit, or its validation, can have changed of the text.
+func (e *editor) changedText() {
+	p, s := &e.t.printed, e.t.schema
+	if !e.t.created {
+		p.Forget()
 		return
 	}
-	pr.stale[t.schema.root.Child(p[0].Name)] = true
-	for _, c := range touches {
-		pr.stale[t.schema.root.Child(c.path[0].Name)] = true
+	for _, r := range e.undo.records {
+		switch top := r.top(s); {
+		case s.conditional, r.kind == moved, top.kind != List:
+			p.Member(top.index)
+		case len(r.path) == 0:
+			p.Removed(top.index, entryKeys(r.node, top))
+		case len(r.path) == 1 && r.kind == inserted:
+			p.Added(top.index, r.path[0].Keys)
+		default:
+			p.Entry(top.index, r.path[0].Keys)
+		}
+	}
+	for _, c := range e.touches {
+		if top := s.root.Child(c.path[0].Name); top.kind == List && len(c.path[0].Keys) > 0 && !s.conditional {
+			p.Entry(top.index, c.path[0].Keys)
+		} else {
+			p.Member(top.index)
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/polycube/polycube/internal/bulk"
 	"github.com/polycube/polycube/internal/fault"
+	"github.com/polycube/polycube/internal/yang/printed"
 )
 
 // Tree is the configuration of one cube. It belongs to one goroutine at a time and must be closed before its schema.
@@ -28,9 +29,9 @@ type Tree struct {
 	tops   index
 	// tables are the entries of bulk lists.
 	tables   *bulk.Tables
-	interned map[string]string
+	interned bulk.Interned
 	live     map[*undo]struct{}
-	printed  printed
+	printed  printed.Printer
 
 	mu   sync.Mutex
 	dead []*undo

@@ -8,6 +8,7 @@ package yang
 import (
 	"fmt"
 	"slices"
+	"unsafe"
 )
 
 // recordKind is the kind of a record.
@@ -66,7 +67,9 @@ func (u *undo) free() {
 // apply undoes everything, newest first. Nothing is left to free.
 func (u *undo) apply(t *Tree) error {
 	defer u.free()
-	t.printed.members = nil
+	if u.copied || u.diff != nil || len(u.records) > 0 {
+		t.printed.Forget()
+	}
 	if u.copied {
 		freeAll(t.root)
 		t.root, u.before, t.tops = u.before, nil, make(index)
@@ -109,6 +112,14 @@ func (u *undo) settle(t *Tree, deleted bool) error {
 		return fmt.Errorf("validate the previous configuration: %w", err)
 	}
 	return nil
+}
+
+// top is the member of the configuration in which the operation was.
+func (r *record) top(s *Schema) *Node {
+	if len(r.path) > 0 {
+		return s.root.Child(r.path[0].Name)
+	}
+	return s.nodes[uintptr(unsafe.Pointer(r.node.schema))]
 }
 
 func (r *record) apply(t *Tree) error {

@@ -55,6 +55,7 @@ func (s *Schema) walk() error {
 	if err := s.findBulk(s.root); err != nil {
 		return err
 	}
+	s.findSeparate()
 	return s.checkMentions(s.root)
 }
 

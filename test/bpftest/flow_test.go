@@ -31,7 +31,7 @@ var (
 
 // flowFound is struct flow_found.
 type flowFound struct {
-	Flow, Inlined, Inner                              flow.Flow
+	Flow, Inlined, Common, Inner                      flow.Flow
 	Packets, Result, Hash, HashBefore, HashAfter, Pad uint32
 }
 
@@ -88,8 +88,8 @@ func (r *flowRig) check(frame []byte, inSkb bool) {
 	if !ok {
 		return
 	}
-	if got.Flow != want || got.Inlined != want || got.Inner != inner {
-		r.t.Fatalf("frame %x:\n   got %+v\ninline %+v\n  want %+v\n inner %+v\n  want %+v", frame, got.Flow, got.Inlined, want, got.Inner, inner)
+	if got.Flow != want || got.Inlined != want || got.Common != want || got.Inner != inner {
+		r.t.Fatalf("frame %x:\n   got %+v\ninline %+v\ncommon %+v\n  want %+v\n inner %+v\n  want %+v", frame, got.Flow, got.Inlined, got.Common, want, got.Inner, inner)
 	}
 	if got.Hash != want.Hash() || got.HashBefore != 0 || got.HashAfter != got.Hash {
 		r.t.Fatalf("frame %x: hash %#x, in the metadata %#x and then %#x, want %#x", frame, got.Hash, got.HashBefore, got.HashAfter, want.Hash())
@@ -218,7 +218,7 @@ func (r *flowRig) sendSplit(frame []byte, linear int) {
 	inSkb := slices.Contains([]uint16{0x8100, 0x88a8}, binary.BigEndian.Uint16(frame[12:]))
 	want, inner, _ := expected(frame, inSkb)
 	deadline := time.Now().Add(10 * time.Second)
-	for n, got := 0, r.get(); got.Flow != want || got.Inlined != want || got.Inner != inner; n, got = n+1, r.get() {
+	for n, got := 0, r.get(); got.Flow != want || got.Inlined != want || got.Common != want || got.Inner != inner; n, got = n+1, r.get() {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("frame %x, %d bytes linear:\n got %+v\nwant %+v", frame[:120], linear, got.Flow, want)
 		}

@@ -24,6 +24,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/clang"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/events"
 	"github.com/polycube/polycube/internal/kernel"
@@ -142,7 +143,8 @@ func (l *Lab) start() error {
 		return err
 	}
 	l.undo = append(l.undo, st.Close)
-	o := topology.Options{Datapath: l.plane, Store: st, State: state, Services: l.opts.Services, Logger: logger, Events: events.New("lab", 0)}
+	o := topology.Options{Datapath: l.plane, Store: st, State: state, Services: l.opts.Services, Logger: logger, Events: events.New("lab", 0),
+		Compile: clang.New(clang.Options{RunDir: l.conf, Log: logger}).Compile}
 	if l.opts.Shadow {
 		if err := l.openShadows(logger); err != nil {
 			return err

@@ -31,9 +31,10 @@ const (
 	VRF        Feature = "vrf"         // routing domains
 	Netem      Feature = "netem"       // loss and delay
 	BridgeVLAN Feature = "bridge-vlan" // VLAN filtering in the kernel's bridge
+	SCTP       Feature = "sctp"        // sockets of SCTP
 )
 
-// probes are commands that succeed in a separate namespace if the feature is there.
+// probes are commands that succeed in a separate namespace if the feature is there. SCTP has none: a socket is opened.
 var probes = map[Feature][]string{
 	VLAN:       {"ip link add veth1 type veth peer name veth2", "ip link add link veth1 name veth1.7 type vlan id 7"},
 	Bond:       {"ip link add one type bond mode active-backup"},
@@ -41,10 +42,11 @@ var probes = map[Feature][]string{
 	VRF:        {"ip link add one type vrf table 10"},
 	Netem:      {"ip link add veth1 type veth peer name veth2", "tc qdisc add dev veth1 root netem loss 1%"},
 	BridgeVLAN: {"ip link add one type bridge vlan_filtering 1"},
+	SCTP:       nil,
 }
 
 // All lists the features.
-func All() []Feature { return []Feature{VLAN, Bond, Dummy, VRF, Netem, BridgeVLAN} }
+func All() []Feature { return []Feature{VLAN, Bond, Dummy, VRF, Netem, BridgeVLAN, SCTP} }
 
 // List is the value of Variable where all features have to be there.
 func List() string {
@@ -79,6 +81,9 @@ func probe(t testing.TB, f Feature) error {
 		return fmt.Errorf("no feature is named %s", f)
 	}
 	ns := netns.New(t)
+	if f == SCTP {
+		return ns.Do(openSCTP)
+	}
 	for _, line := range commands {
 		words := strings.Fields(line)
 		if out, err := ns.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
@@ -86,6 +91,15 @@ func probe(t testing.TB, f Feature) error {
 		}
 	}
 	return nil
+}
+
+// openSCTP opens a socket of SCTP and closes it.
+func openSCTP() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_SCTP)
+	if err != nil {
+		return fmt.Errorf("socket: %w", err)
+	}
+	return unix.Close(fd)
 }
 
 // KernelThreads skips the test in a PID namespace, where the kernel's own threads cannot be seen.

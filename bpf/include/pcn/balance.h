@@ -54,8 +54,8 @@ PCN_MAP_FLAGS(server_keys, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_server_key, 64,
 #define PCN_BALANCE_PARTS 4096
 typedef __u64 pcn_balance_words[PCN_BALANCE_PART / 8];
 
-/* Internal: the slots of a table, prime numbers, and the bytes in front of its list of servers. A slot is a place in
- * the list: one byte, in a wide table two. */
+/* Internal: the slots of a table, prime numbers, and the bytes in front of its list of servers, whose last two are the
+ * length of the list. A slot is a place in the list: one byte, in a wide table two. */
 #define PCN_BALANCE_SMALL_SLOTS 1021
 #define PCN_BALANCE_SMALL_LIST 1024
 #define PCN_BALANCE_LARGE_SLOTS 64499
@@ -72,17 +72,19 @@ PCN_MAP_OF_MAPS(balance_memory, BPF_MAP_TYPE_ARRAY_OF_MAPS, __u32, PCN_BALANCE_P
  * as a later fragment, is only of the service of an address. */
 PCN_INLINE struct pcn_service *pcn_balance_service(const struct pcn_flow *flow)
 {
-	struct pcn_service_key key = { .port = flow->destination_port, .protocol = flow->protocol };
+	struct pcn_service_key key;
+	__u32 *rest =
+		(void *)&key.port; /* written at once, as the kernel's hash reads it at once */
 	struct pcn_service *service;
 
 	pcn_address_copy(key.address, flow->destination);
 	if (flow->has & PCN_FLOW_PORTS) {
+		*rest = flow->destination_port | (__u32)flow->protocol << 16;
 		service = bpf_map_lookup_elem(&services, &key);
 		if (service)
 			return service;
 	}
-	key.port = 0;
-	key.protocol = 0;
+	*rest = 0;
 	return bpf_map_lookup_elem(&services, &key);
 }
 
@@ -96,41 +98,91 @@ PCN_INLINE __u64 pcn_balance_hash(const struct pcn_flow *flow, __u32 by)
 	__u64 to = (__u64)flow->destination[2] << 32 | flow->destination[3];
 	__u64 ports = (__u64)flow->protocol << 32;
 
-	/* Masks, so that there is one path. */
-	__u64 destination = -(__u64)(by & PCN_BALANCE_WITH_DESTINATION);
-	__u64 with_ports = -(__u64)(by >> 1 & 1);
-
-	asm volatile("" : "+r"(destination), "+r"(with_ports));
 	from ^= ((__u64)flow->source[0] << 32 | flow->source[1]) * 0x9e3779b97f4a7c15ULL;
 	to ^= ((__u64)flow->destination[0] << 32 | flow->destination[1]) * 0xc2b2ae3d27d4eb4fULL;
-	to &= destination;
-	ports &= destination;
-	ports |= ((__u32)flow->source_port << 16 | flow->destination_port) & with_ports;
+	ports |= (__u32)flow->source_port << 16 | flow->destination_port;
+	if ((by & 3) != 3) {
+		/* Masks, so that there is one path. For most services there is none of this, and the
+		 * processor need not wait for the service: it begins with the hash, and with what is
+		 * found by it, while the service is looked up. */
+		__u64 destination = -(__u64)(by & PCN_BALANCE_WITH_DESTINATION);
+		__u64 with_ports = -(__u64)(by >> 1 & 1);
+
+		asm volatile("" : "+r"(destination), "+r"(with_ports));
+		to &= destination;
+		ports &= (destination & ~0xffffffffULL) | (with_ports & 0xffffffff);
+	}
 	return pcn_hash_words(&seed, from, to, ports);
+}
+
+/* A table that is read. `memory` is NULL if there is none. */
+struct pcn_balance_table {
+	const __u8 *memory;
+	__u32 at, list, slots, kind;
+};
+
+/* Returns the table `pool` of a service, for the functions below. */
+PCN_INLINE struct pcn_balance_table pcn_balance_open(__u64 pool)
+{
+	__u32 part = pool >> 32, zero = 0;
+	struct pcn_balance_table t = { .at = (__u32)pool >> 8 << 11, .kind = pool & 0xff };
+
+	t.memory = bpf_map_lookup_elem(&balance_memory, &part);
+	t.memory = t.memory ? bpf_map_lookup_elem((void *)t.memory, &zero) : NULL;
+	t.list = PCN_BALANCE_LARGE_LIST;
+	t.slots = PCN_BALANCE_LARGE_SLOTS;
+	if (t.kind == PCN_BALANCE_SMALL) {
+		t.slots = PCN_BALANCE_SMALL_SLOTS;
+		t.list = PCN_BALANCE_SMALL_LIST;
+	} else if (t.kind == PCN_BALANCE_WIDE) {
+		t.list = PCN_BALANCE_WIDE_LIST;
+	}
+	return t;
+}
+
+/* The number of the server at a place in the list of a table whose memory is not NULL. */
+PCN_INLINE __u32 pcn_balance_number(const struct pcn_balance_table *t, __u32 rank)
+{
+	return *(const __u32 *)(t->memory +
+				((t->at + t->list + 4 * rank) & (PCN_BALANCE_PART - 4)));
+}
+
+/* Internal: the number of the server in a slot. */
+PCN_INLINE __u32 pcn_balance_slot(const struct pcn_balance_table *t, __u32 slot)
+{
+	__u32 rank;
+
+	if (t->kind == PCN_BALANCE_WIDE)
+		rank = *(const __u16 *)(t->memory + ((t->at + 2 * slot) & (PCN_BALANCE_PART - 2)));
+	else
+		rank = t->memory[(t->at + slot) & (PCN_BALANCE_PART - 1)];
+	return pcn_balance_number(t, rank);
 }
 
 /* The number of the server in the table `pool` of a service for a hash; 0: the pool has none. */
 PCN_INLINE __u32 pcn_balance_server(__u64 pool, __u64 hash)
 {
-	__u32 part = pool >> 32, at = (__u32)pool >> 8 << 11, kind = pool & 0xff, zero = 0;
-	const __u8 *memory = bpf_map_lookup_elem(&balance_memory, &part);
-	__u32 rank, list = PCN_BALANCE_LARGE_LIST, slots = PCN_BALANCE_LARGE_SLOTS;
+	struct pcn_balance_table t = pcn_balance_open(pool);
 
-	memory = memory ? bpf_map_lookup_elem((void *)memory, &zero) : NULL;
-	if (!memory || !kind)
+	if (!t.memory || !t.kind)
 		return 0;
-	if (kind == PCN_BALANCE_SMALL) {
-		slots = PCN_BALANCE_SMALL_SLOTS;
-		list = PCN_BALANCE_SMALL_LIST;
-	}
-	__u32 slot = (hash >> 32) * slots >> 32;
-	if (kind == PCN_BALANCE_WIDE) {
-		list = PCN_BALANCE_WIDE_LIST;
-		rank = *(const __u16 *)(memory + ((at + 2 * slot) & (PCN_BALANCE_PART - 2)));
-	} else {
-		rank = memory[(at + slot) & (PCN_BALANCE_PART - 1)];
-	}
-	return *(const __u32 *)(memory + ((at + list + 4 * rank) & (PCN_BALANCE_PART - 4)));
+	return pcn_balance_slot(&t, (hash >> 32) * t.slots >> 32);
+}
+
+/* The same for the next flow of a service whose servers take turns (balance.Turns): `turn` counts its flows. */
+PCN_INLINE __u32 pcn_balance_turn(__u64 pool, __u32 turn)
+{
+	struct pcn_balance_table t = pcn_balance_open(pool);
+
+	if (!t.memory || !t.kind)
+		return 0;
+	return pcn_balance_slot(&t, turn % t.slots);
+}
+
+/* The length of the list of servers of a table whose memory is not NULL; pcn_balance_number reads the list. */
+PCN_INLINE __u32 pcn_balance_members(const struct pcn_balance_table *t)
+{
+	return *(const __u16 *)(t->memory + ((t->at + t->list - 2) & (PCN_BALANCE_PART - 2)));
 }
 
 #endif

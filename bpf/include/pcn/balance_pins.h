@@ -69,22 +69,41 @@ PCN_INLINE __u64 *pcn_pins_find(struct pcn_pins *bucket, __u64 hash, __u32 servi
 	return at ? &bucket->way[(at - 1) % PCN_PINS_WAYS].word : NULL;
 }
 
-/* Internal: how willingly a pin makes room for a flow: 0 not at all, then by its age if it is unconfirmed, more if it is
- * over, most if there is none; and first of all an old pin of the same flow, which must not be there twice. */
-PCN_INLINE __u64 pcn_pin_yields(const struct pcn_pin *pin, __u64 hash, __u64 now, __u64 timeout)
+/* Internal: the same for a bucket where only one pin has the hash, which is nearly always so: by the hash alone, as the
+ * processor then need not wait for the service. */
+PCN_INLINE __u64 *pcn_pins_guess(struct pcn_pins *bucket, __u64 hash, __u32 service)
 {
-	__u64 word = pin->word, age = (now - PCN_PIN_SEEN(word)) & 0xff;
+	__u64 at = 0;
+
+#pragma unroll
+	for (int i = 1; i < PCN_PINS_WAYS; i++)
+		at |= i * pcn_pins_none(bucket->way[i].hash ^ hash);
+	/* The compiler knows that it is below 4; the verifier of Linux 6.1 does not. */
+	struct pcn_pin *pin = &bucket->way[pcn_pins_plain(at) % PCN_PINS_WAYS];
+	return pin->hash == hash && PCN_PIN_SERVICE(pin->word) == service ? &pin->word : NULL;
+}
+
+/* Internal: how willingly a pin makes room for a flow: 0 not at all, then by its age if it is unconfirmed, more if it is
+ * over, most if there is none, where the flow had one; and first of all an old pin of the same flow, which must not be
+ * there twice. */
+PCN_INLINE __u64 pcn_pin_yields(const struct pcn_pin *pin, __u64 hash, __u32 service, __u64 now,
+				__u64 timeout)
+{
+	__u64 word = pin->word, same = (pin->hash ^ hash) | (PCN_PIN_SERVICE(word) ^ service),
+	      age = (now - PCN_PIN_SEEN(word)) & 0xff;
 	__u64 here = pcn_pins_plain(~word >> 49 & 1), open = pcn_pins_plain(~word >> 48 & 1);
 	__u64 over = pcn_pins_plain(timeout - age) >> 63;
 	__u64 yields = (age + 1) * open | over << 9;
 
-	return (yields | pcn_pins_none(word) << 10 | pcn_pins_none(pin->hash ^ hash) << 11) * here;
+	yields |= pcn_pins_none(word) << 10 | pcn_pins_none(word | (pin->hash ^ hash)) << 11;
+	return (yields | pcn_pins_none(same) << 12) * here;
 }
 
 /* Pins a flow of a service to a server. Returns 0, or -1 if there is no room. `now` is the unit of time, `timeout` that
  * of the service in units. */
 PCN_GLOBAL int pcn_pin_add(__u64 hash, __u64 word, __u32 now, __u32 timeout)
 {
+	__u32 service = PCN_PIN_SERVICE(word);
 	__u64 best = 0;
 
 	for (int second = 0; second < 2; second++) {
@@ -94,8 +113,9 @@ PCN_GLOBAL int pcn_pin_add(__u64 hash, __u64 word, __u32 now, __u32 timeout)
 			return -1;
 #pragma unroll
 		for (int i = 0; i < PCN_PINS_WAYS; i++) {
-			__u64 yields = pcn_pin_yields(&bucket->way[i], hash, now, timeout) << 3 |
-				       second << 2 | i;
+			__u64 yields = pcn_pin_yields(&bucket->way[i], hash, service, now, timeout)
+					       << 3 |
+				       !second << 2 | i; /* the first bucket where both have room */
 			__s64 less = best - yields;
 
 			best ^= (yields ^ best) & pcn_pins_plain(less >> 63); /* the greater one */
@@ -103,7 +123,7 @@ PCN_GLOBAL int pcn_pin_add(__u64 hash, __u64 word, __u32 now, __u32 timeout)
 	}
 	if (best < 1 << 3)
 		return -1;
-	struct pcn_pins *bucket = pcn_pins_of(hash, best >> 2 & 1);
+	struct pcn_pins *bucket = pcn_pins_of(hash, ~best >> 2 & 1);
 	if (!bucket)
 		return -1;
 	struct pcn_pin *pin = &bucket->way[best % PCN_PINS_WAYS];
@@ -127,8 +147,10 @@ PCN_INLINE __u64 pcn_pin_word(__u32 service, __u32 server, __u32 now)
 PCN_INLINE __u32 pcn_pin_get(__u64 hash, __u32 service, __u32 now, __u32 timeout, int confirms)
 {
 	struct pcn_pins *bucket = pcn_pins_of(hash, 0);
-	__u64 *word = bucket ? pcn_pins_find(bucket, hash, service) : NULL, was, is;
+	__u64 *word = bucket ? pcn_pins_guess(bucket, hash, service) : NULL, was, is;
 
+	if (!word && bucket)
+		word = pcn_pins_find(bucket, hash, service);
 	if (!word) {
 		bucket = pcn_pins_of(hash, 1);
 		word = bucket ? pcn_pins_find(bucket, hash, service) : NULL;

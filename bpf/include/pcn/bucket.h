@@ -32,15 +32,21 @@ struct pcn_bucket_limit {
 /* Internal: how often a packet tries to be first. */
 #define PCN_BUCKET_TRIES 8
 
+/* What tokens cost, in 2^-8 ns, rounded up. */
+PCN_INLINE __u64 pcn_bucket_cost(const volatile struct pcn_bucket_limit *limit, __u32 tokens)
+{
+	__u32 shift = limit->shift & 63;
+
+	return (tokens * limit->price + (1ull << shift) - 1) >> shift;
+}
+
 /* Takes tokens from a bucket. Returns 1, or 0 if it has not as many: then it is unchanged. `now` is
  * pcn_time(), or pcn_time_coarse() if the burst takes more than 10 ms at that rate; all packets of a bucket
  * have the same clock. Also returns 0 if other CPUs take from the bucket first eight times in a row. */
 PCN_INLINE int pcn_bucket_take(__u64 *bucket, const volatile struct pcn_bucket_limit *limit,
 			       __u32 tokens, __u64 now)
 {
-	__u64 size = limit->size;
-	__u32 shift = limit->shift & 63;
-	__u64 cost = (tokens * limit->price + (1ull << shift) - 1) >> shift;
+	__u64 size = limit->size, cost = pcn_bucket_cost(limit, tokens);
 
 	if (tokens > limit->burst)
 		return 0;

@@ -65,6 +65,20 @@ PCN_INLINE __u16 pcn_csum_add(__u16 check, __u32 diff)
 	return pcn_csum_fold((__u32)(__u16)~check + (diff & 0xffff) + (diff >> 16));
 }
 
+/* Updates the checksum of a packet that is in an ICMP error after the data that it covers changed by a difference. `udp`: a
+ * checksum of 0 means that there is none. Returns the difference that this makes for the checksum of the error. */
+PCN_INLINE __u32 pcn_csum_inner(__sum16 *check, __u32 diff, int udp)
+{
+	__u16 was = *check;
+
+	if (udp && !was)
+		return 0;
+	*check = pcn_csum_add(was, diff);
+	if (udp && !*check)
+		*check = 0xffff;
+	return pcn_csum_diff2(was, *check);
+}
+
 /* Updates the checksum of an IPv4 header after its fields changed by diff. */
 PCN_INLINE void pcn_csum_ipv4(struct iphdr *ip, __u32 diff)
 {

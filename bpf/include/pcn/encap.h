@@ -156,10 +156,14 @@ PCN_INLINE void pcn_encap_write_udp(struct udphdr *udp, const struct pcn_encap *
 /* Internal: reads what the outer headers take over from the packet. -1: it is not whole. */
 PCN_INLINE int pcn_encap_read(struct CTXTYPE *ctx, struct pcn_encap *e, const struct pcn_flow *f)
 {
-	__be32 word[2];
+	__be32 word[2], *there = pcn_data(ctx) + sizeof(struct ethhdr);
 
-	if (pcn_load_bytes(ctx, f->l3, word, sizeof(word)))
+	if ((void *)(there + 2) <= pcn_data_end(ctx)) {
+		word[0] = there[0];
+		word[1] = there[1];
+	} else if (pcn_load_bytes(ctx, sizeof(struct ethhdr), word, sizeof(word))) {
 		return -1;
+	}
 	if (e->inner_ipv6) {
 		e->tos = bpf_ntohl(word[0]) >> 20;
 		e->length = (bpf_ntohl(word[1]) >> 16) + sizeof(struct ipv6hdr);

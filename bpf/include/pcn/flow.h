@@ -134,8 +134,8 @@ PCN_INLINE int pcn_flow_ipv4(struct CTXTYPE *ctx, struct pcn_flow *f, void *buff
 	if (ip->version != 4 || length < sizeof(*ip) ||
 	    (!(mode & PCN_FLOW_INNER) && bpf_ntohs(ip->tot_len) < length))
 		return 0;
-	pcn_address_set4(f->source, ip->saddr);
-	pcn_address_set4(f->destination, ip->daddr);
+	pcn_address_set4_whole(f->source, ip->saddr);
+	pcn_address_set4_whole(f->destination, ip->daddr);
 	f->dscp = ip->tos >> 2;
 	f->fragment = pcn_ipv4_fragment(ip);
 	f->id = (__be32)ip->id;
@@ -281,6 +281,46 @@ PCN_INLINE int pcn_flow_read_inline(struct CTXTYPE *ctx, struct pcn_flow *flow)
 PCN_GLOBAL int pcn_flow_read(struct CTXTYPE *ctx, struct pcn_flow *flow PCN_NONNULL)
 {
 	return pcn_flow_read_inline(ctx, flow);
+}
+
+/* Internal: reads a frame if it is one of the common kind, else leaves the flow as it is and returns -1: without tags, with
+ * an IPv4 header without options that is no fragment's, and TCP or UDP behind it, all in its first buffer. */
+PCN_INLINE int pcn_flow_common(struct CTXTYPE *ctx, struct pcn_flow *flow)
+{
+	struct ethhdr *eth = pcn_data(ctx);
+	struct iphdr *ip = (void *)(eth + 1);
+	__u64 *word = (void *)flow, has = PCN_FLOW_IP | PCN_FLOW_L4 | PCN_FLOW_PORTS, flags = 0;
+
+	if ((void *)(ip + 1) + 14 > pcn_data_end(ctx) || eth->h_proto != bpf_htons(ETH_P_IP) ||
+	    *(__u8 *)ip != 0x45 || bpf_ntohs(ip->tot_len) < sizeof(*ip) ||
+	    (ip->frag_off & bpf_htons(0x3fff)))
+		return -1;
+#ifdef PCN_TC
+	if (ctx->vlan_present)
+		return -1;
+#endif
+	if (ip->protocol == IPPROTO_TCP) {
+		has |= PCN_FLOW_TCP;
+		flags = ((__u8 *)(ip + 1))[13];
+	} else if (ip->protocol != IPPROTO_UDP) {
+		return -1;
+	}
+	pcn_address_set4_whole(flow->source, ip->saddr);
+	pcn_address_set4_whole(flow->destination, ip->daddr);
+	word[4] = *(__u32 *)(ip + 1) | (__u64)PCN_FLOW_UNTAGGED << 32 | (__u64)ip->protocol << 48;
+	word[5] = bpf_htons(ETH_P_IP) | has << 16 | flags << 32 | (__u64)(ip->tos >> 2) << 40;
+	word[6] = ip->id | (__u64)sizeof(*eth) << 32 | (__u64)(sizeof(*eth) + sizeof(*ip)) << 48;
+	return 0;
+}
+
+/* pcn_flow_read for programs that mostly see packets of TCP and UDP over IPv4: those are read without a call, and all at
+ * once. `flow` need not be 0. */
+PCN_INLINE int pcn_flow_read_common(struct CTXTYPE *ctx, struct pcn_flow *flow)
+{
+	if (!pcn_flow_common(ctx, flow))
+		return 0;
+	__builtin_memset(flow, 0, sizeof(*flow));
+	return pcn_flow_read(ctx, flow);
 }
 
 /* Internal: pcn_flow_read_inner where the packet can be read directly; else PCN_FLOW_ELSEWHERE. */

@@ -77,6 +77,30 @@ PCN_INLINE long pcn_load_first(struct CTXTYPE *ctx, void *to, __s64 n, const __s
 	return pcn_load_some(ctx, 0, to, n, max);
 }
 
+/* At TC, makes the first len bytes readable, or all of a shorter packet: only bytes in fragments of the skb are moved.
+ * Invalidates packet pointers that were read before. No effect at XDP. */
+PCN_INLINE void pcn_reach(struct CTXTYPE *ctx, __u32 len)
+{
+#ifdef PCN_TC
+	__u32 linear = pcn_data_end(ctx) - pcn_data(ctx);
+
+	if (linear < len && linear < ctx->len)
+		bpf_skb_pull_data(ctx, ctx->len < len ? ctx->len : len);
+	asm volatile("" : : : "memory"); /* pointers are read again */
+#else
+	(void)ctx;
+	(void)len;
+#endif
+}
+
+/* The header of `length` bytes at byte `at` of the frame, one of the first 1,024; NULL if it cannot be read directly. */
+PCN_INLINE void *pcn_header(struct CTXTYPE *ctx, __u32 at, __u32 length)
+{
+	void *header = pcn_data(ctx) + (at & 0x3ff);
+
+	return header + length > pcn_data_end(ctx) ? NULL : header;
+}
+
 /* The length of the frame, also of the bytes that cannot be read directly. At TC, without a tag
  * that is in the skb. */
 PCN_INLINE __u32 pcn_frame_len(struct CTXTYPE *ctx)

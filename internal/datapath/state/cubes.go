@@ -65,6 +65,8 @@ type Instance struct {
 	saved  map[string][]byte
 	wasOwn map[string]bool
 	tidied bool
+	// transient are the maps that exist as long as a program uses them.
+	transient map[string]bool
 	// frozen marks a cube that runs with its saved programs and constants.
 	frozen    bool
 	programs  map[cube.Hook][]Program
@@ -173,7 +175,7 @@ func isPin(name string) bool {
 func (cs *State) newInstance(spec Spec, objects map[cube.Hook]*link.Object, elfs map[cube.Hook][]byte) *Instance {
 	return &Instance{
 		spec: spec, objects: objects, elfs: elfs, maps: map[string]*ebpf.Map{}, origins: map[string]origins.Origin{}, declared: map[string]declaration{},
-		dir: filepath.Join(cs.dir, "cubes", spec.UUID), saved: map[string][]byte{},
+		dir: filepath.Join(cs.dir, "cubes", spec.UUID), saved: map[string][]byte{}, transient: map[string]bool{},
 	}
 }
 
@@ -245,8 +247,8 @@ func (cs *State) openMaps(in *Instance, declared map[cube.Hook]map[string]declar
 }
 
 // addMaps creates the maps of an object given at run time that the cube does not have yet. They exist as long as the cube,
-// so that an object that is used again finds its entries.
-func (cs *State) addMaps(in *Instance, o *link.Object) error {
+// so that an object that is used again finds its entries, unless they are transient.
+func (cs *State) addMaps(in *Instance, o *link.Object, transient bool) error {
 	declared, err := declarations(in.spec.Service, o)
 	if err != nil {
 		return err
@@ -272,6 +274,11 @@ func (cs *State) addMaps(in *Instance, o *link.Object) error {
 			delete(in.declared, name)
 			return m.Close()
 		})
+	}
+	for name := range declared {
+		if transient && !in.isService(name) {
+			in.transient[name] = true
+		}
 	}
 	return nil
 }

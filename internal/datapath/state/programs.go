@@ -84,6 +84,8 @@ type source struct {
 	size  int
 }
 
+func sourceOf(elf []byte) source { return source{unsafe.SliceData(elf), len(elf)} }
+
 // objectOf returns the parsed object of a program: the service's, or one given at run time, whose maps it creates for the
 // cube.
 func (cs *State) objectOf(in *Instance, pr cube.Program, h cube.Hook) (*link.Object, error) {
@@ -94,7 +96,7 @@ func (cs *State) objectOf(in *Instance, pr cube.Program, h cube.Hook) (*link.Obj
 	if len(elf) == 0 {
 		return nil, fmt.Errorf("no object for %s: %w", h, cube.ErrUnsupported)
 	}
-	key := source{unsafe.SliceData(elf), len(elf)}
+	key := sourceOf(elf)
 	o := cs.given[key]
 	if o == nil {
 		var err error
@@ -103,7 +105,7 @@ func (cs *State) objectOf(in *Instance, pr cube.Program, h cube.Hook) (*link.Obj
 		}
 		cs.given[key] = o
 	}
-	return o, cs.addMaps(in, o)
+	return o, cs.addMaps(in, o, pr.Transient)
 }
 
 // ForgetObjects drops the objects given at run time that the graph does not use, and returns them.
@@ -112,7 +114,7 @@ func (cs *State) ForgetObjects(g *graph.Graph) (gone []*link.Object) {
 	for _, n := range g.Cubes {
 		for _, pr := range n.Programs {
 			for _, elf := range pr.Objects {
-				used[source{unsafe.SliceData(elf), len(elf)}] = true
+				used[sourceOf(elf)] = true
 			}
 		}
 	}

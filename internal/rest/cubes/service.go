@@ -3,10 +3,12 @@
 package cubes
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -74,10 +76,7 @@ func (c *Routes) ServeService(w http.ResponseWriter, r *http.Request, segments [
 	if errors.As(err, &partial) && r.Method == http.MethodDelete && partial.List.Config() {
 		t, err = resource.Within(segments, partial), nil // only one entry may have the given keys
 	} else if errors.As(err, &partial) {
-		if err := incomplete(r, segments, partial); err != nil {
-			return err
-		}
-		return c.help.Partial(w, r, segments, partial)
+		return c.servePartial(w, r, segments, partial)
 	}
 	if err != nil {
 		if r.Method == http.MethodOptions {
@@ -117,6 +116,52 @@ func (c *Routes) ServeService(w http.ResponseWriter, r *http.Request, segments [
 		r = r.WithContext(topology.InWords(r.Context()))
 	}
 	return c.write(w, r, t, body)
+}
+
+// servePartial handles a path that has some of the keys of an entry of a list.
+func (c *Routes) servePartial(w http.ResponseWriter, r *http.Request, segments []string, p *yang.PartialKeysError) error {
+	whole, err := keysInBody(w, r, segments, p)
+	if err != nil {
+		return err
+	}
+	if whole != nil {
+		return c.ServeService(w, r, whole)
+	}
+	if err := incomplete(r, segments, p); err != nil {
+		return err
+	}
+	return c.help.Partial(w, r, segments, p)
+}
+
+// keysInBody returns the segments of an entry of a list that a request creates or changes, of which the path has some of the
+// keys and the body the others, such as backend/10.0.2.11 with {"port":80}; nil if it does not have them. The body can be
+// read again.
+func keysInBody(w http.ResponseWriter, r *http.Request, segments []string, p *yang.PartialKeysError) ([]string, error) {
+	if !p.List.Config() || r.Method != http.MethodPost && r.Method != http.MethodPut && r.Method != http.MethodPatch {
+		return nil, nil
+	}
+	body, err := message.ReadBody(w, r)
+	if err != nil {
+		return nil, err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	object, ok := jsonscan.ReadObject(body)
+	if !ok {
+		return nil, nil
+	}
+	whole := slices.Clone(segments)
+	for _, k := range p.List.Keys()[len(p.Given):] {
+		raw, given := object.Get(k.Name())
+		if !given {
+			return nil, nil
+		}
+		var text string
+		if json.Unmarshal(raw, &text) != nil {
+			text = string(raw) // a number
+		}
+		whole = append(whole, text)
+	}
+	return whole, nil
 }
 
 // readBody reads the body of a request about a node. That of an action with a long input may be larger than others; such
@@ -217,6 +262,10 @@ func (c *Routes) read(w http.ResponseWriter, r *http.Request, t *resource.Target
 	case resource.KindList:
 		message.SetLinkHeader(w.Header(), c.entryLinks(r, t, raw))
 	case resource.KindLeaf, resource.KindLeafList, resource.KindValue, resource.KindAction:
+	}
+	if text, contentType := textFor(r, t, raw); contentType != "" {
+		c.sendText(w, r, text, contentType)
+		return nil
 	}
 	c.out.Raw(w, r, http.StatusOK, raw)
 	return nil

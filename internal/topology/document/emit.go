@@ -122,6 +122,9 @@ func (o *Writer) End() {
 
 // Encode writes a value that was decoded from JSON, or a string. HTML is not escaped: the answer is not a page.
 func Encode(v any) []byte {
+	if raw, ok := v.(json.RawMessage); ok {
+		return raw
+	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)

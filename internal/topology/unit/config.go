@@ -15,6 +15,7 @@ import (
 	"github.com/polycube/polycube/internal/bulk"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
+	"github.com/polycube/polycube/internal/yang/splice"
 )
 
 // RestoreTree makes the tree of a stored cube.
@@ -84,5 +85,5 @@ func (u *Unit) ConfigOf(r *world.Cube) (json.RawMessage, error) {
 	if !u.Service.WholeLists {
 		return r.Config.Raw, nil
 	}
-	return u.Service.Schema.Splice(r.Config.Raw, r.Tables, yang.JSONOptions{Defaults: true})
+	return splice.Whole(u.Service.Schema, r.Config.Raw, r.Tables, true)
 }

@@ -6,9 +6,11 @@ package unit
 // so a cube may call it at any time, from its own goroutines too.
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/compile"
 	"github.com/polycube/polycube/cube/origins"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/topology/world"
@@ -48,6 +51,8 @@ type env struct {
 	takenOver bool
 	// degrade is the unit's.
 	degrade func(reason string)
+	// compile is the manager's; nil if there is no compiler.
+	compile func(context.Context, compile.Source) ([]byte, error)
 	// ownStation is the manager's.
 	ownStation func(net.HardwareAddr) bool
 	dp         Datapath
@@ -66,6 +71,7 @@ type env struct {
 	edit        func(wanted func() ([]cube.Edit, error)) error
 	tell        func(state, what string)
 	tellSession func(state, what string)
+	advertise   func(prefixes []netip.Prefix) error
 }
 
 // PortTable translates between names and indexes of ports. During a transaction it contains the ports from before and
@@ -166,6 +172,14 @@ func (e *env) Send(p *cube.PacketOut) error {
 // OwnStation implements cube.Host.
 func (e *env) OwnStation(mac net.HardwareAddr) bool { return e.ownStation(mac) }
 
+// Compile implements compile.Compiler.
+func (e *env) Compile(ctx context.Context, s compile.Source) ([]byte, error) {
+	if e.compile == nil {
+		return nil, fmt.Errorf("this daemon cannot compile C; give a compiled object: %w", cube.ErrUnsupported)
+	}
+	return e.compile(ctx, s)
+}
+
 // EditLater implements author.Author.
 func (e *env) EditLater(wanted func() ([]cube.Edit, error), done func(error)) {
 	go func() {
@@ -176,6 +190,9 @@ func (e *env) EditLater(wanted func() ([]cube.Edit, error), done func(error)) {
 
 // Announce implements author.Author.
 func (e *env) Announce(state, what string) { e.tell(state, what) }
+
+// Advertise implements advertise.Advertiser.
+func (e *env) Advertise(prefixes []netip.Prefix) error { return e.advertise(prefixes) }
 
 // AnnounceSession implements author.Author.
 func (e *env) AnnounceSession(state, what string) { e.tellSession(state, what) }

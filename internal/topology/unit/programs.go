@@ -75,6 +75,7 @@ func (u *Unit) ChangePrograms(by map[cube.ProgramSlot]*cube.Program) (back func(
 		return nil, err
 	}
 	before := u.programs.Swap(&next)
+	u.SetReady(u.Ready()) // transient maps of the same name are others now
 	return func() error { u.programs.Store(before); return nil }, nil
 }
 

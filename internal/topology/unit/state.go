@@ -10,6 +10,7 @@ import (
 	"fmt"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/tree"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
@@ -63,6 +64,9 @@ func (u *Unit) State(ctx context.Context, path yang.Path) (map[string]any, error
 
 // encodeState converts the answer of a cube's code to a layer; nil if it is empty.
 func encodeState(value any) (map[string]any, error) {
+	if object, ok := value.(tree.State); ok {
+		return object, nil
+	}
 	raw, err := json.Marshal(value)
 	if err != nil {
 		return nil, fmt.Errorf("encode it: %w", err)

@@ -14,12 +14,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/compile"
 	"github.com/polycube/polycube/internal/datapath"
 	"github.com/polycube/polycube/internal/tally"
 	"github.com/polycube/polycube/internal/topology/service"
@@ -93,6 +95,8 @@ type Options struct {
 	Plane      Plane
 	// Log is the daemon's log.
 	Log *slog.Logger
+	// Compile compiles C for the cube; nil if that is not possible.
+	Compile func(context.Context, compile.Source) ([]byte, error)
 	// OwnStation reports whether the host's stack sends from an address.
 	OwnStation func(net.HardwareAddr) bool
 	// Announce reports that the cube is degraded; Handlers and Waits measure how long calls for the slow path took
@@ -100,6 +104,8 @@ type Options struct {
 	Announce func(reason string)
 	// Tell adds an event in the name of the cube, TellSession one of a session.
 	Tell, TellSession func(state, what string)
+	// Advertise makes the routes of the cube in its namespace those to prefixes.
+	Advertise func(prefixes []netip.Prefix) error
 	// Edit makes the edits that the function returns, as a change of its own.
 	Edit            func(wanted func() ([]cube.Edit, error)) error
 	Handlers, Waits *tally.Histogram
@@ -116,7 +122,7 @@ func New(o Options) *Unit {
 	u.Log = o.logger(level, nil)
 	u.env = &env{name: o.Name, id: o.ID, uuid: o.UUID, degrade: u.Degrade, transparent: o.Service.Info.Transparent, dp: o.Datapath, level: level,
 		log: o.logger(level, newLineLimit()), programs: programs{o.Plane, u}, start: u.start, post: u.Post, ownStation: o.OwnStation,
-		edit: o.Edit, tell: o.Tell, tellSession: o.TellSession}
+		compile: o.Compile, edit: o.Edit, tell: o.Tell, tellSession: o.TellSession, advertise: o.Advertise}
 	u.env.ports.Store(NewPortTable())
 	u.SetReady(false)
 	u.mail = newMailbox(u.deliver, u.perform)

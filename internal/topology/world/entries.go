@@ -14,6 +14,7 @@ import (
 	"github.com/polycube/polycube/internal/bulk"
 	"github.com/polycube/polycube/internal/store"
 	"github.com/polycube/polycube/internal/yang"
+	"github.com/polycube/polycube/internal/yang/splice"
 )
 
 // EntryKey is the prefix of the keys of entries in the store: entry/UUID/LIST|KEY/KEY, each word escaped as in a URL. The
@@ -121,7 +122,7 @@ func holderOf(object map[string]any, words []string, entry func(depth int, entri
 
 // SavedWhole is everything that was set in a cube's configuration.
 func (r *Cube) SavedWhole(schema *yang.Schema) (json.RawMessage, error) {
-	return schema.Splice(r.Saved, r.Tables, yang.JSONOptions{})
+	return splice.Whole(schema, r.Saved, r.Tables, false)
 }
 
 // ChangedRecords are the records of changed entries: first those that are deleted, then those that are written.

@@ -5,6 +5,7 @@ package world
 // The stored form of a cube, and of the transparent cubes of a netdev: one record each.
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -52,12 +53,18 @@ type StoredChain struct {
 	Tcubes []string `json:"tcubes"`
 }
 
-// Encode returns the record in the form of the store.
+// Encode returns the record in the form of the store. It is made again only if something of it is new: a change of entries
+// of large lists, which have records of their own, costs nothing here.
 func (r *Cube) Encode() ([]byte, error) {
-	head, err := json.Marshal(Stored{Service: r.Service, Name: r.Name, UUID: r.UUID, ID: r.ID, Seq: r.Seq, Type: r.Type,
-		Transparent: r.Transparent})
+	is := r.identity()
+	err := r.encodePorts()
+	if e := r.encoded; err == nil && e != nil && e.identity == is && e.ports == r.stored && bytes.Equal(e.saved, r.Saved) {
+		return e.blob, nil
+	}
+	var head []byte
 	if err == nil {
-		err = r.encodePorts()
+		head, err = json.Marshal(Stored{Service: is.service, Name: is.name, UUID: is.uuid, ID: is.id, Seq: is.seq, Type: is.kind,
+			Transparent: is.transparent})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: encode its record: %w", r.Name, err)
@@ -66,7 +73,29 @@ func (r *Cube) Encode() ([]byte, error) {
 	w.Extend(head)
 	w.Add("config", r.Saved)
 	w.Add("ports", r.stored.text)
-	return w.Bytes(), nil
+	r.encoded = &encoded{identity: is, saved: r.Saved, ports: r.stored, blob: w.Bytes()}
+	return r.encoded.blob, nil
+}
+
+// encoded is the form of the store, with what it was made from.
+type encoded struct {
+	identity
+	saved json.RawMessage
+	ports *storedPorts
+	blob  []byte
+}
+
+// identity is what is stored of a cube in addition to its configuration and ports.
+type identity struct {
+	service, name, uuid string
+	id                  datapath.CubeID
+	seq                 uint64
+	kind                cube.Type
+	transparent         bool
+}
+
+func (r *Cube) identity() identity {
+	return identity{service: r.Service, name: r.Name, uuid: r.UUID, id: r.ID, seq: r.Seq, kind: r.Type, transparent: r.Transparent}
 }
 
 // storedPorts are ports as they are stored, and the text of that, nil if there are none.

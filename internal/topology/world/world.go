@@ -69,8 +69,9 @@ type Cube struct {
 	// Revision is the last revision that changed the cube.
 	Revision uint64
 	// Blob is the record as it was last stored.
-	Blob   []byte
-	stored *storedPorts
+	Blob    []byte
+	stored  *storedPorts
+	encoded *encoded
 }
 
 // Port is a standard cube's port as data.

@@ -14,6 +14,7 @@ PCN_REASONS(flow_reason);
 struct flow_found {
 	struct pcn_flow flow;
 	struct pcn_flow inlined;
+	struct pcn_flow common;
 	struct pcn_flow inner; /* the packet in an ICMP error */
 	__u32 packets;
 	__u32 result;
@@ -47,6 +48,8 @@ PCN_INGRESS
 	f->flow = flow;
 	__builtin_memset(&f->inlined, 0, sizeof(f->inlined));
 	pcn_flow_read_inline(ctx, &f->inlined);
+	__builtin_memset(&f->common, 0xff, sizeof(f->common)); /* it need not be 0 */
+	pcn_flow_read_common(ctx, &f->common);
 	__builtin_memset(&f->inner, 0, sizeof(f->inner));
 	if (is_error(&flow)) {
 		__u32 at = flow.l4 + sizeof(struct pcn_icmp);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package external
+package foreign
 
 // What shipped cubes are made of is allowed; what could hurt is refused, each with its sentence.
 
@@ -21,24 +21,28 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// What ships runs as a part of the daemon, and some of it uses what services may not: by the file, what is said of it.
+// What ships runs as a part of the daemon, and some of it uses what foreign programs may not: by the file, what is said of it.
 var oursAlone = map[string]string{
-	"ddosmitigator.tc.o":  "services may not use callbacks",
-	"ddosmitigator.xdp.o": "services may not use callbacks",
+	"ddosmitigator.tc.o":  "foreign programs may not use callbacks",
+	"ddosmitigator.xdp.o": "foreign programs may not use callbacks",
 	"firewall.tc.o":       "shared between services",
 	"firewall.xdp.o":      "shared between services",
 	"ipset.tc.o":          "shared between services",
 	"ipset.xdp.o":         "shared between services",
 	"iptables.tc.o":       "shared between services",
 	"iptables.xdp.o":      "shared between services",
-	"lbdsr.tc.o":          "the limit of a service is 256",
-	"lbdsr.xdp.o":         "the limit of a service is 256",
-	"nat.tc.o":            "the limit of a service is 256",
-	"nat.xdp.o":           "the limit of a service is 256",
+	"lbdsr.tc.o":          "the limit is 256",
+	"lbdsr.xdp.o":         "the limit is 256",
+	"lbrp.tc.o":           "the limit is 256",
+	"lbrp.xdp.o":          "the limit is 256",
+	"nat.tc.o":            "the limit is 256",
+	"nat.xdp.o":           "the limit is 256",
+	"policer.tc.o":        "calls bpf_spin_lock",
+	"policer.xdp.o":       "calls bpf_spin_lock",
 	"pbforwarder.tc.o":    "shared between services",
 	"pbforwarder.xdp.o":   "shared between services",
-	"router.tc.o":         "the limit of a service is 256",
-	"router.xdp.o":        "the limit of a service is 256",
+	"router.tc.o":         "the limit is 256",
+	"router.xdp.o":        "the limit is 256",
 	"synflood.tc.o":       "bpf_skc_lookup_tcp",
 	"synflood.xdp.o":      "bpf_skc_lookup_tcp",
 }
@@ -59,7 +63,7 @@ func TestAllThatCubesAreMadeOfIsAllowed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = CheckObjects(map[cube.Hook][]byte{h: elf})
+			err = Check(map[cube.Hook][]byte{h: elf})
 			if why, ok := oursAlone[filepath.Base(file)]; ok {
 				if err == nil || !strings.Contains(err.Error(), why) {
 					t.Errorf("%s: %v, want %s", file, err, why)
@@ -83,7 +87,7 @@ func forbidden(t *testing.T, h cube.Hook) *ebpf.CollectionSpec {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := CheckObjects(map[cube.Hook][]byte{h: elf}); err == nil {
+	if err := Check(map[cube.Hook][]byte{h: elf}); err == nil {
 		t.Errorf("%s: the object with all of it is allowed", h)
 	}
 	return spec
@@ -96,18 +100,18 @@ func TestProgramsThatCouldHurtAreRefused(t *testing.T) {
 		says := map[string]string{
 			"fine":                "",
 			"one_hook":            oneHook[h],
-			"redirects":           "calls bpf_redirect, which services may not; return pcn_pkt_send(ctx, md, port)",
-			"redirects_to_host":   "calls pcn_pkt_redirect_netdev or pcn_pkt_redirect_neigh, which services may not; return pcn_pkt_send",
-			"prints":              "calls bpf_trace_printk, which services may not; use pcn_log",
-			"tail_calls":          "calls bpf_tail_call, which services may not; return pcn_call_program",
-			"reads_the_kernel":    "calls bpf_probe_read_kernel, which services may not",
-			"writes_to_processes": "calls bpf_probe_write_user, which services may not",
-			"signals":             "calls bpf_send_signal, which services may not",
-			"asks_who":            "calls bpf_get_current_pid_tgid, which services may not",
+			"redirects":           "calls bpf_redirect, which foreign programs may not; return pcn_pkt_send(ctx, md, port)",
+			"redirects_to_host":   "calls pcn_pkt_redirect_netdev or pcn_pkt_redirect_neigh, which foreign programs may not; return pcn_pkt_send",
+			"prints":              "calls bpf_trace_printk, which foreign programs may not; use pcn_log",
+			"tail_calls":          "calls bpf_tail_call, which foreign programs may not; return pcn_call_program",
+			"reads_the_kernel":    "calls bpf_probe_read_kernel, which foreign programs may not",
+			"writes_to_processes": "calls bpf_probe_write_user, which foreign programs may not",
+			"signals":             "calls bpf_send_signal, which foreign programs may not",
+			"asks_who":            "calls bpf_get_current_pid_tgid, which foreign programs may not",
 			"emits":               "", // its map is refused
 			"calls_back":          "takes the address of a function",
 			"calls_the_kernel":    `calls the kernel function "bpf_kernel_function"`,
-			"calls_by_number":     "calls bpf_sys_bpf, which services may not",
+			"calls_by_number":     "calls bpf_sys_bpf, which foreign programs may not",
 			"elsewhere":           `wrong section "kprobe/do_exit"`,
 			"keeps_variables":     "", // its map is refused
 		}
@@ -148,8 +152,8 @@ func TestMapsThatCouldHurtAreRefused(t *testing.T) {
 		"sockets":  "may not have maps of type SockHash",
 		"ring":     "a ring buffer is declared with PCN_RING",
 		"many":     "it has 2097152 entries, the range is 1 to 1048576",
-		"fat":      "MiB, the limit of a service is 256",
-		"fat_sets": "the limit of a service is 256",
+		"fat":      "MiB, the limit is 256",
+		"fat_sets": "the limit is 256",
 		"mapped":   "", "mapped_hash": "only an array can have the flag BPF_F_MMAPABLE",
 		"common": "shared between services (shared:space)",
 		"theirs": "shared between services (extern:bridge)",
@@ -220,7 +224,7 @@ func TestInstructionsThatNoCompilerMakes(t *testing.T) {
 		{"a kernel variable", asm.Instruction{OpCode: asm.LoadImmOp(asm.DWord), Src: 3, Constant: 1}, "refers to the kernel symbol"},
 		{"an old packet read", asm.LoadAbs(0, asm.Word), "use a cursor"},
 		{"an old packet read by index", asm.LoadInd(asm.R0, asm.R1, 0, asm.Word), "use a cursor"},
-		{"an unknown helper", asm.BuiltinFunc(9999).Call(), "which services may not"},
+		{"an unknown helper", asm.BuiltinFunc(9999).Call(), "which foreign programs may not"},
 		{"a jump by register", asm.Instruction{OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.Ja).SetSource(asm.RegSource)}, "uses a jump instruction"},
 		{"may_goto", asm.Instruction{OpCode: asm.OpCode(asm.JumpClass) | 0xe0}, "uses a jump instruction"},
 		{"a function that is not there", asm.Instruction{OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.Call), Src: asm.PseudoCall}.WithReference("x"), "is not in the object"},
@@ -254,16 +258,16 @@ func TestFilesThatAreNoObjectsAreRefused(t *testing.T) {
 		{"nothing", nil, "read it"},
 		{"text", []byte("hello"), "read it"},
 		{"half", whole[:len(whole)/2], "read it"},
-		{"too much", make([]byte, maxObject+1), "the limit is 4194304"},
+		{"too much", make([]byte, MaxObject+1), "the limit is 4194304"},
 		{"another licence", license, `its licence "Proprietary." cannot be linked`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			judge(t, CheckObjects(map[cube.Hook][]byte{cube.TC: tt.elf}), "tc object: ")
-			judge(t, CheckObjects(map[cube.Hook][]byte{cube.TC: tt.elf}), tt.want)
+			judge(t, Check(map[cube.Hook][]byte{cube.TC: tt.elf}), "tc object: ")
+			judge(t, Check(map[cube.Hook][]byte{cube.TC: tt.elf}), tt.want)
 		})
 	}
-	judge(t, CheckObjects(nil), "no programs")
-	judge(t, CheckObjects(map[cube.Hook][]byte{cube.XDP: whole}), "wrong section")
+	judge(t, Check(nil), "no programs")
+	judge(t, Check(map[cube.Hook][]byte{cube.XDP: whole}), "wrong section")
 }
 
 func FuzzObjectsAreReadWithoutHarm(f *testing.F) {
@@ -273,6 +277,6 @@ func FuzzObjectsAreReadWithoutHarm(f *testing.F) {
 	}
 	f.Add(whole)
 	f.Fuzz(func(_ *testing.T, elf []byte) {
-		_ = CheckObjects(map[cube.Hook][]byte{cube.TC: elf}) // it may say what it likes, but must say it
+		_ = Check(map[cube.Hook][]byte{cube.TC: elf}) // it may say what it likes, but must say it
 	})
 }

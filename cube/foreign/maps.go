@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package external
+package foreign
 
 // The maps of an external service are kernel memory that no process limit includes, so they are counted here, and they
 // are private to the service: shared maps are only for built-in services.
@@ -43,8 +43,8 @@ func checkMaps(specs map[string]*ebpf.MapSpec) error {
 			err = fmt.Errorf("a cube has one ring; tell packets apart by their kind: %w", cube.ErrInvalid)
 		case count > maxMaps:
 			err = fmt.Errorf("too many maps, the limit is %d: %w", maxMaps, cube.ErrInvalid)
-		case total > maxMemory:
-			err = fmt.Errorf("with it, the maps take %d MiB, the limit of a service is %d: %w", total>>20, maxMemory>>20, cube.ErrInvalid)
+		case total > MaxMemory:
+			err = fmt.Errorf("with it, the maps take %d MiB, the limit is %d: %w", total>>20, MaxMemory>>20, cube.ErrInvalid)
 		}
 		if err != nil {
 			return fmt.Errorf("map %.80s: %w", name, err)
@@ -79,7 +79,7 @@ func checkMap(name string, s *ebpf.MapSpec) (uint64, error) {
 				strings.TrimPrefix(tag, "pcn_"), cube.ErrInvalid)
 		}
 	}
-	size := sizeOf(s)
+	size := Memory(s)
 	if s.Type != ebpf.ArrayOfMaps && s.Type != ebpf.HashOfMaps {
 		return size, nil
 	}
@@ -95,29 +95,29 @@ func checkMap(name string, s *ebpf.MapSpec) (uint64, error) {
 	if s.InnerMap.Type == ebpf.ArrayOfMaps || s.InnerMap.Type == ebpf.HashOfMaps {
 		return 0, fmt.Errorf("inner maps cannot have inner maps: %w", cube.ErrInvalid)
 	}
-	return size + uint64(s.MaxEntries)*sizeOf(s.InnerMap), nil
+	return size + uint64(s.MaxEntries)*Memory(s.InnerMap), nil
 }
 
 func checkKind(s *ebpf.MapSpec) error {
 	switch {
 	case !slices.Contains(mapTypes, s.Type):
-		return fmt.Errorf("services may not have maps of type %s: %w", s.Type, cube.ErrInvalid)
+		return fmt.Errorf("foreign programs may not have maps of type %s: %w", s.Type, cube.ErrInvalid)
 	case s.Pinning != ebpf.PinNone:
 		return fmt.Errorf("it requests pinning by name; the framework pins maps itself: %w", cube.ErrInvalid)
 	case s.Flags&^mapFlags != 0:
-		return fmt.Errorf("services may not use the map flags %#x: %w", s.Flags&^mapFlags, cube.ErrInvalid)
+		return fmt.Errorf("foreign programs may not use the map flags %#x: %w", s.Flags&^mapFlags, cube.ErrInvalid)
 	case s.Flags&flagMmapable != 0 && s.Type != ebpf.Array:
 		return fmt.Errorf("only an array can have the flag BPF_F_MMAPABLE: %w", cube.ErrInvalid)
-	case s.Type != ebpf.RingBuf && (s.MaxEntries == 0 || s.MaxEntries > maxEntries):
-		return fmt.Errorf("it has %d entries, the range is 1 to %d: %w", s.MaxEntries, maxEntries, cube.ErrInvalid)
+	case s.Type != ebpf.RingBuf && (s.MaxEntries == 0 || s.MaxEntries > MaxEntries):
+		return fmt.Errorf("it has %d entries, the range is 1 to %d: %w", s.MaxEntries, MaxEntries, cube.ErrInvalid)
 	case len(s.Contents) > 0:
 		return fmt.Errorf("it has initial entries; write them from the service instead: %w", cube.ErrInvalid)
 	}
 	return nil
 }
 
-// sizeOf is the approximate memory of a full map.
-func sizeOf(s *ebpf.MapSpec) uint64 {
+// Memory is the approximate memory of a full map in bytes, on all CPUs.
+func Memory(s *ebpf.MapSpec) uint64 {
 	value := (uint64(s.ValueSize) + 7) &^ 7
 	switch s.Type {
 	case ebpf.PerCPUArray, ebpf.PerCPUHash, ebpf.LRUCPUHash:

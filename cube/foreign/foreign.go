@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package external
-
-// What the programs of an external service may do in the kernel. The kernel's verifier keeps a program from crashing
-// the machine; it does not keep one from sending packets past the cubes, reading the memory of other processes or
-// filling the machine's memory with maps. So everything that is not on these lists is refused before anything is
-// loaded, with an error that says where it is and what to use instead. Everything in <pcn/cube.h> is on them.
+// Package foreign decides which programs from outside the daemon it loads: those of external services, and those that a
+// user injects. The kernel's verifier keeps a program from crashing the machine; it does not keep one from sending packets
+// past the cubes, reading the memory of other processes or filling the machine's memory with maps. So everything that is
+// not on the lists here is refused before anything is loaded, with an error that says where it is and what to use instead.
+// Everything in <pcn/cube.h> is on them.
+package foreign
 
 import (
 	"bytes"
@@ -23,15 +23,19 @@ import (
 	"github.com/polycube/polycube/cube"
 )
 
-// Limits of the objects of a service, for each hook.
+// MaxObject, MaxEntries and MaxMemory limit an object in bytes, a map in entries, and the maps of an object in bytes.
 const (
-	maxObject       = 4 << 20
+	MaxObject  = 4 << 20
+	MaxEntries = 1 << 20
+	MaxMemory  = 256 << 20
+)
+
+// Other limits of an object.
+const (
 	maxInstructions = 65_536
 	maxPrograms     = 64
 	maxMaps         = 32
-	maxEntries      = 1 << 20
 	maxRing         = 16 << 20
-	maxMemory       = 256 << 20
 	// entryOverhead is about what the kernel needs in addition to key and value.
 	entryOverhead = 64
 )
@@ -98,8 +102,8 @@ const (
 // licences that allow linking a program with the framework.
 var licences = []string{"GPL", "GPL v2", "GPL and additional rights", "Dual BSD/GPL", "Dual MIT/GPL", "Dual MPL/GPL"}
 
-// CheckObjects checks the compiled programs of a service, or of another program that it adds.
-func CheckObjects(objects map[cube.Hook][]byte) error {
+// Check checks compiled programs from outside the daemon, by hook.
+func Check(objects map[cube.Hook][]byte) error {
 	if len(objects) == 0 {
 		return fmt.Errorf("no programs: %w", cube.ErrInvalid)
 	}
@@ -112,8 +116,8 @@ func CheckObjects(objects map[cube.Hook][]byte) error {
 }
 
 func checkObject(h cube.Hook, file []byte) (err error) {
-	if len(file) > maxObject {
-		return fmt.Errorf("it has %d bytes, the limit is %d: %w", len(file), maxObject, cube.ErrInvalid)
+	if len(file) > MaxObject {
+		return fmt.Errorf("it has %d bytes, the limit is %d: %w", len(file), MaxObject, cube.ErrInvalid)
 	}
 	// The ELF reader was written for trusted files: whatever it does with this one, the daemon must continue.
 	defer func() {
@@ -203,9 +207,9 @@ func checkInstruction(h cube.Hook, spec *ebpf.CollectionSpec, functions map[stri
 	class := ins.OpCode.Class()
 	switch {
 	case ins.IsKfuncCall():
-		return fmt.Errorf("calls the kernel function %.80q, which services may not: %w", ins.Reference(), cube.ErrInvalid)
+		return fmt.Errorf("calls the kernel function %.80q, which foreign programs may not: %w", ins.Reference(), cube.ErrInvalid)
 	case ins.IsLoadOfFunctionPointer():
-		return fmt.Errorf("takes the address of a function, but services may not use callbacks: %w", cube.ErrInvalid)
+		return fmt.Errorf("takes the address of a function, but foreign programs may not use callbacks: %w", cube.ErrInvalid)
 	case ins.OpCode.IsDWordLoad():
 		return checkLoad(spec, ins)
 	case class == asm.LdClass:
@@ -213,7 +217,7 @@ func checkInstruction(h cube.Hook, spec *ebpf.CollectionSpec, functions map[stri
 	case class.IsJump() && ins.OpCode.JumpOp() == asm.Call:
 		return checkCall(h, functions, ins)
 	case class.IsJump() && !isPlainJump(ins):
-		return fmt.Errorf("uses a jump instruction (%#x) that services may not use: %w", uint32(ins.OpCode), cube.ErrInvalid)
+		return fmt.Errorf("uses a jump instruction (%#x) that foreign programs may not use: %w", uint32(ins.OpCode), cube.ErrInvalid)
 	}
 	return nil
 }
@@ -240,7 +244,7 @@ func checkLoad(spec *ebpf.CollectionSpec, ins *asm.Instruction) error {
 	case ins.IsLoadFromMap() && name == "":
 		return fmt.Errorf("refers to a map by number; declare maps with PCN_MAP: %w", cube.ErrInvalid)
 	default:
-		return fmt.Errorf("refers to the kernel symbol %.80q, which services may not: %w", name, cube.ErrInvalid)
+		return fmt.Errorf("refers to the kernel symbol %.80q, which foreign programs may not: %w", name, cube.ErrInvalid)
 	}
 }
 
@@ -251,7 +255,7 @@ func checkConstant(spec *ebpf.CollectionSpec, section string, offset uint32) err
 		return fmt.Errorf("loads what is beyond %.80s: %w", section, cube.ErrInvalid)
 	}
 	if v := spec.Variables["pcn_netdevs"]; v != nil && v.SectionName == section && offset >= v.Offset && offset < v.Offset+v.Size() {
-		return fmt.Errorf("calls pcn_pkt_redirect_netdev or pcn_pkt_redirect_neigh, which services may not; %s: %w", sendInstead, cube.ErrInvalid)
+		return fmt.Errorf("calls pcn_pkt_redirect_netdev or pcn_pkt_redirect_neigh, which foreign programs may not; %s: %w", sendInstead, cube.ErrInvalid)
 	}
 	return nil
 }
@@ -276,9 +280,9 @@ func checkCall(h cube.Hook, functions map[string]bool, ins *asm.Instruction) err
 		}
 	}
 	if hint := instead[fn]; hint != "" {
-		return fmt.Errorf("calls %s, which services may not; %s: %w", helperName(fn), hint, cube.ErrInvalid)
+		return fmt.Errorf("calls %s, which foreign programs may not; %s: %w", helperName(fn), hint, cube.ErrInvalid)
 	}
-	return fmt.Errorf("calls %s, which services may not: %w", helperName(fn), cube.ErrInvalid)
+	return fmt.Errorf("calls %s, which foreign programs may not: %w", helperName(fn), cube.ErrInvalid)
 }
 
 // helperName is the name in C: FnMapLookupElem is bpf_map_lookup_elem.
