@@ -13,6 +13,8 @@ GO_SDK  := go.mod go.sum $(filter-out %_test.go,$(wildcard $(addsuffix /*.go,api
 PYTHON_SDK := pyproject.toml setup.py README.md $(patsubst sdk/python/%,%,$(wildcard sdk/python/polycube/*.py \
 	sdk/python/polycube/py.typed sdk/python/polycube/_api/*.py))
 SHARE   := $(PREFIX)/share/polycube
+# They are next to the module that they share, with links in bin.
+DYNMON  := dynmon_injector.py dynmon_extractor.py
 
 # The destinations of make install: one line per file, which uninstall removes.
 UNIT_DIR := $(PREFIX)/lib/systemd/system
@@ -23,6 +25,7 @@ INSTALLED = $(PREFIX)/sbin/polycubed $(PREFIX)/bin/polycubectl $(UNIT_DIR)/polyc
 	$(addprefix $(PREFIX)/share/man/,man8/polycubed.8 man1/polycubectl.1 man1/polycube-cc.1) \
 	$(addprefix $(PREFIX)/sbin/,pcn-iptables $(IPTABLES_LINKS)) \
 	$(PREFIX)/bin/polycube-cc $(addprefix $(PREFIX)/include/polycube/,$(HEADERS)) \
+	$(addprefix $(PREFIX)/bin/,$(DYNMON)) $(addprefix $(SHARE)/dynmon/,$(DYNMON) dynmon_client.py) \
 	$(addprefix $(SHARE)/yang/,$(MODELS)) $(addprefix $(SHARE)/go/,$(GO_SDK)) $(SHARE)/polycube-python.tar.gz
 
 install: build ## install programs, unit, completion, man pages and what services need under PREFIX (and DESTDIR)
@@ -41,6 +44,9 @@ install: build ## install programs, unit, completion, man pages and what service
 	install -D -m 0644 deploy/polycubectl.1 $(DESTDIR)$(PREFIX)/share/man/man1/polycubectl.1
 	install -D -m 0644 deploy/polycube-cc.1 $(DESTDIR)$(PREFIX)/share/man/man1/polycube-cc.1
 	install -D -m 0755 deploy/polycube-cc $(DESTDIR)$(PREFIX)/bin/polycube-cc
+	@for f in $(DYNMON); do install -D -m 0755 deploy/$$f $(DESTDIR)$(SHARE)/dynmon/$$f; \
+		ln -sf $(SHARE)/dynmon/$$f $(DESTDIR)$(PREFIX)/bin/$$f; done
+	install -D -m 0644 deploy/dynmon_client.py $(DESTDIR)$(SHARE)/dynmon/dynmon_client.py
 	@cd bpf/include && for f in $(HEADERS); do install -D -m 0644 $$f $(DESTDIR)$(PREFIX)/include/polycube/$$f; done
 	@cd yang && for f in $(MODELS); do install -D -m 0644 $$f $(DESTDIR)$(SHARE)/yang/$$f; done
 	@for f in $(GO_SDK); do install -D -m 0644 $$f $(DESTDIR)$(SHARE)/go/$$f; done

@@ -67,7 +67,15 @@ func TestInstall(t *testing.T) {
 			want := []string{"/bin/polycubectl", "/lib/systemd/system/polycubed.service", "/lib/sysusers.d/polycube.conf", "/lib/tmpfiles.d/polycube.conf",
 				"/sbin/polycubed", "/share/bash-completion/completions/polycubectl", "/share/fish/vendor_completions.d/polycubectl.fish",
 				"/share/zsh/site-functions/_polycubectl", "/share/man/man1/polycubectl.1", "/share/man/man1/polycube-cc.1", "/share/man/man8/polycubed.8", "/bin/polycube-cc",
-				"/share/polycube/polycube-python.tar.gz"}
+				"/share/polycube/polycube-python.tar.gz", "/share/polycube/dynmon/dynmon_client.py"}
+			scripts := []string{"dynmon_injector.py", "dynmon_extractor.py"}
+			for _, name := range scripts {
+				if to, err := os.Readlink(dest + prefix + "/bin/" + name); err != nil || to != prefix+"/share/polycube/dynmon/"+name {
+					t.Errorf("%s leads to %q, %v", name, to, err)
+				}
+				delete(files, prefix+"/bin/"+name)
+				want = append(want, "/share/polycube/dynmon/"+name)
+			}
 			links := []string{"/sbin/pcn-ip6tables"}
 			for _, name := range []string{"init", "init-xdp", "clean", "save", "restore", "import"} {
 				links = append(links, "/sbin/pcn-iptables-"+name)
@@ -82,7 +90,7 @@ func TestInstall(t *testing.T) {
 			want = append(append(want, "/sbin/pcn-iptables"), forServices(t)...)
 			for _, name := range want {
 				mode, ok := files[prefix+name]
-				program := strings.HasPrefix(name, "/bin/") || strings.HasPrefix(name, "/sbin/")
+				program := strings.HasPrefix(name, "/bin/") || strings.HasPrefix(name, "/sbin/") || slices.Contains(scripts, filepath.Base(name))
 				if wantMode := map[bool]fs.FileMode{true: 0o755, false: 0o644}[program]; !ok || mode != wantMode {
 					t.Errorf("%s: there %v, mode %v, want %v", name, ok, mode, wantMode)
 				}
@@ -99,6 +107,12 @@ func TestInstall(t *testing.T) {
 			for _, words := range [][]string{{"/sbin/polycubed", "--version"}, {"/sbin/pcn-iptables", "--version"}, {"/bin/polycubectl", "-h"}, {"/bin/polycube-cc", "-h"}} {
 				if text, err := command(dest+prefix+words[0], words[1:]...); err != nil || !strings.Contains(text, "polycube") {
 					t.Errorf("%v: %v %s", words, err, text)
+				}
+			}
+			for _, name := range scripts {
+				text, err := command("env", "PYTHONDONTWRITEBYTECODE=1", "python3", dest+prefix+"/share/polycube/dynmon/"+name, "--version")
+				if err != nil || !strings.Contains(text, name+" 1.0") {
+					t.Errorf("%s: %v %s", name, err, text)
 				}
 			}
 			makeTarget(t, "uninstall", "DESTDIR="+dest, "PREFIX="+prefix)

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dynmon
+
+import (
+	"testing"
+
+	"github.com/polycube/polycube/test/modeltest"
+)
+
+func TestModelAndCodeSayTheSame(t *testing.T) {
+	modeltest.Match(t, modeltest.Load(t, modeltest.Service(t, files).Model), Config{})
+}
