@@ -7,15 +7,19 @@ package perf
 import (
 	"context"
 
+	"github.com/polycube/polycube/test/perf/contest"
 	filtering "github.com/polycube/polycube/test/perf/filters"
 )
 
 // filterParts are the parts of the group "filters".
-func filterParts() []Part {
+func filterParts() []Part { return contestParts(filtering.Parts()) }
+
+// contestParts are the parts of a group in which cubes and their peers are compared.
+func contestParts(parts []contest.Part) []Part {
 	var out []Part
-	for _, p := range filtering.Parts() {
+	for _, p := range parts {
 		out = append(out, Part{Name: p.Name, do: func(ctx context.Context, r *Run) error {
-			result, err := p.Do(ctx, &filtering.Bench{Root: r.Root, Rounds: r.rounds, Quick: r.Quick, Progress: r.progress})
+			result, err := p.Do(ctx, &contest.Bench{Root: r.Root, Rounds: r.rounds, Quick: r.Quick, Progress: r.progress})
 			if err != nil {
 				return err
 			}

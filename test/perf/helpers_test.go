@@ -21,6 +21,8 @@ var unmeasured = []string{
 	"pcn_data", "pcn_data_end", // one load each
 	"pcn_tag_proto", "pcn_tag_tci", "pcn_tag_vid", // a shift or a mask
 	"pcn_opaque", // two XORs
+	// In monitors, which TestTimedCostOfACounter of cubes/dynmon measures: a constant, a verdict, two atomic additions and a clock.
+	"pcn_monitor_seed", "pcn_monitor_drop", "pcn_histogram_add", "pcn_get_time_epoch",
 	// They change how long the packet is, which a test run keeps for its next one.
 	"pcn_vlan_push", "pcn_vlan_pop", "pcn_vlan_set",
 	"pcn_pkt_flood_set",         // as many copies as ports: a separate part
@@ -28,6 +30,7 @@ var unmeasured = []string{
 	"pcn_offered", "pcn_turned", // one load each
 	"pcn_hostfib_ask",                 // the kernel's lookup of routes
 	"pcn_address_type_of",             // one lookup in a hash
+	"pcn_address_set4_whole",          // two stores
 	"pcn_pkt_redirect", "pcn_outputs", // only in transparent cubes; see ADR 55
 	"pcn_pkt_redirect_netdev", "pcn_netdevs", // the same, in cubes at the host
 	"pcn_hostfib_frame",            // stores, and the checksum of a word
@@ -47,11 +50,17 @@ var unmeasured = []string{
 	"pcn_sketch_add", "pcn_sketch_rate", "pcn_sketch_distinct_add", "pcn_sketch_top_add",
 	// A bucket and pcn_notify_notice, which are measured.
 	"pcn_report",
+	"pcn_bucket_cost",            // a part of pcn_bucket_take
+	"pcn_is_superframe",          // a load
+	"pcn_on_the_wire",            // the same, and arithmetic for a superframe
+	"pcn_set_dscp", "pcn_set_ce", // the packet is another one after that
 	// Parts of BenchmarkPackets of cubes/lbdsr: what they cost depends on the services and flows.
-	"pcn_balance_service", "pcn_balance_hash", "pcn_balance_server", "pcn_pin_get", "pcn_pin_add", "pcn_pin_word", "pcn_set_macs",
+	"pcn_balance_service", "pcn_balance_hash", "pcn_balance_server", "pcn_balance_turn", "pcn_balance_open", "pcn_balance_number", "pcn_balance_members",
+	"pcn_pin_get", "pcn_pin_add", "pcn_pin_word", "pcn_set_macs",
 	"pcn_encap", "pcn_encap_overhead", // the packet is another one after that
 	// For packets to the cube itself.
-	"pcn_arp_reply", "pcn_nd_sum", "pcn_nd_advertise", "pcn_csum_words",
+	"pcn_arp_reply", "pcn_nd_sum", "pcn_nd_advertise", "pcn_csum_words", "pcn_check_is_answer",
+	"pcn_reach", "pcn_header", "pcn_csum_inner", // parts of BenchmarkSession of cubes/nat
 	"pcn_load_some", // as pcn_load_first, which is measured
 	// Measured by BenchmarkPacket of cubes/packetcapture: what it costs depends on the expression.
 	"PCN_FILTER_PROGRAM",

@@ -9,6 +9,7 @@
 #include <linux/tcp.h>
 #include <pcn/ctx.h>
 #include <pcn/map.h>
+#include "datagrams.h"
 
 #ifdef PCN_XDP
 #define FRAMES 16384
@@ -20,7 +21,26 @@ struct traffic_state {
 	__u32 random;
 };
 
+#include "generator.h"
+
 PCN_MAP(received, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct traffic_state, 1);
+
+/* The last frames that arrived, while sink_keep says so. */
+#define KEPT 256
+PCN_MAP(kept, BPF_MAP_TYPE_ARRAY, __u32, struct frame, KEPT);
+__u32 sink_keep = 0;
+
+PCN_INLINE void keep(void *data, void *end, __u32 place)
+{
+	struct frame *f = bpf_map_lookup_elem(&kept, &place);
+	__u64 *from = data;
+
+	if (!f || data + SIZE > end)
+		return;
+	for (int i = 0; i < SIZE / 8; i++)
+		f->words[i] = from[i];
+	f->rest = *(__u32 *)(from + SIZE / 8);
+}
 
 SEC("xdp") int sink(struct xdp_md *ctx)
 {
@@ -31,6 +51,8 @@ SEC("xdp") int sink(struct xdp_md *ctx)
 
 	if (!st || (void *)(eth + 1) > end || eth->h_proto != bpf_htons(ETH_P_IP))
 		return XDP_PASS; /* the kernel's own frames */
+	if (sink_keep)
+		keep(data, end, st->packets % KEPT);
 	st->packets++;
 	return XDP_DROP;
 }
@@ -51,26 +73,10 @@ SEC("xdp") int discard(struct xdp_md *ctx)
 	return XDP_DROP;
 }
 
-#include "generator.h"
-
 /* Connections: flow i has one of the clients' addresses, of which each uses PORTS ports. What is the
  * same in all segments comes from frame 0, whose addresses of the client and checksums are 0. */
-#define PORTS 16
-#define FIRST_PORT 1024
-
-__u32 gen_flows = 1;
-__u32 gen_first = 0;  /* the first address of clients, host order */
 __u32 gen_random = 0; /* whether flows come in random order */
 __u32 gen_back = 0;   /* whether the segments are the servers' */
-__u32 gen_ip_sum = 0; /* the words of the IP header, without the client's address */
-__u32 gen_l4_sum = 0; /* of pseudo header and segment, without the client's address and port */
-
-PCN_INLINE __u16 folded(__u32 sum)
-{
-	sum = (sum >> 16) + (sum & 0xffff);
-	sum = (sum >> 16) + (sum & 0xffff);
-	return ~sum;
-}
 
 PCN_INLINE __u32 next_flow(struct traffic_state *st)
 {
@@ -95,13 +101,10 @@ SEC("xdp") int segments(struct xdp_md *ctx)
 
 	if (!st || !f || data + SIZE > end)
 		return XDP_ABORTED;
-	__u64 *to = data;
-	for (int i = 0; i < SIZE / 8; i++)
-		to[i] = f->words[i];
-	*(__u32 *)(to + SIZE / 8) = f->rest;
+	write_frame(data, f);
 
 	__u32 i = next_flow(st), client = bpf_htonl(gen_first + i / PORTS);
-	__u32 both = (client >> 16) + (client & 0xffff);
+	__u32 both = halves(client);
 	__u16 port = bpf_htons(FIRST_PORT + i % PORTS);
 
 	if (gen_back) {
@@ -113,6 +116,21 @@ SEC("xdp") int segments(struct xdp_md *ctx)
 	}
 	ip->check = folded(gen_ip_sum + both);
 	tcp->check = folded(gen_l4_sum + both + port);
+	st->packets++;
+	return bpf_redirect(gen_ifindex, 0);
+}
+
+SEC("xdp") int datagrams(struct xdp_md *ctx)
+{
+	void *data = pcn_data(ctx), *end = pcn_data_end(ctx);
+	__u32 zero = 0;
+	struct traffic_state *st = bpf_map_lookup_elem(&sent, &zero);
+	struct frame *f = bpf_map_lookup_elem(&frames, &zero);
+
+	if (!st || !f || data + SIZE > end)
+		return XDP_ABORTED;
+	write_frame(data, f);
+	write_datagram(data + sizeof(struct ethhdr), next_flow(st));
 	st->packets++;
 	return bpf_redirect(gen_ifindex, 0);
 }

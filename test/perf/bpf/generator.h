@@ -16,6 +16,16 @@ __u32 gen_frames = 1; /* number of entries of the table in use */
 PCN_MAP(sent, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct traffic_state, 1);
 PCN_MAP(frames, BPF_MAP_TYPE_ARRAY, __u32, struct frame, FRAMES);
 
+/* Writes a frame of the table; there must be room for it. */
+PCN_INLINE void write_frame(void *data, const struct frame *f)
+{
+	__u64 *to = data;
+
+	for (int i = 0; i < SIZE / 8; i++)
+		to[i] = f->words[i];
+	*(__u32 *)(to + SIZE / 8) = f->rest;
+}
+
 SEC("xdp") int generator(struct xdp_md *ctx)
 {
 	void *data = pcn_data(ctx), *end = pcn_data_end(ctx);
@@ -29,10 +39,7 @@ SEC("xdp") int generator(struct xdp_md *ctx)
 
 	if (!f)
 		return XDP_ABORTED;
-	__u64 *to = data;
-	for (int i = 0; i < SIZE / 8; i++)
-		to[i] = f->words[i];
-	*(__u32 *)(to + SIZE / 8) = f->rest;
+	write_frame(data, f);
 	st->next = place + 1;
 	st->packets++;
 	return bpf_redirect(gen_ifindex, 0);

@@ -82,6 +82,7 @@
 	X(COST_pcn_ipv6_is_link_local)     \
 	X(COST_pcn_flow_read)              \
 	X(COST_pcn_flow_read_inline)       \
+	X(COST_pcn_flow_read_common)       \
 	X(COST_pcn_flow_read_inner)        \
 	X(COST_pcn_is_neighbour_discovery) \
 	X(COST_pcn_flow_hash)              \

@@ -26,6 +26,8 @@ PCN_INLINE void flows(struct CTXTYPE *ctx, struct pcn_md *md, __u32 what)
 			KEEP(pcn_flow_read(ctx, &to->flow));
 		else if (what == COST_pcn_flow_read_inline)
 			KEEP(pcn_flow_read_inline(ctx, &to->flow));
+		else if (what == COST_pcn_flow_read_common)
+			KEEP(pcn_flow_read_common(ctx, &to->flow));
 		else if (what == COST_pcn_flow_read_inner)
 			KEEP(pcn_flow_read_inner(ctx, &to->flow, 14, bpf_htons(ETH_P_IP)));
 		else if (what == COST_pcn_is_neighbour_discovery)

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/perf/contest"
 	"github.com/polycube/polycube/test/perf/lab"
 	"github.com/polycube/polycube/test/perf/report"
 )
@@ -48,7 +49,7 @@ func blacklist(d *lab.Daemon, n int) error {
 		for i := range list {
 			list[i].IP = listedSource(at + i)
 		}
-		if err := post(d, "/ddosmitigator/c1/blacklist-src", list); err != nil {
+		if err := contest.Post(d, "/ddosmitigator/c1/blacklist-src", list); err != nil {
 			return err
 		}
 	}
@@ -72,7 +73,7 @@ func nftBlacklist(w *lab.Filtered, n int, statement string) error {
 		b.WriteString(listedSource(i).String() + ",\n")
 	}
 	fmt.Fprintf(&b, "}\n}\nchain in {\ntype filter hook ingress device %q priority 0;\nip saddr @listed drop\n}\n}\n", lab.In)
-	return fed(w.Machine.Command("nft", "-f", "-"), b.String())
+	return contest.Fed(w.Machine.Command("nft", "-f", "-"), b.String())
 }
 
 // ddosRunner sets one up, and checks that other sources pass. Ours also returns its program, to be timed alone.
@@ -101,16 +102,16 @@ func ddosRunner(rig *lab.Rig, b *Bench, name string, n int) (*runner, []*alone, 
 	c := clients(n*lab.PortsOfClient, true)
 	strangers := clients(n*lab.PortsOfClient, true)
 	strangers.First = c.Strangers()
-	r := &runner{name: name, wire: w}
-	if r.stream, err = w.Segments(strangers, segACK); err == nil {
-		_, err = r.send(4096)
+	r := &runner{Name: name, Wire: w}
+	if r.Stream, err = w.Segments(strangers, segACK); err == nil {
+		_, err = r.Send(4096)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	r.drops = true
-	if r.stream, err = w.Segments(c, segACK); err == nil {
-		err = r.warm(4096)
+	r.Drops = true
+	if r.Stream, err = w.Segments(c, segACK); err == nil {
+		err = r.Warm(4096)
 	}
 	return r, a, err
 }
@@ -143,9 +144,9 @@ func ddosAlone(rig *lab.Rig, b *Bench, w *lab.Filtered, name string, n int) ([]*
 		return packets
 	}
 	if n == 1_000_000 {
-		listed, err := newAlone(rig, w, name, hook, program, sources(fewSources, true))
+		listed, err := contest.NewAlone(rig, w, name, hook, program, sources(fewSources, true))
 		if err == nil {
-			err = listed.passes(fewSources, false)
+			err = listed.Passes(fewSources, false)
 		}
 		if err != nil {
 			return nil, err
@@ -153,9 +154,9 @@ func ddosAlone(rig *lab.Rig, b *Bench, w *lab.Filtered, name string, n int) ([]*
 	}
 	var out []*alone
 	for _, count := range []int{fewSources, manySources} {
-		a, err := newAlone(rig, w, unlistedName(n, count), hook, program, sources(count, false))
+		a, err := contest.NewAlone(rig, w, unlistedName(n, count), hook, program, sources(count, false))
 		if err == nil {
-			err = a.passes(fewSources, true)
+			err = a.Passes(fewSources, true)
 		}
 		if err != nil {
 			return nil, err
@@ -169,7 +170,7 @@ func ddosAlone(rig *lab.Rig, b *Bench, w *lab.Filtered, name string, n int) ([]*
 const fewSources, manySources = 1024, lab.FilteredFrames
 
 func unlistedName(entries, sources int) string {
-	return fmt.Sprintf("%s entries, %s sources in rotation", thousands(entries), thousands(sources))
+	return fmt.Sprintf("%s entries, %s sources in rotation", contest.Thousands(entries), contest.Thousands(sources))
 }
 
 // ddos is the part "filter-ddos".
@@ -188,49 +189,49 @@ func ddos(ctx context.Context, b *Bench) (*Result, error) {
 				all = append(all, r)
 				programs = append(programs, a...)
 			}
-			if err := race(rig.Context(), b.Rounds(21, 5), all); err != nil {
+			if err := contest.Race(rig.Context(), b.Rounds(21, 5), all); err != nil {
 				return err
 			}
-			out.listed(n, all)
+			listedSources(out, n, all)
 		}
-		return out.unlisted(rig, b, programs)
+		return unlistedAlone(out, rig, b, programs)
 	})
 	return out, err
 }
 
-func (out *Result) listed(n int, all []*runner) {
-	f := figuresOf(all)
-	t := &report.Table{Title: "Listed sources, " + thousands(n) + " entries", Columns: columns(ddosXDP, ddosTCX)}
-	f.rows(t, all, ddosXDP, ddosTCX)
+func listedSources(out *Result, n int, all []*runner) {
+	f := contest.FiguresOf(all)
+	t := &report.Table{Title: "Listed sources, " + contest.Thousands(n) + " entries", Columns: contest.Columns(ddosXDP, ddosTCX)}
+	f.Rows(t, all, ddosXDP, ddosTCX)
 	out.Tables = append(out.Tables, t)
 	promised := map[int]float64{1000: 6, 1_000_000: 3}[n]
 	out.Checks = append(out.Checks, report.AtLeast(
-		fmt.Sprintf("%s against nftables' drop at ingress, %s entries, net", ddosXDP, thousands(n)), "%.2f ×", f.ratio(nftDrop, ddosXDP), promised))
+		fmt.Sprintf("%s against nftables' drop at ingress, %s entries, net", ddosXDP, contest.Thousands(n)), "%.2f ×", f.Ratio(nftDrop, ddosXDP), promised))
 }
 
-// unlisted times the programs alone.
-func (out *Result) unlisted(rig *lab.Rig, b *Bench, all []*alone) error {
+// unlistedAlone times the programs alone.
+func unlistedAlone(out *Result, rig *lab.Rig, b *Bench, all []*alone) error {
 	w, err := rig.NewFiltered()
 	if err != nil {
 		return err
 	}
 	for _, hook := range []cube.Hook{cube.XDP, cube.TC} {
-		for _, name := range []string{nothing, lookup} {
-			a, err := newAlone(rig, w, name, hook, nil, exact(1000).accepted)
+		for _, name := range []string{contest.Nothing, contest.Lookup} {
+			a, err := contest.NewAlone(rig, w, name, hook, nil, exact(1000).accepted)
 			if err != nil {
 				return err
 			}
 			all = append(all, a)
 		}
 	}
-	if err := raceAlone(rig, b.Rounds(25, 5), all); err != nil {
+	if err := contest.RaceAlone(rig, b.Rounds(25, 5), all); err != nil {
 		return err
 	}
 	for _, hook := range []cube.Hook{cube.XDP, cube.TC} {
-		scaled := out.scale(hook, all, "Sources that are not listed, the program alone, "+hookNames[hook])
+		scaled := out.Scale(hook, all, "firewall", "Sources that are not listed, the program alone, "+contest.HookNames[hook])
 		few, many := scaled[unlistedName(ddosSizes[0], fewSources)], scaled[unlistedName(ddosSizes[1], fewSources)]
 		out.Checks = append(out.Checks, report.AtMost(
-			"ddosmitigator program alone, "+hookNames[hook]+", 1,000,000 entries against 1,000, sources that are not listed, scaled", "%.0f ns more", many-few, 20))
+			"ddosmitigator program alone, "+contest.HookNames[hook]+", 1,000,000 entries against 1,000, sources that are not listed, scaled", "%.0f ns more", many-few, 20))
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/perf/contest"
 	"github.com/polycube/polycube/test/perf/lab"
 	"github.com/polycube/polycube/test/perf/report"
 )
@@ -57,7 +58,7 @@ func exchange(w *lab.Filtered, c lab.Connections, segments ...lab.Segment) (ns f
 				return 0, err
 			}
 			if p.Received < p.Sent {
-				return 0, fmt.Errorf("of %d segments with flags %#x %d arrive: %w", p.Sent, s.Flags, p.Received, errLost)
+				return 0, fmt.Errorf("of %d segments with flags %#x %d arrive: %w", p.Sent, s.Flags, p.Received, contest.ErrLost)
 			}
 			spent += p.NS
 		}
@@ -75,11 +76,11 @@ const ctEstablished = "nftables, ct state established"
 var nftOpeners = fmt.Sprintf("ct state established accept\nct state new ip daddr %s tcp dport %d accept\n", serverAt.Addr(), serverAt.Port())
 
 func nftTracking(rig *lab.Rig, w *lab.Filtered, chain string) error {
-	err := fed(w.Machine.Command("nft", "-f", "-"), "table ip bench {\nchain in {\ntype filter hook forward priority 0; policy drop;\n"+chain+"}\n}\n")
+	err := contest.Fed(w.Machine.Command("nft", "-f", "-"), "table ip bench {\nchain in {\ntype filter hook forward priority 0; policy drop;\n"+chain+"}\n}\n")
 	if err != nil {
 		return err
 	}
-	return trackWell(rig, w)
+	return contest.TrackWell(rig, w)
 }
 
 // established is the part "filter-established".
@@ -97,33 +98,33 @@ func established(ctx context.Context, b *Bench) (*Result, error) {
 			if err != nil {
 				return err
 			}
-			return race(rig.Context(), b.Rounds(21, 5), all)
+			return contest.Race(rig.Context(), b.Rounds(21, 5), all)
 		})
 		if err != nil {
 			return nil, fmt.Errorf("%d connections: %w", c.sessions, err)
 		}
-		f := figuresOf(all)
-		t := &report.Table{Title: thousands(c.sessions) + " connections, " + c.inRotation, Columns: columns(fwXDP, fwTCX)}
-		f.rows(t, all, fwXDP, fwTCX)
+		f := contest.FiguresOf(all)
+		t := &report.Table{Title: contest.Thousands(c.sessions) + " connections, " + c.inRotation, Columns: contest.Columns(fwXDP, fwTCX)}
+		f.Rows(t, all, fwXDP, fwTCX)
 		out.Tables = append(out.Tables, t)
 		out.Checks = append(out.Checks, report.AtLeast(
-			fmt.Sprintf("%s against ct state established accept, %s connections, net", fwXDP, thousands(c.sessions)), "%.2f ×", f.ratio(ctEstablished, fwXDP), c.promised))
+			fmt.Sprintf("%s against ct state established accept, %s connections, net", fwXDP, contest.Thousands(c.sessions)), "%.2f ×", f.Ratio(ctEstablished, fwXDP), c.promised))
 	}
 	return out, nil
 }
 
 func establishedRunners(rig *lab.Rig, b *Bench, c lab.Connections) ([]*runner, error) {
 	return throughConnections(rig, b, c, []device{
-		{none, noFilter},
-		{fwXDP, func(rig *lab.Rig, b *Bench, w *lab.Filtered) error {
+		{Name: none, Setup: noFilter},
+		{Name: fwXDP, Setup: func(rig *lab.Rig, b *Bench, w *lab.Filtered) error {
 			_, err := trackingFirewall(rig, b, w, cube.TypeXDPDRV, openers())
 			return err
 		}},
-		{fwTCX, func(rig *lab.Rig, b *Bench, w *lab.Filtered) error {
+		{Name: fwTCX, Setup: func(rig *lab.Rig, b *Bench, w *lab.Filtered) error {
 			_, err := trackingFirewall(rig, b, w, cube.TypeTC, openers())
 			return err
 		}},
-		{ctEstablished, func(rig *lab.Rig, _ *Bench, w *lab.Filtered) error { return nftTracking(rig, w, nftOpeners) }},
+		{Name: ctEstablished, Setup: func(rig *lab.Rig, _ *Bench, w *lab.Filtered) error { return nftTracking(rig, w, nftOpeners) }},
 	})
 }
 
@@ -131,27 +132,27 @@ func establishedRunners(rig *lab.Rig, b *Bench, c lab.Connections) ([]*runner, e
 func throughConnections(rig *lab.Rig, b *Bench, c lab.Connections, devices []device) ([]*runner, error) {
 	var all []*runner
 	for _, d := range devices {
-		w, _, err := establish(rig, b, c, func(w *lab.Filtered) (struct{}, error) { return struct{}{}, d.setup(rig, b, w) })
+		w, _, err := establish(rig, b, c, func(w *lab.Filtered) (struct{}, error) { return struct{}{}, d.Setup(rig, b, w) })
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", d.name, err)
+			return nil, fmt.Errorf("%s: %w", d.Name, err)
 		}
-		r := &runner{name: d.name, wire: w}
+		r := &runner{Name: d.Name, Wire: w}
 		strangers := c
 		strangers.First, strangers.Count = c.Strangers(), 1024
-		if d.name != none {
-			r.drops = true
-			if r.stream, err = w.Segments(strangers, segACK); err == nil {
-				_, err = r.send(1024)
+		if d.Name != none {
+			r.Drops = true
+			if r.Stream, err = w.Segments(strangers, segACK); err == nil {
+				_, err = r.Send(1024)
 			}
 			if err != nil {
 				return nil, err
 			}
-			r.drops = false
+			r.Drops = false
 		}
-		if r.stream, err = w.Segments(c, segACK); err != nil {
+		if r.Stream, err = w.Segments(c, segACK); err != nil {
 			return nil, err
 		}
-		if err := r.warm(4096); err != nil {
+		if err := r.Warm(4096); err != nil {
 			return nil, err
 		}
 		all = append(all, r)
@@ -173,43 +174,43 @@ func fresh(ctx context.Context, b *Bench) (*Result, error) {
 	rules = append(rules, last)
 	_, list := listed(rs.rules)
 	devices := []device{
-		{none, noFilter},
-		{fwXDP, func(rig *lab.Rig, b *Bench, w *lab.Filtered) error {
+		{Name: none, Setup: noFilter},
+		{Name: fwXDP, Setup: func(rig *lab.Rig, b *Bench, w *lab.Filtered) error {
 			_, err := trackingFirewall(rig, b, w, cube.TypeXDPDRV, rules)
 			return err
 		}},
-		{fwTCX, func(rig *lab.Rig, b *Bench, w *lab.Filtered) error {
+		{Name: fwTCX, Setup: func(rig *lab.Rig, b *Bench, w *lab.Filtered) error {
 			_, err := trackingFirewall(rig, b, w, cube.TypeTC, rules)
 			return err
 		}},
-		{nftList, func(rig *lab.Rig, _ *Bench, w *lab.Filtered) error {
+		{Name: nftList, Setup: func(rig *lab.Rig, _ *Bench, w *lab.Filtered) error {
 			return nftTracking(rig, w, tracked+list+nftOpeners)
 		}},
 	}
-	f := figures{}
+	f := contest.Figures{}
 	rounds, count := b.Rounds(5, 2), 24_000
 	for round := range rounds {
 		b.Progress("filter-new: round %d of %d", round+1, rounds)
-		for _, d := range shuffled(devices) {
+		for _, d := range contest.Shuffled(devices) {
 			ns, err := freshOnce(ctx, b, d, clients(count, false))
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", d.name, err)
+				return nil, fmt.Errorf("%s: %w", d.Name, err)
 			}
-			f[d.name] = append(f[d.name], ns)
+			f[d.Name] = append(f[d.Name], ns)
 		}
 	}
 	t := &report.Table{Title: "A connection, 100 rules", Columns: []string{"", "ns of CPU per connection", "net ns", "of nftables"}}
 	for _, d := range devices {
 		net, share := "", ""
-		if d.name != none {
-			net, share = f.net(d.name).Spread(0), fmt.Sprintf("%.2f", f.net(d.name).Median()/f.net(nftList).Median())
+		if d.Name != none {
+			net, share = f.Net(d.Name).Spread(0), fmt.Sprintf("%.2f", f.Net(d.Name).Median()/f.Net(nftList).Median())
 		}
-		t.Add(d.name, f[d.name].Spread(0), net, share)
+		t.Add(d.Name, f[d.Name].Spread(0), net, share)
 	}
 	out.Tables = append(out.Tables, t)
 	for _, ours := range []string{fwXDP, fwTCX} {
 		out.Checks = append(out.Checks, report.AtMost(ours+", a new connection, 100 rules, net, against nftables", "%.2f ×",
-			f.net(ours).Median()/f.net(nftList).Median(), 1./3))
+			f.Net(ours).Median()/f.Net(nftList).Median(), 1./3))
 	}
 	return out, nil
 }
@@ -227,7 +228,7 @@ func freshOnce(ctx context.Context, b *Bench, d device, c lab.Connections) (ns f
 		if err := w.Route(); err != nil {
 			return err
 		}
-		if err := d.setup(rig, b, w); err != nil {
+		if err := d.Setup(rig, b, w); err != nil {
 			return err
 		}
 		ns, err = exchange(w, c, segSYN, segSYNACK, segACK, segFIN, segFINACK, segEnd)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/perf/contest"
 	"github.com/polycube/polycube/test/perf/lab"
 	"github.com/polycube/polycube/test/perf/report"
 )
@@ -35,42 +36,42 @@ func runnerOf(rig *lab.Rig, b *Bench, d device, rs *ruled) (*runner, error) {
 	if err := w.Route(); err != nil {
 		return nil, err
 	}
-	if err := d.setup(rig, b, w); err != nil {
-		return nil, fmt.Errorf("%s: %w", d.name, err)
+	if err := d.Setup(rig, b, w); err != nil {
+		return nil, fmt.Errorf("%s: %w", d.Name, err)
 	}
-	r := &runner{name: d.name, wire: w}
-	if d.name != none {
-		r.drops = true
-		if r.stream, err = w.Replay(rs.others); err != nil {
+	r := &runner{Name: d.Name, Wire: w}
+	if d.Name != none {
+		r.Drops = true
+		if r.Stream, err = w.Replay(rs.others); err != nil {
 			return nil, err
 		}
-		if _, err := r.send(len(rs.others)); err != nil {
+		if _, err := r.Send(len(rs.others)); err != nil {
 			return nil, err
 		}
-		r.drops = false
+		r.Drops = false
 	}
-	if r.stream, err = w.Replay(rs.accepted); err != nil {
+	if r.Stream, err = w.Replay(rs.accepted); err != nil {
 		return nil, err
 	}
-	return r, r.warm(len(rs.accepted))
+	return r, r.Warm(len(rs.accepted))
 }
 
 func noFilter(*lab.Rig, *Bench, *lab.Filtered) error { return nil }
 
 // compete measures devices with the same rules and packets.
-func compete(ctx context.Context, b *Bench, rounds int, rs *ruled, devices []device) (figures, []*runner, error) {
+func compete(ctx context.Context, b *Bench, rounds int, rs *ruled, devices []device) (contest.Figures, []*runner, error) {
 	var all []*runner
 	err := lab.With(ctx, func(rig *lab.Rig) error {
-		for _, d := range append([]device{{none, noFilter}}, devices...) {
+		for _, d := range append([]device{{Name: none, Setup: noFilter}}, devices...) {
 			r, err := runnerOf(rig, b, d, rs)
 			if err != nil {
 				return err
 			}
 			all = append(all, r)
 		}
-		return race(rig.Context(), rounds, all)
+		return contest.Race(rig.Context(), rounds, all)
 	})
-	return figuresOf(all), all, err
+	return contest.FiguresOf(all), all, err
 }
 
 const tracked = "ct state established,related accept\n"
@@ -82,36 +83,36 @@ func exactly(ctx context.Context, b *Bench) (*Result, error) {
 	rounds := b.Rounds(21, 5)
 	for _, conntrack := range []bool{false, true} {
 		devices := []device{
-			{fwXDP, firewall(cube.TypeXDPDRV, conntrack, rs.rules)}, {fwTCX, firewall(cube.TypeTC, conntrack, rs.rules)},
+			{Name: fwXDP, Setup: firewall(cube.TypeXDPDRV, conntrack, rs.rules)}, {Name: fwTCX, Setup: firewall(cube.TypeTC, conntrack, rs.rules)},
 		}
 		what, before := "conntrack off", ""
 		if conntrack {
 			what, before = "conntrack on", tracked
 		}
 		nfts := []device{
-			{nftHash, nft(before, hashed, rs.rules)}, {nftRanges, nft(before, ranged, rs.rules)}, {nftList, nft(before, listed, rs.rules)},
+			{Name: nftHash, Setup: nft(before, hashed, rs.rules)}, {Name: nftRanges, Setup: nft(before, ranged, rs.rules)}, {Name: nftList, Setup: nft(before, listed, rs.rules)},
 		}
 		if conntrack {
 			for i := range nfts {
-				nfts[i].setup = trackedAt(nfts[i].setup)
+				nfts[i].Setup = trackedAt(nfts[i].Setup)
 			}
 		} else {
-			nfts = append(nfts, device{nftEarly, nftIngress(hashed, rs.rules)}, device{nftTree, nftIngress(treed, rs.rules)})
+			nfts = append(nfts, device{Name: nftEarly, Setup: nftIngress(hashed, rs.rules)}, device{Name: nftTree, Setup: nftIngress(treed, rs.rules)})
 		}
 		b.Progress("filter-rules: 1,000 rules, %s", what)
 		f, all, err := compete(ctx, b, rounds, rs, append(devices, nfts...))
 		if err != nil {
 			return nil, fmt.Errorf("1,000 rules, %s: %w", what, err)
 		}
-		t := &report.Table{Title: "1,000 exact rules, " + what, Columns: columns(fwXDP, fwTCX)}
-		f.rows(t, all, fwXDP, fwTCX)
-		best := f.best(names(nfts)...)
+		t := &report.Table{Title: "1,000 exact rules, " + what, Columns: contest.Columns(fwXDP, fwTCX)}
+		f.Rows(t, all, fwXDP, fwTCX)
+		best := f.Best(names(nfts)...)
 		out.Tables = append(out.Tables, t)
 		against := fmt.Sprintf(" against the best nftables (%s), 1,000 exact rules, %s, net", best, what)
 		out.Checks = append(out.Checks,
-			report.AtLeast(fwXDP+against, "%.2f ×", f.ratio(best, fwXDP), 3),
-			report.AtLeast(fwTCX+against, "%.2f ×", f.ratio(best, fwTCX), 1.1),
-			report.AtLeast(fwXDP+", stretch: against nftables' interval set, 1,000 exact rules, "+what+", net", "%.2f ×", f.ratio(nftRanges, fwXDP), 5),
+			report.AtLeast(fwXDP+against, "%.2f ×", f.Ratio(best, fwXDP), 3),
+			report.AtLeast(fwTCX+against, "%.2f ×", f.Ratio(best, fwTCX), 1.1),
+			report.AtLeast(fwXDP+", stretch: against nftables' interval set, 1,000 exact rules, "+what+", net", "%.2f ×", f.Ratio(nftRanges, fwXDP), 5),
 		)
 	}
 	return out, errors.Join(exactForwarded(ctx, b, out, rs), exactMany(ctx, b, out))
@@ -119,23 +120,23 @@ func exactly(ctx context.Context, b *Bench) (*Result, error) {
 
 // exactForwarded measures ours where it does not lead to the kernel's stack.
 func exactForwarded(ctx context.Context, b *Bench, out *Result, rs *ruled) error {
-	t := &report.Table{Title: "1,000 exact rules on a port of a simpleforwarder, conntrack off", Columns: columns(bothXDP),
+	t := &report.Table{Title: "1,000 exact rules on a port of a simpleforwarder, conntrack off", Columns: contest.Columns(bothXDP),
 		Notes: []string{"The same firewall where a `simpleforwarder` forwards instead of the kernel; *net* is minus the forwarder alone."}}
 	var all []*runner
 	err := lab.With(ctx, func(rig *lab.Rig) error {
-		for _, d := range []device{{none, forwarder(cube.TypeXDPDRV, nil)}, {bothXDP, forwarder(cube.TypeXDPDRV, rs.rules)}} {
+		for _, d := range []device{{Name: none, Setup: forwarder(cube.TypeXDPDRV, nil)}, {Name: bothXDP, Setup: forwarder(cube.TypeXDPDRV, rs.rules)}} {
 			r, err := runnerOf(rig, b, d, rs)
 			if err != nil {
 				return err
 			}
 			all = append(all, r)
 		}
-		return race(rig.Context(), b.Rounds(21, 5), all)
+		return contest.Race(rig.Context(), b.Rounds(21, 5), all)
 	})
 	if err != nil {
 		return fmt.Errorf("on a forwarder: %w", err)
 	}
-	figuresOf(all).rows(t, all, bothXDP)
+	contest.FiguresOf(all).Rows(t, all, bothXDP)
 	out.Tables = append(out.Tables, t)
 	return nil
 }
@@ -146,28 +147,14 @@ func trackedAt(setup func(*lab.Rig, *Bench, *lab.Filtered) error) func(*lab.Rig,
 		if err := setup(rig, b, w); err != nil {
 			return err
 		}
-		return trackWell(rig, w)
+		return contest.TrackWell(rig, w)
 	}
-}
-
-// trackWell lets the kernel track many connections, without more work than ours: no checksums.
-func trackWell(rig *lab.Rig, w *lab.Filtered) error {
-	if err := rig.AtLeast("/proc/sys/net/netfilter/nf_conntrack_max", 2<<20); err != nil {
-		return err
-	}
-	if err := rig.AtLeast("/sys/module/nf_conntrack/parameters/hashsize", 1<<20); err != nil {
-		return err
-	}
-	return sysctl(w, map[string]int{
-		"netfilter/nf_conntrack_checksum": 0, "netfilter/nf_conntrack_tcp_loose": 0, "netfilter/nf_conntrack_udp_timeout": 3600,
-		"netfilter/nf_conntrack_tcp_timeout_syn_sent": 3600,
-	})
 }
 
 func names(devices []device) []string {
 	var out []string
 	for _, d := range devices {
-		out = append(out, d.name)
+		out = append(out, d.Name)
 	}
 	return out
 }
@@ -177,17 +164,17 @@ func exactMany(ctx context.Context, b *Bench, out *Result) error {
 	rs := exact(10_000)
 	b.Progress("filter-rules: 10,000 rules")
 	f, all, err := compete(ctx, b, b.Rounds(11, 3), rs, []device{
-		{fwXDP, firewall(cube.TypeXDPDRV, false, rs.rules)}, {fwTCX, firewall(cube.TypeTC, false, rs.rules)},
-		{iptables, iptablesRules(rs.rules)}, {nftHash, nft("", hashed, rs.rules)},
+		{Name: fwXDP, Setup: firewall(cube.TypeXDPDRV, false, rs.rules)}, {Name: fwTCX, Setup: firewall(cube.TypeTC, false, rs.rules)},
+		{Name: iptables, Setup: iptablesRules(rs.rules)}, {Name: nftHash, Setup: nft("", hashed, rs.rules)},
 	})
 	if err != nil {
 		return fmt.Errorf("10,000 rules: %w", err)
 	}
-	t := &report.Table{Title: "10,000 exact rules, conntrack off", Columns: columns(fwXDP, fwTCX)}
-	f.rows(t, all, fwXDP, fwTCX)
+	t := &report.Table{Title: "10,000 exact rules, conntrack off", Columns: contest.Columns(fwXDP, fwTCX)}
+	f.Rows(t, all, fwXDP, fwTCX)
 	out.Tables = append(out.Tables, t)
 	out.Checks = append(out.Checks,
-		report.AtLeast(fwXDP+" against iptables-legacy, 10,000 exact rules, net", "%.1f ×", f.ratio(iptables, fwXDP), 60))
+		report.AtLeast(fwXDP+" against iptables-legacy, 10,000 exact rules, net", "%.1f ×", f.Ratio(iptables, fwXDP), 60))
 	return nil
 }
 
@@ -204,19 +191,19 @@ func generated(ctx context.Context, b *Bench) (*Result, error) {
 		rs := made(shape, 1000)
 		b.Progress("filter-lists: %s, %d others", shape, len(rs.others))
 		f, all, err := compete(ctx, b, b.Rounds(11, 3), rs, []device{
-			{fwXDP, firewall(cube.TypeXDPDRV, false, rs.rules)}, {fwTCX, firewall(cube.TypeTC, false, rs.rules)},
-			{iptables, iptablesRules(rs.rules)}, {nftList, nft("", listed, rs.rules)},
+			{Name: fwXDP, Setup: firewall(cube.TypeXDPDRV, false, rs.rules)}, {Name: fwTCX, Setup: firewall(cube.TypeTC, false, rs.rules)},
+			{Name: iptables, Setup: iptablesRules(rs.rules)}, {Name: nftList, Setup: nft("", listed, rs.rules)},
 		})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", shape, err)
 		}
-		t := &report.Table{Title: "1,000 rules, " + shape, Columns: columns(fwXDP, fwTCX)}
-		f.rows(t, all, fwXDP, fwTCX)
+		t := &report.Table{Title: "1,000 rules, " + shape, Columns: contest.Columns(fwXDP, fwTCX)}
+		f.Rows(t, all, fwXDP, fwTCX)
 		out.Tables = append(out.Tables, t)
 		what := fmt.Sprintf(", 1,000 generated rules (%s), net", shape)
 		out.Checks = append(out.Checks,
-			report.AtLeast(fwXDP+" against iptables-legacy"+what, "%.1f ×", f.ratio(iptables, fwXDP), 10),
-			report.AtLeast(fwXDP+" against nftables' list"+what, "%.1f ×", f.ratio(nftList, fwXDP), 31.8),
+			report.AtLeast(fwXDP+" against iptables-legacy"+what, "%.1f ×", f.Ratio(iptables, fwXDP), 10),
+			report.AtLeast(fwXDP+" against nftables' list"+what, "%.1f ×", f.Ratio(nftList, fwXDP), 31.8),
 		)
 		if err := againstSwitch(ctx, b, out, shape, rs); err != nil {
 			return nil, fmt.Errorf("%s: %w", shape, err)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/polycube/polycube/test/perf/contest"
 	"github.com/polycube/polycube/test/perf/lab"
 	"github.com/polycube/polycube/test/perf/report"
 )
@@ -31,7 +32,7 @@ var forwardRules = []string{
 // hostFirewall is a cube iptables at the host's stack.
 func hostFirewall(forward string) func(*lab.Rig, *Bench, *lab.Filtered) error {
 	return func(rig *lab.Rig, b *Bench, w *lab.Filtered) error {
-		d, err := daemonAt(rig, b, w)
+		d, err := contest.DaemonAt(rig, b, w)
 		if err != nil {
 			return err
 		}
@@ -39,9 +40,9 @@ func hostFirewall(forward string) func(*lab.Rig, *Bench, *lab.Filtered) error {
 		for i, spec := range forwardRules {
 			rules = append(rules, map[string]any{"id": i, "spec": spec})
 		}
-		return errors.Join(post(d, "/iptables/c1", map[string]any{
+		return errors.Join(contest.Post(d, "/iptables/c1", map[string]any{
 			"forward": forward, "max-sessions": 1 << 20, "pick-up": false, "chain": []map[string]any{{"name": "FORWARD", "default": "DROP", "rule": rules}},
-		}), post(d, "/attach", map[string]any{"cube": "c1", "port": "host"}), d.Inlined("c1"))
+		}), contest.Post(d, "/attach", map[string]any{"cube": "c1", "port": "host"}), d.Inlined("c1"))
 	}
 }
 
@@ -51,14 +52,14 @@ func legacyFirewall(rig *lab.Rig, _ *Bench, w *lab.Filtered) error {
 	for _, spec := range forwardRules {
 		text += "-A FORWARD " + spec + "\n"
 	}
-	return errors.Join(fed(w.Machine.Command("iptables-legacy-restore"), text+"COMMIT\n"), trackWell(rig, w))
+	return errors.Join(contest.Fed(w.Machine.Command("iptables-legacy-restore"), text+"COMMIT\n"), contest.TrackWell(rig, w))
 }
 
 // host is the part "filter-host".
 func host(ctx context.Context, b *Bench) (*Result, error) {
 	out := &Result{Title: "Filters: a host that forwards", Text: hostText}
 	devices := []device{
-		{none, noFilter}, {iptables, legacyFirewall}, {hostStack, hostFirewall("stack")}, {hostFIB, hostFirewall("fib")},
+		{Name: none, Setup: noFilter}, {Name: iptables, Setup: legacyFirewall}, {Name: hostStack, Setup: hostFirewall("stack")}, {Name: hostFIB, Setup: hostFirewall("fib")},
 	}
 	for _, sessions := range []int{1000, 100_000} {
 		b.Progress("filter-host: %d connections", sessions)
@@ -67,15 +68,15 @@ func host(ctx context.Context, b *Bench) (*Result, error) {
 			if all, err = throughConnections(rig, b, clients(sessions, sessions > 1000), devices); err != nil {
 				return err
 			}
-			return race(rig.Context(), b.Rounds(21, 5), all)
+			return contest.Race(rig.Context(), b.Rounds(21, 5), all)
 		})
 		if err != nil {
 			return nil, fmt.Errorf("%d connections: %w", sessions, err)
 		}
-		f := figuresOf(all)
-		t := &report.Table{Title: thousands(sessions) + " connections", Columns: []string{"", "ns of CPU per packet", "of iptables"}}
+		f := contest.FiguresOf(all)
+		t := &report.Table{Title: contest.Thousands(sessions) + " connections", Columns: []string{"", "ns of CPU per packet", "of iptables"}}
 		for _, d := range devices {
-			t.Add(d.name, f[d.name].Spread(0), fmt.Sprintf("%.2f", f[d.name].Median()/f[iptables].Median()))
+			t.Add(d.Name, f[d.Name].Spread(0), fmt.Sprintf("%.2f", f[d.Name].Median()/f[iptables].Median()))
 		}
 		out.Tables = append(out.Tables, t)
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/perf/contest"
 	"github.com/polycube/polycube/test/perf/lab"
 	"github.com/polycube/polycube/test/perf/report"
 	"github.com/polycube/polycube/test/rulesets"
@@ -28,22 +29,21 @@ const (
 		"space with AF_XDP ports, and its polling thread on CPU 1 is kept busy: its CPU time per packet that arrives is added to " +
 		"that of the generator's side per packet sent. It caches the decision for each flow, and is measured after the others, as " +
 		"it keeps a CPU busy even without packets."
-	ovs       = "Open vSwitch, AF_XDP"
-	ovsPlain  = "Open vSwitch, AF_XDP, no rules"
-	bothXDP   = "simpleforwarder + firewall, XDP"
-	plainXDP  = "simpleforwarder, XDP"
-	generator = "generator and veth"
+	ovs      = "Open vSwitch, AF_XDP"
+	ovsPlain = "Open vSwitch, AF_XDP, no rules"
+	bothXDP  = "simpleforwarder + firewall, XDP"
+	plainXDP = "simpleforwarder, XDP"
 )
 
 // forwarder forwards between the netdevs; with rules, a firewall is on the port where packets come in.
 func forwarder(typ cube.Type, rules []rulesets.Rule) func(*lab.Rig, *Bench, *lab.Filtered) error {
 	return func(rig *lab.Rig, b *Bench, w *lab.Filtered) error {
-		d, err := daemonAt(rig, b, w)
+		d, err := contest.DaemonAt(rig, b, w)
 		if err != nil {
 			return err
 		}
 		type object map[string]any
-		err = post(d, "/simpleforwarder/f1", object{
+		err = contest.Post(d, "/simpleforwarder/f1", object{
 			"type": typ, "ports": []object{{"name": "left", "peer": lab.In}, {"name": "right", "peer": lab.Out}},
 			"actions": []object{{"inport": "left", "action": "FORWARD", "outport": "right"}},
 		})
@@ -51,8 +51,8 @@ func forwarder(typ cube.Type, rules []rulesets.Rule) func(*lab.Rig, *Bench, *lab
 			return errors.Join(err, d.Inlined("f1"))
 		}
 		return errors.Join(
-			post(d, "/firewall/c1", firewallConf(typ, false, ourRules(rules))),
-			post(d, "/attach", object{"cube": "c1", "port": "f1:left"}), d.Inlined("f1", "c1"),
+			contest.Post(d, "/firewall/c1", firewallConf(typ, false, ourRules(rules))),
+			contest.Post(d, "/attach", object{"cube": "c1", "port": "f1:left"}), d.Inlined("f1", "c1"),
 		)
 	}
 }
@@ -101,7 +101,7 @@ func openVSwitch(rig *lab.Rig, w *lab.Filtered, flows string) (pid int, err erro
 	run := func(input, name string, args ...string) error {
 		cmd := w.Machine.Command(name, args...)
 		cmd.Env = env
-		return fed(cmd, input)
+		return contest.Fed(cmd, input)
 	}
 	start := func(name string, args ...string) (*exec.Cmd, error) {
 		cmd := w.Machine.Command(name, args...)
@@ -160,7 +160,7 @@ func (s *switched) sample() (float64, error) {
 		return 0, fmt.Errorf("%s: %w", s.name, err)
 	}
 	if s.drops != (p.Received == 0) || s.pid == 0 && !s.drops && p.Received < p.Sent {
-		return 0, fmt.Errorf("%s: of %d frames %d arrive: %w", s.name, p.Sent, p.Received, errLost)
+		return 0, fmt.Errorf("%s: of %d frames %d arrive: %w", s.name, p.Sent, p.Received, contest.ErrLost)
 	}
 	ns := p.PerFrame()
 	if s.pid != 0 {
@@ -178,9 +178,9 @@ func newSwitched(rig *lab.Rig, b *Bench, name string, rs *ruled) (*switched, err
 	if err := w.Sinks(rig); err != nil {
 		return nil, err
 	}
-	s := &switched{name: name, drops: name == generator}
+	s := &switched{name: name, drops: name == contest.Generator}
 	switch name {
-	case generator:
+	case contest.Generator:
 		err = w.DiscardFrom(rig, netip.PrefixFrom(netip.IPv4Unspecified(), 0))
 	case plainXDP:
 		err = forwarder(cube.TypeXDPDRV, nil)(rig, b, w)
@@ -205,7 +205,7 @@ func newSwitched(rig *lab.Rig, b *Bench, name string, rs *ruled) (*switched, err
 			return nil, err
 		}
 		if p, err := s.stream.Send(len(rs.others)); err != nil || p.Received > 0 {
-			return nil, fmt.Errorf("%s: of %d frames that no rule accepts %d arrive: %w", name, p.Sent, p.Received, errors.Join(err, errLost))
+			return nil, fmt.Errorf("%s: of %d frames that no rule accepts %d arrive: %w", name, p.Sent, p.Received, errors.Join(err, contest.ErrLost))
 		}
 		if s.stream, err = w.Replay(rs.accepted); err != nil {
 			return nil, err
@@ -228,14 +228,14 @@ func (s *switched) forwards() error {
 			return err
 		}
 		if time.Since(begin) > patience {
-			return fmt.Errorf("%s: of %d frames %d arrive: %w", s.name, p.Sent, p.Received, errLost)
+			return fmt.Errorf("%s: of %d frames %d arrive: %w", s.name, p.Sent, p.Received, contest.ErrLost)
 		}
 	}
 }
 
 // againstSwitch compares the firewall with Open vSwitch, with the rules of a shape.
 func againstSwitch(ctx context.Context, b *Bench, out *Result, shape string, rs *ruled) error {
-	all := []string{generator, plainXDP, bothXDP}
+	all := []string{contest.Generator, plainXDP, bothXDP}
 	_, missing := os.Stat(vswitch)
 	if missing == nil {
 		all = append(all, ovsPlain, ovs)
@@ -244,18 +244,18 @@ func againstSwitch(ctx context.Context, b *Bench, out *Result, shape string, rs 
 	if err != nil {
 		return err
 	}
-	f[none] = f[generator]
-	t := &report.Table{Title: "Forwarding and filtering, 1,000 rules, " + shape, Columns: append(columns(bothXDP), "minus the same without rules")}
+	f[none] = f[contest.Generator]
+	t := &report.Table{Title: "Forwarding and filtering, 1,000 rules, " + shape, Columns: append(contest.Columns(bothXDP), "minus the same without rules")}
 	for _, name := range all {
 		rules := ""
 		if plain := map[string]string{bothXDP: plainXDP, ovs: ovsPlain}[name]; plain != "" {
 			rules = fmt.Sprintf("%.0f", f[name].Median()-f[plain].Median())
 		}
-		t.Add(name, f[name].Spread(0), f.net(name).Spread(0), fmt.Sprintf("%.2f", f.ratio(name, bothXDP)), rules)
+		t.Add(name, f[name].Spread(0), f.Net(name).Spread(0), fmt.Sprintf("%.2f", f.Ratio(name, bothXDP)), rules)
 	}
 	if missing == nil {
 		out.Checks = append(out.Checks, report.AtLeast(
-			fmt.Sprintf("%s against %s, 1,000 generated rules (%s), without the generator", bothXDP, ovs, shape), "%.2f ×", f.ratio(ovs, bothXDP), 1.4))
+			fmt.Sprintf("%s against %s, 1,000 generated rules (%s), without the generator", bothXDP, ovs, shape), "%.2f ×", f.Ratio(ovs, bothXDP), 1.4))
 	} else {
 		t.Notes = append(t.Notes, "Open vSwitch is not installed here, and was not measured.")
 	}
@@ -264,8 +264,8 @@ func againstSwitch(ctx context.Context, b *Bench, out *Result, shape string, rs 
 }
 
 // switchedTimes measures ours in turns, and then each Open vSwitch: it keeps a CPU busy even without packets.
-func switchedTimes(ctx context.Context, b *Bench, names []string, rs *ruled) (figures, error) {
-	f := figures{}
+func switchedTimes(ctx context.Context, b *Bench, names []string, rs *ruled) (contest.Figures, error) {
+	f := contest.Figures{}
 	rounds := b.Rounds(5, 3)
 	together := func(names ...string) error {
 		return lab.With(ctx, func(rig *lab.Rig) error {
@@ -278,7 +278,7 @@ func switchedTimes(ctx context.Context, b *Bench, names []string, rs *ruled) (fi
 				all = append(all, s)
 			}
 			for range rounds {
-				for _, s := range shuffled(all) {
+				for _, s := range contest.Shuffled(all) {
 					ns, err := s.sample()
 					if err != nil {
 						return err

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/perf/contest"
 	"github.com/polycube/polycube/test/perf/lab"
 	"github.com/polycube/polycube/test/rulesets"
 )
@@ -78,7 +79,7 @@ func firewall(typ cube.Type, conntrack bool, rules []rulesets.Rule) func(*lab.Ri
 func nft(before string, form func([]rulesets.Rule) (sets, chain string), rules []rulesets.Rule) func(*lab.Rig, *Bench, *lab.Filtered) error {
 	return func(_ *lab.Rig, _ *Bench, w *lab.Filtered) error {
 		sets, chain := form(rules)
-		return fed(w.Machine.Command("nft", "-f", "-"), fmt.Sprintf(
+		return contest.Fed(w.Machine.Command("nft", "-f", "-"), fmt.Sprintf(
 			"table ip bench {\n%schain in {\ntype filter hook forward priority 0; policy drop;\n%s%s}\n}\n", sets, before, chain))
 	}
 }
@@ -87,7 +88,7 @@ func nft(before string, form func([]rulesets.Rule) (sets, chain string), rules [
 func nftIngress(form func([]rulesets.Rule) (sets, chain string), rules []rulesets.Rule) func(*lab.Rig, *Bench, *lab.Filtered) error {
 	return func(_ *lab.Rig, _ *Bench, w *lab.Filtered) error {
 		sets, chain := form(rules)
-		return fed(w.Machine.Command("nft", "-f", "-"), fmt.Sprintf(
+		return contest.Fed(w.Machine.Command("nft", "-f", "-"), fmt.Sprintf(
 			"table netdev bench {\n%schain in {\ntype filter hook ingress device %q priority 0; policy drop;\n%s}\n}\n", sets, lab.In, chain))
 	}
 }
@@ -191,6 +192,6 @@ func iptablesRules(rules []rulesets.Rule) func(*lab.Rig, *Bench, *lab.Filtered) 
 			b.WriteString("-j ACCEPT\n")
 		}
 		b.WriteString("COMMIT\n")
-		return fed(w.Machine.Command("iptables-legacy-restore"), b.String())
+		return contest.Fed(w.Machine.Command("iptables-legacy-restore"), b.String())
 	}
 }

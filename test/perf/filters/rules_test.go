@@ -6,6 +6,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/polycube/polycube/test/perf/contest"
 	"github.com/polycube/polycube/test/perf/report"
 )
 
@@ -29,18 +30,18 @@ func TestPacketsAreWhatTheyAreCalled(t *testing.T) {
 }
 
 func TestRatiosAreOfNetCosts(t *testing.T) {
-	f := figures{none: report.Sample{100, 200}, "ours": report.Sample{110, 210}, "a": report.Sample{140, 240}, "b": report.Sample{130, 230}}
-	if got := f.ratio("a", "ours"); math.Abs(got-4) > 1e-9 {
+	f := contest.Figures{none: report.Sample{100, 200}, "ours": report.Sample{110, 210}, "a": report.Sample{140, 240}, "b": report.Sample{130, 230}}
+	if got := f.Ratio("a", "ours"); math.Abs(got-4) > 1e-9 {
 		t.Errorf("a costs %v times as much, want 4", got)
 	}
-	if got := f.best("a", "b"); got != "b" {
+	if got := f.Best("a", "b"); got != "b" {
 		t.Errorf("the best is %s", got)
 	}
 }
 
 func TestThousands(t *testing.T) {
 	for n, want := range map[int]string{7: "7", 1000: "1,000", 500_000: "500,000", 1_000_000: "1,000,000"} {
-		if got := thousands(n); got != want {
+		if got := contest.Thousands(n); got != want {
 			t.Errorf("%d is %s", n, got)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/perf/contest"
 	"github.com/polycube/polycube/test/perf/lab"
 	"github.com/polycube/polycube/test/perf/report"
 )
@@ -57,13 +58,13 @@ const (
 // cookies are the kernel's SYN cookies: 0 is none, 1 when the backlog is full, 2 always.
 func kernelCookies(value int) func(*lab.Rig, *Bench, *lab.Filtered) (*lab.Daemon, error) {
 	return func(_ *lab.Rig, _ *Bench, w *lab.Filtered) (*lab.Daemon, error) {
-		return nil, sysctl(w, map[string]int{"ipv4/tcp_syncookies": value})
+		return nil, contest.Sysctl(w, map[string]int{"ipv4/tcp_syncookies": value})
 	}
 }
 
 func protector(typ cube.Type) func(*lab.Rig, *Bench, *lab.Filtered) (*lab.Daemon, error) {
 	return func(rig *lab.Rig, b *Bench, w *lab.Filtered) (*lab.Daemon, error) {
-		if err := sysctl(w, map[string]int{"ipv4/tcp_syncookies": 2, "ipv4/tcp_timestamps": 2}); err != nil {
+		if err := contest.Sysctl(w, map[string]int{"ipv4/tcp_syncookies": 2, "ipv4/tcp_timestamps": 2}); err != nil {
 			return nil, err
 		}
 		return attached(rig, b, w, "synflood", map[string]any{
@@ -238,12 +239,12 @@ func synflood(ctx context.Context, b *Bench) (*Result, error) {
 				return fmt.Errorf("%s: %w", d.name, err)
 			}
 			if rate, err := d.clients(100 * time.Millisecond); err != nil || rate == 0 {
-				return fmt.Errorf("%s: without a flood: %v connections/s: %w", d.name, rate, errors.Join(err, errLost))
+				return fmt.Errorf("%s: without a flood: %v connections/s: %w", d.name, rate, errors.Join(err, contest.ErrLost))
 			}
 			d.opened, d.failed = 0, 0
 		}
 		for range b.Rounds(11, 3) {
-			for _, d := range shuffled(all) {
+			for _, d := range contest.Shuffled(all) {
 				if err := d.flooded(rig.Context(), 500*time.Millisecond); err != nil {
 					return fmt.Errorf("%s: %w", d.name, err)
 				}
@@ -255,7 +256,7 @@ func synflood(ctx context.Context, b *Bench) (*Result, error) {
 			}
 			n, err := d.answered()
 			if err != nil || n < 1<<16 {
-				return fmt.Errorf("%s: %d cookies: %w", d.name, n, errors.Join(err, errLost))
+				return fmt.Errorf("%s: %d cookies: %w", d.name, n, errors.Join(err, contest.ErrLost))
 			}
 			d.counted = n
 		}
@@ -264,11 +265,11 @@ func synflood(ctx context.Context, b *Bench) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.defended(all)
+	defended(out, all)
 	return out, nil
 }
 
-func (out *Result) defended(all []*defence) {
+func defended(out *Result, all []*defence) {
 	t := &report.Table{Title: "Connections during a flood", Columns: []string{"", "opened per s", "of control", "not opened", "Mpps of the flood", "cookies"}}
 	base := all[0].rate.Median()
 	shares := map[string]float64{}
@@ -276,7 +277,7 @@ func (out *Result) defended(all []*defence) {
 		shares[d.name] = 100 * d.rate.Median() / base
 		cookies := ""
 		if d.daemon != nil {
-			cookies = thousands(int(d.counted))
+			cookies = contest.Thousands(int(d.counted))
 		}
 		t.Add(d.name, d.rate.Spread(0), fmt.Sprintf("%.1f %%", shares[d.name]), fmt.Sprintf("%d of %d", d.failed, d.failed+d.opened), d.flood.Spread(2), cookies)
 	}

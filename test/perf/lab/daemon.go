@@ -346,3 +346,6 @@ func threadsTime(pid int) (int64, error) {
 	}
 	return sum, nil
 }
+
+// ProcessTime is the CPU time in ns that the threads of a process have used so far.
+func ProcessTime(pid int) (int64, error) { return threadsTime(pid) }

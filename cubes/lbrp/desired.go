@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lbrp
+
+// What a change asks for: which services are to be what. Services that it does not touch are not looked at when servers
+// change, so that one server of 10,000 services costs what one server of one service costs.
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+
+	"github.com/polycube/polycube/balance"
+	"github.com/polycube/polycube/balance/checks"
+	"github.com/polycube/polycube/cube"
+)
+
+// wanted is a service with its servers. It is not changed once it is made, so a change that fails is undone by applying the
+// previous one.
+type wanted struct {
+	conf     Service
+	backends map[netip.AddrPort]*Backend
+}
+
+// change is a step from one configuration to another.
+type change struct {
+	conf     *Config // nil: it stays
+	services map[ServiceKey]*wanted
+}
+
+// with returns what a change changes.
+func (b *balancer) with(c cube.ChangeOf[Config]) (*change, error) {
+	next := &change{conf: c.New, services: map[ServiceKey]*wanted{}}
+	if c.New != nil {
+		if err := c.New.check(); err != nil {
+			return nil, err
+		}
+		if err := next.configure(b, c.New, c.Created()); err != nil {
+			return nil, err
+		}
+	}
+	changes, err := cube.DecodeEntries[Backend](c.Entries)
+	if err != nil {
+		return nil, err
+	}
+	touched := map[ServiceKey]*wanted{}
+	for _, e := range changes {
+		key, err := serviceKeyOf(e.Above)
+		if err != nil {
+			return nil, err
+		}
+		w := touched[key]
+		if w == nil {
+			if w = next.after(b, key); w == nil {
+				continue // the service is removed with its servers
+			}
+			w = &wanted{conf: w.conf, backends: maps.Clone(w.backends)}
+			touched[key], next.services[key] = w, w
+		}
+		if e.Old != nil {
+			delete(w.backends, e.Old.key())
+		}
+		if e.New != nil {
+			w.backends[e.New.key()] = e.New
+		}
+	}
+	for _, w := range next.services {
+		if err := w.check(next.source(b)); err != nil {
+			return nil, err
+		}
+	}
+	return next, next.checkNewSource(b)
+}
+
+// configure records the services that a configuration changes.
+func (c *change) configure(b *balancer, conf *Config, created bool) error {
+	there := make(map[ServiceKey]bool, len(conf.Service))
+	for i := range conf.Service {
+		s := &conf.Service[i]
+		there[s.key()] = true
+		was := b.wanted[s.key()]
+		if was == nil || !was.conf.equal(s) {
+			if err := checks.Validate(s.key().id(), s.HealthCheck, netip.AddrPortFrom(s.VIP, s.VPort), created); err != nil {
+				return err
+			}
+		}
+		switch {
+		case was == nil:
+			c.services[s.key()] = &wanted{conf: *s, backends: map[netip.AddrPort]*Backend{}}
+		case !was.conf.equal(s):
+			c.services[s.key()] = &wanted{conf: *s, backends: was.backends}
+		}
+	}
+	for key := range b.wanted {
+		if !there[key] {
+			c.services[key] = nil
+		}
+	}
+	return nil
+}
+
+// source returns the source of checks after the change.
+func (c *change) source(b *balancer) *CheckSource {
+	if c.conf != nil {
+		return &c.conf.CheckSource
+	}
+	return &b.conf.CheckSource
+}
+
+// checkNewSource refuses a source of checks that a server has which the change does not touch.
+func (c *change) checkNewSource(b *balancer) error {
+	if c.conf == nil || c.conf.CheckSource == b.conf.CheckSource {
+		return nil
+	}
+	for key, w := range b.wanted {
+		if _, changes := c.services[key]; !changes {
+			if err := w.check(&c.conf.CheckSource); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// after returns a service as it is after the change; nil if there is none.
+func (c *change) after(b *balancer, key ServiceKey) *wanted {
+	if w, changes := c.services[key]; changes {
+		return w
+	}
+	return b.wanted[key]
+}
+
+// check refuses servers that do not fit their service.
+func (w *wanted) check(source *CheckSource) error {
+	if w == nil {
+		return nil
+	}
+	if len(w.backends) > balance.MaxMembers {
+		return fmt.Errorf("service %s: %d servers, at most %d: %w", w.conf.key(), len(w.backends), balance.MaxMembers, cube.ErrFull)
+	}
+	for _, s := range w.backends {
+		fail := func(format string, args ...any) error {
+			return fmt.Errorf("service %s: backend %s %d: %s: %w", w.conf.key(), s.IP, s.Port, fmt.Sprintf(format, args...), cube.ErrInvalid)
+		}
+		last := int(s.Port) + max(int(w.conf.LastPort)-int(w.conf.VPort), 0)
+		switch {
+		case s.IP.IsUnspecified(), s.IP.IsMulticast(), s.IP.Is4In6(), s.IP.IsLoopback():
+			return fail("not the address of a server")
+		case s.IP.Is4() != w.conf.VIP.Is4():
+			return fail("the service has addresses of the other family")
+		case s.IP == w.conf.VIP:
+			return fail("this is the virtual address")
+		case source.has(s.IP):
+			return fail("this is the address of check-source")
+		case w.conf.Proto == protoSCTP && s.Port != 0 && s.Port != w.conf.VPort:
+			return fail("servers of SCTP have the port of the service, as its checksum covers the ports: set port to 0 or %d", w.conf.VPort)
+		case s.Port != 0 && last > 65535:
+			return fail("the last port of the service would be port %d of the server", last)
+		}
+	}
+	return nil
+}
+
+// constants sets the constants of the program for the configuration.
+func (c *change) constants(to map[string]any) {
+	ranges, choices := false, false
+	for i := range c.conf.Service {
+		s := &c.conf.Service[i]
+		ranges = ranges || s.LastPort > s.VPort
+		choices = choices || s.Select != maglev || s.Affinity > 0
+	}
+	to["has_ranges"], to["has_choices"], to["renumbers"] = ranges, choices, c.conf.SrcIPRewrite.IPRange.IsValid()
+	to["checks"] = c.conf.CheckSource.valid()
+}
+
+// carryOut makes the maps what a change asks for. The returned function undoes it; after an error, it is undone.
+func (b *balancer) carryOut(next *change) (func() error, error) {
+	back := &change{services: make(map[ServiceKey]*wanted, len(next.services))}
+	if next.conf != nil {
+		back.conf = b.conf
+	}
+	for key := range next.services {
+		back.services[key] = b.wanted[key]
+	}
+	undo := func() error { return b.apply(back) }
+	if err := b.apply(next); err != nil {
+		return nil, errors.Join(err, undo())
+	}
+	return undo, nil
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lbrp
+
+// The list `session`.
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/polycube/polycube/aging"
+	conns "github.com/polycube/polycube/conntrack/table"
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/flow"
+	"github.com/polycube/polycube/inet"
+)
+
+// stateSession is an entry of `session`.
+type stateSession struct {
+	Client       netip.Addr `json:"client"`
+	ClientPort   uint16     `json:"client-port"`
+	VIP          netip.Addr `json:"vip"`
+	VPort        uint16     `json:"vport"`
+	Proto        string     `json:"proto"`
+	Backend      netip.Addr `json:"backend"`
+	BackendPort  uint16     `json:"backend-port"`
+	Source       netip.Addr `json:"source"`
+	SourcePort   uint16     `json:"source-port"`
+	State        string     `json:"state"`
+	Age          uint32     `json:"age"`
+	Expires      uint32     `json:"expires"`
+	Duration     uint32     `json:"duration"`
+	Packets      uint64     `json:"packets"`
+	Bytes        uint64     `json:"bytes"`
+	ReplyPackets uint64     `json:"reply-packets"`
+	ReplyBytes   uint64     `json:"reply-bytes"`
+}
+
+// protocols are those of sessions; ICMP is ICMPv6 for IPv6.
+var protocols = map[string]inet.Protocol{"ICMP": inet.ICMP, "TCP": inet.TCP, "UDP": inet.UDP, "SCTP": inet.SCTP}
+
+func protocolName(p inet.Protocol) string {
+	if p == inet.ICMPv6 {
+		p = inet.ICMP
+	}
+	return p.String()
+}
+
+// raw returns a session as shown, from the entry for the client's packets.
+func (b *balancer) raw(is *session, now time.Duration) (json.RawMessage, error) {
+	age := aging.Age(uint64(now), is.Seen)
+	var reply session
+	if e, ok := b.sessions.Find(is.twin()); ok {
+		reply = *sessionOf(&e)
+		age = min(age, aging.Age(uint64(now), reply.Seen))
+	}
+	s := stateSession{
+		Client: is.Key.Source.Addr(), ClientPort: is.Key.SourcePort.Number(), VIP: is.Key.Destination.Addr(), VPort: is.Key.DestinationPort.Number(),
+		Proto: protocolName(is.Key.Protocol), Backend: is.Destination.Addr(), BackendPort: is.DestinationPort.Number(),
+		Source: is.Source.Addr(), SourcePort: is.SourcePort.Number(), State: is.Progress.State.String(),
+		Age: seconds(age), Expires: seconds(max(0, b.conf.Timeout.of(is)-age)), Duration: seconds(now - time.Duration(is.Created)*time.Second),
+		Packets: is.Packets, Bytes: is.Bytes, ReplyPackets: reply.Packets, ReplyBytes: reply.Bytes,
+	}
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("encode a session: %w", err)
+	}
+	return raw, nil
+}
+
+func seconds(d time.Duration) uint32 { return uint32(max(0, d) / time.Second) }
+
+// page returns a page of sessions, in no particular order.
+func (b *balancer) page(_ context.Context, path []string, q cube.PageQuery) (page cube.Page, err error) {
+	if !slices.Equal(path, []string{"session"}) {
+		return page, fmt.Errorf("%s: %w", strings.Join(path, " "), cube.ErrNotFound)
+	}
+	cursor := uint64(0)
+	if q.After != "" {
+		if cursor, err = strconv.ParseUint(q.After, 10, 24); err != nil {
+			return page, fmt.Errorf("after %.80q: not a position in the list: use the value from the previous page: %w", q.After, cube.ErrInvalid)
+		}
+	}
+	now := clock()
+	_, next := b.sessions.Page(uint32(cursor), q.Limit, func(e *conns.Entry) bool {
+		is := sessionOf(e)
+		if is.Flags&flagReply != 0 || err != nil {
+			return false
+		}
+		var raw json.RawMessage
+		if raw, err = b.raw(is, now); err != nil || q.Matches != nil && !q.Matches(raw) {
+			return false
+		}
+		page.Entries = append(page.Entries, raw)
+		return true
+	})
+	if next != 0 {
+		page.Next = strconv.Itoa(int(next))
+	}
+	return page, err
+}
+
+// session returns the session that the keys of an entry name.
+func (b *balancer) session(words []string) (is session, ok bool) {
+	k, ok := keyOf(words)
+	for zone := uint16(0); ok && zone < zones; zone++ {
+		k.Zone = zone
+		if e, found := b.sessions.Find(k.entry()); found && sessionOf(&e).Flags&flagReply == 0 {
+			return *sessionOf(&e), true
+		}
+	}
+	return is, false
+}
+
+// keyOf returns the key of the client's packets; false if the words are not the keys of a session.
+func keyOf(words []string) (k key, ok bool) {
+	if len(words) != 5 {
+		return k, false
+	}
+	proto, known := protocols[strings.ToUpper(words[4])]
+	client, notClient := netip.ParseAddr(words[0])
+	vip, notVIP := netip.ParseAddr(words[2])
+	from, isFrom := inet.ParsePort(words[1])
+	to, isTo := inet.ParsePort(words[3])
+	if !known || notClient != nil || notVIP != nil || !isFrom || !isTo || client.Is4() != vip.Is4() {
+		return k, false
+	}
+	k = key{Source: inet.AddressOf(client), Destination: inet.AddressOf(vip), SourcePort: portOf(from), DestinationPort: portOf(to), Protocol: proto}
+	if client.Is6() {
+		k.IPv6 = 1
+		if proto == inet.ICMP {
+			k.Protocol = inet.ICMPv6
+		}
+	}
+	return k, true
+}
+
+func portOf(n uint16) flow.Port { return flow.Port{byte(n >> 8), byte(n)} }
+
+// deleteState ends one session, or all.
+func (b *balancer) deleteState(_ context.Context, path []string) error {
+	if len(path) == 0 || path[0] != "session" {
+		return fmt.Errorf("%s: %w", strings.Join(path, " "), cube.ErrNotFound)
+	}
+	servers, err := b.maps.servers.Values()
+	if err != nil {
+		return err
+	}
+	if len(path) == 1 {
+		_, err := b.sessions.Remove(func(e *conns.Entry) bool {
+			sessionOf(e).discount(servers)
+			return true
+		})
+		return err
+	}
+	is, ok := b.session(path[1:])
+	if !ok {
+		return fmt.Errorf("no such session: %w", cube.ErrNotFound)
+	}
+	is.discount(servers)
+	b.sessions.End(is.twin())
+	b.sessions.End(is.Key.entry())
+	return nil
+}
