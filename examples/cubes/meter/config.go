@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package policer
+package meter
 
 // The configuration in Go, which a test compares with the model, and in the form of the program.
 
@@ -42,7 +42,7 @@ type Direction uint32
 // Unit is what a rate counts.
 type Unit uint32
 
-// Action is what happens to packets above the rate, with the numbers of enum policer_action.
+// Action is what happens to packets above the rate, with the numbers of enum meter_action.
 type Action uint32
 
 // Values of these.
@@ -93,7 +93,7 @@ func (p place) counters() []uint32 {
 	return []uint32{first, first + 1}
 }
 
-// row is struct policer_limit.
+// row is struct meter_limit.
 type row struct {
 	Rate                  bucket.Limit
 	Conforming, Exceeding uint32
@@ -101,14 +101,14 @@ type row struct {
 	_                     [5]uint8
 }
 
-// What takes tokens: enum policer_unit.
+// What takes tokens: enum meter_unit.
 const (
 	counted = iota + 1
 	bytes
 	packets
 )
 
-// side is struct policer_side.
+// side is struct meter_side.
 type side struct {
 	ClassOf [64]uint8
 	Limits  [classes]row

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package policer_test
+package meter_test
 
 import (
 	"context"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policer limits the rates of classes of packets in each direction. Its instances share programs and maps: each has
+// Package meter limits the rates of classes of packets in each direction. Its instances share programs and maps: each has
 // the rows of its number, which belong to the cube with the UUID there.
-package policer
+package meter
 
 import (
 	"context"
@@ -24,18 +24,18 @@ import (
 
 // files are the model and the compiled programs.
 //
-//go:embed policer.yang policer.tc.o policer.xdp.o
+//go:embed meter.yang meter.tc.o meter.xdp.o
 var files embed.FS
 
-func init() { cube.Register(cube.Service{Files: files, New: newPolicer}) }
+func init() { cube.Register(cube.Service{Files: files, New: newMeter}) }
 
-// bucketsOf is struct policer_buckets.
+// bucketsOf is struct meter_buckets.
 type bucketsOf struct{ Of [classes]uint64 }
 
-// owner is struct policer_owner.
+// owner is struct meter_owner.
 type owner struct{ UUID [16]byte }
 
-type policer struct {
+type meter struct {
 	env      cube.Env
 	sides    table.Table[uint32, side]
 	buckets  *table.Mapped[bucketsOf]
@@ -45,8 +45,8 @@ type policer struct {
 	taken map[place][2]uint32
 }
 
-func newPolicer(env cube.Env) (cube.Instance, error) {
-	p := &policer{
+func newMeter(env cube.Env) (cube.Instance, error) {
+	p := &meter{
 		env: env, sides: table.New[uint32, side](env, "sides"), buckets: table.NewMapped[bucketsOf](env, "buckets"),
 		owners: table.New[uint32, owner](env, "owners"), counters: counter.NewRules(env, 0), taken: map[place][2]uint32{},
 	}
@@ -54,22 +54,22 @@ func newPolicer(env cube.Env) (cube.Instance, error) {
 }
 
 // row is the number of a direction's rows.
-func (p *policer) row(d Direction) uint32 {
+func (p *meter) row(d Direction) uint32 {
 	return uint32(p.env.Instance())*uint32(directions) + uint32(d)
 }
 
-func (p *policer) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, error) {
+func (p *meter) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, error) {
 	sides, limited, err := c.New.sides()
 	if err != nil {
 		return cube.Plan{}, err
 	}
-	change := &change{policer: p, sides: sides, limited: limited}
+	change := &change{meter: p, sides: sides, limited: limited}
 	return cube.Plan{Before: []cube.Step{cube.Effect(change.commit)}, After: []cube.Step{cube.Effect(change.free)}}, nil
 }
 
 // change is a prepared change.
 type change struct {
-	*policer
+	*meter
 	sides   [directions]side
 	limited map[place]bool
 	// freed are the counters of limits that are gone.
@@ -85,7 +85,7 @@ func (c *change) commit() (func() error, error) {
 	if err := errors.Join(c.count(&undo), c.fit()); err != nil {
 		return nil, errors.Join(err, undo.Run())
 	}
-	steps := []cube.Step{table.Put(c.policer.sides, c.row(Ingress), c.sides[Ingress]), table.Put(c.policer.sides, c.row(Egress), c.sides[Egress])}
+	steps := []cube.Step{table.Put(c.meter.sides, c.row(Ingress), c.sides[Ingress]), table.Put(c.meter.sides, c.row(Egress), c.sides[Egress])}
 	if err := cube.Carry(steps, &undo); err != nil {
 		return nil, errors.Join(err, undo.Run())
 	}
@@ -93,7 +93,7 @@ func (c *change) commit() (func() error, error) {
 }
 
 // own makes the rows of the cube's number its own: those of an earlier cube with the number had other packets.
-func (p *policer) own() error {
+func (p *meter) own() error {
 	var me owner
 	if _, err := hex.Decode(me.UUID[:], []byte(strings.ReplaceAll(p.env.UUID(), "-", ""))); err != nil {
 		return fmt.Errorf("UUID %s: %w", p.env.UUID(), err)
@@ -122,7 +122,7 @@ func (c *change) fit() error {
 		return err
 	}
 	for d := range directions {
-		was, _, err := c.policer.sides.Get(c.row(d))
+		was, _, err := c.meter.sides.Get(c.row(d))
 		if err != nil {
 			return err
 		}
@@ -201,7 +201,7 @@ type limitState struct {
 }
 
 // state reads the counters of all limits: there are sixteen at most.
-func (p *policer) state(_ context.Context, path []string) (any, error) {
+func (p *meter) state(_ context.Context, path []string) (any, error) {
 	if len(path) > 0 && path[0] != "limit" {
 		return nil, nil
 	}
@@ -221,7 +221,7 @@ func (p *policer) state(_ context.Context, path []string) (any, error) {
 	return state, nil
 }
 
-func (p *policer) close() {
+func (p *meter) close() {
 	if err := errors.Join(p.counters.Close(), p.buckets.Close()); err != nil {
 		p.env.Logger().Error("close the counters and buckets", "error", err)
 	}

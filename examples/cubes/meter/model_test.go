@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package policer
+package meter
 
 import (
 	"errors"
@@ -19,7 +19,7 @@ func TestModelAndCodeSayTheSame(t *testing.T) {
 }
 
 func TestRowsAreThoseOfThePrograms(t *testing.T) {
-	for _, name := range []string{"policer.tc.o", "policer.xdp.o"} {
+	for _, name := range []string{"meter.tc.o", "meter.xdp.o"} {
 		object, err := files.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

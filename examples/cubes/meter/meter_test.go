@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package policer_test
+package meter_test
 
 import (
 	"encoding/json"
@@ -14,7 +14,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
-	_ "github.com/polycube/polycube/examples/cubes/policer" // registers itself
+	_ "github.com/polycube/polycube/examples/cubes/meter" // registers itself
 	"github.com/polycube/polycube/test/bpftest"
 	_ "github.com/polycube/polycube/test/bpftest/cubes" // one to attach to
 	"github.com/polycube/polycube/test/netns"
@@ -59,11 +59,11 @@ func everywhere(t *testing.T, test func(t *testing.T, l *bpftest.Lab)) {
 	})
 }
 
-// policed is a forwarder with the policer p on its first port: packets from veth1 are ingress.
+// policed is a forwarder with the meter p on its first port: packets from veth1 are ingress.
 func policed(l *bpftest.Lab, conf string) {
 	l.Create("simpleforwarder", "f", `{"ports":[{"name":"p1","peer":"veth1"},{"name":"p2","peer":"veth2"}],
 		"actions":[{"inport":"p1","action":"FORWARD","outport":"p2"},{"inport":"p2","action":"FORWARD","outport":"p1"}]}`)
-	l.Create("policer", "p", conf)
+	l.Create("meter", "p", conf)
 	l.Attach("p", "f:p1")
 }
 
@@ -251,7 +251,7 @@ func TestARestartKeepsBucketsAndCounters(t *testing.T) {
 		}
 		l.Detach("p", "f:p1")
 		l.Set("DELETE", "p", "")
-		l.Create("policer", "p", conf)
+		l.Create("meter", "p", conf)
 		l.Attach("p", "f:p1")
 		passes(t, l, "a new cube", "veth1", udp(0))
 		if got, want := countsOf(t, l, "p limit 0 INGRESS"), (counts{1, size, 0, 0}); got != want {
@@ -278,11 +278,11 @@ func TestALimitThatReturnsCountsFromZero(t *testing.T) {
 	})
 }
 
-// TestPolicersAreApart: those of netdevs run the same programs, and each has buckets, counters and limits of its own.
-func TestPolicersAreApart(t *testing.T) {
+// TestMetersAreApart: those of netdevs run the same programs, and each has buckets, counters and limits of its own.
+func TestMetersAreApart(t *testing.T) {
 	everywhere(t, func(t *testing.T, l *bpftest.Lab) {
 		for name, dev := range map[string]string{"m": "veth1", "n": "veth2"} {
-			l.Create("policer", name, "")
+			l.Create("meter", name, "")
 			l.Attach(name, dev)
 		}
 		expect := func(what, dev, verdict, fate string) {
@@ -299,7 +299,7 @@ func TestPolicersAreApart(t *testing.T) {
 		}
 		expect("above the rate", "veth1", "drop", "m ingress-exceeded")
 		for range 3 {
-			expect("of the other policer", "veth2", "pass", "n pass")
+			expect("of the other meter", "veth2", "pass", "n pass")
 		}
 		for limit, want := range map[string]counts{"m": {2, 2 * size, 1, size}, "n": {2, 2 * size, 1, size}} {
 			if got := countsOf(t, l, limit+" limit 0 INGRESS"); got != want {
@@ -312,9 +312,9 @@ func TestPolicersAreApart(t *testing.T) {
 	})
 }
 
-// TestProgramsHaveNoMapsOfTheCube: so that any number of policers share programs and maps.
+// TestProgramsHaveNoMapsOfTheCube: so that any number of meters share programs and maps.
 func TestProgramsHaveNoMapsOfTheCube(t *testing.T) {
-	for _, object := range []string{"policer.tc.o", "policer.xdp.o"} {
+	for _, object := range []string{"meter.tc.o", "meter.xdp.o"} {
 		spec, err := ebpf.LoadCollectionSpec(object)
 		if err != nil {
 			t.Fatal(err)
