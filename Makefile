@@ -39,7 +39,7 @@ BPF_HDR  := $(if $(BPF_DIRS),$(shell find bpf -name '*.h'))
 # The same flags as outside the repository, and source lines without the path of the checkout.
 BPF_FLAGS := $(shell deploy/polycube-cc --flags) -ffile-prefix-map=$(CURDIR)=.
 
-.PHONY: help deps deps-openapi deps-lint generate build python fmt lint soak demo demo-ddos bench docs reference proto new-cube new-service install clean bpffs objects
+.PHONY: help deps deps-openapi deps-bench deps-monitoring deps-lint generate build python fmt lint soak demo demo-ddos bench docs reference proto new-cube new-service install clean bpffs objects
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -49,6 +49,12 @@ deps: ## install missing packages (apt; needs root if something is missing)
 
 deps-openapi: deps
 	@scripts/deps.sh openapi
+
+deps-bench: deps
+	@scripts/deps.sh bench
+
+deps-monitoring: deps
+	@scripts/deps.sh monitoring
 
 deps-lint: deps
 	@scripts/deps.sh lint
@@ -101,7 +107,7 @@ bpffs:
 include test/test.mk
 include test/kernels/kernels.mk
 
-soak: build python bpffs deps-openapi ## run the long forms of the tests (POLYCUBE_SOAK=1)
+soak: build python bpffs deps-openapi deps-monitoring ## run the long forms of the tests (POLYCUBE_SOAK=1)
 	@scripts/baseline.sh >/dev/null || [ $$? = 3 ]
 	POLYCUBE_SOAK=1 $(GO) test -timeout 6h $(TEST_FLAGS) ./...
 	$(GO) test -race -timeout 1h -count=1 ./internal/datapath/... # the data plane's Go code
@@ -117,7 +123,7 @@ demo-ddos: build bpffs ## run a flood against a DDoS mitigator that finds the at
 	scripts/demo-ddos.sh $(DEMO_FLAGS)
 
 # Go's preemption signals restart a test run of many packets.
-bench: build bpffs ## measure, compared with the kernel's own forwarding, in one run (BENCH=filters: a group, with its peers)
+bench: build bpffs deps-bench ## measure, compared with the kernel's own forwarding, in one run (BENCH=filters: a group, with its peers)
 	GODEBUG=asyncpreemptoff=1 $(GO) run ./test/perf/cmd/bench $(if $(BENCH),-group $(BENCH)) $(BENCH_FLAGS)
 
 docs: deps ## build docs/reference from the models

@@ -7,8 +7,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# The first whose NAT has its sessions in the table of connections: those of earlier ones end at the upgrade.
-COMMIT=${1:-185466ed210deb0eac335c284e9dee5ba63b5f70}
+# The first with both load balancers and health checks. Its NAT has its sessions in the table of connections: those of much
+# earlier ones end at the upgrade.
+COMMIT=${1:-88b482855a670f4d984472a9c019a3b8630e4b98}
 DIR=$PWD/.cache/baseline/$COMMIT
 git() { command git -c safe.directory='*' "$@"; }
 

@@ -6,7 +6,9 @@
 #
 #   scripts/deps.sh build   what building, testing and the demo need
 #   scripts/deps.sh openapi what the tests of the API's description need on top of that
+#   scripts/deps.sh monitoring what the tests of dashboards and alert rules need on top of that
 #   scripts/deps.sh kernels what other kernels and architectures need
+#   scripts/deps.sh bench   what `make bench` needs on top of that
 #   scripts/deps.sh lint    what `make lint` needs on top of that
 #   scripts/deps.sh soak    what `make soak` needs on top of that
 #
@@ -21,8 +23,9 @@ PYANG_VERSION=2.7.1
 BUILD_PACKAGES=(clang llvm gcc libc6-dev make pkg-config libyang2-dev libyang2-tools libbpf-dev
 	linux-libc-dev bpftool iproute2 ethtool iputils-ping tcpdump iperf3 jq clang-format
 	procps util-linux systemd bird2 python3-venv openssl curl ca-certificates git openssh-server openssh-client traceroute
-	openvswitch-switch frr nftables iptables ipset ufw fail2ban firewalld dbus dnsmasq-base isc-dhcp-client socat)
+	openvswitch-switch frr nftables iptables ipset ufw fail2ban firewalld dbus dnsmasq-base isc-dhcp-client socat nginx)
 KERNEL_PACKAGES=(qemu-system-x86 qemu-system-arm lld kmod e2fsprogs xz-utils)
+BENCH_PACKAGES=(haproxy)
 LINT_PACKAGES=(shellcheck protobuf-compiler)
 SOAK_PACKAGES=(debootstrap)
 
@@ -34,7 +37,7 @@ die() {
 	say "$*"
 	exit 1
 }
-usage() { die "usage: scripts/deps.sh build|openapi|kernels|lint|soak (one of them)"; }
+usage() { die "usage: scripts/deps.sh build|openapi|monitoring|kernels|bench|lint|soak (one of them)"; }
 
 # missing_packages prints the arguments that are not installed packages.
 missing_packages() {
@@ -151,6 +154,25 @@ install_openapi() {
 	.cache/openapi/bin/pip install -q --disable-pip-version-check --require-hashes -r "$OPENAPI_REQUIREMENTS"
 }
 
+# promtool, from Debian's package of Prometheus. Only this program is unpacked: the package would start a server.
+install_promtool() {
+	local dir
+	say "unpacking promtool of Debian's package prometheus"
+	dir=$(mktemp -d)
+	(
+		cd "$dir"
+		"${APT[@]}" -o APT::Sandbox::User=root download prometheus </dev/null ||
+			{ [ "$(id -u)" -eq 0 ] && "${APT[@]}" update </dev/null &&
+				"${APT[@]}" -o APT::Sandbox::User=root download prometheus </dev/null; }
+		dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x ./usr/bin/promtool
+	) || {
+		rm -rf "$dir"
+		die "promtool is missing: run scripts/deps.sh monitoring as root, or put promtool 2.42 or newer into PATH and set SKIP_DEPS=1"
+	}
+	install -m 0755 "$dir/usr/bin/promtool" .cache/bin/promtool
+	rm -rf "$dir"
+}
+
 [ $# -le 1 ] || usage
 mkdir -p .cache/bin
 [ "${SKIP_DEPS:-}" != 1 ] || exit 0
@@ -162,9 +184,15 @@ build)
 kernels)
 	install_packages "${KERNEL_PACKAGES[@]}"
 	;;
+bench)
+	install_packages "${BENCH_PACKAGES[@]}"
+	;;
 openapi)
 	install_packages python3-venv
 	once .cache/openapi/bin/schemathesis "$(sha256sum <"$OPENAPI_REQUIREMENTS")" install_openapi
+	;;
+monitoring)
+	command -v promtool >/dev/null || once .cache/bin/promtool debian install_promtool
 	;;
 lint)
 	need_go

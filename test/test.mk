@@ -45,7 +45,7 @@ rerun:
 # A failure does not stop the others, so that all failures are known.
 test: ## run every test, unit and root (root tests skip if not root)
 	@rm -f .cache/test/*.json .cache/test/*.run .cache/test/flaky.txt
-	@$(MAKE) -j4 build python bpffs deps-openapi rerun
+	@$(MAKE) -j4 build python bpffs deps-openapi deps-monitoring rerun
 	@scripts/baseline.sh >/dev/null || [ $$? = 3 ]
 	@exit=0; $(MAKE) -k -j2 test-race test-others || exit=1; \
 	$(if $(all_tests),$(MAKE) test-timed || exit=1;) exit $$exit
@@ -66,7 +66,7 @@ test-timed: rerun ## run the tests with a time limit (also a part of make test)
 test-again: rerun ## rerun the tests that failed in the last make test, alone and twice; fails if one fails again
 	@$(RERUN) again $(if $(RACE_PKGS),race) others $(if $(all_tests),timed)
 
-flaky: build python bpffs deps-openapi rerun ## run TESTS=package.test, or the known flaky tests, under load until they fail
+flaky: build python bpffs deps-openapi deps-monitoring rerun ## run TESTS=package.test, or the known flaky tests, under load until they fail
 	@$(RERUN) flaky -race '$(RACE_PKGS)' $(FLAKY_FLAGS) $(TESTS)
 
 # Packages that compare timestamps of programs with the time, in a time namespace whose clocks started 20 seconds ago.

@@ -6,14 +6,17 @@ package all
 import (
 	_ "github.com/polycube/polycube/cubes/bridge"                // registers itself
 	_ "github.com/polycube/polycube/cubes/ddosmitigator"         // registers itself
+	_ "github.com/polycube/polycube/cubes/dynmon"                // registers itself
 	_ "github.com/polycube/polycube/cubes/firewall"              // registers itself
 	_ "github.com/polycube/polycube/cubes/helloworld"            // registers itself
 	_ "github.com/polycube/polycube/cubes/ipset"                 // registers itself
 	_ "github.com/polycube/polycube/cubes/iptables"              // registers itself
 	_ "github.com/polycube/polycube/cubes/lbdsr"                 // registers itself
+	_ "github.com/polycube/polycube/cubes/lbrp"                  // registers itself
 	_ "github.com/polycube/polycube/cubes/nat"                   // registers itself
 	_ "github.com/polycube/polycube/cubes/packetcapture"         // registers itself
 	_ "github.com/polycube/polycube/cubes/pbforwarder"           // registers itself
+	_ "github.com/polycube/polycube/cubes/policer"               // registers itself
 	_ "github.com/polycube/polycube/cubes/router"                // registers itself
 	_ "github.com/polycube/polycube/cubes/simplebridge"          // registers itself
 	_ "github.com/polycube/polycube/cubes/simpleforwarder"       // registers itself

@@ -116,7 +116,7 @@ func installMalicious(t *testing.T) string {
 	dir := installed(t)
 	files := map[string]string{
 		"good": "../../cubes/transparenthelloworld/transparenthelloworld", "liar": "testdata/liar",
-		"forbidden": "../../internal/external/testdata/forbidden",
+		"forbidden": "../../cube/foreign/testdata/forbidden",
 	}
 	copies := map[string]string{"service": "/proc/self/exe"}
 	for name, from := range files {

@@ -45,15 +45,22 @@ const populated = `[{"name":"helloworld1","service-name":"helloworld","ports":[{
 		"table":[{"family":"ipv4","name":"mangle","text":"*mangle\n:X - [0:0]\nCOMMIT\n"}]},
 	{"name":"ipset2","service-name":"ipset","prefixes":[{"prefix":"192.0.2.0/24"}]},
 	{"name":"ipset1","service-name":"ipset","set-type":"hash:ip","timeout":0,"element":[{"entry":"192.0.2.1"}]},
+	{"name":"dynmon1","service-name":"dynmon","dataplane-config":{"ingress-path":{"code":"#include <pcn/monitor.h>\nPCN_MAP(n, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1);\nPCN_MONITOR { return 0; }",
+		"metric-configs":[{"name":"n","map-name":"n","open-metrics-metadata":{"labels":[{"name":"site","value":"lab"}],"buckets":[]}}]},
+		"egress-path":{"code":"#include <pcn/monitor.h>\nPCN_MAP(n, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1);\nPCN_MONITOR { return 0; }",
+		"metric-configs":[{"name":"n","map-name":"n","open-metrics-metadata":{"labels":[{"name":"site","value":"lab"}]}}]}}},
 	{"name":"synflood1","service-name":"synflood","protected-ports":[{"port":80}],"protected-addresses":[{"address":"192.0.2.1"}]},
 	{"name":"lbdsr1","service-name":"lbdsr","frontend":{"vip":"10.0.0.200"},"backend":{"pool":[{"id":1,"mac":"02:00:00:00:00:0b"}]},
 		"quic-config":[{"id":1,"server-id-length":4}],"ports":[{"name":"port1","type":"FRONTEND"},{"name":"port2","type":"BACKEND"}],
 		"service":[{"vip":"10.0.0.100","vport":80,"proto":"TCP","server":[{"address":"02:00:00:00:00:0c"}]}]},
+	{"name":"policer1","service-name":"policer","contract":[{"traffic-class":1,"action":"DROP"}]},
+	{"name":"lbrp1","service-name":"lbrp","ports":[{"name":"port1","type":"FRONTEND","peer":"balanced"},{"name":"port2","type":"BACKEND"}],
+		"service":[{"vip":"10.0.0.100","vport":80,"proto":"ALL","backend":[{"ip":"10.0.2.11","port":8080}]}]},
 	{"name":"pbforwarder1","service-name":"pbforwarder","ports":[{"name":"port1"}],
 		"rules":[{"id":1,"in_port":"port1","src_ip":"10.0.0.0/8","action":"DROP"}]}]`
 
 // learns are the lists that get entries from packets.
-var learns = []string{"bridge fdb/entry", "ddosmitigator detected", "firewall session-table", "ipset element", "iptables session-table", "nat natting-table", "router arp-table", "simplebridge fdb/entry"}
+var learns = []string{"bridge fdb/entry", "ddosmitigator detected", "firewall session-table", "ipset element", "iptables session-table", "lbrp session", "nat natting-table", "router arp-table", "simplebridge fdb/entry"}
 
 // stays are the entries that cannot be deleted: they follow from other configuration.
 var stays = map[string][]string{
@@ -73,6 +80,7 @@ func crowded(t *testing.T) (d *daemon, learn func()) {
 	m := newMachine(t)
 	bridge := m.lab.Host("bridge", "10.1.0.1/24")
 	station := m.lab.Host("station", "10.2.0.1/24")
+	balanced := m.lab.Host("balanced", "10.3.0.2/24")
 	m.lab.Host("routed", "10.0.1.2/24", netns.WithGateway("10.0.1.1"))
 	inside := m.lab.Host("inside", "10.0.0.2/24", netns.WithGateway("10.0.0.1"))
 	d = m.Start()
@@ -80,7 +88,11 @@ func crowded(t *testing.T) (d *daemon, learn func()) {
 	return d, func() {
 		// The station sends IP packets to an address that does not answer either.
 		station.Run("ip", "neigh", "replace", "10.2.0.8", "lladdr", "02:00:00:00:00:08", "nud", "permanent", "dev", netns.Inner)
+		// There is no router behind the load balancer, which answers no ARP.
+		balanced.Run("ip", "route", "replace", "10.0.0.100", "dev", netns.Inner)
+		balanced.Run("ip", "neigh", "replace", "10.0.0.100", "lladdr", "02:00:00:00:00:08", "nud", "permanent", "dev", netns.Inner)
 		netns.Eventually(t, patience, func() error {
+			_ = balanced.Ping("10.0.0.100", netns.Brief)
 			// There is no answer to the bridges: the request is enough.
 			_, _ = bridge.Ping("10.1.0.9", netns.Brief), station.Ping("10.2.0.9", netns.Brief)
 			_ = station.Ping("10.2.0.8", netns.Brief)

@@ -34,6 +34,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asReturner) != "" {
 		beReturner()
 	}
+	if os.Getenv(asFarmServer) != "" {
+		beFarmServer()
+	}
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err) // the testing package has another name for it
 	}

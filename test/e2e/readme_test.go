@@ -35,7 +35,11 @@ func (m *machine) shell(script string, hosts ...*netns.Node) *exec.Cmd {
 	fmt.Fprintf(&b, "mount --rbind %s /run/netns\n", dir)
 	b.WriteString(script)
 	cmd := m.lab.Command("unshare", "--mount", "bash", "-c", b.String())
-	cmd.Env = append(m.environment(), "PATH="+filepath.Dir(program(m.t, "polycubectl"))+":"+os.Getenv("PATH"))
+	tools, err := filepath.Abs("../../deploy") // make install puts them where the programs are
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	cmd.Env = append(m.environment(), "PATH="+filepath.Dir(program(m.t, "polycubectl"))+":"+tools+":"+os.Getenv("PATH"), "PYTHONDONTWRITEBYTECODE=1")
 	// The folder of the examples has the same path as in a clone; files written by a document go elsewhere.
 	cmd.Dir = filepath.Join(m.dir, "clone")
 	examples, err := filepath.Abs("../../examples")

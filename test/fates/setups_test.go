@@ -60,13 +60,23 @@ var setups = map[string]func(*bpftest.Lab){
 			"port-forwarding":{"entry":[{"id":0,"external-ip":"10.0.2.2","external-port":1,"external-port-last":2000,"internal-ip":"10.0.1.2","internal-port":1}]}}}`)
 		l.Attach("n", "f:p2")
 	},
+	"lbrp": func(l *bpftest.Lab) {
+		l.Create("lbrp", "lb", `{"port_mode":"MULTI","src-ip-rewrite":{"ip-range":"10.0.3.0/24","new_ip_range":"10.9.3.0/24"},"ports":[
+			{"name":"p1","type":"FRONTEND","peer":"veth1","ip":"10.0.1.2"},{"name":"p2","type":"BACKEND","peer":"veth2"},
+			{"name":"p3","type":"FRONTEND","peer":"veth3","ip":"10.0.3.2"}],"service":[
+			{"vip":"10.0.1.1","vport":80,"proto":"ALL","backend":[{"ip":"10.0.2.2","port":8080}]},
+			{"vip":"10.0.2.2","vport":1,"last-port":65535,"proto":"UDP","affinity":60,"backend":[{"ip":"10.0.2.3","port":1}]},
+			{"vip":"10.0.2.2","vport":443,"proto":"TCP","select":"LEAST_CONNECTIONS","full-nat":true,"backend":[{"ip":"10.0.2.3","port":443}]},
+			{"vip":"10.0.3.2","vport":0,"proto":"ICMP"},
+			{"vip":"fd00:2::2","vport":80,"proto":"ALL","select":"ROUND_ROBIN","backend":[{"ip":"fd00:2::3","port":0}]}]}`)
+	},
 	"lbdsr": func(l *bpftest.Lab) {
 		l.Create("lbdsr", "lb", `{"tunnel":{"source":"172.16.0.0/16"},"quic-config":[{"id":0,"server-id-length":4}],"ports":[
 			{"name":"p1","type":"FRONTEND","peer":"veth1","mac":"`+cubeMACs[1]+`"},
 			{"name":"p2","type":"BACKEND","peer":"veth2","mac":"`+cubeMACs[2]+`","ip":"10.0.2.1/24","ip6":"fd00:2::1/64","mtu":1280},
 			{"name":"p3","type":"BACKEND","peer":"veth3"}],"service":[
 			{"vip":"10.0.1.1","vport":80,"proto":"ALL","server":[{"address":"`+macs[2]+`"},{"address":"10.0.2.2"}]},
-			{"vip":"10.0.2.2","vport":0,"proto":"ALL","server":[{"address":"`+macs[2]+`"},{"address":"10.0.2.2","forward":"IPIP"}]},
+			{"vip":"10.0.2.2","vport":0,"proto":"ALL","health-check":{"type":"API","initial-state":"UP"},"server":[{"address":"`+macs[2]+`"},{"address":"10.0.2.2","forward":"IPIP"}]},
 			{"vip":"10.0.1.2","vport":443,"proto":"UDP","select":"QUIC","server":[{"address":"fd00:2::2","forward":"GUE","quic-server-id":"01:02:03:04"}]},
 			{"vip":"fd00:2::2","vport":0,"proto":"ALL","select":"SOURCE","server":[{"address":"`+macs[2]+`"}]}]}`)
 	},
@@ -95,6 +105,16 @@ var setups = map[string]func(*bpftest.Lab){
 		between(l)
 		l.Create("packetcapture", "pc", `{"capture":"BIDIRECTIONAL","networkmode":true,"filter":"udp or tcp port 80","snaplen":128}`)
 		l.Attach("pc", "f:p1")
+	},
+	"dynmon": func(l *bpftest.Lab) {
+		between(l)
+		l.Create("dynmon", "dm", `{"dataplane-config":{"ingress-path":{"code":"#include <pcn/monitor.h>\nPCN_MONITOR { return md->packet_len & 1 ? pcn_monitor_drop(ctx, md) : pcn_pkt_pass(ctx, md); }"}}}`)
+		l.Attach("dm", "f:p1")
+	},
+	"policer": func(l *bpftest.Lab) {
+		between(l)
+		l.Create("policer", "p", `{"length":"IP","default-contract":{"action":"MARK","rate-limit":8,"burst-limit":16,"mark-below":90,"mark-dscp":8}}`)
+		l.Attach("p", "f:p1")
 	},
 	"synflood": func(l *bpftest.Lab) {
 		between(l)

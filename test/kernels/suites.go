@@ -42,8 +42,12 @@ func Short() []Job {
 		tests("cubes/packetcapture", "TestPacketsOfADirectionAreCaptured"),
 		tests("pcapfilter", "TestProgramsPassWhatTcpdumpPasses"),
 		tests("cubes/synflood", "TestOnlyACKsWithACookieReachTheListener"),
+		tests("cubes/lbdsr", "TestPacketsForTheFirstAddressGoToItsServers", "TestPacketsReachServersThroughTunnels"),
+		tests("cubes/lbrp", "TestConnectionsGoToAServerAndBack", "TestAssociationsOfSCTPReachTheirServers"),
+		tests("cubes/dynmon", "TestACompiledObjectServesBothPaths"),
+		tests("cubes/policer", "TestEachClassHasItsContract", "TestNothingPassesTwice"),
 		tests("examples/cubes/ministate", "TestRepliesComeIn"),
-		tests("examples/cubes/policer", "TestPacketsAboveTheRateAreDropped"),
+		tests("examples/cubes/meter", "TestPacketsAboveTheRateAreDropped"),
 		tests("examples/cubes/fastpath", "TestPacketsAreForwardedByTheRoutesOfTheHost"),
 		tests("internal/datapath", "TestAConstantChangesWithoutALink"),
 		tests("test/hairpin", "TestHostsReachAForwardedPortOfTheRoutersAddress"),
@@ -67,8 +71,8 @@ func Long() [][]Job {
 			"internal/datapath/trial", "internal/slowpath", "internal/netdev", "internal/shadow", "internal/check")...)
 	daemon := func(names []string) Job { return Job{Package: "test/e2e", Tests: names, Within: 40 * time.Minute} }
 	cubes := tests("cubes/helloworld", "cubes/simpleforwarder", "cubes/transparenthelloworld", "cubes/simplebridge", "cubes/bridge",
-		"cubes/pbforwarder", "cubes/router", "cubes/nat", "cubes/synflood", "examples/cubes/ministate", "examples/cubes/policer",
-		"examples/cubes/fastpath", "test/hairpin", "test/fates", "test/bpftest", "test/netns", "test/need", "test/cubeapi")
+		"cubes/pbforwarder", "cubes/router", "cubes/nat", "cubes/synflood", "cubes/lbdsr", "cubes/lbrp", "cubes/dynmon", "cubes/policer",
+		"examples/cubes/ministate", "examples/cubes/meter", "examples/cubes/fastpath", "test/hairpin", "test/fates", "test/bpftest", "test/netns", "test/need", "test/cubeapi")
 	return [][]Job{append(core, daemon(withADaemon)), append(cubes, daemon(withDevices))}
 }
 

@@ -311,7 +311,7 @@ func compare(b *testing.B, typ cube.Type, flows int, tcp bool) {
 	frame := append(bytes.Clone(talks[0].in), make([]byte, max(0, frameLength-len(talks[0].in)))...)
 	time := func(name string, through bool) {
 		b.Run(name, func(b *testing.B) {
-			l.TimeWith(b, "veth1", frame, func(carried *ebpf.Program) (*ebpf.Program, error) {
+			l.TimeWith(b, "veth1", frame, 0, func(carried *ebpf.Program) (*ebpf.Program, error) {
 				if !through {
 					carried = nil
 				}

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks documents of OpenAPI: that they are valid, that their patterns are regular
-expressions, and that every example and default is a value of its schema.
+expressions, and that every example and default is a value of its schema. Whether paths
+are valid, which takes longest, is only checked for those that do not match an expression.
 
-usage: check.py FILE...
+usage: check.py PATHS-LEFT-OUT FILE...
 """
 
 import json
@@ -17,15 +18,15 @@ class Checker:
     """Walks one document."""
 
     def __init__(self, document):
-        self.document = document
+        # One validator for all examples: to make it, the whole document is searched for references.
+        self.validator = Draft202012Validator({"components": document["components"]})
         self.faults = []
         self.examples = 0
         self.patterns = 0
 
     def value(self, value, schema, where):
         """Checks one value; references are looked up in the whole document."""
-        root = {**schema, "components": self.document["components"]}
-        for error in Draft202012Validator(root).iter_errors(value):
+        for error in self.validator.evolve(schema=schema).iter_errors(value):
             self.faults.append(f"{where}: {value!r}: {error.message}")
         self.examples += 1
 
@@ -64,10 +65,12 @@ class Checker:
 def main():
     """Checks the files and says what is wrong."""
     status = 0
-    for name in sys.argv[1:]:
+    left_out = re.compile(sys.argv[1])
+    for name in sys.argv[2:]:
         with open(name, encoding="utf-8") as f:
             document = json.load(f)
-        validate(document)
+        paths = {k: v for k, v in document["paths"].items() if not left_out.search(k)}
+        validate({**document, "paths": paths})
         checker = Checker(document)
         checker.walk({k: document[k] for k in ("paths", "components")}, "", False)
         print(f"{name}: {checker.examples} examples, {checker.patterns} patterns, {len(checker.faults)} faults")
