@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 
 # The first with both load balancers and health checks. Its NAT has its sessions in the table of connections: those of much
 # earlier ones end at the upgrade.
-COMMIT=${1:-88b482855a670f4d984472a9c019a3b8630e4b98}
+COMMIT=${1:-eca54e2296ee1866bc1275bbfa3c533eec8b7e23}
 DIR=$PWD/.cache/baseline/$COMMIT
 git() { command git -c safe.directory='*' "$@"; }
 
