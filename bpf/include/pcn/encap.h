@@ -27,17 +27,14 @@ struct pcn_encap {
 	__u32 length;	 /* internal: of the packet */
 	__u16 sum; /* internal: of its bytes, as far as the checksum of GUE needs it; 0: not known */
 	__u8 tos;  /* internal: DSCP and ECN */
-	__u8 zero;
+	__u8 between; /* internal: bytes between the header of UDP and the packet */
 };
-
-/* Internal: the longest outer headers, of GUE over IPv6. */
-#define PCN_ENCAP_MOST (sizeof(struct ipv6hdr) + sizeof(struct udphdr))
 
 /* The bytes that encapsulation adds. */
 PCN_INLINE __u32 pcn_encap_overhead(const struct pcn_encap *e)
 {
 	return (e->ipv6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr)) +
-	       (e->kind == PCN_ENCAP_GUE ? sizeof(struct udphdr) : 0);
+	       (e->kind == PCN_ENCAP_GUE ? sizeof(struct udphdr) + e->between : 0);
 }
 
 /* Internal: makes room between the Ethernet header and the packet. At XDP the Ethernet header is then where it was, and
@@ -122,7 +119,7 @@ PCN_INLINE void pcn_encap_write4(struct iphdr *ip, const struct pcn_encap *e)
 /* Internal: writes an outer header of IPv6. */
 PCN_INLINE void pcn_encap_write6(struct ipv6hdr *ip, const struct pcn_encap *e)
 {
-	__u32 length = e->length + (e->kind == PCN_ENCAP_GUE ? sizeof(struct udphdr) : 0);
+	__u32 length = e->length + pcn_encap_overhead(e) - sizeof(*ip);
 	__be32 *word = (void *)ip;
 	__u8 protocol = e->kind == PCN_ENCAP_GUE ? IPPROTO_UDP
 			: e->inner_ipv6		 ? IPPROTO_IPV6
@@ -137,7 +134,7 @@ PCN_INLINE void pcn_encap_write6(struct ipv6hdr *ip, const struct pcn_encap *e)
 /* Internal: writes the header of UDP for GUE. */
 PCN_INLINE void pcn_encap_write_udp(struct udphdr *udp, const struct pcn_encap *e)
 {
-	__u32 length = e->length + sizeof(*udp);
+	__u32 length = e->length + e->between + sizeof(*udp);
 	__u16 check = 0;
 
 	udp->source = e->source_port;
@@ -153,11 +150,14 @@ PCN_INLINE void pcn_encap_write_udp(struct udphdr *udp, const struct pcn_encap *
 	udp->check = check;
 }
 
-/* Internal: reads what the outer headers take over from the packet. -1: it is not whole. */
+/* Internal: reads what the outer headers take over from the packet. -1: it is not whole, or behind a tag. */
 PCN_INLINE int pcn_encap_read(struct CTXTYPE *ctx, struct pcn_encap *e, const struct pcn_flow *f)
 {
 	__be32 word[2], *there = pcn_data(ctx) + sizeof(struct ethhdr);
 
+	e->inner_ipv6 = !!(f->has & PCN_FLOW_IPV6);
+	if (f->l3 != sizeof(struct ethhdr))
+		return -1;
 	if ((void *)(there + 2) <= pcn_data_end(ctx)) {
 		word[0] = there[0];
 		word[1] = there[1];
@@ -182,34 +182,71 @@ PCN_INLINE int pcn_encap_read(struct CTXTYPE *ctx, struct pcn_encap *e, const st
 	return 0;
 }
 
+/* Internal: writes the outer headers. `between` are words behind the header of UDP, e->between bytes of 16; NULL: there are
+ * none. */
+PCN_INLINE int pcn_encap_write(struct CTXTYPE *ctx, struct pcn_encap *e, const __be32 *between)
+{
+	void *data = pcn_data(ctx), *end = pcn_data_end(ctx), *l3 = data + sizeof(struct ethhdr),
+	     *l4;
+
+	if (e->ipv6) {
+		l4 = l3 + sizeof(struct ipv6hdr);
+		if (l4 > end)
+			return -1;
+		pcn_encap_write6(l3, e);
+	} else {
+		l4 = l3 + sizeof(struct iphdr);
+		if (l4 > end)
+			return -1;
+		pcn_encap_write4(l3, e);
+	}
+	if (e->kind != PCN_ENCAP_GUE)
+		return 0;
+	if (l4 + sizeof(struct udphdr) > end)
+		return -1;
+	if (between && e->sum)
+		e->sum = pcn_csum_words(pcn_encap_sum16(between) + e->sum);
+	pcn_encap_write_udp(l4, e);
+	if (!between)
+		return 0;
+	l4 += sizeof(struct udphdr);
+	if (l4 + 8 > end)
+		return -1;
+	__builtin_memcpy(l4, between, 8);
+	if (e->between == 8)
+		return 0;
+	if (l4 + 16 > end)
+		return -1;
+	__builtin_memcpy(l4 + 8, between + 2, 8);
+	return 0;
+}
+
+/* Internal: makes room for what pcn_encap_read has read, and writes the headers. */
+PCN_INLINE int pcn_encap_put(struct CTXTYPE *ctx, struct pcn_encap *e, const __be32 *between,
+			     __u64 to, __u64 from)
+{
+	struct ethhdr *eth;
+
+	if (pcn_encap_room(ctx, e))
+		return -1;
+	eth = pcn_data(ctx);
+	if ((void *)(eth + 1) > pcn_data_end(ctx))
+		return -1;
+	eth->h_proto = bpf_htons(e->ipv6 ? ETH_P_IPV6 : ETH_P_IP);
+	pcn_set_macs(eth, to, from);
+	return pcn_encap_write(ctx, e, between);
+}
+
 /* Puts the packet of `f`, which is right behind the Ethernet header, into another one, and sets the frame's addresses.
  * Returns 0, or -1 if that is not possible; then the frame may be neither the old nor the new one, and is to be
  * dropped. Pointers into the packet are not valid any more. The caller adapts md->packet_len. */
 PCN_GLOBAL int pcn_encap(struct CTXTYPE *ctx, struct pcn_encap *e PCN_NONNULL,
 			 const struct pcn_flow *f PCN_NONNULL, __u64 to, __u64 from)
 {
-	__u32 l3 = sizeof(struct ethhdr),
-	      l4 = l3 + (e->ipv6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
-	struct ethhdr *eth;
-	void *data, *end;
-
-	e->inner_ipv6 = !!(f->has & PCN_FLOW_IPV6);
-	if (f->l3 != l3 || pcn_encap_read(ctx, e, f) || pcn_encap_room(ctx, e))
+	e->between = 0;
+	if (pcn_encap_read(ctx, e, f))
 		return -1;
-	data = pcn_data(ctx);
-	end = pcn_data_end(ctx);
-	if (data + l3 + PCN_ENCAP_MOST > end)
-		return -1;
-	eth = data;
-	eth->h_proto = bpf_htons(e->ipv6 ? ETH_P_IPV6 : ETH_P_IP);
-	pcn_set_macs(eth, to, from);
-	if (e->ipv6)
-		pcn_encap_write6(data + l3, e);
-	else
-		pcn_encap_write4(data + l3, e);
-	if (e->kind == PCN_ENCAP_GUE)
-		pcn_encap_write_udp(data + (l4 & 0x3f), e);
-	return 0;
+	return pcn_encap_put(ctx, e, NULL, to, from);
 }
 
 #endif

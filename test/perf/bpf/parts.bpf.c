@@ -7,6 +7,7 @@
 #include <pcn/balance_pins.h>
 #include <pcn/bucket.h>
 #include <pcn/encap.h>
+#include <pcn/gtpu.h>
 #include <pcn/classify.h>
 #include <pcn/conntrack_packet.h>
 #include <pcn/fdb.h>
@@ -120,6 +121,28 @@ PCN_PROGRAM(part_encap)
 
 	if (pcn_flow_read(ctx, &flow) || !(flow.has & PCN_FLOW_IP) ||
 	    pcn_encap(ctx, &outer, &flow, 1, 2))
+		return pcn_pkt_drop(ctx, md, PARTS_NO);
+	return pcn_pkt_drop(ctx, md, PARTS_YES);
+}
+
+PCN_PROGRAM(part_gtpu)
+{
+	struct pcn_encap outer = { .ipv6 = md->traffic_class & 1, .ttl = 64 };
+	struct pcn_gtpu_tunnel tunnel = {
+		.to = 1, .from = 2, .teid = md->flow_hash, .qfi = md->tenant
+	};
+	struct pcn_flow flow = {};
+	struct pcn_gtpu g;
+
+	if (pcn_flow_read(ctx, &flow) || !(flow.has & PCN_FLOW_IP))
+		return pcn_pkt_drop(ctx, md, PARTS_NO);
+	if (flow.destination_port != bpf_htons(PCN_GTPU_PORT)) {
+		if (pcn_gtpu_encap(ctx, &outer, &tunnel, &flow))
+			return pcn_pkt_drop(ctx, md, PARTS_NO);
+		return pcn_pkt_drop(ctx, md, PARTS_YES);
+	}
+	if (pcn_gtpu_read(ctx, flow.l4 + sizeof(struct udphdr), md->packet_len - flow.l4, &g) ||
+	    pcn_gtpu_strip(ctx, flow.l3, &g))
 		return pcn_pkt_drop(ctx, md, PARTS_NO);
 	return pcn_pkt_drop(ctx, md, PARTS_YES);
 }
