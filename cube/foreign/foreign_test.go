@@ -25,6 +25,8 @@ import (
 var oursAlone = map[string]string{
 	"ddosmitigator.tc.o":  "foreign programs may not use callbacks",
 	"ddosmitigator.xdp.o": "foreign programs may not use callbacks",
+	"classifier.tc.o":     "shared between services",
+	"classifier.xdp.o":    "shared between services",
 	"firewall.tc.o":       "shared between services",
 	"firewall.xdp.o":      "shared between services",
 	"ipset.tc.o":          "shared between services",

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+//go:build ignore
+
+/* Gives packets their traffic class, which the cubes behind it read from the metadata: the class of their subscriber, or that
+ * of the first rule that they match. */
+#include <pcn/cube.h>
+#include <pcn/classify.h>
+#include <pcn/rule_counters.h>
+
+#include "classifier.h"
+
+enum classifier_reason {
+	CLASSIFIER_TRUNCATED = PCN_REASON_FIRST, /* shorter than an Ethernet header */
+};
+PCN_REASONS(classifier_reason);
+
+/* The values of the model's leaf `faces`, in order. */
+enum classifier_faces { CLASSIFIER_SUBSCRIBERS, CLASSIFIER_NETWORK };
+
+/* A QFI takes six bits of the metadata's tenant. */
+#define CLASSIFIER_QFI_BITS 0x3f
+
+/* What the control plane says of a rule. */
+struct classifier_rule {
+	__u32 class;
+	__u32 counter;
+};
+
+struct classifier_subscriber {
+	__u32 class; /* of packets that match none of its flows */
+	__u32 list;  /* the row of its flows; 0: it has none */
+};
+
+/* Rules by their result. */
+PCN_MAP_FLAGS(rules, BPF_MAP_TYPE_HASH, __u32, struct classifier_rule, 1024, BPF_F_NO_PREALLOC);
+/* Subscribers by their IPv4 address, and by the upper half of their IPv6 addresses, in host byte order. */
+PCN_MAP_FLAGS(subscribers4, BPF_MAP_TYPE_HASH, __u32, struct classifier_subscriber, 1024,
+	      BPF_F_NO_PREALLOC);
+PCN_MAP_FLAGS(subscribers6, BPF_MAP_TYPE_HASH, __u64, struct classifier_subscriber, 1024,
+	      BPF_F_NO_PREALLOC);
+/* Lists of flows. Subscribers with equal flows share one; the first row is not used. */
+PCN_MAP_FLAGS(lists, BPF_MAP_TYPE_ARRAY, __u32, struct classifier_list, 2, BPF_F_MMAPABLE);
+
+PCN_CONFIG(enum classifier_faces, faces) = CLASSIFIER_SUBSCRIBERS;
+/* The class of packets that match nothing, if there is one. */
+PCN_CONFIG(__u32, has_default) = 0;
+PCN_CONFIG(__u32, default_class) = 0;
+
+/* Finds the subscriber of a packet: its sender, or its receiver. */
+PCN_INLINE struct classifier_subscriber *classifier_find(struct pcn_classify_key *key,
+							 const int sender)
+{
+	__u64 local = key->word[sender ? PCN_CLASSIFY_SRC : PCN_CLASSIFY_DST];
+
+	if (key->word[PCN_CLASSIFY_LINK] & PCN_FLOW_IPV6)
+		return bpf_map_lookup_elem(&subscribers6, &local);
+	__u32 address = local >> 32;
+	return bpf_map_lookup_elem(&subscribers4, &address);
+}
+
+/* The class of a subscriber's packet. */
+PCN_INLINE __u32 classifier_class(const struct classifier_subscriber *s,
+				  const struct pcn_classify_key *key, const int sender)
+{
+	struct classifier_packet p = {};
+	struct classifier_list *l;
+	__u32 row = s->list;
+
+	if (!row)
+		return s->class;
+	l = bpf_map_lookup_elem(&lists, &row);
+	if (!l)
+		return s->class;
+	classifier_fields(&p, key, sender);
+	return classifier_walk(&p, l, s->class);
+}
+
+/* Searches a set of rules for a packet that is no subscriber's. */
+PCN_INLINE void classifier_search(struct pcn_md *md, struct pcn_classify_key *key, __u32 set)
+{
+	struct pcn_classify_match match;
+	struct classifier_rule *rule;
+
+	if (pcn_classify(key, &match, set)) {
+		rule = bpf_map_lookup_elem(&rules, &match.result);
+		if (rule) {
+			md->traffic_class = rule->class;
+			match.order = rule->counter;
+			pcn_count_rule(&match.order, md->packet_len);
+			return;
+		}
+	}
+	if (has_default)
+		md->traffic_class = default_class;
+}
+
+PCN_INLINE int classifier_classify(struct CTXTYPE *ctx, struct pcn_md *md, const int egress)
+{
+	struct pcn_classify_key *key = pcn_classify_key();
+	struct classifier_subscriber *s = NULL;
+	__u32 set = pcn_classify_set(md, egress);
+	const int sender = egress == (faces == CLASSIFIER_NETWORK);
+
+	if (!key || pcn_classify_read(ctx, key, pcn_classify_fields(set) | PCN_CLASSIFY_READ_IP,
+				      md->tenant & CLASSIFIER_QFI_BITS, md->traffic_class))
+		return pcn_pkt_drop(ctx, md, CLASSIFIER_TRUNCATED);
+	if (key->word[PCN_CLASSIFY_LINK] & PCN_FLOW_IP)
+		s = classifier_find(key, sender);
+	if (s)
+		md->traffic_class = classifier_class(s, key, sender);
+	else
+		classifier_search(md, key, set);
+	return pcn_pkt_pass(ctx, md);
+}
+
+PCN_INGRESS
+{
+	return classifier_classify(ctx, md, 0);
+}
+
+PCN_EGRESS
+{
+	return classifier_classify(ctx, md, 1);
+}
+
+PCN_LICENSE;
