@@ -5,9 +5,11 @@ package all
 
 import (
 	_ "github.com/polycube/polycube/cubes/bridge"                // registers itself
+	_ "github.com/polycube/polycube/cubes/classifier"            // registers itself
 	_ "github.com/polycube/polycube/cubes/ddosmitigator"         // registers itself
 	_ "github.com/polycube/polycube/cubes/dynmon"                // registers itself
 	_ "github.com/polycube/polycube/cubes/firewall"              // registers itself
+	_ "github.com/polycube/polycube/cubes/gtphandler"            // registers itself
 	_ "github.com/polycube/polycube/cubes/helloworld"            // registers itself
 	_ "github.com/polycube/polycube/cubes/ipset"                 // registers itself
 	_ "github.com/polycube/polycube/cubes/iptables"              // registers itself

@@ -111,6 +111,18 @@ var setups = map[string]func(*bpftest.Lab){
 		l.Create("dynmon", "dm", `{"dataplane-config":{"ingress-path":{"code":"#include <pcn/monitor.h>\nPCN_MONITOR { return md->packet_len & 1 ? pcn_monitor_drop(ctx, md) : pcn_pkt_pass(ctx, md); }"}}}`)
 		l.Attach("dm", "f:p1")
 	},
+	"classifier": func(l *bpftest.Lab) {
+		between(l)
+		l.Create("classifier", "k", `{"default-class":3,"traffic-class":[{"id":1,"l4proto":"UDP","srcip":"10.0.0.0/8"},{"id":2,"ethtype":"ARP","smac":"02:00:00:00:00:01"}],
+			"subscriber":[{"address":"10.0.0.1","class":7,"flow":[{"precedence":1,"remote-port":"80","class":8},{"precedence":2,"remote":"2001:db8::/32","class":9}]}]}`)
+		l.Attach("k", "f:p1")
+	},
+	"gtphandler": func(l *bpftest.Lab) {
+		between(l)
+		l.Create("gtphandler", "g", `{"mtu":1280,"echo-interval":0,"local-address":[{"address":"10.0.0.2"},{"address":"2001:db8::2"}],
+			"user-equipment":[{"ip":"10.0.0.1","tunnel-endpoint":"10.0.0.1","qfi":9},{"ip":"2001:db8::","tunnel-endpoint":"2001:db8::1","teid":1,"remote-teid":2}]}`)
+		l.Attach("g", "f:p1")
+	},
 	"policer": func(l *bpftest.Lab) {
 		between(l)
 		l.Create("policer", "p", `{"length":"IP","default-contract":{"action":"MARK","rate-limit":8,"burst-limit":16,"mark-below":90,"mark-dscp":8}}`)

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gtphandler
+
+// The configuration in Go; a test compares it with the model.
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/polycube/polycube/cube"
+)
+
+// Config is the decoded configuration, without its user equipment.
+type Config struct {
+	Addresses    []Address `json:"local-address"`
+	MTU          uint16    `json:"mtu"`
+	EchoInterval uint16    `json:"echo-interval"`
+	EchoTimeout  uint16    `json:"echo-timeout"`
+	EchoRequests uint8     `json:"echo-requests"`
+	MaxUsers     uint32    `json:"max-user-equipment"`
+	Users        []User    `json:"user-equipment"`
+}
+
+// Address is an address of this end.
+type Address struct {
+	Address netip.Addr `json:"address"`
+}
+
+// User is an entry of the list `user-equipment`. Entries come one by one.
+type User struct {
+	IP       netip.Addr `json:"ip"`
+	Prefix   netip.Addr `json:"ipv6-prefix,omitzero"`
+	Endpoint netip.Addr `json:"tunnel-endpoint"`
+	TEID     uint32     `json:"teid,omitempty"`
+	Remote   uint32     `json:"remote-teid,omitempty"`
+	Class    *uint32    `json:"traffic-class,omitempty"`
+	QFI      uint8      `json:"qfi,omitempty"`
+}
+
+// local returns the address that tunnels to an endpoint come from.
+func (c *Config) local(endpoint netip.Addr) (netip.Addr, error) {
+	var of []netip.Addr
+	for _, a := range c.Addresses {
+		if a.Address.Is4() == endpoint.Is4() {
+			of = append(of, a.Address)
+		}
+	}
+	if len(of) == 0 {
+		family := "IPv6"
+		if endpoint.Is4() {
+			family = "IPv4"
+		}
+		return netip.Addr{}, fmt.Errorf("tunnel-endpoint %s: there is no local-address of %s: %w", endpoint, family, cube.ErrInvalid)
+	}
+	return slices.MinFunc(of, netip.Addr.Compare), nil
+}
+
+// check checks an entry alone.
+func (u *User) check() error {
+	prefix := u.Prefix
+	if u.IP.Is6() {
+		if prefix.IsValid() {
+			return fmt.Errorf("ipv6-prefix: only devices with an IPv4 address as ip have one: %w", cube.ErrInvalid)
+		}
+		prefix = u.IP
+	}
+	if prefix.IsValid() {
+		if first := netip.PrefixFrom(prefix, 64).Masked().Addr(); first != prefix {
+			return fmt.Errorf("%s: a device has an IPv6 prefix of 64 bits: write its first address, %s: %w", prefix, first, cube.ErrInvalid)
+		}
+	}
+	if u.Class != nil && u.TEID == 0 {
+		return fmt.Errorf("traffic-class: only packets of a tunnel with a teid have one: %w", cube.ErrInvalid)
+	}
+	return nil
+}

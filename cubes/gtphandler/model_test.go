@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gtphandler
+
+import (
+	"testing"
+
+	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/modeltest"
+)
+
+func TestModelAndCodeSayTheSame(t *testing.T) {
+	modeltest.Match(t, modeltest.Load(t, modeltest.Service(t, files).Model), Config{})
+}
+
+func TestMapsAreLaidOutAsInC(t *testing.T) {
+	for _, name := range []string{"gtphandler.tc.o", "gtphandler.xdp.o"} {
+		object, err := files.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bpftest.Layout(t, object, "users4", downlink{})
+		bpftest.Layout(t, object, "tunnels", uplink{})
+		bpftest.Layout(t, object, "counts", counts{})
+	}
+}
+
+func TestExamplesOfTheReadme(t *testing.T) { bpftest.Readme(t, "README.md") }

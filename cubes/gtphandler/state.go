@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gtphandler
+
+// State: what devices have sent and got, base stations, and messages.
+
+import (
+	"context"
+	"net/netip"
+)
+
+// whole is how many devices have their counters in an answer about the whole cube, which monitoring may request often.
+const whole = 10_000
+
+// state has the structure of the model.
+type state struct {
+	Users    []userState    `json:"user-equipment,omitempty"`
+	Stations []stationState `json:"base-station,omitempty"`
+	Messages *messages      `json:"messages,omitempty"`
+}
+
+type userState struct {
+	IP          netip.Addr `json:"ip"`
+	UpPackets   uint64     `json:"uplink-packets"`
+	UpBytes     uint64     `json:"uplink-bytes"`
+	DownPackets uint64     `json:"downlink-packets"`
+	DownBytes   uint64     `json:"downlink-bytes"`
+}
+
+type stationState struct {
+	Address netip.Addr `json:"address"`
+	Status  status     `json:"status"`
+	MAC     string     `json:"mac,omitempty"`
+	Users   int        `json:"user-equipment"`
+}
+
+func (h *handler) state(_ context.Context, path []string) (any, error) {
+	wanted := func(name string) bool { return len(path) == 0 || path[0] == name }
+	var s state
+	if wanted("user-equipment") && (len(path) > 0 || len(h.users.of) <= whole) {
+		var err error
+		if s.Users, err = h.userStates(path); err != nil {
+			return nil, err
+		}
+	}
+	if wanted("base-station") {
+		for _, is := range h.stations.of {
+			mac, err := h.stations.mac(is.address)
+			if err != nil {
+				return nil, err
+			}
+			one := stationState{Address: is.address, Status: is.status, Users: is.users}
+			if mac != 0 {
+				one.MAC = mac.String()
+			}
+			s.Stations = append(s.Stations, one)
+		}
+	}
+	if wanted("messages") {
+		m := h.messages
+		s.Messages = &m
+	}
+	return s, nil
+}
+
+// userStates returns the counters of all devices, or of the one whose address is in the path.
+func (h *handler) userStates(path []string) (all []userState, err error) {
+	if len(path) > 1 {
+		ip, err := netip.ParseAddr(path[1])
+		is := h.users.of[ip]
+		if err != nil || is == nil {
+			return nil, nil // there is none: the framework says so
+		}
+		n, err := h.users.counters.read(is.counter)
+		return []userState{stateOf(ip, n)}, err
+	}
+	sums, err := h.users.counters.all()
+	for ip, is := range h.users.of {
+		all = append(all, stateOf(ip, sums[is.counter]))
+	}
+	return all, err
+}
+
+func stateOf(ip netip.Addr, n counts) userState {
+	return userState{ip, n.Up.Packets, n.Up.Bytes, n.Down.Packets, n.Down.Bytes}
+}

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gtphandler
+
+// User equipment in the maps of the program: by its addresses, and by the TEID of its tunnel.
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
+	"github.com/polycube/polycube/inet"
+)
+
+// downlink is struct gtphandler_user.
+type downlink struct {
+	Source, Destination inet.Address
+	TEID, Counter       uint32
+	QFI, IPv6           uint8
+	ByClass, AnyTEID    uint8
+	_                   uint32
+}
+
+// uplink is struct gtphandler_tunnel. Addresses are in network byte order.
+type uplink struct {
+	IPv6           uint64
+	IPv4           uint32
+	HasIPv4        uint32
+	Class, Counter uint32
+}
+
+// claim is what only one device can have: an IPv4 address, an IPv6 prefix, or the TEID of a tunnel.
+type claim struct {
+	kind  claimKind
+	value uint64
+}
+
+type claimKind uint8
+
+const (
+	claimIPv4 claimKind = iota
+	claimIPv6
+	claimTEID
+)
+
+// user is a device in effect.
+type user struct {
+	User
+	claims  []claim
+	down    downlink
+	up      uplink
+	counter uint32
+}
+
+type users struct {
+	env      cube.Env
+	ipv4     table.Table[uint32, downlink]
+	ipv6     table.Table[uint64, downlink]
+	tunnels  table.Table[uint32, uplink]
+	locals   table.Table[inet.Address, uint32]
+	counters *counters
+	stations *stations
+
+	of     map[netip.Addr]*user
+	claims map[claim]*user
+}
+
+func newUsers(env cube.Env, s *stations) *users {
+	return &users{
+		env: env, stations: s,
+		ipv4: table.New[uint32, downlink](env, "users4"), ipv6: table.New[uint64, downlink](env, "users6"),
+		tunnels: table.New[uint32, uplink](env, "tunnels"), locals: table.New[inet.Address, uint32](env, "addresses"),
+		counters: newCounters(env), of: map[netip.Addr]*user{}, claims: map[claim]*user{},
+	}
+}
+
+// change is a checked change.
+type change struct {
+	*users
+	conf    *Config
+	created bool
+	// fresh are devices that are new or changed, and was what there was before of these and of those that are gone.
+	fresh map[netip.Addr]*user
+	was   map[netip.Addr]*user
+	// left are the tunnels that devices have left.
+	left   []left
+	undone cube.Undo
+}
+
+// left is a tunnel that a device has left, which its base station is told.
+type left struct {
+	to, from netip.Addr
+	mac      inet.MAC
+	teid     uint32
+}
+
+// prepare checks a change of the configuration and of entries.
+func (u *users) prepare(entries []cube.EntryChange, old, conf *Config, created bool) (*change, error) {
+	c := &change{users: u, conf: conf, created: created, fresh: map[netip.Addr]*user{}, was: map[netip.Addr]*user{}}
+	changed, err := cube.DecodeEntries[User](entries)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range changed {
+		if e.Old != nil {
+			c.was[e.Old.IP] = u.of[e.Old.IP]
+		}
+		if e.New == nil {
+			continue
+		}
+		if c.fresh[e.New.IP], err = conf.compile(e.New); err != nil {
+			return nil, fmt.Errorf("user-equipment %s: %w", e.New.IP, err)
+		}
+	}
+	if err := c.others(old); err != nil {
+		return nil, err
+	}
+	if n := len(u.of) - len(c.was) + len(c.fresh); n > int(conf.MaxUsers) {
+		return nil, fmt.Errorf("user-equipment: %d devices, and max-user-equipment is %d: create a gtphandler with more: %w", n, conf.MaxUsers, cube.ErrFull)
+	}
+	return c, c.check()
+}
+
+// others compiles the devices that do not change themselves, if the addresses of this end do.
+func (c *change) others(old *Config) error {
+	if old == nil || old == c.conf {
+		return nil
+	}
+	for ip, is := range c.of {
+		if c.was[ip] != nil {
+			continue
+		}
+		before, _ := old.local(is.Endpoint)
+		after, err := c.conf.local(is.Endpoint)
+		if err != nil {
+			return fmt.Errorf("user-equipment %s: %w", ip, err)
+		}
+		if before != after {
+			if c.fresh[ip], err = c.conf.compile(&is.User); err != nil {
+				return err
+			}
+			c.was[ip] = is
+		}
+	}
+	return nil
+}
+
+// check returns an error if two devices want the same.
+func (c *change) check() error {
+	names := map[claimKind]string{claimIPv4: "address", claimIPv6: "IPv6 prefix", claimTEID: "teid"}
+	taken := map[claim]*user{}
+	for ip, is := range c.fresh {
+		for _, k := range is.claims {
+			owner := taken[k]
+			if existing := c.claims[k]; existing != nil && c.was[existing.IP] == nil {
+				owner = existing
+			}
+			if owner != nil {
+				return fmt.Errorf("user-equipment %s: %s has the same %s: %w", ip, owner.IP, names[k.kind], cube.ErrExists)
+			}
+			taken[k] = is
+		}
+	}
+	return nil
+}
+
+// compile brings an entry into the form of the program, without its counter.
+func (c *Config) compile(u *User) (*user, error) {
+	if err := u.check(); err != nil {
+		return nil, err
+	}
+	local, err := c.local(u.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	is := &user{User: *u}
+	is.down = downlink{Source: inet.AddressOf(local), Destination: inet.AddressOf(u.Endpoint), TEID: u.Remote, QFI: u.QFI}
+	is.up.Class = u.TEID
+	if u.Class != nil {
+		is.up.Class = *u.Class
+	}
+	for flag, set := range map[*uint8]bool{&is.down.IPv6: u.Endpoint.Is6(), &is.down.ByClass: u.Remote == 0, &is.down.AnyTEID: u.TEID == 0} {
+		if set {
+			*flag = 1
+		}
+	}
+	for _, a := range []netip.Addr{u.IP, u.Prefix} {
+		switch {
+		case a.Is4():
+			address := a.As4()
+			is.up.IPv4, is.up.HasIPv4 = binary.NativeEndian.Uint32(address[:]), 1
+			is.claims = append(is.claims, claim{claimIPv4, uint64(is.up.IPv4)})
+		case a.IsValid():
+			address := a.As16()
+			is.up.IPv6 = binary.NativeEndian.Uint64(address[:])
+			is.claims = append(is.claims, claim{claimIPv6, is.up.IPv6})
+		}
+	}
+	if u.TEID != 0 {
+		is.claims = append(is.claims, claim{claimTEID, uint64(u.TEID)})
+	}
+	return is, nil
+}
+
+// commit carries the change out: first it removes what is gone, which makes room.
+func (c *change) commit() (undo func() error, err error) {
+	c.left = nil
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.undone.Run())
+		}
+	}()
+	if c.created {
+		if err := c.begin(); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.setLocals(); err != nil {
+		return nil, err
+	}
+	for ip, was := range c.was {
+		if c.fresh[ip] == nil {
+			if err := c.leave(was, nil); err != nil {
+				return nil, fmt.Errorf("user-equipment %s: %w", ip, err)
+			}
+		}
+	}
+	for ip, is := range c.fresh {
+		if err := c.enter(is, c.was[ip]); err != nil {
+			return nil, fmt.Errorf("user-equipment %s: %w", ip, err)
+		}
+	}
+	return c.undone.Run, nil
+}
+
+// setLocals writes the addresses of this end.
+func (c *change) setLocals() error {
+	want := map[inet.Address]uint32{}
+	for _, a := range c.conf.Addresses {
+		want[inet.AddressOf(a.Address)] = 1
+	}
+	undo, err := table.Replace(c.locals, want).Do()
+	if err == nil && undo != nil {
+		c.undone.Push(undo)
+	}
+	return err
+}
+
+// begin takes over the maps of an earlier daemon: what is not configured any more is removed, and devices get their counters.
+func (c *change) begin() error {
+	claimed := map[claim]*user{}
+	for _, is := range c.fresh {
+		for _, k := range is.claims {
+			claimed[k] = is
+		}
+	}
+	var gone []claim
+	c.counters.begin()
+	seen := func(k claim, counter uint32) {
+		if is := claimed[k]; is == nil || !c.counters.keep(is, counter) {
+			gone = append(gone, k)
+		}
+	}
+	var errs [3]error
+	for address, is := range c.ipv4.All(&errs[0]) {
+		seen(claim{claimIPv4, uint64(address)}, is.Counter)
+	}
+	for prefix, is := range c.ipv6.All(&errs[1]) {
+		seen(claim{claimIPv6, prefix}, is.Counter)
+	}
+	for teid, is := range c.tunnels.All(&errs[2]) {
+		seen(claim{claimTEID, uint64(teid)}, is.Counter)
+	}
+	endpoints := map[netip.Addr]bool{}
+	for _, is := range c.fresh {
+		endpoints[is.Endpoint] = true
+	}
+	if err := errors.Join(errs[0], errs[1], errs[2], c.stations.begin(endpoints)); err != nil {
+		return err
+	}
+	for _, k := range gone {
+		if err := c.remove(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enter gives a device its tunnels; was is what it had before.
+func (c *change) enter(is, was *user) error {
+	if was != nil {
+		is.counter = was.counter
+	} else if err := c.counters.give(is, &c.undone); err != nil {
+		return err
+	}
+	is.down.Counter, is.up.Counter = is.counter, is.counter
+	if err := c.stations.use(is.Endpoint, &c.undone); err != nil {
+		return err
+	}
+	if was != nil && was.Remote != 0 && (was.Remote != is.Remote || was.Endpoint != is.Endpoint) {
+		mac, err := c.stations.mac(was.Endpoint)
+		if err != nil {
+			return err
+		}
+		c.left = append(c.left, left{to: was.Endpoint, from: was.down.Source.Addr(), mac: mac, teid: was.Remote})
+	}
+	for _, k := range is.claims {
+		if err := c.put(k, is); err != nil {
+			return err
+		}
+	}
+	if was != nil {
+		if err := c.leave(was, is); err != nil {
+			return err
+		}
+	}
+	c.of[is.IP] = is
+	c.undone.Push(func() error {
+		delete(c.of, is.IP)
+		if was != nil {
+			c.of[is.IP] = was
+		}
+		return nil
+	})
+	return nil
+}
+
+// leave ends what a device had and does not have now; nil: it is gone.
+func (c *change) leave(was, is *user) error {
+	for _, k := range was.claims {
+		if c.claims[k] != was {
+			continue
+		}
+		if err := c.remove(k); err != nil {
+			return err
+		}
+		delete(c.claims, k)
+		c.undone.Push(func() error {
+			c.claims[k] = was
+			return c.write(k, was)
+		})
+	}
+	if err := c.stations.unuse(was.Endpoint, &c.undone); err != nil || is != nil {
+		return err
+	}
+	delete(c.of, was.IP)
+	c.counters.release(was, &c.undone)
+	c.undone.Push(func() error {
+		c.of[was.IP] = was
+		return nil
+	})
+	return nil
+}
+
+// put gives a claim to a device.
+func (c *change) put(k claim, is *user) error {
+	was := c.claims[k]
+	c.claims[k] = is
+	c.undone.Push(func() error {
+		if was != nil {
+			c.claims[k] = was
+			return c.write(k, was)
+		}
+		delete(c.claims, k)
+		return c.remove(k)
+	})
+	return c.write(k, is)
+}
+
+// write writes an entry of the maps.
+func (u *users) write(k claim, is *user) error {
+	switch k.kind {
+	case claimIPv4:
+		return u.ipv4.Set(uint32(k.value), is.down)
+	case claimIPv6:
+		return u.ipv6.Set(k.value, is.down)
+	default:
+		return u.tunnels.Set(uint32(k.value), is.up)
+	}
+}
+
+// remove removes one.
+func (u *users) remove(k claim) (err error) {
+	switch k.kind {
+	case claimIPv4:
+		_, err = u.ipv4.Delete(uint32(k.value))
+	case claimIPv6:
+		_, err = u.ipv6.Delete(k.value)
+	default:
+		_, err = u.tunnels.Delete(uint32(k.value))
+	}
+	return err
+}
