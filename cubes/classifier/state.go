@@ -29,12 +29,8 @@ func (c *classifierCube) state(_ context.Context, path []string) (any, error) {
 		return nil, nil
 	}
 	ids := slices.Sorted(maps.Keys(c.rules.of))
-	if len(path) > 1 {
-		id, err := strconv.ParseUint(path[1], 10, 32)
-		if err != nil || c.rules.of[uint32(id)] == nil {
-			return nil, nil // there is none: the framework says so
-		}
-		ids = []uint32{uint32(id)}
+	if len(path) > 1 { // if there is no such rule, the framework says so
+		ids = slices.DeleteFunc(ids, func(id uint32) bool { return strconv.FormatUint(uint64(id), 10) != path[1] })
 	}
 	counters := make([]uint32, len(ids))
 	for i, id := range ids {

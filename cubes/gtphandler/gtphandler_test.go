@@ -155,7 +155,7 @@ func (g *gatewayLab) down(packet []byte) (is tunnelled) {
 func (g *gatewayLab) read(got []byte) (is tunnelled) {
 	g.t.Helper()
 	ip := got[14:]
-	header, next, check := 20, ip[9], true
+	header, next := 20, ip[9]
 	is.tos = ip[1]
 	from, _ := netip.AddrFromSlice(ip[12:16])
 	to, _ := netip.AddrFromSlice(ip[16:20])
@@ -172,7 +172,7 @@ func (g *gatewayLab) read(got []byte) (is tunnelled) {
 	is.from, is.to = from.String(), to.String()
 	is.toMAC, is.fromMAC = fmt.Sprintf("% x", got[:6]), fmt.Sprintf("% x", got[6:12])
 	udp := ip[header:]
-	check = udp[6] != 0 || udp[7] != 0
+	check := udp[6] != 0 || udp[7] != 0
 	if length != len(ip) || next != pkt.ProtoUDP || int(binary.BigEndian.Uint16(udp[4:])) != len(udp) || binary.BigEndian.Uint16(udp[2:]) != gtpu.Port ||
 		check && pkt.Sum(pkt.PseudoHeader(is.from, is.to, pkt.ProtoUDP, len(udp)), udp) != 0xffff || !check && header == 40 {
 		g.t.Errorf("the outer headers are wrong: %x", ip)

@@ -3,10 +3,23 @@
 package fates
 
 import (
+	_ "embed"
+	"encoding/base64"
+
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/pace"
 )
+
+var (
+	//go:embed testdata/monitor.tc.o
+	monitorTC []byte
+	//go:embed testdata/monitor.xdp.o
+	monitorXDP []byte
+)
+
+// monitors are compiled, since other kernels run these tests where there is no compiler.
+var monitors = map[cube.Hook][]byte{cube.TC: monitorTC, cube.XDP: monitorXDP}
 
 // three are ports at the three hosts.
 const three = `"ports":[{"name":"p1","peer":"veth1"},{"name":"p2","peer":"veth2"},{"name":"p3","peer":"veth3"}]`
@@ -108,7 +121,7 @@ var setups = map[string]func(*bpftest.Lab){
 	},
 	"dynmon": func(l *bpftest.Lab) {
 		between(l)
-		l.Create("dynmon", "dm", `{"dataplane-config":{"ingress-path":{"code":"#include <pcn/monitor.h>\nPCN_MONITOR { return md->packet_len & 1 ? pcn_monitor_drop(ctx, md) : pcn_pkt_pass(ctx, md); }"}}}`)
+		l.Create("dynmon", "dm", `{"dataplane-config":{"ingress-path":{"object":"`+base64.StdEncoding.EncodeToString(monitors[l.Type.Hook()])+`"}}}`)
 		l.Attach("dm", "f:p1")
 	},
 	"classifier": func(l *bpftest.Lab) {

@@ -46,7 +46,6 @@ func Short() []Job {
 		tests("cubes/lbrp", "TestConnectionsGoToAServerAndBack", "TestAssociationsOfSCTPReachTheirServers"),
 		tests("cubes/dynmon", "TestACompiledObjectServesBothPaths"),
 		tests("cubes/classifier", "TestTheFirstRuleThatMatchesGivesTheClass", "TestSubscribersHaveTheirClassInBothDirections"),
-		tests("gtpu", "TestProgramsAndGoReadTheSame", "TestPacketsGoIntoTunnelsAndComeOutAgain"),
 		tests("cubes/gtphandler", "TestPacketsLeaveTheirTunnels", "TestPacketsEnterTheirTunnels"),
 		tests("cubes/policer", "TestEachClassHasItsContract", "TestNothingPassesTwice"),
 		tests("examples/cubes/ministate", "TestRepliesComeIn"),
@@ -74,7 +73,7 @@ func Long() [][]Job {
 			"internal/datapath/trial", "internal/slowpath", "internal/netdev", "internal/shadow", "internal/check")...)
 	daemon := func(names []string) Job { return Job{Package: "test/e2e", Tests: names, Within: 40 * time.Minute} }
 	cubes := tests("cubes/helloworld", "cubes/simpleforwarder", "cubes/transparenthelloworld", "cubes/simplebridge", "cubes/bridge",
-		"cubes/pbforwarder", "cubes/router", "cubes/nat", "cubes/synflood", "cubes/lbdsr", "cubes/lbrp", "cubes/dynmon", "cubes/classifier", "cubes/gtphandler", "cubes/policer", "gtpu",
+		"cubes/pbforwarder", "cubes/router", "cubes/nat", "cubes/synflood", "cubes/lbdsr", "cubes/lbrp", "cubes/dynmon", "cubes/classifier", "cubes/gtphandler", "cubes/policer",
 		"examples/cubes/ministate", "examples/cubes/meter", "examples/cubes/fastpath", "test/hairpin", "test/fates", "test/bpftest", "test/netns", "test/need", "test/cubeapi")
 	return [][]Job{append(core, daemon(withADaemon)), append(cubes, daemon(withDevices))}
 }
