@@ -6,6 +6,7 @@
 #include <pcn/cube.h>
 #include <pcn/counter.h>
 #include <pcn/gtpu.h>
+#include <pcn/segments.h>
 
 enum gtphandler_reason {
 	GTPHANDLER_OUTER_FRAGMENT =
@@ -16,7 +17,7 @@ enum gtphandler_reason {
 	GTPHANDLER_END_MARKER,	     /* the last message of a tunnel that has moved */
 	GTPHANDLER_SPOOFED_SOURCE,   /* a packet whose source is not the user of its tunnel */
 	GTPHANDLER_NOT_ENCAPSULATED, /* a packet that could not enter its tunnel */
-	GTPHANDLER_SUPERFRAME,	     /* TC: a superframe for a user; single packets are needed */
+	GTPHANDLER_SUPERFRAME,	     /* TC: several packets in one skb, where single ones are needed */
 };
 PCN_REASONS(gtphandler_reason);
 
@@ -202,6 +203,8 @@ PCN_INGRESS
 		return pcn_pkt_pass(ctx, md);
 	if (flow.fragment != PCN_FRAGMENT_NONE)
 		return pcn_pkt_drop(ctx, md, GTPHANDLER_OUTER_FRAGMENT);
+	if (pcn_is_superframe(ctx)) /* each of its messages has a length of its own */
+		return pcn_pkt_drop(ctx, md, GTPHANDLER_SUPERFRAME);
 	if (pcn_load_bytes(ctx, flow.l4 + offsetof(struct udphdr, len), &length, sizeof(length)) ||
 	    bpf_ntohs(length) < sizeof(struct udphdr))
 		return pcn_pkt_drop(ctx, md, GTPHANDLER_MALFORMED);
@@ -238,10 +241,8 @@ PCN_INLINE int gtphandler_send(struct CTXTYPE *ctx, struct pcn_md *md, const str
 	__u32 bytes = md->packet_len - flow->l3, overhead = pcn_gtpu_overhead(&outer, &tunnel);
 	__u32 counter = u->counter;
 
-#ifdef PCN_TC
-	if (ctx->gso_size)
+	if (pcn_is_superframe(ctx))
 		return pcn_pkt_drop(ctx, md, GTPHANDLER_SUPERFRAME);
-#endif
 	if (bytes + overhead > mtu) {
 		const __u32 words[4] = { mtu - overhead };
 
