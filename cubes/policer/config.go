@@ -36,6 +36,7 @@ type Contract struct {
 	Burst     *uint64 `json:"burst-limit"`
 	MarkBelow uint8   `json:"mark-below"`
 	MarkDSCP  *uint8  `json:"mark-dscp"`
+	Queue     *Queue  `json:"queue"`
 }
 
 // Algorithm is an enumeration of the model, with the numbers of enum policer_algorithm.
@@ -46,6 +47,9 @@ type Length uint32
 
 // Action is an enumeration of the model, with the numbers of enum policer_action.
 type Action uint32
+
+// Queue is a class of a queueing discipline, major and minor number, as tc writes it: 1:a0.
+type Queue uint32
 
 // The algorithms.
 const (
@@ -63,6 +67,7 @@ const (
 	Limit
 	Drop
 	Mark
+	Shape
 )
 
 // UnmarshalText parses the model's value.
@@ -80,8 +85,18 @@ func (l *Length) UnmarshalText(text []byte) (err error) {
 
 // UnmarshalText parses the model's value.
 func (a *Action) UnmarshalText(text []byte) (err error) {
-	*a, err = cube.Enum[Action]("action", text, "PASS", "LIMIT", "DROP", "MARK")
+	*a, err = cube.Enum[Action]("action", text, "PASS", "LIMIT", "DROP", "MARK", "SHAPE")
 	return err
+}
+
+// UnmarshalText parses the model's value.
+func (q *Queue) UnmarshalText(text []byte) error {
+	var major, minor uint16
+	if _, err := fmt.Sscanf(string(text), "%x:%x", &major, &minor); err != nil {
+		return fmt.Errorf("queue %q: want MAJOR:MINOR, as tc writes classes: %w", text, cube.ErrInvalid)
+	}
+	*q = Queue(uint32(major)<<16 | uint32(minor))
+	return nil
 }
 
 // locks reports whether the states of contracts have a lock: they are then in a map of their own.
@@ -95,7 +110,9 @@ type contract struct {
 	Action      uint8
 	Coarse      uint8
 	DSCP        uint8
-	_           [13]uint8
+	_           uint8
+	Queue       uint32
+	_           [8]uint8
 }
 
 // noDSCP is POLICER_NO_DSCP.
@@ -119,6 +136,13 @@ func (c *Config) of(is Contract) (contract, error) {
 	out := contract{Action: uint8(is.Action), DSCP: noDSCP}
 	if is.MarkDSCP != nil {
 		out.DSCP = *is.MarkDSCP
+	}
+	if is.Action == Shape {
+		if is.Queue == nil {
+			return out, fmt.Errorf("queue: action SHAPE needs one: %w", cube.ErrInvalid)
+		}
+		out.Queue = uint32(*is.Queue)
+		return out, nil
 	}
 	if is.Action != Limit && is.Action != Mark {
 		return out, nil

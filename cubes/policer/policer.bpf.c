@@ -17,7 +17,7 @@ enum policer_reason {
 PCN_REASONS(policer_reason);
 
 /* The values of the model's type `action`, in order. */
-enum policer_action { POLICER_PASS, POLICER_LIMIT, POLICER_DROP, POLICER_MARK };
+enum policer_action { POLICER_PASS, POLICER_LIMIT, POLICER_DROP, POLICER_MARK, POLICER_SHAPE };
 
 /* The values of the model's leaf `length`, in order. */
 enum policer_length { POLICER_FRAME, POLICER_IP };
@@ -34,7 +34,9 @@ struct policer_contract {
 	__u8 action; /* enum policer_action */
 	__u8 coarse; /* the coarse clock is exact enough */
 	__u8 dscp;   /* of packets that are marked; POLICER_NO_DSCP: they keep theirs */
-	__u8 zero[13];
+	__u8 zero;
+	__u32 queue; /* with POLICER_SHAPE: the class of the queueing discipline */
+	__u8 zero2[8];
 };
 
 /* Packets of a contract. */
@@ -103,6 +105,18 @@ PCN_INLINE int policer_mark(struct CTXTYPE *ctx, struct pcn_flow *flow,
 	return 1;
 }
 
+/* Chooses the queue of a packet, where the netdev that sends it has several. */
+PCN_INLINE void policer_shape(struct CTXTYPE *ctx, const struct policer_contract *c)
+{
+#ifdef PCN_TC
+	if (c->action == POLICER_SHAPE)
+		ctx->priority = c->queue;
+#else
+	(void)ctx;
+	(void)c; /* packets meet no queue */
+#endif
+}
+
 PCN_INLINE int policer_police(struct CTXTYPE *ctx, struct pcn_md *md)
 {
 	__u32 class = md->traffic_class, slot = 0, *known = bpf_map_lookup_elem(&classes, &class);
@@ -132,6 +146,7 @@ PCN_INLINE int policer_police(struct CTXTYPE *ctx, struct pcn_md *md)
 	n->passed.bytes += wire.bytes;
 	if (action == POLICER_MARK && (__u64)left < c->near && policer_mark(ctx, &flow, c))
 		n->marked += wire.packets;
+	policer_shape(ctx, c);
 	return pcn_pkt_pass(ctx, md);
 }
 

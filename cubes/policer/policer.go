@@ -98,17 +98,25 @@ func (p *policer) change(conf *Config, entries []cube.EntryChange, created bool)
 // compile brings contracts into the form of the program.
 func (c *change) compile() error {
 	for class, is := range c.set {
-		compiled, err := c.conf.of(is)
+		compiled, err := c.of(is)
 		if err != nil {
 			return fmt.Errorf("contract %d: %w", class, err)
 		}
 		c.programs[class] = compiled
 	}
 	var err error
-	if c.defaults, err = c.conf.of(c.conf.Default); err != nil {
+	if c.defaults, err = c.of(c.conf.Default); err != nil {
 		return fmt.Errorf("default-contract: %w", err)
 	}
 	return nil
+}
+
+// of returns a contract in the form of the program, if this cube can do it.
+func (c *change) of(is Contract) (contract, error) {
+	if is.Action == Shape && c.env.Type().Hook() == cube.XDP {
+		return contract{}, fmt.Errorf("action SHAPE: packets meet the queues of Linux at TC only: create the policer with type=TC: %w", cube.ErrUnsupported)
+	}
+	return c.conf.of(is)
 }
 
 // count is the number of contracts after the change.

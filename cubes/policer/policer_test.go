@@ -241,6 +241,8 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 		{"PATCH", "p algorithm", `"FIXED_WINDOW"`, "contract 1: rate-limit: only 125 bytes", cube.ErrInvalid},
 		{"POST", "p contract", `[{"traffic-class":2},{"traffic-class":3}]`, "3 contracts, and max-contracts is 2", cube.ErrFull},
 		{"PATCH", "p max-contracts", `3`, "", nil},
+		{"POST", "p contract 2", `{"action":"SHAPE"}`, "contract 2: queue: action SHAPE needs one", cube.ErrInvalid},
+		{"POST", "p contract 2", `{"action":"SHAPE","queue":"1"}`, "expected a class of a queueing discipline", nil},
 	} {
 		err := l.Try(c.method, c.words, c.body)
 		if err == nil || !strings.Contains(err.Error(), c.why) || c.as != nil && !errors.Is(err, c.as) {
@@ -256,6 +258,11 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 		t.Errorf("update-data answers %s", out)
 	}
 	fate(t, l, "after all that", of(1), "pass")
+	xdp := bpftest.New(t, bpftest.Options{Hosts: 1, Type: cube.TypeXDPDRV})
+	policed(xdp, "")
+	if err := xdp.Try("POST", "p contract 2", `{"action":"SHAPE","queue":"1:a"}`); !errors.Is(err, cube.ErrUnsupported) || !strings.Contains(err.Error(), "create the policer with type=TC") {
+		t.Errorf("SHAPE at XDP: %v", err)
+	}
 }
 
 // TestManyContracts are made in a few requests, and one more costs what it costs among few.

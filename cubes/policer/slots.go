@@ -187,7 +187,7 @@ func (w *writing) write(slot uint32, is contract) error {
 // store writes all of a contract but its word, which packets change.
 func store(row *contract, is contract) {
 	row.Limit, row.Quota, row.Near = is.Limit, is.Quota, is.Near
-	row.Action, row.Coarse, row.DSCP = is.Action, is.Coarse, is.DSCP
+	row.Action, row.Coarse, row.DSCP, row.Queue = is.Action, is.Coarse, is.DSCP, is.Queue
 }
 
 // fit fits the bucket of a slot to another limit, before packets get it, so that no burst passes.
