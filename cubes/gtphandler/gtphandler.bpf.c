@@ -4,6 +4,7 @@
 /* The tunnels of users between base stations and the network. What comes in at the port leaves its tunnel, what goes out to a
  * user enters one. The class of a packet from a user is that of its tunnel. */
 #include <pcn/cube.h>
+#include <pcn/bucket.h>
 #include <pcn/counter.h>
 #include <pcn/gtpu.h>
 #include <pcn/segments.h>
@@ -17,7 +18,8 @@ enum gtphandler_reason {
 	GTPHANDLER_END_MARKER,	     /* the last message of a tunnel that has moved */
 	GTPHANDLER_SPOOFED_SOURCE,   /* a packet whose source is not the user of its tunnel */
 	GTPHANDLER_NOT_ENCAPSULATED, /* a packet that could not enter its tunnel */
-	GTPHANDLER_SUPERFRAME,	     /* TC: several packets in one skb, where single ones are needed */
+	GTPHANDLER_SUPERFRAME, /* TC: several packets in one skb, where single ones are needed */
+	GTPHANDLER_FLOODED,    /* user space has had enough of such messages or packets */
 };
 PCN_REASONS(gtphandler_reason);
 
@@ -56,6 +58,17 @@ struct gtphandler_counts {
 	struct pcn_count up, down; /* bytes of IP packets */
 };
 
+/* What user space takes: messages about paths, and what has failed. */
+enum gtphandler_limit { GTPHANDLER_PATHS, GTPHANDLER_FAILURES, GTPHANDLER_LIMITS };
+
+struct gtphandler_limits {
+	struct pcn_bucket_limit paths;
+	struct pcn_bucket_limit failures;
+};
+
+PCN_MAP(limits, BPF_MAP_TYPE_ARRAY, __u32, struct gtphandler_limits, 1);
+PCN_MAP(buckets, BPF_MAP_TYPE_ARRAY, __u32, __u64, GTPHANDLER_LIMITS);
+
 /* The addresses of this side of tunnels. */
 PCN_MAP(addresses, BPF_MAP_TYPE_HASH, pcn_address, __u32, 64);
 /* Users by their IPv4 address, and by the upper half of their IPv6 addresses, in network byte order. */
@@ -69,6 +82,22 @@ PCN_MAP_FLAGS(stations, BPF_MAP_TYPE_HASH, pcn_address, __u64, 1024, BPF_F_NO_PR
 
 /* Bytes that the path to base stations takes, from the IP header on. */
 PCN_CONFIG(__u32, mtu) = 1500;
+
+/* Hands a packet to user space, as far as that takes more. `word` is for user space. */
+PCN_INLINE int gtphandler_up(struct CTXTYPE *ctx, struct pcn_md *md, __u16 reason,
+			     const __u32 which, __u32 word)
+{
+	__u32 zero = 0, key = which;
+	struct gtphandler_limits *l = bpf_map_lookup_elem(&limits, &zero);
+	__u64 *bucket = bpf_map_lookup_elem(&buckets, &key);
+	const __u32 words[4] = { word };
+
+	if (!l || !bucket ||
+	    !pcn_bucket_take(bucket, which == GTPHANDLER_PATHS ? &l->paths : &l->failures, 1,
+			     pcn_time_coarse()))
+		return pcn_pkt_drop(ctx, md, GTPHANDLER_FLOODED);
+	return pcn_pkt_controller_md(ctx, md, reason, words);
+}
 
 /* Notes where a base station is. Only known ones have an entry. */
 PCN_INLINE void gtphandler_learn(struct CTXTYPE *ctx, const struct pcn_flow *flow)
@@ -87,7 +116,7 @@ PCN_INLINE void gtphandler_learn(struct CTXTYPE *ctx, const struct pcn_flow *flo
 PCN_INLINE int gtphandler_is_of(struct CTXTYPE *ctx, const struct pcn_gtpu *g,
 				const struct gtphandler_tunnel *t)
 {
-	__be32 word[4];
+	__be32 word[4] __attribute__((aligned(8)));
 
 	if (g->payload < sizeof(struct iphdr) || pcn_load_bytes(ctx, g->at, word, sizeof(word)))
 		return -1;
@@ -115,7 +144,7 @@ PCN_INLINE struct gtphandler_user *gtphandler_find(const void *ipv4, const void 
 /* The user that sent the packet in a message. */
 PCN_INLINE struct gtphandler_user *gtphandler_sender(struct CTXTYPE *ctx, const struct pcn_gtpu *g)
 {
-	__be32 word[4];
+	__be32 word[4] __attribute__((aligned(8)));
 
 	if (g->payload < sizeof(struct iphdr) || pcn_load_bytes(ctx, g->at, word, sizeof(word)))
 		return NULL;
@@ -152,7 +181,8 @@ PCN_INLINE int gtphandler_receive(struct CTXTYPE *ctx, struct pcn_md *md,
 	} else {
 		u = gtphandler_sender(ctx, g);
 		if (!u || !u->any_teid)
-			return pcn_pkt_controller(ctx, md, GTPHANDLER_UNKNOWN_TUNNEL);
+			return gtphandler_up(ctx, md, GTPHANDLER_UNKNOWN_TUNNEL,
+					     GTPHANDLER_FAILURES, 0);
 		counter = u->counter;
 	}
 	gtphandler_count(counter, g->payload, 1);
@@ -175,15 +205,15 @@ PCN_INLINE int gtphandler_control(struct CTXTYPE *ctx, struct pcn_md *md,
 	case PCN_GTPU_MALFORMED:
 		return pcn_pkt_drop(ctx, md, GTPHANDLER_MALFORMED);
 	case PCN_GTPU_UNKNOWN:
-		return pcn_pkt_controller(ctx, md, GTPHANDLER_UNKNOWN_EXTENSION);
+		return gtphandler_up(ctx, md, GTPHANDLER_UNKNOWN_EXTENSION, GTPHANDLER_FAILURES, 0);
 	}
 	switch (g->type) {
 	case PCN_GTPU_ECHO_REQUEST:
 	case PCN_GTPU_ECHO_RESPONSE:
 		gtphandler_learn(ctx, flow);
-		return pcn_pkt_controller(ctx, md, GTPHANDLER_ECHO);
+		return gtphandler_up(ctx, md, GTPHANDLER_ECHO, GTPHANDLER_PATHS, 0);
 	case PCN_GTPU_ERROR_INDICATION:
-		return pcn_pkt_controller(ctx, md, GTPHANDLER_ERROR_INDICATION);
+		return gtphandler_up(ctx, md, GTPHANDLER_ERROR_INDICATION, GTPHANDLER_FAILURES, 0);
 	case PCN_GTPU_END_MARKER:
 		return pcn_pkt_drop(ctx, md, GTPHANDLER_END_MARKER);
 	}
@@ -243,11 +273,9 @@ PCN_INLINE int gtphandler_send(struct CTXTYPE *ctx, struct pcn_md *md, const str
 
 	if (pcn_is_superframe(ctx))
 		return pcn_pkt_drop(ctx, md, GTPHANDLER_SUPERFRAME);
-	if (bytes + overhead > mtu) {
-		const __u32 words[4] = { mtu - overhead };
-
-		return pcn_pkt_controller_md(ctx, md, GTPHANDLER_TOO_BIG, words);
-	}
+	if (bytes + overhead > mtu)
+		return gtphandler_up(ctx, md, GTPHANDLER_TOO_BIG, GTPHANDLER_FAILURES,
+				     mtu - overhead);
 	pcn_address_copy(outer.source, u->source);
 	pcn_address_copy(outer.destination, u->destination);
 	/* The packets of a connection have the same port, so that the path can balance connections. */

@@ -2,7 +2,7 @@
 
 package gtphandler
 
-// Messages that are no packets of users, and packets that are too big for their tunnel. The slow path limits how many come.
+// Messages that are no packets of users, and packets that are too big for their tunnel. The program limits how many come.
 
 import (
 	"net/netip"

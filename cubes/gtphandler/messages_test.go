@@ -190,3 +190,30 @@ func TestTheStationThatADeviceLeavesGetsAnEndMarker(t *testing.T) {
 		g.counts(map[string]int{"end-markers-sent": 1})
 	})
 }
+
+// TestFloodsAreLimited: of messages that user space answers, most are dropped before they reach it, and packets of users pass.
+func TestFloodsAreLimited(t *testing.T) {
+	each(t, 0, `{`+locals+`,`+devices+`,"echo-interval":0}`, func(t *testing.T, g *gatewayLab) {
+		const flood = 10_000
+		packet := datagram("10.1.0.1", server, 1, 53, nil, 0)
+		for name, f := range map[string][]byte{
+			"Echo":             message(gtpu.Echo(false, 1)),
+			"unknown TEID":     uplink(4711, 9, datagram("10.1.0.9", server, 1, 53, nil, 0)),
+			"Error Indication": message(gtpu.Indication(1025, pkt.Prefixes(station + "/32")[0].Addr())),
+		} {
+			before := g.Fates("g")
+			g.Flood("veth1", f, flood)
+			after := g.Fates("g")
+			came, dropped := after["slowpath"]-before["slowpath"], after["flooded"]-before["flooded"]
+			if came+dropped+after["slowpath-shed"]-before["slowpath-shed"] != flood || dropped < flood/2 {
+				t.Errorf("%s: %d of %d messages reach user space, and %d are dropped", name, came, flood, dropped)
+			}
+		}
+		netns.Eventually(t, bpftest.Patience, func() error { // an answer may still be counted with it
+			if outcome, got := g.RunBytes("veth1", uplink(257, 9, packet)); outcome.Sent != "f:p2" || !bytes.Equal(got[14:], packet) {
+				return fmt.Errorf("a packet of a user: %+v", outcome)
+			}
+			return nil
+		})
+	})
+}

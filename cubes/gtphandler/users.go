@@ -9,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
+	"github.com/polycube/polycube/bucket"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/inet"
@@ -30,6 +32,18 @@ type uplink struct {
 	IPv4           uint32
 	HasIPv4        uint32
 	Class, Counter uint32
+}
+
+// limits is struct gtphandler_limits: how many messages about paths, and about what has failed, user space takes.
+type limits struct{ Paths, Failures bucket.Limit }
+
+// newLimits returns those that are not configured: thousands of base stations may ask once a minute, all of them at once.
+func newLimits() (l limits, err error) {
+	if l.Paths, err = bucket.New(2000, time.Second, 4000); err != nil {
+		return l, err
+	}
+	l.Failures, err = bucket.New(500, time.Second, 500)
+	return l, err
 }
 
 // claim is what only one device can have: an IPv4 address, an IPv6 prefix, or the TEID of a tunnel.
@@ -61,6 +75,7 @@ type users struct {
 	ipv6     table.Table[uint64, downlink]
 	tunnels  table.Table[uint32, uplink]
 	locals   table.Table[inet.Address, uint32]
+	limits   table.Table[uint32, limits]
 	counters *counters
 	stations *stations
 
@@ -72,7 +87,7 @@ func newUsers(env cube.Env, s *stations) *users {
 	return &users{
 		env: env, stations: s,
 		ipv4: table.New[uint32, downlink](env, "users4"), ipv6: table.New[uint64, downlink](env, "users6"),
-		tunnels: table.New[uint32, uplink](env, "tunnels"), locals: table.New[inet.Address, uint32](env, "addresses"),
+		tunnels: table.New[uint32, uplink](env, "tunnels"), locals: table.New[inet.Address, uint32](env, "addresses"), limits: table.New[uint32, limits](env, "limits"),
 		counters: newCounters(env), of: map[netip.Addr]*user{}, claims: map[claim]*user{},
 	}
 }
@@ -278,7 +293,8 @@ func (c *change) begin() error {
 	for _, is := range c.fresh {
 		endpoints[is.Endpoint] = true
 	}
-	if err := errors.Join(errs[0], errs[1], errs[2], c.stations.begin(endpoints)); err != nil {
+	limits, err := newLimits()
+	if err := errors.Join(err, errs[0], errs[1], errs[2], c.limits.Set(0, limits), c.stations.begin(endpoints)); err != nil {
 		return err
 	}
 	for _, k := range gone {
