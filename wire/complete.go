@@ -16,19 +16,19 @@ func (p *Packet) CompleteTCP() {
 	}
 	field := p.Payload[tcpSum : tcpSum+2]
 	has := binary.BigEndian.Uint16(field)
-	head := p.tcpPseudo(len(p.Payload))
-	if has != ^fold(head) && has != ^fold(p.tcpPseudo(0)) {
+	head := p.transportPseudo(len(p.Payload))
+	if has != ^fold(head) && has != ^fold(p.transportPseudo(0)) {
 		return
 	}
 	field[0], field[1] = 0, 0
 	binary.BigEndian.PutUint16(field, fold(sum(head, p.Payload)))
 }
 
-// tcpPseudo is the sum of the pseudo header.
-func (p *Packet) tcpPseudo(length int) uint32 {
+// transportPseudo is the sum of the pseudo header of the packet's protocol.
+func (p *Packet) transportPseudo(length int) uint32 {
 	if p.V6() {
-		return pseudo(p.Src, p.Dst, length, ProtoTCP)
+		return pseudo(p.Src, p.Dst, length, p.Proto)
 	}
 	s, d := p.Src.As4(), p.Dst.As4()
-	return sum(sum(uint32(length)+uint32(ProtoTCP), s[:]), d[:])
+	return sum(sum(uint32(length)+uint32(p.Proto), s[:]), d[:])
 }

@@ -150,7 +150,7 @@ func TestChecksumsThatAreNotThereYetAreCompleted(t *testing.T) {
 			t.Errorf("%s: a complete checksum was changed", what)
 		}
 		for _, length := range []int{len(p.Payload), 0} { // of superframes, some drivers leave the length out
-			binary.BigEndian.PutUint16(p.Payload[16:], ^fold(p.tcpPseudo(length)))
+			binary.BigEndian.PutUint16(p.Payload[16:], ^fold(p.transportPseudo(length)))
 			p.CompleteTCP()
 			if !bytes.Equal(frame, want) {
 				t.Errorf("%s: the frame is\n% x, want\n% x", what, frame, want)

@@ -418,34 +418,3 @@ func FuzzHostileFramesAreReadOrRefused(f *testing.F) {
 		}
 	})
 }
-
-func TestDatagramsAreWrittenAndRead(t *testing.T) {
-	for _, a := range [][2]string{{"192.0.2.1", "192.0.2.2"}, {"2001:db8::1", "2001:db8::2"}} {
-		for n := range 3 {
-			d := Datagram{netip.AddrPortFrom(netip.MustParseAddr(a[0]), 4000), netip.AddrPortFrom(netip.MustParseAddr(a[1]), 2152), make([]byte, n)}
-			got := d.Frame(MAC{2, 0, 0, 0, 0, 2}, MAC{2, 0, 0, 0, 0, 1})
-			var want []byte
-			payload := pkt.UDPDatagram(a[0], a[1], 4000, 2152, d.Payload)
-			if d.Src.Addr().Is4() {
-				want = pkt.Eth("02:00:00:00:00:01", "02:00:00:00:00:02").IP(pkt.IPv4Header{From: a[0], To: a[1], Protocol: pkt.ProtoUDP, TTL: hopLimit, Fragment: 0x4000}.Packet(payload)).Bytes()
-			} else {
-				want = pkt.Eth("02:00:00:00:00:01", "02:00:00:00:00:02").IP(pkt.IPv6Header{From: a[0], To: a[1], Next: pkt.ProtoUDP, HopLimit: hopLimit}.Packet(payload)).Bytes()
-			}
-			if !bytes.Equal(got, want) {
-				t.Errorf("%+v:\n got %x\nwant %x", d, got, want)
-			}
-			p, err := ParseIP(got)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if again, ok := p.Datagram(); !ok || again.Src != d.Src || again.Dst != d.Dst || !bytes.Equal(again.Payload, d.Payload) {
-				t.Errorf("%+v was read as %+v, %v", d, again, ok)
-			}
-			if p, err = ParseIP(got[:len(got)-n]); err == nil && n > 0 {
-				if _, ok := p.Datagram(); ok {
-					t.Error("a datagram that was cut off is read")
-				}
-			}
-		}
-	}
-}

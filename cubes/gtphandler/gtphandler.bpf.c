@@ -18,7 +18,7 @@ enum gtphandler_reason {
 	GTPHANDLER_END_MARKER,	     /* the last message of a tunnel that has moved */
 	GTPHANDLER_SPOOFED_SOURCE,   /* a packet whose source is not the user of its tunnel */
 	GTPHANDLER_NOT_ENCAPSULATED, /* a packet that could not enter its tunnel */
-	GTPHANDLER_SUPERFRAME, /* TC: several packets in one skb, where single ones are needed */
+	GTPHANDLER_SUPERFRAME, /* TC: several messages in one skb */
 	GTPHANDLER_FLOODED,    /* user space has had enough of such messages or packets */
 };
 PCN_REASONS(gtphandler_reason);
@@ -29,6 +29,7 @@ enum gtphandler_slowpath_reason {
 	GTPHANDLER_UNKNOWN_EXTENSION, /* a message with an extension header that must be known, to be answered */
 	GTPHANDLER_ERROR_INDICATION, /* a base station does not know a tunnel */
 	GTPHANDLER_TOO_BIG, /* a packet for a user that is too big for its tunnel: answered or fragmented */
+	GTPHANDLER_SEGMENT, /* TC: a superframe for a user, to be cut into segments */
 };
 PCN_SLOWPATH_REASONS(gtphandler_slowpath_reason);
 
@@ -272,7 +273,7 @@ PCN_INLINE int gtphandler_send(struct CTXTYPE *ctx, struct pcn_md *md, const str
 	__u32 counter = u->counter;
 
 	if (pcn_is_superframe(ctx))
-		return pcn_pkt_drop(ctx, md, GTPHANDLER_SUPERFRAME);
+		return pcn_pkt_controller(ctx, md, GTPHANDLER_SEGMENT);
 	if (bytes + overhead > mtu)
 		return gtphandler_up(ctx, md, GTPHANDLER_TOO_BIG, GTPHANDLER_FAILURES,
 				     mtu - overhead);

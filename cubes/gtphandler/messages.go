@@ -20,6 +20,7 @@ const (
 	reasonUnknownExtension
 	reasonErrorIndication
 	reasonTooBig
+	reasonSegment
 )
 
 // messages is the container `messages`.
@@ -33,6 +34,7 @@ type messages struct {
 	Extensions       uint64 `json:"extensions-answered"`
 	TooBig           uint64 `json:"too-big-answered"`
 	Fragmented       uint64 `json:"fragmented"`
+	Segmented        uint64 `json:"segmented"`
 	Invalid          uint64 `json:"invalid"`
 }
 
@@ -43,8 +45,13 @@ func (h *handler) packetIn(p *cube.PacketIn) {
 		h.messages.Invalid++
 		return
 	}
-	if p.Reason == reasonTooBig {
+	switch p.Reason {
+	case reasonTooBig:
 		h.tooBig(p, &ip)
+		return
+	case reasonSegment:
+		pieces, err := ip.Segments(int(p.Offload.GSOSize))
+		h.again(p, pieces, err, &h.messages.Segmented)
 		return
 	}
 	d, ok := ip.Datagram()
@@ -135,17 +142,7 @@ func (h *handler) tooBig(p *cube.PacketIn, ip *wire.Packet) {
 	mtu := int(p.Metadata[0])
 	if !ip.V6() && !ip.DontFragment {
 		pieces, err := ip.Fragments(mtu)
-		if err != nil {
-			h.messages.Invalid++
-			return
-		}
-		h.messages.Fragmented++
-		for _, piece := range pieces {
-			out := cube.PacketOut{Direction: cube.Egress, Recirculate: true, Data: piece, Trip: p.Trip, TrafficClass: p.TrafficClass}
-			if err := h.env.Send(&out); err != nil {
-				h.env.Logger().Debug("send a fragment", "error", err)
-			}
-		}
+		h.again(p, pieces, err, &h.messages.Fragmented)
 		return
 	}
 	if !ip.Answerable(wire.TooBig) {
@@ -159,5 +156,20 @@ func (h *handler) tooBig(p *cube.PacketIn, ip *wire.Packet) {
 	out := cube.PacketOut{Direction: cube.Ingress, Data: e.Frame(ip, wire.Source(p.Data), wire.Destination(p.Data)), Trip: p.Trip}
 	if err := h.env.Send(&out); err != nil {
 		h.env.Logger().Debug("answer a packet that is too big", "error", err)
+	}
+}
+
+// again sends the pieces of a packet through the program once more, and counts the packet; err: it has none.
+func (h *handler) again(p *cube.PacketIn, pieces [][]byte, err error, counter *uint64) {
+	if err != nil {
+		h.messages.Invalid++
+		return
+	}
+	*counter++
+	for _, piece := range pieces {
+		out := cube.PacketOut{Direction: cube.Egress, Recirculate: true, Data: piece, Trip: p.Trip, TrafficClass: p.TrafficClass}
+		if err := h.env.Send(&out); err != nil {
+			h.env.Logger().Debug("send a piece of a packet", "error", err)
+		}
 	}
 }

@@ -90,12 +90,6 @@ func (w *webServer) start(t *testing.T) {
 	t.Cleanup(func() { server.Close() })
 }
 
-// address returns its IP address.
-func (w *webServer) address() string {
-	host, _, _ := net.SplitHostPort(w.at)
-	return host
-}
-
 // stop makes it refuse connections.
 func (w *webServer) stop() { w.server.Close() }
 

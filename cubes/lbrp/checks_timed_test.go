@@ -4,6 +4,7 @@ package lbrp
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,7 +18,9 @@ func TestTimedAServerThatFailsLeavesInTime(t *testing.T) {
 	const interval, fall, timeout, slack = 500 * time.Millisecond, 3, 200 * time.Millisecond, 200 * time.Millisecond
 	for name, fails := range map[string]func(*webServer){
 		"refuses":   (*webServer).stop,
-		"is silent": func(w *webServer) { w.host.Run("ip", "address", "del", w.address()+"/24", "dev", "eth0") },
+		"is silent": func(w *webServer) {
+			w.host.Run("ip", "address", "del", strings.TrimSuffix(w.at, ":8080")+"/24", "dev", "eth0")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := bpftest.New(t, live)
