@@ -17,7 +17,7 @@ import (
 func TestTimedAServerThatFailsLeavesInTime(t *testing.T) {
 	const interval, fall, timeout, slack = 500 * time.Millisecond, 3, 200 * time.Millisecond, 200 * time.Millisecond
 	for name, fails := range map[string]func(*webServer){
-		"refuses":   (*webServer).stop,
+		"refuses": (*webServer).stop,
 		"is silent": func(w *webServer) {
 			w.host.Run("ip", "address", "del", strings.TrimSuffix(w.at, ":8080")+"/24", "dev", "eth0")
 		},
