@@ -399,11 +399,15 @@ func TestMasqueradeFollowsTheAddress(t *testing.T) {
 	d.inPlaceOfIptables(`
 		pcn-iptables-init
 		iptables -t nat -A POSTROUTING -o wan0 -j MASQUERADE`)
+	// Between two addresses wan0 has none: until the second one is known, connections get the first address of the host, as in Linux.
 	as := func(want string) {
 		t.Helper()
-		if got := connectTo(t, lan, "203.0.113.2:7000").seenAs(); !strings.HasPrefix(got, want+":") {
-			t.Errorf("a connection is seen as one from %s instead of %s", got, want)
-		}
+		netns.Eventually(t, patience, func() error {
+			if got := connectTo(t, lan, "203.0.113.2:7000").seenAs(); !strings.HasPrefix(got, want+":") {
+				return fmt.Errorf("a connection is seen as one from %s instead of %s", got, want)
+			}
+			return nil
+		})
 	}
 	as("203.0.113.1")
 	d.lab.Run("ip", "addr", "add", "203.0.113.9/24", "dev", "wan0")
