@@ -7,6 +7,7 @@ package firewall
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -49,6 +50,7 @@ type Fields struct {
 	ICMPType   *inet.ICMPMatch `json:"icmp_type,omitempty"`
 	ICMPv6Type *inet.ICMPMatch `json:"icmpv6_type,omitempty"`
 	DSCP       *uint8          `json:"dscp,omitempty"`
+	Class      *uint32         `json:"traffic-class,omitempty"`
 	SrcSet     string          `json:"src_set,omitempty"`
 	DstSet     string          `json:"dst_set,omitempty"`
 	SrcMAC     *inet.MACMatch  `json:"src_mac,omitempty"`
@@ -67,10 +69,21 @@ func (f *Fields) conditions(x *interfaces) conditions.List {
 		conditions.Protocol("l4proto", f.L4Proto),
 		conditions.Source("src", f.Src), conditions.Destination("dst", f.Dst),
 		conditions.SourceSet("src_set", f.SrcSet), conditions.DestinationSet("dst_set", f.DstSet),
-		conditions.DSCP("dscp", f.DSCP),
+		conditions.DSCP("dscp", f.DSCP), f.class(),
 		conditions.SourcePorts("sport", f.SPort), conditions.DestinationPorts("dport", f.DPort),
 		conditions.TCPFlags("tcpflags", f.TCPFlags), conditions.ICMP("icmp_type", f.ICMPType), conditions.ICMPv6("icmpv6_type", f.ICMPv6Type),
 	}
+}
+
+// class is the condition about the traffic class.
+func (f *Fields) class() conditions.Condition {
+	if f.Class == nil {
+		return conditions.Condition{}
+	}
+	return conditions.Of("traffic-class", func(m *classifier.Match) error {
+		m.Mark(*f.Class, math.MaxUint32)
+		return nil
+	})
 }
 
 // Action is the leaf `action`; the values are those of the program.
