@@ -110,16 +110,45 @@ func echoSCTP(t *testing.T, host *netns.Node, at netip.AddrPort) {
 	})
 }
 
+// uninterrupted repeats a call that a signal has interrupted: Go's scheduler sends some, and calls with a timeout do not
+// continue by themselves.
+func uninterrupted(call func() (int, error)) (n int, err error) {
+	for {
+		if n, err = call(); !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
+}
+
+// connect opens an association. One whose beginning was interrupted begins nevertheless, which is waited for.
+func connect(fd int, at unix.Sockaddr) error {
+	err := unix.Connect(fd, at)
+	if !errors.Is(err, unix.EINTR) {
+		return err
+	}
+	begun := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+	n, err := uninterrupted(func() (int, error) { return unix.Poll(begun, int(pace.Stretch(bpftest.Patience).Milliseconds())) })
+	if err != nil || n == 0 {
+		return errors.Join(unix.ETIMEDOUT, err)
+	}
+	failed, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
+	if err == nil && failed != 0 {
+		err = unix.Errno(failed)
+	}
+	return err
+}
+
 // echoMessages serves one association until its client ends it.
 func echoMessages(c int, at netip.AddrPort) {
 	defer func() { _ = unix.Close(c) }()
 	buf := make([]byte, 2048)
 	for {
-		n, err := unix.Read(c, buf)
+		n, err := uninterrupted(func() (int, error) { return unix.Read(c, buf) })
 		if err != nil || n == 0 {
 			return
 		}
-		if _, err := unix.Write(c, append([]byte(at.Addr().String()+" "), buf[:n]...)); err != nil {
+		answer := append([]byte(at.Addr().String()+" "), buf[:n]...)
+		if _, err := uninterrupted(func() (int, error) { return unix.Write(c, answer) }); err != nil {
 			return
 		}
 	}
@@ -134,16 +163,16 @@ func associate(t *testing.T, host *netns.Node, to netip.AddrPort) (server string
 			return err
 		}
 		defer func() { _ = unix.Close(fd) }()
-		if err := unix.Connect(fd, at); err != nil {
+		if err := connect(fd, at); err != nil {
 			return fmt.Errorf("association with %s: %w", to, err)
 		}
 		buf := make([]byte, 2048)
 		for i := range 5 {
 			message := fmt.Sprintf("message %d", i)
-			if _, err := unix.Write(fd, []byte(message)); err != nil {
+			if _, err := uninterrupted(func() (int, error) { return unix.Write(fd, []byte(message)) }); err != nil {
 				return fmt.Errorf("%s: %w", message, err)
 			}
-			n, err := unix.Read(fd, buf)
+			n, err := uninterrupted(func() (int, error) { return unix.Read(fd, buf) })
 			if err != nil {
 				return fmt.Errorf("answer to %s: %w", message, err)
 			}
