@@ -18,8 +18,8 @@ enum gtphandler_reason {
 	GTPHANDLER_END_MARKER,	     /* the last message of a tunnel that has moved */
 	GTPHANDLER_SPOOFED_SOURCE,   /* a packet whose source is not the user of its tunnel */
 	GTPHANDLER_NOT_ENCAPSULATED, /* a packet that could not enter its tunnel */
-	GTPHANDLER_SUPERFRAME, /* TC: several messages in one skb */
-	GTPHANDLER_FLOODED,    /* user space has had enough of such messages or packets */
+	GTPHANDLER_SUPERFRAME,	     /* TC: several messages in one skb */
+	GTPHANDLER_FLOODED,	     /* user space has had enough of such messages or packets */
 };
 PCN_REASONS(gtphandler_reason);
 
