@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/test/bpftest"
-	"github.com/polycube/polycube/test/need"
 )
 
 // megabits is the rate of the tests, and burst a tenth of what it carries in a second, in bytes.
@@ -22,8 +21,9 @@ const (
 	burst    = megabits * 1_000_000 / 8 / 10
 )
 
-// between is a forwarder between two hosts with a policer at the first one's port.
-func between(t *testing.T, contract string) *bpftest.Lab {
+// queued is a forwarder between two hosts with a policer at the first one's port, and a class 1:a of htb where packets leave to
+// that host.
+func queued(t *testing.T, contract string) *bpftest.Lab {
 	t.Helper()
 	l := bpftest.New(t, bpftest.Options{Hosts: 2})
 	l.Hosts[0].Run("ip", "addr", "add", "10.0.0.1/24", "dev", "eth0")
@@ -32,13 +32,6 @@ func between(t *testing.T, contract string) *bpftest.Lab {
 		"actions":[{"inport":"p1","action":"FORWARD","outport":"p2"},{"inport":"p2","action":"FORWARD","outport":"p1"}]}`)
 	l.Create("policer", "p", `{"contract":[{"traffic-class":0,`+contract+`}]}`)
 	l.Attach("p", "f:p1")
-	return l
-}
-
-// queued has a class 1:a of htb where packets leave to the first host.
-func queued(t *testing.T, contract string) *bpftest.Lab {
-	t.Helper()
-	l := between(t, contract)
 	l.Lab.Run("tc", "qdisc", "add", "dev", "veth1", "root", "handle", "1:", "htb")
 	l.Lab.Run("tc", "class", "add", "dev", "veth1", "parent", "1:", "classid", "1:a", "htb", "rate", fmt.Sprintf("%dmbit", megabits), "burst", fmt.Sprint(burst))
 	l.Lab.Run("tc", "qdisc", "add", "dev", "veth1", "parent", "1:a", "pfifo", "limit", "100")
@@ -82,26 +75,6 @@ func goodput(t *testing.T, l *bpftest.Lab) float64 {
 	}
 	const frame, payload = 1514, 1448
 	return n * frame / payload / time.Since(begin).Seconds() / (megabits * 1_000_000 / 8)
-}
-
-// TestTCPWithECNGetsItsRate, with a round trip of 40 ms: its packets are marked before the bucket is empty, so it slows down
-// without losing any.
-func TestTCPWithECNGetsItsRate(t *testing.T) {
-	need.Features(t, need.Netem)
-	share := map[string]float64{}
-	for _, action := range []string{"MARK", "LIMIT"} {
-		l := between(t, fmt.Sprintf(`"action":%q,"rate-limit":%d,"burst-limit":%d`, action, megabits*1000, burst*8/1000))
-		for _, h := range l.Hosts {
-			h.Run("tc", "qdisc", "add", "dev", "eth0", "root", "netem", "delay", "20ms", "limit", "10000")
-			h.Run("sysctl", "-qw", "net.ipv4.tcp_ecn=1")
-			h.Run("ethtool", "-K", "eth0", "tso", "off", "gso", "off", "gro", "off") // a superframe is marked as a whole
-		}
-		share[action] = goodput(t, l)
-		t.Logf("%s: %.3f of the rate; %s", action, share[action], l.Read("p contract 0"))
-	}
-	if share["MARK"] < 0.95 || share["MARK"] > 1.02 {
-		t.Errorf("TCP gets %.3f of the rate with MARK, want 0.95 to 1.02", share["MARK"])
-	}
 }
 
 // TestTimedTCPGetsTheRateOfItsQueue, where a limit without a queue leaves it much less.
