@@ -58,7 +58,7 @@ func TestSuperframesAreCut(t *testing.T) {
 			if tcp {
 				proto, body, header = pkt.ProtoTCP, pkt.TCPSegment(from, to, 1, 2, 0x80|0x18|0x01, data), 20
 			}
-			body[header-2] ^= 0x55 // UDP: the checksum, which is made anew; TCP: the urgent pointer, which stays
+			body[header-2] ^= 0x55 // UDP: the checksum, which is computed again; TCP: the urgent pointer, which stays
 			packet := pkt.IPv4Header{From: from, To: to, Protocol: proto, TTL: 5, TOS: 3, ID: 0xffff, Fragment: 0x4000}.Packet
 			if six {
 				packet = pkt.IPv6Header{From: from, To: to, Next: proto, HopLimit: 5, Class: 3}.Packet

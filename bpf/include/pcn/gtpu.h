@@ -26,7 +26,7 @@ enum pcn_gtpu_type {
 	PCN_GTPU_PDU = 255, /* G-PDU: a packet of a user */
 };
 
-/* What is in a message, besides what all have. */
+/* The optional parts of a message. */
 enum pcn_gtpu_has {
 	PCN_GTPU_SEQUENCE = 1,
 	PCN_GTPU_SESSION = 2,	 /* the PDU Session Container: qfi, uplink */
