@@ -186,10 +186,10 @@ PCN_INLINE int gtphandler_receive(struct CTXTYPE *ctx, struct pcn_md *md,
 					     GTPHANDLER_FAILURES, 0);
 		counter = u->counter;
 	}
-	gtphandler_count(counter, g->payload, 1);
-	gtphandler_learn(ctx, flow);
 	if (pcn_gtpu_strip(ctx, flow->l3, g))
 		return pcn_pkt_drop(ctx, md, GTPHANDLER_MALFORMED);
+	gtphandler_count(counter, g->payload, 1);
+	gtphandler_learn(ctx, flow);
 	md->packet_len -= g->at - flow->l3;
 	md->traffic_class = class;
 	md->tenant = g->qfi;

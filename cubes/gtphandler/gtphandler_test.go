@@ -339,6 +339,7 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 		{"DELETE", "g local-address " + gateway6, "", "user-equipment 10.1.0.3: tunnel-endpoint 2001:db8:a::10: there is no local-address of IPv6", cube.ErrInvalid},
 		{"POST", "g user-equipment", `[{"ip":"10.1.0.5",` + e + `},{"ip":"10.1.0.6",` + e + `}]`, "5 devices, and max-user-equipment is 4", cube.ErrFull},
 		{"PATCH", "g max-user-equipment", `5`, "", nil},
+		{"PATCH", "g mtu", `1343`, "out of range", nil}, // an IPv6 packet of 1280 bytes would not fit
 	} {
 		err := l.Try(tt.method, tt.words, tt.body)
 		if err == nil || !strings.Contains(err.Error(), tt.why) || tt.as != nil && !errors.Is(err, tt.as) {

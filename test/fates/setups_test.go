@@ -132,7 +132,7 @@ var setups = map[string]func(*bpftest.Lab){
 	},
 	"gtphandler": func(l *bpftest.Lab) {
 		between(l)
-		l.Create("gtphandler", "g", `{"mtu":1280,"echo-interval":0,"local-address":[{"address":"10.0.0.2"},{"address":"2001:db8::2"}],
+		l.Create("gtphandler", "g", `{"mtu":1344,"echo-interval":0,"local-address":[{"address":"10.0.0.2"},{"address":"2001:db8::2"}],
 			"user-equipment":[{"ip":"10.0.0.1","tunnel-endpoint":"10.0.0.1","qfi":9},{"ip":"2001:db8::","tunnel-endpoint":"2001:db8::1","teid":1,"remote-teid":2}]}`)
 		l.Attach("g", "f:p1")
 	},
