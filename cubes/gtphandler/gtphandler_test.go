@@ -224,7 +224,7 @@ const devices = `"user-equipment":[
 	{"ip":"10.1.0.3","ipv6-prefix":"2001:db8:0:3::","tunnel-endpoint":"` + station6 + `","teid":259,"remote-teid":1027,"traffic-class":7}]`
 
 func TestPacketsLeaveTheirTunnels(t *testing.T) {
-	each(t, 0, `{`+locals+`,`+devices+`}`, func(t *testing.T, g *gatewayLab) {
+	each(t, 0, `{`+locals+`,`+devices+`,"echo-interval":0}`, func(t *testing.T, g *gatewayLab) {
 		packet := datagram("10.1.0.1", server, 1, 53, []byte("question"), 0)
 		six := datagram("2001:db8:0:3::77", server6, 1, 53, []byte("question"), 0)
 		g.comes("a tunnel", uplink(257, 9, packet), packet, 257)
@@ -245,7 +245,7 @@ func TestPacketsLeaveTheirTunnels(t *testing.T) {
 }
 
 func TestPacketsEnterTheirTunnels(t *testing.T) {
-	each(t, 0, `{`+locals+`,`+devices+`}`, func(t *testing.T, g *gatewayLab) {
+	each(t, 0, `{`+locals+`,`+devices+`,"echo-interval":0}`, func(t *testing.T, g *gatewayLab) {
 		packet := datagram(server, "10.1.0.1", 53, 1, []byte("answer"), 0xb9)
 		g.goes("a tunnel", packet, station, 1025, 9)
 		if got := g.down(packet); got.tos != 0xb9 || got.toMAC != mac(nextHopMAC) || got.fromMAC != mac(gatewayMAC) {
@@ -268,7 +268,7 @@ func TestPacketsEnterTheirTunnels(t *testing.T) {
 }
 
 func TestWhatIsNoTunnelOfAUser(t *testing.T) {
-	each(t, 0, `{`+locals+`,`+devices+`}`, func(t *testing.T, g *gatewayLab) {
+	each(t, 0, `{`+locals+`,`+devices+`,"echo-interval":0}`, func(t *testing.T, g *gatewayLab) {
 		packet := datagram("10.1.0.1", server, 1, 53, []byte("question"), 0)
 		to := func(address string, port uint16, payload []byte) []byte {
 			return frame(stationMAC, gatewayMAC, datagram(station, address, 3000, port, payload, 0))
@@ -295,7 +295,7 @@ func TestWhatIsNoTunnelOfAUser(t *testing.T) {
 }
 
 func TestDevicesMove(t *testing.T) {
-	each(t, 0, `{`+locals+`,`+devices+`}`, func(t *testing.T, g *gatewayLab) {
+	each(t, 0, `{`+locals+`,`+devices+`,"echo-interval":0}`, func(t *testing.T, g *gatewayLab) {
 		packet := datagram(server, "10.1.0.1", 53, 1, []byte("answer"), 0)
 		from := datagram("10.1.0.1", server, 1, 53, nil, 0)
 		g.goes("before", packet, station, 1025, 9)
@@ -324,7 +324,7 @@ func TestDevicesMove(t *testing.T) {
 
 func TestWhatCannotBeIsRefused(t *testing.T) {
 	l := bpftest.New(t, bpftest.Options{})
-	g := handle(t, l, `{`+locals+`,`+devices+`,"max-user-equipment":4}`)
+	g := handle(t, l, `{`+locals+`,`+devices+`,"echo-interval":0,"max-user-equipment":4}`)
 	e := `"tunnel-endpoint":"192.0.2.10"`
 	for _, tt := range []struct {
 		method, words, body, why string
@@ -358,7 +358,7 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 func TestManyDevices(t *testing.T) {
 	const many = 100_000
 	l := bpftest.New(t, bpftest.Options{Type: cube.TypeXDPDRV})
-	g := handle(t, l, fmt.Sprintf(`{%s,"max-user-equipment":%d}`, locals, many+20))
+	g := handle(t, l, fmt.Sprintf(`{%s,"echo-interval":0,"max-user-equipment":%d}`, locals, many+20))
 	address := func(i int) string { return fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&0xff, i&0xff) }
 	begin := time.Now()
 	for at := 0; at < many; at += many / 4 {
