@@ -6,8 +6,7 @@
 #include <pcn/cube.h>
 #include <pcn/classify.h>
 #include <pcn/rule_counters.h>
-
-#include "classifier.h"
+#include <pcn/sdf.h>
 
 enum classifier_reason {
 	CLASSIFIER_TRUNCATED = PCN_REASON_FIRST, /* shorter than an Ethernet header */
@@ -39,7 +38,7 @@ PCN_MAP_FLAGS(subscribers4, BPF_MAP_TYPE_HASH, __u32, struct classifier_subscrib
 PCN_MAP_FLAGS(subscribers6, BPF_MAP_TYPE_HASH, __u64, struct classifier_subscriber, 1024,
 	      BPF_F_NO_PREALLOC);
 /* Lists of flows. Subscribers with equal flows share one; the first row is not used. */
-PCN_MAP_FLAGS(lists, BPF_MAP_TYPE_ARRAY, __u32, struct classifier_list, 2, BPF_F_MMAPABLE);
+PCN_MAP_FLAGS(lists, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_sdf_list, 2, BPF_F_MMAPABLE);
 
 PCN_CONFIG(enum classifier_faces, faces) = CLASSIFIER_SUBSCRIBERS;
 /* The class of packets that match nothing, if there is one. */
@@ -58,12 +57,34 @@ PCN_INLINE struct classifier_subscriber *classifier_find(struct pcn_classify_key
 	return bpf_map_lookup_elem(&subscribers4, &address);
 }
 
+/* pcn_sdf_of_flow from the key of a packet. */
+PCN_INLINE void classifier_sdf(struct pcn_sdf_packet *p, const struct pcn_classify_key *key,
+			       const int sender)
+{
+	__u64 link = key->word[PCN_CLASSIFY_LINK], ports = key->word[PCN_CLASSIFY_PORTS];
+	__u64 remote = key->word[sender ? PCN_CLASSIFY_DST : PCN_CLASSIFY_SRC];
+	__u64 source = ports >> 48, destination = ports >> 32 & 0xffff;
+
+	p->fields = (link >> 8 & 0xff) << PCN_SDF_PROTOCOL | (ports >> 16 & 0xff) << PCN_SDF_DSCP |
+		    (link >> 48 & 0xff) << PCN_SDF_QFI;
+	p->ports = sender ? destination | source << 32 : source | destination << 32;
+	if (link & PCN_FLOW_PORTS)
+		p->fields |= 1ULL << PCN_SDF_PORTS;
+	if (!(link & PCN_FLOW_IPV6)) {
+		p->fields |= remote >> 32;
+		return;
+	}
+	p->fields |= 1ULL << PCN_SDF_IPV6;
+	p->remote[0] = remote;
+	p->remote[1] = key->word[sender ? PCN_CLASSIFY_DST_LOW : PCN_CLASSIFY_SRC_LOW];
+}
+
 /* The class of a subscriber's packet. */
 PCN_INLINE __u32 classifier_class(const struct classifier_subscriber *s,
 				  const struct pcn_classify_key *key, const int sender)
 {
-	struct classifier_packet p = {};
-	struct classifier_list *l;
+	struct pcn_sdf_packet p = {};
+	struct pcn_sdf_list *l;
 	__u32 row = s->list;
 
 	if (!row)
@@ -71,8 +92,8 @@ PCN_INLINE __u32 classifier_class(const struct classifier_subscriber *s,
 	l = bpf_map_lookup_elem(&lists, &row);
 	if (!l)
 		return s->class;
-	classifier_fields(&p, key, sender);
-	return classifier_walk(&p, l, s->class);
+	classifier_sdf(&p, key, sender);
+	return pcn_sdf_search(&p, l, s->class);
 }
 
 /* Searches a set of rules for a packet that is no subscriber's. */

@@ -5,6 +5,7 @@ package classifier
 // The configuration in Go; a test compares it with the model.
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 
@@ -164,7 +165,7 @@ func ports(p *inet.Ports) inet.PortList {
 // key returns where the maps have a subscriber: in one of them, under its IPv4 address or the upper half of its IPv6 addresses.
 func (s *Subscriber) key() (key, error) {
 	is := inet.AddressOf(s.Address)
-	high, low := halves(is)
+	high, low := binary.BigEndian.Uint64(is[:8]), binary.BigEndian.Uint64(is[8:])
 	switch {
 	case s.Address.Is4():
 		return key{address: low & 0xffffffff}, nil

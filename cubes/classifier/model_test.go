@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/polycube/polycube/sdf"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/modeltest"
 	"github.com/polycube/polycube/test/repeat"
@@ -25,7 +26,7 @@ func TestMapsAreLaidOutAsInC(t *testing.T) {
 		}
 		bpftest.Layout(t, object, "rules", row{})
 		bpftest.Layout(t, object, "subscribers4", subscriber{})
-		bpftest.Layout(t, object, "lists", list{})
+		bpftest.Layout(t, object, "lists", sdf.List{})
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"fmt"
 
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/cube/grace"
 	"github.com/polycube/polycube/cube/table"
+	"github.com/polycube/polycube/sdf"
 )
 
 // key is where the maps have a subscriber: in that of IPv4 or IPv6, under an address in host byte order, of which IPv6 has
@@ -26,20 +26,20 @@ type subscriber struct{ Class, List uint32 }
 type subscribers struct {
 	ipv4  table.Table[uint32, subscriber]
 	ipv6  table.Table[uint64, subscriber]
-	lists *lists
+	lists *sdf.Lists
 	count int
 }
 
 func newSubscribers(env cube.Env) *subscribers {
-	return &subscribers{ipv4: table.New[uint32, subscriber](env, "subscribers4"), ipv6: table.New[uint64, subscriber](env, "subscribers6"), lists: newLists(env)}
+	return &subscribers{ipv4: table.New[uint32, subscriber](env, "subscribers4"), ipv6: table.New[uint64, subscriber](env, "subscribers6"), lists: sdf.NewLists(table.NewMapped[sdf.List](env, "lists"))}
 }
 
-func (s *subscribers) close() error { return s.lists.rows.Close() }
+func (s *subscribers) close() error { return s.lists.Close() }
 
 // desired is what a subscriber has.
 type desired struct {
 	class uint32
-	list  *list // nil: it has no flows
+	list  *sdf.List // nil: it has no flows
 }
 
 // edit is a change of a subscriber: nil for none, before or after.
@@ -55,15 +55,15 @@ type subscribersChange struct {
 	edits   map[key]edit
 	// after is the number of subscribers after the change, and users how many more of them have a list then.
 	after int
-	users map[list]int
+	users map[sdf.List]int
 	// taken are lists that have more users after the change, and dropped those that have fewer.
-	taken, dropped []list
+	taken, dropped []sdf.List
 	undone         cube.Undo
 }
 
 // prepare checks changes of subscribers.
 func (s *subscribers) prepare(entries []cube.EntryChange, conf *Config, created bool) (*subscribersChange, error) {
-	c := &subscribersChange{subscribers: s, created: created, edits: make(map[key]edit, len(entries)), after: s.count, users: map[list]int{}}
+	c := &subscribersChange{subscribers: s, created: created, edits: make(map[key]edit, len(entries)), after: s.count, users: map[sdf.List]int{}}
 	changed, err := cube.DecodeEntries[Subscriber](entries)
 	if err != nil {
 		return nil, err
@@ -76,8 +76,8 @@ func (s *subscribers) prepare(entries []cube.EntryChange, conf *Config, created 
 	if c.after > int(conf.MaxSubscribers) {
 		return nil, fmt.Errorf("%d subscribers, and max-subscribers is %d: create a classifier with more: %w", c.after, conf.MaxSubscribers, cube.ErrFull)
 	}
-	if err := s.lists.check(c.users, conf.MaxLists); err != nil {
-		return nil, fmt.Errorf("subscriber: %w", err)
+	if n := s.lists.After(c.users); n > int(conf.MaxLists) {
+		return nil, fmt.Errorf("subscriber: %d different lists of flows, and max-flow-lists is %d: give subscribers equal flows, or create a classifier with more: %w", n, conf.MaxLists, cube.ErrFull)
 	}
 	return c, nil
 }
@@ -124,7 +124,7 @@ func (c *subscribersChange) commit() (undo func() error, err error) {
 	c.undone.Push(func() error {
 		taken := c.taken
 		c.count, c.taken, c.dropped = was, nil, nil
-		return c.drop(taken)
+		return c.lists.Drop(taken)
 	})
 	if c.created {
 		err = c.begin()
@@ -164,7 +164,7 @@ func (c *subscribersChange) begin() error {
 	for address, is := range c.ipv6.All(&err6) {
 		seen(key{true, address}, is)
 	}
-	if err := errors.Join(err4, err6, c.lists.begin(used)); err != nil {
+	if err := errors.Join(err4, err6, c.lists.Begin(used)); err != nil {
 		return err
 	}
 	for _, k := range gone {
@@ -195,7 +195,7 @@ func (c *subscribersChange) apply(k key, e edit) error {
 	}
 	is := subscriber{Class: e.new.class}
 	if e.new.list != nil {
-		if is.List, err = c.lists.take(*e.new.list); err != nil {
+		if is.List, err = c.lists.Take(*e.new.list); err != nil {
 			return err
 		}
 		c.taken = append(c.taken, *e.new.list)
@@ -230,20 +230,9 @@ func (s *subscribers) remove(k key) (err error) {
 func (c *subscribersChange) free() (undo func() error, err error) {
 	dropped := c.dropped
 	c.taken, c.dropped = nil, nil
-	err = c.drop(dropped)
+	err = c.lists.Drop(dropped)
 	if c.created {
-		c.lists.abandon()
+		c.lists.Abandon()
 	}
 	return nil, err
-}
-
-// drop ends a use of each list, once the packets that may have found it are through.
-func (s *subscribers) drop(dropped []list) (err error) {
-	if len(dropped) > 0 {
-		err = grace.Wait()
-	}
-	for _, is := range dropped {
-		s.lists.drop(is)
-	}
-	return err
 }

@@ -13,6 +13,7 @@
 #include <pcn/fdb.h>
 #include <pcn/ring.h>
 #include <pcn/rule_counters.h>
+#include <pcn/sdf.h>
 #include <pcn/sketch.h>
 
 PCN_MAP(fdb, BPF_MAP_TYPE_HASH, __u64, struct pcn_fdb_entry, 64);
@@ -145,6 +146,22 @@ PCN_PROGRAM(part_gtpu)
 	    pcn_gtpu_strip(ctx, flow.l3, &g))
 		return pcn_pkt_drop(ctx, md, PARTS_NO);
 	return pcn_pkt_drop(ctx, md, PARTS_YES);
+}
+
+PCN_MAP(flow_lists, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_sdf_list, 1);
+
+PCN_PROGRAM(part_sdf)
+{
+	struct pcn_sdf_packet p = {};
+	struct pcn_sdf_list *list;
+	struct pcn_flow flow = {};
+	__u32 zero = 0;
+
+	list = bpf_map_lookup_elem(&flow_lists, &zero);
+	if (!list || pcn_flow_read(ctx, &flow))
+		return pcn_pkt_drop(ctx, md, PARTS_NO);
+	pcn_sdf_of_flow(&p, &flow, md->tenant, md->traffic_class & 1);
+	return pcn_pkt_drop(ctx, md, pcn_sdf_search(&p, list, 0) ? PARTS_YES : PARTS_NO);
 }
 
 PCN_MAP(sketch_seed, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_hash_seed, 1);
