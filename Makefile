@@ -32,7 +32,7 @@ BENCH_FLAGS  ?=
 DEMO_FLAGS   ?=
 
 # Every eBPF program is compiled twice: for TC (skb) and for XDP.
-BPF_DIRS := $(wildcard balance bpf bucket classifier conntrack cube cubes examples fdb gtpu internal pcapfilter ring sdf sketch test)
+BPF_DIRS := $(wildcard balance bpf bucket classifier conntrack cube cubes examples fdb gtppath gtpu internal pcapfilter ring sdf sketch test)
 BPF_SRC  := $(if $(BPF_DIRS),$(shell find $(BPF_DIRS) -name '*.bpf.c' | LC_ALL=C sort))
 BPF_OBJ  := $(BPF_SRC:.bpf.c=.tc.o) $(BPF_SRC:.bpf.c=.xdp.o)
 BPF_HDR  := $(if $(BPF_DIRS),$(shell find bpf -name '*.h'))

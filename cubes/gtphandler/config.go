@@ -7,9 +7,10 @@ package gtphandler
 import (
 	"fmt"
 	"net/netip"
-	"slices"
+	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/gtppath"
 )
 
 // Config is the decoded configuration, without its user equipment.
@@ -39,22 +40,28 @@ type User struct {
 	QFI      uint8      `json:"qfi,omitempty"`
 }
 
+// settings returns those of the ends of tunnels.
+func (c *Config) settings() gtppath.Settings {
+	s := gtppath.Settings{EchoInterval: time.Duration(c.EchoInterval) * time.Second, EchoTimeout: time.Duration(c.EchoTimeout) * time.Second,
+		EchoRequests: int(c.EchoRequests)}
+	for _, a := range c.Addresses {
+		s.Locals = append(s.Locals, a.Address)
+	}
+	return s
+}
+
 // local returns the address that tunnels to an endpoint come from.
 func (c *Config) local(endpoint netip.Addr) (netip.Addr, error) {
-	var of []netip.Addr
-	for _, a := range c.Addresses {
-		if a.Address.Is4() == endpoint.Is4() {
-			of = append(of, a.Address)
-		}
-	}
-	if len(of) == 0 {
+	s := c.settings()
+	local, ok := s.Local(endpoint)
+	if !ok {
 		family := "IPv6"
 		if endpoint.Is4() {
 			family = "IPv4"
 		}
-		return netip.Addr{}, fmt.Errorf("tunnel-endpoint %s: there is no local-address of %s: %w", endpoint, family, cube.ErrInvalid)
+		return local, fmt.Errorf("tunnel-endpoint %s: there is no local-address of %s: %w", endpoint, family, cube.ErrInvalid)
 	}
-	return slices.MinFunc(of, netip.Addr.Compare), nil
+	return local, nil
 }
 
 // check checks an entry alone.

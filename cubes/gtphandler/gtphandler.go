@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package gtphandler ends the GTP-U tunnels of a mobile network's users: it takes their packets out, and puts packets for them
-// in. It answers the messages that are no packets of users, and watches the paths to base stations.
+// in. Package gtppath answers the messages that are no packets of users, and watches the paths to base stations.
 package gtphandler
 
 import (
 	"context"
 	"embed"
-	"time"
+	"net/netip"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/gtppath"
 )
 
 // files are the model and the compiled programs.
@@ -20,22 +21,32 @@ var files embed.FS
 func init() { cube.Register(cube.Service{Files: files, New: newHandler}) }
 
 type handler struct {
-	env      cube.Env
-	users    *users
-	stations *stations
-	messages messages
-	parent   cube.Parent
-	ids      uint16 // of the IPv4 packets that are sent
+	env   cube.Env
+	path  *gtppath.Path
+	users *users
 	// conf is the configuration without its entries.
 	conf *Config
 }
 
 func newHandler(env cube.Env) (cube.Instance, error) {
-	h := &handler{env: env, stations: newStations(env)}
-	h.users = newUsers(env, h.stations)
-	env.Every(time.Second, h.tick)
-	return cube.Instance{Prepare: cube.Typed(h.prepare), State: h.state, PacketIn: h.packetIn,
-		ParentChanged: func(p cube.Parent) { h.parent = p }}, nil
+	h := &handler{env: env}
+	h.path = gtppath.New(env, gtppath.Options{Changed: h.stationChanged, Indicated: h.indicated})
+	h.users = newUsers(env, h.path)
+	return cube.Instance{Prepare: cube.Typed(h.prepare), State: h.state, PacketIn: h.path.PacketIn, ParentChanged: h.path.SetParent}, nil
+}
+
+// stationChanged logs that a base station goes up or down.
+func (h *handler) stationChanged(address netip.Addr, up bool) {
+	if up {
+		h.env.Logger().Info("base station is up", "address", address)
+	} else {
+		h.env.Logger().Warn("base station is down", "address", address, "unanswered", h.conf.EchoRequests)
+	}
+}
+
+// indicated logs that a base station does not know a tunnel.
+func (h *handler) indicated(from netip.Addr, teid uint32) {
+	h.env.Logger().Warn("a base station does not know a tunnel", "address", from, "teid", teid)
 }
 
 func (h *handler) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, error) {
@@ -57,7 +68,7 @@ func (h *handler) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan
 	}
 	markers := func() (func() error, error) {
 		for _, m := range change.left {
-			h.endMarker(m)
+			h.path.SendEndMarker(m)
 		}
 		change.left = nil
 		return nil, nil

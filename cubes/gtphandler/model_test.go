@@ -5,6 +5,7 @@ package gtphandler
 import (
 	"testing"
 
+	"github.com/polycube/polycube/gtppath"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/modeltest"
 )
@@ -22,7 +23,7 @@ func TestMapsAreLaidOutAsInC(t *testing.T) {
 		bpftest.Layout(t, object, "users4", downlink{})
 		bpftest.Layout(t, object, "tunnels", uplink{})
 		bpftest.Layout(t, object, "counts", counts{})
-		bpftest.Layout(t, object, "limits", limits{})
+		bpftest.Layout(t, object, "limits", gtppath.Limits{})
 	}
 }
 

@@ -7,6 +7,8 @@ package gtphandler
 import (
 	"context"
 	"net/netip"
+
+	"github.com/polycube/polycube/gtppath"
 )
 
 // whole is how many devices have their counters in an answer about the whole cube, which monitoring may request often.
@@ -14,9 +16,9 @@ const whole = 10_000
 
 // state has the structure of the model.
 type state struct {
-	Users    []userState    `json:"user-equipment,omitempty"`
-	Stations []stationState `json:"base-station,omitempty"`
-	Messages *messages      `json:"messages,omitempty"`
+	Users    []userState       `json:"user-equipment,omitempty"`
+	Stations []stationState    `json:"base-station,omitempty"`
+	Messages *gtppath.Messages `json:"messages,omitempty"`
 }
 
 type userState struct {
@@ -28,10 +30,8 @@ type userState struct {
 }
 
 type stationState struct {
-	Address netip.Addr `json:"address"`
-	Status  status     `json:"status"`
-	MAC     string     `json:"mac,omitempty"`
-	Users   int        `json:"user-equipment"`
+	gtppath.State
+	Users int `json:"user-equipment"`
 }
 
 func (h *handler) state(_ context.Context, path []string) (any, error) {
@@ -44,20 +44,16 @@ func (h *handler) state(_ context.Context, path []string) (any, error) {
 		}
 	}
 	if wanted("base-station") {
-		for _, is := range h.stations.of {
-			mac, err := h.stations.mac(is.address)
-			if err != nil {
-				return nil, err
-			}
-			one := stationState{Address: is.address, Status: is.status, Users: is.users}
-			if mac != 0 {
-				one.MAC = mac.String()
-			}
-			s.Stations = append(s.Stations, one)
+		all, err := h.path.States()
+		if err != nil {
+			return nil, err
+		}
+		for _, is := range all {
+			s.Stations = append(s.Stations, stationState{is, is.Users})
 		}
 	}
 	if wanted("messages") {
-		m := h.messages
+		m := h.path.Messages()
 		s.Messages = &m
 	}
 	return s, nil

@@ -9,11 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"time"
 
-	"github.com/polycube/polycube/bucket"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/table"
+	"github.com/polycube/polycube/gtppath"
 	"github.com/polycube/polycube/inet"
 )
 
@@ -32,18 +31,6 @@ type uplink struct {
 	IPv4           uint32
 	HasIPv4        uint32
 	Class, Counter uint32
-}
-
-// limits is struct gtphandler_limits: how many messages about paths, and about what has failed, user space takes.
-type limits struct{ Paths, Failures bucket.Limit }
-
-// newLimits returns those that are not configured: thousands of base stations may ask once a minute, all of them at once.
-func newLimits() (l limits, err error) {
-	if l.Paths, err = bucket.New(2000, time.Second, 4000); err != nil {
-		return l, err
-	}
-	l.Failures, err = bucket.New(500, time.Second, 500)
-	return l, err
 }
 
 // claim is what only one device can have: an IPv4 address, an IPv6 prefix, or the TEID of a tunnel.
@@ -70,24 +57,21 @@ type user struct {
 }
 
 type users struct {
-	env      cube.Env
 	ipv4     table.Table[uint32, downlink]
 	ipv6     table.Table[uint64, downlink]
 	tunnels  table.Table[uint32, uplink]
-	locals   table.Table[inet.Address, uint32]
-	limits   table.Table[uint32, limits]
 	counters *counters
-	stations *stations
+	path     *gtppath.Path
 
 	of     map[netip.Addr]*user
 	claims map[claim]*user
 }
 
-func newUsers(env cube.Env, s *stations) *users {
+func newUsers(env cube.Env, path *gtppath.Path) *users {
 	return &users{
-		env: env, stations: s,
+		path: path,
 		ipv4: table.New[uint32, downlink](env, "users4"), ipv6: table.New[uint64, downlink](env, "users6"),
-		tunnels: table.New[uint32, uplink](env, "tunnels"), locals: table.New[inet.Address, uint32](env, "addresses"), limits: table.New[uint32, limits](env, "limits"),
+		tunnels:  table.New[uint32, uplink](env, "tunnels"),
 		counters: newCounters(env), of: map[netip.Addr]*user{}, claims: map[claim]*user{},
 	}
 }
@@ -100,16 +84,9 @@ type change struct {
 	// fresh are devices that are new or changed, and was what there was before of these and of those that are gone.
 	fresh map[netip.Addr]*user
 	was   map[netip.Addr]*user
-	// left are the tunnels that devices have left.
-	left   []left
+	// left are for the tunnels that devices have left.
+	left   []gtppath.EndMarker
 	undone cube.Undo
-}
-
-// left is a tunnel that a device has left, which its base station is told.
-type left struct {
-	to, from netip.Addr
-	mac      inet.MAC
-	teid     uint32
 }
 
 // prepare checks a change of the configuration and of entries.
@@ -233,7 +210,7 @@ func (c *change) commit() (undo func() error, err error) {
 			return nil, err
 		}
 	}
-	if err := c.setLocals(); err != nil {
+	if err := c.path.Configure(c.conf.settings(), &c.undone); err != nil {
 		return nil, err
 	}
 	for ip, was := range c.was {
@@ -249,19 +226,6 @@ func (c *change) commit() (undo func() error, err error) {
 		}
 	}
 	return c.undone.Run, nil
-}
-
-// setLocals writes the addresses of this end.
-func (c *change) setLocals() error {
-	want := map[inet.Address]uint32{}
-	for _, a := range c.conf.Addresses {
-		want[inet.AddressOf(a.Address)] = 1
-	}
-	undo, err := table.Replace(c.locals, want).Do()
-	if err == nil && undo != nil {
-		c.undone.Push(undo)
-	}
-	return err
 }
 
 // begin takes over the maps of an earlier daemon: what is not configured any more is removed, and devices get their counters.
@@ -293,8 +257,7 @@ func (c *change) begin() error {
 	for _, is := range c.fresh {
 		endpoints[is.Endpoint] = true
 	}
-	limits, err := newLimits()
-	if err := errors.Join(err, errs[0], errs[1], errs[2], c.limits.Set(0, limits), c.stations.begin(endpoints)); err != nil {
+	if err := errors.Join(errs[0], errs[1], errs[2], c.path.Begin(endpoints)); err != nil {
 		return err
 	}
 	for _, k := range gone {
@@ -313,15 +276,15 @@ func (c *change) enter(is, was *user) error {
 		return err
 	}
 	is.down.Counter, is.up.Counter = is.counter, is.counter
-	if err := c.stations.use(is.Endpoint, &c.undone); err != nil {
+	if err := c.path.Use(is.Endpoint, &c.undone); err != nil {
 		return err
 	}
 	if was != nil && was.Remote != 0 && (was.Remote != is.Remote || was.Endpoint != is.Endpoint) {
-		mac, err := c.stations.mac(was.Endpoint)
+		m, err := c.path.EndMarker(was.down.Source.Addr(), was.Endpoint, was.Remote)
 		if err != nil {
 			return err
 		}
-		c.left = append(c.left, left{to: was.Endpoint, from: was.down.Source.Addr(), mac: mac, teid: was.Remote})
+		c.left = append(c.left, m)
 	}
 	for _, k := range is.claims {
 		if err := c.put(k, is); err != nil {
@@ -359,7 +322,7 @@ func (c *change) leave(was, is *user) error {
 			return c.write(k, was)
 		})
 	}
-	if err := c.stations.unuse(was.Endpoint, &c.undone); err != nil || is != nil {
+	if err := c.path.Unuse(was.Endpoint, &c.undone); err != nil || is != nil {
 		return err
 	}
 	delete(c.of, was.IP)

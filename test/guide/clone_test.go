@@ -55,7 +55,7 @@ func takeObjects(t *testing.T, dir string) {
 	var newest time.Time
 	objects := map[string]time.Time{}
 	for _, folder := range []string{
-		"bpf", "bucket", "classifier", "conntrack", "cube", "cubes", "examples", "fdb", "gtpu", "internal", "ring", "sdf", "sketch", "test", "Makefile",
+		"bpf", "bucket", "classifier", "conntrack", "cube", "cubes", "examples", "fdb", "gtppath", "gtpu", "internal", "ring", "sdf", "sketch", "test", "Makefile",
 	} {
 		err := filepath.WalkDir(filepath.Join(root, folder), func(name string, e os.DirEntry, err error) error {
 			if err != nil || e.IsDir() {

@@ -15,7 +15,7 @@ import (
 
 // weighedParts are the programs part_NAME in bpf/parts.bpf.c; the first has no part, but what each program needs.
 var weighedParts = []string{
-	"nothing", "flow", "classifier", "classifier_key", "rule_counters", "bucket", "balance", "balance_pins", "encap", "gtpu", "sdf", "sketch", "sketch_rates", "sketch_distinct", "sketch_top", "ring", "connections", "connections_table", "bridge_cache",
+	"nothing", "flow", "classifier", "classifier_key", "rule_counters", "bucket", "balance", "balance_pins", "encap", "gtpu", "gtpu_end", "sdf", "sketch", "sketch_rates", "sketch_distinct", "sketch_top", "ring", "connections", "connections_table", "bridge_cache",
 }
 
 // PartWeight is what a program with one part needs.

@@ -7,7 +7,7 @@
 #include <pcn/balance_pins.h>
 #include <pcn/bucket.h>
 #include <pcn/encap.h>
-#include <pcn/gtpu.h>
+#include <pcn/gtpu_end.h>
 #include <pcn/classify.h>
 #include <pcn/conntrack_packet.h>
 #include <pcn/fdb.h>
@@ -21,7 +21,8 @@ PCN_MAP(fdb, BPF_MAP_TYPE_HASH, __u64, struct pcn_fdb_entry, 64);
 #include <pcn/fdb_cache.h>
 
 enum parts_reason {
-	PARTS_YES = PCN_REASON_FIRST, /* the part has found something */
+	PCN_GTPU_END_REASONS(PARTS),
+	PARTS_YES, /* the part has found something */
 	PARTS_NO,
 };
 PCN_REASONS(parts_reason);
@@ -65,13 +66,13 @@ PCN_PROGRAM(part_classifier_key)
 }
 
 PCN_MAP(bucket_limits, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_bucket_limit, 1);
-PCN_MAP(buckets, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1);
+PCN_MAP(bucket_words, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1);
 
 PCN_PROGRAM(part_bucket)
 {
 	__u32 zero = 0;
 	struct pcn_bucket_limit *limit = bpf_map_lookup_elem(&bucket_limits, &zero);
-	__u64 *bucket = bpf_map_lookup_elem(&buckets, &zero);
+	__u64 *bucket = bpf_map_lookup_elem(&bucket_words, &zero);
 
 	if (!limit || !bucket || !pcn_bucket_take(bucket, limit, md->packet_len, pcn_time_coarse()))
 		return pcn_pkt_drop(ctx, md, PARTS_NO);
@@ -144,6 +145,34 @@ PCN_PROGRAM(part_gtpu)
 	}
 	if (pcn_gtpu_read(ctx, flow.l4 + sizeof(struct udphdr), md->packet_len - flow.l4, &g) ||
 	    pcn_gtpu_strip(ctx, flow.l3, &g))
+		return pcn_pkt_drop(ctx, md, PARTS_NO);
+	return pcn_pkt_drop(ctx, md, PARTS_YES);
+}
+
+/* Both directions of a cube that ends tunnels. */
+PCN_PROGRAM(part_gtpu_end)
+{
+	struct pcn_encap outer = { .ipv6 = md->traffic_class & 1, .ttl = 64 };
+	struct pcn_gtpu_tunnel tunnel = { .teid = md->flow_hash };
+	struct pcn_flow flow = {};
+	struct pcn_gtpu g;
+	int result;
+
+	if (pcn_flow_read(ctx, &flow) || !(flow.has & PCN_FLOW_IP))
+		return pcn_pkt_drop(ctx, md, PARTS_NO);
+	if (pcn_gtpu_end_is_for(&flow)) {
+		result = pcn_gtpu_end_read(ctx, md, &flow, &g);
+		if (result == PCN_GTPU_END_PACKET) {
+			pcn_gtpu_end_learn(ctx, &flow);
+			result = pcn_pkt_drop(ctx, md, PARTS_YES);
+		}
+		return result;
+	}
+	outer.source_port = pcn_gtpu_end_port(&flow);
+	result = pcn_gtpu_end_fits(ctx, md, &flow, pcn_gtpu_overhead(&outer, &tunnel), 1500);
+	if (result != PCN_GTPU_END_PACKET)
+		return result;
+	if (pcn_gtpu_end_macs(ctx, &tunnel, flow.destination) || !tunnel.to)
 		return pcn_pkt_drop(ctx, md, PARTS_NO);
 	return pcn_pkt_drop(ctx, md, PARTS_YES);
 }

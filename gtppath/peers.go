@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gtppath
+
+// Peers: where they are, and whether they answer (path management of TS 29.281, 7.2).
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/inet"
+)
+
+// Status is that of the path to a peer, as models write it.
+type Status string
+
+// The statuses.
+const (
+	Unknown Status = "UNKNOWN"
+	Up      Status = "UP"
+	Down    Status = "DOWN"
+)
+
+// State is that of a peer. MAC is empty if it was not heard, and Users says how often it is used.
+type State struct {
+	Address netip.Addr `json:"address"`
+	Status  Status     `json:"status"`
+	MAC     string     `json:"mac,omitempty"`
+	Users   int        `json:"-"`
+}
+
+// peer is the other end of tunnels.
+type peer struct {
+	address netip.Addr
+	users   int
+	status  Status
+	// due is when the next Echo Request is sent, sequence its number, and waiting how many have not been answered.
+	due      time.Time
+	sequence uint16
+	waiting  int
+}
+
+// States returns those of all peers.
+func (p *Path) States() ([]State, error) {
+	all := make([]State, 0, len(p.peers))
+	for _, is := range p.peers {
+		mac, err := p.mac(is.address)
+		if err != nil {
+			return nil, err
+		}
+		s := State{Address: is.address, Status: is.status, Users: is.users}
+		if mac != 0 {
+			s.MAC = mac.String()
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// mac returns where a peer was heard; 0 if it was not.
+func (p *Path) mac(address netip.Addr) (inet.MAC, error) {
+	mac, _, err := p.macs.Get(inet.AddressOf(address))
+	return inet.MAC(mac), err
+}
+
+// Use counts a user of a peer, which is learned and watched as long as it has one.
+func (p *Path) Use(address netip.Addr, undo *cube.Undo) error {
+	is := p.peers[address]
+	if is == nil {
+		if _, err := p.macs.Add(inet.AddressOf(address), 0); err != nil {
+			return err
+		}
+		is = &peer{address: address, status: Unknown}
+		p.peers[address] = is
+	}
+	is.users++
+	undo.Push(func() error { return p.drop(is) })
+	return nil
+}
+
+// Unuse is the reverse.
+func (p *Path) Unuse(address netip.Addr, undo *cube.Undo) error {
+	is := p.peers[address]
+	mac, err := p.mac(address)
+	if err != nil {
+		return err
+	}
+	undo.Push(func() error {
+		if is.users++; is.users > 1 {
+			return nil
+		}
+		p.peers[address] = is
+		return p.macs.Set(inet.AddressOf(address), uint64(mac))
+	})
+	return p.drop(is)
+}
+
+// drop counts a user less; a peer without users is forgotten.
+func (p *Path) drop(is *peer) error {
+	if is.users--; is.users > 0 {
+		return nil
+	}
+	delete(p.peers, is.address)
+	_, err := p.macs.Delete(inet.AddressOf(is.address))
+	return err
+}
+
+// answered notes that a peer has answered an Echo Request. It reports whether it was asked.
+func (p *Path) answered(from netip.Addr, sequence uint16) bool {
+	is := p.peers[from]
+	if is == nil || is.waiting == 0 || sequence != is.sequence {
+		return false
+	}
+	is.waiting = 0
+	is.due = time.Now().Add(p.settings.EchoInterval)
+	p.becomes(is, Up)
+	return true
+}
+
+// becomes gives a peer a status, and tells the cube if it is another one.
+func (p *Path) becomes(is *peer, s Status) {
+	if is.status == s {
+		return
+	}
+	is.status = s
+	if p.options.Changed != nil {
+		p.options.Changed(is.address, s == Up)
+	}
+}
+
+// tick sends the Echo Requests that are due. A peer that was not heard is not asked: nobody knows where it is.
+func (p *Path) tick() {
+	if p.settings.EchoInterval == 0 {
+		return
+	}
+	now := time.Now()
+	for _, is := range p.peers {
+		if now.Before(is.due) {
+			continue
+		}
+		mac, err := p.mac(is.address)
+		from, ok := p.settings.Local(is.address)
+		if err != nil || !ok || mac == 0 {
+			continue
+		}
+		if is.waiting >= p.settings.EchoRequests {
+			is.waiting = 0
+			is.due = now.Add(p.settings.EchoInterval)
+			p.becomes(is, Down)
+			continue
+		}
+		if is.waiting == 0 {
+			is.sequence++ // a repeated request has the same number
+		}
+		is.waiting++
+		is.due = now.Add(p.settings.EchoTimeout)
+		p.messages.EchoRequestsSent++
+		p.ask(is, from, mac)
+	}
+}
