@@ -11,7 +11,7 @@ import (
 // Pins returns the names of the pins of a cube's own maps.
 func (l *Lab) Pins(name string) (pins []string) {
 	l.t.Helper()
-	entries, err := os.ReadDir(filepath.Join(l.dir, "cubes", strings.Trim(l.Read(name+" uuid"), `"`)))
+	entries, err := os.ReadDir(l.PinsOf(name))
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -21,4 +21,10 @@ func (l *Lab) Pins(name string) (pins []string) {
 		}
 	}
 	return pins
+}
+
+// PinsOf returns the directory of the pins of a cube's own maps.
+func (l *Lab) PinsOf(name string) string {
+	l.t.Helper()
+	return filepath.Join(l.dir, "cubes", strings.Trim(l.Read(name+" uuid"), `"`))
 }

@@ -28,6 +28,8 @@ struct pcn_encap {
 	__u16 sum; /* internal: of its bytes, as far as the checksum of GUE needs it; 0: not known */
 	__u8 tos;  /* internal: DSCP and ECN */
 	__u8 between; /* internal: bytes between the header of UDP and the packet */
+	__u8 dscp; /* of the outer header, plus 1; 0: that of the packet */
+	__u8 zero[3];
 };
 
 /* The bytes that encapsulation adds. */
@@ -171,6 +173,8 @@ PCN_INLINE int pcn_encap_read(struct CTXTYPE *ctx, struct pcn_encap *e, const st
 		e->tos = bpf_ntohl(word[0]) >> 16;
 		e->length = bpf_ntohl(word[0]) & 0xffff;
 	}
+	if (e->dscp)
+		e->tos = (e->dscp - 1) << 2 | (e->tos & 3);
 	e->sum = 0;
 	if (!e->ipv6 || e->kind != PCN_ENCAP_GUE)
 		return 0;

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package upf
+
+// Packets that wait until their device is reachable. They are in the memory of the daemon, and are lost with it.
+
+import (
+	"time"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/pdusession"
+)
+
+const (
+	// look is how often the buffer looks whether packets are to be sent.
+	look = 2 * time.Millisecond
+	// late is how long a packet is on its way to the buffer at most. What has not come by then was lost.
+	late = time.Second
+	// released is UPF_RELEASED: the first word of a packet that has waited.
+	released = 1
+)
+
+// bufferState is the container `buffer`.
+type bufferState struct {
+	Packets    int    `json:"packets"`
+	Bytes      int    `json:"bytes"`
+	Released   uint64 `json:"released"`
+	Discarded  uint64 `json:"discarded"`
+	Overflowed uint64 `json:"overflowed"`
+}
+
+// buffer has the packets that wait, by the row of their queue.
+type buffer struct {
+	env    cube.Env
+	queues *pdusession.Queues
+	of     map[uint32]*waiting
+	limit  int // bytes
+	bufferState
+	// stop ends the calls of send, which there are while packets wait.
+	stop func()
+}
+
+// waiting are the packets of a row, in the order in which they came. Since is when the last one came or was sent.
+type waiting struct {
+	packets []cube.PacketOut
+	since   time.Time
+}
+
+func newBuffer(env cube.Env) *buffer {
+	return &buffer{env: env, queues: pdusession.NewQueues(env), of: map[uint32]*waiting{}}
+}
+
+// begin forgets the packets of an earlier daemon: the rows that they are counted in would keep newer ones waiting.
+func (b *buffer) begin() error {
+	busy, err := b.queues.Busy()
+	for _, row := range busy {
+		n := b.queues.Waiting(row)
+		b.queues.Done(row, n)
+		b.env.Logger().Warn("packets that waited were lost with the former daemon", "packets", n)
+	}
+	return err
+}
+
+// take takes a packet from the program.
+func (b *buffer) take(p *cube.PacketIn) {
+	row := p.Metadata[0]
+	if len(p.Data) < p.Length || b.Bytes+len(p.Data) > b.limit {
+		b.Overflowed++
+		b.queues.Done(row, 1)
+		return
+	}
+	w := b.of[row]
+	if w == nil {
+		w = &waiting{}
+		b.of[row] = w
+	}
+	w.since = time.Now()
+	w.packets = append(w.packets, cube.PacketOut{
+		Direction: p.Direction, Recirculate: true, Metadata: [4]uint32{released, p.Metadata[1]}, TrafficClass: p.TrafficClass,
+		Trip: p.Trip, Offload: p.Offload, Data: append([]byte(nil), p.Data...),
+	})
+	b.Packets++
+	b.Bytes += len(p.Data)
+	if b.queues.Order(row) != pdusession.Hold {
+		b.serve(row, w)
+	}
+	if b.stop == nil {
+		b.stop = b.env.Every(look, b.send)
+	}
+}
+
+// send serves all rows. It ends its own calls when nothing waits any more.
+func (b *buffer) send() {
+	for row, w := range b.of {
+		b.serve(row, w)
+	}
+	if len(b.of) == 0 && b.stop != nil {
+		b.stop()
+		b.stop = nil
+	}
+}
+
+// serve does with the packets of a row what is to happen to them.
+func (b *buffer) serve(row uint32, w *waiting) {
+	switch b.queues.Order(row) {
+	case pdusession.Hold:
+		return
+	case pdusession.Release:
+		for i := range w.packets {
+			if err := b.env.Send(&w.packets[i]); err != nil {
+				b.env.Logger().Debug("send a packet that has waited", "error", err)
+				b.Discarded++
+			} else {
+				b.Released++
+			}
+			b.drop(row, w.packets[i].Data)
+		}
+	default:
+		for i := range w.packets {
+			b.Discarded++
+			b.drop(row, w.packets[i].Data)
+		}
+	}
+	if len(w.packets) > 0 {
+		w.packets, w.since = nil, time.Now()
+	}
+	switch {
+	case b.queues.Waiting(row) == 0:
+		delete(b.of, row)
+	case time.Since(w.since) > late:
+		b.queues.Done(row, b.queues.Waiting(row))
+	}
+}
+
+// drop forgets a packet.
+func (b *buffer) drop(row uint32, data []byte) {
+	b.Packets--
+	b.Bytes -= len(data)
+	b.queues.Done(row, 1)
+}
+
+// tick finds rows whose packets were lost on their way to user space.
+func (b *buffer) tick() {
+	busy, err := b.queues.Busy()
+	if err != nil {
+		return
+	}
+	for _, row := range busy {
+		if b.of[row] == nil {
+			b.of[row] = &waiting{since: time.Now()}
+		}
+	}
+	if len(b.of) > 0 && b.stop == nil {
+		b.stop = b.env.Every(look, b.send)
+	}
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package upf
+
+// The configuration in Go; a test compares it with the model.
+
+import (
+	"net/netip"
+
+	"github.com/polycube/polycube/inet"
+)
+
+// Config is the decoded configuration.
+type Config struct {
+	Addresses    []Address `json:"local-address"`
+	MTU          uint16    `json:"mtu"`
+	EchoInterval uint16    `json:"echo-interval"`
+	EchoTimeout  uint16    `json:"echo-timeout"`
+	EchoRequests uint8     `json:"echo-requests"`
+	MaxSessions  uint32    `json:"max-sessions"`
+	MaxRules     uint32    `json:"max-rules"`
+	MaxMeters    uint32    `json:"max-meters"`
+	MaxUsages    uint32    `json:"max-usages"`
+	MaxFlowLists uint32    `json:"max-flow-lists"`
+	Packets      uint32    `json:"buffered-packets"`
+	Bytes        uint32    `json:"buffered-bytes"`
+}
+
+// Address is an address of this end of tunnels.
+type Address struct {
+	Address netip.Addr `json:"address"`
+}
+
+// local is struct upf_local: the first address of each family, in numerical order.
+type local struct{ IPv4, IPv6 inet.Address }
+
+func (c *Config) local() (l local) {
+	var v4, v6 netip.Addr
+	for _, a := range c.Addresses {
+		of := &v6
+		if a.Address.Is4() {
+			of = &v4
+		}
+		if !of.IsValid() || a.Address.Less(*of) {
+			*of = a.Address
+		}
+	}
+	if v4.IsValid() {
+		l.IPv4 = inet.AddressOf(v4)
+	}
+	if v6.IsValid() {
+		l.IPv6 = inet.AddressOf(v6)
+	}
+	return l
+}
+
+// sizes are those of the tables, fixed when the cube is created.
+func (c *Config) sizes() map[string]uint32 {
+	return map[string]uint32{
+		"tunnels": 2 * c.MaxSessions, "devices4": c.MaxSessions, "devices6": c.MaxSessions, "stations": c.MaxSessions,
+		"queues": c.MaxSessions + 1, "rules": c.MaxRules + 1, "meters": c.MaxMeters + 1, "usages": c.MaxUsages + 1, "lists": c.MaxFlowLists + 1,
+	}
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package upf
+
+import (
+	"testing"
+
+	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/modeltest"
+)
+
+func TestModelAndCodeSayTheSame(t *testing.T) {
+	modeltest.Match(t, modeltest.Load(t, modeltest.Service(t, files).Model), Config{})
+}
+
+func TestExamplesOfTheReadme(t *testing.T) { bpftest.Readme(t, "README.md") }

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+//go:build ignore
+
+/* The user plane of a mobile core: packets of devices leave their GTP-U tunnels where they come in at the port, and packets to
+ * devices enter one where they go out. What happens in between is up to the rules of the device's session. */
+#include <pcn/cube.h>
+#include <pcn/gtpu_end.h>
+
+#include "upf.h"
+
+enum upf_reason {
+	PCN_GTPU_END_REASONS(UPF),
+	UPF_NO_RULE,	 /* a packet that no rule of its session matches */
+	UPF_RULE_DROPS,	 /* the rule of a packet drops it */
+	UPF_GATE_CLOSED, /* a meter is closed */
+	UPF_EXCEEDED,	 /* above the rate of a meter */
+	UPF_QUOTA_USED,	 /* the quota of a usage is used up */
+	UPF_QUEUE_FULL,	 /* so many packets of a rule wait already */
+};
+PCN_REASONS(upf_reason);
+
+enum upf_slowpath_reason {
+	PCN_GTPU_END_SLOWPATH_REASONS(UPF),
+	UPF_WAITS, /* a packet that waits until its device is reachable */
+};
+PCN_SLOWPATH_REASONS(upf_slowpath_reason);
+
+/* How many packets of a rule may wait. */
+PCN_CONFIG(__u32, buffered_packets) = 512;
+/* Bytes that the path to base stations takes, from the IP header on. */
+PCN_CONFIG(__u32, mtu) = 1500;
+
+/* The addresses of this end of tunnels, of each family. */
+struct upf_local {
+	pcn_address ipv4, ipv6;
+};
+
+PCN_CONFIG(struct upf_local, local) = {};
+
+/* What user space writes into md->md of a packet that has waited. */
+#define UPF_RELEASED 1
+
+/* A packet on its way through the rules. */
+struct upf_packet {
+	struct pcn_flow flow; /* of the inner packet */
+	__u32 bytes;	      /* from its IP header on */
+	__u32 teid;	      /* of the tunnel that it came in; 0: it came in none */
+	__u8 qfi;
+	__u8 up; /* it is from a device */
+	__u8 released;
+	__u8 inward; /* it goes on into the cube behind, not out of the port */
+	struct pcn_sdf_packet fields;
+	struct pcn_encap outer;
+};
+
+/* The packet that the CPU works on: the stack is too small for it. */
+PCN_MAP(packets, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct upf_packet, 1);
+
+PCN_INLINE struct upf_packet *upf_packet(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&packets, &zero);
+}
+
+/* Reads the headers of a packet. */
+PCN_INLINE int upf_read(struct CTXTYPE *ctx, struct upf_packet *p)
+{
+	__builtin_memset(&p->flow, 0, sizeof(p->flow));
+	return pcn_flow_read(ctx, &p->flow);
+}
+
+/* The length of an IP packet, without what the frame has behind it. */
+PCN_INLINE __u32 upf_length(struct CTXTYPE *ctx, const struct pcn_flow *flow)
+{
+	__be16 half[3] = {};
+
+	if (pcn_load_bytes(ctx, flow->l3, half, sizeof(half)))
+		return 0;
+	return flow->has & PCN_FLOW_IPV6 ? bpf_ntohs(half[2]) + sizeof(struct ipv6hdr)
+					 : bpf_ntohs(half[1]);
+}
+
+/* Hands a packet to user space, where it waits. */
+PCN_INLINE int upf_wait(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_rule *r,
+			const struct upf_packet *p, __u32 row)
+{
+	const __u32 words[4] = { r->queue, p->teid };
+	__u32 queue = r->queue;
+	struct upf_queue *q = bpf_map_lookup_elem(&queues, &queue);
+
+	if (!q || !queue)
+		return pcn_pkt_drop(ctx, md, UPF_RULE_DROPS);
+	if (r->flags & UPF_NOTIFY && !__sync_lock_test_and_set(&q->told, 1) &&
+	    upf_tell(UPF_NOTICE_WAITING, row, p->flow.dscp))
+		q->told = 0;
+	if (__sync_fetch_and_add(&q->waiting, 1) >= buffered_packets) {
+		__sync_fetch_and_add(&q->waiting, -1);
+		return pcn_pkt_drop(ctx, md, UPF_QUEUE_FULL);
+	}
+	return pcn_pkt_controller_md(ctx, md, UPF_WAITS, words);
+}
+
+/* Whether packets that came before still wait. */
+PCN_INLINE int upf_follows(const struct upf_rule *r, const struct upf_packet *p)
+{
+	__u32 queue = r->queue;
+	struct upf_queue *q;
+
+	if (!queue || p->released)
+		return 0;
+	q = bpf_map_lookup_elem(&queues, &queue);
+	return q && *(volatile __u32 *)&q->waiting;
+}
+
+PCN_INLINE void upf_local_address(pcn_address to, int ipv6)
+{
+	for (int i = 0; i < 4; i++)
+		to[i] = ipv6 ? local.ipv6[i] : local.ipv4[i];
+}
+
+/* Puts a packet into the tunnel of its rule. */
+PCN_INLINE int upf_send(struct CTXTYPE *ctx, struct pcn_md *md, const struct upf_rule *r,
+			struct upf_packet *p)
+{
+	const pcn_address nobody = {};
+	struct pcn_gtpu_tunnel tunnel = { .teid = r->teid, .qfi = r->qfi, .uplink = p->up };
+	__u32 overhead;
+
+	p->outer.kind = PCN_ENCAP_GUE;
+	p->outer.ttl = 64;
+	p->outer.ipv6 = !!(r->flags & UPF_IPV6);
+	p->outer.dscp = r->flags & UPF_MARK ? r->dscp + 1 : 0;
+	overhead = pcn_gtpu_overhead(&p->outer, &tunnel);
+
+	if (p->bytes + overhead > mtu && !p->inward)
+		return pcn_gtpu_end_up(ctx, md, UPF_TOO_BIG, PCN_GTPU_END_FAILURES, mtu - overhead);
+	upf_local_address(p->outer.source, p->outer.ipv6);
+	pcn_address_copy(p->outer.destination, r->peer);
+	p->outer.source_port = pcn_gtpu_end_port(&p->flow);
+	/* The cube behind finds the neighbour of a packet that goes there. */
+	if (pcn_gtpu_end_macs(ctx, &tunnel, p->inward ? nobody : r->peer) ||
+	    pcn_gtpu_encap(ctx, &p->outer, &tunnel, &p->flow))
+		return pcn_pkt_drop(ctx, md, UPF_NOT_ENCAPSULATED);
+	md->packet_len += overhead;
+	return pcn_pkt_pass(ctx, md);
+}
+
+/* Does with a packet what its rule says. */
+PCN_INLINE int upf_forward(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_packet *p, __u32 row)
+{
+	struct upf_rule *r = bpf_map_lookup_elem(&rules, &row);
+	__u64 now = pcn_time_coarse();
+
+	if (!r)
+		return pcn_pkt_drop(ctx, md, UPF_NO_RULE);
+	if (pcn_refresh_due(now, r->seen, UPF_STEP))
+		r->seen = now;
+	if (r->action == UPF_DROP)
+		return pcn_pkt_drop(ctx, md, UPF_RULE_DROPS);
+	if (r->action == UPF_WAIT || upf_follows(r, p))
+		return upf_wait(ctx, md, r, p, row);
+	if (!upf_allowed(r))
+		return pcn_pkt_drop(ctx, md, UPF_QUOTA_USED);
+	switch (upf_metered(r, p->bytes, now, !p->up)) {
+	case UPF_CLOSED:
+		return pcn_pkt_drop(ctx, md, UPF_GATE_CLOSED);
+	case UPF_EXCEEDS:
+		return pcn_pkt_drop(ctx, md, UPF_EXCEEDED);
+	}
+	upf_count(r, p->bytes, now, !p->up);
+	return r->flags & UPF_TUNNEL ? upf_send(ctx, md, r, p) : pcn_pkt_pass(ctx, md);
+}
+
+/* The row of the rule of a packet; UPF_NONE if it has none. */
+PCN_INLINE __u32 upf_choose(struct upf_packet *p, __u32 rule, __u32 list)
+{
+	struct pcn_sdf_list *l;
+	__u32 index;
+
+	if (!list)
+		return rule;
+	l = bpf_map_lookup_elem(&lists, &list);
+	if (!l)
+		return UPF_NONE;
+	pcn_sdf_of_flow(&p->fields, &p->flow, p->qfi, p->up);
+	index = pcn_sdf_search(&p->fields, l, UPF_NONE);
+	return index == UPF_NONE ? UPF_NONE : rule + index;
+}
+
+/* Whether the packet in a message has the address of the tunnel's device; -1 if it is no packet. */
+PCN_INLINE int upf_is_of(struct CTXTYPE *ctx, const struct pcn_gtpu *g, const struct upf_tunnel *t)
+{
+	__be32 word[4] __attribute__((aligned(8)));
+	__u32 at = g->at;
+	int ipv6;
+
+	if (g->payload < sizeof(struct iphdr) || pcn_load_bytes(ctx, at, word, 4))
+		return -1;
+	ipv6 = *(__u8 *)word >> 4 == 6;
+	if (!ipv6 && *(__u8 *)word >> 4 != 4)
+		return -1;
+	if (t->has & UPF_FROM_NETWORK) /* its destination instead of its source */
+		at += ipv6 ? 16 : 4;
+	if (pcn_load_bytes(ctx, at, word, sizeof(word)))
+		return -1;
+	return ipv6 ? t->has & UPF_HAS_IPV6 && *(__u64 *)(word + 2) == t->ipv6
+		    : t->has & UPF_HAS_IPV4 && word[3] == t->ipv4;
+}
+
+/* The packet of a frame that was taken out of its tunnel. */
+PCN_INLINE int upf_inner(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_packet *p,
+			 const struct upf_tunnel *t)
+{
+	__u32 row;
+
+	p->up = !(t->has & UPF_FROM_NETWORK);
+	p->inward = 1;
+	if (upf_read(ctx, p))
+		return pcn_pkt_drop(ctx, md, UPF_MALFORMED);
+	row = upf_choose(p, t->rule, t->list);
+	if (row == UPF_NONE)
+		return pcn_pkt_drop(ctx, md, UPF_NO_RULE);
+	return upf_forward(ctx, md, p, row);
+}
+
+/* Takes a packet out of its tunnel. */
+PCN_INLINE int upf_receive(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_packet *p,
+			   const struct pcn_gtpu *g)
+{
+	const struct upf_tunnel *t = bpf_map_lookup_elem(&tunnels, &g->teid);
+	__u32 l3 = p->flow.l3;
+	int of;
+
+	if (!t)
+		return pcn_gtpu_end_up(ctx, md, UPF_UNKNOWN_TUNNEL, PCN_GTPU_END_FAILURES, 0);
+	of = upf_is_of(ctx, g, t);
+	if (of <= 0)
+		return pcn_pkt_drop(ctx, md, of ? UPF_MALFORMED : UPF_SPOOFED_SOURCE);
+	if (pcn_gtpu_strip(ctx, l3, g))
+		return pcn_pkt_drop(ctx, md, UPF_MALFORMED);
+	pcn_gtpu_end_learn(ctx, &p->flow);
+	md->packet_len -= g->at - l3;
+	md->traffic_class = g->teid;
+	md->tenant = g->qfi;
+	p->bytes = g->payload;
+	p->teid = g->teid;
+	p->qfi = g->qfi;
+	p->released = 0;
+	return upf_inner(ctx, md, p, t);
+}
+
+/* A packet that has waited. */
+PCN_INLINE int upf_released(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_packet *p)
+{
+	__u32 teid = md->md[1];
+	const struct upf_tunnel *t = bpf_map_lookup_elem(&tunnels, &teid);
+
+	if (!t)
+		return pcn_pkt_drop(ctx, md, UPF_NO_RULE);
+	p->bytes = md->packet_len - sizeof(struct ethhdr);
+	p->teid = teid;
+	p->qfi = md->tenant;
+	p->released = 1;
+	return upf_inner(ctx, md, p, t);
+}
+
+PCN_INGRESS
+{
+	struct upf_packet *p = upf_packet();
+	struct pcn_gtpu g;
+	int result;
+
+	if (!p)
+		return pcn_pkt_drop(ctx, md, UPF_NO_RULE);
+	if (md->md[0] == UPF_RELEASED)
+		return upf_released(ctx, md, p);
+	if (upf_read(ctx, p) || !pcn_gtpu_end_is_for(&p->flow))
+		return pcn_pkt_pass(ctx, md);
+	result = pcn_gtpu_end_read(ctx, md, &p->flow, &g);
+	return result == PCN_GTPU_END_PACKET ? upf_receive(ctx, md, p, &g) : result;
+}
+
+/* The device that a packet goes to. */
+PCN_INLINE const struct upf_device *upf_receiver(const struct upf_packet *p)
+{
+	const struct upf_device *d;
+
+	if (p->flow.has & PCN_FLOW_IPV6)
+		return bpf_map_lookup_elem(&devices6, p->flow.destination);
+	d = bpf_map_lookup_elem(&devices4, p->flow.destination + 3);
+	asm volatile("" : "+r"(d)); /* the verifier cannot follow a call for either map */
+	return d;
+}
+
+PCN_EGRESS
+{
+	struct upf_packet *p = upf_packet();
+	const struct upf_device *d;
+	__u32 row;
+
+	if (!p)
+		return pcn_pkt_drop(ctx, md, UPF_NO_RULE);
+	if (upf_read(ctx, p) || !(p->flow.has & PCN_FLOW_IP))
+		return pcn_pkt_pass(ctx, md);
+	d = upf_receiver(p);
+	if (!d)
+		return pcn_pkt_pass(ctx, md);
+	if (pcn_is_superframe(ctx))
+		return pcn_pkt_controller(ctx, md, UPF_SEGMENT);
+	p->up = 0;
+	p->inward = 0;
+	p->teid = 0;
+	p->qfi = 0;
+	p->released = md->md[0] == UPF_RELEASED;
+	p->bytes = upf_length(ctx, &p->flow);
+	row = upf_choose(p, d->rule, d->list);
+	return row == UPF_NONE ? pcn_pkt_drop(ctx, md, UPF_NO_RULE) : upf_forward(ctx, md, p, row);
+}
+
+PCN_LICENSE;

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package upf is the user plane function of a mobile core: its programs, their slow path and its configuration. Sessions are
+// written by the program polycube-upf (package pdusession).
+package upf
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/gtppath"
+	"github.com/polycube/polycube/pdusession"
+)
+
+// files are the model and the compiled programs.
+//
+//go:embed upf.yang upf.tc.o upf.xdp.o
+var files embed.FS
+
+func init() { cube.Register(cube.Service{Files: files, New: newUPF}) }
+
+// reasonWaits is UPF_WAITS, the first reason of packets after those of gtppath.
+const reasonWaits = gtppath.OwnReason
+
+type upf struct {
+	env     cube.Env
+	paths   *gtppath.Path
+	buffer  *buffer
+	devices *pdusession.Devices
+	teller  pdusession.Teller
+	// settings are those of the paths.
+	settings gtppath.Settings
+}
+
+func newUPF(env cube.Env) (cube.Instance, error) {
+	u := &upf{env: env, buffer: newBuffer(env), devices: pdusession.NewDevices(env), teller: pdusession.NewTeller(env)}
+	u.paths = gtppath.New(env, gtppath.Options{Changed: u.pathChanged, Indicated: u.indicated})
+	env.Every(time.Second, u.tick)
+	return cube.Instance{
+		Prepare: cube.Typed(u.prepare), State: u.state, Page: u.page, Action: u.action, PacketIn: u.packetIn,
+		ParentChanged: u.paths.SetParent, Close: u.close,
+	}, nil
+}
+
+func (u *upf) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, error) {
+	conf := c.New
+	settings := gtppath.Settings{
+		EchoInterval: time.Duration(conf.EchoInterval) * time.Second, EchoTimeout: time.Duration(conf.EchoTimeout) * time.Second,
+		EchoRequests: int(conf.EchoRequests),
+	}
+	for _, a := range conf.Addresses {
+		settings.Locals = append(settings.Locals, a.Address)
+	}
+	commit := func() (func() error, error) {
+		var undo cube.Undo
+		if c.Created() {
+			if err := errors.Join(u.paths.Follow(), u.buffer.begin()); err != nil {
+				return nil, err
+			}
+		}
+		if err := u.paths.Configure(settings, &undo); err != nil {
+			return nil, errors.Join(err, undo.Run())
+		}
+		was, limit := u.settings, u.buffer.limit
+		u.settings, u.buffer.limit = settings, int(conf.Bytes)
+		undo.Push(func() error {
+			u.settings, u.buffer.limit = was, limit
+			return nil
+		})
+		return undo.Run, nil
+	}
+	plan := cube.Plan{
+		Before:    []cube.Step{cube.Effect(commit)},
+		Constants: map[string]any{"mtu": uint32(conf.MTU), "buffered_packets": conf.Packets, "local": conf.local()},
+	}
+	if c.Created() {
+		plan.MapSizes = conf.sizes()
+	}
+	return plan, nil
+}
+
+func (u *upf) packetIn(p *cube.PacketIn) {
+	if p.Reason == reasonWaits {
+		u.buffer.take(p)
+		return
+	}
+	u.paths.PacketIn(p)
+}
+
+// tick notes which peers polycube-upf has added and removed.
+func (u *upf) tick() {
+	if err := u.paths.Follow(); err != nil {
+		u.env.Logger().Debug("read the peers", "error", err)
+	}
+	u.buffer.tick()
+}
+
+// pathChanged tells polycube-upf that a path has failed.
+func (u *upf) pathChanged(peer netip.Addr, up bool) {
+	if !up {
+		u.tell(pdusession.PathDown, peer, 0)
+	}
+}
+
+// indicated tells it that a peer does not know a tunnel.
+func (u *upf) indicated(from netip.Addr, teid uint32) { u.tell(pdusession.ErrorIndication, from, teid) }
+
+func (u *upf) tell(kind pdusession.NoticeKind, peer netip.Addr, teid uint32) {
+	if err := u.teller.Tell(kind, peer, teid); err != nil {
+		u.env.Logger().Debug("a notice for polycube-upf", "error", err)
+	}
+}
+
+// action carries out end-marker.
+func (u *upf) action(_ context.Context, path []string, input json.RawMessage) (cube.ActionResult, error) {
+	if len(path) != 1 || path[0] != "end-marker" {
+		return cube.ActionResult{}, fmt.Errorf("%v: %w", path, cube.ErrNotFound)
+	}
+	var to struct {
+		Peer netip.Addr `json:"tunnel-endpoint"`
+		TEID uint32     `json:"remote-teid"`
+	}
+	if err := json.Unmarshal(input, &to); err != nil {
+		return cube.ActionResult{}, fmt.Errorf("end-marker: %w: %w", cube.ErrInvalid, err)
+	}
+	from, ok := u.settings.Local(to.Peer)
+	if !ok {
+		return cube.ActionResult{}, fmt.Errorf("tunnel-endpoint %s: there is no local-address of its family: %w", to.Peer, cube.ErrInvalid)
+	}
+	marker, err := u.paths.EndMarker(from, to.Peer, to.TEID)
+	if err == nil {
+		u.paths.SendEndMarker(marker)
+	}
+	return cube.ActionResult{}, err
+}
+
+func (u *upf) close() {
+	if err := errors.Join(u.buffer.queues.Close(), u.devices.Close()); err != nil {
+		u.env.Logger().Error("close the tables", "error", err)
+	}
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* The tables of a user plane function: sessions of devices, with the rules, meters and usages of each. A program beside the
+ * daemon writes them (Go package pdusession); it maps most of them into its memory. */
+#ifndef UPF_H
+#define UPF_H
+
+#include <pcn/bucket.h>
+#include <pcn/sdf.h>
+
+/* No rule. */
+#define UPF_NONE 0xffffffff
+
+/* Meters and usages of a rule. */
+#define UPF_OF_RULE 3
+
+/* A tunnel that packets come in. */
+struct upf_tunnel {
+	__u64 ipv6; /* the upper half of the device's IPv6 addresses, in network byte order */
+	__be32 ipv4;
+	__u32 has;  /* enum upf_has */
+	__u32 rule; /* the row of its only rule; with a list, the row of the session's first one */
+	__u32 list; /* the row of the flows of its rules; 0: all packets have its only rule */
+};
+
+enum upf_has {
+	UPF_HAS_IPV4 = 1,
+	UPF_HAS_IPV6 = 2,
+	UPF_FROM_NETWORK = 4, /* its packets are for the device, not from it */
+};
+
+/* A device, for packets to its address: as in a tunnel. */
+struct upf_device {
+	__u32 rule;
+	__u32 list;
+};
+
+enum upf_action { UPF_DROP, UPF_PASS, UPF_WAIT };
+
+enum upf_flag {
+	UPF_NOTIFY = 1, /* the first packet that waits, or is dropped, makes a notice */
+	UPF_TUNNEL = 2, /* packets enter a tunnel */
+	UPF_IPV6 = 4,	/* which is one of IPv6 */
+	UPF_MARK = 8,	/* with the DSCP of the rule */
+};
+
+/* What happens to packets. */
+struct upf_rule {
+	pcn_address peer; /* the other end of the tunnel that they enter */
+	__u32 teid;
+	__u8 action; /* enum upf_action */
+	__u8 flags;  /* enum upf_flag */
+	__u8 qfi;    /* in the tunnel; 0: none */
+	__u8 dscp;
+	__u32 meters[UPF_OF_RULE]; /* rows; the first 0 ends them */
+	__u32 usages[UPF_OF_RULE]; /* the same */
+	__u32 queue;		   /* the row of packets that wait; 0: none ever does */
+	__u32 index;		   /* in the session */
+	__u64 seen; /* when the last packet came, in steps of 100 ms; only programs write it */
+};
+
+/* What limits packets, in each direction. A limit of 0 is a closed gate. */
+struct upf_meter {
+	struct pcn_bucket_limit limit[2];
+	__u64 bucket[2]; /* only programs write them */
+};
+
+enum upf_watches {
+	UPF_THRESHOLD = 1, /* there is one */
+	UPF_QUOTA = 2,
+	UPF_START = 4, /* the first packet makes a notice */
+};
+
+/* What counts packets. Limits are compared with the bytes of both directions, and of each; those that are not there are the
+ * largest number. */
+struct upf_usage {
+	__u64 bytes[2]; /* of IP packets */
+	__u64 packets[2];
+	__u64 first, last; /* when packets came, in steps of 100 ms */
+	__u32 watches;	   /* enum upf_watches; user space writes it */
+	__u32 told;	   /* those of them that there was a notice of */
+	__u64 zero;
+	__u64 threshold[3];
+	__u64 quota[3];
+	__u64 more[2];
+};
+
+/* Packets that wait in user space. `waiting` counts them from the moment they leave for it until they were sent; while there
+ * are any, newer ones follow them. */
+struct upf_queue {
+	__u32 waiting;
+	__u32 state; /* enum upf_queue_state; the program beside the daemon writes it */
+	__u32 told;  /* there was a notice since it began to hold packets */
+	__u32 zero;
+};
+
+enum upf_queue_state { UPF_HOLD, UPF_RELEASE, UPF_DISCARD };
+
+/* Something that a packet has caused, for the program beside the daemon. */
+enum upf_notice_kind {
+	UPF_NOTICE_WAITING = 1,
+	UPF_NOTICE_THRESHOLD,
+	UPF_NOTICE_QUOTA,
+	UPF_NOTICE_STARTED,
+	UPF_NOTICE_ERROR, /* written by the daemon */
+	UPF_NOTICE_DOWN,  /* written by the daemon */
+};
+
+struct upf_notice {
+	__u32 kind; /* enum upf_notice_kind */
+	__u32 row;  /* of a rule or usage */
+	__u32 dscp; /* of a packet that waits */
+	__u32 teid;
+	pcn_address peer;
+};
+
+#define UPF_NOTICES 65536
+
+/* Tunnels by their TEID. */
+PCN_MAP_FLAGS(tunnels, BPF_MAP_TYPE_HASH, __u32, struct upf_tunnel, 64, BPF_F_NO_PREALLOC);
+/* Devices by their IPv4 address, and by the upper half of their IPv6 addresses, in network byte order. */
+PCN_MAP_FLAGS(devices4, BPF_MAP_TYPE_HASH, __be32, struct upf_device, 64, BPF_F_NO_PREALLOC);
+PCN_MAP_FLAGS(devices6, BPF_MAP_TYPE_HASH, __u64, struct upf_device, 64, BPF_F_NO_PREALLOC);
+/* The rules of a session are in rows that follow each other. The first row of each table is not used. */
+PCN_MAP_FLAGS(rules, BPF_MAP_TYPE_ARRAY, __u32, struct upf_rule, 64, BPF_F_MMAPABLE);
+PCN_MAP_FLAGS(meters, BPF_MAP_TYPE_ARRAY, __u32, struct upf_meter, 64, BPF_F_MMAPABLE);
+PCN_MAP_FLAGS(usages, BPF_MAP_TYPE_ARRAY, __u32, struct upf_usage, 64, BPF_F_MMAPABLE);
+PCN_MAP_FLAGS(queues, BPF_MAP_TYPE_ARRAY, __u32, struct upf_queue, 64, BPF_F_MMAPABLE);
+/* The flows of rules; tunnels and devices with equal ones share a row. */
+PCN_MAP_FLAGS(lists, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_sdf_list, 2, BPF_F_MMAPABLE);
+/* Notices that were not read yet. */
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, UPF_NOTICES);
+	__type(value, struct upf_notice);
+} notices SEC(".maps");
+
+/* Steps of the times that programs note. */
+#define UPF_STEP 100000000ull
+
+/* Tells the program beside the daemon something. If that has not read for long, it is not told: -1. */
+PCN_INLINE int upf_tell(__u32 kind, __u32 row, __u32 dscp)
+{
+	struct upf_notice n = { .kind = kind, .row = row, .dscp = dscp };
+
+	return bpf_map_push_elem(&notices, &n, 0) ? -1 : 0;
+}
+
+/* Whether the bytes that were counted are below a limit. */
+PCN_INLINE int upf_below(const struct upf_usage *u, const __u64 limit[3])
+{
+	__u64 up = u->bytes[0], down = u->bytes[1];
+
+	return up + down < limit[0] && up < limit[1] && down < limit[2];
+}
+
+/* Tells once that a usage has reached something. */
+PCN_INLINE void upf_reached(struct upf_usage *u, __u32 what, __u32 kind, __u32 row)
+{
+	if (!(__sync_fetch_and_or(&u->told, what) & what) && upf_tell(kind, row, 0))
+		__sync_fetch_and_and(&u->told, ~what);
+}
+
+/* Whether the usages of a rule let a packet pass: none of their quotas is used up. */
+PCN_INLINE int upf_allowed(const struct upf_rule *r)
+{
+	for (int i = 0; i < UPF_OF_RULE; i++) {
+		__u32 row = r->usages[i];
+		struct upf_usage *u;
+
+		if (!row)
+			break;
+		u = bpf_map_lookup_elem(&usages, &row);
+		if (!u || !(u->watches & UPF_QUOTA) || upf_below(u, u->quota))
+			continue;
+		upf_reached(u, UPF_QUOTA, UPF_NOTICE_QUOTA, row);
+		return 0;
+	}
+	return 1;
+}
+
+/* Counts a packet. */
+PCN_INLINE void upf_count(const struct upf_rule *r, __u32 bytes, __u64 now, const int down)
+{
+	for (int i = 0; i < UPF_OF_RULE; i++) {
+		__u32 row = r->usages[i];
+		struct upf_usage *u;
+
+		if (!row)
+			break;
+		u = bpf_map_lookup_elem(&usages, &row);
+		if (!u)
+			continue;
+		__sync_fetch_and_add(&u->bytes[down], bytes);
+		__sync_fetch_and_add(&u->packets[down], 1);
+		if (pcn_refresh_due(now, u->last, UPF_STEP)) {
+			u->last = now;
+			if (!u->first)
+				u->first = now;
+		}
+		if (!u->watches)
+			continue;
+		if (u->watches & UPF_START)
+			upf_reached(u, UPF_START, UPF_NOTICE_STARTED, row);
+		if (u->watches & UPF_THRESHOLD && !upf_below(u, u->threshold))
+			upf_reached(u, UPF_THRESHOLD, UPF_NOTICE_THRESHOLD, row);
+	}
+}
+
+/* What meters say of a packet. */
+enum upf_metered { UPF_CONFORMS, UPF_CLOSED, UPF_EXCEEDS };
+
+PCN_INLINE int upf_metered(const struct upf_rule *r, __u32 bytes, __u64 now, const int down)
+{
+	for (int i = 0; i < UPF_OF_RULE; i++) {
+		__u32 row = r->meters[i];
+		struct upf_meter *m;
+		__u32 burst;
+
+		if (!row)
+			break;
+		m = bpf_map_lookup_elem(&meters, &row);
+		if (!m)
+			continue;
+		burst = m->limit[down].burst;
+		if (!burst)
+			return UPF_CLOSED;
+		if (burst != 0xffffffff &&
+		    !pcn_bucket_take(&m->bucket[down], &m->limit[down], bytes, now))
+			return UPF_EXCEEDS;
+	}
+	return UPF_CONFORMS;
+}
+
+#endif

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pdusession
+
+// What another process has left in the tables.
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/sdf"
+)
+
+// Adopt takes over the sessions that an earlier process has written, and returns those that the tables do not have, as after
+// the cube was created anew: Put them as new ones. It comes before the first batch. What no session has is removed; removed
+// is how many keys that were, of sessions that the process had not stored yet when it ended.
+func (t *Tables) Adopt(all []*Rows) (missing []*Rows, removed int, err error) {
+	used := map[uint32]bool{}
+	size, err := t.rows.Values()
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, r := range all {
+		for _, w := range r.ways() {
+			if w.List != 0 && int(w.List) < len(size) {
+				used[w.List] = true
+			}
+		}
+	}
+	if err := t.lists.Begin(used); err != nil {
+		return nil, 0, err
+	}
+	for _, r := range all {
+		var undo cube.Undo
+		if t.adopt(r, &undo) != nil {
+			if err := undo.Run(); err != nil {
+				return nil, 0, err
+			}
+			missing = append(missing, r)
+		}
+	}
+	removed, err = t.clean()
+	t.lists.Abandon()
+	return missing, removed, err
+}
+
+func (t *Tables) adopt(r *Rows, undo *cube.Undo) error {
+	for teid, w := range r.Tunnels {
+		if is, ok, err := t.tunnels.Get(teid); err != nil || !ok || is != r.tunnelOf(w) {
+			return fmt.Errorf("TEID %d: %w", teid, cube.ErrNotFound)
+		}
+	}
+	if r.Device != nil {
+		if is, ok, err := t.devices4.Get(keyOf4(r)); r.IPv4.IsValid() && (err != nil || !ok || is != r.Device.device()) {
+			return fmt.Errorf("address %s: %w", r.IPv4, cube.ErrNotFound)
+		}
+		if is, ok, err := t.devices6.Get(keyOf6(r)); r.IPv6.IsValid() && (err != nil || !ok || is != r.Device.device()) {
+			return fmt.Errorf("prefix %s: %w", r.IPv6, cube.ErrNotFound)
+		}
+	}
+	if err := t.adoptRows(r, undo); err != nil {
+		return err
+	}
+	for _, peer := range r.Peers {
+		if err := t.peer(peer); err != nil {
+			return err
+		}
+		undo.Push(func() error {
+			t.unpeer(peer)
+			return nil
+		})
+	}
+	return t.own(nil, r, undo)
+}
+
+func keyOf4(r *Rows) uint32 {
+	if !r.IPv4.IsValid() {
+		return 0
+	}
+	return key4(r.IPv4)
+}
+
+func keyOf6(r *Rows) uint64 {
+	if !r.IPv6.IsValid() {
+		return 0
+	}
+	return key6(r.IPv6)
+}
+
+// adoptRows marks the rows of a session.
+func (t *Tables) adoptRows(r *Rows, undo *cube.Undo) error {
+	mark := func(s *space, row, n uint32) error {
+		if err := s.adopt(row, n); err != nil {
+			return err
+		}
+		undo.Push(func() error {
+			s.free(row, n)
+			return nil
+		})
+		return nil
+	}
+	errs := []error{mark(t.rules.space, r.Block, r.Size)}
+	for _, row := range r.Meters {
+		errs = append(errs, mark(t.meters.space, row, 1))
+	}
+	for _, row := range r.Usages {
+		errs = append(errs, mark(t.usages.space, row, 1))
+	}
+	for _, row := range r.Queues {
+		errs = append(errs, mark(t.queues.space, row, 1))
+	}
+	for _, l := range t.listsOf(r) {
+		if _, err := t.lists.Take(l); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		undo.Push(func() error { return t.lists.Drop([]sdf.List{l}) })
+	}
+	return errors.Join(errs...)
+}
+
+// clean removes what no session has.
+func (t *Tables) clean() (int, error) {
+	e := entriesOf(nil)
+	var errs [4]error
+	for teid := range t.tunnels.All(&errs[0]) {
+		if _, known := t.owners[owned{ownsTEID, uint64(teid)}]; !known {
+			e.tunnels.remove(teid)
+		}
+	}
+	for a := range t.devices4.All(&errs[1]) {
+		if _, known := t.owners[owned{ownsIPv4, uint64(a)}]; !known {
+			e.devices4.remove(a)
+		}
+	}
+	for a := range t.devices6.All(&errs[2]) {
+		if _, known := t.owners[owned{ownsIPv6, a}]; !known {
+			e.devices6.remove(a)
+		}
+	}
+	n := len(e.tunnels.gone) + len(e.devices4.gone) + len(e.devices6.gone)
+	if err := errors.Join(errors.Join(errs[:3]...), t.write(e)); err != nil {
+		return 0, err
+	}
+	for peer := range t.stations.All(&errs[3]) {
+		if t.peers[peer.Addr()] == 0 {
+			if _, err := t.stations.Delete(peer); err != nil {
+				return n, err
+			}
+		}
+	}
+	return n, errs[3]
+}

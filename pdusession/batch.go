@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pdusession
+
+// Changes of sessions. Rows of rules are never changed while packets use them: a session that changes gets new ones, and then
+// its keys lead there.
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/grace"
+	"github.com/polycube/polycube/inet"
+	"github.com/polycube/polycube/sdf"
+)
+
+// Batch is a number of changes that take effect together.
+type Batch struct {
+	t       *Tables
+	changes []change
+	// done are functions that make a failed batch undone, in reverse.
+	done cube.Undo
+	// after are carried out when no packet uses what there was before, and lists are those that are used once less then.
+	after []func()
+	lists []sdf.List
+	final map[uint32]Counts
+	waits bool
+}
+
+// change is the step of one session; of one that is new or gone, was or is is nil.
+type change struct{ was, is *Rows }
+
+// Begin begins a batch. Either Commit or Abort ends it.
+func (t *Tables) Begin() *Batch {
+	t.forget()
+	return &Batch{t: t, final: map[uint32]Counts{}}
+}
+
+// Put makes a session what s says. was is where it is, nil for a new one. Errors wrap cube.ErrFull if there is no room,
+// cube.ErrExists if another session has one of its TEIDs or addresses, and cube.ErrInvalid; then nothing has changed. The
+// result may be passed to another Put or Remove in the same batch.
+func (b *Batch) Put(was *Rows, s *Session) (*Rows, error) {
+	w := writer{t: b.t, s: s, was: was, is: &Rows{IPv4: s.IPv4, IPv6: s.IPv6}}
+	if err := w.write(); err != nil {
+		return nil, errors.Join(err, w.undo.Run())
+	}
+	b.done.Push(w.undo.Run)
+	b.after = append(b.after, w.after...)
+	b.changes = append(b.changes, change{was, w.is})
+	if was != nil {
+		b.retire(was, w.is)
+	}
+	return w.is, nil
+}
+
+// Remove removes a session. Packets that wait are dropped.
+func (b *Batch) Remove(was *Rows) error {
+	b.changes = append(b.changes, change{was, nil})
+	b.t.disown(was, &b.done)
+	b.retire(was, &Rows{})
+	return nil
+}
+
+// retire frees what a session has and will not have, once no packet uses it.
+func (b *Batch) retire(was, is *Rows) {
+	b.waits = true
+	b.lists = append(b.lists, b.t.listsOf(was)...)
+	b.after = append(b.after, func() {
+		t := b.t
+		t.rules.space.free(was.Block, was.Size)
+		for id, row := range was.Meters {
+			if is.Meters[id] != row {
+				t.meters.space.free(row, 1)
+			}
+		}
+		for id, row := range was.Usages {
+			if is.Usages[id] != row {
+				b.final[row], _ = t.Counts(row)
+				t.usages.space.free(row, 1)
+			}
+		}
+		for id, row := range was.Queues {
+			if is.Queues[id] != row {
+				t.queues.values[row].set(discard)
+				t.queues.space.free(row, 1)
+			}
+		}
+		for _, peer := range was.Peers {
+			t.unpeer(peer)
+		}
+	})
+}
+
+// Commit makes the changes take effect. When it returns, no packet uses what there was before, and its rows are free. final has
+// what usages that are gone have counted, by row. After an error nothing has changed.
+func (b *Batch) Commit() (final map[uint32]Counts, err error) {
+	if err := b.publish(); err != nil {
+		return nil, errors.Join(err, b.Abort())
+	}
+	if b.waits {
+		if err := grace.Wait(); err != nil {
+			return nil, errors.Join(err, b.Abort())
+		}
+	}
+	for _, do := range b.after {
+		do()
+	}
+	return b.final, b.t.lists.Drop(b.lists)
+}
+
+// Abort ends a batch without an effect.
+func (b *Batch) Abort() error { return b.done.Run() }
+
+// keys are entries that are written and removed.
+type keys[K comparable, V any] struct {
+	set  map[K]V
+	gone map[K]bool
+}
+
+func newKeys[K comparable, V any]() *keys[K, V] { return &keys[K, V]{map[K]V{}, map[K]bool{}} }
+
+func (k *keys[K, V]) put(key K, value V) { k.set[key] = value; delete(k.gone, key) }
+
+func (k *keys[K, V]) remove(key K) { k.gone[key] = true; delete(k.set, key) }
+
+// lists returns the entries to write, in two columns, and the keys to remove.
+func (k *keys[K, V]) lists() (set []K, values []V, gone []K) {
+	for key, value := range k.set {
+		set, values = append(set, key), append(values, value)
+	}
+	for key := range k.gone {
+		gone = append(gone, key)
+	}
+	return set, values, gone
+}
+
+// entries are those of all tables with keys.
+type entries struct {
+	tunnels  *keys[uint32, tunnel]
+	devices4 *keys[uint32, device]
+	devices6 *keys[uint64, device]
+}
+
+// entriesOf returns what leads from one state of sessions to another.
+func entriesOf(changes []change) *entries {
+	e := &entries{newKeys[uint32, tunnel](), newKeys[uint32, device](), newKeys[uint64, device]()}
+	for _, c := range changes {
+		if c.was != nil {
+			e.apply(c.was, false)
+		}
+		if c.is != nil {
+			e.apply(c.is, true)
+		}
+	}
+	return e
+}
+
+// apply adds the entries of a session, or removes them.
+func (e *entries) apply(r *Rows, put bool) {
+	for teid, w := range r.Tunnels {
+		if put {
+			e.tunnels.put(teid, r.tunnelOf(w))
+		} else {
+			e.tunnels.remove(teid)
+		}
+	}
+	if r.Device == nil {
+		return
+	}
+	if r.IPv4.IsValid() {
+		if put {
+			e.devices4.put(key4(r.IPv4), r.Device.device())
+		} else {
+			e.devices4.remove(key4(r.IPv4))
+		}
+	}
+	if r.IPv6.IsValid() {
+		if put {
+			e.devices6.put(key6(r.IPv6), r.Device.device())
+		} else {
+			e.devices6.remove(key6(r.IPv6))
+		}
+	}
+}
+
+// publish writes the keys.
+func (b *Batch) publish() error {
+	back := make([]change, 0, len(b.changes))
+	for i := len(b.changes) - 1; i >= 0; i-- {
+		back = append(back, change{b.changes[i].is, b.changes[i].was})
+	}
+	b.done.Push(func() error { return errors.Join(b.t.write(entriesOf(back)), grace.Wait()) }) // then rows are freed
+	return b.t.write(entriesOf(b.changes))
+}
+
+// write writes and removes entries, in batches.
+func (t *Tables) write(e *entries) error {
+	teids, tunnels, gone := e.tunnels.lists()
+	v4, devices4, gone4 := e.devices4.lists()
+	v6, devices6, gone6 := e.devices6.lists()
+	if _, err := t.tunnels.DeleteAll(gone); err != nil {
+		return err
+	}
+	if _, err := t.devices4.DeleteAll(gone4); err != nil {
+		return err
+	}
+	if _, err := t.devices6.DeleteAll(gone6); err != nil {
+		return err
+	}
+	if _, err := t.devices4.SetAll(v4, devices4); err != nil {
+		return err
+	}
+	if _, err := t.devices6.SetAll(v6, devices6); err != nil {
+		return err
+	}
+	_, err := t.tunnels.SetAll(teids, tunnels)
+	return err
+}
+
+// ways are all ways of a session.
+func (r *Rows) ways() (all []Way) {
+	for _, w := range r.Tunnels {
+		all = append(all, w)
+	}
+	if r.Device != nil {
+		all = append(all, *r.Device)
+	}
+	return all
+}
+
+// keysOf are the TEIDs and addresses of a session.
+func (r *Rows) keysOf() (all []owned) {
+	for teid := range r.Tunnels {
+		all = append(all, owned{ownsTEID, uint64(teid)})
+	}
+	if r.Device != nil && r.IPv4.IsValid() {
+		all = append(all, owned{ownsIPv4, uint64(key4(r.IPv4))})
+	}
+	if r.Device != nil && r.IPv6.IsValid() {
+		all = append(all, owned{ownsIPv6, key6(r.IPv6)})
+	}
+	return all
+}
+
+// own gives a session its keys; was is what it was.
+func (t *Tables) own(was, is *Rows, undo *cube.Undo) error {
+	for _, k := range is.keysOf() {
+		if block, taken := t.owners[k]; taken && (was == nil || block != was.Block) {
+			return fmt.Errorf("%s: another session has it: %w", k, cube.ErrExists)
+		}
+	}
+	if was != nil {
+		t.disown(was, undo)
+	}
+	for _, k := range is.keysOf() {
+		t.owners[k] = is.Block
+		undo.Push(func() error {
+			delete(t.owners, k)
+			return nil
+		})
+	}
+	return nil
+}
+
+// disown takes the keys from a session.
+func (t *Tables) disown(was *Rows, undo *cube.Undo) {
+	for _, k := range was.keysOf() {
+		delete(t.owners, k)
+		undo.Push(func() error {
+			t.owners[k] = was.Block
+			return nil
+		})
+	}
+}
+
+func (k owned) String() string {
+	switch k.table {
+	case ownsTEID:
+		return fmt.Sprintf("TEID %d", k.key)
+	case ownsIPv4:
+		return "the IPv4 address"
+	}
+	return "the IPv6 prefix"
+}
+
+// listsOf returns the lists of a session.
+func (t *Tables) listsOf(r *Rows) (all []sdf.List) {
+	rows, err := t.rows.Values()
+	for _, w := range r.ways() {
+		if err == nil && w.List != 0 && int(w.List) < len(rows) {
+			all = append(all, rows[w.List])
+		}
+	}
+	return all
+}
+
+// peer counts a session that uses a peer. The program learns where it is from its packets.
+func (t *Tables) peer(a netip.Addr) error {
+	if _, known := t.peers[a]; !known {
+		if _, err := t.stations.Add(inet.AddressOf(a), 0); err != nil {
+			return err
+		}
+	}
+	delete(t.left, a)
+	t.peers[a]++
+	return nil
+}
+
+// unpeer is the reverse. The program knows the peer for some time yet: it gets an End Marker.
+func (t *Tables) unpeer(a netip.Addr) {
+	if t.peers[a]--; t.peers[a] == 0 {
+		t.left[a] = time.Now()
+	}
+}
+
+// stay is how long a peer without sessions is known.
+const stay = 10 * time.Second
+
+// forget forgets the peers that all sessions have left long ago.
+func (t *Tables) forget() {
+	for a, since := range t.left {
+		if time.Since(since) > stay {
+			delete(t.left, a)
+			delete(t.peers, a)
+			_, _ = t.stations.Delete(inet.AddressOf(a)) // at worst an entry that nobody uses stays
+		}
+	}
+}

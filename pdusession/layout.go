@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pdusession
+
+// The rows of the tables; the C structs of cubes/upf/upf.h define them.
+
+import (
+	"encoding/binary"
+	"math"
+	"net/netip"
+
+	"github.com/polycube/polycube/bucket"
+	"github.com/polycube/polycube/inet"
+)
+
+// tunnel is struct upf_tunnel, device struct upf_device. Addresses are in network byte order.
+type tunnel struct {
+	IPv6       uint64
+	IPv4, Has  uint32
+	Rule, List uint32
+}
+
+type device struct{ Rule, List uint32 }
+
+// enum upf_has.
+const (
+	hasIPv4 = 1 << iota
+	hasIPv6
+	fromNetwork
+)
+
+// rule is struct upf_rule.
+type rule struct {
+	Peer                     inet.Address
+	TEID                     uint32
+	Action, Flags, QFI, DSCP uint8
+	Meters                   [MaxRuleMeters]uint32
+	Usages                   [MaxRuleUsages]uint32
+	Queue, Index             uint32
+	Seen                     uint64
+}
+
+// enum upf_flag.
+const (
+	flagNotify = 1 << iota
+	flagTunnel
+	flagIPv6
+	flagMark
+)
+
+// meter is struct upf_meter: what is up comes first.
+type meter struct {
+	Limit  [2]bucket.Limit
+	Bucket [2]uint64
+}
+
+// usage is struct upf_usage.
+type usage struct {
+	Bytes, Packets   [2]uint64
+	First, Last      uint64
+	Watches, Told    uint32
+	_                uint64
+	Threshold, Quota [3]uint64
+	_                [2]uint64
+}
+
+// enum upf_watches.
+const (
+	watchThreshold = 1 << iota
+	watchQuota
+	watchStart
+)
+
+// queue is struct upf_queue.
+type queue struct{ Waiting, State, Told, Zero uint32 }
+
+// enum upf_queue_state.
+const (
+	hold uint32 = iota
+	release
+	discard
+)
+
+// notice is struct upf_notice.
+type notice struct {
+	Kind, Row, DSCP, TEID uint32
+	Peer                  inet.Address
+}
+
+// limits brings a volume into the form of programs, which know no limit that is not there.
+func limits(v Volume) (l [3]uint64, any bool) {
+	for i, n := range []uint64{v.Total, v.Up, v.Down} {
+		l[i] = math.MaxUint64
+		if n != 0 {
+			l[i], any = n, true
+		}
+	}
+	return l, any
+}
+
+// key4 and key6 are an address and a prefix as keys of the tables.
+func key4(a netip.Addr) uint32 {
+	b := a.As4()
+	return binary.NativeEndian.Uint32(b[:])
+}
+
+func key6(p netip.Prefix) uint64 {
+	b := p.Addr().As16()
+	return binary.NativeEndian.Uint64(b[:])
+}
+
+// tunnelOf and deviceOf are the entries of a way.
+func (r *Rows) tunnelOf(w Way) tunnel {
+	t := tunnel{Rule: w.Rule, List: w.List}
+	if r.IPv4.IsValid() {
+		t.IPv4, t.Has = key4(r.IPv4), hasIPv4
+	}
+	if r.IPv6.IsValid() {
+		t.IPv6, t.Has = key6(r.IPv6), t.Has|hasIPv6
+	}
+	if w.FromNetwork {
+		t.Has |= fromNetwork
+	}
+	return t
+}
+
+func (w Way) device() device { return device{w.Rule, w.List} }
