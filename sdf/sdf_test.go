@@ -179,7 +179,7 @@ func dscp(t *testing.T, n uint8) List {
 }
 
 func TestListsOfEqualFlowsAreEqual(t *testing.T) {
-	if dscp(t, 1) != dscp(t, 1) || dscp(t, 1) == dscp(t, 2) {
+	if one, same := dscp(t, 1), dscp(t, 1); one != same || one == dscp(t, 2) {
 		t.Error("equal lists differ, or different lists are equal")
 	}
 	if l, err := NewList(make([]Flow, Max), make([]uint32, Max)); err != nil || l.Count != Max {
