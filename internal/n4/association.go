@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package n4
+
+// Associations with SMFs (TS 29.244 6.2.6 to 6.2.8, TS 23.007 19A).
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/wmnsk/go-pfcp/ie"
+	"github.com/wmnsk/go-pfcp/message"
+
+	"github.com/polycube/polycube/internal/n4/rules"
+	"github.com/polycube/polycube/internal/n4/store"
+	"github.com/polycube/polycube/internal/n4/tlv"
+)
+
+// peer is an SMF with an association. Its JSON form is a record of the store.
+type peer struct {
+	Node string     `json:"n"`
+	Addr netip.Addr `json:"a"`
+	// Recovery is the recovery time stamp, in seconds since 1900.
+	Recovery uint32    `json:"r"`
+	Since    time.Time `json:"s"`
+
+	local netip.Addr
+	down  bool
+	heard time.Time // the last answer to a heartbeat
+}
+
+// features are the UP function features that are implemented (TS 29.244 8.2.25): DDND and FTUP, EMPU, MNOP, and UEIP if
+// there are pools.
+func (s *Server) features() *ie.IE {
+	const ddnd, ftup, empu, ueip, mnop = 1 << 1, 1 << 4, 1 << 0, 1 << 2, 1 << 4
+	octet7 := uint8(mnop)
+	if len(s.config.Pools) > 0 {
+		octet7 |= ueip
+	}
+	return ie.NewUPFunctionFeatures(ddnd|ftup, empu, octet7, 0)
+}
+
+// nodeID is that of this end, for an SMF.
+func (s *Server) nodeID(peer netip.Addr) *ie.IE {
+	name := s.config.NodeID
+	if name == "" {
+		local, err := s.localFor(peer)
+		if err != nil {
+			local = s.config.Address.Addr()
+		}
+		name = local.String()
+	}
+	return ie.NewNodeIDHeuristic(name)
+}
+
+// readNode reads the Node ID of a message.
+func readNode(g tlv.Group) (string, error) {
+	i, ok := g.First(ie.NodeID)
+	if !ok {
+		return "", rules.Missing(ie.NodeID)
+	}
+	want := map[uint8]int{ie.NodeIDIPv4Address: 5, ie.NodeIDIPv6Address: 17}
+	if len(i.Value) < 2 || len(i.Value) > 256 || want[i.Value[0]] != 0 && len(i.Value) != want[i.Value[0]] {
+		return "", rules.Incorrect(ie.NodeID, fmt.Errorf("%d bytes", len(i.Value)))
+	}
+	node, err := i.Decode().NodeID()
+	if err == nil && node == "" {
+		err = errors.New("an empty name")
+	}
+	if err != nil {
+		return "", rules.Incorrect(ie.NodeID, err)
+	}
+	return node, nil
+}
+
+func readRecovery(g tlv.Group) (uint32, error) {
+	i, ok := g.First(ie.RecoveryTimeStamp)
+	if !ok {
+		return 0, rules.Missing(ie.RecoveryTimeStamp)
+	}
+	n, err := i.Uint(4)
+	if err != nil {
+		return 0, rules.Incorrect(i.Type, err)
+	}
+	return uint32(n), nil
+}
+
+// associationSetup sets up an association. An existing one is replaced, and its sessions are removed unless the SMF says
+// that it has them: TS 23.007 19A demands that whatever the recovery time stamp is.
+func (s *Server) associationSetup(m *incoming) error {
+	node, err := readNode(m.ies)
+	if err != nil {
+		return err
+	}
+	recovery, err := readRecovery(m.ies)
+	if err != nil {
+		return err
+	}
+	from := m.from.Addr()
+	if len(s.config.Allowed) > 0 && !slices.ContainsFunc(s.config.Allowed, func(p netip.Prefix) bool { return p.Contains(from) }) {
+		return &rules.Refusal{Cause: ie.CauseRequestRejected, Why: "the address is not allowed"}
+	}
+	retained := false
+	if was := s.peers[node]; was != nil {
+		if was.Addr != from && !was.down {
+			s.log.Warn("N4 association refused", "node", node, "peer", from, "associated", was.Addr)
+			return &rules.Refusal{Cause: ie.CauseRequestRejected, Why: "the node has an association from another address"}
+		}
+		retain, err := retention(m.ies)
+		if err != nil {
+			return err
+		}
+		retained = retain != nil
+		s.removeSessions(node, "a new association", func(is *session) bool { return retain != nil && retain(is.CP) })
+	}
+	s.associate(node, from, recovery)
+	list := []*ie.IE{s.nodeID(from), ie.NewCause(ie.CauseRequestAccepted), ie.NewRecoveryTimeStamp(s.recovery), s.features()}
+	if retained {
+		const psrei = 1
+		list = append(list, ie.NewPFCPASRspFlags(psrei))
+	}
+	s.reply(m, 0, ie.CauseRequestAccepted, list)
+	return nil
+}
+
+// retention returns which sessions are retained, by the address of their CP F-SEID; nil: none.
+func retention(g tlv.Group) (func(netip.Addr) bool, error) {
+	i, ok := g.First(ie.PFCPSessionRetentionInformation)
+	if !ok {
+		return nil, nil
+	}
+	in, err := i.Group()
+	if err != nil {
+		return nil, rules.Incorrect(i.Type, err)
+	}
+	var list []netip.Addr
+	for _, entity := range in {
+		if entity.Type != ie.CPPFCPEntityIPAddress {
+			continue
+		}
+		f, err := entity.Decode().CPPFCPEntityIPAddress()
+		if err != nil {
+			return nil, rules.Incorrect(i.Type, err)
+		}
+		for _, b := range [][]byte{f.IPv4Address, f.IPv6Address} {
+			if addr, ok := netip.AddrFromSlice(b); ok {
+				list = append(list, addr.Unmap())
+			}
+		}
+	}
+	return func(a netip.Addr) bool { return len(list) == 0 || slices.Contains(list, a) }, nil
+}
+
+// associate keeps an association and begins its heartbeats.
+func (s *Server) associate(node string, addr netip.Addr, recovery uint32) {
+	now := time.Now()
+	p := &peer{Node: node, Addr: addr, Recovery: recovery, Since: now, heard: now}
+	p.local, _ = s.localFor(addr) // without a route nothing can be sent to it either
+	s.peers[node] = p
+	s.keep(p)
+	s.log.Info("N4 association set up", "node", node, "peer", addr)
+	s.after(s.config.Heartbeat, func() { s.beat(p) })
+}
+
+// keep stores an association.
+func (s *Server) keep(p *peer) {
+	value, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // its fields have texts
+	}
+	s.writes = append(s.writes, store.Write{Bucket: store.Peers, Key: []byte(p.Node), Value: value})
+}
+
+// associated returns the association of a message from the SMF itself.
+func (s *Server) associated(m *incoming) (*peer, error) {
+	node, err := readNode(m.ies)
+	if err != nil {
+		return nil, err
+	}
+	p := s.peers[node]
+	if p == nil || p.Addr != m.from.Addr() {
+		return nil, &rules.Refusal{Cause: ie.CauseNoEstablishedPFCPAssociation}
+	}
+	return p, nil
+}
+
+func (s *Server) associationUpdate(m *incoming) error {
+	p, err := s.associated(m)
+	if err != nil {
+		return err
+	}
+	s.log.Info("N4 association updated", "node", p.Node, "peer", p.Addr)
+	s.reply(m, 0, ie.CauseRequestAccepted, []*ie.IE{s.nodeID(p.Addr), ie.NewCause(ie.CauseRequestAccepted), s.features()})
+	return nil
+}
+
+func (s *Server) associationRelease(m *incoming) error {
+	p, err := s.associated(m)
+	if err != nil {
+		return err
+	}
+	s.removeSessions(p.Node, "the release of the association", nil)
+	delete(s.peers, p.Node)
+	s.writes = append(s.writes, store.Write{Bucket: store.Peers, Key: []byte(p.Node)})
+	s.log.Info("N4 association released", "node", p.Node, "peer", p.Addr)
+	s.reply(m, 0, ie.CauseRequestAccepted, []*ie.IE{s.nodeID(p.Addr), ie.NewCause(ie.CauseRequestAccepted)})
+	return nil
+}
+
+// removeSessions removes those of an SMF that are not retained. Nobody can be sent their last usage reports.
+func (s *Server) removeSessions(node, why string, retained func(*session) bool) {
+	s.commit()
+	removed := 0
+	for _, number := range s.sessions.ofNode(node) {
+		is := s.sessions.byNumber[number]
+		if retained != nil && retained(is) {
+			continue
+		}
+		s.remove(is, nil)
+		if removed++; len(s.changes) >= maxBatch {
+			s.commit()
+		}
+	}
+	s.commit()
+	if removed > 0 {
+		s.log.Warn("N4 sessions removed", "node", node, "because of", why, "sessions", removed, "unreported", "the usage since the last reports")
+	}
+}
+
+// setUp sets up an association with a configured SMF, unless there is one: a request would remove its sessions.
+func (s *Server) setUp(addr netip.AddrPort) {
+	again := func() { s.after(s.config.Heartbeat, func() { s.setUp(addr) }) }
+	for _, p := range s.peers {
+		if p.Addr == addr.Addr() {
+			again()
+			return
+		}
+	}
+	ies := encode([]*ie.IE{s.nodeID(addr.Addr()), ie.NewRecoveryTimeStamp(s.recovery), s.features()})
+	s.ask(addr, message.MsgTypeAssociationSetupRequest, false, 0, ies, func(m *incoming, err error) {
+		defer again()
+		if err == nil {
+			err = s.setUpAnswered(addr, m)
+		}
+		if err != nil {
+			s.log.Warn("N4 association setup", "peer", addr, "error", err)
+		}
+	})
+}
+
+func (s *Server) setUpAnswered(addr netip.AddrPort, m *incoming) error {
+	if cause := causeOf(m); cause != ie.CauseRequestAccepted {
+		return fmt.Errorf("cause %d", cause)
+	}
+	node, err := readNode(m.ies)
+	if err != nil {
+		return err
+	}
+	recovery, err := readRecovery(m.ies)
+	if err != nil {
+		return err
+	}
+	if was := s.peers[node]; was != nil && was.Addr != addr.Addr() {
+		return fmt.Errorf("node %s has an association from %v", node, was.Addr)
+	}
+	s.removeSessions(node, "a new association", nil)
+	s.associate(node, addr.Addr(), recovery)
+	return nil
+}
+
+// causeOf returns the cause of a response; 0: it has none.
+func causeOf(m *incoming) uint8 {
+	i, _ := m.ies.First(ie.Cause)
+	n, err := i.Uint(1)
+	if err != nil {
+		return 0
+	}
+	return uint8(n)
+}
+
+// Leave asks all SMFs to release their associations, before the UPF is taken out of service.
+func (s *Server) Leave() error {
+	return s.do(func() {
+		for _, p := range s.peers {
+			ies := encode([]*ie.IE{s.nodeID(p.Addr), ie.NewPFCPAssociationReleaseRequest(1, 0)})
+			s.ask(s.requestsTo(p.Addr), message.MsgTypeAssociationUpdateRequest, false, 0, ies, func(_ *incoming, err error) {
+				if err != nil {
+					s.log.Warn("N4 association update", "node", p.Node, "peer", p.Addr, "error", err)
+				}
+			})
+		}
+	})
+}
+
+// requestsTo is where an SMF receives requests.
+func (s *Server) requestsTo(addr netip.Addr) netip.AddrPort {
+	return netip.AddrPortFrom(addr, s.config.PeerPort)
+}

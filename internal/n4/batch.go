@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package n4
+
+// Batches: changes of sessions are committed together, first in the data plane, then in the store, and then answered. If
+// that is not possible, they are tried one by one.
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/wmnsk/go-pfcp/ie"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/n4/rules"
+	"github.com/polycube/polycube/internal/n4/store"
+	"github.com/polycube/polycube/pdusession"
+)
+
+// change is one of a session. was is nil for a new one, is for one that is removed.
+type change struct {
+	was, is *session
+	claim   *claim
+	// request is what asked for it, and retry carries it out again; nil if no message did.
+	request *incoming
+	retry   func(m *incoming)
+	// done completes the change once it is in the data plane: it has the last counts of usages that were removed, by row,
+	// and returns the response.
+	done func(final map[uint32]pdusession.Counts) []*ie.IE
+	// response is what the request is answered with. It is stored if it is durable.
+	response []byte
+	durable  bool
+	// after is called once the change is stored; nil: nothing is to be done.
+	after func()
+}
+
+// begun returns the batch.
+func (s *Server) begun() Batch {
+	if s.batch == nil {
+		s.batch = s.data.Begin()
+	}
+	return s.batch
+}
+
+// add adds a change to the batch.
+func (s *Server) add(c *change) {
+	s.changes = append(s.changes, c)
+	for _, is := range []*session{c.was, c.is} {
+		if is != nil {
+			s.touched[is.Number] = struct{}{}
+		}
+	}
+}
+
+// session returns a session in its present state: if the batch changes it, that is carried out first. nil: there is none.
+func (s *Server) session(number uint64) *session {
+	if _, is := s.touched[number]; is {
+		s.commit()
+	}
+	return s.sessions.byNumber[number]
+}
+
+// systemFailure refuses a request because of an error that is not the SMF's.
+func systemFailure(err error) error {
+	cause := ie.CauseSystemFailure
+	if errors.Is(err, cube.ErrFull) {
+		cause = ie.CauseNoResourcesAvailable
+	}
+	return &rules.Refusal{Cause: cause, Why: err.Error()}
+}
+
+// take ends the batch.
+func (s *Server) take() (Batch, []*change) {
+	batch, changes := s.batch, s.changes
+	s.batch, s.changes = nil, nil
+	clear(s.touched)
+	return batch, changes
+}
+
+// commit carries out the batch.
+func (s *Server) commit() {
+	batch, changes := s.take()
+	if batch == nil {
+		return
+	}
+	final, err := batch.Commit()
+	if err != nil {
+		s.log.Error("N4 batch", "sessions", len(changes), "error", err)
+		s.oneByOne(changes, err)
+		return
+	}
+	staged := slices.Clone(s.writes)
+	for _, c := range changes {
+		if staged, err = s.stage(staged, c, c.done(final)); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		err = s.store.Write(staged)
+	}
+	if err != nil {
+		s.log.Error("N4 store", "sessions", len(changes), "error", err)
+		s.rollBack(changes, final)
+		s.oneByOne(changes, err)
+		return
+	}
+	s.writes = s.writes[:0]
+	for _, c := range changes {
+		s.settle(c)
+	}
+}
+
+// stage adds the records of a change, and that of its response if it has usage reports: once they count as reported, they
+// must not be lost with the program.
+func (s *Server) stage(list []store.Write, c *change, ies []*ie.IE) ([]store.Write, error) {
+	if c.request != nil {
+		c.response = marshal(c.request.kind+1, true, c.of().CPSEID, c.request.sequence, encode(ies))
+		if c.durable {
+			list = append(list, s.durable(c.request, c.response))
+		}
+	}
+	if c.is == nil {
+		return append(list, store.Write{Bucket: store.Sessions, Key: sessionKey(c.was.Number)}), nil
+	}
+	w, err := c.is.record()
+	return append(list, w), err
+}
+
+// of returns the session.
+func (c *change) of() *session {
+	if c.is != nil {
+		return c.is
+	}
+	return c.was
+}
+
+// settle makes a change known, and answers.
+func (s *Server) settle(c *change) {
+	if c.was != nil {
+		s.sessions.remove(c.was)
+	}
+	var was, is *rules.Set
+	if c.was != nil {
+		was = c.was.Set
+		delete(s.dirty, c.was.Number)
+	}
+	if c.is != nil {
+		is = c.is.Set
+		s.sessions.add(c.is)
+	}
+	c.claim.settle(was, is)
+	if c.is == nil {
+		s.resources.releaseGBR(was)
+	}
+	if c.request != nil {
+		s.counters.requests[result{messageName(c.request.kind), ie.CauseRequestAccepted}]++
+		s.answer(c.request, c.response)
+	}
+	if c.after != nil {
+		c.after()
+	}
+}
+
+// oneByOne tries the changes of a batch again, each alone. One that was alone is refused.
+func (s *Server) oneByOne(changes []*change, err error) {
+	for _, c := range changes {
+		c.claim.undo()
+	}
+	for _, c := range changes {
+		switch {
+		case len(changes) > 1 && c.request == nil:
+			s.remove(c.was, nil)
+			s.commit()
+		case len(changes) > 1:
+			c.retry(c.request)
+			s.commit()
+		case c.request == nil:
+			// Without a message, sessions are only removed: the SMF does not know this one any longer.
+			s.log.Error("N4 session", "node", c.was.Node, "seid", c.was.SEID, "removal", err)
+			s.after(s.config.T1, func() { s.removeLater(c.was.Number) })
+		default:
+			s.refuse(c.request, c.of().CPSEID, systemFailure(err))
+		}
+	}
+}
+
+// removeLater tries a removal again.
+func (s *Server) removeLater(number uint64) {
+	if is := s.session(number); is != nil {
+		s.remove(is, nil)
+	}
+}
+
+// rollBack has the data plane forward as before changes that could not be stored.
+func (s *Server) rollBack(changes []*change, final map[uint32]pdusession.Counts) {
+	batch := s.data.Begin()
+	var errs []error
+	for _, c := range changes {
+		if c.was == nil {
+			errs = append(errs, batch.Remove(c.is.Rows))
+			continue
+		}
+		var rows *pdusession.Rows
+		if c.is != nil {
+			rows = c.is.Rows
+		}
+		errs = append(errs, s.restore(batch, c.was, rows, final))
+	}
+	_, err := batch.Commit()
+	if err = errors.Join(append(errs, err)...); err != nil {
+		s.log.Error("N4 roll back", "sessions", len(changes), "error", err)
+	}
+}
+
+// restore installs a former session in place of rows; nil: it was removed. Usages that are no longer in rows have new rows.
+func (s *Server) restore(batch Batch, was *session, rows *pdusession.Rows, final map[uint32]pdusession.Counts) error {
+	s.sessions.remove(was)
+	defer s.sessions.add(was)
+	for i := range was.Usages {
+		u := &was.Usages[i]
+		row := was.Rows.Usages[u.ID]
+		if counts, gone := final[row]; gone {
+			u.recount(counts)
+		}
+	}
+	is, err := was.convert()
+	if err != nil {
+		return fmt.Errorf("session %d: %w", was.Number, err)
+	}
+	if rows, err = batch.Put(rows, is); err != nil {
+		return fmt.Errorf("session %d: %w", was.Number, err)
+	}
+	was.Rows = rows
+	s.dirty[was.Number] = struct{}{}
+	return nil
+}
+
+// write writes all records that wait, in one transaction.
+func (s *Server) write() error {
+	if len(s.writes) == 0 {
+		return nil
+	}
+	if err := s.store.Write(s.writes); err != nil {
+		return err
+	}
+	s.writes = s.writes[:0]
+	return nil
+}
+
+// save writes sessions that have changed without a request. If that is not possible, nothing is sent: what waits is
+// written and sent later.
+func (s *Server) save() bool {
+	for number := range s.dirty {
+		if is := s.sessions.byNumber[number]; is != nil {
+			w, err := is.record()
+			if err != nil {
+				s.log.Error("N4 store", "error", err)
+				continue
+			}
+			s.writes = append(s.writes, w)
+		}
+	}
+	clear(s.dirty)
+	if err := s.write(); err != nil {
+		s.log.Error("N4 store", "records", len(s.writes), "error", err)
+		s.after(s.config.T1, func() {})
+		return false
+	}
+	return true
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package n4
+
+// The socket. A reader fills the inbox; what does not fit is lost, as it would be in the socket, and the SMF sends it again.
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+)
+
+const maxDatagram = 65535
+
+// read receives until the socket is closed.
+func (s *Server) read() error {
+	for {
+		buffer := *s.buffers.Get().(*[]byte)
+		n, from, err := s.conn.ReadFromUDPAddrPort(buffer)
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			// An ICMP error of an earlier datagram is reported here; the socket still works.
+			s.buffers.Put(&buffer)
+			continue
+		}
+		from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
+		// The message is kept until it is carried out, so it gets memory of its size.
+		d := datagram{from, append([]byte(nil), buffer[:n]...)}
+		s.buffers.Put(&buffer)
+		select {
+		case s.inbox <- d:
+		default:
+			s.counters.lost.Add(1)
+		}
+	}
+}
+
+// send queues a message until what it says has been stored.
+func (s *Server) send(to netip.AddrPort, bytes []byte) { s.out = append(s.out, datagram{to, bytes}) }
+
+// sendAll sends what is queued. A message that is lost here is sent again, as one that is lost on the way.
+func (s *Server) sendAll() {
+	for _, d := range s.out {
+		if _, err := s.conn.WriteToUDPAddrPort(d.bytes, d.peer); err != nil {
+			s.counters.unsent++
+			s.log.Debug("N4 send", "peer", d.peer, "error", err)
+		}
+	}
+	s.out = s.out[:0]
+}
+
+// localFor returns the address that an SMF sees.
+func (s *Server) localFor(peer netip.Addr) (netip.Addr, error) {
+	if a := s.config.Address.Addr(); !a.IsUnspecified() {
+		return a, nil
+	}
+	// Connecting a UDP socket sends nothing; it looks up the route.
+	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(peer, Port)))
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("route to %v: %w", peer, err)
+	}
+	local := c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
+	return local.WithZone(""), c.Close()
+}
