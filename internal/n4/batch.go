@@ -155,7 +155,7 @@ func (s *Server) settle(c *change) {
 	}
 	if c.request != nil {
 		s.counters.requests[result{messageName(c.request.kind), ie.CauseRequestAccepted}]++
-		s.answer(c.request, c.response)
+		s.answer(c.request, c.response, false) // its records were written
 	}
 	if c.after != nil {
 		c.after()
@@ -236,36 +236,37 @@ func (s *Server) restore(batch Batch, was *session, rows *pdusession.Rows, final
 	return nil
 }
 
-// write writes all records that wait, in one transaction.
-func (s *Server) write() error {
-	if len(s.writes) == 0 {
-		return nil
-	}
-	if err := s.store.Write(s.writes); err != nil {
-		return err
-	}
-	s.writes = s.writes[:0]
-	return nil
-}
-
-// save writes sessions that have changed without a request. If that is not possible, nothing is sent: what waits is
-// written and sent later.
+// save writes sessions that have changed without a request, and further records. If that is not possible, it is tried again
+// later.
 func (s *Server) save() bool {
-	for number := range s.dirty {
-		if is := s.sessions.byNumber[number]; is != nil {
-			w, err := is.record()
-			if err != nil {
-				s.log.Error("N4 store", "error", err)
-				continue
-			}
-			s.writes = append(s.writes, w)
-		}
+	staged := s.writes
+	if len(s.dirty) > 0 {
+		staged = slices.Clone(s.writes)
 	}
-	clear(s.dirty)
-	if err := s.write(); err != nil {
-		s.log.Error("N4 store", "records", len(s.writes), "error", err)
-		s.after(s.config.T1, func() {})
+	for number := range s.dirty {
+		is := s.sessions.byNumber[number]
+		if is == nil {
+			continue
+		}
+		w, err := is.record()
+		if err != nil {
+			s.log.Error("N4 store", "error", err)
+			continue
+		}
+		staged = append(staged, w)
+	}
+	if len(staged) == 0 {
+		return true
+	}
+	if err := s.store.Write(staged); err != nil {
+		s.log.Error("N4 store", "records", len(staged), "error", err)
+		if !s.saving {
+			s.saving = true
+			s.after(s.config.T1, func() { s.saving = false })
+		}
 		return false
 	}
+	s.writes = s.writes[:0]
+	clear(s.dirty)
 	return true
 }

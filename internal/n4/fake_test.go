@@ -14,6 +14,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -264,6 +265,27 @@ func (f *fake) size() (sessions, usages int) {
 	return len(f.sessions), len(f.usages)
 }
 
+// work is the number of sessions that were put, and of batches.
+func (f *fake) work() (puts, commits int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.puts, f.commits
+}
+
+// ended are the end markers.
+func (f *fake) ended() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.endMarkers)
+}
+
+// set changes the fake.
+func (f *fake) set(change func(f *fake)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(f)
+}
+
 // bench is a server with a fake data plane.
 type bench struct {
 	*Server
@@ -375,4 +397,17 @@ func (b *bench) status() Status {
 		b.t.Fatal(err)
 	}
 	return is
+}
+
+// teids is the number of TEIDs in use.
+func (b *bench) teids() (n int) {
+	b.t.Helper()
+	if err := b.do(func() { n = len(b.resources.teids) }); err != nil {
+		b.t.Fatal(err)
+	}
+	return n
+}
+
+func (b *bench) smfAddress(m *smf.SMF) netip.AddrPort {
+	return netip.AddrPortFrom(netip.MustParseAddr(m.Node), Port)
 }

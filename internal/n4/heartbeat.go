@@ -24,7 +24,7 @@ func (s *Server) heartbeatRequest(m *incoming) {
 		}
 	}
 	s.counters.requests[result{messageName(m.kind), ie.CauseRequestAccepted}]++
-	s.send(m.from, marshal(message.MsgTypeHeartbeatResponse, false, 0, m.sequence, encode([]*ie.IE{ie.NewRecoveryTimeStamp(s.recovery)})))
+	s.send(m.from, marshal(message.MsgTypeHeartbeatResponse, false, 0, m.sequence, encode([]*ie.IE{ie.NewRecoveryTimeStamp(s.recovery)})), false)
 }
 
 // beat sends a heartbeat, and another one after its answer, as long as the association lasts.

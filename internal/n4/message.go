@@ -94,7 +94,7 @@ func (s *Server) receive(d datagram) {
 	case errors.Is(err, errVersion):
 		s.counters.malformed++
 		if m.kind != message.MsgTypeVersionNotSupportedResponse {
-			s.send(m.from, versionNotSupported(m.sequence))
+			s.send(m.from, versionNotSupported(m.sequence), false)
 		}
 	case !request && err != nil:
 		s.counters.malformed++
@@ -159,7 +159,7 @@ func (s *Server) refuse(m *incoming, seid uint64, err error) {
 func (s *Server) reply(m *incoming, seid uint64, cause uint8, list []*ie.IE) {
 	s.counters.requests[result{messageName(m.kind), cause}]++
 	_, session := isRequest(m.kind)
-	s.answer(m, marshal(m.kind+1, session, seid, m.sequence, encode(list)))
+	s.answer(m, marshal(m.kind+1, session, seid, m.sequence, encode(list)), cause == ie.CauseRequestAccepted)
 }
 
 // marshal returns a message.

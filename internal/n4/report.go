@@ -80,12 +80,7 @@ func (s *Server) flushReports(is *session) {
 		if len(which) == 0 {
 			return
 		}
-		ies := encode([]*ie.IE{ie.New(ie.ReportType, []byte{kinds})})
-		for _, i := range list {
-			// The groups were encoded when the reports were made.
-			ies = append(ies, byte(i.Type>>8), byte(i.Type), byte(len(i.Payload)>>8), byte(len(i.Payload)))
-			ies = append(ies, i.Payload...)
-		}
+		ies := encode(append([]*ie.IE{ie.New(ie.ReportType, []byte{kinds})}, list...))
 		number := is.Number
 		var sent uint32
 		sent = s.ask(s.requestsTo(is.CP), message.MsgTypeSessionReportRequest, true, is.CPSEID, ies, func(m *incoming, err error) {

@@ -54,16 +54,24 @@ type Server struct {
 	batch   Batch
 	changes []*change
 	touched map[uint64]struct{}
-	// dirty are sessions whose records are to be written, writes further records; out is sent after that.
+	// dirty are sessions whose records are to be written, writes further records; out is sent after that. saving: a timer
+	// tries again to write them.
+	saving bool
 	dirty  map[uint64]struct{}
 	writes []store.Write
-	out    []datagram
+	out    []outgoing
 }
 
 // datagram is a message with the address of the SMF.
 type datagram struct {
 	peer  netip.AddrPort
 	bytes []byte
+}
+
+// outgoing is a message to be sent. It may depend on what is being stored.
+type outgoing struct {
+	datagram
+	depends bool
 }
 
 // New opens the store, reads the sessions from it, and listens. Sessions and Reinstalled are for the time before Run.
@@ -149,9 +157,7 @@ func (s *Server) drain() {
 // flush carries out the batch, writes what has changed, and then sends.
 func (s *Server) flush() {
 	s.commit()
-	if s.save() {
-		s.sendAll()
-	}
+	s.sendAll(s.save())
 }
 
 // do calls a function in the goroutine of Run, and waits for it.

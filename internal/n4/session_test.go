@@ -45,8 +45,8 @@ func TestASessionIsEstablishedModifiedAndDeleted(t *testing.T) {
 	if f := got.Rules[1].Forward; f.Peer != other || f.TEID != 6 {
 		t.Errorf("after the handover: %+v", f)
 	}
-	if !slices.Equal(b.data.endMarkers, []string{base.String() + " 5"}) {
-		t.Errorf("end markers: %v", b.data.endMarkers)
+	if got := b.data.ended(); !slices.Equal(got, []string{base.String() + " 5"}) {
+		t.Errorf("end markers: %v", got)
 	}
 	if _, err := m.Delete(b.context(), is); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,8 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/wmnsk/go-pfcp/message"
+
 	"github.com/polycube/polycube/internal/n4/store"
 )
 
@@ -67,7 +69,7 @@ func (s *Server) repeated(m *incoming) bool {
 	key := transactionKey{m.from, m.sequence, m.kind}
 	if r := s.received.responses[key]; r != nil {
 		if r.bytes != nil {
-			s.send(m.from, r.bytes)
+			s.send(m.from, r.bytes, true)
 		}
 		return true
 	}
@@ -93,11 +95,11 @@ func (s *Server) forget(now time.Time) {
 }
 
 // answer sends the response of a request and remembers it.
-func (s *Server) answer(m *incoming, bytes []byte) {
+func (s *Server) answer(m *incoming, bytes []byte, depends bool) {
 	if r := s.received.responses[transactionKey{m.from, m.sequence, m.kind}]; r != nil {
 		r.bytes = bytes
 	}
-	s.send(m.from, bytes)
+	s.send(m.from, bytes, depends)
 }
 
 // durable returns the record of a response.
@@ -150,7 +152,7 @@ func (s *Server) transmit(number uint32, r *request) {
 		return
 	}
 	r.sent++
-	s.send(r.peer, r.bytes)
+	s.send(r.peer, r.bytes, r.kind == message.MsgTypeSessionReportRequest)
 	s.after(s.config.T1, func() { s.transmit(number, r) })
 }
 

@@ -38,18 +38,28 @@ func (s *Server) read() error {
 	}
 }
 
-// send queues a message until what it says has been stored.
-func (s *Server) send(to netip.AddrPort, bytes []byte) { s.out = append(s.out, datagram{to, bytes}) }
+// send queues a message. If it depends on what is being stored, it is sent once that is on the disk.
+func (s *Server) send(to netip.AddrPort, bytes []byte, depends bool) {
+	s.out = append(s.out, outgoing{datagram{to, bytes}, depends})
+}
 
-// sendAll sends what is queued. A message that is lost here is sent again, as one that is lost on the way.
-func (s *Server) sendAll() {
+// sendAll sends what is queued; if nothing could be stored, only what does not depend on it. A message that is lost here is
+// sent again, as one that is lost on the way.
+func (s *Server) sendAll(stored bool) {
+	var rest []outgoing
 	for _, d := range s.out {
+		if d.depends && !stored {
+			if len(rest) < maxReceived {
+				rest = append(rest, d)
+			}
+			continue
+		}
 		if _, err := s.conn.WriteToUDPAddrPort(d.bytes, d.peer); err != nil {
 			s.counters.unsent++
 			s.log.Debug("N4 send", "peer", d.peer, "error", err)
 		}
 	}
-	s.out = s.out[:0]
+	s.out = append(s.out[:0], rest...)
 }
 
 // localFor returns the address that an SMF sees.

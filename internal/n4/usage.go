@@ -7,6 +7,7 @@ package n4
 // that were not reported.
 
 import (
+	"encoding/binary"
 	"time"
 
 	"github.com/wmnsk/go-pfcp/ie"
@@ -196,19 +197,17 @@ func (u *usage) report(r *rules.URR, c pdusession.Counts, trigger uint32, now ti
 	return encode(list)
 }
 
-// encode returns the bytes of IEs.
+// encode returns the bytes of IEs. It does not use their children, which those that were stored do not have.
 func encode(list []*ie.IE) []byte {
 	size := 0
 	for _, i := range list {
-		size += i.MarshalLen()
+		size += 4 + len(i.Payload)
 	}
-	b := make([]byte, size)
-	at := 0
+	b := make([]byte, 0, size)
 	for _, i := range list {
-		if err := i.MarshalTo(b[at:]); err != nil {
-			panic(err) // the buffer has the size that the IE needs
-		}
-		at += i.MarshalLen()
+		b = binary.BigEndian.AppendUint16(b, i.Type)
+		b = binary.BigEndian.AppendUint16(b, uint16(len(i.Payload)))
+		b = append(b, i.Payload...)
 	}
 	return b
 }
