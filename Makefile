@@ -84,10 +84,11 @@ objects: $(BPF_OBJ)
 IPTABLES_LINKS := pcn-ip6tables pcn-iptables-save pcn-ip6tables-save pcn-iptables-restore pcn-ip6tables-restore \
 	pcn-iptables-import pcn-iptables-init pcn-iptables-init-xdp pcn-iptables-clean pcn-ipset pcn-packetcapture
 
-build: generate ## build bin/polycubed, bin/polycubectl and bin/pcn-iptables
+build: generate ## build bin/polycubed, bin/polycubectl, bin/pcn-iptables and bin/polycube-upf
 	CGO_ENABLED=1 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/polycubed ./cmd/polycubed
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w $(LDFLAGS)" -o bin/polycubectl ./cmd/polycubectl
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w $(LDFLAGS)" -o bin/pcn-iptables ./cmd/pcn-iptables
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w $(LDFLAGS)" -o bin/polycube-upf ./cmd/polycube-upf
 	@for link in $(IPTABLES_LINKS); do ln -sf pcn-iptables bin/$$link; done
 
 python: deps generate ## build the Python SDK and the services written in it, in .cache/python

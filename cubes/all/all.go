@@ -24,4 +24,5 @@ import (
 	_ "github.com/polycube/polycube/cubes/simpleforwarder"       // registers itself
 	_ "github.com/polycube/polycube/cubes/synflood"              // registers itself
 	_ "github.com/polycube/polycube/cubes/transparenthelloworld" // registers itself
+	_ "github.com/polycube/polycube/cubes/upf"                   // registers itself
 )

@@ -31,6 +31,8 @@ type Station struct {
 	// packets are those for phones, and late those after the End Marker of their tunnel.
 	packets, late int
 	faults        []string
+	// errors: Error Indications may come.
+	errors bool
 }
 
 // Phone is a phone with its tunnel.
@@ -154,6 +156,13 @@ func (s *Station) Ends() []uint32 {
 	return append([]uint32(nil), s.ends...)
 }
 
+// AllowErrors says that Error Indications may come from now on.
+func (s *Station) AllowErrors() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.errors = true
+}
+
 // fault notes what should not come.
 func (s *Station) fault(format string, args ...any) {
 	if len(s.faults) < 10 {
@@ -204,6 +213,7 @@ func (s *Station) receive() {
 			s.ends = append(s.ends, m.TEID)
 		case m.Type == gtpu.PDU:
 			s.deliver(&m)
+		case m.Type == gtpu.ErrorIndication && s.errors:
 		default:
 			s.fault("message of type %d", m.Type)
 		}

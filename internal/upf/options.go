@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package upf
+
+// The command line, and the configuration file, which has the same options.
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+)
+
+// Options are those of a run.
+type Options struct {
+	Cube, Address, NodeID            string
+	SMFs, Allow, Pools, Networks     []string
+	GBR                              uint64
+	T1, Heartbeat                    time.Duration
+	N1                               int
+	Socket, BPFFS, StateDir, Control string
+	Metrics, Level                   string
+	JSON, CheckConfig                bool
+
+	// Listen, Peers, From and Prefixes are what Address, SMFs, Allow and Pools say.
+	Listen         netip.AddrPort
+	Peers          []netip.AddrPort
+	From, Prefixes []netip.Prefix
+}
+
+const usage = `usage: polycube-upf --cube NAME --address ADDRESS [options]
+       polycube-upf status [--json] [--control SOCKET]
+
+Drives a cube of service upf: it speaks PFCP (N4, 3GPP TS 29.244) with the SMFs of a 5G core, or the
+control plane functions of a 4G one, and writes their sessions into the tables of the cube. The
+sessions survive the end of this program and of polycubed, and packets are forwarded meanwhile.
+
+Options, which a configuration file may have, too, as "option: value":
+`
+
+// errShown: there is nothing to run, the answer was printed.
+var errShown = errors.New("shown")
+
+// usageError is a mistake in the command line.
+type usageError struct{ error }
+
+const port = 8805 // of PFCP
+
+// flagSet declares the options.
+func flagSet(o *Options, file *string, help *bool) *pflag.FlagSet {
+	f := pflag.NewFlagSet("polycube-upf", pflag.ContinueOnError)
+	f.SortFlags = false
+	f.SetOutput(io.Discard)
+	f.StringVar(&o.Cube, "cube", "", "the cube of service upf")
+	f.StringVar(&o.Address, "address", "", "address of this end of N4, with a port if it is not 8805")
+	f.StringVar(&o.NodeID, "node-id", "", "node ID: an address or a domain name (default: the address)")
+	f.StringArrayVar(&o.SMFs, "smf", nil, "address of a control plane function that this end sends an Association Setup Request to; may be repeated")
+	f.StringArrayVar(&o.Allow, "allow", nil, "prefix of addresses from which control plane functions may set up an association; may be repeated (default: any)")
+	f.StringArrayVar(&o.Pools, "pool", nil, "prefix of which devices get addresses: IPv4, or IPv6 of at most 64 bits; may be repeated")
+	f.StringArrayVar(&o.Networks, "network-instance", nil, "a network instance that rules may name; may be repeated (default: any)")
+	f.Uint64Var(&o.GBR, "gbr-capacity", 0, "sum of the guaranteed bit rates of all sessions in kbit/s, in each direction; 0 does not check it")
+	f.DurationVar(&o.T1, "t1", 3*time.Second, "time after which a request without a response is sent again")
+	f.IntVar(&o.N1, "n1", 3, "how often it is sent in all")
+	f.DurationVar(&o.Heartbeat, "heartbeat", 10*time.Second, "time between Heartbeat Requests")
+	f.StringVar(&o.Socket, "socket", "/run/polycube/polycubed.sock", "socket of polycubed")
+	f.StringVar(&o.BPFFS, "bpffs", "/sys/fs/bpf/polycube", "directory of polycubed in a BPF file system")
+	f.StringVar(&o.StateDir, "state-dir", "/var/lib/polycube-upf", "directory for sessions")
+	f.StringVar(&o.Control, "control", "/run/polycube-upf.sock", "Unix socket for polycube-upf status")
+	f.StringVar(&o.Metrics, "metrics", "", "TCP address for Prometheus, such as 127.0.0.1:9103 (default: none)")
+	f.StringVar(&o.Level, "loglevel", "info", "debug, info, warn or error")
+	f.StringVar(file, "config", "", "YAML file with these options; the command line overrides it")
+	f.BoolVar(&o.CheckConfig, "check-config", false, "check the options, and start nothing")
+	f.BoolVar(&o.JSON, "json", false, "print the status as JSON")
+	f.BoolVarP(help, "help", "h", false, "print this help")
+	return f
+}
+
+// ParseOptions reads a command line without the program's name. status: it asks for the status of a running program.
+func ParseOptions(args []string, out io.Writer) (o Options, status bool, err error) {
+	var file string
+	var help bool
+	f := flagSet(&o, &file, &help)
+	if err := f.Parse(args); err != nil {
+		return o, false, usageError{err}
+	}
+	if help {
+		fmt.Fprint(out, usage, f.FlagUsages())
+		return o, false, errShown
+	}
+	if file != "" {
+		if err := read(file, f); err != nil {
+			return o, false, usageError{err}
+		}
+	}
+	switch {
+	case f.NArg() == 1 && f.Arg(0) == "status":
+		return o, true, nil
+	case f.NArg() > 0:
+		return o, false, usageError{fmt.Errorf("unexpected word %q", f.Arg(0))}
+	case o.JSON:
+		return o, false, usageError{errors.New("--json is accepted only by polycube-upf status")}
+	}
+	if err := o.finish(); err != nil {
+		return o, false, usageError{err}
+	}
+	return o, false, nil
+}
+
+// read sets the options of a file that the command line does not set.
+func read(path string, f *pflag.FlagSet) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read the configuration: %w", err)
+	}
+	var all map[string]values
+	if err := yaml.Unmarshal(text, &all); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	given := map[string]bool{}
+	f.Visit(func(is *pflag.Flag) { given[is.Name] = true })
+	for name, texts := range all {
+		if is := f.Lookup(name); is == nil || unfit[name] {
+			return fmt.Errorf("%s: there is no option %s", path, name)
+		}
+		if given[name] {
+			continue
+		}
+		for _, text := range texts {
+			if err := f.Set(name, text); err != nil {
+				return fmt.Errorf("%s: %s: %w", path, name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// unfit are options that make no sense in a file.
+var unfit = map[string]bool{"config": true, "check-config": true, "json": true, "help": true}
+
+// values are those of an option: one, or a list.
+type values []string
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (v *values) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind == yaml.ScalarNode {
+		*v = values{n.Value}
+		return nil
+	}
+	return n.Decode((*[]string)(v))
+}
+
+// finish checks the options and reads their texts.
+func (o *Options) finish() (err error) {
+	switch {
+	case o.Cube == "":
+		return errors.New("--cube is missing: name a cube of service upf")
+	case o.Address == "":
+		return errors.New("--address is missing: name an address of this end of N4")
+	case o.T1 <= 0 || o.N1 < 1 || o.Heartbeat <= 0:
+		return errors.New("--t1, --n1 and --heartbeat must be positive")
+	}
+	if o.Listen, err = addrPort(o.Address); err != nil {
+		return fmt.Errorf("--address: %w", err)
+	}
+	o.NodeID = cmp.Or(o.NodeID, o.Listen.Addr().String())
+	if o.Prefixes, err = prefixes("--pool", o.Pools); err != nil {
+		return err
+	}
+	for _, p := range o.Prefixes {
+		if p.Addr().Is6() && p.Bits() > 64 {
+			return fmt.Errorf("--pool %s: a device gets an IPv6 prefix of 64 bits", p)
+		}
+	}
+	if o.From, err = prefixes("--allow", o.Allow); err != nil {
+		return err
+	}
+	o.Peers = nil
+	for _, text := range o.SMFs {
+		peer, err := addrPort(text)
+		if err != nil {
+			return fmt.Errorf("--smf: %w", err)
+		}
+		o.Peers = append(o.Peers, peer)
+	}
+	if !filepath.IsAbs(o.StateDir) {
+		return fmt.Errorf("--state-dir %s: must be an absolute path", o.StateDir)
+	}
+	return nil
+}
+
+// prefixes reads the prefixes of an option.
+func prefixes(option string, texts []string) (all []netip.Prefix, err error) {
+	for _, text := range texts {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", option, err)
+		}
+		all = append(all, p.Masked())
+	}
+	return all, nil
+}
+
+// addrPort reads an address, with the port of PFCP if it has none.
+func addrPort(text string) (netip.AddrPort, error) {
+	if a, err := netip.ParseAddr(text); err == nil {
+		return netip.AddrPortFrom(a, port), nil
+	}
+	a, err := netip.ParseAddrPort(text)
+	if err != nil {
+		return a, fmt.Errorf("%q: neither an address nor an address with a port", text)
+	}
+	return a, nil
+}

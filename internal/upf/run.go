@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package upf is the program polycube-upf: it connects the N4 of a mobile core with the tables of a cube `upf`.
+package upf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/internal/n4"
+	"github.com/polycube/polycube/pdusession"
+)
+
+// Exit statuses.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 64
+)
+
+// Main runs polycube-upf with the words of its command line and returns the exit status.
+func Main(args []string, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
+	defer stop()
+	o, status, err := ParseOptions(args, stdout)
+	var wrong usageError
+	switch {
+	case errors.Is(err, errShown):
+		return exitOK
+	case errors.As(err, &wrong):
+		fmt.Fprintf(stderr, "polycube-upf: %v (see polycube-upf --help)\n", err)
+		return exitUsage
+	case status:
+		err = show(ctx, o, stdout)
+	case o.CheckConfig:
+		_, err = fmt.Fprintln(stdout, "the options are valid")
+	default:
+		err = run(ctx, o, stderr)
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "polycube-upf: %v\n", err)
+		return exitFailed
+	}
+	return exitOK
+}
+
+// program is a run.
+type program struct {
+	options Options
+	daemon  *daemon
+	log     *slog.Logger
+
+	mu     sync.Mutex
+	server *n4.Server // the one that serves now; nil: none does
+}
+
+// run runs until the context ends. When the cube is removed, it waits for the next one of that name, which gets all sessions.
+func run(ctx context.Context, o Options, stderr io.Writer) error {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(o.Level)); err != nil {
+		return fmt.Errorf("--loglevel: %w", err)
+	}
+	p := &program{options: o, daemon: newDaemon(o.Socket), log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))}
+	unlock, err := lock(o.StateDir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	end, err := p.observe()
+	if err != nil {
+		return err
+	}
+	defer end()
+	for {
+		is, err := p.wait(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err == nil {
+			err = p.serve(ctx, is)
+		}
+		if err != nil || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// lock makes sure that one process writes the sessions.
+func lock(dir string) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("another polycube-upf uses %s: %w", dir, err)
+	}
+	return func() { _ = f.Close() }, nil
+}
+
+// look is how often the program looks for the cube.
+const look = time.Second
+
+// wait waits for the daemon and the cube.
+func (p *program) wait(ctx context.Context) (cubeState, error) {
+	said := ""
+	for {
+		is, err := p.daemon.cube(ctx, p.options.Cube)
+		if err == nil {
+			return is, nil
+		}
+		if text := err.Error(); text != said {
+			p.log.Warn("waiting for the cube", "cube", p.options.Cube, "error", text)
+			said = text
+		}
+		select {
+		case <-ctx.Done():
+			return is, ctx.Err()
+		case <-time.After(look):
+		}
+	}
+}
+
+// serve serves as long as the cube exists.
+func (p *program) serve(ctx context.Context, is cubeState) (err error) {
+	dir := filepath.Join(p.options.BPFFS, "cubes", is.UUID)
+	tables, err := pdusession.Open(dir)
+	if err != nil {
+		return fmt.Errorf("cube %s: %w", p.options.Cube, err)
+	}
+	defer func() { err = errors.Join(err, tables.Close()) }()
+	plane := newPlane(p.daemon, p.options.Cube, tables, is, p.log)
+	server, err := n4.New(p.options.n4(p.log), plane)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if err := p.install(server, plane); err != nil {
+		stop()
+		return errors.Join(err, server.Run(ctx)) // which closes it
+	}
+	var group sync.WaitGroup
+	group.Go(func() { plane.mark(ctx) })
+	group.Go(func() {
+		if err := tables.Notices(ctx, func(n pdusession.Notice) { p.notice(server, n) }); err != nil {
+			p.log.Error("read notices", "error", err)
+			stop()
+		}
+	})
+	group.Go(func() {
+		p.watch(ctx, plane, is.UUID)
+		stop()
+	})
+	p.serves(server)
+	p.log.Info("serving N4", "address", server.Addr(), "cube", p.options.Cube)
+	err = server.Run(ctx)
+	p.serves(nil)
+	stop()
+	group.Wait()
+	return err
+}
+
+func (p *program) serves(s *n4.Server) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.server = s
+}
+
+// install has the tables take over the sessions of the store, and puts those into them that they do not have.
+func (p *program) install(server *n4.Server, plane *plane) error {
+	var all []*pdusession.Rows
+	by := map[*pdusession.Rows]n4.Installed{}
+	for is, err := range server.Sessions() {
+		if err != nil {
+			return fmt.Errorf("stored session %d: %w", is.ID, err)
+		}
+		all = append(all, is.Rows)
+		by[is.Rows] = is
+	}
+	missing, removed, err := plane.Adopt(all)
+	if err != nil {
+		return err
+	}
+	for _, rows := range missing {
+		is := by[rows]
+		batch := plane.Tables.Begin()
+		now, err := batch.Put(nil, is.Session)
+		if err == nil {
+			_, err = batch.Commit()
+		}
+		if err == nil {
+			err = server.Reinstalled(is.ID, now)
+		}
+		if err != nil {
+			return fmt.Errorf("put session %d into the tables: %w", is.ID, err)
+		}
+	}
+	p.log.Info("sessions", "kept", len(all)-len(missing), "put again", len(missing), "keys without a session removed", removed)
+	return nil
+}
+
+// notice hands a notice on.
+func (p *program) notice(server *n4.Server, n pdusession.Notice) {
+	if n.Kind != pdusession.PathDown {
+		server.Notice(n)
+		return
+	}
+	if err := server.PeerDown(n.Peer); err != nil {
+		p.log.Debug("report a path that has failed", "peer", n.Peer, "error", err)
+	}
+}
+
+// watch returns when the cube is not the same any more. A daemon that does not answer changes nothing.
+func (p *program) watch(ctx context.Context, plane *plane, uuid string) {
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		is, err := p.daemon.cube(ctx, p.options.Cube)
+		switch {
+		case errors.Is(err, errNoCube), err == nil && is.UUID != uuid:
+			p.log.Warn("the cube was removed", "cube", p.options.Cube)
+			return
+		case err == nil:
+			plane.know(is)
+		}
+	}
+}
+
+// n4 is the configuration of N4.
+func (o *Options) n4(log *slog.Logger) n4.Config {
+	c := n4.Config{
+		Address: o.Listen, NodeID: o.NodeID, Peers: o.Peers, Allowed: o.From, Instances: o.Networks, GuaranteedKbps: o.GBR,
+		T1: o.T1, N1: o.N1, Heartbeat: o.Heartbeat, Store: filepath.Join(o.StateDir, "sessions.db"), Log: log,
+	}
+	for _, prefix := range o.Prefixes {
+		c.Pools = append(c.Pools, n4.Pool{Prefix: prefix})
+	}
+	return c
+}

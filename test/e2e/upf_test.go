@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A mobile core: an SMF, polycube-upf and a daemon as processes, a base station with a phone, and a server of the network.
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/wmnsk/go-pfcp/ie"
+	"github.com/wmnsk/go-pfcp/message"
+
+	"github.com/polycube/polycube/test/mobile"
+	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/output"
+	"github.com/polycube/polycube/test/smf"
+)
+
+const (
+	upfAddress, smfAddress = "127.0.0.1", "127.0.0.2"
+	n3Address              = "192.0.2.1"
+	gNB1, gNB2             = "192.0.2.10", "192.0.2.20"
+	ueAddress              = "10.1.0.1"
+	webServer              = "198.51.100.2"
+)
+
+// core is all of it.
+type core struct {
+	*daemon
+	t        *testing.T
+	ran, dn  *netns.Node
+	one, two *mobile.Station
+	phone    *mobile.Phone
+	smf      *smf.SMF
+	upf      *exec.Cmd
+	said     *output.Buffer
+	session  *smf.Session
+	// reported is what usage reports have said, in order.
+	reported []smf.Usage
+}
+
+// newCore starts the daemon with its cubes, and polycube-upf; the SMF has set up its association.
+func newCore(t *testing.T, typ string) *core {
+	t.Helper()
+	program(t, "polycube-upf")
+	c := &core{t: t, daemon: start(t)}
+	options := []netns.Option{netns.WithoutTxChecksum(), netns.WithGRO()}
+	c.ran, c.dn = c.lab.Host("veth1", "", options...), c.lab.Host("veth2", "", options...)
+	c.lab.Run("ethtool", "-K", "veth1", "tx", "off")
+	for _, a := range []string{gNB1, gNB2} {
+		c.ran.Run("ip", "addr", "add", a+"/24", "dev", "eth0")
+	}
+	c.dn.Run("ip", "addr", "add", webServer+"/24", "dev", "eth0")
+	c.dn.Run("ip", "route", "add", "default", "via", "198.51.100.1")
+	for _, line := range []string{
+		"router add r1 type=" + typ,
+		"r1 ports add p1 ip=" + n3Address + "/24 peer=veth1",
+		"r1 ports add p2 ip=198.51.100.1/24 peer=veth2",
+		"r1 route add 10.1.0.0/16 " + gNB1,
+		"upf add u type=" + typ + " max-sessions=1000 max-rules=4000",
+		"attach u r1:p1",
+		"u local-address add " + n3Address,
+	} {
+		c.Do(line)
+	}
+	c.startUPF()
+	c.one, c.two = mobile.NewStation(t, c.ran.Namespace, gNB1, n3Address), mobile.NewStation(t, c.ran.Namespace, gNB2, n3Address)
+	c.lab.Must(func() (err error) {
+		c.smf, err = smf.New(netip.MustParseAddrPort(smfAddress+":8805"), netip.MustParseAddrPort(upfAddress+":8805"), smfAddress)
+		return err
+	})
+	t.Cleanup(func() {
+		if err := c.smf.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := c.smf.Associate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// startUPF runs polycube-upf until it serves.
+func (c *core) startUPF() {
+	c.t.Helper()
+	control := filepath.Join(c.dir, "upf.sock")
+	c.said = &output.Buffer{}
+	c.upf = c.lab.Command(program(c.t, "polycube-upf"), "--cube", "u", "--address", upfAddress, "--pool", "10.1.0.0/16", "--socket", c.socket(),
+		"--bpffs", c.pins, "--state-dir", filepath.Join(c.dir, "upf"), "--control", control, "--heartbeat", "1s", "--t1", "1s")
+	c.upf.Stdout, c.upf.Stderr = c.said, c.said
+	if err := c.upf.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	cmd, said := c.upf, c.said
+	c.t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()
+		if c.t.Failed() {
+			c.t.Logf("polycube-upf said:\n%s", tail(said.String(), 40))
+		}
+	})
+	c.eventually(func() error {
+		if r := run(c.t, exec.CommandContext(c.t.Context(), program(c.t, "polycube-upf"), "status", "--control", control), ""); r.code != 0 {
+			return fmt.Errorf("polycube-upf does not serve: %s\n%s", r.stderr, said)
+		}
+		return nil
+	})
+}
+
+// killUPF ends it as a crash does.
+func (c *core) killUPF() {
+	c.t.Helper()
+	if err := c.upf.Process.Signal(syscall.SIGKILL); err != nil {
+		c.t.Fatal(err)
+	}
+	_ = c.upf.Wait() // it was killed
+}
+
+func (c *core) eventually(what func() error) {
+	c.t.Helper()
+	netns.Eventually(c.t, patience, what)
+}
+
+// attach establishes the session of the phone, and gives it its tunnel.
+func (c *core) attach(more ...*ie.IE) {
+	c.t.Helper()
+	ctx, stop := context.WithTimeout(c.t.Context(), patience)
+	defer stop()
+	rules := append(smf.Device(netip.MustParseAddr(ueAddress), netip.MustParseAddr(gNB1), 1025), more...)
+	var err error
+	if c.session, err = c.smf.Establish(ctx, 7, rules...); err != nil {
+		c.t.Fatal(err)
+	}
+	c.phone = &mobile.Phone{Uplink: c.session.TEIDs[1], Downlink: 1025, QFI: 9}
+	c.one.Attach(c.ran.Namespace, "phone", c.phone, ueAddress+"/32")
+	c.ran.Run("ip", "route", "add", "198.51.100.0/24", "dev", "phone", "src", ueAddress)
+}
+
+// modify modifies the session.
+func (c *core) modify(rules ...*ie.IE) {
+	c.t.Helper()
+	ctx, stop := context.WithTimeout(c.t.Context(), patience)
+	defer stop()
+	m, err := c.smf.Modify(ctx, c.session, rules...)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.note(m)
+}
+
+// note reads the usage reports of a message.
+func (c *core) note(m message.Message) {
+	c.t.Helper()
+	reports, err := smf.UsageReports(m)
+	if err != nil {
+		c.t.Error(err)
+	}
+	c.reported = append(c.reported, reports...)
+}
+
+// asked waits for a Session Report Request.
+func (c *core) asked(is func(m *message.SessionReportRequest) bool) {
+	c.t.Helper()
+	deadline := time.After(patience)
+	for {
+		select {
+		case m := <-c.smf.Requests():
+			c.note(m)
+			if r, ok := m.(*message.SessionReportRequest); ok && is(r) {
+				return
+			}
+		case <-deadline:
+			c.t.Fatal("no report has come")
+		}
+	}
+}
+
+// serve gives each client of the server what it downloads.
+func (c *core) serve(content []byte) {
+	c.dn.Must(func() error {
+		l, err := net.Listen("tcp", ":80")
+		if err != nil {
+			return err
+		}
+		c.t.Cleanup(func() { _ = l.Close() })
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				go func() {
+					_, _ = conn.Write(content) // the client compares
+					_ = conn.Close()
+				}()
+			}
+		}()
+		return nil
+	})
+}
+
+// download gets it on the phone.
+func (c *core) download(want []byte) {
+	c.t.Helper()
+	var conn net.Conn
+	c.ran.Must(func() (err error) {
+		conn, err = net.DialTimeout("tcp", webServer+":80", patience)
+		return err
+	})
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	if got, err := io.ReadAll(conn); err != nil || !bytes.Equal(got, want) {
+		c.t.Errorf("the phone gets %d bytes of %d: %v", len(got), len(want), err)
+	}
+}
+
+// interfaceBytes are the bytes that the phone has sent and got.
+func (c *core) interfaceBytes() (up, down uint64) {
+	c.t.Helper()
+	c.ran.Must(func() error {
+		link, err := netlink.LinkByName("phone")
+		if err == nil {
+			n := link.Attrs().Statistics
+			up, down = n.TxBytes, n.RxBytes
+		}
+		return err
+	})
+	return up, down
+}
+
+// remove deletes the session, and compares all reports with what the phone has sent and got.
+func (c *core) remove() {
+	c.t.Helper()
+	var up, down uint64
+	c.eventually(func() error { // until no packet is on its way
+		u, d := c.interfaceBytes()
+		if u != up || d != down {
+			up, down = u, d
+			return errors.New("packets still come")
+		}
+		return nil
+	})
+	ctx, stop := context.WithTimeout(c.t.Context(), patience)
+	defer stop()
+	m, err := c.smf.Delete(ctx, c.session)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for {
+		select {
+		case m := <-c.smf.Requests():
+			c.note(m)
+			continue
+		default:
+		}
+		break
+	}
+	c.note(m)
+	var sum smf.Usage
+	numbers := map[uint32]bool{}
+	for _, r := range c.reported {
+		if numbers[r.Sequence] { // sent again
+			continue
+		}
+		numbers[r.Sequence] = true
+		sum.Up, sum.Down, sum.Total = sum.Up+r.Up, sum.Down+r.Down, sum.Total+r.Total
+	}
+	if sum.Up != up || sum.Down != down || sum.Total != up+down {
+		c.t.Errorf("%d bytes up and %d down were reported, %d and %d went through the phone's interface: %+v", sum.Up, sum.Down, up, down, c.reported)
+	}
+}
+
+// onEachUserPlane runs a test at both hooks.
+func onEachUserPlane(t *testing.T, test func(t *testing.T, c *core)) {
+	for _, typ := range []string{"TC", "XDP_DRV"} {
+		t.Run(typ, func(t *testing.T) {
+			t.Parallel()
+			test(t, newCore(t, typ))
+		})
+	}
+}
+
+// TestAMobileCoreCountsEachByteOnce: reports at thresholds, on request and at the end add up to what the phone has sent and got.
+func TestAMobileCoreCountsEachByteOnce(t *testing.T) {
+	onEachUserPlane(t, func(t *testing.T, c *core) {
+		content := bytes.Repeat([]byte("0123456789abcdef"), 1<<16) // 1 MiB
+		c.serve(content)
+		c.attach()
+		c.ran.Reaches(t, patience, webServer)
+		c.modify(smf.URR{ID: 1, Triggers: [2]byte{2}, Threshold: 200_000}.Update())
+		c.download(content)
+		c.asked(func(m *message.SessionReportRequest) bool { return len(m.UsageReport) > 0 })
+		c.modify(ie.NewQueryURR(ie.NewURRID(1)))
+		c.download(content)
+		c.remove()
+		if len(c.reported) < 4 {
+			t.Errorf("%d reports: %+v", len(c.reported), c.reported)
+		}
+	})
+}
+
+// TestACoreSurvivesEachOfItsParts: the session and its counts survive the crash of polycube-upf, of the daemon, and of both.
+func TestACoreSurvivesEachOfItsParts(t *testing.T) {
+	onEachUserPlane(t, func(t *testing.T, c *core) {
+		content := bytes.Repeat([]byte("0123456789abcdef"), 1<<15)
+		c.serve(content)
+		c.attach()
+		c.ran.Reaches(t, patience, webServer)
+		c.download(content)
+		c.killUPF()
+		c.download(content)
+		c.modifyAfter(c.startUPF)
+		c.Kill9()
+		c.download(content)
+		c.daemon = c.Start()
+		c.download(content)
+		c.modifyAfter(func() {})
+		c.killUPF()
+		c.Kill9()
+		c.download(content)
+		c.daemon = c.Start()
+		c.modifyAfter(c.startUPF)
+		c.download(content)
+		c.remove()
+	})
+}
+
+// modifyAfter does something and then queries the usage.
+func (c *core) modifyAfter(do func()) {
+	c.t.Helper()
+	do()
+	c.modify(ie.NewQueryURR(ie.NewURRID(1)))
+}
+
+// TestACubeThatIsMadeAgainGetsItsSessions.
+func TestACubeThatIsMadeAgainGetsItsSessions(t *testing.T) {
+	c := newCore(t, "TC")
+	c.attach()
+	c.ran.Reaches(t, patience, webServer)
+	c.one.AllowErrors() // while the cube has no session
+	c.Do("detach u r1:p1")
+	c.Do("upf del u")
+	c.eventually(func() error {
+		if !strings.Contains(c.said.String(), "the cube was removed") {
+			return errors.New("polycube-upf has not seen that the cube is gone")
+		}
+		return nil
+	})
+	c.Do("upf add u")
+	c.Do("u local-address add " + n3Address)
+	c.Do("attach u r1:p1")
+	c.ran.Reaches(t, patience, webServer)
+	c.modify(ie.NewQueryURR(ie.NewURRID(1)))
+}
+
+// numbered sends numbered datagrams to the phone, and returns how often each has come.
+type numbered struct {
+	in, out *net.UDPConn
+}
+
+func (c *core) numbers() *numbered {
+	n := &numbered{}
+	c.ran.Must(func() (err error) {
+		n.in, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(ueAddress+":5000")))
+		return err
+	})
+	c.dn.Must(func() (err error) {
+		n.out, err = net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.MustParseAddrPort(ueAddress+":5000")))
+		return err
+	})
+	mobile.Room(c.t, n.in)
+	c.t.Cleanup(func() { _ = errors.Join(n.in.Close(), n.out.Close()) })
+	return n
+}
+
+// send sends the datagrams from first to last, at most 20 in a millisecond.
+func (n *numbered) send(first, last uint32) {
+	b := make([]byte, 100)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for i := first; i < last; i++ {
+		binary.BigEndian.PutUint32(b, i)
+		_, _ = n.out.Write(b) // the phone counts them
+		if i%20 == 19 {
+			<-tick.C
+		}
+	}
+}
+
+// read returns the numbers that come until want of them have, or none does for two seconds.
+func (n *numbered) read(want int, each func(read int)) (got []uint32) {
+	b := make([]byte, 200)
+	for len(got) < want {
+		_ = n.in.SetReadDeadline(time.Now().Add(2 * time.Second))
+		if _, err := n.in.Read(b); err != nil {
+			break
+		}
+		got = append(got, binary.BigEndian.Uint32(b))
+		each(len(got))
+	}
+	return got
+}
+
+// TestAPhoneIsHandedOver loses no packet, gets none twice, and the old station gets its End Marker after the last.
+func TestAPhoneIsHandedOver(t *testing.T) {
+	onEachUserPlane(t, func(t *testing.T, c *core) {
+		c.attach()
+		c.ran.Reaches(t, patience, webServer)
+		n := c.numbers()
+		const packets = 20_000
+		go n.send(0, packets)
+		got := n.read(packets, func(read int) {
+			if read != packets/4 {
+				return
+			}
+			c.two.Expect(c.phone, 2049)
+			c.modify(smf.FAR{ID: 2, Action: smf.Forward, Destination: ie.DstInterfaceAccess, Peer: netip.MustParseAddr(gNB2), TEID: 2049, EndMarkers: true}.Update())
+		})
+		slices.Sort(got)
+		if distinct := len(slices.Compact(slices.Clone(got))); len(got) != packets || distinct != packets {
+			t.Errorf("of %d packets %d have come, %d different ones", packets, len(got), distinct)
+		}
+		c.eventually(func() error {
+			if ends := c.one.Ends(); !slices.Equal(ends, []uint32{1025}) {
+				return fmt.Errorf("the old station has got End Markers %v", ends)
+			}
+			return nil
+		})
+		if late := c.one.AfterEnd(); late > 0 {
+			t.Errorf("%d packets came to the old station after its End Marker", late)
+		}
+		c.two.Take(c.phone)
+		c.ran.Reaches(t, patience, webServer)
+	})
+}
+
+// TestAPhoneIsPaged: packets wait while it sleeps, the SMF is told once, and then all of them come, in order.
+func TestAPhoneIsPaged(t *testing.T) {
+	onEachUserPlane(t, func(t *testing.T, c *core) {
+		c.attach()
+		c.ran.Reaches(t, patience, webServer)
+		c.modify(smf.FAR{ID: 2, Action: smf.Buffer | smf.Notify}.Update())
+		n := c.numbers()
+		n.send(0, 300)
+		c.asked(func(m *message.SessionReportRequest) bool {
+			if m.DownlinkDataReport == nil {
+				return false
+			}
+			id, err := m.DownlinkDataReport.PDRID()
+			return err == nil && id == 2
+		})
+		c.modify(smf.FAR{ID: 2, Action: smf.Forward, Destination: ie.DstInterfaceAccess, Peer: netip.MustParseAddr(gNB1), TEID: 1025}.Update())
+		go n.send(300, 1000)
+		if got := n.read(1000, func(int) {}); len(got) != 1000 || !slices.IsSorted(got) {
+			t.Errorf("%d of 1000 have come, in order: %v", len(got), slices.IsSorted(got))
+		}
+	})
+}
