@@ -193,3 +193,15 @@ func (t *Tables) Seen(rows *Rows) (last time.Duration, err error) {
 	}
 	return last, nil
 }
+
+// Use is how much of the tables is in use.
+type Use struct{ Sessions, Rules, Meters, Usages, Queues uint32 }
+
+// InUse returns how much of the tables is in use. A session counts once, by the rows of its rules.
+func (t *Tables) InUse() Use {
+	blocks := map[uint32]bool{}
+	for _, block := range t.owners {
+		blocks[block] = true
+	}
+	return Use{uint32(len(blocks)), t.rules.space.count, t.meters.space.count, t.usages.space.count, t.queues.space.count}
+}

@@ -136,7 +136,7 @@ func (w *writer) usages() error {
 		if w.was != nil {
 			if row, ok := w.was.Usages[u.ID]; ok {
 				w.is.Usages[u.ID] = row
-				w.after = append(w.after, func() { w.t.usages.values[row].arm(u.Threshold, u.Quota) })
+				w.after = append(w.after, func() { w.t.usages.values[row].watch(&u) })
 				continue
 			}
 		}
@@ -146,13 +146,18 @@ func (w *writer) usages() error {
 		}
 		is := &w.t.usages.values[row]
 		*is = usage{}
-		is.arm(u.Threshold, u.Quota)
-		if u.Start {
-			is.Watches |= watchStart
-		}
+		is.watch(&u)
 		w.is.Usages[u.ID] = row
 	}
 	return nil
+}
+
+// watch gives a usage its limits, and has it tell of the first packet.
+func (u *usage) watch(is *Usage) {
+	u.arm(is.Threshold, is.Quota)
+	if is.Start {
+		atomic.OrUint32(&u.Watches, watchStart)
+	}
 }
 
 // queues gives a row to each rule whose packets wait, and keeps those of rules whose packets have waited: newer ones follow them.

@@ -188,24 +188,35 @@ PCN_INLINE __u32 upf_choose(struct upf_packet *p, __u32 rule, __u32 list)
 	return index == UPF_NONE ? UPF_NONE : rule + index;
 }
 
+/* Whether an IPv6 address is the device's. Router solicitations and the advertisements that answer them have addresses of the link. */
+PCN_INLINE int upf_is_its6(const __be32 *address, const struct upf_tunnel *t)
+{
+	__u32 first = bpf_ntohl(address[0]);
+
+	if (!(t->has & UPF_HAS_IPV6))
+		return 0;
+	return *(__u64 *)address == t->ipv6 || first == 0xfe800000 ||
+	       (first == 0xff020000 && t->has & UPF_FROM_NETWORK);
+}
+
 /* Whether the packet in a message has the address of the tunnel's device; -1 if it is no packet. */
 PCN_INLINE int upf_is_of(struct CTXTYPE *ctx, const struct pcn_gtpu *g, const struct upf_tunnel *t)
 {
 	__be32 word[4] __attribute__((aligned(8)));
 	__u32 at = g->at;
-	int ipv6;
+	__u8 version;
 
 	if (g->payload < sizeof(struct iphdr) || pcn_load_bytes(ctx, at, word, 4))
 		return -1;
-	ipv6 = *(__u8 *)word >> 4 == 6;
-	if (!ipv6 && *(__u8 *)word >> 4 != 4)
+	version = *(__u8 *)word >> 4;
+	if (version == 6) {
+		at += t->has & UPF_FROM_NETWORK ? 24 : 8; /* the destination, or the source */
+		return pcn_load_bytes(ctx, at, word, sizeof(word)) ? -1 : upf_is_its6(word, t);
+	}
+	at += t->has & UPF_FROM_NETWORK ? 16 : 12;
+	if (version != 4 || pcn_load_bytes(ctx, at, word, 4))
 		return -1;
-	if (t->has & UPF_FROM_NETWORK) /* its destination instead of its source */
-		at += ipv6 ? 16 : 4;
-	if (pcn_load_bytes(ctx, at, word, sizeof(word)))
-		return -1;
-	return ipv6 ? t->has & UPF_HAS_IPV6 && *(__u64 *)(word + 2) == t->ipv6
-		    : t->has & UPF_HAS_IPV4 && word[3] == t->ipv4;
+	return t->has & UPF_HAS_IPV4 && word[0] == t->ipv4;
 }
 
 /* The packet of a frame that was taken out of its tunnel. */

@@ -18,6 +18,7 @@ import (
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/mobile"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pkt"
 
 	_ "github.com/polycube/polycube/cubes/router"
 	_ "github.com/polycube/polycube/cubes/simpleforwarder"
@@ -248,6 +249,35 @@ func TestTunnelsToOtherUserPlanes(t *testing.T) {
 		}
 		c.fate("down, to a stranger", "veth1", uplink(258, 9, mobile.Datagram(server, "10.1.0.2", 1, 2, nil, 0)), "spoofed-source")
 		c.fate("down, from the phone", "veth1", uplink(258, 9, fromPhone(53)), "spoofed-source")
+	})
+}
+
+// TestRouterSolicitationsGoToTheCore: their addresses are those of the link, and so are those of the answers.
+func TestRouterSolicitationsGoToTheCore(t *testing.T) {
+	each(t, "", func(t *testing.T, c *core) {
+		icmp, routers := uint8(58), netip.MustParsePrefix("ff02::2/128")
+		s := session()
+		s.Rules = append([]pdusession.Rule{
+			{ID: 8, TEID: 257, Flows: []sdf.Flow{{L4Proto: &icmp, Remote: &routers}}, Forward: pdusession.Forward{Action: pdusession.Pass, Peer: addr(anchor), TEID: 77}},
+			{ID: 9, TEID: 300, FromNetwork: true, Forward: pdusession.Forward{Action: pdusession.Pass, Peer: addr(station), TEID: 1025, QFI: 9}},
+		}, s.Rules...)
+		c.put(nil, s)
+		message := func(from, to string, kind byte) []byte {
+			return pkt.IPv6Header{From: from, To: to, Next: 58, HopLimit: 255}.Packet(pkt.ICMPv6Message(from, to, kind, 0, 0, nil))
+		}
+		solicitation := message("fe80::5", "ff02::2", 133)
+		is, err := mobile.ReadTunnel(c.fate("a solicitation", "veth1", uplink(257, 9, solicitation), "p2"))
+		if err != nil || is.To != addr(anchor) || is.Message.TEID != 77 || !bytes.Equal(is.Message.Payload, solicitation) {
+			t.Errorf("%+v, %v", is, err)
+		}
+		for _, to := range []string{"fe80::5", "ff02::1"} {
+			advertisement := message("fe80::1", to, 134)
+			is, err = mobile.ReadTunnel(c.fate("an advertisement", "veth1", uplink(300, 0, advertisement), "p2"))
+			if err != nil || is.To != addr(station) || is.Message.TEID != 1025 || !bytes.Equal(is.Message.Payload, advertisement) {
+				t.Errorf("%+v, %v", is, err)
+			}
+		}
+		c.fate("a multicast source", "veth1", uplink(257, 9, message("ff02::1", "ff02::2", 133)), "spoofed-source")
 	})
 }
 

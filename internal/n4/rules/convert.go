@@ -41,7 +41,9 @@ func (s *Set) Convert(limits Limits) (*pdusession.Session, error) {
 	for u := range s.URRs {
 		r := &s.URRs[u]
 		threshold, quota := limits(r)
-		is.Usages = append(is.Usages, pdusession.Usage{ID: r.ID, Threshold: threshold, Quota: quota})
+		// The time that a URR measures begins with the first packet, if not at once.
+		start := r.Triggers&StartOfTraffic != 0 || r.Duration && !r.Immediate
+		is.Usages = append(is.Usages, pdusession.Usage{ID: r.ID, Threshold: threshold, Quota: quota, Start: start})
 	}
 	return is, nil
 }
