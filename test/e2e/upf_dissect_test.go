@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What a mobile core and base stations would say of the messages: Wireshark's dissectors read them.
+
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/netip"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/wmnsk/go-pfcp/ie"
+	"github.com/wmnsk/go-pfcp/message"
+
+	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/smf"
+)
+
+// dump is a tcpdump that writes to a file.
+type dump struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	said io.Reader
+	file string
+}
+
+// startDump begins to capture at a device; packets that are sent from then on are in the file.
+func startDump(t *testing.T, in *netns.Namespace, dev string, filter ...string) *dump {
+	t.Helper()
+	c := &dump{t: t, file: filepath.Join(t.TempDir(), dev+".pcap")}
+	c.cmd = in.Command("tcpdump", append([]string{"-i", dev, "-U", "--immediate-mode", "-Z", "root", "-w", c.file}, filter...)...)
+	said, err := c.cmd.StderrPipe()
+	if err == nil {
+		err = c.cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.cmd.Process.Kill() // it may have ended
+		_ = c.cmd.Wait()
+	})
+	c.said = said
+	line := make([]byte, 1)
+	for text := ""; !strings.Contains(text, "listening on"); text += string(line) {
+		if _, err := io.ReadFull(said, line); err != nil {
+			t.Fatalf("tcpdump: %s: %v", text, err)
+		}
+	}
+	return c
+}
+
+// read ends the capture and returns the fields of the packets that match a filter of tshark, a line each.
+func (c *dump) read(filter string, fields ...string) []string {
+	c.t.Helper()
+	_ = c.cmd.Process.Signal(syscall.SIGINT) // it may have ended before, in another read
+	_, _ = io.Copy(io.Discard, c.said)       // until it has written everything
+	args := []string{"-r", c.file, "-Y", filter, "-T", "fields"}
+	for _, f := range fields {
+		args = append(args, "-e", f)
+	}
+	cmd := exec.CommandContext(c.t.Context(), "tshark", args...)
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
+	out, err := cmd.Output()
+	if err != nil {
+		c.t.Fatalf("tshark: %v: %s", err, complaints.String())
+	}
+	return strings.Split(strings.TrimSpace(string(out)), "\n")
+}
+
+// wrong returns the packets that the dissectors complain about.
+func (c *dump) wrong() string {
+	c.t.Helper()
+	return strings.Join(c.read("_ws.malformed || _ws.expert.severity >= 0x800000", "frame.number", "_ws.expert.message"), "\n")
+}
+
+func TestDissectorsOfOthersReadAllMessages(t *testing.T) {
+	if _, err := exec.LookPath("tshark"); err != nil {
+		t.Skipf("no tshark: run scripts/deps.sh build (%v)", err)
+	}
+	c := newCore(t, "XDP_DRV")
+	n4, n3 := startDump(t, c.lab.Namespace, "lo", "udp port 8805"), startDump(t, c.ran.Namespace, "eth0", "udp port 2152")
+	if _, err := c.smf.Associate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.serve(bytes.Repeat([]byte("x"), 100_000))
+	c.attach()
+	c.ran.Reaches(t, patience, webServer)
+	c.modify(smf.URR{ID: 1, Triggers: [2]byte{2}, Threshold: 20_000}.Update(), ie.NewQueryURR(ie.NewURRID(1)))
+	c.download(bytes.Repeat([]byte("x"), 100_000))
+	c.asked(func(m *message.SessionReportRequest) bool { return len(m.UsageReport) > 0 })
+	c.two.Expect(c.phone, 2049)
+	c.modify(smf.FAR{ID: 2, Action: smf.Forward, Destination: ie.DstInterfaceAccess, Peer: netip.MustParseAddr(gNB2), TEID: 2049, EndMarkers: true}.Update())
+	c.modify(smf.FAR{ID: 2, Action: smf.Buffer | smf.Notify}.Update())
+	c.numbers().send(0, 3)
+	c.asked(func(m *message.SessionReportRequest) bool { return m.DownlinkDataReport != nil })
+	c.one.AllowErrors()
+	c.eventually(func() error {
+		if len(c.one.Ends()) == 0 {
+			return fmt.Errorf("no End Marker")
+		}
+		return nil
+	})
+	c.modify(smf.FAR{ID: 2, Action: smf.Drop}.Update())
+	if _, err := c.smf.Modify(t.Context(), &smf.Session{Seid: 1}); err == nil {
+		t.Error("a session that is not there was modified")
+	}
+	c.remove()
+	if err := c.smf.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for what, is := range map[string]*dump{"PFCP": n4, "GTP-U": n3} {
+		if wrong := is.wrong(); wrong != "" {
+			t.Errorf("%s: tshark complains about these frames:\n%s", what, wrong)
+		}
+	}
+	kinds := n4.read("pfcp", "pfcp.msg_type")
+	for _, kind := range []string{"5", "6", "9", "10", "50", "51", "52", "53", "54", "55", "56", "57"} {
+		if !slices.Contains(kinds, kind) {
+			t.Errorf("no PFCP message of type %s was captured, only %v", kind, slices.Compact(slices.Sorted(slices.Values(kinds))))
+		}
+	}
+	if !slices.Contains(n3.read("gtp && ip.src=="+n3Address, "gtp.message", "gtp.ext_hdr.pdu_ses_con.qos_flow_id", "gtp.teid"), "0xff\t9\t0x00000401") {
+		t.Error("no packet with QFI 9 for TEID 1025 was captured")
+	}
+	if !slices.Contains(n3.read("gtp", "gtp.message"), "0xfe") {
+		t.Error("no End Marker was captured")
+	}
+}
