@@ -234,3 +234,18 @@ func TestCountsAreSummed(t *testing.T) {
 		t.Errorf("the sum of nothing is %v", got)
 	}
 }
+
+func TestClassesOfQueues(t *testing.T) {
+	for text, want := range map[string]QueueClass{"1:a0": 0x100a0, "ffff:0": 0xffff0000} {
+		var q QueueClass
+		if err := q.UnmarshalText([]byte(text)); err != nil || q != want {
+			t.Errorf("%s: %#x, %v, want %#x", text, q, err, want)
+		}
+	}
+	for _, text := range []string{"", "1", "1:", "x:1", "10000:1"} {
+		var q QueueClass
+		if err := q.UnmarshalText([]byte(text)); !errors.Is(err, cube.ErrInvalid) || q != 0 {
+			t.Errorf("%q: %#x, %v", text, q, err)
+		}
+	}
+}

@@ -46,6 +46,7 @@ const (
 	flagTunnel
 	flagIPv6
 	flagMark
+	flagGuaranteed
 )
 
 // meter is struct upf_meter: what is up comes first.

@@ -71,6 +71,8 @@ type Forward struct {
 	// DSCP is that of the outer header, if Mark is set; otherwise it is that of the packet.
 	Mark bool
 	DSCP uint8
+	// Guaranteed: packets have a guaranteed rate, and the queue of the cube for these, if there is one.
+	Guaranteed bool
 }
 
 // Meter limits rates. Both directions are open or closed, and have a rate.

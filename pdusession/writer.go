@@ -212,7 +212,8 @@ func (w *writer) rules() error {
 	for i := range w.s.Rules {
 		r := &w.s.Rules[i]
 		is := rule{Index: uint32(i), TEID: r.Forward.TEID, Action: uint8(r.Forward.Action), QFI: r.Forward.QFI, DSCP: r.Forward.DSCP, Queue: w.is.Queues[r.ID]}
-		for flag, set := range map[uint8]bool{flagNotify: r.Forward.Notify, flagTunnel: r.Forward.Peer.IsValid(), flagIPv6: r.Forward.Peer.Is6(), flagMark: r.Forward.Mark} {
+		for flag, set := range map[uint8]bool{flagNotify: r.Forward.Notify, flagTunnel: r.Forward.Peer.IsValid(), flagIPv6: r.Forward.Peer.Is6(), flagMark: r.Forward.Mark,
+			flagGuaranteed: r.Forward.Guaranteed} {
 			if set {
 				is.Flags |= flag
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/polycube/polycube/bucket"
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/inet"
 )
 
 // Config is the decoded configuration.
@@ -31,12 +32,12 @@ type Entry struct {
 
 // Contract is what a class may do.
 type Contract struct {
-	Action    Action  `json:"action"`
-	Rate      *uint64 `json:"rate-limit"`
-	Burst     *uint64 `json:"burst-limit"`
-	MarkBelow uint8   `json:"mark-below"`
-	MarkDSCP  *uint8  `json:"mark-dscp"`
-	Queue     *Queue  `json:"queue"`
+	Action    Action           `json:"action"`
+	Rate      *uint64          `json:"rate-limit"`
+	Burst     *uint64          `json:"burst-limit"`
+	MarkBelow uint8            `json:"mark-below"`
+	MarkDSCP  *uint8           `json:"mark-dscp"`
+	Queue     *inet.QueueClass `json:"queue"`
 }
 
 // Algorithm is an enumeration of the model, with the numbers of enum policer_algorithm.
@@ -47,9 +48,6 @@ type Length uint32
 
 // Action is an enumeration of the model, with the numbers of enum policer_action.
 type Action uint32
-
-// Queue is a class of a queueing discipline, major and minor number, as tc writes it: 1:a0.
-type Queue uint32
 
 // The algorithms.
 const (
@@ -87,16 +85,6 @@ func (l *Length) UnmarshalText(text []byte) (err error) {
 func (a *Action) UnmarshalText(text []byte) (err error) {
 	*a, err = cube.Enum[Action]("action", text, "PASS", "LIMIT", "DROP", "MARK", "SHAPE")
 	return err
-}
-
-// UnmarshalText parses the model's value.
-func (q *Queue) UnmarshalText(text []byte) error {
-	var major, minor uint16
-	if _, err := fmt.Sscanf(string(text), "%x:%x", &major, &minor); err != nil {
-		return fmt.Errorf("queue %q: want MAJOR:MINOR, as tc writes classes: %w", text, cube.ErrInvalid)
-	}
-	*q = Queue(uint32(major)<<16 | uint32(minor))
-	return nil
 }
 
 // locks reports whether the states of contracts have a lock: they are then in a map of their own.

@@ -12,18 +12,19 @@ import (
 
 // Config is the decoded configuration.
 type Config struct {
-	Addresses    []Address `json:"local-address"`
-	MTU          uint16    `json:"mtu"`
-	EchoInterval uint16    `json:"echo-interval"`
-	EchoTimeout  uint16    `json:"echo-timeout"`
-	EchoRequests uint8     `json:"echo-requests"`
-	MaxSessions  uint32    `json:"max-sessions"`
-	MaxRules     uint32    `json:"max-rules"`
-	MaxMeters    uint32    `json:"max-meters"`
-	MaxUsages    uint32    `json:"max-usages"`
-	MaxFlowLists uint32    `json:"max-flow-lists"`
-	Packets      uint32    `json:"buffered-packets"`
-	Bytes        uint32    `json:"buffered-bytes"`
+	Addresses    []Address        `json:"local-address"`
+	MTU          uint16           `json:"mtu"`
+	EchoInterval uint16           `json:"echo-interval"`
+	EchoTimeout  uint16           `json:"echo-timeout"`
+	EchoRequests uint8            `json:"echo-requests"`
+	MaxSessions  uint32           `json:"max-sessions"`
+	MaxRules     uint32           `json:"max-rules"`
+	MaxMeters    uint32           `json:"max-meters"`
+	MaxUsages    uint32           `json:"max-usages"`
+	MaxFlowLists uint32           `json:"max-flow-lists"`
+	Packets      uint32           `json:"buffered-packets"`
+	Bytes        uint32           `json:"buffered-bytes"`
+	Queue        *inet.QueueClass `json:"guaranteed-queue"`
 }
 
 // Address is an address of this end of tunnels.

@@ -30,6 +30,9 @@ PCN_CONFIG(__u32, buffered_packets) = 512;
 /* Bytes that the path to base stations takes, from the IP header on. */
 PCN_CONFIG(__u32, mtu) = 1500;
 
+/* The class of the queueing discipline in which packets with a guaranteed rate wait; 0: that of all others. */
+PCN_CONFIG(__u32, guaranteed_queue) PCN_TRY(0x10001) = 0;
+
 /* The addresses of this end of tunnels, of each family. */
 struct upf_local {
 	pcn_address ipv4, ipv6;
@@ -146,6 +149,18 @@ PCN_INLINE int upf_send(struct CTXTYPE *ctx, struct pcn_md *md, const struct upf
 	return pcn_pkt_pass(ctx, md);
 }
 
+/* Chooses the queue of a packet, where the netdev that sends it has several. */
+PCN_INLINE void upf_queue_up(struct CTXTYPE *ctx, const struct upf_rule *r)
+{
+#ifdef PCN_TC
+	if (guaranteed_queue && r->flags & UPF_GUARANTEED)
+		ctx->priority = guaranteed_queue;
+#else
+	(void)ctx;
+	(void)r; /* packets meet no queue */
+#endif
+}
+
 /* Does with a packet what its rule says. */
 PCN_INLINE int upf_forward(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_packet *p, __u32 row)
 {
@@ -169,6 +184,7 @@ PCN_INLINE int upf_forward(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_pa
 		return pcn_pkt_drop(ctx, md, UPF_EXCEEDED);
 	}
 	upf_count(r, p->bytes, now, !p->up);
+	upf_queue_up(ctx, r);
 	return r->flags & UPF_TUNNEL ? upf_send(ctx, md, r, p) : pcn_pkt_pass(ctx, md);
 }
 

@@ -50,6 +50,13 @@ func newUPF(env cube.Env) (cube.Instance, error) {
 
 func (u *upf) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, error) {
 	conf := c.New
+	queue := uint32(0)
+	if conf.Queue != nil {
+		if u.env.Type() != cube.TypeTC {
+			return cube.Plan{}, fmt.Errorf("guaranteed-queue: packets meet the queues of Linux at TC only: create the upf with type=TC: %w", cube.ErrUnsupported)
+		}
+		queue = uint32(*conf.Queue)
+	}
 	settings := gtppath.Settings{
 		EchoInterval: time.Duration(conf.EchoInterval) * time.Second, EchoTimeout: time.Duration(conf.EchoTimeout) * time.Second,
 		EchoRequests: int(conf.EchoRequests),
@@ -77,7 +84,7 @@ func (u *upf) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, er
 	}
 	plan := cube.Plan{
 		Before:    []cube.Step{cube.Effect(commit)},
-		Constants: map[string]any{"mtu": uint32(conf.MTU), "buffered_packets": conf.Packets, "local": conf.local()},
+		Constants: map[string]any{"mtu": uint32(conf.MTU), "buffered_packets": conf.Packets, "guaranteed_queue": queue, "local": conf.local()},
 	}
 	if c.Created() {
 		plan.MapSizes = conf.sizes()

@@ -41,6 +41,7 @@ enum upf_flag {
 	UPF_TUNNEL = 2, /* packets enter a tunnel */
 	UPF_IPV6 = 4,	/* which is one of IPv6 */
 	UPF_MARK = 8,	/* with the DSCP of the rule */
+	UPF_GUARANTEED = 16, /* packets have a guaranteed rate */
 };
 
 /* What happens to packets. */

@@ -7,10 +7,13 @@ package upf_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 
+	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/gtpu"
 	"github.com/polycube/polycube/inet"
 	"github.com/polycube/polycube/pdusession"
@@ -279,6 +282,48 @@ func TestRouterSolicitationsGoToTheCore(t *testing.T) {
 		}
 		c.fate("a multicast source", "veth1", uplink(257, 9, message("ff02::1", "ff02::2", 133)), "spoofed-source")
 	})
+}
+
+// TestGuaranteedPacketsHaveAQueue of their own, where packets leave.
+func TestGuaranteedPacketsHaveAQueue(t *testing.T) {
+	l := bpftest.New(t, bpftest.Options{Hosts: 2})
+	c := newCore(t, l, `,"guaranteed-queue":"1:a"`)
+	l.Lab.Run("tc", "qdisc", "add", "dev", "veth1", "root", "handle", "1:", "htb", "default", "b")
+	for _, class := range []string{"1:a", "1:b"} {
+		l.Lab.Run("tc", "class", "add", "dev", "veth1", "parent", "1:", "classid", class, "htb", "rate", "100mbit")
+	}
+	sent := func(class string) string {
+		lines := strings.Split(l.Lab.Run("tc", "-s", "class", "show", "dev", "veth1", "classid", class), "\n")
+		for _, line := range lines {
+			if words := strings.Fields(line); len(words) > 3 && words[0] == "Sent" {
+				return words[3]
+			}
+		}
+		return "nothing"
+	}
+	wires := c.Wires()
+	s := session()
+	rows := c.put(nil, s)
+	for _, step := range []struct {
+		guaranteed bool
+		a, b       string
+	}{{false, "0", "1"}, {true, "1", "1"}} {
+		s.Rules[1].Forward.Guaranteed = step.guaranteed
+		rows = c.put(rows, s)
+		if err := wires[1].Send(network(toPhone(53))); err != nil {
+			t.Fatal(err)
+		}
+		netns.Eventually(t, bpftest.Patience, func() error {
+			if a, b := sent("1:a"), sent("1:b"); a != step.a || b != step.b {
+				return fmt.Errorf("guaranteed is %v: %s packets in its queue, %s in the other one, want %s and %s", step.guaranteed, a, b, step.a, step.b)
+			}
+			return nil
+		})
+	}
+	xdp := bpftest.New(t, bpftest.Options{Type: cube.TypeXDPDRV, Hosts: 1})
+	if err := xdp.TryCreate("upf", "u", `{"guaranteed-queue":"1:a"}`); !errors.Is(err, cube.ErrUnsupported) {
+		t.Errorf("at XDP: %v", err)
+	}
 }
 
 func TestMetersLimitAndClose(t *testing.T) {

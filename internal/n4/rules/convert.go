@@ -82,6 +82,7 @@ func (s *Set) rule(r *PDR) (pdusession.Rule, error) {
 		if q.limits() {
 			is.Meters = append(is.Meters, id)
 		}
+		is.Forward.Guaranteed = is.Forward.Guaranteed || q.GBR != nil
 		if q.QFI != nil && is.Forward.QFI == 0 && is.Forward.Peer != (netip.Addr{}) {
 			is.Forward.QFI = *q.QFI
 		}
