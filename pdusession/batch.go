@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/polycube/polycube/cube"
@@ -36,6 +38,7 @@ type change struct{ was, is *Rows }
 // Begin begins a batch. Either Commit or Abort ends it.
 func (t *Tables) Begin() *Batch {
 	t.forget()
+	t.emptied()
 	return &Batch{t: t, final: map[uint32]Counts{}}
 }
 
@@ -85,7 +88,7 @@ func (b *Batch) retire(was, is *Rows) {
 		for id, row := range was.Queues {
 			if is.Queues[id] != row {
 				t.queues.values[row].set(discard)
-				t.queues.space.free(row, 1)
+				t.emptying = append(t.emptying, row)
 			}
 		}
 		for _, peer := range was.Peers {
@@ -108,11 +111,23 @@ func (b *Batch) Commit() (final map[uint32]Counts, err error) {
 	for _, do := range b.after {
 		do()
 	}
-	return b.final, b.t.lists.Drop(b.lists)
+	b.t.lists.Dropped(b.lists)
+	return b.final, nil
 }
 
 // Abort ends a batch without an effect.
 func (b *Batch) Abort() error { return b.done.Run() }
+
+// emptied frees the rows of queues whose packets were dropped.
+func (t *Tables) emptied() {
+	t.emptying = slices.DeleteFunc(t.emptying, func(row uint32) bool {
+		if atomic.LoadUint32(&t.queues.values[row].Waiting) != 0 {
+			return false
+		}
+		t.queues.space.free(row, 1)
+		return true
+	})
+}
 
 // keys are entries that are written and removed.
 type keys[K comparable, V any] struct {

@@ -39,7 +39,9 @@ type Tables struct {
 	peers  map[netip.Addr]int
 	left   map[netip.Addr]time.Time
 	owners map[owned]uint32
-	maps   []*ebpf.Map
+	// emptying are rows of queues that no session has, in which packets may wait to be dropped.
+	emptying []uint32
+	maps     []*ebpf.Map
 }
 
 // owned is a TEID, or an address as a key of the tables.

@@ -108,6 +108,12 @@ func (l *Lists) Drop(dropped []List) (err error) {
 	if len(dropped) > 0 {
 		err = grace.Wait()
 	}
+	l.Dropped(dropped)
+	return err
+}
+
+// Dropped is Drop for a caller who has waited for the packets.
+func (l *Lists) Dropped(dropped []List) {
 	for _, is := range dropped {
 		s := l.of[is]
 		if s == nil {
@@ -117,7 +123,6 @@ func (l *Lists) Drop(dropped []List) (err error) {
 			l.forget(is)
 		}
 	}
-	return err
 }
 
 // forget frees the row of a list.
