@@ -52,16 +52,22 @@ func (t *Tables) adopt(r *Rows, undo *cube.Undo) error {
 		}
 	}
 	if r.Device != nil {
-		if is, ok, err := t.devices4.Get(keyOf4(r)); r.IPv4.IsValid() && (err != nil || !ok || is != r.Device.device()) {
+		if is, ok, err := t.devices4.Get(keyOf4(r)); r.IPv4.IsValid() && (err != nil || !ok || is != r.device()) {
 			return fmt.Errorf("address %s: %w", r.IPv4, cube.ErrNotFound)
 		}
-		if is, ok, err := t.devices6.Get(keyOf6(r)); r.IPv6.IsValid() && (err != nil || !ok || is != r.Device.device()) {
+		if is, ok, err := t.devices6.Get(keyOf6(r)); r.IPv6.IsValid() && (err != nil || !ok || is != r.device()) {
 			return fmt.Errorf("prefix %s: %w", r.IPv6, cube.ErrNotFound)
+		}
+	}
+	for _, network := range r.Routes {
+		if is, ok, err := t.routes.Get(keyOf(network)); err != nil || !ok || r.Device == nil || is != r.device() {
+			return fmt.Errorf("network %s: %w", network, cube.ErrNotFound)
 		}
 	}
 	if err := t.adoptRows(r, undo); err != nil {
 		return err
 	}
+	t.number = max(t.number, r.Number)
 	for _, peer := range r.Peers {
 		if err := t.peer(peer); err != nil {
 			return err
@@ -123,24 +129,35 @@ func (t *Tables) adoptRows(r *Rows, undo *cube.Undo) error {
 // clean removes what no session has.
 func (t *Tables) clean() (int, error) {
 	e := entriesOf(nil)
-	var errs [4]error
+	var errs [5]error
 	for teid := range t.tunnels.All(&errs[0]) {
-		if _, known := t.owners[owned{ownsTEID, uint64(teid)}]; !known {
+		if _, known := t.owners[owned{table: ownsTEID, key: uint64(teid)}]; !known {
 			e.tunnels.remove(teid)
 		}
 	}
 	for a := range t.devices4.All(&errs[1]) {
-		if _, known := t.owners[owned{ownsIPv4, uint64(a)}]; !known {
+		if _, known := t.owners[owned{table: ownsIPv4, key: uint64(a)}]; !known {
 			e.devices4.remove(a)
 		}
 	}
 	for a := range t.devices6.All(&errs[2]) {
-		if _, known := t.owners[owned{ownsIPv6, a}]; !known {
+		if _, known := t.owners[owned{table: ownsIPv6, key: a}]; !known {
 			e.devices6.remove(a)
 		}
 	}
-	n := len(e.tunnels.gone) + len(e.devices4.gone) + len(e.devices6.gone)
-	if err := errors.Join(errors.Join(errs[:3]...), t.write(e)); err != nil {
+	known := map[route]bool{}
+	for k := range t.owners {
+		if k.network.IsValid() {
+			known[keyOf(k.network)] = true
+		}
+	}
+	for network := range t.routes.All(&errs[4]) {
+		if !known[network] {
+			e.routes.remove(network)
+		}
+	}
+	n := len(e.routes.gone) + len(e.tunnels.gone) + len(e.devices4.gone) + len(e.devices6.gone)
+	if err := errors.Join(errs[0], errs[1], errs[2], errs[4], t.write(e)); err != nil {
 		return 0, err
 	}
 	for peer := range t.stations.All(&errs[3]) {

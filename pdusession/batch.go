@@ -15,6 +15,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/grace"
+	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/inet"
 	"github.com/polycube/polycube/sdf"
 )
@@ -157,11 +158,12 @@ type entries struct {
 	tunnels  *keys[uint32, tunnel]
 	devices4 *keys[uint32, device]
 	devices6 *keys[uint64, device]
+	routes   *keys[route, device]
 }
 
 // entriesOf returns what leads from one state of sessions to another.
 func entriesOf(changes []change) *entries {
-	e := &entries{newKeys[uint32, tunnel](), newKeys[uint32, device](), newKeys[uint64, device]()}
+	e := &entries{newKeys[uint32, tunnel](), newKeys[uint32, device](), newKeys[uint64, device](), newKeys[route, device]()}
 	for _, c := range changes {
 		if c.was != nil {
 			e.apply(c.was, false)
@@ -187,16 +189,23 @@ func (e *entries) apply(r *Rows, put bool) {
 	}
 	if r.IPv4.IsValid() {
 		if put {
-			e.devices4.put(key4(r.IPv4), r.Device.device())
+			e.devices4.put(key4(r.IPv4), r.device())
 		} else {
 			e.devices4.remove(key4(r.IPv4))
 		}
 	}
 	if r.IPv6.IsValid() {
 		if put {
-			e.devices6.put(key6(r.IPv6), r.Device.device())
+			e.devices6.put(key6(r.IPv6), r.device())
 		} else {
 			e.devices6.remove(key6(r.IPv6))
+		}
+	}
+	for _, network := range r.Routes {
+		if put {
+			e.routes.put(keyOf(network), r.device())
+		} else {
+			e.routes.remove(keyOf(network))
 		}
 	}
 }
@@ -211,28 +220,33 @@ func (b *Batch) publish() error {
 	return b.t.write(entriesOf(b.changes))
 }
 
-// write writes and removes entries, in batches.
+// write writes and removes entries, in batches: what is removed makes room.
 func (t *Tables) write(e *entries) error {
-	teids, tunnels, gone := e.tunnels.lists()
-	v4, devices4, gone4 := e.devices4.lists()
-	v6, devices6, gone6 := e.devices6.lists()
-	if _, err := t.tunnels.DeleteAll(gone); err != nil {
+	tunnels, devices4, devices6, routes := stepsOf(t.tunnels, e.tunnels), stepsOf(t.devices4, e.devices4), stepsOf(t.devices6, e.devices6), stepsOf(t.routes, e.routes)
+	for _, step := range []func(gone bool) error{tunnels, devices4, devices6, routes} {
+		if err := step(true); err != nil {
+			return err
+		}
+	}
+	for _, step := range []func(gone bool) error{routes, devices6, devices4, tunnels} {
+		if err := step(false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stepsOf returns the two steps of a table.
+func stepsOf[K comparable, V any](t table.Table[K, V], k *keys[K, V]) func(gone bool) error {
+	set, values, removed := k.lists()
+	return func(gone bool) (err error) {
+		if gone {
+			_, err = t.DeleteAll(removed)
+		} else {
+			_, err = t.SetAll(set, values)
+		}
 		return err
 	}
-	if _, err := t.devices4.DeleteAll(gone4); err != nil {
-		return err
-	}
-	if _, err := t.devices6.DeleteAll(gone6); err != nil {
-		return err
-	}
-	if _, err := t.devices4.SetAll(v4, devices4); err != nil {
-		return err
-	}
-	if _, err := t.devices6.SetAll(v6, devices6); err != nil {
-		return err
-	}
-	_, err := t.tunnels.SetAll(teids, tunnels)
-	return err
 }
 
 // ways are all ways of a session.
@@ -249,13 +263,16 @@ func (r *Rows) ways() (all []Way) {
 // keysOf are the TEIDs and addresses of a session.
 func (r *Rows) keysOf() (all []owned) {
 	for teid := range r.Tunnels {
-		all = append(all, owned{ownsTEID, uint64(teid)})
+		all = append(all, owned{table: ownsTEID, key: uint64(teid)})
 	}
 	if r.Device != nil && r.IPv4.IsValid() {
-		all = append(all, owned{ownsIPv4, uint64(key4(r.IPv4))})
+		all = append(all, owned{table: ownsIPv4, key: uint64(key4(r.IPv4))})
 	}
 	if r.Device != nil && r.IPv6.IsValid() {
-		all = append(all, owned{ownsIPv6, key6(r.IPv6)})
+		all = append(all, owned{table: ownsIPv6, key: key6(r.IPv6)})
+	}
+	for _, network := range r.Routes {
+		all = append(all, owned{network: network})
 	}
 	return all
 }
@@ -292,10 +309,12 @@ func (t *Tables) disown(was *Rows, undo *cube.Undo) {
 }
 
 func (k owned) String() string {
-	switch k.table {
-	case ownsTEID:
+	switch {
+	case k.network.IsValid():
+		return "network " + k.network.String()
+	case k.table == ownsTEID:
 		return fmt.Sprintf("TEID %d", k.key)
-	case ownsIPv4:
+	case k.table == ownsIPv4:
 		return "the IPv4 address"
 	}
 	return "the IPv6 prefix"

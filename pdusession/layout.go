@@ -18,9 +18,20 @@ type tunnel struct {
 	IPv6       uint64
 	IPv4, Has  uint32
 	Rule, List uint32
+	Session    uint32
+	_          uint32
 }
 
-type device struct{ Rule, List uint32 }
+type device struct {
+	Rule, List, Session uint32
+	_                   uint32
+}
+
+// route is struct upf_route.
+type route struct {
+	Length uint32
+	Prefix inet.Address
+}
 
 // enum upf_has.
 const (
@@ -110,9 +121,9 @@ func key6(p netip.Prefix) uint64 {
 	return binary.NativeEndian.Uint64(b[:])
 }
 
-// tunnelOf and deviceOf are the entries of a way.
+// tunnelOf is the entry of a tunnel.
 func (r *Rows) tunnelOf(w Way) tunnel {
-	t := tunnel{Rule: w.Rule, List: w.List}
+	t := tunnel{Rule: w.Rule, List: w.List, Session: r.Number}
 	if r.IPv4.IsValid() {
 		t.IPv4, t.Has = key4(r.IPv4), hasIPv4
 	}
@@ -125,4 +136,16 @@ func (r *Rows) tunnelOf(w Way) tunnel {
 	return t
 }
 
-func (w Way) device() device { return device{w.Rule, w.List} }
+// device is the entry of the device's addresses and networks.
+func (r *Rows) device() device {
+	return device{Rule: r.Device.Rule, List: r.Device.List, Session: r.Number}
+}
+
+// keyOf is a network as a key.
+func keyOf(p netip.Prefix) route {
+	length := p.Bits()
+	if p.Addr().Is4() {
+		length += 96
+	}
+	return route{uint32(length), inet.AddressOf(p.Addr())}
+}

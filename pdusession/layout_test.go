@@ -19,6 +19,7 @@ func TestMapsAreLaidOutAsInC(t *testing.T) {
 		bpftest.Layout(t, object, "tunnels", tunnel{})
 		bpftest.Layout(t, object, "devices4", device{})
 		bpftest.Layout(t, object, "devices6", device{})
+		bpftest.Layout(t, object, "routes", device{})
 		bpftest.Layout(t, object, "rules", rule{})
 		bpftest.Layout(t, object, "meters", meter{})
 		bpftest.Layout(t, object, "usages", usage{})

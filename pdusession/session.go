@@ -25,6 +25,8 @@ type Session struct {
 	// IPv4 and IPv6 are the addresses of the device: at least one of them is valid. IPv6 has 64 bits.
 	IPv4 netip.Addr
 	IPv6 netip.Prefix
+	// Routes are networks behind the device (framed routes): their addresses are as its own.
+	Routes []netip.Prefix
 	// Rules are in order of their precedence: a packet has the first one that matches.
 	Rules  []Rule
 	Meters []Meter
@@ -125,6 +127,10 @@ type Rows struct {
 	// Tunnels are by TEID. Device is for packets to the addresses, if there are rules for them.
 	Tunnels map[uint32]Way `json:",omitempty"`
 	Device  *Way           `json:",omitempty"`
+	// Routes are the networks behind the device.
+	Routes []netip.Prefix `json:",omitempty"`
+	// Number is that of the session, which it keeps and no other one has.
+	Number uint32
 	// Peers are the other ends of tunnels that packets enter.
 	Peers []netip.Addr `json:",omitempty"`
 }

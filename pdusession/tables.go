@@ -25,6 +25,7 @@ type Tables struct {
 	tunnels  table.Table[uint32, tunnel]
 	devices4 table.Table[uint32, device]
 	devices6 table.Table[uint64, device]
+	routes   table.Table[route, device]
 	stations table.Table[inet.Address, uint64]
 	notices  table.Queue[notice]
 
@@ -39,15 +40,18 @@ type Tables struct {
 	peers  map[netip.Addr]int
 	left   map[netip.Addr]time.Time
 	owners map[owned]uint32
+	// number is that of the session that was created last.
+	number uint32
 	// emptying are rows of queues that no session has, in which packets may wait to be dropped.
 	emptying []uint32
 	maps     []*ebpf.Map
 }
 
-// owned is a TEID, or an address as a key of the tables.
+// owned is a TEID, an address as a key of the tables, or a network.
 type owned struct {
-	table uint8
-	key   uint64
+	table   uint8
+	key     uint64
+	network netip.Prefix
 }
 
 const (
@@ -85,6 +89,7 @@ func openFrom(get func(name string) (*ebpf.Map, error)) (*Tables, error) {
 	open(load, keep, "tunnels", table.Of[uint32, tunnel], &t.tunnels)
 	open(load, keep, "devices4", table.Of[uint32, device], &t.devices4)
 	open(load, keep, "devices6", table.Of[uint64, device], &t.devices6)
+	open(load, keep, "routes", table.Of[route, device], &t.routes)
 	open(load, keep, "stations", table.Of[inet.Address, uint64], &t.stations)
 	open(load, keep, "notices", table.QueueOf[notice], &t.notices)
 	open(load, keep, "rules", mappedOf[rule], &t.rules)
@@ -205,5 +210,5 @@ func (t *Tables) InUse() Use {
 	for _, block := range t.owners {
 		blocks[block] = true
 	}
-	return Use{uint32(len(blocks)), t.rules.space.count, t.meters.space.count, t.usages.space.count, t.queues.space.count}
+	return Use{uint32(len(blocks)), t.rules.space.count, t.meters.space.count, t.usages.space.count, t.queues.space.count - uint32(len(t.emptying))}
 }

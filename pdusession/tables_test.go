@@ -29,7 +29,7 @@ func maps(t *testing.T, sizes map[string]uint32) map[string]*ebpf.Map {
 		t.Fatal(err)
 	}
 	all := map[string]*ebpf.Map{}
-	for _, name := range []string{"tunnels", "devices4", "devices6", "stations", "notices", "rules", "meters", "usages", "queues", "lists"} {
+	for _, name := range []string{"tunnels", "devices4", "devices6", "routes", "stations", "notices", "rules", "meters", "usages", "queues", "lists"} {
 		is := spec.Maps[name].Copy()
 		is.Pinning = ebpf.PinNone
 		if n := sizes[name]; n != 0 {
@@ -95,7 +95,7 @@ func put(t *testing.T, tables *Tables, was *Rows, s *Session) *Rows {
 // contents are the entries of all tables with keys.
 func contents(t *testing.T, tables *Tables) string {
 	t.Helper()
-	var errs [4]error
+	var errs [5]error
 	text := ""
 	for k, v := range tables.tunnels.All(&errs[0]) {
 		text += fmt.Sprintln("tunnel", k, v)
@@ -105,6 +105,9 @@ func contents(t *testing.T, tables *Tables) string {
 	}
 	for k, v := range tables.devices6.All(&errs[2]) {
 		text += fmt.Sprintln("device6", k, v)
+	}
+	for k, v := range tables.routes.All(&errs[4]) {
+		text += fmt.Sprintln("route", k, v)
 	}
 	for k := range tables.stations.All(&errs[3]) {
 		if tables.peers[k.Addr()] > 0 {
@@ -183,6 +186,8 @@ func TestWhatCannotBeIsRefusedAndChangesNothing(t *testing.T) {
 	}
 	waiting := simple("10.1.0.9", 900)
 	waiting.Rules[0].Forward.Action, waiting.Rules[1].Forward.Action = Wait, Wait
+	routed := simple("10.1.0.9", 900)
+	routed.Routes = []netip.Prefix{netip.MustParsePrefix("10.9.0.1/16")}
 	unknown := simple("10.1.0.9", 900)
 	unknown.Rules[0].Meters = []uint32{99}
 	for what, c := range map[string]struct {
@@ -194,6 +199,7 @@ func TestWhatCannotBeIsRefusedAndChangesNothing(t *testing.T) {
 		"the address is taken": {simple(deviceIP, 900), cube.ErrExists},
 		"the TEID is taken":    {simple("10.1.0.9", 100), cube.ErrExists},
 		"no such meter":        {unknown, cube.ErrNotFound},
+		"bits behind a prefix": {routed, cube.ErrInvalid},
 		"no address":           {&Session{Rules: many.Rules[:1]}, cube.ErrInvalid},
 		"no rules":             {&Session{IPv4: netip.MustParseAddr("10.1.0.9")}, cube.ErrInvalid},
 	} {
@@ -276,6 +282,7 @@ func TestSessionsAreFoundAgain(t *testing.T) {
 	six.IPv6 = netip.MustParsePrefix("2001:db8:0:1::/64")
 	six.Rules[0].Flows = []sdf.Flow{{}}
 	six.Rules[1].Forward.Action = Wait
+	six.Routes = []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16"), netip.MustParsePrefix("2001:db8:9::/48")}
 	var kept []*Rows
 	for _, s := range []*Session{simple(deviceIP, 100), six} {
 		rows := put(t, first, nil, s)

@@ -32,6 +32,12 @@ func (w *writer) write() error {
 	if err := w.s.check(); err != nil {
 		return err
 	}
+	if w.was != nil {
+		w.is.Number = w.was.Number
+	} else {
+		w.t.number++
+		w.is.Number = w.t.number
+	}
 	for _, step := range []func() error{w.meters, w.usages, w.queues, w.rules, w.ways, w.peers} {
 		if err := step(); err != nil {
 			return err
@@ -49,6 +55,11 @@ func (s *Session) check() error {
 		return fmt.Errorf("addresses %s and %s: a device has an IPv4 address, an IPv6 prefix of 64 bits, or both: %w", s.IPv4, s.IPv6, cube.ErrInvalid)
 	case len(s.Rules) == 0 || len(s.Rules) > MaxRules:
 		return fmt.Errorf("%d rules: a session has 1 to %d: %w", len(s.Rules), MaxRules, cube.ErrInvalid)
+	}
+	for _, network := range s.Routes {
+		if !network.IsValid() || network.Masked() != network || network.Addr().Is4In6() {
+			return fmt.Errorf("network %s behind a device: %w", network, cube.ErrInvalid)
+		}
 	}
 	for i := range s.Rules {
 		if r := &s.Rules[i]; len(r.Meters) > MaxRuleMeters || len(r.Usages) > MaxRuleUsages {
@@ -264,7 +275,7 @@ func (w *writer) ways() error {
 		case err != nil:
 			return fmt.Errorf("rules of TEID %d: %w", teid, err)
 		case teid == 0:
-			w.is.Device = &way
+			w.is.Device, w.is.Routes = &way, w.s.Routes
 		default:
 			w.is.Tunnels[teid] = way
 		}

@@ -58,7 +58,7 @@ func (c *Config) local() (l local) {
 // sizes are those of the tables, fixed when the cube is created.
 func (c *Config) sizes() map[string]uint32 {
 	return map[string]uint32{
-		"tunnels": 2 * c.MaxSessions, "devices4": c.MaxSessions, "devices6": c.MaxSessions, "stations": c.MaxSessions,
+		"tunnels": 2 * c.MaxSessions, "devices4": c.MaxSessions, "devices6": c.MaxSessions, "routes": 2 * c.MaxSessions, "stations": c.MaxSessions,
 		"queues": c.MaxSessions + 1, "rules": c.MaxRules + 1, "meters": c.MaxMeters + 1, "usages": c.MaxUsages + 1, "lists": c.MaxFlowLists + 1,
 	}
 }

@@ -54,6 +54,7 @@ struct upf_packet {
 	__u8 inward; /* it goes on into the cube behind, not out of the port */
 	struct pcn_sdf_packet fields;
 	struct pcn_encap outer;
+	struct upf_route route;
 };
 
 /* The packet that the CPU works on: the stack is too small for it. */
@@ -204,6 +205,14 @@ PCN_INLINE __u32 upf_choose(struct upf_packet *p, __u32 rule, __u32 list)
 	return index == UPF_NONE ? UPF_NONE : rule + index;
 }
 
+/* The device with a network that has an address. */
+PCN_INLINE const struct upf_device *upf_routed(struct upf_packet *p, const __be32 *address)
+{
+	p->route.length = 128;
+	pcn_address_copy(p->route.prefix, address);
+	return bpf_map_lookup_elem(&routes, &p->route);
+}
+
 /* Whether an IPv6 address is the device's. Router solicitations and the advertisements that answer them have addresses of the link. */
 PCN_INLINE int upf_is_its6(const __be32 *address, const struct upf_tunnel *t)
 {
@@ -216,9 +225,11 @@ PCN_INLINE int upf_is_its6(const __be32 *address, const struct upf_tunnel *t)
 }
 
 /* Whether the packet in a message has the address of the tunnel's device; -1 if it is no packet. */
-PCN_INLINE int upf_is_of(struct CTXTYPE *ctx, const struct pcn_gtpu *g, const struct upf_tunnel *t)
+PCN_INLINE int upf_is_of(struct CTXTYPE *ctx, struct upf_packet *p, const struct pcn_gtpu *g,
+			 const struct upf_tunnel *t)
 {
-	__be32 word[4] __attribute__((aligned(8)));
+	__be32 word[4] __attribute__((aligned(8))) = {};
+	const struct upf_device *d;
 	__u32 at = g->at;
 	__u8 version;
 
@@ -227,12 +238,20 @@ PCN_INLINE int upf_is_of(struct CTXTYPE *ctx, const struct pcn_gtpu *g, const st
 	version = *(__u8 *)word >> 4;
 	if (version == 6) {
 		at += t->has & UPF_FROM_NETWORK ? 24 : 8; /* the destination, or the source */
-		return pcn_load_bytes(ctx, at, word, sizeof(word)) ? -1 : upf_is_its6(word, t);
+		if (pcn_load_bytes(ctx, at, word, sizeof(word)))
+			return -1;
+		if (upf_is_its6(word, t))
+			return 1;
+	} else {
+		at += t->has & UPF_FROM_NETWORK ? 16 : 12;
+		if (version != 4 || pcn_load_bytes(ctx, at, word + 3, 4))
+			return -1;
+		if (t->has & UPF_HAS_IPV4 && word[3] == t->ipv4)
+			return 1;
+		pcn_address_set4(word, word[3]);
 	}
-	at += t->has & UPF_FROM_NETWORK ? 16 : 12;
-	if (version != 4 || pcn_load_bytes(ctx, at, word, 4))
-		return -1;
-	return t->has & UPF_HAS_IPV4 && word[0] == t->ipv4;
+	d = upf_routed(p, word);
+	return d && d->session == t->session;
 }
 
 /* The packet of a frame that was taken out of its tunnel. */
@@ -261,7 +280,7 @@ PCN_INLINE int upf_receive(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_pa
 
 	if (!t)
 		return pcn_gtpu_end_up(ctx, md, UPF_UNKNOWN_TUNNEL, PCN_GTPU_END_FAILURES, 0);
-	of = upf_is_of(ctx, g, t);
+	of = upf_is_of(ctx, p, g, t);
 	if (of <= 0)
 		return pcn_pkt_drop(ctx, md, of ? UPF_MALFORMED : UPF_SPOOFED_SOURCE);
 	if (pcn_gtpu_strip(ctx, l3, g))
@@ -309,15 +328,17 @@ PCN_INGRESS
 }
 
 /* The device that a packet goes to. */
-PCN_INLINE const struct upf_device *upf_receiver(const struct upf_packet *p)
+PCN_INLINE const struct upf_device *upf_receiver(struct upf_packet *p)
 {
 	const struct upf_device *d;
 
-	if (p->flow.has & PCN_FLOW_IPV6)
-		return bpf_map_lookup_elem(&devices6, p->flow.destination);
-	d = bpf_map_lookup_elem(&devices4, p->flow.destination + 3);
-	asm volatile("" : "+r"(d)); /* the verifier cannot follow a call for either map */
-	return d;
+	if (p->flow.has & PCN_FLOW_IPV6) {
+		d = bpf_map_lookup_elem(&devices6, p->flow.destination);
+	} else {
+		d = bpf_map_lookup_elem(&devices4, p->flow.destination + 3);
+		asm volatile("" : "+r"(d)); /* the verifier cannot follow a call for either map */
+	}
+	return d ? d : upf_routed(p, p->flow.destination);
 }
 
 PCN_EGRESS

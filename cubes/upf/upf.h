@@ -20,6 +20,8 @@ struct upf_tunnel {
 	__u32 has;  /* enum upf_has */
 	__u32 rule; /* the row of its only rule; with a list, the row of the session's first one */
 	__u32 list; /* the row of the flows of its rules; 0: all packets have its only rule */
+	__u32 session; /* its number, which no other session has */
+	__u32 zero;
 };
 
 enum upf_has {
@@ -28,10 +30,18 @@ enum upf_has {
 	UPF_FROM_NETWORK = 4, /* its packets are for the device, not from it */
 };
 
-/* A device, for packets to its address: as in a tunnel. */
+/* A device, for packets to its address, or to a network behind it: as in a tunnel. */
 struct upf_device {
 	__u32 rule;
 	__u32 list;
+	__u32 session;
+	__u32 zero;
+};
+
+/* A network behind a device, as a key. */
+struct upf_route {
+	__u32 length; /* of the prefix; that of IPv4 is in ::ffff:0:0/96 */
+	pcn_address prefix;
 };
 
 enum upf_action { UPF_DROP, UPF_PASS, UPF_WAIT };
@@ -121,6 +131,9 @@ PCN_MAP_FLAGS(tunnels, BPF_MAP_TYPE_HASH, __u32, struct upf_tunnel, 64, BPF_F_NO
 /* Devices by their IPv4 address, and by the upper half of their IPv6 addresses, in network byte order. */
 PCN_MAP_FLAGS(devices4, BPF_MAP_TYPE_HASH, __be32, struct upf_device, 64, BPF_F_NO_PREALLOC);
 PCN_MAP_FLAGS(devices6, BPF_MAP_TYPE_HASH, __u64, struct upf_device, 64, BPF_F_NO_PREALLOC);
+/* Networks behind devices. */
+PCN_MAP_FLAGS(routes, BPF_MAP_TYPE_LPM_TRIE, struct upf_route, struct upf_device, 64,
+	      BPF_F_NO_PREALLOC);
 /* The rules of a session are in rows that follow each other. The first row of each table is not used. */
 PCN_MAP_FLAGS(rules, BPF_MAP_TYPE_ARRAY, __u32, struct upf_rule, 64, BPF_F_MMAPABLE);
 PCN_MAP_FLAGS(meters, BPF_MAP_TYPE_ARRAY, __u32, struct upf_meter, 64, BPF_F_MMAPABLE);

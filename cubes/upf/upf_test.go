@@ -255,6 +255,28 @@ func TestTunnelsToOtherUserPlanes(t *testing.T) {
 	})
 }
 
+func TestNetworksBehindADevice(t *testing.T) {
+	each(t, "", func(t *testing.T, c *core) {
+		s := session()
+		s.Routes = []netip.Prefix{netip.MustParsePrefix("10.5.0.0/16"), netip.MustParsePrefix("2001:db8:5::/48")}
+		rows := c.put(nil, s)
+		for _, way := range [][2]string{{"10.5.6.7", server}, {"2001:db8:5:6::7", server6}} {
+			c.leaves("from "+way[0], 257, 9, mobile.Datagram(way[0], way[1], 1000, 53, nil, 0))
+			c.enters("to "+way[0], mobile.Datagram(way[1], way[0], 53, 1000, nil, 0), station, 1025, 9)
+		}
+		other := session()
+		other.IPv4, other.IPv6, other.Rules[0].TEID = addr("10.1.0.2"), netip.Prefix{}, 258
+		other.Routes = []netip.Prefix{netip.MustParsePrefix("10.5.6.0/24")}
+		c.put(nil, other)
+		c.fate("another device's network", "veth1", uplink(257, 9, mobile.Datagram("10.5.6.7", server, 1, 2, nil, 0)), "spoofed-source")
+		c.leaves("the longest prefix", 258, 9, mobile.Datagram("10.5.6.7", server, 1, 2, nil, 0))
+		s.Routes = s.Routes[:1]
+		c.put(rows, s)
+		c.fate("not any more", "veth2", network(mobile.Datagram(server6, "2001:db8:5:6::7", 53, 1000, nil, 0)), "p1")
+		c.fate("not any more", "veth1", uplink(257, 9, mobile.Datagram("2001:db8:5:6::7", server6, 1, 2, nil, 0)), "spoofed-source")
+	})
+}
+
 // TestRouterSolicitationsGoToTheCore: their addresses are those of the link, and so are those of the answers.
 func TestRouterSolicitationsGoToTheCore(t *testing.T) {
 	each(t, "", func(t *testing.T, c *core) {
