@@ -29,9 +29,13 @@ type peer struct {
 	Since    time.Time `json:"s"`
 
 	local netip.Addr
+	id    *ie.IE // the node ID of this end
 	down  bool
 	heard time.Time // the last answer to a heartbeat
 }
+
+// maxPeers is the number of associations.
+const maxPeers = 1024
 
 // features are the UP function features that are implemented (TS 29.244 8.2.25): DDND and FTUP, EMPU, MNOP, and UEIP if
 // there are pools.
@@ -55,6 +59,12 @@ func (s *Server) nodeID(peer netip.Addr) *ie.IE {
 		name = local.String()
 	}
 	return ie.NewNodeIDHeuristic(name)
+}
+
+// locate finds how an SMF sees this end. Without a route nothing can be sent to it either.
+func (s *Server) locate(p *peer) {
+	p.local, _ = s.localFor(p.Addr)
+	p.id = s.nodeID(p.Addr)
 }
 
 // readNode reads the Node ID of a message.
@@ -103,6 +113,9 @@ func (s *Server) associationSetup(m *incoming) error {
 	from := m.from.Addr()
 	if len(s.config.Allowed) > 0 && !slices.ContainsFunc(s.config.Allowed, func(p netip.Prefix) bool { return p.Contains(from) }) {
 		return &rules.Refusal{Cause: ie.CauseRequestRejected, Why: "the address is not allowed"}
+	}
+	if s.peers[node] == nil && len(s.peers) >= maxPeers {
+		return &rules.Refusal{Cause: ie.CauseNoResourcesAvailable, Why: "too many associations"}
 	}
 	retained := false
 	if was := s.peers[node]; was != nil {
@@ -159,7 +172,7 @@ func retention(g tlv.Group) (func(netip.Addr) bool, error) {
 func (s *Server) associate(node string, addr netip.Addr, recovery uint32) {
 	now := time.Now()
 	p := &peer{Node: node, Addr: addr, Recovery: recovery, Since: now, heard: now}
-	p.local, _ = s.localFor(addr) // without a route nothing can be sent to it either
+	s.locate(p)
 	s.peers[node] = p
 	s.keep(p)
 	s.log.Info("N4 association set up", "node", node, "peer", addr)
@@ -272,14 +285,17 @@ func (s *Server) setUpAnswered(addr netip.AddrPort, m *incoming) error {
 	return nil
 }
 
-// causeOf returns the cause of a response; 0: it has none.
+// causeOf returns the cause of a response. Those to heartbeats have none.
 func causeOf(m *incoming) uint8 {
 	i, _ := m.ies.First(ie.Cause)
 	n, err := i.Uint(1)
-	if err != nil {
-		return 0
+	switch {
+	case err == nil:
+		return uint8(n)
+	case m.kind == message.MsgTypeHeartbeatResponse:
+		return ie.CauseRequestAccepted
 	}
-	return uint8(n)
+	return ie.CauseMandatoryIEMissing
 }
 
 // Leave asks all SMFs to release their associations, before the UPF is taken out of service.

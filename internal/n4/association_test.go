@@ -164,23 +164,28 @@ func (b *bench) await(m *smf.SMF, what string, expected func(message.Message) bo
 	}
 }
 
-func TestIPv6(t *testing.T) {
-	b := start(t, func(c *Config) { c.Address, c.PeerPort = netip.MustParseAddrPort("[::1]:0"), 0 })
-	at := b.Addr()
-	m, err := smf.New(netip.MustParseAddrPort("[::1]:0"), at, "smf.example.org")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
-	if _, err := m.Associate(b.context()); err != nil {
-		t.Fatal(err)
-	}
-	is, err := m.Establish(b.context(), 1, smf.PDR{ID: 1, Choose: true, UE6: netip.MustParseAddr("2001:db8:9::1"), FAR: 1}.Create(), toCore().Create())
-	if err != nil || is.Seid == 0 {
-		t.Fatal(err)
-	}
-	if s, _ := b.data.only(t); s.IPv6.String() != "2001:db8:9::/64" {
-		t.Errorf("%+v", s)
+func TestBothFamilies(t *testing.T) {
+	for _, tt := range []struct{ listen, smf string }{{"[::1]:0", "[::1]:0"}, {"[::]:0", "[::1]:0"}, {"[::]:0", "127.0.0.1:0"}, {"127.0.0.1:0", "127.0.0.1:0"}} {
+		t.Run(tt.listen+" "+tt.smf, func(t *testing.T) {
+			b := start(t, func(c *Config) { c.Address = netip.MustParseAddrPort(tt.listen) })
+			from := netip.MustParseAddrPort(tt.smf)
+			m, err := smf.New(from, netip.AddrPortFrom(from.Addr(), b.Addr().Port()), "smf.example.org")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			got, err := m.Associate(b.context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if node, err := got.NodeID.NodeID(); err != nil || node != from.Addr().String() {
+				t.Errorf("node %s, error %v", node, err)
+			}
+			b.establish1(m, smf.PDR{ID: 1, Choose: true, UE6: netip.MustParseAddr("2001:db8:9::1"), FAR: 1}.Create(), toCore().Create())
+			if s, _ := b.data.only(t); s.IPv6.String() != "2001:db8:9::/64" {
+				t.Errorf("%+v", s)
+			}
+		})
 	}
 }
 

@@ -110,7 +110,7 @@ func (s *Server) establish(m *incoming) (uint64, error) {
 		return cpSEID, err
 	}
 	c.done = func(map[uint32]pdusession.Counts) []*ie.IE {
-		list := []*ie.IE{s.nodeID(p.Addr), ie.NewCause(ie.CauseRequestAccepted), fseid(is.SEID, p.local)}
+		list := []*ie.IE{p.id, ie.NewCause(ie.CauseRequestAccepted), fseid(is.SEID, p.local)}
 		return append(list, s.chosen(is.Set, ie.CreatedPDR, made.PDRs)...)
 	}
 	c.after = func() {

@@ -31,19 +31,20 @@ func FuzzMessages(f *testing.F) {
 		f.Add(bytesOf(f, message.NewSessionEstablishmentRequest(0, 0, 0, 2, 0, append([]*ie.IE{node, cp}, tt.ies...)...)))
 		f.Add(bytesOf(f, message.NewSessionModificationRequest(0, 0, 0, 3, 0, tt.ies...)))
 	}
+	c := testConfig(f)
+	c.Address = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), 0)
+	s, err := New(c, newFake())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { s.conn.Close(); s.store.Close() })
 	f.Fuzz(func(t *testing.T, bytes []byte) {
-		c := testConfig(t)
-		c.Address = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), 0)
-		s, err := New(c, newFake())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.conn.Close()
-		defer s.store.Close()
+		// A new transaction for each message, and nothing that adds up.
+		s.received, s.requests, s.timers, s.out, s.writes = newReceived(), map[uint32]*request{}, nil, nil, nil
+		clear(s.peers)
 		receive := func(b []byte) {
 			s.receive(datagram{at, b})
 			s.commit()
-			s.save()
 		}
 		receive(setup)
 		receive(bytesOf(t, message.NewSessionEstablishmentRequest(0, 0, 0, 9, 0, append([]*ie.IE{node, cp}, smf.Device(base, base, 6)...)...)))

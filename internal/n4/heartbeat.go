@@ -54,7 +54,7 @@ func (s *Server) beat(p *peer) {
 // alive follows a sign of life. An older recovery time stamp is that of a delayed message (TS 23.007 18).
 func (s *Server) alive(p *peer, recovery uint32) {
 	p.heard = time.Now()
-	if recovery > p.Recovery {
+	if int32(recovery-p.Recovery) > 0 { // the time stamp begins again at 0 in 2036
 		s.removeSessions(p.Node, "a restart of the SMF", nil)
 		p.Recovery = recovery
 		s.keep(p)

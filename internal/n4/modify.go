@@ -18,10 +18,6 @@ import (
 // owned returns the session of a request from its SMF. Others learn nothing about it.
 func (s *Server) owned(m *incoming) (*session, error) {
 	number, ok := s.sessions.bySEID[m.seid]
-	if !ok && len(s.changes) > 0 {
-		s.commit() // it may be in the batch
-		number, ok = s.sessions.bySEID[m.seid]
-	}
 	from := m.from.Addr()
 	if !ok {
 		for _, p := range s.peers {

@@ -11,7 +11,6 @@ import (
 	"iter"
 	"time"
 
-	"github.com/polycube/polycube/internal/n4/rules"
 	"github.com/polycube/polycube/internal/n4/store"
 	"github.com/polycube/polycube/pdusession"
 )
@@ -54,7 +53,7 @@ func (s *Server) loadPeer(_, value []byte) error {
 	if err := json.Unmarshal(value, p); err != nil {
 		return fmt.Errorf("association: %w", err)
 	}
-	p.local, _ = s.localFor(p.Addr)
+	s.locate(p)
 	s.peers[p.Node] = p
 	return nil
 }
@@ -120,8 +119,7 @@ func (s *Server) Reinstalled(id uint64, rows *pdusession.Rows) error {
 	for i := range is.Usages {
 		u := &is.Usages[i]
 		u.recount(u.Reported)
-		var r *rules.URR = is.Set.URR(u.ID)
-		threshold, quota := u.limits(r)
+		threshold, quota := u.limits(is.Set.URR(u.ID))
 		if err := s.data.Arm(rows.Usages[u.ID], threshold, quota); err != nil {
 			return fmt.Errorf("session %d: URR %d: %w", id, u.ID, err)
 		}

@@ -59,7 +59,7 @@ func TestFiltersBecomeFlows(t *testing.T) {
 		{"any", smf.PDR{Filters: []string{"permit out ip from any to assigned"}}, []string{""}},
 		{"ports", smf.PDR{Filters: []string{"permit out 17 from 198.51.100.0/24 53,5000-5010 to assigned 9"}},
 			[]string{" remote 198.51.100.0/24 proto 17 from 53 to 9", " remote 198.51.100.0/24 proto 17 from 5000-5010 to 9"}},
-		{"two filters", smf.PDR{Filters: []string{"permit out 6 from any to assigned", "permit out ip from any to 10.45.0.0/16"}}, []string{" proto 6", ""}},
+		{"two filters", smf.PDR{Filters: []string{"permit out 6 from any to assigned", "permit out ip from any to 10.45.0.0/16"}}, []string{" proto 6", " remote 0.0.0.0/0"}},
 		{"QFIs", smf.PDR{QFIs: []uint8{1, 9}}, []string{" qfi 1", " qfi 9"}},
 		{"QFI and ToS", smf.PDR{QFIs: []uint8{1}, InPDI: []*ie.IE{ie.NewSDFFilter("permit out 1 from any to any", "\xb8\xfc", "", "", 0)}}, []string{" proto 1 dscp 46 qfi 1"}},
 		{"ToS", smf.PDR{InPDI: []*ie.IE{ie.NewSDFFilter("", "\x28\xfc", "", "", 0)}}, []string{" dscp 10"}},
@@ -270,5 +270,19 @@ func TestBufferedPacketsAreDropped(t *testing.T) {
 	after, _ := b.data.work()
 	if s, _ := b.data.only(t); s.Rules[0].Forward.Action != pdusession.Wait || after != before+2 {
 		t.Errorf("%+v after %d changes", s.Rules[0], after-before)
+	}
+}
+
+func TestAPDROfOneFamilyIsForThatFamily(t *testing.T) {
+	b := start(t, nil)
+	v4, v6, both := downlink(), downlink(), downlink()
+	prefix := netip.MustParseAddr("2001:db8:7::")
+	v6.ID, v6.UE4, v6.UE6, v6.Filters = 3, netip.Addr{}, prefix, []string{"permit out 17 from any to assigned"}
+	both.ID, both.UE6 = 4, prefix
+	b.establish1(b.smf(), v4.Create(), v6.Create(), both.Create(), toBase().Create())
+	s, _ := b.data.only(t)
+	got := []string{showFlow(s.Rules[0].Flows[0]), showFlow(s.Rules[1].Flows[0]), fmt.Sprint(len(s.Rules[2].Flows))}
+	if !slices.Equal(got, []string{" remote 0.0.0.0/0", " remote ::/0 proto 17", "0"}) {
+		t.Errorf("%q", got)
 	}
 }

@@ -24,7 +24,7 @@ type Status struct {
 	GuaranteedUp, GuaranteedDown uint64
 	// Pending is the number of own requests that wait for a response.
 	Pending int
-	// Requests are those of SMFs that were answered, Asked own ones; a Cause of 0 is no response, or one without a cause.
+	// Requests are those of SMFs that were answered, Asked own ones; a Cause of 0 is no response.
 	Requests, Asked []MessageCount
 	// Repeated are requests that were received again, Malformed messages that were not parsed, Unexpected responses to no
 	// request, Lost messages that found the inbox full, Unsent messages that the socket refused, Panics errors of decoders.

@@ -36,6 +36,9 @@ var requestUnsupported = []uint16{
 	ie.QueryPacketRateStatusWithinSessionModificationRequest,
 }
 
+// maxRules is the number of FARs, QERs, URRs and BARs each. The usage reports of all URRs fit in a response.
+const maxRules = 2 * pdusession.MaxRules
+
 // edit is a change while it is made.
 type edit struct {
 	*Set
@@ -80,8 +83,8 @@ func (s *Set) check() error {
 	slices.SortStableFunc(s.PDRs, func(a, b PDR) int {
 		return cmp.Or(cmp.Compare(a.Precedence, b.Precedence), cmp.Compare(a.ID, b.ID))
 	})
-	if len(s.PDRs) > pdusession.MaxRules {
-		return &Refusal{Cause: ie.CauseNoResourcesAvailable, Why: "too many PDRs"}
+	if len(s.PDRs) > pdusession.MaxRules || max(len(s.FARs), len(s.QERs), len(s.URRs), len(s.BARs)) > maxRules {
+		return &Refusal{Cause: ie.CauseNoResourcesAvailable, Why: "too many rules"}
 	}
 	for p := range s.PDRs {
 		r := &s.PDRs[p]
@@ -174,6 +177,9 @@ func (e *edit) createFAR(g tlv.Group) error {
 	if _, err := r.read(g, ie.ForwardingParameters); err != nil {
 		return named(err, ie.RuleIDTypeFAR, r.ID)
 	}
+	if err := e.reachable(&r); err != nil {
+		return err
+	}
 	e.FARs = append(e.FARs, r)
 	return nil
 }
@@ -192,9 +198,23 @@ func (e *edit) updateFAR(g tlv.Group) error {
 	if err != nil {
 		return named(err, ie.RuleIDTypeFAR, id)
 	}
+	if err := e.reachable(r); err != nil {
+		return err
+	}
 	e.change.FARs = append(e.change.FARs, id)
 	if endMarkers && was.Peer.IsValid() && was != r.Tunnel {
 		e.change.EndMarkers = append(e.change.EndMarkers, was)
+	}
+	return nil
+}
+
+// reachable refuses a tunnel of a family that this end has no address of.
+func (e *edit) reachable(r *FAR) error {
+	if !r.Tunnel.Peer.IsValid() {
+		return nil
+	}
+	if _, err := e.res.Local(r.Tunnel.Peer); err != nil {
+		return failure(ie.RuleIDTypeFAR, r.ID, "tunnel to %v: %v", r.Tunnel.Peer, err)
 	}
 	return nil
 }

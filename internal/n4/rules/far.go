@@ -99,11 +99,11 @@ func (r *FAR) readParameters(g tlv.Group, parameters uint16) error {
 	if g.Has(ie.ForwardingPolicy) {
 		return &Refusal{Cause: ie.CauseInvalidForwardingPolicy, Offending: ie.ForwardingPolicy}
 	}
-	ok, err := number(g, ie.DestinationInterface, 1, &r.Destination)
+	directed, err := number(g, ie.DestinationInterface, 1, &r.Destination)
 	if err != nil {
 		return err
 	}
-	if !ok && parameters == ie.ForwardingParameters {
+	if !directed && parameters == ie.ForwardingParameters {
 		return Missing(ie.DestinationInterface)
 	}
 	if r.Destination &= 0xf; r.Destination > ie.DstInterfaceCPFunction {
@@ -116,7 +116,7 @@ func (r *FAR) readParameters(g tlv.Group, parameters uint16) error {
 		if r.Tunnel, err = tunnel(i); err != nil {
 			return err
 		}
-	} else if ok, _ := g.First(ie.DestinationInterface); ok.Type != 0 && outward(r.Destination) && parameters == ie.UpdateForwardingParameters {
+	} else if directed && outward(r.Destination) {
 		// Packets that go to the data network from now on enter no tunnel.
 		r.Tunnel = Tunnel{}
 	}

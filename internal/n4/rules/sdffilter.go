@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"github.com/wmnsk/go-pfcp/ie"
 
@@ -146,7 +147,32 @@ func (s *Set) flows(r *PDR) ([]sdf.Flow, error) {
 	if len(list) > pdusession.MaxFlows || len(r.QFIs) > pdusession.MaxFlows {
 		return nil, failure(ie.RuleIDTypePDR, uint32(r.ID), "more than %d flows", pdusession.MaxFlows)
 	}
-	return list, nil
+	return s.ofFamily(r, list), nil
+}
+
+// anyOf returns all addresses of a family.
+func anyOf(v4 bool) *netip.Prefix {
+	is := netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+	if v4 {
+		is = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	}
+	return &is
+}
+
+// ofFamily restricts the flows of a PDR to the family of its address, if the device has addresses of both.
+func (s *Set) ofFamily(r *PDR, flows []sdf.Flow) []sdf.Flow {
+	if r.UE4 == r.UE6 || !s.IPv4.IsValid() || !s.IPv6.IsValid() {
+		return flows
+	}
+	if len(flows) == 0 {
+		flows = []sdf.Flow{{}}
+	}
+	for n := range flows {
+		if flows[n].Remote == nil {
+			flows[n].Remote = anyOf(r.UE4)
+		}
+	}
+	return flows
 }
 
 // filterFlows returns a flow for each pair of ports.
@@ -160,6 +186,9 @@ func (s *Set) filterFlows(f *Filter) ([]sdf.Flow, error) {
 	}
 	if d := rule.Device; d != nil && !d.Contains(s.IPv4) && !(s.IPv6.IsValid() && d.Bits() <= 64 && d.Contains(s.IPv6.Addr())) {
 		return nil, fmt.Errorf("%v has no address of the device", d)
+	}
+	if d := rule.Device; d != nil && rule.Remote == nil {
+		rule.Remote = anyOf(d.Addr().Is4())
 	}
 	var list []sdf.Flow
 	for _, remote := range orAny(rule.RemotePorts) {
