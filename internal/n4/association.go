@@ -28,18 +28,21 @@ type peer struct {
 	Recovery uint32    `json:"r"`
 	Since    time.Time `json:"s"`
 
-	local netip.Addr
-	id    *ie.IE // the node ID of this end
-	down  bool
-	heard time.Time // the last answer to a heartbeat
+	local    netip.Addr
+	id       *ie.IE // the node ID of this end
+	down     bool
+	answered time.Time // the last answer to a heartbeat
 }
+
+// associations are those with SMFs, over what is kept of them.
+type associations struct{ reports }
 
 // maxPeers is the number of associations.
 const maxPeers = 1024
 
 // features are the UP function features that are implemented (TS 29.244 8.2.25): DDND and FTUP, EMPU, MNOP, and UEIP if
 // there are pools.
-func (s *Server) features() *ie.IE {
+func (s *endpoint) features() *ie.IE {
 	const ddnd, ftup, empu, ueip, mnop = 1 << 1, 1 << 4, 1 << 0, 1 << 2, 1 << 4
 	octet7 := uint8(mnop)
 	if len(s.config.Pools) > 0 {
@@ -49,7 +52,7 @@ func (s *Server) features() *ie.IE {
 }
 
 // nodeID is that of this end, for an SMF.
-func (s *Server) nodeID(peer netip.Addr) *ie.IE {
+func (s *endpoint) nodeID(peer netip.Addr) *ie.IE {
 	name := s.config.NodeID
 	if name == "" {
 		local, err := s.localFor(peer)
@@ -62,7 +65,7 @@ func (s *Server) nodeID(peer netip.Addr) *ie.IE {
 }
 
 // locate finds how an SMF sees this end. Without a route nothing can be sent to it either.
-func (s *Server) locate(p *peer) {
+func (s *keeper) locate(p *peer) {
 	p.local, _ = s.localFor(p.Addr)
 	p.id = s.nodeID(p.Addr)
 }
@@ -101,7 +104,7 @@ func readRecovery(g tlv.Group) (uint32, error) {
 
 // associationSetup sets up an association. An existing one is replaced, and its sessions are removed unless the SMF says
 // that it has them: TS 23.007 19A demands that whatever the recovery time stamp is.
-func (s *Server) associationSetup(m *incoming) error {
+func (s *associations) associationSetup(m *incoming) error {
 	node, err := readNode(m.ies)
 	if err != nil {
 		return err
@@ -169,9 +172,9 @@ func retention(g tlv.Group) (func(netip.Addr) bool, error) {
 }
 
 // associate keeps an association and begins its heartbeats.
-func (s *Server) associate(node string, addr netip.Addr, recovery uint32) {
+func (s *associations) associate(node string, addr netip.Addr, recovery uint32) {
 	now := time.Now()
-	p := &peer{Node: node, Addr: addr, Recovery: recovery, Since: now, heard: now}
+	p := &peer{Node: node, Addr: addr, Recovery: recovery, Since: now, answered: now}
 	s.locate(p)
 	s.peers[node] = p
 	s.keep(p)
@@ -180,7 +183,7 @@ func (s *Server) associate(node string, addr netip.Addr, recovery uint32) {
 }
 
 // keep stores an association.
-func (s *Server) keep(p *peer) {
+func (s *keeper) keep(p *peer) {
 	value, err := json.Marshal(p)
 	if err != nil {
 		panic(err) // its fields have texts
@@ -189,7 +192,7 @@ func (s *Server) keep(p *peer) {
 }
 
 // associated returns the association of a message from the SMF itself.
-func (s *Server) associated(m *incoming) (*peer, error) {
+func (s *associations) associated(m *incoming) (*peer, error) {
 	node, err := readNode(m.ies)
 	if err != nil {
 		return nil, err
@@ -201,7 +204,7 @@ func (s *Server) associated(m *incoming) (*peer, error) {
 	return p, nil
 }
 
-func (s *Server) associationUpdate(m *incoming) error {
+func (s *associations) associationUpdate(m *incoming) error {
 	p, err := s.associated(m)
 	if err != nil {
 		return err
@@ -211,7 +214,7 @@ func (s *Server) associationUpdate(m *incoming) error {
 	return nil
 }
 
-func (s *Server) associationRelease(m *incoming) error {
+func (s *associations) associationRelease(m *incoming) error {
 	p, err := s.associated(m)
 	if err != nil {
 		return err
@@ -225,7 +228,7 @@ func (s *Server) associationRelease(m *incoming) error {
 }
 
 // removeSessions removes those of an SMF that are not retained. Nobody can be sent their last usage reports.
-func (s *Server) removeSessions(node, why string, retained func(*session) bool) {
+func (s *keeper) removeSessions(node, why string, retained func(*session) bool) {
 	s.commit()
 	removed := 0
 	for _, number := range s.sessions.ofNode(node) {
@@ -233,7 +236,7 @@ func (s *Server) removeSessions(node, why string, retained func(*session) bool) 
 		if retained != nil && retained(is) {
 			continue
 		}
-		s.remove(is, nil)
+		s.removeOwn(is)
 		if removed++; len(s.changes) >= maxBatch {
 			s.commit()
 		}
@@ -245,7 +248,7 @@ func (s *Server) removeSessions(node, why string, retained func(*session) bool) 
 }
 
 // setUp sets up an association with a configured SMF, unless there is one: a request would remove its sessions.
-func (s *Server) setUp(addr netip.AddrPort) {
+func (s *associations) setUp(addr netip.AddrPort) {
 	again := func() { s.after(s.config.Heartbeat, func() { s.setUp(addr) }) }
 	for _, p := range s.peers {
 		if p.Addr == addr.Addr() {
@@ -265,7 +268,7 @@ func (s *Server) setUp(addr netip.AddrPort) {
 	})
 }
 
-func (s *Server) setUpAnswered(addr netip.AddrPort, m *incoming) error {
+func (s *associations) setUpAnswered(addr netip.AddrPort, m *incoming) error {
 	if cause := causeOf(m); cause != ie.CauseRequestAccepted {
 		return fmt.Errorf("cause %d", cause)
 	}
@@ -313,6 +316,6 @@ func (s *Server) Leave() error {
 }
 
 // requestsTo is where an SMF receives requests.
-func (s *Server) requestsTo(addr netip.Addr) netip.AddrPort {
+func (s *endpoint) requestsTo(addr netip.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(addr, s.config.PeerPort)
 }

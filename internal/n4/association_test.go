@@ -192,10 +192,7 @@ func TestBothFamilies(t *testing.T) {
 func TestTheRecoveryTimeStampIsThatOfTheStore(t *testing.T) {
 	b := start(t, nil)
 	was := b.status().Recovery
-	if time.Since(was) > time.Hour {
-		t.Error(was)
-	}
-	if err := b.do(func() { b.Server.recovery = b.Server.recovery.Add(-time.Minute) }); err != nil {
+	if err := b.do(func() { b.recovery = b.recovery.Add(-time.Minute) }); err != nil {
 		t.Fatal(err)
 	}
 	b.restart()

@@ -18,6 +18,24 @@ import (
 	"github.com/polycube/polycube/pdusession"
 )
 
+// keeper has the sessions and the associations, and keeps them, in the data plane and in the store.
+type keeper struct {
+	transactions
+	data      DataPlane
+	store     *store.Store
+	sessions  sessions
+	resources *resources
+	peers     map[string]*peer
+	last      uint64 // number of a session
+
+	batch   Batch
+	changes []*change
+	touched map[uint64]struct{} // sessions in changes
+	// dirty are sessions whose records are to be written. saving: a timer tries again to write them.
+	dirty  map[uint64]struct{}
+	saving bool
+}
+
 // change is one of a session. was is nil for a new one, is for one that is removed.
 type change struct {
 	was, is *session
@@ -36,7 +54,7 @@ type change struct {
 }
 
 // begun returns the batch.
-func (s *Server) begun() Batch {
+func (s *keeper) begun() Batch {
 	if s.batch == nil {
 		s.batch = s.data.Begin()
 	}
@@ -44,7 +62,7 @@ func (s *Server) begun() Batch {
 }
 
 // add adds a change to the batch.
-func (s *Server) add(c *change) {
+func (s *keeper) add(c *change) {
 	s.changes = append(s.changes, c)
 	for _, is := range []*session{c.was, c.is} {
 		if is != nil {
@@ -54,7 +72,7 @@ func (s *Server) add(c *change) {
 }
 
 // session returns a session in its present state: if the batch changes it, that is carried out first. nil: there is none.
-func (s *Server) session(number uint64) *session {
+func (s *keeper) session(number uint64) *session {
 	if _, is := s.touched[number]; is {
 		s.commit()
 	}
@@ -71,7 +89,7 @@ func systemFailure(err error) error {
 }
 
 // take ends the batch.
-func (s *Server) take() (Batch, []*change) {
+func (s *keeper) take() (Batch, []*change) {
 	batch, changes := s.batch, s.changes
 	s.batch, s.changes = nil, nil
 	clear(s.touched)
@@ -79,7 +97,7 @@ func (s *Server) take() (Batch, []*change) {
 }
 
 // commit carries out the batch.
-func (s *Server) commit() {
+func (s *keeper) commit() {
 	batch, changes := s.take()
 	if batch == nil {
 		return
@@ -113,7 +131,7 @@ func (s *Server) commit() {
 
 // stage adds the records of a change, and that of its response if it has usage reports: once they count as reported, they
 // must not be lost with the program.
-func (s *Server) stage(list []store.Write, c *change, ies []*ie.IE) ([]store.Write, error) {
+func (s *keeper) stage(list []store.Write, c *change, ies []*ie.IE) ([]store.Write, error) {
 	if c.request != nil {
 		c.response = marshal(c.request.kind+1, true, c.of().CPSEID, c.request.sequence, encode(ies))
 		if c.durable {
@@ -136,7 +154,7 @@ func (c *change) of() *session {
 }
 
 // settle makes a change known, and answers.
-func (s *Server) settle(c *change) {
+func (s *keeper) settle(c *change) {
 	if c.was != nil {
 		s.sessions.remove(c.was)
 	}
@@ -163,37 +181,46 @@ func (s *Server) settle(c *change) {
 }
 
 // oneByOne tries the changes of a batch again, each alone. One that was alone is refused.
-func (s *Server) oneByOne(changes []*change, err error) {
+func (s *keeper) oneByOne(changes []*change, err error) {
 	for _, c := range changes {
 		c.claim.undo()
 	}
 	for _, c := range changes {
 		switch {
 		case len(changes) > 1 && c.request == nil:
-			s.remove(c.was, nil)
+			s.removeOwn(c.was)
 			s.commit()
 		case len(changes) > 1:
 			c.retry(c.request)
 			s.commit()
 		case c.request == nil:
-			// Without a message, sessions are only removed: the SMF does not know this one any longer.
-			s.log.Error("N4 session", "node", c.was.Node, "seid", c.was.SEID, "removal", err)
-			s.after(s.config.T1, func() { s.removeLater(c.was.Number) })
+			// Without a message, sessions are only removed.
+			s.removeLater(c.was, err)
 		default:
 			s.refuse(c.request, c.of().CPSEID, systemFailure(err))
 		}
 	}
 }
 
-// removeLater tries a removal again.
-func (s *Server) removeLater(number uint64) {
-	if is := s.session(number); is != nil {
-		s.remove(is, nil)
+// removeOwn adds a removal that no message has asked for.
+func (s *keeper) removeOwn(is *session) {
+	if err := s.remove(is, nil, nil); err != nil {
+		s.removeLater(is, err)
 	}
 }
 
+// removeLater tries a removal again: the SMF does not know the session any longer.
+func (s *keeper) removeLater(is *session, err error) {
+	s.log.Error("N4 session", "node", is.Node, "seid", is.SEID, "removal", err)
+	s.after(s.config.T1, func() {
+		if is := s.session(is.Number); is != nil {
+			s.removeOwn(is)
+		}
+	})
+}
+
 // rollBack has the data plane forward as before changes that could not be stored.
-func (s *Server) rollBack(changes []*change, final map[uint32]pdusession.Counts) {
+func (s *keeper) rollBack(changes []*change, final map[uint32]pdusession.Counts) {
 	batch := s.data.Begin()
 	var errs []error
 	for _, c := range changes {
@@ -214,7 +241,7 @@ func (s *Server) rollBack(changes []*change, final map[uint32]pdusession.Counts)
 }
 
 // restore installs a former session in place of rows; nil: it was removed. Usages that are no longer in rows have new rows.
-func (s *Server) restore(batch Batch, was *session, rows *pdusession.Rows, final map[uint32]pdusession.Counts) error {
+func (s *keeper) restore(batch Batch, was *session, rows *pdusession.Rows, final map[uint32]pdusession.Counts) error {
 	s.sessions.remove(was)
 	defer s.sessions.add(was)
 	for i := range was.Usages {
@@ -238,7 +265,7 @@ func (s *Server) restore(batch Batch, was *session, rows *pdusession.Rows, final
 
 // save writes sessions that have changed without a request, and further records. If that is not possible, it is tried again
 // later.
-func (s *Server) save() bool {
+func (s *keeper) save() bool {
 	staged := s.writes
 	if len(s.dirty) > 0 {
 		staged = slices.Clone(s.writes)

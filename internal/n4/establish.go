@@ -122,7 +122,7 @@ func (s *Server) establish(m *incoming) (uint64, error) {
 }
 
 // apply carries out the rules of a request on the session of a change, and puts it into the batch.
-func (s *Server) apply(c *change, g tlv.Group, now time.Time) (made *rules.Change, err error) {
+func (s *keeper) apply(c *change, g tlv.Group, now time.Time) (made *rules.Change, err error) {
 	defer func() {
 		if err != nil || made == nil {
 			c.claim.undo() // made is nil after a panic
@@ -179,7 +179,7 @@ func (is *session) measure(change *rules.Change, now time.Time) {
 }
 
 // newSEID returns one that cannot be guessed.
-func (s *Server) newSEID() uint64 {
+func (s *keeper) newSEID() uint64 {
 	for {
 		seid := s.resources.random.Uint64()
 		if _, used := s.sessions.bySEID[seid]; !used && seid != 0 {

@@ -25,7 +25,7 @@ import (
 	"github.com/polycube/polycube/test/smf"
 )
 
-const patience = 10 * time.Second
+var patience = pace.Stretch(10 * time.Second)
 
 var (
 	local4 = netip.MustParseAddr("192.0.2.1")
@@ -371,7 +371,7 @@ func (b *bench) stranger(at netip.AddrPort) *smf.SMF {
 }
 
 func (b *bench) context() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), pace.Stretch(patience))
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	b.t.Cleanup(cancel)
 	return ctx
 }
@@ -379,7 +379,7 @@ func (b *bench) context() context.Context {
 // eventually polls until a condition holds.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(pace.Stretch(patience))
+	deadline := time.Now().Add(patience)
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for !holds() {

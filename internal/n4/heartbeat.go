@@ -12,7 +12,7 @@ import (
 )
 
 // heartbeatRequest answers an SMF, also one without an association.
-func (s *Server) heartbeatRequest(m *incoming) {
+func (s *associations) heartbeatRequest(m *incoming) {
 	recovery, err := readRecovery(m.ies)
 	if err != nil {
 		s.counters.malformed++
@@ -28,7 +28,7 @@ func (s *Server) heartbeatRequest(m *incoming) {
 }
 
 // beat sends a heartbeat, and another one after its answer, as long as the association lasts.
-func (s *Server) beat(p *peer) {
+func (s *associations) beat(p *peer) {
 	if s.peers[p.Node] != p {
 		return
 	}
@@ -52,8 +52,8 @@ func (s *Server) beat(p *peer) {
 }
 
 // alive follows a sign of life. An older recovery time stamp is that of a delayed message (TS 23.007 18).
-func (s *Server) alive(p *peer, recovery uint32) {
-	p.heard = time.Now()
+func (s *associations) alive(p *peer, recovery uint32) {
+	p.answered = time.Now()
 	if int32(recovery-p.Recovery) > 0 { // the time stamp begins again at 0 in 2036
 		s.removeSessions(p.Node, "a restart of the SMF", nil)
 		p.Recovery = recovery

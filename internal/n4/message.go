@@ -138,7 +138,7 @@ func (s *Server) request(m *incoming) {
 }
 
 // refuse answers a request with the cause of an error.
-func (s *Server) refuse(m *incoming, seid uint64, err error) {
+func (s *transactions) refuse(m *incoming, seid uint64, err error) {
 	var r *rules.Refusal
 	if !errors.As(err, &r) {
 		r = &rules.Refusal{Cause: ie.CauseSystemFailure, Why: err.Error()}
@@ -156,7 +156,7 @@ func (s *Server) refuse(m *incoming, seid uint64, err error) {
 }
 
 // reply answers a request: its response has the type after that of the request.
-func (s *Server) reply(m *incoming, seid uint64, cause uint8, list []*ie.IE) {
+func (s *transactions) reply(m *incoming, seid uint64, cause uint8, list []*ie.IE) {
 	s.counters.requests[result{messageName(m.kind), cause}]++
 	_, session := isRequest(m.kind)
 	s.answer(m, marshal(m.kind+1, session, seid, m.sequence, encode(list)), cause == ie.CauseRequestAccepted)

@@ -53,7 +53,7 @@ func requestFlags(g tlv.Group) uint8 {
 func dropsBuffered(g tlv.Group) bool { return requestFlags(g)&rules.DropBuffered != 0 }
 
 // dropBuffered drops the packets of a session that wait: those of rules that drop are dropped. It is a batch of its own.
-func (s *Server) dropBuffered(is *session) (*pdusession.Rows, error) {
+func (s *keeper) dropBuffered(is *session) (*pdusession.Rows, error) {
 	s.commit()
 	converted, err := is.convert()
 	if err != nil {
@@ -210,7 +210,7 @@ func (u *usage) regrant(r *rules.URR) {
 }
 
 // counts returns those of a row. If they cannot be read, nothing more is reported now than before.
-func (s *Server) counts(row uint32, u *usage) pdusession.Counts {
+func (s *keeper) counts(row uint32, u *usage) pdusession.Counts {
 	c, err := s.data.Counts(row)
 	if err != nil {
 		s.log.Error("N4 usage", "row", row, "error", err)
@@ -220,7 +220,7 @@ func (s *Server) counts(row uint32, u *usage) pdusession.Counts {
 }
 
 // lastCounts returns those of a usage that was removed.
-func (s *Server) lastCounts(final map[uint32]pdusession.Counts, row uint32, u *usage) pdusession.Counts {
+func (s *keeper) lastCounts(final map[uint32]pdusession.Counts, row uint32, u *usage) pdusession.Counts {
 	c, ok := final[row]
 	if !ok {
 		s.log.Error("N4 usage", "row", row, "urr", u.ID, "error", "no last counts")
@@ -230,29 +230,28 @@ func (s *Server) lastCounts(final map[uint32]pdusession.Counts, row uint32, u *u
 }
 
 // arm has the data plane compare counts with the limits of a URR.
-func (s *Server) arm(is *session, u *usage) {
+func (s *keeper) arm(is *session, u *usage) {
 	threshold, quota := u.limits(is.Set.URR(u.ID))
 	if err := s.data.Arm(is.Rows.Usages[u.ID], threshold, quota); err != nil {
 		s.log.Error("N4 usage", "node", is.Node, "seid", is.SEID, "urr", u.ID, "error", err)
 	}
 }
 
-// deletion removes a session with the batch. The response has the last usage reports.
+// deletion adds the removal of a session to the batch. The response has the last usage reports.
 func (s *Server) deletion(m *incoming) (uint64, error) {
 	is, err := s.owned(m)
 	if err != nil {
 		return 0, err
 	}
-	return is.CPSEID, s.remove(is, m)
+	return is.CPSEID, s.remove(is, m, func(m *incoming) { s.sessionRequest(m, s.deletion) })
 }
 
-// remove adds the removal of a session to the batch.
-func (s *Server) remove(is *session, m *incoming) error {
+// remove adds the removal of a session to the batch; without a request, nobody is answered.
+func (s *keeper) remove(is *session, m *incoming, retry func(*incoming)) error {
 	if err := s.begun().Remove(is.Rows); err != nil {
 		return systemFailure(err)
 	}
-	c := &change{was: is, claim: s.resources.claim(is.Number), request: m, durable: len(is.Usages) > 0}
-	c.retry = func(m *incoming) { s.sessionRequest(m, s.deletion) }
+	c := &change{was: is, claim: s.resources.claim(is.Number), request: m, retry: retry, durable: len(is.Usages) > 0}
 	c.done = func(final map[uint32]pdusession.Counts) []*ie.IE {
 		list := []*ie.IE{ie.NewCause(ie.CauseRequestAccepted)}
 		for _, r := range is.Pending {

@@ -17,7 +17,7 @@ import (
 )
 
 // notice handles a notice. One of a session that has been removed in the meantime is ignored.
-func (s *Server) notice(n pdusession.Notice) {
+func (s *reports) notice(n pdusession.Notice) {
 	s.counters.notices++
 	var err error
 	switch n.Kind {
@@ -35,7 +35,7 @@ func (s *Server) notice(n pdusession.Notice) {
 
 // waiting reports downlink data that waits (TS 29.244 5.2.4.2): once until the FAR changes or the report is answered, after
 // the delay of the BAR.
-func (s *Server) waiting(n pdusession.Notice) error {
+func (s *reports) waiting(n pdusession.Notice) error {
 	number, ok := s.sessions.byBlock[n.Block]
 	if !ok {
 		return errUnknown
@@ -73,7 +73,7 @@ func downlinkData(pdr uint16, dscp uint8) []byte {
 }
 
 // errorIndication reports that the other end of a tunnel does not know it.
-func (s *Server) errorIndication(n pdusession.Notice) error {
+func (s *reports) errorIndication(n pdusession.Notice) error {
 	number, ok := s.sessions.byTunnel[rules.Tunnel{Peer: n.Peer.Unmap(), TEID: n.TEID}]
 	if !ok {
 		return errUnknown

@@ -29,6 +29,9 @@ type report struct {
 	sent uint32
 }
 
+// reports are made of what packets and time have caused.
+type reports struct{ keeper }
+
 const (
 	// maxPending is the number of reports of a session above which usage is reported later: counts lose nothing.
 	maxPending = 64
@@ -45,20 +48,20 @@ var reportTypes = map[uint16]uint8{
 }
 
 // addReport stores a report and sends it.
-func (s *Server) addReport(is *session, r report) {
+func (s *reports) addReport(is *session, r report) {
 	is.Pending = append(is.Pending, r)
 	s.dirty[is.Number] = struct{}{}
 	s.flushReports(is)
 }
 
 // down reports whether the SMF of a session does not answer. Its reports wait.
-func (s *Server) down(is *session) bool {
+func (s *reports) down(is *session) bool {
 	p := s.peers[is.Node]
 	return p == nil || p.down
 }
 
 // flushReports sends the reports that are not on their way.
-func (s *Server) flushReports(is *session) {
+func (s *reports) flushReports(is *session) {
 	if is == nil || s.down(is) {
 		return
 	}
@@ -93,7 +96,7 @@ func (s *Server) flushReports(is *session) {
 }
 
 // reportAnswered forgets reports that the SMF has, and keeps the others.
-func (s *Server) reportAnswered(number uint64, sent uint32, m *incoming, err error) {
+func (s *reports) reportAnswered(number uint64, sent uint32, m *incoming, err error) {
 	is := s.session(number)
 	if is == nil {
 		return
@@ -129,7 +132,7 @@ func (s *Server) reportAnswered(number uint64, sent uint32, m *incoming, err err
 }
 
 // followReport carries out what a Session Report Response demands: the BAR, and to drop packets that wait.
-func (s *Server) followReport(is *session, g tlv.Group) error {
+func (s *reports) followReport(is *session, g tlv.Group) error {
 	if i, ok := g.First(ie.UpdateBARWithinSessionReportResponse); ok {
 		in, err := i.Group()
 		if err != nil {
@@ -166,7 +169,7 @@ func (s *Server) followReport(is *session, g tlv.Group) error {
 }
 
 // reportLate makes the usage reports that had to wait for the SMF.
-func (s *Server) reportLate(is *session) {
+func (s *reports) reportLate(is *session) {
 	for i := range is.Usages {
 		u := &is.Usages[i]
 		if late := u.Late; late != 0 && len(is.Pending) < maxPending && !s.down(is) {
@@ -177,7 +180,7 @@ func (s *Server) reportLate(is *session) {
 }
 
 // reportUsage makes a usage report, and has the data plane begin the next measurement.
-func (s *Server) reportUsage(is *session, u *usage, trigger rules.Trigger) {
+func (s *reports) reportUsage(is *session, u *usage, trigger rules.Trigger) {
 	s.dirty[is.Number] = struct{}{}
 	if s.down(is) || len(is.Pending) >= maxPending {
 		u.Late |= trigger
@@ -196,7 +199,7 @@ func (s *Server) reportUsage(is *session, u *usage, trigger rules.Trigger) {
 }
 
 // schedule sets the timer of a session.
-func (s *Server) schedule(is *session, now time.Time) {
+func (s *reports) schedule(is *session, now time.Time) {
 	var first time.Time
 	earlier := func(at time.Time) {
 		if !at.IsZero() && (first.IsZero() || at.Before(first)) {
@@ -222,7 +225,7 @@ func (s *Server) schedule(is *session, now time.Time) {
 }
 
 // tick does what is due in a session.
-func (s *Server) tick(number uint64, at time.Time) {
+func (s *reports) tick(number uint64, at time.Time) {
 	is := s.session(number)
 	if is == nil || !is.due.Equal(at) {
 		return
@@ -243,7 +246,7 @@ func (s *Server) tick(number uint64, at time.Time) {
 }
 
 // elapsed follows the time of a URR.
-func (s *Server) elapsed(is *session, u *usage, r *rules.URR, due rules.Trigger, now time.Time) {
+func (s *reports) elapsed(is *session, u *usage, r *rules.URR, due rules.Trigger, now time.Time) {
 	if due&rules.Periodic != 0 {
 		for !u.NextPeriod.After(now) {
 			u.NextPeriod = u.NextPeriod.Add(max(seconds(r.Period), now.Sub(u.NextPeriod).Truncate(seconds(r.Period))))
@@ -262,7 +265,7 @@ func (s *Server) elapsed(is *session, u *usage, r *rules.URR, due rules.Trigger,
 }
 
 // checkIdle reports that no packet has passed for the time of the user plane inactivity timer, once until one does.
-func (s *Server) checkIdle(is *session, now time.Time) {
+func (s *reports) checkIdle(is *session, now time.Time) {
 	last := is.Created
 	seen, err := s.data.Seen(is.Rows)
 	if err != nil {
@@ -286,7 +289,7 @@ func (s *Server) checkIdle(is *session, now time.Time) {
 var errUnknown = errors.New("unknown")
 
 // usageAt returns the usage of a row.
-func (s *Server) usageAt(row uint32) (*session, *usage, error) {
+func (s *reports) usageAt(row uint32) (*session, *usage, error) {
 	number, ok := s.sessions.byUsage[row]
 	if !ok {
 		return nil, nil, errUnknown
@@ -304,7 +307,7 @@ func (s *Server) usageAt(row uint32) (*session, *usage, error) {
 }
 
 // usageNotice follows what packets of a usage have caused.
-func (s *Server) usageNotice(n pdusession.Notice) error {
+func (s *reports) usageNotice(n pdusession.Notice) error {
 	is, u, err := s.usageAt(n.Usage)
 	if err != nil {
 		return err

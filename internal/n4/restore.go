@@ -20,7 +20,7 @@ var recoveryKey = []byte("recovery")
 
 // load reads the store. The recovery time stamp is kept with it: to an SMF, this end has not restarted as long as it has
 // its sessions. To remove all sessions, delete the file.
-func (s *Server) load() error {
+func (s *keeper) load() error {
 	now := time.Now()
 	s.recovery = now.Truncate(time.Second)
 	stored := false
@@ -48,7 +48,7 @@ func (s *Server) load() error {
 	return s.store.Each(store.Sessions, s.loadSession)
 }
 
-func (s *Server) loadPeer(_, value []byte) error {
+func (s *keeper) loadPeer(_, value []byte) error {
 	p := &peer{}
 	if err := json.Unmarshal(value, p); err != nil {
 		return fmt.Errorf("association: %w", err)
@@ -58,7 +58,7 @@ func (s *Server) loadPeer(_, value []byte) error {
 	return nil
 }
 
-func (s *Server) loadAnswer(key, value []byte) error {
+func (s *keeper) loadAnswer(key, value []byte) error {
 	k, err := readTransactionKey(key)
 	if err != nil || len(value) < 8 {
 		return fmt.Errorf("response of %d bytes: %w", len(value), err)
@@ -69,7 +69,7 @@ func (s *Server) loadAnswer(key, value []byte) error {
 	return nil
 }
 
-func (s *Server) loadSession(key, value []byte) error {
+func (s *keeper) loadSession(key, value []byte) error {
 	is, err := readSession(key, value)
 	if err != nil {
 		return err

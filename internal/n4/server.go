@@ -8,10 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/polycube/polycube/internal/n4/store"
@@ -24,42 +22,14 @@ const maxBatch = 256
 // ErrClosed: the server has ended.
 var ErrClosed = errors.New("the N4 server has ended")
 
-// Server is a PFCP server. Its methods can be called by any goroutine.
+// Server is a PFCP server. Its methods can be called by any goroutine. What it embeds belongs to the goroutine of Run, and
+// to the caller before Run.
 type Server struct {
-	config Config
-	data   DataPlane
-	store  *store.Store
-	conn   *net.UDPConn
-	log    *slog.Logger
+	associations
 
-	inbox   chan datagram
 	notices chan pdusession.Notice
 	calls   chan func()
 	ended   chan struct{}
-	buffers sync.Pool
-
-	// What follows belongs to the goroutine of Run, and to the caller before Run.
-
-	timers    timers
-	sessions  sessions
-	resources *resources
-	peers     map[string]*peer
-	received  received
-	requests  map[uint32]*request
-	sequence  uint32
-	recovery  time.Time
-	last      uint64 // number of a session
-	counters  counters
-
-	batch   Batch
-	changes []*change
-	touched map[uint64]struct{}
-	// dirty are sessions whose records are to be written, writes further records; out is sent after that. saving: a timer
-	// tries again to write them.
-	saving bool
-	dirty  map[uint64]struct{}
-	writes []store.Write
-	out    []outgoing
 }
 
 // datagram is a message with the address of the SMF.
@@ -77,13 +47,11 @@ type outgoing struct {
 // New opens the store, reads the sessions from it, and listens. Sessions and Reinstalled are for the time before Run.
 func New(c Config, data DataPlane) (*Server, error) {
 	c = c.withDefaults()
-	s := &Server{
-		config: c, data: data, log: c.Log,
-		inbox: make(chan datagram, 16*maxBatch), notices: make(chan pdusession.Notice, maxBatch), calls: make(chan func()),
-		ended: make(chan struct{}), sessions: newSessions(), resources: newResources(&c, data), peers: map[string]*peer{},
-		received: newReceived(), requests: map[uint32]*request{}, touched: map[uint64]struct{}{}, dirty: map[uint64]struct{}{},
-		counters: newCounters(),
-	}
+	s := &Server{notices: make(chan pdusession.Notice, maxBatch), calls: make(chan func()), ended: make(chan struct{})}
+	s.config, s.log, s.inbox, s.counters = c, c.Log, make(chan datagram, 16*maxBatch), newCounters()
+	s.received, s.requests = newReceived(), map[uint32]*request{}
+	s.data, s.sessions, s.resources, s.peers = data, newSessions(), newResources(&c, data), map[string]*peer{}
+	s.touched, s.dirty = map[uint64]struct{}{}, map[uint64]struct{}{}
 	s.buffers.New = func() any { b := make([]byte, maxDatagram); return &b }
 	var err error
 	if s.store, err = store.Open(c.Store); err != nil {

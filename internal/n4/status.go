@@ -38,7 +38,7 @@ type PeerStatus struct {
 	Up       bool
 	Since    time.Time
 	Sessions int
-	// Heartbeat is when it was last heard from.
+	// Heartbeat is when it last sent or answered one.
 	Heartbeat time.Time
 }
 
@@ -88,7 +88,7 @@ func (s *Server) Status() (Status, error) {
 			Lost: c.lost.Load(), Unsent: c.unsent, Panics: c.panics, Notices: c.notices,
 		}
 		for _, p := range s.peers {
-			is.Peers = append(is.Peers, PeerStatus{p.Node, p.Addr, !p.down, p.Since, len(s.sessions.byNode[p.Node]), p.heard})
+			is.Peers = append(is.Peers, PeerStatus{p.Node, p.Addr, !p.down, p.Since, len(s.sessions.byNode[p.Node]), p.answered})
 		}
 	})
 	slices.SortFunc(is.Peers, func(a, b PeerStatus) int { return cmp.Compare(a.Node, b.Node) })

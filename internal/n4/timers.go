@@ -33,15 +33,15 @@ func (t *timers) Pop() any {
 }
 
 // after calls a function in the goroutine that owns the state.
-func (s *Server) after(d time.Duration, call func()) { s.at(time.Now().Add(d), call) }
+func (s *endpoint) after(d time.Duration, call func()) { s.at(time.Now().Add(d), call) }
 
-func (s *Server) at(when time.Time, call func()) { heap.Push(&s.timers, timer{when, call}) }
+func (s *endpoint) at(when time.Time, call func()) { heap.Push(&s.timers, timer{when, call}) }
 
 // maxDue is the number of timers between two batches, so that messages get their turn.
 const maxDue = 1024
 
 // runTimers calls what is due.
-func (s *Server) runTimers() {
+func (s *endpoint) runTimers() {
 	now := time.Now()
 	for range maxDue {
 		if len(s.timers) == 0 || s.timers[0].at.After(now) {
@@ -52,7 +52,7 @@ func (s *Server) runTimers() {
 }
 
 // untilNext is the time until the next timer.
-func (s *Server) untilNext() time.Duration {
+func (s *endpoint) untilNext() time.Duration {
 	if len(s.timers) == 0 {
 		return time.Hour
 	}

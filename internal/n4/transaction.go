@@ -20,6 +20,16 @@ import (
 // maxReceived is the number of requests that are remembered. The oldest are forgotten first.
 const maxReceived = 1 << 18
 
+// transactions are those with requests of SMFs, and with own ones. writes are records to be written: of responses that are
+// forgotten, and of associations.
+type transactions struct {
+	endpoint
+	received received
+	requests map[uint32]*request
+	sequence uint32
+	writes   []store.Write
+}
+
 // transactionKey identifies a request.
 type transactionKey struct {
 	peer     netip.AddrPort
@@ -60,10 +70,12 @@ type received struct {
 func newReceived() received { return received{responses: map[transactionKey]*response{}} }
 
 // remembered is the time that a response is kept: longer than any peer retransmits with our timers.
-func (s *Server) remembered() time.Duration { return 2 * s.config.T1 * time.Duration(s.config.N1+1) }
+func (s *transactions) remembered() time.Duration {
+	return 2 * s.config.T1 * time.Duration(s.config.N1+1)
+}
 
 // repeated reports whether a request was received before, and answers it again. A new one is remembered.
-func (s *Server) repeated(m *incoming) bool {
+func (s *transactions) repeated(m *incoming) bool {
 	now := time.Now()
 	s.forget(now)
 	key := transactionKey{m.from, m.sequence, m.kind}
@@ -79,7 +91,7 @@ func (s *Server) repeated(m *incoming) bool {
 }
 
 // forget removes responses that are old, or too many.
-func (s *Server) forget(now time.Time) {
+func (s *transactions) forget(now time.Time) {
 	r := &s.received
 	for len(r.order) > 0 {
 		first := r.responses[r.order[0]]
@@ -95,7 +107,7 @@ func (s *Server) forget(now time.Time) {
 }
 
 // answer sends the response of a request and remembers it.
-func (s *Server) answer(m *incoming, bytes []byte, depends bool) {
+func (s *transactions) answer(m *incoming, bytes []byte, depends bool) {
 	if r := s.received.responses[transactionKey{m.from, m.sequence, m.kind}]; r != nil {
 		r.bytes = bytes
 	}
@@ -103,7 +115,7 @@ func (s *Server) answer(m *incoming, bytes []byte, depends bool) {
 }
 
 // durable returns the record of a response.
-func (s *Server) durable(m *incoming, bytes []byte) store.Write {
+func (s *transactions) durable(m *incoming, bytes []byte) store.Write {
 	key := transactionKey{m.from, m.sequence, m.kind}
 	at := time.Now()
 	if r := s.received.responses[key]; r != nil {
@@ -127,7 +139,7 @@ type request struct {
 }
 
 // ask sends a request, and again until it is answered. It returns its sequence number.
-func (s *Server) ask(peer netip.AddrPort, kind uint8, session bool, seid uint64, ies []byte, done func(*incoming, error)) uint32 {
+func (s *transactions) ask(peer netip.AddrPort, kind uint8, session bool, seid uint64, ies []byte, done func(*incoming, error)) uint32 {
 	for {
 		s.sequence = (s.sequence + 1) & 0xffffff
 		if _, used := s.requests[s.sequence]; !used && s.sequence != 0 {
@@ -141,7 +153,7 @@ func (s *Server) ask(peer netip.AddrPort, kind uint8, session bool, seid uint64,
 }
 
 // transmit sends a request, unless it was answered in the meantime.
-func (s *Server) transmit(number uint32, r *request) {
+func (s *transactions) transmit(number uint32, r *request) {
 	switch {
 	case s.requests[number] != r:
 		return
@@ -157,7 +169,7 @@ func (s *Server) transmit(number uint32, r *request) {
 }
 
 // answered takes a response. It must come from where the request went, with the type after that of the request.
-func (s *Server) answered(m *incoming) {
+func (s *transactions) answered(m *incoming) {
 	r := s.requests[m.sequence]
 	if r == nil || r.peer.Addr() != m.from.Addr() || m.kind != r.kind+1 {
 		s.counters.unexpected++

@@ -12,7 +12,6 @@ import (
 	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
 
-	"github.com/polycube/polycube/test/pace"
 	"github.com/polycube/polycube/test/smf"
 )
 
@@ -38,7 +37,7 @@ func (r raw) exchange(b []byte) []byte {
 	if _, err := r.Write(b); err != nil {
 		r.t.Fatal(err)
 	}
-	if err := r.SetReadDeadline(time.Now().Add(pace.Stretch(patience))); err != nil {
+	if err := r.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		r.t.Fatal(err)
 	}
 	buffer := make([]byte, 65536)

@@ -7,14 +7,31 @@ package n4
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
+	"sync"
+	"time"
 )
 
 const maxDatagram = 65535
 
+// endpoint is the socket, with the clock and the counters.
+type endpoint struct {
+	config   Config
+	log      *slog.Logger
+	conn     *net.UDPConn
+	inbox    chan datagram
+	buffers  sync.Pool
+	out      []outgoing
+	timers   timers
+	counters counters
+	// recovery is the recovery time stamp of this end.
+	recovery time.Time
+}
+
 // read receives until the socket is closed.
-func (s *Server) read() error {
+func (s *endpoint) read() error {
 	for {
 		buffer := *s.buffers.Get().(*[]byte)
 		n, from, err := s.conn.ReadFromUDPAddrPort(buffer)
@@ -39,13 +56,13 @@ func (s *Server) read() error {
 }
 
 // send queues a message. If it depends on what is being stored, it is sent once that is on the disk.
-func (s *Server) send(to netip.AddrPort, bytes []byte, depends bool) {
+func (s *endpoint) send(to netip.AddrPort, bytes []byte, depends bool) {
 	s.out = append(s.out, outgoing{datagram{to, bytes}, depends})
 }
 
 // sendAll sends what is queued; if nothing could be stored, only what does not depend on it. A message that is lost here is
 // sent again, as one that is lost on the way.
-func (s *Server) sendAll(stored bool) {
+func (s *endpoint) sendAll(stored bool) {
 	var rest []outgoing
 	for _, d := range s.out {
 		if d.depends && !stored {
@@ -63,7 +80,7 @@ func (s *Server) sendAll(stored bool) {
 }
 
 // localFor returns the address that an SMF sees.
-func (s *Server) localFor(peer netip.Addr) (netip.Addr, error) {
+func (s *endpoint) localFor(peer netip.Addr) (netip.Addr, error) {
 	if a := s.config.Address.Addr(); !a.IsUnspecified() {
 		return a, nil
 	}
