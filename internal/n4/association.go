@@ -24,6 +24,8 @@ import (
 type peer struct {
 	Node string     `json:"n"`
 	Addr netip.Addr `json:"a"`
+	// Port is where it receives requests.
+	Port uint16 `json:"p"`
 	// Recovery is the recovery time stamp, in seconds since 1900.
 	Recovery uint32    `json:"r"`
 	Since    time.Time `json:"s"`
@@ -133,7 +135,7 @@ func (s *associations) associationSetup(m *incoming) error {
 		retained = retain != nil
 		s.removeSessions(node, "a new association", func(is *session) bool { return retain != nil && retain(is.CP) })
 	}
-	s.associate(node, from, recovery)
+	s.associate(node, netip.AddrPortFrom(from, s.config.PeerPort), recovery)
 	list := []*ie.IE{s.nodeID(from), ie.NewCause(ie.CauseRequestAccepted), ie.NewRecoveryTimeStamp(s.recovery), s.features()}
 	if retained {
 		const psrei = 1
@@ -172,9 +174,9 @@ func retention(g tlv.Group) (func(netip.Addr) bool, error) {
 }
 
 // associate keeps an association and begins its heartbeats.
-func (s *associations) associate(node string, addr netip.Addr, recovery uint32) {
+func (s *associations) associate(node string, addr netip.AddrPort, recovery uint32) {
 	now := time.Now()
-	p := &peer{Node: node, Addr: addr, Recovery: recovery, Since: now, answered: now}
+	p := &peer{Node: node, Addr: addr.Addr(), Port: addr.Port(), Recovery: recovery, Since: now, answered: now}
 	s.locate(p)
 	s.peers[node] = p
 	s.keep(p)
@@ -284,7 +286,7 @@ func (s *associations) setUpAnswered(addr netip.AddrPort, m *incoming) error {
 		return fmt.Errorf("node %s has an association from %v", node, was.Addr)
 	}
 	s.removeSessions(node, "a new association", nil)
-	s.associate(node, addr.Addr(), recovery)
+	s.associate(node, addr, recovery)
 	return nil
 }
 
@@ -306,7 +308,7 @@ func (s *Server) Leave() error {
 	return s.do(func() {
 		for _, p := range s.peers {
 			ies := encode([]*ie.IE{s.nodeID(p.Addr), ie.NewPFCPAssociationReleaseRequest(1, 0)})
-			s.ask(s.requestsTo(p.Addr), message.MsgTypeAssociationUpdateRequest, false, 0, ies, func(_ *incoming, err error) {
+			s.ask(p.requests(), message.MsgTypeAssociationUpdateRequest, false, 0, ies, func(_ *incoming, err error) {
 				if err != nil {
 					s.log.Warn("N4 association update", "node", p.Node, "peer", p.Addr, "error", err)
 				}
@@ -315,7 +317,5 @@ func (s *Server) Leave() error {
 	})
 }
 
-// requestsTo is where an SMF receives requests.
-func (s *endpoint) requestsTo(addr netip.Addr) netip.AddrPort {
-	return netip.AddrPortFrom(addr, s.config.PeerPort)
-}
+// requests is where an SMF receives requests.
+func (p *peer) requests() netip.AddrPort { return netip.AddrPortFrom(p.Addr, p.Port) }

@@ -33,7 +33,7 @@ func (s *associations) beat(p *peer) {
 		return
 	}
 	ies := encode([]*ie.IE{ie.NewRecoveryTimeStamp(s.recovery)})
-	s.ask(s.requestsTo(p.Addr), message.MsgTypeHeartbeatRequest, false, 0, ies, func(m *incoming, err error) {
+	s.ask(p.requests(), message.MsgTypeHeartbeatRequest, false, 0, ies, func(m *incoming, err error) {
 		if s.peers[p.Node] != p {
 			return
 		}

@@ -11,6 +11,11 @@
 // of the session's CP F-SEID, can change it. N4 has no authentication (TS 33.501 leaves that to the network), so
 // Config.Allowed should name the SMFs. An SMF that does not answer heartbeats is reported as down; its sessions are kept
 // until it releases its association, sets up a new one, or has a new recovery time stamp.
+//
+// What would change what happens to packets and is not supported, is refused: package rules has the lists. These IEs are
+// ignored: the averaging window and the correlation ID of QERs, the number of packets that a BAR suggests to buffer, the
+// inactivity detection time and the linked URRs of a URR, 3GPP interface types, and what names a subscriber. PFD management
+// and session set deletion are answered with cause 76. There is no load or overload control, and no bundling of messages.
 package n4
 
 import (
@@ -21,7 +26,8 @@ import (
 	"github.com/polycube/polycube/pdusession"
 )
 
-// DataPlane is where sessions take effect.
+// DataPlane is where sessions take effect. Its methods are called by one goroutine, which also takes notices: they must not
+// wait for Server.Notice.
 type DataPlane interface {
 	// Begin starts a batch of changes.
 	Begin() Batch
@@ -45,7 +51,7 @@ type Batch interface {
 	Put(was *pdusession.Rows, s *pdusession.Session) (*pdusession.Rows, error)
 	Remove(rows *pdusession.Rows) error
 	// Commit returns once no packet uses what was replaced or removed, and frees it. The result has the last counts of
-	// usages that were removed, by row.
+	// usages that were removed, by row. After an error all is as before Begin.
 	Commit() (final map[uint32]pdusession.Counts, err error)
 }
 
@@ -57,7 +63,7 @@ type Config struct {
 	// Address is where requests are received: by default port 8805 of all addresses. If it is unspecified, responses have
 	// the address that the route to the SMF has.
 	Address netip.AddrPort
-	// PeerPort is the port of SMFs that requests are sent to: 8805.
+	// PeerPort is the port of SMFs to which requests are sent (8805), other than those in Peers.
 	PeerPort uint16
 	// NodeID is an IP address or a domain name: by default the address that SMFs send to.
 	NodeID string

@@ -110,7 +110,7 @@ func (s *Server) PeerDown(addr netip.Addr) error {
 		for _, p := range s.peers {
 			ies := encode([]*ie.IE{s.nodeID(p.Addr), ie.NewNodeReportType(pathFailure),
 				ie.NewUserPlanePathFailureReport(ie.NewRemoteGTPUPeer(flags, text4, text6, 0, ""))})
-			s.ask(s.requestsTo(p.Addr), message.MsgTypeNodeReportRequest, false, 0, ies, func(_ *incoming, err error) {
+			s.ask(p.requests(), message.MsgTypeNodeReportRequest, false, 0, ies, func(_ *incoming, err error) {
 				if err != nil {
 					s.log.Warn("N4 node report", "node", p.Node, "peer", p.Addr, "error", err)
 				}

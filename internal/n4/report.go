@@ -6,6 +6,7 @@ package n4
 
 import (
 	"errors"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -84,9 +85,9 @@ func (s *reports) flushReports(is *session) {
 			return
 		}
 		ies := encode(append([]*ie.IE{ie.New(ie.ReportType, []byte{kinds})}, list...))
-		number := is.Number
+		number, to := is.Number, netip.AddrPortFrom(is.CP, s.peers[is.Node].Port)
 		var sent uint32
-		sent = s.ask(s.requestsTo(is.CP), message.MsgTypeSessionReportRequest, true, is.CPSEID, ies, func(m *incoming, err error) {
+		sent = s.ask(to, message.MsgTypeSessionReportRequest, true, is.CPSEID, ies, func(m *incoming, err error) {
 			s.reportAnswered(number, sent, m, err)
 		})
 		for _, i := range which {

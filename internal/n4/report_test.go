@@ -101,8 +101,13 @@ func TestTimesAreReported(t *testing.T) {
 	b.data.count(row, 10, 0)
 	seen := [3]byte{}
 	var total, duration uint64
+	sequences := map[uint32]bool{}
 	for seen != [3]byte{1 | 4 | 16, 2} {
 		u := b.usageReport(m)
+		if sequences[u.Sequence] {
+			continue // it was sent again
+		}
+		sequences[u.Sequence] = true
 		for i := range seen {
 			seen[i] |= u.Trigger[i]
 		}
@@ -244,5 +249,57 @@ func TestAPathFailureIsReported(t *testing.T) {
 		if err != nil || f.IPv4Address.String() != peer && f.IPv6Address.String() != peer {
 			t.Errorf("%+v, error %v", f, err)
 		}
+	}
+}
+
+func TestUsageIsReportedLateWhenTheSMFIsDown(t *testing.T) {
+	b := start(t, nil)
+	m := b.smf()
+	b.establish1(m, measured(smf.URR{Triggers: [2]byte{2}, Threshold: 100})...)
+	m.Answer(func(message.Message) message.Message { return nil })
+	eventually(t, "down", func() bool { return !b.status().Peers[0].Up })
+	row := b.data.row(t)
+	for range 10 {
+		b.data.count(row, 150, 0)
+	}
+	eventually(t, "the notice", func() bool { return b.status().Notices >= 1 })
+	m.Answer(m.Accept)
+	if u := b.usageReport(m); u.Total != 1500 || u.Sequence != 0 || u.Trigger != [3]byte{2} {
+		t.Errorf("%+v", u)
+	}
+	b.acknowledged()
+	b.data.count(row, 150, 0)
+	if u := b.usageReport(m); u.Total != 150 || u.Sequence != 1 {
+		t.Errorf("%+v", u)
+	}
+}
+
+func TestASessionReportResponseChangesTheBARAndDropsPackets(t *testing.T) {
+	b := start(t, nil)
+	m := b.smf()
+	far := smf.FAR{ID: 2, Action: smf.Buffer | smf.Notify, BAR: 1}
+	b.establish1(m, uplink().Create(), downlink().Create(), toCore().Create(), far.Create(), ie.NewCreateBAR(ie.NewBARID(1)))
+	m.Answer(func(r message.Message) message.Message {
+		if r.MessageType() != message.MsgTypeSessionReportRequest {
+			return m.Accept(r)
+		}
+		return message.NewSessionReportResponse(0, 0, r.SEID(), r.Sequence(), 0, ie.NewCause(ie.CauseRequestAccepted), ie.NewPFCPSRRspFlags(1),
+			ie.NewUpdateBARWithinSessionReportResponse(ie.NewBARID(1), ie.NewDownlinkDataNotificationDelay(100*time.Millisecond)))
+	})
+	before, _ := b.data.work()
+	_, block := b.data.only(t)
+	b.Notice(pdusession.Notice{Kind: pdusession.Waiting, Block: block, Rule: 1})
+	eventually(t, "packets are dropped, and wait again", func() bool {
+		puts, _ := b.data.work()
+		s, _ := b.data.only(t)
+		return puts == before+2 && s.Rules[1].Forward.Action == pdusession.Wait
+	})
+	var delay uint8
+	if err := b.do(func() {
+		for _, is := range b.sessions.byNumber {
+			delay = is.Set.BAR(1).Delay
+		}
+	}); err != nil || delay != 2 {
+		t.Errorf("delay %d, error %v", delay, err)
 	}
 }

@@ -39,6 +39,8 @@ func Open(path string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
+	// A file that grows in large steps is synchronised with less work of the file system.
+	db.AllocSize = 64 << 20
 	err = db.Update(func(tx *bbolt.Tx) error {
 		for _, name := range []Bucket{Self, Peers, Sessions, Answers} {
 			if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
@@ -72,6 +74,7 @@ func (s *Store) Write(list []Write) error {
 	err := s.db.Update(func(tx *bbolt.Tx) error {
 		for _, w := range list {
 			in := tx.Bucket([]byte(w.Bucket))
+			in.FillPercent = 0.9 // new sessions come last, so pages stay as they were filled
 			var err error
 			if w.Value == nil {
 				err = in.Delete(w.Key)
