@@ -42,15 +42,15 @@ type associations struct{ reports }
 // maxPeers is the number of associations.
 const maxPeers = 1024
 
-// features are the UP function features that are implemented (TS 29.244 8.2.25): DDND and FTUP, EMPU, MNOP, and UEIP if
-// there are pools.
+// features are the UP function features that are implemented (TS 29.244 8.2.25): DDND and FTUP, EMPU and FRRT, MNOP, and
+// UEIP if there are pools.
 func (s *endpoint) features() *ie.IE {
-	const ddnd, ftup, empu, ueip, mnop = 1 << 1, 1 << 4, 1 << 0, 1 << 2, 1 << 4
+	const ddnd, ftup, empu, frrt, ueip, mnop = 1 << 1, 1 << 4, 1 << 0, 1 << 5, 1 << 2, 1 << 4
 	octet7 := uint8(mnop)
 	if len(s.config.Pools) > 0 {
 		octet7 |= ueip
 	}
-	return ie.NewUPFunctionFeatures(ddnd|ftup, empu, octet7, 0)
+	return ie.NewUPFunctionFeatures(ddnd|ftup, empu|frrt, octet7, 0)
 }
 
 // nodeID is that of this end, for an SMF.

@@ -24,7 +24,7 @@ func TestAnAssociationNamesTheFeatures(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := got.UPFunctionFeatures
-	if !f.HasFTUP() || !f.HasEMPU() || !f.HasDDND() || !f.HasUEIP() || !f.HasMNOP() || f.HasBUCP() || f.HasTREU() || f.HasPDIU() || f.HasPFDM() {
+	if !f.HasFTUP() || !f.HasEMPU() || !f.HasFRRT() || !f.HasDDND() || !f.HasUEIP() || !f.HasMNOP() || f.HasBUCP() || f.HasTREU() || f.HasPDIU() || f.HasPFDM() {
 		t.Errorf("features %x", f.Payload)
 	}
 	if node, err := got.NodeID.NodeID(); err != nil || node != "upf.example.org" {

@@ -81,6 +81,18 @@ func TestFiltersBecomeFlows(t *testing.T) {
 	}
 }
 
+func TestFramedRoutesAreNetworksOfTheDevice(t *testing.T) {
+	b := start(t, nil)
+	up, down := uplink(), downlink()
+	down.InPDI = []*ie.IE{ie.NewFramedRoute("10.5.6.0/16 0.0.0.0 1"), ie.NewFramedRoute("10.6.0.0/24"), ie.NewFramedIPv6Route("2001:db8:5::/48")}
+	up.InPDI = down.InPDI[:1]
+	b.establish1(b.smf(), up.Create(), down.Create(), toCore().Create(), toBase().Create())
+	s, _ := b.data.only(t)
+	if got := fmt.Sprint(s.Routes); got != "[10.5.0.0/16 10.6.0.0/24 2001:db8:5::/48]" {
+		t.Error(got)
+	}
+}
+
 func TestAFilterIDStandsForItsFilter(t *testing.T) {
 	b := start(t, nil)
 	up, down := uplink(), downlink()

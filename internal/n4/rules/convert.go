@@ -7,6 +7,7 @@ package rules
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/wmnsk/go-pfcp/ie"
 
@@ -32,6 +33,11 @@ func (s *Set) Convert(limits Limits) (*pdusession.Session, error) {
 			return nil, failure(ie.RuleIDTypePDR, uint32(rule.ID), "more than %d flows", pdusession.MaxFlows)
 		}
 		is.Rules = append(is.Rules, rule)
+		for _, network := range s.PDRs[p].Routes {
+			if !slices.Contains(is.Routes, network) {
+				is.Routes = append(is.Routes, network)
+			}
+		}
 	}
 	for q := range s.QERs {
 		if r := &s.QERs[q]; r.limits() {

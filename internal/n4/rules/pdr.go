@@ -5,8 +5,10 @@ package rules
 // Create PDR and Update PDR.
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"github.com/wmnsk/go-pfcp/ie"
 
@@ -36,8 +38,8 @@ var (
 		ie.IPMulticastAddressingInfo, ie.UEIPAddressPoolIdentity, ie.MPTCPApplicableIndication, ie.TransportDelayReporting,
 	}
 	pdiUnsupported = []uint16{
-		ie.TrafficEndpointID, ie.EthernetPDUSessionInformation, ie.EthernetPacketFilter, ie.FramedRoute, ie.FramedRouting,
-		ie.FramedIPv6Route, ie.IPMulticastAddressingInfo, ie.RedundantTransmissionParameters,
+		ie.TrafficEndpointID, ie.EthernetPDUSessionInformation, ie.EthernetPacketFilter, ie.FramedRouting,
+		ie.IPMulticastAddressingInfo, ie.RedundantTransmissionParameters,
 	}
 )
 
@@ -135,12 +137,37 @@ func (r *PDR) readMatches(g tlv.Group) error {
 				return Incorrect(i.Type, err)
 			}
 			r.QFIs = append(r.QFIs, uint8(n)&0x3f)
+		case ie.FramedRoute, ie.FramedIPv6Route:
+			network, err := framedRoute(string(i.Value), i.Type == ie.FramedIPv6Route)
+			if err != nil {
+				return Incorrect(i.Type, err)
+			}
+			r.Routes = append(r.Routes, network)
 		}
 	}
 	if len(r.QFIs) > 0 && r.TEID == 0 {
 		return failure(ie.RuleIDTypePDR, uint32(r.ID), "a QFI without a tunnel")
 	}
 	return nil
+}
+
+// framedRoute reads the network of a route to the device, as RADIUS has it: "10.5.0.0/16 0.0.0.0 1" (RFC 2865 5.22, RFC 3162 2.5).
+// The gateway is the device, and metrics have no meaning here.
+func framedRoute(text string, ipv6 bool) (netip.Prefix, error) {
+	words := strings.Fields(text)
+	if len(words) == 0 {
+		return netip.Prefix{}, errors.New("an empty route")
+	}
+	network, err := netip.ParsePrefix(words[0])
+	switch {
+	case err != nil:
+		return network, err
+	case network.Addr().Is6() != ipv6 || network.Addr().Is4In6():
+		return network, fmt.Errorf("%s is of the other address family", network)
+	case network.Bits() == 0 || network.Addr().IsMulticast():
+		return network, fmt.Errorf("%s is not a network behind a device", network)
+	}
+	return network.Masked(), nil
 }
 
 // readFTEID reads a local F-TEID: one that the CP function gives, or one to be chosen.

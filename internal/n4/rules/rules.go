@@ -44,7 +44,9 @@ type PDR struct {
 	UE6      bool     `json:"u6,omitempty"`
 	UEChosen bool     `json:"uc,omitempty"`
 	Filters  []Filter `json:"fl,omitempty"`
-	QFIs     []uint8  `json:"qf,omitempty"`
+	// Routes are networks behind the device.
+	Routes []netip.Prefix `json:"fr,omitempty"`
+	QFIs   []uint8        `json:"qf,omitempty"`
 	// Removal is the outer header removal description; nil: none.
 	Removal *uint8   `json:"r,omitempty"`
 	FAR     uint32   `json:"f,omitempty"`
