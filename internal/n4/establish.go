@@ -98,6 +98,7 @@ func (s *Server) establish(m *incoming) (uint64, error) {
 	if err := checkPDNType(m.ies); err != nil {
 		return cpSEID, err
 	}
+	s.disown(cpSession{p.Node, cpSEID})
 	now := time.Now()
 	s.last++
 	is := &session{Number: s.last, SEID: s.newSEID(), CPSEID: cpSEID, CP: cp, Node: p.Node, Created: now, Set: &rules.Set{}}
@@ -119,6 +120,20 @@ func (s *Server) establish(m *incoming) (uint64, error) {
 	}
 	s.add(c)
 	return cpSEID, nil
+}
+
+// disown removes a session whose F-SEID the SMF gives to another one: it has not received the response that would have told
+// it about the first, which otherwise kept the device's address for ever.
+func (s *Server) disown(of cpSession) {
+	number, ok := s.sessions.byCP[of]
+	if !ok {
+		return
+	}
+	if is := s.session(number); is != nil {
+		s.log.Warn("N4 session replaced", "node", is.Node, "seid", is.SEID, "cp-seid", is.CPSEID)
+		s.removeOwn(is)
+		s.commit()
+	}
 }
 
 // apply carries out the rules of a request on the session of a change, and puts it into the batch.

@@ -293,7 +293,11 @@ type bench struct {
 	data   *fake
 	config Config
 	stop   func()
-	logs   *bytes.Buffer
+	// reported are sequence numbers of requests with usage reports.
+	reported map[uint32]bool
+	// established is the number of sessions, and the last one's CP SEID.
+	established uint64
+	logs        *bytes.Buffer
 }
 
 // loopback returns an address that no other test has, so that all can use port 8805.
@@ -315,7 +319,7 @@ func start(t testing.TB, change func(*Config)) *bench {
 	if change != nil {
 		change(&c)
 	}
-	b := &bench{t: t, data: newFake(), config: c}
+	b := &bench{t: t, data: newFake(), config: c, reported: map[uint32]bool{}}
 	b.restart()
 	t.Cleanup(func() { b.stop() })
 	return b

@@ -19,6 +19,7 @@
 package n4
 
 import (
+	"cmp"
 	"log/slog"
 	"net/netip"
 	"time"
@@ -96,7 +97,7 @@ type Pool struct {
 // withDefaults returns a configuration without zero values.
 func (c Config) withDefaults() Config {
 	if !c.Address.Addr().IsValid() {
-		c.Address = netip.AddrPortFrom(netip.IPv6Unspecified(), max(c.Address.Port(), Port))
+		c.Address = netip.AddrPortFrom(netip.IPv6Unspecified(), cmp.Or(c.Address.Port(), Port))
 	}
 	if c.PeerPort == 0 {
 		c.PeerPort = Port

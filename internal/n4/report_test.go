@@ -22,13 +22,14 @@ func measured(u smf.URR) []*ie.IE {
 	return []*ie.IE{up.Create(), down.Create(), toCore().Create(), toBase().Create(), u.Create()}
 }
 
-// usageReport awaits a Session Report Request with a usage report.
+// usageReport awaits a Session Report Request with a usage report, other than those that are sent again.
 func (b *bench) usageReport(m *smf.SMF) smf.Usage {
 	b.t.Helper()
 	is := b.await(m, "a usage report", func(is message.Message) bool {
 		r, ok := is.(*message.SessionReportRequest)
-		return ok && r.ReportType.HasUSAR()
+		return ok && r.ReportType.HasUSAR() && !b.reported[r.Sequence()]
 	})
+	b.reported[is.Sequence()] = true
 	list, err := smf.UsageReports(is)
 	if err != nil || len(list) != 1 || is.SEID() != 1 {
 		b.t.Fatalf("%+v for session %d, error %v", list, is.SEID(), err)
@@ -101,13 +102,8 @@ func TestTimesAreReported(t *testing.T) {
 	b.data.count(row, 10, 0)
 	seen := [3]byte{}
 	var total, duration uint64
-	sequences := map[uint32]bool{}
 	for seen != [3]byte{1 | 4 | 16, 2} {
 		u := b.usageReport(m)
-		if sequences[u.Sequence] {
-			continue // it was sent again
-		}
-		sequences[u.Sequence] = true
 		for i := range seen {
 			seen[i] |= u.Trigger[i]
 		}

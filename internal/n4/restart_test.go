@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
@@ -101,7 +102,7 @@ func (b *bench) acknowledged() {
 }
 
 func TestAResponseWithUsageIsRepeatedAfterARestart(t *testing.T) {
-	b := start(t, nil)
+	b := start(t, func(c *Config) { c.T1 = time.Minute })
 	m := b.smf()
 	is := b.establish1(m, measured(smf.URR{})...)
 	b.data.count(b.data.row(t), 55, 0)
@@ -227,7 +228,7 @@ func (b *bench) together(m *smf.SMF, n int, bad any) {
 		}
 		p := uplink()
 		p.UE4 = addr
-		is := message.NewSessionEstablishmentRequest(0, 0, 0, uint32(1000+i), 0, m.NodeID(), m.FSEID(uint64(i)), p.Create(), toCore().Create())
+		is := message.NewSessionEstablishmentRequest(0, 0, 0, uint32(1000+i), 0, m.NodeID(), m.FSEID(uint64(100+i)), p.Create(), toCore().Create())
 		raw := make([]byte, is.MarshalLen())
 		if err := is.MarshalTo(raw); err != nil {
 			b.t.Fatal(err)
@@ -263,7 +264,7 @@ func TestSessionsWithoutRoomAreRefused(t *testing.T) {
 	b.establish1(m, plain()...)
 	p := uplink()
 	p.UE4 = base
-	if _, err := m.Establish(b.context(), 2, p.Create(), toCore().Create()); refused(t, err).Cause != ie.CauseNoResourcesAvailable {
+	if _, err := m.Establish(b.context(), 1002, p.Create(), toCore().Create()); refused(t, err).Cause != ie.CauseNoResourcesAvailable {
 		t.Error(err)
 	}
 }
@@ -282,7 +283,7 @@ func TestWhatCannotBeStoredIsNotDone(t *testing.T) {
 	}
 	p := uplink()
 	p.UE4 = base
-	_, created := m.Establish(b.context(), 2, p.Create(), toCore().Create())
+	_, created := m.Establish(b.context(), 1002, p.Create(), toCore().Create())
 	_, modified := m.Modify(b.context(), is, smf.FAR{ID: 2, Action: smf.Drop}.Update())
 	_, deleted := m.Delete(b.context(), is)
 	for _, err := range []error{created, modified, deleted} {

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/polycube/polycube/internal/n4/store"
@@ -45,6 +46,9 @@ func (s *keeper) load() error {
 	if err := s.store.Each(store.Answers, s.loadAnswer); err != nil {
 		return err
 	}
+	slices.SortFunc(s.received.order, func(a, b transactionKey) int {
+		return s.received.responses[a].at.Compare(s.received.responses[b].at)
+	})
 	return s.store.Each(store.Sessions, s.loadSession)
 }
 

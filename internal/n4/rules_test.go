@@ -19,7 +19,8 @@ import (
 
 func (b *bench) establish1(m *smf.SMF, list ...*ie.IE) *smf.Session {
 	b.t.Helper()
-	is, err := m.Establish(b.context(), 1, list...)
+	b.established++
+	is, err := m.Establish(b.context(), b.established, list...)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -201,7 +202,7 @@ func TestAGivenTEIDIsKept(t *testing.T) {
 		t.Errorf("%+v", s.Rules[0])
 	}
 	p.UE4 = netip.MustParseAddr("10.45.0.8")
-	if _, err := m.Establish(b.context(), 2, p.Create(), toCore().Create()); refused(t, err).Cause != 73 {
+	if _, err := m.Establish(b.context(), 1002, p.Create(), toCore().Create()); refused(t, err).Cause != 73 {
 		t.Error("another session has the TEID, too")
 	}
 	if _, err := m.Delete(b.context(), is); err != nil {
@@ -220,7 +221,7 @@ func TestPoolsOfAddresses(t *testing.T) {
 	if first.IPv4.String() != "10.60.0.1" || second.IPv4.String() != "10.60.0.2" || first.IPv6.String() != "2001:db8:60::" || second.IPv6.String() != "2001:db8:60:1::" {
 		t.Errorf("%+v, %+v", first, second)
 	}
-	if _, err := m.Establish(b.context(), 3, choose.Create(), toCore().Create()); refused(t, err).Cause != 79 {
+	if _, err := m.Establish(b.context(), 1003, choose.Create(), toCore().Create()); refused(t, err).Cause != 79 {
 		t.Error(err)
 	}
 	if _, err := m.Delete(b.context(), first); err != nil {
@@ -233,7 +234,7 @@ func TestPoolsOfAddresses(t *testing.T) {
 	}
 	other := m4
 	other.Instance = "ims"
-	if _, err := m.Establish(b.context(), 3, other.Create(), toCore().Create()); refused(t, err).Cause != 79 {
+	if _, err := m.Establish(b.context(), 1003, other.Create(), toCore().Create()); refused(t, err).Cause != 79 {
 		t.Error("another network instance has the pool, too")
 	}
 }
@@ -246,13 +247,13 @@ func TestGuaranteedRatesAreReturned(t *testing.T) {
 	p := uplink()
 	p.UE4 = netip.MustParseAddr("10.45.0.8")
 	another := []*ie.IE{p.Create(), toCore().Create(), gbr(400, 1)}
-	if _, err := m.Establish(b.context(), 2, another...); refused(t, err).Cause != 75 {
+	if _, err := m.Establish(b.context(), 1002, another...); refused(t, err).Cause != 75 {
 		t.Error(err)
 	}
 	if _, err := m.Modify(b.context(), is, ie.NewUpdateQER(ie.NewQERID(1), ie.NewGBR(600, 999))); err != nil {
 		t.Fatal(err)
 	}
-	other, err := m.Establish(b.context(), 2, another...)
+	other, err := m.Establish(b.context(), 1002, another...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"net"
 	"net/netip"
 	"time"
@@ -49,7 +50,8 @@ func New(c Config, data DataPlane) (*Server, error) {
 	c = c.withDefaults()
 	s := &Server{notices: make(chan pdusession.Notice, maxBatch), calls: make(chan func()), ended: make(chan struct{})}
 	s.config, s.log, s.inbox, s.counters = c, c.Log, make(chan datagram, 16*maxBatch), newCounters()
-	s.received, s.requests = newReceived(), map[uint32]*request{}
+	// An SMF may remember requests of the program before this one: new ones must not seem to be repeated.
+	s.received, s.requests, s.sequence = newReceived(), map[uint32]*request{}, mathrand.Uint32()
 	s.data, s.sessions, s.resources, s.peers = data, newSessions(), newResources(&c, data), map[string]*peer{}
 	s.touched, s.dirty = map[uint64]struct{}{}, map[uint64]struct{}{}
 	s.buffers.New = func() any { b := make([]byte, maxDatagram); return &b }
@@ -158,6 +160,10 @@ func (s *Server) begin() {
 		s.setUp(addr)
 	}
 	for _, is := range s.sessions.byNumber {
+		if s.peers[is.Node] == nil {
+			s.removeOwn(is) // its association was released, but the program ended before
+			continue
+		}
 		s.schedule(is, now)
 		s.flushReports(is)
 	}

@@ -67,6 +67,12 @@ func (s *session) convert() (*pdusession.Session, error) {
 	return s.Set.Convert(func(r *rules.URR) (threshold, quota pdusession.Volume) { return s.usage(r.ID).limits(r) })
 }
 
+// cpSession is what an SMF knows a session by.
+type cpSession struct {
+	node string
+	seid uint64
+}
+
 // sessions are all of them, by what messages and notices have of them.
 type sessions struct {
 	byNumber map[uint64]*session
@@ -74,18 +80,20 @@ type sessions struct {
 	byBlock  map[uint32]uint64
 	byUsage  map[uint32]uint64
 	byTunnel map[rules.Tunnel]uint64
+	byCP     map[cpSession]uint64
 	byNode   map[string]map[uint64]struct{}
 }
 
 func newSessions() sessions {
 	return sessions{map[uint64]*session{}, map[uint64]uint64{}, map[uint32]uint64{}, map[uint32]uint64{}, map[rules.Tunnel]uint64{},
-		map[string]map[uint64]struct{}{}}
+		map[cpSession]uint64{}, map[string]map[uint64]struct{}{}}
 }
 
 // add makes a session known.
 func (all *sessions) add(s *session) {
 	all.byNumber[s.Number] = s
 	all.bySEID[s.SEID] = s.Number
+	all.byCP[cpSession{s.Node, s.CPSEID}] = s.Number
 	if all.byNode[s.Node] == nil {
 		all.byNode[s.Node] = map[uint64]struct{}{}
 	}
@@ -107,6 +115,7 @@ func (all *sessions) add(s *session) {
 func (all *sessions) remove(s *session) {
 	delete(all.byNumber, s.Number)
 	delete(all.bySEID, s.SEID)
+	forget(all.byCP, cpSession{s.Node, s.CPSEID}, s.Number)
 	delete(all.byNode[s.Node], s.Number)
 	if len(all.byNode[s.Node]) == 0 {
 		delete(all.byNode, s.Node)

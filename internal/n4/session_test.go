@@ -91,3 +91,50 @@ func TestASessionBelongsToItsSMF(t *testing.T) {
 		t.Errorf("%d sessions", sessions)
 	}
 }
+
+func TestAnFSEIDThatIsGivenAgainReplacesItsSession(t *testing.T) {
+	b := start(t, nil)
+	m, other := b.smf(), b.smf()
+	old, err := m.Establish(b.context(), 7, plain()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := uplink()
+	p.UE4 = base
+	if _, err := other.Establish(b.context(), 7, p.Create(), toCore().Create()); err != nil {
+		t.Fatal(err)
+	}
+	is, err := m.Establish(b.context(), 7, plain()...)
+	if err != nil || is.Seid == old.Seid {
+		t.Fatalf("%+v, error %v", is, err)
+	}
+	if n, _ := b.data.size(); n != 2 {
+		t.Errorf("%d sessions", n)
+	}
+}
+
+func TestARemovalThatIsNotCommittedIsTriedAgain(t *testing.T) {
+	b := start(t, nil)
+	m := b.smf()
+	for i := range 3 {
+		p := uplink()
+		p.UE4 = netip.AddrFrom4([4]byte{10, 45, 1, byte(1 + i)})
+		b.establish1(m, p.Create(), toCore().Create())
+	}
+	failures := 3
+	b.data.set(func(f *fake) {
+		f.failCommit = func(*fakeBatch) error {
+			if failures--; failures >= 0 {
+				return errors.New("busy")
+			}
+			return nil
+		}
+	})
+	if err := m.Release(b.context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "no sessions", func() bool {
+		n, _ := b.data.size()
+		return n == 0 && b.status().Sessions == 0 && b.teids() == 0
+	})
+}
