@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -19,6 +18,7 @@ import (
 	"github.com/polycube/polycube/test/bpftest"
 	_ "github.com/polycube/polycube/test/bpftest/cubes" // registers the handler, and what it is attached to
 	_ "github.com/polycube/polycube/test/classes"       // registers a cube that shows the class of packets
+	"github.com/polycube/polycube/test/mobile"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pkt"
 )
@@ -59,31 +59,9 @@ func each(t *testing.T, hosts int, conf string, test func(t *testing.T, g *gatew
 	bpftest.Each(t, bpftest.Options{Hosts: hosts}, func(t *testing.T, l *bpftest.Lab) { test(t, handle(t, l, conf)) })
 }
 
-// kindOf is the EtherType of a packet.
-func kindOf(packet []byte) uint16 {
-	if packet[0]>>4 == 6 {
-		return 0x86dd
-	}
-	return 0x0800
-}
-
-// frame is a packet in a frame.
-func frame(from, to string, packet []byte) []byte {
-	return pkt.EthernetFrame(pkt.MAC(to), pkt.MAC(from), kindOf(packet), packet)
-}
-
-// datagram is a UDP datagram between two addresses.
-func datagram(from, to string, sport, dport uint16, payload []byte, tos byte) []byte {
-	udp := pkt.UDPDatagram(from, to, sport, dport, payload)
-	if strings.Contains(from, ":") {
-		return pkt.IPv6Header{From: from, To: to, Next: pkt.ProtoUDP, HopLimit: 64, Class: tos}.Packet(udp)
-	}
-	return pkt.IPv4Header{From: from, To: to, Protocol: pkt.ProtoUDP, TTL: 64, TOS: tos, Fragment: 0x4000}.Packet(udp)
-}
-
 // message is a message to the gateway, as a frame from the base station.
 func message(m gtpu.Message) []byte {
-	return frame(stationMAC, gatewayMAC, datagram(station, gateway, 3000, gtpu.Port, encoded(m), 0))
+	return mobile.Frame(stationMAC, gatewayMAC, mobile.Message(station, gateway, m))
 }
 
 func encoded(m gtpu.Message) []byte {
@@ -107,7 +85,7 @@ func (g *gatewayLab) up(f []byte) (packet []byte, class uint32) {
 		g.t.Fatalf("%+v, want %+v", outcome, want)
 	}
 	packet = got[14:]
-	if kind := binary.BigEndian.Uint16(got[12:]); kind != kindOf(packet) {
+	if kind := binary.BigEndian.Uint16(got[12:]); kind != mobile.KindOf(packet) {
 		g.t.Errorf("EtherType %#04x before %x", kind, packet[:1])
 	}
 	return packet, binary.BigEndian.Uint32(got[2:])
@@ -134,52 +112,22 @@ func (g *gatewayLab) fate(what, dev string, f []byte, want string) {
 	}
 }
 
-// tunnelled is what a packet for a device becomes: the tunnel, and the packet in it.
-type tunnelled struct {
-	from, to, fromMAC, toMAC string
-	tos                      byte
-	message                  gtpu.Message
-}
-
 // down sends a packet in at the other port and returns what comes out to base stations.
-func (g *gatewayLab) down(packet []byte) (is tunnelled) {
+func (g *gatewayLab) down(packet []byte) mobile.Tunnelled {
 	g.t.Helper()
-	outcome, got := g.RunBytes("veth2", frame(gatewayMAC, nextHopMAC, packet))
+	outcome, got := g.RunBytes("veth2", mobile.Frame(gatewayMAC, nextHopMAC, packet))
 	if want := (bpftest.Outcome{Verdict: "send", Sent: "f:p1"}); outcome != want {
 		g.t.Fatalf("%+v, want %+v", outcome, want)
 	}
 	return g.read(got)
 }
 
-// read reads a frame with a tunnel, all of whose lengths and checksums it checks.
-func (g *gatewayLab) read(got []byte) (is tunnelled) {
+// read reads a frame with a tunnel.
+func (g *gatewayLab) read(got []byte) mobile.Tunnelled {
 	g.t.Helper()
-	ip := got[14:]
-	header, next := 20, ip[9]
-	is.tos = ip[1]
-	from, _ := netip.AddrFromSlice(ip[12:16])
-	to, _ := netip.AddrFromSlice(ip[16:20])
-	length := int(binary.BigEndian.Uint16(ip[2:]))
-	if ip[0]>>4 == 6 {
-		header, next = 40, ip[6]
-		is.tos = ip[0]<<4 | ip[1]>>4
-		from, _ = netip.AddrFromSlice(ip[8:24])
-		to, _ = netip.AddrFromSlice(ip[24:40])
-		length = 40 + int(binary.BigEndian.Uint16(ip[4:]))
-	} else if pkt.Sum(ip[:20]) != 0xffff {
-		g.t.Errorf("the checksum of IPv4 is wrong: %x", ip[:20])
-	}
-	is.from, is.to = from.String(), to.String()
-	is.toMAC, is.fromMAC = fmt.Sprintf("% x", got[:6]), fmt.Sprintf("% x", got[6:12])
-	udp := ip[header:]
-	check := udp[6] != 0 || udp[7] != 0
-	if length != len(ip) || next != pkt.ProtoUDP || int(binary.BigEndian.Uint16(udp[4:])) != len(udp) || binary.BigEndian.Uint16(udp[2:]) != gtpu.Port ||
-		check && pkt.Sum(pkt.PseudoHeader(is.from, is.to, pkt.ProtoUDP, len(udp)), udp) != 0xffff || !check && header == 40 {
-		g.t.Errorf("the outer headers are wrong: %x", ip)
-	}
-	var err error
-	if is.message, err = gtpu.Parse(udp[8:]); err != nil {
-		g.t.Errorf("% x: %v", udp[8:], err)
+	is, err := mobile.ReadTunnel(got)
+	if err != nil {
+		g.t.Errorf("%+v: %v", is, err)
 	}
 	return is
 }
@@ -194,8 +142,8 @@ func (g *gatewayLab) goes(what string, packet []byte, to string, teid uint32, qf
 	if strings.Contains(to, ":") {
 		from = gateway6
 	}
-	session, has := got.message.Session()
-	if got.from != from || got.to != to || got.message.TEID != teid || !bytes.Equal(got.message.Payload, packet) || has != (qfi != 0) || session != (gtpu.Session{QFI: qfi}) {
+	session, has := got.Message.Session()
+	if got.From.String() != from || got.To.String() != to || got.Message.TEID != teid || !bytes.Equal(got.Message.Payload, packet) || has != (qfi != 0) || session != (gtpu.Session{QFI: qfi}) {
 		g.t.Errorf("%s: %+v, want a tunnel from %s to %s with TEID %d and QFI %d", what, got, from, to, teid, qfi)
 	}
 }
@@ -225,19 +173,19 @@ const devices = `"user-equipment":[
 
 func TestPacketsLeaveTheirTunnels(t *testing.T) {
 	each(t, 0, `{`+locals+`,`+devices+`,"echo-interval":0}`, func(t *testing.T, g *gatewayLab) {
-		packet := datagram("10.1.0.1", server, 1, 53, []byte("question"), 0)
-		six := datagram("2001:db8:0:3::77", server6, 1, 53, []byte("question"), 0)
+		packet := mobile.Datagram("10.1.0.1", server, 1, 53, []byte("question"), 0)
+		six := mobile.Datagram("2001:db8:0:3::77", server6, 1, 53, []byte("question"), 0)
 		g.comes("a tunnel", uplink(257, 9, packet), packet, 257)
 		g.comes("without any extension header", message(gtpu.Message{Type: gtpu.PDU, TEID: 257, Payload: packet}), packet, 257)
 		sequence := uint16(7)
 		g.comes("with everything", message(gtpu.Message{Type: gtpu.PDU, TEID: 257, Sequence: &sequence, Payload: packet,
 			Extensions: []gtpu.Extension{{Type: 0x40, Content: []byte{1, 2}}, gtpu.Session{Uplink: true, QFI: 1}.Extension(), {Type: 0x20, Content: make([]byte, 6)}}}), packet, 257)
-		paper := datagram("10.1.0.2", server, 1, 53, []byte("question"), 0)
+		paper := mobile.Datagram("10.1.0.2", server, 1, 53, []byte("question"), 0)
 		g.comes("any TEID is the class", uplink(123456, 9, paper), paper, 123456)
 		g.comes("a class of its own, IPv6", uplink(259, 9, six), six, 7)
-		four := datagram("10.1.0.3", server, 1, 53, nil, 0)
+		four := mobile.Datagram("10.1.0.3", server, 1, 53, nil, 0)
 		g.comes("the same tunnel, IPv4", uplink(259, 9, four), four, 7)
-		g.comes("a tunnel over IPv6", frame(stationMAC, gatewayMAC, datagram(station6, gateway6, 3000, gtpu.Port, encoded(gtpu.Message{Type: gtpu.PDU, TEID: 259, Payload: six}), 0)), six, 7)
+		g.comes("a tunnel over IPv6", mobile.Frame(stationMAC, gatewayMAC, mobile.Message(station6, gateway6, gtpu.Message{Type: gtpu.PDU, TEID: 259, Payload: six})), six, 7)
 		n := uint64(len(packet))
 		g.counted("10.1.0.1", 3, 3*n, 0, 0)
 		g.counted("10.1.0.3", 3, 2*uint64(len(six))+uint64(len(four)), 0, 0)
@@ -246,39 +194,39 @@ func TestPacketsLeaveTheirTunnels(t *testing.T) {
 
 func TestPacketsEnterTheirTunnels(t *testing.T) {
 	each(t, 0, `{`+locals+`,`+devices+`,"echo-interval":0}`, func(t *testing.T, g *gatewayLab) {
-		packet := datagram(server, "10.1.0.1", 53, 1, []byte("answer"), 0xb9)
+		packet := mobile.Datagram(server, "10.1.0.1", 53, 1, []byte("answer"), 0xb9)
 		g.goes("a tunnel", packet, station, 1025, 9)
-		if got := g.down(packet); got.tos != 0xb9 || got.toMAC != mac(nextHopMAC) || got.fromMAC != mac(gatewayMAC) {
+		if got := g.down(packet); got.TOS != 0xb9 || got.ToMAC != mac(nextHopMAC) || got.FromMAC != mac(gatewayMAC) {
 			t.Errorf("DSCP, ECN or MAC addresses are wrong: %+v", got)
 		}
-		g.goes("the class is the TEID, there is none", datagram(server, "10.1.0.2", 53, 1, nil, 0), station, 0, 0)
-		g.goes("IPv4 over IPv6", datagram(server, "10.1.0.3", 53, 1, []byte("answer"), 0), station6, 1027, 0)
-		g.goes("IPv6 over IPv6", datagram(server6, "2001:db8:0:3:abcd::1", 53, 1, []byte("answer"), 0), station6, 1027, 0)
-		g.fate("for nobody", "veth2", frame(gatewayMAC, stationMAC, datagram(server, "10.1.0.9", 53, 1, nil, 0)), "p1")
+		g.goes("the class is the TEID, there is none", mobile.Datagram(server, "10.1.0.2", 53, 1, nil, 0), station, 0, 0)
+		g.goes("IPv4 over IPv6", mobile.Datagram(server, "10.1.0.3", 53, 1, []byte("answer"), 0), station6, 1027, 0)
+		g.goes("IPv6 over IPv6", mobile.Datagram(server6, "2001:db8:0:3:abcd::1", 53, 1, []byte("answer"), 0), station6, 1027, 0)
+		g.fate("for nobody", "veth2", mobile.Frame(gatewayMAC, stationMAC, mobile.Datagram(server, "10.1.0.9", 53, 1, nil, 0)), "p1")
 		g.counted("10.1.0.1", 0, 0, 2, 2*uint64(len(packet)))
 
 		// Once the base station was heard, packets go to where it is.
 		other := "02:00:00:00:00:0b"
-		g.comes("from another MAC address", frame(other, gatewayMAC, datagram(station, gateway, 3000, gtpu.Port, encoded(gtpu.Message{Type: gtpu.PDU, TEID: 257, Payload: datagram("10.1.0.1", server, 1, 2, nil, 0)}), 0)),
-			datagram("10.1.0.1", server, 1, 2, nil, 0), 257)
-		if got := g.down(packet); got.toMAC != mac(other) {
-			t.Errorf("packets still go to %s", got.toMAC)
+		g.comes("from another MAC address", mobile.Frame(other, gatewayMAC, mobile.Message(station, gateway, gtpu.Message{Type: gtpu.PDU, TEID: 257, Payload: mobile.Datagram("10.1.0.1", server, 1, 2, nil, 0)})),
+			mobile.Datagram("10.1.0.1", server, 1, 2, nil, 0), 257)
+		if got := g.down(packet); got.ToMAC != mac(other) {
+			t.Errorf("packets still go to %s", got.ToMAC)
 		}
 	})
 }
 
 func TestWhatIsNoTunnelOfAUser(t *testing.T) {
 	each(t, 0, `{`+locals+`,`+devices+`,"echo-interval":0}`, func(t *testing.T, g *gatewayLab) {
-		packet := datagram("10.1.0.1", server, 1, 53, []byte("question"), 0)
+		packet := mobile.Datagram("10.1.0.1", server, 1, 53, []byte("question"), 0)
 		to := func(address string, port uint16, payload []byte) []byte {
-			return frame(stationMAC, gatewayMAC, datagram(station, address, 3000, port, payload, 0))
+			return mobile.Frame(stationMAC, gatewayMAC, mobile.Datagram(station, address, 3000, port, payload, 0))
 		}
 		whole := encoded(gtpu.Message{Type: gtpu.PDU, TEID: 257, Payload: packet})
 		g.fate("another address", "veth1", to("192.0.2.2", gtpu.Port, whole), "p2")
 		g.fate("another port", "veth1", to(gateway, 2153, whole), "p2")
 		g.fate("ARP", "veth1", pkt.Eth(stationMAC, "ff:ff:ff:ff:ff:ff").ARPRequest(stationMAC, station, gateway).Bytes(), "p2")
 		fragment := pkt.IPv4Header{From: station, To: gateway, Protocol: pkt.ProtoUDP, TTL: 64, Fragment: 0x2000}.Packet(pkt.UDPDatagram(station, gateway, 3000, gtpu.Port, whole))
-		g.fate("a fragment", "veth1", frame(stationMAC, gatewayMAC, fragment), "g outer-fragment")
+		g.fate("a fragment", "veth1", mobile.Frame(stationMAC, gatewayMAC, fragment), "g outer-fragment")
 		version2 := append([]byte{0x48}, whole[1:]...)
 		g.fate("GTP version 2", "veth1", to(gateway, gtpu.Port, version2), "g wrong-version")
 		g.fate("cut off", "veth1", to(gateway, gtpu.Port, whole[:len(whole)-1]), "g malformed")
@@ -287,17 +235,17 @@ func TestWhatIsNoTunnelOfAUser(t *testing.T) {
 		g.fate("no packet, but as long as one", "veth1", uplink(257, 9, make([]byte, 30)), "g malformed")
 		g.fate("an unknown message", "veth1", message(gtpu.Message{Type: 100}), "g unknown-message")
 		g.fate("End Marker", "veth1", message(gtpu.End(257)), "g end-marker")
-		g.fate("the address of another one", "veth1", uplink(257, 9, datagram("10.1.0.2", server, 1, 53, nil, 0)), "g spoofed-source")
-		g.fate("an IPv6 address of another one", "veth1", uplink(259, 9, datagram("2001:db8:0:4::1", server6, 1, 53, nil, 0)), "g spoofed-source")
-		g.fate("an IPv6 address of one that has none", "veth1", uplink(257, 9, datagram("2001:db8::1", server6, 1, 53, nil, 0)), "g spoofed-source")
+		g.fate("the address of another one", "veth1", uplink(257, 9, mobile.Datagram("10.1.0.2", server, 1, 53, nil, 0)), "g spoofed-source")
+		g.fate("an IPv6 address of another one", "veth1", uplink(259, 9, mobile.Datagram("2001:db8:0:4::1", server6, 1, 53, nil, 0)), "g spoofed-source")
+		g.fate("an IPv6 address of one that has none", "veth1", uplink(257, 9, mobile.Datagram("2001:db8::1", server6, 1, 53, nil, 0)), "g spoofed-source")
 		g.counted("10.1.0.1", 0, 0, 0, 0)
 	})
 }
 
 func TestDevicesMove(t *testing.T) {
 	each(t, 0, `{`+locals+`,`+devices+`,"echo-interval":0}`, func(t *testing.T, g *gatewayLab) {
-		packet := datagram(server, "10.1.0.1", 53, 1, []byte("answer"), 0)
-		from := datagram("10.1.0.1", server, 1, 53, nil, 0)
+		packet := mobile.Datagram(server, "10.1.0.1", 53, 1, []byte("answer"), 0)
+		from := mobile.Datagram("10.1.0.1", server, 1, 53, nil, 0)
 		g.goes("before", packet, station, 1025, 9)
 		g.Set("PATCH", "g user-equipment 10.1.0.1", `{"tunnel-endpoint":"192.0.2.20","remote-teid":2000}`)
 		g.goes("to another base station", packet, "192.0.2.20", 2000, 9)
@@ -314,7 +262,7 @@ func TestDevicesMove(t *testing.T) {
 		g.counted("10.1.0.4", 0, 0, 0, 0)
 
 		g.Set("DELETE", "g user-equipment 10.1.0.1", "")
-		g.fate("for a device that is gone", "veth2", frame(gatewayMAC, nextHopMAC, packet), "p1")
+		g.fate("for a device that is gone", "veth2", mobile.Frame(gatewayMAC, nextHopMAC, packet), "p1")
 		if outcome, _ := g.RunBytes("veth1", uplink(300, 9, from)); outcome.Fate != "g slowpath" {
 			t.Errorf("the tunnel of a device that is gone: %+v", outcome)
 		}
@@ -346,11 +294,11 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 			t.Errorf("%s %s %s: %v, want %v: %s", tt.method, tt.words, tt.body, err, tt.as, tt.why)
 		}
 	}
-	packet := datagram(server, "10.1.0.1", 53, 1, nil, 0)
+	packet := mobile.Datagram(server, "10.1.0.1", 53, 1, nil, 0)
 	g.goes("after all that", packet, station, 1025, 9)
 	l.Set("POST", "g local-address 192.0.2.0", "")
-	if got := g.down(packet); got.from != "192.0.2.0" {
-		t.Errorf("tunnels come from %s, want the first local address", got.from)
+	if got := g.down(packet); got.From.String() != "192.0.2.0" {
+		t.Errorf("tunnels come from %s, want the first local address", got.From)
 	}
 }
 
@@ -369,7 +317,7 @@ func TestManyDevices(t *testing.T) {
 		l.Set("POST", "g user-equipment", body.String()+"]")
 	}
 	t.Logf("%d devices are made in %s", many, time.Since(begin))
-	packet := datagram(server, address(54_321), 53, 1, nil, 0)
+	packet := mobile.Datagram(server, address(54_321), 53, 1, nil, 0)
 	g.goes("one of them", packet, fmt.Sprintf("192.0.3.%d", 1+54_321%200), 554_321, 9)
 	begin = time.Now()
 	for i := range 20 {

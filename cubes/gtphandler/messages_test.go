@@ -14,6 +14,7 @@ import (
 
 	"github.com/polycube/polycube/gtpu"
 	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/mobile"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pkt"
 )
@@ -35,8 +36,8 @@ func (g *gatewayLab) receives(what string, w *bpftest.Wire, to string, is func(m
 		}
 		got = got[:14+int(binary.BigEndian.Uint16(got[16:]))] // without padding
 		read := g.read(got)
-		m = read.message
-		return read.from == gateway && read.to == to && is(m)
+		m = read.Message
+		return read.From.String() == gateway && read.To.String() == to && is(m)
 	}, bpftest.Patience)
 	if err != nil {
 		g.t.Errorf("%s: %v", what, err)
@@ -64,10 +65,10 @@ func (g *gatewayLab) counts(want map[string]int) {
 func TestMessagesAreAnswered(t *testing.T) {
 	onWires(t, `{`+locals+`,`+devices+`,"echo-interval":0}`, func(t *testing.T, g *gatewayLab, s, _ *bpftest.Wire) {
 		request := gtpu.Echo(false, 77)
-		s.Puts(frame(stationMAC, gatewayMAC, datagram(station, gateway, gtpu.Port, gtpu.Port, encoded(request), 0)))
+		s.Puts(mobile.Frame(stationMAC, gatewayMAC, mobile.Datagram(station, gateway, gtpu.Port, gtpu.Port, encoded(request), 0)))
 		g.receives("an Echo Request is answered", s, station, func(m gtpu.Message) bool { return bytes.Equal(encoded(m), encoded(gtpu.Echo(true, 77))) })
 
-		packet := datagram("10.1.0.9", server, 1, 53, nil, 0)
+		packet := mobile.Datagram("10.1.0.9", server, 1, 53, nil, 0)
 		s.Puts(uplink(4711, 9, packet))
 		m := g.receives("a packet with an unknown TEID is answered", s, station, func(m gtpu.Message) bool { return m.Type == gtpu.ErrorIndication })
 		if teid, address, err := m.Indicated(); err != nil || teid != 4711 || address.String() != gateway {
@@ -80,7 +81,7 @@ func TestMessagesAreAnswered(t *testing.T) {
 
 		indication := gtpu.Indication(1025, pkt.Prefixes(station + "/32")[0].Addr())
 		s.Puts(message(indication))
-		s.Puts(frame(stationMAC, gatewayMAC, datagram("192.0.2.99", gateway, gtpu.Port, gtpu.Port, encoded(indication), 0))) // a stranger
+		s.Puts(mobile.Frame(stationMAC, gatewayMAC, mobile.Datagram("192.0.2.99", gateway, gtpu.Port, gtpu.Port, encoded(indication), 0))) // a stranger
 		s.Puts(message(gtpu.Message{Type: gtpu.ErrorIndication, Payload: []byte{1}}))
 		s.Puts(message(gtpu.Echo(true, 5))) // to no request
 		s.Puts(message(gtpu.Message{Type: gtpu.EchoRequest}))
@@ -94,12 +95,12 @@ func TestMessagesAreAnswered(t *testing.T) {
 func TestPacketsThatAreTooBigAreAnsweredOrFragmented(t *testing.T) {
 	onWires(t, `{`+locals+`,`+devices+`,"echo-interval":0}`, func(t *testing.T, g *gatewayLab, s, network *bpftest.Wire) {
 		const overhead = 20 + 8 + 16 // of 10.1.0.1
-		most := datagram(server, "10.1.0.1", 53, 1, make([]byte, 1500-overhead-28), 0)
-		network.Puts(frame(gatewayMAC, stationMAC, most))
+		most := mobile.Datagram(server, "10.1.0.1", 53, 1, make([]byte, 1500-overhead-28), 0)
+		network.Puts(mobile.Frame(gatewayMAC, stationMAC, most))
 		g.receives("the longest one", s, station, func(m gtpu.Message) bool { return bytes.Equal(m.Payload, most) })
 
-		long := datagram(server, "10.1.0.1", 53, 1, make([]byte, 1500-overhead-27), 0)
-		network.Puts(frame(gatewayMAC, stationMAC, long))
+		long := mobile.Datagram(server, "10.1.0.1", 53, 1, make([]byte, 1500-overhead-27), 0)
+		network.Puts(mobile.Frame(gatewayMAC, stationMAC, long))
 		answer := func(got []byte) bool {
 			return len(got) >= 14+20+8+20 && got[14+9] == pkt.ProtoICMP && got[34] == 3 && got[35] == 4 &&
 				binary.BigEndian.Uint16(got[40:]) == 1500-overhead && bytes.HasPrefix(got[42:], long[:28])
@@ -109,7 +110,7 @@ func TestPacketsThatAreTooBigAreAnsweredOrFragmented(t *testing.T) {
 		}
 
 		whole := pkt.IPv4Header{From: server, To: "10.1.0.1", Protocol: pkt.ProtoUDP, TTL: 64, ID: 5}.Packet(pkt.UDPDatagram(server, "10.1.0.1", 53, 1, make([]byte, 1465)))
-		network.Puts(frame(gatewayMAC, stationMAC, whole))
+		network.Puts(mobile.Frame(gatewayMAC, stationMAC, whole))
 		length := 0
 		for length < 1465+8 {
 			m := g.receives("its fragments", s, station, func(m gtpu.Message) bool { return m.Type == gtpu.PDU && len(m.Payload) > 20 && m.Payload[5] == 5 })
@@ -118,8 +119,8 @@ func TestPacketsThatAreTooBigAreAnsweredOrFragmented(t *testing.T) {
 			}
 			length += len(m.Payload) - 20
 		}
-		six := datagram(server6, "2001:db8:0:3::1", 53, 1, make([]byte, 1400), 0)
-		network.Puts(frame(gatewayMAC, stationMAC, six))
+		six := mobile.Datagram(server6, "2001:db8:0:3::1", 53, 1, make([]byte, 1400), 0)
+		network.Puts(mobile.Frame(gatewayMAC, stationMAC, six))
 		answer = func(got []byte) bool {
 			return len(got) >= 14+40+8 && got[14+6] == pkt.ProtoICMPv6 && got[54] == 2 && binary.BigEndian.Uint32(got[58:]) == 1500-40-8-8
 		}
@@ -144,7 +145,7 @@ func (g *gatewayLab) status(address, want string) {
 func TestBaseStationsAreWatched(t *testing.T) {
 	onWires(t, `{`+locals+`,`+devices+`,"echo-interval":1,"echo-timeout":1,"echo-requests":2}`, func(t *testing.T, g *gatewayLab, s, _ *bpftest.Wire) {
 		g.status(station, "UNKNOWN")
-		s.Puts(uplink(257, 9, datagram("10.1.0.1", server, 1, 53, nil, 0))) // tells where it is
+		s.Puts(uplink(257, 9, mobile.Datagram("10.1.0.1", server, 1, 53, nil, 0))) // tells where it is
 		request := func(m gtpu.Message) bool { return m.Type == gtpu.EchoRequest && m.Sequence != nil }
 		m := g.receives("an Echo Request", s, station, request)
 		s.Puts(message(gtpu.Echo(true, *m.Sequence+1))) // another number
@@ -179,13 +180,13 @@ func TestBaseStationsAreWatched(t *testing.T) {
 
 func TestTheStationThatADeviceLeavesGetsAnEndMarker(t *testing.T) {
 	onWires(t, `{`+locals+`,`+devices+`,"echo-interval":0}`, func(t *testing.T, g *gatewayLab, s, network *bpftest.Wire) {
-		s.Puts(uplink(257, 9, datagram("10.1.0.1", server, 1, 53, []byte("here"), 0)))
+		s.Puts(uplink(257, 9, mobile.Datagram("10.1.0.1", server, 1, 53, []byte("here"), 0)))
 		if _, err := network.Recv(func(got []byte) bool { return bytes.Contains(got, []byte("here")) }, bpftest.Patience); err != nil {
 			t.Fatal(err)
 		}
 		g.Set("PATCH", "g user-equipment 10.1.0.1", `{"tunnel-endpoint":"192.0.2.20","remote-teid":2000}`)
 		g.receives("End Marker", s, station, func(m gtpu.Message) bool { return m.Type == gtpu.EndMarker && m.TEID == 1025 && len(m.Payload) == 0 })
-		network.Puts(frame(gatewayMAC, stationMAC, datagram(server, "10.1.0.1", 53, 1, []byte("there"), 0)))
+		network.Puts(mobile.Frame(gatewayMAC, stationMAC, mobile.Datagram(server, "10.1.0.1", 53, 1, []byte("there"), 0)))
 		g.receives("a packet in the new tunnel", s, "192.0.2.20", func(m gtpu.Message) bool { return m.Type == gtpu.PDU && m.TEID == 2000 })
 		g.counts(map[string]int{"end-markers-sent": 1})
 	})
@@ -195,10 +196,10 @@ func TestTheStationThatADeviceLeavesGetsAnEndMarker(t *testing.T) {
 func TestFloodsAreLimited(t *testing.T) {
 	each(t, 0, `{`+locals+`,`+devices+`,"echo-interval":0}`, func(t *testing.T, g *gatewayLab) {
 		const flood = 10_000
-		packet := datagram("10.1.0.1", server, 1, 53, nil, 0)
+		packet := mobile.Datagram("10.1.0.1", server, 1, 53, nil, 0)
 		for name, f := range map[string][]byte{
 			"Echo":             message(gtpu.Echo(false, 1)),
-			"unknown TEID":     uplink(4711, 9, datagram("10.1.0.9", server, 1, 53, nil, 0)),
+			"unknown TEID":     uplink(4711, 9, mobile.Datagram("10.1.0.9", server, 1, 53, nil, 0)),
 			"Error Indication": message(gtpu.Indication(1025, pkt.Prefixes(station + "/32")[0].Addr())),
 		} {
 			before := g.Fates("g")
