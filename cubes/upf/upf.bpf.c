@@ -270,17 +270,13 @@ PCN_INLINE int upf_inner(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_pack
 	return upf_forward(ctx, md, p, row);
 }
 
-/* Takes a packet out of its tunnel. */
+/* Takes a packet out of its tunnel. PCN_GTPU_END_PACKET if it goes on, else its verdict. */
 PCN_INLINE int upf_receive(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_packet *p,
-			   const struct pcn_gtpu *g)
+			   const struct pcn_gtpu *g, const struct upf_tunnel *t)
 {
-	const struct upf_tunnel *t = bpf_map_lookup_elem(&tunnels, &g->teid);
 	__u32 l3 = p->flow.l3;
-	int of;
+	int of = upf_is_of(ctx, p, g, t);
 
-	if (!t)
-		return pcn_gtpu_end_up(ctx, md, UPF_UNKNOWN_TUNNEL, PCN_GTPU_END_FAILURES, 0);
-	of = upf_is_of(ctx, p, g, t);
 	if (of <= 0)
 		return pcn_pkt_drop(ctx, md, of ? UPF_MALFORMED : UPF_SPOOFED_SOURCE);
 	if (pcn_gtpu_strip(ctx, l3, g))
@@ -293,38 +289,48 @@ PCN_INLINE int upf_receive(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_pa
 	p->teid = g->teid;
 	p->qfi = g->qfi;
 	p->released = 0;
-	return upf_inner(ctx, md, p, t);
+	return PCN_GTPU_END_PACKET;
 }
 
 /* A packet that has waited. */
-PCN_INLINE int upf_released(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_packet *p)
+PCN_INLINE void upf_released(const struct pcn_md *md, struct upf_packet *p)
 {
-	__u32 teid = md->md[1];
-	const struct upf_tunnel *t = bpf_map_lookup_elem(&tunnels, &teid);
-
-	if (!t)
-		return pcn_pkt_drop(ctx, md, UPF_NO_RULE);
 	p->bytes = md->packet_len - sizeof(struct ethhdr);
-	p->teid = teid;
+	p->teid = md->md[1];
 	p->qfi = md->tenant;
 	p->released = 1;
-	return upf_inner(ctx, md, p, t);
 }
 
 PCN_INGRESS
 {
 	struct upf_packet *p = upf_packet();
-	struct pcn_gtpu g;
+	const struct upf_tunnel *t;
 	int result;
 
 	if (!p)
 		return pcn_pkt_drop(ctx, md, UPF_NO_RULE);
-	if (md->md[0] == UPF_RELEASED)
-		return upf_released(ctx, md, p);
-	if (upf_read(ctx, p) || !pcn_gtpu_end_is_for(&p->flow))
-		return pcn_pkt_pass(ctx, md);
-	result = pcn_gtpu_end_read(ctx, md, &p->flow, &g);
-	return result == PCN_GTPU_END_PACKET ? upf_receive(ctx, md, p, &g) : result;
+	if (md->md[0] == UPF_RELEASED) {
+		upf_released(md, p);
+		t = bpf_map_lookup_elem(&tunnels, &p->teid);
+		if (!t)
+			return pcn_pkt_drop(ctx, md, UPF_NO_RULE);
+	} else {
+		struct pcn_gtpu g;
+
+		if (upf_read(ctx, p) || !pcn_gtpu_end_is_for(&p->flow))
+			return pcn_pkt_pass(ctx, md);
+		result = pcn_gtpu_end_read(ctx, md, &p->flow, &g);
+		if (result != PCN_GTPU_END_PACKET)
+			return result;
+		t = bpf_map_lookup_elem(&tunnels, &g.teid);
+		if (!t)
+			return pcn_gtpu_end_up(ctx, md, UPF_UNKNOWN_TUNNEL, PCN_GTPU_END_FAILURES,
+					       0);
+		result = upf_receive(ctx, md, p, &g, t);
+		if (result != PCN_GTPU_END_PACKET)
+			return result;
+	}
+	return upf_inner(ctx, md, p, t);
 }
 
 /* The device that a packet goes to. */
