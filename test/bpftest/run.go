@@ -22,6 +22,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/datapath"
+	"github.com/polycube/polycube/internal/datapath/counters"
 	"github.com/polycube/polycube/test/netns"
 )
 
@@ -319,6 +320,21 @@ func (l *Lab) Fates(name string) map[string]uint64 {
 		}
 	}
 	return out
+}
+
+// Unmet are the drop reasons that the service of a cube defines, and that no packet has had.
+func (l *Lab) Unmet(name string) (names []string) {
+	l.t.Helper()
+	list, err := l.manager.Fates(name)
+	if err != nil {
+		l.t.Fatalf("fates of %s: %v", name, err)
+	}
+	for _, f := range list[len(counters.FrameworkReasons()):] {
+		if f.Packets == 0 {
+			names = append(names, f.Name)
+		}
+	}
+	return names
 }
 
 // slice is how many runs are timed at once: at TC less than a scheduler's turn, and at XDP far more than the grace period

@@ -151,6 +151,12 @@ var setups = map[string]func(*bpftest.Lab){
 		l.Create("transparenthelloworld", "th", "")
 		l.Attach("th", "f:p1")
 	},
+	"upf": func(l *bpftest.Lab) {
+		between(l)
+		l.Create("upf", "u", `{"mtu":1344,"echo-interval":0,"local-address":[{"address":"10.0.0.2"},{"address":"2001:db8::2"}],"buffered-packets":1,
+			"max-sessions":16,"max-rules":64,"max-meters":64,"max-usages":64,"max-flow-lists":4}`)
+		l.Attach("u", "f:p1")
+	},
 }
 
 // between joins the first two hosts, for transparent cubes.
