@@ -7,8 +7,6 @@ package pdusession
 import (
 	"context"
 	"time"
-
-	"github.com/polycube/polycube/inet"
 )
 
 // poll is how often notices are read.
@@ -45,7 +43,7 @@ func (t *Tables) noticeOf(n notice) Notice {
 			is.Block = n.Row - is.Rule
 		}
 	case ErrorIndication, PathDown:
-		is.Peer = inet.Address(n.Peer).Addr()
+		is.Peer = n.Peer.Addr()
 	default:
 		is.Usage = n.Row
 	}

@@ -63,7 +63,7 @@ const (
 // Forward is what happens to the packets of a rule.
 type Forward struct {
 	Action Action
-	// Notify: the first packet that waits, or that is dropped, makes a Notice.
+	// Notify: the first packet that waits makes a Notice.
 	Notify bool
 	// Peer is the other end of the tunnel that packets enter, TEID and QFI what they have there; a QFI of 0 is none. Without
 	// Peer packets enter no tunnel.
@@ -109,7 +109,7 @@ type Volume struct{ Total, Up, Down uint64 }
 type Counts struct {
 	Up, Down               uint64 // bytes
 	UpPackets, DownPackets uint64
-	// First and Last are when the first and the last packet passed (CLOCK_MONOTONIC, in steps of some ms); 0: none has.
+	// First and Last are when the first and the last packet passed (CLOCK_MONOTONIC, in steps of 100 ms); 0: none has.
 	First, Last time.Duration
 }
 
@@ -150,7 +150,7 @@ type NoticeKind uint32
 // The kinds.
 const (
 	_                NoticeKind = iota
-	Waiting                     // the first packet of Rule waits, or was dropped with Notify
+	Waiting                     // the first packet of Rule waits
 	ThresholdReached            // of Usage
 	QuotaReached                // of Usage
 	Started                     // the first packet of Usage

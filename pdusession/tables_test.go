@@ -260,7 +260,7 @@ func TestFlowsOfSessionsThatAreAlikeAreShared(t *testing.T) {
 	if a.Tunnels[100].List == 0 || a.Tunnels[100].List != b.Tunnels[200].List || a.Device.List != 0 || a.Device.Rule != a.Block+2 {
 		t.Errorf("%+v and %+v", a, b)
 	}
-	a = put(t, tables, a, simple(deviceIP, 100))
+	put(t, tables, a, simple(deviceIP, 100))
 	c := with("10.1.0.3", 300)
 	c.Rules[0].Flows = append(c.Rules[0].Flows, sdf.Flow{DSCP: &udp})
 	put(t, tables, nil, c)
