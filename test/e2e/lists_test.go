@@ -6,14 +6,18 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/polycube/polycube/internal/yang"
+	"github.com/polycube/polycube/pdusession"
 	"github.com/polycube/polycube/test/netns"
 )
 
@@ -58,6 +62,7 @@ const populated = `[{"name":"helloworld1","service-name":"helloworld","ports":[{
 	{"name":"gtphandler1","service-name":"gtphandler","local-address":[{"address":"192.0.2.1"}],
 		"user-equipment":[{"ip":"10.1.0.1","tunnel-endpoint":"192.0.2.10","teid":1}]},
 	{"name":"policer1","service-name":"policer","contract":[{"traffic-class":1,"action":"DROP"}]},
+	{"name":"upf1","service-name":"upf","local-address":[{"address":"192.0.2.1"}]},
 	{"name":"lbrp1","service-name":"lbrp","ports":[{"name":"port1","type":"FRONTEND","peer":"balanced"},{"name":"port2","type":"BACKEND"}],
 		"service":[{"vip":"10.0.0.100","vport":80,"proto":"ALL","backend":[{"ip":"10.0.2.11","port":8080}]}]},
 	{"name":"pbforwarder1","service-name":"pbforwarder","ports":[{"name":"port1"}],
@@ -90,6 +95,7 @@ func crowded(t *testing.T) (d *daemon, learn func()) {
 	d = m.Start()
 	d.Must(http.StatusCreated, http.MethodPost, "/cubes", populated)
 	return d, func() {
+		session(d, "upf1")
 		// The station sends IP packets to an address that does not answer either.
 		station.Run("ip", "neigh", "replace", "10.2.0.8", "lladdr", "02:00:00:00:00:08", "nud", "permanent", "dev", netns.Inner)
 		// There is no router behind the load balancer, which answers no ARP.
@@ -110,8 +116,31 @@ func crowded(t *testing.T) (d *daemon, learn func()) {
 					return fmt.Errorf("%s has learned nothing", list)
 				}
 			}
+			if all := d.Must(http.StatusOK, http.MethodGet, "/upf/upf1/peer", ""); !strings.Contains(all, `"192.0.2.10"`) {
+				return fmt.Errorf("the peers of upf1 are %s", all)
+			}
 			return nil
 		})
+	}
+}
+
+// session writes a session into the tables of a upf cube, which are not configuration.
+func session(d *daemon, cube string) {
+	d.t.Helper()
+	uuid := strings.Trim(d.Must(http.StatusOK, http.MethodGet, "/upf/"+cube+"/uuid", ""), "\"\n")
+	tables, err := pdusession.Open(filepath.Join(d.pins, "cubes", uuid))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	batch := tables.Begin()
+	_, err = batch.Put(nil, &pdusession.Session{IPv4: netip.MustParseAddr("10.1.0.1"), Rules: []pdusession.Rule{
+		{Forward: pdusession.Forward{Action: pdusession.Pass, Peer: netip.MustParseAddr("192.0.2.10"), TEID: 1}},
+	}})
+	if err == nil {
+		_, err = batch.Commit()
+	}
+	if err := errors.Join(err, tables.Close()); err != nil {
+		d.t.Fatal(err)
 	}
 }
 
