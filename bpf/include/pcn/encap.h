@@ -28,7 +28,7 @@ struct pcn_encap {
 	__u16 sum; /* internal: of its bytes, as far as the checksum of GUE needs it; 0: not known */
 	__u8 tos;  /* internal: DSCP and ECN */
 	__u8 between; /* internal: bytes between the header of UDP and the packet */
-	__u8 dscp; /* of the outer header, plus 1; 0: that of the packet */
+	__u8 dscp;    /* of the outer header, plus 1; 0: that of the packet */
 	__u8 zero[3];
 };
 
