@@ -38,7 +38,7 @@ type change struct{ was, is *Rows }
 
 // Begin begins a batch. Either Commit or Abort ends it.
 func (t *Tables) Begin() *Batch {
-	t.forget()
+	t.forget(stay)
 	t.emptied()
 	return &Batch{t: t, final: map[uint32]Counts{}}
 }
@@ -334,7 +334,12 @@ func (t *Tables) listsOf(r *Rows) (all []sdf.List) {
 // peer counts a session that uses a peer. The program learns where it is from its packets.
 func (t *Tables) peer(a netip.Addr) error {
 	if _, known := t.peers[a]; !known {
-		if _, err := t.stations.Add(inet.AddressOf(a), 0); err != nil {
+		_, err := t.stations.Add(inet.AddressOf(a), 0)
+		if errors.Is(err, cube.ErrFull) && len(t.left) > 0 {
+			t.forget(0) // those that sessions have just left
+			_, err = t.stations.Add(inet.AddressOf(a), 0)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -353,10 +358,10 @@ func (t *Tables) unpeer(a netip.Addr) {
 // stay is how long a peer without sessions is known.
 const stay = 10 * time.Second
 
-// forget forgets the peers that all sessions have left long ago.
-func (t *Tables) forget() {
+// forget forgets the peers that all sessions have left so long ago.
+func (t *Tables) forget(ago time.Duration) {
 	for a, since := range t.left {
-		if time.Since(since) > stay {
+		if time.Since(since) >= ago {
 			delete(t.left, a)
 			delete(t.peers, a)
 			_, _ = t.stations.Delete(inet.AddressOf(a)) // at worst an entry that nobody uses stays

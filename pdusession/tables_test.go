@@ -247,6 +247,19 @@ func TestATableThatIsFullRefusesTheBatch(t *testing.T) {
 	}
 }
 
+func TestPeersThatWereLeftMakeRoom(t *testing.T) {
+	tables := opened(t, maps(t, map[string]uint32{"stations": 2}))
+	var rows *Rows
+	for i := range 5 {
+		s := simple(deviceIP, 100)
+		s.Rules[1].Forward.Peer = netip.AddrFrom4([4]byte{192, 0, 2, byte(i)})
+		rows = put(t, tables, rows, s)
+	}
+	if len(tables.peers) > 2 {
+		t.Errorf("%d peers are known", len(tables.peers))
+	}
+}
+
 func TestFlowsOfSessionsThatAreAlikeAreShared(t *testing.T) {
 	tables := opened(t, maps(t, map[string]uint32{"lists": 3}))
 	udp := uint8(17)
