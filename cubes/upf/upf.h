@@ -47,10 +47,10 @@ struct upf_route {
 enum upf_action { UPF_DROP, UPF_PASS, UPF_WAIT };
 
 enum upf_flag {
-	UPF_NOTIFY = 1, /* the first packet that waits makes a notice */
-	UPF_TUNNEL = 2, /* packets enter a tunnel */
-	UPF_IPV6 = 4,	/* which is one of IPv6 */
-	UPF_MARK = 8,	/* with the DSCP of the rule */
+	UPF_NOTIFY = 1,	     /* the first packet that waits makes a notice */
+	UPF_TUNNEL = 2,	     /* packets enter a tunnel */
+	UPF_IPV6 = 4,	     /* which is one of IPv6 */
+	UPF_MARK = 8,	     /* with the DSCP of the rule */
 	UPF_GUARANTEED = 16, /* packets have a guaranteed rate */
 };
 

@@ -117,16 +117,16 @@ func (s *associations) associationSetup(m *incoming) error {
 	}
 	from := m.from.Addr()
 	if len(s.config.Allowed) > 0 && !slices.ContainsFunc(s.config.Allowed, func(p netip.Prefix) bool { return p.Contains(from) }) {
-		return &rules.Refusal{Cause: ie.CauseRequestRejected, Why: "the address is not allowed"}
+		return &rules.RefusalError{Cause: ie.CauseRequestRejected, Why: "the address is not allowed"}
 	}
 	if s.peers[node] == nil && len(s.peers) >= maxPeers {
-		return &rules.Refusal{Cause: ie.CauseNoResourcesAvailable, Why: "too many associations"}
+		return &rules.RefusalError{Cause: ie.CauseNoResourcesAvailable, Why: "too many associations"}
 	}
 	retained := false
 	if was := s.peers[node]; was != nil {
 		if was.Addr != from && !was.down {
 			s.log.Warn("N4 association refused", "node", node, "peer", from, "associated", was.Addr)
-			return &rules.Refusal{Cause: ie.CauseRequestRejected, Why: "the node has an association from another address"}
+			return &rules.RefusalError{Cause: ie.CauseRequestRejected, Why: "the node has an association from another address"}
 		}
 		retain, err := retention(m.ies)
 		if err != nil {
@@ -201,7 +201,7 @@ func (s *associations) associated(m *incoming) (*peer, error) {
 	}
 	p := s.peers[node]
 	if p == nil || p.Addr != m.from.Addr() {
-		return nil, &rules.Refusal{Cause: ie.CauseNoEstablishedPFCPAssociation}
+		return nil, &rules.RefusalError{Cause: ie.CauseNoEstablishedPFCPAssociation}
 	}
 	return p, nil
 }

@@ -85,7 +85,7 @@ func systemFailure(err error) error {
 	if errors.Is(err, cube.ErrFull) {
 		cause = ie.CauseNoResourcesAvailable
 	}
-	return &rules.Refusal{Cause: cause, Why: err.Error()}
+	return &rules.RefusalError{Cause: cause, Why: err.Error()}
 }
 
 // take ends the batch.

@@ -46,7 +46,6 @@ func BenchmarkEstablish(b *testing.B) {
 	eventually(b, fmt.Sprintf("%d sessions", b.N), func() bool { return at.status().Sessions == b.N })
 	b.StopTimer()
 	b.ReportMetric(float64((processorTime(b)-used).Microseconds())/float64(b.N), "cpu-µs/op")
-	requests = nil
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	b.ReportMetric(float64(int64(after.HeapAlloc)-int64(before.HeapAlloc))/float64(b.N), "B/session")

@@ -67,7 +67,7 @@ func checkPDNType(g tlv.Group) error {
 		return rules.Incorrect(i.Type, err)
 	}
 	if n &= 7; n < uint64(ie.PDNTypeIPv4) || n > uint64(ie.PDNTypeIPv4v6) {
-		return &rules.Refusal{Cause: ie.CauseServiceNotSupported, Offending: i.Type}
+		return &rules.RefusalError{Cause: ie.CauseServiceNotSupported, Offending: i.Type}
 	}
 	return nil
 }

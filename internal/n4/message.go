@@ -107,7 +107,7 @@ func (s *Server) receive(d datagram) {
 	case s.repeated(m):
 		s.counters.repeated++
 	case err != nil || session && !m.hasSEID:
-		s.refuse(m, 0, &rules.Refusal{Cause: ie.CauseInvalidLength, Why: fmt.Sprint(err)})
+		s.refuse(m, 0, &rules.RefusalError{Cause: ie.CauseInvalidLength, Why: fmt.Sprint(err)})
 	default:
 		s.request(m)
 	}
@@ -130,7 +130,7 @@ func (s *Server) request(m *incoming) {
 	case message.MsgTypeSessionDeletionRequest:
 		s.sessionRequest(m, s.deletion)
 	default:
-		err = &rules.Refusal{Cause: ie.CauseServiceNotSupported}
+		err = &rules.RefusalError{Cause: ie.CauseServiceNotSupported}
 	}
 	if err != nil {
 		s.refuse(m, 0, err)
@@ -139,9 +139,9 @@ func (s *Server) request(m *incoming) {
 
 // refuse answers a request with the cause of an error.
 func (s *transactions) refuse(m *incoming, seid uint64, err error) {
-	var r *rules.Refusal
+	var r *rules.RefusalError
 	if !errors.As(err, &r) {
-		r = &rules.Refusal{Cause: ie.CauseSystemFailure, Why: err.Error()}
+		r = &rules.RefusalError{Cause: ie.CauseSystemFailure, Why: err.Error()}
 	}
 	s.log.Debug("N4 refused", "peer", m.from, "message", messageName(m.kind), "cause", r.Cause, "why", r.Error())
 	list := r.IEs()

@@ -22,21 +22,21 @@ func (s *Server) owned(m *incoming) (*session, error) {
 	if !ok {
 		for _, p := range s.peers {
 			if p.Addr == from {
-				return nil, &rules.Refusal{Cause: ie.CauseSessionContextNotFound}
+				return nil, &rules.RefusalError{Cause: ie.CauseSessionContextNotFound}
 			}
 		}
-		return nil, &rules.Refusal{Cause: ie.CauseNoEstablishedPFCPAssociation}
+		return nil, &rules.RefusalError{Cause: ie.CauseNoEstablishedPFCPAssociation}
 	}
 	is := s.session(number)
 	if is == nil {
-		return nil, &rules.Refusal{Cause: ie.CauseSessionContextNotFound}
+		return nil, &rules.RefusalError{Cause: ie.CauseSessionContextNotFound}
 	}
 	p := s.peers[is.Node]
 	if p == nil {
-		return nil, &rules.Refusal{Cause: ie.CauseNoEstablishedPFCPAssociation}
+		return nil, &rules.RefusalError{Cause: ie.CauseNoEstablishedPFCPAssociation}
 	}
 	if from != p.Addr && from != is.CP {
-		return nil, &rules.Refusal{Cause: ie.CauseSessionContextNotFound}
+		return nil, &rules.RefusalError{Cause: ie.CauseSessionContextNotFound}
 	}
 	return is, nil
 }
@@ -108,7 +108,7 @@ func queried(g tlv.Group, set *rules.Set) ([]uint32, error) {
 			return nil, rules.Incorrect(ie.URRID, err)
 		}
 		if set.URR(uint32(n)) == nil {
-			return nil, &rules.Refusal{Cause: ie.CauseRuleCreationModificationFailure, Failed: &rules.Failed{Kind: ie.RuleIDTypeURR, ID: uint32(n)}}
+			return nil, &rules.RefusalError{Cause: ie.CauseRuleCreationModificationFailure, Failed: &rules.Failed{Kind: ie.RuleIDTypeURR, ID: uint32(n)}}
 		}
 		if !slices.Contains(list, uint32(n)) {
 			list = append(list, uint32(n))

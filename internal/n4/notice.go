@@ -27,6 +27,8 @@ func (s *reports) notice(n pdusession.Notice) {
 		err = s.usageNotice(n)
 	case pdusession.ErrorIndication:
 		err = s.errorIndication(n)
+	case pdusession.PathDown:
+		s.pathDown(n.Peer.Unmap())
 	}
 	if err != nil {
 		s.log.Debug("N4 notice", "kind", n.Kind, "error", err)
@@ -98,23 +100,20 @@ func (s *reports) errorIndication(n pdusession.Notice) error {
 	return nil
 }
 
-// PeerDown reports to all SMFs that the other end of tunnels does not answer.
-func (s *Server) PeerDown(addr netip.Addr) error {
+// pathDown reports to all SMFs that the other end of tunnels does not answer.
+func (s *reports) pathDown(addr netip.Addr) {
 	const pathFailure, v6, v4 = 1, 1, 2
-	addr = addr.Unmap()
 	flags, text4, text6 := uint8(v4), addr.String(), ""
 	if addr.Is6() {
 		flags, text4, text6 = v6, "", addr.String()
 	}
-	return s.do(func() {
-		for _, p := range s.peers {
-			ies := encode([]*ie.IE{s.nodeID(p.Addr), ie.NewNodeReportType(pathFailure),
-				ie.NewUserPlanePathFailureReport(ie.NewRemoteGTPUPeer(flags, text4, text6, 0, ""))})
-			s.ask(p.requests(), message.MsgTypeNodeReportRequest, false, 0, ies, func(_ *incoming, err error) {
-				if err != nil {
-					s.log.Warn("N4 node report", "node", p.Node, "peer", p.Addr, "error", err)
-				}
-			})
-		}
-	})
+	for _, p := range s.peers {
+		ies := encode([]*ie.IE{s.nodeID(p.Addr), ie.NewNodeReportType(pathFailure),
+			ie.NewUserPlanePathFailureReport(ie.NewRemoteGTPUPeer(flags, text4, text6, 0, ""))})
+		s.ask(p.requests(), message.MsgTypeNodeReportRequest, false, 0, ies, func(_ *incoming, err error) {
+			if err != nil {
+				s.log.Warn("N4 node report", "node", p.Node, "peer", p.Addr, "error", err)
+			}
+		})
+	}
 }

@@ -145,8 +145,13 @@ func (s *reports) followReport(is *session, g tlv.Group) error {
 		}
 		is.Set = set
 	}
-	i, _ := g.First(ie.PFCPSRRspFlags)
-	if n, err := i.Uint(1); err != nil || n&rules.DropBuffered == 0 {
+	i, ok := g.First(ie.PFCPSRRspFlags)
+	if !ok {
+		return nil
+	}
+	if n, err := i.Uint(1); err != nil {
+		return rules.Incorrect(i.Type, err)
+	} else if n&rules.DropBuffered == 0 {
 		return nil
 	}
 	was := is.Rows

@@ -235,9 +235,7 @@ func TestAPathFailureIsReported(t *testing.T) {
 	b := start(t, nil)
 	m := b.smf()
 	for _, peer := range []string{"192.0.2.7", "2001:db8::7"} {
-		if err := b.PeerDown(netip.MustParseAddr(peer)); err != nil {
-			t.Fatal(err)
-		}
+		b.Notice(pdusession.Notice{Kind: pdusession.PathDown, Peer: netip.MustParseAddr(peer)})
 		r := b.await(m, "a node report", func(is message.Message) bool {
 			return is.MessageType() == message.MsgTypeNodeReportRequest
 		}).(*message.NodeReportRequest)

@@ -122,7 +122,7 @@ func deviceAddresses(s *rules.Set) []netip.Addr {
 func (c *claim) complete(was, is *rules.Set) error {
 	for _, teid := range is.TEIDs() {
 		if of, used := c.teids[teid]; used && of != c.session {
-			return &rules.Refusal{Cause: ie.CauseRuleCreationModificationFailure, Failed: failedPDR(is, teid), Why: "another session has the TEID"}
+			return &rules.RefusalError{Cause: ie.CauseRuleCreationModificationFailure, Failed: failedPDR(is, teid), Why: "another session has the TEID"}
 		} else if !used {
 			c.teids[teid] = c.session
 			c.taken = append(c.taken, teid)
@@ -130,7 +130,7 @@ func (c *claim) complete(was, is *rules.Set) error {
 	}
 	for _, addr := range deviceAddresses(is) {
 		if of, used := c.addresses[addr]; used && of != c.session {
-			return &rules.Refusal{Cause: ie.CauseRuleCreationModificationFailure, Failed: failedPDR(is, 0), Why: "another session has the address " + addr.String()}
+			return &rules.RefusalError{Cause: ie.CauseRuleCreationModificationFailure, Failed: failedPDR(is, 0), Why: "another session has the address " + addr.String()}
 		} else if !used {
 			c.addresses[addr] = c.session
 			c.allocated = append(c.allocated, addr)
@@ -144,7 +144,7 @@ func (c *claim) complete(was, is *rules.Set) error {
 	more := c.gbrAfter.Up > c.gbrBefore.Up || c.gbrAfter.Down > c.gbrBefore.Down
 	if c.maxGBR > 0 && more && (up > c.maxGBR || down > c.maxGBR) {
 		c.gbrBefore, c.gbrAfter = rules.Rates{}, rules.Rates{}
-		return &rules.Refusal{Cause: ie.CauseNoResourcesAvailable, Why: "guaranteed bit rates above the capacity"}
+		return &rules.RefusalError{Cause: ie.CauseNoResourcesAvailable, Why: "guaranteed bit rates above the capacity"}
 	}
 	c.gbr = rules.Rates{Up: up, Down: down}
 	return nil

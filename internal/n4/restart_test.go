@@ -298,12 +298,14 @@ func TestWhatCannotBeStoredIsNotDone(t *testing.T) {
 	if q := b.data.usages[b.data.row(t)].quota.Total; q != 4900 {
 		t.Errorf("quota %d", q)
 	}
-	b.do(func() {
+	if err := b.do(func() {
 		var err error
 		if b.store, err = store.Open(b.config.Store); err != nil {
 			t.Error(err)
 		}
-	})
+	}); err != nil {
+		t.Error(err)
+	}
 	got, err := m.Delete(b.context(), is)
 	if err != nil {
 		t.Fatal(err)

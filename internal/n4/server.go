@@ -6,9 +6,10 @@ package n4
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	mathrand "math/rand/v2"
 	"net"
 	"net/netip"
 	"time"
@@ -20,7 +21,7 @@ import (
 // maxBatch is the number of messages that are carried out together.
 const maxBatch = 256
 
-// ErrClosed: the server has ended.
+// ErrClosed says that the server has ended.
 var ErrClosed = errors.New("the N4 server has ended")
 
 // Server is a PFCP server. Its methods can be called by any goroutine. What it embeds belongs to the goroutine of Run, and
@@ -45,13 +46,20 @@ type outgoing struct {
 	depends bool
 }
 
+// firstSequence is the number of the first own request.
+func firstSequence() uint32 {
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // it does not fail
+	return binary.BigEndian.Uint32(b[:])
+}
+
 // New opens the store, reads the sessions from it, and listens. Sessions and Reinstalled are for the time before Run.
 func New(c Config, data DataPlane) (*Server, error) {
 	c = c.withDefaults()
 	s := &Server{notices: make(chan pdusession.Notice, maxBatch), calls: make(chan func()), ended: make(chan struct{})}
 	s.config, s.log, s.inbox, s.counters = c, c.Log, make(chan datagram, 16*maxBatch), newCounters()
 	// An SMF may remember requests of the program before this one: new ones must not seem to be repeated.
-	s.received, s.requests, s.sequence = newReceived(), map[uint32]*request{}, mathrand.Uint32()
+	s.received, s.requests, s.sequence = newReceived(), map[uint32]*request{}, firstSequence()
 	s.data, s.sessions, s.resources, s.peers = data, newSessions(), newResources(&c, data), map[string]*peer{}
 	s.touched, s.dirty = map[uint64]struct{}{}, map[uint64]struct{}{}
 	s.buffers.New = func() any { b := make([]byte, maxDatagram); return &b }

@@ -59,9 +59,9 @@ func TestASessionIsEstablishedModifiedAndDeleted(t *testing.T) {
 	}
 }
 
-func refused(t *testing.T, err error) smf.Refused {
+func refused(t *testing.T, err error) smf.RefusedError {
 	t.Helper()
-	var r *smf.Refused
+	var r *smf.RefusedError
 	if !errors.As(err, &r) {
 		t.Fatalf("not refused, but: %v", err)
 	}

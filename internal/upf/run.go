@@ -156,7 +156,7 @@ func (p *program) serve(ctx context.Context, is cubeState) (err error) {
 	var group sync.WaitGroup
 	group.Go(func() { plane.mark(ctx) })
 	group.Go(func() {
-		if err := tables.Notices(ctx, func(n pdusession.Notice) { p.notice(server, n) }); err != nil {
+		if err := tables.Notices(ctx, server.Notice); err != nil {
 			p.log.Error("read notices", "error", err)
 			stop()
 		}
@@ -211,17 +211,6 @@ func (p *program) install(server *n4.Server, plane *plane) error {
 	}
 	p.log.Info("sessions", "kept", len(all)-len(missing), "put again", len(missing), "keys without a session removed", removed)
 	return nil
-}
-
-// notice hands a notice on.
-func (p *program) notice(server *n4.Server, n pdusession.Notice) {
-	if n.Kind != pdusession.PathDown {
-		server.Notice(n)
-		return
-	}
-	if err := server.PeerDown(n.Peer); err != nil {
-		p.log.Debug("report a path that has failed", "peer", n.Peer, "error", err)
-	}
 }
 
 // watch returns when the cube is not the same any more. A daemon that does not answer changes nothing.

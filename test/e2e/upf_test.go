@@ -497,7 +497,7 @@ func TestStrangersChangeNothing(t *testing.T) {
 		}
 		_, _ = garbage.Write(b) // some are lost
 	}
-	var refused *smf.Refused
+	var refused *smf.RefusedError
 	if _, err := stranger.Delete(t.Context(), c.session); !errors.As(err, &refused) {
 		t.Errorf("a stranger without an association deletes a session: %v", err)
 	}

@@ -36,8 +36,8 @@ type SMF struct {
 	answering func(m message.Message) message.Message
 }
 
-// Refused is the error of a request that was answered with another cause than "request accepted".
-type Refused struct {
+// RefusedError is the error of a request that was answered with another cause than "request accepted".
+type RefusedError struct {
 	Cause uint8
 	// Offending is the type of the offending IE, 0 if there is none. Rule and RuleType are the failed rule.
 	Offending uint16
@@ -47,7 +47,7 @@ type Refused struct {
 }
 
 // Error returns the cause.
-func (r *Refused) Error() string {
+func (r *RefusedError) Error() string {
 	return fmt.Sprintf("cause %d, offending IE %d, failed rule %v %d of type %d", r.Cause, r.Offending, r.HasRule, r.Rule, r.RuleType)
 }
 
@@ -231,9 +231,9 @@ func refusal(m message.Message) error {
 		return nil
 	}
 	if cause == nil {
-		return &Refused{}
+		return &RefusedError{}
 	}
-	is := &Refused{}
+	is := &RefusedError{}
 	var err error
 	if is.Cause, err = cause.Cause(); err == nil && is.Cause == ie.CauseRequestAccepted {
 		return nil

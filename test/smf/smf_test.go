@@ -68,8 +68,8 @@ func TestARefusalIsAnError(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), pace.Stretch(10*time.Second))
 	defer cancel()
 	_, err := m.Establish(ctx, 1)
-	var r *Refused
-	if !errors.As(err, &r) || *r != (Refused{73, 22, true, 1, 9}) {
+	var r *RefusedError
+	if !errors.As(err, &r) || *r != (RefusedError{73, 22, true, 1, 9}) {
 		t.Error(err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/polycube/polycube/inet"
 )
 
-// ErrInvalid: the text is not a flow description, or one that TS 29.212 5.4.2 excludes.
+// ErrInvalid says that a text is not a flow description, or one that TS 29.212 5.4.2 excludes.
 var ErrInvalid = errors.New("invalid flow description")
 
 // MaxPorts is the maximum number of ports and ranges in a list.

@@ -84,7 +84,7 @@ func (s *Set) check() error {
 		return cmp.Or(cmp.Compare(a.Precedence, b.Precedence), cmp.Compare(a.ID, b.ID))
 	})
 	if len(s.PDRs) > pdusession.MaxRules || max(len(s.FARs), len(s.QERs), len(s.URRs), len(s.BARs)) > maxRules {
-		return &Refusal{Cause: ie.CauseNoResourcesAvailable, Why: "too many rules"}
+		return &RefusalError{Cause: ie.CauseNoResourcesAvailable, Why: "too many rules"}
 	}
 	for p := range s.PDRs {
 		r := &s.PDRs[p]
@@ -112,7 +112,7 @@ func (s *Set) check() error {
 
 // named adds the rule to the refusal of a value in it: there, cause 73 has to be accompanied by a Failed Rule ID.
 func named(err error, kind uint8, id uint32) error {
-	var r *Refusal
+	var r *RefusalError
 	if errors.As(err, &r) && r.Cause == ie.CauseRuleCreationModificationFailure && r.Failed == nil {
 		r.Failed = &Failed{kind, id}
 	}

@@ -17,7 +17,7 @@ import (
 // Limits returns the absolute threshold and quota of a URR.
 type Limits func(urr *URR) (threshold, quota pdusession.Volume)
 
-// Convert returns the session of a set. Its error is a Refusal.
+// Convert returns the session of a set. Its error is a RefusalError.
 func (s *Set) Convert(limits Limits) (*pdusession.Session, error) {
 	if !s.IPv4.IsValid() && !s.IPv6.IsValid() {
 		return nil, conditional(ie.UEIPAddress, "no PDR has an address of the device")

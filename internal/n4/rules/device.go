@@ -53,7 +53,7 @@ func (s *Set) readUE4(r *PDR, f *ie.UEIPAddressFields, res Resources) error {
 		}
 		addr, err := res.IPv4(r.Instance)
 		if err != nil {
-			return &Refusal{Cause: CauseAllDynamicAddressesOccupied, Why: err.Error()}
+			return &RefusalError{Cause: CauseAllDynamicAddressesOccupied, Why: err.Error()}
 		}
 		s.IPv4 = addr
 	case f.Flags&ueV4 != 0:
@@ -78,7 +78,7 @@ func (s *Set) readUE6(r *PDR, f *ie.UEIPAddressFields, res Resources) error {
 		}
 		prefix, err := res.IPv6(r.Instance)
 		if err != nil {
-			return &Refusal{Cause: CauseAllDynamicAddressesOccupied, Why: err.Error()}
+			return &RefusalError{Cause: CauseAllDynamicAddressesOccupied, Why: err.Error()}
 		}
 		s.IPv6 = prefix
 	case f.Flags&ueV6 != 0:

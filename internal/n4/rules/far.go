@@ -97,7 +97,7 @@ func (r *FAR) readParameters(g tlv.Group, parameters uint16) error {
 		return err
 	}
 	if g.Has(ie.ForwardingPolicy) {
-		return &Refusal{Cause: ie.CauseInvalidForwardingPolicy, Offending: ie.ForwardingPolicy}
+		return &RefusalError{Cause: ie.CauseInvalidForwardingPolicy, Offending: ie.ForwardingPolicy}
 	}
 	directed, err := number(g, ie.DestinationInterface, 1, &r.Destination)
 	if err != nil {

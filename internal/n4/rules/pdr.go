@@ -220,7 +220,7 @@ func (s *Set) choose(r *PDR, f *ie.FTEIDFields, res Resources) error {
 	}
 	teid, err := res.TEID()
 	if err != nil {
-		return &Refusal{Cause: ie.CauseNoResourcesAvailable, Why: err.Error()}
+		return &RefusalError{Cause: ie.CauseNoResourcesAvailable, Why: err.Error()}
 	}
 	r.TEID = teid
 	return nil

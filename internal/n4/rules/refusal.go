@@ -17,8 +17,8 @@ const (
 	CauseUnknownApplicationID        uint8 = 81
 )
 
-// Refusal is the error of a request that is not carried out.
-type Refusal struct {
+// RefusalError is the error of a request that is not carried out.
+type RefusalError struct {
 	Cause uint8
 	// Offending is the type of the IE that is missing or that has a value that is refused; 0: none.
 	Offending uint16
@@ -34,7 +34,7 @@ type Failed struct {
 }
 
 // Error returns the cause, and why.
-func (r *Refusal) Error() string {
+func (r *RefusalError) Error() string {
 	text := fmt.Sprintf("cause %d", r.Cause)
 	if r.Offending != 0 {
 		text += fmt.Sprintf(", IE %d", r.Offending)
@@ -49,7 +49,7 @@ func (r *Refusal) Error() string {
 }
 
 // IEs returns those of the response: Cause, Offending IE and Failed Rule ID.
-func (r *Refusal) IEs() []*ie.IE {
+func (r *RefusalError) IEs() []*ie.IE {
 	list := []*ie.IE{ie.NewCause(r.Cause)}
 	if r.Offending != 0 {
 		list = append(list, ie.NewOffendingIE(r.Offending))
@@ -61,26 +61,26 @@ func (r *Refusal) IEs() []*ie.IE {
 }
 
 // Missing refuses a message without a mandatory IE.
-func Missing(kind uint16) *Refusal {
-	return &Refusal{Cause: ie.CauseMandatoryIEMissing, Offending: kind}
+func Missing(kind uint16) *RefusalError {
+	return &RefusalError{Cause: ie.CauseMandatoryIEMissing, Offending: kind}
 }
 
 // Incorrect refuses a message with an IE that cannot be decoded.
-func Incorrect(kind uint16, why error) *Refusal {
-	return &Refusal{Cause: ie.CauseMandatoryIEIncorrect, Offending: kind, Why: why.Error()}
+func Incorrect(kind uint16, why error) *RefusalError {
+	return &RefusalError{Cause: ie.CauseMandatoryIEIncorrect, Offending: kind, Why: why.Error()}
 }
 
 // conditional refuses a message without an IE that another one requires.
-func conditional(kind uint16, why string) *Refusal {
-	return &Refusal{Cause: ie.CauseConditionalIEMissing, Offending: kind, Why: why}
+func conditional(kind uint16, why string) *RefusalError {
+	return &RefusalError{Cause: ie.CauseConditionalIEMissing, Offending: kind, Why: why}
 }
 
 // unsupported refuses what only UP functions with a feature do that this one has not announced.
-func unsupported(kind uint16, why string) *Refusal {
-	return &Refusal{Cause: ie.CauseServiceNotSupported, Offending: kind, Why: why}
+func unsupported(kind uint16, why string) *RefusalError {
+	return &RefusalError{Cause: ie.CauseServiceNotSupported, Offending: kind, Why: why}
 }
 
 // failure refuses a rule.
-func failure(kind uint8, id uint32, format string, args ...any) *Refusal {
-	return &Refusal{Cause: ie.CauseRuleCreationModificationFailure, Failed: &Failed{kind, id}, Why: fmt.Sprintf(format, args...)}
+func failure(kind uint8, id uint32, format string, args ...any) *RefusalError {
+	return &RefusalError{Cause: ie.CauseRuleCreationModificationFailure, Failed: &Failed{kind, id}, Why: fmt.Sprintf(format, args...)}
 }
