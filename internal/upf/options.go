@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -29,10 +30,11 @@ type Options struct {
 	Metrics, Level                   string
 	JSON, CheckConfig                bool
 
-	// Listen, Peers, From and Prefixes are what Address, SMFs, Allow and Pools say.
+	// Listen, Peers, From, Prefixes and Severity are what Address, SMFs, Allow, Pools and Level say.
 	Listen         netip.AddrPort
 	Peers          []netip.AddrPort
 	From, Prefixes []netip.Prefix
+	Severity       slog.Level
 }
 
 const usage = `usage: polycube-upf --cube NAME --address ADDRESS [options]
@@ -72,7 +74,7 @@ func flagSet(o *Options, file *string, help *bool) *pflag.FlagSet {
 	f.StringVar(&o.Socket, "socket", "/run/polycube/polycubed.sock", "socket of polycubed")
 	f.StringVar(&o.BPFFS, "bpffs", "/sys/fs/bpf/polycube", "directory of polycubed in a BPF file system")
 	f.StringVar(&o.StateDir, "state-dir", "/var/lib/polycube-upf", "directory for sessions")
-	f.StringVar(&o.Control, "control", "/run/polycube-upf.sock", "Unix socket for polycube-upf status")
+	f.StringVar(&o.Control, "control", "/run/polycube-upf/control.sock", "Unix socket for polycube-upf status")
 	f.StringVar(&o.Metrics, "metrics", "", "TCP address for Prometheus, such as 127.0.0.1:9103 (default: none)")
 	f.StringVar(&o.Level, "loglevel", "info", "debug, info, warn or error")
 	f.StringVar(file, "config", "", "YAML file with these options; the command line overrides it")
@@ -165,6 +167,9 @@ func (o *Options) finish() (err error) {
 		return errors.New("--address is missing: name an address of this end of N4")
 	case o.T1 <= 0 || o.N1 < 1 || o.Heartbeat <= 0:
 		return errors.New("--t1, --n1 and --heartbeat must be positive")
+	}
+	if err := o.Severity.UnmarshalText([]byte(o.Level)); err != nil {
+		return fmt.Errorf("--loglevel: %w", err)
 	}
 	if o.Listen, err = addrPort(o.Address); err != nil {
 		return fmt.Errorf("--address: %w", err)

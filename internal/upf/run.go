@@ -66,11 +66,7 @@ type program struct {
 
 // run runs until the context ends. When the cube is removed, it waits for the next one of that name, which gets all sessions.
 func run(ctx context.Context, o Options, stderr io.Writer) error {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(o.Level)); err != nil {
-		return fmt.Errorf("--loglevel: %w", err)
-	}
-	p := &program{options: o, daemon: newDaemon(o.Socket), log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))}
+	p := &program{options: o, daemon: newDaemon(o.Socket), log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: o.Severity}))}
 	unlock, err := lock(o.StateDir)
 	if err != nil {
 		return err

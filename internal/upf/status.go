@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 	"text/tabwriter"
 	"time"
@@ -74,6 +75,9 @@ func listen(path string) (net.Listener, error) {
 		if err := os.Remove(path); err != nil {
 			return nil, fmt.Errorf("--control: %w", err)
 		}
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("--control: %w", err)
 	}
 	was := unix.Umask(0o077)
 	defer unix.Umask(was)
@@ -140,7 +144,7 @@ func table(is n4.Status, to io.Writer) error {
 	fmt.Fprintf(w, "address\t%s\n", is.Address)
 	fmt.Fprintf(w, "recovery\t%s\n", is.Recovery.Format(time.RFC3339))
 	fmt.Fprintf(w, "sessions\t%d\n", is.Sessions)
-	fmt.Fprintf(w, "allocated addresses\t%d\n", is.Addresses)
+	fmt.Fprintf(w, "addresses of devices\t%d\n", is.Addresses)
 	fmt.Fprintf(w, "guaranteed kbit/s\t%d up, %d down\n", is.GuaranteedUp, is.GuaranteedDown)
 	fmt.Fprintf(w, "requests that wait\t%d\n", is.Pending)
 	fmt.Fprintln(w)
@@ -160,12 +164,12 @@ type collector struct{ program *program }
 
 var (
 	metricSessions  = prometheus.NewDesc("polycube_upf_sessions", "Number of PFCP sessions.", nil, nil)
-	metricAddresses = prometheus.NewDesc("polycube_upf_allocated_addresses", "Number of addresses of devices that were allocated.", nil, nil)
-	metricGBR       = prometheus.NewDesc("polycube_upf_guaranteed_bits_per_second", "Sum of the guaranteed bit rates of all sessions.", []string{"direction"}, nil)
+	metricAddresses = prometheus.NewDesc("polycube_upf_addresses", "Number of addresses of devices, allocated here or by the control plane function.", nil, nil)
+	metricGBR       = prometheus.NewDesc("polycube_upf_guaranteed_bytes_per_second", "Sum of the guaranteed rates of all sessions.", []string{"direction"}, nil)
 	metricUp        = prometheus.NewDesc("polycube_upf_association_up", "1 if the control plane function answers heartbeats.", []string{"node"}, nil)
 	metricOf        = prometheus.NewDesc("polycube_upf_association_sessions", "Number of sessions of the control plane function.", []string{"node"}, nil)
 	metricRequests  = prometheus.NewDesc("polycube_upf_requests_total", "Requests that were received, by the cause in the response; 0 for none.", []string{"message", "cause"}, nil)
-	metricAsked     = prometheus.NewDesc("polycube_upf_own_requests_total", "Requests that were sent, by the cause in the response; 0 for no response.", []string{"message", "cause"}, nil)
+	metricAsked     = prometheus.NewDesc("polycube_upf_own_requests_total", "Requests that were sent, by the cause in the response; 0 for no response, or one without a cause.", []string{"message", "cause"}, nil)
 	metricOther     = prometheus.NewDesc("polycube_upf_messages_total", "Messages that were not answered as requests.", []string{"outcome"}, nil)
 )
 
@@ -186,8 +190,8 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	}
 	gauge(metricSessions, float64(is.Sessions))
 	gauge(metricAddresses, float64(is.Addresses))
-	gauge(metricGBR, float64(is.GuaranteedUp)*1000, "up")
-	gauge(metricGBR, float64(is.GuaranteedDown)*1000, "down")
+	gauge(metricGBR, float64(is.GuaranteedUp)*125, "up")
+	gauge(metricGBR, float64(is.GuaranteedDown)*125, "down")
 	for _, p := range is.Peers {
 		up := 0.0
 		if p.Up {
