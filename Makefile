@@ -29,7 +29,6 @@ LDFLAGS := -X $(MODULE)/internal/cli.Version=$(VERSION) -X $(MODULE)/internal/da
 # A group of benchmarks, such as filters; empty is all that are in none.
 BENCH        ?=
 BENCH_FLAGS  ?=
-DEMO_FLAGS   ?=
 
 # Every eBPF program is compiled twice: for TC (skb) and for XDP.
 BPF_DIRS := $(wildcard balance bpf bucket classifier conntrack cube cubes examples fdb gtppath gtpu internal pcapfilter ring sdf sketch test)
@@ -39,7 +38,7 @@ BPF_HDR  := $(if $(BPF_DIRS),$(shell find bpf -name '*.h'))
 # The same flags as outside the repository, and source lines without the path of the checkout.
 BPF_FLAGS := $(shell deploy/polycube-cc --flags) -ffile-prefix-map=$(CURDIR)=.
 
-.PHONY: help deps deps-openapi deps-bench deps-monitoring deps-lint generate build python fmt lint soak demo demo-ddos bench docs reference proto new-cube new-service install clean bpffs objects
+.PHONY: help deps deps-openapi deps-bench deps-monitoring deps-lint generate build python fmt lint soak bench docs reference proto new-cube new-service install clean bpffs objects
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -116,12 +115,7 @@ soak: build python bpffs deps-openapi deps-monitoring ## run the long forms of t
 	@$(MAKE) test-fresh
 	@$(MAKE) test-kernels test-kernels-arm64 test-powercut
 
-demo: build bpffs ## run two bridges, three hosts and a transparent cube, live
-	scripts/demo.sh $(DEMO_FLAGS)
-
-demo-ddos: build bpffs ## run a flood against a DDoS mitigator that finds the attacker, live
-	CGO_ENABLED=0 $(GO) build -trimpath -o bin/flood ./scripts/flood
-	scripts/demo-ddos.sh $(DEMO_FLAGS)
+include scripts/demo.mk
 
 # Go's preemption signals restart a test run of many packets.
 bench: build bpffs deps-bench ## measure, compared with the kernel's own forwarding, in one run (BENCH=filters: a group, with its peers)

@@ -1,69 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mobile has base stations and phones for tests: real sockets of GTP-U, and a TUN device for each phone.
+// Package mobile has base stations and phones for tests: those of package ran, in namespaces, until the test ends.
 package mobile
 
 import (
-	"fmt"
 	"net"
 	"net/netip"
-	"os"
-	"slices"
-	"sync"
-	"sync/atomic"
+	"strconv"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/polycube/polycube/gtpu"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/ran"
 )
 
-// Station is a base station. It answers Echo Requests.
+// Station is a base station. What should not come to it fails the test.
 type Station struct {
-	t       testing.TB
-	conn    *net.UDPConn
-	gateway netip.AddrPort
-
-	mu     sync.Mutex
-	phones map[uint32]*Phone // by the TEID of packets to them
-	ends   []uint32          // TEIDs of End Markers
-	// packets are those for phones, and late those after the End Marker of their tunnel.
-	packets, late int
-	faults        []string
-	// errors: Error Indications may come.
-	errors bool
+	*ran.Station
+	t testing.TB
 }
 
 // Phone is a phone with its tunnel.
-type Phone struct {
-	// Uplink is the TEID of packets from it, Downlink that of packets to it.
-	Uplink, Downlink uint32
-	// QFI is that of its packets in both directions; 0 for packets without a PDU Session Container.
-	QFI uint8
-
-	station atomic.Pointer[Station]
-	tun     *os.File
-}
+type Phone = ran.Phone
 
 // NewStation starts a station at an address of a namespace, until the test ends. The gateway is the other end of its tunnels.
 func NewStation(t testing.TB, in *netns.Namespace, address, gateway string) *Station {
 	t.Helper()
-	s := &Station{t: t, gateway: netip.AddrPortFrom(netip.MustParseAddr(gateway), gtpu.Port), phones: map[uint32]*Phone{}}
+	s := &Station{t: t}
 	in.Must(func() (err error) {
-		s.conn, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(address), gtpu.Port)))
+		s.Station, err = ran.NewStation(netip.MustParseAddr(address), netip.MustParseAddr(gateway))
 		return err
 	})
-	Room(t, s.conn)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.receive()
-	}()
 	t.Cleanup(func() {
-		_ = s.conn.Close()
-		<-done
-		for _, fault := range s.faults {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		for _, fault := range s.Faults() {
 			t.Error(fault)
 		}
 	})
@@ -73,15 +44,7 @@ func NewStation(t testing.TB, in *netns.Namespace, address, gateway string) *Sta
 // Room lets a socket hold many packets, so that none is lost while its reader waits for a CPU.
 func Room(t testing.TB, c *net.UDPConn) {
 	t.Helper()
-	raw, err := c.SyscallConn()
-	if err == nil {
-		var failed error
-		err = raw.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20) })
-		if err == nil {
-			err = failed
-		}
-	}
-	if err != nil {
+	if err := ran.Room(c); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -89,150 +52,10 @@ func Room(t testing.TB, c *net.UDPConn) {
 // Attach gives a phone its addresses, at a TUN device of a namespace, and its tunnel, until the test ends.
 func (s *Station) Attach(in *netns.Namespace, device string, p *Phone, addresses ...string) {
 	s.t.Helper()
-	p.station.Store(s)
-	in.Must(func() error {
-		fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-		if err != nil {
-			return fmt.Errorf("open /dev/net/tun: %w", err)
-		}
-		ifr, err := unix.NewIfreq(device)
-		if err == nil {
-			ifr.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI)
-			err = unix.IoctlIfreq(fd, unix.TUNSETIFF, ifr)
-		}
-		if err != nil {
-			_ = unix.Close(fd)
-			return fmt.Errorf("make the TUN device %s: %w", device, err)
-		}
-		p.tun = os.NewFile(uintptr(fd), device)
-		return nil
-	})
-	in.Run("ip", "link", "set", device, "up", "mtu", "1400")
+	in.Must(func() error { return s.Station.Attach(device, p) })
+	s.t.Cleanup(func() { _ = p.Close() }) // its namespace may be gone
+	in.Run("ip", "link", "set", device, "up", "mtu", strconv.Itoa(ran.MTU))
 	for _, a := range addresses {
 		in.Run("ip", "addr", "add", a, "dev", device, "nodad")
 	}
-	s.mu.Lock()
-	s.phones[p.Downlink] = p
-	s.mu.Unlock()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		p.send()
-	}()
-	s.t.Cleanup(func() {
-		_ = p.tun.Close()
-		<-done
-	})
-}
-
-// Expect makes the station deliver packets with a TEID to a phone that comes from another one.
-func (s *Station) Expect(p *Phone, downlink uint32) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.phones[downlink] = p
-}
-
-// Take gives a phone's packets to this station, too.
-func (s *Station) Take(p *Phone) { p.station.Store(s) }
-
-// Packets returns how many packets of users have come.
-func (s *Station) Packets() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.packets
-}
-
-// AfterEnd returns how many packets of users have come after an End Marker for their tunnel.
-func (s *Station) AfterEnd() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.late
-}
-
-// Ends returns the TEIDs of the End Markers that have come.
-func (s *Station) Ends() []uint32 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return append([]uint32(nil), s.ends...)
-}
-
-// AllowErrors says that Error Indications may come from now on.
-func (s *Station) AllowErrors() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.errors = true
-}
-
-// fault notes what should not come.
-func (s *Station) fault(format string, args ...any) {
-	if len(s.faults) < 10 {
-		s.faults = append(s.faults, fmt.Sprintf("base station %s: "+format, append([]any{s.conn.LocalAddr()}, args...)...))
-	}
-}
-
-// send puts the packets of a phone into its tunnel.
-func (p *Phone) send() {
-	packet := make([]byte, 2048)
-	for {
-		n, err := p.tun.Read(packet)
-		if err != nil {
-			return
-		}
-		m := gtpu.Message{Type: gtpu.PDU, TEID: p.Uplink, Payload: packet[:n]}
-		if p.QFI != 0 {
-			m.Extensions = []gtpu.Extension{gtpu.Session{Uplink: true, QFI: p.QFI}.Extension()}
-		}
-		s := p.station.Load()
-		s.reply(s.gateway, m)
-	}
-}
-
-// reply sends a message. Its loss is that of a packet.
-func (s *Station) reply(to netip.AddrPort, m gtpu.Message) {
-	if b, err := m.Append(nil); err == nil {
-		_, _ = s.conn.WriteToUDPAddrPort(b, to)
-	}
-}
-
-// receive takes messages from the socket.
-func (s *Station) receive() {
-	b := make([]byte, 65536)
-	for {
-		n, from, err := s.conn.ReadFromUDPAddrPort(b)
-		if err != nil {
-			return
-		}
-		m, err := gtpu.Parse(b[:n])
-		s.mu.Lock()
-		switch {
-		case err != nil:
-			s.fault("% x: %v", b[:min(n, 32)], err)
-		case m.Type == gtpu.EchoRequest && m.Sequence != nil:
-			s.reply(from, gtpu.Echo(true, *m.Sequence))
-		case m.Type == gtpu.EndMarker:
-			s.ends = append(s.ends, m.TEID)
-		case m.Type == gtpu.PDU:
-			s.deliver(&m)
-		case m.Type == gtpu.ErrorIndication && s.errors:
-		default:
-			s.fault("message of type %d", m.Type)
-		}
-		s.mu.Unlock()
-	}
-}
-
-// deliver gives a packet to its phone.
-func (s *Station) deliver(m *gtpu.Message) {
-	p := s.phones[m.TEID]
-	if p == nil {
-		s.fault("a packet with TEID %d", m.TEID)
-		return
-	}
-	if session, has := m.Session(); has != (p.QFI != 0) || session.QFI != p.QFI || session.Uplink {
-		s.fault("a packet with %+v, want QFI %d", session, p.QFI)
-	}
-	if s.packets++; slices.Contains(s.ends, m.TEID) {
-		s.late++
-	}
-	_, _ = p.tun.Write(m.Payload) // its loss is that of a packet
 }

@@ -25,12 +25,12 @@ func TestTheRunOfCI(t *testing.T) {
 		exit        int
 		flaky       bool
 	}{
-		{"all is well", "", "lint test demo demo-ddos build-arm64 test-kernels-short", 0, false},
-		{"a flaky test", "test", "lint test test-again demo demo-ddos build-arm64 test-kernels-short", 0, true},
+		{"all is well", "", "lint test demo demo-ddos demo-mgw build-arm64 test-kernels-short", 0, false},
+		{"a flaky test", "test", "lint test test-again demo demo-ddos demo-mgw build-arm64 test-kernels-short", 0, true},
 		{"a failed test", "test test-again", "lint test test-again", 2, false},
 		{"a finding of lint", "lint", "lint", 2, false},
 		{"a failed demo", "demo", "lint test demo", 2, false},
-		{"a failed kernel", "test-kernels-short", "lint test demo demo-ddos build-arm64 test-kernels-short", 2, false},
+		{"a failed kernel", "test-kernels-short", "lint test demo demo-ddos demo-mgw build-arm64 test-kernels-short", 2, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
