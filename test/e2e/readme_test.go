@@ -97,11 +97,12 @@ func TestExamplesOfDocumentsDoWhatTheyShow(t *testing.T) {
 // execute runs examples in a user's shell, after a preparation, and compares their output.
 func (d *daemon) execute(examples []readme.Example, before string, hosts ...*netns.Node) {
 	d.t.Helper()
+	paths := strings.NewReplacer("/run/polycube/", filepath.Join(d.dir, "run")+"/", "/run/polycube-upf/", filepath.Join(d.dir, "upf")+"/",
+		"/var/lib/polycube-upf", filepath.Join(d.dir, "upf", "state"), "/sys/fs/bpf/polycube", d.pins)
 	for _, e := range examples {
 		// One stream, as on a terminal: errors are on the other one.
 		out := &output.Buffer{}
-		command := strings.ReplaceAll(e.Command, "/run/polycube/", filepath.Join(d.dir, "run")+"/")
-		cmd := d.shell("exec 2>&1\n"+before+command, hosts...)
+		cmd := d.shell("exec 2>&1\n"+before+paths.Replace(e.Command), hosts...)
 		cmd.Stdout, cmd.Stderr = out, out
 		err := cmd.Run()
 		if got := cmd.ProcessState.ExitCode(); got != e.Exit {
