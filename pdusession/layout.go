@@ -71,7 +71,7 @@ type usage struct {
 	Bytes, Packets   [2]uint64
 	First, Last      uint64
 	Watches, Told    uint32
-	_                uint64
+	Near             uint64
 	Threshold, Quota [3]uint64
 	_                [2]uint64
 }

@@ -7,6 +7,7 @@ package pdusession
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"path/filepath"
 	"sync/atomic"
@@ -174,6 +175,8 @@ func (t *Tables) Arm(row uint32, threshold, quota Volume) error {
 
 // arm writes limits. In between programs may compare with some of the old and some of the new ones.
 func (u *usage) arm(threshold, quota Volume) {
+	atomic.StoreUint64(&u.Near, 0)
+	near := uint64(math.MaxUint64)
 	watches := atomic.LoadUint32(&u.Watches) &^ (watchThreshold | watchQuota)
 	for _, l := range []struct {
 		to   *[3]uint64
@@ -183,12 +186,14 @@ func (u *usage) arm(threshold, quota Volume) {
 		numbers, any := limits(l.is)
 		for i, n := range numbers {
 			atomic.StoreUint64(&l.to[i], n)
+			near = min(near, n)
 		}
 		if any {
 			watches |= l.flag
 		}
 	}
 	atomic.StoreUint32(&u.Watches, watches)
+	atomic.StoreUint64(&u.Near, near)
 	atomic.AndUint32(&u.Told, ^uint32(watchThreshold|watchQuota))
 }
 

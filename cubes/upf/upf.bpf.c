@@ -46,12 +46,14 @@ PCN_CONFIG(struct upf_local, local) = {};
 /* A packet on its way through the rules. */
 struct upf_packet {
 	struct pcn_flow flow; /* of the inner packet */
-	__u32 bytes;	      /* from its IP header on */
-	__u32 teid;	      /* of the tunnel that it came in; 0: it came in none */
+	__u64 now;
+	__u32 bytes; /* from its IP header on */
+	__u32 teid;  /* of the tunnel that it came in; 0: it came in none */
 	__u8 qfi;
 	__u8 up; /* it is from a device */
 	__u8 released;
 	__u8 inward; /* it goes on into the cube behind, not out of the port */
+	__u8 taken;  /* out of a tunnel: the flow is that of the outer packet still */
 	struct pcn_sdf_packet fields;
 	struct pcn_encap outer;
 	struct upf_route route;
@@ -67,27 +69,44 @@ PCN_INLINE struct upf_packet *upf_packet(void)
 	return bpf_map_lookup_elem(&packets, &zero);
 }
 
-/* Reads the headers of a packet. */
-PCN_INLINE int upf_read(struct CTXTYPE *ctx, struct upf_packet *p)
+/* Reads the headers of a packet that was taken out of a tunnel, if that has not been done. Most rules need none of them. */
+PCN_INLINE int upf_read_inner(struct CTXTYPE *ctx, struct upf_packet *p)
 {
-	__builtin_memset(&p->flow, 0, sizeof(p->flow));
-	return pcn_flow_read(ctx, &p->flow);
+	if (!p->taken)
+		return 0;
+	p->taken = 0;
+	return pcn_flow_read_common(ctx, &p->flow);
+}
+
+/* Whether a packet is for this end of tunnels. */
+PCN_INLINE int upf_is_for_us(const struct pcn_flow *flow)
+{
+	if (flow->protocol != IPPROTO_UDP || flow->destination_port != bpf_htons(PCN_GTPU_PORT))
+		return 0;
+	if (!(flow->has & PCN_FLOW_IPV6) && flow->destination[3] == local.ipv4[3])
+		return 1;
+	return pcn_gtpu_end_is_for(flow);
 }
 
 /* The length of an IP packet, without what the frame has behind it. */
 PCN_INLINE __u32 upf_length(struct CTXTYPE *ctx, const struct pcn_flow *flow)
 {
+	const __be16 *there = pcn_header(ctx, flow->l3, 3 * sizeof(*there));
 	__be16 half[3] = {};
 
-	if (pcn_load_bytes(ctx, flow->l3, half, sizeof(half)))
+	if (there) {
+		half[1] = there[1];
+		half[2] = there[2];
+	} else if (pcn_load_bytes(ctx, flow->l3, half, sizeof(half))) {
 		return 0;
+	}
 	return flow->has & PCN_FLOW_IPV6 ? bpf_ntohs(half[2]) + sizeof(struct ipv6hdr)
 					 : bpf_ntohs(half[1]);
 }
 
 /* Hands a packet to user space, where it waits. */
 PCN_INLINE int upf_wait(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_rule *r,
-			const struct upf_packet *p, __u32 row)
+			struct upf_packet *p, __u32 row)
 {
 	const __u32 words[4] = { r->queue, p->teid };
 	__u32 queue = r->queue;
@@ -95,6 +114,8 @@ PCN_INLINE int upf_wait(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_rule 
 
 	if (!q || !queue)
 		return pcn_pkt_drop(ctx, md, UPF_RULE_DROPS);
+	if (upf_read_inner(ctx, p))
+		return pcn_pkt_drop(ctx, md, UPF_MALFORMED);
 	if (r->flags & UPF_NOTIFY && !__sync_lock_test_and_set(&q->told, 1) &&
 	    upf_tell(UPF_NOTICE_WAITING, row, p->flow.dscp))
 		q->told = 0;
@@ -131,6 +152,8 @@ PCN_INLINE int upf_send(struct CTXTYPE *ctx, struct pcn_md *md, const struct upf
 	struct pcn_gtpu_tunnel tunnel = { .teid = r->teid, .qfi = r->qfi, .uplink = p->up };
 	__u32 overhead;
 
+	if (upf_read_inner(ctx, p))
+		return pcn_pkt_drop(ctx, md, UPF_MALFORMED);
 	p->outer.kind = PCN_ENCAP_GUE;
 	p->outer.ttl = 64;
 	p->outer.ipv6 = !!(r->flags & UPF_IPV6);
@@ -166,7 +189,7 @@ PCN_INLINE void upf_queue_up(struct CTXTYPE *ctx, const struct upf_rule *r)
 PCN_INLINE int upf_forward(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_packet *p, __u32 row)
 {
 	struct upf_rule *r = bpf_map_lookup_elem(&rules, &row);
-	__u64 now = pcn_time_coarse();
+	__u64 now = p->now;
 
 	if (!r)
 		return pcn_pkt_drop(ctx, md, UPF_NO_RULE);
@@ -224,16 +247,16 @@ PCN_INLINE int upf_is_its6(const __be32 *address, const struct upf_tunnel *t)
 	       (first == 0xff020000 && t->has & UPF_FROM_NETWORK);
 }
 
-/* Whether the packet in a message has the address of the tunnel's device; -1 if it is no packet. */
-PCN_INLINE int upf_is_of(struct CTXTYPE *ctx, struct upf_packet *p, const struct pcn_gtpu *g,
-			 const struct upf_tunnel *t)
+/* upf_is_of for a packet that cannot be read directly, or with an address that is not its only one. */
+PCN_INLINE int upf_is_of_any(struct CTXTYPE *ctx, struct upf_packet *p, const struct pcn_gtpu *g,
+			     const struct upf_tunnel *t)
 {
 	__be32 word[4] __attribute__((aligned(8))) = {};
 	const struct upf_device *d;
 	__u32 at = g->at;
 	__u8 version;
 
-	if (g->payload < sizeof(struct iphdr) || pcn_load_bytes(ctx, at, word, 4))
+	if (pcn_load_bytes(ctx, at, word, 4))
 		return -1;
 	version = *(__u8 *)word >> 4;
 	if (version == 6) {
@@ -254,6 +277,20 @@ PCN_INLINE int upf_is_of(struct CTXTYPE *ctx, struct upf_packet *p, const struct
 	return d && d->session == t->session;
 }
 
+/* Whether the packet in a message has the address of the tunnel's device; -1 if it is no packet. */
+PCN_INLINE int upf_is_of(struct CTXTYPE *ctx, struct upf_packet *p, const struct pcn_gtpu *g,
+			 const struct upf_tunnel *t)
+{
+	const struct iphdr *ip = pcn_header(ctx, g->at, sizeof(*ip));
+
+	if (g->payload < sizeof(*ip))
+		return -1;
+	if (ip && g->at <= 0x3ff && *(__u8 *)ip >> 4 == 4 && t->has & UPF_HAS_IPV4 &&
+	    t->ipv4 == (t->has & UPF_FROM_NETWORK ? ip->daddr : ip->saddr))
+		return 1;
+	return upf_is_of_any(ctx, p, g, t);
+}
+
 /* The packet of a frame that was taken out of its tunnel. */
 PCN_INLINE int upf_inner(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_packet *p,
 			 const struct upf_tunnel *t)
@@ -262,12 +299,22 @@ PCN_INLINE int upf_inner(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_pack
 
 	p->up = !(t->has & UPF_FROM_NETWORK);
 	p->inward = 1;
-	if (upf_read(ctx, p))
+	p->taken = 1;
+	if (t->list && upf_read_inner(ctx, p))
 		return pcn_pkt_drop(ctx, md, UPF_MALFORMED);
 	row = upf_choose(p, t->rule, t->list);
 	if (row == UPF_NONE)
 		return pcn_pkt_drop(ctx, md, UPF_NO_RULE);
 	return upf_forward(ctx, md, p, row);
+}
+
+/* Whether to note where the peer of a tunnel is: with the first packet of a rule, and once in a while. */
+PCN_INLINE int upf_learns(const struct upf_tunnel *t, __u64 now)
+{
+	__u32 row = t->rule;
+	const struct upf_rule *r = t->list ? NULL : bpf_map_lookup_elem(&rules, &row);
+
+	return !r || pcn_refresh_due(now, r->seen, UPF_STEP);
 }
 
 /* Takes a packet out of its tunnel. PCN_GTPU_END_PACKET if it goes on, else its verdict. */
@@ -281,7 +328,9 @@ PCN_INLINE int upf_receive(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_pa
 		return pcn_pkt_drop(ctx, md, of ? UPF_MALFORMED : UPF_SPOOFED_SOURCE);
 	if (pcn_gtpu_strip(ctx, l3, g))
 		return pcn_pkt_drop(ctx, md, UPF_MALFORMED);
-	pcn_gtpu_end_learn(ctx, &p->flow);
+	p->now = pcn_time_coarse();
+	if (upf_learns(t, p->now))
+		pcn_gtpu_end_learn(ctx, &p->flow);
 	md->packet_len -= g->at - l3;
 	md->traffic_class = g->teid;
 	md->tenant = g->qfi;
@@ -295,6 +344,7 @@ PCN_INLINE int upf_receive(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_pa
 /* A packet that has waited. */
 PCN_INLINE void upf_released(const struct pcn_md *md, struct upf_packet *p)
 {
+	p->now = pcn_time_coarse();
 	p->bytes = md->packet_len - sizeof(struct ethhdr);
 	p->teid = md->md[1];
 	p->qfi = md->tenant;
@@ -317,7 +367,7 @@ PCN_INGRESS
 	} else {
 		struct pcn_gtpu g;
 
-		if (upf_read(ctx, p) || !pcn_gtpu_end_is_for(&p->flow))
+		if (pcn_flow_read_common(ctx, &p->flow) || !upf_is_for_us(&p->flow))
 			return pcn_pkt_pass(ctx, md);
 		result = pcn_gtpu_end_read(ctx, md, &p->flow, &g);
 		if (result != PCN_GTPU_END_PACKET)
@@ -355,15 +405,17 @@ PCN_EGRESS
 
 	if (!p)
 		return pcn_pkt_drop(ctx, md, UPF_NO_RULE);
-	if (upf_read(ctx, p) || !(p->flow.has & PCN_FLOW_IP))
+	if (pcn_flow_read_common(ctx, &p->flow) || !(p->flow.has & PCN_FLOW_IP))
 		return pcn_pkt_pass(ctx, md);
 	d = upf_receiver(p);
 	if (!d)
 		return pcn_pkt_pass(ctx, md);
 	if (pcn_is_superframe(ctx))
 		return pcn_pkt_controller(ctx, md, UPF_SEGMENT);
+	p->now = pcn_time_coarse();
 	p->up = 0;
 	p->inward = 0;
+	p->taken = 0;
 	p->teid = 0;
 	p->qfi = 0;
 	p->released = md->md[0] == UPF_RELEASED;

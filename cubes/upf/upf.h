@@ -89,7 +89,7 @@ struct upf_usage {
 	__u64 first, last; /* when packets came, in steps of 100 ms */
 	__u32 watches;	   /* enum upf_watches; user space writes it */
 	__u32 told;	   /* those of them that there was a notice of */
-	__u64 zero;
+	__u64 near; /* below this many bytes in all no limit is reached: the others need not be read */
 	__u64 threshold[3];
 	__u64 quota[3];
 	__u64 more[2];
@@ -159,6 +159,12 @@ PCN_INLINE int upf_tell(__u32 kind, __u32 row, __u32 dscp)
 	return bpf_map_push_elem(&notices, &n, 0) ? -1 : 0;
 }
 
+/* Whether so many bytes were counted that a limit may have been reached. */
+PCN_INLINE int upf_near(const struct upf_usage *u)
+{
+	return u->bytes[0] + u->bytes[1] >= u->near;
+}
+
 /* Whether the bytes that were counted are below a limit. */
 PCN_INLINE int upf_below(const struct upf_usage *u, const __u64 limit[3])
 {
@@ -184,7 +190,7 @@ PCN_INLINE int upf_allowed(const struct upf_rule *r)
 		if (!row)
 			break;
 		u = bpf_map_lookup_elem(&usages, &row);
-		if (!u || !(u->watches & UPF_QUOTA) || upf_below(u, u->quota))
+		if (!u || !(u->watches & UPF_QUOTA) || !upf_near(u) || upf_below(u, u->quota))
 			continue;
 		upf_reached(u, UPF_QUOTA, UPF_NOTICE_QUOTA, row);
 		return 0;
@@ -215,7 +221,7 @@ PCN_INLINE void upf_count(const struct upf_rule *r, __u32 bytes, __u64 now, cons
 			continue;
 		if (u->watches & UPF_START)
 			upf_reached(u, UPF_START, UPF_NOTICE_STARTED, row);
-		if (u->watches & UPF_THRESHOLD && !upf_below(u, u->threshold))
+		if (u->watches & UPF_THRESHOLD && upf_near(u) && !upf_below(u, u->threshold))
 			upf_reached(u, UPF_THRESHOLD, UPF_NOTICE_THRESHOLD, row);
 	}
 }

@@ -211,14 +211,21 @@ PCN_INLINE long pcn_gtpu_cut(struct CTXTYPE *ctx, __u32 bytes, int ipv6)
  * valid any more. The caller adapts md->packet_len: g->at - l3 bytes are gone. */
 PCN_GLOBAL int pcn_gtpu_strip(struct CTXTYPE *ctx, __u32 l3, const struct pcn_gtpu *g PCN_NONNULL)
 {
+	const __u8 *first = pcn_header(ctx, g->at, 1);
+	struct ethhdr *eth = pcn_data(ctx);
 	__u32 bytes = g->at - l3;
-	struct ethhdr was, *eth;
+	struct pcn_macs macs;
 	__u8 version;
 
-	if (l3 != sizeof(was) || bytes > 0xfff || pcn_load_bytes(ctx, 0, &was, sizeof(was)) ||
-	    pcn_load_bytes(ctx, g->at, &version, 1))
+	if (l3 != sizeof(*eth) || bytes > 0xfff || (void *)(eth + 1) > pcn_data_end(ctx))
 		return -1;
-	version >>= 4;
+	macs = pcn_macs(eth);
+	if (first && g->at <= 0x3ff)
+		version = *first >> 4;
+	else if (pcn_load_bytes(ctx, g->at, &version, 1))
+		return -1;
+	else
+		version >>= 4;
 	if (version != 4 && version != 6)
 		return -1;
 	if (pcn_gtpu_cut(ctx, bytes, version == 6))
@@ -226,8 +233,8 @@ PCN_GLOBAL int pcn_gtpu_strip(struct CTXTYPE *ctx, __u32 l3, const struct pcn_gt
 	eth = pcn_data(ctx);
 	if ((void *)(eth + 1) > pcn_data_end(ctx))
 		return -1;
-	was.h_proto = bpf_htons(version == 6 ? ETH_P_IPV6 : ETH_P_IP);
-	*eth = was;
+	pcn_set_macs(eth, macs.to, macs.from);
+	eth->h_proto = bpf_htons(version == 6 ? ETH_P_IPV6 : ETH_P_IP);
 	return 0;
 }
 

@@ -142,6 +142,7 @@ PCN_INLINE int pcn_gtpu_end_is_for(const struct pcn_flow *flow)
 PCN_INLINE int pcn_gtpu_end_read(struct CTXTYPE *ctx, struct pcn_md *md,
 				 const struct pcn_flow *flow, struct pcn_gtpu *g)
 {
+	const struct udphdr *udp = pcn_header(ctx, flow->l4, sizeof(*udp));
 	__be16 length;
 	int result;
 
@@ -149,8 +150,12 @@ PCN_INLINE int pcn_gtpu_end_read(struct CTXTYPE *ctx, struct pcn_md *md,
 		return pcn_pkt_drop(ctx, md, PCN_GTPU_END_OUTER_FRAGMENT);
 	if (pcn_is_superframe(ctx)) /* each of its messages has a length of its own */
 		return pcn_pkt_drop(ctx, md, PCN_GTPU_END_SUPERFRAME);
-	if (pcn_load_bytes(ctx, flow->l4 + offsetof(struct udphdr, len), &length, sizeof(length)) ||
-	    bpf_ntohs(length) < sizeof(struct udphdr))
+	if (udp && flow->l4 <= 0x3ff)
+		length = udp->len;
+	else if (pcn_load_bytes(ctx, flow->l4 + offsetof(struct udphdr, len), &length,
+				sizeof(length)))
+		length = 0;
+	if (bpf_ntohs(length) < sizeof(*udp))
 		return pcn_pkt_drop(ctx, md, PCN_GTPU_END_MALFORMED);
 	result = pcn_gtpu_read(ctx, flow->l4 + sizeof(struct udphdr),
 			       bpf_ntohs(length) - sizeof(struct udphdr), g);
