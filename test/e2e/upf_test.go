@@ -59,6 +59,12 @@ type core struct {
 // newCore starts the daemon with its cubes, and polycube-upf; the SMF has set up its association.
 func newCore(t *testing.T, typ string) *core {
 	t.Helper()
+	return newCoreOf(t, typ, "max-sessions=1000 max-rules=4000")
+}
+
+// newCoreOf has tables of some sizes.
+func newCoreOf(t *testing.T, typ, sizes string) *core {
+	t.Helper()
 	program(t, "polycube-upf")
 	c := &core{t: t, daemon: start(t)}
 	options := []netns.Option{netns.WithoutTxChecksum(), netns.WithGRO()}
@@ -74,7 +80,7 @@ func newCore(t *testing.T, typ string) *core {
 		"r1 ports add p1 ip=" + n3Address + "/24 peer=veth1",
 		"r1 ports add p2 ip=198.51.100.1/24 peer=veth2",
 		"r1 route add 10.1.0.0/16 " + gNB1,
-		"upf add u type=" + typ + " max-sessions=1000 max-rules=4000",
+		"upf add u type=" + typ + " " + sizes,
 		"attach u r1:p1",
 		"u local-address add " + n3Address,
 	} {
