@@ -18,10 +18,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/polycube/polycube/test/pace"
 	"github.com/polycube/polycube/test/smf"
 )
 
-// rate is what the establishment of some sessions took.
+// establishing is what the establishment of some sessions took.
 type establishing struct {
 	sessions int
 	took     time.Duration
@@ -39,11 +40,11 @@ func (e establishing) String() string {
 // processorTime is the CPU time that a process has used.
 func processorTime(t *testing.T, pid int) time.Duration {
 	t.Helper()
-	tasks, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(tasks), ") ")
+	_, rest, _ := strings.Cut(string(stat), ") ")
 	fields := strings.Fields(rest)
 	var ticks int64
 	for _, field := range fields[11:13] { // utime and stime, in hundredths of a second
@@ -70,7 +71,7 @@ func ownTime(t *testing.T) time.Duration {
 func (c *core) establish(first, last int) (is establishing) {
 	c.t.Helper()
 	const clients = 512
-	ctx, stop := context.WithTimeout(c.t.Context(), 10*time.Minute)
+	ctx, stop := context.WithTimeout(c.t.Context(), pace.Stretch(10*time.Minute))
 	defer stop()
 	upf, own, begin := processorTime(c.t, c.upf.Process.Pid), ownTime(c.t), time.Now()
 	var next atomic.Int64

@@ -144,6 +144,19 @@ func (d *Daemon) Ctl(body string, args ...string) (string, error) {
 	return string(out), nil
 }
 
+// PinsOf is the directory of the pins of a cube's own maps.
+func (d *Daemon) PinsOf(service, cube string) (string, error) {
+	_, answer, _, err := d.Client().Do(http.MethodGet, "/"+service+"/"+cube+"/uuid", "")
+	if err != nil {
+		return "", err
+	}
+	var uuid string
+	if err := json.Unmarshal(answer, &uuid); err != nil {
+		return "", fmt.Errorf("UUID of cube %s: %w", cube, err)
+	}
+	return filepath.Join(d.pins, "cubes", uuid), nil
+}
+
 // Request sends a body to a path of the API.
 func (d *Daemon) Request(method, path, body string) error {
 	req, err := http.NewRequestWithContext(d.rig.Context(), method, "http://polycubed/polycube/v1"+path, strings.NewReader(body))
@@ -165,30 +178,43 @@ func (d *Daemon) Request(method, path, body string) error {
 
 // Inlined waits until cubes run inlined, as they do a moment after a change.
 func (d *Daemon) Inlined(names ...string) error {
-	c := d.Client()
 	for _, name := range names {
-		for start := time.Now(); ; {
-			_, answer, _, err := c.Do(http.MethodGet, "/cubes/"+name+"/stats", "")
-			if err != nil {
-				return err
-			}
-			var stats struct {
-				Mode   string `json:"mode"`
-				Reason string `json:"mode-reason"`
-			}
-			if err := json.Unmarshal(answer, &stats); err != nil {
-				return fmt.Errorf("how %s runs: %w", name, err)
-			}
-			if stats.Mode == "inline" {
-				break
-			}
-			if time.Since(start) > answerWithin {
-				return fmt.Errorf("cube %s does not run inlined: %s", name, stats.Reason) //nolint:err113 // the daemon's words
-			}
-			time.Sleep(time.Millisecond)
+		if reason, err := d.linked(name, func(string) bool { return false }); err != nil {
+			return err
+		} else if reason != "" {
+			return fmt.Errorf("cube %s does not run inlined: %s", name, reason) //nolint:err113 // the daemon's words
 		}
 	}
 	return nil
+}
+
+// Linked waits until a cube runs as it will, and returns why that is not inlined, or "".
+func (d *Daemon) Linked(name string) (reason string, err error) {
+	return d.linked(name, func(reason string) bool { return strings.Contains(reason, "verifier refuses") })
+}
+
+// linked waits until a cube runs inlined, or final says that it never will. It returns the reason why it does not.
+func (d *Daemon) linked(name string, final func(reason string) bool) (reason string, err error) {
+	c := d.Client()
+	for start := time.Now(); ; time.Sleep(time.Millisecond) {
+		_, answer, _, err := c.Do(http.MethodGet, "/cubes/"+name+"/stats", "")
+		if err != nil {
+			return "", err
+		}
+		var stats struct {
+			Mode   string `json:"mode"`
+			Reason string `json:"mode-reason"`
+		}
+		if err := json.Unmarshal(answer, &stats); err != nil {
+			return "", fmt.Errorf("how %s runs: %w", name, err)
+		}
+		if stats.Mode == "inline" {
+			return "", nil
+		}
+		if time.Since(start) > answerWithin || final(stats.Reason) {
+			return stats.Reason, nil
+		}
+	}
 }
 
 // Memory is the memory of a daemon, in bytes.

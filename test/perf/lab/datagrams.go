@@ -86,7 +86,7 @@ func (f *Filtered) Datagrams(d Datagrams) (*Stream, error) {
 		return nil, err
 	}
 	err := errors.Join(f.objects.Variables["gen_random"].Set(flag(d.Random)), f.objects.Variables["gen_back"].Set(uint32(0)))
-	return &Stream{"datagrams", f.objects, f.Left}, err
+	return streamOf("datagrams", f.objects, f.Left), err
 }
 
 // FillDatagrams prepares a harness for programs to run on a datagram of each flow in turn.

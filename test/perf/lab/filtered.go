@@ -124,9 +124,16 @@ func (f *Filtered) Route() error {
 
 // Stream is what is sent from one side: frames in rotation, or segments of connections.
 type Stream struct {
-	program string
-	objects *ebpf.Collection
-	from    *netns.Node
+	program  string
+	objects  *ebpf.Collection
+	received *ebpf.Map // the counter of the sink
+	from     *netns.Node
+	size     int // of frames
+}
+
+// streamOf sends frames of the usual size with one of a host's programs, which share their maps with the sink.
+func streamOf(program string, objects *ebpf.Collection, from *netns.Node) *Stream {
+	return &Stream{program, objects, objects.Maps["received"], from, FrameSize}
 }
 
 // frameOf is the frame as the device under test gets it: from the left host to its netdev.
@@ -144,7 +151,7 @@ func (f *Filtered) Replay(packets [][]byte) (*Stream, error) {
 		return nil, err
 	}
 	err := f.objects.Variables["gen_frames"].Set(uint32(len(frames)))
-	return &Stream{"generator", f.objects, f.Left}, err
+	return streamOf("generator", f.objects, f.Left), err
 }
 
 // putFrames fills the table of frames of a generator, or of the harness for programs.
@@ -228,9 +235,9 @@ func (c Connections) packet(client netip.Addr, port uint16, s Segment) []byte {
 
 // Segments sends a segment of each connection in turn.
 func (f *Filtered) Segments(c Connections, s Segment) (*Stream, error) {
-	out := &Stream{"segments", f.objects, f.Left}
+	out := streamOf("segments", f.objects, f.Left)
 	if s.Back {
-		out = &Stream{"segments", f.back, f.Right}
+		out = streamOf("segments", f.back, f.Right)
 	}
 	ip := c.packet(netip.IPv4Unspecified(), 0, s)
 	copy(ip[10:], []byte{0, 0}) // checksums
@@ -311,7 +318,7 @@ func (s *Stream) Send(n int) (p Passage, err error) {
 	var before, after [2]uint64
 	read := func(into *[2]uint64) (err error) {
 		if into[0], err = total(s.objects.Maps["sent"]); err == nil {
-			into[1], err = total(s.objects.Maps["received"])
+			into[1], err = total(s.received)
 		}
 		return err
 	}
@@ -374,7 +381,7 @@ func (s *Stream) Through(n, pid int) (p Passage, err error) {
 		if err != nil {
 			return err
 		}
-		b, err := total(s.objects.Maps["received"])
+		b, err := total(s.received)
 		if err != nil {
 			return err
 		}
@@ -399,5 +406,5 @@ func (s *Stream) Through(n, pid int) (p Passage, err error) {
 
 // burst sends frames on the calling thread's CPU.
 func (s *Stream) burst(n int) error {
-	return s.from.Do(func() error { return live(s.objects.Programs[s.program], Template(FrameSize), n) })
+	return s.from.Do(func() error { return live(s.objects.Programs[s.program], Template(s.size), n) })
 }

@@ -11,6 +11,7 @@ import (
 	"runtime"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/bpftest"
@@ -36,6 +37,9 @@ func NewPlace(ns *netns.Namespace, hook cube.Hook, dev string) (at Place, err er
 	})
 	return at, err
 }
+
+// Hook is that of its programs.
+func (at Place) Hook() cube.Hook { return at.hook }
 
 // Run executes a program repeat times on a frame, and returns its last verdict and the CPU time of one execution in ns,
 // including the kernel's overhead.
@@ -63,6 +67,42 @@ func (at Place) Run(p *ebpf.Program, frame []byte, repeat int) (verdict uint32, 
 		return 0, 0, fmt.Errorf("running %s: %w", p, err)
 	}
 	return verdict, float64(took) / float64(repeat), nil
+}
+
+// Singly executes a program once on each frame, and returns how long each took by the kernel's statistics, in ns. check gets the
+// verdict and the frame that comes out. Each run comes from user space, which displaces some of what caches and predictors know.
+func (at Place) Singly(p *ebpf.Program, frames [][]byte, check func(i int, verdict uint32, out []byte) error) ([]float64, error) {
+	stats, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
+	if err != nil {
+		return nil, fmt.Errorf("statistics of programs: %w", err)
+	}
+	defer func() { _ = stats.Close() }()
+	times := make([]float64, 0, len(frames))
+	buffer := make([]byte, 2048)
+	err = at.ns.Do(func() error {
+		before, err := p.Stats()
+		for i := 0; err == nil && i < len(frames); i++ {
+			opts := &ebpf.RunOptions{Data: frames[i], DataOut: buffer, Repeat: 1, Context: bpftest.Context(at.hook, at.index, len(frames[i]))}
+			verdict, rerr := p.Run(opts)
+			if rerr != nil {
+				return rerr
+			}
+			var after *ebpf.ProgramStats
+			if after, err = p.Stats(); err != nil {
+				return err
+			}
+			if after.RunCount == before.RunCount+1 { // nothing else has run it
+				times = append(times, float64(after.Runtime-before.Runtime))
+			}
+			before = after
+			err = check(i, verdict, opts.DataOut)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("running %s: %w", p, err)
+	}
+	return times, nil
 }
 
 // Effort defines how a program is timed: runs calls of repeat executions, of which the best counts, because
