@@ -199,15 +199,14 @@ PCN_INLINE int upf_forward(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_pa
 		return pcn_pkt_drop(ctx, md, UPF_RULE_DROPS);
 	if (r->action == UPF_WAIT || upf_follows(r, p))
 		return upf_wait(ctx, md, r, p, row);
-	if (!upf_allowed(r))
+	switch (upf_charge(r, p->bytes, now, !p->up)) {
+	case UPF_USED_UP:
 		return pcn_pkt_drop(ctx, md, UPF_QUOTA_USED);
-	switch (upf_metered(r, p->bytes, now, !p->up)) {
 	case UPF_CLOSED:
 		return pcn_pkt_drop(ctx, md, UPF_GATE_CLOSED);
 	case UPF_EXCEEDS:
 		return pcn_pkt_drop(ctx, md, UPF_EXCEEDED);
 	}
-	upf_count(r, p->bytes, now, !p->up);
 	upf_queue_up(ctx, r);
 	return r->flags & UPF_TUNNEL ? upf_send(ctx, md, r, p) : pcn_pkt_pass(ctx, md);
 }
@@ -224,7 +223,7 @@ PCN_INLINE __u32 upf_choose(struct upf_packet *p, __u32 rule, __u32 list)
 	if (!l)
 		return UPF_NONE;
 	pcn_sdf_of_flow(&p->fields, &p->flow, p->qfi, p->up);
-	index = pcn_sdf_search(&p->fields, l, UPF_NONE);
+	index = upf_search(&p->fields, l);
 	return index == UPF_NONE ? UPF_NONE : rule + index;
 }
 

@@ -199,7 +199,7 @@ PCN_INLINE int upf_allowed(const struct upf_rule *r)
 }
 
 /* Counts a packet. */
-PCN_INLINE void upf_count(const struct upf_rule *r, __u32 bytes, __u64 now, const int down)
+PCN_INLINE void upf_count(const struct upf_rule *r, __u32 bytes, __u64 now, __u32 down)
 {
 	for (int i = 0; i < UPF_OF_RULE; i++) {
 		__u32 row = r->usages[i];
@@ -226,10 +226,10 @@ PCN_INLINE void upf_count(const struct upf_rule *r, __u32 bytes, __u64 now, cons
 	}
 }
 
-/* What meters say of a packet. */
-enum upf_metered { UPF_CONFORMS, UPF_CLOSED, UPF_EXCEEDS };
+/* What usages and meters say of a packet. */
+enum upf_charged { UPF_CONFORMS, UPF_USED_UP, UPF_CLOSED, UPF_EXCEEDS };
 
-PCN_INLINE int upf_metered(const struct upf_rule *r, __u32 bytes, __u64 now, const int down)
+PCN_INLINE int upf_metered(const struct upf_rule *r, __u32 bytes, __u64 now, __u32 down)
 {
 	for (int i = 0; i < UPF_OF_RULE; i++) {
 		__u32 row = r->meters[i];
@@ -249,6 +249,26 @@ PCN_INLINE int upf_metered(const struct upf_rule *r, __u32 bytes, __u64 now, con
 			return UPF_EXCEEDS;
 	}
 	return UPF_CONFORMS;
+}
+
+/* Charges a packet to the usages and meters of its rule, which count it if it may pass. The verifier processes it once. */
+PCN_GLOBAL int upf_charge(struct upf_rule *r PCN_NONNULL, __u32 bytes, __u64 now, __u32 down)
+{
+	int result;
+
+	if (!upf_allowed(r))
+		return UPF_USED_UP;
+	result = upf_metered(r, bytes, now, down & 1);
+	if (result == UPF_CONFORMS)
+		upf_count(r, bytes, now, down & 1);
+	return result;
+}
+
+/* The value of the first flow that matches; UPF_NONE if none does. The verifier processes it once. */
+PCN_GLOBAL __u32 upf_search(const struct pcn_sdf_packet *p PCN_NONNULL,
+			    const struct pcn_sdf_list *l PCN_NONNULL)
+{
+	return pcn_sdf_search(p, l, UPF_NONE);
 }
 
 #endif
