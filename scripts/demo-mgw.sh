@@ -184,12 +184,12 @@ show_way() {
 	local tracer
 	ctl topology
 	expect "the UPF is at the port to the base stations" '^u .* r1:n3$'
-	polycubectl trace "host $address1" -c 6 -t 10 </dev/null >"$state/trace" 2>&1 &
+	polycubectl trace "host $address1" -c 3 -t 10 </dev/null >"$state/trace" 2>&1 &
 	tracer=$!
 	background+=("$tracer")
 	eventually 10 "a traced ping" traced
 	wait "$tracer" || die "the trace: $(cat "$state/trace")"
-	printf "$ polycubectl trace 'host %s' -c 6\n" "$address1"
+	printf "$ polycubectl trace 'host %s' -c 3\n" "$address1"
 	cat "$state/trace"
 }
 
