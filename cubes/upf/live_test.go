@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package upf_test
+
+// Packets on wires: those that wait, End Markers, and queues.
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/gtpu"
+	"github.com/polycube/polycube/pdusession"
+	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/mobile"
+	"github.com/polycube/polycube/test/netns"
+)
+
+func TestPacketsWaitForTheirDevice(t *testing.T) {
+	each(t, `,"buffered-packets":20`, func(t *testing.T, c *core) {
+		wires := c.Wires()
+		s := session()
+		s.Rules[1].Forward.Action, s.Rules[1].Forward.Notify = pdusession.Wait, true
+		rows := c.put(nil, s)
+		numbered := func(i byte) []byte { return network(mobile.Datagram(server, phone, 53, 1000, []byte{i}, 0x40)) }
+		send := func(first, last byte) {
+			t.Helper()
+			for i := first; i <= last; i++ {
+				if err := wires[1].Send(numbered(i)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		waiting := func(n int) {
+			t.Helper()
+			netns.Eventually(t, bpftest.Patience, func() error {
+				if got := c.Read("u buffer packets"); got != fmt.Sprint(n) {
+					return fmt.Errorf("%s packets wait, want %d: %s", got, n, c.Read("u buffer"))
+				}
+				return nil
+			})
+		}
+		arrive := func(first, last byte, teid uint32) {
+			t.Helper()
+			for i := first; i <= last; i++ {
+				got, err := wires[0].Recv(func(frame []byte) bool { return len(frame) > 60 && frame[12] == 8 && frame[23] == 17 }, bpftest.Patience)
+				if err != nil {
+					t.Fatalf("packet %d: %v", i, err)
+				}
+				is, err := mobile.ReadTunnel(got)
+				if err != nil || is.Message.TEID != teid || is.Message.Payload[28] != i {
+					t.Fatalf("packet %d: %+v, %v", i, is, err)
+				}
+			}
+		}
+		send(1, 20)
+		waiting(20)
+		send(21, 25) // too many
+		if got := c.notices(1); got[0].Kind != pdusession.Waiting || got[0].Block != rows.Block || got[0].Rule != 1 || got[0].DSCP != 0x10 {
+			t.Errorf("%+v", got)
+		}
+		netns.Eventually(t, bpftest.Patience, func() error {
+			if n := c.Fates("u")["queue-full"]; n != 5 {
+				return fmt.Errorf("%d packets were too many, want 5", n)
+			}
+			return nil
+		})
+		s.Rules[1].Forward.Action, s.Rules[1].Forward.TEID = pdusession.Pass, 1026
+		rows = c.put(rows, s)
+		arrive(1, 20, 1026)
+		waiting(0)
+
+		// Newer packets follow those that wait.
+		s.Rules[1].Forward.Action = pdusession.Wait
+		rows = c.put(rows, s)
+		send(21, 25)
+		waiting(5)
+		c.notices(1)
+		s.Rules[1].Forward.Action = pdusession.Pass
+		rows = c.put(rows, s)
+		send(26, 30)
+		arrive(21, 30, 1026)
+		waiting(0)
+
+		s.Rules[1].Forward.Action = pdusession.Wait
+		rows = c.put(rows, s)
+		send(31, 33)
+		waiting(3)
+		s.Rules[1].Forward.Action = pdusession.Drop
+		rows = c.put(rows, s)
+		waiting(0)
+		s.Rules[1].Forward.Action = pdusession.Pass
+		rows = c.put(rows, s)
+		send(34, 35)
+		arrive(34, 35, 1026)
+		if got := c.Read("u buffer discarded"); got != "3" {
+			t.Errorf("%s were discarded, want 3", got)
+		}
+
+		// What waits is lost with the daemon, and does not keep others waiting.
+		s.Rules[1].Forward.Action = pdusession.Wait
+		rows = c.put(rows, s)
+		send(36, 38)
+		waiting(3)
+		c.Restart(nil)
+		s.Rules[1].Forward.Action = pdusession.Pass
+		c.put(rows, s)
+		send(39, 40)
+		arrive(39, 40, 1026)
+	})
+}
+
+func TestAnEndMarkerIsSentOnRequest(t *testing.T) {
+	each(t, "", func(t *testing.T, c *core) {
+		wires := c.Wires()
+		c.put(nil, session())
+		if err := wires[0].Send(uplink(257, 9, fromPhone(53))); err != nil {
+			t.Fatal(err)
+		}
+		netns.Eventually(t, bpftest.Patience, func() error {
+			_, err := c.TryAction("u end-marker", `{"tunnel-endpoint":"`+station+`","remote-teid":1025}`)
+			return err
+		})
+		if _, err := wires[0].Recv(func(frame []byte) bool {
+			if len(frame) < 50 || frame[12] != 8 || frame[23] != 17 {
+				return false
+			}
+			is, err := mobile.ReadTunnel(frame[:14+int(frame[16])<<8+int(frame[17])])
+			return err == nil && is.Message.Type == gtpu.EndMarker && is.Message.TEID == 1025
+		}, bpftest.Patience); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestGuaranteedPacketsHaveAQueue of their own, where packets leave.
+func TestGuaranteedPacketsHaveAQueue(t *testing.T) {
+	l := bpftest.New(t, bpftest.Options{Hosts: 2})
+	c := newCore(t, l, `,"guaranteed-queue":"1:a"`)
+	l.Lab.Run("tc", "qdisc", "add", "dev", "veth1", "root", "handle", "1:", "htb", "default", "b")
+	for _, class := range []string{"1:a", "1:b"} {
+		l.Lab.Run("tc", "class", "add", "dev", "veth1", "parent", "1:", "classid", class, "htb", "rate", "100mbit")
+	}
+	sent := func(class string) string {
+		lines := strings.Split(l.Lab.Run("tc", "-s", "class", "show", "dev", "veth1", "classid", class), "\n")
+		for _, line := range lines {
+			if words := strings.Fields(line); len(words) > 3 && words[0] == "Sent" {
+				return words[3]
+			}
+		}
+		return "nothing"
+	}
+	wires := c.Wires()
+	s := session()
+	rows := c.put(nil, s)
+	for _, step := range []struct {
+		guaranteed bool
+		a, b       string
+	}{{false, "0", "1"}, {true, "1", "1"}} {
+		s.Rules[1].Forward.Guaranteed = step.guaranteed
+		rows = c.put(rows, s)
+		if err := wires[1].Send(network(toPhone(53))); err != nil {
+			t.Fatal(err)
+		}
+		netns.Eventually(t, bpftest.Patience, func() error {
+			if a, b := sent("1:a"), sent("1:b"); a != step.a || b != step.b {
+				return fmt.Errorf("guaranteed is %v: %s packets in its queue, %s in the other one, want %s and %s", step.guaranteed, a, b, step.a, step.b)
+			}
+			return nil
+		})
+	}
+	xdp := bpftest.New(t, bpftest.Options{Type: cube.TypeXDPDRV, Hosts: 1})
+	if err := xdp.TryCreate("upf", "u", `{"guaranteed-queue":"1:a"}`); !errors.Is(err, cube.ErrUnsupported) {
+		t.Errorf("at XDP: %v", err)
+	}
+}
