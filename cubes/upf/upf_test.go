@@ -43,11 +43,11 @@ const conf = `"echo-interval":0,"local-address":[{"address":"` + gateway + `"},{
 // core is a forwarder with a cube u on its first port, and the tables of that.
 type core struct {
 	*bpftest.Lab
-	t      *testing.T
+	t      testing.TB
 	tables *pdusession.Tables
 }
 
-func newCore(t *testing.T, l *bpftest.Lab, more string) *core {
+func newCore(t testing.TB, l *bpftest.Lab, more string) *core {
 	t.Helper()
 	l.Create("simpleforwarder", "f", `{"ports":[{"name":"p1","peer":"veth1"},{"name":"p2","peer":"veth2"}],
 		"actions":[{"inport":"p1","action":"FORWARD","outport":"p2"},{"inport":"p2","action":"FORWARD","outport":"p1"}]}`)
