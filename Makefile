@@ -24,7 +24,7 @@ export PATH := $(PATH):/usr/local/go/bin:/usr/lib/go/bin
 # In a checkout that another user owns, VCS stamping makes go build fail; the version comes from VERSION and git
 # describe instead.
 export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
-LDFLAGS := -X $(MODULE)/internal/cli.Version=$(VERSION) -X $(MODULE)/internal/daemon.Version=$(VERSION)
+LDFLAGS := $(foreach package,cli daemon upf,-X $(MODULE)/internal/$(package).Version=$(VERSION))
 
 # A group of benchmarks, such as filters; empty is all that are in none.
 BENCH        ?=

@@ -19,6 +19,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+// Version is set by the Makefile.
+var Version = "dev"
+
 // Options are those of a run.
 type Options struct {
 	Cube, Address, NodeID            string
@@ -56,7 +59,7 @@ type usageError struct{ error }
 const port = 8805 // of PFCP
 
 // flagSet declares the options.
-func flagSet(o *Options, file *string, help *bool) *pflag.FlagSet {
+func flagSet(o *Options, file *string, version, help *bool) *pflag.FlagSet {
 	f := pflag.NewFlagSet("polycube-upf", pflag.ContinueOnError)
 	f.SortFlags = false
 	f.SetOutput(io.Discard)
@@ -80,6 +83,7 @@ func flagSet(o *Options, file *string, help *bool) *pflag.FlagSet {
 	f.StringVar(file, "config", "", "YAML file with these options; the command line overrides it")
 	f.BoolVar(&o.CheckConfig, "check-config", false, "check the options, and start nothing")
 	f.BoolVar(&o.JSON, "json", false, "print the status as JSON")
+	f.BoolVarP(version, "version", "v", false, "print the version")
 	f.BoolVarP(help, "help", "h", false, "print this help")
 	return f
 }
@@ -87,13 +91,17 @@ func flagSet(o *Options, file *string, help *bool) *pflag.FlagSet {
 // ParseOptions reads a command line without the program's name. status: it asks for the status of a running program.
 func ParseOptions(args []string, out io.Writer) (o Options, status bool, err error) {
 	var file string
-	var help bool
-	f := flagSet(&o, &file, &help)
+	var version, help bool
+	f := flagSet(&o, &file, &version, &help)
 	if err := f.Parse(args); err != nil {
 		return o, false, usageError{err}
 	}
 	if help {
 		fmt.Fprint(out, usage, f.FlagUsages())
+		return o, false, errShown
+	}
+	if version {
+		fmt.Fprintf(out, "polycube-upf %s\n", Version)
 		return o, false, errShown
 	}
 	if file != "" {
@@ -144,7 +152,7 @@ func read(path string, f *pflag.FlagSet) error {
 }
 
 // unfit are options that make no sense in a file.
-var unfit = map[string]bool{"config": true, "check-config": true, "json": true, "help": true}
+var unfit = map[string]bool{"config": true, "check-config": true, "json": true, "version": true, "help": true}
 
 // values are those of an option: one, or a list.
 type values []string

@@ -41,6 +41,15 @@ func TestOptionsHaveDefaults(t *testing.T) {
 	}
 }
 
+// TestTheVersionIsPrinted, and nothing is run.
+func TestTheVersionIsPrinted(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	if _, _, err := ParseOptions([]string{"--version"}, &out); !errors.Is(err, errShown) || out.String() != "polycube-upf "+Version+"\n" {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+}
+
 // TestOptionsOfAFile: the file has all options that make sense there, and the command line wins.
 func TestOptionsOfAFile(t *testing.T) {
 	t.Parallel()
