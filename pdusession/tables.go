@@ -45,7 +45,9 @@ type Tables struct {
 	number uint32
 	// emptying are rows of queues that no session has, in which packets may wait to be dropped.
 	emptying []uint32
-	maps     []*ebpf.Map
+	// maps are by name, dir is where they are pinned.
+	maps map[string]*ebpf.Map
+	dir  string
 }
 
 // owned is a TEID, an address as a key of the tables, or a network.
@@ -71,11 +73,47 @@ type mapped[V any] struct {
 // Open opens the tables in the directory of the cube's pins, BPFFS/cubes/UUID. All rows are free: Adopt takes over
 // those of sessions.
 func Open(dir string) (*Tables, error) {
-	return openFrom(func(name string) (*ebpf.Map, error) { return ebpf.LoadPinnedMap(filepath.Join(dir, name), nil) })
+	t, err := openFrom(func(name string) (*ebpf.Map, error) { return ebpf.LoadPinnedMap(filepath.Join(dir, name), nil) })
+	if err == nil {
+		t.dir = dir
+	}
+	return t, err
+}
+
+// Current reports whether the pinned tables are those that were opened. They are not if the cube was deleted, or has
+// tables of another layout since the daemon was upgraded: close them, and open them again.
+func (t *Tables) Current() bool {
+	for name, opened := range t.maps {
+		pinned, err := ebpf.LoadPinnedMap(filepath.Join(t.dir, name), &ebpf.LoadPinOptions{ReadOnly: true})
+		if err != nil {
+			return false
+		}
+		same := sameMap(pinned, opened)
+		_ = pinned.Close()
+		if !same {
+			return false
+		}
+	}
+	return true
+}
+
+// sameMap reports whether two descriptors are of the same map.
+func sameMap(a, b *ebpf.Map) bool {
+	first, err := a.Info()
+	if err != nil {
+		return false
+	}
+	second, err := b.Info()
+	if err != nil {
+		return false
+	}
+	is, known := first.ID()
+	other, _ := second.ID()
+	return known && is == other
 }
 
 func openFrom(get func(name string) (*ebpf.Map, error)) (*Tables, error) {
-	t := &Tables{peers: map[netip.Addr]int{}, left: map[netip.Addr]time.Time{}, owners: map[owned]uint32{}}
+	t := &Tables{maps: map[string]*ebpf.Map{}, peers: map[netip.Addr]int{}, left: map[netip.Addr]time.Time{}, owners: map[owned]uint32{}}
 	var errs []error
 	load := func(name string) *ebpf.Map {
 		m, err := get(name)
@@ -83,7 +121,7 @@ func openFrom(get func(name string) (*ebpf.Map, error)) (*Tables, error) {
 			errs = append(errs, fmt.Errorf("table %s: %w", name, err))
 			return nil
 		}
-		t.maps = append(t.maps, m)
+		t.maps[name] = m
 		return m
 	}
 	keep := func(err error) { errs = append(errs, err) }

@@ -16,6 +16,7 @@ import (
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/mobile"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 func TestPacketsWaitForTheirDevice(t *testing.T) {
@@ -45,7 +46,7 @@ func TestPacketsWaitForTheirDevice(t *testing.T) {
 		arrive := func(first, last byte, teid uint32) {
 			t.Helper()
 			for i := first; i <= last; i++ {
-				got, err := wires[0].Recv(func(frame []byte) bool { return len(frame) > 60 && frame[12] == 8 && frame[23] == 17 }, bpftest.Patience)
+				got, err := wires[0].Recv(isTunnel, bpftest.Patience)
 				if err != nil {
 					t.Fatalf("packet %d: %v", i, err)
 				}
@@ -175,4 +176,66 @@ func TestGuaranteedPacketsHaveAQueue(t *testing.T) {
 	if err := xdp.TryCreate("upf", "u", `{"guaranteed-queue":"1:a"}`); !errors.Is(err, cube.ErrUnsupported) {
 		t.Errorf("at XDP: %v", err)
 	}
+}
+
+// TestPacketsThatAreTooBigCountOnce: fragments are counted instead of the packet, and one that is answered is not counted.
+func TestPacketsThatAreTooBigCountOnce(t *testing.T) {
+	each(t, "", func(t *testing.T, c *core) {
+		wires := c.Wires()
+		s := session()
+		s.Usages = []pdusession.Usage{{ID: 1}}
+		s.Rules[1].Usages = []uint32{1}
+		rows := c.put(nil, s)
+		udp := pkt.UDPDatagram(server, phone, 53, 1000, make([]byte, 1472))
+		packet := pkt.IPv4Header{From: server, To: phone, Protocol: pkt.ProtoUDP, TTL: 64, ID: 7}.Packet(udp)
+		if err := wires[1].Send(network(packet)); err != nil {
+			t.Fatal(err)
+		}
+		bytes := 0
+		for range 2 {
+			got, err := wires[0].Recv(isTunnel, bpftest.Patience)
+			if err != nil {
+				t.Fatal(err)
+			}
+			is, err := mobile.ReadTunnel(got)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bytes += len(is.Message.Payload)
+		}
+		copy(packet, // it may not be fragmented
+			pkt.IPv4Header{From: server, To: phone, Protocol: pkt.ProtoUDP, TTL: 64, ID: 8, Fragment: 0x4000}.Packet(udp)[:20])
+		if err := wires[1].Send(network(packet)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := wires[1].Recv(func(frame []byte) bool { return len(frame) > 34 && frame[23] == 1 && frame[34] == 3 }, bpftest.Patience); err != nil {
+			t.Errorf("no ICMP error has come: %v", err)
+		}
+		if n, err := c.tables.Counts(rows.Usages[1]); err != nil || n.DownPackets != 2 || n.Down != uint64(bytes) || bytes != len(packet)+20 {
+			t.Errorf("%+v was counted, %v; %d bytes came out", n, err, bytes)
+		}
+	})
+}
+
+func TestTablesOfACubeThatIsGoneAreNotCurrent(t *testing.T) {
+	c := newCore(t, bpftest.New(t, bpftest.Options{Hosts: 2}), "")
+	c.put(nil, session())
+	c.Restart(nil)
+	if !c.tables.Current() {
+		t.Error("the tables are other ones after a restart of the daemon")
+	}
+	c.Detach("u", "f:p1")
+	c.Set("DELETE", "u", "")
+	if c.tables.Current() {
+		t.Error("the tables of a cube that is gone are current")
+	}
+	c.Create("upf", "u", `{}`)
+	if c.tables.Current() {
+		t.Error("the tables of a former cube are current")
+	}
+}
+
+// isTunnel reports whether a frame is one of GTP-U over IPv4.
+func isTunnel(frame []byte) bool {
+	return len(frame) > 60 && frame[12] == 8 && frame[13] == 0 && frame[23] == pkt.ProtoUDP
 }

@@ -150,7 +150,6 @@ PCN_INLINE int upf_send(struct CTXTYPE *ctx, struct pcn_md *md, const struct upf
 {
 	const pcn_address nobody = {};
 	struct pcn_gtpu_tunnel tunnel = { .teid = r->teid, .qfi = r->qfi, .uplink = p->up };
-	__u32 overhead;
 
 	if (upf_read_inner(ctx, p))
 		return pcn_pkt_drop(ctx, md, UPF_MALFORMED);
@@ -158,10 +157,6 @@ PCN_INLINE int upf_send(struct CTXTYPE *ctx, struct pcn_md *md, const struct upf
 	p->outer.ttl = 64;
 	p->outer.ipv6 = !!(r->flags & UPF_IPV6);
 	p->outer.dscp = r->flags & UPF_MARK ? r->dscp + 1 : 0;
-	overhead = pcn_gtpu_overhead(&p->outer, &tunnel);
-
-	if (p->bytes + overhead > mtu && !p->inward)
-		return pcn_gtpu_end_up(ctx, md, UPF_TOO_BIG, PCN_GTPU_END_FAILURES, mtu - overhead);
 	upf_local_address(p->outer.source, p->outer.ipv6);
 	pcn_address_copy(p->outer.destination, r->peer);
 	p->outer.source_port = pcn_gtpu_end_port(&p->flow);
@@ -169,8 +164,19 @@ PCN_INLINE int upf_send(struct CTXTYPE *ctx, struct pcn_md *md, const struct upf
 	if (pcn_gtpu_end_macs(ctx, &tunnel, p->inward ? nobody : r->peer) ||
 	    pcn_gtpu_encap(ctx, &p->outer, &tunnel, &p->flow))
 		return pcn_pkt_drop(ctx, md, UPF_NOT_ENCAPSULATED);
-	md->packet_len += overhead;
+	md->packet_len += pcn_gtpu_overhead(&p->outer, &tunnel);
 	return pcn_pkt_pass(ctx, md);
+}
+
+/* How long a packet may be for the tunnel of its rule. */
+PCN_INLINE __u32 upf_longest(const struct upf_rule *r, const struct upf_packet *p)
+{
+	struct pcn_encap outer = { .ipv6 = !!(r->flags & UPF_IPV6) };
+	struct pcn_gtpu_tunnel tunnel = { .qfi = r->qfi };
+
+	if (p->inward || !(r->flags & UPF_TUNNEL))
+		return UPF_NONE;
+	return mtu - pcn_gtpu_overhead(&outer, &tunnel);
 }
 
 /* Chooses the queue of a packet, where the netdev that sends it has several. */
@@ -190,6 +196,7 @@ PCN_INLINE int upf_forward(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_pa
 {
 	struct upf_rule *r = bpf_map_lookup_elem(&rules, &row);
 	__u64 now = p->now;
+	__u32 longest;
 
 	if (!r)
 		return pcn_pkt_drop(ctx, md, UPF_NO_RULE);
@@ -199,6 +206,9 @@ PCN_INLINE int upf_forward(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_pa
 		return pcn_pkt_drop(ctx, md, UPF_RULE_DROPS);
 	if (r->action == UPF_WAIT || upf_follows(r, p))
 		return upf_wait(ctx, md, r, p, row);
+	longest = upf_longest(r, p);
+	if (p->bytes > longest) /* what becomes of it comes again, and is charged then */
+		return pcn_gtpu_end_up(ctx, md, UPF_TOO_BIG, PCN_GTPU_END_FAILURES, longest);
 	switch (upf_charge(r, p->bytes, now, !p->up)) {
 	case UPF_USED_UP:
 		return pcn_pkt_drop(ctx, md, UPF_QUOTA_USED);

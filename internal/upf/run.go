@@ -224,6 +224,9 @@ func (p *program) watch(ctx context.Context, plane *plane, uuid string) {
 		case errors.Is(err, errNoCube), err == nil && is.UUID != uuid:
 			p.log.Warn("the cube was removed", "cube", p.options.Cube)
 			return
+		case err == nil && !plane.Current():
+			p.log.Warn("the cube has other tables", "cube", p.options.Cube)
+			return
 		case err == nil:
 			plane.know(is)
 		}
