@@ -7,7 +7,6 @@ package gtphandler
 import (
 	"fmt"
 	"net/netip"
-	"time"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/gtppath"
@@ -15,18 +14,9 @@ import (
 
 // Config is the decoded configuration, without its user equipment.
 type Config struct {
-	Addresses    []Address `json:"local-address"`
-	MTU          uint16    `json:"mtu"`
-	EchoInterval uint16    `json:"echo-interval"`
-	EchoTimeout  uint16    `json:"echo-timeout"`
-	EchoRequests uint8     `json:"echo-requests"`
-	MaxUsers     uint32    `json:"max-user-equipment"`
-	Users        []User    `json:"user-equipment"`
-}
-
-// Address is an address of this end.
-type Address struct {
-	Address netip.Addr `json:"address"`
+	gtppath.Config
+	MaxUsers uint32 `json:"max-user-equipment"`
+	Users    []User `json:"user-equipment"`
 }
 
 // User is an entry of the list `user-equipment`. Entries come one by one.
@@ -40,19 +30,9 @@ type User struct {
 	QFI      uint8      `json:"qfi,omitempty"`
 }
 
-// settings returns those of the ends of tunnels.
-func (c *Config) settings() gtppath.Settings {
-	s := gtppath.Settings{EchoInterval: time.Duration(c.EchoInterval) * time.Second, EchoTimeout: time.Duration(c.EchoTimeout) * time.Second,
-		EchoRequests: int(c.EchoRequests)}
-	for _, a := range c.Addresses {
-		s.Locals = append(s.Locals, a.Address)
-	}
-	return s
-}
-
 // local returns the address that tunnels to an endpoint come from.
 func (c *Config) local(endpoint netip.Addr) (netip.Addr, error) {
-	s := c.settings()
+	s := c.Settings()
 	local, ok := s.Local(endpoint)
 	if !ok {
 		family := "IPv6"

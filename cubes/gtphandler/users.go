@@ -210,7 +210,7 @@ func (c *change) commit() (undo func() error, err error) {
 			return nil, err
 		}
 	}
-	if err := c.path.Configure(c.conf.settings(), &c.undone); err != nil {
+	if err := c.path.Configure(c.conf.Settings(), &c.undone); err != nil {
 		return nil, err
 	}
 	for ip, was := range c.was {

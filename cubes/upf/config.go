@@ -7,16 +7,13 @@ package upf
 import (
 	"net/netip"
 
+	"github.com/polycube/polycube/gtppath"
 	"github.com/polycube/polycube/inet"
 )
 
 // Config is the decoded configuration.
 type Config struct {
-	Addresses    []Address        `json:"local-address"`
-	MTU          uint16           `json:"mtu"`
-	EchoInterval uint16           `json:"echo-interval"`
-	EchoTimeout  uint16           `json:"echo-timeout"`
-	EchoRequests uint8            `json:"echo-requests"`
+	gtppath.Config
 	MaxSessions  uint32           `json:"max-sessions"`
 	MaxRules     uint32           `json:"max-rules"`
 	MaxMeters    uint32           `json:"max-meters"`
@@ -27,29 +24,15 @@ type Config struct {
 	Queue        *inet.QueueClass `json:"guaranteed-queue"`
 }
 
-// Address is an address of this end of tunnels.
-type Address struct {
-	Address netip.Addr `json:"address"`
-}
-
 // local is struct upf_local: the first address of each family, in numerical order.
 type local struct{ IPv4, IPv6 inet.Address }
 
 func (c *Config) local() (l local) {
-	var v4, v6 netip.Addr
-	for _, a := range c.Addresses {
-		of := &v6
-		if a.Address.Is4() {
-			of = &v4
-		}
-		if !of.IsValid() || a.Address.Less(*of) {
-			*of = a.Address
-		}
-	}
-	if v4.IsValid() {
+	s := c.Settings()
+	if v4, ok := s.Local(netip.IPv4Unspecified()); ok {
 		l.IPv4 = inet.AddressOf(v4)
 	}
-	if v6.IsValid() {
+	if v6, ok := s.Local(netip.IPv6Unspecified()); ok {
 		l.IPv6 = inet.AddressOf(v6)
 	}
 	return l

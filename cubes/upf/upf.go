@@ -57,13 +57,7 @@ func (u *upf) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, er
 		}
 		queue = uint32(*conf.Queue)
 	}
-	settings := gtppath.Settings{
-		EchoInterval: time.Duration(conf.EchoInterval) * time.Second, EchoTimeout: time.Duration(conf.EchoTimeout) * time.Second,
-		EchoRequests: int(conf.EchoRequests),
-	}
-	for _, a := range conf.Addresses {
-		settings.Locals = append(settings.Locals, a.Address)
-	}
+	settings := conf.Settings()
 	commit := func() (func() error, error) {
 		var undo cube.Undo
 		if c.Created() {
