@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mgw measures the user plane of mobile networks: the programs alone, the chains of the paper's gateway by users, and live
-// compared with the kernel's forwarding.
+// Package mgw measures the user plane of mobile networks: the programs alone, the chains of the paper's gateway by users, the
+// algorithms of its policers, and live compared with the kernel's forwarding.
 package mgw
 
 import (
@@ -34,6 +34,7 @@ func Parts() []contest.Part {
 	return []contest.Part{
 		{Name: "mgw-program", Do: programs},
 		{Name: "mgw-users", Do: users},
+		{Name: "mgw-policers", Do: policers},
 		{Name: "mgw-live", Do: live},
 	}
 }
