@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -87,7 +86,6 @@ func policers(ctx context.Context, b *Bench) (*Result, error) {
 // policed is a chain with a policer, or without one.
 type policed struct {
 	*gateway
-	hook      cube.Hook
 	algorithm string
 }
 
@@ -95,7 +93,7 @@ type policed struct {
 func of(algorithm, what string) string { return algorithm + ", " + what }
 
 // newPoliced starts a daemon with the chain.
-func newPoliced(rig *lab.Rig, b *Bench, hook cube.Hook, algorithm string) (*policed, error) {
+func newPoliced(rig *lab.Rig, b *Bench, algorithm string) (*policed, error) {
 	w, err := rig.NewFiltered()
 	if err != nil {
 		return nil, err
@@ -107,7 +105,7 @@ func newPoliced(rig *lab.Rig, b *Bench, hook cube.Hook, algorithm string) (*poli
 	if err != nil {
 		return nil, err
 	}
-	p := &policed{&gateway{w, d}, hook, algorithm}
+	p := &policed{&gateway{w, d}, algorithm}
 	subscribers, limits := make([]object, contracts), make([]object, contracts)
 	for i := range contracts {
 		subscribers[i] = object{"address": user(i), "class": i + 1}
@@ -122,24 +120,17 @@ func newPoliced(rig *lab.Rig, b *Bench, hook cube.Hook, algorithm string) (*poli
 	return p, errors.Join(err, d.Inlined(names...))
 }
 
-func (p *policed) typ() cube.Type {
-	if p.hook == cube.TC {
-		return cube.TypeTC
-	}
-	return cube.TypeXDPDRV
-}
-
 // forwarder forwards between the hosts.
 func (p *policed) forwarder() error {
 	return contest.Post(p.Daemon, "/simpleforwarder/f", object{
-		"type": p.typ(), "ports": []object{{"name": "p1", "peer": lab.In}, {"name": "p2", "peer": lab.Out}},
+		"type": cube.TypeTC, "ports": []object{{"name": "p1", "peer": lab.In}, {"name": "p2", "peer": lab.Out}},
 		"actions": []object{{"inport": "p1", "action": "FORWARD", "outport": "p2"}, {"inport": "p2", "action": "FORWARD", "outport": "p1"}},
 	})
 }
 
 // behind creates a transparent cube and attaches it between those that are there and the forwarder.
 func (p *policed) behind(service, name string, conf object) error {
-	conf["type"] = p.typ()
+	conf["type"] = cube.TypeTC
 	return errors.Join(contest.Post(p.Daemon, "/"+service+"/"+name, conf),
 		contest.Post(p.Daemon, "/attach", object{"cube": name, "port": "f:p1", "position": "first"}))
 }
@@ -155,10 +146,8 @@ func (*policed) packets(users []int) [][]byte {
 	return out
 }
 
-// forwards reports whether a packet was sent: XDP_REDIRECT or TC_ACT_REDIRECT.
-func (p *policed) forwards(verdict uint32) bool {
-	return verdict == map[cube.Hook]uint32{cube.XDP: 4, cube.TC: 7}[p.hook]
-}
+// forwards reports whether a packet was sent: TC_ACT_REDIRECT.
+func forwards(verdict uint32) bool { return verdict == 7 }
 
 // conforming checks that the contracts of classes have passed all packets.
 func (p *policed) conforming(classes int) error {
@@ -192,17 +181,17 @@ func (p *policed) conforming(classes int) error {
 }
 
 // withPoliced starts a chain for each algorithm, and one without a policer, and passes all of them with their programs.
-func withPoliced(ctx context.Context, b *Bench, hook cube.Hook, fn func(rig *lab.Rig, all []*policed, programs []*ebpf.Program) error) error {
+func withPoliced(ctx context.Context, b *Bench, fn func(rig *lab.Rig, all []*policed, programs []*ebpf.Program) error) error {
 	return lab.With(ctx, func(rig *lab.Rig) error {
 		var all []*policed
 		var programs []*ebpf.Program
 		for _, algorithm := range append([]string{unlimited}, algorithms...) {
-			b.Progress("mgw-policers: %s, %s", strings.ToUpper(hook.String()), algorithm)
-			p, err := newPoliced(rig, b, hook, algorithm)
+			b.Progress("mgw-policers: %s", algorithm)
+			p, err := newPoliced(rig, b, algorithm)
 			if err != nil {
 				return fmt.Errorf("%s: %w", algorithm, err)
 			}
-			program, err := contest.Entry(rig, p.Daemon, hook)
+			program, err := contest.Entry(rig, p.Daemon, cube.TC)
 			if err != nil {
 				return fmt.Errorf("%s: %w", algorithm, err)
 			}
@@ -215,21 +204,21 @@ func withPoliced(ctx context.Context, b *Bench, hook cube.Hook, fn func(rig *lab
 // policersCost measures the algorithms on one CPU.
 func policersCost(ctx context.Context, b *Bench, out *Result) error {
 	times := map[string]report.Sample{}
-	err := withPoliced(ctx, b, cube.XDP, func(rig *lab.Rig, all []*policed, programs []*ebpf.Program) error {
+	err := withPoliced(ctx, b, func(rig *lab.Rig, all []*policed, programs []*ebpf.Program) error {
 		var alone []*contest.Alone
 		for i, p := range all {
 			for _, n := range contractCounts {
-				a, err := contest.NewAlone(rig, p.Filtered, of(p.algorithm, plural(n, "contract")), cube.XDP, programs[i], p.packets(sharing{classes: n}.users(0)))
+				a, err := contest.NewAlone(rig, p.Filtered, of(p.algorithm, plural(n, "contract")), cube.TC, programs[i], p.packets(sharing{classes: n}.users(0)))
 				if err != nil {
 					return err
 				}
-				if err := a.Verdicts(policedFrames, p.forwards); err != nil {
+				if err := a.Verdicts(policedFrames, forwards); err != nil {
 					return err
 				}
 				alone = append(alone, a)
 			}
 		}
-		err := contest.RaceAlone(rig, b.Rounds(21, 3), alone)
+		err := contest.RaceAlone(rig, b.Rounds(15, 3), alone)
 		for _, a := range alone {
 			times[a.Name] = a.Times
 		}
@@ -246,7 +235,7 @@ func policersCost(ctx context.Context, b *Bench, out *Result) error {
 
 // costs adds the table and the checks of one CPU.
 func costs(times map[string]report.Sample, out *Result) {
-	t := &report.Table{Title: "One CPU, XDP, net ns per packet", Columns: []string{"algorithm"}}
+	t := &report.Table{Title: "One CPU, TC, net ns per packet", Columns: []string{"algorithm"}}
 	net := map[string]report.Sample{}
 	for _, n := range contractCounts {
 		t.Columns = append(t.Columns, plural(n, "contract"))
@@ -281,7 +270,7 @@ func policersTogether(ctx context.Context, b *Bench, out *Result) error {
 	if b.Quick {
 		length = 10 * time.Millisecond
 	}
-	err := withPoliced(ctx, b, cube.TC, func(rig *lab.Rig, all []*policed, programs []*ebpf.Program) error {
+	err := withPoliced(ctx, b, func(rig *lab.Rig, all []*policed, programs []*ebpf.Program) error {
 		var list []*contest.Pair
 		for i, p := range all {
 			for _, s := range sharings {
@@ -289,13 +278,13 @@ func policersTogether(ctx context.Context, b *Bench, out *Result) error {
 				if err != nil {
 					return err
 				}
-				if err := pair.Verdicts(policedFrames, p.forwards); err != nil {
+				if err := pair.Verdicts(policedFrames, forwards); err != nil {
 					return err
 				}
 				list, pairs[pair.Name] = append(list, pair), pair
 			}
 		}
-		err := contest.RacePairs(rig, b.Rounds(9, 2), length, list)
+		err := contest.RacePairs(rig, b.Rounds(7, 2), length, list)
 		for _, p := range all {
 			err = errors.Join(err, p.conforming(sharings[len(sharings)-1].classes))
 		}

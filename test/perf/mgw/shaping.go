@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/perf/contest"
 	"github.com/polycube/polycube/test/perf/lab"
@@ -142,7 +141,7 @@ func (s shaper) wire(rig *lab.Rig, b *Bench, burst int) (*lab.Filtered, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &policed{&gateway{w, d}, cube.TC, s.name}
+	p := &policed{&gateway{w, d}, s.name}
 	err = p.forwarder()
 	names := []string{"f"}
 	if s.contract != nil {
