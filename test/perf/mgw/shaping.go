@@ -120,7 +120,7 @@ func shapeAll(ctx context.Context, b *Bench, burst int) (map[string]report.Sampl
 				running.Go(func() { rates[i], errs[i] = shaped(wires[i], burst, length) })
 			}
 			running.Wait()
-			if err := errors.Join(append(errs, rig.Context().Err())...); err != nil {
+			if err := errors.Join(errors.Join(errs...), rig.Context().Err()); err != nil {
 				return err
 			}
 			for i, s := range all {
