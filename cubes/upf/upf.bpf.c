@@ -52,7 +52,7 @@ struct upf_packet {
 	__u8 qfi;
 	__u8 up; /* it is from a device */
 	__u8 released;
-	__u8 inward; /* it goes on into the cube behind, not out of the port */
+	__u8 inward; /* it continues into the cube behind, not out of the port */
 	__u8 taken;  /* out of a tunnel: the flow is that of the outer packet still */
 	struct pcn_sdf_packet fields;
 	struct pcn_encap outer;
@@ -326,7 +326,7 @@ PCN_INLINE int upf_learns(const struct upf_tunnel *t, __u64 now)
 	return !r || pcn_refresh_due(now, r->seen, UPF_STEP);
 }
 
-/* Takes a packet out of its tunnel. PCN_GTPU_END_PACKET if it goes on, else its verdict. */
+/* Takes a packet out of its tunnel. PCN_GTPU_END_PACKET if it may continue, else its verdict. */
 PCN_INLINE int upf_receive(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_packet *p,
 			   const struct pcn_gtpu *g, const struct upf_tunnel *t)
 {

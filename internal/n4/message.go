@@ -76,7 +76,7 @@ func isRequest(kind uint8) (request, session bool) {
 	return false, false
 }
 
-// receive handles a message. A panic is an error of a decoder: the message is dropped, and the batch goes on.
+// receive handles a message. A panic is an error of a decoder: the message is dropped, and the rest of the batch is carried out.
 func (s *Server) receive(d datagram) {
 	defer func() {
 		if is := recover(); is != nil {

@@ -121,7 +121,7 @@ func (s *Set) readPDI(r *PDR, pdi tlv.IE, res Resources) error {
 	return r.readMatches(g)
 }
 
-// readMatches reads what packets are compared with besides addresses and tunnels.
+// readMatches reads what packets are compared with, apart from addresses and tunnels.
 func (r *PDR) readMatches(g tlv.Group) error {
 	for _, i := range g {
 		switch i.Type {
