@@ -13,7 +13,7 @@ import (
 )
 
 // Adopt takes over the sessions that an earlier process has written, and returns those that the tables do not have, as after
-// the cube was created anew: Put them as new ones. It comes before the first batch. What no session has is removed; removed
+// the cube was deleted and created again: Put them as new ones. It comes before the first batch. What no session has is removed; removed
 // is how many keys that were, of sessions that the process had not stored yet when it ended.
 func (t *Tables) Adopt(all []*Rows) (missing []*Rows, removed int, err error) {
 	used := map[uint32]bool{}

@@ -247,6 +247,17 @@ func TestATableThatIsFullRefusesTheBatch(t *testing.T) {
 	}
 }
 
+func TestAQueueIsNeverBelowEmpty(t *testing.T) {
+	tables := opened(t, maps(t, nil))
+	q := &Queues{tables.queues.Mapped}
+	tables.queues.values[3].Waiting = 5
+	for _, step := range []struct{ done, left uint32 }{{2, 3}, {3, 0}, {1, 0}} {
+		if q.Done(3, step.done); q.Waiting(3) != step.left {
+			t.Errorf("%d wait after %d of them are done, want %d", q.Waiting(3), step.done, step.left)
+		}
+	}
+}
+
 func TestPeersThatWereLeftMakeRoom(t *testing.T) {
 	tables := opened(t, maps(t, map[string]uint32{"stations": 2}))
 	var rows *Rows
@@ -329,7 +340,7 @@ func TestSessionsAreFoundAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// As after the cube was created anew.
+	// As after the cube was deleted and created again.
 	third := opened(t, maps(t, nil))
 	if missing, _, err = third.Adopt(kept); err != nil || len(missing) != len(kept) {
 		t.Errorf("%d are missing, want all: %v", len(missing), err)

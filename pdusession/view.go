@@ -61,10 +61,15 @@ func (q *Queues) Waiting(row uint32) uint32 {
 	return 0
 }
 
-// Done notes that packets of a row do not wait any more.
+// Done notes that packets of a row do not wait any more. Packets that were given up may still come: the count stays at 0 then,
+// as programs would take one below it for a full queue.
 func (q *Queues) Done(row, packets uint32) {
-	if is := q.row(row); is != nil {
-		atomic.AddUint32(&is.Waiting, -packets)
+	is := q.row(row)
+	for is != nil {
+		was := atomic.LoadUint32(&is.Waiting)
+		if atomic.CompareAndSwapUint32(&is.Waiting, was, was-min(was, packets)) {
+			return
+		}
 	}
 }
 

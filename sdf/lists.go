@@ -56,7 +56,7 @@ func (l *Lists) Begin(used map[uint32]bool) error {
 	return nil
 }
 
-// After returns how many lists are in use after a change of their users, of which each has so many more, or fewer.
+// After returns how many lists are in use after a change. users is the change of each list's number of users.
 func (l *Lists) After(users map[List]int) int {
 	n := len(l.of)
 	for is, more := range users {
@@ -112,7 +112,7 @@ func (l *Lists) Drop(dropped []List) (err error) {
 	return err
 }
 
-// Dropped is Drop for a caller who has waited for the packets.
+// Dropped is Drop without the grace period, which the caller has waited for.
 func (l *Lists) Dropped(dropped []List) {
 	for _, is := range dropped {
 		s := l.of[is]

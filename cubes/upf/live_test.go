@@ -217,6 +217,30 @@ func TestPacketsThatAreTooBigCountOnce(t *testing.T) {
 	})
 }
 
+// TestMorePacketsDoNotWait than the buffer has room for; the others are counted.
+func TestMorePacketsDoNotWait(t *testing.T) {
+	each(t, `,"buffered-bytes":65536`, func(t *testing.T, c *core) {
+		wires := c.Wires()
+		s := session()
+		s.Rules[1].Forward.Action = pdusession.Wait
+		c.put(nil, s)
+		frame := network(mobile.Datagram(server, phone, 53, 1000, make([]byte, 1400), 0))
+		const sent = 60
+		for range sent {
+			if err := wires[1].Send(frame); err != nil {
+				t.Fatal(err)
+			}
+		}
+		room := 65536 / len(frame)
+		netns.Eventually(t, bpftest.Patience, func() error {
+			if waiting, over := c.Read("u buffer packets"), c.Read("u buffer overflowed"); waiting != fmt.Sprint(room) || over != fmt.Sprint(sent-room) {
+				return fmt.Errorf("%s packets wait and %s were too many, want %d and %d", waiting, over, room, sent-room)
+			}
+			return nil
+		})
+	})
+}
+
 func TestTablesOfACubeThatIsGoneAreNotCurrent(t *testing.T) {
 	c := newCore(t, bpftest.New(t, bpftest.Options{Hosts: 2}), "")
 	c.put(nil, session())

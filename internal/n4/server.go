@@ -158,7 +158,7 @@ func (s *Server) Notice(n pdusession.Notice) {
 	}
 }
 
-// begin starts what goes on by time.
+// begin starts the timers.
 func (s *Server) begin() {
 	now := time.Now()
 	for _, p := range s.peers {
