@@ -187,12 +187,13 @@ func (e *emptier) entries(l list) (keys [][]string, ok bool) {
 	return keys, true
 }
 
-// turn is when a member has its turn: sessions go with their rules, and other entries refer to ports.
+// turn is when a member has its turn: sessions go with their rules, and other entries refer to ports and to the local
+// addresses of tunnels.
 func turn(n *yang.Node) int {
 	switch {
 	case !n.Config():
 		return 0
-	case n.Path() == "ports":
+	case n.Path() == "ports", n.Path() == "local-address":
 		return 2
 	}
 	return 1
