@@ -23,8 +23,8 @@ type Names struct {
 	index func() (map[string]uint32, error)
 }
 
-// Of returns the names of an enum in the compiled programs (*.o) of a service's files. It must be called
-// SERVICE_counter.
+// Of returns the names of an enum in the compiled programs (*.o) of a service's files. The names of its values begin with that
+// of the enum, or with what is in front of _counter there.
 func Of(files fs.FS, enum string) *Names {
 	return &Names{enum, sync.OnceValues(func() (map[string]uint32, error) { return read(files, enum) })}
 }
@@ -49,10 +49,10 @@ func read(files fs.FS, enum string) (map[string]uint32, error) {
 	if err := spec.TypeByName(enum, &e); err != nil {
 		return nil, fmt.Errorf("read enum %s of a program: %w", enum, err)
 	}
-	service := strings.ToUpper(strings.TrimSuffix(enum, "counter"))
+	prefix := strings.ToUpper(strings.TrimSuffix(enum, "_counter")) + "_"
 	index := make(map[string]uint32, len(e.Values))
 	for _, v := range e.Values {
-		name := strings.TrimPrefix(v.Name, service)
+		name := strings.TrimPrefix(v.Name, prefix)
 		index[strings.ToLower(strings.ReplaceAll(name, "_", "-"))] = uint32(v.Value)
 	}
 	return index, nil

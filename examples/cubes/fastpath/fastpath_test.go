@@ -22,120 +22,86 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(netns.CheckLeaks(m)) }
 
-// The machine between two networks, and a neighbour in the second.
-const (
-	ownMAC, sentMAC, neighbourMAC, senderMAC = "02:00:00:00:01:01", "02:00:00:00:02:01", "02:00:00:00:02:09", "02:00:00:00:01:09"
-	sender, neighbour                        = "10.0.1.9", "10.0.2.9"
-	sender6, neighbour6                      = "2001:db8:1::9", "2001:db8:2::9"
-)
-
-// routed is a host that forwards between veth1 and veth2 with a fast path on veth1, which knows one neighbour.
-func routed(t *testing.T, l *bpftest.Lab) {
+// routed is a lab with a fast path on veth1, which has one output.
+func routed(t *testing.T, l *bpftest.Lab) bpftest.Route {
 	t.Helper()
-	forwarding(l)
-	l.Lab.Run("ip", "link", "set", "veth1", "address", ownMAC)
-	l.Lab.Run("ip", "link", "set", "veth2", "address", sentMAC)
-	l.Lab.Run("ip", "neigh", "add", neighbour, "lladdr", neighbourMAC, "dev", "veth2", "nud", "permanent")
-	l.Lab.Run("ip", "neigh", "add", neighbour6, "lladdr", neighbourMAC, "dev", "veth2", "nud", "permanent")
+	r := l.Route()
 	l.Create("fastpath", "f", `{"outputs":[{"number":5,"to":"veth2"}]}`)
 	l.Attach("f", "veth1")
-	netns.Eventually(t, bpftest.Patience, func() error { // the MAC address and the output are known
-		if out, _, err := l.TryBytes("veth1", packet4(neighbour, 64)); err != nil || out.Fate != "f redirected" {
-			return fmt.Errorf("%+v, %w", out, err)
-		}
-		return nil
-	})
+	redirected(r, "once the MAC address and the output are known", packet4(r, neighbour, 64))
+	return r
 }
 
-// forwarding gives the machine addresses in both networks and lets it forward.
-func forwarding(l *bpftest.Lab) {
-	l.Lab.Run("sysctl", "-q", "-w", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
-	for dev, addresses := range map[string][]string{"veth1": {"10.0.1.254/24", "2001:db8:1::fe/64"}, "veth2": {"10.0.2.254/24", "2001:db8:2::fe/64"}} {
-		l.Lab.Run("sysctl", "-q", "-w", "net.ipv6.conf."+dev+".disable_ipv6=0")
-		for _, a := range addresses {
-			args := []string{"addr", "add", a, "dev", dev}
-			if strings.Contains(a, ":") {
-				args = append(args, "nodad")
-			}
-			l.Lab.Run("ip", args...)
-		}
-	}
+const (
+	sender, neighbour, neighbour6 = bpftest.RouteSender, bpftest.RouteNeighbour, bpftest.RouteNeighbour6
+)
+
+func redirected(r bpftest.Route, what string, frame []byte) {
+	r.Wants(what, frame, bpftest.Outcome{Verdict: "send", Fate: "f redirected"}, r.Next(frame))
 }
 
-func packet4(to string, ttl uint8) []byte {
-	return framed(pkt.IPv4Header{From: sender, To: to, Protocol: pkt.ProtoUDP, TTL: ttl}.Packet(pkt.UDPDatagram(sender, to, 1, 2, make([]byte, 40))))
+func passed(r bpftest.Route, what string, frame []byte) {
+	r.Wants(what, frame, bpftest.Outcome{Verdict: "pass", Fate: "f pass"}, frame)
 }
 
-func packet6(to string, limit uint8) []byte {
-	return framed(pkt.IPv6Header{From: sender6, To: to, Next: pkt.ProtoUDP, HopLimit: limit}.Packet(pkt.UDPDatagram(sender6, to, 1, 2, make([]byte, 40))))
+func packet4(r bpftest.Route, to string, ttl uint8) []byte {
+	return r.Frame(pkt.IPv4Header{From: sender, To: to, Protocol: pkt.ProtoUDP, TTL: ttl}.Packet(pkt.UDPDatagram(sender, to, 1, 2, make([]byte, 40))))
 }
 
-func framed(packet []byte) []byte { return pkt.Eth(senderMAC, ownMAC).IP(packet).Bytes() }
-
-// next is what the neighbour gets of a frame.
-func next(frame []byte) []byte {
-	out := pkt.Hop(bytes.Clone(frame))
-	copy(out, pkt.MAC(neighbourMAC))
-	copy(out[6:], pkt.MAC(sentMAC))
-	return out
+func packet6(r bpftest.Route, to string, limit uint8) []byte {
+	const from = bpftest.RouteSender6
+	return r.Frame(pkt.IPv6Header{From: from, To: to, Next: pkt.ProtoUDP, HopLimit: limit}.Packet(pkt.UDPDatagram(from, to, 1, 2, make([]byte, 40))))
 }
 
 func TestPacketsAreForwardedByTheRoutesOfTheHost(t *testing.T) {
 	bpftest.Each(t, bpftest.Options{Hosts: 2, Follow: true}, func(t *testing.T, l *bpftest.Lab) {
-		routed(t, l)
-		for what, frame := range map[string][]byte{"IPv4": packet4(neighbour, 64), "TTL 2": packet4(neighbour, 2), "IPv6": packet6(neighbour6, 64)} {
-			// What the host itself sends meanwhile, such as reports of its multicast groups, passes the cube, too.
-			netns.Eventually(t, bpftest.Patience, func() error {
-				out, got := l.RunBytes("veth1", frame)
-				if want := (bpftest.Outcome{Verdict: "send", Fate: "f redirected"}); out != want || !bytes.Equal(got, next(frame)) {
-					return fmt.Errorf("%s: %+v\n got %x\nwant %x", what, out, got, next(frame))
-				}
-				return nil
-			})
+		r := routed(t, l)
+		for what, frame := range map[string][]byte{"IPv4": packet4(r, neighbour, 64), "TTL 2": packet4(r, neighbour, 2), "IPv6": packet6(r, neighbour6, 64)} {
+			redirected(r, what, frame)
 		}
 	})
 }
 
 func TestTheStackGetsEverythingElse(t *testing.T) {
 	bpftest.Each(t, bpftest.Options{Hosts: 2, Follow: true}, func(t *testing.T, l *bpftest.Lab) {
-		routed(t, l)
-		wrongSum := packet4(neighbour, 64)
+		r := routed(t, l)
+		wrongSum := packet4(r, neighbour, 64)
 		wrongSum[24]++
-		elsewhere := packet4(neighbour, 64)
+		elsewhere := packet4(r, neighbour, 64)
 		elsewhere[5]++
-		back := packet4("10.0.1.8", 64)
-		l.Lab.Run("ip", "neigh", "add", "10.0.1.8", "lladdr", neighbourMAC, "dev", "veth1", "nud", "permanent")
+		back := packet4(r, "10.0.1.8", 64)
+		l.Lab.Run("ip", "neigh", "add", "10.0.1.8", "lladdr", bpftest.RouteNeighbourMAC, "dev", "veth1", "nud", "permanent")
 		l.Lab.Run("ip", "rule", "add", "ipproto", "udp", "dport", "53", "blackhole")
 		from := func(source string) []byte {
-			return framed(pkt.IPv4Header{From: source, To: neighbour, Protocol: pkt.ProtoUDP, TTL: 64}.Packet(make([]byte, 40)))
+			return r.Frame(pkt.IPv4Header{From: source, To: neighbour, Protocol: pkt.ProtoUDP, TTL: 64}.Packet(make([]byte, 40)))
 		}
 		from6 := func(source string) []byte {
-			return framed(pkt.IPv6Header{From: source, To: neighbour6, Next: pkt.ProtoUDP, HopLimit: 64}.Packet(make([]byte, 40)))
+			return r.Frame(pkt.IPv6Header{From: source, To: neighbour6, Next: pkt.ProtoUDP, HopLimit: 64}.Packet(make([]byte, 40)))
 		}
 		for _, c := range []struct {
 			what    string
 			frame   []byte
 			counter string
 		}{
-			{"the last TTL", packet4(neighbour, 1), "exception"},
-			{"the last hop limit", packet6(neighbour6, 1), "exception"},
+			{"the last TTL", packet4(r, neighbour, 1), "exception"},
+			{"the last hop limit", packet6(r, neighbour6, 1), "exception"},
 			{"a wrong checksum", wrongSum, "exception"},
-			{"options", framed(pkt.IPv4Header{From: sender, To: neighbour, Protocol: pkt.ProtoUDP, TTL: 64, Options: []byte{1, 1, 1, 1}}.Packet(make([]byte, 40))), "exception"},
-			{"link-local", packet6("fe80::1", 64), "exception"},
-			{"multicast", packet6("ff02::1", 64), "exception"},
+			{"options", r.Frame(pkt.IPv4Header{From: sender, To: neighbour, Protocol: pkt.ProtoUDP, TTL: 64, Options: []byte{1, 1, 1, 1}}.Packet(make([]byte, 40))), "exception"},
+			{"link-local", packet6(r, "fe80::1", 64), "exception"},
+			{"multicast", packet6(r, "ff02::1", 64), "exception"},
 			{"from the loopback network", from("127.0.0.1"), "exception"},
 			{"from a multicast address", from("224.0.0.1"), "exception"},
 			{"from nobody", from6("::"), "exception"},
 			{"from a link-local address", from6("fe80::1"), "exception"},
-			{"to a port that a rule forbids", framed(pkt.IPv4Header{From: sender, To: neighbour, Protocol: pkt.ProtoUDP, TTL: 64}.Packet(pkt.UDPDatagram(sender, neighbour, 1, 53, nil))), "no-way"},
-			{"for the host", packet4("10.0.2.254", 64), "no-way"},
-			{"without a route", packet4("192.0.2.1", 64), "no-way"},
-			{"to a neighbour that is not resolved", packet4("10.0.2.8", 64), "no-way"},
+			{"to a port that a rule forbids", r.Frame(pkt.IPv4Header{From: sender, To: neighbour, Protocol: pkt.ProtoUDP, TTL: 64}.Packet(pkt.UDPDatagram(sender, neighbour, 1, 53, nil))), "no-way"},
+			{"for the host", packet4(r, "10.0.2.254", 64), "no-way"},
+			{"without a route", packet4(r, "192.0.2.1", 64), "no-way"},
+			{"to a neighbour that is not resolved", packet4(r, "10.0.2.8", 64), "no-way"},
 			{"for another station", elsewhere, "not-routed"},
-			{"ARP", pkt.Eth(senderMAC, ownMAC).ARPRequest(senderMAC, sender, "10.0.1.254").Bytes(), "not-routed"},
+			{"ARP", pkt.Eth(bpftest.RouteSenderMAC, bpftest.RouteMAC).ARPRequest(bpftest.RouteSenderMAC, sender, "10.0.1.254").Bytes(), "not-routed"},
 			{"back where it came from", back, "no-output"},
 		} {
-			netns.Eventually(t, bpftest.Patience, func() error { // as above
+			netns.Eventually(t, bpftest.Patience, func() error { // what the host sends meanwhile passes the cube, too
 				before := counters(l)
 				if got, want := l.Run("veth1", c.frame), (bpftest.Outcome{Verdict: "pass", Fate: "f pass"}); got != want {
 					return fmt.Errorf("%s: %+v, want %+v", c.what, got, want)
@@ -150,19 +116,9 @@ func TestTheStackGetsEverythingElse(t *testing.T) {
 		}
 		// Outputs that are removed, or lead elsewhere, are not used any more.
 		l.Set("DELETE", "f outputs 5", "")
-		netns.Eventually(t, bpftest.Patience, func() error { // as above
-			if got, want := l.Run("veth1", packet4(neighbour, 64)), (bpftest.Outcome{Verdict: "pass", Fate: "f pass"}); got != want {
-				return fmt.Errorf("without an output: %+v, want %+v", got, want)
-			}
-			return nil
-		})
+		passed(r, "without an output", packet4(r, neighbour, 64))
 		l.Set("POST", "f outputs 7", `{"to":"veth2"}`)
-		netns.Eventually(t, bpftest.Patience, func() error {
-			if out, _, err := l.TryBytes("veth1", packet4(neighbour, 64)); err != nil || out.Fate != "f redirected" {
-				return fmt.Errorf("with another output: %+v, %w", out, err)
-			}
-			return nil
-		})
+		redirected(r, "with another output", packet4(r, neighbour, 64))
 	})
 }
 
@@ -190,7 +146,7 @@ func TestHostsTalkThroughTheFastPath(t *testing.T) {
 				o.Host = []netns.Option{netns.WithoutTxChecksum(), netns.WithGRO()}
 			}
 			l := bpftest.New(t, o)
-			forwarding(l)
+			l.Forward()
 			l.CreateAll(`[{"name":"a","service-name":"fastpath","type":"` + string(typ) + `","outputs":[{"number":0,"to":"veth2"}]},
 				{"name":"b","service-name":"fastpath","type":"` + string(typ) + `","outputs":[{"number":0,"to":"veth1"}]}]`)
 			l.Attach("a", "veth1")

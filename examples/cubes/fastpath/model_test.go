@@ -5,20 +5,9 @@ package fastpath
 import (
 	"testing"
 
-	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/modeltest"
 )
 
 func TestModelAndCodeSayTheSame(t *testing.T) {
 	modeltest.Match(t, modeltest.Load(t, modeltest.Service(t, files).Model), Config{})
-}
-
-func TestTheNetdevIsThatOfThePrograms(t *testing.T) {
-	for _, name := range []string{"fastpath.tc.o", "fastpath.xdp.o"} {
-		object, err := files.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		bpftest.Layout(t, object, "netdev", netdev{})
-	}
 }
