@@ -38,7 +38,7 @@ BPF_HDR  := $(if $(BPF_DIRS),$(shell find bpf -name '*.h'))
 # The same flags as outside the repository, and source lines without the path of the checkout.
 BPF_FLAGS := $(shell deploy/polycube-cc --flags) -ffile-prefix-map=$(CURDIR)=.
 
-.PHONY: help deps deps-openapi deps-bench deps-monitoring deps-lint generate build python fmt lint soak bench docs reference proto new-cube new-service install clean bpffs objects
+.PHONY: help deps deps-openapi deps-bench deps-monitoring deps-lint generate build python fmt lint soak bench docs reference proto new-cube new-vnf new-service install clean bpffs objects
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -132,6 +132,9 @@ proto: deps-lint ## generate the Go code of the service protocol (api/)
 
 new-cube: ## scaffold cubes/NAME (NAME=x; TRANSPARENT=1 for one without ports)
 	@$(GO) run ./scripts/newcube $(if $(TRANSPARENT),-transparent) -- '$(NAME)'
+
+new-vnf: ## scaffold a hybrid network function in cubes/NAME (NAME=x MODE=proactive|reactive|offloading)
+	@$(GO) run ./scripts/newcube -vnf '$(MODE)' -- '$(NAME)'
 
 # LANG also is a variable of the environment, which says nothing about a service.
 new-service: ## scaffold an external service in DIR (NAME=x LANG=go|python; TRANSPARENT=1 for one without ports)

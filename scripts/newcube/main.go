@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command newcube creates the folder of a new cube under cubes/, complete and passing its tests and all house rules,
-// and lists it in cubes/all, or that of an external service anywhere. `make new-cube` and `make new-service` run it.
+// and lists it in cubes/all, or that of an external service anywhere. `make new-cube`, `make new-vnf` and `make
+// new-service` run it.
 package main
 
 import (
@@ -25,6 +26,7 @@ func run(args []string) error {
 	dir := flags.String("dir", "", "folder of the service (default examples/services/NAME)")
 	prefix := flags.String("prefix", "/usr/local", "where Polycube is installed, for a service")
 	transparent := flags.Bool("transparent", false, "create a transparent cube: no ports, attached to a port or a netdev")
+	mode := flags.String("vnf", "none", "create a hybrid network function beside the host's stack: "+strings.Join(modes, ", "))
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -36,7 +38,10 @@ func run(args []string) error {
 	var files []string
 	var err error
 	if *language == "none" {
-		files, err = scaffold(*root, name, *transparent)
+		var of string
+		if of, err = kind(*transparent, *mode); err == nil {
+			files, err = scaffold(*root, name, of)
+		}
 	} else {
 		s := service{Name: name, Upper: strings.ToUpper(name), Language: *language, Transparent: *transparent, Prefix: *prefix}
 		files, err = scaffoldService(*root, *dir, s)

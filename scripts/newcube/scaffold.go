@@ -65,12 +65,34 @@ func checkName(root, name string) error {
 	return nil
 }
 
-// scaffold writes the cube's folder and lists it, and returns the paths of the files it wrote.
-func scaffold(root, name string, transparent bool) ([]string, error) {
+// modes are the working modes of hybrid network functions, each with a folder vnf-MODE of templates.
+var modes = []string{"proactive", "reactive", "offloading"}
+
+// kind returns the folder of templates for a cube; mode is "none" if it is no hybrid network function.
+func kind(transparent bool, mode string) (string, error) {
+	switch {
+	case mode == "none":
+		return ordinary(transparent), nil
+	case !slices.Contains(modes, mode):
+		return "", fmt.Errorf("%q is no working mode: choose MODE=%s", mode, strings.Join(modes, ", MODE="))
+	}
+	return "vnf-" + mode, nil
+}
+
+// ordinary returns the folder of templates for a cube that is no hybrid network function.
+func ordinary(transparent bool) string {
+	if transparent {
+		return "transparent"
+	}
+	return "standard"
+}
+
+// scaffold writes the cube's folder from the templates of a kind and lists it, and returns the paths of the files it wrote.
+func scaffold(root, name, kind string) ([]string, error) {
 	if err := checkName(root, name); err != nil {
 		return nil, err
 	}
-	files, err := render(name, transparent)
+	files, err := render(name, kind)
 	if err != nil {
 		return nil, err
 	}
@@ -110,11 +132,7 @@ func writeAll(dir string, files map[string][]byte) error {
 }
 
 // render creates the files of a cube from the templates of its kind, by name.
-func render(name string, transparent bool) (map[string][]byte, error) {
-	kind := "standard"
-	if transparent {
-		kind = "transparent"
-	}
+func render(name, kind string) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	err := fill(files, path.Join("templates", kind), name, struct{ Name, Upper string }{name, strings.ToUpper(name)})
 	return files, err

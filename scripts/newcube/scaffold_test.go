@@ -3,17 +3,22 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/polycube/polycube/internal/commands"
 	"github.com/polycube/polycube/test/lint"
 )
+
+// kinds are the folders of templates of cubes.
+var kinds = []string{"standard", "transparent", "vnf-proactive", "vnf-reactive", "vnf-offloading"}
 
 // repository creates a directory that contains the list of cubes and one cube.
 func repository(t *testing.T) string {
@@ -69,10 +74,10 @@ func TestNamesThatWillNotDoChangeNothing(t *testing.T) {
 		{"pcn", "is reserved by"},
 		{"helloworld", "already exists"},
 	} {
-		for _, transparent := range []bool{false, true} {
+		for _, kind := range kinds {
 			root := repository(t)
 			before := tree(t, root)
-			files, err := scaffold(root, tt.name, transparent)
+			files, err := scaffold(root, tt.name, kind)
 			if err == nil || !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("%q: files %v and error %v, want an error that says %q", tt.name, files, err, tt.says)
 			}
@@ -97,7 +102,7 @@ func TestWhatCannotBeListedIsNotWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := tree(t, root)
-	if _, err := scaffold(root, "firewall", false); err == nil || !strings.Contains(err.Error(), "imports no cube") {
+	if _, err := scaffold(root, "firewall", "standard"); err == nil || !strings.Contains(err.Error(), "imports no cube") {
 		t.Errorf("a list without cubes: %v", err)
 	}
 	if !reflect.DeepEqual(tree(t, root), before) {
@@ -107,16 +112,16 @@ func TestWhatCannotBeListedIsNotWritten(t *testing.T) {
 
 func TestScaffoldsKeepTheHouseRules(t *testing.T) {
 	for _, name := range []string{"ab", "fencing", "zz9", strings.Repeat("w", nameLimit)} {
-		for _, transparent := range []bool{false, true} {
+		for _, kind := range kinds {
 			root := repository(t)
-			written, err := scaffold(root, name, transparent)
+			written, err := scaffold(root, name, kind)
 			if err != nil {
 				t.Fatal(err)
 			}
 			files := tree(t, root)
 			for _, rule := range lint.Rules() {
 				for _, f := range rule.Check(files) {
-					t.Errorf("%s, transparent %v: %v", name, transparent, f)
+					t.Errorf("%s, %s: %v", name, kind, f)
 				}
 			}
 			for _, file := range written {
@@ -140,6 +145,38 @@ func checkFormat(t *testing.T, file string) {
 	}
 	if out, err := exec.Command("clang-format", "--style=file:../../.clang-format", "--dry-run", "--Werror", file).CombinedOutput(); err != nil {
 		t.Errorf("%v:\n%s", err, out)
+	}
+}
+
+func TestAWorkingModeIsOneOfThree(t *testing.T) {
+	for _, mode := range append(slices.Clone(modes), "none") {
+		if of, err := kind(true, mode); err != nil || !slices.Contains(kinds, of) {
+			t.Errorf("%s: %q, %v", mode, of, err)
+		}
+	}
+	for _, mode := range []string{"", "active", "PROACTIVE", "../standard"} {
+		if of, err := kind(false, mode); err == nil || !strings.Contains(err.Error(), "MODE=proactive, MODE=reactive, MODE=offloading") {
+			t.Errorf("%q: %q, %v", mode, of, err)
+		}
+	}
+}
+
+// TestHybridFunctionsAreShort: model, program and control plane together.
+func TestHybridFunctionsAreShort(t *testing.T) {
+	for _, mode := range modes {
+		files, err := render("trafficfunction", "vnf-"+mode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := 0
+		for name, text := range files {
+			if !strings.HasSuffix(name, "_test.go") && !strings.HasSuffix(name, ".md") {
+				lines += bytes.Count(text, []byte("\n"))
+			}
+		}
+		if lines > 200 || lines < 80 {
+			t.Errorf("%s: %d lines, want at most 200", mode, lines)
+		}
 	}
 }
 

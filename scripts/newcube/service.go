@@ -115,7 +115,7 @@ func clean(dir string, files map[string][]byte, existed bool) error {
 
 // render creates the files, by name: the model and the program of a cube, and what is specific to the language.
 func (s service) render() (map[string][]byte, error) {
-	cubes, err := render(s.Name, s.Transparent)
+	cubes, err := render(s.Name, ordinary(s.Transparent))
 	if err != nil {
 		return nil, err
 	}

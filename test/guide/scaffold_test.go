@@ -36,11 +36,15 @@ func TestNewCubesWorkAtOnce(t *testing.T) {
 	before := tree(t, dir)
 	term := open(t, dir)
 	term.Must("make new-cube NAME=patchpanel\nmake new-cube NAME=sizeguard TRANSPARENT=1")
+	term.Must("make new-vnf NAME=ahead MODE=proactive\nmake new-vnf NAME=asking MODE=reactive\nmake new-vnf NAME=early MODE=offloading")
 	if out, exit := term.Run("make new-cube NAME=patchpanel"); exit == 0 || !strings.Contains(out, "cubes/patchpanel already exists") {
 		t.Errorf("a name that is taken: exit %d\n%s", exit, out)
 	}
+	if out, exit := term.Run("make new-vnf NAME=other MODE=active"); exit == 0 || !strings.Contains(out, "MODE=proactive, MODE=reactive, MODE=offloading") {
+		t.Errorf("a mode that is none: exit %d\n%s", exit, out)
+	}
 	checkSources(t, term, before, tree(t, dir))
-	if out := term.Must("make\ngo test -v ./cubes/patchpanel ./cubes/sizeguard"); strings.Contains(out, "--- SKIP") {
+	if out := term.Must("make\ngo test -v ./cubes/patchpanel ./cubes/sizeguard ./cubes/ahead ./cubes/asking ./cubes/early"); strings.Contains(out, "--- SKIP") {
 		t.Errorf("a test of the new cubes was skipped:\n%s", out)
 	}
 	term.Must(daemon + hosts + `polycubectl patchpanel add p
@@ -101,14 +105,17 @@ func spent(t *testing.T, term *terminal) time.Duration {
 	return time.Duration((float64(60*(minutes+more)) + user + system) * float64(time.Second))
 }
 
+// newCubes are those that the test creates.
+var newCubes = []string{"cubes/patchpanel/", "cubes/sizeguard/", "cubes/ahead/", "cubes/asking/", "cubes/early/"}
+
 // checkSources checks the created files with the house rules and the tools that `make lint` runs.
 func checkSources(t *testing.T, term *terminal, before, after lint.Tree) {
 	t.Helper()
-	keepRules(t, after, "cubes/patchpanel/", "cubes/sizeguard/", "cubes/all/")
+	keepRules(t, after, append(slices.Clone(newCubes), "cubes/all/")...)
 	made := 0
 	for name, text := range after {
 		switch old, ok := before[name]; {
-		case strings.HasPrefix(name, "cubes/patchpanel/"), strings.HasPrefix(name, "cubes/sizeguard/"):
+		case slices.ContainsFunc(newCubes, func(dir string) bool { return strings.HasPrefix(name, dir) }):
 			made++
 		case !ok || string(old) != string(text):
 			if name != "cubes/all/all.go" {
@@ -116,16 +123,17 @@ func checkSources(t *testing.T, term *terminal, before, after lint.Tree) {
 			}
 		}
 	}
-	if made != 13 {
-		t.Errorf("%d files were made, want 13", made)
+	if made != 31 {
+		t.Errorf("%d files were made, want 31", made)
 	}
 	pyang, err := filepath.Abs(filepath.Join(root, ".cache/pyang/bin/pyang"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	const files = "cubes/{patchpanel,sizeguard,ahead,asking,early}/"
 	term.Must(`[ -z "$(gofmt -s -l cubes)" ]
-clang-format --dry-run --Werror cubes/patchpanel/*.c cubes/sizeguard/*.c
-for model in cubes/patchpanel/*.yang cubes/sizeguard/*.yang; do
+clang-format --dry-run --Werror ` + files + `*.c
+for model in ` + files + `*.yang; do
     yanglint -p yang $model
     if [ -x ` + pyang + ` ]; then
         [ -z "$(` + pyang + ` -W none -p yang --lint $model 2>&1 | grep -v -e '"contact"' -e '"reference"')" ]
