@@ -64,16 +64,30 @@ func steps(t *testing.T, text []byte) []step {
 // TestGuideLeadsToAForwardedPacket executes docs/guide/write-a-cube.md, as a reader would.
 func TestGuideLeadsToAForwardedPacket(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(root, "docs/guide/write-a-cube.md"))
+	follow(t, "write-a-cube.md", "macguard", []string{"sh", "diff", "file", "console"},
+		"1 packets transmitted, 1 received", "3 packets transmitted, 3 received", "02:00:00:00:00:01", "new station address=")
+}
+
+// TestGuideLeadsToStatisticsOfFlows executes docs/guide/hybrid-functions.md.
+func TestGuideLeadsToStatisticsOfFlows(t *testing.T) {
+	t.Parallel()
+	follow(t, "hybrid-functions.md", "flowstats", []string{"sh", "diff", "console"}, "1 packets transmitted, 1 received")
+}
+
+// follow executes a guide in a fresh clone. It has several blocks of each kind, its commands print the parts of text, and the cube
+// that it makes keeps the house rules.
+func follow(t *testing.T, guide, cube string, kinds []string, parts ...string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "docs/guide", guide))
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := clone(t)
 	term := open(t, dir)
 	var printed strings.Builder
-	kinds := map[string]int{}
+	found := map[string]int{}
 	for _, s := range steps(t, text) {
-		kinds[s.kind]++
+		found[s.kind]++
 		switch s.kind {
 		case "sh":
 			printed.WriteString(term.Must(s.text))
@@ -87,14 +101,12 @@ func TestGuideLeadsToAForwardedPacket(t *testing.T) {
 			console(t, term, s.show)
 		}
 	}
-	for _, kind := range []string{"sh", "diff", "file", "console"} {
-		if kinds[kind] < 2 {
-			t.Errorf("%d blocks of kind %s were found, want more", kinds[kind], kind)
+	for _, kind := range kinds {
+		if found[kind] < 2 {
+			t.Errorf("%d blocks of kind %s were found, want more", found[kind], kind)
 		}
 	}
-	for _, part := range []string{
-		"1 packets transmitted, 1 received", "3 packets transmitted, 3 received", "02:00:00:00:00:01", "new station address=",
-	} {
+	for _, part := range parts {
 		if !strings.Contains(printed.String(), part) {
 			t.Errorf("%q is nowhere in what the commands print:\n%s", part, printed.String())
 		}
@@ -102,5 +114,5 @@ func TestGuideLeadsToAForwardedPacket(t *testing.T) {
 	if strings.Contains(printed.String(), "no test files") {
 		t.Errorf("there was nothing to test:\n%s", printed.String())
 	}
-	keepRules(t, tree(t, dir), "cubes/macguard/", "cubes/all/")
+	keepRules(t, tree(t, dir), "cubes/"+cube+"/", "cubes/all/")
 }
