@@ -44,6 +44,7 @@ func (b *balancer) apply(next *change) error {
 		}
 	}
 	gone := b.watchServers(next)
+	b.loads.follow(next)
 	for key, w := range next.services {
 		if w == nil {
 			delete(b.wanted, key)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/polycube/polycube/balance"
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/feedback"
 	"github.com/polycube/polycube/health"
 )
 
@@ -75,23 +76,24 @@ type SrcIPRewrite struct {
 
 // Service is a service without its servers.
 type Service struct {
-	VIP         netip.Addr     `json:"vip"`
-	VPort       uint16         `json:"vport"`
-	Proto       Proto          `json:"proto"`
-	Name        string         `json:"name,omitempty"`
-	LastPort    uint16         `json:"last-port,omitempty"`
-	Select      Select         `json:"select"`
-	Affinity    uint32         `json:"affinity"`
-	FullNAT     bool           `json:"full-nat"`
-	NoServers   NoServers      `json:"no-servers"`
-	HealthCheck *health.Config `json:"health-check"`
+	VIP         netip.Addr       `json:"vip"`
+	VPort       uint16           `json:"vport"`
+	Proto       Proto            `json:"proto"`
+	Name        string           `json:"name,omitempty"`
+	LastPort    uint16           `json:"last-port,omitempty"`
+	Select      Select           `json:"select"`
+	Affinity    uint32           `json:"affinity"`
+	FullNAT     bool             `json:"full-nat"`
+	NoServers   NoServers        `json:"no-servers"`
+	HealthCheck *health.Config   `json:"health-check"`
+	Feedback    *feedback.Config `json:"feedback"`
 }
 
 // equal reports whether two configurations of a service are the same.
 func (s *Service) equal(other *Service) bool {
 	a, b := *s, *other
-	a.HealthCheck, b.HealthCheck = nil, nil
-	return a == b && reflect.DeepEqual(s.HealthCheck, other.HealthCheck)
+	a.HealthCheck, b.HealthCheck, a.Feedback, b.Feedback = nil, nil, nil, nil
+	return a == b && reflect.DeepEqual(s.HealthCheck, other.HealthCheck) && reflect.DeepEqual(s.Feedback, other.Feedback)
 }
 
 // ServiceKey is the key of a service.
@@ -182,6 +184,7 @@ type Backend struct {
 	Port uint16     `json:"port"`
 	Name string     `json:"name,omitempty"`
 	balance.ServerConfig
+	AgentAddress netip.Addr `json:"agent-address,omitzero"`
 }
 
 func (b *Backend) key() netip.AddrPort { return netip.AddrPortFrom(b.IP, b.Port) }
@@ -286,6 +289,11 @@ func (s *Service) check() error {
 		return fail("last-port is less than vport")
 	case s.VIP.IsUnspecified(), s.VIP.IsMulticast(), s.VIP.Is4In6(), s.VIP.IsLoopback(), s.VIP.Is6() && s.VIP.IsLinkLocalUnicast():
 		return fail("not allowed as a virtual address")
+	case s.Feedback.Enabled() && s.Feedback.Method == feedback.HTTP && s.Feedback.Port == 0 && s.VPort == 0:
+		return fail("feedback with method HTTP needs port, as ICMP has none")
+	}
+	if err := s.Feedback.Validate(); err != nil {
+		return fmt.Errorf("service %s: %w", s.key(), err)
 	}
 	return nil
 }

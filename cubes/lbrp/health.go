@@ -60,12 +60,13 @@ func (b *balancer) healthChanged() {
 	b.checks.Tell(changes)
 }
 
-// refresh gives services other servers that may have some in another state.
+// refresh gives services other servers that may have some in another state, or with another weight.
 func (b *balancer) refresh() (err error) {
 	for key := range b.checks.affected {
 		failed := b.refreshService(key)
 		if failed == nil { // else it is tried again
 			delete(b.checks.affected, key)
+			delete(b.loads.due, key)
 		}
 		err = errors.Join(err, failed)
 	}
@@ -86,7 +87,7 @@ func (b *balancer) refreshService(key ServiceKey) error {
 		if p == nil || p.key != key {
 			continue
 		}
-		changed := false
+		changed := b.loads.due[key]
 		for at, conf := range w.backends {
 			m := p.members[at]
 			if m == nil {

@@ -60,6 +60,7 @@ type balancer struct {
 	draining map[*member]bool
 	sweep    sweeper
 	checks   *watcher
+	loads    follower
 	ids      uint16 // of IPv4 packets that are sent
 }
 
@@ -72,6 +73,7 @@ func newBalancer(env cube.Env) (cube.Instance, error) {
 	b.services = balance.NewServices(env, b.tables, maxServices)
 	b.sweep = newSweeper(b)
 	b.checks = newWatcher(env, b.healthChanged)
+	b.loads = newFollower(env)
 	env.Every(tick, b.tick)
 	return cube.Instance{
 		Prepare: cube.Typed(b.prepare), State: b.state, Page: b.page, DeleteState: b.deleteState, Action: b.action,
@@ -88,7 +90,7 @@ func (b *balancer) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Pla
 	plan := cube.Plan{}
 	if c.Created() {
 		plan.MapSizes = map[string]uint32{"service_settings": maxServices}
-		for _, name := range []string{"servers", "server_counts", "server_keys"} {
+		for _, name := range []string{"servers", "server_counts", "server_keys", "followed"} {
 			plan.MapSizes[name] = c.New.MaxBackends + 1
 		}
 		for _, name := range []string{"healths", "check_targets"} {
@@ -118,11 +120,13 @@ func (b *balancer) begin(sessions uint32) (drop func() error, err error) {
 	if b.sessions, err = conns.Open(b.env, entriesFor(sessions)); err != nil {
 		return nil, err
 	}
+	b.loads.restoring = true
 	old, err := b.tables.Begin()
 	if err = errors.Join(err, b.services.Begin(), b.numbers.Begin(), b.checks.Begin()); err != nil {
 		return nil, err
 	}
 	return func() error {
+		b.loads.restoring = false
 		b.adoptRest()
 		return errors.Join(b.services.Prune(), old(), b.checks.Forget())
 	}, nil
@@ -153,6 +157,7 @@ func (b *balancer) tick() {
 		b.env.Logger().Error("set the clock of clients", "error", err)
 	}
 	b.checks.tick(now)
+	b.loads.tick(time.Now(), b.checks.affected)
 	if err := b.refresh(); err != nil {
 		b.env.Logger().Error("change the servers of services", "error", err)
 	}
@@ -172,7 +177,7 @@ func clock() time.Duration {
 }
 
 func (b *balancer) close() {
-	err := errors.Join(b.checks.Close(), b.checks.source.Close(), b.tables.Close(), b.numbers.Close(), b.pins.Close(), b.maps.close())
+	err := errors.Join(b.loads.close(), b.checks.Close(), b.checks.source.Close(), b.tables.Close(), b.numbers.Close(), b.pins.Close(), b.maps.close())
 	if b.sessions != nil {
 		err = errors.Join(err, b.sessions.Close())
 		b.sessions = nil

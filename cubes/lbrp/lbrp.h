@@ -117,6 +117,10 @@ struct lbrp_server {
 };
 PCN_MAP_FLAGS(servers, BPF_MAP_TYPE_ARRAY, __u32, struct lbrp_server, 64, BPF_F_MMAPABLE);
 
+/* The weight of a server that follows its load, in hundredths; 0: it does not. Programs do not read it: it is for the next
+ * daemon. */
+PCN_MAP_FLAGS(followed, BPF_MAP_TYPE_ARRAY, __u32, __u64, 64, BPF_F_MMAPABLE);
+
 /* Packets to a server, and from it. */
 struct lbrp_counts {
 	struct pcn_count to;

@@ -54,6 +54,9 @@ func (b *balancer) enter(p *placed, at netip.AddrPort, conf *Backend) error {
 				return err
 			}
 		}
+		if err := b.loads.adopt(m, isNew); err != nil {
+			return err
+		}
 		p.members[at] = m
 		delete(b.sweep.leaving, m.numberKey())
 	}
@@ -89,16 +92,18 @@ func (m *member) keeps() bool {
 }
 
 // chosen returns the servers of new sessions of a service, and how many of them are up: without one, `all-down` decides.
-func (p *placed) chosen(w *wanted, entries []serverEntry, allDown balance.AllDown) (members []balance.Member, live uint32) {
+// A server whose agent wants no new sessions is as one that is down.
+func (p *placed) chosen(w *wanted, entries []serverEntry, loads *follower, allDown balance.AllDown) (members []balance.Member, live uint32) {
 	var enabled []balance.Member
 	isUp := false
 	for at := range w.backends {
 		m := p.members[at]
-		isUp = isUp || m.state == balance.Up
-		is := balance.Member{Key: m.spreadKey(), Server: m.number, Weight: m.conf.Weight}
+		weight, unwilling := loads.weight(m)
+		isUp = isUp || m.state == balance.Up && !unwilling
+		is := balance.Member{Key: m.spreadKey(), Server: m.number, Weight: weight}
 		switch {
 		case m.conf.Weight == 0 || m.conf.AdminState != balance.Enabled:
-		case m.state == balance.Up:
+		case m.state == balance.Up && !unwilling:
 			members = append(members, is)
 		default:
 			enabled = append(enabled, is)
@@ -118,7 +123,7 @@ func (b *balancer) choose(p *placed, w *wanted) error {
 	if err != nil {
 		return err
 	}
-	members, live := p.chosen(w, entries, b.conf.AllDown)
+	members, live := p.chosen(w, entries, &b.loads, b.conf.AllDown)
 	stay := map[uint32]bool{}
 	for _, m := range members {
 		stay[m.Server] = true
@@ -158,9 +163,12 @@ func (b *balancer) write(m *member, service uint32) error {
 	}
 	e := &entries[m.number] // of which programs change `active`
 	was := e.Service
-	e.Address, e.Weight = inet.AddressOf(m.at.Addr()), uint16(min(m.conf.Weight, 65535))
+	e.Address, e.Weight = inet.AddressOf(m.at.Addr()), b.loads.least(m)
 	binary.BigEndian.PutUint16(e.Port[:], m.at.Port())
 	atomic.StoreUint32(&e.Service, service)
+	if err := b.loads.keep(m); err != nil {
+		return err
+	}
 	if was != 0 && service == 0 {
 		return b.nextGeneration()
 	}

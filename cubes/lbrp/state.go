@@ -13,6 +13,7 @@ import (
 
 	"github.com/polycube/polycube/balance"
 	"github.com/polycube/polycube/balance/checks"
+	"github.com/polycube/polycube/feedback"
 	"github.com/polycube/polycube/health"
 	"github.com/polycube/polycube/inet"
 )
@@ -34,9 +35,10 @@ type stateBackend struct {
 	Since time.Time     `json:"since"`
 	Flows uint32        `json:"flows"`
 	inet.Count
-	ReplyPackets uint64       `json:"reply-packets"`
-	ReplyBytes   uint64       `json:"reply-bytes"`
-	Health       *health.View `json:"health,omitempty"`
+	ReplyPackets uint64         `json:"reply-packets"`
+	ReplyBytes   uint64         `json:"reply-bytes"`
+	Health       *health.View   `json:"health,omitempty"`
+	Feedback     *feedback.View `json:"feedback,omitempty"`
 }
 
 // stateSessions is the container `sessions`.
@@ -57,6 +59,7 @@ func (b *balancer) state(_ context.Context, path []string) (any, error) {
 		Sessions *stateSessions    `json:"sessions,omitempty"`
 		Session  []json.RawMessage `json:"session,omitempty"`
 		Checks   *checks.Totals    `json:"checks,omitempty"`
+		Feedback *feedbackTotals   `json:"feedback,omitempty"`
 	}
 	var err error
 	if len(path) == 0 || path[0] == "sessions" {
@@ -66,6 +69,9 @@ func (b *balancer) state(_ context.Context, path []string) (any, error) {
 	}
 	if len(path) == 0 || path[0] == "checks" {
 		out.Checks = b.checks.Totals()
+	}
+	if len(path) == 0 || path[0] == "feedback" {
+		out.Feedback = b.loads.totals()
 	}
 	if len(path) > 1 && path[0] == "session" {
 		if is, ok := b.session(path[1:]); ok {
@@ -119,6 +125,7 @@ func (b *balancer) stateOfBackend(s *Service, at netip.AddrPort) (stateBackend, 
 	if checked := b.checks.all[checkKey(s.key(), at)]; checked != nil {
 		is.Health = b.checks.View(checked.check)
 	}
+	is.Feedback = b.loads.view(s.key(), at)
 	for _, id := range s.ids() {
 		p := b.placed[id]
 		if p == nil || p.key != s.key() {
