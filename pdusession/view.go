@@ -61,6 +61,16 @@ func (q *Queues) Waiting(row uint32) uint32 {
 	return 0
 }
 
+// Wait notes that one more packet of a row waits. It reports whether there is such a row.
+func (q *Queues) Wait(row uint32) bool {
+	is := q.row(row)
+	if is == nil || row == 0 {
+		return false
+	}
+	atomic.AddUint32(&is.Waiting, 1)
+	return true
+}
+
 // Done notes that packets of a row do not wait any more. Packets that were given up may still come: the count stays at 0 then,
 // as programs would take one below it for a full queue.
 func (q *Queues) Done(row, packets uint32) {

@@ -36,15 +36,28 @@ type buffer struct {
 	of     map[uint32]*waiting
 	limit  int // bytes
 	bufferState
+	// arrived is called with an End Marker that no packet of a row is before any longer.
+	arrived func(*ended)
 	// stop ends the calls of send, which there are while packets wait.
 	stop func()
 }
 
-// waiting are the packets of a row, in the order in which they came. Since is when the last one came or was sent.
+// waiting are the packets of a row, in the order in which they came. Since is when the last one came or was sent, and ends is
+// how many of them are End Markers.
 type waiting struct {
-	packets []cube.PacketOut
+	packets []packet
 	since   time.Time
+	ends    int
 }
+
+// packet is one that waits. An End Marker is sent by its owner once no packet is before it.
+type packet struct {
+	cube.PacketOut
+	end *ended
+}
+
+// maxEnds is the number of End Markers in a row: each tunnel of the row has one, unless a peer repeats it.
+const maxEnds = 8
 
 func newBuffer(env cube.Env) *buffer {
 	return &buffer{env: env, queues: pdusession.NewQueues(env), of: map[uint32]*waiting{}}
@@ -69,16 +82,24 @@ func (b *buffer) take(p *cube.PacketIn) {
 		b.queues.Done(row, 1)
 		return
 	}
+	b.add(row, packet{PacketOut: cube.PacketOut{
+		Direction: p.Direction, Recirculate: true, Metadata: [4]uint32{released, p.Metadata[1]}, TrafficClass: p.TrafficClass,
+		Trip: p.Trip, Offload: p.Offload, Data: append([]byte(nil), p.Data...),
+	}})
+}
+
+// add has a packet that the row counts wait.
+func (b *buffer) add(row uint32, p packet) {
 	w := b.of[row]
 	if w == nil {
 		w = &waiting{}
 		b.of[row] = w
 	}
 	w.since = time.Now()
-	w.packets = append(w.packets, cube.PacketOut{
-		Direction: p.Direction, Recirculate: true, Metadata: [4]uint32{released, p.Metadata[1]}, TrafficClass: p.TrafficClass,
-		Trip: p.Trip, Offload: p.Offload, Data: append([]byte(nil), p.Data...),
-	})
+	w.packets = append(w.packets, p)
+	if p.end != nil {
+		w.ends++
+	}
 	b.Packets++
 	b.Bytes += len(p.Data)
 	if b.queues.Order(row) != pdusession.Hold {
@@ -87,6 +108,18 @@ func (b *buffer) take(p *cube.PacketIn) {
 	if b.stop == nil {
 		b.stop = b.env.Every(look, b.send)
 	}
+}
+
+// follow has an End Marker wait behind the packets of a row. It reports whether there was room.
+func (b *buffer) follow(row uint32, e *ended) bool {
+	if w := b.of[row]; b.Bytes+len(e.frame) > b.limit || w != nil && w.ends >= maxEnds {
+		return false
+	}
+	if !b.queues.Wait(row) {
+		return false
+	}
+	b.add(row, packet{cube.PacketOut{Data: e.frame}, e})
+	return true
 }
 
 // send serves all rows. It ends its own calls when nothing waits any more.
@@ -107,22 +140,15 @@ func (b *buffer) serve(row uint32, w *waiting) {
 		return
 	case pdusession.Release:
 		for i := range w.packets {
-			if err := b.env.Send(&w.packets[i]); err != nil {
-				b.env.Logger().Debug("send a packet that has waited", "error", err)
-				b.Discarded++
-			} else {
-				b.Released++
-			}
-			b.drop(row, w.packets[i].Data)
+			b.leave(row, &w.packets[i], true)
 		}
 	default:
 		for i := range w.packets {
-			b.Discarded++
-			b.drop(row, w.packets[i].Data)
+			b.leave(row, &w.packets[i], false)
 		}
 	}
 	if len(w.packets) > 0 {
-		w.packets, w.since = nil, time.Now()
+		w.packets, w.ends, w.since = nil, 0, time.Now()
 	}
 	switch {
 	case b.queues.Waiting(row) == 0:
@@ -132,10 +158,23 @@ func (b *buffer) serve(row uint32, w *waiting) {
 	}
 }
 
-// drop forgets a packet.
-func (b *buffer) drop(row uint32, data []byte) {
+// leave sends a packet, or drops it.
+func (b *buffer) leave(row uint32, p *packet, send bool) {
+	switch {
+	case p.end != nil:
+		b.arrived(p.end)
+	case !send:
+		b.Discarded++
+	default:
+		if err := b.env.Send(&p.PacketOut); err != nil {
+			b.env.Logger().Debug("send a packet that has waited", "error", err)
+			b.Discarded++
+		} else {
+			b.Released++
+		}
+	}
 	b.Packets--
-	b.Bytes -= len(data)
+	b.Bytes -= len(p.Data)
 	b.queues.Done(row, 1)
 }
 

@@ -19,10 +19,16 @@ import (
 
 // state has the structure of the model.
 type state struct {
-	Devices  []deviceState     `json:"device,omitempty"`
-	Buffer   *bufferState      `json:"buffer,omitempty"`
-	Peers    []gtppath.State   `json:"peer,omitempty"`
-	Messages *gtppath.Messages `json:"messages,omitempty"`
+	Devices  []deviceState   `json:"device,omitempty"`
+	Buffer   *bufferState    `json:"buffer,omitempty"`
+	Peers    []gtppath.State `json:"peer,omitempty"`
+	Messages *allMessages    `json:"messages,omitempty"`
+}
+
+// allMessages is the container `messages`.
+type allMessages struct {
+	gtppath.Messages
+	messages
 }
 
 type deviceState struct {
@@ -56,8 +62,7 @@ func (u *upf) state(_ context.Context, path []string) (any, error) {
 		}
 	}
 	if wanted("messages") {
-		m := u.paths.Messages()
-		s.Messages = &m
+		s.Messages = &allMessages{u.paths.Messages(), u.messages}
 	}
 	return s, nil
 }

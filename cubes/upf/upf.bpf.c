@@ -21,7 +21,8 @@ PCN_REASONS(upf_reason);
 
 enum upf_slowpath_reason {
 	PCN_GTPU_END_SLOWPATH_REASONS(UPF),
-	UPF_WAITS, /* a packet that waits until its device is reachable */
+	UPF_WAITS,	  /* a packet that waits until its device is reachable */
+	UPF_TUNNEL_ENDED, /* an End Marker of a tunnel whose packets enter another one */
 };
 PCN_SLOWPATH_REASONS(upf_slowpath_reason);
 
@@ -350,6 +351,18 @@ PCN_INLINE int upf_receive(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_pa
 	return PCN_GTPU_END_PACKET;
 }
 
+/* An End Marker. User space sends it on if the packets of its tunnel enter another one, or wait: behind these. */
+PCN_INLINE int upf_ended(struct CTXTYPE *ctx, struct pcn_md *md, __u32 teid,
+			 const struct upf_tunnel *t)
+{
+	__u32 row = t ? t->rule : 0;
+	const struct upf_rule *r = bpf_map_lookup_elem(&rules, &row);
+
+	if (!t || !r || !(t->list || r->queue || r->flags & UPF_TUNNEL))
+		return pcn_pkt_drop(ctx, md, UPF_END_MARKER);
+	return pcn_gtpu_end_up(ctx, md, UPF_TUNNEL_ENDED, PCN_GTPU_END_PATHS, teid);
+}
+
 /* A packet that has waited. */
 PCN_INLINE void upf_released(const struct pcn_md *md, struct upf_packet *p)
 {
@@ -378,10 +391,12 @@ PCN_INGRESS
 
 		if (pcn_flow_read_common(ctx, &p->flow) || !upf_is_for_us(&p->flow))
 			return pcn_pkt_pass(ctx, md);
-		result = pcn_gtpu_end_read(ctx, md, &p->flow, &g);
-		if (result != PCN_GTPU_END_PACKET)
+		result = pcn_gtpu_end_read_all(ctx, md, &p->flow, &g);
+		if (result != PCN_GTPU_END_PACKET && result != PCN_GTPU_END_LAST)
 			return result;
 		t = bpf_map_lookup_elem(&tunnels, &g.teid);
+		if (result == PCN_GTPU_END_LAST)
+			return upf_ended(ctx, md, g.teid, t);
 		if (!t)
 			return pcn_gtpu_end_up(ctx, md, UPF_UNKNOWN_TUNNEL, PCN_GTPU_END_FAILURES,
 					       0);

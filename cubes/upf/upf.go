@@ -33,13 +33,17 @@ type upf struct {
 	paths   *gtppath.Path
 	buffer  *buffer
 	devices *pdusession.Devices
-	teller  pdusession.Teller
+	tunnels *pdusession.Tunnels
+	// messages counts what becomes of End Markers.
+	messages messages
+	teller   pdusession.Teller
 	// settings are those of the paths.
 	settings gtppath.Settings
 }
 
 func newUPF(env cube.Env) (cube.Instance, error) {
-	u := &upf{env: env, buffer: newBuffer(env), devices: pdusession.NewDevices(env), teller: pdusession.NewTeller(env)}
+	u := &upf{env: env, buffer: newBuffer(env), devices: pdusession.NewDevices(env), tunnels: pdusession.NewTunnels(env), teller: pdusession.NewTeller(env)}
+	u.buffer.arrived = u.passOn
 	u.paths = gtppath.New(env, gtppath.Options{Changed: u.pathChanged, Indicated: u.indicated})
 	env.Every(time.Second, u.tick)
 	return cube.Instance{
@@ -87,11 +91,14 @@ func (u *upf) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, er
 }
 
 func (u *upf) packetIn(p *cube.PacketIn) {
-	if p.Reason == reasonWaits {
+	switch p.Reason {
+	case reasonWaits:
 		u.buffer.take(p)
-		return
+	case reasonTunnelEnded:
+		u.tunnelEnded(p)
+	default:
+		u.paths.PacketIn(p)
 	}
-	u.paths.PacketIn(p)
 }
 
 // tick notes which peers polycube-upf has added and removed.
@@ -142,7 +149,7 @@ func (u *upf) action(_ context.Context, path []string, input json.RawMessage) (c
 }
 
 func (u *upf) close() {
-	if err := errors.Join(u.buffer.queues.Close(), u.devices.Close()); err != nil {
+	if err := errors.Join(u.buffer.queues.Close(), u.devices.Close(), u.tunnels.Close()); err != nil {
 		u.env.Logger().Error("close the tables", "error", err)
 	}
 }

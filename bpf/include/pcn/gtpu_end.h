@@ -69,8 +69,9 @@ PCN_MAP(addresses, BPF_MAP_TYPE_HASH, pcn_address, __u32, 64);
 /* The MAC address that packets of each peer have come from; 0: none has come yet. The cube sets the size of the map. */
 PCN_MAP_FLAGS(stations, BPF_MAP_TYPE_HASH, pcn_address, __u64, 1024, BPF_F_NO_PREALLOC);
 
-/* Instead of a verdict: the packet of a user, with which the caller continues. */
+/* Instead of a verdict: the packet of a user, with which the caller continues, and an End Marker, if the caller takes those. */
 #define PCN_GTPU_END_PACKET (-1)
+#define PCN_GTPU_END_LAST (-2)
 
 /* Hands a packet to user space, as far as that takes more. `word` is for user space. The verdict. */
 PCN_INLINE int pcn_gtpu_end_up(struct CTXTYPE *ctx, struct pcn_md *md, __u16 reason,
@@ -123,8 +124,6 @@ PCN_INLINE int pcn_gtpu_end_control(struct CTXTYPE *ctx, struct pcn_md *md,
 	case PCN_GTPU_ERROR_INDICATION:
 		return pcn_gtpu_end_up(ctx, md, PCN_GTPU_END_ERROR_INDICATION,
 				       PCN_GTPU_END_FAILURES, 0);
-	case PCN_GTPU_END_MARKER:
-		return pcn_pkt_drop(ctx, md, PCN_GTPU_END_END_MARKER);
 	}
 	return pcn_pkt_drop(ctx, md, PCN_GTPU_END_UNKNOWN_MESSAGE);
 }
@@ -137,10 +136,10 @@ PCN_INLINE int pcn_gtpu_end_is_for(const struct pcn_flow *flow)
 	       bpf_map_lookup_elem(&addresses, flow->destination);
 }
 
-/* Reads a packet that is for the end of tunnels. PCN_GTPU_END_PACKET if it is the packet of a user, which `g` describes; else
- * it was dealt with, and that is its verdict. */
-PCN_INLINE int pcn_gtpu_end_read(struct CTXTYPE *ctx, struct pcn_md *md,
-				 const struct pcn_flow *flow, struct pcn_gtpu *g)
+/* Reads a packet that is for the end of tunnels, as pcn_gtpu_end_read does, but leaves an End Marker to the caller, which is told
+ * PCN_GTPU_END_LAST. */
+PCN_INLINE int pcn_gtpu_end_read_all(struct CTXTYPE *ctx, struct pcn_md *md,
+				     const struct pcn_flow *flow, struct pcn_gtpu *g)
 {
 	const struct udphdr *udp = pcn_header(ctx, flow->l4, sizeof(*udp));
 	__be16 length;
@@ -161,7 +160,20 @@ PCN_INLINE int pcn_gtpu_end_read(struct CTXTYPE *ctx, struct pcn_md *md,
 			       bpf_ntohs(length) - sizeof(struct udphdr), g);
 	if (result == PCN_GTPU_OK && g->type == PCN_GTPU_PDU)
 		return PCN_GTPU_END_PACKET;
+	if (result == PCN_GTPU_OK && g->type == PCN_GTPU_END_MARKER)
+		return PCN_GTPU_END_LAST;
 	return pcn_gtpu_end_control(ctx, md, flow, g, result);
+}
+
+/* Reads a packet that is for the end of tunnels. PCN_GTPU_END_PACKET if it is the packet of a user, which `g` describes; else
+ * it was dealt with, and that is its verdict. */
+PCN_INLINE int pcn_gtpu_end_read(struct CTXTYPE *ctx, struct pcn_md *md,
+				 const struct pcn_flow *flow, struct pcn_gtpu *g)
+{
+	int result = pcn_gtpu_end_read_all(ctx, md, flow, g);
+
+	return result == PCN_GTPU_END_LAST ? pcn_pkt_drop(ctx, md, PCN_GTPU_END_END_MARKER)
+					   : result;
 }
 
 /* Checks whether a packet for a user can enter a tunnel that adds `overhead` bytes, on a path that takes `mtu` bytes from the IP
