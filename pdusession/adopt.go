@@ -116,6 +116,9 @@ func (t *Tables) adoptRows(r *Rows, undo *cube.Undo) error {
 	for _, row := range r.Queues {
 		errs = append(errs, mark(t.queues.space, row, 1))
 	}
+	for _, row := range r.Redirects {
+		errs = append(errs, mark(t.urls.space, row, 1))
+	}
 	for _, l := range t.listsOf(r) {
 		if _, err := t.lists.Take(l); err != nil {
 			errs = append(errs, err)

@@ -86,6 +86,11 @@ func (b *Batch) retire(was, is *Rows) {
 				t.usages.space.free(row, 1)
 			}
 		}
+		for id, row := range was.Redirects {
+			if is.Redirects[id] != row {
+				t.urls.space.free(row, 1)
+			}
+		}
 		for id, row := range was.Queues {
 			if is.Queues[id] != row {
 				t.queues.values[row].set(discard)

@@ -58,6 +58,7 @@ const (
 	flagIPv6
 	flagMark
 	flagGuaranteed
+	flagRedirects
 )
 
 // meter is struct upf_meter: what is up comes first.
@@ -92,6 +93,18 @@ const (
 	release
 	discard
 )
+
+// redirect is struct upf_redirect.
+type redirect struct {
+	Length uint16
+	URL    [MaxURL]byte
+}
+
+// redirectTo is the row of a URL.
+func redirectTo(url string) (r redirect) {
+	r.Length = uint16(copy(r.URL[:], url))
+	return r
+}
 
 // notice is struct upf_notice.
 type notice struct {

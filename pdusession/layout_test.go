@@ -25,6 +25,7 @@ func TestMapsAreLaidOutAsInC(t *testing.T) {
 		bpftest.Layout(t, object, "usages", usage{})
 		bpftest.Layout(t, object, "queues", queue{})
 		bpftest.Layout(t, object, "lists", sdf.List{})
+		bpftest.Layout(t, object, "redirects", redirect{})
 		bpftest.Layout(t, object, "notices", notice{})
 	}
 }

@@ -18,6 +18,7 @@ const (
 	MaxFlows      = 32 // of the rules of a tunnel, or of a device's addresses, together
 	MaxRuleMeters = 3  // of a rule
 	MaxRuleUsages = 3  // of a rule
+	MaxURL        = 1022
 )
 
 // Session is a PDU session of a device.
@@ -75,6 +76,9 @@ type Forward struct {
 	DSCP uint8
 	// Guaranteed: packets have a guaranteed rate, and the queue of the cube for these, if there is one.
 	Guaranteed bool
+	// Redirect is the URL that HTTP requests are redirected to: the cube answers packets to port 80, and drops all others. It is
+	// for packets from the device that pass without a tunnel. Empty: packets are forwarded.
+	Redirect string
 }
 
 // Meter limits rates. Both directions are open or closed, and have a rate.
@@ -118,12 +122,13 @@ type Counts struct {
 type Rows struct {
 	IPv4 netip.Addr   `json:",omitzero"`
 	IPv6 netip.Prefix `json:",omitzero"`
-	// Block is the first of Size rows of rules. Meters, Usages and Queues have the rows of each ID (for queues that of the
-	// rule).
+	// Block is the first of Size rows of rules. Meters, Usages, Queues and Redirects have the rows of each ID (for queues and
+	// redirects that of the rule).
 	Block, Size uint32
 	Meters      map[uint32]uint32 `json:",omitempty"`
 	Usages      map[uint32]uint32 `json:",omitempty"`
 	Queues      map[uint16]uint32 `json:",omitempty"`
+	Redirects   map[uint16]uint32 `json:",omitempty"`
 	// Tunnels are by TEID. Device is for packets to the addresses, if there are rules for them.
 	Tunnels map[uint32]Way `json:",omitempty"`
 	Device  *Way           `json:",omitempty"`

@@ -34,6 +34,7 @@ type Tables struct {
 	meters mapped[meter]
 	usages mapped[usage]
 	queues mapped[queue]
+	urls   mapped[redirect]
 	rows   *table.Mapped[sdf.List]
 	lists  *sdf.Lists
 
@@ -135,6 +136,7 @@ func openFrom(get func(name string) (*ebpf.Map, error)) (*Tables, error) {
 	open(load, keep, "meters", mappedOf[meter], &t.meters)
 	open(load, keep, "usages", mappedOf[usage], &t.usages)
 	open(load, keep, "queues", mappedOf[queue], &t.queues)
+	open(load, keep, "redirects", mappedOf[redirect], &t.urls)
 	open(load, keep, "lists", table.MappedOf[sdf.List], &t.rows)
 	t.lists = sdf.NewLists(t.rows)
 	if err := errors.Join(errs...); err != nil {
@@ -178,7 +180,7 @@ func (m *mapped[V]) close() error {
 
 // Close closes the tables. What is in them stays in effect.
 func (t *Tables) Close() error {
-	errs := []error{t.rules.close(), t.meters.close(), t.usages.close(), t.queues.close()}
+	errs := []error{t.rules.close(), t.meters.close(), t.usages.close(), t.queues.close(), t.urls.close()}
 	if t.rows != nil {
 		errs = append(errs, t.lists.Close())
 	}

@@ -29,7 +29,7 @@ func maps(t *testing.T, sizes map[string]uint32) map[string]*ebpf.Map {
 		t.Fatal(err)
 	}
 	all := map[string]*ebpf.Map{}
-	for _, name := range []string{"tunnels", "devices4", "devices6", "routes", "stations", "notices", "rules", "meters", "usages", "queues", "lists"} {
+	for _, name := range []string{"tunnels", "devices4", "devices6", "routes", "stations", "notices", "rules", "meters", "usages", "queues", "redirects", "lists"} {
 		is := spec.Maps[name].Copy()
 		is.Pinning = ebpf.PinNone
 		if n := sizes[name]; n != 0 {

@@ -7,6 +7,7 @@ package pdusession
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -38,7 +39,7 @@ func (w *writer) write() error {
 		w.t.number++
 		w.is.Number = w.t.number
 	}
-	for _, step := range []func() error{w.meters, w.usages, w.queues, w.rules, w.ways, w.peers} {
+	for _, step := range []func() error{w.meters, w.usages, w.queues, w.redirects, w.rules, w.ways, w.peers} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -66,6 +67,23 @@ func (s *Session) check() error {
 			return fmt.Errorf("rule %d: %d meters and %d usages: at most %d and %d are possible: %w",
 				r.ID, len(r.Meters), len(r.Usages), MaxRuleMeters, MaxRuleUsages, cube.ErrInvalid)
 		}
+		if err := s.Rules[i].checkRedirect(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkRedirect checks that requests can be redirected, to a URL that is one line.
+func (r *Rule) checkRedirect() error {
+	f := &r.Forward
+	switch url := f.Redirect; {
+	case url == "":
+		return nil
+	case r.TEID == 0 || r.FromNetwork || f.Peer.IsValid() || f.Action != Pass:
+		return fmt.Errorf("rule %d: only packets from a device that pass without a tunnel are redirected: %w", r.ID, cube.ErrInvalid)
+	case len(url) > MaxURL || strings.ContainsFunc(url, func(c rune) bool { return c <= ' ' || c > '~' }):
+		return fmt.Errorf("rule %d: a URL of %d bytes: it has up to %d printable characters of ASCII: %w", r.ID, len(url), MaxURL, cube.ErrInvalid)
 	}
 	return nil
 }
@@ -205,6 +223,31 @@ func (w *writer) queues() error {
 	return nil
 }
 
+// redirects writes the URLs of rules, and keeps the rows of those that stay.
+func (w *writer) redirects() error {
+	w.is.Redirects = map[uint16]uint32{}
+	for i := range w.s.Rules {
+		r := &w.s.Rules[i]
+		if r.Forward.Redirect == "" {
+			continue
+		}
+		is := redirectTo(r.Forward.Redirect)
+		if w.was != nil {
+			if row, ok := w.was.Redirects[r.ID]; ok && w.t.urls.values[row] == is {
+				w.is.Redirects[r.ID] = row
+				continue
+			}
+		}
+		row, err := w.take(w.t.urls.space, 1)
+		if err != nil {
+			return err
+		}
+		w.t.urls.values[row] = is
+		w.is.Redirects[r.ID] = row
+	}
+	return nil
+}
+
 // set says what happens to packets that wait. Once they are held, the next one makes a notice again.
 func (q *queue) set(state uint32) {
 	if was := atomic.SwapUint32(&q.State, state); state == hold && was != hold {
@@ -224,10 +267,13 @@ func (w *writer) rules() error {
 		r := &w.s.Rules[i]
 		is := rule{Index: uint32(i), TEID: r.Forward.TEID, Action: uint8(r.Forward.Action), QFI: r.Forward.QFI, DSCP: r.Forward.DSCP, Queue: w.is.Queues[r.ID]}
 		for flag, set := range map[uint8]bool{flagNotify: r.Forward.Notify, flagTunnel: r.Forward.Peer.IsValid(), flagIPv6: r.Forward.Peer.Is6(), flagMark: r.Forward.Mark,
-			flagGuaranteed: r.Forward.Guaranteed} {
+			flagGuaranteed: r.Forward.Guaranteed, flagRedirects: r.Forward.Redirect != ""} {
 			if set {
 				is.Flags |= flag
 			}
+		}
+		if r.Forward.Redirect != "" {
+			is.TEID = w.is.Redirects[r.ID]
 		}
 		if r.Forward.Peer.IsValid() {
 			is.Peer = inet.AddressOf(r.Forward.Peer)

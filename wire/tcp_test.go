@@ -116,6 +116,34 @@ func TestPacketsInALine(t *testing.T) {
 }
 
 // FuzzAnswers: whatever a frame contains, it has a line, and an answer that can be parsed, or none.
+func TestSegmentsAreReadAndWritten(t *testing.T) {
+	for version, frame := range map[string][]byte{
+		"IPv4": pkt.Eth(hostMAC, gateMAC).IPv4("10.0.0.1", "10.0.0.2", pkt.IPv4Options{DontFragment: true}).TCP(1000, 80, pkt.TCPFlags{ACK: true, Seq: 100, Ack: 7}).Payload(33).Bytes(),
+		"IPv6": pkt.Eth(hostMAC, gateMAC).IPv6("2001:db8::1", "2001:db8::2").TCP(1000, 80, pkt.TCPFlags{ACK: true, Seq: 100, Ack: 7}).Payload(33).Bytes(),
+	} {
+		p, err := ParseIP(frame)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, ok := p.Segment()
+		if !ok || s.Src.Port() != 1000 || s.Dst.Port() != 80 || s.Seq != 100 || s.Ack != 7 || s.flags() != tcpACK || len(s.Payload) != 33 {
+			t.Fatalf("%s: %+v", version, s)
+		}
+		if got := s.Frame(Destination(frame), Source(frame)); !bytes.Equal(got, frame) {
+			t.Errorf("%s:\n%swant\n%s", version, hex.Dump(got), hex.Dump(frame))
+		}
+		p.Payload = p.Payload[:40] // cut off
+		if s, ok := p.Segment(); ok {
+			t.Errorf("%s, cut off: %+v", version, s)
+		}
+		s.SYN, s.MSS, s.Payload = true, 1220, nil
+		syn, err := ParseIP(s.Frame(Destination(frame), Source(frame)))
+		if err != nil || !bytes.Equal(syn.Payload[tcpLen:], []byte{2, 4, 0x04, 0xc4}) || syn.Payload[12] != 6<<4 {
+			t.Errorf("%s, with an MSS: %x, %v", version, syn.Payload, err)
+		}
+	}
+}
+
 func FuzzAnswers(f *testing.F) {
 	f.Add(pkt.Eth(hostMAC, gateMAC).IPv4("10.0.0.1", "10.0.0.2").TCP(1, 2, pkt.TCPFlags{SYN: true}).Bytes())
 	f.Add(pkt.Eth(hostMAC, gateMAC).VLAN(7).IPv6("2001:db8::1", "2001:db8::2").TCP(1, 2, pkt.TCPFlags{ACK: true}).Bytes())
@@ -126,6 +154,16 @@ func FuzzAnswers(f *testing.F) {
 		p, err := ParseIP(frame)
 		if err != nil {
 			return
+		}
+		if is, ok := p.Segment(); ok {
+			again, err := ParseIP(is.Frame(Source(frame), Destination(frame)))
+			if err != nil {
+				t.Fatalf("%x is written as another packet: %v", frame, err)
+			}
+			got, ok := again.Segment()
+			if !ok || got.Src != is.Src || got.Seq != is.Seq || got.flags() != is.flags() || !bytes.Equal(got.Payload, is.Payload) {
+				t.Errorf("%x is written as %+v instead of %+v", frame, got, is)
+			}
 		}
 		if got := Reset(&p, Source(frame), Destination(frame)); got != nil {
 			if _, err := ParseIP(got); err != nil {

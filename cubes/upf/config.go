@@ -19,6 +19,7 @@ type Config struct {
 	MaxMeters    uint32           `json:"max-meters"`
 	MaxUsages    uint32           `json:"max-usages"`
 	MaxFlowLists uint32           `json:"max-flow-lists"`
+	MaxRedirects uint32           `json:"max-redirects"`
 	Packets      uint32           `json:"buffered-packets"`
 	Bytes        uint32           `json:"buffered-bytes"`
 	Queue        *inet.QueueClass `json:"guaranteed-queue"`
@@ -43,5 +44,6 @@ func (c *Config) sizes() map[string]uint32 {
 	return map[string]uint32{
 		"tunnels": 2 * c.MaxSessions, "devices4": c.MaxSessions, "devices6": c.MaxSessions, "routes": 2 * c.MaxSessions, "stations": c.MaxSessions,
 		"queues": c.MaxSessions + 1, "rules": c.MaxRules + 1, "meters": c.MaxMeters + 1, "usages": c.MaxUsages + 1, "lists": c.MaxFlowLists + 1,
+		"redirects": c.MaxRedirects + 1,
 	}
 }

@@ -22,6 +22,8 @@ const reasonTunnelEnded = reasonWaits + 1
 type messages struct {
 	EndMarkersForwarded uint64 `json:"end-markers-forwarded"`
 	EndMarkersDiscarded uint64 `json:"end-markers-discarded"`
+	HTTPRedirected      uint64 `json:"http-redirected"`
+	HTTPInvalid         uint64 `json:"http-invalid"`
 }
 
 // ended is an End Marker that came in.

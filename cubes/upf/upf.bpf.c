@@ -16,6 +16,7 @@ enum upf_reason {
 	UPF_EXCEEDED,	 /* above the rate of a meter */
 	UPF_QUOTA_USED,	 /* the quota of a usage is used up */
 	UPF_QUEUE_FULL,	 /* so many packets of a rule wait already */
+	UPF_REDIRECTED,	 /* of a rule that redirects HTTP requests, and not to port 80 of TCP */
 };
 PCN_REASONS(upf_reason);
 
@@ -23,6 +24,7 @@ enum upf_slowpath_reason {
 	PCN_GTPU_END_SLOWPATH_REASONS(UPF),
 	UPF_WAITS,	  /* a packet that waits until its device is reachable */
 	UPF_TUNNEL_ENDED, /* an End Marker of a tunnel whose packets enter another one */
+	UPF_HTTP,	  /* a packet to port 80 of a rule that redirects HTTP requests */
 };
 PCN_SLOWPATH_REASONS(upf_slowpath_reason);
 
@@ -127,6 +129,32 @@ PCN_INLINE int upf_wait(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_rule 
 	return pcn_pkt_controller_md(ctx, md, UPF_WAITS, words);
 }
 
+/* How many packets to port 80 user space takes. In Go: httpLimit. */
+struct upf_http {
+	struct pcn_bucket_limit limit;
+	__u64 bucket;
+};
+
+PCN_MAP(http, BPF_MAP_TYPE_ARRAY, __u32, struct upf_http, 1);
+
+/* Hands a packet to port 80 to user space, which answers it with a redirection. Others of its rule are dropped. */
+PCN_INLINE int upf_redirect(struct CTXTYPE *ctx, struct pcn_md *md, const struct upf_rule *r,
+			    struct upf_packet *p)
+{
+	const __u32 words[4] = { r->teid };
+	__u32 zero = 0;
+	struct upf_http *h = bpf_map_lookup_elem(&http, &zero);
+
+	if (!h || upf_read_inner(ctx, p))
+		return pcn_pkt_drop(ctx, md, UPF_MALFORMED);
+	if (p->flow.protocol != IPPROTO_TCP || p->flow.fragment != PCN_FRAGMENT_NONE ||
+	    p->flow.destination_port != bpf_htons(80))
+		return pcn_pkt_drop(ctx, md, UPF_REDIRECTED);
+	if (!pcn_bucket_take(&h->bucket, &h->limit, 1, p->now))
+		return pcn_pkt_drop(ctx, md, UPF_FLOODED);
+	return pcn_pkt_controller_md(ctx, md, UPF_HTTP, words);
+}
+
 /* Whether packets that came before still wait. */
 PCN_INLINE int upf_follows(const struct upf_rule *r, const struct upf_packet *p)
 {
@@ -207,6 +235,8 @@ PCN_INLINE int upf_forward(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_pa
 		return pcn_pkt_drop(ctx, md, UPF_RULE_DROPS);
 	if (r->action == UPF_WAIT || upf_follows(r, p))
 		return upf_wait(ctx, md, r, p, row);
+	if (r->flags & UPF_REDIRECTS)
+		return upf_redirect(ctx, md, r, p);
 	longest = upf_longest(r, p);
 	if (p->bytes > longest) /* what becomes of it comes again, and is charged then */
 		return pcn_gtpu_end_up(ctx, md, UPF_TOO_BIG, PCN_GTPU_END_FAILURES, longest);

@@ -34,7 +34,8 @@ type upf struct {
 	buffer  *buffer
 	devices *pdusession.Devices
 	tunnels *pdusession.Tunnels
-	// messages counts what becomes of End Markers.
+	http    *redirector
+	// messages counts what becomes of End Markers and HTTP requests.
 	messages messages
 	teller   pdusession.Teller
 	// settings are those of the paths.
@@ -43,7 +44,7 @@ type upf struct {
 
 func newUPF(env cube.Env) (cube.Instance, error) {
 	u := &upf{env: env, buffer: newBuffer(env), devices: pdusession.NewDevices(env), tunnels: pdusession.NewTunnels(env), teller: pdusession.NewTeller(env)}
-	u.buffer.arrived = u.passOn
+	u.buffer.arrived, u.http = u.passOn, newRedirector(env, &u.messages)
 	u.paths = gtppath.New(env, gtppath.Options{Changed: u.pathChanged, Indicated: u.indicated})
 	env.Every(time.Second, u.tick)
 	return cube.Instance{
@@ -65,7 +66,7 @@ func (u *upf) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, er
 	commit := func() (func() error, error) {
 		var undo cube.Undo
 		if c.Created() {
-			if err := errors.Join(u.paths.Follow(), u.buffer.begin()); err != nil {
+			if err := errors.Join(u.paths.Follow(), u.buffer.begin(), u.http.begin()); err != nil {
 				return nil, err
 			}
 		}
@@ -96,6 +97,8 @@ func (u *upf) packetIn(p *cube.PacketIn) {
 		u.buffer.take(p)
 	case reasonTunnelEnded:
 		u.tunnelEnded(p)
+	case reasonHTTP:
+		u.http.take(p)
 	default:
 		u.paths.PacketIn(p)
 	}
@@ -149,7 +152,7 @@ func (u *upf) action(_ context.Context, path []string, input json.RawMessage) (c
 }
 
 func (u *upf) close() {
-	if err := errors.Join(u.buffer.queues.Close(), u.devices.Close(), u.tunnels.Close()); err != nil {
+	if err := errors.Join(u.buffer.queues.Close(), u.devices.Close(), u.tunnels.Close(), u.http.urls.Close()); err != nil {
 		u.env.Logger().Error("close the tables", "error", err)
 	}
 }

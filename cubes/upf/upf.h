@@ -52,15 +52,16 @@ enum upf_flag {
 	UPF_IPV6 = 4,	     /* which is one of IPv6 */
 	UPF_MARK = 8,	     /* with the DSCP of the rule */
 	UPF_GUARANTEED = 16, /* packets have a guaranteed rate */
+	UPF_REDIRECTS = 32,  /* HTTP requests are redirected; teid is a row of redirects */
 };
 
 /* What happens to packets. */
 struct upf_rule {
 	pcn_address peer; /* the other end of the tunnel that they enter */
-	__u32 teid;
-	__u8 action; /* enum upf_action */
-	__u8 flags;  /* enum upf_flag */
-	__u8 qfi;    /* in the tunnel; 0: none */
+	__u32 teid;	  /* of that tunnel, or with UPF_REDIRECTS a row of redirects */
+	__u8 action;	  /* enum upf_action */
+	__u8 flags;	  /* enum upf_flag */
+	__u8 qfi;	  /* in the tunnel; 0: none */
 	__u8 dscp;
 	__u32 meters[UPF_OF_RULE]; /* rows; the first 0 ends them */
 	__u32 usages[UPF_OF_RULE]; /* the same */
@@ -106,6 +107,15 @@ struct upf_queue {
 
 enum upf_queue_state { UPF_HOLD, UPF_RELEASE, UPF_DISCARD };
 
+/* Bytes of a URL: with the headers around it, an answer fits into a packet of 1,280 bytes. */
+#define UPF_URL 1022
+
+/* Where HTTP requests are redirected to. The daemon reads it. */
+struct upf_redirect {
+	__u16 length;
+	__u8 url[UPF_URL];
+};
+
 /* Something that a packet has caused, for the program beside the daemon. */
 enum upf_notice_kind {
 	UPF_NOTICE_WAITING = 1,
@@ -139,6 +149,7 @@ PCN_MAP_FLAGS(rules, BPF_MAP_TYPE_ARRAY, __u32, struct upf_rule, 64, BPF_F_MMAPA
 PCN_MAP_FLAGS(meters, BPF_MAP_TYPE_ARRAY, __u32, struct upf_meter, 64, BPF_F_MMAPABLE);
 PCN_MAP_FLAGS(usages, BPF_MAP_TYPE_ARRAY, __u32, struct upf_usage, 64, BPF_F_MMAPABLE);
 PCN_MAP_FLAGS(queues, BPF_MAP_TYPE_ARRAY, __u32, struct upf_queue, 64, BPF_F_MMAPABLE);
+PCN_MAP_FLAGS(redirects, BPF_MAP_TYPE_ARRAY, __u32, struct upf_redirect, 2, BPF_F_MMAPABLE);
 /* The flows of rules; tunnels and devices with equal ones share a row. */
 PCN_MAP_FLAGS(lists, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_sdf_list, 2, BPF_F_MMAPABLE);
 /* Notices that were not read yet. */

@@ -25,6 +25,7 @@ const (
 	used
 	waits
 	matches
+	redirects
 )
 
 // device is the address of the device of a session. That of the first one is also host 2, which frames of all services go to.
@@ -43,7 +44,7 @@ func sessions(t *testing.T, l *bpftest.Lab) (all []sample) {
 		t.Fatal(err)
 	}
 	b := tables.Begin()
-	for teid := passes; teid <= matches; teid++ {
+	for teid := passes; teid <= redirects; teid++ {
 		if _, err := b.Put(nil, session(teid)); err != nil {
 			t.Fatal(err)
 		}
@@ -85,6 +86,8 @@ func session(teid uint32) *pdusession.Session {
 		s.Usages[0].Quota.Total = 1
 	case waits:
 		up.Forward.Action = pdusession.Wait
+	case redirects:
+		up.Forward.Redirect, up.Meters, up.Usages = "http://portal.example/", nil, nil
 	case matches:
 		up.Flows = []sdf.Flow{{RemotePort: &inet.Ports{First: 80, Last: 80}}}
 	}

@@ -80,6 +80,12 @@ func (s *Set) rule(r *PDR) (pdusession.Rule, error) {
 	if t := far.Tunnel; t.Peer.IsValid() {
 		is.Forward.Peer, is.Forward.TEID = t.Peer, t.TEID
 	}
+	if far.Redirect != "" && far.Action == pdusession.Pass {
+		if is.FromNetwork || is.TEID == 0 || is.Forward.Peer.IsValid() {
+			return fail("only packets from the device that enter no tunnel can be redirected")
+		}
+		is.Forward.Redirect = far.Redirect
+	}
 	if far.DSCP != nil {
 		is.Forward.Mark, is.Forward.DSCP = true, *far.DSCP
 	}

@@ -30,7 +30,7 @@ const (
 
 var (
 	farUnsupported        = []uint16{ie.DuplicatingParameters, ie.UpdateDuplicatingParameters, ie.RedundantTransmissionForwardingParameters}
-	parametersUnsupported = []uint16{ie.RedirectInformation, ie.TrafficEndpointID, ie.Proxying, ie.HeaderEnrichment}
+	parametersUnsupported = []uint16{ie.TrafficEndpointID, ie.Proxying, ie.HeaderEnrichment}
 )
 
 // readFAR reads the IEs of a Create FAR or Update FAR. It reports whether end markers are to be sent into the former
@@ -127,6 +127,11 @@ func (r *FAR) readParameters(g tlv.Group, parameters uint16) error {
 		}
 		if r.DSCP, err = dscp(byte(n>>8), byte(n)); err != nil {
 			return unsupported(i.Type, err.Error())
+		}
+	}
+	if i, ok := g.First(ie.RedirectInformation); ok {
+		if r.Redirect, err = redirection(i); err != nil {
+			return err
 		}
 	}
 	r.Parameters = true

@@ -85,6 +85,8 @@ type FAR struct {
 	Tunnel      Tunnel `json:"t,omitzero"`
 	// DSCP is that of the Transport Level Marking; nil: none.
 	DSCP *uint8 `json:"m,omitempty"`
+	// Redirect is the URL that HTTP requests are redirected to; empty: none are.
+	Redirect string `json:"re,omitempty"`
 }
 
 // QER is a QoS enforcement rule. Rates are in kbit/s.
