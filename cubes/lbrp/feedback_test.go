@@ -264,3 +264,38 @@ func TestServersThatAreNotPolled(t *testing.T) {
 	}
 	follows(t, l, "10.0.2.11", "4.00", feedback.Following, "")
 }
+
+// TestAThousandAgents: all are asked in each interval, and all get their weight.
+func TestAThousandAgents(t *testing.T) {
+	const servers = 1000
+	l := bpftest.New(t, bpftest.Options{Hosts: 2})
+	agent, err := net.Listen("tcp", "127.0.0.2:0") // of all servers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer agent.Close()
+	var a agents
+	a.lines[0].Store("50%")
+	go a.serve(0, agent)
+	var backends []string
+	for n := range servers {
+		backends = append(backends, fmt.Sprintf(`{"ip":"10.0.%d.%d","port":80,"weight":4,"agent-address":"127.0.0.2"}`, 3+n/250, 1+n%250))
+	}
+	l.Create("lbrp", "lb", fmt.Sprintf(`{%s,"max-backends":2048,"service":[{"vip":"10.0.0.100","vport":80,"proto":"TCP",
+ "feedback":{"method":"AGENT","port":%d,"interval":2000,"timeout":2000},"backend":[%s]}]}`, twoPorts, agent.Addr().(*net.TCPAddr).Port, strings.Join(backends, ",")))
+	netns.Eventually(t, bpftest.Patience, func() error {
+		got := l.Read("lb service 10.0.0.100 80 TCP backend")
+		if n := strings.Count(got, `"effective-weight":"2.00"`); n != servers {
+			return fmt.Errorf("%d of %d servers have their weight", n, servers)
+		}
+		return nil
+	})
+	var is feedbackTotals
+	if err := json.Unmarshal([]byte(l.Read("lb feedback")), &is); err != nil || is.Following != servers {
+		t.Errorf("%+v, %v", is, err)
+	}
+	if is.Changes > 20 { // a table for each interval, not for each server
+		t.Errorf("the table was filled %d times", is.Changes)
+	}
+	t.Logf("%+v", is)
+}
