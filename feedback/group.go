@@ -115,18 +115,23 @@ func (g *Group[K]) Weight(k K) (float64, bool) {
 }
 
 // Units returns the weight of a server as a whole number: in hundredths, or in larger units if the largest weight of the group would
-// otherwise exceed a limit. Only a weight of 0 is 0.
-func (g *Group[K]) Units(k K, limit float64) (uint32, bool) {
-	weight, ok := g.Weight(k)
-	if !ok || weight == 0 {
-		return 0, ok
+// otherwise exceed a limit. If its agent wants no sessions, unwilling is true, and the units are those of its configured weight, for the
+// case that no other server is left. ok is false if there is no such server.
+func (g *Group[K]) Units(k K, limit float64) (units uint32, unwilling, ok bool) {
+	is := g.servers[k]
+	if is == nil {
+		return 0, false, false
+	}
+	weight, unwilling := is.given, is.given == 0
+	if unwilling {
+		weight = is.base
 	}
 	largest := 0.0
 	for _, s := range g.servers {
 		largest = max(largest, s.base)
 	}
 	unit := min(100, limit/max(largest*max(float64(g.conf.Scale), 1), 1))
-	return uint32(min(max(math.Round(weight*unit), 1), limit)), true
+	return uint32(min(max(math.Round(weight*unit), 1), limit)), unwilling, true
 }
 
 // Answer takes the result of a poll. The returned change is nil if the agent's state is neither UNREACHABLE now nor was it before.

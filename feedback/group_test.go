@@ -80,7 +80,7 @@ func TestWeightsStayWithinTheScale(t *testing.T) {
 			}
 			for k, base := range bases {
 				weight, ok := g.Weight(k)
-				units, _ := g.Units(k, 65535)
+				units, _, _ := g.Units(k, 65535)
 				const slack = 1 + 1e-9
 				least, most := float64(base)/float64(conf.Scale)/slack, float64(base)*float64(conf.Scale)*slack
 				if !ok || weight < least || weight > most || units < 1 || units > 65535 {
@@ -324,6 +324,10 @@ func TestAgentsSayTheWeight(t *testing.T) {
 		g.Answer("a", Reading{Says: says}, nil, now)
 		now = now.Add(time.Second)
 		g.Step(now)
+		units, unwilling, ok := g.Units("a", 1<<30)
+		if want := uint32(tt.weight * 100); !ok || unwilling != (tt.weight == 0) || units != want && !unwilling || unwilling && units != 4000 {
+			t.Errorf("%q: %d units, %v, %v", tt.line, units, unwilling, ok)
+		}
 		if is, _ := g.Weight("a"); is != tt.weight || g.View("a").LastError != tt.why {
 			t.Errorf("%q: weight %v, %q, want %v, %q", tt.line, is, g.View("a").LastError, tt.weight, tt.why)
 		}
@@ -342,10 +346,10 @@ func TestConfiguredWeightsChange(t *testing.T) {
 	if is, _ := g.Weight("a"); is != 200 {
 		t.Errorf("adopted weight %v, want the limit 200", is)
 	}
-	if units, ok := g.Units("a", 1<<30); units != 20000 || !ok {
+	if units, unwilling, ok := g.Units("a", 1<<30); units != 20000 || unwilling || !ok {
 		t.Errorf("%d units", units)
 	}
-	if units, _ := g.Units("a", 100); units != 100 {
+	if units, _, _ := g.Units("a", 100); units != 100 {
 		t.Errorf("%d units of at most 100", units)
 	}
 	if _, ok := g.Weight("b"); ok || g.View("b") != nil {

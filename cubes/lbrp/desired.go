@@ -149,6 +149,8 @@ func (w *wanted) check(source *CheckSource) error {
 			return fail("not the address of a server")
 		case s.IP.Is4() != w.conf.VIP.Is4():
 			return fail("the service has addresses of the other family")
+		case s.AgentAddress.IsUnspecified(), s.AgentAddress.IsMulticast(), s.AgentAddress.Is4In6():
+			return fail("agent-address is not the address of a host")
 		case s.IP == w.conf.VIP:
 			return fail("this is the virtual address")
 		case source.has(s.IP):

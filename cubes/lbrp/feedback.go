@@ -113,24 +113,18 @@ func (f *follower) followService(key ServiceKey, w *wanted) {
 // weight returns the weight of a server in the table of its service, and whether its agent wants no new sessions; then the weight is
 // the configured one.
 func (f *follower) weight(m *member) (weight uint32, unwilling bool) {
-	g := f.groups[m.service.key]
-	if g == nil {
-		return m.conf.Weight, false
+	if g := f.groups[m.service.key]; g != nil {
+		if units, unwilling, ok := g.Units(m.loadKey(), largestShare); ok {
+			return units, unwilling
+		}
 	}
-	units, ok := g.Units(m.loadKey(), largestShare)
-	switch {
-	case !ok:
-		return m.conf.Weight, false
-	case units == 0:
-		return m.conf.Weight, true
-	}
-	return units, false
+	return m.conf.Weight, false
 }
 
 // least returns the weight of a server that programs divide sessions by.
 func (f *follower) least(m *member) uint16 {
 	if g := f.groups[m.service.key]; g != nil {
-		if units, ok := g.Units(m.loadKey(), largestLeast); ok && units > 0 {
+		if units, _, ok := g.Units(m.loadKey(), largestLeast); ok {
 			return uint16(units)
 		}
 	}

@@ -215,7 +215,7 @@ func TestWeightsFollowRealAgents(t *testing.T) {
 			d.Kill9()
 			stay(t, "while the daemon is killed", all)
 			d = m.Start()
-			d.weighs(t, 1, "FOLLOWING", 2.5, 2.7) // the configured weight would take some intervals to become this one
+			d.weighs(t, 1, "FOLLOWING", 2.5, 2.7)
 			stay(t, "after the daemon was killed", append(all, later...))
 			servers[1].end()
 			d.weighs(t, 1, "UNREACHABLE", 10, 10)
