@@ -29,6 +29,8 @@ type peer struct {
 	// Recovery is the recovery time stamp, in seconds since 1900.
 	Recovery uint32    `json:"r"`
 	Since    time.Time `json:"s"`
+	// Before is the number of the first session that was established after the SMF has restarted: those before it are removed.
+	Before uint64 `json:"b,omitempty"`
 
 	local    netip.Addr
 	id       *ie.IE // the node ID of this end
@@ -122,7 +124,7 @@ func (s *associations) associationSetup(m *incoming) error {
 	if s.peers[node] == nil && len(s.peers) >= maxPeers {
 		return &rules.RefusalError{Cause: ie.CauseNoResourcesAvailable, Why: "too many associations"}
 	}
-	retained := false
+	var retained func(*session) bool
 	if was := s.peers[node]; was != nil {
 		if was.Addr != from && !was.down {
 			s.log.Warn("N4 association refused", "node", node, "peer", from, "associated", was.Addr)
@@ -132,17 +134,19 @@ func (s *associations) associationSetup(m *incoming) error {
 		if err != nil {
 			return err
 		}
-		retained = retain != nil
-		s.removeSessions(node, "a new association", func(is *session) bool { return retain != nil && retain(is.CP) })
+		if retain != nil && s.leaving[node] == nil {
+			retained = func(is *session) bool { return retain(is.CP) }
+		}
 	}
-	s.associate(node, netip.AddrPortFrom(from, s.config.PeerPort), recovery)
-	list := []*ie.IE{s.nodeID(from), ie.NewCause(ie.CauseRequestAccepted), ie.NewRecoveryTimeStamp(s.recovery), s.features()}
-	if retained {
-		const psrei = 1
-		list = append(list, ie.NewPFCPASRspFlags(psrei))
-	}
-	s.reply(m, 0, ie.CauseRequestAccepted, list)
-	return nil
+	return s.leave(node, "a new association", retained, func() {
+		s.associate(node, netip.AddrPortFrom(from, s.config.PeerPort), recovery)
+		list := []*ie.IE{s.nodeID(from), ie.NewCause(ie.CauseRequestAccepted), ie.NewRecoveryTimeStamp(s.recovery), s.features()}
+		if retained != nil {
+			const psrei = 1
+			list = append(list, ie.NewPFCPASRspFlags(psrei))
+		}
+		s.reply(m, 0, ie.CauseRequestAccepted, list)
+	})
 }
 
 // retention returns which sessions are retained, by the address of their CP F-SEID; nil: none.
@@ -221,32 +225,13 @@ func (s *associations) associationRelease(m *incoming) error {
 	if err != nil {
 		return err
 	}
-	s.removeSessions(p.Node, "the release of the association", nil)
+	// After a crash, what is left of its sessions is found by the association that is not there.
 	delete(s.peers, p.Node)
 	s.writes = append(s.writes, store.Write{Bucket: store.Peers, Key: []byte(p.Node)})
-	s.log.Info("N4 association released", "node", p.Node, "peer", p.Addr)
-	s.reply(m, 0, ie.CauseRequestAccepted, []*ie.IE{s.nodeID(p.Addr), ie.NewCause(ie.CauseRequestAccepted)})
-	return nil
-}
-
-// removeSessions removes those of an SMF that are not retained. Nobody can be sent their last usage reports.
-func (s *keeper) removeSessions(node, why string, retained func(*session) bool) {
-	s.commit()
-	removed := 0
-	for _, number := range s.sessions.ofNode(node) {
-		is := s.sessions.byNumber[number]
-		if retained != nil && retained(is) {
-			continue
-		}
-		s.removeOwn(is)
-		if removed++; len(s.changes) >= maxBatch {
-			s.commit()
-		}
-	}
-	s.commit()
-	if removed > 0 {
-		s.log.Warn("N4 sessions removed", "node", node, "because of", why, "sessions", removed, "unreported", "the usage since the last reports")
-	}
+	return s.leave(p.Node, "the release of the association", nil, func() {
+		s.log.Info("N4 association released", "node", p.Node, "peer", p.Addr)
+		s.reply(m, 0, ie.CauseRequestAccepted, []*ie.IE{s.nodeID(p.Addr), ie.NewCause(ie.CauseRequestAccepted)})
+	})
 }
 
 // setUp sets up an association with a configured SMF, unless there is one: a request would remove its sessions.
@@ -285,9 +270,7 @@ func (s *associations) setUpAnswered(addr netip.AddrPort, m *incoming) error {
 	if was := s.peers[node]; was != nil && was.Addr != addr.Addr() {
 		return fmt.Errorf("node %s has an association from %v", node, was.Addr)
 	}
-	s.removeSessions(node, "a new association", nil)
-	s.associate(node, addr, recovery)
-	return nil
+	return s.leave(node, "a new association", nil, func() { s.associate(node, addr, recovery) })
 }
 
 // causeOf returns the cause of a response. Those to heartbeats have none.

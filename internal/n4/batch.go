@@ -26,7 +26,8 @@ type keeper struct {
 	sessions  sessions
 	resources *resources
 	peers     map[string]*peer
-	last      uint64 // number of a session
+	leaving   map[string]*leaving // by node
+	last      uint64              // number of a session
 
 	batch   Batch
 	changes []*change

@@ -87,6 +87,9 @@ func (s *Server) establish(m *incoming) (uint64, error) {
 	if err != nil {
 		return cpSEID, err
 	}
+	if s.leaving[p.Node] != nil {
+		return cpSEID, &rules.RefusalError{Cause: ie.CauseNoEstablishedPFCPAssociation, Why: "sessions of the former association are being removed"}
+	}
 	if !ok {
 		return 0, rules.Missing(ie.FSEID)
 	}

@@ -63,7 +63,7 @@ func FuzzMessages(f *testing.F) {
 		if s.counters.panics != 0 {
 			t.Errorf("%d panics", s.counters.panics)
 		}
-		s.removeSessions(at.Addr().String(), "the end", nil)
+		_ = s.leave(at.Addr().String(), "the end", nil, func() {})
 		if n := len(s.sessions.byNumber) + len(s.resources.teids) + len(s.resources.addresses); n != 0 {
 			t.Errorf("%d sessions, %d TEIDs, %d addresses are left", len(s.sessions.byNumber), len(s.resources.teids), len(s.resources.addresses))
 		}

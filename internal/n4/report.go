@@ -55,10 +55,10 @@ func (s *reports) addReport(is *session, r report) {
 	s.flushReports(is)
 }
 
-// down reports whether the SMF of a session does not answer. Its reports wait.
+// down reports whether the SMF of a session does not answer, or does not know the session any longer. Its reports wait.
 func (s *reports) down(is *session) bool {
 	p := s.peers[is.Node]
-	return p == nil || p.down
+	return p == nil || p.down || is.leaving
 }
 
 // flushReports sends the reports that are not on their way.

@@ -61,6 +61,7 @@ func New(c Config, data DataPlane) (*Server, error) {
 	// An SMF may remember requests of the program before this one: new ones must not seem to be repeated.
 	s.received, s.requests, s.sequence = newReceived(), map[uint32]*request{}, firstSequence()
 	s.data, s.sessions, s.resources, s.peers = data, newSessions(), newResources(&c, data), map[string]*peer{}
+	s.leaving = map[string]*leaving{}
 	s.touched, s.dirty = map[uint64]struct{}{}, map[uint64]struct{}{}
 	s.buffers.New = func() any { b := make([]byte, maxDatagram); return &b }
 	var err error
@@ -167,13 +168,18 @@ func (s *Server) begin() {
 	for _, addr := range s.config.Peers {
 		s.setUp(addr)
 	}
+	unfinished := map[string]bool{}
 	for _, is := range s.sessions.byNumber {
-		if s.peers[is.Node] == nil {
-			s.removeOwn(is) // its association was released, but the program ended before
+		if s.left(is) {
+			unfinished[is.Node] = true
 			continue
 		}
 		s.schedule(is, now)
 		s.flushReports(is)
+	}
+	for node := range unfinished {
+		// There is nothing else that could be refused.
+		_ = s.leave(node, "what the program before began", func(is *session) bool { return !s.left(is) }, func() {})
 	}
 	s.flush()
 }

@@ -37,6 +37,8 @@ type session struct {
 	// due is when the next of the session's timers is; reported are FARs whose packets that wait have been reported.
 	due      time.Time
 	reported []uint32
+	// leaving: it is going to be removed.
+	leaving bool
 	// idle: inactivity was reported. idleAt is when to look for packets again.
 	idle   bool
 	idleAt time.Time
@@ -92,7 +94,9 @@ func newSessions() sessions {
 // add makes a session known.
 func (all *sessions) add(s *session) {
 	all.byNumber[s.Number] = s
-	all.bySEID[s.SEID] = s.Number
+	if !s.leaving {
+		all.bySEID[s.SEID] = s.Number
+	}
 	all.byCP[cpSession{s.Node, s.CPSEID}] = s.Number
 	if all.byNode[s.Node] == nil {
 		all.byNode[s.Node] = map[uint64]struct{}{}
