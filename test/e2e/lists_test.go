@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/polycube/polycube/dpi"
 	"github.com/polycube/polycube/internal/yang"
 	"github.com/polycube/polycube/pdusession"
 	"github.com/polycube/polycube/test/netns"
@@ -62,6 +63,7 @@ const populated = `[{"name":"helloworld1","service-name":"helloworld","ports":[{
 	{"name":"gtphandler1","service-name":"gtphandler","local-address":[{"address":"192.0.2.1"}],
 		"user-equipment":[{"ip":"10.1.0.1","tunnel-endpoint":"192.0.2.10","teid":1}]},
 	{"name":"policer1","service-name":"policer","contract":[{"traffic-class":1,"action":"DROP"}]},
+	{"name":"edpi1","service-name":"edpi","parent":"bridge1:port2","policy":[{"kind":"PROTOCOL","name":"DNS","action":"DROP"}],"outputs":[{"number":1,"to":"bridge1:port2"}]},
 	{"name":"upf1","service-name":"upf","local-address":[{"address":"192.0.2.1"}]},
 	{"name":"lbrp1","service-name":"lbrp","ports":[{"name":"port1","type":"FRONTEND","peer":"balanced"},{"name":"port2","type":"BACKEND"}],
 		"service":[{"vip":"10.0.0.100","vport":80,"proto":"ALL","backend":[{"ip":"10.0.2.11","port":8080}]}]},
@@ -69,7 +71,7 @@ const populated = `[{"name":"helloworld1","service-name":"helloworld","ports":[{
 		"rules":[{"id":1,"in_port":"port1","src_ip":"10.0.0.0/8","action":"DROP"}]}]`
 
 // learns are the lists that get entries from packets.
-var learns = []string{"bridge fdb/entry", "ddosmitigator detected", "firewall session-table", "ipset element", "iptables session-table", "lbrp session", "nat natting-table", "router arp-table", "simplebridge fdb/entry"}
+var learns = []string{"bridge fdb/entry", "ddosmitigator detected", "edpi flow", "firewall session-table", "ipset element", "iptables session-table", "lbrp session", "nat natting-table", "router arp-table", "simplebridge fdb/entry"}
 
 // stays are the entries that cannot be deleted: they follow from other configuration.
 var stays = map[string][]string{
@@ -96,6 +98,7 @@ func crowded(t *testing.T) (d *daemon, learn func()) {
 	d.Must(http.StatusCreated, http.MethodPost, "/cubes", populated)
 	return d, func() {
 		session(d, "upf1")
+		classes(d, "edpi1")
 		// The station sends IP packets to an address that does not answer either.
 		station.Run("ip", "neigh", "replace", "10.2.0.8", "lladdr", "02:00:00:00:00:08", "nud", "permanent", "dev", netns.Inner)
 		// There is no router behind the load balancer, which answers no ARP.
@@ -122,6 +125,26 @@ func crowded(t *testing.T) (d *daemon, learn func()) {
 			return nil
 		})
 	}
+}
+
+// classes writes the names of classes into the tables of a edpi cube, as its classifier does.
+func classes(d *daemon, cube string) {
+	d.t.Helper()
+	uuid := strings.Trim(d.Must(http.StatusOK, http.MethodGet, "/edpi/"+cube+"/uuid", ""), "\"\n")
+	tables, err := dpi.Open(filepath.Join(d.pins, "cubes", uuid))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	names := [dpi.Rows]dpi.Name{5: dpi.NameOf("DNS"), dpi.Protocols + 1: dpi.NameOf("Media")}
+	if err := errors.Join(tables.Announce("of a test", &names), tables.Close()); err != nil {
+		d.t.Fatal(err)
+	}
+	netns.Eventually(d.t, patience, func() error {
+		if all := d.Must(http.StatusOK, http.MethodGet, "/edpi/"+cube+"/category", ""); !strings.Contains(all, "Media") {
+			return fmt.Errorf("the categories of %s are %s", cube, all)
+		}
+		return nil
+	})
 }
 
 // session writes a session into the tables of a upf cube, which are not configuration.

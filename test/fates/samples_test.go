@@ -31,6 +31,7 @@ type subject struct {
 
 // subjects are those of services. The function also writes what is not configuration.
 var subjects = map[string]func(t *testing.T, l *bpftest.Lab) subject{
+	"edpi": func(t *testing.T, l *bpftest.Lab) subject { return subject{"e", flows(t, l), nil} },
 	"gtphandler": func(*testing.T, *bpftest.Lab) subject {
 		return subject{"g", messages(1, "2001:db8::9"), []string{superframe}}
 	},

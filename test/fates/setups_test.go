@@ -37,6 +37,13 @@ var setups = map[string]func(*bpftest.Lab){
 			"auto-dst-packets":1000,"auto-dst-syns":1000,"auto-dst-bytes":100000}`)
 		l.Attach("d", "f:p1")
 	},
+	"edpi": func(l *bpftest.Lab) {
+		between(l)
+		l.Create("edpi", "e", `{"undecided":"DROP","on-failure":"CLOSED","elephant-bytes":1000000,"elephant-rate":100000,"sample-interval":64,
+			"policy":[{"kind":"PROTOCOL","name":"one","action":"DROP"},{"kind":"PROTOCOL","name":"two","action":"LIMIT","rate":8},
+			{"kind":"CATEGORY","name":"three","action":"REDIRECT","output":1},{"kind":"ELEPHANT","name":"any","action":"MARK","mark":1}]}`)
+		l.Attach("e", "f:p1")
+	},
 	"firewall": func(l *bpftest.Lab) {
 		between(l)
 		l.Create("firewall", "fw", `{"families":["ipv4","ipv6"],"chain":[{"name":"INGRESS","default":"DROP","rule":[

@@ -18,7 +18,7 @@ import (
 const cgoHome = "internal/yang"
 
 // parts are the packages that cubes share, each at the top level.
-var parts = []string{"aging", "bypass", "classifier", "conntrack", "counter", "fdb", "feedback", "gtppath", "gtpu", "haproxy", "health", "inet", "ipset", "memory", "neigh", "pdusession", "probe", "sdf", "wire"}
+var parts = []string{"aging", "bypass", "classifier", "conntrack", "counter", "dpi", "fdb", "feedback", "gtppath", "gtpu", "haproxy", "health", "inet", "ipset", "memory", "neigh", "pdusession", "probe", "sdf", "wire"}
 
 // ImportDirection reports imports inside the module that go against the layers.
 // Tests may use the helpers under test/, and those of the daemon may use cubes.

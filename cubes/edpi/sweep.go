@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package edpi
+
+// Flows end here: what they have counted is added to the classes, and polycube-ndpi is told.
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/polycube/polycube/aging"
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/author"
+	"github.com/polycube/polycube/cube/table"
+	"github.com/polycube/polycube/dpi"
+	"github.com/polycube/polycube/inet"
+)
+
+// count is struct edpi_count. Parts of a sum may be negative, modulo 2^64.
+type count struct{ Packets, Bytes, Flows uint64 }
+
+func (c *count) add(d count) {
+	c.Packets, c.Bytes, c.Flows = c.Packets+d.Packets, c.Bytes+d.Bytes, c.Flows+d.Flows
+}
+
+func (c count) negative() count { return count{-c.Packets, -c.Bytes, -c.Flows} }
+
+// flows are the maps of the flows.
+type flows struct {
+	env       cube.Env
+	table     table.Table[dpi.Key, dpi.Flow]
+	decisions table.Table[dpi.Key, dpi.Decision]
+	counts    table.PerCPU[uint32, count]
+	moved     table.Table[uint32, count]
+	ended     table.Queue[dpi.Ended]
+
+	// pending is what has to be moved between classes for flows that exist, as of the last sweep; live is their number.
+	pending map[uint32]count
+	live    uint32
+	// elephants are those that were announced.
+	elephants                    map[uint64]bool
+	expired, cutShort, notLogged uint64
+	sweeps                       uint64
+}
+
+func newFlows(env cube.Env) *flows {
+	return &flows{
+		env: env, table: table.New[dpi.Key, dpi.Flow](env, "flows"), decisions: table.New[dpi.Key, dpi.Decision](env, "decisions"),
+		counts: table.NewPerCPU[uint32, count](env, "counts"), moved: table.New[uint32, count](env, "moved"),
+		ended: table.NewQueue[dpi.Ended](env, "ended"), elephants: map[uint64]bool{},
+	}
+}
+
+const (
+	// strangers is how many sweeps are between two that look for decisions without a flow.
+	strangers = 60
+	// unanswered is how long a flow of one side is kept when the table is almost full.
+	unanswered = time.Second
+)
+
+// sweep ends flows. told: polycube-ndpi takes those that have ended.
+func (f *flows) sweep(conf *Config, told bool) error {
+	now, err := cube.TimeCoarse()
+	if err != nil {
+		return err
+	}
+	tight := f.live > conf.MaxFlows/8*7
+	pending, elephants := map[uint32]count{}, map[uint64]bool{}
+	live := uint32(0)
+	var old []dpi.Key
+	var cut int
+	for key, is := range f.table.All(&err) {
+		live++
+		early := tight && (is.Packets[0] == 0 || is.Packets[1] == 0) && aging.Aged(now, is.Last, unanswered)
+		if early || aging.Aged(now, is.Last, conf.timeout(key, is)) {
+			old = append(old, key)
+			if early {
+				cut++
+			}
+			continue
+		}
+		if is.Flags&dpi.Elephant != 0 {
+			elephants[is.ID] = true
+			f.announce(key, is)
+		}
+		if is.Flags&dpi.Decided == 0 && is.Inspected > 0 {
+			if d, ok, err := f.decisions.Get(key); err == nil && ok && d.ID == is.ID {
+				move(pending, is, d.Class)
+			}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	f.elephants = elephants
+	err = f.end(old, told)
+	f.pending, f.live = pending, live-min(live, uint32(len(old)))
+	f.cutShort += uint64(cut)
+	if f.sweeps++; f.sweeps%strangers == 0 {
+		err = errors.Join(err, f.clean())
+	}
+	return err
+}
+
+// timeout is how long a flow stays after its last packet.
+func (c *Config) timeout(key dpi.Key, is dpi.Flow) time.Duration {
+	s := c.Other
+	if key.Protocol == uint8(inet.TCP) {
+		if s = c.TCP; is.Flags.Ended() {
+			s = c.Ended
+		}
+	}
+	return time.Duration(s) * time.Second
+}
+
+// announce adds an event for a new elephant.
+func (f *flows) announce(key dpi.Key, is dpi.Flow) {
+	if !f.elephants[is.ID] {
+		e := endsOf(key, is)
+		author.Announce(f.env, "elephant", fmt.Sprintf("%s from %s port %d to %s port %d is an elephant", e.L4, e.Source, e.SourcePort, e.Destination, e.DestinationPort))
+	}
+}
+
+// move moves what a flow has counted from undecided to its class.
+func move(to map[uint32]count, is dpi.Flow, class dpi.Class) {
+	all := count{is.Packets[0] + is.Packets[1], is.Bytes[0] + is.Bytes[1], 1}
+	for _, m := range []struct {
+		row uint32
+		by  count
+	}{{dpi.Undecided, all.negative()}, {class.ProtocolRow(), all}, {class.CategoryRow(), all}} {
+		c := to[m.row]
+		c.add(m.by)
+		to[m.row] = c
+	}
+}
+
+// end removes flows.
+func (f *flows) end(keys []dpi.Key, told bool) error {
+	moved := map[uint32]count{}
+	var errs []error
+	for _, key := range keys {
+		is, ok, err := f.table.LookupAndDelete(key)
+		if err != nil || !ok {
+			errs = append(errs, err)
+			continue
+		}
+		f.expired++
+		d, ok, err := f.decisions.LookupAndDelete(key)
+		errs = append(errs, err)
+		if ok && d.ID == is.ID && is.Flags&dpi.Decided == 0 {
+			move(moved, is, d.Class)
+			is.Class, is.Flags = d.Class, is.Flags|dpi.Decided
+		}
+		if !told || f.ended.Push(dpi.Ended{Key: key, Flow: is}) != nil {
+			f.notLogged++
+		}
+	}
+	for row, by := range moved {
+		sum, _, err := f.moved.Get(row)
+		if sum.add(by); err == nil {
+			err = f.moved.Set(row, sum)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// clean removes decisions about flows that do not exist: they came too late.
+func (f *flows) clean() error {
+	var gone []dpi.Key
+	var err error
+	for key, d := range f.decisions.All(&err) {
+		if is, ok, err := f.table.Get(key); err == nil && (!ok || is.ID != d.ID) {
+			gone = append(gone, key)
+		}
+	}
+	if err == nil {
+		_, err = f.decisions.DeleteAll(gone)
+	}
+	return err
+}
+
+// forget removes all flows and sums, when the numbers of protocols have got another meaning.
+func (f *flows) forget() error {
+	f.env.Logger().Warn("polycube-ndpi has other protocols than before: flows and their counters begin again")
+	rows := make([]uint32, dpi.Rows)
+	for i := range rows {
+		rows[i] = uint32(i)
+	}
+	f.pending = nil
+	_, err := f.counts.SetAll(rows, count{})
+	return errors.Join(f.table.Clear(), f.decisions.Clear(), f.moved.Clear(), err)
+}
+
+// sums returns the packets of all classes, by row.
+func (f *flows) sums() (map[uint32]count, error) {
+	all := map[uint32]count{}
+	var errs [2]error
+	add := func(row uint32, by count) {
+		c := all[row]
+		c.add(by)
+		all[row] = c
+	}
+	for row, each := range f.counts.All(&errs[0]) {
+		for _, c := range each {
+			add(row, c)
+		}
+	}
+	for row, c := range f.moved.All(&errs[1]) {
+		add(row, c)
+	}
+	for row, c := range f.pending {
+		add(row, c)
+	}
+	return all, errors.Join(errs[:]...)
+}
