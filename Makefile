@@ -24,7 +24,7 @@ export PATH := $(PATH):/usr/local/go/bin:/usr/lib/go/bin
 # In a checkout that another user owns, VCS stamping makes go build fail; the version comes from VERSION and git
 # describe instead.
 export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
-LDFLAGS := $(foreach package,cli daemon upf,-X $(MODULE)/internal/$(package).Version=$(VERSION))
+LDFLAGS := $(foreach package,cli daemon inspect upf,-X $(MODULE)/internal/$(package).Version=$(VERSION))
 
 # A group of benchmarks, such as filters; empty is all that are in none.
 BENCH        ?=
@@ -83,11 +83,12 @@ objects: $(BPF_OBJ)
 IPTABLES_LINKS := pcn-ip6tables pcn-iptables-save pcn-ip6tables-save pcn-iptables-restore pcn-ip6tables-restore \
 	pcn-iptables-import pcn-iptables-init pcn-iptables-init-xdp pcn-iptables-clean pcn-ipset pcn-packetcapture
 
-build: generate ## build bin/polycubed, bin/polycubectl, bin/pcn-iptables and bin/polycube-upf
+build: generate ## build bin/polycubed, bin/polycubectl, bin/pcn-iptables, bin/polycube-upf and bin/polycube-ndpi
 	CGO_ENABLED=1 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/polycubed ./cmd/polycubed
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w $(LDFLAGS)" -o bin/polycubectl ./cmd/polycubectl
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w $(LDFLAGS)" -o bin/pcn-iptables ./cmd/pcn-iptables
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w $(LDFLAGS)" -o bin/polycube-upf ./cmd/polycube-upf
+	CGO_ENABLED=1 $(GO) build -trimpath -ldflags "-s -w $(LDFLAGS)" -o bin/polycube-ndpi ./cmd/polycube-ndpi
 	@for link in $(IPTABLES_LINKS); do ln -sf pcn-iptables bin/$$link; done
 
 python: deps generate ## build the Python SDK and the services written in it, in .cache/python

@@ -54,6 +54,8 @@ const (
 	FinLow                     // the lower end has ended its side
 	FinHigh
 	Reset
+	// Preliminary is a flag of a Class: further packets may tell more, and are inspected.
+	Preliminary Flags = 256
 )
 
 // Ended reports whether both ends have closed a connection of TCP, or one has reset it.
@@ -63,7 +65,7 @@ func (f Flags) Ended() bool { return f&Reset != 0 || f&(FinLow|FinHigh) == FinLo
 type Class struct {
 	// Protocol is that of the application, Master the one that carries it, 0 for none.
 	Protocol, Master, Category uint16
-	// Flags is 0 or Guessed.
+	// Flags are Guessed and Preliminary.
 	Flags uint16
 	// Risks has a bit for each risk of nDPI.
 	Risks uint64

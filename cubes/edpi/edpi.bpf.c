@@ -127,19 +127,25 @@ PCN_GLOBAL int edpi_adopt(struct edpi_flow *flow PCN_NONNULL, struct edpi_decisi
 	return 0;
 }
 
-/* Looks whether there is a decision about the flow: for each packet until there is one, then now and then. */
+/* True if there is a decision about the flow that needs no further packets. */
+PCN_INLINE int edpi_is_final(const struct edpi_flow *flow)
+{
+	return flow->flags & EDPI_DECIDED && !(flow->class.flags & EDPI_PRELIMINARY);
+}
+
+/* Looks whether there is a decision about the flow: for each packet until it is final, then now and then. */
 PCN_INLINE void edpi_look(const struct edpi_key *key, struct edpi_flow *flow)
 {
 	struct edpi_decision *d;
 
-	if (flow->flags & EDPI_DECIDED && flow->packets[0] + flow->packets[1] & 63)
+	if (edpi_is_final(flow) && (flow->packets[0] + flow->packets[1]) & 63)
 		return;
 	d = bpf_map_lookup_elem(&decisions, key);
 	if (!d || d->id != flow->id)
 		return;
 	if (!(flow->flags & EDPI_DECIDED) || d->class.protocol != flow->class.protocol ||
 	    d->class.master != flow->class.master || d->class.category != flow->class.category ||
-	    d->class.risks != flow->class.risks)
+	    d->class.flags != flow->class.flags || d->class.risks != flow->class.risks)
 		edpi_adopt(flow, d);
 }
 
@@ -274,7 +280,7 @@ PCN_INLINE int edpi_is_silent(__u64 now)
 PCN_INLINE void edpi_inspect(struct CTXTYPE *ctx, struct pcn_md *md, struct edpi_flow *flow,
 			     const struct edpi_packet *p)
 {
-	__u32 decided = flow->flags & EDPI_DECIDED;
+	__u32 decided = edpi_is_final(flow);
 	__u64 all = flow->packets[0] + flow->packets[1];
 
 	if (!p->payload)
@@ -286,7 +292,7 @@ PCN_INLINE void edpi_inspect(struct CTXTYPE *ctx, struct pcn_md *md, struct edpi
 	md->md[1] = flow->id >> 32;
 	md->md[2] = p->reverse;
 	md->md[3] = decided;
-	if (pcn_ring_packet(packets, ctx, md, snap_length, !!decided)) {
+	if (pcn_ring_packet(packets, ctx, md, snap_length, decided)) {
 		pcn_count(&counters, EDPI_NOT_INSPECTED);
 		return;
 	}

@@ -29,6 +29,7 @@ enum edpi_flag {
 	EDPI_FIN_LOW = 16, /* the lower end has ended its side */
 	EDPI_FIN_HIGH = 32,
 	EDPI_RESET = 64,
+	EDPI_PRELIMINARY = 256, /* in class.flags: further packets may tell more */
 };
 
 /* What polycube-ndpi says of a flow: its protocol, the one that carries it, and what kind of traffic it is. */
@@ -36,7 +37,7 @@ struct edpi_class {
 	__u16 protocol;
 	__u16 master; /* 0: there is no other */
 	__u16 category;
-	__u16 flags; /* EDPI_GUESSED */
+	__u16 flags; /* EDPI_GUESSED, EDPI_PRELIMINARY */
 	__u64 risks; /* a bit for each risk of nDPI */
 };
 

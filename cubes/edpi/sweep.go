@@ -122,17 +122,22 @@ func (f *flows) announce(key dpi.Key, is dpi.Flow) {
 	}
 }
 
-// move moves what a flow has counted from undecided to its class.
+// move moves what a flow has counted from the class that it has to another one.
 func move(to map[uint32]count, is dpi.Flow, class dpi.Class) {
 	all := count{is.Packets[0] + is.Packets[1], is.Bytes[0] + is.Bytes[1], 1}
-	for _, m := range []struct {
-		row uint32
-		by  count
-	}{{dpi.Undecided, all.negative()}, {class.ProtocolRow(), all}, {class.CategoryRow(), all}} {
-		c := to[m.row]
-		c.add(m.by)
-		to[m.row] = c
+	add := func(row uint32, by count) {
+		c := to[row]
+		c.add(by)
+		to[row] = c
 	}
+	if is.Flags&dpi.Decided == 0 {
+		add(dpi.Undecided, all.negative())
+	} else {
+		add(is.Class.ProtocolRow(), all.negative())
+		add(is.Class.CategoryRow(), all.negative())
+	}
+	add(class.ProtocolRow(), all)
+	add(class.CategoryRow(), all)
 }
 
 // end removes flows.
@@ -148,7 +153,7 @@ func (f *flows) end(keys []dpi.Key, told bool) error {
 		f.expired++
 		d, ok, err := f.decisions.LookupAndDelete(key)
 		errs = append(errs, err)
-		if ok && d.ID == is.ID && is.Flags&dpi.Decided == 0 {
+		if ok && d.ID == is.ID {
 			move(moved, is, d.Class)
 			is.Class, is.Flags = d.Class, is.Flags|dpi.Decided
 		}

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/sidecar"
 )
 
 // fakeDaemon is a daemon whose answers are by method and path.
@@ -26,7 +27,7 @@ func fakeDaemon(t *testing.T, answers map[string]http.HandlerFunc) *daemon {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := serveHTTP(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := sidecar.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, ok := answers[r.Method+" "+strings.TrimPrefix(r.URL.EscapedPath(), "/polycube/v1/")]
 		if !ok {
 			http.NotFound(w, r)

@@ -11,12 +11,12 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/spf13/pflag"
-	"go.yaml.in/yaml/v3"
+
+	"github.com/polycube/polycube/internal/sidecar"
 )
 
 // Version is set by the Makefile.
@@ -105,7 +105,7 @@ func ParseOptions(args []string, out io.Writer) (o Options, status bool, err err
 		return o, false, errShown
 	}
 	if file != "" {
-		if err := read(file, f); err != nil {
+		if err := sidecar.ReadFile(file, f, unfit...); err != nil {
 			return o, false, usageError{err}
 		}
 	}
@@ -123,48 +123,8 @@ func ParseOptions(args []string, out io.Writer) (o Options, status bool, err err
 	return o, false, nil
 }
 
-// read sets the options of a file that the command line does not set.
-func read(path string, f *pflag.FlagSet) error {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("read the configuration: %w", err)
-	}
-	var all map[string]values
-	if err := yaml.Unmarshal(text, &all); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	given := map[string]bool{}
-	f.Visit(func(is *pflag.Flag) { given[is.Name] = true })
-	for name, texts := range all {
-		if is := f.Lookup(name); is == nil || unfit[name] {
-			return fmt.Errorf("%s: there is no option %s", path, name)
-		}
-		if given[name] {
-			continue
-		}
-		for _, text := range texts {
-			if err := f.Set(name, text); err != nil {
-				return fmt.Errorf("%s: %s: %w", path, name, err)
-			}
-		}
-	}
-	return nil
-}
-
 // unfit are options that make no sense in a file.
-var unfit = map[string]bool{"config": true, "check-config": true, "json": true, "version": true, "help": true}
-
-// values are those of an option: one, or a list.
-type values []string
-
-// UnmarshalYAML implements yaml.Unmarshaler.
-func (v *values) UnmarshalYAML(n *yaml.Node) error {
-	if n.Kind == yaml.ScalarNode {
-		*v = values{n.Value}
-		return nil
-	}
-	return n.Decode((*[]string)(v))
-}
+var unfit = []string{"config", "check-config", "json", "version", "help"}
 
 // finish checks the options and reads their texts.
 func (o *Options) finish() (err error) {

@@ -12,17 +12,15 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strconv"
 	"text/tabwriter"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/internal/n4"
+	"github.com/polycube/polycube/internal/sidecar"
 )
 
 // errAway: nothing is served now.
@@ -41,11 +39,11 @@ func (p *program) status() (n4.Status, error) {
 
 // observe serves the status and the metrics until end.
 func (p *program) observe() (end func(), err error) {
-	control, err := listen(p.options.Control)
+	control, err := sidecar.Listen(p.options.Control)
 	if err != nil {
 		return nil, err
 	}
-	servers := []*http.Server{serveHTTP(control, http.HandlerFunc(p.answer))}
+	servers := []*http.Server{sidecar.Serve(control, http.HandlerFunc(p.answer))}
 	end = func() {
 		for _, s := range servers {
 			_ = s.Close()
@@ -61,37 +59,8 @@ func (p *program) observe() (end func(), err error) {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(&collector{p})
-	servers = append(servers, serveHTTP(metrics, promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
+	servers = append(servers, sidecar.Serve(metrics, promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
 	return end, nil
-}
-
-// listen listens on the socket of the program; one of a process that has ended is replaced.
-func listen(path string) (net.Listener, error) {
-	if c, err := net.Dial("unix", path); err == nil {
-		_ = c.Close()
-		return nil, fmt.Errorf("--control %s: another process listens there", path)
-	}
-	if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSocket != 0 {
-		if err := os.Remove(path); err != nil {
-			return nil, fmt.Errorf("--control: %w", err)
-		}
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("--control: %w", err)
-	}
-	was := unix.Umask(0o077)
-	defer unix.Umask(was)
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, fmt.Errorf("--control: %w", err)
-	}
-	return l, nil
-}
-
-func serveHTTP(l net.Listener, h http.Handler) *http.Server {
-	s := &http.Server{Handler: h, ReadHeaderTimeout: patience}
-	go func() { _ = s.Serve(l) }() // until it is closed
-	return s
 }
 
 // answer answers polycube-upf status.
@@ -107,26 +76,10 @@ func (p *program) answer(w http.ResponseWriter, _ *http.Request) {
 
 // show prints the status of a program that runs.
 func show(ctx context.Context, o Options, stdout io.Writer) error {
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, "unix", o.Control)
-	}
-	client := http.Client{Timeout: patience, Transport: &http.Transport{DialContext: dial}}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/", nil)
-	if err != nil {
-		return err
-	}
-	answer, err := client.Do(r)
-	if err != nil {
-		return fmt.Errorf("no polycube-upf answers at %s: %w", o.Control, err)
-	}
-	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, 16<<20))
+	text, err := sidecar.Ask(ctx, "polycube-upf", o.Control)
 	switch {
 	case err != nil:
 		return err
-	case answer.StatusCode != http.StatusOK:
-		return fmt.Errorf("%s", text)
 	case o.JSON:
 		_, err := stdout.Write(text)
 		return err

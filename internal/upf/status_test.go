@@ -26,6 +26,7 @@ import (
 	"github.com/wmnsk/go-pfcp/ie"
 
 	"github.com/polycube/polycube/internal/n4"
+	"github.com/polycube/polycube/internal/sidecar"
 	"github.com/polycube/polycube/pdusession"
 	"github.com/polycube/polycube/test/pace"
 	"github.com/polycube/polycube/test/smf"
@@ -110,7 +111,7 @@ func TestTheStatusIsShown(t *testing.T) {
 	if err := json.Unmarshal(raw.Bytes(), &is); err != nil || is.Sessions != 1 || len(is.Peers) != 1 || is.Peers[0].Node != "smf.example" || !is.Peers[0].Up {
 		t.Errorf("%v: %s", err, &raw)
 	}
-	if _, err := listen(p.options.Control); err == nil || !strings.Contains(err.Error(), "another process listens there") {
+	if _, err := sidecar.Listen(p.options.Control); err == nil || !strings.Contains(err.Error(), "another process listens there") {
 		t.Errorf("a second program: %v", err)
 	}
 	p.serves(nil)
@@ -131,7 +132,7 @@ func TestTheSocketOfAProgramThatWasKilledIsReplaced(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := listen(path)
+	again, err := sidecar.Listen(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +144,7 @@ func TestTheSocketOfAProgramThatWasKilledIsReplaced(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := listen(file); err == nil {
+	if _, err := sidecar.Listen(file); err == nil {
 		t.Error("a file was replaced")
 	}
 }

@@ -79,7 +79,7 @@ func Rules() []Rule {
 		{"descriptions of models are plain English", PlainDescriptions},
 		{"errors and help are plain English", PlainTexts},
 		{"types with many methods are known", MethodCount},
-		{"cgo is in one package", Cgo},
+		{"cgo is in two packages", Cgo},
 		{"each file names its licence", Licence},
 		{"files say why they exist", Openings},
 		{"tests do not sleep", Sleeps},

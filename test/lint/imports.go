@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// cgoHome is the one package that may use cgo: it wraps libyang.
-const cgoHome = "internal/yang"
+// cgoHomes are the packages that may use cgo, by the library that each wraps.
+var cgoHomes = map[string]string{"internal/yang": "libyang", "internal/ndpi": "libndpi, for polycube-ndpi alone"}
 
 // parts are the packages that cubes share, each at the top level.
 var parts = []string{"aging", "bypass", "classifier", "conntrack", "counter", "dpi", "fdb", "feedback", "gtppath", "gtpu", "haproxy", "health", "inet", "ipset", "memory", "neigh", "pdusession", "probe", "sdf", "wire"}
@@ -71,13 +71,13 @@ func sameCube(dir, target string) bool {
 	return name(dir) == name(target) || name(dir) == "all"
 }
 
-// Cgo reports cgo outside its one package.
+// Cgo reports cgo outside its packages.
 func Cgo(t Tree) []Finding {
 	var out []Finding
 	eachImport(t, func(name string, line int, imported string) {
-		if imported == "C" && path.Dir(name) != cgoHome {
+		if imported == "C" && cgoHomes[path.Dir(name)] == "" {
 			out = append(out, Finding{name, line, "uses cgo",
-				"call libyang through " + cgoHome + "; everything else is pure Go"})
+				"call libyang through internal/yang, and libndpi through internal/ndpi; everything else is pure Go"})
 		}
 	})
 	return out

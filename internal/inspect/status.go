@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inspect
+
+// What the program shows of itself: to polycube-ndpi status, and to Prometheus.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"text/tabwriter"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/internal/ndpi"
+	"github.com/polycube/polycube/internal/sidecar"
+)
+
+// Status is that of a running program.
+type Status struct {
+	Cube, NDPI string
+	// Flows are in memory; Ended have ended.
+	Flows       int
+	Behind      time.Duration
+	Packets     uint64
+	Malformed   uint64
+	Started     uint64
+	Decided     uint64
+	Guessed     uint64
+	Unknown     uint64
+	Changed     uint64
+	Evicted     uint64
+	Failed      uint64
+	Ended       uint64
+	LostLines   uint64
+	Median, P99 time.Duration
+	// Ring is what happened in the ring: records that made no sense, and how often the place in it was lost.
+	RingMalformed, RingRepaired uint64
+}
+
+// errAway: nothing is classified now.
+var errAway = errors.New("polycube-ndpi waits for its cube")
+
+func (p *program) status() (Status, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.worker == nil {
+		return Status{}, errAway
+	}
+	c, r := &p.counts, p.reader.Stats()
+	is := Status{
+		Cube: p.options.Cube, NDPI: ndpi.Version(), Flows: int(p.worker.size.Load()), Behind: p.behind, Packets: c.Packets.Load(),
+		Malformed: c.Malformed.Load(), Started: c.Started.Load(), Decided: c.Decided.Load(), Guessed: c.Guessed.Load(), Unknown: c.Unknown.Load(),
+		Changed: c.Changed.Load(), Evicted: c.Evicted.Load(), Failed: c.Failed.Load(), Ended: p.ended,
+		Median: c.Latency.quantile(0.5), P99: c.Latency.quantile(0.99), RingMalformed: r.Malformed, RingRepaired: r.Damaged,
+	}
+	if p.events != nil {
+		is.LostLines = p.events.lost.Load()
+	}
+	return is, nil
+}
+
+// observe serves the status and the metrics until end.
+func (p *program) observe() (end func(), err error) {
+	control, err := sidecar.Listen(p.options.Control)
+	if err != nil {
+		return nil, err
+	}
+	servers := []*http.Server{sidecar.Serve(control, http.HandlerFunc(p.answer))}
+	end = func() {
+		for _, s := range servers {
+			_ = s.Close()
+		}
+	}
+	if p.options.Metrics == "" {
+		return end, nil
+	}
+	metrics, err := net.Listen("tcp", p.options.Metrics)
+	if err != nil {
+		end()
+		return nil, fmt.Errorf("--metrics: %w", err)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(&collector{p})
+	servers = append(servers, sidecar.Serve(metrics, promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
+	return end, nil
+}
+
+// rotate opens the log again at each SIGHUP, until end.
+func (p *program) rotate() (end func()) {
+	hups := make(chan os.Signal, 1)
+	signal.Notify(hups, unix.SIGHUP)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range hups {
+			if err := p.events.reopen(); err != nil {
+				p.log.Error("open the log again", "error", err)
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(hups)
+		close(hups)
+		<-done
+	}
+}
+
+// answer answers polycube-ndpi status.
+func (p *program) answer(w http.ResponseWriter, _ *http.Request) {
+	is, err := p.status()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(is) // the reader may have gone
+}
+
+// show prints the status of a program that runs.
+func show(ctx context.Context, o Options, stdout io.Writer) error {
+	text, err := sidecar.Ask(ctx, "polycube-ndpi", o.Control)
+	switch {
+	case err != nil:
+		return err
+	case o.JSON:
+		_, err := stdout.Write(text)
+		return err
+	}
+	var is Status
+	if err := json.Unmarshal(text, &is); err != nil {
+		return err
+	}
+	return table(is, stdout)
+}
+
+// table prints a status for people.
+func table(is Status, to io.Writer) error {
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "cube\t%s\n", is.Cube)
+	fmt.Fprintf(w, "nDPI\t%s\n", is.NDPI)
+	fmt.Fprintf(w, "behind\t%s\n", is.Behind.Round(time.Millisecond))
+	fmt.Fprintf(w, "packets\t%d\n", is.Packets)
+	fmt.Fprintf(w, "flows\t%d in memory, %d classified, %d of them guessed, %d unknown\n", is.Flows, is.Decided, is.Guessed, is.Unknown)
+	fmt.Fprintf(w, "flows that have ended\t%d\n", is.Ended)
+	fmt.Fprintf(w, "time to a decision\t%s median, %s in 99 %%\n", is.Median, is.P99)
+	fmt.Fprintf(w, "lines of the log that were lost\t%d\n", is.LostLines)
+	return w.Flush()
+}
+
+// collector reads the metrics when they are asked for.
+type collector struct{ program *program }
+
+var (
+	metricFlows   = prometheus.NewDesc("polycube_ndpi_flows", "Number of flows in memory.", nil, nil)
+	metricBehind  = prometheus.NewDesc("polycube_ndpi_behind_seconds", "Age of the oldest packet that was not seen.", nil, nil)
+	metricP99     = prometheus.NewDesc("polycube_ndpi_decision_seconds", "Time from a packet to the decision that it brought, in 99 % of all.", nil, nil)
+	metricPackets = prometheus.NewDesc("polycube_ndpi_packets_total", "Number of packets that were inspected.", nil, nil)
+	metricDecided = prometheus.NewDesc("polycube_ndpi_decisions_total", "Number of flows by how they were classified.", []string{"how"}, nil)
+	metricEnded   = prometheus.NewDesc("polycube_ndpi_ended_flows_total", "Number of flows that have ended.", nil, nil)
+	metricErrors  = prometheus.NewDesc("polycube_ndpi_errors_total", "What went wrong.", []string{"what"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(to chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, to) }
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(to chan<- prometheus.Metric) {
+	is, err := c.program.status()
+	if err != nil {
+		return // there is nothing to be measured
+	}
+	gauge := func(d *prometheus.Desc, value float64) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value)
+	}
+	counter := func(d *prometheus.Desc, value uint64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value), labels...)
+	}
+	gauge(metricFlows, float64(is.Flows))
+	gauge(metricBehind, is.Behind.Seconds())
+	gauge(metricP99, is.P99.Seconds())
+	counter(metricPackets, is.Packets)
+	counter(metricEnded, is.Ended)
+	for how, n := range map[string]uint64{"guessed": is.Guessed, "unknown": is.Unknown, "recognised": is.Decided - is.Guessed - is.Unknown} {
+		counter(metricDecided, n, how)
+	}
+	for what, n := range map[string]uint64{
+		"malformed": is.Malformed, "evicted": is.Evicted, "failed": is.Failed, "lost-lines": is.LostLines, "ring-malformed": is.RingMalformed,
+		"ring-repaired": is.RingRepaired,
+	} {
+		counter(metricErrors, n, what)
+	}
+}
