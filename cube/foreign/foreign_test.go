@@ -27,6 +27,8 @@ var oursAlone = map[string]string{
 	"ddosmitigator.xdp.o": "foreign programs may not use callbacks",
 	"classifier.tc.o":     "shared between services",
 	"classifier.xdp.o":    "shared between services",
+	"efw.tc.o":            "shared between services",
+	"efw.xdp.o":           "shared between services",
 	"firewall.tc.o":       "shared between services",
 	"firewall.xdp.o":      "shared between services",
 	"ipset.tc.o":          "shared between services",

@@ -9,6 +9,7 @@ import (
 	_ "github.com/polycube/polycube/cubes/ddosmitigator"         // registers itself
 	_ "github.com/polycube/polycube/cubes/dynmon"                // registers itself
 	_ "github.com/polycube/polycube/cubes/edpi"                  // registers itself
+	_ "github.com/polycube/polycube/cubes/efw"                   // registers itself
 	_ "github.com/polycube/polycube/cubes/firewall"              // registers itself
 	_ "github.com/polycube/polycube/cubes/gtphandler"            // registers itself
 	_ "github.com/polycube/polycube/cubes/helloworld"            // registers itself

@@ -6,13 +6,12 @@ package iptables
 
 import (
 	"fmt"
-	"net/netip"
-	"slices"
 
 	"github.com/polycube/polycube/classifier"
 	"github.com/polycube/polycube/conntrack"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/iptables/language"
+	"github.com/polycube/polycube/iptables/search"
 )
 
 // compiled is a rule in the forms of the program.
@@ -26,10 +25,11 @@ type compiled struct {
 
 // compiler compiles one rule.
 type compiler struct {
-	out   compiled
-	tests []test
-	sets  map[int]string // by the index of a test
-	plain func(set string) bool
+	out    compiled
+	search search.Conditions
+	tests  []test
+	sets   map[int]string // by the index of a test
+	plain  func(set string) bool
 }
 
 // compile returns the forms of a rule. Its row lacks the numbers of the chain that it jumps to, and of sets. plain reports
@@ -47,6 +47,7 @@ func compile(r *language.Rule, plain func(set string) bool) (compiled, error) {
 	if err := c.target(r.Target); err != nil {
 		return c.out, fmt.Errorf("-j %s: %w", r.Target.Name(), err)
 	}
+	c.out.match = c.search.Match
 	if len(c.tests) > maxTests {
 		return c.out, fmt.Errorf("the rule has %d conditions of the kind that is tested after the search, and may have %d: %w", len(c.tests), maxTests, cube.ErrUnsupported)
 	}
@@ -62,44 +63,23 @@ func compile(r *language.Rule, plain func(set string) bool) (compiled, error) {
 	return c.out, nil
 }
 
-// condition adds what set makes a match of, or the opposite.
-func (c *compiler) condition(not bool, set func(*classifier.Match) error) error {
-	if !not {
-		return set(&c.out.match)
-	}
-	var except classifier.Match
-	if err := set(&except); err != nil {
-		return err
-	}
-	return c.out.match.Except(except)
-}
-
 // header compiles the options that each rule has.
 func (c *compiler) header(r *language.Rule) error {
 	for _, a := range []struct {
 		is   language.Address
 		kind testKind
-		set  func(*classifier.Match, netip.Prefix) error
-	}{
-		{r.Source, testSource, (*classifier.Match).Source}, {r.Destination, testDestination, (*classifier.Match).Destination},
-	} {
-		if a.is.Any() {
-			continue
-		}
-		p, ok := a.is.Prefix()
-		if !ok || p.Addr().Is4In6() { // which would be an IPv4 address for the search
-			c.tests = append(c.tests, maskTest(a.kind, a.is))
-			continue
-		}
-		if err := c.condition(a.is.Not, func(m *classifier.Match) error { return a.set(m, p) }); err != nil {
+		add  func(language.Address) (bool, error)
+	}{{r.Source, testSource, c.search.Source}, {r.Destination, testDestination, c.search.Destination}} {
+		whole, err := a.add(a.is)
+		if err != nil {
 			return err
+		}
+		if !whole {
+			c.tests = append(c.tests, maskTest(a.kind, a.is))
 		}
 	}
-	if number := r.Protocol.Number; number != 0 {
-		protocol := func(m *classifier.Match) error { m.Protocol(number); return nil }
-		if err := c.condition(r.Protocol.Not, protocol); err != nil {
-			return err
-		}
+	if err := c.search.Protocol(r.Protocol); err != nil {
+		return err
 	}
 	if r.Fragment != language.AnyFragment {
 		c.tests = append(c.tests, test{Kind: testLaterFragment, Negated: r.Fragment == language.FirstFragment})
@@ -115,30 +95,16 @@ func (c *compiler) header(r *language.Rule) error {
 
 // extension compiles one -m.
 func (c *compiler) extension(r *language.Rule, m language.Match) error {
+	whole, err := c.search.Extension(m)
+	if err != nil || whole {
+		return err
+	}
 	switch m := m.(type) {
-	case language.Comment:
-		return nil
 	case language.TCP:
-		return c.tcp(m)
-	case language.Ports:
-		return c.ports(m.SPort, m.DPort)
-	case language.ICMP:
-		return c.icmp(m)
-	case language.Multiport:
-		if m.Of != "ports" {
-			return c.multiport(m)
-		}
+		c.tests = append(c.tests, test{Kind: testTCPOption, Negated: m.OptionNot, Value: uint32(m.Option)})
+		return nil
 	case language.Set:
 		return c.set(m)
-	case language.MAC:
-		return c.condition(m.Not, func(to *classifier.Match) error {
-			to.SourceMAC(m.Source.Bytes(), [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
-			return nil
-		})
-	case language.Mark:
-		return c.condition(m.Not, func(to *classifier.Match) error { to.Mark(m.Value, m.Mask); return nil })
-	case language.DSCP:
-		return c.condition(m.Not, func(to *classifier.Match) error { to.DSCP(m.Value); return nil })
 	case language.Conntrack:
 		if len(m.State) > 0 {
 			if err := c.states(m); err != nil {
@@ -149,91 +115,6 @@ func (c *compiler) extension(r *language.Rule, m language.Match) error {
 	tests, err := testsOf(r.Family, m)
 	c.tests = append(c.tests, tests...)
 	return err
-}
-
-// ports adds conditions of ports: a packet that has none does not match, even if all ports do.
-func (c *compiler) ports(source, destination language.PortRange) error {
-	for _, p := range []struct {
-		is  language.PortRange
-		set func(*classifier.Match, uint16, uint16) error
-	}{{source, (*classifier.Match).SourcePorts}, {destination, (*classifier.Match).DestinationPorts}} {
-		if p.is.Any() && !p.is.Not {
-			continue
-		}
-		if err := c.condition(p.is.Not, func(m *classifier.Match) error { return p.set(m, p.is.First, p.is.Last) }); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (c *compiler) tcp(m language.TCP) error {
-	if err := c.ports(m.SPort, m.DPort); err != nil {
-		return err
-	}
-	if f := m.Flags; f.Mask|f.Set != 0 {
-		flags := func(to *classifier.Match) error { to.TCPFlags(f.Set, f.Mask); return nil }
-		if err := c.condition(f.Not, flags); err != nil {
-			return err
-		}
-	}
-	if m.Option != 0 {
-		c.tests = append(c.tests, test{Kind: testTCPOption, Negated: m.OptionNot, Value: uint32(m.Option)})
-	}
-	return nil
-}
-
-func (c *compiler) icmp(m language.ICMP) error {
-	if m.Any {
-		return nil
-	}
-	return c.condition(m.Not, func(to *classifier.Match) error {
-		if m.Family == language.IPv6 {
-			return to.ICMPv6(m.Type, m.FirstCode, m.LastCode)
-		}
-		return to.ICMP(m.Type, m.FirstCode, m.LastCode)
-	})
-}
-
-// multiport adds a list of source or destination ports: a range, without the gaps in it.
-func (c *compiler) multiport(m language.Multiport) error {
-	set := (*classifier.Match).SourcePorts
-	if m.Of == "dports" {
-		set = (*classifier.Match).DestinationPorts
-	}
-	ranges := merged(m.Ports)
-	except := func(first, last uint16) error {
-		return c.condition(true, func(to *classifier.Match) error { return set(to, first, last) })
-	}
-	if m.Not {
-		for _, r := range ranges {
-			if err := except(r.First, r.Last); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if err := set(&c.out.match, ranges[0].First, ranges[len(ranges)-1].Last); err != nil {
-		return err
-	}
-	for i, r := range ranges[1:] {
-		if err := except(ranges[i].Last+1, r.First-1); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// merged returns ranges in their order, with those that touch each other as one.
-func merged(in []language.PortRange) (out []language.PortRange) {
-	for _, r := range slices.SortedFunc(slices.Values(in), func(a, b language.PortRange) int { return int(a.First) - int(b.First) }) {
-		if n := len(out); n > 0 && int(r.First) <= int(out[n-1].Last)+1 {
-			out[n-1].Last = max(out[n-1].Last, r.Last)
-			continue
-		}
-		out = append(out, r)
-	}
-	return out
 }
 
 // The bits of testState for what the cube nat does: PCN_MD_SNAT and PCN_MD_DNAT, above those of the classes.
@@ -270,7 +151,7 @@ func (c *compiler) states(m language.Conntrack) error {
 	if m.StateNot {
 		bits = ^bits
 	}
-	c.out.match.State(0, uint8(^bits))
+	c.search.Match.State(0, uint8(^bits))
 	return nil
 }
 

@@ -40,7 +40,7 @@ func (c *compiler) set(m language.Set) error {
 		if m.Dirs[0] == "dst" {
 			set = (*classifier.Match).DestinationSet
 		}
-		return c.condition(m.Not, func(to *classifier.Match) error { return set(to, m.Set) })
+		return c.search.Add(m.Not, func(to *classifier.Match) error { return set(to, m.Set) })
 	}
 	options := dimensions(m.Dirs)
 	if m.ReturnNoMatch {

@@ -102,17 +102,30 @@ PCN_INLINE int pcn_hostfib_ask6(struct CTXTYPE *ctx, struct pcn_cursor *c, struc
 	return 1;
 }
 
-/* Asks how the host forwards a packet of IPv4 or IPv6, by its ethertype, that a netdev received. The
- * cursor is behind the Ethernet header; q is zeros but for `ifindex`, the netdev. Returns an enum
+/* Looks up the route of a packet of IPv4 or IPv6, by its ethertype, that a netdev received. The cursor is
+ * behind the Ethernet header; q is zeros but for `ifindex`, the netdev. Returns BPF_FIB_LKUP_RET_..., or
+ * -1 if only the stack can tell. q has the netdev where the packet leaves (ifindex) also if the neighbour
+ * is not known. */
+PCN_INLINE int pcn_hostfib_lookup(struct CTXTYPE *ctx, __be16 ethertype, struct pcn_cursor *c,
+				  struct bpf_fib_lookup *q)
+{
+	if (ethertype == bpf_htons(ETH_P_IP) ? !pcn_hostfib_ask4(ctx, c, q)
+					     : !pcn_hostfib_ask6(ctx, c, q))
+		return -1;
+	return bpf_fib_lookup(ctx, q, sizeof(*q), 0);
+}
+
+/* Asks how the host forwards a packet, with the arguments of pcn_hostfib_lookup. Returns an enum
  * pcn_hostfib: for a route, q has the netdev where the packet leaves (ifindex) and the MAC addresses of
  * the frame (smac, dmac). */
 PCN_INLINE int pcn_hostfib_ask(struct CTXTYPE *ctx, __be16 ethertype, struct pcn_cursor *c,
 			       struct bpf_fib_lookup *q)
 {
-	if (ethertype == bpf_htons(ETH_P_IP) ? !pcn_hostfib_ask4(ctx, c, q)
-					     : !pcn_hostfib_ask6(ctx, c, q))
+	int route = pcn_hostfib_lookup(ctx, ethertype, c, q);
+
+	if (route < 0)
 		return PCN_HOSTFIB_EXCEPTION;
-	if (bpf_fib_lookup(ctx, q, sizeof(*q), 0) != BPF_FIB_LKUP_RET_SUCCESS)
+	if (route != BPF_FIB_LKUP_RET_SUCCESS)
 		return PCN_HOSTFIB_NO_ROUTE;
 	return pcn_hostfib_fits(ctx, q->ifindex) ? PCN_HOSTFIB_ROUTE : PCN_HOSTFIB_EXCEPTION;
 }

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+//go:build ignore
+
+/* A fast path in front of the host's firewall: the matchers that the user has configured, then those rules of iptables that
+ * the control plane has found safe. What it does not decide passes to the stack, untouched and uncounted. */
+#include <pcn/cube.h>
+#include <pcn/classify.h>
+#include <pcn/rule_counters.h>
+
+#include "packet.h"
+
+enum efw_reason {
+	EFW_BLOCKED = PCN_REASON_FIRST, /* as a matcher says */
+	EFW_RULE,			/* as a rule of the host says */
+	EFW_POLICY, /* no rule has decided, and the policy of the host is DROP */
+};
+PCN_REASONS(efw_reason);
+
+/* There are matchers. */
+PCN_CONFIG(bool, has_matchers) = false;
+
+/* What becomes of a packet: Go package offload knows the first ones. */
+enum efw_verb {
+	EFW_MISS,
+	EFW_DROP,
+	EFW_ACCEPT,
+	EFW_RETURN,
+	EFW_COUNT, /* the next rule */
+	EFW_JUMP,
+	EFW_GOTO,
+};
+
+/* The result of a rule: its verb, its counter, and the chain of a jump. */
+#define EFW_VERB(result) ((result)&7)
+#define EFW_COUNTER(result) ((result) >> 3 & 0xfffff)
+#define EFW_CHAIN(result) ((result) >> 23)
+
+/* The sets of rules: of a way and a family, and the matchers. */
+#define EFW_SET(way, v6) (((way)-EFW_INPUT) * 2 + !!(v6))
+#define EFW_MATCHERS 4
+
+PCN_MAP(gate, BPF_MAP_TYPE_ARRAY, __u32, struct efw_gate, 1);
+
+/* By the set: the first chain, and the result of the policy. */
+struct efw_hook {
+	__u32 chain;
+	__u32 result;
+};
+PCN_MAP(hooks, BPF_MAP_TYPE_ARRAY, __u32, struct efw_hook, 4);
+
+/* The order of a rule: its chain, and its place there. */
+#define CHAIN_SHIFT 20
+/* The chains that may wait for others to return, the rules and ends of chains that a packet may pass, and those of them that
+ * count it. A packet that needs more is for the stack. */
+#define DEPTH 16
+#define STEPS 64
+#define COUNTED 16
+
+/* A packet among the rules; in a map, as a search leaves little stack. */
+struct efw_work {
+	struct efw_packet packet;
+	struct pcn_classify_match match;
+	__u32 set;
+	__u32 chain;
+	__u32 policy;
+	__u32 depth;
+	__u32 back[DEPTH]; /* orders behind which chains continue */
+	__u32 counted;
+	__u32 counters[COUNTED]; /* of rules that count it, if it is decided here */
+};
+PCN_MAP(work, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct efw_work, 1);
+
+/* What a step decides: to go on, to leave the packet to the stack, to accept it, or the reason to drop it. */
+#define GO_ON (-1)
+#define LEFT 0
+#define ACCEPTED (-2)
+
+/* Notes that a rule has matched. 0: there are too many. */
+PCN_INLINE int note(struct efw_work *w, __u32 result)
+{
+	__u32 n = w->counted;
+
+	if (n >= COUNTED)
+		return 0;
+	w->counters[n] = EFW_COUNTER(result);
+	w->counted = n + 1;
+	return 1;
+}
+
+/* The chain has ended: that which called it continues, or the policy decides. */
+PCN_INLINE int leave(struct pcn_classify_key *key, struct efw_work *w)
+{
+	__u32 top = w->depth - 1, result = w->policy;
+
+	if (top < DEPTH) {
+		w->depth = top;
+		w->chain = w->back[top] >> CHAIN_SHIFT;
+		key->from = (__u64)w->back[top] + 1;
+		return GO_ON;
+	}
+	if (EFW_VERB(result) == EFW_MISS || !note(w, result))
+		return LEFT;
+	return EFW_VERB(result) == EFW_DROP ? EFW_POLICY : ACCEPTED;
+}
+
+/* Takes the result of a search: GO_ON, LEFT, ACCEPTED, or the reason to drop the packet. */
+PCN_GLOBAL int efw_step(struct efw_work *w PCN_NONNULL)
+{
+	__u32 result = w->match.result, order = w->match.order, verb = EFW_VERB(result);
+	__u32 top = w->depth;
+	struct pcn_classify_key *key = pcn_classify_key();
+
+	if (!key)
+		return LEFT;
+	if (order == (__u32)-1 || order >> CHAIN_SHIFT != w->chain)
+		return leave(key, w);
+	if (verb == EFW_MISS || !note(w, result))
+		return LEFT;
+	key->from = (__u64)order + 1;
+	switch (verb) {
+	case EFW_DROP:
+		return EFW_RULE;
+	case EFW_ACCEPT:
+		return ACCEPTED;
+	case EFW_RETURN:
+		return leave(key, w);
+	case EFW_JUMP:
+		if (top >= DEPTH)
+			return LEFT;
+		w->back[top] = order;
+		w->depth = top + 1;
+		/* fallthrough */
+	case EFW_GOTO:
+		w->chain = EFW_CHAIN(result);
+		key->from = (__u64)w->chain << CHAIN_SHIFT;
+	}
+	return GO_ON;
+}
+
+/* Begins with the rules of a hook. */
+PCN_INLINE int begin(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_classify_key *key,
+		     struct efw_work *w)
+{
+	__u32 at = EFW_SET(w->packet.way, w->packet.flow.has & PCN_FLOW_IPV6);
+	const struct efw_hook *h = bpf_map_lookup_elem(&hooks, &at);
+	__u32 out = w->packet.way == EFW_FORWARD ? w->packet.route.ifindex : 0;
+
+	w->set = pcn_classify_set(md, at);
+	if (!h || !h->chain || out > 0xffff ||
+	    pcn_classify_key_of(ctx, key, &w->packet.flow, pcn_classify_fields(w->set), out, 0))
+		return 0;
+	w->chain = h->chain;
+	w->policy = h->result;
+	w->depth = 0;
+	w->counted = 0;
+	key->from = (__u64)h->chain << CHAIN_SHIFT;
+	return 1;
+}
+
+/* Compares a packet with the rules of the host: LEFT, ACCEPTED, or the reason to drop it. This is no function of its own, since
+ * a search needs nearly all calls that may be nested. */
+PCN_INLINE int judge(struct CTXTYPE *ctx, struct pcn_md *md, struct efw_work *w)
+{
+	struct pcn_classify_key *key = pcn_classify_key();
+
+	if (!key || !begin(ctx, md, key, w))
+		return LEFT;
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < STEPS; i++) {
+		pcn_classify(key, &w->match, w->set);
+		int verdict = efw_step(w);
+		if (verdict != GO_ON)
+			return verdict;
+	}
+	return LEFT;
+}
+
+/* Counts a packet for all rules that it has matched. */
+PCN_INLINE void count(struct efw_work *w)
+{
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < COUNTED; i++) {
+		if (i >= w->counted)
+			break;
+		__u32 counter = w->counters[i];
+		pcn_count_rule(&counter, w->packet.length);
+	}
+}
+
+/* Writes the frame by which a packet leaves. 0: only the stack can forward it. */
+PCN_INLINE int forward(struct CTXTYPE *ctx, struct efw_packet *p)
+{
+#ifdef PCN_TC
+	return p->way == EFW_FORWARD && p->resolved && !pcn_hostfib_frame(ctx, &p->route);
+#else
+	(void)ctx;
+	(void)p;
+	return 0;
+#endif
+}
+
+/* Asks the matchers: EFW_MISS, EFW_ACCEPT, EFW_RETURN for the host's rules, or EFW_DROP. */
+PCN_INLINE int matchers(struct CTXTYPE *ctx, struct pcn_md *md, struct efw_work *w)
+{
+	struct pcn_classify_key *key = pcn_classify_key();
+
+	w->set = pcn_classify_set(md, EFW_MATCHERS);
+	if (!key ||
+	    pcn_classify_key_of(ctx, key, &w->packet.flow, pcn_classify_fields(w->set), 0, 0))
+		return EFW_MISS;
+	if (!pcn_classify(key, &w->match, w->set))
+		return EFW_MISS;
+	__u32 result = w->match.result, counter = EFW_COUNTER(result);
+	pcn_count_rule(&counter, md->packet_len);
+	return EFW_VERB(result);
+}
+
+PCN_INGRESS
+{
+	__u32 zero = 0;
+	struct efw_work *w = bpf_map_lookup_elem(&work, &zero);
+	const struct efw_gate *g = bpf_map_lookup_elem(&gate, &zero);
+	int manual = EFW_MISS;
+
+	if (!w || !g)
+		return pcn_pkt_pass(ctx, md);
+	__builtin_memset(&w->packet.flow, 0, sizeof(w->packet.flow));
+	if (pcn_flow_read(ctx, &w->packet.flow) || !(w->packet.flow.has & PCN_FLOW_IP))
+		return pcn_pkt_pass(ctx, md);
+	if (has_matchers)
+		manual = matchers(ctx, md, w);
+	if (manual == EFW_DROP)
+		return pcn_pkt_drop(ctx, md, EFW_BLOCKED);
+	if (manual == EFW_RETURN || (manual != EFW_ACCEPT && g->until <= pcn_time_coarse()))
+		return pcn_pkt_pass(ctx, md);
+	efw_read(ctx, md, &w->packet, g);
+	if (w->packet.way == EFW_UNKNOWN)
+		return pcn_pkt_pass(ctx, md);
+	if (manual == EFW_ACCEPT) {
+		if (forward(ctx, &w->packet))
+			return pcn_pkt_redirect_netdev(ctx, md, w->packet.route.ifindex);
+		return pcn_pkt_pass(ctx, md);
+	}
+	int verdict = judge(ctx, md, w);
+	if (verdict == LEFT || (verdict == ACCEPTED && !forward(ctx, &w->packet)))
+		return pcn_pkt_pass(ctx, md);
+	count(w);
+	if (verdict == ACCEPTED)
+		return pcn_pkt_redirect_netdev(ctx, md, w->packet.route.ifindex);
+	return pcn_pkt_drop(ctx, md, verdict);
+}
+
+PCN_EGRESS
+{
+	return pcn_pkt_pass(ctx, md);
+}
+
+PCN_LICENSE;

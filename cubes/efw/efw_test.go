@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package efw_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pkt"
+)
+
+// The outcomes of a frame.
+var (
+	passes  = bpftest.Outcome{Verdict: "pass", Fate: "f pass"}
+	byRule  = bpftest.Outcome{Verdict: "drop", Fate: "f rule"}
+	byEnd   = bpftest.Outcome{Verdict: "drop", Fate: "f policy"}
+	blocked = bpftest.Outcome{Verdict: "drop", Fate: "f blocked"}
+	leaves  = bpftest.Outcome{Verdict: "send", Fate: "f redirected"}
+)
+
+const someRules = `*filter
+:INPUT ACCEPT [0:0]
+:FORWARD DROP [0:0]
+:OUTPUT ACCEPT [0:0]
+:web - [0:0]
+-A INPUT -p udp --dport 53 -j DROP
+-A FORWARD -s 10.0.1.0/24
+-A FORWARD -p tcp -j web
+-A FORWARD -p udp --dport 1000:1999 -m limit --limit 1/s -j ACCEPT
+-A FORWARD -p udp --dport 2000:2999 -o veth2 -j ACCEPT
+-A web -p tcp --dport 80 -j ACCEPT
+-A web -p tcp --dport 81 -j DROP
+COMMIT
+`
+
+func TestRulesAreCarriedOut(t *testing.T) {
+	needIptables(t)
+	for _, program := range []string{"iptables-legacy", "iptables-nft"} {
+		for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPSKB} {
+			t.Run(program+"/"+string(typ), func(t *testing.T) { carriedOut(t, newRouter(t, typ, `{}`), program) })
+		}
+	}
+}
+
+func carriedOut(t *testing.T, r *router, program string) {
+	r.changed(func() { r.restore(program, someRules) })
+	from, to := r.mac()
+	ip := func(destination string) *pkt.Frame { return pkt.Eth(from, to).IPv4(client, destination) }
+	accepted := leaves
+	if r.Type != cube.TypeTC {
+		accepted = passes // it forwards nothing
+	}
+	for _, tt := range []struct {
+		what  string
+		frame *pkt.Frame
+		want  bpftest.Outcome
+	}{
+		{"accepted in a chain", ip(server).TCP(1, 80, pkt.TCPFlags{SYN: true}), accepted},
+		{"dropped in a chain", ip(server).TCP(1, 81, pkt.TCPFlags{SYN: true}), byRule},
+		{"dropped by the policy", ip(server).UDP(1, 82), byEnd},
+		{"accepted by the netdev of the way out", ip(server).UDP(1, 2082), accepted},
+		{"a rule that the fast path cannot evaluate may match", ip(server).UDP(1, 1082), passes},
+		{"dropped for the host", ip(host).UDP(1, 53), byRule},
+		{"accepted for the host", ip(host).UDP(1, 54), passes},
+		{"for another station", pkt.Eth(from, "02:00:00:00:00:99").IPv4(client, server).UDP(1, 82), passes},
+		{"from an address of the host", pkt.Eth(from, to).IPv4(host, server).UDP(1, 82), passes},
+		{"IPv6 has no rules", pkt.Eth(from, to).IPv6(client6, server6).UDP(1, 82), passes},
+		{"a tag", pkt.Eth(from, to).VLAN(5).IPv4(client, server).UDP(1, 82), passes},
+	} {
+		got, frame := r.RunBytes("veth1", tt.frame.Bytes())
+		if r.Type == cube.TypeTC && strings.HasPrefix(tt.what, "for another station") {
+			continue // a test run at TC has no type of packet
+		}
+		if got != tt.want {
+			t.Errorf("%s: got %+v, want %+v", tt.what, got, tt.want)
+		}
+		if got == leaves && (frame[22] != 63 || string(frame[:6]) != string(r.Hosts[1].MAC)) {
+			t.Errorf("%s: the frame is %x", tt.what, frame)
+		}
+	}
+	want := map[string]uint64{"web 2": 1, "FORWARD 0": 1, "INPUT 1": 1, "web 1": 1, "FORWARD 4": 1, "FORWARD 2": 2, "FORWARD 1": 4}
+	if r.Type != cube.TypeTC {
+		want["web 1"], want["FORWARD 4"], want["FORWARD 2"], want["FORWARD 1"] = 0, 0, 1, 2
+	}
+	for _, l := range r.report() {
+		name := fmt.Sprint(l.Chain, " ", l.Number)
+		if l.Hook == l.Chain || l.Hook == "FORWARD" {
+			if l.Family == "IPV4" && l.Packets != want[name] {
+				t.Errorf("%s has counted %d packets, want %d", name, l.Packets, want[name])
+			}
+		}
+	}
+}
+
+func TestOtherChainsKeepRulesInTheStack(t *testing.T) {
+	needIptables(t)
+	r := newRouter(t, cube.TypeTC, `{}`)
+	r.changed(func() { r.restore("iptables-nft", someRules) })
+	from, to := r.mac()
+	dropped := pkt.Eth(from, to).IPv4(client, server).TCP(1, 81, pkt.TCPFlags{SYN: true}).Bytes()
+	accepted := pkt.Eth(from, to).IPv4(client, server).TCP(1, 80, pkt.TCPFlags{SYN: true}).Bytes()
+	for _, tt := range []struct {
+		what, do, undo string
+		drop, accept   bpftest.Outcome
+	}{
+		{"a chain of nftables in front", "nft add table ip x; nft add chain ip x c '{ type filter hook prerouting priority -5; }'; nft add rule ip x c udp dport 9 drop", "nft delete table ip x", passes, passes},
+		{"a chain of nftables behind", "nft add table ip x; nft add chain ip x c '{ type filter hook postrouting priority 5; }'; nft add rule ip x c udp dport 9 drop", "nft delete table ip x", byRule, passes},
+		{"the reverse path is checked", "sysctl -qw net.ipv4.conf.veth1.rp_filter=1", "sysctl -qw net.ipv4.conf.veth1.rp_filter=0", byRule, passes},
+		{"xfrm policies", "ip xfrm policy add src 192.0.2.1 dst 192.0.2.2 dir fwd", "ip xfrm policy del src 192.0.2.1 dst 192.0.2.2 dir fwd", byRule, passes},
+		{"two firewalls", "iptables-legacy -A FORWARD -j ACCEPT", "iptables-legacy -F FORWARD", passes, passes},
+		{"nothing is forwarded", "sysctl -qw net.ipv4.ip_forward=0", "sysctl -qw net.ipv4.ip_forward=1", passes, passes},
+	} {
+		check := func(when string, drop, accept bpftest.Outcome) {
+			netns.Eventually(t, bpftest.Patience, func() error {
+				d, _ := r.RunBytes("veth1", dropped)
+				a, _ := r.RunBytes("veth1", accepted)
+				if d != drop || a != accept {
+					return fmt.Errorf("%s, %s: got %+v and %+v, want %+v and %+v: %s", tt.what, when, d, a, drop, accept, r.Read("f environment"))
+				}
+				return nil
+			})
+		}
+		r.Lab.Lab.Run("sh", "-c", tt.do)
+		check("after", tt.drop, tt.accept)
+		if tt.what == "nothing is forwarded" {
+			continue
+		}
+		r.Lab.Lab.Run("sh", "-c", tt.undo)
+		check("undone", byRule, leaves)
+	}
+}
+
+func TestMatchersComeFirst(t *testing.T) {
+	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPSKB} {
+		r := newRouter(t, typ, `{"port":[{"protocol":"TCP","direction":"DESTINATION","ports":"80-90","action":"ALLOW"},{"protocol":"UDP","direction":"SOURCE","ports":53,"action":"BLOCK"}],
+			"subnet":[{"direction":"SOURCE","prefix":"10.0.1.0/30","action":"BLOCK"},{"direction":"DESTINATION","prefix":"fd00:2::/64","action":"BLOCK"},{"direction":"SOURCE","prefix":"10.0.1.3","action":"PASS"}]}`)
+		from, to := r.mac()
+		allowed := leaves
+		if typ != cube.TypeTC {
+			allowed = passes
+		}
+		tcp := pkt.Eth(from, to).IPv4(client, server).TCP(1, 85, pkt.TCPFlags{SYN: true}).Bytes()
+		udp := pkt.Eth(from, to).IPv4("10.0.1.9", server).UDP(53, 1).Bytes()
+		pass := pkt.Eth(from, to).IPv4("10.0.1.3", server).UDP(53, 1).Bytes()
+		both := pkt.Eth(from, to).IPv4("10.0.1.3", server).TCP(1, 85, pkt.TCPFlags{SYN: true}).Bytes()
+		v6 := pkt.Eth(from, to).IPv6(client6, server6).UDP(1, 2).Bytes()
+		for _, tt := range []struct {
+			order                            string
+			wantTCP, wantUDP, want, wantBoth bpftest.Outcome
+		}{
+			{"PORT_FIRST", allowed, blocked, passes, allowed}, {"SUBNET_FIRST", allowed, blocked, passes, passes},
+			{"BLOCK_FIRST", blocked, blocked, blocked, blocked},
+		} {
+			r.Set("PATCH", "f order", fmt.Sprintf("%q", tt.order))
+			r.open()
+			for what, one := range map[string]struct {
+				frame []byte
+				want  bpftest.Outcome
+			}{"tcp": {tcp, tt.wantTCP}, "udp": {udp, tt.wantUDP}, "pass": {pass, tt.want}, "both": {both, tt.wantBoth}, "IPv6": {v6, blocked}} {
+				if got, _ := r.RunBytes("veth1", one.frame); got != one.want {
+					t.Errorf("%s %s %s: got %+v, want %+v", typ, tt.order, what, got, one.want)
+				}
+			}
+		}
+		r.Set("PATCH", "f order", `"PORT_FIRST"`)
+		if got := r.Read("f port TCP DESTINATION 80-90 packets"); got != "3" {
+			t.Errorf("the matcher has counted %s packets, want 3", got)
+		}
+		for _, bad := range []string{`{"action":"BLOCK","prefix":"10.0.0.1/8","direction":"SOURCE"}`, `{"action":"DENY","prefix":"10.0.0.0/8","direction":"SOURCE"}`} {
+			if err := r.Try("POST", "f subnet SOURCE 10.0.0.0/8", bad); err == nil {
+				t.Errorf("%s is accepted", bad)
+			}
+		}
+	}
+}
+
+func TestRulesThatChangeAllTheTime(t *testing.T) {
+	needIptables(t)
+	r := newRouter(t, cube.TypeTC, `{}`)
+	from, to := r.mac()
+	frame := pkt.Eth(from, to).IPv4(client, server).UDP(1, 82).Bytes()
+	was := r.status()
+	r.Lab.Lab.Run("sh", "-c", `for i in $(seq 100); do iptables-nft -A FORWARD -p udp --dport 82 -j DROP; iptables-nft -D FORWARD -p udp --dport 82 -j DROP; done`)
+	r.settled()
+	if got, _ := r.RunBytes("veth1", frame); got != leaves {
+		t.Errorf("after all changes: got %+v, want %+v", got, leaves)
+	}
+	if s := r.status(); s.Changes < was.Changes+100 || s.Error != "" {
+		t.Errorf("%d changes were noticed, want 100 at least: %s", s.Changes-was.Changes, s.Error)
+	}
+	r.changed(func() { r.Lab.Lab.Run("iptables-legacy", "-A", "FORWARD", "-p", "udp", "-j", "DROP") })
+	if got, _ := r.RunBytes("veth1", frame); got != byRule {
+		t.Errorf("after a change of iptables-legacy: got %+v, want %+v", got, byRule)
+	}
+	s := r.status()
+	t.Logf("withdrawn within %d µs of the notice, in effect %d µs later", s.LastWithdrawal, s.LastCompile)
+}
+
+func TestARestartedDaemonReadsTheRulesAnew(t *testing.T) {
+	needIptables(t)
+	r := newRouter(t, cube.TypeTC, `{}`)
+	from, to := r.mac()
+	frame := pkt.Eth(from, to).IPv4(client, server).UDP(1, 82).Bytes()
+	r.changed(func() { r.restore("iptables-nft", "*filter\n:FORWARD DROP [0:0]\nCOMMIT\n") })
+	if got, _ := r.RunBytes("veth1", frame); got != byEnd {
+		t.Fatalf("got %+v, want %+v", got, byEnd)
+	}
+	r.Restart(func() { r.restore("iptables-nft", "*filter\n:FORWARD ACCEPT [0:0]\nCOMMIT\n") })
+	r.open()
+	if got, _ := r.RunBytes("veth1", frame); got != leaves {
+		t.Errorf("after the restart: got %+v, want %+v", got, leaves)
+	}
+	if got := r.report()[1]; got.Chain != "FORWARD" || got.Packets != 2 {
+		t.Errorf("the policy has counted %+v, want 2 packets of both daemons", got)
+	}
+}

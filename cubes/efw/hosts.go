@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package efw
+
+// Reads what package offload must know of the host: its rules, by the programs that print them, and its settings.
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/iptables/language"
+	"github.com/polycube/polycube/iptables/offload"
+)
+
+// maxOutput is how much a program may print.
+const maxOutput = 64 << 20
+
+// programs are those that print tables, by the position of the family.
+var programs = [len(families)]struct{ legacy, compat string }{
+	{"iptables-legacy-save", "iptables-nft-save"}, {"ip6tables-legacy-save", "ip6tables-nft-save"},
+}
+
+// hosts are what was read of the host, by the position of the family.
+type hosts = [len(families)]*offload.Host
+
+// readHosts reads the host for both families.
+func (e *efw) readHosts(ctx context.Context, parent cube.Parent) (out hosts, err error) {
+	err = e.visit(func() error {
+		out, err = readHosts(ctx, parent, e.env.Type())
+		return err
+	})
+	return out, err
+}
+
+// readHosts does so in the namespace of the netdevs.
+func readHosts(ctx context.Context, parent cube.Parent, typ cube.Type) (out hosts, err error) {
+	common := offload.Host{Netdev: parent.Netdev, AtXDP: typ.Hook() == cube.XDP, Connections: connections()}
+	if err := readNetdevs(&common, parent); err != nil {
+		return out, err
+	}
+	if common.Policies, err = policies(); err != nil {
+		return out, err
+	}
+	for f, family := range families {
+		h := common
+		h.Family = family
+		if err := readFamily(ctx, &h, f); err != nil {
+			h.Unread = err.Error() // the host alone judges its packets then
+		}
+		out[f] = &h
+	}
+	ours := func(family, table string) bool {
+		for f, name := range []string{"ip", "ip6"} {
+			if family == name && hasTable(out[f].Compat, table) {
+				return true
+			}
+		}
+		return false
+	}
+	text, err := printed(ctx, "nft", "-j", "list", "ruleset")
+	for f := range out {
+		if err == nil {
+			out[f].Others, err = offload.ReadHooked(families[f], text, ours)
+		}
+		if err != nil {
+			out[f].Unread = err.Error()
+		}
+	}
+	return out, nil
+}
+
+func hasTable(tables []offload.Table, name string) bool {
+	for _, t := range tables {
+		if t.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// readFamily reads the tables and the settings of a family.
+func readFamily(ctx context.Context, h *offload.Host, f int) error {
+	v4 := h.Family == language.IPv4
+	if v4 {
+		h.Forwards = setting("ipv4/conf", h.Netdev, "forwarding") != 0
+		h.ReversePath = max(setting("ipv4/conf", h.Netdev, "rp_filter"), setting("ipv4/conf", "all", "rp_filter"))
+	} else {
+		h.Forwards = setting("ipv6/conf", "all", "forwarding") != 0 || setting("ipv6/conf", h.Netdev, "force_forwarding") != 0
+	}
+	if len(legacyFamilies[f].tables()) > 0 {
+		tables, err := readTables(ctx, h.Family, programs[f].legacy)
+		if err != nil {
+			return err
+		}
+		if tables == nil {
+			return fmt.Errorf("the host has tables of iptables-legacy, and %s, which prints them, is not installed", programs[f].legacy)
+		}
+		h.Legacy = tables
+	}
+	var err error
+	h.Compat, err = readTables(ctx, h.Family, programs[f].compat)
+	return err
+}
+
+// readTables reads the tables that a program prints; nil if it is not installed.
+func readTables(ctx context.Context, family language.Family, program string) ([]offload.Table, error) {
+	text, err := printed(ctx, program, "-c")
+	if err != nil || text == nil {
+		return nil, err
+	}
+	tables, err := offload.Read(family, bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("what %s prints: %w", program, err)
+	}
+	if tables == nil {
+		tables = []offload.Table{}
+	}
+	return tables, nil
+}
+
+// limited is a buffer that refuses more than maxOutput.
+type limited struct{ bytes.Buffer }
+
+func (l *limited) Write(p []byte) (int, error) {
+	if l.Len()+len(p) > maxOutput {
+		return 0, fmt.Errorf("it prints more than %d bytes", maxOutput)
+	}
+	return l.Buffer.Write(p)
+}
+
+// installed returns the path of a program; empty if there is none.
+func installed(program string) string {
+	for _, name := range []string{program, filepath.Join("/usr/sbin", program), filepath.Join("/sbin", program)} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+// printed returns what a program prints; nil if it is not installed.
+func printed(ctx context.Context, program string, args ...string) ([]byte, error) {
+	path := installed(program)
+	if path == "" {
+		return nil, nil
+	}
+	var out, complaints limited
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Stdout, cmd.Stderr = &out, &complaints
+	cmd.WaitDelay = time.Second
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("%s: %w: %.200s", program, err, strings.TrimSpace(complaints.String()))
+	}
+	if out.Bytes() == nil {
+		return []byte{}, nil
+	}
+	return out.Bytes(), nil
+}
+
+// setting reads a number of /proc/sys/net; 0 if there is none.
+func setting(folder, netdev, name string) int {
+	if strings.ContainsAny(netdev, "/") || netdev == ".." || netdev == "." {
+		return 0
+	}
+	text, err := os.ReadFile(filepath.Join("/proc/sys/net", folder, netdev, name))
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+	return n
+}
+
+// connections returns the number of connections that the kernel tracks.
+func connections() int { return setting("netfilter", "", "nf_conntrack_count") }
+
+// policies returns the number of xfrm policies.
+func policies() (int, error) {
+	all, err := netlink.XfrmPolicyList(netlink.FAMILY_ALL)
+	if err != nil {
+		return 0, fmt.Errorf("list the xfrm policies: %w", err)
+	}
+	return len(all), nil
+}
+
+// readNetdevs reads the netdevs, and what else acts on packets that the cube's netdev receives.
+func readNetdevs(h *offload.Host, parent cube.Parent) error {
+	all, err := netlink.LinkList()
+	if err != nil {
+		return fmt.Errorf("list the netdevs: %w", err)
+	}
+	h.Netdevs = map[string]uint16{}
+	h.Elsewhere = "the rules of the host are not about the packets of " + parent.Name + ": attach the cube to a netdev"
+	if parent.Name == "" {
+		h.Elsewhere = "the cube is not attached"
+	}
+	for _, l := range all {
+		a := l.Attrs()
+		h.Netdevs[a.Name] = 0
+		if a.Index <= math.MaxUint16 {
+			h.Netdevs[a.Name] = uint16(a.Index)
+		}
+		if a.Index != parent.Index || parent.Name != a.Name {
+			continue
+		}
+		h.Elsewhere = ""
+		if a.MasterIndex != 0 {
+			h.Elsewhere = "another netdev takes the packets of " + a.Name + ", such as a bridge"
+		}
+		if h.Filters, err = filters(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// filters names the filters and programs of others where a netdev receives.
+func filters(l netlink.Link) (out []string, err error) {
+	all, err := netlink.FilterList(l, netlink.HANDLE_MIN_INGRESS)
+	if err != nil {
+		return nil, fmt.Errorf("list the filters of %s: %w", l.Attrs().Name, err)
+	}
+	for _, f := range all {
+		if b, ok := f.(*netlink.BpfFilter); !ok || !strings.HasPrefix(b.Name, "pcn") {
+			out = append(out, "a tc filter of the type "+f.Type())
+		}
+	}
+	query, err := link.QueryPrograms(link.QueryOptions{Target: l.Attrs().Index, Attach: ebpf.AttachTCXIngress})
+	if errors.Is(err, ebpf.ErrNotSupported) {
+		return out, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the programs of %s: %w", l.Attrs().Name, err)
+	}
+	for _, p := range query.Programs {
+		name, err := programName(p.ID)
+		if err != nil {
+			return nil, err
+		}
+		if !strings.HasPrefix(name, "pcn_") {
+			out = append(out, "the program "+name)
+		}
+	}
+	return out, nil
+}
+
+// programName returns the name of a program.
+func programName(id ebpf.ProgramID) (string, error) {
+	p, err := ebpf.NewProgramFromID(id)
+	if errors.Is(err, os.ErrNotExist) {
+		return "pcn_gone", nil // it was detached in between
+	}
+	if err != nil {
+		return "", fmt.Errorf("open the program %d: %w", id, err)
+	}
+	info, err := p.Info()
+	if err := errors.Join(err, p.Close()); err != nil {
+		return "", fmt.Errorf("read the name of the program %d: %w", id, err)
+	}
+	return info.Name, nil
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package efw
+
+// The rules of the host that the program carries out.
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/polycube/polycube/classifier"
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/table"
+	"github.com/polycube/polycube/inet"
+	"github.com/polycube/polycube/iptables/language"
+	"github.com/polycube/polycube/iptables/offload"
+)
+
+// families are those of addresses, in the order of the sets; familyNames are the model's.
+var families = [...]language.Family{language.IPv4, language.IPv6}
+
+var familyNames = [...]string{"IPV4", "IPV6"}
+
+// hookEntry is struct efw_hook.
+type hookEntry struct{ Chain, Result uint32 }
+
+// compiled is what was made of the host's rules.
+type compiled struct {
+	programs [len(families)][len(offload.Hooks)]*offload.Program
+	checks   [len(families)][]offload.Check
+	tracked  bool
+}
+
+// compile compiles the rules of a host.
+func compile(hosts hosts) *compiled {
+	c := &compiled{}
+	for f, host := range hosts {
+		filter, setting, isTracked, checks := host.Judge()
+		c.checks[f] = checks
+		c.tracked = c.tracked || isTracked
+		for h, hook := range offload.Hooks {
+			c.programs[f][h] = offload.Compile(setting, hook, filter)
+		}
+	}
+	return c
+}
+
+// offloaded are the rules in effect.
+type offloaded struct {
+	sets  [matcherSet]*ruleSet
+	hooks table.Table[uint32, hookEntry]
+
+	is         *compiled // nil: none
+	generation uint64
+	took       time.Duration
+}
+
+func newOffloaded(env cube.Env) *offloaded {
+	o := &offloaded{hooks: table.New[uint32, hookEntry](env, "hooks")}
+	for n := range o.sets {
+		o.sets[n] = newRuleSet(env, classifier.New(env, uint32(n)), uint32(n))
+	}
+	return o
+}
+
+// open opens the memory.
+func (o *offloaded) open() error {
+	var errs []error
+	for _, s := range o.sets {
+		errs = append(errs, s.open())
+	}
+	return errors.Join(errs...)
+}
+
+// close ends the use of the memory.
+func (o *offloaded) close() error {
+	var errs []error
+	for _, s := range o.sets {
+		errs = append(errs, s.close())
+	}
+	return errors.Join(errs...)
+}
+
+// key is the name of a rule's counter.
+func key(id offload.ID) string { return fmt.Sprintf("%s %d %s", id.Chain, id.Nth, id.Text) }
+
+// put makes the rules those of a compilation, while the gate is closed.
+func (o *offloaded) put(c *compiled) error {
+	for f := range families {
+		for h := range offload.Hooks {
+			number := uint32(h*len(families) + f)
+			if err := o.putProgram(number, c.programs[f][h]); err != nil {
+				return fmt.Errorf("%s %s: %w", familyNames[f], offload.Hooks[h], err)
+			}
+		}
+	}
+	o.is = c
+	o.generation++
+	return nil
+}
+
+// putProgram puts the rules of one hook and family.
+func (o *offloaded) putProgram(number uint32, p *offload.Program) error {
+	entries := make([]entry, len(p.Entries))
+	for i, e := range p.Entries {
+		entries[i] = entry{order: e.Order, match: e.Match, verb: e.Verb, to: e.To}
+		if e.Verb != offload.Miss {
+			entries[i].key = key(e.Rule)
+		}
+	}
+	// All rules have a counter: those that are not offloaded now keep what they have counted.
+	var keys []string
+	for _, l := range p.Lines {
+		keys = append(keys, key(l.Rule))
+	}
+	s := o.sets[number]
+	change, err := s.prepare(entries, keys...)
+	if err != nil {
+		return err
+	}
+	if _, err := change.commit(); err != nil {
+		return err
+	}
+	if err := change.free(); err != nil {
+		return err
+	}
+	is := hookEntry{Chain: p.First, Result: uint32(p.Policy)}
+	if p.Policy != offload.Miss {
+		is.Result |= s.indexes[key(p.PolicyRule)] << counterShift
+	}
+	return o.hooks.Set(number, is)
+}
+
+// counted returns what rules of a hook and a family have counted in the fast path, by their keys.
+func (o *offloaded) counted(family, hook int) (map[string]inet.Count, error) {
+	var keys []string
+	for _, l := range o.is.programs[family][hook].Lines {
+		keys = append(keys, key(l.Rule))
+	}
+	return o.sets[hook*len(families)+family].counts(keys)
+}

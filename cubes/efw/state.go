@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package efw
+
+// State: the gate, the checks, the report, and the chains with all that was counted.
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/polycube/polycube/inet"
+	"github.com/polycube/polycube/iptables/offload"
+)
+
+// state has the structure of the model.
+type state struct {
+	Status      *status      `json:"status,omitempty"`
+	Environment []checkState `json:"environment,omitempty"`
+	Report      []lineState  `json:"report,omitempty"`
+	Chain       []ruleState  `json:"chain,omitempty"`
+	Port        []portState  `json:"port,omitempty"`
+	Subnet      []netState   `json:"subnet,omitempty"`
+}
+
+type status struct {
+	Gate           string `json:"gate"`
+	Generation     uint64 `json:"generation"`
+	Changes        uint64 `json:"changes"`
+	LastChange     string `json:"last-change,omitempty"`
+	LastCompile    uint64 `json:"last-compile"`
+	LastWithdrawal uint64 `json:"last-withdrawal"`
+	Error          string `json:"error,omitempty"`
+}
+
+type checkState struct {
+	Family string `json:"family"`
+	Check  string `json:"check"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail"`
+}
+
+type lineState struct {
+	Family    string `json:"family"`
+	Hook      string `json:"hook"`
+	Chain     string `json:"chain"`
+	Number    int    `json:"number"`
+	Text      string `json:"text"`
+	Offloaded string `json:"offloaded"`
+	Reason    string `json:"reason,omitempty"`
+	Packets   uint64 `json:"packets"`
+	Bytes     uint64 `json:"bytes"`
+}
+
+type ruleState struct {
+	Family  string `json:"family"`
+	Name    string `json:"name"`
+	Number  int    `json:"number"`
+	Packets uint64 `json:"packets"`
+	Bytes   uint64 `json:"bytes"`
+	Text    string `json:"text"`
+}
+
+type portState struct {
+	Protocol  string    `json:"protocol"`
+	Direction Direction `json:"direction"`
+	Ports     any       `json:"ports"`
+	Packets   uint64    `json:"packets"`
+	Bytes     uint64    `json:"bytes"`
+}
+
+type netState struct {
+	Direction Direction `json:"direction"`
+	Prefix    string    `json:"prefix"`
+	Packets   uint64    `json:"packets"`
+	Bytes     uint64    `json:"bytes"`
+}
+
+func (e *efw) state(ctx context.Context, path []string) (any, error) {
+	wanted := func(name string) bool { return len(path) == 0 || path[0] == name }
+	var s state
+	if wanted("status") {
+		s.Status = e.status()
+	}
+	if wanted("port") || wanted("subnet") {
+		if err := e.matcherState(&s); err != nil {
+			return nil, err
+		}
+	}
+	if e.rules.is == nil {
+		return s, nil
+	}
+	if wanted("environment") {
+		for f, checks := range e.rules.is.checks {
+			for _, c := range checks {
+				s.Environment = append(s.Environment, checkState{familyNames[f], c.Name, c.OK, c.Detail})
+			}
+		}
+	}
+	if wanted("report") {
+		var err error
+		if s.Report, err = e.report(); err != nil {
+			return nil, err
+		}
+	}
+	if wanted("chain") && len(path) > 0 { // reading the rules takes long for one who asks for everything
+		var err error
+		if s.Chain, err = e.chains(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (e *efw) status() *status {
+	open, changes, err := e.gate.state()
+	last, withdrew := e.watch.state()
+	s := &status{
+		Gate: map[bool]string{true: "OPEN", false: "CLOSED"}[open], Generation: e.rules.generation, Changes: changes,
+		LastCompile: uint64(e.rules.took.Microseconds()), LastWithdrawal: uint64(withdrew.Microseconds()),
+	}
+	if !last.IsZero() {
+		s.LastChange = last.UTC().Format(time.RFC3339)
+	}
+	if err != nil {
+		s.Error = err.Error()
+	}
+	return s
+}
+
+func (e *efw) matcherState(s *state) error {
+	var keys []string
+	for _, p := range e.config.Port {
+		keys = append(keys, p.key())
+	}
+	for _, n := range e.config.Subnet {
+		keys = append(keys, n.key())
+	}
+	counts, err := e.matchers.counts(keys)
+	if err != nil {
+		return err
+	}
+	for _, p := range e.config.Port {
+		n := counts[p.key()]
+		is := portState{p.Protocol.String(), p.Direction, p.Ports.String(), n.Packets, n.Bytes}
+		if p.Ports.First == p.Ports.Last {
+			is.Ports = p.Ports.First
+		}
+		s.Port = append(s.Port, is)
+	}
+	for _, one := range e.config.Subnet {
+		n := counts[one.key()]
+		s.Subnet = append(s.Subnet, netState{one.Direction, one.Prefix.String(), n.Packets, n.Bytes})
+	}
+	return nil
+}
+
+// report lists what was decided, with what the fast path has counted.
+func (e *efw) report() (out []lineState, err error) {
+	for f := range families {
+		for h, p := range e.rules.is.programs[f] {
+			counts, err := e.rules.counted(f, h)
+			if err != nil {
+				return nil, err
+			}
+			for _, l := range p.Lines {
+				n := counts[key(l.Rule)]
+				out = append(out, lineState{familyNames[f], l.Hook, l.Chain, l.Number, l.Text, string(l.Offloaded), l.Reason, n.Packets, n.Bytes})
+			}
+		}
+	}
+	return out, nil
+}
+
+// chains lists the rules of the host as they are now, with what the stack and the fast path have counted.
+func (e *efw) chains(ctx context.Context) (out []ruleState, err error) {
+	hosts, err := e.readHosts(ctx, e.parent)
+	if err != nil {
+		return nil, err
+	}
+	now := compile(hosts)
+	for f := range families {
+		merged := map[string]inet.Count{}
+		for h := range offload.Hooks {
+			counts, err := e.rules.counted(f, h)
+			if err != nil {
+				return nil, err
+			}
+			for name, n := range counts {
+				m := merged[name]
+				merged[name] = inet.Count{Packets: m.Packets + n.Packets, Bytes: m.Bytes + n.Bytes}
+			}
+		}
+		seen := map[string]bool{}
+		var lines []offload.Line
+		for _, p := range now.programs[f] {
+			lines = append(lines, p.Lines...)
+		}
+		slices.SortStableFunc(lines, func(a, b offload.Line) int { return strings.Compare(a.Chain, b.Chain) })
+		for _, l := range lines {
+			name := key(l.Rule)
+			if seen[name] { // a chain of the user that both hooks lead to
+				continue
+			}
+			seen[name] = true
+			n := merged[name]
+			out = append(out, ruleState{familyNames[f], l.Chain, l.Number, l.Packets + n.Packets, l.Bytes + n.Bytes, l.Text})
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package efw
+
+// Follows the host: at the first sign of a change the gate closes; then the rules are read and compiled anew. Tables of
+// iptables-legacy announce nothing, so that their rules are compared every few milliseconds.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/iptables/offload"
+)
+
+// How often what announces no changes is compared, and how long reading the host may take.
+const (
+	legacyPeriod = 20 * time.Millisecond
+	slowPeriod   = 500 * time.Millisecond
+	readTimeout  = 10 * time.Second
+)
+
+// announcements are the groups of messages about what package offload checks.
+var announcements = []struct {
+	what     string
+	protocol int
+	groups   []uint
+}{
+	{"nftables", unix.NETLINK_NETFILTER, []uint{unix.NFNLGRP_NFTABLES}},
+	{"netdevs, filters or their settings", unix.NETLINK_ROUTE, []uint{unix.RTNLGRP_LINK, unix.RTNLGRP_TC, unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_IPV6_NETCONF}},
+	{"xfrm policies", unix.NETLINK_XFRM, []uint{4}}, // XFRMNLGRP_POLICY
+}
+
+// watch follows the host for one cube.
+type watch struct {
+	e      *efw
+	cancel context.CancelFunc // nil before start
+	done   sync.WaitGroup
+	dirty  chan struct{}
+	socks  []*nl.NetlinkSocket
+
+	mu       sync.Mutex
+	last     time.Time     // of the last change
+	withdrew time.Duration // how long it took to close the gate then
+}
+
+func newWatch(e *efw) *watch { return &watch{e: e, dirty: make(chan struct{}, 1)} }
+
+// start begins, and takes a change of the configuration as one of the host. It is called in turn with the cube.
+func (w *watch) start() error {
+	defer w.note("the configuration")
+	if w.cancel != nil {
+		return nil
+	}
+	for _, a := range announcements {
+		s, err := nl.Subscribe(a.protocol, a.groups...)
+		if err != nil {
+			w.closeSockets()
+			return fmt.Errorf("follow %s: %w", a.what, err)
+		}
+		w.socks = append(w.socks, s)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	w.cancel = cancel
+	for i, s := range w.socks {
+		w.done.Go(func() { w.listen(s, announcements[i].what) })
+	}
+	w.done.Go(func() { w.work(ctx) })
+	return nil
+}
+
+// stop ends it. The worker may wait for the turn of the cube, so it is not waited for.
+func (w *watch) stop() {
+	if w.cancel != nil {
+		w.cancel()
+		w.closeSockets()
+	}
+}
+
+func (w *watch) closeSockets() {
+	for _, s := range w.socks {
+		s.Close()
+	}
+	w.socks = nil
+}
+
+// listen takes each message as a change. Messages that were lost are one, too.
+func (w *watch) listen(s *nl.NetlinkSocket, what string) {
+	for {
+		_, _, err := s.Receive()
+		if errors.Is(err, os.ErrClosed) {
+			return
+		}
+		w.note(what)
+		if err != nil && !errors.Is(err, unix.ENOBUFS) {
+			if errors.Is(err, unix.EBADF) {
+				return
+			}
+			time.Sleep(time.Millisecond) // an error that stays must not keep a CPU busy
+		}
+	}
+}
+
+// note closes the gate, and has the rules compiled.
+func (w *watch) note(what string) {
+	took, err := w.e.gate.noted()
+	if err != nil && !errors.Is(err, cube.ErrNotFound) {
+		w.e.env.Logger().Error("close the gate", "change", what, "error", err)
+	}
+	w.mu.Lock()
+	w.last, w.withdrew = time.Now(), took
+	w.mu.Unlock()
+	select {
+	case w.dirty <- struct{}{}:
+	default:
+	}
+}
+
+// state returns when the last change was, and how long it took to close the gate.
+func (w *watch) state() (time.Time, time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.last, w.withdrew
+}
+
+// work compiles the rules after each change, and looks for those that nothing announces.
+func (w *watch) work(ctx context.Context) {
+	legacy, slow := time.NewTicker(legacyPeriod), time.NewTicker(slowPeriod)
+	defer legacy.Stop()
+	defer slow.Stop()
+	var was fingerprints
+	look := func(at func() string) (now string) {
+		_ = w.e.visit(func() error { now = at(); return nil })
+		return now
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-legacy.C:
+			if now := look(legacyFingerprint); now != was.legacy {
+				was.legacy = now
+				w.note("iptables-legacy")
+			}
+		case <-slow.C:
+			if now := look(slowFingerprint); now != was.slow {
+				was.slow = now
+				w.note("connection tracking")
+			}
+		case <-w.dirty:
+			was = fingerprints{look(legacyFingerprint), look(slowFingerprint)}
+			if err := w.compile(ctx); err != nil && ctx.Err() == nil {
+				w.e.gate.fail(err)
+				w.e.env.Logger().Error("offload the rules of the host", "error", err)
+				was.slow = "" // again after a while
+			}
+		}
+	}
+}
+
+// compile reads and compiles the rules, and opens the gate, unless the host has changed in between.
+func (w *watch) compile(ctx context.Context) error {
+	begun := time.Now()
+	seen := w.e.gate.seen()
+	var parent cube.Parent
+	enabled := false
+	if err := w.e.env.Do(func() {
+		parent, enabled = w.e.parent, w.e.config != nil && w.e.config.Offload
+	}); err != nil {
+		return nil // the cube is closed
+	}
+	if !enabled {
+		return w.put(seen, &compiled{}, gateEntry{}, begun)
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	hosts, err := w.e.readHosts(ctx, parent)
+	if err != nil {
+		return err
+	}
+	c := compile(hosts)
+	is := gateEntry{}
+	copy(is.MAC[:], parent.MAC)
+	if c.tracked {
+		is.Flags = tracked
+	}
+	return w.put(seen, c, is, begun)
+}
+
+// put has packets see rules.
+func (w *watch) put(seen uint64, c *compiled, is gateEntry, begun time.Time) (err error) {
+	o := w.e.rules
+	for f := range c.programs {
+		for h := range c.programs[f] {
+			if c.programs[f][h] == nil {
+				c.programs[f][h] = &offload.Program{}
+			}
+		}
+	}
+	if failed := w.e.env.Do(func() {
+		if err = w.e.gate.shut(); err != nil {
+			return
+		}
+		if err = o.put(c); err != nil {
+			return
+		}
+		if w.e.config.Offload {
+			_, err = w.e.gate.open(seen, is)
+		}
+		o.took = time.Since(begun)
+	}); failed != nil {
+		return nil // the cube is closed
+	}
+	return err
+}

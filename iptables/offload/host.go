@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package offload
+
+// What else of the host may act on packets: checks, each of which may forbid verdicts.
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/polycube/polycube/iptables/language"
+)
+
+// Hooked is a chain of nftables at a hook of the kernel, other than those of iptables.
+type Hooked struct {
+	// Where names the chain.
+	Where string
+	// Hook is the hook in nft's words, Kind filter, nat or route.
+	Hook, Kind string
+	Priority   int
+	// Effective is whether it has rules, or drops what they do not accept.
+	Effective bool
+	// Tracks is whether its rules may ask for connections.
+	Tracks bool
+}
+
+// Host is what is known of the host, for one family of addresses.
+type Host struct {
+	Family language.Family
+	// Netdev is where the program runs; Elsewhere says why that is no netdev whose packets are the stack's.
+	Netdev, Elsewhere string
+	Netdevs           map[string]uint16
+	// AtXDP is whether the program runs there, where it cannot forward.
+	AtXDP bool
+	// Legacy and Compat are the tables of iptables-legacy and iptables-nft.
+	Legacy, Compat []Table
+	Others         []Hooked
+	// Unread says why rules could not be read; empty if they were.
+	Unread string
+	// Forwards is whether the host forwards packets of the netdev.
+	Forwards bool
+	// ReversePath is rp_filter of the netdev.
+	ReversePath int
+	// Policies is the number of xfrm policies.
+	Policies int
+	// Filters are programs and filters of others where the netdev receives.
+	Filters []string
+	// Connections is the number of connections that the kernel tracks, Lookup whether the program can look them up.
+	Connections int
+	Lookup      bool
+}
+
+// Check is a condition of the host, and what follows from it.
+type Check struct {
+	Name   string
+	OK     bool
+	Detail string
+}
+
+// verdictOf collects reasons.
+type verdictOf struct {
+	h                *Host
+	checks           []Check
+	noDrop, noAccept map[string]string
+}
+
+// Judge returns the table filter of the host's firewall, which may be nil, what the program may do for its rules, whether
+// connections are tracked, and the checks.
+func (h *Host) Judge() (filter *Table, s *Setting, tracked bool, checks []Check) {
+	v := &verdictOf{h: h, noDrop: map[string]string{}, noAccept: map[string]string{}}
+	v.check("attached", h.Elsewhere == "", "to "+h.Netdev, h.Elsewhere, true, Hooks[:]...)
+	v.check("rules-read", h.Unread == "", "all tables were read", h.Unread, true, Hooks[:]...)
+	filter, tables := v.firewall()
+	v.chains(tables)
+	v.check("filters", len(h.Filters) == 0, "no other program or filter sees the packets first", "others act where the netdev receives: "+strings.Join(h.Filters, ", "), true, Hooks[:]...)
+	tracked, why := h.tracks(tables)
+	v.check("conntrack", !tracked, "no connection is tracked", why, false, Forward)
+	v.check("conntrack-lookup", !tracked || h.Lookup, "the kernel has it, or it is not needed", "connections are tracked, and this kernel has no lookup for programs", true, Hooks[:]...)
+	v.check("forwarding", h.Forwards, "enabled", "the host does not forward what the netdev receives", false, Forward)
+	v.check("rp-filter", h.ReversePath == 0, "off", "the stack checks the way back to the source (rp_filter)", false, Forward)
+	v.check("xfrm", h.Policies == 0, "no policies", fmt.Sprintf("%d xfrm policies may apply to what is forwarded", h.Policies), false, Forward)
+	v.check("hook", !h.AtXDP, "TC", "at XDP packets are dropped, and not forwarded", false, Forward)
+	v.noAccept[Input] = "accepted packets are for the host: nothing would be saved"
+	for _, hook := range Hooks {
+		if why := v.noDrop[hook]; why != "" {
+			v.noAccept[hook] = why
+		}
+	}
+	return filter, &Setting{In: h.Netdev, Netdevs: h.Netdevs, NoDrop: v.noDrop, NoAccept: v.noAccept}, tracked, v.checks
+}
+
+// check adds a check. One that fails forbids to accept packets at hooks, and if drops is set to drop them, too.
+func (v *verdictOf) check(name string, ok bool, detail, otherwise string, drops bool, hooks ...string) {
+	if ok {
+		v.checks = append(v.checks, Check{name, true, detail})
+		return
+	}
+	v.checks = append(v.checks, Check{name, false, otherwise})
+	for _, hook := range hooks {
+		if v.noAccept[hook] == "" {
+			v.noAccept[hook] = otherwise
+		}
+		if drops && v.noDrop[hook] == "" {
+			v.noDrop[hook] = otherwise
+		}
+	}
+}
+
+// effective reports whether a chain may do anything to packets.
+func (c *Chain) effective() bool { return c != nil && (len(c.Rules) > 0 || c.Policy == "DROP") }
+
+// find returns a chain of a table, or nil.
+func find(tables []Table, table, chain string) *Chain {
+	for i := range tables {
+		if tables[i].Name == table {
+			return tables[i].chain(chain)
+		}
+	}
+	return nil
+}
+
+// firewall chooses between iptables-legacy and iptables-nft, and returns the tables of both.
+func (v *verdictOf) firewall() (filter *Table, all []Table) {
+	var by []string
+	for _, of := range []struct {
+		name   string
+		tables []Table
+	}{{"iptables-legacy", v.h.Legacy}, {"iptables-nft", v.h.Compat}} {
+		used := slices.ContainsFunc(Hooks[:], func(hook string) bool { return find(of.tables, "filter", hook).effective() })
+		for i := range of.tables {
+			if of.tables[i].Name == "filter" && (used || filter == nil) {
+				filter = &of.tables[i]
+			}
+		}
+		if used {
+			by = append(by, of.name)
+		}
+		all = append(all, of.tables...)
+	}
+	detail := "no rules of iptables"
+	if len(by) == 1 {
+		detail = by[0]
+	}
+	v.check("one-firewall", len(by) < 2, detail, "both iptables-legacy and iptables-nft have rules", true, Hooks[:]...)
+	return filter, all
+}
+
+// chains checks the other chains on the way of packets.
+func (v *verdictOf) chains(tables []Table) {
+	before, behind := map[string][]string{}, []string(nil)
+	for i := range tables {
+		t := &tables[i]
+		for _, hook := range Hooks {
+			for _, name := range []string{"PREROUTING", hook} {
+				if t.Name != "filter" && (t.Name != "security" || name == "PREROUTING") && t.chain(name).effective() {
+					before[hook] = append(before[hook], t.Name+" "+name)
+				}
+			}
+		}
+		for _, name := range []string{"FORWARD", "POSTROUTING"} {
+			if t.Name != "filter" && t.chain(name).effective() {
+				behind = append(behind, t.Name+" "+name)
+			}
+		}
+	}
+	for _, o := range v.h.Others {
+		if !o.Effective {
+			continue
+		}
+		first := o.Hook == "prerouting" || o.Hook == "ingress"
+		for _, hook := range Hooks {
+			if first || o.Hook == strings.ToLower(hook) && o.Priority <= 0 {
+				before[hook] = append(before[hook], o.Where)
+			}
+		}
+		if first || o.Hook == "forward" || o.Hook == "postrouting" || o.Hook == "egress" {
+			behind = append(behind, o.Where)
+		}
+	}
+	for _, hook := range Hooks {
+		v.check("chains-before-"+strings.ToLower(hook), len(before[hook]) == 0, "none has rules", "packets meet other chains first: "+strings.Join(before[hook], ", "), true, hook)
+	}
+	slices.Sort(behind)
+	behind = slices.Compact(behind)
+	v.check("chains-behind-forward", len(behind) == 0, "none has rules", "accepted packets meet other chains, too: "+strings.Join(behind, ", "), false, Forward)
+}
+
+// tracks reports whether the kernel may track connections, and why.
+func (h *Host) tracks(tables []Table) (bool, string) {
+	if h.Connections > 0 {
+		return true, fmt.Sprintf("the kernel tracks %d connections; those packets are left to the stack", h.Connections)
+	}
+	for _, t := range tables {
+		if t.Name == "nat" {
+			return true, "the table nat exists, so connections are tracked; their packets are left to the stack"
+		}
+		for _, c := range t.Chains {
+			for i, r := range c.Rules {
+				if r.tracks() {
+					return true, fmt.Sprintf("rule %d of the chain %s in the table %s may track connections; their packets are left to the stack", i+1, c.Name, t.Name)
+				}
+			}
+		}
+	}
+	for _, o := range h.Others {
+		if o.Kind == "nat" || o.Tracks {
+			return true, fmt.Sprintf("the chain %s may track connections; their packets are left to the stack", o.Where)
+		}
+	}
+	return false, ""
+}
+
+// tracks reports whether a rule may make the kernel track connections: one that cannot be read may.
+func (r *Rule) tracks() bool {
+	if r.Is == nil {
+		return true
+	}
+	switch r.Is.Target.(type) {
+	case nil, language.Verdict, language.Jump, language.Reject, language.Log, language.NFLog, language.SetMark:
+	default:
+		return true
+	}
+	return slices.ContainsFunc(r.Is.Matches, func(m language.Match) bool {
+		switch m.(type) {
+		case language.Comment, language.TCP, language.Ports, language.ICMP, language.Multiport, language.MAC, language.Mark,
+			language.DSCP, language.Limit, language.Length, language.TTL, language.IPRange, language.Statistic, language.HashLimit,
+			language.PktType, language.AddrType, language.String, language.Set:
+			return false
+		}
+		return true
+	})
+}
