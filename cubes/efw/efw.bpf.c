@@ -7,7 +7,7 @@
 #include <pcn/classify.h>
 #include <pcn/rule_counters.h>
 
-#include "packet.h"
+#include "connection.h"
 
 enum efw_reason {
 	EFW_BLOCKED = PCN_REASON_FIRST, /* as a matcher says */
@@ -139,7 +139,7 @@ PCN_GLOBAL int efw_step(struct efw_work *w PCN_NONNULL)
 
 /* Begins with the rules of a hook. */
 PCN_INLINE int begin(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_classify_key *key,
-		     struct efw_work *w)
+		     struct efw_work *w, __u32 tracked)
 {
 	__u32 at = EFW_SET(w->packet.way, w->packet.flow.has & PCN_FLOW_IPV6);
 	const struct efw_hook *h = bpf_map_lookup_elem(&hooks, &at);
@@ -149,6 +149,12 @@ PCN_INLINE int begin(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_classify
 	if (!h || !h->chain || out > 0xffff ||
 	    pcn_classify_key_of(ctx, key, &w->packet.flow, pcn_classify_fields(w->set), out, 0))
 		return 0;
+	if (tracked) {
+		if (efw_may_have_connection(ctx, &w->packet.flow))
+			return 0;
+		if (efw_is_new(ctx, &w->packet))
+			pcn_classify_state(key, EFW_STATE_NEW);
+	}
 	w->chain = h->chain;
 	w->policy = h->result;
 	w->depth = 0;
@@ -159,11 +165,11 @@ PCN_INLINE int begin(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_classify
 
 /* Compares a packet with the rules of the host: LEFT, ACCEPTED, or the reason to drop it. This is no function of its own, since
  * a search needs nearly all calls that may be nested. */
-PCN_INLINE int judge(struct CTXTYPE *ctx, struct pcn_md *md, struct efw_work *w)
+PCN_INLINE int judge(struct CTXTYPE *ctx, struct pcn_md *md, struct efw_work *w, __u32 tracked)
 {
 	struct pcn_classify_key *key = pcn_classify_key();
 
-	if (!key || !begin(ctx, md, key, w))
+	if (!key || !begin(ctx, md, key, w, tracked))
 		return LEFT;
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < STEPS; i++) {
@@ -241,7 +247,7 @@ PCN_INGRESS
 			return pcn_pkt_redirect_netdev(ctx, md, w->packet.route.ifindex);
 		return pcn_pkt_pass(ctx, md);
 	}
-	int verdict = judge(ctx, md, w);
+	int verdict = judge(ctx, md, w, g->flags & EFW_TRACKED);
 	if (verdict == LEFT || (verdict == ACCEPTED && !forward(ctx, &w->packet)))
 		return pcn_pkt_pass(ctx, md);
 	count(w);

@@ -134,6 +134,44 @@ func TestOtherChainsKeepRulesInTheStack(t *testing.T) {
 	}
 }
 
+func TestConnectionsStayInTheStack(t *testing.T) {
+	needIptables(t)
+	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPSKB} {
+		r := newRouter(t, typ, `{}`)
+		r.changed(func() {
+			r.restore("iptables-nft", "*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n"+
+				"-A FORWARD -p tcp --dport 23 -j DROP\n-A FORWARD -p tcp --dport 24 -m conntrack --ctstate NEW -j DROP\nCOMMIT\n")
+		})
+		from, to := r.mac()
+		syn, ack := pkt.TCPFlags{SYN: true}, pkt.TCPFlags{ACK: true}
+		ip := func() *pkt.Frame { return pkt.Eth(from, to).IPv4(client, server) }
+		wrong := ip().TCP(1, 23, syn).Bytes()
+		wrong[50] ^= 1 // the checksum
+		run := func(what string, frame []byte, want bpftest.Outcome) {
+			t.Helper()
+			if got, _ := r.RunBytes("veth1", frame); got != want {
+				t.Errorf("%s %s: got %+v, want %+v", typ, what, got, want)
+			}
+		}
+		run("a new connection", ip().TCP(1, 23, syn).Bytes(), byRule)
+		run("a new connection, by its state", ip().TCP(1, 24, syn).Bytes(), byRule)
+		run("a new connection that is accepted", ip().TCP(1, 25, syn).Bytes(), passes)
+		run("a wrong checksum", wrong, passes)
+		run("no SYN", ip().TCP(1, 23, ack).Bytes(), passes)
+		run("UDP, whose checksum is not looked at", ip().UDP(1, 23).Bytes(), passes)
+		run("a SYN over IPv6, which has no rules", pkt.Eth(from, to).IPv6(client6, server6).TCP(1, 23, syn).Bytes(), passes)
+		// A connection that the kernel knows.
+		r.Lab.Lab.Run("iptables-nft", "-I", "FORWARD", "-p", "tcp", "--sport", "77", "-j", "ACCEPT")
+		r.settled()
+		r.pin()
+		r.send([][]byte{ip().TCP(77, 23, syn).Bytes()})
+		r.Lab.Lab.Run("iptables-nft", "-D", "FORWARD", "-p", "tcp", "--sport", "77", "-j", "ACCEPT")
+		r.settled()
+		run("a known connection", ip().TCP(77, 23, syn).Bytes(), passes)
+		run("another one", ip().TCP(78, 23, syn).Bytes(), byRule)
+	}
+}
+
 func TestMatchersComeFirst(t *testing.T) {
 	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPSKB} {
 		r := newRouter(t, typ, `{"port":[{"protocol":"TCP","direction":"DESTINATION","ports":"80-90","action":"ALLOW"},{"protocol":"UDP","direction":"SOURCE","ports":53,"action":"BLOCK"}],

@@ -15,9 +15,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 
@@ -48,7 +50,7 @@ func (e *efw) readHosts(ctx context.Context, parent cube.Parent) (out hosts, err
 
 // readHosts does so in the namespace of the netdevs.
 func readHosts(ctx context.Context, parent cube.Parent, typ cube.Type) (out hosts, err error) {
-	common := offload.Host{Netdev: parent.Netdev, AtXDP: typ.Hook() == cube.XDP, Connections: connections()}
+	common := offload.Host{Netdev: parent.Netdev, AtXDP: typ.Hook() == cube.XDP, Connections: connections(), Lookup: lookup()}
 	if err := readNetdevs(&common, parent); err != nil {
 		return out, err
 	}
@@ -272,3 +274,18 @@ func programName(id ebpf.ProgramID) (string, error) {
 	}
 	return info.Name, nil
 }
+
+// lookup reports whether the kernel lets programs look up connections.
+var lookup = sync.OnceValue(func() bool {
+	spec, err := btf.LoadKernelSpec()
+	if err != nil {
+		return false
+	}
+	var fn *btf.Func
+	for _, name := range []string{"bpf_skb_ct_lookup", "bpf_xdp_ct_lookup", "bpf_ct_release"} {
+		if spec.TypeByName(name, &fn) != nil {
+			return false
+		}
+	}
+	return true
+})

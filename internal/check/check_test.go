@@ -130,7 +130,7 @@ func TestFeaturesThatNobodyMayAsk(t *testing.T) {
 			}
 		}
 	}
-	if n != 5 {
+	if n != 6 {
 		t.Errorf("%d features are unknown", n)
 	}
 }
@@ -217,6 +217,7 @@ func TestEachCheck(t *testing.T) {
 			l.KernelFunction = func(name string) (bool, error) { return name != "bpf_jit_supports_percpu_insn", nil }
 		}, "counters", Slower, "needs a call", "6.10"},
 		{"no look at the kernel's packet", without(func(f *kernel.Features) { f.SkbOfContext = false }), "checksums", Slower, "call a helper", "6.2"},
+		{"no lookup of connections", without(func(f *kernel.Features) { f.ConnectionLookup = false }), "connections", Note, "efw leaves all packets", "NF_CONNTRACK"},
 		{"no redirects of jumbo frames", without(func(f *kernel.Features) { f.RedirectFrags = false }), "XDP jumbo frames", Note, "cannot be redirected", "6.3"},
 		{"drivers that nobody knows", func(l *lab) {
 			l.KernelEnum = func(_, value string) (bool, error) { return value != "NETDEV_XDP_ACT_BASIC", nil }

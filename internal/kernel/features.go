@@ -35,6 +35,9 @@ type Features struct {
 	// SmallFrames: a function of a program counts for a multiple of 16 bytes of stack, possibly none (Linux 6.8). Otherwise
 	// it counts for a multiple of 32, at least one.
 	SmallFrames bool
+	// ConnectionLookup: programs look up the kernel's connections, if tracking is built into it (Linux 5.19). Otherwise cubes
+	// leave packets that may have one to the stack.
+	ConnectionLookup bool
 }
 
 // Frame returns the number of bytes for which a function with some bytes of stack counts.
@@ -46,7 +49,7 @@ func (f Features) Frame(bytes int) int {
 }
 
 // All has every feature.
-var All = Features{NonNullArgs: true, LoopsByFallThrough: true, SkbOfContext: true, RedirectFrags: true, StackByAnyRegister: true, SmallFrames: true}
+var All = Features{NonNullArgs: true, LoopsByFallThrough: true, SkbOfContext: true, RedirectFrags: true, StackByAnyRegister: true, SmallFrames: true, ConnectionLookup: true}
 
 // Probe probes the running kernel. It needs the privileges for loading a program.
 func Probe() (Features, error) {
@@ -74,6 +77,10 @@ func Probe() (Features, error) {
 		RedirectFrags: hasEnumerator(spec, "netdev_xdp_act", "NETDEV_XDP_ACT_NDO_XMIT_SG")}
 	var fn *btf.Func
 	f.SkbOfContext = spec.TypeByName("bpf_cast_to_kern_ctx", &fn) == nil
+	f.ConnectionLookup = true
+	for _, name := range []string{"bpf_skb_ct_lookup", "bpf_xdp_ct_lookup", "bpf_ct_release"} {
+		f.ConnectionLookup = f.ConnectionLookup && spec.TypeByName(name, &fn) == nil
+	}
 	return f, nil
 }
 

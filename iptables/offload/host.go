@@ -170,7 +170,8 @@ func (v *verdictOf) chains(tables []Table) {
 		}
 		first := o.Hook == "prerouting" || o.Hook == "ingress"
 		for _, hook := range Hooks {
-			if first || o.Hook == strings.ToLower(hook) && o.Priority <= 0 {
+			// One that tracks connections may give them helpers and zones, wherever it is.
+			if first || o.Tracks || o.Hook == strings.ToLower(hook) && o.Priority <= 0 {
 				before[hook] = append(before[hook], o.Where)
 			}
 		}

@@ -190,6 +190,9 @@ func (b *builder) constants(o *link.Object, n *graph.Node) (uint32, error) {
 	if o.HasConstant(kernelSkbConstant) && !b.m.kernel.SkbOfContext {
 		values[kernelSkbConstant] = uint32(0)
 	}
+	if o.HasConstant(kernelCTConstant) && !b.m.kernel.ConnectionLookup {
+		values[kernelCTConstant] = uint32(0)
+	}
 	shadowConstants(o, n, values)
 	b.offersConstant(o, n, values)
 	data, err := o.Constants(values)
@@ -210,6 +213,7 @@ func (b *builder) constants(o *link.Object, n *graph.Node) (uint32, error) {
 const (
 	logLevelConstant  = "pcn_log_level"
 	kernelSkbConstant = "pcn_kernel_skb" // of <pcn/csum.h>
+	kernelCTConstant  = "pcn_kernel_ct"  // of cube efw
 )
 
 // addPorts describes the ports that are code: those that lead to a cube, and those with
