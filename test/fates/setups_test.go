@@ -42,6 +42,8 @@ var setups = map[string]func(*bpftest.Lab){
 		l.Create("edpi", "e", `{"undecided":"DROP","on-failure":"CLOSED","elephant-bytes":1000000,"elephant-rate":100000,"sample-interval":64,
 			"policy":[{"kind":"PROTOCOL","name":"one","action":"DROP"},{"kind":"PROTOCOL","name":"two","action":"LIMIT","rate":8},
 			{"kind":"CATEGORY","name":"three","action":"REDIRECT","output":1},{"kind":"ELEPHANT","name":"any","action":"MARK","mark":1}]}`)
+		l.Attach("e", "f:p1")
+	},
 	"efw": func(l *bpftest.Lab) {
 		between(l)
 		l.Create("efw", "e", `{"port":[{"protocol":"TCP","direction":"DESTINATION","ports":80,"action":"BLOCK"},{"protocol":"UDP","direction":"SOURCE","ports":"1000-2000","action":"ALLOW"}],

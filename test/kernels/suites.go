@@ -76,8 +76,7 @@ func Long() [][]Job {
 			"internal/datapath/trial", "internal/slowpath", "internal/netdev", "internal/shadow", "internal/check")...)
 	daemon := func(names []string) Job { return Job{Package: "test/e2e", Tests: names, Within: 40 * time.Minute} }
 	cubes := tests("cubes/helloworld", "cubes/simpleforwarder", "cubes/transparenthelloworld", "cubes/simplebridge", "cubes/bridge",
-		"cubes/pbforwarder", "cubes/router", "cubes/nat", "cubes/synflood", "cubes/lbdsr", "cubes/lbrp", "cubes/dynmon", "cubes/classifier", "cubes/gtphandler", "cubes/policer", "cubes/upf", "cubes/edpi",
-		"cubes/pbforwarder", "cubes/router", "cubes/nat", "cubes/synflood", "cubes/lbdsr", "cubes/lbrp", "cubes/dynmon", "cubes/classifier", "cubes/gtphandler", "cubes/policer", "cubes/upf", "cubes/efw",
+		"cubes/pbforwarder", "cubes/router", "cubes/nat", "cubes/synflood", "cubes/lbdsr", "cubes/lbrp", "cubes/dynmon", "cubes/classifier", "cubes/gtphandler", "cubes/policer", "cubes/upf", "cubes/edpi", "cubes/efw",
 		"examples/cubes/ministate", "examples/cubes/meter", "examples/cubes/fastpath", "test/hairpin", "test/fates", "test/bpftest", "test/netns", "test/need", "test/cubeapi")
 	return [][]Job{append(core, daemon(withADaemon)), append(cubes, daemon(withDevices))}
 }
