@@ -134,11 +134,11 @@ func (s *associations) associationSetup(m *incoming) error {
 		if err != nil {
 			return err
 		}
-		if retain != nil && s.leaving[node] == nil {
+		if retain != nil && !s.blocked(node) {
 			retained = func(is *session) bool { return retain(is.CP) }
 		}
 	}
-	return s.leave(node, "a new association", retained, func() {
+	return s.leaveAll(node, "a new association", retained, func() {
 		s.associate(node, netip.AddrPortFrom(from, s.config.PeerPort), recovery)
 		list := []*ie.IE{s.nodeID(from), ie.NewCause(ie.CauseRequestAccepted), ie.NewRecoveryTimeStamp(s.recovery), s.features()}
 		if retained != nil {
@@ -228,7 +228,7 @@ func (s *associations) associationRelease(m *incoming) error {
 	// After a crash, what is left of its sessions is found by the association that is not there.
 	delete(s.peers, p.Node)
 	s.writes = append(s.writes, store.Write{Bucket: store.Peers, Key: []byte(p.Node)})
-	return s.leave(p.Node, "the release of the association", nil, func() {
+	return s.leaveAll(p.Node, "the release of the association", nil, func() {
 		s.log.Info("N4 association released", "node", p.Node, "peer", p.Addr)
 		s.reply(m, 0, ie.CauseRequestAccepted, []*ie.IE{s.nodeID(p.Addr), ie.NewCause(ie.CauseRequestAccepted)})
 	})
@@ -270,7 +270,7 @@ func (s *associations) setUpAnswered(addr netip.AddrPort, m *incoming) error {
 	if was := s.peers[node]; was != nil && was.Addr != addr.Addr() {
 		return fmt.Errorf("node %s has an association from %v", node, was.Addr)
 	}
-	return s.leave(node, "a new association", nil, func() { s.associate(node, addr, recovery) })
+	return s.leaveAll(node, "a new association", nil, func() { s.associate(node, addr, recovery) })
 }
 
 // causeOf returns the cause of a response. Those to heartbeats have none.

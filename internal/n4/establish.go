@@ -87,7 +87,7 @@ func (s *Server) establish(m *incoming) (uint64, error) {
 	if err != nil {
 		return cpSEID, err
 	}
-	if s.leaving[p.Node] != nil {
+	if s.blocked(p.Node) {
 		return cpSEID, &rules.RefusalError{Cause: ie.CauseNoEstablishedPFCPAssociation, Why: "sessions of the former association are being removed"}
 	}
 	if !ok {
@@ -106,6 +106,9 @@ func (s *Server) establish(m *incoming) (uint64, error) {
 	s.last++
 	is := &session{Number: s.last, SEID: s.newSEID(), CPSEID: cpSEID, CP: cp, Node: p.Node, Created: now, Set: &rules.Set{}}
 	if err := readInactivity(m.ies, &is.Inactivity); err != nil {
+		return cpSEID, err
+	}
+	if is.Sets, err = readSets(m.ies); err != nil {
 		return cpSEID, err
 	}
 	c := &change{is: is, claim: s.resources.claim(is.Number), request: m, retry: func(m *incoming) { s.sessionRequest(m, s.establish) }}

@@ -24,6 +24,8 @@ func FuzzMessages(f *testing.F) {
 	f.Add(bytesOf(f, message.NewHeartbeatRequest(1, ie.NewRecoveryTimeStamp(time.Now()), nil)))
 	f.Add(bytesOf(f, message.NewAssociationReleaseRequest(1, node)))
 	f.Add(bytesOf(f, message.NewSessionDeletionRequest(0, 0, 1, 3, 0)))
+	f.Add(bytesOf(f, message.NewSessionSetDeletionRequest(1, node, ie.NewFQCSID("192.0.2.50", 1))))
+	f.Add(bytesOf(f, message.NewSessionSetDeletionRequest(1, node, ofNode(2, ie.NewFQCSID("2001:db8::50", 1, 2)))))
 	for _, list := range [][]*ie.IE{smf.Device(device, base, 5), measured(smf.URR{Triggers: [2]byte{7, 3}, Threshold: 5, Period: time.Second, TimeThreshold: time.Second})} {
 		f.Add(bytesOf(f, message.NewSessionEstablishmentRequest(0, 0, 0, 2, 0, append([]*ie.IE{node, cp}, list...)...)))
 	}
@@ -47,7 +49,7 @@ func FuzzMessages(f *testing.F) {
 			s.commit()
 		}
 		receive(setup)
-		receive(bytesOf(t, message.NewSessionEstablishmentRequest(0, 0, 0, 9, 0, append([]*ie.IE{node, cp}, smf.Device(base, base, 6)...)...)))
+		receive(bytesOf(t, message.NewSessionEstablishmentRequest(0, 0, 0, 9, 0, append([]*ie.IE{node, cp}, append(smf.Device(base, base, 6), ie.NewFQCSID("192.0.2.50", 1))...)...)))
 		receive(bytes)
 		// The same for the session that is there.
 		if len(bytes) > 15 && bytes[0]&1 != 0 {

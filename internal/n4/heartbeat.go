@@ -54,10 +54,10 @@ func (s *associations) beat(p *peer) {
 // alive follows a sign of life. An older recovery time stamp is that of a delayed message (TS 23.007 18).
 func (s *associations) alive(p *peer, recovery uint32) {
 	p.answered = time.Now()
-	if int32(recovery-p.Recovery) > 0 && s.leaving[p.Node] == nil { // the time stamp begins again at 0 in 2036
+	if int32(recovery-p.Recovery) > 0 && !s.blocked(p.Node) { // the time stamp begins again at 0 in 2036
 		p.Recovery, p.Before = recovery, s.last+1
 		s.keep(p)
-		_ = s.leave(p.Node, "a restart of the SMF", nil, func() {}) // nothing waits for it yet
+		_ = s.leaveAll(p.Node, "a restart of the SMF", nil, func() {}) // nothing waits for it yet
 	}
 	if p.down {
 		p.down = false

@@ -11,12 +11,13 @@ import (
 	"github.com/polycube/polycube/internal/n4/rules"
 )
 
-// leaving are the sessions of an SMF that are removed. Meanwhile, its requests of them find none, and it can establish no others:
-// these could need the addresses of the former.
+// leaving are the sessions of an SMF that are removed. Requests for them find none.
 type leaving struct {
 	node, why string
 	numbers   []uint64
 	removed   int
+	// blocks: the SMF can establish no others meanwhile, as these could need the addresses of the former.
+	blocks bool
 	// then is called when all are gone.
 	then []func()
 }
@@ -24,30 +25,49 @@ type leaving struct {
 // maxThen is the number of requests of an SMF that wait for that.
 const maxThen = 16
 
-// leave removes the sessions of an SMF that are not retained (nil: none is), and then calls a function. If sessions are being removed
-// already, that is only called at their end. Nobody can be sent their last usage reports.
+// blocked reports whether an SMF can establish no sessions.
+func (s *keeper) blocked(node string) bool {
+	l := s.leaving[node]
+	return l != nil && l.blocks
+}
+
+// leave removes the sessions of an SMF that are not retained (nil: none is), and then calls a function, when those that are being
+// removed already are gone, too. Nobody can be sent their last usage reports.
 func (s *keeper) leave(node, why string, retained func(*session) bool, then func()) error {
-	if l := s.leaving[node]; l != nil {
-		if len(l.then) >= maxThen {
-			return &rules.RefusalError{Cause: ie.CauseNoResourcesAvailable, Why: "sessions are being removed"}
-		}
-		l.then = append(l.then, then)
-		return nil
+	l := s.leaving[node]
+	if l != nil && len(l.then) >= maxThen {
+		return &rules.RefusalError{Cause: ie.CauseNoResourcesAvailable, Why: "sessions are being removed"}
 	}
 	s.commit()
-	l := &leaving{node: node, why: why, then: []func(){then}}
+	begins := l == nil
+	if begins {
+		l = &leaving{node: node}
+		s.leaving[node] = l
+	}
+	l.why = why
+	l.then = append(l.then, then)
 	for _, number := range s.sessions.ofNode(node) {
 		is := s.sessions.byNumber[number]
-		if retained != nil && retained(is) {
+		if is.leaving || retained != nil && retained(is) {
 			continue
 		}
 		l.numbers = append(l.numbers, number)
 		is.leaving = true
 		delete(s.sessions.bySEID, is.SEID)
 	}
-	s.leaving[node] = l
-	s.removeSome(l)
+	if begins {
+		s.removeSome(l)
+	}
 	return nil
+}
+
+// leaveAll is leave for an association that ends: until then, the SMF can establish no sessions.
+func (s *keeper) leaveAll(node, why string, retained func(*session) bool, then func()) error {
+	err := s.leave(node, why, retained, then)
+	if l := s.leaving[node]; err == nil && l != nil {
+		l.blocks = true
+	}
+	return err
 }
 
 // removeSome removes a batch, and has the next one follow.

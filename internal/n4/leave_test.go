@@ -23,12 +23,12 @@ import (
 func slow(c *Config) { c.T1, c.Heartbeat = time.Minute, time.Hour }
 
 // many establishes sessions of an SMF, with CP F-SEIDs and addresses from first on, without waiting for each.
-func (b *bench) many(m *smf.SMF, first, n int) {
+func (b *bench) many(m *smf.SMF, first, n int, more ...*ie.IE) {
 	b.t.Helper()
 	from := b.smfAddress(m)
 	was := b.status().Sessions
 	for i := first; i < first+n; i++ {
-		list := append([]*ie.IE{m.NodeID(), m.FSEID(uint64(i + 1))}, smf.Device(manyAddress(i), base, uint32(i+1))...)
+		list := append([]*ie.IE{m.NodeID(), m.FSEID(uint64(i + 1))}, append(smf.Device(manyAddress(i), base, uint32(i+1)), more...)...)
 		is := message.NewSessionEstablishmentRequest(0, 0, 0, 0x800000+uint32(i), 0, list...) // far from those of m
 		raw := make([]byte, is.MarshalLen())
 		if err := is.MarshalTo(raw); err != nil {
@@ -52,7 +52,10 @@ type gate struct {
 }
 
 // gate has each batch wait for a step, until the gate is opened.
-func (b *bench) gate() *gate {
+func (b *bench) gate(all ...*smf.SMF) *gate {
+	for _, m := range all {
+		m.Retransmit = patience // a heartbeat that is sent again is answered twice
+	}
 	g := &gate{step: make(chan struct{})}
 	g.open = sync.OnceFunc(func() { close(g.step) })
 	b.t.Cleanup(g.open) // before the server ends
@@ -114,7 +117,7 @@ func TestAReleaseKeepsNobodyWaiting(t *testing.T) {
 	m, other := b.smf(), b.smf()
 	b.many(m, 0, sessions)
 	seid := b.seidOf(m)
-	g := b.gate()
+	g := b.gate(m, other)
 	released := make(chan error, 1)
 	go func() { released <- m.Release(b.context()) }()
 	g.next(t)
@@ -178,7 +181,7 @@ func TestAnSMFThatIsBackWaitsForItsFormerSessions(t *testing.T) {
 			b := start(t, slow)
 			m := b.smf()
 			b.many(m, 0, 8*maxBatch)
-			g := b.gate()
+			g := b.gate(m)
 			done := make(chan error, 1)
 			if restart {
 				m.Restart()

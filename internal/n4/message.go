@@ -123,6 +123,8 @@ func (s *Server) request(m *incoming) {
 		err = s.associationUpdate(m)
 	case message.MsgTypeAssociationReleaseRequest:
 		err = s.associationRelease(m)
+	case message.MsgTypeSessionSetDeletionRequest:
+		err = s.sessionSetDeletion(m)
 	case message.MsgTypeSessionEstablishmentRequest:
 		s.sessionRequest(m, s.establish)
 	case message.MsgTypeSessionModificationRequest:

@@ -137,6 +137,11 @@ func (s *Server) modify(m *incoming) (uint64, error) {
 	if err := readInactivity(m.ies, &is.Inactivity); err != nil {
 		return seid, err
 	}
+	sets, err := readSets(m.ies)
+	if err != nil {
+		return seid, err
+	}
+	is.replaceSets(sets)
 	now := time.Now()
 	c := &change{was: was, is: is, claim: s.resources.claim(is.Number), request: m, retry: func(m *incoming) { s.sessionRequest(m, s.modify) }}
 	made, err := s.apply(c, m.ies, now)

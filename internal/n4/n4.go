@@ -12,13 +12,13 @@
 // Config.Allowed should name the SMFs. An SMF that does not answer heartbeats is reported as down; its sessions are kept
 // until it releases its association, sets up a new one, or has a new recovery time stamp.
 //
-// Sessions that end with an association are removed in batches, between which other messages are answered. The SMF gets its response
+// Sessions that end with an association, or with a set of sessions (FQ-CSID), are removed in batches, between which other messages are answered. The SMF gets its response
 // when all are gone, and its requests for sessions are refused until then.
 //
 // What would change what happens to packets and is not supported, is refused: package rules has the lists. These IEs are
 // ignored: the averaging window and the correlation ID of QERs, the number of packets that a BAR suggests to buffer, the
 // inactivity detection time and the linked URRs of a URR, 3GPP interface types, and what names a subscriber. PFD management
-// and session set deletion are answered with cause 76. There is no load or overload control, and no bundling of messages.
+// is answered with cause 76. There is no load or overload control, and no bundling of messages.
 package n4
 
 import (

@@ -179,7 +179,7 @@ func (s *Server) begin() {
 	}
 	for node := range unfinished {
 		// There is nothing else that could be refused.
-		_ = s.leave(node, "what the program before began", func(is *session) bool { return !s.left(is) }, func() {})
+		_ = s.leaveAll(node, "what the program before began", func(is *session) bool { return !s.left(is) }, func() {})
 	}
 	s.flush()
 }

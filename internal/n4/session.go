@@ -31,6 +31,8 @@ type session struct {
 	Rows    *pdusession.Rows `json:"d"`
 	Usages  []usage          `json:"u,omitempty"`
 	Pending []report         `json:"p,omitempty"`
+	// Sets are those that it is deleted with.
+	Sets []setID `json:"fc,omitempty"`
 	// Inactivity is the user plane inactivity timer; 0: none.
 	Inactivity time.Duration `json:"i,omitempty"`
 

@@ -56,7 +56,14 @@ func (s *SMF) Heartbeat(ctx context.Context) (*message.HeartbeatResponse, error)
 // Establish establishes a session with rules, among other IEs.
 func (s *SMF) Establish(ctx context.Context, cpSeid uint64, rules ...*ie.IE) (*Session, error) {
 	list := append([]*ie.IE{s.NodeID(), s.FSEID(cpSeid)}, rules...)
-	m, err := exchange[*message.SessionEstablishmentResponse](ctx, s, message.NewSessionEstablishmentRequest(0, 0, 0, 0, 0, list...))
+	request := message.NewSessionEstablishmentRequest(0, 0, 0, 0, 0, list...)
+	request.FQCSID = nil // it has the last one only
+	for _, i := range list {
+		if i.Type == ie.FQCSID {
+			request.IEs = append(request.IEs, i)
+		}
+	}
+	m, err := exchange[*message.SessionEstablishmentResponse](ctx, s, request)
 	if err != nil {
 		return nil, err
 	}
