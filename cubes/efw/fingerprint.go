@@ -69,7 +69,7 @@ func legacyFingerprint() string {
 
 // sum returns the hash of a table.
 func (l *legacyFamily) sum(table string) (uint64, error) {
-	fd, err := unix.Socket(l.domain, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+	fd, err := unix.Socket(l.domain, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return 0, fmt.Errorf("open a socket to read tables: %w", err)
 	}

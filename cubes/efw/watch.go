@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"time"
 
@@ -25,6 +24,7 @@ const (
 	legacyPeriod = 20 * time.Millisecond
 	slowPeriod   = 500 * time.Millisecond
 	readTimeout  = 10 * time.Second
+	listenPause  = 100 * time.Millisecond
 )
 
 // announcements are the groups of messages about what package offload checks.
@@ -40,11 +40,11 @@ var announcements = []struct {
 
 // watch follows the host for one cube.
 type watch struct {
-	e      *efw
-	cancel context.CancelFunc // nil before start
-	done   sync.WaitGroup
-	dirty  chan struct{}
-	socks  []*nl.NetlinkSocket
+	e         *efw
+	cancel    context.CancelFunc // nil before start
+	listeners sync.WaitGroup
+	dirty     chan struct{}
+	socks     []*nl.NetlinkSocket
 
 	mu       sync.Mutex
 	last     time.Time     // of the last change
@@ -70,9 +70,9 @@ func (w *watch) start() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.cancel = cancel
 	for i, s := range w.socks {
-		w.done.Go(func() { w.listen(s, announcements[i].what) })
+		w.listeners.Go(func() { w.listen(ctx, s, announcements[i].what) })
 	}
-	w.done.Go(func() { w.work(ctx) })
+	go w.work(ctx)
 	return nil
 }
 
@@ -81,6 +81,7 @@ func (w *watch) stop() {
 	if w.cancel != nil {
 		w.cancel()
 		w.closeSockets()
+		w.listeners.Wait()
 	}
 }
 
@@ -92,18 +93,16 @@ func (w *watch) closeSockets() {
 }
 
 // listen takes each message as a change. Messages that were lost are one, too.
-func (w *watch) listen(s *nl.NetlinkSocket, what string) {
+func (w *watch) listen(ctx context.Context, s *nl.NetlinkSocket, what string) {
 	for {
 		_, _, err := s.Receive()
-		if errors.Is(err, os.ErrClosed) {
+		if ctx.Err() != nil {
 			return
 		}
 		w.note(what)
 		if err != nil && !errors.Is(err, unix.ENOBUFS) {
-			if errors.Is(err, unix.EBADF) {
-				return
-			}
-			time.Sleep(time.Millisecond) // an error that stays must not keep a CPU busy
+			w.e.gate.fail(fmt.Errorf("follow %s: %w", what, err))
+			time.Sleep(listenPause) // an error that stays must not keep a CPU busy
 		}
 	}
 }

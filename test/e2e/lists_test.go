@@ -101,6 +101,7 @@ func crowded(t *testing.T) (d *daemon, learn func()) {
 	return d, func() {
 		session(d, "upf1")
 		classes(d, "edpi1")
+		m.lab.Run("iptables-nft", "-A", "FORWARD", "-s", "192.0.2.9", "-j", "DROP") // for efw1 to report
 		// The station sends IP packets to an address that does not answer either.
 		station.Run("ip", "neigh", "replace", "10.2.0.8", "lladdr", "02:00:00:00:00:08", "nud", "permanent", "dev", netns.Inner)
 		// There is no router behind the load balancer, which answers no ARP.
@@ -123,6 +124,9 @@ func crowded(t *testing.T) (d *daemon, learn func()) {
 			}
 			if all := d.Must(http.StatusOK, http.MethodGet, "/upf/upf1/peer", ""); !strings.Contains(all, `"192.0.2.10"`) {
 				return fmt.Errorf("the peers of upf1 are %s", all)
+			}
+			if all := d.Must(http.StatusOK, http.MethodGet, "/efw/efw1/report", ""); !strings.Contains(all, "192.0.2.9") {
+				return fmt.Errorf("the report of efw1 is %s", all)
 			}
 			return nil
 		})

@@ -30,6 +30,8 @@ var unmeasured = []string{
 	"pcn_offered", "pcn_turned", // one load each
 	"pcn_hostfib_ask", "pcn_hostfib_is_blackhole", // the kernel's lookup of routes
 	"pcn_bypass", "pcn_bypass_find", "pcn_bypass_send", "pcn_bypass_not", // only in transparent cubes; mostly that lookup
+	"pcn_hostfib_ask",                 // the kernel's lookup of routes
+	"pcn_hostfib_lookup",              // the same
 	"pcn_address_type_of",             // one lookup in a hash
 	"pcn_address_set4_whole",          // two stores
 	"pcn_pkt_redirect", "pcn_outputs", // only in transparent cubes; see ADR 55
