@@ -286,8 +286,8 @@ func (r *router) reset(program, other, text string) {
 	r.Must(func() error { return netlink.ConntrackTableFlush(netlink.ConntrackTable) })
 }
 
-// difference compares two runs.
-func difference(with, without sent) string {
+// difference compares two runs with rules of a family.
+func difference(with, without sent, v6 bool) string {
 	if len(with.left) != len(without.left) {
 		return fmt.Sprintf("%d frames left the router with the cube, %d without: counters %v, %v", len(with.left), len(without.left), with.counted, without.counted)
 	}
@@ -297,6 +297,9 @@ func difference(with, without sent) string {
 		}
 	}
 	for name, n := range without.counted {
+		if strings.HasPrefix(name, "IPV6") != v6 {
+			continue // the rules of the other family were not reset
+		}
 		if with.counted[name] != n {
 			return fmt.Sprintf("%s: with the cube it counts %v, without %v", name, with.counted[name], n)
 		}
@@ -316,46 +319,55 @@ func TestTheHostBehavesAsWithoutTheCube(t *testing.T) {
 			if os.Getenv("POLYCUBE_SOAK") != "" {
 				sets, frames = 400, 200
 			}
-			decided, total := uint64(0), 0
-			for n := range sets {
-				g := rules{Rand: random, v6: random.IntN(4) == 0, program: pick(random, "iptables-legacy", "iptables-nft")}
-				other := map[string]string{"iptables-legacy": "iptables-nft", "iptables-nft": "iptables-legacy"}[g.program]
-				program := g.program
-				if g.v6 {
-					program, other = "ip6"+program[2:], "ip6"+other[2:]
-				}
-				text := g.text()
-				from, to := r.mac()
-				list := make([][]byte, frames)
-				for i := range list {
-					list[i] = g.frame(from, to)
-				}
-				r.Set("PATCH", "f offload", "false")
-				r.reset(program, other, text)
-				without := r.send(list)
-				r.Set("PATCH", "f offload", "true")
-				r.reset(program, other, text)
-				r.settled()
-				with := r.send(list)
-				if strings.Contains(text, "MASQUERADE") { // which gives connections random ports
-					with.left, without.left = with.left[:0], without.left[:0]
-				}
-				if why := difference(with, without); why != "" {
-					t.Fatalf("rule set %d of %s:\n%s\n%s\n%s\n%s", n, program, text, why, r.Read("f report"), r.Read("f environment"))
-				}
+			decided, total := uint64(0), uint64(sets*frames)
+			for range sets {
+				r.compare(rules{Rand: random, v6: random.IntN(4) == 0, program: pick(random, "iptables-legacy", "iptables-nft")}, frames)
 				for _, l := range r.report() {
-					if l.Packets > 0 && (l.Number == 0 || strings.Contains(l.Text, "-j DROP") || strings.Contains(l.Text, "-j ACCEPT")) {
+					if l.Number == 0 || strings.Contains(l.Text, "-j DROP") || strings.Contains(l.Text, "-j ACCEPT") {
 						decided += l.Packets
 					}
 				}
-				total += frames
 			}
 			t.Logf("%d of %d packets were decided in the fast path", decided, total)
-			if decided < uint64(total)/50 {
+			if decided < total/50 {
 				t.Errorf("the fast path decided %d of %d packets: the comparison says little", decided, total)
 			}
 		})
 	}
+}
+
+// compare sends random frames through a random rule set, with and without the cube.
+func (r *router) compare(g rules, frames int) {
+	r.t.Helper()
+	program, other := g.program, map[string]string{"iptables-legacy": "iptables-nft", "iptables-nft": "iptables-legacy"}[g.program]
+	if g.v6 {
+		program, other = "ip6"+program[2:], "ip6"+other[2:]
+	}
+	text := g.text()
+	from, to := r.mac()
+	list := make([][]byte, frames)
+	for i := range list {
+		list[i] = g.frame(from, to)
+	}
+	why := ""
+	// The host sends packets of its own at times of its own; what the cube does wrong is there each time.
+	for range 3 {
+		r.Set("PATCH", "f offload", "false")
+		r.reset(program, other, text)
+		without := r.send(list)
+		r.Set("PATCH", "f offload", "true")
+		r.reset(program, other, text)
+		r.settled()
+		with := r.send(list)
+		if strings.Contains(text, "MASQUERADE") { // which gives connections random ports
+			with.left, without.left = with.left[:0], without.left[:0]
+		}
+		if why = difference(with, without, g.v6); why == "" {
+			return
+		}
+		r.t.Logf("a difference that may be one of times: %s", why)
+	}
+	r.t.Fatalf("%s:\n%s\n%s\n%s\n%s", program, text, why, r.Read("f report"), r.Read("f environment"))
 }
 
 // settled waits until rules are in effect, and nothing of the host has changed for some time.

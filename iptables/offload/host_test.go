@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package offload
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/polycube/polycube/iptables/language"
+)
+
+// tablesOf reads tables.
+func tablesOf(t *testing.T, text string) []Table {
+	t.Helper()
+	tables, err := Read(language.IPv4, strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tables
+}
+
+const filterOnly = "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD DROP [0:0]\n-A FORWARD -p tcp -j ACCEPT\nCOMMIT\n"
+
+func TestWhatElseOfTheHostActsOnPackets(t *testing.T) {
+	table := func(name, chain, rule string) string {
+		return "*" + name + "\n:" + chain + " ACCEPT [0:0]\n" + rule + "COMMIT\n" + filterOnly
+	}
+	for what, tt := range map[string]struct {
+		change        func(*Host)
+		drop, accept  bool // at FORWARD
+		input, tracks bool
+	}{
+		"nothing":            {func(*Host) {}, true, true, true, false},
+		"no netdev":          {func(h *Host) { h.Elsewhere = "x" }, false, false, false, false},
+		"unread rules":       {func(h *Host) { h.Unread = "x" }, false, false, false, false},
+		"XDP":                {func(h *Host) { h.AtXDP = true }, true, false, true, false},
+		"rp_filter":          {func(h *Host) { h.ReversePath = 2 }, true, false, true, false},
+		"no forwarding":      {func(h *Host) { h.Forwards = false }, true, false, true, false},
+		"xfrm":               {func(h *Host) { h.Policies = 1 }, true, false, true, false},
+		"a filter of others": {func(h *Host) { h.Filters = []string{"x"} }, false, false, false, false},
+		"connections":        {func(h *Host) { h.Connections = 1 }, true, false, true, true},
+		"no lookup of them":  {func(h *Host) { h.Connections, h.Lookup = 1, false }, false, false, false, true},
+		"an empty table":     {func(h *Host) { h.Legacy = tablesOf(t, table("mangle", "PREROUTING", "")) }, true, true, true, false},
+		"raw": {func(h *Host) {
+			h.Legacy = tablesOf(t, table("raw", "PREROUTING", "-A PREROUTING -s 1.1.1.1 -j DROP\n"))
+		}, false, false, false, false},
+		"mangle INPUT":          {func(h *Host) { h.Legacy = tablesOf(t, table("mangle", "INPUT", "-A INPUT -s 1.1.1.1\n")) }, true, true, false, false},
+		"mangle POSTROUTING":    {func(h *Host) { h.Legacy = tablesOf(t, table("mangle", "POSTROUTING", "-A POSTROUTING -s 1.1.1.1\n")) }, true, false, true, false},
+		"mangle FORWARD":        {func(h *Host) { h.Legacy = tablesOf(t, table("mangle", "FORWARD", "-A FORWARD -s 1.1.1.1\n")) }, false, false, true, false},
+		"nat, empty":            {func(h *Host) { h.Legacy = tablesOf(t, table("nat", "PREROUTING", "")) }, true, false, true, true},
+		"nat PREROUTING":        {func(h *Host) { h.Legacy = tablesOf(t, table("nat", "PREROUTING", "-A PREROUTING -p tcp\n")) }, false, false, false, true},
+		"two firewalls":         {func(h *Host) { h.Compat = tablesOf(t, filterOnly) }, false, false, false, false},
+		"nftables, prerouting":  {func(h *Host) { h.Others = []Hooked{{Hook: "prerouting", Kind: "filter", Effective: true}} }, false, false, false, false},
+		"nftables, without":     {func(h *Host) { h.Others = []Hooked{{Hook: "prerouting", Kind: "filter"}} }, true, true, true, false},
+		"nftables, forward":     {func(h *Host) { h.Others = []Hooked{{Hook: "forward", Kind: "filter", Effective: true}} }, false, false, true, false},
+		"nftables, behind":      {func(h *Host) { h.Others = []Hooked{{Hook: "forward", Kind: "filter", Effective: true, Priority: 5}} }, true, false, true, false},
+		"nftables, postrouting": {func(h *Host) { h.Others = []Hooked{{Hook: "postrouting", Kind: "filter", Effective: true}} }, true, false, true, false},
+		"nftables, nat":         {func(h *Host) { h.Others = []Hooked{{Hook: "postrouting", Kind: "nat"}} }, true, false, true, true},
+		"nftables, ct behind":   {func(h *Host) { h.Others = []Hooked{{Hook: "input", Priority: 5, Effective: true, Tracks: true}} }, false, false, false, true},
+		"an unreadable rule":    {func(h *Host) { h.Legacy = tablesOf(t, strings.Replace(filterOnly, "-p tcp", "-m x --y", 1)) }, true, false, true, true},
+		"a rule with a state": {func(h *Host) {
+			h.Legacy = tablesOf(t, strings.Replace(filterOnly, "-p tcp", "-m state --state NEW", 1))
+		}, true, false, true, true},
+	} {
+		h := &Host{Family: language.IPv4, Netdev: "eth0", Netdevs: netdevs, Legacy: tablesOf(t, filterOnly), Forwards: true, Lookup: true}
+		tt.change(h)
+		filter, s, tracks, checks := h.Judge()
+		if filter == nil {
+			t.Fatalf("%s: no table", what)
+		}
+		if drop, accept, input := s.NoDrop[Forward] == "", s.NoAccept[Forward] == "", s.NoDrop[Input] == ""; drop != tt.drop || accept != tt.accept || input != tt.input {
+			t.Errorf("%s: FORWARD drops %t, accepts %t, INPUT drops %t; want %t, %t, %t: %v", what, drop, accept, input, tt.drop, tt.accept, tt.input, checks)
+		}
+		if tracks != tt.tracks {
+			t.Errorf("%s: tracks connections: %t", what, tracks)
+		}
+		if s.NoAccept[Input] == "" {
+			t.Errorf("%s: packets for the host would be accepted without it", what)
+		}
+	}
+}
+
+func TestNoFirewallIsNothingToDo(t *testing.T) {
+	h := &Host{Family: language.IPv4, Netdev: "eth0", Forwards: true}
+	filter, s, _, _ := h.Judge()
+	if p := Compile(s, Forward, filter); filter != nil || p.First != 0 || len(p.Entries) != 0 || p.Policy != Miss {
+		t.Errorf("got %+v", p)
+	}
+}
+
+func TestTheReportSaysWhy(t *testing.T) {
+	tables := tablesOf(t, `*filter
+:INPUT ACCEPT [0:0]
+:FORWARD ACCEPT [0:0]
+:a - [0:0]
+:b - [0:0]
+-A FORWARD -p tcp -m tcp --dport 80 -j DROP
+-A FORWARD -p tcp -m tcp --dport 80 -m tcp --dport 81 -j DROP
+-A FORWARD -i eth1 -j ACCEPT
+-A FORWARD -j a
+-A FORWARD -j LOG
+-A FORWARD -j b
+-A a -s 10.0.0.1/32 -m recent --name x --rcheck -j RETURN
+-A b -j DROP
+COMMIT
+`)
+	p := Compile(&Setting{In: "eth0", Netdevs: netdevs, NoAccept: map[string]string{Forward: "why not"}}, Forward, &tables[0])
+	var got []string
+	for _, l := range p.Lines {
+		got = append(got, strings.TrimSpace(strings.Join([]string{l.Chain, string(l.Offloaded), l.Reason}, " ")))
+	}
+	const want = `FORWARD YES
+FORWARD NO the fast path cannot evaluate a second -m tcp
+FORWARD YES no packet of this netdev and hook matches it
+FORWARD PARTLY packets that rule 2 may match are left to the stack
+FORWARD NO only the stack can carry out the target LOG
+FORWARD NO rule 5 may match every packet, and only the stack can tell
+FORWARD NO why not
+a NO the match "recent" is not supported: consider -m set with -j SET --add-set
+b NO no offloaded rule leads to the chain`
+	if text := strings.Join(got, "\n"); text != want {
+		t.Errorf("got\n%s\nwant\n%s", text, want)
+	}
+}
