@@ -22,8 +22,9 @@ INSTALLED = $(PREFIX)/sbin/polycubed $(PREFIX)/bin/polycubectl $(UNIT_DIR)/polyc
 	$(PREFIX)/lib/sysusers.d/polycube.conf $(PREFIX)/lib/tmpfiles.d/polycube.conf \
 	$(PREFIX)/share/bash-completion/completions/polycubectl $(PREFIX)/share/zsh/site-functions/_polycubectl \
 	$(PREFIX)/share/fish/vendor_completions.d/polycubectl.fish \
-	$(addprefix $(PREFIX)/share/man/,man8/polycubed.8 man8/polycube-upf.8 man1/polycubectl.1 man1/polycube-cc.1) \
+	$(addprefix $(PREFIX)/share/man/,man8/polycubed.8 man8/polycube-upf.8 man8/polycube-ndpi.8 man1/polycubectl.1 man1/polycube-cc.1) \
 	$(PREFIX)/sbin/polycube-upf $(UNIT_DIR)/polycube-upf.service \
+	$(PREFIX)/sbin/polycube-ndpi $(UNIT_DIR)/polycube-ndpi.service \
 	$(addprefix $(PREFIX)/sbin/,pcn-iptables $(IPTABLES_LINKS)) \
 	$(PREFIX)/bin/polycube-cc $(addprefix $(PREFIX)/include/polycube/,$(HEADERS)) \
 	$(addprefix $(PREFIX)/bin/,$(DYNMON)) $(addprefix $(SHARE)/dynmon/,$(DYNMON) dynmon_client.py) \
@@ -33,9 +34,10 @@ install: build ## install programs, unit, completion, man pages and what service
 	install -D -m 0755 bin/polycubed $(DESTDIR)$(PREFIX)/sbin/polycubed
 	install -D -m 0755 bin/polycubectl $(DESTDIR)$(PREFIX)/bin/polycubectl
 	install -D -m 0755 bin/polycube-upf $(DESTDIR)$(PREFIX)/sbin/polycube-upf
+	install -D -m 0755 bin/polycube-ndpi $(DESTDIR)$(PREFIX)/sbin/polycube-ndpi
 	install -D -m 0755 bin/pcn-iptables $(DESTDIR)$(PREFIX)/sbin/pcn-iptables
 	@for link in $(IPTABLES_LINKS); do ln -sf pcn-iptables $(DESTDIR)$(PREFIX)/sbin/$$link; done
-	@for unit in polycubed polycube-upf; do install -D -m 0644 deploy/$$unit.service $(DESTDIR)$(UNIT_DIR)/$$unit.service; \
+	@for unit in polycubed polycube-upf polycube-ndpi; do install -D -m 0644 deploy/$$unit.service $(DESTDIR)$(UNIT_DIR)/$$unit.service; \
 		sed -i 's|/usr/local|$(PREFIX)|' $(DESTDIR)$(UNIT_DIR)/$$unit.service; done
 	install -D -m 0644 deploy/polycube.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/polycube.conf
 	install -D -m 0644 deploy/polycube.tmpfiles $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/polycube.conf
@@ -44,6 +46,7 @@ install: build ## install programs, unit, completion, man pages and what service
 	install -D -m 0644 internal/cli/completion.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/polycubectl.fish
 	install -D -m 0644 deploy/polycubed.8 $(DESTDIR)$(PREFIX)/share/man/man8/polycubed.8
 	install -D -m 0644 deploy/polycube-upf.8 $(DESTDIR)$(PREFIX)/share/man/man8/polycube-upf.8
+	install -D -m 0644 deploy/polycube-ndpi.8 $(DESTDIR)$(PREFIX)/share/man/man8/polycube-ndpi.8
 	install -D -m 0644 deploy/polycubectl.1 $(DESTDIR)$(PREFIX)/share/man/man1/polycubectl.1
 	install -D -m 0644 deploy/polycube-cc.1 $(DESTDIR)$(PREFIX)/share/man/man1/polycube-cc.1
 	install -D -m 0755 deploy/polycube-cc $(DESTDIR)$(PREFIX)/bin/polycube-cc

@@ -9,6 +9,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,6 +24,8 @@ import (
 	_ "github.com/polycube/polycube/test/bpftest/cubes" // the cube, and what it is attached to
 	"github.com/polycube/polycube/test/netns"
 )
+
+func netipAddr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
 func TestMain(m *testing.M) { os.Exit(netns.CheckLeaks(m)) }
 

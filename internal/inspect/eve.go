@@ -117,7 +117,7 @@ func risks(set uint64) (all []string) {
 // flowEvent is the line about a flow.
 func (r *record) flowEvent() event {
 	e := endpoints(r.Key, r.source() == 1)
-	start, end := wall(r.Flow.ID), wall(r.Flow.Last)
+	start, end := r.times()
 	e.Timestamp, e.FlowID, e.Type, e.AppProto = time.Now().Format(eveTime), r.Flow.ID, "flow", strings.ToLower(r.protocol)
 	e.NDPI = &ndpiLog{
 		Protocol: r.protocol, Carrier: r.carrier, Category: r.category, Guessed: dpi.Flags(r.Flow.Class.Flags)&dpi.Guessed != 0,
@@ -129,6 +129,11 @@ func (r *record) flowEvent() event {
 		int64(end.Sub(start).Round(time.Second) / time.Second), r.state(), r.Flow.Flags&dpi.Elephant != 0,
 	}
 	return e
+}
+
+// times are when the first packet came and the last one, whose clock is coarse.
+func (r *record) times() (start, end time.Time) {
+	return wall(r.Flow.ID), wall(max(r.Flow.ID, r.Flow.Last))
 }
 
 // state is the one of EVE.

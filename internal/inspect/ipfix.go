@@ -144,8 +144,9 @@ func dataSet(r *record) []byte {
 	for _, part := range [][]byte{ends[s], ends[1-s], ports[s], ports[1-s], {r.Key.Protocol}} {
 		set = append(set, part...)
 	}
+	start, end := r.times()
 	for _, n := range []uint64{
-		uint64(wall(r.Flow.ID).UnixMilli()), uint64(wall(r.Flow.Last).UnixMilli()),
+		uint64(start.UnixMilli()), uint64(end.UnixMilli()),
 		r.Flow.Packets[s], r.Flow.Bytes[s], r.Flow.Packets[1-s], r.Flow.Bytes[1-s],
 	} {
 		set = e.AppendUint64(set, n)

@@ -29,20 +29,21 @@ import (
 type Status struct {
 	Cube, NDPI string
 	// Flows are in memory; Ended have ended.
-	Flows       int
-	Behind      time.Duration
-	Packets     uint64
-	Malformed   uint64
-	Started     uint64
-	Decided     uint64
-	Guessed     uint64
-	Unknown     uint64
-	Changed     uint64
-	Evicted     uint64
-	Failed      uint64
-	Ended       uint64
-	LostLines   uint64
-	Median, P99 time.Duration
+	Flows     int
+	Behind    time.Duration
+	Packets   uint64
+	Malformed uint64
+	Started   uint64
+	Decided   uint64
+	Guessed   uint64
+	Unknown   uint64
+	Changed   uint64
+	Evicted   uint64
+	Failed    uint64
+	Ended     uint64
+	LostLines uint64
+	// Median and P99 are from a packet to the decision that it brought, EffectP99 from nDPI's answer to the table.
+	Median, P99, EffectP99 time.Duration
 	// Ring is what happened in the ring: records that made no sense, and how often the place in it was lost.
 	RingMalformed, RingRepaired uint64
 }
@@ -61,7 +62,7 @@ func (p *program) status() (Status, error) {
 		Cube: p.options.Cube, NDPI: ndpi.Version(), Flows: int(p.worker.size.Load()), Behind: p.behind, Packets: c.Packets.Load(),
 		Malformed: c.Malformed.Load(), Started: c.Started.Load(), Decided: c.Decided.Load(), Guessed: c.Guessed.Load(), Unknown: c.Unknown.Load(),
 		Changed: c.Changed.Load(), Evicted: c.Evicted.Load(), Failed: c.Failed.Load(), Ended: p.ended,
-		Median: c.Latency.quantile(0.5), P99: c.Latency.quantile(0.99), RingMalformed: r.Malformed, RingRepaired: r.Damaged,
+		Median: c.Latency.quantile(0.5), P99: c.Latency.quantile(0.99), EffectP99: c.Effect.quantile(0.99), RingMalformed: r.Malformed, RingRepaired: r.Damaged,
 	}
 	if p.events != nil {
 		is.LostLines = p.events.lost.Load()

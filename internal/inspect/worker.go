@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/dpi"
 	"github.com/polycube/polycube/flow"
 	"github.com/polycube/polycube/internal/ndpi"
@@ -50,8 +51,8 @@ type known struct {
 // Counts are those of a worker.
 type Counts struct {
 	Packets, Malformed, Started, Decided, Guessed, Unknown, Changed, Evicted, Failed atomic.Uint64
-	// Latency is that of decisions, from the packet that brought them.
-	Latency latency
+	// Latency is that of decisions, from the packet that brought them; Effect is the part of it after nDPI's answer.
+	Latency, Effect latency
 }
 
 // worker classifies. Packets come from one goroutine; the others only forget flows and look at times.
@@ -183,11 +184,13 @@ func (w *worker) decide(k *known, class dpi.Class, now time.Duration) {
 	if k.decided && class == k.class {
 		return
 	}
+	answered, _ := cube.Time() // without a clock, no latency is counted
 	if err := w.tables.Decide(k.key, dpi.Decision{ID: k.id, Class: class}); err != nil {
 		w.counts.Failed.Add(1)
 		return
 	}
 	w.counts.Latency.since(now)
+	w.counts.Effect.since(time.Duration(answered))
 	if !k.decided {
 		w.counts.Decided.Add(1)
 		switch {

@@ -68,6 +68,7 @@ func TestInstall(t *testing.T) {
 				"/sbin/polycubed", "/share/bash-completion/completions/polycubectl", "/share/fish/vendor_completions.d/polycubectl.fish",
 				"/share/zsh/site-functions/_polycubectl", "/share/man/man1/polycubectl.1", "/share/man/man1/polycube-cc.1", "/share/man/man8/polycubed.8", "/bin/polycube-cc",
 				"/sbin/polycube-upf", "/lib/systemd/system/polycube-upf.service", "/share/man/man8/polycube-upf.8",
+				"/sbin/polycube-ndpi", "/lib/systemd/system/polycube-ndpi.service", "/share/man/man8/polycube-ndpi.8",
 				"/share/polycube/polycube-python.tar.gz", "/share/polycube/dynmon/dynmon_client.py"}
 			scripts := []string{"dynmon_injector.py", "dynmon_extractor.py"}
 			for _, name := range scripts {
@@ -101,13 +102,13 @@ func TestInstall(t *testing.T) {
 					t.Errorf("%s is installed", name)
 				}
 			}
-			for _, name := range []string{"polycubed", "polycube-upf"} {
+			for _, name := range []string{"polycubed", "polycube-upf", "polycube-ndpi"} {
 				unit, err := os.ReadFile(dest + prefix + "/lib/systemd/system/" + name + ".service")
 				if err != nil || !strings.Contains(string(unit), "\nExecStart="+prefix+"/sbin/"+name+" ") || prefix != "/usr/local" && strings.Contains(string(unit), "/usr/local") {
 					t.Errorf("the unit of %s starts something else: %v", name, err)
 				}
 			}
-			for _, words := range [][]string{{"/sbin/polycubed", "--version"}, {"/sbin/pcn-iptables", "--version"}, {"/sbin/polycube-upf", "--help"}, {"/bin/polycubectl", "-h"}, {"/bin/polycube-cc", "-h"}} {
+			for _, words := range [][]string{{"/sbin/polycubed", "--version"}, {"/sbin/pcn-iptables", "--version"}, {"/sbin/polycube-upf", "--help"}, {"/sbin/polycube-ndpi", "--help"}, {"/bin/polycubectl", "-h"}, {"/bin/polycube-cc", "-h"}} {
 				if text, err := command(dest+prefix+words[0], words[1:]...); err != nil || !strings.Contains(text, "polycube") {
 					t.Errorf("%v: %v %s", words, err, text)
 				}

@@ -98,6 +98,7 @@ func TestExamplesOfDocumentsDoWhatTheyShow(t *testing.T) {
 func (d *daemon) execute(examples []readme.Example, before string, hosts ...*netns.Node) {
 	d.t.Helper()
 	paths := strings.NewReplacer("/run/polycube/", filepath.Join(d.dir, "run")+"/", "/run/polycube-upf/", filepath.Join(d.dir, "upf")+"/",
+		"/run/polycube-ndpi/", filepath.Join(d.dir, "ndpi")+"/",
 		"/var/lib/polycube-upf", filepath.Join(d.dir, "upf", "state"), "/sys/fs/bpf/polycube", d.pins)
 	for _, e := range examples {
 		// One stream, as on a terminal: errors are on the other one.
