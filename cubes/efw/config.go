@@ -16,10 +16,11 @@ import (
 
 // Config is the decoded configuration.
 type Config struct {
-	Offload bool     `json:"offload"`
-	Order   Order    `json:"order"`
-	Port    []Port   `json:"port"`
-	Subnet  []Subnet `json:"subnet"`
+	Outputs []cube.Output `json:"outputs"`
+	Offload bool          `json:"offload"`
+	Order   Order         `json:"order"`
+	Port    []Port        `json:"port"`
+	Subnet  []Subnet      `json:"subnet"`
 }
 
 // Order says which matchers come first.

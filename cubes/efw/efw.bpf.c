@@ -3,7 +3,7 @@
 
 /* A fast path in front of the host's firewall: the matchers that the user has configured, then those rules of iptables that
  * the control plane has found safe. What it does not decide passes to the stack, untouched and uncounted. */
-#include <pcn/cube.h>
+#include <pcn/bypass.h>
 #include <pcn/classify.h>
 #include <pcn/rule_counters.h>
 
@@ -193,15 +193,27 @@ PCN_INLINE void count(struct efw_work *w)
 	}
 }
 
-/* Writes the frame by which a packet leaves. 0: only the stack can forward it. */
-PCN_INLINE int forward(struct CTXTYPE *ctx, struct efw_packet *p)
+/* The verdict for a packet that leaves past the stack, -1 if only the stack can forward it. At XDP, only outputs are sure to
+ * take what is redirected to them. */
+PCN_INLINE int forward(struct CTXTYPE *ctx, struct pcn_md *md, struct efw_packet *p)
 {
-#ifdef PCN_TC
-	return p->way == EFW_FORWARD && p->resolved && !pcn_hostfib_frame(ctx, &p->route);
+	int output = 0;
+
+	if (p->way != EFW_FORWARD)
+		return -1;
+#ifdef PCN_XDP
+	output = pcn_bypass_output(p->route.ifindex);
+#endif
+	if (output < 0 || !p->resolved) {
+		pcn_count(&bypass_to_stack, output < 0 ? PCN_BYPASS_NO_OUTPUT : PCN_BYPASS_NO_WAY);
+		return -1;
+	}
+	if (pcn_hostfib_frame(ctx, &p->route))
+		return -1;
+#ifdef PCN_XDP
+	return pcn_pkt_redirect(ctx, md, output);
 #else
-	(void)ctx;
-	(void)p;
-	return 0;
+	return pcn_pkt_redirect_netdev(ctx, md, p->route.ifindex);
 #endif
 }
 
@@ -242,18 +254,16 @@ PCN_INGRESS
 	efw_read(ctx, md, &w->packet, g);
 	if (w->packet.way == EFW_UNKNOWN)
 		return pcn_pkt_pass(ctx, md);
-	if (manual == EFW_ACCEPT) {
-		if (forward(ctx, &w->packet))
-			return pcn_pkt_redirect_netdev(ctx, md, w->packet.route.ifindex);
+	int sent, verdict = manual == EFW_ACCEPT ? ACCEPTED
+						 : judge(ctx, md, w, g->flags & EFW_TRACKED);
+	if (verdict == LEFT)
 		return pcn_pkt_pass(ctx, md);
-	}
-	int verdict = judge(ctx, md, w, g->flags & EFW_TRACKED);
-	if (verdict == LEFT || (verdict == ACCEPTED && !forward(ctx, &w->packet)))
+	sent = verdict == ACCEPTED ? forward(ctx, md, &w->packet) : 0;
+	if (sent < 0)
 		return pcn_pkt_pass(ctx, md);
-	count(w);
-	if (verdict == ACCEPTED)
-		return pcn_pkt_redirect_netdev(ctx, md, w->packet.route.ifindex);
-	return pcn_pkt_drop(ctx, md, verdict);
+	if (manual != EFW_ACCEPT)
+		count(w);
+	return verdict == ACCEPTED ? sent : pcn_pkt_drop(ctx, md, verdict);
 }
 
 PCN_EGRESS

@@ -9,6 +9,7 @@ import (
 	"embed"
 	"errors"
 
+	"github.com/polycube/polycube/bypass"
 	"github.com/polycube/polycube/classifier"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/table"
@@ -20,6 +21,9 @@ import (
 //
 //go:embed efw.yang efw.tc.o efw.xdp.o
 var files embed.FS
+
+// toStack are the counters of accepted packets that the stack gets.
+var toStack = bypass.Counters(files)
 
 func init() {
 	cube.Register(cube.Service{
@@ -41,6 +45,7 @@ type efw struct {
 	visit     func(func() error) error
 	config    *Config // nil before the first change
 	parent    cube.Parent
+	way       *bypass.Bypass
 	addresses table.Table[inet.Address, uint32]
 	own       *hostaddr.Follower
 	gate      *gate
@@ -51,6 +56,7 @@ type efw struct {
 
 func newEFW(env cube.Env, visit func(func() error) error) *efw {
 	e := &efw{env: env, visit: visit, addresses: table.New[inet.Address, uint32](env, "addresses"), gate: newGate(env)}
+	e.way = bypass.New(env, toStack)
 	e.own = hostaddr.New(env, e.takeAddresses)
 	e.matchers = newRuleSet(env, classifier.New(env, matcherSet), matcherSet)
 	e.rules = newOffloaded(env)
@@ -62,7 +68,7 @@ func newEFW(env cube.Env, visit func(func() error) error) *efw {
 // instance returns the functions that the framework calls.
 func (e *efw) instance() cube.Instance {
 	return cube.Instance{
-		Prepare: cube.Typed(e.prepare), State: e.state, ParentChanged: e.parentChanged, Close: e.close,
+		Prepare: cube.Typed(e.prepare), State: e.state, ParentChanged: e.parentChanged, OutputChanged: e.way.OutputChanged, Close: e.close,
 	}
 }
 
@@ -84,6 +90,7 @@ func (e *efw) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, er
 	if c.Created() {
 		plan.Before = append(plan.Before, cube.Effect(func() (func() error, error) { return nil, e.begin() }))
 	}
+	plan.Before = append(plan.Before, e.way.Prepare(c.New.Outputs)...)
 	plan.Before = append(plan.Before, cube.Effect(change.commit), cube.Effect(func() (func() error, error) {
 		was := e.config
 		e.config = c.New
@@ -129,6 +136,7 @@ func (e *efw) takeAddresses([]hostaddr.Address, error) {
 // parentChanged takes over where the cube is attached.
 func (e *efw) parentChanged(p cube.Parent) {
 	e.parent = p
+	e.way.ParentChanged(p)
 	e.watch.note("the netdev of the cube")
 }
 

@@ -40,19 +40,23 @@ COMMIT
 func TestRulesAreCarriedOut(t *testing.T) {
 	needIptables(t)
 	for _, program := range []string{"iptables-legacy", "iptables-nft"} {
-		for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPSKB} {
-			t.Run(program+"/"+string(typ), func(t *testing.T) { carriedOut(t, newRouter(t, typ, `{}`), program) })
+		for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPSKB, cube.TypeXDPDRV} {
+			t.Run(program+"/"+string(typ), func(t *testing.T) { carriedOut(t, newRouter(t, typ, toServers), program, true) })
 		}
+		t.Run(program+"/XDP without outputs", func(t *testing.T) { carriedOut(t, newRouter(t, cube.TypeXDPSKB, `{}`), program, false) })
 	}
 }
 
-func carriedOut(t *testing.T, r *router, program string) {
+// toServers has the way out as an output, without which no packet is forwarded at XDP.
+const toServers = `{"outputs":[{"number":3,"to":"veth2"}]}`
+
+func carriedOut(t *testing.T, r *router, program string, forwards bool) {
 	r.changed(func() { r.restore(program, someRules) })
 	from, to := r.mac()
 	ip := func(destination string) *pkt.Frame { return pkt.Eth(from, to).IPv4(client, destination) }
 	accepted := leaves
-	if r.Type != cube.TypeTC {
-		accepted = passes // it forwards nothing
+	if !forwards {
+		accepted = passes
 	}
 	for _, tt := range []struct {
 		what  string
@@ -83,7 +87,7 @@ func carriedOut(t *testing.T, r *router, program string) {
 		}
 	}
 	want := map[string]uint64{"web 2": 1, "FORWARD 0": 1, "INPUT 1": 1, "web 1": 1, "FORWARD 4": 1, "FORWARD 2": 2, "FORWARD 1": 4}
-	if r.Type != cube.TypeTC {
+	if !forwards {
 		want["web 1"], want["FORWARD 4"], want["FORWARD 2"], want["FORWARD 1"] = 0, 0, 1, 2
 	}
 	for _, l := range r.report() {
@@ -92,6 +96,30 @@ func carriedOut(t *testing.T, r *router, program string) {
 			if l.Family == "IPV4" && l.Packets != want[name] {
 				t.Errorf("%s has counted %d packets, want %d", name, l.Packets, want[name])
 			}
+		}
+	}
+}
+
+// TestWhatXDPWouldSkipKeepsRulesInTheStack: a queue with a rate at an output, which packets that are redirected at XDP do not meet.
+func TestWhatXDPWouldSkipKeepsRulesInTheStack(t *testing.T) {
+	needIptables(t)
+	r := newRouter(t, cube.TypeXDPSKB, toServers)
+	r.changed(func() { r.restore("iptables-nft", someRules) })
+	from, to := r.mac()
+	frame := pkt.Eth(from, to).IPv4(client, server).UDP(1, 2082).Bytes()
+	if got, _ := r.RunBytes("veth1", frame); got != leaves {
+		t.Errorf("without a queue: %+v, want %+v", got, leaves)
+	}
+	r.changed(func() {
+		r.Lab.Lab.Run("tc", "qdisc", "add", "dev", "veth2", "root", "tbf", "rate", "1gbit", "burst", "1mb", "latency", "10ms")
+	})
+	if got := r.Run("veth1", frame); got != passes {
+		t.Errorf("with a queue: %+v, want %+v", got, passes)
+	}
+	r.changed(func() { r.Set("DELETE", "f outputs 3", "") })
+	for _, l := range r.report() {
+		if l.Chain == "FORWARD" && l.Number == 4 && l.Family == "IPV4" && (l.Offloaded != "NO" || !strings.Contains(l.Reason, "outputs")) {
+			t.Errorf("without an output the report says %+v", l)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -40,18 +41,18 @@ var programs = [len(families)]struct{ legacy, compat string }{
 type hosts = [len(families)]*offload.Host
 
 // readHosts reads the host for both families.
-func (e *efw) readHosts(ctx context.Context, parent cube.Parent) (out hosts, err error) {
+func (e *efw) readHosts(ctx context.Context, parent cube.Parent, outputs []cube.Output) (out hosts, err error) {
 	err = e.visit(func() error {
-		out, err = readHosts(ctx, parent, e.env.Type())
+		out, err = readHosts(ctx, parent, e.env.Type(), outputs)
 		return err
 	})
 	return out, err
 }
 
 // readHosts does so in the namespace of the netdevs.
-func readHosts(ctx context.Context, parent cube.Parent, typ cube.Type) (out hosts, err error) {
-	common := offload.Host{Netdev: parent.Netdev, AtXDP: typ.Hook() == cube.XDP, Connections: connections(), Lookup: lookup()}
-	if err := readNetdevs(&common, parent); err != nil {
+func readHosts(ctx context.Context, parent cube.Parent, typ cube.Type, outputs []cube.Output) (out hosts, err error) {
+	common := offload.Host{Netdev: parent.Netdev, AtXDP: typ.Hook() == cube.XDP, Outputs: len(outputs) > 0, Connections: connections(), Lookup: lookup()}
+	if err := readNetdevs(&common, parent, outputs); err != nil {
 		return out, err
 	}
 	if common.Policies, err = policies(); err != nil {
@@ -199,7 +200,7 @@ func policies() (int, error) {
 }
 
 // readNetdevs reads the netdevs, and what else acts on packets that the cube's netdev receives.
-func readNetdevs(h *offload.Host, parent cube.Parent) error {
+func readNetdevs(h *offload.Host, parent cube.Parent, outputs []cube.Output) error {
 	all, err := netlink.LinkList()
 	if err != nil {
 		return fmt.Errorf("list the netdevs: %w", err)
@@ -215,6 +216,13 @@ func readNetdevs(h *offload.Host, parent cube.Parent) error {
 		if a.Index <= math.MaxUint16 {
 			h.Netdevs[a.Name] = uint16(a.Index)
 		}
+		if h.AtXDP && slices.ContainsFunc(outputs, func(o cube.Output) bool { return o.To == a.Name }) {
+			others, err := skipped(l)
+			if err != nil {
+				return err
+			}
+			h.Skipped = append(h.Skipped, others...)
+		}
 		if a.Index != parent.Index || parent.Name != a.Name {
 			continue
 		}
@@ -222,16 +230,40 @@ func readNetdevs(h *offload.Host, parent cube.Parent) error {
 		if a.MasterIndex != 0 {
 			h.Elsewhere = "another netdev takes the packets of " + a.Name + ", such as a bridge"
 		}
-		if h.Filters, err = filters(l); err != nil {
+		if h.Filters, err = filters(l, netlink.HANDLE_MIN_INGRESS, ebpf.AttachTCXIngress); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// filters names the filters and programs of others where a netdev receives.
-func filters(l netlink.Link) (out []string, err error) {
-	all, err := netlink.FilterList(l, netlink.HANDLE_MIN_INGRESS)
+// plainQueues are qdiscs that limit no rate and classify nothing.
+var plainQueues = []string{"noqueue", "pfifo_fast", "pfifo", "bfifo", "mq", "fq", "fq_codel", "ingress", "clsact"}
+
+// skipped names what acts on packets that a netdev sends, and not on those that are redirected to it at XDP.
+func skipped(l netlink.Link) (out []string, err error) {
+	out, err = filters(l, netlink.HANDLE_MIN_EGRESS, ebpf.AttachTCXEgress)
+	if err != nil {
+		return nil, err
+	}
+	queues, err := netlink.QdiscList(l)
+	if err != nil {
+		return nil, fmt.Errorf("list the qdiscs of %s: %w", l.Attrs().Name, err)
+	}
+	for _, q := range queues {
+		if !slices.Contains(plainQueues, q.Type()) {
+			out = append(out, "the qdisc "+q.Type())
+		}
+	}
+	for i := range out {
+		out[i] += " of " + l.Attrs().Name
+	}
+	return out, nil
+}
+
+// filters names the filters and programs of others at a hook of a netdev.
+func filters(l netlink.Link, hook uint32, at ebpf.AttachType) (out []string, err error) {
+	all, err := netlink.FilterList(l, hook)
 	if err != nil {
 		return nil, fmt.Errorf("list the filters of %s: %w", l.Attrs().Name, err)
 	}
@@ -240,7 +272,7 @@ func filters(l netlink.Link) (out []string, err error) {
 			out = append(out, "a tc filter of the type "+f.Type())
 		}
 	}
-	query, err := link.QueryPrograms(link.QueryOptions{Target: l.Attrs().Index, Attach: ebpf.AttachTCXIngress})
+	query, err := link.QueryPrograms(link.QueryOptions{Target: l.Attrs().Index, Attach: at})
 	if errors.Is(err, ebpf.ErrNotSupported) {
 		return out, nil
 	}

@@ -16,12 +16,13 @@ import (
 
 // state has the structure of the model.
 type state struct {
-	Status      *status      `json:"status,omitempty"`
-	Environment []checkState `json:"environment,omitempty"`
-	Report      []lineState  `json:"report,omitempty"`
-	Chain       []ruleState  `json:"chain,omitempty"`
-	Port        []portState  `json:"port,omitempty"`
-	Subnet      []netState   `json:"subnet,omitempty"`
+	Status      *status           `json:"status,omitempty"`
+	ToStack     map[string]uint64 `json:"to-stack,omitempty"`
+	Environment []checkState      `json:"environment,omitempty"`
+	Report      []lineState       `json:"report,omitempty"`
+	Chain       []ruleState       `json:"chain,omitempty"`
+	Port        []portState       `json:"port,omitempty"`
+	Subnet      []netState        `json:"subnet,omitempty"`
 }
 
 type status struct {
@@ -82,6 +83,12 @@ func (e *efw) state(ctx context.Context, path []string) (any, error) {
 	var s state
 	if wanted("status") {
 		s.Status = e.status()
+	}
+	if wanted("to-stack") {
+		var err error
+		if s.ToStack, err = e.way.State(); err != nil {
+			return nil, err
+		}
 	}
 	if wanted("port") || wanted("subnet") {
 		if err := e.matcherState(&s); err != nil {
@@ -175,7 +182,7 @@ func (e *efw) report() (out []lineState, err error) {
 
 // chains lists the rules of the host as they are now, with what the stack and the fast path have counted.
 func (e *efw) chains(ctx context.Context) (out []ruleState, err error) {
-	hosts, err := e.readHosts(ctx, e.parent)
+	hosts, err := e.readHosts(ctx, e.parent, e.config.Outputs)
 	if err != nil {
 		return nil, err
 	}

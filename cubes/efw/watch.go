@@ -169,18 +169,21 @@ func (w *watch) compile(ctx context.Context) error {
 	begun := time.Now()
 	seen := w.e.gate.seen()
 	var parent cube.Parent
-	enabled := false
+	var config Config
 	if err := w.e.env.Do(func() {
-		parent, enabled = w.e.parent, w.e.config != nil && w.e.config.Offload
+		parent = w.e.parent
+		if w.e.config != nil {
+			config = *w.e.config
+		}
 	}); err != nil {
 		return nil // the cube is closed
 	}
-	if !enabled {
+	if !config.Offload {
 		return w.put(seen, &compiled{}, gateEntry{}, begun)
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	hosts, err := w.e.readHosts(ctx, parent)
+	hosts, err := w.e.readHosts(ctx, parent, config.Outputs)
 	if err != nil {
 		return err
 	}

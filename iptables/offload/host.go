@@ -31,8 +31,10 @@ type Host struct {
 	// Netdev is where the program runs; Elsewhere says why that is no netdev whose packets are the stack's.
 	Netdev, Elsewhere string
 	Netdevs           map[string]uint16
-	// AtXDP is whether the program runs there, where it cannot forward.
-	AtXDP bool
+	// AtXDP is whether the program runs there, where it forwards only to outputs of the cube. Outputs is whether it has some, and
+	// Skipped what acts on packets that they send otherwise.
+	AtXDP, Outputs bool
+	Skipped        []string
 	// Legacy and Compat are the tables of iptables-legacy and iptables-nft.
 	Legacy, Compat []Table
 	Others         []Hooked
@@ -80,7 +82,8 @@ func (h *Host) Judge() (filter *Table, s *Setting, tracked bool, checks []Check)
 	v.check("forwarding", h.Forwards, "enabled", "the host does not forward what the netdev receives", false, Forward)
 	v.check("rp-filter", h.ReversePath == 0, "off", "the stack checks the way back to the source (rp_filter)", false, Forward)
 	v.check("xfrm", h.Policies == 0, "no policies", fmt.Sprintf("%d xfrm policies may apply to what is forwarded", h.Policies), false, Forward)
-	v.check("hook", !h.AtXDP, "TC", "at XDP packets are dropped, and not forwarded", false, Forward)
+	v.check("outputs", !h.AtXDP || h.Outputs, "there are some, or none is needed", "at XDP packets are forwarded to outputs, and the cube has none", false, Forward)
+	v.check("skipped", len(h.Skipped) == 0, "nothing acts on packets that they would not meet", "packets that are forwarded at XDP would not meet "+strings.Join(h.Skipped, ", "), false, Forward)
 	v.noAccept[Input] = "accepted packets are for the host: nothing would be saved"
 	for _, hook := range Hooks {
 		if why := v.noDrop[hook]; why != "" {

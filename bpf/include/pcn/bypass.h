@@ -34,7 +34,7 @@ PCN_MAP(bypass_output_of, BPF_MAP_TYPE_HASH, __u32, __u32, 16);
 /* Where a packet would go. */
 struct pcn_bypass_way {
 	struct bpf_fib_lookup q; /* of a route: the netdev and the addresses of the frame */
-	__u32 output;		 /* of the cube */
+	int output;		 /* of the cube */
 };
 
 /* Internal: whether the host routes a frame, and what is behind its Ethernet header. The EtherType, or 0. */
@@ -56,11 +56,19 @@ PCN_INLINE __be16 pcn_bypass_routed(struct CTXTYPE *ctx, struct pcn_cursor *c,
 	return eth->h_proto;
 }
 
+/* The output of the cube that leads to a netdev, by its interface index; -1: there is none. */
+PCN_INLINE int pcn_bypass_output(__u32 ifindex)
+{
+	__u32 *output = bpf_map_lookup_elem(&bypass_output_of, &ifindex);
+
+	return output ? (int)*output : -1;
+}
+
 /* Looks up where the host would send a packet; changes nothing. Returns -1 if pcn_bypass_send can send it there, or an
  * enum pcn_bypass that says why it is for the stack. */
 PCN_INLINE int pcn_bypass_find(struct CTXTYPE *ctx, struct pcn_bypass_way *way)
 {
-	__u32 zero = 0, index, *output;
+	__u32 zero = 0;
 	struct pcn_bypass_netdev *own = bpf_map_lookup_elem(&bypass_netdev, &zero);
 	struct pcn_cursor c;
 	__be16 ethertype = own ? pcn_bypass_routed(ctx, &c, own) : 0;
@@ -75,13 +83,9 @@ PCN_INLINE int pcn_bypass_find(struct CTXTYPE *ctx, struct pcn_bypass_way *way)
 	case PCN_HOSTFIB_NO_ROUTE:
 		return PCN_BYPASS_NO_WAY;
 	}
-	index = way->q.ifindex;
-	output = bpf_map_lookup_elem(&bypass_output_of, &index);
-	if (!output ||
-	    index == own->index) /* back where it came from: the stack sends a redirect */
-		return PCN_BYPASS_NO_OUTPUT;
-	way->output = *output;
-	return -1;
+	way->output = pcn_bypass_output(way->q.ifindex);
+	/* Back where it came from: the stack sends a redirect. */
+	return way->output < 0 || way->q.ifindex == own->index ? PCN_BYPASS_NO_OUTPUT : -1;
 }
 
 /* The verdict for a packet that is for the stack, which counts why. */

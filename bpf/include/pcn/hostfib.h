@@ -130,17 +130,6 @@ PCN_INLINE int pcn_hostfib_ask(struct CTXTYPE *ctx, __be16 ethertype, struct pcn
 	return pcn_hostfib_fits(ctx, q->ifindex) ? PCN_HOSTFIB_ROUTE : PCN_HOSTFIB_EXCEPTION;
 }
 
-/* Whether the host drops a packet because a route of type blackhole is the one for it. The arguments are those of
- * pcn_hostfib_ask. */
-PCN_INLINE int pcn_hostfib_is_blackhole(struct CTXTYPE *ctx, __be16 ethertype, struct pcn_cursor *c,
-					struct bpf_fib_lookup *q)
-{
-	if (ethertype == bpf_htons(ETH_P_IP) ? !pcn_hostfib_ask4(ctx, c, q)
-					     : !pcn_hostfib_ask6(ctx, c, q))
-		return 0;
-	return bpf_fib_lookup(ctx, q, sizeof(*q), 0) == BPF_FIB_LKUP_RET_BLACKHOLE;
-}
-
 /* Writes the frame for the next hop of a route, and takes one from the packet's TTL. 0, or -1 if the packet has become
  * shorter since pcn_hostfib_ask. */
 PCN_INLINE int pcn_hostfib_frame(struct CTXTYPE *ctx, const struct bpf_fib_lookup *q)
