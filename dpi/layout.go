@@ -95,8 +95,10 @@ type Classifier struct {
 	// Beat says that all packets that came before it were seen.
 	Beat uint64
 	// Names is a hash of the names; 0 if there are none.
-	Names   uint64
-	Version [48]byte
+	Names uint64
+	// Accepted is the hash of those that the numbers in the tables refer to. The daemon writes it.
+	Accepted uint64
+	Version  [48]byte
 }
 
 // Ended is struct edpi_ended: a flow that has ended.

@@ -6,7 +6,6 @@ package edpi_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -331,7 +330,13 @@ func TestFailureOfTheClassifierConcernsUndecidedFlows(t *testing.T) {
 		r.run("it runs", "veth1", udp(2, 53), "")
 		r.Set("PATCH", "c undecided", `"DROP"`)
 		r.run("undecided", "veth1", udp(2, 53), "undecided")
+		if got := r.Read("c classifier status"); got != `"UP"` {
+			t.Errorf("the classifier is %s", got)
+		}
 		r.alive(false)
+		if got := r.Read("c classifier status"); got != `"DOWN"` {
+			t.Errorf("the classifier is %s", got)
+		}
 		r.run("it is behind", "veth1", udp(2, 53), "no-classifier")
 		r.Set("PATCH", "c on-failure", `"OPEN"`)
 		r.run("open", "veth1", udp(2, 53), "")
@@ -363,6 +368,12 @@ func TestElephants(t *testing.T) {
 		if !dropped {
 			t.Error("50 packets of 1,442 bytes at once are not too fast for 16 kbit/s")
 		}
+		netns.Eventually(t, bpftest.Patience, func() error {
+			if got := r.Events("cube"); strings.Count(strings.Join(got, "\n"), "is an elephant") != 3 || !strings.Contains(strings.Join(got, "\n"), "from 10.0.0.1 port 2 to 10.0.0.2 port 53") {
+				return fmt.Errorf("events are %q, want three elephants", got)
+			}
+			return nil
+		})
 		var n int
 		for _, e := range r.entries() {
 			if e.Elephant {
@@ -392,76 +403,6 @@ func TestFlowsWithoutRoomAreCountedAndElephantsAmongThemFound(t *testing.T) {
 		}
 		if got := strings.Trim(r.Read("c statistics no-room-elephants"), `"`); got != "1" {
 			t.Errorf("no-room-elephants is %s, want 1", got)
-		}
-	})
-}
-
-var errNone = errors.New("there is none")
-
-func TestFlowsEndAndRemainCounted(t *testing.T) {
-	each(t, `{"timeout":1,"tcp-timeout":600,"ended-timeout":1}`, func(t *testing.T, r *rig) {
-		r.announce()
-		r.alive(true)
-		r.run("a query", "veth1", udp(1, 53), "")
-		r.run("its answer", "veth2", answer(1, 53), "")
-		r.decide(udp(1, 53), dpi.Class{Protocol: dns, Category: media, Risks: 3}) // after its last packet
-		tcp := pkt.Eth(clientMAC, serverMAC).IPv4(client, server).TCP(1, 80, pkt.TCPFlags{ACK: true}).Payload(10).Bytes()
-		r.run("TCP", "veth1", tcp, "")
-		ended := []dpi.Ended{}
-		netns.Eventually(t, bpftest.Patience, func() error {
-			e, ok, err := r.tables.NextEnded()
-			if err != nil || !ok {
-				return fmt.Errorf("no flow has ended, found %v: %w", ok, errors.Join(err, errNone))
-			}
-			ended = append(ended, e)
-			return nil
-		})
-		is := ended[0].Flow
-		if is.Packets[0]+is.Packets[1] != 2 || is.Class.Protocol != dns || is.Class.Risks != 3 || is.Flags&dpi.Decided == 0 {
-			t.Errorf("the flow that ended is %+v, want 2 packets of DNS with two risks", is)
-		}
-		sums, categories := r.classes("protocol"), r.classes("category")
-		if sums["DNS"].Packets != 2 || sums["DNS"].Flows != 1 || sums["undecided"].Packets != 1 || categories["Media"].Packets != 2 {
-			t.Errorf("sums are %+v and %+v, want 2 packets of DNS and 1 undecided", sums, categories)
-		}
-		if got := r.entries(); len(got) != 1 || got[0].L4 != "TCP" {
-			t.Errorf("flows are %+v, want that of TCP", got)
-		}
-		rst := pkt.Eth(serverMAC, clientMAC).IPv4(server, client).TCP(80, 1, pkt.TCPFlags{RST: true}).Bytes()
-		r.run("RST", "veth2", rst, "")
-		netns.Eventually(t, bpftest.Patience, func() error {
-			if got := r.entries(); len(got) != 0 {
-				return fmt.Errorf("after a reset: %+v", got)
-			}
-			return nil
-		})
-		if sums := r.classes("protocol"); sums["DNS"].Packets != 2 || sums["undecided"].Packets != 2 {
-			t.Errorf("sums are %+v, want 2 and 2", sums)
-		}
-	})
-}
-
-func TestAnotherDaemonFindsEverything(t *testing.T) {
-	each(t, "", func(t *testing.T, r *rig) {
-		r.announce()
-		r.Set("POST", "c policy PROTOCOL DNS", `{"action":"DROP"}`)
-		r.run("undecided", "veth1", udp(1, 53), "")
-		r.decide(udp(1, 53), dpi.Class{Protocol: dns})
-		r.run("DNS", "veth1", udp(1, 53), "policy")
-		r.Restart(nil)
-		r.run("with the next one", "veth1", udp(1, 53), "policy")
-		if sum := r.classes("protocol")["DNS"]; sum.Packets != 3 {
-			t.Errorf("DNS has %+v, want 3 packets", sum)
-		}
-		if got := strings.Trim(r.Read("c policy PROTOCOL DNS dropped-packets"), `"`); got != "2" {
-			t.Errorf("dropped-packets is %s, want 2", got)
-		}
-		if !r.tables.Current() {
-			t.Error("the tables are others")
-		}
-		top := r.Action("c flows", `{"count":1}`)
-		if !strings.Contains(top, `"application":"DNS"`) {
-			t.Errorf("the heaviest flow is %s", top)
 		}
 	})
 }

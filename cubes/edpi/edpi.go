@@ -115,11 +115,14 @@ func (n *edpi) follow() error {
 			names[row] = name.String()
 		}
 	}
-	if err == nil && n.knows != 0 {
+	if err == nil && c.Accepted != 0 && c.Accepted != c.Names {
 		err = n.flows.forget() // numbers have another meaning
 	}
 	if err == nil {
 		err = n.policies.know(&names)
+	}
+	if err == nil {
+		err = n.accept(c.Names)
 	}
 	if err != nil {
 		return fmt.Errorf("names of protocols: %w", err)
@@ -134,9 +137,19 @@ func (n *edpi) look() (c dpi.Classifier, err error) {
 	if err != nil {
 		return c, err
 	}
-	c = all[0]
+	c = all[0] // what the other process writes meanwhile is read again as a whole
 	c.Names, c.Beat = atomic.LoadUint64(&all[0].Names), atomic.LoadUint64(&all[0].Beat)
 	return c, nil
+}
+
+// accept notes which names the numbers in the tables refer to.
+func (n *edpi) accept(names uint64) error {
+	all, err := n.classifier.Values()
+	if err != nil {
+		return err
+	}
+	atomic.StoreUint64(&all[0].Accepted, names)
+	return nil
 }
 
 // behind is how far polycube-ndpi is behind; up is whether that is short enough.

@@ -63,6 +63,7 @@ struct edpi_decision {
 struct edpi_classifier {
 	__u64 beat;
 	__u64 names; /* a hash of the names */
+	__u64 accepted; /* the hash of those that the numbers in tables refer to; the daemon writes it */
 	char version[48];
 };
 
