@@ -276,6 +276,9 @@ PCN_INLINE int edpi_is_silent(__u64 now)
 	return !c || pcn_age(now, *(volatile __u64 *)&c->beat) > (__s64)classifier_timeout;
 }
 
+/* One in so many packets of a flow that was inspected and not decided: the classifier that saw the first ones has ended. */
+#define EDPI_AGAIN 64
+
 /* Copies the packet to the ring, if the classifier is to see it. */
 PCN_INLINE void edpi_inspect(struct CTXTYPE *ctx, struct pcn_md *md, struct edpi_flow *flow,
 			     const struct edpi_packet *p)
@@ -286,7 +289,7 @@ PCN_INLINE void edpi_inspect(struct CTXTYPE *ctx, struct pcn_md *md, struct edpi
 	if (!p->payload)
 		return;
 	if (decided ? !sample_interval || all % sample_interval
-		    : flow->inspected >= inspect_packets)
+		    : flow->inspected >= inspect_packets && all % EDPI_AGAIN)
 		return;
 	md->md[0] = flow->id;
 	md->md[1] = flow->id >> 32;

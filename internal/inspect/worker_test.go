@@ -127,6 +127,21 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
+func TestAnotherClassifierDecidesWhatTheFirstOneDidNot(t *testing.T) {
+	r := newRig(t, `{"inspect-packets":1}`, 1, 100)
+	request := one(t, "sip").frames(1)[0]
+	for range 63 {
+		r.Run("veth1", request.bytes)
+	}
+	if n := r.tables.Packets.Read(func(*ring.Packet) {}); n != 1 { // the first one dies with it
+		t.Errorf("%d packets were copied, want 1", n)
+	}
+	r.play(t, []frame{request})
+	if is := r.only(t); is.protocol != "SIP" {
+		t.Errorf("after 64 packets the flow is %+v", is)
+	}
+}
+
 func TestRisksAreReportedOnce(t *testing.T) {
 	r := newRig(t, "", 16, 100)
 	r.play(t, one(t, "tls12").frames(1)) // its certificate is self-signed
