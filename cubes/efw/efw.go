@@ -93,14 +93,20 @@ func (e *efw) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, er
 	plan.Before = append(plan.Before, e.way.Prepare(c.New.Outputs)...)
 	plan.Before = append(plan.Before, cube.Effect(change.commit), cube.Effect(func() (func() error, error) {
 		was := e.config
-		e.config = c.New
-		return func() error { e.config = was; return nil }, nil
+		e.configure(c.New)
+		return func() error { e.configure(was); return nil }, nil
 	}))
 	plan.After = []cube.Step{
 		cube.Effect(func() (func() error, error) { return nil, change.free() }),
 		cube.Effect(func() (func() error, error) { return nil, e.follow() }),
 	}
 	return plan, nil
+}
+
+// configure takes a configuration over, and withdraws all verdicts on rules until they are compiled for it.
+func (e *efw) configure(c *Config) {
+	e.config = c
+	e.watch.note("the configuration")
 }
 
 // begin prepares the maps of a cube that was created or restored: the rules of an earlier daemon are not in effect.

@@ -280,6 +280,30 @@ func TestARestartedDaemonReadsTheRulesAnew(t *testing.T) {
 	if got, _ := r.RunBytes("veth1", frame); got != leaves {
 		t.Errorf("after the restart: got %+v, want %+v", got, leaves)
 	}
+	r.Set("PATCH", "f offload", "false")
+	if got, _ := r.RunBytes("veth1", frame); got != passes {
+		t.Errorf("without offloading: got %+v, want %+v", got, passes)
+	}
+	r.Set("PATCH", "f offload", "true")
+	r.settled()
+	if got, _ := r.RunBytes("veth1", frame); got != leaves {
+		t.Errorf("with offloading: got %+v, want %+v", got, leaves)
+	}
+}
+
+func TestCountersOutliveTheDaemon(t *testing.T) {
+	needIptables(t)
+	r := newRouter(t, cube.TypeTC, `{}`)
+	from, to := r.mac()
+	frame := pkt.Eth(from, to).IPv4(client, server).UDP(1, 82).Bytes()
+	r.changed(func() { r.restore("iptables-nft", "*filter\n:FORWARD DROP [0:0]\nCOMMIT\n") })
+	for range 2 {
+		if got, _ := r.RunBytes("veth1", frame); got != byEnd {
+			t.Fatalf("got %+v, want %+v", got, byEnd)
+		}
+		r.Restart(nil)
+		r.open()
+	}
 	if got := r.report()[1]; got.Chain != "FORWARD" || got.Packets != 2 {
 		t.Errorf("the policy has counted %+v, want 2 packets of both daemons", got)
 	}

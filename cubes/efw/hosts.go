@@ -42,6 +42,8 @@ type hosts = [len(families)]*offload.Host
 
 // readHosts reads the host for both families.
 func (e *efw) readHosts(ctx context.Context, parent cube.Parent, outputs []cube.Output) (out hosts, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
 	err = e.visit(func() error {
 		out, err = readHosts(ctx, parent, e.env.Type(), outputs)
 		return err

@@ -93,6 +93,8 @@ func newRouter(t *testing.T, typ cube.Type, config string) *router {
 	l.Lab.Run("sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=0")
 	l.Lab.Run("sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1", "net.ipv4.conf.all.rp_filter=0",
 		"net.ipv4.icmp_ratelimit=0", "net.ipv6.icmp.ratelimit=0")
+	// What the host answers to a broadcast address comes back to it. Before Linux 6.12 this limit is one of the machine.
+	_ = l.Command("sysctl", "-qw", "net.ipv4.icmp_msgs_per_sec=1000000", "net.ipv4.icmp_msgs_burst=1000000").Run()
 	for i, dev := range []string{"veth1", "veth2"} {
 		l.Lab.Run("sysctl", "-qw", "net.ipv4.conf."+dev+".rp_filter=0", "net.ipv6.conf."+dev+".disable_ipv6=0",
 			"net.ipv6.conf."+dev+".accept_dad=0")

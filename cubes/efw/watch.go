@@ -53,9 +53,8 @@ type watch struct {
 
 func newWatch(e *efw) *watch { return &watch{e: e, dirty: make(chan struct{}, 1)} }
 
-// start begins, and takes a change of the configuration as one of the host. It is called in turn with the cube.
+// start begins, if it has not yet. It is called in turn with the cube.
 func (w *watch) start() error {
-	defer w.note("the configuration")
 	if w.cancel != nil {
 		return nil
 	}
@@ -181,8 +180,6 @@ func (w *watch) compile(ctx context.Context) error {
 	if !config.Offload {
 		return w.put(seen, &compiled{}, gateEntry{}, begun)
 	}
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
 	hosts, err := w.e.readHosts(ctx, parent, config.Outputs)
 	if err != nil {
 		return err
