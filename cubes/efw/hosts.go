@@ -229,14 +229,19 @@ func readNetdevs(h *offload.Host, parent cube.Parent, outputs []cube.Output) err
 			continue
 		}
 		h.Elsewhere = ""
-		if a.MasterIndex != 0 {
-			h.Elsewhere = "another netdev takes the packets of " + a.Name + ", such as a bridge"
+		if a.MasterIndex != 0 || slices.ContainsFunc(all, func(other netlink.Link) bool { return takesFrom(other, a.Index) }) {
+			h.Elsewhere = "another netdev takes packets of " + a.Name + ", such as a bridge or a macvlan"
 		}
 		if h.Filters, err = filters(l, netlink.HANDLE_MIN_INGRESS, ebpf.AttachTCXIngress); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// takesFrom reports whether a netdev may take packets of another one, by its index, which are not tagged.
+func takesFrom(l netlink.Link, index int) bool {
+	return l.Attrs().ParentIndex == index && slices.Contains([]string{"macvlan", "macvtap", "ipvlan", "ipvtap"}, l.Type())
 }
 
 // plainQueues are qdiscs that limit no rate and classify nothing.

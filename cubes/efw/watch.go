@@ -175,7 +175,7 @@ func (w *watch) compile(ctx context.Context) error {
 			config = *w.e.config
 		}
 	}); err != nil {
-		return nil // the cube is closed
+		return err // the cube is closed
 	}
 	if !config.Offload {
 		return w.put(seen, &compiled{}, gateEntry{}, begun)
@@ -215,7 +215,7 @@ func (w *watch) put(seen uint64, c *compiled, is gateEntry, begun time.Time) (er
 		}
 		o.took = time.Since(begun)
 	}); failed != nil {
-		return nil // the cube is closed
+		return failed // the cube is closed
 	}
 	return err
 }
