@@ -29,7 +29,7 @@ var unmeasured = []string{
 	"pcn_pkt_offer",             // a tail call, for a port with a cube that takes offers; see ADR 41
 	"pcn_offered", "pcn_turned", // one load each
 	"pcn_hostfib_ask", "pcn_hostfib_lookup", // the kernel's lookup of routes
-	"pcn_bypass", "pcn_bypass_find", "pcn_bypass_send", "pcn_bypass_not", // only in transparent cubes; mostly that lookup
+	"pcn_bypass", "pcn_bypass_find", "pcn_bypass_output", "pcn_bypass_send", "pcn_bypass_not", // only in transparent cubes; mostly that lookup
 	"pcn_address_type_of",             // one lookup in a hash
 	"pcn_address_set4_whole",          // two stores
 	"pcn_pkt_redirect", "pcn_outputs", // only in transparent cubes; see ADR 55
