@@ -242,6 +242,9 @@ PCN_INGRESS
 
 	if (!w || !g)
 		return pcn_pkt_pass(ctx, md);
+	int open = g->until > pcn_time_coarse();
+	if (!has_matchers && !open)
+		return pcn_pkt_pass(ctx, md);
 	__builtin_memset(&w->packet.flow, 0, sizeof(w->packet.flow));
 	if (pcn_flow_read(ctx, &w->packet.flow) || !(w->packet.flow.has & PCN_FLOW_IP))
 		return pcn_pkt_pass(ctx, md);
@@ -249,7 +252,7 @@ PCN_INGRESS
 		manual = matchers(ctx, md, w);
 	if (manual == EFW_DROP)
 		return pcn_pkt_drop(ctx, md, EFW_BLOCKED);
-	if (manual == EFW_RETURN || (manual != EFW_ACCEPT && g->until <= pcn_time_coarse()))
+	if (manual == EFW_RETURN || (manual != EFW_ACCEPT && !open))
 		return pcn_pkt_pass(ctx, md);
 	efw_read(ctx, md, &w->packet, g);
 	if (w->packet.way == EFW_UNKNOWN)

@@ -84,7 +84,7 @@ func Parts() []Part {
 
 // Groups are parts that are measured apart from the others, and have a section of their own in the document.
 func Groups() map[string][]Part {
-	return map[string][]Part{"balancers": balancerParts(), "capture": captureParts(), "filters": filterParts(), "mgw": mgwParts()}
+	return map[string][]Part{"balancers": balancerParts(), "capture": captureParts(), "evnf": evnfParts(), "filters": filterParts(), "mgw": mgwParts()}
 }
 
 // GroupNames lists the names of all groups.
