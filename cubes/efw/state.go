@@ -111,7 +111,7 @@ func (e *efw) state(ctx context.Context, path []string) (any, error) {
 			return nil, err
 		}
 	}
-	if wanted("chain") && len(path) > 0 { // reading the rules takes long for one who asks for everything
+	if wanted("chain") && len(path) > 0 { // reading the rules takes too long for a request for everything
 		var err error
 		if s.Chain, err = e.chains(ctx); err != nil {
 			return nil, err

@@ -2,7 +2,7 @@
 
 package efw
 
-// Follows the host: at the first sign of a change the gate closes; then the rules are read and compiled anew. Tables of
+// Follows the host: at the first sign of a change the gate closes; then the rules are read and compiled again. Tables of
 // iptables-legacy announce nothing, so that their rules are compared every few milliseconds.
 
 import (

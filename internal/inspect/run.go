@@ -32,7 +32,7 @@ const (
 )
 
 const (
-	// look is how often the program looks for the cube.
+	// look is how often the program checks that its cube still exists.
 	look = time.Second
 	// beatInterval is how often it says how far it is: the shortest classifier-timeout is 100 ms.
 	beatInterval = 20 * time.Millisecond
@@ -53,7 +53,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "polycube-ndpi: %v (see polycube-ndpi --help)\n", err)
 		return exitUsage
 	case word == "status":
-		err = show(ctx, o, stdout)
+		err = sidecar.Show(ctx, "polycube-ndpi", o.Control, o.JSON, stdout, table)
 	case word == "list" || o.CheckConfig:
 		err = check(o, word == "list", stdout)
 	default:
@@ -128,43 +128,16 @@ func run(ctx context.Context, o Options, stderr io.Writer) (err error) {
 		}
 		defer func() { err = errors.Join(err, p.flows.close(time.Now())) }()
 	}
-	end, err := p.observe()
+	end, err := p.observed().Serve(o.Control, o.Metrics)
 	if err != nil {
 		return err
 	}
 	defer end()
-	for {
-		uuid, err := p.wait(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err == nil {
-			err = p.serve(ctx, uuid)
-		}
-		if err != nil || ctx.Err() != nil {
-			return err
-		}
+	find := func(ctx context.Context) (uuid string, err error) {
+		err = p.daemon.Read(ctx, "edpi", o.Cube, "uuid", &uuid)
+		return uuid, err
 	}
-}
-
-// wait waits for the daemon and the cube.
-func (p *program) wait(ctx context.Context) (uuid string, err error) {
-	said := ""
-	for {
-		err := p.daemon.Read(ctx, "edpi", p.options.Cube, "uuid", &uuid)
-		if err == nil {
-			return uuid, nil
-		}
-		if text := err.Error(); text != said {
-			p.log.Warn("waiting for the cube", "cube", p.options.Cube, "error", text)
-			said = text
-		}
-		select {
-		case <-ctx.Done():
-			return "", ctx.Err()
-		case <-time.After(look):
-		}
-	}
+	return sidecar.Run(ctx, p.log, o.Cube, find, p.serve)
 }
 
 // serve classifies as long as the cube exists.

@@ -5,20 +5,15 @@ package inspect
 // What the program shows of itself: to polycube-ndpi status, and to Prometheus.
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"text/tabwriter"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/internal/ndpi"
@@ -70,32 +65,6 @@ func (p *program) status() (Status, error) {
 	return is, nil
 }
 
-// observe serves the status and the metrics until end.
-func (p *program) observe() (end func(), err error) {
-	control, err := sidecar.Listen(p.options.Control)
-	if err != nil {
-		return nil, err
-	}
-	servers := []*http.Server{sidecar.Serve(control, http.HandlerFunc(p.answer))}
-	end = func() {
-		for _, s := range servers {
-			_ = s.Close()
-		}
-	}
-	if p.options.Metrics == "" {
-		return end, nil
-	}
-	metrics, err := net.Listen("tcp", p.options.Metrics)
-	if err != nil {
-		end()
-		return nil, fmt.Errorf("--metrics: %w", err)
-	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(&collector{p})
-	servers = append(servers, sidecar.Serve(metrics, promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
-	return end, nil
-}
-
 // rotate opens the log again at each SIGHUP, until end.
 func (p *program) rotate() (end func()) {
 	hups := make(chan os.Signal, 1)
@@ -116,32 +85,9 @@ func (p *program) rotate() (end func()) {
 	}
 }
 
-// answer answers polycube-ndpi status.
-func (p *program) answer(w http.ResponseWriter, _ *http.Request) {
-	is, err := p.status()
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(is) // the reader may have gone
-}
-
-// show prints the status of a program that runs.
-func show(ctx context.Context, o Options, stdout io.Writer) error {
-	text, err := sidecar.Ask(ctx, "polycube-ndpi", o.Control)
-	switch {
-	case err != nil:
-		return err
-	case o.JSON:
-		_, err := stdout.Write(text)
-		return err
-	}
-	var is Status
-	if err := json.Unmarshal(text, &is); err != nil {
-		return err
-	}
-	return table(is, stdout)
+// observed shows the status, and metrics from it.
+func (p *program) observed() *sidecar.Observed[Status] {
+	return &sidecar.Observed[Status]{Status: p.status, Collect: collect}
 }
 
 // table prints a status for people.
@@ -158,9 +104,6 @@ func table(is Status, to io.Writer) error {
 	return w.Flush()
 }
 
-// collector reads the metrics when they are asked for.
-type collector struct{ program *program }
-
 var (
 	metricFlows   = prometheus.NewDesc("polycube_ndpi_flows", "Number of flows in memory.", nil, nil)
 	metricBehind  = prometheus.NewDesc("polycube_ndpi_behind_seconds", "Age of the oldest packet that was not seen.", nil, nil)
@@ -171,33 +114,20 @@ var (
 	metricErrors  = prometheus.NewDesc("polycube_ndpi_errors_total", "What went wrong.", []string{"what"}, nil)
 )
 
-// Describe implements prometheus.Collector.
-func (c *collector) Describe(to chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, to) }
-
-// Collect implements prometheus.Collector.
-func (c *collector) Collect(to chan<- prometheus.Metric) {
-	is, err := c.program.status()
-	if err != nil {
-		return // there is nothing to be measured
-	}
-	gauge := func(d *prometheus.Desc, value float64) {
-		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value)
-	}
-	counter := func(d *prometheus.Desc, value uint64, labels ...string) {
-		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value), labels...)
-	}
-	gauge(metricFlows, float64(is.Flows))
-	gauge(metricBehind, is.Behind.Seconds())
-	gauge(metricP99, is.P99.Seconds())
-	counter(metricPackets, is.Packets)
-	counter(metricEnded, is.Ended)
+// collect returns the metrics.
+func collect(is Status, to sidecar.Metrics) {
+	to.Gauge(metricFlows, float64(is.Flows))
+	to.Gauge(metricBehind, is.Behind.Seconds())
+	to.Gauge(metricP99, is.P99.Seconds())
+	to.Counter(metricPackets, is.Packets)
+	to.Counter(metricEnded, is.Ended)
 	for how, n := range map[string]uint64{"guessed": is.Guessed, "unknown": is.Unknown, "recognised": is.Decided - is.Guessed - is.Unknown} {
-		counter(metricDecided, n, how)
+		to.Counter(metricDecided, n, how)
 	}
 	for what, n := range map[string]uint64{
 		"malformed": is.Malformed, "evicted": is.Evicted, "failed": is.Failed, "lost-lines": is.LostLines, "ring-malformed": is.RingMalformed,
 		"ring-repaired": is.RingRepaired,
 	} {
-		counter(metricErrors, n, what)
+		to.Counter(metricErrors, n, what)
 	}
 }

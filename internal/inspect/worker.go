@@ -159,7 +159,7 @@ func (w *worker) learn(k *known, a ndpi.Answer, now time.Duration) {
 	}
 }
 
-// giveUp decides by what is known. With flag Preliminary, packets to come are looked at anew.
+// giveUp decides by what is known. With flag Preliminary, later packets are still inspected.
 func (w *worker) giveUp(k *known, now time.Duration, flags dpi.Flags) {
 	if k.state == nil {
 		return

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Listen listens on the socket of the program; one of a process that has ended is replaced.
-func Listen(path string) (net.Listener, error) {
+// listen listens on the socket of the program; one of a process that has ended is replaced.
+func listen(path string) (net.Listener, error) {
 	if c, err := net.Dial("unix", path); err == nil {
 		_ = c.Close()
 		return nil, fmt.Errorf("--control %s: another process listens there", path)
@@ -39,15 +39,15 @@ func Listen(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// Serve serves HTTP until the server is closed.
-func Serve(l net.Listener, h http.Handler) *http.Server {
+// serve serves HTTP until the server is closed.
+func serve(l net.Listener, h http.Handler) *http.Server {
 	s := &http.Server{Handler: h, ReadHeaderTimeout: Patience}
 	go func() { _ = s.Serve(l) }() // until it is closed
 	return s
 }
 
-// Ask returns what a program shows at its socket.
-func Ask(ctx context.Context, program, socket string) ([]byte, error) {
+// ask returns what a program shows at its socket.
+func ask(ctx context.Context, program, socket string) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/", nil)
 	if err != nil {
 		return nil, err

@@ -10,13 +10,13 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/internal/sidecar"
 )
 
 // fakeDaemon is a daemon whose answers are by method and path.
@@ -27,7 +27,7 @@ func fakeDaemon(t *testing.T, answers map[string]http.HandlerFunc) *daemon {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := sidecar.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, ok := answers[r.Method+" "+strings.TrimPrefix(r.URL.EscapedPath(), "/polycube/v1/")]
 		if !ok {
 			http.NotFound(w, r)
@@ -35,7 +35,10 @@ func fakeDaemon(t *testing.T, answers map[string]http.HandlerFunc) *daemon {
 		}
 		answer(w, r)
 	}))
-	t.Cleanup(func() { _ = s.Close() })
+	_ = s.Listener.Close()
+	s.Listener = l
+	s.Start()
+	t.Cleanup(s.Close)
 	return newDaemon(socket)
 }
 

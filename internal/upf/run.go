@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/internal/n4"
+	"github.com/polycube/polycube/internal/sidecar"
 	"github.com/polycube/polycube/pdusession"
 )
 
@@ -41,7 +42,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "polycube-upf: %v (see polycube-upf --help)\n", err)
 		return exitUsage
 	case status:
-		err = show(ctx, o, stdout)
+		err = sidecar.Show(ctx, "polycube-upf", o.Control, o.JSON, stdout, table)
 	case o.CheckConfig:
 		_, err = fmt.Fprintln(stdout, "the options are valid")
 	default:
@@ -72,23 +73,13 @@ func run(ctx context.Context, o Options, stderr io.Writer) error {
 		return err
 	}
 	defer unlock()
-	end, err := p.observe()
+	end, err := p.observed().Serve(o.Control, o.Metrics)
 	if err != nil {
 		return err
 	}
 	defer end()
-	for {
-		is, err := p.wait(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err == nil {
-			err = p.serve(ctx, is)
-		}
-		if err != nil || ctx.Err() != nil {
-			return err
-		}
-	}
+	find := func(ctx context.Context) (cubeState, error) { return p.daemon.cube(ctx, o.Cube) }
+	return sidecar.Run(ctx, p.log, o.Cube, find, p.serve)
 }
 
 // lock makes sure that one process writes the sessions.
@@ -107,28 +98,8 @@ func lock(dir string) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// look is how often the program looks for the cube.
+// look is how often the program checks that its cube still exists.
 const look = time.Second
-
-// wait waits for the daemon and the cube.
-func (p *program) wait(ctx context.Context) (cubeState, error) {
-	said := ""
-	for {
-		is, err := p.daemon.cube(ctx, p.options.Cube)
-		if err == nil {
-			return is, nil
-		}
-		if text := err.Error(); text != said {
-			p.log.Warn("waiting for the cube", "cube", p.options.Cube, "error", text)
-			said = text
-		}
-		select {
-		case <-ctx.Done():
-			return is, ctx.Err()
-		case <-time.After(look):
-		}
-	}
-}
 
 // serve serves as long as the cube exists.
 func (p *program) serve(ctx context.Context, is cubeState) (err error) {

@@ -5,19 +5,14 @@ package upf
 // What the program shows of itself: to polycube-upf status, and to Prometheus.
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"strconv"
 	"text/tabwriter"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/polycube/polycube/internal/n4"
 	"github.com/polycube/polycube/internal/sidecar"
@@ -37,58 +32,9 @@ func (p *program) status() (n4.Status, error) {
 	return server.Status()
 }
 
-// observe serves the status and the metrics until end.
-func (p *program) observe() (end func(), err error) {
-	control, err := sidecar.Listen(p.options.Control)
-	if err != nil {
-		return nil, err
-	}
-	servers := []*http.Server{sidecar.Serve(control, http.HandlerFunc(p.answer))}
-	end = func() {
-		for _, s := range servers {
-			_ = s.Close()
-		}
-	}
-	if p.options.Metrics == "" {
-		return end, nil
-	}
-	metrics, err := net.Listen("tcp", p.options.Metrics)
-	if err != nil {
-		end()
-		return nil, fmt.Errorf("--metrics: %w", err)
-	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(&collector{p})
-	servers = append(servers, sidecar.Serve(metrics, promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
-	return end, nil
-}
-
-// answer answers polycube-upf status.
-func (p *program) answer(w http.ResponseWriter, _ *http.Request) {
-	is, err := p.status()
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(is) // the reader may have gone
-}
-
-// show prints the status of a program that runs.
-func show(ctx context.Context, o Options, stdout io.Writer) error {
-	text, err := sidecar.Ask(ctx, "polycube-upf", o.Control)
-	switch {
-	case err != nil:
-		return err
-	case o.JSON:
-		_, err := stdout.Write(text)
-		return err
-	}
-	var is n4.Status
-	if err := json.Unmarshal(text, &is); err != nil {
-		return err
-	}
-	return table(is, stdout)
+// observed shows the status, and metrics from it.
+func (p *program) observed() *sidecar.Observed[n4.Status] {
+	return &sidecar.Observed[n4.Status]{Status: p.status, Collect: collect}
 }
 
 // table prints a status for people.
@@ -112,9 +58,6 @@ func table(is n4.Status, to io.Writer) error {
 	return w.Flush()
 }
 
-// collector reads the metrics when they are asked for.
-type collector struct{ program *program }
-
 var (
 	metricSessions  = prometheus.NewDesc("polycube_upf_sessions", "Number of PFCP sessions.", nil, nil)
 	metricAddresses = prometheus.NewDesc("polycube_upf_addresses", "Number of addresses of devices, allocated here or by the control plane function.", nil, nil)
@@ -126,42 +69,29 @@ var (
 	metricOther     = prometheus.NewDesc("polycube_upf_messages_total", "Messages that were not answered as requests.", []string{"outcome"}, nil)
 )
 
-// Describe implements prometheus.Collector.
-func (c *collector) Describe(to chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, to) }
-
-// Collect implements prometheus.Collector.
-func (c *collector) Collect(to chan<- prometheus.Metric) {
-	is, err := c.program.status()
-	if err != nil {
-		return // there is nothing to be measured
-	}
-	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
-		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
-	}
-	counter := func(d *prometheus.Desc, value uint64, labels ...string) {
-		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value), labels...)
-	}
-	gauge(metricSessions, float64(is.Sessions))
-	gauge(metricAddresses, float64(is.Addresses))
-	gauge(metricGBR, float64(is.GuaranteedUp)*125, "up")
-	gauge(metricGBR, float64(is.GuaranteedDown)*125, "down")
+// collect returns the metrics.
+func collect(is n4.Status, to sidecar.Metrics) {
+	to.Gauge(metricSessions, float64(is.Sessions))
+	to.Gauge(metricAddresses, float64(is.Addresses))
+	to.Gauge(metricGBR, float64(is.GuaranteedUp)*125, "up")
+	to.Gauge(metricGBR, float64(is.GuaranteedDown)*125, "down")
 	for _, p := range is.Peers {
 		up := 0.0
 		if p.Up {
 			up = 1
 		}
-		gauge(metricUp, up, p.Node)
-		gauge(metricOf, float64(p.Sessions), p.Node)
+		to.Gauge(metricUp, up, p.Node)
+		to.Gauge(metricOf, float64(p.Sessions), p.Node)
 	}
 	for _, m := range is.Requests {
-		counter(metricRequests, m.Count, m.Message, strconv.Itoa(int(m.Cause)))
+		to.Counter(metricRequests, m.Count, m.Message, strconv.Itoa(int(m.Cause)))
 	}
 	for _, m := range is.Asked {
-		counter(metricAsked, m.Count, m.Message, strconv.Itoa(int(m.Cause)))
+		to.Counter(metricAsked, m.Count, m.Message, strconv.Itoa(int(m.Cause)))
 	}
 	for outcome, n := range map[string]uint64{
 		"repeated": is.Repeated, "malformed": is.Malformed, "unexpected": is.Unexpected, "lost": is.Lost, "unsent": is.Unsent, "panic": is.Panics,
 	} {
-		counter(metricOther, n, outcome)
+		to.Counter(metricOther, n, outcome)
 	}
 }

@@ -9,11 +9,9 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -88,13 +86,16 @@ func TestTheStatusIsShown(t *testing.T) {
 	t.Parallel()
 	p := serving(t)
 	p.options.Control = filepath.Join(t.TempDir(), "made", "c")
-	end, err := p.observe()
+	end, err := p.observed().Serve(p.options.Control, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer end()
+	show := func(asJSON bool, to io.Writer) error {
+		return sidecar.Show(t.Context(), "polycube-upf", p.options.Control, asJSON, to, table)
+	}
 	var text, raw bytes.Buffer
-	if err := show(t.Context(), p.options, &text); err != nil {
+	if err := show(false, &text); err != nil {
 		t.Fatal(err)
 	}
 	for _, line := range []string{`address +127\.0\.0\.1:\d+`, "sessions +1", "addresses of devices +1", "guaranteed kbit/s +8 up, 16 down",
@@ -103,49 +104,19 @@ func TestTheStatusIsShown(t *testing.T) {
 			t.Errorf("no line %q in\n%s", line, &text)
 		}
 	}
-	p.options.JSON = true
-	if err := show(t.Context(), p.options, &raw); err != nil {
+	if err := show(true, &raw); err != nil {
 		t.Fatal(err)
 	}
 	var is n4.Status
 	if err := json.Unmarshal(raw.Bytes(), &is); err != nil || is.Sessions != 1 || len(is.Peers) != 1 || is.Peers[0].Node != "smf.example" || !is.Peers[0].Up {
 		t.Errorf("%v: %s", err, &raw)
 	}
-	if _, err := sidecar.Listen(p.options.Control); err == nil || !strings.Contains(err.Error(), "another process listens there") {
+	if _, err := p.observed().Serve(p.options.Control, ""); err == nil || !strings.Contains(err.Error(), "another process listens there") {
 		t.Errorf("a second program: %v", err)
 	}
 	p.serves(nil)
-	if err := show(t.Context(), p.options, &raw); err == nil || !strings.Contains(err.Error(), errAway.Error()) {
+	if err := show(true, &raw); err == nil || !strings.Contains(err.Error(), errAway.Error()) {
 		t.Errorf("without a cube: %v", err)
-	}
-}
-
-// TestTheSocketOfAProgramThatWasKilledIsReplaced, and is for root alone.
-func TestTheSocketOfAProgramThatWasKilledIsReplaced(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "c")
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.SetUnlinkOnClose(false)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	again, err := sidecar.Listen(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = again.Close() }()
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("%v, %v", info, err)
-	}
-	file := filepath.Join(t.TempDir(), "f")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := sidecar.Listen(file); err == nil {
-		t.Error("a file was replaced")
 	}
 }
 
@@ -153,7 +124,7 @@ func TestTheSocketOfAProgramThatWasKilledIsReplaced(t *testing.T) {
 func scrape(t *testing.T, p *program) string {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	if err := registry.Register(&collector{p}); err != nil {
+	if err := registry.Register(p.observed().Collector()); err != nil {
 		t.Fatal(err)
 	}
 	s := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
