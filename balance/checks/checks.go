@@ -223,7 +223,7 @@ type Change struct {
 func (c *Checks) Changes() (out []Change) {
 	for _, id := range c.takePending() {
 		is := c.of[id]
-		if is == nil {
+		if is == nil || c.checker == nil { // the checks have ended since
 			continue
 		}
 		now, ok := c.checker.State(id)

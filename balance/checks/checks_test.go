@@ -425,3 +425,18 @@ func TestTheProgramKnowsAnswers(t *testing.T) {
 		}
 	}
 }
+
+// TestAStatusMayChangeAsTheChecksEnd: whoever is told of it then finds no change.
+func TestAStatusMayChangeAsTheChecksEnd(t *testing.T) {
+	l := newLab(t, newEnv(t))
+	l.in(t, func() error {
+		l.of["late"] = &Check{id: "late"}
+		l.changed("late", health.State{Status: health.Up})
+		err := l.shut()
+		if got := l.Changes(); len(got) > 0 {
+			t.Errorf("%+v, want no change", got)
+		}
+		delete(l.of, "late")
+		return err
+	})
+}

@@ -4,11 +4,13 @@ package dynmon_test
 
 import (
 	"encoding/json"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/netns"
 )
 
 // total counts packets of both paths in one map, and those of a path in another.
@@ -113,6 +115,12 @@ func TestNothingIsLostOrCountedTwice(t *testing.T) {
 			all += sum(t, string(m.Metrics[0].Value))
 			in += sum(t, string(m.Metrics[1].Value))
 		}
+		netns.Eventually(t, bpftest.Patience, func() error { // on a busy machine, writers begin late
+			if r.Counters("f", "p1").RxPackets == 0 {
+				return errors.New("no packet has come")
+			}
+			return nil
+		})
 		for range 8 {
 			read()
 		}
