@@ -131,7 +131,7 @@ func TestUnitOfTheUPFNeedsItsConfiguration(t *testing.T) {
 	m := boot(t)
 	m.run("systemctl", "start", "polycubed")
 	m.configure("cube: u", "colour: red")
-	m.run("systemctl", "start", "polycube-upf") // Type=exec: the program was started
+	m.run("systemctl", "start", "--no-block", "polycube-upf") // without waiting: the program may end before systemd knows that it runs
 	m.await("polycube-upf", "failed", func(pid string) bool { return pid == "0" })
 	if got := m.run("systemctl", "show", "-P", "ExecMainStatus", "polycube-upf"); got != "64" {
 		t.Errorf("exit status %s", got)
