@@ -146,7 +146,7 @@ func TestFlowsOfAnApplicationAreDropped(t *testing.T) {
 			n.until("flow", `"NetFlix"`)
 			netns.Eventually(t, patience, func() error { return n.logged("www.example.com") })
 
-			// It hangs: what is not classified yet is dropped, after a second; then it goes on.
+			// While it hangs, flows without a class are dropped, from a second on; then it continues.
 			n.signal(syscall.SIGSTOP)
 			n.until("classifier status", `"DOWN"`)
 			if err := n.fetch("www.example.com"); err == nil {
