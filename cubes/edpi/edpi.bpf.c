@@ -84,6 +84,8 @@ struct edpi_packet {
 	__u8 payload; /* it has one, or is not of TCP */
 	__u8 zero[5];
 };
+/* In a map: Linux 6.1 counts the stack of all functions together, and reading the packet needs much of it. */
+PCN_DISPOSABLE PCN_MAP(work, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct edpi_packet, 1);
 
 /* Adds to the sums of a class. */
 PCN_INLINE void edpi_add(__u32 row, __u64 packets, __u64 bytes, __u64 flows)
@@ -423,28 +425,32 @@ PCN_INLINE int edpi_verdict(struct CTXTYPE *ctx, struct pcn_md *md, struct edpi_
 
 PCN_INLINE int edpi_process(struct CTXTYPE *ctx, struct pcn_md *md)
 {
-	struct edpi_packet p = {};
+	__u32 zero = 0;
+	struct edpi_packet *p = bpf_map_lookup_elem(&work, &zero);
 	struct edpi_flow *flow;
 
-	if (edpi_read(ctx, md, &p)) {
-		edpi_add(EDPI_OTHER_ROW, p.packets, p.bytes, 0);
+	if (!p)
+		return pcn_pkt_pass(ctx, md);
+	__builtin_memset(p, 0, sizeof(*p));
+	if (edpi_read(ctx, md, p)) {
+		edpi_add(EDPI_OTHER_ROW, p->packets, p->bytes, 0);
 		return pcn_pkt_pass(ctx, md);
 	}
-	flow = bpf_map_lookup_elem(&flows, &p.key);
+	flow = bpf_map_lookup_elem(&flows, &p->key);
 	if (!flow)
-		flow = edpi_start(&p);
+		flow = edpi_start(p);
 	if (!flow)
-		return edpi_no_room(ctx, md, &p);
-	edpi_look(&p.key, flow);
-	edpi_account(flow, &p);
+		return edpi_no_room(ctx, md, p);
+	edpi_look(&p->key, flow);
+	edpi_account(flow, p);
 	if (flow->flags & EDPI_DECIDED) {
-		edpi_add(edpi_protocol_row(&flow->class), p.packets, p.bytes, 0);
-		edpi_add(edpi_category_row(&flow->class), p.packets, p.bytes, 0);
+		edpi_add(edpi_protocol_row(&flow->class), p->packets, p->bytes, 0);
+		edpi_add(edpi_category_row(&flow->class), p->packets, p->bytes, 0);
 	} else {
-		edpi_add(EDPI_UNDECIDED_ROW, p.packets, p.bytes, 0);
+		edpi_add(EDPI_UNDECIDED_ROW, p->packets, p->bytes, 0);
 	}
-	edpi_inspect(ctx, md, flow, &p);
-	return edpi_verdict(ctx, md, flow, &p);
+	edpi_inspect(ctx, md, flow, p);
+	return edpi_verdict(ctx, md, flow, p);
 }
 
 PCN_INGRESS
