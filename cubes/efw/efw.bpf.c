@@ -75,15 +75,22 @@ PCN_MAP(work, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct efw_work, 1);
 #define LEFT 0
 #define ACCEPTED (-2)
 
+/* An index that is below a power of two. The compiler knows that, and the verifier of Linux 6.1 does not. */
+PCN_INLINE __u64 within(__u64 index, const __u64 size)
+{
+	asm volatile("" : "+r"(index));
+	return index & (size - 1);
+}
+
 /* Notes that a rule has matched. 0: there are too many. */
 PCN_INLINE int note(struct efw_work *w, __u32 result)
 {
-	__u32 n = w->counted;
+	__u64 n = w->counted;
 
 	if (n >= COUNTED)
 		return 0;
-	w->counters[n] = EFW_COUNTER(result);
 	w->counted = n + 1;
+	w->counters[within(n, COUNTED)] = EFW_COUNTER(result);
 	return 1;
 }
 
@@ -93,9 +100,11 @@ PCN_INLINE int leave(struct pcn_classify_key *key, struct efw_work *w)
 	__u32 top = w->depth - 1, result = w->policy;
 
 	if (top < DEPTH) {
+		__u32 order = w->back[within(top, DEPTH)];
+
 		w->depth = top;
-		w->chain = w->back[top] >> CHAIN_SHIFT;
-		key->from = (__u64)w->back[top] + 1;
+		w->chain = order >> CHAIN_SHIFT;
+		key->from = (__u64)order + 1;
 		return GO_ON;
 	}
 	if (EFW_VERB(result) == EFW_MISS || !note(w, result))
@@ -127,7 +136,7 @@ PCN_GLOBAL int efw_step(struct efw_work *w PCN_NONNULL)
 	case EFW_JUMP:
 		if (top >= DEPTH)
 			return LEFT;
-		w->back[top] = order;
+		w->back[within(top, DEPTH)] = order;
 		w->depth = top + 1;
 		/* fallthrough */
 	case EFW_GOTO:

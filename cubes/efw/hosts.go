@@ -23,6 +23,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/iptables/language"
@@ -280,8 +281,8 @@ func filters(l netlink.Link, hook uint32, at ebpf.AttachType) (out []string, err
 		}
 	}
 	query, err := link.QueryPrograms(link.QueryOptions{Target: l.Attrs().Index, Attach: at})
-	if errors.Is(err, ebpf.ErrNotSupported) {
-		return out, nil
+	if errors.Is(err, unix.EINVAL) {
+		return out, nil // a kernel older than 6.6 has no tcx
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list the programs of %s: %w", l.Attrs().Name, err)

@@ -48,6 +48,7 @@ func Short() []Job {
 		tests("cubes/classifier", "TestTheFirstRuleThatMatchesGivesTheClass", "TestSubscribersHaveTheirClassInBothDirections"),
 		tests("cubes/gtphandler", "TestPacketsLeaveTheirTunnels", "TestPacketsEnterTheirTunnels"),
 		tests("cubes/policer", "TestEachClassHasItsContract", "TestNothingPassesTwice"),
+		tests("cubes/efw", "TestMatchersComeFirst"),
 		tests("cubes/edpi", "TestPoliciesFollowTheDecision", "TestFlowsWithoutRoomAreCountedAndElephantsAmongThemFound"),
 		tests("cubes/upf", "TestPacketsFollowTheRulesOfTheirSession", "TestTheFirstRuleWhoseFlowsMatchDecides", "TestUsagesCountWarnAndBlock",
 			"TestTunnelsToOtherUserPlanes"),
