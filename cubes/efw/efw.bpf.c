@@ -16,8 +16,9 @@ enum efw_reason {
 };
 PCN_REASONS(efw_reason);
 
-/* There are matchers. */
+/* There are matchers, and rules of the host may be offloaded. */
 PCN_CONFIG(bool, has_matchers) = false;
+PCN_CONFIG(bool, offload) = true;
 
 /* What becomes of a packet: Go package offload knows the first ones. */
 enum efw_verb {
@@ -245,14 +246,18 @@ PCN_INLINE int matchers(struct CTXTYPE *ctx, struct pcn_md *md, struct efw_work 
 PCN_INGRESS
 {
 	__u32 zero = 0;
-	struct efw_work *w = bpf_map_lookup_elem(&work, &zero);
-	const struct efw_gate *g = bpf_map_lookup_elem(&gate, &zero);
 	int manual = EFW_MISS;
 
-	if (!w || !g)
+	if (!has_matchers && !offload)
 		return pcn_pkt_pass(ctx, md);
-	int open = g->until > pcn_time_coarse();
+	const struct efw_gate *g = bpf_map_lookup_elem(&gate, &zero);
+	if (!g)
+		return pcn_pkt_pass(ctx, md);
+	int open = offload && g->until && g->until > pcn_time_coarse();
 	if (!has_matchers && !open)
+		return pcn_pkt_pass(ctx, md);
+	struct efw_work *w = bpf_map_lookup_elem(&work, &zero);
+	if (!w)
 		return pcn_pkt_pass(ctx, md);
 	__builtin_memset(&w->packet.flow, 0, sizeof(w->packet.flow));
 	if (pcn_flow_read(ctx, &w->packet.flow) || !(w->packet.flow.has & PCN_FLOW_IP))

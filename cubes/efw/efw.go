@@ -86,7 +86,7 @@ func (e *efw) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, er
 	if err != nil {
 		return cube.Plan{}, err
 	}
-	plan := cube.Plan{Constants: map[string]any{"has_matchers": len(matchers) > 0}}
+	plan := cube.Plan{Constants: map[string]any{"has_matchers": len(matchers) > 0, "offload": c.New.Offload}}
 	if c.Created() {
 		plan.Before = append(plan.Before, cube.Effect(func() (func() error, error) { return nil, e.begin() }))
 	}
