@@ -123,21 +123,19 @@ PCN_GLOBAL int efw_read(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
 	p->length = efw_length(&c, md, &p->flow);
 	if (!p->length || pcn_address_type_of(p->flow.source, v6) != PCN_ADDRESS_UNICAST)
 		return 0;
-	__u32 to = pcn_address_type_of(p->flow.destination, v6);
 	__builtin_memset(&p->route, 0, sizeof(p->route));
 	p->route.ifindex = in;
 	int route = pcn_hostfib_lookup(ctx, eth->h_proto, &c, &p->route);
-	if (to == PCN_ADDRESS_LOCAL) {
+	p->resolved = route == BPF_FIB_LKUP_RET_SUCCESS;
+	if (!p->resolved && route != BPF_FIB_LKUP_RET_NO_NEIGH) { /* no way to another host */
 		if (route == BPF_FIB_LKUP_RET_NOT_FWDED &&
+		    pcn_address_type_of(p->flow.destination, v6) == PCN_ADDRESS_LOCAL &&
 		    (v6 || bpf_ntohl(p->flow.destination[3]) >> 24 != 127))
 			p->way = EFW_INPUT;
 		return 0;
 	}
-	p->resolved = route == BPF_FIB_LKUP_RET_SUCCESS;
 	/* Back where it came from: the stack tells the sender of a shorter way. */
-	if (to != PCN_ADDRESS_UNICAST || p->route.ifindex == in ||
-	    (!p->resolved && route != BPF_FIB_LKUP_RET_NO_NEIGH) ||
-	    !pcn_hostfib_fits(ctx, p->route.ifindex))
+	if (p->route.ifindex == in || !pcn_hostfib_fits(ctx, p->route.ifindex))
 		return 0;
 	p->way = EFW_FORWARD;
 	return 0;
