@@ -259,8 +259,7 @@ PCN_INGRESS
 	struct efw_work *w = bpf_map_lookup_elem(&work, &zero);
 	if (!w)
 		return pcn_pkt_pass(ctx, md);
-	__builtin_memset(&w->packet.flow, 0, sizeof(w->packet.flow));
-	if (pcn_flow_read(ctx, &w->packet.flow) || !(w->packet.flow.has & PCN_FLOW_IP))
+	if (pcn_flow_read_common(ctx, &w->packet.flow) || !(w->packet.flow.has & PCN_FLOW_IP))
 		return pcn_pkt_pass(ctx, md);
 	if (has_matchers)
 		manual = matchers(ctx, md, w);
