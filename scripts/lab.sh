@@ -5,7 +5,8 @@
 # and directories, checks that print their results, and a cleanup that removes all of this and nothing else. It is
 # sourced by a script that has set `set -euo pipefail` and the directory of the repository.
 #
-# lab_begin NAME creates the machine; the daemon runs in it, and hosts created by new_host are connected to it.
+# lab_begin NAME creates the machine; the daemon runs in it, and hosts created by new_host are connected to it. With
+# new_machine there are several: all functions refer to the one that on_machine has chosen.
 
 bold='' green='' red='' plain=''
 if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then
@@ -17,8 +18,10 @@ instance=     # of the daemon
 machine=      # its namespace
 state=        # directory of all files
 daemon=       # process
+machines=()   # namespaces of all machines
 hosts=()      # namespaces of the hosts
 background=() # processes to end
+declare -A daemons
 
 # With emulated CPUs, everything takes many times longer: waits have this limit in seconds, and streams of packets are
 # longer too, so that they outlast a change.
@@ -34,7 +37,7 @@ die() {
 }
 
 # host N COMMAND... runs a command on a host; bpffs and all other mounts remain visible.
-host() { nsenter --net="/run/netns/$machine-host$1" -- "${@:2}"; }
+host() { nsenter --net="/run/netns/${machines[0]}-host$1" -- "${@:2}"; }
 
 # inside NAMESPACE COMMAND... does the same in any namespace.
 inside() { nsenter --net="/run/netns/$1" -- "${@:2}"; }
@@ -102,8 +105,9 @@ reach() {
 
 start_daemon() {
 	nsenter --net="/run/netns/$machine" -- polycubed --configfile /dev/null --instance "$instance" \
-		--state-dir "$state/state" --run-dir "/run/polycube/$instance" >>"$state/log" 2>&1 &
+		--state-dir "$state/$instance" --run-dir "/run/polycube/$instance" >>"$state/log" 2>&1 &
 	daemon=$!
+	daemons[$machine]=$daemon
 	local until=$(($(now_ms) + patience * 1000))
 	until polycubectl version </dev/null >/dev/null 2>&1; do
 		kill -0 "$daemon" 2>/dev/null || die "the daemon ended: $(cat "$state/log")"
@@ -117,6 +121,7 @@ stop_daemon() {
 	kill "-$1" "$daemon" 2>/dev/null || true
 	wait "$daemon" 2>/dev/null || true
 	daemon=
+	daemons[$machine]=
 }
 
 # in_background NAMESPACE COMMAND... starts a process that ends with the script; it writes to $state/background.
@@ -138,21 +143,32 @@ clean_up() {
 		printf '%s: the last lines of %s:\n' "$lab" "$name" >&2
 		tail -n 20 "$state/$name" >&2
 	done
+	for name in "${machines[@]}"; do
+		on_machine "$name"
+		clean_up_machine || status=1
+	done
+	for name in "${hosts[@]}" "${machines[@]}"; do
+		[ ! -e "/run/netns/$name" ] || ip netns del "$name" || status=1
+	done
+	rm -rf "$state"
+	exit $status
+}
+
+# clean_up_machine ends the daemon of the machine, and removes what it keeps in the kernel.
+clean_up_machine() {
+	local status=0
 	stop_daemon TERM
 	if [ -e "/run/netns/$machine" ]; then
 		inside "$machine" polycubed cleanup --configfile /dev/null --instance "$instance" \
-			--state-dir "$state/state" --run-dir "/run/polycube/$instance" >"$state/cleanup" 2>&1 ||
+			--state-dir "$state/$instance" --run-dir "/run/polycube/$instance" >"$state/cleanup" 2>&1 ||
 			{ cat "$state/cleanup" >&2 && status=1; }
 	fi
-	for name in "${hosts[@]}" "$machine"; do
-		[ ! -e "/run/netns/$name" ] || ip netns del "$name" || status=1
-	done
 	if [ -e "/sys/fs/bpf/polycube-$instance" ]; then
 		echo "$lab: pins are left in /sys/fs/bpf/polycube-$instance" >&2
 		status=1
 	fi
-	rm -rf "$state" "/run/polycube/$instance"
-	exit $status
+	rm -rf "/run/polycube/$instance"
+	return $status
 }
 
 # namespace NAME creates a namespace without IPv6, whose own packets would disturb the counters.
@@ -163,7 +179,7 @@ namespace() {
 
 # new_host N [ADDRESS/LENGTH [GATEWAY]] creates a host, a network namespace with a wire to the machine: vethN.
 new_host() {
-	local ns=$machine-host$1
+	local ns=${machines[0]}-host$1
 	namespace "$ns"
 	hosts+=("$ns")
 	ip -n "$machine" link add "veth$1" type veth peer name eth0 netns "$ns"
@@ -183,16 +199,29 @@ lab_begin() {
 		die "bin/polycubed and bin/polycubectl are missing: run make build"
 	fi
 	scripts/bpffs.sh
-	instance=$1-$$
-	machine=pcn-$1-$$
 	trap clean_up EXIT
 	trap 'exit 130' INT
 	trap 'exit 143' TERM HUP
 	state=$(mktemp -d)
 	# The user's own settings are for another daemon.
-	export PATH=$PWD/bin:$PATH HOME=$state POLYCUBECTL_INSTANCE=$instance
+	export PATH=$PWD/bin:$PATH HOME=$state
 	unset POLYCUBECTL_URL POLYCUBECTL_SOCKET
-	namespace "$machine"
+	new_machine "pcn-$1-$$"
+}
+
+# new_machine NAMESPACE creates a machine, and goes there.
+new_machine() {
+	machines+=("$1")
+	on_machine "$1"
+	namespace "$1"
+}
+
+# on_machine NAMESPACE goes to another machine: the daemon, polycubectl and new hosts are those of this one.
+on_machine() {
+	machine=$1
+	instance=${1#pcn-}
+	daemon=${daemons[$1]:-}
+	export POLYCUBECTL_INSTANCE=$instance
 }
 
 # lab_keep waits until Ctrl-C, so that the user can look around.
