@@ -6,9 +6,9 @@
 #
 # shellcheck disable=SC2154 # variables of scripts/lab.sh
 
-# switch_between KIND MACHINE... connects the netdev `uplink` of each machine to a switch.
+# switch_between KIND MACHINE NETDEV... connects a netdev of each machine to a switch.
 switch_between() {
-	local kind=$1 switch=${machines[0]}-switch port=0 name
+	local kind=$1 switch=${machines[0]}-switch port=0
 	shift
 	case $kind in
 	polycube) new_machine "$switch" ;;
@@ -17,13 +17,15 @@ switch_between() {
 		hosts+=("$switch")
 		;;
 	esac
-	for name in "$@"; do
+	while [ $# -gt 0 ]; do
 		port=$((port + 1))
-		ip -n "$switch" link add "port$port" type veth peer name uplink netns "$name"
+		ip -n "$switch" link add "port$port" type veth peer name "$2" netns "$1"
 		ip -n "$switch" link set "port$port" up
-		ip -n "$name" link set uplink up
+		ip -n "$1" link set "$2" up
+		[ "$kind" != ovs ] || plain_frames "$1" "$2"
+		shift 2
 	done
-	"switch_$kind" "$switch" $#
+	"switch_$kind" "$switch" $port
 }
 
 # switch_linux NAMESPACE PORTS makes a bridge of the kernel.
@@ -49,7 +51,7 @@ switch_ovs() {
 	command -v ovs-vswitchd >/dev/null || die "ovs-vswitchd is missing: install openvswitch-switch"
 	mkdir "$dir"
 	export OVS_RUNDIR=$dir OVS_LOGDIR=$dir OVS_DBDIR=$dir OVS_SYSCONFDIR=$dir
-	ovs-tool ovsdb-tool create "$dir/conf.db" /usr/share/openvswitch/vswitch.ovsschema
+	quietly ovsdb-tool create "$dir/conf.db" /usr/share/openvswitch/vswitch.ovsschema
 	in_background "$1" ovsdb-server "$dir/conf.db" --remote="punix:$dir/db.sock" --unixctl="$dir/db.ctl"
 	eventually 30 "the database of Open vSwitch is there" test -S "$dir/db.sock"
 	vsctl --no-wait init
@@ -58,10 +60,10 @@ switch_ovs() {
 	for ((n = 1; n <= $2; n++)); do vsctl add-port br0 "port$n"; done
 }
 
-vsctl() { ovs-tool ovs-vsctl --timeout="$patience" --retry --db="unix:$state/ovs/db.sock" "$@"; }
+vsctl() { quietly ovs-vsctl --timeout="$patience" --retry --db="unix:$state/ovs/db.sock" "$@"; }
 
-# ovs-tool COMMAND... shows the output of a command only if it fails.
-ovs-tool() {
+# quietly COMMAND... shows the output of a command only if it fails.
+quietly() {
 	local said
 	said=$("$@" 2>&1) || die "$* ended with $?: $said"
 }
@@ -69,6 +71,6 @@ ovs-tool() {
 # switched PORT prints how many packets the switch has sent to a port.
 switched() { ip -n "${machines[0]}-switch" -s -j link show "port$1" | jq -r '.[0].stats64.tx.packets'; }
 
-# plain_frames MACHINE has a machine send frames as they would be on a cable, with checksums and no larger than its MTU:
-# Open vSwitch in user space takes no others.
-plain_frames() { ovs-tool inside "$1" ethtool -K uplink tx off tso off gso off; }
+# plain_frames MACHINE NETDEV has a netdev send frames as they would be on a cable, with checksums and no larger than its
+# MTU: Open vSwitch in user space takes no others.
+plain_frames() { quietly inside "$1" ethtool -K "$2" tx off tso off gso off; }

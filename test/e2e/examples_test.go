@@ -15,7 +15,7 @@ import (
 
 // ways are the arguments of examples that can be run in several ways.
 var ways = map[string][]string{
-	"evnf/traffic-accounting": {"", "--machines 2 --switch linux", "--machines 2 --switch polycube", "--machines 2 --switch ovs"},
+	"evnf/traffic-accounting": {"", "--machines 2 --switch linux --hook xdp", "--machines 2 --switch polycube", "--machines 2 --switch ovs --hook xdp"},
 }
 
 // TestExamplesRun runs the scripts of examples/ as a user does. Each checks its results, and that it leaves nothing
@@ -69,6 +69,8 @@ func TestExamplesRefuseWrongArguments(t *testing.T) {
 		"--machines":                "--machines needs a value",
 		"--machines 2 --switch x":   "--switch x: linux, polycube or ovs",
 		"--machines 1 --switch ovs": "--switch connects two machines: add --machines 2",
+		"--machines 2 --hook skb":   "--hook skb: tc or xdp",
+		"--hook xdp":                "--hook is for two machines: add --machines 2",
 		"--all":                     "unknown argument --all",
 	} {
 		out, err := exec.CommandContext(t.Context(), script, strings.Fields(args)...).CombinedOutput()

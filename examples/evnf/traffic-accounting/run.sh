@@ -11,15 +11,17 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
 . examples/evnf/switch.sh
 
 here=examples/evnf/traffic-accounting
-count=1 kind=linux keep=
+count=1 kind=linux hook=tc keep=
 
 usage() {
 	cat <<-END
-		usage: $here/run.sh [--machines 1|2] [--switch linux|polycube|ovs] [--keep]
+		usage: $here/run.sh [--machines 1|2] [--switch linux|polycube|ovs] [--hook tc|xdp] [--keep]
 
 		  --machines N   both functions on one machine (default), or each on its own
 		  --switch KIND  what connects two machines: a Linux bridge (default), a bridge of
 		                 Polycube, or Open vSwitch in user space
+		  --hook HOOK    where the functions of two machines are: at TC (default), or at XDP in
+		                 the driver
 		  --keep         leave everything running until Ctrl-C
 	END
 }
@@ -32,12 +34,12 @@ wrong() {
 }
 
 parse() {
-	local switch=
+	local switch='' where=''
 	while [ $# -gt 0 ]; do
 		case $1 in
-		--machines | --switch)
+		--machines | --switch | --hook)
 			[ $# -ge 2 ] || wrong "$1 needs a value"
-			if [ "$1" = --machines ]; then count=$2; else switch=$2; fi
+			case $1 in --machines) count=$2 ;; --switch) switch=$2 ;; --hook) where=$2 ;; esac
 			shift
 			;;
 		--keep) keep=yes ;;
@@ -49,7 +51,9 @@ parse() {
 	case $count in 1 | 2) ;; *) wrong "--machines $count: 1 or 2" ;; esac
 	case $switch in '' | linux | polycube | ovs) ;; *) wrong "--switch $switch: linux, polycube or ovs" ;; esac
 	[ -z "$switch" ] || [ "$count" = 2 ] || wrong "--switch connects two machines: add --machines 2"
-	kind=${switch:-$kind}
+	case $where in '' | tc | xdp) ;; *) wrong "--hook $where: tc or xdp" ;; esac
+	[ -z "$where" ] || [ "$count" = 2 ] || wrong "--hook is for two machines: add --machines 2"
+	kind=${switch:-$kind} hook=${where:-$hook}
 }
 
 # at FUNCTION goes to the machine of a function.
@@ -64,6 +68,12 @@ at() {
 address() {
 	ip -n "$machine" addr add "$2" dev "$1"
 	inside "$machine" tee "/proc/sys/net/ipv4/conf/$1/rp_filter" >/dev/null <<<0
+}
+
+# named MACHINE NETDEV NAME gives a netdev the name that it has in the topologies of two machines.
+named() {
+	ip -n "$1" link set "$2" down
+	ip -n "$1" link set "$2" name "$3" up
 }
 
 # router makes the machine one.
@@ -90,18 +100,19 @@ two_machines() {
 	second=$machine-2
 	new_machine "$second"
 	new_host 2 10.2.0.1/24 10.2.0.254
-	switch_between "$kind" "${machines[0]}" "$second"
+	named "${machines[0]}" veth1 eth0
+	named "$second" veth2 eth1
+	switch_between "$kind" "${machines[0]}" eth1 "$second" eth0
 	at firewall
 	router
-	address veth1 10.1.0.254/24
-	address uplink 10.3.0.1/24
+	address eth0 10.1.0.254/24
+	address eth1 10.3.0.1/24
 	ip -n "$machine" route add 10.2.0.0/24 via 10.3.0.2
 	at accounting
 	router
-	address veth2 10.2.0.254/24
-	address uplink 10.3.0.2/24
+	address eth1 10.2.0.254/24
+	address eth0 10.3.0.2/24
 	ip -n "$machine" route add 10.1.0.0/24 via 10.3.0.1
-	[ "$kind" != ovs ] || { plain_frames "${machines[0]}" && plain_frames "$second"; }
 }
 
 # seen_by_rules NUMBER prints how many packets a rule of the chain FORWARD has counted in the stack.
@@ -127,10 +138,10 @@ begin() {
 	if [ "$count" = 1 ]; then
 		ctl apply -f $here/topology.yaml
 	else
-		ctl apply -f $here/firewall.yaml
+		ctl apply -f "$here/$hook/firewall.yaml"
 		at accounting
 		start_daemon
-		ctl apply -f $here/accounting.yaml
+		ctl apply -f "$here/$hook/accounting.yaml"
 	fi
 	at accounting
 	in_background "$machine" polycube-ndpi --cube dpi --socket "/run/polycube/$instance/polycubed.sock" \
