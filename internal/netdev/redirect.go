@@ -20,6 +20,8 @@ import (
 type Readiness struct {
 	OK      bool
 	Changed bool // GRO was switched on at the other end to make it so
+	// WithProgram: not OK, but may be while a native XDP program is on the device, as with virtio.
+	WithProgram bool
 	// Reason is a sentence: what was found and, if not OK, what to do.
 	Reason string
 }
@@ -65,18 +67,31 @@ func other(name, kind string) (Readiness, error) {
 	if err != nil {
 		return Readiness{}, fmt.Errorf("receive redirects on %s: %w", name, err)
 	}
-	takes, err := takesRedirects(info.Index)
+	can, err := xdpFeatures(info.Index)
 	if errors.Is(err, errNoFeatures) {
-		takes, err = !slices.Contains(noRedirectKinds, kind), nil
+		can, err = actNdoXmit, nil
+		if slices.Contains(noRedirectKinds, kind) {
+			can = 0
+		}
 	}
 	if err != nil {
 		return Readiness{}, fmt.Errorf("receive redirects on %s: %w", name, err)
 	}
-	if takes {
-		return Readiness{OK: true, Reason: fmt.Sprintf("%s is a %s device, which needs no preparation", name, kind)}, nil
+	return otherReadiness(info, can), nil
+}
+
+// otherReadiness is the readiness of a device that is not a veth, by its XDP features.
+func otherReadiness(info Info, can uint64) Readiness {
+	const native = actBasic | actRedirect
+	switch {
+	case can&actNdoXmit != 0:
+		return Readiness{OK: true, Reason: fmt.Sprintf("%s is a %s device, which needs no preparation", info.Name, info.Kind)}
+	case can&native == native && info.XDPMode != "native":
+		return Readiness{WithProgram: true, Reason: fmt.Sprintf("%s is a %s device, which accepts frames from cubes of type XDP_DRV only while such "+
+			"a cube is attached to it, if at all: attach one there, or use type XDP_SKB or TC for all cubes that lead to it", info.Name, info.Kind)}
 	}
 	return Readiness{Reason: fmt.Sprintf("%s is a %s device, which accepts no frames from cubes of type XDP_DRV: "+
-		"use type XDP_SKB or TC for all cubes that lead to it", name, kind)}, nil
+		"use type XDP_SKB or TC for all cubes that lead to it", info.Name, info.Kind)}
 }
 
 // ensurePrepared ensures that the kernel applies what prepare has done: it applies GRO only when that is switched

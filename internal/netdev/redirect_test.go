@@ -375,3 +375,27 @@ func TestUnreachableNamespaceIsReportedWithTheRemedy(t *testing.T) {
 		return nil
 	})
 }
+
+// TestDriversThatAcceptFramesWithAProgram: by the features that drivers report.
+func TestDriversThatAcceptFramesWithAProgram(t *testing.T) {
+	const basic, redirect, xmit = actBasic, actRedirect, actNdoXmit
+	for _, c := range []struct {
+		what            string
+		can             uint64
+		mode            string
+		ok, withProgram bool
+	}{
+		{"one that always does", basic | redirect | xmit, "", true, false},
+		{"virtio without a program", basic | redirect, "", false, true},
+		{"virtio with a generic program", basic | redirect, "generic", false, true},
+		{"virtio with one", basic | redirect | xmit, "native", true, false},
+		{"one that has a program and does not", basic | redirect, "native", false, false},
+		{"one without native XDP", 0, "", false, false},
+		{"one that only drops at XDP", basic, "", false, false},
+	} {
+		r := otherReadiness(Info{Name: "eth0", Kind: "physical", XDPMode: c.mode}, c.can)
+		if r.OK != c.ok || r.WithProgram != c.withProgram || !strings.HasPrefix(r.Reason, "eth0 is a physical device, which ") {
+			t.Errorf("%s: %+v, want OK %v, with a program %v", c.what, r, c.ok, c.withProgram)
+		}
+	}
+}

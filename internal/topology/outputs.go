@@ -54,8 +54,18 @@ func (t *settling) checkOutput(rec *world.Cube, o cube.Output) error {
 		return err
 	}
 	ready, err := t.netdevs.TakesRedirects(at.Netdev)
-	if err == nil && !ready.OK {
+	if err == nil && !ready.OK && (!ready.WithProgram || !t.hasNativeCube(at.Netdev)) {
 		err = fmt.Errorf("%s: %w", ready.Reason, cube.ErrInvalid)
 	}
 	return err
+}
+
+// hasNativeCube reports whether a transparent cube of type XDP_DRV is attached to a netdev after the transaction.
+func (t *settling) hasNativeCube(netdev string) bool {
+	for _, rec := range t.next.Cubes {
+		if rec.Type == cube.TypeXDPDRV && rec.Parent == netdev {
+			return true
+		}
+	}
+	return false
 }

@@ -34,6 +34,8 @@ func TestRefusedOutputs(t *testing.T) {
 		{"the stack of a netdev, from XDP", `post xth outputs 1 <<< {"to":"veth1","received":true}`, cube.ErrInvalid, "only a cube of type TC can make a netdev receive"},
 		{"a netdev without NAPI, from XDP", `create toyfilter x2 <<< {"type":"XDP_DRV","outputs":[{"number":1,"to":"lame0"}]}`, cube.ErrInvalid,
 			"output 1 of x2: to lame0: the other end is down"},
+		{"a netdev that needs a program, from XDP", `create toyfilter x2 <<< {"type":"XDP_DRV","outputs":[{"number":1,"to":"virtio0"}]}`, cube.ErrInvalid,
+			"output 1 of x2: to virtio0: only while a cube is attached to it"},
 		{"a changed destination", `patch th3 outputs 1 <<< {"to":"nodev0"}`, cube.ErrNotFound, "output 1 of th3"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -41,6 +43,7 @@ func TestRefusedOutputs(t *testing.T) {
 			l := newLab(t, "veth1", "veth2")
 			for name, info := range map[string]netdev.Info{
 				"down0": {Index: 99}, "tun0": {Index: 98, Up: true, NoEthernet: true, Kind: "tun"}, "lame0": {Index: 97, Up: true, Kind: "veth"},
+				"virtio0": {Index: 96, Up: true, Kind: "physical"},
 			} {
 				info.Name = name
 				l.devs.set(info)
@@ -55,6 +58,23 @@ func TestRefusedOutputs(t *testing.T) {
 			l.wantState(before)
 		})
 	}
+}
+
+// TestOutputsToNetdevsThatNeedAProgram: the cube that the netdev needs comes with the same change, or was there before. One
+// at TC is of no use.
+func TestOutputsToNetdevsThatNeedAProgram(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.devs.set(netdev.Info{Name: "virtio0", Index: 96, Up: true, Kind: "physical"})
+	l.devs.set(netdev.Info{Name: "virtio1", Index: 95, Up: true, Kind: "physical"})
+	if _, err := l.apply(`[{"name":"x0","service-name":"toyfilter","type":"XDP_DRV","parent":"virtio0","outputs":[{"number":1,"to":"virtio0"}]}]`); err != nil {
+		t.Fatal(err)
+	}
+	l.must(`create toyfilter x1 <<< {"type":"XDP_DRV","outputs":[{"number":1,"to":"virtio0"}]}`, `create toyfilter x2`, `attach x2 virtio1`)
+	if err := l.do(`post x1 outputs 2 <<< {"to":"virtio1"}`); !errors.Is(err, cube.ErrInvalid) {
+		t.Errorf("an output to a netdev with a cube of type TC: %v, want it refused", err)
+	}
+	l.wantOutputs("at last", "x1", datapath.Output{Number: 1, Netdev: "virtio0"})
 }
 
 // wantOutputs checks the outputs of a cube in the graph.

@@ -241,7 +241,11 @@ func (n *Netdevs) reattach(u *undo.Stack, w want) error {
 	if err := n.markGeneric(u, w); err != nil {
 		return err
 	}
-	return n.attach(u, w)
+	if err := n.attach(u, w); err != nil {
+		return err
+	}
+	n.attachedNative(w)
+	return nil
 }
 
 // attach attaches a root of its component to a netdev.

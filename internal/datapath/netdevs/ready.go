@@ -79,7 +79,7 @@ func (n *Netdevs) readyForXDP(u *undo.Stack, w want) error {
 		switch {
 		case err != nil:
 			text = err.Error()
-		case !ready.OK:
+		case !ready.OK && !ready.WithProgram: // it gets one, and attachedNative looks again
 			text = ready.Reason
 		}
 	}
@@ -105,6 +105,20 @@ func (n *Netdevs) readyForXDP(u *undo.Stack, w want) error {
 	}
 	n.notes.set(w, text)
 	return nil
+}
+
+// attachedNative notes whether a netdev that has got its program takes redirected frames. Before, some drivers cannot say.
+func (n *Netdevs) attachedNative(w want) {
+	if w.spot.place != kindXDP || !w.link.native || n.notes.NetdevNote(w.spot.ifindex) != "" {
+		return
+	}
+	// If it cannot be read, the netdev is about to go.
+	if info, err := netdev.Get(w.name); err != nil || info.Kind == "veth" {
+		return
+	}
+	if ready, err := netdev.TakesRedirects(w.name); err == nil && !ready.OK {
+		n.notes.set(w, ready.Reason)
+	}
 }
 
 // remember adds to the recorded settings of a netdev.
