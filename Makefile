@@ -117,6 +117,7 @@ soak: build python bpffs deps-openapi deps-monitoring ## run the long forms of t
 	@$(MAKE) test-kernels test-kernels-arm64 test-powercut
 
 include scripts/demo.mk
+include examples/evnf/evnf.mk
 
 # Go's preemption signals restart a test run of many packets.
 bench: build bpffs deps-bench ## measure, compared with the kernel's own forwarding, in one run (BENCH=filters: a group, with its peers)

@@ -9,6 +9,7 @@
 #   scripts/deps.sh monitoring what the tests of dashboards and alert rules need on top of that
 #   scripts/deps.sh kernels what other kernels and architectures need
 #   scripts/deps.sh bench   what `make bench` needs on top of that
+#   scripts/deps.sh evnf    what `make check-evnf` needs
 #   scripts/deps.sh lint    what `make lint` needs on top of that
 #   scripts/deps.sh soak    what `make soak` needs on top of that
 #
@@ -28,6 +29,7 @@ KERNEL_PACKAGES=(qemu-system-x86 qemu-system-arm lld kmod e2fsprogs xz-utils)
 BENCH_PACKAGES=(haproxy)
 LINT_PACKAGES=(shellcheck protobuf-compiler)
 SOAK_PACKAGES=(debootstrap)
+EVNF_PACKAGES=(python3-venv libvirt-clients libxml2-utils)
 
 APT=(apt-get -q -y -o DPkg::Lock::Timeout=600 -o Dpkg::Use-Pty=0)
 export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 # what has a service does not start it
@@ -37,7 +39,7 @@ die() {
 	say "$*"
 	exit 1
 }
-usage() { die "usage: scripts/deps.sh build|openapi|monitoring|kernels|bench|lint|soak (one of them)"; }
+usage() { die "usage: scripts/deps.sh build|openapi|monitoring|kernels|bench|lint|soak|evnf (one of them)"; }
 
 # missing_packages prints the arguments that are not installed packages.
 missing_packages() {
@@ -154,23 +156,46 @@ install_openapi() {
 	.cache/openapi/bin/pip install -q --disable-pip-version-check --require-hashes -r "$OPENAPI_REQUIREMENTS"
 }
 
-# promtool, from Debian's package of Prometheus. Only this program is unpacked: the package would start a server.
-install_promtool() {
-	local dir
-	say "unpacking promtool of Debian's package prometheus"
+# unpack_package NAME INTO PATH... unpacks a part of a Debian package, which is not installed.
+unpack_package() {
+	local name=$1 into=$2 dir
+	say "unpacking Debian's package $name"
 	dir=$(mktemp -d)
 	(
 		cd "$dir"
-		"${APT[@]}" -o APT::Sandbox::User=root download prometheus </dev/null ||
+		"${APT[@]}" -o APT::Sandbox::User=root download "$name" </dev/null ||
 			{ [ "$(id -u)" -eq 0 ] && "${APT[@]}" update </dev/null &&
-				"${APT[@]}" -o APT::Sandbox::User=root download prometheus </dev/null; }
-		dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x ./usr/bin/promtool
+				"${APT[@]}" -o APT::Sandbox::User=root download "$name" </dev/null; }
+		mkdir tree
+		dpkg-deb --fsys-tarfile "$name"_*.deb | tar -x -C tree "${@:3}"
 	) || {
 		rm -rf "$dir"
-		die "promtool is missing: run scripts/deps.sh monitoring as root, or put promtool 2.42 or newer into PATH and set SKIP_DEPS=1"
+		return 1
 	}
-	install -m 0755 "$dir/usr/bin/promtool" .cache/bin/promtool
+	rm -rf "$into"
+	mkdir -p "$(dirname "$into")"
+	mv "$dir/tree" "$into"
 	rm -rf "$dir"
+}
+
+# promtool, from Debian's package of Prometheus. Only this program is unpacked: the package would start a server.
+install_promtool() {
+	unpack_package prometheus .cache/prometheus ./usr/bin/promtool ||
+		die "promtool is missing: run scripts/deps.sh monitoring as root, or put promtool 2.42 or newer into PATH and set SKIP_DEPS=1"
+	install -m 0755 .cache/prometheus/usr/bin/promtool .cache/bin/promtool
+	rm -rf .cache/prometheus
+}
+
+# The versions of Heat and of what it needs.
+HEAT_REQUIREMENTS=examples/evnf/traffic-accounting/cloud/requirements.txt
+
+# Heat, and cloud-init, of which only the code is unpacked: the package would configure this machine at its next boot.
+install_heat() {
+	say "installing Heat (a minute, 400 MB)"
+	python3 -m venv --clear .cache/heat
+	.cache/heat/bin/pip install -q --disable-pip-version-check -r "$HEAT_REQUIREMENTS"
+	unpack_package cloud-init .cache/heat/cloud-init ./usr/lib/python3 ||
+		die "cloud-init is missing: run scripts/deps.sh evnf as root"
 }
 
 [ $# -le 1 ] || usage
@@ -199,6 +224,10 @@ lint)
 	install_packages "${LINT_PACKAGES[@]}"
 	once .cache/pyang/bin/pyang "$PYANG_VERSION" install_pyang
 	once .cache/bin/golangci-lint "$GOLANGCI_VERSION" install_golangci
+	;;
+evnf)
+	install_packages "${EVNF_PACKAGES[@]}"
+	once .cache/heat/bin/heat-engine "$(sha256sum <"$HEAT_REQUIREMENTS")" install_heat
 	;;
 soak)
 	install_packages "${SOAK_PACKAGES[@]}"
