@@ -113,12 +113,13 @@ const (
 	Categories = 256
 	Elephants  = Protocols + Categories
 	Rows       = Elephants + 1
-	// Undecided, NoRoom and Other are packets without a protocol: of flows that are not decided, of flows without an entry,
-	// and others than IP.
+	// Undecided, NoRoom, Other and Fragment are packets without a protocol: of flows that are not decided, of flows without an
+	// entry, others than IP, and later fragments of datagrams whose first one was not seen.
 	Undecided    = Protocols - 1
 	NoRoom       = Protocols - 2
 	Other        = Protocols - 3
-	LastProtocol = Protocols - 4
+	Fragment     = Protocols - 4
+	LastProtocol = Protocols - 5
 )
 
 // ProtocolRow is the row of the protocol of the application.

@@ -3,7 +3,7 @@
 
 /* Keeps an entry for each flow, copies its first packets to a ring for the classifier, and does with its packets what the
  * policy of its protocol says. */
-#include "edpi.h"
+#include "packet.h"
 
 enum edpi_reason {
 	EDPI_POLICY = PCN_REASON_FIRST, /* the action of the flow's policy is DROP */
@@ -37,6 +37,7 @@ enum edpi_counter {
 	EDPI_SAMPLED,		/* some of them, of flows that were decided */
 	EDPI_NOT_INSPECTED,	/* packets that found the ring full */
 	EDPI_ELEPHANT_FLOWS,
+	EDPI_LATER_FRAGMENTS, /* later fragments that were counted in the flow of the first one */
 	EDPI_COUNTERS,
 };
 PCN_COUNTERS(counters, edpi_counter, EDPI_COUNTERS);
@@ -72,20 +73,6 @@ PCN_RING(packets, 1 << 24);
 PCN_MAP(seeds, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_hash_seed, 1);
 PCN_SKETCH_RATES(rates, 4096);
 PCN_SKETCH(volumes, 4096);
-
-/* A packet on its way through this cube. */
-struct edpi_packet {
-	struct edpi_key key;
-	__u64 now; /* coarse */
-	__u32 bytes;
-	__u32 packets;
-	__u8 reverse;
-	__u8 tcp_flags;
-	__u8 payload; /* it has one, or is not of TCP */
-	__u8 zero[5];
-};
-/* In a map: Linux 6.1 counts the stack of all functions together, and reading the packet needs much of it. */
-PCN_DISPOSABLE PCN_MAP(work, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct edpi_packet, 1);
 
 /* Adds to the sums of a class. */
 PCN_INLINE void edpi_add(__u32 row, __u64 packets, __u64 bytes, __u64 flows)
@@ -149,68 +136,6 @@ PCN_INLINE void edpi_look(const struct edpi_key *key, struct edpi_flow *flow)
 	    d->class.master != flow->class.master || d->class.category != flow->class.category ||
 	    d->class.flags != flow->class.flags || d->class.risks != flow->class.risks)
 		edpi_adopt(flow, d);
-}
-
-/* The order of the ends: any order will do that is the same for both directions. */
-PCN_INLINE int edpi_is_reverse(const struct pcn_flow *f)
-{
-	const __u64 *a = (const void *)f->source, *b = (const void *)f->destination;
-
-	if (a[0] != b[0])
-		return a[0] > b[0];
-	if (a[1] != b[1])
-		return a[1] > b[1];
-	return f->source_port > f->destination_port;
-}
-
-PCN_INLINE void edpi_key_of(struct edpi_packet *p, const struct pcn_flow *f)
-{
-	p->reverse = edpi_is_reverse(f);
-	pcn_address_copy(p->key.low, p->reverse ? f->destination : f->source);
-	pcn_address_copy(p->key.high, p->reverse ? f->source : f->destination);
-	p->key.low_port = p->reverse ? f->destination_port : f->source_port;
-	p->key.high_port = p->reverse ? f->source_port : f->destination_port;
-	p->key.protocol = f->protocol;
-}
-
-/* True if a packet of TCP has payload, by the length in its IP header: a short frame is padded. */
-PCN_INLINE int edpi_has_payload(struct CTXTYPE *ctx, const struct pcn_flow *f)
-{
-	__u32 v6 = f->has & PCN_FLOW_IPV6, end = f->l3 + (v6 ? 40 : 0);
-	__be16 length = 0;
-	__u8 offset = 0;
-
-	if (!(f->has & PCN_FLOW_TCP))
-		return 1;
-	if (pcn_load_bytes(ctx, f->l3 + (v6 ? 4 : 2), &length, sizeof(length)) ||
-	    pcn_load_bytes(ctx, f->l4 + 12, &offset, sizeof(offset)))
-		return 0;
-	if (!length)
-		return 1; /* a superframe longer than its header can say */
-	end += bpf_ntohs(length);
-	return end > f->l4 + (offset >> 4) * 4u;
-}
-
-/* Reads a packet. 0, or -1 if it is none of IP. */
-PCN_GLOBAL int edpi_read(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
-			 struct edpi_packet *p PCN_NONNULL)
-{
-	struct pcn_flow f = {};
-	struct pcn_wire wire = { .bytes = md->packet_len, .packets = 1 };
-	int ip;
-
-	p->now = pcn_time_coarse();
-	ip = !pcn_flow_read(ctx, &f) && f.has & PCN_FLOW_IP;
-	if (ip)
-		wire = pcn_on_the_wire(ctx, md, &f);
-	p->bytes = wire.bytes;
-	p->packets = wire.packets;
-	if (!ip)
-		return -1;
-	edpi_key_of(p, &f);
-	p->tcp_flags = f.has & PCN_FLOW_TCP ? f.tcp_flags : 0;
-	p->payload = edpi_has_payload(ctx, &f);
-	return 0;
 }
 
 /* Adds an entry: NULL if there is no room. */
@@ -431,11 +356,17 @@ PCN_INLINE int edpi_process(struct CTXTYPE *ctx, struct pcn_md *md)
 
 	if (!p)
 		return pcn_pkt_pass(ctx, md);
-	__builtin_memset(p, 0, sizeof(*p));
+	__builtin_memset(p, 0, __builtin_offsetof(struct edpi_packet, datagram));
 	if (edpi_read(ctx, md, p)) {
 		edpi_add(EDPI_OTHER_ROW, p->packets, p->bytes, 0);
 		return pcn_pkt_pass(ctx, md);
 	}
+	if (p->fragment && edpi_fragment(p)) {
+		edpi_add(EDPI_FRAGMENT_ROW, p->packets, p->bytes, 0);
+		return edpi_not_decided(ctx, md, p, 0);
+	}
+	if (p->fragment == PCN_FRAGMENT_LATER)
+		pcn_count(&counters, EDPI_LATER_FRAGMENTS);
 	flow = bpf_map_lookup_elem(&flows, &p->key);
 	if (!flow)
 		flow = edpi_start(p);

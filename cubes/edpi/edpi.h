@@ -6,12 +6,13 @@
 #include <pcn/bucket.h>
 #include <pcn/cube.h>
 #include <pcn/flow.h>
+#include <pcn/fragment.h>
 #include <pcn/ring.h>
 #include <pcn/segments.h>
 #include <pcn/sketch.h>
 
-/* Both directions of a flow have one key: the lower end comes first. A fragment without ports belongs to the flow of port
- * 0. Tags are not part of it. */
+/* Both directions of a flow have one key: the lower end comes first. A later fragment belongs to the flow of the first one.
+ * Tags are not part of it. */
 struct edpi_key {
 	pcn_address low;
 	pcn_address high;
@@ -73,17 +74,29 @@ struct edpi_ended {
 	struct edpi_flow flow;
 };
 
+/* The flow of a fragmented datagram, as its first fragment has shown it. */
+struct edpi_first {
+	struct edpi_key key;
+	__u64 seen; /* coarse */
+	__u8 reverse;
+	__u8 zero[7];
+};
+
+/* How many datagrams. */
+#define EDPI_FRAGMENTS 4096
+
 /* Rows by class: protocols, then categories, then all elephants. */
 #define EDPI_PROTOCOLS 1024
 #define EDPI_CATEGORIES 256
 #define EDPI_ELEPHANTS (EDPI_PROTOCOLS + EDPI_CATEGORIES)
 #define EDPI_ROWS (EDPI_ELEPHANTS + 1)
-/* Rows of packets that have no class: those of flows that are not decided, of flows for which there was no room, and
- * others than IP. */
+/* Rows of packets that have no class: those of flows that are not decided, of flows for which there was no room, others
+ * than IP, and later fragments of datagrams whose first one was not seen. */
 #define EDPI_UNDECIDED_ROW (EDPI_PROTOCOLS - 1)
 #define EDPI_NO_ROOM_ROW (EDPI_PROTOCOLS - 2)
 #define EDPI_OTHER_ROW (EDPI_PROTOCOLS - 3)
-#define EDPI_LAST_PROTOCOL (EDPI_PROTOCOLS - 4)
+#define EDPI_FRAGMENT_ROW (EDPI_PROTOCOLS - 4)
+#define EDPI_LAST_PROTOCOL (EDPI_PROTOCOLS - 5)
 
 /* What belongs to a class: a slot of a policy, 0 for none. */
 struct edpi_rule {

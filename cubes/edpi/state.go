@@ -92,6 +92,7 @@ type statistics struct {
 	Sampled         uint64 `json:"sampled"`
 	NotInspected    uint64 `json:"not-inspected"`
 	ElephantFlows   uint64 `json:"elephant-flows"`
+	Fragments       uint64 `json:"fragments"`
 	NotLogged       uint64 `json:"not-logged"`
 }
 
@@ -163,7 +164,7 @@ func (n *edpi) classes() (protocols, categories []classState, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	special := map[uint32]string{dpi.Undecided: "undecided", dpi.NoRoom: "no-room", dpi.Other: "not-ip"}
+	special := map[uint32]string{dpi.Undecided: "undecided", dpi.NoRoom: "no-room", dpi.Other: "not-ip", dpi.Fragment: "fragment"}
 	seen := map[string]bool{}
 	for row := uint32(0); row < dpi.Elephants; row++ {
 		if row == dpi.Protocols {
@@ -220,6 +221,7 @@ func (n *edpi) statistics() (*statistics, error) {
 	for name, to := range map[string]*uint64{
 		"started": &is.Started, "no-room": &is.NoRoom, "no-room-elephants": &is.NoRoomElephants, "inspected": &is.Inspected,
 		"sampled": &is.Sampled, "not-inspected": &is.NotInspected, "elephant-flows": &is.ElephantFlows,
+		"later-fragments": &is.Fragments,
 	} {
 		var err error
 		if *to, err = set.Sum(name); err != nil {

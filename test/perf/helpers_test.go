@@ -51,8 +51,9 @@ var unmeasured = []string{
 	"pcn_sketch_add", "pcn_sketch_rate", "pcn_sketch_distinct_add", "pcn_sketch_top_add",
 	// A bucket and pcn_notify_notice, which are measured.
 	"pcn_report",
-	"pcn_bucket_cost",            // a part of pcn_bucket_take
-	"pcn_is_superframe",          // a load
+	"pcn_bucket_cost",                                                     // a part of pcn_bucket_take
+	"pcn_is_superframe",                                                   // a load
+	"pcn_fragment_key_of", "pcn_fragment_offset", "pcn_fragment_overlaps", // stores, a load, a comparison
 	"pcn_on_the_wire",            // the same, and arithmetic for a superframe
 	"pcn_set_dscp", "pcn_set_ce", // the packet is another one after that
 	// Parts of BenchmarkPackets of cubes/lbdsr: what they cost depends on the services and flows.

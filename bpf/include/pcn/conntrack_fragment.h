@@ -4,24 +4,11 @@
 #ifndef PCN_CONNTRACK_FRAGMENT_H
 #define PCN_CONNTRACK_FRAGMENT_H
 
-#include <linux/tcp.h>
 #include <pcn/conntrack_embryo.h>
-
-/* Internal: for how long, as in the kernel's ipfrag_time. */
-#define PCN_CT_FRAGMENT_NS 30000000000ULL
+#include <pcn/fragment.h>
 
 /* Internal: how many datagrams, of all cubes. */
 #define PCN_CT_FRAGMENTS 4096
-
-/* Internal: what the fragments of a datagram have in common (RFC 791, RFC 8200 4.5), in one zone. */
-struct pcn_ct_fragment_key {
-	pcn_address source;
-	pcn_address destination;
-	__be32 id;
-	__u16 zone;
-	__u8 protocol;
-	__u8 ipv6;
-};
 
 /* Internal: the connection of a datagram. */
 struct pcn_ct_fragment {
@@ -33,11 +20,11 @@ struct pcn_ct_fragment {
 
 /* Internal: where both are written: before Linux 6.2, memory of an argument can be neither. */
 struct pcn_ct_fragment_work {
-	struct pcn_ct_fragment_key key;
+	struct pcn_fragment_key key;
 	struct pcn_ct_fragment is;
 };
 
-PCN_MAP_SHARED(conntrack, ct_fragments, BPF_MAP_TYPE_LRU_HASH, struct pcn_ct_fragment_key,
+PCN_MAP_SHARED(conntrack, ct_fragments, BPF_MAP_TYPE_LRU_HASH, struct pcn_fragment_key,
 	       struct pcn_ct_fragment, PCN_CT_FRAGMENTS);
 PCN_MAP_SHARED(conntrack, ct_fragment_work, BPF_MAP_TYPE_PERCPU_ARRAY, __u32,
 	       struct pcn_ct_fragment_work, 1);
@@ -48,14 +35,8 @@ PCN_INLINE struct pcn_ct_fragment_work *pcn_ct_fragment_of(const struct pcn_flow
 	__u32 zero = 0;
 	struct pcn_ct_fragment_work *at = bpf_map_lookup_elem(&ct_fragment_work, &zero);
 
-	if (!at)
-		return NULL;
-	pcn_address_copy(at->key.source, f->source);
-	pcn_address_copy(at->key.destination, f->destination);
-	at->key.id = f->id;
-	at->key.zone = zone;
-	at->key.protocol = f->protocol;
-	at->key.ipv6 = !!(f->has & PCN_FLOW_IPV6);
+	if (at)
+		pcn_fragment_key_of(&at->key, f, zone);
 	return at;
 }
 
@@ -82,21 +63,18 @@ PCN_GLOBAL int pcn_ct_recall_fragment(struct CTXTYPE *ctx, struct pcn_conntrack_
 	struct pcn_ct_fragment_work *at = pcn_ct_fragment_of(&w->flow, zone);
 	__u32 ipv6 = w->flow.has & PCN_FLOW_IPV6, l3 = w->flow.l3, l4 = w->flow.l4;
 	struct pcn_ct_fragment *is;
-	__be16 length, offset;
-	__u32 from;
+	__be16 length;
+	int from;
 
 	if (!at)
 		return -1;
 	is = bpf_map_lookup_elem(&ct_fragments, &at->key);
-	if (!is || pcn_aged(pcn_time_coarse(), is->seen, PCN_CT_FRAGMENT_NS))
+	if (!is || pcn_aged(pcn_time_coarse(), is->seen, PCN_FRAGMENT_NS))
 		return -1;
 	w->fresh.key = is->key;
-	if (pcn_load_bytes(ctx, l3 + (ipv6 ? 4 : 2), &length, sizeof(length)) ||
-	    pcn_load_bytes(ctx, ipv6 ? l4 - 6 : l3 + 6, &offset, sizeof(offset)))
-		return -1;
-	from = ipv6 ? bpf_ntohs(offset) & 0xfff8 : (bpf_ntohs(offset) & 0x1fff) * 8;
-	/* It would overwrite the ports and flags that were compared with the rules (RFC 1858, RFC 3128). */
-	if (w->flow.protocol == IPPROTO_TCP && from < sizeof(struct tcphdr))
+	from = pcn_fragment_offset(ctx, &w->flow);
+	if (from < 0 || pcn_load_bytes(ctx, l3 + (ipv6 ? 4 : 2), &length, sizeof(length)) ||
+	    pcn_fragment_overlaps(w->flow.protocol, from))
 		return -1;
 	w->segment.seq =
 		is->base + bpf_ntohs(length) + l3 + (ipv6 ? sizeof(struct ipv6hdr) : 0) - l4 + from;
