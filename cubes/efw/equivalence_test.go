@@ -297,7 +297,7 @@ func difference(with, without sent, v6 bool) string {
 		}
 	}
 	for name, n := range without.counted {
-		if strings.HasPrefix(name, "IPV6") != v6 {
+		if strings.HasPrefix(name, map[bool]string{false: "IPV6", true: "IPV4"}[v6]) {
 			continue // the rules of the other family were not reset
 		}
 		if with.counted[name] != n {
@@ -344,6 +344,12 @@ func (r *router) compare(g rules, frames int) {
 		program, other = "ip6"+program[2:], "ip6"+other[2:]
 	}
 	text := g.text()
+	r.same(g, frames, program+":\n"+text, func() { r.reset(program, other, text) })
+}
+
+// same compares what becomes of random frames with and without the cube, each time behind rules that are set.
+func (r *router) same(g rules, frames int, text string, set func()) {
+	r.t.Helper()
 	from, to := r.mac()
 	list := make([][]byte, frames)
 	for i := range list {
@@ -353,10 +359,10 @@ func (r *router) compare(g rules, frames int) {
 	// The host sends packets of its own at times of its own; what the cube does wrong is there each time.
 	for range 3 {
 		r.Set("PATCH", "f offload", "false")
-		r.reset(program, other, text)
+		set()
 		without := r.send(list)
 		r.Set("PATCH", "f offload", "true")
-		r.reset(program, other, text)
+		set()
 		r.settled()
 		with := r.send(list)
 		if strings.Contains(text, "MASQUERADE") { // which gives connections random ports
@@ -367,7 +373,7 @@ func (r *router) compare(g rules, frames int) {
 		}
 		r.t.Logf("a difference that may be one of times: %s", why)
 	}
-	r.t.Fatalf("%s:\n%s\n%s\n%s\n%s", program, text, why, r.Read("f report"), r.Read("f environment"))
+	r.t.Fatalf("%s\n%s\n%s\n%s", text, why, r.Read("f report"), r.Read("f environment"))
 }
 
 // settled waits until rules are in effect, and nothing of the host has changed for some time.

@@ -27,6 +27,7 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/iptables/language"
+	"github.com/polycube/polycube/iptables/nft"
 	"github.com/polycube/polycube/iptables/offload"
 )
 
@@ -77,16 +78,29 @@ func readHosts(ctx context.Context, parent cube.Parent, typ cube.Type, outputs [
 		}
 		return false
 	}
-	text, err := printed(ctx, "nft", "-j", "list", "ruleset")
+	native, err := readNft(ctx)
 	for f := range out {
 		if err == nil {
-			out[f].Others, err = offload.ReadHooked(families[f], text, ours)
+			out[f].Others, err = offload.ReadHooked(families[f], native, ours)
 		}
 		if err != nil {
 			out[f].Unread = err.Error()
 		}
 	}
 	return out, nil
+}
+
+// readNft reads the rule set that nft prints; nil if it is not installed.
+func readNft(ctx context.Context) (*nft.Host, error) {
+	text, err := printed(ctx, "nft", "-j", "list", "ruleset")
+	if err != nil || text == nil {
+		return nil, err
+	}
+	h, err := nft.ReadHost(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("what nft prints: %w", err)
+	}
+	return h, nil
 }
 
 func hasTable(tables []offload.Table, name string) bool {

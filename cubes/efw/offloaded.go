@@ -36,11 +36,11 @@ type compiled struct {
 func compile(hosts hosts) *compiled {
 	c := &compiled{}
 	for f, host := range hosts {
-		filter, setting, isTracked, checks := host.Judge()
+		bases, setting, isTracked, checks := host.Judge()
 		c.checks[f] = checks
 		c.tracked = c.tracked || isTracked
 		for h, hook := range offload.Hooks {
-			c.programs[f][h] = offload.Compile(setting, hook, filter)
+			c.programs[f][h] = offload.Compile(setting, hook, bases[hook])
 		}
 	}
 	return c
@@ -139,4 +139,24 @@ func (o *offloaded) counted(family, hook int) (map[string]inet.Count, error) {
 		keys = append(keys, key(l.Rule))
 	}
 	return o.sets[hook*len(families)+family].counts(keys)
+}
+
+// countedIn returns what rules of a family have counted in the fast path at all hooks.
+func (o *offloaded) countedIn(family int) (map[string]inet.Count, error) {
+	out := map[string]inet.Count{}
+	for hook := range offload.Hooks {
+		counts, err := o.counted(family, hook)
+		if err != nil {
+			return nil, err
+		}
+		for name, n := range counts {
+			out[name] = plus(out[name], n)
+		}
+	}
+	return out, nil
+}
+
+// plus adds two counters.
+func plus(a, b inet.Count) inet.Count {
+	return inet.Count{Packets: a.Packets + b.Packets, Bytes: a.Bytes + b.Bytes}
 }

@@ -55,12 +55,12 @@ type lineState struct {
 }
 
 type ruleState struct {
-	Family  string `json:"family"`
-	Name    string `json:"name"`
-	Number  int    `json:"number"`
-	Packets uint64 `json:"packets"`
-	Bytes   uint64 `json:"bytes"`
-	Text    string `json:"text"`
+	Family  string  `json:"family"`
+	Name    string  `json:"name"`
+	Number  int     `json:"number"`
+	Packets *uint64 `json:"packets,omitempty"`
+	Bytes   *uint64 `json:"bytes,omitempty"`
+	Text    string  `json:"text"`
 }
 
 type portState struct {
@@ -180,6 +180,9 @@ func (e *efw) report() (out []lineState, err error) {
 	return out, nil
 }
 
+// bothFamilies is the name of the family of chains that packets of both families meet.
+const bothFamilies = "INET"
+
 // chains lists the rules of the host as they are now, with what the stack and the fast path have counted.
 func (e *efw) chains(ctx context.Context) (out []ruleState, err error) {
 	hosts, err := e.readHosts(ctx, e.parent, e.config.Outputs)
@@ -187,18 +190,14 @@ func (e *efw) chains(ctx context.Context) (out []ruleState, err error) {
 		return nil, err
 	}
 	now := compile(hosts)
+	var merged [len(families)]map[string]inet.Count
 	for f := range families {
-		merged := map[string]inet.Count{}
-		for h := range offload.Hooks {
-			counts, err := e.rules.counted(f, h)
-			if err != nil {
-				return nil, err
-			}
-			for name, n := range counts {
-				m := merged[name]
-				merged[name] = inet.Count{Packets: m.Packets + n.Packets, Bytes: m.Bytes + n.Bytes}
-			}
+		if merged[f], err = e.rules.countedIn(f); err != nil {
+			return nil, err
 		}
+	}
+	both := map[string]bool{}
+	for f := range families {
 		seen := map[string]bool{}
 		var lines []offload.Line
 		for _, p := range now.programs[f] {
@@ -207,12 +206,21 @@ func (e *efw) chains(ctx context.Context) (out []ruleState, err error) {
 		slices.SortStableFunc(lines, func(a, b offload.Line) int { return strings.Compare(a.Chain, b.Chain) })
 		for _, l := range lines {
 			name := key(l.Rule)
-			if seen[name] { // a chain of the user that both hooks lead to
+			if seen[name] || both[name] { // a chain of the user that both hooks lead to, or one of both families
 				continue
 			}
 			seen[name] = true
-			n := merged[name]
-			out = append(out, ruleState{familyNames[f], l.Chain, l.Number, l.Packets + n.Packets, l.Bytes + n.Bytes, l.Text})
+			n, family := merged[f][name], familyNames[f]
+			if l.Both {
+				both[name], family = true, bothFamilies
+				n = plus(n, merged[1-f][name])
+			}
+			one := ruleState{Family: family, Name: l.Chain, Number: l.Number, Text: l.Text}
+			if !l.Uncounted {
+				packets, bytes := l.Packets+n.Packets, l.Bytes+n.Bytes
+				one.Packets, one.Bytes = &packets, &bytes
+			}
+			out = append(out, one)
 		}
 	}
 	return out, nil

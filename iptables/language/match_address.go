@@ -25,6 +25,34 @@ type AddressRange struct {
 	Not         bool
 }
 
+// Prefixes returns the range as prefixes, in their order.
+func (r AddressRange) Prefixes() (out []netip.Prefix) {
+	for at := r.First; at.IsValid() && !r.Last.Less(at); {
+		bits := at.BitLen()
+		end := at
+		for bits > 0 { // the longest block that begins here and ends in the range
+			p, err := at.Prefix(bits - 1)
+			if err != nil || p.Addr() != at || r.Last.Less(lastOf(p)) {
+				break
+			}
+			bits, end = bits-1, lastOf(p)
+		}
+		out = append(out, netip.PrefixFrom(at, bits))
+		at = end.Next()
+	}
+	return out
+}
+
+// lastOf returns the last address of a prefix.
+func lastOf(p netip.Prefix) netip.Addr {
+	raw := p.Addr().AsSlice()
+	for bit := p.Bits(); bit < 8*len(raw); bit++ {
+		raw[bit/8] |= 0x80 >> (bit % 8)
+	}
+	a, _ := netip.AddrFromSlice(raw)
+	return a
+}
+
 // MAC is -m mac: the source of the frame.
 type MAC struct {
 	Source inet.MAC

@@ -26,6 +26,9 @@ type draft struct {
 	rule   *rule
 	rules  *ruleset
 	target func(name string) (string, error) // the name here of a chain that it leads to
+	// exact refuses what the rules of iptables would count otherwise, and has ranges of addresses as prefixes.
+	exact   bool
+	counted bool
 
 	// Conditions: protocols, any if nil, without those in except; and for each of the alternatives one of its option lists.
 	protocols, except []uint8
@@ -62,6 +65,14 @@ func (d *draft) clone() *draft {
 	return &c
 }
 
+// most is how many rules one rule, and how many elements a set, may have.
+func (d *draft) most() int {
+	if d.exact {
+		return maxExact
+	}
+	return maxCopies
+}
+
 // only restricts the protocols.
 func (d *draft) only(to []uint8) error {
 	if d.protocols == nil {
@@ -95,8 +106,8 @@ func (d *draft) emit(target ...string) error {
 		if a == nil {
 			continue
 		}
-		if len(a)*len(bodies)*len(prefixes) > maxCopies {
-			return fmt.Errorf("it would become more than %d rules; use -m set with an ipset cube", maxCopies)
+		if len(a)*len(bodies)*len(prefixes) > d.most() {
+			return fmt.Errorf("it would become more than %d rules; use -m set with an ipset cube", d.most())
 		}
 		var longer [][]string
 		for _, b := range bodies {

@@ -34,8 +34,17 @@ type operand struct {
 	flags bool
 }
 
-// maxElements is the largest set that is imported: each element may become a rule.
-const maxElements = 256
+// acts reports whether an element has statements of its own, such as a counter.
+func acts(element any) bool {
+	_, value, _ := only(element)
+	object, _ := value.(map[string]any)
+	for name := range object {
+		if object["val"] != nil && !slices.Contains([]string{"val", "comment"}, name) {
+			return true
+		}
+	}
+	return false
+}
 
 // scalar returns a string or number as text.
 func scalar(v any) (string, bool) {
@@ -104,7 +113,7 @@ func selectorOf(left any) (s selector, err error) {
 }
 
 // operandOf reads the right side of a match.
-func (s *ruleset) operandOf(r *rule, op string, right any) (o operand, err error) {
+func (d *draft) operandOf(op string, right any) (o operand, err error) {
 	if !slices.Contains([]string{"==", "!=", "in", "<", ">", "<=", ">="}, op) {
 		return o, fmt.Errorf("the operator %q is not known", op)
 	}
@@ -119,14 +128,17 @@ func (s *ruleset) operandOf(r *rule, op string, right any) (o operand, err error
 		o.set, o.flags = kind == "set", kind == "|"
 	} else if name, ok := right.(string); ok && strings.HasPrefix(name, "@") {
 		o.set = true
-		if elements, err = s.elements(s.sets, r, name[1:]); err != nil {
+		if elements, err = d.elements(d.rules.sets, name[1:]); err != nil {
 			return o, err
 		}
 	}
-	if len(elements) > maxElements {
-		return o, fmt.Errorf("a set of %d elements: up to %d are imported; use -m set with an ipset cube", len(elements), maxElements)
+	if len(elements) > d.most() {
+		return o, fmt.Errorf("a set of %d elements: up to %d are imported; use -m set with an ipset cube", len(elements), d.most())
 	}
 	for _, e := range elements {
+		if d.exact && acts(e) {
+			return o, errors.New("an element of a set does more than to match")
+		}
 		i, err := itemOf(e)
 		if err != nil {
 			return o, err
@@ -137,14 +149,18 @@ func (s *ruleset) operandOf(r *rule, op string, right any) (o operand, err error
 }
 
 // elements returns those of a named set or map that keeps them.
-func (s *ruleset) elements(of map[chainKey]*set, r *rule, name string) ([]any, error) {
-	found := of[chainKey{r.Family, r.Table, name}]
+func (d *draft) elements(of map[chainKey]*set, name string) ([]any, error) {
+	k := chainKey{d.rule.Family, d.rule.Table, name}
+	found := of[k]
 	if found == nil {
 		return nil, fmt.Errorf("there is no set @%s in the table", name)
 	}
 	flags := text(found.Flags)
 	if strings.Contains(flags, "timeout") || strings.Contains(flags, "dynamic") {
 		return nil, fmt.Errorf("the elements of @%s change (flags %s)", name, flags)
+	}
+	if d.exact && (d.rules.updated[k] || len(found.Stmt) > 0) {
+		return nil, fmt.Errorf("the elements of @%s change, or do more than to match", name)
 	}
 	if kind, ok := found.Type.(string); !ok || !slices.Contains(setTypes, kind) {
 		return nil, fmt.Errorf("@%s is a set of the type %s: imported are sets of %s", name, text(found.Type), strings.Join(setTypes, ", "))

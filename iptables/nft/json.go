@@ -28,12 +28,13 @@ type chain struct {
 
 func (c *chain) key() chainKey { return chainKey{c.Family, c.Table, c.Name} }
 
-// set is a set, or a map: then its elements are pairs.
+// set is a set, or a map: then its elements are pairs. Stmt are statements that each element carries out.
 type set struct {
 	Family, Table, Name string
 	Type, Map           any
 	Flags               any
 	Elem                []any
+	Stmt                []any
 }
 
 // rule is a rule. Its statements are JSON objects with one member, whose name is that of the statement.
@@ -45,10 +46,14 @@ type rule struct {
 
 // ruleset is what was read.
 type ruleset struct {
-	chains []*chain
-	rules  []*rule
-	sets   map[chainKey]*set
-	maps   map[chainKey]*set
+	chains     []*chain
+	rules      []*rule
+	sets       map[chainKey]*set
+	maps       map[chainKey]*set
+	flowtables []chainKey
+	dormant    map[[2]string]bool // tables by family and name
+	// updated are the sets that rules change. Nil: such rules say so themselves, where they are imported.
+	updated map[chainKey]bool
 }
 
 // parse reads the JSON. It refuses what nft does not print.
@@ -67,7 +72,7 @@ func parse(input string) (*ruleset, error) {
 	if top.Nftables == nil {
 		return nil, errors.New("the JSON has no member \"nftables\": it is not what `nft -j list ruleset` prints")
 	}
-	s := &ruleset{sets: map[chainKey]*set{}, maps: map[chainKey]*set{}}
+	s := &ruleset{sets: map[chainKey]*set{}, maps: map[chainKey]*set{}, dormant: map[[2]string]bool{}}
 	for i, object := range *top.Nftables {
 		if len(object) != 1 {
 			return nil, fmt.Errorf("object %d has %d members: nft prints one", i, len(object))
@@ -110,10 +115,25 @@ func (s *ruleset) add(kind string, raw json.RawMessage) error {
 		} else {
 			s.sets[k] = one
 		}
+	case "flowtable":
+		var k struct{ Family, Table, Name string }
+		if err := decode(raw, &k); err != nil {
+			return err
+		}
+		s.flowtables = append(s.flowtables, chainKey{k.Family, k.Table, k.Name})
+	case "table":
+		var t struct {
+			Family, Name string
+			Flags        any
+		}
+		if err := decode(raw, &t); err != nil {
+			return err
+		}
+		s.dormant[[2]string{t.Family, t.Name}] = strings.Contains(text(t.Flags), "dormant")
 	case "add", "replace", "create", "insert", "delete", "flush", "list", "reset", "rename":
 		return errors.New("this is a command for nft: import what `nft -j list ruleset` prints")
 	}
-	return nil // tables, and objects that only rules give an effect
+	return nil // objects that only rules give an effect
 }
 
 // link checks that rules are in chains.

@@ -31,6 +31,9 @@ var matchers = map[string]func(*draft, operand) error{
 	"tcp flags": (*draft).anyFlag,
 }
 
+// stackOnly are the selectors that only the network stack compares.
+var stackOnly = []string{"meta pkttype", "ip ttl", "ip6 hoplimit", "ip length"}
+
 // payloads are the protocols that a match of a field implies.
 var payloads = map[string]uint8{
 	"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP, "dccp": unix.IPPROTO_DCCP, "udplite": unix.IPPROTO_UDPLITE, "icmp": unix.IPPROTO_ICMP, "icmpv6": unix.IPPROTO_ICMPV6,
@@ -57,7 +60,7 @@ func (d *draft) match(left any, op string, right any) error {
 	if s.mask != nil && s.key == "tcp flags" {
 		return d.flags(op, s.mask, right)
 	}
-	o, err := d.rules.operandOf(d.rule, op, right)
+	o, err := d.operandOf(op, right)
 	if err != nil {
 		return err
 	}
@@ -77,7 +80,7 @@ func (d *draft) match(left any, op string, right any) error {
 		return errors.New("ip6 nexthdr is the first header, where iptables looks for the last: write meta l4proto")
 	}
 	matcher := matchers[s.key]
-	if matcher == nil {
+	if matcher == nil || d.exact && slices.Contains(stackOnly, s.key) {
 		return fmt.Errorf("%s cannot be imported", s.key)
 	}
 	return matcher(d, o)
@@ -136,6 +139,11 @@ func (d *draft) address(option, ranged string, o operand) error {
 	not, err := o.equals()
 	if err != nil {
 		return err
+	}
+	if d.exact && !not {
+		if o.items, err = d.prefixes(o.items); err != nil {
+			return err
+		}
 	}
 	var all [][]string
 	for _, i := range o.items {
@@ -314,6 +322,9 @@ func (d *draft) icmpType(o operand) (err error) {
 		return errors.New("the ICMP type is compared twice")
 	}
 	d.icmp.types, err = bytesOf(o, icmpTypes[d.of])
+	if d.exact && slices.Contains(d.icmp.types, 255) {
+		return errors.New("iptables takes type 255 for any")
+	}
 	d.icmp.not = o.op == "!="
 	return err
 }

@@ -46,13 +46,23 @@ func (d *draft) statement(kind string, value any) error {
 	switch kind {
 	case "match":
 		op, _ := object["op"].(string)
+		if d.exact && d.counted {
+			return errors.New("a match follows the counter")
+		}
 		if d.limited || d.logged || d.marked {
 			return errors.New("a match follows limit, log or mark, where iptables compares first: write it before them")
 		}
 		return d.match(object["left"], op, object["right"])
 	case "vmap":
+		if d.exact && d.counted {
+			return errors.New("a map follows the counter")
+		}
 		return d.verdictMap(object)
 	case "counter":
+		if d.exact && (d.counted || object == nil) {
+			return errors.New("the rule has several counters, or one of a name")
+		}
+		d.counted = true
 		return nil
 	case "limit":
 		return d.limit(object)
@@ -167,14 +177,14 @@ func (d *draft) verdictMap(object map[string]any) error {
 	data := object["data"]
 	if name, ok := data.(string); ok && strings.HasPrefix(name, "@") {
 		var err error
-		if elements, err = d.rules.elements(d.rules.maps, d.rule, name[1:]); err != nil {
+		if elements, err = d.elements(d.rules.maps, name[1:]); err != nil {
 			return err
 		}
 	} else if kind, value, ok := only(data); ok && kind == "set" {
 		elements, _ = value.([]any)
 	}
-	if len(elements) == 0 || len(elements) > maxElements {
-		return fmt.Errorf("a map of %d elements: from 1 to %d are imported", len(elements), maxElements)
+	if len(elements) == 0 || len(elements) > d.most() {
+		return fmt.Errorf("a map of %d elements: from 1 to %d are imported", len(elements), d.most())
 	}
 	if d.limited && len(elements) > 1 {
 		return errors.New("it would become several rules, each with a rate of its own")
@@ -199,8 +209,8 @@ func (d *draft) verdictMap(object map[string]any) error {
 		} else if err != nil {
 			return err
 		}
-		if d.emitted = append(d.emitted, one.emitted...); len(d.emitted) > maxCopies {
-			return fmt.Errorf("it would become more than %d rules", maxCopies)
+		if d.emitted = append(d.emitted, one.emitted...); len(d.emitted) > d.most() {
+			return fmt.Errorf("it would become more than %d rules", d.most())
 		}
 	}
 	d.ended = true
@@ -224,6 +234,9 @@ func (d *draft) limit(object map[string]any) error {
 		}
 	}
 	burst = max(burst, 1)
+	if d.exact {
+		return errors.New("only the stack keeps rates")
+	}
 	over, _ := object["inv"].(bool)
 	d.limited = true
 	average := rate + "/" + per

@@ -36,7 +36,12 @@ func statementText(s map[string]any) string {
 	case "vmap":
 		return text(object["key"]) + " vmap " + text(object["data"])
 	case "counter":
+		if name, ok := scalar(value); ok {
+			return "counter name " + name
+		}
 		return "counter"
+	case "set":
+		return text(object["op"]) + " " + text(object["set"]) + " { " + text(object["elem"]) + " }"
 	case "mangle":
 		return text(object["key"]) + " set " + text(object["value"])
 	case "jump", "goto":

@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/classifier"
-	"github.com/polycube/polycube/iptables/language"
 )
 
 // Verb is what becomes of a packet that an entry matches.
@@ -85,8 +84,10 @@ type Line struct {
 	Offloaded Answer
 	Reason    string
 	Rule      ID
-	// Packets and Bytes are the kernel's counters.
-	Packets, Bytes uint64
+	// Uncounted is whether the kernel does not count its packets; Packets and Bytes are the kernel's counters otherwise. Both is
+	// whether they are about packets of both families.
+	Uncounted, Both bool
+	Packets, Bytes  uint64
 }
 
 // The order of an entry: its chain, and its place there. maxChains is how many a result has room for: EFW_CHAINS.
@@ -95,84 +96,180 @@ const (
 	maxChains  = 512
 )
 
+// place is a chain as packets meet it behind a base chain: where an accepted packet continues depends on that.
+type place struct {
+	base  int
+	chain string
+	way   way
+}
+
+// way says what of the chain is meant.
+type way uint8
+
+const (
+	itself way = iota
+	end        // what becomes of packets at the end of a base chain
+	inner      // a chain to which a base chain goes without return, as one that returns to its end
+)
+
+// innerRule counts what is no rule of the host.
+var innerRule = ID{"", "\x00inner", 0}
+
 // compiler compiles the chains of a hook.
 type compiler struct {
 	s       *Setting
 	hook    string
-	table   *Table
-	numbers map[string]uint32
-	// led are the chains that an entry leads to.
-	led   map[string]bool
+	bases   []Base
+	numbers map[place]uint32
+	// led are the places that an entry leads to, in that order.
+	led   []place
 	out   Program
-	place uint32
+	at    place // that is compiled
+	order uint32
+	lines map[lineKey]int // their indexes
+}
+
+// lineKey identifies a line.
+type lineKey struct {
+	chain  string
+	number int
 }
 
 // PolicyText is the text of a policy's ID, which no rule has.
 const PolicyText = "\x00policy"
 
-// Compile compiles the chains of a hook. A table without the chain, or none, is a hook without rules, where there is nothing
-// to do.
-func Compile(s *Setting, hook string, t *Table) *Program {
-	c := &compiler{s: s, hook: hook, table: t, numbers: map[string]uint32{}, led: map[string]bool{}}
-	base := (*Chain)(nil)
-	if t != nil {
-		base = t.chain(hook)
-	}
-	if base == nil {
+// Compile compiles the base chains of a hook, which packets meet in this order. Without any there is nothing to do.
+//
+// A single base chain is the program's first, and its policy the program's. Of several, each ends with an entry that has its policy,
+// and whose packets, if it accepts them, go to the next base chain, as those that a rule accepts do. They may come from a chain of
+// the user, which the program has not left then: so nothing of a later base chain returns further than to its end.
+func Compile(s *Setting, hook string, bases []Base) *Program {
+	c := &compiler{s: s, hook: hook, bases: bases, numbers: map[place]uint32{}, lines: map[lineKey]int{}}
+	if len(bases) == 0 {
 		return &c.out
 	}
-	c.out.First = c.number(hook)
-	c.led[hook] = true
-	for done := map[string]bool{}; ; { // in the order in which they are led to, so that led is known
-		next := slices.IndexFunc(t.Chains, func(one Chain) bool { return c.led[one.Name] && !done[one.Name] })
-		if next < 0 {
-			break
-		}
-		done[t.Chains[next].Name] = true
-		c.chain(&t.Chains[next])
+	c.out.First = c.number(place{chain: bases[0].Chain})
+	c.lead(place{chain: bases[0].Chain})
+	for i := 0; i < len(c.led); i++ {
+		c.compile(c.led[i])
 	}
 	c.unreached()
-	at := func(name string) int {
-		return slices.IndexFunc(t.Chains, func(one Chain) bool { return one.Name == name })
-	}
-	slices.SortStableFunc(c.out.Lines, func(a, b Line) int { return cmp.Compare(at(a.Chain), at(b.Chain)) })
+	c.sort()
 	return &c.out
 }
 
-// number returns the number of a chain; 0 if there are too many.
-func (c *compiler) number(name string) uint32 {
-	if n := c.numbers[name]; n != 0 {
+// sort has the lines in the order of the base chains, and for each that of its table.
+func (c *compiler) sort() {
+	at := map[string]int{}
+	for i := range c.bases {
+		for n, one := range c.bases[i].Table.Chains {
+			if _, ok := at[one.Name]; !ok {
+				at[one.Name] = i<<16 + n
+			}
+		}
+	}
+	slices.SortStableFunc(c.out.Lines, func(a, b Line) int { return cmp.Or(cmp.Compare(at[a.Chain], at[b.Chain]), order(a, b)) })
+}
+
+// order has the policy last.
+func order(a, b Line) int {
+	return cmp.Compare(uint(a.Number-1), uint(b.Number-1))
+}
+
+// number returns the number of a place; 0 if there are too many.
+func (c *compiler) number(p place) uint32 {
+	if n := c.numbers[p]; n != 0 {
 		return n
 	}
 	if len(c.numbers)+1 >= maxChains {
 		return 0
 	}
-	c.numbers[name] = uint32(len(c.numbers) + 1)
-	return c.numbers[name]
+	c.numbers[p] = uint32(len(c.numbers) + 1)
+	return c.numbers[p]
+}
+
+// lead notes that an entry leads to a place.
+func (c *compiler) lead(to place) {
+	if !slices.Contains(c.led, to) {
+		c.led = append(c.led, to)
+	}
+}
+
+// several is whether there are several base chains.
+func (c *compiler) several() bool { return len(c.bases) > 1 }
+
+// isBase reports whether the chain that is compiled is a base chain.
+func (c *compiler) isBase() bool { return c.at.chain == c.bases[c.at.base].Chain }
+
+// compile compiles a place.
+func (c *compiler) compile(p place) {
+	c.at, c.order = p, 0
+	base := &c.bases[p.base]
+	is := base.Table.chain(p.chain)
+	switch p.way {
+	case end:
+		c.policy(is, &barrier{}, false)
+	case inner:
+		c.add(Entry{Verb: Jump, To: c.number(place{p.base, p.chain, itself}), Rule: innerRule})
+		c.lead(place{p.base, p.chain, itself})
+		c.add(Entry{Verb: Goto, To: c.number(place{p.base, base.Chain, end}), Rule: innerRule})
+		c.lead(place{p.base, base.Chain, end})
+	default:
+		c.chain(is)
+	}
+}
+
+// add adds an entry.
+func (c *compiler) add(e Entry) {
+	e.Order = c.number(c.at)<<chainShift | c.order
+	c.order++
+	c.out.Entries = append(c.out.Entries, e)
+}
+
+// report adds a line. Of a chain behind several base chains there is one line, which is about all of them.
+func (c *compiler) report(l Line) {
+	k := lineKey{l.Chain, l.Number}
+	i, ok := c.lines[k]
+	if !ok {
+		c.lines[k] = len(c.out.Lines)
+		c.out.Lines = append(c.out.Lines, l)
+		return
+	}
+	was := &c.out.Lines[i]
+	if was.Offloaded != l.Offloaded {
+		was.Offloaded = Partly
+	}
+	if was.Reason == "" {
+		was.Reason = l.Reason
+	}
+}
+
+// line returns the line of a rule without what was decided.
+func (c *compiler) line(t *Table, is *Chain, i int, nth map[string]int) Line {
+	r := &is.Rules[i]
+	l := Line{
+		Hook: c.hook, Chain: is.Name, Number: i + 1, Text: r.Text, Rule: ID{is.Name, r.Text, nth[r.Text]},
+		Uncounted: r.Uncounted, Both: t.Both, Packets: r.Packets, Bytes: r.Bytes,
+	}
+	nth[r.Text]++
+	return l
 }
 
 // chain compiles a chain.
 func (c *compiler) chain(is *Chain) {
-	number := c.number(is.Name)
-	c.place = 0
 	var barrier barrier
 	nth := map[string]int{}
 	for i := range is.Rules {
-		r := &is.Rules[i]
-		line := Line{
-			Hook: c.hook, Chain: is.Name, Number: i + 1, Text: r.Text, Rule: ID{is.Name, r.Text, nth[r.Text]},
-			Packets: r.Packets, Bytes: r.Bytes,
-		}
-		nth[r.Text]++
+		line := c.line(c.bases[c.at.base].Table, is, i, nth)
 		if barrier.whole {
 			line.Offloaded, line.Reason = No, barrier.reason()
 		} else {
-			c.rule(r, number, i+1, &line, &barrier)
+			c.rule(&is.Rules[i], i+1, &line, &barrier)
 		}
-		c.out.Lines = append(c.out.Lines, line)
+		c.report(line)
 	}
-	if is.Name == c.hook {
-		c.policy(is, &barrier)
+	if c.isBase() {
+		c.policy(is, &barrier, true)
 	}
 }
 
@@ -198,15 +295,15 @@ func (b *barrier) reason() string {
 	return fmt.Sprintf("packets that rule %d may match are left to the stack", b.first)
 }
 
-// policy decides on the policy of the hook's chain.
-func (c *compiler) policy(is *Chain, b *barrier) {
-	verb := Accept
+// policy decides on the policy of a base chain, where its rules have left a barrier.
+func (c *compiler) policy(is *Chain, b *barrier, report bool) {
+	verb, to := c.accept()
 	if is.Policy == "DROP" {
-		verb = Drop
+		verb, to = Drop, place{}
 	}
 	line := Line{
 		Hook: c.hook, Chain: is.Name, Text: "policy " + is.Policy, Rule: ID{is.Name, PolicyText, 0},
-		Packets: is.Packets, Bytes: is.Bytes,
+		Uncounted: is.Uncounted, Both: c.bases[c.at.base].Table.Both, Packets: is.Packets, Bytes: is.Bytes,
 	}
 	switch why := c.refusal(verb); {
 	case why != "":
@@ -214,13 +311,40 @@ func (c *compiler) policy(is *Chain, b *barrier) {
 	case b.whole:
 		line.Offloaded, line.Reason = No, b.reason()
 	default:
-		c.out.Policy, c.out.PolicyRule = verb, line.Rule
 		line.Offloaded = Yes
 		if b.first != 0 {
 			line.Offloaded, line.Reason = Partly, b.reason()
 		}
 	}
-	c.out.Lines = append(c.out.Lines, line)
+	if report {
+		c.report(line)
+	}
+	switch {
+	case c.several() && line.Offloaded == No:
+		c.add(Entry{})
+	case c.several():
+		e := Entry{Verb: verb, Rule: line.Rule}
+		if verb == Goto {
+			e.To = c.number(to)
+			c.lead(to)
+		}
+		c.add(e)
+	case line.Offloaded != No:
+		c.out.Policy, c.out.PolicyRule = verb, line.Rule
+	}
+}
+
+// accept returns what becomes of packets that a base chain, or one behind it, accepts: they go to the next base chain.
+func (c *compiler) accept() (Verb, place) {
+	next := c.at.base + 1
+	if next == len(c.bases) {
+		return Accept, place{}
+	}
+	to := place{next, c.bases[next].Chain, itself}
+	if c.number(to) == 0 {
+		return Miss, place{}
+	}
+	return Goto, to
 }
 
 // refusal says why a verdict is not given at all.
@@ -232,116 +356,4 @@ func (c *compiler) refusal(v Verb) string {
 		return c.s.NoAccept[c.hook]
 	}
 	return ""
-}
-
-// rule compiles a rule.
-func (c *compiler) rule(r *Rule, chain uint32, number int, line *Line, b *barrier) {
-	is, why := r.Is, ""
-	if is == nil {
-		is, why = r.Hull, r.Why
-		if is == nil {
-			is = &language.Rule{}
-		}
-	}
-	conditions := c.s.conditionsOf(c.hook, is)
-	verb, to := c.target(is.Target)
-	switch {
-	case conditions.never:
-		line.Offloaded, line.Reason = Yes, "no packet of this netdev and hook matches it"
-		return
-	case why != "":
-	case conditions.left != "":
-		why = fmt.Sprintf("the fast path cannot evaluate %s", conditions.left)
-	case verb == Miss:
-		why = fmt.Sprintf("only the stack can carry out the target %s", is.Target.Name())
-	case c.refusal(verb) != "":
-		// What matches meets no further rule, so later ones lose nothing, unless the state of the packet is not known.
-		if !conditions.state {
-			b = &barrier{}
-		}
-		c.emit(Entry{Match: conditions.match}, chain, conditions, number, b)
-		line.Offloaded, line.Reason = No, c.refusal(verb)
-		return
-	}
-	if why != "" {
-		c.emit(Entry{Match: conditions.match}, chain, conditions, number, b)
-		line.Offloaded, line.Reason = No, why
-		return
-	}
-	line.Offloaded = Yes
-	if b.first != 0 {
-		line.Offloaded, line.Reason = Partly, b.reason()
-	} else if conditions.state {
-		line.Offloaded, line.Reason = Partly, "only for packets that open a connection"
-	}
-	c.emit(Entry{Match: conditions.match, Verb: verb, To: to, Rule: line.Rule}, chain, conditions, number, b)
-	if to != 0 {
-		c.led[is.Target.(language.Jump).Chain] = true
-	}
-}
-
-// emit adds the entries of a rule. One about the state of connections is a barrier for packets whose state is not known, and
-// says nothing about new ones unless it asks for them.
-func (c *compiler) emit(e Entry, chain uint32, is conditions, number int, b *barrier) {
-	add := func(e Entry) {
-		e.Order = chain<<chainShift | c.place
-		c.place++
-		c.out.Entries = append(c.out.Entries, e)
-	}
-	if !is.state || is.isNew && e.Verb == Miss { // the same for packets of any state
-		if e.Verb == Miss {
-			b.add(number, e.Match)
-		}
-		add(e)
-		return
-	}
-	unknown := Entry{Match: e.Match}
-	unknown.State(0, StateNew)
-	b.add(number, unknown.Match)
-	add(unknown)
-	if is.isNew {
-		e.State(StateNew, StateNew)
-		add(e)
-	}
-}
-
-// target returns what the program does with packets that a rule matches.
-func (c *compiler) target(t language.Target) (v Verb, to uint32) {
-	switch t := t.(type) {
-	case nil:
-		return Count, 0
-	case language.Verdict:
-		return map[language.Verdict]Verb{"ACCEPT": Accept, "DROP": Drop, "RETURN": Return}[t], 0
-	case language.Jump:
-		if c.table.chain(t.Chain) == nil {
-			return Miss, 0
-		}
-		n := c.number(t.Chain)
-		switch {
-		case n == 0:
-			return Miss, 0
-		case t.Goto:
-			return Goto, n
-		}
-		return Jump, n
-	}
-	return Miss, 0
-}
-
-// unreached reports the rules of chains that no entry leads to.
-func (c *compiler) unreached() {
-	for i := range c.table.Chains {
-		is := &c.table.Chains[i]
-		if is.Policy != "-" || c.led[is.Name] {
-			continue
-		}
-		nth := map[string]int{}
-		for n, r := range is.Rules {
-			c.out.Lines = append(c.out.Lines, Line{
-				Hook: c.hook, Chain: is.Name, Number: n + 1, Text: r.Text, Rule: ID{is.Name, r.Text, nth[r.Text]},
-				Offloaded: No, Reason: "no offloaded rule leads to the chain", Packets: r.Packets, Bytes: r.Bytes,
-			})
-			nth[r.Text]++
-		}
-	}
 }

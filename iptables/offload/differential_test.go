@@ -54,15 +54,10 @@ func (p *packet) chance(text string) bool {
 
 // fits reports whether a packet fulfils the conditions of a rule, as the kernel would evaluate them.
 func (p *packet) fits(r *Rule) bool {
-	is := r.Is
-	if is == nil {
-		if !p.chance(r.Text) {
-			return false
-		}
-		if is = r.Hull; is == nil {
-			return true
-		}
+	if r.Why != "" && (!p.chance(r.Text) || r.Is == nil) {
+		return p.chance(r.Text)
 	}
+	is := &r.Is[0]
 	address := func(a language.Address, of string) bool {
 		if a.Any() {
 			return true
@@ -313,10 +308,10 @@ func TestDecisionsAreThoseOfTheChains(t *testing.T) {
 			t.Fatalf("%v\n%s", err, text)
 		}
 		s := &Setting{In: "eth0", Netdevs: netdevs}
-		program := Compile(s, Forward, &tables[0])
+		program := Compile(s, Forward, BasesOf(&tables[0], Forward))
 		mutated := map[string]*Program{}
 		for name, mutate := range mutants {
-			mutated[name] = Compile(s, Forward, &tables[0])
+			mutated[name] = Compile(s, Forward, BasesOf(&tables[0], Forward))
 			mutate(mutated[name])
 		}
 		for range 20 {
@@ -348,6 +343,124 @@ func TestDecisionsAreThoseOfTheChains(t *testing.T) {
 	}
 	t.Logf("%d of %d packets were decided", decided, total)
 	for name := range mutants {
+		if !caught[name] {
+			t.Errorf("the mutant survives: %s", name)
+		}
+	}
+}
+
+// walkAll returns the verdict of several base chains, one after the other.
+func walkAll(bases []Base, p *packet) (drop bool, counted []ID) {
+	for _, b := range bases {
+		dropped, by := walk(b.Table, b.Chain, p)
+		if counted = append(counted, by...); dropped {
+			return true, counted
+		}
+	}
+	return false, counted
+}
+
+// renamed gives the chains of a table other names.
+func renamed(t *Table, suffix string) {
+	for i := range t.Chains {
+		c := &t.Chains[i]
+		c.Name += suffix
+		for n := range c.Rules {
+			r := &c.Rules[n]
+			for _, name := range []string{"a", "b", "c"} { // walk follows the text
+				for _, option := range []string{"-j ", "-g "} {
+					if strings.HasSuffix(r.Text, option+name) {
+						r.Text += suffix
+					}
+				}
+			}
+			for k := range r.Is {
+				if j, ok := r.Is[k].Target.(language.Jump); ok {
+					j.Chain += suffix
+					r.Is[k].Target = j
+				}
+			}
+		}
+	}
+}
+
+// mutantsOfSeveral are wrong about base chains that follow each other.
+var mutantsOfSeveral = map[string]func(*Program){
+	"to accept ends all chains": func(p *Program) {
+		for i := range p.Entries {
+			if e := &p.Entries[i]; e.Verb == Goto && e.Rule != innerRule {
+				e.Verb = Accept
+			}
+		}
+	},
+	"chains without return end where another one was left": func(p *Program) {
+		for i := range p.Entries {
+			if e := &p.Entries[i]; e.Rule == innerRule && e.Verb == Jump {
+				e.Verb = Goto
+			}
+		}
+	},
+	"policies are not those of the chains": func(p *Program) {
+		p.Entries = slices.DeleteFunc(p.Entries, func(e Entry) bool { return e.Rule.Text == PolicyText })
+	},
+}
+
+// TestSeveralBaseChainsDecideOneAfterTheOther: packets that one accepts meet the next one, wherever a chain of the user was left.
+func TestSeveralBaseChainsDecideOneAfterTheOther(t *testing.T) {
+	seed := repeat.Seed(t)
+	r := rand.New(rand.NewPCG(seed, 2))
+	decided, total := 0, 0
+	caught := map[string]bool{}
+	for range 1500 {
+		var bases []Base
+		text := ""
+		for i := range 2 + r.IntN(2) {
+			one := randomTable(r)
+			tables, err := Read(language.IPv4, strings.NewReader(one))
+			if err != nil {
+				t.Fatalf("%v\n%s", err, one)
+			}
+			renamed(&tables[0], fmt.Sprint(i))
+			bases = append(bases, Base{Table: &tables[0], Chain: fmt.Sprint(Forward, i), Priority: i})
+			text += one
+		}
+		s := &Setting{In: "eth0", Netdevs: netdevs}
+		program := Compile(s, Forward, bases)
+		mutated := map[string]*Program{}
+		for name, mutate := range mutantsOfSeveral {
+			mutated[name] = Compile(s, Forward, bases)
+			mutate(mutated[name])
+		}
+		for range 20 {
+			p := randomPacket(r)
+			drop, counted := walkAll(bases, p)
+			differs := func(pr *Program) string {
+				v, all := simulate(pr, p, netdevs[p.out])
+				mine := slices.DeleteFunc(all, func(id ID) bool { return id == innerRule })
+				if pr == program {
+					total++
+					if v != Miss {
+						decided++
+					}
+				}
+				if v == Miss || (v == Drop) == drop && slices.Equal(mine, counted) {
+					return ""
+				}
+				return fmt.Sprintf("the program says %d by %v, the chains drop=%v by %v", v, mine, drop, counted)
+			}
+			if why := differs(program); why != "" {
+				t.Fatalf("%+v\n%s\n%s", *p, text, why)
+			}
+			for name, m := range mutated {
+				caught[name] = caught[name] || differs(m) != ""
+			}
+		}
+	}
+	t.Logf("%d of %d packets were decided", decided, total)
+	if decided < total/10 {
+		t.Errorf("%d of %d packets were decided: the fast path does little", decided, total)
+	}
+	for name := range mutantsOfSeveral {
 		if !caught[name] {
 			t.Errorf("the mutant survives: %s", name)
 		}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package offload decides which rules of a host's firewall a program in front of the host's stack may carry out, such that
-// every packet ends as it would without the program, and every rule counts it once. It reads what iptables-save prints,
+// every packet ends as it would without the program, and every rule counts it once. It reads what iptables-save and nft print,
 // compiles the chains of a hook for package classifier, and reports rule by rule what was offloaded and why the rest was not.
 // It reads no kernel state itself.
 //
@@ -17,22 +17,23 @@ import (
 
 // Rule is a rule of the host.
 type Rule struct {
-	// Text is the rule as iptables-save prints it, without -A and the chain.
+	// Text is the rule as iptables-save prints it, without -A and the chain, or as nft does.
 	Text string
-	// Is is the rule, or nil if package language cannot read it: Why says why.
-	Is  *language.Rule
+	// Is are the rules of iptables that it is, one of which a packet matches at most: for iptables the rule itself. If Why is not
+	// empty, it says why the rule cannot be read. Then Is are conditions that it has among others, or nil if none could be read.
+	Is  []language.Rule
 	Why string
-	// Hull has conditions that the unreadable rule has among others, or is nil if none could be read.
-	Hull *language.Rule
-	// Packets and Bytes are the kernel's counters.
+	// Uncounted is whether the kernel does not count its packets; Packets and Bytes are the kernel's counters otherwise.
+	Uncounted      bool
 	Packets, Bytes uint64
 }
 
 // Chain is a chain of the host.
 type Chain struct {
 	Name string
-	// Policy is ACCEPT or DROP, or - for a chain of the user.
+	// Policy is ACCEPT or DROP, or - for a chain of the user. Uncounted, Packets and Bytes are about it, as those of a rule.
 	Policy         string
+	Uncounted      bool
 	Packets, Bytes uint64
 	Rules          []Rule
 }
@@ -41,6 +42,23 @@ type Chain struct {
 type Table struct {
 	Name   string
 	Chains []Chain
+	// Both is whether packets of both families meet its chains, and are counted there.
+	Both bool
+}
+
+// Base is a chain where packets of a hook meet rules, with those of its table. Accepting a packet there ends this chain only.
+type Base struct {
+	Table    *Table
+	Chain    string
+	Priority int
+}
+
+// BasesOf returns the chain of a hook in the table filter of iptables; none if there is none.
+func BasesOf(filter *Table, hook string) []Base {
+	if filter == nil || filter.chain(hook) == nil {
+		return nil
+	}
+	return []Base{{Table: filter, Chain: hook}}
 }
 
 // chain returns a chain by its name, or nil.

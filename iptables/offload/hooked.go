@@ -5,74 +5,72 @@ package offload
 // The chains of nftables at hooks of the kernel, from what `nft -j list ruleset` prints.
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"slices"
+	"strings"
 
 	"github.com/polycube/polycube/iptables/language"
+	"github.com/polycube/polycube/iptables/nft"
 )
 
-// nftObject is one object of the JSON.
-type nftObject struct {
-	Chain *struct {
-		Family, Table, Name, Type, Hook, Policy string
-		Prio                                    int
-	}
-	Rule *struct {
-		Family, Table, Chain string
-		Expr                 json.RawMessage
-	}
-	Flowtable *struct{ Family, Table, Name string }
-}
-
-// ReadHooked reads the chains that packets of a family may meet. Tables for which skip is true are left out. No text at all is
+// ReadHooked reads the chains that packets of a family may meet. Tables for which skip is true are left out. No rule set at all is
 // a host without nft, and so without chains that it could list.
-func ReadHooked(family language.Family, text []byte, skip func(family, table string) bool) (out []Hooked, err error) {
-	if len(text) == 0 {
+func ReadHooked(family language.Family, of *nft.Host, skip func(family, table string) bool) (out []Hooked, err error) {
+	if of == nil {
 		return nil, nil
 	}
-	var all struct{ Nftables []nftObject }
-	if err := json.Unmarshal(text, &all); err != nil {
+	tables, err := of.Tables(family, skip)
+	if err != nil {
 		return nil, fmt.Errorf("what nft prints: %w", err)
 	}
-	families := []string{"inet", "netdev", "bridge", "ip"}
-	if family == language.IPv6 {
-		families[3] = "ip6"
-	}
-	type place struct{ family, table string }
-	tracks, rules := map[place]bool{}, map[[3]string]bool{}
-	for _, o := range all.Nftables {
-		if r := o.Rule; r != nil {
-			rules[[3]string{r.Family, r.Table, r.Chain}] = true
-			at := place{r.Family, r.Table}
-			tracks[at] = tracks[at] || mayTrack(r.Expr)
+	for i := range tables {
+		t := &tables[i]
+		for _, name := range t.Flowtables {
+			out = append(out, Hooked{Where: "flowtable " + t.Name + " " + name, Hook: "ingress", Kind: "filter", Effective: true, Tracks: true, Alters: true})
 		}
-	}
-	for _, o := range all.Nftables {
-		if f := o.Flowtable; f != nil && slices.Contains(families, f.Family) {
-			out = append(out, Hooked{Where: "flowtable " + f.Table + " " + f.Name, Hook: "ingress", Kind: "filter", Effective: true, Tracks: true})
+		rules := native(t)
+		for _, c := range t.Chains {
+			if c.Hook == "" {
+				continue
+			}
+			h := Hooked{
+				Where: chainName(t, c.Name), Hook: c.Hook, Kind: c.Type, Priority: c.Priority,
+				Effective: c.Policy == "drop" || !c.Empty, Tracks: t.Tracks, Alters: t.Alters,
+			}
+			if c.Filters() && t.Family != "bridge" && t.Family != "netdev" {
+				h.Table = rules
+			}
+			out = append(out, h)
 		}
-		c := o.Chain
-		if c == nil || c.Hook == "" || !slices.Contains(families, c.Family) || skip(c.Family, c.Table) {
-			continue
-		}
-		out = append(out, Hooked{
-			Where: fmt.Sprintf("%s %s %s", c.Family, c.Table, c.Name), Hook: c.Hook, Kind: c.Type, Priority: c.Prio,
-			Effective: c.Policy == "drop" || rules[[3]string{c.Family, c.Table, c.Name}],
-			Tracks:    tracks[place{c.Family, c.Table}],
-		})
 	}
 	return out, nil
 }
 
-// mayTrack reports whether an expression may make the kernel track connections: it has ct, a translation, a module of iptables
-// that is not known here, or synproxy.
-func mayTrack(expr json.RawMessage) bool {
-	for _, word := range []string{`"ct`, `nat"`, `"masquerade"`, `"redirect"`, `"xt"`, `"synproxy"`, `"flow"`} {
-		if bytes.Contains(expr, []byte(word)) {
-			return true
+// chainName names a chain as nft does.
+func chainName(t *nft.HostTable, chain string) string {
+	return t.Family + " " + t.Name + " " + chain
+}
+
+// native returns a table in the form that is compiled. Its chains are named as nft does.
+func native(t *nft.HostTable) *Table {
+	out := &Table{Name: t.Family + " " + t.Name, Both: t.Family == "inet"}
+	for _, c := range t.Chains {
+		one := Chain{Name: chainName(t, c.Name), Policy: "-", Uncounted: true}
+		if c.Hook != "" {
+			one.Policy = strings.ToUpper(c.Policy)
 		}
+		for _, r := range c.Rules {
+			for i := range r.Is {
+				if j, ok := r.Is[i].Target.(language.Jump); ok {
+					j.Chain = chainName(t, j.Chain)
+					r.Is[i].Target = j
+				}
+			}
+			one.Rules = append(one.Rules, Rule{
+				Text: fmt.Sprintf("%s # handle %d", r.Text, r.Handle), Is: r.Is, Why: r.Why,
+				Uncounted: !r.Counted, Packets: r.Packets, Bytes: r.Bytes,
+			})
+		}
+		out.Chains = append(out.Chains, one)
 	}
-	return false
+	return out
 }

@@ -5,6 +5,7 @@ package offload
 // What else of the host may act on packets: checks, each of which may forbid verdicts.
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,8 +22,15 @@ type Hooked struct {
 	Priority   int
 	// Effective is whether it has rules, or drops what they do not accept.
 	Effective bool
-	// Tracks is whether its rules may ask for connections.
-	Tracks bool
+	// Tracks is whether its rules may ask for connections, Alters whether they may give them helpers, zones or the like.
+	Tracks, Alters bool
+	// Table has its rules, if they can be compiled: those of a filter for the host, or for what it forwards.
+	Table *Table
+}
+
+// evaluated reports whether the chain is compiled for a hook.
+func (o *Hooked) evaluated(hook string) bool {
+	return o.Effective && o.Table != nil && o.Hook == strings.ToLower(hook)
 }
 
 // Host is what is known of the host, for one family of addresses.
@@ -67,14 +75,15 @@ type verdictOf struct {
 	noDrop, noAccept map[string]string
 }
 
-// Judge returns the table filter of the host's firewall, which may be nil, what the program may do for its rules, whether
+// Judge returns the chains that packets meet by their hook, in order, what the program may do for their rules, whether
 // connections are tracked, and the checks.
-func (h *Host) Judge() (filter *Table, s *Setting, tracked bool, checks []Check) {
+func (h *Host) Judge() (bases map[string][]Base, s *Setting, tracked bool, checks []Check) {
 	v := &verdictOf{h: h, noDrop: map[string]string{}, noAccept: map[string]string{}}
 	v.check("attached", h.Elsewhere == "", "to "+h.Netdev, h.Elsewhere, true, Hooks[:]...)
 	v.check("rules-read", h.Unread == "", "all tables were read", h.Unread, true, Hooks[:]...)
 	filter, tables := v.firewall()
-	v.chains(tables)
+	bases = v.bases(filter)
+	v.chains(tables, bases)
 	v.check("filters", len(h.Filters) == 0, "no other program or filter sees the packets first", "others act where the netdev receives: "+strings.Join(h.Filters, ", "), true, Hooks[:]...)
 	tracked, why := h.tracks(tables)
 	v.check("conntrack", !tracked, "no connection is tracked", why, false, Forward)
@@ -90,7 +99,7 @@ func (h *Host) Judge() (filter *Table, s *Setting, tracked bool, checks []Check)
 			v.noAccept[hook] = why
 		}
 	}
-	return filter, &Setting{In: h.Netdev, Netdevs: h.Netdevs, NoDrop: v.noDrop, NoAccept: v.noAccept}, tracked, v.checks
+	return bases, &Setting{In: h.Netdev, Netdevs: h.Netdevs, NoDrop: v.noDrop, NoAccept: v.noAccept}, tracked, v.checks
 }
 
 // check adds a check. One that fails forbids to accept packets at hooks, and if drops is set to drop them, too.
@@ -149,14 +158,48 @@ func (v *verdictOf) firewall() (filter *Table, all []Table) {
 	return filter, all
 }
 
+// bases returns the chains that are compiled, by their hook, in the order in which packets meet them: that of iptables has the
+// priority 0. Of two with the same priority, it is that in which they were made, the last one first, which nothing tells.
+func (v *verdictOf) bases(filter *Table) map[string][]Base {
+	out := map[string][]Base{}
+	for _, hook := range Hooks {
+		all := BasesOf(filter, hook)
+		for i := range v.h.Others {
+			if o := &v.h.Others[i]; o.evaluated(hook) {
+				all = append(all, Base{o.Table, o.Where, o.Priority})
+			}
+		}
+		slices.SortStableFunc(all, func(a, b Base) int { return cmp.Compare(a.Priority, b.Priority) })
+		var same []string
+		for i := range all {
+			if i > 0 && all[i].Priority == all[i-1].Priority {
+				same = append(same, fmt.Sprintf("%s and %s have the priority %d", all[i-1].Chain, all[i].Chain, all[i].Priority))
+			}
+		}
+		v.check("order-"+strings.ToLower(hook), len(same) == 0, "known", "which of two chains comes first is not known: "+strings.Join(same, ", "), true, hook)
+		out[hook] = all
+	}
+	return out
+}
+
+// prioritySecurity is that of the table security.
+const prioritySecurity = 50
+
 // chains checks the other chains on the way of packets.
-func (v *verdictOf) chains(tables []Table) {
+func (v *verdictOf) chains(tables []Table, bases map[string][]Base) {
+	last := map[string]int{}
+	for hook, all := range bases {
+		if len(all) > 0 {
+			last[hook] = max(0, all[len(all)-1].Priority)
+		}
+	}
 	before, behind := map[string][]string{}, []string(nil)
 	for i := range tables {
 		t := &tables[i]
 		for _, hook := range Hooks {
 			for _, name := range []string{"PREROUTING", hook} {
-				if t.Name != "filter" && (t.Name != "security" || name == "PREROUTING") && t.chain(name).effective() {
+				behind := t.Name == "security" && name == hook && last[hook] < prioritySecurity
+				if t.Name != "filter" && !behind && t.chain(name).effective() {
 					before[hook] = append(before[hook], t.Name+" "+name)
 				}
 			}
@@ -167,18 +210,19 @@ func (v *verdictOf) chains(tables []Table) {
 			}
 		}
 	}
-	for _, o := range v.h.Others {
+	for i := range v.h.Others {
+		o := &v.h.Others[i]
 		if !o.Effective {
 			continue
 		}
 		first := o.Hook == "prerouting" || o.Hook == "ingress"
 		for _, hook := range Hooks {
-			// One that tracks connections may give them helpers and zones, wherever it is.
-			if first || o.Tracks || o.Hook == strings.ToLower(hook) && o.Priority <= 0 {
+			// Helpers and zones that one gives to connections are those of other packets, too, wherever it is.
+			if first || o.Alters || o.Table == nil && o.Hook == strings.ToLower(hook) && o.Priority <= last[hook] {
 				before[hook] = append(before[hook], o.Where)
 			}
 		}
-		if first || o.Hook == "forward" || o.Hook == "postrouting" || o.Hook == "egress" {
+		if first || o.Table == nil && o.Hook == "forward" || o.Hook == "postrouting" || o.Hook == "egress" {
 			behind = append(behind, o.Where)
 		}
 	}
@@ -217,15 +261,19 @@ func (h *Host) tracks(tables []Table) (bool, string) {
 
 // tracks reports whether a rule may make the kernel track connections: one that cannot be read may.
 func (r *Rule) tracks() bool {
-	if r.Is == nil {
+	if r.Why != "" {
 		return true
 	}
-	switch r.Is.Target.(type) {
+	return slices.ContainsFunc(r.Is, tracks)
+}
+
+func tracks(r language.Rule) bool {
+	switch r.Target.(type) {
 	case nil, language.Verdict, language.Jump, language.Reject, language.Log, language.NFLog, language.SetMark:
 	default:
 		return true
 	}
-	return slices.ContainsFunc(r.Is.Matches, func(m language.Match) bool {
+	return slices.ContainsFunc(r.Matches, func(m language.Match) bool {
 		switch m.(type) {
 		case language.Comment, language.TCP, language.Ports, language.ICMP, language.Multiport, language.MAC, language.Mark,
 			language.DSCP, language.Limit, language.Length, language.TTL, language.IPRange, language.Statistic, language.HashLimit,

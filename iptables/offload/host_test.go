@@ -58,17 +58,21 @@ func TestWhatElseOfTheHostActsOnPackets(t *testing.T) {
 		"nftables, behind":      {func(h *Host) { h.Others = []Hooked{{Hook: "forward", Kind: "filter", Effective: true, Priority: 5}} }, true, false, true, false},
 		"nftables, postrouting": {func(h *Host) { h.Others = []Hooked{{Hook: "postrouting", Kind: "filter", Effective: true}} }, true, false, true, false},
 		"nftables, nat":         {func(h *Host) { h.Others = []Hooked{{Hook: "postrouting", Kind: "nat"}} }, true, false, true, true},
-		"nftables, ct behind":   {func(h *Host) { h.Others = []Hooked{{Hook: "input", Priority: 5, Effective: true, Tracks: true}} }, false, false, false, true},
-		"an unreadable rule":    {func(h *Host) { h.Legacy = tablesOf(t, strings.Replace(filterOnly, "-p tcp", "-m x --y", 1)) }, true, false, true, true},
+		"nftables, ct behind":   {func(h *Host) { h.Others = []Hooked{{Hook: "input", Priority: 5, Effective: true, Tracks: true}} }, true, false, true, true},
+		"nftables, a helper": {func(h *Host) {
+			h.Others = []Hooked{{Hook: "input", Priority: 5, Effective: true, Tracks: true, Alters: true}}
+		}, false, false, false, true},
+		"security behind":    {func(h *Host) { h.Legacy = tablesOf(t, table("security", "FORWARD", "-A FORWARD -s 1.1.1.1\n")) }, true, false, true, false},
+		"an unreadable rule": {func(h *Host) { h.Legacy = tablesOf(t, strings.Replace(filterOnly, "-p tcp", "-m x --y", 1)) }, true, false, true, true},
 		"a rule with a state": {func(h *Host) {
 			h.Legacy = tablesOf(t, strings.Replace(filterOnly, "-p tcp", "-m state --state NEW", 1))
 		}, true, false, true, true},
 	} {
 		h := &Host{Family: language.IPv4, Netdev: "eth0", Netdevs: netdevs, Legacy: tablesOf(t, filterOnly), Forwards: true, Lookup: true}
 		tt.change(h)
-		filter, s, tracks, checks := h.Judge()
-		if filter == nil {
-			t.Fatalf("%s: no table", what)
+		bases, s, tracks, checks := h.Judge()
+		if len(bases[Forward]) != 1 || len(bases[Input]) != 1 {
+			t.Fatalf("%s: the chains are %v", what, bases)
 		}
 		if drop, accept, input := s.NoDrop[Forward] == "", s.NoAccept[Forward] == "", s.NoDrop[Input] == ""; drop != tt.drop || accept != tt.accept || input != tt.input {
 			t.Errorf("%s: FORWARD drops %t, accepts %t, INPUT drops %t; want %t, %t, %t: %v", what, drop, accept, input, tt.drop, tt.accept, tt.input, checks)
@@ -84,8 +88,8 @@ func TestWhatElseOfTheHostActsOnPackets(t *testing.T) {
 
 func TestNoFirewallIsNothingToDo(t *testing.T) {
 	h := &Host{Family: language.IPv4, Netdev: "eth0", Forwards: true}
-	filter, s, _, _ := h.Judge()
-	if p := Compile(s, Forward, filter); filter != nil || p.First != 0 || len(p.Entries) != 0 || p.Policy != Miss {
+	bases, s, _, _ := h.Judge()
+	if p := Compile(s, Forward, bases[Forward]); p.First != 0 || len(p.Entries) != 0 || p.Policy != Miss {
 		t.Errorf("got %+v", p)
 	}
 }
@@ -106,7 +110,7 @@ func TestTheReportSaysWhy(t *testing.T) {
 -A b -j DROP
 COMMIT
 `)
-	p := Compile(&Setting{In: "eth0", Netdevs: netdevs, NoAccept: map[string]string{Forward: "why not"}}, Forward, &tables[0])
+	p := Compile(&Setting{In: "eth0", Netdevs: netdevs, NoAccept: map[string]string{Forward: "why not"}}, Forward, BasesOf(&tables[0], Forward))
 	var got []string
 	for _, l := range p.Lines {
 		got = append(got, strings.TrimSpace(strings.Join([]string{l.Chain, string(l.Offloaded), l.Reason}, " ")))

@@ -6,6 +6,7 @@ package offload
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 
 	"github.com/polycube/polycube/classifier"
@@ -48,7 +49,9 @@ func (s *Setting) conditionsOf(hook string, r *language.Rule) conditions {
 	}
 	m.netdevs(s, hook, r)
 	for _, one := range r.Matches {
-		m.extension(one)
+		if !m.extension(one) { // -m limit, say, counts the packets that a later match refuses
+			break
+		}
 	}
 	m.out.match = m.c.Match
 	m.out.narrow = m.out.match != (classifier.Match{})
@@ -62,18 +65,20 @@ func (m *matcher) leave(name string) {
 	}
 }
 
-// add adds a condition, or leaves it out as a whole.
-func (m *matcher) add(name string, any bool, set func() (bool, error)) {
+// add adds a condition, or leaves it out as a whole. It returns whether all of it is there.
+func (m *matcher) add(name string, any bool, set func() (bool, error)) bool {
 	if any {
-		return
+		return true
 	}
 	was := m.c
-	if whole, err := set(); err != nil {
+	whole, err := set()
+	if err != nil {
 		m.c = was
 		m.leave(fmt.Sprintf("%s (%v)", name, err))
 	} else if !whole {
 		m.leave(name)
 	}
+	return whole && err == nil
 }
 
 // netdevs compares the netdevs. That of the way in is known: the program runs there.
@@ -114,21 +119,42 @@ func matches(i language.Interface, name string) bool {
 	return i.Name == name
 }
 
-// extension adds the conditions of a -m.
-func (m *matcher) extension(one language.Match) {
+// extension adds the conditions of a -m. It returns whether all of them can be compared.
+func (m *matcher) extension(one language.Match) bool {
 	if ct, ok := one.(language.Conntrack); ok && m.connection(ct) {
-		return
+		return true
+	}
+	if r, ok := one.(language.IPRange); ok {
+		return m.add("-m iprange", false, func() (bool, error) { return m.excepts(r) })
 	}
 	for _, field := range fieldsOf(one) {
 		if m.seen[field] { // the search compares one value of a field
 			m.leave("a second -m " + one.Name())
-			return
+			return false
 		}
 	}
 	for _, field := range fieldsOf(one) {
 		m.seen[field] = true
 	}
-	m.add("-m "+one.Name(), false, func() (bool, error) { return m.c.Extension(one) })
+	return m.add("-m "+one.Name(), false, func() (bool, error) { return m.c.Extension(one) })
+}
+
+// excepts adds ranges of addresses that the rule excludes. False: it has another one.
+func (m *matcher) excepts(r language.IPRange) (bool, error) {
+	for _, of := range []struct {
+		is  language.AddressRange
+		set func(*classifier.Match, netip.Prefix) error
+	}{{r.Source, (*classifier.Match).Source}, {r.Destination, (*classifier.Match).Destination}} {
+		if of.is.First.IsValid() && !of.is.Not {
+			return false, nil
+		}
+		for _, p := range of.is.Prefixes() {
+			if err := m.c.Add(true, func(to *classifier.Match) error { return of.set(to, p) }); err != nil {
+				return false, err
+			}
+		}
+	}
+	return true, nil
 }
 
 // fieldsOf names the fields of the search that an extension compares.

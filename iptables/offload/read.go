@@ -137,7 +137,7 @@ func (r *reader) rule(text string) error {
 func (one *Rule) read(family language.Family, args []string) {
 	is, err := only(family, args)
 	if err == nil {
-		one.Is = is
+		one.Is = []language.Rule{*is}
 		return
 	}
 	one.Why = err.Error()
@@ -147,7 +147,7 @@ func (one *Rule) read(family language.Family, args []string) {
 		}
 		if hull, err := only(family, args[:cut]); err == nil {
 			hull.Target = nil
-			one.Hull = hull
+			one.Is = []language.Rule{*hull}
 			return
 		}
 	}
