@@ -285,3 +285,19 @@ func printable(text string) string {
 	}, text)
 	return text[:min(len(text), most)]
 }
+
+// IsConfig reports whether a file may be a configuration of HAProxy: its first line begins a section. Of other files, errors of Parse
+// must not be shown to people who cannot read them.
+func IsConfig(text []byte) bool {
+	for l := range strings.Lines(string(text)) {
+		words, err := split(strings.TrimSuffix(l, "\n"))
+		if err != nil {
+			return false
+		}
+		if len(words) > 0 {
+			_, ok := kinds[words[0].text]
+			return ok || strings.HasPrefix(words[0].text, ".")
+		}
+	}
+	return true
+}

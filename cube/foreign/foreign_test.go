@@ -29,6 +29,8 @@ var oursAlone = map[string]string{
 	"classifier.xdp.o":    "shared between services",
 	"efw.tc.o":            "shared between services",
 	"efw.xdp.o":           "shared between services",
+	"elb.tc.o":            "the limit is 256",
+	"elb.xdp.o":           "the limit is 256",
 	"firewall.tc.o":       "shared between services",
 	"firewall.xdp.o":      "shared between services",
 	"ipset.tc.o":          "shared between services",

@@ -64,6 +64,7 @@ const populated = `[{"name":"helloworld1","service-name":"helloworld","ports":[{
 		"user-equipment":[{"ip":"10.1.0.1","tunnel-endpoint":"192.0.2.10","teid":1}]},
 	{"name":"efw1","service-name":"efw","port":[{"protocol":"TCP","direction":"DESTINATION","ports":80,"action":"BLOCK"}],
 		"subnet":[{"direction":"SOURCE","prefix":"192.0.2.0/24","action":"BLOCK"}],"outputs":[{"number":1,"to":"bridge1:port2"}]},
+	{"name":"elb1","service-name":"elb","haproxy":{"file":["/nonexistent/haproxy.cfg"]},"service":[{"vip":"192.0.2.1","vport":80,"backend":[{"ip":"192.0.2.2","port":80}]}]},
 	{"name":"policer1","service-name":"policer","contract":[{"traffic-class":1,"action":"DROP"}]},
 	{"name":"edpi1","service-name":"edpi","parent":"bridge1:port2","policy":[{"kind":"PROTOCOL","name":"DNS","action":"DROP"}],"outputs":[{"number":1,"to":"bridge1:port2"}]},
 	{"name":"upf1","service-name":"upf","local-address":[{"address":"192.0.2.1"}]},

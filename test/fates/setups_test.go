@@ -50,6 +50,11 @@ var setups = map[string]func(*bpftest.Lab){
 			"subnet":[{"direction":"SOURCE","prefix":"10.0.1.2","action":"BLOCK"},{"direction":"DESTINATION","prefix":"2001:db8::/32","action":"PASS"}]}`)
 		l.Attach("e", "f:p1")
 	},
+	"elb": func(l *bpftest.Lab) {
+		between(l)
+		l.Create("elb", "e", `{"service":[{"vip":"10.0.0.2","vport":80,"backend":[{"ip":"10.0.0.3","port":80}]}]}`)
+		l.Attach("e", "f:p1")
+	},
 	"firewall": func(l *bpftest.Lab) {
 		between(l)
 		l.Create("firewall", "fw", `{"families":["ipv4","ipv6"],"chain":[{"name":"INGRESS","default":"DROP","rule":[

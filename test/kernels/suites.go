@@ -50,6 +50,7 @@ func Short() []Job {
 		tests("cubes/policer", "TestEachClassHasItsContract", "TestNothingPassesTwice"),
 		tests("cubes/efw", "TestMatchersComeFirst"),
 		tests("cubes/edpi", "TestPoliciesFollowTheDecision", "TestFlowsWithoutRoomAreCountedAndElephantsAmongThemFound"),
+		tests("cubes/elb", "TestASessionIsTranslatedAtBothEnds", "TestErrorsReachTheSenderOfAPacket"),
 		tests("cubes/upf", "TestPacketsFollowTheRulesOfTheirSession", "TestTheFirstRuleWhoseFlowsMatchDecides", "TestUsagesCountWarnAndBlock",
 			"TestTunnelsToOtherUserPlanes"),
 		tests("examples/cubes/ministate", "TestRepliesComeIn"),
@@ -77,7 +78,7 @@ func Long() [][]Job {
 			"internal/datapath/trial", "internal/slowpath", "internal/netdev", "internal/shadow", "internal/check")...)
 	daemon := func(names []string) Job { return Job{Package: "test/e2e", Tests: names, Within: 40 * time.Minute} }
 	cubes := tests("cubes/helloworld", "cubes/simpleforwarder", "cubes/transparenthelloworld", "cubes/simplebridge", "cubes/bridge",
-		"cubes/pbforwarder", "cubes/router", "cubes/nat", "cubes/synflood", "cubes/lbdsr", "cubes/lbrp", "cubes/dynmon", "cubes/classifier", "cubes/gtphandler", "cubes/policer", "cubes/upf", "cubes/edpi", "cubes/efw",
+		"cubes/pbforwarder", "cubes/router", "cubes/nat", "cubes/synflood", "cubes/lbdsr", "cubes/lbrp", "cubes/dynmon", "cubes/classifier", "cubes/gtphandler", "cubes/policer", "cubes/upf", "cubes/edpi", "cubes/efw", "cubes/elb",
 		"examples/cubes/ministate", "examples/cubes/meter", "examples/cubes/fastpath", "test/hairpin", "test/fates", "test/bpftest", "test/netns", "test/need", "test/cubeapi")
 	return [][]Job{append(core, daemon(withADaemon)), append(cubes, daemon(withDevices))}
 }

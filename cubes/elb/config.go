@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package elb
+
+// The configuration in Go; a test compares it with the model.
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/polycube/polycube/balance"
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/health"
+)
+
+// Config is the decoded configuration.
+type Config struct {
+	HAProxy     HAProxy     `json:"haproxy"`
+	SourcePorts SourcePorts `json:"source-ports"`
+	Source      netip.Addr  `json:"source"`
+	Source6     netip.Addr  `json:"source6"`
+	Service     []Service   `json:"service"`
+	Timeout     Timeout     `json:"timeout"`
+	MaxSessions uint32      `json:"max-sessions"`
+	MaxServers  uint32      `json:"max-servers"`
+}
+
+// HAProxy is what is known of the proxy.
+type HAProxy struct {
+	Files       []string `json:"file"`
+	StatsSocket string   `json:"stats-socket"`
+}
+
+// SourcePorts is a range of ports.
+type SourcePorts struct{ First, Last uint16 }
+
+// UnmarshalText parses FIRST-LAST.
+func (p *SourcePorts) UnmarshalText(text []byte) error {
+	first, last, _ := strings.Cut(string(text), "-")
+	a, errA := strconv.ParseUint(first, 10, 16)
+	b, errB := strconv.ParseUint(last, 10, 16)
+	if errA != nil || errB != nil || a < 1024 || b < a {
+		return fmt.Errorf("source-ports %s: want a range from 1024-1024 to 65535-65535: %w", text, cube.ErrInvalid)
+	}
+	*p = SourcePorts{uint16(a), uint16(b)}
+	return nil
+}
+
+// String returns the form of the model.
+func (p SourcePorts) String() string { return fmt.Sprintf("%d-%d", p.First, p.Last) }
+
+// has reports whether a port is in the range.
+func (p SourcePorts) has(port uint16) bool { return port >= p.First && port <= p.Last }
+
+// count is the number of ports, of which the largest range has one less than fit in 16 bits.
+func (p SourcePorts) count() uint16 { return p.Last - p.First + 1 }
+
+// Service is a service that is configured.
+type Service struct {
+	VIP         netip.Addr     `json:"vip"`
+	VPort       uint16         `json:"vport"`
+	Select      Select         `json:"select"`
+	HealthCheck *health.Config `json:"health-check"`
+	Backend     []Backend      `json:"backend"`
+}
+
+// Backend is a server of such a service.
+type Backend struct {
+	IP     netip.Addr `json:"ip"`
+	Port   uint16     `json:"port"`
+	Weight uint32     `json:"weight"`
+}
+
+// Timeout is how long sessions last without packets, in seconds.
+type Timeout struct {
+	TCPEstablished uint32 `json:"tcp-established"`
+	TCPTransitory  uint32 `json:"tcp-transitory"`
+}
+
+// Select is enum elb_select.
+type Select uint32
+
+const (
+	maglev Select = iota
+	roundRobin
+	leastConnections
+)
+
+var selectNames = []string{maglev: "MAGLEV", roundRobin: "ROUND_ROBIN", leastConnections: "LEAST_CONNECTIONS"}
+
+// UnmarshalText parses the model's enum.
+func (s *Select) UnmarshalText(text []byte) (err error) {
+	*s, err = cube.Enum[Select]("select", text, selectNames...)
+	return err
+}
+
+// source returns the address that servers of a service see.
+func (c *Config) source(vip netip.Addr) netip.Addr {
+	own := c.Source
+	if vip.Is6() {
+		own = c.Source6
+	}
+	if own.IsValid() {
+		return own
+	}
+	return vip
+}
+
+// check refuses what the model accepts and the program cannot do.
+func (c *Config) check() error {
+	for _, a := range []netip.Addr{c.Source, c.Source6} {
+		if a.IsValid() && !isHost(a) {
+			return fmt.Errorf("source %s is not the address of a host: %w", a, cube.ErrInvalid)
+		}
+	}
+	servers := 0
+	for i := range c.Service {
+		w := c.Service[i].wanted(&c.Timeout)
+		if err := c.refuses(w); err != nil {
+			return fmt.Errorf("%w: %w", err, cube.ErrInvalid)
+		}
+		servers += len(w.servers)
+	}
+	if servers > int(c.MaxServers) {
+		return fmt.Errorf("%d servers, and max-servers is %d: %w", servers, c.MaxServers, cube.ErrFull)
+	}
+	return nil
+}
+
+// isHost reports whether packets can be from and to an address.
+func isHost(a netip.Addr) bool {
+	return a.IsValid() && !a.IsUnspecified() && !a.IsMulticast() && !a.IsLoopback() && !a.Is4In6() && !a.IsLinkLocalUnicast() &&
+		a != netip.AddrFrom4([4]byte{255, 255, 255, 255})
+}
+
+// refuses returns why a service cannot be balanced, nil if it can.
+func (c *Config) refuses(w *wanted) error {
+	source := c.source(w.id.VIP)
+	switch {
+	case !isHost(w.id.VIP):
+		return fmt.Errorf("service %s: not the address of a host", w.name())
+	case source == w.id.VIP && c.SourcePorts.has(w.id.Port):
+		return fmt.Errorf("service %s: its port is one of source-ports %s, and servers see its address", w.name(), c.SourcePorts)
+	}
+	for _, s := range w.servers {
+		check := w.check
+		check.Target = s.at
+		why := ""
+		switch {
+		case !isHost(s.at.Addr()):
+			why = "not the address of a host"
+		case s.at.Addr().Is4() != w.id.VIP.Is4():
+			why = "the service has an address of the other family"
+		case s.at.Addr() == w.id.VIP, s.at.Addr() == source:
+			why = "it has the address of the service, or the one that servers see"
+		}
+		if why == "" {
+			if err := check.Validate(); err != nil {
+				why = err.Error()
+			}
+		}
+		if why != "" {
+			return fmt.Errorf("service %s: server %s: %s", w.name(), s.at, why)
+		}
+	}
+	return nil
+}
+
+// localPorts is where the kernel says which ports it gives to connections.
+const localPorts = "/proc/sys/net/ipv4/ip_local_port_range"
+
+// checkPorts refuses source ports that the host may give to connections of its own.
+func (c *Config) checkPorts() error {
+	text, err := os.ReadFile(localPorts)
+	if err != nil {
+		return fmt.Errorf("read the ports of the host: %w", err)
+	}
+	var first, last uint16
+	if _, err := fmt.Sscan(string(text), &first, &last); err != nil {
+		return fmt.Errorf("read the ports of the host: %s: %w", localPorts, err)
+	}
+	if c.SourcePorts.First <= last && first <= c.SourcePorts.Last {
+		return fmt.Errorf("source-ports %s: the host uses ports %d to %d for its own connections (net.ipv4.ip_local_port_range); "+
+			"choose a range apart from these: %w", c.SourcePorts, first, last, cube.ErrInvalid)
+	}
+	return nil
+}
+
+// wanted is a service as it is to be, with the form of both sources.
+type wanted struct {
+	id      balance.ServiceID
+	how     Select
+	check   health.Check // without a target
+	idle    uint32       // timeout of established sessions, in seconds
+	servers []wantedServer
+	// frontend and backend are the names in HAProxy; empty: it is configured here.
+	frontend, backend string
+}
+
+// wantedServer is a server of it.
+type wantedServer struct {
+	at       netip.AddrPort
+	name     string // in HAProxy
+	weight   uint32
+	disabled bool
+}
+
+// name is for messages.
+func (w *wanted) name() string { return fmt.Sprintf("%s %d", w.id.VIP, w.id.Port) }
+
+// wanted returns a configured service.
+func (s *Service) wanted(t *Timeout) *wanted {
+	w := &wanted{id: balance.ServiceID{VIP: s.VIP, Port: s.VPort, Proto: balance.TCP}, how: s.Select, idle: t.TCPEstablished}
+	if s.HealthCheck.Enabled() {
+		w.check = s.HealthCheck.Check(netip.AddrPort{})
+		w.check.Target = netip.AddrPort{}
+	}
+	for _, one := range s.Backend {
+		w.servers = append(w.servers, wantedServer{at: netip.AddrPortFrom(one.IP, one.Port), weight: one.Weight})
+	}
+	return w
+}

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package elb is a fast path for the TCP services of a proxy on this host, HAProxy: it reads HAProxy's configuration, takes over
+// the frontends that need nothing but TCP, and gives them back when that changes. The program opens sessions and translates
+// their packets by itself; the control plane decides which servers services have, resolves them, and removes sessions that
+// have expired.
+package elb
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"net/netip"
+	"time"
+
+	"github.com/polycube/polycube/balance"
+	conns "github.com/polycube/polycube/conntrack/table"
+	"github.com/polycube/polycube/counter"
+	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/origins"
+	"github.com/polycube/polycube/cube/table"
+	"github.com/polycube/polycube/inet"
+)
+
+// files are the model and the compiled programs.
+//
+//go:embed elb.yang elb.tc.o elb.xdp.o
+var files embed.FS
+
+var counters = counter.Of(files, "elb_counter")
+
+func init() {
+	cube.Register(cube.Service{
+		Files: files,
+		New: func(env cube.Env) (cube.Instance, error) {
+			return NewIn(func(fn func() error) error { return fn() }, env)
+		},
+	})
+}
+
+const (
+	// tick is how often due work is done.
+	tick = 100 * time.Millisecond
+	// maxServices is ELB_SERVICES.
+	maxServices = 4096
+)
+
+// NewIn creates the control plane of a cube. visit calls functions in the namespace of the host's netdevs.
+func NewIn(visit func(func() error) error, env cube.Env) (cube.Instance, error) {
+	b := &balancer{
+		env: env, visit: visit, maps: newMaps(env), tables: balance.NewTables(env, balance.Fitting), numbers: balance.NewNumbers(env),
+		counters: counters.In(env, "counters"), conf: &Config{}, placed: map[balance.ServiceID]*placed{}, members: map[memberKey]*member{}, orphans: map[balance.Key]bool{},
+	}
+	b.services = balance.NewServices(env, b.tables, maxServices)
+	b.checks = checks{balancer: b}
+	b.sweep = sweeper{balancer: b}
+	env.Every(tick, b.tick)
+	return cube.Instance{
+		Prepare: cube.Typed(b.prepare), State: b.state, ParentChanged: b.parentChanged, Close: b.close,
+	}, nil
+}
+
+// balancer is the control plane of one cube.
+type balancer struct {
+	env      cube.Env
+	visit    func(func() error) error
+	maps     dataMaps
+	tables   *balance.Tables
+	services *balance.Services
+	numbers  *balance.Numbers
+	counters counter.Set
+	sessions *conns.Table // nil before the steps of the first plan
+
+	// conf is the configuration in effect.
+	conf   *Config
+	parent cube.Parent
+	proxy  proxy
+	// placed are the services in effect, members their servers and those that have sessions left.
+	placed  map[balance.ServiceID]*placed
+	members map[memberKey]*member
+	// orphans are servers of an earlier daemon that no service has any more.
+	orphans map[balance.Key]bool
+	checks  checks
+	sweep   sweeper
+	// resolved is when the next hops of servers were looked up last.
+	resolved  time.Duration
+	restoring bool // services of an earlier daemon are adopted
+}
+
+// prepare checks a change and returns its plan; it changes nothing.
+func (b *balancer) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, error) {
+	if err := c.New.check(); err != nil {
+		return cube.Plan{}, err
+	}
+	if c.Old != nil && c.Old.SourcePorts != c.New.SourcePorts {
+		if err := b.visit(c.New.checkPorts); err != nil {
+			return cube.Plan{}, err
+		}
+	}
+	plan := cube.Plan{}
+	if c.Created() {
+		plan.MapSizes = map[string]uint32{}
+		for _, name := range []string{"servers", "server_counts", "server_keys"} {
+			plan.MapSizes[name] = c.New.MaxServers + 1
+		}
+		var drop func() error
+		plan.Before = append(plan.Before, cube.Effect(func() (_ func() error, err error) {
+			drop, err = b.begin(c.New)
+			return nil, err
+		}))
+		plan.After = append(plan.After, cube.Effect(func() (func() error, error) { return nil, drop() }))
+	}
+	plan.Before = append(plan.Before, cube.Effect(func() (func() error, error) { return b.configure(c.New) }))
+	return plan, nil
+}
+
+// begin adopts the maps of a cube that was created or restored. drop removes what is not used any more after that.
+func (b *balancer) begin(conf *Config) (drop func() error, err error) {
+	origin, err := b.maps.serverCounts.Origin()
+	if err != nil {
+		return nil, err
+	}
+	if err := b.visit(conf.checkPorts); err != nil && origin == origins.Created {
+		return nil, err
+	} else if err != nil { // the host has changed since the cube was created
+		b.env.Logger().Warn("sessions may meet connections of the host", "error", err)
+	}
+	if b.sessions, err = conns.Open(b.env, entriesFor(conf.MaxSessions)); err != nil {
+		return nil, err
+	}
+	b.restoring = true
+	old, err := b.tables.Begin()
+	if err = errors.Join(err, b.services.Begin(), b.numbers.Begin()); err != nil {
+		return nil, err
+	}
+	return func() error {
+		b.restoring = false
+		b.adoptOrphans()
+		return errors.Join(b.services.Prune(), old())
+	}, nil
+}
+
+// configure takes a configuration over. The returned function undoes it; after an error, it is undone.
+func (b *balancer) configure(to *Config) (func() error, error) {
+	was, proxy := b.conf, b.proxy
+	undo := func() error {
+		b.conf, b.proxy = was, proxy
+		return b.apply()
+	}
+	if b.conf = to; was.MaxSessions != 0 && was.MaxSessions != to.MaxSessions {
+		if err := b.resize(to.MaxSessions); err != nil {
+			b.conf = was
+			return nil, err
+		}
+	}
+	b.proxy.read(to.HAProxy.Files, true)
+	if err := b.apply(); err != nil {
+		return nil, errors.Join(err, undo())
+	}
+	return undo, nil
+}
+
+// parentChanged takes over where the cube is attached.
+func (b *balancer) parentChanged(p cube.Parent) {
+	b.parent = p
+	if b.sessions == nil {
+		return
+	}
+	err := b.writeSettings()
+	if err = errors.Join(err, b.resolve()); err != nil {
+		b.env.Logger().Error("follow the netdev of the cube", "error", err)
+	}
+}
+
+// tick does the work that is due.
+func (b *balancer) tick() {
+	if b.sessions == nil {
+		return
+	}
+	now := clock()
+	if b.proxy.read(b.conf.HAProxy.Files, false) {
+		if err := b.apply(); err != nil {
+			b.env.Logger().Error("take over frontends of HAProxy", "error", err)
+		}
+	}
+	if now-b.resolved >= b.resolveEvery() {
+		if err := b.resolve(); err != nil {
+			b.env.Logger().Error("resolve servers", "error", err)
+		}
+	}
+	if err := b.sweep.tick(now); err != nil {
+		b.env.Logger().Error("remove old sessions", "error", err)
+	}
+}
+
+// clock returns the time of the fast path.
+func clock() time.Duration {
+	now, err := cube.TimeCoarse()
+	if err != nil {
+		panic(err) // every supported kernel has it
+	}
+	return time.Duration(now)
+}
+
+func (b *balancer) close() {
+	b.checks.close()
+	err := errors.Join(b.tables.Close(), b.numbers.Close(), b.maps.close())
+	if b.sessions != nil {
+		err = errors.Join(err, b.sessions.Close())
+		b.sessions = nil
+	}
+	if err != nil {
+		b.env.Logger().Error("close the tables", "error", err)
+	}
+}
+
+// dataMaps are the maps of a cube.
+type dataMaps struct {
+	settings     *table.Mapped[settingsEntry]
+	services     *table.Mapped[serviceEntry]
+	servers      *table.Mapped[serverEntry]
+	serverCounts table.PerCPU[uint32, counts]
+}
+
+func newMaps(env cube.Env) dataMaps {
+	return dataMaps{
+		settings: table.NewMapped[settingsEntry](env, "settings"), services: table.NewMapped[serviceEntry](env, "service_settings"),
+		servers: table.NewMapped[serverEntry](env, "servers"), serverCounts: table.NewPerCPU[uint32, counts](env, "server_counts"),
+	}
+}
+
+func (m *dataMaps) close() error {
+	return errors.Join(m.settings.Close(), m.services.Close(), m.servers.Close())
+}
+
+// settingsEntry is struct elb_settings.
+type settingsEntry struct {
+	MAC   uint64
+	First uint16
+	Ports uint16
+	Zero  uint32
+}
+
+// serviceEntry is struct elb_service.
+type serviceEntry struct {
+	Source inet.Address
+	Turn   uint32
+	Select uint8
+	Zero   [3]uint8
+}
+
+// serverEntry is struct elb_server.
+type serverEntry struct {
+	Address  inet.Address
+	MAC      uint64
+	Sessions uint32
+	Weight   uint16
+	Port     [2]byte
+}
+
+// counts is struct elb_counts.
+type counts struct {
+	To, From inet.Count
+	Opened   uint64
+}
+
+// spreadKey decides which slots of Maglev's table a server has.
+func spreadKey(at netip.AddrPort) (k balance.Key) {
+	a := inet.AddressOf(at.Addr())
+	copy(k[:], a[:])
+	k[16], k[17] = byte(at.Port()>>8), byte(at.Port())
+	return k
+}

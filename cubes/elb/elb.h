@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* The maps of elb, its sessions, and why it drops packets. */
+#ifndef ELB_H
+#define ELB_H
+
+/* The cube's own table of sessions. Both directions are in one zone: a packet to a service never has the ends of one from a
+ * server, as the ports of sources are no ports of services. */
+#define PCN_CONNTRACK_OWN 1
+
+#include <pcn/cube.h>
+#include <pcn/balance.h>
+#include <pcn/conntrack.h>
+#include <pcn/hostfib.h>
+
+enum elb_reason {
+	ELB_TTL = PCN_REASON_FIRST, /* the TTL or hop limit of a session's packet has expired */
+	ELB_MALFORMED,		    /* a header of a session's packet cannot be written */
+};
+PCN_REASONS(elb_reason);
+
+/* The names of those from ELB_NO_SERVER on are leaves of the container `sessions`: why the stack got a SYN of a service. */
+enum elb_counter {
+	ELB_OPENED,
+	ELB_ERRORS,    /* ICMP errors, translated */
+	ELB_NO_SERVER, /* the service has no server that is up */
+	ELB_CONNECTED, /* the host has the connection, such as one that HAProxy has accepted */
+	ELB_NO_PORT,   /* no source port is free towards the server */
+	ELB_FULL,      /* there is no room for another session */
+	ELB_COUNTERS,
+};
+PCN_COUNTERS(counters, elb_counter, ELB_COUNTERS);
+
+/* What holds for the cube as a whole. */
+struct elb_settings {
+	__u64 mac;   /* of the netdev, as returned by pcn_mac; 0: the cube is on none */
+	__u16 first; /* of the source ports */
+	__u16 ports; /* how many there are */
+	__u32 zero;
+};
+PCN_MAP_FLAGS(settings, BPF_MAP_TYPE_ARRAY, __u32, struct elb_settings, 1, BPF_F_MMAPABLE);
+
+/* Services by number; the first is not used. */
+#define ELB_SERVICES 4096
+
+/* How a service chooses the server of a new session. */
+enum elb_select { ELB_MAGLEV, ELB_ROUND_ROBIN, ELB_LEAST_CONNECTIONS };
+
+struct elb_service {
+	pcn_address source; /* that servers see */
+	__u32 turn;	    /* counts sessions, for round robin */
+	__u8 select;	    /* enum elb_select */
+	__u8 zero[3];
+};
+PCN_MAP_FLAGS(service_settings, BPF_MAP_TYPE_ARRAY, __u32, struct elb_service, ELB_SERVICES,
+	      BPF_F_MMAPABLE);
+
+/* A server of a service by its number. */
+struct elb_server {
+	pcn_address address;
+	__u64 mac;	/* of the next hop towards it */
+	__u32 sessions; /* that are not closing; the control plane counts them again */
+	__u16 weight;
+	__be16 port;
+};
+PCN_MAP_FLAGS(servers, BPF_MAP_TYPE_ARRAY, __u32, struct elb_server, 64, BPF_F_MMAPABLE);
+
+/* What a server has had. */
+struct elb_counts {
+	struct pcn_count to;
+	struct pcn_count from;
+	__u64 opened;
+};
+PCN_MAP(server_counts, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct elb_counts, 64);
+
+/* The ends of a packet, a struct pcn_conntrack_key. */
+struct elb_key {
+	pcn_address source;
+	pcn_address destination;
+	__be16 source_port;
+	__be16 destination_port;
+	__u16 zone;
+	__u8 protocol;
+	__u8 ipv6;
+} __attribute__((aligned(8)));
+
+/* An entry of a session, a struct pcn_conntrack_entry: one for each direction, with the ends that packets get. */
+struct elb_session {
+	struct elb_key key;
+	__u32 status; /* of the table */
+	__u32 zero;
+	__u64 seen; /* coarse monotonic ns of the last packet */
+	struct pcn_ct_progress
+		progress; /* of both directions, in both entries; side 0 is the client */
+	__u32 server;	  /* its number */
+	pcn_address source;
+	pcn_address destination;
+	__be16 source_port;
+	__be16 destination_port;
+	__u16 address_delta; /* difference that both addresses add to a checksum */
+	__u16 port_delta;
+	__u32 reply;   /* the key is that of the server's packets */
+	__u32 created; /* coarse monotonic seconds */
+	__u64 mac;     /* where the client's packets come from */
+	__u64 zero2;
+};
+
+#define ELB_SAME(a, b)                                \
+	(__builtin_offsetof(struct elb_session, a) == \
+	 __builtin_offsetof(struct pcn_conntrack_entry, b))
+_Static_assert(sizeof(struct elb_session) == sizeof(struct pcn_conntrack_entry) &&
+		       ELB_SAME(key.zone, key.zone) && ELB_SAME(status, status) &&
+		       ELB_SAME(seen, seen),
+	       "sessions are entries of the table");
+
+/* A packet, and the session that is opened for it: too large for the stack. */
+struct elb_work {
+	struct pcn_flow flow;
+	struct pcn_flow inner; /* the packet in an ICMP error */
+	struct elb_key key;
+	struct elb_key twin;	    /* of the other direction */
+	struct elb_session new;	    /* the entry that is opened, for the client's packets */
+	struct elb_session reply;   /* and that for the server's */
+	struct pcn_service service; /* that the packet is for */
+	struct elb_server server;   /* the one that was chosen */
+	struct bpf_fib_lookup frame;
+	struct bpf_sock_tuple tuple;
+	__u64 mac; /* of the sender */
+};
+PCN_DISPOSABLE PCN_MAP(work, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct elb_work, 1);
+
+/* A global function looks it up again: the verifier of Linux 6.1 accepts an argument's memory neither as a map key nor
+ * as a value. */
+PCN_INLINE struct elb_work *elb_work(void)
+{
+	__u32 only = 0;
+
+	return bpf_map_lookup_elem(&work, &only);
+}
+
+PCN_INLINE struct elb_settings *elb_settings(void)
+{
+	__u32 only = 0;
+
+	return bpf_map_lookup_elem(&settings, &only);
+}
+
+#endif

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* New sessions: a SYN for a service opens one, unless the host has that connection. The entry for the server's packets is
+ * opened first: the table lets only one CPU insert a key, so no two sessions of a server have the same source. */
+#ifndef ELB_OPEN_H
+#define ELB_OPEN_H
+
+#include "session.h"
+
+/* Results of the steps, apart from 0. */
+#define ELB_TO_STACK (-1) /* with the counter that says why */
+#define ELB_THERE 1	  /* another CPU has just opened the session */
+
+/* How many source ports are tried towards a server. */
+#define ELB_PORTS 32
+/* How many servers are compared at most: with more, the comparison begins at a random one. */
+#define ELB_COMPARED 64
+
+/* The bits of the header of TCP that tell a SYN: FIN, SYN, RST and ACK, of which it has the second. */
+#define ELB_OPENING 0x17
+#define ELB_SYN 0x02
+
+/* Of two servers by number, the one with fewer sessions for its weight; `best` may be 0. */
+PCN_GLOBAL int elb_lesser(__u32 best, __u32 number)
+{
+	struct elb_server *a = bpf_map_lookup_elem(&servers, &number);
+	struct elb_server *b = bpf_map_lookup_elem(&servers, &best);
+
+	if (!a || !a->weight)
+		return best;
+	if (!best || !b)
+		return number;
+	return (__u64)a->sessions * b->weight < (__u64)b->sessions * a->weight ? number : best;
+}
+
+/* The number of the server in a table with the fewest sessions for its weight. */
+PCN_GLOBAL int elb_least(__u64 pool)
+{
+	struct pcn_balance_table t = pcn_balance_open(pool);
+
+	if (!t.memory || !t.kind)
+		return 0;
+	t.list = pcn_opaque(t.list, pool); /* one path for all kinds of table */
+	t.at = pcn_opaque(t.at, pool);
+	__u64 members = pcn_balance_members(&t), rank = bpf_get_prandom_u32();
+	__u32 best = 0;
+
+	if (!members)
+		return 0;
+	rank %= members; /* of equal ones, each is the first as often */
+	for (__u32 i = 0; i < ELB_COMPARED; i++) {
+		if (i >= members)
+			break;
+		best = elb_lesser(best, pcn_balance_number(&t, rank));
+		rank++;
+		rank &= -((rank - members) >> 63); /* 0 after the last one */
+	}
+	return best;
+}
+
+/* The number of the server for the packet in the work area, of the service there; 0: it has none. */
+PCN_GLOBAL int elb_choose(void)
+{
+	struct elb_work *w = elb_work();
+
+	if (!w)
+		return 0;
+	__u32 id = w->service.id;
+	__u64 pool = w->service.pool;
+	struct elb_service *how = bpf_map_lookup_elem(&service_settings, &id);
+
+	if (!how)
+		return 0;
+	if (how->select == ELB_ROUND_ROBIN)
+		return pcn_balance_turn(pool, __sync_fetch_and_add(&how->turn, 1));
+	if (how->select == ELB_LEAST_CONNECTIONS)
+		return elb_least(pool);
+	return pcn_balance_server(pool, pcn_balance_hash(&w->flow, PCN_BALANCE_WITH_DESTINATION |
+									   PCN_BALANCE_WITH_PORTS));
+}
+
+/* Sets the ends that the client's packets get, but for the source port. Returns 0, or ELB_TO_STACK. */
+PCN_GLOBAL int elb_aim(__u32 number)
+{
+	struct elb_work *w = elb_work();
+
+	if (!w)
+		return ELB_TO_STACK;
+	__u32 id = w->service.id;
+	struct elb_service *how = bpf_map_lookup_elem(&service_settings, &id);
+	struct elb_server *server = bpf_map_lookup_elem(&servers, &number);
+	struct elb_session *new = &w->new;
+
+	if (!number || !how || !server || !server->mac) {
+		pcn_count(&counters, ELB_NO_SERVER);
+		return ELB_TO_STACK;
+	}
+	w->server = *server;
+	new->key = w->key;
+	__builtin_memset(&new->progress, 0, sizeof(new->progress));
+	pcn_ct_follow(&new->progress, 0, IPPROTO_TCP, w->flow.tcp_flags);
+	pcn_address_copy(new->source, how->source);
+	pcn_address_copy(new->destination, w->server.address);
+	new->destination_port = w->server.port;
+	new->server = number;
+	new->seen = pcn_time_coarse();
+	new->created = new->seen / 1000000000;
+	new->mac = w->mac;
+	new->reply = 0;
+	new->address_delta = ~pcn_csum_fold((__u32)pcn_csum_diff16(w->key.source, new->source) +
+					    pcn_csum_diff16(w->key.destination, new->destination));
+	return 0;
+}
+
+/* Sets the entry for the server's packets. */
+PCN_INLINE void elb_mirror(struct elb_work *w)
+{
+	struct elb_session *new = &w->new, *reply = &w->reply;
+
+	new->port_delta =
+		~pcn_csum_fold((__u32)pcn_csum_diff2(w->key.source_port, new->source_port) +
+			       pcn_csum_diff2(w->key.destination_port, new->destination_port));
+	*reply = *new;
+	elb_twin(&reply->key, new);
+	pcn_address_copy(reply->source, w->key.destination);
+	pcn_address_copy(reply->destination, w->key.source);
+	reply->source_port = w->key.destination_port;
+	reply->destination_port = w->key.source_port;
+	reply->reply = 1;
+	reply->address_delta = ~new->address_delta;
+	reply->port_delta = ~new->port_delta;
+}
+
+/* Tries to claim a source port towards the server. 0 if it is claimed, 1 if it is in use, or ELB_TO_STACK. */
+PCN_GLOBAL int elb_try(__u32 port)
+{
+	struct elb_work *w = elb_work();
+
+	if (!w)
+		return ELB_TO_STACK;
+	w->new.source_port = bpf_htons(port);
+	elb_mirror(w);
+	int number = pcn_conntrack_open((const void *)&w->reply);
+	if (number > 0)
+		return !!(number & PCN_CONNTRACK_THERE);
+	return number == PCN_CONNTRACK_BUSY ? 1 : ELB_TO_STACK;
+}
+
+/* Claims a source port towards the server: 0 or ELB_TO_STACK. */
+PCN_GLOBAL int elb_claim(void)
+{
+	struct elb_settings *s = elb_settings();
+	__u32 random = bpf_get_prandom_u32();
+	int result = 1;
+
+	if (!s || !s->ports)
+		return ELB_TO_STACK;
+	for (__u32 i = 0; i < ELB_PORTS && result == 1; i++) {
+		result = elb_try((__u16)(s->first + (random >> 16) % s->ports));
+		random = random * 1664525 + 1013904223;
+	}
+	if (result)
+		pcn_count(&counters, result == 1 ? ELB_NO_PORT : ELB_FULL);
+	return result ? ELB_TO_STACK : 0;
+}
+
+/* Opens the entry for the client's packets, after elb_claim. Returns 0, ELB_THERE, or ELB_TO_STACK. */
+PCN_GLOBAL int elb_complete(void)
+{
+	struct elb_work *w = elb_work();
+
+	if (!w)
+		return ELB_TO_STACK;
+	int number = pcn_conntrack_open((const void *)&w->new);
+	if (number > 0 && !(number & PCN_CONNTRACK_THERE))
+		return 0;
+	struct elb_session *e = elb_find(&w->reply.key);
+	if (e) /* it is this CPU's: no other one could claim the port */
+		pcn_conntrack_end((void *)e);
+	if (number > 0)
+		return ELB_THERE;
+	pcn_count(&counters, ELB_FULL);
+	return ELB_TO_STACK;
+}
+
+/* Whether the host has the connection of the packet in the work area: accepted, being opened, or just ended. Its segments are
+ * for the stack, which may also reuse it. */
+PCN_INLINE int elb_host_has(struct CTXTYPE *ctx, struct elb_work *w)
+{
+	struct bpf_sock_tuple *t = &w->tuple;
+	struct bpf_sock *sk;
+	int has;
+
+	if (w->key.ipv6) {
+		pcn_address_copy(t->ipv6.saddr, w->key.source);
+		pcn_address_copy(t->ipv6.daddr, w->key.destination);
+		t->ipv6.sport = w->key.source_port;
+		t->ipv6.dport = w->key.destination_port;
+		sk = bpf_skc_lookup_tcp(ctx, t, sizeof(t->ipv6), BPF_F_CURRENT_NETNS, 0);
+	} else {
+		t->ipv4.saddr = w->key.source[3];
+		t->ipv4.daddr = w->key.destination[3];
+		t->ipv4.sport = w->key.source_port;
+		t->ipv4.dport = w->key.destination_port;
+		sk = bpf_skc_lookup_tcp(ctx, t, sizeof(t->ipv4), BPF_F_CURRENT_NETNS, 0);
+	}
+	if (!sk)
+		return 0;
+	has = sk->state != BPF_TCP_LISTEN;
+	bpf_sk_release(sk);
+	return has;
+}
+
+/* Finds the service of the packet in the work area. 1 if there is one. */
+PCN_INLINE int elb_is_for_service(struct elb_work *w)
+{
+	struct pcn_service_key key = { .port = w->key.destination_port, .protocol = IPPROTO_TCP };
+	struct pcn_service *service;
+
+	pcn_address_copy(key.address, w->key.destination);
+	service = bpf_map_lookup_elem(&services, &key);
+	if (!service || !service->id)
+		return 0;
+	w->service = *service;
+	return 1;
+}
+
+/* A segment without a session: a SYN for a service opens one; anything else is for the stack. Its steps are not nested,
+ * since each needs much of the stack. */
+PCN_INLINE int elb_unknown(struct CTXTYPE *ctx, struct pcn_md *md, struct elb_work *w,
+			   const struct elb_settings *s)
+{
+	if ((w->flow.tcp_flags & ELB_OPENING) != ELB_SYN || !elb_is_for_service(w) ||
+	    !elb_has_ttl(ctx, &w->flow))
+		return pcn_pkt_pass(ctx, md);
+	if (elb_host_has(ctx, w)) {
+		pcn_count(&counters, ELB_CONNECTED);
+		return pcn_pkt_pass(ctx, md);
+	}
+	int result = elb_aim(elb_choose());
+	if (!result)
+		result = elb_claim();
+	if (!result)
+		result = elb_complete();
+	struct elb_session *e = result < 0 ? NULL : elb_find(&w->key);
+	if (!e)
+		return pcn_pkt_pass(ctx, md);
+	if (result == ELB_THERE)
+		return elb_known(ctx, md, w, e, s);
+	__u32 number = e->server;
+	struct elb_server *server = bpf_map_lookup_elem(&servers, &number);
+	struct elb_counts *counts = bpf_map_lookup_elem(&server_counts, &number);
+
+	if (server)
+		__sync_fetch_and_add(&server->sessions, 1);
+	if (counts)
+		counts->opened++;
+	pcn_count(&counters, ELB_OPENED);
+	return elb_known(ctx, md, w, e, s);
+}
+
+#endif

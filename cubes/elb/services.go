@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package elb
+
+// Makes the maps what the configuration and the frontends of HAProxy ask for. A server that is removed keeps its number and its
+// entry as long as it has sessions: these go on.
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/polycube/polycube/balance"
+	"github.com/polycube/polycube/health"
+	"github.com/polycube/polycube/inet"
+)
+
+// placed is a service in effect.
+type placed struct {
+	*wanted
+	number  uint32
+	members map[netip.AddrPort]*member
+}
+
+// memberKey identifies a server of a service.
+type memberKey struct {
+	id balance.ServiceID
+	at netip.AddrPort
+}
+
+// member is a server of a service, also of one that is gone as long as it has sessions.
+type member struct {
+	memberKey
+	wantedServer
+	key               balance.Key // of its number
+	number            uint32
+	idle              uint32
+	frontend, backend string
+	gone              bool
+	hop               hop
+	state             state
+	reason            string
+}
+
+// state is whether a server gets new sessions.
+type state string
+
+const (
+	up         state = "UP"
+	down       state = "DOWN"
+	unresolved state = "UNRESOLVED"
+	disabled   state = "DISABLED"
+	ending     state = "ENDING"
+)
+
+// apply makes everything what is wanted now.
+func (b *balancer) apply() error {
+	if err := b.writeSettings(); err != nil {
+		return err
+	}
+	all := map[balance.ServiceID]*wanted{}
+	for i := range b.conf.Service {
+		w := b.conf.Service[i].wanted(&b.conf.Timeout)
+		all[w.id] = w
+	}
+	b.proxy.choose(b.conf, all)
+	for id, p := range b.placed {
+		if all[id] == nil {
+			if err := b.displace(id, p); err != nil {
+				return fmt.Errorf("service %s: %w", p.name(), err)
+			}
+		}
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(all), func(a, b balance.ServiceID) int {
+		return netip.AddrPortFrom(a.VIP, a.Port).Compare(netip.AddrPortFrom(b.VIP, b.Port))
+	}) {
+		if err := b.place(all[id]); err != nil {
+			return fmt.Errorf("service %s: %w", all[id].name(), err)
+		}
+	}
+	b.sweep.mustRun = true
+	return b.resolve()
+}
+
+// writeSettings writes what holds for the cube as a whole.
+func (b *balancer) writeSettings() error {
+	settings, err := b.maps.settings.Values()
+	if err != nil {
+		return err
+	}
+	settings[0] = settingsEntry{First: b.conf.SourcePorts.First, Ports: b.conf.SourcePorts.count()}
+	if p := &b.parent; p.Cube == "" && p.Index != 0 && len(p.MAC) == 6 {
+		settings[0].MAC = wordOf(p.MAC)
+	}
+	return nil
+}
+
+// wordOf is a MAC address as pcn_mac returns it.
+func wordOf(mac []byte) uint64 {
+	var word [8]byte
+	copy(word[:6], mac)
+	return binary.LittleEndian.Uint64(word[:])
+}
+
+// place makes a service what is wanted, but for the servers of new sessions, which resolve chooses.
+func (b *balancer) place(w *wanted) error {
+	p := b.placed[w.id]
+	if p == nil {
+		number, err := b.services.Reserve(w.id)
+		if err != nil {
+			return err
+		}
+		p = &placed{number: number, members: map[netip.AddrPort]*member{}}
+		b.placed[w.id] = p
+	}
+	p.wanted = w
+	entries, err := b.maps.services.Values()
+	if err != nil {
+		return err
+	}
+	is := serviceEntry{Source: inet.AddressOf(b.conf.source(w.id.VIP)), Turn: entries[p.number].Turn, Select: uint8(w.how)}
+	if entries[p.number] != is {
+		entries[p.number] = is
+	}
+	stays := map[netip.AddrPort]bool{}
+	for _, s := range w.servers {
+		stays[s.at] = true
+		if err := b.enter(p, s); err != nil {
+			return fmt.Errorf("server %s: %w", s.at, err)
+		}
+	}
+	for at, m := range p.members {
+		if !stays[at] {
+			b.leave(m)
+			delete(p.members, at)
+		}
+	}
+	return nil
+}
+
+// enter gives a server of a service a number.
+func (b *balancer) enter(p *placed, s wantedServer) error {
+	k := memberKey{p.id, s.at}
+	m := b.members[k]
+	if m == nil {
+		m = &member{memberKey: k, key: spreadKey(s.at)}
+		binary.BigEndian.PutUint32(m.key[18:], p.number)
+		number, isNew, err := b.numbers.Take(m.key)
+		if err != nil {
+			return err
+		}
+		m.number = number
+		if err := b.describe(m, isNew); err != nil {
+			return err
+		}
+		b.members[k] = m
+		delete(b.orphans, m.key)
+	}
+	m.wantedServer, m.idle, m.frontend, m.backend, m.gone = s, p.idle, p.frontend, p.backend, false
+	p.members[s.at] = m
+	return b.checks.set(m, p.check)
+}
+
+// describe writes the entry of a server that has just got its number, or adopts the one that an earlier daemon wrote.
+func (b *balancer) describe(m *member, isNew bool) error {
+	entries, err := b.maps.servers.Values()
+	if err != nil {
+		return err
+	}
+	e := &entries[m.number]
+	if !isNew {
+		m.hop.mac = e.MAC
+		m.state = down
+		if e.Weight > 0 {
+			m.state = up
+		}
+		return nil
+	}
+	*e = serverEntry{Address: inet.AddressOf(m.at().Addr())}
+	binary.BigEndian.PutUint16(e.Port[:], m.at().Port())
+	return b.maps.serverCounts.Set(m.number)
+}
+
+// at is the address of the server.
+func (m *member) at() netip.AddrPort { return m.memberKey.at }
+
+// displace removes a service. Its sessions go on.
+func (b *balancer) displace(id balance.ServiceID, p *placed) error {
+	if err := b.services.Remove(id); err != nil {
+		return err
+	}
+	for _, m := range p.members {
+		b.leave(m)
+	}
+	delete(b.placed, id)
+	return nil
+}
+
+// leave ends the use of a server for new sessions. Its number is free after a sweep that finds no session of it.
+func (b *balancer) leave(m *member) {
+	m.gone = true
+	b.checks.remove(m)
+	b.sweep.mustRun = true
+}
+
+// adoptOrphans notes the servers of an earlier daemon that no service has: their sessions go on, too.
+func (b *balancer) adoptOrphans() {
+	used := map[balance.Key]bool{}
+	for _, m := range b.members {
+		used[m.key] = true
+	}
+	for k := range b.numbers.All() {
+		if !used[k] {
+			b.orphans[k] = true
+		}
+	}
+}
+
+// refresh makes services have the servers that are up.
+func (b *balancer) refresh() error {
+	entries, err := b.maps.servers.Values()
+	if err != nil {
+		return err
+	}
+	for _, m := range b.members {
+		m.state, m.reason = b.stateOf(m)
+		if e := &entries[m.number]; m.hop.mac != 0 && e.MAC != m.hop.mac {
+			e.MAC = m.hop.mac
+		}
+	}
+	for _, p := range b.placed {
+		if err := b.fill(p, entries); err != nil {
+			return fmt.Errorf("service %s: %w", p.name(), err)
+		}
+	}
+	for _, m := range b.members { // those that were removed are in no table any more
+		if m.state != up && entries[m.number].Weight != 0 {
+			entries[m.number].Weight = 0
+		}
+	}
+	return nil
+}
+
+// fill makes the table of a service that of its servers which are up.
+func (b *balancer) fill(p *placed, entries []serverEntry) error {
+	var members []balance.Member
+	for at, m := range p.members {
+		if m.state != up || m.weight == 0 {
+			continue
+		}
+		if e := &entries[m.number]; e.Weight != uint16(m.weight) {
+			e.Weight = uint16(m.weight)
+		}
+		members = append(members, balance.Member{Key: spreadKey(at), Server: m.number, Weight: m.weight})
+	}
+	order := balance.Spread
+	if p.how == roundRobin {
+		order = balance.Turns
+	}
+	_, err := b.services.Set(p.id, balance.Wanted{By: balance.ByFlow, Members: members, Order: order})
+	return err
+}
+
+// stateOf returns the state of a server, and why it is not up.
+func (b *balancer) stateOf(m *member) (state, string) {
+	is, checked := b.checks.state(m)
+	switch {
+	case m.gone:
+		return ending, ""
+	case m.disabled:
+		return disabled, ""
+	case m.hop.why != "":
+		return unresolved, m.hop.why
+	case checked && is.Status != health.Up:
+		return down, is.Error
+	}
+	return up, ""
+}
+
+// resolve looks up the next hops of all servers, and has services follow.
+func (b *balancer) resolve() error {
+	b.resolved = clock()
+	err := b.visit(func() error {
+		n := newNeighbours(&b.parent)
+		for _, m := range b.members {
+			m.hop = n.hop(m.at().Addr(), b.conf.source(m.memberKey.id.VIP), m.hop.mac)
+		}
+		return n.err
+	})
+	return errors.Join(err, b.refresh())
+}
+
+const (
+	// resolvePeriod is how often next hops are looked up, soon how often if a server has none yet.
+	resolvePeriod = time.Second
+	soon          = 100 * time.Millisecond
+)
+
+// resolveEvery returns how often next hops are to be looked up.
+func (b *balancer) resolveEvery() time.Duration {
+	for _, m := range b.members {
+		if m.state == unresolved {
+			return soon
+		}
+	}
+	return resolvePeriod
+}
+
+// forget removes a server whose sessions have ended, and frees its number.
+func (b *balancer) forget(m *member) error {
+	if err := b.vacate(m.key, m.number); err != nil {
+		return err
+	}
+	delete(b.members, m.memberKey)
+	return nil
+}
+
+// vacate frees the number of a server.
+func (b *balancer) vacate(k balance.Key, number uint32) error {
+	entries, err := b.maps.servers.Values()
+	if err != nil {
+		return err
+	}
+	entries[number] = serverEntry{}
+	return b.numbers.Free(k)
+}
