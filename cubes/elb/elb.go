@@ -73,8 +73,10 @@ type balancer struct {
 
 	// conf is the configuration in effect.
 	conf   *Config
-	parent cube.Parent
-	proxy  proxy
+	// parent is where the cube is attached, once attached says that this is known: a daemon that has just started restores cubes first.
+	parent   cube.Parent
+	attached bool
+	proxy    proxy
 	// placed are the services in effect, members their servers and those that have sessions left.
 	placed  map[balance.ServiceID]*placed
 	members map[memberKey]*member
@@ -162,7 +164,7 @@ func (b *balancer) configure(to *Config) (func() error, error) {
 
 // parentChanged takes over where the cube is attached.
 func (b *balancer) parentChanged(p cube.Parent) {
-	b.parent = p
+	b.parent, b.attached = p, true
 	if b.sessions == nil {
 		return
 	}

@@ -31,6 +31,9 @@ type neighbours struct {
 	err   error
 }
 
+// notOnNetdev is why a cube elsewhere reaches no server.
+const notOnNetdev = "the cube is not on a netdev"
+
 // usable are the states in which the kernel sends packets to a neighbour.
 const usable = unix.NUD_PERMANENT | unix.NUD_NOARP | unix.NUD_REACHABLE | unix.NUD_STALE | unix.NUD_DELAY | unix.NUD_PROBE
 
@@ -69,7 +72,7 @@ func (n *neighbours) hop(to, from netip.Addr, was uint64) hop {
 
 func (n *neighbours) find(to, from netip.Addr) hop {
 	if n.on.Cube != "" || n.on.Index == 0 {
-		return hop{why: "the cube is not on a netdev"}
+		return hop{why: notOnNetdev}
 	}
 	routes, err := netlink.RouteGetWithOptions(to.AsSlice(), &netlink.RouteGetOptions{SrcAddr: from.AsSlice()})
 	if err != nil || len(routes) != 1 {

@@ -92,9 +92,14 @@ func (b *balancer) writeSettings() error {
 	if err != nil {
 		return err
 	}
-	settings[0] = settingsEntry{First: b.conf.SourcePorts.First, Ports: b.conf.SourcePorts.count()}
-	if p := &b.parent; p.Cube == "" && p.Index != 0 && len(p.MAC) == 6 {
-		settings[0].MAC = wordOf(p.MAC)
+	is := settingsEntry{First: b.conf.SourcePorts.First, Ports: b.conf.SourcePorts.count()}
+	if p := &b.parent; !b.attached {
+		is.MAC = settings[0].MAC
+	} else if p.Cube == "" && p.Index != 0 && len(p.MAC) == 6 {
+		is.MAC = wordOf(p.MAC)
+	}
+	if settings[0] != is {
+		settings[0] = is
 	}
 	return nil
 }
@@ -284,6 +289,14 @@ func (b *balancer) stateOf(m *member) (state, string) {
 // resolve looks up the next hops of all servers, and has services follow.
 func (b *balancer) resolve() error {
 	b.resolved = clock()
+	if !b.attached {
+		for _, m := range b.members {
+			if m.hop.mac == 0 { // else an earlier daemon has found it
+				m.hop.why = notOnNetdev
+			}
+		}
+		return b.refresh()
+	}
 	err := b.visit(func() error {
 		n := newNeighbours(&b.parent)
 		for _, m := range b.members {

@@ -58,6 +58,8 @@ var exceptions = []exception{
 	{"ddosmitigator", link.Inline, 36_000, "2026-11-27", 31_237, "6.1", "as in call mode"},
 	{"efw", link.Call, 39_000, "2026-11-29", 35_320, "6.18", "23,000 are the search for a rule, which a program has once; where the host would send a packet is 6,000"},
 	{"efw", link.Inline, 37_000, "2026-11-29", 33_550, "6.18", "as in call mode"},
+	{"elb", link.Call, 37_000, "2026-11-30", 33_408, "6.18", "12,000 are the table of connections, 5,000 each the readers of packets and of those in ICMP errors"},
+	{"elb", link.Inline, 44_000, "2026-11-30", 40_437, "6.18", "as in call mode"},
 	{"firewall", link.Call, 72_000, "2026-11-27", 65_865, "6.18", "as ministate; LOG, REJECT and limits are 5,000"},
 	{"firewall", link.Inline, 70_000, "2026-11-27", 63_803, "6.18", "as in call mode"},
 	{"iptables", link.Call, 132_000, "2026-11-27", 127_775, "6.18", "as firewall; a packet may pass 512 rules that do not decide, and conditions are 30,000"},
