@@ -24,7 +24,7 @@ PYANG_VERSION=2.7.1
 BUILD_PACKAGES=(clang llvm gcc libc6-dev make pkg-config libyang2-dev libyang2-tools libbpf-dev libndpi-dev
 	linux-libc-dev bpftool iproute2 ethtool iputils-ping tcpdump iperf3 jq clang-format
 	procps util-linux systemd bird2 python3-venv openssl curl ca-certificates git openssh-server openssh-client traceroute
-	openvswitch-switch frr nftables iptables ipset ufw fail2ban firewalld dbus dnsmasq-base isc-dhcp-client socat nginx tshark snmpd haproxy libndpi-bin)
+	openvswitch-switch frr nftables iptables ipset ufw fail2ban firewalld dbus dnsmasq-base isc-dhcp-client socat nginx tshark snmpd haproxy libndpi-bin runc)
 KERNEL_PACKAGES=(qemu-system-x86 qemu-system-arm lld kmod e2fsprogs xz-utils)
 BENCH_PACKAGES=(haproxy)
 LINT_PACKAGES=(shellcheck protobuf-compiler)

@@ -103,9 +103,15 @@ reach() {
 	ok "host$1 reaches ${3:-$2}: 3 packets transmitted, 3 received"
 }
 
-start_daemon() {
+# launch starts the daemon's process, whose state is in $state/$instance/state. An example may redefine it.
+launch() {
+	mkdir -p "$state/$instance"
 	nsenter --net="/run/netns/$machine" -- polycubed --configfile /dev/null --instance "$instance" \
-		--state-dir "$state/$instance" --run-dir "/run/polycube/$instance" >>"$state/log" 2>&1 &
+		--state-dir "$state/$instance/state" --run-dir "/run/polycube/$instance" >>"$state/log" 2>&1 &
+}
+
+start_daemon() {
+	launch
 	daemon=$!
 	daemons[$machine]=$daemon
 	local until=$(($(now_ms) + patience * 1000))
@@ -160,7 +166,7 @@ clean_up_machine() {
 	stop_daemon TERM
 	if [ -e "/run/netns/$machine" ]; then
 		inside "$machine" polycubed cleanup --configfile /dev/null --instance "$instance" \
-			--state-dir "$state/$instance" --run-dir "/run/polycube/$instance" >"$state/cleanup" 2>&1 ||
+			--state-dir "$state/$instance/state" --run-dir "/run/polycube/$instance" >"$state/cleanup" 2>&1 ||
 			{ cat "$state/cleanup" >&2 && status=1; }
 	fi
 	if [ -e "/sys/fs/bpf/polycube-$instance" ]; then

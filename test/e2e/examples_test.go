@@ -15,7 +15,7 @@ import (
 
 // ways are the arguments of examples that can be run in several ways.
 var ways = map[string][]string{
-	"evnf/traffic-accounting": {"", "--machines 2 --switch linux --hook xdp", "--machines 2 --switch polycube", "--machines 2 --switch ovs --hook xdp"},
+	"evnf/traffic-accounting": {"", "--machines 2 --switch linux --containers", "--machines 2 --switch polycube", "--machines 2 --switch ovs --hook xdp"},
 }
 
 // TestExamplesRun runs the scripts of examples/ as a user does. Each checks its results, and that it leaves nothing

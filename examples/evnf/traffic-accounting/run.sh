@@ -11,17 +11,19 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
 . examples/evnf/switch.sh
 
 here=examples/evnf/traffic-accounting
-count=1 kind=linux hook=tc keep=
+count=1 kind=linux hook=tc containers='' keep=''
 
 usage() {
 	cat <<-END
-		usage: $here/run.sh [--machines 1|2] [--switch linux|polycube|ovs] [--hook tc|xdp] [--keep]
+		usage: $here/run.sh [--machines 1|2] [--switch linux|polycube|ovs] [--hook tc|xdp]
+		       [--containers] [--keep]
 
 		  --machines N   both functions on one machine (default), or each on its own
 		  --switch KIND  what connects two machines: a Linux bridge (default), a bridge of
 		                 Polycube, or Open vSwitch in user space
 		  --hook HOOK    where the functions of two machines are: at TC (default), or at XDP in
 		                 the driver
+		  --containers   each daemon and the classifier in a container of its own, by runc
 		  --keep         leave everything running until Ctrl-C
 	END
 }
@@ -42,6 +44,7 @@ parse() {
 			case $1 in --machines) count=$2 ;; --switch) switch=$2 ;; --hook) where=$2 ;; esac
 			shift
 			;;
+		--containers) containers=yes ;;
 		--keep) keep=yes ;;
 		-h | --help) usage && exit 0 ;;
 		*) wrong "unknown argument $1" ;;
@@ -130,6 +133,29 @@ refused() {
 # accounted N succeeds if the packets of HTTP in both directions are more than those of one.
 accounted() { [ "$(polycubectl dpi protocol HTTP show packets </dev/null)" -gt "$1" ]; }
 
+# contain NAME PROGRAM [ARGUMENT...] runs a program of the machine in a container, as a child of the script.
+contain() {
+	examples/evnf/bundle.sh "$state/$1" "$machine" "$instance" "${@:2}"
+	runc --root "$state/runc" run --bundle "$state/$1" "$1" </dev/null >>"$state/log" 2>&1 &
+}
+
+# in_containers has daemons started in containers.
+in_containers() {
+	command -v runc >/dev/null || die "runc is missing: install it"
+	launch() { contain "$instance" polycubed; }
+}
+
+# classifier starts nDPI beside the daemon of the machine.
+classifier() {
+	if [ -n "$containers" ]; then
+		contain "$instance-ndpi" polycube-ndpi --cube dpi
+		background+=($!)
+		return
+	fi
+	in_background "$machine" polycube-ndpi --cube dpi --socket "/run/polycube/$instance/polycubed.sock" \
+		--bpffs "/sys/fs/bpf/polycube-$instance" --control "$state/ndpi.sock" --log "$state/eve.json"
+}
+
 # begin starts daemons and the classifier, and loads the functions.
 begin() {
 	say "The functions are files; nDPI is a process of its own."
@@ -144,8 +170,7 @@ begin() {
 		ctl apply -f "$here/$hook/accounting.yaml"
 	fi
 	at accounting
-	in_background "$machine" polycube-ndpi --cube dpi --socket "/run/polycube/$instance/polycubed.sock" \
-		--bpffs "/sys/fs/bpf/polycube-$instance" --control "$state/ndpi.sock" --log "$state/eve.json"
+	classifier
 	eventually 30 "the classifier is there" shows UP dpi classifier show status
 	at firewall
 	eventually 30 "the rules are in the fast path of both directions" shows OPEN efw-in status show gate
@@ -179,6 +204,7 @@ main() {
 	parse "$@"
 	lab_begin accounting
 	[ -x bin/polycube-ndpi ] || die "bin/polycube-ndpi is missing: run make build"
+	[ -z "$containers" ] || in_containers
 	if [ "$count" = 1 ]; then one_machine; else two_machines; fi
 	inside "${machines[0]}" iptables-legacy-restore <$here/firewall.rules
 	reach 1 10.2.0.1 "the server"
