@@ -11,6 +11,7 @@
 //	Kernel    a kernel, its modules and what its initial RAM disk needs, kept too
 //	tree      the disk with the checkout and the test binaries, made for each run
 //	machine   one emulator, from its start to its end
+//	cable     what connects two of them, for make test-vm
 //	judge     which tests ran, and their results
 //
 // Emulated time is slow: every deadline of a test goes through pace.Stretch.

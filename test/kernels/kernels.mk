@@ -2,7 +2,7 @@
 #
 # The tests on kernels other than this machine's (docs/kernels.md).
 
-.PHONY: deps-kernels build-arm64 test-kernels test-kernels-short test-kernels-arm64 test-powercut
+.PHONY: deps-kernels build-arm64 test-kernels test-kernels-short test-kernels-arm64 test-powercut test-vm
 
 KERNELS_FLAGS ?=
 kernels = $(GO) run ./test/kernels/cmd/kernels -results .cache/kernels/results.json $(KERNELS_FLAGS)
@@ -24,3 +24,6 @@ test-kernels-arm64: build-arm64 ## run the short form on an emulated arm64 machi
 
 test-powercut: deps-kernels ## cut the power of a machine while it commits to the store, 60 times (4 minutes)
 	$(kernels) -kernels 6.12 powercut
+
+test-vm: deps-kernels build ## run a chain of network functions on two emulated machines, native XDP on virtio (2 minutes)
+	$(GO) run ./test/kernels/cmd/kernels -kernels 6.12 -scale 6 -v $(KERNELS_FLAGS) evnf

@@ -27,24 +27,26 @@ var groups = []string{"frr:x:900:", "frrvty:x:902:frr", "_lldpd:x:901:", "tcpdum
 // rootSize is the size of the disk. It is sparse: unused space takes no space here.
 const rootSize = "3G"
 
-// Root returns the image of the root file system for an architecture, which it creates if it is not in the cache.
-func (c *Cache) Root(ctx context.Context) (string, error) {
+// Root returns the image of the root file system for an architecture, which it creates if it is not in the cache. The
+// root with more packages is another one.
+func (c *Cache) Root(ctx context.Context, more ...string) (string, error) {
 	codename, err := codename()
 	if err != nil {
 		return "", err
 	}
 	const recipe = "2" // increase it when the creation of the root changes
-	key := sha256.Sum256([]byte(strings.Join(slices.Concat([]string{recipe, codename, c.arch, rootSize}, rootPackages, users, groups), "\n")))
-	return c.once(fmt.Sprintf("root-%s-%x", c.arch, key[:6]), func(dir string) error { return c.makeRoot(ctx, dir) }, "root.img")
+	packages := slices.Concat(rootPackages, more)
+	key := sha256.Sum256([]byte(strings.Join(slices.Concat([]string{recipe, codename, c.arch, rootSize}, packages, users, groups), "\n")))
+	return c.once(fmt.Sprintf("root-%s-%x", c.arch, key[:6]), func(dir string) error { return c.makeRoot(ctx, dir, packages) }, "root.img")
 }
 
-func (c *Cache) makeRoot(ctx context.Context, dir string) error {
+func (c *Cache) makeRoot(ctx context.Context, dir string, packages []string) error {
 	a, err := c.packages(ctx)
 	if err != nil {
 		return err
 	}
 	c.say("fetching the packages of the root (%s)", c.arch)
-	debs, err := a.fetch(ctx, append([]string{"?essential"}, rootPackages...)...)
+	debs, err := a.fetch(ctx, append([]string{"?essential"}, packages...)...)
 	if err != nil {
 		return err
 	}

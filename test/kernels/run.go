@@ -33,6 +33,13 @@ type Options struct {
 	// Jobs run on each kernel, divided among machines that boot it.
 	Jobs [][]Job
 	Env  []string
+	// Cables is the number of cables between the two machines of a kernel: the netdevs eth0, eth1 and so on of both. The
+	// other end of eth0 is the last one.
+	Cables int
+	// Modules are loaded in place of those of other runs, if there are any.
+	Modules []string
+	// Packages are in the root in addition to those of all runs.
+	Packages []string
 	// Side is the number of machines that run in parallel, those of one kernel first. Each keeps one CPU busy.
 	Side int
 	// Within is when a machine is stopped.
@@ -58,10 +65,13 @@ const heartbeat = 20 * time.Second
 
 // Run boots kernels and runs the jobs in them. An error says that a run was impossible; results are in the reports.
 func (c *Cache) Run(ctx context.Context, o Options) (reports []Report, err error) {
+	if o.Cables > 0 && (len(o.Jobs) != 2 || o.Side < 2) {
+		return nil, fmt.Errorf("cables connect two machines that run at the same time, not %d, %d at a time", len(o.Jobs), o.Side)
+	}
 	if _, err := exec.LookPath(emulators[c.arch][0]); err != nil {
 		return nil, fmt.Errorf("%w: scripts/deps.sh kernels installs it", err)
 	}
-	root, err := c.Root(ctx)
+	root, err := c.Root(ctx, o.Packages...)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +105,8 @@ func (c *Cache) Run(ctx context.Context, o Options) (reports []Report, err error
 			if err := os.Mkdir(dir, 0o755); err != nil {
 				return nil, err
 			}
-			machines[i] = append(machines[i], machine{arch: c.arch, kernel: files[i], root: root, tree: tree, init: built.init, dir: dir, within: o.Within})
+			machines[i] = append(machines[i], machine{arch: c.arch, kernel: files[i], root: root, tree: tree, init: built.init, dir: dir, within: o.Within,
+				cables: cables(scratch, i, n, o.Cables)})
 		}
 	}
 	return o.bootAll(ctx, machines), ctx.Err()
@@ -109,11 +120,16 @@ func (o Options) bootAll(ctx context.Context, machines [][]machine) []Report {
 	var all sync.WaitGroup
 	for i, of := range machines {
 		parts[i] = make([]Report, len(of))
+		pair, stop := context.WithCancelCause(ctx)
+		defer stop(nil)
 		for n := range of {
 			free <- struct{}{}
 			all.Go(func() {
 				defer func() { <-free }()
-				parts[i][n] = o.boot(ctx, o.Kernels[i], o.Jobs[n], &of[n], said)
+				parts[i][n] = o.boot(pair, o.Kernels[i], o.Jobs[n], &of[n], said)
+				if o.Cables > 0 && len(parts[i][n].Faults) > 0 {
+					stop(errors.New("stopped, since the machine at the other end of the cables has failed"))
+				}
 			})
 		}
 	}
@@ -147,6 +163,9 @@ func joined(parts []Report) Report {
 
 func (o Options) plan(jobs []Job) guest.Plan {
 	p := guest.Plan{Modules: modules, Env: o.Env}
+	if o.Modules != nil {
+		p.Modules = o.Modules
+	}
 	for _, j := range jobs {
 		p.Steps = append(p.Steps, j.step())
 	}

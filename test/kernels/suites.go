@@ -83,6 +83,20 @@ func Long() [][]Job {
 	return [][]Job{append(core, daemon(withADaemon)), append(cubes, daemon(withDevices))}
 }
 
+// EVNF returns options for a chain of network functions on two machines, each with a script, which speak with each other
+// over the cables.
+func EVNF(o Options) Options {
+	o.Jobs = nil
+	for _, role := range []string{"firewall", "accounting"} {
+		o.Jobs = append(o.Jobs, []Job{{Name: role, Program: []string{"examples/evnf/traffic-accounting/vm.sh", role}, Within: 30 * time.Minute}})
+	}
+	o.Side, o.Cables = 2, 2
+	// Only these: what else is in the kernel may act on packets, and a fast path leaves them to it then.
+	o.Modules = []string{"virtio_net", "veth", "tun"}
+	o.Packages = []string{"iptables", "libndpi4.2", "nginx"}
+	return o
+}
+
 // tooLong are tests that fill tables, which takes minutes on emulated CPUs. Their results do not depend on the kernel.
 var tooLong = map[string]map[string]string{
 	"cubes/nat":    {"TestAMillionSessions": "a million sessions"},

@@ -6,6 +6,7 @@
 //	kernels [-kernels all] long                  everything that needs no clock
 //	kernels -kernels 6.12 test cubes/nat [TEST...]
 //	kernels -kernels 6.12 exec COMMAND           a shell command in the checkout
+//	kernels -kernels 6.12 -v evnf                a chain of network functions on two machines, behind netdevs of virtio
 //	kernels [-cuts 20] [-seed N] powercut        cut the power of a machine with a store, and look what is left
 //	kernels -arch arm64 build FOLDER             the programs for another architecture
 //	kernels list                                 what apt offers
@@ -66,7 +67,7 @@ func main() {
 
 func run(ctx context.Context, f flags, args []string) error {
 	if len(args) == 0 {
-		return errors.New("say what to run: short, long, test, exec, powercut, build, list or table")
+		return errors.New("say what to run: short, long, evnf, test, exec, powercut, build, list or table")
 	}
 	if args[0] == "table" {
 		reports, err := kernels.LoadReports(args[1:])
@@ -107,6 +108,9 @@ func run(ctx context.Context, f flags, args []string) error {
 		Checkout: ".", Scratch: f.cache, Kernels: wanted, Jobs: jobs, Side: f.side, Within: f.limit(args[0]), Progress: os.Stderr,
 		Env: []string{pace.Variable + "=" + strconv.FormatFloat(f.scale, 'g', -1, 64), need.Variable + "=" + need.List()},
 	}
+	if args[0] == "evnf" {
+		o = kernels.EVNF(o)
+	}
 	reports, err := cache.Run(ctx, o)
 	return errors.Join(err, f.report(reports))
 }
@@ -140,12 +144,14 @@ func jobsOf(args []string, within time.Duration) ([][]kernels.Job, error) {
 		return [][]kernels.Job{kernels.Short()}, nil
 	case form == "long":
 		return kernels.Long(), nil
+	case form == "evnf":
+		return nil, nil // its options have them
 	case form == "test" && len(args) > 1:
 		return [][]kernels.Job{{{Package: args[1], Tests: args[2:], Within: within}}}, nil
 	case form == "exec" && len(args) > 1:
 		return [][]kernels.Job{{{Name: "exec", Program: []string{"bash", "-c", strings.Join(args[1:], " ")}, Within: within}}}, nil
 	}
-	return nil, fmt.Errorf("unknown form %q: short, long, test PACKAGE [TEST...], exec COMMAND, powercut, build FOLDER, list or table", args)
+	return nil, fmt.Errorf("unknown form %q: short, long, evnf, test PACKAGE [TEST...], exec COMMAND, powercut, build FOLDER, list or table", args)
 }
 
 // choose picks kernels: of a series, the newest.
