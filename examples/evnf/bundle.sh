@@ -78,6 +78,7 @@ main() {
 	local namespace=/run/netns/$2 instance=$3 program=$4
 	case $program in polycubed | polycube-ndpi) ;; *) die "$usage" ;; esac
 	[ ! -e "$1" ] || die "$1 exists"
+	case $2 in */*) die "namespace $2: a name of a namespace has no slash" ;; esac
 	[ -e "$namespace" ] || die "there is no network namespace $2: ip netns add $2"
 	[[ $instance =~ ^[a-z0-9-]+$ ]] || die "instance $instance: a name has small letters, digits and dashes"
 	[ -x "bin/$program" ] || die "bin/$program is missing: run make build"

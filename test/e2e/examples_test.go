@@ -84,3 +84,24 @@ func TestExamplesRefuseWrongArguments(t *testing.T) {
 		t.Errorf("run.sh --help: %v: %s", err, out)
 	}
 }
+
+// TestBundlesRefuseWrongArguments: no folder is made.
+func TestBundlesRefuseWrongArguments(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "bundle")
+	for args, want := range map[string]string{
+		folder + " none1":                          "usage: bundle.sh",
+		folder + " none1 vnf1 bash":                "usage: bundle.sh",
+		folder + " no-such-netns vnf1 polycubed":   "there is no network namespace no-such-netns",
+		filepath.Dir(folder) + " a b polycubed":    "exists",
+		folder + " ../../proc/self/fd a polycubed": "a name of a namespace has no slash",
+	} {
+		out, err := exec.CommandContext(t.Context(), "../../examples/evnf/bundle.sh", strings.Fields(args)...).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("bundle.sh %s: %v: %s; want %q", args, err, out, want)
+		}
+		if _, err := os.Stat(folder); err == nil {
+			t.Errorf("bundle.sh %s has made a folder", args)
+		}
+	}
+}
