@@ -175,6 +175,7 @@ func (r rules) frame(from, to string) []byte {
 type sent struct {
 	left    [][]byte // that left the router by veth2
 	counted map[string][2]uint64
+	listing string // of iptables, by family
 }
 
 // identify gives an IPv4 packet another identification, so that no fragment is of the same datagram as an earlier one.
@@ -231,6 +232,17 @@ func (r *router) send(frames [][]byte) (out sent) {
 			continue
 		}
 		out.counted[fmt.Sprintf("%s %s %d %s", l.Family, l.Name, l.Number, l.Text)] = [2]uint64{l.Packets, l.Bytes}
+	}
+	var listings []struct{ Family, Exact string }
+	if err := json.Unmarshal([]byte(r.Read("f listing")), &listings); err != nil {
+		r.t.Fatal(err)
+	}
+	for _, l := range listings {
+		for line := range strings.SplitSeq(l.Exact, "\n") {
+			if !strings.Contains(line, " lo ") && !strings.HasPrefix(line, "Chain OUTPUT") { // what the host sends depends on the time
+				out.listing += l.Family + " " + line + "\n"
+			}
+		}
 	}
 	return out
 }
@@ -294,6 +306,13 @@ func difference(with, without sent, v6 bool) string {
 	for i := range with.left {
 		if !bytes.Equal(with.left[i], without.left[i]) {
 			return fmt.Sprintf("frame %d with the cube\n%x without\n%x", i, with.left[i], without.left[i])
+		}
+	}
+	if lines := strings.Split(with.listing, "\n"); with.listing != without.listing {
+		for i, line := range strings.Split(without.listing, "\n") {
+			if (i >= len(lines) || lines[i] != line) && !strings.HasPrefix(line, map[bool]string{false: "IPV6", true: "IPV4"}[v6]) {
+				return fmt.Sprintf("line %d of the listing is without the cube\n%s\nwith it\n%s", i, line, with.listing)
+			}
 		}
 	}
 	for name, n := range without.counted {

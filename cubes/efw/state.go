@@ -6,12 +6,7 @@ package efw
 
 import (
 	"context"
-	"slices"
-	"strings"
 	"time"
-
-	"github.com/polycube/polycube/inet"
-	"github.com/polycube/polycube/iptables/offload"
 )
 
 // state has the structure of the model.
@@ -21,6 +16,7 @@ type state struct {
 	Environment []checkState      `json:"environment,omitempty"`
 	Report      []lineState       `json:"report,omitempty"`
 	Chain       []ruleState       `json:"chain,omitempty"`
+	Listing     []listingState    `json:"listing,omitempty"`
 	Port        []portState       `json:"port,omitempty"`
 	Subnet      []netState        `json:"subnet,omitempty"`
 }
@@ -52,15 +48,6 @@ type lineState struct {
 	Reason    string `json:"reason,omitempty"`
 	Packets   uint64 `json:"packets"`
 	Bytes     uint64 `json:"bytes"`
-}
-
-type ruleState struct {
-	Family  string  `json:"family"`
-	Name    string  `json:"name"`
-	Number  int     `json:"number"`
-	Packets *uint64 `json:"packets,omitempty"`
-	Bytes   *uint64 `json:"bytes,omitempty"`
-	Text    string  `json:"text"`
 }
 
 type portState struct {
@@ -114,6 +101,12 @@ func (e *efw) state(ctx context.Context, path []string) (any, error) {
 	if wanted("chain") && len(path) > 0 { // reading the rules takes too long for a request for everything
 		var err error
 		if s.Chain, err = e.chains(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if wanted("listing") && len(path) > 0 {
+		var err error
+		if s.Listing, err = e.listings(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -175,52 +168,6 @@ func (e *efw) report() (out []lineState, err error) {
 				n := counts[key(l.Rule)]
 				out = append(out, lineState{familyNames[f], l.Hook, l.Chain, l.Number, l.Text, string(l.Offloaded), l.Reason, n.Packets, n.Bytes})
 			}
-		}
-	}
-	return out, nil
-}
-
-// bothFamilies is the name of the family of chains that packets of both families meet.
-const bothFamilies = "INET"
-
-// chains lists the rules of the host as they are now, with what the stack and the fast path have counted.
-func (e *efw) chains(ctx context.Context) (out []ruleState, err error) {
-	hosts, err := e.readHosts(ctx, e.parent, e.config.Outputs)
-	if err != nil {
-		return nil, err
-	}
-	now := compile(hosts)
-	var merged [len(families)]map[string]inet.Count
-	for f := range families {
-		if merged[f], err = e.rules.countedIn(f); err != nil {
-			return nil, err
-		}
-	}
-	both := map[string]bool{}
-	for f := range families {
-		seen := map[string]bool{}
-		var lines []offload.Line
-		for _, p := range now.programs[f] {
-			lines = append(lines, p.Lines...)
-		}
-		slices.SortStableFunc(lines, func(a, b offload.Line) int { return strings.Compare(a.Chain, b.Chain) })
-		for _, l := range lines {
-			name := key(l.Rule)
-			if seen[name] || both[name] { // a chain of the user that both hooks lead to, or one of both families
-				continue
-			}
-			seen[name] = true
-			n, family := merged[f][name], familyNames[f]
-			if l.Both {
-				both[name], family = true, bothFamilies
-				n = plus(n, merged[1-f][name])
-			}
-			one := ruleState{Family: family, Name: l.Chain, Number: l.Number, Text: l.Text}
-			if !l.Uncounted {
-				packets, bytes := l.Packets+n.Packets, l.Bytes+n.Bytes
-				one.Packets, one.Bytes = &packets, &bytes
-			}
-			out = append(out, one)
 		}
 	}
 	return out, nil

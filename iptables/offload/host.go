@@ -132,20 +132,44 @@ func find(tables []Table, table, chain string) *Chain {
 	return nil
 }
 
+// firewalls are the kinds of iptables.
+func (h *Host) firewalls() [2]struct {
+	name   string
+	tables []Table
+} {
+	return [...]struct {
+		name   string
+		tables []Table
+	}{{"iptables-legacy", h.Legacy}, {"iptables-nft", h.Compat}}
+}
+
+// used reports whether tables have rules that packets meet.
+func used(tables []Table) bool {
+	return slices.ContainsFunc(Hooks[:], func(hook string) bool { return find(tables, "filter", hook).effective() })
+}
+
+// Firewall is the kind of iptables whose table filter is offloaded: one with rules, if there is one. Empty: neither has the table.
+func (h *Host) Firewall() (name string) {
+	_, name = h.filter()
+	return name
+}
+
+func (h *Host) filter() (filter *Table, name string) {
+	for _, of := range h.firewalls() {
+		for i := range of.tables {
+			if of.tables[i].Name == "filter" && (used(of.tables) || filter == nil) {
+				filter, name = &of.tables[i], of.name
+			}
+		}
+	}
+	return filter, name
+}
+
 // firewall chooses between iptables-legacy and iptables-nft, and returns the tables of both.
 func (v *verdictOf) firewall() (filter *Table, all []Table) {
 	var by []string
-	for _, of := range []struct {
-		name   string
-		tables []Table
-	}{{"iptables-legacy", v.h.Legacy}, {"iptables-nft", v.h.Compat}} {
-		used := slices.ContainsFunc(Hooks[:], func(hook string) bool { return find(of.tables, "filter", hook).effective() })
-		for i := range of.tables {
-			if of.tables[i].Name == "filter" && (used || filter == nil) {
-				filter = &of.tables[i]
-			}
-		}
-		if used {
+	for _, of := range v.h.firewalls() {
+		if used(of.tables) {
 			by = append(by, of.name)
 		}
 		all = append(all, of.tables...)
@@ -155,6 +179,7 @@ func (v *verdictOf) firewall() (filter *Table, all []Table) {
 		detail = by[0]
 	}
 	v.check("one-firewall", len(by) < 2, detail, "both iptables-legacy and iptables-nft have rules", true, Hooks[:]...)
+	filter, _ = v.h.filter()
 	return filter, all
 }
 
