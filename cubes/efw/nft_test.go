@@ -311,6 +311,52 @@ forward 0 1 YES`
 	}
 }
 
+// TestAFirewallOfNftWithStates: a flood of SYNs ends in front of the usual rules, and packets of connections are left to the stack.
+func TestAFirewallOfNftWithStates(t *testing.T) {
+	needIptables(t)
+	r := newRouter(t, cube.TypeTC, `{}`)
+	r.changed("dport 24", func() {
+		r.nft(`flush ruleset
+table inet filter {
+	chain forward {
+		type filter hook forward priority filter; policy drop;
+		ct state vmap { established : accept, related : accept, invalid : drop }
+		tcp dport 22 ct state new counter accept
+		tcp dport 24 ct state new counter drop
+	}
+	chain output {
+		type filter hook output priority filter; policy accept;
+		ct state invalid drop
+	}
+}
+table ip nat {
+	chain postrouting {
+		type nat hook postrouting priority srcnat;
+		oifname "veth2" masquerade
+	}
+}
+`)
+	})
+	from, to := r.mac()
+	ip := func() *pkt.Frame { return pkt.Eth(from, to).IPv4(client, server) }
+	syn := pkt.TCPFlags{SYN: true}
+	for _, tt := range []struct {
+		what  string
+		frame *pkt.Frame
+		want  bpftest.Outcome
+	}{
+		{"a new connection that is accepted", ip().TCP(1, 22, syn), passes},
+		{"a new connection that a rule drops", ip().TCP(1, 24, syn), byRule},
+		{"a new connection that the policy drops", ip().TCP(1, 25, syn), byEnd},
+		{"no SYN", ip().TCP(1, 25, pkt.TCPFlags{ACK: true}), passes},
+		{"UDP, whose state is not known", ip().UDP(1, 25), passes},
+	} {
+		if got, _ := r.judged(tt.frame.Bytes()); got != tt.want {
+			t.Errorf("%s: got %+v, want %+v", tt.what, got, tt.want)
+		}
+	}
+}
+
 // TestWhatKeepsRulesOfNftInTheStack: chains whose order is not known, and those that give connections helpers.
 func TestWhatKeepsRulesOfNftInTheStack(t *testing.T) {
 	needIptables(t)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/polycube/polycube/classifier"
 	"github.com/polycube/polycube/iptables/language"
 )
 
@@ -91,6 +92,27 @@ func TestNoFirewallIsNothingToDo(t *testing.T) {
 	bases, s, _, _ := h.Judge()
 	if p := Compile(s, Forward, bases[Forward]); p.First != 0 || len(p.Entries) != 0 || p.Policy != Miss {
 		t.Errorf("got %+v", p)
+	}
+}
+
+// TestABarrierHasNoConditionsBehindAStatefulOne: -m limit counts the packets to other ports, too.
+func TestABarrierHasNoConditionsBehindAStatefulOne(t *testing.T) {
+	for rule, want := range map[string]string{
+		"-p tcp -m limit --limit 1/sec -m tcp --dport 22": "-p tcp",
+		"-p tcp -m tcp --dport 22 -m limit --limit 1/sec": "-p tcp -m tcp --dport 22",
+	} {
+		entry := func(rule string) classifier.Match {
+			t.Helper()
+			tables := tablesOf(t, "*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD "+rule+" -j DROP\nCOMMIT\n")
+			p := Compile(&Setting{In: "eth0", Netdevs: netdevs}, Forward, BasesOf(&tables[0], Forward))
+			if len(p.Entries) != 1 {
+				t.Fatalf("%s: %d entries", rule, len(p.Entries))
+			}
+			return p.Entries[0].Match
+		}
+		if entry(rule) != entry(want) {
+			t.Errorf("%s is no barrier for %s", rule, want)
+		}
 	}
 }
 
