@@ -332,6 +332,7 @@ PCN_GLOBAL int pcn_core_pass(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
 
 #include "flood_set.h"
 #include "span.h"
+#include "mirror.h"
 #include "trace.h"
 #include "notify.h"
 
@@ -348,7 +349,7 @@ SEC(PCN_SECTION) int pcn_core(struct CTXTYPE *ctx)
 		pcn_core_capture(ctx, &md, 1, 1, 1) + pcn_core_flood_set(ctx, &md, 1) +
 		pcn_core_to_set_for(ctx, &md, 1, 1, 1);
 #ifdef PCN_TC
-	r += pcn_core_span(ctx, &md, 1);
+	r += pcn_core_span(ctx, &md, 1) + pcn_core_mirror_for(ctx, &md, 1, 1);
 #else
 	r += pcn_core_pass(ctx, &md) + pcn_core_set_up(ctx, &md, 1);
 #endif

@@ -74,6 +74,7 @@ const (
 	Mark
 	Limit
 	Redirect
+	Mirror
 )
 
 var kinds = []string{"PROTOCOL", "CATEGORY", "ELEPHANT"}
@@ -104,7 +105,7 @@ func (k *Kind) UnmarshalText(text []byte) (err error) {
 
 // UnmarshalText parses the model's value.
 func (a *Action) UnmarshalText(text []byte) (err error) {
-	*a, err = cube.Enum[Action]("action", text, "PASS", "DROP", "MARK", "LIMIT", "REDIRECT")
+	*a, err = cube.Enum[Action]("action", text, "PASS", "DROP", "MARK", "LIMIT", "REDIRECT", "MIRROR")
 	return err
 }
 
@@ -160,6 +161,11 @@ func (p *Policy) compile() (is policy, err error) {
 			return wrong("REDIRECT needs an output")
 		}
 		is.Value = uint32(*p.Output)
+	case Mirror:
+		if p.Output == nil {
+			return wrong("MIRROR needs an output")
+		}
+		is.Value = uint32(*p.Output)
 	case Limit:
 		if p.Rate == nil {
 			return wrong("LIMIT needs a rate")
@@ -173,12 +179,31 @@ func (p *Policy) compile() (is policy, err error) {
 	return is, nil
 }
 
+// checkMirror finds out whether programs can copy packets to a policy's output.
+func (c *Config) checkMirror(p *Policy, typ cube.Type) error {
+	if p.Action != Mirror {
+		return nil
+	}
+	if typ.Hook() != cube.TC {
+		return fmt.Errorf("policy %s %s: MIRROR needs a cube of type TC: XDP cannot copy a packet and let it continue: %w", kinds[p.Kind], p.Name, cube.ErrInvalid)
+	}
+	for _, o := range c.Outputs {
+		if o.Number == *p.Output && strings.Contains(o.To, ":") {
+			return fmt.Errorf("policy %s %s: MIRROR copies packets to netdevs, and output %d leads to port %s: %w", kinds[p.Kind], p.Name, o.Number, o.To, cube.ErrInvalid)
+		}
+	}
+	return nil
+}
+
 // check returns the policies in the form of programs, by class.
-func (c *Config) check() (map[classKey]policy, error) {
+func (c *Config) check(typ cube.Type) (map[classKey]policy, error) {
 	all := map[classKey]policy{}
 	for i := range c.Policies {
 		p := &c.Policies[i]
 		is, err := p.compile()
+		if err == nil {
+			err = c.checkMirror(p, typ)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -38,6 +38,7 @@ enum edpi_counter {
 	EDPI_NOT_INSPECTED,	/* packets that found the ring full */
 	EDPI_ELEPHANT_FLOWS,
 	EDPI_LATER_FRAGMENTS, /* later fragments that were counted in the flow of the first one */
+	EDPI_NOT_MIRRORED,    /* copies that could not be sent */
 	EDPI_COUNTERS,
 };
 PCN_COUNTERS(counters, edpi_counter, EDPI_COUNTERS);
@@ -283,6 +284,8 @@ PCN_INLINE int edpi_apply(struct CTXTYPE *ctx, struct pcn_md *md, const struct e
 		md->traffic_class = policy->value;
 	if (action == EDPI_REDIRECT)
 		return pcn_pkt_redirect(ctx, md, policy->value);
+	if (action == EDPI_MIRROR && pcn_pkt_mirror(ctx, md, policy->value))
+		pcn_count(&counters, EDPI_NOT_MIRRORED);
 	return pcn_pkt_pass(ctx, md);
 }
 

@@ -50,7 +50,7 @@ func newEdpi(env cube.Env) (cube.Instance, error) {
 }
 
 func (n *edpi) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, error) {
-	compiled, err := c.New.check()
+	compiled, err := c.New.check(n.env.Type())
 	if err != nil {
 		return cube.Plan{}, err
 	}
@@ -81,7 +81,7 @@ func (n *edpi) apply(created bool, conf *Config, compiled map[classKey]policy) (
 		if was == nil {
 			return nil
 		}
-		old, err := was.check()
+		old, err := was.check(n.env.Type())
 		if err != nil {
 			return err
 		}

@@ -105,7 +105,7 @@ struct edpi_rule {
 };
 
 /* Values of the model's leaf `action`, in order. */
-enum edpi_action { EDPI_PASS, EDPI_DROP, EDPI_MARK, EDPI_LIMIT, EDPI_REDIRECT };
+enum edpi_action { EDPI_PASS, EDPI_DROP, EDPI_MARK, EDPI_LIMIT, EDPI_REDIRECT, EDPI_MIRROR };
 
 struct edpi_policy {
 	struct pcn_bucket_limit limit;

@@ -93,6 +93,7 @@ type statistics struct {
 	NotInspected    uint64 `json:"not-inspected"`
 	ElephantFlows   uint64 `json:"elephant-flows"`
 	Fragments       uint64 `json:"fragments"`
+	NotMirrored     uint64 `json:"not-mirrored"`
 	NotLogged       uint64 `json:"not-logged"`
 }
 
@@ -221,7 +222,7 @@ func (n *edpi) statistics() (*statistics, error) {
 	for name, to := range map[string]*uint64{
 		"started": &is.Started, "no-room": &is.NoRoom, "no-room-elephants": &is.NoRoomElephants, "inspected": &is.Inspected,
 		"sampled": &is.Sampled, "not-inspected": &is.NotInspected, "elephant-flows": &is.ElephantFlows,
-		"later-fragments": &is.Fragments,
+		"later-fragments": &is.Fragments, "not-mirrored": &is.NotMirrored,
 	} {
 		var err error
 		if *to, err = set.Sum(name); err != nil {

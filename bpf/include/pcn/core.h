@@ -30,6 +30,13 @@ PCN_STUB int pcn_core_to_set(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
 	return 0;
 }
 
+/* Sends a copy to an output. Use pcn_pkt_mirror() instead. */
+PCN_STUB int pcn_core_mirror(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __u32 output)
+{
+	asm volatile("" : : "r"(ctx), "r"(md), "r"(output));
+	return 0;
+}
+
 /* Internal: the size of a format, including its terminator. */
 #define PCN_LOG_FMT_MAX 88
 struct pcn_log_args {

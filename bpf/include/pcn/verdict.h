@@ -150,6 +150,23 @@ PCN_INLINE int pcn_pkt_redirect(struct CTXTYPE *ctx, struct pcn_md *md, __u16 ou
 	return PCN_REDIRECT;
 }
 
+/* In a program of a transparent cube at TC: sends a copy to an output of the cube that leads to a netdev, and processing of
+ * the packet continues. Returns 0, or -1 if there is no copy: the output is not configured or leads to a port, its netdev
+ * is gone, or the program is at XDP, which cannot copy a packet. The copy may pass programs of this cube before the
+ * function returns: read nothing from per-CPU maps that was written before, nor through pointers into the packet. */
+PCN_INLINE int pcn_pkt_mirror(struct CTXTYPE *ctx, struct pcn_md *md, __u16 output)
+{
+	(void)pcn_outputs;
+#ifdef PCN_TC
+	return pcn_core_mirror(ctx, md, output);
+#else
+	(void)ctx;
+	(void)md;
+	(void)output;
+	return -1;
+#endif
+}
+
 /* Internal: outputs in md->out_port of which md->md[0] is the interface index: the netdev sends the frame as it is, or to
  * the neighbour that the kernel finds. */
 #define PCN_OUTPUT_NETDEV 0xfffe

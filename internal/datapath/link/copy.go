@@ -62,6 +62,7 @@ var stubs = map[string]struct {
 	"pcn_core_copy":   {"pcn_core_copy_for", asm.R4},
 	"pcn_core_log":    {"pcn_core_log_for", asm.R3},
 	"pcn_core_notify": {"pcn_core_notify_for", asm.R3},
+	"pcn_core_mirror": {"pcn_core_mirror_for", asm.R4},
 	toSet:             {"pcn_core_to_set_for", asm.R5},
 }
 

@@ -252,7 +252,7 @@ func TestMapsAndConstantsAreThoseOfTheInstance(t *testing.T) {
 
 func TestCallsToTheFrameworkSayWhoCalls(t *testing.T) {
 	g, s, _, _ := bindings()
-	for name, want := range map[string]asm.Register{"pcn_core_copy": asm.R4, "pcn_core_log": asm.R3, "pcn_core_notify": asm.R3} {
+	for name, want := range map[string]asm.Register{"pcn_core_copy": asm.R4, "pcn_core_log": asm.R3, "pcn_core_notify": asm.R3, "pcn_core_mirror": asm.R4} {
 		out, err := g.bind(s, asm.Call.Label(name).WithSymbol("here"))
 		if err != nil || len(out) != 2 {
 			t.Fatalf("%s: %v, %v", name, out, err)
