@@ -31,6 +31,7 @@ type Config struct {
 	Ended     uint32        `json:"ended-timeout"`
 	Bytes     uint64        `json:"elephant-bytes"`
 	Rate      uint64        `json:"elephant-rate"` // kbit/s
+	Idle      []Idle        `json:"idle-timeout"`
 	Policies  []Policy      `json:"policy"`
 }
 

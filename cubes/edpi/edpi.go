@@ -51,11 +51,13 @@ func newEdpi(env cube.Env) (cube.Instance, error) {
 
 func (n *edpi) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, error) {
 	compiled, err := c.New.check(n.env.Type())
-	if err != nil {
+	if err = errors.Join(err, c.New.checkIdle()); err != nil {
 		return cube.Plan{}, err
 	}
 	if !c.Created() {
-		if err := n.policies.refuse(c.Old.Policies, c.New.Policies); err != nil {
+		err := errors.Join(n.policies.refuse("policy", c.Old.Policies, c.New.Policies),
+			n.policies.refuse("idle-timeout", c.Old.idleClasses(), c.New.idleClasses()))
+		if err != nil {
 			return cube.Plan{}, err
 		}
 	}
@@ -178,7 +180,7 @@ func (n *edpi) tick() {
 	_, _, up, err := n.behind()
 	if err == nil {
 		n.report(up)
-		err = n.flows.sweep(n.conf, up)
+		err = n.flows.sweep(n.conf, n.idleRows(), up)
 	}
 	if err != nil {
 		n.env.Logger().Error("sweep the flows", "error", err)

@@ -72,8 +72,8 @@ func (p *policies) begin() error {
 	return errors.Join(errs[:]...)
 }
 
-// refuse finds a policy that is new and whose name polycube-ndpi does not know.
-func (p *policies) refuse(was, is []Policy) error {
+// refuse finds an entry of a list that is new and whose name polycube-ndpi does not know.
+func (p *policies) refuse(list string, was, is []Policy) error {
 	if p.rows == nil {
 		return nil
 	}
@@ -83,7 +83,7 @@ func (p *policies) refuse(was, is []Policy) error {
 	}
 	for i := range is {
 		if _, known := p.row(&is[i]); !known && !old[is[i].key()] {
-			return fmt.Errorf("policy %s %s: polycube-ndpi knows no such name: %w", kinds[is[i].Kind], is[i].Name, cube.ErrInvalid)
+			return fmt.Errorf("%s %s %s: polycube-ndpi knows no such name: %w", list, kinds[is[i].Kind], is[i].Name, cube.ErrInvalid)
 		}
 	}
 	return nil

@@ -99,6 +99,7 @@ type statistics struct {
 
 // state has the structure of the model.
 type state struct {
+	Idle       []idleState      `json:"idle-timeout,omitempty"`
 	Policies   []policyState    `json:"policy,omitempty"`
 	Flows      []flowState      `json:"flow,omitempty"`
 	Protocols  []classState     `json:"protocol,omitempty"`
@@ -117,6 +118,9 @@ func (n *edpi) state(_ context.Context, path []string) (any, error) {
 	if len(path) > 5 && path[0] == "flow" {
 		s.Flows, err = n.flow(path[1:])
 		return s, err
+	}
+	if wanted("idle-timeout") {
+		s.Idle = n.idleStates()
 	}
 	if wanted("policy") {
 		if s.Policies, err = n.policyStates(); err != nil {

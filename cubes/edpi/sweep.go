@@ -14,7 +14,6 @@ import (
 	"github.com/polycube/polycube/cube/author"
 	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/dpi"
-	"github.com/polycube/polycube/inet"
 )
 
 // count is struct edpi_count. Parts of a sum may be negative, modulo 2^64.
@@ -59,8 +58,21 @@ const (
 	unanswered = time.Second
 )
 
-// sweep ends flows. told: polycube-ndpi takes those that have ended.
-func (f *flows) sweep(conf *Config, told bool) error {
+// class is that of a flow, nil if there is none: the program adopts a decision only with the next packet. late: it has not yet.
+func (f *flows) class(key dpi.Key, is dpi.Flow) (class *dpi.Class, late bool) {
+	if is.Flags&dpi.Decided != 0 {
+		return &is.Class, false
+	}
+	if is.Inspected > 0 {
+		if d, ok, err := f.decisions.Get(key); err == nil && ok && d.ID == is.ID {
+			return &d.Class, true
+		}
+	}
+	return nil, false
+}
+
+// sweep ends flows. rows are times of classes; told: polycube-ndpi takes flows that have ended.
+func (f *flows) sweep(conf *Config, rows map[uint32]time.Duration, told bool) error {
 	now, err := cube.TimeCoarse()
 	if err != nil {
 		return err
@@ -73,7 +85,8 @@ func (f *flows) sweep(conf *Config, told bool) error {
 	for key, is := range f.table.All(&err) {
 		live++
 		early := tight && (is.Packets[0] == 0 || is.Packets[1] == 0) && aging.Aged(now, is.Last, unanswered)
-		if early || aging.Aged(now, is.Last, conf.timeout(key, is)) {
+		class, late := f.class(key, is)
+		if early || aging.Aged(now, is.Last, conf.timeout(rows, key, is, class)) {
 			old = append(old, key)
 			if early {
 				cut++
@@ -84,10 +97,8 @@ func (f *flows) sweep(conf *Config, told bool) error {
 			elephants[is.ID] = true
 			f.announce(key, is)
 		}
-		if is.Flags&dpi.Decided == 0 && is.Inspected > 0 {
-			if d, ok, err := f.decisions.Get(key); err == nil && ok && d.ID == is.ID {
-				move(pending, is, d.Class)
-			}
+		if late {
+			move(pending, is, *class)
 		}
 	}
 	if err != nil {
@@ -101,17 +112,6 @@ func (f *flows) sweep(conf *Config, told bool) error {
 		err = errors.Join(err, f.clean())
 	}
 	return err
-}
-
-// timeout is how long a flow stays after its last packet.
-func (c *Config) timeout(key dpi.Key, is dpi.Flow) time.Duration {
-	s := c.Other
-	if key.Protocol == uint8(inet.TCP) {
-		if s = c.TCP; is.Flags.Ended() {
-			s = c.Ended
-		}
-	}
-	return time.Duration(s) * time.Second
 }
 
 // announce adds an event for a new elephant.

@@ -66,7 +66,7 @@ const populated = `[{"name":"helloworld1","service-name":"helloworld","ports":[{
 		"subnet":[{"direction":"SOURCE","prefix":"192.0.2.0/24","action":"BLOCK"}],"outputs":[{"number":1,"to":"bridge1:port2"}]},
 	{"name":"elb1","service-name":"elb","haproxy":{"file":["/nonexistent/haproxy.cfg"]},"service":[{"vip":"192.0.2.1","vport":80,"backend":[{"ip":"192.0.2.2","port":80}]}]},
 	{"name":"policer1","service-name":"policer","contract":[{"traffic-class":1,"action":"DROP"}]},
-	{"name":"edpi1","service-name":"edpi","parent":"bridge1:port2","policy":[{"kind":"PROTOCOL","name":"DNS","action":"DROP"}],"outputs":[{"number":1,"to":"bridge1:port2"}]},
+	{"name":"edpi1","service-name":"edpi","parent":"bridge1:port2","idle-timeout":[{"kind":"PROTOCOL","name":"DNS","seconds":60}],"policy":[{"kind":"PROTOCOL","name":"DNS","action":"DROP"}],"outputs":[{"number":1,"to":"bridge1:port2"}]},
 	{"name":"upf1","service-name":"upf","local-address":[{"address":"192.0.2.1"}]},
 	{"name":"lbrp1","service-name":"lbrp","ports":[{"name":"port1","type":"FRONTEND","peer":"balanced"},{"name":"port2","type":"BACKEND"}],
 		"service":[{"vip":"10.0.0.100","vport":80,"proto":"ALL","backend":[{"ip":"10.0.2.11","port":8080}]}]},
