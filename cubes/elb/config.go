@@ -13,6 +13,7 @@ import (
 
 	"github.com/polycube/polycube/balance"
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/feedback"
 	"github.com/polycube/polycube/health"
 )
 
@@ -60,18 +61,20 @@ func (p SourcePorts) count() uint16 { return p.Last - p.First + 1 }
 
 // Service is a service that is configured.
 type Service struct {
-	VIP         netip.Addr     `json:"vip"`
-	VPort       uint16         `json:"vport"`
-	Select      Select         `json:"select"`
-	HealthCheck *health.Config `json:"health-check"`
-	Backend     []Backend      `json:"backend"`
+	VIP         netip.Addr       `json:"vip"`
+	VPort       uint16           `json:"vport"`
+	Select      Select           `json:"select"`
+	HealthCheck *health.Config   `json:"health-check"`
+	Feedback    *feedback.Config `json:"feedback"`
+	Backend     []Backend        `json:"backend"`
 }
 
 // Backend is a server of such a service.
 type Backend struct {
-	IP     netip.Addr `json:"ip"`
-	Port   uint16     `json:"port"`
-	Weight uint32     `json:"weight"`
+	IP           netip.Addr `json:"ip"`
+	Port         uint16     `json:"port"`
+	Weight       uint32     `json:"weight"`
+	AgentAddress netip.Addr `json:"agent-address"`
 }
 
 // Timeout is how long sessions last without packets, in seconds.
@@ -145,6 +148,9 @@ func (c *Config) refuses(w *wanted) error {
 	case source == w.id.VIP && c.SourcePorts.has(w.id.Port):
 		return fmt.Errorf("service %s: its port is one of source-ports %s, and servers see its address", w.name(), c.SourcePorts)
 	}
+	if err := w.feedback.Validate(); err != nil {
+		return fmt.Errorf("service %s: %w", w.name(), err)
+	}
 	for _, s := range w.servers {
 		check := w.check
 		check.Target = s.at
@@ -156,6 +162,8 @@ func (c *Config) refuses(w *wanted) error {
 			why = "the service has an address of the other family"
 		case s.at.Addr() == w.id.VIP, s.at.Addr() == source:
 			why = "it has the address of the service, or the one that servers see"
+		case s.agent.IsUnspecified(), s.agent.IsMulticast(), s.agent.Is4In6():
+			why = "agent-address is not the address of a host"
 		}
 		if why == "" {
 			if err := check.Validate(); err != nil {
@@ -191,11 +199,13 @@ func (c *Config) checkPorts() error {
 
 // wanted is a service as it is to be, with the form of both sources.
 type wanted struct {
-	id      balance.ServiceID
-	how     Select
-	check   health.Check // without a target
-	idle    uint32       // timeout of established sessions, in seconds
-	servers []wantedServer
+	id    balance.ServiceID
+	how   Select
+	check health.Check // without a target
+	// feedback is how weights follow the load; nil: they do not.
+	feedback *feedback.Config
+	idle     uint32 // timeout of established sessions, in seconds
+	servers  []wantedServer
 	// frontend and backend are the names in HAProxy; empty: it is configured here.
 	frontend, backend string
 }
@@ -206,6 +216,7 @@ type wantedServer struct {
 	name     string // in HAProxy
 	weight   uint32
 	disabled bool
+	agent    netip.Addr // if it is not that of the server
 }
 
 // name is for messages.
@@ -213,13 +224,13 @@ func (w *wanted) name() string { return fmt.Sprintf("%s %d", w.id.VIP, w.id.Port
 
 // wanted returns a configured service.
 func (s *Service) wanted(t *Timeout) *wanted {
-	w := &wanted{id: balance.ServiceID{VIP: s.VIP, Port: s.VPort, Proto: balance.TCP}, how: s.Select, idle: t.TCPEstablished}
+	w := &wanted{id: balance.ServiceID{VIP: s.VIP, Port: s.VPort, Proto: balance.TCP}, how: s.Select, idle: t.TCPEstablished, feedback: s.Feedback}
 	if s.HealthCheck.Enabled() {
 		w.check = s.HealthCheck.Check(netip.AddrPort{})
 		w.check.Target = netip.AddrPort{}
 	}
 	for _, one := range s.Backend {
-		w.servers = append(w.servers, wantedServer{at: netip.AddrPortFrom(one.IP, one.Port), weight: one.Weight})
+		w.servers = append(w.servers, wantedServer{at: netip.AddrPortFrom(one.IP, one.Port), weight: one.Weight, agent: one.AgentAddress})
 	}
 	return w
 }

@@ -53,6 +53,7 @@ func NewIn(visit func(func() error) error, env cube.Env) (cube.Instance, error) 
 	}
 	b.services = balance.NewServices(env, b.tables, maxServices)
 	b.checks = checks{balancer: b}
+	b.loads = newLoads(b)
 	b.sweep = sweeper{balancer: b}
 	env.Every(tick, b.tick)
 	return cube.Instance{
@@ -83,6 +84,7 @@ type balancer struct {
 	// orphans are servers of an earlier daemon that no service has any more.
 	orphans map[balance.Key]bool
 	checks  checks
+	loads   loads
 	sweep   sweeper
 	// resolved is when the next hops of servers were looked up last.
 	resolved  time.Duration
@@ -185,6 +187,9 @@ func (b *balancer) tick() {
 			b.env.Logger().Error("take over frontends of HAProxy", "error", err)
 		}
 	}
+	if b.loads.tick(time.Now()) {
+		b.checks.changed()
+	}
 	if now-b.resolved >= b.resolveEvery() {
 		if err := b.resolve(); err != nil {
 			b.env.Logger().Error("resolve servers", "error", err)
@@ -206,6 +211,7 @@ func clock() time.Duration {
 
 func (b *balancer) close() {
 	b.checks.close()
+	b.loads.close()
 	err := errors.Join(b.tables.Close(), b.numbers.Close(), b.maps.close())
 	if b.sessions != nil {
 		err = errors.Join(err, b.sessions.Close())

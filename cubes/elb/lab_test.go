@@ -112,6 +112,10 @@ type server struct {
 	ReplyBytes                             uint64  `json:"reply-bytes"`
 	Sessions                               *uint64 `json:"haproxy-sessions"`
 	Sent                                   *uint64 `json:"haproxy-bytes"`
+	Feedback                               struct {
+		State  string
+		Weight string `json:"effective-weight"`
+	}
 }
 
 // servers reads the list.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/balance"
+	"github.com/polycube/polycube/feedback"
 	"github.com/polycube/polycube/haproxy"
 	"github.com/polycube/polycube/health"
 )
@@ -145,8 +146,9 @@ func (f *frontend) take() {
 	if err != nil {
 		f.prevent("%s", err)
 	}
+	var agents *feedback.Config
 	if f.Agents.Port != 0 {
-		f.prevent("agent-check: agents of servers are not asked here")
+		agents = agentCheck(f.Agents.Port, f.Agents.Interval)
 	}
 	for i := range f.Services {
 		s := &f.Services[i]
@@ -157,11 +159,11 @@ func (f *frontend) take() {
 		for port := int(s.Ports.First); port <= int(s.Ports.Last); port++ {
 			w := &wanted{
 				id: balance.ServiceID{VIP: s.VIP, Port: uint16(port), Proto: balance.TCP}, how: how, check: check,
-				idle: uint32((f.Idle + time.Second - 1) / time.Second), frontend: f.Name, backend: f.Backend,
+				idle: uint32((f.Idle + time.Second - 1) / time.Second), frontend: f.Name, backend: f.Backend, feedback: agents,
 			}
 			for _, one := range s.Servers {
 				at := netip.AddrPortFrom(one.Addr, one.Port+uint16(port)-s.Ports.First)
-				w.servers = append(w.servers, wantedServer{at: at, name: one.Name, weight: uint32(one.Weight), disabled: one.Disabled})
+				w.servers = append(w.servers, wantedServer{at: at, name: one.Name, weight: uint32(one.Weight), disabled: one.Disabled, agent: one.Agent})
 			}
 			f.services = append(f.services, w)
 		}

@@ -144,6 +144,7 @@ func (b *balancer) place(w *wanted) error {
 			delete(p.members, at)
 		}
 	}
+	b.loads.follow(p)
 	return nil
 }
 
@@ -201,6 +202,7 @@ func (b *balancer) displace(id balance.ServiceID, p *placed) error {
 	for _, m := range p.members {
 		b.leave(m)
 	}
+	b.loads.forget(id)
 	delete(b.placed, id)
 	return nil
 }
@@ -254,13 +256,14 @@ func (b *balancer) refresh() error {
 func (b *balancer) fill(p *placed, entries []serverEntry) error {
 	var members []balance.Member
 	for at, m := range p.members {
-		if m.state != up || m.weight == 0 {
+		share, least := b.loads.weight(m)
+		if m.state != up || share == 0 {
 			continue
 		}
-		if e := &entries[m.number]; e.Weight != uint16(m.weight) {
-			e.Weight = uint16(m.weight)
+		if e := &entries[m.number]; e.Weight != least {
+			e.Weight = least
 		}
-		members = append(members, balance.Member{Key: spreadKey(at), Server: m.number, Weight: m.weight})
+		members = append(members, balance.Member{Key: spreadKey(at), Server: m.number, Weight: share})
 	}
 	order := balance.Spread
 	if p.how == roundRobin {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/polycube/polycube/feedback"
 	"github.com/polycube/polycube/haproxy"
 	"github.com/polycube/polycube/health"
 	"github.com/polycube/polycube/inet"
@@ -69,12 +70,13 @@ type serverView struct {
 	Active   uint32     `json:"active"`
 	Opened   uint64     `json:"opened"`
 	inet.Count
-	ReplyPackets uint64       `json:"reply-packets"`
-	ReplyBytes   uint64       `json:"reply-bytes"`
-	Sessions     *uint64      `json:"haproxy-sessions,omitempty"`
-	Sent         *uint64      `json:"haproxy-bytes,omitempty"`
-	Received     *uint64      `json:"haproxy-reply-bytes,omitempty"`
-	Health       *health.View `json:"health,omitempty"`
+	ReplyPackets uint64         `json:"reply-packets"`
+	ReplyBytes   uint64         `json:"reply-bytes"`
+	Sessions     *uint64        `json:"haproxy-sessions,omitempty"`
+	Sent         *uint64        `json:"haproxy-bytes,omitempty"`
+	Received     *uint64        `json:"haproxy-reply-bytes,omitempty"`
+	Health       *health.View   `json:"health,omitempty"`
+	Feedback     *feedback.View `json:"feedback,omitempty"`
 }
 
 // state returns the state.
@@ -160,7 +162,7 @@ func (b *balancer) serverViews(there haproxy.Statistics) (out []serverView, err 
 		}
 		is := serverView{
 			VIP: k.id.VIP, VPort: k.id.Port, IP: k.at.Addr(), Port: k.at.Port(), Frontend: m.frontend, Name: m.name, State: m.state, Reason: m.reason,
-			Weight: m.weight, Active: atomic.LoadUint32(&servers[m.number].Sessions),
+			Weight: m.weight, Feedback: b.loads.view(m), Active: atomic.LoadUint32(&servers[m.number].Sessions),
 		}
 		for i := range all {
 			is.Opened += all[i].Opened
