@@ -31,9 +31,6 @@ func (c *checks) set(m *member, check health.Check) error {
 	if err := c.start(); err != nil {
 		return err
 	}
-	if !check.Target.IsValid() {
-		check.Target = m.at()
-	}
 	if c.balancer.restoring && m.state != "" { // what the earlier daemon found
 		check.Known, check.Initial = true, health.Down
 		if m.state == up {

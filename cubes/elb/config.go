@@ -152,8 +152,6 @@ func (c *Config) refuses(w *wanted) error {
 		return fmt.Errorf("service %s: %w", w.name(), err)
 	}
 	for _, s := range w.servers {
-		check := w.check
-		check.Target = s.at
 		why := ""
 		switch {
 		case !isHost(s.at.Addr()):
@@ -166,7 +164,7 @@ func (c *Config) refuses(w *wanted) error {
 			why = "agent-address is not the address of a host"
 		}
 		if why == "" {
-			if err := check.Validate(); err != nil {
+			if err := w.checkOf(s.at).Validate(); err != nil {
 				why = err.Error()
 			}
 		}
@@ -201,7 +199,7 @@ func (c *Config) checkPorts() error {
 type wanted struct {
 	id    balance.ServiceID
 	how   Select
-	check health.Check // without a target
+	check health.Check // the address and the port of its target may be missing: checkOf adds those of the server
 	// feedback is how weights follow the load; nil: they do not.
 	feedback *feedback.Config
 	idle     uint32 // timeout of established sessions, in seconds
@@ -219,6 +217,20 @@ type wantedServer struct {
 	agent    netip.Addr // if it is not that of the server
 }
 
+// checkOf returns the check of a server.
+func (w *wanted) checkOf(server netip.AddrPort) health.Check {
+	check := w.check
+	address, port := check.Target.Addr(), check.Target.Port()
+	if !address.IsValid() {
+		address = server.Addr()
+	}
+	if port == 0 {
+		port = server.Port()
+	}
+	check.Target = netip.AddrPortFrom(address, port)
+	return check
+}
+
 // name is for messages.
 func (w *wanted) name() string { return fmt.Sprintf("%s %d", w.id.VIP, w.id.Port) }
 
@@ -227,7 +239,6 @@ func (s *Service) wanted(t *Timeout) *wanted {
 	w := &wanted{id: balance.ServiceID{VIP: s.VIP, Port: s.VPort, Proto: balance.TCP}, how: s.Select, idle: t.TCPEstablished, feedback: s.Feedback}
 	if s.HealthCheck.Enabled() {
 		w.check = s.HealthCheck.Check(netip.AddrPort{})
-		w.check.Target = netip.AddrPort{}
 	}
 	for _, one := range s.Backend {
 		w.servers = append(w.servers, wantedServer{at: netip.AddrPortFrom(one.IP, one.Port), weight: one.Weight, agent: one.AgentAddress})

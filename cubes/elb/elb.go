@@ -183,8 +183,12 @@ func (b *balancer) tick() {
 	}
 	now := clock()
 	if b.proxy.read(b.conf.HAProxy.Files, false) {
-		if err := b.apply(); err != nil {
+		if err := b.apply(); err != nil { // HAProxy gets them all, until there is room for instance
 			b.env.Logger().Error("take over frontends of HAProxy", "error", err)
+			b.proxy = proxy{looked: b.proxy.looked, err: err}
+			if err := b.apply(); err != nil {
+				b.env.Logger().Error("give frontends back to HAProxy", "error", err)
+			}
 		}
 	}
 	if b.loads.tick(time.Now()) {

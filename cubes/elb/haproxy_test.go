@@ -263,6 +263,11 @@ func takeover(t *testing.T, s *site) {
 	}
 	s.settled()
 	old.works("a connection that HAProxy has, after the takeover")
+	connected := s.sessions("connected")
+	again := s.segment(v4, uint16(old.LocalAddr().(*net.TCPAddr).Port), syn)
+	if out, _ := s.judged(again); out != passes || s.sessions("connected") != connected+1 {
+		t.Errorf("a SYN with the addresses and ports of a connection that HAProxy has: %+v, want %+v", out, passes)
+	}
 	if before := s.through(); before != 1 {
 		t.Errorf("HAProxy has opened %d connections, want 1", before)
 	}
@@ -354,7 +359,7 @@ func ended(t *testing.T, s *site, all ...*conn) {
 func TestServersThatAreDownGetNoSessions(t *testing.T) {
 	s := newSite(t, cube.TypeTC)
 	s.Hosts[0].Run("ip", "addr", "add", "10.0.0.13/24", "dev", netns.Inner) // nothing listens
-	s.write("", v4.server+":8080 check inter 100ms", "10.0.0.13:8080 check inter 100ms")
+	s.write("", v4.server+":8080 check inter 100ms port 8080", "10.0.0.13:8080 check inter 100ms port 8080")
 	s.Set("PUT", "e haproxy", fmt.Sprintf(`{"file":[%q]}`, s.file()))
 	s.takenOver("web", true)
 	state := func(ip, want string) {
@@ -372,6 +377,24 @@ func TestServersThatAreDownGetNoSessions(t *testing.T) {
 		if c := s.dial("10.0.0.1:80"); c.server != v4.server || !c.fast() {
 			t.Errorf("a connection is of %s, source port %d", c.server, c.port)
 		}
+	}
+}
+
+func TestConfiguredChecksHaveTheirTargets(t *testing.T) {
+	s := newSite(t, cube.TypeTC)
+	for _, tt := range []struct{ check, want string }{
+		{`"port":8081`, "DOWN"},
+		{`"address":"10.0.0.12","port":8080`, "UP"},
+		{`"address":"10.0.0.12","port":8081`, "DOWN"},
+		{`"rise":1`, "UP"},
+	} {
+		s.Set("PUT", "e service", fmt.Sprintf(`[%s]`, v4.service(fmt.Sprintf(`,"health-check":{"type":"TCP","interval":100,"timeout":100,"fall":1,%s}`, tt.check), v4.server)))
+		netns.Eventually(t, bpftest.Patience, func() error {
+			if is := s.server(v4.server); is.State != tt.want {
+				return fmt.Errorf("%s: %+v, want %s", tt.check, is, tt.want)
+			}
+			return nil
+		})
 	}
 }
 

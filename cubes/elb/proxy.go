@@ -170,7 +170,7 @@ func (f *frontend) take() {
 	}
 }
 
-// healthCheck returns the check of the servers of a frontend, without a target.
+// healthCheck returns the check of the servers of a frontend, whose target is a port at most.
 func (f *frontend) healthCheck() (health.Check, error) {
 	kind, ok := map[string]health.Kind{"NONE": health.None, "TCP": health.TCP, "HTTP": health.HTTP}[f.Check.Type]
 	if !ok {

@@ -168,7 +168,7 @@ func (b *balancer) enter(p *placed, s wantedServer) error {
 	}
 	m.wantedServer, m.idle, m.frontend, m.backend, m.gone = s, p.idle, p.frontend, p.backend, false
 	p.members[s.at] = m
-	return b.checks.set(m, p.check)
+	return b.checks.set(m, p.checkOf(s.at))
 }
 
 // describe writes the entry of a server that has just got its number, or adopts the one that an earlier daemon wrote.
