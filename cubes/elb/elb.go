@@ -73,7 +73,7 @@ type balancer struct {
 	sessions *conns.Table // nil before the steps of the first plan
 
 	// conf is the configuration in effect.
-	conf   *Config
+	conf *Config
 	// parent is where the cube is attached, once attached says that this is known: a daemon that has just started restores cubes first.
 	parent   cube.Parent
 	attached bool
