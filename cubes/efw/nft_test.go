@@ -197,7 +197,7 @@ func TestTheHostBehavesAsWithoutTheCubeWithNft(t *testing.T) {
 					if legacy != "" {
 						r.restore("iptables-legacy", legacy)
 					} else if r.tables["iptables-legacy"] != "" {
-						r.restore("iptables-legacy", "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\nCOMMIT\n")
+						r.restore("iptables-legacy", "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n-A INPUT -i lo -j ACCEPT\nCOMMIT\n")
 					}
 					r.tables["iptables-legacy"] += legacy
 					r.nft(text)
