@@ -450,6 +450,10 @@ func TestFilesThatAreNotHAProxysAreNotQuoted(t *testing.T) {
 			t.Errorf("%s: %s, want %q", file, is, why)
 		}
 	}
+	s.Set("PUT", "e haproxy", fmt.Sprintf(`{"stats-socket":%q}`, s.socket()))
+	if is := s.Read("e haproxy"); !strings.Contains(is, "stats-error") || !strings.Contains(is, "no such file") {
+		t.Errorf("without HAProxy: %s, want stats-error", is)
+	}
 	// With a file that is right, and one that is not any more.
 	s.write("", v4.server)
 	s.Set("PUT", "e haproxy", fmt.Sprintf(`{"file":[%q]}`, s.file()))

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -64,7 +65,7 @@ const populated = `[{"name":"helloworld1","service-name":"helloworld","ports":[{
 		"user-equipment":[{"ip":"10.1.0.1","tunnel-endpoint":"192.0.2.10","teid":1}]},
 	{"name":"efw1","service-name":"efw","port":[{"protocol":"TCP","direction":"DESTINATION","ports":80,"action":"BLOCK"}],
 		"subnet":[{"direction":"SOURCE","prefix":"192.0.2.0/24","action":"BLOCK"}],"outputs":[{"number":1,"to":"bridge1:port2"}]},
-	{"name":"elb1","service-name":"elb","haproxy":{"file":["/nonexistent/haproxy.cfg"]},"service":[{"vip":"192.0.2.1","vport":80,"backend":[{"ip":"192.0.2.2","port":80}]}]},
+	{"name":"elb1","service-name":"elb","service":[{"vip":"192.0.2.1","vport":80,"backend":[{"ip":"192.0.2.2","port":80}]}]},
 	{"name":"policer1","service-name":"policer","contract":[{"traffic-class":1,"action":"DROP"}]},
 	{"name":"edpi1","service-name":"edpi","parent":"bridge1:port2","idle-timeout":[{"kind":"PROTOCOL","name":"DNS","seconds":60}],"policy":[{"kind":"PROTOCOL","name":"DNS","action":"DROP"}],"outputs":[{"number":1,"to":"bridge1:port2"}]},
 	{"name":"upf1","service-name":"upf","local-address":[{"address":"192.0.2.1"}]},
@@ -102,6 +103,7 @@ func crowded(t *testing.T) (d *daemon, learn func()) {
 	return d, func() {
 		session(d, "upf1")
 		classes(d, "edpi1")
+		frontends(d, "elb1")
 		m.lab.Run("iptables-nft", "-A", "FORWARD", "-s", "192.0.2.9", "-j", "DROP") // for efw1 to report
 		// The station sends IP packets to an address that does not answer either.
 		station.Run("ip", "neigh", "replace", "10.2.0.8", "lladdr", "02:00:00:00:00:08", "nud", "permanent", "dev", netns.Inner)
@@ -152,6 +154,16 @@ func classes(d *daemon, cube string) {
 		}
 		return nil
 	})
+}
+
+// frontends gives an elb cube a configuration of HAProxy, with a frontend that stays there.
+func frontends(d *daemon, cube string) {
+	d.t.Helper()
+	file := filepath.Join(d.t.TempDir(), "haproxy.cfg")
+	if err := os.WriteFile(file, []byte("frontend web\n  mode tcp\n  bind :80\n"), 0o600); err != nil {
+		d.t.Fatal(err)
+	}
+	d.Must(http.StatusCreated, http.MethodPatch, "/elb/"+cube+"/haproxy", fmt.Sprintf(`{"file":[%q]}`, file))
 }
 
 // session writes a session into the tables of a upf cube, which are not configuration.
