@@ -108,7 +108,7 @@ bpffs:
 include test/test.mk
 include test/kernels/kernels.mk
 
-soak: build python bpffs deps-openapi deps-monitoring ## run the long forms of the tests (POLYCUBE_SOAK=1)
+soak: build python bpffs deps-openapi deps-monitoring deps-captures ## run the long forms of the tests (POLYCUBE_SOAK=1)
 	@scripts/baseline.sh >/dev/null || [ $$? = 3 ]
 	POLYCUBE_SOAK=1 $(GO) test -timeout 6h $(TEST_FLAGS) ./...
 	$(GO) test -race -timeout 1h -count=1 ./internal/datapath/... # the data plane's Go code

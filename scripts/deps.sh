@@ -7,6 +7,7 @@
 #   scripts/deps.sh build   what building, testing and the demo need
 #   scripts/deps.sh openapi what the tests of the API's description need on top of that
 #   scripts/deps.sh monitoring what the tests of dashboards and alert rules need on top of that
+#   scripts/deps.sh captures what the comparison with ndpiReader needs on top of that; without it, the test is skipped
 #   scripts/deps.sh kernels what other kernels and architectures need
 #   scripts/deps.sh bench   what `make bench` needs on top of that
 #   scripts/deps.sh evnf    what `make check-evnf` needs
@@ -20,6 +21,8 @@ cd "$(dirname "$0")/.."
 # Versions are pinned, so that the same commit gives the same findings next year.
 GOLANGCI_VERSION=v2.15.0
 PYANG_VERSION=2.7.1
+CAPTURES=ndpi_4.2.orig.tar.gz
+CAPTURES_SHA256=e54ce8fe13adc5d747be7553513657fae78f796e0bd459e122c280cc06ce4daf
 
 BUILD_PACKAGES=(clang llvm gcc libc6-dev make pkg-config libyang2-dev libyang2-tools libbpf-dev libndpi-dev
 	linux-libc-dev bpftool iproute2 ethtool iputils-ping tcpdump iperf3 jq clang-format
@@ -39,7 +42,7 @@ die() {
 	say "$*"
 	exit 1
 }
-usage() { die "usage: scripts/deps.sh build|openapi|monitoring|kernels|bench|lint|soak|evnf (one of them)"; }
+usage() { die "usage: scripts/deps.sh build|openapi|monitoring|captures|kernels|bench|lint|soak|evnf (one of them)"; }
 
 # missing_packages prints the arguments that are not installed packages.
 missing_packages() {
@@ -198,6 +201,27 @@ install_heat() {
 		die "cloud-init is missing: run scripts/deps.sh evnf as root"
 }
 
+# The captures of Debian's source package ndpi, up to 60 KB each, from the mirror that has libndpi-bin. Nothing else is
+# unpacked. Without them a test is skipped, so this does not fail.
+install_captures() {
+	local dir package
+	say "fetching the captures of Debian's source package ndpi, 127 MB"
+	dir=$(mktemp -d)
+	if package=$(apt-get --print-uris download libndpi-bin | sed -n "s/^'\([^']*\)'.*/\1/p") && [ -n "$package" ] &&
+		curl -fsSL --retry 2 --max-time 300 -o "$dir/$CAPTURES" "${package%/*}/$CAPTURES" &&
+		echo "$CAPTURES_SHA256  $dir/$CAPTURES" | sha256sum -c --quiet &&
+		tar -xzf "$dir/$CAPTURES" -C "$dir" --strip-components=3 --wildcards '*/tests/pcap/*.pcap'; then
+		rm -rf .cache/captures
+		mkdir .cache/captures
+		find "$dir" -name '*.pcap' -size -60k -exec mv -t .cache/captures {} +
+		install -m 0755 /dev/null .cache/captures/complete
+	else
+		mkdir -p .cache/captures
+		say "there are no captures: the comparison with ndpiReader will be skipped"
+	fi
+	rm -rf "$dir"
+}
+
 [ $# -le 1 ] || usage
 mkdir -p .cache/bin
 [ "${SKIP_DEPS:-}" != 1 ] || exit 0
@@ -218,6 +242,9 @@ openapi)
 	;;
 monitoring)
 	command -v promtool >/dev/null || once .cache/bin/promtool debian install_promtool
+	;;
+captures)
+	once .cache/captures/complete "$CAPTURES_SHA256" install_captures
 	;;
 lint)
 	need_go

@@ -3,7 +3,7 @@
 # Running the tests: the Makefile includes this. test/rerun runs `go test`, records the output of each test
 # in .cache/test, and reruns failed tests.
 
-.PHONY: test test-young test-fresh deps-soak test-race test-others test-timed test-again flaky rerun
+.PHONY: test test-young test-fresh deps-soak deps-captures test-race test-others test-timed test-again flaky rerun
 
 # Packages tested under the race detector (a regular expression: it takes several times as long, so packages that count
 # packets are excluded), the slowest packages, which start first so that the others fill the remaining time, and the
@@ -45,7 +45,7 @@ rerun:
 # A failure does not stop the others, so that all failures are known.
 test: ## run every test, unit and root (root tests skip if not root)
 	@rm -f .cache/test/*.json .cache/test/*.run .cache/test/flaky.txt
-	@$(MAKE) -j4 build python bpffs deps-openapi deps-monitoring rerun
+	@$(MAKE) -j4 build python bpffs deps-openapi deps-monitoring deps-captures rerun
 	@scripts/baseline.sh >/dev/null || [ $$? = 3 ]
 	@exit=0; $(MAKE) -k -j2 test-race test-others || exit=1; \
 	$(if $(all_tests),$(MAKE) test-timed || exit=1;) exit $$exit
@@ -66,7 +66,7 @@ test-timed: rerun ## run the tests with a time limit (also a part of make test)
 test-again: rerun ## rerun the tests that failed in the last make test, alone and twice; fails if one fails again
 	@$(RERUN) again $(if $(RACE_PKGS),race) others $(if $(all_tests),timed)
 
-flaky: build python bpffs deps-openapi deps-monitoring rerun ## run TESTS=package.test, or the known flaky tests, under load until they fail
+flaky: build python bpffs deps-openapi deps-monitoring deps-captures rerun ## run TESTS=package.test, or the known flaky tests, under load until they fail
 	@$(RERUN) flaky -race '$(RACE_PKGS)' $(FLAKY_FLAGS) $(TESTS)
 
 # Packages that compare timestamps of programs with the time, in a time namespace whose clocks started 20 seconds ago.
@@ -75,6 +75,9 @@ CLOCK_PKGS := ./cube ./cubes/bridge ./cubes/nat ./cubes/router ./cubes/simplebri
 test-young: build python bpffs ## run the tests that read the clock, with clocks that started 20 seconds ago
 	@offset=$$((20 - $$(cut -d. -f1 /proc/uptime))); \
 	unshare --time --fork --monotonic $$offset --boottime $$offset $(GO) test $(call go_test,3) $(untimed) $(CLOCK_PKGS)
+
+deps-captures: deps
+	@scripts/deps.sh captures
 
 deps-soak: deps
 	@scripts/deps.sh soak
