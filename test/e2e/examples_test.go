@@ -16,6 +16,7 @@ import (
 // ways are the arguments of examples that can be run in several ways.
 var ways = map[string][]string{
 	"evnf/traffic-accounting": {"", "--machines 2 --switch linux --containers", "--machines 2 --switch polycube", "--machines 2 --switch ovs --hook xdp"},
+	"evnf/web-service":        {"", "--switch ovs --hook xdp"},
 }
 
 // TestExamplesRun runs the scripts of examples/ as a user does. Each checks its results, and that it leaves nothing
@@ -63,25 +64,35 @@ func TestExamplesRun(t *testing.T) {
 // TestExamplesRefuseWrongArguments runs no example: each call is wrong, and changes nothing.
 func TestExamplesRefuseWrongArguments(t *testing.T) {
 	t.Parallel()
-	const script = "../../examples/evnf/traffic-accounting/run.sh"
-	for args, want := range map[string]string{
-		"--machines 3":              "--machines 3: 1 or 2",
-		"--machines":                "--machines needs a value",
-		"--machines 2 --switch x":   "--switch x: linux, polycube or ovs",
-		"--machines 1 --switch ovs": "--switch connects two machines: add --machines 2",
-		"--machines 2 --hook skb":   "--hook skb: tc or xdp",
-		"--hook xdp":                "--hook is for two machines: add --machines 2",
-		"--all":                     "unknown argument --all",
+	for name, refused := range map[string]map[string]string{
+		"traffic-accounting": {
+			"--machines 3":              "--machines 3: 1 or 2",
+			"--machines":                "--machines needs a value",
+			"--machines 2 --switch x":   "--switch x: linux, polycube or ovs",
+			"--machines 1 --switch ovs": "--switch connects two machines: add --machines 2",
+			"--machines 2 --hook skb":   "--hook skb: tc or xdp",
+			"--hook xdp":                "--hook is for two machines: add --machines 2",
+			"--all":                     "unknown argument --all",
+		},
+		"web-service": {
+			"--switch x": "--switch x: linux, polycube or ovs",
+			"--switch":   "--switch needs a value",
+			"--hook skb": "--hook skb: tc or xdp",
+			"--all":      "unknown argument --all",
+		},
 	} {
-		out, err := exec.CommandContext(t.Context(), script, strings.Fields(args)...).CombinedOutput()
-		var exit *exec.ExitError
-		if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(out), want) || !strings.Contains(string(out), "usage:") {
-			t.Errorf("run.sh %s: %v: %s; want status 2, %q and the usage", args, err, out, want)
+		script := "../../examples/evnf/" + name + "/run.sh"
+		for args, want := range refused {
+			out, err := exec.CommandContext(t.Context(), script, strings.Fields(args)...).CombinedOutput()
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(out), want) || !strings.Contains(string(out), "usage:") {
+				t.Errorf("%s %s: %v: %s; want status 2, %q and the usage", script, args, err, out, want)
+			}
 		}
-	}
-	out, err := exec.CommandContext(t.Context(), script, "--help").CombinedOutput()
-	if err != nil || !strings.HasPrefix(string(out), "usage:") {
-		t.Errorf("run.sh --help: %v: %s", err, out)
+		out, err := exec.CommandContext(t.Context(), script, "--help").CombinedOutput()
+		if err != nil || !strings.HasPrefix(string(out), "usage:") {
+			t.Errorf("%s --help: %v: %s", script, err, out)
+		}
 	}
 }
 
