@@ -4,12 +4,12 @@
 package all
 
 import (
-	_ "github.com/polycube/polycube/cubes/bridge"        // registers itself
-	_ "github.com/polycube/polycube/cubes/classifier"    // registers itself
-	_ "github.com/polycube/polycube/cubes/ddosmitigator" // registers itself
-	_ "github.com/polycube/polycube/cubes/dynmon"        // registers itself
-	_ "github.com/polycube/polycube/cubes/edpi"          // registers itself
-	_ "github.com/polycube/polycube/cubes/efw"
+	_ "github.com/polycube/polycube/cubes/bridge"                // registers itself
+	_ "github.com/polycube/polycube/cubes/classifier"            // registers itself
+	_ "github.com/polycube/polycube/cubes/ddosmitigator"         // registers itself
+	_ "github.com/polycube/polycube/cubes/dynmon"                // registers itself
+	_ "github.com/polycube/polycube/cubes/edpi"                  // registers itself
+	_ "github.com/polycube/polycube/cubes/efw"                   // registers itself
 	_ "github.com/polycube/polycube/cubes/elb"                   // registers itself
 	_ "github.com/polycube/polycube/cubes/firewall"              // registers itself
 	_ "github.com/polycube/polycube/cubes/gtphandler"            // registers itself

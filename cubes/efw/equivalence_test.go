@@ -326,7 +326,10 @@ func difference(with, without sent, v6 bool) string {
 	return ""
 }
 
-func TestTheHostBehavesAsWithoutTheCube(t *testing.T) {
+// onRandomRules runs a comparison for a number of random rule sets at both hooks. Lines of the report that `decides` selects must
+// have decided one of fifty packets at least.
+func onRandomRules(t *testing.T, sets int, one func(r *router, random *rand.Rand, frames int), decides func(l line) bool) {
+	t.Helper()
 	needIptables(t)
 	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPSKB} {
 		t.Run(string(typ), func(t *testing.T) {
@@ -334,15 +337,15 @@ func TestTheHostBehavesAsWithoutTheCube(t *testing.T) {
 			r := newRouter(t, typ, `{}`)
 			r.pin()
 			random := rand.New(rand.NewPCG(seed, uint64(len(typ))))
-			sets, frames := 24, 150
+			sets, frames := sets, 150
 			if os.Getenv("POLYCUBE_SOAK") != "" {
 				sets, frames = 400, 200
 			}
 			decided, total := uint64(0), uint64(sets*frames)
 			for range sets {
-				r.compare(rules{Rand: random, v6: random.IntN(4) == 0, program: pick(random, "iptables-legacy", "iptables-nft")}, frames)
+				one(r, random, frames)
 				for _, l := range r.report() {
-					if l.Number == 0 || strings.Contains(l.Text, "-j DROP") || strings.Contains(l.Text, "-j ACCEPT") {
+					if decides(l) {
 						decided += l.Packets
 					}
 				}
@@ -353,6 +356,14 @@ func TestTheHostBehavesAsWithoutTheCube(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestTheHostBehavesAsWithoutTheCube(t *testing.T) {
+	onRandomRules(t, 24, func(r *router, random *rand.Rand, frames int) {
+		r.compare(rules{Rand: random, v6: random.IntN(4) == 0, program: pick(random, "iptables-legacy", "iptables-nft")}, frames)
+	}, func(l line) bool {
+		return l.Number == 0 || strings.Contains(l.Text, "-j DROP") || strings.Contains(l.Text, "-j ACCEPT")
+	})
 }
 
 // compare sends random frames through a random rule set, with and without the cube.

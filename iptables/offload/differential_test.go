@@ -296,57 +296,76 @@ var mutants = map[string]func(*Program){
 	},
 }
 
+// comparison compares a program, and mutants that it has to tell from it, with the chains.
+type comparison struct {
+	mutants        map[string]func(*Program)
+	caught         map[string]bool
+	decided, total int
+}
+
+// compare compares the program of base chains on random packets; judge is what the chains do.
+func (c *comparison) compare(t *testing.T, r *rand.Rand, bases []Base, text string, judge func(*packet) (drop bool, counted []ID)) {
+	t.Helper()
+	s := &Setting{In: "eth0", Netdevs: netdevs}
+	program := Compile(s, Forward, bases)
+	mutated := map[string]*Program{}
+	for name, mutate := range c.mutants {
+		mutated[name] = Compile(s, Forward, bases)
+		mutate(mutated[name])
+	}
+	for range 20 {
+		p := randomPacket(r)
+		drop, counted := judge(p)
+		differs := func(pr *Program) string {
+			v, all := simulate(pr, p, netdevs[p.out])
+			mine := slices.DeleteFunc(all, func(id ID) bool { return id == innerRule })
+			if pr == program {
+				c.total++
+				if v != Miss {
+					c.decided++
+				}
+			}
+			if v == Miss || (v == Drop) == drop && slices.Equal(mine, counted) {
+				return ""
+			}
+			return fmt.Sprintf("the program says %d by %v, the chains drop=%v by %v", v, mine, drop, counted)
+		}
+		if why := differs(program); why != "" {
+			t.Fatalf("%+v\n%s\n%s", *p, text, why)
+		}
+		for name, m := range mutated {
+			c.caught[name] = c.caught[name] || differs(m) != ""
+		}
+	}
+}
+
+// end requires that the program has decided one of so many packets, and that all mutants were caught.
+func (c *comparison) end(t *testing.T, oneOf int) {
+	t.Helper()
+	t.Logf("%d of %d packets were decided", c.decided, c.total)
+	if c.decided < c.total/oneOf {
+		t.Errorf("%d of %d packets were decided: the fast path does little", c.decided, c.total)
+	}
+	for name := range c.mutants {
+		if !c.caught[name] {
+			t.Errorf("the mutant survives: %s", name)
+		}
+	}
+}
+
 func TestDecisionsAreThoseOfTheChains(t *testing.T) {
 	seed := repeat.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 1))
-	decided, total := 0, 0
-	caught := map[string]bool{}
+	c := comparison{mutants: mutants, caught: map[string]bool{}}
 	for range 3000 {
 		text := randomTable(r)
 		tables, err := Read(language.IPv4, strings.NewReader(text))
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
-		s := &Setting{In: "eth0", Netdevs: netdevs}
-		program := Compile(s, Forward, BasesOf(&tables[0], Forward))
-		mutated := map[string]*Program{}
-		for name, mutate := range mutants {
-			mutated[name] = Compile(s, Forward, BasesOf(&tables[0], Forward))
-			mutate(mutated[name])
-		}
-		for range 20 {
-			p := randomPacket(r)
-			drop, counted := walk(&tables[0], Forward, p)
-			differs := func(pr *Program) string {
-				v, mine := simulate(pr, p, netdevs[p.out])
-				if pr == program {
-					total++
-					if v != Miss {
-						decided++
-					}
-				}
-				if v == Miss || (v == Drop) == drop && slices.Equal(mine, counted) {
-					return ""
-				}
-				return fmt.Sprintf("the program says %d by %v, the chains drop=%v by %v", v, mine, drop, counted)
-			}
-			if why := differs(program); why != "" {
-				t.Fatalf("%+v\n%s\n%s", *p, text, why)
-			}
-			for name, m := range mutated {
-				caught[name] = caught[name] || differs(m) != ""
-			}
-		}
+		c.compare(t, r, BasesOf(&tables[0], Forward), text, func(p *packet) (bool, []ID) { return walk(&tables[0], Forward, p) })
 	}
-	if decided < total/4 {
-		t.Errorf("%d of %d packets were decided: the fast path does little", decided, total)
-	}
-	t.Logf("%d of %d packets were decided", decided, total)
-	for name := range mutants {
-		if !caught[name] {
-			t.Errorf("the mutant survives: %s", name)
-		}
-	}
+	c.end(t, 4)
 }
 
 // walkAll returns the verdict of several base chains, one after the other.
@@ -409,8 +428,7 @@ var mutantsOfSeveral = map[string]func(*Program){
 func TestSeveralBaseChainsDecideOneAfterTheOther(t *testing.T) {
 	seed := repeat.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 2))
-	decided, total := 0, 0
-	caught := map[string]bool{}
+	c := comparison{mutants: mutantsOfSeveral, caught: map[string]bool{}}
 	for range 1500 {
 		var bases []Base
 		text := ""
@@ -424,45 +442,7 @@ func TestSeveralBaseChainsDecideOneAfterTheOther(t *testing.T) {
 			bases = append(bases, Base{Table: &tables[0], Chain: fmt.Sprint(Forward, i), Priority: i})
 			text += one
 		}
-		s := &Setting{In: "eth0", Netdevs: netdevs}
-		program := Compile(s, Forward, bases)
-		mutated := map[string]*Program{}
-		for name, mutate := range mutantsOfSeveral {
-			mutated[name] = Compile(s, Forward, bases)
-			mutate(mutated[name])
-		}
-		for range 20 {
-			p := randomPacket(r)
-			drop, counted := walkAll(bases, p)
-			differs := func(pr *Program) string {
-				v, all := simulate(pr, p, netdevs[p.out])
-				mine := slices.DeleteFunc(all, func(id ID) bool { return id == innerRule })
-				if pr == program {
-					total++
-					if v != Miss {
-						decided++
-					}
-				}
-				if v == Miss || (v == Drop) == drop && slices.Equal(mine, counted) {
-					return ""
-				}
-				return fmt.Sprintf("the program says %d by %v, the chains drop=%v by %v", v, mine, drop, counted)
-			}
-			if why := differs(program); why != "" {
-				t.Fatalf("%+v\n%s\n%s", *p, text, why)
-			}
-			for name, m := range mutated {
-				caught[name] = caught[name] || differs(m) != ""
-			}
-		}
+		c.compare(t, r, bases, text, func(p *packet) (bool, []ID) { return walkAll(bases, p) })
 	}
-	t.Logf("%d of %d packets were decided", decided, total)
-	if decided < total/10 {
-		t.Errorf("%d of %d packets were decided: the fast path does little", decided, total)
-	}
-	for name := range mutantsOfSeveral {
-		if !caught[name] {
-			t.Errorf("the mutant survives: %s", name)
-		}
-	}
+	c.end(t, 10)
 }
