@@ -12,11 +12,22 @@ import (
 	"cmp"
 	"encoding/binary"
 	"math/bits"
+	"net/netip"
 	"slices"
+
+	"github.com/polycube/polycube/inet"
 )
 
 // Key identifies a server: by its address and what else belongs to its identity. It decides which slots the server has.
 type Key [24]byte
+
+// KeyOf returns the key of a server that only its address and port identify.
+func KeyOf(at netip.AddrPort) (k Key) {
+	a := inet.AddressOf(at.Addr())
+	copy(k[:], a[:])
+	binary.BigEndian.PutUint16(k[16:], at.Port())
+	return k
+}
 
 // Member is a server in a pool.
 type Member struct {

@@ -50,6 +50,15 @@ func Timeout(d time.Duration) uint8 {
 	return uint8((min(d, MaxTimeout) + Unit - 1) / Unit)
 }
 
+// Now returns the time of the fast path, pcn_time_coarse of programs.
+func Now() time.Duration {
+	now, err := cube.TimeCoarse()
+	if err != nil {
+		panic(err) // every supported kernel has it
+	}
+	return time.Duration(now)
+}
+
 // Clock returns the unit of time of a time of cube.TimeCoarse.
 func Clock(now uint64) uint32 { return uint32(now / uint64(Unit)) }
 

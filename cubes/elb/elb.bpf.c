@@ -8,8 +8,8 @@
 #include "error.h"
 #include "open.h"
 
-/* Whether a frame is for the host. Notes who has sent it. A function of its own, as a compiler otherwise keeps a pointer into the
- * context, which the verifier refuses. */
+/* Returns 1 if a frame is for the host, and stores its source address in the work area. It is not inlined: the compiler would keep
+ * a pointer into the context, which the verifier refuses. */
 PCN_GLOBAL int elb_is_for_host(struct CTXTYPE *ctx)
 {
 	struct elb_settings *s = elb_settings();
@@ -40,7 +40,7 @@ PCN_INGRESS
 	if (w->flow.protocol != IPPROTO_TCP || !(w->flow.has & PCN_FLOW_PORTS))
 		return pcn_pkt_pass(ctx, md);
 	elb_key(&w->key, &w->flow);
-	struct elb_session *e = elb_find(&w->key);
+	struct pcn_session *e = pcn_session_find(&w->key);
 	return e ? elb_known(ctx, md, w, e, s) : elb_unknown(ctx, md, w, s);
 }
 

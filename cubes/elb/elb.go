@@ -10,10 +10,10 @@ import (
 	"context"
 	"embed"
 	"errors"
-	"net/netip"
 	"time"
 
 	"github.com/polycube/polycube/balance"
+	"github.com/polycube/polycube/balance/session"
 	conns "github.com/polycube/polycube/conntrack/table"
 	"github.com/polycube/polycube/counter"
 	"github.com/polycube/polycube/cube"
@@ -54,7 +54,7 @@ func NewIn(visit func(func() error) error, env cube.Env) (cube.Instance, error) 
 	b.services = balance.NewServices(env, b.tables, maxServices)
 	b.checks = checks{balancer: b}
 	b.loads = newLoads(b)
-	b.sweep = sweeper{balancer: b}
+	b.sweep = newSweeper(b)
 	env.Every(tick, b.tick)
 	return cube.Instance{
 		Prepare: cube.Typed(b.prepare), State: b.state, ParentChanged: b.parentChanged, Close: b.close,
@@ -85,7 +85,7 @@ type balancer struct {
 	orphans map[balance.Key]bool
 	checks  checks
 	loads   loads
-	sweep   sweeper
+	sweep   *sweeper
 	// resolved is when the next hops of servers were looked up last.
 	resolved  time.Duration
 	restoring bool // services of an earlier daemon are adopted
@@ -129,9 +129,10 @@ func (b *balancer) begin(conf *Config) (drop func() error, err error) {
 	} else if err != nil { // the host has changed since the cube was created
 		b.env.Logger().Warn("sessions may meet connections of the host", "error", err)
 	}
-	if b.sessions, err = conns.Open(b.env, entriesFor(conf.MaxSessions)); err != nil {
+	if b.sessions, err = conns.Open(b.env, session.Room(conf.MaxSessions)); err != nil {
 		return nil, err
 	}
+	b.sweep.Use(b.sessions)
 	b.restoring = true
 	old, err := b.tables.Begin()
 	if err = errors.Join(err, b.services.Begin(), b.numbers.Begin()); err != nil {
@@ -152,7 +153,7 @@ func (b *balancer) configure(to *Config) (func() error, error) {
 		return b.apply()
 	}
 	if b.conf = to; was.MaxSessions != 0 && was.MaxSessions != to.MaxSessions {
-		if err := b.resize(to.MaxSessions); err != nil {
+		if err := b.sweep.Resize(to.MaxSessions); err != nil {
 			b.conf = was
 			return nil, err
 		}
@@ -181,7 +182,7 @@ func (b *balancer) tick() {
 	if b.sessions == nil {
 		return
 	}
-	now := clock()
+	now := balance.Now()
 	if b.proxy.read(b.conf.HAProxy.Files, false) {
 		if err := b.apply(); err != nil { // HAProxy gets them all, until there is room for instance
 			b.env.Logger().Error("take over frontends of HAProxy", "error", err)
@@ -199,18 +200,9 @@ func (b *balancer) tick() {
 			b.env.Logger().Error("resolve servers", "error", err)
 		}
 	}
-	if err := b.sweep.tick(now); err != nil {
+	if err := b.sweep.Tick(now); err != nil {
 		b.env.Logger().Error("remove old sessions", "error", err)
 	}
-}
-
-// clock returns the time of the fast path.
-func clock() time.Duration {
-	now, err := cube.TimeCoarse()
-	if err != nil {
-		panic(err) // every supported kernel has it
-	}
-	return time.Duration(now)
 }
 
 func (b *balancer) close() {
@@ -274,12 +266,4 @@ type serverEntry struct {
 type counts struct {
 	To, From inet.Count
 	Opened   uint64
-}
-
-// spreadKey decides which slots of Maglev's table a server has.
-func spreadKey(at netip.AddrPort) (k balance.Key) {
-	a := inet.AddressOf(at.Addr())
-	copy(k[:], a[:])
-	k[16], k[17] = byte(at.Port()>>8), byte(at.Port())
-	return k
 }

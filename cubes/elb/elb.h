@@ -9,7 +9,7 @@
 
 #include <pcn/cube.h>
 #include <pcn/balance.h>
-#include <pcn/conntrack.h>
+#include <pcn/balance_session.h>
 #include <pcn/hostfib.h>
 
 enum elb_reason {
@@ -72,56 +72,19 @@ struct elb_counts {
 };
 PCN_MAP(server_counts, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct elb_counts, 64);
 
-/* The ends of a packet, a struct pcn_conntrack_key. */
-struct elb_key {
-	pcn_address source;
-	pcn_address destination;
-	__be16 source_port;
-	__be16 destination_port;
-	__u16 zone;
-	__u8 protocol;
-	__u8 ipv6;
-} __attribute__((aligned(8)));
-
-/* An entry of a session, a struct pcn_conntrack_entry: one for each direction, with the ends that packets get. */
-struct elb_session {
-	struct elb_key key;
-	__u32 status; /* of the table */
-	__u32 zero;
-	__u64 seen; /* coarse monotonic ns of the last packet */
-	struct pcn_ct_progress
-		progress; /* of both directions, in both entries; side 0 is the client */
-	__u32 server;	  /* its number */
-	pcn_address source;
-	pcn_address destination;
-	__be16 source_port;
-	__be16 destination_port;
-	__u16 address_delta; /* difference that both addresses add to a checksum */
-	__u16 port_delta;
-	__u32 reply;   /* the key is that of the server's packets */
-	__u32 created; /* coarse monotonic seconds */
-	__u64 mac;     /* where the client's packets come from */
-	__u64 zero2;
-};
-
-#define ELB_SAME(a, b)                                \
-	(__builtin_offsetof(struct elb_session, a) == \
-	 __builtin_offsetof(struct pcn_conntrack_entry, b))
-_Static_assert(sizeof(struct elb_session) == sizeof(struct pcn_conntrack_entry) &&
-		       ELB_SAME(key.zone, key.zone) && ELB_SAME(status, status) &&
-		       ELB_SAME(seen, seen),
-	       "sessions are entries of the table");
+/* Sessions have the MAC address where the client's packets come from in `own`, as returned by pcn_mac. */
+#define ELB_MAC 0
 
 /* A packet, and the session that is opened for it: too large for the stack. */
 struct elb_work {
 	struct pcn_flow flow;
 	struct pcn_flow inner; /* the packet in an ICMP error */
-	struct elb_key key;
-	struct elb_key twin;	    /* of the other direction */
-	struct elb_session new;	    /* the entry that is opened, for the client's packets */
-	struct elb_session reply;   /* and that for the server's */
-	struct pcn_service service; /* that the packet is for */
-	struct elb_server server;   /* the one that was chosen */
+	struct pcn_session_key key;
+	struct pcn_session_key twin; /* of the other direction */
+	struct pcn_session new;	     /* the entry that is opened, for the client's packets */
+	struct pcn_session reply;    /* and that for the server's */
+	struct pcn_service service;  /* that the packet is for */
+	struct elb_server server;    /* the one that was chosen */
 	struct bpf_fib_lookup frame;
 	struct bpf_sock_tuple tuple;
 	__u64 mac; /* of the sender */

@@ -16,9 +16,9 @@ PCN_INLINE int elb_is_error(const struct pcn_flow *flow)
 }
 
 /* The session of the packet in an ICMP error, as the entry for packets in the direction of the error. */
-PCN_INLINE struct elb_session *elb_of_error(struct CTXTYPE *ctx, struct elb_work *w)
+PCN_INLINE struct pcn_session *elb_of_error(struct CTXTYPE *ctx, struct elb_work *w)
 {
-	struct elb_key *key = &w->key;
+	struct pcn_session_key *key = &w->key;
 
 	__builtin_memset(&w->inner, 0, sizeof(w->inner));
 	pcn_flow_read_inner(ctx, &w->inner, w->flow.l4 + sizeof(struct pcn_icmp),
@@ -31,12 +31,12 @@ PCN_INLINE struct elb_session *elb_of_error(struct CTXTYPE *ctx, struct elb_work
 	pcn_address_copy(key->destination, w->inner.source);
 	key->source_port = w->inner.destination_port;
 	key->destination_port = w->inner.source_port;
-	return elb_find(key);
+	return pcn_session_find(key);
 }
 
 /* Translates the header of TCP in an ICMP error back; returns the difference for the checksum of the error. */
 PCN_INLINE __u32 elb_rewrite_inner(struct CTXTYPE *ctx, const struct pcn_flow *inner,
-				   const struct elb_session *e)
+				   const struct pcn_session *e)
 {
 	struct pcn_ports *ports = pcn_header(ctx, inner->l4, sizeof(*ports));
 	__sum16 *check = pcn_header(ctx, inner->l4 + ELB_CHECK, sizeof(*check));
@@ -53,7 +53,7 @@ PCN_INLINE __u32 elb_rewrite_inner(struct CTXTYPE *ctx, const struct pcn_flow *i
 /* Translates an ICMP error for its session. Its source, the router that has sent it, becomes the end that the receiver
  * knows. -1 if its headers cannot be written. */
 PCN_INLINE int elb_rewrite_error(struct CTXTYPE *ctx, struct elb_work *w,
-				 const struct elb_session *e, const int v6)
+				 const struct pcn_session *e, const int v6)
 {
 	const __u32 size = v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
 
@@ -63,12 +63,12 @@ PCN_INLINE int elb_rewrite_error(struct CTXTYPE *ctx, struct elb_work *w,
 
 	if (!l3 || !inner || !icmp)
 		return -1;
-	elb_write_addresses(inner, e->destination, e->source, e->address_delta, v6);
+	pcn_session_write(inner, e->destination, e->source, e->address_delta, v6);
 	__u32 covered = elb_rewrite_inner(ctx, &w->inner, e);
-	__u16 delta = ~pcn_csum_fold((__u32)pcn_csum_diff16(w->flow.source, e->source) +
-				     pcn_csum_diff16(w->flow.destination, e->destination));
+	__u16 delta =
+		pcn_session_delta(w->flow.source, e->source, w->flow.destination, e->destination);
 
-	elb_write_addresses(l3, e->source, e->destination, delta, v6);
+	pcn_session_write(l3, e->source, e->destination, delta, v6);
 	if (v6) /* IPv4's own checksum inside makes up for the addresses */
 		pcn_csum_l4(ctx, icmp, &icmp->check, delta, covered + e->address_delta,
 			    PCN_CSUM_IPV6);
@@ -78,7 +78,7 @@ PCN_INLINE int elb_rewrite_error(struct CTXTYPE *ctx, struct elb_work *w,
 }
 
 /* The same for either family. A function of its own, since the other needs the stack for reading the packet inside. */
-PCN_GLOBAL int elb_translate_error(struct CTXTYPE *ctx, const struct elb_session *e PCN_NONNULL)
+PCN_GLOBAL int elb_translate_error(struct CTXTYPE *ctx, const struct pcn_session *e PCN_NONNULL)
 {
 	struct elb_work *w = elb_work();
 
@@ -97,7 +97,7 @@ PCN_GLOBAL int elb_error(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
 
 	if (!w || !s)
 		return pcn_pkt_pass(ctx, md);
-	struct elb_session *e = elb_of_error(ctx, w);
+	struct pcn_session *e = elb_of_error(ctx, w);
 	if (!e)
 		return pcn_pkt_pass(ctx, md);
 	if (!elb_has_ttl(ctx, &w->flow))

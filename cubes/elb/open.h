@@ -12,8 +12,6 @@
 
 /* How many source ports are tried towards a server. */
 #define ELB_PORTS 32
-/* How many servers are compared at most: with more, the comparison begins at a random one. */
-#define ELB_COMPARED 64
 
 /* The bits of the header of TCP that tell a SYN: FIN, SYN, RST and ACK, of which it has the second. */
 #define ELB_OPENING 0x17
@@ -35,26 +33,7 @@ PCN_GLOBAL int elb_lesser(__u32 best, __u32 number)
 /* The number of the server in a table with the fewest sessions for its weight. */
 PCN_GLOBAL int elb_least(__u64 pool)
 {
-	struct pcn_balance_table t = pcn_balance_open(pool);
-
-	if (!t.memory || !t.kind)
-		return 0;
-	t.list = pcn_opaque(t.list, pool); /* one path for all kinds of table */
-	t.at = pcn_opaque(t.at, pool);
-	__u64 members = pcn_balance_members(&t), rank = bpf_get_prandom_u32();
-	__u32 best = 0;
-
-	if (!members)
-		return 0;
-	rank %= members; /* of equal ones, each is the first as often */
-	for (__u32 i = 0; i < ELB_COMPARED; i++) {
-		if (i >= members)
-			break;
-		best = elb_lesser(best, pcn_balance_number(&t, rank));
-		rank++;
-		rank &= -((rank - members) >> 63); /* 0 after the last one */
-	}
-	return best;
+	return pcn_balance_least(pool, elb_lesser);
 }
 
 /* The number of the server for the packet in the work area, of the service there; 0: it has none. */
@@ -88,7 +67,7 @@ PCN_GLOBAL int elb_aim(__u32 number)
 	__u32 id = w->service.id;
 	struct elb_service *how = bpf_map_lookup_elem(&service_settings, &id);
 	struct elb_server *server = bpf_map_lookup_elem(&servers, &number);
-	struct elb_session *new = &w->new;
+	struct pcn_session *new = &w->new;
 
 	if (!number || !how || !server || !server->mac) {
 		pcn_count(&counters, ELB_NO_SERVER);
@@ -104,30 +83,11 @@ PCN_GLOBAL int elb_aim(__u32 number)
 	new->server = number;
 	new->seen = pcn_time_coarse();
 	new->created = new->seen / 1000000000;
-	new->mac = w->mac;
-	new->reply = 0;
-	new->address_delta = ~pcn_csum_fold((__u32)pcn_csum_diff16(w->key.source, new->source) +
-					    pcn_csum_diff16(w->key.destination, new->destination));
+	new->own[ELB_MAC] = w->mac;
+	new->flags = 0;
+	new->address_delta =
+		pcn_session_delta(w->key.source, new->source, w->key.destination, new->destination);
 	return 0;
-}
-
-/* Sets the entry for the server's packets. */
-PCN_INLINE void elb_mirror(struct elb_work *w)
-{
-	struct elb_session *new = &w->new, *reply = &w->reply;
-
-	new->port_delta =
-		~pcn_csum_fold((__u32)pcn_csum_diff2(w->key.source_port, new->source_port) +
-			       pcn_csum_diff2(w->key.destination_port, new->destination_port));
-	*reply = *new;
-	elb_twin(&reply->key, new);
-	pcn_address_copy(reply->source, w->key.destination);
-	pcn_address_copy(reply->destination, w->key.source);
-	reply->source_port = w->key.destination_port;
-	reply->destination_port = w->key.source_port;
-	reply->reply = 1;
-	reply->address_delta = ~new->address_delta;
-	reply->port_delta = ~new->port_delta;
 }
 
 /* Tries to claim a source port towards the server. 0 if it is claimed, 1 if it is in use, or ELB_TO_STACK. */
@@ -138,7 +98,7 @@ PCN_GLOBAL int elb_try(__u32 port)
 	if (!w)
 		return ELB_TO_STACK;
 	w->new.source_port = bpf_htons(port);
-	elb_mirror(w);
+	pcn_session_mirror(&w->new, &w->reply, 0);
 	int number = pcn_conntrack_open((const void *)&w->reply);
 	if (number > 0)
 		return !!(number & PCN_CONNTRACK_THERE);
@@ -173,7 +133,7 @@ PCN_GLOBAL int elb_complete(void)
 	int number = pcn_conntrack_open((const void *)&w->new);
 	if (number > 0 && !(number & PCN_CONNTRACK_THERE))
 		return 0;
-	struct elb_session *e = elb_find(&w->reply.key);
+	struct pcn_session *e = pcn_session_find(&w->reply.key);
 	if (e) /* it is this CPU's: no other one could claim the port */
 		pcn_conntrack_end((void *)e);
 	if (number > 0)
@@ -241,7 +201,7 @@ PCN_INLINE int elb_unknown(struct CTXTYPE *ctx, struct pcn_md *md, struct elb_wo
 		result = elb_claim();
 	if (!result)
 		result = elb_complete();
-	struct elb_session *e = result < 0 ? NULL : elb_find(&w->key);
+	struct pcn_session *e = result < 0 ? NULL : pcn_session_find(&w->key);
 	if (!e)
 		return pcn_pkt_pass(ctx, md);
 	if (result == ELB_THERE)

@@ -82,7 +82,7 @@ func (b *balancer) apply() error {
 			return fmt.Errorf("service %s: %w", all[id].name(), err)
 		}
 	}
-	b.sweep.mustRun = true
+	b.sweep.Hasten()
 	return b.resolve()
 }
 
@@ -153,7 +153,7 @@ func (b *balancer) enter(p *placed, s wantedServer) error {
 	k := memberKey{p.id, s.at}
 	m := b.members[k]
 	if m == nil {
-		m = &member{memberKey: k, key: spreadKey(s.at)}
+		m = &member{memberKey: k, key: balance.KeyOf(s.at)}
 		binary.BigEndian.PutUint32(m.key[18:], p.number)
 		number, isNew, err := b.numbers.Take(m.key)
 		if err != nil {
@@ -211,7 +211,7 @@ func (b *balancer) displace(id balance.ServiceID, p *placed) error {
 func (b *balancer) leave(m *member) {
 	m.gone = true
 	b.checks.remove(m)
-	b.sweep.mustRun = true
+	b.sweep.Hasten()
 }
 
 // adoptOrphans notes the servers of an earlier daemon that no service has: their sessions go on, too.
@@ -263,7 +263,7 @@ func (b *balancer) fill(p *placed, entries []serverEntry) error {
 		if e := &entries[m.number]; e.Weight != least {
 			e.Weight = least
 		}
-		members = append(members, balance.Member{Key: spreadKey(at), Server: m.number, Weight: share})
+		members = append(members, balance.Member{Key: balance.KeyOf(at), Server: m.number, Weight: share})
 	}
 	order := balance.Spread
 	if p.how == roundRobin {
@@ -291,7 +291,7 @@ func (b *balancer) stateOf(m *member) (state, string) {
 
 // resolve looks up the next hops of all servers, and has services follow.
 func (b *balancer) resolve() error {
-	b.resolved = clock()
+	b.resolved = balance.Now()
 	if !b.attached {
 		for _, m := range b.members {
 			if m.hop.mac == 0 { // else an earlier daemon has found it

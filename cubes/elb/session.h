@@ -5,14 +5,8 @@
 
 #include "elb.h"
 
-/* The entry with a key, NULL if there is none. */
-PCN_INLINE struct elb_session *elb_find(const struct elb_key *key)
-{
-	return (void *)pcn_conntrack_entry(pcn_conntrack_find((const void *)key));
-}
-
 /* Writes the key of a segment of TCP. */
-PCN_INLINE void elb_key(struct elb_key *key, const struct pcn_flow *flow)
+PCN_INLINE void elb_key(struct pcn_session_key *key, const struct pcn_flow *flow)
 {
 	pcn_address_copy(key->source, flow->source);
 	pcn_address_copy(key->destination, flow->destination);
@@ -23,75 +17,38 @@ PCN_INLINE void elb_key(struct elb_key *key, const struct pcn_flow *flow)
 	key->ipv6 = !!(flow->has & PCN_FLOW_IPV6);
 }
 
-/* Writes the key of the other entry of a session. */
-PCN_INLINE void elb_twin(struct elb_key *twin, const struct elb_session *e)
-{
-	pcn_address_copy(twin->source, e->destination);
-	pcn_address_copy(twin->destination, e->source);
-	twin->source_port = e->destination_port;
-	twin->destination_port = e->source_port;
-	twin->zone = 0;
-	twin->protocol = e->key.protocol;
-	twin->ipv6 = e->key.ipv6;
-}
-
-/* A connection that is closing or closed is not one of the server's. */
-PCN_INLINE int elb_is_active(const struct pcn_ct_progress *p)
-{
-	return p->state < PCN_CT_LAST_ACK;
-}
-
-/* A segment of the client, or of the server, changes the state of an entry. Returns 0 if another CPU changes it at the same
- * time. In each program, the verifier processes it once. */
-PCN_GLOBAL int elb_follow(struct elb_session *e PCN_NONNULL, __u32 from, __u32 tcp_flags)
-{
-	union {
-		__u32 word;
-		struct pcn_ct_progress progress;
-	} is, next;
-
-	is.word = next.word = *(volatile __u32 *)&e->progress;
-	pcn_ct_follow(&next.progress, from, IPPROTO_TCP, tcp_flags);
-	return next.word == is.word ||
-	       __sync_val_compare_and_swap((__u32 *)&e->progress, is.word, next.word) == is.word;
-}
-
-/* How often a packet tries to change a state. */
-#define ELB_TRIES 4
-
 /* The connection changes its state, or its client the next hop: in both entries. Returns 0. */
-PCN_GLOBAL int elb_advance(struct elb_session *e PCN_NONNULL, __u32 tcp_flags)
+PCN_GLOBAL int elb_advance(struct pcn_session *e PCN_NONNULL, __u32 tcp_flags)
 {
 	struct elb_work *w = elb_work();
-	__u32 from = e->reply, was = elb_is_active(&e->progress), number = e->server;
+	__u32 from = e->flags & PCN_SESSION_REPLY, was = pcn_session_is_active(&e->progress),
+	      number = e->server;
 
 	if (!w)
 		return 0;
-	for (int i = 0; i < ELB_TRIES && !elb_follow(e, from, tcp_flags); i++)
-		;
-	if (was && !elb_is_active(&e->progress)) {
+	pcn_session_follow(e, from, tcp_flags);
+	if (was && !pcn_session_is_active(&e->progress)) {
 		struct elb_server *server = bpf_map_lookup_elem(&servers, &number);
 
 		if (server && server->sessions)
 			__sync_fetch_and_add(&server->sessions, -1);
 	}
-	elb_twin(&w->twin, e);
-	struct elb_session *other = elb_find(&w->twin);
+	pcn_session_twin(&w->twin, e);
+	struct pcn_session *other = pcn_session_find(&w->twin);
 	if (!other)
 		return 0;
-	for (int i = 0; i < ELB_TRIES && !elb_follow(other, from, tcp_flags); i++)
-		;
-	if (!from && e->mac != w->mac)
-		e->mac = other->mac = w->mac;
+	pcn_session_follow(other, from, tcp_flags);
+	if (!from && e->own[ELB_MAC] != w->mac)
+		e->own[ELB_MAC] = other->own[ELB_MAC] = w->mac;
 	return 0;
 }
 
 /* Counts a packet of a session, and follows its connection. */
 PCN_INLINE void elb_account(const struct pcn_md *md, const struct elb_work *w,
-			    struct elb_session *e)
+			    struct pcn_session *e)
 {
 	struct pcn_ct_progress next = e->progress;
-	__u32 number = e->server, from = e->reply;
+	__u32 number = e->server, from = e->flags & PCN_SESSION_REPLY;
 	struct elb_counts *counts = bpf_map_lookup_elem(&server_counts, &number);
 	__u64 now = pcn_time_coarse();
 
@@ -104,26 +61,9 @@ PCN_INLINE void elb_account(const struct pcn_md *md, const struct elb_work *w,
 	if (e->seen != now)
 		e->seen = now;
 	pcn_ct_follow(&next, from, IPPROTO_TCP, w->flow.tcp_flags);
-	if (__builtin_memcmp(&next, &e->progress, sizeof(next)) || (!from && e->mac != w->mac))
+	if (__builtin_memcmp(&next, &e->progress, sizeof(next)) ||
+	    (!from && e->own[ELB_MAC] != w->mac))
 		elb_advance(e, w->flow.tcp_flags);
-}
-
-/* Writes both addresses of an IP header. `delta` is their difference for checksums. */
-PCN_INLINE void elb_write_addresses(void *l3, const __be32 *source, const __be32 *destination,
-				    __u16 delta, const int v6)
-{
-	if (v6) {
-		struct ipv6hdr *ip = l3;
-
-		pcn_address_copy(ip->saddr.in6_u.u6_addr32, source);
-		pcn_address_copy(ip->daddr.in6_u.u6_addr32, destination);
-	} else {
-		struct iphdr *ip = l3;
-
-		ip->saddr = source[3];
-		ip->daddr = destination[3];
-		pcn_csum_ipv4(ip, delta);
-	}
 }
 
 /* The byte of the checksum in the header of TCP, and that behind it. */
@@ -132,7 +72,7 @@ PCN_INLINE void elb_write_addresses(void *l3, const __be32 *source, const __be32
 
 /* Gives a segment the ends that its session says. -1 if its headers cannot be written. */
 PCN_INLINE int elb_rewrite(struct CTXTYPE *ctx, const struct pcn_flow *flow,
-			   const struct elb_session *e, const int v6)
+			   const struct pcn_session *e, const int v6)
 {
 	pcn_reach(ctx, flow->l4 + ELB_TCP);
 	void *l3 = pcn_header(ctx, flow->l3, v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
@@ -141,7 +81,7 @@ PCN_INLINE int elb_rewrite(struct CTXTYPE *ctx, const struct pcn_flow *flow,
 
 	if (!l3 || !ports || !check)
 		return -1;
-	elb_write_addresses(l3, e->source, e->destination, e->address_delta, v6);
+	pcn_session_write(l3, e->source, e->destination, e->address_delta, v6);
 	ports->source = e->source_port;
 	ports->destination = e->destination_port;
 	pcn_csum_l4(ctx, ports, check, e->address_delta, e->port_delta, v6 ? PCN_CSUM_IPV6 : 0);
@@ -158,11 +98,14 @@ PCN_INLINE int elb_has_ttl(struct CTXTYPE *ctx, const struct pcn_flow *flow)
 
 /* Sends a packet that has new ends to the server, or to the client, of a session. */
 PCN_INLINE int elb_send(struct CTXTYPE *ctx, struct pcn_md *md, struct elb_work *w,
-			const struct elb_session *e, const struct elb_settings *s)
+			const struct pcn_session *e, const struct elb_settings *s)
 {
 	__u32 number = e->server;
 	struct elb_server *server = bpf_map_lookup_elem(&servers, &number);
-	__u64 to = e->reply ? e->mac : server ? server->mac : 0, from = s->mac;
+	__u64 to = e->flags & PCN_SESSION_REPLY ? e->own[ELB_MAC]
+		   : server			? server->mac
+						: 0,
+	      from = s->mac;
 
 	__builtin_memcpy(w->frame.dmac, &to, ETH_ALEN);
 	__builtin_memcpy(w->frame.smac, &from, ETH_ALEN);
@@ -173,7 +116,7 @@ PCN_INLINE int elb_send(struct CTXTYPE *ctx, struct pcn_md *md, struct elb_work 
 
 /* A segment of a session. */
 PCN_INLINE int elb_known(struct CTXTYPE *ctx, struct pcn_md *md, struct elb_work *w,
-			 struct elb_session *e, const struct elb_settings *s)
+			 struct pcn_session *e, const struct elb_settings *s)
 {
 	int failed;
 

@@ -119,7 +119,7 @@ func (b *balancer) state(ctx context.Context, path []string) (any, error) {
 
 // sessionsView returns the container `sessions`.
 func (b *balancer) sessionsView() (*sessionsView, error) {
-	is := &sessionsView{Active: b.sweep.active, Capacity: b.conf.MaxSessions}
+	is := &sessionsView{Active: b.sweep.Last.Total, Capacity: b.conf.MaxSessions}
 	for name, to := range map[string]*uint64{
 		"opened": &is.Opened, "errors": &is.Errors, "no-server": &is.NoServer, "connected": &is.Connected, "no-port": &is.NoPort, "full": &is.Full,
 	} {

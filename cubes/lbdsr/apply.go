@@ -146,7 +146,7 @@ func (b *balancer) applySettings() error {
 	if err != nil {
 		return err
 	}
-	s := settingsEntry{Now: balance.Clock(uint64(clock())), Ttl: b.now.conf.Tunnel.TTL}
+	s := settingsEntry{Now: balance.Clock(uint64(balance.Now())), Ttl: b.now.conf.Tunnel.TTL}
 	s.Source4, s.Vary4 = b.tunnelSource(b.now.conf.Tunnel.Source, false)
 	s.Source6, s.Vary6 = b.tunnelSource(b.now.conf.Tunnel.Source6, true)
 	if front := b.now.conf.sides(Frontside); len(front) == 1 {
@@ -252,7 +252,7 @@ func (b *balancer) take(id ServiceID, conf *Server) error {
 	}
 	s.users[id] = true
 	if k := (memberKey{Service: id, Server: k}); b.members[k] == nil {
-		b.members[k] = &member{since: time.Now(), at: clock()}
+		b.members[k] = &member{since: time.Now(), at: balance.Now()}
 	}
 	return nil
 }

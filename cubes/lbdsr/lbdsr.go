@@ -133,7 +133,7 @@ func (b *balancer) begin() (drop func() error, err error) {
 
 // tick does the work that is due.
 func (b *balancer) tick() {
-	now := clock()
+	now := balance.Now()
 	if err := b.maps.setClock(balance.Clock(uint64(now))); err != nil {
 		b.env.Logger().Error("set the clock of flows", "error", err)
 	}
@@ -179,15 +179,6 @@ func (b *balancer) sweep(now time.Duration) {
 	if err != nil {
 		b.env.Logger().Error("remove old flows", "error", err)
 	}
-}
-
-// clock returns the time of the fast path.
-func clock() time.Duration {
-	now, err := cube.TimeCoarse()
-	if err != nil {
-		panic(err) // every supported kernel has it
-	}
-	return time.Duration(now)
 }
 
 func (b *balancer) close() {

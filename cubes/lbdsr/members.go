@@ -80,7 +80,7 @@ func (b *balancer) become(id ServiceID, conf *Server, m *member, is balance.Stat
 	if m.state != balance.Unused {
 		b.env.Logger().Info("a server changed", "service", id.String(), "server", conf.Address.String(), "was", string(m.state), "is", string(is))
 	}
-	m.state, m.since, m.at = is, time.Now(), clock()
+	m.state, m.since, m.at = is, time.Now(), balance.Now()
 }
 
 // turn lets new flows of a service go to a server, or not, whose health has changed. Its other servers are not looked at:

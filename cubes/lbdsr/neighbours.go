@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/polycube/polycube/balance"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/inet"
@@ -98,7 +99,7 @@ func (w *ways) enter(s *server) {
 	}
 	w.hops[s.hop][s] = true
 	s.wants = true
-	now := clock()
+	now := balance.Now()
 	w.table.Want(s.hop, now)
 	if n, ok := w.table.Get(s.hop, now); ok && n.State.Usable() {
 		s.mac = inet.MACOf(n.MAC[:])
@@ -276,11 +277,11 @@ func (b *balancer) packetIn(p *cube.PacketIn) {
 
 // answered processes what a neighbour says about itself.
 func (w *ways) answered(k neigh.Key, a neigh.Answer) {
-	if known, ok := w.table.Get(k, clock()); ok && a.MAC == (wire.MAC{}) {
+	if known, ok := w.table.Get(k, balance.Now()); ok && a.MAC == (wire.MAC{}) {
 		a.MAC = known.MAC
 	}
 	if p := w.portAt(k.Port); p != nil && a.MAC != wire.MAC(w.macOf(p).Bytes()) && w.hops[k] != nil {
-		w.table.Answered(k, a, clock())
+		w.table.Answered(k, a, balance.Now())
 	}
 }
 

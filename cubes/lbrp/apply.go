@@ -128,7 +128,7 @@ func (b *balancer) owners(next *change) map[balance.ServiceID]*wanted {
 // configure applies what holds for the cube as a whole.
 func (b *balancer) configure(was *Config) error {
 	if was.MaxSessions != 0 && was.MaxSessions != b.conf.MaxSessions {
-		if err := b.resize(b.conf.MaxSessions); err != nil {
+		if err := b.sweep.Resize(b.conf.MaxSessions); err != nil {
 			return err
 		}
 	}
@@ -142,7 +142,7 @@ func (b *balancer) configure(was *Config) error {
 	if err != nil {
 		return err
 	}
-	s := settingsEntry{Generation: settings[0].Generation, Now: balance.Clock(uint64(clock()))}
+	s := settingsEntry{Generation: settings[0].Generation, Now: balance.Clock(uint64(balance.Now()))}
 	for i := range b.conf.Ports {
 		p := &b.conf.Ports[i]
 		index, ok := b.env.PortIndex(p.Name)
@@ -282,7 +282,7 @@ func (b *balancer) displace(p *placed, id balance.ServiceID) error {
 		err = errors.Join(err, b.leave(m))
 	}
 	delete(b.placed, id)
-	b.sweep.mustRun = true
+	b.sweep.Hasten()
 	return err
 }
 

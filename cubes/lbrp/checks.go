@@ -6,7 +6,6 @@ package lbrp
 // complete, so the program does not see them; it gives answers to the control plane.
 
 import (
-	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"sync"
@@ -98,15 +97,7 @@ func (k ServiceKey) id() balance.ServiceID {
 
 // checkKey is a server of a service for package checks.
 func checkKey(service ServiceKey, at netip.AddrPort) checks.Key {
-	return checks.Key{Service: service.id(), Server: spreadKey(at)}
-}
-
-// spreadKey is the key of a server, wherever it has a service.
-func spreadKey(at netip.AddrPort) (k balance.Key) {
-	a := inet.AddressOf(at.Addr())
-	copy(k[:], a[:])
-	binary.BigEndian.PutUint16(k[16:], at.Port())
-	return k
+	return checks.Key{Service: service.id(), Server: balance.KeyOf(at)}
 }
 
 // configure takes over a configuration.
@@ -216,7 +207,7 @@ func (w *watcher) hopTo(k neigh.Key) *hop {
 	w.ids++
 	h := &hop{key: k, number: w.ids, users: map[*watched]bool{}}
 	w.hops[k] = h
-	now := clock()
+	now := balance.Now()
 	w.table.Want(k, now)
 	if n, ok := w.table.Get(k, now); ok && n.State.Usable() {
 		w.found(h, n.MAC)
@@ -266,7 +257,7 @@ func (w *watcher) doubt(changes []checks.Change) {
 			continue
 		}
 		asked[is.hop] = true
-		w.table.Forget(is.hop.key, clock())
+		w.table.Forget(is.hop.key, balance.Now())
 	}
 }
 
@@ -312,7 +303,7 @@ func (w *watcher) send(number uint32, frame []byte) {
 // received processes what a neighbour says about itself.
 func (w *watcher) received(p *cube.PacketIn) {
 	neighbour, is, ok := neigh.Received(p.Data)
-	k, now := neigh.Key{Addr: neighbour, Port: p.Port}, clock()
+	k, now := neigh.Key{Addr: neighbour, Port: p.Port}, balance.Now()
 	if !ok || w.hops[k] == nil {
 		return
 	}

@@ -28,7 +28,7 @@ PCN_INLINE int lbrp_packet(struct CTXTYPE *ctx, struct pcn_md *md, struct lbrp_w
 
 	if (lbrp_key(&w->key, flow, side))
 		return lbrp_foreign(ctx, md, w, s, side);
-	struct lbrp_session *e = lbrp_find(&w->key);
+	struct pcn_session *e = pcn_session_find(&w->key);
 	if (!e || !lbrp_is_valid(e, s)) {
 		int number = lbrp_open(w);
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/balance"
+	"github.com/polycube/polycube/balance/session"
 	"github.com/polycube/polycube/bucket"
 	conns "github.com/polycube/polycube/conntrack/table"
 	"github.com/polycube/polycube/counter"
@@ -58,7 +59,7 @@ type balancer struct {
 	silent map[netip.Addr]bool
 	// draining are servers whose time to drain ends.
 	draining map[*member]bool
-	sweep    sweeper
+	sweep    *sweeper
 	checks   *watcher
 	loads    follower
 	ids      uint16 // of IPv4 packets that are sent
@@ -117,9 +118,10 @@ func (b *balancer) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Pla
 
 // begin adopts the maps of a cube that was created or restored. drop removes what is not used any more after that.
 func (b *balancer) begin(sessions uint32) (drop func() error, err error) {
-	if b.sessions, err = conns.Open(b.env, entriesFor(sessions)); err != nil {
+	if b.sessions, err = conns.Open(b.env, session.Room(sessions)); err != nil {
 		return nil, err
 	}
+	b.sweep.Use(b.sessions)
 	b.loads.restoring = true
 	old, err := b.tables.Begin()
 	if err = errors.Join(err, b.services.Begin(), b.numbers.Begin(), b.checks.Begin()); err != nil {
@@ -152,7 +154,7 @@ func (b *balancer) tick() {
 	if b.sessions == nil {
 		return
 	}
-	now := clock()
+	now := balance.Now()
 	if err := b.maps.setClock(balance.Clock(uint64(now))); err != nil {
 		b.env.Logger().Error("set the clock of clients", "error", err)
 	}
@@ -162,18 +164,9 @@ func (b *balancer) tick() {
 		b.env.Logger().Error("change the servers of services", "error", err)
 	}
 	b.drain(now)
-	if err := b.sweep.tick(now); err != nil {
+	if err := b.sweep.Tick(now); err != nil {
 		b.env.Logger().Error("remove old sessions", "error", err)
 	}
-}
-
-// clock returns the time of the fast path.
-func clock() time.Duration {
-	now, err := cube.TimeCoarse()
-	if err != nil {
-		panic(err) // every supported kernel has it
-	}
-	return time.Duration(now)
 }
 
 func (b *balancer) close() {

@@ -8,8 +8,8 @@
 
 #include <pcn/cube.h>
 #include <pcn/balance_pins.h>
+#include <pcn/balance_session.h>
 #include <pcn/bucket.h>
-#include <pcn/conntrack.h>
 
 enum lbrp_reason {
 	LBRP_MALFORMED = PCN_REASON_FIRST, /* a header is incomplete */
@@ -128,54 +128,14 @@ struct lbrp_counts {
 };
 PCN_MAP(server_counts, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct lbrp_counts, 64);
 
-/* The ends of a packet, a struct pcn_conntrack_key. The ports of an echo request are its id and 0, those of a reply 0
- * and its id. */
-struct lbrp_key {
-	pcn_address source;
-	pcn_address destination;
-	__be16 source_port;
-	__be16 destination_port;
-	__u16 zone; /* enum lbrp_side of the port where it comes in */
-	__u8 protocol;
-	__u8 ipv6;
-} __attribute__((aligned(8)));
+/* Sessions have the side of a packet (enum lbrp_side) as its zone, the generation of the settings, and two sums in `own`. The ports
+ * of an echo request are its id and 0, those of a reply 0 and its id. */
+enum lbrp_own { LBRP_PACKETS, LBRP_BYTES };
 
-/* struct lbrp_session.flags */
-#define LBRP_REPLY 0x01 /* the key is that of the server's packets */
+/* struct pcn_session.flags */
 #define LBRP_TURN \
 	0x02 /* client and server are on the same side: packets leave where they come in */
-#define LBRP_TWIN_BACK 0x04   /* the zone of the other entry is LBRP_BACK */
 #define LBRP_SAME_SOURCE 0x08 /* the source stays, and only the destination changes */
-
-/* An entry of a session, a struct pcn_conntrack_entry: one for each direction, with the ends that packets get. */
-struct lbrp_session {
-	struct lbrp_key key;
-	__u32 status;	  /* of the table */
-	__u32 generation; /* of the settings */
-	__u64 seen;	  /* coarse monotonic ns of the last packet */
-	struct pcn_ct_progress
-		progress; /* of both directions, in both entries; side 0 is the client */
-	__u32 server;	  /* its number */
-	pcn_address source;
-	pcn_address destination;
-	__be16 source_port;
-	__be16 destination_port;
-	__u16 address_delta; /* difference that both addresses add to a checksum */
-	__u16 port_delta;
-	__u8 flags;
-	__u8 zero[3];
-	__u32 created; /* coarse monotonic seconds */
-	__u64 packets;
-	__u64 bytes;
-};
-
-#define LBRP_SAME(a, b)                                \
-	(__builtin_offsetof(struct lbrp_session, a) == \
-	 __builtin_offsetof(struct pcn_conntrack_entry, b))
-_Static_assert(sizeof(struct lbrp_session) == sizeof(struct pcn_conntrack_entry) &&
-		       LBRP_SAME(key.zone, key.zone) && LBRP_SAME(status, status) &&
-		       LBRP_SAME(generation, generation) && LBRP_SAME(seen, seen),
-	       "sessions are entries of the table");
 
 /* A datagram whose first fragment has passed, and the translation of the others. */
 struct lbrp_fragment_key {
@@ -201,12 +161,12 @@ PCN_DISPOSABLE PCN_MAP(fragments, BPF_MAP_TYPE_LRU_HASH, struct lbrp_fragment_ke
 struct lbrp_work {
 	struct pcn_flow flow;
 	struct pcn_flow inner; /* the packet in an ICMP error */
-	struct lbrp_key key;
-	struct lbrp_key twin;	    /* of the other direction */
-	struct lbrp_session new;    /* the entry that is opened, for the client's packets */
-	struct lbrp_session reply;  /* and that for the server's */
-	struct pcn_service service; /* that the packet is for */
-	struct lbrp_server server;  /* the one that was chosen */
+	struct pcn_session_key key;
+	struct pcn_session_key twin; /* of the other direction */
+	struct pcn_session new;	     /* the entry that is opened, for the client's packets */
+	struct pcn_session reply;    /* and that for the server's */
+	struct pcn_service service;  /* that the packet is for */
+	struct lbrp_server server;   /* the one that was chosen */
 	struct lbrp_fragment_key fragment_key;
 	struct lbrp_fragment fragment;
 };

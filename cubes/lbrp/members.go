@@ -31,19 +31,16 @@ type member struct {
 
 // numberKey identifies a server of a service among those with a number.
 func (m *member) numberKey() (k balance.Key) {
-	k = m.spreadKey()
+	k = balance.KeyOf(m.at)
 	binary.BigEndian.PutUint32(k[18:], m.service.number)
 	return k
 }
-
-// spreadKey decides which slots of Maglev's table the server has: the same on each load balancer.
-func (m *member) spreadKey() balance.Key { return spreadKey(m.at) }
 
 // enter gives a server of a service a number, and writes its entry.
 func (b *balancer) enter(p *placed, at netip.AddrPort, conf *Backend) error {
 	m := p.members[at]
 	if m == nil {
-		m = &member{service: p, at: at, since: time.Now(), changed: clock()}
+		m = &member{service: p, at: at, since: time.Now(), changed: balance.Now()}
 		number, isNew, err := b.numbers.Take(m.numberKey())
 		if err != nil {
 			return err
@@ -66,7 +63,7 @@ func (b *balancer) enter(p *placed, at netip.AddrPort, conf *Backend) error {
 		if m.state != balance.Unused {
 			b.env.Logger().Info("a server changed", "service", p.key.String(), "server", at.String(), "was", string(m.state), "is", string(is))
 		}
-		m.state, m.since, m.changed = is, time.Now(), clock()
+		m.state, m.since, m.changed = is, time.Now(), balance.Now()
 	}
 	if m.state == balance.IsDraining && conf.DrainTimeout > 0 {
 		b.draining[m] = true
@@ -100,7 +97,7 @@ func (p *placed) chosen(w *wanted, entries []serverEntry, loads *follower, allDo
 		m := p.members[at]
 		weight, unwilling := loads.weight(m)
 		isUp = isUp || m.state == balance.Up && !unwilling
-		is := balance.Member{Key: m.spreadKey(), Server: m.number, Weight: weight}
+		is := balance.Member{Key: balance.KeyOf(m.at), Server: m.number, Weight: weight}
 		switch {
 		case m.conf.Weight == 0 || m.conf.AdminState != balance.Enabled:
 		case m.state == balance.Up && !unwilling:
@@ -180,7 +177,7 @@ func (b *balancer) nextGeneration() error {
 	settings, err := b.maps.settings.Values()
 	if err == nil {
 		settings[0].Generation++
-		b.sweep.mustRun = true
+		b.sweep.Hasten()
 	}
 	return err
 }
@@ -189,7 +186,7 @@ func (b *balancer) nextGeneration() error {
 func (b *balancer) leave(m *member) error {
 	delete(b.draining, m)
 	b.sweep.leaving[m.numberKey()] = true
-	b.sweep.mustRun = true
+	b.sweep.Hasten()
 	return b.write(m, 0)
 }
 

@@ -13,11 +13,9 @@
 
 /* How many source ports are tried towards a server. */
 #define LBRP_PORTS 32
-/* How many servers are compared at most: with more, the comparison begins at a random one. */
-#define LBRP_COMPARED 64
 
 /* The service of a packet from a client, NULL if there is none. */
-PCN_INLINE struct pcn_service *lbrp_service(const struct lbrp_key *of)
+PCN_INLINE struct pcn_service *lbrp_service(const struct pcn_session_key *of)
 {
 	struct pcn_service_key key = { .port = of->destination_port, .protocol = of->protocol };
 	struct pcn_service *service;
@@ -53,26 +51,7 @@ PCN_GLOBAL int lbrp_lesser(__u32 best, __u32 number)
 /* The number of the server of a service with the fewest sessions for its weight. */
 PCN_GLOBAL int lbrp_least(__u64 pool)
 {
-	struct pcn_balance_table t = pcn_balance_open(pool);
-
-	if (!t.memory || !t.kind)
-		return 0;
-	t.list = pcn_opaque(t.list, pool); /* one path for all kinds of table */
-	t.at = pcn_opaque(t.at, pool);
-	__u64 members = pcn_balance_members(&t), rank = bpf_get_prandom_u32();
-	__u32 best = 0;
-
-	if (!members)
-		return 0;
-	rank %= members; /* of equal ones, each is the first as often */
-	for (__u32 i = 0; i < LBRP_COMPARED; i++) {
-		if (i >= members)
-			break;
-		best = lbrp_lesser(best, pcn_balance_number(&t, rank));
-		rank++;
-		rank &= -((rank - members) >> 63); /* 0 after the last one */
-	}
-	return best;
+	return pcn_balance_least(pool, lbrp_lesser);
 }
 
 /* The number of the server that a client of a service with affinity has; 0: none. */
@@ -126,7 +105,7 @@ PCN_GLOBAL int lbrp_choose(void)
 PCN_INLINE void lbrp_aim(struct lbrp_work *w, const struct lbrp_service *how,
 			 const struct lbrp_settings *s, __u32 number)
 {
-	struct lbrp_session *new = &w->new;
+	struct pcn_session *new = &w->new;
 	const struct lbrp_server *to = &w->server;
 	__be16 port = w->key.destination_port;
 	__u32 turns = w->key.zone == LBRP_BACK || pcn_address_same(to->address, w->key.source);
@@ -146,49 +125,19 @@ PCN_INLINE void lbrp_aim(struct lbrp_work *w, const struct lbrp_service *how,
 	if (pcn_address_same(new->source, w->key.source))
 		new->flags |= LBRP_SAME_SOURCE;
 	if ((w->key.zone == LBRP_BACK) == !!turns)
-		new->flags |= LBRP_TWIN_BACK;
+		new->flags |= PCN_SESSION_TWIN_ZONE;
 	new->server = number;
 	new->generation = s->generation;
 	new->seen = pcn_time_coarse();
 	new->created = new->seen / 1000000000;
-	new->packets = 0;
-	new->bytes = 0;
-}
-
-/* The difference that two changes of addresses make to a checksum. */
-PCN_INLINE __u16 lbrp_delta(const pcn_address source, const pcn_address new_source,
-			    const pcn_address destination, const pcn_address new_destination)
-{
-	__u32 sum = (__u32)pcn_csum_diff16(source, new_source) +
-		    pcn_csum_diff16(destination, new_destination);
-
-	return ~pcn_csum_fold(sum);
-}
-
-/* Sets the entry for the server's packets, once the source port is known. */
-PCN_INLINE void lbrp_mirror(struct lbrp_work *w)
-{
-	struct lbrp_session *new = &w->new, *reply = &w->reply;
-
+	new->own[LBRP_PACKETS] = 0;
+	new->own[LBRP_BYTES] = 0;
 	new->address_delta =
-		lbrp_delta(w->key.source, new->source, w->key.destination, new->destination);
-	new->port_delta =
-		~pcn_csum_fold((__u32)pcn_csum_diff2(w->key.source_port, new->source_port) +
-			       pcn_csum_diff2(w->key.destination_port, new->destination_port));
-	*reply = *new;
-	lbrp_twin(&reply->key, new);
-	pcn_address_copy(reply->source, w->key.destination);
-	pcn_address_copy(reply->destination, w->key.source);
-	reply->source_port = w->key.destination_port;
-	reply->destination_port = w->key.source_port;
-	reply->flags = LBRP_REPLY | (new->flags &LBRP_TURN) |
-		       (w->key.zone == LBRP_BACK ? LBRP_TWIN_BACK : 0);
-	reply->address_delta = ~new->address_delta;
-	reply->port_delta = ~new->port_delta;
+		pcn_session_delta(w->key.source, new->source, w->key.destination, new->destination);
 }
 
 /* Whether an entry for the server's packets is that of the session in the work area. */
-PCN_INLINE int lbrp_is_mirror(const struct lbrp_work *w, const struct lbrp_session *e)
+PCN_INLINE int lbrp_is_mirror(const struct lbrp_work *w, const struct pcn_session *e)
 {
 	return e->server == w->new.server && e->source_port == w->key.destination_port &&
 	       e->destination_port ==
@@ -210,8 +159,10 @@ PCN_GLOBAL int lbrp_try(__u32 port)
 	if (!w)
 		return -LBRP_TABLE_FULL;
 	w->new.source_port = port;
-	lbrp_mirror(w);
-	struct lbrp_session *e = lbrp_find(&w->reply.key);
+	pcn_session_mirror(&w->new, &w->reply,
+			   (w->new.flags &LBRP_TURN) |
+				   (w->key.zone == LBRP_BACK ? PCN_SESSION_TWIN_ZONE : 0));
+	struct pcn_session *e = pcn_session_find(&w->reply.key);
 	if (e)
 		return lbrp_is_mirror(w, e) ? LBRP_THERE : LBRP_TAKEN;
 	int number = pcn_conntrack_open((const void *)&w->reply);
@@ -242,7 +193,7 @@ PCN_GLOBAL int lbrp_claim(void)
 }
 
 /* Whether two keys are equal. */
-PCN_INLINE int lbrp_same(const struct lbrp_key *a, const struct lbrp_key *b)
+PCN_INLINE int lbrp_same(const struct pcn_session_key *a, const struct pcn_session_key *b)
 {
 	__u64 differs = 0;
 
@@ -256,7 +207,7 @@ PCN_INLINE int lbrp_same(const struct lbrp_key *a, const struct lbrp_key *b)
 /* Ends the entry for the server's packets that lbrp_claim has opened. */
 PCN_INLINE void lbrp_give_back(struct lbrp_work *w)
 {
-	struct lbrp_session *e = lbrp_find(&w->reply.key);
+	struct pcn_session *e = pcn_session_find(&w->reply.key);
 
 	if (e && lbrp_is_mirror(w, e))
 		pcn_conntrack_end((void *)e);
@@ -272,20 +223,20 @@ PCN_GLOBAL int lbrp_complete(int there)
 	if (!w)
 		return -LBRP_TABLE_FULL;
 	number = pcn_conntrack_open((const void *)&w->new);
-	struct lbrp_session *e = (void *)pcn_conntrack_entry(number);
+	struct pcn_session *e = (void *)pcn_conntrack_entry(number);
 	if (!e) {
 		if (!there)
 			lbrp_give_back(w);
 		return -LBRP_TABLE_FULL;
 	}
 	if (number & PCN_CONNTRACK_THERE) { /* another CPU was faster */
-		lbrp_twin(&w->twin, e);
+		pcn_session_twin(&w->twin, e);
 		if (!there && !lbrp_same(&w->twin, &w->reply.key))
 			lbrp_give_back(w);
 		return number & PCN_CONNTRACK_NUMBER;
 	}
 	/* The other CPU may have given back what it had claimed, as it had no room for its entry. */
-	if (there && !lbrp_find(&w->reply.key) &&
+	if (there && !pcn_session_find(&w->reply.key) &&
 	    pcn_conntrack_open((const void *)&w->reply) <= 0) {
 		pcn_conntrack_end((void *)e);
 		return -LBRP_TABLE_FULL;

@@ -127,7 +127,7 @@ PCN_INLINE int lbrp_foreign(struct CTXTYPE *ctx, struct pcn_md *md, struct lbrp_
 
 /* Translates the L4 header of a packet in an ICMP error back; returns the difference for the checksum of the error. */
 PCN_INLINE __u32 lbrp_rewrite_inner(struct CTXTYPE *ctx, const struct pcn_flow *inner,
-				    const struct lbrp_session *e, const int v6)
+				    const struct pcn_session *e, const int v6)
 {
 	struct pcn_ports *ports = pcn_header(ctx, inner->l4, sizeof(struct pcn_icmp));
 	__u32 at = lbrp_check_at(inner->protocol), is_icmp = inner->has & PCN_FLOW_ICMP;
@@ -149,7 +149,7 @@ PCN_INLINE __u32 lbrp_rewrite_inner(struct CTXTYPE *ctx, const struct pcn_flow *
 
 /* Translates an ICMP error for its session. -1 if its headers cannot be written. */
 PCN_INLINE int lbrp_rewrite_error(struct CTXTYPE *ctx, struct lbrp_work *w,
-				  const struct lbrp_session *e, const int v6)
+				  const struct pcn_session *e, const int v6)
 {
 	const __u32 size = v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
 
@@ -159,13 +159,13 @@ PCN_INLINE int lbrp_rewrite_error(struct CTXTYPE *ctx, struct lbrp_work *w,
 
 	if (!l3 || !inner || !icmp)
 		return -1;
-	lbrp_write_addresses(inner, e->destination, e->source, e->address_delta, v6);
+	pcn_session_write(inner, e->destination, e->source, e->address_delta, v6);
 	__u32 covered = lbrp_rewrite_inner(ctx, &w->inner, e, v6);
 	const __be32 *source = e->flags & LBRP_SAME_SOURCE ? w->flow.source : e->source;
-	__u16 delta = ~pcn_csum_fold((__u32)pcn_csum_diff16(w->flow.source, source) +
-				     pcn_csum_diff16(w->flow.destination, e->destination));
+	__u16 delta =
+		pcn_session_delta(w->flow.source, source, w->flow.destination, e->destination);
 
-	lbrp_write_addresses(l3, source, e->destination, delta, v6);
+	pcn_session_write(l3, source, e->destination, delta, v6);
 	if (v6) /* IPv4's own checksum inside makes up for the addresses */
 		pcn_csum_l4(ctx, icmp, &icmp->check, delta, covered + e->address_delta,
 			    PCN_CSUM_IPV6);
@@ -175,9 +175,9 @@ PCN_INLINE int lbrp_rewrite_error(struct CTXTYPE *ctx, struct lbrp_work *w,
 }
 
 /* The session of the packet in an ICMP error, as the entry for packets in the direction of the error. */
-PCN_INLINE struct lbrp_session *lbrp_of_error(struct CTXTYPE *ctx, struct lbrp_work *w, __u32 side)
+PCN_INLINE struct pcn_session *lbrp_of_error(struct CTXTYPE *ctx, struct lbrp_work *w, __u32 side)
 {
-	struct lbrp_key *key = &w->key;
+	struct pcn_session_key *key = &w->key;
 
 	__builtin_memset(&w->inner, 0, sizeof(w->inner));
 	pcn_flow_read_inner(ctx, &w->inner, w->flow.l4 + sizeof(struct pcn_icmp),
@@ -191,11 +191,11 @@ PCN_INLINE struct lbrp_session *lbrp_of_error(struct CTXTYPE *ctx, struct lbrp_w
 	pcn_address_copy(key->destination, w->inner.source);
 	key->source_port = key->destination_port;
 	key->destination_port = port;
-	return lbrp_find(key);
+	return pcn_session_find(key);
 }
 
 /* The same for either family. A function of its own, since lbrp_error needs the stack for reading the packet inside. */
-PCN_GLOBAL int lbrp_translate_error(struct CTXTYPE *ctx, const struct lbrp_session *e PCN_NONNULL)
+PCN_GLOBAL int lbrp_translate_error(struct CTXTYPE *ctx, const struct pcn_session *e PCN_NONNULL)
 {
 	struct lbrp_work *w = lbrp_work();
 
@@ -214,7 +214,7 @@ PCN_GLOBAL int lbrp_error(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __
 
 	if (!w || !s)
 		return pcn_pkt_drop(ctx, md, LBRP_MALFORMED);
-	struct lbrp_session *e = lbrp_of_error(ctx, w, side);
+	struct pcn_session *e = lbrp_of_error(ctx, w, side);
 	if (!e || !lbrp_is_valid(e, s))
 		return lbrp_foreign(ctx, md, w, s, side);
 	if (lbrp_translate_error(ctx, e))
@@ -257,10 +257,10 @@ PCN_GLOBAL int lbrp_later(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL, __
 	if (!l3 || (v6 && !l3v6))
 		return pcn_pkt_drop(ctx, md, LBRP_MALFORMED);
 	if (v6) {
-		lbrp_write_addresses(l3v6, f->source, f->destination, f->address_delta, 1);
+		pcn_session_write(l3v6, f->source, f->destination, f->address_delta, 1);
 		pcn_csum_bytes(ctx, f->address_delta);
 	} else {
-		lbrp_write_addresses(l3, f->source, f->destination, f->address_delta, 0);
+		pcn_session_write(l3, f->source, f->destination, f->address_delta, 0);
 	}
 	pcn_count(&counters, LBRP_FRAGMENTS);
 	return lbrp_forward(ctx, md, s, side, f->flags, f->destination);

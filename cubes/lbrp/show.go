@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/aging"
+	"github.com/polycube/polycube/balance"
+	"github.com/polycube/polycube/balance/session"
 	conns "github.com/polycube/polycube/conntrack/table"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/flow"
@@ -53,11 +55,11 @@ func protocolName(p inet.Protocol) string {
 }
 
 // raw returns a session as shown, from the entry for the client's packets.
-func (b *balancer) raw(is *session, now time.Duration) (json.RawMessage, error) {
+func (b *balancer) raw(is *session.Session, now time.Duration) (json.RawMessage, error) {
 	age := aging.Age(uint64(now), is.Seen)
-	var reply session
-	if e, ok := b.sessions.Find(is.twin()); ok {
-		reply = *sessionOf(&e)
+	var reply session.Session
+	if e, ok := b.sessions.Find(is.Twin()); ok {
+		reply = *session.Of(&e)
 		age = min(age, aging.Age(uint64(now), reply.Seen))
 	}
 	s := stateSession{
@@ -65,7 +67,7 @@ func (b *balancer) raw(is *session, now time.Duration) (json.RawMessage, error) 
 		Proto: protocolName(is.Key.Protocol), Backend: is.Destination.Addr(), BackendPort: is.DestinationPort.Number(),
 		Source: is.Source.Addr(), SourcePort: is.SourcePort.Number(), State: is.Progress.State.String(),
 		Age: seconds(age), Expires: seconds(max(0, b.conf.Timeout.of(is)-age)), Duration: seconds(now - time.Duration(is.Created)*time.Second),
-		Packets: is.Packets, Bytes: is.Bytes, ReplyPackets: reply.Packets, ReplyBytes: reply.Bytes,
+		Packets: is.Own[ownPackets], Bytes: is.Own[ownBytes], ReplyPackets: reply.Own[ownPackets], ReplyBytes: reply.Own[ownBytes],
 	}
 	raw, err := json.Marshal(s)
 	if err != nil {
@@ -87,10 +89,10 @@ func (b *balancer) page(_ context.Context, path []string, q cube.PageQuery) (pag
 			return page, fmt.Errorf("after %.80q: not a position in the list: use the value from the previous page: %w", q.After, cube.ErrInvalid)
 		}
 	}
-	now := clock()
+	now := balance.Now()
 	_, next := b.sessions.Page(uint32(cursor), q.Limit, func(e *conns.Entry) bool {
-		is := sessionOf(e)
-		if is.Flags&flagReply != 0 || err != nil {
+		is := session.Of(e)
+		if is.IsReply() || err != nil {
 			return false
 		}
 		var raw json.RawMessage
@@ -107,19 +109,19 @@ func (b *balancer) page(_ context.Context, path []string, q cube.PageQuery) (pag
 }
 
 // session returns the session that the keys of an entry name.
-func (b *balancer) session(words []string) (is session, ok bool) {
+func (b *balancer) session(words []string) (is session.Session, ok bool) {
 	k, ok := keyOf(words)
 	for zone := uint16(0); ok && zone < zones; zone++ {
 		k.Zone = zone
-		if e, found := b.sessions.Find(k.entry()); found && sessionOf(&e).Flags&flagReply == 0 {
-			return *sessionOf(&e), true
+		if e, found := b.sessions.Find(k.Entry()); found && !session.Of(&e).IsReply() {
+			return *session.Of(&e), true
 		}
 	}
 	return is, false
 }
 
 // keyOf returns the key of the client's packets; false if the words are not the keys of a session.
-func keyOf(words []string) (k key, ok bool) {
+func keyOf(words []string) (k session.Key, ok bool) {
 	if len(words) != 5 {
 		return k, false
 	}
@@ -131,7 +133,7 @@ func keyOf(words []string) (k key, ok bool) {
 	if !known || notClient != nil || notVIP != nil || !isFrom || !isTo || client.Is4() != vip.Is4() {
 		return k, false
 	}
-	k = key{Source: inet.AddressOf(client), Destination: inet.AddressOf(vip), SourcePort: portOf(from), DestinationPort: portOf(to), Protocol: proto}
+	k = session.Key{Source: inet.AddressOf(client), Destination: inet.AddressOf(vip), SourcePort: portOf(from), DestinationPort: portOf(to), Protocol: proto}
 	if client.Is6() {
 		k.IPv6 = 1
 		if proto == inet.ICMP {
@@ -148,13 +150,13 @@ func (b *balancer) deleteState(_ context.Context, path []string) error {
 	if len(path) == 0 || path[0] != "session" {
 		return fmt.Errorf("%s: %w", strings.Join(path, " "), cube.ErrNotFound)
 	}
-	servers, err := b.maps.servers.Values()
+	servers, err := b.sweep.Servers()
 	if err != nil {
 		return err
 	}
 	if len(path) == 1 {
 		_, err := b.sessions.Remove(func(e *conns.Entry) bool {
-			sessionOf(e).discount(servers)
+			session.Of(e).Discount(servers)
 			return true
 		})
 		return err
@@ -163,8 +165,8 @@ func (b *balancer) deleteState(_ context.Context, path []string) error {
 	if !ok {
 		return fmt.Errorf("no such session: %w", cube.ErrNotFound)
 	}
-	is.discount(servers)
-	b.sessions.End(is.twin())
-	b.sessions.End(is.Key.entry())
+	is.Discount(servers)
+	b.sessions.End(is.Twin())
+	b.sessions.End(is.Key.Entry())
 	return nil
 }

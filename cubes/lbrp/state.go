@@ -75,7 +75,7 @@ func (b *balancer) state(_ context.Context, path []string) (any, error) {
 	}
 	if len(path) > 1 && path[0] == "session" {
 		if is, ok := b.session(path[1:]); ok {
-			raw, err := b.raw(&is, clock())
+			raw, err := b.raw(&is, balance.Now())
 			if err != nil {
 				return nil, err
 			}
@@ -133,8 +133,8 @@ func (b *balancer) stateOfBackend(s *Service, at netip.AddrPort) (stateBackend, 
 		}
 		m := p.members[at]
 		is.State, is.Since = m.state, m.since.UTC().Truncate(time.Second)
-		is.Flows += b.sweep.last.servers[m.number].sessions
-		if is.State == balance.IsDraining && is.Flows == 0 && b.sweep.counted > m.changed {
+		is.Flows += b.sweep.Last.Servers[m.number]
+		if is.State == balance.IsDraining && is.Flows == 0 && b.sweep.Last.Began > m.changed {
 			is.State = balance.IsDrained
 		}
 		all, _, err := b.maps.serverCounts.Get(m.number)
@@ -153,7 +153,7 @@ func (b *balancer) stateOfBackend(s *Service, at netip.AddrPort) (stateBackend, 
 
 // stateOfSessions returns the number of sessions, as of the last sweep, and what became of packets.
 func (b *balancer) stateOfSessions() (*stateSessions, error) {
-	is := &stateSessions{Active: b.sweep.last.total, Capacity: b.conf.MaxSessions}
+	is := &stateSessions{Active: b.sweep.Last.Total, Capacity: b.conf.MaxSessions}
 	for name, to := range map[string]*uint64{
 		"opened-tcp": &is.Opened, "opened-udp": &is.Opened, "opened-icmp": &is.Opened, "opened-sctp": &is.Opened,
 		"full": &is.Refused, "ports-taken": &is.PortsTaken, "fragments": &is.Fragments, "icmp-errors": &is.ICMPErrors,

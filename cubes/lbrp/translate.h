@@ -5,24 +5,6 @@
 
 #include "session.h"
 
-/* Writes both addresses of an IP header. `delta` is their difference for checksums. */
-PCN_INLINE void lbrp_write_addresses(void *l3, const __be32 *source, const __be32 *destination,
-				     __u16 delta, const int v6)
-{
-	if (v6) {
-		struct ipv6hdr *ip = l3;
-
-		pcn_address_copy(ip->saddr.in6_u.u6_addr32, source);
-		pcn_address_copy(ip->daddr.in6_u.u6_addr32, destination);
-	} else {
-		struct iphdr *ip = l3;
-
-		ip->saddr = source[3];
-		ip->daddr = destination[3];
-		pcn_csum_ipv4(ip, delta);
-	}
-}
-
 /* The byte of the checksum in the header of a protocol, 0: its checksum covers neither addresses nor ports. */
 PCN_INLINE __u32 lbrp_check_at(__u8 protocol)
 {
@@ -40,7 +22,7 @@ PCN_INLINE __u32 lbrp_check_at(__u8 protocol)
 
 /* Gives a packet the ends that its session says. -1 if its headers cannot be written. */
 PCN_INLINE int lbrp_rewrite(struct CTXTYPE *ctx, const struct pcn_flow *flow,
-			    const struct lbrp_session *e, const int v6)
+			    const struct pcn_session *e, const int v6)
 {
 	__u32 at = lbrp_check_at(flow->protocol), flags = v6 ? PCN_CSUM_IPV6 : 0;
 	__u32 addresses = e->address_delta;
@@ -52,7 +34,7 @@ PCN_INLINE int lbrp_rewrite(struct CTXTYPE *ctx, const struct pcn_flow *flow,
 
 	if (!l3 || !ports || !check)
 		return -1;
-	lbrp_write_addresses(l3, e->source, e->destination, addresses, v6);
+	pcn_session_write(l3, e->source, e->destination, addresses, v6);
 	if (!at) { /* SCTP, whose ports stay */
 		if (v6)
 			pcn_csum_bytes(ctx, addresses);
@@ -110,7 +92,7 @@ PCN_INLINE int lbrp_forward(struct CTXTYPE *ctx, struct pcn_md *md, const struct
 }
 
 /* Stores the translation of a first fragment for the others. */
-PCN_NOINLINE void lbrp_remember(const struct lbrp_session *e, __u32 id)
+PCN_NOINLINE void lbrp_remember(const struct pcn_session *e, __u32 id)
 {
 	struct lbrp_work *w = lbrp_work();
 
@@ -134,7 +116,7 @@ PCN_NOINLINE void lbrp_remember(const struct lbrp_session *e, __u32 id)
 
 /* A packet of a session. */
 PCN_INLINE int lbrp_known(struct CTXTYPE *ctx, struct pcn_md *md, const struct pcn_flow *flow,
-			  struct lbrp_session *e, const struct lbrp_settings *s, __u32 side)
+			  struct pcn_session *e, const struct lbrp_settings *s, __u32 side)
 {
 	int failed;
 

@@ -185,4 +185,33 @@ PCN_INLINE __u32 pcn_balance_members(const struct pcn_balance_table *t)
 	return *(const __u16 *)(t->memory + ((t->at + t->list - 2) & (PCN_BALANCE_PART - 2)));
 }
 
+/* Internal: how many servers are compared at most: with more, the comparison begins at a random one. */
+#define PCN_BALANCE_COMPARED 64
+
+/* The number of the server in the table `pool` of a service that comes first by `better`, which returns the better one of two
+ * numbers, of which the first may be 0; 0: the pool has none. Equal ones come first as often as each other. */
+PCN_INLINE __u32 pcn_balance_least(__u64 pool, int (*better)(__u32 best, __u32 number))
+{
+	struct pcn_balance_table t = pcn_balance_open(pool);
+
+	if (!t.memory || !t.kind)
+		return 0;
+	t.list = pcn_opaque(t.list, pool); /* one path for all kinds of table */
+	t.at = pcn_opaque(t.at, pool);
+	__u64 members = pcn_balance_members(&t), rank = bpf_get_prandom_u32();
+	__u32 best = 0;
+
+	if (!members)
+		return 0;
+	rank %= members;
+	for (__u32 i = 0; i < PCN_BALANCE_COMPARED; i++) {
+		if (i >= members)
+			break;
+		best = better(best, pcn_balance_number(&t, rank));
+		rank++;
+		rank &= -((rank - members) >> 63); /* 0 after the last one */
+	}
+	return best;
+}
+
 #endif
