@@ -395,7 +395,7 @@ func (c *core) numbers() *numbered {
 	return n
 }
 
-// send sends the datagrams from first to last, at most 20 in a millisecond.
+// send sends the datagrams from first to last, at most 50 in a millisecond.
 func (n *numbered) send(first, last uint32) {
 	b := make([]byte, 100)
 	tick := time.NewTicker(time.Millisecond)
@@ -403,7 +403,7 @@ func (n *numbered) send(first, last uint32) {
 	for i := first; i < last; i++ {
 		binary.BigEndian.PutUint32(b, i)
 		_, _ = n.out.Write(b) // the phone counts them
-		if i%20 == 19 {
+		if i%50 == 49 {
 			<-tick.C
 		}
 	}
@@ -429,8 +429,12 @@ func TestAPhoneIsHandedOver(t *testing.T) {
 		c.attach()
 		c.ran.Reaches(t, patience, webServer)
 		n := c.numbers()
-		const packets = 20_000
-		go n.send(0, packets)
+		const packets = 50_000
+		start, sent := time.Now(), make(chan time.Duration, 1)
+		go func() {
+			n.send(0, packets)
+			sent <- time.Since(start)
+		}()
 		got := n.read(packets, func(read int) {
 			if read != packets/4 {
 				return
@@ -438,6 +442,7 @@ func TestAPhoneIsHandedOver(t *testing.T) {
 			c.two.Expect(c.phone, 2049)
 			c.modify(smf.FAR{ID: 2, Action: smf.Forward, Destination: ie.DstInterfaceAccess, Peer: netip.MustParseAddr(gNB2), TEID: 2049, EndMarkers: true}.Update())
 		})
+		t.Logf("%.0f packets a second", packets/(<-sent).Seconds())
 		slices.Sort(got)
 		if distinct := len(slices.Compact(slices.Clone(got))); len(got) != packets || distinct != packets {
 			t.Errorf("of %d packets %d have come, %d different ones", packets, len(got), distinct)
