@@ -15,5 +15,5 @@ type (
 
 // Parts lists the parts in the order in which they run.
 func Parts() []contest.Part {
-	return []contest.Part{{Name: "evnf-firewall", Do: firewall}}
+	return []contest.Part{{Name: "evnf-firewall", Do: firewall}, {Name: "evnf-web", Do: web}}
 }

@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"strings"
-	"time"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/mobile"
@@ -99,26 +98,23 @@ func (r rival) setup(rig *lab.Rig, b *Bench, accepted []flow) (*lab.Filtered, er
 	}
 	err = errors.Join(contest.Post(d, "/efw/c1", conf), contest.Post(d, "/attach", map[string]any{"cube": "c1", "port": lab.In}), d.Inlined("c1"))
 	if err == nil && r.offload {
-		err = offloaded(rig.Context(), d)
+		err = offloaded(rig.Context(), d, "c1")
 	}
 	return w, err
 }
 
-// offloaded waits until the fast path judges.
-func offloaded(ctx context.Context, d *lab.Daemon) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	for {
-		gate, err := d.Ctl("", "c1", "status", "show", "gate")
-		if err == nil && strings.TrimSpace(gate) == "OPEN" {
-			return nil
+// offloaded waits until a fast path judges.
+func offloaded(ctx context.Context, d *lab.Daemon, efw string) error {
+	return eventually(ctx, func() error {
+		gate, err := d.Ctl("", efw, "status", "show", "gate")
+		if err == nil && strings.TrimSpace(gate) != "OPEN" {
+			err = contest.ErrLost
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("efw offloads nothing: its gate is %s: %w", gate, errors.Join(err, ctx.Err()))
-		case <-time.After(20 * time.Millisecond):
+		if err != nil {
+			return fmt.Errorf("efw offloads nothing: its gate is %s: %w", gate, err)
 		}
-	}
+		return nil
+	})
 }
 
 // firewall is the part "evnf-firewall".

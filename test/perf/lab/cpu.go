@@ -50,6 +50,22 @@ func CPUTime(cpu int, fn func() error) (ns int64, err error) {
 	return ns, err
 }
 
+// SoftirqTime is the CPU time in ns that ksoftirqd has used so far, on all CPUs together.
+func SoftirqTime() (sum int64, err error) {
+	for cpu := range runtime.NumCPU() {
+		pid, err := ksoftirqd(cpu)
+		if err != nil {
+			return 0, err
+		}
+		ns, err := processTime(pid)
+		if err != nil {
+			return 0, err
+		}
+		sum += ns
+	}
+	return sum, nil
+}
+
 // lastCPU is the highest number of a CPU that the process may use.
 func lastCPU() int { return runtime.NumCPU() - 1 }
 

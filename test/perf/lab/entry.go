@@ -35,6 +35,21 @@ func (d *Daemon) Entry(hook cube.Hook, dev string) (prog *ebpf.Program, err erro
 	return prog, err
 }
 
+// Root opens the program that a netdev carries: what programs behind it need is in its statistics.
+func (d *Daemon) Root(hook cube.Hook, dev string) (prog *ebpf.Program, err error) {
+	err = d.ns.Do(func() error {
+		id, err := carries(dev, hook)
+		if err == nil {
+			prog, err = ebpf.NewProgramFromID(id)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("root program of %s: %w", dev, err)
+	}
+	return prog, nil
+}
+
 // entry finds the root program of a netdev among those pinned in a directory, and the program in its slot.
 func entry(dir string, hook cube.Hook, dev string) (*ebpf.Program, error) {
 	carried, err := carries(dev, hook)
