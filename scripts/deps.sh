@@ -29,7 +29,7 @@ BUILD_PACKAGES=(clang llvm gcc libc6-dev make pkg-config libyang2-dev libyang2-t
 	procps util-linux systemd bird2 python3-venv openssl curl ca-certificates git openssh-server openssh-client traceroute
 	openvswitch-switch frr nftables iptables ipset ufw fail2ban firewalld dbus dnsmasq-base isc-dhcp-client socat nginx tshark snmpd haproxy libndpi-bin runc)
 KERNEL_PACKAGES=(qemu-system-x86 qemu-system-arm lld kmod e2fsprogs xz-utils)
-BENCH_PACKAGES=(haproxy nginx curl wrk)
+BENCH_PACKAGES=(wrk libnetfilter-queue-dev)
 LINT_PACKAGES=(shellcheck protobuf-compiler)
 SOAK_PACKAGES=(debootstrap)
 EVNF_PACKAGES=(python3-venv libvirt-clients libxml2-utils)

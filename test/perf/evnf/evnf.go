@@ -3,7 +3,10 @@
 // Package evnf measures hybrid network functions beside the programs whose work they do.
 package evnf
 
-import "github.com/polycube/polycube/test/perf/contest"
+import (
+	"github.com/polycube/polycube/test/perf/contest"
+	"github.com/polycube/polycube/test/perf/evnf/dpi"
+)
 
 // What all groups share.
 type (
@@ -15,5 +18,9 @@ type (
 
 // Parts lists the parts in the order in which they run.
 func Parts() []contest.Part {
-	return []contest.Part{{Name: "evnf-firewall", Do: firewall}, {Name: "evnf-web", Do: web}}
+	return []contest.Part{
+		{Name: "evnf-firewall", Do: firewall},
+		{Name: "evnf-web", Do: web},
+		{Name: "evnf-dpi", Do: dpi.Chain},
+	}
 }
