@@ -129,13 +129,9 @@ func (s *site) elb() error {
 
 // count counts the time of the programs of a netdev.
 func (s *site) count(m *machine, dev string) error {
-	program, err := m.Root(s.hook, dev)
-	if err != nil {
-		return err
-	}
-	s.rig.Closing(program)
-	m.programs = append(m.programs, program)
-	return nil
+	programs, err := m.Carried(s.hook, dev)
+	m.programs = append(m.programs, programs...)
+	return err
 }
 
 // read reads a part of the API.

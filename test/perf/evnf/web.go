@@ -21,13 +21,15 @@ import (
 const webText = "A client, wrk with one thread, sends requests to two servers with nginx, which answer without content. In between are a firewall, " +
 	"iptables-legacy with 100 rules in front of the one that matches, and a load balancer, HAProxy with one thread in mode tcp. Each of them has a network " +
 	"namespace; with one machine, firewall and load balancer share one. A bridge of the kernel connects the namespaces. *efw and elb* are in front of the same " +
-	"iptables and the same HAProxy, whose frontend elb has taken over from its file; on one machine they are one program. Each run is checked: elb has opened the " +
-	"sessions, and the stacks have neither forwarded packets nor received segments of the service. Requests follow each other over connections that stay open, or " +
-	"each has a connection of its own, as many at a time; the time to open it is not in the latency. All share the CPUs of one machine, so whatever the functions need, client and " +
-	"servers lack. *Per second of CPU* divides the requests by the CPU time of client, servers, functions and daemons. *Balancer* is the CPU time of " +
-	"HAProxy's process, to which for elb the daemon and the program at the netdev are added; *firewall* is that of the daemon and the programs of efw. On one " +
-	"machine with one program, all is in *balancer*. Times of programs are from the kernel's statistics of BPF, which are on in all runs. The time of iptables alone cannot be " +
-	"measured. At XDP, all netdevs send frames as on a cable (`gso_max_segs 1`, checksums computed), and so they do for iptables and HAProxy in those tables."
+	"iptables and the same HAProxy, whose frontend elb has taken over from its file; on one machine they are one program. Each run is checked: elb has opened " +
+	"the sessions, and the stacks have neither forwarded packets nor received segments of the service. Requests follow each other over connections that stay " +
+	"open, or each has a connection of its own, as many at a time; the time to open it is not in the latency. *No functions* is what client, servers and bridge " +
+	"can do. All share the CPUs of one machine, so whatever the functions need, client and servers lack, and no function has a CPU that it could saturate alone. All ways are set up at the " +
+	"same time, with their daemons, and measured in turns.\n\n" +
+	"*Per second of CPU* divides the requests by the CPU time of client, servers, functions and daemons. *Balancer* is the CPU time of HAProxy's process, with " +
+	"the kernel's work for its sockets; for elb, that of its program and its daemon is added. *Firewall* is that of the programs of efw and their daemon; on one " +
+	"machine, it is part of the balancer's. Times of programs are from the kernel's statistics of BPF, which are on in all runs. The time of iptables alone cannot be " +
+	"measured. At XDP, all netdevs send frames as on a cable (`gso_max_segs 1`, checksums computed), also for iptables and HAProxy in those tables."
 
 // webWay is one from client to servers.
 type webWay struct {

@@ -35,19 +35,37 @@ func (d *Daemon) Entry(hook cube.Hook, dev string) (prog *ebpf.Program, err erro
 	return prog, err
 }
 
-// Root opens the program that a netdev carries: what programs behind it need is in its statistics.
-func (d *Daemon) Root(hook cube.Hook, dev string) (prog *ebpf.Program, err error) {
+// Carried opens the programs that a netdev carries, on the way in and on the way out, until the rig closes. The time of what they
+// call is in their statistics.
+func (d *Daemon) Carried(hook cube.Hook, dev string) (all []*ebpf.Program, err error) {
 	err = d.ns.Do(func() error {
-		id, err := carries(dev, hook)
-		if err == nil {
-			prog, err = ebpf.NewProgramFromID(id)
+		in, err := carries(dev, hook)
+		if err != nil {
+			return err
 		}
-		return err
+		ids := []ebpf.ProgramID{in}
+		l, err := netlink.LinkByName(dev)
+		if err != nil {
+			return err
+		}
+		out, err := netns.TCPrograms(l, ebpf.AttachTCXEgress)
+		if err != nil {
+			return err
+		}
+		for _, id := range append(ids, out...) {
+			p, err := ebpf.NewProgramFromID(id)
+			if err != nil {
+				return err
+			}
+			d.rig.Closing(p)
+			all = append(all, p)
+		}
+		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("root program of %s: %w", dev, err)
+		return nil, fmt.Errorf("programs of %s: %w", dev, err)
 	}
-	return prog, nil
+	return all, nil
 }
 
 // entry finds the root program of a netdev among those pinned in a directory, and the program in its slot.
