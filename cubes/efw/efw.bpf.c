@@ -66,6 +66,7 @@ struct efw_work {
 	__u32 policy;
 	__u32 depth;
 	__u32 back[DEPTH]; /* orders behind which chains continue */
+	__u32 refused;	   /* it is not accepted: a new connection gets its entry from the stack */
 	__u32 counted;
 	__u32 counters[COUNTED]; /* of rules that count it, if it is decided here */
 };
@@ -95,6 +96,12 @@ PCN_INLINE int note(struct efw_work *w, __u32 result)
 	return 1;
 }
 
+/* A rule or policy accepts a packet. */
+PCN_INLINE int accept(const struct efw_work *w)
+{
+	return w->refused ? LEFT : ACCEPTED;
+}
+
 /* The chain has ended: that which called it continues, or the policy decides. */
 PCN_INLINE int leave(struct pcn_classify_key *key, struct efw_work *w)
 {
@@ -110,7 +117,7 @@ PCN_INLINE int leave(struct pcn_classify_key *key, struct efw_work *w)
 	}
 	if (EFW_VERB(result) == EFW_MISS || !note(w, result))
 		return LEFT;
-	return EFW_VERB(result) == EFW_DROP ? EFW_POLICY : ACCEPTED;
+	return EFW_VERB(result) == EFW_DROP ? EFW_POLICY : accept(w);
 }
 
 /* Takes the result of a search: GO_ON, LEFT, ACCEPTED, or the reason to drop the packet. */
@@ -131,7 +138,7 @@ PCN_GLOBAL int efw_step(struct efw_work *w PCN_NONNULL)
 	case EFW_DROP:
 		return EFW_RULE;
 	case EFW_ACCEPT:
-		return ACCEPTED;
+		return accept(w);
 	case EFW_RETURN:
 		return leave(key, w);
 	case EFW_JUMP:
@@ -149,7 +156,7 @@ PCN_GLOBAL int efw_step(struct efw_work *w PCN_NONNULL)
 
 /* Begins with the rules of a hook. */
 PCN_INLINE int begin(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_classify_key *key,
-		     struct efw_work *w, __u32 tracked)
+		     struct efw_work *w, const struct efw_gate *g)
 {
 	__u32 at = EFW_SET(w->packet.way, w->packet.flow.has & PCN_FLOW_IPV6);
 	const struct efw_hook *h = bpf_map_lookup_elem(&hooks, &at);
@@ -159,11 +166,23 @@ PCN_INLINE int begin(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_classify
 	if (!h || !h->chain || out > 0xffff ||
 	    pcn_classify_key_of(ctx, key, &w->packet.flow, pcn_classify_fields(w->set), out, 0))
 		return 0;
-	if (tracked) {
-		if (efw_may_have_connection(ctx, &w->packet.flow))
+	w->refused = 0;
+	if (g->flags & EFW_TRACKED) {
+		__u32 by = EFW_TRACKED_BY(w->packet.flow.has & PCN_FLOW_IPV6);
+
+		w->refused = g->flags & by;
+		switch (efw_connection(ctx, &w->packet, g->udp_timeout)) {
+		case EFW_NONE:
+			if (efw_is_new(ctx, &w->packet))
+				pcn_classify_state(key, EFW_STATE_NEW);
+			break;
+		case EFW_ESTABLISHED:
+			w->refused = 0;
+			pcn_classify_state(key, EFW_STATE_ESTABLISHED);
+			break;
+		default:
 			return 0;
-		if (efw_is_new(ctx, &w->packet))
-			pcn_classify_state(key, EFW_STATE_NEW);
+		}
 	}
 	w->chain = h->chain;
 	w->policy = h->result;
@@ -175,11 +194,12 @@ PCN_INLINE int begin(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_classify
 
 /* Compares a packet with the rules of the host: LEFT, ACCEPTED, or the reason to drop it. This is no function of its own, since
  * a search needs nearly all calls that may be nested. */
-PCN_INLINE int judge(struct CTXTYPE *ctx, struct pcn_md *md, struct efw_work *w, __u32 tracked)
+PCN_INLINE int judge(struct CTXTYPE *ctx, struct pcn_md *md, struct efw_work *w,
+		     const struct efw_gate *g)
 {
 	struct pcn_classify_key *key = pcn_classify_key();
 
-	if (!key || !begin(ctx, md, key, w, tracked))
+	if (!key || !begin(ctx, md, key, w, g))
 		return LEFT;
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < STEPS; i++) {
@@ -270,8 +290,7 @@ PCN_INGRESS
 	efw_read(ctx, md, &w->packet, g);
 	if (w->packet.way == EFW_UNKNOWN)
 		return pcn_pkt_pass(ctx, md);
-	int sent, verdict = manual == EFW_ACCEPT ? ACCEPTED
-						 : judge(ctx, md, w, g->flags & EFW_TRACKED);
+	int sent, verdict = manual == EFW_ACCEPT ? ACCEPTED : judge(ctx, md, w, g);
 	if (verdict == LEFT)
 		return pcn_pkt_pass(ctx, md);
 	sent = verdict == ACCEPTED ? forward(ctx, md, &w->packet) : 0;

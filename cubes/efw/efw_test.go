@@ -298,7 +298,7 @@ func TestARestartedDaemonReadsTheRulesAnew(t *testing.T) {
 		return nil
 	}
 	netns.Eventually(t, bpftest.Patience, func() error {
-		if err := r.Map("f", "gate").Put(uint32(0), append([]byte{1}, make([]byte, 15)...)); err != nil { // 1 ns after the start of the machine
+		if err := r.Map("f", "gate").Put(uint32(0), append([]byte{1}, make([]byte, 23)...)); err != nil { // 1 ns after the start of the machine
 			return err
 		}
 		return verdict(passes)

@@ -20,8 +20,10 @@ import (
 // fingerprints are those of the host at a time.
 type fingerprints struct{ legacy, slow string }
 
-// slowFingerprint is about the tracking of connections: whether there are any.
-func slowFingerprint() string { return fmt.Sprint(connections() > 0) }
+// slowFingerprint is about the tracking of connections: whether there are any, and its settings.
+func slowFingerprint() string {
+	return fmt.Sprint(connections() > 0, " ", setting(netfilter, "", accounting), " ", setting(netfilter, "", udpTimeout))
+}
 
 // legacyFamily is where the tables of a family are.
 type legacyFamily struct {

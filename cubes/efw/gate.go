@@ -24,9 +24,12 @@ type gateEntry struct {
 	Until uint64 // ns of the coarse clock; 0: closed
 	MAC   [6]byte
 	Flags uint16
+	// UDPTimeout is how long established connections of UDP are kept, in ms; 0: they are left to the stack.
+	UDPTimeout uint32
+	_          uint32
 }
 
-// tracked is EFW_TRACKED.
+// tracked is EFW_TRACKED, and 2 << family EFW_TRACKED_BY.
 const tracked = 1
 
 // gate says whether rules of the host are in effect. Any goroutine may close it.

@@ -55,7 +55,11 @@ func (e *efw) readHosts(ctx context.Context, parent cube.Parent, outputs []cube.
 
 // readHosts does so in the namespace of the netdevs.
 func readHosts(ctx context.Context, parent cube.Parent, typ cube.Type, outputs []cube.Output) (out hosts, err error) {
-	common := offload.Host{Netdev: parent.Netdev, AtXDP: typ.Hook() == cube.XDP, Outputs: len(outputs) > 0, Connections: connections(), Lookup: lookup()}
+	common := offload.Host{Netdev: parent.Netdev, AtXDP: typ.Hook() == cube.XDP, Outputs: len(outputs) > 0, Connections: connections(), Lookup: lookup(),
+		Accounting: setting(netfilter, "", accounting) != 0, UDPTimeout: time.Duration(setting(netfilter, "", udpTimeout)) * time.Second}
+	if common.UDPTimeout > maxTimeout {
+		common.UDPTimeout = 0
+	}
 	if err := readNetdevs(&common, parent, outputs); err != nil {
 		return out, err
 	}
@@ -204,8 +208,17 @@ func setting(folder, netdev, name string) int {
 	return n
 }
 
+// The settings of the tracking of connections.
+const (
+	netfilter  = "netfilter"
+	accounting = "nf_conntrack_acct"
+	udpTimeout = "nf_conntrack_udp_timeout_stream"
+	// maxTimeout is the longest one that the kernel lets programs set: 2³¹ ms.
+	maxTimeout = math.MaxInt32 * time.Millisecond
+)
+
 // connections returns the number of connections that the kernel tracks.
-func connections() int { return setting("netfilter", "", "nf_conntrack_count") }
+func connections() int { return setting(netfilter, "", "nf_conntrack_count") }
 
 // policies returns the number of xfrm policies.
 func policies() (int, error) {
@@ -336,7 +349,7 @@ var lookup = sync.OnceValue(func() bool {
 		return false
 	}
 	var fn *btf.Func
-	for _, name := range []string{"bpf_skb_ct_lookup", "bpf_xdp_ct_lookup", "bpf_ct_release"} {
+	for _, name := range []string{"bpf_skb_ct_lookup", "bpf_xdp_ct_lookup", "bpf_ct_change_timeout", "bpf_ct_release"} {
 		if spec.TypeByName(name, &fn) != nil {
 			return false
 		}

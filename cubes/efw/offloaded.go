@@ -29,7 +29,9 @@ type hookEntry struct{ Chain, Result uint32 }
 type compiled struct {
 	programs [len(families)][len(offload.Hooks)]*offload.Program
 	checks   [len(families)][]offload.Check
-	tracked  bool
+	// tracked are the flags of the gate, udpTimeout is its timeout.
+	tracked    uint16
+	udpTimeout uint32
 }
 
 // compile compiles the rules of a host.
@@ -38,7 +40,12 @@ func compile(hosts hosts) *compiled {
 	for f, host := range hosts {
 		bases, setting, isTracked, checks := host.Judge()
 		c.checks[f] = checks
-		c.tracked = c.tracked || isTracked
+		if isTracked {
+			c.tracked |= tracked | tracked<<1<<f
+		}
+		if host.KeepsEntries() {
+			c.udpTimeout = uint32(host.UDPTimeout.Milliseconds())
+		}
 		for h, hook := range offload.Hooks {
 			c.programs[f][h] = offload.Compile(setting, hook, bases[hook])
 		}

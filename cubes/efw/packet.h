@@ -14,10 +14,14 @@ struct efw_gate {
 	__u64 until; /* ns of the coarse clock, when it closes by itself */
 	__u8 mac[6]; /* of the netdev */
 	__u16 flags;
+	__u32 udp_timeout; /* ms that established connections of UDP are kept; 0: they are left to the stack */
+	__u32 reserved;
 };
 
-/* The host tracks connections: only packets without one are judged. */
+/* The host tracks connections: only packets without one, or of an established one, are judged. */
 #define EFW_TRACKED 1
+/* It does so for a family: of its packets, only those of established connections are accepted. */
+#define EFW_TRACKED_BY(v6) ((v6) ? 4 : 2)
 
 /* Where a packet goes. */
 enum efw_way { EFW_UNKNOWN, EFW_INPUT, EFW_FORWARD };

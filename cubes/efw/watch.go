@@ -187,9 +187,7 @@ func (w *watch) compile(ctx context.Context) error {
 	c := compile(hosts)
 	is := gateEntry{}
 	copy(is.MAC[:], parent.MAC)
-	if c.tracked {
-		is.Flags = tracked
-	}
+	is.Flags, is.UDPTimeout = c.tracked, c.udpTimeout
 	return w.put(seen, c, is, begun)
 }
 

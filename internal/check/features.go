@@ -53,7 +53,7 @@ var wishes = []feature{
 	{"checksums", probed(func(f kernel.Features) bool { return f.SkbOfContext }), "TC programs see the checksum state directly",
 		"TC programs that rewrite packets call a helper for the checksum state", Slower, "6.2"},
 	{"connections", probed(func(f kernel.Features) bool { return f.ConnectionLookup }), "programs look up the connections of the host",
-		"programs cannot look up the connections of the host: efw leaves all packets to a firewall that tracks connections", Note, "5.19, with CONFIG_NF_CONNTRACK=y,"},
+		"programs cannot look up the connections of the host: efw leaves all packets to a firewall that tracks connections", Note, "6.0, with CONFIG_NF_CONNTRACK=y,"},
 	{"XDP jumbo frames", probed(func(f kernel.Features) bool { return f.RedirectFrags }), "frames in several buffers can be redirected",
 		"frames in several buffers cannot be redirected: a netdev with an MTU above 3456 cannot be the peer of an XDP_DRV port", Note, "6.3"},
 	{"XDP drivers", kernelValue("netdev_xdp_act", "NETDEV_XDP_ACT_BASIC"), "the kernel reports the XDP features of netdevs",

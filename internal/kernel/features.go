@@ -35,7 +35,7 @@ type Features struct {
 	// SmallFrames: a function of a program counts for a multiple of 16 bytes of stack, possibly none (Linux 6.8). Otherwise
 	// it counts for a multiple of 32, at least one.
 	SmallFrames bool
-	// ConnectionLookup: programs look up the kernel's connections, if tracking is built into it (Linux 5.19). Otherwise cubes
+	// ConnectionLookup: programs look up the kernel's connections, if tracking is built into it (Linux 6.0). Otherwise cubes
 	// leave packets that may have one to the stack.
 	ConnectionLookup bool
 }
@@ -78,7 +78,7 @@ func Probe() (Features, error) {
 	var fn *btf.Func
 	f.SkbOfContext = spec.TypeByName("bpf_cast_to_kern_ctx", &fn) == nil
 	f.ConnectionLookup = true
-	for _, name := range []string{"bpf_skb_ct_lookup", "bpf_xdp_ct_lookup", "bpf_ct_release"} {
+	for _, name := range []string{"bpf_skb_ct_lookup", "bpf_xdp_ct_lookup", "bpf_ct_change_timeout", "bpf_ct_release"} {
 		f.ConnectionLookup = f.ConnectionLookup && spec.TypeByName(name, &fn) == nil
 	}
 	return f, nil

@@ -33,6 +33,9 @@ type Setting struct {
 	Netdevs map[string]uint16
 	// NoDrop and NoAccept say why verdicts of a hook are not given at all, if not empty.
 	NoDrop, NoAccept map[string]string
+	// OnlyEstablished is whether the program accepts packets of established connections only, and leaves others to the stack that
+	// are accepted. Otherwise it knows no packet to be of such a one.
+	OnlyEstablished bool
 }
 
 // ID identifies a rule while it exists, also if others come and go.
@@ -155,6 +158,9 @@ func Compile(s *Setting, hook string, bases []Base) *Program {
 	}
 	c.unreached()
 	c.sort()
+	if s.NoDrop[hook] != "" { // packets need not be looked at, nor their connections, which another chain may come before
+		return &Program{Lines: c.out.Lines}
+	}
 	return &c.out
 }
 
@@ -314,6 +320,8 @@ func (c *compiler) policy(is *Chain, b *barrier, report bool) {
 		line.Offloaded = Yes
 		if b.first != 0 {
 			line.Offloaded, line.Reason = Partly, b.reason()
+		} else if verb == Accept && c.s.OnlyEstablished {
+			line.Offloaded, line.Reason = Partly, onlyEstablished
 		}
 	}
 	if report {

@@ -28,7 +28,7 @@ type packet struct {
 	syn                 bool
 	out                 string // netdev
 	state               string // of its connection
-	known               bool   // the program knows that it is NEW
+	known               bool   // the program knows it
 	luck                uint64 // what else decides on rules
 }
 
@@ -150,7 +150,7 @@ func simulate(pr *Program, p *packet, index uint16) (v Verb, counted []ID) {
 		return Miss, nil
 	}
 	if p.known {
-		key[3] |= StateNew << 8
+		key[3] |= uint64(map[string]uint8{"NEW": StateNew, "ESTABLISHED": StateEstablished}[p.state]) << 8
 	}
 	chain, from := pr.First, pr.First<<chainShift
 	var back []uint32
@@ -254,7 +254,7 @@ func randomPacket(r *rand.Rand) *packet {
 		sport: uint16(80 + r.IntN(5)), dport: uint16(80 + r.IntN(5)), syn: r.IntN(2) == 0, out: pick(r, "eth1", "eth2"),
 		state: pick(r, "NEW", "ESTABLISHED", "RELATED", "INVALID"), luck: r.Uint64(),
 	}
-	p.known = p.state == "NEW" && r.IntN(4) > 0
+	p.known = (p.state == "NEW" || p.state == "ESTABLISHED") && r.IntN(4) > 0
 	return p
 }
 
@@ -287,6 +287,8 @@ var mutants = map[string]func(*Program){
 			}
 		}
 	},
+	"what asks for new packets takes those of connections": func(p *Program) { instead(p, StateNew) },
+	"what asks for connections takes new packets":          func(p *Program) { instead(p, StateEstablished) },
 	"a jump forgets where it came from": func(p *Program) {
 		for i := range p.Entries {
 			if p.Entries[i].Verb == Jump {
@@ -294,6 +296,17 @@ var mutants = map[string]func(*Program){
 			}
 		}
 	},
+}
+
+// instead has entries for packets of a known state match others.
+func instead(p *Program, state uint8) {
+	for i := range p.Entries {
+		e := &p.Entries[i]
+		of := e.Match
+		if of.State(state, state); of == e.Match {
+			e.State(0, state)
+		}
+	}
 }
 
 // comparison compares a program, and mutants that it has to tell from it, with the chains.

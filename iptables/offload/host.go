@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/polycube/polycube/iptables/language"
 )
@@ -56,10 +57,16 @@ type Host struct {
 	Policies int
 	// Filters are programs and filters of others where the netdev receives.
 	Filters []string
-	// Connections is the number of connections that the kernel tracks, Lookup whether the program can look them up.
-	Connections int
-	Lookup      bool
+	// Connections is the number of connections that the kernel tracks, Lookup whether the program can look them up, and Accounting
+	// whether they count their packets.
+	Connections        int
+	Lookup, Accounting bool
+	// UDPTimeout is how long the kernel keeps an established connection of UDP, 0 if that is not known.
+	UDPTimeout time.Duration
 }
+
+// KeepsEntries reports whether the program can keep the entry of an established connection as the kernel would.
+func (h *Host) KeepsEntries() bool { return h.Lookup && !h.Accounting && h.UDPTimeout > 0 }
 
 // Check is a condition of the host, and what follows from it.
 type Check struct {
@@ -86,7 +93,12 @@ func (h *Host) Judge() (bases map[string][]Base, s *Setting, tracked bool, check
 	v.chains(tables, bases)
 	v.check("filters", len(h.Filters) == 0, "no other program or filter sees the packets first", "others act where the netdev receives: "+strings.Join(h.Filters, ", "), true, Hooks[:]...)
 	tracked, why := h.tracks(tables)
-	v.check("conntrack", !tracked, "no connection is tracked", why, false, Forward)
+	if h.KeepsEntries() {
+		v.check("conntrack", !tracked, "no connection is tracked", why+": accepted packets are left to the stack unless they are of established connections of UDP", false)
+	} else {
+		v.check("conntrack", !tracked, "no connection is tracked", why+": packets of connections and accepted ones are left to the stack", false, Forward)
+	}
+	v.check("conntrack-accounting", !tracked || !h.Accounting, "off, or not needed", "connections count their packets (net.netfilter.nf_conntrack_acct=1), so that all of them are for the stack", false, Forward)
 	v.check("conntrack-lookup", !tracked || h.Lookup, "the kernel has it, or it is not needed", "connections are tracked, and this kernel has no lookup for programs", true, Hooks[:]...)
 	v.check("forwarding", h.Forwards, "enabled", "the host does not forward what the netdev receives", false, Forward)
 	v.check("rp-filter", h.ReversePath == 0, "off", "the stack checks the way back to the source (rp_filter)", false, Forward)
@@ -99,7 +111,7 @@ func (h *Host) Judge() (bases map[string][]Base, s *Setting, tracked bool, check
 			v.noAccept[hook] = why
 		}
 	}
-	return bases, &Setting{In: h.Netdev, Netdevs: h.Netdevs, NoDrop: v.noDrop, NoAccept: v.noAccept}, tracked, v.checks
+	return bases, &Setting{In: h.Netdev, Netdevs: h.Netdevs, NoDrop: v.noDrop, NoAccept: v.noAccept, OnlyEstablished: tracked && h.KeepsEntries()}, tracked, v.checks
 }
 
 // check adds a check. One that fails forbids to accept packets at hooks, and if drops is set to drop them, too.
@@ -262,23 +274,23 @@ func (v *verdictOf) chains(tables []Table, bases map[string][]Base) {
 // tracks reports whether the kernel may track connections, and why.
 func (h *Host) tracks(tables []Table) (bool, string) {
 	if h.Connections > 0 {
-		return true, fmt.Sprintf("the kernel tracks %d connections; those packets are left to the stack", h.Connections)
+		return true, fmt.Sprintf("the kernel tracks %d connections", h.Connections)
 	}
 	for _, t := range tables {
 		if t.Name == "nat" {
-			return true, "the table nat exists, so connections are tracked; their packets are left to the stack"
+			return true, "the table nat exists, so connections are tracked"
 		}
 		for _, c := range t.Chains {
 			for i, r := range c.Rules {
 				if r.tracks() {
-					return true, fmt.Sprintf("rule %d of the chain %s in the table %s may track connections; their packets are left to the stack", i+1, c.Name, t.Name)
+					return true, fmt.Sprintf("rule %d of the chain %s in the table %s may track connections", i+1, c.Name, t.Name)
 				}
 			}
 		}
 	}
 	for _, o := range h.Others {
 		if o.Kind == "nat" || o.Tracks {
-			return true, fmt.Sprintf("the chain %s may track connections; their packets are left to the stack", o.Where)
+			return true, fmt.Sprintf("the chain %s may track connections", o.Where)
 		}
 	}
 	return false, ""

@@ -5,6 +5,7 @@ package offload
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/polycube/polycube/classifier"
 	"github.com/polycube/polycube/iptables/language"
@@ -31,19 +32,21 @@ func TestWhatElseOfTheHostActsOnPackets(t *testing.T) {
 		drop, accept  bool // at FORWARD
 		input, tracks bool
 	}{
-		"nothing":            {func(*Host) {}, true, true, true, false},
-		"no netdev":          {func(h *Host) { h.Elsewhere = "x" }, false, false, false, false},
-		"unread rules":       {func(h *Host) { h.Unread = "x" }, false, false, false, false},
-		"XDP, no output":     {func(h *Host) { h.AtXDP = true }, true, false, true, false},
-		"XDP, an output":     {func(h *Host) { h.AtXDP, h.Outputs = true, true }, true, true, true, false},
-		"XDP, past a qdisc":  {func(h *Host) { h.AtXDP, h.Outputs, h.Skipped = true, true, []string{"x"} }, true, false, true, false},
-		"rp_filter":          {func(h *Host) { h.ReversePath = 2 }, true, false, true, false},
-		"no forwarding":      {func(h *Host) { h.Forwards = false }, true, false, true, false},
-		"xfrm":               {func(h *Host) { h.Policies = 1 }, true, false, true, false},
-		"a filter of others": {func(h *Host) { h.Filters = []string{"x"} }, false, false, false, false},
-		"connections":        {func(h *Host) { h.Connections = 1 }, true, false, true, true},
-		"no lookup of them":  {func(h *Host) { h.Connections, h.Lookup = 1, false }, false, false, false, true},
-		"an empty table":     {func(h *Host) { h.Legacy = tablesOf(t, table("mangle", "PREROUTING", "")) }, true, true, true, false},
+		"nothing":                               {func(*Host) {}, true, true, true, false},
+		"no netdev":                             {func(h *Host) { h.Elsewhere = "x" }, false, false, false, false},
+		"unread rules":                          {func(h *Host) { h.Unread = "x" }, false, false, false, false},
+		"XDP, no output":                        {func(h *Host) { h.AtXDP = true }, true, false, true, false},
+		"XDP, an output":                        {func(h *Host) { h.AtXDP, h.Outputs = true, true }, true, true, true, false},
+		"XDP, past a qdisc":                     {func(h *Host) { h.AtXDP, h.Outputs, h.Skipped = true, true, []string{"x"} }, true, false, true, false},
+		"rp_filter":                             {func(h *Host) { h.ReversePath = 2 }, true, false, true, false},
+		"no forwarding":                         {func(h *Host) { h.Forwards = false }, true, false, true, false},
+		"xfrm":                                  {func(h *Host) { h.Policies = 1 }, true, false, true, false},
+		"a filter of others":                    {func(h *Host) { h.Filters = []string{"x"} }, false, false, false, false},
+		"connections":                           {func(h *Host) { h.Connections = 1 }, true, false, true, true},
+		"no lookup of them":                     {func(h *Host) { h.Connections, h.Lookup = 1, false }, false, false, false, true},
+		"connections whose entries can be kept": {func(h *Host) { h.Connections, h.UDPTimeout = 1, time.Minute }, true, true, true, true},
+		"connections that are counted":          {func(h *Host) { h.Connections, h.UDPTimeout, h.Accounting = 1, time.Minute, true }, true, false, true, true},
+		"an empty table":                        {func(h *Host) { h.Legacy = tablesOf(t, table("mangle", "PREROUTING", "")) }, true, true, true, false},
 		"raw": {func(h *Host) {
 			h.Legacy = tablesOf(t, table("raw", "PREROUTING", "-A PREROUTING -s 1.1.1.1 -j DROP\n"))
 		}, false, false, false, false},
@@ -80,6 +83,9 @@ func TestWhatElseOfTheHostActsOnPackets(t *testing.T) {
 		}
 		if tracks != tt.tracks {
 			t.Errorf("%s: tracks connections: %t", what, tracks)
+		}
+		if only := tt.tracks && h.KeepsEntries(); s.OnlyEstablished != only {
+			t.Errorf("%s: only packets of established connections are accepted: %t, want %t", what, s.OnlyEstablished, only)
 		}
 		if s.NoAccept[Input] == "" {
 			t.Errorf("%s: packets for the host would be accepted without it", what)
@@ -148,5 +154,35 @@ a NO the match "recent" is not supported: consider -m set with -j SET --add-set
 b NO no offloaded rule leads to the chain`
 	if text := strings.Join(got, "\n"); text != want {
 		t.Errorf("got\n%s\nwant\n%s", text, want)
+	}
+}
+
+// TestRulesAboutTheStateOfConnections: what is said about them, and about others, if only packets of established ones are accepted.
+func TestRulesAboutTheStateOfConnections(t *testing.T) {
+	tables := tablesOf(t, `*filter
+:FORWARD ACCEPT [0:0]
+-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+-A FORWARD -p tcp -m tcp --dport 23 -j DROP
+-A FORWARD -p udp -j ACCEPT
+COMMIT
+`)
+	p := Compile(&Setting{In: "eth0", Netdevs: netdevs, OnlyEstablished: true}, Forward, BasesOf(&tables[0], Forward))
+	var got []string
+	for _, l := range p.Lines {
+		got = append(got, strings.TrimSpace(strings.Join([]string{string(l.Offloaded), l.Reason}, " ")))
+	}
+	const want = `PARTLY only for packets whose state is known: those that open a connection, and those of established connections of UDP
+PARTLY packets that rule 1 may match are left to the stack
+PARTLY packets that rule 1 may match are left to the stack
+PARTLY packets that rule 1 may match are left to the stack`
+	if text := strings.Join(got, "\n"); text != want {
+		t.Errorf("got\n%s\nwant\n%s", text, want)
+	}
+	tables[0].Chains[0].Rules = tables[0].Chains[0].Rules[1:]
+	p = Compile(&Setting{In: "eth0", Netdevs: netdevs, OnlyEstablished: true}, Forward, BasesOf(&tables[0], Forward))
+	for i, want := range []Answer{Yes, Partly, Partly} {
+		if l := p.Lines[i]; l.Offloaded != want || want == Partly && l.Reason != onlyEstablished {
+			t.Errorf("%s: %s %s, want %s", l.Text, l.Offloaded, l.Reason, want)
+		}
 	}
 }

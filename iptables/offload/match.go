@@ -14,9 +14,15 @@ import (
 	"github.com/polycube/polycube/iptables/search"
 )
 
-// StateNew is the bit of the classifier's state that says: the packet opens a connection, for certain. All other packets
-// may have any state.
-const StateNew = 1
+// StateNew and StateEstablished are the bits of the classifier's state that say: the packet opens a connection, or is of an
+// established one which is not translated, for certain. All other packets may have any state.
+const (
+	StateNew         = 1
+	StateEstablished = 2
+)
+
+// known are the bits for states that are known.
+const known = StateNew | StateEstablished
 
 // conditions are those of a rule for the packets of a hook.
 type conditions struct {
@@ -27,8 +33,9 @@ type conditions struct {
 	never bool
 	// narrow says that match has any condition.
 	narrow bool
-	// state is whether the rule asks for the state of the connection, isNew whether new ones have it.
-	state, isNew bool
+	// state is whether the rule asks for the state of the connection, states the known ones that it asks for.
+	state  bool
+	states uint8
 }
 
 // reader of the conditions of a rule.
@@ -193,15 +200,20 @@ func (m *matcher) connection(ct language.Conntrack) bool {
 	if len(names) == 0 || m.out.state || ct.String() != "" {
 		return false
 	}
-	isNew := false
+	states := uint8(0)
 	for _, name := range names {
 		switch name {
 		case "NEW":
-			isNew = true
+			states |= StateNew
+		case "ESTABLISHED":
+			states |= StateEstablished
 		case "SNAT", "DNAT": // a new connection may be translated
 			return false
 		}
 	}
-	m.out.state, m.out.isNew = true, isNew != not
+	if not {
+		states ^= known
+	}
+	m.out.state, m.out.states = true, states
 	return true
 }

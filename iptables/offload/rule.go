@@ -56,7 +56,9 @@ func (c *compiler) rule(r *Rule, number int, line *Line, b *barrier) {
 	case b.first != 0:
 		line.Offloaded, line.Reason = Partly, b.reason()
 	case slices.ContainsFunc(all, func(a alternative) bool { return a.state }):
-		line.Offloaded, line.Reason = Partly, "only for packets that open a connection"
+		line.Offloaded, line.Reason = Partly, c.s.stateKnown()
+	case c.s.OnlyEstablished && slices.ContainsFunc(all, func(a alternative) bool { return a.verb == Accept }) && c.refusal(Accept) == "":
+		line.Offloaded, line.Reason = Partly, onlyEstablished
 	}
 	refused := 0
 	for _, a := range all {
@@ -88,10 +90,21 @@ func (c *compiler) rule(r *Rule, number int, line *Line, b *barrier) {
 	}
 }
 
+// onlyEstablished is the reason why what accepts packets is not offloaded as a whole.
+const onlyEstablished = "new connections are accepted by the stack, which keeps an entry for them"
+
+// stateKnown says for which packets rules about the state of connections are carried out.
+func (s *Setting) stateKnown() string {
+	if s.OnlyEstablished {
+		return "only for packets whose state is known: those that open a connection, and those of established connections of UDP"
+	}
+	return "only for packets that open a connection"
+}
+
 // emit adds the entries of a rule. One about the state of connections is a barrier for packets whose state is not known, and
-// says nothing about new ones unless it asks for them.
+// says nothing about those of a known state unless it asks for it.
 func (c *compiler) emit(e Entry, is conditions, number int, b *barrier) {
-	if !is.state || is.isNew && e.Verb == Miss { // the same for packets of any state
+	if !is.state || is.states == known && e.Verb == Miss { // the same for packets of any state
 		if e.Verb == Miss {
 			b.add(number, e.Match)
 		}
@@ -99,12 +112,19 @@ func (c *compiler) emit(e Entry, is conditions, number int, b *barrier) {
 		return
 	}
 	unknown := Entry{Match: e.Match}
-	unknown.State(0, StateNew)
+	unknown.State(0, known)
 	b.add(number, unknown.Match)
 	c.add(unknown)
-	if is.isNew {
-		e.State(StateNew, StateNew)
-		c.add(e)
+	for _, state := range []uint8{StateNew, StateEstablished} {
+		if is.states&state == 0 {
+			continue
+		}
+		of := e
+		of.State(state, state)
+		if of.Verb == Miss {
+			b.add(number, of.Match)
+		}
+		c.add(of)
 	}
 }
 
