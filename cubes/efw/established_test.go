@@ -302,8 +302,14 @@ func TestAConnectionIsKeptByPacketsThatTheStackDoesNotGet(t *testing.T) {
 			r.settled()
 			from, to := r.mac()
 			frame := pkt.Eth(from, to).IPv4(client, server).UDP(1000, 82).Payload(9).Bytes()
-			packets, begun := uint64(0), time.Now()
-			netns.Eventually(t, bpftest.Patience, func() error {
+			packets, begun, last := uint64(0), time.Now(), time.Now()
+			netns.Eventually(t, 2*bpftest.Patience, func() error {
+				if time.Now().After(last.Add(time.Second)) { // the machine is busy: it may have expired
+					r.Must(func() error { return netlink.ConntrackTableFlush(netlink.ConntrackTable) })
+					r.track(stream)
+					begun = time.Now()
+				}
+				last = time.Now()
 				if got, _ := r.judged(frame); got != leaves {
 					t.Fatalf("got %+v, want %+v: %s", got, leaves, r.Read("f environment"))
 				}
@@ -311,7 +317,7 @@ func TestAConnectionIsKeptByPacketsThatTheStackDoesNotGet(t *testing.T) {
 					t.Fatalf("the host tracks %d connections, want 1", n)
 				}
 				packets++
-				if time.Since(begun) < 4*time.Second {
+				if time.Since(begun) < 3*time.Second {
 					return errors.New("it has not been long enough")
 				}
 				return nil
