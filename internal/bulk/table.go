@@ -19,6 +19,8 @@ type Form struct {
 	Numeric []bool
 	// Positions: the only key of an entry, a number and the first member of its text, is its position in the table.
 	Positions bool
+	// Inner are the lists in its entries that have tables of their own, in the order of the model.
+	Inner []Inner
 }
 
 // Table has the entries of a list in the order of their keys. It is copied in constant time, and copies share common

@@ -46,6 +46,9 @@ func (ts *Tables) At(list string, above []string) *Table {
 // Put replaces a table.
 func (ts *Tables) Put(t *Table) { ts.by.Set(idOf(t.form.List, t.above), t) }
 
+// Drop removes a table, which then has no entries.
+func (ts *Tables) Drop(t *Table) { ts.by.Delete(idOf(t.form.List, t.above)) }
+
 // Of returns the tables of a list that have entries, in the order of the keys above them.
 func (ts *Tables) Of(list string) []*Table {
 	if ts == nil {

@@ -9,6 +9,7 @@ package yang
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -60,7 +61,6 @@ func (s *Schema) findBulk(n *Node) error {
 		for above := n.parent; above != nil; above = above.parent {
 			above.holdsBulk = true
 		}
-		return nil
 	}
 	for _, c := range n.children {
 		if err := s.findBulk(c); err != nil {
@@ -76,12 +76,15 @@ func (n *Node) checkBulk() error {
 		return fmt.Errorf("only a configuration list can be")
 	case n.userOrder:
 		return fmt.Errorf("its entries must be ordered-by system")
-	case n.min > 0 || n.max > 0:
-		return fmt.Errorf("min-elements and max-elements are not supported here")
+	case n.min > 0:
+		return fmt.Errorf("min-elements is not supported here")
 	case n.positions && (len(n.keys) != 1 || n.keys[0] != n.children[0] || n.keys[0].typ.Base != "uint32"):
 		return fmt.Errorf("it is marked positions, so its first leaf must be its only key, a uint32")
 	}
 	for above := n.parent; above != nil && above.parent != nil; above = above.parent {
+		if above.bulk && (!n.parent.bulk || n.positions || above.positions || above.systemCreated) {
+			return fmt.Errorf("in a list that is marked bulk, it must be a member of the entries, and neither have positions nor be system-created")
+		}
 		nests := above.kind == Container && !above.presence || above.kind == List && !above.userOrder
 		if !nests || above.when || len(above.cases) > 0 {
 			return fmt.Errorf("its ancestor %s must be a container without presence, or a list ordered-by system, and have neither when nor choice",
@@ -97,12 +100,21 @@ func formOf(n *Node) *bulk.Form {
 	for _, k := range n.keys {
 		f.Numeric = append(f.Numeric, strings.Contains(k.typ.Base, "int") && len(k.typ.Union) == 0)
 	}
+	before := map[string]bool{}
+	for _, c := range n.children {
+		if c.bulk {
+			f.Inner = append(f.Inner, bulk.Inner{Name: c.name, List: c.path, Before: maps.Clone(before)})
+		}
+		before[c.name] = true
+	}
 	return f
 }
 
 // checkBelow checks n, which is a part of the bulk list.
 func (n *Node) checkBelow(list *Node) error {
 	switch {
+	case n.bulk && n != list:
+		return nil // checked by itself
 	case n.when:
 		return fmt.Errorf("%s: when is not supported here", n.path)
 	case n.musts:
@@ -217,18 +229,18 @@ func (s *Schema) checkMentions(n *Node) error {
 	return nil
 }
 
-// bulkStep returns the index of the step of a path that is a bulk list, -1 if there is none.
+// bulkStep returns the index of the last step of a path that is a bulk list, -1 if there is none.
 func (s *Schema) bulkStep(p Path) int {
-	node := s.root
+	node, last := s.root, -1
 	for i, step := range p {
 		if node = node.Child(step.Name); node == nil {
-			return -1
+			break
 		}
 		if node.bulk {
-			return i
+			last = i
 		}
 	}
-	return -1
+	return last
 }
 
 // Ancestors returns the ancestors of a node, outermost first.

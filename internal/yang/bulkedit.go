@@ -66,14 +66,25 @@ func (t *Tree) editBulk(ctx context.Context, op Op, p Path, i int, body []byte, 
 	} else {
 		b.entry(l, p, i, v)
 	}
-	if len(b.errs) == 0 {
-		b.checkReferences(nil)
-	}
-	if len(b.errs) > 0 {
+	if b.check(nil); len(b.errs) > 0 {
 		b.rollback()
 		return nil, e.rollback(fault.Join(b.errs))
 	}
 	return t.changed(e, b, deltas), nil
+}
+
+// check checks what joins entries, if they are right by themselves.
+func (b *bulkEditor) check(deltas []Delta) {
+	if len(b.errs) > 0 {
+		return
+	}
+	for _, c := range b.changes {
+		if l := (bulkPlace{c.List, c.Above}); c.Old == nil && c.List.max > 0 && b.t.tables.At(c.List.path, c.Above).Len() > c.List.max {
+			b.fail(fault.At(InvalidValue, l.path(), "too many entries, at most %d are allowed", c.List.max))
+			return
+		}
+	}
+	b.checkReferences(deltas)
 }
 
 // standOn returns the keys of the list entries above a bulk list, which must exist. Those that need no configuration to
@@ -84,14 +95,17 @@ func standOn(ctx context.Context, t *Tree, op Op, p Path) (*editor, []Delta, []s
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	at, err := missingAbove(t, p)
-	if err != nil || at == nil {
+	missing, err := missingAbove(t, p)
+	if err != nil || len(missing) == 0 {
 		return e, nil, above, err
 	}
+	at := missing[0]
 	node, err := t.schema.node(at)
 	switch {
 	case err != nil:
 		return nil, nil, nil, err
+	case len(missing) > 1 && node.systemCreated && op != Delete:
+		return nil, nil, nil, fault.At(DataMissing, missing[1], "does not exist")
 	case !node.systemCreated || op == Delete:
 		return nil, nil, nil, fault.At(DataMissing, at, "does not exist")
 	}
@@ -109,26 +123,42 @@ func standOn(ctx context.Context, t *Tree, op Op, p Path) (*editor, []Delta, []s
 	return e, deltas, above, nil
 }
 
-// missingAbove returns the path of the innermost list entry above p if there is no such entry.
-func missingAbove(t *Tree, p Path) (Path, error) {
-	last := len(p) - 2
-	for last >= 0 && len(p[last].Keys) == 0 {
-		last--
+// missingAbove returns the paths of the list entries above p that do not exist, outermost first.
+func missingAbove(t *Tree, p Path) (missing []Path, err error) {
+	for i := range p[:max(len(p)-1, 0)] {
+		if at := p[:i+1]; len(p[i].Keys) > 0 {
+			if is, err := t.exists(at); err != nil {
+				return nil, err
+			} else if !is {
+				missing = append(missing, at)
+			}
+		}
 	}
-	if last < 0 {
-		return nil, nil
-	}
-	at := p[:last+1]
-	there, err := t.find(at)
-	if err != nil || there != nil {
-		return nil, err
-	}
-	return at, nil
+	return missing, nil
 }
 
-// rest is the part of an edit above bulk lists that affects them.
-func (b *bulkEditor) rest(p Path, node *Node, bodies []bulkBody, deltas []Delta) {
-	given := map[string]bool{}
+// exists reports whether there is a list entry.
+func (t *Tree) exists(p Path) (bool, error) {
+	if t.schema.bulkStep(p) < len(p)-1 {
+		at, err := t.find(p)
+		return at != nil, err
+	}
+	list, err := t.schema.node(p)
+	if err != nil {
+		return false, err
+	}
+	keys, err := t.schema.KeysAbove(append(slices.Clip(p), Step{}))
+	if err != nil {
+		return false, err
+	}
+	above := len(keys) - len(list.keys)
+	_, is := t.tables.At(list.path, keys[:above]).Get(keys[above:])
+	return is, nil
+}
+
+// bodies applies what a body says about bulk lists, and returns which lists these are.
+func (b *bulkEditor) bodies(bodies []bulkBody) (given map[string]bool) {
+	given = map[string]bool{}
 	for _, body := range bodies {
 		given[body.path().ID()] = true
 		if b.op == Merge && body.body.kind == nullValue && !b.fixed(body.list) {
@@ -137,6 +167,22 @@ func (b *bulkEditor) rest(p Path, node *Node, bodies []bulkBody, deltas []Delta)
 			b.put(body.bulkPlace, body.body.items, upsert)
 		}
 	}
+	return given
+}
+
+// within edits the lists in an entry that exists, by what the body of the entry says about them.
+func (b *bulkEditor) within(l bulkPlace, keys []string, bodies []bulkBody) {
+	if !l.list.holdsBulk || len(b.errs) > 0 {
+		return
+	}
+	if given := b.bodies(bodies); b.op == Replace {
+		b.clearBelow(l.list, slices.Concat(l.above, keys), given)
+	}
+}
+
+// rest is the part of an edit above bulk lists that affects them.
+func (b *bulkEditor) rest(p Path, node *Node, bodies []bulkBody, deltas []Delta) {
+	given := b.bodies(bodies)
 	keys, err := b.t.schema.KeysAbove(append(slices.Clip(p), Step{}))
 	if err != nil {
 		b.fail(err)
@@ -161,10 +207,10 @@ func (b *bulkEditor) rest(p Path, node *Node, bodies []bulkBody, deltas []Delta)
 }
 
 // clearBelow removes the entries of all bulk lists at a node that is, or is below, list entries with some keys, except
-// those of the lists that were given.
+// those of the lists that were given. Lists in entries of another bulk list go with these.
 func (b *bulkEditor) clearBelow(node *Node, keys []string, given map[string]bool) {
 	for _, list := range b.t.schema.bulk {
-		if !list.within(node) || b.fixed(list) {
+		if list == node || !list.within(node) || list.parent.bulk && list.parent != node || b.fixed(list) {
 			continue
 		}
 		for _, table := range b.t.tables.Below(list.path, keys) {
@@ -203,8 +249,12 @@ func (b *bulkEditor) entry(l bulkPlace, p Path, i int, v value) {
 	}
 	defer fresh.free()
 	old, there := b.t.tables.At(l.list.path, l.above).Get(fresh.keys())
-	at := fresh.path()
-	switch itself := i == len(p)-1; {
+	at, itself := fresh.path(), i == len(p)-1
+	var bodies []bulkBody
+	if itself && l.list.holdsBulk {
+		v, bodies = l.list.cutBulk(slices.Concat(l.above, fresh.keys()), v)
+	}
+	switch {
 	case b.op == Insert:
 		b.add(l, fresh, p, v)
 	case !there && !itself:
@@ -219,8 +269,12 @@ func (b *bulkEditor) entry(l bulkPlace, p Path, i int, v value) {
 		b.fail(fault.At(InvalidValue, at, "is fixed at creation and cannot be deleted"))
 	case itself && b.op == Delete:
 		b.remove(l, old)
+		return
 	default:
 		b.change(l, old, b.op, p, v)
+	}
+	if itself {
+		b.within(l, fresh.keys(), bodies)
 	}
 }
 
@@ -307,10 +361,33 @@ func (b *bulkEditor) note(l bulkPlace, changes ...bulk.Change) {
 	}
 }
 
-func (b *bulkEditor) remove(l bulkPlace, e *bulk.Entry) { b.note(l, b.table(l).Remove(e)) }
+func (b *bulkEditor) remove(l bulkPlace, e *bulk.Entry) {
+	b.note(l, b.table(l).Remove(e))
+	b.clearIn(l, e)
+}
 
 // clear removes all entries.
-func (b *bulkEditor) clear(l bulkPlace) { b.note(l, b.table(l).Clear()...) }
+func (b *bulkEditor) clear(l bulkPlace) {
+	if b.t.tables.At(l.list.path, l.above).Len() == 0 {
+		return
+	}
+	table := b.table(l)
+	all := table.Clear()
+	b.t.tables.Drop(table)
+	b.note(l, all...)
+	for _, c := range all {
+		b.clearIn(l, c.Old)
+	}
+}
+
+// clearIn removes the entries of the lists in an entry that was removed.
+func (b *bulkEditor) clearIn(l bulkPlace, e *bulk.Entry) {
+	for _, list := range l.list.children {
+		if list.bulk {
+			b.clear(bulkPlace{list, slices.Concat(l.above, e.Keys)})
+		}
+	}
+}
 
 func (b *bulkEditor) rollback() { b.t.tables = b.before }
 

@@ -27,6 +27,8 @@ type candidate struct {
 	at    int
 	keys  []string
 	mould *mould
+	// bodies are what the element says about lists in the entry.
+	bodies []bulkBody
 	// old is the entry with these keys, and fresh what is added if there is none.
 	old, fresh *bulk.Entry
 	err        error
@@ -84,7 +86,9 @@ func (b *bulkEditor) read(m *moulds, c *candidate) {
 		c.err = fault.At(InvalidValue, m.path(), "element %d is %s, but must be an object", c.at, c.kind)
 		return
 	}
-	c.keys, c.err = m.keys(c.at, c.value)
+	if c.keys, c.err = m.keys(c.at, c.value); c.err == nil && m.list.holdsBulk {
+		c.value, c.bodies = m.list.cutBulk(slices.Concat(m.above, c.keys), c.value)
+	}
 	c.mould = m.mould(c.value)
 }
 
@@ -131,6 +135,7 @@ func (b *bulkEditor) apply(l bulkPlace, c *candidate, how presence) {
 	if len(b.errs) >= maxFaults {
 		return
 	}
+	defer func() { b.within(l, c.keys, c.bodies) }()
 	switch {
 	case c.err != nil:
 		b.fail(c.err)

@@ -92,10 +92,7 @@ func (t *Tree) editUntil(ctx context.Context, op Op, p Path, body []byte, m edit
 	if node.holdsBulk {
 		bulk.rest(p, node, lists, deltas)
 	}
-	if len(bulk.errs) == 0 {
-		bulk.checkReferences(deltas)
-	}
-	if len(bulk.errs) > 0 {
+	if bulk.check(deltas); len(bulk.errs) > 0 {
 		bulk.rollback()
 		return nil, e.rollback(fault.Join(bulk.errs))
 	}
@@ -115,13 +112,11 @@ func (e *editor) carryOut(p Path, node *Node, chain []*fragment, target *fragmen
 	if t.created && e.changedNothing() {
 		return nil, nil // it was valid before: the edit only concerns bulk lists, or asks for what is there
 	}
-	if !e.validateEntries() {
-		var err error
-		e.undo.diff, err = t.schema.validate(&t.root)
-		t.outdated(e.undo.diff)
-		if err != nil {
-			return nil, e.rollback(t.explain(err))
-		}
+	var err error
+	e.undo.diff, err = t.schema.validate(&t.root)
+	t.outdated(e.undo.diff)
+	if err != nil {
+		return nil, e.rollback(t.explain(err))
 	}
 	deltas, err := e.deltas()
 	if err != nil {

@@ -116,6 +116,8 @@ func itemKeys(entry *item) []string {
 type printer struct {
 	buf      []byte
 	defaults bool
+	// tables are those of bulk lists, which items may have.
+	tables *bulk.Tables
 }
 
 // shown reports whether an item is printed as a member.
@@ -163,7 +165,7 @@ func (p *printer) object(items []*item) {
 // group prints the value of a member, which is one item, or all entries of a list.
 func (p *printer) group(items []*item) {
 	if k := items[0].node.kind; items[0].table != nil {
-		p.table(items[0].table)
+		p.buf = p.tables.AppendAll(p.buf, items[0].table, p.defaults)
 	} else if k == List || k == LeafList {
 		p.array(items)
 	} else {
@@ -179,25 +181,6 @@ func (p *printer) array(items []*item) {
 		}
 		p.item(it)
 	}
-	p.buf = append(p.buf, ']')
-}
-
-// table prints the entries of a bulk list.
-func (p *printer) table(t *bulk.Table) {
-	p.buf = append(p.buf, '[')
-	comma := false
-	t.All(func(e *bulk.Entry) bool {
-		if comma {
-			p.buf = append(p.buf, ',')
-		}
-		comma = true
-		text := e.Saved
-		if p.defaults {
-			text = e.Full
-		}
-		p.buf = append(p.buf, text...)
-		return true
-	})
 	p.buf = append(p.buf, ']')
 }
 

@@ -38,8 +38,6 @@ type Node struct {
 	initOnly, presence, userOrder  bool
 	when, musts, unique            bool
 	systemCreated                  bool
-	// separate lists have entries that can be validated one by one.
-	separate bool
 	// bulk lists are kept separately; the following fields are only for them.
 	bulk, holdsBulk   bool
 	positions         bool

@@ -118,7 +118,7 @@ func TestPositionsAreShownAndOrdersStored(t *testing.T) {
 		t.Errorf("%s is stored under its position", stored[0])
 	}
 	again := cube(t, s, `{"side":[{"name":"LEFT"}]}`)
-	if err := again.Restore(s.BulkLists()[4], []string{"LEFT"}, slices.Values(stored)); err != nil {
+	if err := again.Restore(s.BulkLists()[8], []string{"LEFT"}, slices.Values(stored)); err != nil {
 		t.Fatal(err)
 	}
 	if got := show(t, again, "side"); got != view {

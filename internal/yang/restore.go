@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/polycube/polycube/internal/bulk"
 	"github.com/polycube/polycube/internal/fault"
@@ -53,6 +54,10 @@ func (b *bulkEditor) restore(m *moulds, i int, v value) {
 	l := m.bulkPlace
 	keys, err := m.keys(i, v)
 	var e *bulk.Entry
+	var bodies []bulkBody // lists that were stored with the entry
+	if err == nil && l.list.holdsBulk {
+		v, bodies = l.list.cutBulk(slices.Concat(l.above, keys), v)
+	}
 	if err == nil {
 		e, err = m.entry(keys, v, m.mould(v))
 	}
@@ -64,5 +69,6 @@ func (b *bulkEditor) restore(m *moulds, i int, v value) {
 	default:
 		b.t.interned.Share(e.Refs)
 		b.note(l, bulk.Change{At: e.Keys, New: e})
+		b.within(l, keys, bodies)
 	}
 }

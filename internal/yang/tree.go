@@ -197,7 +197,7 @@ func (t *Tree) Only(p Path) (Path, error) {
 // render prints the node at p, or returns nil if it does not exist. Lists, leaf-lists and containers without presence
 // always exist if their parent does.
 func (t *Tree) render(p Path, node *Node, o JSONOptions) ([]byte, error) {
-	pr := &printer{defaults: o.Defaults}
+	pr := &printer{defaults: o.Defaults, tables: t.tables}
 	if len(p) == 0 {
 		items, err := t.read(t.root, allSiblings)
 		if err != nil {
@@ -250,13 +250,11 @@ func (t *Tree) bulkJSON(p Path, i int, node *Node, o JSONOptions) ([]byte, error
 	if err != nil {
 		return nil, err
 	}
-	if missing, err := missingAbove(t, p[:i+1]); err != nil || missing != nil {
+	if missing, err := missingAbove(t, p[:i+1]); err != nil || len(missing) > 0 {
 		return nil, cmp.Or(err, error(fault.At(DataMissing, p, "does not exist")))
 	}
 	if len(p[i].Keys) == 0 {
-		pr := &printer{defaults: o.Defaults}
-		pr.table(table)
-		return pr.buf, nil
+		return t.tables.AppendAll(nil, table, o.Defaults), nil
 	}
 	wanted, err := t.schema.newEntry(list, table.Above(), p[i].Keys)
 	if err != nil {
@@ -267,10 +265,8 @@ func (t *Tree) bulkJSON(p Path, i int, node *Node, o JSONOptions) ([]byte, error
 	switch {
 	case !ok:
 		return nil, fault.At(DataMissing, p, "does not exist")
-	case i == len(p)-1 && o.Defaults:
-		return []byte(e.Full), nil
 	case i == len(p)-1:
-		return []byte(e.Saved), nil
+		return t.tables.Append(nil, table, e, o.Defaults), nil
 	}
 	out, err := t.inEntry(list, table.Above(), e, p, node, o)
 	if err == nil && out == nil {

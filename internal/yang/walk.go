@@ -55,7 +55,6 @@ func (s *Schema) walk() error {
 	if err := s.findBulk(s.root); err != nil {
 		return err
 	}
-	s.findSeparate()
 	return s.checkMentions(s.root)
 }
 

@@ -69,9 +69,14 @@ func Match(t testing.TB, schema *yang.Schema, config any) {
 // path.
 func MatchEntry(t testing.TB, schema *yang.Schema, list string, entry any) {
 	t.Helper()
-	node, _, err := schema.Resolve(strings.Split(list, "/"))
-	if err != nil || !node.Bulk() {
-		t.Fatalf("%s: not a large list (error %v)", list, err)
+	node := schema.Root()
+	for name := range strings.SplitSeq(list, "/") {
+		if node = node.Child(name); node == nil {
+			t.Fatalf("%s: no such list", list)
+		}
+	}
+	if !node.Bulk() {
+		t.Fatalf("%s: not a large list", list)
 	}
 	m := &matcher{}
 	m.members(node, deref(reflect.TypeOf(entry)))

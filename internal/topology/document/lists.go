@@ -45,7 +45,7 @@ func Merge(list *yang.Node, layers []any) []*Entry {
 func (e *Entry) emit(b *bytes.Buffer, list *yang.Node) { emitObject(b, list, e.layers) }
 
 // EachOfTable calls f with the entries of a large list that come after the keys in after, in the order of their keys.
-func EachOfTable(list *yang.Node, table *bulk.Table, layers []any, after []string, f func(keys []string, entry json.RawMessage) bool) error {
+func EachOfTable(list *yang.Node, table *world.Rows, layers []any, after []string, f func(keys []string, entry json.RawMessage) bool) error {
 	state := Merge(list, layers)
 	byKey := make(map[string]*Entry, len(state))
 	var alone []*Entry
@@ -72,12 +72,15 @@ func EachOfTable(list *yang.Node, table *bulk.Table, layers []any, after []strin
 		if !goOn {
 			return false
 		}
-		with := byKey[fmt.Sprintf("%q", e.Keys)]
+		var with *Entry
+		if len(byKey) > 0 {
+			with = byKey[fmt.Sprintf("%q", e.Keys)]
+		}
 		if with == nil {
-			goOn = f(e.Keys, json.RawMessage(e.Full))
+			goOn = f(e.Keys, table.Text(e))
 			return goOn
 		}
-		conf, err := world.DecodeObject([]byte(e.Full))
+		conf, err := table.Decode(e)
 		if err != nil {
 			failed = err
 			return false
@@ -126,7 +129,7 @@ func emitList(b *bytes.Buffer, list *yang.Node, layers []any) {
 		return true
 	}
 	if i := slices.IndexFunc(layers, isTable); i >= 0 {
-		_ = EachOfTable(list, layers[i].(*bulk.Table), layers, nil, add) // entries of a table can be decoded
+		_ = EachOfTable(list, layers[i].(*world.Rows), layers, nil, add) // entries of a table can be decoded
 	} else {
 		_ = EachInOrder(list, nil, layers, nil, add) // fails only if after is not nil
 	}
@@ -134,6 +137,6 @@ func emitList(b *bytes.Buffer, list *yang.Node, layers []any) {
 }
 
 func isTable(layer any) bool {
-	_, ok := layer.(*bulk.Table)
+	_, ok := layer.(*world.Rows)
 	return ok
 }

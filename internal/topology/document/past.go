@@ -101,7 +101,7 @@ func (p *Past) Image(of Models, name string) (*Image, error) {
 		return nil, nil
 	}
 	s.Entries = p.entries[s.UUID]
-	config, err := s.Whole(func(string) bool { return true })
+	config, err := s.Whole(of(s.Service), func(string) bool { return true })
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

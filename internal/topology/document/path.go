@@ -9,13 +9,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/polycube/polycube/internal/bulk"
 	"github.com/polycube/polycube/internal/topology/world"
 	"github.com/polycube/polycube/internal/yang"
 )
 
 // entryOf finds an entry of a table, whose keys may be spelled as a user types them.
-func entryOf(list *yang.Node, table *bulk.Table, keys []string) (map[string]any, error) {
+func entryOf(list *yang.Node, table *world.Rows, keys []string) (map[string]any, error) {
 	e, ok := table.Get(keys)
 	if !ok {
 		canonical, err := list.CanonicalKeys(keys)
@@ -26,7 +25,7 @@ func entryOf(list *yang.Node, table *bulk.Table, keys []string) (map[string]any,
 			return nil, nil
 		}
 	}
-	return world.DecodeObject([]byte(e.Full))
+	return table.Decode(e)
 }
 
 // NodeAt finds the node of a path.
@@ -81,7 +80,7 @@ func membersOf(layers []any, name string) []any {
 func EntriesAt(list *yang.Node, layers []any, keys []string) ([]any, error) {
 	var out []any
 	for _, l := range layers {
-		if table, ok := l.(*bulk.Table); ok {
+		if table, ok := l.(*world.Rows); ok {
 			e, err := entryOf(list, table, keys)
 			if err != nil {
 				return nil, err

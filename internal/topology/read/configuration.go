@@ -38,7 +38,7 @@ func (rd *Reader) ImageOf(w *unit.Snapshot, name string) (*document.Image, error
 		raw, err = rec.SavedWhole(w.Units[name].Service.Schema)
 	} else if b := w.Broken[name]; b != nil && len(b.Stored.Config) > 0 {
 		service = b.Stored.Service
-		raw, err = b.Stored.Whole(func(string) bool { return true })
+		raw, err = b.Stored.Whole(rd.ModelOf(service), func(string) bool { return true })
 	} else {
 		return nil, nil
 	}

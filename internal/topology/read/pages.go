@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/polycube/polycube/internal/bulk"
 	"github.com/polycube/polycube/internal/topology/document"
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
@@ -112,10 +111,10 @@ func (rd *Reader) Entries(ctx context.Context, serviceName, name string, path ya
 }
 
 // tableAt returns the entries of the large list at a path.
-func tableAt(u *unit.Unit, rec *world.Cube, list *yang.Node, path yang.Path) (*bulk.Table, error) {
+func tableAt(u *unit.Unit, rec *world.Cube, list *yang.Node, path yang.Path) (*world.Rows, error) {
 	above, err := u.Service.Schema.KeysAbove(path)
 	if err != nil {
 		return nil, err
 	}
-	return rec.Tables.At(list.Path(), above), nil
+	return &world.Rows{Table: rec.Tables.At(list.Path(), above), All: rec.Tables}, nil
 }

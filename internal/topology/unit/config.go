@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/polycube/polycube/internal/bulk"
 	"github.com/polycube/polycube/internal/topology/world"
@@ -24,7 +25,8 @@ func RestoreTree(s *world.Stored, u *Unit) error {
 	for _, list := range u.Service.Schema.BulkLists() {
 		lists[list.Path()] = list
 	}
-	config, err := s.Whole(func(list string) bool { return lists[list] == nil })
+	whole := func(list string) bool { return inConfig(s, lists, list) }
+	config, err := s.Whole(u.Service.Schema.Root(), whole)
 	if err != nil {
 		return err
 	}
@@ -35,13 +37,27 @@ func RestoreTree(s *world.Stored, u *Unit) error {
 		return nil
 	}
 	for _, path := range slices.Sorted(maps.Keys(s.Entries.ByList)) {
-		if list := lists[path]; list != nil {
+		if list := lists[path]; !whole(path) {
 			if err := restoreList(u.Tree, list, s.Entries.ByList[path]); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// inConfig reports whether the entries of a stored list are restored with the configuration: the model no longer has them apart,
+// or not those of a list around it, or in it.
+func inConfig(s *world.Stored, lists map[string]*yang.Node, list string) bool {
+	if lists[list] == nil {
+		return true
+	}
+	for other := range s.Entries.ByList {
+		if lists[other] == nil && (strings.HasPrefix(list, other+"/") || strings.HasPrefix(other, list+"/")) {
+			return true
+		}
+	}
+	return false
 }
 
 // restoreList restores the entries of a list, those below the same list entries together.

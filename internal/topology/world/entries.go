@@ -6,7 +6,6 @@ package world
 
 import (
 	"encoding/json"
-	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -75,51 +74,6 @@ func unescaped(path string) []string {
 	return words
 }
 
-// Whole is the configuration of a stored cube including the entries of the lists that pick selects.
-func (s *Stored) Whole(pick func(list string) bool) (json.RawMessage, error) {
-	if s.Entries == nil || !slices.ContainsFunc(slices.Collect(maps.Keys(s.Entries.ByList)), pick) {
-		return s.Config, nil
-	}
-	object, err := DecodeObject(s.Config)
-	if err != nil {
-		return nil, err
-	}
-	for _, list := range slices.Sorted(maps.Keys(s.Entries.ByList)) {
-		if !pick(list) {
-			continue
-		}
-		at, name := holderOf(object, strings.Split(list, "/"), nil)
-		entries, _ := at[name].([]any)
-		for _, e := range s.Entries.ByList[list] {
-			entries = append(entries, json.RawMessage(e.Text))
-		}
-		at[name] = entries
-	}
-	return json.Marshal(object)
-}
-
-// holderOf finds the object that contains the list at a path, and the list's name in it. Missing objects on the path
-// are created. entry finds or creates the entry of a list on the path, given by its number of words; nil if there are none.
-func holderOf(object map[string]any, words []string, entry func(depth int, entries []any) (map[string]any, []any)) (map[string]any, string) {
-	for i, word := range words[:len(words)-1] {
-		if entry != nil {
-			entries, _ := object[word].([]any)
-			if below, all := entry(i+1, entries); below != nil {
-				object[word] = all
-				object = below
-				continue
-			}
-		}
-		below, ok := object[word].(map[string]any)
-		if !ok {
-			below = map[string]any{}
-			object[word] = below
-		}
-		object = below
-	}
-	return object, words[len(words)-1]
-}
-
 // SavedWhole is everything that was set in a cube's configuration.
 func (r *Cube) SavedWhole(schema *yang.Schema) (json.RawMessage, error) {
 	return splice.Whole(schema, r.Saved, r.Tables, false)
@@ -175,49 +129,8 @@ func (e *StoredEntries) Moved(schema *yang.Schema, rec *Cube) []store.Record {
 			recs = append(recs, store.Record{Key: key})
 		}
 	}
-	if rec.Tables.Len() != stored {
+	if rec.Tables.Len() != stored || len(recs) > 0 { // an entry may now have a list that was apart
 		recs = append(recs, EntryRecords(rec, rec)...)
 	}
 	return recs
-}
-
-// TableLayer puts a cube's entries where a read expects them.
-func (r *Cube) TableLayer(schema *yang.Schema) map[string]any {
-	layer := map[string]any{}
-	for _, list := range schema.BulkLists() {
-		ancestors := list.Ancestors()
-		for _, table := range r.Tables.Of(list.Path()) {
-			keys := table.Above()
-			at, name := holderOf(layer, strings.Split(list.Path(), "/"), func(depth int, entries []any) (map[string]any, []any) {
-				above := ancestors[depth-1]
-				if above.Kind() != yang.List {
-					return nil, nil
-				}
-				own := keys[:len(above.Keys())]
-				keys = keys[len(own):]
-				return entryWith(above, entries, own)
-			})
-			at[name] = table
-		}
-	}
-	return layer
-}
-
-// entryWith finds the entry of a list with some keys, or adds it.
-func entryWith(list *yang.Node, entries []any, keys []string) (map[string]any, []any) {
-	for _, e := range entries {
-		object, _ := e.(map[string]any)
-		same := true
-		for i, k := range list.Keys() {
-			same = same && object[k.Name()] == keys[i]
-		}
-		if same {
-			return object, entries
-		}
-	}
-	object := map[string]any{}
-	for i, k := range list.Keys() {
-		object[k.Name()] = keys[i]
-	}
-	return object, append(entries, object)
 }

@@ -5,7 +5,6 @@ package leaftype
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 )
 
@@ -30,10 +29,4 @@ func (t *Type) Like(example string) string {
 		return ""
 	}
 	return ", which matches " + patterns
-}
-
-// Refers reports whether a value must be that of a node elsewhere.
-func (t *Type) Refers() bool {
-	return t.LeafrefPath != "" || t.Base == "instance-identifier" ||
-		slices.ContainsFunc(t.Union, func(m Type) bool { return m.LeafrefPath != "" || m.Base == "instance-identifier" })
 }

@@ -67,7 +67,7 @@ func (p *splicer) object(n *yang.Node, above []string, apart []byte) error {
 		var err error
 		switch {
 		case filled:
-			p.table(p.tables.At(c.Path(), above))
+			p.buf = p.tables.AppendAll(p.buf, p.tables.At(c.Path(), above), p.defaults)
 		case below && c.Kind() == yang.List:
 			err = p.entries(c, above, raw)
 		case below:
@@ -125,22 +125,4 @@ func keysOf(n *yang.Node, raw []byte) ([]string, error) {
 		return nil, fmt.Errorf("an entry of %s has no key", n.Path())
 	}
 	return n.CanonicalKeys(keys)
-}
-
-// table prints the entries of a bulk list.
-func (p *splicer) table(t *bulk.Table) {
-	p.buf = append(p.buf, '[')
-	start := len(p.buf)
-	t.All(func(e *bulk.Entry) bool {
-		if len(p.buf) > start {
-			p.buf = append(p.buf, ',')
-		}
-		text := e.Saved
-		if p.defaults {
-			text = e.Full
-		}
-		p.buf = append(p.buf, text...)
-		return true
-	})
-	p.buf = append(p.buf, ']')
 }

@@ -25,6 +25,8 @@ func TestAConfigurationIsJoinedWithItsTables(t *testing.T) {
 		`{}`,
 		`{"side":[{"name":"LEFT"}]}`,
 		`{"side":[{"name":"LEFT","rule":[{"id":0,"note":"a"},{"id":1,"note":"b"}]},{"name":"RIGHT"}]}`,
+		`{"host":[{"name":"x","nr":1},{"name":"y","nr":2,"note":"n","disk":[{"id":"B","size":1,"part":[{"id":1,"kind":"k"}],"label":"l"},{"id":"A"}],"deep":{"on":true},"nic":[{"id":2}],"weight":1}]}`,
+		`{"host":[{"name":"x","nr":1,"nic":[{"id":2},{"id":1}]}],"zone":[{"name":"x","in":{"site":[{"id":1}]}}]}`,
 		`{"ports":[{"name":"p1"}],"flat":[{"name":"a","port":"p1"}],"side":[{"name":"RIGHT","rule":[{"id":3}]}]}`,
 	} {
 		tree := s.NewTree()

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// loadServices loads a model of services with servers, whose services are validated one by one.
+// loadServices loads a model of services, which are in the tree, with servers.
 func loadServices(t *testing.T) *Schema {
 	t.Helper()
 	text := modelText(t, "bulk")
@@ -23,6 +23,7 @@ func loadServices(t *testing.T) *Schema {
     leaf kind { type string; mandatory true; }
     leaf weight { type uint8; default "1"; }
     leaf-list tags { type string; }
+    container check { leaf every { type uint8; default "5"; } leaf path { type string; } container tls { leaf name { type string; } } }
     list server {
       polycube-base:bulk;
       key "ip";
@@ -34,26 +35,28 @@ func loadServices(t *testing.T) *Schema {
 `)
 }
 
-// Whatever an edit validates, the result is what validating the whole tree gives (state), and so are its refusals.
-func TestEntriesAreValidatedAsTheWholeTreeIs(t *testing.T) {
+// Whatever an edit prints again, the text is that of the whole tree (state).
+func TestEntriesArePrintedAsTheWholeTreeIs(t *testing.T) {
 	s := loadServices(t)
-	if !s.root.Child("service").separate {
-		t.Fatal("services are validated with the whole tree")
-	}
 	tree := cube(t, s, `{}`)
 	r := rand.New(rand.NewPCG(7, 8))
 	done, refused := 0, map[string]int{}
-	for range 3000 {
+	for range 4000 {
 		words := fmt.Sprintf("service v%d %d", r.IntN(4), r.IntN(2))
-		body := []string{`{"kind":"a"}`, `{"kind":"b","weight":7}`, `{}`, `{"weight":null}`, `{"kind":"c","tags":["x"]}`, `{"kind":"a","server":[{"ip":"1"}]}`}[r.IntN(6)]
+		body := []string{`{"kind":"a"}`, `{"kind":"b","weight":7}`, `{}`, `{"weight":null}`, `{"kind":"c","tags":["x"]}`, `{"kind":"a","server":[{"ip":"1"}]}`,
+			`{"kind":"a","check":{"every":7}}`, `{"check":{"every":null,"path":"/x"}}`, `{"check":{"tls":{"name":"y"}}}`}[r.IntN(9)]
 		op := []Op{Create, Create, Create, Replace, Merge, Merge, Delete}[r.IntN(7)]
-		switch r.IntN(8) {
+		switch r.IntN(10) {
 		case 0:
 			words, op, body = words+" weight", Replace, "9"
 		case 1:
 			words, op = words+" weight", Delete
 		case 2:
 			words, op, body = words+" server 2", []Op{Create, Delete}[r.IntN(2)], `{}`
+		case 4:
+			words, op, body = words+" check", []Op{Replace, Merge}[r.IntN(2)], []string{`{}`, `{"path":"/y"}`, `{"tls":{"name":"z"},"every":5}`}[r.IntN(3)]
+		case 5:
+			words, op = words+[]string{" check", " check every", " check tls", " check tls name"}[r.IntN(4)], Delete
 		case 3:
 			words, op, body = "service", Merge, fmt.Sprintf(`[{"vip":"v%d","port":0,"kind":"d"},{"vip":"v%d","port":1,"weight":3}]`, r.IntN(4), r.IntN(4))
 		}
