@@ -208,24 +208,43 @@ func (s *Services) SetEcho(addresses map[netip.Addr]bool) error {
 		if _, stays := addresses[a]; stays {
 			continue
 		}
-		if _, err := s.entries.Delete(echoKey(a)); err != nil {
+		if err := s.DropEcho(a); err != nil {
 			return err
 		}
-		delete(s.echo, a)
 	}
 	for a, answers := range addresses {
-		delete(s.left, echoKey(a))
-		if was, known := s.echo[a]; known && was == answers {
-			continue
-		}
-		var e serviceEntry
-		if answers {
-			e.Flags = 1
-		}
-		if err := s.entries.Set(echoKey(a), e); err != nil {
+		if err := s.PutEcho(a, answers); err != nil {
 			return err
 		}
-		s.echo[a] = answers
 	}
+	return nil
+}
+
+// PutEcho sets whether a virtual address answers echo requests.
+func (s *Services) PutEcho(a netip.Addr, answers bool) error {
+	delete(s.left, echoKey(a))
+	if was, known := s.echo[a]; known && was == answers {
+		return nil
+	}
+	var e serviceEntry
+	if answers {
+		e.Flags = 1
+	}
+	if err := s.entries.Set(echoKey(a), e); err != nil {
+		return err
+	}
+	s.echo[a] = answers
+	return nil
+}
+
+// DropEcho removes a virtual address that PutEcho or SetEcho set, if it is there.
+func (s *Services) DropEcho(a netip.Addr) error {
+	if _, known := s.echo[a]; !known {
+		return nil
+	}
+	if _, err := s.entries.Delete(echoKey(a)); err != nil {
+		return err
+	}
+	delete(s.echo, a)
 	return nil
 }

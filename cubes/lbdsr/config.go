@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/netip"
-	"reflect"
 	"strings"
 	"time"
 
@@ -18,14 +17,13 @@ import (
 	"github.com/polycube/polycube/inet"
 )
 
-// Config is the decoded configuration, without the servers of services.
+// Config is the decoded configuration, without services.
 type Config struct {
 	Shadow     bool            `json:"shadow"`
 	Ports      []Port          `json:"ports"`
 	Algorithm  string          `json:"algorithm,omitempty"`
 	Frontend   Frontend        `json:"frontend"`
 	Backend    Backend         `json:"backend"`
-	Service    []Service       `json:"service"`
 	QUICConfig []QUICConfig    `json:"quic-config"`
 	Tunnel     Tunnel          `json:"tunnel"`
 	AllDown    balance.AllDown `json:"all-down"`
@@ -83,13 +81,6 @@ type Service struct {
 	// HealthCheck is nil for the service of `frontend vip`.
 	HealthCheck *health.Config `json:"health-check"`
 	Announce    bool           `json:"announce"`
-}
-
-// equal reports whether two configurations of a service are the same.
-func (s *Service) equal(other *Service) bool {
-	a, b := *s, *other
-	a.HealthCheck, b.HealthCheck = nil, nil
-	return a == b && (s.HealthCheck == other.HealthCheck || reflect.DeepEqual(s.HealthCheck, other.HealthCheck))
 }
 
 // ServiceID is the key of a service.
@@ -209,20 +200,6 @@ func (c *Config) legacy() (Service, bool) {
 		return Service{}, false
 	}
 	return Service{ServiceID: ServiceID{VIP: c.Frontend.VIP, Proto: balance.All}, Timeout: 900}, true
-}
-
-// services returns all services, that of `frontend vip` included.
-func (c *Config) services() ([]Service, error) {
-	first, ok := c.legacy()
-	if !ok {
-		return c.Service, nil
-	}
-	for _, s := range c.Service {
-		if s.ServiceID == first.ServiceID {
-			return nil, fmt.Errorf("service %s: `frontend vip` is the same service: remove one of them: %w", s.ServiceID, cube.ErrExists)
-		}
-	}
-	return append([]Service{first}, c.Service...), nil
 }
 
 // timeout returns the timeout of a service.

@@ -28,6 +28,8 @@ type desired struct {
 type wanted struct {
 	conf    Service
 	servers map[string]*Server
+	// first is set for the service of `frontend vip`, which is not in the list.
+	first bool
 }
 
 // key is the identity of a server: servers with the same key are the same to the program.
@@ -49,29 +51,83 @@ func (s *Server) key() (k balance.Key) {
 // with returns the configuration after a change.
 func (d *desired) with(c cube.ChangeOf[Config]) (*desired, error) {
 	next := &desired{conf: d.conf, services: maps.Clone(d.services)}
+	if next.services == nil {
+		next.services = map[ServiceID]*wanted{}
+	}
 	if c.New != nil {
-		if err := next.configure(c.New, c.Created()); err != nil {
+		if err := c.New.checkPorts(); err != nil {
 			return nil, err
 		}
+		if first, ok := d.conf.legacy(); ok {
+			delete(next.services, first.ServiceID)
+		}
+		next.conf = c.New
 	}
-	changes, err := cube.DecodeEntries[Server](c.Entries)
-	if err != nil {
+	var services, servers []cube.EntryChange
+	for _, e := range c.Entries {
+		if len(e.List) == 1 {
+			services = append(services, e)
+		} else {
+			servers = append(servers, e)
+		}
+	}
+	if err := next.changeServices(services, c.Created()); err != nil {
 		return nil, err
+	}
+	if err := next.changeServers(servers); err != nil {
+		return nil, err
+	}
+	return next, next.pool(d)
+}
+
+// changeServices adds, removes and changes services, which keep the servers that they have. created says that the cube is created
+// or restored.
+func (d *desired) changeServices(entries []cube.EntryChange, created bool) error {
+	changes, err := cube.DecodeEntries[Service](entries)
+	if err != nil {
+		return err
+	}
+	for _, change := range changes {
+		if change.New == nil {
+			delete(d.services, change.Old.ServiceID)
+			continue
+		}
+		s := change.New
+		if err := s.Check(); err != nil {
+			return err
+		}
+		if err := s.checkHealth(d.conf, created); err != nil {
+			return err
+		}
+		w := &wanted{conf: *s, servers: map[string]*Server{}}
+		if was := d.services[s.ServiceID]; was != nil {
+			w.servers = was.servers
+		}
+		d.services[s.ServiceID] = w
+	}
+	return nil
+}
+
+// changeServers adds, removes and changes servers of services.
+func (d *desired) changeServers(entries []cube.EntryChange) error {
+	changes, err := cube.DecodeEntries[Server](entries)
+	if err != nil {
+		return err
 	}
 	touched := map[ServiceID]bool{}
 	for _, change := range changes {
 		id, err := balance.ServiceOf(change.Above)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		w := next.services[id]
+		w := d.services[id]
 		if w == nil {
 			continue // the service is removed with its servers
 		}
 		if !touched[id] {
 			touched[id] = true
 			w = &wanted{conf: w.conf, servers: maps.Clone(w.servers)}
-			next.services[id] = w
+			d.services[id] = w
 		}
 		if change.Old != nil {
 			delete(w.servers, change.Old.Address.String())
@@ -81,48 +137,25 @@ func (d *desired) with(c cube.ChangeOf[Config]) (*desired, error) {
 		}
 	}
 	for id := range touched {
-		if err := next.services[id].check(); err != nil {
-			return nil, err
-		}
-	}
-	return next, nil
-}
-
-// configure takes over a configuration, with the servers that services have. created says that the cube is created or restored.
-func (d *desired) configure(conf *Config, created bool) error {
-	services, err := conf.services()
-	if err != nil {
-		return err
-	}
-	if err := conf.checkPorts(); err != nil {
-		return err
-	}
-	was := d.services
-	d.conf, d.services = conf, map[ServiceID]*wanted{}
-	for _, s := range services {
-		if err := s.Check(); err != nil {
+		if err := d.services[id].check(); err != nil {
 			return err
 		}
-		w := was[s.ServiceID]
-		if w == nil {
-			w = &wanted{servers: map[string]*Server{}}
-		}
-		if !w.conf.equal(&s) {
-			if err := s.checkHealth(conf, created); err != nil {
-				return err
-			}
-			w = &wanted{conf: s, servers: w.servers}
-		}
-		d.services[s.ServiceID] = w
 	}
-	return d.pool()
+	return nil
 }
 
-// pool gives the service of `frontend vip` its servers.
-func (d *desired) pool() error {
+// pool adds the service of `frontend vip` with its servers; was is the configuration before the change.
+func (d *desired) pool(was *desired) error {
 	first, ok := d.conf.legacy()
 	if !ok {
 		return nil
+	}
+	w := d.services[first.ServiceID]
+	if w != nil && !w.first {
+		return fmt.Errorf("service %s: `frontend vip` is the same service: remove one of them: %w", first.ServiceID, cube.ErrExists)
+	}
+	if err := first.Check(); err != nil {
+		return err
 	}
 	servers := map[string]*Server{}
 	for _, p := range d.conf.Backend.Pool {
@@ -136,10 +169,10 @@ func (d *desired) pool() error {
 		}
 		servers[s.Address.String()] = s
 	}
-	w := d.services[first.ServiceID]
-	if !maps.EqualFunc(w.servers, servers, func(a, b *Server) bool { return *a == *b }) {
-		d.services[first.ServiceID] = &wanted{conf: first, servers: servers}
+	if w = was.services[first.ServiceID]; w == nil || !w.first || !maps.EqualFunc(w.servers, servers, func(a, b *Server) bool { return *a == *b }) {
+		w = &wanted{conf: first, servers: servers, first: true}
 	}
+	d.services[first.ServiceID] = w
 	return nil
 }
 

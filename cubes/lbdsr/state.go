@@ -8,7 +8,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/polycube/polycube/balance"
@@ -67,11 +66,18 @@ func (b *balancer) state(_ context.Context, path []string) (any, error) {
 	if len(path) > 0 && path[0] != "service" {
 		return out, nil
 	}
-	for _, s := range b.now.conf.Service {
-		if len(path) > 3 && (path[1] != s.VIP.String() || path[2] != strconv.Itoa(int(s.Port)) || path[3] != s.Proto.String()) {
+	services := b.now.services
+	if len(path) > 3 {
+		services = map[ServiceID]*wanted{}
+		if id, err := balance.ServiceOf(path[1:]); err == nil && b.now.services[id] != nil {
+			services[id] = b.now.services[id]
+		}
+	}
+	for id, w := range services {
+		if w.first {
 			continue
 		}
-		is, err := b.stateOfService(s.ServiceID, path)
+		is, err := b.stateOfService(id, path)
 		if err != nil {
 			return nil, err
 		}

@@ -39,31 +39,49 @@ func (b *balancer) apply(next *change) error {
 		if err := b.configure(was); err != nil {
 			return err
 		}
-		if err := b.checks.configure(b.conf); err != nil {
+	}
+	if is := next.tally.needs().checked; next.conf != nil || is != b.tally.needs().checked {
+		if err := b.checks.configure(b.conf, is); err != nil {
 			return err
 		}
 	}
 	gone := b.watchServers(next)
 	b.loads.follow(next)
+	was, vips := make(map[ServiceKey]*wanted, len(next.services)), map[netip.Addr]bool{}
 	for key, w := range next.services {
-		if w == nil {
-			delete(b.wanted, key)
-		} else {
-			b.wanted[key] = w
+		was[key] = b.wanted[key]
+		b.record(key, w)
+		vips[key.VIP] = true
+	}
+	b.tally = next.tally
+	if err := b.applyServices(next, was, vips); err != nil {
+		return err
+	}
+	for _, k := range gone {
+		b.checks.unwatch(k)
+	}
+	if allDown == b.conf.AllDown {
+		return nil
+	}
+	for _, p := range b.placed {
+		if err := b.choose(p, b.wanted[p.key]); err != nil {
+			return fmt.Errorf("service %s: %w", p.id, err)
 		}
 	}
-	silent := b.silent // virtual addresses without a service for echo requests
-	if next.conf != nil {
-		b.findEchoes()
-		if err := b.applyRanges(); err != nil {
-			return err
-		}
-		maps.DeleteFunc(silent, func(vip netip.Addr, _ bool) bool {
-			_, stays := b.silent[vip]
-			return !stays
-		})
-		if err := b.services.SetEcho(silent); err != nil {
-			return err
+	return nil
+}
+
+// applyServices makes the services that a change touches, which were others before, what it asks for; vips are their addresses.
+func (b *balancer) applyServices(next *change, was map[ServiceKey]*wanted, vips map[netip.Addr]bool) error {
+	b.findEchoes(vips)
+	if err := b.applyRanges(was, next.services, next.created); err != nil {
+		return err
+	}
+	for vip := range vips { // a service for echo requests takes the place of an address without one
+		if !b.silent[vip] {
+			if err := b.services.DropEcho(vip); err != nil {
+				return err
+			}
 		}
 	}
 	owners := b.owners(next)
@@ -72,38 +90,14 @@ func (b *balancer) apply(next *change) error {
 			return fmt.Errorf("service %s: %w", id, err)
 		}
 	}
-	for _, k := range gone {
-		b.checks.unwatch(k)
-	}
-	if next.conf == nil {
-		return nil
-	}
-	if allDown != b.conf.AllDown {
-		for _, p := range b.placed {
-			if err := b.choose(p, b.wanted[p.key]); err != nil {
-				return fmt.Errorf("service %s: %w", p.id, err)
+	for vip := range vips {
+		if b.silent[vip] {
+			if err := b.services.PutEcho(vip, false); err != nil {
+				return err
 			}
 		}
 	}
-	return b.services.SetEcho(b.silent)
-}
-
-// findEchoes finds the service that echo requests for each virtual address are of: its one for ICMP, else its first one
-// for all protocols.
-func (b *balancer) findEchoes() {
-	b.echoes, b.silent = map[netip.Addr]ServiceKey{}, map[netip.Addr]bool{}
-	for i := range b.conf.Service {
-		s := &b.conf.Service[i]
-		is, known := b.echoes[s.VIP]
-		if s.Proto == protoICMP || s.Proto == protoAll && (!known || is.Proto == protoAll && s.VPort < is.VPort) {
-			b.echoes[s.VIP] = s.key()
-		}
-	}
-	for i := range b.conf.Service {
-		if _, known := b.echoes[b.conf.Service[i].VIP]; !known {
-			b.silent[b.conf.Service[i].VIP] = false
-		}
-	}
+	return nil
 }
 
 func compareIDs(a, b balance.ServiceID) int {
@@ -189,29 +183,6 @@ func (b *balancer) applyPorts() error {
 		}
 	}
 	_, err = table.Replace(b.maps.frontends, hosts).Do()
-	return err
-}
-
-// applyRanges writes the services with several ports.
-func (b *balancer) applyRanges() error {
-	want := map[rangeKey][2]byte{}
-	for i := range b.conf.Service {
-		s := &b.conf.Service[i]
-		if s.LastPort <= s.VPort {
-			continue
-		}
-		for _, id := range s.ids() {
-			proto := map[balance.Proto]inet.Protocol{balance.TCP: inet.TCP, balance.UDP: inet.UDP, balance.SCTP: inet.SCTP}[id.Proto]
-			if proto == 0 {
-				continue
-			}
-			for _, p := range prefixes(s.VPort, s.LastPort) {
-				p.Address, p.Protocol, p.Prefixlen = inet.AddressOf(s.VIP), proto, p.Prefixlen+rangeBits-16
-				want[p] = [2]byte{byte(s.VPort >> 8), byte(s.VPort)}
-			}
-		}
-	}
-	_, err := table.Replace(b.maps.ranges, want).Do()
 	return err
 }
 

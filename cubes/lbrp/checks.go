@@ -100,8 +100,8 @@ func checkKey(service ServiceKey, at netip.AddrPort) checks.Key {
 	return checks.Key{Service: service.id(), Server: balance.KeyOf(at)}
 }
 
-// configure takes over a configuration.
-func (w *watcher) configure(conf *Config) error {
+// configure takes over a configuration; checked says whether a service has health checks.
+func (w *watcher) configure(conf *Config, checked bool) error {
 	was, port, mac := w.conf, uint16(noPort), wire.MAC{}
 	w.conf = conf
 	for i := range conf.Ports {
@@ -122,7 +122,7 @@ func (w *watcher) configure(conf *Config) error {
 			return err
 		}
 	}
-	if !conf.checked() {
+	if !checked {
 		w.End()
 	} else if err := w.Open(checks.Way{MTU: probe.MinIPv6, Sources: conf.CheckSource.addresses()}); err != nil {
 		return err
@@ -133,16 +133,6 @@ func (w *watcher) configure(conf *Config) error {
 		}
 	}
 	return nil
-}
-
-// checked reports whether a service has health checks.
-func (c *Config) checked() bool {
-	for i := range c.Service {
-		if c.Service[i].HealthCheck.Enabled() {
-			return true
-		}
-	}
-	return false
 }
 
 // watch makes the checks of the servers of a service what its configuration says. inUse returns whether one is in use.

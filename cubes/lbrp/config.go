@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
-	"reflect"
 	"slices"
 
 	"github.com/polycube/polycube/balance"
@@ -17,14 +16,13 @@ import (
 	"github.com/polycube/polycube/health"
 )
 
-// Config is the decoded configuration, without the servers of services.
+// Config is the decoded configuration, without services.
 type Config struct {
 	Ports        []Port          `json:"ports"`
 	PortMode     PortMode        `json:"port_mode"`
 	SrcIPRewrite SrcIPRewrite    `json:"src-ip-rewrite"`
 	CheckSource  CheckSource     `json:"check-source"`
 	AllDown      balance.AllDown `json:"all-down"`
-	Service      []Service       `json:"service"`
 	Timeout      Timeout         `json:"timeout"`
 	MaxSessions  uint32          `json:"max-sessions"`
 	MaxBackends  uint32          `json:"max-backends"`
@@ -87,13 +85,6 @@ type Service struct {
 	NoServers   NoServers        `json:"no-servers"`
 	HealthCheck *health.Config   `json:"health-check"`
 	Feedback    *feedback.Config `json:"feedback"`
-}
-
-// equal reports whether two configurations of a service are the same.
-func (s *Service) equal(other *Service) bool {
-	a, b := *s, *other
-	a.HealthCheck, b.HealthCheck, a.Feedback, b.Feedback = nil, nil, nil, nil
-	return a == b && reflect.DeepEqual(s.HealthCheck, other.HealthCheck) && reflect.DeepEqual(s.Feedback, other.Feedback)
 }
 
 // ServiceKey is the key of a service.
@@ -206,9 +197,6 @@ func (c *Config) check() error {
 	if err := c.SrcIPRewrite.check(); err != nil {
 		return err
 	}
-	if err := c.checkServices(); err != nil {
-		return err
-	}
 	return c.checkSource()
 }
 
@@ -251,29 +239,6 @@ func (s *SrcIPRewrite) check() error {
 type portRange struct {
 	first, last uint16
 	of          ServiceKey
-}
-
-func (c *Config) checkServices() error {
-	taken := map[balance.ServiceID][]portRange{}
-	for i := range c.Service {
-		s := &c.Service[i]
-		if err := s.check(); err != nil {
-			return err
-		}
-		for _, id := range s.ids() {
-			if id.Proto == balance.ICMP {
-				continue
-			}
-			whole := balance.ServiceID{VIP: id.VIP, Proto: id.Proto}
-			taken[whole] = append(taken[whole], portRange{s.VPort, max(s.VPort, s.LastPort), s.key()})
-		}
-	}
-	for _, ranges := range taken {
-		if err := apart(ranges); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (s *Service) check() error {

@@ -2,8 +2,8 @@
 
 package lbrp
 
-// What a change asks for: which services are to be what. Services that it does not touch are not looked at when servers
-// change, so that one server of 10,000 services costs what one server of one service costs.
+// What a change asks for: which services are to be what. Services that it does not touch are not looked at, so that a change
+// of one of 10,000 services costs what it costs with one service.
 
 import (
 	"errors"
@@ -12,7 +12,6 @@ import (
 	"net/netip"
 
 	"github.com/polycube/polycube/balance"
-	"github.com/polycube/polycube/balance/checks"
 	"github.com/polycube/polycube/cube"
 )
 
@@ -27,74 +26,70 @@ type wanted struct {
 type change struct {
 	conf     *Config // nil: it stays
 	services map[ServiceKey]*wanted
+	// tally is of all services after the change.
+	tally tally
+	// created is set if the cube is created or restored.
+	created bool
 }
 
 // with returns what a change changes.
 func (b *balancer) with(c cube.ChangeOf[Config]) (*change, error) {
-	next := &change{conf: c.New, services: map[ServiceKey]*wanted{}}
+	next := &change{conf: c.New, services: map[ServiceKey]*wanted{}, created: c.Created()}
 	if c.New != nil {
 		if err := c.New.check(); err != nil {
 			return nil, err
 		}
-		if err := next.configure(b, c.New, c.Created()); err != nil {
-			return nil, err
+	}
+	var services, servers []cube.EntryChange
+	for _, e := range c.Entries {
+		if len(e.List) == 1 {
+			services = append(services, e)
+		} else {
+			servers = append(servers, e)
 		}
 	}
-	changes, err := cube.DecodeEntries[Backend](c.Entries)
-	if err != nil {
+	if err := next.addServices(b, services, c.Created()); err != nil {
 		return nil, err
 	}
-	touched := map[ServiceKey]*wanted{}
-	for _, e := range changes {
-		key, err := serviceKeyOf(e.Above)
-		if err != nil {
-			return nil, err
-		}
-		w := touched[key]
-		if w == nil {
-			if w = next.after(b, key); w == nil {
-				continue // the service is removed with its servers
-			}
-			w = &wanted{conf: w.conf, backends: maps.Clone(w.backends)}
-			touched[key], next.services[key] = w, w
-		}
-		if e.Old != nil {
-			delete(w.backends, e.Old.key())
-		}
-		if e.New != nil {
-			w.backends[e.New.key()] = e.New
-		}
+	if err := next.addServers(b, servers); err != nil {
+		return nil, err
 	}
 	for _, w := range next.services {
 		if err := w.check(next.source(b)); err != nil {
 			return nil, err
 		}
 	}
+	if err := next.checkPorts(b); err != nil {
+		return nil, err
+	}
 	return next, next.checkNewSource(b)
 }
 
-// configure records the services that a configuration changes.
-func (c *change) configure(b *balancer, conf *Config, created bool) error {
-	there := make(map[ServiceKey]bool, len(conf.Service))
-	for i := range conf.Service {
-		s := &conf.Service[i]
-		there[s.key()] = true
-		was := b.wanted[s.key()]
-		if was == nil || !was.conf.equal(s) {
-			if err := checks.Validate(s.key().id(), s.HealthCheck, netip.AddrPortFrom(s.VIP, s.VPort), created); err != nil {
-				return err
-			}
-		}
-		switch {
-		case was == nil:
-			c.services[s.key()] = &wanted{conf: *s, backends: map[netip.AddrPort]*Backend{}}
-		case !was.conf.equal(s):
-			c.services[s.key()] = &wanted{conf: *s, backends: was.backends}
-		}
+// addServers records the servers that a change adds, removes or changes.
+func (c *change) addServers(b *balancer, entries []cube.EntryChange) error {
+	changes, err := cube.DecodeEntries[Backend](entries)
+	if err != nil {
+		return err
 	}
-	for key := range b.wanted {
-		if !there[key] {
-			c.services[key] = nil
+	touched := map[ServiceKey]*wanted{}
+	for _, e := range changes {
+		key, err := serviceKeyOf(e.Above)
+		if err != nil {
+			return err
+		}
+		w := touched[key]
+		if w == nil {
+			if w = c.after(b, key); w == nil {
+				continue // the service is removed with its servers
+			}
+			w = &wanted{conf: w.conf, backends: maps.Clone(w.backends)}
+			touched[key], c.services[key] = w, w
+		}
+		if e.Old != nil {
+			delete(w.backends, e.Old.key())
+		}
+		if e.New != nil {
+			w.backends[e.New.key()] = e.New
 		}
 	}
 	return nil
@@ -136,6 +131,9 @@ func (w *wanted) check(source *CheckSource) error {
 	if w == nil {
 		return nil
 	}
+	if source.has(w.conf.VIP) {
+		return fmt.Errorf("check-source: %s is the virtual address of a service: %w", w.conf.VIP, cube.ErrExists)
+	}
 	if len(w.backends) > balance.MaxMembers {
 		return fmt.Errorf("service %s: %d servers, at most %d: %w", w.conf.key(), len(w.backends), balance.MaxMembers, cube.ErrFull)
 	}
@@ -164,21 +162,19 @@ func (w *wanted) check(source *CheckSource) error {
 	return nil
 }
 
-// constants sets the constants of the program for the configuration.
-func (c *change) constants(to map[string]any) {
-	ranges, choices := false, false
-	for i := range c.conf.Service {
-		s := &c.conf.Service[i]
-		ranges = ranges || s.LastPort > s.VPort
-		choices = choices || s.Select != maglev || s.Affinity > 0
+// constants sets the constants of the program.
+func (c *change) constants(b *balancer, to map[string]any) {
+	conf, is := c.conf, c.tally.needs()
+	if conf == nil {
+		conf = b.conf
 	}
-	to["has_ranges"], to["has_choices"], to["renumbers"] = ranges, choices, c.conf.SrcIPRewrite.IPRange.IsValid()
-	to["checks"] = c.conf.CheckSource.valid()
+	to["has_ranges"], to["has_choices"], to["renumbers"] = is.ranges, is.choices, conf.SrcIPRewrite.IPRange.IsValid()
+	to["checks"] = conf.CheckSource.valid()
 }
 
 // carryOut makes the maps what a change asks for. The returned function undoes it; after an error, it is undone.
 func (b *balancer) carryOut(next *change) (func() error, error) {
-	back := &change{services: make(map[ServiceKey]*wanted, len(next.services))}
+	back := &change{services: make(map[ServiceKey]*wanted, len(next.services)), tally: b.tally}
 	if next.conf != nil {
 		back.conf = b.conf
 	}

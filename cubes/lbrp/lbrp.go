@@ -49,9 +49,11 @@ type balancer struct {
 	counters counter.Set
 	sessions *conns.Table // nil before the steps of the first plan
 
-	// conf is the configuration in effect, and wanted are its services with their servers.
-	conf   *Config
-	wanted map[ServiceKey]*wanted
+	// conf is the configuration in effect, and wanted are its services with their servers, also by address.
+	conf      *Config
+	wanted    map[ServiceKey]*wanted
+	addresses map[netip.Addr]*address
+	tally     tally
 	// placed are the services of the data plane.
 	placed map[balance.ServiceID]*placed
 	// echoes are the services that echo requests for each virtual address are of, silent the addresses without one.
@@ -69,7 +71,8 @@ func newBalancer(env cube.Env) (cube.Instance, error) {
 	b := &balancer{
 		env: env, maps: newMaps(env), tables: balance.NewTables(env, balance.Fitting), numbers: balance.NewNumbers(env),
 		pins: balance.NewPins(env), counters: counters.In(env, "counters"), conf: &Config{},
-		wanted: map[ServiceKey]*wanted{}, placed: map[balance.ServiceID]*placed{}, draining: map[*member]bool{},
+		wanted: map[ServiceKey]*wanted{}, addresses: map[netip.Addr]*address{}, echoes: map[netip.Addr]ServiceKey{},
+		silent: map[netip.Addr]bool{}, placed: map[balance.ServiceID]*placed{}, draining: map[*member]bool{},
 	}
 	b.services = balance.NewServices(env, b.tables, maxServices)
 	b.sweep = newSweeper(b)
@@ -106,11 +109,11 @@ func (b *balancer) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Pla
 		}))
 		plan.After = append(plan.After, cube.Effect(func() (func() error, error) { return nil, drop() }))
 	}
-	if c.New != nil {
+	if c.New != nil || next.tally.needs() != b.tally.needs() {
 		if plan.Constants == nil {
 			plan.Constants = map[string]any{}
 		}
-		next.constants(plan.Constants)
+		next.constants(b, plan.Constants)
 	}
 	plan.Before = append(plan.Before, cube.Effect(func() (func() error, error) { return b.carryOut(next) }))
 	return plan, nil

@@ -14,7 +14,10 @@ import (
 func TestMain(m *testing.M) { os.Exit(netns.CheckLeaks(m)) }
 
 func TestModelAndCodeSayTheSame(t *testing.T) {
-	modeltest.Match(t, modeltest.Load(t, modeltest.Service(t, files).Model), Config{})
+	schema := modeltest.Load(t, modeltest.Service(t, files).Model)
+	modeltest.Match(t, schema, Config{})
+	modeltest.MatchEntry(t, schema, "service", Service{})
+	modeltest.MatchEntry(t, schema, "service/backend", Backend{})
 }
 
 func TestMapsAreLaidOutAsInC(t *testing.T) {

@@ -104,18 +104,13 @@ func (s *CheckSource) check() error {
 	return nil
 }
 
-// checkSource refuses a source of checks that something else has.
+// checkSource refuses a source of checks that something else has. Services are compared with it when they or it change.
 func (c *Config) checkSource() error {
 	if err := c.CheckSource.check(); err != nil || !c.CheckSource.valid() {
 		return err
 	}
 	taken := func(a netip.Addr, by string) error {
 		return fmt.Errorf("check-source: %s is %s: %w", a, by, cube.ErrExists)
-	}
-	for i := range c.Service {
-		if vip := c.Service[i].VIP; c.CheckSource.has(vip) {
-			return taken(vip, "the virtual address of a service")
-		}
 	}
 	for _, p := range c.Ports {
 		if c.CheckSource.has(p.IP) {

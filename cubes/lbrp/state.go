@@ -85,12 +85,15 @@ func (b *balancer) state(_ context.Context, path []string) (any, error) {
 	if len(path) > 0 && path[0] != "service" {
 		return out, nil
 	}
-	for i := range b.conf.Service {
-		s := &b.conf.Service[i]
-		if len(path) > 3 && (path[1] != s.VIP.String() || path[2] != strconv.Itoa(int(s.VPort)) || path[3] != s.Proto.String()) {
-			continue
+	services := b.wanted
+	if len(path) > 3 {
+		services = map[ServiceKey]*wanted{}
+		if key, err := serviceKeyOf(path[1:]); err == nil && b.wanted[key] != nil {
+			services[key] = b.wanted[key]
 		}
-		is, err := b.stateOfService(s, path)
+	}
+	for _, w := range services {
+		is, err := b.stateOfService(&w.conf, path)
 		if err != nil {
 			return nil, err
 		}

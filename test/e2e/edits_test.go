@@ -112,7 +112,7 @@ func (f *farmOf) together(clients, changes int) float64 {
 }
 
 // TestTimedManyServicesChangeLikeFew compares changes of a load balancer with 10,000 services of ten servers with those of one
-// with a hundred. A change of servers costs its own size. One of services also reads through them, and writes their record.
+// with a hundred: a change of servers or services costs its own size.
 func TestTimedManyServicesChangeLikeFew(t *testing.T) {
 	d := newMachine(t).Start("--rate-limit", "0")
 	small, large := newFarmOf(d, "small", 100), newFarmOf(d, "large", 10_000)
@@ -124,7 +124,7 @@ func TestTimedManyServicesChangeLikeFew(t *testing.T) {
 		"10 servers of a service", "100 servers of 10 services", "name of a service", "a service more", "a service less"} {
 		few, many := small.median(what), large.median(what)
 		t.Logf("%-26s %8.2f ms, of 100 services %8.2f ms", what, many.Seconds()*1000, few.Seconds()*1000)
-		if most := 3*few + 5*time.Millisecond; strings.Contains(what, "server") && many > most {
+		if most := 3*few + 5*time.Millisecond; many > most {
 			t.Errorf("%s: %v, at most %v", what, many, most)
 		}
 	}
