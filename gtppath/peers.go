@@ -6,6 +6,7 @@ package gtppath
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/polycube/polycube/cube"
@@ -62,6 +63,33 @@ func (p *Path) States() ([]State, error) {
 func (p *Path) mac(address netip.Addr) (inet.MAC, error) {
 	mac, _, err := p.macs.Get(inet.AddressOf(address))
 	return inet.MAC(mac), err
+}
+
+// Unheard returns the peers that were not heard, in a stable order.
+func (p *Path) Unheard() (all []netip.Addr, err error) {
+	for address := range p.peers {
+		mac, err := p.mac(address)
+		if err != nil {
+			return nil, err
+		}
+		if mac == 0 {
+			all = append(all, address)
+		}
+	}
+	slices.SortFunc(all, netip.Addr.Compare)
+	return all, nil
+}
+
+// Found notes where a peer is that was not heard.
+func (p *Path) Found(address netip.Addr, mac inet.MAC) error {
+	if p.peers[address] == nil {
+		return nil
+	}
+	was, err := p.mac(address)
+	if err != nil || was != 0 {
+		return err
+	}
+	return p.macs.Set(inet.AddressOf(address), uint64(mac))
 }
 
 // Use counts a user of a peer, which is learned and watched as long as it has one.

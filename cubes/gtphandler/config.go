@@ -10,14 +10,29 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/gtppath"
+	"github.com/polycube/polycube/inet"
 )
 
 // Config is the decoded configuration, without its user equipment.
 type Config struct {
 	gtppath.Config
-	MaxUsers uint32 `json:"max-user-equipment"`
-	Users    []User `json:"user-equipment"`
+	Type        SessionType `json:"session-type"`
+	MaxSessions uint32      `json:"max-ethernet-sessions"`
+	MaxMACs     uint32      `json:"max-mac-addresses"`
+	AgingTime   uint32      `json:"aging-time"`
+	MaxUsers    uint32      `json:"max-user-equipment"`
+	Users       []User      `json:"user-equipment"`
+	Sessions    []Session   `json:"ethernet-session"`
 }
+
+// SessionType is what tunnels carry.
+type SessionType string
+
+// The types.
+const (
+	IP       SessionType = "IP"
+	Ethernet SessionType = "ETHERNET"
+)
 
 // User is an entry of the list `user-equipment`. Entries come one by one.
 type User struct {
@@ -28,6 +43,22 @@ type User struct {
 	Remote   uint32     `json:"remote-teid,omitempty"`
 	Class    *uint32    `json:"traffic-class,omitempty"`
 	QFI      uint8      `json:"qfi,omitempty"`
+}
+
+// Session is an entry of the list `ethernet-session`.
+type Session struct {
+	TEID       uint32     `json:"teid"`
+	Endpoint   netip.Addr `json:"tunnel-endpoint"`
+	Remote     uint32     `json:"remote-teid"`
+	Class      *uint32    `json:"traffic-class,omitempty"`
+	QFI        uint8      `json:"qfi,omitempty"`
+	MaxLearned uint16     `json:"max-learned-addresses"`
+	MACs       []Station  `json:"mac-address"`
+}
+
+// Station is a configured MAC address of a session.
+type Station struct {
+	Address inet.MAC `json:"address"`
 }
 
 // local returns the address that tunnels to an endpoint come from.

@@ -2,7 +2,7 @@
 
 package gtphandler
 
-// The counters of devices. They belong to a device as long as it is configured, and survive the daemon.
+// The counters of devices and sessions. They belong to one as long as it is configured, and survive the daemon.
 
 import (
 	"errors"
@@ -16,26 +16,29 @@ import (
 // counts is struct gtphandler_counts.
 type counts struct{ Up, Down inet.Count }
 
+// counted is what has a counter.
+type counted struct{ counter uint32 }
+
 type counters struct {
 	rows table.PerCPU[uint32, counts]
 	// kept are the counters of an earlier daemon, and taken those that devices have.
-	kept  map[*user]uint32
-	taken map[uint32]*user
+	kept  map[*counted]uint32
+	taken map[uint32]*counted
 	// next is the first counter that was never taken; freed are others, those freed last at the end.
 	next  uint32
 	freed []uint32
 }
 
 func newCounters(env cube.Env) *counters {
-	return &counters{rows: table.NewPerCPU[uint32, counts](env, "counts"), kept: map[*user]uint32{}, taken: map[uint32]*user{}}
+	return &counters{rows: table.NewPerCPU[uint32, counts](env, "counts"), kept: map[*counted]uint32{}, taken: map[uint32]*counted{}}
 }
 
 func (c *counters) begin() {
-	c.kept, c.taken, c.next, c.freed = map[*user]uint32{}, map[uint32]*user{}, 0, nil
+	c.kept, c.taken, c.next, c.freed = map[*counted]uint32{}, map[uint32]*counted{}, 0, nil
 }
 
 // keep gives a device a counter of an earlier daemon; false if another one has it.
-func (c *counters) keep(is *user, counter uint32) bool {
+func (c *counters) keep(is *counted, counter uint32) bool {
 	if owner := c.taken[counter]; owner != nil && owner != is {
 		return false
 	}
@@ -47,7 +50,7 @@ func (c *counters) keep(is *user, counter uint32) bool {
 }
 
 // give gives a device its counter: the one that it had with an earlier daemon, or one at zero.
-func (c *counters) give(is *user, undo *cube.Undo) error {
+func (c *counters) give(is *counted, undo *cube.Undo) error {
 	if kept, ok := c.kept[is]; ok {
 		is.counter = kept
 		return nil
@@ -79,7 +82,7 @@ func (c *counters) give(is *user, undo *cube.Undo) error {
 }
 
 // release frees the counter of a device that is gone.
-func (c *counters) release(was *user, undo *cube.Undo) {
+func (c *counters) release(was *counted, undo *cube.Undo) {
 	delete(c.taken, was.counter)
 	c.freed = append(c.freed, was.counter)
 	undo.Push(func() error {

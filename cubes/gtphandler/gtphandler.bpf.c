@@ -1,17 +1,37 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* The tunnels of users between base stations and the network. What comes in at the port leaves its tunnel, what goes out to a
+/* The tunnels of users between base stations and the network, of IP packets or Ethernet frames. What comes in at the port leaves its tunnel, what goes out to a
  * user enters one. The class of a packet from a user is that of its tunnel. */
 #include <pcn/cube.h>
 #include <pcn/counter.h>
 #include <pcn/gtpu_end.h>
 
-enum gtphandler_reason { PCN_GTPU_END_REASONS(GTPHANDLER) };
+enum gtphandler_reason {
+	PCN_GTPU_END_REASONS(GTPHANDLER),
+	/* of sessions of Ethernet frames alone */
+	GTPHANDLER_ADDRESS_IN_USE,     /* the source of a frame is a device of another session */
+	GTPHANDLER_TOO_MANY_ADDRESSES, /* no more addresses of its session are learned */
+	GTPHANDLER_NOT_TUNNELLED,      /* it came from base stations, but not in a tunnel */
+	GTPHANDLER_UNKNOWN_DEVICE,     /* the destination is no device of a session */
+	GTPHANDLER_UNKNOWN_STATION,    /* nothing has come from the base station yet */
+};
 PCN_REASONS(gtphandler_reason);
 
-enum gtphandler_slowpath_reason { PCN_GTPU_END_SLOWPATH_REASONS(GTPHANDLER) };
+enum gtphandler_slowpath_reason {
+	PCN_GTPU_END_SLOWPATH_REASONS(GTPHANDLER),
+	GTPHANDLER_LEARN, /* the source of a frame is to be learned */
+	GTPHANDLER_GROUP, /* a frame for all sessions */
+	GTPHANDLER_HOST,  /* a frame that this end answers as a host */
+};
 PCN_SLOWPATH_REASONS(gtphandler_slowpath_reason);
+
+/* What happens to frames without being their fate. */
+enum gtphandler_frame_counter {
+	GTPHANDLER_FRAME_NOT_COPIED, /* a frame of a device was not copied to the other sessions */
+	GTPHANDLER_FRAME_COUNTERS,
+};
+PCN_COUNTERS(frame_counters, gtphandler_frame_counter, GTPHANDLER_FRAME_COUNTERS);
 
 /* A user, for packets that are sent to it. */
 struct gtphandler_user {
@@ -36,7 +56,7 @@ struct gtphandler_tunnel {
 };
 
 struct gtphandler_counts {
-	struct pcn_count up, down; /* bytes of IP packets */
+	struct pcn_count up, down; /* bytes of IP packets, or of frames */
 };
 
 /* Users by their IPv4 address, and by the upper half of their IPv6 addresses, in network byte order. */
@@ -180,6 +200,19 @@ PCN_EGRESS
 	u = gtphandler_find(flow.destination + 3,
 			    flow.has & PCN_FLOW_IPV6 ? flow.destination : NULL);
 	return u ? gtphandler_send(ctx, md, &flow, u) : pcn_pkt_pass(ctx, md);
+}
+
+#include "frames.h"
+
+/* Instead of the two programs above, if the sessions are of Ethernet frames. */
+PCN_PROGRAM(gtphandler_frames_in)
+{
+	return gtphandler_frame_in(ctx, md);
+}
+
+PCN_PROGRAM(gtphandler_frames_out)
+{
+	return gtphandler_frame_out(ctx, md);
 }
 
 PCN_LICENSE;

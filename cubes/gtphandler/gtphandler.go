@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gtphandler ends the GTP-U tunnels of a mobile network's users: it takes their packets out, and puts packets for them
-// in. Package gtppath answers the messages that are no packets of users, and watches the paths to base stations.
+// Package gtphandler ends the GTP-U tunnels of a mobile network's users: it takes their packets or Ethernet frames out, and puts
+// those for them in. Package gtppath answers the messages that are no packets of users, and watches the paths to base stations.
 package gtphandler
 
 import (
 	"context"
 	"embed"
 	"net/netip"
+	"slices"
+	"time"
 
+	"github.com/polycube/polycube/aging"
+	"github.com/polycube/polycube/counter"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/gtppath"
 )
@@ -18,12 +22,17 @@ import (
 //go:embed gtphandler.yang gtphandler.tc.o gtphandler.xdp.o
 var files embed.FS
 
+// frameCounters are the names of enum gtphandler_frame_counter.
+var frameCounters = counter.Of(files, "gtphandler_frame_counter")
+
 func init() { cube.Register(cube.Service{Files: files, New: newHandler}) }
 
 type handler struct {
-	env   cube.Env
-	path  *gtppath.Path
-	users *users
+	env      cube.Env
+	path     *gtppath.Path
+	users    *users
+	sessions *sessions
+	programs counter.Set
 	// conf is the configuration without its entries.
 	conf *Config
 }
@@ -31,8 +40,24 @@ type handler struct {
 func newHandler(env cube.Env) (cube.Instance, error) {
 	h := &handler{env: env}
 	h.path = gtppath.New(env, gtppath.Options{Changed: h.stationChanged, Indicated: h.indicated})
-	h.users = newUsers(env, h.path)
-	return cube.Instance{Prepare: cube.Typed(h.prepare), State: h.state, PacketIn: h.path.PacketIn, ParentChanged: h.path.SetParent}, nil
+	counters := newCounters(env)
+	h.users, h.sessions = newUsers(env, h.path, counters), newSessions(env, h.path, counters)
+	h.programs = frameCounters.In(env, "frame_counters")
+	return cube.Instance{Prepare: cube.Typed(h.prepare), State: h.state, PacketIn: h.packetIn, ParentChanged: h.setParent}, nil
+}
+
+// packetIn takes a packet from the program.
+func (h *handler) packetIn(in *cube.PacketIn) {
+	if in.Reason < gtppath.OwnReason {
+		h.path.PacketIn(in)
+		return
+	}
+	h.sessions.packetIn(in)
+}
+
+func (h *handler) setParent(parent cube.Parent) {
+	h.path.SetParent(parent)
+	h.sessions.setParent(parent)
 }
 
 // stationChanged logs that a base station goes up or down.
@@ -58,6 +83,10 @@ func (h *handler) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan
 	if err != nil {
 		return cube.Plan{}, err
 	}
+	framed, err := h.sessions.prepare(conf, c.Created())
+	if err != nil {
+		return cube.Plan{}, err
+	}
 	commit := func() (func() error, error) {
 		was := h.conf
 		h.conf = conf
@@ -67,20 +96,42 @@ func (h *handler) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan
 		}, nil
 	}
 	markers := func() (func() error, error) {
-		for _, m := range change.left {
+		for _, m := range slices.Concat(change.left, framed.left) {
 			h.path.SendEndMarker(m)
 		}
-		change.left = nil
+		change.left, framed.left = nil, nil
 		return nil, nil
 	}
 	plan := cube.Plan{Before: []cube.Step{cube.Effect(commit), cube.Effect(change.commit)}, After: []cube.Step{cube.Effect(markers)}}
 	if c.New != nil {
-		plan.Constants = map[string]any{"mtu": uint32(conf.MTU)}
+		plan.Before = append(plan.Before, cube.Effect(framed.commit))
+		plan.Constants = conf.constants()
 	}
 	if c.Created() {
-		// What replaces something else is there before that is gone.
-		most := conf.MaxUsers
-		plan.MapSizes = map[string]uint32{"users4": 2 * most, "users6": 2 * most, "tunnels": 2 * most, "stations": 2 * most, "counts": most}
+		plan.MapSizes = conf.sizes()
+		if conf.Type == Ethernet {
+			plan.Programs = map[cube.ProgramSlot]*cube.Program{
+				{Direction: cube.Ingress}: {Function: "gtphandler_frames_in"}, {Direction: cube.Egress}: {Function: "gtphandler_frames_out"},
+			}
+		}
 	}
 	return plan, nil
+}
+
+// constants are those of the program.
+func (c *Config) constants() map[string]any {
+	refresh := aging.Refresh(time.Duration(c.AgingTime) * time.Second)
+	return map[string]any{"mtu": uint32(c.MTU), "refresh_ns": uint64(refresh)}
+}
+
+// sizes are those of the maps. What replaces something else is there before that is gone.
+func (c *Config) sizes() map[string]uint32 {
+	users, sessions, macs, most := c.MaxUsers, uint32(1), uint32(1), c.MaxUsers
+	if c.Type == Ethernet {
+		users, sessions, macs, most = 1, c.MaxSessions, c.MaxMACs, c.MaxSessions
+	}
+	return map[string]uint32{
+		"users4": 2 * users, "users6": 2 * users, "tunnels": 2 * users, "stations": 2 * most, "counts": most,
+		"sessions": 2 * sessions, "macs": 2 * macs,
+	}
 }

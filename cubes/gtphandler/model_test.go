@@ -23,6 +23,9 @@ func TestMapsAreLaidOutAsInC(t *testing.T) {
 		bpftest.Layout(t, object, "users4", downlink{})
 		bpftest.Layout(t, object, "tunnels", uplink{})
 		bpftest.Layout(t, object, "counts", counts{})
+		bpftest.Layout(t, object, "sessions", row{})
+		bpftest.Layout(t, object, "macs", place{})
+		bpftest.Layout(t, object, "links", ownEnd{})
 		bpftest.Layout(t, object, "limits", gtppath.Limits{})
 	}
 }

@@ -50,10 +50,10 @@ const (
 // user is a device in effect.
 type user struct {
 	User
-	claims  []claim
-	down    downlink
-	up      uplink
-	counter uint32
+	counted
+	claims []claim
+	down   downlink
+	up     uplink
 }
 
 type users struct {
@@ -67,12 +67,12 @@ type users struct {
 	claims map[claim]*user
 }
 
-func newUsers(env cube.Env, path *gtppath.Path) *users {
+func newUsers(env cube.Env, path *gtppath.Path, counters *counters) *users {
 	return &users{
 		path: path,
 		ipv4: table.New[uint32, downlink](env, "users4"), ipv6: table.New[uint64, downlink](env, "users6"),
 		tunnels:  table.New[uint32, uplink](env, "tunnels"),
-		counters: newCounters(env), of: map[netip.Addr]*user{}, claims: map[claim]*user{},
+		counters: counters, of: map[netip.Addr]*user{}, claims: map[claim]*user{},
 	}
 }
 
@@ -106,6 +106,9 @@ func (u *users) prepare(entries []cube.EntryChange, old, conf *Config, created b
 		if c.fresh[e.New.IP], err = conf.compile(e.New); err != nil {
 			return nil, fmt.Errorf("user-equipment %s: %w", e.New.IP, err)
 		}
+	}
+	if len(c.fresh) > 0 && conf.Type == Ethernet {
+		return nil, fmt.Errorf("user-equipment: session-type is ETHERNET: add an ethernet-session: %w", cube.ErrInvalid)
 	}
 	if err := c.others(old); err != nil {
 		return nil, err
@@ -239,7 +242,7 @@ func (c *change) begin() error {
 	var gone []claim
 	c.counters.begin()
 	seen := func(k claim, counter uint32) {
-		if is := claimed[k]; is == nil || !c.counters.keep(is, counter) {
+		if is := claimed[k]; is == nil || !c.counters.keep(&is.counted, counter) {
 			gone = append(gone, k)
 		}
 	}
@@ -257,6 +260,9 @@ func (c *change) begin() error {
 	for _, is := range c.fresh {
 		endpoints[is.Endpoint] = true
 	}
+	for _, is := range c.conf.Sessions {
+		endpoints[is.Endpoint] = true
+	}
 	if err := errors.Join(errs[0], errs[1], errs[2], c.path.Begin(endpoints)); err != nil {
 		return err
 	}
@@ -272,7 +278,7 @@ func (c *change) begin() error {
 func (c *change) enter(is, was *user) error {
 	if was != nil {
 		is.counter = was.counter
-	} else if err := c.counters.give(is, &c.undone); err != nil {
+	} else if err := c.counters.give(&is.counted, &c.undone); err != nil {
 		return err
 	}
 	is.down.Counter, is.up.Counter = is.counter, is.counter
@@ -326,7 +332,7 @@ func (c *change) leave(was, is *user) error {
 		return err
 	}
 	delete(c.of, was.IP)
-	c.counters.release(was, &c.undone)
+	c.counters.release(&was.counted, &c.undone)
 	c.undone.Push(func() error {
 		c.of[was.IP] = was
 		return nil

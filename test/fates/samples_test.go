@@ -33,7 +33,7 @@ type subject struct {
 var subjects = map[string]func(t *testing.T, l *bpftest.Lab) subject{
 	"edpi": func(t *testing.T, l *bpftest.Lab) subject { return subject{"e", flows(t, l), nil} },
 	"gtphandler": func(*testing.T, *bpftest.Lab) subject {
-		return subject{"g", messages(1, "2001:db8::9"), []string{superframe}}
+		return subject{"g", messages(1, "2001:db8::9"), append(slices.Clone(framesOnly), superframe)}
 	},
 	"upf": func(t *testing.T, l *bpftest.Lab) subject {
 		return subject{"u", append(messages(1, device(passes)), sessions(t, l)...), []string{superframe}}

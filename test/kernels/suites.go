@@ -46,7 +46,7 @@ func Short() []Job {
 		tests("cubes/lbrp", "TestConnectionsGoToAServerAndBack", "TestAssociationsOfSCTPReachTheirServers"),
 		tests("cubes/dynmon", "TestACompiledObjectServesBothPaths"),
 		tests("cubes/classifier", "TestTheFirstRuleThatMatchesGivesTheClass", "TestSubscribersHaveTheirClassInBothDirections"),
-		tests("cubes/gtphandler", "TestPacketsLeaveTheirTunnels", "TestPacketsEnterTheirTunnels"),
+		tests("cubes/gtphandler", "TestPacketsLeaveTheirTunnels", "TestPacketsEnterTheirTunnels", "TestFramesLeaveAndEnterTheirTunnels"),
 		tests("cubes/policer", "TestEachClassHasItsContract", "TestNothingPassesTwice"),
 		tests("cubes/efw", "TestMatchersComeFirst"),
 		tests("cubes/edpi", "TestPoliciesFollowTheDecision", "TestFlowsWithoutRoomAreCountedAndElephantsAmongThemFound"),

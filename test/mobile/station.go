@@ -49,7 +49,7 @@ func Room(t testing.TB, c *net.UDPConn) {
 	}
 }
 
-// Attach gives a phone its addresses, at a TUN device of a namespace, and its tunnel, until the test ends.
+// Attach gives a phone its addresses, at a TUN or TAP device of a namespace, and its tunnel, until the test ends.
 func (s *Station) Attach(in *netns.Namespace, device string, p *Phone, addresses ...string) {
 	s.t.Helper()
 	in.Must(func() error { return s.Station.Attach(device, p) })

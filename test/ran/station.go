@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package ran is the radio side of a mobile network, for tests and demonstrations: base stations with real sockets of GTP-U,
-// and phones with a TUN device each. Sockets and devices are of the network namespace of the calling thread.
+// and phones with a TUN device each, or a TAP device for Ethernet sessions. Sockets and devices are of the network namespace of the calling thread.
 package ran
 
 import (
@@ -41,6 +41,8 @@ type Phone struct {
 	Uplink, Downlink uint32
 	// QFI is that of its packets in both directions; 0 for packets without a PDU Session Container.
 	QFI uint8
+	// Ethernet: its session is of Ethernet frames, and its device is a TAP device.
+	Ethernet bool
 
 	station atomic.Pointer[Station]
 	tun     *os.File
@@ -94,20 +96,24 @@ func Room(c *net.UDPConn) error {
 	return nil
 }
 
-// Attach makes the TUN device of a phone, which is down and has no address, and its tunnel.
+// Attach makes the device of a phone, which is down and has no address, and its tunnel.
 func (s *Station) Attach(device string, p *Phone) error {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return fmt.Errorf("open /dev/net/tun: %w", err)
 	}
 	ifr, err := unix.NewIfreq(device)
+	kind := uint16(unix.IFF_TUN)
+	if p.Ethernet {
+		kind = unix.IFF_TAP
+	}
 	if err == nil {
-		ifr.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI)
+		ifr.SetUint16(kind | unix.IFF_NO_PI)
 		err = unix.IoctlIfreq(fd, unix.TUNSETIFF, ifr)
 	}
 	if err != nil {
 		_ = unix.Close(fd)
-		return fmt.Errorf("make the TUN device %s: %w", device, err)
+		return fmt.Errorf("make the device %s: %w", device, err)
 	}
 	p.tun, p.ended = os.NewFile(uintptr(fd), device), make(chan struct{})
 	p.station.Store(s)

@@ -62,6 +62,7 @@ var exceptions = []exception{
 	{"elb", link.Inline, 44_000, "2026-11-30", 40_437, "6.18", "as in call mode"},
 	{"firewall", link.Call, 72_000, "2026-11-27", 65_865, "6.18", "as ministate; LOG, REJECT and limits are 5,000"},
 	{"firewall", link.Inline, 70_000, "2026-11-27", 63_803, "6.18", "as in call mode"},
+	{"gtphandler", link.Call, 29_000, "2026-11-30", 26_440, "6.18", "with Ethernet sessions, whose programs a cube has instead of those for IP: both ends of a tunnel, and where a frame goes"},
 	{"iptables", link.Call, 132_000, "2026-11-27", 127_775, "6.18", "as firewall; a packet may pass 512 rules that do not decide, and conditions are 30,000"},
 	{"lbdsr", link.Inline, 32_000, "2026-11-28", 29_117, "6.18", "in the program twice if it has a cube as peer"},
 	{"lbrp", link.Call, 40_000, "2026-11-29", 36_500, "6.18", "12,000 are the table of connections, 5,000 the reader of packets"},
