@@ -19,14 +19,15 @@ import (
 
 // Config is the decoded configuration.
 type Config struct {
-	HAProxy     HAProxy     `json:"haproxy"`
-	SourcePorts SourcePorts `json:"source-ports"`
-	Source      netip.Addr  `json:"source"`
-	Source6     netip.Addr  `json:"source6"`
-	Service     []Service   `json:"service"`
-	Timeout     Timeout     `json:"timeout"`
-	MaxSessions uint32      `json:"max-sessions"`
-	MaxServers  uint32      `json:"max-servers"`
+	Outputs     []cube.Output `json:"outputs"`
+	HAProxy     HAProxy       `json:"haproxy"`
+	SourcePorts SourcePorts   `json:"source-ports"`
+	Source      netip.Addr    `json:"source"`
+	Source6     netip.Addr    `json:"source6"`
+	Service     []Service     `json:"service"`
+	Timeout     Timeout       `json:"timeout"`
+	MaxSessions uint32        `json:"max-sessions"`
+	MaxServers  uint32        `json:"max-servers"`
 }
 
 // HAProxy is what is known of the proxy.
@@ -100,7 +101,7 @@ func (s *Select) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// source returns the address that servers of a service see.
+// source returns the address that servers of a service see, unless they are behind a netdev that does not have that of the service.
 func (c *Config) source(vip netip.Addr) netip.Addr {
 	own := c.Source
 	if vip.Is6() {

@@ -2,34 +2,39 @@
 //go:build ignore
 
 /* A fast path for TCP services that a proxy of the host has: new connections get a server, their segments are translated at
- * both ends, and leave by the netdev where they came in. Everything else passes to the stack, where the proxy has the
+ * both ends, and leave by the netdev that leads to the other end. Everything else passes to the stack, where the proxy has the
  * connections that it had. */
 #include "elb.h"
 #include "error.h"
 #include "open.h"
 
-/* Returns 1 if a frame is for the host, and stores its source address in the work area. It is not inlined: the compiler would keep
+/* Returns 1 if a frame is for the host, and stores where it comes from in the work area. It is not inlined: the compiler would keep
  * a pointer into the context, which the verifier refuses. */
 PCN_GLOBAL int elb_is_for_host(struct CTXTYPE *ctx)
 {
-	struct elb_settings *s = elb_settings();
 	struct elb_work *w = elb_work();
 	struct pcn_cursor c;
+#ifdef PCN_TC
+	__u32 index = ctx->ifindex;
+#else
+	__u32 index = ctx->ingress_ifindex;
+#endif
+	struct elb_netdev *in = bpf_map_lookup_elem(&netdevs, &index);
 
 	pcn_cursor_open(&c, ctx, sizeof(struct ethhdr));
 	struct ethhdr *eth = pcn_parse_eth(&c);
-	if (!eth || !s || !w || !s->mac || pcn_mac(eth->h_dest) != s->mac)
+	if (!eth || !in || !w || pcn_mac(eth->h_dest) != in->mac)
 		return 0;
+	w->netdev = index;
 	w->mac = pcn_mac(eth->h_source);
 	return 1;
 }
 
 PCN_INGRESS
 {
-	struct elb_settings *s = elb_settings();
 	struct elb_work *w = elb_work();
 
-	if (!s || !w || !elb_is_for_host(ctx))
+	if (!w || !elb_is_for_host(ctx))
 		return pcn_pkt_pass(ctx, md);
 	__builtin_memset(&w->flow, 0, sizeof(w->flow));
 	if (pcn_flow_read_inline(ctx, &w->flow) || !(w->flow.has & PCN_FLOW_L4) ||
@@ -41,7 +46,7 @@ PCN_INGRESS
 		return pcn_pkt_pass(ctx, md);
 	elb_key(&w->key, &w->flow);
 	struct pcn_session *e = pcn_session_find(&w->key);
-	return e ? elb_known(ctx, md, w, e, s) : elb_unknown(ctx, md, w, s);
+	return e ? elb_known(ctx, md, w, e) : elb_unknown(ctx, md, w);
 }
 
 PCN_EGRESS

@@ -49,7 +49,7 @@ const (
 func NewIn(visit func(func() error) error, env cube.Env) (cube.Instance, error) {
 	b := &balancer{
 		env: env, visit: visit, maps: newMaps(env), tables: balance.NewTables(env, balance.Fitting), numbers: balance.NewNumbers(env),
-		counters: counters.In(env, "counters"), conf: &Config{}, placed: map[balance.ServiceID]*placed{}, members: map[memberKey]*member{}, orphans: map[balance.Key]bool{},
+		counters: counters.In(env, "counters"), conf: &Config{}, to: map[uint8]cube.Peer{}, placed: map[balance.ServiceID]*placed{}, members: map[memberKey]*member{}, orphans: map[balance.Key]bool{},
 	}
 	b.services = balance.NewServices(env, b.tables, maxServices)
 	b.checks = checks{balancer: b}
@@ -57,7 +57,7 @@ func NewIn(visit func(func() error) error, env cube.Env) (cube.Instance, error) 
 	b.sweep = newSweeper(b)
 	env.Every(tick, b.tick)
 	return cube.Instance{
-		Prepare: cube.Typed(b.prepare), State: b.state, ParentChanged: b.parentChanged, Close: b.close,
+		Prepare: cube.Typed(b.prepare), State: b.state, ParentChanged: b.parentChanged, OutputChanged: b.outputChanged, Close: b.close,
 	}, nil
 }
 
@@ -77,7 +77,9 @@ type balancer struct {
 	// parent is where the cube is attached, once attached says that this is known: a daemon that has just started restores cubes first.
 	parent   cube.Parent
 	attached bool
-	proxy    proxy
+	// to is where the outputs lead, as it was reported last.
+	to    map[uint8]cube.Peer
+	proxy proxy
 	// placed are the services in effect, members their servers and those that have sessions left.
 	placed  map[balance.ServiceID]*placed
 	members map[memberKey]*member
@@ -168,12 +170,22 @@ func (b *balancer) configure(to *Config) (func() error, error) {
 // parentChanged takes over where the cube is attached.
 func (b *balancer) parentChanged(p cube.Parent) {
 	b.parent, b.attached = p, true
+	b.follow("the netdev of the cube")
+}
+
+// outputChanged takes over where an output leads.
+func (b *balancer) outputChanged(number uint8, to cube.Peer) {
+	b.to[number] = to
+	b.follow("an output")
+}
+
+// follow takes over what has changed around the cube.
+func (b *balancer) follow(what string) {
 	if b.sessions == nil {
 		return
 	}
-	err := b.writeSettings()
-	if err = errors.Join(err, b.resolve()); err != nil {
-		b.env.Logger().Error("follow the netdev of the cube", "error", err)
+	if err := b.resolve(); err != nil {
+		b.env.Logger().Error("follow "+what, "error", err)
 	}
 }
 
@@ -221,6 +233,7 @@ func (b *balancer) close() {
 // dataMaps are the maps of a cube.
 type dataMaps struct {
 	settings     *table.Mapped[settingsEntry]
+	netdevs      table.Table[uint32, netdevEntry]
 	services     *table.Mapped[serviceEntry]
 	servers      *table.Mapped[serverEntry]
 	serverCounts table.PerCPU[uint32, counts]
@@ -228,7 +241,7 @@ type dataMaps struct {
 
 func newMaps(env cube.Env) dataMaps {
 	return dataMaps{
-		settings: table.NewMapped[settingsEntry](env, "settings"), services: table.NewMapped[serviceEntry](env, "service_settings"),
+		settings: table.NewMapped[settingsEntry](env, "settings"), netdevs: table.New[uint32, netdevEntry](env, "netdevs"), services: table.NewMapped[serviceEntry](env, "service_settings"),
 		servers: table.NewMapped[serverEntry](env, "servers"), serverCounts: table.NewPerCPU[uint32, counts](env, "server_counts"),
 	}
 }
@@ -239,15 +252,20 @@ func (m *dataMaps) close() error {
 
 // settingsEntry is struct elb_settings.
 type settingsEntry struct {
-	MAC   uint64
 	First uint16
 	Ports uint16
 	Zero  uint32
 }
 
+// netdevEntry is struct elb_netdev.
+type netdevEntry struct {
+	MAC    uint64
+	Output uint32
+	MTU    uint32
+}
+
 // serviceEntry is struct elb_service.
 type serviceEntry struct {
-	Source inet.Address
 	Turn   uint32
 	Select uint8
 	Zero   [3]uint8
@@ -256,7 +274,10 @@ type serviceEntry struct {
 // serverEntry is struct elb_server.
 type serverEntry struct {
 	Address  inet.Address
+	Source   inet.Address
 	MAC      uint64
+	Netdev   uint32
+	Zero     uint32
 	Sessions uint32
 	Weight   uint16
 	Port     [2]byte

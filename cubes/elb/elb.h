@@ -25,6 +25,8 @@ enum elb_counter {
 	ELB_NO_SERVER, /* the service has no server that is up */
 	ELB_CONNECTED, /* the host has the connection, such as one that HAProxy has accepted */
 	ELB_NO_PORT,   /* no source port is free towards the server */
+	ELB_NO_OUTPUT, /* at XDP, one of two netdevs is no output of the cube */
+	ELB_MTU,       /* two netdevs have different MTUs */
 	ELB_FULL,      /* there is no room for another session */
 	ELB_COUNTERS,
 };
@@ -32,12 +34,22 @@ PCN_COUNTERS(counters, elb_counter, ELB_COUNTERS);
 
 /* What holds for the cube as a whole. */
 struct elb_settings {
-	__u64 mac;   /* of the netdev, as returned by pcn_mac; 0: the cube is on none */
 	__u16 first; /* of the source ports */
 	__u16 ports; /* how many there are */
 	__u32 zero;
 };
 PCN_MAP_FLAGS(settings, BPF_MAP_TYPE_ARRAY, __u32, struct elb_settings, 1, BPF_F_MMAPABLE);
+
+/* The netdevs that the cube is on, by interface index: one, or all of the host. */
+struct elb_netdev {
+	__u64 mac; /* as returned by pcn_mac */
+	__u32 output; /* of the cube, that leads to it; ELB_NO_WAY: packets of other netdevs cannot leave here */
+	__u32 mtu;
+};
+PCN_MAP_FLAGS(netdevs, BPF_MAP_TYPE_HASH, __u32, struct elb_netdev, 8192, BPF_F_NO_PREALLOC);
+
+/* No output of a cube has this number. */
+#define ELB_NO_WAY 16
 
 /* Services by number; the first is not used. */
 #define ELB_SERVICES 4096
@@ -46,9 +58,8 @@ PCN_MAP_FLAGS(settings, BPF_MAP_TYPE_ARRAY, __u32, struct elb_settings, 1, BPF_F
 enum elb_select { ELB_MAGLEV, ELB_ROUND_ROBIN, ELB_LEAST_CONNECTIONS };
 
 struct elb_service {
-	pcn_address source; /* that servers see */
-	__u32 turn;	    /* counts sessions, for round robin */
-	__u8 select;	    /* enum elb_select */
+	__u32 turn;  /* counts sessions, for round robin */
+	__u8 select; /* enum elb_select */
 	__u8 zero[3];
 };
 PCN_MAP_FLAGS(service_settings, BPF_MAP_TYPE_ARRAY, __u32, struct elb_service, ELB_SERVICES,
@@ -57,7 +68,10 @@ PCN_MAP_FLAGS(service_settings, BPF_MAP_TYPE_ARRAY, __u32, struct elb_service, E
 /* A server of a service by its number. */
 struct elb_server {
 	pcn_address address;
-	__u64 mac;	/* of the next hop towards it */
+	pcn_address source; /* of the host, that it sees */
+	__u64 mac;	    /* of the next hop towards it */
+	__u32 netdev;	    /* that leads there */
+	__u32 zero;
 	__u32 sessions; /* that are not closing; the control plane counts them again */
 	__u16 weight;
 	__be16 port;
@@ -72,8 +86,9 @@ struct elb_counts {
 };
 PCN_MAP(server_counts, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct elb_counts, 64);
 
-/* Sessions have the MAC address where the client's packets come from in `own`, as returned by pcn_mac. */
+/* Sessions have in `own` the MAC address where the client's packets come from, as returned by pcn_mac, and their netdev. */
 #define ELB_MAC 0
+#define ELB_NETDEV 1
 
 /* A packet, and the session that is opened for it: too large for the stack. */
 struct elb_work {
@@ -87,7 +102,9 @@ struct elb_work {
 	struct elb_server server;    /* the one that was chosen */
 	struct bpf_fib_lookup frame;
 	struct bpf_sock_tuple tuple;
-	__u64 mac; /* of the sender */
+	__u64 mac;    /* of the sender */
+	__u32 netdev; /* where it came in */
+	__u32 zero;
 };
 PCN_DISPOSABLE PCN_MAP(work, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct elb_work, 1);
 

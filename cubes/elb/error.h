@@ -93,9 +93,8 @@ PCN_GLOBAL int elb_translate_error(struct CTXTYPE *ctx, const struct pcn_session
 PCN_GLOBAL int elb_error(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
 {
 	struct elb_work *w = elb_work();
-	struct elb_settings *s = elb_settings();
 
-	if (!w || !s)
+	if (!w)
 		return pcn_pkt_pass(ctx, md);
 	struct pcn_session *e = elb_of_error(ctx, w);
 	if (!e)
@@ -105,7 +104,7 @@ PCN_GLOBAL int elb_error(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
 	if (elb_translate_error(ctx, e))
 		return pcn_pkt_drop(ctx, md, ELB_MALFORMED);
 	pcn_count(&counters, ELB_ERRORS);
-	return elb_send(ctx, md, w, e, s);
+	return elb_send(ctx, md, w, e);
 }
 
 #endif

@@ -5,7 +5,6 @@ package elb_test
 // Beside a real HAProxy, with real clients and servers: they are the addresses of the host behind veth1.
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -18,7 +17,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/bpftest"
@@ -86,11 +84,13 @@ func newSite(t *testing.T, typ cube.Type) *site {
 func (s *site) socket() string { return filepath.Join(s.dir, "admin.sock") }
 func (s *site) file() string   { return filepath.Join(s.dir, "haproxy.cfg") }
 
-// echo starts a server.
-func (s *site) echo(address string) {
+// echo starts a server behind veth1, or another netdev.
+func (s *site) echo(address string) { s.echoAt(s.Hosts[0], address) }
+
+func (s *site) echoAt(at *netns.Node, address string) {
 	s.t.Helper()
 	var l net.Listener
-	s.Hosts[0].Must(func() (err error) {
+	at.Must(func() (err error) {
 		l, err = net.Listen("tcp", net.JoinHostPort(address, "8080"))
 		return err
 	})
@@ -103,8 +103,8 @@ func (s *site) echo(address string) {
 			}
 			go func() {
 				defer c.Close()
-				_, port, _ := net.SplitHostPort(c.RemoteAddr().String())
-				fmt.Fprintf(c, "%s %s\n", address, port)
+				from, port, _ := net.SplitHostPort(c.RemoteAddr().String())
+				fmt.Fprintf(c, "%s %s %s\n", address, from, port)
 				_, _ = io.Copy(c, c)
 			}()
 		}
@@ -186,57 +186,6 @@ func (s *site) through() (n uint64) {
 		}
 	}
 	return n
-}
-
-// conn is a connection of a client.
-type conn struct {
-	*net.TCPConn
-	t      *testing.T
-	r      *bufio.Reader
-	server string // that answers
-	port   int    // of the source that it sees
-}
-
-// dial opens one.
-func (s *site) dial(to string) *conn {
-	s.t.Helper()
-	c := &conn{t: s.t}
-	s.Hosts[0].Must(func() error {
-		d := net.Dialer{Timeout: bpftest.Patience}
-		is, err := d.Dial("tcp", to)
-		if err == nil {
-			c.TCPConn = is.(*net.TCPConn)
-		}
-		return err
-	})
-	s.t.Cleanup(func() { c.Close() })
-	c.r = bufio.NewReader(c)
-	_ = c.SetDeadline(time.Now().Add(4 * bpftest.Patience))
-	line, err := c.r.ReadString('\n')
-	if err != nil {
-		s.t.Fatalf("connection to %s: %v", to, err)
-	}
-	if _, err := fmt.Sscan(line, &c.server, &c.port); err != nil {
-		s.t.Fatalf("the server says %q", line)
-	}
-	return c
-}
-
-// fast reports whether a connection is one of the cube.
-func (c *conn) fast() bool { return c.port >= 10240 && c.port <= 32767 }
-
-// works sends a stream that is longer than any buffer and compares what comes back.
-func (c *conn) works(what string) {
-	c.t.Helper()
-	sent := make([]byte, 1<<19)
-	for i := range sent {
-		sent[i] = byte(i * i >> 7)
-	}
-	go func() { _, _ = c.Write(sent) }()
-	got := make([]byte, len(sent))
-	if _, err := io.ReadFull(c.r, got); err != nil || !bytes.Equal(got, sent) {
-		c.t.Fatalf("%s: %v, streams are equal: %v", what, err, bytes.Equal(got, sent))
-	}
 }
 
 func TestHAProxyIsTakenOverAndGivenBack(t *testing.T) {

@@ -57,7 +57,14 @@ func services(l *bpftest.Lab) []cube.Service {
 // newHost is a host without the cube.
 func newHost(t *testing.T, typ cube.Type) *rig {
 	t.Helper()
-	l := bpftest.New(t, bpftest.Options{Type: typ, Hosts: 1, Host: []netns.Option{netns.WithIPv6(), netns.WithoutTxChecksum()}, Follow: true, ServicesIn: services})
+	return newHostOf(t, typ, 1)
+}
+
+// newHostOf is one with so many netdevs, of which the first has addresses. Tests of hosts run in parallel: they wait for most of their time.
+func newHostOf(t *testing.T, typ cube.Type, netdevs int) *rig {
+	t.Helper()
+	t.Parallel()
+	l := bpftest.New(t, bpftest.Options{Type: typ, Hosts: netdevs, Host: []netns.Option{netns.WithIPv6(), netns.WithoutTxChecksum(), netns.WithGRO()}, Follow: true, ServicesIn: services})
 	l.Lab.Run("sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=0", "net.ipv6.conf.veth1.disable_ipv6=0", "net.ipv6.conf.veth1.accept_dad=0")
 	l.Lab.Run("ip", "link", "set", "lo", "up")
 	l.Lab.Run("ip", "addr", "add", v4.vip+"/24", "dev", "veth1")

@@ -57,6 +57,29 @@ PCN_GLOBAL int elb_choose(void)
 									   PCN_BALANCE_WITH_PORTS));
 }
 
+/* Whether packets can go from the netdev of the packet in the work area to that of its server, and back. If not, it counts why. */
+PCN_GLOBAL int elb_is_connected(void)
+{
+	struct elb_work *w = elb_work();
+
+	if (!w)
+		return 0;
+	if (w->server.netdev == w->netdev)
+		return 1;
+	struct elb_netdev *in = bpf_map_lookup_elem(&netdevs, &w->netdev);
+	struct elb_netdev *out = bpf_map_lookup_elem(&netdevs, &w->server.netdev);
+
+	if (!in || !out || in->output == ELB_NO_WAY || out->output == ELB_NO_WAY) {
+		pcn_count(&counters, ELB_NO_OUTPUT);
+		return 0;
+	}
+	if (in->mtu != out->mtu) {
+		pcn_count(&counters, ELB_MTU);
+		return 0;
+	}
+	return 1;
+}
+
 /* Sets the ends that the client's packets get, but for the source port. Returns 0, or ELB_TO_STACK. */
 PCN_GLOBAL int elb_aim(__u32 number)
 {
@@ -64,26 +87,27 @@ PCN_GLOBAL int elb_aim(__u32 number)
 
 	if (!w)
 		return ELB_TO_STACK;
-	__u32 id = w->service.id;
-	struct elb_service *how = bpf_map_lookup_elem(&service_settings, &id);
 	struct elb_server *server = bpf_map_lookup_elem(&servers, &number);
 	struct pcn_session *new = &w->new;
 
-	if (!number || !how || !server || !server->mac) {
+	if (!number || !server || !server->mac) {
 		pcn_count(&counters, ELB_NO_SERVER);
 		return ELB_TO_STACK;
 	}
 	w->server = *server;
+	if (!elb_is_connected())
+		return ELB_TO_STACK;
 	new->key = w->key;
 	__builtin_memset(&new->progress, 0, sizeof(new->progress));
 	pcn_ct_follow(&new->progress, 0, IPPROTO_TCP, w->flow.tcp_flags);
-	pcn_address_copy(new->source, how->source);
+	pcn_address_copy(new->source, w->server.source);
 	pcn_address_copy(new->destination, w->server.address);
 	new->destination_port = w->server.port;
 	new->server = number;
 	new->seen = pcn_time_coarse();
 	new->created = new->seen / 1000000000;
 	new->own[ELB_MAC] = w->mac;
+	new->own[ELB_NETDEV] = w->netdev;
 	new->flags = 0;
 	new->address_delta =
 		pcn_session_delta(w->key.source, new->source, w->key.destination, new->destination);
@@ -186,8 +210,7 @@ PCN_INLINE int elb_is_for_service(struct elb_work *w)
 
 /* A segment without a session: a SYN for a service opens one; anything else is for the stack. Its steps are not nested,
  * since each needs much of the stack. */
-PCN_INLINE int elb_unknown(struct CTXTYPE *ctx, struct pcn_md *md, struct elb_work *w,
-			   const struct elb_settings *s)
+PCN_INLINE int elb_unknown(struct CTXTYPE *ctx, struct pcn_md *md, struct elb_work *w)
 {
 	if ((w->flow.tcp_flags & ELB_OPENING) != ELB_SYN || !elb_is_for_service(w) ||
 	    !elb_has_ttl(ctx, &w->flow))
@@ -205,7 +228,7 @@ PCN_INLINE int elb_unknown(struct CTXTYPE *ctx, struct pcn_md *md, struct elb_wo
 	if (!e)
 		return pcn_pkt_pass(ctx, md);
 	if (result == ELB_THERE)
-		return elb_known(ctx, md, w, e, s);
+		return elb_known(ctx, md, w, e);
 	__u32 number = e->server;
 	struct elb_server *server = bpf_map_lookup_elem(&servers, &number);
 	struct elb_counts *counts = bpf_map_lookup_elem(&server_counts, &number);
@@ -215,7 +238,7 @@ PCN_INLINE int elb_unknown(struct CTXTYPE *ctx, struct pcn_md *md, struct elb_wo
 	if (counts)
 		counts->opened++;
 	pcn_count(&counters, ELB_OPENED);
-	return elb_known(ctx, md, w, e, s);
+	return elb_known(ctx, md, w, e);
 }
 
 #endif

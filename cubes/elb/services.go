@@ -93,11 +93,6 @@ func (b *balancer) writeSettings() error {
 		return err
 	}
 	is := settingsEntry{First: b.conf.SourcePorts.First, Ports: b.conf.SourcePorts.count()}
-	if p := &b.parent; !b.attached {
-		is.MAC = settings[0].MAC
-	} else if p.Cube == "" && p.Index != 0 && len(p.MAC) == 6 {
-		is.MAC = wordOf(p.MAC)
-	}
 	if settings[0] != is {
 		settings[0] = is
 	}
@@ -127,7 +122,7 @@ func (b *balancer) place(w *wanted) error {
 	if err != nil {
 		return err
 	}
-	is := serviceEntry{Source: inet.AddressOf(b.conf.source(w.id.VIP)), Turn: entries[p.number].Turn, Select: uint8(w.how)}
+	is := serviceEntry{Turn: entries[p.number].Turn, Select: uint8(w.how)}
 	if entries[p.number] != is {
 		entries[p.number] = is
 	}
@@ -179,7 +174,7 @@ func (b *balancer) describe(m *member, isNew bool) error {
 	}
 	e := &entries[m.number]
 	if !isNew {
-		m.hop.mac = e.MAC
+		m.hop = hop{mac: e.MAC, netdev: e.Netdev, source: e.Source.Addr()}
 		m.state = down
 		if e.Weight > 0 {
 			m.state = up
@@ -235,8 +230,9 @@ func (b *balancer) refresh() error {
 	}
 	for _, m := range b.members {
 		m.state, m.reason = b.stateOf(m)
-		if e := &entries[m.number]; m.hop.mac != 0 && e.MAC != m.hop.mac {
-			e.MAC = m.hop.mac
+		if m.hop.mac != 0 {
+			e := &entries[m.number]
+			e.MAC, e.Netdev, e.Source = m.hop.mac, m.hop.netdev, inetAddress(m.hop.source)
 		}
 	}
 	for _, p := range b.placed {
@@ -300,13 +296,20 @@ func (b *balancer) resolve() error {
 		}
 		return b.refresh()
 	}
-	err := b.visit(func() error {
-		n := newNeighbours(&b.parent)
+	var on *netdevs
+	err := b.visit(func() (err error) {
+		if on, err = b.netdevs(); err != nil {
+			return err
+		}
+		n := newNeighbours(on, b.conf)
 		for _, m := range b.members {
-			m.hop = n.hop(m.at().Addr(), b.conf.source(m.memberKey.id.VIP), m.hop.mac)
+			m.hop = n.hop(m.at().Addr(), m.memberKey.id.VIP, m.hop)
 		}
 		return n.err
 	})
+	if on != nil {
+		err = errors.Join(err, b.writeNetdevs(on))
+	}
 	return errors.Join(err, b.refresh())
 }
 

@@ -38,8 +38,10 @@ PCN_GLOBAL int elb_advance(struct pcn_session *e PCN_NONNULL, __u32 tcp_flags)
 	if (!other)
 		return 0;
 	pcn_session_follow(other, from, tcp_flags);
-	if (!from && e->own[ELB_MAC] != w->mac)
+	if (!from) {
 		e->own[ELB_MAC] = other->own[ELB_MAC] = w->mac;
+		e->own[ELB_NETDEV] = other->own[ELB_NETDEV] = w->netdev;
+	}
 	return 0;
 }
 
@@ -62,7 +64,7 @@ PCN_INLINE void elb_account(const struct pcn_md *md, const struct elb_work *w,
 		e->seen = now;
 	pcn_ct_follow(&next, from, IPPROTO_TCP, w->flow.tcp_flags);
 	if (__builtin_memcmp(&next, &e->progress, sizeof(next)) ||
-	    (!from && e->own[ELB_MAC] != w->mac))
+	    (!from && (e->own[ELB_MAC] != w->mac || e->own[ELB_NETDEV] != w->netdev)))
 		elb_advance(e, w->flow.tcp_flags);
 }
 
@@ -98,25 +100,32 @@ PCN_INLINE int elb_has_ttl(struct CTXTYPE *ctx, const struct pcn_flow *flow)
 
 /* Sends a packet that has new ends to the server, or to the client, of a session. */
 PCN_INLINE int elb_send(struct CTXTYPE *ctx, struct pcn_md *md, struct elb_work *w,
-			const struct pcn_session *e, const struct elb_settings *s)
+			const struct pcn_session *e)
 {
-	__u32 number = e->server;
+	__u32 number = e->server, reply = e->flags & PCN_SESSION_REPLY;
 	struct elb_server *server = bpf_map_lookup_elem(&servers, &number);
-	__u64 to = e->flags & PCN_SESSION_REPLY ? e->own[ELB_MAC]
-		   : server			? server->mac
-						: 0,
-	      from = s->mac;
+	__u64 mac = reply ? e->own[ELB_MAC] : server ? server->mac : 0;
+	__u32 to = reply ? e->own[ELB_NETDEV] : server ? server->netdev : 0;
+	struct elb_netdev *out = bpf_map_lookup_elem(&netdevs, &to);
 
-	__builtin_memcpy(w->frame.dmac, &to, ETH_ALEN);
-	__builtin_memcpy(w->frame.smac, &from, ETH_ALEN);
+	if (!out)
+		return pcn_pkt_redirect(ctx, md, ELB_NO_WAY);
+	__builtin_memcpy(w->frame.dmac, &mac, ETH_ALEN);
+	__builtin_memcpy(w->frame.smac, &out->mac, ETH_ALEN);
 	if (pcn_hostfib_frame(ctx, &w->frame))
 		return pcn_pkt_drop(ctx, md, ELB_MALFORMED);
-	return pcn_pkt_reply(ctx, md);
+	if (to == w->netdev)
+		return pcn_pkt_reply(ctx, md);
+#ifdef PCN_TC
+	return pcn_pkt_redirect_netdev(ctx, md, to);
+#else
+	return pcn_pkt_redirect(ctx, md, out->output);
+#endif
 }
 
 /* A segment of a session. */
 PCN_INLINE int elb_known(struct CTXTYPE *ctx, struct pcn_md *md, struct elb_work *w,
-			 struct pcn_session *e, const struct elb_settings *s)
+			 struct pcn_session *e)
 {
 	int failed;
 
@@ -129,7 +138,7 @@ PCN_INLINE int elb_known(struct CTXTYPE *ctx, struct pcn_md *md, struct elb_work
 		failed = elb_rewrite(ctx, &w->flow, e, 0);
 	if (failed)
 		return pcn_pkt_drop(ctx, md, ELB_MALFORMED);
-	return elb_send(ctx, md, w, e, s);
+	return elb_send(ctx, md, w, e);
 }
 
 #endif

@@ -368,10 +368,15 @@ func (l *Lab) Connect(a, b string) {
 // Attach attaches a transparent cube to a port (CUBE:PORT) or a netdev, as the outermost there.
 func (l *Lab) Attach(name, to string) {
 	l.t.Helper()
-	r := topology.AttachRequest{Cube: name, Port: to, Position: "last"}
-	if err := l.Do(func() error { return l.manager.Attach(l.t.Context(), r) }); err != nil {
+	if err := l.TryAttach(name, to); err != nil {
 		l.t.Fatalf("attach %s %s: %v", name, to, err)
 	}
+}
+
+// TryAttach is Attach for what may be refused.
+func (l *Lab) TryAttach(name, to string) error {
+	r := topology.AttachRequest{Cube: name, Port: to, Position: "last"}
+	return l.Do(func() error { return l.manager.Attach(l.t.Context(), r) })
 }
 
 // Detach detaches a transparent cube from its port or netdev.
