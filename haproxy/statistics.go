@@ -10,17 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"strconv"
 	"strings"
-	"time"
-)
-
-const (
-	// statisticsTimeout is how long HAProxy may take.
-	statisticsTimeout = 500 * time.Millisecond
-	// maxStatistics is how long its answer may be.
-	maxStatistics = 16 << 20
 )
 
 // ServerName identifies a server of HAProxy.
@@ -37,22 +28,7 @@ type Statistics map[ServerName]ServerStatistics
 
 // ReadStatistics asks the HAProxy at a UNIX socket.
 func ReadStatistics(ctx context.Context, socket string) (Statistics, error) {
-	ctx, cancel := context.WithTimeout(ctx, statisticsTimeout)
-	defer cancel()
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", socket)
-	if err != nil {
-		return nil, fmt.Errorf("statistics of HAProxy: %w", err)
-	}
-	defer conn.Close()
-	deadline, _ := ctx.Deadline()
-	if err := conn.SetDeadline(deadline); err != nil {
-		return nil, fmt.Errorf("statistics of HAProxy: %w", err)
-	}
-	if _, err := io.WriteString(conn, "show stat -1 4 -1\n"); err != nil {
-		return nil, fmt.Errorf("statistics of HAProxy: %w", err)
-	}
-	text, err := io.ReadAll(io.LimitReader(conn, maxStatistics+1))
+	text, err := ask(ctx, socket, "show stat -1 4 -1")
 	if err != nil {
 		return nil, fmt.Errorf("statistics of HAProxy: %w", err)
 	}
@@ -68,9 +44,6 @@ var errStatistics = errors.New("the answer is not that of HAProxy to `show stat`
 
 // parseStatistics parses the CSV of `show stat`, whose first line has the names of its columns.
 func parseStatistics(text []byte) (Statistics, error) {
-	if len(text) > maxStatistics {
-		return nil, fmt.Errorf("longer than %d bytes", maxStatistics)
-	}
 	header, ok := strings.CutPrefix(string(text), "# ")
 	if !ok {
 		return nil, errStatistics

@@ -215,6 +215,8 @@ type wantedServer struct {
 	name     string // in HAProxy
 	weight   uint32
 	disabled bool
+	draining bool
+	why      string     // it gets no new sessions, if it is up
 	agent    netip.Addr // if it is not that of the server
 }
 

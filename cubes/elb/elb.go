@@ -57,7 +57,7 @@ func NewIn(visit func(func() error) error, env cube.Env) (cube.Instance, error) 
 	b.sweep = newSweeper(b)
 	env.Every(tick, b.tick)
 	return cube.Instance{
-		Prepare: cube.Typed(b.prepare), State: b.state, ParentChanged: b.parentChanged, OutputChanged: b.outputChanged, Close: b.close,
+		Prepare: cube.Typed(b.prepare), State: b.state, Page: b.page, DeleteState: b.deleteState, ParentChanged: b.parentChanged, OutputChanged: b.outputChanged, Close: b.close,
 	}, nil
 }
 
@@ -78,8 +78,9 @@ type balancer struct {
 	parent   cube.Parent
 	attached bool
 	// to is where the outputs lead, as it was reported last.
-	to    map[uint8]cube.Peer
-	proxy proxy
+	to      map[uint8]cube.Peer
+	proxy   proxy
+	running running
 	// placed are the services in effect, members their servers and those that have sessions left.
 	placed  map[balance.ServiceID]*placed
 	members map[memberKey]*member
@@ -149,9 +150,10 @@ func (b *balancer) begin(conf *Config) (drop func() error, err error) {
 
 // configure takes a configuration over. The returned function undoes it; after an error, it is undone.
 func (b *balancer) configure(to *Config) (func() error, error) {
-	was, proxy := b.conf, b.proxy
+	was, proxy, running := b.conf, b.proxy, b.running
+	running.asks = false // an answer that is due may have been dropped
 	undo := func() error {
-		b.conf, b.proxy = was, proxy
+		b.conf, b.proxy, b.running = was, proxy, running
 		return b.apply()
 	}
 	if b.conf = to; was.MaxSessions != 0 && was.MaxSessions != to.MaxSessions {
@@ -161,6 +163,7 @@ func (b *balancer) configure(to *Config) (func() error, error) {
 		}
 	}
 	b.proxy.read(to.HAProxy.Files, true)
+	b.running.use(to.HAProxy.StatsSocket)
 	if err := b.apply(); err != nil {
 		return nil, errors.Join(err, undo())
 	}
@@ -196,14 +199,9 @@ func (b *balancer) tick() {
 	}
 	now := balance.Now()
 	if b.proxy.read(b.conf.HAProxy.Files, false) {
-		if err := b.apply(); err != nil { // HAProxy gets them all, until there is room for instance
-			b.env.Logger().Error("take over frontends of HAProxy", "error", err)
-			b.proxy = proxy{looked: b.proxy.looked, err: err}
-			if err := b.apply(); err != nil {
-				b.env.Logger().Error("give frontends back to HAProxy", "error", err)
-			}
-		}
+		b.applyOrGiveBack()
 	}
+	b.ask()
 	if b.loads.tick(time.Now()) {
 		b.checks.changed()
 	}
@@ -214,6 +212,19 @@ func (b *balancer) tick() {
 	}
 	if err := b.sweep.Tick(now); err != nil {
 		b.env.Logger().Error("remove old sessions", "error", err)
+	}
+}
+
+// applyOrGiveBack makes everything what is wanted now. If that fails, HAProxy gets all, until there is room for instance.
+func (b *balancer) applyOrGiveBack() {
+	err := b.apply()
+	if err == nil {
+		return
+	}
+	b.env.Logger().Error("take over frontends of HAProxy", "error", err)
+	b.proxy = proxy{looked: b.proxy.looked, err: err}
+	if err := b.apply(); err != nil {
+		b.env.Logger().Error("give frontends back to HAProxy", "error", err)
 	}
 }
 

@@ -25,7 +25,7 @@ import (
 
 // web is a frontend that can be taken over; %s are lines of it, and servers.
 const web = `global
-  stats socket %s mode 600
+  stats socket %s mode 600 level admin
 defaults
   mode tcp
   timeout connect 5s

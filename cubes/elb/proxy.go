@@ -137,7 +137,7 @@ func analyse(files []haproxy.File) ([]*frontend, error) {
 }
 
 // take says as which services a frontend can be taken over, or adds what prevents it.
-func (f *frontend) take() {
+func (f *frontend) take(r *running) {
 	how, ok := map[string]Select{"ROUND_ROBIN": roundRobin, "LEAST_CONNECTIONS": leastConnections, "MAGLEV": maglev}[f.Balance]
 	if !ok {
 		f.prevent("balance: %s is not known here", f.Balance)
@@ -163,7 +163,9 @@ func (f *frontend) take() {
 			}
 			for _, one := range s.Servers {
 				at := netip.AddrPortFrom(one.Addr, one.Port+uint16(port)-s.Ports.First)
-				w.servers = append(w.servers, wantedServer{at: at, name: one.Name, weight: uint32(one.Weight), disabled: one.Disabled, agent: one.Agent})
+				is := wantedServer{at: at, name: one.Name, weight: uint32(one.Weight), disabled: one.Disabled, agent: one.Agent}
+				r.adjust(&is, f.Backend, agents != nil)
+				w.servers = append(w.servers, is)
 			}
 			f.services = append(f.services, w)
 		}
@@ -197,7 +199,7 @@ func (f *frontend) healthCheck() (health.Check, error) {
 }
 
 // choose adds the services of the frontends that are taken over to those that are configured.
-func (p *proxy) choose(conf *Config, all map[balance.ServiceID]*wanted) {
+func (p *proxy) choose(conf *Config, r *running, all map[balance.ServiceID]*wanted) {
 	servers, services := 0, 0
 	for _, w := range all {
 		servers += len(w.servers)
@@ -208,7 +210,7 @@ func (p *proxy) choose(conf *Config, all map[balance.ServiceID]*wanted) {
 		if !f.taken() {
 			continue
 		}
-		f.take()
+		f.take(r)
 		for _, w := range f.services {
 			servers += len(w.servers)
 			services++

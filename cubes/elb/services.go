@@ -54,6 +54,7 @@ const (
 	down       state = "DOWN"
 	unresolved state = "UNRESOLVED"
 	disabled   state = "DISABLED"
+	draining   state = "DRAINING"
 	ending     state = "ENDING"
 )
 
@@ -67,7 +68,7 @@ func (b *balancer) apply() error {
 		w := b.conf.Service[i].wanted(&b.conf.Timeout)
 		all[w.id] = w
 	}
-	b.proxy.choose(b.conf, all)
+	b.proxy.choose(b.conf, &b.running, all)
 	for id, p := range b.placed {
 		if all[id] == nil {
 			if err := b.displace(id, p); err != nil {
@@ -276,13 +277,15 @@ func (b *balancer) stateOf(m *member) (state, string) {
 	case m.gone:
 		return ending, ""
 	case m.disabled:
-		return disabled, ""
+		return disabled, m.why
+	case m.draining:
+		return draining, m.why
 	case m.hop.why != "":
 		return unresolved, m.hop.why
 	case checked && is.Status != health.Up:
 		return down, is.Error
 	}
-	return up, ""
+	return up, m.why
 }
 
 // resolve looks up the next hops of all servers, and has services follow.

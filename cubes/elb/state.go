@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/polycube/polycube/balance"
 	"github.com/polycube/polycube/feedback"
 	"github.com/polycube/polycube/haproxy"
 	"github.com/polycube/polycube/health"
@@ -21,6 +22,7 @@ import (
 type view struct {
 	HAProxy  *proxyView     `json:"haproxy,omitempty"`
 	Sessions *sessionsView  `json:"sessions,omitempty"`
+	Session  []sessionView  `json:"session,omitempty"`
 	Frontend []frontendView `json:"frontend,omitempty"`
 	Report   []lineView     `json:"report,omitempty"`
 	Server   []serverView   `json:"server,omitempty"`
@@ -96,6 +98,9 @@ func (b *balancer) state(ctx context.Context, path []string) (any, error) {
 		if b.proxy.err != nil {
 			s.HAProxy.Error = b.proxy.err.Error()
 		}
+		if failed == nil {
+			failed = b.running.err
+		}
 		if failed != nil {
 			s.HAProxy.StatsError = failed.Error()
 		}
@@ -103,6 +108,11 @@ func (b *balancer) state(ctx context.Context, path []string) (any, error) {
 	if wanted("sessions") {
 		if s.Sessions, err = b.sessionsView(); err != nil {
 			return nil, err
+		}
+	}
+	if len(path) > 1 && path[0] == "session" { // others are in pages
+		if is, ok := b.session(path[1:min(len(path), 5)]); ok {
+			s.Session = []sessionView{b.show(&is, balance.Now())}
 		}
 	}
 	if wanted("frontend") {

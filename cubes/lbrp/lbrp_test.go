@@ -77,6 +77,9 @@ func TestConnectionsGoToAServerAndBack(t *testing.T) {
 				t.Errorf("session %s, want %s", session, want)
 			}
 		}
+		if backend := l.Read("lb session 10.0.1.2 4000 10.0.0.100 80 TCP backend"); backend != `"10.0.2.11"` {
+			t.Errorf("its backend is %s", backend)
+		}
 		if server := l.Read("lb service 10.0.0.100 80 ALL backend 10.0.2.11 8080"); !strings.Contains(server, `"packets":3`) ||
 			!strings.Contains(server, `"reply-packets":2`) || !strings.Contains(server, `"state":"UP"`) {
 			t.Error(server)

@@ -6,18 +6,15 @@ package lbrp
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/polycube/polycube/aging"
 	"github.com/polycube/polycube/balance"
 	"github.com/polycube/polycube/balance/session"
-	conns "github.com/polycube/polycube/conntrack/table"
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/flow"
 	"github.com/polycube/polycube/inet"
@@ -54,26 +51,21 @@ func protocolName(p inet.Protocol) string {
 	return p.String()
 }
 
-// raw returns a session as shown, from the entry for the client's packets.
-func (b *balancer) raw(is *session.Session, now time.Duration) (json.RawMessage, error) {
+// show returns a session as shown, from the entry for the client's packets.
+func (b *balancer) show(is *session.Session, now time.Duration) stateSession {
 	age := aging.Age(uint64(now), is.Seen)
 	var reply session.Session
 	if e, ok := b.sessions.Find(is.Twin()); ok {
 		reply = *session.Of(&e)
 		age = min(age, aging.Age(uint64(now), reply.Seen))
 	}
-	s := stateSession{
+	return stateSession{
 		Client: is.Key.Source.Addr(), ClientPort: is.Key.SourcePort.Number(), VIP: is.Key.Destination.Addr(), VPort: is.Key.DestinationPort.Number(),
 		Proto: protocolName(is.Key.Protocol), Backend: is.Destination.Addr(), BackendPort: is.DestinationPort.Number(),
 		Source: is.Source.Addr(), SourcePort: is.SourcePort.Number(), State: is.Progress.State.String(),
 		Age: seconds(age), Expires: seconds(max(0, b.conf.Timeout.of(is)-age)), Duration: seconds(now - time.Duration(is.Created)*time.Second),
 		Packets: is.Own[ownPackets], Bytes: is.Own[ownBytes], ReplyPackets: reply.Own[ownPackets], ReplyBytes: reply.Own[ownBytes],
 	}
-	raw, err := json.Marshal(s)
-	if err != nil {
-		return nil, fmt.Errorf("encode a session: %w", err)
-	}
-	return raw, nil
 }
 
 func seconds(d time.Duration) uint32 { return uint32(max(0, d) / time.Second) }
@@ -83,29 +75,8 @@ func (b *balancer) page(_ context.Context, path []string, q cube.PageQuery) (pag
 	if !slices.Equal(path, []string{"session"}) {
 		return page, fmt.Errorf("%s: %w", strings.Join(path, " "), cube.ErrNotFound)
 	}
-	cursor := uint64(0)
-	if q.After != "" {
-		if cursor, err = strconv.ParseUint(q.After, 10, 24); err != nil {
-			return page, fmt.Errorf("after %.80q: not a position in the list: use the value from the previous page: %w", q.After, cube.ErrInvalid)
-		}
-	}
 	now := balance.Now()
-	_, next := b.sessions.Page(uint32(cursor), q.Limit, func(e *conns.Entry) bool {
-		is := session.Of(e)
-		if is.IsReply() || err != nil {
-			return false
-		}
-		var raw json.RawMessage
-		if raw, err = b.raw(is, now); err != nil || q.Matches != nil && !q.Matches(raw) {
-			return false
-		}
-		page.Entries = append(page.Entries, raw)
-		return true
-	})
-	if next != 0 {
-		page.Next = strconv.Itoa(int(next))
-	}
-	return page, err
+	return session.Page(b.sessions, q, func(is *session.Session) any { return b.show(is, now) })
 }
 
 // session returns the session that the keys of an entry name.
@@ -155,18 +126,12 @@ func (b *balancer) deleteState(_ context.Context, path []string) error {
 		return err
 	}
 	if len(path) == 1 {
-		_, err := b.sessions.Remove(func(e *conns.Entry) bool {
-			session.Of(e).Discount(servers)
-			return true
-		})
-		return err
+		return session.EndAll(b.sessions, servers)
 	}
 	is, ok := b.session(path[1:])
 	if !ok {
 		return fmt.Errorf("no such session: %w", cube.ErrNotFound)
 	}
-	is.Discount(servers)
-	b.sessions.End(is.Twin())
-	b.sessions.End(is.Key.Entry())
+	is.End(b.sessions, servers)
 	return nil
 }

@@ -6,7 +6,6 @@ package lbrp
 
 import (
 	"context"
-	"encoding/json"
 	"net/netip"
 	"strconv"
 	"time"
@@ -55,11 +54,11 @@ type stateSessions struct {
 // state returns the state of services and sessions.
 func (b *balancer) state(_ context.Context, path []string) (any, error) {
 	var out struct {
-		Service  []stateService    `json:"service,omitempty"`
-		Sessions *stateSessions    `json:"sessions,omitempty"`
-		Session  []json.RawMessage `json:"session,omitempty"`
-		Checks   *checks.Totals    `json:"checks,omitempty"`
-		Feedback *feedbackTotals   `json:"feedback,omitempty"`
+		Service  []stateService  `json:"service,omitempty"`
+		Sessions *stateSessions  `json:"sessions,omitempty"`
+		Session  []stateSession  `json:"session,omitempty"`
+		Checks   *checks.Totals  `json:"checks,omitempty"`
+		Feedback *feedbackTotals `json:"feedback,omitempty"`
 	}
 	var err error
 	if len(path) == 0 || path[0] == "sessions" {
@@ -74,12 +73,8 @@ func (b *balancer) state(_ context.Context, path []string) (any, error) {
 		out.Feedback = b.loads.totals()
 	}
 	if len(path) > 1 && path[0] == "session" {
-		if is, ok := b.session(path[1:]); ok {
-			raw, err := b.raw(&is, balance.Now())
-			if err != nil {
-				return nil, err
-			}
-			out.Session = []json.RawMessage{raw}
+		if is, ok := b.session(path[1:min(len(path), 6)]); ok {
+			out.Session = []stateSession{b.show(&is, balance.Now())}
 		}
 	}
 	if len(path) > 0 && path[0] != "service" {

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package elb
+
+// How the running HAProxy uses its servers: weights, maintenance and draining that administrators set over its socket. HAProxy is asked
+// every second. While it does not answer, as when it was killed, the last answer holds.
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/polycube/polycube/haproxy"
+)
+
+// runningEvery is how often HAProxy is asked.
+const runningEvery = time.Second
+
+// running is what the HAProxy at a socket has answered last.
+type running struct {
+	socket string
+	is     map[haproxy.ServerName]haproxy.Running
+	err    error
+	asked  time.Time
+	// asks says that it is being asked.
+	asks bool
+}
+
+// use has another socket asked at once: services must not have a server in maintenance for the first second.
+func (r *running) use(socket string) {
+	if r.socket == socket {
+		return
+	}
+	*r = running{socket: socket}
+	if socket != "" {
+		r.is, r.err = haproxy.ReadRunning(context.Background(), socket) // it has a timeout
+		r.asked = time.Now()
+	}
+}
+
+// take takes an answer, and reports whether it says something else.
+func (r *running) take(is map[haproxy.ServerName]haproxy.Running, err error) (changed bool) {
+	if r.err = err; err != nil || maps.Equal(r.is, is) {
+		return false
+	}
+	r.is = is
+	return true
+}
+
+// ask asks HAProxy if that is due. It may hang, so the cube does not wait for it.
+func (b *balancer) ask() {
+	r := &b.running
+	if r.socket == "" || r.asks || time.Since(r.asked) < runningEvery {
+		return
+	}
+	r.asks, r.asked = true, time.Now()
+	socket := r.socket
+	go func() {
+		is, err := haproxy.ReadRunning(context.Background(), socket) // it has a timeout
+		_ = b.env.Do(func() { b.answered(socket, is, err) })         // fails if the cube is closed
+	}()
+}
+
+// answered takes the answer of HAProxy at a socket.
+func (b *balancer) answered(socket string, is map[haproxy.ServerName]haproxy.Running, err error) {
+	r := &b.running
+	if r.socket != socket { // another one by now, which has been asked
+		return
+	}
+	r.asks = false
+	if err != nil && r.err == nil {
+		b.env.Logger().Warn("HAProxy does not answer, and its last answer holds", "error", err)
+	}
+	if r.take(is, err) {
+		b.applyOrGiveBack()
+	}
+}
+
+// adjust makes a server of a frontend what the running HAProxy says. If an agent reports the weight, the cube asks it, too.
+func (r *running) adjust(s *wantedServer, backend string, agents bool) {
+	is, ok := r.is[haproxy.ServerName{Backend: backend, Server: s.name}]
+	if !ok { // not in the running configuration, or it has never answered
+		return
+	}
+	if s.disabled = is.Maintenance; s.disabled {
+		s.why = "it is in maintenance in HAProxy"
+	}
+	if s.draining = is.Draining; s.draining {
+		s.why = "it drains in HAProxy"
+	}
+	if weight := uint32(is.Weight); !agents && weight != s.weight {
+		if s.weight = weight; weight == 0 {
+			s.why = "its weight was set to 0 in HAProxy"
+		}
+	}
+}
