@@ -155,6 +155,8 @@ PCN_GLOBAL int elb_complete(void)
 	if (!w)
 		return ELB_TO_STACK;
 	int number = pcn_conntrack_open((const void *)&w->new);
+	if (number == PCN_CONNTRACK_BUSY)
+		number = pcn_session_await(&w->new.key);
 	if (number > 0 && !(number & PCN_CONNTRACK_THERE))
 		return 0;
 	struct pcn_session *e = pcn_session_find(&w->reply.key);

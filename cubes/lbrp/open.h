@@ -223,6 +223,8 @@ PCN_GLOBAL int lbrp_complete(int there)
 	if (!w)
 		return -LBRP_TABLE_FULL;
 	number = pcn_conntrack_open((const void *)&w->new);
+	if (number == PCN_CONNTRACK_BUSY) /* what was claimed may be the other CPU's session, too */
+		number = pcn_session_await(&w->new.key);
 	struct pcn_session *e = (void *)pcn_conntrack_entry(number);
 	if (!e) {
 		if (!there)

@@ -62,6 +62,21 @@ PCN_INLINE struct pcn_session *pcn_session_find(const struct pcn_session_key *ke
 	return (void *)pcn_conntrack_entry(pcn_conntrack_find((const void *)key));
 }
 
+/* Internal: how often a CPU looks for a session that another one is opening, which takes less than a microsecond. */
+#define PCN_SESSION_LOOKS 32
+
+/* After pcn_conntrack_open has returned PCN_CONNTRACK_BUSY for a client's packets: another CPU opens the session for a copy of this
+ * packet. Returns its number with PCN_CONNTRACK_THERE, or PCN_CONNTRACK_BUSY if neither CPU has opened it. */
+PCN_INLINE int pcn_session_await(const struct pcn_session_key *key)
+{
+	int number = 0;
+
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < PCN_SESSION_LOOKS && !number; i++)
+		number = pcn_conntrack_find((const void *)key);
+	return number ? number | PCN_CONNTRACK_THERE : PCN_CONNTRACK_BUSY;
+}
+
 /* Writes the key of the other entry of a session. */
 PCN_INLINE void pcn_session_twin(struct pcn_session_key *twin, const struct pcn_session *e)
 {
