@@ -316,6 +316,33 @@ func TestTimedAReaderWakesFromEachSleep(t *testing.T) {
 	}
 }
 
+func TestPacketsThatCanWaitWakeNobody(t *testing.T) {
+	w := load(t, ringXDP)
+	r := w.open()
+	var got collector
+	start(t, r, got.add)
+	page := (*readerPage)(unsafe.Pointer(&r.page[0]))
+	asleep := func() error {
+		if atomic.LoadUint32(&page.Sleeping) != 1 {
+			return errors.New("it does not sleep")
+		}
+		return nil
+	}
+	netns.Eventually(t, soon, asleep)
+	before := r.Stats().Sleeps
+	const packets = 50
+	for range packets {
+		w.run("copy_later", frame(60), 1, nil)
+		netns.Eventually(t, soon, asleep)
+	}
+	// The safety net may end a sleep now and then.
+	if n := r.Stats().Sleeps - before; n > packets/3 {
+		t.Errorf("%d packets that can wait have woken the reader %d times", packets, n)
+	}
+	r.Wake()
+	netns.Eventually(t, soon, func() error { return got.want(packets) })
+}
+
 func TestTimedAnIdleReaderUsesNoCPU(t *testing.T) {
 	r := load(t, ringXDP).open()
 	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)

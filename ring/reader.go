@@ -164,6 +164,10 @@ func (r *Reader) Stats() Stats {
 	return Stats{Packets: r.packets.Load(), Malformed: r.malformed.Load(), Damaged: r.records.Damaged(), Sleeps: r.records.Sleeps()}
 }
 
+// Wake has Run read what is in the ring, also what a program wrote without waking it (pcn_ring_packet_later). It must not be called
+// after Close.
+func (r *Reader) Wake() { r.records.wake() }
+
 // Used is how many bytes of the ring wait to be read, of Size.
 func (r *Reader) Used() uint64 { return r.records.Used() }
 

@@ -137,7 +137,7 @@ func deleteAll[K comparable](name string, m locked.Map, keys []K) (int, error) {
 			return gone, fmt.Errorf("map %s: delete entries: %w", name, err)
 		}
 		// The batch ends at a missing key, or did not start.
-		ok, err := found(name, m, fmt.Sprintf("deleting %v", keys[n]), m.Delete(keys[n]))
+		ok, err := found(name, m, "deleting", keys[n], m.Delete(keys[n]))
 		if err != nil {
 			return gone, err
 		}

@@ -122,7 +122,7 @@ func (t MapOf[K, IK, IV]) Delete(key K) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return found(t.name, m, fmt.Sprintf("delete the set at %v", key), m.Delete(key))
+	return found(t.name, m, "delete the set at", key, m.Delete(key))
 }
 
 // Keys iterates over the keys that have a set. When the loop is over, failed is the error that ended it, or nil.

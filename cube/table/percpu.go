@@ -62,7 +62,7 @@ func (t PerCPU[K, V]) Get(key K) (values []V, ok bool, err error) {
 		return nil, false, err
 	}
 	values = make([]V, n)
-	ok, err = found(t.name, m, fmt.Sprintf("reading %v", key), m.Lookup(key, values))
+	ok, err = found(t.name, m, "reading", key, m.Lookup(key, values))
 	return values, ok, err
 }
 
@@ -99,7 +99,7 @@ func (t PerCPU[K, V]) Delete(key K) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return found(t.name, m, fmt.Sprintf("deleting %v", key), m.Delete(key))
+	return found(t.name, m, "deleting", key, m.Delete(key))
 }
 
 // DeleteAll removes entries, many in one system call; it returns how many of them existed.
@@ -118,7 +118,7 @@ func (t PerCPU[K, V]) LookupAndDelete(key K) (values []V, ok bool, err error) {
 		return nil, false, err
 	}
 	values = make([]V, n)
-	ok, err = found(t.name, m, fmt.Sprintf("taking %v", key), m.LookupAndDelete(key, values))
+	ok, err = found(t.name, m, "taking", key, m.LookupAndDelete(key, values))
 	return values, ok, err
 }
 

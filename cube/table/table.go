@@ -139,8 +139,8 @@ func (t Table[K, V]) Get(key K) (value V, ok bool, err error) {
 	if err != nil {
 		return value, false, err
 	}
-	err = m.Lookup(key, &value)
-	ok, err = found(t.name, m, fmt.Sprintf("reading %v", key), err)
+	err = m.Lookup(&key, &value)
+	ok, err = found(t.name, m, "reading", key, err)
 	return value, ok, err
 }
 
@@ -150,7 +150,7 @@ func (t Table[K, V]) Set(key K, value V) error {
 	if err != nil {
 		return err
 	}
-	return fault(t.name, m, "writing", key, m.Put(key, value))
+	return fault(t.name, m, "writing", key, m.Put(&key, &value))
 }
 
 // Add writes an entry if there is none; it reports whether it did. The check and the write are atomic with respect to
@@ -173,7 +173,7 @@ func (t Table[K, V]) Delete(key K) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return found(t.name, m, fmt.Sprintf("deleting %v", key), m.Delete(key))
+	return found(t.name, m, "deleting", key, m.Delete(&key))
 }
 
 // LookupAndDelete removes an entry of a hash and returns it, atomically with respect to programs.
@@ -183,7 +183,7 @@ func (t Table[K, V]) LookupAndDelete(key K) (value V, ok bool, err error) {
 		return value, false, err
 	}
 	err = m.LookupAndDelete(key, &value)
-	ok, err = found(t.name, m, fmt.Sprintf("taking %v", key), err)
+	ok, err = found(t.name, m, "taking", key, err)
 	return value, ok, err
 }
 
@@ -261,18 +261,18 @@ func (t Table[K, V]) Clear() error {
 }
 
 // found converts the error for a missing key to false.
-func found(name string, m locked.Map, what string, err error) (bool, error) {
+func found(name string, m locked.Map, what string, key any, err error) (bool, error) {
 	switch {
 	case err == nil:
 		return true, nil
 	case errors.Is(err, ebpf.ErrKeyNotExist):
 		return false, nil
 	case isArray(m.Type()) && errors.Is(err, unix.EINVAL):
-		return false, fmt.Errorf("map %s: %s: the entries of an array cannot be removed: %w", name, what, cube.ErrUnsupported)
+		return false, fmt.Errorf("map %s: %s %v: the entries of an array cannot be removed: %w", name, what, key, cube.ErrUnsupported)
 	case errors.Is(err, ebpf.ErrNotSupported):
-		return false, fmt.Errorf("map %s: %s: not supported by a map of type %s: %w", name, what, m.Type(), cube.ErrUnsupported)
+		return false, fmt.Errorf("map %s: %s %v: not supported by a map of type %s: %w", name, what, key, m.Type(), cube.ErrUnsupported)
 	}
-	return false, fmt.Errorf("map %s: %s: %w", name, what, err)
+	return false, fmt.Errorf("map %s: %s %v: %w", name, what, key, err)
 }
 
 // fault returns the error for a key, with the kinds of error of package cube.

@@ -207,7 +207,7 @@ PCN_INLINE int edpi_is_silent(__u64 now)
 /* One in so many packets of a flow that was inspected and not decided: the classifier that saw the first ones has ended. */
 #define EDPI_AGAIN 64
 
-/* Copies the packet to the ring, if the classifier is to see it. */
+/* Copies the packet to the ring, if the classifier is to see it. It is not woken for a sample. */
 PCN_INLINE void edpi_inspect(struct CTXTYPE *ctx, struct pcn_md *md, struct edpi_flow *flow,
 			     const struct edpi_packet *p)
 {
@@ -223,7 +223,7 @@ PCN_INLINE void edpi_inspect(struct CTXTYPE *ctx, struct pcn_md *md, struct edpi
 	md->md[1] = flow->id >> 32;
 	md->md[2] = p->reverse;
 	md->md[3] = decided;
-	if (pcn_ring_packet(packets, ctx, md, snap_length, decided)) {
+	if (pcn_ring_packet_later(packets, ctx, md, snap_length, decided, decided)) {
 		pcn_count(&counters, EDPI_NOT_INSPECTED);
 		return;
 	}

@@ -6,20 +6,14 @@ import (
 	"math/bits"
 	"sync/atomic"
 	"time"
-
-	"github.com/polycube/polycube/cube"
 )
 
 // latency counts durations by the power of two of their microseconds.
 type latency struct{ of [32]atomic.Uint64 }
 
-// since adds the time since then, by the monotonic clock.
-func (l *latency) since(then time.Duration) {
-	now, err := cube.Time()
-	if err != nil {
-		return
-	}
-	us := max(0, time.Duration(now)-then).Microseconds()
+// add adds a duration.
+func (l *latency) add(d time.Duration) {
+	us := max(0, d).Microseconds()
 	l.of[min(bits.Len64(uint64(us)), len(l.of)-1)].Add(1)
 }
 

@@ -202,6 +202,9 @@ func (p *program) every(ctx context.Context, period time.Duration, call func()) 
 // beat tells programs how far this one is. was is what they were told last: it never goes back.
 func (p *program) beat(w *worker, tables *dpi.Tables, was time.Duration) time.Duration {
 	idle := tables.Packets.Used() == 0 // before the clock is read: what comes in between is not seen yet
+	if !idle {
+		tables.Packets.Wake() // samples do not wake it
+	}
 	now, err := cube.Time()
 	if err != nil {
 		return was

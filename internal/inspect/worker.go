@@ -184,13 +184,15 @@ func (w *worker) decide(k *known, class dpi.Class, now time.Duration) {
 	if k.decided && class == k.class {
 		return
 	}
-	answered, _ := cube.Time() // without a clock, no latency is counted
+	answered, _ := cube.Time()
 	if err := w.tables.Decide(k.key, dpi.Decision{ID: k.id, Class: class}); err != nil {
 		w.counts.Failed.Add(1)
 		return
 	}
-	w.counts.Latency.since(now)
-	w.counts.Effect.since(time.Duration(answered))
+	if done, err := cube.Time(); err == nil { // without a clock, no latency is counted
+		w.counts.Latency.add(time.Duration(done) - now)
+		w.counts.Effect.add(time.Duration(done - answered))
+	}
 	if !k.decided {
 		w.counts.Decided.Add(1)
 		switch {

@@ -30,6 +30,13 @@ SEC(PCN_SECTION) int copy_head(struct CTXTYPE *ctx)
 	return pcn_ring_packet(copies, ctx, &md, 128, 8) ? 1 : 0;
 }
 
+SEC(PCN_SECTION) int copy_later(struct CTXTYPE *ctx)
+{
+	struct pcn_md md = MD;
+
+	return pcn_ring_packet_later(copies, ctx, &md, 128, 9, 1) ? 1 : 0;
+}
+
 /* What else such a run costs. */
 SEC(PCN_SECTION) int copy_nothing(struct CTXTYPE *ctx)
 {

@@ -73,7 +73,7 @@ var unmeasured = []string{
 	// Measured by BenchmarkPacket of cubes/packetcapture: what it costs depends on the expression.
 	"PCN_FILTER_PROGRAM",
 	// Measured by the part "slowpath": what it costs depends on the length of the copy.
-	"pcn_ring_packet",
+	"pcn_ring_packet", "pcn_ring_packet_later",
 	// Measured by BenchmarkTable of package conntrack/table: what they cost depends on the connections.
 	"pcn_conntrack_key", "pcn_conntrack_entry", "pcn_conntrack_generation", "pcn_conntrack_end", "pcn_conntrack_find",
 	"pcn_conntrack_open", "pcn_conntrack_begin", "pcn_conntrack_track", "pcn_conntrack_known", "pcn_conntrack_accept",

@@ -120,7 +120,7 @@ PCN_INLINE void pcn_ring_head(struct CTXTYPE *ctx, const struct pcn_md *md,
 /* Internal: writes a record of one size class. 0, or -1 if there was no room. */
 PCN_INLINE int pcn_ring_put(void *ring, struct pcn_ring_reader *reader,
 			    struct pcn_ring_counts *counts, struct CTXTYPE *ctx,
-			    const struct pcn_md *md, __u32 len, __u32 n, __u16 kind,
+			    const struct pcn_md *md, __u32 len, __u32 n, __u16 kind, int later,
 			    const __u32 class)
 {
 	struct pcn_ring_record *r = bpf_ringbuf_reserve(ring, sizeof(*r) + class, 0);
@@ -133,13 +133,13 @@ PCN_INLINE int pcn_ring_put(void *ring, struct pcn_ring_reader *reader,
 	r->time = pcn_time();
 	pcn_ring_head(ctx, md, r, len, kind);
 	r->caplen = pcn_load_first(ctx, r->data, n, class) ? 0 : n;
-	bpf_ringbuf_submit(r, pcn_ring_wakeup(reader, counts, r->time));
+	bpf_ringbuf_submit(r, later ? BPF_RB_NO_WAKEUP : pcn_ring_wakeup(reader, counts, r->time));
 	return 0;
 }
 
 /* Internal: use pcn_ring_packet(). */
 PCN_INLINE int pcn_ring_write(void *ring, void *readers, void *all_counts, struct CTXTYPE *ctx,
-			      const struct pcn_md *md, __u32 snap, __u16 kind)
+			      const struct pcn_md *md, __u32 snap, __u16 kind, int later)
 {
 	__u32 zero = 0, len = pcn_frame_len(ctx), n = len < snap ? len : snap;
 	struct pcn_ring_reader *reader = bpf_map_lookup_elem(readers, &zero);
@@ -149,14 +149,17 @@ PCN_INLINE int pcn_ring_write(void *ring, void *readers, void *all_counts, struc
 	if (!reader || !counts)
 		return -1;
 	if (n <= PCN_RING_CLASS_1)
-		lost = pcn_ring_put(ring, reader, counts, ctx, md, len, n, kind, PCN_RING_CLASS_1);
+		lost = pcn_ring_put(ring, reader, counts, ctx, md, len, n, kind, later,
+				    PCN_RING_CLASS_1);
 	else if (n <= PCN_RING_CLASS_2)
-		lost = pcn_ring_put(ring, reader, counts, ctx, md, len, n, kind, PCN_RING_CLASS_2);
+		lost = pcn_ring_put(ring, reader, counts, ctx, md, len, n, kind, later,
+				    PCN_RING_CLASS_2);
 	else if (n <= PCN_RING_CLASS_3)
-		lost = pcn_ring_put(ring, reader, counts, ctx, md, len, n, kind, PCN_RING_CLASS_3);
+		lost = pcn_ring_put(ring, reader, counts, ctx, md, len, n, kind, later,
+				    PCN_RING_CLASS_3);
 	else
 		lost = pcn_ring_put(ring, reader, counts, ctx, md, len,
-				    n < PCN_RING_CLASS_4 ? n : PCN_RING_CLASS_4, kind,
+				    n < PCN_RING_CLASS_4 ? n : PCN_RING_CLASS_4, kind, later,
 				    PCN_RING_CLASS_4);
 	if (lost)
 		counts->lost++;
@@ -168,6 +171,11 @@ PCN_INLINE int pcn_ring_write(void *ring, void *readers, void *all_counts, struc
  * least: code for longer packets is then left out. Returns 0, or -1 if the ring was full, which is
  * counted as lost. */
 #define pcn_ring_packet(name, ctx, md, snap, kind) \
-	pcn_ring_write(&name, &name##_reader, &name##_counts, ctx, md, snap, kind)
+	pcn_ring_packet_later(name, ctx, md, snap, kind, 0)
+
+/* The same, but if `later` is not 0, a reader that sleeps is not woken: it reads the packet with the next one, or when its
+ * process wakes it. For packets that can wait, each of which would cost the process more than to read it. */
+#define pcn_ring_packet_later(name, ctx, md, snap, kind, later) \
+	pcn_ring_write(&name, &name##_reader, &name##_counts, ctx, md, snap, kind, later)
 
 #endif

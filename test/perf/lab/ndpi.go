@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -31,7 +30,7 @@ type NDPI struct {
 	table  *ebpf.Map // what it tells the fast path
 }
 
-// Classify runs polycube-ndpi for a cube, on the last CPU.
+// Classify runs polycube-ndpi for a cube.
 func (d *Daemon) Classify(name string) (*NDPI, error) {
 	pins, err := d.PinsOf("edpi", name)
 	if err != nil {
@@ -42,7 +41,7 @@ func (d *Daemon) Classify(name string) (*NDPI, error) {
 		return nil, fmt.Errorf("cube %s: %w", name, err)
 	}
 	d.rig.Closing(n.table)
-	n.cmd = d.ns.Command("taskset", "-c", strconv.Itoa(lastCPU()), filepath.Join(d.bin, "polycube-ndpi"),
+	n.cmd = d.ns.Command(filepath.Join(d.bin, "polycube-ndpi"),
 		"--cube", name, "--socket", d.socket(), "--bpffs", d.pins, "--control", n.control())
 	if err := n.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("polycube-ndpi: %w", err)
