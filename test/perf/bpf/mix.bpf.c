@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* Generator of a mix of long flows and short ones, all of UDP: some of each MIX packets belong to the long flows, the elephants,
- * in turn; the others to mice, which end after MOUSE packets. As many mice as ABREAST are sent at a time. What is behind the
- * headers comes from two frames; the sink is that of filters. */
+/* Generator of a mix of flows, all of UDP: some of each MIX packets belong to ELEPHANTS long flows, in turn; the others to mice,
+ * which end after MOUSE packets, and of which ABREAST are sent at a time, or which are as few and as long as the elephants. What is
+ * behind the headers comes from two frames; the sink is that of filters. */
 #include <linux/if_ether.h>
 #include <linux/ip.h>
 #include <linux/udp.h>
@@ -33,6 +33,7 @@ struct traffic_state {
 #include "generator.h"
 
 __u32 mix_elephants = 0; /* how many of MIX packets are of elephants */
+__u32 mix_endless = 0;	 /* whether mice never end */
 
 /* A number of the protocol's: RTP counts packets. */
 struct mix_payload {
@@ -73,7 +74,10 @@ SEC("xdp") int mix(struct xdp_md *ctx)
 		write_flow(data + sizeof(struct ethhdr), n % ELEPHANTS, n / ELEPHANTS, 1);
 	} else {
 		n = st->next++;
-		n = n / (ABREAST * MOUSE) * ABREAST + n % ABREAST;
+		if (mix_endless)
+			n %= ELEPHANTS;
+		else
+			n = ELEPHANTS + n / (ABREAST * MOUSE) * ABREAST + n % ABREAST;
 		write_flow(data + sizeof(struct ethhdr), MICE_FROM + n, 0, 0);
 	}
 	st->packets++;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A mix of long flows and short ones through a machine that forwards, and the CPU time of all who handle its packets.
+// A mix of two kinds of flows through a machine that forwards, and the CPU time of all who handle its packets.
 
 package lab
 
@@ -19,8 +19,8 @@ import (
 	"github.com/polycube/polycube/test/pkt"
 )
 
-// The mix: of MixOf packets a given number belong to the Elephants, long flows; the others to mice, short flows of MousePackets
-// packets each, so many at a time that a multiple of MixPeriod packets of mice contains whole flows only.
+// The mix: of MixOf packets a given number belong to the Elephants, long flows; the others to mice, which are as many flows as long, or short ones of
+// MousePackets packets each, so many at a time that a multiple of MixPeriod packets of mice contains whole flows only.
 const (
 	MixOf        = 4
 	Elephants    = 4
@@ -92,9 +92,13 @@ func (p Payload) packet(server netip.Addr) []byte {
 	return ip
 }
 
-// Elephants sets how many of MixOf packets are those of elephants.
-func (m *Mix) Elephants(n int) error {
-	if err := m.objects.Variables["mix_elephants"].Set(uint32(n)); err != nil {
+// Set sets how many of MixOf packets are those of elephants, and whether mice never end.
+func (m *Mix) Set(elephants int, endless bool) error {
+	var never uint32
+	if endless {
+		never = 1
+	}
+	if err := errors.Join(m.objects.Variables["mix_elephants"].Set(uint32(elephants)), m.objects.Variables["mix_endless"].Set(never)); err != nil {
 		return fmt.Errorf("generator: %w", err)
 	}
 	return nil

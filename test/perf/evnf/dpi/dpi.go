@@ -15,8 +15,8 @@ import (
 )
 
 const text = "UDP in frames of 1,514 bytes from a generator behind one veth to a counting sink behind another. *Elephants* are four flows of RTP, which nDPI " +
-	"recognises by their first packet; the others are *mice* of 16 packets each, ESP for port 4500, of which nDPI must see all 16 until it gives up and decides by the port. " +
-	"So every packet of a mouse is inspected, and none but the first one of an elephant has to be. " +
+	"recognises by their first packet; the others are ESP for port 4500, of which nDPI must see 16 packets until it gives up and decides by the port. These are four " +
+	"flows that go on as well, as in the paper, or *mice* that end after these 16 packets, so that every packet of a mouse is inspected. " +
 	"The machine forwards what ten rules of iptables-legacy accept. *efw* carries them out at the netdev where packets come in, *edpi* classifies at the one where " +
 	"they leave, with `polycube-ndpi`. The peers are programs in C on the same libndpi, with flows in a hash table and 16 packets of each inspected at most: " +
 	"behind NFQUEUE (64 packets read by a system call, one verdict for all of them, fail-open), or with copies from a ring of AF_PACKET (TPACKET_V3) beside the kernel's " +
@@ -34,15 +34,30 @@ var (
 // burst is the number of packets at a time: their mice are whole at each share of elephants.
 const burst = 8 * lab.MixPeriod
 
-// shares of elephants, of lab.MixOf.
-var shares = [lab.MixOf + 1]int{0, 1, 2, 3, 4}
+// load is what is sent: how many of lab.MixOf packets are of elephants, and whether the others are of mice.
+type load struct {
+	elephants int
+	mice      bool
+}
+
+// loads are what is measured. With elephants alone there are no others.
+func loads() (all []load) {
+	for _, mice := range []bool{false, true} {
+		for elephants := range lab.MixOf {
+			all = append(all, load{elephants, mice})
+		}
+	}
+	return append(all, allElephants)
+}
+
+var allElephants = load{elephants: lab.MixOf}
 
 // runner is a chain that is sent to.
 type runner struct {
 	chain
 	mix *lab.Mix
 	of  classifier // nil: none
-	at  [len(shares)]figures
+	at  map[load]*figures
 }
 
 // Chain is the part "evnf-dpi".
@@ -71,37 +86,41 @@ func Chain(ctx context.Context, b *contest.Bench) (*contest.Result, error) {
 	return result(all, long), nil
 }
 
-// runner sets a chain up, and has it learn the elephants.
+// runner sets a chain up, and has it learn the flows that do not end.
 func (c chain) runner(rig *lab.Rig, b *contest.Bench) (*runner, error) {
 	w, of, err := c.setup(rig, b)
 	if err != nil {
 		return nil, err
 	}
-	r := &runner{chain: c, of: of}
+	r := &runner{chain: c, of: of, at: map[load]*figures{}}
+	for _, l := range loads() {
+		r.at[l] = &figures{}
+	}
 	if r.mix, err = w.Mix(rig, server, elephants, mice); err != nil {
 		return nil, err
 	}
-	for _, share := range []int{lab.MixOf, 0} {
-		if _, err := r.send(share, lab.MixPeriod); err != nil {
+	// Twice: conntrack cannot mark a connection whose first packets all wait in a queue.
+	for _, l := range []load{allElephants, {}, {mice: true}, allElephants, {}} {
+		if _, err := r.send(l, lab.MixPeriod); err != nil {
 			return nil, err
 		}
 	}
 	return r, nil
 }
 
-// race measures all chains at all shares in turns, each time in a new order.
+// race measures all chains with all loads in turns, each time in a new order.
 func race(ctx context.Context, rounds int, all []*runner) error {
 	for range rounds {
-		for _, share := range contest.Shuffled(shares[:]) {
+		for _, l := range contest.Shuffled(loads()) {
 			for _, r := range contest.Shuffled(all) {
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				is, err := r.send(share, burst)
+				is, err := r.send(l, burst)
 				if err != nil {
 					return fmt.Errorf("%s: %w", r.name, err)
 				}
-				r.at[share].add(is)
+				r.at[l].add(is)
 			}
 		}
 	}
@@ -120,8 +139,8 @@ type sent struct {
 func (s sent) perPacket(ns int64) float64 { return float64(ns) / float64(s.good) }
 
 // send sends n packets.
-func (r *runner) send(share, n int) (out sent, err error) {
-	if err := r.mix.Elephants(share); err != nil {
+func (r *runner) send(l load, n int) (out sent, err error) {
+	if err := r.mix.Set(l.elephants, !l.mice); err != nil {
 		return out, err
 	}
 	var before, after seen
@@ -160,7 +179,7 @@ func (r *runner) send(share, n int) (out sent, err error) {
 	return out, nil
 }
 
-// figures are those of a chain at a share of elephants.
+// figures are those of a chain with a load.
 type figures struct {
 	// all is the CPU time in ns per packet in each round, process the part of the classifier's process.
 	all, process  report.Sample
@@ -199,7 +218,7 @@ func last(ctx context.Context, b *contest.Bench, all []*runner) (out lasting, er
 			if err := ctx.Err(); err != nil {
 				return out, err
 			}
-			is, err := r.send(lab.MixOf, packets)
+			is, err := r.send(allElephants, packets)
 			if err != nil {
 				return out, fmt.Errorf("%s: %w", r.name, err)
 			}

@@ -37,10 +37,10 @@ func TestPeersClassifyAllFlows(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				for share, want := range map[int]seen{
-					0: {2048, 2048, 128, 128}, 2: {2048, 1024, 64, 64}, lab.MixOf: {packets: 2048},
+				for l, want := range map[load]seen{
+					{0, true}: {2048, 2048, 128, 128}, {2, true}: {2048, 1024, 64, 64}, {}: {packets: 2048}, allElephants: {packets: 2048},
 				} {
-					is, err := r.send(share, 2*lab.MixPeriod)
+					is, err := r.send(l, 2*lab.MixPeriod)
 					if err != nil {
 						return err
 					}
@@ -48,10 +48,10 @@ func TestPeersClassifyAllFlows(t *testing.T) {
 						want.packets = want.inspected
 					}
 					if is.seen != want {
-						t.Errorf("at %d of %d: %+v, want %+v", share, lab.MixOf, is.seen, want)
+						t.Errorf("%s: %+v, want %+v", l, is.seen, want)
 					}
 					if is.packets != 2*lab.MixPeriod || is.usage.Sender <= 0 || !c.partial && is.usage.Processes[0] <= 0 {
-						t.Errorf("at %d of %d: %+v", share, lab.MixOf, is)
+						t.Errorf("%s: %+v", l, is)
 					}
 				}
 				return nil
@@ -63,16 +63,16 @@ func TestPeersClassifyAllFlows(t *testing.T) {
 	}
 }
 
-// made is a run in which each chain takes some ns per packet at all shares.
+// made is a run in which each chain takes some ns per packet with all loads.
 func made(ns map[string]float64) []*runner {
 	var all []*runner
 	for _, c := range chains {
-		r := &runner{chain: c}
+		r := &runner{chain: c, at: map[load]*figures{}}
 		if c.classify != nil {
 			r.of = &peer{}
 		}
-		for share := range r.at {
-			r.at[share] = figures{all: report.Sample{ns[c.name]}, process: report.Sample{1}, packets: 1000, good: 999, seen: seen{999, 500, 20, 20}}
+		for _, l := range loads() {
+			r.at[l] = &figures{all: report.Sample{ns[c.name]}, process: report.Sample{1}, packets: 1000, good: 999, seen: seen{999, 500, 20, 20}}
 		}
 		all = append(all, r)
 	}
@@ -81,8 +81,11 @@ func made(ns map[string]float64) []*runner {
 
 func TestTheBetterPeerIsWhatCounts(t *testing.T) {
 	long := lasting{path: report.Sample{500}, without: report.Sample{400}, process: report.Sample{0.005}, daemon: report.Sample{0.01}}
-	is := result(made(map[string]float64{queued: 3000, queuedMark: 10, copied: 1500, chainXDP: 1000, chainTCX: 2000}), long)
-	want := map[string]string{"0 % elephants": "1.50 ×", "100 % elephants": "1.50 ×", "as many packets of each share": "1.50 ×"}
+	is := result(made(map[string]float64{queued: 3000, queuedMark: 10, copied: 1500, copiedEFW: 1000, chainXDP: 500, chainTCX: 2000}), long)
+	want := map[string]string{
+		"0 % elephants, the others long flows": "3.00 ×", "50 % elephants, the others mice": "3.00 ×", "100 % elephants": "3.00 ×",
+		"as many packets of each share, long flows": "1.50 ×",
+	}
 	for _, c := range is.Checks {
 		for name, measured := range want {
 			if strings.HasSuffix(c.What, ", "+name) {
@@ -99,7 +102,7 @@ func TestTheBetterPeerIsWhatCounts(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("no check of %v", want)
 	}
-	if text := is.Tables[2].Markdown(); !strings.Contains(text, "20.0 %") || !strings.Contains(text, "0.50 %") {
+	if text := is.Tables[3].Markdown(); !strings.Contains(text, "20.0 %") || !strings.Contains(text, "0.50 %") {
 		t.Errorf("elephants alone:\n%s", text)
 	}
 }

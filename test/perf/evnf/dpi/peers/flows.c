@@ -263,7 +263,7 @@ int flows_packet(const unsigned char *ip, uint32_t length, uint64_t ms)
 	f->packets++;
 	f->bytes += length;
 	if (!f->state)
-		return 0;
+		return 1;
 	counts->inspected++;
 	p = ndpi_detection_process_packet(module, f->state, ip, length, ms);
 	if ((p.app_protocol || p.master_protocol) &&

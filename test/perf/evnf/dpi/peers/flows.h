@@ -34,7 +34,7 @@ void die(const char *what);
 /* Maps the file of counters, and initialises nDPI. */
 void flows_init(const char *file);
 
-/* Takes an IP packet, of which `length` bytes are there, at a time in ms. Returns 1 if it has classified its flow, 0 if not. */
+/* Takes an IP packet, of which `length` bytes are there, at a time in ms. Returns 1 if its flow is classified, 0 if not. */
 int flows_packet(const unsigned char *ip, uint32_t length, uint64_t ms);
 
 /* Ends flows that have been silent for too long. */
