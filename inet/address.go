@@ -11,5 +11,20 @@ type Address [16]byte
 // AddressOf returns the form of an address for maps. Its zone is dropped.
 func AddressOf(a netip.Addr) Address { return a.As16() }
 
+// Network is struct pcn_network of <pcn/address.h>, a key of a trie of networks of both families.
+type Network struct {
+	Length uint32
+	Prefix Address
+}
+
+// NetworkOf returns the form of a network for maps.
+func NetworkOf(p netip.Prefix) Network {
+	length := p.Bits()
+	if p.Addr().Is4() {
+		length += 96
+	}
+	return Network{uint32(length), AddressOf(p.Addr())}
+}
+
 // Addr returns the address; :: for the zero value.
 func (a Address) Addr() netip.Addr { return netip.AddrFrom16(a).Unmap() }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/inet"
 	"github.com/polycube/polycube/sdf"
 )
 
@@ -60,7 +61,7 @@ func (t *Tables) adopt(r *Rows, undo *cube.Undo) error {
 		}
 	}
 	for _, network := range r.Routes {
-		if is, ok, err := t.routes.Get(keyOf(network)); err != nil || !ok || r.Device == nil || is != r.device() {
+		if is, ok, err := t.routes.Get(inet.NetworkOf(network)); err != nil || !ok || r.Device == nil || is != r.device() {
 			return fmt.Errorf("network %s: %w", network, cube.ErrNotFound)
 		}
 	}
@@ -148,10 +149,10 @@ func (t *Tables) clean() (int, error) {
 			e.devices6.remove(a)
 		}
 	}
-	known := map[route]bool{}
+	known := map[inet.Network]bool{}
 	for k := range t.owners {
 		if k.network.IsValid() {
-			known[keyOf(k.network)] = true
+			known[inet.NetworkOf(k.network)] = true
 		}
 	}
 	for network := range t.routes.All(&errs[4]) {

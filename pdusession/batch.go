@@ -163,12 +163,12 @@ type entries struct {
 	tunnels  *keys[uint32, tunnel]
 	devices4 *keys[uint32, device]
 	devices6 *keys[uint64, device]
-	routes   *keys[route, device]
+	routes   *keys[inet.Network, device]
 }
 
 // entriesOf returns what leads from one state of sessions to another.
 func entriesOf(changes []change) *entries {
-	e := &entries{newKeys[uint32, tunnel](), newKeys[uint32, device](), newKeys[uint64, device](), newKeys[route, device]()}
+	e := &entries{newKeys[uint32, tunnel](), newKeys[uint32, device](), newKeys[uint64, device](), newKeys[inet.Network, device]()}
 	for _, c := range changes {
 		if c.was != nil {
 			e.apply(c.was, false)
@@ -208,9 +208,9 @@ func (e *entries) apply(r *Rows, put bool) {
 	}
 	for _, network := range r.Routes {
 		if put {
-			e.routes.put(keyOf(network), r.device())
+			e.routes.put(inet.NetworkOf(network), r.device())
 		} else {
-			e.routes.remove(keyOf(network))
+			e.routes.remove(inet.NetworkOf(network))
 		}
 	}
 }

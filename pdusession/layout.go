@@ -27,12 +27,6 @@ type device struct {
 	_                   uint32
 }
 
-// route is struct upf_route.
-type route struct {
-	Length uint32
-	Prefix inet.Address
-}
-
 // enum upf_has.
 const (
 	hasIPv4 = 1 << iota
@@ -152,13 +146,4 @@ func (r *Rows) tunnelOf(w Way) tunnel {
 // device is the entry of the device's addresses and networks.
 func (r *Rows) device() device {
 	return device{Rule: r.Device.Rule, List: r.Device.List, Session: r.Number}
-}
-
-// keyOf is a network as a key.
-func keyOf(p netip.Prefix) route {
-	length := p.Bits()
-	if p.Addr().Is4() {
-		length += 96
-	}
-	return route{uint32(length), inet.AddressOf(p.Addr())}
 }

@@ -26,7 +26,7 @@ type Tables struct {
 	tunnels  table.Table[uint32, tunnel]
 	devices4 table.Table[uint32, device]
 	devices6 table.Table[uint64, device]
-	routes   table.Table[route, device]
+	routes   table.Table[inet.Network, device]
 	stations table.Table[inet.Address, uint64]
 	notices  table.Queue[notice]
 
@@ -129,7 +129,7 @@ func openFrom(get func(name string) (*ebpf.Map, error)) (*Tables, error) {
 	open(load, keep, "tunnels", table.Of[uint32, tunnel], &t.tunnels)
 	open(load, keep, "devices4", table.Of[uint32, device], &t.devices4)
 	open(load, keep, "devices6", table.Of[uint64, device], &t.devices6)
-	open(load, keep, "routes", table.Of[route, device], &t.routes)
+	open(load, keep, "routes", table.Of[inet.Network, device], &t.routes)
 	open(load, keep, "stations", table.Of[inet.Address, uint64], &t.stations)
 	open(load, keep, "notices", table.QueueOf[notice], &t.notices)
 	open(load, keep, "rules", mappedOf[rule], &t.rules)

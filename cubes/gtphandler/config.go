@@ -21,6 +21,7 @@ type Config struct {
 	MaxMACs     uint32      `json:"max-mac-addresses"`
 	AgingTime   uint32      `json:"aging-time"`
 	MaxUsers    uint32      `json:"max-user-equipment"`
+	MaxRoutes   uint32      `json:"max-framed-routes"`
 	Users       []User      `json:"user-equipment"`
 	Sessions    []Session   `json:"ethernet-session"`
 }
@@ -36,13 +37,14 @@ const (
 
 // User is an entry of the list `user-equipment`. Entries come one by one.
 type User struct {
-	IP       netip.Addr `json:"ip"`
-	Prefix   netip.Addr `json:"ipv6-prefix,omitzero"`
-	Endpoint netip.Addr `json:"tunnel-endpoint"`
-	TEID     uint32     `json:"teid,omitempty"`
-	Remote   uint32     `json:"remote-teid,omitempty"`
-	Class    *uint32    `json:"traffic-class,omitempty"`
-	QFI      uint8      `json:"qfi,omitempty"`
+	IP       netip.Addr     `json:"ip"`
+	Prefix   netip.Addr     `json:"ipv6-prefix,omitzero"`
+	Routes   []netip.Prefix `json:"framed-route,omitempty"`
+	Endpoint netip.Addr     `json:"tunnel-endpoint"`
+	TEID     uint32         `json:"teid,omitempty"`
+	Remote   uint32         `json:"remote-teid,omitempty"`
+	Class    *uint32        `json:"traffic-class,omitempty"`
+	QFI      uint8          `json:"qfi,omitempty"`
 }
 
 // Session is an entry of the list `ethernet-session`.

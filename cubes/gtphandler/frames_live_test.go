@@ -2,7 +2,7 @@
 
 package gtphandler_test
 
-// Devices with Ethernet sessions on a bridge of Polycube and on one of Linux: ARP, TCP and VLANs of the kernel.
+// Devices with Ethernet sessions on a bridge of Polycube: ARP, ICMP and TCP of the kernel.
 
 import (
 	"bytes"

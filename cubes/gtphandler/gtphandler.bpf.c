@@ -46,6 +46,11 @@ struct gtphandler_user {
 	__u32 zero;
 };
 
+/* Whose network it is: the address of a device, or the first one of its prefix. */
+struct gtphandler_device {
+	pcn_address address;
+};
+
 /* A tunnel, for packets that come in. */
 struct gtphandler_tunnel {
 	__u64 ipv6; /* the upper half of the user's IPv6 addresses; 0: it has none. In network byte order. */
@@ -62,6 +67,9 @@ struct gtphandler_counts {
 /* Users by their IPv4 address, and by the upper half of their IPv6 addresses, in network byte order. */
 PCN_MAP_FLAGS(users4, BPF_MAP_TYPE_HASH, __be32, struct gtphandler_user, 1024, BPF_F_NO_PREALLOC);
 PCN_MAP_FLAGS(users6, BPF_MAP_TYPE_HASH, __u64, struct gtphandler_user, 1024, BPF_F_NO_PREALLOC);
+/* Networks behind devices. */
+PCN_MAP_FLAGS(networks, BPF_MAP_TYPE_LPM_TRIE, struct pcn_network, struct gtphandler_device, 64,
+	      BPF_F_NO_PREALLOC);
 /* Tunnels by their TEID. */
 PCN_MAP_FLAGS(tunnels, BPF_MAP_TYPE_HASH, __u32, struct gtphandler_tunnel, 1024, BPF_F_NO_PREALLOC);
 PCN_MAP(counts, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct gtphandler_counts, 64);
@@ -69,43 +77,72 @@ PCN_MAP(counts, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct gtphandler_counts, 64);
 /* Bytes that the path to base stations takes, from the IP header on. */
 PCN_CONFIG(__u32, mtu) = 1500;
 
-/* Whether the packet in a message has the address of its user; -1 if it is no packet. */
-PCN_INLINE int gtphandler_is_of(struct CTXTYPE *ctx, const struct pcn_gtpu *g,
-				const struct gtphandler_tunnel *t)
-{
-	__be32 word[4] __attribute__((aligned(8)));
-
-	if (g->payload < sizeof(struct iphdr) || pcn_load_bytes(ctx, g->at, word, sizeof(word)))
-		return -1;
-	switch (*(__u8 *)word >> 4) {
-	case 4:
-		return t->has_ipv4 && word[3] == t->ipv4;
-	case 6:
-		return t->ipv6 && *(__u64 *)(word + 2) == t->ipv6;
-	}
-	return -1;
-}
-
 /* The user with an address, or an address in its prefix. */
-PCN_INLINE struct gtphandler_user *gtphandler_find(const void *ipv4, const void *ipv6)
+PCN_INLINE struct gtphandler_user *gtphandler_find(const __be32 *address, int ipv6)
 {
 	struct gtphandler_user *u;
 
 	if (ipv6)
-		return bpf_map_lookup_elem(&users6, ipv6);
-	u = bpf_map_lookup_elem(&users4, ipv4);
+		return bpf_map_lookup_elem(&users6, address);
+	u = bpf_map_lookup_elem(&users4, address + 3);
 	asm volatile("" : "+r"(u)); /* the verifier cannot follow a call for either map */
 	return u;
 }
 
-/* The user that sent the packet in a message. */
-PCN_INLINE struct gtphandler_user *gtphandler_sender(struct CTXTYPE *ctx, const struct pcn_gtpu *g)
+/* The user that a network is behind. `of` is an address, with a length of 128. */
+PCN_INLINE struct gtphandler_user *gtphandler_behind(const struct pcn_network *of, int ipv6)
 {
-	__be32 word[4] __attribute__((aligned(8)));
+	const struct gtphandler_device *d;
+	const __be32 *is;
+
+	if (ipv6 && !of->prefix[0] && !of->prefix[1])
+		return NULL; /* it would look like one of IPv4 */
+	d = bpf_map_lookup_elem(&networks, of);
+	if (!d)
+		return NULL;
+	is = d->address;
+	return gtphandler_find(is, is[0] || is[1]);
+}
+
+/* Reads the source of the packet in a message, as an address with a length of 128. Returns 4 or 6; 0 if it is no packet. */
+PCN_INLINE int gtphandler_source(struct CTXTYPE *ctx, const struct pcn_gtpu *g,
+				 struct pcn_network *from)
+{
+	__be32 word[4];
 
 	if (g->payload < sizeof(struct iphdr) || pcn_load_bytes(ctx, g->at, word, sizeof(word)))
-		return NULL;
-	return gtphandler_find(word + 3, *(__u8 *)word >> 4 == 4 ? NULL : word + 2);
+		return 0;
+	from->length = 128;
+	switch (*(__u8 *)word >> 4) {
+	case 4:
+		pcn_address_set4(from->prefix, word[3]);
+		return 4;
+	case 6:
+		return pcn_load_bytes(ctx, g->at + 8, from->prefix, 16) ? 0 : 6;
+	}
+	return 0;
+}
+
+/* Whether a packet from an address is of the user of a tunnel. */
+PCN_INLINE int gtphandler_is_of(const struct pcn_network *from, int ipv6,
+				const struct gtphandler_tunnel *t)
+{
+	const struct gtphandler_user *u;
+	__u64 upper;
+
+	__builtin_memcpy(&upper, from->prefix, sizeof(upper));
+	if (ipv6 ? t->ipv6 && upper == t->ipv6 : t->has_ipv4 && from->prefix[3] == t->ipv4)
+		return 1;
+	u = gtphandler_behind(from, ipv6);
+	return u && u->counter == t->counter;
+}
+
+/* The user that sent a packet from an address. */
+PCN_INLINE struct gtphandler_user *gtphandler_sender(const struct pcn_network *from, int ipv6)
+{
+	struct gtphandler_user *u = gtphandler_find(from->prefix, ipv6);
+
+	return u ? u : gtphandler_behind(from, ipv6);
 }
 
 PCN_INLINE void gtphandler_count(__u32 counter, __u32 bytes, const int up)
@@ -126,17 +163,18 @@ PCN_INLINE int gtphandler_receive(struct CTXTYPE *ctx, struct pcn_md *md,
 	const struct gtphandler_tunnel *t = bpf_map_lookup_elem(&tunnels, &g->teid);
 	const struct gtphandler_user *u;
 	__u32 class = g->teid, counter;
-	int of;
+	struct pcn_network from;
+	int version = gtphandler_source(ctx, g, &from);
 
 	if (t) {
-		of = gtphandler_is_of(ctx, g, t);
-		if (of <= 0)
-			return pcn_pkt_drop(ctx, md,
-					    of ? GTPHANDLER_MALFORMED : GTPHANDLER_SPOOFED_SOURCE);
+		if (!version)
+			return pcn_pkt_drop(ctx, md, GTPHANDLER_MALFORMED);
+		if (!gtphandler_is_of(&from, version == 6, t))
+			return pcn_pkt_drop(ctx, md, GTPHANDLER_SPOOFED_SOURCE);
 		class = t->class;
 		counter = t->counter;
 	} else {
-		u = gtphandler_sender(ctx, g);
+		u = version ? gtphandler_sender(&from, version == 6) : NULL;
 		if (!u || !u->any_teid)
 			return pcn_gtpu_end_up(ctx, md, GTPHANDLER_UNKNOWN_TUNNEL,
 					       PCN_GTPU_END_FAILURES, 0);
@@ -194,11 +232,18 @@ PCN_EGRESS
 {
 	struct pcn_flow flow = {};
 	const struct gtphandler_user *u;
+	int ipv6;
 
 	if (pcn_flow_read(ctx, &flow) || !(flow.has & PCN_FLOW_IP))
 		return pcn_pkt_pass(ctx, md);
-	u = gtphandler_find(flow.destination + 3,
-			    flow.has & PCN_FLOW_IPV6 ? flow.destination : NULL);
+	ipv6 = flow.has & PCN_FLOW_IPV6;
+	u = gtphandler_find(flow.destination, ipv6);
+	if (!u) {
+		struct pcn_network to = { .length = 128 };
+
+		pcn_address_copy(to.prefix, flow.destination);
+		u = gtphandler_behind(&to, ipv6);
+	}
 	return u ? gtphandler_send(ctx, md, &flow, u) : pcn_pkt_pass(ctx, md);
 }
 

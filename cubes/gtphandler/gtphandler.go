@@ -126,12 +126,12 @@ func (c *Config) constants() map[string]any {
 
 // sizes are those of the maps. What replaces something else is there before that is gone.
 func (c *Config) sizes() map[string]uint32 {
-	users, sessions, macs, most := c.MaxUsers, uint32(1), uint32(1), c.MaxUsers
+	users, routes, sessions, macs, most := c.MaxUsers, c.MaxRoutes, uint32(1), uint32(1), c.MaxUsers
 	if c.Type == Ethernet {
-		users, sessions, macs, most = 1, c.MaxSessions, c.MaxMACs, c.MaxSessions
+		users, routes, sessions, macs, most = 1, 1, c.MaxSessions, c.MaxMACs, c.MaxSessions
 	}
 	return map[string]uint32{
-		"users4": 2 * users, "users6": 2 * users, "tunnels": 2 * users, "stations": 2 * most, "counts": most,
+		"users4": 2 * users, "users6": 2 * users, "networks": 2 * routes, "tunnels": 2 * users, "stations": 2 * most, "counts": most,
 		"sessions": 2 * sessions, "macs": 2 * macs,
 	}
 }

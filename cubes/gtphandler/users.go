@@ -33,10 +33,11 @@ type uplink struct {
 	Class, Counter uint32
 }
 
-// claim is what only one device can have: an IPv4 address, an IPv6 prefix, or the TEID of a tunnel.
+// claim is what only one device can have: an IPv4 address, an IPv6 prefix, a network behind it, or the TEID of a tunnel.
 type claim struct {
-	kind  claimKind
-	value uint64
+	kind    claimKind
+	value   uint64
+	network inet.Network
 }
 
 type claimKind uint8
@@ -45,7 +46,11 @@ const (
 	claimIPv4 claimKind = iota
 	claimIPv6
 	claimTEID
+	claimRoute
 )
+
+// claimNames are for messages.
+var claimNames = map[claimKind]string{claimIPv4: "address", claimIPv6: "IPv6 prefix", claimTEID: "teid", claimRoute: "framed-route"}
 
 // user is a device in effect.
 type user struct {
@@ -60,18 +65,21 @@ type users struct {
 	ipv4     table.Table[uint32, downlink]
 	ipv6     table.Table[uint64, downlink]
 	tunnels  table.Table[uint32, uplink]
+	networks table.Table[inet.Network, inet.Address]
 	counters *counters
 	path     *gtppath.Path
 
 	of     map[netip.Addr]*user
 	claims map[claim]*user
+	// routes is the number of networks behind devices.
+	routes int
 }
 
 func newUsers(env cube.Env, path *gtppath.Path, counters *counters) *users {
 	return &users{
 		path: path,
 		ipv4: table.New[uint32, downlink](env, "users4"), ipv6: table.New[uint64, downlink](env, "users6"),
-		tunnels:  table.New[uint32, uplink](env, "tunnels"),
+		tunnels: table.New[uint32, uplink](env, "tunnels"), networks: table.New[inet.Network, inet.Address](env, "networks"),
 		counters: counters, of: map[netip.Addr]*user{}, claims: map[claim]*user{},
 	}
 }
@@ -116,7 +124,18 @@ func (u *users) prepare(entries []cube.EntryChange, old, conf *Config, created b
 	if n := len(u.of) - len(c.was) + len(c.fresh); n > int(conf.MaxUsers) {
 		return nil, fmt.Errorf("user-equipment: %d devices, and max-user-equipment is %d: create a gtphandler with more: %w", n, conf.MaxUsers, cube.ErrFull)
 	}
+	if n := u.routes - routesOf(c.was) + routesOf(c.fresh); n > int(conf.MaxRoutes) {
+		return nil, fmt.Errorf("user-equipment: %d framed routes, and max-framed-routes is %d: create a gtphandler with more: %w", n, conf.MaxRoutes, cube.ErrFull)
+	}
 	return c, c.check()
+}
+
+// routesOf is the number of networks behind devices.
+func routesOf(all map[netip.Addr]*user) (n int) {
+	for _, is := range all {
+		n += len(is.Routes)
+	}
+	return n
 }
 
 // others compiles the devices that do not change themselves, if the addresses of this end do.
@@ -145,7 +164,6 @@ func (c *change) others(old *Config) error {
 
 // check returns an error if two devices want the same.
 func (c *change) check() error {
-	names := map[claimKind]string{claimIPv4: "address", claimIPv6: "IPv6 prefix", claimTEID: "teid"}
 	taken := map[claim]*user{}
 	for ip, is := range c.fresh {
 		for _, k := range is.claims {
@@ -154,7 +172,7 @@ func (c *change) check() error {
 				owner = existing
 			}
 			if owner != nil {
-				return fmt.Errorf("user-equipment %s: %s has the same %s: %w", ip, owner.IP, names[k.kind], cube.ErrExists)
+				return fmt.Errorf("user-equipment %s: %s has the same %s: %w", ip, owner.IP, claimNames[k.kind], cube.ErrExists)
 			}
 			taken[k] = is
 		}
@@ -187,15 +205,18 @@ func (c *Config) compile(u *User) (*user, error) {
 		case a.Is4():
 			address := a.As4()
 			is.up.IPv4, is.up.HasIPv4 = binary.NativeEndian.Uint32(address[:]), 1
-			is.claims = append(is.claims, claim{claimIPv4, uint64(is.up.IPv4)})
+			is.claims = append(is.claims, claim{kind: claimIPv4, value: uint64(is.up.IPv4)})
 		case a.IsValid():
 			address := a.As16()
 			is.up.IPv6 = binary.NativeEndian.Uint64(address[:])
-			is.claims = append(is.claims, claim{claimIPv6, is.up.IPv6})
+			is.claims = append(is.claims, claim{kind: claimIPv6, value: is.up.IPv6})
 		}
 	}
+	for _, r := range u.Routes {
+		is.claims = append(is.claims, claim{kind: claimRoute, network: inet.NetworkOf(r)})
+	}
 	if u.TEID != 0 {
-		is.claims = append(is.claims, claim{claimTEID, uint64(u.TEID)})
+		is.claims = append(is.claims, claim{kind: claimTEID, value: uint64(u.TEID)})
 	}
 	return is, nil
 }
@@ -246,15 +267,21 @@ func (c *change) begin() error {
 			gone = append(gone, k)
 		}
 	}
-	var errs [3]error
+	var errs [4]error
 	for address, is := range c.ipv4.All(&errs[0]) {
-		seen(claim{claimIPv4, uint64(address)}, is.Counter)
+		seen(claim{kind: claimIPv4, value: uint64(address)}, is.Counter)
 	}
 	for prefix, is := range c.ipv6.All(&errs[1]) {
-		seen(claim{claimIPv6, prefix}, is.Counter)
+		seen(claim{kind: claimIPv6, value: prefix}, is.Counter)
 	}
 	for teid, is := range c.tunnels.All(&errs[2]) {
-		seen(claim{claimTEID, uint64(teid)}, is.Counter)
+		seen(claim{kind: claimTEID, value: uint64(teid)}, is.Counter)
+	}
+	for network, of := range c.networks.All(&errs[3]) {
+		k := claim{kind: claimRoute, network: network}
+		if is := claimed[k]; is == nil || inet.AddressOf(is.IP) != of {
+			gone = append(gone, k)
+		}
 	}
 	endpoints := map[netip.Addr]bool{}
 	for _, is := range c.fresh {
@@ -263,7 +290,7 @@ func (c *change) begin() error {
 	for _, is := range c.conf.Sessions {
 		endpoints[is.Endpoint] = true
 	}
-	if err := errors.Join(errs[0], errs[1], errs[2], c.path.Begin(endpoints)); err != nil {
+	if err := errors.Join(errors.Join(errs[:]...), c.path.Begin(endpoints)); err != nil {
 		return err
 	}
 	for _, k := range gone {
@@ -302,12 +329,18 @@ func (c *change) enter(is, was *user) error {
 			return err
 		}
 	}
+	more := len(is.Routes)
+	if was != nil {
+		more -= len(was.Routes)
+	}
 	c.of[is.IP] = is
+	c.routes += more
 	c.undone.Push(func() error {
 		delete(c.of, is.IP)
 		if was != nil {
 			c.of[is.IP] = was
 		}
+		c.routes -= more
 		return nil
 	})
 	return nil
@@ -332,9 +365,11 @@ func (c *change) leave(was, is *user) error {
 		return err
 	}
 	delete(c.of, was.IP)
+	c.routes -= len(was.Routes)
 	c.counters.release(&was.counted, &c.undone)
 	c.undone.Push(func() error {
 		c.of[was.IP] = was
+		c.routes += len(was.Routes)
 		return nil
 	})
 	return nil
@@ -362,6 +397,8 @@ func (u *users) write(k claim, is *user) error {
 		return u.ipv4.Set(uint32(k.value), is.down)
 	case claimIPv6:
 		return u.ipv6.Set(k.value, is.down)
+	case claimRoute:
+		return u.networks.Set(k.network, inet.AddressOf(is.IP))
 	default:
 		return u.tunnels.Set(uint32(k.value), is.up)
 	}
@@ -374,6 +411,8 @@ func (u *users) remove(k claim) (err error) {
 		_, err = u.ipv4.Delete(uint32(k.value))
 	case claimIPv6:
 		_, err = u.ipv6.Delete(k.value)
+	case claimRoute:
+		_, err = u.networks.Delete(k.network)
 	default:
 		_, err = u.tunnels.Delete(uint32(k.value))
 	}

@@ -59,7 +59,7 @@ struct upf_packet {
 	__u8 taken;  /* out of a tunnel: the flow is that of the outer packet still */
 	struct pcn_sdf_packet fields;
 	struct pcn_encap outer;
-	struct upf_route route;
+	struct pcn_network route;
 };
 
 /* The packet that the CPU works on: the stack is too small for it. */

@@ -38,12 +38,6 @@ struct upf_device {
 	__u32 zero;
 };
 
-/* A network behind a device, as a key. */
-struct upf_route {
-	__u32 length; /* of the prefix; that of IPv4 is in ::ffff:0:0/96 */
-	pcn_address prefix;
-};
-
 enum upf_action { UPF_DROP, UPF_PASS, UPF_WAIT };
 
 enum upf_flag {
@@ -142,7 +136,7 @@ PCN_MAP_FLAGS(tunnels, BPF_MAP_TYPE_HASH, __u32, struct upf_tunnel, 64, BPF_F_NO
 PCN_MAP_FLAGS(devices4, BPF_MAP_TYPE_HASH, __be32, struct upf_device, 64, BPF_F_NO_PREALLOC);
 PCN_MAP_FLAGS(devices6, BPF_MAP_TYPE_HASH, __u64, struct upf_device, 64, BPF_F_NO_PREALLOC);
 /* Networks behind devices. */
-PCN_MAP_FLAGS(routes, BPF_MAP_TYPE_LPM_TRIE, struct upf_route, struct upf_device, 64,
+PCN_MAP_FLAGS(routes, BPF_MAP_TYPE_LPM_TRIE, struct pcn_network, struct upf_device, 64,
 	      BPF_F_NO_PREALLOC);
 /* The rules of a session are in rows that follow each other. The first row of each table is not used. */
 PCN_MAP_FLAGS(rules, BPF_MAP_TYPE_ARRAY, __u32, struct upf_rule, 64, BPF_F_MMAPABLE);

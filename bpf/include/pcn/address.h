@@ -9,6 +9,13 @@
 /* An IPv6 address, or an IPv4 address as ::ffff:a.b.c.d (RFC 4291 2.5.5.2): inet.Address in Go. */
 typedef __be32 pcn_address[4];
 
+/* A network, as the key of a map of type BPF_MAP_TYPE_LPM_TRIE: inet.Network in Go. To find the longest one with an address, its
+ * length is 128. */
+struct pcn_network {
+	__u32 length; /* of the prefix; 96 more for IPv4 */
+	pcn_address prefix;
+};
+
 /* Writes an IPv4 address. */
 PCN_INLINE void pcn_address_set4(pcn_address to, __be32 address)
 {
