@@ -172,6 +172,31 @@ func TestOtherChainsKeepRulesInTheStack(t *testing.T) {
 	}
 }
 
+// TestRulesOfAHostThatForwardsNothing: such a host has rules for itself, as most servers do.
+func TestRulesOfAHostThatForwardsNothing(t *testing.T) {
+	needIptables(t)
+	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPDRV} {
+		t.Run(string(typ), func(t *testing.T) {
+			r := newRouter(t, typ, `{}`)
+			r.Lab.Lab.Run("sysctl", "-qw", "net.ipv4.ip_forward=0", "net.ipv6.conf.all.forwarding=0")
+			for _, program := range []string{"iptables-nft", "ip6tables-nft"} {
+				r.changed("--dport 81", func() { r.restore(program, "*filter\n-A INPUT -p tcp --dport 81 -j DROP\nCOMMIT\n") })
+			}
+			from, to := r.mac()
+			for _, f := range []*pkt.Frame{pkt.Eth(from, to).IPv4(client, host), pkt.Eth(from, to).IPv6(client6, host6)} {
+				if got, _ := r.judged(f.TCP(1, 81, pkt.TCPFlags{SYN: true}).Bytes()); got != byRule {
+					t.Errorf("to the host: %+v, want %+v", got, byRule)
+				}
+			}
+			for _, f := range []*pkt.Frame{pkt.Eth(from, to).IPv4(client, server), pkt.Eth(from, to).IPv6(client6, server6)} {
+				if got, _ := r.judged(f.TCP(1, 81, pkt.TCPFlags{SYN: true}).Bytes()); got != passes {
+					t.Errorf("to another host: %+v, want %+v", got, passes)
+				}
+			}
+		})
+	}
+}
+
 func TestConnectionsStayInTheStack(t *testing.T) {
 	needIptables(t)
 	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPSKB} {

@@ -132,7 +132,8 @@ PCN_GLOBAL int efw_read(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
 	int route = pcn_hostfib_lookup(ctx, eth->h_proto, &c, &p->route);
 	p->resolved = route == BPF_FIB_LKUP_RET_SUCCESS;
 	if (!p->resolved && route != BPF_FIB_LKUP_RET_NO_NEIGH) { /* no way to another host */
-		if (route == BPF_FIB_LKUP_RET_NOT_FWDED &&
+		if ((route == BPF_FIB_LKUP_RET_NOT_FWDED ||
+		     route == BPF_FIB_LKUP_RET_FWD_DISABLED) &&
 		    pcn_address_type_of(p->flow.destination, v6) == PCN_ADDRESS_LOCAL &&
 		    (v6 || bpf_ntohl(p->flow.destination[3]) >> 24 != 127))
 			p->way = EFW_INPUT;
