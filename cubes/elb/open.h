@@ -123,6 +123,9 @@ PCN_GLOBAL int elb_try(__u32 port)
 		return ELB_TO_STACK;
 	w->new.source_port = bpf_htons(port);
 	pcn_session_mirror(&w->new, &w->reply, 0);
+	/* An entry that loses against another one is free after a sweep only: a flood would fill the table with those. */
+	if (pcn_session_find(&w->reply.key))
+		return 1;
 	int number = pcn_conntrack_open((const void *)&w->reply);
 	if (number > 0)
 		return !!(number & PCN_CONNTRACK_THERE);
