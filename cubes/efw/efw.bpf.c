@@ -29,6 +29,7 @@ enum efw_verb {
 	EFW_COUNT, /* the next rule */
 	EFW_JUMP,
 	EFW_GOTO,
+	EFW_STACK, /* it is accepted, and for the stack */
 };
 
 /* The result of a rule: its verb, its counter, and the chain of a jump. */
@@ -72,10 +73,12 @@ struct efw_work {
 };
 PCN_MAP(work, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct efw_work, 1);
 
-/* What a step decides: to go on, to leave the packet to the stack, to accept it, or the reason to drop it. */
+/* What a step decides: to go on, to leave the packet to the rules of the stack, to accept it, to accept it for the stack, or the
+ * reason to drop it. */
 #define GO_ON (-1)
 #define LEFT 0
 #define ACCEPTED (-2)
+#define FOR_STACK (-3)
 
 /* An index that is below a power of two. The compiler knows that, and the verifier of Linux 6.1 does not. */
 PCN_INLINE __u64 within(__u64 index, const __u64 size)
@@ -115,12 +118,14 @@ PCN_INLINE int leave(struct pcn_classify_key *key, struct efw_work *w)
 		key->from = (__u64)order + 1;
 		return GO_ON;
 	}
+	if (EFW_VERB(result) == EFW_STACK)
+		return FOR_STACK;
 	if (EFW_VERB(result) == EFW_MISS || !note(w, result))
 		return LEFT;
 	return EFW_VERB(result) == EFW_DROP ? EFW_POLICY : accept(w);
 }
 
-/* Takes the result of a search: GO_ON, LEFT, ACCEPTED, or the reason to drop the packet. */
+/* Takes the result of a search: GO_ON, LEFT, ACCEPTED, FOR_STACK, or the reason to drop the packet. */
 PCN_GLOBAL int efw_step(struct efw_work *w PCN_NONNULL)
 {
 	__u32 result = w->match.result, order = w->match.order, verb = EFW_VERB(result);
@@ -131,6 +136,8 @@ PCN_GLOBAL int efw_step(struct efw_work *w PCN_NONNULL)
 		return LEFT;
 	if (order == (__u32)-1 || order >> CHAIN_SHIFT != w->chain)
 		return leave(key, w);
+	if (verb == EFW_STACK)
+		return FOR_STACK;
 	if (verb == EFW_MISS || !note(w, result))
 		return LEFT;
 	key->from = (__u64)order + 1;
@@ -154,7 +161,7 @@ PCN_GLOBAL int efw_step(struct efw_work *w PCN_NONNULL)
 	return GO_ON;
 }
 
-/* Begins with the rules of a hook. */
+/* Begins with the rules of a hook: GO_ON, LEFT, or FOR_STACK if there are none. */
 PCN_INLINE int begin(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_classify_key *key,
 		     struct efw_work *w, const struct efw_gate *g)
 {
@@ -163,9 +170,12 @@ PCN_INLINE int begin(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_classify
 	__u32 out = w->packet.way == EFW_FORWARD ? w->packet.route.ifindex : 0;
 
 	w->set = pcn_classify_set(md, at);
-	if (!h || !h->chain || out > 0xffff ||
-	    pcn_classify_key_of(ctx, key, &w->packet.flow, pcn_classify_fields(w->set), out, 0))
-		return 0;
+	if (!h || out > 0xffff)
+		return LEFT;
+	if (!h->chain)
+		return EFW_VERB(h->result) == EFW_STACK ? FOR_STACK : LEFT;
+	if (pcn_classify_key_of(ctx, key, &w->packet.flow, pcn_classify_fields(w->set), out, 0))
+		return LEFT;
 	w->refused = 0;
 	if (g->flags & EFW_TRACKED) {
 		__u32 by = EFW_TRACKED_BY(w->packet.flow.has & PCN_FLOW_IPV6);
@@ -181,7 +191,7 @@ PCN_INLINE int begin(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_classify
 			pcn_classify_state(key, EFW_STATE_ESTABLISHED);
 			break;
 		default:
-			return 0;
+			return LEFT;
 		}
 	}
 	w->chain = h->chain;
@@ -189,22 +199,25 @@ PCN_INLINE int begin(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_classify
 	w->depth = 0;
 	w->counted = 0;
 	key->from = (__u64)h->chain << CHAIN_SHIFT;
-	return 1;
+	return GO_ON;
 }
 
-/* Compares a packet with the rules of the host: LEFT, ACCEPTED, or the reason to drop it. This is no function of its own, since
+/* Compares a packet with the rules of the host: LEFT, ACCEPTED, FOR_STACK, or the reason to drop it. This is no function of its own, since
  * a search needs nearly all calls that may be nested. */
 PCN_INLINE int judge(struct CTXTYPE *ctx, struct pcn_md *md, struct efw_work *w,
 		     const struct efw_gate *g)
 {
 	struct pcn_classify_key *key = pcn_classify_key();
 
-	if (!key || !begin(ctx, md, key, w, g))
+	if (!key)
 		return LEFT;
+	int verdict = begin(ctx, md, key, w, g);
+	if (verdict != GO_ON)
+		return verdict;
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < STEPS; i++) {
 		pcn_classify(key, &w->match, w->set);
-		int verdict = efw_step(w);
+		verdict = efw_step(w);
 		if (verdict != GO_ON)
 			return verdict;
 	}
@@ -263,6 +276,13 @@ PCN_INLINE int matchers(struct CTXTYPE *ctx, struct pcn_md *md, struct efw_work 
 	return EFW_VERB(result);
 }
 
+/* The verdict for a packet about which the rules of the stack decide: a cube behind this one must not take it past them. */
+PCN_INLINE int to_rules(struct CTXTYPE *ctx, struct pcn_md *md)
+{
+	md->notes |= PCN_MD_UNDECIDED;
+	return pcn_pkt_pass(ctx, md);
+}
+
 PCN_INGRESS
 {
 	__u32 zero = 0;
@@ -272,26 +292,28 @@ PCN_INGRESS
 		return pcn_pkt_pass(ctx, md);
 	const struct efw_gate *g = bpf_map_lookup_elem(&gate, &zero);
 	if (!g)
-		return pcn_pkt_pass(ctx, md);
+		return to_rules(ctx, md);
 	int open = offload && g->until && g->until > pcn_time_coarse();
 	if (!has_matchers && !open)
-		return pcn_pkt_pass(ctx, md);
+		return to_rules(ctx, md);
 	struct efw_work *w = bpf_map_lookup_elem(&work, &zero);
 	if (!w)
-		return pcn_pkt_pass(ctx, md);
+		return to_rules(ctx, md);
 	if (pcn_flow_read_common(ctx, &w->packet.flow) || !(w->packet.flow.has & PCN_FLOW_IP))
-		return pcn_pkt_pass(ctx, md);
+		return to_rules(ctx, md);
 	if (has_matchers)
 		manual = matchers(ctx, md, w);
 	if (manual == EFW_DROP)
 		return pcn_pkt_drop(ctx, md, EFW_BLOCKED);
 	if (manual == EFW_RETURN || (manual != EFW_ACCEPT && !open))
-		return pcn_pkt_pass(ctx, md);
+		return to_rules(ctx, md);
 	efw_read(ctx, md, &w->packet, g);
 	if (w->packet.way == EFW_UNKNOWN)
-		return pcn_pkt_pass(ctx, md);
+		return to_rules(ctx, md);
 	int sent, verdict = manual == EFW_ACCEPT ? ACCEPTED : judge(ctx, md, w, g);
 	if (verdict == LEFT)
+		return to_rules(ctx, md);
+	if (verdict == FOR_STACK)
 		return pcn_pkt_pass(ctx, md);
 	sent = verdict == ACCEPTED ? forward(ctx, md, &w->packet) : 0;
 	if (sent < 0)

@@ -112,7 +112,7 @@ func (o *offloaded) putProgram(number uint32, p *offload.Program) error {
 	entries := make([]entry, len(p.Entries))
 	for i, e := range p.Entries {
 		entries[i] = entry{order: e.Order, match: e.Match, verb: e.Verb, to: e.To}
-		if e.Verb != offload.Miss {
+		if e.Verb.Counts() {
 			entries[i].key = key(e.Rule)
 		}
 	}
@@ -133,7 +133,7 @@ func (o *offloaded) putProgram(number uint32, p *offload.Program) error {
 		return err
 	}
 	is := hookEntry{Chain: p.First, Result: uint32(p.Policy)}
-	if p.Policy != offload.Miss {
+	if p.Policy.Counts() {
 		is.Result |= s.indexes[key(p.PolicyRule)] << counterShift
 	}
 	return o.hooks.Set(number, is)

@@ -25,6 +25,7 @@ enum elb_counter {
 	ELB_NO_SERVER, /* the service has no server that is up */
 	ELB_CONNECTED, /* the host has the connection, such as one that HAProxy has accepted */
 	ELB_NO_PORT,   /* no source port is free towards the server */
+	ELB_UNDECIDED, /* a cube in front leaves the decision to rules of the host, such as a firewall */
 	ELB_NO_OUTPUT, /* at XDP, one of two netdevs is no output of the cube */
 	ELB_MTU,       /* two netdevs have different MTUs */
 	ELB_FULL,      /* there is no room for another session */

@@ -220,6 +220,10 @@ PCN_INLINE int elb_unknown(struct CTXTYPE *ctx, struct pcn_md *md, struct elb_wo
 	if ((w->flow.tcp_flags & ELB_OPENING) != ELB_SYN || !elb_is_for_service(w) ||
 	    !elb_has_ttl(ctx, &w->flow))
 		return pcn_pkt_pass(ctx, md);
+	if (md->notes & PCN_MD_UNDECIDED) {
+		pcn_count(&counters, ELB_UNDECIDED);
+		return pcn_pkt_pass(ctx, md);
+	}
 	if (elb_host_has(ctx, w)) {
 		pcn_count(&counters, ELB_CONNECTED);
 		return pcn_pkt_pass(ctx, md);

@@ -41,6 +41,7 @@ type sessionsView struct {
 	NoServer  uint64 `json:"no-server"`
 	Connected uint64 `json:"connected"`
 	NoPort    uint64 `json:"no-port"`
+	Undecided uint64 `json:"undecided"`
 	NoOutput  uint64 `json:"no-output"`
 	MTU       uint64 `json:"mtu"`
 	Full      uint64 `json:"full"`
@@ -134,7 +135,7 @@ func (b *balancer) sessionsView() (*sessionsView, error) {
 	is := &sessionsView{Active: b.sweep.Last.Total, Capacity: b.conf.MaxSessions}
 	for name, to := range map[string]*uint64{
 		"opened": &is.Opened, "errors": &is.Errors, "no-server": &is.NoServer, "connected": &is.Connected, "no-port": &is.NoPort,
-		"no-output": &is.NoOutput, "mtu": &is.MTU, "full": &is.Full,
+		"undecided": &is.Undecided, "no-output": &is.NoOutput, "mtu": &is.MTU, "full": &is.Full,
 	} {
 		n, err := b.counters.Sum(name)
 		if err != nil {

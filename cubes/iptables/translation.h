@@ -24,7 +24,7 @@ PCN_MAP(translated, BPF_MAP_TYPE_LRU_HASH, struct pcn_conntrack_key, struct ipta
  * connection between the same ports. */
 PCN_GLOBAL int iptables_note(const struct pcn_md *md PCN_NONNULL)
 {
-	__u32 zero = 0, told = md->translated;
+	__u32 zero = 0, told = md->notes & (PCN_MD_SNAT | PCN_MD_DNAT);
 	struct pcn_conntrack_work *w = bpf_map_lookup_elem(&ct_work, &zero);
 
 	if (!w)

@@ -312,7 +312,7 @@ PCN_INLINE int nat_cross(struct CTXTYPE *ctx, struct pcn_md *md, __u32 what, con
 	if (reason)
 		return pcn_pkt_drop(ctx, md, reason);
 	if (!egress)
-		md->translated |= PCN_MD_DNAT;
+		md->notes |= PCN_MD_DNAT;
 #ifdef PCN_TC
 	int to = nat_route(ctx, egress, v6);
 	if (!to)

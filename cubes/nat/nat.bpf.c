@@ -197,7 +197,7 @@ PCN_INLINE int nat_translate(struct CTXTYPE *ctx, struct pcn_md *md, const struc
 	if (nat_rewrite(ctx, flow, what, s, egress, v6))
 		return pcn_pkt_drop(ctx, md, NAT_MALFORMED);
 	if (has_policy && !egress)
-		md->translated |= s->flags & NAT_INBOUND ? PCN_MD_DNAT : PCN_MD_SNAT;
+		md->notes |= s->flags & NAT_INBOUND ? PCN_MD_DNAT : PCN_MD_SNAT;
 	if (has_policy && !egress && s->rule & NAT_FROM_HOST && !(s->flags & NAT_INBOUND))
 		return nat_cross_also(ctx, md, what, key, s, v6);
 	return egress && hairpin && (s->flags & NAT_HAIRPIN) ? nat_turn(ctx, md)

@@ -24,6 +24,7 @@ const (
 	Count // and the next entry
 	Jump
 	Goto
+	Stack // accepts it, which only tells cubes behind this one: the stack gets it, and judges it once more
 )
 
 // Setting is what the host says about the packets that a netdev receives.
@@ -52,7 +53,7 @@ type Entry struct {
 	Verb Verb
 	// To is the number of the chain of Jump and Goto.
 	To uint32
-	// Rule counts its packets; unless Verb is Miss.
+	// Rule counts its packets; unless Verb is Miss or Stack.
 	Rule ID
 }
 
@@ -61,7 +62,7 @@ type Program struct {
 	Entries []Entry
 	// First is the number of the first chain.
 	First uint32
-	// Policy is Drop, Accept or Miss, and PolicyRule its counter.
+	// Policy is Drop, Accept, Stack or Miss, and PolicyRule its counter.
 	Policy     Verb
 	PolicyRule ID
 	// Lines are the report: of the chains of the hook, in their order.
@@ -141,6 +142,9 @@ type lineKey struct {
 // PolicyText is the text of a policy's ID, which no rule has.
 const PolicyText = "\x00policy"
 
+// Counts is whether an entry with the verb counts packets.
+func (v Verb) Counts() bool { return v != Miss && v != Stack }
+
 // Compile compiles the base chains of a hook, which packets meet in this order. Without any there is nothing to do.
 //
 // A single base chain is the program's first, and its policy the program's. Of several, each ends with an entry that has its policy,
@@ -149,6 +153,9 @@ const PolicyText = "\x00policy"
 func Compile(s *Setting, hook string, bases []Base) *Program {
 	c := &compiler{s: s, hook: hook, bases: bases, numbers: map[place]uint32{}, lines: map[lineKey]int{}}
 	if len(bases) == 0 {
+		if s.NoDrop[hook] == "" {
+			c.out.Policy = c.refused(Accept)
+		}
 		return &c.out
 	}
 	c.out.First = c.number(place{chain: bases[0].Chain})
@@ -329,7 +336,7 @@ func (c *compiler) policy(is *Chain, b *barrier, report bool) {
 	}
 	switch {
 	case c.several() && line.Offloaded == No:
-		c.add(Entry{})
+		c.add(Entry{Verb: c.refused(verb)})
 	case c.several():
 		e := Entry{Verb: verb, Rule: line.Rule}
 		if verb == Goto {
@@ -339,7 +346,17 @@ func (c *compiler) policy(is *Chain, b *barrier, report bool) {
 		c.add(e)
 	case line.Offloaded != No:
 		c.out.Policy, c.out.PolicyRule = verb, line.Rule
+	default:
+		c.out.Policy = c.refused(verb)
 	}
+}
+
+// refused is what is given instead of a verdict that is not given.
+func (c *compiler) refused(v Verb) Verb {
+	if v == Accept && c.hook == Input {
+		return Stack
+	}
+	return Miss
 }
 
 // accept returns what becomes of packets that a base chain, or one behind it, accepts: they go to the next base chain.

@@ -159,8 +159,8 @@ func simulate(pr *Program, p *packet, index uint16) (v Verb, counted []ID) {
 		verb := Return
 		if at >= 0 {
 			e := &pr.Entries[at]
-			if verb = e.Verb; verb == Miss {
-				return Miss, nil
+			if verb = e.Verb; !verb.Counts() {
+				return verb, nil
 			}
 			counted = append(counted, e.Rule)
 			from = e.Order + 1
@@ -178,7 +178,7 @@ func simulate(pr *Program, p *packet, index uint16) (v Verb, counted []ID) {
 			continue
 		}
 		if len(back) == 0 {
-			if pr.Policy != Miss {
+			if pr.Policy.Counts() {
 				counted = append(counted, pr.PolicyRule)
 			}
 			return pr.Policy, counted

@@ -78,7 +78,7 @@ func (c *compiler) rule(r *Rule, number int, line *Line, b *barrier) {
 			if !a.state {
 				to = &barrier{}
 			}
-			c.emit(Entry{Match: a.match}, a.conditions, number, to)
+			c.emit(Entry{Match: a.match, Verb: c.refused(a.verb)}, a.conditions, number, to)
 			continue
 		case a.verb == Count && r.Uncounted: // it does nothing
 			continue

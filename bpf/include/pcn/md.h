@@ -25,7 +25,7 @@ struct pcn_md {
 	__u16 turns;	    /* tail calls in this run */
 	__u16 flags;	    /* PCN_MD_... */
 	__u16 trace_id;	    /* distinguishes traced packets */
-	__u16 translated;   /* PCN_MD_SNAT, PCN_MD_DNAT; preserved along the chain */
+	__u16 notes;	    /* what cubes tell those behind them; preserved along the chain */
 	__u16 cube;	    /* the number of the cube that runs: pcn_instance(md) */
 	__u16 pad2;
 	__u32 reserved[2];
@@ -41,10 +41,14 @@ _Static_assert(sizeof(struct pcn_md) == 64, "md is 64 bytes");
 #define PCN_MD_OFFERED 0x20
 #define PCN_MD_FROM 7
 
-/* The bits of md.translated: a NAT that the packet has met translates the source of its connection, or
+/* The bits of md.notes: a NAT that the packet has met translates the source of its connection, or
  * the destination. Whichever side has sent the packet. */
 #define PCN_MD_SNAT 1
 #define PCN_MD_DNAT 2
+
+/* A bit of md.notes: a cube that the packet has met leaves the decision about it to the host's stack, so that one behind it must
+ * not take it past that. */
+#define PCN_MD_UNDECIDED 4
 
 /* The return values of a program. Any other value drops the packet as `bad-verdict`. */
 enum pcn_verdict {

@@ -61,7 +61,7 @@ func TestOffsetsAreThoseOfTheStructs(t *testing.T) {
 	whose := map[string]effects{
 		"in_port": 0, "out_port": 0, "reason": 0, "traffic_class": 0, "flow_hash": 0, "tenant": 0,
 		"hops": writesFramework, "packet_len": writesFramework, "pass_ifindex": writesFramework,
-		"reserved": writesFramework, "turns": writesFramework, "trace_id": writesFramework, "translated": 0, "cube": writesFramework, "pad2": writesFramework, "flags": writesFramework, "md": writesWords,
+		"reserved": writesFramework, "turns": writesFramework, "trace_id": writesFramework, "notes": 0, "cube": writesFramework, "pad2": writesFramework, "flags": writesFramework, "md": writesWords,
 	}
 	for _, m := range structOf(t, cube.TC, "pcn_md").Members {
 		size, err := btf.Sizeof(m.Type)

@@ -29,7 +29,7 @@ func on(offset, size int) effects {
 	if overlaps(24, 40) {
 		e |= writesWords
 	}
-	if overlaps(6, 12) || overlaps(40, mdTranslated-offMD) || overlaps(mdCube-offMD, mdSize) {
+	if overlaps(6, 12) || overlaps(40, mdNotes-offMD) || overlaps(mdCube-offMD, mdSize) {
 		e |= writesFramework
 	}
 	return e

@@ -65,7 +65,7 @@ const (
 	mdTurns        = offMD + 44
 	mdFlags        = offMD + 46
 	mdTraceID      = offMD + 48
-	mdTranslated   = offMD + 50
+	mdNotes        = offMD + 50
 	mdCube         = offMD + 52
 	mdReserved     = offMD + 56 // never written there
 	mdSize         = 64
