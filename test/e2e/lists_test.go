@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -16,11 +17,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/polycube/polycube/dpi"
+	"github.com/polycube/polycube/gtpu"
 	"github.com/polycube/polycube/internal/yang"
 	"github.com/polycube/polycube/pdusession"
 	"github.com/polycube/polycube/test/netns"
+	"github.com/polycube/polycube/test/pkt"
 )
 
 // populated are cubes of every service that has lists, with entries in all of them.
@@ -63,9 +67,12 @@ const populated = `[{"name":"helloworld1","service-name":"helloworld","ports":[{
 		"subscriber":[{"address":"10.1.0.1","class":1,"flow":[{"precedence":1,"remote-port":"443","class":2}]}]},
 	{"name":"gtphandler1","service-name":"gtphandler","local-address":[{"address":"192.0.2.1"}],
 		"user-equipment":[{"ip":"10.1.0.1","tunnel-endpoint":"192.0.2.10","teid":1}]},
+	{"name":"simplebridge2","service-name":"simplebridge","ports":[{"name":"port1","peer":"stations"}]},
+	{"name":"gtphandler2","service-name":"gtphandler","parent":"simplebridge2:port1","session-type":"ETHERNET","local-address":[{"address":"10.4.0.1"}],"ethernet-session":[
+		{"teid":257,"tunnel-endpoint":"10.4.0.2","remote-teid":1},{"teid":258,"tunnel-endpoint":"10.4.0.2","remote-teid":2,"mac-address":[{"address":"02:00:00:00:00:0d"}]}]},
 	{"name":"efw1","service-name":"efw","port":[{"protocol":"TCP","direction":"DESTINATION","ports":80,"action":"BLOCK"}],
 		"subnet":[{"direction":"SOURCE","prefix":"192.0.2.0/24","action":"BLOCK"}],"outputs":[{"number":1,"to":"bridge1:port2"}]},
-	{"name":"elb1","service-name":"elb","service":[{"vip":"192.0.2.1","vport":80,"backend":[{"ip":"192.0.2.2","port":80}]}]},
+	{"name":"elb1","service-name":"elb","parent":"web","service":[{"vip":"10.5.0.1","vport":80,"backend":[{"ip":"10.5.0.2","port":80}]}],"outputs":[{"number":1,"to":"bridge1:port2"}]},
 	{"name":"policer1","service-name":"policer","contract":[{"traffic-class":1,"action":"DROP"}]},
 	{"name":"edpi1","service-name":"edpi","parent":"bridge1:port2","idle-timeout":[{"kind":"PROTOCOL","name":"DNS","seconds":60}],"policy":[{"kind":"PROTOCOL","name":"DNS","action":"DROP"}],"outputs":[{"number":1,"to":"bridge1:port2"}]},
 	{"name":"upf1","service-name":"upf","local-address":[{"address":"192.0.2.1"}]},
@@ -98,6 +105,10 @@ func crowded(t *testing.T) (d *daemon, learn func()) {
 	balanced := m.lab.Host("balanced", "10.3.0.2/24")
 	m.lab.Host("routed", "10.0.1.2/24", netns.WithGateway("10.0.1.1"))
 	inside := m.lab.Host("inside", "10.0.0.2/24", netns.WithGateway("10.0.0.1"))
+	stations := m.lab.Host("stations", "10.4.0.2/24")
+	web := m.lab.Host("web", "10.5.0.2/24", netns.WithoutTxChecksum())
+	m.lab.Run("ip", "addr", "add", "10.5.0.1/24", "dev", "web")
+	web.AnswerLines("10.5.0.2:80", func(net.Addr, string) string { return "hello" })
 	d = m.Start()
 	d.Must(http.StatusCreated, http.MethodPost, "/cubes", populated)
 	return d, func() {
@@ -115,7 +126,7 @@ func crowded(t *testing.T) (d *daemon, learn func()) {
 			// There is no answer to the bridges: the request is enough.
 			_, _ = bridge.Ping("10.1.0.9", netns.Brief), station.Ping("10.2.0.9", netns.Brief)
 			_ = station.Ping("10.2.0.8", netns.Brief)
-			if err := inside.Ping("10.0.1.2", netns.Brief); err != nil {
+			if err := errors.Join(inside.Ping("10.0.1.2", netns.Brief), device(d, stations, "gtphandler2"), visit(d, web, "elb1")); err != nil {
 				return err
 			}
 			for _, list := range learns {
@@ -134,6 +145,43 @@ func crowded(t *testing.T) (d *daemon, learn func()) {
 			return nil
 		})
 	}
+}
+
+// device has a gtphandler cube learn the address of a device, from a frame in a tunnel.
+func device(d *daemon, stations *netns.Node, cube string) error {
+	frame := pkt.Eth("02:00:00:00:00:0e", "02:00:00:00:00:0f").ARPRequest("02:00:00:00:00:0e", "10.6.0.1", "10.6.0.2").Bytes()
+	m := gtpu.Message{Type: gtpu.PDU, TEID: 257, Payload: frame}
+	b, err := m.Append(nil)
+	if err != nil {
+		return err
+	}
+	err = stations.Do(func() error {
+		c, err := net.Dial("udp", fmt.Sprintf("10.4.0.1:%d", gtpu.Port))
+		if err != nil {
+			return err
+		}
+		_, err = c.Write(b)
+		return errors.Join(err, c.Close())
+	})
+	if all := d.Must(http.StatusOK, http.MethodGet, "/gtphandler/"+cube+"/ethernet-session/257/learned-address", ""); err == nil && !strings.Contains(all, "02:00:00:00:00:0e") {
+		err = fmt.Errorf("%s has learned %s", cube, all)
+	}
+	return err
+}
+
+// visit opens a session of an elb cube.
+func visit(d *daemon, web *netns.Node, cube string) error {
+	if all := d.Must(http.StatusOK, http.MethodGet, "/elb/"+cube+"/session", ""); strings.Contains(all, `"client"`) {
+		return nil
+	}
+	return web.Do(func() error {
+		c, err := net.DialTimeout("tcp", "10.5.0.1:80", time.Second)
+		if err == nil {
+			d.t.Cleanup(func() { _ = c.Close() })
+			err = fmt.Errorf("%s has no session yet", cube)
+		}
+		return err
+	})
 }
 
 // classes writes the names of classes into the tables of a edpi cube, as its classifier does.
@@ -335,7 +383,7 @@ func TestDeletingAListMeansTheSameInEveryCube(t *testing.T) {
 		for _, l := range e.lists(schema.Root(), nil) {
 			e.empty(l)
 		}
-		if s.Name == "ipset" || s.Name == "nat" { // a set has one of two lists, and a NAT one of two kinds of rules
+		if slices.Contains([]string{"ipset", "nat", "gtphandler"}, s.Name) { // they have one of two lists, kinds of rules, or of sessions
 			e.cube = s.Name + "2"
 			for _, l := range e.lists(schema.Root(), nil) {
 				e.empty(l)
