@@ -34,6 +34,9 @@ func TestNetworksBehindDevices(t *testing.T) {
 		g.goes("the longest prefix, IPv4", to("10.200.7.1"), station6, 1027, 0)
 		g.goes("the longest prefix, IPv6", to6("2001:db8:f:7::1"), station6, 1027, 0)
 		nobody("IPv6 that looks like IPv4", to6("::ffff:10.200.1.1"))
+		// The base station was not heard yet, so that no End Marker is on its way in what follows.
+		g.Set("PATCH", "g user-equipment 10.1.0.1", `{"tunnel-endpoint":"192.0.2.20","remote-teid":2000}`)
+		g.goes("with the device", to("10.200.1.1"), "192.0.2.20", 2000, 9)
 
 		g.comes("from a network, IPv4", uplink(257, 9, from("10.200.1.1")), from("10.200.1.1"), 257)
 		g.comes("from a network, IPv6", uplink(257, 9, from6("2001:db8:f:1::1")), from6("2001:db8:f:1::1"), 257)
@@ -43,11 +46,9 @@ func TestNetworksBehindDevices(t *testing.T) {
 			g.fate(what, "veth1", uplink(257, 9, packet), "g spoofed-source")
 		}
 		n := uint64(len(from("10.200.1.1")) + len(from6("2001:db8:f:1::1")))
-		down := uint64(len(to("10.200.1.1")) + len(to6("2001:db8:f:1::1")))
-		g.counted("10.1.0.1", 2, n, 2, down)
+		down := uint64(2*len(to("10.200.1.1")) + len(to6("2001:db8:f:1::1")))
+		g.counted("10.1.0.1", 2, n, 3, down)
 
-		g.Set("PATCH", "g user-equipment 10.1.0.1", `{"tunnel-endpoint":"192.0.2.20","remote-teid":2000}`)
-		g.goes("with the device", to("10.200.1.1"), "192.0.2.20", 2000, 9)
 		g.Set("DELETE", "g user-equipment 10.1.0.3", "")
 		g.goes("the shorter prefix", to("10.200.7.1"), "192.0.2.20", 2000, 9)
 		g.Restart(nil)
