@@ -11,7 +11,7 @@ import (
 	"github.com/polycube/polycube/test/pkt"
 )
 
-// entries is the number of entries of sessions, of which each has two: PCN_CONNTRACK_OWN counts them by zone.
+// entries returns how many entries the sessions have: two for each one. PCN_CONNTRACK_OWN counts them by zone.
 func (r *rig) entries() uint32 {
 	r.t.Helper()
 	value, err := r.Map("e", "ct_zones").LookupBytes(uint32(0))

@@ -40,8 +40,8 @@ PCN_INLINE long pcn_gtpu_frame_end(struct CTXTYPE *ctx, __u32 at, __u32 end)
 }
 
 #ifdef PCN_TC
-/* Internal: makes the protocol of the skb that of the frame, and moves an outer tag into the skb. The kernel only does so when it
- * takes a tag out of a frame, so two are pushed, of which one is in the frame then, and popped. */
+/* Internal: makes the protocol of the skb that of the frame, and moves an outer tag into the skb. The kernel only does that
+ * when it pops a tag that is in the frame. The second push puts the first tag there, and then both are popped. */
 PCN_INLINE long pcn_gtpu_frame_protocol(struct CTXTYPE *ctx)
 {
 	return bpf_skb_vlan_push(ctx, bpf_htons(ETH_P_8021Q), 1) ||

@@ -7,15 +7,12 @@ package lab
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"time"
 
 	"github.com/cilium/ebpf"
 
-	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/netns"
-	"github.com/polycube/polycube/test/perf/bpf"
 	"github.com/polycube/polycube/test/pkt"
 )
 
@@ -45,25 +42,10 @@ type Mix struct {
 
 // Mix prepares a mix. Each packet of elephants has its number in bytes 2 and 3 of the payload.
 func (f *Filtered) Mix(r *Rig, server netip.Addr, elephant, mouse Payload) (*Mix, error) {
-	spec, err := bpf.Spec("mix", cube.XDP)
+	coll, err := r.generator("mix", f.Left)
 	if err != nil {
 		return nil, err
 	}
-	err = f.Left.Do(func() error {
-		dev, err := net.InterfaceByName(netns.Inner)
-		if err != nil {
-			return err
-		}
-		return spec.Variables["gen_ifindex"].Set(uint32(dev.Index))
-	})
-	if err != nil {
-		return nil, fmt.Errorf("generator: %w", err)
-	}
-	coll, err := ebpf.NewCollection(spec)
-	if err != nil {
-		return nil, fmt.Errorf("generator: %w", err)
-	}
-	r.Cleanup(coll.Close)
 	var frames [][]byte
 	var sum uint32
 	for _, p := range []Payload{elephant, mouse} {

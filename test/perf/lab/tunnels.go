@@ -6,13 +6,8 @@ package lab
 
 import (
 	"fmt"
-	"net"
-
-	"github.com/cilium/ebpf"
 
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/test/netns"
-	"github.com/polycube/polycube/test/perf/bpf"
 )
 
 // LongFrame is the length of long frames in bytes; shorter ones are padded.
@@ -27,25 +22,10 @@ func (f *Filtered) Long(r *Rig, back bool, frames [][]byte) (*Stream, error) {
 	if back {
 		from, received = f.Right, f.back.Maps["received"]
 	}
-	spec, err := bpf.Spec("tunnels", cube.XDP)
+	coll, err := r.generator("tunnels", from)
 	if err != nil {
 		return nil, err
 	}
-	err = from.Do(func() error {
-		dev, err := net.InterfaceByName(netns.Inner)
-		if err != nil {
-			return err
-		}
-		return spec.Variables["gen_ifindex"].Set(uint32(dev.Index))
-	})
-	if err != nil {
-		return nil, fmt.Errorf("generator: %w", err)
-	}
-	coll, err := ebpf.NewCollection(spec)
-	if err != nil {
-		return nil, fmt.Errorf("generator: %w", err)
-	}
-	r.Cleanup(coll.Close)
 	keys, values := make([]uint32, len(frames)), make([][LongFrame + 4]byte, len(frames))
 	for i, frame := range frames {
 		keys[i] = uint32(i)
