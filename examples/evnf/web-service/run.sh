@@ -125,9 +125,8 @@ nginx_of() {
 
 # start_proxy has HAProxy begin.
 start_proxy() {
-	inside "$second" haproxy -db -f "$state/haproxy.cfg" >>"$state/background" 2>&1 &
-	proxy=$!
-	background+=("$proxy")
+	in_background "$second" haproxy -db -f "$state/haproxy.cfg"
+	proxy=${background[-1]}
 }
 
 # page prints the page of the service.
@@ -201,6 +200,7 @@ main() {
 	say "HAProxy is killed. Services that are taken over do not notice."
 	kill -9 "$proxy"
 	{ wait "$proxy" || true; } 2>/dev/null
+	[ -z "$(inside "$second" ss -Hltn 'sport = :80')" ] || die "HAProxy still listens"
 	eventually 30 "both servers answer" balanced
 	start_proxy
 
