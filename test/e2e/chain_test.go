@@ -196,10 +196,14 @@ func TestFramesOfEveryKindArriveUnharmed(t *testing.T) {
 	}
 }
 
-// sameFrame receives the next frame and compares it.
+// sameFrame receives the next frame with the addresses of want and compares it. It passes over the ARP messages with which
+// a host checks its neighbour from time to time.
 func sameFrame(t *testing.T, r *netns.Raw, what string, want []byte) {
 	t.Helper()
-	got, err := r.Recv(func(f []byte) bool { return bytes.HasPrefix(f, want[:12]) }, patience)
+	arp := []byte{0x08, 0x06}
+	got, err := r.Recv(func(f []byte) bool {
+		return bytes.HasPrefix(f, want[:12]) && !bytes.HasPrefix(f[12:], arp)
+	}, patience)
 	if err != nil {
 		t.Errorf("%s: %v", what, err)
 		return

@@ -261,10 +261,9 @@ PCN_INLINE __u32 pcn_gtpu_overhead(const struct pcn_encap *e, const struct pcn_g
 	       pcn_gtpu_length(t);
 }
 
-/* Internal: the words of the header of a tunnel, for a packet of `length` bytes. */
+/* Internal: the words of the header of a tunnel, behind whose first eight bytes there are `length` more. */
 PCN_INLINE void pcn_gtpu_words(const struct pcn_gtpu_tunnel *t, __u32 length, __be32 word[4])
 {
-	length += pcn_gtpu_length(t) - 8;
 	word[0] = bpf_htonl((PCN_GTPU_VERSION1 | (t->qfi ? PCN_GTPU_E : 0)) << 24 |
 			    PCN_GTPU_PDU << 16 | (length & 0xffff));
 	word[1] = bpf_htonl(t->teid);
@@ -275,9 +274,10 @@ PCN_INLINE void pcn_gtpu_words(const struct pcn_gtpu_tunnel *t, __u32 length, __
 	}
 }
 
-/* Puts the packet of `f`, which is right behind the Ethernet header, into a tunnel. `e` has the outer addresses, hop limit and source port; its kind and destination port are set here. Returns 0, or -1 if that is
- * not possible, as for a superframe, whose segments have different lengths; then the frame may be neither the old
- * nor the new one, and is to be dropped. Pointers into the packet are not valid any more. The caller adapts md->packet_len. */
+/* Puts the packet of `f`, which is right behind the Ethernet header, into a tunnel. `e` has the outer addresses, hop
+ * limit and source port; its kind and destination port are set here. Returns 0, or -1 if that is not possible, as for a
+ * superframe, whose segments have different lengths; then the frame may be neither the old nor the new one, and is to be
+ * dropped. Pointers into the packet are not valid any more. The caller adapts md->packet_len. */
 PCN_GLOBAL int pcn_gtpu_encap(struct CTXTYPE *ctx, struct pcn_encap *e PCN_NONNULL,
 			      const struct pcn_gtpu_tunnel *t PCN_NONNULL,
 			      const struct pcn_flow *f PCN_NONNULL)
@@ -293,7 +293,7 @@ PCN_GLOBAL int pcn_gtpu_encap(struct CTXTYPE *ctx, struct pcn_encap *e PCN_NONNU
 	e->between = pcn_gtpu_length(t);
 	if (pcn_encap_read(ctx, e, f))
 		return -1;
-	pcn_gtpu_words(t, e->length, word);
+	pcn_gtpu_words(t, e->length + e->between - 8, word);
 	return pcn_encap_put(ctx, e, word, t->to, t->from);
 }
 

@@ -240,7 +240,7 @@ PCN_INLINE int pcn_gtpu_frame_put(struct CTXTYPE *ctx, struct pcn_encap *e,
 		return -1;
 	eth->h_proto = bpf_htons(e->ipv6 ? ETH_P_IPV6 : ETH_P_IP);
 	pcn_set_macs(eth, t->to, t->from);
-	pcn_gtpu_words(t, e->length, word);
+	pcn_gtpu_words(t, e->length + e->between - 8, word);
 	if (pcn_encap_write(ctx, e, word))
 		return -1;
 #ifdef PCN_TC
