@@ -161,7 +161,7 @@ func (s *Sweeper) step(now time.Duration) error {
 			return true
 		}
 		if !s.isAlive(is, now) {
-			is.Discount(servers)
+			is.discount(servers)
 			return true
 		}
 		s.count(is)
@@ -183,8 +183,8 @@ func (s *Sweeper) count(is *Session) {
 	}
 }
 
-// Discount takes a session that is about to end from those of its server, as programs count them.
-func (s *Session) Discount(servers Servers) {
+// discount takes a session that is about to end from those of its server, as programs count them.
+func (s *Session) discount(servers Servers) {
 	if n := servers.Active(s.Server); n != nil && s.isActive() && atomic.LoadUint32(n) > 0 {
 		atomic.AddUint32(n, ^uint32(0))
 	}

@@ -55,9 +55,10 @@ func NewIn(visit func(func() error) error, env cube.Env) (cube.Instance, error) 
 	b.checks = checks{balancer: b}
 	b.loads = newLoads(b)
 	b.sweep = newSweeper(b)
+	list := b.list()
 	env.Every(tick, b.tick)
 	return cube.Instance{
-		Prepare: cube.Typed(b.prepare), State: b.state, Page: b.page, DeleteState: b.deleteState, ParentChanged: b.parentChanged, OutputChanged: b.outputChanged, Close: b.close,
+		Prepare: cube.Typed(b.prepare), State: b.state, Page: list.Page, DeleteState: list.Delete, ParentChanged: b.parentChanged, OutputChanged: b.outputChanged, Close: b.close,
 	}, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/polycube/polycube/balance"
+	"github.com/polycube/polycube/balance/session"
 	"github.com/polycube/polycube/feedback"
 	"github.com/polycube/polycube/haproxy"
 	"github.com/polycube/polycube/health"
@@ -22,7 +23,7 @@ import (
 type view struct {
 	HAProxy  *proxyView     `json:"haproxy,omitempty"`
 	Sessions *sessionsView  `json:"sessions,omitempty"`
-	Session  []sessionView  `json:"session,omitempty"`
+	Session  []session.View `json:"session,omitempty"`
 	Frontend []frontendView `json:"frontend,omitempty"`
 	Report   []lineView     `json:"report,omitempty"`
 	Server   []serverView   `json:"server,omitempty"`
@@ -113,7 +114,7 @@ func (b *balancer) state(ctx context.Context, path []string) (any, error) {
 	}
 	if len(path) > 1 && path[0] == "session" { // others are in pages
 		if is, ok := b.session(path[1:min(len(path), 5)]); ok {
-			s.Session = []sessionView{b.show(&is, balance.Now())}
+			s.Session = []session.View{b.show(&is, balance.Now())}
 		}
 	}
 	if wanted("frontend") {

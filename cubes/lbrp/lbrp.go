@@ -78,9 +78,10 @@ func newBalancer(env cube.Env) (cube.Instance, error) {
 	b.sweep = newSweeper(b)
 	b.checks = newWatcher(env, b.healthChanged)
 	b.loads = newFollower(env)
+	list := b.list()
 	env.Every(tick, b.tick)
 	return cube.Instance{
-		Prepare: cube.Typed(b.prepare), State: b.state, Page: b.page, DeleteState: b.deleteState, Action: b.action,
+		Prepare: cube.Typed(b.prepare), State: b.state, Page: list.Page, DeleteState: list.Delete, Action: b.action,
 		PacketIn: b.packetIn, Close: b.close,
 	}, nil
 }
