@@ -6,6 +6,7 @@
  * arrives. */
 #include <linux/if_ether.h>
 #include <linux/ip.h>
+#include <linux/pkt_cls.h>
 #include <linux/tcp.h>
 #include <pcn/ctx.h>
 #include <pcn/map.h>
@@ -55,6 +56,18 @@ SEC("xdp") int sink(struct xdp_md *ctx)
 		keep(data, end, st->packets % KEPT);
 	st->packets++;
 	return XDP_DROP;
+}
+
+/* The same at TC, behind what sockets of AF_PACKET see. */
+SEC("tc") int sink_tc(struct __sk_buff *skb)
+{
+	__u32 zero = 0;
+	struct traffic_state *st = bpf_map_lookup_elem(&received, &zero);
+
+	if (!st || skb->protocol != bpf_htons(ETH_P_IP))
+		return TC_ACT_UNSPEC;
+	st->packets++;
+	return TC_ACT_SHOT;
 }
 
 __u32 discard_first = 0; /* a network, in network order */

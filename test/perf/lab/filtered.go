@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	ebpflink "github.com/cilium/ebpf/link"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/netns"
@@ -88,6 +89,23 @@ func (f *Filtered) Sinks(r *Rig) error {
 		f.Right.Do(func() error { return r.attachXDP(netns.Inner, f.objects.Programs["sink"]) }),
 		f.Left.Do(func() error { return r.attachXDP(netns.Inner, f.back.Programs["sink"]) }),
 	)
+}
+
+// SinkBehindTaps puts a sink on the right host, which all that arrives gets to after it was seen by sockets of AF_PACKET. Make
+// the hosts with netns.WithGRO.
+func (f *Filtered) SinkBehindTaps(r *Rig) error {
+	return f.Right.Do(func() error {
+		dev, err := net.InterfaceByName(netns.Inner)
+		if err != nil {
+			return fmt.Errorf("netdev %s: %w", netns.Inner, err)
+		}
+		l, err := ebpflink.AttachTCX(ebpflink.TCXOptions{Program: f.objects.Programs["sink_tc"], Interface: dev.Index, Attach: ebpf.AttachTCXIngress})
+		if err != nil {
+			return fmt.Errorf("attaching to %s: %w", netns.Inner, err)
+		}
+		r.Closing(l)
+		return nil
+	})
 }
 
 // DiscardFrom drops frames from a network at XDP, as early and as cheaply as possible.

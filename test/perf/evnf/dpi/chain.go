@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/perf/contest"
 	"github.com/polycube/polycube/test/perf/lab"
 )
@@ -23,6 +24,8 @@ const (
 	queuedMark = "iptables + nDPI, NFQUEUE, bypassed by connmark"
 	copied     = "iptables + nDPI, AF_PACKET"
 	copiedEFW  = "efw, tcx + nDPI, AF_PACKET"
+	copiedNext = "iptables + nDPI, AF_PACKET on the next machine"
+	nextEFW    = "efw, XDP + nDPI, AF_PACKET on the next machine"
 	efwAlone   = "efw alone, XDP"
 	chainXDP   = "efw + edpi, XDP"
 	chainTCX   = "efw + edpi, tcx"
@@ -62,6 +65,8 @@ type chain struct {
 	classify func(rig *lab.Rig, w *lab.Filtered, d *lab.Daemon) (classifier, error)
 	// partial is whether the classifier does not see all packets.
 	partial bool
+	// next is whether the classifier is on the machine that packets go to.
+	next bool
 }
 
 var chains = []chain{
@@ -70,7 +75,9 @@ var chains = []chain{
 	{name: queued, classify: inQueue(false)},
 	{name: queuedMark, classify: inQueue(true), partial: true},
 	{name: copied, classify: inRing},
+	{name: copiedNext, classify: inNextRing, next: true},
 	{name: copiedEFW, efw: cube.TypeTC, classify: inRing},
+	{name: nextEFW, efw: cube.TypeXDPDRV, classify: inNextRing, next: true},
 	{name: efwAlone, efw: cube.TypeXDPDRV},
 	{name: chainXDP, efw: cube.TypeXDPDRV, classify: byCube(cube.TypeXDPDRV)},
 	{name: chainTCX, efw: cube.TypeTC, classify: byCube(cube.TypeTC)},
@@ -78,11 +85,19 @@ var chains = []chain{
 
 // setup makes the machine between the hosts.
 func (c chain) setup(rig *lab.Rig, b *contest.Bench) (*lab.Filtered, classifier, error) {
-	w, err := rig.NewFiltered()
+	var opts []netns.Option
+	if c.next {
+		opts = append(opts, netns.WithGRO())
+	}
+	w, err := rig.NewFiltered(opts...)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := w.Sinks(rig); err != nil || c.name == contest.Generator {
+	sinks := w.Sinks
+	if c.next {
+		sinks = w.SinkBehindTaps
+	}
+	if err := sinks(rig); err != nil || c.name == contest.Generator {
 		return w, nil, errors.Join(err, w.DiscardFrom(rig, netip.MustParsePrefix("0.0.0.0/0")))
 	}
 	if err := errors.Join(w.Route(), allow(w)); err != nil {
@@ -149,7 +164,7 @@ func inQueue(marks bool) func(*lab.Rig, *lab.Filtered, *lab.Daemon) (classifier,
 			rules = "-A POSTROUTING -m connmark --mark 1 -j ACCEPT\n-A POSTROUTING -m mark --mark 1 -j CONNMARK --save-mark\n" +
 				"-A POSTROUTING -m mark --mark 1 -j ACCEPT\n"
 		}
-		p, err := run(rig, w, queueProgram, args...)
+		p, err := run(rig, w.Machine.Namespace, queueProgram, args...)
 		if err != nil {
 			return nil, err
 		}
@@ -160,7 +175,12 @@ func inQueue(marks bool) func(*lab.Rig, *lab.Filtered, *lab.Daemon) (classifier,
 
 // inRing has nDPI read copies of all packets that come in.
 func inRing(rig *lab.Rig, w *lab.Filtered, _ *lab.Daemon) (classifier, error) {
-	return run(rig, w, packetProgram, lab.In)
+	return run(rig, w.Machine.Namespace, packetProgram, lab.In)
+}
+
+// inNextRing has it do so where they arrive, as AF_PACKET sees none that is sent on at XDP.
+func inNextRing(rig *lab.Rig, w *lab.Filtered, _ *lab.Daemon) (classifier, error) {
+	return run(rig, w.Right.Namespace, packetProgram, netns.Inner)
 }
 
 // byCube attaches an edpi where packets leave.

@@ -20,7 +20,8 @@ const text = "UDP in frames of 1,514 bytes from a generator behind one veth to a
 	"The machine forwards what ten rules of iptables-legacy accept. *efw* carries them out at the netdev where packets come in, *edpi* classifies at the one where " +
 	"they leave, with `polycube-ndpi`. The peers are programs in C on the same libndpi, with flows in a hash table and 16 packets of each inspected at most: " +
 	"behind NFQUEUE (64 packets read by a system call, one verdict for all of them, fail-open), or with copies from a ring of AF_PACKET (TPACKET_V3) beside the kernel's " +
-	"forwarding. *Bypassed by connmark* is another function: conntrack remembers flows that are classified, and nDPI neither sees nor counts their later packets, so it is " +
+	"forwarding; AF_PACKET sees no packets that are sent on at XDP, so behind *efw, XDP* nDPI is on the machine that they go to, as each function of the paper has a " +
+	"machine of its own. *Bypassed by connmark* is another function: conntrack remembers flows that are classified, and nDPI neither sees nor counts their later packets, so it is " +
 	"not what *iptables + nDPI* is in the checks, the better of the other two. The time is that of all CPUs: sender, kernel, classifier, daemon. Packets come in bursts that " +
 	"fit every queue, and each burst is waited for; the time is divided by the packets that have arrived and that the classifier has counted, so that nobody wins by losing some."
 

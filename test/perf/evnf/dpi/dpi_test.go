@@ -26,7 +26,7 @@ func needs(t *testing.T, c chain) {
 }
 
 func TestPeersClassifyAllFlows(t *testing.T) {
-	for _, c := range chains[:5] {
+	for _, c := range chains[:6] {
 		if c.classify == nil {
 			continue
 		}
@@ -81,14 +81,15 @@ func made(ns map[string]float64) []*runner {
 
 func TestTheBetterPeerIsWhatCounts(t *testing.T) {
 	long := lasting{path: report.Sample{500}, without: report.Sample{400}, process: report.Sample{0.005}, daemon: report.Sample{0.01}}
-	is := result(made(map[string]float64{queued: 3000, queuedMark: 10, copied: 1500, copiedEFW: 1000, chainXDP: 500, chainTCX: 2000}), long)
+	is := result(made(map[string]float64{queued: 3000, queuedMark: 10, copied: 1500, copiedEFW: 1000, copiedNext: 1200, nextEFW: 600, chainXDP: 500, chainTCX: 2000}), long)
 	want := map[string]string{
 		"0 % elephants, the others long flows": "3.00 ×", "50 % elephants, the others mice": "3.00 ×", "100 % elephants": "3.00 ×",
-		"as many packets of each share, long flows": "1.50 ×",
+		"against iptables + nDPI, AF_PACKET, as many packets of each share, long flows":                     "1.50 ×",
+		"against iptables + nDPI, AF_PACKET on the next machine, as many packets of each share, long flows": "2.00 ×",
 	}
 	for _, c := range is.Checks {
 		for name, measured := range want {
-			if strings.HasSuffix(c.What, ", "+name) {
+			if strings.HasSuffix(c.What, " "+name) {
 				delete(want, name)
 				if c.Measured != measured {
 					t.Errorf("%s: %s, want %s", c.What, c.Measured, measured)

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/perf/contest"
 	"github.com/polycube/polycube/test/perf/lab"
 )
@@ -61,8 +62,8 @@ type peer struct {
 	file *os.File // its counters
 }
 
-// run runs a peer on the machine of a wire, on the last CPU, until the rig closes.
-func run(rig *lab.Rig, w *lab.Filtered, program string, args ...string) (*peer, error) {
+// run runs a peer on a machine, on the last CPU, until the rig closes.
+func run(rig *lab.Rig, machine *netns.Namespace, program string, args ...string) (*peer, error) {
 	dir := rig.TempDir()
 	path, err := compile(dir, program)
 	if err != nil {
@@ -77,7 +78,7 @@ func run(rig *lab.Rig, w *lab.Filtered, program string, args ...string) (*peer, 
 	if err := p.file.Truncate(int64(binary.Size(peerCounts{}))); err != nil {
 		return nil, fmt.Errorf("counters of %s: %w", program, err)
 	}
-	p.cmd = w.Machine.Command("taskset", append([]string{"-c", strconv.Itoa(runtime.NumCPU() - 1), path, counters}, args...)...)
+	p.cmd = machine.Command("taskset", append([]string{"-c", strconv.Itoa(runtime.NumCPU() - 1), path, counters}, args...)...)
 	said := &strings.Builder{}
 	p.cmd.Stdout, p.cmd.Stderr = said, said
 	end, err := p.cmd.StdinPipe() // when it is closed, the program ends

@@ -35,17 +35,12 @@ func result(all []*runner, long lasting) *contest.Result {
 	out := &contest.Result{Title: "Hybrid functions: a firewall and nDPI", Text: text}
 	out.Tables = append(out.Tables, throughput(all, by, false), throughput(all, by, true), counted(all), long.table())
 	goals := map[int]float64{0: 1, lab.MixOf / 2: 1.3, lab.MixOf: 1.8}
-	var rules, fast float64
 	for _, l := range loads() {
 		if goal, ok := goals[l.elephants]; ok {
 			out.Checks = append(out.Checks, report.AtLeast(fmt.Sprintf("throughput of %s against iptables + nDPI, %s", chainXDP, l), "%.2f ×", by.peer(l)/by.time(chainXDP, l), goal))
 		}
-		if !l.mice {
-			rules, fast = rules+by.time(copied, l), fast+by.time(copiedEFW, l)
-		}
 	}
-	out.Checks = append(out.Checks,
-		report.AtLeast(fmt.Sprintf("throughput of %s against %s, as many packets of each share, long flows", copiedEFW, copied), "%.2f ×", rules/fast, 1.2),
+	out.Checks = append(out.Checks, by.firewalls(copiedEFW, copied), by.firewalls(nextEFW, copiedNext),
 		report.AtMost("polycube-ndpi, 100 % elephants, of a CPU while another one sends", "%.2f %%", 100*long.process.Median(), 1))
 	for _, r := range all {
 		if r.of != nil {
@@ -55,6 +50,17 @@ func result(all []*runner, long lasting) *contest.Result {
 		}
 	}
 	return out
+}
+
+// firewalls compares two firewalls before the same nDPI.
+func (c chainsOf) firewalls(ours, peer string) report.Check {
+	var is, was float64
+	for _, l := range loads() {
+		if !l.mice {
+			is, was = is+c.time(ours, l), was+c.time(peer, l)
+		}
+	}
+	return report.AtLeast(fmt.Sprintf("throughput of %s against %s, as many packets of each share, long flows", ours, peer), "%.2f ×", was/is, 1.2)
 }
 
 // others are what packets belong to that are not of elephants.
