@@ -3,11 +3,13 @@
 package efw_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cubes/efw"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pkt"
@@ -355,5 +357,42 @@ func TestCountersOutliveTheDaemon(t *testing.T) {
 	}
 	if got := r.report()[1]; got.Chain != "FORWARD" || got.Packets != 2 {
 		t.Errorf("the policy has counted %+v, want 2 packets of both daemons", got)
+	}
+}
+
+func TestNothingIsLookedAtWithoutOffloading(t *testing.T) {
+	needIptables(t)
+	r := newRouter(t, cube.TypeTC, `{}`)
+	r.changed("-p udp -j DROP", func() { r.Lab.Lab.Run("iptables-legacy", "-A", "FORWARD", "-p", "udp", "-j", "DROP") })
+	r.Set("PATCH", "f offload", "false")
+	netns.Eventually(t, bpftest.Patience, func() error {
+		if rules := r.report(); len(rules) > 0 {
+			return fmt.Errorf("there are rules in effect: %+v", rules)
+		}
+		return nil
+	})
+	netns.Eventually(t, bpftest.Patience, func() error {
+		if n := efw.Asked(); n > 0 {
+			return fmt.Errorf("the tables of %d hosts are looked at", n)
+		}
+		return nil
+	})
+	was := r.status().Changes
+	r.Lab.Lab.Run("iptables-legacy", "-F", "FORWARD")
+	r.Lab.Lab.Run("iptables-nft", "-A", "FORWARD", "-p", "udp", "--dport", "7", "-j", "DROP") // what is announced still counts
+	netns.Eventually(t, bpftest.Patience, func() error {
+		if r.status().Changes == was {
+			return errors.New("the announcement of a change is not noticed")
+		}
+		return nil
+	})
+	r.Set("PATCH", "f offload", "true")
+	r.changed("--dport 7", func() {})
+	from, to := r.mac()
+	if got, _ := r.judged(pkt.Eth(from, to).IPv4(client, server).UDP(1, 7).Bytes()); got != byRule {
+		t.Errorf("by the rule that was added meanwhile: got %+v, want %+v", got, byRule)
+	}
+	if got, _ := r.judged(pkt.Eth(from, to).IPv4(client, server).UDP(1, 8).Bytes()); got != leaves {
+		t.Errorf("by the rule that was deleted meanwhile: got %+v, want %+v", got, leaves)
 	}
 }

@@ -7,6 +7,7 @@ package efw
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"os"
@@ -16,9 +17,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// fingerprints are those of the host at a time.
-type fingerprints struct{ legacy, slow string }
 
 // slowFingerprint is about the tracking of connections: whether there are any, and its settings.
 func slowFingerprint() string {
@@ -43,6 +41,7 @@ const (
 	getInfo    = 64
 	getEntries = 65
 	maxEntries = 64 << 20
+	maxNames   = 4096
 )
 
 var seed = maphash.MakeSeed()
@@ -56,60 +55,215 @@ func (l *legacyFamily) tables() []string {
 	return strings.Fields(string(text))
 }
 
-// legacyFingerprint is another one after each change of rules of iptables-legacy.
-func legacyFingerprint() string {
-	var out strings.Builder
-	for i := range legacyFamilies {
-		l := &legacyFamilies[i]
-		for _, table := range l.tables() {
-			sum, err := l.sum(table)
-			fmt.Fprint(&out, i, " ", table, " ", sum, " ", err, "\n")
-		}
-	}
-	return out.String()
+// legacyReader reads the tables of a namespace again and again. What it has opened is of this namespace, wherever it is called.
+type legacyReader struct {
+	// visit calls functions in the namespace.
+	visit    func(func() error) error
+	families [len(families)]familyReader
 }
 
-// sum returns the hash of a table.
-func (l *legacyFamily) sum(table string) (uint64, error) {
-	fd, err := unix.Socket(l.domain, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+// familyReader is that of one family.
+type familyReader struct {
+	*legacyFamily
+	socket int // -1: the host does not have the family
+	names  int // file with the names, -1: there were no tables yet
+	buffer []byte
+	text   string // what is in the file, and the tables that it names
+	tables []legacyTable
+}
+
+// legacyTable is what was last seen of a table.
+type legacyTable struct {
+	name string
+	// image has the bytes as the kernel last wrote them: struct ipt_get_entries, whose size fits. The kernel does not write what
+	// is behind a name, which stays as it was.
+	image []byte
+	sum   uint64
+	err   string
+}
+
+// newLegacyReader opens the sockets of the namespace.
+func newLegacyReader(visit func(func() error) error) (*legacyReader, error) {
+	r := &legacyReader{visit: visit}
+	for f := range r.families {
+		r.families[f] = familyReader{legacyFamily: &legacyFamilies[f], socket: -1, names: -1, buffer: make([]byte, maxNames)}
+	}
+	err := visit(func() error {
+		for f := range r.families {
+			fd, err := unix.Socket(r.families[f].domain, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+			if errors.Is(err, unix.EAFNOSUPPORT) {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("open a socket to read tables: %w", err)
+			}
+			r.families[f].socket = fd
+		}
+		return nil
+	})
 	if err != nil {
-		return 0, fmt.Errorf("open a socket to read tables: %w", err)
+		r.close()
+		return nil, err
 	}
-	defer unix.Close(fd)
-	var info [84]byte // struct ipt_getinfo
-	copy(info[:31], table)
-	if err := getsockopt(fd, l.level, getInfo, info[:]); err != nil {
+	return r, nil
+}
+
+// close ends the use of the namespace.
+func (r *legacyReader) close() {
+	for f := range r.families {
+		r.families[f].forget()
+		if r.families[f].socket >= 0 {
+			unix.Close(r.families[f].socket)
+		}
+	}
+}
+
+// look reports whether a table of any family has changed since it was last asked.
+func (r *legacyReader) look() (changed bool) {
+	for f := range r.families {
+		if r.families[f].socket >= 0 && r.families[f].look(r.visit) {
+			changed = true
+		}
+	}
+	return changed
+}
+
+func (f *familyReader) look(visit func(func() error) error) bool {
+	changed := f.list(visit)
+	for i := range f.tables {
+		t := &f.tables[i]
+		sum, err := f.sum(t)
+		is := ""
+		if err != nil {
+			is = err.Error()
+		}
+		if sum != t.sum || is != t.err {
+			t.sum, t.err, changed = sum, is, true
+		}
+	}
+	return changed
+}
+
+// list takes over which tables there are, and reports whether these are others. Opening the file would take ten times as long as
+// all the rest.
+func (f *familyReader) list(visit func(func() error) error) (changed bool) {
+	if f.names < 0 {
+		// The kernel refuses to write nothing. Without support for tables, such as a module that is not loaded, it knows no such option.
+		if err := getsockopt(f.socket, f.level, getEntries, nil); errors.Is(err, unix.ENOPROTOOPT) {
+			return false
+		}
+		_ = visit(func() (err error) {
+			f.names, err = unix.Open(f.legacyFamily.names, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+			return err
+		})
+		if f.names < 0 {
+			return false
+		}
+	}
+	n, err := pread(f.names, f.buffer)
+	if err != nil { // the module is gone
+		changed = f.text != ""
+		f.forget()
+		return changed
+	}
+	if string(f.buffer[:n]) == f.text {
+		return false
+	}
+	f.text = string(f.buffer[:n])
+	f.tables = nil
+	for _, name := range strings.Fields(f.text) {
+		f.tables = append(f.tables, legacyTable{name: name})
+	}
+	return true
+}
+
+// forget closes the file with the names.
+func (f *familyReader) forget() {
+	if f.names >= 0 {
+		unix.Close(f.names)
+	}
+	f.names, f.text, f.tables = -1, "", nil
+}
+
+// sum returns the hash of a table. The kernel's copy of a rule takes half a microsecond, all the rest together a few.
+func (f *familyReader) sum(t *legacyTable) (uint64, error) {
+	err := f.read(t)
+	if errors.Is(err, unix.EAGAIN) { // its size is another one
+		if err = f.size(t); err == nil {
+			err = f.read(t)
+		}
+	}
+	if err != nil {
 		return 0, err
 	}
-	size := binary.NativeEndian.Uint32(info[80:])
-	if size > maxEntries {
-		return 0, fmt.Errorf("the table %s has %d bytes", table, size)
-	}
-	all := make([]byte, 40+size) // struct ipt_get_entries
-	copy(all[:31], table)
-	binary.NativeEndian.PutUint32(all[32:], size)
-	if err := getsockopt(fd, l.level, getEntries, all); err != nil {
-		return 0, err
-	}
-	for rest := all[40:]; len(rest) >= l.entry; {
-		clear(rest[l.counters : l.counters+16])
-		next := int(binary.NativeEndian.Uint16(rest[l.next:]))
-		if next < l.entry || next > len(rest) {
+	for rest := t.image[headBytes:]; len(rest) >= f.entry; {
+		clear(rest[f.counters : f.counters+16])
+		next := int(binary.NativeEndian.Uint16(rest[f.next:]))
+		if next < f.entry || next > len(rest) {
 			break
 		}
 		rest = rest[next:]
 	}
-	return maphash.Bytes(seed, all), nil
+	return maphash.Bytes(seed, t.image), nil
 }
+
+// headBytes is the length of struct ipt_get_entries without entries.
+const headBytes = 40
+
+// size asks for the size of a table. The kernel makes a table that it does not have, so that this is asked for those that it has named only.
+func (f *familyReader) size(t *legacyTable) error {
+	var info [84]byte // struct ipt_getinfo
+	copy(info[:31], t.name)
+	if err := getsockopt(f.socket, f.level, getInfo, info[:]); err != nil {
+		return err
+	}
+	size := binary.NativeEndian.Uint32(info[80:])
+	if size > maxEntries {
+		return fmt.Errorf("the table %s has %d bytes", t.name, size)
+	}
+	if len(t.image) != int(headBytes+size) {
+		t.image = make([]byte, headBytes+size)
+	}
+	return nil
+}
+
+// read reads a table: EAGAIN if its size is another one.
+func (f *familyReader) read(t *legacyTable) error {
+	if t.image == nil {
+		return unix.EAGAIN
+	}
+	clear(t.image[:headBytes])
+	copy(t.image[:31], t.name)
+	binary.NativeEndian.PutUint32(t.image[32:], uint32(len(t.image)-headBytes))
+	return getsockopt(f.socket, f.level, getEntries, t.image)
+}
+
+// shortRead is the size of an image that the kernel writes in less time than the scheduler of Go takes to note that a thread is in the
+// kernel, for which it wakes up another one.
+const shortRead = 32 << 10
 
 // getsockopt reads an option of any length.
 func getsockopt(fd, level, option int, into []byte) error {
 	length := uint32(len(into))
-	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), uintptr(level), uintptr(option),
-		uintptr(unsafe.Pointer(&into[0])), uintptr(unsafe.Pointer(&length)), 0)
+	call := unix.Syscall6
+	if length <= shortRead {
+		call = unix.RawSyscall6
+	}
+	_, _, errno := call(unix.SYS_GETSOCKOPT, uintptr(fd), uintptr(level), uintptr(option),
+		uintptr(unsafe.Pointer(unsafe.SliceData(into))), uintptr(unsafe.Pointer(&length)), 0)
 	runtime.KeepAlive(into)
 	if errno != 0 {
 		return fmt.Errorf("read a table: %w", errno)
 	}
 	return nil
+}
+
+// pread reads the beginning of a short file of the kernel.
+func pread(fd int, into []byte) (int, error) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_PREAD64, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(into))), uintptr(len(into)), 0, 0, 0)
+	runtime.KeepAlive(into)
+	if errno != 0 {
+		return 0, fmt.Errorf("read the names of tables: %w", errno)
+	}
+	return int(n), nil
 }

@@ -7,6 +7,7 @@ package efw
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/polycube/polycube/classifier"
@@ -51,6 +52,19 @@ func compile(hosts hosts) *compiled {
 		}
 	}
 	return c
+}
+
+// judges reports whether the program gives a verdict on any packet, or tells cubes behind it that the host accepts one.
+func (c *compiled) judges() bool {
+	verdict := func(v offload.Verb) bool { return v == offload.Drop || v == offload.Accept || v == offload.Stack }
+	for f := range c.programs {
+		for _, p := range c.programs[f] {
+			if verdict(p.Policy) || slices.ContainsFunc(p.Entries, func(e offload.Entry) bool { return verdict(e.Verb) }) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // offloaded are the rules in effect.

@@ -19,12 +19,11 @@ import (
 	"github.com/polycube/polycube/iptables/offload"
 )
 
-// How often what announces no changes is compared, and how long reading the host may take.
+// How often what announces no changes and may be noticed late is compared, and how long reading the host may take.
 const (
-	legacyPeriod = 20 * time.Millisecond
-	slowPeriod   = 500 * time.Millisecond
-	readTimeout  = 10 * time.Second
-	listenPause  = 100 * time.Millisecond
+	slowPeriod  = 500 * time.Millisecond
+	readTimeout = 10 * time.Second
+	listenPause = 100 * time.Millisecond
 )
 
 // announcements are the groups of messages about what package offload checks.
@@ -45,6 +44,8 @@ type watch struct {
 	listeners sync.WaitGroup
 	dirty     chan struct{}
 	socks     []*nl.NetlinkSocket
+	// legacy tells about iptables-legacy, nil while nothing is to be offloaded. It is the worker's.
+	legacy *subscriber
 
 	mu       sync.Mutex
 	last     time.Time     // of the last change
@@ -130,37 +131,60 @@ func (w *watch) state() (time.Time, time.Duration) {
 
 // work compiles the rules after each change, and looks for those that nothing announces.
 func (w *watch) work(ctx context.Context) {
-	legacy, slow := time.NewTicker(legacyPeriod), time.NewTicker(slowPeriod)
-	defer legacy.Stop()
+	slow := time.NewTicker(slowPeriod)
 	defer slow.Stop()
-	var was fingerprints
-	look := func(at func() string) (now string) {
-		_ = w.e.visit(func() error { now = at(); return nil })
+	defer func() { _ = w.follow(ctx, false) }()
+	was := "" // if the rules are to be compiled in any case
+	look := func() (now string) {
+		_ = w.e.visit(func() error { now = slowFingerprint(); return nil })
 		return now
 	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-legacy.C:
-			if now := look(legacyFingerprint); now != was.legacy {
-				was.legacy = now
-				w.note("iptables-legacy")
-			}
 		case <-slow.C:
-			if now := look(slowFingerprint); now != was.slow {
-				was.slow = now
+			if w.legacy == nil && was != "" {
+				continue // nothing is offloaded
+			}
+			if now := look(); now != was {
+				was = now
 				w.note("connection tracking")
 			}
 		case <-w.dirty:
-			was = fingerprints{look(legacyFingerprint), look(slowFingerprint)}
+			was = look()
 			if err := w.compile(ctx); err != nil && ctx.Err() == nil {
 				w.e.gate.fail(err)
 				w.e.env.Logger().Error("offload the rules of the host", "error", err)
-				was.slow = "" // again after a while
+				was = "" // again after a while
 			}
 		}
 	}
+}
+
+// follow begins or ends to follow iptables-legacy.
+func (w *watch) follow(ctx context.Context, wanted bool) error {
+	if wanted == (w.legacy != nil) {
+		return nil
+	}
+	if !wanted {
+		err := w.legacy.close()
+		w.legacy = nil
+		return err
+	}
+	s, err := followLegacy(w.e.visit)
+	if err != nil {
+		return fmt.Errorf("follow iptables-legacy: %w", err)
+	}
+	w.legacy = s
+	go func() {
+		for range s.changes {
+			if ctx.Err() == nil {
+				w.note("iptables-legacy")
+			}
+		}
+	}()
+	return nil
 }
 
 // compile reads and compiles the rules, and opens the gate, unless the host has changed in between.
@@ -177,6 +201,9 @@ func (w *watch) compile(ctx context.Context) error {
 	}); err != nil {
 		return err // the cube is closed
 	}
+	if err := w.follow(ctx, config.Offload); err != nil {
+		return err
+	}
 	if !config.Offload {
 		return w.put(seen, &compiled{}, gateEntry{}, begun)
 	}
@@ -188,7 +215,13 @@ func (w *watch) compile(ctx context.Context) error {
 	is := gateEntry{}
 	copy(is.MAC[:], parent.MAC)
 	is.Flags, is.UDPTimeout = c.tracked, c.udpTimeout
-	return w.put(seen, c, is, begun)
+	judges := c.judges()
+	if judges {
+		if err := w.legacy.depend(true); err != nil { // before the gate opens
+			return err
+		}
+	}
+	return errors.Join(w.put(seen, c, is, begun), w.legacy.depend(judges))
 }
 
 // put has packets see rules.
