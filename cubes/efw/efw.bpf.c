@@ -126,14 +126,11 @@ PCN_INLINE int leave(struct pcn_classify_key *key, struct efw_work *w)
 }
 
 /* Takes the result of a search: GO_ON, LEFT, ACCEPTED, FOR_STACK, or the reason to drop the packet. */
-PCN_GLOBAL int efw_step(struct efw_work *w PCN_NONNULL)
+PCN_GLOBAL int efw_step(struct efw_work *w PCN_NONNULL, struct pcn_classify_key *key PCN_NONNULL)
 {
 	__u32 result = w->match.result, order = w->match.order, verb = EFW_VERB(result);
 	__u32 top = w->depth;
-	struct pcn_classify_key *key = pcn_classify_key();
 
-	if (!key)
-		return LEFT;
 	if (order == (__u32)-1 || order >> CHAIN_SHIFT != w->chain)
 		return leave(key, w);
 	if (verb == EFW_STACK)
@@ -217,7 +214,7 @@ PCN_INLINE int judge(struct CTXTYPE *ctx, struct pcn_md *md, struct efw_work *w,
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < STEPS; i++) {
 		pcn_classify(key, &w->match, w->set);
-		verdict = efw_step(w);
+		verdict = efw_step(w, key);
 		if (verdict != GO_ON)
 			return verdict;
 	}

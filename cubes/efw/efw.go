@@ -12,9 +12,7 @@ import (
 	"github.com/polycube/polycube/bypass"
 	"github.com/polycube/polycube/classifier"
 	"github.com/polycube/polycube/cube"
-	"github.com/polycube/polycube/cube/table"
 	"github.com/polycube/polycube/hostaddr"
-	"github.com/polycube/polycube/inet"
 )
 
 // files are the model and the compiled programs.
@@ -46,7 +44,7 @@ type efw struct {
 	config    *Config // nil before the first change
 	parent    cube.Parent
 	way       *bypass.Bypass
-	addresses table.Table[inet.Address, uint32]
+	addresses *ownAddresses
 	own       *hostaddr.Follower
 	gate      *gate
 	matchers  *ruleSet
@@ -55,7 +53,7 @@ type efw struct {
 }
 
 func newEFW(env cube.Env, visit func(func() error) error) *efw {
-	e := &efw{env: env, visit: visit, addresses: table.New[inet.Address, uint32](env, "addresses"), gate: newGate(env)}
+	e := &efw{env: env, visit: visit, addresses: newOwnAddresses(env), gate: newGate(env)}
 	e.way = bypass.New(env, toStack)
 	e.own = hostaddr.New(env, e.takeAddresses)
 	e.matchers = newRuleSet(env, classifier.New(env, matcherSet), matcherSet)
@@ -128,10 +126,10 @@ func (e *efw) follow() error {
 func (e *efw) takeAddresses([]hostaddr.Address, error) {
 	err := e.visit(func() error {
 		all, err := hostaddr.List()
-		if err == nil {
-			_, err = table.Replace(e.addresses, hostaddr.Types(all)).Do()
+		if err != nil {
+			return err
 		}
-		return err
+		return e.addresses.take(all)
 	})
 	if err != nil {
 		e.env.Logger().Error("follow the addresses of the host", "error", err)

@@ -396,3 +396,48 @@ func TestNothingIsLookedAtWithoutOffloading(t *testing.T) {
 		t.Errorf("by the rule that was deleted meanwhile: got %+v, want %+v", got, leaves)
 	}
 }
+
+func TestPacketsFromAddressesOfTheHostStayInTheStack(t *testing.T) {
+	needIptables(t)
+	r := newRouter(t, cube.TypeTC, `{}`)
+	from, to := r.mac()
+	for _, program := range []string{"iptables-nft", "ip6tables-nft"} {
+		r.changed("--dport 9", func() { r.Lab.Lab.Run(program, "-A", "FORWARD", "-p", "udp", "--dport", "9", "-j", "DROP") })
+	}
+	judge := func(v6 bool, source string, want bpftest.Outcome) {
+		t.Helper()
+		is := pkt.Eth(from, to)
+		if v6 {
+			is = is.IPv6(source, server6)
+		} else {
+			is = is.IPv4(source, server)
+		}
+		frame := is.UDP(1, 9).Bytes()
+		netns.Eventually(t, bpftest.Patience, func() error { // addresses are announced
+			if got, _ := r.judged(frame); got != want {
+				return fmt.Errorf("from %s: got %+v, want %+v", source, got, want)
+			}
+			return nil
+		})
+	}
+	for i := range 6 {
+		v4, v6 := fmt.Sprintf("10.77.%d.%d", i, 255-i), fmt.Sprintf("fd00:77::%x:%x", 7*i+1, i)
+		judge(false, v4, byRule)
+		judge(true, v6, byRule)
+		r.Lab.Lab.Run("ip", "addr", "add", v4+"/32", "dev", "veth2")
+		r.Lab.Lab.Run("ip", "addr", "add", v6+"/128", "dev", "veth2", "nodad")
+		judge(false, v4, passes)
+		judge(true, v6, passes)
+	}
+	judge(false, "10.0.2.1", passes)
+	judge(true, "fd00:2::1", passes)
+	for _, source := range []string{"127.0.0.1", "224.0.0.1", "255.255.255.255"} {
+		judge(false, source, passes)
+	}
+	judge(true, "ff02::1", passes)
+	for i := range 6 {
+		v4 := fmt.Sprintf("10.77.%d.%d", i, 255-i)
+		r.Lab.Lab.Run("ip", "addr", "del", v4+"/32", "dev", "veth2")
+		judge(false, v4, byRule)
+	}
+}

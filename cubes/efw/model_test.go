@@ -21,5 +21,6 @@ func TestMapEntriesHaveTheLayoutOfTheProgram(t *testing.T) {
 		}
 		bpftest.Layout(t, object, "gate", gateEntry{})
 		bpftest.Layout(t, object, "hooks", hookEntry{})
+		bpftest.Layout(t, object, "own", ownEntry{})
 	}
 }

@@ -106,6 +106,30 @@ PCN_INLINE int efw_is_to_host(struct CTXTYPE *ctx, const struct ethhdr *eth, con
 #endif
 }
 
+/* By the hash of an address, a bit for the addresses of the host: one whose bit is not set is none of them. That saves a lookup in
+ * a table for nearly all packets. */
+struct efw_own {
+	__u64 bits[4];
+};
+PCN_MAP(own, BPF_MAP_TYPE_ARRAY, __u32, struct efw_own, 1);
+
+/* The bit of an address: Go type ownEntry knows it. */
+#define EFW_OWN_BIT(a) (((a)[0] ^ (a)[1] ^ (a)[2] ^ (a)[3]) * 0x9e3779b1U >> 24)
+
+/* Whether an address may be the source of a packet from another host. */
+PCN_INLINE int efw_is_source(const __be32 *address, __u32 v6)
+{
+	__u32 zero = 0, bit = EFW_OWN_BIT(address);
+	const struct efw_own *o = bpf_map_lookup_elem(&own, &zero);
+	__u64 word = bit >> 6;
+
+	asm volatile(""
+		     : "+r"(word)); /* the verifier of Linux 6.1 does not know that it is below 4 */
+	if (o && !(o->bits[word & 3] >> (bit & 63) & 1))
+		return pcn_address_kind(address, v6) == PCN_ADDRESS_UNICAST;
+	return pcn_address_type_of(address, v6) == PCN_ADDRESS_UNICAST;
+}
+
 /* Reads where the host would send a packet, whose flow has been read. EFW_UNKNOWN: it is for the stack. */
 PCN_GLOBAL int efw_read(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
 			struct efw_packet *p PCN_NONNULL, const struct efw_gate *gate PCN_NONNULL)
@@ -125,7 +149,7 @@ PCN_GLOBAL int efw_read(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
 	if (!eth || eth->h_proto != p->flow.ethertype || !efw_is_to_host(ctx, eth, gate->mac))
 		return 0;
 	p->length = efw_length(&c, md, &p->flow);
-	if (!p->length || pcn_address_type_of(p->flow.source, v6) != PCN_ADDRESS_UNICAST)
+	if (!p->length || !efw_is_source(p->flow.source, v6))
 		return 0;
 	__builtin_memset(&p->route, 0, sizeof(p->route));
 	p->route.ifindex = in;

@@ -31,6 +31,7 @@ var unmeasured = []string{
 	"pcn_hostfib_ask", "pcn_hostfib_lookup", // the kernel's lookup of routes
 	"pcn_bypass", "pcn_bypass_find", "pcn_bypass_output", "pcn_bypass_send", "pcn_bypass_not", // only in transparent cubes; mostly that lookup
 	"pcn_address_type_of",                               // one lookup in a hash
+	"pcn_address_kind",                                  // a few comparisons
 	"pcn_address_set4_whole",                            // two stores
 	"pcn_pkt_redirect", "pcn_pkt_mirror", "pcn_outputs", // only in transparent cubes; see ADR 55
 	"pcn_pkt_redirect_netdev", "pcn_netdevs", // the same, in cubes at the host

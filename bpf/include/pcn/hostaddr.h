@@ -18,16 +18,11 @@ enum pcn_address_type {
 /* The addresses of the host, and those of all stations of its links: PCN_ADDRESS_LOCAL or PCN_ADDRESS_BROADCAST. */
 PCN_MAP_FLAGS(addresses, BPF_MAP_TYPE_HASH, pcn_address, __u32, 16384, BPF_F_NO_PREALLOC);
 
-/* The type of an address as the host sees it: enum pcn_address_type. v6 is not 0 for IPv6. */
-PCN_INLINE __u32 pcn_address_type_of(const __be32 *address, __u32 v6)
+/* The type of an address that is not in the map: of no netdev of the host. v6 is not 0 for IPv6. */
+PCN_INLINE __u32 pcn_address_kind(const __be32 *address, __u32 v6)
 {
-	pcn_address key; /* Linux 6.1 takes no other memory as a key */
-	pcn_address_copy(key, address);
-	__u32 *known = bpf_map_lookup_elem(&addresses, key);
 	__u32 first = bpf_ntohl(v6 ? address[0] : address[3]);
 
-	if (known)
-		return *known;
 	if (v6 ? first >> 24 == 0xff : first >> 28 == 0xe)
 		return PCN_ADDRESS_MULTICAST;
 	if (!v6 && first == 0xffffffff)
@@ -35,6 +30,16 @@ PCN_INLINE __u32 pcn_address_type_of(const __be32 *address, __u32 v6)
 	if (!v6 && first >> 24 == 127)
 		return PCN_ADDRESS_LOCAL;
 	return PCN_ADDRESS_UNICAST;
+}
+
+/* The type of an address as the host sees it: enum pcn_address_type. v6 is not 0 for IPv6. */
+PCN_INLINE __u32 pcn_address_type_of(const __be32 *address, __u32 v6)
+{
+	pcn_address key; /* Linux 6.1 takes no other memory as a key */
+	pcn_address_copy(key, address);
+	__u32 *known = bpf_map_lookup_elem(&addresses, key);
+
+	return known ? *known : pcn_address_kind(address, v6);
 }
 
 #endif
