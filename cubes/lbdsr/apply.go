@@ -64,7 +64,7 @@ func (b *balancer) apply(next *desired) error {
 		if next.services[id] != nil {
 			continue
 		}
-		if err := b.services.Remove(id); err != nil {
+		if err := b.remove(id); err != nil {
 			return err
 		}
 		b.release(id, w)
@@ -72,6 +72,16 @@ func (b *balancer) apply(next *desired) error {
 		delete(b.live, id)
 	}
 	return errors.Join(b.applyAddresses(), b.services.SetEcho(b.echoes()), b.applyQUIC())
+}
+
+// remove removes a service from the maps, if it is there.
+func (b *balancer) remove(id ServiceID) error {
+	if number, ok := b.services.Known(id); ok {
+		if err := b.maps.known.set(number, knownEntry{}); err != nil {
+			return err
+		}
+	}
+	return b.services.Remove(id)
 }
 
 // atOnce is how many tables are filled before they are written.

@@ -169,4 +169,31 @@ found:
 	return lbdsr_send(ctx, md, flow, number, hash);
 }
 
+/* A packet of a flow that has a pin in its first bucket, to its server; -1: it is for lbdsr_serve to say. What is needed is
+ * found by the hash, which the packet has, and then by the pin, all at once: the service and the server, and their counters. */
+PCN_INLINE int lbdsr_serve_known(struct CTXTYPE *ctx, struct pcn_md *md,
+				 const struct pcn_flow *flow, const struct lbdsr_settings *s)
+{
+	__u64 hash = pcn_balance_hash(flow, PCN_BALANCE_WITH_DESTINATION | PCN_BALANCE_WITH_PORTS);
+	struct pcn_pin *pin = pcn_pin_by_hash(hash);
+
+	if (!pin)
+		return -1;
+	__u64 word = pin->word;
+	__u32 id = PCN_PIN_SERVICE(word), number;
+	struct lbdsr_known *service = bpf_map_lookup_elem(&known_services, &id);
+
+	if (!service || !pcn_address_same(service->address, flow->destination) ||
+	    service->port != flow->destination_port ||
+	    (service->protocol[0] != flow->protocol && service->protocol[1] != flow->protocol))
+		return -1;
+	number =
+		pcn_pin_seen(pin, word, s->now, service->timeout, (flow->tcp_flags & 0x12) != 0x02);
+	if (!number)
+		return -1;
+	pcn_count_packet(&service_counts, &id, md->packet_len);
+	pcn_count_packet(&server_counts, &number, md->packet_len);
+	return lbdsr_send(ctx, md, flow, number, hash);
+}
+
 #endif

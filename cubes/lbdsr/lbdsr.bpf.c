@@ -88,12 +88,24 @@ PCN_INGRESS
 	struct pcn_flow flow;
 	int verdict;
 
-	if (!port || !s || pcn_flow_read_common(ctx, &flow))
+	if (!port || !s)
 		return pcn_pkt_drop(ctx, md, LBDSR_MALFORMED);
 	struct ethhdr *eth = pcn_data(ctx);
 	if ((void *)(eth + 1) > pcn_data_end(ctx))
 		return pcn_pkt_drop(ctx, md, LBDSR_MALFORMED);
 	__u64 to = pcn_macs(eth).to, mac = port->mac;
+
+	if (!pcn_flow_common(ctx, &flow)) {
+		if (to == mac && !(checks && md->md[0])) {
+			verdict = lbdsr_serve_known(ctx, md, &flow, s);
+			if (verdict != -1)
+				return verdict;
+		}
+	} else {
+		__builtin_memset(&flow, 0, sizeof(flow));
+		if (pcn_flow_read(ctx, &flow))
+			return pcn_pkt_drop(ctx, md, LBDSR_MALFORMED);
+	}
 
 	if (checks && md->md[0])
 		return lbdsr_check(ctx, md, &flow);

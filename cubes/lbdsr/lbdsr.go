@@ -125,7 +125,7 @@ func (b *balancer) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Pla
 // begin adopts the maps of a cube that was created or restored. drop removes what is not used any more after that.
 func (b *balancer) begin() (drop func() error, err error) {
 	old, err := b.tables.Begin()
-	if err = errors.Join(err, b.services.Begin(), b.numbers.Begin(), b.checks.Begin()); err != nil {
+	if err = errors.Join(err, b.services.Begin(), b.maps.known.reset(), b.numbers.Begin(), b.checks.Begin()); err != nil {
 		return nil, err
 	}
 	return func() error { return errors.Join(b.services.Prune(), old(), b.checks.Forget()) }, nil
@@ -192,6 +192,7 @@ type dataMaps struct {
 	ports         *table.Mapped[portEntry]
 	settings      *table.Mapped[settingsEntry]
 	servers       *table.Mapped[serverEntry]
+	known         known
 	addresses     table.Table[addressKey, uint32]
 	quicServers   table.Table[quicKey, uint32]
 	quicConfigs   table.Table[uint32, uint32]
@@ -202,7 +203,7 @@ type dataMaps struct {
 func newMaps(env cube.Env) dataMaps {
 	return dataMaps{
 		ports: table.NewMapped[portEntry](env, "ports"), settings: table.NewMapped[settingsEntry](env, "settings"),
-		servers: table.NewMapped[serverEntry](env, "servers"), addresses: table.New[addressKey, uint32](env, "addresses"),
+		servers: table.NewMapped[serverEntry](env, "servers"), known: newKnown(env), addresses: table.New[addressKey, uint32](env, "addresses"),
 		quicServers: table.New[quicKey, uint32](env, "quic_servers"), quicConfigs: table.New[uint32, uint32](env, "quic_configs"),
 		serverCounts:  table.NewPerCPU[uint32, inet.Count](env, "server_counts"),
 		serviceCounts: table.NewPerCPU[uint32, inet.Count](env, "service_counts"),
@@ -210,7 +211,7 @@ func newMaps(env cube.Env) dataMaps {
 }
 
 func (m *dataMaps) close() error {
-	return errors.Join(m.ports.Close(), m.settings.Close(), m.servers.Close())
+	return errors.Join(m.ports.Close(), m.settings.Close(), m.servers.Close(), m.known.Close())
 }
 
 // portEntry is struct lbdsr_port.

@@ -93,6 +93,18 @@ PCN_MAP_FLAGS(servers, BPF_MAP_TYPE_ARRAY, __u32, struct lbdsr_server, 64, BPF_F
 PCN_MAP(server_counts, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_count, 64);
 PCN_MAP(service_counts, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_count, LBDSR_SERVICES);
 
+/* A service by its number, if it is known by its port and tells flows apart by addresses and ports: what a packet must have to
+ * be for it. The pin of a flow has this number, so that a packet of a known flow needs no search for its service. */
+struct lbdsr_known {
+	pcn_address address;
+	__be16 port;
+	__u8 protocol[2]; /* 0: none */
+	__u8 timeout;	  /* of pins */
+	__u8 zero[11];	  /* an entry is in one cache line */
+};
+PCN_MAP_FLAGS(known_services, BPF_MAP_TYPE_ARRAY, __u32, struct lbdsr_known, LBDSR_SERVICES,
+	      BPF_F_MMAPABLE);
+
 /* An address of the cube at a port: ARP and neighbour discovery for it are answered. */
 struct lbdsr_address_key {
 	pcn_address address;

@@ -57,8 +57,8 @@ PCN_INLINE __u64 pcn_pins_none(__u64 x)
 	return pcn_pins_plain(x | -x) >> 63 ^ 1;
 }
 
-/* Internal: the word of a flow's pin in a bucket; NULL: it has none there. */
-PCN_INLINE __u64 *pcn_pins_find(struct pcn_pins *bucket, __u64 hash, __u32 service)
+/* Internal: a flow's pin in a bucket; NULL: it has none there. */
+PCN_INLINE struct pcn_pin *pcn_pins_find(struct pcn_pins *bucket, __u64 hash, __u32 service)
 {
 	__u64 at = 0;
 
@@ -66,21 +66,29 @@ PCN_INLINE __u64 *pcn_pins_find(struct pcn_pins *bucket, __u64 hash, __u32 servi
 	for (int i = 0; i < PCN_PINS_WAYS; i++)
 		at |= (i + 1) * pcn_pins_none((bucket->way[i].hash ^ hash) |
 					      (PCN_PIN_SERVICE(bucket->way[i].word) ^ service));
-	return at ? &bucket->way[(at - 1) % PCN_PINS_WAYS].word : NULL;
+	return at ? &bucket->way[(at - 1) % PCN_PINS_WAYS] : NULL;
 }
 
-/* Internal: the same for a bucket where only one pin has the hash, which is nearly always so: by the hash alone, as the
- * processor then need not wait for the service. */
-PCN_INLINE __u64 *pcn_pins_guess(struct pcn_pins *bucket, __u64 hash, __u32 service)
+/* Internal: the pin with a hash in a bucket where only one has it, which is nearly always so; another one where none has: by the
+ * hash alone, as the processor then need not wait for the service. */
+PCN_INLINE struct pcn_pin *pcn_pins_by_hash(struct pcn_pins *bucket, __u64 hash)
 {
 	__u64 at = 0;
 
 #pragma unroll
-	for (int i = 1; i < PCN_PINS_WAYS; i++)
-		at |= i * pcn_pins_none(bucket->way[i].hash ^ hash);
+	for (int i = 1; i < PCN_PINS_WAYS;
+	     i++) /* plain once more: a branch here would be guessed wrong */
+		at |= i * pcn_pins_plain(pcn_pins_none(bucket->way[i].hash ^ hash));
 	/* The compiler knows that it is below 4; the verifier of Linux 6.1 does not. */
-	struct pcn_pin *pin = &bucket->way[pcn_pins_plain(at) % PCN_PINS_WAYS];
-	return pin->hash == hash && PCN_PIN_SERVICE(pin->word) == service ? &pin->word : NULL;
+	return &bucket->way[pcn_pins_plain(at) % PCN_PINS_WAYS];
+}
+
+/* Internal: a flow's pin in such a bucket; NULL: it has none there, or another pin has its hash. */
+PCN_INLINE struct pcn_pin *pcn_pins_guess(struct pcn_pins *bucket, __u64 hash, __u32 service)
+{
+	struct pcn_pin *pin = pcn_pins_by_hash(bucket, hash);
+
+	return pin->hash == hash && PCN_PIN_SERVICE(pin->word) == service ? pin : NULL;
 }
 
 /* Internal: how willingly a pin makes room for a flow: 0 not at all, then by its age if it is unconfirmed, more if it is
@@ -142,28 +150,53 @@ PCN_INLINE __u64 pcn_pin_word(__u32 service, __u32 server, __u32 now)
 	return server | (__u64)service << 20 | (__u64)(now & 0xff) << 40;
 }
 
+/* The pin with a hash in the first bucket of a flow; NULL: there is none. For programs that know services by number, and so
+ * need not find the service first: PCN_PIN_SERVICE of the pin's word is that of the flow if a packet with the hash is for it. */
+PCN_INLINE struct pcn_pin *pcn_pin_by_hash(__u64 hash)
+{
+	struct pcn_pins *bucket = pcn_pins_of(hash, 0);
+	struct pcn_pin *pin;
+
+	if (!bucket)
+		return NULL;
+	pin = pcn_pins_by_hash(bucket, hash);
+	return pin->hash == hash ? pin : NULL;
+}
+
+/* Notes in a pin, whose word was `was`, that its flow was seen: as pcn_pin_get. Returns the number of the server; 0: its time
+ * was over. */
+PCN_INLINE __u32 pcn_pin_seen(struct pcn_pin *pin, __u64 was, __u32 now, __u32 timeout,
+			      int confirms)
+{
+	__u64 is = (was & ~PCN_PIN_SEEN_ALL) | (__u64)(now & 0xff) << 40 | (__u64) !!confirms << 48;
+
+	if (((now - PCN_PIN_SEEN(was)) & 0xff) > timeout)
+		return 0;
+	if (is != was)
+		__sync_val_compare_and_swap(&pin->word, was, is);
+	return PCN_PIN_SERVER(was);
+}
+
 /* The number of the server that a flow of a service is pinned to; 0: none. Notes that the flow was seen; `confirms` says
  * that the packet shows that the flow exists: it is no SYN. */
 PCN_INLINE __u32 pcn_pin_get(__u64 hash, __u32 service, __u32 now, __u32 timeout, int confirms)
 {
 	struct pcn_pins *bucket = pcn_pins_of(hash, 0);
-	__u64 *word = bucket ? pcn_pins_guess(bucket, hash, service) : NULL, was, is;
+	struct pcn_pin *pin = bucket ? pcn_pins_guess(bucket, hash, service) : NULL;
+	__u64 was;
 
-	if (!word && bucket)
-		word = pcn_pins_find(bucket, hash, service);
-	if (!word) {
+	if (!pin && bucket)
+		pin = pcn_pins_find(bucket, hash, service);
+	if (!pin) {
 		bucket = pcn_pins_of(hash, 1);
-		word = bucket ? pcn_pins_find(bucket, hash, service) : NULL;
+		pin = bucket ? pcn_pins_find(bucket, hash, service) : NULL;
 	}
-	if (!word)
+	if (!pin)
 		return 0;
-	was = *word;
-	if (PCN_PIN_SERVICE(was) != service || ((now - PCN_PIN_SEEN(was)) & 0xff) > timeout)
+	was = pin->word;
+	if (PCN_PIN_SERVICE(was) != service)
 		return 0;
-	is = (was & ~PCN_PIN_SEEN_ALL) | (__u64)(now & 0xff) << 40 | (__u64) !!confirms << 48;
-	if (is != was)
-		__sync_val_compare_and_swap(word, was, is);
-	return PCN_PIN_SERVER(was);
+	return pcn_pin_seen(pin, was, now, timeout, confirms);
 }
 
 #endif
