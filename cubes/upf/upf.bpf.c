@@ -137,20 +137,27 @@ struct upf_http {
 
 PCN_MAP(http, BPF_MAP_TYPE_ARRAY, __u32, struct upf_http, 1);
 
+/* Whether user space takes another packet to port 80. The verifier processes it once, as it rarely runs. */
+PCN_GLOBAL int upf_http_takes(__u64 now)
+{
+	__u32 zero = 0;
+	struct upf_http *h = bpf_map_lookup_elem(&http, &zero);
+
+	return h && pcn_bucket_take(&h->bucket, &h->limit, 1, now);
+}
+
 /* Hands a packet to port 80 to user space, which answers it with a redirection. Others of its rule are dropped. */
 PCN_INLINE int upf_redirect(struct CTXTYPE *ctx, struct pcn_md *md, const struct upf_rule *r,
 			    struct upf_packet *p)
 {
 	const __u32 words[4] = { r->teid };
-	__u32 zero = 0;
-	struct upf_http *h = bpf_map_lookup_elem(&http, &zero);
 
-	if (!h || upf_read_inner(ctx, p))
+	if (upf_read_inner(ctx, p))
 		return pcn_pkt_drop(ctx, md, UPF_MALFORMED);
 	if (p->flow.protocol != IPPROTO_TCP || p->flow.fragment != PCN_FRAGMENT_NONE ||
 	    p->flow.destination_port != bpf_htons(80))
 		return pcn_pkt_drop(ctx, md, UPF_REDIRECTED);
-	if (!pcn_bucket_take(&h->bucket, &h->limit, 1, p->now))
+	if (!upf_http_takes(p->now))
 		return pcn_pkt_drop(ctx, md, UPF_FLOODED);
 	return pcn_pkt_controller_md(ctx, md, UPF_HTTP, words);
 }

@@ -40,6 +40,17 @@ PCN_INLINE __u64 pcn_bucket_cost(const volatile struct pcn_bucket_limit *limit, 
 	return (tokens * limit->price + (1ull << shift) - 1) >> shift;
 }
 
+/* Internal: all ones if a bucket is full: it is new, the time of a burst has passed, or its time is too far ahead; else 0.
+ * Without branches, because the verifier would process each of them for every try. */
+PCN_INLINE __u64 pcn_bucket_full(__u64 was, __u64 now, __u64 size)
+{
+	__u64 passed = now - was, full = (size - passed) | (passed + PCN_BUCKET_AHEAD);
+
+	full |= ~was & (was - 1);
+	asm volatile("%0 s>>= 63" : "+r"(full)); /* the compiler would make a branch of it */
+	return full;
+}
+
 /* Takes tokens from a bucket. Returns 1, or 0 if it has not as many: then it is unchanged. `now` is
  * pcn_time(), or pcn_time_coarse() if the burst takes more than 10 ms at that rate; all packets of a bucket
  * have the same clock. Also returns 0 if other CPUs take from the bucket first eight times in a row. */
@@ -53,12 +64,9 @@ PCN_INLINE int pcn_bucket_take(__u64 *bucket, const volatile struct pcn_bucket_l
 	now <<= 8;
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < PCN_BUCKET_TRIES; i++) {
-		__u64 was = *(volatile __u64 *)bucket, empty = was;
-		__s64 passed = now - was;
+		__u64 was = *(volatile __u64 *)bucket;
+		__u64 empty = was + ((now - size - was) & pcn_bucket_full(was, now, size)) + cost;
 
-		if (!was || passed > (__s64)size || passed < -PCN_BUCKET_AHEAD)
-			empty = now - size; /* it is full */
-		empty += cost;
 		if ((__s64)(now - empty) < 0)
 			return 0;
 		if (__sync_val_compare_and_swap(bucket, was, empty) == was)

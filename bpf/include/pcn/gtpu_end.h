@@ -73,18 +73,26 @@ PCN_MAP_FLAGS(stations, BPF_MAP_TYPE_HASH, pcn_address, __u64, 1024, BPF_F_NO_PR
 #define PCN_GTPU_END_PACKET (-1)
 #define PCN_GTPU_END_LAST (-2)
 
+/* Internal: whether user space takes another message or packet of a kind, an enum pcn_gtpu_end_limit. The verifier processes it
+ * once, as it rarely runs. */
+PCN_GLOBAL int pcn_gtpu_end_takes(__u32 which)
+{
+	__u32 zero = 0;
+	struct pcn_gtpu_end_limits *l = bpf_map_lookup_elem(&limits, &zero);
+	__u64 *bucket = bpf_map_lookup_elem(&buckets, &which);
+
+	return l && bucket &&
+	       pcn_bucket_take(bucket, which == PCN_GTPU_END_PATHS ? &l->paths : &l->failures, 1,
+			       pcn_time_coarse());
+}
+
 /* Hands a packet to user space, as far as that takes more. `word` is for user space. The verdict. */
 PCN_INLINE int pcn_gtpu_end_up(struct CTXTYPE *ctx, struct pcn_md *md, __u16 reason,
 			       const enum pcn_gtpu_end_limit which, __u32 word)
 {
-	__u32 zero = 0, key = which;
-	struct pcn_gtpu_end_limits *l = bpf_map_lookup_elem(&limits, &zero);
-	__u64 *bucket = bpf_map_lookup_elem(&buckets, &key);
 	const __u32 words[4] = { word };
 
-	if (!l || !bucket ||
-	    !pcn_bucket_take(bucket, which == PCN_GTPU_END_PATHS ? &l->paths : &l->failures, 1,
-			     pcn_time_coarse()))
+	if (!pcn_gtpu_end_takes(which))
 		return pcn_pkt_drop(ctx, md, PCN_GTPU_END_FLOODED);
 	return pcn_pkt_controller_md(ctx, md, reason, words);
 }

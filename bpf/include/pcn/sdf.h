@@ -96,20 +96,45 @@ PCN_INLINE int pcn_sdf_matches_remote(const struct pcn_sdf_packet *p,
 		 ((p->remote[1] ^ r->is[1]) & r->mask[1]));
 }
 
-/* The value of the first flow that matches; the other one if none does. */
+/* Internal: how many flows a step compares. */
+#define PCN_SDF_STEP 4
+
+/* Internal: a search. */
+struct pcn_sdf_walk {
+	const struct pcn_sdf_packet *p;
+	const struct pcn_sdf_list *l;
+	__u64 value;
+};
+
+/* Internal: compares a packet with the next flows. 1: one of them matches, or there is none any more. */
+static long pcn_sdf_step(__u32 step, struct pcn_sdf_walk *w)
+{
+	const struct pcn_sdf_list *l = w->l;
+
+	for (__u32 i = 0; i < PCN_SDF_STEP; i++) {
+		__u32 at = (step * PCN_SDF_STEP & (PCN_SDF_FLOWS - 1)) + i;
+
+		if (at >= l->count)
+			return 1;
+		if (!pcn_sdf_matches(w->p, &l->flow[at]))
+			continue;
+		if (!(w->p->fields >> PCN_SDF_IPV6 & 1) ||
+		    pcn_sdf_matches_remote(w->p, &l->remote[at])) {
+			w->value = l->value[at];
+			return 1;
+		}
+	}
+	return 0;
+}
+
+/* The value of the first flow that matches; the other one if none does. The verifier processes one step, not all of them. */
 PCN_INLINE __u32 pcn_sdf_search(const struct pcn_sdf_packet *p, const struct pcn_sdf_list *l,
 				__u32 other)
 {
-	const int ipv6 = p->fields >> PCN_SDF_IPV6 & 1;
+	struct pcn_sdf_walk w = { .p = p, .l = l, .value = pcn_opaque(other, l->flow[0].mask) };
 
-	for (__u32 i = 0; i < PCN_SDF_FLOWS; i++) {
-		if (i >= l->count)
-			break;
-		if (pcn_sdf_matches(p, &l->flow[i]) &&
-		    (!ipv6 || pcn_sdf_matches_remote(p, &l->remote[i])))
-			return l->value[i];
-	}
-	return other;
+	bpf_loop(PCN_SDF_FLOWS / PCN_SDF_STEP, pcn_sdf_step, &w, 0);
+	return w.value;
 }
 
 #endif
