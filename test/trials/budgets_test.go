@@ -52,8 +52,8 @@ type exception struct {
 var exceptions = []exception{
 	{"bridge", link.Call, 35_000, "2026-11-25", 31_997, "6.12", "with a spanning tree; on 6.18 it is 19,643"},
 	{"bridge", link.Inline, 82_000, "2026-11-25", 74_438, "6.12", "inlined in the background; in the program twice if it has a cube as peer"},
-	{"classifier", link.Call, 34_000, "2026-11-30", 30_105, "6.18", "23,000 are the search for a rule, which a program has once"},
-	{"classifier", link.Inline, 33_000, "2026-11-30", 29_422, "6.18", "as in call mode"},
+	{"classifier", link.Call, 37_000, "2026-11-30", 33_669, "6.18", "23,000 are the search for a rule, which a program has once; 2,200 the comparison with flows"},
+	{"classifier", link.Inline, 38_000, "2026-11-30", 34_626, "6.18", "as in call mode"},
 	{"ddosmitigator", link.Call, 38_000, "2026-11-27", 32_834, "6.1", "with automatic lists; on 6.12 and 6.18 it is below the budget"},
 	{"ddosmitigator", link.Inline, 36_000, "2026-11-27", 31_237, "6.1", "as in call mode"},
 	{"efw", link.Call, 39_000, "2026-11-30", 36_629, "6.18", "23,000 are the search for a rule, which a program has once; where the host would send a packet is 6,000"},
@@ -76,7 +76,8 @@ var exceptions = []exception{
 	{"pbforwarder", link.Inline, 30_000, "2026-11-27", 27_663, "6.18", "as in call mode"},
 	{"router", link.Call, 22_000, "2026-11-25", 19_218, "6.18", "just below the budget: the margin is for other kernels"},
 	{"router", link.Inline, 27_000, "2026-11-25", 23_950, "6.18", "IPv4, IPv6 and ICMP errors in one program"},
-	{"upf", link.Inline, 25_000, "2026-11-30", 21_820, "6.1", "one pass does what gtphandler, classifier and policer do; in call mode, and on 6.12 and 6.18, it is below the budget"},
+	{"upf", link.Call, 22_000, "2026-11-30", 20_333, "6.18", "one pass does what gtphandler, classifier and policer do: both ends of a tunnel, flows, meters, usages"},
+	{"upf", link.Inline, 26_000, "2026-11-30", 23_873, "6.1", "as in call mode; on 6.12 and 6.18 it is below the budget"},
 }
 
 // allowed is the budget of verified instructions of a service's programs in a mode.

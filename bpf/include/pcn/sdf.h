@@ -79,62 +79,48 @@ PCN_INLINE void pcn_sdf_of_flow(struct pcn_sdf_packet *p, const struct pcn_flow 
 /* Internal: ports are compared two at a time: no difference of two of 16 bits takes the bit above from a half. */
 #define PCN_SDF_HALVES 0x8000000080000000
 
-/* Internal: true if a packet matches a flow, but for the prefix of an IPv6 address. */
-PCN_INLINE int pcn_sdf_matches(const struct pcn_sdf_packet *p, const struct pcn_sdf_flow *f)
+/* Internal: 0 if a packet matches a flow, but for the prefix of an IPv6 address. */
+PCN_INLINE __u64 pcn_sdf_differs(const struct pcn_sdf_packet *p, const struct pcn_sdf_flow *f)
 {
 	__u64 below = (f->last | PCN_SDF_HALVES) - p->ports;
 	__u64 above = (p->ports | PCN_SDF_HALVES) - f->first;
 
-	return !(((p->fields ^ f->fields) & f->mask) | (~(above & below) & PCN_SDF_HALVES));
+	return ((p->fields ^ f->fields) & f->mask) | (~(above & below) & PCN_SDF_HALVES);
 }
 
-/* Internal: true if the other end of an IPv6 packet is in a prefix. */
-PCN_INLINE int pcn_sdf_matches_remote(const struct pcn_sdf_packet *p,
-				      const struct pcn_sdf_remote *r)
+/* Internal: 0 if the other end of an IPv6 packet is in a prefix. */
+PCN_INLINE __u64 pcn_sdf_differs_remote(const struct pcn_sdf_packet *p,
+					const struct pcn_sdf_remote *r)
 {
-	return !(((p->remote[0] ^ r->is[0]) & r->mask[0]) |
-		 ((p->remote[1] ^ r->is[1]) & r->mask[1]));
+	return ((p->remote[0] ^ r->is[0]) & r->mask[0]) | ((p->remote[1] ^ r->is[1]) & r->mask[1]);
 }
 
-/* Internal: how many flows a step compares. */
-#define PCN_SDF_STEP 4
-
-/* Internal: a search. */
-struct pcn_sdf_walk {
-	const struct pcn_sdf_packet *p;
-	const struct pcn_sdf_list *l;
-	__u64 value;
-};
-
-/* Internal: compares a packet with the next flows. 1: one of them matches, or there is none any more. */
-static long pcn_sdf_step(__u32 step, struct pcn_sdf_walk *w)
+/* Internal: pcn_sdf_search in the packets of a family. With one branch for a flow: the verifier processes all that follows for
+ * each further one. */
+PCN_INLINE __u32 pcn_sdf_search_in(const struct pcn_sdf_packet *p, const struct pcn_sdf_list *l,
+				   __u32 other, const int ipv6)
 {
-	const struct pcn_sdf_list *l = w->l;
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < PCN_SDF_FLOWS; i++) {
+		__u64 differs;
 
-	for (__u32 i = 0; i < PCN_SDF_STEP; i++) {
-		__u32 at = (step * PCN_SDF_STEP & (PCN_SDF_FLOWS - 1)) + i;
-
-		if (at >= l->count)
-			return 1;
-		if (!pcn_sdf_matches(w->p, &l->flow[at]))
-			continue;
-		if (!(w->p->fields >> PCN_SDF_IPV6 & 1) ||
-		    pcn_sdf_matches_remote(w->p, &l->remote[at])) {
-			w->value = l->value[at];
-			return 1;
-		}
+		if (i >= l->count)
+			break;
+		differs = pcn_sdf_differs(p, &l->flow[i]);
+		if (ipv6)
+			differs |= pcn_sdf_differs_remote(p, &l->remote[i]);
+		if (!differs)
+			return l->value[i];
 	}
-	return 0;
+	return other;
 }
 
-/* The value of the first flow that matches; the other one if none does. The verifier processes one step, not all of them. */
+/* The value of the first flow that matches; the other one if none does. */
 PCN_INLINE __u32 pcn_sdf_search(const struct pcn_sdf_packet *p, const struct pcn_sdf_list *l,
 				__u32 other)
 {
-	struct pcn_sdf_walk w = { .p = p, .l = l, .value = pcn_opaque(other, l->flow[0].mask) };
-
-	bpf_loop(PCN_SDF_FLOWS / PCN_SDF_STEP, pcn_sdf_step, &w, 0);
-	return w.value;
+	return p->fields >> PCN_SDF_IPV6 & 1 ? pcn_sdf_search_in(p, l, other, 1)
+					     : pcn_sdf_search_in(p, l, other, 0);
 }
 
 #endif
