@@ -133,6 +133,11 @@ func (t *Tables) Close() error {
 // Decide writes what a flow is, which takes effect with its next packet. If there is no room, the flow remains undecided.
 func (t *Tables) Decide(k Key, d Decision) error { return t.decisions.Set(k, d) }
 
+// DecideAll writes decisions, in order, in one system call. It returns how many of them were written before the error.
+func (t *Tables) DecideAll(keys []Key, all []Decision) (int, error) {
+	return t.decisions.SetAll(keys, all)
+}
+
 // Flow returns the entry of a flow.
 func (t *Tables) Flow(k Key) (Flow, bool, error) { return t.flows.Get(k) }
 

@@ -32,6 +32,8 @@ type Packet struct {
 	// Data is valid only during the call, and must not be changed: it is usually the ring itself, and a write to it ends
 	// the process.
 	Data []byte
+	// inserted: Data are a copy, with a tag.
+	inserted bool
 }
 
 // Flags of a record: PCN_RING_VLAN and PCN_RING_XDP.
@@ -86,7 +88,7 @@ func (p *Packet) decode(b, buf []byte) error {
 		binary.BigEndian.PutUint16(buf[n:], e.Uint16(b[26:]))
 		n += 2
 		n += copy(buf[n:], p.Data[macs:])
-		p.Data, p.Length = buf[:n:n], p.Length+vlanTag
+		p.Data, p.Length, p.inserted = buf[:n:n], p.Length+vlanTag, true
 	}
 	return nil
 }

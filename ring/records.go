@@ -75,8 +75,11 @@ type Records struct {
 
 	// next is the position of the next record. published is the position that the writers know.
 	next, published uint64
-	// woken is when the reader last woke up.
-	woken           time.Time
+	// woken is when a program last woke the reader. timed: since then, a sleep has ended by itself.
+	woken time.Time
+	timed bool
+	// ticked is when Tick was last called.
+	ticked          time.Time
 	damaged, sleeps atomic.Uint64
 
 	epoll, kick int
@@ -141,14 +144,21 @@ func (r *Records) openPoll(fd int) error {
 	return nil
 }
 
-// Handler is what Run calls, from its own goroutine. Drained and Idle may be nil.
+// Handler is what Run calls, from its own goroutine. All but Deliver may be nil.
 type Handler struct {
-	// Deliver receives a record. It is part of the ring: valid during the call, and a write to it ends the process.
+	// Deliver receives a record. It is part of the ring: valid during the call, or until Release if there is one, and a write to
+	// it ends the process.
 	Deliver func(record []byte)
+	// Release is called before the space of records is released that were delivered.
+	Release func()
 	// Drained is called after records were delivered.
 	Drained func()
 	// Idle is called before the reader sleeps.
 	Idle func()
+	// Tick is called every so often, also while the ring is never empty. A reader that sleeps wakes up for it, and then reads what
+	// programs wrote without waking it.
+	Tick  func()
+	Every time.Duration
 }
 
 // Run delivers records until ctx ends, which is not an error, or until Close. Only one Run reads at a time.
@@ -166,17 +176,22 @@ func (r *Records) Run(ctx context.Context, h Handler) error {
 		}
 	}()
 	earned, progress := 0, time.Now()
+	release := func() {
+		call(h.Release)
+		r.tick(&h)
+	}
 	for ctx.Err() == nil && !r.closing.Load() {
 		if r.taken() {
 			return ErrTaken
 		}
-		switch n := r.Drain(h.Deliver); {
+		switch n := r.drain(h.Deliver, release); {
 		case n > 0:
 			call(h.Drained)
 			earned, progress = min(earned+n, maxPauses*recordsPerPause), time.Now()
 		case r.Empty():
 			progress = time.Now()
-			if err := r.rest(&earned, h.Idle); err != nil {
+			r.tick(&h)
+			if err := r.rest(&earned, &h); err != nil {
 				return err
 			}
 		case time.Since(progress) > unfinished:
@@ -188,19 +203,43 @@ func (r *Records) Run(ctx context.Context, h Handler) error {
 	return nil
 }
 
-// rest pauses or sleeps.
-func (r *Records) rest(earned *int, idle func()) error {
+// tick calls Tick if it is time.
+func (r *Records) tick(h *Handler) {
+	if h.Tick == nil {
+		return
+	}
+	if now := time.Now(); now.Sub(r.ticked) >= h.Every {
+		r.ticked = now
+		h.Tick()
+	}
+}
+
+// rest pauses or sleeps. A pause is for a stream of records, which wakes a reader; what is there after a sleep that has ended by
+// itself is none.
+func (r *Records) rest(earned *int, h *Handler) error {
 	switch {
+	case r.timed:
+		*earned = 0
+		call(h.Idle)
+		return r.sleep(r.nap(h))
 	case *earned >= recordsPerPause:
 		*earned -= recordsPerPause
 		shortSleep()
 	case time.Since(r.woken) < awake:
 		shortSleep()
 	default:
-		call(idle)
-		return r.sleep()
+		call(h.Idle)
+		return r.sleep(r.nap(h))
 	}
 	return nil
+}
+
+// nap is how long a sleep lasts that is never ended.
+func (r *Records) nap(h *Handler) time.Duration {
+	if h.Tick == nil {
+		return safetyNet
+	}
+	return min(safetyNet, max(time.Millisecond, h.Every-time.Since(r.ticked)))
 }
 
 func call(fn func()) {
@@ -223,16 +262,20 @@ func (r *Records) Empty() bool { return atomic.LoadUint64(r.Producer) == r.next 
 
 // sleep waits until a program writes a record. The flag is set before the last check, and programs reserve before they
 // clear the flag, so one of the two sees the other.
-func (r *Records) sleep() error {
+func (r *Records) sleep(longest time.Duration) error {
 	r.sleeps.Add(1)
 	atomic.StoreUint32(r.Sleeping, 1)
 	defer atomic.StoreUint32(r.Sleeping, 0)
 	if !r.Empty() {
+		r.timed, r.woken = false, time.Now()
 		return nil
 	}
 	var events [2]unix.EpollEvent
-	n, err := unix.EpollWait(r.epoll, events[:], int(safetyNet.Milliseconds()))
-	r.woken = time.Now()
+	n, err := unix.EpollWait(r.epoll, events[:], int((longest+time.Millisecond-1)/time.Millisecond))
+	// A program that has cleared the flag wakes nobody again for a while.
+	if r.timed = n <= 0 && atomic.LoadUint32(r.Sleeping) != 0; !r.timed {
+		r.woken = time.Now()
+	}
 	if err != nil && !errors.Is(err, unix.EINTR) {
 		return fmt.Errorf("epoll: %w", err)
 	}
@@ -255,7 +298,10 @@ func (r *Records) wake() {
 
 // Drain delivers the finished records, in order, and returns how many it removed, including discarded ones. It must not
 // be called while Run runs.
-func (r *Records) Drain(deliver func(record []byte)) int {
+func (r *Records) Drain(deliver func(record []byte)) int { return r.drain(deliver, nil) }
+
+// drain does that, and calls release before it releases space.
+func (r *Records) drain(deliver func(record []byte), release func()) int {
 	n, end := 0, atomic.LoadUint64(r.Producer)
 	for r.next != end {
 		if end-r.next > r.size {
@@ -280,10 +326,14 @@ func (r *Records) Drain(deliver func(record []byte)) int {
 			deliver(r.Data[at+HeadSize : at+HeadSize+length : at+HeadSize+length])
 		}
 		if r.next-r.published >= publishEvery {
+			call(release)
 			r.publish()
 		}
 	}
-	r.publish()
+	if r.published != r.next {
+		call(release)
+		r.publish()
+	}
 	return n
 }
 

@@ -181,7 +181,7 @@ func TestRealCapturesAreOfTheProtocolsThatNdpiReaderFinds(t *testing.T) {
 		r.begin(t)
 		for _, f := range frames {
 			r.RunAll("veth1", [][]byte{f.bytes})
-			r.tables.Packets.Read(r.worker.take)
+			r.tables.Packets.Read(r.worker.see)
 		}
 		r.silence(t)
 		is, inspected := r.flows(t)

@@ -20,6 +20,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/dpi"
 	"github.com/polycube/polycube/internal/ndpi"
+	"github.com/polycube/polycube/ring"
 	"github.com/polycube/polycube/test/bpftest"
 	_ "github.com/polycube/polycube/test/bpftest/cubes" // the cube, and what it is attached to
 	"github.com/polycube/polycube/test/netns"
@@ -74,6 +75,12 @@ func newRig(t *testing.T, conf string, limit, flows int) *rig {
 	return r
 }
 
+// see takes a packet as a batch of its own.
+func (w *worker) see(p *ring.Packet) {
+	w.take(p)
+	w.work()
+}
+
 // play runs a talk's frames through the cube, with the worker behind it.
 func (r *rig) play(t *testing.T, frames []frame) {
 	t.Helper()
@@ -85,7 +92,7 @@ func (r *rig) play(t *testing.T, frames []frame) {
 		if _, _, err := r.TryBytes(dev, f.bytes); err != nil {
 			t.Fatal(err)
 		}
-		r.tables.Packets.Read(r.worker.take)
+		r.tables.Packets.Read(r.worker.see)
 	}
 }
 

@@ -29,7 +29,9 @@ func flood(t *testing.T, r *rig, flows int, perSecond time.Duration) (rate float
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- r.tables.Packets.Run(ctx, func(p *ring.Packet) { r.worker.take(p) }) }()
+	go func() {
+		done <- r.tables.Packets.RunBatches(ctx, ring.Batches{Packet: r.worker.take, Done: r.worker.work})
+	}()
 	began := time.Now()
 	r.Together("veth1", 1, frames, func(n int, _ []byte) {
 		if perSecond != 0 {
@@ -81,7 +83,7 @@ func TestAFloodOfFlowsIsSurvived(t *testing.T) {
 	if lost != 10_000 {
 		t.Errorf("%d flows were not inspected, want the 10,000 for which there was no room", lost)
 	}
-	if got := r.worker.size.Load(); got != 5000 {
+	if got := r.worker.flows.size.Load(); got != 5000 {
 		t.Errorf("%d flows in memory, want 5,000", got)
 	}
 }

@@ -5,19 +5,115 @@ package inspect
 // Flows that are decided, silent or over.
 
 import (
-	"container/list"
+	"sync/atomic"
 	"time"
 
 	"github.com/polycube/polycube/dpi"
+	"github.com/polycube/polycube/internal/ndpi"
 )
 
-// drop removes a flow.
-func (w *worker) drop(e *list.Element) {
-	k := e.Value.(*known)
+// known is a flow. state is nil once it is decided.
+type known struct {
+	key     dpi.Key
+	id      uint64
+	reverse bool // the first packet that came here was from the higher end
+	decided bool
+	asked   bool // packets of it wait in the module
+	state   *ndpi.Flow
+	packets int
+	last    time.Duration
+	class   dpi.Class
+	// reported are the risks that are in the log.
+	reported  uint64
+	host, ja3 string
+	// other is another protocol that the last sample was, 0 for none.
+	other uint16
+	// newer and older are those that were heard of after it, and before it.
+	newer, older *known
+}
+
+// flows are known flows, in the order in which they were heard of.
+type flows struct {
+	by             map[dpi.Key]*known
+	newest, oldest *known
+	spare          *known // removed ones, by older
+	// size is their number.
+	size atomic.Int64
+}
+
+// add adds a flow, of which the caller sets the rest.
+func (f *flows) add(key dpi.Key, now time.Duration) *known {
+	k := f.spare
+	if k == nil {
+		k = &known{}
+	} else {
+		f.spare = k.older
+	}
+	*k = known{key: key, last: now}
+	f.by[key] = k
+	f.first(k)
+	f.size.Add(1)
+	return k
+}
+
+// first makes a flow the newest one, which is in no order.
+func (f *flows) first(k *known) {
+	k.newer, k.older = nil, f.newest
+	if f.newest != nil {
+		f.newest.newer = k
+	} else {
+		f.oldest = k
+	}
+	f.newest = k
+}
+
+// unlink takes a flow out of the order.
+func (f *flows) unlink(k *known) {
+	if k.newer != nil {
+		k.newer.older = k.older
+	} else {
+		f.newest = k.older
+	}
+	if k.older != nil {
+		k.older.newer = k.newer
+	} else {
+		f.oldest = k.newer
+	}
+}
+
+// seen: a packet of the flow came.
+func (f *flows) seen(k *known, now time.Duration) {
+	k.last = now
+	if k != f.newest {
+		f.unlink(k)
+		f.first(k)
+	}
+}
+
+func (f *flows) remove(k *known) {
+	f.unlink(k)
+	delete(f.by, k.key)
+	*k = known{older: f.spare}
+	f.spare = k
+	f.size.Add(-1)
+}
+
+// drop removes a flow, after all that waits.
+func (w *worker) drop(k *known) {
+	if k.asked {
+		w.inspect()
+	}
+	w.write()
 	w.free(k)
-	w.order.Remove(e)
-	delete(w.flows, k.key)
-	w.size.Add(-1)
+	w.flows.remove(k)
+}
+
+// evict decides the oldest flow, and removes it.
+func (w *worker) evict(now time.Duration) {
+	k := w.flows.oldest
+	w.giveUp(k, now, 0)
+	w.drop(k)
+	w.counts.Evicted.Add(1)
 }
 
 // sample looks at a packet of a flow that was decided long ago: two samples in a row that are surely of another protocol
@@ -33,12 +129,16 @@ func (w *worker) sample(k *known, ip []byte, now time.Duration) {
 	if a.Protocol == 0 || dpi.Flags(a.Flags)&dpi.Guessed != 0 {
 		return
 	}
-	is, ok, err := w.tables.Flow(k.key)
-	if err != nil || !ok || is.ID != k.id {
-		return
+	is := k.class
+	if !k.decided {
+		of, ok, err := w.tables.Flow(k.key)
+		if err != nil || !ok || of.ID != k.id {
+			return
+		}
+		is = of.Class
 	}
 	switch carrier := carrierOf(a.Class); {
-	case carrier == carrierOf(is.Class):
+	case carrier == carrierOf(is):
 		k.other = 0
 	case carrier != k.other:
 		k.other = carrier
@@ -46,6 +146,7 @@ func (w *worker) sample(k *known, ip []byte, now time.Duration) {
 		k.other = 0
 		w.counts.Changed.Add(1)
 		w.decide(k, a.Class, now)
+		w.write()
 	}
 }
 
@@ -61,19 +162,16 @@ func carrierOf(c dpi.Class) uint16 {
 func (w *worker) sweep(now time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for e := w.order.Back(); e != nil; {
-		k, before := e.Value.(*known), e.Prev()
-		silent := now - k.last
-		if silent < guessAfter {
-			return
-		}
+	defer w.write()
+	for k := w.flows.oldest; k != nil && now-k.last >= guessAfter; {
+		newer := k.newer
 		if !k.decided {
 			w.giveUp(k, now, dpi.Preliminary)
 		}
-		if silent > forgetAfter {
-			w.drop(e)
+		if now-k.last > forgetAfter {
+			w.drop(k)
 		}
-		e = before
+		k = newer
 	}
 }
 
@@ -84,11 +182,10 @@ type details struct{ host, ja3 string }
 func (w *worker) ended(e *dpi.Ended) (d details) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	at := w.flows[e.Key]
-	if at == nil || at.Value.(*known).id != e.Flow.ID {
+	k := w.flows.by[e.Key]
+	if k == nil || k.id != e.Flow.ID {
 		return d
 	}
-	k := at.Value.(*known)
 	if k.state != nil && !k.decided {
 		k.class, k.decided = w.module.GiveUp(k.state).Class, true
 	}
@@ -97,7 +194,7 @@ func (w *worker) ended(e *dpi.Ended) (d details) {
 	}
 	w.free(k)
 	d = details{k.host, k.ja3}
-	w.drop(at)
+	w.drop(k)
 	return d
 }
 
@@ -105,18 +202,18 @@ func (w *worker) ended(e *dpi.Ended) (d details) {
 func (w *worker) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for e := w.order.Back(); e != nil; e = w.order.Back() {
-		w.drop(e)
+	for w.flows.oldest != nil {
+		w.drop(w.flows.oldest)
 	}
 }
 
-// beat is up to when all packets have been seen. idle says that the ring is empty.
+// beat is up to when all packets have been seen. idle says that the ring was empty after now. It never goes back.
 func (w *worker) beat(now time.Duration, idle bool) time.Duration {
-	if at := w.working.Load(); at != 0 {
-		return min(time.Duration(at), now)
+	at := now
+	if !idle {
+		at = min(time.Duration(w.done.Load()), now)
 	}
-	if idle {
-		return now
-	}
-	return min(time.Duration(w.done.Load()), now)
+	at = max(at, time.Duration(w.told.Load()))
+	w.told.Store(int64(at))
+	return at
 }

@@ -53,7 +53,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "polycube-ndpi: %v (see polycube-ndpi --help)\n", err)
 		return exitUsage
 	case word == "status":
-		err = sidecar.Show(ctx, "polycube-ndpi", o.Control, o.JSON, stdout, table)
+		err = sidecar.Show(ctx, "polycube-ndpi", o.Control, o.JSON, stdout, printed)
 	case word == "list" || o.CheckConfig:
 		err = check(o, word == "list", stdout)
 	default:
@@ -104,7 +104,6 @@ type program struct {
 	ended  uint64     // flows
 	worker *worker    // nil: there is no cube
 	reader *ring.Reader
-	behind time.Duration
 }
 
 // run runs until the context ends. When the cube is removed, it waits for the next one of that name.
@@ -162,15 +161,14 @@ func (p *program) serve(ctx context.Context, uuid string) (err error) {
 	defer p.serves(nil, nil)
 	// Packets that came while nobody read belong to flows of which the first packets may be missing; they are read all the same.
 	var group sync.WaitGroup
-	var beat time.Duration
-	group.Go(func() { p.every(ctx, beatInterval, func() { beat = p.beat(w, tables, beat) }) })
 	group.Go(func() { p.every(ctx, sweepInterval, func() { p.sweep(w, tables) }) })
 	group.Go(func() {
 		p.watch(ctx, tables, w, uuid)
 		stop()
 	})
 	p.log.Info("classifying", "cube", p.options.Cube, "ndpi", ndpi.Version())
-	err = tables.Packets.Run(ctx, w.take)
+	// The goroutine that reads also says how far it is: it falls silent if a packet holds it up.
+	err = tables.Packets.RunBatches(ctx, ring.Batches{Packet: w.take, Done: w.work, Tick: func() { beat(w, tables) }, Every: beatInterval})
 	stop()
 	group.Wait()
 	if errors.Is(err, ring.ErrTaken) {
@@ -199,22 +197,11 @@ func (p *program) every(ctx context.Context, period time.Duration, call func()) 
 	}
 }
 
-// beat tells programs how far this one is. was is what they were told last: it never goes back.
-func (p *program) beat(w *worker, tables *dpi.Tables, was time.Duration) time.Duration {
-	idle := tables.Packets.Used() == 0 // before the clock is read: what comes in between is not seen yet
-	if !idle {
-		tables.Packets.Wake() // samples do not wake it
+// beat tells programs how far this one is.
+func beat(w *worker, tables *dpi.Tables) {
+	if now, err := cube.Time(); err == nil {
+		tables.Beat(uint64(w.beat(time.Duration(now), tables.Packets.Used() == 0)))
 	}
-	now, err := cube.Time()
-	if err != nil {
-		return was
-	}
-	at := max(was, w.beat(time.Duration(now), idle))
-	tables.Beat(uint64(at))
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.behind = time.Duration(now) - at
-	return at
 }
 
 // sweep decides silent flows, and logs those that have ended.

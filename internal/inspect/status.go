@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
+	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/internal/ndpi"
 	"github.com/polycube/polycube/internal/sidecar"
 )
@@ -54,7 +55,7 @@ func (p *program) status() (Status, error) {
 	}
 	c, r := &p.counts, p.reader.Stats()
 	is := Status{
-		Cube: p.options.Cube, NDPI: ndpi.Version(), Flows: int(p.worker.size.Load()), Behind: p.behind, Packets: c.Packets.Load(),
+		Cube: p.options.Cube, NDPI: ndpi.Version(), Flows: int(p.worker.flows.size.Load()), Behind: p.worker.behind(), Packets: c.Packets.Load(),
 		Malformed: c.Malformed.Load(), Started: c.Started.Load(), Decided: c.Decided.Load(), Guessed: c.Guessed.Load(), Unknown: c.Unknown.Load(),
 		Changed: c.Changed.Load(), Evicted: c.Evicted.Load(), Failed: c.Failed.Load(), Ended: p.ended,
 		Median: c.Latency.quantile(0.5), P99: c.Latency.quantile(0.99), EffectP99: c.Effect.quantile(0.99), RingMalformed: r.Malformed, RingRepaired: r.Damaged,
@@ -63,6 +64,17 @@ func (p *program) status() (Status, error) {
 		is.LostLines = p.events.lost.Load()
 	}
 	return is, nil
+}
+
+// behind is the age of the oldest packet that was not seen, 0 if that is what it is between two beats.
+func (w *worker) behind() time.Duration {
+	now, err := cube.Time()
+	told := w.told.Load()
+	age := time.Duration(int64(now) - told)
+	if err != nil || told == 0 || age < 2*beatInterval {
+		return 0
+	}
+	return age
 }
 
 // rotate opens the log again at each SIGHUP, until end.
@@ -90,8 +102,8 @@ func (p *program) observed() *sidecar.Observed[Status] {
 	return &sidecar.Observed[Status]{Status: p.status, Collect: collect}
 }
 
-// table prints a status for people.
-func table(is Status, to io.Writer) error {
+// printed prints a status for people.
+func printed(is Status, to io.Writer) error {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "cube\t%s\n", is.Cube)
 	fmt.Fprintf(w, "nDPI\t%s\n", is.NDPI)

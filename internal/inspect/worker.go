@@ -2,10 +2,9 @@
 
 package inspect
 
-// Packets of the ring go through nDPI here, one after the other, and decisions into the tables of the cube.
+// Packets of the ring go through nDPI here, in batches, and decisions into the tables of the cube.
 
 import (
-	"container/list"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,7 +18,7 @@ import (
 
 // tables are those of the cube; *dpi.Tables has them.
 type tables interface {
-	Decide(k dpi.Key, d dpi.Decision) error
+	DecideAll(k []dpi.Key, d []dpi.Decision) (int, error)
 	Flow(k dpi.Key) (dpi.Flow, bool, error)
 }
 
@@ -31,27 +30,11 @@ const (
 	forgetAfter = 10 * time.Minute
 )
 
-// known is a flow. state is nil once it is decided.
-type known struct {
-	key     dpi.Key
-	id      uint64
-	reverse bool // the first packet that came here was from the higher end
-	state   *ndpi.Flow
-	packets int
-	last    time.Duration
-	class   dpi.Class
-	decided bool
-	// reported are the risks that are in the log.
-	reported  uint64
-	host, ja3 string
-	// other is another protocol that the last sample was, 0 for none.
-	other uint16
-}
-
 // Counts are those of a worker.
 type Counts struct {
 	Packets, Malformed, Started, Decided, Guessed, Unknown, Changed, Evicted, Failed atomic.Uint64
-	// Latency is that of decisions, from the packet that brought them; Effect is the part of it after nDPI's answer.
+	// Latency is that of decisions, from the packet that brought them; Effect is the part of it after nDPI's answer, or more: it
+	// begins with the batch.
 	Latency, Effect latency
 }
 
@@ -62,32 +45,68 @@ type worker struct {
 	most   int // flows
 	risk   func(k *known, new uint64, at time.Duration)
 	counts *Counts
+	// packets are those of the batch; only the goroutine uses them that they come from.
+	packets []ring.Packet
 
 	mu    sync.Mutex // guards what follows, and the module
 	limit int        // packets of a flow that come at most
-	flows map[dpi.Key]*list.Element
-	order list.List // of *known, the one heard of last at the front
+	flows flows
+	// asked is whose packets wait in the module, and when they came.
+	asked []question
+	// keys and decisions wait to be written, of the flows of made.
+	keys      []dpi.Key
+	decisions []dpi.Decision
+	made      []decision
+	// began is when the batch began to be looked at.
+	began uint64
 
-	// working is when the packet came that is being worked on, 0 for none; done that of the last one.
-	working, done atomic.Int64
-	// size is the number of flows.
-	size atomic.Int64
+	// done is when the last packet came that was seen; told is up to when the fast path was told that all were.
+	done, told atomic.Int64
+}
+
+// question is a packet that waits.
+type question struct {
+	of *known
+	at time.Duration
+}
+
+// decision is one that waits to be written. before is what was known.
+type decision struct {
+	of        *known
+	at        time.Duration
+	before    dpi.Class
+	wasBefore bool
 }
 
 func newWorker(m *ndpi.Module, t tables, limit, most int, counts *Counts, risk func(*known, uint64, time.Duration)) *worker {
-	return &worker{module: m, tables: t, limit: limit, most: most, counts: counts, risk: risk, flows: map[dpi.Key]*list.Element{}}
+	return &worker{module: m, tables: t, limit: limit, most: most, counts: counts, risk: risk, flows: flows{by: map[dpi.Key]*known{}},
+		packets: make([]ring.Packet, 0, ndpi.MaxBatch)}
 }
 
-// take takes a packet of the ring.
+// take takes a packet of the ring into the batch: its data must be there until work.
 func (w *worker) take(p *ring.Packet) {
-	w.working.Store(int64(p.Time))
-	w.packet(p)
-	w.done.Store(int64(p.Time))
-	w.working.Store(0)
+	if w.packets = append(w.packets, *p); len(w.packets) == cap(w.packets) {
+		w.work()
+	}
+}
+
+// work sees to the packets of the batch.
+func (w *worker) work() {
+	if len(w.packets) == 0 {
+		return
+	}
+	w.counts.Packets.Add(uint64(len(w.packets)))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.packets {
+		w.packet(&w.packets[i])
+	}
+	w.finish()
+	w.done.Store(int64(w.packets[len(w.packets)-1].Time))
+	w.packets = w.packets[:0]
 }
 
 func (w *worker) packet(p *ring.Packet) {
-	w.counts.Packets.Add(1)
 	f, ok := flow.Read(p.Data)
 	if !ok || f.Has&flow.IP == 0 || int(f.L3) > len(p.Data) {
 		w.counts.Malformed.Add(1)
@@ -95,14 +114,13 @@ func (w *worker) packet(p *ring.Packet) {
 	}
 	key, reverse := dpi.KeyOf(&f)
 	ip := p.Data[f.L3:]
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	k := w.find(key, dpi.FlowID(p), p.Time, reverse)
 	if k == nil {
 		w.counts.Failed.Add(1)
 		return
 	}
 	if p.Metadata[3] != 0 {
+		w.finish()
 		w.sample(k, ip, p.Time)
 		return
 	}
@@ -113,54 +131,79 @@ func (w *worker) packet(p *ring.Packet) {
 		return // it was decided while this packet was in the ring
 	}
 	k.packets++
-	w.learn(k, w.module.Packet(k.state, ip, p.Time), p.Time)
+	if final := k.packets >= w.limit; !w.module.Queue(k.state, ip, p.Time, final) {
+		w.inspect()
+		if k.state == nil || !w.module.Queue(k.state, ip, p.Time, final) {
+			return // one before it has decided
+		}
+	}
+	w.asked = append(w.asked, question{k, p.Time})
+	k.asked = true
 }
 
 // find returns the flow, a new one if there is none with this ID. Nil: there is no memory.
 func (w *worker) find(key dpi.Key, id uint64, now time.Duration, reverse bool) *known {
-	if e := w.flows[key]; e != nil {
-		k := e.Value.(*known)
+	if k := w.flows.by[key]; k != nil {
 		if k.id == id {
-			k.last = now
-			w.order.MoveToFront(e)
+			w.flows.seen(k, now)
 			return k
 		}
-		w.drop(e)
+		w.drop(k)
 	}
-	if len(w.flows) >= w.most {
-		oldest := w.order.Back()
-		w.giveUp(oldest.Value.(*known), now, 0)
-		w.drop(oldest)
-		w.counts.Evicted.Add(1)
+	if len(w.flows.by) >= w.most {
+		w.evict(now)
 	}
-	k := &known{key: key, id: id, reverse: reverse, state: w.module.NewFlow(), last: now}
-	if k.state == nil {
+	state := w.module.NewFlow()
+	if state == nil {
 		return nil
 	}
 	w.counts.Started.Add(1)
-	w.flows[key] = w.order.PushFront(k)
-	w.size.Add(1)
+	k := w.flows.add(key, now)
+	k.id, k.reverse, k.state = id, reverse, state
 	return k
+}
+
+// inspect has the packets looked at that wait in the module.
+func (w *worker) inspect() {
+	if len(w.asked) == 0 {
+		return
+	}
+	if len(w.made) == 0 {
+		w.began, _ = cube.Time()
+	}
+	for i := range w.module.Inspect() {
+		q := &w.asked[i]
+		q.of.asked = false
+		if a, ok := w.module.Answer(i); ok {
+			w.learn(q.of, a, q.at)
+		}
+	}
+	w.asked = w.asked[:0]
+}
+
+// finish does what waits.
+func (w *worker) finish() {
+	w.inspect()
+	w.write()
 }
 
 // learn takes over what nDPI says after a packet.
 func (w *worker) learn(k *known, a ndpi.Answer, now time.Duration) {
 	switch {
-	case a.More && k.packets >= w.limit:
-		w.giveUp(k, now, 0)
-	case a.More:
-		if a.Protocol != 0 {
-			a.Flags |= uint16(dpi.Preliminary)
-			w.decide(k, a.Class, now)
-		}
-	default:
+	case !a.More:
 		w.decide(k, a.Class, now)
 		w.free(k)
+	case a.Protocol != 0:
+		a.Flags |= uint16(dpi.Preliminary)
+		w.decide(k, a.Class, now)
 	}
 }
 
 // giveUp decides by what is known. With flag Preliminary, later packets are still inspected.
 func (w *worker) giveUp(k *known, now time.Duration, flags dpi.Flags) {
+	if k.asked {
+		w.inspect()
+	}
 	if k.state == nil {
 		return
 	}
@@ -179,36 +222,64 @@ func (w *worker) free(k *known) {
 	}
 }
 
-// decide writes a decision, if it is another one than before.
+// decide has a decision written, if it is another one than before.
 func (w *worker) decide(k *known, class dpi.Class, now time.Duration) {
 	if k.decided && class == k.class {
 		return
 	}
-	answered, _ := cube.Time()
-	if err := w.tables.Decide(k.key, dpi.Decision{ID: k.id, Class: class}); err != nil {
-		w.counts.Failed.Add(1)
-		return
+	if len(w.made) == ndpi.MaxBatch {
+		w.write()
 	}
-	if done, err := cube.Time(); err == nil { // without a clock, no latency is counted
-		w.counts.Latency.add(time.Duration(done) - now)
-		w.counts.Effect.add(time.Duration(done - answered))
+	if len(w.made) == 0 && len(w.asked) == 0 {
+		w.began, _ = cube.Time()
 	}
-	if !k.decided {
-		w.counts.Decided.Add(1)
-		switch {
-		case class.Protocol == 0:
-			w.counts.Unknown.Add(1)
-		case dpi.Flags(class.Flags)&dpi.Guessed != 0:
-			w.counts.Guessed.Add(1)
-		}
-	}
+	w.keys, w.decisions = append(w.keys, k.key), append(w.decisions, dpi.Decision{ID: k.id, Class: class})
+	w.made = append(w.made, decision{k, now, k.class, k.decided})
 	k.class, k.decided = class, true
-	if fresh := class.Risks &^ k.reported; fresh != 0 {
-		k.reported |= fresh
-		if k.state != nil {
-			k.host = k.state.Host()
+}
+
+// write writes the decisions that wait.
+func (w *worker) write() {
+	for from := 0; from < len(w.made); {
+		n, err := w.tables.DecideAll(w.keys[from:], w.decisions[from:])
+		w.written(from, from+n)
+		if from += n; err != nil && from < len(w.made) {
+			w.counts.Failed.Add(1)
+			if d := &w.made[from]; d.of.class == w.decisions[from].Class {
+				d.of.class, d.of.decided = d.before, d.wasBefore
+			}
+			from++
 		}
-		w.risk(k, fresh, now)
+	}
+	w.keys, w.decisions, w.made = w.keys[:0], w.decisions[:0], w.made[:0]
+}
+
+// written counts decisions that are in the table, and reports risks.
+func (w *worker) written(from, to int) {
+	done, clock := cube.Time()
+	for i := from; i < to; i++ {
+		d, class := &w.made[i], w.decisions[i].Class
+		if clock == nil { // without one, no latency is counted
+			w.counts.Latency.add(time.Duration(done) - d.at)
+			w.counts.Effect.add(time.Duration(done - w.began))
+		}
+		if !d.wasBefore {
+			w.counts.Decided.Add(1)
+			switch {
+			case class.Protocol == 0:
+				w.counts.Unknown.Add(1)
+			case dpi.Flags(class.Flags)&dpi.Guessed != 0:
+				w.counts.Guessed.Add(1)
+			}
+		}
+		k := d.of
+		if fresh := class.Risks &^ k.reported; fresh != 0 {
+			k.reported |= fresh
+			if k.state != nil {
+				k.host = k.state.Host()
+			}
+			w.risk(k, fresh, d.at)
+		}
 	}
 }
 

@@ -71,7 +71,7 @@ func TestASilentFlowIsGuessedUntilItSaysMore(t *testing.T) {
 	if is := r.only(t); is.protocol != "SSH" || is.state != "CLASSIFIED" {
 		t.Errorf("after banners it is %+v, want SSH for sure", is)
 	}
-	if n := r.worker.size.Load(); n != 1 {
+	if n := r.worker.flows.size.Load(); n != 1 {
 		t.Errorf("%d flows in memory, want 1", n)
 	}
 }
@@ -104,7 +104,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	for n := range 50 {
 		r.play(t, one(t, "unknown").frames(n)[:1])
 	}
-	if got := r.worker.size.Load(); got != 20 || r.counts.Evicted.Load() != 30 {
+	if got := r.worker.flows.size.Load(); got != 20 || r.counts.Evicted.Load() != 30 {
 		t.Errorf("%d flows in memory, %d decided early, want 20 and 30", got, r.counts.Evicted.Load())
 	}
 	all, _ := r.flows(t)
@@ -122,7 +122,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.worker.sweep(time.Duration(now) + forgetAfter + time.Second)
-	if got := r.worker.size.Load(); got != 0 {
+	if got := r.worker.flows.size.Load(); got != 0 {
 		t.Errorf("%d flows in memory after a long silence, want none", got)
 	}
 }
@@ -161,7 +161,7 @@ func TestRisksAreReportedOnce(t *testing.T) {
 func TestPacketsThatAreNoneAreCounted(t *testing.T) {
 	r := newRig(t, "", 16, 100)
 	for _, data := range [][]byte{nil, make([]byte, 13), make([]byte, 60), {2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45}} {
-		r.worker.take(&ring.Packet{Data: data})
+		r.worker.see(&ring.Packet{Data: data})
 	}
 	if got := r.counts.Malformed.Load(); got != 4 {
 		t.Errorf("%d packets are malformed, want 4", got)
@@ -170,21 +170,20 @@ func TestPacketsThatAreNoneAreCounted(t *testing.T) {
 
 func TestTheBeatIsThatOfTheOldestPacketNotSeen(t *testing.T) {
 	w := &worker{}
-	w.done.Store(int64(3 * time.Second))
 	for _, tt := range []struct {
-		what    string
-		working time.Duration
-		idle    bool
-		want    time.Duration
+		what      string
+		done, now time.Duration
+		idle      bool
+		want      time.Duration
 	}{
-		{"nothing to do", 0, true, 9 * time.Second},
-		{"packets wait", 0, false, 3 * time.Second},
-		{"at work on one", 5 * time.Second, false, 5 * time.Second},
-		{"at work on the last one", 5 * time.Second, true, 5 * time.Second},
-		{"on one of the future", 10 * time.Second, false, 9 * time.Second},
+		{"packets wait, none was seen", 0, time.Second, false, 0},
+		{"packets wait", 3 * time.Second, 4 * time.Second, false, 3 * time.Second},
+		{"nothing to do", 3 * time.Second, 9 * time.Second, true, 9 * time.Second},
+		{"packets wait again, the last one is older than what was told", 8 * time.Second, 10 * time.Second, false, 9 * time.Second},
+		{"the last one is of the future", 20 * time.Second, 11 * time.Second, false, 11 * time.Second},
 	} {
-		w.working.Store(int64(tt.working))
-		if got := w.beat(9*time.Second, tt.idle); got != tt.want {
+		w.done.Store(int64(tt.done))
+		if got := w.beat(tt.now, tt.idle); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.what, got, tt.want)
 		}
 	}
@@ -194,7 +193,7 @@ func TestAFlowThatEndsIsForgotten(t *testing.T) {
 	r := newRig(t, "", 16, 100)
 	r.play(t, one(t, "http").frames(1))
 	var e dpi.Ended
-	for key := range r.worker.flows {
+	for key := range r.worker.flows.by {
 		is, ok, err := r.tables.Flow(key)
 		if err != nil || !ok {
 			t.Fatalf("the flow is not there: %v", err)
@@ -203,11 +202,11 @@ func TestAFlowThatEndsIsForgotten(t *testing.T) {
 	}
 	other := e
 	other.Flow.ID++
-	if d := r.worker.ended(&other); d != (details{}) || r.worker.size.Load() != 1 {
-		t.Errorf("another flow with these ports: %+v, %d in memory", d, r.worker.size.Load())
+	if d := r.worker.ended(&other); d != (details{}) || r.worker.flows.size.Load() != 1 {
+		t.Errorf("another flow with these ports: %+v, %d in memory", d, r.worker.flows.size.Load())
 	}
-	if d := r.worker.ended(&e); d.host != "www.example.com" || r.worker.size.Load() != 0 {
-		t.Errorf("the flow: %+v, %d in memory, want the host and none", d, r.worker.size.Load())
+	if d := r.worker.ended(&e); d.host != "www.example.com" || r.worker.flows.size.Load() != 0 {
+		t.Errorf("the flow: %+v, %d in memory, want the host and none", d, r.worker.flows.size.Load())
 	}
 }
 

@@ -12,8 +12,24 @@ package ndpi
 
 struct answer {
 	uint16_t protocol, master, category;
-	uint8_t guessed, more;
+	uint8_t guessed, more, named, fingerprinted;
 	uint64_t risks;
+};
+
+struct flow {
+	struct ndpi_flow_struct *state;
+	uint64_t done; // it needs no more packets
+	struct answer last;
+};
+
+// A packet that waits.
+struct job {
+	struct flow *flow;
+	uint64_t ms;
+	uint32_t at, length; // in the memory of packets
+	uint32_t final; // the flow is given up after it
+	uint32_t skipped; // the flow was done before
+	struct answer answer;
 };
 
 static struct ndpi_detection_module_struct *module_new(const char *protocols, const char *categories, int *wrong)
@@ -34,47 +50,74 @@ static struct ndpi_detection_module_struct *module_new(const char *protocols, co
 	return m;
 }
 
-static struct ndpi_flow_struct *flow_new(void)
+static struct flow *flow_new(void)
 {
-	struct ndpi_flow_struct *f = ndpi_flow_malloc(ndpi_detection_get_sizeof_ndpi_flow_struct());
+	struct flow *f = calloc(1, sizeof(*f));
 
-	if (f)
-		memset(f, 0, ndpi_detection_get_sizeof_ndpi_flow_struct());
+	if (!f)
+		return NULL;
+	f->state = ndpi_flow_malloc(ndpi_detection_get_sizeof_ndpi_flow_struct());
+	if (!f->state) {
+		free(f);
+		return NULL;
+	}
+	memset(f->state, 0, ndpi_detection_get_sizeof_ndpi_flow_struct());
 	return f;
 }
 
-static void answer_of(struct ndpi_detection_module_struct *m, struct ndpi_flow_struct *f, ndpi_protocol p, struct answer *a)
+static void flow_free(struct flow *f)
 {
-	a->protocol = p.app_protocol ? p.app_protocol : p.master_protocol;
-	a->master = p.app_protocol && p.app_protocol != p.master_protocol ? p.master_protocol : 0;
-	a->category = p.category;
-	a->guessed = a->protocol && f->confidence < NDPI_CONFIDENCE_DPI_CACHE;
-	a->risks = f->risk;
-	a->more = !a->protocol || ndpi_extra_dissection_possible(m, f);
+	ndpi_free_flow(f->state);
+	free(f);
 }
 
-static void packet(struct ndpi_detection_module_struct *m, struct ndpi_flow_struct *f, const unsigned char *ip, uint16_t length,
-		   uint64_t ms, struct answer *a)
+static const char *host_of(const struct flow *f) { return f->state->host_server_name; }
+
+static const char *ja3_of(const struct flow *f)
 {
-	answer_of(m, f, ndpi_detection_process_packet(m, f, ip, length, ms), a);
-}
-
-static void give_up(struct ndpi_detection_module_struct *m, struct ndpi_flow_struct *f, struct answer *a)
-{
-	uint8_t guessed = 0;
-
-	answer_of(m, f, ndpi_detection_giveup(m, f, 1, &guessed), a);
-	a->more = 0;
-}
-
-static const char *host_of(struct ndpi_flow_struct *f) { return f->host_server_name; }
-
-static const char *ja3_of(struct ndpi_flow_struct *f, const struct answer *a)
-{
+	const struct answer *a = &f->last;
 	int tls = a->protocol == NDPI_PROTOCOL_TLS || a->master == NDPI_PROTOCOL_TLS || a->protocol == NDPI_PROTOCOL_QUIC ||
 		  a->master == NDPI_PROTOCOL_QUIC;
 
-	return tls ? f->protos.tls_quic.ja3_client : "";
+	return tls ? f->state->protos.tls_quic.ja3_client : "";
+}
+
+static void take_answer(struct ndpi_detection_module_struct *m, struct flow *f, ndpi_protocol p)
+{
+	struct answer *a = &f->last;
+
+	a->protocol = p.app_protocol ? p.app_protocol : p.master_protocol;
+	a->master = p.app_protocol && p.app_protocol != p.master_protocol ? p.master_protocol : 0;
+	a->category = p.category;
+	a->guessed = a->protocol && f->state->confidence < NDPI_CONFIDENCE_DPI_CACHE;
+	a->risks = f->state->risk;
+	a->more = !a->protocol || ndpi_extra_dissection_possible(m, f->state);
+	a->named = *host_of(f) != 0;
+	a->fingerprinted = *ja3_of(f) != 0;
+}
+
+static void give_up(struct ndpi_detection_module_struct *m, struct flow *f)
+{
+	uint8_t guessed = 0;
+
+	take_answer(m, f, ndpi_detection_giveup(m, f->state, 1, &guessed));
+	f->last.more = 0;
+}
+
+static void inspect(struct ndpi_detection_module_struct *m, struct job *j, int n, const unsigned char *packets)
+{
+	for (; n > 0; n--, j++) {
+		struct flow *f = j->flow;
+
+		j->skipped = f->done;
+		if (f->done)
+			continue;
+		take_answer(m, f, ndpi_detection_process_packet(m, f->state, packets + j->at, j->length, j->ms));
+		if (f->last.more && j->final)
+			give_up(m, f);
+		f->done = !f->last.more;
+		j->answer = f->last;
+	}
 }
 */
 import "C"
@@ -92,18 +135,22 @@ import (
 // Module recognises protocols. One goroutine at a time uses it and its flows.
 type Module struct {
 	m *C.struct_ndpi_detection_module_struct
-	// packet is memory of C: a library from outside gets no memory of Go.
-	packet *[MaxPacket]byte
+	// jobs and packets are those that wait, in memory of C: a library from outside gets no memory of Go.
+	jobs    *[MaxBatch]C.struct_job
+	packets *[batchBytes]byte
+	n, used int
 }
 
-// MaxPacket is how much of an IP packet is looked at.
-const MaxPacket = 4096
+const (
+	// MaxPacket is how much of an IP packet is looked at.
+	MaxPacket = 4096
+	// MaxBatch is how many packets wait at most.
+	MaxBatch   = 64
+	batchBytes = 32 * MaxPacket
+)
 
 // Flow is the state of a flow until it is recognised. Free it.
-type Flow struct {
-	f    *C.struct_ndpi_flow_struct
-	last C.struct_answer
-}
+type Flow C.struct_flow
 
 // Answer is what is known of a flow.
 type Answer struct {
@@ -128,7 +175,7 @@ func New(protocols, categories string) (*Module, error) {
 	if m == nil {
 		return nil, errors.New("libndpi: no memory for a module")
 	}
-	n := &Module{m: m, packet: (*[MaxPacket]byte)(C.malloc(MaxPacket))}
+	n := &Module{m: m, jobs: (*[MaxBatch]C.struct_job)(C.calloc(MaxBatch, C.sizeof_struct_job)), packets: (*[batchBytes]byte)(C.malloc(batchBytes))}
 	switch wrong {
 	case 1:
 		n.Close()
@@ -143,7 +190,8 @@ func New(protocols, categories string) (*Module, error) {
 // Close frees the module. Free its flows before.
 func (n *Module) Close() {
 	C.ndpi_exit_detection_module(n.m)
-	C.free(unsafe.Pointer(n.packet))
+	C.free(unsafe.Pointer(n.jobs))
+	C.free(unsafe.Pointer(n.packets))
 }
 
 // Version is that of the library in use.
@@ -175,47 +223,86 @@ func clean(text string) string {
 }
 
 // NewFlow returns a flow without packets, nil if there is no memory.
-func (n *Module) NewFlow() *Flow {
-	f := C.flow_new()
-	if f == nil {
-		return nil
+func (n *Module) NewFlow() *Flow { return (*Flow)(C.flow_new()) }
+
+func (f *Flow) c() *C.struct_flow { return (*C.struct_flow)(f) }
+
+// Free frees a flow, of which no packet waits.
+func (f *Flow) Free() { C.flow_free(f.c()) }
+
+// Queue has an IP packet wait for Inspect, of which only the first bytes may be there: then it is looked at as a shorter one. At is
+// when it came. If it is the final one, the flow is given up after it. False: too many packets wait.
+func (n *Module) Queue(f *Flow, ip []byte, at time.Duration, final bool) bool {
+	if n.n == MaxBatch || n.used+MaxPacket > batchBytes {
+		return false
 	}
-	return &Flow{f: f}
+	buf := n.packets[n.used : n.used+MaxPacket]
+	length := copy(buf, ip)
+	fit(buf[:length])
+	j := &n.jobs[n.n]
+	j.flow, j.ms, j.at, j.length, j.final = f.c(), C.uint64_t(at.Milliseconds()), C.uint32_t(n.used), C.uint32_t(length), 0
+	if final {
+		j.final = 1
+	}
+	n.n++
+	n.used += (length + 63) &^ 63 // a line of the cache
+	return true
 }
 
-// Free frees a flow.
-func (f *Flow) Free() { C.ndpi_free_flow(f.f) }
+// Inspect looks at the packets that wait, in order, and returns their number. Answer has what nDPI says after each of them.
+func (n *Module) Inspect() int {
+	done := n.n
+	if done > 0 {
+		C.inspect(n.m, &n.jobs[0], C.int(done), (*C.uchar)(unsafe.Pointer(n.packets)))
+	}
+	n.n, n.used = 0, 0
+	return done
+}
 
-// Packet looks at an IP packet, of which only the first bytes may be there: then it is looked at as a shorter one. At is when
-// it came.
+// Answer is what nDPI said after a packet of the last Inspect; false if the flow did not need it.
+func (n *Module) Answer(i int) (Answer, bool) {
+	j := &n.jobs[i]
+	return answerOf(&j.answer), j.skipped == 0
+}
+
+// Packet looks at a packet at once. None waits.
 func (n *Module) Packet(f *Flow, ip []byte, at time.Duration) Answer {
-	length := copy(n.packet[:], ip)
-	fit(n.packet[:length])
-	C.packet(n.m, f.f, (*C.uchar)(unsafe.Pointer(n.packet)), C.uint16_t(length), C.uint64_t(at.Milliseconds()), &f.last)
-	return f.answer()
+	n.Queue(f, ip, at, false)
+	n.Inspect()
+	return answerOf(&f.last)
 }
 
 // GiveUp returns what can be said of a flow without more packets, by ports or addresses if nothing else.
 func (n *Module) GiveUp(f *Flow) Answer {
-	C.give_up(n.m, f.f, &f.last)
-	return f.answer()
+	C.give_up(n.m, f.c())
+	return answerOf(&f.last)
 }
 
-func (f *Flow) answer() Answer {
+func answerOf(is *C.struct_answer) Answer {
 	a := Answer{Class: dpi.Class{
-		Protocol: uint16(f.last.protocol), Master: uint16(f.last.master), Category: uint16(f.last.category), Risks: uint64(f.last.risks),
-	}, More: f.last.more != 0}
-	if f.last.guessed != 0 {
+		Protocol: uint16(is.protocol), Master: uint16(is.master), Category: uint16(is.category), Risks: uint64(is.risks),
+	}, More: is.more != 0}
+	if is.guessed != 0 {
 		a.Flags = uint16(dpi.Guessed)
 	}
 	return a
 }
 
 // Host is the name of the server that the flow asked for, or "".
-func (f *Flow) Host() string { return clean(C.GoString(C.host_of(f.f))) }
+func (f *Flow) Host() string {
+	if f.last.named == 0 {
+		return ""
+	}
+	return clean(C.GoString(C.host_of(f.c())))
+}
 
 // JA3 is the fingerprint of the client's TLS, or "".
-func (f *Flow) JA3() string { return clean(C.GoString(C.ja3_of(f.f, &f.last))) }
+func (f *Flow) JA3() string {
+	if f.last.fingerprinted == 0 {
+		return ""
+	}
+	return clean(C.GoString(C.ja3_of(f.c())))
+}
 
 // fit makes the length in an IP header that of the bytes that are there.
 func fit(ip []byte) {
