@@ -172,3 +172,46 @@ func TestOneDecisionWithoutRoomKeepsNoOtherFromTheTable(t *testing.T) {
 		}
 	}
 }
+
+// A sweep looks at each flow once, however often it comes while that is silent.
+func TestASweepLooksAtAFlowOnce(t *testing.T) {
+	b := newBench(t, 16, 1000)
+	odd := talk{protocol: udp, port: 61234, messages: []string{"c" + unhex("a1b2c3d4e5f60718")}}
+	const flows = 9
+	arrives := func(n int, at time.Duration) {
+		p := packet(odd.frames(n)[0].bytes, uint64(n+1), at)
+		b.see(&p)
+	}
+	decided := func(now time.Duration, want uint64) {
+		t.Helper()
+		if b.sweep(now); b.counts.Decided.Load() != want {
+			t.Errorf("at %v %d flows were decided, want %d", now, b.counts.Decided.Load(), want)
+		}
+	}
+	for n := range flows {
+		arrives(n, time.Duration(n+1)*time.Second)
+	}
+	for n := range flows {
+		decided(time.Duration(n+1)*time.Second+guessAfter-1, uint64(n))
+		decided(time.Duration(n+1)*time.Second+guessAfter, uint64(n+1))
+		if k := b.worker.flows.unjudged(); (k == nil) != (n == flows-1) || k != nil && k.id != uint64(n+2) {
+			t.Errorf("the next flow to be judged is %+v, want that of packet %d", k, n+1)
+		}
+	}
+	const later = 20 * time.Second
+	arrives(flows-1, later) // the newest one that was judged
+	arrives(0, later+1)     // the oldest one
+	arrives(flows, later+2) // a new one
+	if k := b.worker.flows.unjudged(); k == nil || k.id != flows {
+		t.Errorf("the next flow to be judged is %+v, want the one that was heard of first", k)
+	}
+	decided(later+guessAfter+2, flows+1)
+	b.sweep(flows*time.Second + forgetAfter)
+	if got := b.worker.flows.size.Load(); got != 3 {
+		t.Errorf("%d flows are known, want the three that came last", got)
+	}
+	b.sweep(later + 3 + forgetAfter)
+	if got := b.worker.flows.size.Load(); got != 0 || b.worker.flows.judged != nil {
+		t.Errorf("%d flows are known after a long silence, judged %v", got, b.worker.flows.judged)
+	}
+}

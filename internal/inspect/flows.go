@@ -36,7 +36,9 @@ type known struct {
 type flows struct {
 	by             map[dpi.Key]*known
 	newest, oldest *known
-	spare          *known // removed ones, by older
+	// judged is the newest of those that were silent for guessAfter at the last sweep, as were all that are older.
+	judged *known
+	spare  *known // removed ones, by older
 	// size is their number.
 	size atomic.Int64
 }
@@ -69,6 +71,9 @@ func (f *flows) first(k *known) {
 
 // unlink takes a flow out of the order.
 func (f *flows) unlink(k *known) {
+	if k == f.judged {
+		f.judged = k.older
+	}
 	if k.newer != nil {
 		k.newer.older = k.older
 	} else {
@@ -81,13 +86,19 @@ func (f *flows) unlink(k *known) {
 	}
 }
 
+// unjudged is the oldest flow that was not silent at the last sweep, nil if there is none.
+func (f *flows) unjudged() *known {
+	if f.judged != nil {
+		return f.judged.newer
+	}
+	return f.oldest
+}
+
 // seen: a packet of the flow came.
 func (f *flows) seen(k *known, now time.Duration) {
 	k.last = now
-	if k != f.newest {
-		f.unlink(k)
-		f.first(k)
-	}
+	f.unlink(k)
+	f.first(k)
 }
 
 func (f *flows) remove(k *known) {
@@ -163,15 +174,14 @@ func (w *worker) sweep(now time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	defer w.write()
-	for k := w.flows.oldest; k != nil && now-k.last >= guessAfter; {
-		newer := k.newer
+	for k := w.flows.unjudged(); k != nil && now-k.last >= guessAfter; k = k.newer {
 		if !k.decided {
 			w.giveUp(k, now, dpi.Preliminary)
 		}
-		if now-k.last > forgetAfter {
-			w.drop(k)
-		}
-		k = newer
+		w.flows.judged = k
+	}
+	for k := w.flows.oldest; k != nil && now-k.last > forgetAfter; k = w.flows.oldest {
+		w.drop(k)
 	}
 }
 
