@@ -78,11 +78,12 @@ func TestATickReadsWhatWakesNobody(t *testing.T) {
 	w := load(t, ringXDP)
 	r := w.open()
 	var read, ticks, unread atomic.Int64
-	startBatches(t, r, Batches{Packet: func(*Packet) { read.Add(1) }, Done: func() {}, Every: 10 * time.Millisecond, Tick: func() {
+	startBatches(t, r, Batches{Packet: func(*Packet) { read.Add(1) }, Done: func() {}, Tick: func() time.Duration {
 		ticks.Add(1)
 		if r.Used() > 0 {
 			unread.Add(1)
 		}
+		return 10 * time.Millisecond
 	}})
 	const packets = 50
 	for n := range packets {
@@ -108,13 +109,14 @@ func TestAReaderThatIsNeverDoneTicks(t *testing.T) {
 	for range 900 {
 		r.put(1000, make([]byte, 1000))
 	}
-	ticks := 0
-	h := Handler{Tick: func() { ticks++ }, Every: time.Nanosecond}
+	ticks, again := 0, time.Nanosecond
+	h := Handler{Tick: func() time.Duration { ticks++; return again }}
 	r.drain(func([]byte) {}, func() { r.tick(&h) })
 	if want := 900 * 1008 / (publishEvery + 1008); ticks < want {
 		t.Errorf("%d ticks while 900 records were read, want %d", ticks, want)
 	}
-	h.Every = time.Hour
+	again = time.Hour
+	r.tick(&h)
 	was := ticks
 	if r.tick(&h); ticks != was {
 		t.Error("a tick before it is time")

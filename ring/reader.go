@@ -145,9 +145,9 @@ type Batches struct {
 	// Packet is called with each packet, whose Data remain valid until Done is called.
 	Packet func(*Packet)
 	Done   func()
-	// Tick is called every so often, between batches; what programs wrote without waking the reader was read before.
-	Tick  func()
-	Every time.Duration
+	// Tick is called at the start, and again after the time that it returns, between batches; what programs wrote without waking the
+	// reader was read before.
+	Tick func() (again time.Duration)
 }
 
 // RunBatches is Run for a function that is cheaper for many packets at once: those that are in the ring, as far as they fill less
@@ -159,7 +159,7 @@ func (r *Reader) RunBatches(ctx context.Context, b Batches) error {
 			b.Done() // the buffer is used again
 		}
 	}
-	return r.records.Run(ctx, Handler{Deliver: deliver, Release: b.Done, Tick: b.Tick, Every: b.Every})
+	return r.records.Run(ctx, Handler{Deliver: deliver, Release: b.Done, Tick: b.Tick})
 }
 
 // Read calls fn with the packets that are in the ring now, and returns their number. It must not be called while Run runs.

@@ -78,8 +78,8 @@ type Records struct {
 	// woken is when a program last woke the reader. timed: since then, a sleep has ended by itself.
 	woken time.Time
 	timed bool
-	// ticked is when Tick was last called.
-	ticked          time.Time
+	// due is when Tick is called next.
+	due             time.Time
 	damaged, sleeps atomic.Uint64
 
 	epoll, kick int
@@ -155,10 +155,9 @@ type Handler struct {
 	Drained func()
 	// Idle is called before the reader sleeps.
 	Idle func()
-	// Tick is called every so often, also while the ring is never empty. A reader that sleeps wakes up for it, and then reads what
-	// programs wrote without waking it.
-	Tick  func()
-	Every time.Duration
+	// Tick is called at the start, and again after the time that it returns, also while the ring is never empty. A reader that sleeps
+	// wakes up for it, and first reads what programs wrote without waking it.
+	Tick func() (again time.Duration)
 }
 
 // Run delivers records until ctx ends, which is not an error, or until Close. Only one Run reads at a time.
@@ -208,9 +207,8 @@ func (r *Records) tick(h *Handler) {
 	if h.Tick == nil {
 		return
 	}
-	if now := time.Now(); now.Sub(r.ticked) >= h.Every {
-		r.ticked = now
-		h.Tick()
+	if now := time.Now(); !now.Before(r.due) {
+		r.due = now.Add(h.Tick())
 	}
 }
 
@@ -239,7 +237,7 @@ func (r *Records) nap(h *Handler) time.Duration {
 	if h.Tick == nil {
 		return safetyNet
 	}
-	return min(safetyNet, max(time.Millisecond, h.Every-time.Since(r.ticked)))
+	return min(safetyNet, max(time.Millisecond, time.Until(r.due)))
 }
 
 func call(fn func()) {

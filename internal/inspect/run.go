@@ -34,8 +34,10 @@ const (
 const (
 	// look is how often the program checks that its cube still exists.
 	look = time.Second
-	// beatInterval is how often it says how far it is: the shortest classifier-timeout is 100 ms.
-	beatInterval = 20 * time.Millisecond
+	// The program says how far it is several times in the cube's classifier-timeout, which is at least 100 ms and may be shortened at any
+	// time; but no more often, because waking up is what takes time while there is nothing to inspect.
+	beatsInTimeout  = 5
+	longestInterval = 50 * time.Millisecond
 	// sweepInterval is how often silent flows are looked for, and flows that have ended read.
 	sweepInterval = 200 * time.Millisecond
 )
@@ -146,15 +148,14 @@ func (p *program) serve(ctx context.Context, uuid string) (err error) {
 		return fmt.Errorf("cube %s: %w", p.options.Cube, err)
 	}
 	defer func() { err = errors.Join(err, tables.Close()) }()
-	var limit int
-	if err := p.daemon.Read(ctx, "edpi", p.options.Cube, "inspect-packets", &limit); err != nil {
+	w := newWorker(p.module, tables, p.options.Packets, p.options.Flows, &p.counts, p.risk)
+	defer w.close()
+	if err := p.follow(ctx, w); err != nil {
 		return err
 	}
 	if err := tables.Announce("nDPI "+ndpi.Version(), p.names); err != nil {
 		return fmt.Errorf("cube %s: %w", p.options.Cube, err)
 	}
-	w := newWorker(p.module, tables, min(limit, p.options.Packets), p.options.Flows, &p.counts, p.risk)
-	defer w.close()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	p.serves(w, tables.Packets)
@@ -168,7 +169,7 @@ func (p *program) serve(ctx context.Context, uuid string) (err error) {
 	})
 	p.log.Info("classifying", "cube", p.options.Cube, "ndpi", ndpi.Version())
 	// The goroutine that reads also says how far it is: it falls silent if a packet holds it up.
-	err = tables.Packets.RunBatches(ctx, ring.Batches{Packet: w.take, Done: w.work, Tick: func() { beat(w, tables) }, Every: beatInterval})
+	err = tables.Packets.RunBatches(ctx, ring.Batches{Packet: w.take, Done: w.work, Tick: func() time.Duration { return beat(w, tables) }})
 	stop()
 	group.Wait()
 	if errors.Is(err, ring.ErrTaken) {
@@ -197,11 +198,28 @@ func (p *program) every(ctx context.Context, period time.Duration, call func()) 
 	}
 }
 
-// beat tells programs how far this one is.
-func beat(w *worker, tables *dpi.Tables) {
+// beat tells programs how far this one is. It returns when to do that again.
+func beat(w *worker, tables *dpi.Tables) time.Duration {
 	if now, err := cube.Time(); err == nil {
 		tables.Beat(uint64(w.beat(time.Duration(now), tables.Packets.Used() == 0)))
 	}
+	return time.Duration(w.interval.Load())
+}
+
+// follow takes over what the cube's configuration says.
+func (p *program) follow(ctx context.Context, w *worker) error {
+	var packets int
+	var timeout int64
+	err := p.daemon.Read(ctx, "edpi", p.options.Cube, "inspect-packets", &packets)
+	if err == nil {
+		err = p.daemon.Read(ctx, "edpi", p.options.Cube, "classifier-timeout", &timeout)
+	}
+	if err != nil {
+		return err
+	}
+	w.setLimit(min(packets, p.options.Packets))
+	w.interval.Store(int64(min(longestInterval, time.Duration(timeout)*time.Millisecond/beatsInTimeout)))
+	return nil
 }
 
 // sweep decides silent flows, and logs those that have ended.
@@ -259,7 +277,7 @@ func (p *program) risk(k *known, fresh uint64, _ time.Duration) {
 	}
 }
 
-// watch returns when the cube is not the same any more, and follows its limit. A daemon that does not answer changes nothing.
+// watch returns when the cube is not the same any more, and follows its configuration. A daemon that does not answer changes nothing.
 func (p *program) watch(ctx context.Context, tables *dpi.Tables, w *worker, uuid string) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -276,9 +294,8 @@ func (p *program) watch(ctx context.Context, tables *dpi.Tables, w *worker, uuid
 			stop()
 			return
 		}
-		var limit int
-		if err == nil && p.daemon.Read(ctx, "edpi", p.options.Cube, "inspect-packets", &limit) == nil {
-			w.setLimit(min(limit, p.options.Packets))
+		if err == nil {
+			_ = p.follow(ctx, w) // the next time
 		}
 	})
 }

@@ -71,7 +71,7 @@ func (w *worker) behind() time.Duration {
 	now, err := cube.Time()
 	told := w.told.Load()
 	age := time.Duration(int64(now) - told)
-	if err != nil || told == 0 || age < 2*beatInterval {
+	if err != nil || told == 0 || age < 2*time.Duration(w.interval.Load()) {
 		return 0
 	}
 	return age

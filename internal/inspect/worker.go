@@ -62,6 +62,8 @@ type worker struct {
 
 	// done is when the last packet came that was seen; told is up to when the fast path was told that all were.
 	done, told atomic.Int64
+	// interval is the time between two beats.
+	interval atomic.Int64
 }
 
 // question is a packet that waits.
