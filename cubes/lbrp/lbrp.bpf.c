@@ -20,17 +20,35 @@ PCN_INLINE int lbrp_refuse(struct CTXTYPE *ctx, struct pcn_md *md, const struct 
 	return pcn_pkt_controller(ctx, md, LBRP_REFUSE);
 }
 
+/* Whether a packet is probably the first of its session: a SYN is, and a client's packet after another one of this CPU that was. */
+PCN_INLINE int lbrp_expects_new(const struct lbrp_work *w)
+{
+	if (w->key.zone != LBRP_FRONT)
+		return 0;
+	if (w->key.protocol == IPPROTO_TCP)
+		return (w->flow.tcp_flags & (PCN_CT_SYN | PCN_CT_ACK)) == PCN_CT_SYN;
+	return w->opened;
+}
+
 /* An IP packet of which all headers are known. */
 PCN_INLINE int lbrp_packet(struct CTXTYPE *ctx, struct pcn_md *md, struct lbrp_work *w,
 			   const struct lbrp_settings *s, __u32 side)
 {
 	const struct pcn_flow *flow = &w->flow;
+	int picked = LBRP_NOT_PICKED;
 
 	if (lbrp_key(&w->key, flow, side))
 		return lbrp_foreign(ctx, md, w, s, side);
+	/* The server is chosen first, so that the processor fetches what it takes to find the session and to open it at once. */
+	if (!has_choices && lbrp_expects_new(w))
+		picked = lbrp_pick();
 	struct pcn_session *e = pcn_session_find(&w->key);
-	if (!e || !lbrp_is_valid(e, s)) {
-		int number = lbrp_open(w);
+	__u32 opens = !e || !lbrp_is_valid(e, s);
+
+	if (side == LBRP_FRONT && w->opened != opens)
+		w->opened = opens;
+	if (opens) {
+		int number = lbrp_open(w, picked == LBRP_NOT_PICKED ? lbrp_pick() : picked);
 
 		if (number == LBRP_NOT_FOR_US)
 			return lbrp_foreign(ctx, md, w, s, side);

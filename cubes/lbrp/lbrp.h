@@ -166,9 +166,10 @@ struct lbrp_work {
 	struct pcn_session new;	     /* the entry that is opened, for the client's packets */
 	struct pcn_session reply;    /* and that for the server's */
 	struct pcn_service service;  /* that the packet is for */
-	struct lbrp_server server;   /* the one that was chosen */
 	struct lbrp_fragment_key fragment_key;
 	struct lbrp_fragment fragment;
+	__u32 opened; /* the last packet of a client had no session */
+	__u32 zero;
 };
 PCN_DISPOSABLE PCN_MAP(work, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct lbrp_work, 1);
 

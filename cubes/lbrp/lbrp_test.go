@@ -90,6 +90,34 @@ func TestConnectionsGoToAServerAndBack(t *testing.T) {
 	})
 }
 
+// A client's packet after one that opened a session, and a SYN, are taken for the first of theirs.
+func TestPacketsTakenForNewOnesHaveTheirSession(t *testing.T) {
+	bpftest.Each(t, bpftest.Options{Hosts: 2}, func(t *testing.T, l *bpftest.Lab) {
+		l.Create("lbrp", "lb", one)
+		for _, port := range []uint16{4000, 4001, 4001, 4002, 4000, 4003, 4000} {
+			sends(t, l, "veth1", fromClient().IPv4("10.0.1.2", "10.0.0.100").UDP(port, 80).Payload(33).Bytes(),
+				toBackend, fromClient().IPv4("10.0.1.2", "10.0.2.11").UDP(port, 8080).Payload(33).Bytes())
+			sends(t, l, "veth2", fromServer().IPv4("10.0.2.11", "10.0.1.2").UDP(8080, port).Payload(33).Bytes(),
+				toFrontend, fromServer().IPv4("10.0.0.100", "10.0.1.2").UDP(80, port).Payload(33).Bytes())
+		}
+		other := fromClient().IPv4("10.0.1.2", "10.0.3.1").UDP(4000, 80).Payload(3).Bytes()
+		sends(t, l, "veth1", other, toBackend, other)
+		for range 2 {
+			sends(t, l, "veth1", fromClient().IPv4("10.0.1.2", "10.0.0.100").TCP(4000, 80, syn).Bytes(),
+				toBackend, fromClient().IPv4("10.0.1.2", "10.0.2.11").TCP(4000, 8080, syn).Bytes())
+		}
+		if got := l.Read("lb sessions opened"); got != "5" {
+			t.Errorf("%s sessions were opened, want 5", got)
+		}
+		for port, packets := range map[int]int{4000: 3, 4001: 2, 4002: 1, 4003: 1} {
+			session := l.Read(fmt.Sprintf("lb session 10.0.1.2 %d 10.0.0.100 80 UDP", port))
+			if !strings.Contains(session, fmt.Sprintf(`"packets":%d,`, packets)) {
+				t.Errorf("session %s, want %d packets", session, packets)
+			}
+		}
+	})
+}
+
 func TestOtherPacketsCross(t *testing.T) {
 	bpftest.Each(t, bpftest.Options{Hosts: 2}, func(t *testing.T, l *bpftest.Lab) {
 		l.Create("lbrp", "lb", one)

@@ -10,6 +10,9 @@
 /* Results of lbrp_open, apart from the number of an entry and, negative, a reason for a drop. */
 #define LBRP_NOT_FOR_US 0
 #define LBRP_REFUSED (-1000)
+/* Of lbrp_pick: there is a server; and that it was not called. */
+#define LBRP_PICKED 1
+#define LBRP_NOT_PICKED 2
 
 /* How many source ports are tried towards a server. */
 #define LBRP_PORTS 32
@@ -64,13 +67,14 @@ PCN_GLOBAL int lbrp_remembered(__u64 hash, __u32 service, __u32 timeout)
 	return server && server->service == service ? number : 0;
 }
 
-/* The number of the server for the packet in the work area, of the service there; 0: it has none. */
+/* The number of the server for the packet in the work area, of the service there, which has one of several ways to choose it;
+ * 0: it has none. */
 PCN_GLOBAL int lbrp_choose(void)
 {
 	__u32 by = PCN_BALANCE_WITH_DESTINATION | PCN_BALANCE_WITH_PORTS, number = 0;
 	struct lbrp_work *w = lbrp_work();
 
-	if (!w)
+	if (!w || !has_choices)
 		return 0;
 	__u32 id = w->service.id;
 	__u64 pool = w->service.pool;
@@ -79,8 +83,6 @@ PCN_GLOBAL int lbrp_choose(void)
 
 	if (!how || !s)
 		return 0;
-	if (!has_choices)
-		return pcn_balance_server(pool, pcn_balance_hash(&w->flow, by));
 	if (how->affinity)
 		by = PCN_BALANCE_BY_SOURCE;
 	__u64 hash = pcn_balance_hash(&w->flow, by);
@@ -100,17 +102,15 @@ PCN_GLOBAL int lbrp_choose(void)
 	return number;
 }
 
-/* Sets the ends that the packet of a new session gets: the server, whose number is given, and the source but for its
- * port. */
+/* Sets the ends that the packet of a new session gets, and the key of the server's packets, and has the table's memory for both
+ * fetched. */
 PCN_INLINE void lbrp_aim(struct lbrp_work *w, const struct lbrp_service *how,
-			 const struct lbrp_settings *s, __u32 number)
+			 const struct lbrp_settings *s, const struct lbrp_server *to)
 {
 	struct pcn_session *new = &w->new;
-	const struct lbrp_server *to = &w->server;
 	__be16 port = w->key.destination_port;
 	__u32 turns = w->key.zone == LBRP_BACK || pcn_address_same(to->address, w->key.source);
 
-	new->key = w->key;
 	pcn_address_copy(new->destination, to->address);
 	if (to->port && port)
 		port = bpf_htons(bpf_ntohs(to->port) + bpf_ntohs(port) - bpf_ntohs(how->first));
@@ -122,11 +122,22 @@ PCN_INLINE void lbrp_aim(struct lbrp_work *w, const struct lbrp_service *how,
 	else if (renumbers && !w->key.ipv6 && (w->key.source[3] & s->mask) == s->range)
 		new->source[3] = (w->key.source[3] & ~s->mask) | s->new_range;
 	new->flags = turns ? LBRP_TURN : 0;
-	if (pcn_address_same(new->source, w->key.source))
-		new->flags |= LBRP_SAME_SOURCE;
 	if ((w->key.zone == LBRP_BACK) == !!turns)
 		new->flags |= PCN_SESSION_TWIN_ZONE;
-	new->server = number;
+	new->key.protocol = w->key.protocol;
+	new->key.ipv6 = w->key.ipv6;
+	pcn_session_twin(&w->reply.key, new);
+	pcn_session_fetch(&w->key, &w->reply.key);
+}
+
+/* Completes both entries of a session that has its ends. */
+PCN_INLINE void lbrp_fill(struct lbrp_work *w, const struct lbrp_settings *s)
+{
+	struct pcn_session *new = &w->new;
+
+	new->key = w->key;
+	if (pcn_address_same(new->source, w->key.source))
+		new->flags |= LBRP_SAME_SOURCE;
 	new->generation = s->generation;
 	new->seen = pcn_time_coarse();
 	new->created = new->seen / 1000000000;
@@ -134,6 +145,9 @@ PCN_INLINE void lbrp_aim(struct lbrp_work *w, const struct lbrp_service *how,
 	new->own[LBRP_BYTES] = 0;
 	new->address_delta =
 		pcn_session_delta(w->key.source, new->source, w->key.destination, new->destination);
+	pcn_session_mirror(new, &w->reply,
+			   (new->flags &LBRP_TURN) |
+				   (w->key.zone == LBRP_BACK ? PCN_SESSION_TWIN_ZONE : 0));
 }
 
 /* Whether an entry for the server's packets is that of the session in the work area. */
@@ -145,23 +159,21 @@ PCN_INLINE int lbrp_is_mirror(const struct lbrp_work *w, const struct pcn_sessio
 	       pcn_address_same(e->destination, w->key.source);
 }
 
-/* Results of lbrp_try. */
+/* Results of lbrp_try and lbrp_other_port. */
 #define LBRP_CLAIMED 0
 #define LBRP_THERE 1 /* another CPU has just done that for the same session */
 #define LBRP_TAKEN 2
 
-/* Claims a source port towards the server by opening the entry for the server's packets. Returns one of the above, or a
- * negative reason. */
-PCN_GLOBAL int lbrp_try(__u32 port)
+/* Claims the source port towards the server that the session in the work area has, by opening the entry for the server's packets.
+ * Returns one of the above, or a negative reason. */
+PCN_GLOBAL int lbrp_try(void)
 {
 	struct lbrp_work *w = lbrp_work();
+	struct lbrp_settings *s = lbrp_settings();
 
-	if (!w)
+	if (!w || !s)
 		return -LBRP_TABLE_FULL;
-	w->new.source_port = port;
-	pcn_session_mirror(&w->new, &w->reply,
-			   (w->new.flags &LBRP_TURN) |
-				   (w->key.zone == LBRP_BACK ? PCN_SESSION_TWIN_ZONE : 0));
+	lbrp_fill(w, s);
 	struct pcn_session *e = pcn_session_find(&w->reply.key);
 	if (e)
 		return lbrp_is_mirror(w, e) ? LBRP_THERE : LBRP_TAKEN;
@@ -171,23 +183,24 @@ PCN_GLOBAL int lbrp_try(__u32 port)
 	return number > 0 || number == PCN_CONNTRACK_BUSY ? LBRP_TAKEN : -LBRP_TABLE_FULL;
 }
 
-/* Claims the client's source port towards the server, or another one: LBRP_CLAIMED, LBRP_THERE, or a negative reason. The
+/* Claims another source port than the client's towards the server: LBRP_CLAIMED, LBRP_THERE, or a negative reason. The
  * checksum of SCTP covers the ports, so its port stays. */
-PCN_GLOBAL int lbrp_claim(void)
+PCN_GLOBAL int lbrp_other_port(void)
 {
 	struct lbrp_work *w = lbrp_work();
 
 	if (!w)
 		return -LBRP_TABLE_FULL;
-	__u32 random = 0;
-	int result = lbrp_try(w->new.source_port);
+	__u32 random = bpf_get_prandom_u32();
+	int result = LBRP_TAKEN;
 
 	for (__u32 i = 1; i < LBRP_PORTS && result == LBRP_TAKEN; i++) {
 		pcn_count(&counters, LBRP_PORTS_TAKEN);
 		if (w->key.protocol == IPPROTO_SCTP)
 			break;
-		random = i == 1 ? bpf_get_prandom_u32() : random * 1664525 + 1013904223;
-		result = lbrp_try(bpf_htons(1024 + (random >> 16) % 64512));
+		w->new.source_port = bpf_htons(1024 + (random >> 16) % 64512);
+		result = lbrp_try();
+		random = random * 1664525 + 1013904223;
 	}
 	return result == LBRP_TAKEN ? -LBRP_NO_SOURCE : result;
 }
@@ -204,7 +217,7 @@ PCN_INLINE int lbrp_same(const struct pcn_session_key *a, const struct pcn_sessi
 	return !differs;
 }
 
-/* Ends the entry for the server's packets that lbrp_claim has opened. */
+/* Ends the entry for the server's packets that lbrp_try has opened. */
 PCN_INLINE void lbrp_give_back(struct lbrp_work *w)
 {
 	struct pcn_session *e = pcn_session_find(&w->reply.key);
@@ -213,7 +226,7 @@ PCN_INLINE void lbrp_give_back(struct lbrp_work *w)
 		pcn_conntrack_end((void *)e);
 }
 
-/* Opens the entry for the client's packets, after lbrp_claim, whose result is given. Returns its number, or a negative
+/* Opens the entry for the client's packets, after the other one was claimed, whose result is given. Returns its number, or a negative
  * reason. */
 PCN_GLOBAL int lbrp_complete(int there)
 {
@@ -263,57 +276,53 @@ PCN_INLINE void lbrp_count_opened(__u8 protocol)
 	}
 }
 
-/* Finds the service of the packet in the work area, whose key has no entry, and begins its session. Returns 1,
- * LBRP_NOT_FOR_US, or a negative reason. */
+/* Finds the service of the packet in the work area, chooses a server, and aims the session at it.
+ * Returns LBRP_PICKED, LBRP_NOT_FOR_US, LBRP_REFUSED, or a negative reason. */
 PCN_GLOBAL int lbrp_pick(void)
-{
-	struct lbrp_work *w = lbrp_work();
-
-	if (!w)
-		return LBRP_NOT_FOR_US;
-	struct pcn_service *service = lbrp_service(&w->key);
-	if (!service || !service->id)
-		return LBRP_NOT_FOR_US;
-	w->service = *service;
-	__builtin_memset(&w->new.progress, 0, sizeof(w->new.progress));
-	if (pcn_ct_follow(&w->new.progress, 0, w->key.protocol, w->flow.tcp_flags) ==
-	    PCN_CT_INVALID)
-		return -LBRP_NO_SESSION;
-	return 1;
-}
-
-/* Aims the packet in the work area at a server. Returns 1, LBRP_REFUSED, or a negative reason. */
-PCN_GLOBAL int lbrp_direct(__u32 number)
 {
 	struct lbrp_work *w = lbrp_work();
 	struct lbrp_settings *s = lbrp_settings();
 
 	if (!w || !s)
-		return -LBRP_NO_SERVER;
-	__u32 id = w->service.id;
+		return LBRP_NOT_FOR_US;
+	struct pcn_service *service = lbrp_service(&w->key);
+	if (!service || !service->id)
+		return LBRP_NOT_FOR_US;
+	w->service = *service;
+	__u32 id = w->service.id, number;
 	struct lbrp_service *how = bpf_map_lookup_elem(&service_settings, &id);
 	if (!how)
 		return -LBRP_NO_SERVER;
+	__builtin_memset(&w->new.progress, 0, sizeof(w->new.progress));
+	if (pcn_ct_follow(&w->new.progress, 0, w->key.protocol, w->flow.tcp_flags) ==
+	    PCN_CT_INVALID)
+		return -LBRP_NO_SESSION;
+	if (has_choices)
+		number = lbrp_choose();
+	else
+		number = pcn_balance_server(
+			w->service.pool,
+			pcn_balance_hash(&w->flow,
+					 PCN_BALANCE_WITH_DESTINATION | PCN_BALANCE_WITH_PORTS));
 	struct lbrp_server *server = bpf_map_lookup_elem(&servers, &number);
 	if (!number || !server || server->service != id)
 		return how->refuse ? LBRP_REFUSED : -LBRP_NO_SERVER;
-	w->server = *server;
-	lbrp_aim(w, how, s, number);
-	return 1;
+	w->new.server = number;
+	lbrp_aim(w, how, s, server);
+	return LBRP_PICKED;
 }
 
-/* Opens a session for the packet in the work area, whose key has no entry. Returns the number of the entry, LBRP_NOT_FOR_US,
- * LBRP_REFUSED, or a negative reason. Its steps are not nested, since each needs much of the stack. */
-PCN_INLINE int lbrp_open(struct lbrp_work *w)
+/* Opens the session that lbrp_pick has prepared, for a packet whose key has no entry. `picked` is what it returned. Returns the
+ * number of the entry, LBRP_NOT_FOR_US, LBRP_REFUSED, or a negative reason. Its steps are not nested, since each needs much of the
+ * stack. */
+PCN_INLINE int lbrp_open(struct lbrp_work *w, int picked)
 {
-	int result = lbrp_pick();
+	if (picked != LBRP_PICKED)
+		return picked;
+	int result = lbrp_try();
 
-	if (result <= 0)
-		return result;
-	result = lbrp_direct(lbrp_choose());
-	if (result <= 0)
-		return result;
-	result = lbrp_claim();
+	if (result == LBRP_TAKEN)
+		result = lbrp_other_port();
 	if (result >= 0)
 		result = lbrp_complete(result);
 	if (result == -LBRP_TABLE_FULL)

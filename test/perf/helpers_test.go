@@ -60,7 +60,7 @@ var unmeasured = []string{
 	// Parts of BenchmarkPackets of cubes/lbdsr: what they cost depends on the services and flows.
 	"pcn_balance_service", "pcn_balance_hash", "pcn_balance_server", "pcn_balance_turn", "pcn_balance_open", "pcn_balance_number", "pcn_balance_members",
 	// Parts of the packet path of cubes/lbrp: what they cost depends on the sessions.
-	"pcn_balance_least", "pcn_session_find", "pcn_session_await", "pcn_session_twin", "pcn_session_is_active", "pcn_session_follow", "pcn_session_delta", "pcn_session_mirror", "pcn_session_write",
+	"pcn_balance_least", "pcn_session_find", "pcn_session_fetch", "pcn_session_await", "pcn_session_twin", "pcn_session_is_active", "pcn_session_follow", "pcn_session_delta", "pcn_session_mirror", "pcn_session_write",
 	"pcn_pin_get", "pcn_pin_by_hash", "pcn_pin_seen", "pcn_pin_add", "pcn_pin_word", "pcn_set_macs",
 	"pcn_encap", "pcn_encap_overhead", "pcn_gtpu_encap", "pcn_gtpu_overhead", "pcn_gtpu_read", "pcn_gtpu_strip", "pcn_gtpu_strip_frame", "pcn_gtpu_encap_frame", // the packet is another one after that
 	// Parts of the packet path of cubes/gtphandler: what they cost depends on the message.
