@@ -389,6 +389,9 @@ func TestServicesKeepTheirNumbers(t *testing.T) {
 	_, services := e.begin(t, Fitting)
 	numbers := map[int]uint32{}
 	for n := range 20 {
+		if !services.IsNew(serviceNumber(n)) {
+			t.Errorf("service %d was there before", n)
+		}
 		number, err := services.Set(serviceNumber(n), Wanted{})
 		if err != nil {
 			t.Fatal(err)
@@ -397,6 +400,9 @@ func TestServicesKeepTheirNumbers(t *testing.T) {
 	}
 	_, again := e.begin(t, Fitting)
 	for n := range 19 { // the last one is gone
+		if again.IsNew(serviceNumber(n)) {
+			t.Errorf("service %d is new after a restart", n)
+		}
 		number, err := again.Set(serviceNumber(n), Wanted{})
 		if err != nil || number != numbers[n] {
 			t.Fatalf("service %d is %d after a restart, %v, want %d", n, number, err, numbers[n])

@@ -95,12 +95,20 @@ func (s *Services) Prune() (err error) {
 	return err
 }
 
-// number returns the number of a service: that of an earlier daemon, or a new one.
-func (s *Services) number(id ServiceID) (uint32, error) {
+// inherited is the number that a service had in an earlier daemon, 0 if it was not there.
+func (s *Services) inherited(id ServiceID) uint32 {
 	for _, k := range id.keys() {
 		if e, ok := s.left[k]; ok && e.ID != 0 {
-			return e.ID, nil
+			return e.ID
 		}
+	}
+	return 0
+}
+
+// number returns the number of a service: that of an earlier daemon, or a new one.
+func (s *Services) number(id ServiceID) (uint32, error) {
+	if is := s.inherited(id); is != 0 {
+		return is, nil
 	}
 	for range s.most {
 		if s.next++; s.next >= s.most {
@@ -190,6 +198,13 @@ func (s *Services) Swept() {
 func (s *Services) Known(id ServiceID) (number uint32, ok bool) {
 	is, ok := s.known[id]
 	return is.ID, ok
+}
+
+// IsNew reports whether a service is not there yet, nor was in an earlier daemon, so that what its number has counted was another
+// one's.
+func (s *Services) IsNew(id ServiceID) bool {
+	_, known := s.known[id]
+	return !known && s.inherited(id) == 0
 }
 
 // echoKeys are the keys of ICMP for an address.

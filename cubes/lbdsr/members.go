@@ -139,10 +139,10 @@ func (b *balancer) set(id ServiceID, w *wanted) error { return b.put(id, w, b.wa
 
 // put gives new flows of a service these servers.
 func (b *balancer) put(id ServiceID, w *wanted, members []balance.Member) error {
-	_, known := b.services.Known(id)
+	isNew := b.services.IsNew(id)
 	want := balance.Wanted{By: selects[w.conf.Select], Timeout: balance.Timeout(w.conf.timeout()), Members: members}
 	number, err := b.services.Set(id, want)
-	if err == nil && !known {
+	if err == nil && isNew {
 		err = b.maps.serviceCounts.Set(number)
 	}
 	if err == nil {
