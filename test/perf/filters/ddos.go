@@ -22,8 +22,8 @@ const ddosText = "TCP segments of listed sources, in random order, are dropped: 
 	"@listed drop` at ingress of the netdev, where the set is a hash table with sufficient room. *Net* is minus an XDP program " +
 	"that drops all of them without a list. All sources that are sent are listed, and none of them arrives; those that are not " +
 	"listed have to arrive. Ours counts packets and bytes of each entry; the set does so only in the last row. The program " +
-	"alone is measured as above, with sources that are not listed: with 1,024, a call sees each ten times; with 16,384, none " +
-	"twice, so at XDP, where a call begins with a pause, it reads memory that is in no cache."
+	"alone is measured as above, with sources that are not listed: with 1,024, a call sees each fifty times; with 16,384, three " +
+	"times, so at XDP, where a call begins with a pause, a third of what it reads is in no cache."
 
 // ddosSizes are the numbers of entries.
 var ddosSizes = []int{1000, 1_000_000}

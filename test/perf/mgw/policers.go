@@ -25,7 +25,7 @@ import (
 const policersText = "What figures 3, 4 and 5 of the same paper are about. Packets of users in random order cross a `classifier`, a `policer` and a " +
 	"`simpleforwarder`: each user has a class, each class a contract of 100 Gbit/s, which no packet exceeds. There are 1,000 contracts, and " +
 	"packets of 1, 100 or all of them. The burst is 250 ms, so the coarse clock of the kernel counts, as in the paper one of milliseconds did.\n\n" +
-	"*One CPU.* The program alone (`BPF_PROG_TEST_RUN`, 10,000 runs a call, without Go's preemption): a harness writes the next packet before each " +
+	"*One CPU.* The program alone (`BPF_PROG_TEST_RUN`, 50,000 runs a call, without Go's preemption): a harness writes the next packet before each " +
 	"run. *Net* is minus the same chain without the policer. The goal is the fixed window and 10 ns for those without a lock for each packet.\n\n" +
 	"*Two CPUs* (the paper had six; this machine has no more). " + contest.PairText + " Packets of both are of the same class, or of any of 100; or " +
 	"each CPU has 50 classes of its own, every other one, as where a card spreads users."
