@@ -30,7 +30,7 @@ type Table interface {
 	Size() int
 	Resize(size int) error
 	Find(key conns.Key) (conns.Entry, bool)
-	RemoveSome(cursor uint32, selected func(*conns.Entry) bool) (removed int, next uint32, err error)
+	RemoveSome(cursor uint32, selected, confirm func(*conns.Entry) bool) (removed int, next uint32, err error)
 }
 
 // Servers are those of a load balancer, by number.
@@ -154,18 +154,21 @@ func (s *Sweeper) step(now time.Duration) error {
 	if err != nil {
 		return err
 	}
-	_, s.cursor, err = s.table.RemoveSome(s.cursor, func(e *conns.Entry) bool {
+	// A client may use its port again while its old session is removed, so there is a second look when it has ended.
+	ends := func(e *conns.Entry) bool {
 		is := Of(e)
-		counter := servers.Active(is.Server)
-		if counter == nil {
-			return true
+		if servers.Active(is.Server) != nil && s.isAlive(is, now) {
+			s.count(is)
+			return false
 		}
-		if !s.isAlive(is, now) {
-			is.discount(servers)
-			return true
+		return true
+	}
+	_, s.cursor, err = s.table.RemoveSome(s.cursor, ends, func(e *conns.Entry) bool {
+		if !ends(e) {
+			return false
 		}
-		s.count(is)
-		return false
+		Of(e).discount(servers)
+		return true
 	})
 	return err
 }

@@ -20,6 +20,8 @@ import (
 type fake struct {
 	list []Session
 	size int
+	// ended is called when an entry has ended that was selected.
+	ended func(*Session)
 }
 
 const removed = 99
@@ -59,13 +61,19 @@ func (f *fake) Find(key conns.Key) (e conns.Entry, ok bool) {
 	return e, false
 }
 
-func (f *fake) RemoveSome(cursor uint32, selected func(*conns.Entry) bool) (n int, next uint32, err error) {
+func (f *fake) RemoveSome(cursor uint32, selected, confirm func(*conns.Entry) bool) (n int, next uint32, err error) {
 	if int(cursor) == len(f.list) {
 		return 0, 0, nil
 	}
-	if is := &f.list[cursor]; is.Key.Zone != removed && selected((*conns.Entry)(unsafe.Pointer(is))) {
-		is.Key.Zone = removed
-		n++
+	is := &f.list[cursor]
+	if e := (*conns.Entry)(unsafe.Pointer(is)); is.Key.Zone != removed && selected(e) {
+		if f.ended != nil {
+			f.ended(is)
+		}
+		if confirm(e) {
+			is.Key.Zone = removed
+			n++
+		}
 	}
 	return n, cursor + 1, nil
 }
@@ -142,6 +150,29 @@ func TestASweepRemovesWhatHasExpiredAndCountsTheRest(t *testing.T) {
 	}
 	if _, ok := f.Find(f.left()[0].Twin()); !ok {
 		t.Error("a session has lost its other entry")
+	}
+}
+
+// A client uses its port again at the moment when its old session is removed.
+func TestASessionThatIsUsedAgainMeanwhileStays(t *testing.T) {
+	const now = time.Hour
+	f, o := &fake{size: 1000}, &owner{active: []uint32{0, 2, 0}}
+	f.open(1, 1, now-2*time.Minute, now-2*time.Minute)
+	f.open(2, 1, now-2*time.Minute, now-2*time.Minute)
+	f.ended = func(is *Session) {
+		if is.Key.SourcePort.Number() == 1 {
+			is.Seen = uint64(now)
+		}
+	}
+	s := &Sweeper{Owner: o, Zones: 2}
+	s.Use(f)
+	sweep(t, s, o, now)
+	left := f.left()
+	if len(left) != 2 || left[0].Key.SourcePort.Number() != 1 || left[1].Key.Entry() != left[0].Twin() {
+		t.Errorf("left: %+v, want both entries of the session that was used again", left)
+	}
+	if s.Last.Total != 1 || s.Last.Entries[1] != 2 || o.active[1] != 1 {
+		t.Errorf("counted %+v, the server has %v active sessions, want 1 session", s.Last, o.active)
 	}
 }
 

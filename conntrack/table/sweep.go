@@ -20,7 +20,7 @@ const step = 1 << 15
 func (t *Table) Remove(selected func(*Entry) bool) (int, error) {
 	removed := 0
 	for n := uint32(1); n != 0; {
-		some, next, err := t.RemoveSome(n, selected)
+		some, next, err := t.RemoveSome(n, selected, nil)
 		if removed += some; err != nil {
 			return removed, err
 		}
@@ -30,9 +30,9 @@ func (t *Table) Remove(selected func(*Entry) bool) (int, error) {
 }
 
 // RemoveSome does that for a part of the table, from a cursor on: 0 to begin. It returns the cursor for the next part, 0 at
-// the end.
-func (t *Table) RemoveSome(cursor uint32, selected func(*Entry) bool) (removed int, next uint32, err error) {
-	d := Deletion{Table: t, Selects: selected, Next: cursor}
+// the end. confirm is that of a Deletion.
+func (t *Table) RemoveSome(cursor uint32, selected, confirm func(*Entry) bool) (removed int, next uint32, err error) {
+	d := Deletion{Table: t, Selects: selected, Confirm: confirm, Next: cursor}
 	err = d.Step()
 	return d.Deleted + d.Collected, d.Next, err
 }
@@ -42,6 +42,9 @@ type Deletion struct {
 	Table *Table
 	// Selects is the filter.
 	Selects func(*Entry) bool
+	// Confirm is called right after an open connection that the filter has selected was ended. If it returns false, since a
+	// packet has come meanwhile, the connection is open again, unless a program has opened another one with its key. Nil: all stay ended.
+	Confirm func(*Entry) bool
 	// Next is the cursor for the next part of the table: 0 to begin, and 0 at the end.
 	Next uint32
 	// Deleted is the number of connections that the filter has selected, Collected that of those that programs had ended.
@@ -59,7 +62,7 @@ func (d *Deletion) Step() error {
 	var numbers []uint32
 	first, end := max(d.Next, 1), min(max(d.Next, 1)+step, uint32(len(t.entries.elem)*partEntries))
 	for n := first; n < end; n++ {
-		was := t.unlink(n, d.Selects)
+		was := t.unlink(n, d.Selects, d.Confirm)
 		switch was {
 		case free:
 			continue
@@ -173,9 +176,9 @@ func (t *Table) reopen(n uint32) bool {
 	return true
 }
 
-// unlink makes an entry unreachable for programs that begin after it, if it has ended or is selected. It returns the status
-// that the entry had, free if it stays.
-func (t *Table) unlink(n uint32, selected func(*Entry) bool) (was uint32) {
+// unlink makes an entry unreachable for programs that begin after it, if it has ended or is selected, and that is confirmed. It
+// returns the status that the entry had, free if it stays.
+func (t *Table) unlink(n uint32, selected, confirm func(*Entry) bool) (was uint32) {
 	e := t.entry(n)
 	switch was = atomic.LoadUint32(&e.Status); was {
 	case withdrawn:
@@ -184,8 +187,11 @@ func (t *Table) unlink(n uint32, selected func(*Entry) bool) (was uint32) {
 		if !selected(e) {
 			return free
 		}
-		if !t.end(n) {
+		switch {
+		case !t.end(n):
 			was = ended
+		case confirm != nil && !confirm(e) && t.reopen(n):
+			return free
 		}
 	case ended:
 	default:

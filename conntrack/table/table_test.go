@@ -266,6 +266,35 @@ func TestConnectionsFromElsewhere(t *testing.T) {
 	}
 }
 
+// TestAConnectionThatIsUsedWhileItIsRemovedStays, unless a program has opened another one with its key.
+func TestAConnectionThatIsUsedWhileItIsRemovedStays(t *testing.T) {
+	l := newLab(t, tableXDP, 1024)
+	l.run("pass", 3, 0, 100)
+	asked := 0
+	n, _, err := l.RemoveSome(0, all, func(e *Entry) bool {
+		asked++
+		if _, ok := l.Find(e.Key); ok {
+			t.Error("a connection that has ended is found")
+		}
+		return asked%2 == 0
+	})
+	if err != nil || n != 50 || asked != 100 || l.Count(3) != 50 || l.check() != 50 {
+		t.Errorf("%d of %d are removed, %d remain, %v; want half of 100", n, asked, l.Count(3), err)
+	}
+	if got := l.run("pass", 3, 0, 100); got.Found != 50 || got.Opened != 50 {
+		t.Errorf("%d are found and %d opened again, want 50 each", got.Found, got.Opened)
+	}
+	var others uint64
+	n, _, err = l.RemoveSome(0, all, func(*Entry) bool {
+		others += l.run("pass", 3, 0, 100).Opened
+		return false
+	})
+	// Those that are opened meanwhile may be further behind in the table, and are removed in their turn.
+	if err != nil || uint64(n) != others || n < 100 || l.Count(3) != 100 || l.check() != 100 {
+		t.Errorf("%d are removed, programs have opened %d, %d remain, %v; want as many, and 100", n, others, l.Count(3), err)
+	}
+}
+
 // TestANewProcessFindsTheTable, and what an earlier one left half done when it was killed.
 func TestANewProcessFindsTheTable(t *testing.T) {
 	l := newLab(t, tableXDP, 1024)
@@ -273,7 +302,7 @@ func TestANewProcessFindsTheTable(t *testing.T) {
 	seed := l.control.seed
 	gone := 0
 	for n := uint32(50); n < 90; n++ { // killed in its sweep: they are unlinked, some of them free, but not given back
-		if l.unlink(n, all) == open {
+		if l.unlink(n, all, nil) == open {
 			gone++
 		}
 	}

@@ -165,7 +165,7 @@ func (s *sweeper) work() (next uint32, err error) {
 		s.sessions[kindOf(is.Key.Proto)]++
 		s.use(is)
 		return false
-	})
+	}, nil)
 	if err != nil || len(unused) == 0 {
 		return next, err
 	}
