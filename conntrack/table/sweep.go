@@ -17,10 +17,13 @@ const step = 1 << 15
 // Remove removes the open and half-open connections that a filter selects, and those that programs have ended, and
 // returns their number. The filter may read an entry only during its call. A program that has found a connection before
 // still sees it as it was.
-func (t *Table) Remove(selected func(*Entry) bool) (int, error) {
+func (t *Table) Remove(selected func(*Entry) bool) (int, error) { return t.removeAll(selected, nil) }
+
+// removeAll does that. confirm is that of a Deletion.
+func (t *Table) removeAll(selected, confirm func(*Entry) bool) (int, error) {
 	removed := 0
 	for n := uint32(1); n != 0; {
-		some, next, err := t.RemoveSome(n, selected, nil)
+		some, next, err := t.RemoveSome(n, selected, confirm)
 		if removed += some; err != nil {
 			return removed, err
 		}

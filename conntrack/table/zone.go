@@ -36,7 +36,8 @@ func (t *Table) Sweep(interval time.Duration) (int, error) {
 	t.swept = now
 	timeouts := maps.Clone(t.timeouts)
 	t.setting.Unlock()
-	return t.Remove(expired(now, timeouts))
+	is := expired(now, timeouts)
+	return t.removeAll(is, is)
 }
 
 // expired is the filter for connections that are idle for longer than the timeout of their state.
