@@ -17,19 +17,9 @@ const step = 1 << 15
 // Remove removes the open and half-open connections that a filter selects, and those that programs have ended, and
 // returns their number. The filter may read an entry only during its call. A program that has found a connection before
 // still sees it as it was.
-func (t *Table) Remove(selected func(*Entry) bool) (int, error) { return t.removeAll(selected, nil) }
-
-// removeAll does that. confirm is that of a Deletion.
-func (t *Table) removeAll(selected, confirm func(*Entry) bool) (int, error) {
-	removed := 0
-	for n := uint32(1); n != 0; {
-		some, next, err := t.RemoveSome(n, selected, confirm)
-		if removed += some; err != nil {
-			return removed, err
-		}
-		n = next
-	}
-	return removed, nil
+func (t *Table) Remove(selected func(*Entry) bool) (int, error) {
+	d := Deletion{Table: t, Selects: selected}
+	return d.all()
 }
 
 // RemoveSome does that for a part of the table, from a cursor on: 0 to begin. It returns the cursor for the next part, 0 at
@@ -52,6 +42,15 @@ type Deletion struct {
 	Next uint32
 	// Deleted is the number of connections that the filter has selected, Collected that of those that programs had ended.
 	Deleted, Collected int
+}
+
+// all makes all steps, and returns how many connections were removed.
+func (d *Deletion) all() (int, error) {
+	for {
+		if err := d.Step(); err != nil || d.Next == 0 {
+			return d.Deleted + d.Collected, err
+		}
+	}
 }
 
 // Step processes a part of the table.

@@ -37,7 +37,8 @@ func (t *Table) Sweep(interval time.Duration) (int, error) {
 	timeouts := maps.Clone(t.timeouts)
 	t.setting.Unlock()
 	is := expired(now, timeouts)
-	return t.removeAll(is, is)
+	d := Deletion{Table: t, Selects: is, Confirm: is}
+	return d.all()
 }
 
 // expired is the filter for connections that are idle for longer than the timeout of their state.
