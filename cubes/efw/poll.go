@@ -121,7 +121,13 @@ func (p *poller) pace() error {
 func (p *poller) run() {
 	defer p.reader.close()
 	defer p.clock.close()
-	for p.clock.wait() && p.wanted() {
+	for {
+		if !p.clock.wait() {
+			time.Sleep(legacyPeriod) // it goes on looking without a clock: a gate may be open
+		}
+		if !p.wanted() {
+			return
+		}
 		if p.reader.look() {
 			p.tell()
 		}

@@ -176,6 +176,10 @@ func New(protocols, categories string) (*Module, error) {
 		return nil, errors.New("libndpi: no memory for a module")
 	}
 	n := &Module{m: m, jobs: (*[MaxBatch]C.struct_job)(C.calloc(MaxBatch, C.sizeof_struct_job)), packets: (*[batchBytes]byte)(C.malloc(batchBytes))}
+	if n.jobs == nil { // unlike malloc, calloc returns
+		n.Close()
+		return nil, errors.New("libndpi: no memory for packets")
+	}
 	switch wrong {
 	case 1:
 		n.Close()
