@@ -23,7 +23,7 @@ const webText = "A client, wrk with one thread, sends requests to two servers wi
 	"namespace; with one machine, firewall and load balancer share one. A bridge of the kernel connects the namespaces. *efw and elb* are in front of the same " +
 	"iptables and the same HAProxy, whose frontend elb has taken over from its file; on one machine they are one program. Each run is checked: elb has opened " +
 	"the sessions, and the stacks have neither forwarded packets nor received segments of the service. Requests follow each other over connections that stay " +
-	"open, or each has a connection of its own, as many at a time; the time to open it is not in the latency. *No functions* is what client, servers and bridge " +
+	"open, or each has a connection of its own, as many at a time; the time to open it is not in the latency. " + reset + " *No functions* is what client, servers and bridge " +
 	"can do. All share the CPUs of one machine, so whatever the functions need, client and servers lack, and no function has a CPU that it could saturate alone. All ways are set up at the " +
 	"same time, with their daemons, and measured in turns.\n\n" +
 	"*Per second of CPU* divides the requests by the CPU time of client, servers, functions and daemons. *Balancer* is the CPU time of HAProxy's process, with " +

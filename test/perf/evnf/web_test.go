@@ -4,6 +4,7 @@ package evnf
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -15,7 +16,7 @@ import (
 
 func TestTheReportOfWrkIsItsLastLine(t *testing.T) {
 	text := "Running 1s test @ http://10.3.0.1:80/\n  {\"requests\":1}\n\n" + `{"requests":20300,"us":1047557,"mean":1632.719,"median":1560,"failed":[0,0,0,0,0]}` + "\n"
-	r, err := readWrk([]byte(text))
+	r, err := readWrk([]byte(text), load{})
 	if want := (wrkReport{Requests: 20300, Took: 1047557, Mean: 1632.719, Median: 1560}); err != nil || r != want {
 		t.Errorf("%+v, %v; want %+v", r, err, want)
 	}
@@ -23,8 +24,23 @@ func TestTheReportOfWrkIsItsLastLine(t *testing.T) {
 		"", "\n", "no report\n", `{"requests":0,"us":1,"failed":[0,0,0,0,0]}` + "\n", `{"requests":1,"us":1,"failed":[0,1,0,0,0]}` + "\n",
 		`{"requests":1,"us":0,"failed":[0,0,0,0,0]}` + "\n",
 	} {
-		if r, err := readWrk([]byte(text)); err == nil {
+		if r, err := readWrk([]byte(text), load{}); err == nil {
 			t.Errorf("%q is the report %+v", text, r)
+		}
+	}
+}
+
+// TestFewNewConnectionsMayBeReset: the kernel does so, to a connection in thousands, and never to one that is open.
+func TestFewNewConnectionsMayBeReset(t *testing.T) {
+	const text = `{"requests":%d,"us":1,"failed":[%d,%d,0,0,0]}` + "\n"
+	for _, c := range []struct {
+		each                    bool
+		requests, connect, read int
+		ok                      bool
+	}{{true, 4500, 0, 5, true}, {true, 4500, 0, 6, false}, {true, 10, 0, 1, true}, {true, 10, 0, 2, false}, {true, 4500, 1, 0, false}, {false, 4500, 0, 1, false}} {
+		_, err := readWrk(fmt.Appendf(nil, text, c.requests, c.connect, c.read), load{each: c.each})
+		if (err == nil) != c.ok {
+			t.Errorf("%+v: %v", c, err)
 		}
 	}
 }

@@ -34,8 +34,8 @@ type wrkReport struct {
 	Failed [5]int `json:"failed"`
 }
 
-// readWrk finds the report in wrk's output: it is the last line.
-func readWrk(out []byte) (r wrkReport, err error) {
+// readWrk finds the report of a load in wrk's output: it is the last line.
+func readWrk(out []byte, l load) (r wrkReport, err error) {
 	start := len(out) - 1
 	for start > 0 && out[start-1] != '\n' {
 		start--
@@ -46,11 +46,22 @@ func readWrk(out []byte) (r wrkReport, err error) {
 	if err := json.Unmarshal(out[start:], &r); err != nil {
 		return r, fmt.Errorf("report of wrk: %w: %.500s", err, out)
 	}
-	if r.Failed != [5]int{} || r.Requests <= 0 || r.Took <= 0 {
+	failed := r.Failed
+	if l.each && failed[1] <= 1+r.Requests/1000 {
+		failed[1] = 0 // see reset
+	}
+	if failed != [5]int{} || r.Requests <= 0 || r.Took <= 0 {
 		return r, fmt.Errorf("%w: %d requests in %.0f µs, failed %v", contest.ErrLost, r.Requests, r.Took, r.Failed)
 	}
 	return r, nil
 }
+
+// reset says why a few new connections may fail to read, also without any function in between. When the last segment of a handshake
+// arrives, Linux takes the entry of the handshake out of its table of sockets, and then puts that of the connection in (6.18:
+// inet_ehash_insert). The next segment, on another CPU, may find neither: it is answered by the socket that listens, with a RST. The
+// kernel's tracepoints showed one with the reason TCP_FLAGS in the microseconds in which the other CPU made the connection, on a
+// connection between HAProxy and nginx, in one of some hundred runs of thousands of connections.
+const reset = "Of a thousand new connections one may fail: Linux resets a connection whose first segment arrives, on another CPU, while it is being made."
 
 // load is requests of a client.
 type load struct {
@@ -79,7 +90,7 @@ func (s *site) request(l load) (r wrkReport, ns int64, err error) {
 	if err != nil {
 		return r, 0, fmt.Errorf("wrk: %w: %.500s", err, out)
 	}
-	r, err = readWrk(out)
+	r, err = readWrk(out, l)
 	return r, (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Nanoseconds(), err
 }
 
