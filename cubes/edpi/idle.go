@@ -56,13 +56,13 @@ func (n *edpi) idleRows() map[uint32]time.Duration {
 	return all
 }
 
-// timeout is how long a flow stays after its last packet; class is nil if it has none. The order is that of policies.
-func (c *Config) timeout(rows map[uint32]time.Duration, key dpi.Key, is dpi.Flow, class *dpi.Class) time.Duration {
+// timeout is how long a flow stays after its last packet; classified: it has a class. The order is that of policies.
+func (c *Config) timeout(rows map[uint32]time.Duration, key dpi.Key, is *dpi.Flow, class dpi.Class, classified bool) time.Duration {
 	tcp := key.Protocol == uint8(inet.TCP)
 	if tcp && is.Flags.Ended() {
 		return time.Duration(c.Ended) * time.Second
 	}
-	if class != nil {
+	if classified && len(rows) > 0 {
 		for _, row := range []uint32{class.ProtocolRow(), dpi.Class{Protocol: class.Master}.ProtocolRow(), class.CategoryRow()} {
 			if t, ok := rows[row]; ok && (row != 0 || class.Protocol == 0) {
 				return t

@@ -37,6 +37,8 @@ type flows struct {
 	// pending is what has to be moved between classes for flows that exist, as of the last sweep; live is their number.
 	pending map[uint32]count
 	live    uint32
+	// late are the classes of flows whose programs have not adopted them, by the flow's ID.
+	late map[uint64]lateClass
 	// elephants are those that were announced.
 	elephants                    map[uint64]bool
 	expired, cutShort, notLogged uint64
@@ -47,8 +49,14 @@ func newFlows(env cube.Env) *flows {
 	return &flows{
 		env: env, table: table.New[dpi.Key, dpi.Flow](env, "flows"), decisions: table.New[dpi.Key, dpi.Decision](env, "decisions"),
 		counts: table.NewPerCPU[uint32, count](env, "counts"), moved: table.New[uint32, count](env, "moved"),
-		ended: table.NewQueue[dpi.Ended](env, "ended"), elephants: map[uint64]bool{},
+		ended: table.NewQueue[dpi.Ended](env, "ended"), late: map[uint64]lateClass{}, elephants: map[uint64]bool{},
 	}
+}
+
+// lateClass is a class that was read some sweeps ago, after so many packets of the flow.
+type lateClass struct {
+	class   dpi.Class
+	packets [2]uint64
 }
 
 const (
@@ -56,19 +64,29 @@ const (
 	strangers = 60
 	// unanswered is how long a flow of one side is kept when the table is almost full.
 	unanswered = time.Second
+	// rereads is how many sweeps are between two that read the decision about a flow without new packets: reading it takes several
+	// times as long as all else that a sweep does with a flow, and it rarely changes. The flow's end reads it in any case.
+	rereads = 8
 )
 
-// class is that of a flow, nil if there is none: the program adopts a decision only with the next packet. late: it has not yet.
-func (f *flows) class(key dpi.Key, is dpi.Flow) (class *dpi.Class, late bool) {
+// class is that of a flow; known: it has one. late: the program has not adopted it, which it does with the next packet.
+func (f *flows) class(key dpi.Key, is *dpi.Flow) (class dpi.Class, known, late bool) {
 	if is.Flags&dpi.Decided != 0 {
-		return &is.Class, false
+		return is.Class, true, false
 	}
-	if is.Inspected > 0 {
-		if d, ok, err := f.decisions.Get(key); err == nil && ok && d.ID == is.ID {
-			return &d.Class, true
-		}
+	if is.Inspected == 0 {
+		return dpi.Class{}, false, false
 	}
-	return nil, false
+	was, ok := f.late[is.ID]
+	if ok && was.packets == is.Packets && (f.sweeps+is.ID)%rereads != 0 {
+		return was.class, true, true
+	}
+	d, ok, err := f.decisions.Get(key)
+	if err != nil || !ok || d.ID != is.ID {
+		return dpi.Class{}, false, false
+	}
+	f.late[is.ID] = lateClass{d.Class, is.Packets}
+	return d.Class, true, true
 }
 
 // sweep ends flows. rows are times of classes; told: polycube-ndpi takes flows that have ended.
@@ -79,14 +97,14 @@ func (f *flows) sweep(conf *Config, rows map[uint32]time.Duration, told bool) er
 	}
 	tight := f.live > conf.MaxFlows/8*7
 	pending, elephants := map[uint32]count{}, map[uint64]bool{}
-	live := uint32(0)
+	live, lates := uint32(0), 0
 	var old []dpi.Key
 	var cut int
 	for key, is := range f.table.All(&err) {
 		live++
 		early := tight && (is.Packets[0] == 0 || is.Packets[1] == 0) && aging.Aged(now, is.Last, unanswered)
-		class, late := f.class(key, is)
-		if early || aging.Aged(now, is.Last, conf.timeout(rows, key, is, class)) {
+		class, known, late := f.class(key, &is)
+		if early || aging.Aged(now, is.Last, conf.timeout(rows, key, &is, class, known)) {
 			old = append(old, key)
 			if early {
 				cut++
@@ -98,13 +116,17 @@ func (f *flows) sweep(conf *Config, rows map[uint32]time.Duration, told bool) er
 			f.announce(key, is)
 		}
 		if late {
-			move(pending, is, *class)
+			move(pending, is, class)
+			lates++
 		}
 	}
 	if err != nil {
 		return err
 	}
 	f.elephants = elephants
+	if len(f.late) > 2*lates { // most are of flows that have ended, or have adopted their class
+		f.late = map[uint64]lateClass{}
+	}
 	err = f.end(old, told)
 	f.pending, f.live = pending, live-min(live, uint32(len(old)))
 	f.cutShort += uint64(cut)
@@ -193,7 +215,7 @@ func (f *flows) forget() error {
 	for i := range rows {
 		rows[i] = uint32(i)
 	}
-	f.pending = nil
+	f.pending, f.late = nil, map[uint64]lateClass{}
 	_, err := f.counts.SetAll(rows, count{})
 	return errors.Join(f.table.Clear(), f.decisions.Clear(), f.moved.Clear(), err)
 }

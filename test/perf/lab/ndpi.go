@@ -7,6 +7,7 @@ package lab
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,8 +18,8 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/dpi"
+	"github.com/polycube/polycube/ring"
 )
 
 // NDPI is a running polycube-ndpi.
@@ -28,6 +29,7 @@ type NDPI struct {
 	cmd    *exec.Cmd
 	client *Client
 	table  *ebpf.Map // what it tells the fast path
+	reader *ebpf.Map // the page of the ring's reader
 }
 
 // Classify runs polycube-ndpi for a cube.
@@ -41,6 +43,10 @@ func (d *Daemon) Classify(name string) (*NDPI, error) {
 		return nil, fmt.Errorf("cube %s: %w", name, err)
 	}
 	d.rig.Closing(n.table)
+	if n.reader, err = ebpf.LoadPinnedMap(filepath.Join(pins, "packets"+ring.ReaderSuffix), nil); err != nil {
+		return nil, fmt.Errorf("cube %s: %w", name, err)
+	}
+	d.rig.Closing(n.reader)
 	n.cmd = d.ns.Command(filepath.Join(d.bin, "polycube-ndpi"),
 		"--cube", name, "--socket", d.socket(), "--bpffs", d.pins, "--control", n.control())
 	if err := n.cmd.Start(); err != nil {
@@ -50,7 +56,7 @@ func (d *Daemon) Classify(name string) (*NDPI, error) {
 		_ = n.cmd.Process.Kill() // it may have ended
 		_ = n.cmd.Wait()
 	})
-	return n, errors.Join(n.until("has no names", func(c *dpi.Classifier) bool { return c.Names != 0 && c.Accepted == c.Names }), n.Settled())
+	return n, errors.Join(n.until("has no names", n.named), n.Settled())
 }
 
 func (n *NDPI) control() string { return filepath.Join(n.d.dir, "ndpi.sock") }
@@ -58,24 +64,29 @@ func (n *NDPI) control() string { return filepath.Join(n.d.dir, "ndpi.sock") }
 // PIDs are those of the processes that have work with packets: the program and the daemon.
 func (n *NDPI) PIDs() []int { return []int{n.cmd.Process.Pid, n.d.cmd.Process.Pid} }
 
-// Settled waits until the program has seen all packets that are in the ring now.
-func (n *NDPI) Settled() error {
-	now, err := cube.Time()
-	if err != nil {
-		return err
-	}
-	return n.until("does not keep pace", func(c *dpi.Classifier) bool { return c.Beat > now })
+// Settled waits until the program sleeps: it has inspected all packets for which the fast path wakes it. Samples of flows that are
+// classified wait in the ring until it wakes up the next time.
+func (n *NDPI) Settled() error { return n.until("does not keep pace", n.sleeps) }
+
+// sleeps reads the first word of the reader's page (struct pcn_ring_reader).
+func (n *NDPI) sleeps() (bool, error) {
+	page := make([]byte, n.reader.ValueSize())
+	err := n.reader.Lookup(uint32(0), page)
+	return err == nil && binary.NativeEndian.Uint32(page) != 0, err
 }
 
-// until waits for what the program tells the fast path.
-func (n *NDPI) until(otherwise string, is func(*dpi.Classifier) bool) error {
-	for start := time.Now(); ; time.Sleep(2 * time.Millisecond) {
-		var c dpi.Classifier
-		if err := n.table.Lookup(uint32(0), &c); err != nil {
-			return fmt.Errorf("polycube-ndpi: %w", err)
-		}
-		if is(&c) {
-			return nil
+// named is whether the daemon knows the program's names.
+func (n *NDPI) named() (bool, error) {
+	var c dpi.Classifier
+	err := n.table.Lookup(uint32(0), &c)
+	return c.Names != 0 && c.Accepted == c.Names, err
+}
+
+// until waits for the program.
+func (n *NDPI) until(otherwise string, is func() (bool, error)) error {
+	for start := time.Now(); ; time.Sleep(500 * time.Microsecond) {
+		if ok, err := is(); ok || err != nil {
+			return err
 		}
 		if time.Since(start) > answerWithin {
 			return fmt.Errorf("polycube-ndpi %s: %w", otherwise, context.DeadlineExceeded)

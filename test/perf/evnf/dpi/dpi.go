@@ -23,7 +23,7 @@ const text = "UDP in frames of 1,514 bytes from a generator behind one veth to a
 	"forwarding; AF_PACKET sees no packets that are sent on at XDP, so behind *efw, XDP* nDPI is on the machine that they go to, as each function of the paper has a " +
 	"machine of its own. *Bypassed by connmark* is another function: conntrack remembers flows that are classified, and nDPI neither sees nor counts their later packets, so it is " +
 	"not what *iptables + nDPI* is in the checks, the better of the other two. The time is that of all CPUs: sender, kernel, classifier, daemon. Packets come in bursts that " +
-	"fit every queue, and each burst is waited for; the time is divided by the packets that have arrived and that the classifier has counted, so that nobody wins by losing some."
+	"fit every queue, and each burst is waited for, until its packets have arrived and the classifier has nothing to do; the time is divided by the packets that have arrived and that the classifier has counted, so that nobody wins by losing some."
 
 // What is sent.
 var (
@@ -199,6 +199,8 @@ func (f *figures) add(s sent) {
 
 // lasting is what elephants take that come for longer, so that what programs do by the clock has its share, in each round.
 type lasting struct {
+	// all is the time of all CPUs in ns per packet, ours and of iptables with AF_PACKET.
+	all, peer report.Sample
 	// path is the time of sender and kernel in ns per packet, and without that without edpi.
 	path, without report.Sample
 	// process and daemon are the shares of polycube-ndpi and polycubed of a CPU, while another one does nothing but sending.
@@ -213,7 +215,7 @@ func last(ctx context.Context, b *contest.Bench, all []*runner) (out lasting, er
 	}
 	for range b.Rounds(9, 3) {
 		for _, r := range contest.Shuffled(all) {
-			if r.name != chainXDP && r.name != efwAlone {
+			if r.name != chainXDP && r.name != efwAlone && r.name != copied {
 				continue
 			}
 			if err := ctx.Err(); err != nil {
@@ -223,15 +225,22 @@ func last(ctx context.Context, b *contest.Bench, all []*runner) (out lasting, er
 			if err != nil {
 				return out, fmt.Errorf("%s: %w", r.name, err)
 			}
-			path := is.perPacket(is.usage.Sender)
-			if r.of == nil {
-				out.without = append(out.without, path)
-				continue
-			}
-			out.path = append(out.path, path)
-			out.process = append(out.process, is.perPacket(is.usage.Processes[0])/path)
-			out.daemon = append(out.daemon, is.perPacket(is.usage.Processes[1])/path)
+			out.add(r.name, is)
 		}
 	}
 	return out, nil
+}
+
+func (l *lasting) add(name string, is sent) {
+	all, path := is.perPacket(is.usage.All()), is.perPacket(is.usage.Sender)
+	switch name {
+	case efwAlone:
+		l.without = append(l.without, path)
+	case copied:
+		l.peer = append(l.peer, all)
+	default:
+		l.all, l.path = append(l.all, all), append(l.path, path)
+		l.process = append(l.process, is.perPacket(is.usage.Processes[0])/path)
+		l.daemon = append(l.daemon, is.perPacket(is.usage.Processes[1])/path)
+	}
 }

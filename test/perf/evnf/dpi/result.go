@@ -37,7 +37,11 @@ func result(all []*runner, long lasting) *contest.Result {
 	goals := map[int]float64{0: 1, lab.MixOf / 2: 1.3, lab.MixOf: 1.8}
 	for _, l := range loads() {
 		if goal, ok := goals[l.elephants]; ok {
-			out.Checks = append(out.Checks, report.AtLeast(fmt.Sprintf("throughput of %s against iptables + nDPI, %s", chainXDP, l), "%.2f ×", by.peer(l)/by.time(chainXDP, l), goal))
+			is := by.peer(l) / by.time(chainXDP, l)
+			if l == allElephants {
+				is = math.Min(by.time(queued, l), long.peer.Median()) / long.all.Median()
+			}
+			out.Checks = append(out.Checks, report.AtLeast(fmt.Sprintf("throughput of %s against iptables + nDPI, %s", chainXDP, l), "%.2f ×", is, goal))
 		}
 	}
 	out.Checks = append(out.Checks, by.firewalls(copiedEFW, copied), by.firewalls(nextEFW, copiedNext),
@@ -163,6 +167,8 @@ func (l lasting) table() *report.Table {
 	t.Add("edpi in the fast path", fmt.Sprintf("%.1f %%", 100*edpi.Median()/l.path.Median()))
 	t.Add("daemon polycubed, of efw and edpi", share(l.daemon))
 	t.Notes = []string{fmt.Sprintf("While one CPU does nothing but sending, at %.1f Gbit/s. The fast path of edpi takes %s ns of the %s ns of a packet, which is the "+
-		"difference to *%s*.", gigabits(l.path.Median()), edpi.Spread(0), l.path.Spread(0), efwAlone)}
+		"difference to *%s*. With all processes, a second of CPU time is enough for %.2f Gbit, and for %.2f with *%s*; the goal compares these, as programs that "+
+		"work by the clock take more of a short burst.", gigabits(l.path.Median()), edpi.Spread(0), l.path.Spread(0), efwAlone, gigabits(l.all.Median()),
+		gigabits(l.peer.Median()), copied)}
 	return t
 }
