@@ -7,6 +7,7 @@ package gtphandler
 import (
 	"context"
 	"embed"
+	"fmt"
 	"net/netip"
 	"slices"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/polycube/polycube/aging"
 	"github.com/polycube/polycube/counter"
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/author"
 	"github.com/polycube/polycube/gtppath"
 )
 
@@ -60,12 +62,14 @@ func (h *handler) setParent(parent cube.Parent) {
 	h.sessions.setParent(parent)
 }
 
-// stationChanged logs that a base station goes up or down.
+// stationChanged logs that a base station goes up or down, and adds an event.
 func (h *handler) stationChanged(address netip.Addr, up bool) {
 	if up {
 		h.env.Logger().Info("base station is up", "address", address)
+		author.Announce(h.env, "UP", fmt.Sprintf("base station %s is UP", address))
 	} else {
 		h.env.Logger().Warn("base station is down", "address", address, "unanswered", h.conf.EchoRequests)
+		author.Announce(h.env, "DOWN", fmt.Sprintf("base station %s is DOWN: %d Echo Requests were not answered", address, h.conf.EchoRequests))
 	}
 }
 

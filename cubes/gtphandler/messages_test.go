@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -162,6 +163,10 @@ func TestBaseStationsAreWatched(t *testing.T) {
 		g.status(station, "UP")
 		if logs := g.Logs(); !strings.Contains(logs, "base station is down") || !strings.Contains(logs, "base station is up") {
 			t.Errorf("the log does not say so:\n%s", logs)
+		}
+		up, down := "g: base station "+station+" is UP", "g: base station "+station+" is DOWN: 2 Echo Requests were not answered"
+		if got := g.Events("cube"); !slices.Equal(got, []string{up, down, up}) {
+			t.Errorf("events are %q", got)
 		}
 		var all []struct {
 			Address, Status, MAC string

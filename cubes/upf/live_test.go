@@ -7,6 +7,7 @@ package upf_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -132,6 +133,43 @@ func TestAnEndMarkerIsSentOnRequest(t *testing.T) {
 			return err == nil && is.Message.Type == gtpu.EndMarker && is.Message.TEID == 1025
 		}, bpftest.Patience); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// TestPathsGoUpAndDown: a peer that answers Echo Requests is up, and one that does not is down: there is an event of either, and
+// polycube-upf is told of the second.
+func TestPathsGoUpAndDown(t *testing.T) {
+	each(t, "", func(t *testing.T, c *core) {
+		wires := c.Wires()
+		c.Set("PATCH", "u", `{"echo-interval":1,"echo-timeout":1,"echo-requests":2}`)
+		c.put(nil, session())
+		if err := wires[0].Send(uplink(257, 9, fromPhone(53))); err != nil { // tells where the station is
+			t.Fatal(err)
+		}
+		var request gtpu.Message
+		if _, err := wires[0].Recv(func(frame []byte) bool {
+			if len(frame) < 50 || frame[12] != 8 || frame[23] != 17 {
+				return false
+			}
+			is, err := mobile.ReadTunnel(frame[:14+int(frame[16])<<8+int(frame[17])])
+			request = is.Message
+			return err == nil && request.Type == gtpu.EchoRequest && request.Sequence != nil
+		}, bpftest.Patience); err != nil {
+			t.Fatal(err)
+		}
+		if err := wires[0].Send(mobile.Frame(stationMAC, gatewayMAC, mobile.Message(station, gateway, gtpu.Echo(true, *request.Sequence)))); err != nil {
+			t.Fatal(err)
+		}
+		netns.Eventually(t, bpftest.Patience, func() error {
+			want := []string{"u: peer " + station + " is UP", "u: peer " + station + " is DOWN: it does not answer Echo Requests"}
+			if got := c.Events("cube"); !slices.Equal(got, want) {
+				return fmt.Errorf("events are %q, want %q", got, want)
+			}
+			return nil
+		})
+		if got := c.notices(1); got[0].Kind != pdusession.PathDown || got[0].Peer != addr(station) {
+			t.Errorf("notices are %+v", got)
 		}
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/author"
 	"github.com/polycube/polycube/gtppath"
 	"github.com/polycube/polycube/pdusession"
 )
@@ -112,11 +113,14 @@ func (u *upf) tick() {
 	u.buffer.tick()
 }
 
-// pathChanged tells polycube-upf that a path has failed.
+// pathChanged adds an event, and tells polycube-upf that a path has failed.
 func (u *upf) pathChanged(peer netip.Addr, up bool) {
-	if !up {
-		u.tell(pdusession.PathDown, peer, 0)
+	if up {
+		author.Announce(u.env, "UP", fmt.Sprintf("peer %s is UP", peer))
+		return
 	}
+	author.Announce(u.env, "DOWN", fmt.Sprintf("peer %s is DOWN: it does not answer Echo Requests", peer))
+	u.tell(pdusession.PathDown, peer, 0)
 }
 
 // indicated tells it that a peer does not know a tunnel.
