@@ -30,7 +30,7 @@ const (
 
 var (
 	farUnsupported        = []uint16{ie.DuplicatingParameters, ie.UpdateDuplicatingParameters, ie.RedundantTransmissionForwardingParameters}
-	parametersUnsupported = []uint16{ie.TrafficEndpointID, ie.Proxying, ie.HeaderEnrichment}
+	parametersUnsupported = []uint16{ie.TrafficEndpointID, ie.Proxying, ie.HeaderEnrichment, ie.DataNetworkAccessIdentifier}
 )
 
 // readFAR reads the IEs of a Create FAR or Update FAR. It reports whether end markers are to be sent into the former

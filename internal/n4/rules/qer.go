@@ -2,7 +2,7 @@
 
 package rules
 
-// Create QER and Update QER. The QER correlation ID and the averaging window are ignored: rates are limited per session.
+// Create QER and Update QER. The averaging window is ignored: the burst of a rate is fixed.
 
 import (
 	"fmt"
@@ -14,6 +14,7 @@ import (
 
 var qerUnsupported = []uint16{
 	ie.PacketRate, ie.PacketRateStatus, ie.DLFlowLevelMarking, ie.PagingPolicyIndicator, ie.QERControlIndications,
+	ie.QERCorrelationID,
 }
 
 func (r *QER) read(g tlv.Group) error {

@@ -2,7 +2,7 @@
 
 package rules
 
-// Create URR and Update URR. Time is measured without regard to the Inactivity Detection Time.
+// Create URR and Update URR.
 
 import (
 	"fmt"
@@ -44,7 +44,8 @@ var urrUnsupported = []uint16{
 	ie.MonitoringTime, ie.SubsequentVolumeThreshold, ie.SubsequentTimeThreshold, ie.SubsequentVolumeQuota,
 	ie.SubsequentTimeQuota, ie.SubsequentEventThreshold, ie.SubsequentEventQuota, ie.EventThreshold, ie.EventQuota,
 	ie.DroppedDLTrafficThreshold, ie.TimeQuotaMechanism, ie.AggregatedURRs, ie.FARID, ie.EthernetInactivityTimer,
-	ie.AdditionalMonitoringTime, ie.QuotaValidityTime, ie.NumberOfReports,
+	ie.AdditionalMonitoringTime, ie.QuotaValidityTime, ie.NumberOfReports, ie.InactivityDetectionTime, ie.QuotaHoldingTime,
+	ie.LinkedURRID,
 }
 
 // read reads the IEs of a Create URR or Update URR, and reports which quotas are new.
