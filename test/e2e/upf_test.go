@@ -423,7 +423,8 @@ func (n *numbered) read(want int, each func(read int)) (got []uint32) {
 	return got
 }
 
-// TestAPhoneIsHandedOver loses no packet, gets none twice, and the old station gets its End Marker after the last.
+// TestAPhoneIsHandedOver loses no packet, gets none twice, and gets those of each station in order; the old one gets its End
+// Marker after the last.
 func TestAPhoneIsHandedOver(t *testing.T) {
 	onEachUserPlane(t, func(t *testing.T, c *core) {
 		c.attach()
@@ -443,9 +444,8 @@ func TestAPhoneIsHandedOver(t *testing.T) {
 			c.modify(smf.FAR{ID: 2, Action: smf.Forward, Destination: ie.DstInterfaceAccess, Peer: netip.MustParseAddr(gNB2), TEID: 2049, EndMarkers: true}.Update())
 		})
 		t.Logf("%.0f packets a second", packets/(<-sent).Seconds())
-		slices.Sort(got)
-		if distinct := len(slices.Compact(slices.Clone(got))); len(got) != packets || distinct != packets {
-			t.Errorf("of %d packets %d have come, %d different ones", packets, len(got), distinct)
+		if err := movedInOrder(packets, got); err != nil {
+			t.Error(err)
 		}
 		c.eventually(func() error {
 			if ends := c.one.Ends(); !slices.Equal(ends, []uint32{1025}) {
@@ -480,8 +480,8 @@ func TestAPhoneIsPaged(t *testing.T) {
 		go n.send(300, 500) // not more than there is room for, in case they all wait
 		got := n.read(500, func(int) {})
 		go n.send(500, 2000)
-		if got = append(got, n.read(1500, func(int) {})...); len(got) != 2000 || !slices.IsSorted(got) {
-			t.Errorf("%d of 2000 have come, in order: %v", len(got), slices.IsSorted(got))
+		if err := inOrder(2000, append(got, n.read(1500, func(int) {})...)); err != nil {
+			t.Error(err)
 		}
 	})
 }
