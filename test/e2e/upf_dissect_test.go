@@ -6,8 +6,10 @@ package e2e
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"os/exec"
 	"path/filepath"
@@ -15,10 +17,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
 
+	"github.com/polycube/polycube/gtpu"
+	"github.com/polycube/polycube/test/mobile"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/smf"
 )
@@ -99,6 +104,64 @@ func (c *dump) wrong() string {
 	return strings.Join(lines, "\n")
 }
 
+// rareMessages has the UPF send what no phone causes: on N4 responses to requests that are rare or refused, and the report of a
+// path that failed; on N3 messages to a base station that answers nothing.
+func (c *core) rareMessages() {
+	c.t.Helper()
+	const silent = "192.0.2.40"
+	c.ran.Run("ip", "addr", "add", silent+"/24", "dev", "eth0")
+	var station, old net.Conn
+	for _, socket := range []struct {
+		conn     *net.Conn
+		in       *netns.Namespace
+		from, to string
+	}{{&station, c.ran.Namespace, silent + ":2152", n3Address + ":2152"}, {&old, c.lab.Namespace, "127.0.0.5:8805", upfAddress + ":8805"}} {
+		socket.in.Must(func() (err error) {
+			*socket.conn, err = net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(socket.from)), net.UDPAddrFromAddrPort(netip.MustParseAddrPort(socket.to)))
+			return err
+		})
+		defer func() { _ = (*socket.conn).Close() }()
+	}
+	for what, m := range map[string]message.Message{
+		"PFD management":     message.NewPFDManagementRequest(0),
+		"association update": message.NewAssociationUpdateRequest(0, c.smf.NodeID()),
+		"set deletion":       message.NewSessionSetDeletionRequest(0, c.smf.NodeID(), ie.NewFQCSID("192.0.2.50", 1)),
+	} {
+		var refused *smf.RefusedError
+		if _, err := c.smf.Exchange(c.t.Context(), m); err != nil && !errors.As(err, &refused) {
+			c.t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := c.smf.Heartbeat(c.t.Context()); err != nil {
+		c.t.Error(err)
+	}
+	_, _ = old.Write([]byte{0x40, 1, 0, 4, 0, 0, 1, 0}) // of version 2
+	c.modify(smf.FAR{ID: 2, Action: smf.Forward, Destination: ie.DstInterfaceAccess, Peer: netip.MustParseAddr(silent), TEID: 7}.Update())
+	c.Do("u set echo-interval=1 echo-timeout=1 echo-requests=2")
+	for _, m := range []gtpu.Message{
+		gtpu.Echo(false, 5),
+		{Type: gtpu.PDU, TEID: 4711, Payload: mobile.Datagram(ueAddress, webServer, 1, 2, nil, 0)},
+		{Type: gtpu.PDU, TEID: 4711, Extensions: []gtpu.Extension{{Type: 0xc0, Content: []byte{1, 2}}}},
+	} {
+		b, err := m.Append(nil)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		_, _ = station.Write(b) // the capture shows what it caused
+	}
+	deadline := time.After(patience)
+	for {
+		select {
+		case m := <-c.smf.Requests():
+			if c.note(m); m.MessageType() == message.MsgTypeNodeReportRequest {
+				return
+			}
+		case <-deadline:
+			c.t.Fatal("the failure of the path was not reported")
+		}
+	}
+}
+
 func TestDissectorsOfOthersReadAllMessages(t *testing.T) {
 	if _, err := exec.LookPath("tshark"); err != nil {
 		t.Skipf("no tshark: run scripts/deps.sh build (%v)", err)
@@ -130,13 +193,15 @@ func TestDissectorsOfOthersReadAllMessages(t *testing.T) {
 	if _, err := c.smf.Modify(t.Context(), &smf.Session{Seid: 1}); err == nil {
 		t.Error("a session that is not there was modified")
 	}
+	c.rareMessages()
 	c.remove()
 	if err := c.smf.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	n4.has("pfcp", []string{"pfcp.msg_type"}, "5", "6", "9", "10", "50", "51", "52", "53", "54", "55", "56", "57")
+	n4.has("pfcp && ip.src=="+upfAddress, []string{"pfcp.msg_type"}, "1", "2", "4", "6", "8", "10", "11", "12", "15", "51", "53", "55", "56")
+	n4.has("pfcp && ip.src=="+smfAddress, []string{"pfcp.msg_type"}, "5", "9", "50", "52", "54", "57")
 	n3.has("gtp && ip.src=="+n3Address, []string{"gtp.message", "gtp.ext_hdr.pdu_ses_con.qos_flow_id", "gtp.teid"}, "0xff\t9\t0x00000401")
-	n3.has("gtp", []string{"gtp.message"}, "0xfe")
+	n3.has("gtp && ip.src=="+n3Address, []string{"gtp.message"}, "0x01", "0x02", "0x1a", "0x1f", "0xfe")
 	for what, is := range map[string]*dump{"PFCP": n4, "GTP-U": n3} {
 		if wrong := is.wrong(); wrong != "" {
 			t.Errorf("%s: tshark complains about these frames:\n%s", what, wrong)
