@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -163,6 +165,52 @@ func TestAHigherRateLetsNoBurstThrough(t *testing.T) {
 				}
 				return nil
 			})
+		})
+	}
+}
+
+// TestARateChangesUnderTraffic: while packets come far above it, the rate of a contract falls and rises many times. What passes is at
+// most the highest rate, a packet for each change, and what a bucket or two windows have.
+func TestARateChangesUnderTraffic(t *testing.T) {
+	const low, high = `{"action":"LIMIT","rate-limit":40,"burst-limit":80}`, `{"action":"LIMIT","rate-limit":400,"burst-limit":8000}` // 50 kB a second
+	for _, algorithm := range algorithms {
+		t.Run(algorithm, func(t *testing.T) {
+			l := bpftest.New(t, bpftest.Options{Hosts: 1})
+			policed(l, fmt.Sprintf(`{"algorithm":%q,"window":1000,"contract":[{"traffic-class":20,"action":"LIMIT","rate-limit":40,"burst-limit":80}]}`, algorithm))
+			begin := time.Now()
+			var ended atomic.Bool
+			var floods atomic.Int64
+			var traffic sync.WaitGroup
+			traffic.Go(func() {
+				for !ended.Load() {
+					l.Flood("veth1", of(20), 500)
+					floods.Add(1)
+				}
+			})
+			const changes = 40
+			for i := range changes {
+				before := floods.Load()
+				l.Set("PUT", "p contract 20", [2]string{high, low}[i%2])
+				netns.Eventually(t, bpftest.Patience, func() error {
+					if floods.Load() < before+2 {
+						return errors.New("no traffic")
+					}
+					return nil
+				})
+			}
+			ended.Store(true)
+			traffic.Wait()
+			var got counts
+			if err := json.Unmarshal([]byte(l.Read("p contract 20")), &got); err != nil {
+				t.Fatal(err)
+			}
+			most := uint64(10_000+50_000*time.Since(begin).Seconds()) + changes*size
+			if algorithm == "FIXED_WINDOW" {
+				most += 2 * 50_000
+			}
+			if got.PassedBytes > most || got.DroppedBytes < 10*most {
+				t.Errorf("%+v, at most %d bytes may pass, of more than ten times as many", got, most)
+			}
 		})
 	}
 }
