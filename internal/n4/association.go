@@ -38,8 +38,11 @@ type peer struct {
 	answered time.Time // the last answer to a heartbeat
 }
 
-// associations are those with SMFs, over what is kept of them.
-type associations struct{ reports }
+// associations are those with SMFs, over what is kept of them. outOfService: there are to be none any more.
+type associations struct {
+	reports
+	outOfService bool
+}
 
 // maxPeers is the number of associations.
 const maxPeers = 1024
@@ -120,6 +123,9 @@ func (s *associations) associationSetup(m *incoming) error {
 	from := m.from.Addr()
 	if len(s.config.Allowed) > 0 && !slices.ContainsFunc(s.config.Allowed, func(p netip.Prefix) bool { return p.Contains(from) }) {
 		return &rules.RefusalError{Cause: ie.CauseRequestRejected, Why: "the address is not allowed"}
+	}
+	if s.outOfService {
+		return &rules.RefusalError{Cause: ie.CauseRequestRejected, Why: "the UPF is taken out of service"}
 	}
 	if s.peers[node] == nil && len(s.peers) >= maxPeers {
 		return &rules.RefusalError{Cause: ie.CauseNoResourcesAvailable, Why: "too many associations"}
@@ -236,6 +242,9 @@ func (s *associations) associationRelease(m *incoming) error {
 
 // setUp sets up an association with a configured SMF, unless there is one: a request would remove its sessions.
 func (s *associations) setUp(addr netip.AddrPort) {
+	if s.outOfService {
+		return
+	}
 	again := func() { s.after(s.config.Heartbeat, func() { s.setUp(addr) }) }
 	for _, p := range s.peers {
 		if p.Addr == addr.Addr() {
@@ -286,9 +295,10 @@ func causeOf(m *incoming) uint8 {
 	return ie.CauseMandatoryIEMissing
 }
 
-// Leave asks all SMFs to release their associations, before the UPF is taken out of service.
+// Leave asks all SMFs to release their associations, before the UPF is taken out of service, and accepts no others any more.
 func (s *Server) Leave() error {
 	return s.do(func() {
+		s.outOfService = true
 		for _, p := range s.peers {
 			ies := encode([]*ie.IE{s.nodeID(p.Addr), ie.NewPFCPAssociationReleaseRequest(1, 0)})
 			s.ask(p.requests(), message.MsgTypeAssociationUpdateRequest, false, 0, ies, func(_ *incoming, err error) {

@@ -146,6 +146,15 @@ func TestAnAssociationIsSetUpWithAConfiguredSMF(t *testing.T) {
 		u, ok := is.(*message.AssociationUpdateRequest)
 		return ok && u.PFCPAssociationReleaseRequest != nil
 	})
+	if err := m.Release(b.context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Associate(b.context()); refused(t, err).Cause != 64 {
+		t.Errorf("an association after Leave: %v", err)
+	}
+	if is := b.status(); len(is.Peers) != 0 || is.Sessions != 0 {
+		t.Errorf("after Leave there is %+v", is)
+	}
 }
 
 // await returns the first request of the UPF that is expected.

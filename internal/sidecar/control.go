@@ -5,6 +5,7 @@ package sidecar
 // The socket of a program, at which it shows its status.
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -46,9 +47,9 @@ func serve(l net.Listener, h http.Handler) *http.Server {
 	return s
 }
 
-// ask returns what a program shows at its socket.
-func ask(ctx context.Context, program, socket string) ([]byte, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/", nil)
+// ask returns what a program answers at its socket.
+func ask(ctx context.Context, program, socket, method, name string) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, method, "http://localhost/"+name, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +63,7 @@ func ask(ctx context.Context, program, socket string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case answer.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("%s", text)
+		return nil, fmt.Errorf("%s", bytes.TrimSpace(text))
 	}
 	return text, nil
 }

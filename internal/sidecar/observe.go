@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -30,10 +31,11 @@ func (m Metrics) Counter(d *prometheus.Desc, value uint64, labels ...string) {
 }
 
 // Observed is a program with a status, from which its metrics are collected when they are asked for. An error of Status says why there
-// is none now.
+// is none now. Commands are others that it carries out, by their names.
 type Observed[T any] struct {
-	Status  func() (T, error)
-	Collect func(T, Metrics)
+	Status   func() (T, error)
+	Collect  func(T, Metrics)
+	Commands map[string]func() error
 }
 
 // Collector returns the metrics for a registry.
@@ -52,8 +54,17 @@ func (c collector[T]) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// ServeHTTP answers the command `status`.
-func (o *Observed[T]) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+// ServeHTTP answers the command `status`, and carries out others.
+func (o *Observed[T]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost {
+		do := o.Commands[strings.TrimPrefix(r.URL.Path, "/")]
+		if do == nil {
+			http.NotFound(w, r)
+		} else if err := do(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		}
+		return
+	}
 	is, err := o.Status()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
@@ -91,7 +102,7 @@ func (o *Observed[T]) Serve(socket, address string) (end func(), err error) {
 
 // Show prints the status of a program that runs, as JSON or by table.
 func Show[T any](ctx context.Context, program, socket string, asJSON bool, to io.Writer, table func(T, io.Writer) error) error {
-	text, err := ask(ctx, program, socket)
+	text, err := ask(ctx, program, socket, http.MethodGet, "")
 	switch {
 	case err != nil:
 		return err
@@ -104,4 +115,10 @@ func Show[T any](ctx context.Context, program, socket string, asJSON bool, to io
 		return err
 	}
 	return table(is, to)
+}
+
+// Command has a program that runs carry out a command.
+func Command(ctx context.Context, program, socket, name string) error {
+	_, err := ask(ctx, program, socket, http.MethodPost, name)
+	return err
 }

@@ -42,10 +42,14 @@ type Options struct {
 
 const usage = `usage: polycube-upf --cube NAME --address ADDRESS [options]
        polycube-upf status [--json] [--control SOCKET]
+       polycube-upf leave [--control SOCKET]
 
 Drives a cube of service upf: it speaks PFCP (N4, 3GPP TS 29.244) with the SMFs of a 5G core, or the
 control plane functions of a 4G one, and writes their sessions into the tables of the cube. The
 sessions survive the end of this program and of polycubed, and packets are forwarded meanwhile.
+
+status shows what a running polycube-upf serves. leave has it ask all control plane functions to release
+their associations, and accept no others until it is started again, before a UPF is taken out of service.
 
 Options, which a configuration file may have, too, as "option: value":
 `
@@ -77,7 +81,7 @@ func flagSet(o *Options, file *string, version, help *bool) *pflag.FlagSet {
 	f.StringVar(&o.Socket, "socket", "/run/polycube/polycubed.sock", "socket of polycubed")
 	f.StringVar(&o.BPFFS, "bpffs", "/sys/fs/bpf/polycube", "directory of polycubed in a BPF file system")
 	f.StringVar(&o.StateDir, "state-dir", "/var/lib/polycube-upf", "directory for sessions")
-	f.StringVar(&o.Control, "control", "/run/polycube-upf/control.sock", "Unix socket for polycube-upf status")
+	f.StringVar(&o.Control, "control", "/run/polycube-upf/control.sock", "Unix socket for polycube-upf status and leave")
 	f.StringVar(&o.Metrics, "metrics", "", "TCP address for Prometheus, such as 127.0.0.1:9103 (default: none)")
 	f.StringVar(&o.Level, "loglevel", "info", "debug, info, warn or error")
 	f.StringVar(file, "config", "", "YAML file with these options; the command line overrides it")
@@ -88,39 +92,48 @@ func flagSet(o *Options, file *string, version, help *bool) *pflag.FlagSet {
 	return f
 }
 
-// ParseOptions reads a command line without the program's name. status: it asks for the status of a running program.
-func ParseOptions(args []string, out io.Writer) (o Options, status bool, err error) {
+// Commands for a program that runs.
+const (
+	commandStatus = "status"
+	commandLeave  = "leave"
+)
+
+// ParseOptions reads a command line without the program's name. command is one for a program that runs; "": the command line
+// is that of a run.
+func ParseOptions(args []string, out io.Writer) (o Options, command string, err error) {
 	var file string
 	var version, help bool
 	f := flagSet(&o, &file, &version, &help)
 	if err := f.Parse(args); err != nil {
-		return o, false, usageError{err}
+		return o, "", usageError{err}
 	}
 	if help {
 		fmt.Fprint(out, usage, f.FlagUsages())
-		return o, false, errShown
+		return o, "", errShown
 	}
 	if version {
 		fmt.Fprintf(out, "polycube-upf %s\n", Version)
-		return o, false, errShown
+		return o, "", errShown
 	}
 	if file != "" {
 		if err := sidecar.ReadFile(file, f, unfit...); err != nil {
-			return o, false, usageError{err}
+			return o, "", usageError{err}
 		}
 	}
 	switch {
-	case f.NArg() == 1 && f.Arg(0) == "status":
-		return o, true, nil
-	case f.NArg() > 0:
-		return o, false, usageError{fmt.Errorf("unexpected word %q", f.Arg(0))}
+	case f.NArg() == 1 && f.Arg(0) == commandStatus:
+		return o, commandStatus, nil
 	case o.JSON:
-		return o, false, usageError{errors.New("--json is accepted only by polycube-upf status")}
+		return o, "", usageError{errors.New("--json is accepted only by polycube-upf status")}
+	case f.NArg() == 1 && f.Arg(0) == commandLeave:
+		return o, commandLeave, nil
+	case f.NArg() > 0:
+		return o, "", usageError{fmt.Errorf("unexpected word %q", f.Arg(f.NArg()-1))}
 	}
 	if err := o.finish(); err != nil {
-		return o, false, usageError{err}
+		return o, "", usageError{err}
 	}
-	return o, false, nil
+	return o, "", nil
 }
 
 // unfit are options that make no sense in a file.

@@ -28,9 +28,9 @@ func configuration(t *testing.T, text string) string {
 // TestOptionsHaveDefaults: a cube and an address are enough.
 func TestOptionsHaveDefaults(t *testing.T) {
 	t.Parallel()
-	o, status, err := ParseOptions([]string{"--cube", "u", "--address", "192.0.2.1"}, &bytes.Buffer{})
-	if err != nil || status {
-		t.Fatal(status, err)
+	o, command, err := ParseOptions([]string{"--cube", "u", "--address", "192.0.2.1"}, &bytes.Buffer{})
+	if err != nil || command != "" {
+		t.Fatal(command, err)
 	}
 	if o.Listen != netip.MustParseAddrPort("192.0.2.1:8805") || o.NodeID != "192.0.2.1" || o.Severity != slog.LevelInfo || len(o.From)+len(o.Prefixes)+len(o.Peers) > 0 {
 		t.Errorf("%+v", o)
@@ -146,6 +146,9 @@ func TestWhatTheProgramExitsWith(t *testing.T) {
 		"--cube u --address 192.0.2.1 --check-config": {exitOK, "the options are valid\n", ""},
 		"--cube u":                        {exitUsage, "", "--address is missing"},
 		"status --control /nonexistent/c": {exitFailed, "", "no polycube-upf answers at /nonexistent/c"},
+		"leave --control /nonexistent/c":  {exitFailed, "", "no polycube-upf answers at /nonexistent/c"},
+		"leave --json":                    {exitUsage, "", "--json is accepted only by polycube-upf status"},
+		"leave now":                       {exitUsage, "", `unexpected word "now"`},
 		"--cube u --address 192.0.2.1 --state-dir /proc/self/x": {exitFailed, "", "state directory: "},
 	} {
 		var stdout, stderr bytes.Buffer

@@ -33,7 +33,7 @@ const (
 func Main(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
-	o, status, err := ParseOptions(args, stdout)
+	o, command, err := ParseOptions(args, stdout)
 	var wrong usageError
 	switch {
 	case errors.Is(err, errShown):
@@ -41,7 +41,9 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	case errors.As(err, &wrong):
 		fmt.Fprintf(stderr, "polycube-upf: %v (see polycube-upf --help)\n", err)
 		return exitUsage
-	case status:
+	case command == commandLeave:
+		err = sidecar.Command(ctx, "polycube-upf", o.Control, commandLeave)
+	case command == commandStatus:
 		err = sidecar.Show(ctx, "polycube-upf", o.Control, o.JSON, stdout, table)
 	case o.CheckConfig:
 		_, err = fmt.Fprintln(stdout, "the options are valid")
@@ -139,6 +141,13 @@ func (p *program) serve(ctx context.Context, is cubeState) (err error) {
 	stop()
 	group.Wait()
 	return err
+}
+
+// serving returns the server that serves now; nil if none does.
+func (p *program) serving() *n4.Server {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.server
 }
 
 func (p *program) serves(s *n4.Server) {

@@ -23,18 +23,25 @@ var errAway = errors.New("polycube-upf waits for its cube")
 
 // status returns what the server says.
 func (p *program) status() (n4.Status, error) {
-	p.mu.Lock()
-	server := p.server
-	p.mu.Unlock()
+	server := p.serving()
 	if server == nil {
 		return n4.Status{}, errAway
 	}
 	return server.Status()
 }
 
+// leave has the server release its associations.
+func (p *program) leave() error {
+	server := p.serving()
+	if server == nil {
+		return errAway
+	}
+	return server.Leave()
+}
+
 // observed shows the status, and metrics from it.
 func (p *program) observed() *sidecar.Observed[n4.Status] {
-	return &sidecar.Observed[n4.Status]{Status: p.status, Collect: collect}
+	return &sidecar.Observed[n4.Status]{Status: p.status, Collect: collect, Commands: map[string]func() error{commandLeave: p.leave}}
 }
 
 // table prints a status for people.

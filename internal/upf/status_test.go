@@ -111,12 +111,32 @@ func TestTheStatusIsShown(t *testing.T) {
 	if err := json.Unmarshal(raw.Bytes(), &is); err != nil || is.Sessions != 1 || len(is.Peers) != 1 || is.Peers[0].Node != "smf.example" || !is.Peers[0].Up {
 		t.Errorf("%v: %s", err, &raw)
 	}
+	if err := sidecar.Command(t.Context(), "polycube-upf", p.options.Control, "arrive"); err == nil || !strings.Contains(err.Error(), "not found") {
+		t.Errorf("a command that there is not: %v", err)
+	}
+	if err := sidecar.Command(t.Context(), "polycube-upf", p.options.Control, commandLeave); err != nil {
+		t.Error(err)
+	}
+	late, err := smf.New(netip.MustParseAddrPort("127.0.0.1:0"), p.serving().Addr(), "late.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = late.Close() }()
+	limit, stop := context.WithTimeout(t.Context(), pace.Stretch(patience))
+	defer stop()
+	var refused *smf.RefusedError
+	if _, err := late.Associate(limit); !errors.As(err, &refused) || refused.Cause != ie.CauseRequestRejected {
+		t.Errorf("an association with a UPF that leaves: %v", err)
+	}
 	if _, err := p.observed().Serve(p.options.Control, ""); err == nil || !strings.Contains(err.Error(), "another process listens there") {
 		t.Errorf("a second program: %v", err)
 	}
 	p.serves(nil)
 	if err := show(true, &raw); err == nil || !strings.Contains(err.Error(), errAway.Error()) {
 		t.Errorf("without a cube: %v", err)
+	}
+	if err := sidecar.Command(t.Context(), "polycube-upf", p.options.Control, commandLeave); err == nil || !strings.Contains(err.Error(), errAway.Error()) {
+		t.Errorf("leave without a cube: %v", err)
 	}
 }
 
