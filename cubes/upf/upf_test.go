@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"runtime"
+	"sync"
 	"testing"
 
 	"github.com/polycube/polycube/gtpu"
@@ -386,6 +388,46 @@ func TestUsagesCountWarnAndBlock(t *testing.T) {
 		seen, err := c.tables.Seen(rows)
 		if err != nil || seen == 0 {
 			t.Errorf("seen at %v, %v", seen, err)
+		}
+	})
+}
+
+// TestAQuotaIsExceededByAPacketOfEachCPU at most, when all of them send as fast as they can, and the end of the quota is told once.
+func TestAQuotaIsExceededByAPacketOfEachCPU(t *testing.T) {
+	each(t, "", func(t *testing.T, c *core) {
+		up := fromPhone(53)
+		size, threads := uint64(len(up)), max(2, runtime.NumCPU())
+		s := session()
+		s.Usages = []pdusession.Usage{{ID: 1}}
+		s.Rules[0].Usages = []uint32{1}
+		rows := c.put(nil, s)
+		for round := range uint64(5) {
+			before, err := c.tables.Counts(rows.Usages[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			quota := before.Up + 100*size - round
+			if err := c.tables.Arm(rows.Usages[1], pdusession.Volume{}, pdusession.Volume{Up: quota}); err != nil {
+				t.Fatal(err)
+			}
+			var all sync.WaitGroup
+			for range threads {
+				all.Go(func() {
+					frames := make([][]byte, 200)
+					for i := range frames {
+						frames[i] = uplink(257, 9, up)
+					}
+					c.RunAll("veth1", frames)
+				})
+			}
+			all.Wait()
+			after, err := c.tables.Counts(rows.Usages[1])
+			if most := quota + uint64(threads)*size; err != nil || after.Up < quota || after.Up >= most {
+				t.Errorf("with a quota of %d bytes, %d were counted, want less than %d: %v", quota, after.Up, most, err)
+			}
+			if got := c.notices(1); got[0].Kind != pdusession.QuotaReached {
+				t.Errorf("%+v", got)
+			}
 		}
 	})
 }
