@@ -302,29 +302,33 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 	}
 }
 
-// TestManyDevices are made in a few requests, and one more costs what it costs among few.
+// TestManyDevices at thousands of base stations are made in a few requests, and one more costs what it costs among few.
 func TestManyDevices(t *testing.T) {
-	const many = 100_000
+	const many, peers = 100_000, 4000
 	l := bpftest.New(t, bpftest.Options{Type: cube.TypeXDPDRV})
 	g := handle(t, l, fmt.Sprintf(`{%s,"echo-interval":0,"max-user-equipment":%d}`, locals, many+20))
 	address := func(i int) string { return fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&0xff, i&0xff) }
+	peer := func(i int) string { return fmt.Sprintf("198.18.%d.%d", i%peers>>8, i%peers&0xff) }
 	begin := time.Now()
 	for at := 0; at < many; at += many / 4 {
 		var body strings.Builder
 		for i := at; i < at+many/4; i++ {
-			fmt.Fprintf(&body, `%s{"ip":%q,"tunnel-endpoint":"192.0.3.%d","teid":%d,"remote-teid":%d,"qfi":9}`, map[bool]string{true: ",", false: "["}[i > at], address(i), 1+i%200, 1+i, 500_000+i)
+			fmt.Fprintf(&body, `%s{"ip":%q,"tunnel-endpoint":%q,"teid":%d,"remote-teid":%d,"qfi":9}`, map[bool]string{true: ",", false: "["}[i > at], address(i), peer(i), 1+i, 500_000+i)
 		}
 		l.Set("POST", "g user-equipment", body.String()+"]")
 	}
 	t.Logf("%d devices are made in %s", many, time.Since(begin))
 	packet := mobile.Datagram(server, address(54_321), 53, 1, nil, 0)
-	g.goes("one of them", packet, fmt.Sprintf("192.0.3.%d", 1+54_321%200), 554_321, 9)
+	g.goes("one of them", packet, peer(54_321), 554_321, 9)
 	begin = time.Now()
 	for i := range 20 {
 		l.Set("PATCH", "g user-equipment "+address(i), `{"tunnel-endpoint":"192.0.3.250"}`)
 	}
 	t.Logf("a handover takes %s", time.Since(begin)/20)
 	l.Restart(nil)
-	g.goes("after a restart", packet, fmt.Sprintf("192.0.3.%d", 1+54_321%200), 554_321, 9)
+	if n := strings.Count(l.Read("g base-station"), `"status"`); n != peers+1 { // and the one of the handovers
+		t.Errorf("%d base stations, want %d", n, peers+1)
+	}
+	g.goes("after a restart", packet, peer(54_321), 554_321, 9)
 	g.counted(address(54_321), 0, 0, 2, 2*uint64(len(packet)))
 }
