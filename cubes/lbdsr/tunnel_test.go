@@ -94,7 +94,7 @@ func TestPacketsReachServersThroughTunnels(t *testing.T) {
 		answer(t, w, "10.0.2.254", gatewayMAC)
 		answer(t, w, "2001:db8:2::254", gatewayMAC)
 		for _, vip := range []string{"10.0.0.100", "10.0.0.101", "10.0.0.102", "10.0.0.103", "2001:db8::100", "2001:db8::101", "2001:db8::102", "2001:db8::103"} {
-			for _, kind := range []string{"TCP", "UDP", "UDP without a checksum", "a fragment"} {
+			for _, kind := range []string{"TCP", "UDP", "UDP without a checksum", "a fragment", "an ICMP error"} {
 				throughTunnel(t, l, vip, kind)
 			}
 		}
@@ -143,6 +143,17 @@ func TestSourcesOfTunnelsVaryWithinTheirPrefix(t *testing.T) {
 	}
 }
 
+// fault is an ICMP error of a router about a datagram of a server to its client.
+func fault(vip string) *pkt.Frame {
+	if netip.MustParseAddr(vip).Is6() {
+		const router = "2001:db8:8::1"
+		about := client().IPv6(vip, "2001:db8:9::1").UDP(80, 1000).Payload(32).Bytes()[14:]
+		return client().IPv6(router, vip).Protocol(pkt.ProtoICMPv6).Data(pkt.ICMPv6Message(router, vip, 2, 0, 1400, about))
+	}
+	about := client().IPv4(vip, "10.9.0.1").UDP(80, 1000).Payload(32).Bytes()[14:]
+	return client().IPv4("10.8.0.1", vip).Protocol(pkt.ProtoICMP).Data(pkt.ICMPMessage(3, 4, 1400, about))
+}
+
 // throughTunnel sends a packet for a service, and compares what is sent to its server.
 func throughTunnel(t *testing.T, l *bpftest.Lab, vip, kind string) {
 	t.Helper()
@@ -158,9 +169,12 @@ func throughTunnel(t *testing.T, l *bpftest.Lab, vip, kind string) {
 	} else if last == 103 {
 		port = 6081
 	}
-	if kind == "TCP" {
+	switch kind {
+	case "TCP":
 		f = f.TCP(1000, 80, ack).Payload(33)
-	} else {
+	case "an ICMP error":
+		f = fault(vip)
+	default:
 		f = f.UDP(1000, 80).Payload(32)
 	}
 	inner := f.Bytes()
@@ -181,7 +195,7 @@ func throughTunnel(t *testing.T, l *bpftest.Lab, vip, kind string) {
 		head = 54
 	}
 	want := outer(inner, six, gue, binary.BigEndian.Uint16(got[head:]), port)
-	if gue && six && (kind == "UDP without a checksum" || kind == "a fragment" && !a.Is6()) {
+	if gue && six && (kind == "UDP without a checksum" || (kind == "a fragment" || kind == "an ICMP error") && !a.Is6()) {
 		want[head+6], want[head+7] = 0, 0
 	}
 	copy(want[:6], pkt.MAC(gatewayMAC))

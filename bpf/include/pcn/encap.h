@@ -68,18 +68,22 @@ PCN_INLINE __u64 pcn_encap_sum16(const __be32 *a)
 PCN_INLINE __u16 pcn_encap_inner_sum(struct CTXTYPE *ctx, const struct pcn_flow *f,
 				     const __be32 *word)
 {
+	/* of the packet, although the flow may be that which an ICMP error is about */
+	__u32 protocol = !(f->has & PCN_FLOW_ICMP) ? f->protocol
+			 : f->has & PCN_FLOW_IPV6  ? IPPROTO_ICMPV6
+						   : IPPROTO_ICMP;
 	__u64 sum = 0xffff;
 
 	if (f->fragment != PCN_FRAGMENT_NONE || !(f->has & PCN_FLOW_L4))
 		return 0;
-	if (f->protocol == IPPROTO_UDP) {
+	if (protocol == IPPROTO_UDP) {
 		__u16 check = 0;
 
 		if (pcn_load_bytes(ctx, f->l4 + offsetof(struct udphdr, check), &check, 2) ||
 		    !check)
 			return 0;
-	} else if (f->protocol != IPPROTO_TCP &&
-		   (f->protocol != IPPROTO_ICMPV6 || !(f->has & PCN_FLOW_IPV6))) {
+	} else if (protocol != IPPROTO_TCP &&
+		   (protocol != IPPROTO_ICMPV6 || !(f->has & PCN_FLOW_IPV6))) {
 		return 0;
 	}
 	if (f->has & PCN_FLOW_IPV6) {
@@ -90,13 +94,13 @@ PCN_INLINE __u16 pcn_encap_inner_sum(struct CTXTYPE *ctx, const struct pcn_flow 
 		if (f->l4 - f->l3 != sizeof(struct ipv6hdr))
 			return 0;
 		sum += (__u64)word[0] + word[1];
-		sum += (__u16)~pcn_csum_words((__u64)bpf_htonl(length) + bpf_htonl(f->protocol));
+		sum += (__u16)~pcn_csum_words((__u64)bpf_htonl(length) + bpf_htonl(protocol));
 	} else {
 		/* a correct header adds up to zero, what is left is the inverse of the pseudo header */
 		__u32 length = bpf_ntohl(word[0]) % 65536 - (f->l4 - f->l3);
 
 		sum += (__u16)~pcn_csum_words((__u64)f->source[3] + f->destination[3] +
-					      bpf_htonl(length) + bpf_htonl(f->protocol));
+					      bpf_htonl(length) + bpf_htonl(protocol));
 	}
 	return pcn_csum_words(sum);
 }
