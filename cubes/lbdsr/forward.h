@@ -15,14 +15,18 @@ PCN_CONFIG(bool, quic) = false;
 #define LBDSR_QUIC_LONG_ID 6
 #define LBDSR_QUIC_SHORT_ID 1
 
-/* The number of the server in the connection ID of a packet of QUIC; 0: there is none. */
-PCN_GLOBAL int lbdsr_quic(struct CTXTYPE *ctx, __u32 at, __u32 service)
+/* The number of the server in the connection ID of a packet of QUIC; 0: there is none, as in later fragments, and in ICMP errors,
+ * which quote the server's packet to the client's ID. */
+PCN_GLOBAL int lbdsr_quic(struct CTXTYPE *ctx, const struct pcn_flow *flow PCN_NONNULL,
+			  __u32 service)
 {
 	struct lbdsr_quic_key key = { .service = service };
 	__u8 first, id;
-	__u32 config, *length, *server;
+	__u32 at = flow->l4 + sizeof(struct udphdr), config, *length, *server;
 
-	at += sizeof(struct udphdr);
+	if (flow->protocol != IPPROTO_UDP || (flow->has & PCN_FLOW_ICMP) ||
+	    flow->fragment == PCN_FRAGMENT_LATER)
+		return 0;
 	if (pcn_load_bytes(ctx, at, &first, 1))
 		return 0;
 	at += first & LBDSR_QUIC_LONG ? LBDSR_QUIC_LONG_ID : LBDSR_QUIC_SHORT_ID;
@@ -145,7 +149,8 @@ PCN_INLINE int lbdsr_send(struct CTXTYPE *ctx, struct pcn_md *md, const struct p
 	return pcn_pkt_send(ctx, md, index);
 }
 
-/* A packet for a service. `syn` says that it begins a connection of TCP. */
+/* A packet for a service. `syn` says that it begins a connection of TCP. A flow of QUIC has a pin as well, to the server that its
+ * connection IDs name, for its fragments and the ICMP errors about it. */
 PCN_INLINE int lbdsr_serve(struct CTXTYPE *ctx, struct pcn_md *md, const struct pcn_flow *flow,
 			   const struct pcn_service *service, const struct lbdsr_settings *s,
 			   int syn)
@@ -154,17 +159,20 @@ PCN_INLINE int lbdsr_serve(struct CTXTYPE *ctx, struct pcn_md *md, const struct 
 	__u32 id = service->id, number;
 
 	pcn_count_packet(&service_counts, &id, md->packet_len);
-	if (quic && (service->by & PCN_BALANCE_BY_QUIC) && flow->protocol == IPPROTO_UDP) {
-		number = lbdsr_quic(ctx, flow->l4, id);
-		if (number)
-			goto found;
-	}
 	number = pcn_pin_get(hash, id, s->now, service->timeout, !syn);
+	if (quic && (service->by & PCN_BALANCE_BY_QUIC)) {
+		__u32 named = lbdsr_quic(ctx, flow, id);
+
+		if (named && named != number &&
+		    pcn_pin_add(hash, pcn_pin_word(id, named, s->now), s->now, service->timeout))
+			pcn_count(&counters, LBDSR_NOT_PINNED);
+		if (named)
+			number = named;
+	}
 	if (!number)
 		number = lbdsr_choose(service, hash, s->now);
 	if (!number)
 		return pcn_pkt_drop(ctx, md, LBDSR_NO_SERVER);
-found:
 	pcn_count_packet(&server_counts, &number, md->packet_len);
 	return lbdsr_send(ctx, md, flow, number, hash);
 }

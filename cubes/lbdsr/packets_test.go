@@ -54,6 +54,15 @@ func TestErrorsGoToTheServerOfTheirFlow(t *testing.T) {
 		if len(seen) != 3 {
 			t.Errorf("30 flows went to %v", seen)
 		}
+		// Another server changes the table; the flows have pins.
+		flow := client().IPv4("10.9.0.1", "10.0.0.100").TCP(1007, 80, ack).Bytes()
+		want := to(l, flow)
+		l.Set("POST", "lb service 10.0.0.100 80 ALL server 02:00:00:00:02:14", `{"weight":65535}`)
+		about := client().IPv4("10.0.0.100", "10.9.0.1").TCP(80, 1007, ack).Bytes()[14:]
+		fault := client().IPv4("10.8.0.1", "10.0.0.100").Protocol(pkt.ProtoICMP).Data(pkt.ICMPMessage(3, 4, 1400, about)).Bytes()
+		if got, is := to(l, fault), to(l, flow); got != want || is != want {
+			t.Errorf("with another server, the error went to %s, and the flow from %s to %s", got, want, is)
+		}
 		answer := pkt.Eth(server1, clientMAC).IPv4("10.0.0.100", "10.9.0.1").TCP(81, 1000, ack).Bytes()
 		body := pkt.ICMPMessage(3, 4, 1400, answer[14:14+28])
 		if got := to(l, client().IPv4("10.8.0.1", "10.0.0.100").Protocol(pkt.ProtoICMP).Data(body).Bytes()); !strings.Contains(got, "lb no-service") {
@@ -78,8 +87,31 @@ func TestFragmentsGoWhereTheirDatagramGoes(t *testing.T) {
 			if got := to(l, later); got != want {
 				t.Errorf("port %d: the later fragment went to %s, the flow to %s", port, got, want)
 			}
+			fragmentsOfIPv6(t, l, 1000+port)
 		}
 	})
+}
+
+// fragmentsOfIPv6 compares where the fragments of a datagram of IPv6 and its flow go.
+func fragmentsOfIPv6(t *testing.T, l *bpftest.Lab, port uint16) {
+	t.Helper()
+	const from, vip = "2001:db8:9::1", "2001:db8::100"
+	whole := pkt.UDPDatagram(from, vip, port, 80, make([]byte, 84))
+	piece := func(offset uint16, data []byte) []byte {
+		head := pkt.IPv6Fragment(pkt.ProtoUDP, offset, 100+uint32(port))
+		return client().IPv6(from, vip).Protocol(pkt.NextFragment).Data(append(head, data...)).Bytes()
+	}
+	first, later := piece(1, whole[:72]), piece(72, whole[72:])
+	want := to(l, client().IPv6(from, vip).UDP(port, 80).Payload(9).Bytes())
+	if got := to(l, later); !strings.Contains(got, "lb fragment-unknown") {
+		t.Errorf("port %d: a later fragment of IPv6 before the first one: %s", port, got)
+	}
+	if got := to(l, first); got != want {
+		t.Errorf("port %d: the first fragment of IPv6 went to %s, the flow to %s", port, got, want)
+	}
+	if got := to(l, later); got != want {
+		t.Errorf("port %d: the later fragment of IPv6 went to %s, the flow to %s", port, got, want)
+	}
 }
 
 func TestFlowsAreToldApartAsSelected(t *testing.T) {
@@ -166,6 +198,33 @@ func TestAConnectionOfQUICStaysWhenItsClientMoves(t *testing.T) {
 		short := quicPacket("10.9.8.8", 7000, false)
 		if got := to(l, short[:44]); got == "" || len(got) != 12 {
 			t.Errorf("a packet without an ID: %s", got)
+		}
+	})
+}
+
+// TestErrorsAndFragmentsOfQUICGoToTheServerOfTheConnection: neither has the connection ID that says which one it is, and the client
+// may have another address than in the beginning.
+func TestErrorsAndFragmentsOfQUICGoToTheServerOfTheConnection(t *testing.T) {
+	bpftest.Each(t, bpftest.Options{Hosts: 2}, func(t *testing.T, l *bpftest.Lab) {
+		l.Create("lbdsr", "lb", quicService)
+		hex := func(mac string) string { return fmt.Sprintf("%x", []byte(pkt.MAC(mac))) }
+		for port := range uint16(20) {
+			for server, id := range map[string][]byte{server1: {1<<5 | 8, 1, 2, 3, 4}, server2: {1<<5 | 8, 5, 6, 7, 8}} {
+				packet := quicPacket("10.9.7.7", 5000+port, false, id...)
+				if got := to(l, packet); got != hex(server) {
+					t.Fatalf("a packet with the ID of %s: %s", server, got)
+				}
+				about := client().IPv4("10.0.0.100", "10.9.7.7").UDP(443, 5000+port).Payload(40).Bytes()[14:]
+				fault := client().IPv4("10.8.0.1", "10.0.0.100").Protocol(pkt.ProtoICMP).Data(pkt.ICMPMessage(3, 4, 1400, about)).Bytes()
+				if got := to(l, fault); got != hex(server) {
+					t.Errorf("port %d: the error about a connection with %s went to %s", port, server, got)
+				}
+				first := client().IPv4("10.9.7.7", "10.0.0.100", pkt.IPv4Options{ID: 7, MoreFragments: true}).Protocol(pkt.ProtoUDP).Data(packet[34:74]).Bytes()
+				later := client().IPv4("10.9.7.7", "10.0.0.100", pkt.IPv4Options{ID: 7, Offset: 5}).Protocol(pkt.ProtoUDP).Data(packet[74:]).Bytes()
+				if got, behind := to(l, first), to(l, later); got != hex(server) || behind != hex(server) {
+					t.Errorf("port %d: the fragments for %s went to %s and %s", port, server, got, behind)
+				}
+			}
 		}
 	})
 }
