@@ -112,6 +112,18 @@ type Server struct {
 	Forward      Forward  `json:"forward"`
 	GUEPort      uint16   `json:"gue-port"`
 	QUICServerID ServerID `json:"quic-server-id,omitempty"`
+	// QUICOtherServerID is a second one, while configurations of connection IDs change.
+	QUICOtherServerID ServerID `json:"quic-other-server-id,omitempty"`
+}
+
+// ids returns the server IDs of QUIC.
+func (s *Server) ids() (all []ServerID) {
+	for _, id := range []ServerID{s.QUICServerID, s.QUICOtherServerID} {
+		if id != "" {
+			all = append(all, id)
+		}
+	}
+	return all
 }
 
 // Address is that of a server: IP or MAC.

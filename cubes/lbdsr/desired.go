@@ -189,11 +189,12 @@ func (w *wanted) check() error {
 			return fail("a tunnel needs an IP address of the server, or set forward=L2")
 		case s.Address.IP.IsValid() && (s.Address.IP.IsUnspecified() || s.Address.IP.IsMulticast() || s.Address.IP.Is4In6()):
 			return fail("not the address of a server")
-		case s.QUICServerID != "" && ids[s.QUICServerID] != "":
-			return fail("server %s has the same quic-server-id", ids[s.QUICServerID])
 		}
-		if s.QUICServerID != "" {
-			ids[s.QUICServerID] = text
+		for _, id := range s.ids() {
+			if other := ids[id]; other != "" {
+				return fail("server %s has the same quic-server-id", other)
+			}
+			ids[id] = text
 		}
 		if s.Weight > 0 {
 			enabled++

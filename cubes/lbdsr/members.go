@@ -204,14 +204,16 @@ func (b *balancer) applyQUIC() error {
 			continue
 		}
 		for _, conf := range w.servers {
-			if conf.QUICServerID == "" || !b.keeps(id, conf) {
+			if !b.keeps(id, conf) {
 				continue
 			}
-			for config, length := range lengths {
-				if int(length) == len(conf.QUICServerID) {
-					k := quicKey{Service: number, Config: uint8(config)}
-					copy(k.Server[:], conf.QUICServerID)
-					servers[k] = b.servers[conf.key()].number
+			for _, server := range conf.ids() {
+				for config, length := range lengths {
+					if int(length) == len(server) {
+						k := quicKey{Service: number, Config: uint8(config)}
+						copy(k.Server[:], server)
+						servers[k] = b.servers[conf.key()].number
+					}
 				}
 			}
 		}

@@ -202,6 +202,37 @@ func TestAConnectionOfQUICStaysWhenItsClientMoves(t *testing.T) {
 	})
 }
 
+// TestAServerOfQUICChangesItsID: from one configuration to another, with both IDs for a while.
+func TestAServerOfQUICChangesItsID(t *testing.T) {
+	bpftest.Each(t, bpftest.Options{Hosts: 2}, func(t *testing.T, l *bpftest.Lab) {
+		l.Create("lbdsr", "lb", quicService)
+		l.Set("POST", "lb quic-config 2", `{"server-id-length":5}`)
+		hex := func(mac string) string { return fmt.Sprintf("%x", []byte(pkt.MAC(mac))) }
+		id := func(config byte, server ...byte) []byte { return append([]byte{config<<5 | 8}, server...) }
+		l.Set("PATCH", "lb service 10.0.0.100 443 UDP server "+server1, `{"quic-other-server-id":"01:02:03:04:07"}`)
+		old, next := quicPacket("10.9.8.8", 7000, false, id(1, 1, 2, 3, 4)...), quicPacket("10.9.8.9", 7000, false, id(2, 1, 2, 3, 4, 7)...)
+		if a, b := to(l, old), to(l, next); a != hex(server1) || b != hex(server1) {
+			t.Errorf("packets with both IDs of a server: %s and %s", a, b)
+		}
+		if err := l.Try("PATCH", "lb service 10.0.0.100 443 UDP server "+server2, `{"quic-other-server-id":"01:02:03:04:07"}`); err == nil ||
+			!strings.Contains(err.Error(), "has the same quic-server-id") {
+			t.Errorf("a second ID that another server has: %v", err)
+		}
+		l.Set("PATCH", "lb service 10.0.0.100 443 UDP server "+server1, `{"quic-server-id":"01:02:03:04:07","quic-other-server-id":null}`)
+		l.Set("DELETE", "lb quic-config 1", "")
+		if got := to(l, quicPacket("10.9.8.10", 7000, false, id(2, 1, 2, 3, 4, 7)...)); got != hex(server1) {
+			t.Errorf("an ID of the only configuration: %s", got)
+		}
+		seen := map[string]bool{}
+		for port := range uint16(20) {
+			seen[to(l, quicPacket("10.9.8.11", 7000+port, false, id(1, 1, 2, 3, 4)...))] = true
+		}
+		if len(seen) < 2 {
+			t.Errorf("IDs of a configuration that is gone went to %v, want several servers", seen)
+		}
+	})
+}
+
 // TestErrorsAndFragmentsOfQUICGoToTheServerOfTheConnection: neither has the connection ID that says which one it is, and the client
 // may have another address than in the beginning.
 func TestErrorsAndFragmentsOfQUICGoToTheServerOfTheConnection(t *testing.T) {
