@@ -18,18 +18,21 @@ import (
 const old = `#include <uapi/linux/if_ether.h>
 #include <bcc/helpers.h>
 
-BPF_ARRAY(packets, u64, 1);
+#include <linux/string.h>
+BPF_ARRAY(packets, uint64_t, 1);
 BPF_HASH(types, u16, u64, 16); // by EtherType
 BPF_TABLE_SHARED("percpu_array", int, u64, shared, 1);
 BPF_QUEUE(lengths, u32, 8);
 
 static __always_inline void count(void)
 {
-	unsigned int zero = 0;
-	u64 *n = packets.lookup(&zero);
+	uint32_t zero;
+	uint64_t *n;
 
+	memset(&zero, 0, sizeof(zero));
+	n = packets.lookup(&zero);
 	if (n)
-		*n += 1;
+		lock_xadd(n, 1);
 }
 
 int handle_rx(struct CTXTYPE *ctx, struct pkt_metadata *md)

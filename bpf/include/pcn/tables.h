@@ -18,6 +18,18 @@ typedef __s8 s8;
 typedef __s16 s16;
 typedef __s32 s32;
 typedef __s64 s64;
+typedef __u8 uint8_t;
+typedef __u16 uint16_t;
+typedef __u32 uint32_t;
+typedef __u64 uint64_t;
+typedef __s8 int8_t;
+typedef __s16 int16_t;
+typedef __s32 int32_t;
+typedef __s64 int64_t;
+
+#define memcpy __builtin_memcpy
+#define memset __builtin_memset
+#define lock_xadd(to, amount) ((void)__sync_fetch_and_add((to), (amount)))
 
 #define htons bpf_htons
 #define ntohs bpf_ntohs

@@ -100,7 +100,8 @@ func include(line string) string {
 	switch {
 	case strings.HasPrefix(name, "<uapi/"):
 		return strings.Replace(line, "<uapi/", "<", 1)
-	case strings.HasPrefix(name, "<bcc/"), strings.HasPrefix(name, "<linux/skbuff.h>"), strings.HasPrefix(name, "<linux/kernel.h>"):
+	case strings.HasPrefix(name, "<bcc/"), strings.HasPrefix(name, "<linux/skbuff.h>"), strings.HasPrefix(name, "<linux/kernel.h>"),
+		strings.HasPrefix(name, "<linux/string.h>"):
 		return strings.Repeat("\n", strings.Count(line, "\n")) // <pcn/tables.h> has what these are included for
 	}
 	return line

@@ -50,7 +50,8 @@ func TestTablesAndMethodsAreTranslated(t *testing.T) {
 		{`s.lookup(&k); "h.lookup(&k)"; 'h'; /* BPF_HASH(h) */ // h.lookup(&k)`, `s.lookup(&k); "h.lookup(&k)"; 'h'; /* BPF_HASH(h) */ // h.lookup(&k)`},
 		{"#define X \\\n BPF_HASH(h)", "#define X \\\n BPF_HASH(h)"},
 		{"#include <uapi/linux/ip.h>", "#include <linux/ip.h>"},
-		{"#include <bcc/proto.h>\nint i;", "\nint i;"},
+		{"int i;\n#include <bcc/proto.h>\nint j;", "int i;\n\nint j;"},
+		{"int i;\n#include <linux/string.h>\nint j;", "int i;\n\nint j;"},
 	} {
 		got := translated(t, tt.code+"\n"+entry, "")
 		if !strings.Contains(got, tt.want) {
