@@ -2,7 +2,8 @@
 
 package efw
 
-// Looks for changes of iptables-legacy, which nothing announces: once for all cubes of the daemon, as long as one of them asks.
+// Looks for changes of iptables-legacy: once for all cubes of the daemon, as long as one of them asks. Where the kernel lets a program
+// tell when a table is swapped, it looks then, otherwise periodically.
 
 import (
 	"errors"
@@ -11,11 +12,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 )
 
 // How often tables of iptables-legacy are compared: while the verdict on a packet depends on them, and while none does, so that
-// a change costs nothing but a later fast path.
+// a change costs nothing but a later fast path. The longer period is that of tables whose swaps are told, too.
 const (
 	legacyPeriod = 20 * time.Millisecond
 	idlePeriod   = 200 * time.Millisecond
@@ -29,6 +31,9 @@ type namespace struct{ device, inode uint64 }
 var pollers = struct {
 	sync.Mutex
 	of map[namespace]*poller
+	// swaps tells all of them when to look; nil if nothing does, because of an error.
+	swaps    *swaps
+	swapless error
 }{of: map[namespace]*poller{}}
 
 // poller looks at the tables of one namespace.
@@ -70,15 +75,36 @@ func followLegacy(visit func(func() error) error) (*subscriber, error) {
 		}
 		p = &poller{reader: reader, at: at, clock: c, subscribers: map[*subscriber]bool{}}
 		pollers.of[at] = p
+		if pollers.swaps == nil {
+			pollers.swaps, pollers.swapless = followSwaps(swapFunction, lookNow)
+		}
 		p.reader.look()
 		go p.run()
 	}
 	s := &subscriber{p: p, changes: make(chan struct{}, 1)}
 	p.subscribers[s] = true
 	if err := p.pace(); err != nil {
-		return nil, errors.Join(err, s.end())
+		unused, failed := s.end()
+		go func() { _ = unused.close() }() // it takes the lock
+		return nil, errors.Join(err, failed)
 	}
 	return s, nil
+}
+
+// lookNow has all pollers look.
+func lookNow() {
+	pollers.Lock()
+	defer pollers.Unlock()
+	for _, p := range pollers.of {
+		_ = p.pace() // the clock continues as it was set before
+	}
+}
+
+// swapless returns why swaps of tables are not told, nil if they are.
+func swapless() error {
+	pollers.Lock()
+	defer pollers.Unlock()
+	return pollers.swapless
 }
 
 // depend says whether verdicts depend on the tables. If they begin to, the tables are compared at once, as that may have been long ago.
@@ -95,18 +121,22 @@ func (s *subscriber) depend(depends bool) error {
 // close ends it. The channel of changes is closed.
 func (s *subscriber) close() error {
 	pollers.Lock()
-	defer pollers.Unlock()
-	return s.end()
+	unused, err := s.end()
+	pollers.Unlock()
+	return errors.Join(err, unused.close())
 }
 
-// end does so. The lock is held.
-func (s *subscriber) end() error {
+// end does so, with the lock held. It returns what is to be closed without it, because nobody is told any more.
+func (s *subscriber) end() (unused *swaps, err error) {
 	delete(s.p.subscribers, s)
 	close(s.changes)
 	if len(s.p.subscribers) == 0 {
 		delete(pollers.of, s.p.at)
 	}
-	return s.p.pace()
+	if len(pollers.of) == 0 {
+		unused, pollers.swaps = pollers.swaps, nil
+	}
+	return unused, s.p.pace()
 }
 
 // pace has the poller look now, and then as often as is needed. The lock is held.
@@ -130,6 +160,21 @@ func (p *poller) run() {
 		}
 		if p.reader.look() {
 			p.tell()
+			followLater()
+		}
+	}
+}
+
+// followLater follows swaps if the module with the tables was loaded after the first attempt.
+func followLater() {
+	pollers.Lock()
+	defer pollers.Unlock()
+	if len(pollers.of) == 0 || !errors.Is(pollers.swapless, ebpf.ErrNotSupported) {
+		return
+	}
+	if pollers.swaps, pollers.swapless = followSwaps(swapFunction, lookNow); pollers.swapless == nil {
+		for _, p := range pollers.of {
+			_ = p.pace() // there may have been a swap before
 		}
 	}
 }
@@ -143,6 +188,9 @@ func (p *poller) wanted() bool {
 
 // period returns how often to look. The lock is held.
 func (p *poller) period() time.Duration {
+	if pollers.swaps != nil {
+		return idlePeriod
+	}
 	for s := range p.subscribers {
 		if s.depends {
 			return legacyPeriod

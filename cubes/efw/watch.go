@@ -3,7 +3,7 @@
 package efw
 
 // Follows the host: at the first sign of a change the gate closes; then the rules are read and compiled again. Tables of
-// iptables-legacy announce nothing, so that their rules are compared every few milliseconds.
+// iptables-legacy announce nothing: poll.go looks for their changes.
 
 import (
 	"context"
@@ -177,6 +177,9 @@ func (w *watch) follow(ctx context.Context, wanted bool) error {
 		return fmt.Errorf("follow iptables-legacy: %w", err)
 	}
 	w.legacy = s
+	if err := swapless(); err != nil {
+		w.e.env.Logger().Info("tables of iptables-legacy are compared periodically", "period", legacyPeriod, "reason", err)
+	}
 	go func() {
 		for range s.changes {
 			if ctx.Err() == nil {

@@ -48,7 +48,7 @@ func Short() []Job {
 		tests("cubes/classifier", "TestTheFirstRuleThatMatchesGivesTheClass", "TestSubscribersHaveTheirClassInBothDirections"),
 		tests("cubes/gtphandler", "TestPacketsLeaveTheirTunnels", "TestPacketsEnterTheirTunnels", "TestFramesLeaveAndEnterTheirTunnels"),
 		tests("cubes/policer", "TestEachClassHasItsContract", "TestNothingPassesTwice"),
-		tests("cubes/efw", "TestMatchersComeFirst"),
+		tests("cubes/efw", "TestMatchersComeFirst", "TestSwapsOfTablesAreTold", "TestTablesAreComparedWhereNothingTellsOfSwaps"),
 		tests("cubes/edpi", "TestPoliciesFollowTheDecision", "TestFlowsWithoutRoomAreCountedAndElephantsAmongThemFound"),
 		tests("cubes/elb", "TestASessionIsTranslatedAtBothEnds"),
 		tests("cubes/upf", "TestPacketsFollowTheRulesOfTheirSession", "TestTheFirstRuleWhoseFlowsMatchDecides", "TestUsagesCountWarnAndBlock",
