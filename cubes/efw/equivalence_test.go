@@ -193,8 +193,9 @@ func (r *router) identify(frame []byte) []byte {
 	return frame
 }
 
-// send sends frames one after the other. The answer to a question that no rule is about says that the router is done with them.
-func (r *router) send(frames [][]byte) (out sent) {
+// through sends frames one after the other, and returns what has left the router by veth2. The answer to a question that no rule is
+// about says that the router is done with them.
+func (r *router) through(frames [][]byte) [][]byte {
 	r.t.Helper()
 	r.arrived()
 	from, to := r.mac()
@@ -212,7 +213,13 @@ func (r *router) send(frames [][]byte) (out sent) {
 	if _, err := r.wires[0].Recv(isARP, bpftest.Patience); err != nil {
 		r.t.Fatal(err)
 	}
-	for _, frame := range r.arrived() {
+	return r.arrived()
+}
+
+// send sends frames through the router, and reads what rules have counted.
+func (r *router) send(frames [][]byte) (out sent) {
+	r.t.Helper()
+	for _, frame := range r.through(frames) {
 		forwarded := bytes.Equal(frame[:6], r.Hosts[1].MAC) && (frame[12] == 8 && frame[13] == 0 || frame[12] == 0x86 && frame[20] != 58)
 		if forwarded { // no ARP, nor neighbour discovery
 			if frame[12] == 8 { // which differ from run to run: identify
