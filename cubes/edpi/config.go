@@ -7,6 +7,7 @@ package edpi
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -180,18 +181,23 @@ func (p *Policy) compile() (is policy, err error) {
 	return is, nil
 }
 
-// checkMirror finds out whether programs can copy packets to a policy's output.
-func (c *Config) checkMirror(p *Policy, typ cube.Type) error {
-	if p.Action != Mirror {
+// checkOutput finds out whether programs can send packets, or copies of them, to a policy's output.
+func (c *Config) checkOutput(p *Policy, typ cube.Type) error {
+	if p.Action != Mirror && p.Action != Redirect {
 		return nil
 	}
-	if typ.Hook() != cube.TC {
-		return fmt.Errorf("policy %s %s: MIRROR needs a cube of type TC: XDP cannot copy a packet and let it continue: %w", kinds[p.Kind], p.Name, cube.ErrInvalid)
+	wrong := func(format string, args ...any) error {
+		return fmt.Errorf("policy %s %s: %s: %w", kinds[p.Kind], p.Name, fmt.Sprintf(format, args...), cube.ErrInvalid)
 	}
-	for _, o := range c.Outputs {
-		if o.Number == *p.Output && strings.Contains(o.To, ":") {
-			return fmt.Errorf("policy %s %s: MIRROR copies packets to netdevs, and output %d leads to port %s: %w", kinds[p.Kind], p.Name, o.Number, o.To, cube.ErrInvalid)
-		}
+	if p.Action == Mirror && typ.Hook() != cube.TC {
+		return wrong("MIRROR needs a cube of type TC: XDP cannot copy a packet and let it continue")
+	}
+	at := slices.IndexFunc(c.Outputs, func(o cube.Output) bool { return o.Number == *p.Output })
+	if at < 0 {
+		return wrong("the cube has no output %d", *p.Output)
+	}
+	if to := c.Outputs[at].To; p.Action == Mirror && strings.Contains(to, ":") {
+		return wrong("MIRROR copies packets to netdevs, and output %d leads to port %s", *p.Output, to)
 	}
 	return nil
 }
@@ -203,7 +209,7 @@ func (c *Config) check(typ cube.Type) (map[classKey]policy, error) {
 		p := &c.Policies[i]
 		is, err := p.compile()
 		if err == nil {
-			err = c.checkMirror(p, typ)
+			err = c.checkOutput(p, typ)
 		}
 		if err != nil {
 			return nil, err

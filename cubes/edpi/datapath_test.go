@@ -308,6 +308,8 @@ func TestWrongPoliciesAreRefused(t *testing.T) {
 		{"c policy PROTOCOL DNS", `{"action":"MARK"}`, "needs a mark"},
 		{"c policy PROTOCOL DNS", `{"action":"LIMIT"}`, "needs a rate"},
 		{"c policy PROTOCOL DNS", `{"action":"REDIRECT"}`, "needs an output"},
+		{"c policy PROTOCOL DNS", `{"action":"REDIRECT","output":3}`, "has no output 3"},
+		{"c policy PROTOCOL DNS", `{"action":"MIRROR","output":3}`, "has no output 3"},
 		{"c policy ELEPHANT DNS", `{"action":"DROP"}`, "is any"},
 		{"c policy PROTOCOL Nonsens", `{"action":"DROP"}`, "knows no such name"},
 		{"c policy CATEGORY DNS", `{"action":"DROP"}`, "knows no such name"},

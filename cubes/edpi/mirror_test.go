@@ -16,7 +16,7 @@ import (
 	"github.com/polycube/polycube/test/pkt"
 )
 
-const mirrors = `{"outputs":[{"number":1,"to":"veth3"}],"policy":[{"kind":"PROTOCOL","name":"TLS","action":"MIRROR","output":1},
+const mirrors = `{"outputs":[{"number":1,"to":"veth3"},{"number":2,"to":"gone1"}],"policy":[{"kind":"PROTOCOL","name":"TLS","action":"MIRROR","output":1},
 	{"kind":"PROTOCOL","name":"DNS","action":"MIRROR","output":2}]}`
 
 // counts waits until a counter has a value.
@@ -35,8 +35,11 @@ func TestMirrorSendsCopiesAndThePacketContinues(t *testing.T) {
 		if l.Type.Hook() != cube.TC {
 			return // it is refused: the next test
 		}
+		l.Lab.Run("ip", "link", "add", "gone1", "type", "veth", "peer", "name", "gone2")
+		l.Lab.Run("ip", "link", "set", "gone1", "up")
 		r := newRig(t, l, mirrors)
 		r.announce()
+		l.Lab.Run("ip", "link", "del", "gone1")
 		w := r.Wires()
 		v6 := pkt.Eth(clientMAC, serverMAC).VLAN(7).IPv6(client6, server6).UDP(3, 443).Payload(600).Bytes()
 		for port, protocol := range map[uint16]uint16{1: tls, 2: dns} {
