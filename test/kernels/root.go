@@ -14,7 +14,7 @@ import (
 
 // rootPackages are in the root in addition to Debian's essential ones: programs that the product and its tests run, of
 // those that scripts/deps.sh installs.
-var rootPackages = strings.Fields(`kmod iproute2 ethtool iputils-ping procps tcpdump iperf3 jq nftables iptables
+var rootPackages = strings.Fields(`kmod iproute2 ethtool iputils-ping procps tcpdump iperf3 jq nftables
 	libyang2 libyang2-tools libbpf1 bpftool util-linux socat curl openssl bird2 openvswitch-switch frr dnsmasq-base
 	isc-dhcp-client xz-utils`)
 

@@ -108,8 +108,12 @@ func run(ctx context.Context, f flags, args []string) error {
 		Checkout: ".", Scratch: f.cache, Kernels: wanted, Jobs: jobs, Side: f.side, Within: f.limit(args[0]), Progress: os.Stderr,
 		Env: []string{pace.Variable + "=" + strconv.FormatFloat(f.scale, 'g', -1, 64), need.Variable + "=" + need.List()},
 	}
-	if args[0] == "evnf" {
+	switch args[0] {
+	case "evnf":
 		o = kernels.EVNF(o)
+	case "long": // the comparisons of firewalls would take hours
+	default:
+		o.Packages = []string{"iptables"}
 	}
 	reports, err := cache.Run(ctx, o)
 	return errors.Join(err, f.report(reports))
