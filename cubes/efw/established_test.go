@@ -258,8 +258,9 @@ func (r *router) converse(g conversations, frames int) {
 	for range 3 { // the host sends packets of its own at times of its own
 		without, table := run("false")
 		with, kept := run("true")
-		if strings.Contains(text, "MASQUERADE") { // which gives connections random ports
-			with.left, without.left, kept, table = nil, nil, nil, nil
+		if strings.Contains(text, "MASQUERADE") {
+			withoutPorts(with.left)
+			withoutPorts(without.left)
 		}
 		if why = difference(with, without, g.v6); why == "" {
 			why = otherwise(kept, table)
