@@ -166,7 +166,7 @@ func (r *router) judged(frame []byte) (out bpftest.Outcome, got []byte) {
 		before := r.status()
 		out, got = r.RunBytes("veth1", slices.Clone(frame))
 		after := r.status()
-		if out.Verdict == "pass" && (before.Gate != "OPEN" || after.Gate != "OPEN" || before.Changes != after.Changes) {
+		if out.Verdict == "pass" && (before.Gate != "OPEN" || after.Gate != "OPEN" || before.Changes != after.Changes || before.Generation != after.Generation) {
 			return fmt.Errorf("the gate was not open all the time: %+v, %+v", before, after)
 		}
 		return nil
