@@ -158,8 +158,11 @@ func (f *Frontend) prevent(at Position, format string, args ...any) {
 // frontend analyses a frontend.
 func (a *analysis) frontend(s *section) (*Frontend, error) {
 	f := &Frontend{Position: s.at, Name: s.name}
-	if err := a.spend(s.count + len(a.conf.conditions)); err != nil {
+	if err := a.spend(s.count + len(a.conf.conditions) + len(a.conf.limits)); err != nil {
 		return nil, err
+	}
+	for _, l := range a.conf.limits {
+		f.add(Reason{Position: l.at, Text: l.keyword + ": connections of the fast path do not count for the limits of the process", note: true})
 	}
 	for _, at := range a.conf.conditions {
 		f.prevent(at, "conditional blocks: only HAProxy knows which lines count")

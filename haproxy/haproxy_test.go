@@ -121,7 +121,7 @@ listen six from tcp
 		"{192.0.2.10 {8000 8003} [{one 10.0.0.1 8100 5 false invalid IP} {two 10.0.0.2 8100 10 true invalid IP} {two-b 10.0.0.3 8100 0 false invalid IP}]}]"; is != want {
 		t.Errorf("services are\n%s, want\n%s", is, want)
 	}
-	if is := fmt.Sprint(f.Notes); is != "[0.cfg:8: log: connections are not logged 0.cfg:17: option tcplog: connections are not logged]" {
+	if is := fmt.Sprint(f.Notes); is != "[0.cfg:3: maxconn: connections of the fast path do not count for the limits of the process 0.cfg:8: log: connections are not logged 0.cfg:17: option tcplog: connections are not logged]" {
 		t.Errorf("notes are %s", is)
 	}
 	if is := fmt.Sprintf("%v %s %s %v", all[1].Services, all[1].Check.Type, all[1].Balance, all[1].Agents); is !=

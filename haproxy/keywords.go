@@ -122,6 +122,9 @@ var keywords = map[string]rule{
 	"use-fcgi-app":                {back, onlyHTTP, ""},
 }
 
+// processLimits are the keywords of section global that limit the connections of all proxies together.
+var processLimits = []string{"maxconn", "maxconnrate", "maxsessrate"}
+
 // options are what follows `option`.
 var options = map[string]rule{
 	"tcplog":                       {front, lost, "connections are not logged"},

@@ -7,6 +7,7 @@ package haproxy
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -87,11 +88,19 @@ type section struct {
 	count int
 }
 
+// limit is a line of section global, and its keyword.
+type limit struct {
+	at      Position
+	keyword string
+}
+
 // Config is a configuration.
 type Config struct {
 	sections []*section
 	// conditions are lines that decide which other lines count.
 	conditions []Position
+	// limits are lines of section global that limit the connections of the process.
+	limits []limit
 	// backends are the sections with the side of servers, by name.
 	backends map[string]*section
 }
@@ -149,6 +158,9 @@ func (p *parser) line(at Position, text string) error {
 	if p.now.kind == defaults && (first == "bind" || first == "server" || first == "use_backend") {
 		return fmt.Errorf("%s is not allowed in defaults", first)
 	}
+	if p.now.kind == other && p.now.name == "global" && slices.Contains(processLimits, first) {
+		p.conf.limits = append(p.conf.limits, limit{at, first})
+	}
 	p.now.lines = append(p.now.lines, line{at, words})
 	p.now.count++
 	return nil
@@ -179,6 +191,7 @@ func (p *parser) open(at Position, is kind, words []word) error {
 	p.now = s
 	p.conf.sections = append(p.conf.sections, s)
 	if is == other {
+		s.name = words[0].text
 		return nil
 	}
 	if err := p.title(s, words); err != nil {
