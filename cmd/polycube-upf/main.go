@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command polycube-upf drives a cube of service upf by PFCP, as the user plane function of a mobile core.
+// Command polycube-upf controls a cube of service upf over PFCP, as the user plane function of a mobile core.
 package main
 
 import (

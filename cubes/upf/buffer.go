@@ -2,7 +2,7 @@
 
 package upf
 
-// Packets that wait until their device is reachable. They are in the memory of the daemon, and are lost with it.
+// Buffers packets until their device is reachable. They are in the memory of the daemon, and are lost with it.
 
 import (
 	"time"
@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// look is how often the buffer looks whether packets are to be sent.
+	// look is how often the buffer checks whether packets are to be sent.
 	look = 2 * time.Millisecond
-	// late is how long a packet is on its way to the buffer at most. What has not come by then was lost.
+	// late is the longest time that a packet takes to reach the buffer. One that has not arrived by then was lost.
 	late = time.Second
-	// released is UPF_RELEASED: the first word of a packet that has waited.
+	// released is UPF_RELEASED: the first metadata word of a packet that was buffered.
 	released = 1
 )
 
@@ -29,47 +29,47 @@ type bufferState struct {
 	Overflowed uint64 `json:"overflowed"`
 }
 
-// buffer has the packets that wait, by the row of their queue.
+// buffer holds packets by the row of their queue.
 type buffer struct {
 	env    cube.Env
 	queues *pdusession.Queues
 	of     map[uint32]*waiting
 	limit  int // bytes
 	bufferState
-	// arrived is called with an End Marker that no packet of a row is before any longer.
+	// arrived is called with an End Marker once no packet of a row is ahead of it.
 	arrived func(*ended)
-	// stop ends the calls of send, which there are while packets wait.
+	// stop ends the periodic calls of send, which are made while packets are buffered.
 	stop func()
 }
 
-// waiting are the packets of a row, in the order in which they came. Since is when the last one came or was sent, and ends is
-// how many of them are End Markers.
+// waiting are the packets of a row in order of arrival. Since is when the last one arrived or was sent, and ends is the number of
+// End Markers among them.
 type waiting struct {
 	packets []packet
 	since   time.Time
 	ends    int
 }
 
-// packet is one that waits. An End Marker is sent by its owner once no packet is before it.
+// packet is a buffered packet. An End Marker is sent by its owner once no packet is ahead of it.
 type packet struct {
 	cube.PacketOut
 	end *ended
 }
 
-// maxEnds is the number of End Markers in a row: each tunnel of the row has one, unless a peer repeats it.
+// maxEnds is the maximum number of End Markers in a row: each tunnel of the row has one, unless a peer repeats it.
 const maxEnds = 8
 
 func newBuffer(env cube.Env) *buffer {
 	return &buffer{env: env, queues: pdusession.NewQueues(env), of: map[uint32]*waiting{}}
 }
 
-// begin forgets the packets of an earlier daemon: the rows that they are counted in would keep newer ones waiting.
+// begin resets the counts of packets that a previous daemon had buffered: otherwise newer packets of their rows would wait for them.
 func (b *buffer) begin() error {
 	busy, err := b.queues.Busy()
 	for _, row := range busy {
 		n := b.queues.Waiting(row)
 		b.queues.Done(row, n)
-		b.env.Logger().Warn("packets that waited were lost with the former daemon", "packets", n)
+		b.env.Logger().Warn("packets buffered by the previous daemon were lost", "packets", n)
 	}
 	return err
 }
@@ -88,7 +88,7 @@ func (b *buffer) take(p *cube.PacketIn) {
 	}})
 }
 
-// add has a packet that the row counts wait.
+// add buffers a packet that the row already counts.
 func (b *buffer) add(row uint32, p packet) {
 	w := b.of[row]
 	if w == nil {
@@ -110,7 +110,7 @@ func (b *buffer) add(row uint32, p packet) {
 	}
 }
 
-// follow has an End Marker wait behind the packets of a row. It reports whether there was room.
+// follow queues an End Marker behind the packets of a row. It reports whether there was room.
 func (b *buffer) follow(row uint32, e *ended) bool {
 	if w := b.of[row]; b.Bytes+len(e.frame) > b.limit || w != nil && w.ends >= maxEnds {
 		return false
@@ -122,7 +122,7 @@ func (b *buffer) follow(row uint32, e *ended) bool {
 	return true
 }
 
-// send serves all rows. It ends its own calls when nothing waits any more.
+// send serves all rows. It stops its own periodic calls once nothing is buffered.
 func (b *buffer) send() {
 	for row, w := range b.of {
 		b.serve(row, w)
@@ -133,7 +133,7 @@ func (b *buffer) send() {
 	}
 }
 
-// serve does with the packets of a row what is to happen to them.
+// serve holds, sends or drops the packets of a row, as its state says.
 func (b *buffer) serve(row uint32, w *waiting) {
 	switch b.queues.Order(row) {
 	case pdusession.Hold:
@@ -167,7 +167,7 @@ func (b *buffer) leave(row uint32, p *packet, send bool) {
 		b.Discarded++
 	default:
 		if err := b.env.Send(&p.PacketOut); err != nil {
-			b.env.Logger().Debug("send a packet that has waited", "error", err)
+			b.env.Logger().Debug("send a buffered packet", "error", err)
 			b.Discarded++
 		} else {
 			b.Released++
@@ -178,7 +178,7 @@ func (b *buffer) leave(row uint32, p *packet, send bool) {
 	b.queues.Done(row, 1)
 }
 
-// tick finds rows whose packets were lost on their way to user space.
+// tick finds rows whose packets were lost on the way to user space.
 func (b *buffer) tick() {
 	busy, err := b.queues.Busy()
 	if err != nil {

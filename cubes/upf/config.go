@@ -39,7 +39,7 @@ func (c *Config) local() (l local) {
 	return l
 }
 
-// sizes are those of the tables, fixed when the cube is created.
+// sizes returns the table sizes, which are fixed when the cube is created.
 func (c *Config) sizes() map[string]uint32 {
 	return map[string]uint32{
 		"tunnels": 2 * c.MaxSessions, "devices4": c.MaxSessions, "devices6": c.MaxSessions, "routes": 2 * c.MaxSessions, "stations": c.MaxSessions,

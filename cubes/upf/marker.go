@@ -2,8 +2,8 @@
 
 package upf
 
-// End Markers of tunnels whose packets enter other tunnels: this user plane is between others, and passes them on, behind the
-// packets (TS 23.501 5.8.2.9).
+// End Markers of tunnels whose packets enter other tunnels: an intermediate UPF forwards them, after the packets (TS 23.501
+// 5.8.2.9).
 
 import (
 	"net/netip"
@@ -18,7 +18,7 @@ import (
 // reasonTunnelEnded is UPF_TUNNEL_ENDED.
 const reasonTunnelEnded = reasonWaits + 1
 
-// messages are those of the container `messages` that the cube counts itself.
+// messages are the counters of the container `messages` that the cube maintains itself.
 type messages struct {
 	EndMarkersForwarded uint64 `json:"end-markers-forwarded"`
 	EndMarkersDiscarded uint64 `json:"end-markers-discarded"`
@@ -26,26 +26,26 @@ type messages struct {
 	HTTPInvalid         uint64 `json:"http-invalid"`
 }
 
-// ended is an End Marker that came in.
+// ended is a received End Marker.
 type ended struct {
 	teid  uint32
 	trip  cube.Trip
 	frame []byte
-	// rows is the number of rows with packets that are before it. crowded: one of them had no room for it.
+	// rows is the number of rows with packets ahead of it. crowded: one of them had no room for it.
 	rows    int
 	crowded bool
 }
 
-// tunnelEnded takes an End Marker from the program. Packets of its tunnel that wait are sent before.
+// tunnelEnded takes an End Marker from the program. Buffered packets of its tunnel are sent first.
 func (u *upf) tunnelEnded(p *cube.PacketIn) {
 	e := &ended{teid: p.Metadata[0], trip: p.Trip, frame: append([]byte(nil), p.Data...)}
 	all, err := u.tunnels.Onward(e.teid)
 	if err != nil || len(p.Data) < p.Length {
-		u.env.Logger().Debug("an End Marker", "teid", e.teid, "error", err)
+		u.env.Logger().Debug("End Marker dropped", "teid", e.teid, "error", err)
 		u.messages.EndMarkersDiscarded++
 		return
 	}
-	e.rows++ // so that it does not leave before all rows have it
+	e.rows++ // so that it is not sent before all rows have it
 	for _, o := range all {
 		if o.QueueRow == 0 || o.Action != pdusession.Wait && u.buffer.queues.Waiting(o.QueueRow) == 0 {
 			continue
@@ -59,14 +59,14 @@ func (u *upf) tunnelEnded(p *cube.PacketIn) {
 	u.passOn(e)
 }
 
-// passOn sends an End Marker into the next tunnels, once no row has packets that are before it.
+// passOn sends an End Marker into the next tunnels, once no row has packets ahead of it.
 func (u *upf) passOn(e *ended) {
 	if e.rows--; e.rows > 0 {
 		return
 	}
 	all, err := u.tunnels.Onward(e.teid)
 	if err != nil || e.crowded {
-		u.env.Logger().Debug("an End Marker", "teid", e.teid, "crowded", e.crowded, "error", err)
+		u.env.Logger().Debug("End Marker dropped", "teid", e.teid, "crowded", e.crowded, "error", err)
 		all = nil
 	}
 	var sent []pdusession.Onward
@@ -82,7 +82,7 @@ func (u *upf) passOn(e *ended) {
 	}
 }
 
-// sendOn sends an End Marker into a tunnel, by the same way as the packets: through the cube behind.
+// sendOn sends an End Marker into a tunnel, along the path of the packets: through the cube behind.
 func (u *upf) sendOn(e *ended, peer netip.Addr, teid uint32) bool {
 	from, ok := u.settings.Local(peer)
 	if !ok {

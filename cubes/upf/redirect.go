@@ -2,9 +2,9 @@
 
 package upf
 
-// HTTP requests of devices that are redirected, to a captive portal for example. The cube answers in the place of all servers, and
-// keeps no connection: what it sends depends on nothing but the segment that has come, so no device can fill anything. An
-// answer goes to the device by the rules for packets to it.
+// Redirects HTTP requests of devices, for example to a captive portal. The cube answers in place of every server and keeps no
+// connection state: an answer depends only on the segment received, so no device can exhaust anything. Answers are subject to the
+// rules for packets to the device.
 
 import (
 	"crypto/hmac"
@@ -23,7 +23,7 @@ import (
 // reasonHTTP is UPF_HTTP.
 const reasonHTTP = reasonTunnelEnded + 1
 
-// Packets to port 80 that user space takes in a second, from all devices: a request has five or six.
+// Packets to port 80 that user space accepts per second, from all devices: a request takes five or six.
 const (
 	httpPackets = 2000
 	httpBurst   = 4000
@@ -40,7 +40,7 @@ type redirector struct {
 	env    cube.Env
 	urls   *pdusession.URLs
 	limits table.Table[uint32, httpLimit]
-	// secret is what the sequence numbers of connections depend on.
+	// secret keys the initial sequence numbers of connections.
 	secret [32]byte
 	counts *messages
 }
@@ -51,7 +51,7 @@ func newRedirector(env cube.Env, counts *messages) *redirector {
 	return r
 }
 
-// begin lets packets come.
+// begin sets the rate limit, which admits packets.
 func (r *redirector) begin() error {
 	l, err := bucket.New(httpPackets, time.Second, httpBurst)
 	if err != nil {
@@ -84,14 +84,14 @@ func (r *redirector) take(p *cube.PacketIn) {
 }
 
 const (
-	// window is how much a device may send before it is answered, mss the longest segment: a packet of 1,280 bytes.
+	// window is how much a device may send before an acknowledgment, mss the longest segment: a packet of 1,280 bytes.
 	window = 65535
 	mss    = 1220
-	// longestAnswer is more than the bytes of an answer and its FIN.
+	// longestAnswer exceeds the length of an answer and its FIN.
 	longestAnswer = 2048
 )
 
-// answer returns the segment that answers one; false: none does.
+// answer returns the segment that answers one; false if it needs no answer.
 func (r *redirector) answer(is *wire.Segment, url string) (wire.Segment, bool) {
 	first := r.first(is) + 1 // after the SYN
 	length := uint32(len(is.Payload))
@@ -123,7 +123,7 @@ func (r *redirector) answer(is *wire.Segment, url string) (wire.Segment, bool) {
 	return to, true
 }
 
-// first returns the sequence number of the SYN that answers one of a connection: nobody else can know it.
+// first returns the initial sequence number of the cube's side of a connection, which only the two ends can know.
 func (r *redirector) first(is *wire.Segment) uint32 {
 	h := hmac.New(sha256.New, r.secret[:])
 	for _, end := range []interface{ MarshalBinary() ([]byte, error) }{is.Src, is.Dst} {

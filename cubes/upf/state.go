@@ -2,7 +2,7 @@
 
 package upf
 
-// State: devices, packets that wait, peers, and messages.
+// State: devices, buffered packets, peers, and messages.
 
 import (
 	"context"

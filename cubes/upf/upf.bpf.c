@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* The user plane of a mobile core: packets of devices leave their GTP-U tunnels where they come in at the port, and packets to
- * devices enter one where they go out. What happens in between is up to the rules of the device's session. */
+/* The user plane function of a mobile core: decapsulates GTP-U packets from devices on ingress of the port, and encapsulates
+ * packets to devices on egress. The rules of the device's session decide what happens to each packet. */
 #include <pcn/cube.h>
 #include <pcn/gtpu_end.h>
 
@@ -10,40 +10,40 @@
 
 enum upf_reason {
 	PCN_GTPU_END_REASONS(UPF),
-	UPF_NO_RULE,	 /* a packet that no rule of its session matches */
-	UPF_RULE_DROPS,	 /* the rule of a packet drops it */
-	UPF_GATE_CLOSED, /* a meter is closed */
+	UPF_NO_RULE,	 /* no rule of the session matches */
+	UPF_RULE_DROPS,	 /* the action of the rule is to drop */
+	UPF_GATE_CLOSED, /* the gate of a meter is closed */
 	UPF_EXCEEDED,	 /* above the rate of a meter */
 	UPF_QUOTA_USED,	 /* the quota of a usage is used up */
-	UPF_QUEUE_FULL,	 /* so many packets of a rule wait already */
-	UPF_REDIRECTED,	 /* of a rule that redirects HTTP requests, and not to port 80 of TCP */
+	UPF_QUEUE_FULL,	 /* buffered_packets packets of the rule are buffered */
+	UPF_REDIRECTED, /* the rule redirects HTTP requests, and the packet is not to TCP port 80 */
 };
 PCN_REASONS(upf_reason);
 
 enum upf_slowpath_reason {
 	PCN_GTPU_END_SLOWPATH_REASONS(UPF),
-	UPF_WAITS,	  /* a packet that waits until its device is reachable */
+	UPF_WAITS,	  /* a packet to be buffered until its device is reachable */
 	UPF_TUNNEL_ENDED, /* an End Marker of a tunnel whose packets enter another one */
 	UPF_HTTP,	  /* a packet to port 80 of a rule that redirects HTTP requests */
 };
 PCN_SLOWPATH_REASONS(upf_slowpath_reason);
 
-/* How many packets of a rule may wait. */
+/* Maximum number of buffered packets of a rule. */
 PCN_CONFIG(__u32, buffered_packets) = 512;
-/* Bytes that the path to base stations takes, from the IP header on. */
+/* MTU of the path to base stations: bytes from the IP header on. */
 PCN_CONFIG(__u32, mtu) = 1500;
 
-/* The class of the queueing discipline in which packets with a guaranteed rate wait; 0: that of all others. */
+/* The queueing-discipline class of packets with a guaranteed rate; 0: the same as all others. */
 PCN_CONFIG(__u32, guaranteed_queue) PCN_TRY(0x10001) = 0;
 
-/* The addresses of this end of tunnels, of each family. */
+/* The local tunnel address of each family. */
 struct upf_local {
 	pcn_address ipv4, ipv6;
 };
 
 PCN_CONFIG(struct upf_local, local) = {};
 
-/* What user space writes into md->md of a packet that has waited. */
+/* What user space writes into md->md of a packet that was buffered. */
 #define UPF_RELEASED 1
 
 /* A packet on its way through the rules. */
@@ -51,18 +51,18 @@ struct upf_packet {
 	struct pcn_flow flow; /* of the inner packet */
 	__u64 now;
 	__u32 bytes; /* from its IP header on */
-	__u32 teid;  /* of the tunnel that it came in; 0: it came in none */
+	__u32 teid;  /* of the tunnel that it was received from; 0: none */
 	__u8 qfi;
 	__u8 up; /* it is from a device */
 	__u8 released;
 	__u8 inward; /* it continues into the cube behind, not out of the port */
-	__u8 taken;  /* out of a tunnel: the flow is that of the outer packet still */
+	__u8 taken;  /* just decapsulated: flow is still that of the outer packet */
 	struct pcn_sdf_packet fields;
 	struct pcn_encap outer;
 	struct pcn_network route;
 };
 
-/* The packet that the CPU works on: the stack is too small for it. */
+/* The packet that the CPU is processing: the stack is too small for it. */
 PCN_MAP(packets, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct upf_packet, 1);
 
 PCN_INLINE struct upf_packet *upf_packet(void)
@@ -72,7 +72,7 @@ PCN_INLINE struct upf_packet *upf_packet(void)
 	return bpf_map_lookup_elem(&packets, &zero);
 }
 
-/* Reads the headers of a packet that was taken out of a tunnel, if that has not been done. Most rules need none of them. */
+/* Reads the headers of a decapsulated packet, if that has not been done. Most rules do not need them. */
 PCN_INLINE int upf_read_inner(struct CTXTYPE *ctx, struct upf_packet *p)
 {
 	if (!p->taken)
@@ -81,7 +81,7 @@ PCN_INLINE int upf_read_inner(struct CTXTYPE *ctx, struct upf_packet *p)
 	return pcn_flow_read_common(ctx, &p->flow);
 }
 
-/* Whether a packet is for this end of tunnels. */
+/* Whether a packet is addressed to the local end of tunnels. */
 PCN_INLINE int upf_is_for_us(const struct pcn_flow *flow)
 {
 	if (flow->protocol != IPPROTO_UDP || flow->destination_port != bpf_htons(PCN_GTPU_PORT))
@@ -91,7 +91,7 @@ PCN_INLINE int upf_is_for_us(const struct pcn_flow *flow)
 	return pcn_gtpu_end_is_for(flow);
 }
 
-/* The length of an IP packet, without what the frame has behind it. */
+/* The length of an IP packet, without the frame's padding. */
 PCN_INLINE __u32 upf_length(struct CTXTYPE *ctx, const struct pcn_flow *flow)
 {
 	const __be16 *there = pcn_header(ctx, flow->l3, 3 * sizeof(*there));
@@ -107,7 +107,7 @@ PCN_INLINE __u32 upf_length(struct CTXTYPE *ctx, const struct pcn_flow *flow)
 					 : bpf_ntohs(half[1]);
 }
 
-/* Hands a packet to user space, where it waits. */
+/* Hands a packet to user space, which buffers it. */
 PCN_INLINE int upf_wait(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_rule *r,
 			struct upf_packet *p, __u32 row)
 {
@@ -129,7 +129,7 @@ PCN_INLINE int upf_wait(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_rule 
 	return pcn_pkt_controller_md(ctx, md, UPF_WAITS, words);
 }
 
-/* How many packets to port 80 user space takes. In Go: httpLimit. */
+/* The rate limit of packets to port 80 for user space. In Go: httpLimit. */
 struct upf_http {
 	struct pcn_bucket_limit limit;
 	__u64 bucket;
@@ -137,7 +137,7 @@ struct upf_http {
 
 PCN_MAP(http, BPF_MAP_TYPE_ARRAY, __u32, struct upf_http, 1);
 
-/* Whether user space takes another packet to port 80. The verifier processes it once, as it rarely runs. */
+/* Whether user space accepts another packet to port 80. The verifier processes it once, as it rarely runs. */
 PCN_GLOBAL int upf_http_takes(__u64 now)
 {
 	__u32 zero = 0;
@@ -146,7 +146,7 @@ PCN_GLOBAL int upf_http_takes(__u64 now)
 	return h && pcn_bucket_take(&h->bucket, &h->limit, 1, now);
 }
 
-/* Hands a packet to port 80 to user space, which answers it with a redirection. Others of its rule are dropped. */
+/* Hands a packet to port 80 to user space, which answers with a redirect. Other packets of the rule are dropped. */
 PCN_INLINE int upf_redirect(struct CTXTYPE *ctx, struct pcn_md *md, const struct upf_rule *r,
 			    struct upf_packet *p)
 {
@@ -162,7 +162,7 @@ PCN_INLINE int upf_redirect(struct CTXTYPE *ctx, struct pcn_md *md, const struct
 	return pcn_pkt_controller_md(ctx, md, UPF_HTTP, words);
 }
 
-/* Whether packets that came before still wait. */
+/* Whether earlier packets are still buffered. */
 PCN_INLINE int upf_follows(const struct upf_rule *r, const struct upf_packet *p)
 {
 	__u32 queue = r->queue;
@@ -180,7 +180,7 @@ PCN_INLINE void upf_local_address(pcn_address to, int ipv6)
 		to[i] = ipv6 ? local.ipv6[i] : local.ipv4[i];
 }
 
-/* Puts a packet into the tunnel of its rule. */
+/* Encapsulates a packet into the tunnel of its rule. */
 PCN_INLINE int upf_send(struct CTXTYPE *ctx, struct pcn_md *md, const struct upf_rule *r,
 			struct upf_packet *p)
 {
@@ -196,7 +196,7 @@ PCN_INLINE int upf_send(struct CTXTYPE *ctx, struct pcn_md *md, const struct upf
 	upf_local_address(p->outer.source, p->outer.ipv6);
 	pcn_address_copy(p->outer.destination, r->peer);
 	p->outer.source_port = pcn_gtpu_end_port(&p->flow);
-	/* The cube behind finds the neighbour of a packet that goes there. */
+	/* The cube behind resolves the neighbour of a packet that is sent there. */
 	if (pcn_gtpu_end_macs(ctx, &tunnel, p->inward ? nobody : r->peer) ||
 	    pcn_gtpu_encap(ctx, &p->outer, &tunnel, &p->flow))
 		return pcn_pkt_drop(ctx, md, UPF_NOT_ENCAPSULATED);
@@ -204,7 +204,7 @@ PCN_INLINE int upf_send(struct CTXTYPE *ctx, struct pcn_md *md, const struct upf
 	return pcn_pkt_pass(ctx, md);
 }
 
-/* How long a packet may be for the tunnel of its rule. */
+/* The longest packet that fits into the tunnel of its rule. */
 PCN_INLINE __u32 upf_longest(const struct upf_rule *r, const struct upf_packet *p)
 {
 	struct pcn_encap outer = { .ipv6 = !!(r->flags & UPF_IPV6) };
@@ -215,7 +215,7 @@ PCN_INLINE __u32 upf_longest(const struct upf_rule *r, const struct upf_packet *
 	return mtu - pcn_gtpu_overhead(&outer, &tunnel);
 }
 
-/* Chooses the queue of a packet, where the netdev that sends it has several. */
+/* Selects the queue of a packet at the netdev that sends it. */
 PCN_INLINE void upf_queue_up(struct CTXTYPE *ctx, const struct upf_rule *r)
 {
 #ifdef PCN_TC
@@ -223,11 +223,11 @@ PCN_INLINE void upf_queue_up(struct CTXTYPE *ctx, const struct upf_rule *r)
 		ctx->priority = guaranteed_queue;
 #else
 	(void)ctx;
-	(void)r; /* packets meet no queue */
+	(void)r; /* packets at XDP pass through no queue */
 #endif
 }
 
-/* Does with a packet what its rule says. */
+/* Applies its rule to a packet. */
 PCN_INLINE int upf_forward(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_packet *p, __u32 row)
 {
 	struct upf_rule *r = bpf_map_lookup_elem(&rules, &row);
@@ -245,7 +245,7 @@ PCN_INLINE int upf_forward(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_pa
 	if (r->flags & UPF_REDIRECTS)
 		return upf_redirect(ctx, md, r, p);
 	longest = upf_longest(r, p);
-	if (p->bytes > longest) /* what becomes of it comes again, and is charged then */
+	if (p->bytes > longest) /* its fragments or segments come back, and are charged then */
 		return pcn_gtpu_end_up(ctx, md, UPF_TOO_BIG, PCN_GTPU_END_FAILURES, longest);
 	switch (upf_charge(r, p->bytes, now, !p->up)) {
 	case UPF_USED_UP:
@@ -259,7 +259,7 @@ PCN_INLINE int upf_forward(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_pa
 	return r->flags & UPF_TUNNEL ? upf_send(ctx, md, r, p) : pcn_pkt_pass(ctx, md);
 }
 
-/* The row of the rule of a packet; UPF_NONE if it has none. */
+/* The row of a packet's rule; UPF_NONE if it has none. */
 PCN_INLINE __u32 upf_choose(struct upf_packet *p, __u32 rule, __u32 list)
 {
 	struct pcn_sdf_list *l;
@@ -275,7 +275,7 @@ PCN_INLINE __u32 upf_choose(struct upf_packet *p, __u32 rule, __u32 list)
 	return index == UPF_NONE ? UPF_NONE : rule + index;
 }
 
-/* The device with a network that has an address. */
+/* The device whose framed routes contain an address. */
 PCN_INLINE const struct upf_device *upf_routed(struct upf_packet *p, const __be32 *address)
 {
 	p->route.length = 128;
@@ -283,7 +283,7 @@ PCN_INLINE const struct upf_device *upf_routed(struct upf_packet *p, const __be3
 	return bpf_map_lookup_elem(&routes, &p->route);
 }
 
-/* Whether an IPv6 address is the device's. Router solicitations and the advertisements that answer them have addresses of the link. */
+/* Whether an IPv6 address is the device's. Router solicitations and advertisements have link-local addresses. */
 PCN_INLINE int upf_is_its6(const __be32 *address, const struct upf_tunnel *t)
 {
 	__u32 first = bpf_ntohl(address[0]);
@@ -294,7 +294,7 @@ PCN_INLINE int upf_is_its6(const __be32 *address, const struct upf_tunnel *t)
 	       (first == 0xff020000 && t->has & UPF_FROM_NETWORK);
 }
 
-/* upf_is_of for a packet that cannot be read directly, or with an address that is not its only one. */
+/* upf_is_of for a packet that cannot be read directly, or whose address is not the device's only one. */
 PCN_INLINE int upf_is_of_any(struct CTXTYPE *ctx, struct upf_packet *p, const struct pcn_gtpu *g,
 			     const struct upf_tunnel *t)
 {
@@ -324,7 +324,7 @@ PCN_INLINE int upf_is_of_any(struct CTXTYPE *ctx, struct upf_packet *p, const st
 	return d && d->session == t->session;
 }
 
-/* Whether the packet in a message has the address of the tunnel's device; -1 if it is no packet. */
+/* Whether the packet in a message has the address of the tunnel's device; -1 if it is not an IP packet. */
 PCN_INLINE int upf_is_of(struct CTXTYPE *ctx, struct upf_packet *p, const struct pcn_gtpu *g,
 			 const struct upf_tunnel *t)
 {
@@ -338,7 +338,7 @@ PCN_INLINE int upf_is_of(struct CTXTYPE *ctx, struct upf_packet *p, const struct
 	return upf_is_of_any(ctx, p, g, t);
 }
 
-/* The packet of a frame that was taken out of its tunnel. */
+/* Applies the rules to a decapsulated packet. */
 PCN_INLINE int upf_inner(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_packet *p,
 			 const struct upf_tunnel *t)
 {
@@ -355,7 +355,7 @@ PCN_INLINE int upf_inner(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_pack
 	return upf_forward(ctx, md, p, row);
 }
 
-/* Whether to note where the peer of a tunnel is: with the first packet of a rule, and once in a while. */
+/* Whether to learn the MAC address of the tunnel's peer: with the first packet of a rule, and periodically. */
 PCN_INLINE int upf_learns(const struct upf_tunnel *t, __u64 now)
 {
 	__u32 row = t->rule;
@@ -364,7 +364,7 @@ PCN_INLINE int upf_learns(const struct upf_tunnel *t, __u64 now)
 	return !r || pcn_refresh_due(now, r->seen, UPF_STEP);
 }
 
-/* Takes a packet out of its tunnel. PCN_GTPU_END_PACKET if it may continue, else its verdict. */
+/* Decapsulates a packet. Returns PCN_GTPU_END_PACKET if it may continue, else its verdict. */
 PCN_INLINE int upf_receive(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_packet *p,
 			   const struct pcn_gtpu *g, const struct upf_tunnel *t)
 {
@@ -388,7 +388,7 @@ PCN_INLINE int upf_receive(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_pa
 	return PCN_GTPU_END_PACKET;
 }
 
-/* An End Marker. User space sends it on if the packets of its tunnel enter another one, or wait: behind these. */
+/* Handles an End Marker. User space forwards it, after the packets of its tunnel, if those enter another tunnel or are buffered. */
 PCN_INLINE int upf_ended(struct CTXTYPE *ctx, struct pcn_md *md, __u32 teid,
 			 const struct upf_tunnel *t)
 {
@@ -400,7 +400,7 @@ PCN_INLINE int upf_ended(struct CTXTYPE *ctx, struct pcn_md *md, __u32 teid,
 	return pcn_gtpu_end_up(ctx, md, UPF_TUNNEL_ENDED, PCN_GTPU_END_PATHS, teid);
 }
 
-/* A packet that has waited. */
+/* Prepares a packet that was buffered. */
 PCN_INLINE void upf_released(const struct pcn_md *md, struct upf_packet *p)
 {
 	p->now = pcn_time_coarse();
@@ -444,7 +444,7 @@ PCN_INGRESS
 	return upf_inner(ctx, md, p, t);
 }
 
-/* The device that a packet goes to. */
+/* The device that a packet is sent to. */
 PCN_INLINE const struct upf_device *upf_receiver(struct upf_packet *p)
 {
 	const struct upf_device *d;

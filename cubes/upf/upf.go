@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package upf is the user plane function of a mobile core: its programs, their slow path and its configuration. Sessions are
-// written by the program polycube-upf (package pdusession).
+// installed by the program polycube-upf (package pdusession).
 package upf
 
 import (
@@ -36,7 +36,7 @@ type upf struct {
 	devices *pdusession.Devices
 	tunnels *pdusession.Tunnels
 	http    *redirector
-	// messages counts what becomes of End Markers and HTTP requests.
+	// messages counts End Markers and HTTP requests by outcome.
 	messages messages
 	teller   pdusession.Teller
 	// settings are those of the paths.
@@ -59,7 +59,7 @@ func (u *upf) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, er
 	queue := uint32(0)
 	if conf.Queue != nil {
 		if u.env.Type() != cube.TypeTC {
-			return cube.Plan{}, fmt.Errorf("guaranteed-queue: packets meet the queues of Linux at TC only: create the upf with type=TC: %w", cube.ErrUnsupported)
+			return cube.Plan{}, fmt.Errorf("guaranteed-queue: only packets at TC pass through the queues of Linux: create the upf with type=TC: %w", cube.ErrUnsupported)
 		}
 		queue = uint32(*conf.Queue)
 	}
@@ -105,7 +105,7 @@ func (u *upf) packetIn(p *cube.PacketIn) {
 	}
 }
 
-// tick notes which peers polycube-upf has added and removed.
+// tick picks up the peers that polycube-upf has added and removed.
 func (u *upf) tick() {
 	if err := u.paths.Follow(); err != nil {
 		u.env.Logger().Debug("read the peers", "error", err)
@@ -113,7 +113,7 @@ func (u *upf) tick() {
 	u.buffer.tick()
 }
 
-// pathChanged adds an event, and tells polycube-upf that a path has failed.
+// pathChanged announces that a path has failed or works again, and notifies polycube-upf of a failed one.
 func (u *upf) pathChanged(peer netip.Addr, up bool) {
 	if up {
 		author.Announce(u.env, "UP", fmt.Sprintf("peer %s is UP", peer))
@@ -123,12 +123,12 @@ func (u *upf) pathChanged(peer netip.Addr, up bool) {
 	u.tell(pdusession.PathDown, peer, 0)
 }
 
-// indicated tells it that a peer does not know a tunnel.
+// indicated notifies it that a peer does not know a tunnel.
 func (u *upf) indicated(from netip.Addr, teid uint32) { u.tell(pdusession.ErrorIndication, from, teid) }
 
 func (u *upf) tell(kind pdusession.NoticeKind, peer netip.Addr, teid uint32) {
 	if err := u.teller.Tell(kind, peer, teid); err != nil {
-		u.env.Logger().Debug("a notice for polycube-upf", "error", err)
+		u.env.Logger().Debug("notify polycube-upf", "error", err)
 	}
 }
 
@@ -146,7 +146,7 @@ func (u *upf) action(_ context.Context, path []string, input json.RawMessage) (c
 	}
 	from, ok := u.settings.Local(to.Peer)
 	if !ok {
-		return cube.ActionResult{}, fmt.Errorf("tunnel-endpoint %s: there is no local-address of its family: %w", to.Peer, cube.ErrInvalid)
+		return cube.ActionResult{}, fmt.Errorf("tunnel-endpoint %s: no local-address of its family: add one: %w", to.Peer, cube.ErrInvalid)
 	}
 	marker, err := u.paths.EndMarker(from, to.Peer, to.TEID)
 	if err == nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* The tables of a user plane function: sessions of devices, with the rules, meters and usages of each. A program beside the
- * daemon writes them (Go package pdusession); it maps most of them into its memory. */
+/* The tables of a user plane function: sessions of devices, with the rules, meters and usages of each. A program outside the
+ * daemon writes them (Go package pdusession), and memory-maps most of them. */
 #ifndef UPF_H
 #define UPF_H
 
@@ -10,17 +10,17 @@
 /* No rule. */
 #define UPF_NONE 0xffffffff
 
-/* Meters and usages of a rule. */
+/* Maximum number of meters, and of usages, of a rule. */
 #define UPF_OF_RULE 3
 
-/* A tunnel that packets come in. */
+/* A tunnel that packets are received from. */
 struct upf_tunnel {
 	__u64 ipv6; /* the upper half of the device's IPv6 addresses, in network byte order */
 	__be32 ipv4;
 	__u32 has;  /* enum upf_has */
-	__u32 rule; /* the row of its only rule; with a list, the row of the session's first one */
-	__u32 list; /* the row of the flows of its rules; 0: all packets have its only rule */
-	__u32 session; /* its number, which no other session has */
+	__u32 rule; /* the row of its only rule; with a list, the session's first row */
+	__u32 list; /* the row of the flows of its rules; 0: its only rule applies to all packets */
+	__u32 session; /* a unique number */
 	__u32 zero;
 };
 
@@ -30,7 +30,7 @@ enum upf_has {
 	UPF_FROM_NETWORK = 4, /* its packets are for the device, not from it */
 };
 
-/* A device, for packets to its address, or to a network behind it: as in a tunnel. */
+/* A device, for packets to its address or to a network behind it. The fields are as in upf_tunnel. */
 struct upf_device {
 	__u32 rule;
 	__u32 list;
@@ -41,67 +41,67 @@ struct upf_device {
 enum upf_action { UPF_DROP, UPF_PASS, UPF_WAIT };
 
 enum upf_flag {
-	UPF_NOTIFY = 1,	     /* the first packet that waits makes a notice */
-	UPF_TUNNEL = 2,	     /* packets enter a tunnel */
-	UPF_IPV6 = 4,	     /* which is one of IPv6 */
-	UPF_MARK = 8,	     /* with the DSCP of the rule */
+	UPF_NOTIFY = 1,	     /* the first buffered packet generates a notice */
+	UPF_TUNNEL = 2,	     /* packets are encapsulated */
+	UPF_IPV6 = 4,	     /* over IPv6 */
+	UPF_MARK = 8,	     /* the outer header gets the rule's DSCP */
 	UPF_GUARANTEED = 16, /* packets have a guaranteed rate */
 	UPF_REDIRECTS = 32,  /* HTTP requests are redirected; teid is a row of redirects */
 };
 
 /* What happens to packets. */
 struct upf_rule {
-	pcn_address peer; /* the other end of the tunnel that they enter */
+	pcn_address peer; /* the remote end of the tunnel that packets enter */
 	__u32 teid;	  /* of that tunnel, or with UPF_REDIRECTS a row of redirects */
 	__u8 action;	  /* enum upf_action */
 	__u8 flags;	  /* enum upf_flag */
 	__u8 qfi;	  /* in the tunnel; 0: none */
 	__u8 dscp;
-	__u32 meters[UPF_OF_RULE]; /* rows; the first 0 ends them */
+	__u32 meters[UPF_OF_RULE]; /* rows, up to the first 0 */
 	__u32 usages[UPF_OF_RULE]; /* the same */
-	__u32 queue;		   /* the row of packets that wait; 0: none ever does */
+	__u32 queue;		   /* the row of its buffered packets; 0: it never buffers */
 	__u32 index;		   /* in the session */
 	__u64 seen; /* when the last packet came, in steps of 100 ms; only programs write it */
 };
 
-/* What limits packets, in each direction. A limit of 0 is a closed gate. */
+/* Limits the rate in each direction. A limit of 0 is a closed gate. */
 struct upf_meter {
 	struct pcn_bucket_limit limit[2];
 	__u64 bucket[2]; /* only programs write them */
 };
 
 enum upf_watches {
-	UPF_THRESHOLD = 1, /* there is one */
+	UPF_THRESHOLD = 1, /* a threshold is set */
 	UPF_QUOTA = 2,
-	UPF_START = 4, /* the first packet makes a notice */
+	UPF_START = 4, /* the first packet generates a notice */
 };
 
-/* What counts packets. Limits are compared with the bytes of both directions, and of each; those that are not there are the
- * largest number. */
+/* Counts packets. Limits are compared with the bytes of both directions together, and of each; unset limits are the largest
+ * number. */
 struct upf_usage {
 	__u64 bytes[2]; /* of IP packets */
 	__u64 packets[2];
 	__u64 first, last; /* when packets came, in steps of 100 ms */
 	__u32 watches;	   /* enum upf_watches; user space writes it */
-	__u32 told;	   /* those of them that there was a notice of */
-	__u64 near; /* below this many bytes in all no limit is reached: the others need not be read */
+	__u32 told;	   /* those that a notice was generated for */
+	__u64 near;	   /* below this total, no limit is reached, and none needs to be read */
 	__u64 threshold[3];
 	__u64 quota[3];
 	__u64 more[2];
 };
 
-/* Packets that wait in user space. `waiting` counts them from the moment they leave for it until they were sent; while there
- * are any, newer ones follow them. */
+/* Packets buffered in user space. `waiting` counts them from the moment they are handed to user space until they are sent;
+ * until it is 0, newer packets queue behind them. */
 struct upf_queue {
 	__u32 waiting;
-	__u32 state; /* enum upf_queue_state; the program beside the daemon writes it */
-	__u32 told;  /* there was a notice since it began to hold packets */
+	__u32 state; /* enum upf_queue_state; the program outside the daemon writes it */
+	__u32 told;  /* a notice was generated since it began to hold packets */
 	__u32 zero;
 };
 
 enum upf_queue_state { UPF_HOLD, UPF_RELEASE, UPF_DISCARD };
 
-/* Bytes of a URL: with the headers around it, an answer fits into a packet of 1,280 bytes. */
+/* Maximum length of a URL: with all headers, an answer fits into a packet of 1,280 bytes. */
 #define UPF_URL 1022
 
 /* Where HTTP requests are redirected to. The daemon reads it. */
@@ -110,7 +110,7 @@ struct upf_redirect {
 	__u8 url[UPF_URL];
 };
 
-/* Something that a packet has caused, for the program beside the daemon. */
+/* An event for the program outside the daemon. */
 enum upf_notice_kind {
 	UPF_NOTICE_WAITING = 1,
 	UPF_NOTICE_THRESHOLD,
@@ -123,7 +123,7 @@ enum upf_notice_kind {
 struct upf_notice {
 	__u32 kind; /* enum upf_notice_kind */
 	__u32 row;  /* of a rule or usage */
-	__u32 dscp; /* of a packet that waits */
+	__u32 dscp; /* of a buffered packet */
 	__u32 teid;
 	pcn_address peer;
 };
@@ -138,25 +138,25 @@ PCN_MAP_FLAGS(devices6, BPF_MAP_TYPE_HASH, __u64, struct upf_device, 64, BPF_F_N
 /* Networks behind devices. */
 PCN_MAP_FLAGS(routes, BPF_MAP_TYPE_LPM_TRIE, struct pcn_network, struct upf_device, 64,
 	      BPF_F_NO_PREALLOC);
-/* The rules of a session are in rows that follow each other. The first row of each table is not used. */
+/* The rules of a session are in consecutive rows. The first row of each table is unused. */
 PCN_MAP_FLAGS(rules, BPF_MAP_TYPE_ARRAY, __u32, struct upf_rule, 64, BPF_F_MMAPABLE);
 PCN_MAP_FLAGS(meters, BPF_MAP_TYPE_ARRAY, __u32, struct upf_meter, 64, BPF_F_MMAPABLE);
 PCN_MAP_FLAGS(usages, BPF_MAP_TYPE_ARRAY, __u32, struct upf_usage, 64, BPF_F_MMAPABLE);
 PCN_MAP_FLAGS(queues, BPF_MAP_TYPE_ARRAY, __u32, struct upf_queue, 64, BPF_F_MMAPABLE);
 PCN_MAP_FLAGS(redirects, BPF_MAP_TYPE_ARRAY, __u32, struct upf_redirect, 2, BPF_F_MMAPABLE);
-/* The flows of rules; tunnels and devices with equal ones share a row. */
+/* The flows of rules; tunnels and devices with equal flows share a row. */
 PCN_MAP_FLAGS(lists, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_sdf_list, 2, BPF_F_MMAPABLE);
-/* Notices that were not read yet. */
+/* Unread notices. */
 struct {
 	__uint(type, BPF_MAP_TYPE_QUEUE);
 	__uint(max_entries, UPF_NOTICES);
 	__type(value, struct upf_notice);
 } notices SEC(".maps");
 
-/* Steps of the times that programs note. */
+/* The resolution of recorded times. */
 #define UPF_STEP 100000000ull
 
-/* Tells the program beside the daemon something. If that has not read for long, it is not told: -1. */
+/* Notifies the program outside the daemon. Returns -1 if the queue is full because it has not read for long. */
 PCN_INLINE int upf_tell(__u32 kind, __u32 row, __u32 dscp)
 {
 	struct upf_notice n = { .kind = kind, .row = row, .dscp = dscp };
@@ -164,13 +164,13 @@ PCN_INLINE int upf_tell(__u32 kind, __u32 row, __u32 dscp)
 	return bpf_map_push_elem(&notices, &n, 0) ? -1 : 0;
 }
 
-/* Whether so many bytes were counted that a limit may have been reached. */
+/* Whether enough bytes were counted that a limit may have been reached. */
 PCN_INLINE int upf_near(const struct upf_usage *u)
 {
 	return u->bytes[0] + u->bytes[1] >= u->near;
 }
 
-/* Whether the bytes that were counted are below a limit. */
+/* Whether the counted bytes are below a limit. */
 PCN_INLINE int upf_below(const struct upf_usage *u, const __u64 limit[3])
 {
 	__u64 up = u->bytes[0], down = u->bytes[1];
@@ -178,14 +178,14 @@ PCN_INLINE int upf_below(const struct upf_usage *u, const __u64 limit[3])
 	return up + down < limit[0] && up < limit[1] && down < limit[2];
 }
 
-/* Tells once that a usage has reached something. */
+/* Notifies once that a usage has reached a limit or has started. */
 PCN_INLINE void upf_reached(struct upf_usage *u, __u32 what, __u32 kind, __u32 row)
 {
 	if (!(__sync_fetch_and_or(&u->told, what) & what) && upf_tell(kind, row, 0))
 		__sync_fetch_and_and(&u->told, ~what);
 }
 
-/* Whether the usages of a rule let a packet pass: none of their quotas is used up. */
+/* Whether the usages of a rule pass a packet: none of their quotas is used up. */
 PCN_INLINE int upf_allowed(const struct upf_rule *r)
 {
 	for (int i = 0; i < UPF_OF_RULE; i++) {
@@ -231,7 +231,7 @@ PCN_INLINE void upf_count(const struct upf_rule *r, __u32 bytes, __u64 now, __u3
 	}
 }
 
-/* What usages and meters say of a packet. */
+/* The verdict of usages and meters on a packet. */
 enum upf_charged { UPF_CONFORMS, UPF_USED_UP, UPF_CLOSED, UPF_EXCEEDS };
 
 PCN_INLINE int upf_metered(const struct upf_rule *r, __u32 bytes, __u64 now, __u32 down)
@@ -256,7 +256,7 @@ PCN_INLINE int upf_metered(const struct upf_rule *r, __u32 bytes, __u64 now, __u
 	return UPF_CONFORMS;
 }
 
-/* Charges a packet to the usages and meters of its rule, which count it if it may pass. The verifier processes it once. */
+/* Charges a packet to the meters and usages of its rule; usages count it if it may pass. The verifier processes it once. */
 PCN_GLOBAL int upf_charge(struct upf_rule *r PCN_NONNULL, __u32 bytes, __u64 now, __u32 down)
 {
 	int result;
@@ -269,7 +269,7 @@ PCN_GLOBAL int upf_charge(struct upf_rule *r PCN_NONNULL, __u32 bytes, __u64 now
 	return result;
 }
 
-/* The value of the first flow that matches; UPF_NONE if none does. The verifier processes it once. */
+/* The value of the first matching flow; UPF_NONE if none matches. The verifier processes it once. */
 PCN_GLOBAL __u32 upf_search(const struct pcn_sdf_packet *p PCN_NONNULL,
 			    const struct pcn_sdf_list *l PCN_NONNULL)
 {

@@ -2,7 +2,7 @@
 
 package upf
 
-// The API of polycubed: it says where the tables of the cube are, and sends End Markers.
+// The API of polycubed, which returns the UUID and addresses of the cube, and sends End Markers.
 
 import (
 	"context"
@@ -23,7 +23,7 @@ type daemon struct{ *sidecar.Daemon }
 // newDaemon returns the daemon that listens on a Unix socket.
 func newDaemon(socket string) *daemon { return &daemon{sidecar.NewDaemon(socket)} }
 
-// cubeState is what the program has to know of its cube.
+// cubeState is the part of the cube's state that the program needs.
 type cubeState struct {
 	UUID   string `json:"uuid"`
 	Locals []struct {
@@ -42,7 +42,7 @@ func (d *daemon) cube(ctx context.Context, name string) (is cubeState, err error
 	return is, d.Read(ctx, "upf", name, "local-address", &is.Locals)
 }
 
-// endMarker makes a cube send an End Marker.
+// endMarker asks a cube to send an End Marker.
 func (d *daemon) endMarker(ctx context.Context, name string, peer netip.Addr, teid uint32) error {
 	body, err := json.Marshal(map[string]any{"tunnel-endpoint": peer, "remote-teid": teid})
 	if err != nil {

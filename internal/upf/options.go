@@ -22,7 +22,7 @@ import (
 // Version is set by the Makefile.
 var Version = "dev"
 
-// Options are those of a run.
+// Options configure a run.
 type Options struct {
 	Cube, Address, NodeID            string
 	SMFs, Allow, Pools, Networks     []string
@@ -33,7 +33,7 @@ type Options struct {
 	Metrics, Level                   string
 	JSON, CheckConfig                bool
 
-	// Listen, Peers, From, Prefixes and Severity are what Address, SMFs, Allow, Pools and Level say.
+	// Listen, Peers, From, Prefixes and Severity are the parsed values of Address, SMFs, Allow, Pools and Level.
 	Listen         netip.AddrPort
 	Peers          []netip.AddrPort
 	From, Prefixes []netip.Prefix
@@ -44,17 +44,17 @@ const usage = `usage: polycube-upf --cube NAME --address ADDRESS [options]
        polycube-upf status [--json] [--control SOCKET]
        polycube-upf leave [--control SOCKET]
 
-Drives a cube of service upf: it speaks PFCP (N4, 3GPP TS 29.244) with the SMFs of a 5G core, or the
-control plane functions of a 4G one, and writes their sessions into the tables of the cube. The
-sessions survive the end of this program and of polycubed, and packets are forwarded meanwhile.
+Controls a cube of service upf: it speaks PFCP (N4, 3GPP TS 29.244) with the SMFs of a 5G core, or the
+control plane functions of a 4G core, and installs their sessions in the tables of the cube. Sessions
+survive a restart of this program and of polycubed, and packets are forwarded meanwhile.
 
-status shows what a running polycube-upf serves. leave has it ask all control plane functions to release
-their associations, and accept no others until it is started again, before a UPF is taken out of service.
+status shows the associations and sessions of a running polycube-upf. leave makes it ask all control plane
+functions to release their associations, and refuse new ones until it is restarted.
 
-Options, which a configuration file may have, too, as "option: value":
+Options, which may also be set in a configuration file, as "option: value":
 `
 
-// errShown: there is nothing to run, the answer was printed.
+// errShown: the requested text was printed, and nothing is to be run.
 var errShown = errors.New("shown")
 
 // usageError is a mistake in the command line.
@@ -67,39 +67,38 @@ func flagSet(o *Options, file *string, version, help *bool) *pflag.FlagSet {
 	f := pflag.NewFlagSet("polycube-upf", pflag.ContinueOnError)
 	f.SortFlags = false
 	f.SetOutput(io.Discard)
-	f.StringVar(&o.Cube, "cube", "", "the cube of service upf")
-	f.StringVar(&o.Address, "address", "", "address of this end of N4, with a port if it is not 8805")
-	f.StringVar(&o.NodeID, "node-id", "", "node ID: an address or a domain name (default: the address)")
-	f.StringArrayVar(&o.SMFs, "smf", nil, "address of a control plane function that this end sends an Association Setup Request to; may be repeated")
-	f.StringArrayVar(&o.Allow, "allow", nil, "prefix of addresses from which control plane functions may set up an association; may be repeated (default: any)")
-	f.StringArrayVar(&o.Pools, "pool", nil, "prefix of which devices get addresses: IPv4, or IPv6 of at most 64 bits; may be repeated")
-	f.StringArrayVar(&o.Networks, "network-instance", nil, "a network instance that rules may name; may be repeated (default: any)")
-	f.Uint64Var(&o.GBR, "gbr-capacity", 0, "sum of the guaranteed bit rates of all sessions in kbit/s, in each direction; 0 does not check it")
-	f.DurationVar(&o.T1, "t1", 3*time.Second, "time after which a request without a response is sent again")
-	f.IntVar(&o.N1, "n1", 3, "how often it is sent in all")
-	f.DurationVar(&o.Heartbeat, "heartbeat", 10*time.Second, "time between Heartbeat Requests")
+	f.StringVar(&o.Cube, "cube", "", "name of the cube of service upf")
+	f.StringVar(&o.Address, "address", "", "local address of N4, with a port if it is not 8805")
+	f.StringVar(&o.NodeID, "node-id", "", "node ID: an IP address or a domain name (default: --address)")
+	f.StringArrayVar(&o.SMFs, "smf", nil, "address of a control plane function to send an Association Setup Request to; may be repeated")
+	f.StringArrayVar(&o.Allow, "allow", nil, "prefix from which control plane functions may set up an association; may be repeated (default: any)")
+	f.StringArrayVar(&o.Pools, "pool", nil, "prefix to allocate device addresses from: IPv4, or IPv6 of at most 64 bits; may be repeated")
+	f.StringArrayVar(&o.Networks, "network-instance", nil, "network instance that rules may name; may be repeated (default: any)")
+	f.Uint64Var(&o.GBR, "gbr-capacity", 0, "maximum sum of the guaranteed bit rates of all sessions, in kbit/s and in each direction; 0: unlimited")
+	f.DurationVar(&o.T1, "t1", 3*time.Second, "time after which an unanswered request is retransmitted")
+	f.IntVar(&o.N1, "n1", 3, "maximum number of times that a request is sent")
+	f.DurationVar(&o.Heartbeat, "heartbeat", 10*time.Second, "interval between Heartbeat Requests")
 	f.StringVar(&o.Socket, "socket", "/run/polycube/polycubed.sock", "socket of polycubed")
-	f.StringVar(&o.BPFFS, "bpffs", "/sys/fs/bpf/polycube", "directory of polycubed in a BPF file system")
-	f.StringVar(&o.StateDir, "state-dir", "/var/lib/polycube-upf", "directory for sessions")
-	f.StringVar(&o.Control, "control", "/run/polycube-upf/control.sock", "Unix socket for polycube-upf status and leave")
-	f.StringVar(&o.Metrics, "metrics", "", "TCP address for Prometheus, such as 127.0.0.1:9103 (default: none)")
-	f.StringVar(&o.Level, "loglevel", "info", "debug, info, warn or error")
+	f.StringVar(&o.BPFFS, "bpffs", "/sys/fs/bpf/polycube", "directory of polycubed in the BPF file system")
+	f.StringVar(&o.StateDir, "state-dir", "/var/lib/polycube-upf", "directory to store sessions in")
+	f.StringVar(&o.Control, "control", "/run/polycube-upf/control.sock", "Unix socket that serves polycube-upf status and leave")
+	f.StringVar(&o.Metrics, "metrics", "", "TCP address that serves Prometheus metrics, such as 127.0.0.1:9103 (default: none)")
+	f.StringVar(&o.Level, "loglevel", "info", "log level: debug, info, warn or error")
 	f.StringVar(file, "config", "", "YAML file with these options; the command line overrides it")
-	f.BoolVar(&o.CheckConfig, "check-config", false, "check the options, and start nothing")
+	f.BoolVar(&o.CheckConfig, "check-config", false, "check the options and exit")
 	f.BoolVar(&o.JSON, "json", false, "print the status as JSON")
 	f.BoolVarP(version, "version", "v", false, "print the version")
 	f.BoolVarP(help, "help", "h", false, "print this help")
 	return f
 }
 
-// Commands for a program that runs.
+// Commands for a running program.
 const (
 	commandStatus = "status"
 	commandLeave  = "leave"
 )
 
-// ParseOptions reads a command line without the program's name. command is one for a program that runs; "": the command line
-// is that of a run.
+// ParseOptions parses a command line without the program's name. command is one for a running program; "": start the program.
 func ParseOptions(args []string, out io.Writer) (o Options, command string, err error) {
 	var file string
 	var version, help bool
@@ -139,13 +138,13 @@ func ParseOptions(args []string, out io.Writer) (o Options, command string, err 
 // unfit are options that make no sense in a file.
 var unfit = []string{"config", "check-config", "json", "version", "help"}
 
-// finish checks the options and reads their texts.
+// finish checks the options and parses their values.
 func (o *Options) finish() (err error) {
 	switch {
 	case o.Cube == "":
 		return errors.New("--cube is missing: name a cube of service upf")
 	case o.Address == "":
-		return errors.New("--address is missing: name an address of this end of N4")
+		return errors.New("--address is missing: give the local address of N4")
 	case o.T1 <= 0 || o.N1 < 1 || o.Heartbeat <= 0:
 		return errors.New("--t1, --n1 and --heartbeat must be positive")
 	}
@@ -161,7 +160,7 @@ func (o *Options) finish() (err error) {
 	}
 	for _, p := range o.Prefixes {
 		if p.Addr().Is6() && p.Bits() > 64 {
-			return fmt.Errorf("--pool %s: a device gets an IPv6 prefix of 64 bits", p)
+			return fmt.Errorf("--pool %s: a device gets a /64 IPv6 prefix: use a prefix of at most 64 bits", p)
 		}
 	}
 	if o.From, err = prefixes("--allow", o.Allow); err != nil {
@@ -181,7 +180,7 @@ func (o *Options) finish() (err error) {
 	return nil
 }
 
-// prefixes reads the prefixes of an option.
+// prefixes parses the prefixes of an option.
 func prefixes(option string, texts []string) (all []netip.Prefix, err error) {
 	for _, text := range texts {
 		p, err := netip.ParsePrefix(text)
@@ -193,7 +192,7 @@ func prefixes(option string, texts []string) (all []netip.Prefix, err error) {
 	return all, nil
 }
 
-// addrPort reads an address, with the port of PFCP if it has none.
+// addrPort parses an address, with the port of PFCP if it has none.
 func addrPort(text string) (netip.AddrPort, error) {
 	if a, err := netip.ParseAddr(text); err == nil {
 		return netip.AddrPortFrom(a, port), nil

@@ -2,7 +2,7 @@
 
 package upf
 
-// The tables of the cube as the data plane of N4.
+// The tables of the cube, as the data plane of the N4 server.
 
 import (
 	"context"
@@ -16,19 +16,19 @@ import (
 	"github.com/polycube/polycube/pdusession"
 )
 
-// plane is a cube: its tables, and what only the daemon can do.
+// plane is a cube: its tables, and the operations that only the daemon can perform.
 type plane struct {
 	*pdusession.Tables
 	daemon *daemon
 	name   string
 	log    *slog.Logger
-	// locals are the addresses of this end of tunnels, which may be configured at any time.
+	// locals are the local tunnel addresses, which may be reconfigured at any time.
 	locals atomic.Pointer[[]netip.Addr]
-	// markers are End Markers to be sent, so that nobody waits for the daemon.
+	// markers queues End Markers to be sent, so that no session waits for the daemon.
 	markers chan marker
 }
 
-// marker is an End Marker for the end of a tunnel.
+// marker is an End Marker for the remote end of a tunnel.
 type marker struct {
 	peer netip.Addr
 	teid uint32
@@ -40,7 +40,7 @@ func newPlane(d *daemon, name string, tables *pdusession.Tables, is cubeState, l
 	return p
 }
 
-// know notes the addresses of the cube.
+// know updates the addresses of the cube.
 func (p *plane) know(is cubeState) {
 	locals := make([]netip.Addr, 0, len(is.Locals))
 	for _, l := range is.Locals {
@@ -52,7 +52,7 @@ func (p *plane) know(is cubeState) {
 // Begin implements n4.DataPlane.
 func (p *plane) Begin() n4.Batch { return p.Tables.Begin() }
 
-// Local implements n4.DataPlane: the first address of a family, in numerical order, is that of tunnels.
+// Local implements n4.DataPlane: tunnels use the numerically lowest address of a family.
 func (p *plane) Local(of netip.Addr) (local netip.Addr, err error) {
 	for _, a := range *p.locals.Load() {
 		if a.Is4() == of.Is4() && (!local.IsValid() || a.Less(local)) {
@@ -60,7 +60,7 @@ func (p *plane) Local(of netip.Addr) (local netip.Addr, err error) {
 		}
 	}
 	if !local.IsValid() {
-		err = fmt.Errorf("cube %s has no local-address of the family of %s: %w", p.name, of, cube.ErrNotFound)
+		err = fmt.Errorf("cube %s has no local-address of the family of %s: add one: %w", p.name, of, cube.ErrNotFound)
 	}
 	return local, err
 }
@@ -71,11 +71,11 @@ func (p *plane) EndMarker(peer netip.Addr, teid uint32) error {
 	case p.markers <- marker{peer, teid}:
 		return nil
 	default:
-		return fmt.Errorf("End Markers wait for polycubed: %w", cube.ErrFull)
+		return fmt.Errorf("the queue of End Markers for polycubed: %w", cube.ErrFull)
 	}
 }
 
-// mark has the daemon send the End Markers.
+// mark asks the daemon to send the End Markers.
 func (p *plane) mark(ctx context.Context) {
 	for {
 		select {
@@ -83,7 +83,7 @@ func (p *plane) mark(ctx context.Context) {
 			return
 		case m := <-p.markers:
 			if err := p.daemon.endMarker(ctx, p.name, m.peer, m.teid); err != nil {
-				p.log.Warn("End Marker", "peer", m.peer, "teid", m.teid, "error", err)
+				p.log.Warn("send End Marker", "peer", m.peer, "teid", m.teid, "error", err)
 			}
 		}
 	}

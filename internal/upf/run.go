@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package upf is the program polycube-upf: it connects the N4 of a mobile core with the tables of a cube `upf`.
+// Package upf is the program polycube-upf: it connects N4 of a mobile core to the tables of a cube `upf`.
 package upf
 
 import (
@@ -29,7 +29,7 @@ const (
 	exitUsage  = 64
 )
 
-// Main runs polycube-upf with the words of its command line and returns the exit status.
+// Main runs polycube-upf with its command-line arguments and returns the exit status.
 func Main(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
@@ -64,10 +64,10 @@ type program struct {
 	log     *slog.Logger
 
 	mu     sync.Mutex
-	server *n4.Server // the one that serves now; nil: none does
+	server *n4.Server // the active server; nil if there is none
 }
 
-// run runs until the context ends. When the cube is removed, it waits for the next one of that name, which gets all sessions.
+// run runs until the context ends. When the cube is removed, it waits for a new one of that name, and installs all sessions in it.
 func run(ctx context.Context, o Options, stderr io.Writer) error {
 	p := &program{options: o, daemon: newDaemon(o.Socket), log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: o.Severity}))}
 	unlock, err := lock(o.StateDir)
@@ -84,7 +84,7 @@ func run(ctx context.Context, o Options, stderr io.Writer) error {
 	return sidecar.Run(ctx, p.log, o.Cube, find, p.serve)
 }
 
-// lock makes sure that one process writes the sessions.
+// lock ensures that only one process writes the sessions.
 func lock(dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
@@ -95,7 +95,7 @@ func lock(dir string) (unlock func(), err error) {
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = f.Close()
-		return nil, fmt.Errorf("another polycube-upf uses %s: %w", dir, err)
+		return nil, fmt.Errorf("another polycube-upf is using %s: %w", dir, err)
 	}
 	return func() { _ = f.Close() }, nil
 }
@@ -156,7 +156,7 @@ func (p *program) serves(s *n4.Server) {
 	p.server = s
 }
 
-// install has the tables take over the sessions of the store, and puts those into them that they do not have.
+// install adopts the stored sessions that the tables already have, and reinstalls those that are missing.
 func (p *program) install(server *n4.Server, plane *plane) error {
 	var all []*pdusession.Rows
 	by := map[*pdusession.Rows]n4.Installed{}
@@ -182,14 +182,14 @@ func (p *program) install(server *n4.Server, plane *plane) error {
 			err = server.Reinstalled(is.ID, now)
 		}
 		if err != nil {
-			return fmt.Errorf("put session %d into the tables: %w", is.ID, err)
+			return fmt.Errorf("reinstall session %d: %w", is.ID, err)
 		}
 	}
-	p.log.Info("sessions", "kept", len(all)-len(missing), "put again", len(missing), "keys without a session removed", removed)
+	p.log.Info("sessions", "kept", len(all)-len(missing), "reinstalled", len(missing), "stale keys removed", removed)
 	return nil
 }
 
-// watch returns when the cube is not the same any more. A daemon that does not answer changes nothing.
+// watch returns when the cube was removed or replaced. An unresponsive daemon changes nothing.
 func (p *program) watch(ctx context.Context, plane *plane, uuid string) {
 	tick := time.NewTicker(look)
 	defer tick.Stop()
@@ -205,7 +205,7 @@ func (p *program) watch(ctx context.Context, plane *plane, uuid string) {
 			p.log.Warn("the cube was removed", "cube", p.options.Cube)
 			return
 		case err == nil && !plane.Current():
-			p.log.Warn("the cube has other tables", "cube", p.options.Cube)
+			p.log.Warn("the tables of the cube were replaced", "cube", p.options.Cube)
 			return
 		case err == nil:
 			plane.know(is)

@@ -2,7 +2,7 @@
 
 package upf
 
-// What the program shows of itself: to polycube-upf status, and to Prometheus.
+// Status of the program, for polycube-upf status and Prometheus.
 
 import (
 	"errors"
@@ -18,10 +18,10 @@ import (
 	"github.com/polycube/polycube/internal/sidecar"
 )
 
-// errAway: nothing is served now.
-var errAway = errors.New("polycube-upf waits for its cube")
+// errAway: no server is active.
+var errAway = errors.New("polycube-upf is waiting for its cube")
 
-// status returns what the server says.
+// status returns the status of the server.
 func (p *program) status() (n4.Status, error) {
 	server := p.serving()
 	if server == nil {
@@ -39,20 +39,20 @@ func (p *program) leave() error {
 	return server.Leave()
 }
 
-// observed shows the status, and metrics from it.
+// observed exposes the status, and metrics derived from it.
 func (p *program) observed() *sidecar.Observed[n4.Status] {
 	return &sidecar.Observed[n4.Status]{Status: p.status, Collect: collect, Commands: map[string]func() error{commandLeave: p.leave}}
 }
 
-// table prints a status for people.
+// table prints a status as text.
 func table(is n4.Status, to io.Writer) error {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "address\t%s\n", is.Address)
 	fmt.Fprintf(w, "recovery\t%s\n", is.Recovery.Format(time.RFC3339))
 	fmt.Fprintf(w, "sessions\t%d\n", is.Sessions)
-	fmt.Fprintf(w, "addresses of devices\t%d\n", is.Addresses)
+	fmt.Fprintf(w, "device addresses\t%d\n", is.Addresses)
 	fmt.Fprintf(w, "guaranteed kbit/s\t%d up, %d down\n", is.GuaranteedUp, is.GuaranteedDown)
-	fmt.Fprintf(w, "requests that wait\t%d\n", is.Pending)
+	fmt.Fprintf(w, "pending requests\t%d\n", is.Pending)
 	fmt.Fprintln(w)
 	fmt.Fprintln(w, "association\taddress\tstate\tsessions\tsince")
 	for _, p := range is.Peers {
@@ -67,13 +67,13 @@ func table(is n4.Status, to io.Writer) error {
 
 var (
 	metricSessions  = prometheus.NewDesc("polycube_upf_sessions", "Number of PFCP sessions.", nil, nil)
-	metricAddresses = prometheus.NewDesc("polycube_upf_addresses", "Number of addresses of devices, allocated here or by the control plane function.", nil, nil)
+	metricAddresses = prometheus.NewDesc("polycube_upf_addresses", "Number of device addresses, allocated by the UPF or by the control plane function.", nil, nil)
 	metricGBR       = prometheus.NewDesc("polycube_upf_guaranteed_bytes_per_second", "Sum of the guaranteed rates of all sessions.", []string{"direction"}, nil)
 	metricUp        = prometheus.NewDesc("polycube_upf_association_up", "1 if the control plane function answers heartbeats.", []string{"node"}, nil)
 	metricOf        = prometheus.NewDesc("polycube_upf_association_sessions", "Number of sessions of the control plane function.", []string{"node"}, nil)
-	metricRequests  = prometheus.NewDesc("polycube_upf_requests_total", "Requests that were received, by the cause in the response; 0 for none.", []string{"message", "cause"}, nil)
-	metricAsked     = prometheus.NewDesc("polycube_upf_own_requests_total", "Requests that were sent, by the cause in the response; 0 for no response, or one without a cause.", []string{"message", "cause"}, nil)
-	metricOther     = prometheus.NewDesc("polycube_upf_messages_total", "Messages that were not answered as requests.", []string{"outcome"}, nil)
+	metricRequests  = prometheus.NewDesc("polycube_upf_requests_total", "Requests received, by the cause in the response; 0 if there was none.", []string{"message", "cause"}, nil)
+	metricAsked     = prometheus.NewDesc("polycube_upf_own_requests_total", "Requests sent, by the cause in the response; 0 if there was no response, or it had no cause.", []string{"message", "cause"}, nil)
+	metricOther     = prometheus.NewDesc("polycube_upf_messages_total", "Messages other than answered requests, by outcome.", []string{"outcome"}, nil)
 )
 
 // collect returns the metrics.

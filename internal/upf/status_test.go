@@ -98,7 +98,7 @@ func TestTheStatusIsShown(t *testing.T) {
 	if err := show(false, &text); err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{`address +127\.0\.0\.1:\d+`, "sessions +1", "addresses of devices +1", "guaranteed kbit/s +8 up, 16 down",
+	for _, line := range []string{`address +127\.0\.0\.1:\d+`, "sessions +1", "device addresses +1", "guaranteed kbit/s +8 up, 16 down",
 		"association +address +state +sessions +since", `smf\.example +127\.0\.0\.1 +UP +1 +\d{4}-.*`} {
 		if !regexp.MustCompile("(?m)^" + line + "$").Match(text.Bytes()) {
 			t.Errorf("no line %q in\n%s", line, &text)
@@ -194,7 +194,7 @@ func TestOneProgramWritesTheSessions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lock(dir); err == nil || !strings.Contains(err.Error(), "another polycube-upf uses") {
+	if _, err := lock(dir); err == nil || !strings.Contains(err.Error(), "another polycube-upf is using") {
 		t.Errorf("a second one: %v", err)
 	}
 	unlock()

@@ -255,5 +255,5 @@ func (n *network) page(p *phone) {
 		fmt.Printf("%s: %v\n", p.name, err)
 		return
 	}
-	fmt.Printf("%s is awake\n", p.name)
+	fmt.Printf("%s is connected again\n", p.name)
 }
