@@ -72,7 +72,7 @@ func (c *Config) local(endpoint netip.Addr) (netip.Addr, error) {
 		if endpoint.Is4() {
 			family = "IPv4"
 		}
-		return local, fmt.Errorf("tunnel-endpoint %s: there is no local-address of %s: %w", endpoint, family, cube.ErrInvalid)
+		return local, fmt.Errorf("tunnel-endpoint %s: no local-address of %s: add one: %w", endpoint, family, cube.ErrInvalid)
 	}
 	return local, nil
 }
@@ -82,17 +82,17 @@ func (u *User) check() error {
 	prefix := u.Prefix
 	if u.IP.Is6() {
 		if prefix.IsValid() {
-			return fmt.Errorf("ipv6-prefix: only devices with an IPv4 address as ip have one: %w", cube.ErrInvalid)
+			return fmt.Errorf("ipv6-prefix: allowed only if ip is an IPv4 address: %w", cube.ErrInvalid)
 		}
 		prefix = u.IP
 	}
 	if prefix.IsValid() {
 		if first := netip.PrefixFrom(prefix, 64).Masked().Addr(); first != prefix {
-			return fmt.Errorf("%s: a device has an IPv6 prefix of 64 bits: write its first address, %s: %w", prefix, first, cube.ErrInvalid)
+			return fmt.Errorf("%s: a device has a /64 IPv6 prefix: use its first address, %s: %w", prefix, first, cube.ErrInvalid)
 		}
 	}
 	if u.Class != nil && u.TEID == 0 {
-		return fmt.Errorf("traffic-class: only packets of a tunnel with a teid have one: %w", cube.ErrInvalid)
+		return fmt.Errorf("traffic-class: requires teid: %w", cube.ErrInvalid)
 	}
 	return nil
 }

@@ -101,7 +101,7 @@ func (c *counters) release(was *counted, undo *cube.Undo) {
 func (c *counters) read(counter uint32) (counts, error) {
 	each, ok, err := c.rows.Get(counter)
 	if err == nil && !ok {
-		err = errors.New("there is no such counter")
+		err = errors.New("no such counter")
 	}
 	return total(each), err
 }

@@ -97,7 +97,7 @@ func (s *sessions) learn(in *cube.PacketIn) {
 			return
 		}
 		if err := s.enterStation(mac, is); err != nil {
-			s.env.Logger().Error("learn an address", "address", mac, "teid", is.TEID, "error", err)
+			s.env.Logger().Error("learn a MAC address", "address", mac, "teid", is.TEID, "error", err)
 			return
 		}
 	}
@@ -129,7 +129,7 @@ func (s *sessions) mark(is *session, learned int) error {
 
 func (s *sessions) sweepNow() {
 	if err := s.sweep(); err != nil {
-		s.env.Logger().Error("age the addresses of devices", "error", err)
+		s.env.Logger().Error("age the learned MAC addresses", "error", err)
 	}
 }
 
@@ -229,7 +229,7 @@ func (s *sessions) seen(station netip.Addr, mac wire.MAC) {
 		return
 	}
 	if err := s.path.Found(station, inet.MACOf(mac[:])); err != nil {
-		s.env.Logger().Error("note where a base station is", "address", station, "error", err)
+		s.env.Logger().Error("store the MAC address of a base station", "address", station, "error", err)
 	}
 }
 
@@ -240,7 +240,7 @@ func (s *sessions) look() {
 	}
 	unheard, err := s.path.Unheard()
 	if err != nil {
-		s.env.Logger().Error("look for base stations", "error", err)
+		s.env.Logger().Error("resolve base stations", "error", err)
 		return
 	}
 	for range min(looked, len(unheard)) {

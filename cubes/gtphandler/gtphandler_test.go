@@ -281,11 +281,11 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 		{"POST", "g user-equipment 10.1.0.5", `{}`, "tunnel-endpoint", nil},
 		{"POST", "g user-equipment 10.1.0.5", `{` + e + `,"teid":257}`, "user-equipment 10.1.0.5: 10.1.0.1 has the same teid", cube.ErrExists},
 		{"POST", "g user-equipment 2001:db8:0:3::", `{` + e + `}`, "10.1.0.3 has the same IPv6 prefix", cube.ErrExists},
-		{"POST", "g user-equipment 2001:db8::5", `{` + e + `}`, "a device has an IPv6 prefix of 64 bits: write its first address, 2001:db8::", cube.ErrInvalid},
-		{"POST", "g user-equipment 2001:db8::", `{` + e + `,"ipv6-prefix":"2001:db8:1::"}`, "only devices with an IPv4 address", cube.ErrInvalid},
-		{"POST", "g user-equipment 10.1.0.5", `{` + e + `,"traffic-class":1}`, "traffic-class: only packets of a tunnel with a teid have one", cube.ErrInvalid},
-		{"DELETE", "g local-address " + gateway6, "", "user-equipment 10.1.0.3: tunnel-endpoint 2001:db8:a::10: there is no local-address of IPv6", cube.ErrInvalid},
-		{"POST", "g user-equipment", `[{"ip":"10.1.0.5",` + e + `},{"ip":"10.1.0.6",` + e + `}]`, "5 devices, and max-user-equipment is 4", cube.ErrFull},
+		{"POST", "g user-equipment 2001:db8::5", `{` + e + `}`, "a device has a /64 IPv6 prefix: use its first address, 2001:db8::", cube.ErrInvalid},
+		{"POST", "g user-equipment 2001:db8::", `{` + e + `,"ipv6-prefix":"2001:db8:1::"}`, "allowed only if ip is an IPv4 address", cube.ErrInvalid},
+		{"POST", "g user-equipment 10.1.0.5", `{` + e + `,"traffic-class":1}`, "traffic-class: requires teid", cube.ErrInvalid},
+		{"DELETE", "g local-address " + gateway6, "", "user-equipment 10.1.0.3: tunnel-endpoint 2001:db8:a::10: no local-address of IPv6", cube.ErrInvalid},
+		{"POST", "g user-equipment", `[{"ip":"10.1.0.5",` + e + `},{"ip":"10.1.0.6",` + e + `}]`, "5 devices, but max-user-equipment is 4", cube.ErrFull},
 		{"PATCH", "g max-user-equipment", `5`, "", nil},
 		{"PATCH", "g mtu", `1343`, "out of range", nil}, // an IPv6 packet of 1280 bytes would not fit
 	} {

@@ -69,7 +69,7 @@ func TestNetworksOfOneDeviceEach(t *testing.T) {
 	}{
 		{`{"framed-route":["10.200.0.0/16"]}`, "10.1.0.1 has the same framed-route", cube.ErrExists},
 		{`{"framed-route":["10.200.0.1/16"]}`, "10.1.0.1 has the same framed-route", cube.ErrExists},
-		{`{"framed-route":["10.201.0.0/16","10.202.0.0/16"]}`, "3 framed routes, and max-framed-routes is 2", cube.ErrFull},
+		{`{"framed-route":["10.201.0.0/16","10.202.0.0/16"]}`, "3 framed routes, but max-framed-routes is 2", cube.ErrFull},
 	} {
 		if err := l.Try("PATCH", "g user-equipment 10.1.0.2", c.body); err == nil || !strings.Contains(err.Error(), c.says) || !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v: %s", c.body, err, c.want, c.says)

@@ -95,10 +95,10 @@ type sessionChange struct {
 func (s *sessions) prepare(conf *Config, created bool) (*sessionChange, error) {
 	c := &sessionChange{sessions: s, conf: conf, created: created, want: map[uint32]*session{}, fixed: map[inet.MAC]uint32{}}
 	if conf.Type != Ethernet && len(conf.Sessions) > 0 {
-		return nil, fmt.Errorf("ethernet-session: session-type is %s: create a gtphandler with ETHERNET: %w", conf.Type, cube.ErrInvalid)
+		return nil, fmt.Errorf("ethernet-session: session-type is %s: create a gtphandler with session-type=ETHERNET: %w", conf.Type, cube.ErrInvalid)
 	}
 	if n := len(conf.Sessions); n > int(conf.MaxSessions) {
-		return nil, fmt.Errorf("ethernet-session: %d sessions, and max-ethernet-sessions is %d: create a gtphandler with more: %w", n, conf.MaxSessions, cube.ErrFull)
+		return nil, fmt.Errorf("ethernet-session: %d sessions, but max-ethernet-sessions is %d: create a gtphandler with more: %w", n, conf.MaxSessions, cube.ErrFull)
 	}
 	for i := range conf.Sessions {
 		is := &conf.Sessions[i]
@@ -107,7 +107,7 @@ func (s *sessions) prepare(conf *Config, created bool) (*sessionChange, error) {
 		}
 	}
 	if n := len(c.fixed); n > int(conf.MaxMACs) {
-		return nil, fmt.Errorf("mac-address: %d addresses, and max-mac-addresses is %d: create a gtphandler with more: %w", n, conf.MaxMACs, cube.ErrFull)
+		return nil, fmt.Errorf("mac-address: %d addresses, but max-mac-addresses is %d: create a gtphandler with more: %w", n, conf.MaxMACs, cube.ErrFull)
 	}
 	return c, nil
 }
@@ -120,10 +120,10 @@ func (c *sessionChange) add(is *Session) error {
 	}
 	for _, m := range is.MACs {
 		if first := m.Address.Bytes()[0]; m.Address == 0 || first&1 != 0 {
-			return fmt.Errorf("mac-address %s: no device can have it: %w", m.Address, cube.ErrInvalid)
+			return fmt.Errorf("mac-address %s: not a valid unicast address: %w", m.Address, cube.ErrInvalid)
 		}
 		if owner, taken := c.fixed[m.Address]; taken {
-			return fmt.Errorf("mac-address %s: session %d has it: %w", m.Address, owner, cube.ErrExists)
+			return fmt.Errorf("mac-address %s: session %d already has it: %w", m.Address, owner, cube.ErrExists)
 		}
 		c.fixed[m.Address] = is.TEID
 	}
@@ -364,6 +364,6 @@ func (s *sessions) setParent(parent cube.Parent) {
 		err = s.ends.Set(0, end)
 	}
 	if err != nil {
-		s.env.Logger().Error("note the address of this end", "error", err)
+		s.env.Logger().Error("store the local address", "error", err)
 	}
 }

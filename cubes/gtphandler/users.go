@@ -122,10 +122,10 @@ func (u *users) prepare(entries []cube.EntryChange, old, conf *Config, created b
 		return nil, err
 	}
 	if n := len(u.of) - len(c.was) + len(c.fresh); n > int(conf.MaxUsers) {
-		return nil, fmt.Errorf("user-equipment: %d devices, and max-user-equipment is %d: create a gtphandler with more: %w", n, conf.MaxUsers, cube.ErrFull)
+		return nil, fmt.Errorf("user-equipment: %d devices, but max-user-equipment is %d: create a gtphandler with more: %w", n, conf.MaxUsers, cube.ErrFull)
 	}
 	if n := u.routes - routesOf(c.was) + routesOf(c.fresh); n > int(conf.MaxRoutes) {
-		return nil, fmt.Errorf("user-equipment: %d framed routes, and max-framed-routes is %d: create a gtphandler with more: %w", n, conf.MaxRoutes, cube.ErrFull)
+		return nil, fmt.Errorf("user-equipment: %d framed routes, but max-framed-routes is %d: create a gtphandler with more: %w", n, conf.MaxRoutes, cube.ErrFull)
 	}
 	return c, c.check()
 }
