@@ -127,7 +127,7 @@ func (c *Config) of(is Contract) (contract, error) {
 	}
 	if is.Action == Shape {
 		if is.Queue == nil {
-			return out, fmt.Errorf("queue: action SHAPE needs one: %w", cube.ErrInvalid)
+			return out, fmt.Errorf("queue: required by action SHAPE: %w", cube.ErrInvalid)
 		}
 		out.Queue = uint32(*is.Queue)
 		return out, nil
@@ -136,7 +136,7 @@ func (c *Config) of(is Contract) (contract, error) {
 		return out, nil
 	}
 	if is.Rate == nil {
-		return out, fmt.Errorf("rate-limit: actions LIMIT and MARK need one: %w", cube.ErrInvalid)
+		return out, fmt.Errorf("rate-limit: required by actions LIMIT and MARK: %w", cube.ErrInvalid)
 	}
 	rate := *is.Rate * kilobit
 	burst := max(rate/uint64(time.Second/burstTime), burstBytes)
@@ -173,9 +173,9 @@ func (c *Config) quota(rate uint64, window time.Duration) (uint64, error) {
 	case c.Algorithm != FixedWindow:
 		return 0, nil
 	case quota < 1500:
-		return 0, fmt.Errorf("rate-limit: only %d bytes may pass in a window of %s, less than a packet of 1,500 has: %w", quota, window, cube.ErrInvalid)
+		return 0, fmt.Errorf("rate-limit: a window of %s passes only %d bytes, less than one packet of 1,500: %w", window, quota, cube.ErrInvalid)
 	case quota > most:
-		return 0, fmt.Errorf("rate-limit: %d bytes may pass in a window of %s, the program counts up to %d: %w", quota, window, uint64(most), cube.ErrInvalid)
+		return 0, fmt.Errorf("rate-limit: a window of %s passes %d bytes, but at most %d can be counted: %w", window, quota, uint64(most), cube.ErrInvalid)
 	}
 	return quota, nil
 }

@@ -90,7 +90,7 @@ func (p *policer) change(conf *Config, entries []cube.EntryChange, created bool)
 		return nil, err
 	}
 	if n := c.count(); n > int(conf.Max) {
-		return nil, fmt.Errorf("%d contracts, and max-contracts is %d: create a policer with more: %w", n, conf.Max, cube.ErrFull)
+		return nil, fmt.Errorf("%d contracts, but max-contracts is %d: create a policer with more: %w", n, conf.Max, cube.ErrFull)
 	}
 	return c, nil
 }
@@ -114,7 +114,7 @@ func (c *change) compile() error {
 // of returns a contract in the form of the program, if this cube can do it.
 func (c *change) of(is Contract) (contract, error) {
 	if is.Action == Shape && c.env.Type().Hook() == cube.XDP {
-		return contract{}, fmt.Errorf("action SHAPE: packets meet the queues of Linux at TC only: create the policer with type=TC: %w", cube.ErrUnsupported)
+		return contract{}, fmt.Errorf("action SHAPE: only packets at TC pass through the queues of Linux: create the policer with type=TC: %w", cube.ErrUnsupported)
 	}
 	return c.conf.of(is)
 }

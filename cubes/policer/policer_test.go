@@ -283,13 +283,13 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 		method, words, body, why string
 		as                       error
 	}{
-		{"POST", "p contract 2", `{"action":"LIMIT"}`, "contract 2: rate-limit: actions LIMIT and MARK need one", cube.ErrInvalid},
+		{"POST", "p contract 2", `{"action":"LIMIT"}`, "contract 2: rate-limit: required by actions LIMIT and MARK", cube.ErrInvalid},
 		{"PATCH", "p default-contract action", `"MARK"`, "default-contract: rate-limit", cube.ErrInvalid},
 		{"PATCH", "p contract 1 burst-limit", `12`, "out of range", nil},
-		{"PATCH", "p algorithm", `"FIXED_WINDOW"`, "contract 1: rate-limit: only 125 bytes", cube.ErrInvalid},
-		{"POST", "p contract", `[{"traffic-class":2},{"traffic-class":3}]`, "3 contracts, and max-contracts is 2", cube.ErrFull},
+		{"PATCH", "p algorithm", `"FIXED_WINDOW"`, "contract 1: rate-limit: a window of 1s passes only 125 bytes", cube.ErrInvalid},
+		{"POST", "p contract", `[{"traffic-class":2},{"traffic-class":3}]`, "3 contracts, but max-contracts is 2", cube.ErrFull},
 		{"PATCH", "p max-contracts", `3`, "", nil},
-		{"POST", "p contract 2", `{"action":"SHAPE"}`, "contract 2: queue: action SHAPE needs one", cube.ErrInvalid},
+		{"POST", "p contract 2", `{"action":"SHAPE"}`, "contract 2: queue: required by action SHAPE", cube.ErrInvalid},
 		{"POST", "p contract 2", `{"action":"SHAPE","queue":"1"}`, "expected a class of a queueing discipline", nil},
 	} {
 		err := l.Try(c.method, c.words, c.body)

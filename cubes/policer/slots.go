@@ -229,7 +229,7 @@ func (w *writing) fitted(word uint64, was bucket.Limit, is contract, now time.Du
 func (s *slots) countsOf(slot uint32) (sum counts, err error) {
 	each, ok, err := s.counts.Get(slot)
 	if err == nil && !ok {
-		err = errors.New("there are no counters")
+		err = errors.New("no counters")
 	}
 	for _, c := range each {
 		sum.add(c)
