@@ -204,7 +204,7 @@ func TestSubscribersChangeAndSurviveARestart(t *testing.T) {
 		c.Set("PUT", "k subscriber 10.1.0.3", `{"class":3,`+flows(13)+`}`)
 		all("with two lists", 11, 11, 13, 0)
 		err := c.Try("PATCH", "k subscriber 10.1.0.1", `{`+flows(12)+`}`)
-		if !errors.Is(err, cube.ErrFull) || !strings.Contains(err.Error(), "3 different lists of flows, and max-flow-lists is 2") {
+		if !errors.Is(err, cube.ErrFull) || !strings.Contains(err.Error(), "3 different lists of flows, but max-flow-lists is 2") {
 			t.Errorf("a third list: %v", err)
 		}
 		all("after it was refused", 11, 11, 13, 0)
@@ -241,9 +241,9 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 		as                       error
 	}{
 		{"POST", "k traffic-class 2", `{"dport":"90-80"}`, "the first port is greater than the last", cube.ErrInvalid},
-		{"POST", "k traffic-class", `[{"id":2},{"id":3}]`, "3 traffic classes, and max-classes is 2", cube.ErrFull},
-		{"POST", "k subscriber", `[{"address":"10.1.0.2","class":1},{"address":"10.1.0.3","class":1}]`, "3 subscribers, and max-subscribers is 2", cube.ErrFull},
-		{"POST", "k subscriber 2001:db8::1", `{"class":1}`, "subscriber 2001:db8::1: address: a subscriber has an IPv6 prefix of 64 bits: write its first address, 2001:db8::", cube.ErrInvalid},
+		{"POST", "k traffic-class", `[{"id":2},{"id":3}]`, "3 traffic classes, but max-classes is 2", cube.ErrFull},
+		{"POST", "k subscriber", `[{"address":"10.1.0.2","class":1},{"address":"10.1.0.3","class":1}]`, "3 subscribers, but max-subscribers is 2", cube.ErrFull},
+		{"POST", "k subscriber 2001:db8::1", `{"class":1}`, "subscriber 2001:db8::1: address: a subscriber has a /64 IPv6 prefix: use its first address, 2001:db8::", cube.ErrInvalid},
 		{"POST", "k subscriber 10.1.0.2", `{"class":1,"flow":[` + many.String() + `]}`, "33 flows, at most 32 are possible", cube.ErrInvalid},
 		{"POST", "k subscriber 10.1.0.2", `{}`, "class", nil},
 		{"PATCH", "k max-classes", `3`, "", nil},

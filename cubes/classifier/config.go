@@ -170,7 +170,7 @@ func (s *Subscriber) key() (key, error) {
 	case s.Address.Is4():
 		return key{address: low & 0xffffffff}, nil
 	case low != 0:
-		return key{}, fmt.Errorf("address: a subscriber has an IPv6 prefix of 64 bits: write its first address, %s: %w",
+		return key{}, fmt.Errorf("address: a subscriber has a /64 IPv6 prefix: use its first address, %s: %w",
 			netip.PrefixFrom(s.Address, 64).Masked().Addr(), cube.ErrInvalid)
 	}
 	return key{ipv6: true, address: high}, nil

@@ -93,7 +93,7 @@ func (r *rules) prepare(entries []cube.EntryChange, most uint32, created bool) (
 		c.fresh[e.New.ID] = made
 	}
 	if n := len(r.of) - len(c.was) + len(c.fresh); n > int(most) {
-		return nil, fmt.Errorf("%d traffic classes, and max-classes is %d: create a classifier with more: %w", n, most, cube.ErrFull)
+		return nil, fmt.Errorf("%d traffic classes, but max-classes is %d: create a classifier with more: %w", n, most, cube.ErrFull)
 	}
 	return c, c.edit()
 }

@@ -74,10 +74,10 @@ func (s *subscribers) prepare(entries []cube.EntryChange, conf *Config, created 
 		}
 	}
 	if c.after > int(conf.MaxSubscribers) {
-		return nil, fmt.Errorf("%d subscribers, and max-subscribers is %d: create a classifier with more: %w", c.after, conf.MaxSubscribers, cube.ErrFull)
+		return nil, fmt.Errorf("%d subscribers, but max-subscribers is %d: create a classifier with more: %w", c.after, conf.MaxSubscribers, cube.ErrFull)
 	}
 	if n := s.lists.After(c.users); n > int(conf.MaxLists) {
-		return nil, fmt.Errorf("subscriber: %d different lists of flows, and max-flow-lists is %d: give subscribers equal flows, or create a classifier with more: %w", n, conf.MaxLists, cube.ErrFull)
+		return nil, fmt.Errorf("subscriber: %d different lists of flows, but max-flow-lists is %d: give subscribers equal flows, or create a classifier with more: %w", n, conf.MaxLists, cube.ErrFull)
 	}
 	return c, nil
 }
