@@ -18,12 +18,12 @@ type Config struct {
 	EchoRequests uint8     `json:"echo-requests"`
 }
 
-// Address is an address of this end of tunnels.
+// Address is a local tunnel address.
 type Address struct {
 	Address netip.Addr `json:"address"`
 }
 
-// Settings returns what is configured.
+// Settings returns the configured settings.
 func (c *Config) Settings() Settings {
 	s := Settings{EchoInterval: time.Duration(c.EchoInterval) * time.Second, EchoTimeout: time.Duration(c.EchoTimeout) * time.Second,
 		EchoRequests: int(c.EchoRequests)}

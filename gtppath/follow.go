@@ -2,12 +2,12 @@
 
 package gtppath
 
-// Peers that another process writes into the map of their places, as polycube-upf does.
+// Peers that another process, such as polycube-upf, writes into the map of their MAC addresses.
 
 import "net/netip"
 
-// Follow makes the peers those that are in the map `stations`, which only another process changes: it is called again and
-// again instead of Use and Unuse, and first instead of Begin.
+// Follow synchronises the peers with the map `stations`, which only another process changes: call it periodically in place of Use
+// and Unuse, and initially in place of Begin.
 func (p *Path) Follow() error {
 	limits, err := newLimits()
 	if err != nil {

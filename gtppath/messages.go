@@ -2,7 +2,7 @@
 
 package gtppath
 
-// Messages that are no packets of users, and packets that are too big for their tunnel. The program limits how many come.
+// Handles messages other than packets of users, and packets that are too big for their tunnel. The program limits their rate.
 
 import (
 	"net/netip"
@@ -21,11 +21,11 @@ const (
 	reasonErrorIndication
 	reasonTooBig
 	reasonSegment
-	// OwnReason is the first reason that is the cube's own: PacketIn takes those before it.
+	// OwnReason is the first reason that a cube may define itself: PacketIn handles those before it.
 	OwnReason
 )
 
-// Messages counts what user space has got and sent: the container `messages` of models.
+// Messages counts what user space has received and sent: the container `messages` of models.
 type Messages struct {
 	EchoAnswered     uint64 `json:"echo-requests-answered"`
 	EchoRequestsSent uint64 `json:"echo-requests-sent"`
@@ -94,7 +94,7 @@ func (p *Path) echo(in *cube.PacketIn, d *wire.Datagram, m *gtpu.Message) {
 	}
 }
 
-// indicated tells the cube that a peer does not know a tunnel.
+// indicated notifies the cube that a peer does not know a tunnel.
 func (p *Path) indicated(d *wire.Datagram, m *gtpu.Message) {
 	teid, _, err := m.Indicated()
 	if err != nil || p.peers[d.Src.Addr()] == nil {
@@ -107,7 +107,7 @@ func (p *Path) indicated(d *wire.Datagram, m *gtpu.Message) {
 	}
 }
 
-// answer sends a message to where a packet has come from.
+// answer sends a message to the sender of a packet.
 func (p *Path) answer(in *cube.PacketIn, d *wire.Datagram, port uint16, m gtpu.Message) {
 	p.send(in.Trip, d.Dst.Addr(), netip.AddrPortFrom(d.Src.Addr(), port), wire.Source(in.Data), wire.Destination(in.Data), m)
 }
@@ -124,14 +124,14 @@ type EndMarker struct {
 	teid     uint32
 }
 
-// EndMarker returns the message for the end of a tunnel at a peer. The peer has to be in use now, and need not be when the message
-// is sent, after the last packet.
+// EndMarker returns the message for the remote end of a tunnel. The peer must be in use now, but need not be when the message is
+// sent, after the last packet.
 func (p *Path) EndMarker(from, to netip.Addr, teid uint32) (EndMarker, error) {
 	mac, err := p.mac(to)
 	return EndMarker{from: from, to: to, mac: mac, teid: teid}, err
 }
 
-// SendEndMarker tells a peer that no more packets come through a tunnel, if it has ever been heard.
+// SendEndMarker notifies a peer that no more packets will follow in a tunnel, if its MAC address is known.
 func (p *Path) SendEndMarker(m EndMarker) {
 	if m.mac == 0 {
 		return
@@ -140,7 +140,7 @@ func (p *Path) SendEndMarker(m EndMarker) {
 	p.send(cube.Trip{}, m.from, netip.AddrPortFrom(m.to, gtpu.Port), wire.MAC(m.mac.Bytes()), p.own(), gtpu.End(m.teid))
 }
 
-// own returns the address that frames to peers come from.
+// own returns the source MAC address of frames to peers.
 func (p *Path) own() (mac wire.MAC) {
 	copy(mac[:], p.parent.MAC)
 	return mac
@@ -158,7 +158,7 @@ func (p *Path) send(trip cube.Trip, from netip.Addr, to netip.AddrPort, toMAC, f
 	}
 }
 
-// tooBig fragments a packet if its sender allows that, and else tells the sender the MTU.
+// tooBig fragments a packet if its sender allows that, and otherwise reports the MTU to the sender.
 func (p *Path) tooBig(in *cube.PacketIn, ip *wire.Packet) {
 	mtu := int(in.Metadata[0])
 	if !ip.V6() && !ip.DontFragment {
@@ -173,14 +173,14 @@ func (p *Path) tooBig(in *cube.PacketIn, ip *wire.Packet) {
 	p.messages.TooBig++
 	p.ids++
 	e := wire.Error{Kind: wire.TooBig, MTU: mtu, From: ip.Dst, ID: p.ids}
-	// It goes back to the cube that has sent the packet.
+	// It returns to the cube that has sent the packet.
 	out := cube.PacketOut{Direction: cube.Ingress, Data: e.Frame(ip, wire.Source(in.Data), wire.Destination(in.Data)), Trip: in.Trip}
 	if err := p.env.Send(&out); err != nil {
 		p.env.Logger().Debug("answer a packet that is too big", "error", err)
 	}
 }
 
-// again sends the pieces of a packet through the program once more, and counts the packet; err: it has none.
+// again sends the pieces of a packet through the program again, and counts the packet; err is set if it could not be split.
 func (p *Path) again(in *cube.PacketIn, pieces [][]byte, err error, counter *uint64) {
 	if err != nil {
 		p.messages.Invalid++

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gtppath ends GTP-U tunnels in user space, for cubes whose programs do so with <pcn/gtpu_end.h>: it watches the paths to
-// peers, which are base stations or other user plane functions, and answers the messages and packets that programs hand to it
+// Package gtppath is the user-space part of GTP-U tunnel endpoints, for cubes whose programs use <pcn/gtpu_end.h>: it supervises
+// the paths to peers (base stations or other user plane functions), and answers the messages and packets that programs hand to it
 // (3GPP TS 29.281).
 package gtppath
 
@@ -16,17 +16,17 @@ import (
 	"github.com/polycube/polycube/inet"
 )
 
-// Settings are what a cube configures.
+// Settings are the configuration of a cube.
 type Settings struct {
-	// Locals are the addresses of this end.
+	// Locals are the local tunnel addresses.
 	Locals []netip.Addr
-	// EchoInterval is the time from an answer to the next Echo Request; 0 sends none. A request that is not answered is repeated
-	// after EchoTimeout, and the peer is down when EchoRequests of them have not been answered.
+	// EchoInterval is the time from an answer to the next Echo Request; 0 disables them. An unanswered request is retransmitted
+	// after EchoTimeout, and the peer is down after EchoRequests unanswered ones.
 	EchoInterval, EchoTimeout time.Duration
 	EchoRequests              int
 }
 
-// Local returns the address that tunnels to a peer come from; false if no address is of the peer's family.
+// Local returns the source address of tunnels to a peer; false if there is none of the peer's family.
 func (s *Settings) Local(peer netip.Addr) (local netip.Addr, ok bool) {
 	for _, a := range s.Locals {
 		if a.Is4() == peer.Is4() && (!ok || a.Less(local)) {
@@ -36,18 +36,18 @@ func (s *Settings) Local(peer netip.Addr) (local netip.Addr, ok bool) {
 	return local, ok
 }
 
-// Options are functions of the cube, called in turn with its others. Each may be nil.
+// Options are callbacks of the cube, never called concurrently with its other functions. Each may be nil.
 type Options struct {
-	// Changed is called when a peer goes up or down. A peer is neither until it has answered, or not answered, Echo Requests.
+	// Changed is called when a peer goes up or down. A peer is neither until Echo Requests were answered or have timed out.
 	Changed func(peer netip.Addr, up bool)
-	// Indicated is called when a peer says that it does not know a tunnel.
+	// Indicated is called when a peer reports that it does not know a tunnel.
 	Indicated func(from netip.Addr, teid uint32)
 }
 
-// Limits is struct pcn_gtpu_end_limits: how many messages about paths, and about what has failed, user space takes.
+// Limits is struct pcn_gtpu_end_limits: rate limits for user space, of messages about paths and about failures.
 type Limits struct{ Paths, Failures bucket.Limit }
 
-// newLimits returns those that are not configured: thousands of base stations may ask once a minute, all of them at once.
+// newLimits returns the fixed limits: thousands of base stations may send requests once a minute, all at the same time.
 func newLimits() (l Limits, err error) {
 	if l.Paths, err = bucket.New(2000, time.Second, 4000); err != nil {
 		return l, err
@@ -56,7 +56,7 @@ func newLimits() (l Limits, err error) {
 	return l, err
 }
 
-// Path is the user space of a cube that ends tunnels. Its functions are called in turn.
+// Path is the user-space part of a cube that terminates tunnels. Its methods must not be called concurrently.
 type Path struct {
 	env      cube.Env
 	options  Options
@@ -68,11 +68,11 @@ type Path struct {
 
 	locals table.Table[inet.Address, uint32]
 	limits table.Table[uint32, Limits]
-	// macs has an entry for each peer, which programs write when they hear it.
+	// macs has an entry for each peer, which programs set when they receive a packet from it.
 	macs table.Table[inet.Address, uint64]
 }
 
-// New returns the user space of a cube. It sends nothing before Configure.
+// New returns the user-space part of a cube. It sends nothing before Configure.
 func New(env cube.Env, o Options) *Path {
 	p := &Path{
 		env: env, options: o, peers: map[netip.Addr]*peer{},
@@ -83,10 +83,10 @@ func New(env cube.Env, o Options) *Path {
 	return p
 }
 
-// SetParent notes what the cube is attached to, whose address its frames come from.
+// SetParent sets what the cube is attached to, whose MAC address its frames use as their source.
 func (p *Path) SetParent(parent cube.Parent) { p.parent = parent }
 
-// Begin takes over the maps of an earlier daemon: peers that are not wanted any more are removed.
+// Begin takes over the maps of a previous daemon, and removes peers that are no longer wanted.
 func (p *Path) Begin(wanted map[netip.Addr]bool) error {
 	var gone []inet.Address
 	var all error
@@ -106,7 +106,7 @@ func (p *Path) Begin(wanted map[netip.Addr]bool) error {
 	return err
 }
 
-// Configure writes the addresses of this end, and uses the settings from now on.
+// Configure writes the local addresses, and applies the settings.
 func (p *Path) Configure(s Settings, undo *cube.Undo) error {
 	want := map[inet.Address]uint32{}
 	for _, a := range s.Locals {

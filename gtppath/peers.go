@@ -2,7 +2,7 @@
 
 package gtppath
 
-// Peers: where they are, and whether they answer (path management of TS 29.281, 7.2).
+// Peers: their MAC addresses, and whether they answer (path management of TS 29.281, 7.2).
 
 import (
 	"net/netip"
@@ -13,7 +13,7 @@ import (
 	"github.com/polycube/polycube/inet"
 )
 
-// Status is that of the path to a peer, as models write it.
+// Status is the status of the path to a peer, as in models.
 type Status string
 
 // The statuses.
@@ -23,7 +23,7 @@ const (
 	Down    Status = "DOWN"
 )
 
-// State is that of a peer. MAC is empty if it was not heard, and Users says how often it is used.
+// State is the state of a peer. MAC is empty if no packet from it was received, and Users is its number of uses.
 type State struct {
 	Address netip.Addr `json:"address"`
 	Status  Status     `json:"status"`
@@ -31,18 +31,18 @@ type State struct {
 	Users   int        `json:"-"`
 }
 
-// peer is the other end of tunnels.
+// peer is the remote end of tunnels.
 type peer struct {
 	address netip.Addr
 	users   int
 	status  Status
-	// due is when the next Echo Request is sent, sequence its number, and waiting how many have not been answered.
+	// due is when the next Echo Request is sent, sequence its number, and waiting the number of unanswered ones.
 	due      time.Time
 	sequence uint16
 	waiting  int
 }
 
-// States returns those of all peers.
+// States returns the state of all peers.
 func (p *Path) States() ([]State, error) {
 	all := make([]State, 0, len(p.peers))
 	for _, is := range p.peers {
@@ -59,13 +59,13 @@ func (p *Path) States() ([]State, error) {
 	return all, nil
 }
 
-// mac returns where a peer was heard; 0 if it was not.
+// mac returns the learned MAC address of a peer; 0 if there is none.
 func (p *Path) mac(address netip.Addr) (inet.MAC, error) {
 	mac, _, err := p.macs.Get(inet.AddressOf(address))
 	return inet.MAC(mac), err
 }
 
-// Unheard returns the peers that were not heard, in a stable order.
+// Unheard returns the peers without a learned MAC address, in a stable order.
 func (p *Path) Unheard() (all []netip.Addr, err error) {
 	for address := range p.peers {
 		mac, err := p.mac(address)
@@ -80,7 +80,7 @@ func (p *Path) Unheard() (all []netip.Addr, err error) {
 	return all, nil
 }
 
-// Found notes where a peer is that was not heard.
+// Found sets the MAC address of a peer that has none yet.
 func (p *Path) Found(address netip.Addr, mac inet.MAC) error {
 	if p.peers[address] == nil {
 		return nil
@@ -92,7 +92,7 @@ func (p *Path) Found(address netip.Addr, mac inet.MAC) error {
 	return p.macs.Set(inet.AddressOf(address), uint64(mac))
 }
 
-// Use counts a user of a peer, which is learned and watched as long as it has one.
+// Use adds a user of a peer. The MAC address of a peer is learned and its path supervised as long as it has users.
 func (p *Path) Use(address netip.Addr, undo *cube.Undo) error {
 	is := p.peers[address]
 	if is == nil {
@@ -107,7 +107,7 @@ func (p *Path) Use(address netip.Addr, undo *cube.Undo) error {
 	return nil
 }
 
-// Unuse is the reverse.
+// Unuse removes a user of a peer.
 func (p *Path) Unuse(address netip.Addr, undo *cube.Undo) error {
 	is := p.peers[address]
 	mac, err := p.mac(address)
@@ -124,7 +124,7 @@ func (p *Path) Unuse(address netip.Addr, undo *cube.Undo) error {
 	return p.drop(is)
 }
 
-// drop counts a user less; a peer without users is forgotten.
+// drop removes a user; a peer without users is removed.
 func (p *Path) drop(is *peer) error {
 	if is.users--; is.users > 0 {
 		return nil
@@ -134,7 +134,7 @@ func (p *Path) drop(is *peer) error {
 	return err
 }
 
-// answered notes that a peer has answered an Echo Request. It reports whether it was asked.
+// answered records that a peer has answered an Echo Request. It reports whether one was outstanding.
 func (p *Path) answered(from netip.Addr, sequence uint16) bool {
 	is := p.peers[from]
 	if is == nil || is.waiting == 0 || sequence != is.sequence {
@@ -146,7 +146,7 @@ func (p *Path) answered(from netip.Addr, sequence uint16) bool {
 	return true
 }
 
-// becomes gives a peer a status, and tells the cube if it is another one.
+// becomes sets the status of a peer, and notifies the cube if it changes.
 func (p *Path) becomes(is *peer, s Status) {
 	if is.status == s {
 		return
@@ -157,7 +157,7 @@ func (p *Path) becomes(is *peer, s Status) {
 	}
 }
 
-// tick sends the Echo Requests that are due. A peer that was not heard is not asked: nobody knows where it is.
+// tick sends the Echo Requests that are due. A peer without a learned MAC address cannot be sent one.
 func (p *Path) tick() {
 	if p.settings.EchoInterval == 0 {
 		return
@@ -179,7 +179,7 @@ func (p *Path) tick() {
 			continue
 		}
 		if is.waiting == 0 {
-			is.sequence++ // a repeated request has the same number
+			is.sequence++ // a retransmitted request has the same number
 		}
 		is.waiting++
 		is.due = now.Add(p.settings.EchoTimeout)
