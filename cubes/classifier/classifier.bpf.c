@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* Gives packets their traffic class, which the cubes behind it read from the metadata: the class of their subscriber, or that
- * of the first rule that they match. */
+/* Assigns a traffic class to packets, which the cubes behind it read from the metadata: the class of their subscriber, or that
+ * of the first matching rule. */
 #include <pcn/cube.h>
 #include <pcn/classify.h>
 #include <pcn/rule_counters.h>
@@ -19,7 +19,7 @@ enum classifier_faces { CLASSIFIER_SUBSCRIBERS, CLASSIFIER_NETWORK };
 /* A QFI takes six bits of the metadata's tenant. */
 #define CLASSIFIER_QFI_BITS 0x3f
 
-/* What the control plane says of a rule. */
+/* The class and counter of a rule, from the control plane. */
 struct classifier_rule {
 	__u32 class;
 	__u32 counter;
@@ -37,11 +37,11 @@ PCN_MAP_FLAGS(subscribers4, BPF_MAP_TYPE_HASH, __u32, struct classifier_subscrib
 	      BPF_F_NO_PREALLOC);
 PCN_MAP_FLAGS(subscribers6, BPF_MAP_TYPE_HASH, __u64, struct classifier_subscriber, 1024,
 	      BPF_F_NO_PREALLOC);
-/* Lists of flows. Subscribers with equal flows share one; the first row is not used. */
+/* Lists of flows. Subscribers with equal flows share one; the first row is unused. */
 PCN_MAP_FLAGS(lists, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_sdf_list, 2, BPF_F_MMAPABLE);
 
 PCN_CONFIG(enum classifier_faces, faces) = CLASSIFIER_SUBSCRIBERS;
-/* The class of packets that match nothing, if there is one. */
+/* The default class, if one is set. */
 PCN_CONFIG(__u32, has_default) = 0;
 PCN_CONFIG(__u32, default_class) = 0;
 
@@ -96,7 +96,7 @@ PCN_INLINE __u32 classifier_class(const struct classifier_subscriber *s,
 	return pcn_sdf_search(&p, l, s->class);
 }
 
-/* Searches a set of rules for a packet that is no subscriber's. */
+/* Searches a set of rules for a packet that belongs to no subscriber. */
 PCN_INLINE void classifier_search(struct pcn_md *md, struct pcn_classify_key *key, __u32 set)
 {
 	struct pcn_classify_match match;

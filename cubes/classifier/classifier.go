@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package classifier gives packets their traffic class. Package classifier of the project compiles the rules; this package
+// Package classifier assigns traffic classes to packets. Package classifier of the project compiles the rules; this package
 // keeps their classes, and the subscribers with their flows.
 package classifier
 

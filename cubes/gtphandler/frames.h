@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Sessions of Ethernet frames: the cube is between base stations and the port of a bridge, which sees frames of devices alone.
- * User space owns all entries of these maps; programs only note when they have seen an address. */
+/* Ethernet sessions: the cube is between base stations and the port of a bridge, which only sees frames of devices.
+ * User space owns all entries of these maps; programs only record when they have seen an address. */
 #ifndef GTPHANDLER_FRAMES_H
 #define GTPHANDLER_FRAMES_H
 
@@ -14,7 +14,7 @@ struct gtphandler_session {
 	__u32 counter;
 	__u32 class;
 	__u8 qfi;
-	__u8 ipv6;  /* the tunnel is one of IPv6 */
+	__u8 ipv6;  /* the tunnel is over IPv6 */
 	__u8 fixed; /* only configured addresses may send */
 	__u8 full;  /* no more addresses are learned */
 };
@@ -26,7 +26,7 @@ struct gtphandler_mac {
 	__u32 fixed; /* configured: not learned, does not age */
 };
 
-/* What user space knows about this end. */
+/* Settings of the local end, from user space. */
 struct gtphandler_link {
 	__u64 mac;			/* of frames to base stations */
 	struct pcn_bucket_limit groups; /* frames that are copied to all sessions */
@@ -45,7 +45,7 @@ PCN_MAP(group_bucket, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1);
 /* How old `seen` may be before it is updated. */
 PCN_CONFIG(__u64, refresh_ns) = 1000000000;
 
-/* The word of the metadata with the TEID of the one session for which a frame from user space is. */
+/* The metadata word with the TEID of the session that a frame from user space is sent to. */
 #define GTPHANDLER_FOR 0
 
 /* Whether one more frame may be copied to all sessions. */
@@ -78,7 +78,7 @@ PCN_INLINE int gtphandler_check_sender(const struct gtphandler_session *s, __u32
 	return 0;
 }
 
-/* Where a frame that has left its tunnel goes: to another session, to all others as well, or on. */
+/* Forwards a decapsulated frame: to another session, also to all others, or to the bridge. */
 PCN_INLINE int gtphandler_switch(struct CTXTYPE *ctx, struct pcn_md *md, __u32 teid, __u64 to)
 {
 	const struct gtphandler_link *link;
@@ -101,7 +101,7 @@ PCN_INLINE int gtphandler_switch(struct CTXTYPE *ctx, struct pcn_md *md, __u32 t
 	return pcn_pkt_pass(ctx, md);
 }
 
-/* Takes the frame of a device out of its tunnel. */
+/* Decapsulates a frame from a device. */
 PCN_INLINE int gtphandler_receive_frame(struct CTXTYPE *ctx, struct pcn_md *md,
 					const struct pcn_flow *flow, const struct pcn_gtpu *g)
 {
@@ -137,7 +137,7 @@ PCN_INLINE int gtphandler_receive_frame(struct CTXTYPE *ctx, struct pcn_md *md,
 	return gtphandler_switch(ctx, md, g->teid, macs.to);
 }
 
-/* True for what hosts on the link of base stations want to know of this one: where its addresses are, and an echo. */
+/* True for requests from hosts on the link of base stations to this one: address resolution and echo. */
 PCN_INLINE int gtphandler_asks(struct CTXTYPE *ctx, const struct pcn_flow *flow)
 {
 	return flow->ethertype == bpf_htons(ETH_P_ARP) || pcn_is_neighbour_discovery(ctx, flow) ||
@@ -177,7 +177,7 @@ PCN_INLINE int gtphandler_frame_fits(struct CTXTYPE *ctx, struct pcn_md *md,
 			       mtu - overhead - sizeof(struct ethhdr));
 }
 
-/* Puts a frame into the tunnel of a session. */
+/* Encapsulates a frame into the tunnel of a session. */
 PCN_INLINE int gtphandler_send_frame(struct CTXTYPE *ctx, struct pcn_md *md,
 				     const struct pcn_flow *flow, __u32 teid, int group)
 {
@@ -215,7 +215,7 @@ PCN_INLINE int gtphandler_send_frame(struct CTXTYPE *ctx, struct pcn_md *md,
 	return pcn_pkt_pass(ctx, md);
 }
 
-/* A frame for devices. */
+/* Handles a frame to devices. */
 PCN_INLINE int gtphandler_frame_out(struct CTXTYPE *ctx, struct pcn_md *md)
 {
 	const struct gtphandler_link *link;

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* The tunnels of users between base stations and the network, of IP packets or Ethernet frames. What comes in at the port leaves its tunnel, what goes out to a
- * user enters one. The class of a packet from a user is that of its tunnel. */
+/* Terminates the GTP-U tunnels of users, with IP packets or Ethernet frames: decapsulates on ingress of the port, and encapsulates
+ * packets to users on egress. The class of a packet from a user is that of its tunnel. */
 #include <pcn/cube.h>
 #include <pcn/counter.h>
 #include <pcn/gtpu_end.h>
 
 enum gtphandler_reason {
 	PCN_GTPU_END_REASONS(GTPHANDLER),
-	/* of sessions of Ethernet frames alone */
+	/* only for Ethernet sessions */
 	GTPHANDLER_ADDRESS_IN_USE,     /* the source of a frame is a device of another session */
-	GTPHANDLER_TOO_MANY_ADDRESSES, /* no more addresses of its session are learned */
-	GTPHANDLER_NOT_TUNNELLED,      /* it came from base stations, but not in a tunnel */
-	GTPHANDLER_UNKNOWN_DEVICE,     /* the destination is no device of a session */
-	GTPHANDLER_UNKNOWN_STATION,    /* nothing has come from the base station yet */
+	GTPHANDLER_TOO_MANY_ADDRESSES, /* the session has learned its maximum of addresses */
+	GTPHANDLER_NOT_TUNNELLED,      /* from the link of base stations, but not tunnelled */
+	GTPHANDLER_UNKNOWN_DEVICE,     /* the destination is not a device of any session */
+	GTPHANDLER_UNKNOWN_STATION,    /* the MAC address of the base station is not known yet */
 };
 PCN_REASONS(gtphandler_reason);
 
@@ -22,11 +22,11 @@ enum gtphandler_slowpath_reason {
 	PCN_GTPU_END_SLOWPATH_REASONS(GTPHANDLER),
 	GTPHANDLER_LEARN, /* the source of a frame is to be learned */
 	GTPHANDLER_GROUP, /* a frame for all sessions */
-	GTPHANDLER_HOST,  /* a frame that this end answers as a host */
+	GTPHANDLER_HOST,  /* a frame that the cube answers as a host */
 };
 PCN_SLOWPATH_REASONS(gtphandler_slowpath_reason);
 
-/* What happens to frames without being their fate. */
+/* Events of frames other than their verdict. */
 enum gtphandler_frame_counter {
 	GTPHANDLER_FRAME_NOT_COPIED, /* a frame of a device was not copied to the other sessions */
 	GTPHANDLER_FRAME_COUNTERS,
@@ -40,18 +40,18 @@ struct gtphandler_user {
 	__u32 teid;
 	__u32 counter;
 	__u8 qfi;
-	__u8 ipv6;     /* the tunnel is one of IPv6 */
-	__u8 by_class; /* the TEID is the class of each packet */
+	__u8 ipv6;     /* the tunnel is over IPv6 */
+	__u8 by_class; /* the class of each packet is used as its TEID */
 	__u8 any_teid; /* the user's own packets may have any TEID */
 	__u32 zero;
 };
 
-/* Whose network it is: the address of a device, or the first one of its prefix. */
+/* The device that a network is behind: its address, or the first one of its prefix. */
 struct gtphandler_device {
 	pcn_address address;
 };
 
-/* A tunnel, for packets that come in. */
+/* A tunnel, for received packets. */
 struct gtphandler_tunnel {
 	__u64 ipv6; /* the upper half of the user's IPv6 addresses; 0: it has none. In network byte order. */
 	__be32 ipv4;
@@ -74,7 +74,7 @@ PCN_MAP_FLAGS(networks, BPF_MAP_TYPE_LPM_TRIE, struct pcn_network, struct gtphan
 PCN_MAP_FLAGS(tunnels, BPF_MAP_TYPE_HASH, __u32, struct gtphandler_tunnel, 1024, BPF_F_NO_PREALLOC);
 PCN_MAP(counts, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct gtphandler_counts, 64);
 
-/* Bytes that the path to base stations takes, from the IP header on. */
+/* MTU of the path to base stations: bytes from the IP header on. */
 PCN_CONFIG(__u32, mtu) = 1500;
 
 /* The user with an address, or an address in its prefix. */
@@ -104,7 +104,7 @@ PCN_INLINE struct gtphandler_user *gtphandler_behind(const struct pcn_network *o
 	return gtphandler_find(is, is[0] || is[1]);
 }
 
-/* Reads the source of the packet in a message, as an address with a length of 128. Returns 4 or 6; 0 if it is no packet. */
+/* Reads the source of the packet in a message, as an address with a length of 128. Returns 4 or 6; 0 if it is not an IP packet. */
 PCN_INLINE int gtphandler_source(struct CTXTYPE *ctx, const struct pcn_gtpu *g,
 				 struct pcn_network *from)
 {
@@ -123,7 +123,7 @@ PCN_INLINE int gtphandler_source(struct CTXTYPE *ctx, const struct pcn_gtpu *g,
 	return 0;
 }
 
-/* Whether a packet from an address is of the user of a tunnel. */
+/* Whether the source address of a packet belongs to the user of a tunnel. */
 PCN_INLINE int gtphandler_is_of(const struct pcn_network *from, int ipv6,
 				const struct gtphandler_tunnel *t)
 {
@@ -137,7 +137,7 @@ PCN_INLINE int gtphandler_is_of(const struct pcn_network *from, int ipv6,
 	return u && u->counter == t->counter;
 }
 
-/* The user that sent a packet from an address. */
+/* The user that a source address belongs to. */
 PCN_INLINE struct gtphandler_user *gtphandler_sender(const struct pcn_network *from, int ipv6)
 {
 	struct gtphandler_user *u = gtphandler_find(from->prefix, ipv6);
@@ -156,7 +156,7 @@ PCN_INLINE void gtphandler_count(__u32 counter, __u32 bytes, const int up)
 	n->bytes += bytes;
 }
 
-/* Takes the packet of a user out of its tunnel. */
+/* Decapsulates a packet from a user. */
 PCN_INLINE int gtphandler_receive(struct CTXTYPE *ctx, struct pcn_md *md,
 				  const struct pcn_flow *flow, const struct pcn_gtpu *g)
 {
@@ -202,7 +202,7 @@ PCN_INGRESS
 	return result == PCN_GTPU_END_PACKET ? gtphandler_receive(ctx, md, &flow, &g) : result;
 }
 
-/* Puts a packet for a user into its tunnel. */
+/* Encapsulates a packet to a user. */
 PCN_INLINE int gtphandler_send(struct CTXTYPE *ctx, struct pcn_md *md, const struct pcn_flow *flow,
 			       const struct gtphandler_user *u)
 {
@@ -249,7 +249,7 @@ PCN_EGRESS
 
 #include "frames.h"
 
-/* Instead of the two programs above, if the sessions are of Ethernet frames. */
+/* In place of the two programs above, for Ethernet sessions. */
 PCN_PROGRAM(gtphandler_frames_in)
 {
 	return gtphandler_frame_in(ctx, md);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gtphandler ends the GTP-U tunnels of a mobile network's users: it takes their packets or Ethernet frames out, and puts
-// those for them in. Package gtppath answers the messages that are no packets of users, and watches the paths to base stations.
+// Package gtphandler terminates the GTP-U tunnels of a mobile network's users: it decapsulates their packets or Ethernet frames, and
+// encapsulates those to them. Package gtppath answers all other messages, and supervises the paths to base stations.
 package gtphandler
 
 import (

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* Limits the rates of classes of packets: each class has a contract, all others have the default one. The class comes from a
- * cube in front, in the packet's metadata. */
+/* Limits the rates of traffic classes: a class has its own contract, or the default one. A cube in front sets the class in the
+ * packet's metadata. */
 #include <pcn/cube.h>
 #include <pcn/flow.h>
 #include <pcn/segments.h>
@@ -57,10 +57,10 @@ PCN_MAP(states, BPF_MAP_TYPE_ARRAY, __u32, struct policer_state, 1);
 PCN_CONFIG(enum policer_algorithm, algorithm) = POLICER_COMPARE_AND_SWAP;
 /* Length of fixed windows in ns. */
 PCN_CONFIG(__u64, window) = 1000000000;
-/* What counts as the length of a packet. */
+/* How the length of a packet is counted. */
 PCN_CONFIG(enum policer_length, length) = POLICER_FRAME;
 
-/* Takes a packet's bytes from a contract that has a rate: the credit that is left, negative above the rate. */
+/* Takes a packet's bytes from a contract with a rate. Returns the credit left, negative above the rate. */
 PCN_INLINE __s64 policer_limit(struct policer_contract *c, __u32 slot, __u32 bytes)
 {
 	struct policer_at at = { &c->word, NULL, &c->limit, c->quota, window };
@@ -73,7 +73,7 @@ PCN_INLINE __s64 policer_limit(struct policer_contract *c, __u32 slot, __u32 byt
 	return policer_take(algorithm, &at, bytes, c->coarse ? pcn_time_coarse() : pcn_time());
 }
 
-/* What a packet counts for. Reads its flow if that needs it. */
+/* The bytes that a packet counts as. Reads its flow if necessary. */
 PCN_INLINE struct pcn_wire policer_wire(struct CTXTYPE *ctx, const struct pcn_md *md,
 					struct pcn_flow *flow)
 {
@@ -105,7 +105,7 @@ PCN_INLINE int policer_mark(struct CTXTYPE *ctx, struct pcn_flow *flow,
 	return 1;
 }
 
-/* Chooses the queue of a packet, where the netdev that sends it has several. */
+/* Selects the queue of a packet at the netdev that sends it. */
 PCN_INLINE void policer_shape(struct CTXTYPE *ctx, const struct policer_contract *c)
 {
 #ifdef PCN_TC
@@ -113,7 +113,7 @@ PCN_INLINE void policer_shape(struct CTXTYPE *ctx, const struct policer_contract
 		ctx->priority = c->queue;
 #else
 	(void)ctx;
-	(void)c; /* packets meet no queue */
+	(void)c; /* packets at XDP pass through no queue */
 #endif
 }
 
@@ -129,7 +129,7 @@ PCN_INLINE int policer_police(struct CTXTYPE *ctx, struct pcn_md *md)
 	struct policer_counts *n = bpf_map_lookup_elem(&counts, &slot);
 	if (!c || !n)
 		return pcn_pkt_drop(ctx, md,
-				    POLICER_EXCEEDED); /* never: there is one for each slot */
+				    POLICER_EXCEEDED); /* unreachable: there is one for each slot */
 	__u32 action = c->action, reason = POLICER_CONTRACT_DROPS;
 	struct pcn_wire wire = policer_wire(ctx, md, &flow);
 
