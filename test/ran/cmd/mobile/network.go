@@ -208,7 +208,7 @@ func (n *network) detach(ctx context.Context, p *phone) (string, error) {
 		return "", err
 	}
 	p.session = nil
-	return p.name + " has no session any more\n", errors.Join(p.note(m), p.Close())
+	return p.name + " no longer has a session\n", errors.Join(p.note(m), p.Close())
 }
 
 // reports reads the reports of the UPF until the end.
