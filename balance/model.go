@@ -66,9 +66,9 @@ func ServiceOf(keys []string) (s ServiceID, err error) {
 func (s ServiceID) Check() error {
 	switch {
 	case s.Port == 0 && s.Proto != All:
-		return fmt.Errorf("service %s: vport 0 needs proto ALL, as it has all ports: %w", s, cube.ErrInvalid)
+		return fmt.Errorf("service %s: vport 0 matches all ports and requires proto ALL: %w", s, cube.ErrInvalid)
 	case s.VIP.IsUnspecified(), s.VIP.IsMulticast(), s.VIP.Is4In6(), s.VIP.Is6() && s.VIP.IsLinkLocalUnicast():
-		return fmt.Errorf("service %s: not allowed as a virtual address: %w", s, cube.ErrInvalid)
+		return fmt.Errorf("service %s: the address cannot be a virtual address: %w", s, cube.ErrInvalid)
 	}
 	return nil
 }

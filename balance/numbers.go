@@ -69,7 +69,7 @@ func (n *Numbers) Take(k Key) (number uint32, isNew bool, err error) {
 			return n.next, true, nil
 		}
 	}
-	return 0, false, fmt.Errorf("all %d servers are in use: %w", len(keys)-1, cube.ErrFull)
+	return 0, false, fmt.Errorf("the limit of %d servers is reached: %w", len(keys)-1, cube.ErrFull)
 }
 
 // Free takes back a number, once no pin and no table has it.

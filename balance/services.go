@@ -119,7 +119,7 @@ func (s *Services) number(id ServiceID) (uint32, error) {
 			return s.next, nil
 		}
 	}
-	return 0, fmt.Errorf("all %d services are in use: %w", s.most-1, cube.ErrFull)
+	return 0, fmt.Errorf("the limit of %d services is reached: %w", s.most-1, cube.ErrFull)
 }
 
 // Reserve returns the number that a service has, or will have once it is set.

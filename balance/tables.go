@@ -182,7 +182,7 @@ func (t *Tables) get(sum [2]uint64, members []Member, order Order) (uint64, erro
 	}
 	in := sorted(members)
 	if len(in) > MaxMembers {
-		return 0, fmt.Errorf("a pool of %d servers, at most %d: %w", len(in), MaxMembers, cube.ErrFull)
+		return 0, fmt.Errorf("a pool has %d servers, but at most %d are supported: %w", len(in), MaxMembers, cube.ErrFull)
 	}
 	made := &poolTable{sum: sum, users: 1}
 	what, slots, list, bytes := t.shape(len(in))
@@ -302,7 +302,7 @@ func (t *Tables) grow() (*part, error) {
 		return nil, err
 	}
 	if err := memory.Check(1, partSize); err != nil {
-		return nil, fmt.Errorf("a table of servers: %w", err)
+		return nil, fmt.Errorf("table of servers: %w", err)
 	}
 	spec, err := t.env.Inner("balance_memory")
 	if err != nil {
@@ -314,7 +314,7 @@ func (t *Tables) grow() (*part, error) {
 	}
 	inner, err := ebpf.NewMap(spec)
 	if err != nil {
-		return nil, fmt.Errorf("a table of servers: %w", err)
+		return nil, fmt.Errorf("table of servers: %w", err)
 	}
 	mem, err := unix.Mmap(inner.FD(), 0, partSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err == nil {
@@ -323,7 +323,7 @@ func (t *Tables) grow() (*part, error) {
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("a table of servers: %w", err), inner.Close())
+		return nil, errors.Join(fmt.Errorf("table of servers: %w", err), inner.Close())
 	}
 	p := &part{index: index, inner: inner, mem: mem}
 	t.parts = append(t.parts, p)
@@ -340,7 +340,7 @@ func (t *Tables) unused() (uint32, error) {
 			return index, nil
 		}
 	}
-	return 0, fmt.Errorf("tables of servers: all %d MB are in use: %w", parts*partSize>>20, cube.ErrFull)
+	return 0, fmt.Errorf("tables of servers: all %d MB are used: %w", parts*partSize>>20, cube.ErrFull)
 }
 
 // Release ends a use of a table.

@@ -41,9 +41,9 @@ const (
 )
 
 var (
-	errCutOff = errors.New("the server closed the connection before the answer was complete")
-	errHead   = fmt.Errorf("the status line and the headers of the answer are longer than %d KiB", maxHead>>10)
-	errChunks = fmt.Errorf("the sizes of chunks and the trailers of the answer are longer than %d KiB", maxHead>>10)
+	errCutOff = errors.New("the server closed the connection before the response was complete")
+	errHead   = fmt.Errorf("the status line and headers of the response exceed %d KiB", maxHead>>10)
+	errChunks = fmt.Errorf("the chunk sizes and trailers of the response exceed %d KiB", maxHead>>10)
 )
 
 // answer is an answer that arrives. The zero value is not valid: call begin.
@@ -146,7 +146,7 @@ func (a *answer) cutLine(p []byte) (line, rest []byte, ok bool, err error) {
 }
 
 func notHTTP(line []byte) error {
-	return fmt.Errorf("the answer is not HTTP: %.*q", quoted, line[:min(len(line), quoted)])
+	return fmt.Errorf("the response is not HTTP: %.*q", quoted, line[:min(len(line), quoted)])
 }
 
 // take processes a line.
@@ -163,7 +163,7 @@ func (a *answer) take(line []byte) error {
 		return a.takeChunk(line)
 	case chunkEnd:
 		if len(line) > 0 {
-			return errors.New("a chunk of the answer is longer than its size says")
+			return errors.New("a chunk of the response exceeds its declared size")
 		}
 		a.stage = chunkSize
 	default: // a trailer
@@ -202,19 +202,19 @@ func (a *answer) takeStatus(line []byte) error {
 func (a *answer) takeHeader(line []byte) error {
 	name, value, ok := bytes.Cut(line, []byte{':'})
 	if !ok || len(name) == 0 || bytes.ContainsAny(name, " \t\r\x00") {
-		return fmt.Errorf("the answer has an invalid header: %q", line[:min(len(line), quoted)])
+		return fmt.Errorf("the response has an invalid header: %q", line[:min(len(line), quoted)])
 	}
 	value = bytes.Trim(value, " \t")
 	switch {
 	case isToken(name, "Content-Length"):
 		length, err := strconv.ParseInt(string(value), 10, 64)
 		if err != nil || length < 0 || value[0] == '+' || a.length >= 0 && a.length != length {
-			return fmt.Errorf("the answer has an invalid Content-Length: %q", value[:min(len(value), quoted)])
+			return fmt.Errorf("the response has an invalid Content-Length: %q", value[:min(len(value), quoted)])
 		}
 		a.length = length
 	case isToken(name, "Transfer-Encoding"):
 		if a.chunked || !isToken(value, "chunked") {
-			return fmt.Errorf("the answer has a Transfer-Encoding other than chunked: %q", value[:min(len(value), quoted)])
+			return fmt.Errorf("the response has a Transfer-Encoding other than chunked: %q", value[:min(len(value), quoted)])
 		}
 		a.chunked = true
 	case isToken(name, "Connection"):
@@ -263,7 +263,7 @@ func (a *answer) takeChunk(line []byte) error {
 	digits, _, _ := bytes.Cut(line, []byte{';'})
 	size, err := strconv.ParseUint(string(bytes.Trim(digits, " \t")), 16, 31)
 	if err != nil {
-		return fmt.Errorf("the answer has an invalid size of a chunk: %q", line[:min(len(line), quoted)])
+		return fmt.Errorf("the response has an invalid chunk size: %q", line[:min(len(line), quoted)])
 	}
 	a.stage, a.left = chunkData, int64(size)
 	if size == 0 {

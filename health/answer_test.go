@@ -66,9 +66,9 @@ func TestAnswers(t *testing.T) {
 		{ok + "Content-Length: 70000\r\n\r\n" + strings.Repeat("x", 70000), 200, false, strings.Repeat("x", compared), ""},
 		{ok + "Content-Length: 60000\r\n\r\n" + strings.Repeat("x", 60000), 200, true, strings.Repeat("x", compared), ""},
 
-		{"", 0, false, "", "without an answer"},
-		{"HTTP/1.1 200 OK\r\n", 0, false, "", "before the answer was complete"},
-		{ok + "Content-Length: 4\r\n\r\nwel", 0, false, "", "before the answer was complete"},
+		{"", 0, false, "", "without a response"},
+		{"HTTP/1.1 200 OK\r\n", 0, false, "", "before the response was complete"},
+		{ok + "Content-Length: 4\r\n\r\nwel", 0, false, "", "before the response was complete"},
 		{"HTTP/2.0 200 OK\r\n\r\n", 0, false, "", "not HTTP"},
 		{"HTTP/1.x 200 OK\r\n\r\n", 0, false, "", "not HTTP"},
 		{"HTTP/1.1 2000 OK\r\n\r\n", 0, false, "", "not HTTP"},
@@ -87,9 +87,9 @@ func TestAnswers(t *testing.T) {
 		{ok + "Content-Length: 99999999999999999999\r\n\r\n", 0, false, "", "invalid Content-Length"},
 		{ok + "Content-Length: 1\r\nContent-Length: 2\r\n\r\n", 0, false, "", "invalid Content-Length"},
 		{ok + "Transfer-Encoding: gzip, chunked\r\n\r\n", 0, false, "", "Transfer-Encoding other than chunked"},
-		{ok + "Transfer-Encoding: chunked\r\n\r\n-1\r\n", 0, false, "", "invalid size of a chunk"},
-		{ok + "Transfer-Encoding: chunked\r\n\r\nffffffff\r\n", 0, false, "", "invalid size of a chunk"},
-		{ok + "Transfer-Encoding: chunked\r\n\r\n1\r\nab\r\n", 0, false, "", "longer than its size"},
+		{ok + "Transfer-Encoding: chunked\r\n\r\n-1\r\n", 0, false, "", "invalid chunk size"},
+		{ok + "Transfer-Encoding: chunked\r\n\r\nffffffff\r\n", 0, false, "", "invalid chunk size"},
+		{ok + "Transfer-Encoding: chunked\r\n\r\n1\r\nab\r\n", 0, false, "", "exceeds its declared size"},
 	} {
 		for _, piece := range []int{1, 2, 7, 1 << 20} {
 			a, done, err := parse(prepare(t, Check{Kind: HTTP, Body: "?"}), tt.text, piece)

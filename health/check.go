@@ -173,7 +173,7 @@ func (c Check) prepare() (*prepared, error) {
 	if c.BodyPattern != "" {
 		var err error
 		if p.pattern, err = regexp.Compile(c.BodyPattern); err != nil {
-			return nil, invalid("the pattern of the body: %v", err)
+			return nil, invalid("body-pattern: %v", err)
 		}
 	}
 	if c.CAFile != "" && (c.Kind == HTTPS || c.Kind == GRPC && c.TLS) {
@@ -251,7 +251,7 @@ func (c *Check) checkTimes() error {
 	case c.Jitter < 0 || c.Jitter > maxJitter:
 		return invalid("jitter %d %%: use 0 to %d", c.Jitter, maxJitter)
 	case c.Initial > Down:
-		return invalid("initial status %d: use Unknown, Up or Down", c.Initial)
+		return invalid("initial state %d: use Unknown, Up or Down", c.Initial)
 	}
 	return nil
 }
@@ -262,13 +262,13 @@ func (c *Check) checkTarget() error {
 	case c.Kind == API || c.Kind == None:
 		return nil
 	case !a.IsValid():
-		return invalid("no address: set that of the server")
+		return invalid("no address: set the server's address")
 	case a.IsUnspecified() || a.IsMulticast():
-		return invalid("address %v is not one of a server", a)
+		return invalid("address %v is not a valid server address", a)
 	case c.Kind != ICMP && c.Target.Port() == 0:
-		return invalid("no port: set that of the server")
+		return invalid("no port: set the server's port")
 	case a.Zone() != "" && len(a.Zone()) > maxDevice:
-		return invalid("device %q: a name has at most %d characters", a.Zone(), maxDevice)
+		return invalid("device %q: use a name of at most %d characters", a.Zone(), maxDevice)
 	}
 	return nil
 }
@@ -276,13 +276,13 @@ func (c *Check) checkTarget() error {
 func (c *Check) checkSource() error {
 	switch {
 	case c.Source.IsValid() && c.Target.IsValid() && c.Source.Is4() != c.Target.Addr().Is4():
-		return invalid("source address %v and target %v are of different families", c.Source, c.Target.Addr())
+		return invalid("source address %v and target %v are of different address families", c.Source, c.Target.Addr())
 	case c.Source.IsMulticast():
-		return invalid("source address %v is not one of this host", c.Source)
+		return invalid("source address %v is not a unicast address", c.Source)
 	case c.SourcePorts.Last != 0 && c.SourcePorts.First == 0 || c.SourcePorts.First > c.SourcePorts.Last:
 		return invalid("source ports %v: use a range such as 20000-20999", c.SourcePorts)
 	case len(c.Device) > maxDevice || strings.ContainsAny(c.Device, "/ \x00"):
-		return invalid("device %q: a name has at most %d characters, without spaces and slashes", c.Device, maxDevice)
+		return invalid("device %q: use a name of at most %d characters without spaces or slashes", c.Device, maxDevice)
 	}
 	return nil
 }
@@ -349,17 +349,17 @@ func readAuthorities(path string) (*x509.CertPool, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return nil, invalid("read the authorities: %v", err)
+		return nil, invalid("ca-file: %v", err)
 	case !info.Mode().IsRegular() || info.Size() > maxCAFile:
-		return nil, invalid("read the authorities: %s is not a file of at most %d bytes", path, maxCAFile)
+		return nil, invalid("ca-file: %s is not a regular file of at most %d bytes", path, maxCAFile)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, invalid("read the authorities: %v", err)
+		return nil, invalid("ca-file: %v", err)
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, invalid("read the authorities: %s has no certificate in PEM", path)
+		return nil, invalid("ca-file: %s contains no PEM certificate", path)
 	}
 	return pool, nil
 }

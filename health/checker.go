@@ -201,9 +201,9 @@ func (c *Checker) Report(id string, up bool, why string) error {
 	case c.closed:
 		return errClosed
 	case e == nil:
-		return fmt.Errorf("report that %s is up or down: %w", id, ErrUnknown)
+		return fmt.Errorf("report the health of %s: %w", id, ErrUnknown)
 	case e.want.Kind != API:
-		return fmt.Errorf("report that %s is up or down: its check has another kind than API: %w", id, cube.ErrInvalid)
+		return fmt.Errorf("report the health of %s: its check is not of type API: %w", id, cube.ErrInvalid)
 	}
 	is, out := Down, failure(why)
 	if up {

@@ -64,7 +64,7 @@ func (t *thread) refused(s *server, err error) {
 	t.closeSocket(s)
 	switch {
 	case errors.Is(err, unix.EADDRNOTAVAIL), errors.Is(err, unix.EADDRINUSE):
-		t.sched.finish(s, skipped("cannot check: no source port is free"))
+		t.sched.finish(s, skipped("cannot check: no free source port"))
 	case errors.Is(err, unix.ENODEV), errors.Is(err, unix.EINVAL): // the device or the source address is gone
 		t.sched.finish(s, skipped("cannot check: connect: "+words(err)))
 	default:
@@ -141,12 +141,12 @@ func (t *thread) openSocket(s *server) (to unix.Sockaddr, err error) {
 func setOptions(fd int, p *prepared) error {
 	if p.Mark != 0 {
 		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, int(p.Mark)); err != nil {
-			return fmt.Errorf("set the mark %#x: %w", p.Mark, err)
+			return fmt.Errorf("set mark %#x: %w", p.Mark, err)
 		}
 	}
 	if p.Device != "" {
 		if err := unix.BindToDevice(fd, p.Device); err != nil {
-			return fmt.Errorf("bind to the device %s: %w", p.Device, err)
+			return fmt.Errorf("bind to device %s: %w", p.Device, err)
 		}
 	}
 	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {

@@ -106,10 +106,10 @@ func (t *thread) echoSocket(v6 bool) (*echoSocket, error) {
 		}
 	}
 	if errors.Is(err, unix.EPERM) {
-		return nil, errors.New("ICMP needs CAP_NET_RAW, or net.ipv4.ping_group_range with the daemon's group")
+		return nil, errors.New("ICMP requires CAP_NET_RAW, or the daemon's group in net.ipv4.ping_group_range")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open a socket for ICMP: %w", err)
+		return nil, fmt.Errorf("open an ICMP socket: %w", err)
 	}
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, echoQueue) // as much as the host allows
 	if err := unix.EpollCtl(t.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: slot}); err != nil {
@@ -138,7 +138,7 @@ func onlyReplies(fd int, v6 bool) error {
 func (t *thread) sendEcho(s *server) {
 	is, err := t.echoSocket(s.check.Target.Addr().Is6())
 	if err == nil && !t.echo.claim(s) {
-		err = errors.New("too many echo requests are unanswered")
+		err = errors.New("too many echo requests are outstanding")
 	}
 	var to unix.Sockaddr
 	var options []byte
@@ -161,7 +161,7 @@ func (t *thread) sendEcho(s *server) {
 	t.echo.forget(s)
 	switch {
 	case s.check.Source.IsValid() && !hasAddress(s.check.Source):
-		t.sched.finish(s, skipped(fmt.Sprintf("cannot check: this host does not have the source address %v", s.check.Source)))
+		t.sched.finish(s, skipped(fmt.Sprintf("cannot check: the source address %v is not assigned to this host", s.check.Source)))
 	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 		t.sched.finish(s, failure(words(err)))
 	default:

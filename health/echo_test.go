@@ -29,7 +29,7 @@ func TestICMPChecks(t *testing.T) {
 		l.set("absent", absent)
 		l.becomes("from", Up, "")
 		l.becomes("v6", Up, "")
-		l.becomes("not from", Down, "no answer within 200 ms")
+		l.becomes("not from", Down, "no response within 200 ms")
 		l.becomes("unreachable", Down, "network is unreachable")
 		l.becomes("absent", Unknown, "cannot check: device nosuch: no such device")
 		if s := l.moreChecks("v6", 5); l.failed(s) || s.Latency <= 0 || s.Latency > time.Second {
@@ -37,5 +37,5 @@ func TestICMPChecks(t *testing.T) {
 		}
 	}
 	l.far.Run("ip", "link", "set", "eth0", "down")
-	l.becomes("v6", Down, "no answer within 200 ms")
+	l.becomes("v6", Down, "no response within 200 ms")
 }

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errClosedEarly: the server closed the connection before the answer was complete.
-var errClosedEarly = errors.New("the server closed the connection without an answer")
+// errClosedEarly: the server closed the connection before the response was complete.
+var errClosedEarly = errors.New("the server closed the connection without a response")
 
 // request sends the request of an HTTP check on the connection.
 func (t *thread) request(s *server) {

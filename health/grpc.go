@@ -85,7 +85,7 @@ func (g *grpcClient) check(ctx context.Context, p *prepared, expires time.Time) 
 		if answer.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING {
 			return success, true, nil
 		}
-		return failure(fmt.Sprintf("%s says that it is %v", what, answer.GetStatus())), true, nil
+		return failure(fmt.Sprintf("%s reports %v", what, answer.GetStatus())), true, nil
 	case codes.DeadlineExceeded:
 		return outcome{}, false, context.DeadlineExceeded
 	case codes.NotFound:

@@ -157,19 +157,19 @@ var answers = map[string]struct {
 	stays bool
 	why   string
 }{
-	"nothing":           {"", true, "connected, but no answer within 200 ms"},
-	"closing":           {"", false, "the server closed the connection without an answer"},
-	"another protocol":  {"SSH-2.0-OpenSSH_9.2\r\n", true, `the answer is not HTTP: "SSH-2.0-OpenSSH_9.2"`},
-	"zeros":             {strings.Repeat("\x00", 100_000), true, `the answer is not HTTP: "\x00\x00`},
-	"half a line":       {"HTTP/1.1 20", true, "the answer was not complete within 200 ms"},
-	"half an answer":    {"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", false, "the server closed the connection before the answer was complete"},
-	"a hanging body":    {"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", true, "the answer was not complete within 200 ms"},
-	"endless headers":   {"HTTP/1.1 200 OK\r\n" + strings.Repeat("X: y\r\n", 100_000), true, "headers of the answer are longer than 16 KiB"},
-	"an endless header": {"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("y", 1<<20), true, "headers of the answer are longer than 16 KiB"},
-	"endless 1xx":       {strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 10_000), true, "headers of the answer are longer than 16 KiB"},
-	"endless chunks":    {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + strings.Repeat("0001\r\nx\r\n", 20_000), true, "sizes of chunks and the trailers of the answer are longer"},
+	"nothing":           {"", true, "connected, but no response within 200 ms"},
+	"closing":           {"", false, "the server closed the connection without a response"},
+	"another protocol":  {"SSH-2.0-OpenSSH_9.2\r\n", true, `the response is not HTTP: "SSH-2.0-OpenSSH_9.2"`},
+	"zeros":             {strings.Repeat("\x00", 100_000), true, `the response is not HTTP: "\x00\x00`},
+	"half a line":       {"HTTP/1.1 20", true, "the response was incomplete after 200 ms"},
+	"half an answer":    {"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", false, "the server closed the connection before the response was complete"},
+	"a hanging body":    {"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", true, "the response was incomplete after 200 ms"},
+	"endless headers":   {"HTTP/1.1 200 OK\r\n" + strings.Repeat("X: y\r\n", 100_000), true, "headers of the response exceed 16 KiB"},
+	"an endless header": {"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("y", 1<<20), true, "headers of the response exceed 16 KiB"},
+	"endless 1xx":       {strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 10_000), true, "headers of the response exceed 16 KiB"},
+	"endless chunks":    {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + strings.Repeat("0001\r\nx\r\n", 20_000), true, "chunk sizes and trailers of the response exceed"},
 	"an endless body":   {"HTTP/1.1 200 OK\r\n\r\n" + strings.Repeat("x", 1<<20), true, ""},
-	"a wrong chunk":     {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n", true, `invalid size of a chunk: "x"`},
+	"a wrong chunk":     {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n", true, `invalid chunk size: "x"`},
 }
 
 func TestServersThatAnswerGarbage(t *testing.T) {
@@ -264,7 +264,7 @@ func TestTheMarkAndTheDeviceOfChecks(t *testing.T) {
 	l.set("elsewhere", c)
 	l.becomes("unmarked", Down, "network is unreachable")
 	l.becomes("marked", Up, "")
-	l.becomes("elsewhere", Unknown, "cannot check: bind to the device nosuch: no such device")
+	l.becomes("elsewhere", Unknown, "cannot check: bind to device nosuch: no such device")
 	c.Device = "far"
 	l.set("elsewhere", c)
 	l.becomes("elsewhere", Up, "")

@@ -178,7 +178,7 @@ func exchangeHTTP(conn net.Conn, p *prepared) (out outcome, keep bool, err error
 		case wrong != nil:
 			return outcome{}, false, wrong
 		case err != nil && a.got && errors.Is(err, os.ErrDeadlineExceeded):
-			return timedOut("the answer was not complete within " + seconds(p.Timeout)), false, nil
+			return timedOut("the response was incomplete after " + seconds(p.Timeout)), false, nil
 		case err != nil:
 			return outcome{}, false, err
 		}
@@ -246,7 +246,7 @@ func (j *job) explain(err error) outcome {
 	var alert tls.AlertError
 	switch {
 	case tooLate(err):
-		return timedOut("connected, but no answer within " + seconds(j.check.Timeout))
+		return timedOut("connected, but no response within " + seconds(j.check.Timeout))
 	case errors.As(err, &unknown):
 		return failure("the certificate is signed by an unknown authority")
 	case errors.As(err, &name):

@@ -47,7 +47,7 @@ func TestTCPServersThatDoNotAnswer(t *testing.T) {
 	silent := netip.MustParseAddrPort("10.0.0.77:80") // no such neighbour: the kernel reports it later than the timeout
 	l.set("silent", quick(TCP, silent))
 	l.set("unreachable", quick(TCP, netip.MustParseAddrPort("10.99.0.1:80")))
-	l.becomes("silent", Down, "no answer within 200 ms")
+	l.becomes("silent", Down, "no response within 200 ms")
 	l.becomes("unreachable", Down, "network is unreachable")
 	if s := l.checker.Stats(); s.Timeouts == 0 || s.Down != 2 {
 		t.Errorf("%+v", s)

@@ -301,7 +301,7 @@ func (t *thread) expire(s *server) (why string) {
 		}
 	}()
 	within := seconds(s.check.Timeout)
-	why = "no answer within " + within
+	why = "no response within " + within
 	if s.check.Kind == ICMP {
 		t.echo.forget(s)
 		return why
@@ -309,7 +309,7 @@ func (t *thread) expire(s *server) (why string) {
 	if s.phase == exchanging {
 		why = "connected, but " + why
 		if s.conn.answer.got {
-			why = "the answer was not complete within " + within
+			why = "the response was incomplete after " + within
 		}
 	}
 	t.closeSocket(s)

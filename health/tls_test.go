@@ -122,7 +122,7 @@ func TestServersThatFailAtTLS(t *testing.T) {
 	l.becomes("plain", Down, "the server does not speak TLS")
 	l.becomes("closing", Down, "the server")
 	l.becomes("untrusted", Down, "the certificate is signed by an unknown authority")
-	l.becomes("silent29", Down, "connected, but no answer within 200 ms")
+	l.becomes("silent29", Down, "connected, but no response within 200 ms")
 	l.becomes("good", Up, "")
 	if s := l.moreChecks("good", 3); l.failed(s) {
 		t.Errorf("the good server: %+v", s)
@@ -158,7 +158,7 @@ func TestGRPCChecks(t *testing.T) {
 			c.Service = "unknown"
 			l.set("unknown", c)
 			l.becomes("server", Up, "")
-			l.becomes("service", Down, `the gRPC service "shop" says that it is NOT_SERVING`)
+			l.becomes("service", Down, `the gRPC service "shop" reports NOT_SERVING`)
 			l.becomes("unknown", Down, `the server does not know the gRPC service "unknown"`)
 			state.SetServingStatus("shop", grpc_health_v1.HealthCheckResponse_SERVING)
 			l.becomes("service", Up, "")
@@ -193,7 +193,7 @@ func TestServersWithoutGRPCHealth(t *testing.T) {
 	c.Target = l.serve(func(c net.Conn) { send(c, strings.Repeat("\xff", 1<<20)) })
 	l.set("garbage", c)
 	l.becomes("none", Down, "the server has no gRPC health service")
-	l.becomes("silent", Down, "connected, but no answer within 200 ms")
+	l.becomes("silent", Down, "connected, but no response within 200 ms")
 	l.becomes("web", Down, "gRPC is unavailable")
 	l.becomes("garbage", Down, "gRPC is unavailable")
 }

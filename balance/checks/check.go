@@ -118,7 +118,7 @@ func (c *Checks) release(is *Check) {
 	c.path.Release(is.has.target, is.has.ports)
 	is.has.ports = inet.Ports{}
 	if err := c.writeTarget(is.has.target); err != nil {
-		c.env.Logger().Error("end a health check", "error", err)
+		c.env.Logger().Error("stop a health check", "error", err)
 	}
 }
 

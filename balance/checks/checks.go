@@ -283,6 +283,6 @@ func (c *Checks) Unwatch(k Key) {
 	delete(c.all, k)
 	delete(c.due, k)
 	if _, err := c.healths.Delete(healthKeyOf(k)); err != nil {
-		c.env.Logger().Error("forget the health of a server", "error", err)
+		c.env.Logger().Error("delete the stored health of a server", "error", err)
 	}
 }

@@ -195,9 +195,9 @@ func TestServersThatFailAndComeBack(t *testing.T) {
 		return l.Tick()
 	})
 	l.is(t, first, health.Up, "")
-	l.is(t, second, health.Down, "no answer")
+	l.is(t, second, health.Down, "no response")
 	l.kill(1, true)
-	l.is(t, first, health.Down, "no answer")
+	l.is(t, first, health.Down, "no response")
 	l.kill(1, false)
 	l.is(t, first, health.Up, "")
 	l.in(t, func() error {
@@ -359,7 +359,7 @@ func TestInvalidChecksAreRefused(t *testing.T) {
 		{"of type NONE", &none, false, ""},
 		{"by TCP", byTCP(), false, ""},
 		{"with a long timeout", odd, false, "service 10.0.0.100 80 TCP: "},
-		{"with a file that is not there", file, false, "read the authorities"},
+		{"with a file that is not there", file, false, "ca-file"},
 		{"the same after a restart", file, true, ""},
 	} {
 		err := Validate(web, tt.conf, first, tt.restored)

@@ -53,7 +53,7 @@ func (c *Checks) keep(is *Check, why string) {
 	e := healthEntry{Since: uint64(is.since.UnixMilli()), Status: is.status}
 	copy(e.Error[:], why)
 	if err := c.healths.Set(healthKeyOf(is.key), e); err != nil {
-		c.env.Logger().Warn("keep the health of a server", "error", err)
+		c.env.Logger().Warn("store the health of a server", "error", err)
 	}
 }
 

@@ -102,7 +102,7 @@ func (s *Sweeper) isCrowded() bool { return s.entries() > s.table.Size()/4*3 }
 // Resize changes the number of sessions that the table has room for. It refuses one that is too small for those that exist.
 func (s *Sweeper) Resize(sessions uint32) error {
 	if n := s.entries(); Room(sessions) < s.table.Size() && n > Room(sessions) {
-		return fmt.Errorf("max-sessions %d: there are %d sessions: %w", sessions, n/2, cube.ErrFull)
+		return fmt.Errorf("max-sessions %d: the cube has %d sessions: %w", sessions, n/2, cube.ErrFull)
 	}
 	return s.table.Resize(Room(sessions))
 }
