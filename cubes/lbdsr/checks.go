@@ -95,9 +95,9 @@ func (c *watcher) watch(k memberKey, w *wanted, conf *Server, s *server, m *memb
 	}
 	switch {
 	case s.mac == 0 || s.failed || s.hop.Port == noPort:
-		wants.Obstacle = "the MAC address of the server, or of the router to it, is not known"
+		wants.Obstacle = "the MAC address of the server, or of the router to it, is unknown"
 	case !wants.Source.IsValid():
-		wants.Obstacle = fmt.Sprintf("the port that leads to the server has no address of the family of %v: set ip or ip6", at)
+		wants.Obstacle = fmt.Sprintf("the port towards the server has no address of the same family as %v: set ip or ip6", at)
 	}
 	m.check = c.Watch(k, wants, m.state == balance.Up)
 }
@@ -129,7 +129,7 @@ func (b *balancer) healthChanged() {
 		}
 	}
 	if err := b.choose(); err != nil {
-		b.env.Logger().Error("change the servers of services", "error", err)
+		b.env.Logger().Error("update the servers of services", "error", err)
 	}
 	b.announcer.update(b.now.conf, b.now.services, b.live)
 	b.checks.Tell(changes)
@@ -148,7 +148,7 @@ func (b *balancer) action(_ context.Context, path []string, input json.RawMessag
 	}
 	var r report
 	if err := json.Unmarshal(input, &r); err != nil {
-		return cube.ActionResult{}, fmt.Errorf("decode the report: %w", err)
+		return cube.ActionResult{}, fmt.Errorf("decode the health report: %w", err)
 	}
 	var keys []memberKey
 	for _, s := range b.servers {

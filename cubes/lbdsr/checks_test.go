@@ -152,7 +152,7 @@ func TestServersOnTheLinkAreChecked(t *testing.T) {
 			is(t, l, http, "10.0.2.11", "UP", "")
 			one.host.Run("ip", "link", "set", "lo", "down")
 			one.host.Run("ip", "address", "del", webVIP+"/32", "dev", "lo")
-			is(t, l, webVIP+" 53 UDP", "10.0.2.11", "DOWN", "no answer")
+			is(t, l, webVIP+" 53 UDP", "10.0.2.11", "DOWN", "no response")
 			if one.asked.Load() == 0 || two.asked.Load() == 0 {
 				t.Error("a server that is up was never asked")
 			}

@@ -112,9 +112,9 @@ func TestServersBehindTunnelsAreChecked(t *testing.T) {
 			w.status.Store(200)
 			is(t, l, http, "10.0.2.11", "UP", "")
 			stop() // the server works, but the tunnel to it does not
-			is(t, l, http, "2001:db8:2::11", "DOWN", "no answer")
-			is(t, l, http6, "10.0.2.11", "DOWN", "no answer")
-			is(t, l, webVIP6+" 53 UDP", "2001:db8:2::11", "DOWN", "no answer")
+			is(t, l, http, "2001:db8:2::11", "DOWN", "no response")
+			is(t, l, http6, "10.0.2.11", "DOWN", "no response")
+			is(t, l, webVIP6+" 53 UDP", "2001:db8:2::11", "DOWN", "no response")
 		})
 	}
 }

@@ -179,7 +179,7 @@ type ServerID string
 func (s *ServerID) UnmarshalText(text []byte) error {
 	b, err := hex.DecodeString(strings.ReplaceAll(string(text), ":", ""))
 	if err != nil || len(b) == 0 || len(b) > maxServerID {
-		return fmt.Errorf("quic-server-id %q: 1 to %d bytes such as 01:02:03:04: %w", text, maxServerID, cube.ErrInvalid)
+		return fmt.Errorf("quic-server-id %q: use 1 to %d hexadecimal bytes such as 01:02:03:04: %w", text, maxServerID, cube.ErrInvalid)
 	}
 	*s = ServerID(b)
 	return nil

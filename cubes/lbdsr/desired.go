@@ -152,7 +152,7 @@ func (d *desired) pool(was *desired) error {
 	}
 	w := d.services[first.ServiceID]
 	if w != nil && !w.first {
-		return fmt.Errorf("service %s: `frontend vip` is the same service: remove one of them: %w", first.ServiceID, cube.ErrExists)
+		return fmt.Errorf("service %s: `frontend vip` defines the same service: remove one of them: %w", first.ServiceID, cube.ErrExists)
 	}
 	if err := first.Check(); err != nil {
 		return err
@@ -186,9 +186,9 @@ func (w *wanted) check() error {
 		}
 		switch {
 		case s.Forward != l2 && !s.Address.IP.IsValid():
-			return fail("a tunnel needs an IP address of the server, or set forward=L2")
+			return fail("a tunnel needs an IP address for the server: set one, or set forward=L2")
 		case s.Address.IP.IsValid() && (s.Address.IP.IsUnspecified() || s.Address.IP.IsMulticast() || s.Address.IP.Is4In6()):
-			return fail("not the address of a server")
+			return fail("not a valid server address")
 		}
 		for _, id := range s.ids() {
 			if other := ids[id]; other != "" {
@@ -201,7 +201,7 @@ func (w *wanted) check() error {
 		}
 	}
 	if enabled > balance.MaxMembers {
-		return fmt.Errorf("service %s: %d servers, at most %d: %w", w.conf.ServiceID, enabled, balance.MaxMembers, cube.ErrFull)
+		return fmt.Errorf("service %s: %d servers, but at most %d are supported: %w", w.conf.ServiceID, enabled, balance.MaxMembers, cube.ErrFull)
 	}
 	return nil
 }
@@ -209,7 +209,7 @@ func (w *wanted) check() error {
 // checkHealth refuses a health check that cannot be made.
 func (s *Service) checkHealth(conf *Config, created bool) error {
 	if s.Announce && !conf.Shadow {
-		return fmt.Errorf("service %s: announce needs a cube with a namespace, which is created with shadow=true: %w", s.ServiceID, cube.ErrInvalid)
+		return fmt.Errorf("service %s: announce requires a cube with a namespace: create the cube with shadow=true: %w", s.ServiceID, cube.ErrInvalid)
 	}
 	return checks.Validate(s.ServiceID, s.HealthCheck, s.target(), created)
 }

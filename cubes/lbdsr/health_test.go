@@ -191,13 +191,13 @@ func TestChecksThatAreRefused(t *testing.T) {
 	l.Create("lbdsr", "lb", services)
 	before := l.Read("lb service")
 	for service, checks := range map[string]map[string]string{
-		"10.0.0.101 0 ALL": {`{"type":"TCP"}`: "no port: set that of the server"},
+		"10.0.0.101 0 ALL": {`{"type":"TCP"}`: "no port: set the server's port"},
 		"10.0.0.100 80 TCP": {
 			`{"type":"HTTP","interval":1000,"timeout":1001}`:            "use a timeout of at most the interval",
-			`{"type":"HTTP","http":{"body-pattern":"("}}`:               "the pattern of the body",
-			`{"type":"TCP","address":"224.0.0.1"}`:                      "not one of a server",
-			`{"type":"HTTPS","tls":{"ca-file":"/no/such/file"}}`:        "read the authorities",
-			`{"type":"GRPC","grpc":{"tls":true},"tls":{"ca-file":"/"}}`: "is not a file",
+			`{"type":"HTTP","http":{"body-pattern":"("}}`:               "body-pattern: error",
+			`{"type":"TCP","address":"224.0.0.1"}`:                      "not a valid server",
+			`{"type":"HTTPS","tls":{"ca-file":"/no/such/file"}}`:        "ca-file",
+			`{"type":"GRPC","grpc":{"tls":true},"tls":{"ca-file":"/"}}`: "is not a regular file",
 		},
 	} {
 		for check, want := range checks {

@@ -135,16 +135,16 @@ func (b *balancer) begin() (drop func() error, err error) {
 func (b *balancer) tick() {
 	now := balance.Now()
 	if err := b.maps.setClock(balance.Clock(uint64(now))); err != nil {
-		b.env.Logger().Error("set the clock of flows", "error", err)
+		b.env.Logger().Error("update the clock of flows", "error", err)
 	}
 	b.ways.tick(now)
 	if err := b.checks.Tick(); err != nil {
-		b.env.Logger().Error("end health checks", "error", err)
+		b.env.Logger().Error("stop health checks", "error", err)
 	}
 	b.drain(now)
 	if len(b.changed) > 0 {
 		if err := b.choose(); err != nil {
-			b.env.Logger().Error("change the servers of services", "error", err)
+			b.env.Logger().Error("update the servers of services", "error", err)
 		}
 	}
 	if b.mustRun || now-b.swept >= sweepEvery {
@@ -177,7 +177,7 @@ func (b *balancer) sweep(now time.Duration) {
 		err = b.freeServers()
 	}
 	if err != nil {
-		b.env.Logger().Error("remove old flows", "error", err)
+		b.env.Logger().Error("remove expired flows", "error", err)
 	}
 }
 

@@ -78,7 +78,7 @@ func (b *balancer) become(id ServiceID, conf *Server, m *member, is balance.Stat
 		return
 	}
 	if m.state != balance.Unused {
-		b.env.Logger().Info("a server changed", "service", id.String(), "server", conf.Address.String(), "was", string(m.state), "is", string(is))
+		b.env.Logger().Info("server state changed", "service", id.String(), "server", conf.Address.String(), "was", string(m.state), "is", string(is))
 	}
 	m.state, m.since, m.at = is, time.Now(), balance.Now()
 }

@@ -74,7 +74,7 @@ func (w *ways) toNamespace(p *cube.PacketIn) {
 	}
 	out := cube.PacketOut{Port: p.Port, Namespace: true, Data: p.Data, Trip: p.Trip}
 	if err := w.env.Send(&out); err != nil {
-		w.env.Logger().Debug("give a packet to the namespace", "error", err)
+		w.env.Logger().Debug("pass a packet to the namespace", "error", err)
 	}
 }
 

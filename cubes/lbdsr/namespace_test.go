@@ -102,7 +102,7 @@ func TestChecksGoElsewhereOnRequest(t *testing.T) {
 	l.Set("POST", "lb service "+six, `{"health-check":{`+quick+`"type":"TCP"},"server":[{"address":"10.0.2.11"}]}`)
 	is(t, l, six, "10.0.2.11", "UP", "")
 	l.Set("DELETE", "lb ports b ip6", "")
-	is(t, l, six, "10.0.2.11", "UP", "cannot check: the port that leads to the server has no address")
+	is(t, l, six, "10.0.2.11", "UP", "cannot check: the port towards the server has no address")
 	l.Set("PATCH", "lb ports b ip6", `"2001:db8:2::7/64"`)
 	is(t, l, six, "10.0.2.11", "UP", "")
 	l.Set("PATCH", "lb ports b mtu", "1280") // enough, without tunnels
@@ -111,5 +111,5 @@ func TestChecksGoElsewhereOnRequest(t *testing.T) {
 	l.Set("PATCH", "lb service "+six+" health-check interval", "110")
 	is(t, l, six, "10.0.2.11", "UP", "cannot check: IPv6 needs 1280 bytes")
 	w.host.Run("ip", "link", "set", "eth0", "down")
-	is(t, l, service, "10.0.2.11", "DOWN", "no answer")
+	is(t, l, service, "10.0.2.11", "DOWN", "no response")
 }

@@ -52,7 +52,7 @@ func newWays(env cube.Env, maps *dataMaps, changed func(*server)) *ways {
 	}
 	limits := neigh.Limits{Entries: 65536, PortEntries: 65536, Incomplete: 65536, PortIncomplete: 65536}
 	w.table = neigh.New[struct{}](w, limits, neigh.DefaultTiming, func(err error) {
-		env.Logger().Error("write the address of a server", "error", err)
+		env.Logger().Error("update the MAC address of a server", "error", err)
 	})
 	return w
 }
@@ -289,7 +289,7 @@ func (w *ways) answered(k neigh.Key, a neigh.Answer) {
 func (b *balancer) peerChanged(port string, peer cube.Peer) {
 	b.ways.peers[port] = peer
 	if err := errors.Join(b.applyPorts(b.now.conf), b.applyAddresses()); err != nil {
-		b.env.Logger().Error("follow the netdev of a port", "port", port, "error", err)
+		b.env.Logger().Error("read the netdev of a port", "port", port, "error", err)
 	}
 	b.ways.announce(port, b.vips())
 }

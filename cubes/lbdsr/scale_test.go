@@ -197,11 +197,11 @@ func TestThereAreAsManyServersAsAllowed(t *testing.T) {
 	body := func(most, servers int) string {
 		return fmt.Sprintf(`{%s,"max-servers":%d,"service":[{"vip":"10.0.0.100","vport":80,"proto":"TCP","server":[%s]}]}`, ports, most, list(0, servers))
 	}
-	if err := l.TryCreate("lbdsr", "lb", body(64, 65)); err == nil || !strings.Contains(err.Error(), "all 64 servers are in use") {
+	if err := l.TryCreate("lbdsr", "lb", body(64, 65)); err == nil || !strings.Contains(err.Error(), "limit of 64 servers is reached") {
 		t.Errorf("65 servers of 64: %v", err)
 	}
 	l.Create("lbdsr", "lb", body(65, 65))
-	if err := l.Try("POST", "lb service 10.0.0.100 80 TCP server 02:00:00:00:05:ff", "{}"); err == nil || !strings.Contains(err.Error(), "all 65 servers are in use") {
+	if err := l.Try("POST", "lb service 10.0.0.100 80 TCP server 02:00:00:00:05:ff", "{}"); err == nil || !strings.Contains(err.Error(), "limit of 65 servers is reached") {
 		t.Errorf("66 servers of 65: %v", err)
 	}
 	if live := l.Read("lb service 10.0.0.100 80 TCP live-servers"); live != "65" {
