@@ -85,7 +85,7 @@ func newWatcher(env cube.Env, changed func()) *watcher {
 	limits := neigh.Limits{Entries: 65536, PortEntries: 65536, Incomplete: 65536, PortIncomplete: 65536}
 	timing := neigh.DefaultTiming
 	timing.Backoff = backoff
-	w.table = neigh.New[struct{}](w, limits, timing, func(err error) { env.Logger().Error("find a server", "error", err) })
+	w.table = neigh.New[struct{}](w, limits, timing, func(err error) { env.Logger().Error("resolve a server's MAC address", "error", err) })
 	return w
 }
 
@@ -176,12 +176,12 @@ func (w *watcher) lead(is *watched, inUse bool) {
 	case why != "":
 		wants.Obstacle = why
 	case w.port == noPort:
-		wants.Obstacle = "there is no backend port"
+		wants.Obstacle = "the cube has no backend port"
 	default:
 		next = w.hopTo(neigh.Key{Addr: neighbour, Port: w.port})
 		wants.Source, wants.Number = source, next.number
 		if !next.known || next.failed {
-			wants.Obstacle = fmt.Sprintf("the MAC address of %s is not known", neighbour)
+			wants.Obstacle = fmt.Sprintf("the MAC address of %s is unknown", neighbour)
 		}
 	}
 	w.move(is, next)
@@ -266,11 +266,11 @@ func (w *watcher) tick(now time.Duration) {
 		// From the source, also to a link-local address of a gateway: the cube has no other.
 		frame := neigh.Request(q.key.Addr, q.to, w.mac, netip.PrefixFrom(on.Addr(), 0))
 		if err := w.env.Send(&cube.PacketOut{Port: q.key.Port, Direction: cube.Egress, Data: frame}); err != nil {
-			w.env.Logger().Debug("ask for a server", "error", err)
+			w.env.Logger().Debug("send an ARP or neighbour request", "error", err)
 		}
 	}
 	if err := w.Tick(); err != nil {
-		w.env.Logger().Error("end health checks", "error", err)
+		w.env.Logger().Error("stop health checks", "error", err)
 	}
 }
 

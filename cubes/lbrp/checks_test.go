@@ -221,7 +221,7 @@ func TestAServerWhoseHostIsGone(t *testing.T) {
 	is(t, l, httpService, "10.0.2.11 8080", "UP", "")
 	w.host.Run("ip", "link", "set", "eth0", "arp", "off")
 	w.host.Run("ip", "address", "flush", "dev", "eth0")
-	is(t, l, httpService, "10.0.2.11 8080", "UNRESOLVED", "cannot check: the MAC address of 10.0.2.11 is not known")
+	is(t, l, httpService, "10.0.2.11 8080", "UNRESOLVED", "cannot check: the MAC address of 10.0.2.11 is unknown")
 	w.host.Run("ip", "link", "set", "eth0", "arp", "on")
 	w.host.Run("ip", "address", "add", "10.0.2.11/24", "dev", "eth0")
 	is(t, l, httpService, "10.0.2.11 8080", "UP", "")
@@ -244,10 +244,10 @@ func TestServersBehindAGateway(t *testing.T) {
  {"vip":"10.0.0.100","vport":80,"proto":"TCP","health-check":{`+quick+`"type":"ICMP"},"backend":[{"ip":"10.7.0.1","port":80}]},
  {"vip":"2001:db8::100","vport":80,"proto":"TCP","health-check":{`+quick+`"type":"ICMP"},"backend":[{"ip":"2001:db8:7::1","port":80}]}]}`)
 	const six, server6 = "2001:db8::100 80 TCP", "2001:db8:7::1 80"
-	is(t, l, httpService, "10.7.0.1 80", "DOWN", "cannot check: check-source has no address of the family of 10.7.0.1: set ip")
-	is(t, l, six, server6, "DOWN", "cannot check: check-source has no address of the family of 2001:db8:7::1: set ip6")
+	is(t, l, httpService, "10.7.0.1 80", "DOWN", "cannot check: check-source has no address of the same family as 10.7.0.1: set ip")
+	is(t, l, six, server6, "DOWN", "cannot check: check-source has no address of the same family as 2001:db8:7::1: set ip6")
 	l.Set("PATCH", "lb check-source", `{"ip":"10.0.2.250/24","ip6":"2001:db8:2::250/64"}`)
-	is(t, l, httpService, "10.7.0.1 80", "DOWN", "10.7.0.1 is not on the link of check-source, which has no gateway")
+	is(t, l, httpService, "10.7.0.1 80", "DOWN", "10.7.0.1 is not on the link of check-source, and check-source has no gateway")
 	l.Set("PATCH", "lb check-source", `{"gateway":"10.0.2.254","gateway6":"fe80::1"}`)
 	is(t, l, httpService, "10.7.0.1 80", "UP", "")
 	is(t, l, six, server6, "UP", "")
@@ -466,16 +466,16 @@ func TestBadChecksAreRefused(t *testing.T) {
 	for _, c := range []struct{ words, body, says string }{
 		{"lb check-source", `{"ip":"2001:db8::1/64"}`, "not IPv4"},
 		{"lb check-source", `{"ip6":"10.0.2.1/24"}`, "not IPv6"},
-		{"lb check-source", `{"gateway":"10.0.2.1"}`, "needs an address"},
-		{"lb check-source", `{"ip":"10.0.2.0/24"}`, "not the address of a host"},
-		{"lb check-source", `{"ip":"127.0.0.1/8"}`, "not the address of a host"},
+		{"lb check-source", `{"gateway":"10.0.2.1"}`, "requires a source address"},
+		{"lb check-source", `{"ip":"10.0.2.0/24"}`, "not a valid host address"},
+		{"lb check-source", `{"ip":"127.0.0.1/8"}`, "not a valid host address"},
 		{"lb check-source", `{"ip":"10.0.2.250/24","gateway":"10.0.3.1"}`, "not on the link"},
-		{"lb check-source", `{"ip":"10.0.2.250/24","gateway":"10.0.2.250"}`, "the address itself"},
+		{"lb check-source", `{"ip":"10.0.2.250/24","gateway":"10.0.2.250"}`, "the source address itself"},
 		{"lb check-source", `{"ip":"10.0.0.100/24"}`, "virtual address"},
-		{"lb check-source", `{"ip":"10.0.2.11/24"}`, "address of check-source"},
+		{"lb check-source", `{"ip":"10.0.2.11/24"}`, "check-source already uses this address"},
 		{"lb service 10.0.0.101 0 ICMP health-check", `{"type":"TCP"}`, "no port"},
 		{"lb service 10.0.0.100 80 TCP health-check", `{"type":"HTTP","interval":1000,"timeout":1001}`, "use a timeout of at most the interval"},
-		{"lb service 10.0.0.100 80 TCP health-check", `{"type":"HTTPS","tls":{"ca-file":"/no/such/file"}}`, "read the authorities"},
+		{"lb service 10.0.0.100 80 TCP health-check", `{"type":"HTTPS","tls":{"ca-file":"/no/such/file"}}`, "ca-file"},
 	} {
 		if err := l.Try("PATCH", c.words, c.body); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s %s: %v, want %q", c.words, c.body, err, c.says)

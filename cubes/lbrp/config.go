@@ -209,11 +209,11 @@ func (c *Config) checkPorts() error {
 		inMulti := c.PortMode == multi && p.Type == Frontside
 		switch {
 		case !inMulti && sides[p.Type] != "":
-			return fail("port %s already has this type; only with port_mode MULTI are there several, and only of type FRONTEND", sides[p.Type])
+			return fail("port %s already has this type; only port_mode MULTI allows several ports of one type, and only of type FRONTEND", sides[p.Type])
 		case !inMulti && p.IP.IsValid():
-			return fail("only frontend ports have an ip, and only with port_mode MULTI")
+			return fail("ip is only allowed on frontend ports with port_mode MULTI")
 		case inMulti && !p.IP.IsValid():
-			return fail("a frontend port needs the ip of the host behind it with port_mode MULTI")
+			return fail("with port_mode MULTI, a frontend port requires ip, the address of the host behind it")
 		case inMulti && hosts[p.IP] != "":
 			return fail("port %s has the same ip", hosts[p.IP])
 		}
@@ -245,17 +245,17 @@ func (s *Service) check() error {
 	fail := func(text string) error { return fmt.Errorf("service %s: %s: %w", s.key(), text, cube.ErrInvalid) }
 	switch {
 	case s.Proto == protoICMP && s.VPort != 0:
-		return fail("proto ICMP needs vport 0")
+		return fail("proto ICMP requires vport 0")
 	case s.Proto != protoICMP && s.VPort == 0:
-		return fail("vport 0 is only for proto ICMP; for many ports, set last-port")
+		return fail("vport 0 is only allowed with proto ICMP; for a port range, set last-port")
 	case s.Proto == protoICMP && s.LastPort != 0:
 		return fail("ICMP has no ports: remove last-port")
 	case s.LastPort != 0 && s.LastPort < s.VPort:
 		return fail("last-port is less than vport")
 	case s.VIP.IsUnspecified(), s.VIP.IsMulticast(), s.VIP.Is4In6(), s.VIP.IsLoopback(), s.VIP.Is6() && s.VIP.IsLinkLocalUnicast():
-		return fail("not allowed as a virtual address")
+		return fail("the address cannot be a virtual address")
 	case s.Feedback.Enabled() && s.Feedback.Method == feedback.HTTP && s.Feedback.Port == 0 && s.VPort == 0:
-		return fail("feedback with method HTTP needs port, as ICMP has none")
+		return fail("feedback with method HTTP requires port, because ICMP has none")
 	}
 	if err := s.Feedback.Validate(); err != nil {
 		return fmt.Errorf("service %s: %w", s.key(), err)
@@ -287,7 +287,7 @@ func apart(ranges []portRange) error {
 	slices.SortFunc(ranges, func(a, b portRange) int { return cmp.Compare(a.first, b.first) })
 	for i := 1; i < len(ranges); i++ {
 		if a, b := &ranges[i-1], &ranges[i]; b.first <= a.last {
-			return fmt.Errorf("services %s and %s have the same ports: %w", a.of, b.of, cube.ErrExists)
+			return fmt.Errorf("the ports of services %s and %s overlap: %w", a.of, b.of, cube.ErrExists)
 		}
 	}
 	return nil

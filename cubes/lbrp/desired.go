@@ -132,10 +132,10 @@ func (w *wanted) check(source *CheckSource) error {
 		return nil
 	}
 	if source.has(w.conf.VIP) {
-		return fmt.Errorf("check-source: %s is the virtual address of a service: %w", w.conf.VIP, cube.ErrExists)
+		return fmt.Errorf("check-source: %s is already the virtual address of a service: %w", w.conf.VIP, cube.ErrExists)
 	}
 	if len(w.backends) > balance.MaxMembers {
-		return fmt.Errorf("service %s: %d servers, at most %d: %w", w.conf.key(), len(w.backends), balance.MaxMembers, cube.ErrFull)
+		return fmt.Errorf("service %s: %d servers, but at most %d are supported: %w", w.conf.key(), len(w.backends), balance.MaxMembers, cube.ErrFull)
 	}
 	for _, s := range w.backends {
 		fail := func(format string, args ...any) error {
@@ -144,19 +144,19 @@ func (w *wanted) check(source *CheckSource) error {
 		last := int(s.Port) + max(int(w.conf.LastPort)-int(w.conf.VPort), 0)
 		switch {
 		case s.IP.IsUnspecified(), s.IP.IsMulticast(), s.IP.Is4In6(), s.IP.IsLoopback():
-			return fail("not the address of a server")
+			return fail("not a valid server address")
 		case s.IP.Is4() != w.conf.VIP.Is4():
-			return fail("the service has addresses of the other family")
+			return fail("the server and the virtual address must be of the same address family")
 		case s.AgentAddress.IsUnspecified(), s.AgentAddress.IsMulticast(), s.AgentAddress.Is4In6():
-			return fail("agent-address is not the address of a host")
+			return fail("agent-address is not a valid host address")
 		case s.IP == w.conf.VIP:
-			return fail("this is the virtual address")
+			return fail("the server has the virtual address itself")
 		case source.has(s.IP):
-			return fail("this is the address of check-source")
+			return fail("check-source already uses this address")
 		case w.conf.Proto == protoSCTP && s.Port != 0 && s.Port != w.conf.VPort:
-			return fail("servers of SCTP have the port of the service, as its checksum covers the ports: set port to 0 or %d", w.conf.VPort)
+			return fail("SCTP servers must use the port of the service, because the SCTP checksum covers the ports: set port to 0 or %d", w.conf.VPort)
 		case s.Port != 0 && last > 65535:
-			return fail("the last port of the service would be port %d of the server", last)
+			return fail("the service's last port would map to port %d of the server, which exceeds 65535", last)
 		}
 	}
 	return nil

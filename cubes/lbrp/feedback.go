@@ -189,7 +189,7 @@ func (f *follower) tick(now time.Time, affected map[ServiceKey]bool) {
 func (f *follower) announce(k loadKey, c *feedback.Change) {
 	what := fmt.Sprintf("the agent of server %s %d (of %s) answers again", k.at.Addr(), k.at.Port(), k.service)
 	if c.State == feedback.Unreachable {
-		what = fmt.Sprintf("the agent of server %s %d (of %s) is unreachable, and the server has its configured weight: %s",
+		what = fmt.Sprintf("the agent of server %s %d (of %s) is unreachable; the server falls back to its configured weight: %s",
 			k.at.Addr(), k.at.Port(), k.service, c.Error)
 	}
 	author.Announce(f.env, "feedback", what)

@@ -150,7 +150,7 @@ func TestAgentsThatAreUnreachableOrUnwilling(t *testing.T) {
 		t.Errorf("%s servers have an unreachable agent", got)
 	}
 	netns.Eventually(t, bpftest.Patience, func() error {
-		const want = "the agent of server 10.0.2.12 80 (of 10.0.0.100 80 TCP) is unreachable, and the server has its configured weight: "
+		const want = "the agent of server 10.0.2.12 80 (of 10.0.0.100 80 TCP) is unreachable; the server falls back to its configured weight: "
 		if all := strings.Join(l.Events("cube"), "\n"); !strings.Contains(all, want) {
 			return fmt.Errorf("events are %q", all)
 		}

@@ -55,7 +55,7 @@ func (b *balancer) healthChanged() {
 	}
 	b.checks.doubt(changes)
 	if err := b.refresh(); err != nil {
-		b.env.Logger().Error("change the servers of services", "error", err)
+		b.env.Logger().Error("update the servers of services", "error", err)
 	}
 	b.checks.Tell(changes)
 }
@@ -123,7 +123,7 @@ func (b *balancer) action(_ context.Context, path []string, input json.RawMessag
 	}
 	var r report
 	if err := json.Unmarshal(input, &r); err != nil {
-		return cube.ActionResult{}, fmt.Errorf("decode the report: %w", err)
+		return cube.ActionResult{}, fmt.Errorf("decode the health report: %w", err)
 	}
 	var keys []checks.Key
 	for k, is := range b.checks.all {

@@ -160,16 +160,16 @@ func (b *balancer) tick() {
 	}
 	now := balance.Now()
 	if err := b.maps.setClock(balance.Clock(uint64(now))); err != nil {
-		b.env.Logger().Error("set the clock of clients", "error", err)
+		b.env.Logger().Error("update the clock of client affinity", "error", err)
 	}
 	b.checks.tick(now)
 	b.loads.tick(time.Now(), b.checks.affected)
 	if err := b.refresh(); err != nil {
-		b.env.Logger().Error("change the servers of services", "error", err)
+		b.env.Logger().Error("update the servers of services", "error", err)
 	}
 	b.drain(now)
 	if err := b.sweep.Tick(now); err != nil {
-		b.env.Logger().Error("remove old sessions", "error", err)
+		b.env.Logger().Error("remove expired sessions", "error", err)
 	}
 }
 

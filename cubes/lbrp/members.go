@@ -61,7 +61,7 @@ func (b *balancer) enter(p *placed, at netip.AddrPort, conf *Backend) error {
 	m.drained = m.drained && conf.AdminState == balance.Draining
 	if is := m.is(); is != m.state {
 		if m.state != balance.Unused {
-			b.env.Logger().Info("a server changed", "service", p.key.String(), "server", at.String(), "was", string(m.state), "is", string(is))
+			b.env.Logger().Info("server state changed", "service", p.key.String(), "server", at.String(), "was", string(m.state), "is", string(is))
 		}
 		m.state, m.since, m.changed = is, time.Now(), balance.Now()
 	}

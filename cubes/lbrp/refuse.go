@@ -35,7 +35,7 @@ func (b *balancer) refuse(p *cube.PacketIn) {
 		return
 	}
 	if err := b.env.Send(&cube.PacketOut{Port: p.Port, Direction: cube.Egress, Data: frame}); err != nil {
-		b.env.Logger().Debug("refuse a connection", "error", err)
+		b.env.Logger().Debug("send a refusal", "error", err)
 	}
 }
 

@@ -277,12 +277,12 @@ func TestBadServicesAreRefused(t *testing.T) {
 		{"lb service 10.0.0.101 0 TCP", "{}", "last-port"},
 		{"lb service 10.0.0.101 0 ICMP", `{"last-port":9}`, "no ports"},
 		{"lb service 10.0.0.101 80 TCP", `{"last-port":79}`, "less than vport"},
-		{"lb service 10.0.0.100 70 TCP", `{"last-port":80}`, "the same ports"},
-		{"lb service 10.0.0.100 80 ALL", "{}", "the same ports"},
+		{"lb service 10.0.0.100 70 TCP", `{"last-port":80}`, "overlap"},
+		{"lb service 10.0.0.100 80 ALL", "{}", "overlap"},
 		{"lb service 224.0.0.1 80 TCP", "{}", "virtual address"},
-		{"lb service 10.0.0.100 80 TCP backend 2001:db8::1 80", "{}", "other family"},
+		{"lb service 10.0.0.100 80 TCP backend 2001:db8::1 80", "{}", "same address family"},
 		{"lb service 10.0.0.100 80 TCP backend 10.0.0.100 80", "{}", "virtual address"},
-		{"lb service 10.0.0.100 80 TCP backend 0.0.0.0 80", "{}", "not the address"},
+		{"lb service 10.0.0.100 80 TCP backend 0.0.0.0 80", "{}", "not a valid server address"},
 		{"lb service 10.0.0.101 80 TCP", `{"last-port":90,"backend":[{"ip":"10.0.2.11","port":65530}]}`, "65540"},
 		{"lb ports c", `{"type":"BACKEND"}`, "already has this type"},
 		{"lb ports c", `{"type":"FRONTEND"}`, "already has this type"},
@@ -308,9 +308,9 @@ func TestBadServicesAreRefused(t *testing.T) {
 	}
 	l.Set("PATCH", "lb ports f peer", `""`)
 	for body, says := range map[string]string{
-		`{"port_mode":"MULTI","ports":[{"name":"f","type":"FRONTEND"}]}`:                                                                "needs the ip",
+		`{"port_mode":"MULTI","ports":[{"name":"f","type":"FRONTEND"}]}`:                                                                "requires ip",
 		`{"port_mode":"MULTI","ports":[{"name":"f","type":"FRONTEND","ip":"10.0.1.2"},{"name":"g","type":"FRONTEND","ip":"10.0.1.2"}]}`: "same ip",
-		`{"port_mode":"MULTI","ports":[{"name":"f","type":"BACKEND","ip":"10.0.1.2"}]}`:                                                 "only frontend",
+		`{"port_mode":"MULTI","ports":[{"name":"f","type":"BACKEND","ip":"10.0.1.2"}]}`:                                                 "only allowed on frontend ports",
 	} {
 		if err := l.TryCreate("lbrp", "lb2", body); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want %q", body, err, says)

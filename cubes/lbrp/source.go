@@ -67,13 +67,13 @@ func (s *CheckSource) hop(to netip.Addr) (source, neighbour netip.Addr, why stri
 	}
 	switch {
 	case !on.IsValid():
-		return source, neighbour, fmt.Sprintf("check-source has no address of the family of %s: set %s", to, leaf)
+		return source, neighbour, fmt.Sprintf("check-source has no address of the same family as %s: set %s", to, leaf)
 	case on.Contains(to):
 		return on.Addr(), to, ""
 	case gateway.IsValid():
 		return on.Addr(), gateway, ""
 	}
-	return source, neighbour, fmt.Sprintf("%s is not on the link of check-source, which has no gateway", to)
+	return source, neighbour, fmt.Sprintf("%s is not on the link of check-source, and check-source has no gateway: set one", to)
 }
 
 // check refuses addresses that cannot be a source.
@@ -86,7 +86,7 @@ func (s *CheckSource) check() error {
 		a := on.Addr()
 		switch {
 		case !on.IsValid() && gateway.IsValid():
-			return fail("the gateway %s needs an address of its family", gateway)
+			return fail("gateway %s requires a source address of the same family", gateway)
 		case !on.IsValid():
 			continue
 		case !six && !a.Is4():
@@ -94,11 +94,11 @@ func (s *CheckSource) check() error {
 		case six && (!a.Is6() || a.Is4In6()):
 			return fail("ip6 %s is not IPv6; set ip", on)
 		case a.IsUnspecified(), a.IsMulticast(), a.IsLoopback(), a.IsLinkLocalUnicast(), !on.IsSingleIP() && on.Bits() < a.BitLen()-1 && on.Masked().Addr() == a:
-			return fail("%s is not the address of a host", on)
+			return fail("%s is not a valid host address", on)
 		case gateway == a:
-			return fail("the gateway %s is the address itself", gateway)
+			return fail("gateway %s is the source address itself", gateway)
 		case gateway.IsValid() && !on.Contains(gateway) && !gateway.IsLinkLocalUnicast():
-			return fail("the gateway %s is not on the link of %s", gateway, on)
+			return fail("gateway %s is not on the link of %s", gateway, on)
 		}
 	}
 	return nil
@@ -110,15 +110,15 @@ func (c *Config) checkSource() error {
 		return err
 	}
 	taken := func(a netip.Addr, by string) error {
-		return fmt.Errorf("check-source: %s is %s: %w", a, by, cube.ErrExists)
+		return fmt.Errorf("check-source: %s is already in use: %s: %w", a, by, cube.ErrExists)
 	}
 	for _, p := range c.Ports {
 		if c.CheckSource.has(p.IP) {
-			return taken(p.IP, "the ip of port "+p.Name)
+			return taken(p.IP, "it is the ip of port "+p.Name)
 		}
 	}
 	if to := c.SrcIPRewrite.NewIPRange; to.IsValid() && c.CheckSource.IP.IsValid() && to.Contains(c.CheckSource.IP.Addr()) {
-		return taken(c.CheckSource.IP.Addr(), "in new_ip_range, and may be that of a client")
+		return taken(c.CheckSource.IP.Addr(), "it is in new_ip_range and may be assigned to a client")
 	}
 	return nil
 }
