@@ -108,7 +108,7 @@ func (c *Config) check(old *Config) error {
 	}
 	dir, err := openParent(c.base())
 	if err != nil {
-		return fmt.Errorf("dump %q: %w: create the directory, or choose another one: %w", c.Dump, err, cube.ErrInvalid)
+		return fmt.Errorf("dump %q: %w: create the directory, or choose a different one: %w", c.Dump, err, cube.ErrInvalid)
 	}
 	return dir.Close()
 }
@@ -116,13 +116,13 @@ func (c *Config) check(old *Config) error {
 func (c *Config) checkName() error {
 	name := filepath.Base(strings.TrimSuffix(c.Dump, suffix))
 	if c.Dump != "" && (strings.HasSuffix(c.Dump, "/") || name == "." || name == "..") {
-		return fmt.Errorf("dump %q: it is a directory: append the name of a file: %w", c.Dump, cube.ErrInvalid)
+		return fmt.Errorf("dump %q: it is a directory: append a file name: %w", c.Dump, cube.ErrInvalid)
 	}
 	if strings.ContainsRune(c.Dump, 0) {
-		return fmt.Errorf("dump %q: it contains a NUL character: %w", c.Dump, cube.ErrInvalid)
+		return fmt.Errorf("dump %q: contains a NUL character: %w", c.Dump, cube.ErrInvalid)
 	}
 	if len(name) > maxName {
-		return fmt.Errorf("dump %q: the name of the file has %d characters, the limit is %d: %w", c.Dump, len(name), maxName, cube.ErrInvalid)
+		return fmt.Errorf("dump %q: the file name has %d characters, but at most %d are allowed: %w", c.Dump, len(name), maxName, cube.ErrInvalid)
 	}
 	return nil
 }

@@ -225,9 +225,9 @@ func TestImpossiblePathsAreRefused(t *testing.T) {
 	r := newRig(t, l, "")
 	for path, says := range map[string]string{
 		r.dir + "/none/x":                      "create the directory",
-		r.dir + "/":                            "append the name",
+		r.dir + "/":                            "append a file name",
 		"/dev/null/x":                          "expected a directory",
-		r.dir + "/" + strings.Repeat("n", 231): "the limit is 230",
+		r.dir + "/" + strings.Repeat("n", 231): "at most 230 are allowed",
 	} {
 		if err := l.Try("PATCH", "pc dump", fmt.Sprintf("%q", path)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want %q", path, err, says)

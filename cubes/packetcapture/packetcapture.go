@@ -111,7 +111,7 @@ func (c *control) start(conf *Config) error {
 		defer close(c.ended)
 		defer c.carry()
 		if err := reader.Run(ctx, c.intake.take); err != nil && !errors.Is(err, ring.ErrTaken) && !errors.Is(err, ring.ErrClosed) {
-			c.env.Logger().Error("the reader of captured packets ended", "error", err)
+			c.env.Logger().Error("the reader of captured packets stopped", "error", err)
 		}
 	}()
 	c.intake.files.start(c.carry)
@@ -143,7 +143,7 @@ func (c *control) close() {
 		c.env.Logger().Warn("close the ring", "error", err)
 	}
 	if !c.intake.close(closeTime) {
-		c.env.Logger().Warn("packets in memory are lost: the disk does not accept them", "waited", closeTime)
+		c.env.Logger().Warn("packets in memory are lost: they could not be written to disk in time", "waited", closeTime)
 	}
 }
 

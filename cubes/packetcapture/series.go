@@ -177,7 +177,7 @@ func openParent(path string) (*os.File, error) {
 		_ = unix.Close(at) // nothing was written
 	}
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
-		return nil, fmt.Errorf("open %s: expected a directory, or a symbolic link that only root can change: %w", here, err)
+		return nil, fmt.Errorf("open %s: expected a directory, or a symbolic link that only root can modify: %w", here, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the directory %s: %w", here, err)

@@ -19,8 +19,8 @@ import (
 
 // Usage is printed for a wrong command.
 const Usage = "usage: pcn-packetcapture [-c COUNT] [-w FILE] CUBE\n" +
-	"Writes the packets of a cube packetcapture with networkmode=true to a pcap file, or to the standard output, until it\n" +
-	"has COUNT packets or is interrupted.\n"
+	"Writes the packets of a packetcapture cube with networkmode=true to a pcap file or to standard output, until COUNT packets\n" +
+	"are written or it is interrupted.\n"
 
 // ErrUsage is a wrong command.
 var ErrUsage = errors.New("wrong command")
@@ -68,9 +68,9 @@ func (p *Program) Run(args []string) (err error) {
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrUsage, err)
 	case flags.NArg() != 1:
-		return fmt.Errorf("%w: name one cube, after the options", ErrUsage)
+		return fmt.Errorf("%w: name exactly one cube, after the options", ErrUsage)
 	case *count < 0:
-		return fmt.Errorf("%w: -c %d: expected a number, 1 or greater", ErrUsage, *count)
+		return fmt.Errorf("%w: -c %d: expected a number of 1 or greater", ErrUsage, *count)
 	case (*path == "" || *path == "-") && p.Terminal:
 		return fmt.Errorf("%w: packets are not written to a terminal: name a file with -w, or append | tcpdump -r -", ErrUsage)
 	}

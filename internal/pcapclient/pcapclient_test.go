@@ -94,15 +94,15 @@ func TestPacketsAreWrittenInTheirOrder(t *testing.T) {
 
 func TestWrongCommandsSayWhatIsRight(t *testing.T) {
 	for args, says := range map[string]string{
-		"":                "name one cube",
-		"pc extra":        "name one cube",
+		"":                "name exactly one cube",
+		"pc extra":        "name exactly one cube",
 		"-x pc":           "-x",
 		"-c 0x pc":        "-c",
 		"-c -1 pc":        "1 or greater",
 		"pc":              "terminal",
 		"-w - pc":         "terminal",
 		"-w /none/x pc":   "/none/x",
-		"-w /dev/stdin/x": "name one cube",
+		"-w /dev/stdin/x": "name exactly one cube",
 	} {
 		p := Program{Terminal: true, Stderr: &bytes.Buffer{}, Read: func(string, int) ([]byte, bool, error) { return nil, false, errors.New("read") }}
 		if err := p.Run(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), says) {
