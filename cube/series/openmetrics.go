@@ -57,14 +57,14 @@ func (s *Shape) Check(m Metric) error {
 		return fmt.Errorf(format+": %w", append(args, cube.ErrInvalid)...)
 	}
 	if !metricName.MatchString(m.Name) {
-		return invalid("%.80q is no name of a metric: use letters, digits, _ and :, and no digit at the beginning", m.Name)
+		return invalid("%.80q is not a valid metric name: use letters, digits, _ and :, and do not start with a digit", m.Name)
 	}
 	for i, l := range m.Labels {
 		switch {
 		case !labelName.MatchString(l.Name) || strings.HasPrefix(l.Name, "__") || slices.Contains(reserved, l.Name):
-			return invalid("%.80q is no name of a label: use letters, digits and _, but not le, quantile or __", l.Name)
+			return invalid("%.80q is not a valid label name: use letters, digits and _, but not le, quantile or a leading __", l.Name)
 		case slices.ContainsFunc(m.Labels[:i], func(other Label) bool { return other.Name == l.Name }):
-			return invalid("label %s is there twice", l.Name)
+			return invalid("label %s is given twice", l.Name)
 		}
 	}
 	if len(m.Buckets) > 0 && m.Kind != Histogram {
@@ -75,11 +75,11 @@ func (s *Shape) Check(m Metric) error {
 		counts := s.histogramSize()
 		switch {
 		case counts == 0:
-			return invalid("a Histogram needs a map of struct pcn_histogram, or of integers, one for each bucket; this one has another type")
+			return invalid("a Histogram needs a map of struct pcn_histogram, or of integers, one for each bucket; this map has a different type")
 		case len(m.Buckets) > 0 && s.value.name == typeHistogram:
 			return invalid("struct pcn_histogram has its own buckets, powers of two: leave buckets out")
 		case len(m.Buckets) > 0 && len(m.Buckets) != counts-1:
-			return invalid("the map has %d buckets, of which the last one has no bound, but there are %d bounds", counts, len(m.Buckets))
+			return invalid("the map has %d buckets, the last one without a bound, but %d bounds are given", counts, len(m.Buckets))
 		}
 		return checkBounds(m.Buckets)
 	case Summary:
@@ -88,7 +88,7 @@ func (s *Shape) Check(m Metric) error {
 		}
 	default:
 		if s.value.name != typeSet && s.value.name != typeDistinct && len(s.families()) == 0 {
-			return invalid("the map has no integers that could be samples")
+			return invalid("the map has no integers that can be exported as samples")
 		}
 	}
 	return nil

@@ -249,9 +249,9 @@ func TestMetricsThatAMapCannotBe(t *testing.T) {
 		m    Metric
 		says string
 	}{
-		{numbers, Metric{Name: "9x", Kind: Gauge}, "no name of a metric"},
-		{numbers, Metric{Name: "x", Kind: Gauge, Labels: []Label{{"__x", ""}}}, "no name of a label"},
-		{numbers, Metric{Name: "x", Kind: Gauge, Labels: []Label{{"a", ""}, {"a", ""}}}, "is there twice"},
+		{numbers, Metric{Name: "9x", Kind: Gauge}, "not a valid metric name"},
+		{numbers, Metric{Name: "x", Kind: Gauge, Labels: []Label{{"__x", ""}}}, "not a valid label name"},
+		{numbers, Metric{Name: "x", Kind: Gauge, Labels: []Label{{"a", ""}, {"a", ""}}}, "is given twice"},
 		{numbers, Metric{Name: "x", Kind: Histogram}, "a Histogram needs"},
 		{numbers, Metric{Name: "x", Kind: Gauge, Buckets: []string{"1"}}, "buckets are for"},
 		{numbers, Metric{Name: "x", Kind: Summary}, "a Summary needs"},

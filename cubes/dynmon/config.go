@@ -89,7 +89,7 @@ func (m *MetricConfig) metric() (*series.Metric, error) {
 	}
 	scale, err := strconv.ParseFloat(m.Open.Scale, 64)
 	if err != nil || scale <= 0 || math.IsInf(scale, 0) || math.IsNaN(scale) {
-		return nil, fmt.Errorf("scale %.40q: it is a number above 0, such as 1e-9: %w", m.Open.Scale, cube.ErrInvalid)
+		return nil, fmt.Errorf("scale %.40q: use a number greater than 0, such as 1e-9: %w", m.Open.Scale, cube.ErrInvalid)
 	}
 	out := &series.Metric{Name: m.Name, Help: m.Open.Help, Kind: kinds[m.Open.Type-1], Buckets: m.Open.Buckets, Scale: scale}
 	for _, l := range m.Open.Labels {
@@ -122,13 +122,13 @@ func (p *Path) objects(typ cube.Type) (map[cube.Hook][]byte, error) {
 func (p *Path) check(typ cube.Type) error {
 	switch {
 	case p.Code != "" && p.Object+p.ObjectTC != "":
-		return fmt.Errorf("it has both code and an object; give one: %w", cube.ErrInvalid)
+		return fmt.Errorf("both code and object are set: remove one of them: %w", cube.ErrInvalid)
 	case p.ObjectTC != "" && typ.Hook() == cube.TC:
-		return fmt.Errorf("object-tc is for cubes at XDP; the object of this one is for TC: %w", cube.ErrInvalid)
+		return fmt.Errorf("object-tc is only for cubes at XDP; this cube is at TC: set object instead: %w", cube.ErrInvalid)
 	case p.ObjectTC != "" && p.Object == "":
-		return fmt.Errorf("it has object-tc without object: %w", cube.ErrInvalid)
+		return fmt.Errorf("object-tc requires object: set both: %w", cube.ErrInvalid)
 	case p.empty() && len(p.Metrics) > 0:
-		return fmt.Errorf("metric %.80s: there is no code with a map of that name: %w", p.Metrics[0].Name, cube.ErrInvalid)
+		return fmt.Errorf("metric %.80s: the path has no code or object, so it has no maps: delete the metric, or set code: %w", p.Metrics[0].Name, cube.ErrInvalid)
 	}
 	return nil
 }

@@ -157,7 +157,7 @@ func (d *draft) names() error {
 			if slices.Contains(spec.Tags, tagBoth) {
 				to = fmt.Sprintf("%s.b%s", name, d.bothID())
 				if other := d.specs[to]; other != nil && !alike(other, spec) {
-					return fmt.Errorf("map %s: PCN_BOTH_PATHS needs the same declaration in both paths: %w", name, cube.ErrInvalid)
+					return fmt.Errorf("map %s: PCN_BOTH_PATHS requires identical declarations in both paths: %w", name, cube.ErrInvalid)
 				}
 			}
 			d.named[direction][name], d.specs[to] = to, spec
@@ -212,10 +212,10 @@ func (d *draft) metric(direction cube.Direction, conf MetricConfig) error {
 	next := &metric{direction: direction, conf: conf, maps: []string{name}, shape: shape, open: open}
 	for _, other := range d.layout.metrics {
 		if open != nil && other.open != nil && other.conf.Name == conf.Name && (other.open.Kind != open.Kind || other.open.Help != open.Help) {
-			return fmt.Errorf("the metric of that name on the other path has another type or help, but both are one family in OpenMetrics: give both the same: %w", cube.ErrInvalid)
+			return fmt.Errorf("the metric of the same name on the other path has a different type or help, but both belong to one OpenMetrics family: use the same for both: %w", cube.ErrInvalid)
 		}
 		if other.maps[0] == name && other.conf.Options != conf.Options {
-			return fmt.Errorf("metric %s reads the same map with other extraction-options: give both the same: %w", other.conf.Name, cube.ErrInvalid)
+			return fmt.Errorf("metric %s reads the same map with different extraction-options: use the same for both: %w", other.conf.Name, cube.ErrInvalid)
 		}
 	}
 	if conf.Options.Swap {
@@ -236,7 +236,7 @@ func (d *draft) checkMemory() error {
 		total += foreign.Memory(spec)
 	}
 	if total > foreign.MaxMemory {
-		return fmt.Errorf("the maps of both paths, of which those with swap-on-read exist twice, take %d MiB, the limit is %d: %w",
+		return fmt.Errorf("the maps of both paths take %d MiB, counting those with swap-on-read twice, but the limit is %d: %w",
 			total>>20, foreign.MaxMemory>>20, cube.ErrInvalid)
 	}
 	return nil

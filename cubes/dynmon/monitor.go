@@ -90,7 +90,7 @@ func newMonitor(ctx context.Context, env cube.Env, direction cube.Direction, con
 	}
 	at := slices.IndexFunc(entries[direction], func(name string) bool { return spec.Programs[name] != nil })
 	if at < 0 {
-		return nil, fmt.Errorf("it has no program; write PCN_MONITOR { ... } of <pcn/monitor.h>, and end it with return pcn_pkt_pass(ctx, md): %w", cube.ErrInvalid)
+		return nil, fmt.Errorf("it has no program: include <pcn/monitor.h>, and write PCN_MONITOR { ... } that ends with return pcn_pkt_pass(ctx, md): %w", cube.ErrInvalid)
 	}
 	m.function = entries[direction][at]
 	m.maps = spec.Maps
@@ -104,13 +104,13 @@ func (m *monitor) checkMaps() error {
 		spec := m.maps[name]
 		switch {
 		case slices.Contains(spec.Tags, "pcn_public"):
-			return fmt.Errorf("map %s: a monitor cannot share maps with other cubes; use PCN_MAP: %w", name, cube.ErrInvalid)
+			return fmt.Errorf("map %s: a monitor cannot share maps with other cubes: use PCN_MAP: %w", name, cube.ErrInvalid)
 		case spec.Type == ebpf.RingBuf:
-			return fmt.Errorf("map %s: a ring in a monitor has no reader; count in a map, or use a queue: %w", name, cube.ErrInvalid)
+			return fmt.Errorf("map %s: nothing reads a monitor's ring buffer: count in a map, or use a queue: %w", name, cube.ErrInvalid)
 		case spec.Type == ebpf.ArrayOfMaps || spec.Type == ebpf.HashOfMaps:
-			return fmt.Errorf("map %s: a map of maps in a monitor stays empty; use PCN_MAP: %w", name, cube.ErrInvalid)
+			return fmt.Errorf("map %s: nothing fills a monitor's map of maps: use PCN_MAP: %w", name, cube.ErrInvalid)
 		case len(name) > 48:
-			return fmt.Errorf("map %.80s: the name has more than 48 characters: %w", name, cube.ErrInvalid)
+			return fmt.Errorf("map %.80s: the name exceeds 48 characters: %w", name, cube.ErrInvalid)
 		}
 	}
 	return nil

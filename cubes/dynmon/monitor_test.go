@@ -123,7 +123,7 @@ func TestACompiledObjectServesBothPaths(t *testing.T) {
 			r.Set("PATCH", "dm dataplane-config ingress-path", encoded(map[string]any{"object-tc": objectOf(t, cube.TC)}))
 			r.in(udp4)
 		} else {
-			r.refused(encoded(map[string]any{"ingress-path": map[string]any{"object": object, "object-tc": object}}), "object-tc is for cubes at XDP")
+			r.refused(encoded(map[string]any{"ingress-path": map[string]any{"object": object, "object-tc": object}}), "object-tc is only for cubes at XDP")
 		}
 	})
 }
@@ -149,24 +149,24 @@ func wrong(t *testing.T) map[string][]string {
 		monitor("PCN_MAP_SHARED(x, s, BPF_MAP_TYPE_HASH, __u32, __u64, 8); PCN_MONITOR { return 0; }"):      {"shared between services"},
 		monitor("PCN_MAP_PUBLIC(s, BPF_MAP_TYPE_HASH, __u32, __u64, 8); PCN_MONITOR { return 0; }"):         {"cannot share maps"},
 		monitor("PCN_MAP(big, BPF_MAP_TYPE_HASH, __u32, __u64, 9000000); PCN_MONITOR { return 0; }"):        {"9000000 entries"},
-		monitor("#include <pcn/ring.h>\nPCN_RING(r, 4096); PCN_MONITOR { return 0; }"):                      {"a ring in a monitor"},
+		monitor("#include <pcn/ring.h>\nPCN_RING(r, 4096); PCN_MONITOR { return 0; }"):                      {"ring buffer"},
 		monitor("PCN_MAP(a, BPF_MAP_TYPE_ARRAY, __u32, __u64[64], 1 << 19); PCN_MONITOR { return 0; }"):     {""},
 		config(path{Object: "?"}, path{}):                                                                   {"not base64"},
 		config(path{Object: "aGVsbG8="}, path{}):                                                            {"read it"},
 		config(path{Object: base64.StdEncoding.EncodeToString(forbidden)}, path{}):                          {"tc object"},
-		config(path{Object: "aGVsbG8=", Code: counting}, path{}):                                            {"both code and an object"},
-		config(path{Metrics: []metric{{Name: "x", Map: "counts"}}}, path{}):                                 {"no code"},
+		config(path{Object: "aGVsbG8=", Code: counting}, path{}):                                            {"both code and object"},
+		config(path{Metrics: []metric{{Name: "x", Map: "counts"}}}, path{}):                                 {"no code or object"},
 		with(metric{Name: "x", Map: "nothing"}):                                                             {"the code has no map nothing; its maps are counts"},
-		open("x y", map[string]any{"type": "Gauge"}):                                                        {"no name of a metric"},
+		open("x y", map[string]any{"type": "Gauge"}):                                                        {"not a valid metric name"},
 		open("x", map[string]any{"type": "Gauge", "scale": "zero"}):                                         {"scale"},
 		open("x", map[string]any{"type": "Gauge", "buckets": []string{"1"}}):                                {"buckets are for"},
 		open("x", map[string]any{"type": "Histogram"}):                                                      {"a Histogram needs"},
 		open("x", map[string]any{"type": "Summary"}):                                                        {"a Summary needs"},
-		open("x", map[string]any{"type": "Gauge", "labels": []map[string]any{{"name": "le", "value": ""}}}): {"no name of a label"},
+		open("x", map[string]any{"type": "Gauge", "labels": []map[string]any{{"name": "le", "value": ""}}}): {"not a valid label name"},
 		config(path{Code: counting, Metrics: []metric{{Name: "a", Map: "counts", Options: swap}, {Name: "b", Map: "counts"}}}, path{}): {
-			"other extraction-options"},
+			"different extraction-options"},
 		config(path{Code: counting, Metrics: []metric{{Name: "a", Map: "counts", Open: map[string]any{"type": "Gauge"}}}},
-			path{Code: counting, Metrics: []metric{{Name: "a", Map: "counts", Open: map[string]any{"type": "Counter"}}}}): {"another type or help"},
+			path{Code: counting, Metrics: []metric{{Name: "a", Map: "counts", Open: map[string]any{"type": "Counter"}}}}): {"different type or help"},
 		`{"ingress-path":{"code":7}}`: {""},
 	}
 }

@@ -352,7 +352,7 @@ func TestMisusedTools(t *testing.T) {
 		{"a cube of another service", injector, []string{"br1", "veth1", good}, 64, "is of service simplebridge, not dynmon"},
 		{"no such interface", injector, []string{"m", "eth77", good}, 2, "eth77"},
 		{"no such port", injector, []string{"m", "br1:p7", good}, 2, "p7"},
-		{"no code, but a metric", injector, []string{"m", "veth1", written(t, "a", `{"ingress-path":{"metric-configs":[{"name":"m","map-name":"x"}]}}`)}, 2, "no code with a map"},
+		{"no code, but a metric", injector, []string{"m", "veth1", written(t, "a", `{"ingress-path":{"metric-configs":[{"name":"m","map-name":"x"}]}}`)}, 2, "no code or object"},
 		{"no such cube", extractor, []string{"nobody"}, 2, "nobody"},
 		{"another daemon", extractor, []string{"m", "-a", "unix:///nowhere/polycubed.sock"}, 1, "is polycubed running?"},
 		{"nobody at the port", extractor, []string{"m", "-p", "19999"}, 1, "is polycubed running, and with --port or --addr?"},

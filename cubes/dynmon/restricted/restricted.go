@@ -178,9 +178,9 @@ var methods = map[string]method{
 
 // instead says what to do instead of methods that there are not.
 var instead = map[string]string{
-	"perf_submit":     "push it to a BPF_QUEUE and read that as a metric",
-	"perf_submit_skb": "push what is of interest to a BPF_QUEUE and read that as a metric",
-	"call":            "a monitor is one program; call a function",
+	"perf_submit":     "push it to a BPF_QUEUE and read it as a metric",
+	"perf_submit_skb": "push the relevant data to a BPF_QUEUE and read it as a metric",
+	"call":            "a monitor is a single program; call a function instead",
 }
 
 func (tr *translator) call(table string, name token, args []argument) (string, error) {
@@ -192,7 +192,7 @@ func (tr *translator) call(table string, name token, args []argument) (string, e
 		return "", invalid(name, "tables have no method %.40s", name.text)
 	}
 	if len(args) < m.needs || len(args) > m.needs+len(m.defaults) {
-		return "", invalid(name, "%s.%s has %d arguments, it needs %d", table, name.text, len(args), m.needs)
+		return "", invalid(name, "%s.%s has %d arguments, but takes %d", table, name.text, len(args), m.needs)
 	}
 	var parts []string
 	for _, a := range args {

@@ -95,7 +95,7 @@ func TestTablesOfTheOtherPathAreImported(t *testing.T) {
 	if !Imports(code) || Imports(others) {
 		t.Error("what imports is not recognized")
 	}
-	if _, err := Translate("x.c", code, ""); err == nil || !strings.Contains(err.Error(), "x.c: line 1: the other path declares no shared table flows") {
+	if _, err := Translate("x.c", code, ""); err == nil || !strings.Contains(err.Error(), "x.c: line 1: the other path declares no shared table named flows") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -103,18 +103,18 @@ func TestTablesOfTheOtherPathAreImported(t *testing.T) {
 func TestWhatIsNoRestrictedCodeIsRefused(t *testing.T) {
 	t.Parallel()
 	for code, says := range map[string]string{
-		`BPF_TABLE("hash", u32, u64);`:                  "line 2: BPF_TABLE has 3 arguments, it needs (kind, key, leaf, name, size)",
+		`BPF_TABLE("hash", u32, u64);`:                  "line 2: BPF_TABLE has 3 arguments, but takes (kind, key, leaf, name, size)",
 		`BPF_HASH(a, b, c, d, e);`:                      "BPF_HASH has 5 arguments",
-		`BPF_TABLE("devmap", u32, u64, n, 1);`:          `a table cannot be of type "devmap"`,
-		`BPF_TABLE_PUBLIC("hash", u32, u64, n, 1);`:     "BPF_TABLE_SHARED for the other path",
-		`BPF_PROG_ARRAY(p, 4);`:                         "a monitor is one program",
+		`BPF_TABLE("devmap", u32, u64, n, 1);`:          `unsupported table type "devmap"`,
+		`BPF_TABLE_PUBLIC("hash", u32, u64, n, 1);`:     "BPF_TABLE_SHARED to share with the other path",
+		`BPF_PROG_ARRAY(p, 4);`:                         "a monitor is a single program",
 		`BPF_PERF_OUTPUT(events);`:                      "push to a BPF_QUEUE",
-		`BPF_HASH(1x);`:                                 "no name of a table",
-		`BPF_HASH(h); h.lookup();`:                      "h.lookup has 0 arguments, it needs 1",
+		`BPF_HASH(1x);`:                                 "not a valid table name",
+		`BPF_HASH(h); h.lookup();`:                      "h.lookup has 0 arguments, but takes 1",
 		`BPF_HASH(h); h.perf_submit(ctx, &e, 8);`:       "push it to a BPF_QUEUE",
 		`BPF_HASH(h); h.call(ctx, 1);`:                  "call a function",
 		`BPF_HASH(h); h.frobnicate();`:                  "tables have no method frobnicate",
-		`BPF_HASH(h); h.update(&k, &v, 1, 2);`:          "has 4 arguments, it needs 2",
+		`BPF_HASH(h); h.update(&k, &v, 1, 2);`:          "has 4 arguments, but takes 2",
 		`BPF_HASH(h); h.lookup(&k`:                      "has no closing bracket",
 		`BPF_HASH(h, u32`:                               "BPF_HASH has no closing bracket",
 		`BPF_HASH(h); h.lookup(h.lookup(h.nothing()));`: "tables have no method nothing",

@@ -107,8 +107,8 @@ var (
 	tableArgs  = []string{"kind", "key", "leaf", "name", "size"}
 	queueArgs  = []string{"name", "leaf", "size", "flags"}
 	noFlags    = map[string]string{"flags": "0"}
-	noPublic   = "a monitor cannot share tables with other cubes; use BPF_TABLE_SHARED for the other path"
-	noPrograms = "a monitor is one program; call a function"
+	noPublic   = "a monitor cannot share tables with other cubes; use BPF_TABLE_SHARED to share with the other path"
+	noPrograms = "a monitor is a single program; call a function instead"
 )
 
 var macros = map[string]macro{
@@ -120,7 +120,7 @@ var macros = map[string]macro{
 	"BPF_F_TABLE_PUBLIC":    {refused: noPublic},
 	"BPF_TABLE_PINNED":      {refused: noPublic},
 	"BPF_PROG_ARRAY":        {refused: noPrograms},
-	"BPF_PERF_OUTPUT":       {refused: "push to a BPF_QUEUE, and read that as a metric"},
+	"BPF_PERF_OUTPUT":       {refused: "push to a BPF_QUEUE and read it as a metric"},
 	"BPF_ARRAY":             {kind: "ARRAY", args: []string{"name", "leaf", "size"}, defaults: map[string]string{"leaf": "u64", "size": "10240"}},
 	"BPF_PERCPU_ARRAY":      {kind: "PERCPU_ARRAY", args: []string{"name", "leaf", "size"}, defaults: map[string]string{"leaf": "u64", "size": "10240"}},
 	"BPF_HASH":              {kind: "HASH", args: []string{"name", "key", "leaf", "size"}, defaults: map[string]string{"key": "u64", "leaf": "u64", "size": "10240"}},
@@ -151,15 +151,15 @@ func (tr *translator) declare(name token, args []argument) (declaration, error) 
 		case optional:
 			given[what] = value
 		default:
-			return declaration{}, invalid(name, "%s has %d arguments, it needs (%s)", name.text, len(args), strings.Join(m.args, ", "))
+			return declaration{}, invalid(name, "%s has %d arguments, but takes (%s)", name.text, len(args), strings.Join(m.args, ", "))
 		}
 	}
 	if len(args) > len(m.args) {
-		return declaration{}, invalid(name, "%s has %d arguments, it needs (%s)", name.text, len(args), strings.Join(m.args, ", "))
+		return declaration{}, invalid(name, "%s has %d arguments, but takes (%s)", name.text, len(args), strings.Join(m.args, ", "))
 	}
 	d := declaration{name: given["name"], key: given["key"], leaf: given["leaf"], size: given["size"], flags: given["flags"], shared: m.shared, kind: m.kind}
 	if !isName(d.name) {
-		return declaration{}, invalid(name, "%.40q is no name of a table", d.name)
+		return declaration{}, invalid(name, "%.40q is not a valid table name", d.name)
 	}
 	if m.kind != "" {
 		return d, nil
@@ -169,10 +169,10 @@ func (tr *translator) declare(name token, args []argument) (declaration, error) 
 		if is, ok := tr.shared[d.name]; ok {
 			return is, nil
 		}
-		return declaration{}, invalid(name, "the other path declares no shared table %s", d.name)
+		return declaration{}, invalid(name, "the other path declares no shared table named %s", d.name)
 	}
 	if d.kind = kinds[kind]; d.kind == "" {
-		return declaration{}, invalid(name, "a table cannot be of type %.40q", kind)
+		return declaration{}, invalid(name, "unsupported table type %.40q", kind)
 	}
 	return d, nil
 }
