@@ -255,7 +255,7 @@ func TestServersBehindAGateway(t *testing.T) {
 	l.Set("PATCH", "lb service "+httpService+" health-check interval", "110")
 	is(t, l, httpService, "10.7.0.1 80", "UP", "")
 	l.Set("DELETE", "lb ports b", "")
-	is(t, l, httpService, "10.7.0.1 80", "UP", "cannot check: there is no backend port")
+	is(t, l, httpService, "10.7.0.1 80", "UP", "cannot check: the cube has no backend port")
 	l.Set("POST", "lb ports b", `{"type":"BACKEND","peer":"veth2"}`)
 	is(t, l, httpService, "10.7.0.1 80", "UP", "")
 	l.Set("PATCH", "lb service "+httpService+" health-check type", `"NONE"`)
