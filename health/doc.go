@@ -1,39 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package health checks the servers of load balancers: by TCP, HTTP, HTTPS, gRPC, ICMP, or by what an API reports.
+// Package health checks the servers of load balancers over TCP, HTTP, HTTPS, gRPC or ICMP, or takes their health from an API.
 //
 //	checker, err := health.New(health.Options{Namespace: "/run/netns/blue", Changed: changed})
 //	err = checker.Set("10.0.0.1:80", health.Check{Kind: health.HTTP, Target: server, Path: "/health", Interval: time.Second})
 //	state, ok := checker.State("10.0.0.1:80")
 //
-// A Checker owns one thread in its network namespace, for any number of servers. That thread alone has the timers, the
-// sockets and the counts of each server. TCP, HTTP and ICMP checks run on it entirely, without a goroutine or a timer
-// of their own. HTTPS and gRPC connect on it, too; a goroutine continues once the connection is open, and the
-// computations of TLS handshakes are limited in number (Options.Handshakes), so that they do not take the CPUs from
-// other checks.
+// A Checker owns one thread in its network namespace, for any number of servers. Only that thread accesses the timers,
+// sockets and counters of the servers. TCP, HTTP and ICMP checks run entirely on it, without their own goroutine or
+// timer. HTTPS and gRPC checks also connect on it; a goroutine takes over once the connection is open, and the number
+// of concurrent TLS computations is limited (Options.Handshakes), so that they do not starve other checks of CPU time.
 //
 // # When a state changes
 //
-// The first result counts at once, unless the status is known from earlier checks (Check.Known). After it, a server is down after Fall failures in a row, and up after Rise successes
-// in a row. A check starts each Interval, or up to Jitter percent of it earlier, and fails at the latest Timeout after it
-// has started. So a server that fails is down within Interval times Fall, plus Timeout. First checks start at once, 200
-// microseconds apart if many servers are set together; the second check of a server follows after a random part of the
-// interval, so that the checks of many servers are spread over it.
+// The first result takes effect at once, unless the status is known from earlier checks (Check.Known). After that, a
+// server goes down after Fall consecutive failures, and up after Rise consecutive successes. A check starts every
+// Interval, or up to Jitter percent of it earlier, and fails at most Timeout after its start. So a failing server is
+// down within Interval times Fall, plus Timeout. First checks start at once, 200 microseconds apart if many servers are
+// set together; the second check of a server follows after a random part of the interval, so that the checks of many
+// servers are spread over it.
 //
-// If a check cannot be made for a reason on this host, such as too many open files or a source address that the host
-// does not have, the state stays as it is and its Error says why. If all servers of a service are down, it is up to the
-// caller whether the last known set stays in use.
+// If a check cannot be run because of this host, for example too many open files or a source address that is not
+// assigned to it, the state stays as it is and its Error says why. If all servers of a service are down, the caller
+// decides whether the last known set stays in use.
 //
 // # What servers see
 //
-// A TCP check sends a SYN, and a RST after the SYN-ACK: the connection is never established, so the server's accept
-// does not return it, its log stays empty, and neither side has a connection in TIME_WAIT. It shows that a program
-// listens and its queue is not full; whether the program works is shown by the other kinds. Only if this host is too busy
-// to send the RST within the 40 ms of a delayed ACK, the server accepts a connection that is then reset.
+// A TCP check sends a SYN, and an RST after the SYN-ACK: the connection is never established, so the server's accept
+// does not return it, nothing is logged, and neither side has a connection in TIME_WAIT. It shows that a program
+// is listening and its accept queue is not full; only the other types show whether the program works. If this host is too
+// busy to send the RST within the 40 ms of a delayed ACK, the server accepts a connection that is then reset.
 //
-// HTTP, HTTPS and gRPC checks keep their connection, and open a new one after 100 checks, so that a server that does
-// not accept any more is found. They close with a RST, too. A server may close the connection at any time: a request
-// that gets no byte of an answer on a kept connection is sent again on a new one, in the same check. Redirections are not
-// followed. What a server sends is bounded: 16 KiB of status line and headers, 64 KiB of body, of which the first 16 KiB
+// HTTP, HTTPS and gRPC checks use persistent connections, which they replace after 100 checks to detect a server that no
+// longer accepts new ones. They also close with an RST. A server may close the connection at any time: a request that
+// gets no byte of a response on a reused connection is retried on a new one, within the same check. Redirects are not
+// followed. Responses are limited: 16 KiB of status line and headers, 64 KiB of body, of which the first 16 KiB
 // are compared.
 package health

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Puts IP packets into others: IP in IP (RFC 2003, RFC 2473, RFC 4213), and GUE (draft-ietf-intarea-gue, variant 1: UDP with
- * the packet right behind it). The frame is one with an IP packet behind its Ethernet header, without tags in the frame.
- * Both hooks; at TC superframes stay superframes, of smaller segments. */
+/* Encapsulates IP packets: IP in IP (RFC 2003, RFC 2473, RFC 4213), and GUE (draft-ietf-intarea-gue, variant 1: the packet
+ * directly follows the UDP header). The IP packet must follow the Ethernet header, without VLAN tags in the frame.
+ * Works at both hooks; at TC, superframes stay superframes, with smaller segments. */
 #ifndef PCN_ENCAP_H
 #define PCN_ENCAP_H
 
@@ -10,7 +10,7 @@
 #include <pcn/flow.h>
 
 enum pcn_encap_kind {
-	PCN_ENCAP_IP, /* the outer header alone */
+	PCN_ENCAP_IP, /* only the outer IP header */
 	PCN_ENCAP_GUE,
 };
 
@@ -22,13 +22,13 @@ struct pcn_encap {
 	__be16 port;
 	__u8 kind; /* enum pcn_encap_kind */
 	__u8 ttl;
-	__u8 ipv6;	 /* the outer header is one of IPv6 */
-	__u8 inner_ipv6; /* the packet is one of IPv6 */
+	__u8 ipv6;	 /* the outer header is IPv6 */
+	__u8 inner_ipv6; /* the inner packet is IPv6 */
 	__u32 length;	 /* internal: of the packet */
-	__u16 sum; /* internal: of its bytes, as far as the checksum of GUE needs it; 0: not known */
-	__u8 tos;  /* internal: DSCP and ECN */
-	__u8 between; /* internal: bytes between the header of UDP and the packet */
-	__u8 dscp;    /* of the outer header, plus 1; 0: that of the packet */
+	__u16 sum;    /* internal: of its bytes, if the UDP checksum of GUE needs it; 0: unknown */
+	__u8 tos;     /* internal: DSCP and ECN */
+	__u8 between; /* internal: bytes between the UDP header and the packet */
+	__u8 dscp;    /* of the outer header, plus 1; 0: the DSCP of the packet */
 	__u8 zero[3];
 };
 
@@ -39,8 +39,8 @@ PCN_INLINE __u32 pcn_encap_overhead(const struct pcn_encap *e)
 	       (e->kind == PCN_ENCAP_GUE ? sizeof(struct udphdr) + e->between : 0);
 }
 
-/* Internal: makes room between the Ethernet header and the packet. At XDP the Ethernet header is then where it was, and
- * the new one is not written. */
+/* Internal: makes room between the Ethernet header and the packet. At XDP, the Ethernet header then stays where it was, and
+ * the new one is not yet written. */
 PCN_INLINE long pcn_encap_room(struct CTXTYPE *ctx, const struct pcn_encap *e)
 {
 	__u32 room = pcn_encap_overhead(e);
@@ -62,9 +62,9 @@ PCN_INLINE __u64 pcn_encap_sum16(const __be32 *a)
 }
 
 /* Internal: the sum of all bytes of a packet, from its headers alone: with a correct checksum, the bytes that it covers add
- * up to the inverse of the pseudo header, whether the checksum is there already or a device will write it. 0 if it
- * is not known: of a fragment, or a packet without a checksum. Only for outer headers of IPv6, as those of IPv4 need no
- * checksum of UDP. */
+ * up to the complement of the pseudo header, whether the checksum is already present or a device will write it. 0 if
+ * unknown: for a fragment, or a packet without a checksum. Only for outer IPv6 headers, because outer IPv4 needs no
+ * UDP checksum. */
 PCN_INLINE __u16 pcn_encap_inner_sum(struct CTXTYPE *ctx, const struct pcn_flow *f,
 				     const __be32 *word)
 {
@@ -96,7 +96,7 @@ PCN_INLINE __u16 pcn_encap_inner_sum(struct CTXTYPE *ctx, const struct pcn_flow 
 		sum += (__u64)word[0] + word[1];
 		sum += (__u16)~pcn_csum_words((__u64)bpf_htonl(length) + bpf_htonl(protocol));
 	} else {
-		/* a correct header adds up to zero, what is left is the inverse of the pseudo header */
+		/* a correct header adds up to zero, leaving the complement of the pseudo header */
 		__u32 length = bpf_ntohl(word[0]) % 65536 - (f->l4 - f->l3);
 
 		sum += (__u16)~pcn_csum_words((__u64)f->source[3] + f->destination[3] +
@@ -105,7 +105,7 @@ PCN_INLINE __u16 pcn_encap_inner_sum(struct CTXTYPE *ctx, const struct pcn_flow 
 	return pcn_csum_words(sum);
 }
 
-/* Internal: writes an outer header of IPv4. */
+/* Internal: writes an outer IPv4 header. */
 PCN_INLINE void pcn_encap_write4(struct iphdr *ip, const struct pcn_encap *e)
 {
 	__u32 length = e->length + pcn_encap_overhead(e);
@@ -115,14 +115,14 @@ PCN_INLINE void pcn_encap_write4(struct iphdr *ip, const struct pcn_encap *e)
 						 : IPPROTO_IPIP;
 
 	word[0] = bpf_htonl(0x45000000 | e->tos << 16 | (length & 0xffff));
-	word[1] = bpf_htonl(0x4000); /* may not be fragmented: the packet fits the path */
+	word[1] = bpf_htonl(0x4000); /* DF: the packet fits the path */
 	word[2] = bpf_htonl(e->ttl << 24 | protocol << 16);
 	word[3] = e->source[3];
 	word[4] = e->destination[3];
 	ip->check = ~pcn_csum_words((__u64)word[0] + word[1] + word[2] + word[3] + word[4]);
 }
 
-/* Internal: writes an outer header of IPv6. */
+/* Internal: writes an outer IPv6 header. */
 PCN_INLINE void pcn_encap_write6(struct ipv6hdr *ip, const struct pcn_encap *e)
 {
 	__u32 length = e->length + pcn_encap_overhead(e) - sizeof(*ip);
@@ -137,7 +137,7 @@ PCN_INLINE void pcn_encap_write6(struct ipv6hdr *ip, const struct pcn_encap *e)
 	__builtin_memcpy(word + 6, e->destination, sizeof(pcn_address));
 }
 
-/* Internal: writes the header of UDP for GUE. */
+/* Internal: writes the UDP header of GUE. */
 PCN_INLINE void pcn_encap_write_udp(struct udphdr *udp, const struct pcn_encap *e)
 {
 	__u32 length = e->length + e->between + sizeof(*udp);
@@ -156,7 +156,7 @@ PCN_INLINE void pcn_encap_write_udp(struct udphdr *udp, const struct pcn_encap *
 	udp->check = check;
 }
 
-/* Internal: reads what the outer headers take over from the packet. -1: it is not whole, or behind a tag. */
+/* Internal: reads the fields that outer headers copy from the packet. -1: it is truncated, or behind a tag. */
 PCN_INLINE int pcn_encap_read(struct CTXTYPE *ctx, struct pcn_encap *e, const struct pcn_flow *f)
 {
 	__be32 word[2], *there = pcn_data(ctx) + sizeof(struct ethhdr);
@@ -184,14 +184,13 @@ PCN_INLINE int pcn_encap_read(struct CTXTYPE *ctx, struct pcn_encap *e, const st
 		return 0;
 #ifdef PCN_TC
 	if (ctx->gso_size)
-		return 0; /* each segment has a sum of its own */
+		return 0; /* each segment has its own sum */
 #endif
 	e->sum = pcn_encap_inner_sum(ctx, f, word);
 	return 0;
 }
 
-/* Internal: writes the outer headers. `between` are words behind the header of UDP, e->between bytes of 16; NULL: there are
- * none. */
+/* Internal: writes the outer headers. `between` are words after the UDP header, e->between bytes of 16; NULL: none. */
 PCN_INLINE int pcn_encap_write(struct CTXTYPE *ctx, struct pcn_encap *e, const __be32 *between)
 {
 	void *data = pcn_data(ctx), *end = pcn_data_end(ctx), *l3 = data + sizeof(struct ethhdr),
@@ -229,7 +228,7 @@ PCN_INLINE int pcn_encap_write(struct CTXTYPE *ctx, struct pcn_encap *e, const _
 	return 0;
 }
 
-/* Internal: makes room for what pcn_encap_read has read, and writes the headers. */
+/* Internal: makes room for the outer headers after pcn_encap_read, and writes them. */
 PCN_INLINE int pcn_encap_put(struct CTXTYPE *ctx, struct pcn_encap *e, const __be32 *between,
 			     __u64 to, __u64 from)
 {
@@ -245,9 +244,9 @@ PCN_INLINE int pcn_encap_put(struct CTXTYPE *ctx, struct pcn_encap *e, const __b
 	return pcn_encap_write(ctx, e, between);
 }
 
-/* Puts the packet of `f`, which is right behind the Ethernet header, into another one, and sets the frame's addresses.
- * Returns 0, or -1 if that is not possible; then the frame may be neither the old nor the new one, and is to be
- * dropped. Pointers into the packet are not valid any more. The caller adapts md->packet_len. */
+/* Encapsulates the packet of `f`, which must directly follow the Ethernet header, and sets the frame's MAC addresses.
+ * Returns 0, or -1 on failure; the frame may then be neither the old nor the new one, and must be dropped. Pointers into
+ * the packet are invalid afterwards. The caller updates md->packet_len. */
 PCN_GLOBAL int pcn_encap(struct CTXTYPE *ctx, struct pcn_encap *e PCN_NONNULL,
 			 const struct pcn_flow *f PCN_NONNULL, __u64 to, __u64 from)
 {
