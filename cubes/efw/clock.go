@@ -2,8 +2,8 @@
 
 package efw
 
-// A clock that wakes up one thread of the daemon only: each tick of a time.Ticker wakes up two more, which find nothing to do. On a
-// daemon that sleeps otherwise, that is most of what looking for changes costs.
+// A clock that wakes up only one thread of the daemon: each tick of a time.Ticker wakes up two more, which find nothing to do. On an
+// otherwise idle daemon, that is most of the cost of polling.
 
 import (
 	"encoding/binary"
@@ -21,7 +21,7 @@ type clock struct {
 	wait func() bool
 }
 
-// newClock returns a clock that stands still.
+// newClock returns a stopped clock.
 func newClock() (*clock, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
@@ -42,7 +42,7 @@ func newClock() (*clock, error) {
 	return c, nil
 }
 
-// set has the clock tick now, and then with a period.
+// set makes the clock tick now, and then periodically.
 func (c *clock) set(period time.Duration) error {
 	raw, err := c.file.SyscallConn()
 	if err != nil {

@@ -23,7 +23,7 @@ type Config struct {
 	Subnet  []Subnet      `json:"subnet"`
 }
 
-// Order says which matchers come first.
+// Order is the order in which matchers decide.
 type Order uint32
 
 // The orders.
@@ -55,7 +55,7 @@ func (a *Action) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Direction is the end of a packet that a matcher compares.
+// Direction is whether a matcher compares source or destination.
 type Direction uint32
 
 // The directions.
@@ -90,7 +90,7 @@ type Subnet struct {
 	Action    Action      `json:"action"`
 }
 
-// matcher is an entry of either list, in the form of the search. Two of the same key are the same.
+// matcher is an entry of either list, in the form that the classifier takes. Two with the same key are the same.
 type matcher struct {
 	key    string
 	match  classifier.Match
@@ -131,7 +131,7 @@ func (c *Config) matchers() (out []matcher, err error) {
 	return out, nil
 }
 
-// class is the place of a matcher's list and action.
+// class ranks a matcher by its list and action.
 func (o Order) class(m matcher) int {
 	second := m.port == (o == SubnetFirst) // of the two lists
 	class := 4

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* What the kernel's table of connections has for a packet. The fast path judges packets that have no entry there, and those of
- * established connections whose entry it can keep as the kernel would: all others change it, or are translated by it. */
+/* What the kernel's conntrack table has for a packet. The fast path decides packets that have no entry there, and those of
+ * established connections whose entry it can refresh as the kernel would: all others change their entry or are translated. */
 #ifndef EFW_CONNECTION_H
 #define EFW_CONNECTION_H
 
@@ -10,11 +10,11 @@
 
 #include "packet.h"
 
-/* The bits of the search that say: the packet opens a connection, or is of an established one. Go package offload knows them. */
+/* The classifier's state bits: the packet opens a connection, or belongs to an established one. Go package offload knows them. */
 #define EFW_STATE_NEW 1
 #define EFW_STATE_ESTABLISHED 2
 
-/* Options of the lookup, as Linux 6.1 has them; later kernels take this size, too. */
+/* Options of the lookup, as in Linux 6.1; later kernels accept this size, too. */
 struct bpf_ct_opts {
 	__s32 netns_id;
 	__s32 error;
@@ -25,7 +25,7 @@ struct bpf_ct_opts {
 #define EFW_OWN_NETNS (-1)
 #define EFW_NO_ENTRY (-2) /* -ENOENT */
 
-/* What is read of an entry, wherever the kernel has it. */
+/* The members of an entry that are read, relocated to their offsets in the running kernel. */
 struct nf_ct_ext {
 	__u8 offset[1]; /* of each extension; 0: there is none */
 } __attribute__((preserve_access_index));
@@ -35,7 +35,7 @@ struct nf_conn {
 	struct nf_ct_ext *ext;
 } __attribute__((preserve_access_index));
 
-/* Extensions whose numbers depend on the kernel, too. */
+/* Extensions, whose numbers also depend on the kernel. */
 enum nf_ct_ext_id {
 	NF_CT_EXT_HELPER,
 	NF_CT_EXT_ACCT,
@@ -65,12 +65,11 @@ const volatile __u32 pcn_kernel_ct = 1;
 		  ->offset)[__builtin_preserve_enum_value(*(enum nf_ct_ext_id *)id, 1)])
 
 /* Bits of enum ip_conntrack_status. */
-#define EFW_IPS_STREAM \
-	0x00e /* it has seen a reply, is assured and confirmed, and nothing else is known of it ... */
-#define EFW_IPS_NAT_DONE 0x180 /* ... but that it was found not to be translated */
+#define EFW_IPS_STREAM 0x00e   /* seen reply, assured and confirmed, and no other bits ... */
+#define EFW_IPS_NAT_DONE 0x180 /* ... except that NAT was set up, without a translation */
 
-/* Whether an entry is of an established connection that the kernel does nothing about but keeping it: it is not translated,
- * counted or followed by a helper, and has no timeout of its own. */
+/* Whether an entry belongs to an established connection for which the kernel does nothing but refresh the entry: it is not
+ * translated, accounted or handled by a helper, and has no timeout policy. */
 PCN_INLINE int efw_is_plain(const struct nf_conn *ct)
 {
 	const struct nf_ct_ext *ext = ct->ext;
@@ -81,15 +80,15 @@ PCN_INLINE int efw_is_plain(const struct nf_conn *ct)
 			 efw_extended(ext, NF_CT_EXT_TIMEOUT));
 }
 
-/* How many bytes of a packet are summed at a time, and as many again for the verifier, which knows the bits of a length. */
+/* How many bytes of a packet are summed at a time; the buffer has twice as many for the verifier, which only tracks the bits of a length. */
 #define EFW_SUMMED 512
 struct efw_bytes {
 	__u8 bytes[2 * EFW_SUMMED];
 };
 PCN_MAP(bytes, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct efw_bytes, 1);
 
-/* Whether the kernel takes the checksum of a packet for correct, whose device may have verified it or may compute it. Longer
- * packets than those of Ethernet are not summed. */
+/* Whether the kernel considers the checksum of a packet correct; a device may have verified it or may compute it. Packets longer than
+ * Ethernet's are not summed. */
 PCN_GLOBAL int efw_is_summed(struct CTXTYPE *ctx, const struct efw_packet *p PCN_NONNULL)
 {
 	const struct pcn_flow *flow = &p->flow;
@@ -125,7 +124,7 @@ PCN_GLOBAL int efw_is_summed(struct CTXTYPE *ctx, const struct efw_packet *p PCN
 	return 0;
 }
 
-/* Whether the kernel takes a packet of UDP for a valid one. */
+/* Whether the kernel considers a UDP packet valid. */
 PCN_INLINE int efw_is_udp(struct CTXTYPE *ctx, const struct efw_packet *p)
 {
 	struct udphdr udp;
@@ -136,14 +135,14 @@ PCN_INLINE int efw_is_udp(struct CTXTYPE *ctx, const struct efw_packet *p)
 	return !udp.check || efw_is_summed(ctx, p);
 }
 
-/* What the kernel has for a packet. */
+/* What the conntrack table has for a packet. */
 enum efw_connection {
 	EFW_NONE,
 	EFW_ESTABLISHED, /* an entry that was refreshed as the kernel would have */
-	EFW_OTHER,	 /* anything else, or it is not known */
+	EFW_OTHER,	 /* anything else, or unknown */
 };
 
-/* Looks up the connection of a packet: the kernel finds those of TCP and UDP only. */
+/* Looks up the connection of a packet: the kernel supports TCP and UDP only. */
 PCN_GLOBAL int efw_connection(struct CTXTYPE *ctx, const struct efw_packet *p PCN_NONNULL,
 			      __u32 udp_timeout)
 {
@@ -177,8 +176,8 @@ PCN_GLOBAL int efw_connection(struct CTXTYPE *ctx, const struct efw_packet *p PC
 	return result;
 }
 
-/* Whether a packet without a connection opens one, for certain: a SYN without data whose checksum is correct. The kernel takes
- * others for invalid, or may. */
+/* Whether a packet without a connection certainly opens one: a SYN without data whose checksum is correct. Others are invalid to
+ * the kernel, or may be. */
 PCN_GLOBAL int efw_is_new(struct CTXTYPE *ctx, const struct efw_packet *p PCN_NONNULL)
 {
 	const struct pcn_flow *flow = &p->flow;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* A fast path in front of the host's firewall: the matchers that the user has configured, then those rules of iptables that
- * the control plane has found safe. What it does not decide passes to the stack, untouched and uncounted. */
+/* A fast path in front of the host's firewall: the matchers that the user has configured, then the host's rules that
+ * the control plane has found safe to offload. Packets that it does not decide pass to the stack, untouched and uncounted. */
 #include <pcn/bypass.h>
 #include <pcn/classify.h>
 #include <pcn/rule_counters.h>
@@ -10,9 +10,9 @@
 #include "connection.h"
 
 enum efw_reason {
-	EFW_BLOCKED = PCN_REASON_FIRST, /* as a matcher says */
-	EFW_RULE,			/* as a rule of the host says */
-	EFW_POLICY, /* no rule has decided, and the policy of the host is DROP */
+	EFW_BLOCKED = PCN_REASON_FIRST, /* blocked by a matcher */
+	EFW_RULE,			/* dropped by a rule of the host */
+	EFW_POLICY, /* no rule decides, and the policy of the host's chain is DROP */
 };
 PCN_REASONS(efw_reason);
 
@@ -20,7 +20,7 @@ PCN_REASONS(efw_reason);
 PCN_CONFIG(bool, has_matchers) = false;
 PCN_CONFIG(bool, offload) = true;
 
-/* What becomes of a packet: Go package offload knows the first ones. */
+/* What happens to a packet; the same as the verbs of Go package offload. */
 enum efw_verb {
 	EFW_MISS,
 	EFW_DROP,
@@ -29,7 +29,7 @@ enum efw_verb {
 	EFW_COUNT, /* the next rule */
 	EFW_JUMP,
 	EFW_GOTO,
-	EFW_STACK, /* it is accepted, and for the stack */
+	EFW_STACK, /* accept it and pass it to the stack */
 };
 
 /* The result of a rule: its verb, its counter, and the chain of a jump. */
@@ -37,7 +37,7 @@ enum efw_verb {
 #define EFW_COUNTER(result) ((result) >> 3 & 0xfffff)
 #define EFW_CHAIN(result) ((result) >> 23)
 
-/* The sets of rules: of a way and a family, and the matchers. */
+/* The rule sets: one for each way and family, and the matchers. */
 #define EFW_SET(way, v6) (((way)-EFW_INPUT) * 2 + !!(v6))
 #define EFW_MATCHERS 4
 
@@ -50,10 +50,10 @@ struct efw_hook {
 };
 PCN_MAP(hooks, BPF_MAP_TYPE_ARRAY, __u32, struct efw_hook, 4);
 
-/* The order of a rule: its chain, and its place there. */
+/* The order of a rule: its chain, and its position there. */
 #define CHAIN_SHIFT 20
-/* The chains that may wait for others to return, the rules and ends of chains that a packet may pass, and those of them that
- * count it. A packet that needs more is for the stack. */
+/* How many jumps may be nested, how many rules and ends of chains a packet may traverse, and how many of them may count it. A packet
+ * that needs more passes to the stack. */
 #define DEPTH 16
 #define STEPS 64
 #define COUNTED 16
@@ -67,20 +67,20 @@ struct efw_work {
 	__u32 policy;
 	__u32 depth;
 	__u32 back[DEPTH]; /* orders behind which chains continue */
-	__u32 refused;	   /* it is not accepted: a new connection gets its entry from the stack */
+	__u32 refused;	   /* never accept it: a new connection gets its entry from the stack */
 	__u32 counted;
 	__u32 counters[COUNTED]; /* of rules that count it, if it is decided here */
 };
 PCN_MAP(work, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct efw_work, 1);
 
-/* What a step decides: to go on, to leave the packet to the rules of the stack, to accept it, to accept it for the stack, or the
- * reason to drop it. */
+/* What a step decides: continue, leave the packet to the stack's rules, accept it, accept it and pass it to the stack, or the reason
+ * to drop it. */
 #define GO_ON (-1)
 #define LEFT 0
 #define ACCEPTED (-2)
 #define FOR_STACK (-3)
 
-/* An index that is below a power of two. The compiler knows that, and the verifier of Linux 6.1 does not. */
+/* Masks an index to below a power of two, which the compiler knows it is, and the verifier of Linux 6.1 does not. */
 PCN_INLINE __u64 within(__u64 index, const __u64 size)
 {
 	asm volatile("" : "+r"(index));
@@ -105,7 +105,7 @@ PCN_INLINE int accept(const struct efw_work *w)
 	return w->refused ? LEFT : ACCEPTED;
 }
 
-/* The chain has ended: that which called it continues, or the policy decides. */
+/* The chain has ended: the calling chain continues, or the policy decides. */
 PCN_INLINE int leave(struct pcn_classify_key *key, struct efw_work *w)
 {
 	__u32 top = w->depth - 1, result = w->policy;
@@ -158,7 +158,7 @@ PCN_GLOBAL int efw_step(struct efw_work *w PCN_NONNULL, struct pcn_classify_key 
 	return GO_ON;
 }
 
-/* Begins with the rules of a hook: GO_ON, LEFT, or FOR_STACK if there are none. */
+/* Starts with the rules of a hook: GO_ON, LEFT, or FOR_STACK if there are none. */
 PCN_INLINE int begin(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_classify_key *key,
 		     struct efw_work *w, const struct efw_gate *g)
 {
@@ -199,8 +199,8 @@ PCN_INLINE int begin(struct CTXTYPE *ctx, struct pcn_md *md, struct pcn_classify
 	return GO_ON;
 }
 
-/* Compares a packet with the rules of the host: LEFT, ACCEPTED, FOR_STACK, or the reason to drop it. This is no function of its own, since
- * a search needs nearly all calls that may be nested. */
+/* Applies the host's rules to a packet: LEFT, ACCEPTED, FOR_STACK, or the reason to drop it. It is inlined because a search
+ * needs nearly all of the nested calls that are allowed. */
 PCN_INLINE int judge(struct CTXTYPE *ctx, struct pcn_md *md, struct efw_work *w,
 		     const struct efw_gate *g)
 {
@@ -233,8 +233,8 @@ PCN_INLINE void count(struct efw_work *w)
 	}
 }
 
-/* The verdict for a packet that leaves past the stack, -1 if only the stack can forward it. At XDP, only outputs are sure to
- * take what is redirected to them. */
+/* Forwards a packet past the stack and returns the verdict, -1 if only the stack can forward it. At XDP, only outputs are sure to
+ * accept redirected packets. */
 PCN_INLINE int forward(struct CTXTYPE *ctx, struct pcn_md *md, struct efw_packet *p)
 {
 	int output = 0;
@@ -257,7 +257,7 @@ PCN_INLINE int forward(struct CTXTYPE *ctx, struct pcn_md *md, struct efw_packet
 #endif
 }
 
-/* Asks the matchers: EFW_MISS, EFW_ACCEPT, EFW_RETURN for the host's rules, or EFW_DROP. */
+/* Applies the matchers: EFW_MISS, EFW_ACCEPT, EFW_RETURN for the host's rules, or EFW_DROP. */
 PCN_INLINE int matchers(struct CTXTYPE *ctx, struct pcn_md *md, struct efw_work *w)
 {
 	struct pcn_classify_key *key = pcn_classify_key();
@@ -273,7 +273,7 @@ PCN_INLINE int matchers(struct CTXTYPE *ctx, struct pcn_md *md, struct efw_work 
 	return EFW_VERB(result);
 }
 
-/* The verdict for a packet about which the rules of the stack decide: a cube behind this one must not take it past them. */
+/* Leaves a packet to the stack's rules: a cube behind this one must not take it past them. */
 PCN_INLINE int to_rules(struct CTXTYPE *ctx, struct pcn_md *md)
 {
 	md->notes |= PCN_MD_UNDECIDED;

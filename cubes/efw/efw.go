@@ -20,7 +20,7 @@ import (
 //go:embed efw.yang efw.tc.o efw.xdp.o
 var files embed.FS
 
-// toStack are the counters of accepted packets that the stack gets.
+// toStack are the counters of accepted packets that pass to the stack.
 var toStack = bypass.Counters(files)
 
 func init() {
@@ -70,7 +70,7 @@ func (e *efw) instance() cube.Instance {
 	}
 }
 
-// prepare checks a change and returns its plan; it changes nothing.
+// prepare validates a change and returns its plan; it changes nothing.
 func (e *efw) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, error) {
 	matchers, err := c.New.matchers()
 	if err != nil {
@@ -101,18 +101,18 @@ func (e *efw) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, er
 	return plan, nil
 }
 
-// configure takes a configuration over, and withdraws all verdicts on rules until they are compiled for it.
+// configure adopts a configuration, and withdraws all verdicts until the rules are compiled for it.
 func (e *efw) configure(c *Config) {
 	e.config = c
 	e.watch.note("the configuration")
 }
 
-// begin prepares the maps of a cube that was created or restored: the rules of an earlier daemon are not in effect.
+// begin prepares the maps of a cube that was created or restored: an earlier daemon's rules are not in effect.
 func (e *efw) begin() error {
 	return errors.Join(e.gate.shut(), e.matchers.open(), e.rules.open())
 }
 
-// follow begins to follow the host.
+// follow starts to watch the host for changes.
 func (e *efw) follow() error {
 	return e.visit(func() error {
 		if _, err := e.own.Follow(); err != nil {
@@ -122,7 +122,7 @@ func (e *efw) follow() error {
 	})
 }
 
-// takeAddresses takes over which addresses the host has. They are listed in its namespace.
+// takeAddresses updates the host's addresses, which it lists in the host's namespace.
 func (e *efw) takeAddresses([]hostaddr.Address, error) {
 	err := e.visit(func() error {
 		all, err := hostaddr.List()
@@ -132,19 +132,19 @@ func (e *efw) takeAddresses([]hostaddr.Address, error) {
 		return e.addresses.take(all)
 	})
 	if err != nil {
-		e.env.Logger().Error("follow the addresses of the host", "error", err)
+		e.env.Logger().Error("follow the host's addresses", "error", err)
 		e.gate.fail(err)
 	}
 }
 
-// parentChanged takes over where the cube is attached.
+// parentChanged updates where the cube is attached.
 func (e *efw) parentChanged(p cube.Parent) {
 	e.parent = p
 	e.way.ParentChanged(p)
 	e.watch.note("the netdev of the cube")
 }
 
-// close ends the use of the memory. Rules of the host are not in effect without the daemon.
+// close releases the maps. The host's rules are not offloaded without the daemon.
 func (e *efw) close() {
 	e.watch.stop()
 	e.own.Close()

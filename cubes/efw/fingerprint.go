@@ -2,8 +2,8 @@
 
 package efw
 
-// What announces no changes, in a form that is cheap to compare. The tables of iptables-legacy are read as iptables does, without
-// their counters.
+// Fingerprints of state whose changes are not notified, cheap to compare. The tables of iptables-legacy are read as iptables does,
+// without their counters.
 
 import (
 	"encoding/binary"
@@ -18,16 +18,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// slowFingerprint is about the tracking of connections: whether there are any, and its settings.
+// slowFingerprint is about connection tracking: whether there are any connections, and its settings.
 func slowFingerprint() string {
 	return fmt.Sprint(connections() > 0, " ", setting(netfilter, "", accounting), " ", setting(netfilter, "", udpTimeout))
 }
 
-// legacyFamily is where the tables of a family are.
+// legacyFamily says where the tables of a family are.
 type legacyFamily struct {
 	names         string // file with the names of tables
 	domain, level int
-	// The places in an entry: of the offset of the next one, of the counters, and the length.
+	// Offsets in an entry: of the next entry's offset and of the counters; and its length.
 	next, counters, entry int
 }
 
@@ -36,7 +36,7 @@ var legacyFamilies = [len(families)]legacyFamily{
 	{"/proc/thread-self/net/ip6_tables_names", unix.AF_INET6, unix.SOL_IPV6, 142, 152, 168},
 }
 
-// The options of sockets that tables are read by: IPT_SO_GET_INFO and IPT_SO_GET_ENTRIES.
+// The socket options for reading tables: IPT_SO_GET_INFO and IPT_SO_GET_ENTRIES.
 const (
 	getInfo    = 64
 	getEntries = 65
@@ -46,7 +46,7 @@ const (
 
 var seed = maphash.MakeSeed()
 
-// tables returns the names of the tables of iptables-legacy; none if there was never one.
+// tables returns the names of the iptables-legacy tables; none if there never was one.
 func (l *legacyFamily) tables() []string {
 	text, err := os.ReadFile(l.names)
 	if err != nil {
@@ -55,7 +55,7 @@ func (l *legacyFamily) tables() []string {
 	return strings.Fields(string(text))
 }
 
-// legacyReader reads the tables of a namespace again and again. What it has opened is of this namespace, wherever it is called.
+// legacyReader polls the tables of a namespace. The files and sockets that it opened belong to this namespace, wherever it is called.
 type legacyReader struct {
 	// visit calls functions in the namespace.
 	visit    func(func() error) error
@@ -108,7 +108,7 @@ func newLegacyReader(visit func(func() error) error) (*legacyReader, error) {
 	return r, nil
 }
 
-// close ends the use of the namespace.
+// close releases the namespace.
 func (r *legacyReader) close() {
 	for f := range r.families {
 		r.families[f].forget()
@@ -144,7 +144,7 @@ func (f *familyReader) look(visit func(func() error) error) bool {
 	return changed
 }
 
-// list takes over which tables there are, and reports whether these are others. Opening the file would take ten times as long as
+// list updates the list of tables, and reports whether it has changed. Opening the file each time would take ten times as long as
 // all the rest.
 func (f *familyReader) list(visit func(func() error) error) (changed bool) {
 	if f.names < 0 {
@@ -185,10 +185,10 @@ func (f *familyReader) forget() {
 	f.names, f.text, f.tables = -1, "", nil
 }
 
-// sum returns the hash of a table. The kernel's copy of a rule takes half a microsecond, all the rest together a few.
+// sum returns the hash of a table. The kernel's copy takes half a microsecond per rule, all the rest together a few.
 func (f *familyReader) sum(t *legacyTable) (uint64, error) {
 	err := f.read(t)
-	if errors.Is(err, unix.EAGAIN) { // its size is another one
+	if errors.Is(err, unix.EAGAIN) { // its size has changed
 		if err = f.size(t); err == nil {
 			err = f.read(t)
 		}
@@ -210,7 +210,7 @@ func (f *familyReader) sum(t *legacyTable) (uint64, error) {
 // headBytes is the length of struct ipt_get_entries without entries.
 const headBytes = 40
 
-// size asks for the size of a table. The kernel makes a table that it does not have, so that this is asked for those that it has named only.
+// size queries the size of a table. The kernel creates a table that does not exist, so only those that it has listed are queried.
 func (f *familyReader) size(t *legacyTable) error {
 	var info [84]byte // struct ipt_getinfo
 	copy(info[:31], t.name)
@@ -219,7 +219,7 @@ func (f *familyReader) size(t *legacyTable) error {
 	}
 	size := binary.NativeEndian.Uint32(info[80:])
 	if size > maxEntries {
-		return fmt.Errorf("the table %s has %d bytes", t.name, size)
+		return fmt.Errorf("table %s is too large: %d bytes", t.name, size)
 	}
 	if len(t.image) != int(headBytes+size) {
 		t.image = make([]byte, headBytes+size)
@@ -227,7 +227,7 @@ func (f *familyReader) size(t *legacyTable) error {
 	return nil
 }
 
-// read reads a table: EAGAIN if its size is another one.
+// read reads a table: EAGAIN if its size has changed.
 func (f *familyReader) read(t *legacyTable) error {
 	if t.image == nil {
 		return unix.EAGAIN
@@ -263,7 +263,7 @@ func pread(fd int, into []byte) (int, error) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_PREAD64, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(into))), uintptr(len(into)), 0, 0, 0)
 	runtime.KeepAlive(into)
 	if errno != 0 {
-		return 0, fmt.Errorf("read the names of tables: %w", errno)
+		return 0, fmt.Errorf("read the table names: %w", errno)
 	}
 	return int(n), nil
 }

@@ -2,7 +2,7 @@
 
 package efw
 
-// The gate: one word closes it, so that the host alone judges packets. It closes by itself if the daemon stops to renew it.
+// The gate: writing one word closes it, and all packets are left to the host. It closes by itself if the daemon stops renewing it.
 
 import (
 	"sync"
@@ -13,7 +13,7 @@ import (
 	"github.com/polycube/polycube/cube/table"
 )
 
-// How long the gate stays open by itself, and how often that is renewed.
+// How long the gate stays open without renewal, and how often it is renewed.
 const (
 	lease       = 3 * time.Second
 	leasePeriod = 500 * time.Millisecond
@@ -45,7 +45,7 @@ type gate struct {
 
 func newGate(env cube.Env) *gate { return &gate{table: table.New[uint32, gateEntry](env, "gate")} }
 
-// noted is a change of the host: the gate closes. It returns how long that took.
+// noted closes the gate because the host has changed. It returns how long that took.
 func (g *gate) noted() (time.Duration, error) {
 	begun := time.Now()
 	g.mu.Lock()
@@ -62,7 +62,7 @@ func (g *gate) seen() uint64 {
 	return g.changes
 }
 
-// shut closes the gate, and returns when no packet is behind it.
+// shut closes the gate, and returns once no packet is being processed behind it.
 func (g *gate) shut() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -80,7 +80,7 @@ func (g *gate) fail(err error) {
 	g.err = err
 }
 
-// open opens the gate, unless the host has changed since a number of changes was seen.
+// open opens the gate, unless the number of changes differs from the one seen.
 func (g *gate) open(seen uint64, is gateEntry) (bool, error) {
 	now, err := cube.TimeCoarse()
 	if err != nil {

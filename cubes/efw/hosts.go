@@ -2,7 +2,7 @@
 
 package efw
 
-// Reads what package offload must know of the host: its rules, by the programs that print them, and its settings.
+// Reads what package offload needs to know about the host: its rules, from the output of the host's programs, and its settings.
 
 import (
 	"bytes"
@@ -34,12 +34,12 @@ import (
 // maxOutput is how much a program may print.
 const maxOutput = 64 << 20
 
-// programs are those that print tables, by the position of the family.
+// programs are the programs that print tables, by family.
 var programs = [len(families)]struct{ legacy, compat string }{
 	{"iptables-legacy-save", "iptables-nft-save"}, {"ip6tables-legacy-save", "ip6tables-nft-save"},
 }
 
-// hosts are what was read of the host, by the position of the family.
+// hosts is the state of the host, by family.
 type hosts = [len(families)]*offload.Host
 
 // readHosts reads the host for both families.
@@ -102,7 +102,7 @@ func readNft(ctx context.Context) (*nft.Host, error) {
 	}
 	h, err := nft.ReadHost(string(text))
 	if err != nil {
-		return nil, fmt.Errorf("what nft prints: %w", err)
+		return nil, fmt.Errorf("parse the output of nft: %w", err)
 	}
 	return h, nil
 }
@@ -131,7 +131,7 @@ func readFamily(ctx context.Context, h *offload.Host, f int) error {
 			return err
 		}
 		if tables == nil {
-			return fmt.Errorf("the host has tables of iptables-legacy, and %s, which prints them, is not installed", programs[f].legacy)
+			return fmt.Errorf("the host has iptables-legacy tables, but %s, which prints them, is not installed", programs[f].legacy)
 		}
 		h.Legacy = tables
 	}
@@ -148,7 +148,7 @@ func readTables(ctx context.Context, family language.Family, program string) ([]
 	}
 	tables, err := offload.Read(family, bytes.NewReader(text))
 	if err != nil {
-		return nil, fmt.Errorf("what %s prints: %w", program, err)
+		return nil, fmt.Errorf("parse the output of %s: %w", program, err)
 	}
 	if tables == nil {
 		tables = []offload.Table{}
@@ -161,7 +161,7 @@ type limited struct{ bytes.Buffer }
 
 func (l *limited) Write(p []byte) (int, error) {
 	if l.Len()+len(p) > maxOutput {
-		return 0, fmt.Errorf("it prints more than %d bytes", maxOutput)
+		return 0, fmt.Errorf("the output is longer than %d bytes", maxOutput)
 	}
 	return l.Buffer.Write(p)
 }
@@ -195,7 +195,7 @@ func printed(ctx context.Context, program string, args ...string) ([]byte, error
 	return out.Bytes(), nil
 }
 
-// setting reads a number of /proc/sys/net; 0 if there is none.
+// setting reads a number from /proc/sys/net; 0 if there is none.
 func setting(folder, netdev, name string) int {
 	if strings.ContainsAny(netdev, "/") || netdev == ".." || netdev == "." {
 		return 0
@@ -208,7 +208,7 @@ func setting(folder, netdev, name string) int {
 	return n
 }
 
-// The settings of the tracking of connections.
+// The settings of connection tracking.
 const (
 	netfilter  = "netfilter"
 	accounting = "nf_conntrack_acct"
@@ -229,14 +229,14 @@ func policies() (int, error) {
 	return len(all), nil
 }
 
-// readNetdevs reads the netdevs, and what else acts on packets that the cube's netdev receives.
+// readNetdevs reads the netdevs, and finds anything else that acts on packets that the cube's netdev receives.
 func readNetdevs(h *offload.Host, parent cube.Parent, outputs []cube.Output) error {
 	all, err := netlink.LinkList()
 	if err != nil {
 		return fmt.Errorf("list the netdevs: %w", err)
 	}
 	h.Netdevs = map[string]uint16{}
-	h.Elsewhere = "the rules of the host are not about the packets of " + parent.Name + ": attach the cube to a netdev"
+	h.Elsewhere = "the host's rules do not apply to packets of " + parent.Name + ": attach the cube to a netdev"
 	if parent.Name == "" {
 		h.Elsewhere = "the cube is not attached"
 	}
@@ -258,7 +258,7 @@ func readNetdevs(h *offload.Host, parent cube.Parent, outputs []cube.Output) err
 		}
 		h.Elsewhere = ""
 		if a.MasterIndex != 0 || slices.ContainsFunc(all, func(other netlink.Link) bool { return takesFrom(other, a.Index) }) {
-			h.Elsewhere = "another netdev takes packets of " + a.Name + ", such as a bridge or a macvlan"
+			h.Elsewhere = "another netdev, such as a bridge or macvlan, takes packets of " + a.Name
 		}
 		if h.Filters, err = filters(l, netlink.HANDLE_MIN_INGRESS, ebpf.AttachTCXIngress); err != nil {
 			return err
@@ -267,15 +267,15 @@ func readNetdevs(h *offload.Host, parent cube.Parent, outputs []cube.Output) err
 	return nil
 }
 
-// takesFrom reports whether a netdev may take packets of another one, by its index, which are not tagged.
+// takesFrom reports whether a netdev may take untagged packets of another one, given by its index.
 func takesFrom(l netlink.Link, index int) bool {
 	return l.Attrs().ParentIndex == index && slices.Contains([]string{"macvlan", "macvtap", "ipvlan", "ipvtap"}, l.Type())
 }
 
-// plainQueues are qdiscs that limit no rate and classify nothing.
+// plainQueues are qdiscs that neither limit rates nor classify.
 var plainQueues = []string{"noqueue", "pfifo_fast", "pfifo", "bfifo", "mq", "fq", "fq_codel", "ingress", "clsact"}
 
-// skipped names what acts on packets that a netdev sends, and not on those that are redirected to it at XDP.
+// skipped lists everything that acts on packets that a netdev sends, but not on those redirected to it at XDP.
 func skipped(l netlink.Link) (out []string, err error) {
 	out, err = filters(l, netlink.HANDLE_MIN_EGRESS, ebpf.AttachTCXEgress)
 	if err != nil {
@@ -287,16 +287,16 @@ func skipped(l netlink.Link) (out []string, err error) {
 	}
 	for _, q := range queues {
 		if !slices.Contains(plainQueues, q.Type()) {
-			out = append(out, "the qdisc "+q.Type())
+			out = append(out, "qdisc "+q.Type())
 		}
 	}
 	for i := range out {
-		out[i] += " of " + l.Attrs().Name
+		out[i] += " on " + l.Attrs().Name
 	}
 	return out, nil
 }
 
-// filters names the filters and programs of others at a hook of a netdev.
+// filters lists the filters and programs at a hook of a netdev that are not ours.
 func filters(l netlink.Link, hook uint32, at ebpf.AttachType) (out []string, err error) {
 	all, err := netlink.FilterList(l, hook)
 	if err != nil {
@@ -304,7 +304,7 @@ func filters(l netlink.Link, hook uint32, at ebpf.AttachType) (out []string, err
 	}
 	for _, f := range all {
 		if b, ok := f.(*netlink.BpfFilter); !ok || !strings.HasPrefix(b.Name, "pcn") {
-			out = append(out, "a tc filter of the type "+f.Type())
+			out = append(out, "a tc filter of type "+f.Type())
 		}
 	}
 	query, err := link.QueryPrograms(link.QueryOptions{Target: l.Attrs().Index, Attach: at})
@@ -320,7 +320,7 @@ func filters(l netlink.Link, hook uint32, at ebpf.AttachType) (out []string, err
 			return nil, err
 		}
 		if !strings.HasPrefix(name, "pcn_") {
-			out = append(out, "the program "+name)
+			out = append(out, "program "+name)
 		}
 	}
 	return out, nil
@@ -333,11 +333,11 @@ func programName(id ebpf.ProgramID) (string, error) {
 		return "pcn_gone", nil // it was detached in between
 	}
 	if err != nil {
-		return "", fmt.Errorf("open the program %d: %w", id, err)
+		return "", fmt.Errorf("open program %d: %w", id, err)
 	}
 	info, err := p.Info()
 	if err := errors.Join(err, p.Close()); err != nil {
-		return "", fmt.Errorf("read the name of the program %d: %w", id, err)
+		return "", fmt.Errorf("read the name of program %d: %w", id, err)
 	}
 	return info.Name, nil
 }

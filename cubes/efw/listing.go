@@ -2,8 +2,7 @@
 
 package efw
 
-// The rules of the host with what stack and fast path have counted together: as entries of a list, and as the iptables of the host
-// prints them.
+// The host's rules with the total counters of stack and fast path: as entries of a list, and as the host's iptables prints them.
 
 import (
 	"context"
@@ -19,7 +18,7 @@ import (
 	"github.com/polycube/polycube/iptables/offload"
 )
 
-// bothFamilies is the name of the family of chains that packets of both families meet.
+// bothFamilies is the family name of chains that packets of both families traverse.
 const bothFamilies = "INET"
 
 type ruleState struct {
@@ -37,7 +36,7 @@ type listingState struct {
 	Exact  string `json:"exact"`
 }
 
-// now are the rules of the host as they are now, with what the fast path has counted by the names of counters.
+// now are the host's current rules, with the fast path's counters by their names.
 type now struct {
 	hosts hosts
 	*compiled
@@ -58,7 +57,7 @@ func (e *efw) now(ctx context.Context) (n now, err error) {
 	return n, nil
 }
 
-// lines returns the lines of a family, those of a chain together. A chain of the user that both hooks lead to is there once.
+// lines returns the lines of a family, grouped by chain. A user-defined chain that both hooks lead to appears once.
 func (n *now) lines(family int) (out []offload.Line) {
 	seen := map[string]bool{}
 	for _, p := range n.programs[family] {
@@ -102,8 +101,8 @@ func (e *efw) chains(ctx context.Context) (out []ruleState, err error) {
 	return out, nil
 }
 
-// errChanged is the error of a listing of rules that have changed while they were read.
-var errChanged = fmt.Errorf("the rules have changed meanwhile: ask again: %w", cube.ErrInUse)
+// errChanged is returned if rules changed while they were listed.
+var errChanged = fmt.Errorf("the rules changed while they were read; try again: %w", cube.ErrInUse)
 
 // listings lists the table filter of iptables for each family that has one.
 func (e *efw) listings(ctx context.Context) (out []listingState, err error) {
@@ -132,7 +131,7 @@ func (e *efw) listings(ctx context.Context) (out []listingState, err error) {
 	return out, nil
 }
 
-// merge adds what the fast path has counted to a listing.
+// merge adds the fast path's counters to a listing.
 func (n *now) merge(family int, text string) (commands.Listing, error) {
 	type at struct {
 		chain  string
@@ -156,7 +155,7 @@ func (n *now) merge(family int, text string) (commands.Listing, error) {
 	return l, nil
 }
 
-// printed returns what a program of the host prints, in the namespace of the netdevs.
+// printed returns the output of a program of the host, run in the namespace of the netdevs.
 func (e *efw) printed(ctx context.Context, program string, args ...string) (out string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

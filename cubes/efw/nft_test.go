@@ -257,7 +257,7 @@ first 3 0 NO the fast path cannot evaluate limit rate 1/second burst 5 packets
 first 0 2 PARTLY packets that rule 3 may match are left to the stack
 forward 1 2 YES
 forward 2 1 YES
-forward 3 0 YES no packet of this netdev and hook matches it
+forward 3 0 YES no packet of this netdev and hook can match it
 forward 0 1 YES`
 	if text := strings.Join(got, "\n"); text != want {
 		t.Errorf("the report is\n%s\nwant\n%s", text, want)

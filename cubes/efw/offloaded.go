@@ -2,7 +2,7 @@
 
 package efw
 
-// The rules of the host that the program carries out.
+// The host's rules that the program applies.
 
 import (
 	"errors"
@@ -26,7 +26,7 @@ var familyNames = [...]string{"IPV4", "IPV6"}
 // hookEntry is struct efw_hook.
 type hookEntry struct{ Chain, Result uint32 }
 
-// compiled is what was made of the host's rules.
+// compiled are the host's rules in compiled form.
 type compiled struct {
 	programs [len(families)][len(offload.Hooks)]*offload.Program
 	checks   [len(families)][]offload.Check
@@ -54,7 +54,7 @@ func compile(hosts hosts) *compiled {
 	return c
 }
 
-// judges reports whether the program gives a verdict on any packet, or tells cubes behind it that the host accepts one.
+// judges reports whether the program decides on any packet, or tells cubes behind it that the host accepts one.
 func (c *compiled) judges() bool {
 	verdict := func(v offload.Verb) bool { return v == offload.Drop || v == offload.Accept || v == offload.Stack }
 	for f := range c.programs {
@@ -85,7 +85,7 @@ func newOffloaded(env cube.Env) *offloaded {
 	return o
 }
 
-// open opens the memory.
+// open opens the maps.
 func (o *offloaded) open() error {
 	var errs []error
 	for _, s := range o.sets {
@@ -94,7 +94,7 @@ func (o *offloaded) open() error {
 	return errors.Join(errs...)
 }
 
-// close ends the use of the memory.
+// close releases the maps.
 func (o *offloaded) close() error {
 	var errs []error
 	for _, s := range o.sets {
@@ -103,10 +103,10 @@ func (o *offloaded) close() error {
 	return errors.Join(errs...)
 }
 
-// key is the name of a rule's counter.
+// key names a rule's counter.
 func key(id offload.ID) string { return fmt.Sprintf("%s %d %s", id.Chain, id.Nth, id.Text) }
 
-// put makes the rules those of a compilation, while the gate is closed.
+// put replaces the rules by those of a compilation, while the gate is closed.
 func (o *offloaded) put(c *compiled) error {
 	for f := range families {
 		for h := range offload.Hooks {
@@ -121,7 +121,7 @@ func (o *offloaded) put(c *compiled) error {
 	return nil
 }
 
-// putProgram puts the rules of one hook and family.
+// putProgram replaces the rules of one hook and family.
 func (o *offloaded) putProgram(number uint32, p *offload.Program) error {
 	entries := make([]entry, len(p.Entries))
 	for i, e := range p.Entries {
@@ -130,7 +130,7 @@ func (o *offloaded) putProgram(number uint32, p *offload.Program) error {
 			entries[i].key = key(e.Rule)
 		}
 	}
-	// All rules have a counter: those that are not offloaded now keep what they have counted.
+	// All rules have a counter: those that are no longer offloaded keep their counts.
 	var keys []string
 	for _, l := range p.Lines {
 		keys = append(keys, key(l.Rule))
@@ -153,7 +153,7 @@ func (o *offloaded) putProgram(number uint32, p *offload.Program) error {
 	return o.hooks.Set(number, is)
 }
 
-// counted returns what rules of a hook and a family have counted in the fast path, by their keys.
+// counted returns the fast path's counters of the rules of a hook and family, by their keys.
 func (o *offloaded) counted(family, hook int) (map[string]inet.Count, error) {
 	var keys []string
 	for _, l := range o.is.programs[family][hook].Lines {
@@ -162,7 +162,7 @@ func (o *offloaded) counted(family, hook int) (map[string]inet.Count, error) {
 	return o.sets[hook*len(families)+family].counts(keys)
 }
 
-// countedIn returns what rules of a family have counted in the fast path at all hooks.
+// countedIn returns the fast path's counters of the rules of a family at all hooks, by their keys.
 func (o *offloaded) countedIn(family int) (map[string]inet.Count, error) {
 	out := map[string]inet.Count{}
 	for hook := range offload.Hooks {

@@ -2,8 +2,8 @@
 
 package efw
 
-// The addresses of the host, from which no other host sends: a table, and bits that say of nearly all addresses that they are not
-// in it.
+// The host's own addresses, which no other host sends from: a table, and a bitmap that rules out nearly all other addresses without a
+// lookup.
 
 import (
 	"encoding/binary"
@@ -35,7 +35,7 @@ func newOwnAddresses(env cube.Env) *ownAddresses {
 	return &ownAddresses{table: table.New[inet.Address, uint32](env, "addresses"), bits: table.New[uint32, ownEntry](env, "own")}
 }
 
-// take takes addresses over. At all times there is a bit for each address in the table.
+// take replaces the addresses. At all times, the bit of each address in the table is set.
 func (o *ownAddresses) take(all []hostaddr.Address) error {
 	types := hostaddr.Types(all)
 	var now ownEntry

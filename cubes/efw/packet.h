@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Which packets the fast path may judge, and where the host would send them. All others are for the stack: what it
+/* Which packets the fast path may decide, and where the host would send them. All others pass to the stack: those that it
  * would check, reassemble, answer or drop before its rules. */
 #ifndef EFW_PACKET_H
 #define EFW_PACKET_H
@@ -9,18 +9,18 @@
 #include <pcn/hostaddr.h>
 #include <pcn/hostfib.h>
 
-/* The gate. While it is closed, rules of the host are judged by the host alone. */
+/* The gate. While it is closed, only the host applies its rules. */
 struct efw_gate {
 	__u64 until; /* ns of the coarse clock, when it closes by itself */
 	__u8 mac[6]; /* of the netdev */
 	__u16 flags;
-	__u32 udp_timeout; /* ms that established connections of UDP are kept; 0: they are left to the stack */
+	__u32 udp_timeout; /* ms that established UDP connections are kept; 0: they are left to the stack */
 	__u32 reserved;
 };
 
-/* The host tracks connections: only packets without one, or of an established one, are judged. */
+/* The host tracks connections: only packets without a connection, or of an established one, are decided here. */
 #define EFW_TRACKED 1
-/* It does so for a family: of its packets, only those of established connections are accepted. */
+/* It does so for this family: only packets of established connections are accepted here. */
 #define EFW_TRACKED_BY(v6) ((v6) ? 4 : 2)
 
 /* Where a packet goes. */
@@ -35,7 +35,7 @@ struct efw_packet {
 	__u32 length;	/* of the IP packet, in bytes */
 };
 
-/* Headers of IPv6 behind which rules see the protocol, or that only the stack reads. */
+/* IPv6 extension headers: rules look for the protocol behind them, or only the stack reads them. */
 PCN_INLINE int efw_is_extension(__u8 protocol)
 {
 	switch (protocol) {
@@ -54,7 +54,7 @@ PCN_INLINE int efw_is_extension(__u8 protocol)
 	return 0;
 }
 
-/* The length of an IP packet that is all in the frame, without options or extension headers; 0: it is not. */
+/* The length of an IP packet that is complete and has no options or extension headers; 0: it is not such a packet. */
 PCN_INLINE __u32 efw_length(const struct pcn_cursor *at, const struct pcn_md *md,
 			    const struct pcn_flow *flow)
 {
@@ -93,7 +93,7 @@ PCN_INLINE __u32 efw_length(const struct pcn_cursor *at, const struct pcn_md *md
 	return length < header ? 0 : length;
 }
 
-/* Whether the stack takes a frame for one to the host, as far as its MAC address says. */
+/* Whether the stack considers a frame addressed to the host, by its MAC address. */
 PCN_INLINE int efw_is_to_host(struct CTXTYPE *ctx, const struct ethhdr *eth, const __u8 *mac)
 {
 #ifdef PCN_TC
@@ -106,8 +106,8 @@ PCN_INLINE int efw_is_to_host(struct CTXTYPE *ctx, const struct ethhdr *eth, con
 #endif
 }
 
-/* By the hash of an address, a bit for the addresses of the host: one whose bit is not set is none of them. That saves a lookup in
- * a table for nearly all packets. */
+/* A bitmap of the host's own addresses by their hash: an address whose bit is not set is none of them. That saves a table lookup for
+ * nearly all packets. */
 struct efw_own {
 	__u64 bits[4];
 };
@@ -130,7 +130,7 @@ PCN_INLINE int efw_is_source(const __be32 *address, __u32 v6)
 	return pcn_address_type_of(address, v6) == PCN_ADDRESS_UNICAST;
 }
 
-/* Reads where the host would send a packet, whose flow has been read. EFW_UNKNOWN: it is for the stack. */
+/* Looks up where the host would send a packet whose flow has been read. EFW_UNKNOWN: it passes to the stack. */
 PCN_GLOBAL int efw_read(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
 			struct efw_packet *p PCN_NONNULL, const struct efw_gate *gate PCN_NONNULL)
 {
@@ -155,7 +155,7 @@ PCN_GLOBAL int efw_read(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
 	p->route.ifindex = in;
 	int route = pcn_hostfib_lookup(ctx, eth->h_proto, &c, &p->route);
 	p->resolved = route == BPF_FIB_LKUP_RET_SUCCESS;
-	if (!p->resolved && route != BPF_FIB_LKUP_RET_NO_NEIGH) { /* no way to another host */
+	if (!p->resolved && route != BPF_FIB_LKUP_RET_NO_NEIGH) { /* no route to another host */
 		if ((route == BPF_FIB_LKUP_RET_NOT_FWDED ||
 		     route == BPF_FIB_LKUP_RET_FWD_DISABLED) &&
 		    pcn_address_type_of(p->flow.destination, v6) == PCN_ADDRESS_LOCAL &&
@@ -163,7 +163,7 @@ PCN_GLOBAL int efw_read(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL,
 			p->way = EFW_INPUT;
 		return 0;
 	}
-	/* Back where it came from: the stack tells the sender of a shorter way. */
+	/* Back where it came from: the stack sends an ICMP redirect. */
 	if (p->route.ifindex == in || !pcn_hostfib_fits(ctx, p->route.ifindex))
 		return 0;
 	p->way = EFW_FORWARD;

@@ -2,8 +2,8 @@
 
 package efw
 
-// Looks for changes of iptables-legacy: once for all cubes of the daemon, as long as one of them asks. Where the kernel lets a program
-// tell when a table is swapped, it looks then, otherwise periodically.
+// Watches iptables-legacy for changes: once for all cubes of the daemon, as long as one subscribes. Where the kernel lets a
+// program report that a table was replaced, tables are compared then, otherwise periodically.
 
 import (
 	"errors"
@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How often tables of iptables-legacy are compared: while the verdict on a packet depends on them, and while none does, so that
-// a change costs nothing but a later fast path. The longer period is that of tables whose swaps are told, too.
+// How often iptables-legacy tables are compared: while verdicts depend on them, and while none does, when a late detection only
+// delays the fast path. The longer period also applies where replacements are reported.
 const (
 	legacyPeriod = 20 * time.Millisecond
 	idlePeriod   = 200 * time.Millisecond
@@ -26,8 +26,8 @@ const (
 // namespace identifies a network namespace while something of it is open.
 type namespace struct{ device, inode uint64 }
 
-// pollers are those of the daemon, which has one namespace; tests have more. This is state of the package because cubes know
-// nothing of each other.
+// pollers are the daemon's pollers, by namespace: the daemon has one, tests have more. This is package-level state because cubes know
+// nothing about each other.
 var pollers = struct {
 	sync.Mutex
 	of map[namespace]*poller
@@ -36,7 +36,7 @@ var pollers = struct {
 	swapless error
 }{of: map[namespace]*poller{}}
 
-// poller looks at the tables of one namespace.
+// poller polls the tables of one namespace.
 type poller struct {
 	reader *legacyReader
 	at     namespace
@@ -45,14 +45,14 @@ type poller struct {
 	subscribers map[*subscriber]bool
 }
 
-// subscriber is a cube that is told about changes. One who is slow gets one notice for several.
+// subscriber is a cube that is notified of changes. A slow one gets one notification for several.
 type subscriber struct {
 	p       *poller
 	changes chan struct{}
 	depends bool
 }
 
-// followLegacy begins to tell about changes in a namespace that a function visits. What was changed before it returns may be told, too.
+// followLegacy subscribes to changes in the namespace that visit enters. It may also notify of changes made before it returns.
 func followLegacy(visit func(func() error) error) (*subscriber, error) {
 	var is unix.Stat_t
 	err := visit(func() error { return unix.Stat("/proc/thread-self/ns/net", &is) })
@@ -91,7 +91,7 @@ func followLegacy(visit func(func() error) error) (*subscriber, error) {
 	return s, nil
 }
 
-// lookNow has all pollers look.
+// lookNow makes all pollers compare the tables.
 func lookNow() {
 	pollers.Lock()
 	defer pollers.Unlock()
@@ -100,14 +100,14 @@ func lookNow() {
 	}
 }
 
-// swapless returns why swaps of tables are not told, nil if they are.
+// swapless returns why replacements of tables are not reported, nil if they are.
 func swapless() error {
 	pollers.Lock()
 	defer pollers.Unlock()
 	return pollers.swapless
 }
 
-// depend says whether verdicts depend on the tables. If they begin to, the tables are compared at once, as that may have been long ago.
+// depend sets whether verdicts depend on the tables. If they begin to, the tables are compared at once: the last time may be long ago.
 func (s *subscriber) depend(depends bool) error {
 	pollers.Lock()
 	defer pollers.Unlock()
@@ -118,7 +118,7 @@ func (s *subscriber) depend(depends bool) error {
 	return s.p.pace()
 }
 
-// close ends it. The channel of changes is closed.
+// close ends the subscription, and closes the channel of changes.
 func (s *subscriber) close() error {
 	pollers.Lock()
 	unused, err := s.end()
@@ -126,7 +126,7 @@ func (s *subscriber) close() error {
 	return errors.Join(err, unused.close())
 }
 
-// end does so, with the lock held. It returns what is to be closed without it, because nobody is told any more.
+// end does the same, with the lock held. It returns what the caller closes without the lock, because nobody is notified any more.
 func (s *subscriber) end() (unused *swaps, err error) {
 	delete(s.p.subscribers, s)
 	close(s.changes)
@@ -139,21 +139,21 @@ func (s *subscriber) end() (unused *swaps, err error) {
 	return unused, s.p.pace()
 }
 
-// pace has the poller look now, and then as often as is needed. The lock is held.
+// pace makes the poller look now, and then as often as needed. The lock is held.
 func (p *poller) pace() error {
 	if err := p.clock.set(p.period()); err != nil {
-		return fmt.Errorf("look for changes of iptables-legacy: %w", err)
+		return fmt.Errorf("poll iptables-legacy for changes: %w", err)
 	}
 	return nil
 }
 
-// run looks until there is no subscriber left.
+// run polls until no subscriber is left.
 func (p *poller) run() {
 	defer p.reader.close()
 	defer p.clock.close()
 	for {
 		if !p.clock.wait() {
-			time.Sleep(legacyPeriod) // it goes on looking without a clock: a gate may be open
+			time.Sleep(legacyPeriod) // keep polling without the clock: a gate may be open
 		}
 		if !p.wanted() {
 			return
@@ -199,7 +199,7 @@ func (p *poller) period() time.Duration {
 	return idlePeriod
 }
 
-// tell tells the subscribers that something has changed.
+// tell notifies the subscribers of a change.
 func (p *poller) tell() {
 	pollers.Lock()
 	defer pollers.Unlock()

@@ -2,7 +2,7 @@
 
 package efw
 
-// A set of rules that packets search, with their counters.
+// A set of rules that packets are matched against, with their counters.
 
 import (
 	"errors"
@@ -54,10 +54,10 @@ func newRuleSet(env cube.Env, set *classifier.Set, number uint32) *ruleSet {
 	}
 }
 
-// open opens the memory.
+// open opens the maps.
 func (s *ruleSet) open() error { return s.counters.Open() }
 
-// close ends the use of the memory.
+// close releases the maps.
 func (s *ruleSet) close() error { return errors.Join(s.set.Close(), s.counters.Close()) }
 
 // setChange is a prepared change.
@@ -105,7 +105,7 @@ func (s *ruleSet) prepare(entries []entry, keys ...string) (*setChange, error) {
 	return c, err
 }
 
-// commit gives rules their counters, then has packets see them.
+// commit assigns counters to rules, then puts the rules into effect.
 func (c *setChange) commit() (undo func() error, err error) {
 	if err := c.take(); err != nil {
 		return nil, errors.Join(err, c.undone.Run())
@@ -123,7 +123,7 @@ func (c *setChange) commit() (undo func() error, err error) {
 	return c.undone.Run, nil
 }
 
-// take gives new rules their counters.
+// take assigns counters to new rules.
 func (c *setChange) take() error {
 	s := c.s
 	var fresh []string
@@ -168,7 +168,7 @@ func (s *ruleSet) id(key string) uint32 {
 	return id
 }
 
-// free frees what the rules before the change used.
+// free frees the resources of the rules before the change.
 func (c *setChange) free() error {
 	var errs []error
 	for _, step := range c.plan.After {
@@ -187,7 +187,7 @@ func (c *setChange) free() error {
 	return errors.Join(append(errs, c.s.counters.Free(c.freed))...)
 }
 
-// counts reads counters by their keys. What has no counter has counted nothing.
+// counts reads counters by their keys. A rule without a counter has counted nothing.
 func (s *ruleSet) counts(keys []string) (map[string]inet.Count, error) {
 	out := map[string]inet.Count{}
 	var indexes []uint32

@@ -2,7 +2,7 @@
 
 package efw
 
-// State: the gate, the checks, the report, and the chains with all that was counted.
+// State: the gate, the checks, the report, and the chains with their total counters.
 
 import (
 	"context"
@@ -98,7 +98,7 @@ func (e *efw) state(ctx context.Context, path []string) (any, error) {
 			return nil, err
 		}
 	}
-	if wanted("chain") && len(path) > 0 { // reading the rules takes too long for a request for everything
+	if wanted("chain") && len(path) > 0 { // too slow for a request for the whole cube
 		var err error
 		if s.Chain, err = e.chains(ctx); err != nil {
 			return nil, err
@@ -156,7 +156,7 @@ func (e *efw) matcherState(s *state) error {
 	return nil
 }
 
-// report lists what was decided, with what the fast path has counted.
+// report lists the decisions on rules, with the fast path's counters.
 func (e *efw) report() (out []lineState, err error) {
 	for f := range families {
 		for h, p := range e.rules.is.programs[f] {

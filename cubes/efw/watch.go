@@ -2,8 +2,8 @@
 
 package efw
 
-// Follows the host: at the first sign of a change the gate closes; then the rules are read and compiled again. Tables of
-// iptables-legacy announce nothing: poll.go looks for their changes.
+// Watches the host: at the first sign of a change the gate closes; then the rules are read and compiled again. Tables of
+// iptables-legacy send no notifications: poll.go detects their changes.
 
 import (
 	"context"
@@ -19,14 +19,14 @@ import (
 	"github.com/polycube/polycube/iptables/offload"
 )
 
-// How often what announces no changes and may be noticed late is compared, and how long reading the host may take.
+// How often state without notifications, whose changes may be detected late, is compared; and how long reading the host may take.
 const (
 	slowPeriod  = 500 * time.Millisecond
 	readTimeout = 10 * time.Second
 	listenPause = 100 * time.Millisecond
 )
 
-// announcements are the groups of messages about what package offload checks.
+// announcements are the netlink groups that notify of changes relevant to package offload.
 var announcements = []struct {
 	what     string
 	protocol int
@@ -44,7 +44,7 @@ type watch struct {
 	listeners sync.WaitGroup
 	dirty     chan struct{}
 	socks     []*nl.NetlinkSocket
-	// legacy tells about iptables-legacy, nil while nothing is to be offloaded. It is the worker's.
+	// legacy notifies of changes of iptables-legacy; nil while nothing is to be offloaded. The worker owns it.
 	legacy *subscriber
 
 	mu       sync.Mutex
@@ -54,7 +54,7 @@ type watch struct {
 
 func newWatch(e *efw) *watch { return &watch{e: e, dirty: make(chan struct{}, 1)} }
 
-// start begins, if it has not yet. It is called in turn with the cube.
+// start starts watching unless it is running. It is called while holding the cube's turn.
 func (w *watch) start() error {
 	if w.cancel != nil {
 		return nil
@@ -76,7 +76,7 @@ func (w *watch) start() error {
 	return nil
 }
 
-// stop ends it. The worker may wait for the turn of the cube, so it is not waited for.
+// stop stops watching. It does not wait for the worker, which may be waiting for the cube's turn.
 func (w *watch) stop() {
 	if w.cancel != nil {
 		w.cancel()
@@ -92,7 +92,7 @@ func (w *watch) closeSockets() {
 	w.socks = nil
 }
 
-// listen takes each message as a change. Messages that were lost are one, too.
+// listen treats each message as a change, and lost messages as well.
 func (w *watch) listen(ctx context.Context, s *nl.NetlinkSocket, what string) {
 	for {
 		_, _, err := s.Receive()
@@ -107,7 +107,7 @@ func (w *watch) listen(ctx context.Context, s *nl.NetlinkSocket, what string) {
 	}
 }
 
-// note closes the gate, and has the rules compiled.
+// note closes the gate, and triggers a compilation of the rules.
 func (w *watch) note(what string) {
 	took, err := w.e.gate.noted()
 	if err != nil && !errors.Is(err, cube.ErrNotFound) {
@@ -129,12 +129,12 @@ func (w *watch) state() (time.Time, time.Duration) {
 	return w.last, w.withdrew
 }
 
-// work compiles the rules after each change, and looks for those that nothing announces.
+// work compiles the rules after each change, and polls for changes without notification.
 func (w *watch) work(ctx context.Context) {
 	slow := time.NewTicker(slowPeriod)
 	defer slow.Stop()
 	defer func() { _ = w.follow(ctx, false) }()
-	was := "" // if the rules are to be compiled in any case
+	was := "" // compile the rules in any case
 	look := func() (now string) {
 		_ = w.e.visit(func() error { now = slowFingerprint(); return nil })
 		return now
@@ -155,14 +155,14 @@ func (w *watch) work(ctx context.Context) {
 			was = look()
 			if err := w.compile(ctx); err != nil && ctx.Err() == nil {
 				w.e.gate.fail(err)
-				w.e.env.Logger().Error("offload the rules of the host", "error", err)
-				was = "" // again after a while
+				w.e.env.Logger().Error("offload the host's rules", "error", err)
+				was = "" // retry later
 			}
 		}
 	}
 }
 
-// follow begins or ends to follow iptables-legacy.
+// follow starts or stops watching iptables-legacy.
 func (w *watch) follow(ctx context.Context, wanted bool) error {
 	if wanted == (w.legacy != nil) {
 		return nil
@@ -227,7 +227,7 @@ func (w *watch) compile(ctx context.Context) error {
 	return errors.Join(w.put(seen, c, is, begun), w.legacy.depend(judges))
 }
 
-// put has packets see rules.
+// put puts compiled rules into effect.
 func (w *watch) put(seen uint64, c *compiled, is gateEntry, begun time.Time) (err error) {
 	o := w.e.rules
 	for f := range c.programs {

@@ -303,7 +303,7 @@ func (b *barrier) add(number int, match classifier.Match) {
 
 func (b *barrier) reason() string {
 	if b.whole {
-		return fmt.Sprintf("rule %d may match every packet, and only the stack can tell", b.first)
+		return fmt.Sprintf("rule %d may match any packet, and only the stack can tell", b.first)
 	}
 	return fmt.Sprintf("packets that rule %d may match are left to the stack", b.first)
 }

@@ -20,7 +20,7 @@ func ReadHooked(family language.Family, of *nft.Host, skip func(family, table st
 	}
 	tables, err := of.Tables(family, skip)
 	if err != nil {
-		return nil, fmt.Errorf("what nft prints: %w", err)
+		return nil, fmt.Errorf("parse the output of nft: %w", err)
 	}
 	for i := range tables {
 		t := &tables[i]

@@ -91,21 +91,21 @@ func (h *Host) Judge() (bases map[string][]Base, s *Setting, tracked bool, check
 	filter, tables := v.firewall()
 	bases = v.bases(filter)
 	v.chains(tables, bases)
-	v.check("filters", len(h.Filters) == 0, "no other program or filter sees the packets first", "others act where the netdev receives: "+strings.Join(h.Filters, ", "), true, Hooks[:]...)
+	v.check("filters", len(h.Filters) == 0, "no other program or filter sees the packets first", "other programs or filters see received packets first: "+strings.Join(h.Filters, ", "), true, Hooks[:]...)
 	tracked, why := h.tracks(tables)
 	if h.KeepsEntries() {
-		v.check("conntrack", !tracked, "no connection is tracked", why+": accepted packets are left to the stack unless they are of established connections of UDP", false)
+		v.check("conntrack", !tracked, "connections are not tracked", why+": accepted packets are left to the stack unless they belong to established UDP connections", false)
 	} else {
-		v.check("conntrack", !tracked, "no connection is tracked", why+": packets of connections and accepted ones are left to the stack", false, Forward)
+		v.check("conntrack", !tracked, "connections are not tracked", why+": packets of tracked connections and accepted packets are left to the stack", false, Forward)
 	}
-	v.check("conntrack-accounting", !tracked || !h.Accounting, "off, or not needed", "connections count their packets (net.netfilter.nf_conntrack_acct=1), so that all of them are for the stack", false, Forward)
-	v.check("conntrack-lookup", !tracked || h.Lookup, "the kernel has it, or it is not needed", "connections are tracked, and this kernel has no lookup for programs", true, Hooks[:]...)
-	v.check("forwarding", h.Forwards, "enabled", "the host does not forward what the netdev receives", false, Forward)
-	v.check("rp-filter", h.ReversePath == 0, "off", "the stack checks the way back to the source (rp_filter)", false, Forward)
-	v.check("xfrm", h.Policies == 0, "no policies", fmt.Sprintf("%d xfrm policies may apply to what is forwarded", h.Policies), false, Forward)
-	v.check("outputs", !h.AtXDP || h.Outputs, "there are some, or none is needed", "at XDP packets are forwarded to outputs, and the cube has none", false, Forward)
-	v.check("skipped", len(h.Skipped) == 0, "nothing acts on packets that they would not meet", "packets that are forwarded at XDP would not meet "+strings.Join(h.Skipped, ", "), false, Forward)
-	v.noAccept[Input] = "accepted packets are for the host: nothing would be saved"
+	v.check("conntrack-accounting", !tracked || !h.Accounting, "off, or not needed", "connection accounting is on (net.netfilter.nf_conntrack_acct=1), so all packets of connections are left to the stack", false, Forward)
+	v.check("conntrack-lookup", !tracked || h.Lookup, "available, or not needed", "connections are tracked, and eBPF programs cannot look them up in this kernel", true, Hooks[:]...)
+	v.check("forwarding", h.Forwards, "enabled", "the host does not forward packets that the netdev receives", false, Forward)
+	v.check("rp-filter", h.ReversePath == 0, "off", "the stack checks the reverse path to the source (rp_filter)", false, Forward)
+	v.check("xfrm", h.Policies == 0, "no policies", fmt.Sprintf("%d xfrm policies may apply to forwarded packets", h.Policies), false, Forward)
+	v.check("outputs", !h.AtXDP || h.Outputs, "configured, or not needed", "at XDP, packets are forwarded to outputs only, and the cube has none: add outputs", false, Forward)
+	v.check("skipped", len(h.Skipped) == 0, "forwarding at XDP bypasses nothing", "packets forwarded at XDP would bypass "+strings.Join(h.Skipped, ", "), false, Forward)
+	v.noAccept[Input] = "accepted packets go to the host's stack anyway: offloading saves nothing"
 	for _, hook := range Hooks {
 		if why := v.noDrop[hook]; why != "" {
 			v.noAccept[hook] = why
@@ -186,7 +186,7 @@ func (v *verdictOf) firewall() (filter *Table, all []Table) {
 		}
 		all = append(all, of.tables...)
 	}
-	detail := "no rules of iptables"
+	detail := "no iptables rules"
 	if len(by) == 1 {
 		detail = by[0]
 	}
@@ -210,10 +210,10 @@ func (v *verdictOf) bases(filter *Table) map[string][]Base {
 		var same []string
 		for i := range all {
 			if i > 0 && all[i].Priority == all[i-1].Priority {
-				same = append(same, fmt.Sprintf("%s and %s have the priority %d", all[i-1].Chain, all[i].Chain, all[i].Priority))
+				same = append(same, fmt.Sprintf("%s and %s have priority %d", all[i-1].Chain, all[i].Chain, all[i].Priority))
 			}
 		}
-		v.check("order-"+strings.ToLower(hook), len(same) == 0, "known", "which of two chains comes first is not known: "+strings.Join(same, ", "), true, hook)
+		v.check("order-"+strings.ToLower(hook), len(same) == 0, "known", "the order of two chains is not known: "+strings.Join(same, ", "), true, hook)
 		out[hook] = all
 	}
 	return out
@@ -264,11 +264,11 @@ func (v *verdictOf) chains(tables []Table, bases map[string][]Base) {
 		}
 	}
 	for _, hook := range Hooks {
-		v.check("chains-before-"+strings.ToLower(hook), len(before[hook]) == 0, "none has rules", "packets meet other chains first: "+strings.Join(before[hook], ", "), true, hook)
+		v.check("chains-before-"+strings.ToLower(hook), len(before[hook]) == 0, "none has rules", "packets traverse other chains first: "+strings.Join(before[hook], ", "), true, hook)
 	}
 	slices.Sort(behind)
 	behind = slices.Compact(behind)
-	v.check("chains-behind-forward", len(behind) == 0, "none has rules", "accepted packets meet other chains, too: "+strings.Join(behind, ", "), false, Forward)
+	v.check("chains-behind-forward", len(behind) == 0, "none has rules", "accepted packets also traverse other chains: "+strings.Join(behind, ", "), false, Forward)
 }
 
 // tracks reports whether the kernel may track connections, and why.
@@ -278,19 +278,19 @@ func (h *Host) tracks(tables []Table) (bool, string) {
 	}
 	for _, t := range tables {
 		if t.Name == "nat" {
-			return true, "the table nat exists, so connections are tracked"
+			return true, "table nat exists, so connections are tracked"
 		}
 		for _, c := range t.Chains {
 			for i, r := range c.Rules {
 				if r.tracks() {
-					return true, fmt.Sprintf("rule %d of the chain %s in the table %s may track connections", i+1, c.Name, t.Name)
+					return true, fmt.Sprintf("rule %d of chain %s in table %s may track connections", i+1, c.Name, t.Name)
 				}
 			}
 		}
 	}
 	for _, o := range h.Others {
 		if o.Kind == "nat" || o.Tracks {
-			return true, fmt.Sprintf("the chain %s may track connections", o.Where)
+			return true, fmt.Sprintf("chain %s may track connections", o.Where)
 		}
 	}
 	return false, ""

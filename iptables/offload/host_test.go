@@ -145,10 +145,10 @@ COMMIT
 	}
 	const want = `FORWARD YES
 FORWARD NO the fast path cannot evaluate a second -m tcp
-FORWARD YES no packet of this netdev and hook matches it
+FORWARD YES no packet of this netdev and hook can match it
 FORWARD PARTLY packets that rule 2 may match are left to the stack
-FORWARD NO only the stack can carry out the target LOG
-FORWARD NO rule 5 may match every packet, and only the stack can tell
+FORWARD NO only the stack can apply target LOG
+FORWARD NO rule 5 may match any packet, and only the stack can tell
 FORWARD NO why not
 a NO the match "recent" is not supported: consider -m set with -j SET --add-set
 b NO no offloaded rule leads to the chain`
@@ -171,7 +171,7 @@ COMMIT
 	for _, l := range p.Lines {
 		got = append(got, strings.TrimSpace(strings.Join([]string{string(l.Offloaded), l.Reason}, " ")))
 	}
-	const want = `PARTLY only for packets whose state is known: those that open a connection, and those of established connections of UDP
+	const want = `PARTLY only for packets whose state is known: those that open a connection, and those of established UDP connections
 PARTLY packets that rule 1 may match are left to the stack
 PARTLY packets that rule 1 may match are left to the stack
 PARTLY packets that rule 1 may match are left to the stack`

@@ -78,7 +78,7 @@ func (r *reader) chain(text string) error {
 		return fmt.Errorf("a chain with its policy and counters expected, found %q", ":"+text)
 	}
 	if r.table().chain(words[0]) != nil {
-		return fmt.Errorf("chain %s is there twice", words[0])
+		return fmt.Errorf("chain %s is defined twice", words[0])
 	}
 	c := Chain{Name: words[0], Policy: words[1]}
 	var err error
@@ -162,7 +162,7 @@ func only(family language.Family, args []string) (*language.Rule, error) {
 		return nil, err
 	}
 	if len(c.Rules) != 1 {
-		return nil, fmt.Errorf("it is %d rules", len(c.Rules))
+		return nil, fmt.Errorf("the command stands for %d rules, not one", len(c.Rules))
 	}
 	return &c.Rules[0], nil
 }

@@ -36,7 +36,7 @@ func (c *compiler) alternatives(r *Rule) (out []alternative, why string) {
 		case a.left != "":
 			why = fmt.Sprintf("the fast path cannot evaluate %s", a.left)
 		case a.verb == Miss:
-			why = fmt.Sprintf("only the stack can carry out the target %s", all[i].Target.Name())
+			why = fmt.Sprintf("only the stack can apply target %s", all[i].Target.Name())
 		}
 		out = append(out, a)
 	}
@@ -49,7 +49,7 @@ func (c *compiler) rule(r *Rule, number int, line *Line, b *barrier) {
 	line.Offloaded = Yes
 	switch {
 	case len(all) == 0:
-		line.Reason = "no packet of this netdev and hook matches it"
+		line.Reason = "no packet of this netdev and hook can match it"
 		return
 	case why != "":
 		line.Offloaded, line.Reason = No, why
@@ -91,12 +91,12 @@ func (c *compiler) rule(r *Rule, number int, line *Line, b *barrier) {
 }
 
 // onlyEstablished is the reason why what accepts packets is not offloaded as a whole.
-const onlyEstablished = "new connections are accepted by the stack, which keeps an entry for them"
+const onlyEstablished = "new connections are accepted by the stack, which creates an entry for them"
 
 // stateKnown says for which packets rules about the state of connections are carried out.
 func (s *Setting) stateKnown() string {
 	if s.OnlyEstablished {
-		return "only for packets whose state is known: those that open a connection, and those of established connections of UDP"
+		return "only for packets whose state is known: those that open a connection, and those of established UDP connections"
 	}
 	return "only for packets that open a connection"
 }
